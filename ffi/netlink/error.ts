@@ -1,0 +1,46 @@
+/**
+ * The kernel's refusal of a request.
+ *
+ * @module
+ */
+import { SystemError } from "../sys/error.ts";
+
+/** What the kernel answered besides the error number. */
+export interface Refusal {
+  /** The request: `RTM_NEWLINK`. */
+  readonly request: string;
+  readonly errno: number;
+  /** The attribute it did not like, as a path through the message: `info.data.id`. */
+  readonly attribute?: string | undefined;
+  /** Its own sentence, from the extended acknowledgement. */
+  readonly kernel?: string | undefined;
+  /** Which message of a batch was refused, from 0. */
+  readonly index?: number | undefined;
+}
+
+/**
+ * The kernel refused a netlink request. `code` is the error's name; `kernel` its own explanation, if it gave one.
+ *
+ * @see linux/netlink.h enum nlmsgerr_attrs
+ */
+export class NetlinkError extends SystemError {
+  override readonly name: string = "NetlinkError";
+  readonly request: string;
+  readonly attribute: string | undefined;
+  readonly kernel: string | undefined;
+  readonly index: number;
+
+  constructor(refusal: Refusal, purpose?: string) {
+    const remarks = [refusal.attribute && `attribute ${refusal.attribute}`, refusal.kernel].filter(Boolean);
+    super("netlink", refusal.errno, purpose ?? `carry out ${refusal.request}`, remarks.join(": "));
+    this.request = refusal.request;
+    this.attribute = refusal.attribute;
+    this.kernel = refusal.kernel;
+    this.index = refusal.index ?? 0;
+  }
+
+  /** The same refusal, saying what the request was for: `add link "veth3f2a"`. */
+  forPurpose(purpose: string): NetlinkError {
+    return new NetlinkError(this, purpose);
+  }
+}

@@ -1,0 +1,88 @@
+/**
+ * Messages: a header of fixed fields and a table of attributes behind it, as one flat value.
+ *
+ * @see linux/netlink.h struct nlmsghdr
+ * @module
+ */
+import { type Attrs, attrs, type AttrsIn, type AttrsOut, type AttrTable } from "./attrs.ts";
+import { type Fields, Reader, type Struct, type StructIn, type StructOut, type Writer } from "./codec.ts";
+
+/** Length of struct nlmsghdr in bytes. */
+export const NLMSG_HDRLEN = 16;
+
+// Flags of a request (linux/netlink.h). The upper bits mean one thing for `get` and another for `new`.
+export const NLM_F_REQUEST = 0x1;
+export const NLM_F_ACK = 0x4;
+export const NLM_F_DUMP = 0x300;
+export const NLM_F_REPLACE = 0x100;
+export const NLM_F_EXCL = 0x200;
+export const NLM_F_CREATE = 0x400;
+export const NLM_F_APPEND = 0x800;
+
+/** The layout of a message: its header and its attributes. */
+export interface MessageSpec<H extends Fields, T extends AttrTable> {
+  readonly name: string;
+  readonly header: Struct<H>;
+  readonly attributes: Attrs<T>;
+}
+// deno-lint-ignore no-explicit-any -- a socket carries messages of every layout
+export type AnySpec = MessageSpec<any, any>;
+/** A message that was read. */
+export type MessageOut<S> = S extends MessageSpec<infer H, infer T> ? StructOut<H> & AttrsOut<T> : never;
+/** A message to send. */
+export type MessageIn<S> = S extends MessageSpec<infer H, infer T> ? StructIn<H> & AttrsIn<T> : never;
+
+/** One thing the kernel can be asked to do: a message type and the layout that goes with it. */
+export interface Op<S extends AnySpec = AnySpec> {
+  /** The kernel's name: `RTM_NEWLINK`. */
+  readonly name: string;
+  readonly type: number;
+  readonly spec: S;
+}
+
+/** Declares the layout of a message. */
+export function message<const H extends Fields, const T extends AttrTable>(
+  name: string,
+  header: Struct<H>,
+  table: T,
+): MessageSpec<H, T> {
+  return { name, header, attributes: attrs(table) };
+}
+
+/** Appends a message to what is being written. */
+export function writeMessage<S extends AnySpec>(
+  w: Writer,
+  op: Op<S>,
+  value: MessageIn<S>,
+  flags: number,
+  sequence: number,
+): void {
+  const start = w.reserve(NLMSG_HDRLEN);
+  op.spec.header.write(w, value as StructIn<Fields>);
+  w.align();
+  op.spec.attributes.write(w, withoutHeader(op.spec, value as Record<string, unknown>));
+  w.view.setUint32(start, w.length - start, true);
+  w.view.setUint16(start + 4, op.type, true);
+  w.view.setUint16(start + 6, flags, true);
+  w.view.setUint32(start + 8, sequence, true);
+}
+
+/** Header fields and attributes share one value; what is no field of the header is an attribute. */
+function withoutHeader(spec: AnySpec, value: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  const rest: Record<string, unknown> = {};
+  for (const name in value) if (!(name in spec.header.fields)) rest[name] = value[name];
+  return rest;
+}
+
+/** Reads the part of a message behind struct nlmsghdr. @throws {RangeError} if it is cut short */
+export function readMessage<S extends AnySpec>(spec: S, payload: Reader): MessageOut<S> {
+  const header = spec.header.read(payload);
+  payload.at = Math.min(payload.end, (payload.at + 3) & ~3);
+  return { ...spec.attributes.read(payload), ...header } as MessageOut<S>;
+}
+
+/** The name of the attribute at `offset` from the start of a request, as a path such as `info.data.id`. */
+export function attributePath(spec: AnySpec, request: Uint8Array, offset: number): string | undefined {
+  const reader = new Reader(request, NLMSG_HDRLEN + ((spec.header.size + 3) & ~3));
+  return spec.attributes.locate?.(reader, offset)?.join(".");
+}

@@ -1,0 +1,289 @@
+/**
+ * A netlink socket: requests, answers and dumps.
+ *
+ * The kernel handles a request while it is being sent, so that all answers but those of a dump are waiting once the send returns.
+ *
+ * @see linux/netlink.h, net/netlink/af_netlink.c
+ * @module
+ */
+import { forPurpose, SystemError, unless } from "../sys/error.ts";
+import { sys } from "../sys/libc.ts";
+import { attr, attrs } from "./attrs.ts";
+import { cstr, Reader, u32, Writer } from "./codec.ts";
+import { NetlinkError } from "./error.ts";
+import {
+  type AnySpec,
+  attributePath,
+  type MessageIn,
+  type MessageOut,
+  NLM_F_ACK,
+  NLM_F_DUMP,
+  NLM_F_REQUEST,
+  NLMSG_HDRLEN,
+  type Op,
+  readMessage,
+  writeMessage,
+} from "./message.ts";
+
+const AF_NETLINK = 16;
+const SOCK_RAW = 3;
+const SOCK_CLOEXEC = 0o2000000;
+const SOL_SOCKET = 1;
+const SO_RCVTIMEO = 20;
+const SO_SNDBUFFORCE = 32;
+const SOL_NETLINK = 270;
+const NETLINK_ADD_MEMBERSHIP = 1;
+const NETLINK_CAP_ACK = 10;
+const NETLINK_EXT_ACK = 11;
+const NETLINK_GET_STRICT_CHK = 12;
+const MSG_DONTWAIT = 0x40;
+const MSG_TRUNC = 0x20;
+
+const NLMSG_ERROR = 2;
+const NLMSG_DONE = 3;
+const NLM_F_MULTI = 0x2;
+const NLM_F_DUMP_INTR = 0x10;
+const NLM_F_CAPPED = 0x100;
+const NLM_F_ACK_TLVS = 0x200;
+
+const TIMEOUT_SECONDS = 5;
+const DUMP_ATTEMPTS = 20;
+const ERESTART = 85;
+
+/** The netlink families this program speaks. @see linux/netlink.h */
+export const NETLINK_ROUTE = 0;
+export const NETLINK_NETFILTER = 12;
+
+/** What carries requests to the kernel and its answers back. */
+export interface Transport extends Disposable {
+  send(request: Uint8Array): void;
+  /** The next datagram; `undefined` if none comes, at once when `wait` is false, else after some seconds. */
+  receive(wait: boolean): Uint8Array | undefined;
+}
+
+/** A socket of one netlink family, in the network namespace in which it was opened. */
+export interface Netlink extends Transport {
+  /** The number of the next request. */
+  sequence: number;
+}
+
+/**
+ * Opens a socket of `family` in the thread's network namespace.
+ *
+ * @param groups multicast groups whose messages it receives besides answers
+ * @throws {SystemError}
+ */
+export function openNetlink(family: number, groups: readonly number[] = []): Netlink {
+  const fd = forPurpose("open netlink socket", () => sys.socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, family));
+  const one = new Uint32Array([1]);
+  // Answers with a reason and without a copy of the request; dumps that the kernel filters. Old kernels know none of these.
+  for (const option of [NETLINK_EXT_ACK, NETLINK_CAP_ACK, NETLINK_GET_STRICT_CHK]) {
+    unless(["ENOPROTOOPT"], () => sys.setsockopt(fd, SOL_NETLINK, option, one, 4));
+  }
+  // struct timeval: 64-bit seconds, 64-bit microseconds
+  sys.setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, new Uint32Array([TIMEOUT_SECONDS, 0, 0, 0]), 16);
+  for (const group of groups) sys.setsockopt(fd, SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, new Uint32Array([group]), 4);
+  return socketOf(fd);
+}
+
+function socketOf(fd: number): Netlink {
+  let buffer = new Uint8Array(64 * 1024);
+  return {
+    sequence: 1,
+    send(request) {
+      const SEND_BUFFER = 128 * 1024;
+      if (request.length > SEND_BUFFER) {
+        sys.setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, new Uint32Array([request.length * 2]), 4);
+      }
+      forPurpose(`send ${request.length} bytes to the kernel`, () => sys.send(fd, request, request.length, 0));
+    },
+    receive(wait) {
+      const flags = MSG_TRUNC | (wait ? 0 : MSG_DONTWAIT);
+      const length = unless(["EAGAIN"], () => sys.recv(fd, buffer, buffer.length, flags));
+      if (length === undefined) return undefined;
+      if (length > buffer.length) {
+        buffer = new Uint8Array(length);
+        throw new SystemError("recv", 90, "receive an answer of the kernel");
+      }
+      return buffer.subarray(0, length);
+    },
+    [Symbol.dispose]: () => void sys.close(fd),
+  };
+}
+
+/** One request of several that are sent together. */
+export interface Request<S extends AnySpec = AnySpec> {
+  readonly op: Op<S>;
+  readonly value: MessageIn<S>;
+  readonly flags?: number;
+}
+
+/** A request whose value is checked against its message. */
+export function request<S extends AnySpec>(op: Op<S>, value: MessageIn<S>, flags = 0): Request {
+  return { op, value, flags } as Request;
+}
+
+/** Sends one request and waits for the kernel's assent. @throws {NetlinkError} */
+export function execute<S extends AnySpec>(nl: Netlink, op: Op<S>, value: MessageIn<S>, flags = 0): void {
+  executeAll(nl, [request(op, value, flags)]);
+}
+
+/**
+ * Sends several requests at once and waits for the kernel's assent to each. The kernel carries out those after a refused one as well.
+ *
+ * @throws {NetlinkError} of the first that was refused; `index` tells which
+ */
+export function executeAll(nl: Netlink, requests: readonly Request[]): void {
+  exchange(nl, requests.map((one) => ({ ...one, flags: (one.flags ?? 0) | NLM_F_ACK })), () => {});
+}
+
+/** Sends a request that has one answer, and returns it. @throws {NetlinkError} */
+export function query<S extends AnySpec>(
+  nl: Netlink,
+  op: Op<S>,
+  value: MessageIn<S>,
+  reply: AnySpec = op.spec,
+): MessageOut<S> {
+  let answer: MessageOut<S> | undefined;
+  exchange(nl, [request(op, value, NLM_F_ACK)], (payload) => answer = readMessage(reply, payload) as MessageOut<S>);
+  if (answer === undefined) throw new RangeError(`Cannot use the answer to ${op.name}: it is empty`);
+  return answer;
+}
+
+/** Everything of a kind. Repeated when it changed while the kernel was listing it. @throws {NetlinkError} */
+export function dump<S extends AnySpec>(
+  nl: Netlink,
+  op: Op<S>,
+  value: MessageIn<S>,
+  reply: AnySpec = op.spec,
+): MessageOut<S>[] {
+  for (let attempt = 1;; attempt++) {
+    const items: MessageOut<S>[] = [];
+    const { interrupted } = exchange(nl, [request(op, value, NLM_F_DUMP)], (payload) => {
+      items.push(readMessage(reply, payload) as MessageOut<S>);
+    });
+    if (!interrupted) return items;
+    if (attempt === DUMP_ATTEMPTS) {
+      throw new NetlinkError({ request: op.name, errno: ERESTART, kernel: "The list kept changing" });
+    }
+  }
+}
+
+/** Where the answers to one exchange stand. */
+interface Exchange {
+  readonly requests: readonly Request[];
+  readonly sent: Uint8Array;
+  /** Sequence number of the first request. */
+  readonly first: number;
+  /** Numbers of the requests whose last answer is still to come. */
+  readonly open: Set<number>;
+  refusal?: NetlinkError;
+  interrupted: boolean;
+}
+
+/**
+ * Sends requests and reads all their answers; gives each message that is neither acknowledgement nor error to `take`.
+ *
+ * A request without NLM_F_ACK and NLM_F_DUMP has no last answer and is not waited for, though its refusal is noticed.
+ *
+ * @throws {NetlinkError} of the first request that was refused
+ */
+export function exchange(
+  nl: Netlink,
+  requests: readonly Request[],
+  take: (payload: Reader) => void,
+): { interrupted: boolean } {
+  const w = new Writer();
+  const first = nl.sequence;
+  const open = new Set<number>();
+  for (const { op, value, flags = 0 } of requests) {
+    if (flags & NLM_F_ACK || isDump(flags)) open.add(nl.sequence);
+    writeMessage(w, op, value, flags | NLM_F_REQUEST, nl.sequence++);
+  }
+  const state: Exchange = { requests, sent: w.written(), first, open, interrupted: false };
+  nl.send(state.sent);
+  const waits = requests.some(({ flags = 0 }) => isDump(flags));
+  while (open.size > 0) {
+    const datagram = nl.receive(waits);
+    if (!datagram) break;
+    readDatagram(state, datagram, take);
+  }
+  if (state.refusal) throw state.refusal;
+  if (open.size > 0) {
+    throw new NetlinkError({ request: requests[0]!.op.name, errno: 110, kernel: "No answer from the kernel" });
+  }
+  return state;
+}
+
+/** Each of its two bits alone means something else in a request that creates. */
+const isDump = (flags: number): boolean => (flags & NLM_F_DUMP) === NLM_F_DUMP;
+
+function readDatagram(state: Exchange, datagram: Uint8Array, take: (payload: Reader) => void): void {
+  const reader = new Reader(datagram);
+  while (reader.end - reader.at >= NLMSG_HDRLEN) {
+    const start = reader.take(NLMSG_HDRLEN);
+    const length = u32At(reader, start);
+    reader.at = start;
+    reader.take(Math.max(length, NLMSG_HDRLEN));
+    const payload = new Reader(datagram, start + NLMSG_HDRLEN, start + length);
+    const sequence = u32At(reader, start + 8);
+    // What is left over from an earlier exchange, or was sent to a group, is not for us.
+    if (sequence >= state.first && sequence < state.first + state.requests.length) {
+      readAnswer(state, reader.view, start, payload, take);
+    }
+    reader.at = Math.min(reader.end, start + ((length + 3) & ~3));
+  }
+}
+
+const u32At = (reader: Reader, at: number): number => reader.view.getUint32(at, true);
+
+function readAnswer(
+  state: Exchange,
+  view: DataView,
+  start: number,
+  payload: Reader,
+  take: (payload: Reader) => void,
+): void {
+  const type = view.getUint16(start + 4, true);
+  const flags = view.getUint16(start + 6, true);
+  const sequence = view.getUint32(start + 8, true);
+  if (flags & NLM_F_MULTI && flags & NLM_F_DUMP_INTR) state.interrupted = true;
+  if (type !== NLMSG_ERROR && type !== NLMSG_DONE) return take(payload);
+  state.open.delete(sequence);
+  const errno = payload.end - payload.at >= 4 ? -view.getInt32(payload.take(4), true) : 0;
+  if (errno === 0) return;
+  const index = sequence - state.first;
+  if (!state.refusal || index < state.refusal.index) {
+    state.refusal = refusalOf(state, index, errno, flags, type === NLMSG_ERROR, payload);
+  }
+}
+
+/** struct nlmsgerr { int error; struct nlmsghdr msg; } and, behind it, attributes with the kernel's explanation. */
+const explanation = attrs({ message: attr(1, cstr), offset: attr(2, u32) });
+
+function refusalOf(
+  state: Exchange,
+  index: number,
+  errno: number,
+  flags: number,
+  withHeader: boolean,
+  payload: Reader,
+): NetlinkError {
+  const { op } = state.requests[index]!;
+  if (!(flags & NLM_F_ACK_TLVS)) return new NetlinkError({ request: op.name, errno, index });
+  if (withHeader) {
+    const header = payload.take(NLMSG_HDRLEN);
+    if (!(flags & NLM_F_CAPPED)) payload.at = Math.min(payload.end, header + ((u32At(payload, header) + 3) & ~3));
+  }
+  const { message, offset } = explanation.read(payload);
+  const attribute = offset === undefined ? undefined : attributePath(op.spec, requestAt(state.sent, index), offset);
+  return new NetlinkError({ request: op.name, errno, attribute, kernel: message, index });
+}
+
+/** The bytes of one of several requests that were sent together. */
+function requestAt(sent: Uint8Array, index: number): Uint8Array {
+  const view = new DataView(sent.buffer, sent.byteOffset, sent.length);
+  let start = 0;
+  for (let i = 0; i < index; i++) start += (view.getUint32(start, true) + 3) & ~3;
+  return sent.subarray(start, start + view.getUint32(start, true));
+}

@@ -1,0 +1,149 @@
+/**
+ * Network interfaces, which the kernel calls links.
+ *
+ * Used as a namespace: `import * as link from "../ffi/route/link.ts"`.
+ *
+ * @see linux/if_link.h, net/core/rtnetlink.c
+ * @module
+ */
+import { attr, attrs } from "../netlink/attrs.ts";
+import { bytes, cstr, i32, mac, struct, u16, u32, u8 } from "../netlink/codec.ts";
+import { NetlinkError } from "../netlink/error.ts";
+import { message, type MessageIn, type MessageOut, NLM_F_CREATE, NLM_F_EXCL, type Op } from "../netlink/message.ts";
+import { dump, execute, type Netlink, query } from "../netlink/socket.ts";
+import {
+  IFF_UP,
+  IFLA_ADDRESS,
+  IFLA_ALT_IFNAME,
+  IFLA_EXT_MASK,
+  IFLA_GROUP,
+  IFLA_IFALIAS,
+  IFLA_IFNAME,
+  IFLA_INFO_DATA,
+  IFLA_INFO_KIND,
+  IFLA_INFO_SLAVE_DATA,
+  IFLA_INFO_SLAVE_KIND,
+  IFLA_LINK,
+  IFLA_LINK_NETNSID,
+  IFLA_LINKINFO,
+  IFLA_MASTER,
+  IFLA_MTU,
+  IFLA_NET_NS_FD,
+  IFLA_OPERSTATE,
+  IFLA_PROMISCUITY,
+  IFLA_TXQLEN,
+  RTEXT_FILTER_SKIP_STATS,
+  RTM_DELLINK,
+  RTM_GETLINK,
+  RTM_NEWLINK,
+} from "./uapi.ts";
+
+/** struct ifinfomsg */
+export const ifinfomsg = struct({ family: u8, pad1: u8, type: u16, index: i32, flags: u32, change: u32 });
+
+/** A link, as in RTM_NEWLINK and its relatives. */
+export const linkMessage = message("link", ifinfomsg, {
+  mac: attr(IFLA_ADDRESS, mac),
+  name: attr(IFLA_IFNAME, cstr),
+  /** Largest packet, in bytes. */
+  mtu: attr(IFLA_MTU, u32),
+  /** Index of the link below this one, or of a veth's other end. */
+  parent: attr(IFLA_LINK, u32),
+  /** Namespace of `parent`, if it is another one, as a number local to this namespace. */
+  parentNetns: attr(IFLA_LINK_NETNSID, i32),
+  /** Index of the bridge or VRF that this link is a port of. */
+  master: attr(IFLA_MASTER, u32),
+  txQLen: attr(IFLA_TXQLEN, u32),
+  operstate: attr(IFLA_OPERSTATE, u8),
+  /** How many have asked for promiscuous mode. */
+  promiscuity: attr(IFLA_PROMISCUITY, u32),
+  alias: attr(IFLA_IFALIAS, cstr),
+  group: attr(IFLA_GROUP, u32),
+  /** Where to create the link, or to look for its parent: an open namespace. */
+  netnsFd: attr(IFLA_NET_NS_FD, u32),
+  altName: attr(IFLA_ALT_IFNAME, cstr),
+  filter: attr(IFLA_EXT_MASK, u32),
+  info: attr(
+    IFLA_LINKINFO,
+    attrs({
+      kind: attr(IFLA_INFO_KIND, cstr),
+      data: attr(IFLA_INFO_DATA, bytes),
+      portKind: attr(IFLA_INFO_SLAVE_KIND, cstr),
+      portData: attr(IFLA_INFO_SLAVE_DATA, bytes),
+    }),
+  ),
+});
+
+/** A link as the kernel reports it. */
+export type Link = MessageOut<typeof linkMessage>;
+/** A link to create, or the changes to one. */
+export type LinkIn = MessageIn<typeof linkMessage>;
+
+type LinkOp = Op<typeof linkMessage>;
+const NEW: LinkOp = { name: "RTM_NEWLINK", type: RTM_NEWLINK, spec: linkMessage };
+const GET: LinkOp = { name: "RTM_GETLINK", type: RTM_GETLINK, spec: linkMessage };
+const DEL: LinkOp = { name: "RTM_DELLINK", type: RTM_DELLINK, spec: linkMessage };
+
+/** The kernel keeps at most 15 bytes as a link's name; longer ones can be alternative names. */
+const IFNAMSIZ = 16;
+
+function selector(key: string | number): LinkIn {
+  if (typeof key === "number") return { index: key };
+  return new TextEncoder().encode(key).length < IFNAMSIZ ? { name: key } : { altName: key };
+}
+
+function purposed<T>(purpose: () => string, call: () => T): T {
+  try {
+    return call();
+  } catch (error) {
+    throw error instanceof NetlinkError ? error.forPurpose(purpose()) : error;
+  }
+}
+
+/** Creates a link. @throws {NetlinkError} `EEXIST` if the name is taken */
+export function add(nl: Netlink, spec: LinkIn): void {
+  purposed(() => `add link "${spec.name}"`, () => execute(nl, NEW, spec, NLM_F_CREATE | NLM_F_EXCL));
+}
+
+/** The link of this name or index. @throws {NetlinkError} `ENODEV` if there is none */
+export function get(nl: Netlink, key: string | number): Link {
+  return purposed(
+    () => `find link "${key}"`,
+    () => query(nl, GET, { ...selector(key), filter: RTEXT_FILTER_SKIP_STATS }),
+  );
+}
+
+/** The link of this name or index, or `undefined`. @throws {NetlinkError} for every reason but that there is none */
+export function find(nl: Netlink, key: string | number): Link | undefined {
+  try {
+    return get(nl, key);
+  } catch (error) {
+    if (error instanceof NetlinkError && error.code === "ENODEV") return undefined;
+    throw error;
+  }
+}
+
+/** All links of the namespace. @throws {NetlinkError} */
+export function list(nl: Netlink): Link[] {
+  return purposed(() => "list links", () => dump(nl, GET, { filter: RTEXT_FILTER_SKIP_STATS }));
+}
+
+/** Changes a link. @throws {NetlinkError} */
+export function set(nl: Netlink, index: number, change: LinkIn): void {
+  purposed(() => `change link ${index}`, () => execute(nl, NEW, { ...change, index }));
+}
+
+/** Sets a link up. @throws {NetlinkError} */
+export function setUp(nl: Netlink, index: number): void {
+  set(nl, index, { flags: IFF_UP, change: IFF_UP });
+}
+
+/** Removes a link. @throws {NetlinkError} `ENODEV` if there is none */
+export function remove(nl: Netlink, key: string | number): void {
+  purposed(() => `remove link "${key}"`, () => execute(nl, DEL, selector(key)));
+}
+
+/** True if the link is set up. */
+export function isUp(link: Link): boolean {
+  return (link.flags & IFF_UP) !== 0;
+}

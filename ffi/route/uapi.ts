@@ -1,0 +1,106 @@
+/**
+ * Constants of the kernel's rtnetlink interface, under the kernel's names.
+ *
+ * @see linux/rtnetlink.h, linux/if_link.h, linux/if_addr.h, linux/if_bridge.h, linux/if.h
+ * @module
+ */
+
+// linux/socket.h
+export const AF_UNSPEC = 0;
+export const AF_INET = 2;
+export const AF_BRIDGE = 7;
+export const AF_INET6 = 10;
+
+// linux/rtnetlink.h: message types
+export const RTM_NEWLINK = 16;
+export const RTM_DELLINK = 17;
+export const RTM_GETLINK = 18;
+export const RTM_SETLINK = 19;
+export const RTM_NEWADDR = 20;
+export const RTM_DELADDR = 21;
+export const RTM_GETADDR = 22;
+export const RTM_NEWROUTE = 24;
+export const RTM_DELROUTE = 25;
+export const RTM_GETROUTE = 26;
+export const RTNLGRP_LINK = 1;
+export const RTNLGRP_IPV6_IFADDR = 9;
+
+// linux/if.h
+export const IFF_UP = 0x1;
+export const IFF_PROMISC = 0x100;
+export const IFF_ALLMULTI = 0x200;
+export const IF_OPER_UNKNOWN = 0;
+export const IF_OPER_UP = 6;
+
+// linux/if_link.h
+export const IFLA_ADDRESS = 1;
+export const IFLA_IFNAME = 3;
+export const IFLA_MTU = 4;
+export const IFLA_LINK = 5;
+export const IFLA_MASTER = 10;
+export const IFLA_PROTINFO = 12;
+export const IFLA_TXQLEN = 13;
+export const IFLA_OPERSTATE = 16;
+export const IFLA_LINKINFO = 18;
+export const IFLA_IFALIAS = 20;
+export const IFLA_AF_SPEC = 26;
+export const IFLA_GROUP = 27;
+export const IFLA_NET_NS_FD = 28;
+export const IFLA_EXT_MASK = 29;
+export const IFLA_PROMISCUITY = 30;
+export const IFLA_LINK_NETNSID = 37;
+export const IFLA_ALT_IFNAME = 53;
+export const IFLA_INFO_KIND = 1;
+export const IFLA_INFO_DATA = 2;
+export const IFLA_INFO_SLAVE_KIND = 4;
+export const IFLA_INFO_SLAVE_DATA = 5;
+export const RTEXT_FILTER_BRVLAN = 1 << 1;
+export const RTEXT_FILTER_SKIP_STATS = 1 << 3;
+
+// linux/veth.h
+export const VETH_INFO_PEER = 1;
+
+// linux/if_link.h and linux/if_bridge.h: bridges and their ports
+export const IFLA_BR_VLAN_FILTERING = 7;
+export const IFLA_BR_VLAN_DEFAULT_PVID = 39;
+export const IFLA_BRPORT_STATE = 1;
+export const IFLA_BRPORT_MODE = 4;
+export const IFLA_BRPORT_ISOLATED = 33;
+export const IFLA_BRIDGE_FLAGS = 0;
+export const IFLA_BRIDGE_VLAN_INFO = 2;
+export const BRIDGE_FLAGS_MASTER = 1;
+export const BRIDGE_VLAN_INFO_PVID = 1 << 1;
+export const BRIDGE_VLAN_INFO_UNTAGGED = 1 << 2;
+export const BRIDGE_VLAN_INFO_RANGE_BEGIN = 1 << 3;
+export const BRIDGE_VLAN_INFO_RANGE_END = 1 << 4;
+
+// linux/if_addr.h
+export const IFA_ADDRESS = 1;
+export const IFA_LOCAL = 2;
+export const IFA_BROADCAST = 4;
+export const IFA_FLAGS = 8;
+export const IFA_F_NODAD = 0x02;
+export const IFA_F_DADFAILED = 0x08;
+export const IFA_F_TENTATIVE = 0x40;
+export const IFA_F_PERMANENT = 0x80;
+
+// linux/rtnetlink.h: routes
+export const RTA_DST = 1;
+export const RTA_OIF = 4;
+export const RTA_GATEWAY = 5;
+export const RTA_PRIORITY = 6;
+export const RTA_PREFSRC = 7;
+export const RTA_METRICS = 8;
+export const RTA_TABLE = 15;
+export const RTAX_MTU = 2;
+export const RTAX_ADVMSS = 8;
+export const RT_TABLE_UNSPEC = 0;
+export const RT_TABLE_MAIN = 254;
+export const RTPROT_BOOT = 3;
+export const RTN_UNICAST = 1;
+export const RTNH_F_ONLINK = 4;
+export const RTM_F_CLONED = 0x200;
+export const RT_SCOPE_UNIVERSE = 0;
+export const RT_SCOPE_LINK = 253;
+export const RT_SCOPE_HOST = 254;
+export const RT_SCOPE_NOWHERE = 255;

@@ -1,0 +1,49 @@
+/**
+ * The error that every failed system call becomes.
+ *
+ * @module
+ */
+import { describeErrno } from "./errno.ts";
+
+/**
+ * A system call failed. Match on `code`, never on the message.
+ *
+ * The message reads `Cannot open "/x": No such file or directory (ENOENT)`; without a purpose it names the system call.
+ */
+export class SystemError extends Error {
+  override readonly name: string = "SystemError";
+  /** The system call: `openat`. */
+  readonly syscall: string;
+  /** The kernel's error number, positive: 2. */
+  readonly errno: number;
+  /** Its name: `ENOENT`. */
+  readonly code: string;
+
+  constructor(syscall: string, errno: number, purpose = `call ${syscall}`, remark = "") {
+    const { code, sentence } = describeErrno(errno);
+    super(`Cannot ${purpose}: ${sentence} (${code}${remark && `, ${remark}`})`);
+    this.syscall = syscall;
+    this.errno = errno;
+    this.code = code;
+  }
+}
+
+/** Runs a system call and, if it fails, says what it was for: `open "/x"`. @throws {SystemError} */
+export function forPurpose<T>(purpose: string, call: () => T): T {
+  try {
+    return call();
+  } catch (error) {
+    if (error instanceof SystemError) throw new SystemError(error.syscall, error.errno, purpose);
+    throw error;
+  }
+}
+
+/** Runs `call`; a failure with one of these codes gives `undefined`, every other error passes. */
+export function unless<T>(codes: readonly string[], call: () => T): T | undefined {
+  try {
+    return call();
+  } catch (error) {
+    if (error instanceof SystemError && codes.includes(error.code)) return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,104 @@
+/**
+ * The table of C library functions, and the only import of `bun:ffi`.
+ *
+ * Every function here takes numbers, strings and typed arrays, gives a number ≥ 0, and throws {@linkcode SystemError}
+ * when the call fails. The library is opened by the first call, so that importing this module does no work.
+ *
+ * @module
+ */
+import { dlopen, read } from "bun:ffi";
+import { SystemError } from "./error.ts";
+
+type Type = "i32" | "i64_fast" | "cstring" | "ptr";
+/** A buffer that the kernel reads or fills. `null` is the null pointer. */
+type Buffer = Uint8Array | Uint16Array | Uint32Array | Int32Array | null;
+type Argument<T extends Type> = T extends "ptr" ? Buffer : T extends "cstring" ? string : number;
+type Signature = readonly [returns: "i32" | "i64_fast", ...args: readonly Type[]];
+type Arguments<S extends Signature> = S extends readonly [unknown, ...infer A extends readonly Type[]]
+  ? { -readonly [I in keyof A]: Argument<A[I]> }
+  : never;
+
+/** Only functions that glibc 2.17 and musl both have; what is newer goes through `syscall`. */
+const SIGNATURES = {
+  bind: ["i32", "i32", "ptr", "i32"],
+  chmod: ["i32", "cstring", "i32"],
+  close: ["i32", "i32"],
+  dup2: ["i32", "i32", "i32"],
+  flock: ["i32", "i32", "i32"],
+  fstatfs: ["i32", "i32", "ptr"],
+  fsync: ["i32", "i32"],
+  link: ["i32", "cstring", "cstring"],
+  mkdir: ["i32", "cstring", "i32"],
+  mount: ["i32", "cstring", "cstring", "cstring", "i64_fast", "ptr"],
+  open: ["i32", "cstring", "i32", "i32"],
+  poll: ["i32", "ptr", "i64_fast", "i32"],
+  read: ["i64_fast", "i32", "ptr", "i64_fast"],
+  readlink: ["i64_fast", "cstring", "ptr", "i64_fast"],
+  recv: ["i64_fast", "i32", "ptr", "i64_fast", "i32"],
+  rename: ["i32", "cstring", "cstring"],
+  rmdir: ["i32", "cstring"],
+  send: ["i64_fast", "i32", "ptr", "i64_fast", "i32"],
+  setns: ["i32", "i32", "i32"],
+  setsockopt: ["i32", "i32", "i32", "i32", "ptr", "i32"],
+  socket: ["i32", "i32", "i32", "i32"],
+  symlink: ["i32", "cstring", "cstring"],
+  syscall: ["i64_fast", "i64_fast", "i64_fast", "ptr", "i64_fast"],
+  umount2: ["i32", "cstring", "i32"],
+  unlink: ["i32", "cstring"],
+  unshare: ["i32", "i32"],
+  write: ["i64_fast", "i32", "ptr", "i64_fast"],
+} as const satisfies Record<string, Signature>;
+
+type Sys = { readonly [N in keyof typeof SIGNATURES]: (...args: Arguments<(typeof SIGNATURES)[N]>) => number };
+type Native = (...args: unknown[]) => number;
+
+const EINTR = 4;
+
+/** The C library's functions. @throws {SystemError} when a call fails; calls that a signal interrupts are repeated */
+export const sys: Sys = Object.fromEntries(
+  Object.keys(SIGNATURES).map((name) => [name, (...args: unknown[]) => call(name, args)]),
+) as unknown as Sys;
+
+interface Library {
+  readonly symbols: Readonly<Record<string, Native>>;
+  /** Where the C library keeps this thread's `errno`; the thread never changes. */
+  readonly errno: number;
+}
+let opened: Library | undefined;
+
+function library(): Library {
+  if (opened) return opened;
+  const declared: Record<string, { returns: string; args: readonly string[] }> = {
+    __errno_location: { returns: "ptr", args: [] },
+  };
+  for (const [name, [returns, ...args]] of Object.entries<Signature>(SIGNATURES)) declared[name] = { returns, args };
+  // This name alone is safe: it is mapped already, whereas a missing library would be looked for in the current directory.
+  const { symbols } = dlopen("libc.so.6", declared as Parameters<typeof dlopen>[1]);
+  const natives = symbols as unknown as Record<string, Native>;
+  opened = { symbols: natives, errno: natives.__errno_location!() };
+  return opened;
+}
+
+function call(name: string, args: readonly unknown[]): number {
+  const { symbols, errno } = library();
+  refuseUnsafe(name, args);
+  for (;;) {
+    const result = symbols[name]!(...args);
+    if (result >= 0) return result;
+    const code = read.i32(errno as Parameters<typeof read.i32>[0], 0);
+    // After EINTR, close(2) has closed the descriptor all the same, and another thread may own its number by now.
+    if (code !== EINTR || name === "close") throw new SystemError(name, code);
+  }
+}
+
+/** bun:ffi turns `undefined` into 0 and cuts a string at its first NUL: `close(undefined)` would close standard input. */
+function refuseUnsafe(name: string, args: readonly unknown[]): void {
+  for (const arg of args) {
+    const safe = typeof arg === "number"
+      ? Number.isSafeInteger(arg)
+      : typeof arg === "string"
+      ? !arg.includes("\0")
+      : arg === null || ArrayBuffer.isView(arg);
+    if (!safe) throw new TypeError(`Cannot call ${name}: unusable argument ${JSON.stringify(arg)}`);
+  }
+}
