@@ -1,0 +1,156 @@
+/**
+ * The error object of the specification, and how everything that can be thrown becomes one.
+ *
+ * @module
+ */
+import type { Version } from "./version.ts";
+
+/** Codes of the specification (§Error); 8 and 999 are the ecosystem's, not the specification's. 100 and up are free. */
+export const Code = {
+  IncompatibleVersion: 1,
+  UnsupportedField: 2,
+  UnknownContainer: 3,
+  InvalidEnvironment: 4,
+  IoFailure: 5,
+  DecodeFailure: 6,
+  InvalidConfig: 7,
+  InvalidNetns: 8,
+  TryAgainLater: 11,
+  NotAvailable: 50,
+  LimitedConnectivity: 51,
+  Internal: 999,
+} as const;
+export type Code = (typeof Code)[keyof typeof Code];
+
+/** A configuration holds something that cannot be used. */
+export class ConfigError extends Error {
+  override readonly name = "ConfigError";
+  /** Where in the document: `plugins[0].ipam.subnet`; empty for the document itself. */
+  readonly path: string;
+  /** What belongs there: `a CIDR such as "10.1.0.0/16"`. */
+  readonly expected: string;
+  /** What is there, as JSON, shortened; `nothing` when absent. */
+  readonly got: string;
+  readonly where: Where;
+
+  constructor(path: string, expected: string, got: string, where: Where = {}) {
+    const subject = where.network === undefined ? "configuration" : `network ${JSON.stringify(where.network)}`;
+    super(`Cannot use ${subject}: ${path || "the document"} must be ${expected}: got ${got}`);
+    this.path = path;
+    this.expected = expected;
+    this.got = got;
+    this.where = where;
+  }
+
+  /** The same error, knowing more of where it was found. */
+  at(where: Where): ConfigError {
+    return new ConfigError(this.path, this.expected, this.got, { ...this.where, ...where });
+  }
+
+  /** `file:line:column`, as far as known. */
+  get position(): string {
+    const { file, line, column } = this.where;
+    return [file, line, column].filter((part) => part !== undefined).join(":");
+  }
+}
+
+/** Where a configuration comes from; lines and columns count from 1. */
+export interface Where {
+  readonly network?: string;
+  readonly file?: string;
+  readonly line?: number;
+  readonly column?: number;
+}
+
+/** The only error that leaves the process. `code` is one of {@linkcode Code}, or a plugin's own from 100 up. */
+export class CniError extends Error {
+  override readonly name = "CniError";
+  readonly code: number;
+  readonly details?: string;
+
+  constructor(code: number, message: string, options: { details?: string; cause?: unknown } = {}) {
+    super(message, { cause: options.cause });
+    this.code = code;
+    if (options.details) this.details = options.details;
+  }
+
+  /** The object a plugin prints; it names the version in use, as the specification asks (§Error). */
+  toJSON(cniVersion: Version): { cniVersion: Version; code: number; msg: string; details?: string } {
+    return { cniVersion, code: this.code, msg: this.message, ...(this.details && { details: this.details }) };
+  }
+
+  /**
+   * The CNI error that says what `error` says; never throws.
+   *
+   * The code is that of the first known error along `cause`: ConfigError 7, SyntaxError 6, a failed system call on a
+   * file 5, all else 999. When several errors come together, the first gives the message and the others are named in
+   * `details`: of a SuppressedError the one that was thrown first (the others come from cleaning up after it), of an
+   * AggregateError its own message, if it has one.
+   */
+  static from(error: unknown): CniError {
+    try {
+      return convert(error);
+    } catch {
+      return new CniError(Code.Internal, "Cannot describe an error: it cannot be read");
+    }
+  }
+}
+
+function convert(error: unknown): CniError {
+  const [first, ...others] = flatten(error);
+  if (others.length === 0 && first instanceof CniError) return first;
+  const own = error instanceof AggregateError && error !== first ? error.message : "";
+  const named = own ? [first, ...others].map(describe) : [detailsOf(first), ...others.map(describe)];
+  return new CniError(codeOf(first), own || messageOf(first), {
+    details: named.filter((text) => text !== "").join("; "),
+    cause: error,
+  });
+}
+
+/** The errors inside, in the order they were thrown. */
+function flatten(error: unknown, seen: Set<unknown> = new Set()): unknown[] {
+  const inner = error instanceof SuppressedError
+    ? [error.suppressed, error.error]
+    : error instanceof AggregateError
+    ? error.errors
+    : [];
+  if (inner.length === 0 || seen.has(error)) return [error];
+  seen.add(error);
+  return inner.flatMap((each) => flatten(each, seen));
+}
+
+function codeOf(error: unknown): number {
+  for (let depth = 0; error instanceof Error && depth < 10; depth++, error = error.cause) {
+    if (error instanceof CniError) return error.code;
+    if (error instanceof ConfigError) return Code.InvalidConfig;
+    if (error instanceof SyntaxError) return Code.DecodeFailure;
+    if (isFileError(error)) return Code.IoFailure;
+  }
+  return Code.Internal;
+}
+
+/** By shape: the class lives in a layer that reaches the kernel, and this one does not. */
+function isFileError(error: Error & { syscall?: unknown; errno?: unknown }): boolean {
+  return error.name === "SystemError" && typeof error.errno === "number" &&
+    /^(open|read|write|pread|pwrite|close|f?sync|fdatasync|rename|unlink|link|symlink|mkdir|rmdir|flock|f?truncate|l?stat|fstat|getdents)/
+      .test(String(error.syscall));
+}
+
+/** Message and details in one line, as runtimes print them. */
+function describe(error: unknown): string {
+  const details = detailsOf(error);
+  return messageOf(error) + (details && `; ${details}`);
+}
+
+function messageOf(error: unknown): string {
+  if (error instanceof Error) return error.message || error.name;
+  if (typeof error === "string" && error !== "") return error;
+  return `Cannot go on: got ${JSON.stringify(error) ?? String(error)}`;
+}
+
+function detailsOf(error: unknown): string {
+  if (error instanceof CniError) return error.details ?? "";
+  if (error instanceof ConfigError) return error.position;
+  const cause = error instanceof Error ? error.cause : undefined;
+  return cause instanceof CniError || cause instanceof ConfigError ? describe(cause) : "";
+}
