@@ -1,0 +1,142 @@
+/**
+ * Network namespaces as handles: plugin code holds one for the host and one for the container, and each carries its own sockets.
+ *
+ * A socket stays in the namespace in which it was opened, so the thread enters a namespace for microseconds only, here and nowhere else.
+ * What runs inside must be synchronous: the threads that serve asynchronous calls stay where they were.
+ *
+ * @see setns(2), network_namespaces(7)
+ * @module
+ */
+import { type Netlink, NETLINK_NETFILTER, NETLINK_ROUTE, openNetlink } from "./netlink/socket.ts";
+import { forPurpose, SystemError } from "./sys/error.ts";
+import { type Descriptor, openFile, statusOf } from "./sys/file.ts";
+import { sys } from "./sys/libc.ts";
+
+const CLONE_NEWNET = 0x40000000;
+const OWN_NETNS = "/proc/thread-self/ns/net";
+
+// linux/magic.h
+const NSFS_MAGIC = 0x6e736673;
+const PROC_SUPER_MAGIC = 0x9fa0;
+
+/** What does not wait for anything. */
+export type Sync<T> = T extends PromiseLike<unknown> ? never : T;
+
+/** A network namespace that is held open. */
+export interface Netns extends Disposable {
+  /** The path it was opened by, as given: `/run/netns/web`. */
+  readonly path: string;
+  readonly fd: number;
+  /** Equal for two handles of one namespace. */
+  readonly identity: string;
+  /** The namespace's rtnetlink socket, opened on first use. */
+  readonly route: Netlink;
+  /** The namespace's netfilter socket, opened on first use. */
+  readonly nft: Netlink;
+  /** Runs `call` inside the namespace and returns to where the thread was, whatever happens. */
+  run<T>(call: () => Sync<T>): T;
+}
+
+/** A path that does not lead to a network namespace. */
+export class NetnsError extends Error {
+  override readonly name: string = "NetnsError";
+  /** True if there is nothing at the path; false if there is something else than a namespace. */
+  readonly absent: boolean;
+
+  constructor(path: string, reason: string, absent: boolean, cause?: unknown) {
+    super(`Cannot open network namespace "${path}": ${reason}`, { cause });
+    this.absent = absent;
+  }
+}
+
+/** Opens the namespace at `path`: a bind mount, or a link such as `/proc/123/ns/net`. @throws {NetnsError} if it is none */
+export function openNetns(path: string): Netns {
+  const file = openNamespaceFile(path);
+  try {
+    return handle(path, file, openCurrent);
+  } catch (error) {
+    file[Symbol.dispose]();
+    throw error;
+  }
+}
+
+/** The namespace that the thread is in. @throws {SystemError} */
+export function currentNetns(): Netns {
+  return handle(OWN_NETNS, openFile(OWN_NETNS), undefined);
+}
+
+/** Creates a namespace that lives as long as its handle; others reach it as `path`. @throws {SystemError} `EPERM` without CAP_SYS_ADMIN */
+export function createNetns(): Netns {
+  using own = openCurrent();
+  forPurpose("create a network namespace", () => sys.unshare(CLONE_NEWNET));
+  try {
+    const file = openFile(OWN_NETNS);
+    return handle(`/proc/${process.pid}/fd/${file.fd}`, file, openCurrent);
+  } finally {
+    enter(own.fd);
+  }
+}
+
+function openCurrent(): Descriptor {
+  return openFile(OWN_NETNS);
+}
+
+function openNamespaceFile(path: string): Descriptor {
+  let file: Descriptor;
+  try {
+    file = openFile(path);
+  } catch (error) {
+    if (!(error instanceof SystemError)) throw error;
+    const absent = error.code === "ENOENT" || error.code === "ENOTDIR";
+    throw new NetnsError(path, absent ? "there is no such file" : error.message, absent, error);
+  }
+  const filesystem = new Uint32Array(30);
+  sys.fstatfs(file.fd, filesystem);
+  if (filesystem[0] === NSFS_MAGIC || filesystem[0] === PROC_SUPER_MAGIC) return file;
+  file[Symbol.dispose]();
+  throw new NetnsError(path, "this is an ordinary file, not a namespace", false);
+}
+
+/** `back` opens the place to return to; without it the handle is where the thread is already. */
+function handle(path: string, file: Descriptor, back: (() => Descriptor) | undefined): Netns {
+  let route: Netlink | undefined;
+  let nft: Netlink | undefined;
+  const run = <T>(call: () => Sync<T>): T => (back ? inside(path, file.fd, back, call) : call());
+  return {
+    path,
+    fd: file.fd,
+    get identity() {
+      return statusOf(file.fd).identity;
+    },
+    get route() {
+      return route ??= run<Netlink>(() => openNetlink(NETLINK_ROUTE));
+    },
+    get nft() {
+      return nft ??= run<Netlink>(() => openNetlink(NETLINK_NETFILTER));
+    },
+    run,
+    [Symbol.dispose]() {
+      route?.[Symbol.dispose]();
+      nft?.[Symbol.dispose]();
+      file[Symbol.dispose]();
+    },
+  };
+}
+
+function inside<T>(path: string, fd: number, back: () => Descriptor, call: () => Sync<T>): T {
+  using own = back();
+  try {
+    enter(fd);
+  } catch (error) {
+    throw new NetnsError(path, "this is not a network namespace", false, error);
+  }
+  try {
+    return call();
+  } finally {
+    enter(own.fd);
+  }
+}
+
+function enter(fd: number): void {
+  forPurpose("enter a network namespace", () => sys.setns(fd, CLONE_NEWNET));
+}

@@ -1,0 +1,100 @@
+/**
+ * IP addresses on links.
+ *
+ * @see linux/if_addr.h
+ * @module
+ */
+import { broadcastOf, type Cidr, cidr, familyOf, type Ip, ipOf, prefixLengthOf } from "../address.ts";
+import { attr } from "../netlink/attrs.ts";
+import { ip, struct, u32, u8 } from "../netlink/codec.ts";
+import { message, type MessageIn, type MessageOut, NLM_F_CREATE, NLM_F_EXCL, type Op } from "../netlink/message.ts";
+import { dump, execute, type Netlink, type Request, request } from "../netlink/socket.ts";
+import {
+  AF_INET,
+  AF_INET6,
+  IFA_ADDRESS,
+  IFA_BROADCAST,
+  IFA_F_NODAD,
+  IFA_FLAGS,
+  IFA_LOCAL,
+  RTM_DELADDR,
+  RTM_GETADDR,
+  RTM_NEWADDR,
+} from "./uapi.ts";
+
+const ifaddrmsg = struct({ family: u8, prefixLength: u8, shortFlags: u8, scope: u8, index: u32 });
+const addressMessage = message("address", ifaddrmsg, {
+  local: attr(IFA_LOCAL, ip),
+  address: attr(IFA_ADDRESS, ip),
+  broadcast: attr(IFA_BROADCAST, ip),
+  flags: attr(IFA_FLAGS, u32),
+});
+type AddressOp = Op<typeof addressMessage>;
+const NEW: AddressOp = { name: "RTM_NEWADDR", type: RTM_NEWADDR, spec: addressMessage };
+const DEL: AddressOp = { name: "RTM_DELADDR", type: RTM_DELADDR, spec: addressMessage };
+const GET: AddressOp = { name: "RTM_GETADDR", type: RTM_GETADDR, spec: addressMessage };
+
+/** An address on a link. */
+export interface Address {
+  readonly address: Cidr;
+  /** Index of the link. */
+  readonly index: number;
+  /** IFA_F_… */
+  readonly flags: number;
+  /** RT_SCOPE_… */
+  readonly scope: number;
+}
+
+/** The kernel's number of an address family. */
+export function afOf(address: Ip | Cidr): number {
+  return familyOf(address) === 4 ? AF_INET : AF_INET6;
+}
+
+function fields(index: number, address: Cidr): MessageIn<typeof addressMessage> {
+  return {
+    family: afOf(address),
+    prefixLength: prefixLengthOf(address),
+    index,
+    local: ipOf(address),
+    address: ipOf(address),
+  };
+}
+
+/** How an address is put on a link. */
+export interface AddressOptions {
+  /** Usable at once: no search for duplicates (IPv6). */
+  readonly withoutDad?: boolean;
+}
+
+/** The request that puts an address on a link, to be sent with others. */
+export function addRequest(index: number, address: Cidr, { withoutDad = false }: AddressOptions = {}): Request {
+  const value = fields(index, address);
+  // As ip(8) does not, but every DHCP client and the CNI plugins do: a broadcast address where the subnet has one.
+  const broadcast = familyOf(address) === 4 && prefixLengthOf(address) < 31 ? { broadcast: broadcastOf(address) } : {};
+  const flags = withoutDad && familyOf(address) === 6 ? { flags: IFA_F_NODAD } : {};
+  return request(NEW, { ...value, ...broadcast, ...flags }, NLM_F_CREATE | NLM_F_EXCL);
+}
+
+/** Removes an address from a link. @throws {NetlinkError} `EADDRNOTAVAIL` if it is not there */
+export function remove(nl: Netlink, index: number, address: Cidr): void {
+  execute(nl, DEL, fields(index, address));
+}
+
+/** The addresses of a link, or of all links, of one family or both. @throws {NetlinkError} */
+export function list(nl: Netlink, filter: { readonly index?: number; readonly family?: number } = {}): Address[] {
+  const { index = 0, family = 0 } = filter;
+  // Kernels before 4.20 do not filter.
+  return dump(nl, GET, { index, family }).filter((one) => index === 0 || one.index === index).map(read);
+}
+
+function read(one: MessageOut<typeof addressMessage>): Address {
+  // On a point-to-point link IFA_ADDRESS is the other side.
+  const own = one.local ?? one.address;
+  if (own === undefined) throw new RangeError("Cannot use an address message of the kernel: it holds no address");
+  return {
+    address: cidr(own, one.prefixLength),
+    index: one.index,
+    flags: one.flags ?? one.shortFlags,
+    scope: one.scope,
+  };
+}

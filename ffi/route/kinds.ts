@@ -1,0 +1,82 @@
+/**
+ * Kinds of links, each with the attributes of its own: `link.add(host.route, { name: "cni0", info: bridge({}) })`.
+ *
+ * @see linux/if_link.h, linux/veth.h
+ * @module
+ */
+import { attr, attrs, type AttrsIn, type AttrsOut, type AttrTable } from "../netlink/attrs.ts";
+import { type Codec, type In, type Out, Reader, u16, u8, Writer } from "../netlink/codec.ts";
+import { type Link, type LinkIn, linkMessage } from "./link.ts";
+import {
+  IFLA_BR_VLAN_DEFAULT_PVID,
+  IFLA_BR_VLAN_FILTERING,
+  IFLA_BRPORT_ISOLATED,
+  IFLA_BRPORT_MODE,
+  VETH_INFO_PEER,
+} from "./uapi.ts";
+
+/** A kind of link: called, it gives the `info` that creates one; `of` reads it back. */
+export interface LinkKind<T extends AttrTable> {
+  (value: AttrsIn<T>): { readonly kind: string; readonly data: Uint8Array };
+  /** The kind's attributes if `link` is of this kind. */
+  of(link: Link): AttrsOut<T> | undefined;
+}
+
+function linkKind<const T extends AttrTable>(kind: string, table: T): LinkKind<T> {
+  const layout = attrs(table);
+  const create = (value: AttrsIn<T>) => {
+    const w = new Writer();
+    layout.write(w, value);
+    return { kind, data: w.written() };
+  };
+  return Object.assign(create, {
+    of: (link: Link) =>
+      link.info?.kind === kind ? layout.read(new Reader(link.info.data ?? new Uint8Array())) : undefined,
+  });
+}
+
+/** A whole link message in an attribute: the veth's other end. */
+const peer: Codec<LinkIn> = {
+  nested: true,
+  write(w, value) {
+    linkMessage.header.write(w, value);
+    const rest = Object.fromEntries(Object.entries(value).filter(([name]) => !(name in linkMessage.header.fields)));
+    linkMessage.attributes.write(w, rest);
+  },
+  read(r) {
+    const header = linkMessage.header.read(r);
+    return { ...linkMessage.attributes.read(r), ...header } as LinkIn;
+  },
+};
+
+/** A pair of virtual Ethernet ends; `peer` is the other end, which may be born in another namespace. */
+export const veth = /* @__PURE__ */ linkKind("veth", { peer: attr(VETH_INFO_PEER, peer) });
+
+/** A learning bridge. */
+export const bridge = /* @__PURE__ */ linkKind("bridge", {
+  vlanFiltering: attr(IFLA_BR_VLAN_FILTERING, u8),
+  defaultPvid: attr(IFLA_BR_VLAN_DEFAULT_PVID, u16),
+});
+
+/** What a bridge keeps about one of its ports. */
+const bridgePort = /* @__PURE__ */ attrs({
+  /** Send frames back out of the port they came in by. */
+  hairpin: attr(IFLA_BRPORT_MODE, u8),
+  /** Exchange no frames with other isolated ports. */
+  isolated: attr(IFLA_BRPORT_ISOLATED, u8),
+});
+
+/** The `info` that changes a bridge's port. */
+export function bridgePortChange(
+  value: In<typeof bridgePort>,
+): { readonly portKind: string; readonly portData: Uint8Array } {
+  const w = new Writer();
+  bridgePort.write(w, value);
+  return { portKind: "bridge", portData: w.written() };
+}
+
+/** What the bridge keeps about the port `link`, or `undefined` if it is no port of a bridge. */
+export function bridgePortOf(link: Link): Out<typeof bridgePort> | undefined {
+  const { portKind, portData } = link.info ?? {};
+  return portKind === "bridge" && portData ? bridgePort.read(new Reader(portData)) : undefined;
+}

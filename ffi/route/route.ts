@@ -1,0 +1,126 @@
+/**
+ * Routes.
+ *
+ * @see linux/rtnetlink.h struct rtmsg
+ * @module
+ */
+import { type Cidr, cidr, type Ip, ipOf, networkOf, prefixLengthOf } from "../address.ts";
+import { attr, attrs } from "../netlink/attrs.ts";
+import { ip, struct, u32, u8 } from "../netlink/codec.ts";
+import { message, type MessageIn, type MessageOut, NLM_F_CREATE, NLM_F_EXCL, type Op } from "../netlink/message.ts";
+import { dump, type Netlink, query, type Request, request } from "../netlink/socket.ts";
+import { afOf } from "./address.ts";
+import {
+  AF_INET,
+  RT_SCOPE_LINK,
+  RT_SCOPE_UNIVERSE,
+  RT_TABLE_MAIN,
+  RT_TABLE_UNSPEC,
+  RTA_DST,
+  RTA_GATEWAY,
+  RTA_METRICS,
+  RTA_OIF,
+  RTA_PREFSRC,
+  RTA_PRIORITY,
+  RTA_TABLE,
+  RTAX_ADVMSS,
+  RTAX_MTU,
+  RTM_F_CLONED,
+  RTM_GETROUTE,
+  RTM_NEWROUTE,
+  RTN_UNICAST,
+  RTPROT_BOOT,
+} from "./uapi.ts";
+
+const rtmsg = struct({
+  family: u8,
+  dstLength: u8,
+  srcLength: u8,
+  tos: u8,
+  shortTable: u8,
+  protocol: u8,
+  scope: u8,
+  type: u8,
+  flags: u32,
+});
+const routeMessage = message("route", rtmsg, {
+  dst: attr(RTA_DST, ip),
+  oif: attr(RTA_OIF, u32),
+  gateway: attr(RTA_GATEWAY, ip),
+  priority: attr(RTA_PRIORITY, u32),
+  prefsrc: attr(RTA_PREFSRC, ip),
+  metrics: attr(RTA_METRICS, attrs({ mtu: attr(RTAX_MTU, u32), advmss: attr(RTAX_ADVMSS, u32) })),
+  table: attr(RTA_TABLE, u32),
+});
+type RouteOp = Op<typeof routeMessage>;
+const NEW: RouteOp = { name: "RTM_NEWROUTE", type: RTM_NEWROUTE, spec: routeMessage };
+const GET: RouteOp = { name: "RTM_GETROUTE", type: RTM_GETROUTE, spec: routeMessage };
+
+/** A route out of one link. */
+export interface Route {
+  readonly dst: Cidr;
+  /** Index of the link. */
+  readonly oif?: number | undefined;
+  readonly gateway?: Ip | undefined;
+  /** The metric: of two routes the lower wins. */
+  readonly priority?: number | undefined;
+  /** Routing table; 254 (main) unless told. */
+  readonly table?: number | undefined;
+  /** RT_SCOPE_…; found out by the kernel's rules unless told. */
+  readonly scope?: number | undefined;
+  /** Largest packet on the way, in bytes. */
+  readonly mtu?: number | undefined;
+  /** Largest TCP segment to announce, in bytes. */
+  readonly advmss?: number | undefined;
+}
+
+/** The request that adds a route, to be sent with others. */
+export function addRequest(route: Route): Request {
+  return request(NEW, fields(route), NLM_F_CREATE | NLM_F_EXCL);
+}
+
+function fields(route: Route): MessageIn<typeof routeMessage> {
+  const { dst, gateway, oif, priority, mtu, advmss, table = RT_TABLE_MAIN } = route;
+  const scope = route.scope ?? (gateway === undefined && afOf(dst) === AF_INET ? RT_SCOPE_LINK : RT_SCOPE_UNIVERSE);
+  return {
+    family: afOf(dst),
+    dstLength: prefixLengthOf(dst),
+    shortTable: table < 256 ? table : RT_TABLE_UNSPEC,
+    protocol: RTPROT_BOOT,
+    scope,
+    type: RTN_UNICAST,
+    dst: ipOf(networkOf(dst)),
+    ...oif === undefined ? {} : { oif },
+    ...gateway === undefined ? {} : { gateway },
+    ...priority === undefined ? {} : { priority },
+    ...mtu === undefined && advmss === undefined ? {} : { metrics: { mtu, advmss } },
+    ...table < 256 ? {} : { table },
+  };
+}
+
+/** The unicast routes of a family, in every table or in one. @throws {NetlinkError} */
+export function list(nl: Netlink, family: number, table?: number): Route[] {
+  const all = dump(nl, GET, { family, ...table === undefined ? {} : { table } });
+  return all.filter((one) => one.type === RTN_UNICAST && !(one.flags & RTM_F_CLONED)).map(read)
+    .filter((one) => table === undefined || one.table === table);
+}
+
+/** The index of the link by which packets to `destination` leave, or `undefined` if the kernel names none. @throws {NetlinkError} */
+export function outgoingLink(nl: Netlink, destination: Ip): number | undefined {
+  const family = afOf(destination);
+  return query(nl, GET, { family, dstLength: family === AF_INET ? 32 : 128, dst: destination }).oif;
+}
+
+function read(one: MessageOut<typeof routeMessage>): Route {
+  const anywhere = (one.family === AF_INET ? "0.0.0.0" : "::") as Ip;
+  return {
+    dst: cidr(one.dst ?? anywhere, one.dstLength),
+    oif: one.oif,
+    gateway: one.gateway,
+    priority: one.priority,
+    table: one.table ?? one.shortTable,
+    scope: one.scope,
+    mtu: one.metrics?.mtu,
+    advmss: one.metrics?.advmss,
+  };
+}

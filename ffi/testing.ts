@@ -1,0 +1,42 @@
+/**
+ * Throw-away network namespaces for tests: nothing is named, mounted or left behind.
+ *
+ * @module
+ */
+import { test } from "bun:test";
+import { createNetns, type Netns } from "./netns.ts";
+
+/** A host and a container, neither of which is the machine's own namespace. */
+export interface Namespaces extends Disposable {
+  readonly host: Netns;
+  readonly container: Netns;
+}
+
+/** Two fresh namespaces. */
+export function newNamespaces(): Namespaces {
+  const host = createNetns();
+  const container = createNetns();
+  return {
+    host,
+    container,
+    [Symbol.dispose]() {
+      container[Symbol.dispose]();
+      host[Symbol.dispose]();
+    },
+  };
+}
+
+/** A test on the real kernel, in namespaces of its own. */
+export function netnsTest(name: string, body: (namespaces: Namespaces) => void): void {
+  test(name, () => {
+    using namespaces = newNamespaces();
+    body(namespaces);
+  });
+}
+
+/** Runs a program inside a namespace and returns what it printed. @throws {Error} if it fails, with what it said */
+export function inNetns(netns: Netns, ...command: string[]): string {
+  const { exitCode, stdout, stderr } = netns.run(() => Bun.spawnSync(command, { stdin: "ignore" }));
+  if (exitCode !== 0) throw new Error(`${command.join(" ")} ended with ${exitCode}: ${stderr}`);
+  return stdout.toString();
+}
