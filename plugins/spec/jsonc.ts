@@ -1,0 +1,125 @@
+/**
+ * JSON text in and out. Reading also takes comments and trailing commas; what fails is named by line and column.
+ *
+ * @module
+ */
+import { join } from "./schema.ts";
+
+/**
+ * Reads JSON, with comments and trailing commas allowed; of duplicate keys the last wins.
+ *
+ * Numbers that a double would change stay as they were written (`JSON.rawJSON`), so they print unchanged.
+ * @param source what to call the text in an error, such as its file
+ * @throws SyntaxError naming line and column
+ */
+export function parseJson(text: string, source = "JSON"): unknown {
+  try {
+    return parseStrict(text);
+  } catch {
+    try {
+      return parseStrict(withoutComments(text));
+    } catch (error) {
+      throw new SyntaxError(`Cannot parse ${source}${describeFailure(text, error)}`);
+    }
+  }
+}
+
+/** Writes JSON as the ecosystem does: `<`, `>`, `&` and line separators are escaped. `indent` counts spaces. */
+export function printJson(value: unknown, indent = 0): string {
+  return JSON.stringify(value, null, indent).replace(
+    /[<>&\u2028\u2029]/g,
+    (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
+}
+
+/**
+ * Where a path such as `plugins[0].ipam` stands in the text; of something missing, what should hold it.
+ *
+ * @returns line and column from 1, or nothing when the text itself is broken
+ */
+export function locate(text: string, path: string): { line: number; column: number } | undefined {
+  try {
+    let node = positions().parseTree(text);
+    for (const segment of segmentsOf(path)) {
+      const child = typeof segment === "number" ? node?.children?.[segment] : member(node, segment);
+      if (!child) break;
+      node = child;
+    }
+    return node && lineAndColumn(text, node.offset);
+  } catch {
+    return undefined; // nesting too deep for the positions: the error itself is still worth printing
+  }
+}
+
+type Positions = typeof import("jsonc-parser");
+type Node = import("jsonc-parser").Node;
+
+/** Needed after a failure only, and 1.2 ms to load: `require` runs it here and not at start-up. */
+function positions(): Positions {
+  return require("jsonc-parser/lib/esm/main.js");
+}
+
+function parseStrict(text: string): unknown {
+  // A double keeps 15 digits of any number, so only longer runs are worth the slower call.
+  return /[0-9]{16}/.test(text) ? JSON.parse(text, keepDigits) : JSON.parse(text);
+}
+
+function keepDigits(_key: string, value: unknown, { source }: { source?: string }): unknown {
+  return typeof value === "number" && source !== undefined && source.length > 15 && String(value) !== source
+    ? JSON.rawJSON(source)
+    : value;
+}
+
+/** Blanks comments, trailing commas and a byte order mark; everything else stays where it was. */
+function withoutComments(text: string): string {
+  return text
+    .replace(/^\ufeff/, " ")
+    .replace(
+      /"[^"\\]*(?:\\.[^"\\]*)*"|\/\/[^\n]*|\/\*[^]*?\*\//g,
+      (part) => part[0] === '"' ? part : part.replace(/[^\r\n]/g, " "),
+    )
+    .replace(
+      /"[^"\\]*(?:\\.[^"\\]*)*"|(?<=["\w}\]]\s*),(?=\s*[}\]])/g,
+      (part) => part[0] === '"' ? part : " ",
+    );
+}
+
+/** ` at 3:7, in plugins[0].ipam: comma expected`, or without a position what the parser said. */
+function describeFailure(text: string, error: unknown): string {
+  try {
+    const errors: import("jsonc-parser").ParseError[] = [];
+    const { getLocation, parse, printParseErrorCode } = positions();
+    parse(text, errors, { allowTrailingComma: true });
+    const [first] = errors;
+    const { line, column } = lineAndColumn(text, first.offset);
+    const path = pathOf(getLocation(text, first.offset).path);
+    const what = printParseErrorCode(first.error).replace(/\B[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
+    return ` at ${line}:${column}${path && `, in ${path}`}: ${what.toLowerCase()}`;
+  } catch {
+    return `: ${error instanceof Error ? error.message : String(error)}`;
+  }
+}
+
+/** The value of a member: the last of that name, as in parsing. */
+function member(node: Node | undefined, name: string): Node | undefined {
+  return node?.children?.findLast((property) => property.children?.[0].value === name)?.children?.[1];
+}
+
+/** The parts of a path as {@linkcode join} writes them. */
+function segmentsOf(path: string): (string | number)[] {
+  const parts = path.matchAll(/\[([0-9]+)\]|\[("(?:\\.|[^"\\])*")\]|([^.[\]]+)/g);
+  return Array.from(parts, ([, index, quoted, name]) => index ? Number(index) : quoted ? JSON.parse(quoted) : name);
+}
+
+function pathOf(segments: readonly (string | number)[]): string {
+  // An empty name is the parser's for a name that is still to come.
+  return segments.filter((segment) => segment !== "").reduce<string>(
+    (path, segment) => typeof segment === "number" ? `${path}[${segment}]` : join(path, segment),
+    "",
+  );
+}
+
+function lineAndColumn(text: string, offset: number): { line: number; column: number } {
+  const before = text.slice(0, offset).split("\n");
+  return { line: before.length, column: before[before.length - 1].length + 1 };
+}

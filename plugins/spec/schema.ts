@@ -1,0 +1,219 @@
+/**
+ * The vocabulary configurations are described in: values that parse JSON nodes and name the path of what is wrong.
+ *
+ * Keys are matched without regard to case, `null` is the same as absent, and unknown keys are kept: configurations in
+ * the wild rely on all three. Own combinators rather than a library's: those three rules and the error would have to be
+ * written on top of it all the same, and that alone is as long as this file.
+ * @module
+ */
+import { type Cidr, type Ip, type Mac, parseCidr, parseIp, parseMac } from "../../ffi/address.ts";
+import { ConfigError } from "./error.ts";
+
+declare global {
+  // Newer than the type library: numbers kept as their text (ECMA-262 proposal "JSON.parse source text access").
+  interface JSON {
+    parse(text: string, reviver: (key: string, value: unknown, context: { source?: string }) => unknown): unknown;
+    rawJSON(text: string): object;
+    isRawJSON(node: unknown): boolean;
+  }
+}
+
+export interface Schema<T> {
+  /** @throws ConfigError naming `path`, what was expected and what was found */
+  parse(node: unknown, path?: string): T;
+  /** The empty string means "not set" to {@linkcode optional} and {@linkcode withDefault}. */
+  readonly blank?: boolean;
+}
+/** A schema whose key may be missing. */
+export interface Optional<T> extends Schema<T | undefined> {
+  readonly optional: true;
+}
+export type Infer<S> = S extends Schema<infer T> ? T : never;
+
+export type Shape = Readonly<Record<string, Schema<unknown>>>;
+type OptionalKeys<S extends Shape> = { [K in keyof S]: S[K] extends Optional<unknown> ? K : never }[keyof S];
+/** The object a shape describes. */
+export type Obj<S extends Shape> = Simplify<
+  & { readonly [K in Exclude<keyof S, OptionalKeys<S>>]: Infer<S[K]> }
+  & { readonly [K in OptionalKeys<S>]?: Exclude<Infer<S[K]>, undefined> }
+>;
+type Simplify<T> = { [K in keyof T]: T[K] };
+export type JsonObject = Readonly<Record<string, unknown>>;
+
+export const string: Schema<string> = leaf("a string", isString);
+export const nonEmptyString: Schema<string> = {
+  ...leaf("a non-empty string", (node): node is string => isString(node) && node !== ""),
+  blank: true,
+};
+export const boolean: Schema<boolean> = leaf("true or false", (node) => typeof node === "boolean");
+export const jsonObject: Schema<JsonObject> = leaf("an object", isJsonObject);
+/** Whatever is there, as it is. */
+export const anything: Schema<unknown> = { parse: (node) => node };
+
+export const cidr: Schema<Cidr> = text('a CIDR such as "10.1.0.0/16"', parseCidr);
+export const ipAddress: Schema<Ip> = { ...text('an IP address such as "10.1.0.2"', parseIp), blank: true };
+export const ipOrCidr: Schema<Ip | Cidr> = {
+  ...text(
+    'an IP address such as "10.1.0.2" or "10.1.0.2/16"',
+    (value): Ip | Cidr => value.includes("/") ? parseCidr(value) : parseIp(value),
+  ),
+  blank: true,
+};
+export const mac: Schema<Mac> = { ...text('a MAC address such as "0a:58:0a:01:00:02"', parseMac), blank: true };
+
+/** A whole number. Written in full: numbers beyond 2^53 would lose digits and are refused. */
+export function int({ min = Number.MIN_SAFE_INTEGER, max = Number.MAX_SAFE_INTEGER } = {}): Schema<number> {
+  const range = max < Number.MAX_SAFE_INTEGER
+    ? ` from ${min} to ${max}`
+    : min > Number.MIN_SAFE_INTEGER
+    ? ` of at least ${min}`
+    : "";
+  return leaf(
+    `a whole number${range}`,
+    (node): node is number => Number.isSafeInteger(node) && (node as number) >= min && (node as number) <= max,
+  );
+}
+
+export function oneOf<const V extends readonly string[]>(...values: V): Schema<V[number]> {
+  const quoted = values.map((value) => JSON.stringify(value));
+  const last = quoted.pop();
+  return leaf(
+    quoted.length ? `${quoted.join(", ")} or ${last}` : `${last}`,
+    (node): node is V[number] => values.includes(node as string),
+  );
+}
+
+export function array<T>(item: Schema<T>): Schema<readonly T[]> {
+  return {
+    parse(node, path = "") {
+      if (!Array.isArray(node)) throw wrong(path, "an array", node);
+      return node.map((each, i) => item.parse(each, `${path}[${i}]`));
+    },
+  };
+}
+
+/** A map whose keys are data: matched exactly, so `A` and `a` are two entries. */
+export function record<T>(value: Schema<T>): Schema<Readonly<Record<string, T>>> {
+  return {
+    parse(node, path = "") {
+      const entries = Object.entries(jsonObject.parse(node, path));
+      return Object.fromEntries(entries.map(([key, each]) => [key, value.parse(each, join(path, key))]));
+    },
+  };
+}
+
+/** An object; keys that the shape does not name are kept as they are. */
+export function object<const S extends Shape>(shape: S): Schema<Obj<S>> {
+  return { parse: (node, path = "") => parseShape(shape, node, path, true) };
+}
+
+/** An object; keys that the shape does not name are left out. */
+export function struct<const S extends Shape>(shape: S): Schema<Obj<S>> {
+  return { parse: (node, path = "") => parseShape(shape, node, path, false) };
+}
+
+/** May be missing, or `null`; of some schemas also the empty string. */
+export function optional<T>(inner: Schema<T>): Optional<T> {
+  return {
+    optional: true,
+    parse: (node, path) => isAbsent(inner, node) ? undefined : inner.parse(node, path),
+  };
+}
+
+/** Like {@linkcode optional}, with the value to take then. */
+export function withDefault<T>(inner: Schema<T>, value: T): Schema<T> {
+  return { parse: (node, path) => isAbsent(inner, node) ? value : inner.parse(node, path) };
+}
+
+/** What `inner` accepts, if it also satisfies `predicate`. */
+export function satisfying<T>(inner: Schema<T>, expected: string, predicate: (value: T) => boolean): Schema<T> {
+  return {
+    blank: inner.blank,
+    parse(node, path = "") {
+      const value = inner.parse(node, path);
+      if (!predicate(value)) throw wrong(path, expected, node);
+      return value;
+    },
+  };
+}
+
+const u32 = int({ min: 0, max: 0xffff_ffff });
+/** A route of a configuration or a result (SPEC §ADD Success). */
+export const route = struct({
+  dst: cidr,
+  gw: optional(ipAddress),
+  mtu: optional(u32),
+  advmss: optional(u32),
+  priority: optional(u32),
+  table: optional(u32),
+  scope: optional(u32),
+});
+
+/** How `key` is spelled in `node`: exactly if it is there, else as the last one that differs in case only. */
+export function findKey(node: JsonObject, key: string): string | undefined {
+  if (Object.hasOwn(node, key)) return key;
+  const folded = key.toLowerCase();
+  return Object.keys(node).findLast((each) => each.length === key.length && each.toLowerCase() === folded);
+}
+
+/** Tells an object from all else that JSON can hold; a number kept as its text is not one. */
+export function isJsonObject(node: unknown): node is JsonObject {
+  return typeof node === "object" && node !== null && !Array.isArray(node) && !JSON.isRawJSON(node);
+}
+
+/** The path of a member: `ipam.ranges`, `["cni.dev/attachments"]`. */
+export function join(path: string, key: string): string {
+  if (!/^[A-Za-z_][\w-]*$/.test(key)) return `${path}[${JSON.stringify(key)}]`;
+  return path === "" ? key : `${path}.${key}`;
+}
+
+function parseShape<S extends Shape>(shape: S, node: unknown, path: string, keepUnknown: boolean): Obj<S> {
+  const source = jsonObject.parse(node, path);
+  const out: Record<string, unknown> = keepUnknown ? { ...source } : {};
+  if (keepUnknown) {
+    const known = new Set(Object.keys(shape).map((key) => key.toLowerCase()));
+    for (const key of Object.keys(out)) if (known.has(key.toLowerCase())) delete out[key];
+  }
+  for (const key in shape) {
+    const spelling = findKey(source, key);
+    const value = spelling === undefined ? undefined : source[spelling] ?? undefined;
+    const parsed = shape[key].parse(value, join(path, spelling ?? key));
+    if (parsed !== undefined) out[key] = parsed;
+  }
+  return out as Obj<S>;
+}
+
+function leaf<T>(expected: string, accepts: (node: unknown) => node is T): Schema<T> {
+  return {
+    parse(node, path = "") {
+      if (!accepts(node)) throw wrong(path, expected, node);
+      return node;
+    },
+  };
+}
+
+function text<T extends string>(expected: string, parseText: (value: string) => T): Schema<T> {
+  return {
+    parse(node, path = "") {
+      try {
+        if (isString(node)) return parseText(node);
+      } catch (error) {
+        if (!(error instanceof SyntaxError)) throw error;
+      }
+      throw wrong(path, expected, node);
+    },
+  };
+}
+
+function wrong(path: string, expected: string, node: unknown): ConfigError {
+  const json = node === undefined ? "nothing" : JSON.stringify(node);
+  return new ConfigError(path, expected, json.length > 80 ? `${json.slice(0, 79)}…` : json);
+}
+
+function isString(node: unknown): node is string {
+  return typeof node === "string";
+}
+
+function isAbsent(inner: Schema<unknown>, node: unknown): boolean {
+  return node === undefined || node === null || (node === "" && inner.blank === true);
+}
