@@ -1,0 +1,126 @@
+/**
+ * Closes, in a compiled executable, the environment variables that would let a caller steer the JavaScript runtime
+ * inside it: BUN_BE_BUN turns it into the bun command line, BUN_OPTIONS injects flags, BUN_INSPECT opens a debugger,
+ * BUN_BYTECODE_ORDER_OUT writes a file, BUN_JSC_useJIT=0 disables bun:ffi. The runtime has no switch for any of them,
+ * so their names are taken out of it: same length, so no offset in the file moves.
+ *
+ * A name is closed by a NUL in its first byte: getenv("") finds nothing, whatever the environment. (Another
+ * character would only rename the variable: execve() accepts any string as an entry.) Only the first byte changes,
+ * because the linker shares the tails of strings.
+ *
+ * The counts belong to one exact runtime version. They are asserted: a runtime of another version fails the build
+ * instead of shipping with a hole.
+ *
+ * @module
+ */
+
+/** The processors the patch is known for. */
+export type Processor = "x64" | "arm64";
+
+/** What {@link closeEnvironment} changed, for the build's report. */
+export interface PatchReport {
+  /** Names that start with `BUN_` and were emptied. */
+  readonly bunNames: number;
+  /** Other names of variables the runtime reads before our code runs, and that were emptied. */
+  readonly otherNames: number;
+}
+
+/** A single edit: `find` must occur exactly once; the byte(s) at `at` become `put`. */
+interface CodeEdit {
+  readonly find: readonly number[];
+  readonly at: number;
+  readonly put: readonly number[];
+}
+
+/** What one runtime build must contain. */
+interface Expected {
+  readonly bunNames: number;
+  readonly otherNames: readonly string[];
+  readonly jscLoop: CodeEdit;
+}
+
+/** The version whose counts stand below; `package.json` pins the same one. */
+export const PATCHED_RUNTIME = "1.4.4";
+
+/** Variables without the prefix: the first disables bun:ffi, the fourth makes a descriptor of the caller a channel. */
+const OTHER_NAMES = ["JavaScriptCoreUseJIT", "JSC_SIGNAL_FOR_GC", "WTF_numberOfProcessorCores", "NODE_CHANNEL_FD"];
+
+/**
+ * BUN_JSC_<option> is not read by name: a loop over the whole environment compares the prefix letter by letter, in
+ * code. Its first comparison ("is this a B?") skips the entry when it fails; made unconditional, it skips every entry.
+ */
+const EXPECTED: Readonly<Record<Processor, Expected>> = {
+  x64: {
+    bunNames: 94,
+    otherNames: [...OTHER_NAMES, "SIMDUTF_FORCE_IMPLEMENTATION"],
+    jscLoop: {
+      //     cmpb 'B',(%r14)         jne next    cmpb 'U',1(%r14)              jne
+      find: [0x41, 0x80, 0x3e, 0x42, 0x75, 0xe5, 0x41, 0x80, 0x7e, 0x01, 0x55, 0x75],
+      at: 4,
+      put: [0xeb], // jmp next
+    },
+  },
+  arm64: {
+    bunNames: 95,
+    otherNames: OTHER_NAMES,
+    jscLoop: {
+      //     cmp w10, 'B'            b.ne next               ldrb w10, [x9, 1]       cmp w10, 'U'
+      find: [0x5f, 0x09, 0x01, 0x71, 0x01, 0xff, 0xff, 0x54, 0x2a, 0x05, 0x40, 0x39, 0x5f, 0x55, 0x01, 0x71],
+      at: 4,
+      put: [0xf8, 0xff, 0xff, 0x17], // b next
+    },
+  },
+};
+
+/**
+ * Empties the names in `file`, the bytes of a compiled executable, in place.
+ *
+ * @throws {Error} When the runtime inside is not the one the counts were taken from.
+ */
+export function closeEnvironment(file: Buffer, processor: Processor): PatchReport {
+  const expected = EXPECTED[processor];
+  const names = bunNames(file);
+  if (names.length !== expected.bunNames) {
+    throw mismatch("names that start with BUN_", expected.bunNames, names.length);
+  }
+  const others = expected.otherNames.map((name) => onlyOffset(file, nulDelimited(name), name) + 1);
+  const { find, at, put } = expected.jscLoop;
+  const loop = onlyOffset(file, Buffer.from(find), "the loop that reads BUN_JSC_*");
+  for (const offset of [...names, ...others]) file[offset] = 0;
+  Buffer.from(put).copy(file, loop + at);
+  return { bunNames: names.length, otherNames: others.length };
+}
+
+/** Offsets of the NUL-terminated strings `BUN_…`: what getenv() can be called with. Text that mentions one is not. */
+function bunNames(file: Buffer): readonly number[] {
+  const prefix = Buffer.from("\0BUN_");
+  const offsets: number[] = [];
+  for (let i = file.indexOf(prefix); i >= 0; i = file.indexOf(prefix, i + 1)) {
+    let end = i + prefix.length;
+    while (isNameByte(file[end])) end++;
+    if (file[end] === 0 && end > i + prefix.length && file[end - 1] !== 0x5f) offsets.push(i + 1);
+  }
+  return offsets;
+}
+
+function isNameByte(byte: number | undefined): boolean {
+  return byte !== undefined && ((byte >= 0x41 && byte <= 0x5a) || (byte >= 0x30 && byte <= 0x39) || byte === 0x5f);
+}
+
+function nulDelimited(name: string): Buffer {
+  return Buffer.from(`\0${name}\0`);
+}
+
+function onlyOffset(file: Buffer, needle: Buffer, what: string): number {
+  const first = file.indexOf(needle);
+  const second = first < 0 ? -1 : file.indexOf(needle, first + 1);
+  if (first < 0 || second >= 0) throw mismatch(what, 1, first < 0 ? 0 : "more");
+  return first;
+}
+
+function mismatch(what: string, wanted: number, found: number | string): Error {
+  return new Error(
+    `Cannot close the environment of the runtime: ${what} occur(s) ${found} time(s), expected ${wanted} in Bun ` +
+      `${PATCHED_RUNTIME}; take the counts again and run cmd/hardening_test.ts`,
+  );
+}
