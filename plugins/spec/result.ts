@@ -1,0 +1,248 @@
+/**
+ * What a successful ADD returns. In memory it always has the current form; the three forms that were ever printed are
+ * read into it and written from it, so there are six conversions and not forty-nine.
+ *
+ * @module
+ */
+import { type Cidr, familyOf, type Ip } from "../../ffi/address.ts";
+import { CniError, Code, ConfigError } from "./error.ts";
+import { printJson } from "./jsonc.ts";
+import * as schema from "./schema.ts";
+import { parseVersion, type Version } from "./version.ts";
+
+/** The outcome of an attachment (SPEC §ADD Success); lists are absent rather than empty. */
+export interface Result {
+  readonly interfaces?: readonly Interface[];
+  readonly ips?: readonly IpConfig[];
+  readonly routes?: readonly RouteConfig[];
+  readonly dns?: Dns;
+}
+export interface Interface {
+  readonly name: string;
+  readonly mac?: string;
+  /** Path of the network namespace; absent for an interface of the host. */
+  readonly sandbox?: string;
+  readonly mtu?: number;
+  readonly socketPath?: string;
+  readonly pciID?: string;
+}
+export interface IpConfig {
+  readonly address: Cidr;
+  readonly gateway?: Ip;
+  /** Index into `interfaces`; other plugins also write -1 or an index that is not there. */
+  readonly interface?: number;
+}
+export interface RouteConfig {
+  readonly dst: Cidr;
+  readonly gw?: Ip;
+  readonly mtu?: number;
+  readonly advmss?: number;
+  /** Lower wins. */
+  readonly priority?: number;
+  readonly table?: number;
+  /** 0 global, 253 link, 254 host. */
+  readonly scope?: number;
+}
+export interface Dns {
+  readonly nameservers?: readonly string[];
+  readonly domain?: string;
+  readonly search?: readonly string[];
+  readonly options?: readonly string[];
+}
+
+/** One printed form. Fields that a form does not have are lost in it. */
+export interface ResultShape {
+  /** @throws ConfigError */
+  parse(json: unknown, path?: string): Result;
+  /** Keys in the order in which the form prints them, without `cniVersion`. @throws CniError if it cannot be said */
+  format(result: Result): object;
+}
+
+const text = schema.optional(schema.nonEmptyString);
+const texts = schema.optional(schema.array(schema.string));
+/** Resolver settings, in a configuration and in a result. */
+export const dns: schema.Schema<Dns> = schema.struct({
+  nameservers: texts,
+  domain: text,
+  search: texts,
+  options: texts,
+});
+const routes = schema.optional(schema.array(schema.route));
+
+const current = schema.struct({
+  interfaces: schema.optional(schema.array(schema.struct({
+    name: schema.withDefault(schema.string, ""),
+    mac: text,
+    sandbox: text,
+    mtu: schema.optional(schema.int({ min: 0 })),
+    socketPath: text,
+    pciID: text,
+  }))),
+  ips: schema.optional(schema.array(schema.struct({
+    address: schema.cidr,
+    gateway: schema.optional(schema.ipAddress),
+    interface: schema.optional(schema.int()),
+  }))),
+  routes,
+  dns: schema.optional(dns),
+});
+
+const perFamily = schema.optional(schema.struct({
+  ip: schema.cidr,
+  gateway: schema.optional(schema.ipAddress),
+  routes,
+}));
+const oldest = schema.struct({ ip4: perFamily, ip6: perFamily, dns: schema.optional(dns) });
+
+export const shapes: Readonly<Record<"0.2" | "0.4" | "1.0", ResultShape>> = {
+  /** One address per family, routes beside it. */
+  "0.2": {
+    parse(json, path) {
+      const { ip4, ip6, dns } = oldest.parse(json, path);
+      const both = [ip4, ip6].filter((each) => each !== undefined);
+      return compact({
+        ips: both.map(({ ip, gateway }) => compact({ address: ip, gateway })),
+        routes: both.flatMap(({ routes }) => routes ?? []),
+        dns: compact(dns ?? {}),
+      });
+    },
+    format(result) {
+      const families = { ip4: formatFamily(result, 4), ip6: formatFamily(result, 6) };
+      if (!families.ip4 && !families.ip6) throw new CniError(Code.Internal, "cannot convert: no valid IP addresses");
+      return { ...compact(families), dns: formatDns(result.dns) };
+    },
+  },
+  /** Lists; every address says its family. */
+  "0.4": {
+    parse(json, path) {
+      const result = parseCurrent(json, path);
+      return compact({ ...result, interfaces: result.interfaces?.map(formatOldInterface) });
+    },
+    format: (result) => ({
+      ...compact({
+        interfaces: result.interfaces?.map(formatOldInterface),
+        ips: result.ips?.map((ip) =>
+          compact({
+            version: String(familyOf(ip.address)),
+            interface: ip.interface,
+            address: ip.address,
+            gateway: ip.gateway,
+          })
+        ),
+        routes: result.routes?.map(formatRoute),
+      }),
+      dns: formatDns(result.dns),
+    }),
+  },
+  /** The current one: all keys sorted, an empty `dns` left out. */
+  "1.0": {
+    parse: parseCurrent,
+    format: (result) =>
+      compact({
+        dns: sorted(formatDns(result.dns)),
+        interfaces: result.interfaces?.map(formatInterface),
+        ips: result.ips?.map((ip) => compact({ address: ip.address, gateway: ip.gateway, interface: ip.interface })),
+        routes: result.routes?.map((route) => sorted(formatRoute(route))),
+      }),
+  },
+};
+
+export const shapeOf: Readonly<Record<Version, keyof typeof shapes>> = {
+  "0.1.0": "0.2",
+  "0.2.0": "0.2",
+  "0.3.0": "0.4",
+  "0.3.1": "0.4",
+  "0.4.0": "0.4",
+  "1.0.0": "1.0",
+  "1.1.0": "1.0",
+};
+
+/**
+ * Reads a result of any version; one that does not say its version has the configuration's (SPEC's own examples do so).
+ *
+ * @param path where the result stands, for errors: `prevResult`
+ * @throws CniError with code 6, naming the path of what is wrong: `ips[0].address`
+ */
+export function parseResult(json: unknown, configVersion: Version, path = ""): Result {
+  try {
+    const { cniVersion } = schema.object({ cniVersion: text }).parse(json ?? {}, path);
+    const version = cniVersion === undefined ? configVersion : parseVersion(cniVersion);
+    if (version === undefined) {
+      throw new CniError(Code.DecodeFailure, `Cannot read result: unsupported version ${JSON.stringify(cniVersion)}`);
+    }
+    return shapes[shapeOf[version]].parse(json ?? {}, path);
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    const reason = `${error.path || "the document"} must be ${error.expected}: got ${error.got}`;
+    throw new CniError(Code.DecodeFailure, `Cannot read result: ${reason}`, { cause: error });
+  }
+}
+
+/** The document of `version`, keys in the order it prints them. @throws CniError if that version cannot say it */
+export function formatResult(result: Result, version: Version): object {
+  return { cniVersion: version, ...shapes[shapeOf[version]].format(result) };
+}
+
+/** The text a plugin prints: indented, escaped, without an end of line. @throws CniError as {@linkcode formatResult} */
+export function printResult(result: Result, version: Version): string {
+  return printJson(formatResult(result, version), 4);
+}
+
+function parseCurrent(json: unknown, path?: string): Result {
+  const result = current.parse(json, path);
+  return compact({ ...result, dns: compact(result.dns ?? {}) });
+}
+
+/** The first address of the family, and the routes of that family with what the form can say of them. */
+function formatFamily(result: Result, family: 4 | 6): object | undefined {
+  const first = result.ips?.find(({ address }) => familyOf(address) === family);
+  return first && compact({
+    ip: first.address,
+    gateway: first.gateway,
+    routes: result.routes?.filter(({ dst }) => familyOf(dst) === family).map(({ dst, gw }) => compact({ dst, gw })),
+  });
+}
+
+function formatOldInterface({ name, mac, sandbox }: Interface): Interface {
+  return compact({ name, mac: mac || undefined, sandbox: sandbox || undefined });
+}
+
+function formatInterface({ mac, mtu, name, pciID, sandbox, socketPath }: Interface): object {
+  return compact({
+    mac: mac || undefined,
+    mtu: mtu || undefined,
+    name,
+    pciID: pciID || undefined,
+    sandbox: sandbox || undefined,
+    socketPath: socketPath || undefined,
+  });
+}
+
+/** Zero means "not set" for all but table and scope, where it is a value of its own. */
+function formatRoute({ dst, gw, mtu, advmss, priority, table, scope }: RouteConfig): object {
+  return compact({
+    dst,
+    gw,
+    mtu: mtu || undefined,
+    advmss: advmss || undefined,
+    priority: priority || undefined,
+    table,
+    scope,
+  });
+}
+
+function formatDns({ nameservers, domain, search, options }: Dns = {}): object {
+  return compact({ nameservers, domain: domain || undefined, search, options });
+}
+
+function sorted(object: object): object {
+  return Object.fromEntries(Object.entries(object).sort(([a], [b]) => a < b ? -1 : 1));
+}
+
+/** Without what is undefined or empty. */
+function compact<T extends object>(object: T): T {
+  const full = Object.entries(object).filter(([, value]) =>
+    value !== undefined && (typeof value !== "object" || Object.keys(value).length > 0)
+  );
+  return Object.fromEntries(full) as T;
+}
