@@ -1,0 +1,137 @@
+/**
+ * The parameters of a plugin call: the CNI_* environment variables (SPEC §Parameters).
+ *
+ * A variable that is empty is the same as one that is missing. All problems are reported together.
+ * @module
+ */
+import { CniError, Code } from "./error.ts";
+import { since, type Verb } from "./version.ts";
+
+export interface Environment {
+  readonly verb: Verb;
+  /** Empty for GC, STATUS and VERSION. */
+  readonly containerId: string;
+  /** Empty for GC, STATUS and VERSION. */
+  readonly ifname: string;
+  /** Path of the namespace; always there for ADD and CHECK. */
+  readonly netns?: string;
+  /** CNI_ARGS as it came; for {@linkcode parseArgs}. */
+  readonly args: string;
+  /** Directories with plugins; may be empty, as only delegation needs them. */
+  readonly path: readonly string[];
+  /** Whether working on the plugin's own namespace is wanted. */
+  readonly netnsOverride: boolean;
+}
+
+type Variables = Readonly<Record<string, string | undefined>>;
+interface Variable {
+  readonly name: string;
+  readonly requiredFor: readonly Verb[];
+  /** What is wrong with a value, or nothing. Asked only when the verb requires the variable. */
+  readonly problem?: (value: string) => string | undefined;
+}
+
+const TABLE: readonly Variable[] = [
+  { name: "CNI_CONTAINERID", requiredFor: ["ADD", "DEL", "CHECK"], problem: containerIdProblem },
+  { name: "CNI_NETNS", requiredFor: ["ADD", "CHECK"] },
+  { name: "CNI_IFNAME", requiredFor: ["ADD", "DEL", "CHECK"], problem: ifnameProblem },
+];
+
+/** Reads the CNI_* variables. @throws CniError with code 4 naming every variable that is missing or wrong */
+export function parseEnvironment(env: Variables): Environment {
+  const verb = parseVerb(env.CNI_COMMAND ?? "");
+  const problems = TABLE.filter((variable) => variable.requiredFor.includes(verb)).flatMap((variable) => {
+    const value = env[variable.name] ?? "";
+    const problem = value === "" ? "is missing" : variable.problem?.(value);
+    return problem === undefined ? [] : [`${variable.name} ${problem}`];
+  });
+  if (problems.length > 0) throw new CniError(Code.InvalidEnvironment, `Cannot run ${verb}: ${problems.join("; ")}`);
+  const ofAttachment = verb === "ADD" || verb === "DEL" || verb === "CHECK";
+  return {
+    verb,
+    containerId: ofAttachment ? env.CNI_CONTAINERID ?? "" : "",
+    ifname: ofAttachment ? env.CNI_IFNAME ?? "" : "",
+    ...(ofAttachment && env.CNI_NETNS && { netns: env.CNI_NETNS }),
+    args: env.CNI_ARGS ?? "",
+    // An empty entry would mean the working directory, and there every file could become a plugin.
+    path: (env.CNI_PATH ?? "").split(":").filter((directory) => directory !== ""),
+    netnsOverride: /^(1|true)$/i.test(env.CNI_NETNS_OVERRIDE ?? ""),
+  };
+}
+
+/** What is wrong with a container id, or nothing: a letter or digit, then letters, digits, `_`, `.`, `-`. */
+export function containerIdProblem(id: string): string | undefined {
+  return nameProblem(id);
+}
+
+/** What is wrong with a network name, or nothing; the rule is that of container ids. */
+export function networkNameProblem(name: string): string | undefined {
+  return nameProblem(name);
+}
+
+/** What is wrong with a name for a Linux interface, or nothing. */
+export function ifnameProblem(name: string): string | undefined {
+  if (name === "") return "is empty";
+  const quoted = JSON.stringify(name);
+  if (new TextEncoder().encode(name).length > 15) return `${quoted} is longer than 15 bytes`;
+  if (name === "." || name === "..") return `${quoted} is . or ..`;
+  // Unicode's White_Space, which is not what \s means: that has U+FEFF too and lacks U+0085.
+  if (/[/:\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]/.test(name)) {
+    return `${quoted} has a /, a : or white space`;
+  }
+  return undefined;
+}
+
+/**
+ * Reads CNI_ARGS strictly: `K=V;K2=V2`, only keys that the plugin declares, in their exact spelling. An empty value is
+ * the same as a missing key. Unknown keys are ignored only if `IgnoreUnknown` is true, wherever it stands.
+ *
+ * @throws CniError with code 4
+ */
+export function parseArgs<const K extends readonly string[]>(
+  text: string,
+  declared: K,
+): { readonly [N in K[number]]?: string } {
+  const known: Record<string, string> = {};
+  const unknown: string[] = [];
+  let ignoreUnknown = false;
+  for (const pair of text === "" ? [] : text.split(";")) {
+    const [key, value, ...rest] = pair.split("=");
+    if (value === undefined || rest.length > 0) throw wrongArgs(`invalid pair ${JSON.stringify(pair)}`);
+    if (key === "IgnoreUnknown") ignoreUnknown = parseBoolean(value);
+    else if (!declared.includes(key)) unknown.push(pair);
+    else if (value !== "") known[key] = value;
+  }
+  if (unknown.length > 0 && !ignoreUnknown) throw wrongArgs(`unknown args ${JSON.stringify(unknown)}`);
+  return known as { readonly [N in K[number]]?: string };
+}
+
+/** The pairs of CNI_ARGS, in order; a part without `=` is left out, and of several `=` the first splits. */
+export function parsePairs(text: string): readonly (readonly [key: string, value: string])[] {
+  return text.split(";").filter((pair) => pair.includes("=")).map((pair) => {
+    const at = pair.indexOf("=");
+    return [pair.slice(0, at), pair.slice(at + 1)] as const;
+  });
+}
+
+function parseVerb(text: string): Verb {
+  if (text === "") throw new CniError(Code.InvalidEnvironment, "Cannot run: CNI_COMMAND is missing");
+  if (Object.hasOwn(since, text)) return text as Verb;
+  throw new CniError(Code.InvalidEnvironment, `Cannot run: unknown CNI_COMMAND ${JSON.stringify(text)}`);
+}
+
+function parseBoolean(text: string): boolean {
+  if (/^(1|true)$/i.test(text)) return true;
+  if (/^(0|false)$/i.test(text)) return false;
+  throw wrongArgs(`IgnoreUnknown must be 1, 0, true or false: got ${JSON.stringify(text)}`);
+}
+
+function wrongArgs(reason: string): CniError {
+  return new CniError(Code.InvalidEnvironment, `Cannot use CNI_ARGS: ${reason}`);
+}
+
+function nameProblem(name: string): string | undefined {
+  if (name === "") return "is empty";
+  if (/^[a-zA-Z0-9][a-zA-Z0-9_.-]*$/.test(name)) return undefined;
+  return `${JSON.stringify(name)} must start with a letter or digit and hold only letters, digits, "_", "." and "-"`;
+}
