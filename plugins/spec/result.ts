@@ -94,6 +94,12 @@ const perFamily = schema.optional(schema.struct({
 }));
 const oldest = schema.struct({ ip4: perFamily, ip6: perFamily, dns: schema.optional(dns) });
 
+const header = schema.struct({
+  cniVersion: text,
+  ip4: schema.optional(schema.anything),
+  ip6: schema.optional(schema.anything),
+});
+
 export const shapes: Readonly<Record<"0.2" | "0.4" | "1.0", ResultShape>> = {
   /** One address per family, routes beside it. */
   "0.2": {
@@ -158,15 +164,17 @@ export const shapeOf: Readonly<Record<Version, keyof typeof shapes>> = {
 };
 
 /**
- * Reads a result of any version; one that does not say its version has the configuration's (SPEC's own examples do so).
+ * Reads a result of any version; one that does not say its version has the configuration's, or the form it shows.
  *
  * @param path where the result stands, for errors: `prevResult`
  * @throws CniError with code 6, naming the path of what is wrong: `ips[0].address`
  */
 export function parseResult(json: unknown, configVersion: Version, path = ""): Result {
   try {
-    const { cniVersion } = schema.object({ cniVersion: text }).parse(json ?? {}, path);
-    const version = cniVersion === undefined ? configVersion : parseVersion(cniVersion);
+    const { cniVersion, ip4, ip6 } = header.parse(json ?? {}, path);
+    // Results in requests of 0.3.x in the specification have no version and the form before it.
+    const unversioned = ip4 ?? ip6 ? "0.2.0" : configVersion;
+    const version = cniVersion === undefined ? unversioned : parseVersion(cniVersion);
     if (version === undefined) {
       throw new CniError(Code.DecodeFailure, `Cannot read result: unsupported version ${JSON.stringify(cniVersion)}`);
     }

@@ -131,12 +131,14 @@ test("parseResult() drops what a form does not have, and what nobody knows", () 
   expect(parseResult({ cniVersion: "1.0.0", ...json }, "1.1.0")).toEqual({ interfaces: [{ name: "a", mtu: 1 }], ips });
 });
 
-test("parseResult() uses the configuration's version for a result without one", () => {
+test("parseResult() takes a result without a version as the configuration's, or as it looks", () => {
   const old = { ip4: { ip: "10.1.0.5/16" } };
   for (const cniVersion of [undefined, null, ""]) {
     expect(parseResult({ cniVersion, ...old }, "0.2.0").ips).toHaveLength(1);
-    expect(parseResult({ cniVersion, ...old }, "1.0.0").ips).toBeUndefined();
+    expect(parseResult({ cniVersion, ...old }, "0.3.1").ips).toHaveLength(1);
+    expect(parseResult({ cniVersion, ips: [{ address: "10.1.0.5/16" }] }, "1.0.0").ips).toHaveLength(1);
   }
+  expect(parseResult({ cniVersion: "1.0.0", ...old }, "1.0.0").ips).toBeUndefined();
   expect(parseResult(null, "1.0.0")).toEqual({});
   expect(parseResult({ IPS: [{ Address: "::ffff:192.0.2.7/120", interface: null }] }, "1.0.0")).toEqual({
     ips: [{ address: "192.0.2.7/24" as Cidr }],
@@ -175,7 +177,8 @@ for (
 ) {
   test(`parseResult() and formatResult() keep the specification's ${version} examples`, () => {
     for (const result of results) {
-      const ours = formatResult(parseResult(result, version === "0.3.1" ? "0.2.0" : version), version);
+      const ours = formatResult(parseResult(result, version), version);
+      // That of 0.3.1 has the form of 0.2.0 and no version.
       if (version === "0.3.1") expect(ours).toMatchObject({ ips: [{ version: "4", address: "10.1.0.3/16" }] });
       else expect(ours).toEqual({ cniVersion: version, ...result });
     }

@@ -1,0 +1,147 @@
+/**
+ * The request a plugin reads from stdin: what every plugin's configuration has in common (SPEC §Network configuration).
+ *
+ * @module
+ */
+import { networkNameProblem } from "./env.ts";
+import { CniError, Code, ConfigError } from "./error.ts";
+import { parseJson } from "./jsonc.ts";
+import { type Dns, dns, parseResult, type Result } from "./result.ts";
+import * as schema from "./schema.ts";
+import { atLeast, LATEST, parseVersion, since, type Verb, type Version, VERSIONS } from "./version.ts";
+
+export interface PluginConfig {
+  /** Of the network. */
+  readonly name: string;
+  readonly cniVersion: Version;
+  /** Of the plugin; empty when the request does not say. */
+  readonly type: string;
+  /** `ipam.type`; absent for no address management. */
+  readonly ipamType?: string;
+  readonly dns?: Dns;
+  /** In the current form, whatever it came in. Never present for GC and STATUS. */
+  readonly prevResult?: Result;
+  /** What the runtime provides for declared capabilities; empty if nothing. */
+  readonly runtimeConfig: schema.JsonObject;
+  /** `args.cni`, optional hints; empty if there are none. */
+  readonly args: schema.JsonObject;
+  readonly capabilities: Readonly<Record<string, boolean>>;
+  /** What to keep; present for GC and only there. */
+  readonly validAttachments?: readonly Attachment[];
+  /** The whole document as it came, for the plugin's own keys. */
+  readonly raw: schema.JsonObject;
+}
+
+/** One interface of one container. */
+export interface Attachment {
+  readonly containerId: string;
+  readonly ifname: string;
+}
+
+/** A file name in CNI_PATH, never a way to another directory. */
+export const pluginType: schema.Schema<string> = schema.satisfying(
+  schema.nonEmptyString,
+  "the name of a plugin, without a directory",
+  (type) => !/[/\\\0]/.test(type) && type !== "." && type !== "..",
+);
+/** Capabilities that a plugin declares. */
+export const capabilities = schema.record(schema.withDefault(schema.boolean, false));
+
+const common = schema.struct({
+  type: schema.withDefault(schema.string, ""),
+  ipam: schema.optional(schema.struct({ type: schema.optional(pluginType) })),
+  dns: schema.optional(dns),
+  runtimeConfig: schema.withDefault(schema.jsonObject, {}),
+  capabilities: schema.withDefault(capabilities, {}),
+});
+const attachments = schema.array(schema.struct({ containerID: schema.string, ifname: schema.string }));
+
+/**
+ * Reads a request for `verb` and makes sure that its version has that verb.
+ *
+ * @throws SyntaxError for text that is not JSON
+ * @throws ConfigError naming network and path
+ * @throws CniError with code 1 for the version, 6 for `prevResult`, 7 for the network name
+ */
+export function parsePluginConfig(text: string, verb: Verb): PluginConfig {
+  const raw = schema.jsonObject.parse(parseJson(text, "the request on stdin"));
+  const name = parseName(raw);
+  const cniVersion = parseConfigVersion(raw, verb);
+  try {
+    const { ipam, ...rest } = common.parse(raw);
+    const prevResult = parsePrevResult(raw, verb, cniVersion);
+    return {
+      name,
+      cniVersion,
+      ...rest,
+      ...(ipam?.type && { ipamType: ipam.type }),
+      ...(prevResult && { prevResult }),
+      ...(verb === "GC" && { validAttachments: parseAttachments(raw) }),
+      args: hints(raw),
+      raw,
+    };
+  } catch (error) {
+    throw error instanceof ConfigError ? error.at({ network: name }) : error;
+  }
+}
+
+function parseName(raw: schema.JsonObject): string {
+  const name = valueOf(raw, "name") ?? "";
+  if (typeof name !== "string") {
+    throw new CniError(Code.DecodeFailure, "Cannot use configuration: name must be a string");
+  }
+  if (name === "") throw new CniError(Code.InvalidConfig, "missing network name");
+  if (!networkNameProblem(name)) return name;
+  throw new CniError(Code.InvalidConfig, "invalid characters found in network name", { details: name });
+}
+
+/** Decides by number whether the version has the verb, and by exact name whether it is one we print. */
+function parseConfigVersion(raw: schema.JsonObject, verb: Verb): Version {
+  const text = valueOf(raw, "cniVersion") ?? "";
+  if (typeof text !== "string") {
+    throw new CniError(Code.DecodeFailure, "Cannot use configuration: cniVersion must be a string");
+  }
+  const refuse = (message: string, details?: string): never => {
+    throw new CniError(Code.IncompatibleVersion, message, { details });
+  };
+  if (since[verb] !== VERSIONS[0]) {
+    if (!atLeast(text, since[verb])) refuse(`config version does not allow ${verb}`);
+    if (!atLeast(LATEST, text)) refuse(`plugin version does not allow ${verb}`);
+  }
+  const supported = VERSIONS.map((version) => `"${version}"`).join(" ");
+  return parseVersion(text) ??
+    refuse("incompatible CNI versions", `config is ${JSON.stringify(text)}, plugin supports [${supported}]`);
+}
+
+/** A result of any version is taken, and one without a version as the configuration's. */
+function parsePrevResult(raw: schema.JsonObject, verb: Verb, cniVersion: Version): Result | undefined {
+  const node = valueOf(raw, "prevResult") ?? undefined;
+  if (node === undefined || since[verb] === "1.1.0") return undefined;
+  try {
+    return parseResult(node, cniVersion, "prevResult");
+  } catch (error) {
+    // What cannot be read must not keep a container from being removed; DEL manages without.
+    if (verb === "DEL" && error instanceof CniError) return undefined;
+    throw error;
+  }
+}
+
+/** Two keys, because the specification's text renamed it after 1.1.0 was tagged. */
+function parseAttachments(raw: schema.JsonObject): readonly Attachment[] {
+  const key = schema.findKey(raw, "cni.dev/valid-attachments") ?? schema.findKey(raw, "cni.dev/attachments");
+  const path = key ?? "cni.dev/valid-attachments";
+  const list = attachments.parse(key && raw[key], schema.join("", path));
+  return list.map(({ containerID, ifname }) => ({ containerId: containerID, ifname }));
+}
+
+/** Optional by nature: what does not have the conventional shape is nothing to us (CONVENTIONS.md). */
+function hints(raw: schema.JsonObject): schema.JsonObject {
+  const args = valueOf(raw, "args");
+  const cni = schema.isJsonObject(args) ? valueOf(args, "cni") : undefined;
+  return schema.isJsonObject(cni) ? cni : {};
+}
+
+function valueOf(node: schema.JsonObject, key: string): unknown {
+  const spelling = schema.findKey(node, key);
+  return spelling === undefined ? undefined : node[spelling];
+}
