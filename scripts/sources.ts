@@ -1,0 +1,13 @@
+/** Where the repository is and which source files it has. @module */
+
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+/** The root of the repository, whatever the working directory. */
+export const ROOT = join(fileURLToPath(import.meta.url), "../..");
+
+/** The source files of the repository, relative to its root, sorted. */
+export function sources(): readonly string[] {
+  const skipped = /^(node_modules|dist|testdata)\//;
+  return [...new Bun.Glob("**/*.ts").scanSync({ cwd: ROOT })].filter((path) => !skipped.test(path)).sort();
+}
