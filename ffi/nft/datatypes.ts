@@ -1,0 +1,48 @@
+/**
+ * The types that nft(8) gives to the keys and data of sets. The kernel keeps their numbers for it, so that it can print addresses as
+ * addresses and ports as ports.
+ *
+ * @see nftables include/datatype.h enum datatypes
+ * @module
+ */
+import type { SetIn } from "./objects.ts";
+import { NFT_DATA_VERDICT, NFT_SET_MAP } from "./uapi.ts";
+
+/** A type and the bytes that a value of it has. */
+export interface Datatype {
+  readonly id: number;
+  readonly size: number;
+}
+
+export const ipv4Addr: Datatype = { id: 7, size: 4 };
+export const ipv6Addr: Datatype = { id: 8, size: 16 };
+export const etherAddr: Datatype = { id: 9, size: 6 };
+export const inetProto: Datatype = { id: 12, size: 1 };
+export const inetService: Datatype = { id: 13, size: 2 };
+export const ifnameType: Datatype = { id: 41, size: 16 };
+
+/** What `table`, `name` and `family` are is up to the caller. */
+type SetShape = Pick<SetIn, "flags" | "keyType" | "keyLength" | "dataType" | "dataLength">;
+
+/** A set of keys; several types are a concatenation. */
+export function setOf(key: readonly Datatype[]): SetShape {
+  return { flags: 0, keyType: typeOf(key), keyLength: lengthOf(key) };
+}
+
+/** A map from keys to data, or to verdicts. */
+export function mapOf(key: readonly Datatype[], data: readonly Datatype[] | "verdict"): SetShape {
+  const values = data === "verdict"
+    ? { dataType: NFT_DATA_VERDICT, dataLength: 16 }
+    : { dataType: typeOf(data), dataLength: lengthOf(data) };
+  return { ...setOf(key), ...values, flags: NFT_SET_MAP };
+}
+
+/** Of a concatenation, six bits for each. */
+function typeOf(types: readonly Datatype[]): number {
+  return types.reduce((id, type) => id << 6 | type.id, 0);
+}
+
+function lengthOf(types: readonly Datatype[]): number {
+  if (types.length === 1) return types[0]!.size;
+  return types.reduce((sum, { size }) => sum + ((size + 3) & ~3), 0);
+}

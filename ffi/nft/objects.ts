@@ -1,0 +1,232 @@
+/**
+ * Tables, chains, rules, sets and their elements: how they are sent, and how they are read. Changes go through a transaction.
+ *
+ * Used as a namespace: `import * as nft from "../ffi/nft/objects.ts"`.
+ *
+ * @see linux/netfilter/nf_tables.h, net/netfilter/nf_tables_api.c
+ * @module
+ */
+import { attr, attrs, list as listOf } from "../netlink/attrs.ts";
+import { be16, be32, be64, bei32, cstr, struct, u8 } from "../netlink/codec.ts";
+import { NetlinkError } from "../netlink/error.ts";
+import { message, type MessageIn, type MessageOut, type Op } from "../netlink/message.ts";
+import { dump, type Netlink, query } from "../netlink/socket.ts";
+import { type Data, data, expression } from "./expressions.ts";
+import * as uapi from "./uapi.ts";
+import { CHAIN_COMMENT, comment, ELEMENT_COMMENT, RULE_COMMENT, SET_COMMENT, TABLE_COMMENT } from "./userdata.ts";
+
+/** struct nfgenmsg; `resource` matters for batches only. */
+export const nfgenmsg = struct({ family: u8, version: u8, resource: be16 });
+
+export const tableMessage = message("table", nfgenmsg, {
+  name: attr(uapi.NFTA_TABLE_NAME, cstr),
+  flags: attr(uapi.NFTA_TABLE_FLAGS, be32),
+  /** How many chains, sets and other objects it holds. */
+  use: attr(uapi.NFTA_TABLE_USE, be32),
+  handle: attr(uapi.NFTA_TABLE_HANDLE, be64),
+  comment: attr(uapi.NFTA_TABLE_USERDATA, comment(TABLE_COMMENT)),
+});
+
+export const chainMessage = message("chain", nfgenmsg, {
+  table: attr(uapi.NFTA_CHAIN_TABLE, cstr),
+  handle: attr(uapi.NFTA_CHAIN_HANDLE, be64),
+  name: attr(uapi.NFTA_CHAIN_NAME, cstr),
+  /** Where the packets of a base chain come from; lower priorities come first. */
+  hook: attr(
+    uapi.NFTA_CHAIN_HOOK,
+    attrs({ number: attr(uapi.NFTA_HOOK_HOOKNUM, be32), priority: attr(uapi.NFTA_HOOK_PRIORITY, bei32) }),
+  ),
+  policy: attr(uapi.NFTA_CHAIN_POLICY, be32),
+  /** The chain's own rules, plus the rules and map elements that lead to it. */
+  use: attr(uapi.NFTA_CHAIN_USE, be32),
+  /** `filter`, `nat` or `route`. */
+  type: attr(uapi.NFTA_CHAIN_TYPE, cstr),
+  comment: attr(uapi.NFTA_CHAIN_USERDATA, comment(CHAIN_COMMENT)),
+});
+
+export const ruleMessage = message("rule", nfgenmsg, {
+  table: attr(uapi.NFTA_RULE_TABLE, cstr),
+  chain: attr(uapi.NFTA_RULE_CHAIN, cstr),
+  handle: attr(uapi.NFTA_RULE_HANDLE, be64),
+  expressions: attr(uapi.NFTA_RULE_EXPRESSIONS, listOf(expression)),
+  /** Handle of the rule before it. */
+  position: attr(uapi.NFTA_RULE_POSITION, be64),
+  comment: attr(uapi.NFTA_RULE_USERDATA, comment(RULE_COMMENT)),
+});
+
+export const setMessage = message("set", nfgenmsg, {
+  table: attr(uapi.NFTA_SET_TABLE, cstr),
+  name: attr(uapi.NFTA_SET_NAME, cstr),
+  flags: attr(uapi.NFTA_SET_FLAGS, be32),
+  /** A number that only nft(8) understands: see datatypes.ts. */
+  keyType: attr(uapi.NFTA_SET_KEY_TYPE, be32),
+  keyLength: attr(uapi.NFTA_SET_KEY_LEN, be32),
+  /** As `keyType`, or NFT_DATA_VERDICT. */
+  dataType: attr(uapi.NFTA_SET_DATA_TYPE, be32),
+  dataLength: attr(uapi.NFTA_SET_DATA_LEN, be32),
+  description: attr(
+    uapi.NFTA_SET_DESC,
+    attrs({
+      size: attr(uapi.NFTA_SET_DESC_SIZE, be32),
+      fields: attr(uapi.NFTA_SET_DESC_CONCAT, listOf(attrs({ length: attr(uapi.NFTA_SET_FIELD_LEN, be32) }))),
+    }),
+  ),
+  /** Names the set within one batch, before it has a name for sure; the kernel asks for it. */
+  id: attr(uapi.NFTA_SET_ID, be32),
+  comment: attr(uapi.NFTA_SET_USERDATA, comment(SET_COMMENT)),
+});
+
+const element = attrs({
+  key: attr(uapi.NFTA_SET_ELEM_KEY, data),
+  keyEnd: attr(uapi.NFTA_SET_ELEM_KEY_END, data),
+  data: attr(uapi.NFTA_SET_ELEM_DATA, data),
+  flags: attr(uapi.NFTA_SET_ELEM_FLAGS, be32),
+  comment: attr(uapi.NFTA_SET_ELEM_USERDATA, comment(ELEMENT_COMMENT)),
+});
+
+export const elementsMessage = message("elements", nfgenmsg, {
+  table: attr(uapi.NFTA_SET_ELEM_LIST_TABLE, cstr),
+  set: attr(uapi.NFTA_SET_ELEM_LIST_SET, cstr),
+  setId: attr(uapi.NFTA_SET_ELEM_LIST_SET_ID, be32),
+  elements: attr(uapi.NFTA_SET_ELEM_LIST_ELEMENTS, listOf(element)),
+});
+
+const generationMessage = message("generation", nfgenmsg, { id: attr(uapi.NFTA_GEN_ID, be32) });
+
+export type Table = MessageOut<typeof tableMessage>;
+export type TableIn = MessageIn<typeof tableMessage>;
+export type Chain = MessageOut<typeof chainMessage>;
+export type ChainIn = MessageIn<typeof chainMessage>;
+export type Rule = MessageOut<typeof ruleMessage>;
+export type RuleIn = MessageIn<typeof ruleMessage>;
+export type Set = MessageOut<typeof setMessage>;
+export type SetIn = MessageIn<typeof setMessage>;
+
+/** An element of a set, or of a map if it has data. */
+export interface Element {
+  readonly key: Uint8Array;
+  readonly data?: Data;
+  readonly comment?: string;
+  /** NFT_SET_ELEM_INTERVAL_END: the key is the first one behind an interval. */
+  readonly flags?: number;
+}
+
+/** Which table: of which family (NFPROTO_INET, …), of which name. */
+export interface TableKey {
+  readonly family: number;
+  readonly table: string;
+}
+
+/** A request of nf_tables. */
+export function op<S extends Op["spec"]>(name: string, type: number, spec: S): Op<S> {
+  return { name: `NFT_MSG_${name}`, type: uapi.NFNL_SUBSYS_NFTABLES << 8 | type, spec };
+}
+
+const getTable = op("GETTABLE", uapi.NFT_MSG_GETTABLE, tableMessage);
+const getChain = op("GETCHAIN", uapi.NFT_MSG_GETCHAIN, chainMessage);
+const getRule = op("GETRULE", uapi.NFT_MSG_GETRULE, ruleMessage);
+const getSet = op("GETSET", uapi.NFT_MSG_GETSET, setMessage);
+const getElements = op("GETSETELEM", uapi.NFT_MSG_GETSETELEM, elementsMessage);
+const getGeneration = op("GETGEN", uapi.NFT_MSG_GETGEN, generationMessage);
+
+/** Runs a request, saying what it was for when the kernel refuses it. */
+export function purposed<T>(purpose: () => string, call: () => T): T {
+  try {
+    return call();
+  } catch (error) {
+    throw error instanceof NetlinkError ? error.forPurpose(purpose()) : error;
+  }
+}
+
+function unlessAbsent<T>(purpose: () => string, call: () => T): T | undefined {
+  try {
+    return purposed(purpose, call);
+  } catch (error) {
+    if (error instanceof NetlinkError && error.code === "ENOENT") return undefined;
+    throw error;
+  }
+}
+
+/** A table, or `undefined`. @throws {NetlinkError} */
+export function findTable(nl: Netlink, { family, table }: TableKey): Table | undefined {
+  return unlessAbsent(() => `find table "${table}"`, () => query(nl, getTable, { family, name: table }));
+}
+
+/** The tables of one family, or of all. @throws {NetlinkError} */
+export function listTables(nl: Netlink, family = 0): Table[] {
+  return purposed(() => "list tables", () => dump(nl, getTable, { family }));
+}
+
+/** A chain with its `use`, or `undefined`. @throws {NetlinkError} */
+export function findChain(nl: Netlink, { family, table }: TableKey, name: string): Chain | undefined {
+  return unlessAbsent(
+    () => `find chain "${name}" of table "${table}"`,
+    () => query(nl, getChain, { family, table, name }),
+  );
+}
+
+/** The chains of a table. @throws {NetlinkError} */
+export function listChains(nl: Netlink, { family, table }: TableKey): Chain[] {
+  // The kernel dumps the chains of all tables of the family.
+  const chains = purposed(() => `list chains of table "${table}"`, () => dump(nl, getChain, { family }));
+  return chains.filter((chain) => chain.table === table);
+}
+
+/** The rules of a chain, or of all chains of the table, in order. @throws {NetlinkError} */
+export function listRules(nl: Netlink, { family, table }: TableKey, chain?: string): Rule[] {
+  const which = { family, table, ...chain === undefined ? {} : { chain } };
+  return purposed(() => `list rules of table "${table}"`, () => dump(nl, getRule, which));
+}
+
+/** A set or map, without its elements, or `undefined`. @throws {NetlinkError} */
+export function findSet(nl: Netlink, { family, table }: TableKey, name: string): Set | undefined {
+  return unlessAbsent(
+    () => `find set "${name}" of table "${table}"`,
+    () => query(nl, getSet, { family, table, name }),
+  );
+}
+
+/** The element with this key, or `undefined`, also if there is no such set: one look-up, whatever the set's size. @throws {NetlinkError} */
+export function findElement(
+  nl: Netlink,
+  { family, table }: TableKey,
+  set: string,
+  key: Uint8Array,
+): Element | undefined {
+  const answer = unlessAbsent(
+    () => `find element ${hex(key)} of set "${set}" of table "${table}"`,
+    () => query(nl, getElements, { family, table, set, elements: [{ key: { value: key } }] }),
+  );
+  return answer?.elements?.map(readElement)[0];
+}
+
+/** All elements of a set; none if there is no such set. @throws {NetlinkError} */
+export function listElements(nl: Netlink, { family, table }: TableKey, set: string): Element[] {
+  const answers = unlessAbsent(
+    () => `list elements of set "${set}" of table "${table}"`,
+    () => dump(nl, getElements, { family, table, set }),
+  );
+  return (answers ?? []).flatMap(({ elements = [] }) => elements.map(readElement));
+}
+
+type RawElement = NonNullable<MessageOut<typeof elementsMessage>["elements"]>[number];
+
+function readElement({ key, data, comment, flags }: RawElement): Element {
+  return {
+    key: key?.value ?? new Uint8Array(),
+    ...data ? { data } : {},
+    ...comment ? { comment } : {},
+    ...flags ? { flags } : {},
+  };
+}
+
+/** The number of the ruleset: it grows with every change in the network namespace. @throws {NetlinkError} */
+export function generation(nl: Netlink): number {
+  const { id } = purposed(() => "read the ruleset's generation", () => query(nl, getGeneration, {}));
+  return id ?? 0;
+}
+
+/** Bytes as an error message shows them: `0x0a580002`. */
+export function hex(value: Uint8Array): string {
+  return `0x${[...value].map((byte) => byte.toString(16).padStart(2, "0")).join("")}`;
+}

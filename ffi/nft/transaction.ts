@@ -1,0 +1,172 @@
+/**
+ * Changes to the ruleset, all or none of them: they are collected and then sent as one batch.
+ *
+ * @see net/netfilter/nfnetlink.c nfnetlink_rcv_batch()
+ * @module
+ */
+import { attr } from "../netlink/attrs.ts";
+import { be32 } from "../netlink/codec.ts";
+import { NetlinkError } from "../netlink/error.ts";
+import { message, NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, type Op } from "../netlink/message.ts";
+import { exchange, type Netlink, type Request, request } from "../netlink/socket.ts";
+import {
+  type ChainIn,
+  chainMessage,
+  type Element,
+  elementsMessage,
+  hex,
+  nfgenmsg,
+  op,
+  type RuleIn,
+  ruleMessage,
+  type SetIn,
+  setMessage,
+  type TableIn,
+  type TableKey,
+  tableMessage,
+} from "./objects.ts";
+import * as uapi from "./uapi.ts";
+
+const batchMessage = message("batch", nfgenmsg, { generation: attr(uapi.NFNL_BATCH_GENID, be32) });
+const BEGIN: Op<typeof batchMessage> = { name: "BATCH_BEGIN", type: uapi.NFNL_MSG_BATCH_BEGIN, spec: batchMessage };
+const END: Op<typeof batchMessage> = { name: "BATCH_END", type: uapi.NFNL_MSG_BATCH_END, spec: batchMessage };
+
+const NEW_TABLE = op("NEWTABLE", uapi.NFT_MSG_NEWTABLE, tableMessage);
+const DEL_TABLE = op("DELTABLE", uapi.NFT_MSG_DELTABLE, tableMessage);
+const NEW_CHAIN = op("NEWCHAIN", uapi.NFT_MSG_NEWCHAIN, chainMessage);
+const DEL_CHAIN = op("DELCHAIN", uapi.NFT_MSG_DELCHAIN, chainMessage);
+const NEW_RULE = op("NEWRULE", uapi.NFT_MSG_NEWRULE, ruleMessage);
+const DEL_RULE = op("DELRULE", uapi.NFT_MSG_DELRULE, ruleMessage);
+const NEW_SET = op("NEWSET", uapi.NFT_MSG_NEWSET, setMessage);
+const NEW_ELEMENTS = op("NEWSETELEM", uapi.NFT_MSG_NEWSETELEM, elementsMessage);
+const DEL_ELEMENTS = op("DELSETELEM", uapi.NFT_MSG_DELSETELEM, elementsMessage);
+
+/** Changes that are still to be made. What is added must not exist yet. */
+export interface Transaction {
+  /** True if there is nothing to change. */
+  readonly empty: boolean;
+  addTable(table: TableIn): Transaction;
+  deleteTable(key: TableKey): Transaction;
+  addChain(chain: ChainIn): Transaction;
+  /** Removes a chain and the rules in it; `EBUSY` if something leads to it. */
+  deleteChain(key: TableKey, name: string): Transaction;
+  /** Adds a rule behind the others of its chain. */
+  addRule(rule: RuleIn): Transaction;
+  deleteRule(key: TableKey, chain: string, handle: bigint): Transaction;
+  addSet(set: SetIn): Transaction;
+  addElements(key: TableKey, set: string, elements: readonly Element[]): Transaction;
+  deleteElements(key: TableKey, set: string, elements: readonly Pick<Element, "key">[]): Transaction;
+  /**
+   * Makes the changes, if the ruleset still has the given generation (any, without one).
+   *
+   * @throws {NetlinkError} naming the object; then nothing was changed. `ERESTART`: the generation is another one
+   */
+  commit(generation?: number): void;
+}
+
+/** A request and the words for it in an error. */
+interface Step {
+  readonly request: Request;
+  readonly purpose: string;
+  /** The elements of the request, for errors that concern one of them. */
+  readonly elements?: readonly Pick<Element, "key">[];
+}
+
+/** What one message takes: an attribute's length has 16 bits, and an element with a long comment has some 400 bytes. */
+const ELEMENTS_PER_MESSAGE = 128;
+
+/** Starts a transaction that will be sent over `nl`, a socket of family NETLINK_NETFILTER. */
+export function transaction(nl: Netlink): Transaction {
+  const steps: Step[] = [];
+  let sets = 0;
+  const add = (one: Request, purpose: string) => {
+    steps.push({ request: one, purpose });
+    return self;
+  };
+  const CREATE = NLM_F_CREATE | NLM_F_EXCL;
+  const self: Transaction = {
+    get empty() {
+      return steps.length === 0;
+    },
+    addTable: (table) => add(request(NEW_TABLE, table, CREATE), `add table "${table.name}"`),
+    deleteTable: ({ family, table }) => add(request(DEL_TABLE, { family, name: table }), `delete table "${table}"`),
+    addChain: (chain) => add(request(NEW_CHAIN, chain, CREATE), `add chain "${chain.name}" to table "${chain.table}"`),
+    deleteChain: ({ family, table }, name) =>
+      add(request(DEL_CHAIN, { family, table, name }), `delete chain "${name}" of table "${table}"`),
+    addRule: (rule) =>
+      add(
+        request(NEW_RULE, rule, NLM_F_CREATE | NLM_F_APPEND),
+        `add rule to chain "${rule.chain}" of table "${rule.table}"`,
+      ),
+    deleteRule: ({ family, table }, chain, handle) =>
+      add(
+        request(DEL_RULE, { family, table, chain, handle }),
+        `delete rule ${handle} of chain "${chain}" of table "${table}"`,
+      ),
+    addSet: (set) =>
+      add(request(NEW_SET, { id: ++sets, ...set }, CREATE), `add set "${set.name}" to table "${set.table}"`),
+    addElements(key, set, elements) {
+      steps.push(...elementSteps("add", key, set, elements));
+      return self;
+    },
+    deleteElements(key, set, elements) {
+      steps.push(...elementSteps("delete", key, set, elements));
+      return self;
+    },
+    commit: (generation) => commit(nl, steps, generation),
+  };
+  return self;
+}
+
+function elementSteps(
+  verb: "add" | "delete",
+  { family, table }: TableKey,
+  set: string,
+  all: readonly Partial<Element>[],
+): Step[] {
+  const steps: Step[] = [];
+  for (let at = 0; at < all.length; at += ELEMENTS_PER_MESSAGE) {
+    const elements = all.slice(at, at + ELEMENTS_PER_MESSAGE) as readonly Element[];
+    const value = {
+      family,
+      table,
+      set,
+      elements: elements.map(({ key, ...rest }) => ({ key: { value: key }, ...rest })),
+    };
+    steps.push({
+      request: verb === "add" ? request(NEW_ELEMENTS, value, NLM_F_CREATE | NLM_F_EXCL) : request(DEL_ELEMENTS, value),
+      purpose: `${verb} element of set "${set}" of table "${table}"`,
+      elements,
+    });
+  }
+  return steps;
+}
+
+function commit(nl: Netlink, steps: readonly Step[], generation: number | undefined): void {
+  if (steps.length === 0) return;
+  const pin = generation === undefined ? {} : { generation };
+  // One acknowledgement is enough: the kernel answers after the whole batch, in order, and reports every refusal unasked.
+  const last = steps.length - 1;
+  const requests = steps.map(({ request }, i) =>
+    i === last ? { ...request, flags: (request.flags ?? 0) | NLM_F_ACK } : request
+  );
+  const resource = uapi.NFNL_SUBSYS_NFTABLES;
+  try {
+    exchange(nl, [request(BEGIN, { resource, ...pin }), ...requests, request(END, { resource })], () => {});
+  } catch (error) {
+    throw error instanceof NetlinkError ? error.forPurpose(purposeOf(steps, error)) : error;
+  }
+}
+
+/** What was to be done by the message that the kernel refused; the first message of a batch stands for the batch as a whole. */
+function purposeOf(steps: readonly Step[], { index, attribute }: NetlinkError): string {
+  const step = steps[index - 1];
+  if (!step) return "change the ruleset";
+  const [name, position] = attribute?.split(".") ?? [];
+  const refused = name === "elements"
+    ? step.elements?.[Number(position)]
+    : step.elements?.length === 1
+    ? step.elements[0]
+    : undefined;
+  return refused ? step.purpose.replace("element", `element ${hex(refused.key)}`) : step.purpose;
+}

@@ -1,0 +1,137 @@
+import { expect, test } from "bun:test";
+import fc from "fast-check";
+import { parseIp } from "../address.ts";
+import { Reader } from "../netlink/codec.ts";
+import { NetlinkError } from "../netlink/error.ts";
+import { type AnySpec, readMessage } from "../netlink/message.ts";
+import type { Netlink } from "../netlink/socket.ts";
+import { inNetns, netnsTest } from "../testing.ts";
+import { ipv4Addr, setOf } from "./datatypes.ts";
+import { ipField, jump, rule } from "./match.ts";
+import * as nft from "./objects.ts";
+import { type Transaction, transaction } from "./transaction.ts";
+import { NFPROTO_INET } from "./uapi.ts";
+
+const TABLE = { family: NFPROTO_INET, table: "t" };
+const key = (ip: string) => ({ key: ipField(parseIp(ip)) });
+
+function withSet(nl: Netlink): void {
+  transaction(nl).addTable({ family: NFPROTO_INET, name: "t" }).addSet({ ...TABLE, name: "s", ...setOf([ipv4Addr]) })
+    .addElements(TABLE, "s", [key("10.0.0.1")]).commit();
+}
+
+function refusal(nl: Netlink, change: (tx: Transaction) => Transaction, generation?: number): NetlinkError {
+  try {
+    change(transaction(nl)).commit(generation);
+  } catch (error) {
+    if (error instanceof NetlinkError) return error;
+    throw error;
+  }
+  throw new Error("the change was made");
+}
+
+netnsTest("a refused transaction names the object and changes nothing", ({ host: { nft: nl } }) => {
+  expect(refusal(nl, (tx) => tx.addElements(TABLE, "s", [key("10.0.0.1")])).code).toBe("ENOENT");
+  withSet(nl);
+  const before = nft.generation(nl);
+  const all: [(tx: Transaction) => Transaction, string, string][] = [
+    [(tx) => tx.addTable({ family: NFPROTO_INET, name: "t" }), "EEXIST", 'Cannot add table "t": '],
+    [(tx) => tx.addSet({ ...TABLE, name: "s", ...setOf([ipv4Addr]) }), "EEXIST", 'Cannot add set "s" to table "t": '],
+    [
+      (tx) => tx.addElements(TABLE, "s", [key("10.0.0.9"), key("10.0.0.1"), key("10.0.0.8")]),
+      "EEXIST",
+      'Cannot add element 0x0a000001 of set "s" of table "t": ',
+    ],
+    [
+      (tx) => tx.addElements(TABLE, "s", [key("10.0.0.9")]).deleteElements(TABLE, "s", [key("10.0.0.7")]),
+      "ENOENT",
+      'Cannot delete element 0x0a000007 of set "s" of table "t": ',
+    ],
+    [
+      (tx) =>
+        tx.addChain({ ...TABLE, name: "c" }).addRule({ ...TABLE, chain: "c", expressions: rule(jump("nowhere")) }),
+      "ENOENT",
+      'Cannot add rule to chain "c" of table "t": ',
+    ],
+    [(tx) => tx.deleteChain(TABLE, "c"), "ENOENT", 'Cannot delete chain "c" of table "t": '],
+  ];
+  for (const [change, code, message] of all) {
+    const error = refusal(nl, change);
+    expect([error.code, error.message.slice(0, message.length)]).toEqual([code, message]);
+  }
+  expect(nft.generation(nl)).toBe(before);
+  expect(nft.listElements(nl, TABLE, "s")).toEqual([key("10.0.0.1")]);
+});
+
+netnsTest("a chain that something leads to is not deleted, and says how much", ({ host: { nft: nl } }) => {
+  withSet(nl);
+  transaction(nl).addChain({ ...TABLE, name: "from" }).addChain({ ...TABLE, name: "to" })
+    .addRule({ ...TABLE, chain: "from", expressions: rule(jump("to")) }).commit();
+  expect(nft.findChain(nl, TABLE, "to")?.use).toBe(1);
+  expect(refusal(nl, (tx) => tx.deleteChain(TABLE, "to")).code).toBe("EBUSY");
+  const [{ handle = 0n } = {}] = nft.listRules(nl, TABLE, "from");
+  transaction(nl).deleteRule(TABLE, "from", handle).deleteChain(TABLE, "to").commit();
+  expect(nft.listChains(nl, TABLE).map(({ name }) => name)).toEqual(["from"]);
+});
+
+netnsTest("a transaction pinned to a generation is refused after any other change", ({ host }) => {
+  withSet(host.nft);
+  const then = nft.generation(host.nft);
+  inNetns(host, "nft", "add table ip foreign");
+  const error = refusal(host.nft, (tx) => tx.deleteElements(TABLE, "s", [key("10.0.0.1")]), then);
+  expect(error.message).toStartWith("Cannot change the ruleset: ");
+  expect(error.code).toBe("ERESTART");
+  transaction(host.nft).deleteElements(TABLE, "s", [key("10.0.0.1")]).commit(nft.generation(host.nft));
+  expect(nft.listElements(host.nft, TABLE, "s")).toEqual([]);
+});
+
+netnsTest("what is absent is found absent, and many elements are sent and listed", ({ host: { nft: nl } }) => {
+  expect(nft.findTable(nl, TABLE)).toBeUndefined();
+  expect(nft.findChain(nl, TABLE, "c")).toBeUndefined();
+  expect(nft.listElements(nl, TABLE, "s")).toEqual([]);
+  withSet(nl);
+  expect(nft.findSet(nl, TABLE, "none")).toBeUndefined();
+  expect(nft.findElement(nl, TABLE, "s", key("10.0.0.2").key)).toBeUndefined();
+  const elements = Array.from({ length: 1000 }, (_, i) => key(`10.1.${i >> 8}.${i & 255}`)).map((one, i) => ({
+    ...one,
+    comment: `${i}`.padEnd(251, "x"),
+  }));
+  transaction(nl).addElements(TABLE, "s", elements).commit();
+  expect(nft.listElements(nl, TABLE, "s")).toHaveLength(1001);
+  expect(nft.findElement(nl, TABLE, "s", elements[700]!.key)).toEqual(elements[700]!);
+  transaction(nl).deleteElements(TABLE, "s", elements).commit();
+  expect(nft.listElements(nl, TABLE, "s")).toEqual([key("10.0.0.1")]);
+});
+
+test("a comment beyond what the kernel takes is refused before it is sent", () => {
+  const nl = { sequence: 1, send: () => {}, receive: () => undefined, [Symbol.dispose]: () => {} };
+  const tx = transaction(nl).addTable({ family: NFPROTO_INET, name: "t", comment: "x".repeat(252) });
+  expect(() => tx.commit()).toThrow(RangeError);
+});
+
+for (const spec of [nft.tableMessage, nft.chainMessage, nft.ruleMessage, nft.setMessage, nft.elementsMessage]) {
+  test(`reading a ${spec.name} from any bytes gives a value or a RangeError`, () => {
+    fc.assert(fc.property(attributesOf(5), (bytes) => {
+      try {
+        readMessage(spec as AnySpec, new Reader(Uint8Array.from([1, 0, 0, 0, ...bytes])));
+      } catch (error) {
+        expect(error).toBeInstanceOf(RangeError);
+      }
+    }));
+  });
+}
+
+/** Bytes that look like attributes, some of them nested: mere noise would not get beyond the first length. */
+function attributesOf(depth: number): fc.Arbitrary<number[]> {
+  const leaf = fc.array(fc.nat(255), { maxLength: 12 });
+  const content = depth === 0
+    ? leaf
+    : fc.oneof(leaf, fc.array(fc.integer({ min: 0x61, max: 0x7a })), attributesOf(depth - 1));
+  const one = fc.tuple(fc.integer({ min: 0, max: 13 }), fc.constantFrom(-2, -1, 0, 0, 0, 0, 0, 1, 9), content).map((
+    [type, off, bytes],
+  ) => {
+    const length = bytes.length + 4 + off;
+    return [length & 255, length >> 8 & 255, type, 0x80, ...bytes, ...Array(-bytes.length & 3).fill(0)];
+  });
+  return fc.array(one, { maxLength: 4 }).map((all) => all.flat());
+}

@@ -1,0 +1,198 @@
+/**
+ * Constants of nf_tables, under the kernel's names.
+ *
+ * @see linux/netfilter/nf_tables.h, linux/netfilter/nfnetlink.h, linux/netfilter.h
+ * @module
+ */
+
+// nfnetlink: the subsystem is the upper byte of a message's type.
+export const NFNL_SUBSYS_NFTABLES = 10;
+export const NFNL_MSG_BATCH_BEGIN = 0x10;
+export const NFNL_MSG_BATCH_END = 0x11;
+export const NFNL_BATCH_GENID = 1;
+
+export const NFPROTO_INET = 1;
+export const NFPROTO_IPV4 = 2;
+export const NFPROTO_BRIDGE = 7;
+export const NFPROTO_IPV6 = 10;
+
+export const NF_INET_PRE_ROUTING = 0;
+export const NF_INET_LOCAL_IN = 1;
+export const NF_INET_FORWARD = 2;
+export const NF_INET_LOCAL_OUT = 3;
+export const NF_INET_POST_ROUTING = 4;
+
+// Priorities of hooks (linux/netfilter_ipv4.h): lower ones come first.
+export const NF_IP_PRI_RAW = -300;
+export const NF_IP_PRI_NAT_DST = -100;
+export const NF_IP_PRI_FILTER = 0;
+export const NF_IP_PRI_NAT_SRC = 100;
+// The bridge family counts in its own way (linux/netfilter_bridge.h).
+export const NF_BR_PRI_FILTER_BRIDGED = -200;
+
+export const NFT_MSG_NEWTABLE = 0;
+export const NFT_MSG_GETTABLE = 1;
+export const NFT_MSG_DELTABLE = 2;
+export const NFT_MSG_NEWCHAIN = 3;
+export const NFT_MSG_GETCHAIN = 4;
+export const NFT_MSG_DELCHAIN = 5;
+export const NFT_MSG_NEWRULE = 6;
+export const NFT_MSG_GETRULE = 7;
+export const NFT_MSG_DELRULE = 8;
+export const NFT_MSG_NEWSET = 9;
+export const NFT_MSG_GETSET = 10;
+export const NFT_MSG_DELSET = 11;
+export const NFT_MSG_NEWSETELEM = 12;
+export const NFT_MSG_GETSETELEM = 13;
+export const NFT_MSG_DELSETELEM = 14;
+export const NFT_MSG_GETGEN = 16;
+
+export const NFTA_GEN_ID = 1;
+
+export const NFTA_TABLE_NAME = 1;
+export const NFTA_TABLE_FLAGS = 2;
+export const NFTA_TABLE_USE = 3;
+export const NFTA_TABLE_HANDLE = 4;
+export const NFTA_TABLE_USERDATA = 6;
+
+export const NFTA_CHAIN_TABLE = 1;
+export const NFTA_CHAIN_HANDLE = 2;
+export const NFTA_CHAIN_NAME = 3;
+export const NFTA_CHAIN_HOOK = 4;
+export const NFTA_CHAIN_POLICY = 5;
+export const NFTA_CHAIN_USE = 6;
+export const NFTA_CHAIN_TYPE = 7;
+export const NFTA_CHAIN_USERDATA = 12;
+export const NFTA_HOOK_HOOKNUM = 1;
+export const NFTA_HOOK_PRIORITY = 2;
+
+export const NFTA_RULE_TABLE = 1;
+export const NFTA_RULE_CHAIN = 2;
+export const NFTA_RULE_HANDLE = 3;
+export const NFTA_RULE_EXPRESSIONS = 4;
+export const NFTA_RULE_POSITION = 6;
+export const NFTA_RULE_USERDATA = 7;
+
+export const NFTA_SET_TABLE = 1;
+export const NFTA_SET_NAME = 2;
+export const NFTA_SET_FLAGS = 3;
+export const NFTA_SET_KEY_TYPE = 4;
+export const NFTA_SET_KEY_LEN = 5;
+export const NFTA_SET_DATA_TYPE = 6;
+export const NFTA_SET_DATA_LEN = 7;
+export const NFTA_SET_DESC = 9;
+export const NFTA_SET_ID = 10;
+export const NFTA_SET_USERDATA = 13;
+export const NFTA_SET_DESC_SIZE = 1;
+export const NFTA_SET_DESC_CONCAT = 2;
+export const NFTA_SET_FIELD_LEN = 1;
+export const NFT_SET_ANONYMOUS = 0x1;
+export const NFT_SET_CONSTANT = 0x2;
+export const NFT_SET_INTERVAL = 0x4;
+export const NFT_SET_MAP = 0x8;
+export const NFT_SET_CONCAT = 0x80;
+
+export const NFTA_SET_ELEM_LIST_TABLE = 1;
+export const NFTA_SET_ELEM_LIST_SET = 2;
+export const NFTA_SET_ELEM_LIST_ELEMENTS = 3;
+export const NFTA_SET_ELEM_LIST_SET_ID = 4;
+export const NFTA_SET_ELEM_KEY = 1;
+export const NFTA_SET_ELEM_DATA = 2;
+export const NFTA_SET_ELEM_FLAGS = 3;
+export const NFTA_SET_ELEM_USERDATA = 6;
+export const NFTA_SET_ELEM_KEY_END = 10;
+export const NFT_SET_ELEM_INTERVAL_END = 0x1;
+
+export const NFTA_DATA_VALUE = 1;
+export const NFTA_DATA_VERDICT = 2;
+export const NFTA_VERDICT_CODE = 1;
+export const NFTA_VERDICT_CHAIN = 2;
+/** The type of a map's data when they are verdicts. */
+export const NFT_DATA_VERDICT = 0xffffff00;
+export const NF_DROP = 0;
+export const NF_ACCEPT = 1;
+export const NFT_JUMP = -3;
+export const NFT_GOTO = -4;
+export const NFT_RETURN = -5;
+
+export const NFTA_EXPR_NAME = 1;
+export const NFTA_EXPR_DATA = 2;
+
+export const NFT_REG_VERDICT = 0;
+export const NFT_REG_1 = 1;
+export const NFT_REG32_00 = 8;
+
+export const NFTA_META_DREG = 1;
+export const NFTA_META_KEY = 2;
+export const NFTA_META_SREG = 3;
+export const NFT_META_IIFNAME = 6;
+export const NFT_META_OIFNAME = 7;
+export const NFT_META_NFPROTO = 15;
+export const NFT_META_L4PROTO = 16;
+
+export const NFTA_CMP_SREG = 1;
+export const NFTA_CMP_OP = 2;
+export const NFTA_CMP_DATA = 3;
+export const NFT_CMP_EQ = 0;
+export const NFT_CMP_NEQ = 1;
+
+export const NFTA_PAYLOAD_DREG = 1;
+export const NFTA_PAYLOAD_BASE = 2;
+export const NFTA_PAYLOAD_OFFSET = 3;
+export const NFTA_PAYLOAD_LEN = 4;
+export const NFT_PAYLOAD_LL_HEADER = 0;
+export const NFT_PAYLOAD_NETWORK_HEADER = 1;
+export const NFT_PAYLOAD_TRANSPORT_HEADER = 2;
+
+export const NFTA_BITWISE_SREG = 1;
+export const NFTA_BITWISE_DREG = 2;
+export const NFTA_BITWISE_LEN = 3;
+export const NFTA_BITWISE_MASK = 4;
+export const NFTA_BITWISE_XOR = 5;
+export const NFTA_BITWISE_OP = 6;
+
+export const NFTA_RANGE_SREG = 1;
+export const NFTA_RANGE_OP = 2;
+export const NFTA_RANGE_FROM_DATA = 3;
+export const NFTA_RANGE_TO_DATA = 4;
+
+export const NFTA_IMMEDIATE_DREG = 1;
+export const NFTA_IMMEDIATE_DATA = 2;
+
+export const NFTA_LOOKUP_SET = 1;
+export const NFTA_LOOKUP_SREG = 2;
+export const NFTA_LOOKUP_DREG = 3;
+export const NFTA_LOOKUP_SET_ID = 4;
+export const NFTA_LOOKUP_FLAGS = 5;
+export const NFT_LOOKUP_F_INV = 1;
+
+export const NFTA_FIB_DREG = 1;
+export const NFTA_FIB_RESULT = 2;
+export const NFTA_FIB_FLAGS = 3;
+export const NFT_FIB_RESULT_ADDRTYPE = 3;
+export const NFTA_FIB_F_DADDR = 0x2;
+/** The type of an address of this host (linux/rtnetlink.h). */
+export const RTN_LOCAL = 2;
+
+export const NFTA_CT_DREG = 1;
+export const NFTA_CT_KEY = 2;
+export const NFTA_CT_DIRECTION = 3;
+export const NFT_CT_STATUS = 2;
+/** The connection's destination was translated (linux/netfilter/nf_conntrack_common.h). */
+export const IPS_DST_NAT = 0x20;
+
+export const NFTA_NAT_TYPE = 1;
+export const NFTA_NAT_FAMILY = 2;
+export const NFTA_NAT_REG_ADDR_MIN = 3;
+export const NFTA_NAT_REG_ADDR_MAX = 4;
+export const NFTA_NAT_REG_PROTO_MIN = 5;
+export const NFTA_NAT_REG_PROTO_MAX = 6;
+export const NFTA_NAT_FLAGS = 7;
+export const NFT_NAT_DNAT = 1;
+
+export const NFTA_MASQ_FLAGS = 1;
+export const NFTA_MASQ_REG_PROTO_MIN = 2;
+export const NFTA_MASQ_REG_PROTO_MAX = 3;
+
+export const NFTA_COUNTER_BYTES = 1;
+export const NFTA_COUNTER_PACKETS = 2;
