@@ -42,7 +42,7 @@ export interface Attachment {
 export const pluginType: schema.Schema<string> = schema.satisfying(
   schema.nonEmptyString,
   "the name of a plugin, without a directory",
-  (type) => !/[/\\\0]/.test(type) && type !== "." && type !== "..",
+  (type) => !type.includes("/") && !type.includes("\\") && !type.includes("\0") && type !== "." && type !== "..",
 );
 /** Capabilities that a plugin declares. */
 export const capabilities = schema.record(schema.withDefault(schema.boolean, false));
@@ -101,16 +101,18 @@ function parseConfigVersion(raw: schema.JsonObject, verb: Verb): Version {
   if (typeof text !== "string") {
     throw new CniError(Code.DecodeFailure, "Cannot use configuration: cniVersion must be a string");
   }
-  const refuse = (message: string, details?: string): never => {
-    throw new CniError(Code.IncompatibleVersion, message, { details });
-  };
   if (since[verb] !== VERSIONS[0]) {
-    if (!atLeast(text, since[verb])) refuse(`config version does not allow ${verb}`);
-    if (!atLeast(LATEST, text)) refuse(`plugin version does not allow ${verb}`);
+    if (!atLeast(text, since[verb])) throw incompatible(`config version does not allow ${verb}`);
+    if (!atLeast(LATEST, text)) throw incompatible(`plugin version does not allow ${verb}`);
   }
-  const supported = VERSIONS.map((version) => `"${version}"`).join(" ");
-  return parseVersion(text) ??
-    refuse("incompatible CNI versions", `config is ${JSON.stringify(text)}, plugin supports [${supported}]`);
+  const version = parseVersion(text);
+  if (version) return version;
+  const supported = VERSIONS.map((each) => `"${each}"`).join(" ");
+  throw incompatible("incompatible CNI versions", `config is ${JSON.stringify(text)}, plugin supports [${supported}]`);
+}
+
+function incompatible(message: string, details?: string): CniError {
+  return new CniError(Code.IncompatibleVersion, message, { details });
 }
 
 /** A result of any version is taken, and one without a version as the configuration's. */

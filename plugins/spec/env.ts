@@ -40,11 +40,13 @@ const TABLE: readonly Variable[] = [
 /** Reads the CNI_* variables. @throws CniError with code 4 naming every variable that is missing or wrong */
 export function parseEnvironment(env: Variables): Environment {
   const verb = parseVerb(env.CNI_COMMAND ?? "");
-  const problems = TABLE.filter((variable) => variable.requiredFor.includes(verb)).flatMap((variable) => {
-    const value = env[variable.name] ?? "";
-    const problem = value === "" ? "is missing" : variable.problem?.(value);
-    return problem === undefined ? [] : [`${variable.name} ${problem}`];
-  });
+  const problems: string[] = [];
+  for (const { name, requiredFor, problem } of TABLE) {
+    if (!requiredFor.includes(verb)) continue;
+    const value = env[name] ?? "";
+    const reason = value === "" ? "is missing" : problem?.(value);
+    if (reason !== undefined) problems.push(`${name} ${reason}`);
+  }
   if (problems.length > 0) throw new CniError(Code.InvalidEnvironment, `Cannot run ${verb}: ${problems.join("; ")}`);
   const ofAttachment = verb === "ADD" || verb === "DEL" || verb === "CHECK";
   return {
@@ -55,7 +57,7 @@ export function parseEnvironment(env: Variables): Environment {
     args: env.CNI_ARGS ?? "",
     // An empty entry would mean the working directory, and there every file could become a plugin.
     path: (env.CNI_PATH ?? "").split(":").filter((directory) => directory !== ""),
-    netnsOverride: /^(1|true)$/i.test(env.CNI_NETNS_OVERRIDE ?? ""),
+    netnsOverride: isTrue(env.CNI_NETNS_OVERRIDE ?? ""),
   };
 }
 
@@ -73,7 +75,8 @@ export function networkNameProblem(name: string): string | undefined {
 export function ifnameProblem(name: string): string | undefined {
   if (name === "") return "is empty";
   const quoted = JSON.stringify(name);
-  if (new TextEncoder().encode(name).length > 15) return `${quoted} is longer than 15 bytes`;
+  // No UTF-16 unit takes more than three bytes: short names need no counting.
+  if (name.length > 5 && new TextEncoder().encode(name).length > 15) return `${quoted} is longer than 15 bytes`;
   if (name === "." || name === "..") return `${quoted} is . or ..`;
   // Unicode's White_Space, which is not what \s means: that has U+FEFF too and lacks U+0085.
   if (/[/:\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]/.test(name)) {
@@ -121,9 +124,13 @@ function parseVerb(text: string): Verb {
 }
 
 function parseBoolean(text: string): boolean {
-  if (/^(1|true)$/i.test(text)) return true;
-  if (/^(0|false)$/i.test(text)) return false;
+  if (isTrue(text)) return true;
+  if (text === "0" || text.toLowerCase() === "false") return false;
   throw wrongArgs(`IgnoreUnknown must be 1, 0, true or false: got ${JSON.stringify(text)}`);
+}
+
+function isTrue(text: string): boolean {
+  return text === "1" || text.toLowerCase() === "true";
 }
 
 function wrongArgs(reason: string): CniError {

@@ -244,13 +244,18 @@ function formatDns({ nameservers, domain, search, options }: Dns = {}): object {
 }
 
 function sorted(object: object): object {
-  return Object.fromEntries(Object.entries(object).sort(([a], [b]) => a < b ? -1 : 1));
+  const out: Record<string, unknown> = {};
+  for (const key of Object.keys(object).sort()) out[key] = object[key as keyof typeof object];
+  return out;
 }
 
 /** Without what is undefined or empty. */
 function compact<T extends object>(object: T): T {
-  const full = Object.entries(object).filter(([, value]) =>
-    value !== undefined && (typeof value !== "object" || Object.keys(value).length > 0)
-  );
-  return Object.fromEntries(full) as T;
+  const full: Partial<T> = {};
+  for (const key in object) {
+    const value = object[key];
+    const empty = value === undefined || (typeof value === "object" && Object.keys(value!).length === 0);
+    if (!empty) full[key] = value;
+  }
+  return full as T;
 }

@@ -153,7 +153,9 @@ export const route = struct({
 export function findKey(node: JsonObject, key: string): string | undefined {
   if (Object.hasOwn(node, key)) return key;
   const folded = key.toLowerCase();
-  return Object.keys(node).findLast((each) => each.length === key.length && each.toLowerCase() === folded);
+  let last: string | undefined;
+  for (const each in node) if (each.length === key.length && each.toLowerCase() === folded) last = each;
+  return last;
 }
 
 /** Tells an object from all else that JSON can hold; a number kept as its text is not one. */
@@ -170,13 +172,10 @@ export function join(path: string, key: string): string {
 function parseShape<S extends Shape>(shape: S, node: unknown, path: string, keepUnknown: boolean): Obj<S> {
   const source = jsonObject.parse(node, path);
   const out: Record<string, unknown> = keepUnknown ? { ...source } : {};
-  if (keepUnknown) {
-    const known = new Set(Object.keys(shape).map((key) => key.toLowerCase()));
-    for (const key of Object.keys(out)) if (known.has(key.toLowerCase())) delete out[key];
-  }
   for (const key in shape) {
     const spelling = findKey(source, key);
     const value = spelling === undefined ? undefined : source[spelling] ?? undefined;
+    for (let other; (other = findKey(out, key)) !== undefined;) delete out[other];
     const parsed = shape[key].parse(value, join(path, spelling ?? key));
     if (parsed !== undefined) out[key] = parsed;
   }
