@@ -1,0 +1,190 @@
+/**
+ * Connections that the kernel tracks, over ctnetlink.
+ *
+ * A connection keeps the translation that it began with, so a UDP peer that keeps sending goes on reaching a container that is gone until
+ * its entry is deleted.
+ *
+ * @see linux/netfilter/nfnetlink_conntrack.h, net/netfilter/nf_conntrack_netlink.c
+ * @module
+ */
+import type { Ip } from "../address.ts";
+import { attr, attrs } from "../netlink/attrs.ts";
+import { be16, be32, ip, struct, u32, u8 } from "../netlink/codec.ts";
+import { NetlinkError } from "../netlink/error.ts";
+import { message, type MessageIn, type MessageOut, type Op } from "../netlink/message.ts";
+import { dump, execute, type Netlink } from "../netlink/socket.ts";
+
+const NFNL_SUBSYS_CTNETLINK = 1;
+const IPCTNL_MSG_CT_GET = 1;
+const IPCTNL_MSG_CT_DELETE = 2;
+
+const CTA_TUPLE_ORIG = 1;
+const CTA_TUPLE_REPLY = 2;
+const CTA_ID = 12;
+const CTA_ZONE = 18;
+const CTA_FILTER = 25;
+const CTA_TUPLE_IP = 1;
+const CTA_TUPLE_PROTO = 2;
+const CTA_IP_V4_SRC = 1;
+const CTA_IP_V4_DST = 2;
+const CTA_IP_V6_SRC = 3;
+const CTA_IP_V6_DST = 4;
+const CTA_PROTO_NUM = 1;
+const CTA_PROTO_SRC_PORT = 2;
+const CTA_PROTO_DST_PORT = 3;
+const CTA_FILTER_ORIG_FLAGS = 1;
+const CTA_FILTER_REPLY_FLAGS = 2;
+
+// Which parts of the tuples a dump compares (include/net/netfilter/nf_conntrack_netlink, since Linux 5.8).
+const CTA_FILTER_F_CTA_IP_SRC = 1;
+const CTA_FILTER_F_CTA_IP_DST = 2;
+const CTA_FILTER_F_CTA_PROTO_NUM = 8;
+const CTA_FILTER_F_CTA_PROTO_DST_PORT = 32;
+
+const AF_INET = 2;
+const AF_INET6 = 10;
+export const IPPROTO_TCP = 6;
+export const IPPROTO_UDP = 17;
+
+/** struct nfgenmsg */
+const nfgenmsg = struct({ family: u8, version: u8, resource: be16 });
+const tuple = attrs({
+  ip: attr(
+    CTA_TUPLE_IP,
+    attrs({
+      source4: attr(CTA_IP_V4_SRC, ip),
+      destination4: attr(CTA_IP_V4_DST, ip),
+      source6: attr(CTA_IP_V6_SRC, ip),
+      destination6: attr(CTA_IP_V6_DST, ip),
+    }),
+  ),
+  protocol: attr(
+    CTA_TUPLE_PROTO,
+    attrs({
+      number: attr(CTA_PROTO_NUM, u8),
+      sourcePort: attr(CTA_PROTO_SRC_PORT, be16),
+      destinationPort: attr(CTA_PROTO_DST_PORT, be16),
+    }),
+  ),
+});
+const flowMessage = message("flow", nfgenmsg, {
+  original: attr(CTA_TUPLE_ORIG, tuple),
+  reply: attr(CTA_TUPLE_REPLY, tuple),
+  id: attr(CTA_ID, be32),
+  zone: attr(CTA_ZONE, be16),
+  filter: attr(
+    CTA_FILTER,
+    attrs({ original: attr(CTA_FILTER_ORIG_FLAGS, u32), reply: attr(CTA_FILTER_REPLY_FLAGS, u32) }),
+  ),
+});
+type FlowOp = Op<typeof flowMessage>;
+const op = (name: string, type: number): FlowOp => ({
+  name: `IPCTNL_MSG_CT_${name}`,
+  type: NFNL_SUBSYS_CTNETLINK << 8 | type,
+  spec: flowMessage,
+});
+const GET = op("GET", IPCTNL_MSG_CT_GET);
+const DELETE = op("DELETE", IPCTNL_MSG_CT_DELETE);
+
+/** A tracked connection: what its first packet said, and where answers come from after translation. */
+export interface Flow {
+  readonly protocol: number;
+  readonly source: Ip;
+  readonly sourcePort: number;
+  readonly destination: Ip;
+  readonly destinationPort: number;
+  readonly replySource: Ip;
+  readonly replySourcePort: number;
+}
+
+/** Which connections: those of which everything given is true. */
+export interface FlowFilter {
+  readonly family: 4 | 6;
+  /** IPPROTO_UDP, … */
+  readonly protocol: number;
+  /** The port that the first packet was sent to. */
+  readonly originalPort?: number;
+  /** The address that the first packet was sent to. */
+  readonly originalAddress?: Ip;
+  /** The address that answers come from: the container's. */
+  readonly replySource?: Ip;
+}
+
+/** The connections that `filter` describes. @throws {NetlinkError} */
+export function listFlows(nl: Netlink, filter: FlowFilter): Flow[] {
+  return found(nl, filter).map(({ flow }) => flow);
+}
+
+/**
+ * Deletes the connections that `filter` describes and, if given, `which` accepts; their next packets are translated anew.
+ *
+ * @returns how many there were
+ * @throws {NetlinkError}
+ */
+export function deleteFlows(nl: Netlink, filter: FlowFilter, which: (flow: Flow) => boolean = () => true): number {
+  let deleted = 0;
+  for (const { flow, raw: { family, original, id, zone } } of found(nl, filter)) {
+    if (!which(flow)) continue;
+    try {
+      // The id makes sure that it is this one and not a new one between the same peers.
+      execute(nl, DELETE, { family, original, id, ...zone === undefined ? {} : { zone } });
+      deleted++;
+    } catch (error) {
+      if (!(error instanceof NetlinkError && error.code === "ENOENT")) throw error;
+    }
+  }
+  return deleted;
+}
+
+type Raw = MessageOut<typeof flowMessage>;
+
+function found(nl: Netlink, filter: FlowFilter): { flow: Flow; raw: Raw }[] {
+  // Kernels that know no filter list everything, so it is compared here as well.
+  return dump(nl, GET, requestFor(filter)).flatMap((raw) => {
+    const flow = flowOf(raw);
+    return flow && matches(flow, filter) ? [{ flow, raw }] : [];
+  });
+}
+
+function requestFor(
+  { family, protocol, originalPort, originalAddress, replySource }: FlowFilter,
+): MessageIn<typeof flowMessage> {
+  const four = family === 4;
+  const original = CTA_FILTER_F_CTA_PROTO_NUM | (originalPort === undefined ? 0 : CTA_FILTER_F_CTA_PROTO_DST_PORT) |
+    (originalAddress === undefined ? 0 : CTA_FILTER_F_CTA_IP_DST);
+  return {
+    family: four ? AF_INET : AF_INET6,
+    original: {
+      ip: originalAddress === undefined
+        ? {}
+        : four
+        ? { destination4: originalAddress }
+        : { destination6: originalAddress },
+      protocol: { number: protocol, destinationPort: originalPort },
+    },
+    ...replySource === undefined ? {} : { reply: { ip: four ? { source4: replySource } : { source6: replySource } } },
+    filter: { original, reply: replySource === undefined ? 0 : CTA_FILTER_F_CTA_IP_SRC },
+  };
+}
+
+function flowOf({ original, reply }: Raw): Flow | undefined {
+  const source = original?.ip?.source4 ?? original?.ip?.source6;
+  const destination = original?.ip?.destination4 ?? original?.ip?.destination6;
+  const replySource = reply?.ip?.source4 ?? reply?.ip?.source6;
+  if (source === undefined || destination === undefined || replySource === undefined) return undefined;
+  return {
+    protocol: original?.protocol?.number ?? 0,
+    source,
+    sourcePort: original?.protocol?.sourcePort ?? 0,
+    destination,
+    destinationPort: original?.protocol?.destinationPort ?? 0,
+    replySource,
+    replySourcePort: reply?.protocol?.sourcePort ?? 0,
+  };
+}
+
+function matches(flow: Flow, { protocol, originalPort, originalAddress, replySource }: FlowFilter): boolean {
+  return flow.protocol === protocol && (originalPort === undefined || flow.destinationPort === originalPort) &&
+    (originalAddress === undefined || flow.destination === originalAddress) &&
+    (replySource === undefined || flow.replySource === replySource);
+}

@@ -1,0 +1,40 @@
+import { expect } from "bun:test";
+import { parseIp } from "../address.ts";
+import { inNetns, netnsTest } from "../testing.ts";
+import { deleteFlows, IPPROTO_UDP, listFlows } from "./conntrack.ts";
+
+const add = (source: string, destination: string, port: number, replySource: string) =>
+  `conntrack -I -p udp -s ${source} -d ${destination} --sport 4000 --dport ${port} -r ${replySource} -q ${source} --reply-port-src ${port} --reply-port-dst 4000 -t 60`;
+
+const FLOWS = [
+  add("192.0.2.1", "198.51.100.1", 53, "10.1.0.2"),
+  add("192.0.2.2", "198.51.100.2", 53, "10.1.0.3"),
+  add("192.0.2.3", "198.51.100.1", 54, "10.1.0.2"),
+  add("2001:db8::1", "2001:db8::2", 53, "fd00::2"),
+];
+
+netnsTest("listFlows() and deleteFlows() concern the connections described and no others", ({ host }) => {
+  for (const flow of FLOWS) inNetns(host, "sh", "-c", `${flow} 2>&1`);
+  const nl = host.nft;
+  const udp4 = { family: 4, protocol: IPPROTO_UDP } as const;
+  expect(listFlows(nl, udp4)).toHaveLength(3);
+  expect(listFlows(nl, { family: 4, protocol: 6 })).toEqual([]);
+  expect(listFlows(nl, { family: 6, protocol: IPPROTO_UDP, originalPort: 53 })).toEqual([{
+    protocol: 17,
+    source: parseIp("2001:db8::1"),
+    sourcePort: 4000,
+    destination: parseIp("2001:db8::2"),
+    destinationPort: 53,
+    replySource: parseIp("fd00::2"),
+    replySourcePort: 53,
+  }]);
+  expect(deleteFlows(nl, { ...udp4, originalPort: 53, originalAddress: parseIp("198.51.100.2") })).toBe(1);
+  expect(
+    deleteFlows(nl, { ...udp4, replySource: parseIp("10.1.0.2") }, ({ destinationPort }) => destinationPort === 54),
+  ).toBe(1);
+  const left = inNetns(host, "sh", "-c", "conntrack -L -f ipv4 2>/dev/null");
+  expect(left.trim().split("\n")).toHaveLength(1);
+  expect(left).toContain("dst=198.51.100.1 sport=4000 dport=53 [UNREPLIED] src=10.1.0.2");
+  expect(deleteFlows(nl, udp4)).toBe(1);
+  expect(deleteFlows(nl, udp4)).toBe(0);
+});
