@@ -1,0 +1,40 @@
+/**
+ * Who owns an element or a rule: the attachment, written as text into the comment that the kernel keeps with it.
+ *
+ * @module
+ */
+
+/** One container interface on one network. None of the three can hold a blank (SPEC §Configuration format, §Parameters). */
+export interface Owner {
+  readonly network: string;
+  readonly containerId: string;
+  readonly ifname: string;
+}
+
+/** What the kernel keeps with an element of a set: see COMMENT_MAX_BYTES. nft(8) reads back up to 127. */
+const MAX_BYTES = 250;
+
+/** `network containerId ifname` @throws {RangeError} if that is more than the kernel keeps */
+export function formatOwner({ network, containerId, ifname }: Owner): string {
+  const text = `${network} ${containerId} ${ifname}`;
+  const length = new TextEncoder().encode(text).length;
+  if (length <= MAX_BYTES) return text;
+  throw new RangeError(
+    `Cannot name owner "${text}" in the ruleset: network name, container id and interface name have ${length} bytes together with two blanks, and ${MAX_BYTES} fit`,
+  );
+}
+
+/** Reads what {@linkcode formatOwner} wrote; `undefined` for any other text. */
+export function parseOwner(text: string): Owner | undefined {
+  const [network, containerId, ifname, ...more] = text.split(" ");
+  return network && containerId && ifname && more.length === 0 ? { network, containerId, ifname } : undefined;
+}
+
+/** The owner in the words of an error message. */
+export function describeOwner({ network, containerId, ifname }: Owner): string {
+  return `container "${containerId}" (network "${network}", interface "${ifname}")`;
+}
+
+export function sameOwner(a: Owner | undefined, b: Owner | undefined): boolean {
+  return a?.network === b?.network && a?.containerId === b?.containerId && a?.ifname === b?.ifname;
+}

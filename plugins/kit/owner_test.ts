@@ -1,0 +1,26 @@
+import { expect, test } from "bun:test";
+import { formatOwner, parseOwner, sameOwner } from "./owner.ts";
+
+const owner = { network: "web", containerId: "4f1b", ifname: "eth0" };
+
+test("parseOwner() reads what formatOwner() wrote, and nothing else", () => {
+  expect(formatOwner(owner)).toBe("web 4f1b eth0");
+  expect(parseOwner("web 4f1b eth0")).toEqual(owner);
+  for (const text of ["", "web", "web 4f1b", "web  eth0", "web 4f1b eth0 x", "web 4f1b "]) {
+    expect(parseOwner(text)).toBeUndefined();
+  }
+});
+
+test("formatOwner() refuses what the kernel would cut", () => {
+  const network = "n".repeat(250 - " 4f1b eth0".length);
+  expect(formatOwner({ ...owner, network })).toHaveLength(250);
+  expect(() => formatOwner({ ...owner, network: `${network}n` })).toThrow(/have 251 bytes .* and 250 fit/);
+});
+
+test("sameOwner() compares all three names", () => {
+  expect(sameOwner(owner, { ...owner })).toBeTrue();
+  for (const key of ["network", "containerId", "ifname"]) {
+    expect(sameOwner(owner, { ...owner, [key]: "x" })).toBeFalse();
+  }
+  expect(sameOwner(owner, undefined)).toBeFalse();
+});
