@@ -8,7 +8,7 @@
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import mri from "mri";
-import { closeEnvironment, PATCHED_RUNTIME, type Processor } from "./runtime_patch.ts";
+import { closeEnvironment, PATCHED_RUNTIME, type Processor, refuseStrip } from "./runtime_patch.ts";
 import { ROOT } from "./sources.ts";
 
 /**
@@ -86,6 +86,7 @@ function build(task: BuildPlan): void {
     const executable = compile(task, scratch);
     const bytes = readFileSync(executable);
     const closed = closeEnvironment(bytes, task.processor);
+    refuseStrip(bytes);
     writeFileSync(executable, bytes);
     chmodSync(executable, 0o755);
     renameSync(executable, task.outfile);

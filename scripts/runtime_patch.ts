@@ -8,6 +8,8 @@
  * character would only rename the variable: execve() accepts any string as an entry.) Only the first byte changes,
  * because the linker shares the tails of strings.
  *
+ * `strip` is kept out likewise, see {@link refuseStrip}.
+ *
  * The counts belong to one exact runtime version. They are asserted: a runtime of another version fails the build
  * instead of shipping with a hole.
  *
@@ -89,6 +91,22 @@ export function closeEnvironment(file: Buffer, processor: Processor): PatchRepor
   for (const offset of [...names, ...others]) file[offset] = 0;
   Buffer.from(put).copy(file, loop + at);
   return { bunNames: names.length, otherNames: others.length };
+}
+
+/**
+ * Takes the section table out of the ELF header of `file`, in place. `strip` would rewrite a file that has one so
+ * that the runtime no longer finds the program in it and silently becomes the bun command line; on a file without
+ * it refuses. The kernel and the dynamic loader use the program headers only.
+ *
+ * @see elf(5) e_shoff, e_shnum, e_shstrndx
+ */
+export function refuseStrip(file: Buffer): void {
+  const elf64LittleEndian = [0x7f, 0x45, 0x4c, 0x46, 2, 1];
+  if (elf64LittleEndian.some((byte, index) => file[index] !== byte)) {
+    throw new Error("Cannot drop the section table: the executable is no 64-bit little-endian ELF file");
+  }
+  file.writeBigUInt64LE(0n, 0x28);
+  file.writeUInt32LE(0, 0x3c);
 }
 
 /** Offsets of the NUL-terminated strings `BUN_…`: what getenv() can be called with. Text that mentions one is not. */
