@@ -169,6 +169,19 @@ export function dump<S extends AnySpec>(
   }
 }
 
+/**
+ * Waits for the next messages of the groups the socket listens to, for some seconds at most.
+ *
+ * @returns those of type `op`; `undefined` if nothing came
+ */
+export function awaitEvents<S extends AnySpec>(nl: Netlink, op: Op<S>): MessageOut<S>[] | undefined {
+  const datagram = nl.receive(true);
+  if (!datagram) return undefined;
+  const events: MessageOut<S>[] = [];
+  for (const { type, payload } of messages(datagram)) if (type === op.type) events.push(readMessage(op.spec, payload));
+  return events;
+}
+
 /** Where the answers to one exchange stand. */
 interface Exchange {
   readonly requests: readonly Request[];
@@ -218,60 +231,57 @@ export function exchange(
 /** Each of its two bits alone means something else in a request that creates. */
 const isDump = (flags: number): boolean => (flags & NLM_F_DUMP) === NLM_F_DUMP;
 
-function readDatagram(state: Exchange, datagram: Uint8Array, take: (payload: Reader) => void): void {
+/** A message of a datagram: the fields of its struct nlmsghdr, and what is behind it. */
+interface Received {
+  readonly type: number;
+  readonly flags: number;
+  readonly sequence: number;
+  readonly payload: Reader;
+}
+
+function* messages(datagram: Uint8Array): Generator<Received> {
   const reader = new Reader(datagram);
   while (reader.end - reader.at >= NLMSG_HDRLEN) {
-    const start = reader.take(NLMSG_HDRLEN);
-    const length = u32At(reader, start);
-    reader.at = start;
-    reader.take(Math.max(length, NLMSG_HDRLEN));
-    const payload = new Reader(datagram, start + NLMSG_HDRLEN, start + length);
-    const sequence = u32At(reader, start + 8);
-    // What is left over from an earlier exchange, or was sent to a group, is not for us.
-    if (sequence >= state.first && sequence < state.first + state.requests.length) {
-      readAnswer(state, reader.view, start, payload, take);
-    }
+    const start = reader.at;
+    const length = Math.max(NLMSG_HDRLEN, u32At(reader, start));
+    reader.take(length);
+    yield {
+      type: reader.view.getUint16(start + 4, true),
+      flags: reader.view.getUint16(start + 6, true),
+      sequence: u32At(reader, start + 8),
+      payload: new Reader(datagram, start + NLMSG_HDRLEN, start + length),
+    };
     reader.at = Math.min(reader.end, start + ((length + 3) & ~3));
   }
 }
 
 const u32At = (reader: Reader, at: number): number => reader.view.getUint32(at, true);
 
-function readAnswer(
-  state: Exchange,
-  view: DataView,
-  start: number,
-  payload: Reader,
-  take: (payload: Reader) => void,
-): void {
-  const type = view.getUint16(start + 4, true);
-  const flags = view.getUint16(start + 6, true);
-  const sequence = view.getUint32(start + 8, true);
+function readDatagram(state: Exchange, datagram: Uint8Array, take: (payload: Reader) => void): void {
+  for (const received of messages(datagram)) {
+    const index = received.sequence - state.first;
+    // What is left over from an earlier exchange, or was sent to a group, is not for us.
+    if (index >= 0 && index < state.requests.length) readAnswer(state, index, received, take);
+  }
+}
+
+function readAnswer(state: Exchange, index: number, received: Received, take: (payload: Reader) => void): void {
+  const { type, flags, payload } = received;
   if (flags & NLM_F_MULTI && flags & NLM_F_DUMP_INTR) state.interrupted = true;
   if (type !== NLMSG_ERROR && type !== NLMSG_DONE) return take(payload);
-  state.open.delete(sequence);
-  const errno = payload.end - payload.at >= 4 ? -view.getInt32(payload.take(4), true) : 0;
+  state.open.delete(received.sequence);
+  const errno = payload.end - payload.at >= 4 ? -payload.view.getInt32(payload.take(4), true) : 0;
   if (errno === 0) return;
-  const index = sequence - state.first;
-  if (!state.refusal || index < state.refusal.index) {
-    state.refusal = refusalOf(state, index, errno, flags, type === NLMSG_ERROR, payload);
-  }
+  if (!state.refusal || index < state.refusal.index) state.refusal = refusalOf(state, index, errno, received);
 }
 
 /** struct nlmsgerr { int error; struct nlmsghdr msg; } and, behind it, attributes with the kernel's explanation. */
 const explanation = attrs({ message: attr(1, cstr), offset: attr(2, u32) });
 
-function refusalOf(
-  state: Exchange,
-  index: number,
-  errno: number,
-  flags: number,
-  withHeader: boolean,
-  payload: Reader,
-): NetlinkError {
+function refusalOf(state: Exchange, index: number, errno: number, { type, flags, payload }: Received): NetlinkError {
   const { op } = state.requests[index]!;
   if (!(flags & NLM_F_ACK_TLVS)) return new NetlinkError({ request: op.name, errno, index });
-  if (withHeader) {
+  if (type === NLMSG_ERROR) {
     const header = payload.take(NLMSG_HDRLEN);
     if (!(flags & NLM_F_CAPPED)) payload.at = Math.min(payload.end, header + ((u32At(payload, header) + 3) & ~3));
   }

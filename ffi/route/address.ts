@@ -8,13 +8,16 @@ import { broadcastOf, type Cidr, cidr, familyOf, type Ip, ipOf, prefixLengthOf }
 import { attr } from "../netlink/attrs.ts";
 import { ip, struct, u32, u8 } from "../netlink/codec.ts";
 import { message, type MessageIn, type MessageOut, NLM_F_CREATE, NLM_F_EXCL, type Op } from "../netlink/message.ts";
-import { dump, execute, type Netlink, type Request, request } from "../netlink/socket.ts";
+import { NetlinkError } from "../netlink/error.ts";
+import { awaitEvents, dump, execute, type Netlink, type Request, request } from "../netlink/socket.ts";
 import {
   AF_INET,
   AF_INET6,
   IFA_ADDRESS,
   IFA_BROADCAST,
+  IFA_F_DADFAILED,
   IFA_F_NODAD,
+  IFA_F_TENTATIVE,
   IFA_FLAGS,
   IFA_LOCAL,
   RTM_DELADDR,
@@ -98,3 +101,32 @@ function read(one: MessageOut<typeof addressMessage>): Address {
     scope: one.scope,
   };
 }
+
+/**
+ * Waits until the kernel has announced every one of these IPv6 addresses as usable, by its own events.
+ *
+ * @param events a socket that has been listening to RTNLGRP_IPV6_IFADDR since before the addresses were added
+ * @param duplicate makes the error to throw when another host has the address
+ * @throws {NetlinkError} `ETIMEDOUT` if the kernel stays silent
+ */
+export function awaitUsable(
+  events: Netlink,
+  index: number,
+  addresses: readonly Cidr[],
+  duplicate: (address: Cidr) => Error,
+): void {
+  const missing = new Set(addresses);
+  while (missing.size > 0) {
+    const news = awaitEvents(events, NEW);
+    if (!news) {
+      const kernel = `no word about ${[...missing].join(", ")}`;
+      throw new NetlinkError({ request: "duplicate address detection", errno: ETIMEDOUT, kernel });
+    }
+    for (const one of news.map(read).filter((each) => each.index === index)) {
+      if (one.flags & IFA_F_DADFAILED && missing.has(one.address)) throw duplicate(one.address);
+      if (!(one.flags & IFA_F_TENTATIVE)) missing.delete(one.address);
+    }
+  }
+}
+
+const ETIMEDOUT = 110;

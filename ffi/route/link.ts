@@ -10,8 +10,18 @@ import { attr, attrs } from "../netlink/attrs.ts";
 import { bytes, cstr, i32, mac, struct, u16, u32, u8 } from "../netlink/codec.ts";
 import { NetlinkError } from "../netlink/error.ts";
 import { message, type MessageIn, type MessageOut, NLM_F_CREATE, NLM_F_EXCL, type Op } from "../netlink/message.ts";
-import { dump, execute, type Netlink, query } from "../netlink/socket.ts";
 import {
+  awaitEvents,
+  dump,
+  execute,
+  executeAll,
+  type Netlink,
+  query,
+  type Request,
+  request,
+} from "../netlink/socket.ts";
+import {
+  IF_OPER_UP,
   IFF_UP,
   IFLA_ADDRESS,
   IFLA_ALT_IFNAME,
@@ -133,9 +143,14 @@ export function set(nl: Netlink, index: number, change: LinkIn): void {
   purposed(() => `change link ${index}`, () => execute(nl, NEW, { ...change, index }));
 }
 
+/** The request that sets a link up, to be sent with others. */
+export function setUpRequest(index: number): Request {
+  return request(NEW, { index, flags: IFF_UP, change: IFF_UP });
+}
+
 /** Sets a link up. @throws {NetlinkError} */
 export function setUp(nl: Netlink, index: number): void {
-  set(nl, index, { flags: IFF_UP, change: IFF_UP });
+  purposed(() => `set link ${index} up`, () => executeAll(nl, [setUpRequest(index)]));
 }
 
 /** Removes a link. @throws {NetlinkError} `ENODEV` if there is none */
@@ -147,3 +162,33 @@ export function remove(nl: Netlink, key: string | number): void {
 export function isUp(link: Link): boolean {
   return (link.flags & IFF_UP) !== 0;
 }
+
+/** How long a new link may take until it can carry frames. */
+const OPERATIONAL_MS = 5000;
+
+/**
+ * Waits until a link can carry frames: both ends of the cable are up, and a bridge forwards what comes in.
+ *
+ * Recent kernels settle this while they answer; older ones say so in an event, which is waited for.
+ *
+ * @param listen opens a socket that listens to RTNLGRP_LINK in the same namespace as `nl`
+ * @throws {NetlinkError} `ETIMEDOUT` naming the state it is in
+ */
+export function awaitOperational(nl: Netlink, key: string, listen: () => Netlink): Link {
+  const first = get(nl, key);
+  if (first.operstate === IF_OPER_UP) return first;
+  using events = listen();
+  const deadline = performance.now() + OPERATIONAL_MS;
+  for (;;) {
+    const now = get(nl, key);
+    if (now.operstate === IF_OPER_UP) return now;
+    if (performance.now() > deadline || !awaitEvents(events, NEW)) {
+      throw new NetlinkError(
+        { request: "wait", errno: ETIMEDOUT, kernel: `operational state ${now.operstate}` },
+        `wait for "${key}" to come up`,
+      );
+    }
+  }
+}
+
+const ETIMEDOUT = 110;

@@ -7,7 +7,7 @@
 import { type Cidr, cidr, type Ip, ipOf, networkOf, prefixLengthOf } from "../address.ts";
 import { attr, attrs } from "../netlink/attrs.ts";
 import { ip, struct, u32, u8 } from "../netlink/codec.ts";
-import { message, type MessageIn, type MessageOut, NLM_F_CREATE, NLM_F_EXCL, type Op } from "../netlink/message.ts";
+import { message, type MessageIn, type MessageOut, NLM_F_APPEND, NLM_F_CREATE, type Op } from "../netlink/message.ts";
 import { dump, type Netlink, query, type Request, request } from "../netlink/socket.ts";
 import { afOf } from "./address.ts";
 import {
@@ -74,9 +74,9 @@ export interface Route {
   readonly advmss?: number | undefined;
 }
 
-/** The request that adds a route, to be sent with others. */
+/** The request that adds a route, to be sent with others; behind those that have the same destination and metric already. */
 export function addRequest(route: Route): Request {
-  return request(NEW, fields(route), NLM_F_CREATE | NLM_F_EXCL);
+  return request(NEW, fields(route), NLM_F_CREATE | NLM_F_APPEND);
 }
 
 function fields(route: Route): MessageIn<typeof routeMessage> {

@@ -19,6 +19,8 @@ const O_DIRECTORY = arm ? 0o40000 : 0o200000;
 const O_NOFOLLOW = arm ? 0o100000 : 0o400000;
 const SYS_fstat = arm ? 80 : 5;
 const SYS_getdents64 = arm ? 61 : 217;
+const DT_UNKNOWN = 0;
+const DT_REG = 8;
 const LOCK_EX = 2;
 const LOCK_NB = 4;
 const POLLIN = 1;
@@ -37,6 +39,12 @@ function descriptor(fd: number): Descriptor {
 export function openFile(path: string): Descriptor {
   const O_NONBLOCK = 0o4000;
   return descriptor(forPurpose(`open "${path}"`, () => sys.open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0)));
+}
+
+/** What `fd` has right now, at most 64 KiB; empty at its end. @throws {SystemError} */
+export function readSome(fd: number): Uint8Array {
+  const buffer = new Uint8Array(64 * 1024);
+  return buffer.subarray(0, sys.read(fd, buffer, buffer.length));
 }
 
 /** Reads from `fd` to its end, also when it is set to not block. @throws {SystemError} */
@@ -98,29 +106,35 @@ export function overwrite(path: string, text: string): void {
   });
 }
 
-let temporaries = 0;
-
-/** Writes a complete new file beside `path`, on disk before it returns, under a name that no reader looks for. */
-function writeTemporary(path: string, text: string, mode: number): string {
+/**
+ * Writes a complete new file beside `path`, under a hidden name that no reader looks for and that ends in `.tmp`.
+ *
+ * @param durable on disk before it returns, so that not even a power cut leaves half of it
+ * @returns its path
+ * @throws {SystemError}
+ */
+export function writeTemporary(path: string, text: string, mode = 0o600, durable = true): string {
   const slash = path.lastIndexOf("/") + 1;
-  const temporary = `${path.slice(0, slash)}.${path.slice(slash, slash + 100)}.${process.pid}.${temporaries++}.tmp`;
-  // A file left by a crashed process of the same number is in the way.
-  unless(["ENOENT"], () => sys.unlink(temporary));
-  using file = descriptor(sys.open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
-  try {
-    writeAll(file.fd, new TextEncoder().encode(text));
-    sys.fsync(file.fd);
-  } catch (error) {
-    sys.unlink(temporary);
-    throw error;
-  }
+  // At random: process numbers are equal in two containers that share the directory.
+  const random = Math.random().toString(36).slice(2);
+  const temporary = `${path.slice(0, slash)}.${path.slice(slash, slash + 100)}.${random}.tmp`;
+  forPurpose(`write "${temporary}"`, () => {
+    using file = descriptor(sys.open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
+    try {
+      writeAll(file.fd, new TextEncoder().encode(text));
+      if (durable) sys.fsync(file.fd);
+    } catch (error) {
+      sys.unlink(temporary);
+      throw error;
+    }
+  });
   return temporary;
 }
 
 /** Replaces `path` as a whole: a reader, and a crash at any point, finds the old content or the new. @throws {SystemError} */
-export function replaceFile(path: string, text: string, mode = 0o600): void {
+export function replaceFile(path: string, text: string, mode = 0o600, durable = true): void {
   forPurpose(`write "${path}"`, () => {
-    const temporary = writeTemporary(path, text, mode);
+    const temporary = writeTemporary(path, text, mode, durable);
     try {
       sys.rename(temporary, path);
     } catch (error) {
@@ -135,11 +149,21 @@ export function createFile(path: string, text: string, mode = 0o600): boolean {
   return forPurpose(`create "${path}"`, () => {
     const temporary = writeTemporary(path, text, mode);
     try {
-      return unless(["EEXIST"], () => sys.link(temporary, path)) !== undefined;
+      return linkFile(temporary, path);
     } finally {
       sys.unlink(temporary);
     }
   });
+}
+
+/** Gives the file at `path` a second name; false if there is a file of that name already. @throws {SystemError} */
+export function linkFile(path: string, name: string): boolean {
+  return forPurpose(`create "${name}"`, () => unless(["EEXIST"], () => sys.link(path, name)) !== undefined);
+}
+
+/** Gives the file at `path` another name, which it takes from any other file. @throws {SystemError} */
+export function renameFile(path: string, name: string): void {
+  forPurpose(`rename "${path}" to "${name}"`, () => sys.rename(path, name));
 }
 
 /** Makes what was created or renamed in a directory survive a power cut. @throws {SystemError} */
@@ -177,24 +201,41 @@ export function findNames(path: string): string[] | undefined {
 
 /** The names in a directory, without `.` and `..`, in the order of the file system. @throws {SystemError} */
 export function listNames(path: string): string[] {
+  return listEntries(path).map(({ name }) => name);
+}
+
+/** One name in a directory, with what is known without opening it. */
+export interface Entry {
+  readonly name: string;
+  /** Equal for two names of one file. */
+  readonly inode: bigint;
+  /** False for directories, links and all else; true where the file system does not say. */
+  readonly isFile: boolean;
+}
+
+/** What is in a directory, without `.` and `..`, in the order of the file system. @throws {SystemError} */
+export function listEntries(path: string): Entry[] {
   return forPurpose(`list directory "${path}"`, () => {
     using directory = descriptor(sys.open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0));
-    const names: string[] = [];
+    const entries: Entry[] = [];
     const buffer = new Uint8Array(32 * 1024);
     for (;;) {
       const length = sys.syscall(SYS_getdents64, directory.fd, buffer, buffer.length);
-      if (length === 0) return names;
-      readNames(buffer.subarray(0, length), names);
+      if (length === 0) return entries;
+      readEntries(buffer.subarray(0, length), entries);
     }
   });
 }
 
 /** struct linux_dirent64 { u64 d_ino; s64 d_off; u16 d_reclen; u8 d_type; char d_name[]; } */
-function readNames(entries: Uint8Array, names: string[]): void {
-  const view = new DataView(entries.buffer, entries.byteOffset, entries.length);
-  for (let at = 0; at < entries.length; at += view.getUint16(at + 16, true)) {
-    const name = new TextDecoder().decode(entries.subarray(at + 19, entries.indexOf(0, at + 19)));
-    if (name !== "." && name !== "..") names.push(name);
+function readEntries(bytes: Uint8Array, entries: Entry[]): void {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+  const decoder = new TextDecoder();
+  for (let at = 0; at < bytes.length; at += view.getUint16(at + 16, true)) {
+    const name = decoder.decode(bytes.subarray(at + 19, bytes.indexOf(0, at + 19)));
+    const type = bytes[at + 18];
+    const isFile = type === DT_REG || type === DT_UNKNOWN;
+    if (name !== "." && name !== "..") entries.push({ name, inode: view.getBigUint64(at, true), isFile });
   }
 }
 
@@ -204,6 +245,7 @@ export interface FileStatus {
   readonly identity: string;
   readonly isFile: boolean;
   readonly isDirectory: boolean;
+  readonly isCharacterDevice: boolean;
   /** Permission bits: 0o755. */
   readonly mode: number;
   /** Length in bytes. */
@@ -222,6 +264,7 @@ export function statusOf(fd: number): FileStatus {
     identity: `${view.getBigUint64(0, true)}:${view.getBigUint64(8, true)}`,
     isFile: (mode & 0o170000) === 0o100000,
     isDirectory: (mode & 0o170000) === 0o040000,
+    isCharacterDevice: (mode & 0o170000) === 0o020000,
     mode: mode & 0o7777,
     size: Number(view.getBigInt64(48, true)),
     modified: view.getBigInt64(88, true) * 1_000_000_000n + view.getBigInt64(96, true),

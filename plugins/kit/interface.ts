@@ -1,0 +1,226 @@
+/**
+ * The vocabulary in which plugins speak about the container's interface: give it what IPAM decided, compare it with that, take it away.
+ *
+ * @module
+ */
+import { type Cidr, cidr, familyOf, type Ip, ipOf, networkOf, prefixLengthOf } from "../../ffi/address.ts";
+import type { Netns } from "../../ffi/netns.ts";
+import { NetlinkError } from "../../ffi/netlink/error.ts";
+import { executeAll, type Netlink, NETLINK_ROUTE, openNetlink, type Request } from "../../ffi/netlink/socket.ts";
+import * as address from "../../ffi/route/address.ts";
+import * as link from "../../ffi/route/link.ts";
+import * as route from "../../ffi/route/route.ts";
+import { AF_INET, AF_INET6, RT_SCOPE_LINK, RTNLGRP_IPV6_IFADDR, RTNLGRP_LINK } from "../../ffi/route/uapi.ts";
+import { SystemError } from "../../ffi/sys/error.ts";
+import { ensureSysctl, findSysctl } from "../../ffi/sysctl.ts";
+import { CniError, Code } from "../spec/error.ts";
+import type { Interface, IpConfig, Result, RouteConfig } from "../spec/result.ts";
+
+/** How an interface is to be configured. */
+export interface ConfigureOptions {
+  /** IPv6 addresses are usable at once, without a search for duplicates: right where nobody else can have them. */
+  readonly withoutDad: boolean;
+  log(message: string): void;
+}
+
+/**
+ * Gives the interface `ifname` of `netns` the addresses and routes of `result` that are meant for it, and sets it up.
+ *
+ * When it returns, every address can be used: an IPv6 address is not before the kernel has said so.
+ *
+ * @throws {CniError} when another host has one of the addresses
+ * @throws {NetlinkError} what the kernel refused, naming the address or route
+ */
+export function configure(netns: Netns, ifname: string, result: Result, options: ConfigureOptions): void {
+  const { index } = link.get(netns.route, ifname);
+  const ips = ipsOf(result, ifname);
+  const addresses = ips.map((ip) => ip.address);
+  const six = addresses.filter((each) => familyOf(each) === 6);
+  netns.run(() => prepareSysctls(ifname, six.length > 0, options));
+  using events = six.length > 0
+    ? netns.run<Netlink>(() => openNetlink(NETLINK_ROUTE, [RTNLGRP_IPV6_IFADDR]))
+    : undefined;
+  const add = addresses.map((each): Step => ({
+    purpose: `add address ${each} to "${ifname}"`,
+    request: address.addRequest(index, each, options),
+  }));
+  const up = { purpose: `set "${ifname}" up`, request: link.setUpRequest(index) };
+  const routes = routesOf(result, ips).map((each): Step => ({
+    purpose: `add route to ${each.dst}${each.gw ? ` via ${each.gw}` : ""} dev "${ifname}"`,
+    request: route.addRequest({ ...each, gateway: each.gw, oif: index }),
+  }));
+  // A route may need an address that is still being checked for duplicates.
+  const sends = options.withoutDad ? [[...add, up, ...routes]] : [[...add, up], routes];
+  perform(netns.route, sends[0]!);
+  if (events) address.awaitUsable(events, index, six, describeDuplicate(ifname));
+  if (sends[1]) perform(netns.route, sends[1]);
+}
+
+interface Step {
+  readonly purpose: string;
+  readonly request: Request;
+}
+
+function perform(nl: Netlink, steps: readonly Step[]): void {
+  if (steps.length === 0) return;
+  try {
+    executeAll(nl, steps.map((step) => step.request));
+  } catch (error) {
+    throw error instanceof NetlinkError ? error.forPurpose(steps[error.index]!.purpose) : error;
+  }
+}
+
+const describeDuplicate = (ifname: string) => (duplicate: Cidr) =>
+  new CniError(
+    Code.Internal,
+    `Cannot use address ${duplicate} on "${ifname}": another host of the network has it (duplicate address detection)`,
+  );
+
+/** Parameters that make the kernel announce new addresses and keep them while the link is down; without them it works, only later. */
+function prepareSysctls(ifname: string, six: boolean, { withoutDad, log }: ConfigureOptions): void {
+  const wish = (name: string, value: string) => {
+    try {
+      if (findSysctl(name) !== undefined) ensureSysctl(name, value);
+    } catch (error) {
+      if (!(error instanceof SystemError)) throw error;
+      log(`Cannot set ${name} to ${value}, going on without: ${error.message}`);
+    }
+  };
+  wish(`net/ipv4/conf/${ifname}/arp_notify`, "1");
+  if (!six) return;
+  for (const each of [ifname, "lo"]) {
+    if (findSysctl(`net/ipv6/conf/${each}/disable_ipv6`) === "1") {
+      requireSysctl(`net/ipv6/conf/${each}/disable_ipv6`, "0");
+    }
+  }
+  wish(`net/ipv6/conf/${ifname}/keep_addr_on_down`, "1");
+  wish(`net/ipv6/conf/${ifname}/ndisc_notify`, "1");
+  // The link-local address too; the others say so with their own flag.
+  wish(`net/ipv6/conf/${ifname}/accept_dad`, withoutDad ? "0" : "1");
+}
+
+/** Sets a kernel parameter that the network cannot do without; call it inside the namespace. @throws {CniError} naming it and the value it needs */
+export function requireSysctl(name: string, value: string): void {
+  try {
+    ensureSysctl(name, value);
+  } catch (error) {
+    if (!(error instanceof SystemError)) throw error;
+    throw new CniError(
+      Code.Internal,
+      `Cannot set kernel parameter ${name.replaceAll("/", ".")} to ${value}: ${error.message}`,
+      {
+        details: `it is ${
+          JSON.stringify(findSysctl(name) ?? "absent")
+        } now; set it on the host before, or make /proc/sys writable here`,
+        cause: error,
+      },
+    );
+  }
+}
+
+/** Lets the host forward packets of these families. @throws {CniError} if the parameter is off and cannot be set */
+export function requireForwarding(host: Netns, families: readonly (4 | 6)[]): void {
+  host.run(() => {
+    if (families.includes(4)) requireSysctl("net/ipv4/ip_forward", "1");
+    if (families.includes(6)) requireSysctl("net/ipv6/conf/all/forwarding", "1");
+  });
+}
+
+/** The addresses of a result that are meant for `ifname`. @throws {CniError} code 7 when an index points nowhere */
+export function ipsOf(result: Result, ifname: string): IpConfig[] {
+  const { interfaces = [], ips = [] } = result;
+  return ips.filter((ip) => ip.interface !== undefined && interfaces[ip.interface]?.name === ifname);
+}
+
+/** The routes as the kernel is to have them: gateways filled in, each of them once. */
+export function routesOf(result: Result, ips: readonly IpConfig[]): RouteConfig[] {
+  const gateway = (family: 4 | 6) => ips.map((ip) => ip.gateway).find((each) => each && familyOf(each) === family);
+  const seen = new Set<string>();
+  return (result.routes ?? []).map((each) => {
+    // To a scope of link or host no gateway can lead.
+    const gw = each.gw ?? ((each.scope ?? 0) >= RT_SCOPE_LINK ? undefined : gateway(familyOf(each.dst)));
+    return gw === undefined ? each : { ...each, gw };
+  }).filter(({ dst, gw, priority = 0, table, scope }) => {
+    const key = [networkOf(dst), gw, priority, table, scope].join(" ");
+    return !seen.has(key) && seen.add(key);
+  });
+}
+
+/** Waits until frames pass between `ifname` and what it is connected to. @throws {NetlinkError} `ETIMEDOUT` */
+export function awaitOperational(netns: Netns, ifname: string): link.Link {
+  return link.awaitOperational(
+    netns.route,
+    ifname,
+    () => netns.run<Netlink>(() => openNetlink(NETLINK_ROUTE, [RTNLGRP_LINK])),
+  );
+}
+
+/** Removes a link; true if it was there. @throws {NetlinkError} */
+export function removeIfPresent(netns: Netns | undefined, ifname: string): boolean {
+  if (!netns) return false;
+  try {
+    link.remove(netns.route, ifname);
+    return true;
+  } catch (error) {
+    if (error instanceof NetlinkError && error.code === "ENODEV") return false;
+    throw error;
+  }
+}
+
+/** Compares what is with what ADD left. @throws {CniError} naming both */
+export function expectEqual<T>(what: string, actual: T, wanted: T): void {
+  if (actual === wanted) return;
+  throw new CniError(Code.Internal, `Check failed: ${what} is ${show(actual)}, expected ${show(wanted)}`);
+}
+
+const show = (value: unknown): string => value === undefined ? "missing" : JSON.stringify(value);
+
+/** The interface that ADD reported as the container's. @throws {CniError} */
+export function containerInterface(result: Result, ifname: string, sandbox: string): Interface {
+  const found = result.interfaces?.find((each) => each.name === ifname && each.sandbox);
+  if (!found) {
+    throw new CniError(Code.Internal, `Check failed: prevResult names no interface "${ifname}" in a container`);
+  }
+  expectEqual(`sandbox of "${ifname}" in prevResult`, found.sandbox, sandbox);
+  return found;
+}
+
+/** Checks link, MAC, addresses and routes of the container's interface against a result. @throws {CniError} on the first difference */
+export function expectConfigured(netns: Netns, ifname: string, result: Result): link.Link {
+  const device = link.find(netns.route, ifname);
+  if (!device) throw new CniError(Code.Internal, `Check failed: interface "${ifname}" is missing in "${netns.path}"`);
+  const reported = result.interfaces?.find((each) => each.name === ifname && each.sandbox);
+  if (reported?.mac) {
+    expectEqual(`MAC address of "${ifname}"`, device.mac as string | undefined, reported.mac.toLowerCase());
+  }
+  const ips = ipsOf(result, ifname);
+  if (ips.length > 0) expectEqual(`administrative state of "${ifname}"`, link.isUp(device) ? "up" : "down", "up");
+  const present = new Set(address.list(netns.route, { index: device.index }).map((each) => each.address));
+  for (const ip of ips) {
+    if (!present.has(ip.address)) {
+      throw new CniError(Code.Internal, `Check failed: "${ifname}" lacks address ${ip.address}`);
+    }
+  }
+  for (const wanted of routesOf(result, ips)) expectRoute(netns, device, wanted);
+  return device;
+}
+
+function expectRoute(netns: Netns, device: link.Link, wanted: RouteConfig): void {
+  const family = familyOf(wanted.dst) === 4 ? AF_INET : AF_INET6;
+  const found = route.list(netns.route, family, wanted.table ?? 254).some((each) =>
+    each.dst === networkOf(wanted.dst) && (wanted.gw === undefined || each.gateway === wanted.gw)
+  );
+  if (found) return;
+  const via = wanted.gw ? ` via ${wanted.gw}` : "";
+  throw new CniError(Code.Internal, `Check failed: "${device.name}" lacks the route to ${wanted.dst}${via}`);
+}
+
+/** The address `gateway` as it stands on the host's side of the subnet that `container` is in. */
+export function onSubnet(gateway: Ip, container: Cidr): Cidr {
+  return cidr(gateway, prefixLengthOf(container));
+}
+
+/** The family of every address of a result, each once. */
+export function familiesOf(ips: readonly IpConfig[]): (4 | 6)[] {
+  return [...new Set(ips.map((ip) => familyOf(ipOf(ip.address))))];
+}

@@ -1,0 +1,102 @@
+/**
+ * What a plugin is: a name, the shape of its configuration, and what it does for each command.
+ *
+ * @module
+ */
+import type { Netns } from "../../ffi/netns.ts";
+import type { Attachment, PluginConfig } from "../spec/config.ts";
+import { CniError, Code } from "../spec/error.ts";
+import type { Result } from "../spec/result.ts";
+import type { Schema } from "../spec/schema.ts";
+import type { Delegate } from "./delegate.ts";
+import type { Owner } from "./owner.ts";
+
+/** What every command gets. `C` is what the plugin's own schema makes of the configuration. */
+export interface Call<C> {
+  /** The plugin's own keys. */
+  readonly config: C;
+  /** The keys that the specification defines. */
+  readonly request: PluginConfig;
+  /** The namespace the plugin runs in. */
+  readonly host: Netns;
+  /** The IPAM plugin that the configuration names, if it names one. */
+  readonly ipam: Delegate | undefined;
+  /** Says something on stderr, where it does not disturb the answer. */
+  log(message: string): void;
+}
+
+/** What the commands on one attachment get. */
+export interface AttachmentCall<C> extends Call<C>, Attachment {
+  /** CNI_NETNS as it was given; empty if it was not. */
+  readonly sandbox: string;
+  /** CNI_ARGS, as far as the plugin declares them. */
+  readonly args: Readonly<Record<string, string>>;
+  /** Who owns what is set up for this attachment. */
+  readonly owner: Owner;
+  readonly prevResult: Result | undefined;
+}
+
+export interface AddCall<C> extends AttachmentCall<C> {
+  readonly netns: Netns;
+  /** Takes the opposite of each thing done; it runs backwards if the command fails and is dropped if it succeeds. */
+  readonly undo: DisposableStack;
+}
+export interface DelCall<C> extends AttachmentCall<C> {
+  /** Absent when the namespace is gone, or its path was not given. */
+  readonly netns: Netns | undefined;
+}
+export interface CheckCall<C> extends AttachmentCall<C> {
+  readonly netns: Netns;
+}
+export interface GcCall<C> extends Call<C> {
+  /** The attachments of this network that still live; everything else of this network is to go. */
+  readonly valid: readonly Attachment[];
+}
+
+/** A plugin. All of it is synchronous: see {@linkcode Netns}. */
+export interface Plugin<C = unknown> {
+  /** `type` in a configuration, and the name it is called by. */
+  readonly name: string;
+  /** One sentence. */
+  readonly about: string;
+  /** The keys of its own, read from the whole configuration object. */
+  readonly config: Schema<C>;
+  /** The keys of CNI_ARGS that it understands; without this it does not look at CNI_ARGS. */
+  readonly args?: readonly string[];
+  add(call: AddCall<C>): Result;
+  /** Succeeds when things are gone already (SPEC §DEL). */
+  del(call: DelCall<C>): void;
+  /** @throws {CniError} on the first difference from what ADD set up */
+  check(call: CheckCall<C>): void;
+  /** Removes what belongs to attachments that live no more. Without it, the command goes to the IPAM plugin alone. */
+  gc?(call: GcCall<C>): void;
+  /** @throws {CniError} with code 50 or 51 if an ADD could not be served. Without it, the command goes to the IPAM plugin alone. */
+  status?(call: Call<C>): void;
+}
+
+/** Declares a plugin, taking the type of its configuration from its schema. */
+export function plugin<C>(definition: Plugin<C>): Plugin<C> {
+  return definition;
+}
+
+/** The result of the plugins before this one. @throws {CniError} code 7 if there is none */
+export function requirePrevResult({ prevResult }: { readonly prevResult: Result | undefined }, name: string): Result {
+  if (prevResult) return prevResult;
+  throw new CniError(Code.InvalidConfig, `Cannot run "${name}": prevResult is missing`, {
+    details: `"${name}" works on what an earlier plugin of the list set up; put it behind one such as "bridge"`,
+  });
+}
+
+/** Runs every step, also after one failed. @throws {AggregateError} naming every failure, or the failure if it is alone */
+export function cleanUp(...steps: readonly (() => void)[]): void {
+  const failures: unknown[] = [];
+  for (const step of steps) {
+    try {
+      step();
+    } catch (error) {
+      failures.push(error);
+    }
+  }
+  if (failures.length === 1) throw failures[0];
+  if (failures.length > 1) throw new AggregateError(failures, "Cannot clean up everything");
+}

@@ -1,0 +1,178 @@
+/**
+ * From a request to a response: the one way in which every plugin is called, by a runtime from outside and by `cni run` from inside.
+ *
+ * @see SPEC.md §2 Execution Protocol
+ * @module
+ */
+import { type Netns, NetnsError } from "../../ffi/netns.ts";
+import { parsePluginConfig, type PluginConfig } from "../spec/config.ts";
+import { type Environment, parseArgs, parseEnvironment, parsePairs } from "../spec/env.ts";
+import { CniError, Code, ConfigError } from "../spec/error.ts";
+import { parseJson, printJson } from "../spec/jsonc.ts";
+import { printResult } from "../spec/result.ts";
+import { LATEST, parseVersion, type Version, VERSIONS } from "../spec/version.ts";
+import { delegate, type Invoker, type Request, type Response } from "./delegate.ts";
+import type { AddCall, AttachmentCall, Call, DelCall, Plugin } from "./plugin.ts";
+
+// deno-lint-ignore no-explicit-any -- a registry holds plugins of every configuration
+export type AnyPlugin = Plugin<any>;
+
+/** What a plugin is served in. */
+export interface Surroundings {
+  /** The namespace that plugins run in. */
+  readonly host: Netns;
+  openNetns(path: string): Netns;
+  /** Finds the plugins that others delegate to, for a list of directories with programs. */
+  invoker(directories: readonly string[]): Invoker;
+  log(message: string): void;
+}
+
+/** Carries out one request. Never throws: whatever goes wrong is the error object of the specification. */
+export function serve(plugin: AnyPlugin, request: Request, surroundings: Surroundings): Response {
+  try {
+    if (request.command === "VERSION") return { exitCode: 0, stdout: printVersions(request.stdin) };
+    const environment = parseEnvironment({ ...request.env, CNI_COMMAND: request.command });
+    const config = parsePluginConfig(request.stdin, environment.verb);
+    return { exitCode: 0, stdout: dispatch(plugin, request, environment, config, surroundings) };
+  } catch (error) {
+    return { exitCode: 1, stdout: printError(error, request.stdin) };
+  }
+}
+
+/** The error object of the specification, in the version of the request as far as that can be told. */
+export function printError(error: unknown, stdin: string): string {
+  return printJson(CniError.from(error).toJSON(findVersion(stdin) ?? LATEST), 4);
+}
+
+/** The answer to VERSION repeats the version that was asked with (SPEC §VERSION). */
+function printVersions(stdin: string): string {
+  return `${JSON.stringify({ cniVersion: findVersion(stdin) ?? LATEST, supportedVersions: VERSIONS })}\n`;
+}
+
+/** The version of a document that may be anything. */
+function findVersion(text: string): Version | undefined {
+  try {
+    const { cniVersion } = parseJson(text, "") as { cniVersion?: unknown };
+    return typeof cniVersion === "string" && cniVersion !== "" ? parseVersion(cniVersion) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function dispatch(
+  plugin: AnyPlugin,
+  request: Request,
+  env: Environment,
+  config: PluginConfig,
+  surroundings: Surroundings,
+): string {
+  using undo = new DisposableStack();
+  const { host, log } = surroundings;
+  const invoker = surroundings.invoker(env.path);
+  const ipam = config.ipamType === undefined
+    ? undefined
+    : delegate(invoker, config.ipamType, request, config.cniVersion, env.verb === "ADD" ? undo : undefined);
+  const call: Call<unknown> = { config: parseOwn(plugin, config), request: config, host, ipam, log };
+  switch (env.verb) {
+    case "GC": {
+      const valid = config.validAttachments ?? [];
+      plugin.gc ? plugin.gc({ ...call, valid }) : ipam?.gc();
+      return "";
+    }
+    case "STATUS":
+      plugin.status ? plugin.status(call) : ipam?.status();
+      return "";
+    default:
+      return attachmentCommand(plugin, env, attachmentCall(plugin, env, call), surroundings, undo);
+  }
+}
+
+function parseOwn(plugin: AnyPlugin, { raw, name }: PluginConfig): unknown {
+  try {
+    return plugin.config.parse(raw);
+  } catch (error) {
+    throw error instanceof ConfigError ? error.at({ network: name }) : error;
+  }
+}
+
+function attachmentCall(plugin: AnyPlugin, env: Environment, call: Call<unknown>): AttachmentCall<unknown> {
+  const { containerId, ifname } = env;
+  return {
+    ...call,
+    containerId,
+    ifname,
+    sandbox: env.netns ?? "",
+    args: readArgs(plugin, env),
+    owner: { network: call.request.name, containerId, ifname },
+    prevResult: call.request.prevResult,
+  };
+}
+
+/** What cannot be understood must not keep a container from being removed. */
+function readArgs(plugin: AnyPlugin, env: Environment): Readonly<Record<string, string>> {
+  if (!plugin.args) return {};
+  return env.verb === "DEL"
+    ? Object.fromEntries(parsePairs(env.args))
+    : parseArgs(env.args, plugin.args) as Record<string, string>;
+}
+
+function attachmentCommand(
+  plugin: AnyPlugin,
+  env: Environment,
+  call: AttachmentCall<unknown>,
+  surroundings: Surroundings,
+  undo: DisposableStack,
+): string {
+  using netns = env.verb === "DEL" ? findNetns(env, surroundings) : openSandbox(env, surroundings);
+  if (env.verb === "DEL") {
+    plugin.del({ ...call, netns } satisfies DelCall<unknown>);
+    return "";
+  }
+  const inside = { ...call, netns: netns! };
+  if (env.verb === "CHECK") {
+    plugin.check(inside);
+    return "";
+  }
+  const result = plugin.add({ ...inside, undo } satisfies AddCall<unknown>);
+  // A version that cannot say the result makes the whole ADD fail, so it is printed before what was done becomes final.
+  const printed = printResult(result, call.request.cniVersion);
+  undo.move();
+  return printed;
+}
+
+/** The container's namespace. @throws {CniError} code 8 if it is the plugin's own, since a recycled path once changed hosts */
+function openSandbox(env: Environment, { host, openNetns }: Surroundings): Netns {
+  const netns = openNetns(env.netns!);
+  if (env.netnsOverride || netns.identity !== host.identity) return netns;
+  netns[Symbol.dispose]();
+  throw new CniError(Code.InvalidNetns, "plugin's netns and netns from CNI_NETNS should not be the same", {
+    details: `CNI_NETNS is "${env.netns}"; set CNI_NETNS_OVERRIDE=1 if this is meant`,
+  });
+}
+
+/** The container's namespace, unless it is gone. What is left of a removed mount is an ordinary file. */
+function findNetns(env: Environment, surroundings: Surroundings): Netns | undefined {
+  if (env.netns === undefined) return undefined;
+  try {
+    return openSandbox(env, surroundings);
+  } catch (error) {
+    if (!(error instanceof NetnsError)) throw error;
+    if (!error.absent) surroundings.log(`${error.message}; going on as if it were gone`);
+    return undefined;
+  }
+}
+
+/** Calls plugins of this binary in this process. */
+export function embedded(
+  find: (type: string) => AnyPlugin | undefined,
+  surroundings: Surroundings,
+): Invoker & { has(type: string): boolean } {
+  return {
+    has: (type) => find(type) !== undefined,
+    invoke(type, request) {
+      const plugin = find(type);
+      if (!plugin) throw new CniError(Code.InvalidConfig, `Cannot run plugin "${type}": no such plugin is built in`);
+      return serve(plugin, request, surroundings);
+    },
+  };
+}
