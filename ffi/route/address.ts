@@ -26,7 +26,8 @@ import {
 } from "./uapi.ts";
 
 const ifaddrmsg = struct({ family: u8, prefixLength: u8, shortFlags: u8, scope: u8, index: u32 });
-const addressMessage = message("address", ifaddrmsg, {
+/** An address, as in RTM_NEWADDR and its relatives. */
+export const addressMessage = message("address", ifaddrmsg, {
   local: attr(IFA_LOCAL, ip),
   address: attr(IFA_ADDRESS, ip),
   broadcast: attr(IFA_BROADCAST, ip),

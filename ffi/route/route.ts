@@ -43,7 +43,8 @@ const rtmsg = struct({
   type: u8,
   flags: u32,
 });
-const routeMessage = message("route", rtmsg, {
+/** A route, as in RTM_NEWROUTE and its relatives. */
+export const routeMessage = message("route", rtmsg, {
   dst: attr(RTA_DST, ip),
   oif: attr(RTA_OIF, u32),
   gateway: attr(RTA_GATEWAY, ip),

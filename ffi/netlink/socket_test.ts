@@ -1,0 +1,93 @@
+import { expect, test } from "bun:test";
+import { attr } from "./attrs.ts";
+import { cstr, struct, u32, u8 } from "./codec.ts";
+import { message, type Op } from "./message.ts";
+import { acknowledgement, recorder } from "./testing.ts";
+import { dump, execute, executeAll, query, request } from "./socket.ts";
+
+const spec = message("sample", struct({ family: u8, pad1: u8, pad2: u8, pad3: u8 }), {
+  name: attr(1, cstr),
+  size: attr(2, u32),
+});
+const OP: Op<typeof spec> = { name: "DO_SAMPLE", type: 40, spec };
+
+/** An extended acknowledgement: the kernel's sentence, and the offset of the attribute it is about. */
+function explained(sentence: string, offset: number): Uint8Array {
+  const text = new TextEncoder().encode(`${sentence}\0`);
+  const padded = (text.length + 3) & ~3;
+  const bytes = new Uint8Array(4 + padded + 8);
+  const view = new DataView(bytes.buffer);
+  view.setUint16(0, 4 + text.length, true);
+  view.setUint16(2, 1, true);
+  bytes.set(text, 4);
+  view.setUint16(4 + padded, 8, true);
+  view.setUint16(6 + padded, 2, true);
+  view.setUint32(8 + padded, offset, true);
+  return bytes;
+}
+
+const part = (sequence: number, flags: number, hex: string): Uint8Array => {
+  const payload = Uint8Array.fromHex(hex);
+  const bytes = new Uint8Array(16 + payload.length);
+  const view = new DataView(bytes.buffer);
+  view.setUint32(0, bytes.length, true);
+  view.setUint16(4, 40, true);
+  view.setUint16(6, flags, true);
+  view.setUint32(8, sequence, true);
+  bytes.set(payload, 16);
+  return bytes;
+};
+const done = (sequence: number, flags = 2): Uint8Array => {
+  const bytes = part(sequence, flags, "00000000");
+  bytes[4] = 3;
+  return bytes;
+};
+
+test("execute() turns the kernel's refusal into the name of the attribute and its sentence", () => {
+  const nl = recorder(acknowledgement(1, 34, explained("too long", 20)));
+  expect(() => execute(nl, OP, { name: "x" })).toThrow(
+    "Cannot carry out DO_SAMPLE: Numerical result out of range (ERANGE, attribute name: too long)",
+  );
+  expect(nl.sent[0]!.toHex()).toBe(
+    "1c000000" + "2800" + "0500" + "0000000000000000" + "00000000" + "06000100" + "78000000",
+  );
+});
+
+test("executeAll() reports the first of several refusals, in whatever order they come", () => {
+  const nl = recorder(acknowledgement(3, 2), acknowledgement(1, 0), acknowledgement(2, 17));
+  let refused: unknown;
+  try {
+    executeAll(nl, ["a", "b", "c"].map((name) => request(OP, { name })));
+  } catch (error) {
+    refused = error;
+  }
+  expect(refused).toMatchObject({ code: "EEXIST", index: 1 });
+});
+
+test("answers to an earlier request are passed over", () => {
+  const nl = recorder(acknowledgement(1, 17), part(9, 0, "00000000"), acknowledgement(9, 0));
+  nl.sequence = 9;
+  expect(query(nl, OP, {})).toEqual({ family: 0 });
+});
+
+test("silence is an error, not a wait for ever", () => {
+  expect(() => execute(recorder(), OP, {})).toThrow("Connection timed out (ETIMEDOUT, No answer from the kernel)");
+});
+
+test("dump() starts again when the list changed under it", () => {
+  const INTERRUPTED = 2 | 0x10;
+  const nl = recorder(
+    part(1, INTERRUPTED, "01000000"),
+    done(1),
+    part(2, 2, "02000000"),
+    part(2, 2, "03000000"),
+    done(2),
+  );
+  expect(dump(nl, OP, {}).map(({ family }) => family)).toEqual([2, 3]);
+  expect(nl.sent).toHaveLength(2);
+});
+
+test("dump() gives up on a list that never rests, and says so", () => {
+  const answers = Array.from({ length: 20 }, (_, i) => [part(i + 1, 2 | 0x10, "01000000"), done(i + 1)]).flat();
+  expect(() => dump(recorder(...answers), OP, {})).toThrow("The list kept changing");
+});
