@@ -51,6 +51,8 @@ function printVersions(stdin: string): string {
 
 /** The version of a document that may be anything. */
 function findVersion(text: string): Version | undefined {
+  // The usual VERSION call. Parsing it would fail, and a failure loads the 1.2 ms that find its position.
+  if (text === "") return undefined;
   try {
     const { cniVersion } = parseJson(text, "") as { cniVersion?: unknown };
     return typeof cniVersion === "string" && cniVersion !== "" ? parseVersion(cniVersion) : undefined;
