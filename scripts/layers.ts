@@ -13,7 +13,7 @@ import { join } from "node:path";
 interface Layer {
   /** A folder ending in `/`, a file, or `plugins/*` for the plugins, each of which is a layer of its own. */
   readonly path: string;
-  /** Paths of other rows, or of single files in them. `type:` in front allows `import type` only, `import():` that form only. */
+  /** Paths of other rows, or of single files in them. `type:` in front allows `import type` only. */
   readonly imports: readonly string[];
   /** npm packages; every one costs start-up time in each call of a plugin. */
   readonly packages?: readonly string[];
@@ -42,7 +42,7 @@ export const LAYERS: readonly Layer[] = [
     packages: ["valibot", "jsonc-parser"],
   },
   { path: "plugins/kit/", imports: [...FFI, "plugins/spec/"], packages: ["valibot"] },
-  { path: "plugins/registry.ts", imports: ["plugins/spec/", "plugins/kit/", "import():plugins/*"] },
+  { path: "plugins/registry.ts", imports: ["plugins/spec/", "plugins/kit/", "plugins/*"] },
   { path: "plugins/*", imports: KIT, packages: ["valibot"] },
   { path: "cmd/runtime/", imports: KIT, packages: ["valibot"] },
   { path: "cmd/", imports: [...KIT, "plugins/registry.ts", "cmd/runtime/"], packages: ["mri", "bun"] },
@@ -56,7 +56,7 @@ const NAMESPACES = ["ffi/netns.ts", NATIVE];
 const NODE_ALLOWED: readonly string[] = [];
 const MAX_LINES = 500;
 
-/** How a module is imported. */
+/** How a module is imported; `require()`, which loads when it is called, counts as `import()`. */
 type ImportForm = "import" | "import type" | "import()";
 
 /** An import statement found in a file. */
@@ -120,14 +120,14 @@ export function importsOf(source: string): readonly Import[] {
   for (const match of source.matchAll(/^import\s+"([^"]+)"/gm)) {
     found.push({ line: lineOf(match.index), form: "import", specifier: match[1] ?? "" });
   }
-  for (const match of source.matchAll(/^(?!\s*(?:\*|\/[/*])).*?\bimport\(\s*(?:"([^"]*)")?/gm)) {
+  for (const match of source.matchAll(/^(?!\s*(?:\*|\/[/*])).*?\b(?:import|require)\(\s*(?:"([^"]*)")?/gm)) {
     found.push({ line: lineOf(match.index), form: "import()", specifier: match[1] ?? "" });
   }
   return found.sort((a, b) => a.line - b.line);
 }
 
 function importProblem(path: string, layer: Layer, { form, specifier }: Import): string | undefined {
-  if (specifier === "") return "import() of an expression: write the path as a string, the compiler must see it";
+  if (specifier === "") return "import of an expression: write the path as a string, the compiler must see it";
   if (specifier === "bun:ffi") {
     return path === NATIVE ? undefined : `imports "bun:ffi": only ${NATIVE} may, use its wrappers`;
   }
@@ -138,7 +138,7 @@ function importProblem(path: string, layer: Layer, { form, specifier }: Import):
   }
   if (!specifier.startsWith(".")) {
     const packages = layer.packages ?? [];
-    if (packages.includes(specifier)) return undefined;
+    if (packages.some((name) => specifier === name || specifier.startsWith(`${name}/`))) return undefined;
     return `imports package "${specifier}": ${layer.path} may import ${packages.join(", ") || "no package"}`;
   }
   const target = join(path, "..", specifier);
@@ -149,9 +149,8 @@ function importProblem(path: string, layer: Layer, { form, specifier }: Import):
 }
 
 function allows(rule: string, form: ImportForm, target: string): boolean {
-  const [, only = "", path = ""] = /^(type:|import\(\):)?(.*)$/.exec(rule) ?? [];
+  const [, only = "", path = ""] = /^(type:)?(.*)$/.exec(rule) ?? [];
   if (only === "type:" && form !== "import type") return false;
-  if (only === "import():" && form !== "import()") return false;
   return inside(target, path);
 }
 
