@@ -22,7 +22,7 @@ interface Layer {
 const SYS = ["ffi/sys/", "ffi/address.ts"];
 const KERNEL = [...SYS, "ffi/netlink/"];
 const FAMILIES = ["ffi/route/", "ffi/nft/", "ffi/conntrack/"];
-const FFI = [...KERNEL, ...FAMILIES, "ffi/netns.ts", "ffi/sysctl.ts"];
+const FFI = [...KERNEL, ...FAMILIES, "ffi/netns.ts", "ffi/named_netns.ts", "ffi/sysctl.ts"];
 const KIT = [...FFI, "plugins/spec/", "plugins/kit/"];
 
 /** The layers, lowest first. This is the one place that says which import is allowed. */
@@ -34,6 +34,7 @@ export const LAYERS: readonly Layer[] = [
   { path: "ffi/nft/", imports: KERNEL },
   { path: "ffi/conntrack/", imports: KERNEL },
   { path: "ffi/netns.ts", imports: [...KERNEL, ...FAMILIES] },
+  { path: "ffi/named_netns.ts", imports: [...KERNEL, "ffi/netns.ts"] },
   { path: "ffi/sysctl.ts", imports: FFI },
   { path: "ffi/testing.ts", imports: FFI, packages: ["bun:test"] },
   {
