@@ -82,6 +82,10 @@ export function openNetlink(family: number, groups: readonly number[] = []): Net
   }
   // struct timeval: 64-bit seconds, 64-bit microseconds
   sys.setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, new Uint32Array([TIMEOUT_SECONDS, 0, 0, 0]), 16);
+  if (groups.length > 0) {
+    // A socket that has no address yet passes for the kernel itself, who is not told of its own news.
+    sys.bind(fd, new Uint16Array([AF_NETLINK, 0, 0, 0, 0, 0]), 12);
+  }
   for (const group of groups) sys.setsockopt(fd, SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, new Uint32Array([group]), 4);
   return socketOf(fd);
 }
