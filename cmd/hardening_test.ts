@@ -194,7 +194,7 @@ function trace(what: string, cwd: string): readonly Touched[] {
   const log = join(clean, "trace");
   const { exitCode, stdout } = runPlugin("loopback", {
     cwd,
-    wrapper: ["strace", "-f", "-qq", "-s", "4096", "-e", `trace=${what}`, "-o", log],
+    wrapper: ["strace", "-f", "-qq", "-s", "4096", "-e", `trace=execve,${what}`, "-o", log],
   });
   expect(exitCode).toBe(0);
   expect(JSON.parse(stdout)).toHaveProperty("supportedVersions");

@@ -52,8 +52,8 @@ const deno = "node_modules/.bin/deno";
 
 /** The checks, in the order in which they run. */
 export const CHECKS: readonly Step[] = [
-  { name: "deno fmt --check", run: () => command(deno, "fmt", "--check", "--quiet") },
-  { name: "deno lint", run: () => command(deno, "lint", "--quiet") },
+  { name: "deno fmt --check", run: () => command(deno, "fmt", "--check") },
+  { name: "deno lint", run: () => command(deno, "lint") },
   { name: "deno check", run: () => command(deno, "check", "--quiet", ...sources()) },
   { name: "deno doc --lint mod.ts", run: documentation },
   { name: "layers", run: () => ({ problems: importProblems(ROOT, sources()).join("\n") }) },
