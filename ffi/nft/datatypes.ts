@@ -7,11 +7,14 @@
  */
 import type { SetIn } from "./objects.ts";
 import { NFT_DATA_VERDICT, NFT_SET_MAP } from "./uapi.ts";
+import { BYTEORDER_HOST_ENDIAN } from "./userdata.ts";
 
 /** A type and the bytes that a value of it has. */
 export interface Datatype {
   readonly id: number;
   readonly size: number;
+  /** Names and other things that are not kept in network order. */
+  readonly hostOrder?: true;
 }
 
 export const ipv4Addr: Datatype = { id: 7, size: 4 };
@@ -19,14 +22,15 @@ export const ipv6Addr: Datatype = { id: 8, size: 16 };
 export const etherAddr: Datatype = { id: 9, size: 6 };
 export const inetProto: Datatype = { id: 12, size: 1 };
 export const inetService: Datatype = { id: 13, size: 2 };
-export const ifnameType: Datatype = { id: 41, size: 16 };
+export const ifnameType: Datatype = { id: 41, size: 16, hostOrder: true };
 
 /** What `table`, `name` and `family` are is up to the caller. */
-type SetShape = Pick<SetIn, "flags" | "keyType" | "keyLength" | "dataType" | "dataLength">;
+type SetShape = Pick<SetIn, "flags" | "keyType" | "keyLength" | "dataType" | "dataLength" | "userdata">;
 
 /** A set of keys; several types are a concatenation. */
 export function setOf(key: readonly Datatype[]): SetShape {
-  return { flags: 0, keyType: typeOf(key), keyLength: lengthOf(key) };
+  const userdata = key.length === 1 && key[0]!.hostOrder ? { userdata: { keyByteOrder: BYTEORDER_HOST_ENDIAN } } : {};
+  return { flags: 0, keyType: typeOf(key), keyLength: lengthOf(key), ...userdata };
 }
 
 /** A map from keys to data, or to verdicts. */

@@ -35,6 +35,8 @@ import {
   NFT_REG_VERDICT,
   NFT_RETURN,
   NFTA_FIB_F_DADDR,
+  NFTA_FIB_F_IIF,
+  NFTA_FIB_F_SADDR,
   RTN_LOCAL,
 } from "./uapi.ts";
 
@@ -173,10 +175,18 @@ export function fromInterface(name: string, not = false): Part {
 }
 /** `fib daddr type local`: to an address of this host */
 export function toThisHost(): Part {
-  return [
-    { kind: "fib", dreg: register(0), flags: NFTA_FIB_F_DADDR, result: NFT_FIB_RESULT_ADDRTYPE },
-    compare(hostOrder(RTN_LOCAL), false),
-  ];
+  return [...addressType(NFTA_FIB_F_DADDR), compare(hostOrder(RTN_LOCAL), false)];
+}
+/** `fib daddr . iif type != local`: to an address that the link which it came in by does not have */
+export function toAnotherLink(): Part {
+  return [...addressType(NFTA_FIB_F_DADDR | NFTA_FIB_F_IIF), compare(hostOrder(RTN_LOCAL), true)];
+}
+/** `fib saddr . iif type != local`: from an address that the link which it came in by does not have */
+export function fromAnotherLink(): Part {
+  return [...addressType(NFTA_FIB_F_SADDR | NFTA_FIB_F_IIF), compare(hostOrder(RTN_LOCAL), true)];
+}
+function addressType(flags: number): Part {
+  return [{ kind: "fib", dreg: register(0), flags, result: NFT_FIB_RESULT_ADDRTYPE }];
 }
 /** `ct status dnat`: the connection's destination was translated */
 export function destinationTranslated(): Part {

@@ -13,7 +13,7 @@ import { message, type MessageIn, type MessageOut, type Op } from "../netlink/me
 import { dump, type Netlink, query } from "../netlink/socket.ts";
 import { type Data, data, expression } from "./expressions.ts";
 import * as uapi from "./uapi.ts";
-import { CHAIN_COMMENT, comment, ELEMENT_COMMENT, RULE_COMMENT, SET_COMMENT, TABLE_COMMENT } from "./userdata.ts";
+import { CHAIN_COMMENT, comment, ELEMENT_COMMENT, RULE_COMMENT, setUserdata, TABLE_COMMENT } from "./userdata.ts";
 
 /** struct nfgenmsg; `resource` matters for batches only. */
 export const nfgenmsg = struct({ family: u8, version: u8, resource: be16 });
@@ -73,7 +73,7 @@ export const setMessage = message("set", nfgenmsg, {
   ),
   /** Names the set within one batch, before it has a name for sure; the kernel asks for it. */
   id: attr(uapi.NFTA_SET_ID, be32),
-  comment: attr(uapi.NFTA_SET_USERDATA, comment(SET_COMMENT)),
+  userdata: attr(uapi.NFTA_SET_USERDATA, setUserdata),
 });
 
 const element = attrs({

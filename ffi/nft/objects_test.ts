@@ -3,7 +3,7 @@ import { writeFileSync } from "node:fs";
 import { parseCidr, parseIp } from "../address.ts";
 import type { Netns } from "../netns.ts";
 import { inNetns, netnsTest } from "../testing.ts";
-import { inetProto, inetService, ipv4Addr, ipv6Addr, mapOf, setOf } from "./datatypes.ts";
+import { ifnameType, inetProto, inetService, ipv4Addr, ipv6Addr, mapOf, setOf } from "./datatypes.ts";
 import {
   accept,
   concatenation,
@@ -12,9 +12,11 @@ import {
   dnatFrom,
   dport,
   drop,
+  fromAnotherLink,
   fromInterface,
   fromNetwork,
   goTo,
+  ifnameField,
   inSet,
   ipField,
   jump,
@@ -26,6 +28,7 @@ import {
   portField,
   rule,
   saddr,
+  toAnotherLink,
   toNetwork,
   toThisHost,
   verdictFrom,
@@ -44,11 +47,12 @@ function build(netns: Netns): void {
     ...TABLE,
     name: "ports4",
     ...mapOf([inetProto, inetService], [ipv4Addr, inetService]),
-    comment: "a map",
+    userdata: { comment: "a map" },
   });
   tx.addSet({ ...TABLE, name: "hosts6", ...mapOf([ipv6Addr, inetProto, inetService], [ipv6Addr, inetService]) });
   tx.addSet({ ...TABLE, name: "verdicts", ...mapOf([ipv4Addr], "verdict") });
   tx.addSet({ ...TABLE, name: "addresses", ...setOf([ipv6Addr]) });
+  tx.addSet({ ...TABLE, name: "links", ...setOf([ifnameType]) });
   tx.addChain({ ...TABLE, name: "net-10.1.0.0/16", comment: "a chain" });
   tx.addChain({ ...TABLE, name: "pre", type: "nat", hook: { number: NF_INET_PRE_ROUTING, priority: -100 }, policy: 1 });
   tx.addChain({ ...TABLE, name: "post", type: "nat", hook: { number: NF_INET_POST_ROUTING, priority: 100 } });
@@ -72,6 +76,7 @@ function build(netns: Netns): void {
   );
   add("net-10.1.0.0/16", undefined, fromInterface("lo", true), fromInterface("veth*"), accept());
   add("pre", undefined, toThisHost(), jump("net-10.1.0.0/16"));
+  add("pre", undefined, toNetwork(parseCidr("127.0.0.0/8")), toAnotherLink(), fromAnotherLink(), drop());
   add("pre", undefined, destinationTranslated(), verdictFrom([saddr(4)], "verdicts"));
   add("pre", undefined, inSet([daddr(6)], "addresses", true), goTo("net-10.1.0.0/16"));
   add("pre", undefined, dnatFrom(4, [l4proto(), dport()], "ports4"));
@@ -94,6 +99,7 @@ function build(netns: Netns): void {
     comment: "net id eth0",
   }]);
   tx.addElements(TABLE, "addresses", [{ key: ipField(parseIp("fd00::7")), comment: "one" }]);
+  tx.addElements(TABLE, "links", [{ key: ifnameField("veth0") }]);
   tx.commit();
 }
 
@@ -120,6 +126,11 @@ const LISTED = `table inet t {
 		elements = { fd00::7 comment "one" }
 	}
 
+	set links {
+		type ifname
+		elements = { "veth0" }
+	}
+
 	chain net-10.1.0.0/16 {
 		comment "a chain"
 		ip daddr 10.1.0.0/16 return comment "own network"
@@ -132,6 +143,7 @@ const LISTED = `table inet t {
 	chain pre {
 		type nat hook prerouting priority dstnat; policy accept;
 		fib daddr type local jump net-10.1.0.0/16
+		ip daddr 127.0.0.0/8 fib daddr . iif type != local fib saddr . iif type != local drop
 		ct status dnat ip saddr vmap @verdicts
 		ip6 daddr != @addresses goto net-10.1.0.0/16
 		dnat ip to meta l4proto . th dport map @ports4
@@ -156,18 +168,18 @@ netnsTest("what is sent is what nft(8) prints, and what nft(8) sends is read as 
   expect(all(container)).toEqual(all(host));
 });
 
-const SETS = ["ports4", "hosts6", "verdicts", "addresses"];
+const SETS = ["ports4", "hosts6", "verdicts", "addresses", "links"];
 
 function all({ nft: nl }: Netns) {
   const { handle: _, ...table } = nft.findTable(nl, TABLE)!;
   return {
     table,
     chains: nft.listChains(nl, TABLE).map(({ handle: _, ...chain }) => chain),
-    // Into the place of a set's comment nft(8) also writes notes to itself: it is an empty comment then.
-    sets: SETS.map((set) => ({
-      ...nft.findSet(nl, TABLE, set),
-      comment: nft.findSet(nl, TABLE, set)?.comment || undefined,
-    })),
+    // nft(8) adds notes to itself about the byte order of keys.
+    sets: SETS.map((set) => {
+      const { userdata, ...rest } = nft.findSet(nl, TABLE, set)!;
+      return { ...rest, comment: userdata?.comment };
+    }),
     elements: SETS.map((set) => nft.listElements(nl, TABLE, set)),
     rules: nft.listRules(nl, TABLE).map(({ handle: _, position: __, ...one }) => one),
   };

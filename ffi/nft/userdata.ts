@@ -5,14 +5,13 @@
  *
  * @module
  */
-import type { Codec } from "../netlink/codec.ts";
+import type { Codec, Reader, Writer } from "../netlink/codec.ts";
 
 // The number of a comment depends on the object that it belongs to.
 export const RULE_COMMENT = 0;
 export const ELEMENT_COMMENT = 0;
 export const TABLE_COMMENT = 0;
 export const CHAIN_COMMENT = 0;
-export const SET_COMMENT = 7;
 
 /**
  * The kernel takes up to 256 bytes of such data (NFT_USERDATA_MAXLEN), but of an element 254: it refuses 255 and, 256 being 0 in the byte
@@ -25,26 +24,65 @@ export const COMMENT_MAX_BYTES = 251;
 /** A comment, and nothing else; without one in the data the value is empty. @throws {RangeError} if it is too long */
 export function comment(type: number): Codec<string> {
   return {
-    write(w, text) {
-      const bytes = new TextEncoder().encode(text);
-      if (bytes.length > COMMENT_MAX_BYTES || bytes.includes(0)) {
-        throw new RangeError(
-          `Cannot keep comment ${JSON.stringify(text)}: it must have at most ${COMMENT_MAX_BYTES} bytes and no NUL`,
-        );
-      }
-      w.append(Uint8Array.of(type, bytes.length + 1, ...bytes, 0));
-    },
-    read(r) {
-      while (r.end - r.at >= 2) {
-        const at = r.take(2);
-        const length = r.bytes[at + 1]!;
-        const start = r.take(length);
-        if (r.bytes[at] !== type) continue;
-        const text = r.bytes.subarray(start, start + length);
-        const end = text.indexOf(0);
-        return new TextDecoder().decode(end < 0 ? text : text.subarray(0, end));
-      }
-      return "";
-    },
+    write: (w, text) => writeComment(w, type, text),
+    read: (r) => textOf(records(r).get(type)),
   };
+}
+
+const SET_KEYBYTEORDER = 0;
+const SET_COMMENT = 7;
+/** The byte order of names and of numbers that the kernel takes from memory. @see nftables include/datatype.h enum byteorder */
+export const BYTEORDER_HOST_ENDIAN = 1;
+
+/** What is kept with a set. */
+export interface SetUserdata {
+  readonly comment?: string;
+  /** Without this, nft(8) prints keys as in network order: names of links come out empty. */
+  readonly keyByteOrder?: number;
+}
+
+export const setUserdata: Codec<SetUserdata> = {
+  write(w, { comment, keyByteOrder }) {
+    if (keyByteOrder !== undefined) {
+      w.append(Uint8Array.of(SET_KEYBYTEORDER, 4, ...new Uint8Array(Uint32Array.of(keyByteOrder).buffer)));
+    }
+    if (comment !== undefined) writeComment(w, SET_COMMENT, comment);
+  },
+  read(r) {
+    const found = records(r);
+    const order = found.get(SET_KEYBYTEORDER);
+    const comment = found.get(SET_COMMENT);
+    return {
+      ...comment && { comment: textOf(comment) },
+      ...order?.length === 4 && { keyByteOrder: new DataView(order.slice().buffer).getUint32(0, true) },
+    };
+  },
+};
+
+function writeComment(w: Writer, type: number, text: string): void {
+  const bytes = new TextEncoder().encode(text);
+  if (bytes.length > COMMENT_MAX_BYTES || bytes.includes(0)) {
+    throw new RangeError(
+      `Cannot keep comment ${JSON.stringify(text)}: it must have at most ${COMMENT_MAX_BYTES} bytes and no NUL`,
+    );
+  }
+  w.append(Uint8Array.of(type, bytes.length + 1, ...bytes, 0));
+}
+
+/** The values by type. @throws {RangeError} if one is cut short */
+function records(r: Reader): Map<number, Uint8Array> {
+  const found = new Map<number, Uint8Array>();
+  while (r.end - r.at >= 2) {
+    const at = r.take(2);
+    const length = r.bytes[at + 1]!;
+    const start = r.take(length);
+    found.set(r.bytes[at]!, r.bytes.subarray(start, start + length));
+  }
+  return found;
+}
+
+/** Text up to a NUL. */
+function textOf(value: Uint8Array = new Uint8Array()): string {
+  const end = value.indexOf(0);
+  return new TextDecoder().decode(end < 0 ? value : value.subarray(0, end));
 }

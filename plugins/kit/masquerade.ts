@@ -1,0 +1,53 @@
+/**
+ * IP masquerading of attachments (`ipMasq`): a container reaches what is outside its subnet under the host's address.
+ *
+ * @module
+ */
+import { type Cidr, familyOf, type Ip, ipBytes, ipOf } from "../../ffi/address.ts";
+import type { Netlink } from "../../ffi/netlink/socket.ts";
+import { checkElements, deadOf, ensureElements, removeElements, type WantedElement } from "./owned_elements.ts";
+import { type Owner, sameOwner } from "./owner.ts";
+import { masqueradeChain, ruleset } from "./ruleset.ts";
+
+const setOf = (address: Ip | Cidr): string => `masquerade${familyOf(address)}`;
+const keyOf = (address: Ip | Cidr): Uint8Array =>
+  ipBytes(address.includes("/") ? ipOf(address as Cidr) : address as Ip);
+
+function wanted(addresses: readonly Cidr[]): WantedElement[] {
+  return addresses.map((address) => ({
+    set: setOf(address),
+    key: keyOf(address),
+    chain: masqueradeChain(address),
+    title: `masquerading of ${ipOf(address)}`,
+  }));
+}
+
+/** Masquerades what comes from these addresses; one that another attachment still has is taken over. @throws {NetlinkError} */
+export function addMasquerade(nl: Netlink, owner: Owner, addresses: readonly Cidr[]): void {
+  ensureElements(nl, ruleset, owner, wanted(addresses));
+}
+
+/**
+ * Stops masquerading for an attachment: of these addresses, as far as they are still its own, or of all.
+ *
+ * With addresses the cost does not depend on how many containers there are.
+ *
+ * @throws {NetlinkError}
+ */
+export function removeMasquerade(nl: Netlink, owner: Owner, addresses?: readonly (Ip | Cidr)[]): void {
+  const selections = ["masquerade4", "masquerade6"].map((set) => ({
+    set,
+    ...addresses && { keys: addresses.filter((each) => setOf(each) === set).map(keyOf) },
+  }));
+  removeElements(nl, ruleset, selections, (other) => sameOwner(other, owner));
+}
+
+/** @throws {CniError} if what {@linkcode addMasquerade} made is not there any more */
+export function checkMasquerade(nl: Netlink, owner: Owner, addresses: readonly Cidr[]): void {
+  checkElements(nl, ruleset, owner, wanted(addresses));
+}
+
+/** Stops masquerading for all attachments of a network that are not among the valid ones. @throws {NetlinkError} */
+export function collectMasquerade(nl: Netlink, network: string, valid: readonly Omit<Owner, "network">[]): void {
+  removeElements(nl, ruleset, [{ set: "masquerade4" }, { set: "masquerade6" }], deadOf(network, valid));
+}

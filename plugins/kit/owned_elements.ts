@@ -1,0 +1,260 @@
+/**
+ * Elements of sets and maps that belong to attachments: whatever the number of containers, the rules stay the same.
+ *
+ * Each element carries its owner as its comment. What is removed is first read and then removed in a transaction that the kernel refuses
+ * if anything has changed in between; so a late DEL of one container cannot take what another has got since.
+ *
+ * The kernel is asked before it is told: a refused transaction waits for a grace period of RCU, some 8 ms, and a question takes 0.03 ms.
+ *
+ * @module
+ */
+import type { ExpressionIn } from "../../ffi/nft/expressions.ts";
+import * as nft from "../../ffi/nft/objects.ts";
+import { type Transaction, transaction } from "../../ffi/nft/transaction.ts";
+import { NFT_JUMP } from "../../ffi/nft/uapi.ts";
+import { NetlinkError } from "../../ffi/netlink/error.ts";
+import type { Netlink } from "../../ffi/netlink/socket.ts";
+import { CniError, Code } from "../spec/error.ts";
+import { describeOwner, formatOwner, type Owner, parseOwner, sameOwner } from "./owner.ts";
+
+/** A table of our own, made when first needed and kept. */
+export interface OwnTable extends nft.TableKey {
+  /** Adds the table and all that does not depend on attachments. */
+  create(tx: Transaction): void;
+}
+
+/** A chain that elements lead to: made with the first of them, removed with the last. Equal names mean equal rules. */
+export interface SharedChain {
+  readonly name: string;
+  readonly rules: readonly (readonly ExpressionIn[])[];
+  readonly comment?: string;
+}
+
+/** An element that an attachment needs. */
+export interface WantedElement {
+  readonly set: string;
+  readonly key: Uint8Array;
+  /** In a map: what the key leads to. */
+  readonly value?: Uint8Array;
+  /** In a verdict map: where packets go on. */
+  readonly chain?: SharedChain;
+  /** What it is for, in the words of an error: `host port 8080/tcp`. */
+  readonly title: string;
+  /** True if another owner keeps it; else it is taken from the other, whose DEL is late. */
+  readonly exclusive?: boolean;
+}
+
+/** Elements to look at: those with these keys, or all of the set. */
+export interface Selection {
+  readonly set: string;
+  readonly keys?: readonly Uint8Array[];
+}
+
+/** Another attachment has what this one needs. */
+export class TakenError extends Error {
+  override readonly name: string = "TakenError";
+  readonly element: WantedElement;
+  readonly holder: Owner | undefined;
+
+  constructor(element: WantedElement, holder: Owner | undefined) {
+    super(`Cannot use ${element.title}: it belongs to ${holder ? describeOwner(holder) : "an unknown owner"}`);
+    this.element = element;
+    this.holder = holder;
+  }
+}
+
+/**
+ * Makes these elements the owner's, all or none; those that are already are left as they are.
+ *
+ * @throws {TakenError} if another owner has an exclusive one
+ * @throws {NetlinkError}
+ */
+export function ensureElements(nl: Netlink, table: OwnTable, owner: Owner, wanted: readonly WantedElement[]): void {
+  if (wanted.length === 0) return;
+  const comment = formatOwner(owner);
+  untilUndisturbed(() => {
+    createTable(nl, table);
+    const generation = nft.generation(nl);
+    const present = readElements(nl, table, selectionOf(wanted));
+    const missing = wanted.filter((each) => !isSettled(each, present.get(identify(each)), owner));
+    const stale = missing.flatMap((each) => present.get(identify(each)) ?? []);
+    const tx = transaction(nl);
+    removeFrom(tx, table, stale);
+    addTo(tx, nl, table, missing, comment);
+    removeUnused(tx, nl, table, stale, missing);
+    // Additions need no pin: the kernel refuses a second element of the same key, and a chain that is not there.
+    tx.commit(stale.length > 0 ? generation : undefined);
+  });
+}
+
+/** Removes the elements whose owners are `mine`, and the chains that nothing leads to any more. @throws {NetlinkError} */
+export function removeElements(
+  nl: Netlink,
+  table: OwnTable,
+  selections: readonly Selection[],
+  mine: (owner: Owner) => boolean,
+): void {
+  untilUndisturbed(() => {
+    const generation = nft.generation(nl);
+    const present = [...readElements(nl, table, selections).values()];
+    const found = present.filter(({ owner }) => owner !== undefined && mine(owner));
+    const tx = transaction(nl);
+    removeFrom(tx, table, found);
+    removeUnused(tx, nl, table, found, []);
+    tx.commit(generation);
+  });
+}
+
+/** Compares what is with what {@linkcode ensureElements} made. @throws {CniError} on the first difference */
+export function checkElements(nl: Netlink, table: OwnTable, owner: Owner, wanted: readonly WantedElement[]): void {
+  const present = readElements(nl, table, selectionOf(wanted));
+  for (const each of wanted) {
+    const found = present.get(identify(each));
+    const fault = !found
+      ? "is missing"
+      : !sameOwner(found.owner, owner)
+      ? `belongs to ${found.owner ? describeOwner(found.owner) : "an unknown owner"}`
+      : !sameContent(each, found)
+      ? "leads elsewhere"
+      : undefined;
+    if (fault) {
+      throw new CniError(Code.Internal, `Check failed: the ruleset's element for ${each.title} ${fault}`, {
+        details: `set "${each.set}" of table "${table.table}"`,
+      });
+    }
+  }
+}
+
+/** The attachments of a network that live no more, by those that do: what GC removes (SPEC §GC). */
+export function deadOf(network: string, valid: readonly Omit<Owner, "network">[]): (owner: Owner) => boolean {
+  const living = new Set(valid.map((each) => formatOwner({ ...each, network })));
+  return (owner) => owner.network === network && !living.has(formatOwner(owner));
+}
+
+/** An element as it was found. */
+interface FoundElement extends nft.Element {
+  readonly set: string;
+  readonly owner: Owner | undefined;
+}
+
+const identify = ({ set, key }: { readonly set: string; readonly key: Uint8Array }): string => `${set} ${nft.hex(key)}`;
+
+function selectionOf(wanted: readonly WantedElement[]): Selection[] {
+  return [...new Set(wanted.map(({ set }) => set))].map((set) => ({
+    set,
+    keys: wanted.filter((each) => each.set === set).map(({ key }) => key),
+  }));
+}
+
+/** From about here on, listing a whole set is faster than asking for one element after the other. */
+const MANY_KEYS = 64;
+
+function readElements(nl: Netlink, table: OwnTable, selections: readonly Selection[]): Map<string, FoundElement> {
+  const found = new Map<string, FoundElement>();
+  for (const { set, keys } of selections) {
+    const elements = keys && keys.length <= MANY_KEYS
+      ? keys.flatMap((key) => nft.findElement(nl, table, set, key) ?? [])
+      : nft.listElements(nl, table, set);
+    const wanted = keys && keys.length > MANY_KEYS ? new Set(keys.map(nft.hex)) : undefined;
+    for (const each of elements) {
+      if (wanted && !wanted.has(nft.hex(each.key))) continue;
+      const element = { ...each, set, owner: parseOwner(each.comment ?? "") };
+      found.set(identify(element), element);
+    }
+  }
+  return found;
+}
+
+/** True if the element is the owner's already, with the same content. @throws {TakenError} */
+function isSettled(wanted: WantedElement, found: FoundElement | undefined, owner: Owner): boolean {
+  if (!found) return false;
+  const own = sameOwner(found.owner, owner);
+  if (!own && wanted.exclusive) throw new TakenError(wanted, found.owner);
+  return own && sameContent(wanted, found);
+}
+
+function sameContent({ value, chain }: WantedElement, { data }: nft.Element): boolean {
+  if (chain) return data?.verdict?.chain === chain.name;
+  return value === undefined || (data?.value !== undefined && nft.hex(data.value) === nft.hex(value));
+}
+
+function removeFrom(tx: Transaction, table: OwnTable, found: readonly FoundElement[]): void {
+  for (const [set, elements] of bySet(found)) tx.deleteElements(table, set, elements.map(({ key }) => ({ key })));
+}
+
+function addTo(
+  tx: Transaction,
+  nl: Netlink,
+  table: OwnTable,
+  missing: readonly WantedElement[],
+  comment: string,
+): void {
+  const chains = new Map(missing.flatMap(({ chain }) => chain ? [[chain.name, chain]] : []));
+  for (const { name, rules, comment } of chains.values()) {
+    if (nft.findChain(nl, table, name)) continue;
+    tx.addChain({ family: table.family, table: table.table, name, comment });
+    for (const expressions of rules) tx.addRule({ family: table.family, table: table.table, chain: name, expressions });
+  }
+  for (const [set, elements] of bySet(missing)) {
+    tx.addElements(table, set, elements.map(({ key, value, chain }) => ({ key, comment, ...dataOf(value, chain) })));
+  }
+}
+
+function dataOf(value: Uint8Array | undefined, chain: SharedChain | undefined): Pick<nft.Element, "data"> {
+  if (chain) return { data: { verdict: { code: NFT_JUMP, chain: chain.name } } };
+  return value ? { data: { value } } : {};
+}
+
+function bySet<T extends { readonly set: string }>(elements: readonly T[]): Map<string, T[]> {
+  const sets = new Map<string, T[]>();
+  for (const each of elements) sets.set(each.set, [...sets.get(each.set) ?? [], each]);
+  return sets;
+}
+
+/** Removes the chains to which nothing but the removed elements led. */
+function removeUnused(
+  tx: Transaction,
+  nl: Netlink,
+  table: OwnTable,
+  removed: readonly FoundElement[],
+  added: readonly WantedElement[],
+): void {
+  const led = new Map<string, number>();
+  for (const { data } of removed) {
+    const name = data?.verdict?.chain;
+    if (name !== undefined && !added.some(({ chain }) => chain?.name === name)) led.set(name, (led.get(name) ?? 0) + 1);
+  }
+  for (const [name, count] of led) {
+    const use = nft.findChain(nl, table, name)?.use;
+    // The kernel counts the chain's own rules as well.
+    if (use !== undefined && use - nft.listRules(nl, table, name).length === count) tx.deleteChain(table, name);
+  }
+}
+
+function createTable(nl: Netlink, table: OwnTable): void {
+  if (nft.findTable(nl, table)) return;
+  const tx = transaction(nl);
+  table.create(tx);
+  tx.commit();
+}
+
+/** Refusals that mean: somebody else was faster. */
+const DISTURBED = ["ERESTART", "EEXIST", "ENOENT", "EBUSY"];
+/** A pinned transaction that comes too late costs little, and somebody has made progress each time. */
+const MOST_RESTARTS = 1000;
+/** Other refusals cost a grace period; where they persist, the table is not what it should be. */
+const MOST_CONFLICTS = 10;
+
+function untilUndisturbed(attempt: () => void): void {
+  let restarts = 0;
+  let conflicts = 0;
+  for (;;) {
+    try {
+      return attempt();
+    } catch (error) {
+      if (!(error instanceof NetlinkError) || !DISTURBED.includes(error.code)) throw error;
+      const tooOften = error.code === "ERESTART" ? ++restarts > MOST_RESTARTS : ++conflicts > MOST_CONFLICTS;
+      if (tooOften) throw error;
+    }
+  }
+}

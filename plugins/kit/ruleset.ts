@@ -1,0 +1,163 @@
+/**
+ * The one table in which this program keeps its rules for IPv4 and IPv6: a fixed set of chains, and maps that attachments have elements in.
+ *
+ * A packet passes the same few rules whatever the number of containers: what concerns a container is found by one look-up.
+ *
+ * @module
+ */
+import { type Cidr, familyOf, networkOf, parseCidr } from "../../ffi/address.ts";
+import { inetProto, inetService, ipv4Addr, ipv6Addr, mapOf } from "../../ffi/nft/datatypes.ts";
+import {
+  daddr,
+  destinationTranslated,
+  dnatFrom,
+  dport,
+  drop,
+  fromAnotherLink,
+  fromNetwork,
+  goTo,
+  jump,
+  l4proto,
+  leave,
+  masquerade,
+  ofVersion,
+  type Part,
+  rule,
+  saddr,
+  toAnotherLink,
+  toNetwork,
+  toThisHost,
+  verdictFrom,
+} from "../../ffi/nft/match.ts";
+import { findTable } from "../../ffi/nft/objects.ts";
+import type { Transaction } from "../../ffi/nft/transaction.ts";
+import {
+  NF_INET_LOCAL_OUT,
+  NF_INET_POST_ROUTING,
+  NF_INET_PRE_ROUTING,
+  NF_IP_PRI_NAT_DST,
+  NF_IP_PRI_NAT_SRC,
+  NF_IP_PRI_RAW,
+  NFPROTO_INET,
+} from "../../ffi/nft/uapi.ts";
+import type { Netlink } from "../../ffi/netlink/socket.ts";
+import { SystemError } from "../../ffi/sys/error.ts";
+import { CniError, Code } from "../spec/error.ts";
+import type { OwnTable, SharedChain } from "./owned_elements.ts";
+
+const KEY = { family: NFPROTO_INET, table: "cni" };
+/** Published ports whatever the address; a chain of its own, so that conditions on a port of one address can go on to it. */
+export const ANY_ADDRESS_CHAIN = "hostports_any_address";
+
+/** `table inet cni` */
+export const ruleset: OwnTable = {
+  ...KEY,
+  create(tx) {
+    tx.addTable({ family: KEY.family, name: KEY.table, comment: "Container networks; managed by cni" });
+    for (const family of [4, 6] as const) addMaps(tx, family);
+    tx.addChain({ ...KEY, name: "hostports", comment: "Published ports" });
+    tx.addChain({ ...KEY, name: ANY_ADDRESS_CHAIN });
+    addBaseChain(tx, "guard", "filter", NF_INET_PRE_ROUTING, NF_IP_PRI_RAW);
+    addBaseChain(tx, "prerouting", "nat", NF_INET_PRE_ROUTING, NF_IP_PRI_NAT_DST);
+    addBaseChain(tx, "output", "nat", NF_INET_LOCAL_OUT, NF_IP_PRI_NAT_DST);
+    addBaseChain(tx, "postrouting", "nat", NF_INET_POST_ROUTING, NF_IP_PRI_NAT_SRC);
+    for (const [chain, ...parts] of rules()) tx.addRule({ ...KEY, chain, expressions: rule(...parts) });
+  },
+};
+
+function addMaps(tx: Transaction, family: 4 | 6): void {
+  const address = family === 4 ? ipv4Addr : ipv6Addr;
+  const port = [inetProto, inetService];
+  const maps = {
+    hostports: mapOf(port, [address, inetService]),
+    hostip_hostports: mapOf([address, ...port], [address, inetService]),
+    conditions: mapOf(port, "verdict"),
+    hostip_conditions: mapOf([address, ...port], "verdict"),
+    hairpin: mapOf([address], "verdict"),
+    masquerade: mapOf([address], "verdict"),
+  };
+  for (const [name, shape] of Object.entries(maps)) tx.addSet({ ...KEY, name: `${name}${family}`, ...shape });
+}
+
+function addBaseChain(tx: Transaction, name: string, type: string, number: number, priority: number): void {
+  tx.addChain({ ...KEY, name, type, hook: { number, priority } });
+}
+
+function rules(): [chain: string, ...Part[]][] {
+  const loopback = parseCidr("127.0.0.0/8");
+  return [
+    // A port published on 127.0.0.1 needs route_localnet on the container's link, which lets neighbours send from and to 127.0.0.0/8.
+    // Asked by link rather than by name, a VRF that has loopback addresses of its own keeps them.
+    ["guard", toNetwork(loopback), toAnotherLink(), drop()],
+    ["guard", fromNetwork(loopback), fromAnotherLink(), drop()],
+    // What only passes through this host is nobody's published port.
+    ["prerouting", toThisHost(), jump("hostports")],
+    ["output", toThisHost(), jump("hostports")],
+    ...portRules((family) => [daddr(family), l4proto(), dport()], "hostports", "hostip_"),
+    ["hostports", goTo(ANY_ADDRESS_CHAIN)],
+    ...portRules(() => [l4proto(), dport()], ANY_ADDRESS_CHAIN, ""),
+    ...([4, 6] as const).map((family): [string, ...Part[]] => [
+      "postrouting",
+      destinationTranslated(),
+      verdictFrom([daddr(family)], `hairpin${family}`),
+    ]),
+    ...([4, 6] as const).map((family): [string, ...Part[]] => [
+      "postrouting",
+      verdictFrom([saddr(family)], `masquerade${family}`),
+    ]),
+  ];
+}
+
+type Fields = Parameters<typeof dnatFrom>[1];
+
+/** Published ports of one kind: first what has conditions, then all. */
+function portRules(fields: (family: 4 | 6) => Fields, chain: string, prefix: string): [chain: string, ...Part[]][] {
+  return ([4, 6] as const).flatMap((family): [string, ...Part[]][] => [
+    [chain, ofVersion(family), verdictFrom(fields(family), `${prefix}conditions${family}`)],
+    [chain, dnatFrom(family, fields(family), `${prefix}hostports${family}`)],
+  ]);
+}
+
+/** The subnet as part of a chain's name, as nft(8) reads it back: it takes no colons. */
+const nameOf = (subnet: Cidr): string => subnet.replaceAll(":", "-");
+
+/** Hides addresses of the subnet behind the host, except within the subnet and to groups. */
+export function masqueradeChain(address: Cidr): SharedChain {
+  const subnet = networkOf(address);
+  const groups = parseCidr(familyOf(subnet) === 4 ? "224.0.0.0/4" : "ff00::/8");
+  return {
+    name: `masquerade-${nameOf(subnet)}`,
+    rules: [rule(toNetwork(subnet), leave()), rule(toNetwork(groups), leave()), rule(masquerade())],
+  };
+}
+
+/**
+ * Hides who calls a published port where the container could not answer otherwise: neighbours in its subnet, to which it would answer past
+ * the host, and the host's own loopback addresses.
+ */
+export function hairpinChain(address: Cidr): SharedChain {
+  const subnet = networkOf(address);
+  const loopback = parseCidr(familyOf(subnet) === 4 ? "127.0.0.0/8" : "::1/128");
+  return {
+    name: `hairpin-${nameOf(subnet)}`,
+    rules: [rule(fromNetwork(subnet), masquerade()), rule(fromNetwork(loopback), masquerade())],
+  };
+}
+
+/** Hides everybody who calls a published port. */
+export function hairpinEverybodyChain(): SharedChain {
+  return { name: "hairpin-everybody", rules: [rule(masquerade())] };
+}
+
+/** Tells a runtime that attachments which need rules cannot be made here. @throws {CniError} code 50 */
+export function requireRuleset(nl: Netlink): void {
+  try {
+    findTable(nl, KEY);
+  } catch (error) {
+    if (!(error instanceof SystemError)) throw error;
+    throw new CniError(Code.NotAvailable, "Cannot use nf_tables of this kernel", {
+      details: error.message,
+      cause: error,
+    });
+  }
+}
