@@ -6,12 +6,12 @@
  *
  * @module
  */
-import { dlopen, read } from "bun:ffi";
+import { dlopen, ptr, read } from "bun:ffi";
 import { SystemError } from "./error.ts";
 
 type Type = "i32" | "i64_fast" | "cstring" | "ptr";
 /** A buffer that the kernel reads or fills. `null` is the null pointer. */
-type Buffer = Uint8Array | Uint16Array | Uint32Array | Int32Array | null;
+type Buffer = Uint8Array | Uint16Array | Uint32Array | Int32Array | BigInt64Array | BigUint64Array | null;
 type Argument<T extends Type> = T extends "ptr" ? Buffer : T extends "cstring" ? string : number;
 type Signature = readonly [returns: "i32" | "i64_fast", ...args: readonly Type[]];
 type Arguments<S extends Signature> = S extends readonly [unknown, ...infer A extends readonly Type[]]
@@ -24,9 +24,11 @@ const SIGNATURES = {
   chmod: ["i32", "cstring", "i32"],
   close: ["i32", "i32"],
   dup2: ["i32", "i32", "i32"],
+  execvp: ["i32", "cstring", "ptr"],
   flock: ["i32", "i32", "i32"],
   fstatfs: ["i32", "i32", "ptr"],
   fsync: ["i32", "i32"],
+  futimens: ["i32", "i32", "ptr"],
   link: ["i32", "cstring", "cstring"],
   mkdir: ["i32", "cstring", "i32"],
   mount: ["i32", "cstring", "cstring", "cstring", "i64_fast", "ptr"],
@@ -40,6 +42,7 @@ const SIGNATURES = {
   send: ["i64_fast", "i32", "ptr", "i64_fast", "i32"],
   setns: ["i32", "i32", "i32"],
   setsockopt: ["i32", "i32", "i32", "i32", "ptr", "i32"],
+  signal: ["i64_fast", "i32", "ptr"],
   socket: ["i32", "i32", "i32", "i32"],
   symlink: ["i32", "cstring", "cstring"],
   syscall: ["i64_fast", "i64_fast", "i64_fast", "ptr", "i64_fast"],
@@ -101,4 +104,19 @@ function refuseUnsafe(name: string, args: readonly unknown[]): void {
       : arg === null || ArrayBuffer.isView(arg);
     if (!safe) throw new TypeError(`Cannot call ${name}: unusable argument ${JSON.stringify(arg)}`);
   }
+}
+
+/**
+ * Turns this process into the program `argv[0]`, looked for in PATH; environment, working directory and standard streams stay.
+ *
+ * @throws {SystemError} if that fails; it does not return otherwise
+ * @see execvp(3)
+ */
+export function execute(argv: readonly [string, ...string[]]): never {
+  // The JavaScript runtime ignores these two (SIGPIPE, SIGXFSZ), and what is ignored would stay so in the program.
+  for (const signal of [13, 25]) sys.signal(signal, null);
+  const texts = argv.map((text) => new TextEncoder().encode(`${text}\0`));
+  const pointers = new BigUint64Array([...texts.map((text) => BigInt(ptr(text))), 0n]);
+  sys.execvp(argv[0], pointers);
+  throw new Error(`Cannot execute "${argv[0]}": ${texts.length} arguments were taken and nothing happened`);
 }

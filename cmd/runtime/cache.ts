@@ -1,0 +1,185 @@
+/**
+ * What is known of the attachments that were made: one file each, in the layout and format of libcni, so that either reads the other's.
+ *
+ * A file appears as a whole or not at all. What is in it is believed only if it names the attachment that was asked for, because two
+ * attachments can share a file name: network `a-b` with container `c`, and network `a` with container `b-c`.
+ *
+ * @module
+ */
+import { createFile, ensureDirectory, findNames, findText, removeFile, replaceFile } from "../../ffi/sys/file.ts";
+import { CniError, Code } from "../../plugins/spec/error.ts";
+import { parseJson, printJson } from "../../plugins/spec/jsonc.ts";
+import * as schema from "../../plugins/spec/schema.ts";
+
+/** What tells one attachment from another. */
+export interface AttachmentKey {
+  readonly network: string;
+  readonly containerId: string;
+  readonly ifname: string;
+}
+
+/** CNI_ARGS in the order given. */
+export type Args = readonly (readonly [key: string, value: string])[];
+
+/** One attachment, with what is needed to check it and to undo it. */
+export interface CacheEntry extends AttachmentKey {
+  /** The network's configuration as it was then; empty in files that hold a result only. */
+  readonly config: string;
+  readonly netns?: string;
+  readonly args: Args;
+  readonly capabilityArgs: schema.JsonObject;
+  /** The document of the final result; absent while the ADD has not ended. */
+  readonly result?: unknown;
+}
+
+const KIND = "cniCacheV1";
+const NAME_BYTES = 255;
+
+const document = schema.struct({
+  containerId: schema.string,
+  ifName: schema.string,
+  networkName: schema.string,
+  config: schema.withDefault(schema.string, ""),
+  netns: schema.optional(schema.nonEmptyString),
+  cniArgs: schema.withDefault(schema.array(schema.array(schema.string)), []),
+  capabilityArgs: schema.withDefault(schema.jsonObject, {}),
+  result: schema.optional(schema.anything),
+});
+
+/**
+ * The file of an attachment.
+ *
+ * @throws {CniError} code 4 if a part is missing or would lead out of the directory, or if they are too long together
+ */
+export function cachePath(directory: string, { network, containerId, ifname }: AttachmentKey): string {
+  const parts = { "network name": network, "container id": containerId, "interface name": ifname };
+  for (const [what, part] of Object.entries(parts)) {
+    if (part === "" || /[/\0]/.test(part)) {
+      const reason = part === "" ? "it is missing" : "it must be usable in a file name";
+      throw new CniError(Code.InvalidEnvironment, `Cannot use ${what} ${JSON.stringify(part)}: ${reason}`);
+    }
+  }
+  const name = `${network}-${containerId}-${ifname}`;
+  const length = new TextEncoder().encode(name).length;
+  if (length <= NAME_BYTES) return `${directory}/results/${name}`;
+  throw new CniError(
+    Code.InvalidEnvironment,
+    `Cannot remember attachment "${name}": network name, container id and interface name have ${length - 2} bytes ` +
+      `together, and ${NAME_BYTES - 2} fit into a file name`,
+  );
+}
+
+/** Writes an entry that is not there yet; false if one is. @throws {CniError} @throws {SystemError} */
+export function createEntry(directory: string, entry: CacheEntry): boolean {
+  const path = cachePath(directory, entry);
+  ensureDirectory(`${directory}/results`, 0o700);
+  return createFile(path, format(entry), 0o600);
+}
+
+/** Writes an entry over the one that is there. @throws {CniError} @throws {SystemError} */
+export function replaceEntry(directory: string, entry: CacheEntry): void {
+  replaceFile(cachePath(directory, entry), format(entry), 0o600);
+}
+
+/**
+ * The entry of an attachment, or `undefined` if there is none; of a file in the oldest format, which is a bare result, the rest is empty.
+ *
+ * @throws {CniError} code 6 if the file cannot be understood
+ * @throws {SystemError} if it cannot be read
+ */
+export function findEntry(directory: string, key: AttachmentKey): CacheEntry | undefined {
+  const path = cachePath(directory, key);
+  const text = findText(path);
+  if (text === undefined) return undefined;
+  const entry = parse(text, path, key);
+  return sameAttachment(entry, key) ? entry : undefined;
+}
+
+/** Removes the entry of an attachment, also one that cannot be understood, but never that of another attachment. @throws {SystemError} */
+export function removeEntry(directory: string, key: AttachmentKey): void {
+  const path = cachePath(directory, key);
+  const other = occupantOf(directory, key);
+  if (other === undefined || sameAttachment(other, key)) removeFile(path);
+}
+
+/** The attachment whose entry is in the file of `key`, if that can be told. @throws {SystemError} */
+export function occupantOf(directory: string, key: AttachmentKey): AttachmentKey | undefined {
+  const path = cachePath(directory, key);
+  const text = findText(path);
+  try {
+    return text === undefined ? undefined : parse(text, path, key);
+  } catch {
+    return undefined;
+  }
+}
+
+/** All attachments to a network, or to any, sorted by file name; files that cannot be understood are left out. @throws {SystemError} */
+export function listEntries(directory: string, network?: string): CacheEntry[] {
+  const prefix = network === undefined ? "" : `${network}-`;
+  const names = (findNames(`${directory}/results`) ?? []).filter((name) => name.startsWith(prefix)).sort();
+  return names.flatMap((name) => {
+    const path = `${directory}/results/${name}`;
+    const entry = findUnderstood(path);
+    return entry && (network === undefined || entry.network === network) ? [entry] : [];
+  });
+}
+
+/** Only files in the present format name their attachment. */
+function findUnderstood(path: string): CacheEntry | undefined {
+  const text = findText(path);
+  try {
+    const entry = text === undefined ? undefined : parse(text, path, undefined);
+    return entry && entry.network !== "" && entry.ifname !== "" ? entry : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+export function sameAttachment(a: AttachmentKey, b: AttachmentKey): boolean {
+  return a.network === b.network && a.containerId === b.containerId && a.ifname === b.ifname;
+}
+
+/** Keys in the order in which libcni writes them, empty ones left out. */
+function format({ network, containerId, ifname, config, netns, args, capabilityArgs, result }: CacheEntry): string {
+  return printJson({
+    kind: KIND,
+    containerId,
+    config: new TextEncoder().encode(config).toBase64(),
+    ifName: ifname,
+    networkName: network,
+    ...(netns && { netns }),
+    ...(args.length > 0 && { cniArgs: args }),
+    ...(Object.keys(capabilityArgs).length > 0 && { capabilityArgs }),
+    ...(result !== undefined && { result }),
+  });
+}
+
+/** `key` is whose result a file in the oldest format must be, as it does not say so itself. */
+function parse(text: string, path: string, key: AttachmentKey | undefined): CacheEntry {
+  try {
+    const node = schema.jsonObject.parse(parseJson(text, `"${path}"`));
+    if (node.kind === KIND) return parseEntry(node);
+    if (key && node.kind === undefined) return { ...key, config: "", args: [], capabilityArgs: {}, result: node };
+  } catch (error) {
+    throw notUnderstood(path, error instanceof Error ? error.message : String(error));
+  }
+  throw notUnderstood(path, `it is of no kind known here`);
+}
+
+function parseEntry(node: schema.JsonObject): CacheEntry {
+  const { containerId, ifName, networkName, config, netns, cniArgs, capabilityArgs, result } = document.parse(node);
+  return {
+    network: networkName,
+    containerId,
+    ifname: ifName,
+    config: new TextDecoder().decode(Uint8Array.fromBase64(config)),
+    ...(netns && { netns }),
+    args: cniArgs.map(([key = "", value = ""]) => [key, value] as const),
+    capabilityArgs,
+    ...(result !== undefined && { result }),
+  };
+}
+
+function notUnderstood(path: string, reason: string): CniError {
+  return new CniError(Code.DecodeFailure, `Cannot use cached attachment "${path}": ${reason}`);
+}

@@ -1,0 +1,93 @@
+/**
+ * One call of one plugin of a network: what it is asked, what it answers, and whose failure it was.
+ *
+ * @module
+ */
+import { invokeChecked, type Invoker, parseAnswer } from "../../plugins/kit/delegate.ts";
+import type { Attachment } from "../../plugins/spec/config.ts";
+import { CniError } from "../../plugins/spec/error.ts";
+import { deriveRequest, type NetworkList, type PluginEntry } from "../../plugins/spec/network.ts";
+import type { Result } from "../../plugins/spec/result.ts";
+import type { JsonObject } from "../../plugins/spec/schema.ts";
+import type { Verb } from "../../plugins/spec/version.ts";
+import type { Args } from "./cache.ts";
+
+/** What calls are made with. */
+export interface Caller {
+  readonly invoker: Invoker;
+  readonly pluginDirectories: readonly string[];
+  readonly env: Readonly<Record<string, string | undefined>>;
+  log(message: string): void;
+}
+
+/** The attachment a call is about. */
+export interface Parameters extends Attachment {
+  readonly netns?: string;
+  readonly args: Args;
+  readonly capabilityArgs: JsonObject;
+}
+
+/** What a call asks for, beyond the configuration. */
+export interface CallOptions {
+  readonly verb: Verb;
+  /** Absent for GC and STATUS. */
+  readonly parameters?: Parameters;
+  readonly prevResult?: Result | undefined;
+  readonly validAttachments?: readonly Attachment[];
+}
+
+/** Calls a plugin. @throws {CniError} with the plugin's code, naming plugin and command */
+export function callPlugin(caller: Caller, list: NetworkList, plugin: PluginEntry, options: CallOptions): void {
+  named(plugin, options.verb, () => void request(caller, list, plugin, options));
+}
+
+/** Calls a plugin that answers with a result. @throws {CniError} with the plugin's code, naming plugin and command */
+export function callForResult(caller: Caller, list: NetworkList, plugin: PluginEntry, options: CallOptions): Result {
+  return named(plugin, options.verb, () => {
+    const answer = request(caller, list, plugin, options);
+    const result = parseAnswer(answer, plugin.type, list.cniVersion);
+    const version = JSON.parse(answer)?.cniVersion || list.cniVersion;
+    if (version !== list.cniVersion) {
+      const wanted = `network "${list.name}" has ${list.cniVersion}`;
+      caller.log(`Plugin "${plugin.type}" answered in version ${version}, but ${wanted}: its result was converted`);
+    }
+    return result;
+  });
+}
+
+function request(caller: Caller, list: NetworkList, plugin: PluginEntry, options: CallOptions): string {
+  const { verb, parameters, prevResult, validAttachments } = options;
+  const stdin = deriveRequest(list, plugin, {
+    verb,
+    ...(prevResult && { prevResult }),
+    ...(parameters && { capabilityArgs: parameters.capabilityArgs }),
+    ...(validAttachments && { validAttachments }),
+  });
+  return invokeChecked(caller.invoker, plugin.type, { command: verb, env: environment(caller, options), stdin });
+}
+
+/** All six, empty where they do not apply. Other CNI_* variables were meant for us, not for the plugin. */
+function environment(
+  { env, pluginDirectories }: Caller,
+  { verb, parameters }: CallOptions,
+): Record<string, string | undefined> {
+  const inherited = Object.entries(env).filter(([name]) => !name.startsWith("CNI_"));
+  return {
+    ...Object.fromEntries(inherited),
+    CNI_COMMAND: verb,
+    CNI_CONTAINERID: parameters?.containerId ?? "",
+    CNI_NETNS: parameters?.netns ?? "",
+    CNI_IFNAME: parameters?.ifname ?? "",
+    CNI_ARGS: (parameters?.args ?? []).map((pair) => pair.join("=")).join(";"),
+    CNI_PATH: pluginDirectories.join(":"),
+  };
+}
+
+function named<T>({ type }: PluginEntry, verb: Verb, call: () => T): T {
+  try {
+    return call();
+  } catch (error) {
+    const { code, message, details } = CniError.from(error);
+    throw new CniError(code, `plugin "${type}" (${verb}): ${message}`, { ...(details && { details }), cause: error });
+  }
+}

@@ -1,0 +1,31 @@
+/**
+ * The network that is there without any configuration.
+ *
+ * @module
+ */
+
+/** Its name. */
+export const DEFAULT_NETWORK_NAME = "default";
+
+/** A bridge `cni0` with IPv4 and IPv6, whose containers reach the world behind the host's addresses and can publish ports. */
+export const DEFAULT_NETWORK = `{
+  "cniVersion": "1.1.0",
+  "name": "default",
+  "plugins": [
+    {
+      "type": "bridge",
+      "bridge": "cni0",
+      "isGateway": true,
+      "ipMasq": true,
+      "hairpinMode": true,
+      "capabilities": { "ips": true, "mac": true },
+      "ipam": {
+        "type": "host-local",
+        "ranges": [[{ "subnet": "10.88.0.0/16" }], [{ "subnet": "fd5c:9e21:7b3f::/64" }]],
+        "routes": [{ "dst": "0.0.0.0/0" }, { "dst": "::/0" }]
+      }
+    },
+    { "type": "portmap", "capabilities": { "portMappings": true } }
+  ]
+}
+`;

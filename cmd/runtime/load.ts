@@ -1,0 +1,141 @@
+/**
+ * Finding the configuration of a network: by name in a directory, by path, or on standard input.
+ *
+ * @see SPEC.md §1 Network configuration format
+ * @module
+ */
+import { SystemError } from "../../ffi/sys/error.ts";
+import { findNames, findStatus, readText } from "../../ffi/sys/file.ts";
+import { CniError, Code, ConfigError } from "../../plugins/spec/error.ts";
+import { parseJson, printJson } from "../../plugins/spec/jsonc.ts";
+import { type NetworkList, parseNetworkList, parsePluginEntry, type PluginEntry } from "../../plugins/spec/network.ts";
+import type { JsonObject } from "../../plugins/spec/schema.ts";
+import { DEFAULT_NETWORK, DEFAULT_NETWORK_NAME } from "./default_network.ts";
+
+/** Where to look, and whom to tell. */
+export interface LoadOptions {
+  /** Where configurations are looked up by name. */
+  readonly directory: string;
+  /** All of standard input, for the network `-`. */
+  readInput(): string;
+  /** Told of each file that cannot be used. */
+  log(message: string): void;
+}
+
+/**
+ * The network that `network` stands for: `-` for the text on standard input, a path if it has a `/`, else a name.
+ *
+ * @throws {CniError} code 7 if there is none of that name, naming those that are there
+ * @throws {SystemError} if the file cannot be read
+ * @throws {ConfigError} if it cannot be used, and {SyntaxError} if it is no JSON
+ */
+export function loadNetwork(network: string, options: LoadOptions): NetworkList {
+  if (network === "-") return requirePlugins(parseNetworkList(options.readInput(), "standard input"));
+  if (network.includes("/")) return loadFile(network);
+  const { found, names, problems } = searchDirectory(options.directory, network);
+  if (!found && network !== DEFAULT_NETWORK_NAME) throw notFound(network, options.directory, names, problems);
+  for (const problem of problems) options.log(problem);
+  return found ?? parseNetworkList(DEFAULT_NETWORK, "the built-in default network");
+}
+
+/** Reads the network in one file, with the plugins that stand in files of their own beside it. */
+function loadFile(path: string): NetworkList {
+  return requirePlugins(withPluginFiles(parseNetworkList(readText(path), path), path));
+}
+
+interface SearchResult {
+  readonly found: NetworkList | undefined;
+  /** Of the other networks that were come across. */
+  readonly names: readonly string[];
+  /** Files that cannot be used, and why. */
+  readonly problems: readonly string[];
+}
+
+/** Reads files until one has the name. A file that cannot be used does not hide those behind it. */
+function searchDirectory(directory: string, name: string): SearchResult {
+  const names: string[] = [];
+  const problems: string[] = [];
+  for (const path of listCandidates(directory)) {
+    try {
+      const list = parseNetworkList(readText(path), path);
+      if (list.name === name) return { found: requirePlugins(withPluginFiles(list, path)), names, problems };
+      names.push(list.name);
+    } catch (error) {
+      if (!isAboutFile(error) || concerns(error, name)) throw error;
+      problems.push(`Ignoring configuration file "${path}": ${describe(error)}`);
+    }
+  }
+  return { found: undefined, names, problems };
+}
+
+/** Lists come first, as in the reference; within a kind the bytes of the names decide: `10-a` before `9-b`. */
+function listCandidates(directory: string): string[] {
+  const names = (findNames(directory) ?? []).sort();
+  const lists = names.filter((name) => name.endsWith(".conflist"));
+  const others = names.filter((name) => /\.(conf|json|jsonc)$/.test(name));
+  const paths = [...lists, ...others].map((name) => `${directory.replace(/\/+$/, "")}/${name}`);
+  return paths.filter((path) => !isDirectory(path));
+}
+
+function isDirectory(path: string): boolean {
+  try {
+    return findStatus(path)?.isDirectory === true;
+  } catch (error) {
+    if (error instanceof SystemError) return false; // reading it will say what is wrong
+    throw error;
+  }
+}
+
+/** The list with the plugins in `DIR/NAME/*.conf` behind its own (SPEC §Network configuration format, loadOnlyInlinedPlugins). */
+function withPluginFiles(list: NetworkList, path: string): NetworkList {
+  const document = parseJson(list.text) as JsonObject;
+  const single = !Object.hasOwn(document, "plugins") && Object.hasOwn(document, "type");
+  if (list.loadOnlyInlinedPlugins || single) return list;
+  const slash = path.lastIndexOf("/");
+  const directory = `${slash < 0 ? "." : path.slice(0, slash)}/${list.name}`;
+  const files = findPluginFiles(directory);
+  if (files.length === 0) return list;
+  const plugins: PluginEntry[] = [...list.plugins, ...files.map((file) => parsePluginEntry(readText(file), file))];
+  // The text goes to the cache, and what is removed later must be all that was added.
+  const whole = { ...document, loadOnlyInlinedPlugins: true, plugins: plugins.map(({ raw }) => raw) };
+  return { ...list, plugins, text: printJson(whole) };
+}
+
+function findPluginFiles(directory: string): string[] {
+  if (!isDirectory(directory)) return [];
+  const names = (findNames(directory) ?? []).filter((name) => name.endsWith(".conf")).sort();
+  return names.map((name) => `${directory}/${name}`).filter((path) => !isDirectory(path));
+}
+
+function requirePlugins(list: NetworkList): NetworkList {
+  if (list.plugins.length > 0) return list;
+  throw new ConfigError("plugins", "an array with at least one plugin", "nothing", {
+    network: list.name,
+    ...(list.source !== undefined && { file: list.source }),
+  });
+}
+
+function isAboutFile(error: unknown): error is Error {
+  return [SystemError, SyntaxError, ConfigError, CniError].some((kind) => error instanceof kind);
+}
+
+/** True if the broken file is the one that was asked for. */
+function concerns(error: Error, name: string): boolean {
+  return error instanceof ConfigError && error.where.network === name;
+}
+
+function describe(error: Error): string {
+  const { message, details } = CniError.from(error);
+  return details ? `${message} (${details})` : message;
+}
+
+function notFound(name: string, directory: string, names: readonly string[], problems: readonly string[]): CniError {
+  const there = names.length > 0
+    ? `the networks there are ${[...new Set(names)].map((each) => JSON.stringify(each)).join(", ")}`
+    : findStatus(directory)
+    ? "there is no configuration of another network either"
+    : "the directory does not exist";
+  return new CniError(Code.InvalidConfig, `Cannot find network ${JSON.stringify(name)} in "${directory}"`, {
+    details: [there, ...problems].join("; "),
+  });
+}

@@ -1,0 +1,122 @@
+/**
+ * What is remembered of an attachment, put together with what the caller says of it.
+ *
+ * @module
+ */
+import type { Attachment } from "../../plugins/spec/config.ts";
+import { CniError, Code } from "../../plugins/spec/error.ts";
+import { type NetworkList, parseNetworkList } from "../../plugins/spec/network.ts";
+import { parseResult, type Result } from "../../plugins/spec/result.ts";
+import type { JsonObject } from "../../plugins/spec/schema.ts";
+import * as cache from "./cache.ts";
+import type { Parameters } from "./call.ts";
+
+/** Where things are remembered. */
+export interface Memory {
+  readonly cacheDirectory: string;
+  log(message: string): void;
+}
+
+/** An attachment as the caller describes it; what is left out is taken from the cache. */
+export interface RecallParameters extends Attachment {
+  /** Path of the container's network namespace. */
+  readonly netns?: string;
+  readonly args?: cache.Args;
+  /** By capability; a plugin gets those that its configuration declares. */
+  readonly capabilityArgs?: JsonObject;
+}
+
+/** An attachment with everything that is known of it, and the configuration that counts for it. */
+export interface Recalled {
+  readonly list: NetworkList;
+  readonly entry: cache.CacheEntry & Parameters;
+}
+
+/**
+ * What is known of an attachment.
+ *
+ * @param network its configuration, or its name if that is gone
+ * @param verb what it is for, in an error
+ * @throws {CniError} if there is no configuration, neither remembered nor given
+ */
+export function recall(
+  memory: Memory,
+  network: NetworkList | string,
+  parameters: RecallParameters,
+  verb: string,
+): Recalled {
+  const given = typeof network === "string" ? undefined : network;
+  const key = keyOf(typeof network === "string" ? network : network.name, parameters);
+  const cached = findCached(memory, key);
+  const remembered = cached && findRemembered(memory, cached);
+  const list = remembered ?? given;
+  if (!list) {
+    throw new CniError(
+      Code.InvalidConfig,
+      `Cannot ${verb} ${describe(key)}: there is no configuration of that network`,
+      {
+        details: `neither does "${cache.cachePath(memory.cacheDirectory, key)}" hold the one it was attached with`,
+      },
+    );
+  }
+  if (remembered && remembered.text !== given?.text) {
+    const now = given ? "has changed" : "is gone";
+    memory.log(
+      `The configuration of network "${key.network}" ${now}: using the one that ${describe(key)} was attached with`,
+    );
+  }
+  const { args, capabilityArgs, netns } = parameters;
+  return {
+    list,
+    entry: {
+      ...key,
+      config: list.text,
+      netns: netns ?? cached?.netns ?? "",
+      args: args ?? cached?.args ?? [],
+      capabilityArgs: capabilityArgs ?? cached?.capabilityArgs ?? {},
+      ...(cached?.result !== undefined && { result: cached.result }),
+    },
+  };
+}
+
+/** A file that cannot be understood must not keep a container from being removed. */
+function findCached({ cacheDirectory, log }: Memory, key: cache.AttachmentKey): cache.CacheEntry | undefined {
+  try {
+    return cache.findEntry(cacheDirectory, key);
+  } catch (error) {
+    const { code, message } = CniError.from(error);
+    if (code !== Code.DecodeFailure) throw error;
+    log(`${message}; going on without it`);
+    return undefined;
+  }
+}
+
+function findRemembered({ log }: Memory, entry: cache.CacheEntry): NetworkList | undefined {
+  if (entry.config === "") return undefined;
+  try {
+    const list = parseNetworkList(entry.config, `the configuration that ${describe(entry)} was attached with`);
+    return list.name === entry.network && list.plugins.length > 0 ? list : undefined;
+  } catch (error) {
+    log(`${CniError.from(error).message}; going on without it`);
+    return undefined;
+  }
+}
+
+/** The result of its ADD in the current form; without one that can be read, plugins do what they can. */
+export function findPrevResult({ log }: Memory, { list, entry }: Recalled): Result | undefined {
+  try {
+    return entry.result === undefined ? undefined : parseResult(entry.result, list.cniVersion, "result");
+  } catch (error) {
+    log(`${CniError.from(error).message}; going on without the result that ${describe(entry)} was attached with`);
+    return undefined;
+  }
+}
+
+export function keyOf(network: string, { containerId, ifname }: Attachment): cache.AttachmentKey {
+  return { network, containerId, ifname };
+}
+
+/** The attachment, in a sentence. */
+export function describe({ network, containerId, ifname }: cache.AttachmentKey): string {
+  return `"${ifname}" of container "${containerId}" on network "${network}"`;
+}

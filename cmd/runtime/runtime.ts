@@ -1,0 +1,226 @@
+/**
+ * The runtime: carries out the commands of the specification for all plugins of a network, and remembers what was attached.
+ *
+ * It knows plugins by name only and calls them through an {@linkcode Invoker}.
+ *
+ * @see SPEC.md §Lifecycle & Ordering, §3 Execution of Network Configurations
+ * @module
+ */
+import type { Invoker } from "../../plugins/kit/delegate.ts";
+import type { Attachment } from "../../plugins/spec/config.ts";
+import { containerIdProblem, ifnameProblem, networkNameProblem } from "../../plugins/spec/env.ts";
+import { CniError, Code } from "../../plugins/spec/error.ts";
+import type { NetworkList } from "../../plugins/spec/network.ts";
+import { formatResult, parseResult, type Result } from "../../plugins/spec/result.ts";
+import { atLeast, since, type Verb } from "../../plugins/spec/version.ts";
+import * as cache from "./cache.ts";
+import { callForResult, callPlugin } from "./call.ts";
+import { describe, findPrevResult, keyOf, recall, type RecallParameters } from "./recall.ts";
+
+/** What a runtime works with. */
+export interface RuntimeOptions {
+  readonly invoker: Invoker;
+  /** Where plugins of others are; passed to plugins that delegate. */
+  readonly pluginDirectories: readonly string[];
+  /** Where attachments are remembered: `/var/lib/cni`. */
+  readonly cacheDirectory: string;
+  /** What programs that are started inherit. */
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** Whether a failed ADD is undone at once; without it the caller owes a DEL. On unless told. */
+  readonly rollBack?: boolean;
+  /** Told of what was gone on in spite of. */
+  log(message: string): void;
+}
+
+/** What to attach. */
+export interface AddParameters extends RecallParameters {
+  /** Path of the container's network namespace. */
+  readonly netns: string;
+}
+
+/**
+ * Attaches a container and remembers it.
+ *
+ * @returns the result of the last plugin, in the current form
+ * @throws {CniError} if something is wrong with the parameters, if the container is attached already, or what a plugin failed with
+ */
+export function add(runtime: RuntimeOptions, list: NetworkList, parameters: AddParameters): Result {
+  checkParameters(list, parameters);
+  const { args = [], capabilityArgs = {} } = parameters;
+  const entry: cache.CacheEntry = {
+    ...keyOf(list.name, parameters),
+    netns: parameters.netns,
+    config: list.text,
+    args,
+    capabilityArgs,
+  };
+  // Written first, so that of two calls one is refused, and what a killed process has set up can be found and removed.
+  if (!cache.createEntry(runtime.cacheDirectory, entry)) throw alreadyThere(runtime, entry);
+  let result: Result | undefined;
+  try {
+    for (const plugin of list.plugins) {
+      result = callForResult(runtime, list, plugin, { verb: "ADD", parameters: entry, prevResult: result });
+    }
+    if (!result) throw new CniError(Code.InvalidConfig, `Cannot attach to network "${list.name}": it has no plugins`);
+    cache.replaceEntry(runtime.cacheDirectory, { ...entry, result: formatResult(result, list.cniVersion) });
+    return result;
+  } catch (error) {
+    throw runtime.rollBack === false ? error : rolledBack(runtime, list, entry, result, error);
+  }
+}
+
+/**
+ * Detaches a container; succeeds when it is detached already. What was used to attach it counts, not what has become of the
+ * configuration since.
+ *
+ * @param network its configuration, or its name if that is gone
+ * @throws {CniError} what a plugin failed with, or if no configuration is known
+ */
+export function del(runtime: RuntimeOptions, network: NetworkList | string, parameters: RecallParameters): void {
+  const recalled = recall(runtime, network, parameters, "remove");
+  const { list, entry } = recalled;
+  const prevResult = findPrevResult(runtime, recalled);
+  for (const plugin of list.plugins.toReversed()) {
+    callPlugin(runtime, list, plugin, { verb: "DEL", parameters: entry, prevResult });
+  }
+  cache.removeEntry(runtime.cacheDirectory, entry);
+}
+
+/**
+ * Asks the plugins whether a container is still attached as it was.
+ *
+ * @throws {CniError} what a plugin found, or code 1 if the configuration's version has no CHECK, or if nothing is known of the attachment
+ */
+export function check(runtime: RuntimeOptions, network: NetworkList | string, parameters: RecallParameters): void {
+  const { list, entry } = recall(runtime, network, parameters, "check");
+  requireVersion(list, "CHECK");
+  if (list.disableCheck) return;
+  if (entry.result === undefined) {
+    throw new CniError(Code.UnknownContainer, `Cannot check ${describe(entry)}: no result of an ADD is known`, {
+      details: `looked in "${cache.cachePath(runtime.cacheDirectory, entry)}"`,
+    });
+  }
+  const prevResult = parseResult(entry.result, list.cniVersion, "result");
+  for (const plugin of list.plugins) {
+    callPlugin(runtime, list, plugin, { verb: "CHECK", parameters: entry, prevResult });
+  }
+}
+
+/**
+ * Removes what is left of containers that live no more: detaches what is remembered and not in `valid`, then lets the plugins look.
+ *
+ * @param valid all attachments that are to stay; nobody else may attach to the network meanwhile
+ * @throws {CniError} naming everything that failed, after everything was tried
+ */
+export function gc(runtime: RuntimeOptions, list: NetworkList, valid: readonly Attachment[]): void {
+  if (list.disableGC) return;
+  const failures: unknown[] = [];
+  const attempt = (step: () => void) => {
+    try {
+      step();
+    } catch (error) {
+      failures.push(error);
+    }
+  };
+  attempt(() => {
+    const stays = (entry: cache.CacheEntry) =>
+      valid.some(({ containerId, ifname }) => containerId === entry.containerId && ifname === entry.ifname);
+    for (const entry of cache.listEntries(runtime.cacheDirectory, list.name).filter((each) => !stays(each))) {
+      attempt(() => del(runtime, list, { containerId: entry.containerId, ifname: entry.ifname }));
+    }
+  });
+  if (atLeast(list.cniVersion, since.GC)) {
+    for (const plugin of list.plugins) {
+      attempt(() => callPlugin(runtime, list, plugin, { verb: "GC", validAttachments: valid }));
+    }
+  }
+  if (failures.length === 1) throw failures[0];
+  if (failures.length > 1) throw CniError.from(new AggregateError(failures, `Cannot clean up network "${list.name}"`));
+}
+
+/** Asks the plugins whether they could serve an ADD. @throws {CniError} with code 50 or 51 if one could not */
+export function status(runtime: RuntimeOptions, list: NetworkList): void {
+  if (!atLeast(list.cniVersion, since.STATUS)) {
+    runtime.log(`Network "${list.name}" has cniVersion ${list.cniVersion}, which has no STATUS: nothing was asked`);
+    return;
+  }
+  for (const plugin of list.plugins) callPlugin(runtime, list, plugin, { verb: "STATUS" });
+}
+
+function checkParameters(list: NetworkList, { containerId, ifname, netns, args = [] }: AddParameters): void {
+  const problems = [
+    ["container id", containerIdProblem(containerId)],
+    ["network name", networkNameProblem(list.name)],
+    ["interface name", ifnameProblem(ifname)],
+    ["network namespace", netns === "" ? "is missing" : undefined],
+    ...args.map(([key, value]) => [
+      `argument ${JSON.stringify(key)}`,
+      key === "" || value === "" || /[=;]/.test(key + value)
+        ? 'must be KEY=VALUE, neither with a "=" or ";"'
+        : undefined,
+    ]),
+  ];
+  const found = problems.filter(([, problem]) => problem !== undefined).map((pair) => pair.join(" "));
+  if (found.length === 0) return;
+  throw new CniError(Code.InvalidEnvironment, `Cannot attach to network "${list.name}": ${found.join("; ")}`);
+}
+
+function alreadyThere({ cacheDirectory }: RuntimeOptions, entry: cache.CacheEntry): CniError {
+  const path = cache.cachePath(cacheDirectory, entry);
+  const other = cache.occupantOf(cacheDirectory, entry);
+  if (other && !cache.sameAttachment(other, entry)) {
+    return new CniError(
+      Code.InvalidEnvironment,
+      `Cannot remember ${describe(entry)}: ${describe(other)} has the same file name`,
+      {
+        details: `"${path}": choose another container id`,
+      },
+    );
+  }
+  return new CniError(Code.InvalidEnvironment, `Cannot attach ${describe(entry)}: it is attached already`, {
+    details: `"${path}" says so; DEL it first`,
+  });
+}
+
+/** Undoes all plugins, also those that were not called, as SPEC §ADD asks; the error says what that left behind. */
+function rolledBack(
+  runtime: RuntimeOptions,
+  list: NetworkList,
+  entry: cache.CacheEntry,
+  result: Result | undefined,
+  error: unknown,
+): CniError {
+  const failures: unknown[] = [];
+  for (const plugin of list.plugins.toReversed()) {
+    try {
+      callPlugin(runtime, list, plugin, { verb: "DEL", parameters: entry, prevResult: result });
+    } catch (failure) {
+      failures.push(failure);
+    }
+  }
+  // What could not be removed stays known to DEL and GC.
+  if (failures.length === 0) forget(runtime, entry, failures);
+  const { code, message, details } = CniError.from(error);
+  const notes = failures.map((failure) => `undoing it failed: ${sentence(CniError.from(failure))}`);
+  return new CniError(code, message, { details: [...(details ? [details] : []), ...notes].join("; "), cause: error });
+}
+
+function forget(runtime: RuntimeOptions, entry: cache.CacheEntry, failures: unknown[]): void {
+  try {
+    cache.removeEntry(runtime.cacheDirectory, entry);
+  } catch (failure) {
+    failures.push(failure);
+  }
+}
+
+function sentence({ message, details }: CniError): string {
+  return details ? `${message}; ${details}` : message;
+}
+
+function requireVersion({ name, cniVersion }: NetworkList, verb: Verb): void {
+  if (atLeast(cniVersion, since[verb])) return;
+  throw new CniError(
+    Code.IncompatibleVersion,
+    `Cannot ${verb} network "${name}": its cniVersion is ${cniVersion}, and ${verb} came with ${since[verb]}`,
+  );
+}

@@ -1,0 +1,128 @@
+/**
+ * Network namespaces with a name, kept alive by a mount under /run/netns: the same ones that `ip netns` shows.
+ *
+ * @see ip-netns(8)
+ * @module
+ */
+import { createNetns, openNetns } from "./netns.ts";
+import { forPurpose, SystemError, unless } from "./sys/error.ts";
+import { ensureDirectory, findNames, findStatus, openFile } from "./sys/file.ts";
+import { execute, sys } from "./sys/libc.ts";
+
+const DIRECTORY = "/run/netns";
+
+// asm-generic/fcntl.h
+const O_RDONLY = 0;
+const O_CREAT = 0o100;
+const O_EXCL = 0o200;
+const O_CLOEXEC = 0o2000000;
+const LOCK_EX = 2;
+// linux/mount.h
+const MS_RDONLY = 1;
+const MS_BIND = 4096;
+const MS_REC = 16384;
+const MS_SLAVE = 1 << 19;
+const MS_SHARED = 1 << 20;
+const MNT_DETACH = 2;
+const CLONE_NEWNS = 0x20000;
+
+/** Where the namespace of that name is mounted. @throws {RangeError} if it cannot be a file name */
+export function namedNetnsPath(name: string): string {
+  if (name === "" || name === "." || name === ".." || /[/\0]/.test(name)) {
+    throw new RangeError(`Cannot use namespace name ${JSON.stringify(name)}: it must be a file name`);
+  }
+  return `${DIRECTORY}/${name}`;
+}
+
+/** The names, sorted bytewise. @throws {SystemError} */
+export function listNamedNetns(): string[] {
+  return (findNames(DIRECTORY) ?? []).sort();
+}
+
+/** Creates a namespace of that name, with nothing in it but a loopback interface that is down. @throws {SystemError} `EEXIST` */
+export function addNamedNetns(name: string): void {
+  const path = namedNetnsPath(name);
+  ensureSharedDirectory();
+  forPurpose(`create namespace file "${path}"`, () => {
+    sys.close(sys.open(path, O_RDONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0));
+  });
+  try {
+    using netns = createNetns();
+    forPurpose(`mount "${path}"`, () => sys.mount(netns.path, path, "none", MS_BIND, null));
+  } catch (error) {
+    sys.unlink(path);
+    throw error;
+  }
+}
+
+/** Removes the name; the namespace goes when nobody uses it any more. @throws {SystemError} `ENOENT` */
+export function removeNamedNetns(name: string): void {
+  const path = namedNetnsPath(name);
+  // What is left of a mount, after a reboot, is an ordinary file.
+  unless(["EINVAL", "ENOENT"], () => sys.umount2(path, MNT_DETACH));
+  forPurpose(`remove namespace file "${path}"`, () => sys.unlink(path));
+}
+
+/**
+ * Turns this process into the program `argv[0]` inside the namespace, with a /sys that shows it and the files of /etc/netns/NAME in /etc.
+ *
+ * @param warn told of each file that cannot be put into /etc
+ * @throws {NetnsError} if there is no such namespace
+ * @throws {SystemError} if the program cannot be started; it does not return otherwise
+ */
+export function executeInNamedNetns(
+  name: string,
+  argv: readonly [string, ...string[]],
+  warn: (message: string) => void,
+): never {
+  using netns = openNetns(namedNetnsPath(name));
+  netns.run(() => {
+    forPurpose("create a mount namespace", () => sys.unshare(CLONE_NEWNS));
+    forPurpose("keep mounts to this process", () => sys.mount("none", "/", "none", MS_SLAVE | MS_REC, null));
+    remountSys(name);
+    for (const file of findNames(`/etc/netns/${name}`) ?? []) {
+      bindIntoEtc(`/etc/netns/${name}/${file}`, `/etc/${file}`, warn);
+    }
+    forPurpose(`execute "${argv[0]}"`, () => execute(argv));
+  });
+  throw new Error(`Cannot execute "${argv[0]}": the call came back`);
+}
+
+/** Mounts made below it must show up wherever the directory does, as with `ip netns`. */
+function ensureSharedDirectory(): void {
+  ensureDirectory(DIRECTORY);
+  using directory = openFile(DIRECTORY);
+  // `ip netns add` takes the same lock; without it, two first calls would mount the directory twice.
+  forPurpose(`lock "${DIRECTORY}"`, () => sys.flock(directory.fd, LOCK_EX));
+  const share = () => sys.mount("none", DIRECTORY, "none", MS_SHARED | MS_REC, null);
+  if (unless(["EINVAL"], share) !== undefined) return;
+  forPurpose(`mount "${DIRECTORY}"`, () => {
+    sys.mount(DIRECTORY, DIRECTORY, "none", MS_BIND | MS_REC, null);
+    share();
+  });
+}
+
+/** A mount of sysfs shows the interfaces of the namespace it was made in. */
+function remountSys(name: string): void {
+  if (!findStatus("/sys")) return;
+  const readOnly = isReadOnly("/sys");
+  unless(["EINVAL"], () => sys.umount2("/sys", MNT_DETACH));
+  forPurpose('mount "/sys"', () => sys.mount(name, "/sys", "sysfs", readOnly ? MS_RDONLY : 0, null));
+}
+
+/** From `f_flags` of struct statfs (asm-generic/statfs.h); ST_RDONLY has the value of MS_RDONLY. */
+function isReadOnly(path: string): boolean {
+  using file = openFile(path);
+  const words = new Uint32Array(30);
+  sys.fstatfs(file.fd, words);
+  return (words[20]! & MS_RDONLY) !== 0;
+}
+
+function bindIntoEtc(source: string, target: string, warn: (message: string) => void): void {
+  try {
+    forPurpose(`mount "${source}" on "${target}"`, () => sys.mount(source, target, "none", MS_BIND, null));
+  } catch (error) {
+    if (!(error instanceof SystemError)) throw error;
+    warn(error.message);
+  }
+}
