@@ -1,0 +1,66 @@
+/**
+ * The entry point: the name this binary is called by decides what it is.
+ *
+ * @module
+ */
+import { currentNetns, openNetns } from "../ffi/netns.ts";
+import { type Executables, executables, type Invoker } from "../plugins/kit/delegate.ts";
+import { type AnyPlugin, embedded, printError, serve, type Surroundings } from "../plugins/kit/serve.ts";
+import { findPlugin } from "../plugins/registry.ts";
+import { VERSIONS } from "../plugins/spec/version.ts";
+import { print, readInput, readPromptInput, say } from "./stdio.ts";
+import { programVersion } from "./version.ts";
+
+/** The last part of a path. */
+const nameOf = (path: string): string => path.slice(path.lastIndexOf("/") + 1);
+
+function surroundings(): Surroundings {
+  const around: Surroundings = {
+    host: currentNetns(),
+    openNetns,
+    invoker: (directories) => administratorsFirst(executables(directories), embedded(findPlugin, around)),
+    log: say,
+  };
+  return around;
+}
+
+/** A program that the administrator put beside ours wins over the plugin that is built in. */
+function administratorsFirst(programs: Executables, builtIn: Invoker & { has(type: string): boolean }): Invoker {
+  return {
+    invoke: (type, request) => (builtIn.has(type) && !programs.find(type) ? builtIn : programs).invoke(type, request),
+  };
+}
+
+/** Serves one call from a runtime: parameters in the environment, configuration on standard input. */
+function servePlugin(plugin: AnyPlugin): number {
+  const command = process.env.CNI_COMMAND ?? "";
+  if (command === "") {
+    say(`CNI ${plugin.name} plugin ${programVersion()}\nCNI protocol versions supported: ${VERSIONS.join(", ")}`);
+    return 0;
+  }
+  const stdin = command === "VERSION" ? readPromptInput() : readInput();
+  const { exitCode, stdout } = serve(plugin, { command, env: process.env, stdin }, surroundings());
+  print(stdout);
+  return exitCode;
+}
+
+async function main(): Promise<number> {
+  const plugin = findPlugin(nameOf(process.argv0 || process.execPath));
+  if (plugin) return servePlugin(plugin);
+  // The command line's modules are not evaluated when this is called as a plugin.
+  const { runCli } = await import("./cli.ts");
+  return runCli(process.argv.slice(2), { env: process.env, surroundings: surroundings(), servePlugin });
+}
+
+function fail(error: unknown): never {
+  print(printError(error, ""));
+  process.exit(1);
+}
+
+process.on("uncaughtException", fail);
+process.on("unhandledRejection", fail);
+try {
+  process.exit(await main());
+} catch (error) {
+  fail(error);
+}

@@ -1,0 +1,53 @@
+/**
+ * Standard input, output and error, by system calls: complete whatever the other side does, and without loading anything.
+ *
+ * @module
+ */
+import { SystemError } from "../ffi/sys/error.ts";
+import { awaitReadable, readAll, readSome, statusOf, writeAll } from "../ffi/sys/file.ts";
+
+/** All of standard input, as text. @throws {SystemError} */
+export function readInput(): string {
+  return new TextDecoder().decode(readAll(0));
+}
+
+/** How long VERSION waits for a writer who is slower than this program's start. */
+const PATIENCE_MS = 50;
+
+/** What standard input has to say soon; empty rather than late. A terminal is not asked at all. */
+export function readPromptInput(): string {
+  const decoder = new TextDecoder();
+  let text = "";
+  try {
+    while (!statusOf(0).isCharacterDevice && awaitReadable(0, PATIENCE_MS)) {
+      const part = readSome(0);
+      if (part.length === 0) break;
+      text += decoder.decode(part, { stream: true });
+      // One JSON document is all that is asked for; a writer that keeps its end open is not waited for.
+      if (text.trimEnd().endsWith("}")) break;
+    }
+  } catch {
+    // closed, or not readable: there is nothing to learn from it
+  }
+  return text;
+}
+
+/** Writes text to standard output, all of it. */
+export function print(text: string): void {
+  write(1, text, console.log);
+}
+
+/** Writes a line to standard error. */
+export function say(line: string): void {
+  write(2, `${line}\n`, console.error);
+}
+
+/** Where executable memory is forbidden no system call can be made, but the error that says so must still get out. */
+function write(fd: number, text: string, fallback: (text: string) => void): void {
+  try {
+    writeAll(fd, new TextEncoder().encode(text));
+  } catch (error) {
+    if (error instanceof SystemError) return; // nobody listens any more
+    fallback(text.trimEnd());
+  }
+}
