@@ -92,7 +92,12 @@ export function fileProblems(path: string, source: string): readonly string[] {
 
 /** Tests and what only they load. */
 function isTest(path: string): boolean {
-  return path.endsWith("_test.ts") || path.endsWith("/testing.ts") && path !== "ffi/testing.ts";
+  return path.endsWith("_test.ts") || isTestKit(path) && path !== "ffi/testing.ts";
+}
+
+/** `testing.ts` and `testing_traffic.ts`. */
+function isTestKit(path: string): boolean {
+  return /\/testing(_\w+)?\.ts$/.test(path);
 }
 
 /** The row a file belongs to: the longest that matches; `plugins/*` narrowed to the plugin's own file and folder. */
@@ -143,7 +148,7 @@ function importProblem(path: string, layer: Layer, { form, specifier }: Import):
     return `imports package "${specifier}": ${layer.path} may import ${packages.join(", ") || "no package"}`;
   }
   const target = join(path, "..", specifier);
-  if (target.endsWith("/testing.ts")) return `imports "${target}": only tests may`;
+  if (isTestKit(target)) return `imports "${target}": only tests may`;
   if (inside(target, layer.path) && !(layer.path === "cmd/" && inside(target, "cmd/runtime/"))) return undefined;
   if (layer.imports.some((rule) => allows(rule, form, target))) return undefined;
   return `${form} of "${target}": ${layer.path} may import ${layer.imports.join(", ") || "nothing"}`;
