@@ -14,11 +14,12 @@ import { programVersion } from "./version.ts";
 /** The last part of a path. */
 const nameOf = (path: string): string => path.slice(path.lastIndexOf("/") + 1);
 
-function surroundings(): Surroundings {
+/** @param timeoutMs how long a plugin that is a program of its own may run; for ever unless told */
+function surroundings(timeoutMs?: number): Surroundings {
   const around: Surroundings = {
     host: currentNetns(),
     openNetns,
-    invoker: (directories) => administratorsFirst(executables(directories), embedded(findPlugin, around)),
+    invoker: (directories) => administratorsFirst(executables(directories, timeoutMs), embedded(findPlugin, around)),
     log: say,
   };
   return around;
@@ -45,11 +46,12 @@ function servePlugin(plugin: AnyPlugin): number {
 }
 
 async function main(): Promise<number> {
-  const plugin = findPlugin(nameOf(process.argv0 || process.execPath));
+  const calledAs = nameOf(process.argv0 || process.execPath);
+  const plugin = findPlugin(calledAs);
   if (plugin) return servePlugin(plugin);
   // The command line's modules are not evaluated when this is called as a plugin.
   const { runCli } = await import("./cli.ts");
-  return runCli(process.argv.slice(2), { env: process.env, surroundings: surroundings(), servePlugin });
+  return runCli(process.argv.slice(2), { calledAs, env: process.env, surroundings, servePlugin });
 }
 
 function fail(error: unknown): never {

@@ -3,9 +3,9 @@
  *
  * @module
  */
-import { invokeChecked, type Invoker, parseAnswer } from "../../plugins/kit/delegate.ts";
+import { invokeChecked, type Invoker, parseAnswer, type Request, type Response } from "../../plugins/kit/delegate.ts";
 import type { Attachment } from "../../plugins/spec/config.ts";
-import { CniError } from "../../plugins/spec/error.ts";
+import { CniError, Code } from "../../plugins/spec/error.ts";
 import { deriveRequest, type NetworkList, type PluginEntry } from "../../plugins/spec/network.ts";
 import type { Result } from "../../plugins/spec/result.ts";
 import type { JsonObject } from "../../plugins/spec/schema.ts";
@@ -36,6 +36,9 @@ export interface CallOptions {
   readonly validAttachments?: readonly Attachment[];
 }
 
+/** There is no such plugin, so nothing was done. */
+export class MissingPluginError extends CniError {}
+
 /** Calls a plugin. @throws {CniError} with the plugin's code, naming plugin and command */
 export function callPlugin(caller: Caller, list: NetworkList, plugin: PluginEntry, options: CallOptions): void {
   named(plugin, options.verb, () => void request(caller, list, plugin, options));
@@ -63,7 +66,19 @@ function request(caller: Caller, list: NetworkList, plugin: PluginEntry, options
     ...(parameters && { capabilityArgs: parameters.capabilityArgs }),
     ...(validAttachments && { validAttachments }),
   });
-  return invokeChecked(caller.invoker, plugin.type, { command: verb, env: environment(caller, options), stdin });
+  const call = { command: verb, env: environment(caller, options), stdin };
+  return invokeChecked({ invoke: (type, request) => invoke(caller, type, request) }, plugin.type, call);
+}
+
+/** What a plugin fails with it answers; what is thrown here with this code comes from looking for it. */
+function invoke({ invoker }: Caller, type: string, request: Request): Response {
+  try {
+    return invoker.invoke(type, request);
+  } catch (error) {
+    const { code, message, details } = CniError.from(error);
+    if (code !== Code.InvalidConfig) throw error;
+    throw new MissingPluginError(code, message, { ...(details && { details }), cause: error });
+  }
 }
 
 /** All six, empty where they do not apply. Other CNI_* variables were meant for us, not for the plugin. */
@@ -88,6 +103,7 @@ function named<T>({ type }: PluginEntry, verb: Verb, call: () => T): T {
     return call();
   } catch (error) {
     const { code, message, details } = CniError.from(error);
-    throw new CniError(code, `plugin "${type}" (${verb}): ${message}`, { ...(details && { details }), cause: error });
+    const Kind = error instanceof MissingPluginError ? MissingPluginError : CniError;
+    throw new Kind(code, `plugin "${type}" (${verb}): ${message}`, { ...(details && { details }), cause: error });
   }
 }

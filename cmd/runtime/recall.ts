@@ -60,10 +60,8 @@ export function recall(
     );
   }
   if (remembered && remembered.text !== given?.text) {
-    const now = given ? "has changed" : "is gone";
-    memory.log(
-      `The configuration of network "${key.network}" ${now}: using the one that ${describe(key)} was attached with`,
-    );
+    const now = given ? "has changed since" : "is gone or cannot be used";
+    memory.log(`Using the configuration that ${describe(key)} was attached with: that of now ${now}`);
   }
   const { args, capabilityArgs, netns } = parameters;
   return {

@@ -14,7 +14,7 @@ import type { NetworkList } from "../../plugins/spec/network.ts";
 import { formatResult, parseResult, type Result } from "../../plugins/spec/result.ts";
 import { atLeast, since, type Verb } from "../../plugins/spec/version.ts";
 import * as cache from "./cache.ts";
-import { callForResult, callPlugin } from "./call.ts";
+import { callForResult, callPlugin, MissingPluginError } from "./call.ts";
 import { describe, findPrevResult, keyOf, recall, type RecallParameters } from "./recall.ts";
 
 /** What a runtime works with. */
@@ -178,7 +178,7 @@ function alreadyThere({ cacheDirectory }: RuntimeOptions, entry: cache.CacheEntr
     );
   }
   return new CniError(Code.InvalidEnvironment, `Cannot attach ${describe(entry)}: it is attached already`, {
-    details: `"${path}" says so; DEL it first`,
+    details: `"${path}" says so; remove it first: cni run del`,
   });
 }
 
@@ -195,7 +195,8 @@ function rolledBack(
     try {
       callPlugin(runtime, list, plugin, { verb: "DEL", parameters: entry, prevResult: result });
     } catch (failure) {
-      failures.push(failure);
+      // A plugin that is not there has left nothing.
+      if (!(failure instanceof MissingPluginError)) failures.push(failure);
     }
   }
   // What could not be removed stays known to DEL and GC.

@@ -1,0 +1,105 @@
+/**
+ * Options of a command line, declared in a table that parsing and help share.
+ *
+ * Own code, as the small parsers guess: `-` becomes an option that eats the next word, `10` a number, a missing value `true`.
+ *
+ * @module
+ */
+import { suggestion } from "./suggest.ts";
+
+/** One option. */
+export interface OptionSpec {
+  /** Without dashes: `conf-dir`. */
+  readonly name: string;
+  /** A letter for `-p`. */
+  readonly short?: string;
+  /** What to call the value in help: `DIR`. Without it the option is a switch. */
+  readonly value?: string;
+  /** The environment variable that stands in for it; an empty one is none. */
+  readonly env?: string;
+  readonly help: string;
+}
+
+/** The command line cannot be understood; the exit status is 2. */
+export class UsageError extends Error {
+  override readonly name = "UsageError";
+}
+
+/** A command line taken apart. */
+export interface Arguments {
+  /** What is no option, in order; `-` is one of them. */
+  readonly words: readonly string[];
+  /** True if the switch or option is there; the environment does not count. */
+  has(name: string): boolean;
+  /** The last value given, or the environment's. */
+  find(name: string): string | undefined;
+  /** All values given, in order. */
+  list(name: string): readonly string[];
+}
+
+/**
+ * Takes a command line apart: `--name VALUE`, `--name=VALUE`, `-n VALUE`, `-nVALUE`; after `--` everything is a word.
+ *
+ * @throws {UsageError} for an unknown option, a missing value, or a value that a switch does not take
+ */
+export function parseOptions(
+  argv: readonly string[],
+  specs: readonly OptionSpec[],
+  env: Readonly<Record<string, string | undefined>>,
+): Arguments {
+  const words: string[] = [];
+  const given = new Map<string, string[]>();
+  const rest = [...argv];
+  for (let word; (word = rest.shift()) !== undefined;) {
+    if (word === "--") {
+      words.push(...rest);
+      break;
+    }
+    if (word === "-" || !word.startsWith("-")) {
+      words.push(word);
+      continue;
+    }
+    const { spec, inline } = recognize(word, specs);
+    const value = valueOf(spec, inline, rest);
+    given.set(spec.name, [...given.get(spec.name) ?? [], value]);
+  }
+  const specOf = (name: string) => specs.find((spec) => spec.name === name);
+  return {
+    words,
+    has: (name) => given.has(name),
+    find: (name) => given.get(name)?.at(-1) ?? (env[specOf(name)?.env ?? ""] || undefined),
+    list: (name) => given.get(name) ?? [],
+  };
+}
+
+function recognize(word: string, specs: readonly OptionSpec[]): { spec: OptionSpec; inline: string | undefined } {
+  const long = word.startsWith("--");
+  const equals = long ? word.indexOf("=") : -1;
+  const name = long ? word.slice(2, equals < 0 ? undefined : equals) : word[1];
+  const spec = specs.find((each) => (long ? each.name : each.short) === name);
+  if (spec) {
+    return { spec, inline: long ? (equals < 0 ? undefined : word.slice(equals + 1)) : word.slice(2) || undefined };
+  }
+  const written = long ? `--${name}` : `-${name}`;
+  const known = specs.map((each) => `--${each.name}`);
+  throw new UsageError(`unknown option "${written}"${suggestion(written, known)}`);
+}
+
+function valueOf(spec: OptionSpec, inline: string | undefined, rest: string[]): string {
+  if (spec.value === undefined) {
+    if (inline !== undefined) throw new UsageError(`option "--${spec.name}" takes no value: got "${inline}"`);
+    return "";
+  }
+  const value = inline ?? rest.shift();
+  if (value === undefined) throw new UsageError(`option "--${spec.name}" needs a value: ${spec.value}`);
+  return value;
+}
+
+/** One line per option, for help. */
+export function formatOptions(specs: readonly OptionSpec[]): string {
+  const left = specs.map(({ name, short, value }) =>
+    `${short ? `-${short}, ` : "    "}--${name}${value === undefined ? "" : ` ${value}`}`
+  );
+  const width = Math.max(...left.map((text) => text.length));
+  return specs.map(({ help, env }, i) => `  ${left[i]!.padEnd(width)}  ${help}${env ? ` [$${env}]` : ""}`).join("\n");
+}

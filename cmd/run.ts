@@ -1,0 +1,168 @@
+/**
+ * `cni run`: the runtime on the command line.
+ *
+ * @module
+ */
+import { NetnsError } from "../ffi/netns.ts";
+import * as link from "../ffi/route/link.ts";
+import type { Surroundings } from "../plugins/kit/serve.ts";
+import { CniError, Code } from "../plugins/spec/error.ts";
+import type { NetworkList } from "../plugins/spec/network.ts";
+import { printResult } from "../plugins/spec/result.ts";
+import type { JsonObject } from "../plugins/spec/schema.ts";
+import type { RunRequest } from "./run_arguments.ts";
+import { type CacheEntry, findEntry, occupantOf } from "./runtime/cache.ts";
+import { loadNetwork } from "./runtime/load.ts";
+import type { RecallParameters } from "./runtime/recall.ts";
+import { add, check, del, gc, type RuntimeOptions, status } from "./runtime/runtime.ts";
+import { print, readInput, say } from "./stdio.ts";
+
+/** What the command line is run in. */
+export interface RunSurroundings {
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** @param timeoutMs how long a plugin that is a program of its own may run */
+  surroundings(timeoutMs?: number): Surroundings;
+}
+
+/**
+ * Carries out what the command line asks for.
+ *
+ * @throws {CniError} and every other error as its cause made it
+ */
+export function run(request: RunRequest, around: RunSurroundings): void {
+  const surroundings = around.surroundings(request.timeoutMs);
+  const runtime: RuntimeOptions = {
+    invoker: surroundings.invoker(request.pluginDirectories),
+    pluginDirectories: request.pluginDirectories,
+    cacheDirectory: request.cacheDirectory,
+    env: around.env,
+    log,
+  };
+  switch (request.verb) {
+    case "add":
+      return runAdd(runtime, request, surroundings);
+    case "check":
+    case "del": {
+      const network = networkOf(request);
+      const command = request.verb === "check" ? check : del;
+      return command(runtime, network, recallParameters(network, request));
+    }
+    case "gc":
+      return gc(runtime, load(request), request.valid);
+    case "status":
+      return status(runtime, load(request));
+  }
+}
+
+function log(message: string): void {
+  say(`cni: ${message}`);
+}
+
+function load({ network, confDirectory }: RunRequest): NetworkList {
+  return loadNetwork(network, { directory: confDirectory, readInput, log });
+}
+
+function runAdd(runtime: RuntimeOptions, request: RunRequest, surroundings: Surroundings): void {
+  const list = load(request);
+  const { containerId, ifname, netns = "" } = request;
+  const key = { network: list.name, containerId, ifname };
+  if (!occupantOf(request.cacheDirectory, key)) refuseTaken(netns, ifname, surroundings);
+  const result = add(runtime, list, { containerId, ifname, netns, ...wishes(list, request) });
+  print(`${printResult(result, list.cniVersion)}\n`);
+}
+
+/**
+ * A failed ADD is undone by name: an interface that somebody else put there would be taken away with it.
+ *
+ * @throws {CniError} if there is no such namespace, or an interface of that name in it
+ */
+function refuseTaken(path: string, ifname: string, { openNetns }: Surroundings): void {
+  try {
+    using netns = openNetns(path);
+    // Every namespace has this one from its start, and the loopback plugin works on it.
+    if (ifname === "lo" || !link.find(netns.route, ifname)) return;
+  } catch (error) {
+    if (!(error instanceof NetnsError)) throw error;
+    throw new CniError(Code.InvalidNetns, error.message, { cause: error });
+  }
+  throw new CniError(Code.InvalidEnvironment, `Cannot attach "${path}": it has an interface "${ifname}" already`, {
+    details: "choose another name with --ifname",
+  });
+}
+
+/** For an attachment that is remembered the name is enough: its configuration may be gone, or broken by now. */
+function networkOf(request: RunRequest): NetworkList | string {
+  try {
+    return load(request);
+  } catch (error) {
+    const { network, containerId, ifname, cacheDirectory } = request;
+    if (network === "-" || network.includes("/") || !isRemembered(cacheDirectory, { network, containerId, ifname })) {
+      throw error;
+    }
+    // That there is no such file is said by what follows.
+    if (!(error instanceof CniError)) log(CniError.from(error).message);
+    return network;
+  }
+}
+
+function isRemembered(directory: string, key: { network: string; containerId: string; ifname: string }): boolean {
+  try {
+    return !!findEntry(directory, key)?.config;
+  } catch {
+    return false;
+  }
+}
+
+/** What is not given is as it was for add. */
+function recallParameters(network: NetworkList | string, request: RunRequest): RecallParameters {
+  const { containerId, ifname, netns, args, capabilityArgs, publish, ips, mac } = request;
+  const anew = publish.length > 0 || ips.length > 0 || mac !== undefined;
+  return {
+    containerId,
+    ifname,
+    ...(netns !== undefined && { netns }),
+    ...(anew && typeof network !== "string"
+      ? wishes(network, request)
+      : { ...(args && { args }), ...(capabilityArgs && { capabilityArgs }) }),
+  };
+}
+
+/**
+ * Options of the command line in the way that the network's plugins understand: as capability if one declares it, else as CNI_ARGS.
+ *
+ * @throws {CniError} code 7 if no plugin of the network would hear of it
+ */
+export function wishes(list: NetworkList, request: RunRequest): Pick<CacheEntry, "args" | "capabilityArgs"> {
+  const declared = new Set(list.plugins.flatMap((plugin) => plugin.capabilities));
+  const capabilityArgs: Record<string, unknown> = { ...request.capabilityArgs };
+  const args = [...request.args ?? []];
+  const { publish, ips, mac } = request;
+  if (publish.length > 0) {
+    if (!declared.has("portMappings")) throw unheard(list, "portMappings", "--publish");
+    capabilityArgs.portMappings = [...listOf(capabilityArgs, "portMappings"), ...publish];
+  }
+  if (declared.has("ips") && ips.length > 0) capabilityArgs.ips = [...listOf(capabilityArgs, "ips"), ...ips];
+  else if (ips.length > 1) throw unheard(list, "ips", "more than one --ip");
+  else if (ips[0]) args.push(["IP", ips[0]]);
+  if (declared.has("mac") && mac) capabilityArgs.mac = mac;
+  else if (mac) args.push(["MAC", mac]);
+  // Plugins refuse what they do not know, and every plugin of the network gets the same arguments.
+  const added = args.length > (request.args ?? []).length;
+  if (added && !args.some(([key]) => key === "IgnoreUnknown")) args.unshift(["IgnoreUnknown", "1"]);
+  return { args, capabilityArgs };
+}
+
+function listOf(args: JsonObject, name: string): readonly unknown[] {
+  const value = args[name];
+  return Array.isArray(value) ? value : [];
+}
+
+function unheard({ name }: NetworkList, capability: string, option: string): CniError {
+  return new CniError(
+    Code.InvalidConfig,
+    `Cannot use ${option} with network "${name}": no plugin of it has capability "${capability}"`,
+    {
+      details: `add "capabilities": {"${capability}": true} to the plugin that is to do it`,
+    },
+  );
+}

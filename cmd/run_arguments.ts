@@ -1,0 +1,201 @@
+/**
+ * The command line of `cni run`: what is asked for, from options and, where there is none, from the variables of cnitool.
+ *
+ * @module
+ */
+import { type Ip, parseIp, parseMac } from "../ffi/address.ts";
+import { namedNetnsPath } from "../ffi/named_netns.ts";
+import type { Attachment } from "../plugins/spec/config.ts";
+import { parseJson } from "../plugins/spec/jsonc.ts";
+import { isJsonObject, type JsonObject } from "../plugins/spec/schema.ts";
+import { type Arguments, type OptionSpec, parseOptions, UsageError } from "./options.ts";
+import { parsePublish, type PortMapping } from "./publish.ts";
+import { suggestion } from "./suggest.ts";
+
+export type RunVerb = "add" | "check" | "del" | "gc" | "status";
+const VERBS: readonly RunVerb[] = ["add", "check", "del", "gc", "status"];
+
+/** What `cni run` is asked to do; paths are absolute. */
+export interface RunRequest {
+  readonly verb: RunVerb;
+  /** A name, a path, or `-`. */
+  readonly network: string;
+  /** Path of the namespace; always there for add and check. */
+  readonly netns?: string;
+  readonly containerId: string;
+  readonly ifname: string;
+  readonly confDirectory: string;
+  readonly pluginDirectories: readonly string[];
+  readonly cacheDirectory: string;
+  /** CNI_ARGS; absent if not given, which for check and del means: as before. */
+  readonly args?: readonly (readonly [string, string])[];
+  readonly capabilityArgs?: JsonObject;
+  readonly publish: readonly PortMapping[];
+  readonly ips: readonly string[];
+  readonly mac?: string;
+  /** For gc: what is to stay. */
+  readonly valid: readonly Attachment[];
+  /** For programs that are started. */
+  readonly timeoutMs?: number;
+  readonly json: boolean;
+}
+
+/** The options of `cni run`. */
+export const RUN_OPTIONS: readonly OptionSpec[] = [
+  { name: "conf-dir", value: "DIR", env: "NETCONFPATH", help: "where networks are found by name (/etc/cni/net.d)" },
+  { name: "plugin-dir", value: "DIRS", env: "CNI_PATH", help: "other plugins, separated by ':' (/opt/cni/bin)" },
+  { name: "cache-dir", value: "DIR", help: "where attachments are remembered (/var/lib/cni)" },
+  { name: "ifname", short: "i", value: "NAME", env: "CNI_IFNAME", help: "interface in the container (eth0)" },
+  { name: "container-id", value: "ID", env: "CNI_CONTAINERID", help: "made from the namespace's path unless given" },
+  { name: "publish", short: "p", value: "PORTS", help: "[hostIP:]hostPort:containerPort[/proto], repeatable" },
+  { name: "ip", value: "IP", help: "address to ask for, repeatable" },
+  { name: "mac", value: "MAC", help: "hardware address to ask for" },
+  { name: "args", value: "K=V;K=V", env: "CNI_ARGS", help: "arguments for all plugins" },
+  { name: "cap-args", value: "JSON", env: "CAP_ARGS", help: "arguments by capability" },
+  { name: "valid", value: "ID[/IFNAME]", help: "gc: an attachment that stays, repeatable" },
+  { name: "all", help: "gc: nothing stays" },
+  { name: "timeout", value: "TIME", help: "for each plugin that is a program of its own: 30s, 500ms" },
+  { name: "json", help: "on failure, print the error object on stdout" },
+  { name: "help", short: "h", help: "print this" },
+];
+
+type Variables = Readonly<Record<string, string | undefined>>;
+
+/**
+ * Reads the command line after `cni run`.
+ *
+ * @param cwd what relative paths start from
+ * @returns `undefined` if help is asked for
+ * @throws {UsageError} naming what cannot be understood
+ */
+export function parseRun(argv: readonly string[], env: Variables, cwd: string): RunRequest | undefined {
+  const given = parseOptions(argv, RUN_OPTIONS, env);
+  if (given.has("help")) return undefined;
+  const [verb, network, netnsText] = wordsOf(given);
+  const netns = netnsText === undefined ? undefined : netnsPath(netnsText, cwd);
+  const args = given.find("args");
+  const capabilities = given.find("cap-args");
+  const mac = given.find("mac");
+  const timeout = given.find("timeout");
+  const ifname = given.find("ifname") ?? "eth0";
+  return {
+    verb,
+    network,
+    ...(netns !== undefined && { netns }),
+    containerId: containerIdOf(given, verb, netns),
+    ifname,
+    confDirectory: absolutePath(given.find("conf-dir") ?? "/etc/cni/net.d", cwd),
+    pluginDirectories: (given.find("plugin-dir") ?? "/opt/cni/bin").split(":").filter((each) => each !== "")
+      .map((each) => absolutePath(each, cwd)),
+    cacheDirectory: absolutePath(given.find("cache-dir") ?? "/var/lib/cni", cwd),
+    ...(args !== undefined && { args: parseArgsOption(args) }),
+    ...(capabilities !== undefined && { capabilityArgs: parseCapabilityArgs(capabilities) }),
+    publish: given.list("publish").map(parsePublish),
+    ips: given.list("ip").map(parseAddress),
+    ...(mac !== undefined && { mac: parse("--mac", mac, parseMac) }),
+    valid: validOf(given, verb, ifname),
+    ...(timeout !== undefined && { timeoutMs: parseTime(timeout) }),
+    json: given.has("json"),
+  };
+}
+
+function wordsOf({ words }: Arguments): [verb: RunVerb, network: string, netns: string | undefined] {
+  const [verb, network, netns, ...surplus] = words;
+  const known = VERBS.find((each) => each === verb);
+  if (verb === undefined) throw new UsageError(`what shall be run? ${VERBS.join(", ")}`);
+  if (!known) throw new UsageError(`unknown command "run ${verb}"${suggestion(verb, VERBS)}`);
+  if (network === undefined || network === "") {
+    throw new UsageError(`"run ${verb}" needs a network: a name, a path, or -`);
+  }
+  if (surplus.length > 0) throw new UsageError(`"run ${verb}" has too many arguments: "${surplus.join(" ")}"`);
+  if (netns === undefined && (verb === "add" || verb === "check")) {
+    throw new UsageError(`"run ${verb} ${network}" needs a network namespace: a name (see "cni netns list") or a path`);
+  }
+  return [known, network, netns];
+}
+
+/** A name is one of /run/netns; what has a slash is a path. */
+function netnsPath(text: string, cwd: string): string {
+  return text.includes("/") ? absolutePath(text, cwd) : parse("network namespace", text, namedNetnsPath);
+}
+
+/** The path from the root, without `.`, `..` and doubled slashes, by its letters alone. */
+export function absolutePath(path: string, cwd: string): string {
+  const parts: string[] = [];
+  for (const part of (path.startsWith("/") ? path : `${cwd}/${path}`).split("/")) {
+    if (part === "..") parts.pop();
+    else if (part !== "" && part !== ".") parts.push(part);
+  }
+  return `/${parts.join("/")}`;
+}
+
+function containerIdOf(given: Arguments, verb: RunVerb, netns: string | undefined): string {
+  const id = given.find("container-id");
+  if (id !== undefined) return id;
+  if (netns !== undefined) return derivedContainerId(netns);
+  if (verb !== "del") return "";
+  throw new UsageError('"run del" needs a network namespace or --container-id, to know what to remove');
+}
+
+/** The id that cnitool gives to the namespace at this path, so that either can remove what the other added. */
+export function derivedContainerId(netns: string): string {
+  return `cnitool-${new Bun.CryptoHasher("sha512").update(netns).digest("hex").slice(0, 20)}`;
+}
+
+function parseArgsOption(text: string): (readonly [string, string])[] {
+  return text.split(";").map((pair) => {
+    const [key, value, ...rest] = pair.split("=");
+    if (key && value && rest.length === 0) return [key, value] as const;
+    throw new UsageError(`--args must be KEY=VALUE pairs separated by ";": got ${JSON.stringify(pair)}`);
+  });
+}
+
+function parseCapabilityArgs(text: string): JsonObject {
+  const node = parse("--cap-args", text, (value) => parseJson(value, "it"));
+  if (isJsonObject(node)) return node;
+  throw new UsageError(`--cap-args must be a JSON object such as '{"ips":["10.1.0.5"]}': got ${JSON.stringify(text)}`);
+}
+
+/** With or without a prefix length, which plugins take from their subnet. */
+function parseAddress(text: string): string {
+  const slash = text.indexOf("/");
+  const ip: Ip = parse("--ip", slash < 0 ? text : text.slice(0, slash), parseIp);
+  const length = slash < 0 ? "" : text.slice(slash);
+  if (length === "" || /^\/[0-9]{1,3}$/.test(length)) return ip + length;
+  throw new UsageError(`--ip must be an address such as "10.1.0.5" or "10.1.0.5/16": got ${JSON.stringify(text)}`);
+}
+
+function validOf(given: Arguments, verb: RunVerb, ifname: string): Attachment[] {
+  const valid = given.list("valid");
+  if (verb !== "gc") {
+    if (valid.length > 0 || given.has("all")) throw new UsageError('"--valid" and "--all" belong to "run gc"');
+    return [];
+  }
+  if ((valid.length > 0) === given.has("all")) {
+    throw new UsageError(
+      '"run gc" removes every attachment that is not named: give --valid ID/IFNAME for each that stays, or --all',
+    );
+  }
+  return valid.map((text) => {
+    const slash = text.indexOf("/");
+    return slash < 0
+      ? { containerId: text, ifname }
+      : { containerId: text.slice(0, slash), ifname: text.slice(slash + 1) };
+  });
+}
+
+/** Seconds unless a unit follows. */
+function parseTime(text: string): number {
+  const [, digits, unit = "s"] = /^([0-9]+(?:\.[0-9]+)?)(ms|s|m)?$/.exec(text) ?? [];
+  const ms = Number(digits) * { ms: 1, s: 1000, m: 60_000 }[unit as "ms" | "s" | "m"];
+  if (ms >= 1) return Math.round(ms);
+  throw new UsageError(`--timeout must be a time such as "30s" or "500ms": got ${JSON.stringify(text)}`);
+}
+
+function parse<T>(what: string, text: string, parser: (text: string) => T): T {
+  try {
+    return parser(text);
+  } catch (error) {
+    throw new UsageError(`${what}: ${error instanceof Error ? error.message : error}`);
+  }
+}
