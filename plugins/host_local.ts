@@ -1,0 +1,172 @@
+/**
+ * The `host-local` plugin: gives addresses out of ranges, and remembers in files on this host who has which.
+ *
+ * @module
+ */
+import { cidr, type Ip, ipOf, prefixLengthOf } from "../ffi/address.ts";
+import { SystemError } from "../ffi/sys/error.ts";
+import { ensureDirectory, findStatus, readText, removeFile, writeTemporary } from "../ffi/sys/file.ts";
+import { allocate, type Choice } from "./host_local/allocate.ts";
+import { addressesOf, describeHolder, type Holder, readInventory } from "./host_local/inventory.ts";
+import { capacityOf, findRange, formatRanges, type RangeSet } from "./host_local/ranges.ts";
+import { parseResolvConf } from "./host_local/resolv_conf.ts";
+import { parseRequestedIps, parseSettings } from "./host_local/settings.ts";
+import { lockStore, prepareReservation, type Store } from "./host_local/store.ts";
+import { type AddCall, type Call, type CheckCall, type GcCall, plugin } from "./kit/plugin.ts";
+import type { Attachment } from "./spec/config.ts";
+import { CniError, Code, ConfigError } from "./spec/error.ts";
+import { nonEmptyString, struct, withDefault } from "./spec/schema.ts";
+
+const DEFAULT_DATA_DIR = "/var/lib/cni/networks";
+
+/** Only what every command needs. The rest is read by those that need it: DEL must work when the ranges are wrong by now. */
+interface Config {
+  readonly ipam: { readonly dataDir: string };
+}
+const config = struct({
+  ipam: withDefault(struct({ dataDir: withDefault(nonEmptyString, DEFAULT_DATA_DIR) }), { dataDir: DEFAULT_DATA_DIR }),
+});
+
+export default plugin<Config>({
+  name: "host-local",
+  about: "Gives addresses out of ranges that this host has to itself",
+  config,
+  args: ["IP"],
+
+  add(call) {
+    const { request, log, undo, containerId, ifname } = call;
+    const { sets, routes, resolvConf } = parseSettings(request);
+    if (sets.length === 0) throw new ConfigError("ipam.ranges", "a list of at least one range set", "nothing");
+    const dns = resolvConf === undefined ? undefined : parseResolvConf(readText(resolvConf));
+    const choices = reserve(call, sets, parseRequestedIps(request, call.args.IP));
+    undo.defer(() => {
+      using store = lockStore(directoryOf(call), log);
+      release(store, choices.map(({ address }) => address), (holder) => isSame(holder, { containerId, ifname }));
+    });
+    return {
+      ips: choices.map(({ address, range: { subnet, gateway } }) => ({
+        address: cidr(address, prefixLengthOf(subnet)),
+        gateway,
+      })),
+      ...(routes.length > 0 && { routes }),
+      ...(dns && { dns }),
+    };
+  },
+
+  del(call) {
+    const directory = directoryOf(call);
+    if (!findStatus(directory)?.isDirectory) return;
+    using store = lockStore(directory, call.log);
+    store.release(addressesOf(store.inventory, call));
+  },
+
+  check: checkReservation,
+
+  gc(call) {
+    // Rounded up: what was reserved before must not look newer.
+    const startedAt = BigInt(Date.now() + 1) * 1_000_000n;
+    const directory = directoryOf(call);
+    if (!findStatus(directory)?.isDirectory) return;
+    using store = lockStore(directory, call.log);
+    const lives = survivors(call);
+    // Whoever came after the list of the living was made cannot be on it.
+    const isOld = (address: Ip) => (findStatus(`${directory}/${address}`)?.modified ?? 0n) <= startedAt;
+    release(store, [...store.inventory.holders.keys()], (holder, address) => !lives(holder) && isOld(address));
+  },
+
+  status(call) {
+    const { sets } = parseSettings(call.request);
+    const directory = directoryOf(call);
+    try {
+      ensureDirectory(directory);
+      removeFile(writeTemporary(`${directory}/status`, "", 0o600, false));
+    } catch (error) {
+      if (!(error instanceof SystemError)) throw error;
+      throw new CniError(Code.NotAvailable, `Cannot reserve addresses: ${error.message}`, { cause: error });
+    }
+    const taken = [...readInventory(directory).holders.keys()];
+    for (const set of sets) expectFree(set, taken);
+  },
+});
+
+function directoryOf({ config, request }: Call<Config>): string {
+  return `${config.ipam.dataDir}/${request.name}`;
+}
+
+/** Reserves one address per set. Everything that takes time happens before the lock is taken. */
+function reserve(call: AddCall<Config>, sets: readonly RangeSet[], requested: readonly Ip[]): Choice[] {
+  const directory = directoryOf(call);
+  ensureDirectory(directory);
+  using reservation = prepareReservation(directory, { containerId: call.containerId, ifname: call.ifname });
+  using store = lockStore(directory, call.log);
+  const { inventory: { holders }, findLastReserved } = store;
+  refuseSecond(call, sets, addressesOf(store.inventory, call));
+  const choices = allocate(sets, requested, { holders, findLastReserved });
+  store.reserve(reservation, choices.map(({ address }) => address));
+  return choices;
+}
+
+/** An attachment is made once (SPEC §ADD); a second one would give the first one's DEL two addresses to release. */
+function refuseSecond(attachment: Attachment, sets: readonly RangeSet[], held: readonly Ip[]): void {
+  const address = held.find((each) => sets.some((set) => findRange(set, each)));
+  if (address === undefined) return;
+  throw new CniError(
+    Code.Internal,
+    `Cannot allocate an address: ${describeHolder(attachment)} holds ${address} already`,
+    { details: "an attachment is added once; delete it before it is added again" },
+  );
+}
+
+/** Releases those of the addresses whose holder is to go; what has no holder is not ours. */
+function release(store: Store, addresses: readonly Ip[], isToGo: (holder: Holder, address: Ip) => boolean): void {
+  store.release(addresses.filter((address) => {
+    const holder = store.inventory.holders.get(address);
+    return holder !== undefined && isToGo(holder, address);
+  }));
+}
+
+function isSame(holder: Holder, { containerId, ifname }: Attachment): boolean {
+  return holder.containerId === containerId && holder.ifname === ifname;
+}
+
+/** Tells who is on the list; of a reservation that names no interface the container decides. */
+function survivors({ valid }: GcCall<Config>): (holder: Holder) => boolean {
+  const attachments = new Set(valid.map(({ containerId, ifname }) => `${containerId} ${ifname}`));
+  const containers = new Set(valid.map(({ containerId }) => containerId));
+  return ({ containerId, ifname }) =>
+    ifname === undefined ? containers.has(containerId) : attachments.has(`${containerId} ${ifname}`);
+}
+
+function checkReservation(call: CheckCall<Config>): void {
+  const { prevResult, request } = call;
+  const directory = directoryOf(call);
+  const held = addressesOf(readInventory(directory), call);
+  const who = describeHolder({ containerId: call.containerId, ifname: call.ifname });
+  if (held.length === 0) {
+    throw new CniError(Code.Internal, `Check failed: ${who} holds no address in "${directory}"`);
+  }
+  if (!prevResult) return;
+  const reported = (prevResult.ips ?? []).map(({ address }) => ipOf(address));
+  const lacking = held.find((each) => !reported.includes(each));
+  if (lacking !== undefined) {
+    throw new CniError(Code.Internal, `Check failed: prevResult lacks address ${lacking}, which ${who} holds`);
+  }
+  // Addresses of other networks and other IPAM plugins are not ours to judge.
+  const { sets } = parseSettings(request);
+  const lost = reported.find((each) => !held.includes(each) && sets.some((set) => findRange(set, each)));
+  if (lost !== undefined) {
+    throw new CniError(Code.Internal, `Check failed: address ${lost} of prevResult is not reserved for ${who}`);
+  }
+}
+
+/** @throws {CniError} code 50 if the set has no address left */
+function expectFree(set: RangeSet, taken: readonly Ip[]): void {
+  const capacity = capacityOf(set);
+  if (BigInt(taken.length) < capacity) return;
+  const used = taken.filter((each) => (findRange(set, each)?.gateway ?? each) !== each).length;
+  if (BigInt(used) < capacity) return;
+  throw new CniError(
+    Code.NotAvailable,
+    `Cannot allocate an address: all ${capacity} addresses of range set ${formatRanges(set.ranges)} are in use`,
+  );
+}

@@ -1,0 +1,122 @@
+/**
+ * What the directory of a network says: which address is held by whom.
+ *
+ * The form is that of the reference plugin: one file per address, named like it, holding `id CR LF ifname` (versions before
+ * 0.8 wrote the id alone). It makes the question "what does this container hold?" a search through all files.
+ * Beside each reservation of ours there is therefore a second name of the same file, `.id:ifname`: a list of the directory
+ * tells, by the file numbers, who holds what, and only files of others have to be opened. The reference plugin takes
+ * that name for one more reservation without an address and removes it together with the address.
+ *
+ * @module
+ */
+import { type Ip, isIp, parseIp } from "../../ffi/address.ts";
+import { SystemError, unless } from "../../ffi/sys/error.ts";
+import { type Entry, findText, listEntries } from "../../ffi/sys/file.ts";
+import type { Attachment } from "../spec/config.ts";
+import { containerIdProblem, ifnameProblem } from "../spec/env.ts";
+
+/** Who holds an address; reservations of old versions do not tell the interface. */
+export interface Holder {
+  readonly containerId: string;
+  readonly ifname?: string;
+}
+
+export interface Inventory {
+  /** Every address that cannot be given out; without a holder where something else has the name of an address. */
+  readonly holders: ReadonlyMap<Ip, Holder | undefined>;
+  /** Files named like an address that reserve nothing: what a crash left of a reservation. */
+  readonly broken: readonly { readonly name: Ip; readonly content: string }[];
+  /** Second names whose address is gone. */
+  readonly orphans: readonly string[];
+  /** Files that were to become something else, or still are. */
+  readonly temporaries: readonly string[];
+}
+
+/** Reads the directory of a network; one that does not exist is empty. @throws {SystemError} */
+export function readInventory(directory: string): Inventory {
+  const entries = unless(["ENOENT", "ENOTDIR"], () => listEntries(directory)) ?? [];
+  const index = new Map<Entry["inode"], { readonly name: string; readonly holder: Holder }>();
+  for (const { name, inode } of entries) {
+    const holder = name.startsWith(".") ? parseIndexName(name) : undefined;
+    if (holder) index.set(inode, { name, holder });
+  }
+  const holders = new Map<Ip, Holder | undefined>();
+  const broken: { name: Ip; content: string }[] = [];
+  const temporaries: string[] = [];
+  const indexed = new Set<Entry["inode"]>();
+  for (const entry of entries) {
+    if (entry.name.startsWith(".")) {
+      if (entry.name.endsWith(".tmp")) temporaries.push(entry.name);
+      continue;
+    }
+    const own = index.get(entry.inode);
+    if (own) indexed.add(entry.inode);
+    if (!isCanonicalIp(entry.name)) continue;
+    const found = own?.holder ?? readHolder(directory, entry);
+    if (typeof found === "string") broken.push({ name: entry.name, content: found });
+    else if (found !== null) holders.set(entry.name, found);
+  }
+  const orphans: string[] = [];
+  for (const [inode, { name }] of index) if (!indexed.has(inode)) orphans.push(name);
+  return { holders, broken, orphans, temporaries };
+}
+
+/** The addresses that an attachment holds, from old versions if there are no others. */
+export function addressesOf({ holders }: Inventory, { containerId, ifname }: Attachment): Ip[] {
+  const own: Ip[] = [];
+  const old: Ip[] = [];
+  for (const [address, holder] of holders) {
+    if (holder?.containerId !== containerId) continue;
+    if (holder.ifname === ifname) own.push(address);
+    else if (holder.ifname === undefined) old.push(address);
+  }
+  return own.length > 0 ? own : old;
+}
+
+/** What is written into the file of a reservation. */
+export function formatHolder({ containerId, ifname }: Attachment): string {
+  return `${containerId}\r\n${ifname}`;
+}
+
+/** `container "c1", interface "eth0"` */
+export function describeHolder({ containerId, ifname }: Holder): string {
+  return `container "${containerId}"${ifname === undefined ? "" : `, interface "${ifname}"`}`;
+}
+
+/** The second name of a reservation, unless it would be too long for a file name. */
+export function indexName({ containerId, ifname }: Holder): string | undefined {
+  // 255 bytes are the limit, of which an interface name takes 15.
+  return ifname === undefined || containerId.length > 200 ? undefined : `.${containerId}:${ifname}`;
+}
+
+/** Neither an id nor the name of an interface can hold a colon. */
+function parseIndexName(name: string): Holder | undefined {
+  const colon = name.indexOf(":");
+  if (colon < 2) return undefined;
+  return { containerId: name.slice(1, colon), ifname: name.slice(colon + 1) };
+}
+
+/** True for the names that reservations have; the rest is somebody else's. */
+function isCanonicalIp(name: string): name is Ip {
+  return isIp(name) && parseIp(name) === name;
+}
+
+/** The holder; `undefined` if that is not for us to know, `null` if the file is gone, the content if that names nobody. */
+function readHolder(directory: string, { name, isFile }: Entry): Holder | string | null | undefined {
+  if (!isFile) return undefined;
+  try {
+    const content = findText(`${directory}/${name}`);
+    return content === undefined ? null : parseHolder(content) ?? content;
+  } catch (error) {
+    // What cannot be read is taken, and stays what it is.
+    if (error instanceof SystemError) return undefined;
+    throw error;
+  }
+}
+
+function parseHolder(content: string): Holder | undefined {
+  const [containerId = "", ifname, ...more] = content.trim().split(/\r?\n/);
+  if (containerIdProblem(containerId) || more.length > 0) return undefined;
+  if (ifname === undefined) return { containerId };
+  return ifnameProblem(ifname) ? undefined : { containerId, ifname };
+}
