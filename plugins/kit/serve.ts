@@ -33,7 +33,10 @@ export function serve(plugin: AnyPlugin, request: Request, surroundings: Surroun
     if (request.command === "VERSION") return { exitCode: 0, stdout: printVersions(request.stdin) };
     const environment = parseEnvironment({ ...request.env, CNI_COMMAND: request.command });
     const config = parsePluginConfig(request.stdin, environment.verb);
-    return { exitCode: 0, stdout: dispatch(plugin, request, environment, config, surroundings) };
+    return {
+      exitCode: 0,
+      stdout: forNetwork(config, () => dispatch(plugin, request, environment, config, surroundings)),
+    };
   } catch (error) {
     return { exitCode: 1, stdout: printError(error, request.stdin) };
   }
@@ -74,7 +77,7 @@ function dispatch(
   const ipam = config.ipamType === undefined
     ? undefined
     : delegate(invoker, config.ipamType, request, config.cniVersion, env.verb === "ADD" ? undo : undefined);
-  const call: Call<unknown> = { config: parseOwn(plugin, config), request: config, host, ipam, log };
+  const call: Call<unknown> = { config: plugin.config.parse(config.raw), request: config, host, ipam, log };
   switch (env.verb) {
     case "GC": {
       const valid = config.validAttachments ?? [];
@@ -89,9 +92,10 @@ function dispatch(
   }
 }
 
-function parseOwn(plugin: AnyPlugin, { raw, name }: PluginConfig): unknown {
+/** Runs a plugin; a configuration that it cannot use is reported with the network it is of. */
+function forNetwork<T>({ name }: PluginConfig, call: () => T): T {
   try {
-    return plugin.config.parse(raw);
+    return call();
   } catch (error) {
     throw error instanceof ConfigError ? error.at({ network: name }) : error;
   }
