@@ -1,8 +1,8 @@
 /**
  * What the directory of a network says: which address is held by whom.
  *
- * The form is that of the reference plugin: one file per address, named like it, holding `id CR LF ifname` (versions before
- * 0.8 wrote the id alone). It makes the question "what does this container hold?" a search through all files.
+ * The form is that of the reference plugin: one file per address, named like it, holding `id CR LF ifname` (old
+ * versions wrote the id alone). It makes the question "what does this container hold?" a search through all files.
  * Beside each reservation of ours there is therefore a second name of the same file, `.id:ifname`: a list of the directory
  * tells, by the file numbers, who holds what, and only files of others have to be opened. The reference plugin takes
  * that name for one more reservation without an address and removes it together with the address.
@@ -46,7 +46,7 @@ export function readInventory(directory: string): Inventory {
   const indexed = new Set<Entry["inode"]>();
   for (const entry of entries) {
     if (entry.name.startsWith(".")) {
-      if (entry.name.endsWith(".tmp")) temporaries.push(entry.name);
+      if (isTemporary(entry.name)) temporaries.push(entry.name);
       continue;
     }
     const own = index.get(entry.inode);
@@ -94,6 +94,11 @@ function parseIndexName(name: string): Holder | undefined {
   const colon = name.indexOf(":");
   if (colon < 2) return undefined;
   return { containerId: name.slice(1, colon), ifname: name.slice(colon + 1) };
+}
+
+/** True for the names that writeTemporary() gives to what is written here; files of others, and `.c1:x.tmp`, stay. */
+function isTemporary(name: string): boolean {
+  return name.endsWith(".tmp") && /^\.(new|status|last_reserved_ip\.\d+)\.[a-z\d]+\.tmp$/.test(name);
 }
 
 /** True for the names that reservations have; the rest is somebody else's. */

@@ -180,13 +180,14 @@ test("lockStore() removes second names without an address, but no file of others
 });
 
 test("lockStore() removes temporary files once their writer cannot be alive any more", () => {
-  const directory = directoryWith({ ".new.abc.tmp": "c1\r\neth0", ".new.def.tmp": "c2\r\neth0" });
+  const directory = directoryWith({ ".new.abc.tmp": "c1\r\neth0", ".new.def.tmp": "c2\r\neth0", ".mine.tmp": "" });
   const longAgo = Date.now() / 1000 - 3600;
   utimesSync(join(directory, ".new.abc.tmp"), longAgo, longAgo);
+  utimesSync(join(directory, ".mine.tmp"), longAgo, longAgo);
   expect(recover(directory)).toEqual([
     `Removed "${directory}/.new.abc.tmp": it was left by a process that ended before its time`,
   ]);
-  expect(readdirSync(directory).sort()).toEqual([".new.def.tmp", "lock"]);
+  expect(readdirSync(directory).sort()).toEqual([".mine.tmp", ".new.def.tmp", "lock"]);
 });
 
 for (const junk of ["", "10.0.0.2\n", "garbage"]) {
