@@ -26,6 +26,7 @@ export type Sync<T> = T extends PromiseLike<unknown> ? never : T;
 export interface Netns extends Disposable {
   /** The path it was opened by, as given: `/run/netns/web`. */
   readonly path: string;
+  /** The file descriptor that holds it; closed with the handle. */
   readonly fd: number;
   /** Equal for two handles of one namespace. */
   readonly identity: string;
@@ -39,10 +40,12 @@ export interface Netns extends Disposable {
 
 /** A path that does not lead to a network namespace. */
 export class NetnsError extends Error {
+  /** Always `NetnsError`. */
   override readonly name: string = "NetnsError";
   /** True if there is nothing at the path; false if there is something else than a namespace. */
   readonly absent: boolean;
 
+  /** `reason` follows the path in the message. */
   constructor(path: string, reason: string, absent: boolean, cause?: unknown) {
     super(`Cannot open network namespace "${path}": ${reason}`, { cause });
     this.absent = absent;

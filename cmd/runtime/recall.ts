@@ -21,6 +21,7 @@ export interface Memory {
 export interface RecallParameters extends Attachment {
   /** Path of the container's network namespace. */
   readonly netns?: string;
+  /** CNI_ARGS for every plugin. */
   readonly args?: cache.Args;
   /** By capability; a plugin gets those that its configuration declares. */
   readonly capabilityArgs?: JsonObject;

@@ -19,6 +19,7 @@ import { describe, findPrevResult, keyOf, recall, type RecallParameters } from "
 
 /** What a runtime works with. */
 export interface RuntimeOptions {
+  /** Finds and calls the plugins that networks name. */
   readonly invoker: Invoker;
   /** Where plugins of others are; passed to plugins that delegate. */
   readonly pluginDirectories: readonly string[];

@@ -56,6 +56,7 @@ export const NETLINK_NETFILTER = 12;
 
 /** What carries requests to the kernel and its answers back. */
 export interface Transport extends Disposable {
+  /** Sends one datagram: a request, or several that belong together. @throws {SystemError} */
   send(request: Uint8Array): void;
   /** The next datagram; `undefined` if none comes, at once when `wait` is false, else after some seconds. */
   receive(wait: boolean): Uint8Array | undefined;

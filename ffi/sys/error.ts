@@ -11,6 +11,7 @@ import { describeErrno } from "./errno.ts";
  * The message reads `Cannot open "/x": No such file or directory (ENOENT)`; without a purpose it names the system call.
  */
 export class SystemError extends Error {
+  /** `SystemError`, or the name of a class that extends it. */
   override readonly name: string = "SystemError";
   /** The system call: `openat`. */
   readonly syscall: string;
@@ -19,6 +20,7 @@ export class SystemError extends Error {
   /** Its name: `ENOENT`. */
   readonly code: string;
 
+  /** `purpose` follows "Cannot" in the message, `remark` the code. */
   constructor(syscall: string, errno: number, purpose = `call ${syscall}`, remark = "") {
     const { code, sentence } = describeErrno(errno);
     super(`Cannot ${purpose}: ${sentence} (${code}${remark && `, ${remark}`})`);

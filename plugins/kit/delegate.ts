@@ -11,14 +11,17 @@ import type { Verb, Version } from "../spec/version.ts";
 
 /** A plugin call as the protocol has it: the parameters in the environment, the configuration as JSON text. */
 export interface Request {
+  /** CNI_COMMAND: `ADD`. */
   readonly command: string;
   /** CNI_CONTAINERID and its like; other variables are for programs that are started. */
   readonly env: Readonly<Record<string, string | undefined>>;
+  /** The configuration; empty for VERSION, mostly. */
   readonly stdin: string;
 }
 
 /** What a plugin answers. */
 export interface Response {
+  /** 0 for success; with any other, `stdout` should be an error object. */
   readonly exitCode: number;
   /** One JSON document, or nothing. */
   readonly stdout: string;
@@ -26,18 +29,23 @@ export interface Response {
 
 /** Finds a plugin by its type and calls it. */
 export interface Invoker {
-  /** @throws {CniError} if there is no such plugin, or it cannot be started */
+  /** Calls the plugin and gives its answer, also if that is an error. @throws {CniError} if there is no such plugin, or it cannot be started */
   invoke(type: string, request: Request): Response;
 }
 
 /** An IPAM plugin, as the plugin that delegates to it sees it. */
 export interface Delegate {
+  /** `ipam.type` of the configuration. */
   readonly type: string;
   /** The addresses it gives. Its DEL is called if the ADD that asked for them fails later, or this call itself does. */
   add(): Result;
+  /** Gives back what the attachment has. @throws {CniError} what it failed with */
   del(): void;
+  /** Asks whether the attachment still has what it was given. @throws {CniError} what it found */
   check(): void;
+  /** Gives back what belongs to attachments that live no more. @throws {CniError} what it failed with */
   gc(): void;
+  /** Asks whether it has addresses to give. @throws {CniError} with code 50 or 51 if it has none */
   status(): void;
 }
 

@@ -6,8 +6,11 @@
 
 /** One container interface on one network. None of the three can hold a blank (SPEC §Configuration format, §Parameters). */
 export interface Owner {
+  /** The network's name. */
   readonly network: string;
+  /** CNI_CONTAINERID. */
   readonly containerId: string;
+  /** CNI_IFNAME. */
   readonly ifname: string;
 }
 

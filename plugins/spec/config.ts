@@ -10,14 +10,17 @@ import { type Dns, dns, parseResult, type Result } from "./result.ts";
 import * as schema from "./schema.ts";
 import { atLeast, LATEST, parseVersion, since, type Verb, type Version, VERSIONS } from "./version.ts";
 
+/** What the specification defines of a request. */
 export interface PluginConfig {
   /** Of the network. */
   readonly name: string;
+  /** The version to answer in. */
   readonly cniVersion: Version;
   /** Of the plugin; empty when the request does not say. */
   readonly type: string;
   /** `ipam.type`; absent for no address management. */
   readonly ipamType?: string;
+  /** Resolver settings to hand on in the result. */
   readonly dns?: Dns;
   /** In the current form, whatever it came in. Never present for GC and STATUS. */
   readonly prevResult?: Result;
@@ -25,6 +28,7 @@ export interface PluginConfig {
   readonly runtimeConfig: schema.JsonObject;
   /** `args.cni`, optional hints; empty if there are none. */
   readonly args: schema.JsonObject;
+  /** Capabilities that the plugin declares; of use to the runtime only. */
   readonly capabilities: Readonly<Record<string, boolean>>;
   /** What to keep; present for GC and only there. */
   readonly validAttachments?: readonly Attachment[];
@@ -34,7 +38,9 @@ export interface PluginConfig {
 
 /** One interface of one container. */
 export interface Attachment {
+  /** CNI_CONTAINERID: the runtime's name for the container. */
   readonly containerId: string;
+  /** CNI_IFNAME: the interface inside the container. */
   readonly ifname: string;
 }
 

@@ -9,21 +9,28 @@ import type { Version } from "./version.ts";
 export const Code = {
   IncompatibleVersion: 1,
   UnsupportedField: 2,
+  /** The runtime owes no DEL. */
   UnknownContainer: 3,
+  /** A CNI_* variable is missing or wrong. */
   InvalidEnvironment: 4,
   IoFailure: 5,
   DecodeFailure: 6,
   InvalidConfig: 7,
   InvalidNetns: 8,
+  /** Something passing is in the way. */
   TryAgainLater: 11,
+  /** Of STATUS: an ADD could not be served. */
   NotAvailable: 50,
+  /** Of STATUS: as 50, and containers that are attached may be cut off. */
   LimitedConnectivity: 51,
   Internal: 999,
 } as const;
+/** One of the codes that have a name. */
 export type Code = (typeof Code)[keyof typeof Code];
 
 /** A configuration holds something that cannot be used. */
 export class ConfigError extends Error {
+  /** Always `ConfigError`. */
   override readonly name = "ConfigError";
   /** Where in the document: `plugins[0].ipam.subnet`; empty for the document itself. */
   readonly path: string;
@@ -31,8 +38,10 @@ export class ConfigError extends Error {
   readonly expected: string;
   /** What is there, as JSON, shortened; `nothing` when absent. */
   readonly got: string;
+  /** As far as it is known. */
   readonly where: Where;
 
+  /** See the properties of the same names; `got` is taken as it is. */
   constructor(path: string, expected: string, got: string, where: Where = {}) {
     const subject = where.network === undefined ? "configuration" : `network ${JSON.stringify(where.network)}`;
     super(`Cannot use ${subject}: ${path || "the document"} must be ${expected}: got ${got}`);
@@ -56,18 +65,26 @@ export class ConfigError extends Error {
 
 /** Where a configuration comes from; lines and columns count from 1. */
 export interface Where {
+  /** The network's name. */
   readonly network?: string;
+  /** Its path, or words such as `standard input`. */
   readonly file?: string;
+  /** Present together with `column`. */
   readonly line?: number;
+  /** Present together with `line`. */
   readonly column?: number;
 }
 
 /** The only error that leaves the process. `code` is one of {@linkcode Code}, or a plugin's own from 100 up. */
 export class CniError extends Error {
+  /** Always `CniError`. */
   override readonly name = "CniError";
+  /** 1 to 99 the specification's, 100 and up the plugin's own. */
   readonly code: number;
+  /** What helps to find the cause, in one line; absent rather than empty. */
   readonly details?: string;
 
+  /** `message` is one sentence without a full stop; the specification calls it `msg`. */
   constructor(code: number, message: string, options: { details?: string; cause?: unknown } = {}) {
     super(message, { cause: options.cause });
     this.code = code;

@@ -12,12 +12,17 @@ import { dns, formatResult, type Result } from "./result.ts";
 import * as schema from "./schema.ts";
 import { atLeast, compareVersions, parseVersion, type Verb, type Version, VERSIONS } from "./version.ts";
 
+/** A network, ready to be run (SPEC §Configuration format). */
 export interface NetworkList {
+  /** A letter or digit, then letters, digits, `_`, `.` and `-`. */
   readonly name: string;
   /** The newest version that the list offers and this program speaks. */
   readonly cniVersion: Version;
+  /** CHECK succeeds without asking a plugin. */
   readonly disableCheck: boolean;
+  /** GC does nothing; for lists that share a name. */
   readonly disableGC: boolean;
+  /** Plugins that stand in files of their own are not added. */
   readonly loadOnlyInlinedPlugins: boolean;
   /** May be empty: plugins can also stand in files of their own. */
   readonly plugins: readonly PluginEntry[];
@@ -27,8 +32,11 @@ export interface NetworkList {
   readonly source?: string;
 }
 
+/** One plugin of a network. */
 export interface PluginEntry {
+  /** The name it is called by, without a directory. */
   readonly type: string;
+  /** `ipam.type`; absent for no address management. */
   readonly ipamType?: string;
   /** Names of the capabilities it declares. */
   readonly capabilities: readonly string[];

@@ -12,41 +12,54 @@ import { parseVersion, type Version } from "./version.ts";
 
 /** The outcome of an attachment (SPEC §ADD Success); lists are absent rather than empty. */
 export interface Result {
+  /** All that the plugins made, on the host and in the container. */
   readonly interfaces?: readonly Interface[];
+  /** Addresses of the container. */
   readonly ips?: readonly IpConfig[];
-  readonly routes?: readonly RouteConfig[];
+  /** Routes of the container. */
+  readonly routes?: readonly schema.Route[];
+  /** Resolver settings for the container. */
   readonly dns?: Dns;
 }
+
+/** A network interface that a plugin made or moved. */
 export interface Interface {
+  /** In its namespace: `eth0`. */
   readonly name: string;
+  /** As the plugin wrote it: `0a:58:0a:01:00:02`. */
   readonly mac?: string;
   /** Path of the network namespace; absent for an interface of the host. */
   readonly sandbox?: string;
+  /** In bytes. */
   readonly mtu?: number;
+  /** Absolute path of a socket that stands for the interface: vhost-user. */
   readonly socketPath?: string;
+  /** Of a PCI device that stands for the interface: `0000:3b:02.1`. */
   readonly pciID?: string;
 }
+
+/** An address of the container. */
 export interface IpConfig {
+  /** With the prefix length of its network: `10.1.0.2/16`. */
   readonly address: Cidr;
+  /** The default gateway of its network. */
   readonly gateway?: Ip;
   /** Index into `interfaces`; other plugins also write -1 or an index that is not there. */
   readonly interface?: number;
 }
-export interface RouteConfig {
-  readonly dst: Cidr;
-  readonly gw?: Ip;
-  readonly mtu?: number;
-  readonly advmss?: number;
-  /** Lower wins. */
-  readonly priority?: number;
-  readonly table?: number;
-  /** 0 global, 253 link, 254 host. */
-  readonly scope?: number;
-}
+
+/** A route, in a result as in a configuration. */
+export type RouteConfig = schema.Route;
+
+/** Resolver settings; see resolv.conf(5). */
 export interface Dns {
+  /** Addresses, most wanted first. */
   readonly nameservers?: readonly string[];
+  /** Appended to short names. */
   readonly domain?: string;
+  /** Domains to try for short names, most wanted first. */
   readonly search?: readonly string[];
+  /** For the resolver: `ndots:2`. */
   readonly options?: readonly string[];
 }
 

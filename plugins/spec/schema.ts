@@ -18,18 +18,22 @@ declare global {
   }
 }
 
+/** Reads a JSON node as a `T`. */
 export interface Schema<T> {
-  /** @throws ConfigError naming `path`, what was expected and what was found */
+  /** The value of `node`. @throws ConfigError naming `path`, what was expected and what was found */
   parse(node: unknown, path?: string): T;
   /** The empty string means "not set" to {@linkcode optional} and {@linkcode withDefault}. */
   readonly blank?: boolean;
 }
 /** A schema whose key may be missing. */
 export interface Optional<T> extends Schema<T | undefined> {
+  /** Tells {@linkcode Obj} so. */
   readonly optional: true;
 }
+/** What a schema reads: `Infer<typeof string>` is `string`. */
 export type Infer<S> = S extends Schema<infer T> ? T : never;
 
+/** The keys of an object and what belongs there. */
 export type Shape = Readonly<Record<string, Schema<unknown>>>;
 type OptionalKeys<S extends Shape> = { [K in keyof S]: S[K] extends Optional<unknown> ? K : never }[keyof S];
 /** The object a shape describes. */
@@ -38,20 +42,28 @@ export type Obj<S extends Shape> = Simplify<
   & { readonly [K in OptionalKeys<S>]?: Exclude<Infer<S[K]>, undefined> }
 >;
 type Simplify<T> = { [K in keyof T]: T[K] };
+/** An object of a JSON document, nothing known of its keys. */
 export type JsonObject = Readonly<Record<string, unknown>>;
 
+/** A string, also an empty one. */
 export const string: Schema<string> = leaf("a string", isString);
+/** A string; an empty one means "not set" where a key may be missing. */
 export const nonEmptyString: Schema<string> = {
   ...leaf("a non-empty string", (node): node is string => isString(node) && node !== ""),
   blank: true,
 };
+/** `true` or `false`, not as text. */
 export const boolean: Schema<boolean> = leaf("true or false", (node) => typeof node === "boolean");
+/** Any object, as it is. */
 export const jsonObject: Schema<JsonObject> = leaf("an object", isJsonObject);
 /** Whatever is there, as it is. */
 export const anything: Schema<unknown> = { parse: (node) => node };
 
+/** An address with a prefix length, made canonical; host bits are kept. */
 export const cidr: Schema<Cidr> = text('a CIDR such as "10.1.0.0/16"', parseCidr);
+/** An IPv4 or IPv6 address, made canonical; empty means "not set" where the key may be missing. */
 export const ipAddress: Schema<Ip> = { ...text('an IP address such as "10.1.0.2"', parseIp), blank: true };
+/** Either of the two, told apart by the `/`; empty as for {@linkcode ipAddress}. */
 export const ipOrCidr: Schema<Ip | Cidr> = {
   ...text(
     'an IP address such as "10.1.0.2" or "10.1.0.2/16"',
@@ -59,6 +71,7 @@ export const ipOrCidr: Schema<Ip | Cidr> = {
   ),
   blank: true,
 };
+/** A 48-bit hardware address, made canonical; empty as for {@linkcode ipAddress}. */
 export const mac: Schema<Mac> = { ...text('a MAC address such as "0a:58:0a:01:00:02"', parseMac), blank: true };
 
 /** A whole number. Written in full: numbers beyond 2^53 would lose digits and are refused. */
@@ -74,6 +87,7 @@ export function int({ min = Number.MIN_SAFE_INTEGER, max = Number.MAX_SAFE_INTEG
   );
 }
 
+/** One of these strings, exactly spelled. */
 export function oneOf<const V extends readonly string[]>(...values: V): Schema<V[number]> {
   const quoted = values.map((value) => JSON.stringify(value));
   const last = quoted.pop();
@@ -83,6 +97,7 @@ export function oneOf<const V extends readonly string[]>(...values: V): Schema<V
   );
 }
 
+/** A list in which every element is an `item`; errors name the element: `routes[0]`. */
 export function array<T>(item: Schema<T>): Schema<readonly T[]> {
   return {
     parse(node, path = "") {
@@ -138,8 +153,26 @@ export function satisfying<T>(inner: Schema<T>, expected: string, predicate: (va
 }
 
 const u32 = int({ min: 0, max: 0xffff_ffff });
+
 /** A route of a configuration or a result (SPEC §ADD Success). */
-export const route = struct({
+export interface Route {
+  /** Where it leads: `0.0.0.0/0` is the default route. */
+  readonly dst: Cidr;
+  /** The next hop; without it a plugin may take the gateway of an address. */
+  readonly gw?: Ip;
+  /** Along the path, in bytes. */
+  readonly mtu?: number;
+  /** The segment size to advertise to TCP peers, in bytes. */
+  readonly advmss?: number;
+  /** Lower wins. */
+  readonly priority?: number;
+  /** The routing table: 254 is `main`. */
+  readonly table?: number;
+  /** 0 global, 253 link, 254 host. */
+  readonly scope?: number;
+}
+/** Reads a {@linkcode Route}. */
+export const route: Schema<Route> = struct({
   dst: cidr,
   gw: optional(ipAddress),
   mtu: optional(u32),

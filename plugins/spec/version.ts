@@ -8,10 +8,12 @@
 
 /** All released versions, oldest first. */
 export const VERSIONS = ["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"] as const;
+/** A released version of the specification: `1.1.0`. */
 export type Version = (typeof VERSIONS)[number];
 /** The newest version: the form of everything in memory. */
 export const LATEST = "1.1.0" satisfies Version;
 
+/** A command of the specification, the value of CNI_COMMAND (SPEC §CNI operations). */
 export type Verb = "ADD" | "DEL" | "CHECK" | "GC" | "STATUS" | "VERSION";
 
 /** The first version with each verb. VERSION came with 0.2.0 and is answered whatever is asked. */
