@@ -33,21 +33,31 @@ export interface AttachmentCall<C> extends Call<C>, Attachment {
   readonly args: Readonly<Record<string, string>>;
   /** Who owns what is set up for this attachment. */
   readonly owner: Owner;
+  /** What the plugins before this one set up; of a DEL or CHECK, what the whole ADD did. */
   readonly prevResult: Result | undefined;
 }
 
+/** What ADD gets. */
 export interface AddCall<C> extends AttachmentCall<C> {
+  /** The container's namespace. */
   readonly netns: Netns;
   /** Takes the opposite of each thing done; it runs backwards if the command fails and is dropped if it succeeds. */
   readonly undo: DisposableStack;
 }
+
+/** What DEL gets. */
 export interface DelCall<C> extends AttachmentCall<C> {
   /** Absent when the namespace is gone, or its path was not given. */
   readonly netns: Netns | undefined;
 }
+
+/** What CHECK gets. */
 export interface CheckCall<C> extends AttachmentCall<C> {
+  /** The container's namespace. */
   readonly netns: Netns;
 }
+
+/** What GC gets. */
 export interface GcCall<C> extends Call<C> {
   /** The attachments of this network that still live; everything else of this network is to go. */
   readonly valid: readonly Attachment[];
@@ -63,14 +73,19 @@ export interface Plugin<C = unknown> {
   readonly config: Schema<C>;
   /** The keys of CNI_ARGS that it understands; without this it does not look at CNI_ARGS. */
   readonly args?: readonly string[];
+  /** Attaches the container. @returns what to hand on: `prevResult` with what this plugin adds to it */
   add(call: AddCall<C>): Result;
   /** Succeeds when things are gone already (SPEC §DEL). */
   del(call: DelCall<C>): void;
-  /** @throws {CniError} on the first difference from what ADD set up */
+  /** Looks whether all is still there. @throws {CniError} on the first difference from what ADD set up */
   check(call: CheckCall<C>): void;
   /** Removes what belongs to attachments that live no more. Without it, the command goes to the IPAM plugin alone. */
   gc?(call: GcCall<C>): void;
-  /** @throws {CniError} with code 50 or 51 if an ADD could not be served. Without it, the command goes to the IPAM plugin alone. */
+  /**
+   * Tells whether an ADD could be served. Without it, the command goes to the IPAM plugin alone.
+   *
+   * @throws {CniError} with code 50 or 51 if it could not
+   */
   status?(call: Call<C>): void;
 }
 

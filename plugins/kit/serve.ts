@@ -14,6 +14,7 @@ import { LATEST, parseVersion, type Version, VERSIONS } from "../spec/version.ts
 import { delegate, type Invoker, type Request, type Response } from "./delegate.ts";
 import type { AddCall, AttachmentCall, Call, DelCall, Plugin } from "./plugin.ts";
 
+/** A plugin of any configuration. */
 // deno-lint-ignore no-explicit-any -- a registry holds plugins of every configuration
 export type AnyPlugin = Plugin<any>;
 
@@ -21,9 +22,11 @@ export type AnyPlugin = Plugin<any>;
 export interface Surroundings {
   /** The namespace that plugins run in. */
   readonly host: Netns;
+  /** Opens the namespace of a container, the path being CNI_NETNS. @throws {NetnsError} */
   openNetns(path: string): Netns;
   /** Finds the plugins that others delegate to, for a list of directories with programs. */
   invoker(directories: readonly string[]): Invoker;
+  /** Takes what plugins say: the command line writes it to stderr. */
   log(message: string): void;
 }
 
