@@ -32,6 +32,7 @@ export default plugin<Config>({
   about: "Gives addresses out of ranges that this host has to itself",
   config,
   args: ["IP"],
+  ignoresNetns: true,
 
   add(call) {
     const { request, log, undo, containerId, ifname } = call;

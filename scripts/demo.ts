@@ -11,7 +11,8 @@ import * as address from "../ffi/route/address.ts";
 import { veth } from "../ffi/route/kinds.ts";
 import * as link from "../ffi/route/link.ts";
 import * as route from "../ffi/route/route.ts";
-import { ownedObjects } from "../plugins/kit/ruleset.ts";
+import { listElements } from "../ffi/nft/objects.ts";
+import { ruleset } from "../plugins/kit/ruleset.ts";
 import { ROOT } from "./sources.ts";
 
 const CNI = join(ROOT, "dist/cni");
@@ -34,6 +35,7 @@ const NETWORK = `{
       "bridge": "demo0",
       "isDefaultGateway": true,
       "ipMasq": true,
+      "hairpinMode": true, // so that a container reaches its own published port where bridged packets pass the rules
       "ipam": {
         "type": "host-local",
         "dataDir": "${state}/networks",
@@ -89,12 +91,11 @@ async function serve(netns: Netns, name: string, port: number): Promise<void> {
 /** Asks an HTTP server from a namespace; the answer must begin with `expected`. */
 function ask(what: string, netns: Netns, url: string, expected: string): void {
   const { ok, text } = run(netns, process.execPath, PEER, "ask", url);
-  report(ok && text.startsWith(expected), what, ok ? `${url} → ${text}` : `${url} → ${text.split("\n").at(-1)}`);
+  report(ok && text.startsWith(expected), what, ok ? `${url} → ${text}` : `${url} → ${text.split("\n").find((line) => line.includes("rror")) ?? text}`);
 }
 
 /** A cable between the host and another host, and addresses on both. */
 function connectOutside(): void {
-  link.setUp(host.route, 1);
   link.add(host.route, { name: "uplink", info: veth({ peer: { name: "far", netnsFd: outside.fd } }) });
   const ends: [Netns, string, string[]][] = [
     [host, "uplink", ["198.51.100.1/24", "2001:db8:100::1/64"]],
@@ -105,6 +106,14 @@ function connectOutside(): void {
     link.setUp(netns.route, index);
     executeAll(netns.route, addresses.map((each) => address.addRequest(index, parseCidr(each), { withoutDad: true })));
   }
+}
+
+/** The elements in the maps of the ruleset: the map, and whose it is. */
+function ownedElements(): string[] {
+  const maps = ["hostports", "hostip_hostports", "hairpin", "masquerade"].flatMap((name) => [`${name}4`, `${name}6`]);
+  return maps.flatMap((map) =>
+    listElements(host.nft, ruleset, map).map(({ comment }) => `${map.padEnd(14)} ${comment}`)
+  );
 }
 
 /** What an administrator would look at: who has which interface and address. */
@@ -125,7 +134,7 @@ function showObjects(): void {
     const gateways = route.list(netns.route, 2).filter((each) => each.dst === "0.0.0.0/0").map((each) => each.gateway);
     if (gateways.length > 0) say(`  ${name.padEnd(8)} ${"default route".padEnd(22)} ${gateways.join(", ")}`);
   }
-  for (const each of ownedObjects(host.nft)) say(`  host     rules          nft     ${each}`);
+  for (const each of ownedElements()) say(`  host     ${each}`);
 }
 
 function showNothingLeft(before: readonly string[]): void {
@@ -138,7 +147,7 @@ function showNothingLeft(before: readonly string[]): void {
     const inside = link.list(netns.route).map((each) => each.name!).filter((each) => each !== "lo");
     report(inside.length === 0, `links in ${name}`, inside.join(", ") || "none");
   }
-  const rules = ownedObjects(host.nft);
+  const rules = ownedElements();
   report(rules.length === 0, "rules and map elements of a container", rules.join("; ") || "none");
   const reservations = readdirSync(join(state, "networks/demo")).filter((name) =>
     /^[0-9a-f.:]+$/.test(name) && name !== "lock"
@@ -179,6 +188,7 @@ async function proveTraffic(webAddress: { four: string; six: string }): Promise<
 
 async function main(): Promise<void> {
   const started = performance.now();
+  for (const netns of Object.values(namespaces)) link.setUp(netns.route, 1);
   connectOutside();
   const before = link.list(host.route).map((each) => each.name!);
 
