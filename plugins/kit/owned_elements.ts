@@ -11,7 +11,7 @@
 import type { ExpressionIn } from "../../ffi/nft/expressions.ts";
 import * as nft from "../../ffi/nft/objects.ts";
 import { type Transaction, transaction } from "../../ffi/nft/transaction.ts";
-import { NFT_JUMP } from "../../ffi/nft/uapi.ts";
+import { NFT_GOTO, NFT_JUMP } from "../../ffi/nft/uapi.ts";
 import { NetlinkError } from "../../ffi/netlink/error.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { CniError, Code } from "../spec/error.ts";
@@ -28,6 +28,8 @@ export interface SharedChain {
   readonly name: string;
   readonly rules: readonly (readonly ExpressionIn[])[];
   readonly comment?: string;
+  /** True if packets do not come back from it to the rule behind the one that led there. */
+  readonly isFinal?: boolean;
 }
 
 /** An element that an attachment needs. */
@@ -87,14 +89,19 @@ export function ensureElements(nl: Netlink, table: OwnTable, owner: Owner, wante
   });
 }
 
-/** Removes the elements whose owners are `mine`, and the chains that nothing leads to any more. @throws {NetlinkError} */
+/**
+ * Removes the elements whose owners are `mine`, and the chains that nothing leads to any more.
+ *
+ * @returns the elements that were removed
+ * @throws {NetlinkError}
+ */
 export function removeElements(
   nl: Netlink,
   table: OwnTable,
   selections: readonly Selection[],
   mine: (owner: Owner) => boolean,
-): void {
-  untilUndisturbed(() => {
+): FoundElement[] {
+  return untilUndisturbed(() => {
     const generation = nft.generation(nl);
     const present = [...readElements(nl, table, selections).values()];
     const found = present.filter(({ owner }) => owner !== undefined && mine(owner));
@@ -102,6 +109,7 @@ export function removeElements(
     removeFrom(tx, table, found);
     removeUnused(tx, nl, table, found, []);
     tx.commit(generation);
+    return found;
   });
 }
 
@@ -132,7 +140,7 @@ export function deadOf(network: string, valid: readonly Omit<Owner, "network">[]
 }
 
 /** An element as it was found. */
-interface FoundElement extends nft.Element {
+export interface FoundElement extends nft.Element {
   readonly set: string;
   readonly owner: Owner | undefined;
 }
@@ -201,7 +209,7 @@ function addTo(
 }
 
 function dataOf(value: Uint8Array | undefined, chain: SharedChain | undefined): Pick<nft.Element, "data"> {
-  if (chain) return { data: { verdict: { code: NFT_JUMP, chain: chain.name } } };
+  if (chain) return { data: { verdict: { code: chain.isFinal ? NFT_GOTO : NFT_JUMP, chain: chain.name } } };
   return value ? { data: { value } } : {};
 }
 
@@ -245,7 +253,7 @@ const MOST_RESTARTS = 1000;
 /** Other refusals cost a grace period; where they persist, the table is not what it should be. */
 const MOST_CONFLICTS = 10;
 
-function untilUndisturbed(attempt: () => void): void {
+function untilUndisturbed<T>(attempt: () => T): T {
   let restarts = 0;
   let conflicts = 0;
   for (;;) {

@@ -92,6 +92,8 @@ function rules(): [chain: string, ...Part[]][] {
     ["guard", fromNetwork(loopback), fromAnotherLink(), drop()],
     // What only passes through this host is nobody's published port.
     ["prerouting", toThisHost(), jump("hostports")],
+    // The kernel delivers no answer to ::1 that came in by a link. Refused at once, a caller of "localhost" turns to 127.0.0.1.
+    ["output", toNetwork(parseCidr("::1/128")), leave()],
     ["output", toThisHost(), jump("hostports")],
     ...portRules((family) => [daddr(family), l4proto(), dport()], "hostports", "hostip_"),
     ["hostports", goTo(ANY_ADDRESS_CHAIN)],
@@ -137,11 +139,8 @@ export function masqueradeChain(address: Cidr): SharedChain {
  */
 export function hairpinChain(address: Cidr): SharedChain {
   const subnet = networkOf(address);
-  const loopback = parseCidr(familyOf(subnet) === 4 ? "127.0.0.0/8" : "::1/128");
-  return {
-    name: `hairpin-${nameOf(subnet)}`,
-    rules: [rule(fromNetwork(subnet), masquerade()), rule(fromNetwork(loopback), masquerade())],
-  };
+  const loopback = familyOf(subnet) === 4 ? [rule(fromNetwork(parseCidr("127.0.0.0/8")), masquerade())] : [];
+  return { name: `hairpin-${nameOf(subnet)}`, rules: [rule(fromNetwork(subnet), masquerade()), ...loopback] };
 }
 
 /** Hides everybody who calls a published port. */

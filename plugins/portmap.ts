@@ -1,0 +1,186 @@
+/**
+ * The `portmap` plugin: ports of the host that lead to ports of the container.
+ *
+ * Every published port is an element of a map in nf_tables (plugins/kit/ruleset.ts): what a packet costs, and what an ADD costs, does not
+ * depend on how many there are. The key of the map is protocol and port (and address, if one was asked for), so two containers cannot have
+ * the same.
+ *
+ * @module
+ */
+import { type Cidr, familyOf, ipOf } from "../ffi/address.ts";
+import { NetlinkError } from "../ffi/netlink/error.ts";
+import * as link from "../ffi/route/link.ts";
+import { outgoingLink } from "../ffi/route/route.ts";
+import { SystemError } from "../ffi/sys/error.ts";
+import type { Netns } from "../ffi/netns.ts";
+import { requireSysctl } from "./kit/interface.ts";
+import { checkElements, deadOf, ensureElements, removeElements, TakenError } from "./kit/owned_elements.ts";
+import { describeOwner, type Owner, sameOwner } from "./kit/owner.ts";
+import { type AttachmentCall, plugin, requirePrevResult } from "./kit/plugin.ts";
+import { requireRuleset, ruleset } from "./kit/ruleset.ts";
+import { describeHostPort, parsePortmap, type PortmapConfig, type PortMapping } from "./portmap/config.ts";
+import { mappingsFor, publishedOn, publishedPort, selectionsOf, wantedElements } from "./portmap/elements.ts";
+import { forgetFormer, forgetWithdrawn } from "./portmap/flows.ts";
+import { CniError, ConfigError } from "./spec/error.ts";
+import type { Result } from "./spec/result.ts";
+import { type JsonObject, jsonObject } from "./spec/schema.ts";
+
+/** The host port belongs to another container (codes from 100 up are the plugin's own, SPEC §Error). */
+const HOST_PORT_TAKEN = 100;
+
+export default plugin({
+  name: "portmap",
+  about: "Publishes ports of the container on the host",
+  // Read by each command in its own way: what makes ADD fail must not make DEL fail as well.
+  config: jsonObject,
+
+  add(call) {
+    const { host, owner, undo, log } = call;
+    const config = parse(call);
+    const result = requirePrevResult(call, "portmap");
+    if (config.mappings.length === 0) return result;
+    if (config.backend === "iptables") {
+      log('backend "iptables": the ports are published by nf_tables rules of this program all the same');
+    }
+    const addresses = containerAddresses(result, call.ifname);
+    reportUnreachable(config.mappings, addresses, log);
+    publish(host, owner, config, addresses);
+    undo.defer(() => void withdraw(host, owner, config.mappings, result, call.ifname));
+    for (const address of addresses) {
+      openLoopback(host, config, address);
+      attempt(
+        log,
+        "forget conversations with former holders of the ports",
+        () => forgetFormer(host, config.mappings, address),
+      );
+    }
+    return result;
+  },
+
+  del(call) {
+    const { host, owner, prevResult, ifname, log } = call;
+    withdraw(host, owner, parseLeniently(call), prevResult, ifname, log);
+  },
+
+  check(call) {
+    const config = parse(call);
+    const addresses = containerAddresses(requirePrevResult(call, "portmap"), call.ifname);
+    checkElements(call.host.nft, ruleset, call.owner, wantedElements(config, addresses));
+  },
+
+  gc({ host, request, valid, log }) {
+    const removed = removeElements(host.nft, ruleset, selectionsOf([], undefined), deadOf(request.name, valid));
+    const ports = removed.flatMap((each) => publishedPort(each) ?? []);
+    attempt(log, "forget conversations with former containers", () => forgetWithdrawn(host, ports));
+  },
+
+  status(call) {
+    parse(call);
+    requireRuleset(call.host.nft);
+  },
+});
+
+type Configured = Pick<AttachmentCall<JsonObject>, "config" | "request">;
+
+function parse({ config, request }: Configured): PortmapConfig {
+  try {
+    return parsePortmap(config);
+  } catch (error) {
+    throw error instanceof ConfigError ? error.at({ network: request.name }) : error;
+  }
+}
+
+/** The mappings to look for; none means: whatever belongs to the attachment. */
+function parseLeniently(call: Configured & { log(message: string): void }): readonly PortMapping[] {
+  try {
+    return parse(call).mappings;
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    call.log(`${error.message}; withdrawing all ports of the container`);
+    return [];
+  }
+}
+
+/** The first address of each family that is the container's, or that no interface of another is named for. */
+function containerAddresses({ ips = [], interfaces = [] }: Result, ifname: string): Cidr[] {
+  const own = ips.filter((ip) => {
+    const device = ip.interface === undefined ? undefined : interfaces[ip.interface];
+    return !device || (device.name === ifname && device.sandbox);
+  });
+  return ([4, 6] as const).flatMap((family) => own.find(({ address }) => familyOf(address) === family)?.address ?? []);
+}
+
+function publish(host: Netns, owner: Owner, config: PortmapConfig, addresses: readonly Cidr[]): void {
+  try {
+    ensureElements(host.nft, ruleset, owner, wantedElements(config, addresses));
+  } catch (error) {
+    if (!(error instanceof TakenError)) throw error;
+    const holder = error.holder ? describeOwner(error.holder) : "somebody else";
+    throw new CniError(HOST_PORT_TAKEN, `Cannot publish ${error.element.title}: ${holder} has it`, { cause: error });
+  }
+}
+
+function withdraw(
+  host: Netns,
+  owner: Owner,
+  mappings: readonly PortMapping[],
+  result: Result | undefined,
+  ifname: string,
+  log?: (message: string) => void,
+): void {
+  const addresses = result && containerAddresses(result, ifname).map(ipOf);
+  const selections = selectionsOf(mappings, addresses);
+  const removed = removeElements(host.nft, ruleset, selections, (other) => sameOwner(other, owner));
+  const ports = removed.flatMap((each) => publishedPort(each) ?? []);
+  attempt(log, "forget conversations with the container", () => forgetWithdrawn(host, ports));
+}
+
+/**
+ * Lets the container's link carry packets that come from 127.0.0.1 before they are translated; without it a port published on the host's
+ * loopback addresses cannot be reached over IPv4.
+ */
+function openLoopback(host: Netns, { snat, mappings }: PortmapConfig, address: Cidr): void {
+  if (!snat || familyOf(address) !== 4 || !mappingsFor(mappings, address).some(reachesLoopback)) return;
+  const index = findOutgoingLink(host, address);
+  const name = index === undefined ? undefined : link.find(host.route, index)?.name;
+  if (name !== undefined) host.run(() => requireSysctl(`net/ipv4/conf/${name}/route_localnet`, "1"));
+}
+
+function reachesLoopback(mapping: PortMapping): boolean {
+  return publishedOn(mapping)?.startsWith("127.") ?? true;
+}
+
+/** By which link the container is reached; `undefined` if it is not. */
+function findOutgoingLink(host: Netns, address: Cidr): number | undefined {
+  try {
+    return outgoingLink(host.route, ipOf(address));
+  } catch (error) {
+    if (error instanceof NetlinkError && ["ENETUNREACH", "EHOSTUNREACH"].includes(error.code)) return undefined;
+    throw error;
+  }
+}
+
+/** Says what is asked for and cannot be: such a mapping is passed over, as a runtime may offer all of its addresses. */
+function reportUnreachable(
+  mappings: readonly PortMapping[],
+  addresses: readonly Cidr[],
+  log: (text: string) => void,
+): void {
+  for (const mapping of mappings) {
+    const possible = addresses.some((address) => mappingsFor([mapping], address).length > 0);
+    if (!possible) log(`Cannot publish ${describeHostPort(mapping)}: the container has no address of that family`);
+    if (mapping.hostIP === "::1") {
+      log(`Cannot publish ${describeHostPort(mapping)}: the kernel delivers no answer there`);
+    }
+  }
+}
+
+/** What is better done but not needed: a failure is said and no more. */
+function attempt(log: ((message: string) => void) | undefined, purpose: string, call: () => void): void {
+  try {
+    call();
+  } catch (error) {
+    if (!(error instanceof SystemError)) throw error;
+    log?.(`Cannot ${purpose}, going on without: ${error.message}`);
+  }
+}

@@ -1,0 +1,133 @@
+/**
+ * The configuration of the `portmap` plugin.
+ *
+ * @module
+ */
+import type { Ip } from "../../ffi/address.ts";
+import type { Part } from "../../ffi/nft/match.ts";
+import { ConfigError } from "../spec/error.ts";
+import {
+  array,
+  boolean,
+  int,
+  ipAddress,
+  type JsonObject,
+  nonEmptyString,
+  object,
+  oneOf,
+  optional,
+  satisfying,
+  type Schema,
+  string,
+  struct,
+  withDefault,
+} from "../spec/schema.ts";
+import { conditionsOf } from "./conditions.ts";
+
+/** Protocols that have ports and that the kernel translates, with their numbers (RFC 5237). */
+export const PROTOCOLS = { tcp: 6, udp: 17, sctp: 132 } as const;
+export type Protocol = keyof typeof PROTOCOLS;
+
+/** A port of the host that leads to a port of the container. */
+export interface PortMapping {
+  readonly hostPort: number;
+  readonly containerPort: number;
+  readonly protocol: Protocol;
+  /** The address of the host to publish on; an unspecified one (0.0.0.0, ::) means all of its family. */
+  readonly hostIP?: Ip;
+}
+
+/** What the plugin is to do. */
+export interface PortmapConfig {
+  readonly mappings: readonly PortMapping[];
+  /** Hide neighbours, the container itself and the host's loopback addresses behind the host, so that answers come back. */
+  readonly snat: boolean;
+  /** Hide everybody who calls a published port. */
+  readonly masqAll: boolean;
+  /** What packets must fulfil besides, by family. */
+  readonly conditions: { readonly 4?: Conditions; readonly 6?: Conditions };
+  readonly backend?: "nftables" | "iptables";
+}
+
+/** Conditions as they are written and as expressions of a rule. */
+export interface Conditions {
+  readonly text: string;
+  readonly parts: readonly Part[];
+}
+
+const port = int({ min: 1, max: 65535 });
+const protocol: Schema<Protocol> = {
+  parse(node, path) {
+    const names = Object.keys(PROTOCOLS) as Protocol[];
+    const expected = `"tcp", "udp" or "sctp"`;
+    const known = satisfying(string, expected, (text) => names.includes(text.toLowerCase() as Protocol));
+    return known.parse(node, path).toLowerCase() as Protocol;
+  },
+  blank: true,
+};
+const mapping = struct({
+  hostPort: port,
+  containerPort: port,
+  protocol: withDefault<Protocol>(protocol, "tcp"),
+  hostIP: optional(ipAddress),
+});
+const tokens = withDefault(array(string), []);
+
+const portmap = object({
+  backend: optional({ ...oneOf("nftables", "iptables"), blank: true }),
+  snat: withDefault(boolean, true),
+  masqAll: withDefault(boolean, false),
+  // To the reference these say how packets are marked between the rule that recognizes them and the one that masquerades. Here one rule
+  // does both, so that no bit of a packet's mark is used, and none can collide with another program's.
+  markMasqBit: optional(int({ min: 0, max: 31 })),
+  externalSetMarkChain: optional(nonEmptyString),
+  conditionsV4: tokens,
+  conditionsV6: tokens,
+  runtimeConfig: withDefault(struct({ portMappings: withDefault(array(mapping), []) }), { portMappings: [] }),
+});
+
+/** Reads the plugin's keys out of a configuration. @throws {ConfigError} */
+export function parsePortmap(raw: JsonObject): PortmapConfig {
+  const config = portmap.parse(raw);
+  if (config.markMasqBit !== undefined && config.externalSetMarkChain !== undefined) {
+    throw new ConfigError(
+      "externalSetMarkChain",
+      "absent when markMasqBit is set",
+      JSON.stringify(config.externalSetMarkChain),
+    );
+  }
+  const { snat, masqAll, backend } = config;
+  const four = conditionsOf(config.conditionsV4, 4, "conditionsV4");
+  const six = conditionsOf(config.conditionsV6, 6, "conditionsV6");
+  return {
+    mappings: distinct(config.runtimeConfig.portMappings),
+    snat,
+    masqAll,
+    conditions: { ...four && { 4: four }, ...six && { 6: six } },
+    ...backend && { backend },
+  };
+}
+
+/** The mappings, each of them once. @throws {ConfigError} if one host port leads to two places */
+function distinct(mappings: readonly PortMapping[]): PortMapping[] {
+  const seen = new Map<string, PortMapping>();
+  mappings.forEach((each, i) => {
+    const name = describeHostPort(each);
+    const other = seen.get(name);
+    if (other && other.containerPort !== each.containerPort) {
+      throw new ConfigError(
+        `runtimeConfig.portMappings[${i}]`,
+        `the only mapping of ${name}`,
+        `one to container port ${each.containerPort} besides one to ${other.containerPort}`,
+      );
+    }
+    seen.set(name, each);
+  });
+  return [...seen.values()];
+}
+
+/** `host port 8080/tcp`, `host port [fd00::1]:53/udp` */
+export function describeHostPort({ hostIP, hostPort, protocol }: PortMapping): string {
+  const address = hostIP === undefined ? "" : hostIP.includes(":") ? `[${hostIP}]:` : `${hostIP}:`;
+  return `host port ${address}${hostPort}/${protocol}`;
+}

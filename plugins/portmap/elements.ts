@@ -1,0 +1,127 @@
+/**
+ * The elements of the ruleset's maps that published ports consist of, and back.
+ *
+ * @module
+ */
+import { type Cidr, familyOf, type Ip, ipFromBytes, ipOf } from "../../ffi/address.ts";
+import { concatenation, daddr, dnatFrom, dport, goTo, ipField, l4proto, portField, rule } from "../../ffi/nft/match.ts";
+import type { FoundElement, Selection, SharedChain, WantedElement } from "../kit/owned_elements.ts";
+import { ANY_ADDRESS_CHAIN, hairpinChain, hairpinEverybodyChain } from "../kit/ruleset.ts";
+import { type Conditions, describeHostPort, type PortmapConfig, type PortMapping, PROTOCOLS } from "./config.ts";
+
+const PORT_MAPS = ["hostports", "hostip_hostports", "conditions", "hostip_conditions"];
+const FAMILIES = [4, 6] as const;
+
+/** What to publish on a container's addresses: none or one of each family. */
+export function wantedElements(config: PortmapConfig, addresses: readonly Cidr[]): WantedElement[] {
+  return addresses.flatMap((address) => {
+    const mappings = mappingsFor(config.mappings, address);
+    if (mappings.length === 0) return [];
+    const conditions = config.conditions[familyOf(address)];
+    const ports = mappings.flatMap((mapping) => portElements(mapping, address, conditions));
+    return config.snat ? [...ports, hairpinElement(address, config.masqAll)] : ports;
+  });
+}
+
+/** The mappings that concern the family of an address. */
+export function mappingsFor(mappings: readonly PortMapping[], address: Cidr): PortMapping[] {
+  return mappings.filter(({ hostIP }) => hostIP === undefined || familyOf(hostIP) === familyOf(address));
+}
+
+/** The address that a mapping is published on, if it is not published on all. */
+export function publishedOn({ hostIP }: PortMapping): Ip | undefined {
+  return hostIP === "0.0.0.0" || hostIP === "::" ? undefined : hostIP;
+}
+
+function portElements(mapping: PortMapping, address: Cidr, conditions: Conditions | undefined): WantedElement[] {
+  const family = familyOf(address);
+  const title = describeHostPort(mapping);
+  const { prefix, key } = keyOf(mapping);
+  const value = concatenation(ipField(ipOf(address)), portField(mapping.containerPort));
+  const element = { set: `${prefix}hostports${family}`, key, value, title, exclusive: true };
+  if (!conditions) return [element];
+  const chain = conditionsChain(conditions, family, prefix);
+  return [element, {
+    set: `${prefix}conditions${family}`,
+    key,
+    chain,
+    title: `conditions on ${title}`,
+    exclusive: true,
+  }];
+}
+
+function keyOf(mapping: PortMapping): { prefix: "" | "hostip_"; key: Uint8Array } {
+  const on = publishedOn(mapping);
+  const port = [Uint8Array.of(PROTOCOLS[mapping.protocol]), portField(mapping.hostPort)];
+  return on === undefined
+    ? { prefix: "", key: concatenation(...port) }
+    : { prefix: "hostip_", key: concatenation(ipField(on), ...port) };
+}
+
+/**
+ * Does for packets that fulfil the conditions what the rule behind would do for all; the others go on as if this port were not published.
+ *
+ * Named after the conditions, so that networks with the same share it and others never meet it.
+ */
+function conditionsChain({ text, parts }: Conditions, family: 4 | 6, prefix: "" | "hostip_"): SharedChain {
+  const key = [...prefix ? [daddr(family)] : [], l4proto(), dport()];
+  const name = `${prefix}conditions${family}-${new Bun.CryptoHasher("sha256").update(text).digest("hex").slice(0, 16)}`;
+  const translate = rule(...parts, dnatFrom(family, key, `${prefix}hostports${family}`));
+  return {
+    name,
+    rules: prefix ? [translate, rule(goTo(ANY_ADDRESS_CHAIN))] : [translate],
+    isFinal: true,
+  };
+}
+
+function hairpinElement(address: Cidr, everybody: boolean): WantedElement {
+  return {
+    set: `hairpin${familyOf(address)}`,
+    key: ipField(ipOf(address)),
+    chain: everybody ? hairpinEverybodyChain() : hairpinChain(address),
+    title: `masquerading of what reaches ${ipOf(address)} by a published port`,
+  };
+}
+
+/** Where to look for what an attachment published: by the keys of its mappings, or everywhere if there are none. */
+export function selectionsOf(mappings: readonly PortMapping[], addresses: readonly Ip[] | undefined): Selection[] {
+  const ports = PORT_MAPS.flatMap((name) => FAMILIES.map((family) => ({ name, family, set: `${name}${family}` })));
+  const byPort = ports.map(({ name, family, set }): Selection => {
+    if (mappings.length === 0) return { set };
+    const keys = mappings.map((mapping) => ({ mapping, ...keyOf(mapping) })).filter(({ mapping, prefix }) =>
+      name.startsWith("hostip_") === (prefix !== "") &&
+      (mapping.hostIP === undefined || familyOf(mapping.hostIP) === family)
+    );
+    return { set, keys: keys.map(({ key }) => key) };
+  });
+  const byAddress = FAMILIES.map((family): Selection => ({
+    set: `hairpin${family}`,
+    ...mappings.length > 0 && addresses &&
+      { keys: addresses.filter((each) => familyOf(each) === family).map(ipField) },
+  }));
+  return [...byPort, ...byAddress];
+}
+
+/** A published port as the kernel has it. */
+export interface PublishedPort {
+  readonly protocol: number;
+  readonly hostPort: number;
+  readonly address: Ip;
+  readonly containerPort: number;
+}
+
+/** Reads an element of the port maps; `undefined` for those of others. */
+export function publishedPort({ set, key, data }: FoundElement): PublishedPort | undefined {
+  const [, prefix, family] = /^(hostip_)?hostports([46])$/.exec(set) ?? [];
+  const value = data?.value;
+  if (!family || !value) return undefined;
+  const addressSize = family === "4" ? 4 : 16;
+  const at = prefix ? addressSize : 0;
+  const portAt = (bytes: Uint8Array, offset: number) => bytes[offset]! << 8 | bytes[offset + 1]!;
+  return {
+    protocol: key[at]!,
+    hostPort: portAt(key, at + 4),
+    address: ipFromBytes(value.subarray(0, addressSize)),
+    containerPort: portAt(value, addressSize),
+  };
+}
