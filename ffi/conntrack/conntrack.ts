@@ -8,7 +8,7 @@
  * @module
  */
 import type { Ip } from "../address.ts";
-import { attr, attrs } from "../netlink/attrs.ts";
+import { attrs } from "../netlink/attrs.ts";
 import { be16, be32, ip, struct, u32, u8 } from "../netlink/codec.ts";
 import { NetlinkError } from "../netlink/error.ts";
 import { message, type MessageIn, type MessageOut, type Op } from "../netlink/message.ts";
@@ -49,33 +49,33 @@ export const IPPROTO_UDP = 17;
 /** struct nfgenmsg */
 const nfgenmsg = struct({ family: u8, version: u8, resource: be16 });
 const tuple = attrs({
-  ip: attr(
+  ip: [
     CTA_TUPLE_IP,
     attrs({
-      source4: attr(CTA_IP_V4_SRC, ip),
-      destination4: attr(CTA_IP_V4_DST, ip),
-      source6: attr(CTA_IP_V6_SRC, ip),
-      destination6: attr(CTA_IP_V6_DST, ip),
+      source4: [CTA_IP_V4_SRC, ip],
+      destination4: [CTA_IP_V4_DST, ip],
+      source6: [CTA_IP_V6_SRC, ip],
+      destination6: [CTA_IP_V6_DST, ip],
     }),
-  ),
-  protocol: attr(
+  ],
+  protocol: [
     CTA_TUPLE_PROTO,
     attrs({
-      number: attr(CTA_PROTO_NUM, u8),
-      sourcePort: attr(CTA_PROTO_SRC_PORT, be16),
-      destinationPort: attr(CTA_PROTO_DST_PORT, be16),
+      number: [CTA_PROTO_NUM, u8],
+      sourcePort: [CTA_PROTO_SRC_PORT, be16],
+      destinationPort: [CTA_PROTO_DST_PORT, be16],
     }),
-  ),
+  ],
 });
 const flowMessage = message("flow", nfgenmsg, {
-  original: attr(CTA_TUPLE_ORIG, tuple),
-  reply: attr(CTA_TUPLE_REPLY, tuple),
-  id: attr(CTA_ID, be32),
-  zone: attr(CTA_ZONE, be16),
-  filter: attr(
+  original: [CTA_TUPLE_ORIG, tuple],
+  reply: [CTA_TUPLE_REPLY, tuple],
+  id: [CTA_ID, be32],
+  zone: [CTA_ZONE, be16],
+  filter: [
     CTA_FILTER,
-    attrs({ original: attr(CTA_FILTER_ORIG_FLAGS, u32), reply: attr(CTA_FILTER_REPLY_FLAGS, u32) }),
-  ),
+    attrs({ original: [CTA_FILTER_ORIG_FLAGS, u32], reply: [CTA_FILTER_REPLY_FLAGS, u32] }),
+  ],
 });
 type FlowOp = Op<typeof flowMessage>;
 const op = (name: string, type: number): FlowOp => ({

@@ -3,7 +3,7 @@
  * follow.
  *
  * ```ts
- * const linkInfo = attrs({ kind: attr(IFLA_INFO_KIND, cstr), data: attr(IFLA_INFO_DATA, bytes) });
+ * const linkInfo = attrs({ kind: [IFLA_INFO_KIND, cstr], data: [IFLA_INFO_DATA, bytes] });
  * ```
  *
  * @see linux/netlink.h struct nlattr
@@ -15,45 +15,27 @@ const NLA_F_NESTED = 0x8000;
 const NLA_TYPE_MASK = 0x3fff;
 const NLA_HDRLEN = 4;
 
-/** One row of the table: the kernel's number and the layout of the content. */
-export interface Attr<C extends AnyCodec> {
-  readonly type: number;
-  readonly codec: C;
-  readonly many?: false;
-}
+/** One row of the table: the kernel's number and the layout of the content. It is plain data, since every call of the binary makes all rows. */
+export type Attr<C extends AnyCodec> = readonly [type: number, codec: C];
 /** A row whose attribute may be there several times; its value is an array. */
-export interface Many<C extends AnyCodec> {
-  readonly type: number;
-  readonly codec: C;
-  readonly many: true;
-}
+export type Many<C extends AnyCodec> = readonly [type: number, codec: C, many: "many"];
 /** Attributes by the name that the value uses. */
 export type AttrTable = Readonly<Record<string, Attr<AnyCodec> | Many<AnyCodec>>>;
 /** What reading gives. Every attribute may be missing: that is netlink's truth. */
 export type AttrsOut<T extends AttrTable> = {
-  readonly [K in keyof T]?: T[K] extends Many<infer C> ? readonly Out<C>[] : Out<T[K]["codec"]>;
+  readonly [K in keyof T]?: T[K] extends Many<infer C> ? readonly Out<C>[] : Out<T[K][1]>;
 };
 /** What writing takes; attributes are sent in the order of the value's keys. */
 export type AttrsIn<T extends AttrTable> = {
-  readonly [K in keyof T]?: (T[K] extends Many<infer C> ? readonly In<C>[] : In<T[K]["codec"]>) | undefined;
+  readonly [K in keyof T]?: (T[K] extends Many<infer C> ? readonly In<C>[] : In<T[K][1]>) | undefined;
 };
 export type Attrs<T extends AttrTable> = Codec<AttrsOut<T>, AttrsIn<T>> & { readonly table: T };
-
-/** A row of an attribute table. */
-export function attr<const C extends AnyCodec>(type: number, codec: C): Attr<C> {
-  return { type, codec };
-}
-
-/** A row whose attribute may be there several times. */
-export function many<const C extends AnyCodec>(type: number, codec: C): Many<C> {
-  return { type, codec, many: true };
-}
 
 /** A table of attributes. Attributes that it does not name are skipped when reading. */
 export function attrs<const T extends AttrTable>(table: T): Attrs<T> {
   let names: Map<number, string> | undefined;
   const nameOf = (type: number) => {
-    names ??= new Map(Object.keys(table).map((name) => [table[name]!.type, name]));
+    names ??= new Map(Object.keys(table).map((name) => [table[name]![0], name]));
     return names.get(type);
   };
   return {
@@ -61,7 +43,7 @@ export function attrs<const T extends AttrTable>(table: T): Attrs<T> {
     nested: true,
     write: (w, value) => writeTable(w, table, value),
     read: (r) => readTable(r, table, nameOf) as AttrsOut<T>,
-    locate: (r, offset) => locate(r, offset, nameOf, (name) => table[name]!.codec),
+    locate: (r, offset) => locate(r, offset, nameOf, (name) => table[name]![1]),
   };
 }
 
@@ -71,8 +53,8 @@ function writeTable(w: Writer, table: AttrTable, value: Readonly<Record<string, 
     if (content === undefined) continue;
     const row = table[name];
     if (!row) throw new TypeError(`Cannot send attribute "${name}": the message has no such attribute`);
-    if (row.many) { for (const item of content as unknown[]) writeAttribute(w, row.type, row.codec, item); }
-    else writeAttribute(w, row.type, row.codec, content);
+    const [type, codec, many] = row;
+    for (const item of many ? content as readonly unknown[] : [content]) writeAttribute(w, type, codec, item);
   }
 }
 
@@ -92,9 +74,9 @@ function readTable(r: Reader, table: AttrTable, nameOf: (type: number) => string
   for (const { type, content } of attributes(r)) {
     const name = nameOf(type);
     if (name === undefined) continue;
-    const row = table[name]!;
-    const item = row.codec.read(content);
-    if (row.many) ((value[name] ??= []) as unknown[]).push(item);
+    const [, codec, many] = table[name]!;
+    const item = codec.read(content);
+    if (many) ((value[name] ??= []) as unknown[]).push(item);
     else value[name] = item;
   }
   return value;

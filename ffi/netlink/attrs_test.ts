@@ -1,19 +1,19 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { attr, attrs, list, many, variant } from "./attrs.ts";
+import { attrs, list, variant } from "./attrs.ts";
 import { type Codec, cstr, flag, Reader, struct, u16, u32, u64, u8, Writer } from "./codec.ts";
 
-const inner = attrs({ id: attr(1, u16), name: attr(2, cstr) });
+const inner = attrs({ id: [1, u16], name: [2, cstr] });
 const sample = attrs({
-  number: attr(1, u32),
-  text: attr(2, cstr),
-  here: attr(3, flag),
-  nest: attr(4, inner),
-  several: many(5, u8),
-  items: attr(6, list(inner)),
-  large: attr(7, u64),
-  record: attr(8, struct({ a: u8, pad1: u8, b: u16 })),
-  choice: attr(9, variant({ kind: 1, data: 2 }, { one: { x: attr(1, u32) }, two: { y: attr(1, cstr) } })),
+  number: [1, u32],
+  text: [2, cstr],
+  here: [3, flag],
+  nest: [4, inner],
+  several: [5, u8, "many"],
+  items: [6, list(inner)],
+  large: [7, u64],
+  record: [8, struct({ a: u8, pad1: u8, b: u16 })],
+  choice: [9, variant({ kind: 1, data: 2 }, { one: { x: [1, u32] }, two: { y: [1, cstr] } })],
 });
 
 function encode<I>(codec: Codec<unknown, I>, value: I): Uint8Array {
@@ -69,9 +69,9 @@ test("bytes of any kind give a value or a RangeError", () => {
 
 test("unknown attributes are skipped, unknown variants keep their bytes", () => {
   const other = attrs({
-    number: attr(1, u32),
-    extra: attr(77, cstr),
-    choice: attr(9, variant({ kind: 1, data: 2 }, { new: { z: attr(1, u8) } })),
+    number: [1, u32],
+    extra: [77, cstr],
+    choice: [9, variant({ kind: 1, data: 2 }, { new: { z: [1, u8] } })],
   });
   const bytes = encode(other, { extra: "?", number: 3, choice: { kind: "new", z: 1 } });
   expect(sample.read(new Reader(bytes))).toEqual({

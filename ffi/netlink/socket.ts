@@ -8,7 +8,7 @@
  */
 import { forPurpose, SystemError, unless } from "../sys/error.ts";
 import { sys } from "../sys/libc.ts";
-import { attr, attrs } from "./attrs.ts";
+import { attrs } from "./attrs.ts";
 import { cstr, Reader, u32, Writer } from "./codec.ts";
 import { NetlinkError } from "./error.ts";
 import {
@@ -281,7 +281,7 @@ function readAnswer(state: Exchange, index: number, received: Received, take: (p
 }
 
 /** struct nlmsgerr { int error; struct nlmsghdr msg; } and, behind it, attributes with the kernel's explanation. */
-const explanation = attrs({ message: attr(1, cstr), offset: attr(2, u32) });
+const explanation = attrs({ message: [1, cstr], offset: [2, u32] });
 
 function refusalOf(state: Exchange, index: number, errno: number, { type, flags, payload }: Received): NetlinkError {
   const { op } = state.requests[index]!;

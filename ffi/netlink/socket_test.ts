@@ -1,13 +1,12 @@
 import { expect, test } from "bun:test";
-import { attr } from "./attrs.ts";
 import { cstr, struct, u32, u8 } from "./codec.ts";
 import { message, type Op } from "./message.ts";
 import { acknowledgement, recorder } from "./testing.ts";
 import { dump, execute, executeAll, query, request } from "./socket.ts";
 
 const spec = message("sample", struct({ family: u8, pad1: u8, pad2: u8, pad3: u8 }), {
-  name: attr(1, cstr),
-  size: attr(2, u32),
+  name: [1, cstr],
+  size: [2, u32],
 });
 const OP: Op<typeof spec> = { name: "DO_SAMPLE", type: 40, spec };
 

@@ -6,7 +6,7 @@
  * @see linux/netfilter/nf_tables.h
  * @module
  */
-import { attr, attrs, variant } from "../netlink/attrs.ts";
+import { attrs, variant } from "../netlink/attrs.ts";
 import { be32, be64, bei32, bytes, cstr, type In, type Out, u8 } from "../netlink/codec.ts";
 import {
   NFT_REG32_00,
@@ -72,67 +72,67 @@ export interface Verdict {
 
 /** A value in registers (each field padded to 4 bytes), or a verdict. @see enum nft_data_attributes */
 export const data = attrs({
-  value: attr(NFTA_DATA_VALUE, bytes),
-  verdict: attr(
+  value: [NFTA_DATA_VALUE, bytes],
+  verdict: [
     NFTA_DATA_VERDICT,
-    attrs({ code: attr(NFTA_VERDICT_CODE, bei32), chain: attr(NFTA_VERDICT_CHAIN, cstr) }),
-  ),
+    attrs({ code: [NFTA_VERDICT_CODE, bei32], chain: [NFTA_VERDICT_CHAIN, cstr] }),
+  ],
 });
 export type Data = Out<typeof data>;
 
 /** One expression of a rule. */
 export const expression = variant({ kind: NFTA_EXPR_NAME, data: NFTA_EXPR_DATA }, {
-  meta: { key: attr(NFTA_META_KEY, be32), dreg: attr(NFTA_META_DREG, be32), sreg: attr(NFTA_META_SREG, be32) },
-  cmp: { sreg: attr(NFTA_CMP_SREG, be32), op: attr(NFTA_CMP_OP, be32), data: attr(NFTA_CMP_DATA, data) },
+  meta: { key: [NFTA_META_KEY, be32], dreg: [NFTA_META_DREG, be32], sreg: [NFTA_META_SREG, be32] },
+  cmp: { sreg: [NFTA_CMP_SREG, be32], op: [NFTA_CMP_OP, be32], data: [NFTA_CMP_DATA, data] },
   payload: {
-    dreg: attr(NFTA_PAYLOAD_DREG, be32),
-    base: attr(NFTA_PAYLOAD_BASE, be32),
-    offset: attr(NFTA_PAYLOAD_OFFSET, be32),
-    length: attr(NFTA_PAYLOAD_LEN, be32),
+    dreg: [NFTA_PAYLOAD_DREG, be32],
+    base: [NFTA_PAYLOAD_BASE, be32],
+    offset: [NFTA_PAYLOAD_OFFSET, be32],
+    length: [NFTA_PAYLOAD_LEN, be32],
   },
   bitwise: {
-    sreg: attr(NFTA_BITWISE_SREG, be32),
-    dreg: attr(NFTA_BITWISE_DREG, be32),
-    op: attr(NFTA_BITWISE_OP, be32),
-    length: attr(NFTA_BITWISE_LEN, be32),
-    mask: attr(NFTA_BITWISE_MASK, data),
-    xor: attr(NFTA_BITWISE_XOR, data),
+    sreg: [NFTA_BITWISE_SREG, be32],
+    dreg: [NFTA_BITWISE_DREG, be32],
+    op: [NFTA_BITWISE_OP, be32],
+    length: [NFTA_BITWISE_LEN, be32],
+    mask: [NFTA_BITWISE_MASK, data],
+    xor: [NFTA_BITWISE_XOR, data],
   },
   range: {
-    sreg: attr(NFTA_RANGE_SREG, be32),
-    op: attr(NFTA_RANGE_OP, be32),
-    from: attr(NFTA_RANGE_FROM_DATA, data),
-    to: attr(NFTA_RANGE_TO_DATA, data),
+    sreg: [NFTA_RANGE_SREG, be32],
+    op: [NFTA_RANGE_OP, be32],
+    from: [NFTA_RANGE_FROM_DATA, data],
+    to: [NFTA_RANGE_TO_DATA, data],
   },
-  immediate: { dreg: attr(NFTA_IMMEDIATE_DREG, be32), data: attr(NFTA_IMMEDIATE_DATA, data) },
+  immediate: { dreg: [NFTA_IMMEDIATE_DREG, be32], data: [NFTA_IMMEDIATE_DATA, data] },
   lookup: {
-    set: attr(NFTA_LOOKUP_SET, cstr),
-    sreg: attr(NFTA_LOOKUP_SREG, be32),
-    dreg: attr(NFTA_LOOKUP_DREG, be32),
-    setId: attr(NFTA_LOOKUP_SET_ID, be32),
-    flags: attr(NFTA_LOOKUP_FLAGS, be32),
+    set: [NFTA_LOOKUP_SET, cstr],
+    sreg: [NFTA_LOOKUP_SREG, be32],
+    dreg: [NFTA_LOOKUP_DREG, be32],
+    setId: [NFTA_LOOKUP_SET_ID, be32],
+    flags: [NFTA_LOOKUP_FLAGS, be32],
   },
-  fib: { dreg: attr(NFTA_FIB_DREG, be32), flags: attr(NFTA_FIB_FLAGS, be32), result: attr(NFTA_FIB_RESULT, be32) },
+  fib: { dreg: [NFTA_FIB_DREG, be32], flags: [NFTA_FIB_FLAGS, be32], result: [NFTA_FIB_RESULT, be32] },
   ct: {
-    dreg: attr(NFTA_CT_DREG, be32),
-    key: attr(NFTA_CT_KEY, be32),
-    direction: attr(NFTA_CT_DIRECTION, u8),
+    dreg: [NFTA_CT_DREG, be32],
+    key: [NFTA_CT_KEY, be32],
+    direction: [NFTA_CT_DIRECTION, u8],
   },
   nat: {
-    type: attr(NFTA_NAT_TYPE, be32),
-    family: attr(NFTA_NAT_FAMILY, be32),
-    addressMin: attr(NFTA_NAT_REG_ADDR_MIN, be32),
-    addressMax: attr(NFTA_NAT_REG_ADDR_MAX, be32),
-    portMin: attr(NFTA_NAT_REG_PROTO_MIN, be32),
-    portMax: attr(NFTA_NAT_REG_PROTO_MAX, be32),
-    flags: attr(NFTA_NAT_FLAGS, be32),
+    type: [NFTA_NAT_TYPE, be32],
+    family: [NFTA_NAT_FAMILY, be32],
+    addressMin: [NFTA_NAT_REG_ADDR_MIN, be32],
+    addressMax: [NFTA_NAT_REG_ADDR_MAX, be32],
+    portMin: [NFTA_NAT_REG_PROTO_MIN, be32],
+    portMax: [NFTA_NAT_REG_PROTO_MAX, be32],
+    flags: [NFTA_NAT_FLAGS, be32],
   },
   masq: {
-    flags: attr(NFTA_MASQ_FLAGS, be32),
-    portMin: attr(NFTA_MASQ_REG_PROTO_MIN, be32),
-    portMax: attr(NFTA_MASQ_REG_PROTO_MAX, be32),
+    flags: [NFTA_MASQ_FLAGS, be32],
+    portMin: [NFTA_MASQ_REG_PROTO_MIN, be32],
+    portMax: [NFTA_MASQ_REG_PROTO_MAX, be32],
   },
-  counter: { packets: attr(NFTA_COUNTER_PACKETS, be64), bytes: attr(NFTA_COUNTER_BYTES, be64) },
+  counter: { packets: [NFTA_COUNTER_PACKETS, be64], bytes: [NFTA_COUNTER_BYTES, be64] },
   notrack: {},
 });
 

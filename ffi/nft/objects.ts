@@ -6,7 +6,7 @@
  * @see linux/netfilter/nf_tables.h, net/netfilter/nf_tables_api.c
  * @module
  */
-import { attr, attrs, list as listOf } from "../netlink/attrs.ts";
+import { attrs, list as listOf } from "../netlink/attrs.ts";
 import { be16, be32, be64, bei32, cstr, struct, u8 } from "../netlink/codec.ts";
 import { NetlinkError } from "../netlink/error.ts";
 import { message, type MessageIn, type MessageOut, type Op } from "../netlink/message.ts";
@@ -19,79 +19,79 @@ import { CHAIN_COMMENT, comment, ELEMENT_COMMENT, RULE_COMMENT, setUserdata, TAB
 export const nfgenmsg = struct({ family: u8, version: u8, resource: be16 });
 
 export const tableMessage = message("table", nfgenmsg, {
-  name: attr(uapi.NFTA_TABLE_NAME, cstr),
-  flags: attr(uapi.NFTA_TABLE_FLAGS, be32),
+  name: [uapi.NFTA_TABLE_NAME, cstr],
+  flags: [uapi.NFTA_TABLE_FLAGS, be32],
   /** How many chains, sets and other objects it holds. */
-  use: attr(uapi.NFTA_TABLE_USE, be32),
-  handle: attr(uapi.NFTA_TABLE_HANDLE, be64),
-  comment: attr(uapi.NFTA_TABLE_USERDATA, comment(TABLE_COMMENT)),
+  use: [uapi.NFTA_TABLE_USE, be32],
+  handle: [uapi.NFTA_TABLE_HANDLE, be64],
+  comment: [uapi.NFTA_TABLE_USERDATA, comment(TABLE_COMMENT)],
 });
 
 export const chainMessage = message("chain", nfgenmsg, {
-  table: attr(uapi.NFTA_CHAIN_TABLE, cstr),
-  handle: attr(uapi.NFTA_CHAIN_HANDLE, be64),
-  name: attr(uapi.NFTA_CHAIN_NAME, cstr),
+  table: [uapi.NFTA_CHAIN_TABLE, cstr],
+  handle: [uapi.NFTA_CHAIN_HANDLE, be64],
+  name: [uapi.NFTA_CHAIN_NAME, cstr],
   /** Where the packets of a base chain come from; lower priorities come first. */
-  hook: attr(
+  hook: [
     uapi.NFTA_CHAIN_HOOK,
-    attrs({ number: attr(uapi.NFTA_HOOK_HOOKNUM, be32), priority: attr(uapi.NFTA_HOOK_PRIORITY, bei32) }),
-  ),
-  policy: attr(uapi.NFTA_CHAIN_POLICY, be32),
+    attrs({ number: [uapi.NFTA_HOOK_HOOKNUM, be32], priority: [uapi.NFTA_HOOK_PRIORITY, bei32] }),
+  ],
+  policy: [uapi.NFTA_CHAIN_POLICY, be32],
   /** The chain's own rules, plus the rules and map elements that lead to it. */
-  use: attr(uapi.NFTA_CHAIN_USE, be32),
+  use: [uapi.NFTA_CHAIN_USE, be32],
   /** `filter`, `nat` or `route`. */
-  type: attr(uapi.NFTA_CHAIN_TYPE, cstr),
-  comment: attr(uapi.NFTA_CHAIN_USERDATA, comment(CHAIN_COMMENT)),
+  type: [uapi.NFTA_CHAIN_TYPE, cstr],
+  comment: [uapi.NFTA_CHAIN_USERDATA, comment(CHAIN_COMMENT)],
 });
 
 export const ruleMessage = message("rule", nfgenmsg, {
-  table: attr(uapi.NFTA_RULE_TABLE, cstr),
-  chain: attr(uapi.NFTA_RULE_CHAIN, cstr),
-  handle: attr(uapi.NFTA_RULE_HANDLE, be64),
-  expressions: attr(uapi.NFTA_RULE_EXPRESSIONS, listOf(expression)),
+  table: [uapi.NFTA_RULE_TABLE, cstr],
+  chain: [uapi.NFTA_RULE_CHAIN, cstr],
+  handle: [uapi.NFTA_RULE_HANDLE, be64],
+  expressions: [uapi.NFTA_RULE_EXPRESSIONS, listOf(expression)],
   /** Handle of the rule before it. */
-  position: attr(uapi.NFTA_RULE_POSITION, be64),
-  comment: attr(uapi.NFTA_RULE_USERDATA, comment(RULE_COMMENT)),
+  position: [uapi.NFTA_RULE_POSITION, be64],
+  comment: [uapi.NFTA_RULE_USERDATA, comment(RULE_COMMENT)],
 });
 
 export const setMessage = message("set", nfgenmsg, {
-  table: attr(uapi.NFTA_SET_TABLE, cstr),
-  name: attr(uapi.NFTA_SET_NAME, cstr),
-  flags: attr(uapi.NFTA_SET_FLAGS, be32),
+  table: [uapi.NFTA_SET_TABLE, cstr],
+  name: [uapi.NFTA_SET_NAME, cstr],
+  flags: [uapi.NFTA_SET_FLAGS, be32],
   /** A number that only nft(8) understands: see datatypes.ts. */
-  keyType: attr(uapi.NFTA_SET_KEY_TYPE, be32),
-  keyLength: attr(uapi.NFTA_SET_KEY_LEN, be32),
+  keyType: [uapi.NFTA_SET_KEY_TYPE, be32],
+  keyLength: [uapi.NFTA_SET_KEY_LEN, be32],
   /** As `keyType`, or NFT_DATA_VERDICT. */
-  dataType: attr(uapi.NFTA_SET_DATA_TYPE, be32),
-  dataLength: attr(uapi.NFTA_SET_DATA_LEN, be32),
-  description: attr(
+  dataType: [uapi.NFTA_SET_DATA_TYPE, be32],
+  dataLength: [uapi.NFTA_SET_DATA_LEN, be32],
+  description: [
     uapi.NFTA_SET_DESC,
     attrs({
-      size: attr(uapi.NFTA_SET_DESC_SIZE, be32),
-      fields: attr(uapi.NFTA_SET_DESC_CONCAT, listOf(attrs({ length: attr(uapi.NFTA_SET_FIELD_LEN, be32) }))),
+      size: [uapi.NFTA_SET_DESC_SIZE, be32],
+      fields: [uapi.NFTA_SET_DESC_CONCAT, listOf(attrs({ length: [uapi.NFTA_SET_FIELD_LEN, be32] }))],
     }),
-  ),
+  ],
   /** Names the set within one batch, before it has a name for sure; the kernel asks for it. */
-  id: attr(uapi.NFTA_SET_ID, be32),
-  userdata: attr(uapi.NFTA_SET_USERDATA, setUserdata),
+  id: [uapi.NFTA_SET_ID, be32],
+  userdata: [uapi.NFTA_SET_USERDATA, setUserdata],
 });
 
 const element = attrs({
-  key: attr(uapi.NFTA_SET_ELEM_KEY, data),
-  keyEnd: attr(uapi.NFTA_SET_ELEM_KEY_END, data),
-  data: attr(uapi.NFTA_SET_ELEM_DATA, data),
-  flags: attr(uapi.NFTA_SET_ELEM_FLAGS, be32),
-  comment: attr(uapi.NFTA_SET_ELEM_USERDATA, comment(ELEMENT_COMMENT)),
+  key: [uapi.NFTA_SET_ELEM_KEY, data],
+  keyEnd: [uapi.NFTA_SET_ELEM_KEY_END, data],
+  data: [uapi.NFTA_SET_ELEM_DATA, data],
+  flags: [uapi.NFTA_SET_ELEM_FLAGS, be32],
+  comment: [uapi.NFTA_SET_ELEM_USERDATA, comment(ELEMENT_COMMENT)],
 });
 
 export const elementsMessage = message("elements", nfgenmsg, {
-  table: attr(uapi.NFTA_SET_ELEM_LIST_TABLE, cstr),
-  set: attr(uapi.NFTA_SET_ELEM_LIST_SET, cstr),
-  setId: attr(uapi.NFTA_SET_ELEM_LIST_SET_ID, be32),
-  elements: attr(uapi.NFTA_SET_ELEM_LIST_ELEMENTS, listOf(element)),
+  table: [uapi.NFTA_SET_ELEM_LIST_TABLE, cstr],
+  set: [uapi.NFTA_SET_ELEM_LIST_SET, cstr],
+  setId: [uapi.NFTA_SET_ELEM_LIST_SET_ID, be32],
+  elements: [uapi.NFTA_SET_ELEM_LIST_ELEMENTS, listOf(element)],
 });
 
-const generationMessage = message("generation", nfgenmsg, { id: attr(uapi.NFTA_GEN_ID, be32) });
+const generationMessage = message("generation", nfgenmsg, { id: [uapi.NFTA_GEN_ID, be32] });
 
 export type Table = MessageOut<typeof tableMessage>;
 export type TableIn = MessageIn<typeof tableMessage>;

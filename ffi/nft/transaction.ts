@@ -4,7 +4,6 @@
  * @see net/netfilter/nfnetlink.c nfnetlink_rcv_batch()
  * @module
  */
-import { attr } from "../netlink/attrs.ts";
 import { be32 } from "../netlink/codec.ts";
 import { NetlinkError } from "../netlink/error.ts";
 import { message, NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, type Op } from "../netlink/message.ts";
@@ -27,7 +26,7 @@ import {
 } from "./objects.ts";
 import * as uapi from "./uapi.ts";
 
-const batchMessage = message("batch", nfgenmsg, { generation: attr(uapi.NFNL_BATCH_GENID, be32) });
+const batchMessage = message("batch", nfgenmsg, { generation: [uapi.NFNL_BATCH_GENID, be32] });
 const BEGIN: Op<typeof batchMessage> = { name: "BATCH_BEGIN", type: uapi.NFNL_MSG_BATCH_BEGIN, spec: batchMessage };
 const END: Op<typeof batchMessage> = { name: "BATCH_END", type: uapi.NFNL_MSG_BATCH_END, spec: batchMessage };
 

@@ -5,7 +5,6 @@
  * @module
  */
 import { broadcastOf, type Cidr, cidr, familyOf, type Ip, ipOf, prefixLengthOf } from "../address.ts";
-import { attr } from "../netlink/attrs.ts";
 import { ip, struct, u32, u8 } from "../netlink/codec.ts";
 import { message, type MessageIn, type MessageOut, NLM_F_CREATE, NLM_F_EXCL, type Op } from "../netlink/message.ts";
 import { NetlinkError } from "../netlink/error.ts";
@@ -28,10 +27,10 @@ import {
 const ifaddrmsg = struct({ family: u8, prefixLength: u8, shortFlags: u8, scope: u8, index: u32 });
 /** An address, as in RTM_NEWADDR and its relatives. */
 export const addressMessage = message("address", ifaddrmsg, {
-  local: attr(IFA_LOCAL, ip),
-  address: attr(IFA_ADDRESS, ip),
-  broadcast: attr(IFA_BROADCAST, ip),
-  flags: attr(IFA_FLAGS, u32),
+  local: [IFA_LOCAL, ip],
+  address: [IFA_ADDRESS, ip],
+  broadcast: [IFA_BROADCAST, ip],
+  flags: [IFA_FLAGS, u32],
 });
 type AddressOp = Op<typeof addressMessage>;
 const NEW: AddressOp = { name: "RTM_NEWADDR", type: RTM_NEWADDR, spec: addressMessage };

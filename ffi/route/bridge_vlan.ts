@@ -4,7 +4,7 @@
  * @see linux/if_bridge.h struct bridge_vlan_info, net/bridge/br_netlink.c
  * @module
  */
-import { attr, attrs, many } from "../netlink/attrs.ts";
+import { attrs } from "../netlink/attrs.ts";
 import { struct, u16, u32 } from "../netlink/codec.ts";
 import { message, type Op } from "../netlink/message.ts";
 import { dump, execute, type Netlink } from "../netlink/socket.ts";
@@ -25,8 +25,8 @@ import {
 } from "./uapi.ts";
 
 const vlanMessage = message("bridge vlan", ifinfomsg, {
-  filter: attr(IFLA_EXT_MASK, u32),
-  vlans: attr(IFLA_AF_SPEC, attrs({ info: many(IFLA_BRIDGE_VLAN_INFO, struct({ flags: u16, vid: u16 })) })),
+  filter: [IFLA_EXT_MASK, u32],
+  vlans: [IFLA_AF_SPEC, attrs({ info: [IFLA_BRIDGE_VLAN_INFO, struct({ flags: u16, vid: u16 }), "many"] })],
 });
 type VlanOp = Op<typeof vlanMessage>;
 const SET: VlanOp = { name: "RTM_SETLINK", type: RTM_SETLINK, spec: vlanMessage };

@@ -4,7 +4,7 @@
  * @see linux/if_link.h, linux/veth.h
  * @module
  */
-import { attr, attrs, type AttrsIn, type AttrsOut, type AttrTable } from "../netlink/attrs.ts";
+import { attrs, type AttrsIn, type AttrsOut, type AttrTable } from "../netlink/attrs.ts";
 import { type Codec, type In, type Out, Reader, u16, u8, Writer } from "../netlink/codec.ts";
 import { type Link, type LinkIn, linkMessage } from "./link.ts";
 import {
@@ -50,20 +50,20 @@ const peer: Codec<LinkIn> = {
 };
 
 /** A pair of virtual Ethernet ends; `peer` is the other end, which may be born in another namespace. */
-export const veth = /* @__PURE__ */ linkKind("veth", { peer: attr(VETH_INFO_PEER, peer) });
+export const veth = /* @__PURE__ */ linkKind("veth", { peer: [VETH_INFO_PEER, peer] });
 
 /** A learning bridge. */
 export const bridge = /* @__PURE__ */ linkKind("bridge", {
-  vlanFiltering: attr(IFLA_BR_VLAN_FILTERING, u8),
-  defaultPvid: attr(IFLA_BR_VLAN_DEFAULT_PVID, u16),
+  vlanFiltering: [IFLA_BR_VLAN_FILTERING, u8],
+  defaultPvid: [IFLA_BR_VLAN_DEFAULT_PVID, u16],
 });
 
 /** What a bridge keeps about one of its ports. */
 const bridgePort = /* @__PURE__ */ attrs({
   /** Send frames back out of the port they came in by. */
-  hairpin: attr(IFLA_BRPORT_MODE, u8),
+  hairpin: [IFLA_BRPORT_MODE, u8],
   /** Exchange no frames with other isolated ports. */
-  isolated: attr(IFLA_BRPORT_ISOLATED, u8),
+  isolated: [IFLA_BRPORT_ISOLATED, u8],
 });
 
 /** The `info` that changes a bridge's port. */

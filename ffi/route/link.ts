@@ -6,7 +6,7 @@
  * @see linux/if_link.h, net/core/rtnetlink.c
  * @module
  */
-import { attr, attrs } from "../netlink/attrs.ts";
+import { attrs } from "../netlink/attrs.ts";
 import { bytes, cstr, i32, mac, struct, u16, u32, u8 } from "../netlink/codec.ts";
 import { NetlinkError } from "../netlink/error.ts";
 import { message, type MessageIn, type MessageOut, NLM_F_CREATE, NLM_F_EXCL, type Op } from "../netlink/message.ts";
@@ -53,35 +53,35 @@ export const ifinfomsg = struct({ family: u8, pad1: u8, type: u16, index: i32, f
 
 /** A link, as in RTM_NEWLINK and its relatives. */
 export const linkMessage = message("link", ifinfomsg, {
-  mac: attr(IFLA_ADDRESS, mac),
-  name: attr(IFLA_IFNAME, cstr),
+  mac: [IFLA_ADDRESS, mac],
+  name: [IFLA_IFNAME, cstr],
   /** Largest packet, in bytes. */
-  mtu: attr(IFLA_MTU, u32),
+  mtu: [IFLA_MTU, u32],
   /** Index of the link below this one, or of a veth's other end. */
-  parent: attr(IFLA_LINK, u32),
+  parent: [IFLA_LINK, u32],
   /** Namespace of `parent`, if it is another one, as a number local to this namespace. */
-  parentNetns: attr(IFLA_LINK_NETNSID, i32),
+  parentNetns: [IFLA_LINK_NETNSID, i32],
   /** Index of the bridge or VRF that this link is a port of. */
-  master: attr(IFLA_MASTER, u32),
-  txQLen: attr(IFLA_TXQLEN, u32),
-  operstate: attr(IFLA_OPERSTATE, u8),
+  master: [IFLA_MASTER, u32],
+  txQLen: [IFLA_TXQLEN, u32],
+  operstate: [IFLA_OPERSTATE, u8],
   /** How many have asked for promiscuous mode. */
-  promiscuity: attr(IFLA_PROMISCUITY, u32),
-  alias: attr(IFLA_IFALIAS, cstr),
-  group: attr(IFLA_GROUP, u32),
+  promiscuity: [IFLA_PROMISCUITY, u32],
+  alias: [IFLA_IFALIAS, cstr],
+  group: [IFLA_GROUP, u32],
   /** Where to create the link, or to look for its parent: an open namespace. */
-  netnsFd: attr(IFLA_NET_NS_FD, u32),
-  altName: attr(IFLA_ALT_IFNAME, cstr),
-  filter: attr(IFLA_EXT_MASK, u32),
-  info: attr(
+  netnsFd: [IFLA_NET_NS_FD, u32],
+  altName: [IFLA_ALT_IFNAME, cstr],
+  filter: [IFLA_EXT_MASK, u32],
+  info: [
     IFLA_LINKINFO,
     attrs({
-      kind: attr(IFLA_INFO_KIND, cstr),
-      data: attr(IFLA_INFO_DATA, bytes),
-      portKind: attr(IFLA_INFO_SLAVE_KIND, cstr),
-      portData: attr(IFLA_INFO_SLAVE_DATA, bytes),
+      kind: [IFLA_INFO_KIND, cstr],
+      data: [IFLA_INFO_DATA, bytes],
+      portKind: [IFLA_INFO_SLAVE_KIND, cstr],
+      portData: [IFLA_INFO_SLAVE_DATA, bytes],
     }),
-  ),
+  ],
 });
 
 /** A link as the kernel reports it. */

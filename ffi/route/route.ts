@@ -5,7 +5,7 @@
  * @module
  */
 import { type Cidr, cidr, type Ip, ipOf, networkOf, prefixLengthOf } from "../address.ts";
-import { attr, attrs } from "../netlink/attrs.ts";
+import { attrs } from "../netlink/attrs.ts";
 import { ip, struct, u32, u8 } from "../netlink/codec.ts";
 import { message, type MessageIn, type MessageOut, NLM_F_APPEND, NLM_F_CREATE, type Op } from "../netlink/message.ts";
 import { dump, type Netlink, query, type Request, request } from "../netlink/socket.ts";
@@ -45,13 +45,13 @@ const rtmsg = struct({
 });
 /** A route, as in RTM_NEWROUTE and its relatives. */
 export const routeMessage = message("route", rtmsg, {
-  dst: attr(RTA_DST, ip),
-  oif: attr(RTA_OIF, u32),
-  gateway: attr(RTA_GATEWAY, ip),
-  priority: attr(RTA_PRIORITY, u32),
-  prefsrc: attr(RTA_PREFSRC, ip),
-  metrics: attr(RTA_METRICS, attrs({ mtu: attr(RTAX_MTU, u32), advmss: attr(RTAX_ADVMSS, u32) })),
-  table: attr(RTA_TABLE, u32),
+  dst: [RTA_DST, ip],
+  oif: [RTA_OIF, u32],
+  gateway: [RTA_GATEWAY, ip],
+  priority: [RTA_PRIORITY, u32],
+  prefsrc: [RTA_PREFSRC, ip],
+  metrics: [RTA_METRICS, attrs({ mtu: [RTAX_MTU, u32], advmss: [RTAX_ADVMSS, u32] })],
+  table: [RTA_TABLE, u32],
 });
 type RouteOp = Op<typeof routeMessage>;
 const NEW: RouteOp = { name: "RTM_NEWROUTE", type: RTM_NEWROUTE, spec: routeMessage };
