@@ -100,7 +100,8 @@ function networkOf(request: RunRequest): NetworkList | string {
       throw error;
     }
     // That there is no such file is said by what follows.
-    if (!(error instanceof CniError)) log(CniError.from(error).message);
+    const { message, details } = CniError.from(error);
+    if (!(error instanceof CniError)) log(details ? `${message} (${details})` : message);
     return network;
   }
 }

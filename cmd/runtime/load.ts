@@ -56,14 +56,16 @@ function searchDirectory(directory: string, name: string): SearchResult {
   const names: string[] = [];
   const problems: string[] = [];
   for (const path of listCandidates(directory)) {
+    let list: NetworkList;
     try {
-      const list = parseNetworkList(readText(path), path);
-      if (list.name === name) return { found: requirePlugins(withPluginFiles(list, path)), names, problems };
-      names.push(list.name);
+      list = parseNetworkList(readText(path), path);
     } catch (error) {
       if (!isAboutFile(error) || concerns(error, name)) throw error;
       problems.push(`Ignoring configuration file "${path}": ${describe(error)}`);
+      continue;
     }
+    if (list.name === name) return { found: requirePlugins(withPluginFiles(list, path)), names, problems };
+    names.push(list.name);
   }
   return { found: undefined, names, problems };
 }

@@ -1,0 +1,282 @@
+import { afterAll, expect, test } from "bun:test";
+import { chmodSync, mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { Netns } from "../ffi/netns.ts";
+import { inNetns, netnsTest } from "../ffi/testing.ts";
+import { derivedContainerId } from "./run_arguments.ts";
+
+const ENTRY = join(import.meta.dir, "cni.ts");
+const root = mkdtempSync(join(tmpdir(), "cni-cli-"));
+afterAll(() => rmSync(root, { recursive: true }));
+
+interface Ended {
+  readonly exitCode: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+interface Start {
+  readonly stdin?: string;
+  readonly env?: Readonly<Record<string, string>>;
+}
+
+/** Runs the command line from its sources. */
+function cni(argv: readonly string[], { stdin, env }: Start = {}): Ended {
+  const { exitCode, stdout, stderr } = Bun.spawnSync([process.execPath, ENTRY, ...argv], {
+    cwd: root,
+    env: { PATH: process.env.PATH!, ...env },
+    stdin: stdin === undefined ? "ignore" : Buffer.from(stdin),
+    timeout: 20_000,
+  });
+  return { exitCode, stdout: stdout.toString(), stderr: stderr.toString() };
+}
+
+let states = 0;
+
+/** Runs `cni run` in `host`, with configurations, plugins and a cache that are the test's own. */
+function bench(host: Netns) {
+  const state = join(root, String(states++));
+  const [conf, bin, cache] = ["conf", "bin", "cache"].map((name) => join(state, name)) as [string, string, string];
+  for (const path of [conf, bin]) mkdirSync(path, { recursive: true });
+  return {
+    conf,
+    bin,
+    entries: () => readdirSync(join(cache, "results")),
+    run: (argv: string, start?: Start) => {
+      const words = ["run", ...argv.split(" "), "--conf-dir", conf, "--plugin-dir", bin, "--cache-dir", cache];
+      return host.run(() => cni(words, start));
+    },
+    /** Puts a program into the plugin directory. */
+    plugin: (name: string, script: string) => {
+      writeFileSync(join(bin, name), `#!/bin/sh\n${script}\n`);
+      chmodSync(join(bin, name), 0o755);
+    },
+    /** A network of the bridge plugin, whose addresses are kept with the test. */
+    network: (name: string) => {
+      const ipam = { type: "host-local", dataDir: join(state, "ipam"), ranges: [[{ subnet: "10.9.0.0/24" }]] };
+      const plugins = [{ type: "bridge", bridge: "br9", ipam }];
+      writeFileSync(join(conf, `${name}.conflist`), JSON.stringify({ cniVersion: "1.1.0", name, plugins }));
+    },
+  };
+}
+
+const one = (...plugins: object[]) => JSON.stringify({ cniVersion: "1.1.0", name: "x", plugins });
+
+test("cni --help and --version print on stdout and succeed", () => {
+  const help = cni(["--help"]);
+  expect([help.exitCode, help.stderr]).toEqual([0, ""]);
+  for (const word of ["run", "netns", "install", "plugin", "bridge", "host-local", "loopback", "portmap"]) {
+    expect(help.stdout).toContain(word);
+  }
+  expect(cni(["--version"]).stdout).toMatch(/^cni \S+\n.*1\.1\.0\n.*host-local/);
+  expect(cni(["run", "--help"]).stdout).toContain("--publish PORTS");
+  for (const command of ["install", "netns", "plugin"]) {
+    expect(cni([command, "--help"]).stdout).toContain(`cni ${command}`);
+  }
+});
+
+test.each([
+  [[], "usage:"],
+  [["rnu"], 'unknown command "rnu"; did you mean "run"?'],
+  [["add", "web"], 'did you mean "run add"?'],
+  [["bridge"], "cni plugin bridge"],
+  [["toString"], 'unknown command "toString"'],
+  [["run", "add", "web", "blue", "--ifnmae", "x"], 'unknown option "--ifnmae"; did you mean "--ifname"?'],
+  [["netns", "ad"], 'did you mean "add"?'],
+  [["netns", "add"], "needs a name"],
+  [["netns", "exec", "x"], "needs a name and a command"],
+  [["plugin"], "which plugin?"],
+  [["plugin", "brigde"], 'did you mean "bridge"?'],
+  [["install"], "where to?"],
+  [["install", "/tmp", "--froce"], 'did you mean "--force"?'],
+])("cni %j is misuse: exit status 2, nothing on stdout", (argv, message) => {
+  const { exitCode, stdout, stderr } = cni(argv);
+  expect([exitCode, stdout]).toEqual([2, ""]);
+  expect(stderr).toContain(message);
+});
+
+test("cni called as a plugin that is not there answers with an error object", () => {
+  const { exitCode, stdout } = cni([], { env: { CNI_COMMAND: "ADD" } });
+  expect(exitCode).toBe(1);
+  const { code, details } = JSON.parse(stdout);
+  expect([code, details]).toEqual([7, "there are bridge, host-local, loopback, portmap"]);
+});
+
+test("cni plugin runs a plugin as its link would", () => {
+  const { exitCode, stdout } = cni(["plugin", "bridge"], {
+    env: { CNI_COMMAND: "VERSION" },
+    stdin: '{"cniVersion":"0.4.0"}',
+  });
+  expect(exitCode).toBe(0);
+  expect(JSON.parse(stdout)).toMatchObject({
+    cniVersion: "0.4.0",
+    supportedVersions: expect.arrayContaining(["1.1.0"]),
+  });
+});
+
+netnsTest("cni run attaches, checks and detaches", ({ host, container }) => {
+  const { run, network, entries } = bench(host);
+  network("web");
+  const added = run(`add web ${container.path}`);
+  expect([added.exitCode, added.stderr]).toEqual([0, ""]);
+  const result = JSON.parse(added.stdout);
+  expect(result.ips).toMatchObject([{ address: "10.9.0.2/24" }]);
+  expect(added.stdout).toEndWith("}\n");
+  expect(inNetns(container, "ip", "-o", "-4", "addr", "show", "dev", "eth0")).toContain(" 10.9.0.2/24 ");
+  expect(entries()).toEqual([`web-${derivedContainerId(container.path)}-eth0`]);
+  expect(run(`check web ${container.path}`)).toEqual({ exitCode: 0, stdout: "", stderr: "" });
+  inNetns(container, "ip", "link", "set", "eth0", "down");
+  inNetns(container, "ip", "addr", "flush", "dev", "eth0");
+  expect(run(`check web ${container.path}`)).toMatchObject({
+    exitCode: 1,
+    stdout: "",
+    stderr: expect.stringContaining('plugin "bridge" (CHECK)'),
+  });
+  expect(run(`del web ${container.path}`)).toEqual({ exitCode: 0, stdout: "", stderr: "" });
+  expect(inNetns(container, "ip", "-o", "link")).not.toContain("eth0");
+  expect(entries()).toEqual([]);
+  expect(run(`del web ${container.path}`)).toEqual({ exitCode: 0, stdout: "", stderr: "" });
+});
+
+netnsTest(
+  "cni run add refuses a second time, and del works when the configuration is gone and broken",
+  ({ host, container }) => {
+    const { run, network, conf, entries } = bench(host);
+    network("web");
+    expect(run(`add web ${container.path}`).exitCode).toBe(0);
+    const again = run(`add web ${container.path}`);
+    expect([again.exitCode, again.stdout]).toEqual([1, ""]);
+    expect(again.stderr).toContain("attached already");
+    expect(inNetns(container, "ip", "-o", "link")).toContain("eth0");
+    writeFileSync(join(conf, "web.conflist"), '{"name":"web","plugins":5}');
+    const removed = run(`del web ${container.path}`);
+    expect(removed.exitCode).toBe(0);
+    expect(removed.stderr).toContain("web.conflist");
+    expect(removed.stderr).toContain("was attached with");
+    expect(entries()).toEqual([]);
+    expect(inNetns(container, "ip", "-o", "link")).not.toContain("eth0");
+  },
+);
+
+netnsTest("cni run del finds the namespace by the container id", ({ host, container }) => {
+  const { run, network } = bench(host);
+  network("web");
+  expect(run(`add web ${container.path} --container-id c1`).exitCode).toBe(0);
+  expect(run("del web --container-id c1")).toEqual({ exitCode: 0, stdout: "", stderr: "" });
+  expect(inNetns(container, "ip", "-o", "link")).not.toContain("eth0");
+});
+
+netnsTest("cni run add does not touch an interface that is there already", ({ host, container }) => {
+  const { run, network } = bench(host);
+  network("web");
+  inNetns(container, "ip", "link", "add", "eth0", "type", "bridge");
+  const { exitCode, stderr } = run(`add web ${container.path}`);
+  expect(exitCode).toBe(1);
+  expect(stderr).toContain('has an interface "eth0" already');
+  expect(inNetns(container, "ip", "-o", "link")).toContain("eth0");
+  expect(run(`add web ${container.path} --ifname net1`).exitCode).toBe(0);
+});
+
+netnsTest("cni run add asks for an address and a hardware address also without capabilities", ({ host, container }) => {
+  const { run, network } = bench(host);
+  network("web");
+  const { stdout } = run(`add web ${container.path} --ip 10.9.0.77 --mac 0a:58:0a:09:00:4d`);
+  expect(JSON.parse(stdout).ips).toMatchObject([{ address: "10.9.0.77/24" }]);
+  expect(inNetns(container, "ip", "-o", "link", "show", "dev", "eth0")).toContain("0a:58:0a:09:00:4d");
+});
+
+netnsTest("cni run gc detaches what is not valid", ({ host, container }) => {
+  const { run, network, entries } = bench(host);
+  network("web");
+  for (const id of ["c1", "c2"]) {
+    expect(run(`add web ${container.path} --container-id ${id} --ifname ${id}`).exitCode).toBe(0);
+  }
+  expect(run("gc web --valid c2/c2")).toEqual({ exitCode: 0, stdout: "", stderr: "" });
+  expect(entries()).toEqual(["web-c2-c2"]);
+  expect(inNetns(container, "ip", "-o", "link")).toMatch(/\bc2@/);
+  expect(inNetns(container, "ip", "-o", "link")).not.toMatch(/\bc1@/);
+  expect(run("gc web --all").exitCode).toBe(0);
+  expect(entries()).toEqual([]);
+});
+
+netnsTest("cni run status tells whether an ADD could be served", ({ host }) => {
+  const { run, network, conf } = bench(host);
+  network("web");
+  expect(run("status web")).toEqual({ exitCode: 0, stdout: "", stderr: "" });
+  writeFileSync(join(conf, "old.conf"), '{"cniVersion":"0.4.0","name":"old","type":"bridge"}');
+  expect(run("status old")).toMatchObject({ exitCode: 0, stderr: expect.stringContaining("no STATUS") });
+});
+
+netnsTest(
+  "cni run prefers a program of the administrator, and passes what it says on stderr",
+  ({ host, container }) => {
+    const { run, plugin } = bench(host);
+    plugin(
+      "loopback",
+      'echo "here: $CNI_COMMAND $CNI_IFNAME" >&2; cat >/dev/null; echo "{\\"cniVersion\\":\\"1.1.0\\"}"',
+    );
+    const { exitCode, stdout, stderr } = run(`add - ${container.path}`, { stdin: one({ type: "loopback" }) });
+    expect([exitCode, JSON.parse(stdout), stderr]).toEqual([0, { cniVersion: "1.1.0" }, "here: ADD eth0\n"]);
+  },
+);
+
+netnsTest("cni run takes the built-in plugin where the program is this one", ({ host, container }) => {
+  const { run, bin } = bench(host);
+  symlinkSync(process.execPath, join(bin, "loopback"));
+  const { exitCode, stdout } = run(`add - ${container.path} -i lo`, { stdin: one({ type: "loopback" }) });
+  expect([exitCode, JSON.parse(stdout).interfaces[0].name]).toEqual([0, "lo"]);
+});
+
+netnsTest("cni run ends a program after its time, undoes and says so", ({ host, container }) => {
+  const { run, plugin, entries } = bench(host);
+  plugin("slow", '[ "$CNI_COMMAND" = ADD ] && exec sleep 60; cat >/dev/null');
+  const { exitCode, stdout, stderr } = run(`add - ${container.path} --timeout 100ms --json`, {
+    stdin: one({ type: "slow" }),
+  });
+  expect([exitCode, JSON.parse(stdout).code]).toEqual([1, 11]);
+  expect(stderr).toContain('plugin "slow" (ADD): ');
+  expect(entries()).toEqual([]);
+});
+
+netnsTest("cni run names the directories when there is no such plugin, and leaves nothing", ({ host, container }) => {
+  const { run, bin, entries } = bench(host);
+  const { exitCode, stdout, stderr } = run(`add - ${container.path}`, { stdin: one({ type: "nosuch" }) });
+  expect([exitCode, stdout]).toEqual([1, ""]);
+  expect(stderr).toContain(`looked in ${bin}`);
+  expect(entries()).toEqual([]);
+});
+
+netnsTest("cni run says where a configuration is wrong", ({ host, container }) => {
+  const { run, conf } = bench(host);
+  writeFileSync(
+    join(conf, "web.conflist"),
+    '{\n  "name": "web",\n  // why\n  "plugins": [{ "type": "bridge" }, {}]\n}',
+  );
+  const { exitCode, stdout, stderr } = run(`add web ${container.path}`);
+  expect([exitCode, stdout]).toEqual([1, ""]);
+  expect(stderr).toBe(
+    `cni: Cannot use network "web": plugins[1].type must be a non-empty string: got nothing\n     ${conf}/web.conflist:4:37\n`,
+  );
+  writeFileSync(join(conf, "web.conflist"), '{\n  "name": "web"\n  "plugins": []\n}');
+  expect(run(`add ${conf}/web.conflist ${container.path}`).stderr).toStartWith(
+    `cni: Cannot parse ${conf}/web.conflist at 3:3`,
+  );
+});
+
+netnsTest("cni run lets no plugin break the line or steer the terminal", ({ host, container }) => {
+  const { run, plugin } = bench(host);
+  plugin(
+    "rude",
+    'cat >/dev/null; [ "$CNI_COMMAND" = ADD ] || exit 0; printf \'{"code":100,"msg":"one\\\\n\\\\u001b[2Jtwo"}\'; exit 1',
+  );
+  const { stderr } = run(`add - ${container.path}`, { stdin: one({ type: "rude" }) });
+  expect(stderr).toBe('cni: plugin "rude" (ADD): one; \\x1b[2Jtwo\n');
+});
+
+netnsTest("cni run fails for a namespace that is not there, with code 8", ({ host }) => {
+  const { run, network, entries } = bench(host);
+  network("web");
+  const { exitCode, stdout } = run("add web /nonexistent/netns --json");
+  expect([exitCode, JSON.parse(stdout).code]).toEqual([1, 8]);
+  expect(entries).toThrow("ENOENT");
+});

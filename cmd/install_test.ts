@@ -1,0 +1,170 @@
+import { afterAll, beforeEach, expect, test } from "bun:test";
+import {
+  chmodSync,
+  existsSync,
+  linkSync,
+  lstatSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  realpathSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { install, type InstallOptions, relativePath } from "./install.ts";
+
+const root = realpathSync(mkdtempSync(join(tmpdir(), "cni-install-")));
+afterAll(() => rmSync(root, { recursive: true }));
+
+let home = "";
+let homes = 0;
+let bin = "";
+let program = "";
+beforeEach(() => {
+  home = join(root, String(homes++));
+  bin = join(home, "opt/cni/bin");
+  program = join(home, "usr/lib/cni");
+  mkdirSync(join(home, "usr/lib"), { recursive: true });
+  writeFileSync(program, "program", { mode: 0o755 });
+  utimesSync(program, 1_000_000_000.25, 1_500_000_000.25);
+});
+
+const put = (options: Partial<InstallOptions> = {}) =>
+  install({ directory: bin, program, names: ["bridge", "portmap"], force: false, copy: false, ...options });
+const links = () => Object.fromEntries(readdirSync(bin).sort().map((name) => [name, readlinkSync(join(bin, name))]));
+
+test("install() makes the directory and relative links to the program", () => {
+  const done = put();
+  const target = "../../../usr/lib/cni";
+  expect(links()).toEqual({ bridge: target, cni: target, portmap: target });
+  expect(readFileSync(join(bin, "bridge"), "utf8")).toBe("program");
+  expect(done.map(({ path, changed }) => [path, changed])).toEqual([
+    [`${bin}/cni`, true],
+    [`${bin}/bridge`, true],
+    [`${bin}/portmap`, true],
+  ]);
+});
+
+test("install() changes nothing the second time", () => {
+  put();
+  const before = lstatSync(join(bin, "bridge")).ino;
+  expect(put().some(({ changed }) => changed)).toBe(false);
+  expect(lstatSync(join(bin, "bridge")).ino).toBe(before);
+});
+
+test("install() links to the program where it is, not to links that lead there or to the directory", () => {
+  symlinkSync(program, join(home, "alias"));
+  mkdirSync(bin, { recursive: true });
+  symlinkSync(bin, join(home, "plugins"));
+  put({ program: join(home, "alias"), directory: join(home, "plugins") });
+  expect(links().bridge).toBe("../../../usr/lib/cni");
+});
+
+test("install() beside the program links by name and leaves the program alone", () => {
+  mkdirSync(bin, { recursive: true });
+  const own = join(bin, "cni");
+  writeFileSync(own, "program");
+  put({ program: own });
+  expect(lstatSync(own).isSymbolicLink()).toBe(false);
+  expect(readlinkSync(join(bin, "bridge"))).toBe("cni");
+  put({ program: own, copy: true });
+  expect(statSync(join(bin, "bridge")).ino).toBe(statSync(own).ino);
+});
+
+test.each([
+  ["a program", () => writeFileSync(join(bin, "portmap"), "other")],
+  ["a link elsewhere", () => symlinkSync("/bin/true", join(bin, "portmap"))],
+  ["a broken link", () => symlinkSync("/nonexistent/portmap", join(bin, "portmap"))],
+])("install() refuses to replace %s of somebody else before it changes anything, unless forced", (_, occupy) => {
+  mkdirSync(bin, { recursive: true });
+  occupy();
+  for (const copy of [false, true]) {
+    expect(() => put({ copy })).toThrow(`not put there by this program: ${bin}/portmap (use --force`);
+    expect(readdirSync(bin)).toEqual(["portmap"]);
+  }
+  put({ force: true });
+  expect(readFileSync(join(bin, "portmap"), "utf8")).toBe("program");
+});
+
+test("install() never replaces a directory", () => {
+  mkdirSync(join(bin, "portmap"), { recursive: true });
+  expect(() => put({ force: true })).toThrow("a directory is never replaced");
+});
+
+test.each([
+  ["a link to this program by another path", () => symlinkSync(program, join(bin, "bridge"))],
+  ["a link to another version", () => symlinkSync("/bin/cni", join(bin, "bridge"))],
+  ["another name of this program", () => linkSync(program, join(bin, "bridge"))],
+])("install() replaces %s", (_, occupy) => {
+  mkdirSync(bin, { recursive: true });
+  occupy();
+  put();
+  expect(links().bridge).toBe("../../../usr/lib/cni");
+});
+
+test("install() with copies puts one file under all names, with the program's permissions and time", () => {
+  put({ copy: true });
+  expect(readdirSync(bin).sort()).toEqual(["bridge", "cni", "portmap"]);
+  const [copy, bridge, original] = [join(bin, "cni"), join(bin, "bridge"), program].map((path) =>
+    lstatSync(path, { bigint: true })
+  ) as [
+    ReturnType<typeof lstatSync> & { ino: bigint; mtimeNs: bigint; mode: bigint },
+    { ino: bigint },
+    { ino: bigint; mtimeNs: bigint; mode: bigint },
+  ];
+  expect(bridge.ino).toBe(copy.ino);
+  expect(copy.ino).not.toBe(original.ino);
+  expect(copy.mtimeNs).toBe(original.mtimeNs);
+  expect(copy.mode).toBe(original.mode);
+  expect(readFileSync(join(bin, "portmap"), "utf8")).toBe("program");
+  expect(put({ copy: true }).some(({ changed }) => changed)).toBe(false);
+});
+
+test("install() changes between links and copies", () => {
+  put();
+  put({ copy: true });
+  expect(lstatSync(join(bin, "bridge")).isFile()).toBe(true);
+  put();
+  expect(lstatSync(join(bin, "bridge")).isSymbolicLink()).toBe(true);
+  expect(readdirSync(bin).sort()).toEqual(["bridge", "cni", "portmap"]);
+});
+
+test("install() of another version over copies needs force, and then replaces all of them", () => {
+  put({ copy: true });
+  writeFileSync(program, "program 2");
+  expect(() => put({ copy: true })).toThrow("--force");
+  put({ copy: true, force: true });
+  expect(readdirSync(bin).map((name) => readFileSync(join(bin, name), "utf8"))).toEqual(Array(3).fill("program 2"));
+});
+
+test("install() copies what is larger than one read", () => {
+  const bytes = Buffer.alloc(3_000_000, "0123456789");
+  writeFileSync(program, bytes);
+  chmodSync(program, 0o755);
+  put({ copy: true });
+  expect(readFileSync(join(bin, "cni")).equals(bytes)).toBe(true);
+});
+
+test("install() fails for a program that is not there", () => {
+  expect(() => put({ program: join(home, "absent") })).toThrow("ENOENT");
+  expect(existsSync(join(bin, "bridge"))).toBe(false);
+});
+
+test.each([
+  ["/opt/cni/bin", "/usr/lib/cni", "../../../usr/lib/cni"],
+  ["/opt/cni/bin", "/opt/cni/cni", "../cni"],
+  ["/opt/cni/bin", "/opt/cni/bin/cni", "cni"],
+  ["/opt/cni/bin", "/opt/cni/bin", "../bin"],
+  ["/", "/cni", "cni"],
+  ["/a", "/cni", "../cni"],
+  ["/opt/cni", "/opt/cni-1/cni", "../cni-1/cni"],
+])("relativePath() from %j to %j is %j", (directory, path, expected) => {
+  expect(relativePath(directory, path)).toBe(expected);
+});

@@ -1,0 +1,66 @@
+import { expect, test } from "bun:test";
+import { formatOptions, type OptionSpec, parseOptions, UsageError } from "./options.ts";
+
+const SPECS: readonly OptionSpec[] = [
+  { name: "conf-dir", value: "DIR", env: "NETCONFPATH", help: "where" },
+  { name: "publish", short: "p", value: "PORTS", help: "what" },
+  { name: "force", help: "anyway" },
+];
+
+const parse = (...argv: string[]) => parseOptions(argv, SPECS, {});
+
+test.each([
+  [["--conf-dir", "/a"], "/a"],
+  [["--conf-dir=/a"], "/a"],
+  [["--conf-dir=/a=b"], "/a=b"],
+  [["--conf-dir="], ""],
+  [["--conf-dir", "-"], "-"],
+  [["--conf-dir", "--force"], "--force"],
+  [["--conf-dir", "10"], "10"],
+  [["--conf-dir", "/a", "--conf-dir", "/b"], "/b"],
+  [[], undefined],
+])("parseOptions() reads %j as value %j", (argv, expected) => {
+  expect(parse(...argv).find("conf-dir")).toBe(expected);
+});
+
+test.each([
+  [["-p", "80:80"], ["80:80"]],
+  [["-p80:80"], ["80:80"]],
+  [["-p", "1:1", "--publish=2:2", "x", "-p3:3"], ["1:1", "2:2", "3:3"]],
+  [[], []],
+])("parseOptions() reads %j as %j", (argv, expected) => {
+  expect(parse(...argv).list("publish")).toEqual(expected);
+});
+
+test("parseOptions() keeps words in order, whatever they look like, and takes all behind -- for words", () => {
+  const { words, has } = parse("add", "-", "--force", "010", "--", "--force", "--", "-x");
+  expect(words).toEqual(["add", "-", "010", "--force", "--", "-x"]);
+  expect(has("force")).toBe(true);
+});
+
+test("parseOptions() takes a variable where there is no option, and an empty one for none", () => {
+  const find = (argv: string[], env: Record<string, string>) => parseOptions(argv, SPECS, env).find("conf-dir");
+  expect(find([], { NETCONFPATH: "/env" })).toBe("/env");
+  expect(find(["--conf-dir", "/a"], { NETCONFPATH: "/env" })).toBe("/a");
+  expect(find([], { NETCONFPATH: "" })).toBeUndefined();
+});
+
+test.each([
+  [["--conf-dri", "x"], 'unknown option "--conf-dri"; did you mean "--conf-dir"?'],
+  [["--confdir=x"], 'unknown option "--confdir"; did you mean "--conf-dir"?'],
+  [["--colour"], 'unknown option "--colour"'],
+  [["-x"], 'unknown option "-x"'],
+  [["--no-force"], 'unknown option "--no-force"; did you mean "--force"?'],
+  [["---force"], 'unknown option "---force"; did you mean "--force"?'],
+  [["--conf-dir"], 'option "--conf-dir" needs a value: DIR'],
+  [["-p"], 'option "--publish" needs a value: PORTS'],
+  [["--force=yes"], 'option "--force" takes no value: got "yes"'],
+])("parseOptions() refuses %j", (argv, message) => {
+  expect(() => parse(...argv)).toThrow(new UsageError(message));
+});
+
+test("formatOptions() aligns the options and names their variables", () => {
+  expect(formatOptions(SPECS)).toBe(
+    "      --conf-dir DIR   where [$NETCONFPATH]\n  -p, --publish PORTS  what\n      --force          anyway",
+  );
+});

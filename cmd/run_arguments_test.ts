@@ -1,0 +1,142 @@
+import { expect, test } from "bun:test";
+import { UsageError } from "./options.ts";
+import { absolutePath, derivedContainerId, parseRun } from "./run_arguments.ts";
+
+const parse = (argv: string, env: Record<string, string> = {}) => parseRun(argv.split(" "), env, "/work")!;
+
+test("parseRun() takes the defaults of cnitool", () => {
+  expect(parse("add web blue")).toEqual({
+    verb: "add",
+    network: "web",
+    netns: "/run/netns/blue",
+    containerId: derivedContainerId("/run/netns/blue"),
+    ifname: "eth0",
+    confDirectory: "/etc/cni/net.d",
+    pluginDirectories: ["/opt/cni/bin"],
+    cacheDirectory: "/var/lib/cni",
+    publish: [],
+    ips: [],
+    valid: [],
+    json: false,
+  });
+});
+
+const ENV = {
+  NETCONFPATH: "/conf",
+  CNI_PATH: "/a:/b",
+  CNI_IFNAME: "net1",
+  CNI_ARGS: "K=V;L=W",
+  CAP_ARGS: '{"x":1}',
+  CNI_CONTAINERID: "c1",
+};
+
+test("parseRun() takes the variables of cnitool", () => {
+  expect(parse("add web blue", ENV)).toMatchObject({
+    confDirectory: "/conf",
+    pluginDirectories: ["/a", "/b"],
+    ifname: "net1",
+    args: [["K", "V"], ["L", "W"]],
+    capabilityArgs: { x: 1 },
+    containerId: "c1",
+  });
+});
+
+test("parseRun() prefers options over variables", () => {
+  const options =
+    "--conf-dir conf --plugin-dir bin:/c -i net2 --args M=X --cap-args {} --container-id c2 --cache-dir ../cache";
+  expect(parse(`add web blue ${options} --timeout 500ms --json`, ENV)).toMatchObject({
+    confDirectory: "/work/conf",
+    pluginDirectories: ["/work/bin", "/c"],
+    cacheDirectory: "/cache",
+    ifname: "net2",
+    args: [["M", "X"]],
+    capabilityArgs: {},
+    containerId: "c2",
+    timeoutMs: 500,
+    json: true,
+  });
+});
+
+test("parseRun() reads what is to be published and asked for", () => {
+  const { publish, ips, mac } = parse(
+    "add web blue -p 80:80 -p 127.0.0.1:53:53/udp --ip 10.1.0.5 --ip FD00::5/64 --mac 0A:58:0a:01:00:02",
+  );
+  expect(publish.map(({ hostPort }) => hostPort)).toEqual([80, 53]);
+  expect(ips).toEqual(["10.1.0.5", "fd00::5/64"]);
+  expect(mac).toBe("0a:58:0a:01:00:02");
+});
+
+test("derivedContainerId() is cnitool's for the same path", () => {
+  // Printed by cnitool for `add NET /var/run/netns/blue`.
+  expect(derivedContainerId("/var/run/netns/blue")).toBe("cnitool-296747069b8a02dc4e2a");
+});
+
+test.each([
+  ["blue", "/run/netns/blue"],
+  ["/var/run/netns/blue", "/var/run/netns/blue"],
+  ["./blue", "/work/blue"],
+  ["/proc//12/./ns/../ns/net/", "/proc/12/ns/net"],
+])("parseRun() finds namespace %j at %j, and takes the container id from there", (netns, path) => {
+  expect(parse(`add web ${netns}`)).toMatchObject({ netns: path, containerId: derivedContainerId(path) });
+});
+
+test.each([["/", "/"], ["..", "/"], ["../../..", "/"], ["a/b/../c", "/work/a/c"], ["/a/..", "/"]])(
+  "absolutePath() of %j is %j",
+  (path, expected) => {
+    expect(absolutePath(path, "/work")).toBe(expected);
+  },
+);
+
+test("parseRun() needs no namespace where cnitool does not use it, but takes one", () => {
+  expect(parse("status web").netns).toBeUndefined();
+  expect(parse("status web blue").verb).toBe("status");
+  expect(parse("gc web --all").valid).toEqual([]);
+  expect(parse("del web --container-id c1")).toMatchObject({ containerId: "c1" });
+});
+
+test("parseRun() reads the attachments that stay", () => {
+  expect(parse("gc web --valid c1/eth1 --valid c2").valid).toEqual([
+    { containerId: "c1", ifname: "eth1" },
+    { containerId: "c2", ifname: "eth0" },
+  ]);
+});
+
+test.each([["30", 30_000], ["1.5s", 1500], ["2m", 120_000], ["20ms", 20]])(
+  "parseRun() reads a time of %j as %d ms",
+  (text, expected) => {
+    expect(parse(`status web --timeout ${text}`).timeoutMs).toBe(expected);
+  },
+);
+
+test("parseRun() gives nothing when help is asked for, however incomplete the rest is", () => {
+  expect(parseRun(["--help"], {}, "/")).toBeUndefined();
+  expect(parseRun(["add", "-h"], {}, "/")).toBeUndefined();
+});
+
+test.each([
+  [[], "what shall be run"],
+  [["ad", "web", "blue"], 'did you mean "add"'],
+  [["add"], "needs a network"],
+  [["add", ""], "needs a network"],
+  [["add", "web"], "needs a network namespace"],
+  [["check", "web"], "needs a network namespace"],
+  [["del", "web"], "--container-id"],
+  [["add", "web", "blue", "green"], "too many arguments"],
+  [["add", "web", ".."], "must be a file name"],
+  [["gc", "web"], "--all"],
+  [["gc", "web", "--all", "--valid", "c1"], "--all"],
+  [["add", "web", "blue", "--all"], 'belong to "run gc"'],
+  [["add", "web", "blue", "--args", "K"], "KEY=VALUE"],
+  [["add", "web", "blue", "--args", "K=V;"], "KEY=VALUE"],
+  [["add", "web", "blue", "--args", "K=V=W"], "KEY=VALUE"],
+  [["add", "web", "blue", "--cap-args", "[]"], "JSON object"],
+  [["add", "web", "blue", "--cap-args", "{"], "--cap-args"],
+  [["add", "web", "blue", "--ip", "10.1.0"], "--ip"],
+  [["add", "web", "blue", "--ip", "10.1.0.5/x"], "--ip"],
+  [["add", "web", "blue", "--mac", "0a:58"], "--mac"],
+  [["add", "web", "blue", "--timeout", "soon"], "--timeout"],
+  [["add", "web", "blue", "--timeout", "0"], "--timeout"],
+])("parseRun() refuses %j", (argv, message) => {
+  expect(() => parseRun(argv, {}, "/")).toThrow(UsageError);
+  expect(() => parseRun(argv, {}, "/")).toThrow(message);
+});

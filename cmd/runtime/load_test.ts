@@ -1,0 +1,161 @@
+import { afterAll, expect, test } from "bun:test";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { type CniError, ConfigError } from "../../plugins/spec/error.ts";
+import { parseNetworkList } from "../../plugins/spec/network.ts";
+import { loadNetwork } from "./load.ts";
+
+const root = mkdtempSync(join(tmpdir(), "cni-load-"));
+afterAll(() => rmSync(root, { recursive: true }));
+
+interface Loaded {
+  readonly source: string | undefined;
+  readonly types: readonly string[];
+  readonly text: string;
+  readonly log: readonly string[];
+}
+
+let directories = 0;
+
+/** A directory with these files. */
+function directory(files: Readonly<Record<string, string>>): string {
+  const path = join(root, String(directories++));
+  mkdirSync(path);
+  for (const [name, text] of Object.entries(files)) {
+    mkdirSync(dirname(join(path, name)), { recursive: true });
+    writeFileSync(join(path, name), text);
+  }
+  return path;
+}
+
+function load(network: string, path: string, stdin = ""): Loaded {
+  const log: string[] = [];
+  const list = loadNetwork(network, { directory: path, readInput: () => stdin, log: (line) => log.push(line) });
+  return {
+    source: list.source?.replace(`${path}/`, ""),
+    types: list.plugins.map(({ type }) => type),
+    text: list.text,
+    log,
+  };
+}
+
+function failureOf(call: () => unknown): unknown {
+  try {
+    call();
+  } catch (error) {
+    return error;
+  }
+  throw new Error("nothing was thrown");
+}
+
+const list = (name: string, ...types: string[]) =>
+  JSON.stringify({ cniVersion: "1.1.0", name, plugins: types.map((type) => ({ type })) });
+const single = (name: string, type: string) => JSON.stringify({ cniVersion: "1.1.0", name, type });
+
+test.each([
+  ["the first by bytes", { "9-b.conflist": list("web", "b"), "10-a.conflist": list("web", "a") }, "10-a.conflist"],
+  ["upper before lower case", { "a.conflist": list("web", "a"), "B.conflist": list("web", "b") }, "B.conflist"],
+  ["a list before a single plugin", { "1.conf": single("web", "a"), "2.conflist": list("web", "b") }, "2.conflist"],
+  ["a single plugin", { "1.conf": single("web", "a") }, "1.conf"],
+  ["a list in a .conf", { "1.conf": list("web", "a") }, "1.conf"],
+  ["a single plugin in a .conflist", { "1.conflist": single("web", "a") }, "1.conflist"],
+  ["a .json", { "1.json": list("web", "a") }, "1.json"],
+  ["a .jsonc with comments", { "1.jsonc": `// why\n${list("web", "a")}` }, "1.jsonc"],
+  [
+    "no other ending",
+    { "1.conflist.bak": list("web", "a"), "2.CONF": list("web", "b"), "3.conf": list("web", "c") },
+    "3.conf",
+  ],
+  ["not a directory", { "1.conflist/x": "", "2.conflist": list("web", "a") }, "2.conflist"],
+  ["not another network", { "1.conflist": list("db", "a"), "2.conflist": list("web", "b") }, "2.conflist"],
+])("loadNetwork() by name takes %s", (_, files, expected) => {
+  expect(load("web", directory(files)).source).toBe(expected);
+});
+
+test("loadNetwork() goes on behind a file that it cannot use, and names it", () => {
+  const path = directory({
+    "1.conflist": "{",
+    "2.conflist": JSON.stringify({ cniVersion: "9.9.9", name: "other", plugins: [{ type: "a" }] }),
+    "3.conflist": JSON.stringify({ cniVersion: "1.0.0", name: "db", plugins: [{}] }),
+    "4.conflist": list("web", "a"),
+    "5.conflist": "{",
+  });
+  const { source, log } = load("web", path);
+  expect(source).toBe("4.conflist");
+  expect(log.map((line) => line.match(/[0-9]\.conflist/)?.[0])).toEqual(["1.conflist", "2.conflist", "3.conflist"]);
+  expect(log[2]).toContain("plugins[0].type");
+});
+
+test("loadNetwork() fails when the network that was asked for is the broken one", () => {
+  const path = directory({
+    "1.conflist": '{\n  "cniVersion": "1.0.0", "name": "web",\n  "plugins": [{ "type": 5 }]\n}',
+    "2.conflist": list("web", "a"),
+  });
+  const error = failureOf(() => load("web", path)) as ConfigError;
+  expect(error).toBeInstanceOf(ConfigError);
+  expect(error.position).toBe(`${path}/1.conflist:3:25`);
+});
+
+test("loadNetwork() names the networks that are there, and the files it could not use", () => {
+  const path = directory({ "1.conflist": list("db", "a"), "2.conf": single("dmz", "b"), "3.conf": "[" });
+  const error = failureOf(() => load("web", path)) as CniError;
+  expect(error.code).toBe(7);
+  expect(error.message).toBe(`Cannot find network "web" in "${path}"`);
+  expect(error.details).toStartWith('the networks there are "db", "dmz"; ');
+  expect(error.details).toContain("3.conf");
+});
+
+test("loadNetwork() says when there is no directory", () => {
+  const error = failureOf(() => load("web", join(root, "absent"))) as CniError;
+  expect(error.details).toBe("the directory does not exist");
+});
+
+test("loadNetwork() has a default network until there is a configuration of that name", () => {
+  const builtIn = load("default", join(root, "absent"));
+  expect(builtIn.types).toEqual(["bridge", "portmap"]);
+  expect(parseNetworkList(builtIn.text).cniVersion).toBe("1.1.0");
+  expect(load("default", directory({ "1.conflist": list("db", "a") })).types).toEqual(["bridge", "portmap"]);
+  expect(load("default", directory({ "1.conflist": list("default", "mine") })).types).toEqual(["mine"]);
+});
+
+test("loadNetwork() reads a path and standard input", () => {
+  const path = directory({ "any.name": list("web", "a") });
+  expect(load(`${path}/any.name`, "/nonexistent").types).toEqual(["a"]);
+  expect(load("-", "/nonexistent", list("web", "b")).types).toEqual(["b"]);
+  expect(failureOf(() => load(`${path}/absent`, path))).toMatchObject({ code: "ENOENT" });
+  expect(failureOf(() => load("-", path, "{]"))).toBeInstanceOf(SyntaxError);
+});
+
+const loose = { "1.conflist": list("web", "a"), "web/2.conf": '{"type":"c"}', "web/10.conf": '{"type":"b"}' };
+
+test("loadNetwork() appends the plugins of the network's directory, by file name", () => {
+  const path = directory({ ...loose, "web/3.conflist": "{", "web/4.conf/x": "" });
+  expect(load("web", path).types).toEqual(["a", "b", "c"]);
+  expect(load(`${path}/1.conflist`, "/nonexistent").types).toEqual(["a", "b", "c"]);
+});
+
+test("loadNetwork() gives a text with all the plugins, which stands for itself", () => {
+  const { text } = load("web", directory(loose));
+  const { plugins, loadOnlyInlinedPlugins } = parseNetworkList(text);
+  expect(plugins.map(({ type }) => type)).toEqual(["a", "b", "c"]);
+  expect(loadOnlyInlinedPlugins).toBe(true);
+});
+
+test("loadNetwork() leaves out the plugins of the directory for a list that says so, and for a single plugin", () => {
+  const only = JSON.stringify({ name: "web", loadOnlyInlinedPlugins: true, plugins: [{ type: "a" }] });
+  expect(load("web", directory({ ...loose, "1.conflist": only })).types).toEqual(["a"]);
+  const { "1.conflist": _, ...rest } = loose;
+  expect(load("web", directory({ ...rest, "1.conf": single("web", "a") })).types).toEqual(["a"]);
+});
+
+test("loadNetwork() takes a list whose plugins all stand in the directory, and refuses one without any", () => {
+  const empty = JSON.stringify({ cniVersion: "1.1.0", name: "web" });
+  expect(load("web", directory({ ...loose, "1.conflist": empty })).types).toEqual(["b", "c"]);
+  expect(failureOf(() => load("web", directory({ "1.conflist": empty })))).toBeInstanceOf(ConfigError);
+});
+
+test("loadNetwork() fails on a broken plugin file of the network that was asked for", () => {
+  const path = directory({ ...loose, "web/1.conf": "{}" });
+  expect(failureOf(() => load("web", path))).toBeInstanceOf(ConfigError);
+});

@@ -1,0 +1,150 @@
+import { expect, test } from "bun:test";
+import { join } from "node:path";
+import { addNamedNetns, listNamedNetns, namedNetnsPath, removeNamedNetns } from "./named_netns.ts";
+import { openNetns } from "./netns.ts";
+
+const MODULE = join(import.meta.dir, "named_netns.ts");
+let names = 0;
+const newName = () => `cni-test-${process.pid}-${names++}`;
+
+interface Ended {
+  readonly exitCode: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+function run(...command: string[]): Ended {
+  const { exitCode, stdout, stderr } = Bun.spawnSync(command, { stdin: "ignore", timeout: 20_000 });
+  return { exitCode, stdout: stdout.toString(), stderr: stderr.toString() };
+}
+
+/** The names as ip(8) sees them. */
+const ipNames = () => run("ip", "netns", "list").stdout.split("\n").flatMap((line) => line.split(" ")[0] || []);
+
+/** Removes what a test made, whoever has removed it before. */
+function cleaningUp(name: string): Disposable {
+  return { [Symbol.dispose]: () => void run("ip", "netns", "del", name) };
+}
+
+/** Runs code with this module's functions in a process of its own, in mounts of its own; `before` is a shell command. */
+function inFreshMounts(code: string, before = "true"): Ended {
+  const script = `import * as named from ${JSON.stringify(MODULE)};\n${code}`;
+  return run("unshare", "-m", "sh", "-ec", `${before}; exec "$@"`, "sh", process.execPath, "-e", script);
+}
+
+const execCode = (name: string, ...argv: string[]) =>
+  `named.executeInNamedNetns(${JSON.stringify(name)}, ${JSON.stringify(argv)}, console.error);`;
+
+test("addNamedNetns() makes what ip(8) knows and can remove", () => {
+  const name = newName();
+  using _ = cleaningUp(name);
+  addNamedNetns(name);
+  expect(ipNames()).toContain(name);
+  expect(run("ip", "-n", name, "-o", "link").stdout).toMatch(/^1: lo: <LOOPBACK> [^\n]*\n$/);
+  expect(run("ip", "netns", "del", name).exitCode).toBe(0);
+  expect(listNamedNetns()).not.toContain(name);
+});
+
+test("listNamedNetns() and removeNamedNetns() know what ip(8) made", () => {
+  const name = newName();
+  using _ = cleaningUp(name);
+  run("ip", "netns", "add", name);
+  expect(listNamedNetns()).toContain(name);
+  removeNamedNetns(name);
+  expect(ipNames()).not.toContain(name);
+});
+
+test("addNamedNetns() leaves the thread where it was", () => {
+  const name = newName();
+  using _ = cleaningUp(name);
+  using before = openNetns("/proc/thread-self/ns/net");
+  addNamedNetns(name);
+  using after = openNetns("/proc/thread-self/ns/net");
+  using made = openNetns(namedNetnsPath(name));
+  expect(after.identity).toBe(before.identity);
+  expect(made.identity).not.toBe(before.identity);
+});
+
+test("addNamedNetns() refuses a name that is taken and leaves it alone", () => {
+  const name = newName();
+  using _ = cleaningUp(name);
+  addNamedNetns(name);
+  using made = openNetns(namedNetnsPath(name));
+  expect(() => addNamedNetns(name)).toThrow("EEXIST");
+  using still = openNetns(namedNetnsPath(name));
+  expect(still.identity).toBe(made.identity);
+});
+
+test("removeNamedNetns() fails for a name that is not there", () => {
+  expect(() => removeNamedNetns(newName())).toThrow("ENOENT");
+});
+
+test.each(["", ".", "..", "a/b", "a\0b"])("namedNetnsPath() refuses %j, as ip(8) does", (name) => {
+  expect(() => namedNetnsPath(name)).toThrow(RangeError);
+  expect(() => addNamedNetns(name)).toThrow(RangeError);
+});
+
+test("addNamedNetns() makes directory and shared mount where there are none, as ip(8) does", () => {
+  const show = "findmnt -R -n -o TARGET,FSTYPE,PROPAGATION --raw /run";
+  const ours = inFreshMounts(
+    `named.addNamedNetns("a"); console.write(Bun.spawnSync("${show}".split(" ")).stdout.toString());`,
+    "mount -t tmpfs tmpfs /run",
+  );
+  const theirs = run("unshare", "-m", "sh", "-ec", `mount -t tmpfs tmpfs /run; ip netns add a; ${show}`);
+  expect(ours.stdout).toBe(theirs.stdout);
+  expect(ours.stdout).toContain("/run/netns/a nsfs shared");
+});
+
+test("removeNamedNetns() removes the file that a reboot leaves", () => {
+  const { stdout } = inFreshMounts(
+    'named.removeNamedNetns("a"); console.log(named.listNamedNetns().length);',
+    "mount -t tmpfs tmpfs /run; mkdir /run/netns; touch /run/netns/a",
+  );
+  expect(stdout).toBe("0\n");
+});
+
+test("executeInNamedNetns() shows the program what `ip netns exec` shows", () => {
+  const name = newName();
+  using _ = cleaningUp(name);
+  addNamedNetns(name);
+  run("ip", "-n", name, "link", "add", "br7", "type", "bridge");
+  const look = [
+    "sh",
+    "-c",
+    "ls /sys/class/net; ip -o link | cut -d: -f1,2; readlink /proc/self/ns/net; findmnt -n -o FSTYPE,SOURCE /sys; grep Sig[BI] /proc/self/status",
+  ];
+  const ours = inFreshMounts(execCode(name, ...look));
+  expect(ours.stdout).toBe(run("ip", "netns", "exec", name, ...look).stdout);
+  expect(ours.stdout).toContain("br7\nlo\n");
+});
+
+test("executeInNamedNetns() becomes the program: exit status and process are its own", () => {
+  const name = newName();
+  using _ = cleaningUp(name);
+  addNamedNetns(name);
+  expect(inFreshMounts(execCode(name, "sh", "-c", "exit 7")).exitCode).toBe(7);
+  const code = `await Bun.write(Bun.stdout, process.pid + "\\n"); ${execCode(name, "sh", "-c", "echo $$")}`;
+  const [before, after] = inFreshMounts(code).stdout.split("\n");
+  expect(after).toBe(before!);
+});
+
+test("executeInNamedNetns() puts the files of /etc/netns/NAME into /etc, and names what does not fit", () => {
+  const name = newName();
+  using _ = cleaningUp(name);
+  addNamedNetns(name);
+  const files =
+    `mount -t tmpfs tmpfs /etc; mkdir -p /etc/netns/${name}; echo own > /etc/netns/${name}/hosts; echo all > /etc/hosts; touch /etc/netns/${name}/x`;
+  const { stdout, stderr } = inFreshMounts(execCode(name, "cat", "/etc/hosts"), files);
+  expect(stdout).toBe("own\n");
+  expect(stderr).toContain(`Cannot mount "/etc/netns/${name}/x" on "/etc/x": No such file or directory`);
+});
+
+test("executeInNamedNetns() fails for a program or namespace that is not there", () => {
+  const name = newName();
+  using _ = cleaningUp(name);
+  addNamedNetns(name);
+  expect(inFreshMounts(execCode(name, "/nonexistent/program")).stderr).toContain(
+    'Cannot execute "/nonexistent/program": No such file',
+  );
+  expect(inFreshMounts(execCode(newName(), "true")).stderr).toContain("Cannot open network namespace");
+});
