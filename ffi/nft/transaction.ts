@@ -61,6 +61,8 @@ export interface Transaction {
    * @throws {NetlinkError} naming the object; then nothing was changed. `ERESTART`: the generation is another one
    */
   commit(generation?: number): void;
+  /** Has the kernel try the changes and take them back, as `nft --check` does. @throws {NetlinkError} as {@linkcode commit} */
+  verify(): void;
 }
 
 /** A request and the words for it in an error. */
@@ -112,7 +114,9 @@ export function transaction(nl: Netlink): Transaction {
       steps.push(...elementSteps("delete", key, set, elements));
       return self;
     },
-    commit: (generation) => commit(nl, steps, generation),
+    commit: (generation) => send(nl, steps, generation === undefined ? {} : { generation }, true),
+    // Without an end, the kernel takes a batch back.
+    verify: () => send(nl, steps, {}, false),
   };
   return self;
 }
@@ -141,9 +145,8 @@ function elementSteps(
   return steps;
 }
 
-function commit(nl: Netlink, steps: readonly Step[], generation: number | undefined): void {
+function send(nl: Netlink, steps: readonly Step[], pin: { readonly generation?: number }, withEnd: boolean): void {
   if (steps.length === 0) return;
-  const pin = generation === undefined ? {} : { generation };
   // One acknowledgement is enough: the kernel answers after the whole batch, in order, and reports every refusal unasked.
   const last = steps.length - 1;
   const requests = steps.map(({ request }, i) =>
@@ -151,7 +154,8 @@ function commit(nl: Netlink, steps: readonly Step[], generation: number | undefi
   );
   const resource = uapi.NFNL_SUBSYS_NFTABLES;
   try {
-    exchange(nl, [request(BEGIN, { resource, ...pin }), ...requests, request(END, { resource })], () => {});
+    const end = withEnd ? [request(END, { resource })] : [];
+    exchange(nl, [request(BEGIN, { resource, ...pin }), ...requests, ...end], () => {});
   } catch (error) {
     throw error instanceof NetlinkError ? error.forPurpose(purposeOf(steps, error)) : error;
   }

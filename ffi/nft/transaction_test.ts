@@ -63,6 +63,13 @@ netnsTest("a refused transaction names the object and changes nothing", ({ host:
   expect(nft.listElements(nl, TABLE, "s")).toEqual([key("10.0.0.1")]);
 });
 
+netnsTest("verify() refuses what commit() would refuse, and changes nothing", ({ host }) => {
+  const tx = () => transaction(host.nft).addTable({ family: NFPROTO_INET, name: "t" });
+  tx().verify();
+  expect(() => tx().addRule({ ...TABLE, chain: "none", expressions: [] }).verify()).toThrow('add rule to chain "none"');
+  expect(inNetns(host, "nft", "list", "ruleset")).toBe("");
+});
+
 netnsTest("a chain that something leads to is not deleted, and says how much", ({ host: { nft: nl } }) => {
   withSet(nl);
   transaction(nl).addChain({ ...TABLE, name: "from" }).addChain({ ...TABLE, name: "to" })

@@ -19,8 +19,16 @@ import { describeOwner, formatOwner, type Owner, parseOwner, sameOwner } from ".
 
 /** A table of our own, made when first needed and kept. */
 export interface OwnTable extends nft.TableKey {
-  /** Adds the table and all that does not depend on attachments. */
+  /** Adds the table and all that does not depend on attachments, but for the rules. */
   create(tx: Transaction): void;
+  /** The rules that do not depend on attachments, in order. */
+  rules(): readonly FixedRule[];
+}
+
+/** A rule and the chain that it stands in. */
+export interface FixedRule {
+  readonly chain: string;
+  readonly expressions: readonly ExpressionIn[];
 }
 
 /** A chain that elements lead to: made with the first of them, removed with the last. Equal names mean equal rules. */
@@ -113,8 +121,15 @@ export function removeElements(
   });
 }
 
-/** Compares what is with what {@linkcode ensureElements} made. @throws {CniError} on the first difference */
+/** Adds a table with all that does not depend on attachments. */
+export function addTable(tx: Transaction, table: OwnTable): void {
+  table.create(tx);
+  for (const each of table.rules()) tx.addRule({ family: table.family, table: table.table, ...each });
+}
+
+/** Compares what is with what {@linkcode ensureElements} made, and whether rules were taken away. @throws {CniError} on the first difference */
 export function checkElements(nl: Netlink, table: OwnTable, owner: Owner, wanted: readonly WantedElement[]): void {
+  if (wanted.length === 0) return;
   const present = readElements(nl, table, selectionOf(wanted));
   for (const each of wanted) {
     const found = present.get(identify(each));
@@ -130,6 +145,24 @@ export function checkElements(nl: Netlink, table: OwnTable, owner: Owner, wanted
         details: `set "${each.set}" of table "${table.table}"`,
       });
     }
+  }
+  checkRules(nl, table);
+}
+
+/** Elements do nothing without the rules that look them up. More rules than ours are somebody's wish. */
+function checkRules(nl: Netlink, table: OwnTable): void {
+  const wanted = new Map<string, number>();
+  for (const { chain } of table.rules()) wanted.set(chain, (wanted.get(chain) ?? 0) + 1);
+  for (const [chain, count] of wanted) {
+    const present = nft.listRules(nl, table, chain).length;
+    if (present >= count) continue;
+    throw new CniError(
+      Code.Internal,
+      `Check failed: the ruleset's chain "${chain}" has ${present} rules, expected ${count}`,
+      {
+        details: `table "${table.table}"; it is made anew once it has been deleted as a whole`,
+      },
+    );
   }
 }
 
@@ -242,7 +275,7 @@ function removeUnused(
 function createTable(nl: Netlink, table: OwnTable): void {
   if (nft.findTable(nl, table)) return;
   const tx = transaction(nl);
-  table.create(tx);
+  addTable(tx, table);
   tx.commit();
 }
 

@@ -30,7 +30,7 @@ import {
   verdictFrom,
 } from "../../ffi/nft/match.ts";
 import { findTable } from "../../ffi/nft/objects.ts";
-import type { Transaction } from "../../ffi/nft/transaction.ts";
+import { type Transaction, transaction } from "../../ffi/nft/transaction.ts";
 import {
   NF_INET_LOCAL_OUT,
   NF_INET_POST_ROUTING,
@@ -43,7 +43,7 @@ import {
 import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { CniError, Code } from "../spec/error.ts";
-import type { OwnTable, SharedChain } from "./owned_elements.ts";
+import { addTable, type OwnTable, type SharedChain } from "./owned_elements.ts";
 
 const KEY = { family: NFPROTO_INET, table: "cni" };
 /** Published ports whatever the address; a chain of its own, so that conditions on a port of one address can go on to it. */
@@ -61,8 +61,8 @@ export const ruleset: OwnTable = {
     addBaseChain(tx, "prerouting", "nat", NF_INET_PRE_ROUTING, NF_IP_PRI_NAT_DST);
     addBaseChain(tx, "output", "nat", NF_INET_LOCAL_OUT, NF_IP_PRI_NAT_DST);
     addBaseChain(tx, "postrouting", "nat", NF_INET_POST_ROUTING, NF_IP_PRI_NAT_SRC);
-    for (const [chain, ...parts] of rules()) tx.addRule({ ...KEY, chain, expressions: rule(...parts) });
   },
+  rules: () => rules().map(([chain, ...parts]) => ({ chain, expressions: rule(...parts) })),
 };
 
 function addMaps(tx: Transaction, family: 4 | 6): void {
@@ -148,10 +148,13 @@ export function hairpinEverybodyChain(): SharedChain {
   return { name: "hairpin-everybody", rules: [rule(masquerade())] };
 }
 
-/** Tells a runtime that attachments which need rules cannot be made here. @throws {CniError} code 50 */
+/** Makes sure that the kernel can do what the rules need, without changing anything. @throws {CniError} code 50 */
 export function requireRuleset(nl: Netlink): void {
   try {
-    findTable(nl, KEY);
+    if (findTable(nl, KEY)) return;
+    const tx = transaction(nl);
+    addTable(tx, ruleset);
+    tx.verify();
   } catch (error) {
     if (!(error instanceof SystemError)) throw error;
     throw new CniError(Code.NotAvailable, "Cannot use nf_tables of this kernel", {

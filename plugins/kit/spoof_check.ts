@@ -30,9 +30,11 @@ const table: OwnTable = {
     tx.addSet({ ...KEY, name: "allowed", ...setOf([ifnameType, etherAddr]) });
     const hook = { number: NF_INET_PRE_ROUTING, priority: NF_IP_PRI_RAW };
     tx.addChain({ ...KEY, name: "prerouting", type: "filter", hook });
-    const forged = rule(inSet([iifname()], "guarded"), inSet([iifname(), etherSaddr()], "allowed", true), drop());
-    tx.addRule({ ...KEY, chain: "prerouting", expressions: forged });
   },
+  rules: () => [{
+    chain: "prerouting",
+    expressions: rule(inSet([iifname()], "guarded"), inSet([iifname(), etherSaddr()], "allowed", true), drop()),
+  }],
 };
 
 function wanted(hostIfname: string, mac: Mac): WantedElement[] {
