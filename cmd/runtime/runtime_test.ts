@@ -369,7 +369,7 @@ test("gc() detaches what is not valid, with the parameters of its ADD, then call
   for (const containerId of ["c1", "c2"]) add(bench.runtime, list(), { ...where, containerId });
   add(bench.runtime, list({ name: "db" }), where);
   bench.calls.splice(0);
-  gc(bench.runtime, list(), [{ containerId: "c2", ifname: "eth0" }]);
+  gc(bench.runtime, list(), [{ containerId: "c2", ifname: "eth0" }, { containerId: "c1", ifname: "eth1" }]);
   expect(bench.calls.map(({ type, command, env }) => `${type} ${command} ${env.CNI_CONTAINERID} ${env.CNI_NETNS}`))
     .toEqual([
       "b DEL c1 /run/netns/x",
@@ -377,7 +377,7 @@ test("gc() detaches what is not valid, with the parameters of its ADD, then call
       "a GC  ",
       "b GC  ",
     ]);
-  const keep = [{ containerID: "c2", ifname: "eth0" }];
+  const keep = [{ containerID: "c2", ifname: "eth0" }, { containerID: "c1", ifname: "eth1" }];
   expect(bench.calls[2]!.config).toMatchObject({ "cni.dev/valid-attachments": keep, "cni.dev/attachments": keep });
   expect(readdirSync(join(bench.directory, "results")).sort()).toEqual(["db-c1-eth0", "web-c2-eth0"]);
 });
