@@ -60,6 +60,7 @@ function searchDirectory(directory: string, name: string): SearchResult {
     try {
       list = parseNetworkList(readText(path), path);
     } catch (error) {
+      if (error instanceof SystemError && error.code === "EISDIR") continue;
       if (!isAboutFile(error) || concerns(error, name)) throw error;
       problems.push(`Ignoring configuration file "${path}": ${describe(error)}`);
       continue;
@@ -75,17 +76,7 @@ function listCandidates(directory: string): string[] {
   const names = (findNames(directory) ?? []).sort();
   const lists = names.filter((name) => name.endsWith(".conflist"));
   const others = names.filter((name) => /\.(conf|json|jsonc)$/.test(name));
-  const paths = [...lists, ...others].map((name) => `${directory.replace(/\/+$/, "")}/${name}`);
-  return paths.filter((path) => !isDirectory(path));
-}
-
-function isDirectory(path: string): boolean {
-  try {
-    return findStatus(path)?.isDirectory === true;
-  } catch (error) {
-    if (error instanceof SystemError) return false; // reading it will say what is wrong
-    throw error;
-  }
+  return [...lists, ...others].map((name) => `${directory.replace(/\/+$/, "")}/${name}`);
 }
 
 /** The list with the plugins in `DIR/NAME/*.conf` behind its own (SPEC §Network configuration format, loadOnlyInlinedPlugins). */
@@ -104,9 +95,9 @@ function withPluginFiles(list: NetworkList, path: string): NetworkList {
 }
 
 function findPluginFiles(directory: string): string[] {
-  if (!isDirectory(directory)) return [];
+  if (!findStatus(directory)?.isDirectory) return [];
   const names = (findNames(directory) ?? []).filter((name) => name.endsWith(".conf")).sort();
-  return names.map((name) => `${directory}/${name}`).filter((path) => !isDirectory(path));
+  return names.map((name) => `${directory}/${name}`).filter((path) => findStatus(path)?.isDirectory !== true);
 }
 
 function requirePlugins(list: NetworkList): NetworkList {
