@@ -1,0 +1,334 @@
+import { expect } from "bun:test";
+import { inNetns } from "../../ffi/testing.ts";
+import { askTcp, askUdp } from "../../ffi/testing_traffic.ts";
+import { networkTest } from "../kit/testing_network.ts";
+import portmap from "../portmap.ts";
+import { chains, elements, listing, publishing, refusal, servers, WEB } from "./testing.ts";
+
+const LISTING = `table inet cni {
+	comment "Container networks; managed by cni"
+	map hostports4 {
+		type inet_proto . inet_service : ipv4_addr . inet_service
+		elements = { tcp . 8080 comment "web c1 eth0" : 10.88.0.2 . 80 }
+	}
+
+	map hostip_hostports4 {
+		type ipv4_addr . inet_proto . inet_service : ipv4_addr . inet_service
+		elements = { 192.0.2.1 . udp . 53 comment "web c1 eth0" : 10.88.0.2 . 53 }
+	}
+
+	map conditions4 {
+		type inet_proto . inet_service : verdict
+		elements = { tcp . 8080 comment "web c1 eth0" : goto conditions4-b2e19775881ceb69 }
+	}
+
+	map hostip_conditions4 {
+		type ipv4_addr . inet_proto . inet_service : verdict
+		elements = { 192.0.2.1 . udp . 53 comment "web c1 eth0" : goto hostip_conditions4-b2e19775881ceb69 }
+	}
+
+	map hairpin4 {
+		type ipv4_addr : verdict
+		elements = { 10.88.0.2 comment "web c1 eth0" : jump hairpin-10.88.0.0/16 }
+	}
+
+	map hostports6 {
+		type inet_proto . inet_service : ipv6_addr . inet_service
+		elements = { tcp . 8080 comment "web c1 eth0" : fd88::2 . 80 }
+	}
+
+	map hairpin6 {
+		type ipv6_addr : verdict
+		elements = { fd88::2 comment "web c1 eth0" : jump hairpin-fd88--/64 }
+	}
+
+	chain hostports {
+		comment "Published ports"
+		ip daddr . meta l4proto . th dport vmap @hostip_conditions4
+		dnat ip to ip daddr . meta l4proto . th dport map @hostip_hostports4
+		ip6 daddr . meta l4proto . th dport vmap @hostip_conditions6
+		dnat ip6 to ip6 daddr . meta l4proto . th dport map @hostip_hostports6
+		goto hostports_any_address
+	}
+
+	chain hostports_any_address {
+		meta nfproto ipv4 meta l4proto . th dport vmap @conditions4
+		dnat ip to meta l4proto . th dport map @hostports4
+		meta nfproto ipv6 meta l4proto . th dport vmap @conditions6
+		dnat ip6 to meta l4proto . th dport map @hostports6
+	}
+
+	chain guard {
+		type filter hook prerouting priority raw; policy accept;
+		ip daddr 127.0.0.0/8 fib daddr . iif type != local drop
+		ip saddr 127.0.0.0/8 fib saddr . iif type != local drop
+	}
+
+	chain prerouting {
+		type nat hook prerouting priority dstnat; policy accept;
+		fib daddr type local jump hostports
+	}
+
+	chain output {
+		type nat hook output priority -100; policy accept;
+		ip6 daddr ::1 return
+		fib daddr type local jump hostports
+	}
+
+	chain postrouting {
+		type nat hook postrouting priority srcnat; policy accept;
+		ct status dnat ip daddr vmap @hairpin4
+		ct status dnat ip6 daddr vmap @hairpin6
+		ip saddr vmap @masquerade4
+		ip6 saddr vmap @masquerade6
+	}
+
+	chain conditions4-b2e19775881ceb69 {
+		ip saddr != 192.0.2.0/24 iifname "up*" dnat ip to meta l4proto . th dport map @hostports4
+	}
+
+	chain hostip_conditions4-b2e19775881ceb69 {
+		ip saddr != 192.0.2.0/24 iifname "up*" dnat ip to ip daddr . meta l4proto . th dport map @hostip_hostports4
+		goto hostports_any_address
+	}
+
+	chain hairpin-10.88.0.0/16 {
+		ip saddr 10.88.0.0/16 masquerade
+		ip saddr 127.0.0.0/8 masquerade
+	}
+
+	chain hairpin-fd88--/64 {
+		ip6 saddr fd88::/64 masquerade
+	}
+}
+`;
+
+networkTest("route_localnet is set on the container's link, and only if it is needed", (network) => {
+  const c1 = network.container(2);
+  const opened = () =>
+    inNetns(network.host, "sh", "-c", "grep -l 1 /proc/sys/net/ipv4/conf/*/route_localnet || true").trim();
+  const mapping = { hostPort: 8080, containerPort: 80 };
+  for (
+    const config of [
+      publishing([mapping], { snat: false }),
+      publishing([{ ...mapping, hostIP: "192.0.2.1" }]),
+      publishing([{ ...mapping, hostIP: "::" }]),
+    ]
+  ) {
+    network.call(portmap, "ADD", config, { container: c1 });
+    expect(opened()).toBe("");
+    network.call(portmap, "DEL", config, { container: c1 });
+  }
+  network.call(portmap, "ADD", publishing([mapping]), { container: c1 });
+  expect(opened()).toBe("/proc/sys/net/ipv4/conf/br0/route_localnet");
+  return Promise.resolve();
+});
+
+networkTest("of two containers that want one port, the second is refused and told who has it", async (network) => {
+  const { host, outside, call } = network;
+  const c1 = network.container(2);
+  const c2 = network.container(3);
+  using _c1 = await servers(c1, "c1");
+  using _c2 = await servers(c2, "c2");
+  call(portmap, "ADD", WEB, { container: c1, containerId: "first" });
+  const before = listing(host);
+  const config = publishing([{ hostPort: 9090, containerPort: 80 }, {
+    hostPort: 5353,
+    containerPort: 53,
+    protocol: "UDP",
+  }]);
+  const { code, message } = refusal(() => call(portmap, "ADD", config, { container: c2, containerId: "second" }));
+  expect(code).toBe(100);
+  expect(message).toBe('Cannot publish host port 5353/udp: container "first" (network "web", interface "eth0") has it');
+  expect(listing(host)).toBe(before);
+  call(portmap, "DEL", config, { container: c2, containerId: "second" });
+  expect(listing(host)).toBe(before);
+  expect(await askUdp(outside, "192.0.2.1", 5353)).toBe("c1 192.0.2.2");
+  // The same number of another protocol, or on an address of its own, is another port.
+  const others = publishing([{ hostPort: 8080, containerPort: 80, protocol: "sctp" }, {
+    hostPort: 8080,
+    containerPort: 80,
+    hostIP: "192.0.2.1",
+  }]);
+  call(portmap, "ADD", others, { container: c2, containerId: "second" });
+  expect(await askTcp(outside, "192.0.2.1", 8080)).toBe("c2 192.0.2.2");
+});
+
+networkTest(
+  "ADD may be repeated, replaces its own stale address, and a late DEL takes nothing from others",
+  (network) => {
+    const { host, call } = network;
+    const c1 = network.container(2);
+    const c2 = network.container(3);
+    const result = call(portmap, "ADD", WEB, { container: c1 });
+    const once = elements(host);
+    expect(call(portmap, "ADD", WEB, { container: c1 })).toEqual(result);
+    expect(elements(host)).toEqual(once);
+    call(portmap, "CHECK", WEB, { container: c1 });
+    expect(() => call(portmap, "CHECK", WEB, { container: c2 })).toThrow(
+      /Check failed: .* host port 8080\/tcp leads elsewhere/,
+    );
+    call(portmap, "ADD", WEB, { container: c2 });
+    expect(elements(host).filter((each) => each.startsWith("hostports4"))).toEqual([
+      'hostports4: tcp . 8080 comment "web c1 eth0" : 10.88.0.3 . 80',
+      'hostports4: udp . 5353 comment "web c1 eth0" : 10.88.0.3 . 53',
+    ]);
+    call(portmap, "DEL", WEB, { container: c2 });
+    // A has port and address, then B has both, then A's DEL comes (again).
+    call(portmap, "ADD", WEB, { container: c1, containerId: "a" });
+    call(portmap, "DEL", WEB, { container: c1, containerId: "a" });
+    call(portmap, "ADD", WEB, { container: c1, containerId: "b" });
+    const held = elements(host);
+    call(portmap, "DEL", WEB, { container: c1, containerId: "a" });
+    call(portmap, "DEL", {}, { containerId: "a" });
+    call(portmap, "DEL", WEB, { container: c1, containerId: "b", ifname: "net1" });
+    call(portmap, "DEL", { ...WEB, name: "other" }, { container: c1, containerId: "b" });
+    expect(elements(host)).toEqual(held);
+    call(portmap, "CHECK", WEB, { container: c1, containerId: "b" });
+    return Promise.resolve();
+  },
+);
+
+for (
+  const [name, config, withResult] of [
+    ["the mappings", WEB, true],
+    ["the mappings and no prevResult", WEB, false],
+    ["neither mappings nor prevResult", {}, false],
+    ["mappings that cannot be read", publishing([{ hostPort: 0, containerPort: 80 }]), true],
+  ] as const
+) {
+  networkTest(`DEL with ${name} leaves nothing of the container`, (network) => {
+    const container = network.container(2);
+    network.call(portmap, "ADD", WEB, { container });
+    expect(elements(network.host)).toHaveLength(6);
+    network.call(portmap, "DEL", config, withResult ? { container } : {});
+    network.call(portmap, "DEL", config, withResult ? { container } : {});
+    expect(elements(network.host)).toEqual([]);
+    expect(chains(network.host)).toEqual([]);
+    return Promise.resolve();
+  });
+}
+
+networkTest("nft(8) prints what is published, and reads it back", (network) => {
+  const { host, outside, call } = network;
+  const container = network.container(2);
+  const mappings = [{ hostPort: 8080, containerPort: 80 }, {
+    hostPort: 53,
+    containerPort: 53,
+    protocol: "udp",
+    hostIP: "192.0.2.1",
+  }];
+  const conditions = { conditionsV4: ["!", "-s", "192.0.2.0/24", "-i", "up+"] };
+  call(portmap, "ADD", publishing(mappings, conditions), { container });
+  const printed = listing(host);
+  outside.run(() => void Bun.spawnSync(["nft", "-f", "-"], { stdin: new TextEncoder().encode(printed) }));
+  expect(listing(outside)).toBe(printed);
+  // Maps without elements say nothing.
+  expect(printed.replaceAll(/\tmap \S+ \{\n\t\ttype .*\n\t\}\n\n/g, "")).toBe(LISTING);
+  return Promise.resolve();
+});
+
+networkTest("GC removes what belongs to containers that live no more", (network) => {
+  const { host, call } = network;
+  const mapping = (hostPort: number) => publishing([{ hostPort, containerPort: 80 }]);
+  call(portmap, "ADD", mapping(1), { container: network.container(2), containerId: "living" });
+  call(portmap, "ADD", mapping(2), { container: network.container(3), containerId: "dead" });
+  call(portmap, "ADD", { ...mapping(3), name: "other" }, { container: network.container(4), containerId: "dead" });
+  call(portmap, "GC", { "cni.dev/valid-attachments": [{ containerID: "living", ifname: "eth0" }] });
+  expect(elements(host).map((each) => each.replace(/ :.*/, ""))).toEqual([
+    'hairpin4: 10.88.0.2 comment "web living eth0"',
+    'hairpin4: 10.88.0.4 comment "other dead eth0"',
+    'hairpin6: fd88::2 comment "web living eth0"',
+    'hairpin6: fd88::4 comment "other dead eth0"',
+    'hostports4: tcp . 1 comment "web living eth0"',
+    'hostports4: tcp . 3 comment "other dead eth0"',
+    'hostports6: tcp . 1 comment "web living eth0"',
+    'hostports6: tcp . 3 comment "other dead eth0"',
+  ]);
+  return Promise.resolve();
+});
+
+networkTest("CHECK notices what is missing and what is not ours", (network) => {
+  const { host, call } = network;
+  const container = network.container(2);
+  call(portmap, "ADD", WEB, { container });
+  call(portmap, "CHECK", WEB, { container });
+  expect(() => call(portmap, "CHECK", WEB, { container, containerId: "c2" })).toThrow(/belongs to container "c1"/);
+  inNetns(host, "nft", "delete", "element", "inet", "cni", "hairpin6", "{ fd88::2 }");
+  expect(() => call(portmap, "CHECK", WEB, { container })).toThrow(/fd88::2 by a published port is missing/);
+  inNetns(host, "nft", "delete", "table", "inet", "cni");
+  expect(() => call(portmap, "CHECK", WEB, { container })).toThrow(/host port 8080\/tcp is missing/);
+  call(portmap, "CHECK", {}, { container });
+  return Promise.resolve();
+});
+
+networkTest("a thousand mappings are a thousand elements and the same rules", async (network) => {
+  const { host, outside, call } = network;
+  const container = network.container(2);
+  using _c1 = await servers(container, "c1");
+  const rules = () => inNetns(host, "nft", "-s", "-t", "list", "ruleset");
+  call(portmap, "ADD", WEB, { container, containerId: "one" });
+  const few = rules();
+  const many = publishing(Array.from({ length: 1000 }, (_, i) => ({ hostPort: 10000 + i, containerPort: 80 })));
+  call(portmap, "ADD", many, { container, containerId: "thousand" });
+  expect(rules()).toBe(few);
+  expect(elements(host).filter((each) => each.startsWith("hostports4"))).toHaveLength(1002);
+  expect(await askTcp(outside, "192.0.2.1", 10999)).toBe("c1 192.0.2.2");
+  call(portmap, "CHECK", many, { container, containerId: "thousand" });
+  call(portmap, "DEL", many, { container, containerId: "thousand" });
+  expect(elements(host).filter((each) => each.startsWith("hostports4"))).toHaveLength(2);
+});
+
+networkTest(
+  "the result passes through in every version; without one, or without mappings, nothing is set up",
+  (network) => {
+    const { host, call } = network;
+    const container = network.container(2);
+    expect(call(portmap, "ADD", {}, { container })).toEqual({ cniVersion: "1.1.0", ...container.result });
+    const old = { cniVersion: "0.2.0", ip4: { ip: "10.88.0.2/16" }, dns: {} };
+    expect(call(portmap, "ADD", { ...WEB, cniVersion: "0.2.0" }, { container, prevResult: old })).toEqual(old);
+    expect(elements(host)).toContain('hostports4: tcp . 8080 comment "web c1 eth0" : 10.88.0.2 . 80');
+    call(portmap, "DEL", { ...WEB, cniVersion: "0.2.0" }, { container, prevResult: old });
+    expect(refusal(() => call(portmap, "ADD", WEB, { container, prevResult: null })).code).toBe(7);
+    expect(elements(host)).toEqual([]);
+    return Promise.resolve();
+  },
+);
+
+networkTest("addresses of other interfaces are not published, and what cannot be is said", (network) => {
+  const { host, call, log } = network;
+  const container = network.container(2);
+  const interfaces = [{ name: "eth0" }, { name: "eth0", sandbox: container.netns.path }, {
+    name: "net1",
+    sandbox: "/x",
+  }];
+  const prevResult = {
+    cniVersion: "1.1.0",
+    interfaces,
+    ips: [{ address: "10.1.0.1/16", interface: 0 }, { address: "10.1.0.2/16", interface: 2 }, {
+      address: "10.1.0.3/16",
+      interface: 1,
+    }, {
+      address: "10.1.0.4/16",
+    }],
+  };
+  const config = publishing([{ hostPort: 1, containerPort: 2 }, { hostPort: 3, containerPort: 4, hostIP: "::" }], {
+    backend: "iptables",
+  });
+  call(portmap, "ADD", config, { container, prevResult });
+  expect(elements(host)).toEqual([
+    'hairpin4: 10.1.0.3 comment "web c1 eth0" : jump hairpin-10.1.0.0/16',
+    'hostports4: tcp . 1 comment "web c1 eth0" : 10.1.0.3 . 2',
+  ]);
+  expect(log).toEqual([
+    'backend "iptables": the ports are published by nf_tables rules of this program all the same',
+    "Cannot publish host port [::]:3/tcp: the container has no address of that family",
+  ]);
+  return Promise.resolve();
+});
+
+networkTest("STATUS is content where nf_tables can be used", (network) => {
+  network.call(portmap, "STATUS", {});
+  expect(refusal(() => network.call(portmap, "STATUS", { backend: "ipfw" })).code).toBe(7);
+  return Promise.resolve();
+});
