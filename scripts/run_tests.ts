@@ -2,6 +2,9 @@
  * The body of `scripts/test`: builds, checks, then runs every test file in a process of its own, so that a crash, a
  * hang or a moved namespace costs one file and is counted. Exit status 0 all passed, 1 something failed.
  *
+ * Files named `*_vm_test.ts` need a kernel that this machine may not have: they run together in one virtual machine, in
+ * which this script is started once more, with `--in-vm FILE…`.
+ *
  * @module
  */
 
@@ -11,6 +14,7 @@ import { join } from "node:path";
 import { CHECKS, command, report, type Step } from "./check.ts";
 import { type Counts, readJunit } from "./junit.ts";
 import { ROOT, sources } from "./sources.ts";
+import { obstacle } from "./vm.ts";
 
 /** A single test; kernel tests wait for events and programs, never this long. */
 const TEST_TIMEOUT_MS = 60_000;
@@ -28,13 +32,12 @@ function count(step: Step): void {
   else total.passed++;
 }
 
-/** Starts `bun test` on one file in its own process group and waits; what the group left running is killed. */
-async function spawnTest(file: string, flags: readonly string[], junit: string, log: string): Promise<string> {
+/** Starts a program in its own process group and waits; what the group left running is killed. Gives how it failed. */
+async function spawnGroup(command: readonly string[], log: string, directory: string): Promise<string> {
   const output = openSync(log, "a");
-  const reporter = ["--reporter=junit", `--reporter-outfile=${junit}`, `--timeout=${TEST_TIMEOUT_MS}`];
-  const child = Bun.spawn([process.execPath, "test", `./${file}`, ...reporter, ...flags], {
+  const child = Bun.spawn([...command], {
     cwd: ROOT,
-    env: { ...process.env, NO_COLOR: "1" },
+    env: { ...process.env, NO_COLOR: "1", TMPDIR: directory },
     stdio: ["ignore", output, output],
     detached: true,
   });
@@ -79,7 +82,9 @@ async function runFile(file: string, flags: readonly string[], scratch: string):
   const log = join(scratch, "log");
   rmSync(junit, { force: true });
   rmSync(log, { force: true });
-  const ending = await spawnTest(file, flags, junit, log);
+  const reporter = ["--reporter=junit", `--reporter-outfile=${junit}`, `--timeout=${TEST_TIMEOUT_MS}`];
+  const command = [process.execPath, "test", `./${file}`, ...reporter, ...flags];
+  const ending = await spawnGroup(command, log, tmpdir());
   const counts = verdict(junit, ending, flags.length > 0);
   total.passed += counts.passed;
   total.failed += counts.failed;
@@ -91,6 +96,33 @@ async function runFile(file: string, flags: readonly string[], scratch: string):
   if (counts.failed > 0) console.log(readFileSync(log, "utf8").trim());
 }
 
+/** Runs files in the virtual machine and adds its sums to ours; that it did not give any is a failure of its own. */
+async function runInVm(files: readonly string[], flags: readonly string[], scratch: string): Promise<void> {
+  const reason = obstacle();
+  if (reason) {
+    skipped.push(...files.map((file) => `${file} # no virtual machine: ${reason}`));
+    return;
+  }
+  const started = performance.now();
+  const log = join(scratch, "vm_log");
+  const again = ["bun", "scripts/run_tests.ts", "--in-vm", ...files, ...flags];
+  const ending = await spawnGroup([process.execPath, "scripts/vm.ts", ...again], log, scratch);
+  let sums: RegExpExecArray | null = null;
+  for (const line of readFileSync(log, "utf8").trim().split("\n")) {
+    const found = SUMMARY.exec(line);
+    if (found) sums = found;
+    else if (line.startsWith("skipped: ")) skipped.push(line.slice("skipped: ".length));
+    else console.log(line);
+  }
+  const seconds = ((performance.now() - started) / 1000).toFixed(1);
+  console.log(`${"virtual machine".padEnd(40)} ${sums ? "ok" : `FAILED (${ending || "no sums"})`} (${seconds} s)`);
+  total.passed += Number(sums?.[1] ?? 0);
+  total.failed += Number(sums?.[2] ?? 1);
+}
+
+/** The last line of a run; a skipped test has a line of its own. */
+const SUMMARY = /^(\d+) passed, (\d+) failed, \d+ skipped$/;
+
 function summary(): number {
   for (const line of skipped) console.log(`skipped: ${line}`);
   if (total.passed + total.failed === 0) {
@@ -101,24 +133,30 @@ function summary(): number {
   return total.failed > 0 ? 1 : 0;
 }
 
-async function main(argv: readonly string[]): Promise<number> {
-  const firstFlag = argv.findIndex((argument) => argument.startsWith("-"));
-  const filters = firstFlag < 0 ? argv : argv.slice(0, firstFlag);
-  const flags = firstFlag < 0 ? [] : argv.slice(firstFlag);
+async function runAll(filters: readonly string[], flags: readonly string[], scratch: string): Promise<void> {
   const tests = sources().filter((path) => path.endsWith("_test.ts"));
   const chosen = tests.filter((path) => filters.length === 0 || filters.some((part) => path.includes(part)));
-  const scratch = mkdtempSync(join(tmpdir(), "cni-test-"));
-  try {
-    count({ name: "build dist/cni", run: () => command(process.execPath, "scripts/build.ts") });
-    if (filters.length === 0 && flags.length === 0) CHECKS.forEach(count);
-    if (chosen.length === 0) {
-      console.log(`No test file matches ${filters.join(" ")}`);
-      total.failed++;
-    }
-    for (const file of chosen) await runFile(file, flags, scratch);
-  } finally {
-    rmSync(scratch, { recursive: true, force: true });
+  const inVm = chosen.filter((path) => path.endsWith("_vm_test.ts"));
+  count({ name: "build dist/cni", run: () => command(process.execPath, "scripts/build.ts") });
+  if (filters.length === 0 && flags.length === 0) CHECKS.forEach(count);
+  if (chosen.length === 0) {
+    console.log(`No test file matches ${filters.join(" ")}`);
+    total.failed++;
   }
+  for (const file of chosen) if (!inVm.includes(file)) await runFile(file, flags, scratch);
+  if (inVm.length > 0) await runInVm(inVm, flags, scratch);
+}
+
+async function main(argv: readonly string[]): Promise<number> {
+  const inVm = argv[0] === "--in-vm";
+  const rest = inVm ? argv.slice(1) : argv;
+  const firstFlag = rest.findIndex((argument) => argument.startsWith("-"));
+  const files = firstFlag < 0 ? rest : rest.slice(0, firstFlag);
+  const flags = firstFlag < 0 ? [] : rest.slice(firstFlag);
+  const scratch = mkdtempSync(join(tmpdir(), "cni-test-"));
+  process.on("exit", () => rmSync(scratch, { recursive: true, force: true }));
+  if (inVm) { for (const file of files) await runFile(file, flags, scratch); }
+  else await runAll(files, flags, scratch);
   return summary();
 }
 

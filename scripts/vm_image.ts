@@ -1,0 +1,129 @@
+/**
+ * The first and only file system of the virtual machine: programs of this machine with their libraries, the kernel's
+ * modules, and the repository at the path that it has here, so that file names in messages can be followed.
+ *
+ * @module
+ */
+
+import { closeSync, openSync, readdirSync, readFileSync, realpathSync, writeSync } from "node:fs";
+import { join } from "node:path";
+import { type Archive, newArchive } from "./cpio.ts";
+import { ROOT } from "./sources.ts";
+
+/** What tests look at the kernel with. A program that is missing here is missing there. */
+const PROGRAMS = ["ip", "bridge", "tc", "nft", "conntrack", "strace"];
+
+/** npm packages that no test loads. Bun itself is taken along. */
+const UNUSED_PACKAGES = /^(@deno|deno|@types|@oven|bun-types|undici-types)$/;
+
+/** What to do once the machine is up. */
+export interface Job {
+  /** A program and its arguments; none for a shell. */
+  readonly command: readonly string[];
+  /** Rows, columns and kind of the terminal of a shell. */
+  readonly terminal?: { readonly rows: number; readonly columns: number; readonly kind: string };
+}
+
+/** Writes the archive for one run. */
+export function writeImage(file: string, modules: string, job: Job): void {
+  const archive = newArchive();
+  archive.file("/init", INIT);
+  archive.file("/job", jobScript(job));
+  addPrograms(archive);
+  // No interfaces but those that a test makes.
+  archive.file(
+    "/etc/modprobe.d/none.conf",
+    "options dummy numdummies=0\noptions ifb numifbs=0\noptions bonding max_bonds=0\n",
+  );
+  addTree(archive, modules, "/lib/modules", () => true);
+  addRepository(archive);
+  ["/proc", "/sys", "/dev", "/run", "/tmp", "/root", "/var/lib"].forEach(archive.folder);
+  const output = openSync(file, "w");
+  for (const part of archive.finish()) if (part.length > 0) writeSync(output, part);
+  closeSync(output);
+}
+
+function addPrograms(archive: Archive): void {
+  const busybox = Bun.which("busybox");
+  if (!busybox) throw new Error("Cannot build the virtual machine: busybox is missing");
+  archive.file("/bin/busybox", readFileSync(busybox));
+  for (const name of PROGRAMS) {
+    const path = findProgram(name);
+    if (path) addProgram(archive, path, `/bin/${name}`);
+  }
+  // The shell of busybox would prefer its own ip to the one that is there.
+  addProgram(archive, findProgram("dash") ?? "/bin/sh", "/bin/sh");
+  const applets = Bun.spawnSync([busybox, "--list"]).stdout.toString().trim().split("\n");
+  for (const name of applets) archive.link(`/bin/${name}`, "busybox");
+  // Where the kernel looks when it needs a module.
+  archive.link("/sbin/modprobe", "/bin/busybox");
+}
+
+function findProgram(name: string): string | null {
+  return Bun.which(name, { PATH: "/usr/sbin:/usr/bin:/sbin:/bin" });
+}
+
+/** Adds a program and the libraries that the dynamic linker would load for it. */
+function addProgram(archive: Archive, path: string, target: string): void {
+  archive.file(target, readFileSync(path));
+  const libraries = Bun.spawnSync(["ldd", realpathSync(path)], { stderr: "ignore" }).stdout.toString();
+  for (const [, library] of libraries.matchAll(/(\/\S+) \(0x/g)) archive.file(library!, readFileSync(library!));
+}
+
+function addRepository(archive: Archive): void {
+  const bun = realpathSync(process.execPath);
+  addProgram(archive, bun, bun);
+  archive.link("/bin/bun", bun);
+  addTree(archive, ROOT, ROOT, (path) => !/^(\.git|dist|node_modules)$/.test(path));
+  addTree(
+    archive,
+    join(ROOT, "node_modules"),
+    join(ROOT, "node_modules"),
+    (path) => !UNUSED_PACKAGES.test(path) && path !== ".bin" && !path.endsWith("/bunx.exe") && !path.endsWith(".map"),
+  );
+  archive.link(join(ROOT, "node_modules/.bin/bun"), bun);
+}
+
+/** Adds the files below a folder whose relative path is wanted, and so is that of every folder above them. */
+function addTree(archive: Archive, from: string, to: string, wanted: (path: string) => boolean, below = ""): void {
+  for (const entry of readdirSync(join(from, below), { withFileTypes: true })) {
+    const path = join(below, entry.name);
+    if (!wanted(path)) continue;
+    if (entry.isDirectory()) addTree(archive, from, to, wanted, path);
+    else if (entry.isFile()) archive.file(join(to, path), readFileSync(join(from, path)));
+  }
+}
+
+/** The first line is the terminal of the job, the second takes what the kernel says, and how the job ended. */
+const INIT = `#!/bin/sh
+export PATH=/bin HOME=/root NO_COLOR=1
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t devtmpfs devtmpfs /dev
+mkdir -p /dev/pts /dev/shm
+mount -t devpts devpts /dev/pts
+mount -t tmpfs tmpfs /dev/shm
+mount -t tmpfs tmpfs /run
+mount -t tmpfs tmpfs /tmp
+ln -s /proc/self/fd /dev/fd
+ip link set lo up
+hostname vm
+stty -F /dev/ttyS0 raw -echo
+echo vm: up
+setsid -c /job </dev/ttyS0 >/dev/ttyS0 2>&1
+status=$?
+# Waits until all that was printed has left.
+stty -F /dev/ttyS0 sane
+echo "vm: status $status"
+stty -F /dev/ttyS1 sane
+reboot -f
+`;
+
+function jobScript({ command, terminal }: Job): string {
+  const words = command.map((word) => `'${word.replaceAll("'", `'\\''`)}'`).join(" ");
+  const lines = ["#!/bin/sh", `cd '${ROOT.replaceAll("'", `'\\''`)}'`];
+  if (terminal) {
+    lines.push(`stty sane rows ${terminal.rows} columns ${terminal.columns}`, `export TERM='${terminal.kind}'`);
+  }
+  return [...lines, `exec ${words || "sh -l"}`, ""].join("\n");
+}
