@@ -17,6 +17,7 @@ import {
 } from "./bridge/config.ts";
 import { createCable, ensureBridge, ensureVlanGateway, setUpPort } from "./bridge/device.ts";
 import { gatewayAddresses, setUpGateways, withDefaultRoutes, withGateways } from "./bridge/gateway.ts";
+import { checkVlans } from "./bridge/vlan.ts";
 import {
   awaitOperational,
   configure,
@@ -194,6 +195,7 @@ function checkPort(
   expectEqual(`hairpin mode of "${port.name}"`, flags?.hairpin === 1, config.hairpinMode);
   expectEqual(`isolation of "${port.name}"`, (flags?.isolated ?? 0) === 1, config.portIsolation);
   if (config.macspoofchk) checkSpoofCheck(host.nft, owner, port.name!, inner.mac!);
+  checkVlans(host, bridge, port, config);
   if (config.mtu) expectEqual(`MTU of "${port.name}"`, port.mtu, config.mtu);
   if (!config.disableContainerInterface) expectEqual(`operational state of "${port.name}"`, port.operstate, IF_OPER_UP);
 }

@@ -6,7 +6,6 @@
 import { type Mac, macFromBytes } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import { NetlinkError } from "../../ffi/netlink/error.ts";
-import * as bridgeVlan from "../../ffi/route/bridge_vlan.ts";
 import { bridge as bridgeKind, bridgePortChange, veth } from "../../ffi/route/kinds.ts";
 import * as link from "../../ffi/route/link.ts";
 import { IFF_PROMISC, IFF_UP } from "../../ffi/route/uapi.ts";
@@ -14,6 +13,7 @@ import { SystemError } from "../../ffi/sys/error.ts";
 import { ensureSysctl } from "../../ffi/sysctl.ts";
 import { CniError, Code } from "../spec/error.ts";
 import { type BridgeConfig, portVlans, usesVlans, vlanGatewayName } from "./config.ts";
+import { setVlans } from "./vlan.ts";
 
 /** The bridge of the configuration, created if there is none. @throws {CniError} if the name belongs to something else */
 export function ensureBridge(host: Netns, config: BridgeConfig, log: (message: string) => void): link.Link {
@@ -134,18 +134,24 @@ export function setUpPort(host: Netns, name: string, config: BridgeConfig): void
   if (vlans.length > 0) setVlans(host, index, config.preserveDefaultVlan, vlans);
 }
 
-function setVlans(host: Netns, index: number, preserve: boolean, vlans: readonly bridgeVlan.Vlan[]): void {
-  const given = preserve ? [] : bridgeVlan.list(host.route, index).map(({ vid }) => vid);
-  if (given.length > 0) bridgeVlan.remove(host.route, index, given);
-  bridgeVlan.add(host.route, index, vlans);
-}
-
 /** The host's interface in the container's VLAN: a cable whose other end is a port of the bridge. Created if there is none. */
 export function ensureVlanGateway(host: Netns, bridge: link.Link, config: BridgeConfig): link.Link {
   const name = vlanGatewayName(config);
-  const found = link.find(host.route, name);
-  if (found) return found;
+  if (!link.find(host.route, name)) addVlanGateway(host, bridge, name);
+  const gateway = link.get(host.route, name);
+  // It is brought up last: one that is down was left by an ADD that is not done yet, or never will be.
+  if (link.isUp(gateway)) return gateway;
+  const port = veth.of(gateway) && gateway.parent ? link.find(host.route, gateway.parent) : undefined;
+  if (port?.master === bridge.index) {
+    setVlans(host, port.index, config.preserveDefaultVlan, [{ vid: config.vlan, pvid: true, untagged: true }]);
+  }
+  link.setUp(host.route, gateway.index);
+  return gateway;
+}
+
+function addVlanGateway(host: Netns, bridge: link.Link, name: string): void {
   const mtu = bridge.mtu ? { mtu: bridge.mtu } : {};
+  const peer = { name, ...mtu };
   const port = randomName();
   try {
     link.add(host.route, {
@@ -154,20 +160,12 @@ export function ensureVlanGateway(host: Netns, bridge: link.Link, config: Bridge
       ...mtu,
       flags: IFF_UP,
       change: IFF_UP,
-      info: veth({ peer: { name, ...mtu } }),
+      info: veth({ peer }),
     });
   } catch (error) {
+    // Another container's ADD was faster.
     if (!(error instanceof NetlinkError && error.code === "EEXIST")) throw error;
-    return link.get(host.route, name);
   }
-  setVlans(host, link.get(host.route, port).index, config.preserveDefaultVlan, [{
-    vid: config.vlan,
-    pvid: true,
-    untagged: true,
-  }]);
-  const gateway = link.get(host.route, name);
-  link.setUp(host.route, gateway.index);
-  return gateway;
 }
 
 function randomName(): string {
