@@ -64,8 +64,8 @@ export function obstacle(): string {
 /** Boots, runs and waits. Gives the exit status and what went wrong with the machine, if anything did. */
 async function boot(command: readonly string[], run: Run): Promise<{ status: number; trouble: string }> {
   const kernel = ensureKernel();
-  const { rows = 24, columns = 80 } = process.stdout;
-  const terminal = { rows, columns, kind: process.env["TERM"] ?? "vt100" };
+  const { rows, columns } = process.stdout;
+  const terminal = { rows: rows || 24, columns: columns || 80, kind: process.env["TERM"] ?? "vt100" };
   const isShell = command.length === 0;
   writeImage(run.image, kernel.modules, isShell ? { command, terminal } : { command });
   const child = Bun.spawn(emulator(kernel.image, run), {
@@ -102,7 +102,7 @@ async function main(command: readonly string[]): Promise<number> {
     const run = { image: join(scratch, "image"), log: join(scratch, "log") };
     const { status, trouble } = await boot(command, run);
     if (trouble) {
-      const log = existsSync(run.log) ? readFileSync(run.log, "utf8").trim().split("\n").slice(-30).join("\n") : "";
+      const log = existsSync(run.log) ? readFileSync(run.log, "utf8").trim().split("\n").slice(-60).join("\n") : "";
       console.error(`vm: The virtual machine ${trouble}. Its kernel said:\n${log || "nothing"}`);
     }
     return status;
