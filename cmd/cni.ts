@@ -8,6 +8,7 @@ import { type Executables, executables, type Invoker } from "../plugins/kit/dele
 import { type AnyPlugin, embedded, printError, serve, type Surroundings } from "../plugins/kit/serve.ts";
 import { findPlugin } from "../plugins/registry.ts";
 import { VERSIONS } from "../plugins/spec/version.ts";
+import { runCli } from "./cli.ts";
 import { print, readInput, readPromptInput, say } from "./stdio.ts";
 import { programVersion } from "./version.ts";
 
@@ -45,12 +46,10 @@ function servePlugin(plugin: AnyPlugin): number {
   return exitCode;
 }
 
-async function main(): Promise<number> {
+function main(): number {
   const calledAs = nameOf(process.argv0 || process.execPath);
   const plugin = findPlugin(calledAs);
   if (plugin) return servePlugin(plugin);
-  // The command line's modules are not evaluated when this is called as a plugin.
-  const { runCli } = await import("./cli.ts");
   return runCli(process.argv.slice(2), { calledAs, env: process.env, surroundings, servePlugin });
 }
 
@@ -62,7 +61,7 @@ function fail(error: unknown): never {
 process.on("uncaughtException", fail);
 process.on("unhandledRejection", fail);
 try {
-  process.exit(await main());
+  process.exit(main());
 } catch (error) {
   fail(error);
 }

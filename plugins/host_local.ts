@@ -15,7 +15,7 @@ import { lockStore, prepareReservation, type Store } from "./host_local/store.ts
 import { type AddCall, type Call, type CheckCall, type GcCall, plugin } from "./kit/plugin.ts";
 import type { Attachment } from "./spec/config.ts";
 import { CniError, Code, ConfigError } from "./spec/error.ts";
-import { nonEmptyString, struct, withDefault } from "./spec/schema.ts";
+import { lazy, nonEmptyString, struct, withDefault } from "./spec/schema.ts";
 
 const DEFAULT_DATA_DIR = "/var/lib/cni/networks";
 
@@ -23,9 +23,13 @@ const DEFAULT_DATA_DIR = "/var/lib/cni/networks";
 interface Config {
   readonly ipam: { readonly dataDir: string };
 }
-const config = struct({
-  ipam: withDefault(struct({ dataDir: withDefault(nonEmptyString, DEFAULT_DATA_DIR) }), { dataDir: DEFAULT_DATA_DIR }),
-});
+const config = lazy(() =>
+  struct({
+    ipam: withDefault(struct({ dataDir: withDefault(nonEmptyString, DEFAULT_DATA_DIR) }), {
+      dataDir: DEFAULT_DATA_DIR,
+    }),
+  })
+);
 
 export default plugin<Config>({
   name: "host-local",

@@ -17,7 +17,6 @@ import { ROOT } from "./sources.ts";
  */
 const FLAGS = [
   "--minify",
-  "--keep-names",
   "--bytecode",
   "--format=esm",
   "--sourcemap",

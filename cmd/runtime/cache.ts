@@ -35,16 +35,18 @@ export interface CacheEntry extends AttachmentKey {
 const KIND = "cniCacheV1";
 const NAME_BYTES = 255;
 
-const document = schema.struct({
-  containerId: schema.string,
-  ifName: schema.string,
-  networkName: schema.string,
-  config: schema.withDefault(schema.string, ""),
-  netns: schema.optional(schema.nonEmptyString),
-  cniArgs: schema.withDefault(schema.array(schema.array(schema.string)), []),
-  capabilityArgs: schema.withDefault(schema.jsonObject, {}),
-  result: schema.optional(schema.anything),
-});
+const document = schema.lazy(() =>
+  schema.struct({
+    containerId: schema.string,
+    ifName: schema.string,
+    networkName: schema.string,
+    config: schema.withDefault(schema.string, ""),
+    netns: schema.optional(schema.nonEmptyString),
+    cniArgs: schema.withDefault(schema.array(schema.array(schema.string)), []),
+    capabilityArgs: schema.withDefault(schema.jsonObject, {}),
+    result: schema.optional(schema.anything),
+  })
+);
 
 /**
  * The file of an attachment.

@@ -21,7 +21,7 @@ export const DEFAULT_NETWORK = `{
       "capabilities": { "ips": true, "mac": true },
       "ipam": {
         "type": "host-local",
-        "ranges": [[{ "subnet": "10.88.0.0/16" }], [{ "subnet": "fd5c:9e21:7b3f::/64" }]],
+        "ranges": [[{ "subnet": "10.63.0.0/16" }], [{ "subnet": "fd5c:9e21:7b3f::/64" }]],
         "routes": [{ "dst": "0.0.0.0/0" }, { "dst": "::/0" }]
       }
     },

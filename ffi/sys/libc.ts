@@ -13,54 +13,62 @@ type Type = "i32" | "i64_fast" | "cstring" | "ptr";
 /** A buffer that the kernel reads or fills. `null` is the null pointer. */
 type Buffer = Uint8Array | Uint16Array | Uint32Array | Int32Array | BigInt64Array | BigUint64Array | null;
 type Argument<T extends Type> = T extends "ptr" ? Buffer : T extends "cstring" ? string : number;
-type Signature = readonly [returns: "i32" | "i64_fast", ...args: readonly Type[]];
-type Arguments<S extends Signature> = S extends readonly [unknown, ...infer A extends readonly Type[]]
-  ? { -readonly [I in keyof A]: Argument<A[I]> }
-  : never;
+interface Signature {
+  readonly returns: "i32" | "i64_fast" | "ptr";
+  readonly args: readonly Type[];
+}
+type Arguments<A extends readonly Type[]> = { -readonly [I in keyof A]: Argument<A[I]> };
 
 /** Only functions that glibc 2.17 and musl both have; what is newer goes through `syscall`. */
 const SIGNATURES = {
-  bind: ["i32", "i32", "ptr", "i32"],
-  chmod: ["i32", "cstring", "i32"],
-  close: ["i32", "i32"],
-  dup2: ["i32", "i32", "i32"],
-  execvp: ["i32", "cstring", "ptr"],
-  flock: ["i32", "i32", "i32"],
-  fstatfs: ["i32", "i32", "ptr"],
-  fsync: ["i32", "i32"],
-  futimens: ["i32", "i32", "ptr"],
-  link: ["i32", "cstring", "cstring"],
-  mkdir: ["i32", "cstring", "i32"],
-  mount: ["i32", "cstring", "cstring", "cstring", "i64_fast", "ptr"],
-  open: ["i32", "cstring", "i32", "i32"],
-  poll: ["i32", "ptr", "i64_fast", "i32"],
-  read: ["i64_fast", "i32", "ptr", "i64_fast"],
-  readlink: ["i64_fast", "cstring", "ptr", "i64_fast"],
-  recv: ["i64_fast", "i32", "ptr", "i64_fast", "i32"],
-  rename: ["i32", "cstring", "cstring"],
-  rmdir: ["i32", "cstring"],
-  send: ["i64_fast", "i32", "ptr", "i64_fast", "i32"],
-  setns: ["i32", "i32", "i32"],
-  setsockopt: ["i32", "i32", "i32", "i32", "ptr", "i32"],
-  signal: ["i64_fast", "i32", "ptr"],
-  socket: ["i32", "i32", "i32", "i32"],
-  symlink: ["i32", "cstring", "cstring"],
-  syscall: ["i64_fast", "i64_fast", "i64_fast", "ptr", "i64_fast"],
-  umount2: ["i32", "cstring", "i32"],
-  unlink: ["i32", "cstring"],
-  unshare: ["i32", "i32"],
-  write: ["i64_fast", "i32", "ptr", "i64_fast"],
+  __errno_location: { returns: "ptr", args: [] },
+  bind: { returns: "i32", args: ["i32", "ptr", "i32"] },
+  chmod: { returns: "i32", args: ["cstring", "i32"] },
+  close: { returns: "i32", args: ["i32"] },
+  dup2: { returns: "i32", args: ["i32", "i32"] },
+  execvp: { returns: "i32", args: ["cstring", "ptr"] },
+  flock: { returns: "i32", args: ["i32", "i32"] },
+  fstatfs: { returns: "i32", args: ["i32", "ptr"] },
+  fsync: { returns: "i32", args: ["i32"] },
+  futimens: { returns: "i32", args: ["i32", "ptr"] },
+  link: { returns: "i32", args: ["cstring", "cstring"] },
+  mkdir: { returns: "i32", args: ["cstring", "i32"] },
+  mount: { returns: "i32", args: ["cstring", "cstring", "cstring", "i64_fast", "ptr"] },
+  open: { returns: "i32", args: ["cstring", "i32", "i32"] },
+  poll: { returns: "i32", args: ["ptr", "i64_fast", "i32"] },
+  read: { returns: "i64_fast", args: ["i32", "ptr", "i64_fast"] },
+  readlink: { returns: "i64_fast", args: ["cstring", "ptr", "i64_fast"] },
+  recv: { returns: "i64_fast", args: ["i32", "ptr", "i64_fast", "i32"] },
+  rename: { returns: "i32", args: ["cstring", "cstring"] },
+  rmdir: { returns: "i32", args: ["cstring"] },
+  send: { returns: "i64_fast", args: ["i32", "ptr", "i64_fast", "i32"] },
+  setns: { returns: "i32", args: ["i32", "i32"] },
+  setsockopt: { returns: "i32", args: ["i32", "i32", "i32", "ptr", "i32"] },
+  signal: { returns: "i64_fast", args: ["i32", "ptr"] },
+  socket: { returns: "i32", args: ["i32", "i32", "i32"] },
+  symlink: { returns: "i32", args: ["cstring", "cstring"] },
+  syscall: { returns: "i64_fast", args: ["i64_fast", "i64_fast", "ptr", "i64_fast"] },
+  umount2: { returns: "i32", args: ["cstring", "i32"] },
+  unlink: { returns: "i32", args: ["cstring"] },
+  unshare: { returns: "i32", args: ["i32"] },
+  write: { returns: "i64_fast", args: ["i32", "ptr", "i64_fast"] },
 } as const satisfies Record<string, Signature>;
 
-type Sys = { readonly [N in keyof typeof SIGNATURES]: (...args: Arguments<(typeof SIGNATURES)[N]>) => number };
+type Sys = {
+  readonly [N in keyof typeof SIGNATURES]: (...args: Arguments<(typeof SIGNATURES)[N]["args"]>) => number;
+};
 type Native = (...args: unknown[]) => number;
 
 const EINTR = 4;
 
-/** The C library's functions. @throws {SystemError} when a call fails; calls that a signal interrupts are repeated */
-export const sys: Sys = Object.fromEntries(
-  Object.keys(SIGNATURES).map((name) => [name, (...args: unknown[]) => call(name, args)]),
-) as unknown as Sys;
+/**
+ * The C library's functions. Each is made when it is asked for: a loop over all of them would start the compiler's threads.
+ *
+ * @throws {SystemError} when a call fails; calls that a signal interrupts are repeated
+ */
+export const sys: Sys = new Proxy({} as Sys, {
+  get: (_, name) => (...args: unknown[]) => call(String(name), args),
+});
 
 interface Library {
   readonly symbols: Readonly<Record<string, Native>>;
@@ -71,12 +79,8 @@ let opened: Library | undefined;
 
 function library(): Library {
   if (opened) return opened;
-  const declared: Record<string, { returns: string; args: readonly string[] }> = {
-    __errno_location: { returns: "ptr", args: [] },
-  };
-  for (const [name, [returns, ...args]] of Object.entries<Signature>(SIGNATURES)) declared[name] = { returns, args };
   // This name alone is safe: it is mapped already, whereas a missing library would be looked for in the current directory.
-  const { symbols } = dlopen("libc.so.6", declared as Parameters<typeof dlopen>[1]);
+  const { symbols } = dlopen("libc.so.6", SIGNATURES as unknown as Parameters<typeof dlopen>[1]);
   const natives = symbols as unknown as Record<string, Native>;
   opened = { symbols: natives, errno: natives.__errno_location!() };
   return opened;

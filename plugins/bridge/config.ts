@@ -10,6 +10,7 @@ import {
   boolean,
   type Infer,
   int,
+  lazy,
   mac,
   object,
   oneOf,
@@ -33,28 +34,30 @@ const linkName = satisfying(
 );
 
 /** The keys of the `bridge` plugin. */
-export const bridgeConfig = object({
-  bridge: withDefault(linkName, "cni0"),
-  isGateway: off,
-  isDefaultGateway: off,
-  forceAddress: off,
-  ipMasq: off,
-  /** Accepted for what it means to the reference; the rules are nf_tables' in either case. */
-  ipMasqBackend: optional(oneOf("iptables", "nftables")),
-  /** Bytes; 0 leaves it to the kernel. */
-  mtu: withDefault(int({ min: 0, max: 65535 }), 0),
-  hairpinMode: off,
-  promiscMode: off,
-  vlan: withDefault(int({ min: 0, max: 4094 }), 0),
-  vlanTrunk: optional(array(struct({ id: optional(vlanId), minID: optional(vlanId), maxID: optional(vlanId) }))),
-  preserveDefaultVlan: off,
-  macspoofchk: off,
-  enabledad: off,
-  disableContainerInterface: off,
-  portIsolation: off,
-  runtimeConfig: macSource,
-  args: optional(struct({ cni: macSource })),
-});
+export const bridgeConfig = lazy(() =>
+  object({
+    bridge: withDefault(linkName, "cni0"),
+    isGateway: off,
+    isDefaultGateway: off,
+    forceAddress: off,
+    ipMasq: off,
+    /** Accepted for what it means to the reference; the rules are nf_tables' in either case. */
+    ipMasqBackend: optional(oneOf("iptables", "nftables")),
+    /** Bytes; 0 leaves it to the kernel. */
+    mtu: withDefault(int({ min: 0, max: 65535 }), 0),
+    hairpinMode: off,
+    promiscMode: off,
+    vlan: withDefault(int({ min: 0, max: 4094 }), 0),
+    vlanTrunk: optional(array(struct({ id: optional(vlanId), minID: optional(vlanId), maxID: optional(vlanId) }))),
+    preserveDefaultVlan: off,
+    macspoofchk: off,
+    enabledad: off,
+    disableContainerInterface: off,
+    portIsolation: off,
+    runtimeConfig: macSource,
+    args: optional(struct({ cni: macSource })),
+  })
+);
 export type BridgeConfig = Infer<typeof bridgeConfig>;
 
 /** Refuses settings that contradict each other. @throws {ConfigError} */

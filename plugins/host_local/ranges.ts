@@ -20,7 +20,7 @@ import {
   previousIp,
 } from "../../ffi/address.ts";
 import { ConfigError } from "../spec/error.ts";
-import { array, cidr, ipAddress, optional, type Schema, struct } from "../spec/schema.ts";
+import { array, cidr, ipAddress, lazy, optional, type Schema, struct } from "../spec/schema.ts";
 
 /** The addresses from `start` to `end`, both included, of which `gateway` is never given out. */
 export interface Range {
@@ -46,12 +46,14 @@ export interface RangeFields {
   readonly gateway?: Ip;
 }
 
-const fields = struct({
-  subnet: cidr,
-  rangeStart: optional(ipAddress),
-  rangeEnd: optional(ipAddress),
-  gateway: optional(ipAddress),
-});
+const fields = lazy(() =>
+  struct({
+    subnet: cidr,
+    rangeStart: optional(ipAddress),
+    rangeEnd: optional(ipAddress),
+    gateway: optional(ipAddress),
+  })
+);
 const range: Schema<Range> = { parse: (node, path = "") => toRange(fields.parse(node, path), path) };
 const ranges = array(range);
 

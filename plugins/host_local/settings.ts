@@ -14,6 +14,7 @@ import {
   ipAddress,
   ipOrCidr,
   jsonObject,
+  lazy,
   nonEmptyString,
   optional,
   route,
@@ -31,18 +32,20 @@ export interface Settings {
   readonly resolvConf?: string;
 }
 
-const ipam = struct({
-  // One range of the oldest form; the empty string is as good as none.
-  subnet: optional({ ...cidr, blank: true }),
-  rangeStart: optional(ipAddress),
-  rangeEnd: optional(ipAddress),
-  gateway: optional(ipAddress),
-  ranges: withDefault(array(rangeSet), []),
-  routes: withDefault(array(route), []),
-  resolvConf: optional(nonEmptyString),
-});
-const ipRanges = withDefault(array(rangeOrSet), []);
-const ips = withDefault(array(ipOrCidr), []);
+const ipam = lazy(() =>
+  struct({
+    // One range of the oldest form; the empty string is as good as none.
+    subnet: optional({ ...cidr, blank: true }),
+    rangeStart: optional(ipAddress),
+    rangeEnd: optional(ipAddress),
+    gateway: optional(ipAddress),
+    ranges: withDefault(array(rangeSet), []),
+    routes: withDefault(array(route), []),
+    resolvConf: optional(nonEmptyString),
+  })
+);
+const ipRanges = lazy(() => withDefault(array(rangeOrSet), []));
+const ips = lazy(() => withDefault(array(ipOrCidr), []));
 
 /** Reads what ADD, CHECK and STATUS need; there may be no range at all. @throws {ConfigError} naming the path of what is wrong */
 export function parseSettings({ raw, runtimeConfig, cniVersion }: PluginConfig): Settings {

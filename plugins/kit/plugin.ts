@@ -73,6 +73,8 @@ export interface Plugin<C = unknown> {
   readonly config: Schema<C>;
   /** The keys of CNI_ARGS that it understands; without this it does not look at CNI_ARGS. */
   readonly args?: readonly string[];
+  /** True if it does not look into the container's namespace, so that CNI_NETNS is not opened and `netns` not there. */
+  readonly ignoresNetns?: true;
   /** Attaches the container. @returns what to hand on: `prevResult` with what this plugin adds to it */
   add(call: AddCall<C>): Result;
   /** Succeeds when things are gone already (SPEC §DEL). */

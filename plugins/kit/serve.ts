@@ -132,7 +132,11 @@ function attachmentCommand(
   surroundings: Surroundings,
   undo: DisposableStack,
 ): string {
-  using netns = env.verb === "DEL" ? findNetns(env, surroundings) : openSandbox(env, surroundings);
+  using netns = plugin.ignoresNetns
+    ? undefined
+    : env.verb === "DEL"
+    ? findNetns(env, surroundings)
+    : openSandbox(env, surroundings);
   if (env.verb === "DEL") {
     plugin.del({ ...call, netns } satisfies DelCall<unknown>);
     return "";
@@ -149,8 +153,16 @@ function attachmentCommand(
   return printed;
 }
 
-/** The container's namespace. @throws {CniError} code 8 if it is the plugin's own, since a recycled path once changed hosts */
-function openSandbox(env: Environment, { host, openNetns }: Surroundings): Netns {
+/** The container's namespace. @throws {CniError} code 8 if it is none, or the plugin's own: a recycled path once changed hosts */
+function openSandbox(env: Environment, surroundings: Surroundings): Netns {
+  try {
+    return openForeign(env, surroundings);
+  } catch (error) {
+    throw error instanceof NetnsError ? new CniError(Code.InvalidNetns, error.message, { cause: error }) : error;
+  }
+}
+
+function openForeign(env: Environment, { host, openNetns }: Surroundings): Netns {
   const netns = openNetns(env.netns!);
   if (env.netnsOverride || netns.identity !== host.identity) return netns;
   netns[Symbol.dispose]();
@@ -163,7 +175,7 @@ function openSandbox(env: Environment, { host, openNetns }: Surroundings): Netns
 function findNetns(env: Environment, surroundings: Surroundings): Netns | undefined {
   if (env.netns === undefined) return undefined;
   try {
-    return openSandbox(env, surroundings);
+    return openForeign(env, surroundings);
   } catch (error) {
     if (!(error instanceof NetnsError)) throw error;
     if (!error.absent) surroundings.log(`${error.message}; going on as if it were gone`);

@@ -12,6 +12,7 @@ import {
   int,
   ipAddress,
   type JsonObject,
+  lazy,
   nonEmptyString,
   object,
   oneOf,
@@ -65,26 +66,30 @@ const protocol: Schema<Protocol> = {
   },
   blank: true,
 };
-const mapping = struct({
-  hostPort: port,
-  containerPort: port,
-  protocol: withDefault<Protocol>(protocol, "tcp"),
-  hostIP: optional(ipAddress),
-});
+const mapping = lazy(() =>
+  struct({
+    hostPort: port,
+    containerPort: port,
+    protocol: withDefault<Protocol>(protocol, "tcp"),
+    hostIP: optional(ipAddress),
+  })
+);
 const tokens = withDefault(array(string), []);
 
-const portmap = object({
-  backend: optional({ ...oneOf("nftables", "iptables"), blank: true }),
-  snat: withDefault(boolean, true),
-  masqAll: withDefault(boolean, false),
-  // To the reference these say how packets are marked between the rule that recognizes them and the one that masquerades. Here one rule
-  // does both, so that no bit of a packet's mark is used, and none can collide with another program's.
-  markMasqBit: optional(int({ min: 0, max: 31 })),
-  externalSetMarkChain: optional(nonEmptyString),
-  conditionsV4: tokens,
-  conditionsV6: tokens,
-  runtimeConfig: withDefault(struct({ portMappings: withDefault(array(mapping), []) }), { portMappings: [] }),
-});
+const portmap = lazy(() =>
+  object({
+    backend: optional({ ...oneOf("nftables", "iptables"), blank: true }),
+    snat: withDefault(boolean, true),
+    masqAll: withDefault(boolean, false),
+    // To the reference these say how packets are marked between the rule that recognizes them and the one that masquerades. Here one rule
+    // does both, so that no bit of a packet's mark is used, and none can collide with another program's.
+    markMasqBit: optional(int({ min: 0, max: 31 })),
+    externalSetMarkChain: optional(nonEmptyString),
+    conditionsV4: tokens,
+    conditionsV6: tokens,
+    runtimeConfig: withDefault(struct({ portMappings: withDefault(array(mapping), []) }), { portMappings: [] }),
+  })
+);
 
 /** Reads the plugin's keys out of a configuration. @throws {ConfigError} */
 export function parsePortmap(raw: JsonObject): PortmapConfig {

@@ -51,16 +51,20 @@ export const pluginType: schema.Schema<string> = schema.satisfying(
   (type) => !type.includes("/") && !type.includes("\\") && !type.includes("\0") && type !== "." && type !== "..",
 );
 /** Capabilities that a plugin declares. */
-export const capabilities = schema.record(schema.withDefault(schema.boolean, false));
+export const capabilities = schema.lazy(() => schema.record(schema.withDefault(schema.boolean, false)));
 
-const common = schema.struct({
-  type: schema.withDefault(schema.string, ""),
-  ipam: schema.optional(schema.struct({ type: schema.optional(pluginType) })),
-  dns: schema.optional(dns),
-  runtimeConfig: schema.withDefault(schema.jsonObject, {}),
-  capabilities: schema.withDefault(capabilities, {}),
-});
-const attachments = schema.array(schema.struct({ containerID: schema.string, ifname: schema.string }));
+const common = schema.lazy(() =>
+  schema.struct({
+    type: schema.withDefault(schema.string, ""),
+    ipam: schema.optional(schema.struct({ type: schema.optional(pluginType) })),
+    dns: schema.optional(dns),
+    runtimeConfig: schema.withDefault(schema.jsonObject, {}),
+    capabilities: schema.withDefault(capabilities, {}),
+  })
+);
+const attachments = schema.lazy(() =>
+  schema.array(schema.struct({ containerID: schema.string, ifname: schema.string }))
+);
 
 /**
  * Reads a request for `verb` and makes sure that its version has that verb.

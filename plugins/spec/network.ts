@@ -59,13 +59,15 @@ const networkName = schema.satisfying(
   'a letter or digit, then letters, digits, "_", "." and "-"',
   (name) => networkNameProblem(name) === undefined,
 );
-const entry = schema.struct({
-  type: pluginType,
-  capabilities: schema.withDefault(capabilities, {}),
-  ipam: schema.optional(schema.struct({ type: schema.optional(pluginType) })),
-  dns: schema.optional(dns),
-  prevResult: schema.optional(schema.jsonObject),
-});
+const entry = schema.lazy(() =>
+  schema.struct({
+    type: pluginType,
+    capabilities: schema.withDefault(capabilities, {}),
+    ipam: schema.optional(schema.struct({ type: schema.optional(pluginType) })),
+    dns: schema.optional(dns),
+    prevResult: schema.optional(schema.jsonObject),
+  })
+);
 /** A boolean; 0.4.0 said it is text. */
 const flag: schema.Schema<boolean> = {
   parse: (node, path) =>

@@ -74,44 +74,50 @@ export interface ResultShape {
 const text = schema.optional(schema.nonEmptyString);
 const texts = schema.optional(schema.array(schema.string));
 /** Resolver settings, in a configuration and in a result. */
-export const dns: schema.Schema<Dns> = schema.struct({
-  nameservers: texts,
-  domain: text,
-  search: texts,
-  options: texts,
-});
+export const dns: schema.Schema<Dns> = schema.lazy(() =>
+  schema.struct({
+    nameservers: texts,
+    domain: text,
+    search: texts,
+    options: texts,
+  })
+);
 const routes = schema.optional(schema.array(schema.route));
 
-const current = schema.struct({
-  interfaces: schema.optional(schema.array(schema.struct({
-    name: schema.withDefault(schema.string, ""),
-    mac: text,
-    sandbox: text,
-    mtu: schema.optional(schema.int({ min: 0 })),
-    socketPath: text,
-    pciID: text,
-  }))),
-  ips: schema.optional(schema.array(schema.struct({
-    address: schema.cidr,
-    gateway: schema.optional(schema.ipAddress),
-    interface: schema.optional(schema.int()),
-  }))),
-  routes,
-  dns: schema.optional(dns),
-});
+const current = schema.lazy(() =>
+  schema.struct({
+    interfaces: schema.optional(schema.array(schema.struct({
+      name: schema.withDefault(schema.string, ""),
+      mac: text,
+      sandbox: text,
+      mtu: schema.optional(schema.int({ min: 0 })),
+      socketPath: text,
+      pciID: text,
+    }))),
+    ips: schema.optional(schema.array(schema.struct({
+      address: schema.cidr,
+      gateway: schema.optional(schema.ipAddress),
+      interface: schema.optional(schema.int()),
+    }))),
+    routes,
+    dns: schema.optional(dns),
+  })
+);
 
 const perFamily = schema.optional(schema.struct({
   ip: schema.cidr,
   gateway: schema.optional(schema.ipAddress),
   routes,
 }));
-const oldest = schema.struct({ ip4: perFamily, ip6: perFamily, dns: schema.optional(dns) });
+const oldest = schema.lazy(() => schema.struct({ ip4: perFamily, ip6: perFamily, dns: schema.optional(dns) }));
 
-const header = schema.struct({
-  cniVersion: text,
-  ip4: schema.optional(schema.anything),
-  ip6: schema.optional(schema.anything),
-});
+const header = schema.lazy(() =>
+  schema.struct({
+    cniVersion: text,
+    ip4: schema.optional(schema.anything),
+    ip6: schema.optional(schema.anything),
+  })
+);
 
 export const shapes: Readonly<Record<"0.2" | "0.4" | "1.0", ResultShape>> = {
   /** One address per family, routes beside it. */

@@ -140,6 +140,12 @@ export function withDefault<T>(inner: Schema<T>, value: T): Schema<T> {
   return { parse: (node, path) => isAbsent(inner, node) ? value : inner.parse(node, path) };
 }
 
+/** What `make` describes, made when it is first needed: every call of the binary loads the vocabulary of every plugin. */
+export function lazy<T>(make: () => Schema<T>): Schema<T> {
+  let made: Schema<T> | undefined;
+  return { parse: (node, path) => (made ??= make()).parse(node, path) };
+}
+
 /** What `inner` accepts, if it also satisfies `predicate`. */
 export function satisfying<T>(inner: Schema<T>, expected: string, predicate: (value: T) => boolean): Schema<T> {
   return {
@@ -172,15 +178,17 @@ export interface Route {
   readonly scope?: number;
 }
 /** Reads a {@linkcode Route}. */
-export const route: Schema<Route> = struct({
-  dst: cidr,
-  gw: optional(ipAddress),
-  mtu: optional(u32),
-  advmss: optional(u32),
-  priority: optional(u32),
-  table: optional(u32),
-  scope: optional(u32),
-});
+export const route: Schema<Route> = lazy(() =>
+  struct({
+    dst: cidr,
+    gw: optional(ipAddress),
+    mtu: optional(u32),
+    advmss: optional(u32),
+    priority: optional(u32),
+    table: optional(u32),
+    scope: optional(u32),
+  })
+);
 
 /** How `key` is spelled in `node`: exactly if it is there, else as the last one that differs in case only. */
 export function findKey(node: JsonObject, key: string): string | undefined {

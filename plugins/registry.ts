@@ -1,0 +1,25 @@
+/**
+ * The list of plugins, and nothing else.
+ *
+ * Imported as they are: with bytecode, modules that only define cost next to nothing to load, and everything after this line can be
+ * synchronous.
+ *
+ * @module
+ */
+import bridge from "./bridge.ts";
+import hostLocal from "./host_local.ts";
+import type { AnyPlugin } from "./kit/serve.ts";
+import loopback from "./loopback.ts";
+import portmap from "./portmap.ts";
+
+const PLUGINS: readonly AnyPlugin[] = [bridge, hostLocal, loopback, portmap];
+
+/** The names of all plugins, sorted. */
+export function pluginNames(): string[] {
+  return PLUGINS.map(({ name }) => name).sort();
+}
+
+/** The plugin of this name, if there is one. */
+export function findPlugin(name: string): AnyPlugin | undefined {
+  return PLUGINS.find((each) => each.name === name);
+}
