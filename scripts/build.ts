@@ -7,7 +7,7 @@
 
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
-import mri from "mri";
+import { parseArgs } from "node:util";
 import { closeEnvironment, PATCHED_RUNTIME, type Processor, refuseStrip } from "./runtime_patch.ts";
 import { ROOT } from "./sources.ts";
 
@@ -36,18 +36,19 @@ interface BuildPlan {
 }
 
 function plan(argv: readonly string[], cwd: string): BuildPlan {
-  const args = mri([...argv], { string: ["target", "entry", "outfile"] });
-  const target = String(args["target"] ?? `bun-linux-${process.arch}`);
+  const text = { type: "string" } as const;
+  const { values: args } = parseArgs({ args: [...argv], options: { target: text, entry: text, outfile: text } });
+  const target = args.target ?? `bun-linux-${process.arch}`;
   const processor = target.replace(/^bun-linux-/, "");
   if (processor !== "x64" && processor !== "arm64") {
     throw new RangeError(`Cannot build for target "${target}": expected "bun-linux-x64" or "bun-linux-arm64"`);
   }
   // A cross build must not overwrite the binary that runs here.
-  const name = args["target"] === undefined ? "cni" : `cni-${processor}`;
+  const name = args.target === undefined ? "cni" : `cni-${processor}`;
   return {
     processor,
-    entry: args["entry"] ? resolve(cwd, args["entry"]) : join(ROOT, "cmd/cni.ts"),
-    outfile: args["outfile"] ? resolve(cwd, args["outfile"]) : join(ROOT, "dist", name),
+    entry: args.entry ? resolve(cwd, args.entry) : join(ROOT, "cmd/cni.ts"),
+    outfile: args.outfile ? resolve(cwd, args.outfile) : join(ROOT, "dist", name),
   };
 }
 

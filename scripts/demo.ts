@@ -91,7 +91,11 @@ async function serve(netns: Netns, name: string, port: number): Promise<void> {
 /** Asks an HTTP server from a namespace; the answer must begin with `expected`. */
 function ask(what: string, netns: Netns, url: string, expected: string): void {
   const { ok, text } = run(netns, process.execPath, PEER, "ask", url);
-  report(ok && text.startsWith(expected), what, ok ? `${url} → ${text}` : `${url} → ${text.split("\n").find((line) => line.includes("rror")) ?? text}`);
+  report(
+    ok && text.startsWith(expected),
+    what,
+    ok ? `${url} → ${text}` : `${url} → ${text.split("\n").find((line) => line.includes("rror")) ?? text}`,
+  );
 }
 
 /** A cable between the host and another host, and addresses on both. */

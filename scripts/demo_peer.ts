@@ -6,10 +6,10 @@ const [role, ...args] = process.argv.slice(2);
 
 if (role === "serve") {
   const [name, port] = args;
-  const server = Bun.serve({
+  Bun.serve({
     hostname: "::",
     port: Number(port),
-    fetch(request) {
+    fetch(request, server): Response {
       const from = server.requestIP(request)?.address.replace(/^::ffff:/, "");
       return new Response(`${name}, asked from ${from}`);
     },

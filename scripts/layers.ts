@@ -40,13 +40,13 @@ export const LAYERS: readonly Layer[] = [
   {
     path: "plugins/spec/",
     imports: ["ffi/address.ts", "type:ffi/sys/error.ts"],
-    packages: ["valibot", "jsonc-parser"],
+    packages: ["jsonc-parser"],
   },
-  { path: "plugins/kit/", imports: [...FFI, "plugins/spec/"], packages: ["valibot"] },
+  { path: "plugins/kit/", imports: [...FFI, "plugins/spec/"] },
   { path: "plugins/registry.ts", imports: ["plugins/spec/", "plugins/kit/", "plugins/*"] },
-  { path: "plugins/*", imports: KIT, packages: ["valibot"] },
-  { path: "cmd/runtime/", imports: KIT, packages: ["valibot"] },
-  { path: "cmd/", imports: [...KIT, "plugins/registry.ts", "cmd/runtime/"], packages: ["mri", "bun"] },
+  { path: "plugins/*", imports: KIT },
+  { path: "cmd/runtime/", imports: KIT },
+  { path: "cmd/", imports: [...KIT, "plugins/registry.ts", "cmd/runtime/"], packages: ["bun"] },
 ];
 
 /** Only this file may reach native code: every other module gets typed wrappers with checked arguments. */

@@ -5,13 +5,16 @@
  * @module
  */
 
-import { closeSync, openSync, readdirSync, readFileSync, realpathSync, writeSync } from "node:fs";
+import { closeSync, existsSync, openSync, readdirSync, readFileSync, realpathSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { type Archive, newArchive } from "./cpio.ts";
 import { ROOT } from "./sources.ts";
 
 /** What tests look at the kernel with. A program that is missing here is missing there. */
-const PROGRAMS = ["ip", "bridge", "tc", "nft", "conntrack", "strace"];
+const PROGRAMS = ["ip", "bridge", "tc", "nft", "conntrack", "strace", "unshare", "nsenter", "findmnt", "flock"];
+
+/** What these programs take names from. */
+const TABLES = ["/etc/protocols", "/etc/services", "/etc/passwd", "/etc/group"];
 
 /** npm packages that no test loads. Bun itself is taken along. */
 const UNUSED_PACKAGES = /^(@deno|deno|@types|@oven|bun-types|undici-types)$/;
@@ -35,6 +38,7 @@ export function writeImage(file: string, modules: string, job: Job): void {
     "/etc/modprobe.d/none.conf",
     "options dummy numdummies=0\noptions ifb numifbs=0\noptions bonding max_bonds=0\n",
   );
+  for (const path of TABLES) if (existsSync(path)) archive.file(path, readFileSync(path));
   addTree(archive, modules, "/lib/modules", () => true);
   addRepository(archive);
   ["/proc", "/sys", "/dev", "/run", "/tmp", "/root", "/var/lib"].forEach(archive.folder);
