@@ -3,10 +3,9 @@
  *
  * @module
  */
-import * as address from "../ffi/route/address.ts";
-import { bridge as bridgeKind, bridgePortOf, veth } from "../ffi/route/kinds.ts";
+import type { Netns } from "../ffi/netns.ts";
+import { bridge as bridgeKind } from "../ffi/route/kinds.ts";
 import * as link from "../ffi/route/link.ts";
-import { IF_OPER_UP } from "../ffi/route/uapi.ts";
 import {
   type BridgeConfig,
   bridgeConfig,
@@ -15,22 +14,21 @@ import {
   vlanGatewayName,
   wantedMac,
 } from "./bridge/config.ts";
-import { createCable, ensureBridge, ensureVlanGateway, setUpPort } from "./bridge/device.ts";
-import { gatewayAddresses, setUpGateways, withDefaultRoutes, withGateways } from "./bridge/gateway.ts";
-import { checkVlans } from "./bridge/vlan.ts";
+import { checkBridge, ensureBridge, ensureVlanGateway } from "./bridge/device.ts";
+import { checkGateways, setUpGateways, withDefaultRoutes, withGateways } from "./bridge/gateway.ts";
+import { checkPort, collectPorts, createCable, removePort, setUpPort } from "./bridge/port.ts";
 import {
   awaitOperational,
   configure,
   containerInterface,
   expectConfigured,
-  expectEqual,
   ipsOf,
   removeIfPresent,
 } from "./kit/interface.ts";
 import { addMasquerade, checkMasquerade, collectMasquerade, removeMasquerade } from "./kit/masquerade.ts";
-import { type AddCall, type CheckCall, cleanUp, type DelCall, plugin, requirePrevResult } from "./kit/plugin.ts";
+import { type AddCall, cleanUp, plugin, requirePrevResult } from "./kit/plugin.ts";
 import { requireRuleset } from "./kit/ruleset.ts";
-import { addSpoofCheck, checkSpoofCheck, collectSpoofChecks, removeSpoofCheck } from "./kit/spoof_check.ts";
+import { addSpoofCheck, collectSpoofChecks, removeSpoofCheck } from "./kit/spoof_check.ts";
 import { CniError, Code } from "./spec/error.ts";
 import type { Interface, Result } from "./spec/result.ts";
 
@@ -47,7 +45,7 @@ export default plugin({
     const bridge = ensureBridge(host, config, log);
     const port = createCable(host, { bridge, netns, ifname, mac }, config);
     undo.defer(() => void removeIfPresent(host, port));
-    setUpPort(host, port, config);
+    setUpPort(host, port, config, call.owner);
     if (config.macspoofchk) guardMac(call, port);
     const result = ipam ? attachByAddress(call, bridge, ipam.add()) : attachByFrames(call);
     const outer = config.disableContainerInterface ? link.get(host.route, port) : awaitOperational(host, port);
@@ -75,14 +73,17 @@ export default plugin({
     containerInterface(result, call.ifname, call.sandbox);
     checkPort(call, bridge, inner);
     if (!ipam) return;
-    if (config.isGateway || config.isDefaultGateway) checkGateways(call, bridge, result);
-    if (config.ipMasq) checkMasquerade(host.nft, owner, ipsOf(result, call.ifname).map((each) => each.address));
+    const ips = ipsOf(result, call.ifname);
+    if (config.isGateway || config.isDefaultGateway) checkGateways(host, gatewayDevice(host, bridge, config), ips);
+    if (config.ipMasq) checkMasquerade(host.nft, owner, ips.map((each) => each.address));
   },
 
-  gc({ config, request, host, ipam, valid }) {
+  gc(call) {
+    const { config, request, host, ipam, valid } = call;
     cleanUp(
       () => config.ipMasq && collectMasquerade(host.nft, request.name, valid),
       () => config.macspoofchk && collectSpoofChecks(host.nft, request.name, valid),
+      () => collectPorts(call),
       () => ipam?.gc(),
     );
   },
@@ -150,62 +151,11 @@ function describeInterfaces(call: AddCall<BridgeConfig>, bridge: link.Link, oute
     onHost(link.get(host.route, bridge.index)),
     onHost(outer),
     { ...onHost(inner), sandbox },
-    ...call.ipam && needsVlanGateway(config) ? [onHost(link.get(host.route, vlanGatewayName(config)))] : [],
+    ...call.ipam && needsVlanGateway(config) ? [onHost(gatewayDevice(host, bridge, config))] : [],
   ];
 }
 
-/** The host's end of the cable, for when the namespace with the container's end cannot be entered. */
-function removePort({ host, prevResult, config }: DelCall<BridgeConfig>): void {
-  for (const { name, mac, sandbox } of prevResult?.interfaces ?? []) {
-    if (sandbox || name === config.bridge || name === vlanGatewayName(config)) continue;
-    const found = link.find(host.route, name);
-    // The name alone might be another container's by now.
-    if (found && veth.of(found) && found.mac === mac) removeIfPresent(host, name);
-  }
-}
-
-function checkBridge({ config, host, request }: CheckCall<BridgeConfig>, result: Result): link.Link {
-  const found = link.find(host.route, config.bridge);
-  if (!found || !bridgeKind.of(found)) {
-    throw new CniError(Code.Internal, `Check failed: network "${request.name}" has no bridge "${config.bridge}"`);
-  }
-  const reported = result.interfaces?.find(({ name, sandbox }) => name === config.bridge && !sandbox);
-  expectEqual(`bridge "${config.bridge}" in prevResult`, reported?.name, config.bridge);
-  if (reported?.mac) {
-    expectEqual(`MAC address of "${config.bridge}"`, found.mac as string | undefined, reported.mac.toLowerCase());
-  }
-  if (config.promiscMode) expectEqual(`promiscuous mode of "${config.bridge}"`, (found.promiscuity ?? 0) > 0, true);
-  expectEqual(`administrative state of "${config.bridge}"`, link.isUp(found) ? "up" : "down", "up");
-  return found;
-}
-
-/** The other end of the container's cable must be a port of the bridge, as the configuration wants it. */
-function checkPort(
-  { config, host, ifname, owner }: CheckCall<BridgeConfig>,
-  bridge: link.Link,
-  inner: link.Link,
-): void {
-  expectEqual(`kind of "${ifname}"`, inner.info?.kind, "veth");
-  const port = link.find(host.route, inner.parent ?? 0);
-  if (!port || port.info?.kind !== "veth") {
-    throw new CniError(Code.Internal, `Check failed: the other end of "${ifname}" is missing on the host`);
-  }
-  expectEqual(`bridge of "${port.name}"`, port.master, bridge.index);
-  const flags = bridgePortOf(port);
-  expectEqual(`hairpin mode of "${port.name}"`, flags?.hairpin === 1, config.hairpinMode);
-  expectEqual(`isolation of "${port.name}"`, (flags?.isolated ?? 0) === 1, config.portIsolation);
-  if (config.macspoofchk) checkSpoofCheck(host.nft, owner, port.name!, inner.mac!);
-  checkVlans(host, bridge, port, config);
-  if (config.mtu) expectEqual(`MTU of "${port.name}"`, port.mtu, config.mtu);
-  if (!config.disableContainerInterface) expectEqual(`operational state of "${port.name}"`, port.operstate, IF_OPER_UP);
-}
-
-function checkGateways({ config, host, ifname }: CheckCall<BridgeConfig>, bridge: link.Link, result: Result): void {
-  const device = needsVlanGateway(config) ? link.get(host.route, vlanGatewayName(config)) : bridge;
-  const present = address.list(host.route, { index: device.index }).map((each) => each.address);
-  for (const wanted of gatewayAddresses(ipsOf(result, ifname))) {
-    if (!present.includes(wanted)) {
-      throw new CniError(Code.Internal, `Check failed: "${device.name}" lacks gateway address ${wanted}`);
-    }
-  }
+/** The interface that has the gateway's address. */
+function gatewayDevice(host: Netns, bridge: link.Link, config: BridgeConfig): link.Link {
+  return needsVlanGateway(config) ? link.get(host.route, vlanGatewayName(config)) : bridge;
 }

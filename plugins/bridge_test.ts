@@ -150,6 +150,12 @@ bridgeTest(
   ({ call, host }) => {
     const prevResult = { cniVersion: "1.1.0", ...call(bridge, "ADD", { ipam: four }) };
     const port = prevResult.interfaces![1]!;
+    const alias = (text: string) => inNetns(host, "ip", "link", "set", port.name, "alias", text);
+    alias("test another eth0");
+    call(bridge, "DEL", { ipam: four, prevResult }, { netns: null });
+    expect(names(host)).toContain(port.name);
+    // A port that the reference plugin made names nobody; then its address must be the one that was reported.
+    alias("");
     const foreign = { ...prevResult, interfaces: [{ ...port, mac: "0a:11:22:33:44:55" }] };
     call(bridge, "DEL", { ipam: four, prevResult: foreign }, { netns: null });
     expect(names(host)).toContain(port.name);
@@ -368,5 +374,21 @@ bridgeTest(
     const checked = counts.status;
     call(bridge, "STATUS", config);
     expect(counts.status).toBe(checked + 1);
+  },
+);
+
+bridgeTest(
+  "DEL without namespace and result, and GC, find the host's end by the owner that it names",
+  ({ call, host, newContainer }) => {
+    const attach = (containerId: string) => call(bridge, "ADD", { ipam: four }, { containerId, netns: newContainer() });
+    const aliases = () => shown(host, "link", "show", "type", "veth").map((each) => each.ifalias).sort();
+    for (const id of ["c1", "c2", "c3"]) attach(id);
+    expect(aliases()).toEqual(["test c1 eth0", "test c2 eth0", "test c3 eth0"]);
+    call(bridge, "DEL", { ipam: four }, { containerId: "c2", netns: null });
+    expect(aliases()).toEqual(["test c1 eth0", "test c3 eth0"]);
+    call(bridge, "GC", { name: "other", ipam: four, "cni.dev/valid-attachments": [] });
+    expect(aliases()).toEqual(["test c1 eth0", "test c3 eth0"]);
+    call(bridge, "GC", { ipam: four, "cni.dev/attachments": [{ containerID: "c3", ifname: "eth0" }] });
+    expect(aliases()).toEqual(["test c3 eth0"]);
   },
 );

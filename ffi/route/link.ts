@@ -133,14 +133,17 @@ export function find(nl: Netlink, key: string | number): Link | undefined {
   }
 }
 
-/** All links of the namespace. @throws {NetlinkError} */
-export function list(nl: Netlink): Link[] {
-  return purposed(() => "list links", () => dump(nl, GET, { filter: RTEXT_FILTER_SKIP_STATS }));
+/** The links of the namespace, or the ports of the bridge or VRF with index `master`. @throws {NetlinkError} */
+export function list(nl: Netlink, { master }: { readonly master?: number } = {}): Link[] {
+  const wanted = master === undefined ? {} : { master };
+  const found = purposed(() => "list links", () => dump(nl, GET, { ...wanted, filter: RTEXT_FILTER_SKIP_STATS }));
+  // Kernels before 4.6 do not filter.
+  return master === undefined ? found : found.filter((each) => each.master === master);
 }
 
 /** Changes a link. @throws {NetlinkError} */
-export function set(nl: Netlink, index: number, change: LinkIn): void {
-  purposed(() => `change link ${index}`, () => execute(nl, NEW, { ...change, index }));
+export function set(nl: Netlink, key: string | number, change: LinkIn): void {
+  purposed(() => `change link "${key}"`, () => execute(nl, NEW, { ...change, ...selector(key) }));
 }
 
 /** The request that sets a link up, to be sent with others. */

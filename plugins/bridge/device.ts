@@ -1,18 +1,22 @@
 /**
- * The bridge itself, and its ports.
+ * The bridge itself, and the host's interface in one of its VLANs.
  *
  * @module
  */
 import { type Mac, macFromBytes } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import { NetlinkError } from "../../ffi/netlink/error.ts";
-import { bridge as bridgeKind, bridgePortChange, veth } from "../../ffi/route/kinds.ts";
+import { bridge as bridgeKind, veth } from "../../ffi/route/kinds.ts";
 import * as link from "../../ffi/route/link.ts";
 import { IFF_PROMISC, IFF_UP } from "../../ffi/route/uapi.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { ensureSysctl } from "../../ffi/sysctl.ts";
+import { expectEqual } from "../kit/interface.ts";
+import type { CheckCall } from "../kit/plugin.ts";
 import { CniError, Code } from "../spec/error.ts";
-import { type BridgeConfig, portVlans, usesVlans, vlanGatewayName } from "./config.ts";
+import type { Result } from "../spec/result.ts";
+import { type BridgeConfig, usesVlans, vlanGatewayName } from "./config.ts";
+import { randomName } from "./port.ts";
 import { setVlans } from "./vlan.ts";
 
 /** The bridge of the configuration, created if there is none. @throws {CniError} if the name belongs to something else */
@@ -70,68 +74,20 @@ function ignoreAdvertisements(host: Netns, name: string, log: (message: string) 
   }
 }
 
-/** What the two ends of a container's cable are to be. */
-export interface Cable {
-  readonly bridge: link.Link;
-  readonly netns: Netns;
-  readonly ifname: string;
-  readonly mac: Mac | undefined;
-}
-
-/**
- * Creates the container's interface and the bridge's port, each where it will live.
- *
- * @returns the name of the host's end
- * @throws {CniError} if the container has an interface of that name
- */
-export function createCable(host: Netns, { bridge, netns, ifname, mac }: Cable, config: BridgeConfig): string {
-  const mtu = config.mtu ? { mtu: config.mtu } : {};
-  const peer = { name: ifname, netnsFd: netns.fd, ...mtu, ...mac ? { mac } : {} };
-  for (let attempt = 1;; attempt++) {
-    const name = randomName();
-    try {
-      link.add(host.route, { name, master: bridge.index, ...mtu, flags: IFF_UP, change: IFF_UP, info: veth({ peer }) });
-      return name;
-    } catch (error) {
-      if (!(error instanceof NetlinkError)) throw error;
-      if (error.code === "EXFULL") throw bridgeFull(config.bridge, error);
-      if (error.code !== "EEXIST" || attempt === 10) throw error.forPurpose(`create "${ifname}" in "${netns.path}"`);
-      if (link.find(netns.route, ifname)) throw interfaceExists(ifname, netns);
-    }
+/** Checks the bridge against the configuration and what ADD reported. @throws {CniError} on the first difference */
+export function checkBridge({ config, host, request }: CheckCall<BridgeConfig>, result: Result): link.Link {
+  const found = link.find(host.route, config.bridge);
+  if (!found || !bridgeKind.of(found)) {
+    throw new CniError(Code.Internal, `Check failed: network "${request.name}" has no bridge "${config.bridge}"`);
   }
-}
-
-const interfaceExists = (ifname: string, netns: Netns) =>
-  new CniError(
-    Code.InvalidEnvironment,
-    `Cannot create "${ifname}" in "${netns.path}": the container has an interface of that name`,
-    {
-      details: "give another CNI_IFNAME, or run DEL for this container first",
-    },
-  );
-
-const bridgeFull = (bridge: string, cause: unknown) =>
-  new CniError(
-    Code.Internal,
-    `Cannot attach another container to bridge "${bridge}": it has 1023 ports, the most that Linux allows`,
-    {
-      details: "use a second network with a bridge of its own",
-      cause,
-    },
-  );
-
-/** Sets what the configuration wants of the container's port. @throws {NetlinkError} */
-export function setUpPort(host: Netns, name: string, config: BridgeConfig): void {
-  const { hairpinMode, portIsolation } = config;
-  const vlans = portVlans(config);
-  if (!hairpinMode && !portIsolation && vlans.length === 0) return;
-  const { index } = link.get(host.route, name);
-  if (hairpinMode || portIsolation) {
-    link.set(host.route, index, {
-      info: bridgePortChange({ hairpin: Number(hairpinMode), isolated: Number(portIsolation) }),
-    });
+  const reported = result.interfaces?.find(({ name, sandbox }) => name === config.bridge && !sandbox);
+  expectEqual(`bridge "${config.bridge}" in prevResult`, reported?.name, config.bridge);
+  if (reported?.mac) {
+    expectEqual(`MAC address of "${config.bridge}"`, found.mac as string | undefined, reported.mac.toLowerCase());
   }
-  if (vlans.length > 0) setVlans(host, index, config.preserveDefaultVlan, vlans);
+  if (config.promiscMode) expectEqual(`promiscuous mode of "${config.bridge}"`, (found.promiscuity ?? 0) > 0, true);
+  expectEqual(`administrative state of "${config.bridge}"`, link.isUp(found) ? "up" : "down", "up");
+  return found;
 }
 
 /** The host's interface in the container's VLAN: a cable whose other end is a port of the bridge. Created if there is none. */
@@ -166,10 +122,6 @@ function addVlanGateway(host: Netns, bridge: link.Link, name: string): void {
     // Another container's ADD was faster.
     if (!(error instanceof NetlinkError && error.code === "EEXIST")) throw error;
   }
-}
-
-function randomName(): string {
-  return `veth${crypto.getRandomValues(new Uint8Array(4)).toHex()}`;
 }
 
 /** An address of the locally administered range, for one interface. */

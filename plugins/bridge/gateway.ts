@@ -65,7 +65,7 @@ export function setUpGateways(host: Netns, device: link.Link, ips: readonly IpCo
 }
 
 /** The gateways' addresses with their prefix lengths, each once. */
-export function gatewayAddresses(ips: readonly IpConfig[]): Cidr[] {
+function gatewayAddresses(ips: readonly IpConfig[]): Cidr[] {
   return [...new Set(ips.flatMap(({ gateway, address }) => gateway ? [onSubnet(gateway, address)] : []))];
 }
 
@@ -104,4 +104,14 @@ function addGateway(host: Netns, device: link.Link, gateway: Cidr): void {
   }
   // Its own address, set once more, is one that was chosen: from now on it does not follow the ports'.
   if (device.mac) link.set(host.route, device.index, { mac: device.mac });
+}
+
+/** Checks that `device` has the gateways' addresses. @throws {CniError} on the first that is missing */
+export function checkGateways(host: Netns, device: link.Link, ips: readonly IpConfig[]): void {
+  const present = address.list(host.route, { index: device.index }).map((each) => each.address);
+  for (const wanted of gatewayAddresses(ips)) {
+    if (!present.includes(wanted)) {
+      throw new CniError(Code.Internal, `Check failed: "${device.name}" lacks gateway address ${wanted}`);
+    }
+  }
 }
