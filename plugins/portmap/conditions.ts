@@ -8,7 +8,12 @@
 import { type Cidr, cidr, familyOf, parseCidr, parseIp } from "../../ffi/address.ts";
 import { fromInterface, fromNetwork, type Part, toNetwork } from "../../ffi/nft/match.ts";
 import { ConfigError } from "../spec/error.ts";
-import type { Conditions } from "./config.ts";
+
+/** Conditions as they are written and as expressions of a rule. */
+export interface Conditions {
+  readonly text: string;
+  readonly parts: readonly Part[];
+}
 
 /** What is compared. */
 type Subject = "source" | "destination" | "interface";

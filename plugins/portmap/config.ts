@@ -4,7 +4,6 @@
  * @module
  */
 import type { Ip } from "../../ffi/address.ts";
-import type { Part } from "../../ffi/nft/match.ts";
 import { ConfigError } from "../spec/error.ts";
 import {
   array,
@@ -23,7 +22,7 @@ import {
   struct,
   withDefault,
 } from "../spec/schema.ts";
-import { conditionsOf } from "./conditions.ts";
+import { type Conditions, conditionsOf } from "./conditions.ts";
 
 /** Protocols that have ports and that the kernel translates, with their numbers (RFC 5237). */
 export const PROTOCOLS = { tcp: 6, udp: 17, sctp: 132 } as const;
@@ -48,12 +47,6 @@ export interface PortmapConfig {
   /** What packets must fulfil besides, by family. */
   readonly conditions: { readonly 4?: Conditions; readonly 6?: Conditions };
   readonly backend?: "nftables" | "iptables";
-}
-
-/** Conditions as they are written and as expressions of a rule. */
-export interface Conditions {
-  readonly text: string;
-  readonly parts: readonly Part[];
 }
 
 const port = int({ min: 1, max: 65535 });

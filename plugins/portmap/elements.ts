@@ -7,7 +7,8 @@ import { type Cidr, familyOf, type Ip, ipFromBytes, ipOf } from "../../ffi/addre
 import { concatenation, daddr, dnatFrom, dport, goTo, ipField, l4proto, portField, rule } from "../../ffi/nft/match.ts";
 import type { FoundElement, Selection, SharedChain, WantedElement } from "../kit/owned_elements.ts";
 import { ANY_ADDRESS_CHAIN, hairpinChain, hairpinEverybodyChain } from "../kit/ruleset.ts";
-import { type Conditions, describeHostPort, type PortmapConfig, type PortMapping, PROTOCOLS } from "./config.ts";
+import type { Conditions } from "./conditions.ts";
+import { describeHostPort, type PortmapConfig, type PortMapping, PROTOCOLS } from "./config.ts";
 
 const PORT_MAPS = ["hostports", "hostip_hostports", "conditions", "hostip_conditions"];
 const FAMILIES = [4, 6] as const;
