@@ -246,6 +246,17 @@ bridgeTest(
 );
 
 bridgeTest(
+  "a container cannot make itself the host's router, also not on a bridge that was there",
+  ({ call, host }) => {
+    inNetns(host, "ip", "link", "add", "br9", "type", "bridge");
+    for (const [ifname, name] of [["eth0", "cni0"], ["net1", "br9"]] as const) {
+      call(bridge, "ADD", { bridge: name }, { ifname });
+      expect(inNetns(host, "cat", `/proc/sys/net/ipv6/conf/${name}/accept_ra`)).toBe("0\n");
+    }
+  },
+);
+
+bridgeTest(
   "bridge refuses a gateway address beside another, replaces it if told, and takes disjoint IPv6 networks",
   ({ call, host, newContainer }) => {
     const attach = (config: object, containerId: string) =>
@@ -305,6 +316,7 @@ bridgeTest("bridge refuses contradictions and wrong values before it changes any
     [{ vlanTrunk: [null] }, "vlanTrunk[0]"],
     [{ mtu: -1 }, "mtu must be"],
     [{ bridge: "a-name-that-is-too-long" }, "bridge must be an interface name of 1 to 15 bytes"],
+    [{ bridge: "br%d" }, 'bridge must be an interface name of 1 to 15 bytes: got "br%d"'],
     [{ isGateway: "yes" }, 'isGateway must be true or false: got "yes"'],
     [{ ipMasqBackend: "ebpf" }, 'ipMasqBackend must be "iptables" or "nftables"'],
   ];

@@ -30,7 +30,8 @@ const off = withDefault(boolean, false);
 const linkName = satisfying(
   string,
   "an interface name of 1 to 15 bytes",
-  (name) => name !== "" && new TextEncoder().encode(name).length <= 15 && !/[/:\s]/.test(name),
+  // The kernel makes a number of "%d".
+  (name) => name !== "" && new TextEncoder().encode(name).length <= 15 && !/[/:%\s]/.test(name),
 );
 
 /** The keys of the `bridge` plugin. */

@@ -21,9 +21,15 @@ import { setVlans } from "./vlan.ts";
 
 /** The bridge of the configuration, created if there is none. @throws {CniError} if the name belongs to something else */
 export function ensureBridge(host: Netns, config: BridgeConfig, log: (message: string) => void): link.Link {
+  const found = link.find(host.route, config.bridge);
+  const device = found ? adapt(host, found, config) : addBridge(host, config);
+  // Of every bridge: one that was there may be the system's, or that of an ADD that did not get this far.
+  ignoreAdvertisements(host, config.bridge, log);
+  return device;
+}
+
+function addBridge(host: Netns, config: BridgeConfig): link.Link {
   const { bridge: name } = config;
-  const found = link.find(host.route, name);
-  if (found) return adapt(host, found, config);
   try {
     link.add(host.route, {
       name,
@@ -39,7 +45,6 @@ export function ensureBridge(host: Netns, config: BridgeConfig, log: (message: s
     if (!(error instanceof NetlinkError && error.code === "EEXIST")) throw error;
     return adapt(host, link.get(host.route, name), config);
   }
-  ignoreAdvertisements(host, name, log);
   return link.get(host.route, name);
 }
 
