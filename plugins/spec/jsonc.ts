@@ -60,12 +60,13 @@ function positions(): Positions {
 }
 
 function parseStrict(text: string): unknown {
-  // A double keeps 15 digits of any number, so only longer runs are worth the slower call.
-  return /[0-9]{16}/.test(text) ? JSON.parse(text, keepDigits) : JSON.parse(text);
+  // A double keeps 15 digits of any number and exponents of two digits; only what has more is worth the slower call.
+  return /[0-9]{16}|[eE][+-]?[0-9]{3}/.test(text) ? JSON.parse(text, keepDigits) : JSON.parse(text);
 }
 
 function keepDigits(_key: string, value: unknown, { source }: { source?: string }): unknown {
-  return typeof value === "number" && source !== undefined && source.length > 15 && String(value) !== source
+  return typeof value === "number" && source !== undefined && String(value) !== source &&
+      (source.length > 15 || /e[+-]?[0-9]{3}/i.test(source))
     ? JSON.rawJSON(source)
     : value;
 }
