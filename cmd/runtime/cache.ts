@@ -10,6 +10,7 @@ import { createFile, ensureDirectory, findNames, findText, removeFile, replaceFi
 import { CniError, Code } from "../../plugins/spec/error.ts";
 import { parseJson, printJson } from "../../plugins/spec/jsonc.ts";
 import * as schema from "../../plugins/spec/schema.ts";
+import { sortedByBytes } from "./order.ts";
 
 /** What tells one attachment from another. */
 export interface AttachmentKey {
@@ -118,7 +119,7 @@ export function occupantOf(directory: string, key: AttachmentKey): AttachmentKey
 /** All attachments to a network, or to any, sorted by file name; files that cannot be understood are left out. @throws {SystemError} */
 export function listEntries(directory: string, network?: string): CacheEntry[] {
   const prefix = network === undefined ? "" : `${network}-`;
-  const names = (findNames(`${directory}/results`) ?? []).filter((name) => name.startsWith(prefix)).sort();
+  const names = sortedByBytes(findNames(`${directory}/results`) ?? []).filter((name) => name.startsWith(prefix));
   return names.flatMap((name) => {
     const path = `${directory}/results/${name}`;
     const entry = findUnderstood(path);

@@ -5,12 +5,13 @@
  * @module
  */
 import { SystemError } from "../../ffi/sys/error.ts";
-import { findNames, findStatus, readText } from "../../ffi/sys/file.ts";
+import { findNames, findStatus, readFile } from "../../ffi/sys/file.ts";
 import { CniError, Code, ConfigError } from "../../plugins/spec/error.ts";
 import { parseJson, printJson } from "../../plugins/spec/jsonc.ts";
 import { type NetworkList, parseNetworkList, parsePluginEntry, type PluginEntry } from "../../plugins/spec/network.ts";
-import type { JsonObject } from "../../plugins/spec/schema.ts";
+import { isJsonObject, type JsonObject } from "../../plugins/spec/schema.ts";
 import { DEFAULT_NETWORK, DEFAULT_NETWORK_NAME } from "./default_network.ts";
+import { sortedByBytes } from "./order.ts";
 
 /** Where to look, and whom to tell. */
 export interface LoadOptions {
@@ -40,7 +41,20 @@ export function loadNetwork(network: string, options: LoadOptions): NetworkList 
 
 /** Reads the network in one file, with the plugins that stand in files of their own beside it. */
 function loadFile(path: string): NetworkList {
-  return requirePlugins(withPluginFiles(parseNetworkList(readText(path), path), path));
+  return requirePlugins(withPluginFiles(parseNetworkList(readConfiguration(path), path), path));
+}
+
+function readConfiguration(path: string): string {
+  return decodeConfiguration(readFile(path), path);
+}
+
+/** The text of a configuration. @throws {SyntaxError} if it is not UTF-8: what is replaced there would be used as something else */
+export function decodeConfiguration(bytes: Uint8Array, source: string): string {
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    throw new SyntaxError(`Cannot parse ${source}: it is not UTF-8`);
+  }
 }
 
 interface SearchResult {
@@ -56,12 +70,14 @@ function searchDirectory(directory: string, name: string): SearchResult {
   const names: string[] = [];
   const problems: string[] = [];
   for (const path of listCandidates(directory)) {
+    let text = "";
     let list: NetworkList;
     try {
-      list = parseNetworkList(readText(path), path);
+      text = readConfiguration(path);
+      list = parseNetworkList(text, path);
     } catch (error) {
       if (error instanceof SystemError && error.code === "EISDIR") continue;
-      if (!isAboutFile(error) || concerns(error, name)) throw error;
+      if (!isAboutFile(error) || nameIn(text) === name) throw error;
       problems.push(`Ignoring configuration file "${path}": ${describe(error)}`);
       continue;
     }
@@ -73,7 +89,7 @@ function searchDirectory(directory: string, name: string): SearchResult {
 
 /** Lists come first, as in the reference; within a kind the bytes of the names decide: `10-a` before `9-b`. */
 function listCandidates(directory: string): string[] {
-  const names = (findNames(directory) ?? []).sort();
+  const names = sortedByBytes(findNames(directory) ?? []);
   const lists = names.filter((name) => name.endsWith(".conflist"));
   const others = names.filter((name) => /\.(conf|json|jsonc)$/.test(name));
   return [...lists, ...others].map((name) => `${directory.replace(/\/+$/, "")}/${name}`);
@@ -88,7 +104,10 @@ function withPluginFiles(list: NetworkList, path: string): NetworkList {
   const directory = `${slash < 0 ? "." : path.slice(0, slash)}/${list.name}`;
   const files = findPluginFiles(directory);
   if (files.length === 0) return list;
-  const plugins: PluginEntry[] = [...list.plugins, ...files.map((file) => parsePluginEntry(readText(file), file))];
+  const plugins: PluginEntry[] = [
+    ...list.plugins,
+    ...files.map((file) => parsePluginEntry(readConfiguration(file), file)),
+  ];
   // The text goes to the cache, and what is removed later must be all that was added.
   const whole = { ...document, loadOnlyInlinedPlugins: true, plugins: plugins.map(({ raw }) => raw) };
   return { ...list, plugins, text: printJson(whole) };
@@ -96,7 +115,7 @@ function withPluginFiles(list: NetworkList, path: string): NetworkList {
 
 function findPluginFiles(directory: string): string[] {
   if (!findStatus(directory)?.isDirectory) return [];
-  const names = (findNames(directory) ?? []).filter((name) => name.endsWith(".conf")).sort();
+  const names = sortedByBytes(findNames(directory) ?? []).filter((name) => name.endsWith(".conf"));
   return names.map((name) => `${directory}/${name}`).filter((path) => findStatus(path)?.isDirectory !== true);
 }
 
@@ -112,9 +131,14 @@ function isAboutFile(error: unknown): error is Error {
   return [SystemError, SyntaxError, ConfigError, CniError].some((kind) => error instanceof kind);
 }
 
-/** True if the broken file is the one that was asked for. */
-function concerns(error: Error, name: string): boolean {
-  return error instanceof ConfigError && error.where.network === name;
+/** What a text that cannot be used is the configuration of, as far as it can be told. */
+function nameIn(text: string): unknown {
+  try {
+    const node = parseJson(text);
+    return isJsonObject(node) && Object.hasOwn(node, "name") ? node.name : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 function describe(error: Error): string {

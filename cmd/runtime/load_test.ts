@@ -1,10 +1,10 @@
 import { afterAll, expect, test } from "bun:test";
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { type CniError, ConfigError } from "../../plugins/spec/error.ts";
 import { parseNetworkList } from "../../plugins/spec/network.ts";
-import { loadNetwork } from "./load.ts";
+import { decodeConfiguration, loadNetwork } from "./load.ts";
 
 const root = mkdtempSync(join(tmpdir(), "cni-load-"));
 afterAll(() => rmSync(root, { recursive: true }));
@@ -61,6 +61,13 @@ test.each([
   ["a list in a .conf", { "1.conf": list("web", "a") }, "1.conf"],
   ["a single plugin in a .conflist", { "1.conflist": single("web", "a") }, "1.conflist"],
   ["a .json", { "1.json": list("web", "a") }, "1.json"],
+  ["a .conflist without a name", { ".conflist": list("web", "a"), "a.conflist": list("web", "b") }, ".conflist"],
+  ["a .conf before a .json by its name", { "a.json": list("web", "a"), "b.conf": list("web", "b") }, "a.json"],
+  [
+    "the first by bytes beyond 16 bits",
+    { "\u{10000}.conf": list("web", "a"), "\uffee.conf": list("web", "b") },
+    "\uffee.conf",
+  ],
   ["a .jsonc with comments", { "1.jsonc": `// why\n${list("web", "a")}` }, "1.jsonc"],
   [
     "no other ending",
@@ -85,6 +92,40 @@ test("loadNetwork() goes on behind a file that it cannot use, and names it", () 
   expect(source).toBe("4.conflist");
   expect(log.map((line) => line.match(/[0-9]\.conflist/)?.[0])).toEqual(["1.conflist", "2.conflist", "3.conflist"]);
   expect(log[2]).toContain("plugins[0].type");
+});
+
+test("loadNetwork() goes on behind what is no text, no file, or too much of it", () => {
+  const path = directory({ "3.conflist": `{"name":"x","plugins":${"[".repeat(5000)}`, "5.conflist": list("web", "a") });
+  writeFileSync(join(path, "1.conflist"), Buffer.from('{"name":"web","plugins":[{"type":"caf\xe9"}]}', "latin1"));
+  symlinkSync("nowhere", join(path, "2.conflist"));
+  writeFileSync(join(path, "4.conflist"), " ".repeat(5 << 20));
+  const { source, log } = load("web", path);
+  expect(source).toBe("5.conflist");
+  expect(log).toEqual([
+    expect.stringMatching(/1\.conflist": Cannot parse .*: it is not UTF-8$/),
+    expect.stringMatching(/2\.conflist": .*ENOENT/),
+    expect.stringContaining('3.conflist": Cannot parse'),
+    expect.stringContaining('4.conflist": Cannot parse'),
+  ]);
+});
+
+test("loadNetwork() follows links to files", () => {
+  const path = directory({ "real/web.x": list("web", "a") });
+  symlinkSync("real/web.x", join(path, "1.conflist"));
+  expect(load("web", path).source).toBe("1.conflist");
+});
+
+test("loadNetwork() fails when the network that was asked for has a version that is not spoken, whatever follows", () => {
+  const path = directory({
+    "1.conflist": JSON.stringify({ cniVersion: "9.9.9", name: "web", plugins: [{ type: "a" }] }),
+    "2.conflist": list("web", "a"),
+  });
+  expect(failureOf(() => load("web", path))).toMatchObject({ code: 1 });
+});
+
+test("loadNetwork() looks neither into later files nor into the directories of other networks", () => {
+  const path = directory({ ...loose, "0.conflist": list("db", "a"), "db/1.conf": "{", "2.conflist": "{" });
+  expect(load("web", path).log).toEqual([]);
 });
 
 test("loadNetwork() fails when the network that was asked for is the broken one", () => {
@@ -117,6 +158,13 @@ test("loadNetwork() has a default network until there is a configuration of that
   expect(parseNetworkList(builtIn.text).cniVersion).toBe("1.1.0");
   expect(load("default", directory({ "1.conflist": list("db", "a") })).types).toEqual(["bridge", "portmap"]);
   expect(load("default", directory({ "1.conflist": list("default", "mine") })).types).toEqual(["mine"]);
+});
+
+test("decodeConfiguration() refuses what is not UTF-8, and takes a byte order mark for nothing", () => {
+  expect(() => decodeConfiguration(new Uint8Array([0x22, 0xff, 0x22]), "x.conf")).toThrow(
+    "Cannot parse x.conf: it is not UTF-8",
+  );
+  expect(decodeConfiguration(new Uint8Array([0xef, 0xbb, 0xbf, 0x7b, 0xc3, 0xa9]), "x.conf")).toBe("{é");
 });
 
 test("loadNetwork() reads a path and standard input", () => {
@@ -158,4 +206,6 @@ test("loadNetwork() takes a list whose plugins all stand in the directory, and r
 test("loadNetwork() fails on a broken plugin file of the network that was asked for", () => {
   const path = directory({ ...loose, "web/1.conf": "{}" });
   expect(failureOf(() => load("web", path))).toBeInstanceOf(ConfigError);
+  writeFileSync(join(path, "web/1.conf"), Buffer.from([0x7b, 0xff, 0x7d]));
+  expect(failureOf(() => load("web", path))).toBeInstanceOf(SyntaxError);
 });

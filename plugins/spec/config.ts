@@ -62,9 +62,9 @@ const common = schema.lazy(() =>
     capabilities: schema.withDefault(capabilities, {}),
   })
 );
-const attachments = schema.lazy(() =>
-  schema.array(schema.struct({ containerID: schema.string, ifname: schema.string }))
-);
+/** Attachments as GC names them. */
+export const attachments: schema.Schema<readonly { readonly containerID: string; readonly ifname: string }[]> = schema
+  .lazy(() => schema.array(schema.struct({ containerID: schema.string, ifname: schema.string })));
 
 /**
  * Reads a request for `verb` and makes sure that its version has that verb.

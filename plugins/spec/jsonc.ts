@@ -5,14 +5,24 @@
  */
 import { join } from "./schema.ts";
 
+/** Arrays and objects inside each other; far from where printing would overflow the stack, and from what anybody writes. */
+const MOST_LEVELS = 1000;
+
 /**
  * Reads JSON, with comments and trailing commas allowed; of duplicate keys the last wins.
  *
  * Numbers that a double would change stay as they were written (`JSON.rawJSON`), so they print unchanged.
  * @param source what to call the text in an error, such as its file
- * @throws SyntaxError naming line and column
+ * @throws SyntaxError naming line and column, or that it is nested too deep
  */
 export function parseJson(text: string, source = "JSON"): unknown {
+  const node = parseAny(text, source);
+  // Every level takes two characters of the text.
+  if (text.length <= 2 * MOST_LEVELS || !isDeeperThan(node, MOST_LEVELS)) return node;
+  throw new SyntaxError(`Cannot parse ${source}: it is nested more than ${MOST_LEVELS} levels deep`);
+}
+
+function parseAny(text: string, source: string): unknown {
   try {
     return parseStrict(text);
   } catch {
@@ -22,6 +32,18 @@ export function parseJson(text: string, source = "JSON"): unknown {
       throw new SyntaxError(`Cannot parse ${source}${describeFailure(text, error)}`);
     }
   }
+}
+
+/** Level by level, since a function that calls itself for every level would be what overflows. */
+function isDeeperThan(node: unknown, most: number): boolean {
+  let level = [node];
+  for (let depth = 1; level.length > 0; depth++) {
+    if (depth > most) return true;
+    level = level.flatMap((each) =>
+      typeof each === "object" && each !== null && !JSON.isRawJSON(each) ? Object.values(each) : []
+    ).filter((each) => typeof each === "object" && each !== null);
+  }
+  return false;
 }
 
 /** Writes JSON as the ecosystem does: `<`, `>`, `&` and line separators are escaped. `indent` counts spaces. */
@@ -50,6 +72,8 @@ export function locate(text: string, path: string): { line: number; column: numb
     return undefined; // nesting too deep for the positions: the error itself is still worth printing
   }
 }
+
+const MOST_OF_PATH = 100;
 
 type Positions = typeof import("jsonc-parser");
 type Node = import("jsonc-parser").Node;
@@ -93,7 +117,8 @@ function describeFailure(text: string, error: unknown): string {
     parse(text, errors, { allowTrailingComma: true });
     const [first] = errors;
     const { line, column } = lineAndColumn(text, first.offset);
-    const path = pathOf(getLocation(text, first.offset).path);
+    const whole = pathOf(getLocation(text, first.offset).path);
+    const path = whole.length > MOST_OF_PATH ? `${whole.slice(0, MOST_OF_PATH)}…` : whole;
     const what = printParseErrorCode(first.error).replace(/\B[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
     return ` at ${line}:${column}${path && `, in ${path}`}: ${what.toLowerCase()}`;
   } catch {

@@ -4,7 +4,7 @@
  *
  * @module
  */
-import { type Attachment, capabilities, pluginType } from "./config.ts";
+import { type Attachment, attachments, capabilities, pluginType } from "./config.ts";
 import { networkNameProblem } from "./env.ts";
 import { CniError, Code, ConfigError } from "./error.ts";
 import { locate, parseJson } from "./jsonc.ts";
@@ -66,8 +66,14 @@ const entry = schema.lazy(() =>
     ipam: schema.optional(schema.struct({ type: schema.optional(pluginType) })),
     dns: schema.optional(dns),
     prevResult: schema.optional(schema.jsonObject),
+    "cni.dev/valid-attachments": schema.optional(attachments),
+    "cni.dev/attachments": schema.optional(attachments),
   })
 );
+/** Far above what anybody needs. Without a limit, a file by mistake would be worked on for minutes, and each plugin is called twice. */
+const MOST_PLUGINS = 1000;
+const MOST_TEXT = 4 * 1024 * 1024;
+
 /** A boolean; 0.4.0 said it is text. */
 const flag: schema.Schema<boolean> = {
   parse: (node, path) =>
@@ -171,6 +177,9 @@ function parseEntries(list: schema.JsonObject): readonly PluginEntry[] {
   }
   const nodes = schema.array(schema.anything).parse(list.plugins, "plugins");
   if (nodes.length === 0) throw new ConfigError("plugins", "an array with at least one plugin", "[]");
+  if (nodes.length > MOST_PLUGINS) {
+    throw new ConfigError("plugins", `an array of at most ${MOST_PLUGINS} plugins`, String(nodes.length));
+  }
   return nodes.map((node, i) => parseEntry(node, `plugins[${i}]`));
 }
 
@@ -183,6 +192,9 @@ function parseEntry(node: unknown, path: string): PluginEntry {
 
 /** Parses, and tells a ConfigError where in the text it is and of which network. */
 function parseLocated<T>(text: string, source: string | undefined, parse: (node: unknown) => T): T {
+  if (text.length > MOST_TEXT) {
+    throw new SyntaxError(`Cannot parse ${source ?? "JSON"}: it has ${text.length} characters, more than ${MOST_TEXT}`);
+  }
   const node = parseJson(text, source);
   try {
     return parse(node);

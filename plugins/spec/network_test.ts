@@ -91,6 +91,9 @@ for (
     [{ name: undefined }, "name", "a non-empty string: got nothing"],
     [{ name: null }, "name", "a non-empty string: got null"],
     [{ name: undefined, NAME: "web" }, "name", "a non-empty string: got nothing"],
+    [{ name: "" }, "name", 'a non-empty string: got ""'],
+    [{ name: "a\0b" }, "name", 'a letter or digit, then letters, digits, "_", "." and "-": got "a\\u0000b"'],
+    [{ name: "../a" }, "name", 'a letter or digit, then letters, digits, "_", "." and "-": got "../a"'],
     [{ name: "a/b" }, "name", 'a letter or digit, then letters, digits, "_", "." and "-": got "a/b"'],
     [{ cniVersion: null }, "cniVersion", "a string: got null"],
     [{ cniVersion: 1 }, "cniVersion", "a string: got 1"],
@@ -99,6 +102,9 @@ for (
     [{ cniVersions: ["1.0.0", "x"] }, "cniVersions[1]", 'a version such as "1.1.0": got "x"'],
     [{ cniVersion: "x", cniVersions: [] }, "cniVersion", 'a version such as "1.1.0": got "x"'],
     [{ disableCheck: "yes" }, "disableCheck", 'true or false: got "yes"'],
+    [{ disableCheck: 0 }, "disableCheck", "true or false: got 0"],
+    [{ disableGC: "" }, "disableGC", 'true or false: got ""'],
+    [{ loadOnlyInlinedPlugins: null }, "loadOnlyInlinedPlugins", "true or false: got null"],
     [{ disableGC: null }, "disableGC", "true or false: got null"],
     [{ loadOnlyInlinedPlugins: 1 }, "loadOnlyInlinedPlugins", "true or false: got 1"],
     [
@@ -111,9 +117,32 @@ for (
     [{ plugins: [] }, "plugins", "an array with at least one plugin: got []"],
     [{ plugins: [null] }, "plugins[0]", "an object: got null"],
     [{ plugins: [{ type: "a" }, {}] }, "plugins[1].type", "a non-empty string: got nothing"],
+    [{ plugins: [{ type: "" }] }, "plugins[0].type", 'a non-empty string: got ""'],
+    [{ plugins: [{ type: null }] }, "plugins[0].type", "a non-empty string: got nothing"],
+    [{ plugins: [{ type: 5 }] }, "plugins[0].type", "a non-empty string: got 5"],
+    [{ plugins: ["bridge"] }, "plugins[0]", 'an object: got "bridge"'],
+    [{ plugins: [{ type: "a\0" }] }, "plugins[0].type", 'the name of a plugin, without a directory: got "a\\u0000"'],
     [{ plugins: [{ type: "a/b" }] }, "plugins[0].type", 'the name of a plugin, without a directory: got "a/b"'],
     [{ plugins: [{ type: ".." }] }, "plugins[0].type", 'the name of a plugin, without a directory: got ".."'],
     [{ plugins: [{ type: "a", capabilities: { x: 1 } }] }, "plugins[0].capabilities.x", "true or false: got 1"],
+    [{ plugins: [{ type: "a", capabilities: [] }] }, "plugins[0].capabilities", "an object: got []"],
+    [
+      { plugins: [{ type: "a", ipam: { type: "../b" } }] },
+      "plugins[0].ipam.type",
+      'the name of a plugin, without a directory: got "../b"',
+    ],
+    [{ plugins: [{ type: "a", dns: { search: "x" } }] }, "plugins[0].dns.search", 'an array: got "x"'],
+    [{ plugins: [{ type: "a", dns: { nameservers: [1] } }] }, "plugins[0].dns.nameservers[0]", "a string: got 1"],
+    [
+      { plugins: [{ type: "a", "cni.dev/valid-attachments": {} }] },
+      'plugins[0]["cni.dev/valid-attachments"]',
+      "an array: got {}",
+    ],
+    [
+      { plugins: [{ type: "a", "cni.dev/attachments": [{ containerID: "c" }] }] },
+      'plugins[0]["cni.dev/attachments"][0].ifname',
+      "a string: got nothing",
+    ],
     [{ plugins: [{ type: "a", ipam: [] }] }, "plugins[0].ipam", "an object: got []"],
     [{ plugins: [{ type: "a", ipam: { type: 1 } }] }, "plugins[0].ipam.type", "a non-empty string: got 1"],
     [{ plugins: [{ type: "a", dns: { domain: 1 } }] }, "plugins[0].dns.domain", "a non-empty string: got 1"],
@@ -124,6 +153,65 @@ for (
     expect(() => parse({ ...minimal, ...change })).toThrow(`: ${path} must be ${rest}`);
   });
 }
+
+for (const text of ["", " ", "null", "[]", "5", '"web"', "\0"]) {
+  test(`parseNetworkList() refuses ${JSON.stringify(text)}`, () => {
+    expect(() => parseNetworkList(text)).toThrow(
+      /^Cannot (parse JSON at 1:|use configuration: the document must be an object)/,
+    );
+  });
+}
+
+test("parseNetworkList() refuses what follows the document", () => {
+  expect(() => parseNetworkList(`${JSON.stringify(minimal)} {}`)).toThrow(
+    "Cannot parse JSON at 1:67: end of file expected",
+  );
+});
+
+test("parseNetworkList() takes a byte order mark for nothing", () => {
+  expect(parseNetworkList(`\ufeff${JSON.stringify(minimal)}`).name).toBe("web");
+});
+
+test.each([["true", true], ["TRUE", true], ["False", false], [true, true]])(
+  "parseNetworkList() reads a flag %j as %j",
+  (given, expected) => {
+    const flags = { disableCheck: given, disableGC: given, loadOnlyInlinedPlugins: given };
+    const { disableCheck, disableGC, loadOnlyInlinedPlugins } = parse({ ...minimal, ...flags });
+    expect([disableCheck, disableGC, loadOnlyInlinedPlugins]).toEqual([expected, expected, expected]);
+  },
+);
+
+const absurd = (value: string) => `{"name":"web","plugins":[{"type":"x","a":${value}}]}`;
+const nested = (depth: number, open = "[", close = "]") => open.repeat(depth) + close.repeat(depth);
+test.each([
+  [
+    "10,000 plugins",
+    JSON.stringify({ name: "web", plugins: Array(10_000).fill({ type: "x" }) }),
+    "at most 1000 plugins",
+  ],
+  ["10 MB in a string", absurd(`"${"y".repeat(10 << 20)}"`), "more than 4194304"],
+  ["10 MB of commas", `[${",".repeat(10 << 20)}`, "more than 4194304"],
+  ["10,000 arrays in each other", absurd(nested(10_000)), "nested more than 1000 levels deep"],
+  ["10,000 objects in each other", absurd(nested(10_000, '{"a":', "}").replace(":}", ":1}")), "more than 1000 levels"],
+  ["a million arrays in each other", absurd(nested(1_000_000)), "nested more than 1000 levels deep"],
+  ["10,000 arrays that do not end", absurd("[".repeat(10_000)), "at 1:10042, in plugins[0].a[0][0]"],
+  ["a million arrays that do not end", absurd("[".repeat(1_000_000)), "Cannot parse JSON: "],
+])("parseNetworkList() refuses %s, briefly", (_, text, message) => {
+  let thrown: unknown;
+  try {
+    parseNetworkList(text);
+  } catch (error) {
+    thrown = error;
+  }
+  expect((thrown as Error).message).toContain(message);
+  expect((thrown as Error).message.length).toBeLessThan(250);
+});
+
+test("deriveRequest() passes on what is nested as deep as is accepted", () => {
+  const parsed = parseNetworkList(absurd(nested(997)));
+  expect(deriveRequest(parsed, parsed.plugins[0]!, { verb: "ADD" })).toContain(nested(997));
+  expect(() => parseNetworkList(absurd(nested(998)))).toThrow("levels deep");
+});
 
 test("parseNetworkList() names network, file, line and column", () => {
   const text =
