@@ -26,6 +26,8 @@ const FLAGS = [
   "--no-compile-autoload-package-json",
   "--compile-exec-argv=--disallow-code-generation-from-strings=strict --no-addons --no-ffi-cc",
   "--reject-unresolved",
+  // A call is over before compiled code pays; loops over thousands of reservations still get theirs. Measured: 40 ms against 30 on a busy machine.
+  "--compile-jit-policy=100",
 ];
 
 /** What to build; paths are absolute. */
