@@ -263,6 +263,25 @@ netnsTest("cni run says where a configuration is wrong", ({ host, container }) =
   );
 });
 
+netnsTest(
+  "cni run add leaves nothing of a network that cannot be used, so that it can be corrected",
+  ({ host, container }) => {
+    const { run, conf, entries } = bench(host);
+    const file = join(conf, "web.conflist");
+    writeFileSync(
+      file,
+      JSON.stringify({ cniVersion: "1.1.0", name: "web", plugins: [{ type: "bridge", mtu: "12", vlan: -1 }] }),
+    );
+    expect(run(`add web ${container.path}`).exitCode).toBe(1);
+    expect(entries()).toEqual([]);
+    writeFileSync(
+      file,
+      JSON.stringify({ cniVersion: "1.1.0", name: "web", plugins: [{ type: "bridge", bridge: "br9", mtu: 1200 }] }),
+    );
+    expect(run(`add web ${container.path}`).exitCode).toBe(0);
+  },
+);
+
 netnsTest("cni run lets no plugin break the line or steer the terminal", ({ host, container }) => {
   const { run, plugin } = bench(host);
   plugin(

@@ -8,7 +8,7 @@ import { type Netns, NetnsError } from "../../ffi/netns.ts";
 import { parsePluginConfig, type PluginConfig } from "../spec/config.ts";
 import { type Environment, parseArgs, parseEnvironment, parsePairs } from "../spec/env.ts";
 import { CniError, Code, ConfigError } from "../spec/error.ts";
-import { parseJson, printJson } from "../spec/jsonc.ts";
+import { parseJson, printJson, segmentsOf } from "../spec/jsonc.ts";
 import { printResult } from "../spec/result.ts";
 import { LATEST, parseVersion, type Version, VERSIONS } from "../spec/version.ts";
 import { delegate, type Invoker, type Request, type Response } from "./delegate.ts";
@@ -80,7 +80,7 @@ function dispatch(
   const ipam = config.ipamType === undefined
     ? undefined
     : delegate(invoker, config.ipamType, request, config.cniVersion, env.verb === "ADD" ? undo : undefined);
-  const call: Call<unknown> = { config: plugin.config.parse(config.raw), request: config, host, ipam, log };
+  const call: Call<unknown> = { config: readConfig(plugin, config, env, log), request: config, host, ipam, log };
   switch (env.verb) {
     case "GC": {
       const valid = config.validAttachments ?? [];
@@ -115,6 +115,29 @@ function attachmentCall(plugin: AnyPlugin, env: Environment, call: Call<unknown>
     owner: { network: call.request.name, containerId, ifname },
     prevResult: call.request.prevResult,
   };
+}
+
+/**
+ * The plugin's own keys. For DEL, one that cannot be used is as good as absent: ADD refused it, so that nothing was set up by it, and a
+ * container must not stay attached for ever because of it.
+ */
+function readConfig(
+  plugin: AnyPlugin,
+  { raw }: PluginConfig,
+  { verb }: Environment,
+  log: Surroundings["log"],
+): unknown {
+  for (let rest = raw;;) {
+    try {
+      return plugin.config.parse(rest);
+    } catch (error) {
+      const [key = ""] = error instanceof ConfigError && verb === "DEL" ? segmentsOf(error.path) : [];
+      if (!Object.hasOwn(rest, key)) throw error;
+      log(`${CniError.from(error).message}; going on without it`);
+      const { [key]: _, ...others } = rest;
+      rest = others;
+    }
+  }
 }
 
 /** What cannot be understood must not keep a container from being removed. */

@@ -131,8 +131,8 @@ function member(node: Node | undefined, name: string): Node | undefined {
   return node?.children?.findLast((property) => property.children?.[0].value === name)?.children?.[1];
 }
 
-/** The parts of a path as {@linkcode join} writes them. */
-function segmentsOf(path: string): (string | number)[] {
+/** The parts of a path as the errors of schema.ts write it: `plugins[0].ipam` has three. */
+export function segmentsOf(path: string): (string | number)[] {
   const parts = path.matchAll(/\[([0-9]+)\]|\[("(?:\\.|[^"\\])*")\]|([^.[\]]+)/g);
   return Array.from(parts, ([, index, quoted, name]) => index ? Number(index) : quoted ? JSON.parse(quoted) : name);
 }
