@@ -1,0 +1,1 @@
+export { distance, suggestion } from "../plugins/spec/suggest.ts";
