@@ -18,11 +18,13 @@ interface Ended {
 interface Start {
   readonly stdin?: string;
   readonly env?: Readonly<Record<string, string>>;
+  /** A command that runs its arguments. */
+  readonly wrapper?: readonly string[];
 }
 
 /** Runs the command line from its sources. */
-function cni(argv: readonly string[], { stdin, env }: Start = {}): Ended {
-  const { exitCode, stdout, stderr } = Bun.spawnSync([process.execPath, ENTRY, ...argv], {
+function cni(argv: readonly string[], { stdin, env, wrapper = [] }: Start = {}): Ended {
+  const { exitCode, stdout, stderr } = Bun.spawnSync([...wrapper, process.execPath, ENTRY, ...argv], {
     cwd: root,
     env: { PATH: process.env.PATH!, ...env },
     stdin: stdin === undefined ? "ignore" : Buffer.from(stdin),
@@ -290,6 +292,18 @@ netnsTest("cni run lets no plugin break the line or steer the terminal", ({ host
   );
   const { stderr } = run(`add - ${container.path}`, { stdin: one({ type: "rude" }) });
   expect(stderr).toBe('cni: plugin "rude" (ADD): one; \\x1b[2Jtwo\n');
+});
+
+netnsTest("cni run says that it lacks a permission, not that there is no namespace", ({ host, container }) => {
+  const { run, network } = bench(host);
+  network("web");
+  const { exitCode, stderr } = run(`add web ${container.path}`, {
+    wrapper: ["setpriv", "--bounding-set", "-sys_admin"],
+  });
+  expect([exitCode, stderr]).toEqual([
+    1,
+    `cni: Cannot enter network namespace "${container.path}": Operation not permitted (EPERM)\n`,
+  ]);
 });
 
 netnsTest("cni run fails for a namespace that is not there, with code 8", ({ host }) => {

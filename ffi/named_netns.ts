@@ -94,7 +94,11 @@ function ensureSharedDirectory(): void {
   using directory = openFile(DIRECTORY);
   // `ip netns add` takes the same lock; without it, two first calls would mount the directory twice.
   forPurpose(`lock "${DIRECTORY}"`, () => sys.flock(directory.fd, LOCK_EX));
-  const share = () => sys.mount("none", DIRECTORY, "none", MS_SHARED | MS_REC, null);
+  const share = () =>
+    forPurpose(
+      `share mounts below "${DIRECTORY}"`,
+      () => sys.mount("none", DIRECTORY, "none", MS_SHARED | MS_REC, null),
+    );
   if (unless(["EINVAL"], share) !== undefined) return;
   forPurpose(`mount "${DIRECTORY}"`, () => {
     sys.mount(DIRECTORY, DIRECTORY, "none", MS_BIND | MS_REC, null);

@@ -129,8 +129,10 @@ function handle(path: string, file: Descriptor, back: (() => Descriptor) | undef
 function inside<T>(path: string, fd: number, back: () => Descriptor, call: () => Sync<T>): T {
   using own = back();
   try {
-    enter(fd);
+    enter(fd, path);
   } catch (error) {
+    // Whoever may not enter it must not be told that it is none: DEL would take it for gone.
+    if (!(error instanceof SystemError && error.code === "EINVAL")) throw error;
     throw new NetnsError(path, "this is not a network namespace", false, error);
   }
   try {
@@ -140,6 +142,7 @@ function inside<T>(path: string, fd: number, back: () => Descriptor, call: () =>
   }
 }
 
-function enter(fd: number): void {
-  forPurpose("enter a network namespace", () => sys.setns(fd, CLONE_NEWNET));
+function enter(fd: number, path?: string): void {
+  const which = path === undefined ? "a network namespace" : `network namespace "${path}"`;
+  forPurpose(`enter ${which}`, () => sys.setns(fd, CLONE_NEWNET));
 }
