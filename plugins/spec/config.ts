@@ -74,7 +74,7 @@ export const attachments: schema.Schema<readonly { readonly containerID: string;
  * @throws CniError with code 1 for the version, 6 for `prevResult`, 7 for the network name
  */
 export function parsePluginConfig(text: string, verb: Verb): PluginConfig {
-  const raw = schema.jsonObject.parse(parseJson(text, "the request on stdin"));
+  const raw = parseRequest(text);
   const name = parseName(raw);
   const cniVersion = parseConfigVersion(raw, verb);
   try {
@@ -93,6 +93,12 @@ export function parsePluginConfig(text: string, verb: Verb): PluginConfig {
   } catch (error) {
     throw error instanceof ConfigError ? error.at({ network: name }) : error;
   }
+}
+
+function parseRequest(text: string): schema.JsonObject {
+  const node = parseJson(text, "the request on stdin") ?? {};
+  if (schema.isJsonObject(node)) return node;
+  throw new CniError(Code.DecodeFailure, "Cannot use the request on stdin: it must be an object");
 }
 
 function parseName(raw: schema.JsonObject): string {
