@@ -404,3 +404,21 @@ bridgeTest(
     expect(aliases()).toEqual(["test c3 eth0"]);
   },
 );
+
+bridgeTest("several interfaces of one container on one network are checked apart", ({ call, container }) => {
+  const second = ipam(address("10.1.2.3/24", "10.1.2.1"), address("fd00:1::3/64", "fd00:1::1"));
+  const config = (ipam: typeof both) => ({ isDefaultGateway: true, ipMasq: true, ipam });
+  const results = {
+    eth0: call(bridge, "ADD", config(both)),
+    eth1: call(bridge, "ADD", config(second), { ifname: "eth1" }),
+  };
+  const check = (ifname: "eth0" | "eth1") => () =>
+    call(bridge, "CHECK", { ...config(ifname === "eth0" ? both : second), prevResult: results[ifname] }, { ifname });
+  check("eth0")();
+  check("eth1")();
+  inNetns(container, "ip", "-6", "route", "del", "default", "via", "fd00:1::1", "dev", "eth1");
+  check("eth0")();
+  expect(check("eth1")).toThrow('Check failed: "eth1" lacks the route to ::/0 via fd00:1::1');
+  call(bridge, "DEL", { ...config(second), prevResult: results.eth1 }, { ifname: "eth1" });
+  check("eth0")();
+});

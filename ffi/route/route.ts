@@ -6,7 +6,7 @@
  */
 import { type Cidr, cidr, type Ip, ipOf, networkOf, prefixLengthOf } from "../address.ts";
 import { attrs } from "../netlink/attrs.ts";
-import { ip, struct, u32, u8 } from "../netlink/codec.ts";
+import { type Codec, ip, Reader, struct, u32, u8 } from "../netlink/codec.ts";
 import { message, type MessageIn, type MessageOut, NLM_F_APPEND, NLM_F_CREATE, type Op } from "../netlink/message.ts";
 import { dump, type Netlink, query, type Request, request } from "../netlink/socket.ts";
 import { afOf } from "./address.ts";
@@ -19,6 +19,7 @@ import {
   RTA_DST,
   RTA_GATEWAY,
   RTA_METRICS,
+  RTA_MULTIPATH,
   RTA_OIF,
   RTA_PREFSRC,
   RTA_PRIORITY,
@@ -43,6 +44,32 @@ const rtmsg = struct({
   type: u8,
   flags: u32,
 });
+/** One of several ways to a destination. */
+interface NextHop {
+  readonly oif: number;
+  readonly gateway?: Ip;
+}
+const nextHop = attrs({ gateway: [RTA_GATEWAY, ip] });
+/** struct rtnexthop { u16 len; u8 flags; u8 hops; s32 ifindex; }, each with attributes behind it. */
+const nextHops: Codec<readonly NextHop[]> = {
+  write() {
+    throw new TypeError("Cannot send several next hops: the kernel joins routes that are added one by one");
+  },
+  read(r) {
+    const hops: NextHop[] = [];
+    const HEADER = 8;
+    while (r.end - r.at >= HEADER) {
+      const start = r.take(HEADER);
+      const length = r.view.getUint16(start, true);
+      r.take(Math.max(0, length - HEADER));
+      const { gateway } = nextHop.read(new Reader(r.bytes, start + HEADER, r.at));
+      hops.push({ oif: r.view.getInt32(start + 4, true), ...gateway && { gateway } });
+      r.at = Math.min(r.end, start + ((length + 3) & ~3));
+    }
+    return hops;
+  },
+};
+
 /** A route, as in RTM_NEWROUTE and its relatives. */
 export const routeMessage = message("route", rtmsg, {
   dst: [RTA_DST, ip],
@@ -52,6 +79,8 @@ export const routeMessage = message("route", rtmsg, {
   prefsrc: [RTA_PREFSRC, ip],
   metrics: [RTA_METRICS, attrs({ mtu: [RTAX_MTU, u32], advmss: [RTAX_ADVMSS, u32] })],
   table: [RTA_TABLE, u32],
+  /** Instead of `oif` and `gateway`, where the kernel joined routes: IPv6 routes of one destination and metric. */
+  nextHops: [RTA_MULTIPATH, nextHops],
 });
 type RouteOp = Op<typeof routeMessage>;
 const NEW: RouteOp = { name: "RTM_NEWROUTE", type: RTM_NEWROUTE, spec: routeMessage };
@@ -99,10 +128,10 @@ function fields(route: Route): MessageIn<typeof routeMessage> {
   };
 }
 
-/** The unicast routes of a family, in every table or in one. @throws {NetlinkError} */
+/** The unicast routes of a family, in every table or in one; one with several next hops is several routes. @throws {NetlinkError} */
 export function list(nl: Netlink, family: number, table?: number): Route[] {
   const all = dump(nl, GET, { family, ...table === undefined ? {} : { table } });
-  return all.filter((one) => one.type === RTN_UNICAST && !(one.flags & RTM_F_CLONED)).map(read)
+  return all.filter((one) => one.type === RTN_UNICAST && !(one.flags & RTM_F_CLONED)).flatMap(read)
     .filter((one) => table === undefined || one.table === table);
 }
 
@@ -112,16 +141,15 @@ export function outgoingLink(nl: Netlink, destination: Ip): number | undefined {
   return query(nl, GET, { family, dstLength: family === AF_INET ? 32 : 128, dst: destination }).oif;
 }
 
-function read(one: MessageOut<typeof routeMessage>): Route {
+function read(one: MessageOut<typeof routeMessage>): Route[] {
   const anywhere = (one.family === AF_INET ? "0.0.0.0" : "::") as Ip;
-  return {
+  const common = {
     dst: cidr(one.dst ?? anywhere, one.dstLength),
-    oif: one.oif,
-    gateway: one.gateway,
     priority: one.priority,
     table: one.table ?? one.shortTable,
     scope: one.scope,
     mtu: one.metrics?.mtu,
     advmss: one.metrics?.advmss,
   };
+  return (one.nextHops ?? [one]).map(({ oif, gateway }) => ({ ...common, oif, gateway }));
 }

@@ -91,6 +91,7 @@ export const RTA_GATEWAY = 5;
 export const RTA_PRIORITY = 6;
 export const RTA_PREFSRC = 7;
 export const RTA_METRICS = 8;
+export const RTA_MULTIPATH = 9;
 export const RTA_TABLE = 15;
 export const RTAX_MTU = 2;
 export const RTAX_ADVMSS = 8;

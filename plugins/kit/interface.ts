@@ -208,7 +208,8 @@ export function expectConfigured(netns: Netns, ifname: string, result: Result): 
 function expectRoute(netns: Netns, device: link.Link, wanted: RouteConfig): void {
   const family = familyOf(wanted.dst) === 4 ? AF_INET : AF_INET6;
   const found = route.list(netns.route, family, wanted.table ?? 254).some((each) =>
-    each.dst === networkOf(wanted.dst) && (wanted.gw === undefined || each.gateway === wanted.gw)
+    each.oif === device.index && each.dst === networkOf(wanted.dst) &&
+    (wanted.gw === undefined || each.gateway === wanted.gw)
   );
   if (found) return;
   const via = wanted.gw ? ` via ${wanted.gw}` : "";

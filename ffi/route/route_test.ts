@@ -1,0 +1,28 @@
+import { expect } from "bun:test";
+import { parseCidr, parseIp } from "../address.ts";
+import { executeAll } from "../netlink/socket.ts";
+import { inNetns, netnsTest } from "../testing.ts";
+import * as link from "./link.ts";
+import * as route from "./route.ts";
+import { AF_INET, AF_INET6 } from "./uapi.ts";
+
+netnsTest("route.list() tells apart the next hops that the kernel joined to one IPv6 route", ({ host }) => {
+  for (const [i, name] of ["v0", "v1"].entries()) {
+    inNetns(host, "ip", "link", "add", name, "type", "veth", "peer", "name", `p${i}`);
+    inNetns(host, "ip", "link", "set", name, "up");
+    inNetns(host, "ip", "link", "set", `p${i}`, "up");
+    inNetns(host, "ip", "addr", "add", `fd00:${i}::2/64`, "dev", name, "nodad");
+    inNetns(host, "ip", "addr", "add", `10.0.${i}.2/24`, "dev", name);
+    const oif = link.get(host.route, name).index;
+    executeAll(host.route, [
+      route.addRequest({ dst: parseCidr("::/0"), gateway: parseIp(`fd00:${i}::1`), oif }),
+      route.addRequest({ dst: parseCidr("0.0.0.0/0"), gateway: parseIp(`10.0.${i}.1`), oif }),
+    ]);
+  }
+  expect(JSON.parse(inNetns(host, "ip", "-j", "-6", "route", "show", "default"))[0].nexthops).toHaveLength(2);
+  const index = (name: string) => link.get(host.route, name).index;
+  const defaults = (family: number) =>
+    route.list(host.route, family).filter(({ dst }) => dst.endsWith("/0")).map(({ oif, gateway }) => [oif, gateway]);
+  expect(defaults(AF_INET6)).toEqual([[index("v0"), parseIp("fd00:0::1")], [index("v1"), parseIp("fd00:1::1")]]);
+  expect(defaults(AF_INET)).toEqual([[index("v0"), parseIp("10.0.0.1")], [index("v1"), parseIp("10.0.1.1")]]);
+});
