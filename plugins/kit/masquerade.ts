@@ -37,7 +37,8 @@ export function addMasquerade(nl: Netlink, owner: Owner, addresses: readonly Cid
 export function removeMasquerade(nl: Netlink, owner: Owner, addresses?: readonly (Ip | Cidr)[]): void {
   const selections = ["masquerade4", "masquerade6"].map((set) => ({
     set,
-    ...addresses && { keys: addresses.filter((each) => setOf(each) === set).map(keyOf) },
+    // A result that names no address of the interface says nothing about what there is.
+    ...addresses?.length && { keys: addresses.filter((each) => setOf(each) === set).map(keyOf) },
   }));
   removeElements(nl, ruleset, selections, (other) => sameOwner(other, owner));
 }

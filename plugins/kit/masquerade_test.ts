@@ -41,6 +41,12 @@ networkTest("addMasquerade() lets containers reach the outside under the host's 
   expect(await askTcp(c1.netns, "192.0.2.2", 80)).toBeUndefined();
 });
 
+netnsTest("removeMasquerade() with a result that names no address removes all that is the owner's", ({ host }) => {
+  addMasquerade(host.nft, A, [v4, v6]);
+  removeMasquerade(host.nft, A, []);
+  expect(state(inNetns(host, "nft", "list", "ruleset"))).toEqual({ elements: [], chains: [] });
+});
+
 netnsTest("masquerading is added once, found, and removed with its chains", ({ host }) => {
   const nl = host.nft;
   const list = () => inNetns(host, "nft", "list", "ruleset");
