@@ -1,66 +1,13 @@
 import { afterAll, expect, test } from "bun:test";
-import { chmodSync, mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { Netns } from "../ffi/netns.ts";
 import { inNetns, netnsTest } from "../ffi/testing.ts";
 import { derivedContainerId } from "./run_arguments.ts";
+import { createEntry, findEntry } from "./runtime/cache.ts";
+import { newRunBenches } from "./testing_run.ts";
 
-const ENTRY = join(import.meta.dir, "cni.ts");
-const root = mkdtempSync(join(tmpdir(), "cni-cli-"));
+const { root, cni, bench } = newRunBenches();
 afterAll(() => rmSync(root, { recursive: true }));
-
-interface Ended {
-  readonly exitCode: number | null;
-  readonly stdout: string;
-  readonly stderr: string;
-}
-interface Start {
-  readonly stdin?: string;
-  readonly env?: Readonly<Record<string, string>>;
-  /** A command that runs its arguments. */
-  readonly wrapper?: readonly string[];
-}
-
-/** Runs the command line from its sources. */
-function cni(argv: readonly string[], { stdin, env, wrapper = [] }: Start = {}): Ended {
-  const { exitCode, stdout, stderr } = Bun.spawnSync([...wrapper, process.execPath, ENTRY, ...argv], {
-    cwd: root,
-    env: { PATH: process.env.PATH!, ...env },
-    stdin: stdin === undefined ? "ignore" : Buffer.from(stdin),
-    timeout: 20_000,
-  });
-  return { exitCode, stdout: stdout.toString(), stderr: stderr.toString() };
-}
-
-let states = 0;
-
-/** Runs `cni run` in `host`, with configurations, plugins and a cache that are the test's own. */
-function bench(host: Netns) {
-  const state = join(root, String(states++));
-  const [conf, bin, cache] = ["conf", "bin", "cache"].map((name) => join(state, name)) as [string, string, string];
-  for (const path of [conf, bin]) mkdirSync(path, { recursive: true });
-  return {
-    conf,
-    bin,
-    entries: () => readdirSync(join(cache, "results")),
-    run: (argv: string, start?: Start) => {
-      const words = ["run", ...argv.split(" "), "--conf-dir", conf, "--plugin-dir", bin, "--cache-dir", cache];
-      return host.run(() => cni(words, start));
-    },
-    /** Puts a program into the plugin directory. */
-    plugin: (name: string, script: string) => {
-      writeFileSync(join(bin, name), `#!/bin/sh\n${script}\n`);
-      chmodSync(join(bin, name), 0o755);
-    },
-    /** A network of the bridge plugin, whose addresses are kept with the test. */
-    network: (name: string) => {
-      const ipam = { type: "host-local", dataDir: join(state, "ipam"), ranges: [[{ subnet: "10.9.0.0/24" }]] };
-      const plugins = [{ type: "bridge", bridge: "br9", ipam }];
-      writeFileSync(join(conf, `${name}.conflist`), JSON.stringify({ cniVersion: "1.1.0", name, plugins }));
-    },
-  };
-}
 
 const one = (...plugins: object[]) => JSON.stringify({ cniVersion: "1.1.0", name: "x", plugins });
 
@@ -199,6 +146,146 @@ netnsTest("cni run gc detaches what is not valid", ({ host, container }) => {
   expect(inNetns(container, "ip", "-o", "link")).not.toMatch(/\bc1@/);
   expect(run("gc web --all").exitCode).toBe(0);
   expect(entries()).toEqual([]);
+});
+
+netnsTest("cni run list shows what is attached, in a table and as JSON", ({ host, container }) => {
+  const { run, network, conf, cache } = bench(host);
+  network("web");
+  network("db");
+  expect(run("list")).toEqual({
+    exitCode: 0,
+    stdout: "NETWORK  CONTAINER  INTERFACE  STATE  ADDRESSES  NAMESPACE\n",
+    stderr: "",
+  });
+  expect(run("list --json").stdout).toBe("[]\n");
+  const argv = `${container.path} --container-id c1`;
+  expect(run(`add web ${argv} --args IgnoreUnknown=1;K=V`).exitCode).toBe(0);
+  expect(run(`add db ${argv} --ifname eth1`).exitCode).toBe(0);
+  createEntry(cache, { network: "web", containerId: "c2", ifname: "eth0", config: "", args: [], capabilityArgs: {} });
+  createEntry(cache, {
+    ...findEntry(cache, { network: "web", containerId: "c1", ifname: "eth0" })!,
+    containerId: "c3",
+    netns: "/gone",
+  });
+  const table = run("list").stdout.replaceAll(container.path, "PATH").split("\n").map((line) => line.split(/ +/));
+  expect(table).toEqual([
+    ["NETWORK", "CONTAINER", "INTERFACE", "STATE", "ADDRESSES", "NAMESPACE"],
+    ["db", "c1", "eth1", "attached", "10.9.0.2/24", "PATH"],
+    ["web", "c1", "eth0", "attached", "10.9.0.2/24", "PATH"],
+    ["web", "c2", "eth0", "unfinished", "-", "-"],
+    ["web", "c3", "eth0", "gone", "10.9.0.2/24", "/gone"],
+    [""],
+  ]);
+  const listed = run("list db --json");
+  expect([listed.exitCode, listed.stderr]).toEqual([0, ""]);
+  expect(JSON.parse(listed.stdout)).toMatchObject([{
+    network: "db",
+    containerId: "c1",
+    ifname: "eth1",
+    state: "attached",
+    netns: container.path,
+    args: [],
+    capabilityArgs: {},
+    result: { cniVersion: "1.1.0", ips: [{ address: "10.9.0.2/24" }] },
+  }]);
+  expect(
+    JSON.parse(run(`list ${conf}/web.conflist --json`).stdout).map(({ containerId }: { containerId: string }) =>
+      containerId
+    ),
+  )
+    .toEqual(["c1", "c2", "c3"]);
+});
+
+netnsTest("cni run derive prints one document of requests, and does nothing", ({ host, container }) => {
+  const { run, conf, network, entries } = bench(host);
+  writeFileSync(
+    join(conf, "x.conflist"),
+    `{"cniVersion":"1.0.0","name":"x","plugins":[{"type":"nosuch","n":12345678901234567890},
+      {"type":"y","capabilities":{"portMappings":true}}]}`,
+  );
+  const derived = run(`derive x ${container.path} -p 80:81`);
+  expect([derived.exitCode, derived.stderr]).toEqual([0, ""]);
+  expect(derived.stdout).toContain('"n": 12345678901234567890\n');
+  expect(JSON.parse(derived.stdout)).toEqual([
+    { type: "nosuch", request: { cniVersion: "1.0.0", name: "x", type: "nosuch", n: 12345678901234567890 } },
+    {
+      type: "y",
+      request: {
+        cniVersion: "1.0.0",
+        name: "x",
+        type: "y",
+        runtimeConfig: { portMappings: [{ hostPort: 80, containerPort: 81, protocol: "tcp" }] },
+      },
+    },
+  ]);
+  expect(entries).toThrow("ENOENT");
+  expect(JSON.parse(run("derive x --command STATUS").stdout)).toEqual([]);
+  network("web");
+  const result = JSON.parse(run(`add web ${container.path}`).stdout);
+  for (const command of ["CHECK", "DEL"]) {
+    const [{ type, request }] = JSON.parse(run(`derive web ${container.path} --command ${command}`).stdout);
+    expect([type, request.prevResult]).toEqual(["bridge", result]);
+  }
+  const [{ request }] = JSON.parse(run("derive web --command GC --valid c1/eth0").stdout);
+  expect(request["cni.dev/valid-attachments"]).toEqual([{ containerID: "c1", ifname: "eth0" }]);
+  expect(inNetns(container, "ip", "-o", "link")).toContain("eth0");
+});
+
+netnsTest("cni run works where a script says cnitool", ({ host, container }) => {
+  const { conf, bin, plugin } = bench(host);
+  writeFileSync(
+    join(conf, "10-net.conflist"),
+    `{"cniVersion":"1.1.0","name":"net","plugins":[{"type":"rec","capabilities":{"aliases":true}}]}`,
+  );
+  plugin(
+    "rec",
+    `{ echo "$CNI_COMMAND $CNI_CONTAINERID $CNI_NETNS $CNI_IFNAME $CNI_ARGS $CNI_PATH"; cat; echo; } >>"$RECORD"
+     [ "$CNI_COMMAND" = "$FAIL" ] && { echo '{"code":7,"msg":"oops","details":"why"}'; exit 1; }
+     [ "$CNI_COMMAND" = ADD ] && echo '{"cniVersion":"1.1.0","ips":[{"address":"10.0.0.2/24"}]}'
+     exit 0`,
+  );
+  // /var/lib/cni, which cnitool has no option for, is a directory of the test's.
+  const script = (fail = "") => `
+    export NETCONFPATH=${conf} CNI_PATH=${bin} CNI_ARGS='K=V;L=W' CAP_ARGS='{"aliases":["a"]}' CNI_IFNAME=net1 FAIL=${fail}
+    mount -t tmpfs tmpfs /var/lib; cd ${root}
+    cnitool add net x/../ns0 extra; status=$?; echo; echo "add $status"
+    cnitool check net ${root}/ns0; echo "check $?"
+    CNI_IFNAME= cnitool add net ns0 -i net2 >/dev/null; echo "add $?"
+    cnitool status net ns0; echo "status $?"
+    cnitool gc net ns0 --all; echo "gc $?"
+    cnitool del net ./ns0; echo "del $?"
+    ls /var/lib/cni/results`;
+  symlinkSync(container.path, join(root, "ns0"));
+  const runScript = (fail?: string) => {
+    const record = join(root, `record${fail}`);
+    const text = script(fail).replace(/cnitool/g, `${process.execPath} ${join(import.meta.dir, "cni.ts")} run`);
+    const { stdout, stderr } = host.run(() =>
+      Bun.spawnSync(["unshare", "-m", "sh", "-c", text], { env: { PATH: process.env.PATH!, RECORD: record } })
+    );
+    return { stdout: stdout.toString(), stderr: stderr.toString(), record: readFileSync(record, "utf8") };
+  };
+  const { stdout, stderr, record } = runScript();
+  const result = JSON.stringify({ cniVersion: "1.1.0", ips: [{ address: "10.0.0.2/24" }] }, null, 4);
+  expect(stdout).toBe(`${result}\n\nadd 0\ncheck 0\nadd 0\nstatus 0\ngc 0\ndel 0\n`);
+  expect(stderr).toBe('cni: Ignoring what follows the arguments: "extra"\n');
+  const id = derivedContainerId(`${root}/ns0`);
+  const calls = record.split("\n").filter((line) => /^[A-Z]/.test(line));
+  const call = (command: string, ifname: string) => `${command} ${id} ${root}/ns0 ${ifname} K=V;L=W ${bin}`;
+  expect(calls).toEqual([
+    call("ADD", "net1"),
+    call("CHECK", "net1"),
+    call("ADD", "net2"),
+    `STATUS     ${bin}`,
+    call("DEL", "net1"),
+    call("DEL", "net2"),
+    `GC     ${bin}`,
+    call("DEL", "net1"),
+  ]);
+  expect(JSON.parse(record.split("\n")[1]!).runtimeConfig).toEqual({ aliases: ["a"] });
+
+  const failed = runScript("ADD");
+  expect(failed.stdout).toBe("\nadd 1\ncheck 1\nadd 1\nstatus 0\ngc 0\ndel 0\n");
+  expect(failed.stderr).toContain('cni: plugin "rec" (ADD): oops\n     why\n');
 });
 
 netnsTest("cni run status tells whether an ADD could be served", ({ host }) => {

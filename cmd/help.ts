@@ -18,6 +18,7 @@ function general(): string {
 
 usage:
   cni run add|check|del|gc|status NETWORK [NETNS]   attach, check, detach a container
+  cni run list|derive                               what is attached; what plugins would be asked
   cni netns add|del|list|exec                       named network namespaces
   cni install DIR                                   put the plugins where a container engine looks for them
   cni plugin NAME                                   be a plugin: CNI_* variables and stdin, as engines call it
@@ -37,10 +38,14 @@ function run(): string {
   cni run gc     NETWORK --valid ID/IFNAME … | --all
                                         detach everything else
   cni run status NETWORK                fails if nothing could be attached
+  cni run list   [NETWORK]              what is attached, as far as it is remembered
+  cni run derive NETWORK [NETNS]        prints what each plugin would read, and calls none; of an ADD,
+                                        what the plugin before would answer is not in it
 
 NETWORK  a name in the configuration directory, a path (with a "/"), or - for stdin;
          "default" is there without configuration
-NETNS    a name under /run/netns, or a path (with a "/")
+NETNS    a name under /run/netns, or a path (with a "/"); gc and status take one, as cnitool
+         does, and do not look at it
 
 options, in brackets the variable that stands in for one:
 ${formatOptions(RUN_OPTIONS)}

@@ -3,19 +3,24 @@
  *
  * @module
  */
-import { NetnsError } from "../ffi/netns.ts";
-import * as link from "../ffi/route/link.ts";
+import { readAll } from "../ffi/sys/file.ts";
 import type { Surroundings } from "../plugins/kit/serve.ts";
 import { CniError, Code } from "../plugins/spec/error.ts";
 import type { NetworkList } from "../plugins/spec/network.ts";
-import { printResult } from "../plugins/spec/result.ts";
+import { parseJson, printJson } from "../plugins/spec/jsonc.ts";
+import { formatResult, printResult } from "../plugins/spec/result.ts";
 import type { JsonObject } from "../plugins/spec/schema.ts";
+import { LATEST } from "../plugins/spec/version.ts";
 import type { RunRequest } from "./run_arguments.ts";
-import { type CacheEntry, findEntry, occupantOf } from "./runtime/cache.ts";
-import { loadNetwork } from "./runtime/load.ts";
+import { attach } from "./runtime/attach.ts";
+import { type KnownAttachment, listAttachments } from "./runtime/attachments.ts";
+import { type CacheEntry, findEntry } from "./runtime/cache.ts";
+import { deriveRequests } from "./runtime/derive.ts";
+import { decodeConfiguration, loadNetwork } from "./runtime/load.ts";
 import type { RecallParameters } from "./runtime/recall.ts";
-import { add, check, del, gc, type RuntimeOptions, status } from "./runtime/runtime.ts";
-import { print, readInput, say } from "./stdio.ts";
+import { check, del, gc, type RuntimeOptions, status } from "./runtime/runtime.ts";
+import { print, say } from "./stdio.ts";
+import { formatTable } from "./table.ts";
 
 /** What the command line is run in. */
 export interface RunSurroundings {
@@ -30,6 +35,7 @@ export interface RunSurroundings {
  * @throws {CniError} and every other error as its cause made it
  */
 export function run(request: RunRequest, around: RunSurroundings): void {
+  if (request.surplus.length > 0) log(`Ignoring what follows the arguments: "${request.surplus.join(" ")}"`);
   const surroundings = around.surroundings(request.timeoutMs);
   const runtime: RuntimeOptions = {
     invoker: surroundings.invoker(request.pluginDirectories),
@@ -51,7 +57,47 @@ export function run(request: RunRequest, around: RunSurroundings): void {
       return gc(runtime, load(request), request.valid);
     case "status":
       return status(runtime, load(request));
+    case "list":
+      return list(request, surroundings);
+    case "derive":
+      return derive(runtime, request);
   }
+}
+
+/** A table for people, JSON for programs. */
+function list(request: RunRequest, surroundings: Surroundings): void {
+  const { network, cacheDirectory, json } = request;
+  const name = network === "-" || network.includes("/") ? load(request).name : network || undefined;
+  const attachments = listAttachments(cacheDirectory, surroundings, name);
+  print(
+    json
+      ? `${printJson(attachments.map(document), 4)}\n`
+      : formatTable(["NETWORK", "CONTAINER", "INTERFACE", "STATE", "ADDRESSES", "NAMESPACE"], attachments.map(row)),
+  );
+}
+
+function row({ network, containerId, ifname, state, netns = "", result }: KnownAttachment): string[] {
+  const addresses = (result?.ips ?? []).map(({ address }) => address);
+  return [network, containerId, ifname, state, addresses.join(","), netns];
+}
+
+/** The result in the newest form, whatever version the network has. */
+function document({ result, ...rest }: KnownAttachment): object {
+  return { ...rest, ...(result && { result: formatResult(result, LATEST) }) };
+}
+
+/** One document: what each plugin would read, in the order of the calls. */
+function derive(runtime: RuntimeOptions, request: RunRequest): void {
+  const { command, valid, containerId } = request;
+  const network = command === "DEL" || command === "CHECK" ? networkOf(request) : load(request);
+  const parameters = containerId === "" && command !== "ADD" ? undefined : recallParameters(network, request);
+  const requests = deriveRequests(runtime, network, { verb: command, ...(parameters && { parameters }), valid });
+  print(`${printJson(requests.map(({ type, request }) => ({ type, request: parseJson(request) })), 4)}\n`);
+}
+
+/** All of standard input. */
+function readInput(): string {
+  return decodeConfiguration(readAll(0), "standard input");
 }
 
 function log(message: string): void {
@@ -65,29 +111,8 @@ function load({ network, confDirectory }: RunRequest): NetworkList {
 function runAdd(runtime: RuntimeOptions, request: RunRequest, surroundings: Surroundings): void {
   const list = load(request);
   const { containerId, ifname, netns = "" } = request;
-  const key = { network: list.name, containerId, ifname };
-  if (!occupantOf(request.cacheDirectory, key)) refuseTaken(netns, ifname, surroundings);
-  const result = add(runtime, list, { containerId, ifname, netns, ...wishes(list, request) });
+  const result = attach(runtime, list, { containerId, ifname, netns, ...wishes(list, request) }, surroundings);
   print(`${printResult(result, list.cniVersion)}\n`);
-}
-
-/**
- * A failed ADD is undone by name: an interface that somebody else put there would be taken away with it.
- *
- * @throws {CniError} if there is no such namespace, or an interface of that name in it
- */
-function refuseTaken(path: string, ifname: string, { openNetns }: Surroundings): void {
-  try {
-    using netns = openNetns(path);
-    // Every namespace has this one from its start, and the loopback plugin works on it.
-    if (ifname === "lo" || !link.find(netns.route, ifname)) return;
-  } catch (error) {
-    if (!(error instanceof NetnsError)) throw error;
-    throw new CniError(Code.InvalidNetns, error.message, { cause: error });
-  }
-  throw new CniError(Code.InvalidEnvironment, `Cannot attach "${path}": it has an interface "${ifname}" already`, {
-    details: "choose another name with --ifname",
-  });
 }
 
 /** For an attachment that is remembered the name is enough: its configuration may be gone, or broken by now. */

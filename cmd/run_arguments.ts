@@ -5,6 +5,7 @@
  */
 import { type Ip, parseIp, parseMac } from "../ffi/address.ts";
 import { namedNetnsPath } from "../ffi/named_netns.ts";
+import { findStatus } from "../ffi/sys/file.ts";
 import type { Attachment } from "../plugins/spec/config.ts";
 import { parseJson } from "../plugins/spec/jsonc.ts";
 import { isJsonObject, type JsonObject } from "../plugins/spec/schema.ts";
@@ -12,13 +13,16 @@ import { type Arguments, type OptionSpec, parseOptions, UsageError } from "./opt
 import { parsePublish, type PortMapping } from "./publish.ts";
 import { suggestion } from "./suggest.ts";
 
-export type RunVerb = "add" | "check" | "del" | "gc" | "status";
-const VERBS: readonly RunVerb[] = ["add", "check", "del", "gc", "status"];
+export type RunVerb = "add" | "check" | "del" | "gc" | "status" | "list" | "derive";
+const VERBS: readonly RunVerb[] = ["add", "check", "del", "gc", "status", "list", "derive"];
+
+/** The commands that requests can be derived for. */
+const DERIVED = ["ADD", "CHECK", "DEL", "GC", "STATUS"] as const;
 
 /** What `cni run` is asked to do; paths are absolute. */
 export interface RunRequest {
   readonly verb: RunVerb;
-  /** A name, a path, or `-`. */
+  /** A name, a path, or `-`; of list, empty for all. */
   readonly network: string;
   /** Path of the namespace; always there for add and check. */
   readonly netns?: string;
@@ -38,6 +42,10 @@ export interface RunRequest {
   /** For programs that are started. */
   readonly timeoutMs?: number;
   readonly json: boolean;
+  /** For derive: what is asked of the plugins. */
+  readonly command: (typeof DERIVED)[number];
+  /** What was given beyond; cnitool does not look at it either. */
+  readonly surplus: readonly string[];
 }
 
 /** The options of `cni run`. */
@@ -52,10 +60,11 @@ export const RUN_OPTIONS: readonly OptionSpec[] = [
   { name: "mac", value: "MAC", help: "hardware address to ask for" },
   { name: "args", value: "K=V;K=V", env: "CNI_ARGS", help: "arguments for all plugins" },
   { name: "cap-args", value: "JSON", env: "CAP_ARGS", help: "arguments by capability" },
+  { name: "command", value: "COMMAND", help: "derive: ADD (the default), CHECK, DEL, GC or STATUS" },
   { name: "valid", value: "ID[/IFNAME]", help: "gc: an attachment that stays, repeatable" },
   { name: "all", help: "gc: nothing stays" },
   { name: "timeout", value: "TIME", help: "for each plugin that is a program of its own: 30s, 500ms" },
-  { name: "json", help: "on failure, print the error object on stdout" },
+  { name: "json", help: "list: print JSON; on failure, print the error object on stdout" },
   { name: "help", short: "h", help: "print this" },
 ];
 
@@ -71,7 +80,8 @@ type Variables = Readonly<Record<string, string | undefined>>;
 export function parseRun(argv: readonly string[], env: Variables, cwd: string): RunRequest | undefined {
   const given = parseOptions(argv, RUN_OPTIONS, env);
   if (given.has("help")) return undefined;
-  const [verb, network, netnsText] = wordsOf(given);
+  if (given.words[0] === "help") return undefined;
+  const { verb, network, netnsText, surplus } = wordsOf(given);
   const netns = netnsText === undefined ? undefined : netnsPath(netnsText, cwd);
   const args = given.find("args");
   const capabilities = given.find("cap-args");
@@ -96,27 +106,50 @@ export function parseRun(argv: readonly string[], env: Variables, cwd: string): 
     valid: validOf(given, verb, ifname),
     ...(timeout !== undefined && { timeoutMs: parseTime(timeout) }),
     json: given.has("json"),
+    command: parseCommand(given, verb),
+    surplus,
   };
 }
 
-function wordsOf({ words }: Arguments): [verb: RunVerb, network: string, netns: string | undefined] {
-  const [verb, network, netns, ...surplus] = words;
+interface Words {
+  readonly verb: RunVerb;
+  readonly network: string;
+  readonly netnsText: string | undefined;
+  readonly surplus: readonly string[];
+}
+
+function wordsOf({ words }: Arguments): Words {
+  const [verb, network = "", netnsText, ...surplus] = words;
   const known = VERBS.find((each) => each === verb);
   if (verb === undefined) throw new UsageError(`what shall be run? ${VERBS.join(", ")}`);
   if (!known) throw new UsageError(`unknown command "run ${verb}"${suggestion(verb, VERBS)}`);
-  if (network === undefined || network === "") {
+  if (network === "" && known !== "list") {
     throw new UsageError(`"run ${verb}" needs a network: a name, a path, or -`);
   }
-  if (surplus.length > 0) throw new UsageError(`"run ${verb}" has too many arguments: "${surplus.join(" ")}"`);
-  if (netns === undefined && (verb === "add" || verb === "check")) {
+  if (known === "list") return { verb: known, network, netnsText: undefined, surplus: words.slice(2) };
+  if (!netnsText && (verb === "add" || verb === "check")) {
     throw new UsageError(`"run ${verb} ${network}" needs a network namespace: a name (see "cni netns list") or a path`);
   }
-  return [known, network, netns];
+  // cnitool demands one for these, and does nothing with it.
+  const unused = known === "gc" || known === "status";
+  return { verb: known, network, netnsText: unused ? undefined : netnsText || undefined, surplus };
 }
 
-/** A name is one of /run/netns; what has a slash is a path. */
+/** What has a slash is a path. A name is one of /run/netns, or, where none is there, a file of that name, as cnitool has it. */
 function netnsPath(text: string, cwd: string): string {
-  return text.includes("/") ? absolutePath(text, cwd) : parse("network namespace", text, namedNetnsPath);
+  const path = absolutePath(text, cwd);
+  if (text.includes("/")) return path;
+  const named = parse("network namespace", text, namedNetnsPath);
+  return !findStatus(named) && findStatus(path) ? path : named;
+}
+
+function parseCommand(given: Arguments, verb: RunVerb): RunRequest["command"] {
+  const text = given.find("command");
+  if (text === undefined) return "ADD";
+  if (verb !== "derive") throw new UsageError('"--command" belongs to "run derive"');
+  const command = DERIVED.find((each) => each === text.toUpperCase());
+  if (command) return command;
+  throw new UsageError(`--command must be one of ${DERIVED.join(", ")}: got ${JSON.stringify(text)}`);
 }
 
 /** The path from the root, without `.`, `..` and doubled slashes, by its letters alone. */
@@ -167,11 +200,11 @@ function parseAddress(text: string): string {
 
 function validOf(given: Arguments, verb: RunVerb, ifname: string): Attachment[] {
   const valid = given.list("valid");
-  if (verb !== "gc") {
+  if (verb !== "gc" && !(verb === "derive" && given.find("command")?.toUpperCase() === "GC")) {
     if (valid.length > 0 || given.has("all")) throw new UsageError('"--valid" and "--all" belong to "run gc"');
     return [];
   }
-  if ((valid.length > 0) === given.has("all")) {
+  if (valid.length > 0 && given.has("all") || verb === "gc" && valid.length === 0 && !given.has("all")) {
     throw new UsageError(
       '"run gc" removes every attachment that is not named: give --valid ID/IFNAME for each that stays, or --all',
     );

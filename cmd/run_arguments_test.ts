@@ -1,4 +1,7 @@
 import { expect, test } from "bun:test";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { UsageError } from "./options.ts";
 import { absolutePath, derivedContainerId, parseRun } from "./run_arguments.ts";
 
@@ -18,6 +21,8 @@ test("parseRun() takes the defaults of cnitool", () => {
     ips: [],
     valid: [],
     json: false,
+    command: "ADD",
+    surplus: [],
   });
 });
 
@@ -90,8 +95,35 @@ test.each([["/", "/"], ["..", "/"], ["../../..", "/"], ["a/b/../c", "/work/a/c"]
 test("parseRun() needs no namespace where cnitool does not use it, but takes one", () => {
   expect(parse("status web").netns).toBeUndefined();
   expect(parse("status web blue").verb).toBe("status");
+  for (const word of ["blue", "..", "/x"]) {
+    expect(parse(`gc web ${word} --all`)).toMatchObject({ verb: "gc", network: "web", containerId: "", surplus: [] });
+    expect(parse(`status web ${word}`).netns).toBeUndefined();
+  }
   expect(parse("gc web --all").valid).toEqual([]);
   expect(parse("del web --container-id c1")).toMatchObject({ containerId: "c1" });
+});
+
+test("parseRun() leaves what follows the arguments alone, as cnitool does", () => {
+  expect(parse("add web blue green red").surplus).toEqual(["green", "red"]);
+  expect(parse("status web blue green").surplus).toEqual(["green"]);
+});
+
+test("parseRun() takes a name for a file in the working directory where no namespace has that name, as cnitool does", () => {
+  const directory = mkdtempSync(join(tmpdir(), "cni-arguments-"));
+  writeFileSync(join(directory, "netns-of-this-test"), "");
+  const path = parseRun(["add", "web", "netns-of-this-test"], {}, directory)!.netns;
+  rmSync(directory, { recursive: true });
+  expect(path).toBe(join(directory, "netns-of-this-test"));
+  expect(parseRun(["add", "web", "netns-of-this-test"], {}, directory)!.netns).toBe("/run/netns/netns-of-this-test");
+});
+
+test("parseRun() reads what is to be listed and derived", () => {
+  expect(parse("list")).toMatchObject({ verb: "list", network: "", containerId: "" });
+  expect(parse("list web --json")).toMatchObject({ network: "web", json: true });
+  expect(parse("derive web")).toMatchObject({ verb: "derive", command: "ADD", containerId: "" });
+  expect(parse("derive web blue --command del")).toMatchObject({ command: "DEL", netns: "/run/netns/blue" });
+  expect(parse("derive web --command GC --valid c1").valid).toEqual([{ containerId: "c1", ifname: "eth0" }]);
+  expect(parse("derive web --command GC").valid).toEqual([]);
 });
 
 test("parseRun() reads the attachments that stay", () => {
@@ -111,6 +143,7 @@ test.each([["30", 30_000], ["1.5s", 1500], ["2m", 120_000], ["20ms", 20]])(
 test("parseRun() gives nothing when help is asked for, however incomplete the rest is", () => {
   expect(parseRun(["--help"], {}, "/")).toBeUndefined();
   expect(parseRun(["add", "-h"], {}, "/")).toBeUndefined();
+  expect(parseRun(["help"], {}, "/")).toBeUndefined();
 });
 
 test.each([
@@ -121,11 +154,16 @@ test.each([
   [["add", "web"], "needs a network namespace"],
   [["check", "web"], "needs a network namespace"],
   [["del", "web"], "--container-id"],
-  [["add", "web", "blue", "green"], "too many arguments"],
   [["add", "web", ".."], "must be a file name"],
   [["gc", "web"], "--all"],
   [["gc", "web", "--all", "--valid", "c1"], "--all"],
   [["add", "web", "blue", "--all"], 'belong to "run gc"'],
+  [["derive", "web", "--valid", "c1"], 'belong to "run gc"'],
+  [["derive", "web", "--command", "GC", "--valid", "c1", "--all"], "--all"],
+  [["derive", "web", "--command", "VERSION"], "--command must be one of ADD, CHECK, DEL, GC, STATUS"],
+  [["derive"], "needs a network"],
+  [["add", "web", "blue", "--command", "ADD"], 'belongs to "run derive"'],
+  [["add", "web", ""], "needs a network namespace"],
   [["add", "web", "blue", "--args", "K"], "KEY=VALUE"],
   [["add", "web", "blue", "--args", "K=V;"], "KEY=VALUE"],
   [["add", "web", "blue", "--args", "K=V=W"], "KEY=VALUE"],

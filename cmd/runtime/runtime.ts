@@ -148,16 +148,17 @@ export function status(runtime: RuntimeOptions, list: NetworkList): void {
   for (const plugin of list.plugins) callPlugin(runtime, list, plugin, { verb: "STATUS" });
 }
 
-function checkParameters(list: NetworkList, { containerId, ifname, netns, args = [] }: AddParameters): void {
+/** Makes sure that an attachment can be named in calls and files. @throws {CniError} code 4, naming every problem */
+export function checkParameters(list: NetworkList, { containerId, ifname, netns, args = [] }: AddParameters): void {
   const problems = [
     ["container id", containerIdProblem(containerId)],
     ["network name", networkNameProblem(list.name)],
-    ["interface name", ifnameProblem(ifname)],
-    ["network namespace", netns === "" ? "is missing" : undefined],
+    ["interface name", ifname.includes("\0") ? "has a NUL" : ifnameProblem(ifname)],
+    ["network namespace", netns === "" ? "is missing" : netns.includes("\0") ? "has a NUL" : undefined],
     ...args.map(([key, value]) => [
       `argument ${JSON.stringify(key)}`,
-      key === "" || value === "" || /[=;]/.test(key + value)
-        ? 'must be KEY=VALUE, neither with a "=" or ";"'
+      key === "" || value === "" || /[=;\0]/.test(key + value)
+        ? 'must be KEY=VALUE, neither with a "=", a ";" or a NUL'
         : undefined,
     ]),
   ];
@@ -178,8 +179,9 @@ function alreadyThere({ cacheDirectory }: RuntimeOptions, entry: cache.CacheEntr
       },
     );
   }
-  return new CniError(Code.InvalidEnvironment, `Cannot attach ${describe(entry)}: it is attached already`, {
-    details: `"${path}" says so; remove it first: cni run del`,
+  const reason = other ? "it is attached already" : "it may be attached already";
+  return new CniError(Code.InvalidEnvironment, `Cannot attach ${describe(entry)}: ${reason}`, {
+    details: `"${path}" ${other ? "says so" : "cannot be understood"}; remove it first: cni run del`,
   });
 }
 
@@ -219,7 +221,8 @@ function sentence({ message, details }: CniError): string {
   return details ? `${message}; ${details}` : message;
 }
 
-function requireVersion({ name, cniVersion }: NetworkList, verb: Verb): void {
+/** Makes sure that the network's version has a command. @throws {CniError} code 1 */
+export function requireVersion({ name, cniVersion }: NetworkList, verb: Verb): void {
   if (atLeast(cniVersion, since[verb])) return;
   throw new CniError(
     Code.IncompatibleVersion,

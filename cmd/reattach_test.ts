@@ -1,0 +1,133 @@
+/** `cni run add` where an earlier attachment of the same name was never detached. */
+import { afterAll, expect, test } from "bun:test";
+import { rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { createNetns, type Netns } from "../ffi/netns.ts";
+import { inNetns, netnsTest, newNamespaces } from "../ffi/testing.ts";
+import { newRunBenches } from "./testing_run.ts";
+
+const { root, bench } = newRunBenches();
+afterAll(() => rmSync(root, { recursive: true }));
+
+let paths = 0;
+
+/** A path that leads to one namespace and later to another, as one under /run/netns does. */
+function newPath() {
+  const path = join(root, `netns${paths++}`);
+  return {
+    path,
+    lead: (to: Netns) => {
+      rmSync(path, { force: true });
+      symlinkSync(to.path, path);
+    },
+    remove: () => rmSync(path),
+    leaveFile: () => {
+      rmSync(path);
+      writeFileSync(path, "");
+    },
+  };
+}
+
+const addressesOf = (netns: Netns) => inNetns(netns, "ip", "-o", "-4", "addr").match(/10\.9\.0\.[0-9]+(?=\/)/g) ?? [];
+
+netnsTest("cni run add replaces an attachment whose path leads to another namespace by now", ({ host, container }) => {
+  const { run, network, entries, reservations } = bench(host);
+  network("web");
+  const { path, lead } = newPath();
+  lead(container);
+  expect(run(`add web ${path}`).exitCode).toBe(0);
+  using second = createNetns();
+  lead(second);
+  // The container lives, only its path is taken: nothing of it may be lost.
+  const refused = run(`add web ${path}`);
+  expect([refused.exitCode, refused.stdout]).toEqual([1, ""]);
+  expect(refused.stderr).toContain("attached already");
+  expect(addressesOf(container)).toEqual(["10.9.0.2"]);
+  // What a restart, or the end of the namespace, does to it.
+  inNetns(container, "ip", "link", "del", "eth0");
+  const added = run(`add web ${path}`);
+  expect(added.stderr).toMatch(
+    /^cni: Removing what is left of "eth0" of container "cnitool-.*" on network "web" first: namespace ".*" is another one by now\n$/,
+  );
+  expect(JSON.parse(added.stdout).ips).toHaveLength(1);
+  expect(entries()).toHaveLength(1);
+  expect(reservations("web")).toEqual(addressesOf(second));
+  expect(run(`check web ${path}`).exitCode).toBe(0);
+});
+
+netnsTest("cni run add replaces an attachment whose namespace is gone", ({ host, container }) => {
+  const { run, network, reservations } = bench(host);
+  network("web");
+  const old = newPath();
+  for (const [end, reason] of [[old.remove, "is gone"], [old.leaveFile, "is no namespace any more"]] as const) {
+    using first = createNetns();
+    old.lead(first);
+    expect(run(`add web ${old.path} --container-id c1`).exitCode).toBe(0);
+    end();
+    const added = run(`add web ${container.path} --container-id c1`);
+    expect([added.exitCode, added.stderr]).toEqual([0, expect.stringContaining(reason)]);
+    expect(reservations("web")).toEqual(addressesOf(container));
+    expect(run("del web --container-id c1").exitCode).toBe(0);
+  }
+});
+
+netnsTest(
+  "cni run add leaves an attachment alone that it cannot put another in the place of",
+  ({ host, container }) => {
+    const { run, network, entries, reservations } = bench(host);
+    network("web");
+    const { path, lead, remove } = newPath();
+    lead(container);
+    expect(run(`add web ${path} --container-id c1`).exitCode).toBe(0);
+    remove();
+    expect(run(`add web ${path} --container-id c1`)).toMatchObject({
+      exitCode: 1,
+      stderr: expect.stringContaining("there is no such file"),
+    });
+    expect(run(`add web ${root} --container-id c1`)).toMatchObject({
+      exitCode: 1,
+      stderr: expect.stringContaining("not a namespace"),
+    });
+    expect(entries()).toEqual(["web-c1-eth0"]);
+    expect(reservations("web")).toEqual(addressesOf(container));
+  },
+);
+
+netnsTest("cni run add fails, and remembers, when what is left cannot be removed", ({ host, container }) => {
+  const { run, conf, plugin, entries } = bench(host);
+  const script = (del: string) =>
+    `cat >/dev/null; case $CNI_COMMAND in ADD) echo '{"cniVersion":"1.1.0"}';; DEL) ${del};; esac`;
+  writeFileSync(join(conf, "web.conf"), '{"cniVersion":"1.1.0","name":"web","type":"moody"}');
+  plugin("moody", script(`echo '{"code":11,"msg":"not now"}'; exit 1`));
+  const { path, lead, remove } = newPath();
+  lead(container);
+  expect(run(`add web ${path} --container-id c1`).exitCode).toBe(0);
+  remove();
+  expect(run(`add web ${container.path} --container-id c1`)).toMatchObject({
+    exitCode: 1,
+    stdout: "",
+    stderr: expect.stringContaining('plugin "moody" (DEL): not now'),
+  });
+  expect(entries()).toEqual(["web-c1-eth0"]);
+  plugin("moody", script('[ -z "$CNI_NETNS" ] || exit 1'));
+  expect(run(`add web ${container.path} --container-id c1`).exitCode).toBe(0);
+});
+
+test("of many that replace one attachment at once, one does, and none takes away what that one made", async () => {
+  using namespaces = newNamespaces();
+  const { host, container } = namespaces;
+  const { run, network, command, reservations } = bench(host);
+  network("web");
+  const { path, lead, remove } = newPath();
+  using first = createNetns();
+  lead(first);
+  expect(run(`add web ${path} --container-id c1`).exitCode).toBe(0);
+  remove();
+  const argv = command(`add web ${container.path} --container-id c1`);
+  const children =
+    host.run(() => ({ all: Array.from({ length: 5 }, () => Bun.spawn(argv, { stderr: "ignore" })) })).all;
+  const codes = await Promise.all(children.map((child) => child.exited));
+  expect(codes.sort()).toEqual([0, 1, 1, 1, 1]);
+  expect(reservations("web")).toEqual(addressesOf(container));
+  expect(run("check web --container-id c1 " + container.path)).toMatchObject({ exitCode: 0, stderr: "" });
+});

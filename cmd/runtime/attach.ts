@@ -1,0 +1,98 @@
+/**
+ * Attaching with the machine's state in view: what an ADD must not run into, and what an earlier one left.
+ *
+ * @module
+ */
+import { NetnsError } from "../../ffi/netns.ts";
+import * as link from "../../ffi/route/link.ts";
+import { SystemError } from "../../ffi/sys/error.ts";
+import { lockFile } from "../../ffi/sys/file.ts";
+import { CniError, Code } from "../../plugins/spec/error.ts";
+import type { NetworkList } from "../../plugins/spec/network.ts";
+import type { Result } from "../../plugins/spec/result.ts";
+import * as cache from "./cache.ts";
+import { type Kernel, whyEnded } from "./ended.ts";
+import { describe, keyOf } from "./recall.ts";
+import { add, type AddParameters, checkParameters, del, type RuntimeOptions } from "./runtime.ts";
+
+/** How long another process may take to remove what is left of the same attachment. */
+const PATIENCE_MS = 60_000;
+
+/**
+ * Attaches a container, like {@linkcode add}; an attachment of the same name that cannot live any more is removed first.
+ *
+ * @throws {CniError} code 8 if there is no such namespace, code 4 if it has an interface of that name, and as {@linkcode add}
+ */
+export function attach(runtime: RuntimeOptions, list: NetworkList, parameters: AddParameters, kernel: Kernel): Result {
+  checkParameters(list, parameters);
+  refuseAbsent(parameters.netns, kernel);
+  const key = keyOf(list.name, parameters);
+  removeEnded(runtime, list, key, kernel);
+  if (!cache.occupantOf(runtime.cacheDirectory, key)) refuseTaken(parameters, runtime, kernel);
+  return add(runtime, list, parameters);
+}
+
+function refuseAbsent(path: string, { openNetns }: Kernel): void {
+  try {
+    openNetns(path)[Symbol.dispose]();
+  } catch (error) {
+    throw error instanceof NetnsError ? new CniError(Code.InvalidNetns, error.message, { cause: error }) : error;
+  }
+}
+
+/**
+ * A failed ADD is undone by name: an interface that somebody else put there would be taken away with it.
+ *
+ * @throws {CniError} if there is an interface of that name
+ */
+function refuseTaken(
+  { netns: path, ifname }: AddParameters,
+  { rollBack }: RuntimeOptions,
+  { openNetns }: Kernel,
+): void {
+  // Every namespace has "lo" from its start, and the loopback plugin works on it.
+  if (rollBack === false || ifname === "lo") return;
+  using netns = openNetns(path);
+  if (!link.find(netns.route, ifname)) return;
+  throw new CniError(Code.InvalidEnvironment, `Cannot attach "${path}": it has an interface "${ifname}" already`, {
+    details: "choose another name with --ifname",
+  });
+}
+
+function removeEnded(runtime: RuntimeOptions, list: NetworkList, key: cache.AttachmentKey, kernel: Kernel): void {
+  const { cacheDirectory, log } = runtime;
+  const why = () => {
+    const entry = findEntry(cacheDirectory, key);
+    return entry && whyEnded(entry, kernel);
+  };
+  if (why() === undefined) return;
+  using _ = lock(`${cacheDirectory}/.ended.lock`);
+  // Who held the lock may have removed it, and attached the container anew.
+  const reason = why();
+  if (reason === undefined) return;
+  log(`Removing what is left of ${describe(key)} first: ${reason}`);
+  // Without the namespace: what is at that path now, or comes to be, is somebody else's.
+  del(runtime, list, { containerId: key.containerId, ifname: key.ifname, netns: "" });
+}
+
+/** Of a file that cannot be understood nothing is known: {@linkcode add} refuses it. */
+function findEntry(directory: string, key: cache.AttachmentKey): cache.CacheEntry | undefined {
+  try {
+    return cache.findEntry(directory, key);
+  } catch (error) {
+    if (error instanceof CniError && error.code === Code.DecodeFailure) return undefined;
+    throw error;
+  }
+}
+
+function lock(path: string): Disposable {
+  try {
+    return lockFile(path, PATIENCE_MS);
+  } catch (error) {
+    if (!(error instanceof SystemError) || error.code !== "EAGAIN") throw error;
+    throw new CniError(Code.TryAgainLater, `Cannot remove what is left of an attachment: another process is at it`, {
+      details: `it holds "${path}"`,
+      cause: error,
+    });
+  }
+}

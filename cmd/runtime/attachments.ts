@@ -1,0 +1,50 @@
+/**
+ * What is attached, as far as it is remembered.
+ *
+ * @module
+ */
+import { parseResult, type Result } from "../../plugins/spec/result.ts";
+import type { JsonObject } from "../../plugins/spec/schema.ts";
+import { LATEST } from "../../plugins/spec/version.ts";
+import { type Args, type AttachmentKey, type CacheEntry, listEntries } from "./cache.ts";
+import { type Kernel, whyEnded } from "./ended.ts";
+
+/** An attachment of which something is remembered. */
+export interface KnownAttachment extends AttachmentKey {
+  /** `unfinished` while its ADD runs, or if that was killed; `gone` if it cannot live any more, because its namespace does not. */
+  readonly state: "attached" | "unfinished" | "gone";
+  /** Path of the container's network namespace. */
+  readonly netns?: string;
+  /** CNI_ARGS of its ADD. */
+  readonly args: Args;
+  /** What its ADD was given by capability. */
+  readonly capabilityArgs: JsonObject;
+  /** Of its ADD; absent while that has not ended, or if it cannot be read. */
+  readonly result?: Result;
+}
+
+/** The attachments to a network, or all of them, by network, container and interface. @throws {SystemError} */
+export function listAttachments(directory: string, kernel: Kernel, network?: string): KnownAttachment[] {
+  return listEntries(directory, network).map((entry) => {
+    const { network, containerId, ifname, netns, args, capabilityArgs } = entry;
+    const result = findResult(entry);
+    return {
+      network,
+      containerId,
+      ifname,
+      state: whyEnded(entry, kernel) ? "gone" : entry.result === undefined ? "unfinished" : "attached",
+      ...(netns && { netns }),
+      args,
+      capabilityArgs,
+      ...(result && { result }),
+    };
+  });
+}
+
+function findResult({ result }: CacheEntry): Result | undefined {
+  try {
+    return result === undefined ? undefined : parseResult(result, LATEST);
+  } catch {
+    return undefined;
+  }
+}

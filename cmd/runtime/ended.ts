@@ -1,0 +1,73 @@
+/**
+ * Attachments that ended without a DEL: the machine was restarted, or the container's namespace is gone.
+ *
+ * What may live is never touched. Nothing here goes by time, since clocks jump, nor by a container's id, since that is what comes back.
+ *
+ * @module
+ */
+import { type Netns, NetnsError } from "../../ffi/netns.ts";
+import * as link from "../../ffi/route/link.ts";
+import type { Surroundings } from "../../plugins/kit/serve.ts";
+import { type Interface, parseResult } from "../../plugins/spec/result.ts";
+import { LATEST } from "../../plugins/spec/version.ts";
+import type { CacheEntry } from "./cache.ts";
+
+/** What namespaces are looked into with. */
+export type Kernel = Pick<Surroundings, "host" | "openNetns">;
+
+/** Links of these kinds belong to one container; a bridge or a VLAN on the host is shared, and says nothing. */
+const OF_ONE_CONTAINER = ["veth", "ifb", "tun"];
+
+/**
+ * Why an attachment cannot live any more; `undefined` if it may.
+ *
+ * A namespace of the same name can be another one. It is, if none of the interfaces that the ADD made is there, by name or by hardware
+ * address, nor the host's end of one of them. Without a result there is nothing to go by: that ADD may still be running.
+ */
+export function whyEnded(entry: CacheEntry, kernel: Kernel): string | undefined {
+  const { netns: path } = entry;
+  if (!path) return undefined;
+  try {
+    using netns = kernel.openNetns(path);
+    return isElsewhere(entry, netns, kernel.host) ? `namespace "${path}" is another one by now` : undefined;
+  } catch (error) {
+    if (!(error instanceof NetnsError)) throw error;
+    if (error.absent) return `namespace "${path}" is gone`;
+    // What could not be opened, or entered, may well be a namespace.
+    return error.cause === undefined ? `"${path}" is no namespace any more` : undefined;
+  }
+}
+
+function isElsewhere(entry: CacheEntry, netns: Netns, host: Netns): boolean {
+  const interfaces = findInterfaces(entry);
+  const inside = interfaces.filter(({ sandbox }) => sandbox);
+  if (inside.length === 0) return false;
+  const links = link.list(netns.route);
+  if (links.some(({ name }) => name === entry.ifname)) return false;
+  if (links.some((each) => inside.some((made) => isSame(made, each)))) return false;
+  return !hasEndOn(host, interfaces.filter(({ sandbox }) => !sandbox));
+}
+
+/** The container may have given its interface away; then the other end is still there. */
+function hasEndOn(host: Netns, interfaces: readonly Interface[]): boolean {
+  const links = link.list(host.route);
+  return interfaces.some((made) => {
+    const named = links.find(({ name }) => name === made.name);
+    if (named) return OF_ONE_CONTAINER.includes(named.info?.kind ?? "");
+    return links.some((each) => OF_ONE_CONTAINER.includes(each.info?.kind ?? "") && isSame(made, each));
+  });
+}
+
+function isSame(made: Interface, { name, mac }: link.Link): boolean {
+  // Loopback has the same name and address everywhere.
+  if (made.name === "lo") return false;
+  return made.name === name || (made.mac !== undefined && made.mac.toLowerCase() === mac);
+}
+
+function findInterfaces({ result }: CacheEntry): readonly Interface[] {
+  try {
+    return (result === undefined ? undefined : parseResult(result, LATEST).interfaces) ?? [];
+  } catch {
+    return [];
+  }
+}
