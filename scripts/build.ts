@@ -8,7 +8,7 @@
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { parseArgs } from "node:util";
-import { closeEnvironment, PATCHED_RUNTIME, type Processor, refuseStrip } from "./runtime_patch.ts";
+import { closeEnvironment, PATCHED_RUNTIME, type Processor, programRange, refuseStrip } from "./runtime_patch.ts";
 import { ROOT } from "./sources.ts";
 
 /**
@@ -87,7 +87,7 @@ function build(task: BuildPlan): void {
   try {
     const executable = compile(task, scratch);
     const bytes = readFileSync(executable);
-    const closed = closeEnvironment(bytes, task.processor);
+    const closed = closeEnvironment(bytes, task.processor, programRange(bytes));
     refuseStrip(bytes);
     writeFileSync(executable, bytes);
     chmodSync(executable, 0o755);

@@ -74,20 +74,50 @@ const EXPECTED: Readonly<Record<Processor, Expected>> = {
   },
 };
 
+/** A part of a file: the offset of its first byte, and of the first behind it. */
+export interface Range {
+  readonly start: number;
+  readonly end: number;
+}
+
+/**
+ * Where our own program is in `file`, a compiled executable that still has its section table.
+ *
+ * @see elf(5) Elf64_Ehdr, Elf64_Shdr
+ */
+export function programRange(file: Buffer): Range {
+  const table = Number(file.readBigUInt64LE(0x28));
+  const size = file.readUInt16LE(0x3a);
+  const section = (index: number) => {
+    const at = table + index * size;
+    const start = Number(file.readBigUInt64LE(at + 0x18));
+    return { name: file.readUInt32LE(at), start, end: start + Number(file.readBigUInt64LE(at + 0x20)) };
+  };
+  const names = section(file.readUInt16LE(0x3e)).start;
+  for (let index = 0; index < file.readUInt16LE(0x3c); index++) {
+    const { name, ...range } = section(index);
+    const text = names + name;
+    if (file.subarray(text, file.indexOf(0, text)).toString() === ".bun") return range;
+  }
+  throw new Error('Cannot find the program in the executable: it has no section ".bun"');
+}
+
 /**
  * Empties the names in `file`, the bytes of a compiled executable, in place.
  *
+ * @param program where our own program is, which is left alone: what its text and numbers happen to look like changes with every build
  * @throws {Error} When the runtime inside is not the one the counts were taken from.
  */
-export function closeEnvironment(file: Buffer, processor: Processor): PatchReport {
+export function closeEnvironment(file: Buffer, processor: Processor, program: Range): PatchReport {
   const expected = EXPECTED[processor];
-  const names = bunNames(file);
+  const runtime = Buffer.from(file).fill(0, program.start, program.end);
+  const names = bunNames(runtime);
   if (names.length !== expected.bunNames) {
     throw mismatch("names that start with BUN_", expected.bunNames, names.length);
   }
-  const others = expected.otherNames.map((name) => onlyOffset(file, nulDelimited(name), name) + 1);
+  const others = expected.otherNames.map((name) => onlyOffset(runtime, nulDelimited(name), name) + 1);
   const { find, at, put } = expected.jscLoop;
-  const loop = onlyOffset(file, Buffer.from(find), "the loop that reads BUN_JSC_*");
+  const loop = onlyOffset(runtime, Buffer.from(find), "the loop that reads BUN_JSC_*");
   for (const offset of [...names, ...others]) file[offset] = 0;
   Buffer.from(put).copy(file, loop + at);
   return { bunNames: names.length, otherNames: others.length };
