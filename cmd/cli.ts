@@ -13,7 +13,7 @@ import { netns } from "./netns.ts";
 import { parseOptions, UsageError } from "./options.ts";
 import { run, type RunSurroundings } from "./run.ts";
 import { absolutePath, parseRun } from "./run_arguments.ts";
-import { print, say } from "./stdio.ts";
+import { print, printLast, say } from "./stdio.ts";
 import { suggestion } from "./suggest.ts";
 
 /** What the command line is run in. */
@@ -77,7 +77,7 @@ function runCommand(argv: readonly string[], around: CliSurroundings): number {
     run(request, around);
     return SUCCESS;
   } catch (error) {
-    if (request.json && !(error instanceof UsageError)) print(`${printError(error, "")}\n`);
+    if (request.json && !(error instanceof UsageError)) printLast(`${printError(error, "")}\n`);
     return failed(error, "run");
   }
 }

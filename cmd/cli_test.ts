@@ -381,6 +381,15 @@ netnsTest("cni run lets no plugin break the line or steer the terminal", ({ host
   expect(stderr).toBe('cni: plugin "rude" (ADD): one; \\x1b[2Jtwo\n');
 });
 
+test("what cannot be written to standard output is a failure", () => {
+  const full = ["sh", "-c", 'exec "$@" >/dev/full', "sh"];
+  const message = "Cannot write to standard output: No space left on device (ENOSPC)";
+  const cli = cni(["--version"], { wrapper: full });
+  expect([cli.exitCode, cli.stderr]).toEqual([1, `cni: ${message}\n`]);
+  const plugin = cni(["plugin", "loopback"], { wrapper: full, env: { CNI_COMMAND: "VERSION" } });
+  expect([plugin.exitCode, plugin.stderr]).toEqual([1, `cni: ${message}\n`]);
+});
+
 netnsTest("cni run says that it lacks a permission, not that there is no namespace", ({ host, container }) => {
   const { run, network } = bench(host);
   network("web");

@@ -9,7 +9,7 @@ import { type AnyPlugin, embedded, printError, serve, type Surroundings } from "
 import { findPlugin } from "../plugins/registry.ts";
 import { VERSIONS } from "../plugins/spec/version.ts";
 import { runCli } from "./cli.ts";
-import { print, readInput, readPromptInput, say } from "./stdio.ts";
+import { print, printLast, readInput, readPromptInput, say } from "./stdio.ts";
 import { programVersion } from "./version.ts";
 
 /** The last part of a path. */
@@ -54,7 +54,7 @@ function main(): number {
 }
 
 function fail(error: unknown): never {
-  print(printError(error, ""));
+  printLast(printError(error, ""));
   process.exit(1);
 }
 

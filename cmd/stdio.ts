@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { SystemError } from "../ffi/sys/error.ts";
+import { forPurpose, SystemError } from "../ffi/sys/error.ts";
 import { awaitReadable, readAll, readSome, statusOf, writeAll } from "../ffi/sys/file.ts";
 
 /** All of standard input, as text. @throws {SystemError} */
@@ -32,14 +32,33 @@ export function readPromptInput(): string {
   return text;
 }
 
-/** Writes text to standard output, all of it. */
+/** Writes text to standard output, all of it. @throws {SystemError} if it cannot be kept there, as on a full disk */
 export function print(text: string): void {
-  write(1, text, console.log);
+  try {
+    forPurpose("write to standard output", () => write(1, text, console.log));
+  } catch (error) {
+    // Nobody listens any more; that is for the other side to judge.
+    if (!(error instanceof SystemError && error.code === "EPIPE")) throw error;
+  }
 }
 
-/** Writes a line to standard error. */
+/** Writes a line to standard error, if somebody listens. */
 export function say(line: string): void {
-  write(2, `${line}\n`, console.error);
+  try {
+    write(2, `${line}\n`, console.error);
+  } catch (error) {
+    if (!(error instanceof SystemError)) throw error;
+  }
+}
+
+/** Writes the error that ends the process to standard output, or to standard error where that is impossible. */
+export function printLast(text: string): void {
+  try {
+    write(1, text, console.log);
+  } catch (error) {
+    if (!(error instanceof SystemError)) throw error;
+    say(text.trimEnd());
+  }
 }
 
 /** Where executable memory is forbidden no system call can be made, but the error that says so must still get out. */
@@ -47,7 +66,7 @@ function write(fd: number, text: string, fallback: (text: string) => void): void
   try {
     writeAll(fd, new TextEncoder().encode(text));
   } catch (error) {
-    if (error instanceof SystemError) return; // nobody listens any more
+    if (error instanceof SystemError) throw error;
     fallback(text.trimEnd());
   }
 }
