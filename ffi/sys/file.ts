@@ -72,6 +72,11 @@ export function writeAll(fd: number, bytes: Uint8Array): void {
   }
 }
 
+/** Does nothing for a while. */
+export function pause(ms: number): void {
+  sys.poll(null, 0, ms);
+}
+
 function awaitReady(fd: number, events: number, timeoutMs = -1): boolean {
   // struct pollfd { int fd; short events; short revents; }
   return sys.poll(new Int32Array([fd, events]), 1, timeoutMs) > 0;
@@ -278,9 +283,14 @@ export function statusOf(fd: number): FileStatus {
 
 /** The status of the file that `path` leads to, links followed, or `undefined` if there is none. @throws {SystemError} */
 export function findStatus(path: string): FileStatus | undefined {
-  const file = unless(["ENOENT", "ENOTDIR", "ELOOP"], () => openFile(path));
-  if (!file) return undefined;
-  using opened = file;
+  // Opens the place and not the file: that asks for no permission to read, and wakes no device.
+  const O_PATH = 0o10000000;
+  const place = unless(
+    ["ENOENT", "ENOTDIR", "ELOOP"],
+    () => forPurpose(`find "${path}"`, () => sys.open(path, O_PATH | O_CLOEXEC, 0)),
+  );
+  if (place === undefined) return undefined;
+  using opened = descriptor(place);
   return statusOf(opened.fd);
 }
 
@@ -318,6 +328,6 @@ function acquire(fd: number, timeoutMs: number): void {
     const held = unless(["EAGAIN"], () => sys.flock(fd, LOCK_EX | LOCK_NB));
     if (held !== undefined) return;
     if (performance.now() > deadline) sys.flock(fd, LOCK_EX | LOCK_NB);
-    sys.poll(null, 0, 1);
+    pause(1);
   }
 }

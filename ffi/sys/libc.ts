@@ -54,8 +54,24 @@ const SIGNATURES = {
   write: { returns: "i64_fast", args: ["i32", "ptr", "i64_fast"] },
 } as const satisfies Record<string, Signature>;
 
+/** What only starting a program needs. Apart, because every function costs each call of every plugin 4 µs. */
+const SPAWN_SIGNATURES = {
+  kill: { returns: "i32", args: ["i32", "i32"] },
+  pipe2: { returns: "i32", args: ["ptr", "i32"] },
+  posix_spawn: { returns: "i32", args: ["ptr", "cstring", "ptr", "ptr", "ptr", "ptr"] },
+  posix_spawn_file_actions_addclose: { returns: "i32", args: ["ptr", "i32"] },
+  posix_spawn_file_actions_adddup2: { returns: "i32", args: ["ptr", "i32", "i32"] },
+  posix_spawn_file_actions_destroy: { returns: "i32", args: ["ptr"] },
+  posix_spawn_file_actions_init: { returns: "i32", args: ["ptr"] },
+  posix_spawnattr_init: { returns: "i32", args: ["ptr"] },
+  posix_spawnattr_setflags: { returns: "i32", args: ["ptr", "i32"] },
+  posix_spawnattr_setsigdefault: { returns: "i32", args: ["ptr", "ptr"] },
+  waitid: { returns: "i32", args: ["i32", "i32", "ptr", "i32"] },
+} as const satisfies Record<string, Signature>;
+
+type Signatures = typeof SIGNATURES & typeof SPAWN_SIGNATURES;
 type Sys = {
-  readonly [N in keyof typeof SIGNATURES]: (...args: Arguments<(typeof SIGNATURES)[N]["args"]>) => number;
+  readonly [N in keyof Signatures]: (...args: Arguments<Signatures[N]["args"]>) => number;
 };
 type Native = (...args: unknown[]) => number;
 
@@ -76,18 +92,24 @@ interface Library {
   readonly errno: number;
 }
 let opened: Library | undefined;
+let openedForSpawn: Library["symbols"] | undefined;
+
+function open(signatures: Readonly<Record<string, Signature>>): Library["symbols"] {
+  // This name alone is safe: it is mapped already, whereas a missing library would be looked for in the current directory.
+  return dlopen("libc.so.6", signatures as unknown as Parameters<typeof dlopen>[1])
+    .symbols as unknown as Library["symbols"];
+}
 
 function library(): Library {
   if (opened) return opened;
-  // This name alone is safe: it is mapped already, whereas a missing library would be looked for in the current directory.
-  const { symbols } = dlopen("libc.so.6", SIGNATURES as unknown as Parameters<typeof dlopen>[1]);
-  const natives = symbols as unknown as Record<string, Native>;
-  opened = { symbols: natives, errno: natives.__errno_location!() };
+  const symbols = open(SIGNATURES);
+  opened = { symbols, errno: symbols.__errno_location!() };
   return opened;
 }
 
 function call(name: string, args: readonly unknown[]): number {
-  const { symbols, errno } = library();
+  const { symbols: usual, errno } = library();
+  const symbols = name in SPAWN_SIGNATURES ? openedForSpawn ??= open(SPAWN_SIGNATURES) : usual;
   refuseUnsafe(name, args);
   for (;;) {
     const result = symbols[name]!(...args);
@@ -119,8 +141,31 @@ function refuseUnsafe(name: string, args: readonly unknown[]): void {
 export function execute(argv: readonly [string, ...string[]]): never {
   // The JavaScript runtime ignores these two (SIGPIPE, SIGXFSZ), and what is ignored would stay so in the program.
   for (const signal of [13, 25]) sys.signal(signal, null);
-  const texts = argv.map((text) => new TextEncoder().encode(`${text}\0`));
-  const pointers = new BigUint64Array([...texts.map((text) => BigInt(ptr(text))), 0n]);
-  sys.execvp(argv[0], pointers);
-  throw new Error(`Cannot execute "${argv[0]}": ${texts.length} arguments were taken and nothing happened`);
+  sys.execvp(argv[0], textTable(argv));
+  throw new Error(`Cannot execute "${argv[0]}": its arguments were taken and nothing happened`);
+}
+
+/**
+ * An array of pointers to C strings, as `argv` and `environ` are: the pointers, a null pointer, and the texts behind them.
+ *
+ * All in one buffer, so that the texts live as long as what is passed to the call.
+ *
+ * @throws {TypeError} if a text holds a NUL, which would cut it short
+ */
+export function textTable(texts: readonly string[]): BigUint64Array {
+  // Encoded in one go: piece by piece costs a program's environment a quarter of a millisecond.
+  const encoded = new TextEncoder().encode(texts.map((text) => `${text}\0`).join(""));
+  const first = (texts.length + 1) * 8;
+  const table = new BigUint64Array(texts.length + 1 + Math.ceil(encoded.length / 8));
+  new Uint8Array(table.buffer).set(encoded, first);
+  // Asked for after the view above was made: making one may move the numbers of a small array.
+  const address = ptr(table) + first;
+  let at = 0;
+  for (let index = 0; index < texts.length; index++) {
+    table[index] = BigInt(address + at);
+    at = encoded.indexOf(0, at) + 1;
+  }
+  if (at === encoded.length) return table;
+  const cut = texts.find((text) => text.includes("\0"));
+  throw new TypeError(`Cannot pass ${JSON.stringify(cut)} to a program: it holds a NUL`);
 }
