@@ -71,14 +71,8 @@ export type { Owner } from "./plugins/kit/owner.ts";
 
 // Call plugins, in this process and as programs.
 export { type AnyPlugin, embedded, serve, type Surroundings } from "./plugins/kit/serve.ts";
-export {
-  type Delegate,
-  type Executables,
-  executables,
-  type Invoker,
-  type Request,
-  type Response,
-} from "./plugins/kit/delegate.ts";
+export type { Delegate, Invoker, Request, Response } from "./plugins/kit/delegate.ts";
+export { type ExecutableOptions, type Executables, executables } from "./plugins/kit/executable.ts";
 
 // Results and their parts.
 export {

@@ -4,9 +4,10 @@
  * @module
  */
 import { currentNetns, openNetns } from "../ffi/netns.ts";
-import { type Executables, executables, type Invoker } from "../plugins/kit/delegate.ts";
+import type { Invoker } from "../plugins/kit/delegate.ts";
+import { type Executables, executables } from "../plugins/kit/executable.ts";
 import { type AnyPlugin, embedded, printError, serve, type Surroundings } from "../plugins/kit/serve.ts";
-import { findPlugin } from "../plugins/registry.ts";
+import { findPlugin, pluginNames } from "../plugins/registry.ts";
 import { VERSIONS } from "../plugins/spec/version.ts";
 import { runCli } from "./cli.ts";
 import { print, printLast, readInput, readPromptInput, say } from "./stdio.ts";
@@ -20,7 +21,10 @@ function surroundings(timeoutMs?: number): Surroundings {
   const around: Surroundings = {
     host: currentNetns(),
     openNetns,
-    invoker: (directories) => administratorsFirst(executables(directories, timeoutMs), embedded(findPlugin, around)),
+    invoker: (directories) => {
+      const options = { others: pluginNames(), ...(timeoutMs !== undefined && { timeoutMs }) };
+      return administratorsFirst(executables(directories, options), embedded(findPlugin, around));
+    },
     log: say,
   };
   return around;

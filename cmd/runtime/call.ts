@@ -3,7 +3,8 @@
  *
  * @module
  */
-import { invokeChecked, type Invoker, parseAnswer, type Request, type Response } from "../../plugins/kit/delegate.ts";
+import { parseAnswer } from "../../plugins/kit/answer.ts";
+import { invokeChecked, type Invoker, type Request, type Response } from "../../plugins/kit/delegate.ts";
 import type { Attachment } from "../../plugins/spec/config.ts";
 import { CniError, Code } from "../../plugins/spec/error.ts";
 import { deriveRequest, type NetworkList, type PluginEntry } from "../../plugins/spec/network.ts";
@@ -66,7 +67,7 @@ function request(caller: Caller, list: NetworkList, plugin: PluginEntry, options
     ...(parameters && { capabilityArgs: parameters.capabilityArgs }),
     ...(validAttachments && { validAttachments }),
   });
-  const call = { command: verb, env: environment(caller, options), stdin };
+  const call = { command: verb, env: environment(caller, list, options), stdin };
   return invokeChecked({ invoke: (type, request) => invoke(caller, type, request) }, plugin.type, call);
 }
 
@@ -76,17 +77,21 @@ function invoke({ invoker }: Caller, type: string, request: Request): Response {
     return invoker.invoke(type, request);
   } catch (error) {
     const { code, message, details } = CniError.from(error);
-    if (code !== Code.InvalidConfig) throw error;
+    if (code !== Code.InvalidConfig && code !== Code.InvalidEnvironment) throw error;
     throw new MissingPluginError(code, message, { ...(details && { details }), cause: error });
   }
 }
 
-/** All six, empty where they do not apply. Other CNI_* variables were meant for us, not for the plugin. */
+/**
+ * All six, empty where they do not apply. Other CNI_* variables were meant for us or for whoever called us, but for one that only
+ * plugins read: whoever sets it has asked for what they otherwise refuse.
+ */
 function environment(
   { env, pluginDirectories }: Caller,
+  { cniVersion }: NetworkList,
   { verb, parameters }: CallOptions,
 ): Record<string, string | undefined> {
-  const inherited = Object.entries(env).filter(([name]) => !name.startsWith("CNI_"));
+  const inherited = Object.entries(env).filter(([name]) => !name.startsWith("CNI_") || name === "CNI_NETNS_OVERRIDE");
   return {
     ...Object.fromEntries(inherited),
     CNI_COMMAND: verb,
@@ -95,6 +100,8 @@ function environment(
     CNI_IFNAME: parameters?.ifname ?? "",
     CNI_ARGS: (parameters?.args ?? []).map((pair) => pair.join("=")).join(";"),
     CNI_PATH: pluginDirectories.join(":"),
+    // Only this version has it, and plugins of its time may ask.
+    ...(cniVersion === "0.1.0" && { CNI_VERSION: cniVersion }),
   };
 }
 

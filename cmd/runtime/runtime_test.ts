@@ -54,7 +54,7 @@ function newBench(): Bench {
       invoker,
       pluginDirectories: ["/a", "/b"],
       cacheDirectory: directory,
-      env: { PATH: "/bin", CNI_NETNS_OVERRIDE: "1", CNI_ARGS: "OLD=1" },
+      env: { PATH: "/bin", CNI_NETNS_OVERRIDE: "1", CNI_ARGS: "OLD=1", CNI_VERSION: "0.1.0" },
       log: (message) => log.push(message),
     },
     calls,
@@ -106,10 +106,11 @@ test("add() chains the plugins, converting what one answers for the next, and re
   ]);
 });
 
-test("add() gives every plugin the parameters, and no CNI_* variable that was meant for the runtime", () => {
+test("add() gives every plugin the parameters, and of other CNI_* variables only the one for plugins", () => {
   add(bench.runtime, list(), { ...where, args: [["K", "V"], ["L", "W"]] });
   expect(bench.calls[1]!.env).toEqual({
     PATH: "/bin",
+    CNI_NETNS_OVERRIDE: "1",
     CNI_COMMAND: "ADD",
     CNI_CONTAINERID: "c1",
     CNI_NETNS: "/run/netns/x",

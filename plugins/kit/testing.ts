@@ -9,7 +9,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createNetns, type Netns, openNetns } from "../../ffi/netns.ts";
 import { type Namespaces, newNamespaces } from "../../ffi/testing.ts";
-import { parseAnswer } from "./delegate.ts";
+import { parseAnswer } from "./answer.ts";
 import { CniError } from "../spec/error.ts";
 import type { Result } from "../spec/result.ts";
 import type { Verb, Version } from "../spec/version.ts";
