@@ -142,7 +142,10 @@ export function sameAttachment(a: AttachmentKey, b: AttachmentKey): boolean {
   return a.network === b.network && a.containerId === b.containerId && a.ifname === b.ifname;
 }
 
-/** Keys in the order in which libcni writes them, empty ones left out. */
+/**
+ * Keys in the order in which libcni writes them, empty ones left out. It has results and capability arguments as maps, which it
+ * prints sorted; what is inside a capability is its user's.
+ */
 function format({ network, containerId, ifname, config, netns, args, capabilityArgs, result }: CacheEntry): string {
   return printJson({
     kind: KIND,
@@ -152,9 +155,18 @@ function format({ network, containerId, ifname, config, netns, args, capabilityA
     networkName: network,
     ...(netns && { netns }),
     ...(args.length > 0 && { cniArgs: args }),
-    ...(Object.keys(capabilityArgs).length > 0 && { capabilityArgs }),
-    ...(result !== undefined && { result }),
+    ...(Object.keys(capabilityArgs).length > 0 && { capabilityArgs: sorted(capabilityArgs, (value) => value) }),
+    ...(result !== undefined && { result: sortedThroughout(result) }),
   });
+}
+
+function sortedThroughout(node: unknown): unknown {
+  if (Array.isArray(node)) return node.map(sortedThroughout);
+  return schema.isJsonObject(node) ? sorted(node, sortedThroughout) : node;
+}
+
+function sorted(node: schema.JsonObject, convert: (value: unknown) => unknown): schema.JsonObject {
+  return Object.fromEntries(sortedByBytes(Object.keys(node)).map((key) => [key, convert(node[key])]));
 }
 
 /** `key` is whose result a file in the oldest format must be, as it does not say so itself. */
@@ -171,16 +183,25 @@ function parse(text: string, path: string, key: AttachmentKey | undefined): Cach
 
 function parseEntry(node: schema.JsonObject): CacheEntry {
   const { containerId, ifName, networkName, config, netns, cniArgs, capabilityArgs, result } = document.parse(node);
+  const path = netns || sandboxIn(result, ifName);
   return {
     network: networkName,
     containerId,
     ifname: ifName,
     config: new TextDecoder().decode(Uint8Array.fromBase64(config)),
-    ...(netns && { netns }),
+    ...(path && { netns: path }),
     args: cniArgs.map(([key = "", value = ""]) => [key, value] as const),
     capabilityArgs,
     ...(result !== undefined && { result }),
   };
+}
+
+/** Where the interface is. Older libcni, as in podman 4, did not write down the namespace; then only the result tells. */
+function sandboxIn(result: unknown, ifname: string): string | undefined {
+  const interfaces = schema.isJsonObject(result) ? result.interfaces : undefined;
+  if (!Array.isArray(interfaces)) return undefined;
+  const own = interfaces.find((each) => schema.isJsonObject(each) && each.name === ifname && each.sandbox);
+  return typeof own?.sandbox === "string" ? own.sandbox : undefined;
 }
 
 function notUnderstood(path: string, reason: string): CniError {

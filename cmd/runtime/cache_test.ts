@@ -40,8 +40,8 @@ const full: CacheEntry = {
   config: '{"name":"web","é":1}',
   netns: "/run/netns/a",
   args: [["IgnoreUnknown", "1"], ["IP", "10.1.0.5"]],
-  capabilityArgs: { portMappings: [{ hostPort: 80 }], "io.x": { a: "<b>" } },
-  result: { cniVersion: "1.1.0", ips: [{ address: "10.1.0.5/24" }] },
+  capabilityArgs: { portMappings: [{ hostPort: 80 }], "io.x": { b: "<b>", a: 1 } },
+  result: { ips: [{ gateway: "10.1.0.1", address: "10.1.0.5/24" }], cniVersion: "1.1.0" },
 };
 const bare: CacheEntry = { ...key, config: "{}", args: [], capabilityArgs: {} };
 
@@ -63,13 +63,14 @@ function failureOf(call: () => unknown): CniError {
 
 test("createEntry() writes what libcni would", () => {
   createEntry(directory, full);
-  // Kind, keys and their order as in libcni (1.x, "cniCacheV1"), whose JSON is compact and escapes "<".
+  // Kind, keys and their order as in libcni (1.x, "cniCacheV1"), whose JSON is compact and escapes "<". Compared with a file of
+  // libcni itself in podman_test.ts.
   const { stdout } = Bun.spawnSync(["base64", "-w0"], { stdin: Buffer.from(full.config) });
   expect(readFileSync(join(directory, "results/web-c1-eth0"), "utf8")).toBe(
     `{"kind":"cniCacheV1","containerId":"c1","config":"${stdout}","ifName":"eth0","networkName":"web",` +
       '"netns":"/run/netns/a","cniArgs":[["IgnoreUnknown","1"],["IP","10.1.0.5"]],' +
-      '"capabilityArgs":{"portMappings":[{"hostPort":80}],"io.x":{"a":"\\u003cb\\u003e"}},' +
-      '"result":{"cniVersion":"1.1.0","ips":[{"address":"10.1.0.5/24"}]}}',
+      '"capabilityArgs":{"io.x":{"b":"\\u003cb\\u003e","a":1},"portMappings":[{"hostPort":80}]},' +
+      '"result":{"cniVersion":"1.1.0","ips":[{"address":"10.1.0.5/24","gateway":"10.1.0.1"}]}}',
   );
 });
 
@@ -84,6 +85,24 @@ test("createEntry() keeps directory and file to their owner, and leaves no other
 test.each([["full", full], ["bare", bare]])("findEntry() reads a %s entry back", (_, entry) => {
   createEntry(directory, entry);
   expect(findEntry(directory, key)).toEqual(entry);
+});
+
+test("findEntry() takes the namespace from the result where older libcni did not write it down", () => {
+  const file = (interfaces: unknown) => JSON.stringify({
+    kind: "cniCacheV1",
+    containerId: "c1",
+    ifName: "eth0",
+    networkName: "web",
+    result: { interfaces },
+  });
+  const netnsOf = (interfaces: unknown) => {
+    plant("web-c1-eth0", file(interfaces));
+    return findEntry(directory, key)?.netns;
+  };
+  expect(netnsOf([{ name: "eth0" }, { name: "eth1", sandbox: "/n/1" }, { name: "eth0", sandbox: "/n/0" }])).toBe("/n/0");
+  for (const none of [undefined, null, {}, [], [null, 1], [{ name: "eth1", sandbox: "/n/1" }], [{ name: "eth0", sandbox: 1 }]]) {
+    expect(netnsOf(none)).toBeUndefined();
+  }
 });
 
 test("findEntry() keeps the digits of large numbers", () => {
@@ -207,7 +226,9 @@ test("removeEntry() removes no file outside of the directory", () => {
 
 test("what createEntry() writes findEntry() reads, for all that is accepted", () => {
   const text = fc.string({ unit: "grapheme", maxLength: 30 });
-  const json = fc.dictionary(text, fc.jsonValue({ maxDepth: 2 }));
+  const json = fc.dictionary(text, fc.jsonValue({ maxDepth: 2 })).map((node) =>
+    Object.fromEntries(Object.entries(node).sort(([a], [b]) => Buffer.compare(Buffer.from(a), Buffer.from(b))))
+  );
   fc.assert(
     fc.property(text, json, fc.array(fc.tuple(text, text), { maxLength: 3 }), (config, capabilityArgs, args) => {
       const entry: CacheEntry = { ...key, config, args, capabilityArgs: JSON.parse(JSON.stringify(capabilityArgs)) };
