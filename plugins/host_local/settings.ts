@@ -18,6 +18,7 @@ import {
   nonEmptyString,
   optional,
   route,
+  satisfying,
   struct,
   withDefault,
 } from "../spec/schema.ts";
@@ -32,6 +33,13 @@ export interface Settings {
   readonly resolvConf?: string;
 }
 
+/** The text demands it (SPEC §Result, routes), and no plugin that gets such a route could add it. */
+const routeOfOneFamily = satisfying(
+  route,
+  "a route with destination and gateway of one family",
+  ({ dst, gw }) => gw === undefined || familyOf(gw) === familyOf(dst),
+);
+
 const ipam = lazy(() =>
   struct({
     // One range of the oldest form; the empty string is as good as none.
@@ -40,7 +48,7 @@ const ipam = lazy(() =>
     rangeEnd: optional(ipAddress),
     gateway: optional(ipAddress),
     ranges: withDefault(array(rangeSet), []),
-    routes: withDefault(array(route), []),
+    routes: withDefault(array(routeOfOneFamily), []),
     resolvConf: optional(nonEmptyString),
   })
 );
