@@ -22,19 +22,31 @@ export function readJunit(path: string): Counts {
 
 /** Counts the `<testcase>` elements of a report. */
 export function parseJunit(xml: string): Counts {
-  let passed = 0;
-  let failed = 0;
-  const skipped: string[] = [];
-  for (const [, attributes = "", body = ""] of xml.matchAll(/<testcase ([^>]*?)(?:\/>|>(.*?)<\/testcase>)/gs)) {
-    if (/<(failure|error)\b/.test(body)) failed++;
-    else if (/<skipped\b/.test(body)) skipped.push(testName(attributes, body));
-    else passed++;
-  }
-  return { passed, failed, skipped };
+  const cases = parseCases(xml);
+  const count = (outcome: Case["outcome"]) => cases.filter((each) => each.outcome === outcome).length;
+  const skipped = cases.filter(({ outcome }) => outcome === "skipped").map(({ name }) => name);
+  return { passed: count("passed"), failed: count("failed"), skipped };
 }
 
-function testName(attributes: string, body: string): string {
-  const name = unescapeXml(/\bname="([^"]*)"/.exec(attributes)?.[1] ?? "");
+/** One test of a report. */
+export interface Case {
+  /** As it was written; that of a skipped test ends in ` # reason`. */
+  readonly name: string;
+  readonly outcome: "passed" | "failed" | "skipped";
+}
+
+/** The tests of a report, in its order. */
+export function parseCases(xml: string): Case[] {
+  const elements = xml.matchAll(/<testcase ([^>]*?)(?:\/>|>(.*?)<\/testcase>)/gs);
+  return Array.from(elements, ([, attributes = "", body = ""]): Case => {
+    const name = unescapeXml(/\bname="([^"]*)"/.exec(attributes)?.[1] ?? "");
+    if (/<(failure|error)\b/.test(body)) return { name, outcome: "failed" };
+    if (/<skipped\b/.test(body)) return { name: withReason(name, body), outcome: "skipped" };
+    return { name, outcome: "passed" };
+  });
+}
+
+function withReason(name: string, body: string): string {
   if (name.includes(" # ")) return name;
   return `${name} # ${/message="TODO"/.test(body) ? "to do" : "no reason given"}`;
 }

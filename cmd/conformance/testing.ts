@@ -1,0 +1,311 @@
+/**
+ * What the conformance tests run things in: a runtime over plugins that only write down how they are called, and a node with a container
+ * of its own on which every plugin of this binary is called in all the ways there are.
+ *
+ * Every test of this folder is named after an id of testdata/conformance/checklist.tsv, followed by the statement that stands there.
+ *
+ * @module
+ */
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createNetns, type Netns, openNetns } from "../../ffi/netns.ts";
+import { type Namespaces, newNamespaces } from "../../ffi/testing.ts";
+import type { Request, Response } from "../../plugins/kit/delegate.ts";
+import { type AnyPlugin, embedded, serve, type Surroundings } from "../../plugins/kit/serve.ts";
+import { findPlugin, pluginNames } from "../../plugins/registry.ts";
+import type { Attachment } from "../../plugins/spec/config.ts";
+import { CniError } from "../../plugins/spec/error.ts";
+import { type NetworkList, parseNetworkList } from "../../plugins/spec/network.ts";
+import type { Result } from "../../plugins/spec/result.ts";
+import * as runtime from "../runtime/runtime.ts";
+import { CNI, type Finished, pluginLink, runPlugin } from "../testing.ts";
+
+/** A JSON document. */
+// deno-lint-ignore no-explicit-any -- documents are looked into at many places
+export type Document = any;
+
+/** The name of every plugin in the binary. */
+export const EVERY_PLUGIN: readonly string[] = pluginNames();
+
+/** A network with plugin `a` and, behind it, plugin `b`, which declares a capability. */
+export function network(options: Readonly<Record<string, unknown>> = {}): NetworkList {
+  const plugins = [{ type: "a" }, { type: "b", capabilities: { ports: true } }];
+  return parseNetworkList(JSON.stringify({ cniVersion: "1.1.0", name: "web", plugins, ...options }));
+}
+
+/** The attachment that the tests of the runtime are about. */
+export const WHO = { containerId: "c1", ifname: "eth0" };
+/** The same with its namespace, which nobody opens. */
+export const WHERE = { ...WHO, netns: "/run/netns/x" };
+
+/** A call as a plugin saw it. */
+export interface Call {
+  readonly type: string;
+  readonly command: string;
+  readonly env: Request["env"];
+  readonly config: Document;
+}
+
+/** A runtime with a cache of its own. Plugins answer ADD with one address more than they got; one called `missing` is not there. */
+export interface Bench extends Disposable {
+  readonly calls: Call[];
+  readonly log: string[];
+  /** Of the cache. */
+  readonly directory: string;
+  /** What `type COMMAND` does instead. */
+  readonly answers: Record<string, (request: Request) => Response>;
+  /** Lets `type COMMAND` fail. */
+  fail(call: string, code: number, msg: string): void;
+  add(list: NetworkList, more?: Partial<runtime.AddParameters>): Result;
+  del(network: NetworkList | string, more?: Partial<runtime.AddParameters>): void;
+  check(network: NetworkList | string, more?: Partial<runtime.AddParameters>): void;
+  gc(list: NetworkList, valid?: readonly Attachment[]): void;
+  status(list: NetworkList): void;
+  /** `a ADD`, `b ADD` since the last time. */
+  sequence(): string[];
+}
+
+export function newBench(): Bench {
+  const directory = mkdtempSync(join(tmpdir(), "cni-conformance-"));
+  const calls: Call[] = [];
+  const log: string[] = [];
+  const answers: Bench["answers"] = {};
+  const options: runtime.RuntimeOptions = {
+    invoker: {
+      invoke(type, request) {
+        calls.push({ type, command: request.command, env: request.env, config: JSON.parse(request.stdin) });
+        if (type === "missing") throw new CniError(7, "no such plugin");
+        return answers[`${type} ${request.command}`]?.(request) ?? oneAddressMore(request);
+      },
+    },
+    pluginDirectories: ["/a", "/b"],
+    cacheDirectory: directory,
+    env: { PATH: "/bin", CNI_IFNAME: "stray" },
+    log: (message) => void log.push(message),
+  };
+  return {
+    calls,
+    log,
+    directory,
+    answers,
+    fail: (call, code, msg) => answers[call] = () => ({ exitCode: 1, stdout: JSON.stringify({ code, msg }) }),
+    add: (list, more) => runtime.add(options, list, { ...WHERE, ...more }),
+    del: (list, more) => runtime.del(options, list, { ...WHO, ...more }),
+    check: (list, more) => runtime.check(options, list, { ...WHO, ...more }),
+    gc: (list, valid = []) => runtime.gc(options, list, valid),
+    status: (list) => runtime.status(options, list),
+    sequence: () => calls.splice(0).map(({ type, command }) => `${type} ${command}`),
+    [Symbol.dispose]: () => rmSync(directory, { recursive: true, force: true }),
+  };
+}
+
+function oneAddressMore({ command, stdin }: Request): Response {
+  if (command !== "ADD") return { exitCode: 0, stdout: "" };
+  const { prevResult } = JSON.parse(stdin);
+  const ips = prevResult?.ips ?? [];
+  const address = `10.0.0.${ips.length + 1}/24`;
+  return { exitCode: 0, stdout: JSON.stringify({ cniVersion: "1.1.0", ips: [...ips, { address }] }) };
+}
+
+/** What a call that must fail was refused with. */
+export function refusal(call: () => unknown): CniError {
+  try {
+    call();
+  } catch (error) {
+    return CniError.from(error);
+  }
+  throw new Error("Expected an error, and there was none");
+}
+
+/** Who is to be attached, and how a plugin is told. */
+export interface CallOptions {
+  readonly containerId?: string;
+  readonly ifname?: string;
+  /** The container's namespace; that of the node unless told, none if `null`. */
+  readonly netns?: Netns | string | null;
+  /** Other variables. */
+  readonly env?: Readonly<Record<string, string>>;
+}
+
+/** A host with a container, and the plugins of this binary. */
+export interface Node extends Namespaces {
+  /** For state; removed with the node. */
+  readonly directory: string;
+  /** What plugins said on stderr. */
+  readonly log: string[];
+  /** Another container. */
+  newContainer(): Netns;
+  /** Calls a plugin in this process, as every plugin is called. */
+  call(type: string, verb: string, config: object, options?: CallOptions): Response;
+  /** The same, and it must succeed; gives what it printed, `{}` for nothing. */
+  ok(type: string, verb: string, config: object, options?: CallOptions): Document;
+  /** The same, and it must fail; gives the error object. */
+  error(type: string, verb: string, config: object, options?: CallOptions): Document;
+  /** Calls a plugin as a program of its own, which the compiled binary is. */
+  exec(type: string, verb: string, config: object | string, options?: CallOptions): Finished;
+  /** Runs `cni run …` with a cache and a plugin directory of the node's own. */
+  run(...words: string[]): Finished;
+  /** Puts a shell script into the first plugin directory, or into the second, `bin2`. */
+  program(name: string, script: string, directory?: "bin" | "bin2"): void;
+  /** Puts one there that writes down `env` and `stdin` of each command, and answers ADD with `result`. */
+  recorder(name: string, result?: object): Recorder;
+  /** Writes a file with a network list; gives its path. */
+  file(list: object): string;
+}
+
+/** What a program was called with; absent if it was not. */
+export interface Recorder {
+  env(command: string): Readonly<Record<string, string>> | undefined;
+  stdin(command: string): Document;
+}
+
+/** @param more plugins besides those of the binary, of which the first of a name counts */
+export function newNode(more: readonly AnyPlugin[] = []): Node {
+  const resources = new DisposableStack();
+  const namespaces = resources.use(newNamespaces());
+  const directory = mkdtempSync(join(tmpdir(), "cni-conformance-"));
+  resources.defer(() => rmSync(directory, { recursive: true, force: true }));
+  const bin = join(directory, "bin");
+  for (const each of ["bin", "bin2"]) mkdirSync(join(directory, each));
+  const log: string[] = [];
+  const find = (name: string) => more.find((each) => each.name === name) ?? findPlugin(name);
+  const surroundings: Surroundings = {
+    host: namespaces.host,
+    openNetns,
+    invoker: () => embedded(find, surroundings),
+    log: (message) => void log.push(message),
+  };
+  const variables = (verb: string, { containerId = "c1", ifname = "eth0", netns, env = {} }: CallOptions = {}) => ({
+    CNI_COMMAND: verb,
+    CNI_CONTAINERID: containerId,
+    CNI_IFNAME: ifname,
+    CNI_NETNS: netns === null ? "" : typeof netns === "string" ? netns : (netns ?? namespaces.container).path,
+    CNI_PATH: `${bin}:${join(pluginLink("host-local"), "..")}`,
+    CNI_ARGS: "",
+    ...env,
+  });
+  const document = (type: string, config: object) => ({ cniVersion: "1.1.0", name: "net", type, ...config });
+  const call: Node["call"] = (type, verb, config, options) => {
+    const stdin = JSON.stringify(document(type, config));
+    return serve(find(type)!, { command: verb, env: variables(verb, options), stdin }, surroundings);
+  };
+  let files = 0;
+  const node: Node = {
+    ...namespaces,
+    directory,
+    log,
+    newContainer: () => resources.use(createNetns()),
+    call,
+    ok(...all) {
+      const { exitCode, stdout } = call(...all);
+      if (exitCode !== 0) throw new Error(`${all[0]} ${all[1]} failed: ${stdout}`);
+      return stdout === "" ? {} : JSON.parse(stdout);
+    },
+    error(...all) {
+      const { exitCode, stdout } = call(...all);
+      if (exitCode !== 1) throw new Error(`${all[0]} ${all[1]} did not fail: ${stdout}`);
+      return JSON.parse(stdout);
+    },
+    exec(type, verb, config, options) {
+      const stdin = typeof config === "string" ? config : JSON.stringify(document(type, config));
+      return namespaces.host.run(() => runPlugin(type, { env: variables(verb, options), stdin }));
+    },
+    run(...words) {
+      const command = [CNI, "run", ...words, "--cache-dir", join(directory, "cache"), "--plugin-dir", `${bin}:${bin}2`];
+      const child = namespaces.host.run(() => Bun.spawnSync(command, { env: { PATH: "/usr/bin:/bin" }, cwd: "/" }));
+      return { exitCode: child.exitCode, stdout: child.stdout.toString(), stderr: child.stderr.toString() };
+    },
+    program(name, script, where = "bin") {
+      const path = join(directory, where, name);
+      writeFileSync(path, `#!/bin/sh\n${script}\n`);
+      chmodSync(path, 0o755);
+    },
+    recorder(name, result = {}) {
+      node.program(
+        name,
+        `env >"$0.$CNI_COMMAND.env"; cat >"$0.$CNI_COMMAND.stdin"
+[ "$CNI_COMMAND" != ADD ] || cat <<'END'\n${JSON.stringify(result)}\nEND`,
+      );
+      return recorderAt(join(bin, name));
+    },
+    file(list) {
+      const path = join(directory, `${files++}.conflist`);
+      writeFileSync(path, JSON.stringify(list));
+      return path;
+    },
+    [Symbol.dispose]: () => resources.dispose(),
+  };
+  return node;
+}
+
+function recorderAt(path: string): Recorder {
+  const find = (command: string, what: string) => {
+    try {
+      return readFileSync(`${path}.${command}.${what}`, "utf8");
+    } catch {
+      return undefined;
+    }
+  };
+  return {
+    env(command) {
+      const lines = find(command, "env")?.trimEnd().split("\n");
+      return lines && Object.fromEntries(lines.map((line) => line.split(/=(.*)/s) as [string, string]));
+    },
+    stdin(command) {
+      const text = find(command, "stdin");
+      return text === undefined ? undefined : JSON.parse(text);
+    },
+  };
+}
+
+/** A configuration with which a plugin can do all that it is for, with the name that the interface should have. */
+export interface Working {
+  readonly config: Document;
+  readonly options: CallOptions;
+}
+
+/** host-local with one subnet, its state in the node's directory. */
+export const addresses = ({ directory }: Node, more: object = {}) => ({
+  type: "host-local",
+  dataDir: join(directory, "ipam"),
+  subnet: "10.5.0.0/24",
+  routes: [{ dst: "0.0.0.0/0" }],
+  ...more,
+});
+
+/** bridge with these addresses. */
+export const bridged = (node: Node, more: object = {}) => ({
+  bridge: "br5",
+  isGateway: true,
+  ipam: addresses(node),
+  ...more,
+});
+
+/** The result of an earlier plugin. It says its version, so that it fits into requests of any other. */
+export const earlier = ({ container }: Node) => ({
+  cniVersion: "1.1.0",
+  interfaces: [{ name: "eth0", sandbox: container.path }],
+  ips: [{ address: "10.5.0.9/24", interface: 0 }],
+});
+
+/** portmap behind such a plugin. */
+export const published = (node: Node, more: object = {}) => ({
+  prevResult: earlier(node),
+  runtimeConfig: { portMappings: [{ hostPort: 8080, containerPort: 80, protocol: "tcp" }] },
+  ...more,
+});
+
+const WORKING: Readonly<Record<string, (node: Node) => Working>> = {
+  "bridge": (node) => ({ config: bridged(node), options: {} }),
+  "host-local": (node) => ({ config: { ipam: addresses(node) }, options: {} }),
+  "loopback": () => ({ config: {}, options: { ifname: "lo" } }),
+  "portmap": (node) => ({ config: published(node), options: {} }),
+};
+
+/** @throws {Error} for a plugin that was added to the registry and not here */
+export function working(type: string, node: Node): Working {
+  const make = WORKING[type];
+  if (make) return make(node);
+  throw new Error(`Cannot test plugin "${type}": say in WORKING with what configuration it works`);
+}
