@@ -59,7 +59,7 @@ export default plugin({
     cleanUp(
       () => config.ipMasq && removeMasquerade(host.nft, owner, addresses),
       () => config.macspoofchk && removeSpoofCheck(host.nft, owner),
-      () => removeIfPresent(netns, ifname) || removePort(call),
+      () => removeCable(netns, ifname) || removePort(call),
       () => ipam?.del(),
     );
   },
@@ -100,6 +100,12 @@ export default plugin({
     ipam?.status();
   },
 });
+
+/** Removes the container's end of its cable, and with it the other; what else may have that name is not this plugin's. */
+function removeCable(netns: Netns | undefined, ifname: string): boolean {
+  const found = netns && link.find(netns.route, ifname);
+  return found?.info?.kind === "veth" && removeIfPresent(netns, ifname);
+}
 
 /** Only frames that come from the container's own address may enter the bridge. */
 function guardMac({ host, netns, ifname, owner, undo }: AddCall<BridgeConfig>, port: string): void {

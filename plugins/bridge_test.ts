@@ -422,3 +422,11 @@ bridgeTest("several interfaces of one container on one network are checked apart
   call(bridge, "DEL", { ...config(second), prevResult: results.eth1 }, { ifname: "eth1" });
   check("eth0")();
 });
+
+bridgeTest("bridge DEL leaves alone what is no cable, so that a refused ADD can be undone", ({ call, container }) => {
+  expect(() => call(bridge, "ADD", {}, { ifname: "lo" })).toThrow('Cannot create "lo"');
+  call(bridge, "DEL", {}, { ifname: "lo" });
+  inNetns(container, "ip", "link", "add", "eth0", "type", "bridge");
+  call(bridge, "DEL", {});
+  expect(names(container)).toEqual(["eth0", "lo"]);
+});
