@@ -390,6 +390,14 @@ test("what cannot be written to standard output is a failure", () => {
   expect([plugin.exitCode, plugin.stderr]).toEqual([1, `cni: ${message}\n`]);
 });
 
+netnsTest("cni run add refuses its own namespace before anything is remembered", ({ host }) => {
+  const { run, network, entries } = bench(host);
+  network("web");
+  const { exitCode, stdout } = run("add web /proc/self/ns/net --json");
+  expect([exitCode, JSON.parse(stdout).code]).toEqual([1, 8]);
+  expect(entries).toThrow("ENOENT");
+});
+
 netnsTest("cni run says that it lacks a permission, not that there is no namespace", ({ host, container }) => {
   const { run, network } = bench(host);
   network("web");

@@ -7,6 +7,7 @@ import { NetnsError } from "../../ffi/netns.ts";
 import * as link from "../../ffi/route/link.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { lockFile } from "../../ffi/sys/file.ts";
+import { isTrue } from "../../plugins/spec/env.ts";
 import { CniError, Code } from "../../plugins/spec/error.ts";
 import type { NetworkList } from "../../plugins/spec/network.ts";
 import type { Result } from "../../plugins/spec/result.ts";
@@ -25,16 +26,21 @@ const PATIENCE_MS = 60_000;
  */
 export function attach(runtime: RuntimeOptions, list: NetworkList, parameters: AddParameters, kernel: Kernel): Result {
   checkParameters(list, parameters);
-  refuseAbsent(parameters.netns, kernel);
+  refuseUnusable(parameters.netns, runtime, kernel);
   const key = keyOf(list.name, parameters);
   removeEnded(runtime, list, key, kernel);
   if (!cache.occupantOf(runtime.cacheDirectory, key)) refuseTaken(parameters, runtime, kernel);
   return add(runtime, list, parameters);
 }
 
-function refuseAbsent(path: string, { openNetns }: Kernel): void {
+function refuseUnusable(path: string, { env }: RuntimeOptions, { host, openNetns }: Kernel): void {
   try {
-    openNetns(path)[Symbol.dispose]();
+    using netns = openNetns(path);
+    if (netns.identity !== host.identity || isTrue(env.CNI_NETNS_OVERRIDE ?? "")) return;
+    // Plugins refuse it for DEL as well, so that what was remembered of the attempt would stay for ever.
+    throw new CniError(Code.InvalidNetns, `Cannot attach "${path}": it is the namespace that cni itself is in`, {
+      details: "set CNI_NETNS_OVERRIDE=1 if this is meant",
+    });
   } catch (error) {
     throw error instanceof NetnsError ? new CniError(Code.InvalidNetns, error.message, { cause: error }) : error;
   }

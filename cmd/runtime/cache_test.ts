@@ -88,19 +88,27 @@ test.each([["full", full], ["bare", bare]])("findEntry() reads a %s entry back",
 });
 
 test("findEntry() takes the namespace from the result where older libcni did not write it down", () => {
-  const file = (interfaces: unknown) => JSON.stringify({
-    kind: "cniCacheV1",
-    containerId: "c1",
-    ifName: "eth0",
-    networkName: "web",
-    result: { interfaces },
-  });
+  const file = (interfaces: unknown) =>
+    JSON.stringify({
+      kind: "cniCacheV1",
+      containerId: "c1",
+      ifName: "eth0",
+      networkName: "web",
+      result: { interfaces },
+    });
   const netnsOf = (interfaces: unknown) => {
     plant("web-c1-eth0", file(interfaces));
     return findEntry(directory, key)?.netns;
   };
-  expect(netnsOf([{ name: "eth0" }, { name: "eth1", sandbox: "/n/1" }, { name: "eth0", sandbox: "/n/0" }])).toBe("/n/0");
-  for (const none of [undefined, null, {}, [], [null, 1], [{ name: "eth1", sandbox: "/n/1" }], [{ name: "eth0", sandbox: 1 }]]) {
+  expect(netnsOf([{ name: "eth0" }, { name: "eth1", sandbox: "/n/1" }, { name: "eth0", sandbox: "/n/0" }])).toBe(
+    "/n/0",
+  );
+  for (
+    const none of [undefined, null, {}, [], [null, 1], [{ name: "eth1", sandbox: "/n/1" }], [{
+      name: "eth0",
+      sandbox: 1,
+    }]]
+  ) {
     expect(netnsOf(none)).toBeUndefined();
   }
 });

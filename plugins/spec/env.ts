@@ -129,7 +129,8 @@ function parseBoolean(text: string): boolean {
   throw wrongArgs(`IgnoreUnknown must be 1, 0, true or false: got ${JSON.stringify(text)}`);
 }
 
-function isTrue(text: string): boolean {
+/** What the reference takes for yes in a variable. */
+export function isTrue(text: string): boolean {
   return text === "1" || text.toLowerCase() === "true";
 }
 
