@@ -371,6 +371,28 @@ netnsTest(
   },
 );
 
+netnsTest("cni run says where a plugin's part of a configuration is wrong", ({ host, container }) => {
+  const { run, conf } = bench(host);
+  const file = join(conf, "web.jsonc");
+  const messageOf = (text: string) => {
+    writeFileSync(file, text);
+    const { exitCode, stdout, stderr } = run(`add web ${container.path}`);
+    expect([exitCode, stdout]).toEqual([1, ""]);
+    return stderr;
+  };
+  expect(messageOf('{ "name": "web",\n "plugins": [{ "type": "bridge", "mtu": "12" }] }')).toEndWith(
+    `cni: plugin "bridge" (ADD): Cannot use network "web": mtu must be a whole number from 0 to 65535: got "12"\n` +
+      `     ${file}:2:41, plugins[0].mtu\n`,
+  );
+  // One that it hands on, in a file with a single plugin.
+  expect(messageOf('{ "name": "web", "type": "bridge",\n "ipam": { "type": "host-local", "gateway": 1 } }')).toContain(
+    `\n     ${file}:2:45, ipam.gateway\n`,
+  );
+  expect(messageOf('{ "name": "web", "type": "bridge", "ipam": { "type": "host-local" } }')).toContain(
+    `\n     ${file}:1:44, ipam.ranges\n`,
+  );
+});
+
 netnsTest("cni run lets no plugin break the line or steer the terminal", ({ host, container }) => {
   const { run, plugin } = bench(host);
   plugin(

@@ -12,6 +12,7 @@ import type { Result } from "../../plugins/spec/result.ts";
 import type { JsonObject } from "../../plugins/spec/schema.ts";
 import type { Verb } from "../../plugins/spec/version.ts";
 import type { Args } from "./cache.ts";
+import { findPosition } from "./position.ts";
 
 /** What calls are made with. */
 export interface Caller {
@@ -42,12 +43,12 @@ export class MissingPluginError extends CniError {}
 
 /** Calls a plugin. @throws {CniError} with the plugin's code, naming plugin and command */
 export function callPlugin(caller: Caller, list: NetworkList, plugin: PluginEntry, options: CallOptions): void {
-  named(plugin, options.verb, () => void request(caller, list, plugin, options));
+  named(list, plugin, options.verb, () => void request(caller, list, plugin, options));
 }
 
 /** Calls a plugin that answers with a result. @throws {CniError} with the plugin's code, naming plugin and command */
 export function callForResult(caller: Caller, list: NetworkList, plugin: PluginEntry, options: CallOptions): Result {
-  return named(plugin, options.verb, () => {
+  return named(list, plugin, options.verb, () => {
     const answer = request(caller, list, plugin, options);
     const result = parseAnswer(answer, plugin.type, list.cniVersion);
     const version = JSON.parse(answer)?.cniVersion || list.cniVersion;
@@ -105,12 +106,15 @@ function environment(
   };
 }
 
-function named<T>({ type }: PluginEntry, verb: Verb, call: () => T): T {
+function named<T>(list: NetworkList, plugin: PluginEntry, verb: Verb, call: () => T): T {
   try {
     return call();
   } catch (error) {
     const { code, message, details } = CniError.from(error);
     const Kind = error instanceof MissingPluginError ? MissingPluginError : CniError;
-    throw new Kind(code, `plugin "${type}" (${verb}): ${message}`, { ...(details && { details }), cause: error });
+    throw new Kind(code, `plugin "${plugin.type}" (${verb}): ${message}`, {
+      details: [findPosition(list, plugin, error), details].filter((part) => part).join("; "),
+      cause: error,
+    });
   }
 }

@@ -110,7 +110,9 @@ function withPluginFiles(list: NetworkList, path: string): NetworkList {
   ];
   // The text goes to the cache, and what is removed later must be all that was added.
   const whole = { ...document, loadOnlyInlinedPlugins: true, plugins: plugins.map(({ raw }) => raw) };
-  return { ...list, plugins, text: printJson(whole) };
+  // No file holds this text, so a position in it would mislead.
+  const { source: _, ...rest } = list;
+  return { ...rest, plugins, text: printJson(whole) };
 }
 
 function findPluginFiles(directory: string): string[] {

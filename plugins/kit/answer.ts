@@ -40,7 +40,8 @@ export function parseFailure(response: Response, type: string): CniError {
   }
   const { code = Code.Internal, msg, details } = error;
   const message = msg || `Plugin "${type}" failed with an error object that has no message: ${describeEnd(response)}`;
-  return new CniError(code, message, { details: [...(details ? [details] : []), ...said].join("; ") });
+  const notes = [...(details ? [details] : []), ...said];
+  return new CniError(code, message, { details: notes.join("; "), cause: response.error });
 }
 
 function failure(message: string, notes: readonly string[]): CniError {

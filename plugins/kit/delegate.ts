@@ -28,6 +28,8 @@ export interface Response {
   readonly stderr?: string;
   /** The signal that ended a program. */
   readonly signal?: number;
+  /** Of a plugin in this process: what it threw, which knows more than the document says. */
+  readonly error?: unknown;
 }
 
 /** Finds a plugin by its type and calls it. */

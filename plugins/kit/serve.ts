@@ -41,7 +41,7 @@ export function serve(plugin: AnyPlugin, request: Request, surroundings: Surroun
       stdout: forNetwork(config, () => dispatch(plugin, request, environment, config, surroundings)),
     };
   } catch (error) {
-    return { exitCode: 1, stdout: printError(error, request.stdin) };
+    return { exitCode: 1, stdout: printError(error, request.stdin), error };
   }
 }
 
