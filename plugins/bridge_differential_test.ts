@@ -169,7 +169,7 @@ const REFUSED: Request[] = [
   { config: gateway(), host: [BRIDGE, "addr add 10.9.0.1/24 dev cni0"] },
   { config: gateway(), host: [BRIDGE, "addr add fd00:1::9/48 dev cni0"] },
   { config: { ipam: both }, container: ["link add eth0 type bridge"] },
-  ...dels({ config: { vlan: 5000 } }, { config: { mtu: "x" } }, { config: { ipam: { type: "absent" } } }),
+  ...dels({ config: { ipam: { type: "absent" } } }),
   ...dels({ env: { CNI_CONTAINERID: null } }, { env: { CNI_IFNAME: null } }),
   { verb: "CHECK", config: { ipam: four } },
   { verb: "CHECK", config: { ipam: four, prevResult: { cniVersion: "1.0.0" } } },
@@ -207,6 +207,7 @@ const ONLY_OURS: Request[] = [
   // What is wrong with the request must not keep a container from being removed.
   ...dels({ env: { CNI_NETNS: "/etc/passwd" } }, { env: { CNI_ARGS: "K8S=x" } }, { env: { CNI_ARGS: "x" } }),
   ...dels({ config: { prevResult: "x" } }, { config: { ipam: hostLocal({ subnet: "x" }) } }),
+  ...dels({ config: { vlan: 5000 } }, { config: { mtu: "x" } }),
 ];
 
 const ONLY_THEIRS: Request[] = [

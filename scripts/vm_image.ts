@@ -98,7 +98,7 @@ function addTree(archive: Archive, from: string, to: string, wanted: (path: stri
   }
 }
 
-/** The first line is the terminal of the job, the second takes what the kernel says, and how the job ended. */
+/** Nothing is mounted over /tmp: the checkout may be there. The first line is the terminal of the job, the second takes what the kernel says, and how the job ended. */
 const INIT = `#!/bin/sh
 export PATH=/bin HOME=/root NO_COLOR=1
 mount -t proc proc /proc
@@ -108,7 +108,6 @@ mkdir -p /dev/pts /dev/shm
 mount -t devpts devpts /dev/pts
 mount -t tmpfs tmpfs /dev/shm
 mount -t tmpfs tmpfs /run
-mount -t tmpfs tmpfs /tmp
 ln -s /proc/self/fd /dev/fd
 ip link set lo up
 hostname vm
