@@ -8,7 +8,7 @@ import { type Cidr, familyOf, type Ip } from "../../ffi/address.ts";
 import { CniError, Code, ConfigError } from "./error.ts";
 import { printJson } from "./jsonc.ts";
 import * as schema from "./schema.ts";
-import { parseVersion, type Version } from "./version.ts";
+import { LATEST, parseVersion, type Version } from "./version.ts";
 
 /** The outcome of an attachment (SPEC §ADD Success); lists are absent rather than empty. */
 export interface Result {
@@ -119,21 +119,32 @@ const header = schema.lazy(() =>
   })
 );
 
+/**
+ * Results as they were read in the oldest form. It can say more of itself than what other forms are converted to: that there is no address,
+ * and all of a route; a result that is handed on as it came keeps both.
+ */
+const readInOldest = new WeakSet<Result>();
+
 export const shapes: Readonly<Record<"0.2" | "0.4" | "1.0", ResultShape>> = {
   /** One address per family, routes beside it. */
   "0.2": {
     parse(json, path) {
       const { ip4, ip6, dns } = oldest.parse(json, path);
       const both = [ip4, ip6].filter((each) => each !== undefined);
-      return compact({
+      const result: Result = compact({
         ips: both.map(({ ip, gateway }) => compact({ address: ip, gateway })),
         routes: both.flatMap(({ routes }) => routes ?? []),
         dns: compact(dns ?? {}),
       });
+      readInOldest.add(result);
+      return result;
     },
     format(result) {
-      const families = { ip4: formatFamily(result, 4), ip6: formatFamily(result, 6) };
-      if (!families.ip4 && !families.ip6) throw new CniError(Code.Internal, "cannot convert: no valid IP addresses");
+      const unchanged = readInOldest.has(result);
+      const families = { ip4: formatFamily(result, 4, unchanged), ip6: formatFamily(result, 6, unchanged) };
+      if (!families.ip4 && !families.ip6 && !unchanged) {
+        throw new CniError(Code.Internal, "cannot convert: no valid IP addresses");
+      }
       return { ...compact(families), dns: formatDns(result.dns) };
     },
   },
@@ -185,6 +196,14 @@ export const shapeOf: Readonly<Record<Version, keyof typeof shapes>> = {
 /**
  * Reads a result of any version; one that does not say its version has the configuration's, or the form it shows.
  *
+ * @example
+ * ```ts
+ * import { parseResult } from "./mod.ts";
+ *
+ * const result = parseResult({ cniVersion: "0.2.0", ip4: { ip: "10.1.0.2/16" } }, "0.2.0");
+ * console.log(result.ips?.[0]?.address); // 10.1.0.2/16
+ * ```
+ *
  * @param path where the result stands, for errors: `prevResult`
  * @throws CniError with code 6, naming the path of what is wrong: `ips[0].address`
  */
@@ -205,9 +224,40 @@ export function parseResult(json: unknown, configVersion: Version, path = ""): R
   }
 }
 
-/** The document of `version`, keys in the order it prints them. @throws CniError if that version cannot say it */
+/**
+ * The document of `version`, keys in the order it prints them.
+ *
+ * @example
+ * ```ts
+ * import { formatResult, parseCidr } from "./mod.ts";
+ *
+ * const result = { ips: [{ address: parseCidr("10.1.0.2/16") }] };
+ * console.log(JSON.stringify(formatResult(result, "0.2.0"))); // {"cniVersion":"0.2.0","ip4":{"ip":"10.1.0.2/16"},"dns":{}}
+ * ```
+ *
+ * @throws CniError if that version cannot say it
+ */
 export function formatResult(result: Result, version: Version): object {
   return { cniVersion: version, ...shapes[shapeOf[version]].format(result) };
+}
+
+/**
+ * A result document of any version as one of `version`; what that form cannot say is left out.
+ *
+ * @example
+ * ```ts
+ * import { convertResult } from "./mod.ts";
+ *
+ * const answer = JSON.parse(`{ "cniVersion": "1.1.0", "ips": [{ "address": "10.1.0.2/16" }] }`);
+ * console.log(JSON.stringify(convertResult(answer, "0.4.0").ips)); // [{"version":"4","address":"10.1.0.2/16"}]
+ * console.log(JSON.stringify(convertResult(answer, "0.1.0"))); // {"cniVersion":"0.1.0","ip4":{"ip":"10.1.0.2/16"},"dns":{}}
+ * ```
+ *
+ * @param result one that does not say its version is read in the form it shows
+ * @throws {CniError} code 6, naming the path of what cannot be read, or if `version` cannot say it
+ */
+export function convertResult(result: unknown, version: Version): schema.JsonObject {
+  return formatResult(parseResult(result, LATEST), version) as schema.JsonObject;
 }
 
 /** The text a plugin prints: indented, escaped, without an end of line. @throws CniError as {@linkcode formatResult} */
@@ -220,13 +270,15 @@ function parseCurrent(json: unknown, path?: string): Result {
   return compact({ ...result, dns: compact(result.dns ?? {}) });
 }
 
-/** The first address of the family, and the routes of that family with what the form can say of them. */
-function formatFamily(result: Result, family: 4 | 6): object | undefined {
+/** The first address of the family, and the routes of that family: destination and gateway, or all of them. */
+function formatFamily(result: Result, family: 4 | 6, wholeRoutes: boolean): object | undefined {
   const first = result.ips?.find(({ address }) => familyOf(address) === family);
   return first && compact({
     ip: first.address,
     gateway: first.gateway,
-    routes: result.routes?.filter(({ dst }) => familyOf(dst) === family).map(({ dst, gw }) => compact({ dst, gw })),
+    routes: result.routes?.filter(({ dst }) => familyOf(dst) === family).map((route) =>
+      wholeRoutes ? formatRoute(route) : compact({ dst: route.dst, gw: route.gw })
+    ),
   });
 }
 
