@@ -20,35 +20,27 @@
  * });
  * ```
  *
- * @example Attach a container with the plugins in a directory
+ * @example Attach a container
  * ```ts
- * import { executables, loadNetwork, runtime } from "./mod.ts";
+ * import { loadNetwork, Runtime } from "./mod.ts";
  *
- * const pluginDirectories = ["/opt/cni/bin"];
- * const log = console.error;
- * const network = loadNetwork("web", { directory: "/etc/cni/net.d", readInput: () => "", log });
- * const result = runtime.add(
- *   {
- *     invoker: executables(pluginDirectories),
- *     pluginDirectories,
- *     cacheDirectory: "/var/lib/cni",
- *     env: process.env,
- *     log,
- *   },
- *   network,
- *   { containerId: "c1", ifname: "eth0", netns: "/run/netns/c1" },
- * );
- * console.log(result.ips);
+ * const runtime = new Runtime({ pluginDirectories: ["/opt/cni/bin"], log: console.error });
+ * const result = runtime.add(loadNetwork("web"), { containerId: "c1", ifname: "eth0", netns: "/run/netns/c1" });
+ * console.log(result.ips?.map(({ address }) => address)); // [ "10.1.0.2/24" ]
+ * runtime.del("web", { containerId: "c1", ifname: "eth0" });
  * ```
  *
  * @module
  */
 
 // Run networks.
+export { Runtime, type RuntimeSettings } from "./cmd/library.ts";
 export { loadNetwork, type LoadOptions } from "./cmd/runtime/load.ts";
-export * as runtime from "./cmd/runtime/runtime.ts";
+export type { AddParameters } from "./cmd/runtime/runtime.ts";
 export type { RecallParameters } from "./cmd/runtime/recall.ts";
-export type { Args } from "./cmd/runtime/cache.ts";
+export type { Args, AttachmentKey } from "./cmd/runtime/cache.ts";
+export type { KnownAttachment } from "./cmd/runtime/attachments.ts";
+export type { DerivedRequest, DeriveOptions } from "./cmd/runtime/derive.ts";
 export { type NetworkList, parseNetworkList, type PluginEntry } from "./plugins/spec/network.ts";
 
 // Write plugins.
@@ -69,13 +61,15 @@ export type { JsonObject, Route, Schema } from "./plugins/spec/schema.ts";
 export type { Attachment, PluginConfig } from "./plugins/spec/config.ts";
 export type { Owner } from "./plugins/kit/owner.ts";
 
-// Call plugins, in this process and as programs.
-export { type AnyPlugin, embedded, serve, type Surroundings } from "./plugins/kit/serve.ts";
+// Call plugins: those that are built in, and one's own.
+export { surroundings, type SurroundingsOptions } from "./cmd/surroundings.ts";
+export { findPlugin, pluginNames } from "./plugins/registry.ts";
+export { type AnyPlugin, serve, type Surroundings } from "./plugins/kit/serve.ts";
 export type { Delegate, Invoker, Request, Response } from "./plugins/kit/delegate.ts";
-export { type ExecutableOptions, type Executables, executables } from "./plugins/kit/executable.ts";
 
 // Results and their parts.
 export {
+  convertResult,
   type Dns,
   formatResult,
   type Interface,

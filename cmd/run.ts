@@ -3,7 +3,6 @@
  *
  * @module
  */
-import { readAll } from "../ffi/sys/file.ts";
 import type { Surroundings } from "../plugins/kit/serve.ts";
 import { CniError, Code } from "../plugins/spec/error.ts";
 import type { NetworkList } from "../plugins/spec/network.ts";
@@ -16,8 +15,8 @@ import { attach } from "./runtime/attach.ts";
 import { type KnownAttachment, listAttachments } from "./runtime/attachments.ts";
 import { type CacheEntry, findEntry } from "./runtime/cache.ts";
 import { deriveRequests } from "./runtime/derive.ts";
-import { decodeConfiguration, loadNetwork } from "./runtime/load.ts";
-import type { RecallParameters } from "./runtime/recall.ts";
+import { loadNetwork } from "./runtime/load.ts";
+import { describe, type RecallParameters } from "./runtime/recall.ts";
 import { check, del, gc, type RuntimeOptions, status } from "./runtime/runtime.ts";
 import { print, say } from "./stdio.ts";
 import { formatTable } from "./table.ts";
@@ -95,17 +94,12 @@ function derive(runtime: RuntimeOptions, request: RunRequest): void {
   print(`${printJson(requests.map(({ type, request }) => ({ type, request: parseJson(request) })), 4)}\n`);
 }
 
-/** All of standard input. */
-function readInput(): string {
-  return decodeConfiguration(readAll(0), "standard input");
-}
-
 function log(message: string): void {
   say(`cni: ${message}`);
 }
 
 function load({ network, confDirectory }: RunRequest): NetworkList {
-  return loadNetwork(network, { directory: confDirectory, readInput, log });
+  return loadNetwork(network, { directory: confDirectory, log });
 }
 
 function runAdd(runtime: RuntimeOptions, request: RunRequest, surroundings: Surroundings): void {
@@ -124,9 +118,9 @@ function networkOf(request: RunRequest): NetworkList | string {
     if (network === "-" || network.includes("/") || !isRemembered(cacheDirectory, { network, containerId, ifname })) {
       throw error;
     }
-    // That there is no such file is said by what follows.
     const { message, details } = CniError.from(error);
-    if (!(error instanceof CniError)) log(details ? `${message} (${details})` : message);
+    log(details ? `${message} (${details})` : message);
+    log(`Using the configuration that ${describe({ network, containerId, ifname })} was attached with`);
     return network;
   }
 }

@@ -14,7 +14,18 @@ export type Mac = string & { readonly "~": "Mac" };
 
 const DOT = 0x2e, COLON = 0x3a, DASH = 0x2d, ZERO = 0x30;
 
-/** Reads an IPv4 or IPv6 address. @throws SyntaxError when `text` is not one */
+/**
+ * Reads an IPv4 or IPv6 address.
+ *
+ * @example
+ * ```ts
+ * import { parseIp } from "./mod.ts";
+ *
+ * console.log(parseIp("FD00:0:0::2")); // fd00::2
+ * ```
+ *
+ * @throws SyntaxError when `text` is not one
+ */
 export function parseIp(text: string): Ip {
   const bytes = decode(text);
   if (!bytes) throw new SyntaxError(`Cannot parse IP address ${JSON.stringify(text)}: wrong form`);
@@ -58,7 +69,18 @@ export function previousIp(ip: Ip): Ip | undefined {
   return step(ip, -1);
 }
 
-/** Reads `address/prefix length`. @throws SyntaxError when `text` is not that */
+/**
+ * Reads `address/prefix length`.
+ *
+ * @example
+ * ```ts
+ * import { parseCidr } from "./mod.ts";
+ *
+ * console.log(parseCidr("10.1.0.2/16")); // 10.1.0.2/16
+ * ```
+ *
+ * @throws SyntaxError when `text` is not that
+ */
 export function parseCidr(text: string): Cidr {
   const slash = text.indexOf("/");
   const bytes = slash < 0 ? undefined : decode(text.slice(0, slash));
@@ -108,7 +130,18 @@ export function overlaps(a: Cidr, b: Cidr): boolean {
   return samePrefix(ipBytes(ipOf(a)), ipBytes(ipOf(b)), Math.min(prefixLengthOf(a), prefixLengthOf(b)));
 }
 
-/** Reads a 48-bit hardware address: pairs joined by `:` or `-`, or quads joined by `.`. @throws SyntaxError */
+/**
+ * Reads a 48-bit hardware address: pairs joined by `:` or `-`, or quads joined by `.`.
+ *
+ * @example
+ * ```ts
+ * import { parseMac } from "./mod.ts";
+ *
+ * console.log(parseMac("0A-58-0A-01-00-02")); // 0a:58:0a:01:00:02
+ * ```
+ *
+ * @throws SyntaxError
+ */
 export function parseMac(text: string): Mac {
   const bytes = decodeMac(text);
   if (!bytes) throw new SyntaxError(`Cannot parse MAC address ${JSON.stringify(text)}: wrong form`);

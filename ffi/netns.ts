@@ -38,7 +38,20 @@ export interface Netns extends Disposable {
   run<T>(call: () => Sync<T>): T;
 }
 
-/** A path that does not lead to a network namespace. */
+/**
+ * A path that does not lead to a network namespace.
+ *
+ * @example
+ * ```ts
+ * import { NetnsError, openNetns } from "./mod.ts";
+ *
+ * try {
+ *   openNetns("/run/netns/absent");
+ * } catch (error) {
+ *   if (error instanceof NetnsError) console.log(error.absent); // true
+ * }
+ * ```
+ */
 export class NetnsError extends Error {
   /** Always `NetnsError`. */
   override readonly name: string = "NetnsError";
@@ -52,7 +65,20 @@ export class NetnsError extends Error {
   }
 }
 
-/** Opens the namespace at `path`: a bind mount, or a link such as `/proc/123/ns/net`. @throws {NetnsError} if it is none */
+/**
+ * Opens the namespace at `path`: a bind mount, or a link such as `/proc/123/ns/net`.
+ *
+ * @example
+ * ```ts
+ * import { openNetns } from "./mod.ts";
+ *
+ * using netns = openNetns("/run/netns/c1");
+ * const { stdout } = netns.run(() => Bun.spawnSync(["ip", "-o", "link"]));
+ * console.log(stdout.toString().split(":")[1]); //  lo
+ * ```
+ *
+ * @throws {NetnsError} if it is none
+ */
 export function openNetns(path: string): Netns {
   const file = openNamespaceFile(path);
   try {
@@ -63,12 +89,37 @@ export function openNetns(path: string): Netns {
   }
 }
 
-/** The namespace that the thread is in. @throws {SystemError} */
+/**
+ * The namespace that the thread is in.
+ *
+ * @example
+ * ```ts
+ * import { currentNetns } from "./mod.ts";
+ *
+ * using host = currentNetns();
+ * console.log(host.run(() => "here")); // here
+ * ```
+ *
+ * @throws {SystemError}
+ */
 export function currentNetns(): Netns {
   return handle(OWN_NETNS, openFile(OWN_NETNS), undefined);
 }
 
-/** Creates a namespace that lives as long as its handle; others reach it as `path`. @throws {SystemError} `EPERM` without CAP_SYS_ADMIN */
+/**
+ * Creates a namespace that lives as long as its handle; others reach it as `path`.
+ *
+ * @example
+ * ```ts
+ * import { createNetns, currentNetns } from "./mod.ts";
+ *
+ * using host = currentNetns();
+ * using netns = createNetns();
+ * console.log(netns.identity === host.identity); // false
+ * ```
+ *
+ * @throws {SystemError} `EPERM` without CAP_SYS_ADMIN
+ */
 export function createNetns(): Netns {
   using own = openCurrent();
   forPurpose("create a network namespace", () => sys.unshare(CLONE_NEWNET));

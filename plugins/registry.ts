@@ -14,12 +14,31 @@ import portmap from "./portmap.ts";
 
 const PLUGINS: readonly AnyPlugin[] = [bridge, hostLocal, loopback, portmap];
 
-/** The names of all plugins, sorted. */
+/**
+ * The names of all plugins, sorted.
+ *
+ * @example
+ * ```ts
+ * import { pluginNames } from "./mod.ts";
+ *
+ * console.log(pluginNames().includes("bridge")); // true
+ * ```
+ */
 export function pluginNames(): string[] {
   return PLUGINS.map(({ name }) => name).sort();
 }
 
-/** The plugin of this name, if there is one. */
+/**
+ * The plugin of this name, if there is one.
+ *
+ * @example
+ * ```ts
+ * import { findPlugin } from "./mod.ts";
+ *
+ * console.log(findPlugin("bridge")?.about); // Connects the container to a bridge of the host
+ * console.log(findPlugin("nosuch")); // undefined
+ * ```
+ */
 export function findPlugin(name: string): AnyPlugin | undefined {
   return PLUGINS.find((each) => each.name === name);
 }

@@ -14,8 +14,11 @@ import { sortedByBytes } from "./order.ts";
 
 /** What tells one attachment from another. */
 export interface AttachmentKey {
+  /** The network's name. */
   readonly network: string;
+  /** CNI_CONTAINERID. */
   readonly containerId: string;
+  /** CNI_IFNAME. */
   readonly ifname: string;
 }
 

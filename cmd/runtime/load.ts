@@ -5,7 +5,7 @@
  * @module
  */
 import { SystemError } from "../../ffi/sys/error.ts";
-import { findNames, findStatus, readFile } from "../../ffi/sys/file.ts";
+import { findNames, findStatus, readAll, readFile } from "../../ffi/sys/file.ts";
 import { CniError, Code, ConfigError } from "../../plugins/spec/error.ts";
 import { parseJson, printJson } from "../../plugins/spec/jsonc.ts";
 import { type NetworkList, parseNetworkList, parsePluginEntry, type PluginEntry } from "../../plugins/spec/network.ts";
@@ -15,33 +15,48 @@ import { sortedByBytes } from "./order.ts";
 
 /** Where to look, and whom to tell. */
 export interface LoadOptions {
-  /** Where configurations are looked up by name. */
-  readonly directory: string;
-  /** All of standard input, for the network `-`. */
-  readInput(): string;
-  /** Told of each file that cannot be used. */
-  log(message: string): void;
+  /** Where configurations are looked up by name: `/etc/cni/net.d`, unless told. */
+  readonly directory?: string;
+  /** Gives the text for the network `-`: standard input, unless told. */
+  readonly readInput?: () => string;
+  /** Told of each file that cannot be used; nobody is, unless told. */
+  readonly log?: (message: string) => void;
 }
 
 /**
  * The network that `network` stands for: `-` for the text on standard input, a path if it has a `/`, else a name.
  *
+ * @example
+ * ```ts
+ * import { loadNetwork } from "./mod.ts";
+ *
+ * const network = loadNetwork("web", { directory: "/etc/cni/net.d", log: console.error });
+ * console.log(network.plugins.map(({ type }) => type)); // [ "bridge", "portmap" ]
+ * console.log(loadNetwork("/etc/cni/net.d/web.conflist").name); // web
+ * console.log(loadNetwork("default").source); // the built-in default network
+ * ```
+ *
  * @throws {CniError} code 7 if there is none of that name, naming those that are there
  * @throws {SystemError} if the file cannot be read
  * @throws {ConfigError} if it cannot be used, and {SyntaxError} if it is no JSON
  */
-export function loadNetwork(network: string, options: LoadOptions): NetworkList {
-  if (network === "-") return requirePlugins(parseNetworkList(options.readInput(), "standard input"));
+export function loadNetwork(network: string, options: LoadOptions = {}): NetworkList {
+  const { directory = "/etc/cni/net.d", readInput = readStandardInput, log } = options;
+  if (network === "-") return requirePlugins(parseNetworkList(readInput(), "standard input"));
   if (network.includes("/")) return loadFile(network);
-  const { found, names, problems } = searchDirectory(options.directory, network);
-  if (!found && network !== DEFAULT_NETWORK_NAME) throw notFound(network, options.directory, names, problems);
-  for (const problem of problems) options.log(problem);
+  const { found, names, problems } = searchDirectory(directory, network);
+  if (!found && network !== DEFAULT_NETWORK_NAME) throw notFound(network, directory, names, problems);
+  for (const problem of problems) log?.(problem);
   return found ?? parseNetworkList(DEFAULT_NETWORK, "the built-in default network");
 }
 
 /** Reads the network in one file, with the plugins that stand in files of their own beside it. */
 function loadFile(path: string): NetworkList {
   return requirePlugins(withPluginFiles(parseNetworkList(readConfiguration(path), path), path));
+}
+
+function readStandardInput(): string {
+  return decodeConfiguration(readAll(0), "standard input");
 }
 
 function readConfiguration(path: string): string {

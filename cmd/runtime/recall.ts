@@ -60,9 +60,8 @@ export function recall(
       },
     );
   }
-  if (remembered && remembered.text !== given?.text) {
-    const now = given ? "has changed since" : "is gone or cannot be used";
-    memory.log(`Using the configuration that ${describe(key)} was attached with: that of now ${now}`);
+  if (remembered && given && remembered.text !== given.text) {
+    memory.log(`Using the configuration that ${describe(key)} was attached with: that of now has changed since`);
   }
   const { args, capabilityArgs, netns } = parameters;
   return {

@@ -9,6 +9,17 @@ import { describeErrno } from "./errno.ts";
  * A system call failed. Match on `code`, never on the message.
  *
  * The message reads `Cannot open "/x": No such file or directory (ENOENT)`; without a purpose it names the system call.
+ *
+ * @example
+ * ```ts
+ * import { loadNetwork, SystemError } from "./mod.ts";
+ *
+ * try {
+ *   loadNetwork("/etc/cni/absent.conflist");
+ * } catch (error) {
+ *   if (error instanceof SystemError) console.log(error.code); // ENOENT
+ * }
+ * ```
  */
 export class SystemError extends Error {
   /** `SystemError`, or the name of a class that extends it. */

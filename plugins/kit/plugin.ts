@@ -91,12 +91,47 @@ export interface Plugin<C = unknown> {
   status?(call: Call<C>): void;
 }
 
-/** Declares a plugin, taking the type of its configuration from its schema. */
+/**
+ * Declares a plugin, taking the type of its configuration from its schema.
+ *
+ * @example
+ * ```ts
+ * import { plugin, schema } from "./mod.ts";
+ *
+ * export default plugin({
+ *   name: "mtu",
+ *   about: "Says in the result how large packets may be",
+ *   config: schema.object({ mtu: schema.int({ min: 68, max: 65535 }) }),
+ *   add: ({ config: { mtu }, prevResult }) => ({
+ *     ...prevResult,
+ *     interfaces: prevResult?.interfaces?.map((each) => ({ ...each, mtu })) ?? [],
+ *   }),
+ *   del: () => {},
+ *   check: () => {},
+ * });
+ * ```
+ */
 export function plugin<C>(definition: Plugin<C>): Plugin<C> {
   return definition;
 }
 
-/** The result of the plugins before this one. @throws {CniError} code 7 if there is none */
+/**
+ * The result of the plugins before this one.
+ *
+ * @example
+ * ```ts
+ * import { requirePrevResult } from "./mod.ts";
+ *
+ * console.log(requirePrevResult({ prevResult: { interfaces: [{ name: "eth0" }] } }, "mtu").interfaces?.length); // 1
+ * try {
+ *   requirePrevResult({ prevResult: undefined }, "mtu");
+ * } catch (error) {
+ *   console.log((error as Error).message); // Cannot run "mtu": prevResult is missing
+ * }
+ * ```
+ *
+ * @throws {CniError} code 7 if there is none
+ */
 export function requirePrevResult({ prevResult }: { readonly prevResult: Result | undefined }, name: string): Result {
   if (prevResult) return prevResult;
   throw new CniError(Code.InvalidConfig, `Cannot run "${name}": prevResult is missing`, {
@@ -104,7 +139,27 @@ export function requirePrevResult({ prevResult }: { readonly prevResult: Result 
   });
 }
 
-/** Runs every step, also after one failed. @throws {AggregateError} naming every failure, or the failure if it is alone */
+/**
+ * Runs every step, also after one failed.
+ *
+ * @example
+ * ```ts
+ * import { cleanUp } from "./mod.ts";
+ *
+ * try {
+ *   cleanUp(
+ *     () => {
+ *       throw new Error("Cannot remove the first");
+ *     },
+ *     () => console.log("the second is removed"), // the second is removed
+ *   );
+ * } catch (error) {
+ *   console.log((error as Error).message); // Cannot remove the first
+ * }
+ * ```
+ *
+ * @throws {AggregateError} naming every failure, or the failure if it is alone
+ */
 export function cleanUp(...steps: readonly (() => void)[]): void {
   const failures: unknown[] = [];
   for (const step of steps) {

@@ -30,7 +30,34 @@ export interface Surroundings {
   log(message: string): void;
 }
 
-/** Carries out one request. Never throws: whatever goes wrong is the error object of the specification. */
+/**
+ * Carries out one request. Never throws: whatever goes wrong is the error object of the specification.
+ *
+ * @example
+ * ```ts
+ * import { plugin, schema, serve, surroundings } from "./mod.ts";
+ *
+ * const greet = plugin({
+ *   name: "greet",
+ *   about: "Says hello and changes nothing",
+ *   config: schema.object({ greeting: schema.withDefault(schema.string, "hello") }),
+ *   add: ({ config, log, prevResult }) => {
+ *     log(config.greeting);
+ *     return prevResult ?? {};
+ *   },
+ *   del: () => {},
+ *   check: () => {},
+ * });
+ * const stdin = JSON.stringify({ cniVersion: "1.1.0", name: "web", type: "greet", greeting: "hi" });
+ * const env = { CNI_CONTAINERID: "c1", CNI_IFNAME: "eth0", CNI_NETNS: "/run/netns/c1" };
+ * const around = surroundings({ log: (message) => console.log(message) });
+ *
+ * const answer = serve(greet, { command: "ADD", env, stdin }, around); // hi
+ * console.log(answer.exitCode); // 0
+ * const { exitCode, stdout } = serve(greet, { command: "ADD", env: {}, stdin }, around);
+ * console.log(exitCode, JSON.parse(stdout).code); // 1 4
+ * ```
+ */
 export function serve(plugin: AnyPlugin, request: Request, surroundings: Surroundings): Response {
   try {
     if (request.command === "VERSION") return { exitCode: 0, stdout: printVersions(request.stdin) };

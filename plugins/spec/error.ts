@@ -5,7 +5,20 @@
  */
 import type { Version } from "./version.ts";
 
-/** Codes of the specification (§Error); 8 and 999 are the ecosystem's, not the specification's. 100 and up are free. */
+/**
+ * Codes of the specification (§Error); 8 and 999 are the ecosystem's, not the specification's. 100 and up are free.
+ *
+ * @example
+ * ```ts
+ * import { CniError, Code, loadNetwork, Runtime } from "./mod.ts";
+ *
+ * try {
+ *   new Runtime().check(loadNetwork("web"), { containerId: "c1", ifname: "eth0" });
+ * } catch (error) {
+ *   if (CniError.from(error).code === Code.UnknownContainer) console.log("it was never attached"); // it was never attached
+ * }
+ * ```
+ */
 export const Code = {
   IncompatibleVersion: 1,
   UnsupportedField: 2,
@@ -28,7 +41,20 @@ export const Code = {
 /** One of the codes that have a name. */
 export type Code = (typeof Code)[keyof typeof Code];
 
-/** A configuration holds something that cannot be used. */
+/**
+ * A configuration holds something that cannot be used.
+ *
+ * @example
+ * ```ts
+ * import { ConfigError, parseNetworkList } from "./mod.ts";
+ *
+ * try {
+ *   parseNetworkList(`{ "name": "web", "plugins": [{ "type": 5 }] }`, "web.conflist");
+ * } catch (error) {
+ *   if (error instanceof ConfigError) console.log(error.path, error.position); // plugins[0].type web.conflist:1:40
+ * }
+ * ```
+ */
 export class ConfigError extends Error {
   /** Always `ConfigError`. */
   override readonly name = "ConfigError";
@@ -75,7 +101,21 @@ export interface Where {
   readonly column?: number;
 }
 
-/** The only error that leaves the process. `code` is one of {@linkcode Code}, or a plugin's own from 100 up. */
+/**
+ * The only error that leaves the process. `code` is one of {@linkcode Code}, or a plugin's own from 100 up.
+ *
+ * @example
+ * ```ts
+ * import { CniError, loadNetwork } from "./mod.ts";
+ *
+ * try {
+ *   loadNetwork("nosuch");
+ * } catch (error) {
+ *   const { code, message } = CniError.from(error);
+ *   console.log(code, message); // 7 Cannot find network "nosuch" in "/etc/cni/net.d"
+ * }
+ * ```
+ */
 export class CniError extends Error {
   /** Always `CniError`. */
   override readonly name = "CniError";

@@ -86,6 +86,20 @@ const flag: schema.Schema<boolean> = {
  * Reads a network list, or a single plugin's object as a list of one. JSON, comments and trailing commas allowed.
  *
  * The list's own keys are matched exactly, those of plugins without regard to case, as the reference does.
+ *
+ * @example
+ * ```ts
+ * import { parseNetworkList } from "./mod.ts";
+ *
+ * const network = parseNetworkList(`{
+ *   "cniVersion": "0.4.0", "cniVersions": ["1.0.0", "1.1.0"], "name": "web",
+ *   // Comments and trailing commas are fine.
+ *   "plugins": [{ "type": "bridge" }, { "type": "portmap", "capabilities": { "portMappings": true } }],
+ * }`);
+ * console.log(network.cniVersion); // 1.1.0
+ * console.log(network.plugins[1]!.capabilities); // [ "portMappings" ]
+ * ```
+ *
  * @param source file the text comes from, for errors
  * @throws SyntaxError naming line and column
  * @throws ConfigError naming network, path, line and column

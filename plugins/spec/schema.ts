@@ -4,6 +4,20 @@
  * Keys are matched without regard to case, `null` is the same as absent, and unknown keys are kept: configurations in
  * the wild rely on all three. Own combinators rather than a library's: those three rules and the error would have to be
  * written on top of it all the same, and that alone is as long as this file.
+ *
+ * @example
+ * ```ts
+ * import { schema } from "./mod.ts";
+ *
+ * const config = schema.object({ mtu: schema.optional(schema.int({ min: 68 })), mode: schema.withDefault(schema.string, "bridge") });
+ * console.log(JSON.stringify(config.parse({ MTU: 1400 }))); // {"mtu":1400,"mode":"bridge"}
+ * try {
+ *   config.parse({ mtu: "1400" });
+ * } catch (error) {
+ *   console.log((error as Error).message); // Cannot use configuration: mtu must be a whole number of at least 68: got "1400"
+ * }
+ * ```
+ *
  * @module
  */
 import { type Cidr, type Ip, type Mac, parseCidr, parseIp, parseMac } from "../../ffi/address.ts";

@@ -6,11 +6,29 @@
  * @module
  */
 
-/** All released versions, oldest first. */
+/**
+ * All released versions, oldest first.
+ *
+ * @example
+ * ```ts
+ * import { VERSIONS } from "./mod.ts";
+ *
+ * console.log(VERSIONS.join(" ")); // 0.1.0 0.2.0 0.3.0 0.3.1 0.4.0 1.0.0 1.1.0
+ * ```
+ */
 export const VERSIONS = ["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"] as const;
 /** A released version of the specification: `1.1.0`. */
 export type Version = (typeof VERSIONS)[number];
-/** The newest version: the form of everything in memory. */
+/**
+ * The newest version: the form of everything in memory.
+ *
+ * @example
+ * ```ts
+ * import { LATEST } from "./mod.ts";
+ *
+ * console.log(LATEST); // 1.1.0
+ * ```
+ */
 export const LATEST = "1.1.0" satisfies Version;
 
 /** A command of the specification, the value of CNI_COMMAND (SPEC §CNI operations). */
