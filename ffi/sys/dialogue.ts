@@ -159,13 +159,14 @@ function feeder(fd: number, input: Uint8Array): Watch {
 
 function collect(state: State): boolean {
   const part = readSome(state, state.child.stdout).slice();
-  state.size += part.length;
-  if (state.size <= state.bounds.mostOutput) {
-    state.parts.push(part);
-    return part.length > 0;
+  if (part.length === 0) return false;
+  if (state.size + part.length > state.bounds.mostOutput) {
+    stop(state, "output");
+    return false;
   }
-  stop(state, "output");
-  return false;
+  state.size += part.length;
+  state.parts.push(part);
+  return true;
 }
 
 function listen(state: State, hear: (bytes: Uint8Array) => void): boolean {
@@ -179,9 +180,9 @@ function readSome({ buffer }: State, fd: number): Uint8Array {
   return buffer.subarray(0, sys.read(fd, buffer, buffer.length));
 }
 
-function joined({ parts }: State): Uint8Array {
+function joined({ parts, size }: State): Uint8Array {
   if (parts.length === 1) return parts[0]!;
-  const all = new Uint8Array(parts.reduce((sum, { length }) => sum + length, 0));
+  const all = new Uint8Array(size);
   let at = 0;
   for (const part of parts) {
     all.set(part, at);
