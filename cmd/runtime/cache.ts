@@ -39,14 +39,16 @@ export interface CacheEntry extends AttachmentKey {
 const KIND = "cniCacheV1";
 const NAME_BYTES = 255;
 
+/** What plugins get as a variable of their environment, which ends at a NUL. */
+const variable = schema.satisfying(schema.string, "text without NUL", (text) => !text.includes("\0"));
 const document = schema.lazy(() =>
   schema.struct({
     containerId: schema.string,
     ifName: schema.string,
     networkName: schema.string,
     config: schema.withDefault(schema.string, ""),
-    netns: schema.optional(schema.nonEmptyString),
-    cniArgs: schema.withDefault(schema.array(schema.array(schema.string)), []),
+    netns: schema.withDefault(variable, ""),
+    cniArgs: schema.withDefault(schema.array(schema.array(variable)), []),
     capabilityArgs: schema.withDefault(schema.jsonObject, {}),
     result: schema.optional(schema.anything),
   })
@@ -70,7 +72,9 @@ export function cachePath(directory: string, { network, containerId, ifname }: A
   if (length <= NAME_BYTES) return `${directory}/results/${name}`;
   throw new CniError(
     Code.InvalidEnvironment,
-    `Cannot remember attachment "${name}": network name, container id and interface name have ${length - 2} bytes ` +
+    `Cannot remember attachment ${schema.excerpt(name)}: network name, container id and interface name have ${
+      length - 2
+    } bytes ` +
       `together, and ${NAME_BYTES - 2} fit into a file name`,
   );
 }
@@ -204,7 +208,7 @@ function sandboxIn(result: unknown, ifname: string): string | undefined {
   const interfaces = schema.isJsonObject(result) ? result.interfaces : undefined;
   if (!Array.isArray(interfaces)) return undefined;
   const own = interfaces.find((each) => schema.isJsonObject(each) && each.name === ifname && each.sandbox);
-  return typeof own?.sandbox === "string" ? own.sandbox : undefined;
+  return typeof own?.sandbox === "string" && !own.sandbox.includes("\0") ? own.sandbox : undefined;
 }
 
 function notUnderstood(path: string, reason: string): CniError {

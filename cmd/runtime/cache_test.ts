@@ -154,6 +154,17 @@ test.each([
   ["another kind", '{"kind":"cniCacheV9"}'],
   ["no ids", '{"kind":"cniCacheV1"}'],
   ["wrong base64", '{"kind":"cniCacheV1","containerId":"c1","ifName":"eth0","networkName":"web","config":"*"}'],
+  ["a NUL", '{"kind":"cniCacheV1","containerId":"c1","ifName":"eth0","networkName":"web","netns":"/a\\u0000"}'],
+  [
+    "a NUL in arguments",
+    '{"kind":"cniCacheV1","containerId":"c1","ifName":"eth0","networkName":"web","cniArgs":[["a","\\u0000"]]}',
+  ],
+  [
+    "an entry nested too deep",
+    `{"kind":"cniCacheV1","containerId":"c1","ifName":"eth0","networkName":"web","result":${"[".repeat(5000)}${
+      "]".repeat(5000)
+    }}`,
+  ],
   ["wrong arguments", '{"kind":"cniCacheV1","containerId":"c1","ifName":"eth0","networkName":"web","cniArgs":5}'],
 ])("findEntry() refuses %s, and removeEntry() removes it", (_, text) => {
   plant("web-c1-eth0", text);

@@ -69,7 +69,7 @@ export class ConfigError extends Error {
 
   /** See the properties of the same names; `got` is taken as it is. */
   constructor(path: string, expected: string, got: string, where: Where = {}) {
-    const subject = where.network === undefined ? "configuration" : `network ${JSON.stringify(where.network)}`;
+    const subject = where.network === undefined ? "configuration" : `network ${quoted(where.network)}`;
     super(`Cannot use ${subject}: ${path || "the document"} must be ${expected}: got ${got}`);
     this.path = path;
     this.expected = expected;
@@ -87,6 +87,11 @@ export class ConfigError extends Error {
     const { file, line, column } = this.where;
     return [file, line, column].filter((part) => part !== undefined).join(":");
   }
+}
+
+/** A name can be as long as its file. */
+function quoted(name: string): string {
+  return JSON.stringify(name.length > 80 ? `${name.slice(0, 80)}…` : name);
 }
 
 /** Where a configuration comes from; lines and columns count from 1. */

@@ -171,7 +171,7 @@ function chooseVersion(list: schema.JsonObject): Version {
   if (newest) return newest;
   throw new CniError(
     Code.IncompatibleVersion,
-    `Cannot use network ${JSON.stringify(list.name)}: no supported version among ${JSON.stringify(candidates)}`,
+    `Cannot use network ${schema.excerpt(list.name)}: no supported version among ${schema.excerpt(candidates)}`,
     { details: `supported are ${VERSIONS.join(", ")}` },
   );
 }
@@ -180,7 +180,7 @@ function checkNumeric(version: string, path: string): void {
   try {
     compareVersions(version, "0.1.0");
   } catch {
-    throw new ConfigError(path, 'a version such as "1.1.0"', JSON.stringify(version));
+    throw new ConfigError(path, 'a version such as "1.1.0"', schema.excerpt(version));
   }
 }
 

@@ -214,7 +214,7 @@ export function parseResult(json: unknown, configVersion: Version, path = ""): R
     const unversioned = ip4 ?? ip6 ? "0.2.0" : configVersion;
     const version = cniVersion === undefined ? unversioned : parseVersion(cniVersion);
     if (version === undefined) {
-      throw new CniError(Code.DecodeFailure, `Cannot read result: unsupported version ${JSON.stringify(cniVersion)}`);
+      throw new CniError(Code.DecodeFailure, `Cannot read result: unsupported version ${schema.excerpt(cniVersion)}`);
     }
     return shapes[shapeOf[version]].parse(json ?? {}, path);
   } catch (error) {

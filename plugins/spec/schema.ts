@@ -260,8 +260,13 @@ function text<T extends string>(expected: string, parseText: (value: string) => 
 }
 
 function wrong(path: string, expected: string, node: unknown): ConfigError {
+  return new ConfigError(path, expected, excerpt(node));
+}
+
+/** A value as JSON, cut to what fits into an error; `nothing` for `undefined`. */
+export function excerpt(node: unknown): string {
   const json = node === undefined ? "nothing" : JSON.stringify(node);
-  return new ConfigError(path, expected, json.length > 80 ? `${json.slice(0, 79)}…` : json);
+  return json.length > 80 ? `${json.slice(0, 79)}…` : json;
 }
 
 function isString(node: unknown): node is string {
