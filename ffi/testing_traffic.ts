@@ -46,8 +46,8 @@ export async function serveUdp(netns: Netns, name: string, port = 0, hostname = 
   return { port: socket.port, [Symbol.dispose]: () => socket.close() };
 }
 
-/** How long to wait for an answer before there is none: on one machine an answer takes a millisecond. */
-const TIMEOUT_MS = 400;
+/** How long to wait for an answer before there is none: long enough for the kernel to repeat, after a second, a packet that was lost. */
+const TIMEOUT_MS = 1500;
 
 /** What a TCP server answers; `undefined` if it cannot be reached. */
 export async function askTcp(netns: Netns, hostname: string, port: number): Promise<string | undefined> {

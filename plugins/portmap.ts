@@ -15,7 +15,7 @@ import { SystemError } from "../ffi/sys/error.ts";
 import type { Netns } from "../ffi/netns.ts";
 import { requireSysctl } from "./kit/interface.ts";
 import { checkElements, deadOf, ensureElements, removeElements, TakenError } from "./kit/owned_elements.ts";
-import { describeOwner, type Owner, sameOwner } from "./kit/owner.ts";
+import { describeOwner, formatOwner, networkPrefix, type Owner, sameOwner } from "./kit/owner.ts";
 import { type AttachmentCall, plugin, requirePrevResult } from "./kit/plugin.ts";
 import { requireRuleset, ruleset } from "./kit/ruleset.ts";
 import { describeHostPort, parsePortmap, type PortmapConfig, type PortMapping } from "./portmap/config.ts";
@@ -45,7 +45,7 @@ export default plugin({
     const addresses = containerAddresses(result, call.ifname);
     reportUnreachable(config.mappings, addresses, log);
     publish(host, owner, config, addresses);
-    undo.defer(() => void withdraw(host, owner, config.mappings, result, call.ifname));
+    undo.defer(() => withdraw(host, owner));
     for (const address of addresses) {
       openLoopback(host, config, address);
       attempt(
@@ -57,10 +57,7 @@ export default plugin({
     return result;
   },
 
-  del(call) {
-    const { host, owner, prevResult, ifname, log } = call;
-    withdraw(host, owner, parseLeniently(call), prevResult, ifname, log);
-  },
+  del: ({ host, owner, log }) => withdraw(host, owner, log),
 
   check(call) {
     const config = parse(call);
@@ -69,7 +66,12 @@ export default plugin({
   },
 
   gc({ host, request, valid, log }) {
-    const removed = removeElements(host.nft, ruleset, selectionsOf([], undefined), deadOf(request.name, valid));
+    const removed = removeElements(
+      host.nft,
+      ruleset,
+      selectionsOf(networkPrefix(request.name)),
+      deadOf(request.name, valid),
+    );
     const ports = removed.flatMap((each) => publishedPort(each) ?? []);
     attempt(log, "forget conversations with former containers", () => forgetWithdrawn(host, ports));
   },
@@ -87,17 +89,6 @@ function parse({ config, request }: Configured): PortmapConfig {
     return parsePortmap(config);
   } catch (error) {
     throw error instanceof ConfigError ? error.at({ network: request.name }) : error;
-  }
-}
-
-/** The mappings to look for; none means: whatever belongs to the attachment. */
-function parseLeniently(call: Configured & { log(message: string): void }): readonly PortMapping[] {
-  try {
-    return parse(call).mappings;
-  } catch (error) {
-    if (!(error instanceof ConfigError)) throw error;
-    call.log(`${error.message}; withdrawing all ports of the container`);
-    return [];
   }
 }
 
@@ -120,17 +111,13 @@ function publish(host: Netns, owner: Owner, config: PortmapConfig, addresses: re
   }
 }
 
-function withdraw(
-  host: Netns,
-  owner: Owner,
-  mappings: readonly PortMapping[],
-  result: Result | undefined,
-  ifname: string,
-  log?: (message: string) => void,
-): void {
-  const addresses = result && containerAddresses(result, ifname).map(ipOf);
-  const selections = selectionsOf(mappings, addresses);
-  const removed = removeElements(host.nft, ruleset, selections, (other) => sameOwner(other, owner));
+function withdraw(host: Netns, owner: Owner, log?: (message: string) => void): void {
+  const removed = removeElements(
+    host.nft,
+    ruleset,
+    selectionsOf(formatOwner(owner)),
+    (other) => sameOwner(other, owner),
+  );
   const ports = removed.flatMap((each) => publishedPort(each) ?? []);
   attempt(log, "forget conversations with the container", () => forgetWithdrawn(host, ports));
 }

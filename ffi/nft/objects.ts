@@ -7,7 +7,7 @@
  * @module
  */
 import { attrs, list as listOf } from "../netlink/attrs.ts";
-import { be16, be32, be64, bei32, cstr, struct, u8 } from "../netlink/codec.ts";
+import { be16, be32, be64, bei32, bytes, cstr, Reader, struct, u8 } from "../netlink/codec.ts";
 import { NetlinkError } from "../netlink/error.ts";
 import { message, type MessageIn, type MessageOut, type Op } from "../netlink/message.ts";
 import { dump, type Netlink, query } from "../netlink/socket.ts";
@@ -89,6 +89,11 @@ export const elementsMessage = message("elements", nfgenmsg, {
   set: [uapi.NFTA_SET_ELEM_LIST_SET, cstr],
   setId: [uapi.NFTA_SET_ELEM_LIST_SET_ID, be32],
   elements: [uapi.NFTA_SET_ELEM_LIST_ELEMENTS, listOf(element)],
+});
+
+/** The same with the elements as they came, for picking some out of many. */
+const undecodedElements = message("elements", nfgenmsg, {
+  elements: [uapi.NFTA_SET_ELEM_LIST_ELEMENTS, listOf(bytes)],
 });
 
 const generationMessage = message("generation", nfgenmsg, { id: [uapi.NFTA_GEN_ID, be32] });
@@ -200,13 +205,20 @@ export function findElement(
   return answer?.elements?.map(readElement)[0];
 }
 
-/** All elements of a set; none if there is no such set. @throws {NetlinkError} */
-export function listElements(nl: Netlink, { family, table }: TableKey, set: string): Element[] {
+/**
+ * The elements of a set; none if there is no such set.
+ *
+ * @param commented only those whose comment holds this text; the others are not decoded, which is most of the work
+ * @throws {NetlinkError}
+ */
+export function listElements(nl: Netlink, { family, table }: TableKey, set: string, commented?: string): Element[] {
   const answers = unlessAbsent(
     () => `list elements of set "${set}" of table "${table}"`,
-    () => dump(nl, getElements, { family, table, set }),
+    () => dump(nl, getElements, { family, table, set }, undecodedElements) as MessageOut<typeof undecodedElements>[],
   );
-  return (answers ?? []).flatMap(({ elements = [] }) => elements.map(readElement));
+  const isWanted = (raw: Uint8Array) => commented === undefined || Buffer.from(raw.buffer).includes(commented);
+  return (answers ?? []).flatMap(({ elements = [] }) => elements)
+    .filter(isWanted).map((raw) => readElement(element.read(new Reader(raw))));
 }
 
 type RawElement = NonNullable<MessageOut<typeof elementsMessage>["elements"]>[number];

@@ -58,6 +58,8 @@ export interface WantedElement {
 export interface Selection {
   readonly set: string;
   readonly keys?: readonly Uint8Array[];
+  /** Without keys: only those whose comment holds this text, which are found quickly among many others. */
+  readonly commented?: string;
 }
 
 /** Another attachment has what this one needs. */
@@ -192,10 +194,10 @@ const MANY_KEYS = 64;
 
 function readElements(nl: Netlink, table: OwnTable, selections: readonly Selection[]): Map<string, FoundElement> {
   const found = new Map<string, FoundElement>();
-  for (const { set, keys } of selections) {
+  for (const { set, keys, commented } of selections) {
     const elements = keys && keys.length <= MANY_KEYS
       ? keys.flatMap((key) => nft.findElement(nl, table, set, key) ?? [])
-      : nft.listElements(nl, table, set);
+      : nft.listElements(nl, table, set, commented);
     const wanted = keys && keys.length > MANY_KEYS ? new Set(keys.map(nft.hex)) : undefined;
     for (const each of elements) {
       if (wanted && !wanted.has(nft.hex(each.key))) continue;

@@ -27,6 +27,11 @@ export function formatOwner({ network, containerId, ifname }: Owner): string {
   );
 }
 
+/** What the text of every owner on this network begins with. */
+export function networkPrefix(network: string): string {
+  return `${network} `;
+}
+
 /** Reads what {@linkcode formatOwner} wrote; `undefined` for any other text. */
 export function parseOwner(text: string): Owner | undefined {
   const [network, containerId, ifname, ...more] = text.split(" ");

@@ -84,23 +84,11 @@ function hairpinElement(address: Cidr, everybody: boolean): WantedElement {
   };
 }
 
-/** Where to look for what an attachment published: by the keys of its mappings, or everywhere if there are none. */
-export function selectionsOf(mappings: readonly PortMapping[], addresses: readonly Ip[] | undefined): Selection[] {
-  const ports = PORT_MAPS.flatMap((name) => FAMILIES.map((family) => ({ name, family, set: `${name}${family}` })));
-  const byPort = ports.map(({ name, family, set }): Selection => {
-    if (mappings.length === 0) return { set };
-    const keys = mappings.map((mapping) => ({ mapping, ...keyOf(mapping) })).filter(({ mapping, prefix }) =>
-      name.startsWith("hostip_") === (prefix !== "") &&
-      (mapping.hostIP === undefined || familyOf(mapping.hostIP) === family)
-    );
-    return { set, keys: keys.map(({ key }) => key) };
-  });
-  const byAddress = FAMILIES.map((family): Selection => ({
-    set: `hairpin${family}`,
-    ...mappings.length > 0 && addresses &&
-      { keys: addresses.filter((each) => familyOf(each) === family).map(ipField) },
-  }));
-  return [...byPort, ...byAddress];
+/** Where to look for what was published: everywhere, since only the elements themselves say what an ADD was asked for. */
+export function selectionsOf(commented: string): Selection[] {
+  return [...PORT_MAPS, "hairpin"].flatMap((name) =>
+    FAMILIES.map((family) => ({ set: `${name}${family}`, commented }))
+  );
 }
 
 /** A published port as the kernel has it. */

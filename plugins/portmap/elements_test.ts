@@ -195,6 +195,7 @@ for (
     ["the mappings and no prevResult", WEB, false],
     ["neither mappings nor prevResult", {}, false],
     ["mappings that cannot be read", publishing([{ hostPort: 0, containerPort: 80 }]), true],
+    ["other mappings than ADD had", publishing([{ hostPort: 9, containerPort: 9 }]), true],
   ] as const
 ) {
   networkTest(`DEL with ${name} leaves nothing of the container`, (network) => {
