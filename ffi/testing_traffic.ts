@@ -47,10 +47,17 @@ export async function serveUdp(netns: Netns, name: string, port = 0, hostname = 
 }
 
 /** How long to wait for an answer before there is none: long enough for the kernel to repeat, after a second, a packet that was lost. */
-const TIMEOUT_MS = 1500;
+const PATIENCE_MS = 1500;
+/** The same where no answer is expected: one that should not come takes a millisecond as well. */
+export const SHORTLY_MS = 300;
 
 /** What a TCP server answers; `undefined` if it cannot be reached. */
-export async function askTcp(netns: Netns, hostname: string, port: number): Promise<string | undefined> {
+export async function askTcp(
+  netns: Netns,
+  hostname: string,
+  port: number,
+  patienceMs: number = PATIENCE_MS,
+): Promise<string | undefined> {
   const { promise, resolve } = Promise.withResolvers<string | undefined>();
   let answer = "";
   const connected = inside(netns, () =>
@@ -65,7 +72,7 @@ export async function askTcp(netns: Netns, hostname: string, port: number): Prom
       },
     }));
   connected.catch(() => resolve(undefined));
-  const timer = setTimeout(() => resolve(undefined), TIMEOUT_MS);
+  const timer = setTimeout(() => resolve(undefined), patienceMs);
   const result = await promise;
   clearTimeout(timer);
   connected.then((socket) => socket.terminate(), () => {});
@@ -93,7 +100,7 @@ export async function udpClient(netns: Netns, hostname: string): Promise<UdpClie
       const answered = Promise.withResolvers<string | undefined>();
       resolve = answered.resolve;
       socket.send("?", port, hostname);
-      const timer = setTimeout(() => resolve(undefined), TIMEOUT_MS);
+      const timer = setTimeout(() => resolve(undefined), PATIENCE_MS);
       const result = await answered.promise;
       clearTimeout(timer);
       return result;

@@ -1,6 +1,6 @@
 import { expect } from "bun:test";
 import { inNetns } from "../ffi/testing.ts";
-import { askTcp, askUdp, serveTcp, serveUdp, udpClient } from "../ffi/testing_traffic.ts";
+import { askTcp, askUdp, serveTcp, serveUdp, SHORTLY_MS, udpClient } from "../ffi/testing_traffic.ts";
 import { networkTest } from "./kit/testing_network.ts";
 import portmap from "./portmap.ts";
 import { chains, publishing, servers, WEB } from "./portmap/testing.ts";
@@ -43,8 +43,8 @@ for (
       expect([to, ...answers]).toEqual([to, `c1 ${seen}`, `c1 ${seen}`]);
     }
     call(portmap, "DEL", WEB, { container: c1 });
-    expect(await askTcp(outside, "192.0.2.1", 8080)).toBeUndefined();
-    expect(await askTcp(host, "127.0.0.1", 8080)).toBeUndefined();
+    expect(await askTcp(outside, "192.0.2.1", 8080, SHORTLY_MS)).toBeUndefined();
+    expect(await askTcp(host, "127.0.0.1", 8080, SHORTLY_MS)).toBeUndefined();
   });
 }
 
@@ -84,14 +84,14 @@ networkTest(
     inNetns(network.host, "ip", "addr", "add", "192.0.2.11/24", "dev", "up0");
     const on = (hostIP: string, hostPort = 8080) => publishing([{ hostPort, containerPort: 80, hostIP }]);
     call(portmap, "ADD", on("192.0.2.11"), { container: c1, containerId: "c1" });
-    expect(await askTcp(outside, "192.0.2.1", 8080)).toBeUndefined();
+    expect(await askTcp(outside, "192.0.2.1", 8080, SHORTLY_MS)).toBeUndefined();
     call(portmap, "ADD", on("0.0.0.0"), { container: c2, containerId: "c2" });
     call(portmap, "ADD", on("127.0.0.1", 9090), { container: c2, containerId: "c2" });
     expect(await askTcp(outside, "192.0.2.11", 8080)).toBe("c1 192.0.2.2");
     expect(await askTcp(outside, "192.0.2.1", 8080)).toBe("c2 192.0.2.2");
     // 0.0.0.0 speaks of IPv4 alone.
-    expect(await askTcp(outside, "2001:db8::1", 8080)).toBeUndefined();
-    expect(await askTcp(outside, "192.0.2.1", 9090)).toBeUndefined();
+    expect(await askTcp(outside, "2001:db8::1", 8080, SHORTLY_MS)).toBeUndefined();
+    expect(await askTcp(outside, "192.0.2.1", 9090, SHORTLY_MS)).toBeUndefined();
     expect(await askTcp(network.host, "127.0.0.1", 9090)).toBe("c2 10.88.0.1");
   },
 );
@@ -110,8 +110,8 @@ networkTest("a neighbour cannot use the host's loopback addresses", async (netwo
     inNetns(neighbour, "sh", "-c", "echo 1 >/proc/sys/net/ipv4/conf/eth0/route_localnet");
     const bridge = neighbour === outside ? "192.0.2.1" : "10.88.0.1";
     inNetns(neighbour, "ip", "route", "replace", "127.0.0.1/32", "via", bridge, "dev", "eth0", "onlink");
-    expect(await askTcp(neighbour, "127.0.0.1", 631)).toBeUndefined();
-    expect(await askTcp(neighbour, "127.0.0.1", 8080)).toBeUndefined();
+    expect(await askTcp(neighbour, "127.0.0.1", 631, SHORTLY_MS)).toBeUndefined();
+    expect(await askTcp(neighbour, "127.0.0.1", 8080, SHORTLY_MS)).toBeUndefined();
   }
   // The guard is what keeps it out: the kernel alone would let it in over the link that was opened.
   inNetns(host, "nft", "flush", "chain", "inet", "cni", "guard");
@@ -126,8 +126,8 @@ networkTest("snat decides who is hidden, masqAll hides everybody", async (networ
   const mapping = [{ hostPort: 8080, containerPort: 80 }];
   call(portmap, "ADD", publishing(mapping, { snat: false }), { container: c1 });
   expect(await askTcp(outside, "192.0.2.1", 8080)).toBe("c1 192.0.2.2");
-  expect(await askTcp(c2.netns, "192.0.2.1", 8080)).toBeUndefined();
-  expect(await askTcp(host, "127.0.0.1", 8080)).toBeUndefined();
+  expect(await askTcp(c2.netns, "192.0.2.1", 8080, SHORTLY_MS)).toBeUndefined();
+  expect(await askTcp(host, "127.0.0.1", 8080, SHORTLY_MS)).toBeUndefined();
   call(portmap, "DEL", publishing(mapping, { snat: false }), { container: c1 });
   expect(chains(host)).toEqual([]);
   call(portmap, "ADD", publishing(mapping, { masqAll: true }), { container: c1 });
@@ -165,7 +165,7 @@ networkTest("conditions keep others out, and concern their own network's ports o
   inNetns(outside, "ip", "route", "replace", "192.0.2.0/24", "dev", "eth0", "src", "192.0.2.3");
   expect(await ask(8080)).toBe("c1 192.0.2.3");
   expect(await ask(8081, "192.0.2.11")).toBe("c1 192.0.2.3");
-  expect(await askTcp(host, "192.0.2.1", 8080)).toBeUndefined();
+  expect(await askTcp(host, "192.0.2.1", 8080, SHORTLY_MS)).toBeUndefined();
   call(portmap, "CHECK", publishing([mapping, onAddress], strict), { container: c1, containerId: "c1" });
   call(portmap, "DEL", publishing([mapping, onAddress], strict), { container: c1, containerId: "c1" });
   expect(chains(host).filter((name) => name.includes("conditions"))).toEqual([]);

@@ -2,7 +2,7 @@ import { expect } from "bun:test";
 import { parseCidr } from "../../ffi/address.ts";
 import { type Netlink, NETLINK_NETFILTER, openNetlink } from "../../ffi/netlink/socket.ts";
 import { inNetns, netnsTest } from "../../ffi/testing.ts";
-import { askTcp, askUdp, serveTcp, serveUdp } from "../../ffi/testing_traffic.ts";
+import { askTcp, askUdp, serveTcp, serveUdp, SHORTLY_MS } from "../../ffi/testing_traffic.ts";
 import { addMasquerade, checkMasquerade, collectMasquerade, removeMasquerade } from "./masquerade.ts";
 import type { Owner } from "./owner.ts";
 import { networkTest } from "./testing_network.ts";
@@ -28,7 +28,7 @@ networkTest("addMasquerade() lets containers reach the outside under the host's 
   using _tcp = serveTcp(outside, "outside", 80);
   using _udp = await serveUdp(outside, "outside", 53);
   using _sibling = serveTcp(c2.netns, "sibling", 80);
-  expect(await askTcp(c1.netns, "192.0.2.2", 80)).toBeUndefined();
+  expect(await askTcp(c1.netns, "192.0.2.2", 80, SHORTLY_MS)).toBeUndefined();
   addMasquerade(host.nft, A, c1.addresses);
   for (const ask of [() => askTcp(c1.netns, "192.0.2.2", 80), () => askUdp(c1.netns, "192.0.2.2", 53)]) {
     expect(await ask()).toBe("outside 192.0.2.1");
@@ -36,9 +36,9 @@ networkTest("addMasquerade() lets containers reach the outside under the host's 
   expect(await askTcp(c1.netns, "2001:db8::2", 80)).toBe("outside 2001:db8::1");
   expect(await askUdp(c1.netns, "2001:db8::2", 53)).toBe("outside 2001:db8::1");
   expect(await askTcp(c1.netns, c2.v4, 80)).toBe("sibling 10.88.0.2");
-  expect(await askTcp(c2.netns, "192.0.2.2", 80)).toBeUndefined();
+  expect(await askTcp(c2.netns, "192.0.2.2", 80, SHORTLY_MS)).toBeUndefined();
   removeMasquerade(host.nft, A, c1.addresses);
-  expect(await askTcp(c1.netns, "192.0.2.2", 80)).toBeUndefined();
+  expect(await askTcp(c1.netns, "192.0.2.2", 80, SHORTLY_MS)).toBeUndefined();
 });
 
 netnsTest("removeMasquerade() with a result that names no address removes all that is the owner's", ({ host }) => {

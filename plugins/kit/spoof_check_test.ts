@@ -2,7 +2,7 @@ import { expect } from "bun:test";
 import { parseMac } from "../../ffi/address.ts";
 import * as link from "../../ffi/route/link.ts";
 import { inNetns, netnsTest } from "../../ffi/testing.ts";
-import { askTcp, serveTcp } from "../../ffi/testing_traffic.ts";
+import { askTcp, serveTcp, SHORTLY_MS } from "../../ffi/testing_traffic.ts";
 import { addSpoofCheck, checkSpoofCheck, collectSpoofChecks, removeSpoofCheck } from "./spoof_check.ts";
 import { networkTest } from "./testing_network.ts";
 
@@ -20,8 +20,8 @@ networkTest("a container with a forged hardware address reaches nobody", async (
   expect(await askTcp(c1.netns, "10.88.0.1", 80)).toBe("host 10.88.0.2");
   expect(await askTcp(c1.netns, c2.v4, 80)).toBe("sibling 10.88.0.2");
   inNetns(c1.netns, "ip", "link", "set", "eth0", "address", "0a:00:00:00:00:99");
-  expect(await askTcp(c1.netns, "10.88.0.1", 80)).toBeUndefined();
-  expect(await askTcp(c1.netns, c2.v4, 80)).toBeUndefined();
+  expect(await askTcp(c1.netns, "10.88.0.1", 80, SHORTLY_MS)).toBeUndefined();
+  expect(await askTcp(c1.netns, c2.v4, 80, SHORTLY_MS)).toBeUndefined();
   expect(await askTcp(c2.netns, "10.88.0.1", 80)).toBe("host 10.88.0.3");
   removeSpoofCheck(host.nft, A);
   inNetns(host, "ip", "neigh", "flush", "all");
