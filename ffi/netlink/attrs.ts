@@ -76,6 +76,8 @@ function readTable(r: Reader, table: AttrTable, nameOf: (type: number) => string
     if (name === undefined) continue;
     const [, codec, many] = table[name]!;
     const item = codec.read(content);
+    // What has no use for us is as good as absent.
+    if (item === undefined) continue;
     if (many) ((value[name] ??= []) as unknown[]).push(item);
     else value[name] = item;
   }

@@ -183,10 +183,13 @@ export const ip: Codec<Ip> = {
   read: (r) => ipFromBytes(r.rest()),
 };
 
-/** An Ethernet address. */
-export const mac: Codec<Mac> = {
+/** An Ethernet address; of another kind of link, whose address has 4, 16 or 20 bytes, nothing. */
+export const mac: Codec<Mac | undefined, Mac> = {
   write: (w, value) => w.append(macBytes(value)),
-  read: (r) => macFromBytes(r.rest()),
+  read(r) {
+    const address = r.rest();
+    return address.length === 6 ? macFromBytes(address) : undefined;
+  },
 };
 
 /** The fields of a C struct, in order; `pad…` fields are not part of the value. */
