@@ -44,3 +44,12 @@ export class NetlinkError extends SystemError {
     return new NetlinkError(this, purpose);
   }
 }
+
+/** Runs a request; when the kernel refuses it, the error says what it was for: `add link "veth3f2a"`. @throws {NetlinkError} */
+export function purposed<T>(purpose: () => string, call: () => T): T {
+  try {
+    return call();
+  } catch (error) {
+    throw error instanceof NetlinkError ? error.forPurpose(purpose()) : error;
+  }
+}

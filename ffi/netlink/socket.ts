@@ -177,10 +177,17 @@ export function dump<S extends AnySpec>(
 /**
  * Waits for the next messages of the groups the socket listens to, for some seconds at most.
  *
- * @returns those of type `op`; `undefined` if nothing came
+ * @returns those of type `op`; `undefined` if nothing came; `lost` if more happened than the socket could keep, so that only a look
+ * at the state tells what
  */
-export function awaitEvents<S extends AnySpec>(nl: Netlink, op: Op<S>): MessageOut<S>[] | undefined {
-  const datagram = nl.receive(true);
+export function awaitEvents<S extends AnySpec>(nl: Netlink, op: Op<S>): MessageOut<S>[] | "lost" | undefined {
+  let datagram: Uint8Array | undefined;
+  try {
+    datagram = nl.receive(true);
+  } catch (error) {
+    if (error instanceof SystemError && error.code === "ENOBUFS") return "lost";
+    throw error;
+  }
   if (!datagram) return undefined;
   const events: MessageOut<S>[] = [];
   for (const { type, payload } of messages(datagram)) if (type === op.type) events.push(readMessage(op.spec, payload));

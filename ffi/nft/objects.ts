@@ -8,7 +8,7 @@
  */
 import { attrs, list as listOf } from "../netlink/attrs.ts";
 import { be16, be32, be64, bei32, bytes, cstr, Reader, struct, u8 } from "../netlink/codec.ts";
-import { NetlinkError } from "../netlink/error.ts";
+import { NetlinkError, purposed } from "../netlink/error.ts";
 import { message, type MessageIn, type MessageOut, type Op } from "../netlink/message.ts";
 import { dump, type Netlink, query } from "../netlink/socket.ts";
 import { type Data, data, expression } from "./expressions.ts";
@@ -133,15 +133,6 @@ const getRule = op("GETRULE", uapi.NFT_MSG_GETRULE, ruleMessage);
 const getSet = op("GETSET", uapi.NFT_MSG_GETSET, setMessage);
 const getElements = op("GETSETELEM", uapi.NFT_MSG_GETSETELEM, elementsMessage);
 const getGeneration = op("GETGEN", uapi.NFT_MSG_GETGEN, generationMessage);
-
-/** Runs a request, saying what it was for when the kernel refuses it. */
-export function purposed<T>(purpose: () => string, call: () => T): T {
-  try {
-    return call();
-  } catch (error) {
-    throw error instanceof NetlinkError ? error.forPurpose(purpose()) : error;
-  }
-}
 
 function unlessAbsent<T>(purpose: () => string, call: () => T): T | undefined {
   try {

@@ -7,7 +7,7 @@
 import { broadcastOf, type Cidr, cidr, familyOf, type Ip, ipOf, prefixLengthOf } from "../address.ts";
 import { ip, struct, u32, u8 } from "../netlink/codec.ts";
 import { message, type MessageIn, type MessageOut, NLM_F_CREATE, NLM_F_EXCL, type Op } from "../netlink/message.ts";
-import { NetlinkError } from "../netlink/error.ts";
+import { NetlinkError, purposed } from "../netlink/error.ts";
 import { awaitEvents, dump, execute, type Netlink, type Request, request } from "../netlink/socket.ts";
 import {
   AF_INET,
@@ -80,14 +80,15 @@ export function addRequest(index: number, address: Cidr, { withoutDad = false }:
 
 /** Removes an address from a link. @throws {NetlinkError} `EADDRNOTAVAIL` if it is not there */
 export function remove(nl: Netlink, index: number, address: Cidr): void {
-  execute(nl, DEL, fields(index, address));
+  purposed(() => `remove address ${address} from link ${index}`, () => execute(nl, DEL, fields(index, address)));
 }
 
 /** The addresses of a link, or of all links, of one family or both. @throws {NetlinkError} */
 export function list(nl: Netlink, filter: { readonly index?: number; readonly family?: number } = {}): Address[] {
   const { index = 0, family = 0 } = filter;
   // Kernels before 4.20 do not filter.
-  return dump(nl, GET, { index, family }).filter((one) => index === 0 || one.index === index).map(read);
+  const found = purposed(() => "list addresses", () => dump(nl, GET, { index, family }));
+  return found.filter((one) => index === 0 || one.index === index).map(read);
 }
 
 function read(one: MessageOut<typeof addressMessage>): Address {
@@ -102,27 +103,35 @@ function read(one: MessageOut<typeof addressMessage>): Address {
   };
 }
 
+/** How long the search for duplicates may take; without a wish of the administrator's it is two seconds at most. */
+const USABLE_MS = 10_000;
+
 /**
  * Waits until the kernel has announced every one of these IPv6 addresses as usable, by its own events.
  *
+ * @param nl what to ask where events were lost; in the same namespace as `events`
  * @param events a socket that has been listening to RTNLGRP_IPV6_IFADDR since before the addresses were added
  * @param duplicate makes the error to throw when another host has the address
- * @throws {NetlinkError} `ETIMEDOUT` if the kernel stays silent
+ * @throws {NetlinkError} `ETIMEDOUT` if the kernel stays silent, or speaks of other addresses only
  */
 export function awaitUsable(
+  nl: Netlink,
   events: Netlink,
   index: number,
   addresses: readonly Cidr[],
   duplicate: (address: Cidr) => Error,
 ): void {
   const missing = new Set(addresses);
+  const deadline = performance.now() + USABLE_MS;
   while (missing.size > 0) {
-    const news = awaitEvents(events, NEW);
+    const late = performance.now() > deadline;
+    const news = late ? undefined : awaitEvents(events, NEW);
     if (!news) {
       const kernel = `no word about ${[...missing].join(", ")}`;
       throw new NetlinkError({ request: "duplicate address detection", errno: ETIMEDOUT, kernel });
     }
-    for (const one of news.map(read).filter((each) => each.index === index)) {
+    const now = news === "lost" ? list(nl, { index, family: AF_INET6 }) : news.map(read);
+    for (const one of now.filter((each) => each.index === index)) {
       if (one.flags & IFA_F_DADFAILED && missing.has(one.address)) throw duplicate(one.address);
       if (!(one.flags & IFA_F_TENTATIVE)) missing.delete(one.address);
     }

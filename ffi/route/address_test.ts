@@ -1,12 +1,13 @@
 import { expect } from "bun:test";
 import { cidr, parseCidr, parseIp } from "../address.ts";
-import { executeAll } from "../netlink/socket.ts";
+import { executeAll, NETLINK_ROUTE, openNetlink } from "../netlink/socket.ts";
+import { SystemError } from "../sys/error.ts";
 import { inNetns, netnsTest } from "../testing.ts";
 import * as address from "./address.ts";
 import { veth } from "./kinds.ts";
 import * as link from "./link.ts";
 import * as route from "./route.ts";
-import { AF_INET, AF_INET6, IFA_F_TENTATIVE } from "./uapi.ts";
+import { AF_INET, AF_INET6, IFA_F_TENTATIVE, RTNLGRP_IPV6_IFADDR } from "./uapi.ts";
 
 netnsTest("addresses, link and routes go out in one send, and ip(8) shows them", ({ host, container }) => {
   const nl = container.route;
@@ -63,4 +64,54 @@ netnsTest("of several requests the refused one is reported and the rest still co
     "127.0.0.2/8",
     "127.0.0.3/8",
   ]);
+});
+
+netnsTest("awaitUsable() looks itself when it has not been told of all that happened", ({ host }) => {
+  const nl = host.route;
+  link.add(nl, { name: "p0", info: veth({ peer: { name: "p1" } }) });
+  const { index } = link.get(nl, "p0");
+  using events = host.run(() => openNetlink(NETLINK_ROUTE, [RTNLGRP_IPV6_IFADDR]));
+  for (const name of ["p0", "p1"]) link.setUp(nl, link.get(nl, name).index);
+  const wanted = parseCidr("fd00::3/64");
+  executeAll(nl, [address.addRequest(index, wanted)]);
+  const other = parseCidr("fd01::1/128");
+  const overrun = () => {
+    for (let i = 0; i < 1000; i++) {
+      executeAll(nl, [address.addRequest(1, other, { withoutDad: true })]);
+      address.remove(nl, 1, other);
+    }
+  };
+  let looks = 0;
+  const receive = (wait: boolean) => {
+    if (looks++ === 0) overrun();
+    return events.receive(wait);
+  };
+  address.awaitUsable(nl, { ...events, receive }, index, [wanted], (duplicate) => new Error(duplicate));
+  const found = address.list(nl, { index }).find((one) => one.address === wanted);
+  expect(found!.flags & IFA_F_TENTATIVE).toBe(0);
+  expect(looks).toBeGreaterThan(0);
+});
+
+netnsTest("awaitUsable() of an address that is usable since before the events that are left", ({ host }) => {
+  const nl = host.route;
+  const wanted = parseCidr("fd00::3/128");
+  executeAll(nl, [address.addRequest(1, wanted, { withoutDad: true })]);
+  const answers: (() => Uint8Array | undefined)[] = [
+    () => {
+      throw new SystemError("recv", 105);
+    },
+    () => undefined,
+  ];
+  const events = { sequence: 1, send() {}, receive: () => answers.shift()!(), [Symbol.dispose]() {} };
+  address.awaitUsable(nl, events, 1, [wanted], (duplicate) => new Error(duplicate));
+  const absent = parseCidr("fd00::4/128");
+  expect(() => address.awaitUsable(nl, events, 1, [absent], (duplicate) => new Error(duplicate))).toThrow(
+    "Connection timed out (ETIMEDOUT, no word about fd00::4/128)",
+  );
+});
+
+netnsTest("an address that cannot be removed is named", ({ host }) => {
+  expect(() => address.remove(host.route, 1, parseCidr("10.1.2.3/24"))).toThrow(
+    /^Cannot remove address 10\.1\.2\.3\/24 from link 1: Cannot assign requested address \(EADDRNOTAVAIL/,
+  );
 });

@@ -8,7 +8,7 @@
  */
 import { attrs } from "../netlink/attrs.ts";
 import { bytes, cstr, i32, mac, struct, u16, u32, u8 } from "../netlink/codec.ts";
-import { NetlinkError } from "../netlink/error.ts";
+import { NetlinkError, purposed } from "../netlink/error.ts";
 import { message, type MessageIn, type MessageOut, NLM_F_CREATE, NLM_F_EXCL, type Op } from "../netlink/message.ts";
 import {
   awaitEvents,
@@ -100,14 +100,6 @@ const IFNAMSIZ = 16;
 function selector(key: string | number): LinkIn {
   if (typeof key === "number") return { index: key };
   return new TextEncoder().encode(key).length < IFNAMSIZ ? { name: key } : { altName: key };
-}
-
-function purposed<T>(purpose: () => string, call: () => T): T {
-  try {
-    return call();
-  } catch (error) {
-    throw error instanceof NetlinkError ? error.forPurpose(purpose()) : error;
-  }
 }
 
 /** Creates a link. @throws {NetlinkError} `EEXIST` if the name is taken */

@@ -1,9 +1,12 @@
-import { expect } from "bun:test";
-import { inNetns, netnsTest } from "../testing.ts";
+import { expect, test } from "bun:test";
+import { dlopen } from "bun:ffi";
+import { closeSync, existsSync, openSync } from "node:fs";
+import { NETLINK_ROUTE, openNetlink } from "../netlink/socket.ts";
+import { inNetns, netnsTest, newNamespaces } from "../testing.ts";
 import { bridge, bridgePortChange, bridgePortOf, veth } from "./kinds.ts";
 import * as link from "./link.ts";
 import { parseMac } from "../address.ts";
-import { IFF_UP } from "./uapi.ts";
+import { IFF_UP, RTNLGRP_LINK } from "./uapi.ts";
 
 const shown = (text: string) => JSON.parse(text)[0];
 
@@ -48,4 +51,51 @@ netnsTest("find() tells absent from present, get() names what is missing", ({ ho
 netnsTest("a refused request names the attribute", ({ host }) => {
   const tooLong = { name: "sixteen-bytes-xx", info: bridge({}) };
   expect(() => link.add(host.route, tooLong)).toThrow(/^Cannot add link "sixteen-bytes-xx": .*attribute name/);
+});
+
+/** Makes a tun device pass for a link of another kind, with an address as long as links of that kind have. */
+function disguise(name: string, arphrd: number): void {
+  const TUNSETIFF = 0x400454ca;
+  const TUNSETLINK = 0x400454cd;
+  const { symbols: { ioctl }, close } = dlopen("libc.so.6", {
+    ioctl: { args: ["i32", "u64", "ptr"], returns: "i32" },
+  });
+  const fd = openSync("/dev/net/tun", "r+");
+  // struct ifreq { char name[16]; short flags; }: IFF_TUN | IFF_NO_PI
+  const wanted = new Uint8Array(40);
+  wanted.set(new TextEncoder().encode(name));
+  wanted.set([0x01, 0x10], 16);
+  expect(ioctl(fd, TUNSETIFF, wanted)).toBe(0);
+  expect(ioctl(fd, TUNSETLINK, arphrd as unknown as NodeJS.TypedArray)).toBe(0);
+  closeSync(fd);
+  close();
+}
+
+test.skipIf(!existsSync("/dev/net/tun"))("links whose addresses are not Ethernet's are listed without", () => {
+  using namespaces = newNamespaces();
+  const { host } = namespaces;
+  const ARPHRD_TUNNEL6 = 769;
+  const ARPHRD_SIT = 776;
+  for (const [name, kind, address] of [["t0", ARPHRD_TUNNEL6, "::"], ["t1", ARPHRD_SIT, "0.0.0.0"]] as const) {
+    inNetns(host, "ip", "tuntap", "add", name, "mode", "tun");
+    host.run(() => disguise(name, kind));
+    expect(shown(inNetns(host, "ip", "-j", "link", "show", name)).address).toBe(address);
+    expect(link.get(host.route, name).mac).toBeUndefined();
+  }
+  expect(link.list(host.route).map(({ name }) => name)).toEqual(["lo", "t0", "t1"]);
+});
+
+netnsTest("awaitOperational() looks again when it has not been told of all that happened", ({ host }) => {
+  link.add(host.route, { name: "p0", info: veth({ peer: { name: "p1" } }) });
+  link.setUp(host.route, link.get(host.route, "p0").index);
+  const overrun = () => {
+    const events = host.run(() => openNetlink(NETLINK_ROUTE, [RTNLGRP_LINK]));
+    const receive = (wait: boolean) => {
+      link.setUp(host.route, link.get(host.route, "p1").index);
+      for (let i = 0; i < 1000; i++) link.set(host.route, "lo", { mtu: 60_000 + (i % 2) });
+      return events.receive(wait);
+    };
+    return { ...events, receive };
+  };
+  expect(link.awaitOperational(host.route, "p0", overrun).operstate).toBe(6);
 });

@@ -52,7 +52,7 @@ export function configure(netns: Netns, ifname: string, result: Result, options:
   // A route may need an address that is still being checked for duplicates.
   const sends = options.withoutDad ? [[...add, up, ...routes]] : [[...add, up], routes];
   perform(netns.route, sends[0]!);
-  if (events) address.awaitUsable(events, index, six, describeDuplicate(ifname));
+  if (events) address.awaitUsable(netns.route, events, index, six, describeDuplicate(ifname));
   if (sends[1]) perform(netns.route, sends[1]);
 }
 
