@@ -6,9 +6,15 @@
 import { forPurpose, SystemError } from "../ffi/sys/error.ts";
 import { awaitReadable, readAll, readSome, statusOf, writeAll } from "../ffi/sys/file.ts";
 
-/** All of standard input, as text. @throws {SystemError} */
+/** All of standard input, as text. @throws {SystemError} @throws {SyntaxError} if it is not UTF-8 */
 export function readInput(): string {
-  return new TextDecoder().decode(readAll(0));
+  const bytes = readAll(0);
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    // Replacement characters would go on as if they had been written.
+    throw new SyntaxError("Cannot read standard input: it is not UTF-8 text");
+  }
 }
 
 /** How long VERSION waits for a writer who is slower than this program's start. */
