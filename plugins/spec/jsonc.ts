@@ -97,16 +97,22 @@ function keepDigits(_key: string, value: unknown, { source }: { source?: string 
 
 /** Blanks comments, trailing commas and a byte order mark; everything else stays where it was. */
 function withoutComments(text: string): string {
+  // What is not closed goes on to the end: looked for anew from every later quote, it would take the square of the time.
   return text
     .replace(/^\ufeff/, " ")
     .replace(
-      /"[^"\\]*(?:\\.[^"\\]*)*"|\/\/[^\n]*|\/\*[^]*?\*\//g,
-      (part) => part[0] === '"' ? part : part.replace(/[^\r\n]/g, " "),
+      /"[^"\\]*(?:\\.[^"\\]*)*"?|\/\/[^\n]*|\/\*(?:[^]*?\*\/|[^]*)/g,
+      (part) => part[0] === '"' || !isClosed(part) ? part : part.replace(/[^\r\n]/g, " "),
     )
     .replace(
-      /"[^"\\]*(?:\\.[^"\\]*)*"|(?<=["\w}\]]\s*),(?=\s*[}\]])/g,
+      /"[^"\\]*(?:\\.[^"\\]*)*"?|(?<=["\w}\]]\s*),(?=\s*[}\]])/g,
       (part) => part[0] === '"' ? part : " ",
     );
+}
+
+/** False for a comment that goes on to the end of the text. */
+function isClosed(comment: string): boolean {
+  return comment[1] === "/" || (comment.length > 3 && comment.endsWith("*/"));
 }
 
 /** ` at 3:7, in plugins[0].ipam: comma expected`, or without a position what the parser said. */

@@ -93,6 +93,21 @@ test("parseJson() reads the same with comments and trailing commas", () => {
   }));
 });
 
+test.each(['{"a":1} /* open', '{"a":1} /*/', '{"a":"open }', "/*"])(
+  "parseJson() refuses %s, which is not closed",
+  (text) => {
+    expect(() => parseJson(text)).toThrow("Cannot parse JSON at 1:");
+  },
+);
+
+test.each(['"\\', '/* "', ", ", '[",'])("parseJson() of a million times %j takes time in proportion", (piece) => {
+  const text = piece.repeat(1_000_000 / piece.length);
+  const started = performance.now();
+  expect(() => parseJson(text)).toThrow(SyntaxError);
+  // Looked for anew from every place, what is not closed would take minutes.
+  expect(performance.now() - started).toBeLessThan(3000);
+});
+
 test("parseJson() of random text returns or throws SyntaxError", () => {
   const piece = fc.constantFrom(
     "{",
