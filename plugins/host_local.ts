@@ -10,12 +10,12 @@ import { allocate, type Choice } from "./host_local/allocate.ts";
 import { addressesOf, describeHolder, type Holder, readInventory } from "./host_local/inventory.ts";
 import { capacityOf, findRange, formatRanges, type RangeSet } from "./host_local/ranges.ts";
 import { parseResolvConf } from "./host_local/resolv_conf.ts";
-import { parseRequestedIps, parseSettings } from "./host_local/settings.ts";
+import { parseRequestedIps, parseSettings, path } from "./host_local/settings.ts";
 import { lockStore, prepareReservation, type Store } from "./host_local/store.ts";
 import { type AddCall, type Call, type CheckCall, type GcCall, plugin } from "./kit/plugin.ts";
 import type { Attachment } from "./spec/config.ts";
 import { CniError, Code, ConfigError } from "./spec/error.ts";
-import { lazy, nonEmptyString, struct, withDefault } from "./spec/schema.ts";
+import { lazy, struct, withDefault } from "./spec/schema.ts";
 
 const DEFAULT_DATA_DIR = "/var/lib/cni/networks";
 
@@ -25,7 +25,7 @@ interface Config {
 }
 const config = lazy(() =>
   struct({
-    ipam: withDefault(struct({ dataDir: withDefault(nonEmptyString, DEFAULT_DATA_DIR) }), {
+    ipam: withDefault(struct({ dataDir: withDefault(path, DEFAULT_DATA_DIR) }), {
       dataDir: DEFAULT_DATA_DIR,
     }),
   })

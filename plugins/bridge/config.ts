@@ -4,6 +4,7 @@
  * @module
  */
 import type { Mac } from "../../ffi/address.ts";
+import { ifnameProblem } from "../spec/env.ts";
 import { ConfigError } from "../spec/error.ts";
 import {
   array,
@@ -31,7 +32,7 @@ const linkName = satisfying(
   string,
   "an interface name of 1 to 15 bytes",
   // The kernel makes a number of "%d".
-  (name) => name !== "" && new TextEncoder().encode(name).length <= 15 && !/[/:%\s]/.test(name),
+  (name) => ifnameProblem(name) === undefined && !name.includes("%"),
 );
 
 /** The keys of the `bridge` plugin. */

@@ -19,6 +19,7 @@ import {
   optional,
   route,
   satisfying,
+  type Schema,
   struct,
   withDefault,
 } from "../spec/schema.ts";
@@ -32,6 +33,9 @@ export interface Settings {
   /** Path of a file in the form of resolv.conf(5). */
   readonly resolvConf?: string;
 }
+
+/** The kernel would take what stands before a NUL. */
+export const path: Schema<string> = satisfying(nonEmptyString, "a path without NUL", (text) => !text.includes("\0"));
 
 /** The text demands it (SPEC §Result, routes), and no plugin that gets such a route could add it. */
 const routeOfOneFamily = satisfying(
@@ -49,7 +53,7 @@ const ipam = lazy(() =>
     gateway: optional(ipAddress),
     ranges: withDefault(array(rangeSet), []),
     routes: withDefault(array(routeOfOneFamily), []),
-    resolvConf: optional(nonEmptyString),
+    resolvConf: optional(path),
   })
 );
 const ipRanges = lazy(() => withDefault(array(rangeOrSet), []));

@@ -108,7 +108,9 @@ function parseName(raw: schema.JsonObject): string {
   }
   if (name === "") throw new CniError(Code.InvalidConfig, "missing network name");
   if (!networkNameProblem(name)) return name;
-  throw new CniError(Code.InvalidConfig, "invalid characters found in network name", { details: name });
+  throw new CniError(Code.InvalidConfig, "invalid characters found in network name", {
+    details: name.length > 80 ? schema.excerpt(name) : name,
+  });
 }
 
 /** Decides by number whether the version has the verb, and by exact name whether it is one we print. */
@@ -124,7 +126,7 @@ function parseConfigVersion(raw: schema.JsonObject, verb: Verb): Version {
   const version = parseVersion(text);
   if (version) return version;
   const supported = VERSIONS.map((each) => `"${each}"`).join(" ");
-  throw incompatible("incompatible CNI versions", `config is ${JSON.stringify(text)}, plugin supports [${supported}]`);
+  throw incompatible("incompatible CNI versions", `config is ${schema.excerpt(text)}, plugin supports [${supported}]`);
 }
 
 function incompatible(message: string, details?: string): CniError {

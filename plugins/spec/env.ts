@@ -5,6 +5,7 @@
  * @module
  */
 import { CniError, Code } from "./error.ts";
+import { excerpt } from "./schema.ts";
 import { since, type Verb } from "./version.ts";
 
 export interface Environment {
@@ -74,9 +75,10 @@ export function networkNameProblem(name: string): string | undefined {
 /** What is wrong with a name for a Linux interface, or nothing. */
 export function ifnameProblem(name: string): string | undefined {
   if (name === "") return "is empty";
-  const quoted = JSON.stringify(name);
+  const quoted = excerpt(name);
   // No UTF-16 unit takes more than three bytes: short names need no counting.
   if (name.length > 5 && new TextEncoder().encode(name).length > 15) return `${quoted} is longer than 15 bytes`;
+  if (name.includes("\0")) return `${quoted} has a NUL`;
   if (name === "." || name === "..") return `${quoted} is . or ..`;
   // Unicode's White_Space, which is not what \s means: that has U+FEFF too and lacks U+0085.
   if (/[/:\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]/.test(name)) {
@@ -100,12 +102,12 @@ export function parseArgs<const K extends readonly string[]>(
   let ignoreUnknown = false;
   for (const pair of text === "" ? [] : text.split(";")) {
     const [key, value, ...rest] = pair.split("=");
-    if (value === undefined || rest.length > 0) throw wrongArgs(`invalid pair ${JSON.stringify(pair)}`);
+    if (value === undefined || rest.length > 0) throw wrongArgs(`invalid pair ${excerpt(pair)}`);
     if (key === "IgnoreUnknown") ignoreUnknown = parseBoolean(value);
     else if (!declared.includes(key)) unknown.push(pair);
     else if (value !== "") known[key] = value;
   }
-  if (unknown.length > 0 && !ignoreUnknown) throw wrongArgs(`unknown args ${JSON.stringify(unknown)}`);
+  if (unknown.length > 0 && !ignoreUnknown) throw wrongArgs(`unknown args ${excerpt(unknown)}`);
   return known as { readonly [N in K[number]]?: string };
 }
 
@@ -120,13 +122,13 @@ export function parsePairs(text: string): readonly (readonly [key: string, value
 function parseVerb(text: string): Verb {
   if (text === "") throw new CniError(Code.InvalidEnvironment, "Cannot run: CNI_COMMAND is missing");
   if (Object.hasOwn(since, text)) return text as Verb;
-  throw new CniError(Code.InvalidEnvironment, `Cannot run: unknown CNI_COMMAND ${JSON.stringify(text)}`);
+  throw new CniError(Code.InvalidEnvironment, `Cannot run: unknown CNI_COMMAND ${excerpt(text)}`);
 }
 
 function parseBoolean(text: string): boolean {
   if (isTrue(text)) return true;
   if (text === "0" || text.toLowerCase() === "false") return false;
-  throw wrongArgs(`IgnoreUnknown must be 1, 0, true or false: got ${JSON.stringify(text)}`);
+  throw wrongArgs(`IgnoreUnknown must be 1, 0, true or false: got ${excerpt(text)}`);
 }
 
 /** What the reference takes for yes in a variable. */
@@ -141,5 +143,5 @@ function wrongArgs(reason: string): CniError {
 function nameProblem(name: string): string | undefined {
   if (name === "") return "is empty";
   if (/^[a-zA-Z0-9][a-zA-Z0-9_.-]*$/.test(name)) return undefined;
-  return `${JSON.stringify(name)} must start with a letter or digit and hold only letters, digits, "_", "." and "-"`;
+  return `${excerpt(name)} must start with a letter or digit and hold only letters, digits, "_", "." and "-"`;
 }

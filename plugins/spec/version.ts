@@ -5,6 +5,7 @@
  * others wrote down (`cniVersions`, a plugin's VERSION answer).
  * @module
  */
+import { excerpt } from "./schema.ts";
 
 /**
  * All released versions, oldest first.
@@ -65,7 +66,9 @@ export function compareVersions(a: string, b: string): number {
 function parseNumbers(text: string): [number, number, number] {
   const parts = (text || "0.1.0").split(".");
   const bad = parts.find((part) => !/^[+-]?[0-9]+$/.test(part));
-  if (bad !== undefined) throw new SyntaxError(`Cannot parse version "${text}": "${bad}" is not a number`);
-  if (parts.length > 3) throw new SyntaxError(`Cannot parse version "${text}": too many parts`);
+  if (bad !== undefined) {
+    throw new SyntaxError(`Cannot parse version ${excerpt(text)}: ${excerpt(bad)} is not a number`);
+  }
+  if (parts.length > 3) throw new SyntaxError(`Cannot parse version ${excerpt(text)}: too many parts`);
   return [Number(parts[0]), Number(parts[1] ?? 0), Number(parts[2] ?? 0)];
 }
