@@ -430,3 +430,24 @@ bridgeTest("bridge DEL leaves alone what is no cable, so that a refused ADD can 
   call(bridge, "DEL", {});
   expect(names(container)).toEqual(["eth0", "lo"]);
 });
+
+bridgeTest(
+  "bridge ADD gives its bridge an IPv6 gateway where IPv6 is switched off by default, and leaves the default alone",
+  ({ call, host, container }) => {
+    inNetns(host, "sh", "-c", "echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6");
+    call(bridge, "ADD", { bridge: "cni4", isGateway: true, ipam: four }, { containerId: "c4", ifname: "net4" });
+    const disabled = (name: string) => inNetns(host, "cat", `/proc/sys/net/ipv6/conf/${name}/disable_ipv6`).trim();
+    expect(disabled("cni4")).toBe("1");
+    call(bridge, "ADD", { isGateway: true, ipam: both });
+    expect(disabled("cni0")).toBe("0");
+    expect(disabled("default")).toBe("1");
+    ping(container, "fd00:1::1");
+  },
+);
+
+bridgeTest("bridge ADD names the gateway's address and the bridge that the kernel refused", ({ call }) => {
+  const gateway = ipam(address("10.1.2.2/24", "10.1.2.1"), address("fd00:1::2/64", "ff02::1"));
+  expect(() => call(bridge, "ADD", { isGateway: true, ipam: gateway })).toThrow(
+    /^Cannot add address ff02::1\/64 to "cni0": /,
+  );
+});

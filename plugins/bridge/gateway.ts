@@ -15,11 +15,11 @@ import {
   prefixLengthOf,
 } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
-import { NetlinkError } from "../../ffi/netlink/error.ts";
+import { NetlinkError, purposed } from "../../ffi/netlink/error.ts";
 import { executeAll } from "../../ffi/netlink/socket.ts";
 import * as address from "../../ffi/route/address.ts";
 import * as link from "../../ffi/route/link.ts";
-import { onSubnet, requireForwarding } from "../kit/interface.ts";
+import { onSubnet, requireForwarding, requireIpv6 } from "../kit/interface.ts";
 import { CniError, Code } from "../spec/error.ts";
 import type { IpConfig, Result, RouteConfig } from "../spec/result.ts";
 
@@ -57,6 +57,7 @@ export function setUpGateways(host: Netns, device: link.Link, ips: readonly IpCo
     if (present.includes(each)) continue;
     const others = present.filter((other) => conflicts(other, each) && !wanted.includes(other));
     if (others.length > 0 && !force) throw addressConflict(device, each, others);
+    if (familyOf(each) === 6) host.run(() => requireIpv6(device.name!));
     removeAddresses(host, device, others);
     addGateway(host, device, each);
     present = [...present.filter((other) => !others.includes(other)), each];
@@ -88,7 +89,10 @@ const addressConflict = (device: link.Link, wanted: Cidr, others: readonly Cidr[
 function removeAddresses(host: Netns, device: link.Link, addresses: readonly Cidr[]): void {
   for (const each of addresses) {
     try {
-      address.remove(host.route, device.index, each);
+      purposed(
+        () => `remove address ${each} from "${device.name}"`,
+        () => address.remove(host.route, device.index, each),
+      );
     } catch (error) {
       if (!(error instanceof NetlinkError && error.code === "EADDRNOTAVAIL")) throw error;
     }
@@ -97,13 +101,16 @@ function removeAddresses(host: Netns, device: link.Link, addresses: readonly Cid
 
 function addGateway(host: Netns, device: link.Link, gateway: Cidr): void {
   try {
-    executeAll(host.route, [address.addRequest(device.index, gateway, { withoutDad: true })]);
+    purposed(
+      () => `add address ${gateway} to "${device.name}"`,
+      () => executeAll(host.route, [address.addRequest(device.index, gateway, { withoutDad: true })]),
+    );
   } catch (error) {
     // Another container's ADD was faster.
     if (!(error instanceof NetlinkError && error.code === "EEXIST")) throw error;
   }
   // Its own address, set once more, is one that was chosen: from now on it does not follow the ports'.
-  if (device.mac) link.set(host.route, device.index, { mac: device.mac });
+  if (device.mac) link.set(host.route, device.name!, { mac: device.mac });
 }
 
 /** Checks that `device` has the gateways' addresses. @throws {CniError} on the first that is missing */

@@ -88,15 +88,18 @@ function prepareSysctls(ifname: string, six: boolean, { withoutDad, log }: Confi
   };
   wish(`net/ipv4/conf/${ifname}/arp_notify`, "1");
   if (!six) return;
-  for (const each of [ifname, "lo"]) {
-    if (findSysctl(`net/ipv6/conf/${each}/disable_ipv6`) === "1") {
-      requireSysctl(`net/ipv6/conf/${each}/disable_ipv6`, "0");
-    }
-  }
+  for (const each of [ifname, "lo"]) requireIpv6(each);
   wish(`net/ipv6/conf/${ifname}/keep_addr_on_down`, "1");
   wish(`net/ipv6/conf/${ifname}/ndisc_notify`, "1");
   // The link-local address too; the others say so with their own flag.
   wish(`net/ipv6/conf/${ifname}/accept_dad`, withoutDad ? "0" : "1");
+}
+
+/** Lets an interface have IPv6 addresses, as where the administrator has switched IPv6 off by default; call it inside the namespace. @throws {CniError} */
+export function requireIpv6(ifname: string): void {
+  const name = `net/ipv6/conf/${ifname}/disable_ipv6`;
+  // Absent where the kernel has no IPv6 at all, which it says itself.
+  if (findSysctl(name) === "1") requireSysctl(name, "0");
 }
 
 /** Sets a kernel parameter that the network cannot do without; call it inside the namespace. @throws {CniError} naming it and the value it needs */
