@@ -451,3 +451,14 @@ bridgeTest("bridge ADD names the gateway's address and the bridge that the kerne
     /^Cannot add address ff02::1\/64 to "cni0": /,
   );
 });
+
+bridgeTest("bridge ADD with an IPAM plugin that is not there says so once", ({ call }) => {
+  let error: unknown;
+  try {
+    call(bridge, "ADD", { ipam: { type: "absent" } });
+  } catch (thrown) {
+    error = thrown;
+  }
+  expect(error).toMatchObject({ code: 7, message: 'Cannot run plugin "absent": no such plugin is built in' });
+  expect((error as CniError).details).toBeUndefined();
+});

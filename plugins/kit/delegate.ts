@@ -4,6 +4,7 @@
  * @see SPEC.md §4 Plugin Delegation
  * @module
  */
+import { CniError } from "../spec/error.ts";
 import type { Result } from "../spec/result.ts";
 import type { Verb, Version } from "../spec/version.ts";
 import { parseAnswer, parseFailure } from "./answer.ts";
@@ -32,9 +33,12 @@ export interface Response {
   readonly error?: unknown;
 }
 
+/** The plugin was not run, so that there is nothing to undo: it does not exist, or cannot be started. */
+export class NotRunError extends CniError {}
+
 /** Finds a plugin by its type and calls it. */
 export interface Invoker {
-  /** Calls the plugin and gives its answer, also if that is an error. @throws {CniError} if there is no such plugin, or it cannot be started */
+  /** Calls the plugin and gives its answer, also if that is an error. @throws {NotRunError} if it cannot be run @throws {CniError} if it does not end */
   invoke(type: string, request: Request): Response;
 }
 
@@ -42,7 +46,7 @@ export interface Invoker {
 export interface Delegate {
   /** `ipam.type` of the configuration. */
   readonly type: string;
-  /** The addresses it gives. Its DEL is called if the ADD that asked for them fails later, or this call itself does. */
+  /** The addresses it gives. Its DEL is called if the ADD that asked for them fails later, or this call itself does, once it was run. */
   add(): Result;
   /** Gives back what the attachment has. @throws {CniError} what it failed with */
   del(): void;
@@ -66,8 +70,16 @@ export function delegate(
   return {
     type,
     add() {
-      undo?.defer(() => void call("DEL"));
-      return parseAnswer(call("ADD"), type, version);
+      let ran = true;
+      undo?.defer(() => {
+        if (ran) call("DEL");
+      });
+      try {
+        return parseAnswer(call("ADD"), type, version);
+      } catch (error) {
+        ran = !(error instanceof NotRunError);
+        throw error;
+      }
     },
     del: () => void call("DEL"),
     check: () => void call("CHECK"),

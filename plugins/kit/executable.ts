@@ -10,7 +10,7 @@ import { type FileStatus, findNames, findStatus, pause, writeAll } from "../../f
 import { type Child, startProgram } from "../../ffi/sys/process.ts";
 import { CniError, Code } from "../spec/error.ts";
 import { suggestion } from "../spec/suggest.ts";
-import type { Invoker, Request, Response } from "./delegate.ts";
+import { type Invoker, NotRunError, type Request, type Response } from "./delegate.ts";
 
 /** No result comes near; a plugin that prints more has gone wrong. */
 const MOST_OUTPUT = 64 * 1024 * 1024;
@@ -67,7 +67,7 @@ export function executables(directories: readonly string[], options: ExecutableO
 /** The name comes from a configuration, and must not lead out of the directories. */
 function refuseName(type: string): void {
   if (type !== "" && type !== "." && type !== ".." && !type.includes("/") && !type.includes("\0")) return;
-  throw new CniError(
+  throw new NotRunError(
     Code.InvalidConfig,
     `Cannot run plugin ${JSON.stringify(type)}: expected the name of a program, without a directory`,
   );
@@ -92,16 +92,16 @@ function isOwnProgram(status: FileStatus): boolean {
   return own?.identity === status.identity || (own?.size === status.size && own.modified === status.modified);
 }
 
-function notFound(directories: readonly string[], type: string, others: readonly string[]): CniError {
+function notFound(directories: readonly string[], type: string, others: readonly string[]): NotRunError {
   const reason = `Cannot run plugin "${type}": no such plugin is built in`;
   if (directories.length === 0) {
-    return new CniError(Code.InvalidEnvironment, `${reason}, and CNI_PATH names no directory to look for it`);
+    return new NotRunError(Code.InvalidEnvironment, `${reason}, and CNI_PATH names no directory to look for it`);
   }
   const usable = directories.filter(isAbsolute);
   const ignored = directories.filter((path) => !isAbsolute(path)).map((path) => JSON.stringify(path));
   const there = usable.flatMap((path) => unless(["EACCES", "ENOTDIR", "ENAMETOOLONG"], () => findNames(path)) ?? []);
   const meant = suggestion(type, [...others, ...there].filter((name) => name !== type)).replace("; ", "");
-  return new CniError(Code.InvalidConfig, `${reason}, and no executable has that name`, {
+  return new NotRunError(Code.InvalidConfig, `${reason}, and no executable has that name`, {
     details: [
       ...(meant ? [meant] : []),
       ...(usable.length ? [`looked in ${usable.join(", ")}`] : []),
@@ -169,10 +169,10 @@ const REASONS: Readonly<Record<string, string>> = {
   ETXTBSY: "somebody has it open for writing",
 };
 
-function startError(error: SystemError): CniError {
+function startError(error: SystemError): NotRunError {
   const passing = ["ETXTBSY", "EAGAIN", "EMFILE", "ENFILE", "ENOMEM"].includes(error.code);
   const details = REASONS[error.code];
-  return new CniError(passing ? Code.TryAgainLater : Code.IoFailure, error.message, {
+  return new NotRunError(passing ? Code.TryAgainLater : Code.IoFailure, error.message, {
     ...(details && { details }),
     cause: error,
   });

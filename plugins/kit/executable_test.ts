@@ -14,8 +14,7 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { CniError } from "../spec/error.ts";
-import type { Response } from "./delegate.ts";
-import { delegate } from "./delegate.ts";
+import { delegate, NotRunError, type Response } from "./delegate.ts";
 import { type ExecutableOptions, executables } from "./executable.ts";
 
 const root = mkdtempSync(join(tmpdir(), "cni-executable-"));
@@ -123,6 +122,7 @@ describe("a plugin that is not there", () => {
     const directory = directoryWith("portmap", "exit 0");
     const error = invoke(["/nonexistent", directory, "bin", ""], "portmpa");
     expect(error.code).toBe(7);
+    expect(error).toBeInstanceOf(NotRunError);
     expect(error.message).toBe(
       'Cannot run plugin "portmpa": no such plugin is built in, and no executable has that name',
     );
@@ -268,6 +268,7 @@ describe("a time limit", () => {
       run("sleep 30 & echo $! >group; echo why >&2; sleep 30", { options: { timeoutMs: 100 } })
     );
     expect(error).toMatchObject({ code: 11, message: expect.stringContaining("it did not end within 100 ms") });
+    expect(error).not.toBeInstanceOf(NotRunError);
     expect(error.details).toBe('it was ended, and what it had started with it; it said "why"');
     expect(endsNow(readFileSync(join(root, "group"), "utf8"))).toBe(true);
   });
@@ -332,6 +333,7 @@ describe("a program that cannot be started", () => {
     writeFileSync(join(directory, "p"), content);
     const error = errorOf(() => start(directory));
     expect(error.code).toBe(5);
+    expect(error).toBeInstanceOf(NotRunError);
     expect(error.message).toContain(code);
     expect(error.details).toContain(reason);
   });

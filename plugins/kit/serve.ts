@@ -11,7 +11,7 @@ import { CniError, Code, ConfigError } from "../spec/error.ts";
 import { parseJson, printJson, segmentsOf } from "../spec/jsonc.ts";
 import { printResult } from "../spec/result.ts";
 import { LATEST, parseVersion, type Version, VERSIONS } from "../spec/version.ts";
-import { delegate, type Invoker, type Request, type Response } from "./delegate.ts";
+import { delegate, type Invoker, NotRunError, type Request, type Response } from "./delegate.ts";
 import type { AddCall, AttachmentCall, Call, DelCall, Plugin } from "./plugin.ts";
 
 /** A plugin of any configuration. */
@@ -242,7 +242,7 @@ export function embedded(
     has: (type) => find(type) !== undefined,
     invoke(type, request) {
       const plugin = find(type);
-      if (!plugin) throw new CniError(Code.InvalidConfig, `Cannot run plugin "${type}": no such plugin is built in`);
+      if (!plugin) throw new NotRunError(Code.InvalidConfig, `Cannot run plugin "${type}": no such plugin is built in`);
       return serve(plugin, request, surroundings);
     },
   };

@@ -146,8 +146,9 @@ export class CniError extends Error {
    *
    * The code is that of the first known error along `cause`: ConfigError 7, SyntaxError 6, a failed system call on a
    * file 5, all else 999. When several errors come together, the first gives the message and the others are named in
-   * `details`: of a SuppressedError the one that was thrown first (the others come from cleaning up after it), of an
-   * AggregateError its own message, if it has one.
+   * `details`: of a SuppressedError the one that was thrown first (the others come from cleaning up after it, which
+   * `details` says), of an AggregateError its own message, if it has one. `details` also says what to do where rights
+   * are missing.
    */
   static from(error: unknown): CniError {
     try {
@@ -158,27 +159,51 @@ export class CniError extends Error {
   }
 }
 
+/** What lets a call succeed that the kernel refused for lack of rights. */
+const RIGHTS = "run as root (CAP_NET_ADMIN, CAP_SYS_ADMIN)";
+
 function convert(error: unknown): CniError {
   const [first, ...others] = flatten(error);
-  if (others.length === 0 && first instanceof CniError) return first;
-  const own = error instanceof AggregateError && error !== first ? error.message : "";
-  const named = own ? [first, ...others].map(describe) : [detailsOf(first), ...others.map(describe)];
-  return new CniError(codeOf(first), own || messageOf(first), {
-    details: named.filter((text) => text !== "").join("; "),
+  const hint = isRefusedForRights(first.error) ? RIGHTS : "";
+  const known = first.error;
+  if (others.length === 0 && known instanceof CniError && (!hint || known.details?.includes(hint))) return known;
+  const own = error instanceof AggregateError && error !== first.error ? error.message : "";
+  const named = [
+    own ? describe(first.error) : detailsOf(first.error),
+    ...others.map((each) => note(each, first.error)),
+  ];
+  const details = [...new Set(named)].filter((text) => text !== "").join("; ");
+  return new CniError(codeOf(first.error), own || messageOf(first.error), {
+    // It is there already where a plugin of this process failed, whose error is told once more by whoever called it.
+    details: details.includes(hint) ? details : [...(details ? [details] : []), hint].join("; "),
     cause: error,
   });
 }
 
+/** One of several errors that come together. */
+interface Part {
+  readonly error: unknown;
+  /** True if it comes from cleaning up after the first. */
+  readonly undoing: boolean;
+}
+
 /** The errors inside, in the order they were thrown. */
-function flatten(error: unknown, seen: Set<unknown> = new Set()): unknown[] {
-  const inner = error instanceof SuppressedError
-    ? [error.suppressed, error.error]
+function flatten(error: unknown, undoing = false, seen: Set<unknown> = new Set()): [Part, ...Part[]] {
+  const inner: Part[] = error instanceof SuppressedError
+    ? [{ error: error.suppressed, undoing }, { error: error.error, undoing: true }]
     : error instanceof AggregateError
-    ? error.errors
+    ? error.errors.map((each) => ({ error: each, undoing }))
     : [];
-  if (inner.length === 0 || seen.has(error)) return [error];
+  if (inner.length === 0 || seen.has(error)) return [{ error, undoing }];
   seen.add(error);
-  return inner.flatMap((each) => flatten(each, seen));
+  return inner.flatMap((each) => flatten(each.error, each.undoing, seen)) as [Part, ...Part[]];
+}
+
+/** What another error adds to the first; nobody wants to read a whole sentence twice. */
+function note({ error, undoing }: Part, first: unknown): string {
+  const text = describe(error);
+  if (!undoing) return text;
+  return text === describe(first) ? "undoing it failed for the same reason" : `undoing it failed: ${text}`;
 }
 
 function codeOf(error: unknown): number {
@@ -192,10 +217,22 @@ function codeOf(error: unknown): number {
 }
 
 /** By shape: the class lives in a layer that reaches the kernel, and this one does not. */
-function isFileError(error: Error & { syscall?: unknown; errno?: unknown }): boolean {
+type SystemErrorLike = Error & { syscall?: unknown; errno?: unknown; code?: unknown };
+
+function isFileError(error: SystemErrorLike): boolean {
   return error.name === "SystemError" && typeof error.errno === "number" &&
     /^(open|read|write|pread|pwrite|close|f?sync|fdatasync|rename|unlink|link|symlink|mkdir|rmdir|flock|f?truncate|l?stat|fstat|getdents)/
       .test(String(error.syscall));
+}
+
+/** True if root would not have been refused. Of EACCES that holds for files alone: netlink and execve(2) mean other things by it. */
+function isRefusedForRights(error: unknown): boolean {
+  for (let depth = 0; error instanceof Error && depth < 10; depth++, error = error.cause) {
+    const { name, code } = error as SystemErrorLike;
+    if (name !== "SystemError" && name !== "NetlinkError") continue;
+    return code === "EPERM" || (code === "EACCES" && isFileError(error));
+  }
+  return false;
 }
 
 /** Message and details in one line, as runtimes print them. */

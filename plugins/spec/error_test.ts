@@ -1,5 +1,6 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
+import { NetlinkError } from "../../ffi/netlink/error.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { CniError, Code, ConfigError } from "./error.ts";
 
@@ -27,6 +28,7 @@ test("toJSON() prints the specification's keys in order, details only if there a
   ]);
 });
 
+const RIGHTS = "run as root (CAP_NET_ADMIN, CAP_SYS_ADMIN)";
 const file = new SystemError("openat", 2, 'open "/x"');
 for (
   const [name, error, code, message, details] of [
@@ -39,7 +41,35 @@ for (
       new SystemError("setns", 1),
       999,
       "Cannot call setns: Operation not permitted (EPERM)",
+      RIGHTS,
+    ],
+    [
+      "a refusal by netlink",
+      new CniError(11, "Cannot x", { details: "why", cause: new NetlinkError({ request: "RTM_NEWLINK", errno: 1 }) }),
+      11,
+      "Cannot x",
+      `why; ${RIGHTS}`,
+    ],
+    [
+      "a refusal that root would meet too",
+      new NetlinkError({ request: "RTM_NEWADDR", errno: 13 }, "add it"),
+      999,
+      "Cannot add it: Permission denied (EACCES)",
       undefined,
+    ],
+    [
+      "a file of others",
+      new SystemError("openat", 13, "open it"),
+      5,
+      "Cannot open it: Permission denied (EACCES)",
+      RIGHTS,
+    ],
+    [
+      "a SuppressedError that says the same twice",
+      new SuppressedError(new CniError(7, "Cannot x"), new CniError(7, "Cannot x")),
+      7,
+      "Cannot x",
+      "undoing it failed for the same reason",
     ],
     ["any Error", new RangeError("Cannot x: y"), 999, "Cannot x: y", undefined],
     ["an Error without message", new TypeError(), 999, "TypeError", undefined],
@@ -62,7 +92,7 @@ for (
       new SuppressedError(new Error("undo 2"), new SuppressedError(new Error("undo 1"), broken)),
       11,
       broken.message,
-      "socket /run/x; undo 1; undo 2",
+      "socket /run/x; undoing it failed: undo 1; undoing it failed: undo 2",
     ],
     [
       "an AggregateError",
@@ -116,4 +146,19 @@ test("CniError.from() never throws", () => {
       expect(CniError.from(each).code).toBe(999);
     }
   }));
+});
+
+test("CniError.from() says once that rights are missing, however often an error is told on", () => {
+  const denied = new SystemError("setns", 1);
+  const once = CniError.from(denied);
+  const again = CniError.from(
+    new CniError(once.code, `plugin "x" (ADD): ${once.message}`, {
+      details: `x.conflist:1:2; ${once.details}`,
+      cause: once,
+    }),
+  );
+  expect(again.details).toBe(`x.conflist:1:2; ${RIGHTS}`);
+  expect(CniError.from(new SuppressedError(denied, denied)).details).toBe(
+    `undoing it failed for the same reason; ${RIGHTS}`,
+  );
 });
