@@ -166,7 +166,6 @@ export function newNode(more: readonly AnyPlugin[] = []): Node {
   const namespaces = resources.use(newNamespaces());
   const directory = mkdtempSync(join(tmpdir(), "cni-conformance-"));
   resources.defer(() => rmSync(directory, { recursive: true, force: true }));
-  const bin = join(directory, "bin");
   for (const each of ["bin", "bin2"]) mkdirSync(join(directory, each));
   const log: string[] = [];
   const find = (name: string) => more.find((each) => each.name === name) ?? findPlugin(name);
@@ -176,26 +175,49 @@ export function newNode(more: readonly AnyPlugin[] = []): Node {
     invoker: () => embedded(find, surroundings),
     log: (message) => void log.push(message),
   };
-  const variables = (verb: string, { containerId = "c1", ifname = "eth0", netns, env = {} }: CallOptions = {}) => ({
-    CNI_COMMAND: verb,
-    CNI_CONTAINERID: containerId,
-    CNI_IFNAME: ifname,
-    CNI_NETNS: netns === null ? "" : typeof netns === "string" ? netns : (netns ?? namespaces.container).path,
-    CNI_PATH: `${bin}:${join(pluginLink("host-local"), "..")}`,
-    CNI_ARGS: "",
-    ...env,
-  });
-  const document = (type: string, config: object) => ({ cniVersion: "1.1.0", name: "net", type, ...config });
-  const call: Node["call"] = (type, verb, config, options) => {
-    const stdin = JSON.stringify(document(type, config));
-    return serve(find(type)!, { command: verb, env: variables(verb, options), stdin }, surroundings);
-  };
-  let files = 0;
-  const node: Node = {
+  const variables = variablesOf(directory, namespaces.container);
+  return {
     ...namespaces,
     directory,
     log,
     newContainer: () => resources.use(createNetns()),
+    ...callsWithin(surroundings, find, variables),
+    ...processesOn(namespaces.host, directory, variables),
+    ...filesIn(directory),
+    [Symbol.dispose]: () => resources.dispose(),
+  };
+}
+
+type Variables = (verb: string, options?: CallOptions) => Record<string, string>;
+
+function variablesOf(directory: string, container: Netns): Variables {
+  return (verb, { containerId = "c1", ifname = "eth0", netns = container, env = {} } = {}) => ({
+    CNI_COMMAND: verb,
+    CNI_CONTAINERID: containerId,
+    CNI_IFNAME: ifname,
+    CNI_NETNS: netns === null ? "" : typeof netns === "string" ? netns : netns.path,
+    CNI_PATH: `${directory}/bin:${join(pluginLink("host-local"), "..")}`,
+    CNI_ARGS: "",
+    ...env,
+  });
+}
+
+function requestText(type: string, config: object): string {
+  return JSON.stringify({ cniVersion: "1.1.0", name: "net", type, ...config });
+}
+
+function callsWithin(
+  surroundings: Surroundings,
+  find: (name: string) => AnyPlugin | undefined,
+  variables: Variables,
+): Pick<Node, "call" | "ok" | "error"> {
+  const call: Node["call"] = (type, verb, config, options) =>
+    serve(
+      find(type)!,
+      { command: verb, env: variables(verb, options), stdin: requestText(type, config) },
+      surroundings,
+    );
+  return {
     call,
     ok(...all) {
       const { exitCode, stdout } = call(...all);
@@ -207,36 +229,44 @@ export function newNode(more: readonly AnyPlugin[] = []): Node {
       if (exitCode !== 1) throw new Error(`${all[0]} ${all[1]} did not fail: ${stdout}`);
       return JSON.parse(stdout);
     },
+  };
+}
+
+function processesOn(host: Netns, directory: string, variables: Variables): Pick<Node, "exec" | "run"> {
+  return {
     exec(type, verb, config, options) {
-      const stdin = typeof config === "string" ? config : JSON.stringify(document(type, config));
-      return namespaces.host.run(() => runPlugin(type, { env: variables(verb, options), stdin }));
+      const stdin = typeof config === "string" ? config : requestText(type, config);
+      return host.run(() => runPlugin(type, { env: variables(verb, options), stdin }));
     },
     run(...words) {
-      const command = [CNI, "run", ...words, "--cache-dir", join(directory, "cache"), "--plugin-dir", `${bin}:${bin}2`];
-      const child = namespaces.host.run(() => Bun.spawnSync(command, { env: { PATH: "/usr/bin:/bin" }, cwd: "/" }));
+      const directories = ["--cache-dir", `${directory}/cache`, "--plugin-dir", `${directory}/bin:${directory}/bin2`];
+      const command = [CNI, "run", ...words, ...directories];
+      const child = host.run(() => Bun.spawnSync(command, { env: { PATH: "/usr/bin:/bin" }, cwd: "/" }));
       return { exitCode: child.exitCode, stdout: child.stdout.toString(), stderr: child.stderr.toString() };
     },
-    program(name, script, where = "bin") {
-      const path = join(directory, where, name);
-      writeFileSync(path, `#!/bin/sh\n${script}\n`);
-      chmodSync(path, 0o755);
-    },
+  };
+}
+
+function filesIn(directory: string): Pick<Node, "program" | "recorder" | "file"> {
+  let files = 0;
+  const program: Node["program"] = (name, script, where = "bin") => {
+    const path = join(directory, where, name);
+    writeFileSync(path, `#!/bin/sh\n${script}\n`);
+    chmodSync(path, 0o755);
+  };
+  return {
+    program,
     recorder(name, result = {}) {
-      node.program(
-        name,
-        `env >"$0.$CNI_COMMAND.env"; cat >"$0.$CNI_COMMAND.stdin"
-[ "$CNI_COMMAND" != ADD ] || cat <<'END'\n${JSON.stringify(result)}\nEND`,
-      );
-      return recorderAt(join(bin, name));
+      const record = `env >"$0.$CNI_COMMAND.env"; cat >"$0.$CNI_COMMAND.stdin"`;
+      program(name, `${record}\n[ "$CNI_COMMAND" != ADD ] || cat <<'END'\n${JSON.stringify(result)}\nEND`);
+      return recorderAt(join(directory, "bin", name));
     },
     file(list) {
       const path = join(directory, `${files++}.conflist`);
       writeFileSync(path, JSON.stringify(list));
       return path;
     },
-    [Symbol.dispose]: () => resources.dispose(),
   };
-  return node;
 }
 
 function recorderAt(path: string): Recorder {
