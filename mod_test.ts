@@ -161,7 +161,7 @@ netnsTest("serve() gives a plugin's result in the version that was asked for", (
       const { exitCode, stdout } = serve(greet, { command: "ADD", env, stdin }, alone(host, log));
       expect(JSON.parse(stdout)).toEqual(expected);
       expect(exitCode).toBe(0);
-      expect(log.pop()).toBe(greeting);
+      expect(log.pop()).toBe(`greet: ${greeting}`);
     }
   }
 });
@@ -232,7 +232,7 @@ netnsTest("Runtime runs a network of plugins of one's own", ({ host, container }
   host.run(() => {
     runtime.status(network);
     expect(runtime.add(network, { ...attachment, netns: container.path, args: [["K", "V"]] })).toEqual(given);
-    expect(log).toEqual(["hello"]);
+    expect(log).toEqual(["greet: hello"]);
     expect(runtime.attachments()).toEqual([{
       network: "web",
       ...attachment,

@@ -65,7 +65,7 @@ export interface RuntimeSettings extends SurroundingsOptions {
  * });
  * const runtime = new Runtime({ plugins: [greet], log: console.log });
  * const network = parseNetworkList(`{ "cniVersion": "1.1.0", "name": "hi", "plugins": [{ "type": "greet" }] }`);
- * runtime.add(network, { containerId: "c1", ifname: "eth0", netns: "/run/netns/c1" }); // hello, c1
+ * runtime.add(network, { containerId: "c1", ifname: "eth0", netns: "/run/netns/c1" }); // greet: hello, c1
  * ```
  */
 export class Runtime {

@@ -105,7 +105,7 @@ test("ADD recovers what a crash left and says so", () => {
   writeFileSync(join(net.directory, "last_reserved_ip.0"), "");
   expect(net.add("a")).toBe("10.0.0.2");
   expect(net.log).toHaveLength(6);
-  expect(net.log[0]).toMatch(/^Recovered address 10\.0\.0\.\d: ".*" named no container, it is empty$/);
+  expect(net.log[0]).toMatch(/^host-local: Recovered address 10\.0\.0\.\d: ".*" named no container, it is empty$/);
 });
 
 test("ADD needs ranges, and CNI_ARGS that it understands", () => {

@@ -26,7 +26,7 @@ export interface Surroundings {
   openNetns(path: string): Netns;
   /** Finds the plugins that others delegate to, for a list of directories with programs. */
   invoker(directories: readonly string[]): Invoker;
-  /** Takes what plugins say: the command line writes it to stderr. */
+  /** Takes what plugins say, each behind its name: `bridge: …`. The command line writes it to stderr. */
   log(message: string): void;
 }
 
@@ -52,13 +52,14 @@ export interface Surroundings {
  * const env = { CNI_CONTAINERID: "c1", CNI_IFNAME: "eth0", CNI_NETNS: "/run/netns/c1" };
  * const around = surroundings({ log: (message) => console.log(message) });
  *
- * const answer = serve(greet, { command: "ADD", env, stdin }, around); // hi
+ * const answer = serve(greet, { command: "ADD", env, stdin }, around); // greet: hi
  * console.log(answer.exitCode); // 0
  * const { exitCode, stdout } = serve(greet, { command: "ADD", env: {}, stdin }, around);
  * console.log(exitCode, JSON.parse(stdout).code); // 1 4
  * ```
  */
-export function serve(plugin: AnyPlugin, request: Request, surroundings: Surroundings): Response {
+export function serve(plugin: AnyPlugin, request: Request, around: Surroundings): Response {
+  const surroundings = { ...around, log: (message: string) => around.log(`${plugin.name}: ${message}`) };
   try {
     if (request.command === "VERSION") return { exitCode: 0, stdout: printVersions(request.stdin) };
     const environment = parseEnvironment({ ...request.env, CNI_COMMAND: request.command });

@@ -322,8 +322,8 @@ networkTest("addresses of other interfaces are not published, and what cannot be
     'hostports4: tcp . 1 comment "web c1 eth0" : 10.1.0.3 . 2',
   ]);
   expect(log).toEqual([
-    'backend "iptables": the ports are published by nf_tables rules of this program all the same',
-    "Cannot publish host port [::]:3/tcp: the container has no address of that family",
+    'portmap: backend "iptables": the ports are published by nf_tables rules of this program all the same',
+    "portmap: Cannot publish host port [::]:3/tcp: the container has no address of that family",
   ]);
   return Promise.resolve();
 });
