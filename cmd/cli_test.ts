@@ -428,7 +428,7 @@ netnsTest("cni run says that it lacks a permission, not that there is no namespa
   });
   expect([exitCode, stderr]).toEqual([
     1,
-    `cni: Cannot enter network namespace "${container.path}": Operation not permitted (EPERM)\n`,
+    `cni: Cannot enter network namespace "${container.path}": Operation not permitted (EPERM)\n     run as root (CAP_NET_ADMIN, CAP_SYS_ADMIN)\n`,
   ]);
 });
 
