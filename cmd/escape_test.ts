@@ -65,9 +65,12 @@ describe("an unforeseen error in our own code", () => {
     return { exitCode, stdout: stdout.toString(), stderr: stderr.toString() };
   }
 
+  /** Damages what every call of a plugin makes. */
+  const damaged = (code: string) => `globalThis.DisposableStack = class { constructor() { ${code} } };`;
+
   test("an exception becomes one error", () => {
-    const binary = sabotaged("exception", `TextDecoder.prototype.decode = () => { throw new TypeError("sabotage"); };`);
-    expect(errorOf(run(binary)).msg + errorOf(run(binary)).details).toContain("sabotage");
+    const binary = sabotaged("exception", damaged('throw new TypeError("sabotage");'));
+    expect(errorOf(run(binary)).msg).toContain("sabotage");
   });
 
   test("an exception outside of every call becomes one error", () => {
@@ -79,7 +82,7 @@ describe("an unforeseen error in our own code", () => {
   });
 
   test("a thrown value that is no Error becomes one error", () => {
-    const binary = sabotaged("value", `TextDecoder.prototype.decode = () => { throw undefined; };`);
+    const binary = sabotaged("value", damaged("throw undefined;"));
     expect(errorOf(run(binary)).msg).not.toBe("");
   });
 
