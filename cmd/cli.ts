@@ -14,7 +14,7 @@ import { parseOptions, UsageError } from "./options.ts";
 import { run, type RunSurroundings } from "./run.ts";
 import { absolutePath, parseRun } from "./run_arguments.ts";
 import { print, printLast, say } from "./stdio.ts";
-import { suggestion } from "./suggest.ts";
+import { suggestion } from "../plugins/spec/suggest.ts";
 
 /** What the command line is run in. */
 export interface CliSurroundings extends RunSurroundings {

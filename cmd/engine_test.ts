@@ -5,6 +5,7 @@ import {
   linkSync,
   mkdirSync,
   mkdtempSync,
+  readdirSync,
   readFileSync,
   rmSync,
   symlinkSync,
@@ -328,4 +329,17 @@ testWith(["/usr/lib/cni/host-local", "strace"], "an administrator's plugin wins 
   const programs = [...readFileSync(trace, "utf8").matchAll(/execve\("([^"]+)".* = 0$/gm)].map(([, path]) => path);
   expect(programs).toEqual([CNI, join(bin, "host-local")]);
   run(node, "del", file);
+});
+
+test("a result that cannot be written takes the attachment back", () => {
+  using node = newNode();
+  const { host, directory } = node;
+  const file = join(directory, "engine.conflist");
+  writeFileSync(file, JSON.stringify(network(directory)));
+  const child = host.run(() =>
+    Bun.spawnSync(["sh", "-c", '"$@" >/dev/full', "sh", ...runArguments(node, "add", file)])
+  );
+  expect([child.exitCode, child.stderr.toString()]).toEqual([1, expect.stringContaining("No space left on device")]);
+  expect(veths(host)).toBe(0);
+  expect(readdirSync(join(directory, "cache/results"))).toEqual([]);
 });

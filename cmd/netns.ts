@@ -6,7 +6,7 @@
 import { addNamedNetns, executeInNamedNetns, listNamedNetns, removeNamedNetns } from "../ffi/named_netns.ts";
 import { UsageError } from "./options.ts";
 import { print, say } from "./stdio.ts";
-import { suggestion } from "./suggest.ts";
+import { suggestion } from "../plugins/spec/suggest.ts";
 
 const COMMANDS: Readonly<Record<string, (words: readonly string[]) => void>> = {
   add: (words) => addNamedNetns(onlyName("add", words)),

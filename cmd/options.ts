@@ -5,7 +5,7 @@
  *
  * @module
  */
-import { suggestion } from "./suggest.ts";
+import { suggestion } from "../plugins/spec/suggest.ts";
 
 /** One option. */
 export interface OptionSpec {

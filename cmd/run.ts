@@ -106,7 +106,13 @@ function runAdd(runtime: RuntimeOptions, request: RunRequest, surroundings: Surr
   const list = load(request);
   const { containerId, ifname, netns = "" } = request;
   const result = attach(runtime, list, { containerId, ifname, netns, ...wishes(list, request) }, surroundings);
-  print(`${printResult(result, list.cniVersion)}\n`);
+  try {
+    print(`${printResult(result, list.cniVersion)}\n`);
+  } catch (error) {
+    // Whoever called this knows nothing of the attachment, so that nobody would ever remove it.
+    del(runtime, list, { containerId, ifname });
+    throw error;
+  }
 }
 
 /** For an attachment that is remembered the name is enough: its configuration may be gone, or broken by now. */

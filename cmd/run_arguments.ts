@@ -11,7 +11,7 @@ import { parseJson } from "../plugins/spec/jsonc.ts";
 import { isJsonObject, type JsonObject } from "../plugins/spec/schema.ts";
 import { type Arguments, type OptionSpec, parseOptions, UsageError } from "./options.ts";
 import { parsePublish, type PortMapping } from "./publish.ts";
-import { suggestion } from "./suggest.ts";
+import { suggestion } from "../plugins/spec/suggest.ts";
 
 export type RunVerb = "add" | "check" | "del" | "gc" | "status" | "list" | "derive";
 const VERBS: readonly RunVerb[] = ["add", "check", "del", "gc", "status", "list", "derive"];

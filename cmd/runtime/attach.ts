@@ -5,19 +5,15 @@
  */
 import { NetnsError } from "../../ffi/netns.ts";
 import * as link from "../../ffi/route/link.ts";
-import { SystemError } from "../../ffi/sys/error.ts";
-import { lockFile } from "../../ffi/sys/file.ts";
 import { isTrue } from "../../plugins/spec/env.ts";
 import { CniError, Code } from "../../plugins/spec/error.ts";
 import type { NetworkList } from "../../plugins/spec/network.ts";
 import type { Result } from "../../plugins/spec/result.ts";
 import * as cache from "./cache.ts";
 import { type Kernel, whyEnded } from "./ended.ts";
+import { aloneWithEnded } from "./lock.ts";
 import { describe, keyOf } from "./recall.ts";
 import { add, type AddParameters, checkParameters, del, type RuntimeOptions } from "./runtime.ts";
-
-/** How long another process may take to remove what is left of the same attachment. */
-const PATIENCE_MS = 60_000;
 
 /**
  * Attaches a container, like {@linkcode add}; an attachment of the same name that cannot live any more is removed first.
@@ -72,7 +68,7 @@ function removeEnded(runtime: RuntimeOptions, list: NetworkList, key: cache.Atta
     return entry && whyEnded(entry, kernel);
   };
   if (why() === undefined) return;
-  using _ = lock(`${cacheDirectory}/.ended.lock`);
+  using _ = aloneWithEnded(cacheDirectory);
   // Who held the lock may have removed it, and attached the container anew.
   const reason = why();
   if (reason === undefined) return;
@@ -88,17 +84,5 @@ function findEntry(directory: string, key: cache.AttachmentKey): cache.CacheEntr
   } catch (error) {
     if (error instanceof CniError && error.code === Code.DecodeFailure) return undefined;
     throw error;
-  }
-}
-
-function lock(path: string): Disposable {
-  try {
-    return lockFile(path, PATIENCE_MS);
-  } catch (error) {
-    if (!(error instanceof SystemError) || error.code !== "EAGAIN") throw error;
-    throw new CniError(Code.TryAgainLater, `Cannot remove what is left of an attachment: another process is at it`, {
-      details: `it holds "${path}"`,
-      cause: error,
-    });
   }
 }

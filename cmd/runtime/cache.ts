@@ -113,7 +113,7 @@ export function removeEntry(directory: string, key: AttachmentKey): void {
 }
 
 /** The attachment whose entry is in the file of `key`, if that can be told. @throws {SystemError} */
-export function occupantOf(directory: string, key: AttachmentKey): AttachmentKey | undefined {
+export function occupantOf(directory: string, key: AttachmentKey): CacheEntry | undefined {
   const path = cachePath(directory, key);
   const text = findText(path);
   try {

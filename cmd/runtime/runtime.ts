@@ -15,6 +15,7 @@ import { formatResult, parseResult, type Result } from "../../plugins/spec/resul
 import { atLeast, since, type Verb } from "../../plugins/spec/version.ts";
 import * as cache from "./cache.ts";
 import { callForResult, callPlugin, MissingPluginError } from "./call.ts";
+import { alone, besideOthers } from "./lock.ts";
 import { describe, findPrevResult, keyOf, recall, type RecallParameters } from "./recall.ts";
 
 /** What a runtime works with. */
@@ -47,6 +48,9 @@ export interface AddParameters extends RecallParameters {
  */
 export function add(runtime: RuntimeOptions, list: NetworkList, parameters: AddParameters): Result {
   checkParameters(list, parameters);
+  // What cannot be remembered is refused before anything is made.
+  cache.cachePath(runtime.cacheDirectory, keyOf(list.name, parameters));
+  using _ = besideOthers(runtime.cacheDirectory);
   const { args = [], capabilityArgs = {} } = parameters;
   const entry: cache.CacheEntry = {
     ...keyOf(list.name, parameters),
@@ -78,6 +82,11 @@ export function add(runtime: RuntimeOptions, list: NetworkList, parameters: AddP
  * @throws {CniError} what a plugin failed with, or if no configuration is known
  */
 export function del(runtime: RuntimeOptions, network: NetworkList | string, parameters: RecallParameters): void {
+  using _ = besideOthers(runtime.cacheDirectory);
+  detach(runtime, network, parameters);
+}
+
+function detach(runtime: RuntimeOptions, network: NetworkList | string, parameters: RecallParameters): void {
   const recalled = recall(runtime, network, parameters, "remove");
   const { list, entry } = recalled;
   const prevResult = findPrevResult(runtime, recalled);
@@ -93,6 +102,7 @@ export function del(runtime: RuntimeOptions, network: NetworkList | string, para
  * @throws {CniError} what a plugin found, or code 1 if the configuration's version has no CHECK, or if nothing is known of the attachment
  */
 export function check(runtime: RuntimeOptions, network: NetworkList | string, parameters: RecallParameters): void {
+  using _ = besideOthers(runtime.cacheDirectory);
   const { list, entry } = recall(runtime, network, parameters, "check");
   requireVersion(list, "CHECK");
   if (list.disableCheck) return;
@@ -110,11 +120,14 @@ export function check(runtime: RuntimeOptions, network: NetworkList | string, pa
 /**
  * Removes what is left of containers that live no more: detaches what is remembered and not in `valid`, then lets the plugins look.
  *
- * @param valid all attachments that are to stay; nobody else may attach to the network meanwhile
+ * Nothing is attached, checked or detached by this runtime meanwhile.
+ *
+ * @param valid all attachments that are to stay
  * @throws {CniError} naming everything that failed, after everything was tried
  */
 export function gc(runtime: RuntimeOptions, list: NetworkList, valid: readonly Attachment[]): void {
   if (list.disableGC) return;
+  using _ = alone(runtime.cacheDirectory);
   const failures: unknown[] = [];
   const attempt = (step: () => void) => {
     try {
@@ -127,7 +140,7 @@ export function gc(runtime: RuntimeOptions, list: NetworkList, valid: readonly A
     const stays = (entry: cache.CacheEntry) =>
       valid.some(({ containerId, ifname }) => containerId === entry.containerId && ifname === entry.ifname);
     for (const entry of cache.listEntries(runtime.cacheDirectory, list.name).filter((each) => !stays(each))) {
-      attempt(() => del(runtime, list, { containerId: entry.containerId, ifname: entry.ifname }));
+      attempt(() => detach(runtime, list, { containerId: entry.containerId, ifname: entry.ifname }));
     }
   });
   if (atLeast(list.cniVersion, since.GC)) {
@@ -179,10 +192,15 @@ function alreadyThere({ cacheDirectory }: RuntimeOptions, entry: cache.CacheEntr
       },
     );
   }
-  const reason = other ? "it is attached already" : "it may be attached already";
-  return new CniError(Code.InvalidEnvironment, `Cannot attach ${describe(entry)}: ${reason}`, {
-    details: `"${path}" ${other ? "says so" : "cannot be understood"}; remove it first: cni run del`,
-  });
+  const [reason, advice] = !other
+    ? ["it may be attached already", `"${path}" cannot be understood; remove it first: cni run del`]
+    : other.result === undefined
+    ? [
+      "an ADD of it has not ended",
+      `"${path}" says so; if no process is at it any more, remove what it left: cni run del`,
+    ]
+    : ["it is attached already", `"${path}" says so; remove it first: cni run del`];
+  return new CniError(Code.InvalidEnvironment, `Cannot attach ${describe(entry)}: ${reason}`, { details: advice });
 }
 
 /** Undoes all plugins, also those that were not called, as SPEC §ADD asks; the error says what that left behind. */

@@ -21,6 +21,7 @@ const SYS_fstat = arm ? 80 : 5;
 const SYS_getdents64 = arm ? 61 : 217;
 const DT_UNKNOWN = 0;
 const DT_REG = 8;
+const LOCK_SH = 1;
 const LOCK_EX = 2;
 const LOCK_NB = 4;
 const POLLIN = 1;
@@ -301,19 +302,25 @@ export function findLink(path: string): string | undefined {
   return length === undefined ? undefined : new TextDecoder().decode(buffer.subarray(0, length));
 }
 
+/** How a lock is held. */
+export interface LockOptions {
+  /** Longest wait, in milliseconds. */
+  readonly timeoutMs: number;
+  /** With others that share it too; else alone. */
+  readonly shared?: boolean;
+}
+
 /**
  * Takes the BSD lock of `path`, which is created if need be; released when its scope ends or the process dies.
  *
- * Waits in line with every other holder for at most `timeoutMs`.
- *
  * @throws {SystemError} with code `EAGAIN` when the time is over
  */
-export function lockFile(path: string, timeoutMs: number, mode = 0o600): Disposable {
+export function lockFile(path: string, { timeoutMs, shared = false }: LockOptions): Disposable {
   const file = descriptor(
-    forPurpose(`open lock file "${path}"`, () => sys.open(path, O_RDONLY | O_CREAT | O_CLOEXEC, mode)),
+    forPurpose(`open lock file "${path}"`, () => sys.open(path, O_RDONLY | O_CREAT | O_CLOEXEC, 0o600)),
   );
   try {
-    forPurpose(`lock "${path}"`, () => acquire(file.fd, timeoutMs));
+    forPurpose(`lock "${path}"`, () => acquire(file.fd, timeoutMs, shared ? LOCK_SH : LOCK_EX));
   } catch (error) {
     file[Symbol.dispose]();
     throw error;
@@ -322,12 +329,12 @@ export function lockFile(path: string, timeoutMs: number, mode = 0o600): Disposa
 }
 
 /** flock(2) knows no time limit, so the wait is a series of tries, one millisecond apart. */
-function acquire(fd: number, timeoutMs: number): void {
+function acquire(fd: number, timeoutMs: number, operation: number): void {
   const deadline = performance.now() + timeoutMs;
   for (;;) {
-    const held = unless(["EAGAIN"], () => sys.flock(fd, LOCK_EX | LOCK_NB));
+    const held = unless(["EAGAIN"], () => sys.flock(fd, operation | LOCK_NB));
     if (held !== undefined) return;
-    if (performance.now() > deadline) sys.flock(fd, LOCK_EX | LOCK_NB);
+    if (performance.now() > deadline) sys.flock(fd, operation | LOCK_NB);
     pause(1);
   }
 }

@@ -10,7 +10,7 @@ import { CniError, Code } from "../spec/error.ts";
 /** Waits in line for the lock `path`, for at most `timeoutMs`. @throws {CniError} code 11 naming who holds it */
 export function acquireLock(path: string, timeoutMs: number): Disposable {
   try {
-    return lockFile(path, timeoutMs);
+    return lockFile(path, { timeoutMs });
   } catch (error) {
     if (!(error instanceof SystemError && error.code === "EAGAIN")) throw error;
     const holder = findLockHolder(path) ?? "another process, which /proc/locks does not show,";

@@ -1,1 +1,0 @@
-export { distance, suggestion } from "../plugins/spec/suggest.ts";
