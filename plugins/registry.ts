@@ -11,8 +11,9 @@ import hostLocal from "./host_local.ts";
 import type { AnyPlugin } from "./kit/serve.ts";
 import loopback from "./loopback.ts";
 import portmap from "./portmap.ts";
+import staticIpam from "./static.ts";
 
-const PLUGINS: readonly AnyPlugin[] = [bridge, hostLocal, loopback, portmap];
+const PLUGINS: readonly AnyPlugin[] = [bridge, hostLocal, loopback, portmap, staticIpam];
 
 /**
  * The names of all plugins, sorted.

@@ -331,6 +331,7 @@ const WORKING: Readonly<Record<string, (node: Node) => Working>> = {
   "host-local": (node) => ({ config: { ipam: addresses(node) }, options: {} }),
   "loopback": () => ({ config: {}, options: { ifname: "lo" } }),
   "portmap": (node) => ({ config: published(node), options: {} }),
+  "static": () => ({ config: { ipam: { type: "static", addresses: [{ address: "10.5.0.9/24" }] } }, options: {} }),
 };
 
 /** @throws {Error} for a plugin that was added to the registry and not here */
