@@ -28,7 +28,7 @@ import {
 import { addMasquerade, checkMasquerade, collectMasquerade, removeMasquerade } from "./kit/masquerade.ts";
 import { type AddCall, cleanUp, plugin, requirePrevResult } from "./kit/plugin.ts";
 import { requireRuleset } from "./kit/ruleset.ts";
-import { addSpoofCheck, collectSpoofChecks, removeSpoofCheck } from "./kit/spoof_check.ts";
+import { addSpoofCheck, collectSpoofChecks, removeSpoofCheck, requireSpoofCheck } from "./kit/spoof_check.ts";
 import { CniError, Code } from "./spec/error.ts";
 import type { Interface, Result } from "./spec/result.ts";
 
@@ -96,7 +96,8 @@ export default plugin({
         `Cannot attach containers: "${config.bridge}" is an interface of another kind than bridge`,
       );
     }
-    if (config.ipMasq || config.macspoofchk) requireRuleset(host.nft);
+    if (config.ipMasq) requireRuleset(host.nft);
+    if (config.macspoofchk) requireSpoofCheck(host.nft);
     ipam?.status();
   },
 });

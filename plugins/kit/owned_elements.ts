@@ -15,21 +15,8 @@ import { NFT_GOTO, NFT_JUMP } from "../../ffi/nft/uapi.ts";
 import { NetlinkError } from "../../ffi/netlink/error.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { CniError, Code } from "../spec/error.ts";
+import { checkRules, ensureTable, type OwnTable } from "./own_table.ts";
 import { describeOwner, formatOwner, type Owner, parseOwner, sameOwner } from "./owner.ts";
-
-/** A table of our own, made when first needed and kept. */
-export interface OwnTable extends nft.TableKey {
-  /** Adds the table and all that does not depend on attachments, but for the rules. */
-  create(tx: Transaction): void;
-  /** The rules that do not depend on attachments, in order. */
-  rules(): readonly FixedRule[];
-}
-
-/** A rule and the chain that it stands in. */
-export interface FixedRule {
-  readonly chain: string;
-  readonly expressions: readonly ExpressionIn[];
-}
 
 /** A chain that elements lead to: made with the first of them, removed with the last. Equal names mean equal rules. */
 export interface SharedChain {
@@ -78,15 +65,24 @@ export class TakenError extends Error {
 /**
  * Makes these elements the owner's, all or none; those that are already are left as they are.
  *
+ * @param look sees whether anything else is in the way, and throws if so; what is seen there still holds when the elements are added
  * @throws {TakenError} if another owner has an exclusive one
+ * @throws {CniError} if the table has lost rules
  * @throws {NetlinkError}
  */
-export function ensureElements(nl: Netlink, table: OwnTable, owner: Owner, wanted: readonly WantedElement[]): void {
+export function ensureElements(
+  nl: Netlink,
+  table: OwnTable,
+  owner: Owner,
+  wanted: readonly WantedElement[],
+  look?: () => void,
+): void {
   if (wanted.length === 0) return;
   const comment = formatOwner(owner);
   untilUndisturbed(() => {
-    createTable(nl, table);
+    ensureTable(nl, table);
     const generation = nft.generation(nl);
+    look?.();
     const present = readElements(nl, table, selectionOf(wanted));
     const missing = wanted.filter((each) => !isSettled(each, present.get(identify(each)), owner));
     const stale = missing.flatMap((each) => present.get(identify(each)) ?? []);
@@ -94,8 +90,8 @@ export function ensureElements(nl: Netlink, table: OwnTable, owner: Owner, wante
     removeFrom(tx, table, stale);
     addTo(tx, nl, table, missing, comment);
     removeUnused(tx, nl, table, stale, missing);
-    // Additions need no pin: the kernel refuses a second element of the same key, and a chain that is not there.
-    tx.commit(stale.length > 0 ? generation : undefined);
+    // Additions alone need no pin: the kernel refuses a second element of the same key, and a chain that is not there.
+    tx.commit(stale.length > 0 || look ? generation : undefined);
   });
 }
 
@@ -123,12 +119,6 @@ export function removeElements(
   });
 }
 
-/** Adds a table with all that does not depend on attachments. */
-export function addTable(tx: Transaction, table: OwnTable): void {
-  table.create(tx);
-  for (const each of table.rules()) tx.addRule({ family: table.family, table: table.table, ...each });
-}
-
 /** Compares what is with what {@linkcode ensureElements} made, and whether rules were taken away. @throws {CniError} on the first difference */
 export function checkElements(nl: Netlink, table: OwnTable, owner: Owner, wanted: readonly WantedElement[]): void {
   if (wanted.length === 0) return;
@@ -149,23 +139,6 @@ export function checkElements(nl: Netlink, table: OwnTable, owner: Owner, wanted
     }
   }
   checkRules(nl, table);
-}
-
-/** Elements do nothing without the rules that look them up. More rules than ours are somebody's wish. */
-function checkRules(nl: Netlink, table: OwnTable): void {
-  const wanted = new Map<string, number>();
-  for (const { chain } of table.rules()) wanted.set(chain, (wanted.get(chain) ?? 0) + 1);
-  for (const [chain, count] of wanted) {
-    const present = nft.listRules(nl, table, chain).length;
-    if (present >= count) continue;
-    throw new CniError(
-      Code.Internal,
-      `Check failed: the ruleset's chain "${chain}" has ${present} rules, expected ${count}`,
-      {
-        details: `table "${table.table}"; it is made anew once it has been deleted as a whole`,
-      },
-    );
-  }
 }
 
 /** The attachments of a network that live no more, by those that do: what GC removes (SPEC §GC). */
@@ -272,13 +245,6 @@ function removeUnused(
     // The kernel counts the chain's own rules as well.
     if (use !== undefined && use - nft.listRules(nl, table, name).length === count) tx.deleteChain(table, name);
   }
-}
-
-function createTable(nl: Netlink, table: OwnTable): void {
-  if (nft.findTable(nl, table)) return;
-  const tx = transaction(nl);
-  addTable(tx, table);
-  tx.commit();
 }
 
 /** Refusals that mean: somebody else was faster. */

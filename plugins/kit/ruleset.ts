@@ -29,8 +29,7 @@ import {
   toThisHost,
   verdictFrom,
 } from "../../ffi/nft/match.ts";
-import { findTable } from "../../ffi/nft/objects.ts";
-import { type Transaction, transaction } from "../../ffi/nft/transaction.ts";
+import type { Transaction } from "../../ffi/nft/transaction.ts";
 import {
   NF_INET_LOCAL_OUT,
   NF_INET_POST_ROUTING,
@@ -41,9 +40,8 @@ import {
   NFPROTO_INET,
 } from "../../ffi/nft/uapi.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
-import { SystemError } from "../../ffi/sys/error.ts";
-import { CniError, Code } from "../spec/error.ts";
-import { addTable, type OwnTable, type SharedChain } from "./owned_elements.ts";
+import { type OwnTable, requireTable } from "./own_table.ts";
+import type { SharedChain } from "./owned_elements.ts";
 
 const KEY = { family: NFPROTO_INET, table: "cni" };
 /** Published ports whatever the address; a chain of its own, so that conditions on a port of one address can go on to it. */
@@ -62,6 +60,7 @@ export const ruleset: OwnTable = {
     addBaseChain(tx, "output", "nat", NF_INET_LOCAL_OUT, NF_IP_PRI_NAT_DST);
     addBaseChain(tx, "postrouting", "nat", NF_INET_POST_ROUTING, NF_IP_PRI_NAT_SRC);
   },
+  sentinel: { chain: "postrouting", rules: 4 },
   rules: () => rules().map(([chain, ...parts]) => ({ chain, expressions: rule(...parts) })),
 };
 
@@ -148,18 +147,7 @@ export function hairpinEverybodyChain(): SharedChain {
   return { name: "hairpin-everybody", rules: [rule(masquerade())] };
 }
 
-/** Makes sure that the kernel can do what the rules need, without changing anything. @throws {CniError} code 50 */
+/** Makes sure that the rules are there, or that the kernel would take them, without changing anything. @throws {CniError} code 50 */
 export function requireRuleset(nl: Netlink): void {
-  try {
-    if (findTable(nl, KEY)) return;
-    const tx = transaction(nl);
-    addTable(tx, ruleset);
-    tx.verify();
-  } catch (error) {
-    if (!(error instanceof SystemError)) throw error;
-    throw new CniError(Code.NotAvailable, "Cannot use nf_tables of this kernel", {
-      details: error.message,
-      cause: error,
-    });
-  }
+  requireTable(nl, ruleset);
 }

@@ -2,10 +2,11 @@ import { expect, test } from "bun:test";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { inNetns, netnsTest } from "../../ffi/testing.ts";
-import { parseCidr } from "../../ffi/address.ts";
+import { parseCidr, parseMac } from "../../ffi/address.ts";
 import { CniError } from "../spec/error.ts";
 import { addMasquerade, checkMasquerade } from "./masquerade.ts";
 import { requireRuleset } from "./ruleset.ts";
+import { addSpoofCheck, requireSpoofCheck } from "./spoof_check.ts";
 
 const owner = { network: "web", containerId: "a", ifname: "eth0" };
 const addresses = [parseCidr("10.88.0.2/16")];
@@ -48,6 +49,53 @@ netnsTest("a chain that somebody emptied is noticed, one that somebody added to 
 
 netnsTest("a foreign table of the same name is reported, not changed", ({ host }) => {
   inNetns(host, "nft", "add table inet cni");
-  expect(() => addMasquerade(host.nft, owner, addresses)).toThrow(/set "masquerade4" of table "cni": No such file/);
+  expect(() => addMasquerade(host.nft, owner, addresses)).toThrow(
+    'Cannot use the ruleset: its chain "postrouting" has 0 rules, expected 4',
+  );
   expect(inNetns(host, "nft", "list", "ruleset")).toBe("table inet cni {\n}\n");
+});
+
+netnsTest(
+  "a ruleset that somebody flushed is reported by STATUS and by ADD, whose elements would do nothing",
+  ({ host }) => {
+    addMasquerade(host.nft, owner, addresses);
+    const other = { ...owner, containerId: "b" };
+    inNetns(host, "nft", "flush", "table", "inet", "cni");
+    const before = inNetns(host, "nft", "list", "ruleset");
+    expect(() => requireRuleset(host.nft)).toThrow('its chain "guard" has 0 rules, expected 2');
+    expect(() => addMasquerade(host.nft, other, [parseCidr("10.88.0.3/16")])).toThrow(
+      'its chain "postrouting" has 0 rules, expected 4',
+    );
+    expect(inNetns(host, "nft", "list", "ruleset")).toBe(before);
+    inNetns(host, "nft", "delete", "table", "inet", "cni");
+    addMasquerade(host.nft, other, [parseCidr("10.88.0.3/16")]);
+    requireRuleset(host.nft);
+  },
+);
+
+netnsTest("STATUS of a single chain that was flushed names it with code 50", ({ host }) => {
+  addMasquerade(host.nft, owner, addresses);
+  inNetns(host, "nft", "flush", "chain", "inet", "cni", "hostports");
+  let error: unknown;
+  try {
+    requireRuleset(host.nft);
+  } catch (thrown) {
+    error = thrown;
+  }
+  expect(error).toMatchObject({
+    code: 50,
+    message: 'Cannot use the ruleset: its chain "hostports" has 0 rules, expected 5',
+  });
+});
+
+netnsTest("the spoof check's table is reported when it was flushed", ({ host }) => {
+  requireSpoofCheck(host.nft);
+  expect(inNetns(host, "nft", "list", "ruleset")).toBe("");
+  const mac = parseMac("0a:00:00:00:00:01");
+  addSpoofCheck(host.nft, owner, "veth1", mac);
+  requireSpoofCheck(host.nft);
+  inNetns(host, "nft", "flush", "table", "bridge", "cni");
+  const lost = 'its chain "prerouting" has 0 rules, expected 1';
+  expect(() => requireSpoofCheck(host.nft)).toThrow(lost);
+  expect(() => addSpoofCheck(host.nft, { ...owner, containerId: "b" }, "veth2", mac)).toThrow(lost);
 });

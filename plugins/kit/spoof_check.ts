@@ -8,14 +8,8 @@ import { etherAddr, ifnameType, setOf } from "../../ffi/nft/datatypes.ts";
 import { concatenation, drop, etherSaddr, ifnameField, iifname, inSet, rule } from "../../ffi/nft/match.ts";
 import { NF_INET_PRE_ROUTING, NF_IP_PRI_RAW, NFPROTO_BRIDGE } from "../../ffi/nft/uapi.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
-import {
-  checkElements,
-  deadOf,
-  ensureElements,
-  type OwnTable,
-  removeElements,
-  type WantedElement,
-} from "./owned_elements.ts";
+import { checkElements, deadOf, ensureElements, removeElements, type WantedElement } from "./owned_elements.ts";
+import { type OwnTable, requireTable } from "./own_table.ts";
 import { type Owner, sameOwner } from "./owner.ts";
 
 const KEY = { family: NFPROTO_BRIDGE, table: "cni" };
@@ -31,6 +25,7 @@ const table: OwnTable = {
     const hook = { number: NF_INET_PRE_ROUTING, priority: NF_IP_PRI_RAW };
     tx.addChain({ ...KEY, name: "prerouting", type: "filter", hook });
   },
+  sentinel: { chain: "prerouting", rules: 1 },
   rules: () => [{
     chain: "prerouting",
     expressions: rule(inSet([iifname()], "guarded"), inSet([iifname(), etherSaddr()], "allowed", true), drop()),
@@ -49,6 +44,11 @@ function wanted(hostIfname: string, mac: Mac): WantedElement[] {
 /** Drops what comes from the port `hostIfname` of a bridge with another source address than `mac`. @throws {NetlinkError} */
 export function addSpoofCheck(nl: Netlink, owner: Owner, hostIfname: string, mac: Mac): void {
   ensureElements(nl, table, owner, wanted(hostIfname, mac));
+}
+
+/** Makes sure that {@linkcode addSpoofCheck} could do its work, without changing anything. @throws {CniError} code 50 */
+export function requireSpoofCheck(nl: Netlink): void {
+  requireTable(nl, table);
 }
 
 /** Ends the check for an attachment, whatever its port was called. @throws {NetlinkError} */
