@@ -3,7 +3,7 @@
  *
  * Every published port is an element of a map in nf_tables (plugins/kit/ruleset.ts): what a packet costs, and what an ADD costs, does not
  * depend on how many there are. The key of the map is protocol and port (and address, if one was asked for), so two containers cannot have
- * the same.
+ * the same; that they have none in common is seen to in portmap/overlaps.ts.
  *
  * @module
  */
@@ -15,18 +15,16 @@ import { SystemError } from "../ffi/sys/error.ts";
 import type { Netns } from "../ffi/netns.ts";
 import { requireSysctl } from "./kit/interface.ts";
 import { checkElements, deadOf, ensureElements, removeElements, TakenError } from "./kit/owned_elements.ts";
-import { describeOwner, formatOwner, networkPrefix, type Owner, sameOwner } from "./kit/owner.ts";
+import { formatOwner, networkPrefix, type Owner, sameOwner } from "./kit/owner.ts";
 import { type AttachmentCall, plugin, requirePrevResult } from "./kit/plugin.ts";
 import { requireRuleset, ruleset } from "./kit/ruleset.ts";
 import { describeHostPort, parsePortmap, type PortmapConfig, type PortMapping } from "./portmap/config.ts";
 import { mappingsFor, publishedOn, publishedPort, selectionsOf, wantedElements } from "./portmap/elements.ts";
 import { forgetFormer, forgetWithdrawn } from "./portmap/flows.ts";
-import { CniError, ConfigError } from "./spec/error.ts";
+import { refuseOverlaps, takenError } from "./portmap/overlaps.ts";
+import { CniError, Code, ConfigError } from "./spec/error.ts";
 import type { Result } from "./spec/result.ts";
 import { type JsonObject, jsonObject } from "./spec/schema.ts";
-
-/** The host port belongs to another container (codes from 100 up are the plugin's own, SPEC §Error). */
-const HOST_PORT_TAKEN = 100;
 
 export default plugin({
   name: "portmap",
@@ -39,6 +37,7 @@ export default plugin({
     const config = parse(call);
     const result = requirePrevResult(call, "portmap");
     if (config.mappings.length === 0) return result;
+    refuseLoopback(config.mappings);
     if (config.backend === "iptables") {
       log('backend "iptables": the ports are published by nf_tables rules of this program all the same');
     }
@@ -102,12 +101,11 @@ function containerAddresses({ ips = [], interfaces = [] }: Result, ifname: strin
 }
 
 function publish(host: Netns, owner: Owner, config: PortmapConfig, addresses: readonly Cidr[]): void {
+  const look = () => refuseOverlaps(host.nft, owner, config.mappings, addresses);
   try {
-    ensureElements(host.nft, ruleset, owner, wantedElements(config, addresses));
+    ensureElements(host.nft, ruleset, owner, wantedElements(config, addresses), look);
   } catch (error) {
-    if (!(error instanceof TakenError)) throw error;
-    const holder = error.holder ? describeOwner(error.holder) : "somebody else";
-    throw new CniError(HOST_PORT_TAKEN, `Cannot publish ${error.element.title}: ${holder} has it`, { cause: error });
+    throw error instanceof TakenError ? takenError(error.element.title, error.holder, "it", error) : error;
   }
 }
 
@@ -147,6 +145,17 @@ function findOutgoingLink(host: Netns, address: Cidr): number | undefined {
   }
 }
 
+/** @throws {CniError} for a port on ::1: whoever calls it would wait for an answer that never comes */
+function refuseLoopback(mappings: readonly PortMapping[]): void {
+  const mapping = mappings.find(({ hostIP }) => hostIP === "::1");
+  if (!mapping) return;
+  throw new CniError(
+    Code.InvalidConfig,
+    `Cannot publish ${describeHostPort(mapping)}: the kernel delivers no answer to ::1 from another interface`,
+    { details: "publish it on 127.0.0.1, on another IPv6 address of the host, or on all addresses" },
+  );
+}
+
 /** Says what is asked for and cannot be: such a mapping is passed over, as a runtime may offer all of its addresses. */
 function reportUnreachable(
   mappings: readonly PortMapping[],
@@ -156,9 +165,6 @@ function reportUnreachable(
   for (const mapping of mappings) {
     const possible = addresses.some((address) => mappingsFor([mapping], address).length > 0);
     if (!possible) log(`Cannot publish ${describeHostPort(mapping)}: the container has no address of that family`);
-    if (mapping.hostIP === "::1") {
-      log(`Cannot publish ${describeHostPort(mapping)}: the kernel delivers no answer there`);
-    }
   }
 }
 

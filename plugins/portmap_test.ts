@@ -3,7 +3,7 @@ import { inNetns } from "../ffi/testing.ts";
 import { askTcp, askUdp, serveTcp, serveUdp, SHORTLY_MS, udpClient } from "../ffi/testing_traffic.ts";
 import { networkTest } from "./kit/testing_network.ts";
 import portmap from "./portmap.ts";
-import { chains, publishing, servers, WEB } from "./portmap/testing.ts";
+import { chains, listing, publishing, refusal, servers, WEB } from "./portmap/testing.ts";
 
 for (
   const [title, bridged] of [
@@ -49,12 +49,19 @@ for (
 }
 
 networkTest("at ::1 a published port is refused at once rather than never answered", async (network) => {
-  const { host, call, log } = network;
+  const { host, call } = network;
   const c1 = network.container(2);
   using _c1 = await servers(c1, "c1");
-  const mappings = [{ hostPort: 8080, containerPort: 80 }, { hostPort: 1, containerPort: 2, hostIP: "::1" }];
-  call(portmap, "ADD", publishing(mappings), { container: c1 });
-  expect(log).toEqual(["Cannot publish host port [::1]:1/tcp: the kernel delivers no answer there"]);
+  const all = { hostPort: 8080, containerPort: 80 };
+  const loopback = { hostPort: 1, containerPort: 2, hostIP: "::1" };
+  expect(refusal(() => call(portmap, "ADD", publishing([all, loopback]), { container: c1 }))).toMatchObject({
+    code: 7,
+    message: "Cannot publish host port [::1]:1/tcp: the kernel delivers no answer to ::1 from another interface",
+  });
+  expect(listing(host)).toBe("");
+  // What was published before it was refused must go.
+  call(portmap, "DEL", publishing([all, loopback]), { container: c1 });
+  call(portmap, "ADD", publishing([all]), { container: c1 });
   using _host = serveTcp(host, "host", 8080, "::1");
   expect(await askTcp(host, "::1", 8080)).toBe("host ::1");
   expect(await askTcp(host, "127.0.0.1", 8080)).toBe("c1 10.88.0.1");
@@ -83,7 +90,7 @@ networkTest(
     using _c2 = await servers(c2, "c2");
     inNetns(network.host, "ip", "addr", "add", "192.0.2.11/24", "dev", "up0");
     const on = (hostIP: string, hostPort = 8080) => publishing([{ hostPort, containerPort: 80, hostIP }]);
-    call(portmap, "ADD", on("192.0.2.11"), { container: c1, containerId: "c1" });
+    call(portmap, "ADD", on("192.0.2.11"), { container: c1, containerId: "c2" });
     expect(await askTcp(outside, "192.0.2.1", 8080, SHORTLY_MS)).toBeUndefined();
     call(portmap, "ADD", on("0.0.0.0"), { container: c2, containerId: "c2" });
     call(portmap, "ADD", on("127.0.0.1", 9090), { container: c2, containerId: "c2" });
@@ -152,10 +159,10 @@ networkTest("conditions keep others out, and concern their own network's ports o
   const mapping = { hostPort: 8080, containerPort: 80 };
   const onAddress = { ...mapping, hostPort: 8081, hostIP: "192.0.2.11" };
   call(portmap, "ADD", publishing([mapping, onAddress], strict), { container: c1, containerId: "c1" });
-  call(portmap, "ADD", publishing([{ ...mapping, hostPort: 8081 }, { ...mapping, hostPort: 8082 }]), {
-    container: c2,
-    containerId: "c2",
-  });
+  // The same plugin twice in one list: one attachment, once with conditions and once without.
+  const onAll = publishing([{ ...mapping, hostPort: 8081 }], { name: "strict" });
+  call(portmap, "ADD", onAll, { container: c2, containerId: "c1" });
+  call(portmap, "ADD", publishing([{ ...mapping, hostPort: 8082 }]), { container: c2, containerId: "c2" });
   const ask = (port: number, to = "192.0.2.1") => askTcp(outside, to, port);
   expect(await ask(8080)).toBeUndefined();
   expect(await ask(8080, "2001:db8::1")).toBeUndefined();

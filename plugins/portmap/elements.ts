@@ -53,10 +53,13 @@ function portElements(mapping: PortMapping, address: Cidr, conditions: Condition
 
 function keyOf(mapping: PortMapping): { prefix: "" | "hostip_"; key: Uint8Array } {
   const on = publishedOn(mapping);
-  const port = [Uint8Array.of(PROTOCOLS[mapping.protocol]), portField(mapping.hostPort)];
-  return on === undefined
-    ? { prefix: "", key: concatenation(...port) }
-    : { prefix: "hostip_", key: concatenation(ipField(on), ...port) };
+  const port = portKeyOf(mapping);
+  return on === undefined ? { prefix: "", key: port } : { prefix: "hostip_", key: concatenation(ipField(on), port) };
+}
+
+/** Protocol and port of the host: the whole key where they are published on all addresses, and the end of it where on one. */
+export function portKeyOf({ protocol, hostPort }: PortMapping): Uint8Array {
+  return concatenation(Uint8Array.of(PROTOCOLS[protocol]), portField(hostPort));
 }
 
 /**

@@ -1,0 +1,63 @@
+/**
+ * Host ports that would be taken from another container without being the same: one that is published on a single address goes before
+ * one of all addresses.
+ *
+ * The kernel refuses a second element of the same key; these have different keys in different maps. For a port on one address, the
+ * map of all addresses is asked for that port. For one on all addresses, the other map cannot be asked, since its keys begin with the
+ * address: it is listed. It is empty on most hosts; what it costs grows with the ports published on single addresses, never with the
+ * others.
+ *
+ * @module
+ */
+import { type Cidr, familyOf, ipFromBytes } from "../../ffi/address.ts";
+import * as nft from "../../ffi/nft/objects.ts";
+import type { Netlink } from "../../ffi/netlink/socket.ts";
+import { describeOwner, type Owner, parseOwner, sameOwner } from "../kit/owner.ts";
+import { ruleset } from "../kit/ruleset.ts";
+import { CniError } from "../spec/error.ts";
+import { describeHostPort, type PortMapping } from "./config.ts";
+import { mappingsFor, portKeyOf, publishedOn } from "./elements.ts";
+
+/** The host port belongs to another container (codes from 100 up are the plugin's own, SPEC §Error). */
+const HOST_PORT_TAKEN = 100;
+
+/** The error for a host port that another attachment has; `has` says what it has. */
+export function takenError(title: string, holder: Owner | undefined, has = "it", cause?: unknown): CniError {
+  const who = holder ? describeOwner(holder) : "somebody else";
+  return new CniError(HOST_PORT_TAKEN, `Cannot publish ${title}: ${who} has ${has}`, { cause });
+}
+
+/** @throws {CniError} code 100 naming the other container, if one of the mappings shares packets with a port of another owner */
+export function refuseOverlaps(
+  nl: Netlink,
+  owner: Owner,
+  mappings: readonly PortMapping[],
+  addresses: readonly Cidr[],
+): void {
+  for (const address of addresses) {
+    const family = familyOf(address);
+    const concerned = mappingsFor(mappings, address);
+    const everywhere = concerned.filter((each) => publishedOn(each) === undefined);
+    for (const each of concerned) if (publishedOn(each) !== undefined) refuseOnOne(nl, owner, each, family);
+    if (everywhere.length > 0) refuseOnAll(nl, owner, everywhere, family);
+  }
+}
+
+function refuseOnOne(nl: Netlink, owner: Owner, mapping: PortMapping, family: 4 | 6): void {
+  const found = nft.findElement(nl, ruleset, `hostports${family}`, portKeyOf(mapping));
+  const holder = found && parseOwner(found.comment ?? "");
+  if (!found || sameOwner(holder, owner)) return;
+  throw takenError(describeHostPort(mapping), holder, "that port on all addresses");
+}
+
+function refuseOnAll(nl: Netlink, owner: Owner, mappings: readonly PortMapping[], family: 4 | 6): void {
+  const addressSize = family === 4 ? 4 : 16;
+  const wanted = new Map(mappings.map((each) => [nft.hex(portKeyOf(each)), each]));
+  for (const { key, comment } of nft.listElements(nl, ruleset, `hostip_hostports${family}`)) {
+    const mapping = wanted.get(nft.hex(key.subarray(addressSize)));
+    const holder = parseOwner(comment ?? "");
+    if (!mapping || sameOwner(holder, owner)) continue;
+    const held = describeHostPort({ ...mapping, hostIP: ipFromBytes(key.subarray(0, addressSize)) });
+    throw takenError(describeHostPort(mapping), holder, held);
+  }
+}
