@@ -1,7 +1,7 @@
 /**
  * Lays out dist/image, the whole root of a container: the binary, its links, and the five files of glibc that it is linked with.
  *
- * `bun scripts/image.ts && podman build -t cni .` makes the image of the Containerfile.
+ * `node_modules/.bin/bun scripts/image.ts && podman build -t cni .` makes the image of the Containerfile.
  */
 import { copyFileSync, mkdirSync, realpathSync, rmSync } from "node:fs";
 import { dirname, join } from "node:path";
