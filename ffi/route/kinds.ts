@@ -58,6 +58,9 @@ export const bridge = /* @__PURE__ */ linkKind("bridge", {
   defaultPvid: [IFLA_BR_VLAN_DEFAULT_PVID, u16],
 });
 
+/** A link that gives back what is redirected to it, so that incoming packets can wait in a queue. */
+export const ifb = /* @__PURE__ */ linkKind("ifb", {});
+
 /** What a bridge keeps about one of its ports. */
 const bridgePort = /* @__PURE__ */ attrs({
   /** Send frames back out of the port they came in by. */

@@ -1,7 +1,7 @@
 /**
  * Constants of the kernel's rtnetlink interface, under the kernel's names.
  *
- * @see linux/rtnetlink.h, linux/if_link.h, linux/if_addr.h, linux/if_bridge.h, linux/if.h
+ * @see linux/rtnetlink.h, linux/if_link.h, linux/if_addr.h, linux/if_bridge.h, linux/if.h, linux/pkt_sched.h, linux/pkt_cls.h
  * @module
  */
 
@@ -22,6 +22,12 @@ export const RTM_GETADDR = 22;
 export const RTM_NEWROUTE = 24;
 export const RTM_DELROUTE = 25;
 export const RTM_GETROUTE = 26;
+export const RTM_NEWQDISC = 36;
+export const RTM_DELQDISC = 37;
+export const RTM_GETQDISC = 38;
+export const RTM_NEWTFILTER = 44;
+export const RTM_DELTFILTER = 45;
+export const RTM_GETTFILTER = 46;
 export const RTNLGRP_LINK = 1;
 export const RTNLGRP_IPV6_IFADDR = 9;
 
@@ -105,3 +111,27 @@ export const RT_SCOPE_UNIVERSE = 0;
 export const RT_SCOPE_LINK = 253;
 export const RT_SCOPE_HOST = 254;
 export const RT_SCOPE_NOWHERE = 255;
+
+// linux/rtnetlink.h: traffic control
+export const TCA_KIND = 1;
+export const TCA_OPTIONS = 2;
+
+// linux/pkt_sched.h
+export const TC_H_INGRESS = 0xffff_fff1;
+export const TC_H_ROOT = 0xffff_ffff;
+export const TC_LINKLAYER_ETHERNET = 1;
+export const TCA_TBF_PARMS = 1;
+export const TCA_TBF_RATE64 = 4;
+export const TCA_TBF_BURST = 6;
+
+// linux/pkt_cls.h and linux/tc_act/tc_mirred.h
+export const TCA_U32_CLASSID = 1;
+export const TCA_U32_SEL = 5;
+export const TCA_U32_ACT = 7;
+export const TC_U32_TERMINAL = 1;
+export const TC_ACT_STOLEN = 4;
+export const TCA_ACT_KIND = 1;
+export const TCA_ACT_OPTIONS = 2;
+export const TCA_MIRRED_PARMS = 2;
+export const TCA_EGRESS_REDIR = 1;
+export const ETH_P_ALL = 0x0003;

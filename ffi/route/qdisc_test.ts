@@ -1,0 +1,93 @@
+/** What we send is what tc(8) sends, but for its rate table, which the kernel does not use for Ethernet, and for its rounding of ticks. */
+import { expect, test } from "bun:test";
+import { readFileSync } from "node:fs";
+import { attrs } from "../netlink/attrs.ts";
+import { Reader, u32, u64 } from "../netlink/codec.ts";
+import { acknowledgement, recorded, recorder, valueOf } from "../netlink/testing.ts";
+import { inNetns, netnsTest } from "../testing.ts";
+import { ifb } from "./kinds.ts";
+import * as link from "./link.ts";
+import * as qdisc from "./qdisc.ts";
+import { IFF_UP, TCA_TBF_BURST, TCA_TBF_RATE64 } from "./uapi.ts";
+
+/** What is sent while `call` runs. */
+function sentBy(call: (nl: ReturnType<typeof recorder>) => void): Uint8Array {
+  const nl = recorder(acknowledgement(1, 0));
+  call(nl);
+  return nl.sent[0]!;
+}
+
+test("an ingress discipline is added by tc(8)'s bytes", () => {
+  expect(sentBy((nl) => qdisc.addIngress(nl, 1)).toHex()).toBe(recorded("qdisc_add_ingress").toHex());
+});
+
+const sizes = attrs({ rate64: [TCA_TBF_RATE64, u64], burst: [TCA_TBF_BURST, u32] });
+
+for (
+  const [name, bucket] of [
+    ["qdisc_add_tbf", { rate: 100_000_000n, burst: 1_000_000, limit: 3_500_000 }],
+    ["qdisc_add_tbf_large", { rate: 12_500_000_000n, burst: 1500, limit: 500_000 }],
+  ] as const
+) {
+  test(`a token bucket of ${bucket.rate} bytes per second has tc(8)'s values`, () => {
+    const ours = valueOf(qdisc.qdiscMessage, sentBy((nl) => qdisc.addTokenBucket(nl, 1, bucket)));
+    const theirs = valueOf(qdisc.qdiscMessage, recorded(name));
+    expect({ ...ours, options: undefined }).toEqual({ ...theirs, options: undefined });
+    expect(sizes.read(new Reader(ours.options!))).toEqual(sizes.read(new Reader(theirs.options!)));
+    expect(sizes.read(new Reader(ours.options!)).burst).toBe(bucket.burst);
+    const state = qdisc.tokenBucketOf(ours)!;
+    const wanted = qdisc.tokenBucketOf(theirs)!;
+    // tc(8) rounds to microseconds, which are 15.6 ticks, before it counts ticks.
+    expect(Math.abs(state.buffer - wanted.buffer)).toBeLessThan(16);
+    expect({ ...state, buffer: 0 }).toEqual({ ...wanted, buffer: 0 });
+  });
+}
+
+test("a tick is what the kernel says it is", () => {
+  expect(parseInt(readFileSync("/proc/net/psched", "utf8").split(" ")[1]!, 16)).toBe(qdisc.TICK_NS);
+});
+
+netnsTest("the kernel keeps every token bucket that it is given", ({ host }) => {
+  link.add(host.route, { name: "ifb9", flags: IFF_UP, change: IFF_UP, info: ifb({}) });
+  const { index } = link.get(host.route, "ifb9");
+  for (
+    const [rate, burst, limit] of [
+      [1n, 1, 1],
+      [1n, 4_294_967_294, 4_294_967_295],
+      [125_000n, 16_000, 19_125],
+      [4_294_967_295n, 1514, 100],
+      [4_294_967_296n, 1514, 100],
+      [12_500_000_000n, 1514, 4_294_967_295],
+      [2n ** 61n - 1n, 4_294_967_294, 4_294_967_295],
+    ] as const
+  ) {
+    qdisc.addTokenBucket(host.route, index, { rate, burst, limit });
+    const [root] = qdisc.list(host.route).filter((each) => each.index === index && qdisc.isRoot(each));
+    const state = qdisc.tokenBucketOf(root!)!;
+    expect({ ...state, buffer: 0 }).toEqual({ rate, limit, buffer: 0 });
+    expect(Math.abs(state.buffer - qdisc.bufferOf({ rate, burst }))).toBeLessThan(2);
+    expect(JSON.parse(inNetns(host, "tc", "-j", "qdisc", "show", "dev", "ifb9"))[0]).toMatchObject({ kind: "tbf" });
+    expect(qdisc.removeRoot(host.route, index)).toBe(true);
+    expect(qdisc.removeRoot(host.route, index)).toBe(false);
+  }
+});
+
+netnsTest("disciplines are listed with their places, and a second one at a place is refused", ({ host }) => {
+  const bucket = { rate: 125_000n, burst: 16_000, limit: 19_125 };
+  expect(qdisc.list(host.route).filter(qdisc.isIngress)).toEqual([]);
+  qdisc.addIngress(host.route, 1);
+  qdisc.addTokenBucket(host.route, 1, bucket);
+  expect(qdisc.list(host.route).map(({ kind, index }) => `${kind} ${index}`).sort()).toEqual(["ingress 1", "tbf 1"]);
+  expect(qdisc.list(host.route).filter(qdisc.isIngress).map(({ kind }) => kind)).toEqual(["ingress"]);
+  expect(JSON.parse(inNetns(host, "tc", "-j", "qdisc", "show", "dev", "lo"))).toMatchObject([
+    { kind: "tbf", handle: "1:", root: true, options: { rate: 125_000, burst: 16_000 } },
+    { kind: "ingress", handle: "ffff:" },
+  ]);
+  expect(() => qdisc.addIngress(host.route, 1)).toThrow("EEXIST");
+  expect(() => qdisc.addTokenBucket(host.route, 1, bucket)).toThrow(
+    'Cannot add queueing discipline "tbf" to link 1: File exists (EEXIST',
+  );
+  expect(qdisc.removeIngress(host.route, 1)).toBe(true);
+  expect(qdisc.removeIngress(host.route, 1)).toBe(false);
+  expect(qdisc.removeIngress(host.route, 4711)).toBe(false);
+});
