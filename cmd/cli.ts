@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { findStatus } from "../ffi/sys/file.ts";
+import { findStatus } from "../ffi/sys/status.ts";
 import { type AnyPlugin, printError } from "../plugins/kit/serve.ts";
 import { findPlugin, pluginNames } from "../plugins/registry.ts";
 import { CniError, Code } from "../plugins/spec/error.ts";

@@ -4,7 +4,9 @@
  * @module
  */
 import { unless } from "../ffi/sys/error.ts";
-import { ensureDirectory, type FileStatus, findLink, findStatus, openFile } from "../ffi/sys/file.ts";
+import { ensureDirectory } from "../ffi/sys/directory.ts";
+import { openFile } from "../ffi/sys/file.ts";
+import { type FileStatus, findLink, findStatus } from "../ffi/sys/status.ts";
 import { placeCopy, placeHardLink, placeSymbolicLink } from "../ffi/sys/place.ts";
 
 /** What to put where. */

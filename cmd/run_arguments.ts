@@ -5,7 +5,7 @@
  */
 import { type Ip, parseIp, parseMac } from "../ffi/address.ts";
 import { namedNetnsPath } from "../ffi/named_netns.ts";
-import { findStatus } from "../ffi/sys/file.ts";
+import { findStatus } from "../ffi/sys/status.ts";
 import type { Attachment } from "../plugins/spec/config.ts";
 import { parseJson } from "../plugins/spec/jsonc.ts";
 import { isJsonObject, type JsonObject } from "../plugins/spec/schema.ts";

@@ -4,7 +4,8 @@
  * @module
  */
 import { forPurpose, SystemError } from "../ffi/sys/error.ts";
-import { awaitReadable, readAll, readSome, statusOf, writeAll } from "../ffi/sys/file.ts";
+import { awaitReadable, readAll, readSome, writeAll } from "../ffi/sys/file.ts";
+import { statusOf } from "../ffi/sys/status.ts";
 
 /** All of standard input, as text. @throws {SystemError} @throws {SyntaxError} if it is not UTF-8 */
 export function readInput(): string {

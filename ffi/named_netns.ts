@@ -6,7 +6,9 @@
  */
 import { createNetns, openNetns } from "./netns.ts";
 import { forPurpose, SystemError, unless } from "./sys/error.ts";
-import { ensureDirectory, findNames, findStatus, openFile } from "./sys/file.ts";
+import { ensureDirectory, findNames } from "./sys/directory.ts";
+import { openFile } from "./sys/file.ts";
+import { findStatus } from "./sys/status.ts";
 import { execute, sys } from "./sys/libc.ts";
 
 const DIRECTORY = "/run/netns";

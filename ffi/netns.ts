@@ -9,7 +9,8 @@
  */
 import { type Netlink, NETLINK_NETFILTER, NETLINK_ROUTE, openNetlink } from "./netlink/socket.ts";
 import { forPurpose, SystemError } from "./sys/error.ts";
-import { type Descriptor, openFile, statusOf } from "./sys/file.ts";
+import { type Descriptor, openFile } from "./sys/file.ts";
+import { statusOf } from "./sys/status.ts";
 import { sys } from "./sys/libc.ts";
 
 const CLONE_NEWNET = 0x40000000;

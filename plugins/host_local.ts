@@ -5,7 +5,9 @@
  */
 import { cidr, type Ip, ipOf, prefixLengthOf } from "../ffi/address.ts";
 import { SystemError } from "../ffi/sys/error.ts";
-import { ensureDirectory, findStatus, readText, removeFile, writeTemporary } from "../ffi/sys/file.ts";
+import { ensureDirectory } from "../ffi/sys/directory.ts";
+import { readText, removeFile, writeTemporary } from "../ffi/sys/file.ts";
+import { findStatus } from "../ffi/sys/status.ts";
 import { allocate, type Choice } from "./host_local/allocate.ts";
 import { addressesOf, describeHolder, type Holder, readInventory } from "./host_local/inventory.ts";
 import { capacityOf, findRange, formatRanges, type RangeSet } from "./host_local/ranges.ts";

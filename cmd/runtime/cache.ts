@@ -6,7 +6,8 @@
  *
  * @module
  */
-import { createFile, ensureDirectory, findNames, findText, removeFile, replaceFile } from "../../ffi/sys/file.ts";
+import { ensureDirectory, findNames } from "../../ffi/sys/directory.ts";
+import { createFile, findText, removeFile, replaceFile } from "../../ffi/sys/file.ts";
 import { CniError, Code } from "../../plugins/spec/error.ts";
 import { parseJson, printJson } from "../../plugins/spec/jsonc.ts";
 import * as schema from "../../plugins/spec/schema.ts";

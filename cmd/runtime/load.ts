@@ -5,7 +5,9 @@
  * @module
  */
 import { SystemError } from "../../ffi/sys/error.ts";
-import { findNames, findStatus, readAll, readFile } from "../../ffi/sys/file.ts";
+import { findNames } from "../../ffi/sys/directory.ts";
+import { readAll, readFile } from "../../ffi/sys/file.ts";
+import { findStatus } from "../../ffi/sys/status.ts";
 import { CniError, Code, ConfigError } from "../../plugins/spec/error.ts";
 import { parseJson, printJson } from "../../plugins/spec/jsonc.ts";
 import { type NetworkList, parseNetworkList, parsePluginEntry, type PluginEntry } from "../../plugins/spec/network.ts";

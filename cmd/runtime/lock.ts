@@ -4,7 +4,8 @@
  * @module
  */
 import { SystemError } from "../../ffi/sys/error.ts";
-import { ensureDirectory, lockFile } from "../../ffi/sys/file.ts";
+import { ensureDirectory } from "../../ffi/sys/directory.ts";
+import { lockFile } from "../../ffi/sys/lock.ts";
 import { CniError, Code } from "../../plugins/spec/error.ts";
 
 /** Longer than any work that still moves, and shorter than an engine waits. */

@@ -2,28 +2,19 @@
  * Files, by system calls alone: loading `node:fs` would cost each call of a plugin a millisecond, and its asynchronous half runs in
  * threads that do not follow `setns(2)`.
  *
- * @see open(2), getdents64(2), flock(2)
+ * @see open(2), rename(2)
  * @module
  */
 import { forPurpose, unless } from "./error.ts";
 import { sys } from "./libc.ts";
 
-// asm-generic/fcntl.h; the three that differ on arm64 are chosen below.
+// asm-generic/fcntl.h, but for the last, which is another on arm64.
 const O_RDONLY = 0;
 const O_WRONLY = 0o1;
 const O_CREAT = 0o100;
 const O_EXCL = 0o200;
 const O_CLOEXEC = 0o2000000;
-const arm = process.arch === "arm64";
-const O_DIRECTORY = arm ? 0o40000 : 0o200000;
-const O_NOFOLLOW = arm ? 0o100000 : 0o400000;
-const SYS_fstat = arm ? 80 : 5;
-const SYS_getdents64 = arm ? 61 : 217;
-const DT_UNKNOWN = 0;
-const DT_REG = 8;
-const LOCK_SH = 1;
-const LOCK_EX = 2;
-const LOCK_NB = 4;
+const O_NOFOLLOW = process.arch === "arm64" ? 0o100000 : 0o400000;
 const POLLIN = 1;
 const POLLOUT = 4;
 
@@ -32,7 +23,8 @@ export interface Descriptor extends Disposable {
   readonly fd: number;
 }
 
-function descriptor(fd: number): Descriptor {
+/** Has the descriptor closed when its scope ends. */
+export function descriptor(fd: number): Descriptor {
   return { fd, [Symbol.dispose]: () => void sys.close(fd) };
 }
 
@@ -172,169 +164,7 @@ export function renameFile(path: string, name: string): void {
   forPurpose(`rename "${path}" to "${name}"`, () => sys.rename(path, name));
 }
 
-/** Makes what was created or renamed in a directory survive a power cut. @throws {SystemError} */
-export function syncDirectory(path: string): void {
-  forPurpose(`sync "${path}"`, () => {
-    using directory = openFile(path);
-    sys.fsync(directory.fd);
-  });
-}
-
 /** Removes a file; false if there was none. @throws {SystemError} */
 export function removeFile(path: string): boolean {
   return forPurpose(`remove "${path}"`, () => unless(["ENOENT", "ENOTDIR"], () => sys.unlink(path)) !== undefined);
-}
-
-/** Creates a directory and those above it, as `mkdir -p` does. @throws {SystemError} */
-export function ensureDirectory(path: string, mode = 0o755): void {
-  forPurpose(`create directory "${path}"`, () => {
-    if (unless(["ENOENT"], () => makeDirectory(path, mode)) !== undefined) return;
-    const parent = path.replace(/\/+[^/]*\/*$/, "");
-    if (parent === "" || parent === path) throw new RangeError(`Cannot create directory "${path}": no such parent`);
-    ensureDirectory(parent, mode);
-    makeDirectory(path, mode);
-  });
-}
-
-function makeDirectory(path: string, mode: number): number {
-  return unless(["EEXIST"], () => sys.mkdir(path, mode)) ?? 0;
-}
-
-/** The names in a directory, without `.` and `..`, in the order of the file system; `undefined` if there is none. @throws {SystemError} */
-export function findNames(path: string): string[] | undefined {
-  return unless(["ENOENT"], () => listNames(path));
-}
-
-/** The names in a directory, without `.` and `..`, in the order of the file system. @throws {SystemError} */
-export function listNames(path: string): string[] {
-  return listEntries(path).map(({ name }) => name);
-}
-
-/** One name in a directory, with what is known without opening it. */
-export interface Entry {
-  readonly name: string;
-  /** Equal for two names of one file. A number if that can hold it exactly: large maps of those are several times faster. */
-  readonly inode: number | bigint;
-  /** False for directories, links and all else; true where the file system does not say. */
-  readonly isFile: boolean;
-}
-
-/** What is in a directory, without `.` and `..`, in the order of the file system. @throws {SystemError} */
-export function listEntries(path: string): Entry[] {
-  return forPurpose(`list directory "${path}"`, () => {
-    using directory = descriptor(sys.open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0));
-    const entries: Entry[] = [];
-    const buffer = new Uint8Array(32 * 1024);
-    for (;;) {
-      const length = sys.syscall(SYS_getdents64, directory.fd, buffer, buffer.length);
-      if (length === 0) return entries;
-      readEntries(buffer.subarray(0, length), entries);
-    }
-  });
-}
-
-/** struct linux_dirent64 { u64 d_ino; s64 d_off; u16 d_reclen; u8 d_type; char d_name[]; } */
-function readEntries(bytes: Uint8Array, entries: Entry[]): void {
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
-  const decoder = new TextDecoder();
-  for (let at = 0; at < bytes.length; at += view.getUint16(at + 16, true)) {
-    const name = decoder.decode(bytes.subarray(at + 19, bytes.indexOf(0, at + 19)));
-    const type = bytes[at + 18];
-    const isFile = type === DT_REG || type === DT_UNKNOWN;
-    if (name !== "." && name !== "..") entries.push({ name, inode: readInode(view, at), isFile });
-  }
-}
-
-function readInode(view: DataView, at: number): number | bigint {
-  const high = view.getUint32(at + 4, true);
-  return high < 2 ** 21 ? high * 2 ** 32 + view.getUint32(at, true) : view.getBigUint64(at, true);
-}
-
-/** What tells one file from another, and its kind. */
-export interface FileStatus {
-  /** Device and inode: equal for two paths of one file, one namespace, one program. */
-  readonly identity: string;
-  readonly isFile: boolean;
-  readonly isDirectory: boolean;
-  readonly isCharacterDevice: boolean;
-  /** Permission bits: 0o755. */
-  readonly mode: number;
-  /** Length in bytes. */
-  readonly size: number;
-  /** Last change of the content, in nanoseconds since 1970. */
-  readonly modified: bigint;
-}
-
-/** The status of an open file. @throws {SystemError} @see asm/stat.h: the two architectures differ in the place of st_mode only */
-export function statusOf(fd: number): FileStatus {
-  const bytes = new Uint8Array(144);
-  sys.syscall(SYS_fstat, fd, bytes, 0);
-  const view = new DataView(bytes.buffer);
-  const mode = view.getUint32(arm ? 16 : 24, true);
-  return {
-    identity: `${view.getBigUint64(0, true)}:${view.getBigUint64(8, true)}`,
-    isFile: (mode & 0o170000) === 0o100000,
-    isDirectory: (mode & 0o170000) === 0o040000,
-    isCharacterDevice: (mode & 0o170000) === 0o020000,
-    mode: mode & 0o7777,
-    size: Number(view.getBigInt64(48, true)),
-    modified: view.getBigInt64(88, true) * 1_000_000_000n + view.getBigInt64(96, true),
-  };
-}
-
-/** The status of the file that `path` leads to, links followed, or `undefined` if there is none. @throws {SystemError} */
-export function findStatus(path: string): FileStatus | undefined {
-  // Opens the place and not the file: that asks for no permission to read, and wakes no device.
-  const O_PATH = 0o10000000;
-  const place = unless(
-    ["ENOENT", "ENOTDIR", "ELOOP"],
-    () => forPurpose(`find "${path}"`, () => sys.open(path, O_PATH | O_CLOEXEC, 0)),
-  );
-  if (place === undefined) return undefined;
-  using opened = descriptor(place);
-  return statusOf(opened.fd);
-}
-
-/** Where a symbolic link points, or `undefined` if `path` is no link or does not exist. @throws {SystemError} */
-export function findLink(path: string): string | undefined {
-  const buffer = new Uint8Array(4096);
-  const length = unless(["ENOENT", "ENOTDIR", "EINVAL"], () => sys.readlink(path, buffer, buffer.length));
-  return length === undefined ? undefined : new TextDecoder().decode(buffer.subarray(0, length));
-}
-
-/** How a lock is held. */
-export interface LockOptions {
-  /** Longest wait, in milliseconds. */
-  readonly timeoutMs: number;
-  /** With others that share it too; else alone. */
-  readonly shared?: boolean;
-}
-
-/**
- * Takes the BSD lock of `path`, which is created if need be; released when its scope ends or the process dies.
- *
- * @throws {SystemError} with code `EAGAIN` when the time is over
- */
-export function lockFile(path: string, { timeoutMs, shared = false }: LockOptions): Disposable {
-  const file = descriptor(
-    forPurpose(`open lock file "${path}"`, () => sys.open(path, O_RDONLY | O_CREAT | O_CLOEXEC, 0o600)),
-  );
-  try {
-    forPurpose(`lock "${path}"`, () => acquire(file.fd, timeoutMs, shared ? LOCK_SH : LOCK_EX));
-  } catch (error) {
-    file[Symbol.dispose]();
-    throw error;
-  }
-  return file;
-}
-
-/** flock(2) knows no time limit, so the wait is a series of tries, one millisecond apart. */
-function acquire(fd: number, timeoutMs: number, operation: number): void {
-  const deadline = performance.now() + timeoutMs;
-  for (;;) {
-    const held = unless(["EAGAIN"], () => sys.flock(fd, operation | LOCK_NB));
-    if (held !== undefined) return;
-    if (performance.now() > deadline) sys.flock(fd, operation | LOCK_NB);
-    pause(1);
-  }
 }

@@ -5,7 +5,8 @@
  * @module
  */
 import { forPurpose, unless } from "./error.ts";
-import { openFile, statusOf } from "./file.ts";
+import { openFile } from "./file.ts";
+import { statusOf } from "./status.ts";
 import { sys } from "./libc.ts";
 
 // asm-generic/fcntl.h

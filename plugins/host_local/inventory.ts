@@ -11,7 +11,8 @@
  */
 import { type Ip, isIp, parseIp } from "../../ffi/address.ts";
 import { SystemError, unless } from "../../ffi/sys/error.ts";
-import { type Entry, findText, listEntries } from "../../ffi/sys/file.ts";
+import { type Entry, listEntries } from "../../ffi/sys/directory.ts";
+import { findText } from "../../ffi/sys/file.ts";
 import type { Attachment } from "../spec/config.ts";
 import { containerIdProblem, ifnameProblem } from "../spec/env.ts";
 

@@ -4,7 +4,9 @@
  * @module
  */
 import { SystemError } from "../../ffi/sys/error.ts";
-import { findStatus, findText, lockFile } from "../../ffi/sys/file.ts";
+import { findText } from "../../ffi/sys/file.ts";
+import { lockFile } from "../../ffi/sys/lock.ts";
+import { findStatus } from "../../ffi/sys/status.ts";
 import { CniError, Code } from "../spec/error.ts";
 
 /** Waits in line for the lock `path`, for at most `timeoutMs`. @throws {CniError} code 11 naming who holds it */

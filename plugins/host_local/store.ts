@@ -4,15 +4,8 @@
  * @module
  */
 import { type Ip, parseIp } from "../../ffi/address.ts";
-import {
-  findStatus,
-  findText,
-  linkFile,
-  removeFile,
-  renameFile,
-  replaceFile,
-  writeTemporary,
-} from "../../ffi/sys/file.ts";
+import { findText, linkFile, removeFile, renameFile, replaceFile, writeTemporary } from "../../ffi/sys/file.ts";
+import { findStatus } from "../../ffi/sys/status.ts";
 import type { Attachment } from "../spec/config.ts";
 import { CniError, Code } from "../spec/error.ts";
 import { formatHolder, type Holder, indexName, type Inventory, readInventory } from "./inventory.ts";

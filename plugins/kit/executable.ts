@@ -6,7 +6,9 @@
  */
 import { converse, type Outcome } from "../../ffi/sys/dialogue.ts";
 import { SystemError, unless } from "../../ffi/sys/error.ts";
-import { type FileStatus, findNames, findStatus, pause, writeAll } from "../../ffi/sys/file.ts";
+import { findNames } from "../../ffi/sys/directory.ts";
+import { pause, writeAll } from "../../ffi/sys/file.ts";
+import { type FileStatus, findStatus } from "../../ffi/sys/status.ts";
 import { type Child, startProgram } from "../../ffi/sys/process.ts";
 import { CniError, Code } from "../spec/error.ts";
 import { suggestion } from "../spec/suggest.ts";

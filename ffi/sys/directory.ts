@@ -1,0 +1,83 @@
+/**
+ * Directories: made if need be, and listed with what is known of their files without opening them.
+ *
+ * @see mkdir(2), getdents64(2)
+ * @module
+ */
+import { forPurpose, unless } from "./error.ts";
+import { descriptor } from "./file.ts";
+import { sys } from "./libc.ts";
+
+const arm = process.arch === "arm64";
+// asm-generic/fcntl.h; the directory's is another on arm64.
+const O_RDONLY = 0;
+const O_CLOEXEC = 0o2000000;
+const O_DIRECTORY = arm ? 0o40000 : 0o200000;
+const SYS_getdents64 = arm ? 61 : 217;
+const DT_UNKNOWN = 0;
+const DT_REG = 8;
+
+/** Creates a directory and those above it, as `mkdir -p` does. @throws {SystemError} */
+export function ensureDirectory(path: string, mode = 0o755): void {
+  forPurpose(`create directory "${path}"`, () => {
+    if (unless(["ENOENT"], () => makeDirectory(path, mode)) !== undefined) return;
+    const parent = path.replace(/\/+[^/]*\/*$/, "");
+    if (parent === "" || parent === path) throw new RangeError(`Cannot create directory "${path}": no such parent`);
+    ensureDirectory(parent, mode);
+    makeDirectory(path, mode);
+  });
+}
+
+function makeDirectory(path: string, mode: number): number {
+  return unless(["EEXIST"], () => sys.mkdir(path, mode)) ?? 0;
+}
+
+/** The names in a directory, without `.` and `..`, in the order of the file system; `undefined` if there is none. @throws {SystemError} */
+export function findNames(path: string): string[] | undefined {
+  return unless(["ENOENT"], () => listNames(path));
+}
+
+/** The names in a directory, without `.` and `..`, in the order of the file system. @throws {SystemError} */
+export function listNames(path: string): string[] {
+  return listEntries(path).map(({ name }) => name);
+}
+
+/** One name in a directory, with what is known without opening it. */
+export interface Entry {
+  readonly name: string;
+  /** Equal for two names of one file. A number if that can hold it exactly: large maps of those are several times faster. */
+  readonly inode: number | bigint;
+  /** False for directories, links and all else; true where the file system does not say. */
+  readonly isFile: boolean;
+}
+
+/** What is in a directory, without `.` and `..`, in the order of the file system. @throws {SystemError} */
+export function listEntries(path: string): Entry[] {
+  return forPurpose(`list directory "${path}"`, () => {
+    using directory = descriptor(sys.open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0));
+    const entries: Entry[] = [];
+    const buffer = new Uint8Array(32 * 1024);
+    for (;;) {
+      const length = sys.syscall(SYS_getdents64, directory.fd, buffer, buffer.length);
+      if (length === 0) return entries;
+      readEntries(buffer.subarray(0, length), entries);
+    }
+  });
+}
+
+/** struct linux_dirent64 { u64 d_ino; s64 d_off; u16 d_reclen; u8 d_type; char d_name[]; } */
+function readEntries(bytes: Uint8Array, entries: Entry[]): void {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+  const decoder = new TextDecoder();
+  for (let at = 0; at < bytes.length; at += view.getUint16(at + 16, true)) {
+    const name = decoder.decode(bytes.subarray(at + 19, bytes.indexOf(0, at + 19)));
+    const type = bytes[at + 18];
+    const isFile = type === DT_REG || type === DT_UNKNOWN;
+    if (name !== "." && name !== "..") entries.push({ name, inode: readInode(view, at), isFile });
+  }
+}
+
+function readInode(view: DataView, at: number): number | bigint {
+  const high = view.getUint32(at + 4, true);
+  return high < 2 ** 21 ? high * 2 ** 32 + view.getUint32(at, true) : view.getBigUint64(at, true);
+}

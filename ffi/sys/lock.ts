@@ -1,0 +1,53 @@
+/**
+ * Locks between processes, held by a file and given up at the latest when the process ends.
+ *
+ * @see flock(2)
+ * @module
+ */
+import { forPurpose, unless } from "./error.ts";
+import { descriptor, pause } from "./file.ts";
+import { sys } from "./libc.ts";
+
+const O_RDONLY = 0;
+const O_CREAT = 0o100;
+const O_CLOEXEC = 0o2000000;
+const LOCK_SH = 1;
+const LOCK_EX = 2;
+const LOCK_NB = 4;
+
+/** How a lock is held. */
+export interface LockOptions {
+  /** Longest wait, in milliseconds. */
+  readonly timeoutMs: number;
+  /** With others that share it too; else alone. */
+  readonly shared?: boolean;
+}
+
+/**
+ * Takes the BSD lock of `path`, which is created if need be; released when its scope ends or the process dies.
+ *
+ * @throws {SystemError} with code `EAGAIN` when the time is over
+ */
+export function lockFile(path: string, { timeoutMs, shared = false }: LockOptions): Disposable {
+  const file = descriptor(
+    forPurpose(`open lock file "${path}"`, () => sys.open(path, O_RDONLY | O_CREAT | O_CLOEXEC, 0o600)),
+  );
+  try {
+    forPurpose(`lock "${path}"`, () => acquire(file.fd, timeoutMs, shared ? LOCK_SH : LOCK_EX));
+  } catch (error) {
+    file[Symbol.dispose]();
+    throw error;
+  }
+  return file;
+}
+
+/** flock(2) knows no time limit, so the wait is a series of tries, one millisecond apart. */
+function acquire(fd: number, timeoutMs: number, operation: number): void {
+  const deadline = performance.now() + timeoutMs;
+  for (;;) {
+    const held = unless(["EAGAIN"], () => sys.flock(fd, operation | LOCK_NB));
+    if (held !== undefined) return;
+    if (performance.now() > deadline) sys.flock(fd, operation | LOCK_NB);
+    pause(1);
+  }
+}

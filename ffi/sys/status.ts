@@ -1,0 +1,65 @@
+/**
+ * What a path leads to: which file, of which kind, since when.
+ *
+ * @see stat(2), readlink(2)
+ * @module
+ */
+import { forPurpose, unless } from "./error.ts";
+import { descriptor } from "./file.ts";
+import { sys } from "./libc.ts";
+
+const arm = process.arch === "arm64";
+const O_CLOEXEC = 0o2000000;
+const SYS_fstat = arm ? 80 : 5;
+
+/** What tells one file from another, and its kind. */
+export interface FileStatus {
+  /** Device and inode: equal for two paths of one file, one namespace, one program. */
+  readonly identity: string;
+  readonly isFile: boolean;
+  readonly isDirectory: boolean;
+  readonly isCharacterDevice: boolean;
+  /** Permission bits: 0o755. */
+  readonly mode: number;
+  /** Length in bytes. */
+  readonly size: number;
+  /** Last change of the content, in nanoseconds since 1970. */
+  readonly modified: bigint;
+}
+
+/** The status of an open file. @throws {SystemError} @see asm/stat.h: the two architectures differ in the place of st_mode only */
+export function statusOf(fd: number): FileStatus {
+  const bytes = new Uint8Array(144);
+  sys.syscall(SYS_fstat, fd, bytes, 0);
+  const view = new DataView(bytes.buffer);
+  const mode = view.getUint32(arm ? 16 : 24, true);
+  return {
+    identity: `${view.getBigUint64(0, true)}:${view.getBigUint64(8, true)}`,
+    isFile: (mode & 0o170000) === 0o100000,
+    isDirectory: (mode & 0o170000) === 0o040000,
+    isCharacterDevice: (mode & 0o170000) === 0o020000,
+    mode: mode & 0o7777,
+    size: Number(view.getBigInt64(48, true)),
+    modified: view.getBigInt64(88, true) * 1_000_000_000n + view.getBigInt64(96, true),
+  };
+}
+
+/** The status of the file that `path` leads to, links followed, or `undefined` if there is none. @throws {SystemError} */
+export function findStatus(path: string): FileStatus | undefined {
+  // Opens the place and not the file: that asks for no permission to read, and wakes no device.
+  const O_PATH = 0o10000000;
+  const place = unless(
+    ["ENOENT", "ENOTDIR", "ELOOP"],
+    () => forPurpose(`find "${path}"`, () => sys.open(path, O_PATH | O_CLOEXEC, 0)),
+  );
+  if (place === undefined) return undefined;
+  using opened = descriptor(place);
+  return statusOf(opened.fd);
+}
+
+/** Where a symbolic link points, or `undefined` if `path` is no link or does not exist. @throws {SystemError} */
+export function findLink(path: string): string | undefined {
+  const buffer = new Uint8Array(4096);
+  const length = unless(["ENOENT", "ENOTDIR", "EINVAL"], () => sys.readlink(path, buffer, buffer.length));
+  return length === undefined ? undefined : new TextDecoder().decode(buffer.subarray(0, length));
+}
