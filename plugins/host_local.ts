@@ -5,7 +5,7 @@
  */
 import { cidr, type Ip, ipOf, prefixLengthOf } from "../ffi/address.ts";
 import { SystemError } from "../ffi/sys/error.ts";
-import { ensureDirectory } from "../ffi/sys/directory.ts";
+import { ensureDirectory, requireWritable } from "../ffi/sys/directory.ts";
 import { readText, removeFile, writeTemporary } from "../ffi/sys/file.ts";
 import { findStatus } from "../ffi/sys/status.ts";
 import { allocate, type Choice } from "./host_local/allocate.ts";
@@ -85,8 +85,9 @@ export default plugin<Config>({
     const { sets } = parseSettings(call.request);
     const directory = directoryOf(call);
     try {
-      ensureDirectory(directory);
-      removeFile(writeTemporary(`${directory}/status`, "", 0o600, false));
+      // Only ADD makes something: a network that is asked about need not be one that comes to be.
+      if (findStatus(directory)) removeFile(writeTemporary(`${directory}/status`, "", 0o600, false));
+      else requireWritable(directory);
     } catch (error) {
       if (!(error instanceof SystemError)) throw error;
       throw new CniError(Code.NotAvailable, `Cannot reserve addresses: ${error.message}`, { cause: error });

@@ -217,14 +217,16 @@ test("GC spares a reservation that is newer than the list it was called with", (
 test("STATUS tells whether an ADD would get an address", () => {
   using net = newNetwork({ ranges: [[{ subnet: "10.0.0.0/29" }], [{ subnet: "10.0.1.0/30" }]] });
   net.call("STATUS");
-  expect(readdirSync(net.directory)).toEqual([]);
+  expect(readdirSync(net.dataDir)).toEqual([]);
   net.add("a");
+  const names = net.names();
   expect(() => net.call("STATUS")).toThrow(
     expect.objectContaining({
       code: 50,
       message: "Cannot allocate an address: all 1 addresses of range set 10.0.1.1-10.0.1.2 are in use",
     }),
   );
+  expect(net.names()).toEqual(names);
   net.call("DEL", { id: "a" });
   net.call("STATUS");
   net.call("STATUS", { ipam: { ranges: [] } });

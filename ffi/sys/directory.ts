@@ -1,7 +1,7 @@
 /**
  * Directories: made if need be, and listed with what is known of their files without opening them.
  *
- * @see mkdir(2), getdents64(2)
+ * @see mkdir(2), getdents64(2), access(2)
  * @module
  */
 import { forPurpose, unless } from "./error.ts";
@@ -13,7 +13,12 @@ const arm = process.arch === "arm64";
 const O_RDONLY = 0;
 const O_CLOEXEC = 0o2000000;
 const O_DIRECTORY = arm ? 0o40000 : 0o200000;
+const SYS_faccessat = arm ? 48 : 269;
 const SYS_getdents64 = arm ? 61 : 217;
+const AT_FDCWD = -100;
+// unistd.h
+const W_OK = 2;
+const X_OK = 1;
 const DT_UNKNOWN = 0;
 const DT_REG = 8;
 
@@ -30,6 +35,24 @@ export function ensureDirectory(path: string, mode = 0o755): void {
 
 function makeDirectory(path: string, mode: number): number {
   return unless(["EEXIST"], () => sys.mkdir(path, mode)) ?? 0;
+}
+
+/**
+ * Makes sure that a directory could be written to, or be made where there is none, without making anything.
+ *
+ * @throws {SystemError} `EROFS`, `EACCES`, `ENOTDIR`
+ */
+export function requireWritable(path: string): void {
+  forPurpose(`write to directory "${path}"`, () => {
+    for (let directory = path;;) {
+      // The final dot asks for a directory.
+      const name = new TextEncoder().encode(`${directory}/.\0`);
+      if (unless(["ENOENT"], () => sys.syscall(SYS_faccessat, AT_FDCWD, name, W_OK | X_OK)) !== undefined) return;
+      const parent = directory.replace(/\/+[^/]*\/*$/, "");
+      if (parent === directory) throw new RangeError(`Cannot write to directory "${path}": no such parent`);
+      directory = parent;
+    }
+  });
 }
 
 /** The names in a directory, without `.` and `..`, in the order of the file system; `undefined` if there is none. @throws {SystemError} */

@@ -1,0 +1,40 @@
+import { afterAll, expect, test } from "bun:test";
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { requireWritable } from "./directory.ts";
+
+const root = mkdtempSync(join(tmpdir(), "cni-directory-"));
+afterAll(() => rmSync(root, { recursive: true }));
+
+test("requireWritable() is content with what is there or could be made, and makes nothing", () => {
+  mkdirSync(join(root, "a"));
+  symlinkSync("a", join(root, "link"));
+  for (const path of ["a", "a/", "a/b/c//d", "link/b"]) requireWritable(join(root, path));
+  requireWritable("/no-such-directory/a");
+  expect(readdirSync(root).sort()).toEqual(["a", "link"]);
+  expect(readdirSync(join(root, "a"))).toEqual([]);
+});
+
+test("requireWritable() names the directory and what is in the way", () => {
+  writeFileSync(join(root, "file"), "");
+  for (const path of ["file", "file/a"]) {
+    expect(() => requireWritable(join(root, path))).toThrow(
+      `Cannot write to directory "${join(root, path)}": Not a directory (ENOTDIR)`,
+    );
+  }
+  expect(() => requireWritable("a")).toThrow("no such parent");
+});
+
+test("requireWritable() notices a file system that is read-only", () => {
+  const mounted = join(root, "mounted");
+  mkdirSync(mounted);
+  const script = `import { requireWritable } from "${import.meta.dir}/directory.ts";
+    try { requireWritable("${mounted}/a/b"); } catch (error) { console.log(error.message); }`;
+  const { stdout, stderr } = Bun.spawnSync([
+    ...["unshare", "-m", "sh", "-e", "-c", `mount -t tmpfs -o ro none "$0"; exec "$@"`, mounted],
+    ...[process.execPath, "-e", script],
+  ]);
+  expect(stderr.toString()).toBe("");
+  expect(stdout.toString()).toBe(`Cannot write to directory "${mounted}/a/b": Read-only file system (EROFS)\n`);
+});
