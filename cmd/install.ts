@@ -5,7 +5,7 @@
  */
 import { unless } from "../ffi/sys/error.ts";
 import { ensureDirectory } from "../ffi/sys/directory.ts";
-import { openFile } from "../ffi/sys/file.ts";
+import { openFile, readEnd } from "../ffi/sys/file.ts";
 import { type FileStatus, findLink, findStatus } from "../ffi/sys/status.ts";
 import { placeCopy, placeHardLink, placeSymbolicLink } from "../ffi/sys/place.ts";
 
@@ -30,6 +30,9 @@ export interface Installed {
   /** False if it was so already. */
   readonly changed: boolean;
 }
+
+/** What the build writes at the end of the program, by which it knows copies of every version. Never to be changed. */
+export const MARK = "\ncni: the runtime and the plugins of container networks in one program\n";
 
 /** The command itself; installed beside the plugins. */
 const COMMAND = "cni";
@@ -67,14 +70,19 @@ function refuseForeign(options: InstallOptions, names: readonly string[]): void 
   );
 }
 
-/** Ours is what leads to this binary, a copy of it, and a link to one of its name that is another version or gone. */
+/** Ours is what leads to this binary, a copy of any version of it, and a link to one of its name that is another version or gone. */
 function isForeign(path: string, own: FileStatus, force: boolean): boolean {
   const target = findLink(path);
   const status = findStatus(path);
   if (target === undefined && !status) return false;
   if (target === undefined && status?.isDirectory) return true;
-  if (force || (status && isSame(status, own))) return false;
+  if (force || (status && (isSame(status, own) || (status.isFile && isMarked(path))))) return false;
   return target === undefined || target.slice(target.lastIndexOf("/") + 1) !== COMMAND;
+}
+
+function isMarked(path: string): boolean {
+  const mark = new TextEncoder().encode(MARK);
+  return Buffer.from(readEnd(path, mark.length)).equals(mark);
 }
 
 /** The same file, or a copy that kept its time. */

@@ -18,7 +18,7 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { install, type InstallOptions, relativePath } from "./install.ts";
+import { install, type InstallOptions, MARK, relativePath } from "./install.ts";
 
 const root = realpathSync(mkdtempSync(join(tmpdir(), "cni-install-")));
 afterAll(() => rmSync(root, { recursive: true }));
@@ -136,12 +136,26 @@ test("install() changes between links and copies", () => {
   expect(readdirSync(bin).sort()).toEqual(["bridge", "cni", "portmap"]);
 });
 
-test("install() of another version over copies needs force, and then replaces all of them", () => {
+test("install() over copies of another version replaces all of them", () => {
+  for (const version of [1, 2, 3]) {
+    writeFileSync(program, `program ${version}${MARK}`);
+    const copy = version < 3;
+    put({ copy });
+    const texts = readdirSync(bin).map((name) => readFileSync(join(bin, name), "utf8"));
+    expect(texts).toEqual(Array(3).fill(`program ${version}${MARK}`));
+    expect(lstatSync(join(bin, "bridge")).isFile()).toBe(copy);
+  }
+});
+
+test("install() takes a program without our mark at its end for somebody else's, however short", () => {
   put({ copy: true });
-  writeFileSync(program, "program 2");
-  expect(() => put({ copy: true })).toThrow("--force");
+  for (const content of ["", "program 2", `${MARK}program`]) {
+    writeFileSync(program, `${content}!${MARK}`);
+    writeFileSync(join(bin, "bridge"), content);
+    expect(() => put({ copy: true })).toThrow(`${bin}/bridge`);
+  }
   put({ copy: true, force: true });
-  expect(readdirSync(bin).map((name) => readFileSync(join(bin, name), "utf8"))).toEqual(Array(3).fill("program 2"));
+  expect(readFileSync(join(bin, "bridge"), "utf8")).toEndWith(MARK);
 });
 
 test("install() copies what is larger than one read", () => {

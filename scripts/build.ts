@@ -9,6 +9,7 @@ import { chmodSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, wr
 import { basename, dirname, join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { closeEnvironment, PATCHED_RUNTIME, type Processor, programRange, refuseStrip } from "./runtime_patch.ts";
+import { MARK } from "../cmd/install.ts";
 import { ROOT } from "./sources.ts";
 
 /**
@@ -89,13 +90,14 @@ function build(task: BuildPlan): void {
     const bytes = readFileSync(executable);
     const closed = closeEnvironment(bytes, task.processor, programRange(bytes));
     refuseStrip(bytes);
-    writeFileSync(executable, bytes);
+    const marked = Buffer.concat([bytes, Buffer.from(MARK)]);
+    writeFileSync(executable, marked);
     chmodSync(executable, 0o755);
     renameSync(executable, task.outfile);
-    const sha256 = new Bun.CryptoHasher("sha256").update(bytes).digest("hex");
+    const sha256 = new Bun.CryptoHasher("sha256").update(marked).digest("hex");
     const seconds = ((performance.now() - started) / 1000).toFixed(1);
     console.log(
-      `${basename(task.outfile)} linux-${task.processor}: ${(bytes.length / 1e6).toFixed(1)} MB in ${seconds} s, ` +
+      `${basename(task.outfile)} linux-${task.processor}: ${(marked.length / 1e6).toFixed(1)} MB in ${seconds} s, ` +
         `${closed.bunNames + closed.otherNames} runtime variables closed, sha256 ${sha256}`,
     );
   } finally {

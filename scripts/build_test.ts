@@ -2,6 +2,7 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { MARK } from "../cmd/install.ts";
 import { ROOT } from "./sources.ts";
 
 let scratch = "";
@@ -31,6 +32,8 @@ test("build gives the same bytes from another directory and another checkout", (
   expect(build(checkout, scratch)).toBe("");
   expect(digest(join(checkout, "dist/cni"))).toBe(digest(here));
   expect(readdirSync(join(checkout, "dist"))).toEqual(["cni"]);
+  // By this "cni install" knows copies of any version.
+  expect(readFileSync(here).subarray(-MARK.length).toString()).toBe(MARK);
 });
 
 test("build names the file that does not compile, and leaves nothing", () => {

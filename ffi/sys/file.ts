@@ -86,6 +86,16 @@ export function readFile(path: string): Uint8Array<ArrayBuffer> {
   return forPurpose(`read "${path}"`, () => readAll(file.fd));
 }
 
+/** The last `count` bytes of a file; all of it if it has fewer. @throws {SystemError} */
+export function readEnd(path: string, count: number): Uint8Array {
+  const SEEK_END = 2;
+  using file = openFile(path);
+  return forPurpose(`read "${path}"`, () => {
+    unless(["EINVAL"], () => sys.lseek(file.fd, -count, SEEK_END));
+    return readAll(file.fd);
+  });
+}
+
 /** The content of a file as UTF-8 text. @throws {SystemError} */
 export function readText(path: string): string {
   return new TextDecoder().decode(readFile(path));

@@ -54,9 +54,10 @@ const SIGNATURES = {
   write: { returns: "i64_fast", args: ["i32", "ptr", "i64_fast"] },
 } as const satisfies Record<string, Signature>;
 
-/** What only starting a program needs. Apart, because every function costs each call of every plugin 4 µs. */
-const SPAWN_SIGNATURES = {
+/** What only starting or installing a program needs. Apart, because every function costs each call of every plugin 4 µs. */
+const RARE_SIGNATURES = {
   kill: { returns: "i32", args: ["i32", "i32"] },
+  lseek: { returns: "i64_fast", args: ["i32", "i64_fast", "i32"] },
   pipe2: { returns: "i32", args: ["ptr", "i32"] },
   posix_spawn: { returns: "i32", args: ["ptr", "cstring", "ptr", "ptr", "ptr", "ptr"] },
   posix_spawn_file_actions_addclose: { returns: "i32", args: ["ptr", "i32"] },
@@ -69,7 +70,7 @@ const SPAWN_SIGNATURES = {
   waitid: { returns: "i32", args: ["i32", "i32", "ptr", "i32"] },
 } as const satisfies Record<string, Signature>;
 
-type Signatures = typeof SIGNATURES & typeof SPAWN_SIGNATURES;
+type Signatures = typeof SIGNATURES & typeof RARE_SIGNATURES;
 type Sys = {
   readonly [N in keyof Signatures]: (...args: Arguments<Signatures[N]["args"]>) => number;
 };
@@ -92,7 +93,7 @@ interface Library {
   readonly errno: number;
 }
 let opened: Library | undefined;
-let openedForSpawn: Library["symbols"] | undefined;
+let openedRarely: Library["symbols"] | undefined;
 
 function open(signatures: Readonly<Record<string, Signature>>): Library["symbols"] {
   // This name alone is safe: it is mapped already, whereas a missing library would be looked for in the current directory.
@@ -109,7 +110,7 @@ function library(): Library {
 
 function call(name: string, args: readonly unknown[]): number {
   const { symbols: usual, errno } = library();
-  const symbols = name in SPAWN_SIGNATURES ? openedForSpawn ??= open(SPAWN_SIGNATURES) : usual;
+  const symbols = name in RARE_SIGNATURES ? openedRarely ??= open(RARE_SIGNATURES) : usual;
   refuseUnsafe(name, args);
   for (;;) {
     const result = symbols[name]!(...args);
