@@ -85,8 +85,20 @@ export const ipOrCidr: Schema<Ip | Cidr> = {
   ),
   blank: true,
 };
-/** A 48-bit hardware address, made canonical; empty as for {@linkcode ipAddress}. */
-export const mac: Schema<Mac> = { ...text('a MAC address such as "0a:58:0a:01:00:02"', parseMac), blank: true };
+/** A 48-bit hardware address that an interface can have, made canonical; empty as for {@linkcode ipAddress}. */
+export const mac: Schema<Mac> = {
+  parse(node, path = "") {
+    const value = anyMac.parse(node, path);
+    // The kernel refuses both without saying so. The lowest bit of the first byte marks a group.
+    const isGroup = (Number.parseInt(value.slice(0, 2), 16) & 1) === 1;
+    if (isGroup || value === "00:00:00:00:00:00") {
+      throw wrong(path, "the MAC address of a single interface, neither multicast nor zero", node);
+    }
+    return value;
+  },
+  blank: true,
+};
+const anyMac = text('a MAC address such as "0a:58:0a:01:00:02"', parseMac);
 
 /** A whole number. Written in full: numbers beyond 2^53 would lose digits and are refused. */
 export function int({ min = Number.MIN_SAFE_INTEGER, max = Number.MAX_SAFE_INTEGER } = {}): Schema<number> {

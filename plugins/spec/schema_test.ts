@@ -103,6 +103,23 @@ test("ipOrCidr and mac canonicalise", () => {
   expect<string>(schema.mac.parse("0A-58-0A-01-00-02")).toBe("0a:58:0a:01:00:02");
 });
 
+test.each(["ff:ff:ff:ff:ff:ff", "00:00:00:00:00:00", "01:00:5e:00:00:01", "0000.0000.0000", "33-33-00-00-00-01"])(
+  "mac refuses %s, which no interface can have",
+  (text) => {
+    expect(() => schema.mac.parse(text, "runtimeConfig.mac")).toThrow(
+      `runtimeConfig.mac must be the MAC address of a single interface, neither multicast nor zero: got "${text}"`,
+    );
+  },
+);
+
+test("mac takes the same forms as ever, and refuses others as such", () => {
+  for (const text of ["02:00:00:00:00:00", "00:00:00:00:00:01", "fe:ff:ff:ff:ff:ff"]) {
+    expect<string>(schema.mac.parse(text)).toBe(text);
+  }
+  expect(() => schema.mac.parse("0a:58")).toThrow('must be a MAC address such as "0a:58:0a:01:00:02": got "0a:58"');
+  expect(schema.optional(schema.mac).parse("")).toBeUndefined();
+});
+
 test("parse() of random JSON returns or throws ConfigError", () => {
   const key = fc.constantFrom("name", "Name", "mtu", "ipam", "ranges", "subnet", "gateway", "x");
   const { node } = fc.letrec((tie) => ({
