@@ -349,7 +349,7 @@ netnsTest("cni run says where a configuration is wrong", ({ host, container }) =
   );
   writeFileSync(join(conf, "web.conflist"), '{\n  "name": "web"\n  "plugins": []\n}');
   expect(run(`add ${conf}/web.conflist ${container.path}`).stderr).toStartWith(
-    `cni: Cannot parse ${conf}/web.conflist at 3:3`,
+    `cni: Cannot parse ${conf}/web.conflist:3:3`,
   );
 });
 

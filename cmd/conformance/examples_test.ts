@@ -73,7 +73,7 @@ describe("configurations", () => {
   const printed = BLOCKS.filter(({ text }) => text !== undefined);
   test.each(named(printed))("the text at %s is read with its comments", (_, { text, value, status }) => {
     if (status === "comments+commas-repaired") {
-      expect(() => load(text!)).toThrow(/ at 13:\d+.*comma expected/);
+      expect(() => load(text!)).toThrow(/:13:\d+.*comma expected/);
       return;
     }
     if (KINDS.version!(value)) return;

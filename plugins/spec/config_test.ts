@@ -94,10 +94,10 @@ test("parsePluginConfig() accepts each verb from its first version on", () => {
 
 for (
   const [text, code, message] of [
-    ["", 6, "Cannot parse the request on stdin at 1:1: value expected"],
+    ["", 6, "Cannot parse the request on stdin:1:1: value expected"],
     ["[]", 6, "Cannot use the request on stdin: it must be an object"],
     ["null", 7, "missing network name"],
-    ['{"name":"web"} x', 6, "Cannot parse the request on stdin at 1:16: invalid symbol"],
+    ['{"name":"web"} x', 6, "Cannot parse the request on stdin:1:16: invalid symbol"],
     ["{}", 7, "missing network name"],
     ['{"name":""}', 7, "missing network name"],
     ['{"name":1}', 6, "Cannot use configuration: name must be a string"],

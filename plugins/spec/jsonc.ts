@@ -115,7 +115,7 @@ function isClosed(comment: string): boolean {
   return comment[1] === "/" || (comment.length > 3 && comment.endsWith("*/"));
 }
 
-/** ` at 3:7, in plugins[0].ipam: comma expected`, or without a position what the parser said. */
+/** `:3:7, in plugins[0].ipam: comma expected`, as compilers write it, or without a position what the parser said. */
 function describeFailure(text: string, error: unknown): string {
   try {
     const errors: import("jsonc-parser").ParseError[] = [];
@@ -126,7 +126,7 @@ function describeFailure(text: string, error: unknown): string {
     const whole = pathOf(getLocation(text, first.offset).path);
     const path = whole.length > MOST_OF_PATH ? `${whole.slice(0, MOST_OF_PATH)}…` : whole;
     const what = printParseErrorCode(first.error).replace(/\B[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
-    return ` at ${line}:${column}${path && `, in ${path}`}: ${what.toLowerCase()}`;
+    return `:${line}:${column}${path && `, in ${path}`}: ${what.toLowerCase()}`;
   } catch {
     return `: ${error instanceof Error ? error.message : String(error)}`;
   }

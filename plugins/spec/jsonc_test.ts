@@ -22,19 +22,19 @@ for (
 
 for (
   const [text, message] of [
-    ['{"a":1} x', "Cannot parse JSON at 1:9: invalid symbol"],
-    ['{"a":1}{}', "Cannot parse JSON at 1:8: end of file expected"],
-    ["", "Cannot parse JSON at 1:1: value expected"],
-    ['{\n  "ipam": {\n    "a" 1\n  }\n}', "Cannot parse JSON at 3:9, in ipam.a: colon expected"],
-    ['{"plugins":[{"mtu":x}]}', "Cannot parse JSON at 1:20, in plugins[0].mtu: invalid symbol"],
-    ["{'a':1}", "Cannot parse JSON at 1:2: invalid symbol"],
-    ['{"a":1 "b":2}', "Cannot parse JSON at 1:8, in b: comma expected"],
+    ['{"a":1} x', "Cannot parse JSON:1:9: invalid symbol"],
+    ['{"a":1}{}', "Cannot parse JSON:1:8: end of file expected"],
+    ["", "Cannot parse JSON:1:1: value expected"],
+    ['{\n  "ipam": {\n    "a" 1\n  }\n}', "Cannot parse JSON:3:9, in ipam.a: colon expected"],
+    ['{"plugins":[{"mtu":x}]}', "Cannot parse JSON:1:20, in plugins[0].mtu: invalid symbol"],
+    ["{'a':1}", "Cannot parse JSON:1:2: invalid symbol"],
+    ['{"a":1 "b":2}', "Cannot parse JSON:1:8, in b: comma expected"],
     ['{"a":01}', "Cannot parse JSON"],
-    ["[,]", "Cannot parse JSON at 1:2"],
-    ["[1,,]", "Cannot parse JSON at 1:4"],
-    ["{,}", "Cannot parse JSON at 1:2"],
-    ["/* open", "Cannot parse JSON at 1:1"],
-    ['"open', "Cannot parse JSON at 1:1"],
+    ["[,]", "Cannot parse JSON:1:2"],
+    ["[1,,]", "Cannot parse JSON:1:4"],
+    ["{,}", "Cannot parse JSON:1:2"],
+    ["/* open", "Cannot parse JSON:1:1"],
+    ['"open', "Cannot parse JSON:1:1"],
     ['{"a":"\t"}', "Cannot parse JSON"],
     ["[".repeat(50_000), "Cannot parse JSON"],
   ]
@@ -52,7 +52,7 @@ for (
 }
 
 test("parseJson() names its source", () => {
-  expect(() => parseJson("{", "/etc/cni/net.d/a.conflist")).toThrow("Cannot parse /etc/cni/net.d/a.conflist at 1:2");
+  expect(() => parseJson("{", "/etc/cni/net.d/a.conflist")).toThrow("Cannot parse /etc/cni/net.d/a.conflist:1:2");
 });
 
 for (
@@ -96,7 +96,7 @@ test("parseJson() reads the same with comments and trailing commas", () => {
 test.each(['{"a":1} /* open', '{"a":1} /*/', '{"a":"open }', "/*"])(
   "parseJson() refuses %s, which is not closed",
   (text) => {
-    expect(() => parseJson(text)).toThrow("Cannot parse JSON at 1:");
+    expect(() => parseJson(text)).toThrow("Cannot parse JSON:1:");
   },
 );
 

@@ -157,14 +157,14 @@ for (
 for (const text of ["", " ", "null", "[]", "5", '"web"', "\0"]) {
   test(`parseNetworkList() refuses ${JSON.stringify(text)}`, () => {
     expect(() => parseNetworkList(text)).toThrow(
-      /^Cannot (parse JSON at 1:|use configuration: the document must be an object)/,
+      /^Cannot (parse JSON:1:|use configuration: the document must be an object)/,
     );
   });
 }
 
 test("parseNetworkList() refuses what follows the document", () => {
   expect(() => parseNetworkList(`${JSON.stringify(minimal)} {}`)).toThrow(
-    "Cannot parse JSON at 1:67: end of file expected",
+    "Cannot parse JSON:1:67: end of file expected",
   );
 });
 
@@ -194,7 +194,7 @@ test.each([
   ["10,000 arrays in each other", absurd(nested(10_000)), "nested more than 1000 levels deep"],
   ["10,000 objects in each other", absurd(nested(10_000, '{"a":', "}").replace(":}", ":1}")), "more than 1000 levels"],
   ["a million arrays in each other", absurd(nested(1_000_000)), "nested more than 1000 levels deep"],
-  ["10,000 arrays that do not end", absurd("[".repeat(10_000)), "at 1:10042, in plugins[0].a[0][0]"],
+  ["10,000 arrays that do not end", absurd("[".repeat(10_000)), ":1:10042, in plugins[0].a[0][0]"],
   ["a million arrays that do not end", absurd("[".repeat(1_000_000)), "Cannot parse JSON: "],
 ])("parseNetworkList() refuses %s, briefly", (_, text, message) => {
   let thrown: unknown;
@@ -227,7 +227,7 @@ test("parseNetworkList() names network, file, line and column", () => {
     'Cannot use network "web": plugins[0].ipam.type must be a non-empty string: got 7',
   );
   expect((thrown as ConfigError).position).toBe("/n/10-web.conflist:5:25");
-  expect(() => parseNetworkList('{\n"name" "web"}', "/n/a.conf")).toThrow("Cannot parse /n/a.conf at 2:8");
+  expect(() => parseNetworkList('{\n"name" "web"}', "/n/a.conf")).toThrow("Cannot parse /n/a.conf:2:8");
 });
 
 test("parsePluginEntry() reads a plugin from a file of its own", () => {
