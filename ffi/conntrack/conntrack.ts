@@ -43,7 +43,6 @@ const CTA_FILTER_F_CTA_PROTO_DST_PORT = 32;
 
 const AF_INET = 2;
 const AF_INET6 = 10;
-export const IPPROTO_TCP = 6;
 export const IPPROTO_UDP = 17;
 
 /** struct nfgenmsg */

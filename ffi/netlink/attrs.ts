@@ -59,7 +59,7 @@ function writeTable(w: Writer, table: AttrTable, value: Readonly<Record<string, 
 }
 
 /** Writes one attribute: its header, its content and the padding behind it. */
-export function writeAttribute<I>(w: Writer, type: number, codec: Codec<unknown, I>, value: I): void {
+function writeAttribute<I>(w: Writer, type: number, codec: Codec<unknown, I>, value: I): void {
   const at = w.reserve(NLA_HDRLEN);
   codec.write(w, value);
   const length = w.length - at;

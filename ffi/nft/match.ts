@@ -96,10 +96,6 @@ export function l4proto(): Field {
 export function dport(): Field {
   return payload(NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2);
 }
-/** `th sport` */
-export function sport(): Field {
-  return payload(NFT_PAYLOAD_TRANSPORT_HEADER, 0, 2);
-}
 /** `iifname` */
 export function iifname(): Field {
   return meta(NFT_META_IIFNAME, 16);

@@ -17,7 +17,6 @@ export const NFPROTO_BRIDGE = 7;
 export const NFPROTO_IPV6 = 10;
 
 export const NF_INET_PRE_ROUTING = 0;
-export const NF_INET_LOCAL_IN = 1;
 export const NF_INET_FORWARD = 2;
 export const NF_INET_LOCAL_OUT = 3;
 export const NF_INET_POST_ROUTING = 4;
@@ -41,7 +40,6 @@ export const NFT_MSG_GETRULE = 7;
 export const NFT_MSG_DELRULE = 8;
 export const NFT_MSG_NEWSET = 9;
 export const NFT_MSG_GETSET = 10;
-export const NFT_MSG_DELSET = 11;
 export const NFT_MSG_NEWSETELEM = 12;
 export const NFT_MSG_GETSETELEM = 13;
 export const NFT_MSG_DELSETELEM = 14;
@@ -86,11 +84,7 @@ export const NFTA_SET_USERDATA = 13;
 export const NFTA_SET_DESC_SIZE = 1;
 export const NFTA_SET_DESC_CONCAT = 2;
 export const NFTA_SET_FIELD_LEN = 1;
-export const NFT_SET_ANONYMOUS = 0x1;
-export const NFT_SET_CONSTANT = 0x2;
-export const NFT_SET_INTERVAL = 0x4;
 export const NFT_SET_MAP = 0x8;
-export const NFT_SET_CONCAT = 0x80;
 
 export const NFTA_SET_ELEM_LIST_TABLE = 1;
 export const NFTA_SET_ELEM_LIST_SET = 2;

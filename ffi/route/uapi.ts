@@ -6,7 +6,6 @@
  */
 
 // linux/socket.h
-export const AF_UNSPEC = 0;
 export const AF_INET = 2;
 export const AF_BRIDGE = 7;
 export const AF_INET6 = 10;
@@ -20,7 +19,6 @@ export const RTM_NEWADDR = 20;
 export const RTM_DELADDR = 21;
 export const RTM_GETADDR = 22;
 export const RTM_NEWROUTE = 24;
-export const RTM_DELROUTE = 25;
 export const RTM_GETROUTE = 26;
 export const RTM_NEWQDISC = 36;
 export const RTM_DELQDISC = 37;
@@ -34,8 +32,6 @@ export const RTNLGRP_IPV6_IFADDR = 9;
 // linux/if.h
 export const IFF_UP = 0x1;
 export const IFF_PROMISC = 0x100;
-export const IFF_ALLMULTI = 0x200;
-export const IF_OPER_UNKNOWN = 0;
 export const IF_OPER_UP = 6;
 
 // linux/if_link.h
@@ -44,7 +40,6 @@ export const IFLA_IFNAME = 3;
 export const IFLA_MTU = 4;
 export const IFLA_LINK = 5;
 export const IFLA_MASTER = 10;
-export const IFLA_PROTINFO = 12;
 export const IFLA_TXQLEN = 13;
 export const IFLA_OPERSTATE = 16;
 export const IFLA_LINKINFO = 18;
@@ -69,12 +64,9 @@ export const VETH_INFO_PEER = 1;
 // linux/if_link.h and linux/if_bridge.h: bridges and their ports
 export const IFLA_BR_VLAN_FILTERING = 7;
 export const IFLA_BR_VLAN_DEFAULT_PVID = 39;
-export const IFLA_BRPORT_STATE = 1;
 export const IFLA_BRPORT_MODE = 4;
 export const IFLA_BRPORT_ISOLATED = 33;
-export const IFLA_BRIDGE_FLAGS = 0;
 export const IFLA_BRIDGE_VLAN_INFO = 2;
-export const BRIDGE_FLAGS_MASTER = 1;
 export const BRIDGE_VLAN_INFO_PVID = 1 << 1;
 export const BRIDGE_VLAN_INFO_UNTAGGED = 1 << 2;
 export const BRIDGE_VLAN_INFO_RANGE_BEGIN = 1 << 3;
@@ -88,7 +80,6 @@ export const IFA_FLAGS = 8;
 export const IFA_F_NODAD = 0x02;
 export const IFA_F_DADFAILED = 0x08;
 export const IFA_F_TENTATIVE = 0x40;
-export const IFA_F_PERMANENT = 0x80;
 
 // linux/rtnetlink.h: routes
 export const RTA_DST = 1;
@@ -105,12 +96,9 @@ export const RT_TABLE_UNSPEC = 0;
 export const RT_TABLE_MAIN = 254;
 export const RTPROT_BOOT = 3;
 export const RTN_UNICAST = 1;
-export const RTNH_F_ONLINK = 4;
 export const RTM_F_CLONED = 0x200;
 export const RT_SCOPE_UNIVERSE = 0;
 export const RT_SCOPE_LINK = 253;
-export const RT_SCOPE_HOST = 254;
-export const RT_SCOPE_NOWHERE = 255;
 
 // linux/rtnetlink.h: traffic control
 export const TCA_KIND = 1;

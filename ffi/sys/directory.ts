@@ -57,12 +57,7 @@ export function requireWritable(path: string): void {
 
 /** The names in a directory, without `.` and `..`, in the order of the file system; `undefined` if there is none. @throws {SystemError} */
 export function findNames(path: string): string[] | undefined {
-  return unless(["ENOENT"], () => listNames(path));
-}
-
-/** The names in a directory, without `.` and `..`, in the order of the file system. @throws {SystemError} */
-export function listNames(path: string): string[] {
-  return listEntries(path).map(({ name }) => name);
+  return unless(["ENOENT"], () => listEntries(path).map(({ name }) => name));
 }
 
 /** One name in a directory, with what is known without opening it. */

@@ -109,7 +109,7 @@ export function portVlans(config: BridgeConfig): Vlan[] {
 }
 
 /** The VLANs of the trunk, ascending, each once. @throws {ConfigError} when a range is open or upside down */
-export function trunkIds({ vlanTrunk = [] }: Pick<BridgeConfig, "vlanTrunk">): number[] {
+function trunkIds({ vlanTrunk = [] }: Pick<BridgeConfig, "vlanTrunk">): number[] {
   const ids = new Set<number>();
   vlanTrunk.forEach(({ id, minID, maxID }, i) => {
     const path = `vlanTrunk[${i}]`;

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { type Cidr, cidr, familyOf, type Ip, ipOf, networkOf, prefixLengthOf } from "../../ffi/address.ts";
+import { type Cidr, cidr, familyOf, type Ip, networkOf, prefixLengthOf } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import { NetlinkError } from "../../ffi/netlink/error.ts";
 import { executeAll, type Netlink, NETLINK_ROUTE, openNetlink, type Request } from "../../ffi/netlink/socket.ts";
@@ -222,9 +222,4 @@ function expectRoute(netns: Netns, device: link.Link, wanted: RouteConfig): void
 /** The address `gateway` as it stands on the host's side of the subnet that `container` is in. */
 export function onSubnet(gateway: Ip, container: Cidr): Cidr {
   return cidr(gateway, prefixLengthOf(container));
-}
-
-/** The family of every address of a result, each once. */
-export function familiesOf(ips: readonly IpConfig[]): (4 | 6)[] {
-  return [...new Set(ips.map((ip) => familyOf(ipOf(ip.address))))];
 }

@@ -146,11 +146,16 @@ function parsePrevResult(raw: schema.JsonObject, verb: Verb, cniVersion: Version
   }
 }
 
-/** Two keys, because the specification's text renamed it after 1.1.0 was tagged. */
+/**
+ * Two keys, because the specification's text renamed it after 1.1.0 was tagged. libcni writes `null` for a list that its caller left
+ * empty, as CRI-O does on a node without pods; a request without either key says nothing of what lives, and is refused.
+ */
 function parseAttachments(raw: schema.JsonObject): readonly Attachment[] {
-  const key = schema.findKey(raw, "cni.dev/valid-attachments") ?? schema.findKey(raw, "cni.dev/attachments");
-  const path = key ?? "cni.dev/valid-attachments";
-  const list = attachments.parse(key && raw[key], schema.join("", path));
+  const keys = ["cni.dev/valid-attachments", "cni.dev/attachments"].map((key) => schema.findKey(raw, key))
+    .filter((key) => key !== undefined);
+  const key = keys.find((each) => raw[each] !== null);
+  if (key === undefined && keys.length > 0) return [];
+  const list = attachments.parse(key && raw[key], schema.join("", key ?? "cni.dev/valid-attachments"));
   return list.map(({ containerID, ifname }) => ({ containerId: containerID, ifname }));
 }
 

@@ -153,6 +153,17 @@ test("parsePluginConfig() refuses GC without a list rather than taking it as emp
   expect(() => parse({ ...minimal, "cni.dev/attachments": [{ ifname: "eth0" }] }, "GC")).toThrow("[0].containerID");
 });
 
+test("parsePluginConfig() takes null for an empty list of attachments, as libcni writes it", () => {
+  const [key, other] = ["cni.dev/valid-attachments", "cni.dev/attachments"];
+  const one = [{ containerID: "c1", ifname: "eth0" }];
+  for (const nothing of [{ [key]: null }, { [other]: null }, { [key]: null, [other]: null }]) {
+    expect(parse({ ...minimal, ...nothing }, "GC").validAttachments).toEqual([]);
+  }
+  for (const list of [{ [key]: null, [other]: one }, { [key]: one, [other]: null }]) {
+    expect(parse({ ...minimal, ...list }, "GC").validAttachments).toEqual([{ containerId: "c1", ifname: "eth0" }]);
+  }
+});
+
 test("parsePluginConfig() keeps numbers that a double cannot hold", () => {
   const { raw } = parsePluginConfig('{"name":"web","x":9007199254740993}', "ADD");
   expect(JSON.stringify(raw)).toBe('{"name":"web","x":9007199254740993}');

@@ -125,7 +125,7 @@ const header = schema.lazy(() =>
  */
 const readInOldest = new WeakSet<Result>();
 
-export const shapes: Readonly<Record<"0.2" | "0.4" | "1.0", ResultShape>> = {
+const shapes: Readonly<Record<"0.2" | "0.4" | "1.0", ResultShape>> = {
   /** One address per family, routes beside it. */
   "0.2": {
     parse(json, path) {
@@ -183,7 +183,7 @@ export const shapes: Readonly<Record<"0.2" | "0.4" | "1.0", ResultShape>> = {
   },
 };
 
-export const shapeOf: Readonly<Record<Version, keyof typeof shapes>> = {
+const shapeOf: Readonly<Record<Version, keyof typeof shapes>> = {
   "0.1.0": "0.2",
   "0.2.0": "0.2",
   "0.3.0": "0.4",
