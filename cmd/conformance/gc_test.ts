@@ -1,11 +1,12 @@
 import { expect, test } from "bun:test";
-import { readdirSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { createNetns } from "../../ffi/netns.ts";
 import { inNetns } from "../../ffi/testing.ts";
 import { plugin } from "../../plugins/kit/plugin.ts";
 import { CniError } from "../../plugins/spec/error.ts";
 import { anything } from "../../plugins/spec/schema.ts";
+import { CNI } from "../testing.ts";
 import {
   bridged,
   EVERY_PLUGIN,
@@ -135,6 +136,29 @@ test("GC-10 a missing executable is one of the errors", () => {
   const { message } = refusal(() => bench.gc(network({ plugins: [{ type: "missing" }, { type: "b" }] })));
   expect(message).toContain('"missing"');
   expect(bench.sequence()).toEqual(["missing GC", "b GC"]);
+});
+
+test("GC-11 no ADD or DEL runs beside GC", () => {
+  using node = newNode();
+  const { directory, container } = node;
+  const list = node.file({ cniVersion: "1.1.0", name: "web", plugins: [{ type: "p" }] });
+  // Plugins that call the runtime once more: who has to wait is ended by timeout(1), with status 124.
+  const beside = (command: string, words: string) =>
+    `[ "$CNI_COMMAND" != ${command} ] || { timeout 0.5 ${CNI} run ${words} --cache-dir ${directory}/cache ` +
+    `--plugin-dir ${directory}/bin >&2; echo $? >>"$0.$CNI_COMMAND"; }`;
+  const ended = (command: string) => readFileSync(join(directory, `bin/p.${command}`), "utf8");
+  const done = '[ "$CNI_COMMAND" != ADD ] || echo "{}"';
+  const add = ["add", list, container.path, "--container-id", "c1"];
+
+  node.program("p", [beside("ADD", `gc ${list} --all`), beside("DEL", `gc ${list} --all`), done].join("\n"));
+  expect(node.run(...add).exitCode).toBe(0);
+  expect(node.run("del", list, "--container-id", "c1").exitCode).toBe(0);
+  expect([ended("ADD"), ended("DEL")]).toEqual(["124\n", "124\n"]);
+
+  const other = `${list} ${container.path} --container-id c2`;
+  node.program("p", [beside("GC", `add ${other}`), beside("GC", `del ${other}`), done].join("\n"));
+  expect(node.run("gc", list, "--all").exitCode).toBe(0);
+  expect(ended("GC")).toBe("124\n124\n");
 });
 
 test("GC-12 GC has no parameters of an attachment, no runtimeConfig and no prevResult", () => {
