@@ -8,7 +8,7 @@ import { type Cidr, familyOf, type Ip } from "../../ffi/address.ts";
 import { CniError, Code, ConfigError } from "./error.ts";
 import { printJson } from "./jsonc.ts";
 import * as schema from "./schema.ts";
-import { LATEST, parseVersion, type Version } from "./version.ts";
+import { LATEST, parseVersion, type Version, VERSIONS } from "./version.ts";
 
 /** The outcome of an attachment (SPEC §ADD Success); lists are absent rather than empty. */
 export interface Result {
@@ -84,16 +84,12 @@ export const dns: schema.Schema<Dns> = schema.lazy(() =>
 );
 const routes = schema.optional(schema.array(schema.route));
 
-const current = schema.lazy(() =>
+/** @param since what interfaces have besides name, address and sandbox */
+const listsWith = <S extends schema.Shape>(since: S) =>
   schema.struct({
-    interfaces: schema.optional(schema.array(schema.struct({
-      name: schema.withDefault(schema.string, ""),
-      mac: text,
-      sandbox: text,
-      mtu: schema.optional(schema.int({ min: 0 })),
-      socketPath: text,
-      pciID: text,
-    }))),
+    interfaces: schema.optional(
+      schema.array(schema.struct({ name: schema.withDefault(schema.string, ""), mac: text, sandbox: text, ...since })),
+    ),
     ips: schema.optional(schema.array(schema.struct({
       address: schema.cidr,
       gateway: schema.optional(schema.ipAddress),
@@ -101,8 +97,13 @@ const current = schema.lazy(() =>
     }))),
     routes,
     dns: schema.optional(dns),
-  })
+  });
+
+const current = schema.lazy(() =>
+  listsWith({ mtu: schema.optional(schema.int({ min: 0 })), socketPath: text, pciID: text })
 );
+/** Here those are unknown keys, which may hold anything. */
+const older = schema.lazy(() => listsWith({}));
 
 const perFamily = schema.optional(schema.struct({
   ip: schema.cidr,
@@ -150,10 +151,7 @@ const shapes: Readonly<Record<"0.2" | "0.4" | "1.0", ResultShape>> = {
   },
   /** Lists; every address says its family. */
   "0.4": {
-    parse(json, path) {
-      const result = parseCurrent(json, path);
-      return compact({ ...result, interfaces: result.interfaces?.map(formatOldInterface) });
-    },
+    parse: (json, path) => withoutEmpty(older.parse(json, path)),
     format: (result) => ({
       ...compact({
         interfaces: result.interfaces?.map(formatOldInterface),
@@ -172,7 +170,7 @@ const shapes: Readonly<Record<"0.2" | "0.4" | "1.0", ResultShape>> = {
   },
   /** The current one: all keys sorted, an empty `dns` left out. */
   "1.0": {
-    parse: parseCurrent,
+    parse: (json, path) => withoutEmpty(current.parse(json, path)),
     format: (result) =>
       compact({
         dns: sorted(formatDns(result.dns)),
@@ -238,6 +236,17 @@ export function parseResult(json: unknown, configVersion: Version, path = ""): R
  * @throws CniError if that version cannot say it
  */
 export function formatResult(result: Result, version: Version): object {
+  if (!Object.hasOwn(shapeOf, version)) {
+    // Types do not reach the callers whose version comes from a file.
+    const details = `supported are ${VERSIONS.join(", ")}`;
+    throw new CniError(
+      Code.IncompatibleVersion,
+      `Cannot print result: unsupported version ${schema.excerpt(version)}`,
+      {
+        details,
+      },
+    );
+  }
   return { cniVersion: version, ...shapes[shapeOf[version]].format(result) };
 }
 
@@ -254,7 +263,7 @@ export function formatResult(result: Result, version: Version): object {
  * ```
  *
  * @param result one that does not say its version is read in the form it shows
- * @throws {CniError} code 6, naming the path of what cannot be read, or if `version` cannot say it
+ * @throws {CniError} code 6, naming the path of what cannot be read, code 1 if there is no such `version`, or if it cannot say the result
  */
 export function convertResult(result: unknown, version: Version): schema.JsonObject {
   return formatResult(parseResult(result, LATEST), version) as schema.JsonObject;
@@ -265,8 +274,7 @@ export function printResult(result: Result, version: Version): string {
   return printJson(formatResult(result, version), 4);
 }
 
-function parseCurrent(json: unknown, path?: string): Result {
-  const result = current.parse(json, path);
+function withoutEmpty(result: Result): Result {
   return compact({ ...result, dns: compact(result.dns ?? {}) });
 }
 

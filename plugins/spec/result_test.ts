@@ -5,8 +5,8 @@ import examples031 from "../../testdata/spec/0.3.1.json";
 import examples040 from "../../testdata/spec/0.4.0.json";
 import examples110 from "../../testdata/spec/1.1.0.json";
 import { CniError } from "./error.ts";
-import { formatResult, parseResult, printResult, type Result } from "./result.ts";
-import { type Version, VERSIONS } from "./version.ts";
+import { convertResult, formatResult, parseResult, printResult, type Result } from "./result.ts";
+import { LATEST, type Version, VERSIONS } from "./version.ts";
 
 const full = parseResult({
   cniVersion: "1.1.0",
@@ -286,4 +286,17 @@ test("parseResult() of random JSON returns something printable or throws code 6"
     }
     expect(through(parsed, "1.1.0")).toEqual(parsed);
   }));
+});
+
+test("results before 1.0.0 may have anything where later ones have mtu, socketPath and pciID", () => {
+  const interfaces = [{ name: "a", mac: "m", mtu: -1, socketPath: 5, pciID: {} }];
+  for (const cniVersion of ["0.3.0", "0.3.1", "0.4.0"] as const) {
+    expect(parseResult({ cniVersion, interfaces }, LATEST)).toEqual({ interfaces: [{ name: "a", mac: "m" }] });
+  }
+  expect(() => parseResult({ cniVersion: "1.0.0", interfaces }, LATEST)).toThrow("interfaces[0].mtu");
+});
+
+test.each(["1.0", "9.9.9", "toString"])("convertResult() to %s is refused, for want of such a version", (version) => {
+  const error = new CniError(1, `Cannot print result: unsupported version "${version}"`);
+  expect(() => convertResult({ cniVersion: "1.1.0" }, version as Version)).toThrow(error);
 });
