@@ -42,6 +42,9 @@ import {
   NFTA_MASQ_FLAGS,
   NFTA_MASQ_REG_PROTO_MAX,
   NFTA_MASQ_REG_PROTO_MIN,
+  NFTA_MATCH_INFO,
+  NFTA_MATCH_NAME,
+  NFTA_MATCH_REV,
   NFTA_META_DREG,
   NFTA_META_KEY,
   NFTA_META_SREG,
@@ -134,6 +137,9 @@ export const expression = variant({ kind: NFTA_EXPR_NAME, data: NFTA_EXPR_DATA }
   },
   counter: { packets: [NFTA_COUNTER_PACKETS, be64], bytes: [NFTA_COUNTER_BYTES, be64] },
   notrack: {},
+  // What iptables has no expression for: its extensions, with their structs as they are (nft_compat).
+  match: { name: [NFTA_MATCH_NAME, cstr], revision: [NFTA_MATCH_REV, be32], info: [NFTA_MATCH_INFO, bytes] },
+  target: { name: [NFTA_MATCH_NAME, cstr], revision: [NFTA_MATCH_REV, be32], info: [NFTA_MATCH_INFO, bytes] },
 });
 
 /** An expression as the kernel reports it. */

@@ -14,11 +14,14 @@ import { type ExpressionIn, register, type Verdict } from "./expressions.ts";
 import {
   IPS_DST_NAT,
   NF_ACCEPT,
+  NF_CT_STATE_ESTABLISHED,
+  NF_CT_STATE_RELATED,
   NF_DROP,
   NFPROTO_IPV4,
   NFPROTO_IPV6,
   NFT_CMP_EQ,
   NFT_CMP_NEQ,
+  NFT_CT_STATE,
   NFT_CT_STATUS,
   NFT_FIB_RESULT_ADDRTYPE,
   NFT_GOTO,
@@ -191,6 +194,30 @@ export function destinationTranslated(): Part {
     ...masked(4, hostOrder(IPS_DST_NAT)),
     compare(new Uint8Array(4), true),
   ];
+}
+
+/** `ct state established,related`: part of a conversation that was let through before, or caused by one */
+export function ofConversation(): Part {
+  return [
+    { kind: "ct", dreg: register(0), key: NFT_CT_STATE },
+    ...masked(4, hostOrder(NF_CT_STATE_ESTABLISHED | NF_CT_STATE_RELATED)),
+    compare(new Uint8Array(4), true),
+  ];
+}
+/** `-m conntrack --ctstate RELATED,ESTABLISHED`: the same as iptables writes it, whose tables hold no `ct state` */
+export function ofConversationToIptables(): Part {
+  // struct xt_conntrack_mtinfo3 (linux/netfilter/xt_conntrack.h), padded to a multiple of eight.
+  const info = new Uint8Array(168);
+  const MATCH_FLAGS = 146;
+  const STATE_MASK = 150;
+  const XT_CONNTRACK_STATE = 1;
+  info[MATCH_FLAGS] = XT_CONNTRACK_STATE;
+  info[STATE_MASK] = NF_CT_STATE_ESTABLISHED | NF_CT_STATE_RELATED;
+  return [{ kind: "match", name: "conntrack", revision: 3, info }];
+}
+/** `counter` */
+export function counter(): Part {
+  return [{ kind: "counter", bytes: 0n, packets: 0n }];
 }
 
 /** Loads fields behind each other, as the keys of concatenations are laid out, and looks them up. */

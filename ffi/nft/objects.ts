@@ -11,7 +11,7 @@ import { be16, be32, be64, bei32, bytes, cstr, Reader, struct, u8 } from "../net
 import { NetlinkError, purposed } from "../netlink/error.ts";
 import { message, type MessageIn, type MessageOut, type Op } from "../netlink/message.ts";
 import { dump, type Netlink, query } from "../netlink/socket.ts";
-import { type Data, data, expression } from "./expressions.ts";
+import { type Data, data, type Expression, expression } from "./expressions.ts";
 import * as uapi from "./uapi.ts";
 import { CHAIN_COMMENT, comment, ELEMENT_COMMENT, RULE_COMMENT, setUserdata, TABLE_COMMENT } from "./userdata.ts";
 
@@ -96,6 +96,21 @@ const undecodedElements = message("elements", nfgenmsg, {
   elements: [uapi.NFTA_SET_ELEM_LIST_ELEMENTS, listOf(bytes)],
 });
 
+/** The same with the expressions as they came. */
+const undecodedRule = message("rule", nfgenmsg, {
+  handle: [uapi.NFTA_RULE_HANDLE, be64],
+  expressions: [uapi.NFTA_RULE_EXPRESSIONS, bytes],
+  comment: [uapi.NFTA_RULE_USERDATA, comment(RULE_COMMENT)],
+});
+/** What tells a base chain from the many others. */
+const baseChain = message("chain", nfgenmsg, {
+  table: chainMessage.attributes.table.table,
+  name: chainMessage.attributes.table.name,
+  hook: chainMessage.attributes.table.hook,
+  policy: chainMessage.attributes.table.policy,
+  type: chainMessage.attributes.table.type,
+});
+
 const generationMessage = message("generation", nfgenmsg, { id: [uapi.NFTA_GEN_ID, be32] });
 
 export type Table = MessageOut<typeof tableMessage>;
@@ -166,6 +181,36 @@ export function listChains(nl: Netlink, { family, table }: TableKey): Chain[] {
   // The kernel dumps the chains of all tables of the family.
   const chains = purposed(() => `list chains of table "${table}"`, () => dump(nl, getChain, { family }));
   return chains.filter((chain) => chain.table === table);
+}
+
+/** The base chains of all tables of a family. @throws {NetlinkError} */
+export function listBaseChains(nl: Netlink, family: number): Chain[] {
+  const chains = purposed(() => "list chains", () => dump(nl, getChain, { family }, baseChain));
+  return chains.filter(({ hook }) => hook !== undefined);
+}
+
+/** A rule whose expressions are decoded when they are asked for. */
+export interface LazyRule {
+  readonly handle: bigint;
+  /** The one that nft(8) keeps. */
+  readonly comment: string;
+  /** The expressions as they came: names and comments of iptables stand in there as text. */
+  readonly raw: Uint8Array;
+  expressions(): readonly Expression[];
+}
+
+/** The rules of a chain, in order, for picking some out of many; none if there is no such chain. @throws {NetlinkError} */
+export function listLazyRules(nl: Netlink, { family, table }: TableKey, chain: string): LazyRule[] {
+  const rules = unlessAbsent(
+    () => `list rules of chain "${chain}" of table "${table}"`,
+    () => dump(nl, getRule, { family, table, chain }, undecodedRule) as MessageOut<typeof undecodedRule>[],
+  );
+  return (rules ?? []).map(({ handle = 0n, comment = "", expressions: raw = new Uint8Array() }) => ({
+    handle,
+    comment,
+    raw,
+    expressions: () => listOf(expression).read(new Reader(raw)),
+  }));
 }
 
 /** The rules of a chain, or of all chains of the table, in order. @throws {NetlinkError} */

@@ -51,6 +51,8 @@ export interface Transaction {
   deleteChain(key: TableKey, name: string): Transaction;
   /** Adds a rule behind the others of its chain. */
   addRule(rule: RuleIn): Transaction;
+  /** Adds a rule before the others of its chain. */
+  insertRule(rule: RuleIn): Transaction;
   deleteRule(key: TableKey, chain: string, handle: bigint): Transaction;
   addSet(set: SetIn): Transaction;
   addElements(key: TableKey, set: string, elements: readonly Element[]): Transaction;
@@ -98,6 +100,11 @@ export function transaction(nl: Netlink): Transaction {
       add(
         request(NEW_RULE, rule, NLM_F_CREATE | NLM_F_APPEND),
         `add rule to chain "${rule.chain}" of table "${rule.table}"`,
+      ),
+    insertRule: (rule) =>
+      add(
+        request(NEW_RULE, rule, NLM_F_CREATE),
+        `insert rule into chain "${rule.chain}" of table "${rule.table}"`,
       ),
     deleteRule: ({ family, table }, chain, handle) =>
       add(

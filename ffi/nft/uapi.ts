@@ -173,7 +173,11 @@ export const RTN_LOCAL = 2;
 export const NFTA_CT_DREG = 1;
 export const NFTA_CT_KEY = 2;
 export const NFTA_CT_DIRECTION = 3;
+export const NFT_CT_STATE = 0;
 export const NFT_CT_STATUS = 2;
+/** Connection states as bits (linux/netfilter/nf_conntrack_common.h NF_CT_STATE_BIT). */
+export const NF_CT_STATE_ESTABLISHED = 0x2;
+export const NF_CT_STATE_RELATED = 0x4;
 /** The connection's destination was translated (linux/netfilter/nf_conntrack_common.h). */
 export const IPS_DST_NAT = 0x20;
 
@@ -192,3 +196,8 @@ export const NFTA_MASQ_REG_PROTO_MAX = 3;
 
 export const NFTA_COUNTER_BYTES = 1;
 export const NFTA_COUNTER_PACKETS = 2;
+
+// Extensions of iptables inside rules (linux/netfilter/nf_tables_compat.h); a target has the same attributes.
+export const NFTA_MATCH_NAME = 1;
+export const NFTA_MATCH_REV = 2;
+export const NFTA_MATCH_INFO = 3;

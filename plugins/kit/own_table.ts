@@ -9,6 +9,7 @@ import { type Transaction, transaction } from "../../ffi/nft/transaction.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { CniError, Code } from "../spec/error.ts";
+import type { Companion } from "./shared_chains.ts";
 
 /** A table of our own, made when first needed and kept. */
 export interface OwnTable extends nft.TableKey {
@@ -18,6 +19,8 @@ export interface OwnTable extends nft.TableKey {
   rules(): readonly FixedRule[];
   /** A chain that nothing leads to, with the number of its rules: by it an ADD sees in one question whether the table is there and whole. */
   readonly sentinel: { readonly chain: string; readonly rules: number };
+  /** What is there as long as a shared chain is. */
+  companionsOf?(chain: string): readonly Companion[];
 }
 
 /** A rule and the chain that it stands in. */

@@ -8,7 +8,6 @@
  *
  * @module
  */
-import type { ExpressionIn } from "../../ffi/nft/expressions.ts";
 import * as nft from "../../ffi/nft/objects.ts";
 import { type Transaction, transaction } from "../../ffi/nft/transaction.ts";
 import { NFT_GOTO, NFT_JUMP } from "../../ffi/nft/uapi.ts";
@@ -17,15 +16,7 @@ import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { CniError, Code } from "../spec/error.ts";
 import { checkRules, ensureTable, type OwnTable } from "./own_table.ts";
 import { describeOwner, formatOwner, type Owner, parseOwner, sameOwner } from "./owner.ts";
-
-/** A chain that elements lead to: made with the first of them, removed with the last. Equal names mean equal rules. */
-export interface SharedChain {
-  readonly name: string;
-  readonly rules: readonly (readonly ExpressionIn[])[];
-  readonly comment?: string;
-  /** True if packets do not come back from it to the rule behind the one that led there. */
-  readonly isFinal?: boolean;
-}
+import { addChains, findLostCompanion, removeUnusedChains, type SharedChain } from "./shared_chains.ts";
 
 /** An element that an attachment needs. */
 export interface WantedElement {
@@ -88,10 +79,10 @@ export function ensureElements(
     const stale = missing.flatMap((each) => present.get(identify(each)) ?? []);
     const tx = transaction(nl);
     removeFrom(tx, table, stale);
-    addTo(tx, nl, table, missing, comment);
+    const relies = addTo(tx, nl, table, missing, comment);
     removeUnused(tx, nl, table, stale, missing);
     // Additions alone need no pin: the kernel refuses a second element of the same key, and a chain that is not there.
-    tx.commit(stale.length > 0 || look ? generation : undefined);
+    tx.commit(stale.length > 0 || relies || look ? generation : undefined);
   });
 }
 
@@ -131,6 +122,8 @@ export function checkElements(nl: Netlink, table: OwnTable, owner: Owner, wanted
       ? `belongs to ${found.owner ? describeOwner(found.owner) : "an unknown owner"}`
       : !sameContent(each, found)
       ? "leads elsewhere"
+      : each.chain && findLostCompanion(nl, table, each.chain.name)
+      ? "leads to a chain that has lost what belongs to it"
       : undefined;
     if (fault) {
       throw new CniError(Code.Internal, `Check failed: the ruleset's element for ${each.title} ${fault}`, {
@@ -204,16 +197,13 @@ function addTo(
   table: OwnTable,
   missing: readonly WantedElement[],
   comment: string,
-): void {
+): boolean {
   const chains = new Map(missing.flatMap(({ chain }) => chain ? [[chain.name, chain]] : []));
-  for (const { name, rules, comment } of chains.values()) {
-    if (nft.findChain(nl, table, name)) continue;
-    tx.addChain({ family: table.family, table: table.table, name, comment });
-    for (const expressions of rules) tx.addRule({ family: table.family, table: table.table, chain: name, expressions });
-  }
+  const relies = addChains(tx, nl, table, chains);
   for (const [set, elements] of bySet(missing)) {
     tx.addElements(table, set, elements.map(({ key, value, chain }) => ({ key, comment, ...dataOf(value, chain) })));
   }
+  return relies;
 }
 
 function dataOf(value: Uint8Array | undefined, chain: SharedChain | undefined): Pick<nft.Element, "data"> {
@@ -240,11 +230,7 @@ function removeUnused(
     const name = data?.verdict?.chain;
     if (name !== undefined && !added.some(({ chain }) => chain?.name === name)) led.set(name, (led.get(name) ?? 0) + 1);
   }
-  for (const [name, count] of led) {
-    const use = nft.findChain(nl, table, name)?.use;
-    // The kernel counts the chain's own rules as well.
-    if (use !== undefined && use - nft.listRules(nl, table, name).length === count) tx.deleteChain(table, name);
-  }
+  removeUnusedChains(tx, nl, table, led);
 }
 
 /** Refusals that mean: somebody else was faster. */
@@ -254,7 +240,8 @@ const MOST_RESTARTS = 1000;
 /** Other refusals cost a grace period; where they persist, the table is not what it should be. */
 const MOST_CONFLICTS = 10;
 
-function untilUndisturbed<T>(attempt: () => T): T {
+/** Repeats an attempt that somebody else's changes made fail. @throws {NetlinkError} if that goes on for too long */
+export function untilUndisturbed<T>(attempt: () => T): T {
   let restarts = 0;
   let conflicts = 0;
   for (;;) {

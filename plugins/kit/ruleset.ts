@@ -6,21 +6,27 @@
  * @module
  */
 import { type Cidr, familyOf, networkOf, parseCidr } from "../../ffi/address.ts";
-import { inetProto, inetService, ipv4Addr, ipv6Addr, mapOf } from "../../ffi/nft/datatypes.ts";
+import { ifnameType, inetProto, inetService, ipv4Addr, ipv6Addr, mapOf, setOf } from "../../ffi/nft/datatypes.ts";
 import {
+  accept,
   daddr,
   destinationTranslated,
   dnatFrom,
   dport,
   drop,
   fromAnotherLink,
+  fromInterface,
   fromNetwork,
   goTo,
+  ifnameField,
+  iifname,
+  inSet,
   jump,
   l4proto,
   leave,
   masquerade,
   ofVersion,
+  oifname,
   type Part,
   rule,
   saddr,
@@ -31,9 +37,11 @@ import {
 } from "../../ffi/nft/match.ts";
 import type { Transaction } from "../../ffi/nft/transaction.ts";
 import {
+  NF_INET_FORWARD,
   NF_INET_LOCAL_OUT,
   NF_INET_POST_ROUTING,
   NF_INET_PRE_ROUTING,
+  NF_IP_PRI_FILTER,
   NF_IP_PRI_NAT_DST,
   NF_IP_PRI_NAT_SRC,
   NF_IP_PRI_RAW,
@@ -41,11 +49,13 @@ import {
 } from "../../ffi/nft/uapi.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { type OwnTable, requireTable } from "./own_table.ts";
-import type { SharedChain } from "./owned_elements.ts";
+import type { Companion, SharedChain } from "./shared_chains.ts";
 
 const KEY = { family: NFPROTO_INET, table: "cni" };
 /** Published ports whatever the address; a chain of its own, so that conditions on a port of one address can go on to it. */
 export const ANY_ADDRESS_CHAIN = "hostports_any_address";
+
+const POLICIES = ["isolated", "same-bridge"] as const;
 
 /** `table inet cni` */
 export const ruleset: OwnTable = {
@@ -53,15 +63,19 @@ export const ruleset: OwnTable = {
   create(tx) {
     tx.addTable({ family: KEY.family, name: KEY.table, comment: "Container networks; managed by cni" });
     for (const family of [4, 6] as const) addMaps(tx, family);
+    tx.addSet({ ...KEY, name: "ingress_bridges", ...setOf([ifnameType]) });
+    for (const policy of POLICIES) tx.addSet({ ...KEY, name: bridgesOf(policy), ...mapOf([ifnameType], "verdict") });
     tx.addChain({ ...KEY, name: "hostports", comment: "Published ports" });
     tx.addChain({ ...KEY, name: ANY_ADDRESS_CHAIN });
     addBaseChain(tx, "guard", "filter", NF_INET_PRE_ROUTING, NF_IP_PRI_RAW);
     addBaseChain(tx, "prerouting", "nat", NF_INET_PRE_ROUTING, NF_IP_PRI_NAT_DST);
     addBaseChain(tx, "output", "nat", NF_INET_LOCAL_OUT, NF_IP_PRI_NAT_DST);
+    addBaseChain(tx, "forward", "filter", NF_INET_FORWARD, NF_IP_PRI_FILTER);
     addBaseChain(tx, "postrouting", "nat", NF_INET_POST_ROUTING, NF_IP_PRI_NAT_SRC);
   },
   sentinel: { chain: "postrouting", rules: 4 },
   rules: () => rules().map(([chain, ...parts]) => ({ chain, expressions: rule(...parts) })),
+  companionsOf: ingressCompanions,
 };
 
 function addMaps(tx: Transaction, family: 4 | 6): void {
@@ -74,6 +88,7 @@ function addMaps(tx: Transaction, family: 4 | 6): void {
     hostip_conditions: mapOf([address, ...port], "verdict"),
     hairpin: mapOf([address], "verdict"),
     masquerade: mapOf([address], "verdict"),
+    ingress: mapOf([address], "verdict"),
   };
   for (const [name, shape] of Object.entries(maps)) tx.addSet({ ...KEY, name: `${name}${family}`, ...shape });
 }
@@ -97,6 +112,12 @@ function rules(): [chain: string, ...Part[]][] {
     ...portRules((family) => [daddr(family), l4proto(), dport()], "hostports", "hostip_"),
     ["hostports", goTo(ANY_ADDRESS_CHAIN)],
     ...portRules(() => [l4proto(), dport()], ANY_ADDRESS_CHAIN, ""),
+    // By bridge, so that nobody gets past by taking another address; an isolated bridge stays so whatever else is on it.
+    ...POLICIES.map((policy): [string, ...Part[]] => ["forward", verdictFrom([oifname()], bridgesOf(policy))]),
+    ...([4, 6] as const).map((family): [string, ...Part[]] => [
+      "forward",
+      verdictFrom([daddr(family)], `ingress${family}`),
+    ]),
     ...([4, 6] as const).map((family): [string, ...Part[]] => [
       "postrouting",
       destinationTranslated(),
@@ -145,6 +166,45 @@ export function hairpinChain(address: Cidr): SharedChain {
 /** Hides everybody who calls a published port. */
 export function hairpinEverybodyChain(): SharedChain {
   return { name: "hairpin-everybody", rules: [rule(masquerade())] };
+}
+
+/** Who may call containers of a bridge: those of no other bridge that has such a policy, or none of these bridges at all. */
+export type BridgePolicy = (typeof POLICIES)[number];
+
+const bridgesOf = (policy: BridgePolicy): string => `${policy.replace("-", "_")}_bridges`;
+const ingressName = (policy: BridgePolicy, bridge: string): string => `ingress-${policy}-${bridge}`;
+
+/** Lets everybody in. */
+export function openIngressChain(): SharedChain {
+  return {
+    name: "ingress-open",
+    rules: [rule(accept())],
+    comment: "Containers that everybody may call",
+    isFinal: true,
+  };
+}
+
+/** Keeps out whoever comes from a bridge that has a policy; as `same-bridge`, except from the same bridge. */
+export function bridgeIngressChain(policy: BridgePolicy, bridge: string): SharedChain {
+  const rules = [rule(inSet([iifname()], "ingress_bridges"), drop())];
+  if (policy === "same-bridge") rules.unshift(rule(fromInterface(bridge), accept()));
+  return { name: ingressName(policy, bridge), rules, isFinal: true };
+}
+
+function ingressCompanions(chain: string): Companion[] {
+  return POLICIES.flatMap((policy, i): Companion[] => {
+    const bridge = chain.slice(ingressName(policy, "").length);
+    if (chain !== ingressName(policy, bridge)) return [];
+    const key = ifnameField(bridge);
+    const comment = `ingressPolicy ${policy}`;
+    const alsoOf = ingressName(POLICIES[1 - i]!, bridge);
+    return [{ set: bridgesOf(policy), key, leads: true, comment }, {
+      set: "ingress_bridges",
+      key,
+      alsoOf,
+      comment: "ingressPolicy",
+    }];
+  });
 }
 
 /** Makes sure that the rules are there, or that the kernel would take them, without changing anything. @throws {CniError} code 50 */

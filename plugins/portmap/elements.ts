@@ -5,8 +5,9 @@
  */
 import { type Cidr, familyOf, type Ip, ipFromBytes, ipOf } from "../../ffi/address.ts";
 import { concatenation, daddr, dnatFrom, dport, goTo, ipField, l4proto, portField, rule } from "../../ffi/nft/match.ts";
-import type { FoundElement, Selection, SharedChain, WantedElement } from "../kit/owned_elements.ts";
+import type { FoundElement, Selection, WantedElement } from "../kit/owned_elements.ts";
 import { ANY_ADDRESS_CHAIN, hairpinChain, hairpinEverybodyChain } from "../kit/ruleset.ts";
+import type { SharedChain } from "../kit/shared_chains.ts";
 import type { Conditions } from "./conditions.ts";
 import { describeHostPort, type PortmapConfig, type PortMapping, PROTOCOLS } from "./config.ts";
 

@@ -75,6 +75,14 @@ const LISTING = `table inet cni {
 		fib daddr type local jump hostports
 	}
 
+	chain forward {
+		type filter hook forward priority filter; policy accept;
+		oifname vmap @isolated_bridges
+		oifname vmap @same_bridge_bridges
+		ip daddr vmap @ingress4
+		ip6 daddr vmap @ingress6
+	}
+
 	chain postrouting {
 		type nat hook postrouting priority srcnat; policy accept;
 		ct status dnat ip daddr vmap @hairpin4
@@ -219,8 +227,8 @@ networkTest("nft(8) prints what is published, and reads it back", (network) => {
   const printed = listing(host);
   outside.run(() => void Bun.spawnSync(["nft", "-f", "-"], { stdin: new TextEncoder().encode(printed) }));
   expect(listing(outside)).toBe(printed);
-  // Maps without elements say nothing.
-  expect(printed.replaceAll(/\tmap \S+ \{\n\t\ttype .*\n\t\}\n\n/g, "")).toBe(LISTING);
+  // Sets and maps without elements say nothing.
+  expect(printed.replaceAll(/\t(map|set) \S+ \{\n\t\ttype .*\n\t\}\n\n/g, "")).toBe(LISTING);
   return Promise.resolve();
 });
 

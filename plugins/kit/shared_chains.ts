@@ -1,0 +1,89 @@
+/**
+ * Chains that several attachments lead packets to: made with the first element that leads there, removed with the last.
+ *
+ * @module
+ */
+import type { ExpressionIn } from "../../ffi/nft/expressions.ts";
+import * as nft from "../../ffi/nft/objects.ts";
+import type { Transaction } from "../../ffi/nft/transaction.ts";
+import { NFT_GOTO } from "../../ffi/nft/uapi.ts";
+import type { Netlink } from "../../ffi/netlink/socket.ts";
+import type { OwnTable } from "./own_table.ts";
+
+/** A chain that elements lead to. Equal names mean equal rules. */
+export interface SharedChain {
+  readonly name: string;
+  readonly rules: readonly (readonly ExpressionIn[])[];
+  readonly comment?: string;
+  /** True if packets do not come back from it to the rule behind the one that led there. */
+  readonly isFinal?: boolean;
+}
+
+/** An element that belongs to no attachment but to a shared chain, and is there as long as the chain is. */
+export interface Companion {
+  readonly set: string;
+  readonly key: Uint8Array;
+  /** True of a verdict map, in which it leads to the chain. */
+  readonly leads?: boolean;
+  /** The chain that it belongs to as well, if that is there. */
+  readonly alsoOf?: string;
+  readonly comment: string;
+}
+
+/**
+ * Adds those of the chains that are missing.
+ *
+ * @returns true if the ruleset must not change before the transaction is committed
+ */
+export function addChains(
+  tx: Transaction,
+  nl: Netlink,
+  table: OwnTable,
+  chains: ReadonlyMap<string, SharedChain>,
+): boolean {
+  const { family } = table;
+  let relies = false;
+  for (const { name, rules, comment } of chains.values()) {
+    if (nft.findChain(nl, table, name)) continue;
+    tx.addChain({ family, table: table.table, name, comment });
+    for (const expressions of rules) tx.addRule({ family, table: table.table, chain: name, expressions });
+    for (const { set, key, leads, comment } of table.companionsOf?.(name) ?? []) {
+      relies = true;
+      if (nft.findElement(nl, table, set, key)) continue;
+      const data = leads ? { data: { verdict: { code: NFT_GOTO, chain: name } } } : {};
+      tx.addElements(table, set, [{ key, comment, ...data }]);
+    }
+  }
+  return relies;
+}
+
+/** Removes those of the chains to which nothing leads but elements of which as many are removed as `led` says. */
+export function removeUnusedChains(
+  tx: Transaction,
+  nl: Netlink,
+  table: OwnTable,
+  led: ReadonlyMap<string, number>,
+): void {
+  const gone = new Set<string>();
+  for (const [name, count] of led) {
+    const use = nft.findChain(nl, table, name)?.use;
+    if (use === undefined) continue;
+    const companions = (table.companionsOf?.(name) ?? []).filter(({ set, key }) =>
+      nft.findElement(nl, table, set, key)
+    );
+    const leading = companions.filter(({ leads }) => leads).length;
+    // The kernel counts the chain's own rules as well.
+    if (use - nft.listRules(nl, table, name).length - leading !== count) continue;
+    gone.add(name);
+    for (const { set, key, alsoOf } of companions) {
+      const stays = alsoOf !== undefined && !gone.has(alsoOf) && nft.findChain(nl, table, alsoOf);
+      if (!stays) tx.deleteElements(table, set, [{ key }]);
+    }
+    tx.deleteChain(table, name);
+  }
+}
+
+/** The first companion of a chain that is missing, if any is. */
+export function findLostCompanion(nl: Netlink, table: OwnTable, chain: string): Companion | undefined {
+  return table.companionsOf?.(chain).find(({ set, key }) => !nft.findElement(nl, table, set, key));
+}
