@@ -113,6 +113,17 @@ export function int({ min = Number.MIN_SAFE_INTEGER, max = Number.MAX_SAFE_INTEG
   );
 }
 
+/** A whole number from 0 to 2^64-1, also where a double would lose digits. */
+export const u64: Schema<bigint> = {
+  parse(node, path = "") {
+    const value = wholeNumber(node);
+    if (value === undefined || value > 0xffff_ffff_ffff_ffffn) {
+      throw wrong(path, "a whole number from 0 to 2^64-1", node);
+    }
+    return value;
+  },
+};
+
 /** One of these strings, exactly spelled. */
 export function oneOf<const V extends readonly string[]>(...values: V): Schema<V[number]> {
   const quoted = values.map((value) => JSON.stringify(value));
@@ -279,6 +290,13 @@ function wrong(path: string, expected: string, node: unknown): ConfigError {
 export function excerpt(node: unknown): string {
   const json = node === undefined ? "nothing" : JSON.stringify(node);
   return json.length > 80 ? `${json.slice(0, 79)}…` : json;
+}
+
+function wholeNumber(node: unknown): bigint | undefined {
+  // Kept as its text (see parseJson), and with more digits than any such number has.
+  const text = JSON.isRawJSON(node) ? (node as { readonly rawJSON: string }).rawJSON : undefined;
+  if (text !== undefined) return /^[0-9]{1,20}$/.test(text) ? BigInt(text) : undefined;
+  return typeof node === "number" && Number.isInteger(node) && node >= 0 ? BigInt(node) : undefined;
 }
 
 function isString(node: unknown): node is string {

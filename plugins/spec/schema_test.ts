@@ -1,6 +1,7 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { ConfigError } from "./error.ts";
+import { parseJson } from "./jsonc.ts";
 import * as schema from "./schema.ts";
 
 const bridge = schema.object({
@@ -138,4 +139,16 @@ test("parse() of random JSON returns or throws ConfigError", () => {
       expect(error).toBeInstanceOf(ConfigError);
     }
   }));
+});
+
+test("u64 keeps every digit, as number or as text that JSON.parse() kept", () => {
+  const read = (text: string) => schema.u64.parse(parseJson(text));
+  for (const text of ["0", "1", "4294967296", "9007199254740993", "18446744073709551615", "1152921504606846976"]) {
+    expect(read(text)).toBe(BigInt(text));
+  }
+  for (
+    const text of ["-1", "0.5", "18446744073709551616", "1e300", "1e3000", "9007199254740993.5", '"1"', "true", "{}"]
+  ) {
+    expect(() => read(text)).toThrow("must be a whole number from 0 to 2^64-1: got ");
+  }
 });

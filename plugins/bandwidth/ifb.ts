@@ -1,0 +1,106 @@
+/**
+ * The link that what a container sends has to wait in: the kernel queues what leaves a link only, so what comes in over the host's end of
+ * the cable takes a way round through an `ifb`.
+ *
+ * Its name is the reference's where that is free, made of network and container, so that either implementation finds it for DEL. A second
+ * interface of the same container on the same network gets a name of its own. The alias says whose it is.
+ *
+ * @module
+ */
+import type { Netns } from "../../ffi/netns.ts";
+import { NetlinkError } from "../../ffi/netlink/error.ts";
+import * as filter from "../../ffi/route/filter.ts";
+import { ifb } from "../../ffi/route/kinds.ts";
+import * as link from "../../ffi/route/link.ts";
+import * as qdisc from "../../ffi/route/qdisc.ts";
+import { IFF_UP } from "../../ffi/route/uapi.ts";
+import { removeIfPresent } from "../kit/interface.ts";
+import { deadOf } from "../kit/owned_elements.ts";
+import { formatOwner, type Owner, parseOwner, sameOwner } from "../kit/owner.ts";
+import type { Attachment } from "../spec/config.ts";
+import type { Result } from "../spec/result.ts";
+
+const nameFrom = (text: string): string =>
+  `bwp${new Bun.CryptoHasher("sha512").update(text).digest("hex").slice(0, 12)}`;
+
+/** The name that the reference gives, the same for all interfaces of a container on a network. */
+export function referenceName({ network, containerId }: Omit<Owner, "ifname">): string {
+  return nameFrom(`${network}${containerId}`);
+}
+
+/** The name that no other attachment has; not by formatOwner, since DEL gets along with names that ADD found too long. */
+export function ownName({ network, containerId, ifname }: Owner): string {
+  return nameFrom(`${network} ${containerId} ${ifname}`);
+}
+
+/** Creates the owner's ifb and sets it up; one that an earlier attachment of the same name left is replaced. @throws {NetlinkError} */
+export function createIfb(host: Netns, owner: Owner, mtu: number): link.Link {
+  const alias = formatOwner(owner);
+  removeIfbs(host, owner, {});
+  const spec = { mtu, txQLen: 0, flags: IFF_UP, change: IFF_UP, info: ifb({}) };
+  let name = referenceName(owner);
+  try {
+    link.add(host.route, { name, ...spec });
+  } catch (error) {
+    if (!(error instanceof NetlinkError && error.code === "EEXIST")) throw error;
+    name = ownName(owner);
+    link.add(host.route, { name, ...spec });
+  }
+  try {
+    link.set(host.route, name, { alias });
+    return link.get(host.route, name);
+  } catch (error) {
+    removeIfPresent(host, name);
+    throw error;
+  }
+}
+
+/** The ifbs of an attachment; it has one at most. @throws {NetlinkError} */
+export function findIfbs(host: Netns, owner: Owner, prevResult: Result | undefined): link.Link[] {
+  return [referenceName(owner), ownName(owner)].flatMap((name) => {
+    const found = link.find(host.route, name);
+    return found && ifb.of(found) && isOf(found, owner, prevResult) ? [found] : [];
+  });
+}
+
+/** The reference writes no owner: then the result says whose it is, and without one the name has to do. */
+function isOf({ name, alias }: link.Link, owner: Owner, prevResult: Result | undefined): boolean {
+  if (alias !== undefined) return sameOwner(parseOwner(alias), owner);
+  if (name === ownName(owner) || !prevResult) return true;
+  return prevResult.interfaces?.some((each) => each.name === name && !each.sandbox) === true;
+}
+
+/** Removes the ifbs of an attachment. @throws {NetlinkError} */
+export function removeIfbs(host: Netns, owner: Owner, prevResult: Result | undefined): void {
+  for (const { name } of findIfbs(host, owner, prevResult)) removeIfPresent(host, name!);
+}
+
+/** Removes the ifbs of a network's attachments that live no more. @throws {NetlinkError} */
+export function collectIfbs(host: Netns, network: string, valid: readonly Attachment[]): void {
+  const isDead = deadOf(network, valid);
+  const living = new Set(valid.map((each) => referenceName({ ...each, network })));
+  const unnamed: link.Link[] = [];
+  for (const each of link.list(host.route)) {
+    if (!ifb.of(each)) continue;
+    const owner = parseOwner(each.alias ?? "");
+    if (owner && isDead(owner)) removeIfPresent(host, each.name!);
+    if (each.alias === undefined && /^bwp[0-9a-f]{12}$/.test(each.name!) && !living.has(each.name!)) unnamed.push(each);
+  }
+  if (unnamed.length > 0) collectOrphans(host, unnamed);
+}
+
+/**
+ * Removes those ifbs of the reference that nothing is redirected to: the cable is gone, whichever network it was of.
+ *
+ * The reference gives an ifb its bucket last, so one that has it is not just being made.
+ */
+function collectOrphans(host: Netns, unnamed: readonly link.Link[]): void {
+  const disciplines = qdisc.list(host.route);
+  const finished = new Set(disciplines.filter(qdisc.tokenBucketOf).map(({ index }) => index));
+  const used = new Set(
+    disciplines.filter(qdisc.isIngress).flatMap(({ index }) => filter.listRedirects(host.route, index)),
+  );
+  for (const { name, index } of unnamed) {
+    if (finished.has(index) && !used.has(index)) removeIfPresent(host, name!);
+  }
+}
