@@ -421,6 +421,16 @@ netnsTest("cni run add refuses its own namespace before anything is remembered",
   expect(entries).toThrow("ENOENT");
 });
 
+netnsTest("cni run says once that an IPAM plugin is missing, and leaves nothing", ({ host, container }) => {
+  const { run, entries } = bench(host);
+  const network = { cniVersion: "1.0.0", name: "x", plugins: [{ type: "bridge", ipam: { type: "nosuch" } }] };
+  const { exitCode, stderr } = run(`add - ${container.path}`, { stdin: JSON.stringify(network) });
+  expect(exitCode).toBe(1);
+  expect(stderr.match(/nosuch/g)).toEqual(["nosuch"]);
+  expect(stderr).not.toContain("undoing");
+  expect(entries()).toEqual([]);
+});
+
 netnsTest("cni run says that it lacks a permission, not that there is no namespace", ({ host, container }) => {
   const { run, network } = bench(host);
   network("web");

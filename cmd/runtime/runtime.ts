@@ -6,7 +6,7 @@
  * @see SPEC.md §Lifecycle & Ordering, §3 Execution of Network Configurations
  * @module
  */
-import type { Invoker } from "../../plugins/kit/delegate.ts";
+import { delegateWasNotRun, type Invoker } from "../../plugins/kit/delegate.ts";
 import type { Attachment } from "../../plugins/spec/config.ts";
 import { containerIdProblem, ifnameProblem, networkNameProblem } from "../../plugins/spec/env.ts";
 import { CniError, Code } from "../../plugins/spec/error.ts";
@@ -216,8 +216,9 @@ function rolledBack(
     try {
       callPlugin(runtime, list, plugin, { verb: "DEL", parameters: entry, prevResult: result });
     } catch (failure) {
-      // A plugin that is not there has left nothing.
-      if (!(failure instanceof MissingPluginError)) failures.push(failure);
+      // A plugin that is not there has left nothing, and neither has its delegate if that is why all of this failed.
+      const absent = failure instanceof MissingPluginError || (delegateWasNotRun(error) && delegateWasNotRun(failure));
+      if (!absent) failures.push(failure);
     }
   }
   // What could not be removed stays known to DEL and GC.

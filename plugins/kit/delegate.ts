@@ -36,6 +36,15 @@ export interface Response {
 /** The plugin was not run, so that there is nothing to undo: it does not exist, or cannot be started. */
 export class NotRunError extends CniError {}
 
+/** True if a plugin failed for nothing else than that its delegate was not run; of a failure that could not be undone, the failure counts. */
+export function delegateWasNotRun(error: unknown): boolean {
+  for (let each = error; each instanceof Error;) {
+    if (each instanceof NotRunError) return true;
+    each = each instanceof SuppressedError ? each.suppressed : each.cause;
+  }
+  return false;
+}
+
 /** Finds a plugin by its type and calls it. */
 export interface Invoker {
   /** Calls the plugin and gives its answer, also if that is an error. @throws {NotRunError} if it cannot be run @throws {CniError} if it does not end */
