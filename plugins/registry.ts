@@ -6,6 +6,7 @@
  *
  * @module
  */
+import bandwidth from "./bandwidth.ts";
 import bridge from "./bridge.ts";
 import hostLocal from "./host_local.ts";
 import type { AnyPlugin } from "./kit/serve.ts";
@@ -13,7 +14,7 @@ import loopback from "./loopback.ts";
 import portmap from "./portmap.ts";
 import staticIpam from "./static.ts";
 
-const PLUGINS: readonly AnyPlugin[] = [bridge, hostLocal, loopback, portmap, staticIpam];
+const PLUGINS: readonly AnyPlugin[] = [bandwidth, bridge, hostLocal, loopback, portmap, staticIpam];
 
 /**
  * The names of all plugins, sorted.

@@ -152,6 +152,20 @@ everyPlugin(
 
 /** What is wrong in a plugin's own keys. */
 const OWN: Readonly<Record<string, readonly object[]>> = {
+  "bandwidth": [
+    { prevResult: null },
+    { prevResult: { interfaces: [] } },
+    { ingressBurst: null },
+    { ingressRate: 0 },
+    { egressRate: 1 },
+    { ingressRate: -1 },
+    { ingressRate: 0.5 },
+    { ingressRate: "8e6" },
+    { ingressRate: "8Mbps" },
+    { ingressRate: "8Mbit\0" },
+    { ingressBurst: 34359738368 },
+    { egressRate: [], egressBurst: {} },
+  ],
   "bridge": [
     ...["bridge", "isGateway", "ipMasq", "mtu", "vlan", "hairpinMode", "vlanTrunk"].map((key) => ({ [key]: {} })),
     { bridge: "" },

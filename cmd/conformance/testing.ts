@@ -10,7 +10,7 @@ import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createNetns, type Netns, openNetns } from "../../ffi/netns.ts";
-import { type Namespaces, newNamespaces } from "../../ffi/testing.ts";
+import { inNetns, type Namespaces, newNamespaces } from "../../ffi/testing.ts";
 import type { Request, Response } from "../../plugins/kit/delegate.ts";
 import { type AnyPlugin, embedded, serve, type Surroundings } from "../../plugins/kit/serve.ts";
 import { findPlugin, pluginNames } from "../../plugins/registry.ts";
@@ -326,7 +326,16 @@ export const published = (node: Node, more: object = {}) => ({
   ...more,
 });
 
+/** bandwidth behind a plugin that connected the container by a cable. */
+function limited({ host, container }: Node): Document {
+  inNetns(host, "ip", "link", "add", "veth5", "type", "veth", "peer", "name", "eth0", "netns", container.path);
+  const interfaces = [{ name: "veth5" }, { name: "eth0", sandbox: container.path }];
+  const prevResult = { cniVersion: "1.1.0", interfaces, ips: [{ address: "10.5.0.9/24", interface: 1 }] };
+  return { prevResult, ingressRate: 8e6, ingressBurst: 8e6, runtimeConfig: {} };
+}
+
 const WORKING: Readonly<Record<string, (node: Node) => Working>> = {
+  "bandwidth": (node) => ({ config: limited(node), options: {} }),
   "bridge": (node) => ({ config: bridged(node), options: {} }),
   "host-local": (node) => ({ config: { ipam: addresses(node) }, options: {} }),
   "loopback": () => ({ config: {}, options: { ifname: "lo" } }),
