@@ -82,27 +82,27 @@ export interface TokenBucket {
 /** The kernel counts the time in which a bucket fills in these (PSCHED_SHIFT; the second number of /proc/net/psched). */
 export const TICK_NS = 64;
 const U32_MAX = 0xffff_ffff;
+/** From here on, a part of a microsecond is nothing to a bucket. */
+const MANY_US = 1000;
 
-/** How long the bucket takes to fill, in ticks; what does not fit into 32 bits is cut off, as the kernel does when it reports it. */
-export function bufferOf({ rate, burst }: Pick<TokenBucket, "rate" | "burst">): number {
-  return Number(BigInt.asUintN(32, BigInt(burst) * 1_000_000_000n / (rate * BigInt(TICK_NS))));
-}
-
-/** The content of a token bucket's options. */
-export function writeTokenBucket(bucket: TokenBucket): Uint8Array {
-  const { rate, burst, limit } = bucket;
+/** The content of a token bucket's options, by which it holds the same as one of tc(8) and of the reference plugin. */
+export function writeTokenBucket({ rate, burst, limit }: TokenBucket): Uint8Array {
   const isLarge = rate > U32_MAX;
+  // They count in whole microseconds.
+  const us = BigInt(burst) * 1_000_000n / rate;
+  const buffer = us * 1000n / BigInt(TICK_NS);
+  const isExact = us >= MANY_US && buffer <= U32_MAX;
   const w = new Writer();
   tbfOptions.write(w, {
     parameters: {
       linkLayer: TC_LINKLAYER_ETHERNET,
       rate: isLarge ? U32_MAX : Number(rate),
       limit,
-      // Overruled by `burst`, which holds where ticks are too coarse (1 packet at 100 Gbit/s) or too many (more than 274 s).
-      buffer: bufferOf(bucket),
+      buffer: buffer > U32_MAX ? U32_MAX : Number(buffer),
     },
     ...isLarge ? { rate64: rate } : {},
-    burst,
+    // Overrules `buffer`, where that is too coarse (less than a packet at 100 Gbit/s) or too small (274 s at most).
+    ...isExact ? {} : { burst },
   });
   return w.written();
 }
@@ -113,7 +113,7 @@ export interface TokenBucketState {
   readonly rate: bigint;
   /** Bytes that may wait. */
   readonly limit: number;
-  /** See {@linkcode bufferOf}. */
+  /** Ticks in which the bucket fills; the kernel reports the lower 32 bits. See {@linkcode hasBurst}. */
   readonly buffer: number;
 }
 
@@ -122,6 +122,13 @@ export function tokenBucketOf({ kind, options }: Qdisc): TokenBucketState | unde
   if (kind !== "tbf" || !options) return undefined;
   const { parameters: found, rate64 }: Out<typeof tbfOptions> = tbfOptions.read(new Reader(options));
   return found && { rate: rate64 ?? BigInt(found.rate), limit: found.limit, buffer: found.buffer };
+}
+
+/** True if a bucket that was reported holds what `wanted` says, but for a microsecond of traffic that different ways of rounding lose. */
+export function hasBurst({ buffer }: TokenBucketState, { rate, burst }: TokenBucket): boolean {
+  const ticks = BigInt(burst) * 1_000_000_000n / (rate * BigInt(TICK_NS));
+  const lost = BigInt.asUintN(32, ticks + 1n - BigInt(buffer));
+  return lost <= 1 + 1000 / TICK_NS + 1;
 }
 
 /** The handle of a root discipline: `1:`. */
