@@ -67,7 +67,7 @@ export function run(request: RunRequest, around: RunSurroundings): void {
 function list(request: RunRequest, surroundings: Surroundings): void {
   const { network, cacheDirectory, json } = request;
   const name = network === "-" || network.includes("/") ? load(request).name : network || undefined;
-  const attachments = listAttachments(cacheDirectory, surroundings, name);
+  const attachments = listAttachments(cacheDirectory, surroundings, name, log);
   print(
     json
       ? `${printJson(attachments.map(document), 4)}\n`

@@ -23,9 +23,19 @@ export interface KnownAttachment extends AttachmentKey {
   readonly result?: Result;
 }
 
-/** The attachments to a network, or all of them, by network, container and interface. @throws {SystemError} */
-export function listAttachments(directory: string, kernel: Kernel, network?: string): KnownAttachment[] {
-  return listEntries(directory, network).map((entry) => {
+/**
+ * The attachments to a network, or all of them, by network, container and interface.
+ *
+ * @param log told of what is remembered and cannot be understood
+ * @throws {SystemError}
+ */
+export function listAttachments(
+  directory: string,
+  kernel: Kernel,
+  network?: string,
+  log?: (message: string) => void,
+): KnownAttachment[] {
+  return listEntries(directory, network, log).map((entry) => {
     const { network, containerId, ifname, netns, args, capabilityArgs } = entry;
     const result = findResult(entry);
     return {

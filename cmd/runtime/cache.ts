@@ -124,26 +124,28 @@ export function occupantOf(directory: string, key: AttachmentKey): CacheEntry | 
   }
 }
 
-/** All attachments to a network, or to any, sorted by file name; files that cannot be understood are left out. @throws {SystemError} */
-export function listEntries(directory: string, network?: string): CacheEntry[] {
+/**
+ * All attachments to a network, or to any, sorted by file name.
+ *
+ * @param log told of files that cannot be understood, which are left out
+ * @throws {SystemError}
+ */
+export function listEntries(directory: string, network?: string, log?: (message: string) => void): CacheEntry[] {
   const prefix = network === undefined ? "" : `${network}-`;
   const names = sortedByBytes(findNames(`${directory}/results`) ?? []).filter((name) => name.startsWith(prefix));
   return names.flatMap((name) => {
-    const path = `${directory}/results/${name}`;
-    const entry = findUnderstood(path);
-    return entry && (network === undefined || entry.network === network) ? [entry] : [];
+    try {
+      const path = `${directory}/results/${name}`;
+      const text = findText(path);
+      const entry = text === undefined ? undefined : parse(text, path, undefined);
+      // Only files in the present format name their attachment.
+      const isNamed = entry && entry.network !== "" && entry.ifname !== "";
+      return isNamed && (network === undefined || entry.network === network) ? [entry] : [];
+    } catch (error) {
+      log?.(`${CniError.from(error).message}; going on without it`);
+      return [];
+    }
   });
-}
-
-/** Only files in the present format name their attachment. */
-function findUnderstood(path: string): CacheEntry | undefined {
-  const text = findText(path);
-  try {
-    const entry = text === undefined ? undefined : parse(text, path, undefined);
-    return entry && entry.network !== "" && entry.ifname !== "" ? entry : undefined;
-  } catch {
-    return undefined;
-  }
 }
 
 export function sameAttachment(a: AttachmentKey, b: AttachmentKey): boolean {

@@ -1,5 +1,6 @@
 /**
- * Who may work at a time: attachments side by side, garbage collection alone (SPEC §GC), the removal of an ended attachment once.
+ * Who may work at a time: containers side by side, what concerns one container in turn (SPEC §Lifecycle & Ordering), garbage collection
+ * alone (SPEC §GC), the removal of an ended attachment once.
  *
  * @module
  */
@@ -11,9 +12,20 @@ import { CniError, Code } from "../../plugins/spec/error.ts";
 /** Longer than any work that still moves, and shorter than an engine waits. */
 const PATIENCE_MS = 60_000;
 
-/** Until its scope ends, no garbage collection begins. @throws {CniError} code 11 if one does not end */
-export function besideOthers(directory: string): Disposable {
-  return lock(`${directory}/.gc.lock`, "garbage collection", true);
+/** How many files the containers share; two that meet in one go in turn, which takes some milliseconds. */
+const CONTAINER_LOCKS = 256n;
+
+/**
+ * Until its scope ends, no garbage collection begins, and nothing else is done for this container.
+ *
+ * @throws {CniError} code 11 if others do not end
+ */
+export function aloneWithContainer(directory: string, containerId: string): Disposable {
+  using locks = new DisposableStack();
+  locks.use(lock(`${directory}/.gc.lock`, "garbage collection", true));
+  const number = Bun.hash.wyhash(containerId) % CONTAINER_LOCKS;
+  locks.use(lock(`${directory}/.container-${number}.lock`, "an ADD, CHECK or DEL for this container", false));
+  return locks.move();
 }
 
 /** Until its scope ends, nothing else is attached, checked or detached. @throws {CniError} code 11 if others do not end */
@@ -33,7 +45,7 @@ function lock(path: string, holder: string, shared: boolean): Disposable {
   } catch (error) {
     if (!(error instanceof SystemError)) throw error;
     // Where nothing can be written, nobody attaches anything either.
-    if (shared && ["EROFS", "EACCES"].includes(error.code)) return { [Symbol.dispose]: () => {} };
+    if (["EROFS", "EACCES"].includes(error.code)) return { [Symbol.dispose]: () => {} };
     if (error.code !== "EAGAIN") throw error;
     throw new CniError(Code.TryAgainLater, `Cannot go on: ${holder} of another process has not ended`, {
       details: `it holds "${path}"`,

@@ -12,10 +12,11 @@ import { containerIdProblem, ifnameProblem, networkNameProblem } from "../../plu
 import { CniError, Code } from "../../plugins/spec/error.ts";
 import type { NetworkList } from "../../plugins/spec/network.ts";
 import { formatResult, parseResult, type Result } from "../../plugins/spec/result.ts";
+import { findKey } from "../../plugins/spec/schema.ts";
 import { atLeast, since, type Verb } from "../../plugins/spec/version.ts";
 import * as cache from "./cache.ts";
 import { callForResult, callPlugin, MissingPluginError } from "./call.ts";
-import { alone, besideOthers } from "./lock.ts";
+import { alone, aloneWithContainer } from "./lock.ts";
 import { describe, findPrevResult, keyOf, recall, type RecallParameters } from "./recall.ts";
 
 /** What a runtime works with. */
@@ -50,7 +51,8 @@ export function add(runtime: RuntimeOptions, list: NetworkList, parameters: AddP
   checkParameters(list, parameters);
   // What cannot be remembered is refused before anything is made.
   cache.cachePath(runtime.cacheDirectory, keyOf(list.name, parameters));
-  using _ = besideOthers(runtime.cacheDirectory);
+  using _ = aloneWithContainer(runtime.cacheDirectory, parameters.containerId);
+  warnOfStaticResults(runtime, list);
   const { args = [], capabilityArgs = {} } = parameters;
   const entry: cache.CacheEntry = {
     ...keyOf(list.name, parameters),
@@ -74,6 +76,15 @@ export function add(runtime: RuntimeOptions, list: NetworkList, parameters: AddP
   }
 }
 
+function warnOfStaticResults({ log }: RuntimeOptions, list: NetworkList): void {
+  for (const { type, raw } of list.plugins) {
+    if (findKey(raw, "prevResult") === undefined) continue;
+    log(
+      `Leaving out the prevResult that stands in the configuration of plugin "${type}": the runtime gives one, and none to the first`,
+    );
+  }
+}
+
 /**
  * Detaches a container; succeeds when it is detached already. What was used to attach it counts, not what has become of the
  * configuration since.
@@ -82,7 +93,7 @@ export function add(runtime: RuntimeOptions, list: NetworkList, parameters: AddP
  * @throws {CniError} what a plugin failed with, or if no configuration is known
  */
 export function del(runtime: RuntimeOptions, network: NetworkList | string, parameters: RecallParameters): void {
-  using _ = besideOthers(runtime.cacheDirectory);
+  using _ = aloneWithContainer(runtime.cacheDirectory, parameters.containerId);
   detach(runtime, network, parameters);
 }
 
@@ -102,7 +113,7 @@ function detach(runtime: RuntimeOptions, network: NetworkList | string, paramete
  * @throws {CniError} what a plugin found, or code 1 if the configuration's version has no CHECK, or if nothing is known of the attachment
  */
 export function check(runtime: RuntimeOptions, network: NetworkList | string, parameters: RecallParameters): void {
-  using _ = besideOthers(runtime.cacheDirectory);
+  using _ = aloneWithContainer(runtime.cacheDirectory, parameters.containerId);
   const { list, entry } = recall(runtime, network, parameters, "check");
   requireVersion(list, "CHECK");
   if (list.disableCheck) return;
@@ -139,7 +150,9 @@ export function gc(runtime: RuntimeOptions, list: NetworkList, valid: readonly A
   attempt(() => {
     const stays = (entry: cache.CacheEntry) =>
       valid.some(({ containerId, ifname }) => containerId === entry.containerId && ifname === entry.ifname);
-    for (const entry of cache.listEntries(runtime.cacheDirectory, list.name).filter((each) => !stays(each))) {
+    for (
+      const entry of cache.listEntries(runtime.cacheDirectory, list.name, runtime.log).filter((each) => !stays(each))
+    ) {
       attempt(() => detach(runtime, list, { containerId: entry.containerId, ifname: entry.ifname }));
     }
   });

@@ -111,8 +111,11 @@ function dispatch(
   const call: Call<unknown> = { config: readConfig(plugin, config, env, log), request: config, host, ipam, log };
   switch (env.verb) {
     case "GC": {
-      const valid = config.validAttachments ?? [];
-      plugin.gc ? plugin.gc({ ...call, valid }) : ipam?.gc();
+      const valid = config.validAttachments;
+      if (!valid) {
+        call.log("Nothing is collected: the request does not say which attachments live (cni.dev/valid-attachments)");
+      } else if (plugin.gc) plugin.gc({ ...call, valid });
+      else ipam?.gc();
       return "";
     }
     case "STATUS":

@@ -30,7 +30,7 @@ export interface PluginConfig {
   readonly args: schema.JsonObject;
   /** Capabilities that the plugin declares; of use to the runtime only. */
   readonly capabilities: Readonly<Record<string, boolean>>;
-  /** What to keep; present for GC and only there. */
+  /** What to keep; for GC only, and only if the runtime says so. */
   readonly validAttachments?: readonly Attachment[];
   /** The whole document as it came, for the plugin's own keys. */
   readonly raw: schema.JsonObject;
@@ -80,13 +80,14 @@ export function parsePluginConfig(text: string, verb: Verb): PluginConfig {
   try {
     const { ipam, ...rest } = common.parse(raw);
     const prevResult = parsePrevResult(raw, verb, cniVersion);
+    const validAttachments = verb === "GC" ? parseAttachments(raw) : undefined;
     return {
       name,
       cniVersion,
       ...rest,
       ...(ipam?.type && { ipamType: ipam.type }),
       ...(prevResult && { prevResult }),
-      ...(verb === "GC" && { validAttachments: parseAttachments(raw) }),
+      ...(validAttachments && { validAttachments }),
       args: hints(raw),
       raw,
     };
@@ -148,14 +149,14 @@ function parsePrevResult(raw: schema.JsonObject, verb: Verb, cniVersion: Version
 
 /**
  * Two keys, because the specification's text renamed it after 1.1.0 was tagged. libcni writes `null` for a list that its caller left
- * empty, as CRI-O does on a node without pods; a request without either key says nothing of what lives, and is refused.
+ * empty; a request without either key, such as cnitool's, says nothing of what lives.
  */
-function parseAttachments(raw: schema.JsonObject): readonly Attachment[] {
+function parseAttachments(raw: schema.JsonObject): readonly Attachment[] | undefined {
   const keys = ["cni.dev/valid-attachments", "cni.dev/attachments"].map((key) => schema.findKey(raw, key))
     .filter((key) => key !== undefined);
+  if (keys.length === 0) return undefined;
   const key = keys.find((each) => raw[each] !== null);
-  if (key === undefined && keys.length > 0) return [];
-  const list = attachments.parse(key && raw[key], schema.join("", key ?? "cni.dev/valid-attachments"));
+  const list = key === undefined ? [] : attachments.parse(raw[key], schema.join("", key));
   return list.map(({ containerID, ifname }) => ({ containerId: containerID, ifname }));
 }
 

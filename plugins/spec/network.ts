@@ -134,7 +134,8 @@ export function parsePluginEntry(text: string, source?: string): PluginEntry {
  */
 export function deriveRequest(list: NetworkList, plugin: PluginEntry, options: RequestOptions): string {
   const set: Record<string, unknown> = { cniVersion: list.cniVersion, name: list.name };
-  const replaced = ["cniversion", "name"];
+  // A prevResult in a file would make the first plugin believe in one before it (SPEC §ADD).
+  const replaced = ["cniversion", "name", "prevresult"];
   const { verb, prevResult } = options;
   if (verb === "ADD" || verb === "DEL" || verb === "CHECK") {
     replaced.push("capabilities"); // a matter between administrator and runtime (SPEC §Deriving, DRV-08)

@@ -279,14 +279,13 @@ const list = parse({
   }],
 });
 
-test("deriveRequest() passes on what is both declared and provided, in place of a static runtimeConfig", () => {
+test("deriveRequest() passes on what is both declared and provided, in place of a static runtimeConfig, and no static prevResult", () => {
   const request = derive(list, 0, { verb: "ADD", capabilityArgs: { mac: "m", ips: null, dns: {}, other: 1 } });
   expect(request).toEqual({
     type: "x",
     name: "web",
     cniVersion: "1.1.0",
     runtimeConfig: { mac: "m" },
-    prevResult: { static: 1 },
     unknown: null,
   });
   expect(derive(list, 0, { verb: "ADD", capabilityArgs: { other: 1 } })).toMatchObject({
@@ -298,8 +297,9 @@ test("deriveRequest() sends no attachment data for STATUS and GC", () => {
   const prevResult = parseResult({}, "1.1.0");
   for (const verb of ["STATUS", "GC"] as const) {
     const request = derive(list, 0, { verb, prevResult, capabilityArgs, validAttachments: undefined });
-    expect(request).toMatchObject({ RuntimeConfig: { static: 1 }, prevResult: { static: 1 } });
+    expect(request).toMatchObject({ RuntimeConfig: { static: 1 } });
     expect("runtimeConfig" in request).toBe(false);
+    expect("prevResult" in request).toBe(false);
     expect("capabilities" in request).toBe(true);
   }
 });
