@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
-import { writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { pluginLink } from "../testing.ts";
+import { CNI, pluginLink } from "../testing.ts";
 import { addresses, EVERY_PLUGIN, network, newBench, newNode, working } from "./testing.ts";
 
 test("LIF-01 a namespace that does not exist is refused before the first plugin runs", () => {
@@ -11,6 +11,19 @@ test("LIF-01 a namespace that does not exist is refused before the first plugin 
   for (const path of ["/nonexistent", node.directory]) expect(node.run("add", list, path).exitCode).toBe(1);
   expect(recorder.env("ADD")).toBeUndefined();
   expect(node.run("add", list, node.container.path).exitCode).toBe(0);
+});
+
+test("LIF-05 commands for one container do not run in parallel", () => {
+  using node = newNode();
+  const { directory, container } = node;
+  const list = node.file({ cniVersion: "1.1.0", name: "web", plugins: [{ type: "p" }] });
+  // A plugin that calls the runtime once more, for its own container and for another: who has to wait is ended by timeout(1), with 124.
+  const beside = (id: string) =>
+    `timeout 0.5 ${CNI} run del ${list} --container-id ${id} --cache-dir ${directory}/cache ` +
+    `--plugin-dir ${directory}/bin >&2; echo ${id} $? >>"$0.ended"`;
+  node.program("p", `[ "$CNI_COMMAND" != ADD ] || { ${beside("c1")}; ${beside("c2")}; echo "{}"; }`);
+  expect(node.run("add", list, container.path, "--container-id", "c1").exitCode).toBe(0);
+  expect(readFileSync(join(directory, "bin/p.ended"), "utf8")).toBe("c1 124\nc2 0\n");
 });
 
 test("LIF-07 plugins called at the same time for different containers do not give one address twice", async () => {

@@ -4,7 +4,7 @@
  * @see SPEC.md §4 Plugin Delegation
  * @module
  */
-import { CniError } from "../spec/error.ts";
+import { CniError, Code } from "../spec/error.ts";
 import type { Result } from "../spec/result.ts";
 import type { Verb, Version } from "../spec/version.ts";
 import { parseAnswer, parseFailure } from "./answer.ts";
@@ -93,7 +93,17 @@ export function delegate(
     del: () => void call("DEL"),
     check: () => void call("CHECK"),
     gc: () => void call("GC"),
-    status: () => void call("STATUS"),
+    status() {
+      try {
+        call("STATUS");
+      } catch (error) {
+        if (!(error instanceof NotRunError)) throw error;
+        throw new CniError(Code.NotAvailable, error.message, {
+          ...error.details && { details: error.details },
+          cause: error,
+        });
+      }
+    },
   };
 }
 
