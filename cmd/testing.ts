@@ -22,6 +22,8 @@ export const ENGINE_ENV: Readonly<Record<string, string>> = {
   CNI_IFNAME: "eth0",
   CNI_PATH: "/nonexistent",
   PATH: "/usr/sbin:/usr/bin:/sbin:/bin",
+  // Else a firewalld of the machine that runs the tests would be told of their containers.
+  DBUS_SYSTEM_BUS_ADDRESS: "unix:path=/nonexistent/bus",
 };
 
 /** What a finished process left. */

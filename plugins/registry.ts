@@ -8,13 +8,14 @@
  */
 import bandwidth from "./bandwidth.ts";
 import bridge from "./bridge.ts";
+import firewall from "./firewall.ts";
 import hostLocal from "./host_local.ts";
 import type { AnyPlugin } from "./kit/serve.ts";
 import loopback from "./loopback.ts";
 import portmap from "./portmap.ts";
 import staticIpam from "./static.ts";
 
-const PLUGINS: readonly AnyPlugin[] = [bandwidth, bridge, hostLocal, loopback, portmap, staticIpam];
+const PLUGINS: readonly AnyPlugin[] = [bandwidth, bridge, firewall, hostLocal, loopback, portmap, staticIpam];
 
 /**
  * The names of all plugins, sorted.

@@ -182,6 +182,19 @@ const OWN: Readonly<Record<string, readonly object[]>> = {
     { runtimeConfig: { mac: 1 } },
     { hairpinMode: true, promiscMode: true },
   ],
+  "firewall": [
+    { prevResult: null },
+    { backend: "ipset" },
+    { backend: 1 },
+    { ingressPolicy: "closed" },
+    { ingressPolicy: "isolated" },
+    { ingressPolicy: true },
+    { iptablesAdminChainName: "two words" },
+    { iptablesAdminChainName: "-j" },
+    { iptablesAdminChainName: "x".repeat(29) },
+    { iptablesAdminChainName: "A\0" },
+    { firewalldZone: {} },
+  ],
   "host-local": [
     { ipam: null },
     ...[

@@ -337,6 +337,7 @@ function limited({ host, container }: Node): Document {
 const WORKING: Readonly<Record<string, (node: Node) => Working>> = {
   "bandwidth": (node) => ({ config: limited(node), options: {} }),
   "bridge": (node) => ({ config: bridged(node), options: {} }),
+  "firewall": (node) => ({ config: { prevResult: earlier(node), backend: "nftables" }, options: {} }),
   "host-local": (node) => ({ config: { ipam: addresses(node) }, options: {} }),
   "loopback": () => ({ config: {}, options: { ifname: "lo" } }),
   "portmap": (node) => ({ config: published(node), options: {} }),

@@ -1,0 +1,162 @@
+/**
+ * The `firewall` plugin: lets containers send through the firewalls of this host, and decides who may call them.
+ *
+ * Nothing has to be opened in tables of our own. What counts is that no other drops: where a base chain of somebody else's does, it is told
+ * there (plugins/firewall/passage.ts), and firewalld is told over D-Bus. Who may call a container is an element of the ruleset.
+ *
+ * @module
+ */
+import { type Ip, ipOf } from "../ffi/address.ts";
+import * as link from "../ffi/route/link.ts";
+import type { Netns } from "../ffi/netns.ts";
+import { type FirewallConfig, parseFirewall } from "./firewall/config.ts";
+import { findFirewalld, type Firewalld } from "./firewall/firewalld.ts";
+import {
+  addIngress,
+  checkIngress,
+  listPassengers,
+  removeIngress,
+  type Restriction,
+  unowned,
+} from "./firewall/ingress.ts";
+import { checkPassage, closePassage, openPassage } from "./firewall/passage.ts";
+import { bridgeRuleset } from "./kit/bridge_ruleset.ts";
+import { requireTable } from "./kit/own_table.ts";
+import { deadOf } from "./kit/owned_elements.ts";
+import { formatOwner, networkPrefix, type Owner, sameOwner } from "./kit/owner.ts";
+import { type AttachmentCall, cleanUp, plugin, requirePrevResult } from "./kit/plugin.ts";
+import { requireRuleset } from "./kit/ruleset.ts";
+import { CniError, Code, ConfigError } from "./spec/error.ts";
+import type { Result } from "./spec/result.ts";
+import { type JsonObject, jsonObject } from "./spec/schema.ts";
+
+export default plugin({
+  name: "firewall",
+  about: "Lets the container through firewalls, keeps others out",
+  // Read by each command in its own way: what makes ADD fail must not make DEL fail as well.
+  config: jsonObject,
+
+  add(call) {
+    const { host, owner, undo, log } = call;
+    const { config, result, addresses, restriction } = read(call);
+    if (addresses.length === 0) return result;
+    const passenger = { owner, addresses };
+    using firewalld = firewalldFor(config);
+    undo.defer(() => leave(call, []));
+    addIngress(host.nft, passenger, restriction);
+    for (const address of addresses) firewalld?.add(config.firewalldZone, address);
+    openPassage(host.nft, passenger, config.iptablesAdminChainName, () => listPassengers(host.nft), log);
+    return result;
+  },
+
+  del(call) {
+    leave(call, call.prevResult ? addressesOf(call.prevResult) : []);
+  },
+
+  check(call) {
+    const { host, owner } = call;
+    const { config, addresses, restriction } = read(call);
+    const passenger = { owner, addresses };
+    checkIngress(host.nft, passenger, restriction);
+    checkPassage(host.nft, passenger, config.iptablesAdminChainName);
+    using firewalld = firewalldFor(config);
+    const lost = firewalld && addresses.find((address) => !firewalld.has(config.firewalldZone, address));
+    if (!lost) return;
+    throw new CniError(
+      Code.Internal,
+      `Check failed: firewalld does not have ${lost} in zone "${config.firewalldZone}"`,
+    );
+  },
+
+  gc(call) {
+    const { host, request, valid } = call;
+    const leaving = { commented: networkPrefix(request.name), mine: deadOf(request.name, valid) };
+    const addresses = removeIngress(host.nft, leaving);
+    cleanUp(() => closePassage(host.nft, leaving), () => leaveZone(zoneOf(call), addresses));
+  },
+
+  status({ config: raw, request, host }) {
+    const config = parseFirewall(raw, request.name);
+    requireRuleset(host.nft);
+    if (config.ingressPolicy === "isolated") requireTable(host.nft, bridgeRuleset);
+    using _ = firewalldFor(config, Code.NotAvailable);
+  },
+});
+
+type Attached = AttachmentCall<JsonObject>;
+
+interface Wanted {
+  readonly config: FirewallConfig;
+  readonly result: Result;
+  readonly addresses: readonly Ip[];
+  readonly restriction?: Restriction;
+}
+
+function read(call: Attached): Wanted {
+  const config = parseFirewall(call.config, call.request.name);
+  const result = requirePrevResult(call, "firewall");
+  const { ingressPolicy: policy } = config;
+  const restriction = policy === "open" ? {} : { restriction: { policy, ...hostLinks(call.host, result, policy) } };
+  return { config, result, addresses: addressesOf(result), ...restriction };
+}
+
+/** All addresses of a result, each once, whatever interface they belong to. */
+function addressesOf({ ips = [] }: Result): Ip[] {
+  return [...new Set(ips.map(({ address }) => ipOf(address)))];
+}
+
+/** The bridge that a result names, wherever in it, and the links that are its ports. */
+function hostLinks(host: Netns, { interfaces = [] }: Result, policy: string): Omit<Restriction, "policy"> {
+  const names = interfaces.filter(({ sandbox }) => !sandbox).map(({ name }) => name);
+  const links = names.flatMap((name) => link.find(host.route, name) ?? []);
+  const bridge = links.find(({ info }) => info?.kind === "bridge");
+  // Of a plugin that gives each container a link of its own, that link is what others come from.
+  const from = bridge?.name ?? names[0];
+  if (from !== undefined) {
+    return { bridge: from, ports: links.filter(({ master }) => master !== undefined).map(({ name = "" }) => name) };
+  }
+  throw new CniError(
+    Code.InvalidConfig,
+    `Cannot use ingressPolicy "${policy}": prevResult names no interface of the host`,
+    {
+      details: `"firewall" works on what an earlier plugin of the list set up; put it behind one such as "bridge"`,
+    },
+  );
+}
+
+/** The firewalld to tell, if there is one to be told. @throws {CniError} if it must run and does not */
+function firewalldFor({ backend }: FirewallConfig, code: number = Code.TryAgainLater): Firewalld | undefined {
+  if (backend !== undefined && backend !== "firewalld") return undefined;
+  const firewalld = findFirewalld();
+  if (!firewalld && backend) throw new CniError(code, `Cannot use backend "firewalld": firewalld does not run`);
+  return firewalld;
+}
+
+/** The zone to take addresses out of, if firewalld was told; also where the rest of the configuration cannot be used. */
+function zoneOf({ config, request }: Pick<Attached, "config" | "request">): string | undefined {
+  try {
+    const { backend, firewalldZone } = parseFirewall(config, request.name);
+    return backend === undefined || backend === "firewalld" ? firewalldZone : undefined;
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    return zoneOf({ config: {}, request });
+  }
+}
+
+/** Takes back all that ADD did. `named` are addresses that the container had, as far as nobody else has them. */
+function leave({ config, request, host, owner }: Attached, named: readonly Ip[]): void {
+  const leaving = { commented: formatOwner(owner), mine: (other: Owner) => sameOwner(other, owner) };
+  const recorded = removeIngress(host.nft, leaving);
+  // What has no record was attached by the reference plugin, whose rules name no owner.
+  const addresses = recorded.length > 0 ? [] : unowned(host.nft, named);
+  cleanUp(
+    () => closePassage(host.nft, { ...leaving, addresses }),
+    () => leaveZone(zoneOf({ config, request }), [...recorded, ...addresses]),
+  );
+}
+
+function leaveZone(zone: string | undefined, addresses: readonly Ip[]): void {
+  if (zone === undefined || addresses.length === 0) return;
+  using firewalld = findFirewalld();
+  for (const address of addresses) firewalld?.remove(zone, address);
+}

@@ -1,0 +1,166 @@
+/**
+ * Messages of D-Bus, as far as calls with text need them.
+ *
+ * @see https://dbus.freedesktop.org/doc/dbus-specification.html#message-protocol
+ * @module
+ */
+
+/** A method and the texts that it takes. */
+export interface BusCall {
+  /** Who is called: `org.fedoraproject.FirewallD1`. */
+  readonly destination: string;
+  readonly path: string;
+  readonly interface: string;
+  readonly member: string;
+  readonly args: readonly string[];
+}
+
+/** What came back. */
+export interface Answer {
+  /** The number of the call. */
+  readonly to: number;
+  /** The name of the error, if it is one; then `value` says more. */
+  readonly error?: string;
+  /** The first value, if it is text or true or false. */
+  readonly value?: string | boolean;
+}
+
+const METHOD_CALL = 1;
+const METHOD_RETURN = 2;
+const ERROR = 3;
+const PROTOCOL_VERSION = 1;
+const PATH = 1;
+const INTERFACE = 2;
+const MEMBER = 3;
+const ERROR_NAME = 4;
+const REPLY_SERIAL = 5;
+const DESTINATION = 6;
+const SIGNATURE = 8;
+const LITTLE_ENDIAN = "l".charCodeAt(0);
+/** Bytes before the header fields, with the length of these. */
+const FIXED = 16;
+
+const aligned = (at: number, to: number): number => Math.ceil(at / to) * to;
+
+/** Bytes with everything at multiples of its size, as the protocol wants it. */
+class Marshaller {
+  readonly #bytes: number[] = [];
+
+  byte(...values: number[]): void {
+    this.#bytes.push(...values);
+  }
+  align(to: number): void {
+    while (this.#bytes.length % to !== 0) this.#bytes.push(0);
+  }
+  u32(value: number): void {
+    this.align(4);
+    this.byte(value & 0xff, value >>> 8 & 0xff, value >>> 16 & 0xff, value >>> 24);
+  }
+  string(text: string): void {
+    const bytes = new TextEncoder().encode(text);
+    this.u32(bytes.length);
+    this.byte(...bytes, 0);
+  }
+  signature(text: string): void {
+    const bytes = new TextEncoder().encode(text);
+    this.byte(bytes.length, ...bytes, 0);
+  }
+  get bytes(): readonly number[] {
+    return this.#bytes;
+  }
+}
+
+/** A call as it is sent; `serial` is the number that its answer will name. */
+export function writeCall(call: BusCall, serial: number): Uint8Array {
+  const body = new Marshaller();
+  for (const text of call.args) body.string(text);
+  const fields = new Marshaller();
+  const text = [
+    [PATH, "o", call.path],
+    [INTERFACE, "s", call.interface],
+    [MEMBER, "s", call.member],
+    [DESTINATION, "s", call.destination],
+  ] as const;
+  for (const [code, type, value] of text) {
+    fields.align(8);
+    fields.byte(code);
+    fields.signature(type);
+    fields.string(value);
+  }
+  if (call.args.length > 0) {
+    fields.align(8);
+    fields.byte(SIGNATURE);
+    fields.signature("g");
+    fields.signature("s".repeat(call.args.length));
+  }
+  const message = new Marshaller();
+  message.byte(LITTLE_ENDIAN, METHOD_CALL, 0, PROTOCOL_VERSION);
+  message.u32(body.bytes.length);
+  message.u32(serial);
+  message.u32(fields.bytes.length);
+  message.byte(...fields.bytes);
+  message.align(8);
+  message.byte(...body.bytes);
+  return Uint8Array.from(message.bytes);
+}
+
+const viewOf = (bytes: Uint8Array): DataView => new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+const isLittle = (bytes: Uint8Array): boolean => bytes[0] === LITTLE_ENDIAN;
+
+/** How long a message is that starts with these 16 bytes. */
+export function messageLength(start: Uint8Array): number {
+  const view = viewOf(start);
+  return aligned(FIXED + view.getUint32(12, isLittle(start)), 8) + view.getUint32(4, isLittle(start));
+}
+
+/** Reads a message; `undefined` if it answers nothing. @throws {RangeError} if it is cut short */
+export function readAnswer(message: Uint8Array): Answer | undefined {
+  if (message[1] !== METHOD_RETURN && message[1] !== ERROR) return undefined;
+  const fieldsEnd = FIXED + viewOf(message).getUint32(12, isLittle(message));
+  const fields = readFields(message, fieldsEnd);
+  const value = readFirst(message, aligned(fieldsEnd, 8), String(fields.get(SIGNATURE) ?? ""));
+  const error = fields.get(ERROR_NAME);
+  return {
+    to: Number(fields.get(REPLY_SERIAL)),
+    ...message[1] === ERROR && { error: String(error) },
+    ...value !== undefined && { value },
+  };
+}
+
+/** The header's fields: each a code, a signature of one type, and the value. */
+function readFields(message: Uint8Array, end: number): Map<number, string | number> {
+  const fields = new Map<number, string | number>();
+  const view = viewOf(message);
+  for (let at = FIXED; at < end;) {
+    at = aligned(at, 8);
+    const code = message[at]!;
+    const type = String.fromCharCode(message[at + 2]!);
+    at += 4;
+    if (type === "g") {
+      const length = message[at]!;
+      fields.set(code, textAt(message, at + 1, length));
+      at += length + 2;
+      continue;
+    }
+    at = aligned(at, 4);
+    const number = view.getUint32(at, isLittle(message));
+    at += 4;
+    if (type === "u") fields.set(code, number);
+    else {
+      fields.set(code, textAt(message, at, number));
+      at += number + 1;
+    }
+  }
+  return fields;
+}
+
+function readFirst(message: Uint8Array, at: number, signature: string): string | boolean | undefined {
+  if (!/^[sb]/.test(signature)) return undefined;
+  const number = viewOf(message).getUint32(at, isLittle(message));
+  return signature[0] === "b" ? number !== 0 : textAt(message, at + 4, number);
+}
+
+function textAt(message: Uint8Array, at: number, length: number): string {
+  if (at + length > message.length) throw new RangeError("Cannot read a D-Bus message: it is cut short");
+  return new TextDecoder().decode(message.subarray(at, at + length));
+}

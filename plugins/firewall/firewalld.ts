@@ -1,0 +1,47 @@
+/**
+ * firewalld, told over D-Bus which zone the packets of containers belong to.
+ *
+ * @see firewalld.dbus(5)
+ * @module
+ */
+import { familyOf, type Ip } from "../../ffi/address.ts";
+import { BUS, type Bus, findSystemBus } from "./bus.ts";
+
+const NAME = "org.fedoraproject.FirewallD1";
+const ZONES = { destination: NAME, path: "/org/fedoraproject/FirewallD1", interface: `${NAME}.zone` } as const;
+
+/** A firewalld that runs. */
+export interface Firewalld extends Disposable {
+  /** Puts an address into a zone, unless it is there. @throws {BusError} */
+  add(zone: string, address: Ip): void;
+  /** Takes an address out of a zone, if it is there. @throws {BusError} */
+  remove(zone: string, address: Ip): void;
+  /** True if the address is in the zone. @throws {BusError} */
+  has(zone: string, address: Ip): boolean;
+}
+
+/** `undefined` if it does not run. @throws {SystemError} if the bus does not answer */
+export function findFirewalld(): Firewalld | undefined {
+  const bus = findSystemBus();
+  if (!bus) return undefined;
+  let runs: unknown = false;
+  try {
+    runs = bus.call({ ...BUS, member: "NameHasOwner", args: [NAME] });
+  } finally {
+    if (runs !== true) bus[Symbol.dispose]();
+  }
+  return runs === true ? firewalldOn(bus) : undefined;
+}
+
+function firewalldOn(bus: Bus): Firewalld {
+  const call = (member: string, zone: string, address: Ip) =>
+    bus.call({ ...ZONES, member, args: [zone, `${address}/${familyOf(address) === 4 ? 32 : 128}`] });
+  const has = (zone: string, address: Ip) => call("querySource", zone, address) === true;
+  return {
+    has,
+    // Asked first: what it says of an address that is there already, or is not, is nothing but a sentence.
+    add: (zone, address) => void (has(zone, address) || call("addSource", zone, address)),
+    remove: (zone, address) => void (has(zone, address) && call("removeSource", zone, address)),
+    [Symbol.dispose]: () => bus[Symbol.dispose](),
+  };
+}

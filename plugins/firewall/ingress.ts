@@ -1,0 +1,81 @@
+/**
+ * Which addresses have the plugin, and who may call them: elements of the ruleset, each with its owner.
+ *
+ * @module
+ */
+import { familyOf, type Ip, ipBytes, ipFromBytes } from "../../ffi/address.ts";
+import { ifnameField } from "../../ffi/nft/match.ts";
+import { listElements } from "../../ffi/nft/objects.ts";
+import type { Netlink } from "../../ffi/netlink/socket.ts";
+import { bridgeRuleset } from "../kit/bridge_ruleset.ts";
+import {
+  checkElements,
+  ensureElements,
+  type FoundElement,
+  removeElements,
+  type WantedElement,
+} from "../kit/owned_elements.ts";
+import { type Owner, parseOwner } from "../kit/owner.ts";
+import { bridgeIngressChain, type BridgePolicy, openIngressChain, ruleset } from "../kit/ruleset.ts";
+import type { Leaving, Passenger } from "./passage.ts";
+
+const MAPS = ["ingress4", "ingress6"] as const;
+const ISOLATED = "isolated";
+
+/** Who may call the containers of a bridge. */
+export interface Restriction {
+  readonly policy: BridgePolicy;
+  readonly bridge: string;
+  /** The links of the host that belong to the container alone. */
+  readonly ports: readonly string[];
+}
+
+function wantedAddresses(addresses: readonly Ip[], restriction: Restriction | undefined): WantedElement[] {
+  const chain = restriction ? bridgeIngressChain(restriction.policy, restriction.bridge) : openIngressChain();
+  return addresses.map((address) => ({
+    set: `ingress${familyOf(address)}`,
+    key: ipBytes(address),
+    chain,
+    title: `calls to ${address}`,
+  }));
+}
+
+/** What a bridge hands on from port to port passes no other rules, unless the machine is set up so. */
+function wantedPorts(restriction: Restriction | undefined): WantedElement[] {
+  if (restriction?.policy !== "isolated") return [];
+  return restriction.ports.map((name) => ({ set: ISOLATED, key: ifnameField(name), title: `isolation of "${name}"` }));
+}
+
+/** Records a container's addresses with who may call them. @throws {NetlinkError} */
+export function addIngress(nl: Netlink, { owner, addresses }: Passenger, restriction: Restriction | undefined): void {
+  ensureElements(nl, ruleset, owner, wantedAddresses(addresses, restriction));
+  ensureElements(nl, bridgeRuleset, owner, wantedPorts(restriction));
+}
+
+/** @throws {CniError} if what {@linkcode addIngress} made is not there any more */
+export function checkIngress(nl: Netlink, { owner, addresses }: Passenger, restriction: Restriction | undefined): void {
+  checkElements(nl, ruleset, owner, wantedAddresses(addresses, restriction));
+  checkElements(nl, bridgeRuleset, owner, wantedPorts(restriction));
+}
+
+/** Forgets containers. @returns the addresses that they had @throws {NetlinkError} */
+export function removeIngress(nl: Netlink, { commented, mine }: Pick<Leaving, "commented" | "mine">): Ip[] {
+  removeElements(nl, bridgeRuleset, [{ set: ISOLATED, commented }], mine);
+  return removeElements(nl, ruleset, MAPS.map((set) => ({ set, commented })), mine).map(addressOf);
+}
+
+const addressOf = ({ key }: Pick<FoundElement, "key">): Ip => ipFromBytes(key);
+
+/** All containers that have the plugin, in one list by address. @throws {NetlinkError} */
+export function listPassengers(nl: Netlink): Passenger[] {
+  return MAPS.flatMap((set) => listElements(nl, ruleset, set)).flatMap(({ key, comment = "" }) => {
+    const owner: Owner | undefined = parseOwner(comment);
+    return owner ? [{ owner, addresses: [addressOf({ key })] }] : [];
+  });
+}
+
+/** Those of the addresses that no container has. @throws {NetlinkError} */
+export function unowned(nl: Netlink, addresses: readonly Ip[]): Ip[] {
+  const owned = new Set(listPassengers(nl).flatMap((each) => each.addresses));
+  return addresses.filter((address) => !owned.has(address));
+}
