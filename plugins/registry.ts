@@ -14,8 +14,9 @@ import type { AnyPlugin } from "./kit/serve.ts";
 import loopback from "./loopback.ts";
 import portmap from "./portmap.ts";
 import staticIpam from "./static.ts";
+import tuning from "./tuning.ts";
 
-const PLUGINS: readonly AnyPlugin[] = [bandwidth, bridge, firewall, hostLocal, loopback, portmap, staticIpam];
+const PLUGINS: readonly AnyPlugin[] = [bandwidth, bridge, firewall, hostLocal, loopback, portmap, staticIpam, tuning];
 
 /**
  * The names of all plugins, sorted.

@@ -255,6 +255,23 @@ const OWN: Readonly<Record<string, readonly object[]>> = {
     { runtimeConfig: { ips: ["10.5.0.9"] } },
     { args: { cni: { ips: [1] } } },
   ],
+  "tuning": [
+    ...["sysctl", "mac", "promisc", "mtu", "allmulti", "txQLen", "dataDir"].map((key) => ({ [key]: [1] })),
+    ...["mac", "promisc", "mtu", "allmulti", "txQLen", "sysctl"].map((key) => ({ args: { cni: { [key]: "x" } } })),
+    { sysctl: { "net.core.somaxconn": 500 } },
+    { sysctl: { "kernel.hostname": "x" } },
+    { sysctl: { "net/../kernel/hostname": "x" } },
+    { sysctl: { "net.core.somaxconn\0": "1" } },
+    { sysctl: { "net.core.somaxconn": "1", "net/core/somaxconn": "1" } },
+    { sysctl: { "net.nosuch": "1" } },
+    { mac: "x" },
+    { mtu: -1 },
+    { mtu: 1.5 },
+    { txQLen: -1 },
+    { dataDir: "/tmp/cni\0conformance" },
+    { prevResult: null },
+    { runtimeConfig: { mac: 1 } },
+  ],
 };
 
 everyPlugin("what is wrong in keys of its own has code 7", (type, node, config, options) => {

@@ -334,6 +334,13 @@ function limited({ host, container }: Node): Document {
   return { prevResult, ingressRate: 8e6, ingressBurst: 8e6, runtimeConfig: {} };
 }
 
+/** tuning behind a plugin that made an interface, which stands there. */
+const tuned = (node: Node) => {
+  inNetns(node.container, "ip", "link", "add", "eth0", "type", "veth", "peer", "name", "peer0");
+  const config = { mtu: 1400, mac: "0a:00:00:00:00:07", sysctl: { "net.core.somaxconn": "500" } };
+  return { ...config, dataDir: join(node.directory, "tuning"), prevResult: earlier(node) };
+};
+
 const WORKING: Readonly<Record<string, (node: Node) => Working>> = {
   "bandwidth": (node) => ({ config: limited(node), options: {} }),
   "bridge": (node) => ({ config: bridged(node), options: {} }),
@@ -342,6 +349,7 @@ const WORKING: Readonly<Record<string, (node: Node) => Working>> = {
   "loopback": () => ({ config: {}, options: { ifname: "lo" } }),
   "portmap": (node) => ({ config: published(node), options: {} }),
   "static": () => ({ config: { ipam: { type: "static", addresses: [{ address: "10.5.0.9/24" }] } }, options: {} }),
+  "tuning": (node) => ({ config: tuned(node), options: {} }),
 };
 
 /** @throws {Error} for a plugin that was added to the registry and not here */

@@ -32,6 +32,7 @@ export const RTNLGRP_IPV6_IFADDR = 9;
 // linux/if.h
 export const IFF_UP = 0x1;
 export const IFF_PROMISC = 0x100;
+export const IFF_ALLMULTI = 0x200;
 export const IF_OPER_UP = 6;
 
 // linux/if_link.h

@@ -17,6 +17,8 @@ export interface Call<C> {
   readonly config: C;
   /** The keys that the specification defines. */
   readonly request: PluginConfig;
+  /** The configuration as it came, for what is lost in reading it: a key that is there twice. */
+  readonly text: string;
   /** The namespace the plugin runs in. */
   readonly host: Netns;
   /** The IPAM plugin that the configuration names, if it names one. */

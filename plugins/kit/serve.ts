@@ -108,7 +108,8 @@ function dispatch(
   const ipam = config.ipamType === undefined
     ? undefined
     : delegate(invoker, config.ipamType, request, config.cniVersion, env.verb === "ADD" ? undo : undefined);
-  const call: Call<unknown> = { config: readConfig(plugin, config, env, log), request: config, host, ipam, log };
+  const own = readConfig(plugin, config, env, log);
+  const call: Call<unknown> = { config: own, request: config, text: request.stdin, host, ipam, log };
   switch (env.verb) {
     case "GC": {
       const valid = config.validAttachments;
@@ -191,6 +192,8 @@ function attachmentCommand(
     : env.verb === "DEL"
     ? findNetns(env, surroundings)
     : openSandbox(env, surroundings);
+  // Whatever is undone needs the namespace, which is closed behind it.
+  using _rollback = undo;
   if (env.verb === "DEL") {
     plugin.del({ ...call, netns } satisfies DelCall<unknown>);
     return "";

@@ -1,0 +1,38 @@
+/**
+ * The keys of a JSON text, one by one: reading it into objects keeps only the last of two that are equal.
+ *
+ * @module
+ */
+
+interface Level {
+  /** Of the object or array itself. */
+  readonly path: readonly string[];
+  readonly isObject: boolean;
+  /** The key whose value comes, or the last one's; the next text is a key while there is none. */
+  key: string | undefined;
+}
+
+/**
+ * Gives the path of every key of every object, in the order of the text: `["sysctl", "net.core.somaxconn"]`. Elements of arrays have
+ * the name `[]`.
+ *
+ * @param text what `parseJson` accepts, comments and all
+ */
+export function* keyPaths(text: string): Generator<readonly string[]> {
+  const levels: Level[] = [];
+  for (const [token] of text.matchAll(/"[^"\\]*(?:\\.[^"\\]*)*"|[{}[\],]|\/\/[^\n]*|\/\*[^]*?\*\//g)) {
+    const level = levels[levels.length - 1];
+    if (token === "{" || token === "[") levels.push({ path: pathOf(level), isObject: token === "{", key: undefined });
+    else if (token === "}" || token === "]") levels.pop();
+    else if (!level?.isObject) continue;
+    else if (token === ",") level.key = undefined;
+    else if (token[0] === '"' && level.key === undefined) {
+      level.key = JSON.parse(token) as string;
+      yield pathOf(level);
+    }
+  }
+}
+
+function pathOf(level: Level | undefined): readonly string[] {
+  return level ? [...level.path, level.isObject ? level.key ?? "" : "[]"] : [];
+}

@@ -1,0 +1,82 @@
+/**
+ * The administrator's list of kernel parameters that configurations may set: a file with a regular expression per line, in the syntax of
+ * the reference plugin (RE2), which matches the key as it is written, anywhere in it.
+ *
+ * @see https://github.com/google/re2/wiki/Syntax
+ * @module
+ */
+import { findText } from "../../ffi/sys/file.ts";
+import { CniError, Code, ConfigError } from "../spec/error.ts";
+import { join } from "../spec/schema.ts";
+
+/** Where the reference plugin has it. */
+export const ALLOWLIST = "/etc/cni/tuning/allowlist.conf";
+
+/** @throws {ConfigError} naming the first key that no line allows; without a file all are allowed, with an empty one none */
+export function refuseForbidden(file: string, keys: readonly string[]): void {
+  if (keys.length === 0) return;
+  const text = findText(file);
+  if (text === undefined) return;
+  const lines = text.split("\n").map((line) => line.trim());
+  const allowed = lines.flatMap((line, i) => line === "" ? [] : [compile(line, `${file}:${i + 1}`)]);
+  const forbidden = keys.find((key) => !allowed.some((pattern) => pattern.test(key)));
+  if (forbidden === undefined) return;
+  throw new ConfigError(
+    join("sysctl", forbidden),
+    `a kernel parameter that a line of "${file}" allows`,
+    JSON.stringify(forbidden),
+  );
+}
+
+/** What is written differently in the two languages; all else that only one of them has is an error in the other. */
+const TRANSLATIONS: readonly (readonly [RegExp, (...parts: string[]) => string])[] = [
+  [/^\\A/, () => "(?<![^])"],
+  [/^\\z/, () => "(?![^])"],
+  [/^\\(p|P)([A-Z])/, (_, negation, letter) => `\\${negation}{${letter}}`],
+  [/^\(\?P</, () => "(?<"],
+  [/^\[:(\^?)(\w+):\]/, (whole, negation, name) => POSIX[name!] && !negation ? POSIX[name!]! : whole!],
+  // Punctuation may be escaped whether it means something or not; there only where it does.
+  [/^\\([^0-9A-Za-z\s])/, (_, char) => /[\^$\\.*+?()[\]{}|/-]/.test(char!) ? `\\x${hex(char!)}` : char!],
+];
+const POSIX: Readonly<Record<string, string>> = {
+  alnum: "0-9A-Za-z",
+  alpha: "A-Za-z",
+  digit: "0-9",
+  lower: "a-z",
+  upper: "A-Z",
+  word: "0-9A-Za-z_",
+  xdigit: "0-9A-Fa-f",
+};
+const hex = (char: string) => char.charCodeAt(0).toString(16).padStart(2, "0");
+
+/** @throws {CniError} naming the line that cannot be used: whoever cannot read a list must not allow what it forbids */
+function compile(line: string, place: string): RegExp {
+  const [flags = "", letters = ""] = /^\(\?([is]+)\)/.exec(line) ?? [];
+  let pattern = "";
+  for (let rest = line.slice(flags.length); rest !== "";) {
+    const [length, piece] = translate(rest);
+    pattern += piece;
+    rest = rest.slice(length);
+  }
+  try {
+    return new RegExp(pattern, `u${letters}`);
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new CniError(
+      Code.InvalidConfig,
+      `Cannot use the list of allowed sysctls: ${place} is no pattern: ${reason}`,
+      {
+        details: line,
+      },
+    );
+  }
+}
+
+function translate(rest: string): [length: number, piece: string] {
+  for (const [from, to] of TRANSLATIONS) {
+    const found = from.exec(rest);
+    if (found) return [found[0].length, to(...found)];
+  }
+  const length = rest[0] === "\\" ? 2 : 1;
+  return [length, rest.slice(0, length)];
+}

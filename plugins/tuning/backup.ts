@@ -1,0 +1,131 @@
+/**
+ * What `tuning` remembers of an attachment: how things were before, and how they should be since.
+ *
+ * The file is the reference plugin's, `<dataDir>/<containerID>_<ifname>.json`, with its five keys; it ignores those that are only ours, and
+ * what it wrote is read without them. There is one file for all `tuning` entries of a chain: of what was before, the first counts, and of
+ * what should be, the last.
+ *
+ * @module
+ */
+import type { Netns } from "../../ffi/netns.ts";
+import type { Link } from "../../ffi/route/link.ts";
+import { ensureDirectory, findNames } from "../../ffi/sys/directory.ts";
+import { findText, removeFile, replaceFile } from "../../ffi/sys/file.ts";
+import { findStatus } from "../../ffi/sys/status.ts";
+import type { Attachment } from "../spec/config.ts";
+import { ConfigError } from "../spec/error.ts";
+import { parseJson, printJson } from "../spec/jsonc.ts";
+import {
+  boolean,
+  int,
+  lazy,
+  mac,
+  nonEmptyString,
+  optional,
+  record,
+  type Schema,
+  string,
+  struct,
+  withDefault,
+} from "../spec/schema.ts";
+import type { LinkState } from "./link_state.ts";
+
+/** A kernel parameter: its value before, if it could be read, and what `tuning` made of it. */
+export interface ParameterBackup {
+  readonly before?: string;
+  readonly after: string;
+}
+/** The content of a file. */
+export interface Backup {
+  readonly before: LinkState;
+  readonly after: LinkState;
+  /** By path below /proc/sys. */
+  readonly sysctl: Readonly<Record<string, ParameterBackup>>;
+  /** Absent from the reference plugin's files. */
+  readonly owner?: { readonly network: string; readonly containerID: string; readonly ifname: string };
+  /** The namespace, and the link in it; absent from the reference plugin's files. */
+  readonly place?: Place;
+}
+interface Place {
+  readonly netns: string;
+  /** 0 for no link of that name. */
+  readonly link: number;
+}
+
+const linkState: Schema<LinkState> = lazy(() =>
+  struct({
+    mac: optional(mac),
+    promisc: optional(boolean),
+    mtu: optional(int({ min: 0 })),
+    allmulti: optional(boolean),
+    txQLen: optional(int({ min: 0 })),
+  })
+);
+const ours = lazy(() =>
+  struct({
+    after: withDefault(linkState, {}),
+    sysctl: withDefault(record(struct({ before: optional(string), after: string })), {}),
+    owner: optional(struct({ network: nonEmptyString, containerID: nonEmptyString, ifname: nonEmptyString })),
+    place: optional(struct({ netns: nonEmptyString, link: int({ min: 0 }) })),
+  })
+);
+
+/** Where the backup of an attachment is. */
+export function backupPath(dataDir: string, { containerId, ifname }: Attachment): string {
+  return `${dataDir}/${containerId}_${ifname}.json`;
+}
+
+/** Reads a backup; `undefined` if there is none, or none that makes sense. @throws {SystemError} */
+export function findBackup(path: string, log: (message: string) => void): Backup | undefined {
+  const text = findText(path);
+  if (text === undefined) return undefined;
+  try {
+    const node = parseJson(text, path);
+    return { before: linkState.parse(node), ...ours.parse(node) };
+  } catch (error) {
+    if (!(error instanceof SyntaxError || error instanceof ConfigError)) throw error;
+    log(`Cannot use "${path}", going on without: ${error.message}`);
+    return undefined;
+  }
+}
+
+/** Replaces a backup as a whole. It describes what no reboot survives, so nothing waits for the disk. @throws {SystemError} */
+export function writeBackup(path: string, { before, ...rest }: Backup): void {
+  ensureDirectory(path.slice(0, path.lastIndexOf("/")), 0o700);
+  replaceFile(path, printJson({ ...before, ...rest }, 1), 0o600, false);
+}
+
+/** What identifies the place that a backup is of. */
+export function placeOf(netns: Netns, device: Link | undefined): Place {
+  return { netns: netns.identity, link: device?.index ?? 0 };
+}
+
+/** False if the backup is of a link that is no more, whose name another has; what does not say is believed. */
+export function isOf({ place }: Backup, here: Place): boolean {
+  return place === undefined || (place.netns === here.netns && place.link === here.link);
+}
+
+/** Removes the backups that `isToGo` picks among those of a directory, and that are older than this call. @throws {SystemError} */
+export function collectBackups(dataDir: string, isToGo: (owner: NonNullable<Backup["owner"]>) => boolean): void {
+  // Rounded up: what was written before must not look newer.
+  const startedAt = BigInt(Date.now() + 1) * 1_000_000n;
+  for (const name of backupNames(dataDir)) {
+    const path = `${dataDir}/${name}`;
+    const owner = findBackup(path, () => {})?.owner;
+    // Whoever came after the list of the living was made cannot be on it.
+    if (owner && isToGo(owner) && (findStatus(path)?.modified ?? 0n) <= startedAt) removeFile(path);
+  }
+}
+
+/** The other backups of a container, with their paths. @throws {SystemError} */
+export function siblings(dataDir: string, attachment: Attachment): [path: string, backup: Backup][] {
+  const own = backupPath(dataDir, attachment);
+  return backupNames(dataDir).map((name) => `${dataDir}/${name}`).filter((path) => path !== own).flatMap((path) => {
+    const backup = path.startsWith(`${dataDir}/${attachment.containerId}_`) && findBackup(path, () => {});
+    return backup && backup.owner?.containerID === attachment.containerId ? [[path, backup]] : [];
+  });
+}
+
+function backupNames(dataDir: string): string[] {
+  return (findNames(dataDir) ?? []).filter((name) => name.endsWith(".json") && !name.startsWith("."));
+}

@@ -1,0 +1,83 @@
+/**
+ * The configuration of the `tuning` plugin, and what of its several sources counts.
+ *
+ * @module
+ */
+import type { Mac } from "../../ffi/address.ts";
+import {
+  boolean,
+  type Infer,
+  int,
+  lazy,
+  mac,
+  nonEmptyString,
+  object,
+  optional,
+  record,
+  satisfying,
+  type Schema,
+  string,
+  struct,
+  withDefault,
+} from "../spec/schema.ts";
+import type { LinkState } from "./link_state.ts";
+
+const u32 = lazy(() => int({ min: 0, max: 0xffff_ffff }));
+const mtu = lazy(() => int({ min: 0, max: 0x7fff_ffff }));
+const sysctl = lazy(() => withDefault(record(string), {}));
+const path = lazy(() => satisfying(nonEmptyString, "a path without NUL", (text) => !text.includes("\0")));
+/** Here an empty one is not the same as none: it takes back what others ask for. */
+const macOrEmpty: Schema<Mac | ""> = { parse: (node, path) => node === "" ? "" : mac.parse(node, path) };
+
+const hints = lazy(() =>
+  struct({
+    sysctl,
+    mac: optional(macOrEmpty),
+    promisc: optional(boolean),
+    mtu: optional(mtu),
+    allmulti: optional(boolean),
+    txQLen: optional(u32),
+  })
+);
+
+/** The keys of the `tuning` plugin. */
+export const tuningConfig = lazy(() =>
+  object({
+    sysctl,
+    mac: optional(mac),
+    promisc: withDefault(boolean, false),
+    mtu: withDefault(mtu, 0),
+    allmulti: optional(boolean),
+    txQLen: optional(u32),
+    dataDir: withDefault({ ...path, blank: true }, "/run/cni/tuning"),
+    runtimeConfig: optional(struct({ mac: optional(mac) })),
+    args: optional(struct({ cni: optional(hints) })),
+  })
+);
+/** What {@linkcode tuningConfig} reads. */
+export type TuningConfig = Infer<typeof tuningConfig>;
+
+/**
+ * What the link is to be like: a hint in `args.cni` comes before the rest, and for the MAC address `runtimeConfig` before CNI_ARGS before
+ * the configuration.
+ *
+ * @param asked the value of `MAC` in CNI_ARGS
+ * @throws {ConfigError}
+ */
+export function wantedState(config: TuningConfig, asked: string | undefined): LinkState {
+  const hint = config.args?.cni;
+  const byArgs = asked ? mac.parse(asked, "CNI_ARGS MAC") : undefined;
+  const address = (hint?.mac ?? config.runtimeConfig?.mac ?? byArgs ?? config.mac) || undefined;
+  // False and 0 cannot be told from "as it is": the reference has it so.
+  const promisc = hint?.promisc ?? config.promisc;
+  const bytes = hint?.mtu ?? config.mtu;
+  const allmulti = hint?.allmulti ?? config.allmulti;
+  const txQLen = hint?.txQLen ?? config.txQLen;
+  return {
+    ...address && { mac: address },
+    ...promisc && { promisc },
+    ...bytes && { mtu: bytes },
+    ...allmulti !== undefined && { allmulti },
+    ...txQLen !== undefined && { txQLen },
+  };
+}

@@ -1,0 +1,128 @@
+/**
+ * Kernel parameters as `tuning` speaks of them: which file a key means, and what it takes for two values to be the same.
+ *
+ * @see sysctl(8)
+ * @module
+ */
+import type { Netns } from "../../ffi/netns.ts";
+import { SystemError, unless } from "../../ffi/sys/error.ts";
+import { overwrite } from "../../ffi/sys/file.ts";
+import { findStatus } from "../../ffi/sys/status.ts";
+import { findSysctl } from "../../ffi/sysctl.ts";
+import { CniError, Code, ConfigError } from "../spec/error.ts";
+import { keyPaths } from "../spec/keys.ts";
+import { join } from "../spec/schema.ts";
+import type { TuningConfig } from "./config.ts";
+
+/** One parameter and the value it is to have. */
+export interface Parameter {
+  /** As it is written in the configuration. */
+  readonly key: string;
+  /** Below /proc/sys: `net/ipv4/conf/eth0.100/forwarding`. */
+  readonly path: string;
+  readonly value: string;
+}
+
+/** The parameters of a configuration, each once: a hint in `args.cni` counts more. @throws {ConfigError} naming the key that means none */
+export function parametersOf({ sysctl, args }: TuningConfig, ifname: string): readonly Parameter[] {
+  const all = Object.entries({ ...sysctl, ...args?.cni?.sysctl });
+  const byPath = new Map(all.map(([key, value]) => [pathOf(key, ifname), { key, value }]));
+  return Array.from(byPath, ([path, parameter]) => ({ path, ...parameter }));
+}
+
+/**
+ * Refuses a parameter that an object of the text has twice, in whatever spelling: nobody could tell which value counts.
+ *
+ * @param text the request as it came
+ * @throws {ConfigError}
+ */
+export function refuseRepeated(text: string, ifname: string): void {
+  const seen = new Set<string>();
+  for (const path of keyPaths(text)) {
+    const holder = holderOf(path);
+    if (holder === undefined) continue;
+    const key = path[path.length - 1]!;
+    const isParameter = holder.length < path.length;
+    const id = JSON.stringify([holder, isParameter && pathOf(key, ifname)]);
+    if (seen.has(id)) {
+      const where = isParameter ? join(holder.join("."), key) : holder.join(".");
+      throw new ConfigError(where, "there once, as duplicated sysctl keys are not allowed", "it twice");
+    }
+    seen.add(id);
+  }
+}
+
+/** The `sysctl` object that the key at this path is, or is in. */
+function holderOf(path: readonly string[]): readonly string[] | undefined {
+  const folded = path.map((key) => key.toLowerCase());
+  return [["sysctl"], ["args", "cni", "sysctl"]].find((holder) =>
+    (path.length === holder.length || path.length === holder.length + 1) &&
+    holder.every((key, i) => key === folded[i])
+  );
+}
+
+/**
+ * Below /proc/sys. As for sysctl(8), the separator that comes first separates and the other one belongs to a name; an interface's name is
+ * recognised with its dots, and `IFNAME` stands for it.
+ */
+function pathOf(key: string, ifname: string): string {
+  const named = key.replace(`.${ifname}.`, ".IFNAME.");
+  const slashes = /[./]/.exec(named)?.[0] === "."
+    ? named.replace(/[./]/g, (separator) => separator === "." ? "/" : ".")
+    : named;
+  const parts = slashes.split("/").filter((part) => part !== "");
+  const isBelowNet = parts.length > 1 && parts[0] === "net" && !parts.includes("..") && !parts.includes(".");
+  if (!isBelowNet || key.includes("\0")) {
+    throw new ConfigError(
+      join("sysctl", key),
+      'a network parameter, below "net": no other belongs to the container',
+      JSON.stringify(key),
+    );
+  }
+  return parts.join("/").replace("IFNAME", () => ifname);
+}
+
+/** The value of a parameter in the namespace; `undefined` if there is none, or none that can be read. */
+export function findValue(netns: Netns, path: string): string | undefined {
+  // Some can be written only: net/ipv4/route/flush.
+  return unless(
+    ["EACCES", "EPERM", "EINVAL", "EIO", "EISDIR"],
+    () => netns.run<string | undefined>(() => findSysctl(path)),
+  );
+}
+
+/** Refuses a parameter that the kernel does not have in this namespace. @throws {ConfigError} */
+export function refuseUnknown(netns: Netns, parameters: readonly Parameter[]): void {
+  for (const { key, path } of parameters) {
+    if (netns.run<boolean>(() => findStatus(`/proc/sys/${path}`)?.isFile ?? false)) continue;
+    const found = JSON.stringify(key);
+    throw new ConfigError(join("sysctl", key), "a parameter that the kernel has in this container", found);
+  }
+}
+
+/** Sets a parameter unless it has the value, which is all that is needed where /proc/sys is read-only. @throws {CniError} */
+export function setValue(netns: Netns, { key, path, value }: Parameter): void {
+  const present = findValue(netns, path);
+  if (present !== undefined && isSameValue(present, value)) return;
+  try {
+    // Of nothing at all the kernel takes no notice.
+    netns.run<void>(() => overwrite(`/proc/sys/${path}`, value === "" ? "\n" : value));
+  } catch (error) {
+    if (!(error instanceof SystemError)) throw error;
+    const now = present === undefined ? "it cannot be read" : `it is ${JSON.stringify(present)} now`;
+    const message = `Cannot set kernel parameter ${key} to ${JSON.stringify(value)}: ${error.message}`;
+    throw new CniError(Code.Internal, message, { details: now, cause: error });
+  }
+}
+
+/** Tells whether two texts are one value: numbers may be written in several ways and be separated by any blanks. */
+export function isSameValue(a: string, b: string): boolean {
+  const [left, right] = [a, b].map((text) => text.trim().split(/\s+/));
+  return left!.length === right!.length &&
+    left!.every((word, i) => word === right![i] || isSameNumber(word, right![i]!));
+}
+
+function isSameNumber(a: string, b: string): boolean {
+  const isNumber = /^-?(0x[\da-f]+|\d+)$/i;
+  return isNumber.test(a) && isNumber.test(b) && Number(a) === Number(b);
+}
