@@ -84,13 +84,14 @@ function positions(): Positions {
 }
 
 function parseStrict(text: string): unknown {
-  // A double keeps 15 digits of any number and exponents of two digits; only what has more is worth the slower call.
-  return /[0-9]{16}|[eE][+-]?[0-9]{3}/.test(text) ? JSON.parse(text, keepDigits) : JSON.parse(text);
+  // Numbers of many digits, with a fraction or an exponent, and -0 would be printed otherwise; only they are worth the slower call.
+  const isOdd = /[0-9]{16}|[\s:[,]-?[0-9]+[.eE]|[\s:[,]-0/.test(text);
+  return isOdd ? JSON.parse(text, keepSpelling) : JSON.parse(text);
 }
 
-function keepDigits(_key: string, value: unknown, { source }: { source?: string }): unknown {
-  return typeof value === "number" && source !== undefined && String(value) !== source &&
-      (source.length > 15 || /e[+-]?[0-9]{3}/i.test(source))
+/** A number that would not be printed as it was written stays as its text. */
+function keepSpelling(_key: string, value: unknown, { source }: { source?: string }): unknown {
+  return typeof value === "number" && source !== undefined && JSON.stringify(value) !== source
     ? JSON.rawJSON(source)
     : value;
 }
