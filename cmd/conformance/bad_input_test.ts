@@ -194,6 +194,7 @@ const OWN: Readonly<Record<string, readonly object[]>> = {
     { iptablesAdminChainName: "x".repeat(29) },
     { iptablesAdminChainName: "A\0" },
     { firewalldZone: {} },
+    { firewalldZone: "x".repeat(10_000) },
   ],
   "host-local": [
     { ipam: null },

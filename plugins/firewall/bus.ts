@@ -46,12 +46,21 @@ export class BusError extends Error {
   }
 }
 
-/** Connects to the system's bus; `undefined` if there is none. @throws {SystemError} if it does not answer */
-export function findSystemBus(address: string = process.env.DBUS_SYSTEM_BUS_ADDRESS || SYSTEM_BUS): Bus | undefined {
+/**
+ * Connects to the system's bus.
+ *
+ * @param patienceMs how long each answer may take
+ * @returns `undefined` if nobody listens there
+ * @throws {SystemError} `ETIMEDOUT` if somebody does and does not answer
+ */
+export function findSystemBus(
+  address: string = process.env.DBUS_SYSTEM_BUS_ADDRESS || SYSTEM_BUS,
+  patienceMs: number = PATIENCE_MS,
+): Bus | undefined {
   for (const name of socketNames(address)) {
     const fd = sys.socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     try {
-      if (connect(fd, name)) return greet(fd);
+      if (connect(fd, name, patienceMs)) return greet(fd, patienceMs);
     } catch (error) {
       sys.close(fd);
       throw error;
@@ -74,15 +83,15 @@ function socketNames(addresses: string): Uint8Array[] {
 }
 
 /** False if nobody listens there. */
-function connect(fd: number, name: Uint8Array): boolean {
+function connect(fd: number, name: Uint8Array, patienceMs: number): boolean {
   const NOBODY = ["ENOENT", "ECONNREFUSED", "ENOTDIR", "EACCES"];
   // struct timeval: 64-bit seconds, 64-bit microseconds; it bounds connect(2) as well.
-  sys.setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, new Uint32Array([PATIENCE_MS / 1000, 0, 0, 0]), 16);
+  sys.setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, new Uint32Array([Math.ceil(patienceMs / 1000), 0, 0, 0]), 16);
   return unless(NOBODY, () => sys.syscall(SYS_connect, fd, name, name.length)) !== undefined;
 }
 
-function greet(fd: number): Bus {
-  const stream = streamOf(fd);
+function greet(fd: number, patienceMs: number): Bus {
+  const stream = streamOf(fd, patienceMs);
   const uid = Buffer.from(String(process.getuid?.() ?? 0)).toString("hex");
   stream.send(new TextEncoder().encode(`\0AUTH EXTERNAL ${uid}\r\n`));
   const answer = stream.receiveLine();
@@ -133,7 +142,7 @@ interface Stream {
   take(length: number): Uint8Array;
 }
 
-function streamOf(fd: number): Stream {
+function streamOf(fd: number, patienceMs: number): Stream {
   let received: Uint8Array<ArrayBufferLike> = new Uint8Array();
   let deadline = 0;
   const receiveMore = () => {
@@ -152,7 +161,7 @@ function streamOf(fd: number): Stream {
   };
   return {
     send(bytes) {
-      deadline = performance.now() + PATIENCE_MS;
+      deadline = performance.now() + patienceMs;
       for (let at = 0; at < bytes.length;) {
         const rest = bytes.subarray(at);
         at += forPurpose("send over D-Bus", () => sys.send(fd, rest, rest.length, MSG_NOSIGNAL));

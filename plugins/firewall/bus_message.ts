@@ -105,18 +105,19 @@ export function writeCall(call: BusCall, serial: number): Uint8Array {
 }
 
 const viewOf = (bytes: Uint8Array): DataView => new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
-const isLittle = (bytes: Uint8Array): boolean => bytes[0] === LITTLE_ENDIAN;
 
-/** How long a message is that starts with these 16 bytes. */
+/** How long a message is that starts with these 16 bytes. @throws {RangeError} if it cannot be read */
 export function messageLength(start: Uint8Array): number {
+  // Whoever sends chooses the order of bytes, and all on one machine choose the same.
+  if (start[0] !== LITTLE_ENDIAN) throw new RangeError("Cannot read a D-Bus message: it is not little-endian");
   const view = viewOf(start);
-  return aligned(FIXED + view.getUint32(12, isLittle(start)), 8) + view.getUint32(4, isLittle(start));
+  return aligned(FIXED + view.getUint32(12, true), 8) + view.getUint32(4, true);
 }
 
 /** Reads a message; `undefined` if it answers nothing. @throws {RangeError} if it is cut short */
 export function readAnswer(message: Uint8Array): Answer | undefined {
   if (message[1] !== METHOD_RETURN && message[1] !== ERROR) return undefined;
-  const fieldsEnd = FIXED + viewOf(message).getUint32(12, isLittle(message));
+  const fieldsEnd = FIXED + viewOf(message).getUint32(12, true);
   const fields = readFields(message, fieldsEnd);
   const value = readFirst(message, aligned(fieldsEnd, 8), String(fields.get(SIGNATURE) ?? ""));
   const error = fields.get(ERROR_NAME);
@@ -143,7 +144,7 @@ function readFields(message: Uint8Array, end: number): Map<number, string | numb
       continue;
     }
     at = aligned(at, 4);
-    const number = view.getUint32(at, isLittle(message));
+    const number = view.getUint32(at, true);
     at += 4;
     if (type === "u") fields.set(code, number);
     else {
@@ -156,7 +157,7 @@ function readFields(message: Uint8Array, end: number): Map<number, string | numb
 
 function readFirst(message: Uint8Array, at: number, signature: string): string | boolean | undefined {
   if (!/^[sb]/.test(signature)) return undefined;
-  const number = viewOf(message).getUint32(at, isLittle(message));
+  const number = viewOf(message).getUint32(at, true);
   return signature[0] === "b" ? number !== 0 : textAt(message, at + 4, number);
 }
 

@@ -39,7 +39,11 @@ const firewall = lazy(() =>
       ),
       "CNI-ADMIN",
     ),
-    firewalldZone: withDefault(nonEmptyString, "trusted"),
+    firewalldZone: withDefault(
+      satisfying(nonEmptyString, "a zone's name: at most 64 characters, no blanks", (name) =>
+        /^[^\s\0]{1,64}$/.test(name)),
+      "trusted",
+    ),
     ingressPolicy: withDefault(
       { ...oneOf("open", "same-bridge", "isolated"), blank: true },
       "open" as const,

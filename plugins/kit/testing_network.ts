@@ -122,9 +122,13 @@ function callPlugin(
 }
 
 /** A test in a network of its own. */
-export function networkTest(name: string, body: (network: TestNetwork) => Promise<void>): void {
+export function networkTest(
+  name: string,
+  body: (network: TestNetwork) => Promise<void>,
+  timeoutMs?: number,
+): void {
   test(name, async () => {
     using resources = new DisposableStack();
     await body(build(resources));
-  });
+  }, timeoutMs);
 }

@@ -1,0 +1,196 @@
+/**
+ * The plugin with a firewalld and a bus of its own, both in namespaces of the test's.
+ *
+ * @module
+ */
+import { expect, test } from "bun:test";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { testWith } from "../../cmd/testing.ts";
+import type { Netns } from "../../ffi/netns.ts";
+import { SystemError } from "../../ffi/sys/error.ts";
+import { askTcp, serveTcp, SHORTLY_MS } from "../../ffi/testing_traffic.ts";
+import firewall from "../firewall.ts";
+import { networkTest, type TestContainer, type TestNetwork } from "../kit/testing_network.ts";
+import { BUS, BusError, findSystemBus } from "./bus.ts";
+import { findFirewalld } from "./firewalld.ts";
+import { sh } from "./testing.ts";
+
+const START_MS = 30_000;
+
+interface TestBus extends Disposable {
+  readonly address: string;
+  readonly pid: number;
+}
+
+/** A bus like the system's, at a socket that the plugin is told of. */
+async function startBus(): Promise<TestBus> {
+  const directory = mkdtempSync(join(tmpdir(), "cni-bus-"));
+  const address = `unix:path=${directory}/bus`;
+  const daemon = Bun.spawn([
+    "dbus-daemon",
+    "--system",
+    "--nofork",
+    "--nopidfile",
+    `--address=${address}`,
+    "--print-address",
+  ], {
+    stderr: "ignore",
+  });
+  // It says where it listens once it does.
+  await daemon.stdout.getReader().read();
+  const before = process.env.DBUS_SYSTEM_BUS_ADDRESS;
+  process.env.DBUS_SYSTEM_BUS_ADDRESS = address;
+  return {
+    address,
+    pid: daemon.pid,
+    [Symbol.dispose]() {
+      if (before === undefined) delete process.env.DBUS_SYSTEM_BUS_ADDRESS;
+      else process.env.DBUS_SYSTEM_BUS_ADDRESS = before;
+      daemon.kill("SIGKILL");
+      rmSync(directory, { recursive: true });
+    },
+  };
+}
+
+/** Programs that are started know the environment as it was when this one was. */
+const onBus = () => `export DBUS_SYSTEM_BUS_ADDRESS=${process.env.DBUS_SYSTEM_BUS_ADDRESS};`;
+
+/** firewalld as Debian configures it, with files of its own that nobody else sees. */
+async function startFirewalld(host: Netns): Promise<Disposable> {
+  const event = "type='signal',member='NameOwnerChanged',arg0='org.fedoraproject.FirewallD1'";
+  const monitor = Bun.spawn(["dbus-monitor", "--address", process.env.DBUS_SYSTEM_BUS_ADDRESS!, event], {
+    stderr: "ignore",
+  });
+  const own = `${onBus()} mount -t tmpfs none /run; mkdir /run/firewalld; exec firewalld --nofork --nopid`;
+  const daemon = host.run(() => Bun.spawn(["unshare", "-m", "sh", "-c", own], { stderr: "ignore", stdout: "ignore" }));
+  // From then on it takes calls, and answers when it has made its rules.
+  let seen = "";
+  for await (const chunk of monitor.stdout) {
+    seen += new TextDecoder().decode(chunk);
+    if (seen.includes("org.fedoraproject.FirewallD1")) break;
+  }
+  monitor.kill("SIGKILL");
+  sh(host, `${onBus()} firewall-cmd --state`);
+  return { [Symbol.dispose]: () => daemon.kill("SIGKILL") };
+}
+
+const sources = (host: Netns, zone = "trusted"): string[] =>
+  sh(host, `${onBus()} firewall-cmd --zone=${zone} --list-sources`).split(/\s+/).filter((each) => each !== "").sort();
+
+/** The machine outside knows the way to the containers, so that only rules keep anybody away. */
+function open({ outside }: TestNetwork): void {
+  sh(outside, "ip route add 10.88.0.0/16 via 192.0.2.1; ip -6 route add fd88::/64 via 2001:db8::1");
+}
+
+async function reaches({ netns }: TestContainer): Promise<boolean[]> {
+  const ask = async (to: string) => (await askTcp(netns, to, 80, SHORTLY_MS)) !== undefined;
+  return [await ask("192.0.2.2"), await ask("2001:db8::2")];
+}
+
+function firewalldTest(name: string, body: (network: TestNetwork) => Promise<void>): void {
+  if (Bun.which("firewalld") && Bun.which("dbus-daemon")) {
+    networkTest(name, async (network) => {
+      using _bus = await startBus();
+      using _firewalld = await startFirewalld(network.host);
+      await body(network);
+    }, START_MS);
+  } else testWith(["firewalld", "dbus-daemon"], name, () => {});
+}
+
+firewalldTest("where firewalld runs it is told, and lets containers through until they leave", async (network) => {
+  const { host, outside, call } = network;
+  open(network);
+  using _outside = serveTcp(outside, "outside", 80);
+  const [c1, c2] = [network.container(2), network.container(3)];
+  expect(await reaches(c1)).toEqual([false, false]);
+  call(firewall, "ADD", {}, { container: c1 });
+  call(firewall, "ADD", { backend: "firewalld" }, { container: c2, containerId: "c2" });
+  expect(sources(host)).toEqual(["10.88.0.2/32", "10.88.0.3/32", "fd88::2/128", "fd88::3/128"]);
+  expect([await reaches(c1), await reaches(c2)]).toEqual([[true, true], [true, true]]);
+  call(firewall, "STATUS", { backend: "firewalld" });
+  // What is there already is no reason to fail.
+  call(firewall, "ADD", {}, { container: c1 });
+  call(firewall, "CHECK", {}, { container: c1 });
+  call(firewall, "DEL", {}, { container: c1 });
+  expect(await reaches(c1)).toEqual([false, false]);
+  expect(() => call(firewall, "CHECK", { backend: "firewalld" }, { container: c1 })).toThrow(
+    /calls to 10\.88\.0\.2 is missing/,
+  );
+  call(firewall, "DEL", {}, { container: c1 });
+  // Nothing but the record says which addresses it had.
+  call(firewall, "GC", { "cni.dev/valid-attachments": [] });
+  expect(sources(host)).toEqual([]);
+});
+
+firewalldTest(
+  "zones are as configured; a late DEL takes nothing from whoever has the address since",
+  async (network) => {
+    const { host, call } = network;
+    const container = network.container(2);
+    const zone = { firewalldZone: "internal" };
+    call(firewall, "ADD", zone, { container, containerId: "late" });
+    expect(sources(host, "internal")).toEqual(["10.88.0.2/32", "fd88::2/128"]);
+    call(firewall, "ADD", zone, { container, containerId: "new" });
+    call(firewall, "DEL", zone, { container, containerId: "late" });
+    expect(sources(host, "internal")).toEqual(["10.88.0.2/32", "fd88::2/128"]);
+    sh(host, `${onBus()} firewall-cmd --zone=internal --remove-source=10.88.0.2/32`);
+    expect(() => call(firewall, "CHECK", zone, { container, containerId: "new" })).toThrow(
+      'Check failed: firewalld does not have 10.88.0.2 in zone "internal"',
+    );
+    call(firewall, "DEL", zone, { container, containerId: "new" });
+    expect(sources(host, "internal")).toEqual([]);
+    const nowhere = () => call(firewall, "ADD", { firewalldZone: "nowhere" }, { container });
+    expect(nowhere).toThrow(/INVALID_ZONE: nowhere/);
+    expect(sh(host, "nft list table inet cni")).not.toContain("elements");
+    // A chain of another table that drops is another matter, and firewalld's own is its own.
+    const before = sh(host, "nft list table inet firewalld");
+    call(firewall, "ADD", { backend: "nftables" }, { container });
+    expect(sources(host)).toEqual([]);
+    expect(sh(host, "nft list table inet firewalld")).toBe(before);
+    await Promise.resolve();
+  },
+);
+
+testWith(["dbus-daemon"], "a bus without a firewalld is as good as none; errors of the bus are told", async () => {
+  using _bus = await startBus();
+  expect(findFirewalld()).toBeUndefined();
+  using bus = findSystemBus()!;
+  expect(bus.call({ ...BUS, member: "NameHasOwner", args: ["org.freedesktop.DBus"] })).toBe(true);
+  expect(bus.call({ ...BUS, member: "GetNameOwner", args: ["org.freedesktop.DBus"] })).toBe("org.freedesktop.DBus");
+  const id = bus.call({ ...BUS, member: "GetId", args: [] });
+  expect(id).toMatch(/^[0-9a-f]{32}$/);
+  let error: unknown;
+  try {
+    bus.call({ ...BUS, member: "GetNameOwner", args: ["no.body"] });
+  } catch (thrown) {
+    error = thrown;
+  }
+  expect(error).toBeInstanceOf(BusError);
+  expect(error).toMatchObject({ errorName: "org.freedesktop.DBus.Error.NameHasNoOwner" });
+  // Long texts span several reads.
+  const long = "x".repeat(50_000);
+  expect(() => bus.call({ ...BUS, member: "GetNameOwner", args: [long] })).toThrow(long);
+});
+
+testWith(["dbus-daemon"], "a bus that does not answer is given up, one that is gone is none", async () => {
+  const bus = await startBus();
+  process.kill(bus.pid, "SIGSTOP");
+  let error: unknown;
+  try {
+    findSystemBus(bus.address, 100);
+  } catch (thrown) {
+    error = thrown;
+  }
+  expect(error).toBeInstanceOf(SystemError);
+  expect(error).toMatchObject({ code: "ETIMEDOUT" });
+  bus[Symbol.dispose]();
+  expect(findSystemBus(bus.address)).toBeUndefined();
+});
+
+test("addresses of a bus are read as D-Bus writes them", () => {
+  expect(findSystemBus("unix:path=/nonexistent,guid=1;tcp:host=localhost,port=1;unix:abstract=cni%20none"))
+    .toBeUndefined();
+  expect(findSystemBus("unix:path=/dev/null/bus")).toBeUndefined();
+});
