@@ -13,10 +13,21 @@ import hostLocal from "./host_local.ts";
 import type { AnyPlugin } from "./kit/serve.ts";
 import loopback from "./loopback.ts";
 import portmap from "./portmap.ts";
+import sbr from "./sbr.ts";
 import staticIpam from "./static.ts";
 import tuning from "./tuning.ts";
 
-const PLUGINS: readonly AnyPlugin[] = [bandwidth, bridge, firewall, hostLocal, loopback, portmap, staticIpam, tuning];
+const PLUGINS: readonly AnyPlugin[] = [
+  bandwidth,
+  bridge,
+  firewall,
+  hostLocal,
+  loopback,
+  portmap,
+  sbr,
+  staticIpam,
+  tuning,
+];
 
 /**
  * The names of all plugins, sorted.

@@ -11,7 +11,11 @@ const TIMEOUT_MS = 60_000;
 
 /** Links, addresses, routes, rules and files: all that a plugin could have left. */
 function stateOf({ host, container, directory }: Node): readonly string[] {
-  const programs = [["ip", "-j", "addr"], ["ip", "-j", "route", "show", "table", "all"], ["ip", "-j", "-6", "route"]];
+  const programs = [["ip", "-j", "addr"], ["ip", "-j", "route", "show", "table", "all"], ["ip", "-j", "-6", "route"], [
+    "ip",
+    "-j",
+    "rule",
+  ]];
   return [
     ...[host, container].flatMap((netns) => programs.map((program) => inNetns(netns, ...program))),
     inNetns(host, "nft", "list", "ruleset"),
@@ -240,6 +244,17 @@ const OWN: Readonly<Record<string, readonly object[]>> = {
       [{ hostPort: 80, containerPort: 80, protocol: "tcp\0" }],
       [{ hostPort: 80, containerPort: 80, hostIP: "x" }],
     ].map((portMappings) => ({ runtimeConfig: { portMappings } })),
+  ],
+  "sbr": [
+    { table: "100" },
+    { table: 0 },
+    { table: 4294967296 },
+    { gateways: "10.5.0.1" },
+    { gateways: ["x"] },
+    { gateways: ["10.5.0.1", "10.5.0.2"] },
+    { addSourceHints: "yes" },
+    { prevResult: null },
+    { prevResult: { interfaces: [] } },
   ],
   "static": [
     { ipam: null },

@@ -33,7 +33,8 @@ import {
   RTPROT_BOOT,
 } from "./uapi.ts";
 
-const rtmsg = struct({
+/** struct rtmsg */
+export const rtmsg = struct({
   family: u8,
   dstLength: u8,
   srcLength: u8,
@@ -45,13 +46,13 @@ const rtmsg = struct({
   flags: u32,
 });
 /** One of several ways to a destination. */
-interface NextHop {
+export interface NextHop {
   readonly oif: number;
   readonly gateway?: Ip;
 }
 const nextHop = attrs({ gateway: [RTA_GATEWAY, ip] });
-/** struct rtnexthop { u16 len; u8 flags; u8 hops; s32 ifindex; }, each with attributes behind it. */
-const nextHops: Codec<readonly NextHop[]> = {
+/** Several ways to a destination. struct rtnexthop { u16 len; u8 flags; u8 hops; s32 ifindex; }, each with attributes behind it. */
+export const nextHops: Codec<readonly NextHop[]> = {
   write() {
     throw new TypeError("Cannot send several next hops: the kernel joins routes that are added one by one");
   },

@@ -19,7 +19,11 @@ export const RTM_NEWADDR = 20;
 export const RTM_DELADDR = 21;
 export const RTM_GETADDR = 22;
 export const RTM_NEWROUTE = 24;
+export const RTM_DELROUTE = 25;
 export const RTM_GETROUTE = 26;
+export const RTM_NEWRULE = 32;
+export const RTM_DELRULE = 33;
+export const RTM_GETRULE = 34;
 export const RTM_NEWQDISC = 36;
 export const RTM_DELQDISC = 37;
 export const RTM_GETQDISC = 38;
@@ -81,25 +85,52 @@ export const IFA_FLAGS = 8;
 export const IFA_F_NODAD = 0x02;
 export const IFA_F_DADFAILED = 0x08;
 export const IFA_F_TENTATIVE = 0x40;
+export const IFA_F_NOPREFIXROUTE = 0x200;
 
 // linux/rtnetlink.h: routes
 export const RTA_DST = 1;
+export const RTA_SRC = 2;
 export const RTA_OIF = 4;
 export const RTA_GATEWAY = 5;
 export const RTA_PRIORITY = 6;
 export const RTA_PREFSRC = 7;
 export const RTA_METRICS = 8;
 export const RTA_MULTIPATH = 9;
+export const RTA_FLOW = 11;
 export const RTA_TABLE = 15;
+export const RTA_VIA = 18;
+export const RTA_PREF = 20;
+export const RTA_ENCAP_TYPE = 21;
+export const RTA_ENCAP = 22;
+export const RTA_NH_ID = 30;
 export const RTAX_MTU = 2;
 export const RTAX_ADVMSS = 8;
 export const RT_TABLE_UNSPEC = 0;
+export const RT_TABLE_DEFAULT = 253;
 export const RT_TABLE_MAIN = 254;
+export const RT_TABLE_LOCAL = 255;
 export const RTPROT_BOOT = 3;
 export const RTN_UNICAST = 1;
+export const RTNH_F_ONLINK = 4;
 export const RTM_F_CLONED = 0x200;
 export const RT_SCOPE_UNIVERSE = 0;
 export const RT_SCOPE_LINK = 253;
+
+// linux/fib_rules.h
+export const FRA_DST = 1;
+export const FRA_SRC = 2;
+export const FRA_IIFNAME = 3;
+export const FRA_PRIORITY = 6;
+export const FRA_FWMARK = 10;
+export const FRA_TUN_ID = 12;
+export const FRA_TABLE = 15;
+export const FRA_OIFNAME = 17;
+export const FRA_L3MDEV = 19;
+export const FRA_UID_RANGE = 20;
+export const FRA_IP_PROTO = 22;
+export const FRA_SPORT_RANGE = 23;
+export const FRA_DPORT_RANGE = 24;
+export const FR_ACT_TO_TBL = 1;
 
 // linux/rtnetlink.h: traffic control
 export const TCA_KIND = 1;

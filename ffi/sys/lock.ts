@@ -14,6 +14,7 @@ const O_CLOEXEC = 0o2000000;
 const LOCK_SH = 1;
 const LOCK_EX = 2;
 const LOCK_NB = 4;
+const LOCK_UN = 8;
 
 /** How a lock is held. */
 export interface LockOptions {
@@ -39,6 +40,12 @@ export function lockFile(path: string, { timeoutMs, shared = false }: LockOption
     throw error;
   }
   return file;
+}
+
+/** Takes the lock of a file that is open as `fd`, in the words of `what`; released when its scope ends. @throws {SystemError} as {@linkcode lockFile} */
+export function lockOpenFile(fd: number, what: string, { timeoutMs, shared = false }: LockOptions): Disposable {
+  forPurpose(`lock ${what}`, () => acquire(fd, timeoutMs, shared ? LOCK_SH : LOCK_EX));
+  return { [Symbol.dispose]: () => void sys.flock(fd, LOCK_UN) };
 }
 
 /** flock(2) knows no time limit, so the wait is a series of tries, one millisecond apart. */

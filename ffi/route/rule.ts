@@ -1,0 +1,141 @@
+/**
+ * Rules that choose a routing table for a packet: policy routing.
+ *
+ * Used as a namespace: `import * as rule from "../ffi/route/rule.ts"`.
+ *
+ * @see linux/fib_rules.h, ip-rule(8)
+ * @module
+ */
+import { type Cidr, cidr, type Ip, ipOf, prefixLengthOf } from "../address.ts";
+import { bytes, cstr, ip, struct, u32, u8 } from "../netlink/codec.ts";
+import { purposed } from "../netlink/error.ts";
+import { message, type MessageIn, type MessageOut, NLM_F_CREATE, NLM_F_EXCL, type Op } from "../netlink/message.ts";
+import { dump, execute, type Netlink } from "../netlink/socket.ts";
+import { afOf } from "./address.ts";
+import {
+  AF_INET,
+  AF_INET6,
+  FR_ACT_TO_TBL,
+  FRA_DPORT_RANGE,
+  FRA_DST,
+  FRA_FWMARK,
+  FRA_IIFNAME,
+  FRA_IP_PROTO,
+  FRA_L3MDEV,
+  FRA_OIFNAME,
+  FRA_PRIORITY,
+  FRA_SPORT_RANGE,
+  FRA_SRC,
+  FRA_TABLE,
+  FRA_TUN_ID,
+  FRA_UID_RANGE,
+  RT_TABLE_UNSPEC,
+  RTM_DELRULE,
+  RTM_GETRULE,
+  RTM_NEWRULE,
+} from "./uapi.ts";
+
+/** struct fib_rule_hdr */
+const header = struct({
+  family: u8,
+  dstLength: u8,
+  srcLength: u8,
+  tos: u8,
+  shortTable: u8,
+  pad1: u8,
+  pad2: u8,
+  action: u8,
+  flags: u32,
+});
+
+/** What a rule may ask for besides addresses; here it matters only whether it does. */
+const conditions = {
+  iif: [FRA_IIFNAME, cstr],
+  oif: [FRA_OIFNAME, cstr],
+  mark: [FRA_FWMARK, u32],
+  tunnel: [FRA_TUN_ID, bytes],
+  l3mdev: [FRA_L3MDEV, u8],
+  users: [FRA_UID_RANGE, bytes],
+  protocol: [FRA_IP_PROTO, u8],
+  sourcePorts: [FRA_SPORT_RANGE, bytes],
+  destinationPorts: [FRA_DPORT_RANGE, bytes],
+} as const;
+
+/** A rule, as in RTM_NEWRULE and its relatives. */
+export const ruleMessage = message("rule", header, {
+  src: [FRA_SRC, ip],
+  dst: [FRA_DST, ip],
+  priority: [FRA_PRIORITY, u32],
+  table: [FRA_TABLE, u32],
+  ...conditions,
+});
+type RuleOp = Op<typeof ruleMessage>;
+const NEW: RuleOp = { name: "RTM_NEWRULE", type: RTM_NEWRULE, spec: ruleMessage };
+const DEL: RuleOp = { name: "RTM_DELRULE", type: RTM_DELRULE, spec: ruleMessage };
+const GET: RuleOp = { name: "RTM_GETRULE", type: RTM_GETRULE, spec: ruleMessage };
+
+/** Packets from these addresses are routed by this table. */
+export interface SourceRule {
+  readonly from: Cidr;
+  readonly table: number;
+  /** Of two rules that fit the lower is asked first; one that is new comes before all others unless told. */
+  readonly priority?: number;
+}
+
+/** A rule as the kernel has it. */
+export interface Rule {
+  readonly family: 4 | 6;
+  readonly priority: number;
+  /** The table to look into; absent for a rule that does something else. */
+  readonly table?: number;
+  /** Absent for packets from anywhere. */
+  readonly from?: Cidr;
+  /** True if it asks for nothing but where packets are from. */
+  readonly isBySource: boolean;
+}
+
+/** Adds a rule; the kernel takes several that differ in nothing but their priority. @throws {NetlinkError} `EEXIST` if there is one like it */
+export function add(nl: Netlink, rule: SourceRule): void {
+  purposed(
+    () => `add rule from ${rule.from} to table ${rule.table}`,
+    () => execute(nl, NEW, fields(rule), NLM_F_CREATE | NLM_F_EXCL),
+  );
+}
+
+/** Removes a rule. @throws {NetlinkError} `ENOENT` if there is none */
+export function remove(nl: Netlink, rule: SourceRule): void {
+  purposed(() => `remove rule from ${rule.from} to table ${rule.table}`, () => execute(nl, DEL, fields(rule)));
+}
+
+/** The rules of IPv4 and IPv6, in the order in which they are asked. @throws {NetlinkError} */
+export function list(nl: Netlink): Rule[] {
+  return [AF_INET, AF_INET6].flatMap((family) =>
+    purposed(() => "list rules", () => dump(nl, GET, { family })).map(read)
+  );
+}
+
+function fields({ from, table, priority }: SourceRule): MessageIn<typeof ruleMessage> {
+  return {
+    family: afOf(from),
+    srcLength: prefixLengthOf(from),
+    shortTable: table < 256 ? table : RT_TABLE_UNSPEC,
+    action: FR_ACT_TO_TBL,
+    src: ipOf(from),
+    ...priority === undefined ? {} : { priority },
+    ...table < 256 ? {} : { table },
+  };
+}
+
+function read(one: MessageOut<typeof ruleMessage>): Rule {
+  const asksMore = one.dstLength > 0 || one.tos !== 0 ||
+    (Object.keys(conditions) as (keyof typeof conditions)[]).some((name) => one[name] !== undefined && one[name] !== 0);
+  const anywhere = (one.family === AF_INET ? "0.0.0.0" : "::") as Ip;
+  return {
+    family: one.family === AF_INET ? 4 : 6,
+    // The kernel does not say it of the first rule, whose it is to be 0.
+    priority: one.priority ?? 0,
+    ...one.action === FR_ACT_TO_TBL && { table: one.table ?? one.shortTable },
+    ...one.srcLength > 0 && { from: cidr(one.src ?? anywhere, one.srcLength) },
+    isBySource: !asksMore,
+  };
+}

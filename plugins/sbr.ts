@@ -1,0 +1,70 @@
+/**
+ * The `sbr` plugin, source based routing: what is from an address of the interface leaves by the interface, whatever the main table says.
+ *
+ * Each address gets a rule and a table of its own, to which the routes of the interface move.
+ *
+ * @module
+ */
+import type { Netns } from "../ffi/netns.ts";
+import * as address from "../ffi/route/address.ts";
+import * as link from "../ffi/route/link.ts";
+import { SystemError } from "../ffi/sys/error.ts";
+import { lockOpenFile } from "../ffi/sys/lock.ts";
+import { type AddCall, type CheckCall, type DelCall, plugin, requirePrevResult } from "./kit/plugin.ts";
+import { checkTables } from "./sbr/check.ts";
+import { hostOf, ownIps, requireIps, type SbrConfig, sbrConfig } from "./sbr/config.ts";
+import { addRules, moveRoutes } from "./sbr/move.ts";
+import { removeRules } from "./sbr/remove.ts";
+import { CniError, Code } from "./spec/error.ts";
+import type { Result } from "./spec/result.ts";
+
+/** As long as other interfaces of the container may take. */
+const LOCK_TIMEOUT_MS = 10_000;
+
+export default plugin<SbrConfig>({
+  name: "sbr",
+  about: "Routes what is from its addresses by the interface",
+  config: sbrConfig,
+
+  add(call: AddCall<SbrConfig>): Result {
+    const { netns, ifname, config, undo } = call;
+    const result = requirePrevResult(call, "sbr");
+    const ips = requireIps(result, ifname);
+    using _lock = lockTables(netns);
+    const place = { netns, index: link.get(netns.route, ifname).index, undo };
+    if (config.table === undefined) moveRoutes(place, ips, config);
+    else addRules(place, ips, config.table);
+    return result;
+  },
+
+  del({ netns, ifname, config, prevResult }: DelCall<SbrConfig>) {
+    if (!netns) return;
+    using _lock = lockTables(netns);
+    const index = link.find(netns.route, ifname)?.index;
+    const present = index === undefined ? [] : address.list(netns.route, { index });
+    const given = prevResult ? ownIps(prevResult, ifname) : [];
+    const sources = new Set([...present, ...given].map((each) => hostOf(each.address)));
+    removeRules(netns, { sources, index, table: config.table });
+  },
+
+  check(call: CheckCall<SbrConfig>) {
+    const { netns, ifname, config } = call;
+    const ips = requireIps(requirePrevResult(call, "sbr"), ifname);
+    checkTables(netns, link.get(netns.route, ifname), ips, config);
+  },
+
+  /** All there is is in the container's namespace, and goes with it. */
+  gc() {},
+
+  status() {},
+});
+
+/** Lets one at a time choose tables in a namespace: the reference plugin takes the same lock, that of the namespace itself. */
+function lockTables(netns: Netns): Disposable {
+  try {
+    return lockOpenFile(netns.fd, `network namespace "${netns.path}"`, { timeoutMs: LOCK_TIMEOUT_MS });
+  } catch (error) {
+    if (!(error instanceof SystemError && error.code === "EAGAIN")) throw error;
+    throw new CniError(Code.TryAgainLater, error.message, { cause: error });
+  }
+}

@@ -1,0 +1,71 @@
+/**
+ * The configuration of the `sbr` plugin, and whom it is about.
+ *
+ * @module
+ */
+import { type Cidr, cidr, familyOf, type Ip, ipOf } from "../../ffi/address.ts";
+import { RT_TABLE_DEFAULT, RT_TABLE_LOCAL, RT_TABLE_MAIN } from "../../ffi/route/uapi.ts";
+import { CniError, Code } from "../spec/error.ts";
+import type { IpConfig, Result } from "../spec/result.ts";
+import {
+  array,
+  boolean,
+  type Infer,
+  int,
+  ipAddress,
+  lazy,
+  object,
+  optional,
+  satisfying,
+  withDefault,
+} from "../spec/schema.ts";
+
+/** The keys of the `sbr` plugin. */
+export const sbrConfig = lazy(() =>
+  object({
+    /** A table that somebody else fills; then nothing is done but to add the rules. */
+    table: optional(int({ min: 1, max: 0xffff_ffff })),
+    gateways: withDefault(
+      satisfying(
+        array(ipAddress),
+        "a list of at most one IPv4 and one IPv6 address",
+        (all) => new Set(all.map(familyOf)).size === all.length,
+      ),
+      [],
+    ),
+    addSourceHints: withDefault(boolean, false),
+  })
+);
+/** What {@linkcode sbrConfig} reads. */
+export type SbrConfig = Infer<typeof sbrConfig>;
+
+/**
+ * The addresses of a result that the plugin is about: those of the interface, and those of which the result does not say whose they are,
+ * as results up to 0.2.0 never do.
+ */
+export function ownIps({ interfaces = [], ips = [] }: Result, ifname: string): IpConfig[] {
+  return ips.filter(({ interface: index = -1 }) => {
+    const holder = interfaces[index];
+    return holder === undefined || holder.name === ifname;
+  });
+}
+
+/** The same, and at least one. @throws {CniError} */
+export function requireIps(result: Result, ifname: string): IpConfig[] {
+  const ips = ownIps(result, ifname);
+  if (ips.length > 0) return ips;
+  throw new CniError(Code.InvalidConfig, `Cannot run "sbr": prevResult has no address on "${ifname}"`, {
+    details: "packets are routed by the address that they are from; put sbr behind a plugin that gives one",
+  });
+}
+
+/** The address alone, as rules have it. */
+export function hostOf(address: Cidr | Ip): Cidr {
+  const ip = address.includes("/") ? ipOf(address as Cidr) : address as Ip;
+  return cidr(ip, familyOf(ip) === 4 ? 32 : 128);
+}
+
+/** True for a table that is not the system's own. */
+export function isOwnTable(table: number | undefined): table is number {
+  return table !== undefined && ![RT_TABLE_DEFAULT, RT_TABLE_MAIN, RT_TABLE_LOCAL].includes(table);
+}
