@@ -3,14 +3,22 @@
  *
  * @module
  */
-import { type Cidr, cidr, familyOf, type Ip, networkOf, prefixLengthOf } from "../../ffi/address.ts";
+import { type Cidr, cidr, contains, familyOf, type Ip, ipOf, networkOf, prefixLengthOf } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import { NetlinkError } from "../../ffi/netlink/error.ts";
 import { executeAll, type Netlink, NETLINK_ROUTE, openNetlink, type Request } from "../../ffi/netlink/socket.ts";
 import * as address from "../../ffi/route/address.ts";
 import * as link from "../../ffi/route/link.ts";
 import * as route from "../../ffi/route/route.ts";
-import { AF_INET, AF_INET6, RT_SCOPE_LINK, RTNLGRP_IPV6_IFADDR, RTNLGRP_LINK } from "../../ffi/route/uapi.ts";
+import * as rule from "../../ffi/route/rule.ts";
+import {
+  AF_INET,
+  AF_INET6,
+  RT_SCOPE_LINK,
+  RT_TABLE_MAIN,
+  RTNLGRP_IPV6_IFADDR,
+  RTNLGRP_LINK,
+} from "../../ffi/route/uapi.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { ensureSysctl, findSysctl } from "../../ffi/sysctl.ts";
 import { CniError, Code } from "../spec/error.ts";
@@ -210,13 +218,23 @@ export function expectConfigured(netns: Netns, ifname: string, result: Result): 
 
 function expectRoute(netns: Netns, device: link.Link, wanted: RouteConfig): void {
   const family = familyOf(wanted.dst) === 4 ? AF_INET : AF_INET6;
-  const found = route.list(netns.route, family, wanted.table ?? 254).some((each) =>
-    each.oif === device.index && each.dst === networkOf(wanted.dst) &&
-    (wanted.gw === undefined || each.gateway === wanted.gw)
-  );
-  if (found) return;
+  const isIn = (table: number) =>
+    route.list(netns.route, family, table).some((each) =>
+      each.oif === device.index && each.dst === networkOf(wanted.dst) &&
+      (wanted.gw === undefined || each.gateway === wanted.gw)
+    );
+  if (isIn(wanted.table ?? RT_TABLE_MAIN)) return;
+  if (wanted.table === undefined && sourceTables(netns, device).some(isIn)) return;
   const via = wanted.gw ? ` via ${wanted.gw}` : "";
   throw new CniError(Code.Internal, `Check failed: "${device.name}" lacks the route to ${wanted.dst}${via}`);
+}
+
+/** The tables for what is from an address of the interface: a later plugin of the list may have moved the routes there. */
+function sourceTables(netns: Netns, { index }: link.Link): number[] {
+  const own = address.list(netns.route, { index }).map((each) => ipOf(each.address));
+  return rule.list(netns.route).flatMap(({ from, isBySource, table = RT_TABLE_MAIN }) =>
+    from && isBySource && own.some((each) => contains(from, each)) ? [table] : []
+  );
 }
 
 /** The address `gateway` as it stands on the host's side of the subnet that `container` is in. */
