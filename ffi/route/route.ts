@@ -9,6 +9,7 @@ import { attrs } from "../netlink/attrs.ts";
 import { type Codec, ip, Reader, struct, u32, u8 } from "../netlink/codec.ts";
 import { message, type MessageIn, type MessageOut, NLM_F_APPEND, NLM_F_CREATE, type Op } from "../netlink/message.ts";
 import { dump, type Netlink, query, type Request, request } from "../netlink/socket.ts";
+import { unless } from "../sys/error.ts";
 import { afOf } from "./address.ts";
 import {
   AF_INET,
@@ -131,7 +132,8 @@ function fields(route: Route): MessageIn<typeof routeMessage> {
 
 /** The unicast routes of a family, in every table or in one; one with several next hops is several routes. @throws {NetlinkError} */
 export function list(nl: Netlink, family: number, table?: number): Route[] {
-  const all = dump(nl, GET, { family, ...table === undefined ? {} : { table } });
+  // A table that never held a route of the family is none to the kernel.
+  const all = unless(["ENOENT"], () => dump(nl, GET, { family, ...table === undefined ? {} : { table } })) ?? [];
   return all.filter((one) => one.type === RTN_UNICAST && !(one.flags & RTM_F_CLONED)).flatMap(read)
     .filter((one) => table === undefined || one.table === table);
 }

@@ -6,6 +6,10 @@ import * as link from "./link.ts";
 import * as route from "./route.ts";
 import { AF_INET, AF_INET6 } from "./uapi.ts";
 
+netnsTest("route.list() finds nothing in a table that nobody has used", ({ host }) => {
+  for (const family of [AF_INET, AF_INET6]) expect(route.list(host.route, family, 4711)).toEqual([]);
+});
+
 netnsTest("route.list() tells apart the next hops that the kernel joined to one IPv6 route", ({ host }) => {
   for (const [i, name] of ["v0", "v1"].entries()) {
     inNetns(host, "ip", "link", "add", name, "type", "veth", "peer", "name", `p${i}`);
