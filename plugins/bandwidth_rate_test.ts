@@ -4,10 +4,19 @@ import bandwidth from "./bandwidth.ts";
 import { connect, rateOf } from "./bandwidth/testing.ts";
 import { sandboxTest } from "./kit/testing.ts";
 
-/** Expects the rate `wanted`, in bits per second. */
-function expectRate(measured: number, wanted: number): void {
-  expect(measured / wanted).toBeGreaterThan(0.9);
-  expect(measured / wanted).toBeLessThan(1.1);
+/**
+ * Expects rates in bits per second. A limit never lets more through, so that is an error at once; less may be the sender's or the machine's
+ * doing, and is measured again, three times at most.
+ */
+async function expectRates(wanted: readonly number[], measure: () => Promise<readonly number[]>): Promise<void> {
+  for (let attempt = 1;; attempt++) {
+    const shares = (await measure()).map((each, i) => each / wanted[i]!);
+    for (const share of shares) expect(share).toBeLessThan(1.1);
+    if (shares.every((share) => share > 0.9)) return;
+    if (attempt === 3) {
+      throw new Error(`too little got through: ${shares.map((each) => each.toFixed(3)).join(", ")} of the limits`);
+    }
+  }
 }
 
 /** What a bucket holds, and a third of a second in which TCP finds its pace; in bytes. */
@@ -29,10 +38,10 @@ for (
       const prevResult = connect({ host, container, port: "veth1", n: 1 });
       const limit = { [`${direction}Rate`]: text.rate, [`${direction}Burst`]: text.burst };
       call(bandwidth, "ADD", { prevResult, ...limit });
-      const measured = direction === "ingress"
-        ? await rateOf({ from: host, to: container, address: "10.1.0.2", ...course })
-        : await rateOf({ from: container, to: host, address: "10.1.0.1", ...course });
-      expectRate(measured, rate);
+      const way = direction === "ingress"
+        ? { from: host, to: container, address: "10.1.0.2" }
+        : { from: container, to: host, address: "10.1.0.1" };
+      await expectRates([rate], async () => [await rateOf({ ...way, ...course })]);
     });
   }
 }
@@ -55,14 +64,12 @@ sandboxTest("two interfaces of a container have four rates of their own, two at 
   const send = (n: number, rate: number) =>
     rateOf({ from: container, to: host, address: `10.${n}.0.1`, ...course(rate) });
   // Not both directions at a time: acknowledgements wait and get lost among what is sent, and TCP slows down by itself.
-  const received = await Promise.all([receive(1, 10e6), receive(2, 30e6)]);
-  const sent = await Promise.all([send(1, 20e6), send(2, 40e6)]);
-  const wanted = [10e6, 30e6, 20e6, 40e6];
-  [...received, ...sent].forEach((measured, i) => expectRate(measured, wanted[i]!));
+  await expectRates([10e6, 30e6], () => Promise.all([receive(1, 10e6), receive(2, 30e6)]));
+  await expectRates([20e6, 40e6], () => Promise.all([send(1, 20e6), send(2, 40e6)]));
 });
 
 sandboxTest("without a limit the same course is faster than all of these", [], async ({ host, container }) => {
   connect({ host, container, port: "veth1", n: 1 });
   const skip = startOf(1e9, 0);
-  expect(await rateOf({ from: host, to: container, address: "10.1.0.2", skip, seconds: 1 })).toBeGreaterThan(1.2e9);
+  expect(await rateOf({ from: host, to: container, address: "10.1.0.2", skip, seconds: 1 })).toBeGreaterThan(1.05e9);
 });
