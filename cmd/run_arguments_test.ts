@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { UsageError } from "./options.ts";
 import { absolutePath, derivedContainerId, parseRun } from "./run_arguments.ts";
 
-const parse = (argv: string, env: Record<string, string> = {}) => parseRun(argv.split(" "), env, "/work")!;
+const parse = (argv: string, env: Record<string, string> = {}) => parseRun(argv.split(" "), env, "/base")!;
 
 test("parseRun() takes the defaults of cnitool", () => {
   expect(parse("add web blue")).toEqual({
@@ -50,8 +50,8 @@ test("parseRun() prefers options over variables", () => {
   const options =
     "--conf-dir conf --plugin-dir bin:/c -i net2 --args M=X --cap-args {} --container-id c2 --cache-dir ../cache";
   expect(parse(`add web blue ${options} --timeout 500ms --json`, ENV)).toMatchObject({
-    confDirectory: "/work/conf",
-    pluginDirectories: ["/work/bin", "/c"],
+    confDirectory: "/base/conf",
+    pluginDirectories: ["/base/bin", "/c"],
     cacheDirectory: "/cache",
     ifname: "net2",
     args: [["M", "X"]],
@@ -79,16 +79,16 @@ test("derivedContainerId() is cnitool's for the same path", () => {
 test.each([
   ["blue", "/run/netns/blue"],
   ["/var/run/netns/blue", "/var/run/netns/blue"],
-  ["./blue", "/work/blue"],
+  ["./blue", "/base/blue"],
   ["/proc//12/./ns/../ns/net/", "/proc/12/ns/net"],
 ])("parseRun() finds namespace %j at %j, and takes the container id from there", (netns, path) => {
   expect(parse(`add web ${netns}`)).toMatchObject({ netns: path, containerId: derivedContainerId(path) });
 });
 
-test.each([["/", "/"], ["..", "/"], ["../../..", "/"], ["a/b/../c", "/work/a/c"], ["/a/..", "/"]])(
+test.each([["/", "/"], ["..", "/"], ["../../..", "/"], ["a/b/../c", "/base/a/c"], ["/a/..", "/"]])(
   "absolutePath() of %j is %j",
   (path, expected) => {
-    expect(absolutePath(path, "/work")).toBe(expected);
+    expect(absolutePath(path, "/base")).toBe(expected);
   },
 );
 
