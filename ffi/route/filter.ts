@@ -92,7 +92,7 @@ export function addRedirect(nl: Netlink, from: number, to: number): void {
 }
 
 /** The content of the options of a u32 filter that redirects everything to link `to`. */
-export function writeRedirect(to: number): Uint8Array {
+function writeRedirect(to: number): Uint8Array {
   const all = new Writer();
   selector.write(all, { flags: TC_U32_TERMINAL, keys: 1 });
   const w = new Writer();

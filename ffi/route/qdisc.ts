@@ -86,7 +86,7 @@ const U32_MAX = 0xffff_ffff;
 const MANY_US = 1000;
 
 /** The content of a token bucket's options, by which it holds the same as one of tc(8) and of the reference plugin. */
-export function writeTokenBucket({ rate, burst, limit }: TokenBucket): Uint8Array {
+function writeTokenBucket({ rate, burst, limit }: TokenBucket): Uint8Array {
   const isLarge = rate > U32_MAX;
   // They count in whole microseconds.
   const us = BigInt(burst) * 1_000_000n / rate;
