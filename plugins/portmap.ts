@@ -22,6 +22,7 @@ import { describeHostPort, parsePortmap, type PortmapConfig, type PortMapping } 
 import { mappingsFor, publishedOn, publishedPort, selectionsOf, wantedElements } from "./portmap/elements.ts";
 import { forgetFormer, forgetWithdrawn } from "./portmap/flows.ts";
 import { refuseOverlaps, takenError } from "./portmap/overlaps.ts";
+import { heirsOf } from "./portmap/standby.ts";
 import { CniError, Code, ConfigError } from "./spec/error.ts";
 import type { Result } from "./spec/result.ts";
 import { type JsonObject, jsonObject } from "./spec/schema.ts";
@@ -70,6 +71,7 @@ export default plugin({
       ruleset,
       selectionsOf(networkPrefix(request.name)),
       deadOf(request.name, valid),
+      heirsOf,
     );
     const ports = removed.flatMap((each) => publishedPort(each) ?? []);
     attempt(log, "forget conversations with former containers", () => forgetWithdrawn(host, ports));
@@ -115,6 +117,7 @@ function withdraw(host: Netns, owner: Owner, log?: (message: string) => void): v
     ruleset,
     selectionsOf(formatOwner(owner)),
     (other) => sameOwner(other, owner),
+    heirsOf,
   );
   const ports = removed.flatMap((each) => publishedPort(each) ?? []);
   attempt(log, "forget conversations with the container", () => forgetWithdrawn(host, ports));

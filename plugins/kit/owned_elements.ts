@@ -30,6 +30,14 @@ export interface WantedElement {
   readonly title: string;
   /** True if another owner keeps it; else it is taken from the other, whose DEL is late. */
   readonly exclusive?: boolean;
+  /** What to have instead, in a set that no rule looks at, as long as another attachment of the same container has an exclusive one. */
+  readonly standby?: Place;
+}
+
+/** Where an element is. */
+export interface Place {
+  readonly set: string;
+  readonly key: Uint8Array;
 }
 
 /** Elements to look at: those with these keys, or all of the set. */
@@ -74,8 +82,8 @@ export function ensureElements(
     ensureTable(nl, table);
     const generation = nft.generation(nl);
     look?.();
-    const present = readElements(nl, table, selectionOf(wanted));
-    const missing = wanted.filter((each) => !isSettled(each, present.get(identify(each)), owner));
+    const { possible, present } = findPlaces(nl, table, owner, wanted);
+    const missing = possible.filter((each) => !isSettled(each, present.get(identify(each)), owner));
     const stale = missing.flatMap((each) => present.get(identify(each)) ?? []);
     const tx = transaction(nl);
     removeFrom(tx, table, stale);
@@ -86,9 +94,16 @@ export function ensureElements(
   });
 }
 
+/** An element that stood by, and the one in a map that it becomes. */
+export interface Heir {
+  readonly from: FoundElement;
+  readonly to: Place & { readonly value: Uint8Array };
+}
+
 /**
  * Removes the elements whose owners are `mine`, and the chains that nothing leads to any more.
  *
+ * @param heirsOf which of the others that were selected take the place of removed ones
  * @returns the elements that were removed
  * @throws {NetlinkError}
  */
@@ -97,13 +112,19 @@ export function removeElements(
   table: OwnTable,
   selections: readonly Selection[],
   mine: (owner: Owner) => boolean,
+  heirsOf: (removed: readonly FoundElement[], others: readonly FoundElement[]) => readonly Heir[] = () => [],
 ): FoundElement[] {
   return untilUndisturbed(() => {
     const generation = nft.generation(nl);
     const present = [...readElements(nl, table, selections).values()];
-    const found = present.filter(({ owner }) => owner !== undefined && mine(owner));
+    const isMine = ({ owner }: FoundElement) => owner !== undefined && mine(owner);
+    const found = present.filter(isMine);
+    const heirs = heirsOf(found, present.filter((each) => !isMine(each)));
     const tx = transaction(nl);
-    removeFrom(tx, table, found);
+    removeFrom(tx, table, [...found, ...heirs.map(({ from }) => from)]);
+    for (const { from: { comment }, to: { set, key, value } } of heirs) {
+      tx.addElements(table, set, [{ key, data: { value }, ...comment !== undefined && { comment } }]);
+    }
     removeUnused(tx, nl, table, found, []);
     tx.commit(generation);
     return found;
@@ -113,8 +134,8 @@ export function removeElements(
 /** Compares what is with what {@linkcode ensureElements} made, and whether rules were taken away. @throws {CniError} on the first difference */
 export function checkElements(nl: Netlink, table: OwnTable, owner: Owner, wanted: readonly WantedElement[]): void {
   if (wanted.length === 0) return;
-  const present = readElements(nl, table, selectionOf(wanted));
-  for (const each of wanted) {
+  const { possible, present } = findPlaces(nl, table, owner, wanted);
+  for (const each of possible) {
     const found = present.get(identify(each));
     const fault = !found
       ? "is missing"
@@ -146,7 +167,22 @@ export interface FoundElement extends nft.Element {
   readonly owner: Owner | undefined;
 }
 
-const identify = ({ set, key }: { readonly set: string; readonly key: Uint8Array }): string => `${set} ${nft.hex(key)}`;
+const identify = ({ set, key }: Place): string => `${set} ${nft.hex(key)}`;
+
+/** What is wanted, at places that are not another attachment's of the same container, and what is at these places. */
+function findPlaces(nl: Netlink, table: OwnTable, owner: Owner, wanted: readonly WantedElement[]) {
+  const present = readElements(nl, table, selectionOf(wanted));
+  const waiting: WantedElement[] = [];
+  const possible = wanted.map((each): WantedElement => {
+    const holder = present.get(identify(each))?.owner;
+    if (!each.standby || holder?.containerId !== owner.containerId || sameOwner(holder, owner)) return each;
+    const instead = { ...each.standby, title: `${each.title} (it stands by)` };
+    waiting.push(instead);
+    return instead;
+  });
+  for (const [id, element] of readElements(nl, table, selectionOf(waiting))) present.set(id, element);
+  return { possible, present };
+}
 
 function selectionOf(wanted: readonly WantedElement[]): Selection[] {
   return [...new Set(wanted.map(({ set }) => set))].map((set) => ({

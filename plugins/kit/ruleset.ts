@@ -91,6 +91,8 @@ function addMaps(tx: Transaction, family: 4 | 6): void {
     ingress: mapOf([address], "verdict"),
   };
   for (const [name, shape] of Object.entries(maps)) tx.addSet({ ...KEY, name: `${name}${family}`, ...shape });
+  // No rule looks here: ports of containers on two networks, which are published over the first one.
+  tx.addSet({ ...KEY, name: `hostports_standby${family}`, ...setOf([address, ...port, address, inetService]) });
 }
 
 function addBaseChain(tx: Transaction, name: string, type: string, number: number, priority: number): void {

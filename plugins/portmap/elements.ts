@@ -10,6 +10,7 @@ import { ANY_ADDRESS_CHAIN, hairpinChain, hairpinEverybodyChain } from "../kit/r
 import type { SharedChain } from "../kit/shared_chains.ts";
 import type { Conditions } from "./conditions.ts";
 import { describeHostPort, type PortmapConfig, type PortMapping, PROTOCOLS } from "./config.ts";
+import { standbyOf, standbySet } from "./standby.ts";
 
 const PORT_MAPS = ["hostports", "hostip_hostports", "conditions", "hostip_conditions"];
 const FAMILIES = [4, 6] as const;
@@ -41,7 +42,9 @@ function portElements(mapping: PortMapping, address: Cidr, conditions: Condition
   const { prefix, key } = keyOf(mapping);
   const value = concatenation(ipField(ipOf(address)), portField(mapping.containerPort));
   const element = { set: `${prefix}hostports${family}`, key, value, title, exclusive: true };
-  if (!conditions) return [element];
+  if (!conditions) {
+    return [{ ...element, standby: standbyOf(family, publishedOn(mapping), portKeyOf(mapping), value) }];
+  }
   const chain = conditionsChain(conditions, family, prefix);
   return [element, {
     set: `${prefix}conditions${family}`,
@@ -88,11 +91,15 @@ function hairpinElement(address: Cidr, everybody: boolean): WantedElement {
   };
 }
 
-/** Where to look for what was published: everywhere, since only the elements themselves say what an ADD was asked for. */
+/**
+ * Where to look for what was published: everywhere, since only the elements themselves say what an ADD was asked for. What stands by is
+ * selected whoever owns it.
+ */
 export function selectionsOf(commented: string): Selection[] {
-  return [...PORT_MAPS, "hairpin"].flatMap((name) =>
+  const named = [...PORT_MAPS, "hairpin"].flatMap((name) =>
     FAMILIES.map((family) => ({ set: `${name}${family}`, commented }))
   );
+  return [...named, ...FAMILIES.map((family) => ({ set: standbySet(family) }))];
 }
 
 /** A published port as the kernel has it. */

@@ -12,7 +12,7 @@
 import { type Cidr, familyOf, ipFromBytes } from "../../ffi/address.ts";
 import * as nft from "../../ffi/nft/objects.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
-import { describeOwner, type Owner, parseOwner, sameOwner } from "../kit/owner.ts";
+import { describeOwner, type Owner, parseOwner } from "../kit/owner.ts";
 import { ruleset } from "../kit/ruleset.ts";
 import { CniError } from "../spec/error.ts";
 import { describeHostPort, type PortMapping } from "./config.ts";
@@ -27,7 +27,7 @@ export function takenError(title: string, holder: Owner | undefined, has = "it",
   return new CniError(HOST_PORT_TAKEN, `Cannot publish ${title}: ${who} has ${has}`, { cause });
 }
 
-/** @throws {CniError} code 100 naming the other container, if one of the mappings shares packets with a port of another owner */
+/** @throws {CniError} code 100 naming the other container, if one of the mappings shares packets with a port of another */
 export function refuseOverlaps(
   nl: Netlink,
   owner: Owner,
@@ -46,7 +46,7 @@ export function refuseOverlaps(
 function refuseOnOne(nl: Netlink, owner: Owner, mapping: PortMapping, family: 4 | 6): void {
   const found = nft.findElement(nl, ruleset, `hostports${family}`, portKeyOf(mapping));
   const holder = found && parseOwner(found.comment ?? "");
-  if (!found || sameOwner(holder, owner)) return;
+  if (!found || holder?.containerId === owner.containerId) return;
   throw takenError(describeHostPort(mapping), holder, "that port on all addresses");
 }
 
@@ -56,7 +56,7 @@ function refuseOnAll(nl: Netlink, owner: Owner, mappings: readonly PortMapping[]
   for (const { key, comment } of nft.listElements(nl, ruleset, `hostip_hostports${family}`)) {
     const mapping = wanted.get(nft.hex(key.subarray(addressSize)));
     const holder = parseOwner(comment ?? "");
-    if (!mapping || sameOwner(holder, owner)) continue;
+    if (!mapping || holder?.containerId === owner.containerId) continue;
     const held = describeHostPort({ ...mapping, hostIP: ipFromBytes(key.subarray(0, addressSize)) });
     throw takenError(describeHostPort(mapping), holder, held);
   }
