@@ -1,13 +1,20 @@
 /**
- * The table of C library functions, and the only import of `bun:ffi`.
+ * The table of C library functions, and the only place that knows `bun:ffi`.
  *
  * Every function here takes numbers, strings and typed arrays, gives a number ≥ 0, and throws {@linkcode SystemError}
  * when the call fails. The library is opened by the first call, so that importing this module does no work.
  *
  * @module
  */
-import { dlopen, ptr, read } from "bun:ffi";
+import type { dlopen, ptr, read } from "bun:ffi";
 import { SystemError } from "./error.ts";
+
+declare global {
+  namespace Bun {
+    /** What the module `bun:ffi` is made of. Without its wrappers in JavaScript, which take 0.6 ms to load. */
+    const FFI: { readonly dlopen: typeof dlopen; readonly ptr: typeof ptr; readonly read: typeof read };
+  }
+}
 
 type Type = "i32" | "i64_fast" | "cstring" | "ptr";
 /** A buffer that the kernel reads or fills. `null` is the null pointer. */
@@ -31,7 +38,7 @@ const SIGNATURES = {
   fstatfs: { returns: "i32", args: ["i32", "ptr"] },
   fsync: { returns: "i32", args: ["i32"] },
   futimens: { returns: "i32", args: ["i32", "ptr"] },
-  link: { returns: "i32", args: ["cstring", "cstring"] },
+  linkat: { returns: "i32", args: ["i32", "cstring", "i32", "cstring", "i32"] },
   mkdir: { returns: "i32", args: ["cstring", "i32"] },
   mount: { returns: "i32", args: ["cstring", "cstring", "cstring", "i64_fast", "ptr"] },
   open: { returns: "i32", args: ["cstring", "i32", "i32"] },
@@ -47,7 +54,7 @@ const SIGNATURES = {
   signal: { returns: "i64_fast", args: ["i32", "ptr"] },
   socket: { returns: "i32", args: ["i32", "i32", "i32"] },
   symlink: { returns: "i32", args: ["cstring", "cstring"] },
-  syscall: { returns: "i64_fast", args: ["i64_fast", "i64_fast", "ptr", "i64_fast"] },
+  syscall: { returns: "i64_fast", args: ["i64_fast", "i64_fast", "ptr", "i64_fast", "i64_fast"] },
   umount2: { returns: "i32", args: ["cstring", "i32"] },
   unlink: { returns: "i32", args: ["cstring"] },
   unshare: { returns: "i32", args: ["i32"] },
@@ -97,8 +104,10 @@ let openedRarely: Library["symbols"] | undefined;
 
 function open(signatures: Readonly<Record<string, Signature>>): Library["symbols"] {
   // This name alone is safe: it is mapped already, whereas a missing library would be looked for in the current directory.
-  return dlopen("libc.so.6", signatures as unknown as Parameters<typeof dlopen>[1])
-    .symbols as unknown as Library["symbols"];
+  const opened = Bun.FFI.dlopen("libc.so.6", signatures as unknown as Parameters<typeof dlopen>[1]);
+  // It returns its error instead of throwing it.
+  if (Error.isError(opened)) throw opened;
+  return opened.symbols as unknown as Library["symbols"];
 }
 
 function library(): Library {
@@ -115,7 +124,7 @@ function call(name: string, args: readonly unknown[]): number {
   for (;;) {
     const result = symbols[name]!(...args);
     if (result >= 0) return result;
-    const code = read.i32(errno as Parameters<typeof read.i32>[0], 0);
+    const code = Bun.FFI.read.i32(errno as Parameters<typeof read.i32>[0], 0);
     // After EINTR, close(2) has closed the descriptor all the same, and another thread may own its number by now.
     if (code !== EINTR || name === "close") throw new SystemError(name, code);
   }
@@ -162,7 +171,7 @@ export function textTable(texts: readonly string[]): Uint32Array {
   const table = new Uint32Array(Math.ceil((first + encoded.length) / 4));
   new Uint8Array(table.buffer).set(encoded, first);
   // Asked for after the view above was made: making one may move the numbers of a small array.
-  const address = ptr(table) + first;
+  const address = Bun.FFI.ptr(table) + first;
   let at = 0;
   for (let index = 0; index < texts.length; index++) {
     table[index * 2] = address + at;
