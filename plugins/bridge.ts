@@ -82,7 +82,7 @@ export default plugin({
     const { config, request, host, ipam, valid } = call;
     cleanUp(
       () => config.ipMasq && collectMasquerade(host.nft, request.name, valid),
-      () => config.macspoofchk && collectSpoofChecks(host.nft, request.name, valid),
+      () => config.macspoofchk && collectSpoofChecks(host, request.name, valid),
       () => collectPorts(call),
       () => ipam?.gc(),
     );

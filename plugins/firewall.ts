@@ -25,6 +25,7 @@ import { requireTable } from "./kit/own_table.ts";
 import { deadOf } from "./kit/owned_elements.ts";
 import { formatOwner, networkPrefix, type Owner, sameOwner } from "./kit/owner.ts";
 import { type AttachmentCall, cleanUp, plugin, requirePrevResult } from "./kit/plugin.ts";
+import { listReferenceMasquerade } from "./kit/reference_masquerade.ts";
 import { requireRuleset } from "./kit/ruleset.ts";
 import { CniError, Code, ConfigError } from "./spec/error.ts";
 import type { Result } from "./spec/result.ts";
@@ -147,8 +148,10 @@ function zoneOf({ config, request }: Pick<Attached, "config" | "request">): stri
 function leave({ config, request, host, owner }: Attached, named: readonly Ip[]): void {
   const leaving = { commented: formatOwner(owner), mine: (other: Owner) => sameOwner(other, owner) };
   const recorded = removeIngress(host.nft, leaving);
-  // What has no record was attached by the reference plugin, whose rules name no owner.
-  const addresses = recorded.length > 0 ? [] : unowned(host.nft, named);
+  // What has no record was attached by the reference plugin, whose rules name no owner; those of its masquerading do.
+  const addresses = recorded.length > 0
+    ? []
+    : unowned(host.nft, named.length > 0 ? named : listReferenceMasquerade(host.nft, owner));
   cleanUp(
     () => closePassage(host.nft, { ...leaving, addresses }),
     () => leaveZone(zoneOf({ config, request }), [...recorded, ...addresses]),

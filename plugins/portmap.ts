@@ -16,12 +16,13 @@ import type { Netns } from "../ffi/netns.ts";
 import { requireSysctl } from "./kit/interface.ts";
 import { checkElements, deadOf, ensureElements, removeElements, TakenError } from "./kit/owned_elements.ts";
 import { formatOwner, networkPrefix, type Owner, sameOwner } from "./kit/owner.ts";
-import { type AttachmentCall, plugin, requirePrevResult } from "./kit/plugin.ts";
+import { type AttachmentCall, cleanUp, plugin, requirePrevResult } from "./kit/plugin.ts";
 import { requireRuleset, ruleset } from "./kit/ruleset.ts";
 import { describeHostPort, parsePortmap, type PortmapConfig, type PortMapping } from "./portmap/config.ts";
 import { mappingsFor, publishedOn, publishedPort, selectionsOf, wantedElements } from "./portmap/elements.ts";
 import { forgetFormer, forgetWithdrawn } from "./portmap/flows.ts";
 import { refuseOverlaps, takenError } from "./portmap/overlaps.ts";
+import { collectReferencePorts, removeReferencePorts } from "./portmap/reference_ports.ts";
 import { heirsOf } from "./portmap/standby.ts";
 import { CniError, Code, ConfigError } from "./spec/error.ts";
 import type { Result } from "./spec/result.ts";
@@ -57,7 +58,13 @@ export default plugin({
     return result;
   },
 
-  del: ({ host, owner, log }) => withdraw(host, owner, log),
+  del({ host, owner, prevResult, ifname, log }) {
+    const addresses = prevResult ? containerAddresses(prevResult, ifname).map(ipOf) : [];
+    cleanUp(
+      () => withdraw(host, owner, log),
+      () => removeReferencePorts(host.nft, owner, addresses),
+    );
+  },
 
   check(call) {
     const config = parse(call);
@@ -75,6 +82,7 @@ export default plugin({
     );
     const ports = removed.flatMap((each) => publishedPort(each) ?? []);
     attempt(log, "forget conversations with former containers", () => forgetWithdrawn(host, ports));
+    collectReferencePorts(host.nft, request.name, valid);
   },
 
   status(call) {

@@ -16,7 +16,7 @@ import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { untilUndisturbed } from "../kit/owned_elements.ts";
 import { formatOwner, type Owner, parseOwner } from "../kit/owner.ts";
 import { CniError, Code } from "../spec/error.ts";
-import { commentOf, findJump, holds, jumpsTo, refusesAll, textOf } from "./foreign_rules.ts";
+import { commentOf, findJump, holds, jumpsTo, refusesAll, textOf } from "../kit/foreign_rules.ts";
 import {
   type Base,
   baseChainOf,

@@ -7,6 +7,8 @@ import { type Cidr, familyOf, type Ip, ipBytes, ipOf } from "../../ffi/address.t
 import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { checkElements, deadOf, ensureElements, removeElements, type WantedElement } from "./owned_elements.ts";
 import { type Owner, sameOwner } from "./owner.ts";
+import { cleanUp } from "./plugin.ts";
+import { collectReferenceMasquerade, removeReferenceMasquerade } from "./reference_masquerade.ts";
 import { masqueradeChain, ruleset } from "./ruleset.ts";
 
 const setOf = (address: Ip | Cidr): string => `masquerade${familyOf(address)}`;
@@ -30,11 +32,18 @@ export function addMasquerade(nl: Netlink, owner: Owner, addresses: readonly Cid
 /**
  * Stops masquerading for an attachment: of these addresses, as far as they are still its own, or of all.
  *
- * With addresses the cost does not depend on how many containers there are.
+ * With addresses the cost does not depend on how many containers there are. What the reference plugin set up for it goes as well.
  *
  * @throws {NetlinkError}
  */
 export function removeMasquerade(nl: Netlink, owner: Owner, addresses?: readonly (Ip | Cidr)[]): void {
+  cleanUp(
+    () => removeOwnMasquerade(nl, owner, addresses),
+    () => removeReferenceMasquerade(nl, owner, addresses),
+  );
+}
+
+function removeOwnMasquerade(nl: Netlink, owner: Owner, addresses?: readonly (Ip | Cidr)[]): void {
   const selections = ["masquerade4", "masquerade6"].map((set) => ({
     set,
     // A result that names no address of the interface says nothing about what there is.
@@ -48,7 +57,11 @@ export function checkMasquerade(nl: Netlink, owner: Owner, addresses: readonly C
   checkElements(nl, ruleset, owner, wanted(addresses));
 }
 
-/** Stops masquerading for all attachments of a network that are not among the valid ones. @throws {NetlinkError} */
+/** Stops masquerading for all attachments of a network that are not among the valid ones, the reference plugin's included. @throws {NetlinkError} */
 export function collectMasquerade(nl: Netlink, network: string, valid: readonly Omit<Owner, "network">[]): void {
-  removeElements(nl, ruleset, [{ set: "masquerade4" }, { set: "masquerade6" }], deadOf(network, valid));
+  const sets = [{ set: "masquerade4" }, { set: "masquerade6" }];
+  cleanUp(
+    () => void removeElements(nl, ruleset, sets, deadOf(network, valid)),
+    () => collectReferenceMasquerade(nl, network, valid),
+  );
 }

@@ -6,10 +6,14 @@
 import { type Mac, macBytes } from "../../ffi/address.ts";
 import { concatenation, ifnameField } from "../../ffi/nft/match.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
+import type { Netns } from "../../ffi/netns.ts";
+import * as link from "../../ffi/route/link.ts";
 import { bridgeRuleset } from "./bridge_ruleset.ts";
 import { checkElements, deadOf, ensureElements, removeElements, type WantedElement } from "./owned_elements.ts";
 import { requireTable } from "./own_table.ts";
 import { type Owner, sameOwner } from "./owner.ts";
+import { cleanUp } from "./plugin.ts";
+import { collectReferenceSpoofChecks, removeReferenceSpoofCheck } from "./reference_spoof_check.ts";
 
 const SETS = [{ set: "guarded" }, { set: "allowed" }];
 
@@ -32,9 +36,12 @@ export function requireSpoofCheck(nl: Netlink): void {
   requireTable(nl, bridgeRuleset);
 }
 
-/** Ends the check for an attachment, whatever its port was called. @throws {NetlinkError} */
+/** Ends the check for an attachment, whatever its port was called, the reference plugin's included. @throws {NetlinkError} */
 export function removeSpoofCheck(nl: Netlink, owner: Owner): void {
-  removeElements(nl, bridgeRuleset, SETS, (other) => sameOwner(other, owner));
+  cleanUp(
+    () => void removeElements(nl, bridgeRuleset, SETS, (other) => sameOwner(other, owner)),
+    () => removeReferenceSpoofCheck(nl, owner),
+  );
 }
 
 /** @throws {CniError} if what {@linkcode addSpoofCheck} made is not there any more */
@@ -42,7 +49,19 @@ export function checkSpoofCheck(nl: Netlink, owner: Owner, hostIfname: string, m
   checkElements(nl, bridgeRuleset, owner, wanted(hostIfname, mac));
 }
 
-/** Ends the check for all attachments of a network that are not among the valid ones. @throws {NetlinkError} */
-export function collectSpoofChecks(nl: Netlink, network: string, valid: readonly Omit<Owner, "network">[]): void {
-  removeElements(nl, bridgeRuleset, SETS, deadOf(network, valid));
+/**
+ * Ends the check for all attachments of a network that are not among the valid ones, and those of the reference plugin for ports that are
+ * no more.
+ *
+ * @throws {NetlinkError}
+ */
+export function collectSpoofChecks(
+  { nft, route }: Pick<Netns, "nft" | "route">,
+  network: string,
+  valid: readonly Omit<Owner, "network">[],
+): void {
+  cleanUp(
+    () => void removeElements(nft, bridgeRuleset, SETS, deadOf(network, valid)),
+    () => collectReferenceSpoofChecks(nft, (name) => link.find(route, name) !== undefined),
+  );
 }

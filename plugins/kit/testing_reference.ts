@@ -5,6 +5,7 @@
  */
 import { test } from "bun:test";
 import { existsSync } from "node:fs";
+import { type Namespaces, netnsTest } from "../../ffi/testing.ts";
 import type { Verb } from "../spec/version.ts";
 import type { CallOptions, Sandbox } from "./testing.ts";
 
@@ -13,6 +14,13 @@ export const REFERENCE_VERSION = "1.0.0";
 
 /** A test that needs the reference plugin of this name. */
 export const referenceTest = (name: string) => test.skipIf(!existsSync(`/usr/lib/cni/${name}`));
+
+/** A test in namespaces of its own with iptables and nft, which make what the reference has them make. */
+export function referenceNetnsTest(name: string, body: (namespaces: Namespaces) => void): void {
+  const missing = ["iptables", "ip6tables", "nft"].filter((program) => Bun.which(program) === null);
+  if (missing.length === 0) netnsTest(name, body);
+  else test.skip(`${name} # needs ${missing.join(", ")}`, () => {});
+}
 
 /** Its answer: a result, `{}` for none, or "refused". */
 export type ReferenceAnswer = Readonly<Record<string, unknown>> | "refused";

@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { type Ip, ipFromBytes } from "../../ffi/address.ts";
 import type { Expression } from "../../ffi/nft/expressions.ts";
 import { hex, type LazyRule } from "../../ffi/nft/objects.ts";
 import { NFT_CMP_EQ, NFT_JUMP } from "../../ffi/nft/uapi.ts";
@@ -61,6 +62,30 @@ export function jumpsTo(rule: LazyRule, chain: string): boolean {
 /** The chain that the rule sends every packet to, if that is what it does. */
 export function findJump(rule: LazyRule): string | undefined {
   return /^verdict -3 (\S+)$/.exec(textOf(rule.expressions()))?.[1];
+}
+
+/** The chain that the rule sends packets to, whichever those are. */
+export function targetOf(rule: LazyRule): string | undefined {
+  for (const one of rule.expressions()) {
+    if (one.kind === "immediate" && one.data?.verdict?.chain) return one.data.verdict.chain;
+  }
+  return undefined;
+}
+
+/** The single addresses that the rule compares with or translates to, whole ones and not networks. */
+export function addressesIn(rule: LazyRule): Ip[] {
+  return rule.expressions().flatMap((one, i, all) => {
+    const value = one.kind === "cmp" || one.kind === "immediate" ? one.data?.value : undefined;
+    const isMasked = all[i - 1]?.kind === "bitwise";
+    return value && !isMasked && (value.length === 4 || value.length === 16) && isAddress(all[i - 1], one.kind)
+      ? [ipFromBytes(value)]
+      : [];
+  });
+}
+
+/** What is compared has to come from the packet: a mark has four bytes as well. */
+function isAddress(loaded: Expression | undefined, kind: string): boolean {
+  return kind === "immediate" || loaded?.kind === "payload";
 }
 
 /** True if no packet gets past the rule. */
