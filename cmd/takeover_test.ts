@@ -27,6 +27,8 @@ const ADMINISTRATOR = ["iptables", "ip6tables"].flatMap((program) => [
   ...["PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"].map((chain) => `${program} -t nat -A ${chain} -p 99 -j ACCEPT`),
 ]);
 
+const ENV = { PATH: "/usr/sbin:/usr/bin:/sbin:/bin", DBUS_SYSTEM_BUS_ADDRESS: "unix:path=/nonexistent/bus" };
+
 type Who = "theirs" | "ours";
 
 interface Setup {
@@ -98,10 +100,18 @@ class Node implements Disposable {
 
   run(who: Who, command: string): string {
     this.#link(who);
-    const env = { PATH: "/usr/sbin:/usr/bin:/sbin:/bin", DBUS_SYSTEM_BUS_ADDRESS: "unix:path=/nonexistent/bus" };
-    const { exitCode, stdout, stderr } = this.bench.run(command, { env });
+    const { exitCode, stdout, stderr } = this.bench.run(command, { env: ENV });
     if (exitCode !== 0) throw new Error(`${who}: cni run ${command}: ${stdout}${stderr}`);
     return stdout;
+  }
+
+  /** Runs several commands at once; gives what each said on stderr and its exit status. */
+  async together(who: Who, commands: readonly string[]): Promise<string[]> {
+    this.#link(who);
+    const children = this.host.run(() =>
+      commands.map((each) => Bun.spawn(this.bench.command(each), { env: ENV, stdout: "ignore", stderr: "pipe" }))
+    );
+    return await Promise.all(children.map(async ({ stderr, exited }) => `${await stderr.text()}${await exited}`));
   }
 
   /** A container with a port of the host. */
@@ -199,6 +209,27 @@ testWith(
     expect([await node.ask(c1), await node.ask(c2, SHORTLY_MS)]).toEqual([expect.stringContaining("c1 "), undefined]);
     node.run("ours", "del net --container-id c1");
     node.run("ours", "del net --container-id c1");
+    expect(node.left()).toEqual(untouched);
+  },
+);
+
+testWith(
+  PROGRAMS,
+  "attached by the reference, deleted by this program all at once while iptables is at work",
+  async () => {
+    using node = new Node();
+    const untouched = node.left();
+    const ids = Array.from({ length: 6 }, (_, i) => `c${i}`);
+    ids.forEach((id, i) => node.add("theirs", id, 8081 + i));
+    const flag = join(node.bench.conf, "at-work");
+    writeFileSync(flag, "");
+    const rule = "INPUT -p 98 -j ACCEPT";
+    const work =
+      `while [ -e ${flag} ]; do iptables -t nat -A ${rule} && until iptables -t nat -D ${rule}; do :; done; done`;
+    const administrator = node.host.run(() => Bun.spawn(["sh", "-c", work], { stderr: "ignore" }));
+    expect(await node.together("ours", ids.map((id) => `del net --container-id ${id}`))).toEqual(ids.map(() => "0"));
+    unlinkSync(flag);
+    await administrator.exited;
     expect(node.left()).toEqual(untouched);
   },
 );

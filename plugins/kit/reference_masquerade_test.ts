@@ -5,7 +5,6 @@
 import { expect, test } from "bun:test";
 import { parseCidr } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
-import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { inNetns } from "../../ffi/testing.ts";
 import type { Owner } from "./owner.ts";
 import { referenceChain, shortHash } from "./reference.ts";
@@ -14,7 +13,7 @@ import {
   listReferenceMasquerade,
   removeReferenceMasquerade,
 } from "./reference_masquerade.ts";
-import { referenceNetnsTest } from "./testing_reference.ts";
+import { counting, referenceNetnsTest } from "./testing_reference.ts";
 
 const ownerOf = (containerId: string, ifname = "eth0", network = "net"): Owner => ({ network, containerId, ifname });
 const A = ownerOf("a");
@@ -71,25 +70,6 @@ function attachByNft(host: Netns, { network, containerId, ifname }: Owner, ...ad
     add rule inet cni_plugins_masquerade postrouting goto masq_checks
     ${rules.join("\n")}`;
   sh(host, `nft -f - <<'END'\n${script}\nEND`);
-}
-
-/** A socket that counts what is sent over another. */
-function counting(nl: Netlink): Netlink & { sent: number } {
-  return {
-    sent: 0,
-    get sequence() {
-      return nl.sequence;
-    },
-    set sequence(value) {
-      nl.sequence = value;
-    },
-    send(bytes) {
-      this.sent++;
-      nl.send(bytes);
-    },
-    receive: (waits) => nl.receive(waits),
-    [Symbol.dispose]: () => {},
-  };
 }
 
 test("chains have the reference's names", () => {

@@ -8,7 +8,7 @@ import type { Netns } from "../../ffi/netns.ts";
 import { inNetns } from "../../ffi/testing.ts";
 import type { Owner } from "../kit/owner.ts";
 import { newSandbox, type Sandbox } from "../kit/testing.ts";
-import { callReference, referenceNetnsTest, referenceTest } from "../kit/testing_reference.ts";
+import { callReference, counting, referenceNetnsTest, referenceTest } from "../kit/testing_reference.ts";
 import portmap from "../portmap.ts";
 import { collectReferencePorts, removeReferencePorts } from "./reference_ports.ts";
 
@@ -165,3 +165,16 @@ referenceNetnsTest("with nft: a container on two networks keeps the ports of the
   collectReferencePorts(host.nft, "second", []);
   expect(listing(host)).toBe(one);
 });
+
+referenceNetnsTest(
+  "a node that never saw the reference pays one message, and two more where iptables has its tables",
+  ({ host }) => {
+    const nl = counting(host.nft);
+    removeReferencePorts(nl, ownerOf("a"), []);
+    expect(nl.sent).toBe(1);
+    withOthers(host);
+    nl.sent = 0;
+    removeReferencePorts(nl, ownerOf("a"), []);
+    expect(nl.sent).toBe(3);
+  },
+);
