@@ -8,7 +8,7 @@
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { parseArgs } from "node:util";
-import { closeEnvironment, PATCHED_RUNTIME, type Processor, programRange, refuseStrip } from "./runtime_patch.ts";
+import { closeEnvironment, PATCHED_RUNTIME, type Processor, programRange, refuseStrip, skipWarmUp } from "./runtime_patch.ts";
 import { MARK } from "../cmd/install.ts";
 import { ROOT } from "./sources.ts";
 
@@ -89,6 +89,7 @@ function build(task: BuildPlan): void {
     const executable = compile(task, scratch);
     const bytes = readFileSync(executable);
     const closed = closeEnvironment(bytes, task.processor, programRange(bytes));
+    skipWarmUp(bytes, task.processor);
     refuseStrip(bytes);
     const marked = Buffer.concat([bytes, Buffer.from(MARK)]);
     writeFileSync(executable, marked);

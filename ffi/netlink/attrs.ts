@@ -9,7 +9,7 @@
  * @see linux/netlink.h struct nlattr
  * @module
  */
-import { type AnyCodec, bytes, type Codec, cstr, type In, type Out, Reader, type Writer } from "./codec.ts";
+import { type AnyCodec, bytes, type Codec, cstr, type In, type Out, type Reader, type Writer } from "./codec.ts";
 
 const NLA_F_NESTED = 0x8000;
 const NLA_TYPE_MASK = 0x3fff;
@@ -33,18 +33,22 @@ export type Attrs<T extends AttrTable> = Codec<AttrsOut<T>, AttrsIn<T>> & { read
 
 /** A table of attributes. Attributes that it does not name are skipped when reading. */
 export function attrs<const T extends AttrTable>(table: T): Attrs<T> {
-  let names: Map<number, string> | undefined;
-  const nameOf = (type: number) => {
-    names ??= new Map(Object.keys(table).map((name) => [table[name]![0], name]));
-    return names.get(type);
-  };
+  let made: readonly string[] | undefined;
+  const names = () => made ??= namesOf(table);
   return {
     table,
     nested: true,
     write: (w, value) => writeTable(w, table, value),
-    read: (r) => readTable(r, table, nameOf) as AttrsOut<T>,
-    locate: (r, offset) => locate(r, offset, nameOf, (name) => table[name]![1]),
+    read: (r) => readTable(r, table, names()) as AttrsOut<T>,
+    locate: (r, offset) => locate(r, offset, table, names()),
   };
+}
+
+/** The names of a table by the kernel's numbers. */
+function namesOf(table: AttrTable): readonly string[] {
+  const names: string[] = [];
+  for (const name in table) names[table[name]![0]] = name;
+  return names;
 }
 
 function writeTable(w: Writer, table: AttrTable, value: Readonly<Record<string, unknown>>): void {
@@ -69,13 +73,13 @@ function writeAttribute<I>(w: Writer, type: number, codec: Codec<unknown, I>, va
   w.align();
 }
 
-function readTable(r: Reader, table: AttrTable, nameOf: (type: number) => string | undefined): Record<string, unknown> {
+function readTable(r: Reader, table: AttrTable, names: readonly string[]): Record<string, unknown> {
   const value: Record<string, unknown> = {};
-  for (const { type, content } of attributes(r)) {
-    const name = nameOf(type);
+  for (let at = next(r); at >= 0; at = next(r)) {
+    const name = names[typeAt(r, at)];
     if (name === undefined) continue;
     const [, codec, many] = table[name]!;
-    const item = codec.read(content);
+    const item = codec.read(contentAt(r, at));
     // What has no use for us is as good as absent.
     if (item === undefined) continue;
     if (many) ((value[name] ??= []) as unknown[]).push(item);
@@ -84,34 +88,35 @@ function readTable(r: Reader, table: AttrTable, nameOf: (type: number) => string
   return value;
 }
 
-/** Walks over the attributes up to the reader's end. @throws {RangeError} if one claims more bytes than there are */
-export function* attributes(r: Reader): Generator<{ type: number; start: number; content: Reader }> {
-  while (r.end - r.at >= NLA_HDRLEN) {
-    const start = r.take(NLA_HDRLEN);
-    const length = r.view.getUint16(start, true);
-    if (length < NLA_HDRLEN) throw new RangeError(`Cannot read the attribute at ${start}: its length is ${length}`);
-    const at = r.take(length - NLA_HDRLEN);
-    yield {
-      type: r.view.getUint16(start + 2, true) & NLA_TYPE_MASK,
-      start,
-      content: new Reader(r.bytes, at, start + length),
-    };
-    r.at = Math.min(r.end, start + ((length + 3) & ~3));
-  }
+/**
+ * Moves past an attribute and returns where its header starts; -1 at the reader's end. (No iterator: a link has some fifty attributes.)
+ *
+ * @throws {RangeError} if it claims more bytes than there are
+ */
+function next(r: Reader): number {
+  const at = r.at;
+  if (r.end - at < NLA_HDRLEN) return -1;
+  const length = r.view.getUint16(at, true);
+  if (length < NLA_HDRLEN) throw new RangeError(`Cannot read the attribute at ${at}: its length is ${length}`);
+  r.take(length);
+  r.at = Math.min(r.end, at + ((length + 3) & ~3));
+  return at;
 }
 
-function locate(
-  r: Reader,
-  offset: number,
-  nameOf: (type: number) => string | undefined,
-  codecOf: (name: string) => AnyCodec,
-) {
-  for (const { type, start, content } of attributes(r)) {
+const typeAt = (r: Reader, at: number): number => r.view.getUint16(at + 2, true) & NLA_TYPE_MASK;
+
+/** The content of the attribute at `at`. */
+function contentAt(r: Reader, at: number): Reader {
+  return r.part(at + NLA_HDRLEN, at + r.view.getUint16(at, true));
+}
+
+function locate(r: Reader, offset: number, table: AttrTable, names: readonly string[]): string[] | undefined {
+  for (let at = next(r); at >= 0; at = next(r)) {
+    const content = contentAt(r, at);
     if (offset >= content.end) continue;
-    const name = nameOf(type) ?? `attribute ${type}`;
-    const codec = nameOf(type) === undefined ? undefined : codecOf(name);
-    const inner = offset > start ? codec?.locate?.(content, offset) : undefined;
-    return [name, ...inner ?? []];
+    const name = names[typeAt(r, at)];
+    if (name === undefined) return [`attribute ${typeAt(r, at)}`];
+    return [name, ...(offset > at ? table[name]![1].locate?.(content, offset) : undefined) ?? []];
   }
   return undefined;
 }
@@ -125,16 +130,15 @@ export function list<C extends AnyCodec>(item: C, type = 1): Codec<readonly Out<
     },
     read(r) {
       const items: Out<C>[] = [];
-      for (const { content } of attributes(r)) items.push(item.read(content) as Out<C>);
+      for (let at = next(r); at >= 0; at = next(r)) items.push(item.read(contentAt(r, at)) as Out<C>);
       return items;
     },
     locate(r, offset) {
-      let index = 0;
-      for (const { start, content } of attributes(r)) {
+      for (let at = next(r), index = 0; at >= 0; at = next(r), index++) {
+        const content = contentAt(r, at);
         if (offset < content.end) {
-          return [String(index), ...(offset > start ? item.locate?.(content, offset) : undefined) ?? []];
+          return [String(index), ...(offset > at ? item.locate?.(content, offset) : undefined) ?? []];
         }
-        index++;
       }
       return undefined;
     },
@@ -190,9 +194,10 @@ function readVariant(
   ids: { readonly kind: number; readonly data: number },
 ): { name: string; data?: Reader } {
   const found: { name: string; data?: Reader } = { name: "" };
-  for (const { type, content } of attributes(r)) {
-    if (type === ids.kind) found.name = cstr.read(content);
-    else if (type === ids.data) found.data = content;
+  for (let at = next(r); at >= 0; at = next(r)) {
+    const type = typeAt(r, at);
+    if (type === ids.kind) found.name = cstr.read(contentAt(r, at));
+    else if (type === ids.data) found.data = contentAt(r, at);
   }
   return found;
 }

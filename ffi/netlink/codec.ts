@@ -69,11 +69,16 @@ export class Reader {
   at: number;
   end: number;
 
-  constructor(bytes: Uint8Array, at = 0, end: number = bytes.length) {
+  constructor(bytes: Uint8Array, at = 0, end: number = bytes.length, view?: DataView) {
     this.bytes = bytes;
-    this.view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+    this.view = view ?? new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
     this.at = at;
     this.end = end;
+  }
+
+  /** A reader of the bytes from `at` up to `end`. */
+  part(at: number, end: number): Reader {
+    return new Reader(this.bytes, at, end, this.view);
   }
 
   /** Moves past `size` bytes and returns where they start. @throws {RangeError} if fewer are left */

@@ -190,7 +190,9 @@ export function awaitEvents<S extends AnySpec>(nl: Netlink, op: Op<S>): MessageO
   }
   if (!datagram) return undefined;
   const events: MessageOut<S>[] = [];
-  for (const { type, payload } of messages(datagram)) if (type === op.type) events.push(readMessage(op.spec, payload));
+  eachMessage(datagram, ({ type, payload }) => {
+    if (type === op.type) events.push(readMessage(op.spec, payload));
+  });
   return events;
 }
 
@@ -251,18 +253,19 @@ interface Received {
   readonly payload: Reader;
 }
 
-function* messages(datagram: Uint8Array): Generator<Received> {
+/** Gives each message of a datagram to `take`. */
+function eachMessage(datagram: Uint8Array, take: (message: Received) => void): void {
   const reader = new Reader(datagram);
   while (reader.end - reader.at >= NLMSG_HDRLEN) {
     const start = reader.at;
     const length = Math.max(NLMSG_HDRLEN, u32At(reader, start));
     reader.take(length);
-    yield {
+    take({
       type: reader.view.getUint16(start + 4, true),
       flags: reader.view.getUint16(start + 6, true),
       sequence: u32At(reader, start + 8),
-      payload: new Reader(datagram, start + NLMSG_HDRLEN, start + length),
-    };
+      payload: reader.part(start + NLMSG_HDRLEN, start + length),
+    });
     reader.at = Math.min(reader.end, start + ((length + 3) & ~3));
   }
 }
@@ -270,11 +273,11 @@ function* messages(datagram: Uint8Array): Generator<Received> {
 const u32At = (reader: Reader, at: number): number => reader.view.getUint32(at, true);
 
 function readDatagram(state: Exchange, datagram: Uint8Array, take: (payload: Reader) => void): void {
-  for (const received of messages(datagram)) {
+  eachMessage(datagram, (received) => {
     const index = received.sequence - state.first;
     // What is left over from an earlier exchange, or was sent to a group, is not for us.
     if (index >= 0 && index < state.requests.length) readAnswer(state, index, received, take);
-  }
+  });
 }
 
 function readAnswer(state: Exchange, index: number, received: Received, take: (payload: Reader) => void): void {

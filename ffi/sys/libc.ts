@@ -59,10 +59,6 @@ const SIGNATURES = {
   unlink: { returns: "i32", args: ["cstring"] },
   unshare: { returns: "i32", args: ["i32"] },
   write: { returns: "i64_fast", args: ["i32", "ptr", "i64_fast"] },
-} as const satisfies Record<string, Signature>;
-
-/** What only starting or installing a program needs. Apart, because every function costs each call of every plugin 4 µs. */
-const RARE_SIGNATURES = {
   kill: { returns: "i32", args: ["i32", "i32"] },
   lseek: { returns: "i64_fast", args: ["i32", "i64_fast", "i32"] },
   pipe2: { returns: "i32", args: ["ptr", "i32"] },
@@ -77,7 +73,7 @@ const RARE_SIGNATURES = {
   waitid: { returns: "i32", args: ["i32", "i32", "ptr", "i32"] },
 } as const satisfies Record<string, Signature>;
 
-type Signatures = typeof SIGNATURES & typeof RARE_SIGNATURES;
+type Signatures = typeof SIGNATURES;
 type Sys = {
   readonly [N in keyof Signatures]: (...args: Arguments<Signatures[N]["args"]>) => number;
 };
@@ -86,48 +82,46 @@ type Native = (...args: unknown[]) => number;
 const EINTR = 4;
 
 /**
- * The C library's functions. Each is made when it is asked for: a loop over all of them would start the compiler's threads.
+ * The C library's functions. Each is looked up when it is first asked for, since that costs 6 µs and a call of a plugin uses few.
  *
  * @throws {SystemError} when a call fails; calls that a signal interrupts are repeated
  */
-export const sys: Sys = new Proxy({} as Sys, {
-  get: (_, name) => (...args: unknown[]) => call(String(name), args),
-});
+export const sys: Sys = Object.create(
+  new Proxy({}, {
+    get(_, name, self) {
+      const value = bind(name as keyof Signatures);
+      Object.defineProperty(self, name, { value });
+      return value;
+    },
+  }),
+);
 
-interface Library {
-  readonly symbols: Readonly<Record<string, Native>>;
-  /** Where the C library keeps this thread's `errno`; the thread never changes. */
-  readonly errno: number;
+/** Where the C library keeps this thread's `errno`; the thread never changes. */
+let errno: number | undefined;
+
+function bind(name: keyof Signatures): Native {
+  const native = open(name);
+  // Asked for before anything can fail: looking a function up may change it.
+  const errnoAt = errno ??= open("__errno_location")();
+  return (...args) => {
+    refuseUnsafe(name, args);
+    for (;;) {
+      const result = native(...args);
+      if (result >= 0) return result;
+      const code = Bun.FFI.read.i32(errnoAt as Parameters<typeof read.i32>[0], 0);
+      // After EINTR, close(2) has closed the descriptor all the same, and another thread may own its number by now.
+      if (code !== EINTR || name === "close") throw new SystemError(name, code);
+    }
+  };
 }
-let opened: Library | undefined;
-let openedRarely: Library["symbols"] | undefined;
 
-function open(signatures: Readonly<Record<string, Signature>>): Library["symbols"] {
+function open(name: keyof Signatures): Native {
+  const { returns, args }: Signature = SIGNATURES[name];
   // This name alone is safe: it is mapped already, whereas a missing library would be looked for in the current directory.
-  const opened = Bun.FFI.dlopen("libc.so.6", signatures as unknown as Parameters<typeof dlopen>[1]);
+  const library = Bun.FFI.dlopen("libc.so.6", { [name]: { returns, args: [...args] } } as Parameters<typeof dlopen>[1]);
   // It returns its error instead of throwing it.
-  if (Error.isError(opened)) throw opened;
-  return opened.symbols as unknown as Library["symbols"];
-}
-
-function library(): Library {
-  if (opened) return opened;
-  const symbols = open(SIGNATURES);
-  opened = { symbols, errno: symbols.__errno_location!() };
-  return opened;
-}
-
-function call(name: string, args: readonly unknown[]): number {
-  const { symbols: usual, errno } = library();
-  const symbols = name in RARE_SIGNATURES ? openedRarely ??= open(RARE_SIGNATURES) : usual;
-  refuseUnsafe(name, args);
-  for (;;) {
-    const result = symbols[name]!(...args);
-    if (result >= 0) return result;
-    const code = Bun.FFI.read.i32(errno as Parameters<typeof read.i32>[0], 0);
-    // After EINTR, close(2) has closed the descriptor all the same, and another thread may own its number by now.
-    if (code !== EINTR || name === "close") throw new SystemError(name, code);
-  }
+  if (Error.isError(library)) throw library;
+  return (library.symbols as unknown as Record<string, Native>)[name]!;
 }
 
 /** bun:ffi turns `undefined` into 0 and cuts a string at its first NUL: `close(undefined)` would close standard input. */
