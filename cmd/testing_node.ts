@@ -122,6 +122,9 @@ function newMachines(resources: DisposableStack): { readonly host: Netns; readon
   return { host, outside };
 }
 
+/** Files that do not belong to containers. */
+const OF_NETWORKS = ["*lock", "last_reserved_ip.*", ".*.index"];
+
 /** What a container leaves on its node, if anything. */
 export function tracesOn({ host, run }: TestNode): object {
   const lines = (text: string) => text.split("\n").filter((line) => line !== "").sort();
@@ -130,7 +133,7 @@ export function tracesOn({ host, run }: TestNode): object {
     links: inNetns(host, "ip", "-o", "link").match(/(?<=^\d+: )[^:@]+/gm),
     rules: ruleset.match(/elements = \{[^}]*\}|chain \S+-\S+|^table (?!(inet|bridge) cni ).*/gm) ?? [],
     iptables: run("sh", "-c", "iptables-save; ip6tables-save").replace(/^#.*\n/gm, "").replace(/\[\d+:\d+\]/g, "[]"),
-    state: lines(run("find", PLACES.state, "-type", "f", "!", "-name", "*lock", "!", "-name", "last_reserved_ip.*")),
+    state: lines(run("find", PLACES.state, "-type", "f", ...OF_NETWORKS.flatMap((name) => ["!", "-name", name]))),
     backups: lines(run("sh", "-c", "find /run/cni -type f 2>/dev/null || :")),
     namespaces: lines(run("sh", "-c", "ls /run/netns 2>/dev/null || :")),
   };
