@@ -46,10 +46,13 @@ export default plugin({
     const port = createCable(host, { bridge, netns, ifname, mac }, config);
     undo.defer(() => void removeIfPresent(host, port));
     setUpPort(host, port, config, call.owner);
-    if (config.macspoofchk) guardMac(call, port);
-    const result = ipam ? attachByAddress(call, bridge, ipam.add()) : attachByFrames(call);
-    const outer = config.disableContainerInterface ? link.get(host.route, port) : awaitOperational(host, port);
-    return { ...result, interfaces: describeInterfaces(call, bridge, outer) };
+    const inner = link.get(netns.route, ifname);
+    if (config.macspoofchk) guardMac(call, port, inner);
+    const result = ipam ? attachByAddress(call, bridge, inner, ipam.add()) : attachByFrames(call, inner);
+    // Looked at again: the address of a bridge that is not ours may follow that of its ports.
+    const [device, outer] = link.getAll(host.route, [bridge.index, port]) as [link.Link, link.Link];
+    if (!config.disableContainerInterface) awaitOperational(host, outer);
+    return { ...result, interfaces: describeInterfaces(call, device, outer, inner) };
   },
 
   del(call) {
@@ -109,18 +112,23 @@ function removeCable(netns: Netns | undefined, ifname: string): boolean {
 }
 
 /** Only frames that come from the container's own address may enter the bridge. */
-function guardMac({ host, netns, ifname, owner, undo }: AddCall<BridgeConfig>, port: string): void {
+function guardMac({ host, owner, undo }: AddCall<BridgeConfig>, port: string, inner: link.Link): void {
   undo.defer(() => removeSpoofCheck(host.nft, owner));
-  addSpoofCheck(host.nft, owner, port, link.get(netns.route, ifname).mac!);
+  addSpoofCheck(host.nft, owner, port, inner.mac!);
 }
 
 /** Without IPAM the container speaks whatever it likes; its end is set up and nothing more. */
-function attachByFrames({ config, netns, ifname, request }: AddCall<BridgeConfig>): Result {
-  if (!config.disableContainerInterface) link.setUp(netns.route, link.get(netns.route, ifname).index);
+function attachByFrames({ config, netns, request }: AddCall<BridgeConfig>, inner: link.Link): Result {
+  if (!config.disableContainerInterface) link.setUp(netns.route, inner.index);
   return request.dns ? { dns: request.dns } : {};
 }
 
-function attachByAddress(call: AddCall<BridgeConfig>, bridge: link.Link, assigned: Result): Result {
+function attachByAddress(
+  call: AddCall<BridgeConfig>,
+  bridge: link.Link,
+  inner: link.Link,
+  assigned: Result,
+): Result {
   const { config, request, host, netns, ifname, owner, undo, log } = call;
   const result = complete(call, assigned);
   const ips = result.ips!;
@@ -133,7 +141,7 @@ function attachByAddress(call: AddCall<BridgeConfig>, bridge: link.Link, assigne
     addMasquerade(host.nft, owner, ips.map((each) => each.address));
   }
   const interfaces = [{ name: "" }, { name: "" }, { name: ifname }];
-  configure(netns, ifname, { ...result, interfaces }, { withoutDad: !config.enabledad, log });
+  configure(netns, inner, { ...result, interfaces }, { withoutDad: !config.enabledad, log });
   return request.dns && Object.keys(request.dns).length > 0 ? { ...result, dns: request.dns } : result;
 }
 
@@ -150,15 +158,18 @@ function complete({ config, ipam }: AddCall<BridgeConfig>, assigned: Result): Re
 /** Where the container's interface stands in the result: behind the bridge and its port. */
 const CONTAINER = 2;
 
-function describeInterfaces(call: AddCall<BridgeConfig>, bridge: link.Link, outer: link.Link): Interface[] {
-  const { config, host, netns, ifname, sandbox } = call;
-  const inner = link.get(netns.route, ifname);
+function describeInterfaces(
+  { config, host, ipam, sandbox }: AddCall<BridgeConfig>,
+  bridge: link.Link,
+  outer: link.Link,
+  inner: link.Link,
+): Interface[] {
   const onHost = (device: link.Link): Interface => ({ name: device.name!, ...device.mac ? { mac: device.mac } : {} });
   return [
-    onHost(link.get(host.route, bridge.index)),
+    onHost(bridge),
     onHost(outer),
     { ...onHost(inner), sandbox },
-    ...call.ipam && needsVlanGateway(config) ? [onHost(gatewayDevice(host, bridge, config))] : [],
+    ...ipam && needsVlanGateway(config) ? [onHost(gatewayDevice(host, bridge, config))] : [],
   ];
 }
 

@@ -91,8 +91,12 @@ export function openNetlink(family: number, groups: readonly number[] = []): Net
   return socketOf(fd);
 }
 
+/** Where every socket receives: what a datagram says is read before the next one comes. */
+let buffer = new Uint8Array(0);
+const BUFFER_SIZE = 64 * 1024;
+
 function socketOf(fd: number): Netlink {
-  let buffer = new Uint8Array(64 * 1024);
+  if (buffer.length === 0) buffer = new Uint8Array(BUFFER_SIZE);
   return {
     sequence: 1,
     send(request) {
@@ -149,10 +153,25 @@ export function query<S extends AnySpec>(
   value: MessageIn<S>,
   reply: AnySpec = op.spec,
 ): MessageOut<S> {
-  let answer: MessageOut<S> | undefined;
-  exchange(nl, [request(op, value, NLM_F_ACK)], (payload) => answer = readMessage(reply, payload) as MessageOut<S>);
-  if (answer === undefined) throw new RangeError(`Cannot use the answer to ${op.name}: it is empty`);
-  return answer;
+  return queryAll(nl, op, [value], reply)[0]!;
+}
+
+/** Sends several requests at once that have one answer each, and returns the answers. @throws {NetlinkError} of the first that was refused */
+export function queryAll<S extends AnySpec>(
+  nl: Netlink,
+  op: Op<S>,
+  values: readonly MessageIn<S>[],
+  reply: AnySpec = op.spec,
+): MessageOut<S>[] {
+  const answers: MessageOut<S>[] = [];
+  // The answer itself is the kernel's assent; a second message that says so would only have to be read.
+  exchange(
+    nl,
+    values.map((value) => request(op, value)),
+    (payload) => answers.push(readMessage(reply, payload) as MessageOut<S>),
+    true,
+  );
+  return answers;
 }
 
 /** Everything of a kind. Repeated when it changed while the kernel was listing it. @throws {NetlinkError} */
@@ -204,6 +223,8 @@ interface Exchange {
   readonly first: number;
   /** Numbers of the requests whose last answer is still to come. */
   readonly open: Set<number>;
+  /** Whether each request has one answer, and no other follows. */
+  readonly answered: boolean;
   refusal?: NetlinkError;
   interrupted: boolean;
 }
@@ -211,7 +232,8 @@ interface Exchange {
 /**
  * Sends requests and reads all their answers; gives each message that is neither acknowledgement nor error to `take`.
  *
- * A request without NLM_F_ACK and NLM_F_DUMP has no last answer and is not waited for, though its refusal is noticed.
+ * A request without NLM_F_ACK and NLM_F_DUMP has no last answer and is not waited for, though its refusal is noticed; unless `answered`
+ * says that each has one answer.
  *
  * @throws {NetlinkError} of the first request that was refused
  */
@@ -219,15 +241,16 @@ export function exchange(
   nl: Netlink,
   requests: readonly Request[],
   take: (payload: Reader) => void,
+  answered = false,
 ): { interrupted: boolean } {
   const w = new Writer();
   const first = nl.sequence;
   const open = new Set<number>();
   for (const { op, value, flags = 0 } of requests) {
-    if (flags & NLM_F_ACK || isDump(flags)) open.add(nl.sequence);
+    if (answered || flags & NLM_F_ACK || isDump(flags)) open.add(nl.sequence);
     writeMessage(w, op, value, flags | NLM_F_REQUEST, nl.sequence++);
   }
-  const state: Exchange = { requests, sent: w.written(), first, open, interrupted: false };
+  const state: Exchange = { requests, sent: w.written(), first, open, answered, interrupted: false };
   nl.send(state.sent);
   const waits = requests.some(({ flags = 0 }) => isDump(flags));
   while (open.size > 0) {
@@ -283,7 +306,10 @@ function readDatagram(state: Exchange, datagram: Uint8Array, take: (payload: Rea
 function readAnswer(state: Exchange, index: number, received: Received, take: (payload: Reader) => void): void {
   const { type, flags, payload } = received;
   if (flags & NLM_F_MULTI && flags & NLM_F_DUMP_INTR) state.interrupted = true;
-  if (type !== NLMSG_ERROR && type !== NLMSG_DONE) return take(payload);
+  if (type !== NLMSG_ERROR && type !== NLMSG_DONE) {
+    if (state.answered) state.open.delete(received.sequence);
+    return take(payload);
+  }
   state.open.delete(received.sequence);
   const errno = payload.end - payload.at >= 4 ? -payload.view.getInt32(payload.take(4), true) : 0;
   if (errno === 0) return;

@@ -17,6 +17,7 @@ import {
   executeAll,
   type Netlink,
   query,
+  queryAll,
   type Request,
   request,
 } from "../netlink/socket.ts";
@@ -115,6 +116,14 @@ export function get(nl: Netlink, key: string | number): Link {
   );
 }
 
+/** The links of these names or indices, asked for at once. @throws {NetlinkError} `ENODEV` if one is missing */
+export function getAll(nl: Netlink, keys: readonly (string | number)[]): Link[] {
+  return purposed(
+    () => `find links ${keys.map((key) => `"${key}"`).join(", ")}`,
+    () => queryAll(nl, GET, keys.map((key) => ({ ...selector(key), filter: RTEXT_FILTER_SKIP_STATS }))),
+  );
+}
+
 /** The link of this name or index, or `undefined`. @throws {NetlinkError} for every reason but that there is none */
 export function find(nl: Netlink, key: string | number): Link | undefined {
   try {
@@ -164,23 +173,23 @@ const OPERATIONAL_MS = 5000;
 /**
  * Waits until a link can carry frames: both ends of the cable are up, and a bridge forwards what comes in.
  *
+ * @param device as it is now
  * Recent kernels settle this while they answer; older ones say so in an event, which is waited for.
  *
  * @param listen opens a socket that listens to RTNLGRP_LINK in the same namespace as `nl`
  * @throws {NetlinkError} `ETIMEDOUT` naming the state it is in
  */
-export function awaitOperational(nl: Netlink, key: string, listen: () => Netlink): Link {
-  const first = get(nl, key);
-  if (first.operstate === IF_OPER_UP) return first;
+export function awaitOperational(nl: Netlink, device: Link, listen: () => Netlink): Link {
+  if (device.operstate === IF_OPER_UP) return device;
   using events = listen();
   const deadline = performance.now() + OPERATIONAL_MS;
   for (;;) {
-    const now = get(nl, key);
+    const now = get(nl, device.index);
     if (now.operstate === IF_OPER_UP) return now;
     if (performance.now() > deadline || !awaitEvents(events, NEW)) {
       throw new NetlinkError(
         { request: "wait", errno: ETIMEDOUT, kernel: `operational state ${now.operstate}` },
-        `wait for "${key}" to come up`,
+        `wait for "${device.name}" to come up`,
       );
     }
   }

@@ -97,5 +97,5 @@ netnsTest("awaitOperational() looks again when it has not been told of all that 
     };
     return { ...events, receive };
   };
-  expect(link.awaitOperational(host.route, "p0", overrun).operstate).toBe(6);
+  expect(link.awaitOperational(host.route, link.get(host.route, "p0"), overrun).operstate).toBe(6);
 });

@@ -32,15 +32,15 @@ export interface ConfigureOptions {
 }
 
 /**
- * Gives the interface `ifname` of `netns` the addresses and routes of `result` that are meant for it, and sets it up.
+ * Gives `device` of `netns` the addresses and routes of `result` that are meant for it, and sets it up.
  *
  * When it returns, every address can be used: an IPv6 address is not before the kernel has said so.
  *
  * @throws {CniError} when another host has one of the addresses
  * @throws {NetlinkError} what the kernel refused, naming the address or route
  */
-export function configure(netns: Netns, ifname: string, result: Result, options: ConfigureOptions): void {
-  const { index } = link.get(netns.route, ifname);
+export function configure(netns: Netns, device: link.Link, result: Result, options: ConfigureOptions): void {
+  const { index, name: ifname = "" } = device;
   const ips = ipsOf(result, ifname);
   const addresses = ips.map((ip) => ip.address);
   const six = addresses.filter((each) => familyOf(each) === 6);
@@ -88,10 +88,10 @@ const describeDuplicate = (ifname: string) => (duplicate: Cidr) =>
 function prepareSysctls(ifname: string, six: boolean, { withoutDad, log }: ConfigureOptions): void {
   const wish = (name: string, value: string) => {
     try {
-      if (findSysctl(name) !== undefined) ensureSysctl(name, value);
+      ensureSysctl(name, value);
     } catch (error) {
       if (!(error instanceof SystemError)) throw error;
-      log(`Cannot set ${name} to ${value}, going on without: ${error.message}`);
+      if (error.code !== "ENOENT") log(`Cannot set ${name} to ${value}, going on without: ${error.message}`);
     }
   };
   wish(`net/ipv4/conf/${ifname}/arp_notify`, "1");
@@ -157,11 +157,11 @@ export function routesOf(result: Result, ips: readonly IpConfig[]): RouteConfig[
   });
 }
 
-/** Waits until frames pass between `ifname` and what it is connected to. @throws {NetlinkError} `ETIMEDOUT` */
-export function awaitOperational(netns: Netns, ifname: string): link.Link {
+/** Waits until frames pass between `device` and what it is connected to. @throws {NetlinkError} `ETIMEDOUT` */
+export function awaitOperational(netns: Netns, device: link.Link): link.Link {
   return link.awaitOperational(
     netns.route,
-    ifname,
+    device,
     () => netns.run<Netlink>(() => openNetlink(NETLINK_ROUTE, [RTNLGRP_LINK])),
   );
 }
