@@ -1,0 +1,129 @@
+/** The table: rows with what was measured, against what, and whether a goal is met. @module */
+import { median, percentile } from "./measure.ts";
+
+/** What a row is to reach: the figure that it compares with, at least or at most. */
+export interface Goal {
+  readonly atLeast?: number;
+  readonly atMost?: number;
+}
+
+/** What one side took. */
+export interface Figure {
+  readonly who: string;
+  readonly median: number;
+  readonly p10: number;
+  readonly p90: number;
+  readonly values: number;
+}
+
+/** One line. */
+export interface Row {
+  readonly what: string;
+  readonly unit: string;
+  readonly ours: Figure;
+  readonly other?: Figure;
+  /** What the goal speaks of: how much faster, how much more, or the figure itself. */
+  readonly result: number;
+  /** The result as a person reads it: `10.3 × faster`. */
+  readonly text: string;
+  readonly goal?: Goal;
+  readonly met?: boolean;
+  readonly note?: string;
+}
+
+/** A group of rows under the words by which it is chosen: `chain`. */
+export interface Section {
+  readonly name: string;
+  readonly rows: readonly Row[];
+}
+
+/** What a row is made of. */
+export interface RowOptions {
+  readonly what: string;
+  readonly ours: Figure;
+  readonly other?: Figure;
+  readonly unit?: string;
+  readonly goal?: Goal;
+  readonly note?: string;
+}
+
+export function figure(who: string, values: readonly number[]): Figure {
+  return {
+    who,
+    median: median(values),
+    p10: percentile(values, 0.1),
+    p90: percentile(values, 0.9),
+    values: values.length,
+  };
+}
+
+/** How many times faster ours is than the other. */
+export function faster(options: RowOptions & { readonly other: Figure }): Row {
+  const result = options.other.median / options.ours.median;
+  return row(options, result, `${number(result)} × faster`);
+}
+
+/** How many times the other's figure ours is. */
+export function times(options: RowOptions & { readonly other: Figure }): Row {
+  const result = options.ours.median / options.other.median;
+  return row(options, result, `${number(result)} ×`);
+}
+
+/** How much more than the other ours is. */
+export function above(options: RowOptions & { readonly other: Figure }): Row {
+  const result = options.ours.median - options.other.median;
+  return row(options, result, `${number(result)} ${options.unit ?? "ms"} more`);
+}
+
+/** The figure itself. */
+export function plain(options: RowOptions): Row {
+  return row(options, options.ours.median, `${number(options.ours.median)} ${options.unit ?? "ms"}`);
+}
+
+function row(options: RowOptions, result: number, text: string): Row {
+  const { goal, unit = "ms" } = options;
+  const met = goal && Number.isFinite(result) && result >= (goal.atLeast ?? -Infinity) &&
+    result <= (goal.atMost ?? Infinity);
+  return { ...options, unit, result, text, ...met === undefined ? {} : { met } };
+}
+
+/** A row that could not be measured. */
+export function missing(what: string, why: string): Row {
+  return { what, unit: "", ours: figure("", []), result: NaN, text: why };
+}
+
+const HEAD = ["what", "cni", "against", "", "goal", ""];
+
+/** The table as Markdown. */
+export function markdown(sections: readonly Section[]): string {
+  const cells = sections.flatMap(({ rows }) => rows.map(rowCells));
+  const widths = HEAD.map((name, at) =>
+    Math.max(3, ...[name, ...cells.map((row) => row[at])].map((text) => text.length))
+  );
+  const line = (row: readonly string[]) => `| ${row.map((text, at) => text.padEnd(widths[at])).join(" | ")} |`;
+  return [line(HEAD), `| ${widths.map((width) => "-".repeat(width)).join(" | ")} |`, ...cells.map(line)].join("\n");
+}
+
+function rowCells({ what, unit, ours, other, text, goal, met }: Row): readonly string[] {
+  const value = (figure?: Figure) => figure && figure.values > 0 ? `${number(figure.median)} ${unit}` : "";
+  const against = other ? `${value(other)} ${other.who}` : "";
+  return [
+    what,
+    value(ours),
+    against,
+    text,
+    goal ? goalText(goal) : "",
+    met === undefined ? "" : met ? "met" : "**not met**",
+  ];
+}
+
+function goalText({ atLeast, atMost }: Goal): string {
+  return atLeast === undefined ? `≤ ${atMost}` : `≥ ${atLeast}`;
+}
+
+/** Three digits of a number: `7.25`, `43.4`, `190`. */
+export function number(value: number): string {
+  if (!Number.isFinite(value)) return "–";
+  const size = Math.abs(value);
+  return value.toFixed(size >= 100 ? 0 : size >= 10 ? 1 : 2);
+}
