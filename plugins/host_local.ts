@@ -6,14 +6,14 @@
 import { cidr, type Ip, ipOf, prefixLengthOf } from "../ffi/address.ts";
 import { SystemError } from "../ffi/sys/error.ts";
 import { ensureDirectory, requireWritable } from "../ffi/sys/directory.ts";
-import { readText, removeFile, writeTemporary } from "../ffi/sys/file.ts";
+import { readText } from "../ffi/sys/file.ts";
 import { findStatus } from "../ffi/sys/status.ts";
 import { allocate, type Choice } from "./host_local/allocate.ts";
 import { addressesOf, describeHolder, type Holder, readInventory } from "./host_local/inventory.ts";
 import { capacityOf, findRange, formatRanges, type RangeSet } from "./host_local/ranges.ts";
 import { parseResolvConf } from "./host_local/resolv_conf.ts";
 import { parseRequestedIps, parseSettings, path } from "./host_local/settings.ts";
-import { lockStore, prepareReservation, type Store } from "./host_local/store.ts";
+import { lockStore, prepareReservation, tryReservation } from "./host_local/store.ts";
 import { type AddCall, type Call, type CheckCall, type GcCall, plugin } from "./kit/plugin.ts";
 import type { Attachment } from "./spec/config.ts";
 import { CniError, Code, ConfigError } from "./spec/error.ts";
@@ -48,7 +48,8 @@ export default plugin<Config>({
     const choices = reserve(call, sets, parseRequestedIps(request, call.args.IP));
     undo.defer(() => {
       using store = lockStore(directoryOf(call), log);
-      release(store, choices.map(({ address }) => address), (holder) => isSame(holder, { containerId, ifname }));
+      const chosen = choices.map(({ address }) => address);
+      store.release(store.findHeld({ containerId, ifname }).filter(({ address }) => chosen.includes(address)));
     });
     return {
       ips: choices.map(({ address, range: { subnet, gateway } }) => ({
@@ -64,7 +65,7 @@ export default plugin<Config>({
     const directory = directoryOf(call);
     if (!findStatus(directory)?.isDirectory) return;
     using store = lockStore(directory, call.log);
-    store.release(addressesOf(store.inventory, call));
+    store.release(store.findHeld(call));
   },
 
   check: checkReservation,
@@ -78,7 +79,8 @@ export default plugin<Config>({
     const lives = survivors(call);
     // Whoever came after the list of the living was made cannot be on it.
     const isOld = (address: Ip) => (findStatus(`${directory}/${address}`)?.modified ?? 0n) <= startedAt;
-    release(store, [...store.inventory.holders.keys()], (holder, address) => !lives(holder) && isOld(address));
+    const all = [...store.list().holders].flatMap(([address, holder]) => holder ? [{ address, holder }] : []);
+    store.release(all.filter(({ address, holder }) => !lives(holder) && isOld(address)));
   },
 
   status(call) {
@@ -86,7 +88,7 @@ export default plugin<Config>({
     const directory = directoryOf(call);
     try {
       // Only ADD makes something: a network that is asked about need not be one that comes to be.
-      if (findStatus(directory)) removeFile(writeTemporary(`${directory}/status`, "", 0o600, false));
+      if (findStatus(directory)) tryReservation(directory);
       else requireWritable(directory);
     } catch (error) {
       if (!(error instanceof SystemError)) throw error;
@@ -107,9 +109,10 @@ function reserve(call: AddCall<Config>, sets: readonly RangeSet[], requested: re
   ensureDirectory(directory);
   using reservation = prepareReservation(directory, { containerId: call.containerId, ifname: call.ifname });
   using store = lockStore(directory, call.log);
-  const { inventory: { holders }, findLastReserved } = store;
-  refuseSecond(call, sets, addressesOf(store.inventory, call));
-  const choices = allocate(sets, requested, { holders, findLastReserved });
+  const choices = store.decide(() => {
+    refuseSecond(call, sets, store.findHeld(call).map(({ address }) => address));
+    return allocate(sets, requested, store);
+  });
   store.reserve(reservation, choices.map(({ address }) => address));
   return choices;
 }
@@ -123,18 +126,6 @@ function refuseSecond(attachment: Attachment, sets: readonly RangeSet[], held: r
     `Cannot allocate an address: ${describeHolder(attachment)} holds ${address} already`,
     { details: "an attachment is added once; delete it before it is added again" },
   );
-}
-
-/** Releases those of the addresses whose holder is to go; what has no holder is not ours. */
-function release(store: Store, addresses: readonly Ip[], isToGo: (holder: Holder, address: Ip) => boolean): void {
-  store.release(addresses.filter((address) => {
-    const holder = store.inventory.holders.get(address);
-    return holder !== undefined && isToGo(holder, address);
-  }));
-}
-
-function isSame(holder: Holder, { containerId, ifname }: Attachment): boolean {
-  return holder.containerId === containerId && holder.ifname === ifname;
 }
 
 /** Tells who is on the list; of a reservation that names no interface the container decides. */

@@ -47,7 +47,7 @@ export function requireWritable(path: string): void {
     for (let directory = path;;) {
       // The final dot asks for a directory.
       const name = new TextEncoder().encode(`${directory}/.\0`);
-      if (unless(["ENOENT"], () => sys.syscall(SYS_faccessat, AT_FDCWD, name, W_OK | X_OK)) !== undefined) return;
+      if (unless(["ENOENT"], () => sys.syscall(SYS_faccessat, AT_FDCWD, name, W_OK | X_OK, 0)) !== undefined) return;
       const parent = directory.replace(/\/+[^/]*\/*$/, "");
       if (parent === directory) throw new RangeError(`Cannot write to directory "${path}": no such parent`);
       directory = parent;
@@ -76,7 +76,7 @@ export function listEntries(path: string): Entry[] {
     const entries: Entry[] = [];
     const buffer = new Uint8Array(32 * 1024);
     for (;;) {
-      const length = sys.syscall(SYS_getdents64, directory.fd, buffer, buffer.length);
+      const length = sys.syscall(SYS_getdents64, directory.fd, buffer, buffer.length, 0);
       if (length === 0) return entries;
       readEntries(buffer.subarray(0, length), entries);
     }

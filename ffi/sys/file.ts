@@ -14,7 +14,12 @@ const O_WRONLY = 0o1;
 const O_CREAT = 0o100;
 const O_EXCL = 0o200;
 const O_CLOEXEC = 0o2000000;
+const O_NONBLOCK = 0o4000;
 const O_NOFOLLOW = process.arch === "arm64" ? 0o100000 : 0o400000;
+// The flag and the one of a directory, which is another on arm64.
+const O_TMPFILE = 0o20000000 | (process.arch === "arm64" ? 0o40000 : 0o200000);
+const AT_FDCWD = -100;
+const AT_SYMLINK_FOLLOW = 0x400;
 const POLLIN = 1;
 const POLLOUT = 4;
 
@@ -30,7 +35,6 @@ export function descriptor(fd: number): Descriptor {
 
 /** Opens `path` for reading; never waits for a writer of a pipe. @throws {SystemError} */
 export function openFile(path: string): Descriptor {
-  const O_NONBLOCK = 0o4000;
   return descriptor(forPurpose(`open "${path}"`, () => sys.open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0)));
 }
 
@@ -139,6 +143,40 @@ export function writeTemporary(path: string, text: string, mode = 0o600, durable
   return temporary;
 }
 
+/** A file without a name: gone when it is closed, unless {@linkcode linkFile} gave it one by then. */
+export interface UnnamedFile extends Descriptor {
+  /** Leads to it for as long as it is open. */
+  readonly path: string;
+}
+
+/**
+ * Writes a complete new file that has no name yet, on the file system of `directory`, which does not change by that.
+ *
+ * @param durable on disk before it returns
+ * @returns `undefined` where the file system knows no such files
+ * @throws {SystemError}
+ * @see O_TMPFILE in open(2)
+ */
+export function writeUnnamed(directory: string, text: string, mode = 0o600, durable = true): UnnamedFile | undefined {
+  return forPurpose(`write to directory "${directory}"`, () => {
+    // EISDIR and EINVAL: what kernels and file systems answer that take the flag for O_DIRECTORY.
+    const fd = unless(
+      ["EOPNOTSUPP", "EISDIR", "EINVAL"],
+      () => sys.open(directory, O_WRONLY | O_TMPFILE | O_CLOEXEC, mode),
+    );
+    if (fd === undefined) return undefined;
+    const file = descriptor(fd);
+    try {
+      writeAll(fd, new TextEncoder().encode(text));
+      if (durable) sys.fsync(fd);
+      return { ...file, path: `/proc/self/fd/${fd}` };
+    } catch (error) {
+      file[Symbol.dispose]();
+      throw error;
+    }
+  });
+}
+
 /** Replaces `path` as a whole: a reader, and a crash at any point, finds the old content or the new. @throws {SystemError} */
 export function replaceFile(path: string, text: string, mode = 0o600, durable = true): void {
   forPurpose(`write "${path}"`, () => {
@@ -164,9 +202,12 @@ export function createFile(path: string, text: string, mode = 0o600): boolean {
   });
 }
 
-/** Gives the file at `path` a second name; false if there is a file of that name already. @throws {SystemError} */
+/** Gives the file that `path` leads to a further name; false if there is a file of that name already. @throws {SystemError} */
 export function linkFile(path: string, name: string): boolean {
-  return forPurpose(`create "${name}"`, () => unless(["EEXIST"], () => sys.link(path, name)) !== undefined);
+  return forPurpose(
+    `create "${name}"`,
+    () => unless(["EEXIST"], () => sys.linkat(AT_FDCWD, path, AT_FDCWD, name, AT_SYMLINK_FOLLOW)) !== undefined,
+  );
 }
 
 /** Gives the file at `path` another name, which it takes from any other file. @throws {SystemError} */

@@ -14,6 +14,7 @@ const O_WRONLY = 0o1;
 const O_CREAT = 0o100;
 const O_EXCL = 0o200;
 const O_CLOEXEC = 0o2000000;
+const AT_FDCWD = -100;
 const CHUNK_BYTES = 1024 * 1024;
 
 /** Makes `path` a symbolic link to `target`, which is kept as written. @throws {SystemError} */
@@ -23,7 +24,10 @@ export function placeSymbolicLink(target: string, path: string): void {
 
 /** Makes `path` another name of the file `existing`. @throws {SystemError} `EXDEV`, `EPERM` where the file system cannot */
 export function placeHardLink(existing: string, path: string): void {
-  forPurpose(`link "${path}" to "${existing}"`, () => place(path, (temporary) => void sys.link(existing, temporary)));
+  forPurpose(
+    `link "${path}" to "${existing}"`,
+    () => place(path, (temporary) => void sys.linkat(AT_FDCWD, existing, AT_FDCWD, temporary, 0)),
+  );
 }
 
 /** Makes `path` a copy of the file `source`: same content, permissions and time of change. @throws {SystemError} */

@@ -68,7 +68,7 @@ export function startProgram(path: string, env: readonly string[], group: boolea
     // If whoever started us has these ignored, the kernel forgets how children end before we can ask.
     sys.signal(SIGCHLD, null);
     const pid = spawn(path, env, [stdin, stdout, stderr], group);
-    const end = unless(NO_PIDFD, () => sys.syscall(SYS_pidfd_open, pid, null, 0)) ?? -1;
+    const end = unless(NO_PIDFD, () => sys.syscall(SYS_pidfd_open, pid, null, 0, 0)) ?? -1;
     for (const fd of [stdin, stdout, stderr]) sys.close(fd);
     return { pid, stdin: writeEnd, stdout: readEnd, stderr: readErrors, end };
   } catch (error) {

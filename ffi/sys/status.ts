@@ -25,12 +25,14 @@ export interface FileStatus {
   readonly size: number;
   /** Last change of the content, in nanoseconds since 1970. */
   readonly modified: bigint;
+  /** Last change of the file or of what is known about it, in nanoseconds since 1970; nobody can set it. */
+  readonly changed: bigint;
 }
 
 /** The status of an open file. @throws {SystemError} @see asm/stat.h: the two architectures differ in the place of st_mode only */
 export function statusOf(fd: number): FileStatus {
   const bytes = new Uint8Array(144);
-  sys.syscall(SYS_fstat, fd, bytes, 0);
+  sys.syscall(SYS_fstat, fd, bytes, 0, 0);
   const view = new DataView(bytes.buffer);
   const mode = view.getUint32(arm ? 16 : 24, true);
   return {
@@ -40,8 +42,14 @@ export function statusOf(fd: number): FileStatus {
     isCharacterDevice: (mode & 0o170000) === 0o020000,
     mode: mode & 0o7777,
     size: Number(view.getBigInt64(48, true)),
-    modified: view.getBigInt64(88, true) * 1_000_000_000n + view.getBigInt64(96, true),
+    modified: readTime(view, 88),
+    changed: readTime(view, 104),
   };
+}
+
+/** struct timespec */
+function readTime(view: DataView, at: number): bigint {
+  return view.getBigInt64(at, true) * 1_000_000_000n + view.getBigInt64(at + 8, true);
 }
 
 /** The status of the file that `path` leads to, links followed, or `undefined` if there is none. @throws {SystemError} */

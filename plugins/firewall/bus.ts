@@ -87,7 +87,7 @@ function connect(fd: number, name: Uint8Array, patienceMs: number): boolean {
   const NOBODY = ["ENOENT", "ECONNREFUSED", "ENOTDIR", "EACCES"];
   // struct timeval: 64-bit seconds, 64-bit microseconds; it bounds connect(2) as well.
   sys.setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, new Uint32Array([Math.ceil(patienceMs / 1000), 0, 0, 0]), 16);
-  return unless(NOBODY, () => sys.syscall(SYS_connect, fd, name, name.length)) !== undefined;
+  return unless(NOBODY, () => sys.syscall(SYS_connect, fd, name, name.length, 0)) !== undefined;
 }
 
 function greet(fd: number, patienceMs: number): Bus {

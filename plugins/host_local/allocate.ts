@@ -6,11 +6,16 @@
 import { type Ip, nextIp } from "../../ffi/address.ts";
 import { CniError, Code } from "../spec/error.ts";
 import { describeHolder, type Holder } from "./inventory.ts";
-import { capacityOf, findRange, formatRanges, type Range, type RangeSet } from "./ranges.ts";
+import { capacityOf, findRange, formatRanges, includes, isBetween, type Range, type RangeSet } from "./ranges.ts";
 
 /** What is known about the addresses of a network. */
 export interface Usage {
-  readonly holders: ReadonlyMap<Ip, Holder | undefined>;
+  /** Whether it cannot be given out. */
+  isTaken(address: Ip): boolean;
+  /** Who holds an address that is taken; `undefined` where something else has its name. */
+  findHolder(address: Ip): Holder | undefined;
+  /** The first address from `from` on that is not taken. */
+  findFree(from: Ip): Ip | undefined;
   findLastReserved(set: number): Ip | undefined;
 }
 
@@ -37,7 +42,7 @@ export function allocate(sets: readonly RangeSet[], requested: readonly Ip[], us
   return choices;
 }
 
-function checkRequested(set: RangeSet, address: Ip, { holders }: Usage): Choice {
+function checkRequested(set: RangeSet, address: Ip, { isTaken, findHolder }: Usage): Choice {
   const range = findRange(set, address)!;
   if (address === range.gateway) {
     throw new CniError(
@@ -45,8 +50,8 @@ function checkRequested(set: RangeSet, address: Ip, { holders }: Usage): Choice 
       `Cannot reserve requested address ${address}: it is the gateway of ${range.subnet}`,
     );
   }
-  if (!holders.has(address)) return { address, range };
-  const holder = holders.get(address);
+  if (!isTaken(address)) return { address, range };
+  const holder = findHolder(address);
   throw new CniError(
     Code.TryAgainLater,
     `Cannot reserve requested address ${address}: ${holder ? describeHolder(holder) : "something else"} holds it`,
@@ -65,8 +70,11 @@ function leftError(left: readonly Ip[], requested: readonly Ip[], sets: readonly
   );
 }
 
-function allocateNext(set: RangeSet, last: Ip | undefined, { holders }: Usage): Choice {
-  for (const choice of candidates(set, last)) if (!holders.has(choice.address)) return choice;
+function allocateNext(set: RangeSet, last: Ip | undefined, usage: Usage): Choice {
+  for (const stretch of stretches(set, last)) {
+    const address = findFreeIn(stretch, usage);
+    if (address !== undefined) return { address, range: stretch.range };
+  }
   throw new CniError(
     Code.TryAgainLater,
     `Cannot allocate an address: all ${capacityOf(set)} addresses of range set ${formatRanges(set.ranges)} are in use`,
@@ -74,26 +82,37 @@ function allocateNext(set: RangeSet, last: Ip | undefined, { holders }: Usage): 
   );
 }
 
+/** The addresses of a range from `from` to `to`, both included. */
+interface Stretch {
+  readonly range: Range;
+  readonly from: Ip;
+  readonly to: Ip;
+}
+
 /**
  * The addresses of a set in the order in which they are given out: from the one after `last`, round and round, with `last` at the end.
  *
  * So an address that became free is left alone for as long as possible: somebody may still have it in a cache.
  */
-export function* candidates({ ranges }: RangeSet, last?: Ip): Generator<Choice> {
-  const known = last === undefined ? undefined : findRange({ path: "", ranges }, last);
-  let at = known ? ranges.indexOf(known) : 0;
-  let address = known ? last! : undefined;
-  const advance = (): Ip => {
-    if (address === undefined) return ranges[0]!.start;
-    const next = address === ranges[at]!.end ? undefined : nextIp(address);
-    if (next !== undefined) return next;
-    at = (at + 1) % ranges.length;
-    return ranges[at]!.start;
-  };
-  const first = address = advance();
-  do {
-    const range = ranges[at]!;
-    if (address !== range.gateway) yield { address, range };
-    address = advance();
-  } while (address !== first);
+function stretches({ ranges }: RangeSet, last?: Ip): Stretch[] {
+  const at = last === undefined ? -1 : ranges.findIndex((each) => includes(each, last));
+  const whole = (range: Range): Stretch => ({ range, from: range.start, to: range.end });
+  if (at < 0) return ranges.map(whole);
+  const range = ranges[at]!;
+  const next = last === range.end ? undefined : nextIp(last!);
+  return [
+    ...(next === undefined ? [] : [{ range, from: next, to: range.end }]),
+    ...ranges.slice(at + 1).map(whole),
+    ...ranges.slice(0, at).map(whole),
+    { range, from: range.start, to: last! },
+  ];
+}
+
+function findFreeIn({ range, from, to }: Stretch, { findFree }: Usage): Ip | undefined {
+  let free = findFree(from);
+  if (free === range.gateway) {
+    const next = nextIp(free);
+    free = next && findFree(next);
+  }
+  return free !== undefined && isBetween(from, free, to) ? free : undefined;
 }

@@ -75,8 +75,14 @@ export function addressesOf({ holders }: Inventory, { containerId, ifname }: Att
 }
 
 /** What is written into the file of a reservation. */
-export function formatHolder({ containerId, ifname }: Attachment): string {
-  return `${containerId}\r\n${ifname}`;
+export function formatHolder({ containerId, ifname }: Holder): string {
+  return ifname === undefined ? containerId : `${containerId}\r\n${ifname}`;
+}
+
+/** The holder that the file of a reservation names; `undefined` if there is no such file, or it names nobody. @throws {SystemError} */
+export function findHolder(path: string): Holder | undefined {
+  const content = findText(path);
+  return content === undefined ? undefined : parseHolder(content);
 }
 
 /** `container "c1", interface "eth0"` */

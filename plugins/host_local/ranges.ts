@@ -123,7 +123,12 @@ export function overlap(a: Range, b: Range): boolean {
 
 /** Tells whether an address is in a range, be it the gateway's. */
 export function includes({ start, end }: Range, ip: Ip): boolean {
-  return familyOf(start) === familyOf(ip) && compareIp(start, ip) <= 0 && compareIp(ip, end) <= 0;
+  return isBetween(start, ip, end);
+}
+
+/** Tells whether an address is neither before `first` nor after `last`, which are of one family. */
+export function isBetween(first: Ip, ip: Ip, last: Ip): boolean {
+  return familyOf(first) === familyOf(ip) && compareIp(first, ip) <= 0 && compareIp(ip, last) <= 0;
 }
 
 /** The range of the set that an address is in. */

@@ -4,43 +4,78 @@
  * @module
  */
 import { type Ip, parseIp } from "../../ffi/address.ts";
-import { findText, linkFile, removeFile, renameFile, replaceFile, writeTemporary } from "../../ffi/sys/file.ts";
+import { SystemError } from "../../ffi/sys/error.ts";
+import {
+  findText,
+  linkFile,
+  removeFile,
+  renameFile,
+  replaceFile,
+  writeTemporary,
+  writeUnnamed,
+} from "../../ffi/sys/file.ts";
 import { findStatus } from "../../ffi/sys/status.ts";
 import type { Attachment } from "../spec/config.ts";
 import { CniError, Code } from "../spec/error.ts";
-import { formatHolder, type Holder, indexName, type Inventory, readInventory } from "./inventory.ts";
+import type { Usage } from "./allocate.ts";
+import { type Index, makeIndex, openIndex } from "./index.ts";
+import { findHolder, formatHolder, type Holder, indexName, type Inventory, readInventory } from "./inventory.ts";
 import { acquireLock } from "./lock.ts";
 
 /** Longer than any queue that still moves, and well below the two minutes a kubelet gives an ADD. */
 const LOCK_TIMEOUT_MS = 10_000;
 /** By then, whoever wrote it has long had its turn or given up. */
 const TEMPORARY_MAX_AGE_MS = 5 * 60_000;
+/** For so long a list of the directory is good enough to refuse somebody: a full network is asked again and again. */
+const LIST_MAX_AGE_MS = 60_000;
+
+/** An address and who holds it. */
+export interface Held {
+  readonly address: Ip;
+  readonly holder: Holder;
+}
 
 /** The reservations of one network, locked until its scope ends. */
-export interface Store extends Disposable {
-  readonly inventory: Inventory;
-  /** The address that range set number `set` gave last; `undefined` if none is known. */
-  findLastReserved(set: number): Ip | undefined;
+export interface Store extends Usage, Disposable {
+  /** What an attachment holds, from old versions if there is nothing else. */
+  findHeld(attachment: Attachment): Held[];
+  /** Everything, as the directory has it. */
+  list(): Inventory;
+  /** Runs `choose`, which changes nothing; what it refuses, it refuses for what is in the directory and not in the index alone. */
+  decide<T>(choose: () => T): T;
   /** Makes the reservation hold these addresses, one per range set and in their order: all, or none if it throws. */
   reserve(reservation: Reservation, addresses: readonly Ip[]): void;
   /** Gives addresses back. */
-  release(addresses: readonly Ip[]): void;
+  release(held: readonly Held[]): void;
 }
 
 /** A reservation that is written and does not hold an address yet; given up when its scope ends. */
 export interface Reservation extends Disposable {
   readonly path: string;
+  /** Whether it has a name in the directory. */
+  readonly isNamed: boolean;
   readonly attachment: Attachment;
 }
 
 /** Writes a reservation to disk, where that may take its time: before the lock is taken. @throws {SystemError} */
 export function prepareReservation(directory: string, attachment: Attachment): Reservation {
-  const path = writeTemporary(`${directory}/new`, formatHolder(attachment));
-  return { path, attachment, [Symbol.dispose]: () => void removeFile(path) };
+  const content = formatHolder(attachment);
+  // Without a name it leaves the directory as it is, and the index with it, and is gone after a crash.
+  const unnamed = writeUnnamed(directory, content);
+  if (unnamed) return { ...unnamed, isNamed: false, attachment };
+  const path = writeTemporary(`${directory}/new`, content);
+  return { path, isNamed: true, attachment, [Symbol.dispose]: () => void removeFile(path) };
+}
+
+/** Makes sure that a reservation could be written. @throws {SystemError} */
+export function tryReservation(directory: string): void {
+  const unnamed = writeUnnamed(directory, "", 0o600, false);
+  if (unnamed) unnamed[Symbol.dispose]();
+  else removeFile(writeTemporary(`${directory}/status`, "", 0o600, false));
 }
 
 /**
- * Locks the reservations in `directory`, which exists, and removes what crashes left there.
+ * Locks the reservations in `directory`, which exists; if they have to be listed, it removes what crashes left there.
  *
  * @param log told of every file that is removed although it is not ours
  * @throws {CniError} code 11 if others hold the lock for longer than `timeoutMs`
@@ -48,20 +83,107 @@ export function prepareReservation(directory: string, attachment: Attachment): R
 export function lockStore(directory: string, log: (message: string) => void, timeoutMs = LOCK_TIMEOUT_MS): Store {
   using resources = new DisposableStack();
   resources.use(acquireLock(`${directory}/lock`, timeoutMs));
-  const inventory = readInventory(directory);
-  recover(directory, inventory, log);
+  const records = openRecords(directory, log);
+  resources.use(records);
   const lock = resources.move();
+  const { ask } = records;
   return {
-    inventory,
+    isTaken: (address) => ask((index) => index.isTaken(address)),
+    findFree: (from) => ask((index) => index.findFree(from)),
+    findHolder: (address) => holderAt(directory, address),
     findLastReserved: (set) => findLastReserved(`${directory}/last_reserved_ip.${set}`, log),
-    reserve: (reservation, addresses) => reserve(directory, reservation, addresses),
-    release: (addresses) => release(directory, inventory, addresses),
+    findHeld({ containerId, ifname }) {
+      const own = findHeldBy(directory, records, { containerId, ifname });
+      return own.length > 0 ? own : findHeldBy(directory, records, { containerId });
+    },
+    list: records.list,
+    decide: (choose) => decide(records, choose),
+    reserve: (reservation, addresses) => reserve(directory, records, reservation, addresses),
+    release: (held) => release(directory, records, held),
     [Symbol.dispose]: () => lock.dispose(),
   };
 }
 
+/** What is known of the directory: by its index, and from the first doubt on by a list of it. */
+interface Records extends Disposable {
+  /** When the directory was listed; `undefined` if that was for this call. */
+  readonly listedAt: number | undefined;
+  list(): Inventory;
+  /** An index that cannot be read is replaced. */
+  ask<T>(question: (index: Index) => T): T;
+}
+
+function openRecords(directory: string, log: (message: string) => void): Records {
+  let index = openIndex(directory);
+  let inventory: Inventory | undefined;
+  const close = () => {
+    index?.[Symbol.dispose]();
+    index = undefined;
+  };
+  const list = (): Inventory => {
+    if (inventory) return inventory;
+    close();
+    const made = makeIndex(directory, () => recover(directory, readInventory(directory), log));
+    index = made.index;
+    return inventory = made.all;
+  };
+  const current = (): Index => index ?? (list(), index!);
+  current();
+  return {
+    get listedAt() {
+      return inventory ? undefined : current().listedAt;
+    },
+    list,
+    ask(question) {
+      try {
+        return question(current());
+      } catch (error) {
+        if (inventory || !(error instanceof SystemError)) throw error;
+        list();
+        return question(current());
+      }
+    },
+    [Symbol.dispose]: close,
+  };
+}
+
+function decide<T>({ listedAt, list }: Records, choose: () => T): T {
+  try {
+    return choose();
+  } catch (error) {
+    const isSure = listedAt === undefined || Math.abs(Date.now() - listedAt) < LIST_MAX_AGE_MS;
+    if (isSure || !(error instanceof CniError)) throw error;
+    list();
+    return choose();
+  }
+}
+
+/** What the index says and the files confirm. */
+function findHeldBy(directory: string, records: Records, holder: Holder): Held[] {
+  const addresses = records.ask((index) => index.findOwned(holder));
+  const held = addresses.filter((address) => {
+    const found = holderAt(directory, address);
+    return found?.containerId === holder.containerId && found.ifname === holder.ifname;
+  });
+  if (held.length === addresses.length || records.listedAt === undefined) {
+    return held.map((address) => ({ address, holder }));
+  }
+  records.list();
+  return findHeldBy(directory, records, holder);
+}
+
+/** Who holds an address, as far as that can be read. */
+function holderAt(directory: string, address: Ip): Holder | undefined {
+  try {
+    return findHolder(`${directory}/${address}`);
+  } catch (error) {
+    if (error instanceof SystemError) return undefined;
+    throw error;
+  }
+}
+
 /** The reference plugin writes a file after it created it, but under the lock: whoever sees an empty one there sees what a crash left. */
-function recover(directory: string, inventory: Inventory, log: (message: string) => void): void {
+function recover(directory: string, inventory: Inventory, log: (message: string) => void): Inventory {
   for (const { name, content } of inventory.broken) {
     const found = content === "" ? "it is empty" : `it holds ${JSON.stringify(content.slice(0, 80))}`;
     if (removeFile(`${directory}/${name}`)) {
@@ -79,6 +201,7 @@ function recover(directory: string, inventory: Inventory, log: (message: string)
     if (!status?.isFile || Date.now() - Number(status.modified / 1_000_000n) < TEMPORARY_MAX_AGE_MS) continue;
     if (removeFile(path)) log(`Removed "${path}": it was left by a process that ended before its time`);
   }
+  return inventory;
 }
 
 /** Only a hint where to go on, so what cannot be read is as good as nothing. */
@@ -95,21 +218,40 @@ function findLastReserved(path: string, log: (message: string) => void): Ip | un
 }
 
 /** From the first link on, the reservation is whole; a crash before the last leaves a part of the addresses to DEL. */
-function reserve(directory: string, { path, attachment }: Reservation, addresses: readonly Ip[]): void {
+function reserve(directory: string, { ask }: Records, reservation: Reservation, addresses: readonly Ip[]): void {
   const done: Ip[] = [];
   try {
     for (const address of addresses) {
-      if (!linkFile(path, `${directory}/${address}`)) throw changedError(directory, address);
+      if (!linkFile(reservation.path, `${directory}/${address}`)) {
+        ask((index) => index.forget());
+        throw changedError(directory, address);
+      }
       done.push(address);
     }
     for (const [set, address] of addresses.entries()) {
       replaceFile(`${directory}/last_reserved_ip.${set}`, address, 0o600, false);
     }
-    const index = indexName(attachment);
-    if (index !== undefined) renameFile(path, `${directory}/${index}`);
+    giveSecondName(directory, reservation);
   } catch (error) {
     for (const address of done) removeFile(`${directory}/${address}`);
     throw error;
+  }
+  ask((index) => {
+    for (const address of addresses) index.add(address, reservation.attachment);
+    index.commit();
+  });
+}
+
+/** Under the lock, the last change of the directory; another file may have that name from an earlier reservation. */
+function giveSecondName(directory: string, { path, isNamed, attachment }: Reservation): void {
+  const name = indexName(attachment);
+  const second = `${directory}/${name}`;
+  if (isNamed) {
+    if (name === undefined) removeFile(path);
+    else renameFile(path, second);
+  } else if (name !== undefined && !linkFile(path, second)) {
+    removeFile(second);
+    linkFile(path, second);
   }
 }
 
@@ -120,18 +262,17 @@ function changedError(directory: string, address: Ip): CniError {
   );
 }
 
-function release(directory: string, { holders }: Inventory, addresses: readonly Ip[]): void {
-  const gone = new Set(addresses);
-  const left = new Map<string, Holder>();
-  for (const address of addresses) {
+function release(directory: string, { ask }: Records, held: readonly Held[]): void {
+  if (held.length === 0) return;
+  const holders = new Map<string, Holder>();
+  for (const { address, holder } of held) {
     removeFile(`${directory}/${address}`);
-    const holder = holders.get(address);
-    const index = holder && indexName(holder);
-    if (index !== undefined) left.set(index, holder!);
+    ask((index) => index.remove(address, holder));
+    const name = indexName(holder);
+    if (name !== undefined) holders.set(name, holder);
   }
-  const containers = new Set([...left.values()].map(({ containerId }) => containerId));
-  for (const [address, holder] of holders) {
-    if (holder && containers.has(holder.containerId) && !gone.has(address)) left.delete(indexName(holder) ?? "");
+  for (const [name, holder] of holders) {
+    if (ask((index) => index.findOwned(holder)).length === 0) removeFile(`${directory}/${name}`);
   }
-  for (const index of left.keys()) removeFile(`${directory}/${index}`);
+  ask((index) => index.commit());
 }

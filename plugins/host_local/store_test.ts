@@ -22,8 +22,10 @@ afterEach(() => directories.splice(0).forEach((each) => rmSync(each, { recursive
 
 /** A directory with these files. */
 function directoryWith(files: Record<string, string> = {}): string {
-  const directory = mkdtempSync(join(tmpdir(), "cni-test-"));
-  directories.push(directory);
+  const parent = mkdtempSync(join(tmpdir(), "cni-test-"));
+  directories.push(parent);
+  const directory = join(parent, "net");
+  mkdirSync(directory);
   for (const [name, content] of Object.entries(files)) writeFileSync(join(directory, name), content);
   return directory;
 }
@@ -84,7 +86,7 @@ test("release() takes the second name away with the last address, not before", (
   reserve(directory, c2, ip("10.0.0.3"));
   const release = (address: Ip) => {
     using store = lockStore(directory, () => {});
-    store.release([address]);
+    store.release([{ address, holder: c1 }]);
   };
   release(ip("10.0.0.2"));
   expect(readdirSync(directory)).toContain(".c1:eth0");
