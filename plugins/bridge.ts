@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { parseMac } from "../ffi/address.ts";
 import type { Netns } from "../ffi/netns.ts";
 import { bridge as bridgeKind } from "../ffi/route/kinds.ts";
 import * as link from "../ffi/route/link.ts";
@@ -16,7 +17,7 @@ import {
 } from "./bridge/config.ts";
 import { checkBridge, ensureBridge, ensureVlanGateway } from "./bridge/device.ts";
 import { checkGateways, setUpGateways, withDefaultRoutes, withGateways } from "./bridge/gateway.ts";
-import { checkPort, collectPorts, createCable, removePort, setUpPort } from "./bridge/port.ts";
+import { checkPort, collectPorts, createCable, getPort, removePort, setUpPort } from "./bridge/port.ts";
 import {
   awaitOperational,
   configure,
@@ -25,10 +26,22 @@ import {
   ipsOf,
   removeIfPresent,
 } from "./kit/interface.ts";
-import { addMasquerade, checkMasquerade, collectMasquerade, removeMasquerade } from "./kit/masquerade.ts";
-import { type AddCall, cleanUp, plugin, requirePrevResult } from "./kit/plugin.ts";
+import {
+  addMasquerade,
+  checkMasquerade,
+  collectMasquerade,
+  removeMasquerade,
+  restoreMasquerade,
+} from "./kit/masquerade.ts";
+import { type AddCall, cleanUp, plugin, requirePrevResult, type RestoreCall } from "./kit/plugin.ts";
 import { requireRuleset } from "./kit/ruleset.ts";
-import { addSpoofCheck, collectSpoofChecks, removeSpoofCheck, requireSpoofCheck } from "./kit/spoof_check.ts";
+import {
+  addSpoofCheck,
+  collectSpoofChecks,
+  removeSpoofCheck,
+  requireSpoofCheck,
+  restoreSpoofCheck,
+} from "./kit/spoof_check.ts";
 import { CniError, Code } from "./spec/error.ts";
 import type { Interface, Result } from "./spec/result.ts";
 
@@ -81,6 +94,17 @@ export default plugin({
     if (config.ipMasq) checkMasquerade(host.nft, owner, ips.map((each) => each.address));
   },
 
+  restore(call) {
+    const { config, host, ipam, ifname, owner } = call;
+    const result = requirePrevResult(call, "bridge");
+    // Before 0.3.0 results named no interfaces; then all addresses are of this one.
+    const ips = result.interfaces?.length ? ipsOf(result, ifname) : result.ips ?? [];
+    return [
+      ...config.ipMasq && ipam ? restoreMasquerade(host.nft, owner, ips.map((each) => each.address)) : [],
+      ...config.macspoofchk ? restoreGuard(call) : [],
+    ];
+  },
+
   gc(call) {
     const { config, request, host, ipam, valid } = call;
     cleanUp(
@@ -115,6 +139,14 @@ function removeCable(netns: Netns | undefined, ifname: string): boolean {
 function guardMac({ host, owner, undo }: AddCall<BridgeConfig>, port: string, inner: link.Link): void {
   undo.defer(() => removeSpoofCheck(host.nft, owner));
   addSpoofCheck(host.nft, owner, port, inner.mac!);
+}
+
+/** The address is the one that the ADD told: what the container has by now, it may have chosen itself. */
+function restoreGuard(call: RestoreCall<BridgeConfig>): string[] {
+  const { host, netns, ifname, owner, prevResult } = call;
+  const told = prevResult?.interfaces?.find(({ name, sandbox }) => name === ifname && sandbox)?.mac;
+  const mac = told ? parseMac(told) : link.get(netns.route, ifname).mac!;
+  return restoreSpoofCheck(host.nft, owner, getPort(call).name!, mac);
 }
 
 /** Without IPAM the container speaks whatever it likes; its end is set up and nothing more. */

@@ -16,14 +16,15 @@ import {
   checkIngress,
   listPassengers,
   removeIngress,
+  restoreIngress,
   type Restriction,
   unowned,
 } from "./firewall/ingress.ts";
-import { checkPassage, closePassage, openPassage } from "./firewall/passage.ts";
+import { checkPassage, closePassage, openPassage, type Passenger } from "./firewall/passage.ts";
 import { bridgeRuleset } from "./kit/bridge_ruleset.ts";
 import { requireTable } from "./kit/own_table.ts";
 import { deadOf } from "./kit/owned_elements.ts";
-import { formatOwner, networkPrefix, type Owner, sameOwner } from "./kit/owner.ts";
+import { formatOwner, networkPrefix, type Owner, remedyFor, sameOwner } from "./kit/owner.ts";
 import { type AttachmentCall, cleanUp, plugin, requirePrevResult } from "./kit/plugin.ts";
 import { listReferenceMasquerade } from "./kit/reference_masquerade.ts";
 import { requireRuleset } from "./kit/ruleset.ts";
@@ -38,16 +39,13 @@ export default plugin({
   config: jsonObject,
 
   add(call) {
-    const { host, owner, undo, log } = call;
-    const { config, result, addresses, restriction } = read(call);
-    if (addresses.length === 0) return result;
-    const passenger = { owner, addresses };
-    using firewalld = firewalldFor(config);
-    undo.defer(() => leave(call, []));
-    addIngress(host.nft, passenger, restriction);
-    for (const address of addresses) firewalld?.add(config.firewalldZone, address);
-    openPassage(host.nft, passenger, config.iptablesAdminChainName, () => listPassengers(host.nft), log);
-    return result;
+    const wanted = read(call);
+    if (wanted.addresses.length === 0) return wanted.result;
+    using firewalld = firewalldFor(wanted.config);
+    call.undo.defer(() => leave(call, []));
+    addIngress(call.host.nft, passengerOf(call, wanted), wanted.restriction);
+    letThrough(call, wanted, firewalld);
+    return wanted.result;
   },
 
   del(call) {
@@ -66,7 +64,18 @@ export default plugin({
     throw new CniError(
       Code.Internal,
       `Check failed: firewalld does not have ${lost} in zone "${config.firewalldZone}"`,
+      { details: remedyFor(owner) },
     );
+  },
+
+  restore(call) {
+    const wanted = read(call);
+    if (wanted.addresses.length === 0) return [];
+    using firewalld = firewalldFor(wanted.config);
+    return [
+      ...restoreIngress(call.host.nft, passengerOf(call, wanted), wanted.restriction),
+      ...letThrough(call, wanted, firewalld),
+    ];
   },
 
   gc(call) {
@@ -99,6 +108,19 @@ function read(call: Attached): Wanted {
   const { ingressPolicy: policy } = config;
   const restriction = policy === "open" ? {} : { restriction: { policy, ...hostLinks(call.host, result, policy) } };
   return { config, result, addresses: addressesOf(result), ...restriction };
+}
+
+const passengerOf = ({ owner }: Attached, { addresses }: Wanted): Passenger => ({ owner, addresses });
+
+/** Has others let the container through. @returns by whom it was not yet, in words */
+function letThrough(call: Attached, wanted: Wanted, firewalld: Firewalld | undefined): string[] {
+  const { host: { nft }, log } = call;
+  const { addresses, config: { firewalldZone: zone, iptablesAdminChainName: admin } } = wanted;
+  const added = addresses.filter((address) => firewalld?.add(zone, address));
+  return [
+    ...added.map((address) => `${address} in zone "${zone}" of firewalld`),
+    ...openPassage(nft, passengerOf(call, wanted), admin, () => listPassengers(nft), log),
+  ];
 }
 
 /** All addresses of a result, each once, whatever interface they belong to. */

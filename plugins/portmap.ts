@@ -14,7 +14,14 @@ import { outgoingLink } from "../ffi/route/route.ts";
 import { SystemError } from "../ffi/sys/error.ts";
 import type { Netns } from "../ffi/netns.ts";
 import { requireSysctl } from "./kit/interface.ts";
-import { checkElements, deadOf, ensureElements, removeElements, TakenError } from "./kit/owned_elements.ts";
+import {
+  checkElements,
+  deadOf,
+  ensureElements,
+  removeElements,
+  restoreElements,
+  TakenError,
+} from "./kit/owned_elements.ts";
 import { formatOwner, networkPrefix, type Owner, sameOwner } from "./kit/owner.ts";
 import { type AttachmentCall, cleanUp, plugin, requirePrevResult } from "./kit/plugin.ts";
 import { requireRuleset, ruleset } from "./kit/ruleset.ts";
@@ -45,16 +52,10 @@ export default plugin({
     }
     const addresses = containerAddresses(result, call.ifname);
     reportUnreachable(config.mappings, addresses, log);
-    publish(host, owner, config, addresses);
+    publish(call, config, addresses, ensureElements);
     undo.defer(() => withdraw(host, owner));
-    for (const address of addresses) {
-      openLoopback(host, config, address);
-      attempt(
-        log,
-        "forget conversations with former holders of the ports",
-        () => forgetFormer(host, config.mappings, address),
-      );
-    }
+    for (const address of addresses) openLoopback(host, config, address);
+    forgetEarlier(call, config, addresses);
     return result;
   },
 
@@ -70,6 +71,14 @@ export default plugin({
     const config = parse(call);
     const addresses = containerAddresses(requirePrevResult(call, "portmap"), call.ifname);
     checkElements(call.host.nft, ruleset, call.owner, wantedElements(config, addresses));
+  },
+
+  restore(call) {
+    const config = parse(call);
+    const addresses = containerAddresses(requirePrevResult(call, "portmap"), call.ifname);
+    const restored = publish(call, config, addresses, restoreElements);
+    if (restored.length > 0) forgetEarlier(call, config, addresses);
+    return restored;
   },
 
   gc({ host, request, valid, log }) {
@@ -110,12 +119,31 @@ function containerAddresses({ ips = [], interfaces = [] }: Result, ifname: strin
   return ([4, 6] as const).flatMap((family) => own.find(({ address }) => familyOf(address) === family)?.address ?? []);
 }
 
-function publish(host: Netns, owner: Owner, config: PortmapConfig, addresses: readonly Cidr[]): void {
+type Attached = AttachmentCall<JsonObject>;
+
+/** @param ensure how the elements are made @returns what was not published yet, in words */
+function publish(
+  { host, owner }: Attached,
+  config: PortmapConfig,
+  addresses: readonly Cidr[],
+  ensure: typeof ensureElements,
+): string[] {
   const look = () => refuseOverlaps(host.nft, owner, config.mappings, addresses);
   try {
-    ensureElements(host.nft, ruleset, owner, wantedElements(config, addresses), look);
+    return ensure(host.nft, ruleset, owner, wantedElements(config, addresses), look);
   } catch (error) {
     throw error instanceof TakenError ? takenError(error.element.title, error.holder, "it", error) : error;
+  }
+}
+
+/** Conversations with former holders of the ports, or that began while nobody held them. */
+function forgetEarlier({ host, log }: Attached, { mappings }: PortmapConfig, addresses: readonly Cidr[]): void {
+  for (const address of addresses) {
+    attempt(
+      log,
+      "forget conversations with former holders of the ports",
+      () => forgetFormer(host, mappings, address),
+    );
   }
 }
 

@@ -12,7 +12,7 @@ import { IF_OPER_UP, IFF_UP } from "../../ffi/route/uapi.ts";
 import { expectEqual, removeIfPresent } from "../kit/interface.ts";
 import { deadOf } from "../kit/owned_elements.ts";
 import { formatOwner, type Owner, parseOwner, sameOwner } from "../kit/owner.ts";
-import type { CheckCall, DelCall, GcCall } from "../kit/plugin.ts";
+import type { AttachmentCall, CheckCall, DelCall, GcCall } from "../kit/plugin.ts";
 import { checkSpoofCheck } from "../kit/spoof_check.ts";
 import { CniError, Code } from "../spec/error.ts";
 import { type BridgeConfig, portVlans, vlanGatewayName } from "./config.ts";
@@ -105,17 +105,33 @@ export function checkPort(
 }
 
 /** Removes the host's end of the cable, for when the namespace with the container's end cannot be entered. */
-export function removePort({ host, prevResult, config, owner }: DelCall<BridgeConfig>): void {
+export function removePort(call: DelCall<BridgeConfig>): void {
+  const { host, prevResult, config, owner } = call;
+  const found = findTold(call);
+  if (found) removeIfPresent(host, found.name!);
+  else if (!prevResult) removePorts(host, config.bridge, (each) => sameOwner(each, owner));
+}
+
+/** The host's end of the cable. @throws {CniError} if it is missing */
+export function getPort(call: AttachmentCall<BridgeConfig>): link.Link {
+  const { host, config, ifname, owner } = call;
+  const port = findTold(call) ?? listPorts(host, config.bridge, (each) => sameOwner(each, owner))[0];
+  if (port) return port;
+  throw new CniError(Code.Internal, `Cannot find the other end of "${ifname}": it is missing on the host`);
+}
+
+/** The host's end of the cable, as far as the result tells which it is. */
+function findTold({ host, prevResult, config, owner }: AttachmentCall<BridgeConfig>): link.Link | undefined {
   for (const { name, mac, sandbox } of prevResult?.interfaces ?? []) {
     if (sandbox || name === config.bridge || name === vlanGatewayName(config)) continue;
     const found = link.find(host.route, name);
     // The name alone might be another container's by now; the reference plugin writes no owner.
     if (!found || !veth.of(found)) continue;
     if (found.alias === undefined ? found.mac === mac : isOwned(found, (each) => sameOwner(each, owner))) {
-      return void removeIfPresent(host, name);
+      return found;
     }
   }
-  if (!prevResult) removePorts(host, config.bridge, (each) => sameOwner(each, owner));
+  return undefined;
 }
 
 /** Removes the cables of this network's containers that live no more. */
@@ -124,11 +140,12 @@ export function collectPorts({ host, config, request, valid }: GcCall<BridgeConf
 }
 
 function removePorts(host: Netns, bridge: string, isToGo: (owner: Owner) => boolean): void {
+  for (const each of listPorts(host, bridge, isToGo)) removeIfPresent(host, each.name!);
+}
+
+function listPorts(host: Netns, bridge: string, mine: (owner: Owner) => boolean): link.Link[] {
   const master = link.find(host.route, bridge)?.index;
-  if (master === undefined) return;
-  for (const each of link.list(host.route, { master })) {
-    if (isOwned(each, isToGo)) removeIfPresent(host, each.name!);
-  }
+  return master === undefined ? [] : link.list(host.route, { master }).filter((each) => isOwned(each, mine));
 }
 
 function isOwned({ alias = "" }: link.Link, mine: (owner: Owner) => boolean): boolean {

@@ -12,8 +12,8 @@ const ZONES = { destination: NAME, path: "/org/fedoraproject/FirewallD1", interf
 
 /** A firewalld that runs. */
 export interface Firewalld extends Disposable {
-  /** Puts an address into a zone, unless it is there. @throws {BusError} */
-  add(zone: string, address: Ip): void;
+  /** Puts an address into a zone, unless it is there. @returns true if it was not @throws {BusError} */
+  add(zone: string, address: Ip): boolean;
   /** Takes an address out of a zone, if it is there. @throws {BusError} */
   remove(zone: string, address: Ip): void;
   /** True if the address is in the zone. @throws {BusError} */
@@ -40,7 +40,11 @@ function firewalldOn(bus: Bus): Firewalld {
   return {
     has,
     // Asked first: what it says of an address that is there already, or is not, is nothing but a sentence.
-    add: (zone, address) => void (has(zone, address) || call("addSource", zone, address)),
+    add(zone, address) {
+      const isNew = !has(zone, address);
+      if (isNew) call("addSource", zone, address);
+      return isNew;
+    },
     remove: (zone, address) => void (has(zone, address) && call("removeSource", zone, address)),
     [Symbol.dispose]: () => bus[Symbol.dispose](),
   };

@@ -17,7 +17,7 @@ import { BUS, BusError, findSystemBus } from "./bus.ts";
 import { findFirewalld } from "./firewalld.ts";
 import { sh } from "./testing.ts";
 
-const START_MS = 30_000;
+const START_MS = 60_000;
 
 interface TestBus extends Disposable {
   readonly address: string;
@@ -150,6 +150,35 @@ firewalldTest(
     expect(sources(host)).toEqual([]);
     expect(sh(host, "nft list table inet firewalld")).toBe(before);
     await Promise.resolve();
+  },
+);
+
+firewalldTest(
+  "a firewalld that was told to load its settings anew is told of the containers again",
+  async (network) => {
+    const { host, outside, call, restore } = network;
+    open(network);
+    using _outside = serveTcp(outside, "outside", 80);
+    const container = network.container(2);
+    call(firewall, "ADD", {}, { container });
+    expect(await reaches(container)).toEqual([true, true]);
+    sh(host, `${onBus()} firewall-cmd --reload`);
+    expect(await reaches(container)).toEqual([false, false]);
+    let error: unknown;
+    try {
+      call(firewall, "CHECK", {}, { container });
+    } catch (thrown) {
+      error = thrown;
+    }
+    expect(error).toMatchObject({
+      message: 'Check failed: firewalld does not have 10.88.0.2 in zone "trusted"',
+      details: 'of container "c1" (network "web", interface "eth0"); put back what is missing: cni run restore web',
+    });
+    const inZone = ["10.88.0.2", "fd88::2"].map((address) => `${address} in zone "trusted" of firewalld`);
+    expect(restore(firewall, {}, { container })).toEqual(inZone);
+    expect(await reaches(container)).toEqual([true, true]);
+    call(firewall, "CHECK", {}, { container });
+    expect(restore(firewall, {}, { container })).toEqual([]);
   },
 );
 

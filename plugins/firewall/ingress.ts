@@ -13,6 +13,7 @@ import {
   ensureElements,
   type FoundElement,
   removeElements,
+  restoreElements,
   type WantedElement,
 } from "../kit/owned_elements.ts";
 import { type Owner, parseOwner } from "../kit/owner.ts";
@@ -50,6 +51,18 @@ function wantedPorts(restriction: Restriction | undefined): WantedElement[] {
 export function addIngress(nl: Netlink, { owner, addresses }: Passenger, restriction: Restriction | undefined): void {
   ensureElements(nl, ruleset, owner, wantedAddresses(addresses, restriction));
   ensureElements(nl, bridgeRuleset, owner, wantedPorts(restriction));
+}
+
+/** Puts back what {@linkcode addIngress} made and is missing. @returns what that was, in words @throws {TakenError} @throws {NetlinkError} */
+export function restoreIngress(
+  nl: Netlink,
+  { owner, addresses }: Passenger,
+  restriction: Restriction | undefined,
+): string[] {
+  return [
+    ...restoreElements(nl, ruleset, owner, wantedAddresses(addresses, restriction)),
+    ...restoreElements(nl, bridgeRuleset, owner, wantedPorts(restriction)),
+  ];
 }
 
 /** @throws {CniError} if what {@linkcode addIngress} made is not there any more */

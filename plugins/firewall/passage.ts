@@ -13,8 +13,8 @@ import * as nft from "../../ffi/nft/objects.ts";
 import { type Transaction, transaction } from "../../ffi/nft/transaction.ts";
 import { NFPROTO_INET } from "../../ffi/nft/uapi.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
-import { untilUndisturbed } from "../kit/owned_elements.ts";
-import { formatOwner, type Owner, parseOwner } from "../kit/owner.ts";
+import { untilUndisturbed } from "../kit/undisturbed.ts";
+import { formatOwner, type Owner, parseOwner, remedyFor } from "../kit/owner.ts";
 import { CniError, Code } from "../spec/error.ts";
 import { commentOf, findJump, holds, jumpsTo, refusesAll, textOf } from "../kit/foreign_rules.ts";
 import {
@@ -57,6 +57,7 @@ interface Standing {
  * Lets a container through all gates that are closed, or that an administrator has a chain for.
  *
  * @param others all that have the plugin, for a gate that was not closed when they came
+ * @returns the gates that it was not let through yet, in words
  * @throws {NetlinkError}
  */
 export function openPassage(
@@ -65,16 +66,22 @@ export function openPassage(
   admin: string,
   others: () => readonly Passenger[],
   log: (message: string) => void,
-): void {
-  untilUndisturbed(() => {
+): string[] {
+  return untilUndisturbed(() => {
     const generation = nft.generation(nl);
     const tx = transaction(nl);
+    const opened: string[] = [];
     for (const standing of closedGates(nl, passenger, admin)) {
       const { gate, bases, passage } = standing;
-      if (!gate.isReserved) openGate(tx, standing, admin, passage ? [passenger] : [...others(), passenger]);
-      else log(`Cannot add to ${describeBase(gate, bases[0]!)}, which drops: another program keeps it to itself`);
+      if (gate.isReserved) {
+        log(`Cannot add to ${describeBase(gate, bases[0]!)}, which drops: another program keeps it to itself`);
+        continue;
+      }
+      for (const each of listFaults(standing, passenger, admin)) opened.push(`passage through ${each.base}`);
+      openGate(tx, standing, admin, passage ? [passenger] : [...others(), passenger]);
     }
     if (!tx.empty) tx.commit(generation);
+    return opened;
   });
 }
 
@@ -211,17 +218,29 @@ function dissolve(tx: Transaction, nl: Netlink, gate: Gate, size: number, rest: 
 
 /** @throws {CniError} if what {@linkcode openPassage} made is not there any more */
 export function checkPassage(nl: Netlink, passenger: Passenger, admin: string): void {
-  for (const { gate, bases, passage = [], hasAdmin } of closedGates(nl, passenger, admin)) {
-    if (gate.isReserved) continue;
-    for (const base of bases) {
-      const lost = !base.rules.some((rule) => jumpsTo(rule, CHAIN))
-        ? `does not lead to chain "${CHAIN}"`
-        : hasAdmin && !passage.some((rule) => jumpsTo(rule, admin))
-        ? `does not lead to chain "${admin}"`
-        : missingRules(gate, passage, passenger).length > 0
-        ? "does not let the container through"
-        : undefined;
-      if (lost) throw new CniError(Code.Internal, `Check failed: ${describeBase(gate, base)} ${lost}`);
-    }
+  for (const standing of closedGates(nl, passenger, admin)) {
+    const [fault] = standing.gate.isReserved ? [] : listFaults(standing, passenger, admin);
+    if (!fault) continue;
+    throw new CniError(Code.Internal, `Check failed: ${fault.base} ${fault.lost}`, {
+      details: remedyFor(passenger.owner),
+    });
   }
+}
+
+/** The chains of a gate that do not let a container through, and why. */
+function listFaults(
+  { gate, bases, passage = [], hasAdmin }: Standing,
+  passenger: Passenger,
+  admin: string,
+): { readonly base: string; readonly lost: string }[] {
+  return bases.flatMap((base) => {
+    const lost = !base.rules.some((rule) => jumpsTo(rule, CHAIN))
+      ? `does not lead to chain "${CHAIN}"`
+      : hasAdmin && !passage.some((rule) => jumpsTo(rule, admin))
+      ? `does not lead to chain "${admin}"`
+      : missingRules(gate, passage, passenger).length > 0
+      ? "does not let the container through"
+      : undefined;
+    return lost ? [{ base: describeBase(gate, base), lost }] : [];
+  });
 }

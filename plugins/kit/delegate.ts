@@ -49,6 +49,14 @@ export function delegateWasNotRun(error: unknown): boolean {
 export interface Invoker {
   /** Calls the plugin and gives its answer, also if that is an error. @throws {NotRunError} if it cannot be run @throws {CniError} if it does not end */
   invoke(type: string, request: Request): Response;
+  /**
+   * Has a plugin of this process put back the rules of an attachment that are missing.
+   *
+   * @param request that of an ADD, with the attachment's result as `prevResult`
+   * @returns what was missing, in words; `undefined` if the plugin is a program of its own, or there is none
+   * @throws {CniError} and every other error as its cause made it
+   */
+  restore?(type: string, request: Request): readonly string[] | undefined;
 }
 
 /** An IPAM plugin, as the plugin that delegates to it sees it. */

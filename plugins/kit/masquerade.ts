@@ -5,7 +5,14 @@
  */
 import { type Cidr, familyOf, type Ip, ipBytes, ipOf } from "../../ffi/address.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
-import { checkElements, deadOf, ensureElements, removeElements, type WantedElement } from "./owned_elements.ts";
+import {
+  checkElements,
+  deadOf,
+  ensureElements,
+  removeElements,
+  restoreElements,
+  type WantedElement,
+} from "./owned_elements.ts";
 import { type Owner, sameOwner } from "./owner.ts";
 import { cleanUp } from "./plugin.ts";
 import { collectReferenceMasquerade, removeReferenceMasquerade } from "./reference_masquerade.ts";
@@ -27,6 +34,11 @@ function wanted(addresses: readonly Cidr[]): WantedElement[] {
 /** Masquerades what comes from these addresses; one that another attachment still has is taken over. @throws {NetlinkError} */
 export function addMasquerade(nl: Netlink, owner: Owner, addresses: readonly Cidr[]): void {
   ensureElements(nl, ruleset, owner, wanted(addresses));
+}
+
+/** Puts back what {@linkcode addMasquerade} made and is missing. @returns what that was, in words @throws {TakenError} @throws {NetlinkError} */
+export function restoreMasquerade(nl: Netlink, owner: Owner, addresses: readonly Cidr[]): string[] {
+  return restoreElements(nl, ruleset, owner, wanted(addresses));
 }
 
 /**

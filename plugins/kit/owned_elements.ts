@@ -11,12 +11,13 @@
 import * as nft from "../../ffi/nft/objects.ts";
 import { type Transaction, transaction } from "../../ffi/nft/transaction.ts";
 import { NFT_GOTO, NFT_JUMP } from "../../ffi/nft/uapi.ts";
-import { NetlinkError } from "../../ffi/netlink/error.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { CniError, Code } from "../spec/error.ts";
-import { checkRules, ensureTable, type OwnTable } from "./own_table.ts";
-import { describeOwner, formatOwner, type Owner, parseOwner, sameOwner } from "./owner.ts";
-import { addChains, findLostCompanion, removeUnusedChains, type SharedChain } from "./shared_chains.ts";
+import { findChainLoss } from "./own_rules.ts";
+import { checkRules, ensureTable, lossError, type OwnTable } from "./own_table.ts";
+import { describeOwner, formatOwner, type Owner, parseOwner, remedyFor, sameOwner } from "./owner.ts";
+import { ensureChains, listLostCompanions, removeUnusedChains, type SharedChain } from "./shared_chains.ts";
+import { untilUndisturbed } from "./undisturbed.ts";
 
 /** An element that an attachment needs. */
 export interface WantedElement {
@@ -64,7 +65,10 @@ export class TakenError extends Error {
 /**
  * Makes these elements the owner's, all or none; those that are already are left as they are.
  *
+ * What they lead to and what belongs to that is put back as well, if somebody took it away.
+ *
  * @param look sees whether anything else is in the way, and throws if so; what is seen there still holds when the elements are added
+ * @returns the titles of those that were not as they are to be
  * @throws {TakenError} if another owner has an exclusive one
  * @throws {CniError} if the table has lost rules
  * @throws {NetlinkError}
@@ -75,10 +79,10 @@ export function ensureElements(
   owner: Owner,
   wanted: readonly WantedElement[],
   look?: () => void,
-): void {
-  if (wanted.length === 0) return;
+): string[] {
+  if (wanted.length === 0) return [];
   const comment = formatOwner(owner);
-  untilUndisturbed(() => {
+  return untilUndisturbed(() => {
     ensureTable(nl, table);
     const generation = nft.generation(nl);
     look?.();
@@ -87,11 +91,30 @@ export function ensureElements(
     const stale = missing.flatMap((each) => present.get(identify(each)) ?? []);
     const tx = transaction(nl);
     removeFrom(tx, table, stale);
-    const relies = addTo(tx, nl, table, missing, comment);
-    removeUnused(tx, nl, table, stale, missing);
+    const { mended, relies } = ensureChains(tx, nl, table, chainsOf(possible));
+    addTo(tx, table, missing, comment);
+    removeUnused(tx, nl, table, stale, possible);
     // Additions alone need no pin: the kernel refuses a second element of the same key, and a chain that is not there.
     tx.commit(stale.length > 0 || relies || look ? generation : undefined);
+    const changed = possible.filter((each) => missing.includes(each) || (each.chain && mended.has(each.chain.name)));
+    return [...new Set(changed.map(({ title }) => title))];
   });
+}
+
+/**
+ * Does what {@linkcode ensureElements} does, for an attachment that had these elements before: what another owner has by now it keeps.
+ *
+ * @returns the titles of those that were missing
+ * @throws {TakenError} if another owner has one of them
+ */
+export function restoreElements(
+  nl: Netlink,
+  table: OwnTable,
+  owner: Owner,
+  wanted: readonly WantedElement[],
+  look?: () => void,
+): string[] {
+  return ensureElements(nl, table, owner, wanted.map((each) => ({ ...each, exclusive: true })), look);
 }
 
 /** An element that stood by, and the one in a map that it becomes. */
@@ -137,22 +160,27 @@ export function checkElements(nl: Netlink, table: OwnTable, owner: Owner, wanted
   const { possible, present } = findPlaces(nl, table, owner, wanted);
   for (const each of possible) {
     const found = present.get(identify(each));
+    const isOthers = found !== undefined && !sameOwner(found.owner, owner);
     const fault = !found
       ? "is missing"
-      : !sameOwner(found.owner, owner)
+      : isOthers
       ? `belongs to ${found.owner ? describeOwner(found.owner) : "an unknown owner"}`
       : !sameContent(each, found)
       ? "leads elsewhere"
-      : each.chain && findLostCompanion(nl, table, each.chain.name)
+      : each.chain && listLostCompanions(nl, table, each.chain.name).length > 0
       ? "leads to a chain that has lost what belongs to it"
       : undefined;
     if (fault) {
       throw new CniError(Code.Internal, `Check failed: the ruleset's element for ${each.title} ${fault}`, {
-        details: `set "${each.set}" of table "${table.table}"`,
+        details: `set "${each.set}" of table "${table.table}"${isOthers ? "" : `; ${remedyFor(owner)}`}`,
       });
     }
   }
   checkRules(nl, table);
+  for (const { name, rules } of chainsOf(wanted).values()) {
+    const loss = findChainLoss(nl, table, name, rules.length);
+    if (loss) throw lossError(table, loss);
+  }
 }
 
 /** The attachments of a network that live no more, by those that do: what GC removes (SPEC §GC). */
@@ -227,19 +255,15 @@ function removeFrom(tx: Transaction, table: OwnTable, found: readonly FoundEleme
   for (const [set, elements] of bySet(found)) tx.deleteElements(table, set, elements.map(({ key }) => ({ key })));
 }
 
-function addTo(
-  tx: Transaction,
-  nl: Netlink,
-  table: OwnTable,
-  missing: readonly WantedElement[],
-  comment: string,
-): boolean {
-  const chains = new Map(missing.flatMap(({ chain }) => chain ? [[chain.name, chain]] : []));
-  const relies = addChains(tx, nl, table, chains);
+function addTo(tx: Transaction, table: OwnTable, missing: readonly WantedElement[], comment: string): void {
   for (const [set, elements] of bySet(missing)) {
     tx.addElements(table, set, elements.map(({ key, value, chain }) => ({ key, comment, ...dataOf(value, chain) })));
   }
-  return relies;
+}
+
+/** The chains that elements lead to, each once. */
+function chainsOf(wanted: readonly WantedElement[]): Map<string, SharedChain> {
+  return new Map(wanted.flatMap(({ chain }) => chain ? [[chain.name, chain]] : []));
 }
 
 function dataOf(value: Uint8Array | undefined, chain: SharedChain | undefined): Pick<nft.Element, "data"> {
@@ -267,26 +291,4 @@ function removeUnused(
     if (name !== undefined && !added.some(({ chain }) => chain?.name === name)) led.set(name, (led.get(name) ?? 0) + 1);
   }
   removeUnusedChains(tx, nl, table, led);
-}
-
-/** Refusals that mean: somebody else was faster. */
-const DISTURBED = ["ERESTART", "EEXIST", "ENOENT", "EBUSY"];
-/** A pinned transaction that comes too late costs little, and somebody has made progress each time. */
-const MOST_RESTARTS = 1000;
-/** Other refusals cost a grace period; where they persist, the table is not what it should be. */
-const MOST_CONFLICTS = 10;
-
-/** Repeats an attempt that somebody else's changes made fail. @throws {NetlinkError} if that goes on for too long */
-export function untilUndisturbed<T>(attempt: () => T): T {
-  let restarts = 0;
-  let conflicts = 0;
-  for (;;) {
-    try {
-      return attempt();
-    } catch (error) {
-      if (!(error instanceof NetlinkError) || !DISTURBED.includes(error.code)) throw error;
-      const tooOften = error.code === "ERESTART" ? ++restarts > MOST_RESTARTS : ++conflicts > MOST_CONFLICTS;
-      if (tooOften) throw error;
-    }
-  }
 }

@@ -43,6 +43,11 @@ export function describeOwner({ network, containerId, ifname }: Owner): string {
   return `container "${containerId}" (network "${network}", interface "${ifname}")`;
 }
 
+/** Whose it is that CHECK misses, and how it comes back. */
+export function remedyFor(owner: Owner): string {
+  return `of ${describeOwner(owner)}; put back what is missing: cni run restore ${owner.network}`;
+}
+
 export function sameOwner(a: Owner | undefined, b: Owner | undefined): boolean {
   return a?.network === b?.network && a?.containerId === b?.containerId && a?.ifname === b?.ifname;
 }

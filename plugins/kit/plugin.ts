@@ -59,6 +59,9 @@ export interface CheckCall<C> extends AttachmentCall<C> {
   readonly netns: Netns;
 }
 
+/** What `restore` gets; `prevResult` is what the whole ADD did. */
+export type RestoreCall<C> = CheckCall<C>;
+
 /** What GC gets. */
 export interface GcCall<C> extends Call<C> {
   /** The attachments of this network that still live; everything else of this network is to go. */
@@ -83,6 +86,13 @@ export interface Plugin<C = unknown> {
   del(call: DelCall<C>): void;
   /** Looks whether all is still there. @throws {CniError} on the first difference from what ADD set up */
   check(call: CheckCall<C>): void;
+  /**
+   * Puts back the rules of an attachment that somebody took away, as with `nft flush ruleset`, and touches nothing else: no link, no
+   * address, no kernel parameter. Only `cni run restore` asks for it, in its own process. Without it, the plugin has no rules.
+   *
+   * @returns what was missing, in words: `host port 8080/tcp`; where nothing was, nothing may be changed
+   */
+  restore?(call: RestoreCall<C>): readonly string[];
   /** Removes what belongs to attachments that live no more. Without it, the command goes to the IPAM plugin alone. */
   gc?(call: GcCall<C>): void;
   /**

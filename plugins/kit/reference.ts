@@ -11,7 +11,7 @@ import { type Transaction, transaction } from "../../ffi/nft/transaction.ts";
 import { NFPROTO_IPV4, NFPROTO_IPV6 } from "../../ffi/nft/uapi.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { commentOf, holds, targetOf } from "./foreign_rules.ts";
-import { untilUndisturbed } from "./owned_elements.ts";
+import { untilUndisturbed } from "./undisturbed.ts";
 import type { Owner } from "./owner.ts";
 
 /** What the reference knows an attachment by: in most places it does not look at the interface. */

@@ -35,7 +35,6 @@ import {
   toThisHost,
   verdictFrom,
 } from "../../ffi/nft/match.ts";
-import type { Transaction } from "../../ffi/nft/transaction.ts";
 import {
   NF_INET_FORWARD,
   NF_INET_LOCAL_OUT,
@@ -48,7 +47,7 @@ import {
   NFPROTO_INET,
 } from "../../ffi/nft/uapi.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
-import { type OwnTable, requireTable } from "./own_table.ts";
+import { type Creation, type OwnTable, requireTable } from "./own_table.ts";
 import type { Companion, SharedChain } from "./shared_chains.ts";
 
 const KEY = { family: NFPROTO_INET, table: "cni" };
@@ -78,7 +77,7 @@ export const ruleset: OwnTable = {
   companionsOf: ingressCompanions,
 };
 
-function addMaps(tx: Transaction, family: 4 | 6): void {
+function addMaps(tx: Creation, family: 4 | 6): void {
   const address = family === 4 ? ipv4Addr : ipv6Addr;
   const port = [inetProto, inetService];
   const maps = {
@@ -95,7 +94,7 @@ function addMaps(tx: Transaction, family: 4 | 6): void {
   tx.addSet({ ...KEY, name: `hostports_standby${family}`, ...setOf([address, ...port, address, inetService]) });
 }
 
-function addBaseChain(tx: Transaction, name: string, type: string, number: number, priority: number): void {
+function addBaseChain(tx: Creation, name: string, type: string, number: number, priority: number): void {
   tx.addChain({ ...KEY, name, type, hook: { number, priority } });
 }
 

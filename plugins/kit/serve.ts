@@ -73,6 +73,25 @@ export function serve(plugin: AnyPlugin, request: Request, around: Surroundings)
   }
 }
 
+/**
+ * Has a plugin put back the rules of an attachment that are missing. Unlike {@linkcode serve} it is no command of the specification, so
+ * that nobody outside this process can ask for it; the request is that of an ADD, with the attachment's result as `prevResult`.
+ *
+ * @returns what was missing, in words; nothing for a plugin that has no rules
+ * @throws {CniError} and every other error as its cause made it
+ */
+export function restore(plugin: AnyPlugin, request: Request, around: Surroundings): readonly string[] {
+  if (!plugin.restore) return [];
+  const surroundings = { ...around, log: (message: string) => around.log(`${plugin.name}: ${message}`) };
+  const env = parseEnvironment({ ...request.env, CNI_COMMAND: "ADD" });
+  const config = parsePluginConfig(request.stdin, "ADD");
+  return forNetwork(config, () => {
+    const call = attachmentCall(plugin, env, callFor(plugin, request, env, config, surroundings));
+    using netns = plugin.ignoresNetns ? undefined : openSandbox(env, surroundings);
+    return plugin.restore!({ ...call, netns: netns! });
+  });
+}
+
 /** The error object of the specification, in the version of the request as far as that can be told. */
 export function printError(error: unknown, stdin: string): string {
   return printJson(CniError.from(error).toJSON(findVersion(stdin) ?? LATEST), 4);
@@ -103,28 +122,36 @@ function dispatch(
   surroundings: Surroundings,
 ): string {
   using undo = new DisposableStack();
-  const { host, log } = surroundings;
-  const invoker = surroundings.invoker(env.path);
-  const ipam = config.ipamType === undefined
-    ? undefined
-    : delegate(invoker, config.ipamType, request, config.cniVersion, env.verb === "ADD" ? undo : undefined);
-  const own = readConfig(plugin, config, env, log);
-  const call: Call<unknown> = { config: own, request: config, text: request.stdin, host, ipam, log };
+  const call = callFor(plugin, request, env, config, surroundings, env.verb === "ADD" ? undo : undefined);
   switch (env.verb) {
     case "GC": {
       const valid = config.validAttachments;
       if (!valid) {
         call.log("Nothing is collected: the request does not say which attachments live (cni.dev/valid-attachments)");
       } else if (plugin.gc) plugin.gc({ ...call, valid });
-      else ipam?.gc();
+      else call.ipam?.gc();
       return "";
     }
     case "STATUS":
-      plugin.status ? plugin.status(call) : ipam?.status();
+      plugin.status ? plugin.status(call) : call.ipam?.status();
       return "";
     default:
       return attachmentCommand(plugin, env, attachmentCall(plugin, env, call), surroundings, undo);
   }
+}
+
+function callFor(
+  plugin: AnyPlugin,
+  request: Request,
+  env: Environment,
+  config: PluginConfig,
+  { host, log, invoker }: Surroundings,
+  undo?: DisposableStack,
+): Call<unknown> {
+  const { ipamType, cniVersion } = config;
+  const ipam = ipamType === undefined ? undefined : delegate(invoker(env.path), ipamType, request, cniVersion, undo);
+  const own = readConfig(plugin, config, env, log);
+  return { config: own, request: config, text: request.stdin, host, ipam, log };
 }
 
 /** Runs a plugin; a configuration that it cannot use is reported with the network it is of. */
@@ -240,13 +267,19 @@ function findNetns(env: Environment, surroundings: Surroundings): Netns | undefi
   }
 }
 
+/** Plugins of this binary, called in this process. */
+export interface Embedded extends Required<Invoker> {
+  has(type: string): boolean;
+}
+
 /** Calls plugins of this binary in this process. */
-export function embedded(
-  find: (type: string) => AnyPlugin | undefined,
-  surroundings: Surroundings,
-): Invoker & { has(type: string): boolean } {
+export function embedded(find: (type: string) => AnyPlugin | undefined, surroundings: Surroundings): Embedded {
   return {
     has: (type) => find(type) !== undefined,
+    restore(type, request) {
+      const plugin = find(type);
+      return plugin && restore(plugin, request, surroundings);
+    },
     invoke(type, request) {
       const plugin = find(type);
       if (!plugin) throw new NotRunError(Code.InvalidConfig, `Cannot run plugin "${type}": no such plugin is built in`);

@@ -8,6 +8,7 @@ import * as nft from "../../ffi/nft/objects.ts";
 import type { Transaction } from "../../ffi/nft/transaction.ts";
 import { NFT_GOTO } from "../../ffi/nft/uapi.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
+import { addRules, findChainLoss, mendChain } from "./own_rules.ts";
 import type { OwnTable } from "./own_table.ts";
 
 /** A chain that elements lead to. Equal names mean equal rules. */
@@ -30,31 +31,39 @@ export interface Companion {
   readonly comment: string;
 }
 
-/**
- * Adds those of the chains that are missing.
- *
- * @returns true if the ruleset must not change before the transaction is committed
- */
-export function addChains(
+/** What {@linkcode ensureChains} found and did. */
+export interface EnsuredChains {
+  /** Names of the chains that were there, but without some of their rules or companions, which they have got back. */
+  readonly mended: ReadonlySet<string>;
+  /** True if the ruleset must not change before the transaction is committed. */
+  readonly relies: boolean;
+}
+
+/** Adds those of the chains that are missing, and what was taken away from the others. @throws {NetlinkError} */
+export function ensureChains(
   tx: Transaction,
   nl: Netlink,
   table: OwnTable,
   chains: ReadonlyMap<string, SharedChain>,
-): boolean {
-  const { family } = table;
+): EnsuredChains {
+  const mended = new Set<string>();
   let relies = false;
   for (const { name, rules, comment } of chains.values()) {
-    if (nft.findChain(nl, table, name)) continue;
-    tx.addChain({ family, table: table.table, name, comment });
-    for (const expressions of rules) tx.addRule({ family, table: table.table, chain: name, expressions });
-    for (const { set, key, leads, comment } of table.companionsOf?.(name) ?? []) {
-      relies = true;
-      if (nft.findElement(nl, table, set, key)) continue;
+    const isNew = !nft.findChain(nl, table, name);
+    const lost = listLostCompanions(nl, table, name);
+    const isWhole = !isNew && lost.length === 0 && !findChainLoss(nl, table, name, rules.length);
+    if (isWhole) continue;
+    if (isNew) tx.addChain({ family: table.family, table: table.table, name, comment });
+    else mended.add(name);
+    if (isNew) addRules(tx, table, name, rules);
+    else mendChain(tx, nl, table, name, rules);
+    for (const { set, key, leads, comment } of lost) {
       const data = leads ? { data: { verdict: { code: NFT_GOTO, chain: name } } } : {};
       tx.addElements(table, set, [{ key, comment, ...data }]);
     }
+    relies ||= lost.length > 0 || !isNew;
   }
-  return relies;
+  return { mended, relies };
 }
 
 /** Removes those of the chains to which nothing leads but elements of which as many are removed as `led` says. */
@@ -83,7 +92,7 @@ export function removeUnusedChains(
   }
 }
 
-/** The first companion of a chain that is missing, if any is. */
-export function findLostCompanion(nl: Netlink, table: OwnTable, chain: string): Companion | undefined {
-  return table.companionsOf?.(chain).find(({ set, key }) => !nft.findElement(nl, table, set, key));
+/** The companions of a chain that are missing. @throws {NetlinkError} */
+export function listLostCompanions(nl: Netlink, table: OwnTable, chain: string): Companion[] {
+  return (table.companionsOf?.(chain) ?? []).filter(({ set, key }) => !nft.findElement(nl, table, set, key));
 }

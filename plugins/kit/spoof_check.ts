@@ -9,7 +9,14 @@ import type { Netlink } from "../../ffi/netlink/socket.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import * as link from "../../ffi/route/link.ts";
 import { bridgeRuleset } from "./bridge_ruleset.ts";
-import { checkElements, deadOf, ensureElements, removeElements, type WantedElement } from "./owned_elements.ts";
+import {
+  checkElements,
+  deadOf,
+  ensureElements,
+  removeElements,
+  restoreElements,
+  type WantedElement,
+} from "./owned_elements.ts";
 import { requireTable } from "./own_table.ts";
 import { type Owner, sameOwner } from "./owner.ts";
 import { cleanUp } from "./plugin.ts";
@@ -29,6 +36,11 @@ function wanted(hostIfname: string, mac: Mac): WantedElement[] {
 /** Drops what comes from the port `hostIfname` of a bridge with another source address than `mac`. @throws {NetlinkError} */
 export function addSpoofCheck(nl: Netlink, owner: Owner, hostIfname: string, mac: Mac): void {
   ensureElements(nl, bridgeRuleset, owner, wanted(hostIfname, mac));
+}
+
+/** Puts back what {@linkcode addSpoofCheck} made and is missing. @returns what that was, in words @throws {TakenError} @throws {NetlinkError} */
+export function restoreSpoofCheck(nl: Netlink, owner: Owner, hostIfname: string, mac: Mac): string[] {
+  return restoreElements(nl, bridgeRuleset, owner, wanted(hostIfname, mac));
 }
 
 /** Makes sure that {@linkcode addSpoofCheck} could do its work, without changing anything. @throws {CniError} code 50 */

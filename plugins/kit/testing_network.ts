@@ -16,7 +16,8 @@ import { inNetns } from "../../ffi/testing.ts";
 import { CniError } from "../spec/error.ts";
 import type { Result } from "../spec/result.ts";
 import type { Verb } from "../spec/version.ts";
-import { type AnyPlugin, embedded, serve, type Surroundings } from "./serve.ts";
+import type { Request } from "./delegate.ts";
+import { type AnyPlugin, embedded, restore, serve, type Surroundings } from "./serve.ts";
 
 export interface TestContainer {
   readonly netns: Netns;
@@ -45,6 +46,8 @@ export interface TestNetwork {
   readonly log: string[];
   /** Calls a plugin as a runtime does and gives what it printed, parsed. @throws {CniError} what it answered with */
   call(plugin: AnyPlugin, verb: Verb, config: object, call?: TestCall): unknown;
+  /** Has a plugin put back the rules that are missing. @returns what that was, in words */
+  restore(plugin: AnyPlugin, config: object, call?: TestCall): readonly string[];
 }
 
 function run(netns: Netns, ...lines: string[]): void {
@@ -83,6 +86,7 @@ function build(resources: DisposableStack): TestNetwork {
     outside,
     log,
     call: (...all) => callPlugin(surroundings, ...all),
+    restore: (plugin, ...all) => restore(plugin, requestFor(plugin, "ADD", ...all), surroundings),
     container(n) {
       const netns = resources.use(createNetns());
       run(netns, QUICK);
@@ -105,8 +109,20 @@ function callPlugin(
   plugin: AnyPlugin,
   verb: Verb,
   config: object,
-  { container, containerId = "c1", ifname = "eth0", prevResult = container?.result }: TestCall = {},
+  call?: TestCall,
 ): unknown {
+  const { exitCode, stdout } = serve(plugin, requestFor(plugin, verb, config, call), surroundings);
+  const answer = stdout === "" ? undefined : JSON.parse(stdout);
+  if (exitCode === 0) return answer;
+  throw new CniError(answer.code, answer.msg, answer.details ? { details: answer.details } : {});
+}
+
+function requestFor(
+  plugin: AnyPlugin,
+  verb: Verb,
+  config: object,
+  { container, containerId = "c1", ifname = "eth0", prevResult = container?.result }: TestCall = {},
+): Request {
   const env = {
     CNI_CONTAINERID: containerId,
     CNI_IFNAME: ifname,
@@ -114,11 +130,7 @@ function callPlugin(
     CNI_PATH: "/nonexistent",
   };
   const document = { cniVersion: "1.1.0", name: "web", type: plugin.name, ...prevResult && { prevResult }, ...config };
-  const request = { command: verb, env, stdin: JSON.stringify(document) };
-  const { exitCode, stdout } = serve(plugin, request, surroundings);
-  const answer = stdout === "" ? undefined : JSON.parse(stdout);
-  if (exitCode === 0) return answer;
-  throw new CniError(answer.code, answer.msg, answer.details ? { details: answer.details } : {});
+  return { command: verb, env, stdin: JSON.stringify(document) };
 }
 
 /** A test in a network of its own. */
