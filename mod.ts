@@ -40,6 +40,7 @@ export type { AddParameters } from "./cmd/runtime/runtime.ts";
 export type { RecallParameters } from "./cmd/runtime/recall.ts";
 export type { Args, AttachmentKey } from "./cmd/runtime/cache.ts";
 export type { KnownAttachment } from "./cmd/runtime/attachments.ts";
+export type { Restoration, RestoredAttachment, RestoredPlugin } from "./cmd/runtime/restore.ts";
 export type { DerivedRequest, DeriveOptions } from "./cmd/runtime/derive.ts";
 export { type NetworkList, parseNetworkList, type PluginEntry } from "./plugins/spec/network.ts";
 
@@ -55,6 +56,7 @@ export {
   type Plugin,
   plugin,
   requirePrevResult,
+  type RestoreCall,
 } from "./plugins/kit/plugin.ts";
 export * as schema from "./plugins/spec/schema.ts";
 export type { JsonObject, Route, Schema } from "./plugins/spec/schema.ts";

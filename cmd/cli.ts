@@ -11,7 +11,7 @@ import { helpText, versionText } from "./help.ts";
 import { canonicalPath, install } from "./install.ts";
 import { netns } from "./netns.ts";
 import { parseOptions, UsageError } from "./options.ts";
-import { run, type RunSurroundings } from "./run.ts";
+import { run, type RunSurroundings, ToldError } from "./run.ts";
 import { absolutePath, parseRun } from "./run_arguments.ts";
 import { print, printLast, say } from "./stdio.ts";
 import { suggestion } from "../plugins/spec/suggest.ts";
@@ -66,7 +66,7 @@ function calledWithout({ calledAs, env }: CliSurroundings): number {
 
 function hintFor(word: string): string {
   if (findPlugin(word)) return `; "${word}" is a plugin: cni plugin ${word}`;
-  if (/^(add|check|del|gc|status)$/.test(word)) return `; did you mean "run ${word}"?`;
+  if (/^(add|check|del|gc|status|restore)$/.test(word)) return `; did you mean "run ${word}"?`;
   return suggestion(word, Object.keys(COMMANDS));
 }
 
@@ -77,7 +77,9 @@ function runCommand(argv: readonly string[], around: CliSurroundings): number {
     run(request, around);
     return SUCCESS;
   } catch (error) {
-    if (request.json && !(error instanceof UsageError)) printLast(`${printError(error, "")}\n`);
+    if (request.json && !(error instanceof UsageError || error instanceof ToldError)) {
+      printLast(`${printError(error, "")}\n`);
+    }
     return failed(error, "run");
   }
 }

@@ -18,6 +18,7 @@ function general(): string {
 
 usage:
   cni run add|check|del|gc|status NETWORK [NETNS]   attach, check, detach a container
+  cni run restore [NETWORK]                         put back rules that somebody flushed
   cni run list|derive                               what is attached; what plugins would be asked
   cni netns add|del|list|exec                       named network namespaces
   cni install DIR                                   put the plugins where a container engine looks for them
@@ -38,6 +39,9 @@ function run(): string {
   cni run gc     NETWORK --valid ID/IFNAME … | --all
                                         detach everything else
   cni run status NETWORK                fails if nothing could be attached
+  cni run restore [NETWORK | --all]     put back the rules of what is attached, after "nft flush
+                                        ruleset", "firewall-cmd --reload" or the like; what is
+                                        there already is not touched; prints JSON
   cni run list   [NETWORK]              what is attached, as far as it is remembered
   cni run derive NETWORK [NETNS]        prints what each plugin would read, and calls none; of an ADD,
                                         what the plugin before would answer is not in it

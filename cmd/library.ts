@@ -10,6 +10,7 @@ import { attach } from "./runtime/attach.ts";
 import { type KnownAttachment, listAttachments } from "./runtime/attachments.ts";
 import { type DerivedRequest, type DeriveOptions, deriveRequests } from "./runtime/derive.ts";
 import type { RecallParameters } from "./runtime/recall.ts";
+import { type Restoration, restore } from "./runtime/restore.ts";
 import { type AddParameters, check, del, gc, type RuntimeOptions, status } from "./runtime/runtime.ts";
 import { say } from "./stdio.ts";
 import { surroundings, type SurroundingsOptions } from "./surroundings.ts";
@@ -46,6 +47,19 @@ export interface RuntimeSettings extends SurroundingsOptions {
  * console.log(runtime.attachments("web").map(({ containerId, state }) => `${containerId} ${state}`)); // [ "c1 attached" ]
  * runtime.del(network, attachment);
  * console.log(runtime.attachments()); // []
+ * ```
+ *
+ * @example Put back rules that somebody took away
+ * ```ts
+ * import { loadNetwork, Runtime } from "./mod.ts";
+ *
+ * const runtime = new Runtime({ log: () => {} });
+ * runtime.add(loadNetwork("default"), { containerId: "c1", ifname: "eth0", netns: "/run/netns/c1" });
+ * Bun.spawnSync(["nft", "delete table inet cni"]);
+ * for (const { containerId, state, plugins } of runtime.restore("default").attachments) {
+ *   console.log(`${containerId} ${state}: ${plugins[0]?.restored[0]}`); // c1 restored: masquerading of 10.63.0.2
+ * }
+ * console.log(runtime.restore("default").attachments[0]?.state); // whole
  * ```
  *
  * @example Use a plugin of your own
@@ -117,6 +131,17 @@ export class Runtime {
   /** Asks the plugins whether they could serve an ADD (STATUS). @throws {CniError} code 50 or 51 if one could not */
   status(network: NetworkList): void {
     this.#with((options) => status(options, network));
+  }
+
+  /**
+   * Puts back the rules of attachments that somebody took away, as with `nft flush ruleset`; what is there already is not touched.
+   *
+   * @param network its configuration or its name; all networks without one
+   * @returns what was put back, and what failed, which keeps nothing else from being put back
+   * @throws {SystemError} if what is remembered cannot be read
+   */
+  restore(network?: NetworkList | string): Restoration {
+    return this.#with((options, kernel) => restore(options, kernel, network));
   }
 
   /** What is attached to a network, or to any, as far as it is remembered. @throws {SystemError} */

@@ -13,10 +13,11 @@ import { LATEST } from "../plugins/spec/version.ts";
 import type { RunRequest } from "./run_arguments.ts";
 import { attach } from "./runtime/attach.ts";
 import { type KnownAttachment, listAttachments } from "./runtime/attachments.ts";
-import { type CacheEntry, findEntry } from "./runtime/cache.ts";
+import { type CacheEntry, findEntry, listEntries } from "./runtime/cache.ts";
 import { deriveRequests } from "./runtime/derive.ts";
 import { loadNetwork } from "./runtime/load.ts";
 import { describe, type RecallParameters } from "./runtime/recall.ts";
+import { restore } from "./runtime/restore.ts";
 import { check, del, gc, type RuntimeOptions, status } from "./runtime/runtime.ts";
 import { print, say } from "./stdio.ts";
 import { formatTable } from "./table.ts";
@@ -56,10 +57,39 @@ export function run(request: RunRequest, around: RunSurroundings): void {
       return gc(runtime, load(request), request.valid);
     case "status":
       return status(runtime, load(request));
+    case "restore":
+      return runRestore(runtime, request, surroundings);
     case "list":
       return list(request, surroundings);
     case "derive":
       return derive(runtime, request);
+  }
+}
+
+/** What is wrong stands in the document that was printed, so that no other may follow it. */
+export class ToldError extends CniError {}
+
+function runRestore(runtime: RuntimeOptions, request: RunRequest, surroundings: Surroundings): void {
+  const restoration = restore(runtime, surroundings, request.network ? networkToRestore(request) : undefined);
+  print(`${printJson(restoration, 4)}\n`);
+  const { attachments, problems } = restoration;
+  const failed = attachments.filter(({ state }) => state === "failed").length;
+  if (failed + problems.length === 0) return;
+  const what = [
+    ...failed ? [`${failed} of ${attachments.length} attachments`] : [],
+    ...problems.length ? ["what is named above"] : [],
+  ];
+  throw new ToldError(Code.Internal, `Cannot restore ${what.join(" and ")}`);
+}
+
+/** Attachments remember their configuration: it may be gone, or broken by now. */
+function networkToRestore(request: RunRequest): NetworkList | string {
+  try {
+    return load(request);
+  } catch (error) {
+    const { network, cacheDirectory } = request;
+    if (network === "-" || network.includes("/") || listEntries(cacheDirectory, network).length === 0) throw error;
+    return network;
   }
 }
 

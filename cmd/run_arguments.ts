@@ -13,8 +13,8 @@ import { type Arguments, type OptionSpec, parseOptions, UsageError } from "./opt
 import { parsePublish, type PortMapping } from "./publish.ts";
 import { suggestion } from "../plugins/spec/suggest.ts";
 
-export type RunVerb = "add" | "check" | "del" | "gc" | "status" | "list" | "derive";
-const VERBS: readonly RunVerb[] = ["add", "check", "del", "gc", "status", "list", "derive"];
+export type RunVerb = "add" | "check" | "del" | "gc" | "status" | "restore" | "list" | "derive";
+const VERBS: readonly RunVerb[] = ["add", "check", "del", "gc", "status", "restore", "list", "derive"];
 
 /** The commands that requests can be derived for. */
 const DERIVED = ["ADD", "CHECK", "DEL", "GC", "STATUS"] as const;
@@ -22,7 +22,7 @@ const DERIVED = ["ADD", "CHECK", "DEL", "GC", "STATUS"] as const;
 /** What `cni run` is asked to do; paths are absolute. */
 export interface RunRequest {
   readonly verb: RunVerb;
-  /** A name, a path, or `-`; of list, empty for all. */
+  /** A name, a path, or `-`; of list and restore, empty for all. */
   readonly network: string;
   /** Path of the namespace; always there for add and check. */
   readonly netns?: string;
@@ -62,7 +62,7 @@ export const RUN_OPTIONS: readonly OptionSpec[] = [
   { name: "cap-args", value: "JSON", env: "CAP_ARGS", help: "arguments by capability" },
   { name: "command", value: "COMMAND", help: "derive: ADD (the default), CHECK, DEL, GC or STATUS" },
   { name: "valid", value: "ID[/IFNAME]", help: "gc: an attachment that stays, repeatable" },
-  { name: "all", help: "gc: nothing stays" },
+  { name: "all", help: "gc: nothing stays; restore: of every network, as without one" },
   { name: "timeout", value: "TIME", help: "for each plugin that is a program of its own: 30s, 500ms" },
   { name: "json", help: "list: print JSON; on failure, print the error object on stdout" },
   { name: "help", short: "h", help: "print this" },
@@ -123,10 +123,11 @@ function wordsOf({ words }: Arguments): Words {
   const known = VERBS.find((each) => each === verb);
   if (verb === undefined) throw new UsageError(`what shall be run? ${VERBS.join(", ")}`);
   if (!known) throw new UsageError(`unknown command "run ${verb}"${suggestion(verb, VERBS)}`);
-  if (network === "" && known !== "list") {
+  const takesAll = known === "list" || known === "restore";
+  if (network === "" && !takesAll) {
     throw new UsageError(`"run ${verb}" needs a network: a name, a path, or -`);
   }
-  if (known === "list") return { verb: known, network, netnsText: undefined, surplus: words.slice(2) };
+  if (takesAll) return { verb: known, network, netnsText: undefined, surplus: words.slice(2) };
   if (!netnsText && (verb === "add" || verb === "check")) {
     throw new UsageError(`"run ${verb} ${network}" needs a network namespace: a name (see "cni netns list") or a path`);
   }
@@ -200,8 +201,14 @@ function parseAddress(text: string): string {
 
 function validOf(given: Arguments, verb: RunVerb, ifname: string): Attachment[] {
   const valid = given.list("valid");
+  if (verb === "restore" && valid.length === 0) {
+    if (!given.has("all") || given.words.length < 2) return [];
+    throw new UsageError(`"run restore" takes a network or --all, not both: got "${given.words[1]}"`);
+  }
   if (verb !== "gc" && !(verb === "derive" && given.find("command")?.toUpperCase() === "GC")) {
-    if (valid.length > 0 || given.has("all")) throw new UsageError('"--valid" and "--all" belong to "run gc"');
+    if (valid.length > 0 || given.has("all")) {
+      throw new UsageError('"--valid" and "--all" belong to "run gc", "--all" also to "run restore"');
+    }
     return [];
   }
   if (valid.length > 0 && given.has("all") || verb === "gc" && valid.length === 0 && !given.has("all")) {

@@ -100,6 +100,10 @@ test("parseRun() needs no namespace where cnitool does not use it, but takes one
     expect(parse(`status web ${word}`).netns).toBeUndefined();
   }
   expect(parse("gc web --all").valid).toEqual([]);
+  for (const words of ["restore", "restore --all"]) {
+    expect(parse(words)).toMatchObject({ verb: "restore", network: "", surplus: [] });
+  }
+  expect(parse("restore web blue")).toMatchObject({ verb: "restore", network: "web", surplus: ["blue"] });
   expect(parse("del web --container-id c1")).toMatchObject({ containerId: "c1" });
 });
 
@@ -156,6 +160,8 @@ test.each([
   [["del", "web"], "--container-id"],
   [["add", "web", ".."], "must be a file name"],
   [["gc", "web"], "--all"],
+  [["restore", "web", "--all"], "not both"],
+  [["restore", "--valid", "c1"], 'belong to "run gc"'],
   [["gc", "web", "--all", "--valid", "c1"], "--all"],
   [["add", "web", "blue", "--all"], 'belong to "run gc"'],
   [["derive", "web", "--valid", "c1"], 'belong to "run gc"'],

@@ -6,7 +6,7 @@
 import { currentNetns, openNetns } from "../ffi/netns.ts";
 import type { Invoker } from "../plugins/kit/delegate.ts";
 import { type Executables, executables } from "../plugins/kit/executable.ts";
-import { type AnyPlugin, embedded, type Surroundings } from "../plugins/kit/serve.ts";
+import { type AnyPlugin, type Embedded, embedded, type Surroundings } from "../plugins/kit/serve.ts";
 import { findPlugin, pluginNames } from "../plugins/registry.ts";
 import { say } from "./stdio.ts";
 
@@ -52,12 +52,18 @@ export function surroundings({ plugins = [], timeoutMs, log = say }: Surrounding
 }
 
 /** A program that the administrator put beside ours wins over the plugin that is built in. */
-function administratorsFirst(programs: Executables, builtIn: Invoker & { has(type: string): boolean }): Invoker {
+function administratorsFirst(programs: Executables, builtIn: Embedded): Invoker {
+  const choose = (type: string): Invoker => (builtIn.has(type) && !programs.find(type) ? builtIn : programs);
   return {
-    invoke: (type, request) => (builtIn.has(type) && !programs.find(type) ? builtIn : programs).invoke(type, request),
+    invoke: (type, request) => choose(type).invoke(type, request),
+    restore: (type, request) => choose(type).restore?.(type, request),
   };
 }
 
-function firstOf(own: Invoker & { has(type: string): boolean }, others: Invoker): Invoker {
-  return { invoke: (type, request) => (own.has(type) ? own : others).invoke(type, request) };
+function firstOf(own: Embedded, others: Invoker): Invoker {
+  const choose = (type: string): Invoker => (own.has(type) ? own : others);
+  return {
+    invoke: (type, request) => choose(type).invoke(type, request),
+    restore: (type, request) => choose(type).restore?.(type, request),
+  };
 }

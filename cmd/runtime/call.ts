@@ -60,7 +60,34 @@ export function callForResult(caller: Caller, list: NetworkList, plugin: PluginE
   });
 }
 
+/**
+ * Has a plugin put back what is missing of an attachment's rules, in this process.
+ *
+ * @returns what that was, in words; `undefined` if the plugin is not in this process
+ * @throws {CniError} naming plugin and command
+ */
+export function restorePlugin(
+  caller: Caller,
+  list: NetworkList,
+  plugin: PluginEntry,
+  parameters: Parameters,
+  prevResult: Result,
+): readonly string[] | undefined {
+  const options: CallOptions = { verb: "ADD", parameters, prevResult };
+  return named(
+    list,
+    plugin,
+    "restore",
+    () => caller.invoker.restore?.(plugin.type, requestOf(caller, list, plugin, options)),
+  );
+}
+
 function request(caller: Caller, list: NetworkList, plugin: PluginEntry, options: CallOptions): string {
+  const call = requestOf(caller, list, plugin, options);
+  return invokeChecked({ invoke: (type, request) => invoke(caller, type, request) }, plugin.type, call);
+}
+
+function requestOf(caller: Caller, list: NetworkList, plugin: PluginEntry, options: CallOptions): Request {
   const { verb, parameters, prevResult, validAttachments } = options;
   const stdin = deriveRequest(list, plugin, {
     verb,
@@ -68,8 +95,7 @@ function request(caller: Caller, list: NetworkList, plugin: PluginEntry, options
     ...(parameters && { capabilityArgs: parameters.capabilityArgs }),
     ...(validAttachments && { validAttachments }),
   });
-  const call = { command: verb, env: environment(caller, list, options), stdin };
-  return invokeChecked({ invoke: (type, request) => invoke(caller, type, request) }, plugin.type, call);
+  return { command: verb, env: environment(caller, list, options), stdin };
 }
 
 /** What a plugin fails with it answers; what is thrown here with this code comes from looking for it. */
@@ -106,7 +132,7 @@ function environment(
   };
 }
 
-function named<T>(list: NetworkList, plugin: PluginEntry, verb: Verb, call: () => T): T {
+function named<T>(list: NetworkList, plugin: PluginEntry, verb: Verb | "restore", call: () => T): T {
   try {
     return call();
   } catch (error) {
