@@ -1,6 +1,7 @@
 /** podman with the network that it ships, and with networks that it makes: our links are all that is different. */
 import { afterAll, beforeAll, describe, expect } from "bun:test";
 import { readdirSync } from "node:fs";
+import { inNetns } from "../ffi/testing.ts";
 import { askTcp, askUdp, SHORTLY_MS } from "../ffi/testing_traffic.ts";
 import { testWith } from "./testing.ts";
 import { addPodmansNetwork, newNode, nothingLeft, serve, type TestNode, tracesOn } from "./testing_node.ts";
@@ -49,6 +50,27 @@ describe("podman's own networks", () => {
     podman("rm", "a");
     podman("rm", "-f", "-t", "0", "other");
     expect(tracesOn(node)).toEqual(nothingLeft("cni-podman0"));
+  });
+
+  testWith(PODMAN_PROGRAMS, "publishes ports also where another program has the host forward nothing", async () => {
+    const { outside, run } = node;
+    const own = "iptables -N DOCKER-USER; iptables -A FORWARD -j DOCKER-USER; iptables -A DOCKER-USER -j RETURN";
+    run("sh", "-ec", `iptables -P FORWARD DROP; ${own}`);
+    const before = tracesOn(node);
+    podman("run", "-d", "--name", "a", "-p", "8080:80", "-p", "5353:53/udp", "web:1");
+    {
+      using a = engine.container("a");
+      using _a = await serve(a.netns, "a");
+      expect(await askTcp(outside, "192.0.2.1", 8080)).toBe("a 192.0.2.2");
+      expect(await askUdp(outside, "192.0.2.1", 5353)).toBe("a 192.0.2.2");
+      inNetns(outside, "ip", "route", "add", "10.88.0.0/16", "via", "192.0.2.1");
+      expect(await askTcp(outside, a.ip, 80, SHORTLY_MS)).toBeUndefined();
+      expect(await askTcp(outside, "192.0.2.1", 80, SHORTLY_MS)).toBeUndefined();
+      inNetns(outside, "ip", "route", "del", "10.88.0.0/16");
+    }
+    podman("rm", "-f", "-t", "0", "a");
+    expect(tracesOn(node)).toEqual(before);
+    run("sh", "-ec", "nft delete table ip filter");
   });
 
   testWith(PODMAN_PROGRAMS, "gives the addresses that are asked for, once", async () => {

@@ -45,15 +45,15 @@ networkTest(
     expect(cniRules(host)).toEqual([
       "-N CNI-FORWARD",
       '-A FORWARD -m comment --comment "CNI firewall plugin rules" -j CNI-FORWARD',
-      '-A CNI-FORWARD -d 10.88.0.2/32 -m conntrack --ctstate RELATED,ESTABLISHED -m comment --comment "web c1 eth0" -j ACCEPT',
+      '-A CNI-FORWARD -d 10.88.0.2/32 -m conntrack --ctstate RELATED,ESTABLISHED,DNAT -m comment --comment "web c1 eth0" -j ACCEPT',
       '-A CNI-FORWARD -s 10.88.0.2/32 -m comment --comment "web c1 eth0" -j ACCEPT',
-      '-A CNI-FORWARD -d 10.88.0.3/32 -m conntrack --ctstate RELATED,ESTABLISHED -m comment --comment "db c2 eth0" -j ACCEPT',
+      '-A CNI-FORWARD -d 10.88.0.3/32 -m conntrack --ctstate RELATED,ESTABLISHED,DNAT -m comment --comment "db c2 eth0" -j ACCEPT',
       '-A CNI-FORWARD -s 10.88.0.3/32 -m comment --comment "db c2 eth0" -j ACCEPT',
       "-N CNI-FORWARD",
       '-A FORWARD -m comment --comment "CNI firewall plugin rules" -j CNI-FORWARD',
-      '-A CNI-FORWARD -d fd88::2/128 -m conntrack --ctstate RELATED,ESTABLISHED -m comment --comment "web c1 eth0" -j ACCEPT',
+      '-A CNI-FORWARD -d fd88::2/128 -m conntrack --ctstate RELATED,ESTABLISHED,DNAT -m comment --comment "web c1 eth0" -j ACCEPT',
       '-A CNI-FORWARD -s fd88::2/128 -m comment --comment "web c1 eth0" -j ACCEPT',
-      '-A CNI-FORWARD -d fd88::3/128 -m conntrack --ctstate RELATED,ESTABLISHED -m comment --comment "db c2 eth0" -j ACCEPT',
+      '-A CNI-FORWARD -d fd88::3/128 -m conntrack --ctstate RELATED,ESTABLISHED,DNAT -m comment --comment "db c2 eth0" -j ACCEPT',
       '-A CNI-FORWARD -s fd88::3/128 -m comment --comment "db c2 eth0" -j ACCEPT',
     ]);
     const during = saved(host);
@@ -107,8 +107,10 @@ networkTest("chains of other tables that drop let containers through, whatever d
   expect(foreignRuleset(host)).toContain(`
 	chain CNI-FORWARD {
 		ip daddr 10.88.0.2 ct state established,related accept comment "web c1 eth0"
+		ip daddr 10.88.0.2 ct status dnat accept comment "web c1 eth0"
 		ip saddr 10.88.0.2 accept comment "web c1 eth0"
 		ip6 daddr fd88::2 ct state established,related accept comment "web c1 eth0"
+		ip6 daddr fd88::2 ct status dnat accept comment "web c1 eth0"
 		ip6 saddr fd88::2 accept comment "web c1 eth0"
 	}
 `);
@@ -118,6 +120,102 @@ networkTest("chains of other tables that drop let containers through, whatever d
   expect(foreignRuleset(host)).toBe(during);
   call(firewall, "DEL", {}, { container: c1 });
   expect(foreignRuleset(host)).toBe(before);
+});
+
+/** Publishes port 80 of a container as port 8080 of the host, and leaves port 81 alone. */
+const PUBLISHED = `nft -f - <<'!'
+  table inet published {
+    chain incoming {
+      type nat hook prerouting priority dstnat;
+      fib daddr type local tcp dport 8080 dnat ip to 10.88.0.2:80
+      fib daddr type local tcp dport 8080 dnat ip6 to [fd88::2]:80
+    }
+  }
+!`;
+
+for (
+  const [whose, drop] of [
+    ["iptables", DROPPING],
+    ["nft", "nft 'add table inet site; add chain inet site fw { type filter hook forward priority 0; policy drop; }'"],
+  ] as const
+) {
+  networkTest(`where a chain of ${whose} drops, published ports are reached and others are not`, async (network) => {
+    const { host, outside, call } = network;
+    open(network);
+    const [c1, c2] = [network.container(2), network.container(3)];
+    using _80 = serveTcp(c1.netns, "c1", 80);
+    using _81 = serveTcp(c1.netns, "c1", 81);
+    const answer = async (to: string, port: number, from = outside) =>
+      (await askTcp(from, to, port, SHORTLY_MS))?.split(" ")[0];
+    const all = () =>
+      Promise.all([
+        ...[answer("192.0.2.1", 8080), answer("2001:db8::1", 8080)],
+        ...[answer("10.88.0.2", 80), answer("fd88::2", 80), answer("192.0.2.1", 81), answer("10.88.0.2", 81)],
+      ]);
+    const none = [undefined, undefined, undefined, undefined];
+    sh(host, drop, PUBLISHED);
+    call(firewall, "ADD", {}, { container: c2, containerId: "c2" });
+    // Others that have the plugin open nothing for a container that has not.
+    expect(await all()).toEqual([undefined, undefined, ...none]);
+    call(firewall, "ADD", {}, { container: c1 });
+    expect(await all()).toEqual(["c1", "c1", ...none]);
+    call(firewall, "CHECK", {}, { container: c1 });
+    sh(host, "iptables-save >/tmp/$$; iptables-restore </tmp/$$; ip6tables-save >/tmp/$$; ip6tables-restore </tmp/$$");
+    expect(await all()).toEqual(["c1", "c1", ...none]);
+    call(firewall, "DEL", {}, { container: c1 });
+    expect(await all()).toEqual([undefined, undefined, ...none]);
+    call(firewall, "DEL", {}, { container: c2, containerId: "c2" });
+    expect([cniRules(host), ruleset(host).includes("CNI-FORWARD")]).toEqual([[], false]);
+  });
+}
+
+networkTest("a published port is no way round the ingressPolicy", async (network) => {
+  const { host, outside, call } = network;
+  open(network);
+  const [c1, c2] = [network.container(2), network.container(3)];
+  using _80 = serveTcp(c1.netns, "c1", 80);
+  sh(host, DROPPING, PUBLISHED);
+  const reached = async (from: TestContainer["netns"]) =>
+    (await askTcp(from, "192.0.2.1", 8080, SHORTLY_MS)) !== undefined;
+  // Its neighbour answers it past the host, so that the connection must be with the host.
+  sh(host, "nft 'add chain inet published out { type nat hook postrouting priority srcnat; }'");
+  sh(host, "nft add rule inet published out ct status dnat oifname br0 masquerade");
+  for (const [ingressPolicy, neighbour] of [["open", true], ["same-bridge", true], ["isolated", false]] as const) {
+    call(firewall, "ADD", { ingressPolicy }, { container: c1 });
+    call(firewall, "ADD", { ingressPolicy }, { container: c2, containerId: "c2" });
+    expect([ingressPolicy, await reached(outside), await reached(c2.netns)]).toEqual([ingressPolicy, true, neighbour]);
+    call(firewall, "DEL", { ingressPolicy }, { container: c2, containerId: "c2" });
+    call(firewall, "DEL", { ingressPolicy }, { container: c1 });
+  }
+});
+
+networkTest("rules that an earlier version wrote are completed by ADD and removed by DEL and GC", (network) => {
+  const { host, call } = network;
+  const container = network.container(2);
+  sh(host, DROPPING);
+  const before = saved(host);
+  const older = () =>
+    sh(
+      host,
+      "iptables -N CNI-FORWARD",
+      'iptables -I FORWARD -m comment --comment "CNI firewall plugin rules" -j CNI-FORWARD',
+      'iptables -A CNI-FORWARD -d 10.88.0.2 -m conntrack --ctstate RELATED,ESTABLISHED -m comment --comment "web c1 eth0" -j ACCEPT',
+      'iptables -A CNI-FORWARD -s 10.88.0.2 -m comment --comment "web c1 eth0" -j ACCEPT',
+    );
+  for (const command of ["DEL", "GC"] as const) {
+    older();
+    if (command === "DEL") {
+      expect(() => call(firewall, "CHECK", {}, { container })).toThrow("Check failed");
+      call(firewall, "ADD", {}, { container });
+      call(firewall, "CHECK", {}, { container });
+      expect(cniRules(host).join("\n")).toContain("RELATED,ESTABLISHED,DNAT");
+      call(firewall, "DEL", {}, { container });
+    } else {
+      call(firewall, "GC", { "cni.dev/valid-attachments": [] });
+    }
+    expect(saved(host)).toBe(before);
+  }
+  return Promise.resolve();
 });
 
 networkTest("where nobody drops, the tables of others are left alone", (network) => {

@@ -206,13 +206,21 @@ export function ofConversation(): Part {
 }
 /** `-m conntrack --ctstate RELATED,ESTABLISHED`: the same as iptables writes it, whose tables hold no `ct state` */
 export function ofConversationToIptables(): Part {
+  return connectionStates(NF_CT_STATE_ESTABLISHED | NF_CT_STATE_RELATED);
+}
+/** `-m conntrack --ctstate RELATED,ESTABLISHED,DNAT`: that, or the connection's destination was translated */
+export function ofConversationOrTranslatedToIptables(): Part {
+  const XT_CONNTRACK_STATE_DNAT = 0x80;
+  return connectionStates(NF_CT_STATE_ESTABLISHED | NF_CT_STATE_RELATED | XT_CONNTRACK_STATE_DNAT);
+}
+function connectionStates(mask: number): Part {
   // struct xt_conntrack_mtinfo3 (linux/netfilter/xt_conntrack.h), padded to a multiple of eight.
   const info = new Uint8Array(168);
   const MATCH_FLAGS = 146;
   const STATE_MASK = 150;
   const XT_CONNTRACK_STATE = 1;
   info[MATCH_FLAGS] = XT_CONNTRACK_STATE;
-  info[STATE_MASK] = NF_CT_STATE_ESTABLISHED | NF_CT_STATE_RELATED;
+  info[STATE_MASK] = mask;
   return [{ kind: "match", name: "conntrack", revision: 3, info }];
 }
 /** `counter` */

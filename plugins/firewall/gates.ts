@@ -3,7 +3,14 @@
  *
  * @module
  */
-import { counter, ofConversation, ofConversationToIptables, type Part } from "../../ffi/nft/match.ts";
+import {
+  counter,
+  destinationTranslated,
+  ofConversation,
+  ofConversationOrTranslatedToIptables,
+  ofConversationToIptables,
+  type Part,
+} from "../../ffi/nft/match.ts";
 import * as nft from "../../ffi/nft/objects.ts";
 import {
   NF_ACCEPT,
@@ -98,9 +105,19 @@ export function concerns(gate: Gate, family: 4 | 6): boolean {
   return gate.family === NFPROTO_INET || gate.family === (family === 4 ? NFPROTO_IPV4 : NFPROTO_IPV6);
 }
 
-/** Looks for what belongs to a conversation, in words that whoever has the table can read back. */
-export function conversationAt(gate: Gate): Part {
-  return gate.ofIptables ? [...ofConversationToIptables(), ...counter()] : ofConversation();
+/**
+ * What may come to a container: what belongs to a conversation, and calls that a published port led there, whoever published it. In words
+ * that whoever has the table can read back; each part is for a rule of its own.
+ */
+export function comingIn(gate: Gate): Part[] {
+  return gate.ofIptables
+    ? [[...ofConversationOrTranslatedToIptables(), ...counter()]]
+    : [ofConversation(), destinationTranslated()];
+}
+
+/** What the reference lets come to a container. */
+export function comingInByReference(gate: Gate): Part[] {
+  return [gate.ofIptables ? [...ofConversationToIptables(), ...counter()] : ofConversation()];
 }
 
 /** What iptables puts into every rule. */
