@@ -140,7 +140,7 @@ class Node implements Disposable {
     const files = (path: string): string[] =>
       existsSync(path) ? readdirSync(path, { recursive: true, encoding: "utf8" }).map((name) => join(path, name)) : [];
     const isState = (path: string) =>
-      !/last_reserved_ip\.\d+$|\/lock$|\.lock$|\/(net|results|tuning|ipam|locks?)$/.test(path);
+      !/last_reserved_ip\.\d+$|\/\.net\.index$|\/lock$|\.lock$|\/(net|results|tuning|ipam|locks?)$/.test(path);
     return {
       saved: saved(this.host),
       rules: foreignRuleset(this.host),
