@@ -1,6 +1,6 @@
 /** The whole chain: by one process, plugin by plugin, by the reference, and the floor under it. @module */
 import { createNetns, type Netns } from "../../ffi/netns.ts";
-import { type Floor, recordFloor, whyNoFloor } from "./floor.ts";
+import { type Floor, recorded, recordFloor } from "./floor.ts";
 import { interleave, type Samples } from "./measure.ts";
 import { addAndDel, byExec, byRun, type Container, type Network, runCall, type Side, wholeChain } from "./network.ts";
 import { type Bench, REFERENCE } from "./place.ts";
@@ -26,7 +26,7 @@ export function chainRows(bench: Bench): readonly Row[] {
   const run = inhabitedHost(scope, (host) => byRun(host, bench, ours));
   const exec = inhabitedHost(scope, (host) => byExec(host, bench.plugins, wholeChain(bench, "chain1")));
   const reference = inhabitedHost(scope, (host) => byExec(host, REFERENCE, wholeChain(bench, "chain2")));
-  const floor = whyNoFloor() ?? recordChain(scope, bench);
+  const floor = recorded(() => recordChain(scope, bench));
   const make = containers(scope, "c");
   const samples = interleave(bench.rounds, {
     run: (round) => addAndDel(run.side, make(round + 1)),
@@ -34,6 +34,8 @@ export function chainRows(bench: Bench): readonly Row[] {
     reference: (round) => addAndDel(reference.side, make(round + 1)),
     ...typeof floor === "string" ? {} : { floor: floor.measure },
     empty: () => must({ argv: [bench.empty] }).ms,
+    runUdp: (round) => addAndDel(run.side, { ...make(round + 1), udp: true }),
+    referenceUdp: (round) => addAndDel(reference.side, { ...make(round + 1), udp: true }),
   });
   const against = (way: string, who: string, verb: string, atLeast: number) =>
     faster({
@@ -48,6 +50,13 @@ export function chainRows(bench: Bench): readonly Row[] {
     against("exec", "plugin by plugin", "add", 5),
     against("exec", "plugin by plugin", "del", 5),
     ...typeof floor === "string" ? [missing("Whole chain against the floor", floor)] : floorRows(samples, floor),
+    ...["add", "del"].map((verb) =>
+      faster({
+        what: `Whole chain by \`cni run\`, one of the ports UDP: ${verb.toUpperCase()}`,
+        ours: figure("cni", samples[`runUdp.${verb}`]),
+        other: figure("reference", samples[`referenceUdp.${verb}`]),
+      })
+    ),
   ];
 }
 
@@ -61,14 +70,14 @@ function floorRows(samples: Samples, { add, del }: { add: Floor; del: Floor }): 
       ours: figure("cni", samples["run.add"]),
       other: figure("C + empty program", withStart),
       goal: { atMost: 2 },
-      note: `${add.requests} system calls; ${empty}`,
+      note: `${add.requests}; ${empty}`,
     }),
     times({
       what: "Whole chain by `cni run`: DEL against the floor",
       ours: figure("cni", samples["run.del"]),
       other: figure("C", samples["floor.del"]),
       goal: { atMost: 1.5 },
-      note: `${del.requests} system calls; ${empty}, which is not in the floor here`,
+      note: `${del.requests}; ${empty}, which is not in the floor here`,
     }),
   ];
 }

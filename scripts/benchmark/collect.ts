@@ -13,7 +13,10 @@ export function collectRows(bench: Bench): readonly Row[] {
   const count = bench.quick ? 50 : 500;
   const rounds = bench.quick ? 1 : 3;
   const network = (round: number): Network => ({ ...wholeChain(bench, `gc${round}`), cniVersion: "1.1.0" });
-  const { each } = interleave(rounds, { each: (round) => collect(bench, network(round), count) / count }, 0);
+  const { each } = interleave(rounds, { each: (round) => collect(bench, network(round), count) / count }, {
+    warmUp: 0,
+    always: 1,
+  });
   return [plain({
     what: `\`cni run gc\` of ${count} dead attachments, for each`,
     ours: figure("cni", each),

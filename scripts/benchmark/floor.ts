@@ -15,13 +15,16 @@ import { bytesOf, parseTrace, STRACE, STRACE_DATA, type TracedCall } from "./tra
 
 /** A compiled floor. */
 export interface Floor {
-  /** How many requests it makes. */
-  readonly requests: number;
+  /** How many requests it makes, as text: `259 system calls, 36 of them messages`. */
+  readonly requests: string;
   /** The milliseconds it takes to make them for a container. */
   run(host: Netns, container: Netns): number;
 }
 
-/** How the arguments of a call are replayed: a number or descriptor, a path, what was written, room to read into, an option's value, an address. */
+/**
+ * How the arguments of a call are replayed: a number or descriptor, a path, what was written, room to
+ * read into, an option's value, times, an address.
+ */
 const CALLS: Readonly<Record<string, string>> = {
   openat: "npnn",
   close: "n",
@@ -33,7 +36,10 @@ const CALLS: Readonly<Record<string, string>> = {
   fsync: "n",
   fdatasync: "n",
   ftruncate: "nn",
+  fallocate: "nnnn",
   fchmod: "nn",
+  fchmodat: "npnn",
+  utimensat: "nptn",
   flock: "nn",
   link: "pp",
   linkat: "npnpn",
@@ -72,10 +78,15 @@ const OWN_NETNS = "/proc/thread-self/ns/net";
 const NLMSG_ERROR = 2;
 const NLMSG_HEADER = 16;
 
-/** Why there is no floor on this machine; `undefined` if there can be one. */
-export function whyNoFloor(): string | undefined {
+/** What `record` makes, or why there is no floor, as text. */
+export function recorded<T>(record: () => T): T | string {
   if (!Bun.which("cc")) return "no compiler";
-  return Bun.which("strace") ? undefined : "no strace";
+  if (!Bun.which("strace")) return "no strace";
+  try {
+    return record();
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
+  }
 }
 
 /** Traces `command`, whose container is `container`, and compiles the floor of it. What the command does is done afterwards. */
@@ -87,7 +98,7 @@ export function recordFloor(state: string, name: string, host: Netns, container:
   writeFileSync(header, requests(calls, container.path));
   const program = compile(name, state, [`-DREQUESTS="${header}"`, join(ROOT, "scripts/benchmark/floor.c")]);
   return {
-    requests: calls.length,
+    requests: `${calls.length} system calls, ${calls.filter(({ name }) => name === "sendto").length} of them messages`,
     run: (host, { path }) => host.run(() => must({ argv: [program, path], stdin: command.stdin })).ms,
   };
 }
@@ -161,13 +172,16 @@ function errorOf({ name, error, data }: TracedCall): string {
 function argumentOf(letter: string, text: string, { data }: TracedCall, container: string): string {
   switch (letter) {
     case "p":
+      if (text === "NULL") return "{ VALUE, 0 }";
       return pathOf(text) === container ? "{ CONTAINER }" : bytes([...bytesOf(text) ?? [], 0]);
     case "w":
-      return bytes(data);
+      return bytes(data.length > 0 ? data : bytesOf(text) ?? []);
     case "r":
       return "{ ROOM }";
     case "o":
       return bytes(bytesOf(text) ?? new Uint8Array(Int32Array.from(JSON.parse(text)).buffer));
+    case "t":
+      return bytes(twoTimes(text));
     case "a":
       return bytes(unixAddress(text));
     default:
@@ -177,6 +191,12 @@ function argumentOf(letter: string, text: string, { data }: TracedCall, containe
 
 function bytes(values: Iterable<number>): string {
   return `{ BYTES, 0, (unsigned char[]) { ${[...values, 0].join(",")} } }`;
+}
+
+/** `[{tv_sec=0, tv_nsec=1073741822}, {tv_sec=1, tv_nsec=2}]` as the kernel reads it. */
+function twoTimes(text: string): Uint8Array {
+  const numbers = [...text.matchAll(/tv_n?sec=(\d+)/g)].map(([, digits]) => BigInt(digits));
+  return new Uint8Array(BigInt64Array.from(numbers).buffer);
 }
 
 /** `{sa_family=0x1, sun_path="\x2f"}` as the kernel reads it. */

@@ -3,28 +3,34 @@
  *
  * @module
  */
+import { readdirSync, readFileSync } from "node:fs";
 
 /** One measured value in one round; several are given where one call yields several. */
 export type Measurement = number | Readonly<Record<string, number>>;
 /** The values of each side, in the order of the rounds. A side `run` that gives `{ add, del }` is found as `run.add` and `run.del`. */
 export type Samples = Readonly<Record<string, readonly number[]>>;
 
-/** How often a side is run before its values count. */
-const WARM_UP = 3;
-/** How long a row may take, so that the whole remains a matter of minutes; some rounds are made always. */
-const PATIENCE_MS = 30_000;
-const ALWAYS = 3;
+/** How to interleave. */
+export interface InterleaveOptions {
+  /** How often a side is run before its values count; 3 unless told. */
+  readonly warmUp?: number;
+  /** How many rounds are made however long they take; 3 unless told. */
+  readonly always?: number;
+}
+
+/** How long a row may take before it ends early, so that the whole remains a matter of minutes. */
+const PATIENCE_MS = 25_000;
 
 /** Runs all sides in turn, `rounds` times and a few times before. `round` counts from 0, those before included. */
 export function interleave(
   rounds: number,
   sides: Readonly<Record<string, (round: number) => Measurement>>,
-  warmUp: number = WARM_UP,
+  { warmUp = 3, always = 3 }: InterleaveOptions = {},
 ): Samples {
   const samples: Record<string, number[]> = {};
   const began = performance.now();
   for (let round = 0; round < rounds + warmUp; round++) {
-    if (round >= warmUp + ALWAYS && performance.now() - began > PATIENCE_MS) break;
+    if (round >= warmUp + always && performance.now() - began > PATIENCE_MS) break;
     for (const [name, side] of Object.entries(sides)) {
       const measured = side(round);
       if (round < warmUp) continue;
@@ -47,7 +53,21 @@ export function percentile(values: readonly number[], fraction: number): number 
 
 export const median = (values: readonly number[]): number => percentile(values, 0.5);
 
-/** Lets the kernel finish what it does behind our back, such as taking down the namespaces of the row before. */
-export function settle(ms = 300): void {
-  Bun.sleepSync(ms);
+/** Lets the kernel finish what it does behind our back: taking down the namespaces of the row before, which can take it seconds. */
+export function settle(): void {
+  for (let quiet = 0, waited = 0; quiet < 4 && waited < 600; waited++) {
+    Bun.sleepSync(50);
+    quiet = takesDownNamespaces() ? 0 : quiet + 1;
+  }
+}
+
+/** Whether a thread of the kernel is at it: `kworker/u8:4+netns`. */
+function takesDownNamespaces(): boolean {
+  return readdirSync("/proc").filter((name) => /^\d+$/.test(name)).some((pid) => {
+    try {
+      return readFileSync(`/proc/${pid}/comm`, "latin1").endsWith("+netns\n");
+    } catch {
+      return false;
+    }
+  });
 }

@@ -12,11 +12,13 @@ export interface Network {
   readonly plugins: readonly (Readonly<Record<string, unknown>> & { readonly type: string })[];
 }
 
-/** What is attached: a namespace, a name for it, and how many containers there were before, which decides the ports. */
+/** What is attached: a namespace, a name for it, and a number, which decides the ports. */
 export interface Container {
   readonly netns: Netns;
   readonly id: string;
   readonly number: number;
+  /** Whether one of its ports is for UDP; what the kernel remembers of UDP conversations is then to be looked through. */
+  readonly udp?: boolean;
 }
 
 /** A way to attach and detach. Both give the milliseconds that the programs took. */
@@ -49,10 +51,10 @@ export function wholeChain({ state }: Bench, name: string): Network {
   return { cniVersion: "1.0.0", name, plugins };
 }
 
-/** Two published ports, of which one is for TCP. */
-export const portMappings = (number: number) => [
+/** Two published ports. */
+export const portMappings = ({ number, udp = false }: Pick<Container, "number" | "udp">) => [
   { hostPort: 20000 + 2 * number, containerPort: 80, protocol: "tcp" },
-  { hostPort: 20001 + 2 * number, containerPort: 53, protocol: "udp" },
+  { hostPort: 20001 + 2 * number, containerPort: 53, protocol: udp ? "udp" : "tcp" },
 ];
 
 /** The call of one plugin. */
@@ -70,7 +72,7 @@ export function pluginCall(
     ...plugin,
     name: network.name,
     cniVersion: network.cniVersion,
-    ...capable ? { runtimeConfig: { portMappings: portMappings(container.number) } } : {},
+    ...capable ? { runtimeConfig: { portMappings: portMappings(container) } } : {},
     ...prevResult ? { prevResult } : {},
   };
   const env = {
@@ -115,7 +117,7 @@ export function runCall(bench: Bench, network: Network, verb: string, container:
   const file = join(bench.state, `${network.name}.conflist`);
   writeFileSync(file, JSON.stringify(network));
   const options = ["--container-id", container.id, ...runOptions(bench)];
-  const ports = JSON.stringify({ portMappings: portMappings(container.number) });
+  const ports = JSON.stringify({ portMappings: portMappings(container) });
   return { argv: [bench.cni, "run", verb, file, container.netns.path, ...options, "--cap-args", ports] };
 }
 

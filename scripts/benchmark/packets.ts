@@ -6,6 +6,7 @@ import { addRequest } from "../../ffi/route/address.ts";
 import { veth } from "../../ffi/route/kinds.ts";
 import * as links from "../../ffi/route/link.ts";
 import { parseCidr } from "../../ffi/address.ts";
+import { median } from "./measure.ts";
 import { type Container, portMappings } from "./network.ts";
 
 /** Microseconds. */
@@ -22,7 +23,8 @@ const SOCK_DGRAM = 2 | 0o2000000;
 const SOL_SOCKET = 1;
 const SO_LINGER = 13;
 const CONNECTIONS = 300;
-const PACKETS = 2000;
+const BURSTS = 40;
+const BURST = 50;
 
 let library: ReturnType<typeof open> | undefined;
 const c = () => library ??= open();
@@ -63,7 +65,7 @@ export function neighbour(scope: DisposableStack, host: Netns): Netns {
 
 /** Measures once, for the ports of `container`. */
 export function packetCost(outside: Netns, container: Container): PacketCost {
-  const [tcp, udp] = portMappings(container.number);
+  const [tcp, udp] = portMappings(container);
   const server = container.netns.run(() => {
     const fd = done(c().socket(AF_INET, SOCK_STREAM, 0), "open a socket");
     done(c().bind(fd, address([0, 0, 0, 0], tcp.containerPort), 16), "bind");
@@ -95,16 +97,19 @@ function connect(port: number): number {
     c().setsockopt(fd, SOL_SOCKET, SO_LINGER, reset, 8);
     c().close(fd);
   }
-  return times.sort((a, b) => a - b)[times.length >> 1] * 1000;
+  return median(times) * 1000;
 }
 
 function send(port: number): number {
   const fd = done(c().socket(AF_INET, SOCK_DGRAM, 0), "open a socket");
   done(c().connect(fd, address([192, 0, 2, 1], port), 16), "connect");
   const payload = new Uint8Array(64);
-  const started = performance.now();
-  for (let at = 0; at < PACKETS; at++) c().send(fd, payload, payload.length, 0);
-  const ms = performance.now() - started;
+  const times: number[] = [];
+  for (let burst = 0; burst < BURSTS; burst++) {
+    const started = performance.now();
+    for (let at = 0; at < BURST; at++) c().send(fd, payload, payload.length, 0);
+    times.push(performance.now() - started);
+  }
   c().close(fd);
-  return ms / PACKETS * 1000;
+  return median(times) / BURST * 1000;
 }

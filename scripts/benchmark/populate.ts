@@ -24,7 +24,7 @@ export function attachAll(
       containerId: container.id,
       ifname: "eth0",
       netns: container.netns.path,
-      capabilityArgs: { portMappings: portMappings(container.number) },
+      capabilityArgs: { portMappings: portMappings(container) },
     };
     host.run(() => void runtime.add(list, parameters));
     return container;
@@ -62,8 +62,8 @@ function copyTable(table: string, address: string, digits: string, from: number,
       own.map((line) =>
         line.replaceAll(digits, (from + at).toString(16).padStart(digits.length, "0"))
           .replaceAll(address, addressOf(from + at))
-          .replaceAll(/\b20000\b/g, String(portMappings(from + at)[0].hostPort))
-          .replaceAll(/\b20001\b/g, String(portMappings(from + at)[1].hostPort))
+          .replaceAll(/\b20000\b/g, String(portMappings({ number: from + at })[0].hostPort))
+          .replaceAll(/\b20001\b/g, String(portMappings({ number: from + at })[1].hostPort))
       ),
   ).flat();
   const [chains, rules] = [":", "-A"].map((start) => copies.filter((line) => line.startsWith(start)));

@@ -31,7 +31,7 @@ export function reservationRows(bench: Bench): readonly Row[] {
   const slowly = interleave(rounds, {
     cni: side(bench.plugins, "cni-again", many),
     reference: side(REFERENCE, "reference-many", many),
-  }, 1);
+  }, { warmUp: 1 });
   return ["add", "del"].flatMap((verb) => rows(verb, many.toLocaleString("en"), quickly, slowly));
 }
 

@@ -24,8 +24,10 @@ export interface Row {
   readonly other?: Figure;
   /** What the goal speaks of: how much faster, how much more, or the figure itself. */
   readonly result: number;
-  /** The result as a person reads it: `10.3 × faster`. */
+  /** The result as a person reads it: `10.3 × as fast`. */
   readonly text: string;
+  /** What the result and its goal are counted in: `×`, `ms`. */
+  readonly measure: string;
   readonly goal?: Goal;
   readonly met?: boolean;
   readonly note?: string;
@@ -57,39 +59,41 @@ export function figure(who: string, values: readonly number[]): Figure {
   };
 }
 
-/** How many times faster ours is than the other. */
+/** How many times as fast as the other ours is. */
 export function faster(options: RowOptions & { readonly other: Figure }): Row {
   const result = options.other.median / options.ours.median;
-  return row(options, result, `${number(result)} × faster`);
+  return row(options, result, "×", "× as fast");
 }
 
 /** How many times the other's figure ours is. */
 export function times(options: RowOptions & { readonly other: Figure }): Row {
   const result = options.ours.median / options.other.median;
-  return row(options, result, `${number(result)} ×`);
+  return row(options, result, "×", "×");
 }
 
 /** How much more than the other ours is. */
 export function above(options: RowOptions & { readonly other: Figure }): Row {
   const result = options.ours.median - options.other.median;
-  return row(options, result, `${number(result)} ${options.unit ?? "ms"} more`);
+  const { unit = "ms" } = options;
+  return row(options, result, unit, `${unit} more`);
 }
 
 /** The figure itself. */
 export function plain(options: RowOptions): Row {
-  return row(options, options.ours.median, `${number(options.ours.median)} ${options.unit ?? "ms"}`);
+  const { unit = "ms" } = options;
+  return row(options, options.ours.median, unit, unit);
 }
 
-function row(options: RowOptions, result: number, text: string): Row {
+function row(options: RowOptions, result: number, measure: string, words: string): Row {
   const { goal, unit = "ms" } = options;
   const met = goal && Number.isFinite(result) && result >= (goal.atLeast ?? -Infinity) &&
     result <= (goal.atMost ?? Infinity);
-  return { ...options, unit, result, text, ...met === undefined ? {} : { met } };
+  return { ...options, unit, result, text: `${number(result)} ${words}`, measure, ...met === undefined ? {} : { met } };
 }
 
 /** A row that could not be measured. */
 export function missing(what: string, why: string): Row {
-  return { what, unit: "", ours: figure("", []), result: NaN, text: why };
+  return { what, unit: "", ours: figure("", []), result: NaN, text: why, measure: "" };
 }
 
 const HEAD = ["what", "cni", "against", "", "goal", ""];
@@ -104,7 +108,7 @@ export function markdown(sections: readonly Section[]): string {
   return [line(HEAD), `| ${widths.map((width) => "-".repeat(width)).join(" | ")} |`, ...cells.map(line)].join("\n");
 }
 
-function rowCells({ what, unit, ours, other, text, goal, met }: Row): readonly string[] {
+function rowCells({ what, unit, ours, other, text, goal, measure, met }: Row): readonly string[] {
   const value = (figure?: Figure) => figure && figure.values > 0 ? `${number(figure.median)} ${unit}` : "";
   const against = other ? `${value(other)} ${other.who}` : "";
   return [
@@ -112,13 +116,13 @@ function rowCells({ what, unit, ours, other, text, goal, met }: Row): readonly s
     value(ours),
     against,
     text,
-    goal ? goalText(goal) : "",
+    goal ? goalText(goal, measure) : "",
     met === undefined ? "" : met ? "met" : "**not met**",
   ];
 }
 
-function goalText({ atLeast, atMost }: Goal): string {
-  return atLeast === undefined ? `≤ ${atMost}` : `≥ ${atLeast}`;
+function goalText({ atLeast, atMost }: Goal, measure: string): string {
+  return `${atLeast === undefined ? `≤ ${atMost}` : `≥ ${atLeast}`} ${measure}`;
 }
 
 /** Three digits of a number: `7.25`, `43.4`, `190`. */
