@@ -252,15 +252,24 @@ export function join(path: string, key: string): string {
 
 function parseShape<S extends Shape>(shape: S, node: unknown, path: string, keepUnknown: boolean): Obj<S> {
   const source = jsonObject.parse(node, path);
+  const spellings = spellingsOf(source);
   const out: Record<string, unknown> = keepUnknown ? { ...source } : {};
   for (const key in shape) {
-    const spelling = findKey(source, key);
-    const value = spelling === undefined ? undefined : source[spelling] ?? undefined;
-    for (let other; (other = findKey(out, key)) !== undefined;) delete out[other];
-    const parsed = shape[key].parse(value, join(path, spelling ?? key));
+    const found = spellings[key.toLowerCase()];
+    // Exactly so if it is there, else the last one that differs in case only.
+    const spelling = found && !Object.hasOwn(source, key) ? found[found.length - 1]! : key;
+    if (keepUnknown && found) { for (const each of found) delete out[each]; }
+    const parsed = shape[key].parse(found && (source[spelling] ?? undefined), join(path, spelling));
     if (parsed !== undefined) out[key] = parsed;
   }
   return out as Obj<S>;
+}
+
+/** The keys of an object by what they are without regard to case, in their order: once for all that is looked for. */
+function spellingsOf(node: JsonObject): Readonly<Record<string, string[]>> {
+  const spellings: Record<string, string[]> = Object.create(null);
+  for (const key in node) (spellings[key.toLowerCase()] ??= []).push(key);
+  return spellings;
 }
 
 /** @param expected a function where the text has to be made: the first number of a process that becomes text costs 0.2 ms */
