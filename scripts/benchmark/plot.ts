@@ -8,9 +8,9 @@ export interface PlotText {
   readonly remarks: readonly string[];
 }
 
-const WIDTH = 760;
+const WIDTH = 790;
 const HEIGHT = 440;
-const AREA = { left: 64, right: 610, top: 64, bottom: 340 };
+const AREA = { left: 64, right: 600, top: 64, bottom: 340 };
 /** Between two labels at the ends of lines. */
 const LABEL_DISTANCE = 16;
 

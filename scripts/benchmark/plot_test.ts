@@ -14,7 +14,7 @@ test("every point is drawn inside, and no line without points", () => {
   );
   expect(places.map((line) => line.length)).toEqual([4, 4]);
   for (const [x, y] of places.flat()) {
-    expect(x >= 64 && x <= 610 && y >= 64 && y <= 340).toBe(true);
+    expect(x >= 64 && x <= 600 && y >= 64 && y <= 340).toBe(true);
   }
   // More milliseconds are higher up, more containers further right.
   expect(places[1][3][1]).toBeLessThan(places[1][0][1]);
