@@ -172,6 +172,7 @@ const NEEDED = [
   /\/(libc|libm|libdl|libpthread)\.so\.\d$/,
   /^\/proc\/(self|thread-self|\d+)\//, // the runtime looks at its limits, we at namespaces
   /^\/proc\/sys\/(vm|net)\//,
+  /^\/proc\/sys\/kernel\/random\/boot_id$/, // whether an index is of this boot
   /^\/sys\/(fs\/cgroup|devices\/system\/(cpu|node)|kernel\/mm)\b/,
   /^\/(etc\/localtime|usr\/share\/zoneinfo.*)$/,
   /^\/dev\/null$/,
