@@ -8,7 +8,14 @@
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { parseArgs } from "node:util";
-import { closeEnvironment, PATCHED_RUNTIME, type Processor, programRange, refuseStrip, skipWarmUp } from "./runtime_patch.ts";
+import {
+  closeEnvironment,
+  PATCHED_RUNTIME,
+  type Processor,
+  programRange,
+  refuseStrip,
+  skipWarmUp,
+} from "./runtime_patch.ts";
 import { MARK } from "../cmd/install.ts";
 import { ROOT } from "./sources.ts";
 

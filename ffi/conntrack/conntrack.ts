@@ -47,35 +47,35 @@ export const IPPROTO_UDP = 17;
 
 /** struct nfgenmsg */
 const nfgenmsg = struct({ family: u8, version: u8, resource: be16 });
-const tuple = attrs({
+const tuple = attrs(() => ({
   ip: [
     CTA_TUPLE_IP,
-    attrs({
+    attrs(() => ({
       source4: [CTA_IP_V4_SRC, ip],
       destination4: [CTA_IP_V4_DST, ip],
       source6: [CTA_IP_V6_SRC, ip],
       destination6: [CTA_IP_V6_DST, ip],
-    }),
+    })),
   ],
   protocol: [
     CTA_TUPLE_PROTO,
-    attrs({
+    attrs(() => ({
       number: [CTA_PROTO_NUM, u8],
       sourcePort: [CTA_PROTO_SRC_PORT, be16],
       destinationPort: [CTA_PROTO_DST_PORT, be16],
-    }),
+    })),
   ],
-});
-const flowMessage = message("flow", nfgenmsg, {
+}));
+const flowMessage = message("flow", nfgenmsg, () => ({
   original: [CTA_TUPLE_ORIG, tuple],
   reply: [CTA_TUPLE_REPLY, tuple],
   id: [CTA_ID, be32],
   zone: [CTA_ZONE, be16],
   filter: [
     CTA_FILTER,
-    attrs({ original: [CTA_FILTER_ORIG_FLAGS, u32], reply: [CTA_FILTER_REPLY_FLAGS, u32] }),
+    attrs(() => ({ original: [CTA_FILTER_ORIG_FLAGS, u32], reply: [CTA_FILTER_REPLY_FLAGS, u32] })),
   ],
-});
+}));
 type FlowOp = Op<typeof flowMessage>;
 const op = (name: string, type: number): FlowOp => ({
   name: `IPCTNL_MSG_CT_${name}`,

@@ -3,8 +3,10 @@
  * follow.
  *
  * ```ts
- * const linkInfo = attrs({ kind: [IFLA_INFO_KIND, cstr], data: [IFLA_INFO_DATA, bytes] });
+ * const linkInfo = attrs(() => ({ kind: [IFLA_INFO_KIND, cstr], data: [IFLA_INFO_DATA, bytes] }));
  * ```
+ *
+ * Tables are functions that make them: every call of the binary declares all of them and uses few.
  *
  * @see linux/netlink.h struct nlattr
  * @module
@@ -15,7 +17,7 @@ const NLA_F_NESTED = 0x8000;
 const NLA_TYPE_MASK = 0x3fff;
 const NLA_HDRLEN = 4;
 
-/** One row of the table: the kernel's number and the layout of the content. It is plain data, since every call of the binary makes all rows. */
+/** One row of the table: the kernel's number and the layout of the content. */
 export type Attr<C extends AnyCodec> = readonly [type: number, codec: C];
 /** A row whose attribute may be there several times; its value is an array. */
 export type Many<C extends AnyCodec> = readonly [type: number, codec: C, many: "many"];
@@ -32,15 +34,18 @@ export type AttrsIn<T extends AttrTable> = {
 export type Attrs<T extends AttrTable> = Codec<AttrsOut<T>, AttrsIn<T>> & { readonly table: T };
 
 /** A table of attributes. Attributes that it does not name are skipped when reading. */
-export function attrs<const T extends AttrTable>(table: T): Attrs<T> {
-  let made: readonly string[] | undefined;
-  const names = () => made ??= namesOf(table);
+export function attrs<const T extends AttrTable>(declare: () => T): Attrs<T> {
+  let table: T | undefined;
+  let names: readonly string[] | undefined;
+  const rows = () => table ??= declare();
   return {
-    table,
+    get table() {
+      return rows();
+    },
     nested: true,
-    write: (w, value) => writeTable(w, table, value),
-    read: (r) => readTable(r, table, names()) as AttrsOut<T>,
-    locate: (r, offset) => locate(r, offset, table, names()),
+    write: (w, value) => writeTable(w, rows(), value),
+    read: (r) => readTable(r, rows(), names ??= namesOf(rows())) as AttrsOut<T>,
+    locate: (r, offset) => locate(r, offset, rows(), names ??= namesOf(rows())),
   };
 }
 
@@ -161,11 +166,14 @@ export type VariantIn<V extends Variants> = { [K in keyof V]: { readonly kind: K
 /** A nest with two attributes: a name, and data whose layout the name selects. The value is one flat object with that name as `kind`. */
 export function variant<const V extends Variants>(
   ids: { readonly kind: number; readonly data: number },
-  variants: V,
+  declare: () => V,
 ): Codec<VariantOut<V>, VariantIn<V>> {
-  const layouts = new Map<string, Attrs<AttrTable>>();
+  let variants: V | undefined;
+  let layouts: Map<string, Attrs<AttrTable>> | undefined;
   const layoutOf = (name: string): Attrs<AttrTable> | undefined => {
-    if (!layouts.has(name) && Object.hasOwn(variants, name)) layouts.set(name, attrs(variants[name]!));
+    const all = variants ??= declare();
+    layouts ??= new Map();
+    if (!layouts.has(name) && Object.hasOwn(all, name)) layouts.set(name, attrs(() => all[name]!));
     return layouts.get(name);
   };
   return {

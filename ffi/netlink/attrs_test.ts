@@ -3,8 +3,8 @@ import fc from "fast-check";
 import { attrs, list, variant } from "./attrs.ts";
 import { type Codec, cstr, flag, Reader, struct, u16, u32, u64, u8, Writer } from "./codec.ts";
 
-const inner = attrs({ id: [1, u16], name: [2, cstr] });
-const sample = attrs({
+const inner = attrs(() => ({ id: [1, u16], name: [2, cstr] }));
+const sample = attrs(() => ({
   number: [1, u32],
   text: [2, cstr],
   here: [3, flag],
@@ -13,8 +13,8 @@ const sample = attrs({
   items: [6, list(inner)],
   large: [7, u64],
   record: [8, struct({ a: u8, pad1: u8, b: u16 })],
-  choice: [9, variant({ kind: 1, data: 2 }, { one: { x: [1, u32] }, two: { y: [1, cstr] } })],
-});
+  choice: [9, variant({ kind: 1, data: 2 }, () => ({ one: { x: [1, u32] }, two: { y: [1, cstr] } }))],
+}));
 
 function encode<I>(codec: Codec<unknown, I>, value: I): Uint8Array {
   const w = new Writer();
@@ -68,11 +68,11 @@ test("bytes of any kind give a value or a RangeError", () => {
 });
 
 test("unknown attributes are skipped, unknown variants keep their bytes", () => {
-  const other = attrs({
+  const other = attrs(() => ({
     number: [1, u32],
     extra: [77, cstr],
-    choice: [9, variant({ kind: 1, data: 2 }, { new: { z: [1, u8] } })],
-  });
+    choice: [9, variant({ kind: 1, data: 2 }, () => ({ new: { z: [1, u8] } }))],
+  }));
   const bytes = encode(other, { extra: "?", number: 3, choice: { kind: "new", z: 1 } });
   expect(sample.read(new Reader(bytes))).toEqual({
     number: 3,

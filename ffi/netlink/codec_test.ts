@@ -3,7 +3,7 @@ import { parseMac } from "../address.ts";
 import { attrs } from "./attrs.ts";
 import { cstr, mac, Reader, Writer } from "./codec.ts";
 
-const spec = attrs({ mac: [1, mac], name: [3, cstr] });
+const spec = attrs(() => ({ mac: [1, mac], name: [3, cstr] }));
 
 test("a hardware address is read and written", () => {
   const w = new Writer();

@@ -44,9 +44,9 @@ export interface Op<S extends AnySpec = AnySpec> {
 export function message<const H extends Fields, const T extends AttrTable>(
   name: string,
   header: Struct<H>,
-  table: T,
+  declare: () => T,
 ): MessageSpec<H, T> {
-  return { name, header, attributes: attrs(table) };
+  return { name, header, attributes: attrs(declare) };
 }
 
 /** Appends a message to what is being written. */

@@ -317,7 +317,7 @@ function readAnswer(state: Exchange, index: number, received: Received, take: (p
 }
 
 /** struct nlmsgerr { int error; struct nlmsghdr msg; } and, behind it, attributes with the kernel's explanation. */
-const explanation = attrs({ message: [1, cstr], offset: [2, u32] });
+const explanation = attrs(() => ({ message: [1, cstr], offset: [2, u32] }));
 
 function refusalOf(state: Exchange, index: number, errno: number, { type, flags, payload }: Received): NetlinkError {
   const { op } = state.requests[index]!;

@@ -4,10 +4,10 @@ import { message, type Op } from "./message.ts";
 import { acknowledgement, recorder } from "./testing.ts";
 import { dump, execute, executeAll, query, request } from "./socket.ts";
 
-const spec = message("sample", struct({ family: u8, pad1: u8, pad2: u8, pad3: u8 }), {
+const spec = message("sample", struct({ family: u8, pad1: u8, pad2: u8, pad3: u8 }), () => ({
   name: [1, cstr],
   size: [2, u32],
-});
+}));
 const OP: Op<typeof spec> = { name: "DO_SAMPLE", type: 40, spec };
 
 /** An extended acknowledgement: the kernel's sentence, and the offset of the attribute it is about. */

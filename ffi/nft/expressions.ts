@@ -74,17 +74,17 @@ export interface Verdict {
 }
 
 /** A value in registers (each field padded to 4 bytes), or a verdict. @see enum nft_data_attributes */
-export const data = attrs({
+export const data = attrs(() => ({
   value: [NFTA_DATA_VALUE, bytes],
   verdict: [
     NFTA_DATA_VERDICT,
-    attrs({ code: [NFTA_VERDICT_CODE, bei32], chain: [NFTA_VERDICT_CHAIN, cstr] }),
+    attrs(() => ({ code: [NFTA_VERDICT_CODE, bei32], chain: [NFTA_VERDICT_CHAIN, cstr] })),
   ],
-});
+}));
 export type Data = Out<typeof data>;
 
 /** One expression of a rule. */
-export const expression = variant({ kind: NFTA_EXPR_NAME, data: NFTA_EXPR_DATA }, {
+export const expression = variant({ kind: NFTA_EXPR_NAME, data: NFTA_EXPR_DATA }, () => ({
   meta: { key: [NFTA_META_KEY, be32], dreg: [NFTA_META_DREG, be32], sreg: [NFTA_META_SREG, be32] },
   cmp: { sreg: [NFTA_CMP_SREG, be32], op: [NFTA_CMP_OP, be32], data: [NFTA_CMP_DATA, data] },
   payload: {
@@ -140,7 +140,7 @@ export const expression = variant({ kind: NFTA_EXPR_NAME, data: NFTA_EXPR_DATA }
   // What iptables has no expression for: its extensions, with their structs as they are (nft_compat).
   match: { name: [NFTA_MATCH_NAME, cstr], revision: [NFTA_MATCH_REV, be32], info: [NFTA_MATCH_INFO, bytes] },
   target: { name: [NFTA_MATCH_NAME, cstr], revision: [NFTA_MATCH_REV, be32], info: [NFTA_MATCH_INFO, bytes] },
-});
+}));
 
 /** An expression as the kernel reports it. */
 export type Expression = Out<typeof expression>;

@@ -18,23 +18,23 @@ import { CHAIN_COMMENT, comment, ELEMENT_COMMENT, RULE_COMMENT, setUserdata, TAB
 /** struct nfgenmsg; `resource` matters for batches only. */
 export const nfgenmsg = struct({ family: u8, version: u8, resource: be16 });
 
-export const tableMessage = message("table", nfgenmsg, {
+export const tableMessage = message("table", nfgenmsg, () => ({
   name: [uapi.NFTA_TABLE_NAME, cstr],
   flags: [uapi.NFTA_TABLE_FLAGS, be32],
   /** How many chains, sets and other objects it holds. */
   use: [uapi.NFTA_TABLE_USE, be32],
   handle: [uapi.NFTA_TABLE_HANDLE, be64],
   comment: [uapi.NFTA_TABLE_USERDATA, comment(TABLE_COMMENT)],
-});
+}));
 
-export const chainMessage = message("chain", nfgenmsg, {
+export const chainMessage = message("chain", nfgenmsg, () => ({
   table: [uapi.NFTA_CHAIN_TABLE, cstr],
   handle: [uapi.NFTA_CHAIN_HANDLE, be64],
   name: [uapi.NFTA_CHAIN_NAME, cstr],
   /** Where the packets of a base chain come from; lower priorities come first. */
   hook: [
     uapi.NFTA_CHAIN_HOOK,
-    attrs({ number: [uapi.NFTA_HOOK_HOOKNUM, be32], priority: [uapi.NFTA_HOOK_PRIORITY, bei32] }),
+    attrs(() => ({ number: [uapi.NFTA_HOOK_HOOKNUM, be32], priority: [uapi.NFTA_HOOK_PRIORITY, bei32] })),
   ],
   policy: [uapi.NFTA_CHAIN_POLICY, be32],
   /** The chain's own rules, plus the rules and map elements that lead to it. */
@@ -42,9 +42,9 @@ export const chainMessage = message("chain", nfgenmsg, {
   /** `filter`, `nat` or `route`. */
   type: [uapi.NFTA_CHAIN_TYPE, cstr],
   comment: [uapi.NFTA_CHAIN_USERDATA, comment(CHAIN_COMMENT)],
-});
+}));
 
-export const ruleMessage = message("rule", nfgenmsg, {
+export const ruleMessage = message("rule", nfgenmsg, () => ({
   table: [uapi.NFTA_RULE_TABLE, cstr],
   chain: [uapi.NFTA_RULE_CHAIN, cstr],
   handle: [uapi.NFTA_RULE_HANDLE, be64],
@@ -52,9 +52,9 @@ export const ruleMessage = message("rule", nfgenmsg, {
   /** Handle of the rule before it. */
   position: [uapi.NFTA_RULE_POSITION, be64],
   comment: [uapi.NFTA_RULE_USERDATA, comment(RULE_COMMENT)],
-});
+}));
 
-export const setMessage = message("set", nfgenmsg, {
+export const setMessage = message("set", nfgenmsg, () => ({
   table: [uapi.NFTA_SET_TABLE, cstr],
   name: [uapi.NFTA_SET_NAME, cstr],
   flags: [uapi.NFTA_SET_FLAGS, be32],
@@ -66,52 +66,52 @@ export const setMessage = message("set", nfgenmsg, {
   dataLength: [uapi.NFTA_SET_DATA_LEN, be32],
   description: [
     uapi.NFTA_SET_DESC,
-    attrs({
+    attrs(() => ({
       size: [uapi.NFTA_SET_DESC_SIZE, be32],
-      fields: [uapi.NFTA_SET_DESC_CONCAT, listOf(attrs({ length: [uapi.NFTA_SET_FIELD_LEN, be32] }))],
-    }),
+      fields: [uapi.NFTA_SET_DESC_CONCAT, listOf(attrs(() => ({ length: [uapi.NFTA_SET_FIELD_LEN, be32] })))],
+    })),
   ],
   /** Names the set within one batch, before it has a name for sure; the kernel asks for it. */
   id: [uapi.NFTA_SET_ID, be32],
   userdata: [uapi.NFTA_SET_USERDATA, setUserdata],
-});
+}));
 
-const element = attrs({
+const element = attrs(() => ({
   key: [uapi.NFTA_SET_ELEM_KEY, data],
   keyEnd: [uapi.NFTA_SET_ELEM_KEY_END, data],
   data: [uapi.NFTA_SET_ELEM_DATA, data],
   flags: [uapi.NFTA_SET_ELEM_FLAGS, be32],
   comment: [uapi.NFTA_SET_ELEM_USERDATA, comment(ELEMENT_COMMENT)],
-});
+}));
 
-export const elementsMessage = message("elements", nfgenmsg, {
+export const elementsMessage = message("elements", nfgenmsg, () => ({
   table: [uapi.NFTA_SET_ELEM_LIST_TABLE, cstr],
   set: [uapi.NFTA_SET_ELEM_LIST_SET, cstr],
   setId: [uapi.NFTA_SET_ELEM_LIST_SET_ID, be32],
   elements: [uapi.NFTA_SET_ELEM_LIST_ELEMENTS, listOf(element)],
-});
+}));
 
 /** The same with the elements as they came, for picking some out of many. */
-const undecodedElements = message("elements", nfgenmsg, {
+const undecodedElements = message("elements", nfgenmsg, () => ({
   elements: [uapi.NFTA_SET_ELEM_LIST_ELEMENTS, listOf(bytes)],
-});
+}));
 
 /** The same with the expressions as they came. */
-const undecodedRule = message("rule", nfgenmsg, {
+const undecodedRule = message("rule", nfgenmsg, () => ({
   handle: [uapi.NFTA_RULE_HANDLE, be64],
   expressions: [uapi.NFTA_RULE_EXPRESSIONS, bytes],
   comment: [uapi.NFTA_RULE_USERDATA, comment(RULE_COMMENT)],
-});
+}));
 /** What tells a base chain from the many others. */
-const baseChain = message("chain", nfgenmsg, {
+const baseChain = message("chain", nfgenmsg, () => ({
   table: chainMessage.attributes.table.table,
   name: chainMessage.attributes.table.name,
   hook: chainMessage.attributes.table.hook,
   policy: chainMessage.attributes.table.policy,
   type: chainMessage.attributes.table.type,
-});
+}));
 
-const generationMessage = message("generation", nfgenmsg, { id: [uapi.NFTA_GEN_ID, be32] });
+const generationMessage = message("generation", nfgenmsg, () => ({ id: [uapi.NFTA_GEN_ID, be32] }));
 
 export type Table = MessageOut<typeof tableMessage>;
 export type TableIn = MessageIn<typeof tableMessage>;

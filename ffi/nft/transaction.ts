@@ -26,7 +26,7 @@ import {
 } from "./objects.ts";
 import * as uapi from "./uapi.ts";
 
-const batchMessage = message("batch", nfgenmsg, { generation: [uapi.NFNL_BATCH_GENID, be32] });
+const batchMessage = message("batch", nfgenmsg, () => ({ generation: [uapi.NFNL_BATCH_GENID, be32] }));
 const BEGIN: Op<typeof batchMessage> = { name: "BATCH_BEGIN", type: uapi.NFNL_MSG_BATCH_BEGIN, spec: batchMessage };
 const END: Op<typeof batchMessage> = { name: "BATCH_END", type: uapi.NFNL_MSG_BATCH_END, spec: batchMessage };
 

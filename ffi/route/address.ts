@@ -26,12 +26,12 @@ import {
 
 const ifaddrmsg = struct({ family: u8, prefixLength: u8, shortFlags: u8, scope: u8, index: u32 });
 /** An address, as in RTM_NEWADDR and its relatives. */
-export const addressMessage = message("address", ifaddrmsg, {
+export const addressMessage = message("address", ifaddrmsg, () => ({
   local: [IFA_LOCAL, ip],
   address: [IFA_ADDRESS, ip],
   broadcast: [IFA_BROADCAST, ip],
   flags: [IFA_FLAGS, u32],
-});
+}));
 type AddressOp = Op<typeof addressMessage>;
 const NEW: AddressOp = { name: "RTM_NEWADDR", type: RTM_NEWADDR, spec: addressMessage };
 const DEL: AddressOp = { name: "RTM_DELADDR", type: RTM_DELADDR, spec: addressMessage };

@@ -24,10 +24,10 @@ import {
   RTM_SETLINK,
 } from "./uapi.ts";
 
-const vlanMessage = message("bridge vlan", ifinfomsg, {
+const vlanMessage = message("bridge vlan", ifinfomsg, () => ({
   filter: [IFLA_EXT_MASK, u32],
-  vlans: [IFLA_AF_SPEC, attrs({ info: [IFLA_BRIDGE_VLAN_INFO, struct({ flags: u16, vid: u16 }), "many"] })],
-});
+  vlans: [IFLA_AF_SPEC, attrs(() => ({ info: [IFLA_BRIDGE_VLAN_INFO, struct({ flags: u16, vid: u16 }), "many"] }))],
+}));
 type VlanOp = Op<typeof vlanMessage>;
 const SET: VlanOp = { name: "RTM_SETLINK", type: RTM_SETLINK, spec: vlanMessage };
 const DEL: VlanOp = { name: "RTM_DELLINK", type: RTM_DELLINK, spec: vlanMessage };

@@ -31,10 +31,10 @@ import {
 } from "./uapi.ts";
 
 /** A filter, as in RTM_NEWTFILTER and its relatives; the layout of `options` follows from `kind`. */
-export const filterMessage = message("filter", tcmsg, {
+export const filterMessage = message("filter", tcmsg, () => ({
   kind: [TCA_KIND, cstr],
   options: [TCA_OPTIONS, bytes],
-});
+}));
 /** A filter as the kernel reports it. */
 export type Filter = MessageOut<typeof filterMessage>;
 type FilterOp = Op<typeof filterMessage>;
@@ -68,15 +68,18 @@ const mirred = struct({
   link: u32,
 });
 const actions = listOf(
-  variant({ kind: TCA_ACT_KIND, data: TCA_ACT_OPTIONS }, { mirred: { parameters: [TCA_MIRRED_PARMS, mirred] } }),
+  variant(
+    { kind: TCA_ACT_KIND, data: TCA_ACT_OPTIONS },
+    () => ({ mirred: { parameters: [TCA_MIRRED_PARMS, mirred] } }),
+  ),
 );
 /** What a u32 filter holds. */
-export const u32Options = attrs({
+export const u32Options = attrs(() => ({
   classId: [TCA_U32_CLASSID, u32],
   actions: [TCA_U32_ACT, actions],
   // Bytes: the kernel reports as many keys as there are, and filters of others may have none or several.
   selector: [TCA_U32_SEL, bytes],
-});
+}));
 
 const PRIORITY = 1;
 /** Priority and protocol, the latter in network order. */

@@ -22,8 +22,8 @@ export interface LinkKind<T extends AttrTable> {
   of(link: Link): AttrsOut<T> | undefined;
 }
 
-function linkKind<const T extends AttrTable>(kind: string, table: T): LinkKind<T> {
-  const layout = attrs(table);
+function linkKind<const T extends AttrTable>(kind: string, declare: () => T): LinkKind<T> {
+  const layout = attrs(declare);
   const create = (value: AttrsIn<T>) => {
     const w = new Writer();
     layout.write(w, value);
@@ -50,24 +50,24 @@ const peer: Codec<LinkIn> = {
 };
 
 /** A pair of virtual Ethernet ends; `peer` is the other end, which may be born in another namespace. */
-export const veth = /* @__PURE__ */ linkKind("veth", { peer: [VETH_INFO_PEER, peer] });
+export const veth = /* @__PURE__ */ linkKind("veth", () => ({ peer: [VETH_INFO_PEER, peer] }));
 
 /** A learning bridge. */
-export const bridge = /* @__PURE__ */ linkKind("bridge", {
+export const bridge = /* @__PURE__ */ linkKind("bridge", () => ({
   vlanFiltering: [IFLA_BR_VLAN_FILTERING, u8],
   defaultPvid: [IFLA_BR_VLAN_DEFAULT_PVID, u16],
-});
+}));
 
 /** A link that gives back what is redirected to it, so that incoming packets can wait in a queue. */
-export const ifb = /* @__PURE__ */ linkKind("ifb", {});
+export const ifb = /* @__PURE__ */ linkKind("ifb", () => ({}));
 
 /** What a bridge keeps about one of its ports. */
-const bridgePort = /* @__PURE__ */ attrs({
+const bridgePort = /* @__PURE__ */ attrs(() => ({
   /** Send frames back out of the port they came in by. */
   hairpin: [IFLA_BRPORT_MODE, u8],
   /** Exchange no frames with other isolated ports. */
   isolated: [IFLA_BRPORT_ISOLATED, u8],
-});
+}));
 
 /** The `info` that changes a bridge's port. */
 export function bridgePortChange(

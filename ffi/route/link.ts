@@ -53,7 +53,7 @@ import {
 export const ifinfomsg = struct({ family: u8, pad1: u8, type: u16, index: i32, flags: u32, change: u32 });
 
 /** A link, as in RTM_NEWLINK and its relatives. */
-export const linkMessage = message("link", ifinfomsg, {
+export const linkMessage = message("link", ifinfomsg, () => ({
   mac: [IFLA_ADDRESS, mac],
   name: [IFLA_IFNAME, cstr],
   /** Largest packet, in bytes. */
@@ -76,14 +76,14 @@ export const linkMessage = message("link", ifinfomsg, {
   filter: [IFLA_EXT_MASK, u32],
   info: [
     IFLA_LINKINFO,
-    attrs({
+    attrs(() => ({
       kind: [IFLA_INFO_KIND, cstr],
       data: [IFLA_INFO_DATA, bytes],
       portKind: [IFLA_INFO_SLAVE_KIND, cstr],
       portData: [IFLA_INFO_SLAVE_DATA, bytes],
-    }),
+    })),
   ],
-});
+}));
 
 /** A link as the kernel reports it. */
 export type Link = MessageOut<typeof linkMessage>;

@@ -37,10 +37,10 @@ export const tcmsg = struct({
 });
 
 /** A queueing discipline, as in RTM_NEWQDISC and its relatives; the layout of `options` follows from `kind`. */
-export const qdiscMessage = message("qdisc", tcmsg, {
+export const qdiscMessage = message("qdisc", tcmsg, () => ({
   kind: [TCA_KIND, cstr],
   options: [TCA_OPTIONS, bytes],
-});
+}));
 /** A queueing discipline as the kernel reports it. */
 export type Qdisc = MessageOut<typeof qdiscMessage>;
 type QdiscOp = Op<typeof qdiscMessage>;
@@ -63,11 +63,11 @@ const parameters = struct({
   buffer: u32,
   mtu: u32,
 });
-const tbfOptions = attrs({
+const tbfOptions = attrs(() => ({
   parameters: [TCA_TBF_PARMS, parameters],
   rate64: [TCA_TBF_RATE64, u64],
   burst: [TCA_TBF_BURST, u32],
-});
+}));
 
 /** A token bucket filter. */
 export interface TokenBucket {

@@ -21,7 +21,7 @@ test("an ingress discipline is added by tc(8)'s bytes", () => {
   expect(sentBy((nl) => qdisc.addIngress(nl, 1)).toHex()).toBe(recorded("qdisc_add_ingress").toHex());
 });
 
-const sizes = attrs({ rate64: [TCA_TBF_RATE64, u64], burst: [TCA_TBF_BURST, u32] });
+const sizes = attrs(() => ({ rate64: [TCA_TBF_RATE64, u64], burst: [TCA_TBF_BURST, u32] }));
 
 for (
   const [name, bucket] of [

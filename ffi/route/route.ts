@@ -51,7 +51,7 @@ export interface NextHop {
   readonly oif: number;
   readonly gateway?: Ip;
 }
-const nextHop = attrs({ gateway: [RTA_GATEWAY, ip] });
+const nextHop = attrs(() => ({ gateway: [RTA_GATEWAY, ip] }));
 /** Several ways to a destination. struct rtnexthop { u16 len; u8 flags; u8 hops; s32 ifindex; }, each with attributes behind it. */
 export const nextHops: Codec<readonly NextHop[]> = {
   write() {
@@ -74,17 +74,17 @@ export const nextHops: Codec<readonly NextHop[]> = {
 };
 
 /** A route, as in RTM_NEWROUTE and its relatives. */
-export const routeMessage = message("route", rtmsg, {
+export const routeMessage = message("route", rtmsg, () => ({
   dst: [RTA_DST, ip],
   oif: [RTA_OIF, u32],
   gateway: [RTA_GATEWAY, ip],
   priority: [RTA_PRIORITY, u32],
   prefsrc: [RTA_PREFSRC, ip],
-  metrics: [RTA_METRICS, attrs({ mtu: [RTAX_MTU, u32], advmss: [RTAX_ADVMSS, u32] })],
+  metrics: [RTA_METRICS, attrs(() => ({ mtu: [RTAX_MTU, u32], advmss: [RTAX_ADVMSS, u32] }))],
   table: [RTA_TABLE, u32],
   /** Instead of `oif` and `gateway`, where the kernel joined routes: IPv6 routes of one destination and metric. */
   nextHops: [RTA_MULTIPATH, nextHops],
-});
+}));
 type RouteOp = Op<typeof routeMessage>;
 const NEW: RouteOp = { name: "RTM_NEWROUTE", type: RTM_NEWROUTE, spec: routeMessage };
 const GET: RouteOp = { name: "RTM_GETROUTE", type: RTM_GETROUTE, spec: routeMessage };

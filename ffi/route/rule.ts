@@ -62,13 +62,13 @@ const conditions = {
 } as const;
 
 /** A rule, as in RTM_NEWRULE and its relatives. */
-export const ruleMessage = message("rule", header, {
+export const ruleMessage = message("rule", header, () => ({
   src: [FRA_SRC, ip],
   dst: [FRA_DST, ip],
   priority: [FRA_PRIORITY, u32],
   table: [FRA_TABLE, u32],
   ...conditions,
-});
+}));
 type RuleOp = Op<typeof ruleMessage>;
 const NEW: RuleOp = { name: "RTM_NEWRULE", type: RTM_NEWRULE, spec: ruleMessage };
 const DEL: RuleOp = { name: "RTM_DELRULE", type: RTM_DELRULE, spec: ruleMessage };

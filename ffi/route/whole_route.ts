@@ -46,7 +46,7 @@ import {
   RTNH_F_ONLINK,
 } from "./uapi.ts";
 
-const wholeMessage = message("route", rtmsg, {
+const wholeMessage = message("route", rtmsg, () => ({
   dst: [RTA_DST, ip],
   src: [RTA_SRC, ip],
   oif: [RTA_OIF, u32],
@@ -62,7 +62,7 @@ const wholeMessage = message("route", rtmsg, {
   encapType: [RTA_ENCAP_TYPE, bytes],
   encap: [RTA_ENCAP, bytes],
   nextHopId: [RTA_NH_ID, u32],
-});
+}));
 type RouteOp = Op<typeof wholeMessage>;
 const NEW: RouteOp = { name: "RTM_NEWROUTE", type: RTM_NEWROUTE, spec: wholeMessage };
 const DEL: RouteOp = { name: "RTM_DELROUTE", type: RTM_DELROUTE, spec: wholeMessage };
