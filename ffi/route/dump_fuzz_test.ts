@@ -2,6 +2,7 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { createNetns, type Netns } from "../netns.ts";
+import { NetlinkError } from "../netlink/error.ts";
 import type { Netlink } from "../netlink/socket.ts";
 import { inNetns } from "../testing.ts";
 import { damaged, damages, fuzz, outcomeOf, record, replay } from "../testing_fuzz.ts";
@@ -80,7 +81,23 @@ const QUESTIONS: Readonly<Record<string, (nl: Netlink, v0: number) => unknown>> 
   "qdisc.list": (nl) => qdisc.list(nl).map((each) => qdisc.tokenBucketOf(each)),
   "filter.listRedirects": (nl, v0) => filter.listRedirects(nl, v0),
   "bridgeVlan.list": (nl, v0) => bridgeVlan.list(nl, v0),
+  // With the kernel's own words and the place in the request that they are about.
+  "a refusal": (nl) => [
+    refusal(() => link.add(nl, { name: "x".repeat(40), info: { kind: "bridge" } })),
+    refusal(() => link.set(nl, "v0", { mtu: 1 })),
+    refusal(() => link.add(nl, { name: "v0", info: bridge({ vlanFiltering: 7 }) })),
+  ],
 };
+
+function refusal(call: () => void): string {
+  try {
+    call();
+  } catch (error) {
+    if (error instanceof NetlinkError) return error.message;
+    throw error;
+  }
+  return "";
+}
 
 const netns = populated();
 const v0 = link.get(netns.route, "v0").index;

@@ -1,0 +1,177 @@
+/** Lists of the kernel that change while they are read: each is read again, from the start. */
+import { describe, expect, test } from "bun:test";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { ROOT, sources } from "../scripts/sources.ts";
+import { IPPROTO_UDP, listFlows } from "./conntrack/conntrack.ts";
+import { type Netlink, NETLINK_NETFILTER, NETLINK_ROUTE, openNetlink } from "./netlink/socket.ts";
+import type { Netns } from "./netns.ts";
+import * as nft from "./nft/objects.ts";
+import { transaction } from "./nft/transaction.ts";
+import * as address from "./route/address.ts";
+import * as bridgeVlan from "./route/bridge_vlan.ts";
+import * as filter from "./route/filter.ts";
+import * as link from "./route/link.ts";
+import * as qdisc from "./route/qdisc.ts";
+import * as route from "./route/route.ts";
+import * as rule from "./route/rule.ts";
+import * as wholeRoute from "./route/whole_route.ts";
+import { inNetns, newNamespaces } from "./testing.ts";
+
+const NLMSG_DONE = 3;
+const NLM_F_DUMP = 0x300;
+const NLM_F_DUMP_INTR = 0x10;
+const TABLE = { family: 1, table: "t" };
+
+interface Message {
+  readonly type: number;
+  readonly flags: number;
+  /** Where its header starts. */
+  readonly at: number;
+}
+
+function messagesIn(datagram: Uint8Array): Message[] {
+  const view = new DataView(datagram.buffer, datagram.byteOffset, datagram.length);
+  const found: Message[] = [];
+  for (let at = 0; at + 16 <= datagram.length; at += (view.getUint32(at, true) + 3) & ~3) {
+    found.push({ type: view.getUint16(at + 4, true), flags: view.getUint16(at + 6, true), at });
+  }
+  return found;
+}
+
+const isDump = (request: Uint8Array): boolean =>
+  messagesIn(request).some(({ flags }) => (flags & NLM_F_DUMP) === NLM_F_DUMP);
+
+/** A socket that counts lists; `disturb` sees every answer to the first one. */
+function watched(nl: Netlink, disturb: (datagram: Uint8Array) => void): Netlink & { lists: number } {
+  const self = {
+    lists: 0,
+    sequence: 1,
+    send(request: Uint8Array) {
+      if (isDump(request)) self.lists++;
+      nl.send(request);
+    },
+    receive(wait: boolean) {
+      // A copy: all sockets receive into one buffer.
+      const datagram = nl.receive(wait)?.slice();
+      if (self.lists === 1 && datagram) disturb(datagram);
+      return datagram;
+    },
+    [Symbol.dispose]: () => {},
+  };
+  return self as Netlink & { lists: number };
+}
+
+const RULESET = `table inet t {
+  set s { type ipv4_addr; elements = { 10.0.0.1, 10.0.0.2 } }
+  chain c { ip saddr @s accept; }
+  chain b { type filter hook input priority 0; jump c; }
+}`;
+
+/** A host that has something of everything that can be listed. */
+function populate(host: Netns): void {
+  const batch = "link add v0 type veth peer name v1\nlink set v0 up\nlink set v1 up\naddress add 10.0.0.1/24 dev v0\n";
+  host.run(() => Bun.spawnSync(["ip", "-batch", "-"], { stdin: Buffer.from(batch) }));
+  inNetns(host, "tc", "qdisc", "add", "dev", "v0", "ingress");
+  host.run(() => Bun.spawnSync(["nft", "-f", "-"], { stdin: Buffer.from(RULESET) }));
+}
+
+const ROUTE_LISTS: Readonly<Record<string, (nl: Netlink) => readonly unknown[]>> = {
+  "link.list": (nl) => link.list(nl),
+  "address.list": (nl) => address.list(nl),
+  "route.list": (nl) => route.list(nl, 2),
+  "wholeRoute.list": (nl) => wholeRoute.list(nl),
+  "rule.list": (nl) => rule.list(nl),
+  "qdisc.list": (nl) => qdisc.list(nl),
+  "filter.listRedirects": (nl) => filter.listRedirects(nl, 2),
+  "bridgeVlan.list": (nl) => bridgeVlan.list(nl, 2),
+};
+const NFT_LISTS: Readonly<Record<string, (nl: Netlink) => readonly unknown[]>> = {
+  "nft.listTables": (nl) => nft.listTables(nl),
+  "nft.listChains": (nl) => nft.listChains(nl, TABLE),
+  "nft.listBaseChains": (nl) => nft.listBaseChains(nl, 1),
+  "nft.listRules": (nl) => nft.listRules(nl, TABLE),
+  "nft.listLazyRules": (nl) => nft.listLazyRules(nl, TABLE, "c").map(({ handle }) => handle),
+  "nft.listElements": (nl) => nft.listElements(nl, TABLE, "s"),
+  "listFlows": (nl) => listFlows(nl, { family: 4, protocol: IPPROTO_UDP }),
+};
+
+/** Where the kernel says that a list changed: in the next part, or only at the end. */
+const PLACES: Readonly<Record<string, (messages: readonly Message[]) => Message | undefined>> = {
+  "the first message": (messages) => messages[0],
+  "the last message": (messages) => messages.find(({ type }) => type === NLMSG_DONE),
+};
+
+describe("a list that changed is read again", () => {
+  using namespaces = newNamespaces();
+  populate(namespaces.host);
+  const { route: rtnetlink, nft: netfilter } = namespaces.host;
+  const all = [
+    ...Object.entries(ROUTE_LISTS).map(([name, list]) => ({ name, list, nl: rtnetlink })),
+    ...Object.entries(NFT_LISTS).map(([name, list]) => ({ name, list, nl: netfilter })),
+  ];
+  const results = all.flatMap(({ name, list, nl }) =>
+    Object.entries(PLACES).map(([place, choose]) => {
+      const undisturbed = watched(nl, () => {});
+      const expected = list(undisturbed);
+      const disturbed = watched(nl, (datagram) => {
+        const message = choose(messagesIn(datagram));
+        if (message) datagram[message.at + 6]! |= NLM_F_DUMP_INTR;
+      });
+      return { name, place, found: list(disturbed), expected, more: disturbed.lists - undisturbed.lists };
+    })
+  );
+  test.each(results)("$name, as $place says", ({ found, expected, more }) => {
+    expect(more).toBe(1);
+    expect(found).toEqual(expected);
+  });
+});
+
+test("nothing but dump() asks for lists, so that there is one place that reads again", () => {
+  const users = sources().filter((path) => /^(ffi|plugins|cmd)\//.test(path) && !/testing|_test\.ts$/.test(path))
+    .filter((path) => /NLM_F_DUMP\b/.test(readFileSync(join(ROOT, path), "utf8")));
+  expect(users).toEqual(["ffi/netlink/message.ts", "ffi/netlink/socket.ts"]);
+});
+
+/** Acts once, when the first part of the list is there and the rest is still to be made. */
+function midway(act: () => void): (datagram: Uint8Array) => void {
+  let parts = 0;
+  return () => {
+    if (++parts === 1) act();
+  };
+}
+
+describe("the kernel itself", () => {
+  test("says so of links, and what was made meanwhile is on the list", () => {
+    using namespaces = newNamespaces();
+    const { host } = namespaces;
+    for (let i = 0; i < 200; i++) link.add(host.route, { name: `br${i}`, info: { kind: "bridge" } });
+    using other = host.run<Netlink>(() => openNetlink(NETLINK_ROUTE));
+    const nl = watched(host.route, midway(() => link.add(other, { name: "late", info: { kind: "bridge" } })));
+    const names = link.list(nl).map(({ name }) => name);
+    expect(nl.lists).toBe(2);
+    expect(names).toContain("late");
+    expect(new Set(names).size).toBe(names.length);
+  });
+
+  test("says so of rules, and one that went meanwhile is not on the list", () => {
+    using namespaces = newNamespaces();
+    const { host } = namespaces;
+    const rules = Array.from({ length: 2000 }, (_, i) => `ip saddr 10.0.${i >> 8}.${i & 255} counter accept`);
+    const text = `table inet t { chain c { ${rules.join("; ")}; }; }`;
+    host.run(() => Bun.spawnSync(["nft", "-f", "-"], { stdin: Buffer.from(text) }));
+    const before = nft.listRules(host.nft, TABLE, "c");
+    using other = host.run<Netlink>(() => openNetlink(NETLINK_NETFILTER));
+    const nl = watched(
+      host.nft,
+      midway(() => {
+        const tx = transaction(other);
+        tx.deleteRule(TABLE, "c", before[0]!.handle!);
+        tx.commit();
+      }),
+    );
+    const after = nft.listRules(nl, TABLE, "c");
+    expect(nl.lists).toBe(2);
+    expect(after.map(({ handle }) => handle)).toEqual(before.slice(1).map(({ handle }) => handle));
+  });
+});
