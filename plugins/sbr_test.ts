@@ -306,3 +306,14 @@ sbrTest(
     holder.kill();
   },
 );
+
+sbrTest("a table of the system's is one like any other, if the configuration names it", ({ run, container, state }) => {
+  const before = state();
+  for (const [table, name] of [[254, "main"], [255, "local"], [253, "default"]] as const) {
+    run("ADD", { table });
+    expect(rules(container)).toEqual([`32765: from 192.0.2.9 lookup ${name}`]);
+    run("CHECK", { table });
+    run("DEL", { table });
+    expect(state()).toEqual(before);
+  }
+});

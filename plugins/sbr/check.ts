@@ -22,7 +22,9 @@ export function checkTables(netns: Netns, device: Link, ips: readonly IpConfig[]
   for (const ip of ips) {
     const from = hostOf(ip.address);
     // The kernel takes the first that fits.
-    const found = rules.find((each) => each.from === from && isOwnTable(each.table));
+    const isPossible = (table: number | undefined) =>
+      isOwnTable(table) || table !== undefined && table === config.table;
+    const found = rules.find((each) => each.from === from && isPossible(each.table));
     const wanted = config.table === undefined ? "a table of its own" : `table ${config.table}`;
     if (found?.table === undefined) throw failed(`no rule sends what is from ${ipOf(from)} to ${wanted}`);
     if (config.table === undefined) checkTable(netns, device, { ip, table: found.table, config, routes });

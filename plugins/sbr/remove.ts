@@ -55,8 +55,9 @@ function isToGo(
   { sources, index, table }: Leftovers,
   routes: readonly whole.WholeRoute[],
 ): boolean {
-  if (!from || !isBySource || !sources.has(from) || !isOwnTable(to)) return false;
+  if (!from || !isBySource || !sources.has(from)) return false;
   if (table !== undefined) return to === table;
+  if (!isOwnTable(to)) return false;
   return routes.filter((each) => whole.tableOf(each) === to).flatMap(whole.linksOf).every((link) => link === index);
 }
 
