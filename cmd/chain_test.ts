@@ -70,6 +70,17 @@ test("sbr behind bridge with routes of its own: bridge finds them in the tables 
   expect(existsSync(node.container.path)).toBe(true);
 });
 
+test("sbr behind bridge with gateways of its own: CHECK of both passes", () => {
+  using node = newNode();
+  const file = list(node, 1, { type: "sbr", gateways: ["10.5.1.9", "fd05:1::9"] });
+  expect(node.run("add", file, node.container.path)).toMatchObject({ exitCode: 0, stderr: "" });
+  expect(inNetns(node.container, "ip", "route", "show", "table", "100")).toContain("default via 10.5.1.9 dev eth0");
+  expect(node.run("check", file, node.container.path)).toEqual({ exitCode: 0, stdout: "", stderr: "" });
+  inNetns(node.container, "ip", "route", "replace", "default", "via", "10.5.1.1", "table", "100");
+  expect(node.run("check", file, node.container.path).stderr).toContain("lacks the default route via 10.5.1.9");
+  expect(node.run("del", file, node.container.path)).toEqual({ exitCode: 0, stdout: "", stderr: "" });
+});
+
 test("static addresses: what the configuration says is what the container has", () => {
   using node = newNode();
   const addresses = [{ address: "10.5.1.77/24", gateway: "10.5.1.1" }, {
