@@ -4,7 +4,7 @@
  * @module
  */
 import { createNetns, type Netns } from "../ffi/netns.ts";
-import { purposed } from "../ffi/netlink/error.ts";
+import { NetlinkError, purposed } from "../ffi/netlink/error.ts";
 import * as filter from "../ffi/route/filter.ts";
 import { ifb } from "../ffi/route/kinds.ts";
 import * as link from "../ffi/route/link.ts";
@@ -89,23 +89,36 @@ function warn({ config, ifname, log }: AddCall<BandwidthConfig>, { mtu = 0 }: li
 
 /** What the container receives leaves the host by the port. */
 function limitReceiving({ host, ifname, undo }: AddCall<BandwidthConfig>, { index }: link.Link, limit: Limit): void {
-  const purpose = () => `limit what "${ifname}" receives`;
-  purposed(purpose, () => qdisc.addTokenBucket(host.route, index, bucketOf(limit)));
+  const purpose = `limit what "${ifname}" receives`;
+  unlimitedYet(purpose, () => qdisc.addTokenBucket(host.route, index, bucketOf(limit)));
   undo.defer(() => void qdisc.removeRoot(host.route, index));
 }
 
 /** What the container sends comes in by the port, goes round through an ifb, and waits there. */
 function limitSending(call: AddCall<BandwidthConfig>, port: link.Link, limit: Limit): link.Link {
   const { host, owner, ifname, undo } = call;
-  const purpose = () => `limit what "${ifname}" sends`;
+  const purpose = `limit what "${ifname}" sends`;
   // First, because it fails if there is a limit already, whose ifb must stay.
-  purposed(purpose, () => qdisc.addIngress(host.route, port.index));
+  unlimitedYet(purpose, () => qdisc.addIngress(host.route, port.index));
   undo.defer(() => void qdisc.removeIngress(host.route, port.index));
   const device = createIfb(host, owner, port.mtu ?? 0);
   undo.defer(() => void removeIfPresent(host, device.name!));
-  purposed(purpose, () => qdisc.addTokenBucket(host.route, device.index, bucketOf(limit)));
+  purposed(() => purpose, () => qdisc.addTokenBucket(host.route, device.index, bucketOf(limit)));
   filter.addRedirect(host.route, port.index, device.index);
   return device;
+}
+
+/** Calls what the kernel refuses if there is a limit already. */
+function unlimitedYet(purpose: string, call: () => void): void {
+  try {
+    purposed(() => purpose, call);
+  } catch (error) {
+    if (!(error instanceof NetlinkError && error.code === "EEXIST")) throw error;
+    throw new CniError(Code.InvalidConfig, `Cannot ${purpose}: it is limited already`, {
+      details: "by another plugin of the list, by an ADD without a DEL since, or by somebody else",
+      cause: error,
+    });
+  }
 }
 
 function checkBucket(disciplines: readonly qdisc.Qdisc[], { index, name }: link.Link, limit: Limit): void {

@@ -199,9 +199,9 @@ sandboxTest("a second ADD fails and leaves the first; what a lost container left
   const config = connected(sandbox);
   call(bandwidth, "ADD", config);
   const { prevResult, egressRate, egressBurst } = config;
-  expect(() => call(bandwidth, "ADD", config)).toThrow('Cannot limit what "eth0" receives: File exists');
+  expect(() => call(bandwidth, "ADD", config)).toThrow('Cannot limit what "eth0" receives: it is limited already');
   expect(() => call(bandwidth, "ADD", { prevResult, egressRate, egressBurst })).toThrow(
-    'Cannot limit what "eth0" sends: File exists',
+    'Cannot limit what "eth0" sends: it is limited already',
   );
   call(bandwidth, "CHECK", config);
   ip(host, "link del veth1");
