@@ -36,9 +36,17 @@ const routeOfOneFamily = lazy(() =>
     ({ dst, gw }) => gw === undefined || familyOf(gw) === familyOf(dst),
   )
 );
+/** What connects the container would give the host that gateway as an address of this subnet. */
+const addressOfOneFamily = lazy(() =>
+  satisfying(
+    struct({ address: cidr, gateway: optional(ipAddress) }),
+    "an address with a gateway of its own family",
+    ({ address, gateway }) => gateway === undefined || familyOf(gateway) === familyOf(address),
+  )
+);
 const ipam = lazy(() =>
   struct({
-    addresses: withDefault(array(struct({ address: cidr, gateway: optional(ipAddress) })), []),
+    addresses: withDefault(array(addressOfOneFamily), []),
     routes: withDefault(array(routeOfOneFamily), []),
     dns: withDefault(dns, {}),
   })

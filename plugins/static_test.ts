@@ -175,4 +175,8 @@ sandboxTest("static is served as the IPAM plugin it is: GC and STATUS end with i
   expect(() => call(staticIpam, "STATUS", { ipam: { ...ipam, routes: [{ dst: "::/0", gw: "10.0.0.1" }] } })).toThrow(
     "ipam.routes[0] must be a route with destination and gateway of one family",
   );
+  const addresses = [{ address: "10.0.0.2/24" }, { address: "fd00::2/64", gateway: "10.0.0.1" }];
+  expect(() => call(staticIpam, "STATUS", { ipam: { ...ipam, addresses } })).toThrow(
+    "ipam.addresses[1] must be an address with a gateway of its own family",
+  );
 });
