@@ -107,7 +107,12 @@ export function parseArgs<const K extends readonly string[]>(
     else if (!declared.includes(key)) unknown.push(pair);
     else if (value !== "") known[key] = value;
   }
-  if (unknown.length > 0 && !ignoreUnknown) throw wrongArgs(`unknown args ${excerpt(unknown)}`);
+  if (unknown.length > 0 && !ignoreUnknown) {
+    throw wrongArgs(
+      `unknown args ${excerpt(unknown)}`,
+      'if they are for other plugins of the list, add "IgnoreUnknown=1"',
+    );
+  }
   return known as { readonly [N in K[number]]?: string };
 }
 
@@ -136,8 +141,8 @@ export function isTrue(text: string): boolean {
   return text === "1" || text.toLowerCase() === "true";
 }
 
-function wrongArgs(reason: string): CniError {
-  return new CniError(Code.InvalidEnvironment, `Cannot use CNI_ARGS: ${reason}`);
+function wrongArgs(reason: string, details?: string): CniError {
+  return new CniError(Code.InvalidEnvironment, `Cannot use CNI_ARGS: ${reason}`, details ? { details } : {});
 }
 
 function nameProblem(name: string): string | undefined {

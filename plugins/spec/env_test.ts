@@ -128,6 +128,16 @@ for (
   });
 }
 
+test("parseArgs() tells how to let args for others pass", () => {
+  let error: unknown;
+  try {
+    env.parseArgs("X=y", ["IP"]);
+  } catch (thrown) {
+    error = thrown;
+  }
+  expect(error).toMatchObject({ code: 4, details: expect.stringContaining("IgnoreUnknown=1") });
+});
+
 test("parsePairs() takes what it can", () => {
   expect(env.parsePairs("a=b;;junk;c=d=e;=f")).toEqual([["a", "b"], ["c", "d=e"], ["", "f"]]);
   expect(env.parsePairs("")).toEqual([]);
