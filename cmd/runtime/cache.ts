@@ -7,7 +7,9 @@
  * @module
  */
 import { ensureDirectory, findNames } from "../../ffi/sys/directory.ts";
-import { createFile, findText, removeFile, replaceFile } from "../../ffi/sys/file.ts";
+import { SystemError } from "../../ffi/sys/error.ts";
+import { createFile, findText, NO_FILE, removeFile, replaceFile } from "../../ffi/sys/file.ts";
+import { findLink } from "../../ffi/sys/status.ts";
 import { CniError, Code } from "../../plugins/spec/error.ts";
 import { parseJson, printJson } from "../../plugins/spec/jsonc.ts";
 import * as schema from "../../plugins/spec/schema.ts";
@@ -83,6 +85,7 @@ export function cachePath(directory: string, { network, containerId, ifname }: A
 /** Writes an entry that is not there yet; false if one is. @throws {CniError} @throws {SystemError} */
 export function createEntry(directory: string, entry: CacheEntry): boolean {
   const path = cachePath(directory, entry);
+  refuseLink(directory);
   ensureDirectory(`${directory}/results`, 0o700);
   return createFile(path, format(entry), 0o600);
 }
@@ -100,7 +103,8 @@ export function replaceEntry(directory: string, entry: CacheEntry): void {
  */
 export function findEntry(directory: string, key: AttachmentKey): CacheEntry | undefined {
   const path = cachePath(directory, key);
-  const text = findText(path);
+  refuseLink(directory);
+  const text = read(path);
   if (text === undefined) return undefined;
   const entry = parse(text, path, key);
   return sameAttachment(entry, key) ? entry : undefined;
@@ -109,6 +113,7 @@ export function findEntry(directory: string, key: AttachmentKey): CacheEntry | u
 /** Removes the entry of an attachment, also one that cannot be understood, but never that of another attachment. @throws {SystemError} */
 export function removeEntry(directory: string, key: AttachmentKey): void {
   const path = cachePath(directory, key);
+  if (isLinked(directory)) return;
   const other = occupantOf(directory, key);
   if (other === undefined || sameAttachment(other, key)) removeFile(path);
 }
@@ -116,10 +121,11 @@ export function removeEntry(directory: string, key: AttachmentKey): void {
 /** The attachment whose entry is in the file of `key`, if that can be told. @throws {SystemError} */
 export function occupantOf(directory: string, key: AttachmentKey): CacheEntry | undefined {
   const path = cachePath(directory, key);
-  const text = findText(path);
   try {
+    const text = read(path);
     return text === undefined ? undefined : parse(text, path, key);
-  } catch {
+  } catch (error) {
+    if (error instanceof SystemError) throw error;
     return undefined;
   }
 }
@@ -132,11 +138,15 @@ export function occupantOf(directory: string, key: AttachmentKey): CacheEntry | 
  */
 export function listEntries(directory: string, network?: string, log?: (message: string) => void): CacheEntry[] {
   const prefix = network === undefined ? "" : `${network}-`;
+  if (isLinked(directory)) {
+    log?.(`${linkedError(directory).message}; going on without it`);
+    return [];
+  }
   const names = sortedByBytes(findNames(`${directory}/results`) ?? []).filter((name) => name.startsWith(prefix));
   return names.flatMap((name) => {
     try {
       const path = `${directory}/results/${name}`;
-      const text = findText(path);
+      const text = read(path);
       const entry = text === undefined ? undefined : parse(text, path, undefined);
       // Only files in the present format name their attachment.
       const isNamed = entry && entry.network !== "" && entry.ifname !== "";
@@ -177,6 +187,32 @@ function sortedThroughout(node: unknown): unknown {
 
 function sorted(node: schema.JsonObject, convert: (value: unknown) => unknown): schema.JsonObject {
   return Object.fromEntries(sortedByBytes(Object.keys(node)).map((key) => [key, convert(node[key])]));
+}
+
+/** Whoever moves the state of a node moves the directory as a whole; a link inside was put there by somebody else. */
+function isLinked(directory: string): boolean {
+  return findLink(`${directory}/results`) !== undefined;
+}
+
+function refuseLink(directory: string): void {
+  if (isLinked(directory)) throw linkedError(directory);
+}
+
+function linkedError(directory: string): CniError {
+  return new CniError(
+    Code.DecodeFailure,
+    `Cannot use cached attachments in "${directory}/results": it is a symbolic link, which is not followed`,
+  );
+}
+
+/** What was put in the place of a file is as good as one that cannot be understood. */
+function read(path: string): string | undefined {
+  try {
+    return findText(path);
+  } catch (error) {
+    if (error instanceof SystemError && NO_FILE.includes(error.code)) throw notUnderstood(path, error.message);
+    throw error;
+  }
 }
 
 /** `key` is whose result a file in the oldest format must be, as it does not say so itself. */

@@ -5,7 +5,7 @@
  * @see open(2), rename(2)
  * @module
  */
-import { forPurpose, unless } from "./error.ts";
+import { forPurpose, SystemError, unless } from "./error.ts";
 import { sys } from "./libc.ts";
 
 // asm-generic/fcntl.h, but for the last, which is another on arm64.
@@ -44,15 +44,26 @@ export function readSome(fd: number): Uint8Array {
   return buffer.subarray(0, sys.read(fd, buffer, buffer.length));
 }
 
-/** Reads from `fd` to its end, also when it is set to not block. @throws {SystemError} */
+/** More than anything that is read as a whole; what goes on for ever, such as /dev/zero, must not take all memory. */
+const MOST_BYTES = 16 * 1024 * 1024;
+const EAGAIN = 11;
+const EFBIG = 27;
+
+/** Reads from `fd` to its end, also when it is set to not block. @throws {SystemError} `EFBIG` if there are more than 16 MiB */
 export function readAll(fd: number): Uint8Array<ArrayBuffer> {
+  return readToEnd(fd, () => void awaitReady(fd, POLLIN));
+}
+
+/** @param wait called when there is nothing to read yet */
+function readToEnd(fd: number, wait: () => void): Uint8Array<ArrayBuffer> {
   let buffer = new Uint8Array(16 * 1024);
   let length = 0;
   for (;;) {
     const count = unless(["EAGAIN"], () => sys.read(fd, buffer.subarray(length), buffer.length - length));
-    if (count === undefined) awaitReady(fd, POLLIN);
+    if (count === undefined) wait();
     else if (count === 0) return buffer.subarray(0, length);
     else if ((length += count) === buffer.length) {
+      if (length >= MOST_BYTES) throw new SystemError("read", EFBIG);
       const larger = new Uint8Array(buffer.length * 4);
       larger.set(buffer);
       buffer = larger;
@@ -105,10 +116,26 @@ export function readText(path: string): string {
   return new TextDecoder().decode(readFile(path));
 }
 
-/** The content of a file, or `undefined` if there is none. @throws {SystemError} for every other reason */
+/**
+ * The content of an ordinary file, or `undefined` if there is none: for files of our own, in whose place somebody may have put something
+ * else. A link is not followed, and nothing is waited for.
+ *
+ * @throws {SystemError} with one of {@linkcode NO_FILE} if it is no ordinary file, and for every other reason
+ */
 export function findText(path: string): string | undefined {
-  return unless(["ENOENT", "ENOTDIR"], () => readText(path));
+  const flags = O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
+  return unless(["ENOENT", "ENOTDIR"], () => {
+    using file = descriptor(forPurpose(`open "${path}"`, () => sys.open(path, flags, 0)));
+    return forPurpose(`read "${path}"`, () => new TextDecoder().decode(readToEnd(file.fd, refuseToWait)));
+  });
 }
+
+function refuseToWait(): never {
+  throw new SystemError("read", EAGAIN);
+}
+
+/** What {@linkcode findText} says of links, directories, pipes, devices, sockets and endless files. */
+export const NO_FILE: readonly string[] = ["ELOOP", "EISDIR", "EAGAIN", "ENXIO", "ENODEV", "EFBIG"];
 
 /** Writes `text` into an existing file such as those of /proc/sys. @throws {SystemError} */
 export function overwrite(path: string, text: string): void {

@@ -8,8 +8,11 @@ import { forPurpose, unless } from "./error.ts";
 import { descriptor, pause } from "./file.ts";
 import { sys } from "./libc.ts";
 
+// asm-generic/fcntl.h; O_NOFOLLOW is another on arm64.
 const O_RDONLY = 0;
 const O_CREAT = 0o100;
+const O_NONBLOCK = 0o4000;
+const O_NOFOLLOW = process.arch === "arm64" ? 0o100000 : 0o400000;
 const O_CLOEXEC = 0o2000000;
 const LOCK_SH = 1;
 const LOCK_EX = 2;
@@ -25,14 +28,14 @@ export interface LockOptions {
 }
 
 /**
- * Takes the BSD lock of `path`, which is created if need be; released when its scope ends or the process dies.
+ * Takes the BSD lock of `path`, which is created if need be; released when its scope ends or the process dies. A link in its place is not
+ * followed, since what it leads to would be created, and the writer of a pipe is not waited for.
  *
  * @throws {SystemError} with code `EAGAIN` when the time is over
  */
 export function lockFile(path: string, { timeoutMs, shared = false }: LockOptions): Disposable {
-  const file = descriptor(
-    forPurpose(`open lock file "${path}"`, () => sys.open(path, O_RDONLY | O_CREAT | O_CLOEXEC, 0o600)),
-  );
+  const flags = O_RDONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+  const file = descriptor(forPurpose(`open lock file "${path}"`, () => sys.open(path, flags, 0o600)));
   try {
     forPurpose(`lock "${path}"`, () => acquire(file.fd, timeoutMs, shared ? LOCK_SH : LOCK_EX));
   } catch (error) {

@@ -5,7 +5,8 @@
  * @see https://github.com/google/re2/wiki/Syntax
  * @module
  */
-import { findText } from "../../ffi/sys/file.ts";
+import { unless } from "../../ffi/sys/error.ts";
+import { readText } from "../../ffi/sys/file.ts";
 import { CniError, Code, ConfigError } from "../spec/error.ts";
 import { join } from "../spec/schema.ts";
 
@@ -15,7 +16,8 @@ export const ALLOWLIST = "/etc/cni/tuning/allowlist.conf";
 /** @throws {ConfigError} naming the first key that no line allows; without a file all are allowed, with an empty one none */
 export function refuseForbidden(file: string, keys: readonly string[]): void {
   if (keys.length === 0) return;
-  const text = findText(file);
+  // The administrator's may be a link: that is how Kubernetes puts configuration into directories.
+  const text = unless(["ENOENT", "ENOTDIR"], () => readText(file));
   if (text === undefined) return;
   const lines = text.split("\n").map((line) => line.trim());
   const allowed = lines.flatMap((line, i) => line === "" ? [] : [compile(line, `${file}:${i + 1}`)]);

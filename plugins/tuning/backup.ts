@@ -10,7 +10,8 @@
 import type { Netns } from "../../ffi/netns.ts";
 import type { Link } from "../../ffi/route/link.ts";
 import { ensureDirectory, findNames } from "../../ffi/sys/directory.ts";
-import { findText, removeFile, replaceFile } from "../../ffi/sys/file.ts";
+import { SystemError } from "../../ffi/sys/error.ts";
+import { findText, NO_FILE, removeFile, replaceFile } from "../../ffi/sys/file.ts";
 import { findStatus } from "../../ffi/sys/status.ts";
 import type { Attachment } from "../spec/config.ts";
 import { ConfigError } from "../spec/error.ts";
@@ -23,6 +24,7 @@ import {
   nonEmptyString,
   optional,
   record,
+  satisfying,
   type Schema,
   string,
   struct,
@@ -61,14 +63,26 @@ const linkState: Schema<LinkState> = lazy(() =>
     txQLen: optional(int({ min: 0 })),
   })
 );
+/** What is put back is written to these paths, whoever wrote the file: nothing but a parameter of the network must be reached by it. */
+const parameters = lazy(() =>
+  satisfying(
+    record(struct({ before: optional(string), after: string })),
+    'paths of kernel parameters, below "net"',
+    (all) => Object.keys(all).every(isNetworkParameter),
+  )
+);
 const ours = lazy(() =>
   struct({
     after: withDefault(linkState, {}),
-    sysctl: withDefault(record(struct({ before: optional(string), after: string })), {}),
+    sysctl: withDefault(parameters, {}),
     owner: optional(struct({ network: nonEmptyString, containerID: nonEmptyString, ifname: nonEmptyString })),
     place: optional(struct({ netns: nonEmptyString, link: int({ min: 0 }) })),
   })
 );
+
+function isNetworkParameter(path: string): boolean {
+  return /^net(\/[^/\0]+)+$/.test(path) && !path.split("/").some((part) => part === "." || part === "..");
+}
 
 /** Where the backup of an attachment is. */
 export function backupPath(dataDir: string, { containerId, ifname }: Attachment): string {
@@ -77,13 +91,14 @@ export function backupPath(dataDir: string, { containerId, ifname }: Attachment)
 
 /** Reads a backup; `undefined` if there is none, or none that makes sense. @throws {SystemError} */
 export function findBackup(path: string, log: (message: string) => void): Backup | undefined {
-  const text = findText(path);
-  if (text === undefined) return undefined;
   try {
+    const text = findText(path);
+    if (text === undefined) return undefined;
     const node = parseJson(text, path);
     return { before: linkState.parse(node), ...ours.parse(node) };
   } catch (error) {
-    if (!(error instanceof SyntaxError || error instanceof ConfigError)) throw error;
+    const isNoFile = error instanceof SystemError && NO_FILE.includes(error.code);
+    if (!(isNoFile || error instanceof SyntaxError || error instanceof ConfigError)) throw error;
     log(`Cannot use "${path}", going on without: ${error.message}`);
     return undefined;
   }

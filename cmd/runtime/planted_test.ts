@@ -1,0 +1,155 @@
+/** What somebody put into the state directory in the place of files and directories of ours: nothing is done through it, and DEL goes on. */
+import { afterAll, beforeEach, expect, test } from "bun:test";
+import {
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { parseNetworkList } from "../../plugins/spec/network.ts";
+import { listEntries } from "./cache.ts";
+import { add, type AddParameters, check, del, gc, type RuntimeOptions } from "./runtime.ts";
+
+const root = mkdtempSync(join(tmpdir(), "cni-planted-"));
+const directory = join(root, "cache");
+const outside = join(root, "outside");
+const file = join(directory, "results/web-c1-eth0");
+afterAll(() => rmSync(root, { recursive: true }));
+
+const calls: string[] = [];
+const said: string[] = [];
+const runtime: RuntimeOptions = {
+  invoker: {
+    invoke(_type, { command }) {
+      calls.push(command);
+      return { exitCode: 0, stdout: command === "ADD" ? "{}" : "" };
+    },
+  },
+  pluginDirectories: ["/bin"],
+  cacheDirectory: directory,
+  env: {},
+  log: (message) => void said.push(message),
+};
+const list = parseNetworkList(JSON.stringify({ cniVersion: "1.1.0", name: "web", plugins: [{ type: "a" }] }));
+const where: AddParameters = { containerId: "c1", ifname: "eth0", netns: "/run/netns/x" };
+
+/** An entry of the very attachment, so that whoever follows a link would believe it. */
+const ENTRY = JSON.stringify({
+  kind: "cniCacheV1",
+  containerId: "c1",
+  networkName: "web",
+  ifName: "eth0",
+  config: btoa(JSON.stringify({ cniVersion: "1.1.0", name: "web", plugins: [{ type: "planted" }] })),
+  result: { cniVersion: "1.1.0", interfaces: [] },
+});
+
+beforeEach(() => {
+  for (const path of [directory, outside]) rmSync(path, { recursive: true, force: true });
+  mkdirSync(join(directory, "results"), { recursive: true });
+  mkdirSync(outside);
+  writeFileSync(join(outside, "entry"), ENTRY);
+  calls.splice(0);
+  said.splice(0);
+});
+
+function sh(script: string): void {
+  const { exitCode, stderr } = Bun.spawnSync(["sh", "-c", script, "sh", file]);
+  if (exitCode !== 0) throw new Error(stderr.toString());
+}
+
+/** Everything that can have the name of a file, and be removed like one. */
+const PLANTS: Readonly<Record<string, () => Disposable | undefined | void>> = {
+  "a link to an entry": () => symlinkSync(join(outside, "entry"), file),
+  "a link to nothing": () => symlinkSync(join(outside, "absent"), file),
+  "a link to itself": () => symlinkSync(file, file),
+  "a link to a device without end": () => symlinkSync("/dev/zero", file),
+  "a device without end": () => sh('mknod "$1" c 1 5'),
+  "a pipe": () => sh('mkfifo "$1"'),
+  "a pipe that somebody holds open": () => {
+    sh('mkfifo "$1"');
+    const writer = Bun.spawn(["sh", "-c", 'exec 3<>"$1"; exec sleep 60', "sh", file]);
+    return { [Symbol.dispose]: () => writer.kill() };
+  },
+  "a socket": () => {
+    const listener = Bun.listen({ unix: file, socket: { data() {} } });
+    return { [Symbol.dispose]: () => listener.stop() };
+  },
+  "a file of 1 TB": () => {
+    writeFileSync(file, "{");
+    truncateSync(file, 2 ** 40);
+  },
+};
+
+test.each(Object.entries(PLANTS))("%s in the place of an entry", (_what, plant) => {
+  using _ = plant() ?? { [Symbol.dispose]() {} };
+  expect(() => add(runtime, list, where)).toThrow("it may be attached already");
+  expect(() => check(runtime, list, where)).toThrow("no result of an ADD is known");
+  expect(listEntries(directory)).toEqual([]);
+  gc(runtime, list, []);
+  // Of GC the plugins hear, of the attachment nobody.
+  expect(calls).toEqual(["GC"]);
+  del(runtime, list, where);
+  expect(calls).toEqual(["GC", "DEL"]);
+  expect(said.join("\n")).toContain(`Cannot use cached attachment "${file}"`);
+  expect(lstatSync(file, { throwIfNoEntry: false })).toBeUndefined();
+  expect(readFileSync(join(outside, "entry"), "utf8")).toBe(ENTRY);
+  add(runtime, list, where);
+  expect(lstatSync(file).isFile()).toBe(true);
+  expect(readdirSync(outside)).toEqual(["entry"]);
+});
+
+test("a link in the place of the directory of entries", () => {
+  rmSync(join(directory, "results"), { recursive: true });
+  symlinkSync(outside, join(directory, "results"));
+  writeFileSync(join(outside, "web-c1-eth0"), ENTRY);
+  expect(() => add(runtime, list, where)).toThrow("it is a symbolic link");
+  expect(() => check(runtime, list, where)).toThrow("no result of an ADD is known");
+  gc(runtime, list, []);
+  del(runtime, list, where);
+  expect(calls).toEqual(["GC", "DEL"]);
+  expect(said.join("\n")).toContain("it is a symbolic link");
+  expect(readdirSync(outside).sort()).toEqual(["entry", "web-c1-eth0"]);
+});
+
+test("the whole directory may be a link: that is how state is moved", () => {
+  rmSync(directory, { recursive: true });
+  symlinkSync(outside, directory);
+  add(runtime, list, where);
+  expect(existsSync(join(outside, "results/web-c1-eth0"))).toBe(true);
+});
+
+test.each([".gc.lock", "container"])(
+  "a link in the place of lock %s is refused, and what it leads to is not made",
+  (name) => {
+    if (name === "container") {
+      for (let i = 0; i < 256; i++) symlinkSync(join(outside, "lock"), join(directory, `.container-${i}.lock`));
+    } else symlinkSync(join(outside, "lock"), join(directory, name));
+    expect(() => add(runtime, list, where)).toThrow("ELOOP");
+    expect([calls, readdirSync(outside)]).toEqual([[], ["entry"]]);
+  },
+);
+
+test("what holds state can be read by its owner alone, whatever the umask", () => {
+  rmSync(directory, { recursive: true });
+  const before = process.umask(0);
+  try {
+    add(runtime, list, where);
+  } finally {
+    process.umask(before);
+  }
+  const modes = (readdirSync(directory, { recursive: true }) as string[]).concat("").map((name) => {
+    const status = statSync(join(directory, name));
+    return [name, status.isDirectory() ? "directory" : "file", (status.mode & 0o777).toString(8)];
+  });
+  expect(modes.length).toBeGreaterThan(4);
+  for (const [name, kind, mode] of modes) expect([name, mode]).toEqual([name, kind === "directory" ? "700" : "600"]);
+});
