@@ -49,9 +49,11 @@ export function callPlugin(caller: Caller, list: NetworkList, plugin: PluginEntr
 /** Calls a plugin that answers with a result. @throws {CniError} with the plugin's code, naming plugin and command */
 export function callForResult(caller: Caller, list: NetworkList, plugin: PluginEntry, options: CallOptions): Result {
   return named(list, plugin, options.verb, () => {
-    const answer = request(caller, list, plugin, options);
-    const result = parseAnswer(answer, plugin.type, list.cniVersion);
-    const version = JSON.parse(answer)?.cniVersion || list.cniVersion;
+    const { result: own, stdout } = request(caller, list, plugin, options);
+    // A plugin of this process answers in the version it was asked in.
+    if (own) return own;
+    const result = parseAnswer(stdout, plugin.type, list.cniVersion);
+    const version = JSON.parse(stdout)?.cniVersion || list.cniVersion;
     if (version !== list.cniVersion) {
       const wanted = `network "${list.name}" has ${list.cniVersion}`;
       caller.log(`Plugin "${plugin.type}" answered in version ${version}, but ${wanted}: its result was converted`);
@@ -82,7 +84,7 @@ export function restorePlugin(
   );
 }
 
-function request(caller: Caller, list: NetworkList, plugin: PluginEntry, options: CallOptions): string {
+function request(caller: Caller, list: NetworkList, plugin: PluginEntry, options: CallOptions): Response {
   const call = requestOf(caller, list, plugin, options);
   return invokeChecked({ invoke: (type, request) => invoke(caller, type, request) }, plugin.type, call);
 }

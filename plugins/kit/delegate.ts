@@ -31,6 +31,8 @@ export interface Response {
   readonly signal?: number;
   /** Of a plugin in this process: what it threw, which knows more than the document says. */
   readonly error?: unknown;
+  /** Of an ADD in this process: what `stdout` says, which need not be read again. */
+  readonly result?: Result;
 }
 
 /** The plugin was not run, so that there is nothing to undo: it does not exist, or cannot be started. */
@@ -83,7 +85,7 @@ export function delegate(
   version: Version,
   undo: DisposableStack | undefined,
 ): Delegate {
-  const call = (command: Verb) => invokeChecked(invoker, type, { ...request, command });
+  const call = (command: Verb): Response => invokeChecked(invoker, type, { ...request, command });
   return {
     type,
     add() {
@@ -92,7 +94,8 @@ export function delegate(
         if (ran) call("DEL");
       });
       try {
-        return parseAnswer(call("ADD"), type, version);
+        const { result, stdout } = call("ADD");
+        return result ?? parseAnswer(stdout, type, version);
       } catch (error) {
         ran = !(error instanceof NotRunError);
         throw error;
@@ -115,9 +118,9 @@ export function delegate(
   };
 }
 
-/** Calls a plugin and returns what it printed. @throws {CniError} the one that it answered with */
-export function invokeChecked(invoker: Invoker, type: string, request: Request): string {
+/** Calls a plugin. @throws {CniError} the one that it answered with */
+export function invokeChecked(invoker: Invoker, type: string, request: Request): Response {
   const response = invoker.invoke(type, request);
-  if (response.exitCode === 0) return response.stdout;
+  if (response.exitCode === 0) return response;
   throw parseFailure(response, type);
 }

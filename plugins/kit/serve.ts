@@ -10,7 +10,7 @@ import { type Environment, parseArgs, parseEnvironment, parsePairs } from "../sp
 import { CniError, Code, ConfigError } from "../spec/error.ts";
 import { parseJson, printJson, segmentsOf } from "../spec/jsonc.ts";
 import { printResult } from "../spec/result.ts";
-import { LATEST, parseVersion, type Version, VERSIONS } from "../spec/version.ts";
+import { LATEST, parseVersion, type Verb, type Version, VERSIONS } from "../spec/version.ts";
 import { delegate, type Invoker, NotRunError, type Request, type Response } from "./delegate.ts";
 import type { AddCall, AttachmentCall, Call, DelCall, Plugin } from "./plugin.ts";
 
@@ -63,11 +63,9 @@ export function serve(plugin: AnyPlugin, request: Request, around: Surroundings)
   try {
     if (request.command === "VERSION") return { exitCode: 0, stdout: printVersions(request.stdin) };
     const environment = parseEnvironment({ ...request.env, CNI_COMMAND: request.command });
-    const config = parsePluginConfig(request.stdin, environment.verb);
-    return {
-      exitCode: 0,
-      stdout: forNetwork(config, () => dispatch(plugin, request, environment, config, surroundings)),
-    };
+    const config = readRequest(request.stdin, environment.verb);
+    const answer = forNetwork(config, () => dispatch(plugin, request, environment, config, surroundings));
+    return { exitCode: 0, stdout: "", ...answer };
   } catch (error) {
     return { exitCode: 1, stdout: printError(error, request.stdin), error };
   }
@@ -114,13 +112,16 @@ function findVersion(text: string): Version | undefined {
   }
 }
 
+/** What an ADD answers; the other commands have nothing to say. */
+type Answer = Pick<Response, "stdout" | "result"> | undefined;
+
 function dispatch(
   plugin: AnyPlugin,
   request: Request,
   env: Environment,
   config: PluginConfig,
   surroundings: Surroundings,
-): string {
+): Answer {
   using undo = new DisposableStack();
   const call = callFor(plugin, request, env, config, surroundings, env.verb === "ADD" ? undo : undefined);
   switch (env.verb) {
@@ -130,11 +131,11 @@ function dispatch(
         call.log("Nothing is collected: the request does not say which attachments live (cni.dev/valid-attachments)");
       } else if (plugin.gc) plugin.gc({ ...call, valid });
       else call.ipam?.gc();
-      return "";
+      return undefined;
     }
     case "STATUS":
       plugin.status ? plugin.status(call) : call.ipam?.status();
-      return "";
+      return undefined;
     default:
       return attachmentCommand(plugin, env, attachmentCall(plugin, env, call), surroundings, undo);
   }
@@ -213,7 +214,7 @@ function attachmentCommand(
   call: AttachmentCall<unknown>,
   surroundings: Surroundings,
   undo: DisposableStack,
-): string {
+): Answer {
   using netns = plugin.ignoresNetns
     ? undefined
     : env.verb === "DEL"
@@ -223,18 +224,26 @@ function attachmentCommand(
   using _rollback = undo;
   if (env.verb === "DEL") {
     plugin.del({ ...call, netns } satisfies DelCall<unknown>);
-    return "";
+    return undefined;
   }
   const inside = { ...call, netns: netns! };
   if (env.verb === "CHECK") {
     plugin.check(inside);
-    return "";
+    return undefined;
   }
   const result = plugin.add({ ...inside, undo } satisfies AddCall<unknown>);
   // A version that cannot say the result makes the whole ADD fail, so it is printed before what was done becomes final.
-  const printed = printResult(result, call.request.cniVersion);
+  const stdout = printResult(result, call.request.cniVersion);
   undo.move();
-  return printed;
+  return { stdout, result };
+}
+
+/** The request that was read last: an IPAM plugin is given that of the plugin that calls it. */
+let last: { readonly text: string; readonly verb: Verb; readonly config: PluginConfig } | undefined;
+
+function readRequest(text: string, verb: Verb): PluginConfig {
+  if (last?.text !== text || last.verb !== verb) last = { text, verb, config: parsePluginConfig(text, verb) };
+  return last.config;
 }
 
 /** The container's namespace. @throws {CniError} code 8 if it is none, or the plugin's own: a recycled path once changed hosts */
