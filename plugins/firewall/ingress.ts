@@ -17,7 +17,13 @@ import {
   type WantedElement,
 } from "../kit/owned_elements.ts";
 import { type Owner, parseOwner } from "../kit/owner.ts";
-import { bridgeIngressChain, type BridgePolicy, openIngressChain, ruleset } from "../kit/ruleset.ts";
+import {
+  bridgeIngressChain,
+  type BridgePolicy,
+  openIngressChain,
+  ruleset,
+  stricterIngressChain,
+} from "../kit/ruleset.ts";
 import type { Leaving, Passenger } from "./passage.ts";
 
 const MAPS = ["ingress4", "ingress6"] as const;
@@ -37,6 +43,8 @@ function wantedAddresses(addresses: readonly Ip[], restriction: Restriction | un
     set: `ingress${familyOf(address)}`,
     key: ipBytes(address),
     chain,
+    // Of several entries of one list the strictest counts, as it does where each adds rules of its own.
+    orChain: (name) => stricterIngressChain(restriction?.policy ?? "open", name),
     title: `calls to ${address}`,
   }));
 }

@@ -85,13 +85,34 @@ networkTest("a bridge with both policies keeps each as long as somebody has it",
   expect(listed(host, "ingress_bridges")).toContain('elements = { "br1" comment');
 });
 
+networkTest("of two entries in one list, the stricter policy counts, in either order", async (network) => {
+  const { host, call } = network;
+  using other = neighbour(network);
+  const c1 = network.container(2);
+  using _c1 = serveTcp(c1.netns, "c1", 80);
+  call(firewall, "ADD", SAME, { container: other, containerId: "other" });
+  for (const [strict, loose] of [[SAME, {}], [ISOLATED, SAME], [ISOLATED, {}]] as const) {
+    for (const entries of [[strict, loose], [loose, strict]]) {
+      for (const each of entries) call(firewall, "ADD", each, { container: c1 });
+      expect(await ask(other.netns, "10.88.0.2")).toBe(false);
+      for (const each of entries) call(firewall, "CHECK", each, { container: c1 });
+      expect(ruleset(host).match(/chain ingress-\S+/g)).toHaveLength(2);
+      for (const each of entries) call(firewall, "DEL", each, { container: c1 });
+      expect(await ask(other.netns, "10.88.0.2")).toBe(true);
+    }
+  }
+  call(firewall, "ADD", SAME, { container: c1 });
+  expect(() => call(firewall, "CHECK", ISOLATED, { container: c1 })).toThrow(
+    "Check failed: the ruleset's element for calls to 10.88.0.2 leads elsewhere",
+  );
+});
+
 networkTest("CHECK names what is missing of the policy", (network) => {
   const { host, call } = network;
   const container = network.container(2);
   call(firewall, "ADD", ISOLATED, { container });
   call(firewall, "CHECK", ISOLATED, { container });
   const check = (config: object) => () => call(firewall, "CHECK", config, { container });
-  expect(check(SAME)).toThrow("Check failed: the ruleset's element for calls to 10.88.0.2 leads elsewhere");
   sh(host, "nft delete element bridge cni isolated '{ veth2 }'");
   expect(check(ISOLATED)).toThrow('Check failed: the ruleset\'s element for isolation of "veth2" is missing');
   sh(host, "nft delete element inet cni ingress_bridges '{ br0 }'");

@@ -27,6 +27,8 @@ export interface WantedElement {
   readonly value?: Uint8Array;
   /** In a verdict map: where packets go on. */
   readonly chain?: SharedChain;
+  /** A chain that does what this one is for, and more: if the owner's element leads there, it stays so. */
+  readonly orChain?: (name: string) => SharedChain | undefined;
   /** What it is for, in the words of an error: `host port 8080/tcp`. */
   readonly title: string;
   /** True if another owner keeps it; else it is taken from the other, whose DEL is late. */
@@ -177,7 +179,7 @@ export function checkElements(nl: Netlink, table: OwnTable, owner: Owner, wanted
     }
   }
   checkRules(nl, table);
-  for (const { name, rules } of chainsOf(wanted).values()) {
+  for (const { name, rules } of chainsOf(possible).values()) {
     const loss = findChainLoss(nl, table, name, rules.length);
     if (loss) throw lossError(table, loss);
   }
@@ -202,7 +204,11 @@ function findPlaces(nl: Netlink, table: OwnTable, owner: Owner, wanted: readonly
   const present = readElements(nl, table, selectionOf(wanted));
   const waiting: WantedElement[] = [];
   const possible = wanted.map((each): WantedElement => {
-    const holder = present.get(identify(each))?.owner;
+    const found = present.get(identify(each));
+    const holder = found?.owner;
+    const led = sameOwner(holder, owner) ? found?.data?.verdict?.chain : undefined;
+    const chain = led === undefined ? undefined : each.orChain?.(led);
+    if (chain) return { ...each, chain };
     if (!each.standby || holder?.containerId !== owner.containerId || sameOwner(holder, owner)) return each;
     const instead = { ...each.standby, title: `${each.title} (it stands by)` };
     waiting.push(instead);
@@ -290,5 +296,5 @@ function removeUnused(
     const name = data?.verdict?.chain;
     if (name !== undefined && !added.some(({ chain }) => chain?.name === name)) led.set(name, (led.get(name) ?? 0) + 1);
   }
-  removeUnusedChains(tx, nl, table, led);
+  removeUnusedChains(tx, nl, table, led, new Set(chainsOf(added).keys()));
 }

@@ -54,6 +54,7 @@ const KEY = { family: NFPROTO_INET, table: "cni" };
 /** Published ports whatever the address; a chain of its own, so that conditions on a port of one address can go on to it. */
 export const ANY_ADDRESS_CHAIN = "hostports_any_address";
 
+/** The strictest first. */
 const POLICIES = ["isolated", "same-bridge"] as const;
 
 /** `table inet cni` */
@@ -192,10 +193,26 @@ export function bridgeIngressChain(policy: BridgePolicy, bridge: string): Shared
   return { name: ingressName(policy, bridge), rules, isFinal: true };
 }
 
+/** The chain of this name that keeps out more than `policy` does, `open` or one of a bridge; undefined if that is not what it does. */
+export function stricterIngressChain(policy: "open" | BridgePolicy, name: string): SharedChain | undefined {
+  const stricter = policy === "open" ? POLICIES : POLICIES.slice(0, POLICIES.indexOf(policy));
+  for (const each of stricter) {
+    const bridge = bridgeIn(each, name);
+    if (bridge !== undefined) return bridgeIngressChain(each, bridge);
+  }
+  return undefined;
+}
+
+/** The bridge that the chain is about, if it is one for this policy. */
+function bridgeIn(policy: BridgePolicy, chain: string): string | undefined {
+  const bridge = chain.slice(ingressName(policy, "").length);
+  return chain === ingressName(policy, bridge) ? bridge : undefined;
+}
+
 function ingressCompanions(chain: string): Companion[] {
   return POLICIES.flatMap((policy, i): Companion[] => {
-    const bridge = chain.slice(ingressName(policy, "").length);
-    if (chain !== ingressName(policy, bridge)) return [];
+    const bridge = bridgeIn(policy, chain);
+    if (bridge === undefined) return [];
     const key = ifnameField(bridge);
     const comment = `ingressPolicy ${policy}`;
     const alsoOf = ingressName(POLICIES[1 - i]!, bridge);

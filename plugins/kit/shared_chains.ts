@@ -66,12 +66,17 @@ export function ensureChains(
   return { mended, relies };
 }
 
-/** Removes those of the chains to which nothing leads but elements of which as many are removed as `led` says. */
+/**
+ * Removes those of the chains to which nothing leads but elements of which as many are removed as `led` says.
+ *
+ * @param wanted chains that there are after this transaction, whether there are now or not
+ */
 export function removeUnusedChains(
   tx: Transaction,
   nl: Netlink,
   table: OwnTable,
   led: ReadonlyMap<string, number>,
+  wanted: ReadonlySet<string>,
 ): void {
   const gone = new Set<string>();
   for (const [name, count] of led) {
@@ -85,7 +90,8 @@ export function removeUnusedChains(
     if (use - nft.listRules(nl, table, name).length - leading !== count) continue;
     gone.add(name);
     for (const { set, key, alsoOf } of companions) {
-      const stays = alsoOf !== undefined && !gone.has(alsoOf) && nft.findChain(nl, table, alsoOf);
+      const stays = alsoOf !== undefined && !gone.has(alsoOf) &&
+        (wanted.has(alsoOf) || nft.findChain(nl, table, alsoOf));
       if (!stays) tx.deleteElements(table, set, [{ key }]);
     }
     tx.deleteChain(table, name);
