@@ -278,6 +278,20 @@ networkTest("the administrator's chain goes first if there is one, and stays as 
   expect(saved(host)).toBe(before);
 });
 
+networkTest("the administrator's chain is none of those that lead to it", (network) => {
+  const { host, call } = network;
+  const c1 = network.container(2);
+  sh(host, DROPPING);
+  const before = saved(host);
+  for (const iptablesAdminChainName of ["CNI-FORWARD", "FORWARD", "INPUT"]) {
+    expect(() => call(firewall, "ADD", { iptablesAdminChainName }, { container: c1 })).toThrow(
+      "iptablesAdminChainName must be a chain's name",
+    );
+  }
+  expect(saved(host)).toBe(before);
+  return Promise.resolve();
+});
+
 networkTest("an administrator's chain is asked also where iptables has made no other yet", async (network) => {
   const { host, outside, call } = network;
   open(network);

@@ -28,14 +28,19 @@ export interface FirewallConfig {
 
 /** What iptables takes. */
 const MOST_CHAIN_NAME = 28;
+/** Where an administrator's chain is asked from, directly or not. */
+const NO_ADMIN = ["FORWARD", "INPUT", "OUTPUT", "CNI-FORWARD"];
+
 const firewall = lazy(() =>
   object({
     backend: optional({ ...oneOf("iptables", "nftables", "firewalld"), blank: true }),
     iptablesAdminChainName: withDefault(
       satisfying(
         nonEmptyString,
-        `a chain's name: at most ${MOST_CHAIN_NAME} characters, no blanks, not starting with "-" or "!"`,
-        (name) => /^[^\s!-][^\s\0]*$/.test(name) && name.length <= MOST_CHAIN_NAME,
+        `a chain's name: at most ${MOST_CHAIN_NAME} characters, no blanks, not starting with "-" or "!", none of ${
+          NO_ADMIN.join(", ")
+        }`,
+        (name) => /^[^\s!-][^\s\0]*$/.test(name) && name.length <= MOST_CHAIN_NAME && !NO_ADMIN.includes(name),
       ),
       "CNI-ADMIN",
     ),
