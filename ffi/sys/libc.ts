@@ -20,62 +20,62 @@ type Type = "i32" | "i64_fast" | "cstring" | "ptr";
 /** A buffer that the kernel reads or fills. `null` is the null pointer. */
 type Buffer = Uint8Array | Uint16Array | Uint32Array | Int32Array | BigInt64Array | BigUint64Array | null;
 type Argument<T extends Type> = T extends "ptr" ? Buffer : T extends "cstring" ? string : number;
-interface Signature {
-  readonly returns: "i32" | "i64_fast" | "ptr";
-  readonly args: readonly Type[];
-}
-type Arguments<A extends readonly Type[]> = { -readonly [I in keyof A]: Argument<A[I]> };
+/** What the function returns, and what it takes. Short, since every call of the binary makes all of them. */
+type Signature = readonly [returns: "i32" | "i64_fast" | "ptr", ...args: Type[]];
+type Arguments<S extends Signature> = S extends readonly [unknown, ...infer A extends readonly Type[]]
+  ? { -readonly [I in keyof A]: Argument<A[I]> }
+  : never;
 
 /** Only functions that glibc 2.17 and musl both have; what is newer goes through `syscall`. */
 const SIGNATURES = {
-  __errno_location: { returns: "ptr", args: [] },
-  bind: { returns: "i32", args: ["i32", "ptr", "i32"] },
-  chmod: { returns: "i32", args: ["cstring", "i32"] },
-  close: { returns: "i32", args: ["i32"] },
-  dup2: { returns: "i32", args: ["i32", "i32"] },
-  execvp: { returns: "i32", args: ["cstring", "ptr"] },
-  flock: { returns: "i32", args: ["i32", "i32"] },
-  fstatfs: { returns: "i32", args: ["i32", "ptr"] },
-  fsync: { returns: "i32", args: ["i32"] },
-  futimens: { returns: "i32", args: ["i32", "ptr"] },
-  linkat: { returns: "i32", args: ["i32", "cstring", "i32", "cstring", "i32"] },
-  mkdir: { returns: "i32", args: ["cstring", "i32"] },
-  mount: { returns: "i32", args: ["cstring", "cstring", "cstring", "i64_fast", "ptr"] },
-  open: { returns: "i32", args: ["cstring", "i32", "i32"] },
-  poll: { returns: "i32", args: ["ptr", "i64_fast", "i32"] },
-  read: { returns: "i64_fast", args: ["i32", "ptr", "i64_fast"] },
-  readlink: { returns: "i64_fast", args: ["cstring", "ptr", "i64_fast"] },
-  recv: { returns: "i64_fast", args: ["i32", "ptr", "i64_fast", "i32"] },
-  rename: { returns: "i32", args: ["cstring", "cstring"] },
-  rmdir: { returns: "i32", args: ["cstring"] },
-  send: { returns: "i64_fast", args: ["i32", "ptr", "i64_fast", "i32"] },
-  setns: { returns: "i32", args: ["i32", "i32"] },
-  setsockopt: { returns: "i32", args: ["i32", "i32", "i32", "ptr", "i32"] },
-  signal: { returns: "i64_fast", args: ["i32", "ptr"] },
-  socket: { returns: "i32", args: ["i32", "i32", "i32"] },
-  symlink: { returns: "i32", args: ["cstring", "cstring"] },
-  syscall: { returns: "i64_fast", args: ["i64_fast", "i64_fast", "ptr", "i64_fast", "i64_fast"] },
-  umount2: { returns: "i32", args: ["cstring", "i32"] },
-  unlink: { returns: "i32", args: ["cstring"] },
-  unshare: { returns: "i32", args: ["i32"] },
-  write: { returns: "i64_fast", args: ["i32", "ptr", "i64_fast"] },
-  kill: { returns: "i32", args: ["i32", "i32"] },
-  lseek: { returns: "i64_fast", args: ["i32", "i64_fast", "i32"] },
-  pipe2: { returns: "i32", args: ["ptr", "i32"] },
-  posix_spawn: { returns: "i32", args: ["ptr", "cstring", "ptr", "ptr", "ptr", "ptr"] },
-  posix_spawn_file_actions_addclose: { returns: "i32", args: ["ptr", "i32"] },
-  posix_spawn_file_actions_adddup2: { returns: "i32", args: ["ptr", "i32", "i32"] },
-  posix_spawn_file_actions_destroy: { returns: "i32", args: ["ptr"] },
-  posix_spawn_file_actions_init: { returns: "i32", args: ["ptr"] },
-  posix_spawnattr_init: { returns: "i32", args: ["ptr"] },
-  posix_spawnattr_setflags: { returns: "i32", args: ["ptr", "i32"] },
-  posix_spawnattr_setsigdefault: { returns: "i32", args: ["ptr", "ptr"] },
-  waitid: { returns: "i32", args: ["i32", "i32", "ptr", "i32"] },
+  __errno_location: ["ptr"],
+  bind: ["i32", "i32", "ptr", "i32"],
+  chmod: ["i32", "cstring", "i32"],
+  close: ["i32", "i32"],
+  dup2: ["i32", "i32", "i32"],
+  execvp: ["i32", "cstring", "ptr"],
+  flock: ["i32", "i32", "i32"],
+  fstatfs: ["i32", "i32", "ptr"],
+  fsync: ["i32", "i32"],
+  futimens: ["i32", "i32", "ptr"],
+  linkat: ["i32", "i32", "cstring", "i32", "cstring", "i32"],
+  mkdir: ["i32", "cstring", "i32"],
+  mount: ["i32", "cstring", "cstring", "cstring", "i64_fast", "ptr"],
+  open: ["i32", "cstring", "i32", "i32"],
+  poll: ["i32", "ptr", "i64_fast", "i32"],
+  read: ["i64_fast", "i32", "ptr", "i64_fast"],
+  readlink: ["i64_fast", "cstring", "ptr", "i64_fast"],
+  recv: ["i64_fast", "i32", "ptr", "i64_fast", "i32"],
+  rename: ["i32", "cstring", "cstring"],
+  rmdir: ["i32", "cstring"],
+  send: ["i64_fast", "i32", "ptr", "i64_fast", "i32"],
+  setns: ["i32", "i32", "i32"],
+  setsockopt: ["i32", "i32", "i32", "i32", "ptr", "i32"],
+  signal: ["i64_fast", "i32", "ptr"],
+  socket: ["i32", "i32", "i32", "i32"],
+  symlink: ["i32", "cstring", "cstring"],
+  syscall: ["i64_fast", "i64_fast", "i64_fast", "ptr", "i64_fast", "i64_fast"],
+  umount2: ["i32", "cstring", "i32"],
+  unlink: ["i32", "cstring"],
+  unshare: ["i32", "i32"],
+  write: ["i64_fast", "i32", "ptr", "i64_fast"],
+  kill: ["i32", "i32", "i32"],
+  lseek: ["i64_fast", "i32", "i64_fast", "i32"],
+  pipe2: ["i32", "ptr", "i32"],
+  posix_spawn: ["i32", "ptr", "cstring", "ptr", "ptr", "ptr", "ptr"],
+  posix_spawn_file_actions_addclose: ["i32", "ptr", "i32"],
+  posix_spawn_file_actions_adddup2: ["i32", "ptr", "i32", "i32"],
+  posix_spawn_file_actions_destroy: ["i32", "ptr"],
+  posix_spawn_file_actions_init: ["i32", "ptr"],
+  posix_spawnattr_init: ["i32", "ptr"],
+  posix_spawnattr_setflags: ["i32", "ptr", "i32"],
+  posix_spawnattr_setsigdefault: ["i32", "ptr", "ptr"],
+  waitid: ["i32", "i32", "i32", "ptr", "i32"],
 } as const satisfies Record<string, Signature>;
 
 type Signatures = typeof SIGNATURES;
 type Sys = {
-  readonly [N in keyof Signatures]: (...args: Arguments<Signatures[N]["args"]>) => number;
+  readonly [N in keyof Signatures]: (...args: Arguments<Signatures[N]>) => number;
 };
 type Native = (...args: unknown[]) => number;
 
@@ -116,9 +116,9 @@ function bind(name: keyof Signatures): Native {
 }
 
 function open(name: keyof Signatures): Native {
-  const { returns, args }: Signature = SIGNATURES[name];
+  const [returns, ...args]: Signature = SIGNATURES[name];
   // This name alone is safe: it is mapped already, whereas a missing library would be looked for in the current directory.
-  const library = Bun.FFI.dlopen("libc.so.6", { [name]: { returns, args: [...args] } } as Parameters<typeof dlopen>[1]);
+  const library = Bun.FFI.dlopen("libc.so.6", { [name]: { returns, args } } as Parameters<typeof dlopen>[1]);
   // It returns its error instead of throwing it.
   if (Error.isError(library)) throw library;
   return (library.symbols as unknown as Record<string, Native>)[name]!;
