@@ -33,6 +33,11 @@ export function setOf(key: readonly Datatype[]): SetShape {
   return { flags: 0, keyType: typeOf(key), keyLength: lengthOf(key), ...userdata };
 }
 
+/** The same with a comment, which nft(8) shows. */
+export function commented(shape: SetShape, comment: string): SetShape {
+  return { ...shape, userdata: { ...shape.userdata, comment } };
+}
+
 /** A map from keys to data, or to verdicts. */
 export function mapOf(key: readonly Datatype[], data: readonly Datatype[] | "verdict"): SetShape {
   const values = data === "verdict"

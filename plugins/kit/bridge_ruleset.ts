@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { etherAddr, ifnameType, setOf } from "../../ffi/nft/datatypes.ts";
+import { commented, etherAddr, ifnameType, setOf } from "../../ffi/nft/datatypes.ts";
 import { drop, etherSaddr, iifname, inSet, oifname, rule } from "../../ffi/nft/match.ts";
 import {
   NF_BR_PRI_FILTER_BRIDGED,
@@ -21,13 +21,15 @@ export const bridgeRuleset: OwnTable = {
   ...KEY,
   create(tx) {
     tx.addTable({ family: KEY.family, name: KEY.table, comment: "Container networks; managed by cni" });
-    tx.addSet({ ...KEY, name: "guarded", ...setOf([ifnameType]) });
-    tx.addSet({ ...KEY, name: "allowed", ...setOf([ifnameType, etherAddr]) });
-    tx.addSet({ ...KEY, name: "isolated", ...setOf([ifnameType]) });
+    const names = setOf([ifnameType]);
+    tx.addSet({ ...KEY, name: "guarded", ...commented(names, "Ports with macspoofchk") });
+    const allowed = commented(setOf([ifnameType, etherAddr]), "The same, with the addresses that they may send from");
+    tx.addSet({ ...KEY, name: "allowed", ...allowed });
+    tx.addSet({ ...KEY, name: "isolated", ...commented(names, "Ports with ingressPolicy isolated") });
     const hook = { number: NF_INET_PRE_ROUTING, priority: NF_IP_PRI_RAW };
-    tx.addChain({ ...KEY, name: "prerouting", type: "filter", hook });
+    tx.addChain({ ...KEY, name: "prerouting", type: "filter", hook, comment: "Frames with the address of another" });
     const forward = { number: NF_INET_FORWARD, priority: NF_BR_PRI_FILTER_BRIDGED };
-    tx.addChain({ ...KEY, name: "forward", type: "filter", hook: forward });
+    tx.addChain({ ...KEY, name: "forward", type: "filter", hook: forward, comment: "Frames from port to port" });
   },
   sentinel: { chain: "prerouting", rules: 1 },
   rules: () => [

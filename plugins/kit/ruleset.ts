@@ -6,7 +6,16 @@
  * @module
  */
 import { type Cidr, familyOf, networkOf, parseCidr } from "../../ffi/address.ts";
-import { ifnameType, inetProto, inetService, ipv4Addr, ipv6Addr, mapOf, setOf } from "../../ffi/nft/datatypes.ts";
+import {
+  commented,
+  ifnameType,
+  inetProto,
+  inetService,
+  ipv4Addr,
+  ipv6Addr,
+  mapOf,
+  setOf,
+} from "../../ffi/nft/datatypes.ts";
 import {
   accept,
   daddr,
@@ -63,15 +72,15 @@ export const ruleset: OwnTable = {
   create(tx) {
     tx.addTable({ family: KEY.family, name: KEY.table, comment: "Container networks; managed by cni" });
     for (const family of [4, 6] as const) addMaps(tx, family);
-    tx.addSet({ ...KEY, name: "ingress_bridges", ...setOf([ifnameType]) });
-    for (const policy of POLICIES) tx.addSet({ ...KEY, name: bridgesOf(policy), ...mapOf([ifnameType], "verdict") });
-    tx.addChain({ ...KEY, name: "hostports", comment: "Published ports" });
-    tx.addChain({ ...KEY, name: ANY_ADDRESS_CHAIN });
-    addBaseChain(tx, "guard", "filter", NF_INET_PRE_ROUTING, NF_IP_PRI_RAW);
-    addBaseChain(tx, "prerouting", "nat", NF_INET_PRE_ROUTING, NF_IP_PRI_NAT_DST);
-    addBaseChain(tx, "output", "nat", NF_INET_LOCAL_OUT, NF_IP_PRI_NAT_DST);
-    addBaseChain(tx, "forward", "filter", NF_INET_FORWARD, NF_IP_PRI_FILTER);
-    addBaseChain(tx, "postrouting", "nat", NF_INET_POST_ROUTING, NF_IP_PRI_NAT_SRC);
+    const bridges = commented(setOf([ifnameType]), "Bridges with an ingressPolicy, which keep each other out");
+    tx.addSet({ ...KEY, name: "ingress_bridges", ...bridges });
+    for (const policy of POLICIES) {
+      const shape = commented(mapOf([ifnameType], "verdict"), `Bridges with ingressPolicy ${policy}`);
+      tx.addSet({ ...KEY, name: bridgesOf(policy), ...shape });
+    }
+    tx.addChain({ ...KEY, name: "hostports", comment: "Published ports, first those of one address of the host" });
+    tx.addChain({ ...KEY, name: ANY_ADDRESS_CHAIN, comment: "Published ports of all addresses of the host" });
+    for (const each of baseChains()) tx.addChain({ ...KEY, ...each });
   },
   sentinel: { chain: "postrouting", rules: 4 },
   rules: () => rules().map(([chain, ...parts]) => ({ chain, expressions: rule(...parts) })),
@@ -82,22 +91,60 @@ function addMaps(tx: Creation, family: 4 | 6): void {
   const address = family === 4 ? ipv4Addr : ipv6Addr;
   const port = [inetProto, inetService];
   const maps = {
-    hostports: mapOf(port, [address, inetService]),
-    hostip_hostports: mapOf([address, ...port], [address, inetService]),
-    conditions: mapOf(port, "verdict"),
-    hostip_conditions: mapOf([address, ...port], "verdict"),
-    hairpin: mapOf([address], "verdict"),
-    masquerade: mapOf([address], "verdict"),
-    ingress: mapOf([address], "verdict"),
-  };
-  for (const [name, shape] of Object.entries(maps)) tx.addSet({ ...KEY, name: `${name}${family}`, ...shape });
-  // No rule looks here: ports of containers on two networks, which are published over the first one.
-  tx.addSet({ ...KEY, name: `hostports_standby${family}`, ...setOf([address, ...port, address, inetService]) });
+    hostports: [mapOf(port, [address, inetService]), "Published ports, and the containers that they lead to"],
+    hostip_hostports: [mapOf([address, ...port], [address, inetService]), "The same, of one address of the host"],
+    conditions: [mapOf(port, "verdict"), "Published ports with conditions"],
+    hostip_conditions: [mapOf([address, ...port], "verdict"), "The same, of one address of the host"],
+    hairpin: [
+      mapOf([address], "verdict"),
+      "Containers that answer some callers of published ports past the host",
+    ],
+    masquerade: [mapOf([address], "verdict"), "Containers that are hidden behind the host"],
+    ingress: [mapOf([address], "verdict"), "Containers, and who may call them"],
+    // No rule looks here.
+    hostports_standby: [
+      setOf([address, ...port, address, inetService]),
+      "Ports of containers on two networks, which are published over the first one",
+    ],
+  } as const;
+  for (const [name, [shape, comment]] of Object.entries(maps)) {
+    tx.addSet({ ...KEY, name: `${name}${family}`, ...commented(shape, comment) });
+  }
 }
 
-function addBaseChain(tx: Creation, name: string, type: string, number: number, priority: number): void {
-  tx.addChain({ ...KEY, name, type, hook: { number, priority } });
-}
+const baseChains = () =>
+  [
+    {
+      name: "guard",
+      type: "filter",
+      hook: { number: NF_INET_PRE_ROUTING, priority: NF_IP_PRI_RAW },
+      comment: "Neighbours that claim addresses of the loopback interface",
+    },
+    {
+      name: "prerouting",
+      type: "nat",
+      hook: { number: NF_INET_PRE_ROUTING, priority: NF_IP_PRI_NAT_DST },
+      comment: "Calls from elsewhere to published ports",
+    },
+    {
+      name: "output",
+      type: "nat",
+      hook: { number: NF_INET_LOCAL_OUT, priority: NF_IP_PRI_NAT_DST },
+      comment: "Calls from this host to published ports",
+    },
+    {
+      name: "forward",
+      type: "filter",
+      hook: { number: NF_INET_FORWARD, priority: NF_IP_PRI_FILTER },
+      comment: "Who may call containers",
+    },
+    {
+      name: "postrouting",
+      type: "nat",
+      hook: { number: NF_INET_POST_ROUTING, priority: NF_IP_PRI_NAT_SRC },
+      comment: "Whose address is hidden behind the host's",
+    },
+  ] as const;
 
 function rules(): [chain: string, ...Part[]][] {
   const loopback = parseCidr("127.0.0.0/8");

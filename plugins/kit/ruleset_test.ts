@@ -99,3 +99,16 @@ netnsTest("the spoof check's table is reported when it was flushed", ({ host }) 
   expect(() => requireSpoofCheck(host.nft)).toThrow(lost);
   expect(() => addSpoofCheck(host.nft, { ...owner, containerId: "b" }, "veth2", mac)).toThrow(lost);
 });
+
+netnsTest("nft(8) shows what every set, map and chain is for", ({ host }) => {
+  addMasquerade(host.nft, owner, addresses);
+  addSpoofCheck(host.nft, owner, "veth1", parseMac("0a:00:00:00:00:01"));
+  const listing = inNetns(host, "nft", "list", "ruleset");
+  const all = [...listing.matchAll(/^(?:table|\t(?:set|map|chain)) (.*) \{\n([^]*?)\n\t?\}/gm)];
+  expect(all.length).toBeGreaterThan(25);
+  // Its rules say what a shared chain is for.
+  const mute = all.filter(([, name, body]) => !name!.startsWith("masquerade-") && !/^\t+comment "[A-Z]/m.test(body!));
+  expect(mute.map(([, name]) => name)).toEqual([]);
+  inNetns(host, "sh", "-c", "nft list ruleset >/tmp/$$ && nft flush ruleset && nft -f /tmp/$$; rm /tmp/$$");
+  expect(inNetns(host, "nft", "list", "ruleset")).toBe(listing);
+});
