@@ -54,15 +54,16 @@ export function loadNetwork(network: string, options: LoadOptions = {}): Network
 
 /** Reads the network in one file, with the plugins that stand in files of their own beside it. */
 function loadFile(path: string): NetworkList {
-  return requirePlugins(withPluginFiles(parseNetworkList(readConfiguration(path), path), path));
+  return requirePlugins(withPluginFiles(parseNetworkList(readConfiguration(path, true), path), path));
 }
 
 function readStandardInput(): string {
   return decodeConfiguration(readAll(0), "standard input");
 }
 
-function readConfiguration(path: string): string {
-  return decodeConfiguration(readFile(path), path);
+/** @param wait a file that somebody names may be a pipe, as of a shell's `<(…)`; one that lies in a directory must not keep others from being found */
+function readConfiguration(path: string, wait = false): string {
+  return decodeConfiguration(readFile(path, wait), path);
 }
 
 /** The text of a configuration. @throws {SyntaxError} if it is not UTF-8: what is replaced there would be used as something else */

@@ -95,10 +95,15 @@ export function awaitReadable(fd: number, timeoutMs: number): boolean {
   return awaitReady(fd, POLLIN, timeoutMs);
 }
 
-/** The content of a regular file or of a file in /proc. @throws {SystemError} */
-export function readFile(path: string): Uint8Array<ArrayBuffer> {
+/**
+ * The content of a file, of whatever kind.
+ *
+ * @param wait whether the writer of a pipe is waited for
+ * @throws {SystemError} `EAGAIN` if it is not, and has nothing to read yet
+ */
+export function readFile(path: string, wait = true): Uint8Array<ArrayBuffer> {
   using file = openFile(path);
-  return forPurpose(`read "${path}"`, () => readAll(file.fd));
+  return forPurpose(`read "${path}"`, () => wait ? readAll(file.fd) : readToEnd(file.fd, refuseToWait));
 }
 
 /** The last `count` bytes of a file; all of it if it has fewer. @throws {SystemError} */
