@@ -102,10 +102,8 @@ const STRANGE: readonly unknown[] = [
     "%s%n",
     "x".repeat(300),
   ],
-  ...[[], [[]], [null], {}, { "": {} }, { type: "x" }, Array(300).fill(0), {
-    __proto__: null,
-    ["__proto__"]: { type: 1 },
-  }],
+  ...[[], [[]], [null], {}, { "": {} }, { type: "x" }, Array(300).fill(0)],
+  JSON.parse('{"__proto__": {"type": 1}}'),
 ];
 const KEYS = [
   "__proto__",
