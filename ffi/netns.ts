@@ -8,8 +8,8 @@
  * @module
  */
 import { type Netlink, NETLINK_NETFILTER, NETLINK_ROUTE, openNetlink } from "./netlink/socket.ts";
-import { forPurpose, SystemError } from "./sys/error.ts";
-import { type Descriptor, openFile } from "./sys/file.ts";
+import { forPurpose, SystemError, unless } from "./sys/error.ts";
+import { type Descriptor, openFile, pause } from "./sys/file.ts";
 import { statusOf } from "./sys/status.ts";
 import { sys } from "./sys/libc.ts";
 
@@ -128,7 +128,7 @@ export function createNetns(): Netns {
     const file = openFile(OWN_NETNS);
     return handle(`/proc/${process.pid}/fd/${file.fd}`, file, openCurrent);
   } finally {
-    enter(own.fd);
+    goBack(own.fd);
   }
 }
 
@@ -190,8 +190,20 @@ function inside<T>(path: string, fd: number, back: () => Descriptor, call: () =>
   try {
     return call();
   } finally {
-    enter(own.fd);
+    goBack(own.fd);
   }
+}
+
+/**
+ * Nothing must go on in the wrong namespace: it would change the container where it means the host. The kernel may be short of memory for
+ * a moment.
+ */
+function goBack(fd: number): void {
+  for (let left = 1000; left > 0; left--) {
+    if (unless(["ENOMEM", "EPERM"], () => sys.setns(fd, CLONE_NEWNET)) !== undefined) return;
+    pause(1);
+  }
+  enter(fd);
 }
 
 function enter(fd: number, path?: string): void {
