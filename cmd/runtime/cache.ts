@@ -8,7 +8,7 @@
  */
 import { ensureDirectory, findNames } from "../../ffi/sys/directory.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
-import { createFile, findText, NO_FILE, removeFile, replaceFile } from "../../ffi/sys/file.ts";
+import { createFile, findText, NO_FILE, removeReplaced, replaceFile } from "../../ffi/sys/file.ts";
 import { findLink } from "../../ffi/sys/status.ts";
 import { CniError, Code } from "../../plugins/spec/error.ts";
 import { parseJson, printJson } from "../../plugins/spec/jsonc.ts";
@@ -115,7 +115,7 @@ export function removeEntry(directory: string, key: AttachmentKey): void {
   const path = cachePath(directory, key);
   if (isLinked(directory)) return;
   const other = occupantOf(directory, key);
-  if (other === undefined || sameAttachment(other, key)) removeFile(path);
+  if (other === undefined || sameAttachment(other, key)) removeReplaced(path);
 }
 
 /** The attachment whose entry is in the file of `key`, if that can be told. @throws {SystemError} */
@@ -142,7 +142,9 @@ export function listEntries(directory: string, network?: string, log?: (message:
     log?.(`${linkedError(directory).message}; going on without it`);
     return [];
   }
-  const names = sortedByBytes(findNames(`${directory}/results`) ?? []).filter((name) => name.startsWith(prefix));
+  const names = sortedByBytes(findNames(`${directory}/results`) ?? []).filter((name) =>
+    name.startsWith(prefix) && !name.startsWith(".")
+  );
   return names.flatMap((name) => {
     try {
       const path = `${directory}/results/${name}`;

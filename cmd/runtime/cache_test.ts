@@ -207,6 +207,12 @@ test("listEntries() gives the attachments of a network by file name, and not tho
   expect(listEntries(directory)).toHaveLength(4);
 });
 
+test("listEntries() passes over what a crash left of replacing an entry: it is no further attachment", () => {
+  createEntry(directory, full);
+  plant(".web-c1-eth0.0.tmp", readFileSync(cachePath(directory, full), "utf8"));
+  expect(listEntries(directory)).toHaveLength(1);
+});
+
 test("createEntry() refuses names that do not fit into a file name before anything is written", () => {
   const error = failureOf(() => createEntry(directory, { ...bare, containerId: "c".repeat(300) }));
   expect(error.code).toBe(4);

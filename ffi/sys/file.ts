@@ -158,21 +158,25 @@ export function overwrite(path: string, text: string): void {
  * @throws {SystemError}
  */
 export function writeTemporary(path: string, text: string, mode = 0o600, durable = true): string {
-  const slash = path.lastIndexOf("/") + 1;
+  const directory = directoryOf(path);
   // At random: process numbers are equal in two containers that share the directory.
   const random = Math.random().toString(36).slice(2);
-  const temporary = `${path.slice(0, slash)}.${path.slice(slash, slash + 100)}.${random}.tmp`;
-  forPurpose(`write "${temporary}"`, () => {
-    using file = descriptor(sys.open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
+  const temporary = `${directory}.${path.slice(directory.length, directory.length + 100)}.${random}.tmp`;
+  writeNew(temporary, text, mode, durable);
+  return temporary;
+}
+
+function writeNew(path: string, text: string, mode: number, durable: boolean): void {
+  forPurpose(`write "${path}"`, () => {
+    using file = descriptor(sys.open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
     try {
       writeAll(file.fd, new TextEncoder().encode(text));
       if (durable) sys.fsync(file.fd);
     } catch (error) {
-      sys.unlink(temporary);
+      sys.unlink(path);
       throw error;
     }
   });
-  return temporary;
 }
 
 /** A file without a name: gone when it is closed, unless {@linkcode linkFile} gave it one by then. */
@@ -209,27 +213,82 @@ export function writeUnnamed(directory: string, text: string, mode = 0o600, dura
   });
 }
 
-/** Replaces `path` as a whole: a reader, and a crash at any point, finds the old content or the new. @throws {SystemError} */
+/**
+ * Replaces `path` as a whole: a reader, and a crash at any point, finds the old content or the new.
+ *
+ * A crash in the moment before the file is in its place leaves it under {@linkcode temporaryName}, which the next replacement uses up.
+ *
+ * @throws {SystemError}
+ */
 export function replaceFile(path: string, text: string, mode = 0o600, durable = true): void {
   forPurpose(`write "${path}"`, () => {
-    const temporary = writeTemporary(path, text, mode, durable);
-    try {
-      sys.rename(temporary, path);
-    } catch (error) {
-      sys.unlink(temporary);
-      throw error;
+    const temporary = temporaryName(path);
+    const replace = () => {
+      publish(path, temporary, text, mode, durable);
+      rename(temporary, path);
+    };
+    // Whoever writes the same file may have taken it away to put its own there; the last one to come has the last word.
+    for (let left = 10; left > 0; left--) {
+      if (unless(["ENOENT"], () => (replace(), true))) return;
     }
+    replace();
   });
 }
 
-/** Creates `path` with its content in one step; false if it exists. A crash leaves the whole file or none. @throws {SystemError} */
-export function createFile(path: string, text: string, mode = 0o600): boolean {
+/** Gives a new file the name `temporary`, in one step; whatever had it is removed. */
+function publish(path: string, temporary: string, text: string, mode: number, durable: boolean): void {
+  using unnamed = writeUnnamed(directoryOf(path), text, mode, durable);
+  if (unnamed === undefined) {
+    removeFile(temporary);
+    return writeNew(temporary, text, mode, durable);
+  }
+  while (!linkFile(unnamed.path, temporary)) removeFile(temporary);
+}
+
+function rename(temporary: string, path: string): void {
+  try {
+    sys.rename(temporary, path);
+  } catch (error) {
+    removeFile(temporary);
+    throw error;
+  }
+}
+
+/** Removes a file that {@linkcode replaceFile} or {@linkcode createFile} wrote, and what a crash left beside it. @throws {SystemError} */
+export function removeReplaced(path: string): void {
+  // The file itself last: as long as it is there, it is known that there is something to remove.
+  removeFile(temporaryName(path));
+  removeFile(path);
+}
+
+/** The hidden name that `path` has for a moment before it is replaced; it ends in `.tmp`. */
+function temporaryName(path: string): string {
+  const name = path.slice(directoryOf(path).length);
+  // A name may be as long as the file system takes.
+  return `${directoryOf(path)}.${name.slice(0, 100)}.${Bun.hash.wyhash(name).toString(36)}.tmp`;
+}
+
+/** With its slash. */
+const directoryOf = (path: string): string => path.slice(0, path.lastIndexOf("/") + 1);
+
+/**
+ * Creates `path` with its content in one step; false if it exists. A crash leaves the whole file or none.
+ *
+ * Two that do so at once for one path, on a file system that knows no files without a name, are in each other's way.
+ *
+ * @throws {SystemError}
+ */
+export function createFile(path: string, text: string, mode = 0o600, durable = true): boolean {
   return forPurpose(`create "${path}"`, () => {
-    const temporary = writeTemporary(path, text, mode);
+    using unnamed = writeUnnamed(directoryOf(path), text, mode, durable);
+    if (unnamed) return linkFile(unnamed.path, path);
+    const temporary = temporaryName(path);
+    removeFile(temporary);
+    writeNew(temporary, text, mode, durable);
     try {
       return linkFile(temporary, path);
     } finally {
-      sys.unlink(temporary);
+      removeFile(temporary);
     }
   });
 }

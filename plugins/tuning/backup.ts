@@ -11,7 +11,7 @@ import type { Netns } from "../../ffi/netns.ts";
 import type { Link } from "../../ffi/route/link.ts";
 import { ensureDirectory, findNames } from "../../ffi/sys/directory.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
-import { findText, NO_FILE, removeFile, replaceFile } from "../../ffi/sys/file.ts";
+import { createFile, findText, NO_FILE, removeReplaced, replaceFile } from "../../ffi/sys/file.ts";
 import { findStatus } from "../../ffi/sys/status.ts";
 import type { Attachment } from "../spec/config.ts";
 import { ConfigError } from "../spec/error.ts";
@@ -107,7 +107,9 @@ export function findBackup(path: string, log: (message: string) => void): Backup
 /** Replaces a backup as a whole. It describes what no reboot survives, so nothing waits for the disk. @throws {SystemError} */
 export function writeBackup(path: string, { before, ...rest }: Backup): void {
   ensureDirectory(path.slice(0, path.lastIndexOf("/")), 0o700);
-  replaceFile(path, printJson({ ...before, ...rest }, 1), 0o600, false);
+  const text = printJson({ ...before, ...rest }, 1);
+  // Replacing it can leave something behind, which is found by way of the file itself.
+  if (!createFile(path, text, 0o600, false)) replaceFile(path, text, 0o600, false);
 }
 
 /** What identifies the place that a backup is of. */
@@ -128,7 +130,7 @@ export function collectBackups(dataDir: string, isToGo: (owner: NonNullable<Back
     const path = `${dataDir}/${name}`;
     const owner = findBackup(path, () => {})?.owner;
     // Whoever came after the list of the living was made cannot be on it.
-    if (owner && isToGo(owner) && (findStatus(path)?.modified ?? 0n) <= startedAt) removeFile(path);
+    if (owner && isToGo(owner) && (findStatus(path)?.modified ?? 0n) <= startedAt) removeReplaced(path);
   }
 }
 

@@ -4,7 +4,7 @@
  * @module
  */
 import * as link from "../../ffi/route/link.ts";
-import { removeFile } from "../../ffi/sys/file.ts";
+import { removeReplaced } from "../../ffi/sys/file.ts";
 import { expectEqual } from "../kit/interface.ts";
 import { type AddCall, type CheckCall, cleanUp, type DelCall } from "../kit/plugin.ts";
 import { CniError, Code } from "../spec/error.ts";
@@ -37,7 +37,7 @@ export function tune(call: AddCall<TuningConfig>, changes: Changes): void {
   const found = findBackup(path, call.log);
   const backup = newBackup(call, changes, found);
   writeBackup(path, backup);
-  undo.defer(() => found ? writeBackup(path, found) : void removeFile(path));
+  undo.defer(() => found ? writeBackup(path, found) : removeReplaced(path));
   for (const each of changes.parameters) {
     const value = findValue(netns, each.path);
     if (value !== undefined) undo.defer(() => setValue(netns, { ...each, value }));
@@ -98,7 +98,7 @@ export function restore(call: DelCall<TuningConfig>): void {
       ...place.netns === here.netns ? parameterSteps(call, netns, backup) : [],
     );
   }
-  removeFile(path);
+  removeReplaced(path);
 }
 
 type Step = () => void;

@@ -1,0 +1,94 @@
+import { afterAll, expect, test } from "bun:test";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createFile, removeReplaced, replaceFile } from "./file.ts";
+
+const root = mkdtempSync(join(tmpdir(), "cni-file-"));
+afterAll(() => rmSync(root, { recursive: true, force: true }));
+let directories = 0;
+
+function newDirectory(files: Record<string, string> = {}): string {
+  const directory = join(root, String(directories++));
+  mkdirSync(directory);
+  for (const [name, text] of Object.entries(files)) writeFileSync(join(directory, name), text);
+  return directory;
+}
+
+/** Calls a function of file.ts in a process in which a system call goes wrong. @returns how it ended */
+function callWith(strace: readonly string[], call: string): number | string {
+  const script = join(newDirectory(), "call.ts");
+  writeFileSync(script, `import * as file from ${JSON.stringify(join(import.meta.dir, "file.ts"))}; file.${call};`);
+  const { exitCode, signalCode } = Bun.spawnSync([
+    "strace",
+    "-f",
+    "-o",
+    "/dev/null",
+    ...strace,
+    process.execPath,
+    script,
+  ]);
+  return signalCode ?? exitCode;
+}
+
+const kill = (syscall: string) => ["-e", `trace=${syscall}`, "-e", `inject=${syscall}:signal=KILL:when=1`];
+const argsOf = (path: string, text: string) => `(${JSON.stringify(path)}, ${JSON.stringify(text)})`;
+
+test.each(["fsync", "linkat"])("createFile() that is killed at %s leaves nothing", (syscall) => {
+  const directory = newDirectory();
+  expect(callWith(kill(syscall), `createFile${argsOf(`${directory}/a`, "new")}`)).toBe("SIGKILL");
+  expect(readdirSync(directory)).toEqual([]);
+});
+
+test.each(["fsync", "linkat", "rename"])(
+  "replaceFile() that is killed at %s leaves the old file, and nothing that the next one does not use up",
+  (syscall) => {
+    const directory = newDirectory({ a: "old" });
+    const path = `${directory}/a`;
+    for (let round = 0; round < 2; round++) {
+      expect(callWith(kill(syscall), `replaceFile${argsOf(path, "new")}`)).toBe("SIGKILL");
+      expect(readFileSync(path, "utf8")).toBe("old");
+      expect(readdirSync(directory).length).toBe(syscall === "rename" ? 2 : 1);
+    }
+    replaceFile(path, "newer");
+    expect(readdirSync(directory)).toEqual(["a"]);
+    expect(readFileSync(path, "utf8")).toBe("newer");
+  },
+);
+
+test("removeReplaced() removes a file with what replaceFile() left beside it, and nothing else", () => {
+  const directory = newDirectory({ a: "old", ".a.other.tmp": "", b: "" });
+  callWith(kill("rename"), `replaceFile${argsOf(`${directory}/a`, "new")}`);
+  expect(readdirSync(directory).length).toBe(4);
+  removeReplaced(`${directory}/a`);
+  expect(readdirSync(directory).sort()).toEqual([".a.other.tmp", "b"]);
+  removeReplaced(`${directory}/a`);
+});
+
+test("files are written whole where a file system knows no files without a name", () => {
+  const directory = newDirectory();
+  // Only where this very directory is opened.
+  const strace = ["-P", `${directory}/`, "-e", "trace=openat", "-e", "inject=openat:error=EOPNOTSUPP"];
+  const refuse = (call: string) => callWith(strace, call);
+  expect(refuse(`createFile${argsOf(`${directory}/a`, "first")}`)).toBe(0);
+  expect(readFileSync(`${directory}/a`, "utf8")).toBe("first");
+  expect(refuse(`replaceFile${argsOf(`${directory}/a`, "second")}`)).toBe(0);
+  expect(readFileSync(`${directory}/a`, "utf8")).toBe("second");
+  expect(readdirSync(directory)).toEqual(["a"]);
+});
+
+test("createFile() leaves a file that is there alone", () => {
+  const directory = newDirectory({ a: "old" });
+  expect(createFile(`${directory}/a`, "new")).toBe(false);
+  expect(createFile(`${directory}/b`, "new")).toBe(true);
+  expect(statSync(`${directory}/b`).mode & 0o777).toBe(0o600);
+  expect(readdirSync(directory).sort()).toEqual(["a", "b"]);
+  expect(readFileSync(`${directory}/a`, "utf8")).toBe("old");
+});
+
+test("replaceFile() takes names of any length", () => {
+  const directory = newDirectory();
+  const names = ["a", "b"].map((end) => `${"x".repeat(254)}${end}`);
+  for (const name of names) replaceFile(`${directory}/${name}`, name);
+  expect(readdirSync(directory).sort()).toEqual(names);
+});
