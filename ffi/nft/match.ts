@@ -208,10 +208,10 @@ export function ofConversation(): Part {
 export function ofConversationToIptables(): Part {
   return connectionStates(NF_CT_STATE_ESTABLISHED | NF_CT_STATE_RELATED);
 }
-/** `-m conntrack --ctstate RELATED,ESTABLISHED,DNAT`: that, or the connection's destination was translated */
-export function ofConversationOrTranslatedToIptables(): Part {
+/** `-m conntrack --ctstate DNAT`: the same as {@linkcode destinationTranslated}, as iptables writes it */
+export function destinationTranslatedToIptables(): Part {
   const XT_CONNTRACK_STATE_DNAT = 0x80;
-  return connectionStates(NF_CT_STATE_ESTABLISHED | NF_CT_STATE_RELATED | XT_CONNTRACK_STATE_DNAT);
+  return connectionStates(XT_CONNTRACK_STATE_DNAT);
 }
 function connectionStates(mask: number): Part {
   // struct xt_conntrack_mtinfo3 (linux/netfilter/xt_conntrack.h), padded to a multiple of eight.

@@ -6,8 +6,8 @@
 import {
   counter,
   destinationTranslated,
+  destinationTranslatedToIptables,
   ofConversation,
-  ofConversationOrTranslatedToIptables,
   ofConversationToIptables,
   type Part,
 } from "../../ffi/nft/match.ts";
@@ -105,19 +105,18 @@ export function concerns(gate: Gate, family: 4 | 6): boolean {
   return gate.family === NFPROTO_INET || gate.family === (family === 4 ? NFPROTO_IPV4 : NFPROTO_IPV6);
 }
 
-/**
- * What may come to a container: what belongs to a conversation, and calls that a published port led there, whoever published it. In words
- * that whoever has the table can read back; each part is for a rule of its own.
- */
-export function comingIn(gate: Gate): Part[] {
-  return gate.ofIptables
-    ? [[...ofConversationOrTranslatedToIptables(), ...counter()]]
-    : [ofConversation(), destinationTranslated()];
+/** Looks for what belongs to a conversation, in words that whoever has the table can read back. */
+export function conversationAt(gate: Gate): Part {
+  return gate.ofIptables ? [...ofConversationToIptables(), ...counter()] : ofConversation();
 }
 
-/** What the reference lets come to a container. */
-export function comingInByReference(gate: Gate): Part[] {
-  return [gate.ofIptables ? [...ofConversationToIptables(), ...counter()] : ofConversation()];
+/**
+ * Looks for calls that a published port led to where they go, whoever published it.
+ *
+ * Not in one rule with {@linkcode conversationAt}: iptables could say both at once, but nft(8) shows half of that, and loads what it shows.
+ */
+export function publishedAt(gate: Gate): Part {
+  return gate.ofIptables ? [...destinationTranslatedToIptables(), ...counter()] : destinationTranslated();
 }
 
 /** What iptables puts into every rule. */

@@ -2,14 +2,14 @@
  * What lets containers through the gates of others: a chain in each table that would drop their packets, with the name that the reference
  * plugin gives it and rules as it writes them, so that both can live on one node.
  *
- * Per address two rules (three where the words are nft's), as iptables has no words for sets; each has its owner as comment. Rules without
- * one are the reference's. Other than the reference's, ours let in whom a published port led to the container: nobody else would.
+ * Per address three rules, as iptables has no words for sets; each has its owner as comment. Rules without one are the reference's, which
+ * lets nobody in who calls a published port.
  *
  * @module
  */
 import { familyOf, type Ip, ipBytes } from "../../ffi/address.ts";
 import type { ExpressionIn } from "../../ffi/nft/expressions.ts";
-import { accept, daddr, equals, type Field, jump, type Part, saddr } from "../../ffi/nft/match.ts";
+import { accept, daddr, equals, type Field, jump, saddr } from "../../ffi/nft/match.ts";
 import * as nft from "../../ffi/nft/objects.ts";
 import { type Transaction, transaction } from "../../ffi/nft/transaction.ts";
 import { NFPROTO_INET } from "../../ffi/nft/uapi.ts";
@@ -21,13 +21,13 @@ import { commentOf, findJump, holds, jumpsTo, refusesAll, textOf } from "../kit/
 import {
   type Base,
   baseChainOf,
-  comingIn,
-  comingInByReference,
   concerns,
+  conversationAt,
   counterAt,
   describeBase,
   type Gate,
   listGates,
+  publishedAt,
 } from "./gates.ts";
 
 const CHAIN = "CNI-FORWARD";
@@ -132,22 +132,19 @@ function missingRules(gate: Gate, passage: readonly nft.LazyRule[], { owner, add
   const own = passage.filter((rule) => holds(rule, comment) && commentOf(rule) === comment);
   const present = new Set(own.map((rule) => textOf(rule.expressions())));
   return addresses.filter((address) => concerns(gate, familyOf(address)))
-    .flatMap((address) => acceptRules(gate, address, comingIn(gate)))
+    .flatMap((address) => acceptRules(gate, address))
     .filter(({ text }) => !present.has(text))
     .map(({ expressions, text }) => ({ key: `${comment} ${text}`, expressions, comment }));
 }
 
-/** What comes to the container, and all that it sends. */
-function acceptRules(
-  gate: Gate,
-  address: Ip,
-  coming: readonly Part[],
-): { expressions: ExpressionIn[]; text: string }[] {
+/** What belongs to conversations of the container, who calls a published port of it, and all that it sends; all but the second as the reference. */
+function acceptRules(gate: Gate, address: Ip): { expressions: ExpressionIn[]; text: string }[] {
   const family = familyOf(address);
   const is = ({ family, ...rest }: Field) =>
     equals(gate.family === NFPROTO_INET ? { family, ...rest } as Field : rest, ipBytes(address));
   return [
-    ...coming.map((part) => [...is(daddr(family)), ...part, ...accept()]),
+    [...is(daddr(family)), ...conversationAt(gate), ...accept()],
+    [...is(daddr(family)), ...publishedAt(gate), ...accept()],
     [...is(saddr(family)), ...counterAt(gate), ...accept()],
   ].map((expressions) => ({ expressions, text: textOf(expressions as Parameters<typeof textOf>[0]) }));
 }
@@ -185,9 +182,7 @@ function isLeaving(gate: Gate, rule: nft.LazyRule, { commented, mine, addresses 
   }
   if (addresses.length === 0 || commentOf(rule) !== "") return false;
   const text = textOf(rule.expressions());
-  return addresses.some((address) =>
-    acceptRules(gate, address, comingInByReference(gate)).some((each) => each.text === text)
-  );
+  return addresses.some((address) => acceptRules(gate, address).some((each) => each.text === text));
 }
 
 function isAdminJump(rule: nft.LazyRule): boolean {
