@@ -92,9 +92,12 @@ function addMaps(tx: Creation, family: 4 | 6): void {
   const port = [inetProto, inetService];
   const maps = {
     hostports: [mapOf(port, [address, inetService]), "Published ports, and the containers that they lead to"],
-    hostip_hostports: [mapOf([address, ...port], [address, inetService]), "The same, of one address of the host"],
+    hostip_hostports: [mapOf([address, ...port], [address, inetService]), "Published ports of one address of the host"],
     conditions: [mapOf(port, "verdict"), "Published ports with conditions"],
-    hostip_conditions: [mapOf([address, ...port], "verdict"), "The same, of one address of the host"],
+    hostip_conditions: [
+      mapOf([address, ...port], "verdict"),
+      "Published ports of one address of the host, with conditions",
+    ],
     hairpin: [
       mapOf([address], "verdict"),
       "Containers that answer some callers of published ports past the host",

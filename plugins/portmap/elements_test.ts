@@ -9,41 +9,48 @@ const LISTING = `table inet cni {
 	comment "Container networks; managed by cni"
 	map hostports4 {
 		type inet_proto . inet_service : ipv4_addr . inet_service
+		comment "Published ports, and the containers that they lead to"
 		elements = { tcp . 8080 comment "web c1 eth0" : 10.88.0.2 . 80 }
 	}
 
 	map hostip_hostports4 {
 		type ipv4_addr . inet_proto . inet_service : ipv4_addr . inet_service
+		comment "Published ports of one address of the host"
 		elements = { 192.0.2.1 . udp . 53 comment "web c1 eth0" : 10.88.0.2 . 53 }
 	}
 
 	map conditions4 {
 		type inet_proto . inet_service : verdict
+		comment "Published ports with conditions"
 		elements = { tcp . 8080 comment "web c1 eth0" : goto conditions4-b2e19775881ceb69 }
 	}
 
 	map hostip_conditions4 {
 		type ipv4_addr . inet_proto . inet_service : verdict
+		comment "Published ports of one address of the host, with conditions"
 		elements = { 192.0.2.1 . udp . 53 comment "web c1 eth0" : goto hostip_conditions4-b2e19775881ceb69 }
 	}
 
 	map hairpin4 {
 		type ipv4_addr : verdict
+		comment "Containers that answer some callers of published ports past the host"
 		elements = { 10.88.0.2 comment "web c1 eth0" : jump hairpin-10.88.0.0/16 }
 	}
 
 	map hostports6 {
 		type inet_proto . inet_service : ipv6_addr . inet_service
+		comment "Published ports, and the containers that they lead to"
 		elements = { tcp . 8080 comment "web c1 eth0" : fd88::2 . 80 }
 	}
 
 	map hairpin6 {
 		type ipv6_addr : verdict
+		comment "Containers that answer some callers of published ports past the host"
 		elements = { fd88::2 comment "web c1 eth0" : jump hairpin-fd88--/64 }
 	}
 
 	chain hostports {
-		comment "Published ports"
+		comment "Published ports, first those of one address of the host"
 		ip daddr . meta l4proto . th dport vmap @hostip_conditions4
 		dnat ip to ip daddr . meta l4proto . th dport map @hostip_hostports4
 		ip6 daddr . meta l4proto . th dport vmap @hostip_conditions6
@@ -52,6 +59,7 @@ const LISTING = `table inet cni {
 	}
 
 	chain hostports_any_address {
+		comment "Published ports of all addresses of the host"
 		meta nfproto ipv4 meta l4proto . th dport vmap @conditions4
 		dnat ip to meta l4proto . th dport map @hostports4
 		meta nfproto ipv6 meta l4proto . th dport vmap @conditions6
@@ -59,23 +67,27 @@ const LISTING = `table inet cni {
 	}
 
 	chain guard {
+		comment "Neighbours that claim addresses of the loopback interface"
 		type filter hook prerouting priority raw; policy accept;
 		ip daddr 127.0.0.0/8 fib daddr . iif type != local drop
 		ip saddr 127.0.0.0/8 fib saddr . iif type != local drop
 	}
 
 	chain prerouting {
+		comment "Calls from elsewhere to published ports"
 		type nat hook prerouting priority dstnat; policy accept;
 		fib daddr type local jump hostports
 	}
 
 	chain output {
+		comment "Calls from this host to published ports"
 		type nat hook output priority -100; policy accept;
 		ip6 daddr ::1 return
 		fib daddr type local jump hostports
 	}
 
 	chain forward {
+		comment "Who may call containers"
 		type filter hook forward priority filter; policy accept;
 		oifname vmap @isolated_bridges
 		oifname vmap @same_bridge_bridges
@@ -84,6 +96,7 @@ const LISTING = `table inet cni {
 	}
 
 	chain postrouting {
+		comment "Whose address is hidden behind the host's"
 		type nat hook postrouting priority srcnat; policy accept;
 		ct status dnat ip daddr vmap @hairpin4
 		ct status dnat ip6 daddr vmap @hairpin6
@@ -228,7 +241,7 @@ networkTest("nft(8) prints what is published, and reads it back", (network) => {
   outside.run(() => void Bun.spawnSync(["nft", "-f", "-"], { stdin: new TextEncoder().encode(printed) }));
   expect(listing(outside)).toBe(printed);
   // Sets and maps without elements say nothing.
-  expect(printed.replaceAll(/\t(map|set) \S+ \{\n\t\ttype .*\n\t\}\n\n/g, "")).toBe(LISTING);
+  expect(printed.replaceAll(/\t(map|set) \S+ \{\n\t\ttype .*\n\t\tcomment .*\n\t\}\n\n/g, "")).toBe(LISTING);
   return Promise.resolve();
 });
 
