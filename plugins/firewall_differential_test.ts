@@ -159,7 +159,7 @@ peerTest("both live on one node: the same chain, and each takes what is its own"
   scene.attach("red2", "red");
   expect(saved(world.host).match(/-j CNI-FORWARD/g)).toHaveLength(1);
   world.call(theirs, "DEL", { name: "mine", prevResult }, { type: "firewall", env });
-  expect(saved(world.host).match(/mine other eth0/g)).toHaveLength(2);
+  expect(saved(world.host).match(/mine other eth0/g)).toHaveLength(3);
   scene.all[2]!.leave();
   world.call(ours, "DEL", { name: "mine", prevResult }, { type: "firewall", env });
   expect(saved(world.host)).toBe(theirRules);
