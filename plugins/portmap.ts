@@ -138,13 +138,11 @@ function publish(
 
 /** Conversations with former holders of the ports, or that began while nobody held them. */
 function forgetEarlier({ host, log }: Attached, { mappings }: PortmapConfig, addresses: readonly Cidr[]): void {
-  for (const address of addresses) {
-    attempt(
-      log,
-      "forget conversations with former holders of the ports",
-      () => forgetFormer(host, mappings, address),
-    );
-  }
+  attempt(
+    log,
+    "forget conversations with former holders of the ports",
+    () => forgetFormer(host, mappings, addresses),
+  );
 }
 
 function withdraw(host: Netns, owner: Owner, log?: (message: string) => void): void {

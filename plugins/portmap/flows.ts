@@ -6,38 +6,47 @@
  */
 import { type Cidr, contains, familyOf, type Ip, ipOf, parseCidr } from "../../ffi/address.ts";
 import { deleteFlows, type Flow, IPPROTO_UDP } from "../../ffi/conntrack/conntrack.ts";
+import { mayTrack } from "../../ffi/conntrack/glance.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import * as address from "../../ffi/route/address.ts";
 import type { PortMapping } from "./config.ts";
 import { mappingsFor, publishedOn, type PublishedPort } from "./elements.ts";
 
 /** Forgets conversations with the published ports that do not go to the container yet. @throws {SystemError} */
-export function forgetFormer(host: Netns, mappings: readonly PortMapping[], container: Cidr): void {
+export function forgetFormer(host: Netns, mappings: readonly PortMapping[], containers: readonly Cidr[]): void {
+  const published = mappings.filter(({ protocol }) => protocol === "udp");
+  if (!host.run(() => mayConverse(published))) return;
   let own: ReadonlySet<Ip> | undefined;
   const isOwn = (destination: Ip) => {
     own ??= new Set(address.list(host.route).map((each) => ipOf(each.address)));
     return own.has(destination) || contains(parseCidr("127.0.0.0/8"), destination);
   };
-  for (const mapping of mappingsFor(mappings, container)) {
-    if (mapping.protocol !== "udp") continue;
-    const on = publishedOn(mapping);
-    const filter = { family: familyOf(container), protocol: IPPROTO_UDP, originalPort: mapping.hostPort };
-    const arrived = (flow: Flow) =>
-      flow.replySource === ipOf(container) && flow.replySourcePort === mapping.containerPort;
-    // A conversation between others that happens to use the same port is none of ours.
-    deleteFlows(
-      host.nft,
-      { ...filter, ...on === undefined ? {} : { originalAddress: on } },
-      (flow) => !arrived(flow) && (on !== undefined || isOwn(flow.destination)),
-    );
+  for (const container of containers) {
+    for (const mapping of mappingsFor(published, container)) {
+      const on = publishedOn(mapping);
+      const filter = { family: familyOf(container), protocol: IPPROTO_UDP, originalPort: mapping.hostPort };
+      const arrived = (flow: Flow) =>
+        flow.replySource === ipOf(container) && flow.replySourcePort === mapping.containerPort;
+      // A conversation between others that happens to use the same port is none of ours.
+      deleteFlows(
+        host.nft,
+        { ...filter, ...on === undefined ? {} : { originalAddress: on } },
+        (flow) => !arrived(flow) && (on !== undefined || isOwn(flow.destination)),
+      );
+    }
   }
 }
 
 /** Forgets conversations with ports that are no longer published. @throws {SystemError} */
 export function forgetWithdrawn(host: Netns, ports: readonly PublishedPort[]): void {
-  for (const { protocol, hostPort, address, containerPort } of ports) {
-    if (protocol !== IPPROTO_UDP) continue;
+  const withdrawn = ports.filter(({ protocol }) => protocol === IPPROTO_UDP);
+  if (!host.run(() => mayConverse(withdrawn))) return;
+  for (const { protocol, hostPort, address, containerPort } of withdrawn) {
     const filter = { family: familyOf(address), protocol, originalPort: hostPort, replySource: address };
     deleteFlows(host.nft, filter, ({ replySourcePort }) => replySourcePort === containerPort);
   }
+}
+
+function mayConverse(ports: readonly { readonly hostPort: number }[]): boolean {
+  return ports.length > 0 && mayTrack(ports.map(({ hostPort }) => hostPort));
 }
