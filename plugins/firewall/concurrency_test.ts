@@ -35,7 +35,7 @@ testWith(
     );
     const all = (verb: string) => Promise.all(numbers.map((n) => call(namespaces, verb, n)));
     expect(new Set(await all("ADD"))).toEqual(new Set(["ok"]));
-    expect(saved(host).match(/web c\d+ eth0/g)).toHaveLength(numbers.length * 4);
+    expect(saved(host).match(/web c\d+ eth0/g)).toHaveLength(numbers.length * 6);
     expect(saved(host).match(/-A FORWARD/g)).toHaveLength(2);
     expect(new Set(await all("CHECK"))).toEqual(new Set(["ok"]));
     expect(new Set(await all("DEL"))).toEqual(new Set(["ok"]));
