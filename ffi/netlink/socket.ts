@@ -48,6 +48,7 @@ const NLM_F_ACK_TLVS = 0x200;
 
 const TIMEOUT_SECONDS = 5;
 const DUMP_ATTEMPTS = 20;
+const ENOENT = 2;
 const ERESTART = 85;
 
 /** The netlink families this program speaks. @see linux/netlink.h */
@@ -174,6 +175,21 @@ export function queryAll<S extends AnySpec>(
   return answers;
 }
 
+/**
+ * Sends several questions at once that have one answer each or none, whatever each is about.
+ *
+ * @returns the answers in order; `undefined` where the kernel says that there is no such thing
+ * @throws {NetlinkError} of the first that was refused for another reason
+ */
+export function findAll(nl: Netlink, questions: readonly Request[]): (MessageOut<AnySpec> | undefined)[] {
+  const answers: (MessageOut<AnySpec> | undefined)[] = questions.map(() => undefined);
+  const take = (payload: Reader, index: number) => {
+    answers[index] = readMessage(questions[index]!.op.spec, payload);
+  };
+  exchange(nl, questions, take, true, ENOENT);
+  return answers;
+}
+
 /** Everything of a kind. Repeated when it changed while the kernel was listing it. @throws {NetlinkError} */
 export function dump<S extends AnySpec>(
   nl: Netlink,
@@ -225,6 +241,8 @@ interface Exchange {
   readonly open: Set<number>;
   /** Whether each request has one answer, and no other follows. */
   readonly answered: boolean;
+  /** The error that is an answer like others. */
+  readonly expected: number;
   refusal?: NetlinkError;
   interrupted: boolean;
 }
@@ -235,13 +253,16 @@ interface Exchange {
  * A request without NLM_F_ACK and NLM_F_DUMP has no last answer and is not waited for, though its refusal is noticed; unless `answered`
  * says that each has one answer.
  *
+ * @param take gets, with each message, the position of its request
+ * @param expected the error number that is an answer as well
  * @throws {NetlinkError} of the first request that was refused
  */
 export function exchange(
   nl: Netlink,
   requests: readonly Request[],
-  take: (payload: Reader) => void,
+  take: (payload: Reader, index: number) => void,
   answered = false,
+  expected = 0,
 ): { interrupted: boolean } {
   const w = new Writer();
   const first = nl.sequence;
@@ -250,7 +271,7 @@ export function exchange(
     if (answered || flags & NLM_F_ACK || isDump(flags)) open.add(nl.sequence);
     writeMessage(w, op, value, flags | NLM_F_REQUEST, nl.sequence++);
   }
-  const state: Exchange = { requests, sent: w.written(), first, open, answered, interrupted: false };
+  const state: Exchange = { requests, sent: w.written(), first, open, answered, expected, interrupted: false };
   nl.send(state.sent);
   const waits = requests.some(({ flags = 0 }) => isDump(flags));
   while (open.size > 0) {
@@ -295,7 +316,9 @@ function eachMessage(datagram: Uint8Array, take: (message: Received) => void): v
 
 const u32At = (reader: Reader, at: number): number => reader.view.getUint32(at, true);
 
-function readDatagram(state: Exchange, datagram: Uint8Array, take: (payload: Reader) => void): void {
+type Take = (payload: Reader, index: number) => void;
+
+function readDatagram(state: Exchange, datagram: Uint8Array, take: Take): void {
   eachMessage(datagram, (received) => {
     const index = received.sequence - state.first;
     // What is left over from an earlier exchange, or was sent to a group, is not for us.
@@ -303,16 +326,16 @@ function readDatagram(state: Exchange, datagram: Uint8Array, take: (payload: Rea
   });
 }
 
-function readAnswer(state: Exchange, index: number, received: Received, take: (payload: Reader) => void): void {
+function readAnswer(state: Exchange, index: number, received: Received, take: Take): void {
   const { type, flags, payload } = received;
   if (flags & NLM_F_MULTI && flags & NLM_F_DUMP_INTR) state.interrupted = true;
   if (type !== NLMSG_ERROR && type !== NLMSG_DONE) {
     if (state.answered) state.open.delete(received.sequence);
-    return take(payload);
+    return take(payload, index);
   }
   state.open.delete(received.sequence);
   const errno = payload.end - payload.at >= 4 ? -payload.view.getInt32(payload.take(4), true) : 0;
-  if (errno === 0) return;
+  if (errno === 0 || errno === state.expected) return;
   if (!state.refusal || index < state.refusal.index) state.refusal = refusalOf(state, index, errno, received);
 }
 

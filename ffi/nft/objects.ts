@@ -142,12 +142,12 @@ export function op<S extends Op["spec"]>(name: string, type: number, spec: S): O
   return { name: `NFT_MSG_${name}`, type: uapi.NFNL_SUBSYS_NFTABLES << 8 | type, spec };
 }
 
-const getTable = op("GETTABLE", uapi.NFT_MSG_GETTABLE, tableMessage);
-const getChain = op("GETCHAIN", uapi.NFT_MSG_GETCHAIN, chainMessage);
+export const getTable = op("GETTABLE", uapi.NFT_MSG_GETTABLE, tableMessage);
+export const getChain = op("GETCHAIN", uapi.NFT_MSG_GETCHAIN, chainMessage);
 const getRule = op("GETRULE", uapi.NFT_MSG_GETRULE, ruleMessage);
 const getSet = op("GETSET", uapi.NFT_MSG_GETSET, setMessage);
-const getElements = op("GETSETELEM", uapi.NFT_MSG_GETSETELEM, elementsMessage);
-const getGeneration = op("GETGEN", uapi.NFT_MSG_GETGEN, generationMessage);
+export const getElements = op("GETSETELEM", uapi.NFT_MSG_GETSETELEM, elementsMessage);
+export const getGeneration = op("GETGEN", uapi.NFT_MSG_GETGEN, generationMessage);
 
 function unlessAbsent<T>(purpose: () => string, call: () => T): T | undefined {
   try {
@@ -259,7 +259,8 @@ export function listElements(nl: Netlink, { family, table }: TableKey, set: stri
 
 type RawElement = NonNullable<MessageOut<typeof elementsMessage>["elements"]>[number];
 
-function readElement({ key, data, comment, flags }: RawElement): Element {
+/** An element as it is used, of what came. */
+export function readElement({ key, data, comment, flags }: RawElement): Element {
   return {
     key: key?.value ?? new Uint8Array(),
     ...data ? { data } : {},
