@@ -183,7 +183,7 @@ test("whatever lies among the reservations, every call ends well or with an erro
       for (const { id } of added) expect(call("DEL", id)).toMatchObject({ exitCode: 0 });
       expect(outsiders()).toEqual(before);
     }),
-    60,
+    30,
   );
 });
 
@@ -221,6 +221,6 @@ test("index files of any content are made anew", () => {
         expect(readdirSync(network).filter((name) => name.startsWith("10."))).toEqual([]);
       },
     ),
-    40,
+    30,
   );
 });

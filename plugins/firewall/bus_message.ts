@@ -117,7 +117,7 @@ export function messageLength(start: Uint8Array): number {
 /** Reads a message; `undefined` if it answers nothing. @throws {RangeError} if it is cut short */
 export function readAnswer(message: Uint8Array): Answer | undefined {
   if (message[1] !== METHOD_RETURN && message[1] !== ERROR) return undefined;
-  const fieldsEnd = FIXED + viewOf(message).getUint32(12, true);
+  const fieldsEnd = FIXED + numberAt(message, 12);
   const fields = readFields(message, fieldsEnd);
   const value = readFirst(message, aligned(fieldsEnd, 8), String(fields.get(SIGNATURE) ?? ""));
   const error = fields.get(ERROR_NAME);
@@ -131,7 +131,6 @@ export function readAnswer(message: Uint8Array): Answer | undefined {
 /** The header's fields: each a code, a signature of one type, and the value. */
 function readFields(message: Uint8Array, end: number): Map<number, string | number> {
   const fields = new Map<number, string | number>();
-  const view = viewOf(message);
   for (let at = FIXED; at < end;) {
     at = aligned(at, 8);
     const code = message[at]!;
@@ -144,7 +143,7 @@ function readFields(message: Uint8Array, end: number): Map<number, string | numb
       continue;
     }
     at = aligned(at, 4);
-    const number = view.getUint32(at, true);
+    const number = numberAt(message, at);
     at += 4;
     if (type === "u") fields.set(code, number);
     else {
@@ -157,11 +156,21 @@ function readFields(message: Uint8Array, end: number): Map<number, string | numb
 
 function readFirst(message: Uint8Array, at: number, signature: string): string | boolean | undefined {
   if (!/^[sb]/.test(signature)) return undefined;
-  const number = viewOf(message).getUint32(at, true);
+  const number = numberAt(message, at);
   return signature[0] === "b" ? number !== 0 : textAt(message, at + 4, number);
 }
 
+function numberAt(message: Uint8Array, at: number): number {
+  requireBytes(message, at, 4);
+  return viewOf(message).getUint32(at, true);
+}
+
+function requireBytes(message: Uint8Array, at: number, length: number): void {
+  // Not at all if the length itself was behind the end.
+  if (!(at + length <= message.length)) throw new RangeError("Cannot read a D-Bus message: it is cut short");
+}
+
 function textAt(message: Uint8Array, at: number, length: number): string {
-  if (at + length > message.length) throw new RangeError("Cannot read a D-Bus message: it is cut short");
+  requireBytes(message, at, length);
   return new TextDecoder().decode(message.subarray(at, at + length));
 }
