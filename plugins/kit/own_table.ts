@@ -39,14 +39,15 @@ export interface FixedRule {
  * One whose rules somebody removed is not repaired here: with them went those of the chains that other attachments lead to, and only what
  * is remembered of these says what they were. Elements in it would do nothing, and nobody would notice.
  *
+ * @param seen its sentinel, as far as that was seen
+ * @returns true if the table has come to be since
  * @throws {CniError} if rules were taken away
  * @throws {NetlinkError} `EEXIST` if another process made it meanwhile
  */
-export function ensureTable(nl: Netlink, table: OwnTable): void {
+export function ensureTable(nl: Netlink, table: OwnTable, seen: nft.Chain | undefined): boolean {
   const { chain, rules: expected } = table.sentinel;
   // A table is made with its chains or not at all, so that of one that has just come to be the second answer tells.
-  const found = nft.findChain(nl, table, chain) ??
-    (nft.findTable(nl, table) && (nft.findChain(nl, table, chain) ?? { use: 0 }));
+  const found = seen ?? (nft.findTable(nl, table) && (nft.findChain(nl, table, chain) ?? { use: 0 }));
   if (!found) {
     const tx = transaction(nl);
     addTable(tx, table);
@@ -60,6 +61,7 @@ export function ensureTable(nl: Netlink, table: OwnTable): void {
       },
     );
   }
+  return !seen;
 }
 
 /** Checks that no rule was taken away: elements do nothing without the rules that look them up. @throws {CniError} on the first that was */

@@ -15,9 +15,14 @@ import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { CniError, Code } from "../spec/error.ts";
 import { findChainLoss } from "./own_rules.ts";
 import { checkRules, ensureTable, lossError, type OwnTable } from "./own_table.ts";
-import { describeOwner, formatOwner, type Owner, parseOwner, remedyFor, sameOwner } from "./owner.ts";
+import { describeOwner, formatOwner, type Owner, remedyFor, sameOwner } from "./owner.ts";
 import { ensureChains, listLostCompanions, removeUnusedChains, type SharedChain } from "./shared_chains.ts";
 import { untilUndisturbed } from "./undisturbed.ts";
+import { type FoundElement, placesIn, readElements, type Selection } from "./found_elements.ts";
+import { identify, type Place, type View, viewOf } from "./view.ts";
+
+export type { FoundElement, Selection } from "./found_elements.ts";
+export type { Place } from "./view.ts";
 
 /** An element that an attachment needs. */
 export interface WantedElement {
@@ -35,20 +40,6 @@ export interface WantedElement {
   readonly exclusive?: boolean;
   /** What to have instead, in a set that no rule looks at, as long as another attachment of the same container has an exclusive one. */
   readonly standby?: Place;
-}
-
-/** Where an element is. */
-export interface Place {
-  readonly set: string;
-  readonly key: Uint8Array;
-}
-
-/** Elements to look at: those with these keys, or all of the set. */
-export interface Selection {
-  readonly set: string;
-  readonly keys?: readonly Uint8Array[];
-  /** Without keys: only those whose comment holds this text, which are found quickly among many others. */
-  readonly commented?: string;
 }
 
 /** Another attachment has what this one needs. */
@@ -85,19 +76,19 @@ export function ensureElements(
   if (wanted.length === 0) return [];
   const comment = formatOwner(owner);
   return untilUndisturbed(() => {
-    ensureTable(nl, table);
-    const generation = nft.generation(nl);
+    let view = viewFor(nl, table, wanted);
+    if (ensureTable(nl, table, view.chain(table.sentinel.chain))) view = viewFor(nl, table, wanted);
     look?.();
-    const { possible, present } = findPlaces(nl, table, owner, wanted);
+    const { possible, present } = findPlaces(view, owner, wanted);
     const missing = possible.filter((each) => !isSettled(each, present.get(identify(each)), owner));
     const stale = missing.flatMap((each) => present.get(identify(each)) ?? []);
     const tx = transaction(nl);
     removeFrom(tx, table, stale);
-    const { mended, relies } = ensureChains(tx, nl, table, chainsOf(possible));
+    const { mended, relies } = ensureChains(tx, view, chainsOf(possible));
     addTo(tx, table, missing, comment);
-    removeUnused(tx, nl, table, stale, possible);
+    removeUnused(tx, view, stale, possible);
     // Additions alone need no pin: the kernel refuses a second element of the same key, and a chain that is not there.
-    tx.commit(stale.length > 0 || relies || look ? generation : undefined);
+    tx.commit(stale.length > 0 || relies || look ? view.generation : undefined);
     const changed = possible.filter((each) => missing.includes(each) || (each.chain && mended.has(each.chain.name)));
     return [...new Set(changed.map(({ title }) => title))];
   });
@@ -129,6 +120,7 @@ export interface Heir {
  * Removes the elements whose owners are `mine`, and the chains that nothing leads to any more.
  *
  * @param heirsOf which of the others that were selected take the place of removed ones
+ * @param more where to look besides, by those that were found and are to go
  * @returns the elements that were removed
  * @throws {NetlinkError}
  */
@@ -138,11 +130,14 @@ export function removeElements(
   selections: readonly Selection[],
   mine: (owner: Owner) => boolean,
   heirsOf: (removed: readonly FoundElement[], others: readonly FoundElement[]) => readonly Heir[] = () => [],
+  more: (found: readonly FoundElement[]) => readonly Selection[] = () => [],
 ): FoundElement[] {
   return untilUndisturbed(() => {
-    const generation = nft.generation(nl);
-    const present = [...readElements(nl, table, selections).values()];
+    const view = viewOf(nl, table, placesIn(selections), []);
     const isMine = ({ owner }: FoundElement) => owner !== undefined && mine(owner);
+    const seen = readElements(view, selections);
+    for (const [id, each] of readElements(view, more([...seen.values()].filter(isMine)))) seen.set(id, each);
+    const present = [...seen.values()];
     const found = present.filter(isMine);
     const heirs = heirsOf(found, present.filter((each) => !isMine(each)));
     const tx = transaction(nl);
@@ -150,8 +145,8 @@ export function removeElements(
     for (const { from: { comment }, to: { set, key, value } } of heirs) {
       tx.addElements(table, set, [{ key, data: { value }, ...comment !== undefined && { comment } }]);
     }
-    removeUnused(tx, nl, table, found, []);
-    tx.commit(generation);
+    removeUnused(tx, view, found, []);
+    tx.commit(view.generation);
     return found;
   });
 }
@@ -159,7 +154,8 @@ export function removeElements(
 /** Compares what is with what {@linkcode ensureElements} made, and whether rules were taken away. @throws {CniError} on the first difference */
 export function checkElements(nl: Netlink, table: OwnTable, owner: Owner, wanted: readonly WantedElement[]): void {
   if (wanted.length === 0) return;
-  const { possible, present } = findPlaces(nl, table, owner, wanted);
+  const view = viewFor(nl, table, wanted);
+  const { possible, present } = findPlaces(view, owner, wanted);
   for (const each of possible) {
     const found = present.get(identify(each));
     const isOthers = found !== undefined && !sameOwner(found.owner, owner);
@@ -169,7 +165,7 @@ export function checkElements(nl: Netlink, table: OwnTable, owner: Owner, wanted
       ? `belongs to ${found.owner ? describeOwner(found.owner) : "an unknown owner"}`
       : !sameContent(each, found)
       ? "leads elsewhere"
-      : each.chain && listLostCompanions(nl, table, each.chain.name).length > 0
+      : each.chain && listLostCompanions(view, each.chain.name).length > 0
       ? "leads to a chain that has lost what belongs to it"
       : undefined;
     if (fault) {
@@ -191,17 +187,15 @@ export function deadOf(network: string, valid: readonly Omit<Owner, "network">[]
   return (owner) => owner.network === network && !living.has(formatOwner(owner));
 }
 
-/** An element as it was found. */
-export interface FoundElement extends nft.Element {
-  readonly set: string;
-  readonly owner: Owner | undefined;
+/** Sees at once all that may matter for what is wanted. */
+function viewFor(nl: Netlink, table: OwnTable, wanted: readonly WantedElement[]): View {
+  const places = placesIn(selectionOf(wanted));
+  return viewOf(nl, table, places, [table.sentinel.chain, ...chainsOf(wanted).keys()]);
 }
 
-const identify = ({ set, key }: Place): string => `${set} ${nft.hex(key)}`;
-
 /** What is wanted, at places that are not another attachment's of the same container, and what is at these places. */
-function findPlaces(nl: Netlink, table: OwnTable, owner: Owner, wanted: readonly WantedElement[]) {
-  const present = readElements(nl, table, selectionOf(wanted));
+function findPlaces(view: View, owner: Owner, wanted: readonly WantedElement[]) {
+  const present = readElements(view, selectionOf(wanted));
   const waiting: WantedElement[] = [];
   const possible = wanted.map((each): WantedElement => {
     const found = present.get(identify(each));
@@ -214,7 +208,7 @@ function findPlaces(nl: Netlink, table: OwnTable, owner: Owner, wanted: readonly
     waiting.push(instead);
     return instead;
   });
-  for (const [id, element] of readElements(nl, table, selectionOf(waiting))) present.set(id, element);
+  for (const [id, element] of readElements(view, selectionOf(waiting))) present.set(id, element);
   return { possible, present };
 }
 
@@ -223,25 +217,6 @@ function selectionOf(wanted: readonly WantedElement[]): Selection[] {
     set,
     keys: wanted.filter((each) => each.set === set).map(({ key }) => key),
   }));
-}
-
-/** From about here on, listing a whole set is faster than asking for one element after the other. */
-const MANY_KEYS = 64;
-
-function readElements(nl: Netlink, table: OwnTable, selections: readonly Selection[]): Map<string, FoundElement> {
-  const found = new Map<string, FoundElement>();
-  for (const { set, keys, commented } of selections) {
-    const elements = keys && keys.length <= MANY_KEYS
-      ? keys.flatMap((key) => nft.findElement(nl, table, set, key) ?? [])
-      : nft.listElements(nl, table, set, commented);
-    const wanted = keys && keys.length > MANY_KEYS ? new Set(keys.map(nft.hex)) : undefined;
-    for (const each of elements) {
-      if (wanted && !wanted.has(nft.hex(each.key))) continue;
-      const element = { ...each, set, owner: parseOwner(each.comment ?? "") };
-      found.set(identify(element), element);
-    }
-  }
-  return found;
 }
 
 /** True if the element is the owner's already, with the same content. @throws {TakenError} */
@@ -286,8 +261,7 @@ function bySet<T extends { readonly set: string }>(elements: readonly T[]): Map<
 /** Removes the chains to which nothing but the removed elements led. */
 function removeUnused(
   tx: Transaction,
-  nl: Netlink,
-  table: OwnTable,
+  view: View,
   removed: readonly FoundElement[],
   added: readonly WantedElement[],
 ): void {
@@ -296,5 +270,5 @@ function removeUnused(
     const name = data?.verdict?.chain;
     if (name !== undefined && !added.some(({ chain }) => chain?.name === name)) led.set(name, (led.get(name) ?? 0) + 1);
   }
-  removeUnusedChains(tx, nl, table, led, new Set(chainsOf(added).keys()));
+  removeUnusedChains(tx, view, led, new Set(chainsOf(added).keys()));
 }

@@ -1,13 +1,14 @@
 /**
  * What the reference plugins leave in the ruleset, by the names that they give it: how containers that they attached are found and removed.
  *
- * A node that never saw them pays one question per DEL: which tables there are. Their iptables chains stand in tables that iptables makes
+ * A node that never saw them pays one system call per DEL: which of these tables there are. Their iptables chains stand in tables that iptables makes
  * and that are everybody's; those stay, with the base chains that iptables makes in them. Tables of their own go with the last rule.
  *
  * @module
  */
 import * as nft from "../../ffi/nft/objects.ts";
 import { type Transaction, transaction } from "../../ffi/nft/transaction.ts";
+import { ask, tableQuestion } from "../../ffi/nft/questions.ts";
 import { NFPROTO_IPV4, NFPROTO_IPV6 } from "../../ffi/nft/uapi.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { commentOf, holds, targetOf } from "./foreign_rules.ts";
@@ -59,10 +60,10 @@ export function deadIn(
   });
 }
 
-/** Those of the tables that there are: one question, and none about rules. @throws {NetlinkError} */
+/** Those of the tables that there are: nothing is asked about others, nor about rules. @throws {NetlinkError} */
 export function presentTables(nl: Netlink, wanted: readonly nft.TableKey[]): nft.TableKey[] {
-  const names = new Set(nft.listTables(nl).map(({ family, name }) => `${family} ${name}`));
-  return wanted.filter(({ family, table }) => names.has(`${family} ${table}`));
+  const found = ask(nl, wanted.map(tableQuestion));
+  return wanted.filter((_, i) => found[i]);
 }
 
 /** Reads and changes as one: begins anew if somebody else changed the ruleset meanwhile. @throws {NetlinkError} */

@@ -7,9 +7,8 @@ import type { ExpressionIn } from "../../ffi/nft/expressions.ts";
 import * as nft from "../../ffi/nft/objects.ts";
 import type { Transaction } from "../../ffi/nft/transaction.ts";
 import { NFT_GOTO } from "../../ffi/nft/uapi.ts";
-import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { addRules, findChainLoss, mendChain } from "./own_rules.ts";
-import type { OwnTable } from "./own_table.ts";
+import type { View } from "./view.ts";
 
 /** A chain that elements lead to. Equal names mean equal rules. */
 export interface SharedChain {
@@ -42,15 +41,15 @@ export interface EnsuredChains {
 /** Adds those of the chains that are missing, and what was taken away from the others. @throws {NetlinkError} */
 export function ensureChains(
   tx: Transaction,
-  nl: Netlink,
-  table: OwnTable,
+  view: View,
   chains: ReadonlyMap<string, SharedChain>,
 ): EnsuredChains {
+  const { nl, table } = view;
   const mended = new Set<string>();
   let relies = false;
   for (const { name, rules, comment } of chains.values()) {
-    const isNew = !nft.findChain(nl, table, name);
-    const lost = listLostCompanions(nl, table, name);
+    const isNew = !view.chain(name);
+    const lost = listLostCompanions(view, name);
     const isWhole = !isNew && lost.length === 0 && !findChainLoss(nl, table, name, rules.length);
     if (isWhole) continue;
     if (isNew) tx.addChain({ family: table.family, table: table.table, name, comment });
@@ -66,6 +65,9 @@ export function ensureChains(
   return { mended, relies };
 }
 
+/** No chain has more, even if an administrator adds some: where more than that leads to it or stands in it, its rules need not be counted. */
+const MOST_RULES = 16;
+
 /**
  * Removes those of the chains to which nothing leads but elements of which as many are removed as `led` says.
  *
@@ -73,25 +75,26 @@ export function ensureChains(
  */
 export function removeUnusedChains(
   tx: Transaction,
-  nl: Netlink,
-  table: OwnTable,
+  view: View,
   led: ReadonlyMap<string, number>,
   wanted: ReadonlySet<string>,
 ): void {
+  const { nl, table } = view;
+  view.look([], [...led.keys()]);
   const gone = new Set<string>();
   for (const [name, count] of led) {
-    const use = nft.findChain(nl, table, name)?.use;
+    const use = view.chain(name)?.use;
     if (use === undefined) continue;
-    const companions = (table.companionsOf?.(name) ?? []).filter(({ set, key }) =>
-      nft.findElement(nl, table, set, key)
-    );
+    const companions = (table.companionsOf?.(name) ?? []).filter((each) => view.element(each));
     const leading = companions.filter(({ leads }) => leads).length;
+    // Others lead there as well, for certain.
+    if (use - leading - count > MOST_RULES) continue;
     // The kernel counts the chain's own rules as well.
     if (use - nft.listRules(nl, table, name).length - leading !== count) continue;
     gone.add(name);
     for (const { set, key, alsoOf } of companions) {
       const stays = alsoOf !== undefined && !gone.has(alsoOf) &&
-        (wanted.has(alsoOf) || nft.findChain(nl, table, alsoOf));
+        (wanted.has(alsoOf) || view.chain(alsoOf));
       if (!stays) tx.deleteElements(table, set, [{ key }]);
     }
     tx.deleteChain(table, name);
@@ -99,6 +102,6 @@ export function removeUnusedChains(
 }
 
 /** The companions of a chain that are missing. @throws {NetlinkError} */
-export function listLostCompanions(nl: Netlink, table: OwnTable, chain: string): Companion[] {
-  return (table.companionsOf?.(chain) ?? []).filter(({ set, key }) => !nft.findElement(nl, table, set, key));
+export function listLostCompanions(view: View, chain: string): Companion[] {
+  return (view.table.companionsOf?.(chain) ?? []).filter((each) => !view.element(each));
 }
