@@ -33,6 +33,8 @@
  * @module
  */
 
+import { loadPlugins } from "./plugins/registry.ts";
+
 // Run networks.
 export { Runtime, type RuntimeSettings } from "./cmd/library.ts";
 export { loadNetwork, type LoadOptions } from "./cmd/runtime/load.ts";
@@ -89,3 +91,5 @@ export type { Netlink, Transport } from "./ffi/netlink/socket.ts";
 // Errors.
 export { CniError, Code, ConfigError, type Where } from "./plugins/spec/error.ts";
 export { SystemError } from "./ffi/sys/error.ts";
+
+await loadPlugins();

@@ -4,27 +4,27 @@
  * @module
  */
 import { findStatus } from "../ffi/sys/status.ts";
-import { type AnyPlugin, printError } from "../plugins/kit/serve.ts";
-import { findPlugin, pluginNames } from "../plugins/registry.ts";
+import { printError } from "../plugins/kit/serve.ts";
+import { hasPlugin, loadPlugins, pluginNames } from "../plugins/registry.ts";
 import { CniError, Code } from "../plugins/spec/error.ts";
 import { helpText, versionText } from "./help.ts";
 import { canonicalPath, install } from "./install.ts";
 import { netns } from "./netns.ts";
 import { parseOptions, UsageError } from "./options.ts";
-import { run, type RunSurroundings, ToldError } from "./run.ts";
+import { run, ToldError } from "./run.ts";
 import { absolutePath, parseRun } from "./run_arguments.ts";
+import { servePlugin } from "./plugin.ts";
 import { print, printLast, say } from "./stdio.ts";
 import { suggestion } from "../plugins/spec/suggest.ts";
 
 /** What the command line is run in. */
-export interface CliSurroundings extends RunSurroundings {
+export interface CliSurroundings {
+  readonly env: Readonly<Record<string, string | undefined>>;
   /** The name that the program was called by. */
   readonly calledAs: string;
-  /** Serves one call of a plugin, with this process's environment and streams; returns the exit status. */
-  servePlugin(plugin: AnyPlugin): number;
 }
 
-type Command = (argv: readonly string[], around: CliSurroundings) => number;
+type Command = (argv: readonly string[], around: CliSurroundings) => number | Promise<number>;
 
 const COMMANDS: Readonly<Record<string, Command>> = {
   run: runCommand,
@@ -37,15 +37,16 @@ const COMMANDS: Readonly<Record<string, Command>> = {
 const SUCCESS = 0, FAILURE = 1, MISUSE = 2;
 
 /** Carries out a command line. Never throws. @returns the exit status: 0 done, 1 failed, 2 not understood */
-export function runCli(argv: readonly string[], around: CliSurroundings): number {
+export async function runCli(argv: readonly string[], around: CliSurroundings): Promise<number> {
   const [word = "", ...rest] = argv;
+  await loadPlugins();
   if (word === "") return calledWithout(around);
   try {
     if (word === "--help" || word === "-h") return printed(helpText(""));
     if (word === "--version") return printed(versionText());
     const command = Object.hasOwn(COMMANDS, word) ? COMMANDS[word] : undefined;
     if (!command) throw new UsageError(`unknown command "${word}"${hintFor(word)}`);
-    return command(rest, around);
+    return await command(rest, around);
   } catch (error) {
     return failed(error, word);
   }
@@ -65,7 +66,7 @@ function calledWithout({ calledAs, env }: CliSurroundings): number {
 }
 
 function hintFor(word: string): string {
-  if (findPlugin(word)) return `; "${word}" is a plugin: cni plugin ${word}`;
+  if (hasPlugin(word)) return `; "${word}" is a plugin: cni plugin ${word}`;
   if (/^(add|check|del|gc|status|restore)$/.test(word)) return `; did you mean "run ${word}"?`;
   return suggestion(word, Object.keys(COMMANDS));
 }
@@ -74,7 +75,7 @@ function runCommand(argv: readonly string[], around: CliSurroundings): number {
   const request = parseRun(argv, around.env, process.cwd());
   if (!request) return printed(helpText("run"));
   try {
-    run(request, around);
+    run(request, around.env);
     return SUCCESS;
   } catch (error) {
     if (request.json && !(error instanceof UsageError || error instanceof ToldError)) {
@@ -84,17 +85,16 @@ function runCommand(argv: readonly string[], around: CliSurroundings): number {
   }
 }
 
-function pluginCommand([name, ...surplus]: readonly string[], { servePlugin }: CliSurroundings): number {
+function pluginCommand([name, ...surplus]: readonly string[]): number | Promise<number> {
   if (name === "--help" || name === "-h") return printed(helpText("plugin"));
   if (name === undefined) throw new UsageError(`which plugin? ${pluginNames().join(", ")}`);
-  const plugin = findPlugin(name);
-  if (!plugin) {
+  if (!hasPlugin(name)) {
     throw new UsageError(
       `no plugin "${name}" is built in${suggestion(name, pluginNames()) || `; there are ${pluginNames().join(", ")}`}`,
     );
   }
   if (surplus.length > 0) throw new UsageError(`a plugin takes no arguments: got "${surplus.join(" ")}"`);
-  return servePlugin(plugin);
+  return servePlugin(name);
 }
 
 const INSTALL_OPTIONS = [

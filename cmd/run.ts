@@ -15,38 +15,34 @@ import { attach } from "./runtime/attach.ts";
 import { type KnownAttachment, listAttachments } from "./runtime/attachments.ts";
 import { type CacheEntry, findEntry, listEntries } from "./runtime/cache.ts";
 import { deriveRequests } from "./runtime/derive.ts";
+import { gc } from "./runtime/gc.ts";
 import { loadNetwork } from "./runtime/load.ts";
 import { describe, type RecallParameters } from "./runtime/recall.ts";
 import { restore } from "./runtime/restore.ts";
-import { check, del, gc, type RuntimeOptions, status } from "./runtime/runtime.ts";
+import { check, del, type RuntimeOptions, status } from "./runtime/runtime.ts";
 import { print, say } from "./stdio.ts";
+import { surroundings } from "./surroundings.ts";
 import { formatTable } from "./table.ts";
-
-/** What the command line is run in. */
-export interface RunSurroundings {
-  readonly env: Readonly<Record<string, string | undefined>>;
-  /** @param timeoutMs how long a plugin that is a program of its own may run */
-  surroundings(timeoutMs?: number): Surroundings;
-}
 
 /**
  * Carries out what the command line asks for.
  *
  * @throws {CniError} and every other error as its cause made it
  */
-export function run(request: RunRequest, around: RunSurroundings): void {
+export function run(request: RunRequest, env: RuntimeOptions["env"]): void {
   if (request.surplus.length > 0) log(`Ignoring what follows the arguments: "${request.surplus.join(" ")}"`);
-  const surroundings = around.surroundings(request.timeoutMs);
+  const { timeoutMs } = request;
+  const around = surroundings(timeoutMs === undefined ? {} : { timeoutMs });
   const runtime: RuntimeOptions = {
-    invoker: surroundings.invoker(request.pluginDirectories),
+    invoker: around.invoker(request.pluginDirectories),
     pluginDirectories: request.pluginDirectories,
     cacheDirectory: request.cacheDirectory,
-    env: around.env,
+    env,
     log,
   };
   switch (request.verb) {
     case "add":
-      return runAdd(runtime, request, surroundings);
+      return runAdd(runtime, request, around);
     case "check":
     case "del": {
       const network = networkOf(request);
@@ -58,9 +54,9 @@ export function run(request: RunRequest, around: RunSurroundings): void {
     case "status":
       return status(runtime, load(request));
     case "restore":
-      return runRestore(runtime, request, surroundings);
+      return runRestore(runtime, request, around);
     case "list":
-      return list(request, surroundings);
+      return list(request, around);
     case "derive":
       return derive(runtime, request);
   }
@@ -69,8 +65,8 @@ export function run(request: RunRequest, around: RunSurroundings): void {
 /** What is wrong stands in the document that was printed, so that no other may follow it. */
 export class ToldError extends CniError {}
 
-function runRestore(runtime: RuntimeOptions, request: RunRequest, surroundings: Surroundings): void {
-  const restoration = restore(runtime, surroundings, request.network ? networkToRestore(request) : undefined);
+function runRestore(runtime: RuntimeOptions, request: RunRequest, around: Surroundings): void {
+  const restoration = restore(runtime, around, request.network ? networkToRestore(request) : undefined);
   print(`${printJson(restoration, 4)}\n`);
   const { attachments, problems } = restoration;
   const failed = attachments.filter(({ state }) => state === "failed").length;
@@ -94,10 +90,10 @@ function networkToRestore(request: RunRequest): NetworkList | string {
 }
 
 /** A table for people, JSON for programs. */
-function list(request: RunRequest, surroundings: Surroundings): void {
+function list(request: RunRequest, around: Surroundings): void {
   const { network, cacheDirectory, json } = request;
   const name = network === "-" || network.includes("/") ? load(request).name : network || undefined;
-  const attachments = listAttachments(cacheDirectory, surroundings, name, log);
+  const attachments = listAttachments(cacheDirectory, around, name, log);
   print(
     json
       ? `${printJson(attachments.map(document), 4)}\n`
@@ -132,10 +128,10 @@ function load({ network, confDirectory }: RunRequest): NetworkList {
   return loadNetwork(network, { directory: confDirectory, log });
 }
 
-function runAdd(runtime: RuntimeOptions, request: RunRequest, surroundings: Surroundings): void {
+function runAdd(runtime: RuntimeOptions, request: RunRequest, around: Surroundings): void {
   const list = load(request);
   const { containerId, ifname, netns = "" } = request;
-  const result = attach(runtime, list, { containerId, ifname, netns, ...wishes(list, request) }, surroundings);
+  const result = attach(runtime, list, { containerId, ifname, netns, ...wishes(list, request) }, around);
   try {
     print(`${printResult(result, list.cniVersion)}\n`);
   } catch (error) {

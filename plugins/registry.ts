@@ -1,33 +1,25 @@
 /**
  * The list of plugins, and nothing else.
  *
- * Imported as they are: with bytecode, modules that only define cost next to nothing to load, and everything after this line can be
- * synchronous.
+ * Each is loaded when it is asked for: a call needs one or two, and those that it does not need would be half of its start.
  *
  * @module
  */
-import bandwidth from "./bandwidth.ts";
-import bridge from "./bridge.ts";
-import firewall from "./firewall.ts";
-import hostLocal from "./host_local.ts";
 import type { AnyPlugin } from "./kit/serve.ts";
-import loopback from "./loopback.ts";
-import portmap from "./portmap.ts";
-import sbr from "./sbr.ts";
-import staticIpam from "./static.ts";
-import tuning from "./tuning.ts";
 
-const PLUGINS: readonly AnyPlugin[] = [
-  bandwidth,
-  bridge,
-  firewall,
-  hostLocal,
-  loopback,
-  portmap,
-  sbr,
-  staticIpam,
-  tuning,
-];
+const MODULES: Readonly<Record<string, () => Promise<{ readonly default: AnyPlugin }>>> = {
+  bandwidth: () => import("./bandwidth.ts"),
+  bridge: () => import("./bridge.ts"),
+  firewall: () => import("./firewall.ts"),
+  "host-local": () => import("./host_local.ts"),
+  loopback: () => import("./loopback.ts"),
+  portmap: () => import("./portmap.ts"),
+  sbr: () => import("./sbr.ts"),
+  static: () => import("./static.ts"),
+  tuning: () => import("./tuning.ts"),
+};
+
+const loaded: Record<string, AnyPlugin> = Object.create(null);
 
 /**
  * The names of all plugins, sorted.
@@ -40,11 +32,21 @@ const PLUGINS: readonly AnyPlugin[] = [
  * ```
  */
 export function pluginNames(): string[] {
-  return PLUGINS.map(({ name }) => name).sort();
+  return Object.keys(MODULES).sort();
+}
+
+/** Whether there is a plugin of this name. */
+export function hasPlugin(name: string): boolean {
+  return Object.hasOwn(MODULES, name);
+}
+
+/** Loads plugins, all of them unless told. */
+export async function loadPlugins(names: readonly string[] = pluginNames()): Promise<void> {
+  for (const name of names) loaded[name] ??= (await MODULES[name]!()).default;
 }
 
 /**
- * The plugin of this name, if there is one.
+ * The plugin of this name, if there is one. A program that is one plugin finds those that it has loaded.
  *
  * @example
  * ```ts
@@ -55,5 +57,5 @@ export function pluginNames(): string[] {
  * ```
  */
 export function findPlugin(name: string): AnyPlugin | undefined {
-  return PLUGINS.find((each) => each.name === name);
+  return loaded[name];
 }

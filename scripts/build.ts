@@ -26,6 +26,7 @@ import { ROOT } from "./sources.ts";
 const FLAGS = [
   "--minify",
   "--bytecode",
+  "--splitting",
   "--format=esm",
   "--sourcemap",
   "--no-compile-autoload-dotenv",

@@ -13,13 +13,16 @@ import { createNetns, type Netns, openNetns } from "../../ffi/netns.ts";
 import { inNetns, type Namespaces, newNamespaces } from "../../ffi/testing.ts";
 import type { Request, Response } from "../../plugins/kit/delegate.ts";
 import { type AnyPlugin, embedded, serve, type Surroundings } from "../../plugins/kit/serve.ts";
-import { findPlugin, pluginNames } from "../../plugins/registry.ts";
+import { findPlugin, loadPlugins, pluginNames } from "../../plugins/registry.ts";
 import type { Attachment } from "../../plugins/spec/config.ts";
 import { CniError } from "../../plugins/spec/error.ts";
 import { type NetworkList, parseNetworkList } from "../../plugins/spec/network.ts";
 import type { Result } from "../../plugins/spec/result.ts";
+import { gc } from "../runtime/gc.ts";
 import * as runtime from "../runtime/runtime.ts";
 import { CNI, type Finished, pluginLink, runPlugin } from "../testing.ts";
+
+await loadPlugins();
 
 /** A JSON document. */
 // deno-lint-ignore no-explicit-any -- documents are looked into at many places
@@ -93,7 +96,7 @@ export function newBench(): Bench {
     add: (list, more) => runtime.add(options, list, { ...WHERE, ...more }),
     del: (list, more) => runtime.del(options, list, { ...WHO, ...more }),
     check: (list, more) => runtime.check(options, list, { ...WHO, ...more }),
-    gc: (list, valid = []) => runtime.gc(options, list, valid),
+    gc: (list, valid = []) => gc(options, list, valid),
     status: (list) => runtime.status(options, list),
     sequence: () => calls.splice(0).map(({ type, command }) => `${type} ${command}`),
     [Symbol.dispose]: () => rmSync(directory, { recursive: true, force: true }),

@@ -10,7 +10,7 @@ import { askTcp, askUdp, serveTcp, serveUdp, SHORTLY_MS, udpClient } from "../..
 import { withoutBus } from "../../plugins/firewall/testing.ts";
 import { embedded, type Surroundings } from "../../plugins/kit/serve.ts";
 import { networkTest, type TestNetwork } from "../../plugins/kit/testing_network.ts";
-import { findPlugin } from "../../plugins/registry.ts";
+import { findPlugin, loadPlugins } from "../../plugins/registry.ts";
 import { CniError } from "../../plugins/spec/error.ts";
 import { type NetworkList, parseNetworkList } from "../../plugins/spec/network.ts";
 import type { Result } from "../../plugins/spec/result.ts";
@@ -18,6 +18,7 @@ import { type Restoration, restore } from "./restore.ts";
 import { add, check, del, type RuntimeOptions } from "./runtime.ts";
 
 withoutBus();
+await loadPlugins();
 
 interface Bench {
   readonly host: Netns;

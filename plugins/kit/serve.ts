@@ -8,10 +8,11 @@ import { type Netns, NetnsError } from "../../ffi/netns.ts";
 import { parsePluginConfig, type PluginConfig } from "../spec/config.ts";
 import { type Environment, parseArgs, parseEnvironment, parsePairs } from "../spec/env.ts";
 import { CniError, Code, ConfigError } from "../spec/error.ts";
-import { parseJson, printJson, segmentsOf } from "../spec/jsonc.ts";
+import { printJson, segmentsOf } from "../spec/jsonc.ts";
 import { printResult } from "../spec/result.ts";
-import { LATEST, parseVersion, type Verb, type Version, VERSIONS } from "../spec/version.ts";
+import { LATEST, type Verb } from "../spec/version.ts";
 import { delegate, type Invoker, NotRunError, type Request, type Response } from "./delegate.ts";
+import { answerVersion, findVersion } from "./versions.ts";
 import type { AddCall, AttachmentCall, Call, DelCall, Plugin } from "./plugin.ts";
 
 /** A plugin of any configuration. */
@@ -61,7 +62,7 @@ export interface Surroundings {
 export function serve(plugin: AnyPlugin, request: Request, around: Surroundings): Response {
   const surroundings = { ...around, log: (message: string) => around.log(`${plugin.name}: ${message}`) };
   try {
-    if (request.command === "VERSION") return { exitCode: 0, stdout: printVersions(request.stdin) };
+    if (request.command === "VERSION") return { exitCode: 0, stdout: answerVersion(request.stdin) };
     const environment = parseEnvironment({ ...request.env, CNI_COMMAND: request.command });
     const config = readRequest(request.stdin, environment.verb);
     const answer = forNetwork(config, () => dispatch(plugin, request, environment, config, surroundings));
@@ -93,23 +94,6 @@ export function restore(plugin: AnyPlugin, request: Request, around: Surrounding
 /** The error object of the specification, in the version of the request as far as that can be told. */
 export function printError(error: unknown, stdin: string): string {
   return printJson(CniError.from(error).toJSON(findVersion(stdin) ?? LATEST), 4);
-}
-
-/** The answer to VERSION repeats the version that was asked with (SPEC §VERSION). */
-function printVersions(stdin: string): string {
-  return `${JSON.stringify({ cniVersion: findVersion(stdin) ?? LATEST, supportedVersions: VERSIONS })}\n`;
-}
-
-/** The version of a document that may be anything. */
-function findVersion(text: string): Version | undefined {
-  // The usual VERSION call. Parsing it would fail, and a failure loads the 1.2 ms that find its position.
-  if (text === "") return undefined;
-  try {
-    const { cniVersion } = parseJson(text, "") as { cniVersion?: unknown };
-    return typeof cniVersion === "string" && cniVersion !== "" ? parseVersion(cniVersion) : undefined;
-  } catch {
-    return undefined;
-  }
 }
 
 /** What an ADD answers; the other commands have nothing to say. */

@@ -75,13 +75,33 @@ export function locate(text: string, path: string): { line: number; column: numb
 
 const MOST_OF_PATH = 100;
 
-type Positions = typeof import("jsonc-parser");
+type Positions = Pick<typeof import("jsonc-parser"), "getLocation" | "parse" | "parseTree">;
 type Node = import("jsonc-parser").Node;
 
-/** Needed after a failure only, and 1.2 ms to load: `require` runs it here and not at start-up. */
+/** Needed after a failure only: `require` runs it here and not at start-up. Its main module would declare an editor and a formatter too. */
 function positions(): Positions {
-  return require("jsonc-parser/lib/esm/main.js");
+  return require("jsonc-parser/lib/esm/impl/parser.js");
 }
+
+/** What the parser's error codes mean, from 1 on. @see ParseErrorCode of jsonc-parser */
+const meaningsOfErrors = () => [
+  "invalid symbol",
+  "invalid number format",
+  "property name expected",
+  "value expected",
+  "colon expected",
+  "comma expected",
+  "close brace expected",
+  "close bracket expected",
+  "end of file expected",
+  "invalid comment token",
+  "unexpected end of comment",
+  "unexpected end of string",
+  "unexpected end of number",
+  "invalid unicode",
+  "invalid escape character",
+  "invalid character",
+];
 
 function parseStrict(text: string): unknown {
   // Numbers of many digits, with a fraction or an exponent, and -0 would be printed otherwise; only they are worth the slower call.
@@ -120,14 +140,13 @@ function isClosed(comment: string): boolean {
 function describeFailure(text: string, error: unknown): string {
   try {
     const errors: import("jsonc-parser").ParseError[] = [];
-    const { getLocation, parse, printParseErrorCode } = positions();
+    const { getLocation, parse } = positions();
     parse(text, errors, { allowTrailingComma: true });
     const [first] = errors;
     const { line, column } = lineAndColumn(text, first.offset);
     const whole = pathOf(getLocation(text, first.offset).path);
     const path = whole.length > MOST_OF_PATH ? `${whole.slice(0, MOST_OF_PATH)}…` : whole;
-    const what = printParseErrorCode(first.error).replace(/\B[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
-    return `:${line}:${column}${path && `, in ${path}`}: ${what.toLowerCase()}`;
+    return `:${line}:${column}${path && `, in ${path}`}: ${meaningsOfErrors()[first.error - 1]}`;
   } catch {
     return `: ${error instanceof Error ? error.message : String(error)}`;
   }

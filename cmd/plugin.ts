@@ -1,0 +1,31 @@
+/**
+ * Being a plugin: one call from a runtime, parameters in the environment, configuration on standard input.
+ *
+ * @see SPEC.md §2 Execution Protocol
+ * @module
+ */
+import { answerVersion } from "../plugins/kit/versions.ts";
+import { findPlugin, loadPlugins, pluginNames } from "../plugins/registry.ts";
+import { VERSIONS } from "../plugins/spec/version.ts";
+import { print, readInput, readPromptInput, say } from "./stdio.ts";
+import { programVersion } from "./version.ts";
+
+/** Serves the call that this process is started for. @returns the exit status */
+export async function servePlugin(name: string): Promise<number> {
+  const command = process.env.CNI_COMMAND ?? "";
+  if (command === "") {
+    say(`CNI ${name} plugin ${programVersion()}\nCNI protocol versions supported: ${VERSIONS.join(", ")}`);
+    return 0;
+  }
+  if (command === "VERSION") {
+    print(answerVersion(readPromptInput()));
+    return 0;
+  }
+  const stdin = readInput();
+  const [{ serve }, { surroundings }] = [await import("../plugins/kit/serve.ts"), await import("./surroundings.ts")];
+  // With the plugins that the configuration may name as delegates.
+  await loadPlugins(pluginNames().filter((each) => each === name || stdin.includes(`"${each}"`)));
+  const { exitCode, stdout } = serve(findPlugin(name)!, { command, env: process.env, stdin }, surroundings());
+  print(stdout);
+  return exitCode;
+}
