@@ -68,6 +68,14 @@ export default plugin<Config>({
     store.release(store.findHeld(call));
   },
 
+  delMany(calls) {
+    const directory = directoryOf(calls[0]);
+    if (!findStatus(directory)?.isDirectory) return [];
+    using store = lockStore(directory, calls[0].log);
+    store.release(calls.flatMap((call) => store.findHeld(call)));
+    return [];
+  },
+
   check: checkReservation,
 
   gc(call) {
@@ -106,7 +114,7 @@ function directoryOf({ config, request }: Call<Config>): string {
 /** Reserves one address per set. Everything that takes time happens before the lock is taken. */
 function reserve(call: AddCall<Config>, sets: readonly RangeSet[], requested: readonly Ip[]): Choice[] {
   const directory = directoryOf(call);
-  ensureDirectory(directory);
+  ensureDirectory(directory, 0o700);
   using reservation = prepareReservation(directory, { containerId: call.containerId, ifname: call.ifname });
   using store = lockStore(directory, call.log);
   const choices = store.decide(() => {

@@ -152,8 +152,7 @@ const foreign: fc.Arbitrary<Foreign> = fc.record({
     { weight: 4, arbitrary: fc.constantFrom<Kind>("link", "dangling", "directory", "sparse", "pipe") },
   ),
   content: fc.oneof(fc.constantFrom(...CONTENTS), fc.string({ unit: "binary", maxLength: 40 })),
-  // Links and the like in the place of second names and hints are refused with ELOOP for now, also by DEL.
-}).map((each) => /:|^last_/.test(each.name) ? { ...each, kind: "file" } : each);
+});
 
 function plant({ name, kind, content }: Foreign): void {
   const path = join(network, name);

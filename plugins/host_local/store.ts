@@ -4,10 +4,11 @@
  * @module
  */
 import { type Ip, parseIp } from "../../ffi/address.ts";
-import { SystemError } from "../../ffi/sys/error.ts";
+import { SystemError, unless } from "../../ffi/sys/error.ts";
 import {
   findText,
   linkFile,
+  NO_FILE,
   removeFile,
   renameFile,
   replaceFile,
@@ -193,7 +194,8 @@ function recover(directory: string, inventory: Inventory, log: (message: string)
   for (const name of inventory.orphans) {
     const [containerId, ifname] = name.slice(1).split(":") as [string, string];
     const path = `${directory}/${name}`;
-    if (findText(path) === formatHolder({ containerId, ifname })) removeFile(path);
+    // What is no file was put there by somebody else.
+    if (unless(NO_FILE, () => findText(path)) === formatHolder({ containerId, ifname })) removeFile(path);
   }
   for (const name of inventory.temporaries) {
     const path = `${directory}/${name}`;
@@ -206,7 +208,7 @@ function recover(directory: string, inventory: Inventory, log: (message: string)
 
 /** Only a hint where to go on, so what cannot be read is as good as nothing. */
 function findLastReserved(path: string, log: (message: string) => void): Ip | undefined {
-  const text = findText(path);
+  const text = unless(NO_FILE, () => findText(path));
   if (text === undefined) return undefined;
   try {
     return parseIp(text);
