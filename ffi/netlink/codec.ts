@@ -33,7 +33,7 @@ export class Writer {
   view: DataView<ArrayBuffer> = new DataView(this.bytes.buffer);
   length = 0;
 
-  /** Makes room for `size` zero bytes and returns where they start. */
+  /** Makes room for `size` zero bytes and returns where they start. `view` may be another one after that. */
   reserve(size: number): number {
     const at = this.length;
     this.length += size;
@@ -96,66 +96,79 @@ export class Reader {
   }
 }
 
-function number(
-  size: number,
-  get: (view: DataView, at: number) => number,
-  set: (view: DataView, at: number, value: number) => void,
-) {
-  return {
-    size,
-    write(w: Writer, value: number) {
-      const at = w.reserve(size);
-      set(w.view, at, value);
-    },
-    read: (r: Reader): number => get(r.view, r.take(size)),
-  };
-}
-
-function bigNumber(littleEndian: boolean): Codec<bigint> {
-  return {
-    size: 8,
-    write(w, value) {
-      const at = w.reserve(8);
-      w.view.setBigUint64(at, value, littleEndian);
-    },
-    read: (r) => r.view.getBigUint64(r.take(8), littleEndian),
-  };
-}
-
-export const u8: Codec<number> = /* @__PURE__ */ number(1, (v, at) => v.getUint8(at), (v, at, x) => v.setUint8(at, x));
-export const u16: Codec<number> = /* @__PURE__ */ number(
-  2,
-  (v, at) => v.getUint16(at, true),
-  (v, at, x) => v.setUint16(at, x, true),
-);
-export const u32: Codec<number> = /* @__PURE__ */ number(
-  4,
-  (v, at) => v.getUint32(at, true),
-  (v, at, x) => v.setUint32(at, x, true),
-);
-export const i32: Codec<number> = /* @__PURE__ */ number(
-  4,
-  (v, at) => v.getInt32(at, true),
-  (v, at, x) => v.setInt32(at, x, true),
-);
-export const be16: Codec<number> = /* @__PURE__ */ number(
-  2,
-  (v, at) => v.getUint16(at),
-  (v, at, x) => v.setUint16(at, x),
-);
-export const be32: Codec<number> = /* @__PURE__ */ number(
-  4,
-  (v, at) => v.getUint32(at),
-  (v, at, x) => v.setUint32(at, x),
-);
+export const u8: Codec<number> = {
+  size: 1,
+  write(w, value) {
+    const at = w.reserve(1);
+    w.view.setUint8(at, value);
+  },
+  read: (r) => r.view.getUint8(r.take(1)),
+};
+export const u16: Codec<number> = {
+  size: 2,
+  write(w, value) {
+    const at = w.reserve(2);
+    w.view.setUint16(at, value, true);
+  },
+  read: (r) => r.view.getUint16(r.take(2), true),
+};
+export const u32: Codec<number> = {
+  size: 4,
+  write(w, value) {
+    const at = w.reserve(4);
+    w.view.setUint32(at, value, true);
+  },
+  read: (r) => r.view.getUint32(r.take(4), true),
+};
+export const i32: Codec<number> = {
+  size: 4,
+  write(w, value) {
+    const at = w.reserve(4);
+    w.view.setInt32(at, value, true);
+  },
+  read: (r) => r.view.getInt32(r.take(4), true),
+};
+export const be16: Codec<number> = {
+  size: 2,
+  write(w, value) {
+    const at = w.reserve(2);
+    w.view.setUint16(at, value);
+  },
+  read: (r) => r.view.getUint16(r.take(2)),
+};
+export const be32: Codec<number> = {
+  size: 4,
+  write(w, value) {
+    const at = w.reserve(4);
+    w.view.setUint32(at, value);
+  },
+  read: (r) => r.view.getUint32(r.take(4)),
+};
 /** A number of 32 bits in network order that may be negative, such as a hook's priority. */
-export const bei32: Codec<number> = /* @__PURE__ */ number(
-  4,
-  (v, at) => v.getInt32(at),
-  (v, at, x) => v.setInt32(at, x),
-);
-export const u64: Codec<bigint> = /* @__PURE__ */ bigNumber(true);
-export const be64: Codec<bigint> = /* @__PURE__ */ bigNumber(false);
+export const bei32: Codec<number> = {
+  size: 4,
+  write(w, value) {
+    const at = w.reserve(4);
+    w.view.setInt32(at, value);
+  },
+  read: (r) => r.view.getInt32(r.take(4)),
+};
+export const u64: Codec<bigint> = {
+  size: 8,
+  write(w, value) {
+    const at = w.reserve(8);
+    w.view.setBigUint64(at, value, true);
+  },
+  read: (r) => r.view.getBigUint64(r.take(8), true),
+};
+export const be64: Codec<bigint> = {
+  size: 8,
+  write(w, value) {
+    const at = w.reserve(8);
+    w.view.setBigUint64(at, value);
+  },
+  read: (r) => r.view.getBigUint64(r.take(8)),
+};
 
 /** Text in UTF-8 with a NUL behind it. */
 export const cstr: Codec<string> = {
