@@ -42,14 +42,14 @@ export default plugin({
     const wanted = read(call);
     if (wanted.addresses.length === 0) return wanted.result;
     using firewalld = firewalldFor(wanted.config);
-    call.undo.defer(() => leave(call, []));
+    call.undo.defer(() => leave(call, undefined));
     addIngress(call.host.nft, passengerOf(call, wanted), wanted.restriction);
     letThrough(call, wanted, firewalld);
     return wanted.result;
   },
 
   del(call) {
-    leave(call, call.prevResult ? addressesOf(call.prevResult) : []);
+    leave(call, call.prevResult);
   },
 
   check(call) {
@@ -128,9 +128,13 @@ function addressesOf({ ips = [] }: Result): Ip[] {
   return [...new Set(ips.map(({ address }) => ipOf(address)))];
 }
 
+function linksOf({ interfaces = [] }: Result): string[] {
+  return interfaces.filter(({ sandbox }) => !sandbox).map(({ name }) => name);
+}
+
 /** The bridge that a result names, wherever in it, and the links that are its ports. */
-function hostLinks(host: Netns, { interfaces = [] }: Result, policy: string): Omit<Restriction, "policy"> {
-  const names = interfaces.filter(({ sandbox }) => !sandbox).map(({ name }) => name);
+function hostLinks(host: Netns, result: Result, policy: string): Omit<Restriction, "policy"> {
+  const names = linksOf(result);
   const links = names.flatMap((name) => link.find(host.route, name) ?? []);
   const bridge = links.find(({ info }) => info?.kind === "bridge");
   // Of a plugin that gives each container a link of its own, that link is what others come from.
@@ -166,10 +170,11 @@ function zoneOf({ config, request }: Pick<Attached, "config" | "request">): stri
   }
 }
 
-/** Takes back all that ADD did. `named` are addresses that the container had, as far as nobody else has them. */
-function leave({ config, request, host, owner }: Attached, named: readonly Ip[]): void {
+/** Takes back all that ADD did; also of addresses that the result names, as far as nobody else has them. */
+function leave({ config, request, host, owner }: Attached, result: Result | undefined): void {
+  const named = result ? addressesOf(result) : [];
   const leaving = { commented: formatOwner(owner), mine: (other: Owner) => sameOwner(other, owner) };
-  const recorded = removeIngress(host.nft, leaving);
+  const recorded = removeIngress(host.nft, leaving, { addresses: named, links: result ? linksOf(result) : [] });
   // What has no record was attached by the reference plugin, whose rules name no owner; those of its masquerading do.
   const addresses = recorded.length > 0
     ? []

@@ -22,7 +22,7 @@ import {
   restoreElements,
   TakenError,
 } from "./kit/owned_elements.ts";
-import { formatOwner, networkPrefix, type Owner, sameOwner } from "./kit/owner.ts";
+import { networkPrefix, type Owner, sameOwner } from "./kit/owner.ts";
 import { type AttachmentCall, cleanUp, plugin, requirePrevResult } from "./kit/plugin.ts";
 import { requireRuleset, ruleset } from "./kit/ruleset.ts";
 import { describeHostPort, parsePortmap, type PortmapConfig, type PortMapping } from "./portmap/config.ts";
@@ -30,6 +30,7 @@ import { mappingsFor, publishedOn, publishedPort, selectionsOf, wantedElements }
 import { forgetFormer, forgetWithdrawn } from "./portmap/flows.ts";
 import { refuseOverlaps, takenError } from "./portmap/overlaps.ts";
 import { collectReferencePorts, removeReferencePorts } from "./portmap/reference_ports.ts";
+import { type Search, searchFor } from "./portmap/search.ts";
 import { heirsOf } from "./portmap/standby.ts";
 import { CniError, Code, ConfigError } from "./spec/error.ts";
 import type { Result } from "./spec/result.ts";
@@ -53,17 +54,18 @@ export default plugin({
     const addresses = containerAddresses(result, call.ifname);
     reportUnreachable(config.mappings, addresses, log);
     publish(call, config, addresses, ensureElements);
-    undo.defer(() => withdraw(host, owner));
+    undo.defer(() => withdraw(host, isOwn(call), searchFor(owner, findConfig(call), addresses)));
     for (const address of addresses) openLoopback(host, config, address);
     forgetEarlier(call, config, addresses);
     return result;
   },
 
-  del({ host, owner, prevResult, ifname, log }) {
-    const addresses = prevResult ? containerAddresses(prevResult, ifname).map(ipOf) : [];
+  del(call) {
+    const { host, owner, prevResult, ifname, log } = call;
+    const addresses = prevResult ? containerAddresses(prevResult, ifname) : [];
     cleanUp(
-      () => withdraw(host, owner, log),
-      () => removeReferencePorts(host.nft, owner, addresses),
+      () => withdraw(host, isOwn(call), searchFor(owner, findConfig(call), addresses), log),
+      () => removeReferencePorts(host.nft, owner, addresses.map(ipOf)),
     );
   },
 
@@ -145,14 +147,25 @@ function forgetEarlier({ host, log }: Attached, { mappings }: PortmapConfig, add
   );
 }
 
-function withdraw(host: Netns, owner: Owner, log?: (message: string) => void): void {
-  const removed = removeElements(
-    host.nft,
-    ruleset,
-    selectionsOf(formatOwner(owner)),
-    (other) => sameOwner(other, owner),
-    heirsOf,
-  );
+const isOwn = ({ owner }: Pick<Attached, "owner">) => (other: Owner): boolean => sameOwner(other, owner);
+
+/** The configuration, if it can be used. */
+function findConfig(call: Configured): PortmapConfig | undefined {
+  try {
+    return parse(call);
+  } catch (error) {
+    if (error instanceof ConfigError) return undefined;
+    throw error;
+  }
+}
+
+function withdraw(
+  host: Netns,
+  mine: (owner: Owner) => boolean,
+  { selections, more }: Search,
+  log?: (message: string) => void,
+): void {
+  const removed = removeElements(host.nft, ruleset, selections, mine, heirsOf, more);
   const ports = removed.flatMap((each) => publishedPort(each) ?? []);
   attempt(log, "forget conversations with the container", () => forgetWithdrawn(host, ports));
 }

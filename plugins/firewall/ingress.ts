@@ -40,7 +40,7 @@ export interface Restriction {
 function wantedAddresses(addresses: readonly Ip[], restriction: Restriction | undefined): WantedElement[] {
   const chain = restriction ? bridgeIngressChain(restriction.policy, restriction.bridge) : openIngressChain();
   return addresses.map((address) => ({
-    set: `ingress${familyOf(address)}`,
+    set: mapOf(address),
     key: ipBytes(address),
     chain,
     // Of several entries of one list the strictest counts, as it does where each adds rules of its own.
@@ -79,11 +79,38 @@ export function checkIngress(nl: Netlink, { owner, addresses }: Passenger, restr
   checkElements(nl, bridgeRuleset, owner, wantedPorts(restriction));
 }
 
-/** Forgets containers. @returns the addresses that they had @throws {NetlinkError} */
-export function removeIngress(nl: Netlink, { commented, mine }: Pick<Leaving, "commented" | "mine">): Ip[] {
-  removeElements(nl, bridgeRuleset, [{ set: ISOLATED, commented }], mine);
-  return removeElements(nl, ruleset, MAPS.map((set) => ({ set, commented })), mine).map(addressOf);
+/** What a container had, as the request tells. */
+export interface Told {
+  readonly addresses: readonly Ip[];
+  /** Links of the host, its ports among them. */
+  readonly links: readonly string[];
 }
+
+/**
+ * Forgets containers.
+ *
+ * @param told of a single one: by this it is found at once; everything is searched only if something is not as told
+ * @returns the addresses that they had
+ * @throws {NetlinkError}
+ */
+export function removeIngress(
+  nl: Netlink,
+  { commented, mine }: Pick<Leaving, "commented" | "mine">,
+  told: Told = { addresses: [], links: [] },
+): Ip[] {
+  const everywhere = MAPS.map((set) => ({ set, commented }));
+  const count = told.addresses.length;
+  const likely = MAPS.map((set) => ({ set, keys: told.addresses.filter((each) => mapOf(each) === set).map(ipBytes) }));
+  const more = (found: readonly FoundElement[]) => count > 0 && found.length < count ? everywhere : [];
+  const removed = removeElements(nl, ruleset, count > 0 ? likely : everywhere, mine, undefined, more);
+  const isAsTold = count > 0 && removed.length >= count;
+  removeElements(nl, bridgeRuleset, [{ set: ISOLATED, ...isAsTold ? { keys: linkKeys(told) } : { commented } }], mine);
+  return removed.map(addressOf);
+}
+
+const mapOf = (address: Ip) => `ingress${familyOf(address)}`;
+/** A name that is none was never added. */
+const linkKeys = ({ links }: Told) => links.map(ifnameField).filter(({ length }) => length === 16);
 
 const addressOf = ({ key }: Pick<FoundElement, "key">): Ip => ipFromBytes(key);
 

@@ -120,7 +120,7 @@ export interface Heir {
  * Removes the elements whose owners are `mine`, and the chains that nothing leads to any more.
  *
  * @param heirsOf which of the others that were selected take the place of removed ones
- * @param more where to look besides, by those that were found and are to go
+ * @param more where to look besides, by those that were found, first those that are to go
  * @returns the elements that were removed
  * @throws {NetlinkError}
  */
@@ -130,16 +130,17 @@ export function removeElements(
   selections: readonly Selection[],
   mine: (owner: Owner) => boolean,
   heirsOf: (removed: readonly FoundElement[], others: readonly FoundElement[]) => readonly Heir[] = () => [],
-  more: (found: readonly FoundElement[]) => readonly Selection[] = () => [],
+  more: (mine: readonly FoundElement[], others: readonly FoundElement[]) => readonly Selection[] = () => [],
 ): FoundElement[] {
   return untilUndisturbed(() => {
     const view = viewOf(nl, table, placesIn(selections), []);
     const isMine = ({ owner }: FoundElement) => owner !== undefined && mine(owner);
     const seen = readElements(view, selections);
-    for (const [id, each] of readElements(view, more([...seen.values()].filter(isMine)))) seen.set(id, each);
-    const present = [...seen.values()];
-    const found = present.filter(isMine);
-    const heirs = heirsOf(found, present.filter((each) => !isMine(each)));
+    const split = () => Object.groupBy(seen.values(), (each) => isMine(each) ? "mine" : "others");
+    const first = split();
+    for (const [id, each] of readElements(view, more(first.mine ?? [], first.others ?? []))) seen.set(id, each);
+    const { mine: found = [], others = [] } = split();
+    const heirs = heirsOf(found, others);
     const tx = transaction(nl);
     removeFrom(tx, table, [...found, ...heirs.map(({ from }) => from)]);
     for (const { from: { comment }, to: { set, key, value } } of heirs) {

@@ -11,6 +11,7 @@
  */
 import { type Cidr, familyOf, ipFromBytes } from "../../ffi/address.ts";
 import * as nft from "../../ffi/nft/objects.ts";
+import { ask, elementQuestion } from "../../ffi/nft/questions.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { describeOwner, type Owner, parseOwner } from "../kit/owner.ts";
 import { ruleset } from "../kit/ruleset.ts";
@@ -38,16 +39,18 @@ export function refuseOverlaps(
     const family = familyOf(address);
     const concerned = mappingsFor(mappings, address);
     const everywhere = concerned.filter((each) => publishedOn(each) === undefined);
-    for (const each of concerned) if (publishedOn(each) !== undefined) refuseOnOne(nl, owner, each, family);
+    refuseOnOne(nl, owner, concerned.filter((each) => publishedOn(each) !== undefined), family);
     if (everywhere.length > 0) refuseOnAll(nl, owner, everywhere, family);
   }
 }
 
-function refuseOnOne(nl: Netlink, owner: Owner, mapping: PortMapping, family: 4 | 6): void {
-  const found = nft.findElement(nl, ruleset, `hostports${family}`, portKeyOf(mapping));
-  const holder = found && parseOwner(found.comment ?? "");
-  if (!found || holder?.containerId === owner.containerId) return;
-  throw takenError(describeHostPort(mapping), holder, "that port on all addresses");
+function refuseOnOne(nl: Netlink, owner: Owner, mappings: readonly PortMapping[], family: 4 | 6): void {
+  const found = ask(nl, mappings.map((each) => elementQuestion(ruleset, `hostports${family}`, portKeyOf(each))));
+  for (const [i, mapping] of mappings.entries()) {
+    const holder = parseOwner(found[i]?.comment ?? "");
+    if (!found[i] || holder?.containerId === owner.containerId) continue;
+    throw takenError(describeHostPort(mapping), holder, "that port on all addresses");
+  }
 }
 
 function refuseOnAll(nl: Netlink, owner: Owner, mappings: readonly PortMapping[], family: 4 | 6): void {
