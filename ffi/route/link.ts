@@ -9,10 +9,19 @@
 import { attrs } from "../netlink/attrs.ts";
 import { bytes, cstr, i32, mac, struct, u16, u32, u8 } from "../netlink/codec.ts";
 import { NetlinkError, purposed } from "../netlink/error.ts";
-import { message, type MessageIn, type MessageOut, NLM_F_CREATE, NLM_F_EXCL, type Op } from "../netlink/message.ts";
+import {
+  message,
+  type MessageIn,
+  type MessageOut,
+  NLM_F_ACK,
+  NLM_F_CREATE,
+  NLM_F_EXCL,
+  type Op,
+} from "../netlink/message.ts";
 import {
   awaitEvents,
   dump,
+  exchange,
   execute,
   executeAll,
   type Netlink,
@@ -162,6 +171,66 @@ export function remove(nl: Netlink, key: string | number): void {
   purposed(() => `remove link "${key}"`, () => execute(nl, DEL, selector(key)));
 }
 
+/** So many answers fit into what a socket keeps, should the kernel refuse each request. */
+const REQUESTS_AT_ONCE = 128;
+/** Each time, links have gone on their own that were there when they were listed. */
+const REMOVAL_ATTEMPTS = 20;
+
+/**
+ * Removes the links that `choose` picks among all of the namespace. The kernel waits some 15 ms whenever links are removed, however many
+ * they are, so they are put into a group of their own and removed by its number.
+ *
+ * @param choose asked again if links went away meanwhile
+ * @throws {NetlinkError}
+ */
+export function removeChosen(nl: Netlink, choose: (all: readonly Link[]) => readonly Link[]): void {
+  for (let attempt = 1;; attempt++) {
+    const all = list(nl);
+    const chosen = choose(all);
+    if (chosen.length === 0) return;
+    const number = unusedGroup(all);
+    const wereThere = setGroup(nl, chosen, number);
+    succeeds(() => purposed(() => `remove ${chosen.length} links`, () => execute(nl, DEL, { group: number })));
+    if (wereThere) return;
+    if (attempt === REMOVAL_ATTEMPTS) {
+      throw new NetlinkError({ request: DEL.name, errno: ERESTART, kernel: "Links kept going away" });
+    }
+  }
+}
+
+/** @returns false if some of them were gone; the others are in the group all the same */
+function setGroup(nl: Netlink, links: readonly Link[], group: number): boolean {
+  let wereThere = true;
+  for (let at = 0; at < links.length; at += REQUESTS_AT_ONCE) {
+    const part = links.slice(at, at + REQUESTS_AT_ONCE);
+    // The kernel answers in order, and reports every refusal unasked.
+    const requests = part.map(({ index }, i) => request(NEW, { index, group }, i < part.length - 1 ? 0 : NLM_F_ACK));
+    const purpose = () => `put ${links.length} links into group ${group}`;
+    wereThere = succeeds(() => purposed(purpose, () => exchange(nl, requests, () => {}))) && wereThere;
+  }
+  return wereThere;
+}
+
+/** False if it fails because there is no such link. */
+function succeeds(call: () => void): boolean {
+  try {
+    call();
+    return true;
+  } catch (error) {
+    if (error instanceof NetlinkError && error.code === "ENODEV") return false;
+    throw error;
+  }
+}
+
+/** Links are in group 0 unless somebody puts them into another. */
+function unusedGroup(all: readonly Link[]): number {
+  const used = new Set(all.map((each) => each.group));
+  for (;;) {
+    const [number = 0] = crypto.getRandomValues(new Uint32Array(1));
+    if (number !== 0 && !used.has(number)) return number;
+  }
+}
+
 /** True if the link is set up. */
 export function isUp(link: Link): boolean {
   return (link.flags & IFF_UP) !== 0;
@@ -195,4 +264,5 @@ export function awaitOperational(nl: Netlink, device: Link, listen: () => Netlin
   }
 }
 
+const ERESTART = 85;
 const ETIMEDOUT = 110;

@@ -1,7 +1,8 @@
 import { expect, test } from "bun:test";
 import { dlopen } from "bun:ffi";
 import { closeSync, existsSync, openSync } from "node:fs";
-import { NETLINK_ROUTE, openNetlink } from "../netlink/socket.ts";
+import { type Netlink, NETLINK_ROUTE, openNetlink } from "../netlink/socket.ts";
+import type { Netns } from "../netns.ts";
 import { inNetns, netnsTest, newNamespaces } from "../testing.ts";
 import { bridge, bridgePortChange, bridgePortOf, veth } from "./kinds.ts";
 import * as link from "./link.ts";
@@ -98,4 +99,60 @@ netnsTest("awaitOperational() looks again when it has not been told of all that 
     return { ...events, receive };
   };
   expect(link.awaitOperational(host.route, link.get(host.route, "p0"), overrun).operstate).toBe(6);
+});
+
+const RTM_DELLINK = 17;
+
+/** What is sent over a socket: how often, and which messages. */
+function watched(nl: Netlink): { nl: Netlink; readonly types: number[][] } {
+  const types: number[][] = [];
+  const send = (request: Uint8Array) => {
+    const view = new DataView(request.buffer, request.byteOffset, request.length);
+    const found: number[] = [];
+    for (let at = 0; at < request.length; at += (view.getUint32(at, true) + 3) & ~3) {
+      found.push(view.getUint16(at + 4, true));
+    }
+    types.push(found);
+    nl.send(request);
+  };
+  return { nl: { ...nl, send }, types };
+}
+
+function addCables(host: Netns, count: number): void {
+  const lines = Array.from({ length: count }, (_, i) => `link add v${i} type veth peer name p${i}\n`);
+  const { exitCode } = host.run(() => Bun.spawnSync(["ip", "-batch", "-"], { stdin: Buffer.from(lines.join("")) }));
+  expect(exitCode).toBe(0);
+}
+
+const namesOf = (host: Netns): string[] =>
+  JSON.parse(inNetns(host, "ip", "-j", "link")).map(({ ifname }: { ifname: string }) => ifname);
+
+netnsTest("removeChosen() removes any number of links by one request, and no others", ({ host }) => {
+  addCables(host, 150);
+  // A group of somebody else's, with a number that may not be taken.
+  inNetns(host, "ip", "link", "set", "v149", "group", "77");
+  const { nl, types } = watched(host.route);
+  link.removeChosen(nl, (all) => all.filter(({ name }) => /^v\d+$/.test(name!) && !["v7", "v149"].includes(name!)));
+  expect(namesOf(host)).toEqual(["lo", "p7", "v7", "p149", "v149"]);
+  expect(types.flat().filter((type) => type === RTM_DELLINK)).toHaveLength(1);
+  // The list, the group for 128 and for 20 links, the removal.
+  expect(types).toHaveLength(4);
+  link.removeChosen(nl, () => []);
+  expect(types).toHaveLength(5);
+  expect(JSON.parse(inNetns(host, "ip", "-j", "link", "show", "v149"))[0].group).toBe("77");
+});
+
+netnsTest("removeChosen() looks again when links went away meanwhile", ({ host }) => {
+  addCables(host, 4);
+  let asked = 0;
+  link.removeChosen(host.route, (all) => {
+    if (asked++ === 0) inNetns(host, "ip", "link", "del", "v1");
+    return all.filter(({ name }) => name!.startsWith("v"));
+  });
+  expect(asked).toBe(2);
+  expect(namesOf(host)).toEqual(["lo"]);
+});
+
+netnsTest("removeChosen() says why links cannot be removed", ({ host }) => {
+  expect(() => link.removeChosen(host.route, (all) => all)).toThrow(/^Cannot remove 1 links: .*EOPNOTSUPP/);
 });
