@@ -9,9 +9,10 @@ import type { Result } from "../plugins/spec/result.ts";
 import { attach } from "./runtime/attach.ts";
 import { type KnownAttachment, listAttachments } from "./runtime/attachments.ts";
 import { type DerivedRequest, type DeriveOptions, deriveRequests } from "./runtime/derive.ts";
+import { gc } from "./runtime/gc.ts";
 import type { RecallParameters } from "./runtime/recall.ts";
 import { type Restoration, restore } from "./runtime/restore.ts";
-import { type AddParameters, check, del, gc, type RuntimeOptions, status } from "./runtime/runtime.ts";
+import { type AddParameters, check, del, type RuntimeOptions, status } from "./runtime/runtime.ts";
 import { say } from "./stdio.ts";
 import { surroundings, type SurroundingsOptions } from "./surroundings.ts";
 

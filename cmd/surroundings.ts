@@ -6,7 +6,8 @@
 import { currentNetns, openNetns } from "../ffi/netns.ts";
 import type { Invoker } from "../plugins/kit/delegate.ts";
 import { type Executables, executables } from "../plugins/kit/executable.ts";
-import { type AnyPlugin, type Embedded, embedded, type Surroundings } from "../plugins/kit/serve.ts";
+import { embeddedForMany } from "../plugins/kit/serve_many.ts";
+import type { AnyPlugin, Embedded, Surroundings } from "../plugins/kit/serve.ts";
 import { findPlugin, pluginNames } from "../plugins/registry.ts";
 import { say } from "./stdio.ts";
 
@@ -43,8 +44,11 @@ export function surroundings({ plugins = [], timeoutMs, log = say }: Surrounding
     openNetns,
     invoker: (directories) => {
       const options = { others: pluginNames(), ...(timeoutMs !== undefined && { timeoutMs }) };
-      const administrators = administratorsFirst(executables(directories, options), embedded(findPlugin, around));
-      return plugins.length === 0 ? administrators : firstOf(embedded(own, around), administrators);
+      const administrators = administratorsFirst(
+        executables(directories, options),
+        embeddedForMany(findPlugin, around),
+      );
+      return plugins.length === 0 ? administrators : firstOf(embeddedForMany(own, around), administrators);
     },
     log,
   };
@@ -57,6 +61,7 @@ function administratorsFirst(programs: Executables, builtIn: Embedded): Invoker 
   return {
     invoke: (type, request) => choose(type).invoke(type, request),
     restore: (type, request) => choose(type).restore?.(type, request),
+    delMany: (type, requests) => choose(type).delMany?.(type, requests) ?? requests,
   };
 }
 
@@ -65,5 +70,6 @@ function firstOf(own: Embedded, others: Invoker): Invoker {
   return {
     invoke: (type, request) => choose(type).invoke(type, request),
     restore: (type, request) => choose(type).restore?.(type, request),
+    delMany: (type, requests) => choose(type).delMany?.(type, requests) ?? requests,
   };
 }

@@ -12,7 +12,7 @@ import * as qdisc from "../ffi/route/qdisc.ts";
 import { SystemError } from "../ffi/sys/error.ts";
 import { bucketOf, doubtOf } from "./bandwidth/bucket.ts";
 import { type BandwidthConfig, bandwidthConfig, type Limit } from "./bandwidth/config.ts";
-import { collectIfbs, createIfb, findIfbs, removeIfbs } from "./bandwidth/ifb.ts";
+import { collectIfbs, createIfb, findIfbs, removeIfbs, removeIfbsOfMany } from "./bandwidth/ifb.ts";
 import { expectEqual, removeIfPresent } from "./kit/interface.ts";
 import { type AddCall, type CheckCall, plugin, requirePrevResult } from "./kit/plugin.ts";
 import { CniError, Code } from "./spec/error.ts";
@@ -38,6 +38,11 @@ export default plugin({
   // What hangs on the cable's end goes with the cable.
   del({ host, owner, prevResult }) {
     removeIfbs(host, owner, prevResult);
+  },
+
+  delMany(calls) {
+    removeIfbsOfMany(calls[0].host, calls);
+    return [];
   },
 
   check(call) {

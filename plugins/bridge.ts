@@ -17,7 +17,15 @@ import {
 } from "./bridge/config.ts";
 import { checkBridge, ensureBridge, ensureVlanGateway } from "./bridge/device.ts";
 import { checkGateways, setUpGateways, withDefaultRoutes, withGateways } from "./bridge/gateway.ts";
-import { checkPort, collectPorts, createCable, getPort, removePort, setUpPort } from "./bridge/port.ts";
+import {
+  checkPort,
+  collectPorts,
+  createCable,
+  getPort,
+  removePort,
+  removePortsOfMany,
+  setUpPort,
+} from "./bridge/port.ts";
 import {
   awaitOperational,
   configure,
@@ -31,14 +39,17 @@ import {
   checkMasquerade,
   collectMasquerade,
   removeMasquerade,
+  removeMasqueradeOfMany,
   restoreMasquerade,
 } from "./kit/masquerade.ts";
-import { type AddCall, cleanUp, plugin, requirePrevResult, type RestoreCall } from "./kit/plugin.ts";
+import type { Owner } from "./kit/owner.ts";
+import { type AddCall, cleanUp, type ManyCalls, plugin, requirePrevResult, type RestoreCall } from "./kit/plugin.ts";
 import { requireRuleset } from "./kit/ruleset.ts";
 import {
   addSpoofCheck,
   collectSpoofChecks,
   removeSpoofCheck,
+  removeSpoofCheckOfMany,
   requireSpoofCheck,
   restoreSpoofCheck,
 } from "./kit/spoof_check.ts";
@@ -78,6 +89,22 @@ export default plugin({
       () => removeCable(netns, ifname) || removePort(call),
       () => ipam?.del(),
     );
+  },
+
+  delMany(calls, ipam) {
+    const { config, host, request: { name } } = calls[0];
+    const owners = calls.map(({ owner }) => owner);
+    const rest = new Set<Owner>();
+    const left = (found: Iterable<Owner>) => {
+      for (const owner of found) rest.add(owner);
+    };
+    cleanUp(
+      () => config.ipMasq && left(removeMasqueradeOfMany(host.nft, name, owners)),
+      () => config.macspoofchk && left(removeSpoofCheckOfMany(host.nft, name, owners)),
+      () => removeCables(calls),
+      () => left(ipam.del(calls).map(({ owner }) => owner)),
+    );
+    return calls.filter(({ owner }) => rest.has(owner));
   },
 
   check(call) {
@@ -133,6 +160,14 @@ export default plugin({
 function removeCable(netns: Netns | undefined, ifname: string): boolean {
   const found = netns && link.find(netns.route, ifname);
   return found?.info?.kind === "veth" && removeIfPresent(netns, ifname);
+}
+
+/** What the host's side does not tell of is looked for in the containers. */
+function removeCables(calls: ManyCalls<BridgeConfig>): void {
+  const found = removePortsOfMany(calls);
+  for (const call of calls) {
+    if (!found.has(call)) call.within((netns) => removeCable(netns, call.ifname));
+  }
 }
 
 /** Only frames that come from the container's own address may enter the bridge. */

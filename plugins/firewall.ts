@@ -15,17 +15,18 @@ import {
   addIngress,
   checkIngress,
   listPassengers,
+  type Removed,
   removeIngress,
   restoreIngress,
   type Restriction,
   unowned,
 } from "./firewall/ingress.ts";
-import { checkPassage, closePassage, openPassage, type Passenger } from "./firewall/passage.ts";
+import { checkPassage, closePassage, type Leaving, openPassage, type Passenger } from "./firewall/passage.ts";
 import { bridgeRuleset } from "./kit/bridge_ruleset.ts";
 import { requireTable } from "./kit/own_table.ts";
 import { deadOf } from "./kit/owned_elements.ts";
-import { formatOwner, networkPrefix, type Owner, remedyFor, sameOwner } from "./kit/owner.ts";
-import { type AttachmentCall, cleanUp, plugin, requirePrevResult } from "./kit/plugin.ts";
+import { formatOwner, networkPrefix, oneOf, type Owner, remedyFor, sameOwner } from "./kit/owner.ts";
+import { type AttachmentCall, type Call, cleanUp, plugin, requirePrevResult } from "./kit/plugin.ts";
 import { listReferenceMasquerade } from "./kit/reference_masquerade.ts";
 import { requireRuleset } from "./kit/ruleset.ts";
 import { CniError, Code, ConfigError } from "./spec/error.ts";
@@ -50,6 +51,14 @@ export default plugin({
 
   del(call) {
     leave(call, call.prevResult);
+  },
+
+  delMany(calls) {
+    const { request } = calls[0];
+    const leaving = { commented: networkPrefix(request.name), mine: oneOf(calls.map(({ owner }) => owner)) };
+    const recorded = leaveAll(calls[0], leaving);
+    const isDone = oneOf(recorded.map(({ owner }) => owner));
+    return calls.filter(({ owner }) => !isDone(owner));
   },
 
   check(call) {
@@ -79,10 +88,8 @@ export default plugin({
   },
 
   gc(call) {
-    const { host, request, valid } = call;
-    const leaving = { commented: networkPrefix(request.name), mine: deadOf(request.name, valid) };
-    const addresses = removeIngress(host.nft, leaving);
-    cleanUp(() => closePassage(host.nft, leaving), () => leaveZone(zoneOf(call), addresses));
+    const { request, valid } = call;
+    leaveAll(call, { commented: networkPrefix(request.name), mine: deadOf(request.name, valid) });
   },
 
   status({ config: raw, request, host }) {
@@ -170,11 +177,22 @@ function zoneOf({ config, request }: Pick<Attached, "config" | "request">): stri
   }
 }
 
+/** Takes back what ADD did for all that have a record. @returns what was recorded */
+function leaveAll({ config, request, host }: Call<JsonObject>, leaving: Leaving): Removed[] {
+  const recorded = removeIngress(host.nft, leaving);
+  cleanUp(
+    () => closePassage(host.nft, leaving),
+    () => leaveZone(zoneOf({ config, request }), recorded.map(({ address }) => address)),
+  );
+  return recorded;
+}
+
 /** Takes back all that ADD did; also of addresses that the result names, as far as nobody else has them. */
 function leave({ config, request, host, owner }: Attached, result: Result | undefined): void {
   const named = result ? addressesOf(result) : [];
   const leaving = { commented: formatOwner(owner), mine: (other: Owner) => sameOwner(other, owner) };
-  const recorded = removeIngress(host.nft, leaving, { addresses: named, links: result ? linksOf(result) : [] });
+  const recorded = removeIngress(host.nft, leaving, { addresses: named, links: result ? linksOf(result) : [] })
+    .map(({ address }) => address);
   // What has no record was attached by the reference plugin, whose rules name no owner; those of its masquerading do.
   const addresses = recorded.length > 0
     ? []

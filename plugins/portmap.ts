@@ -22,14 +22,14 @@ import {
   restoreElements,
   TakenError,
 } from "./kit/owned_elements.ts";
-import { networkPrefix, type Owner, sameOwner } from "./kit/owner.ts";
+import { networkPrefix, oneOf, type Owner, sameOwner } from "./kit/owner.ts";
 import { type AttachmentCall, cleanUp, plugin, requirePrevResult } from "./kit/plugin.ts";
 import { requireRuleset, ruleset } from "./kit/ruleset.ts";
 import { describeHostPort, parsePortmap, type PortmapConfig, type PortMapping } from "./portmap/config.ts";
 import { mappingsFor, publishedOn, publishedPort, selectionsOf, wantedElements } from "./portmap/elements.ts";
 import { forgetFormer, forgetWithdrawn } from "./portmap/flows.ts";
 import { refuseOverlaps, takenError } from "./portmap/overlaps.ts";
-import { collectReferencePorts, removeReferencePorts } from "./portmap/reference_ports.ts";
+import { collectReferencePorts, removeReferencePorts, withReferencePorts } from "./portmap/reference_ports.ts";
 import { type Search, searchFor } from "./portmap/search.ts";
 import { heirsOf } from "./portmap/standby.ts";
 import { CniError, Code, ConfigError } from "./spec/error.ts";
@@ -69,6 +69,14 @@ export default plugin({
     );
   },
 
+  delMany(calls) {
+    const { host, request, log } = calls[0];
+    const owners = calls.map(({ owner }) => owner);
+    withdraw(host, oneOf(owners), { selections: selectionsOf(networkPrefix(request.name)) }, log);
+    const rest = withReferencePorts(host.nft, owners);
+    return calls.filter(({ owner }) => rest.has(owner));
+  },
+
   check(call) {
     const config = parse(call);
     const addresses = containerAddresses(requirePrevResult(call, "portmap"), call.ifname);
@@ -84,15 +92,7 @@ export default plugin({
   },
 
   gc({ host, request, valid, log }) {
-    const removed = removeElements(
-      host.nft,
-      ruleset,
-      selectionsOf(networkPrefix(request.name)),
-      deadOf(request.name, valid),
-      heirsOf,
-    );
-    const ports = removed.flatMap((each) => publishedPort(each) ?? []);
-    attempt(log, "forget conversations with former containers", () => forgetWithdrawn(host, ports));
+    withdraw(host, deadOf(request.name, valid), { selections: selectionsOf(networkPrefix(request.name)) }, log);
     collectReferencePorts(host.nft, request.name, valid);
   },
 
@@ -167,7 +167,7 @@ function withdraw(
 ): void {
   const removed = removeElements(host.nft, ruleset, selections, mine, heirsOf, more);
   const ports = removed.flatMap((each) => publishedPort(each) ?? []);
-  attempt(log, "forget conversations with the container", () => forgetWithdrawn(host, ports));
+  attempt(log, "forget conversations with former containers", () => forgetWithdrawn(host, ports));
 }
 
 /**

@@ -69,6 +69,8 @@ export default plugin({
 
   del() {},
 
+  delMany: () => [],
+
   check: checkAddresses,
 
   gc() {},

@@ -7,7 +7,7 @@ import { type AddCall, type CheckCall, type Plugin, plugin, requirePrevResult } 
 import { CniError } from "./spec/error.ts";
 import type { Interface, Result } from "./spec/result.ts";
 import { ALLOWLIST, refuseForbidden } from "./tuning/allowlist.ts";
-import { collectBackups } from "./tuning/backup.ts";
+import { collectBackups, withBackup } from "./tuning/backup.ts";
 import { type TuningConfig, tuningConfig, wantedState } from "./tuning/config.ts";
 import type { LinkState } from "./tuning/link_state.ts";
 import { parametersOf, refuseRepeated } from "./tuning/sysctls.ts";
@@ -37,6 +37,11 @@ export function tuning(allowlist: string = ALLOWLIST): Plugin<TuningConfig> {
         const { message, details } = CniError.from(error);
         call.log(details ? `${message}; ${details}` : message);
       }
+    },
+
+    /** Of most there is no backup, as nothing was changed. */
+    delMany(calls) {
+      return withBackup(calls[0].config.dataDir, calls);
     },
 
     check(call) {

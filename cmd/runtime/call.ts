@@ -46,6 +46,31 @@ export function callPlugin(caller: Caller, list: NetworkList, plugin: PluginEntr
   named(list, plugin, options.verb, () => void request(caller, list, plugin, options));
 }
 
+/**
+ * Has a plugin of this process carry out many DELs of one network together.
+ *
+ * @returns those that are still to be called for, each by itself
+ */
+export function callForMany<O extends CallOptions>(
+  caller: Caller,
+  list: NetworkList,
+  plugin: PluginEntry,
+  all: readonly O[],
+): ReadonlySet<O> {
+  const requests = new Map(all.map((each) => [requestOf(caller, list, plugin, each), each]));
+  const { invoker: { delMany } } = caller;
+  if (!delMany) return new Set(all);
+  try {
+    const left = named(list, plugin, "DEL", () => delMany(plugin.type, [...requests.keys()]));
+    return new Set(left.map((request) => requests.get(request)!));
+  } catch (error) {
+    const { message, details } = CniError.from(error);
+    const reason = details ? `${message}; ${details}` : message;
+    caller.log(`Cannot detach ${all.length} containers from network "${list.name}" together: ${reason}`);
+    return new Set(all);
+  }
+}
+
 /** Calls a plugin that answers with a result. @throws {CniError} with the plugin's code, naming plugin and command */
 export function callForResult(caller: Caller, list: NetworkList, plugin: PluginEntry, options: CallOptions): Result {
   return named(list, plugin, options.verb, () => {

@@ -17,7 +17,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseNetworkList } from "../../plugins/spec/network.ts";
 import { listEntries } from "./cache.ts";
-import { add, type AddParameters, check, del, gc, type RuntimeOptions } from "./runtime.ts";
+import { gc } from "./gc.ts";
+import { add, type AddParameters, check, del, type RuntimeOptions } from "./runtime.ts";
 
 const root = mkdtempSync(join(tmpdir(), "cni-planted-"));
 const directory = join(root, "cache");

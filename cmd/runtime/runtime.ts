@@ -7,7 +7,6 @@
  * @module
  */
 import { delegateWasNotRun, type Invoker } from "../../plugins/kit/delegate.ts";
-import type { Attachment } from "../../plugins/spec/config.ts";
 import { containerIdProblem, ifnameProblem, networkNameProblem } from "../../plugins/spec/env.ts";
 import { CniError, Code } from "../../plugins/spec/error.ts";
 import type { NetworkList } from "../../plugins/spec/network.ts";
@@ -16,7 +15,7 @@ import { findKey } from "../../plugins/spec/schema.ts";
 import { atLeast, since, type Verb } from "../../plugins/spec/version.ts";
 import * as cache from "./cache.ts";
 import { callForResult, callPlugin, MissingPluginError } from "./call.ts";
-import { alone, aloneWithContainer } from "./lock.ts";
+import { aloneWithContainer } from "./lock.ts";
 import { describe, findPrevResult, keyOf, recall, type RecallParameters } from "./recall.ts";
 
 /** What a runtime works with. */
@@ -126,43 +125,6 @@ export function check(runtime: RuntimeOptions, network: NetworkList | string, pa
   for (const plugin of list.plugins) {
     callPlugin(runtime, list, plugin, { verb: "CHECK", parameters: entry, prevResult });
   }
-}
-
-/**
- * Removes what is left of containers that live no more: detaches what is remembered and not in `valid`, then lets the plugins look.
- *
- * Nothing is attached, checked or detached by this runtime meanwhile.
- *
- * @param valid all attachments that are to stay
- * @throws {CniError} naming everything that failed, after everything was tried
- */
-export function gc(runtime: RuntimeOptions, list: NetworkList, valid: readonly Attachment[]): void {
-  if (list.disableGC) return;
-  using _ = alone(runtime.cacheDirectory);
-  const failures: unknown[] = [];
-  const attempt = (step: () => void) => {
-    try {
-      step();
-    } catch (error) {
-      failures.push(error);
-    }
-  };
-  attempt(() => {
-    const stays = (entry: cache.CacheEntry) =>
-      valid.some(({ containerId, ifname }) => containerId === entry.containerId && ifname === entry.ifname);
-    for (
-      const entry of cache.listEntries(runtime.cacheDirectory, list.name, runtime.log).filter((each) => !stays(each))
-    ) {
-      attempt(() => detach(runtime, list, { containerId: entry.containerId, ifname: entry.ifname }));
-    }
-  });
-  if (atLeast(list.cniVersion, since.GC)) {
-    for (const plugin of list.plugins) {
-      attempt(() => callPlugin(runtime, list, plugin, { verb: "GC", validAttachments: valid }));
-    }
-  }
-  if (failures.length === 1) throw failures[0];
-  if (failures.length > 1) throw CniError.from(new AggregateError(failures, `Cannot clean up network "${list.name}"`));
 }
 
 /** Asks the plugins whether they could serve an ADD. @throws {CniError} with code 50 or 51 if one could not */

@@ -5,7 +5,8 @@ import { join } from "node:path";
 import type { Invoker, Request, Response } from "../../plugins/kit/delegate.ts";
 import { CniError } from "../../plugins/spec/error.ts";
 import { type NetworkList, parseNetworkList } from "../../plugins/spec/network.ts";
-import { add, check, del, gc, type RuntimeOptions, status } from "./runtime.ts";
+import { gc } from "./gc.ts";
+import { add, check, del, type RuntimeOptions, status } from "./runtime.ts";
 
 const root = mkdtempSync(join(tmpdir(), "cni-runtime-"));
 afterAll(() => rmSync(root, { recursive: true }));

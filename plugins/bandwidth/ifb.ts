@@ -57,8 +57,16 @@ export function createIfb(host: Netns, owner: Owner, mtu: number): link.Link {
 
 /** The ifbs of an attachment; it has one at most. @throws {NetlinkError} */
 export function findIfbs(host: Netns, owner: Owner, prevResult: Result | undefined): link.Link[] {
+  return ifbsOf(owner, prevResult, (name) => link.find(host.route, name));
+}
+
+function ifbsOf(
+  owner: Owner,
+  prevResult: Result | undefined,
+  find: (name: string) => link.Link | undefined,
+): link.Link[] {
   return [referenceName(owner), ownName(owner)].flatMap((name) => {
-    const found = link.find(host.route, name);
+    const found = find(name);
     return found && ifb.of(found) && isOf(found, owner, prevResult) ? [found] : [];
   });
 }
@@ -75,32 +83,44 @@ export function removeIfbs(host: Netns, owner: Owner, prevResult: Result | undef
   for (const { name } of findIfbs(host, owner, prevResult)) removeIfPresent(host, name!);
 }
 
+/** Removes the ifbs of many attachments. @throws {NetlinkError} */
+export function removeIfbsOfMany(
+  host: Netns,
+  attachments: readonly { readonly owner: Owner; readonly prevResult: Result | undefined }[],
+): void {
+  link.removeChosen(host.route, (all) => {
+    const byName = new Map(all.map((each) => [each.name, each]));
+    return attachments.flatMap(({ owner, prevResult }) => ifbsOf(owner, prevResult, (name) => byName.get(name)));
+  });
+}
+
 /** Removes the ifbs of a network's attachments that live no more. @throws {NetlinkError} */
 export function collectIfbs(host: Netns, network: string, valid: readonly Attachment[]): void {
   const isDead = deadOf(network, valid);
   const living = new Set(valid.map((each) => referenceName({ ...each, network })));
-  const unnamed: link.Link[] = [];
-  for (const each of link.list(host.route)) {
-    if (!ifb.of(each)) continue;
-    const owner = parseOwner(each.alias ?? "");
-    if (owner && isDead(owner)) removeIfPresent(host, each.name!);
-    if (each.alias === undefined && /^bwp[0-9a-f]{12}$/.test(each.name!) && !living.has(each.name!)) unnamed.push(each);
-  }
-  if (unnamed.length > 0) collectOrphans(host, unnamed);
+  link.removeChosen(host.route, (all) => {
+    const ifbs = all.filter((each) => ifb.of(each));
+    const unnamed = ifbs.filter(({ alias, name = "" }) =>
+      alias === undefined && /^bwp[0-9a-f]{12}$/.test(name) && !living.has(name)
+    );
+    const dead = ifbs.filter(({ alias = "" }) => {
+      const owner = parseOwner(alias);
+      return owner !== undefined && isDead(owner);
+    });
+    return unnamed.length > 0 ? [...dead, ...orphansOf(host, unnamed)] : dead;
+  });
 }
 
 /**
- * Removes those ifbs of the reference that nothing is redirected to: the cable is gone, whichever network it was of.
+ * Those ifbs of the reference that nothing is redirected to: the cable is gone, whichever network it was of.
  *
  * The reference gives an ifb its bucket last, so one that has it is not just being made.
  */
-function collectOrphans(host: Netns, unnamed: readonly link.Link[]): void {
+function orphansOf(host: Netns, unnamed: readonly link.Link[]): link.Link[] {
   const disciplines = qdisc.list(host.route);
   const finished = new Set(disciplines.filter(qdisc.tokenBucketOf).map(({ index }) => index));
   const used = new Set(
     disciplines.filter(qdisc.isIngress).flatMap(({ index }) => filter.listRedirects(host.route, index)),
   );
-  for (const { name, index } of unnamed) {
-    if (finished.has(index) && !used.has(index)) removeIfPresent(host, name!);
-  }
+  return unnamed.filter(({ index }) => finished.has(index) && !used.has(index));
 }

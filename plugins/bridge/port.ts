@@ -12,7 +12,7 @@ import { IF_OPER_UP, IFF_UP } from "../../ffi/route/uapi.ts";
 import { expectEqual, removeIfPresent } from "../kit/interface.ts";
 import { deadOf } from "../kit/owned_elements.ts";
 import { formatOwner, type Owner, parseOwner, sameOwner } from "../kit/owner.ts";
-import type { AttachmentCall, CheckCall, DelCall, GcCall } from "../kit/plugin.ts";
+import type { AttachmentCall, CheckCall, DelCall, GcCall, ManyCalls } from "../kit/plugin.ts";
 import { checkSpoofCheck } from "../kit/spoof_check.ts";
 import { CniError, Code } from "../spec/error.ts";
 import { type BridgeConfig, portVlans, vlanGatewayName } from "./config.ts";
@@ -112,6 +112,23 @@ export function removePort(call: DelCall<BridgeConfig>): void {
   else if (!prevResult) removePorts(host, config.bridge, (each) => sameOwner(each, owner));
 }
 
+/** Removes the host's ends of many cables. @returns the attachments that one was found for @throws {NetlinkError} */
+export function removePortsOfMany(calls: ManyCalls<BridgeConfig>): ReadonlySet<ManyCalls<BridgeConfig>[number]> {
+  const { host, config } = calls[0];
+  const found = new Set<ManyCalls<BridgeConfig>[number]>();
+  link.removeChosen(host.route, (all) => {
+    const byName = new Map(all.map((each) => [each.name, each]));
+    const owned = new Map(portsIn(all, config.bridge).map((each) => [each.alias, each]));
+    return calls.flatMap((call) => {
+      const { network, containerId, ifname } = call.owner;
+      const port = told(call, (name) => byName.get(name)) ?? owned.get(`${network} ${containerId} ${ifname}`);
+      if (port) found.add(call);
+      return port ?? [];
+    });
+  });
+  return found;
+}
+
 /** The host's end of the cable. @throws {CniError} if it is missing */
 export function getPort(call: AttachmentCall<BridgeConfig>): link.Link {
   const { host, config, ifname, owner } = call;
@@ -121,10 +138,17 @@ export function getPort(call: AttachmentCall<BridgeConfig>): link.Link {
 }
 
 /** The host's end of the cable, as far as the result tells which it is. */
-function findTold({ host, prevResult, config, owner }: AttachmentCall<BridgeConfig>): link.Link | undefined {
+function findTold(call: AttachmentCall<BridgeConfig>): link.Link | undefined {
+  return told(call, (name) => link.find(call.host.route, name));
+}
+
+function told(
+  { prevResult, config, owner }: AttachmentCall<BridgeConfig>,
+  find: (name: string) => link.Link | undefined,
+): link.Link | undefined {
   for (const { name, mac, sandbox } of prevResult?.interfaces ?? []) {
     if (sandbox || name === config.bridge || name === vlanGatewayName(config)) continue;
-    const found = link.find(host.route, name);
+    const found = find(name);
     // The name alone might be another container's by now; the reference plugin writes no owner.
     if (!found || !veth.of(found)) continue;
     if (found.alias === undefined ? found.mac === mac : isOwned(found, (each) => sameOwner(each, owner))) {
@@ -136,11 +160,17 @@ function findTold({ host, prevResult, config, owner }: AttachmentCall<BridgeConf
 
 /** Removes the cables of this network's containers that live no more. */
 export function collectPorts({ host, config, request, valid }: GcCall<BridgeConfig>): void {
-  removePorts(host, config.bridge, deadOf(request.name, valid));
+  const isDead = deadOf(request.name, valid);
+  link.removeChosen(host.route, (all) => portsIn(all, config.bridge).filter((each) => isOwned(each, isDead)));
 }
 
 function removePorts(host: Netns, bridge: string, isToGo: (owner: Owner) => boolean): void {
   for (const each of listPorts(host, bridge, isToGo)) removeIfPresent(host, each.name!);
+}
+
+function portsIn(all: readonly link.Link[], bridge: string): link.Link[] {
+  const master = all.find(({ name }) => name === bridge)?.index;
+  return master === undefined ? [] : all.filter((each) => each.master === master);
 }
 
 function listPorts(host: Netns, bridge: string, mine: (owner: Owner) => boolean): link.Link[] {

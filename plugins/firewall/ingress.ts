@@ -79,6 +79,12 @@ export function checkIngress(nl: Netlink, { owner, addresses }: Passenger, restr
   checkElements(nl, bridgeRuleset, owner, wantedPorts(restriction));
 }
 
+/** An address that had the plugin. */
+export interface Removed {
+  readonly address: Ip;
+  readonly owner: Owner;
+}
+
 /** What a container had, as the request tells. */
 export interface Told {
   readonly addresses: readonly Ip[];
@@ -97,7 +103,7 @@ export function removeIngress(
   nl: Netlink,
   { commented, mine }: Pick<Leaving, "commented" | "mine">,
   told: Told = { addresses: [], links: [] },
-): Ip[] {
+): Removed[] {
   const everywhere = MAPS.map((set) => ({ set, commented }));
   const count = told.addresses.length;
   const likely = MAPS.map((set) => ({ set, keys: told.addresses.filter((each) => mapOf(each) === set).map(ipBytes) }));
@@ -105,7 +111,7 @@ export function removeIngress(
   const removed = removeElements(nl, ruleset, count > 0 ? likely : everywhere, mine, undefined, more);
   const isAsTold = count > 0 && removed.length >= count;
   removeElements(nl, bridgeRuleset, [{ set: ISOLATED, ...isAsTold ? { keys: linkKeys(told) } : { commented } }], mine);
-  return removed.map(addressOf);
+  return removed.map((each) => ({ address: addressOf(each), owner: each.owner! }));
 }
 
 const mapOf = (address: Ip) => `ingress${familyOf(address)}`;

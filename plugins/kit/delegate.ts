@@ -59,6 +59,14 @@ export interface Invoker {
    * @throws {CniError} and every other error as its cause made it
    */
   restore?(type: string, request: Request): readonly string[] | undefined;
+  /**
+   * Has a plugin of this process carry out many DELs together.
+   *
+   * @param requests of attachments to one network, with one configuration
+   * @returns those that are still to be carried out, each by itself: all of them, if the plugin is a program of its own
+   * @throws {Error} if something went wrong; then each is to be carried out
+   */
+  delMany?(type: string, requests: readonly Request[]): readonly Request[];
 }
 
 /** An IPAM plugin, as the plugin that delegates to it sees it. */

@@ -13,9 +13,13 @@ import {
   restoreElements,
   type WantedElement,
 } from "./owned_elements.ts";
-import { type Owner, sameOwner } from "./owner.ts";
+import { networkPrefix, oneOf, type Owner, sameOwner } from "./owner.ts";
 import { cleanUp } from "./plugin.ts";
-import { collectReferenceMasquerade, removeReferenceMasquerade } from "./reference_masquerade.ts";
+import {
+  collectReferenceMasquerade,
+  removeReferenceMasquerade,
+  withReferenceMasquerade,
+} from "./reference_masquerade.ts";
 import { masqueradeChain, ruleset } from "./ruleset.ts";
 
 const setOf = (address: Ip | Cidr): string => `masquerade${familyOf(address)}`;
@@ -53,6 +57,18 @@ export function removeMasquerade(nl: Netlink, owner: Owner, addresses?: readonly
     () => removeOwnMasquerade(nl, owner, addresses),
     () => removeReferenceMasquerade(nl, owner, addresses),
   );
+}
+
+/**
+ * Stops masquerading for many attachments of a network.
+ *
+ * @returns those for which the reference plugin has set up something, which is still there
+ * @throws {NetlinkError}
+ */
+export function removeMasqueradeOfMany(nl: Netlink, network: string, owners: readonly Owner[]): ReadonlySet<Owner> {
+  const sets = ["masquerade4", "masquerade6"].map((set) => ({ set, commented: networkPrefix(network) }));
+  removeElements(nl, ruleset, sets, oneOf(owners));
+  return withReferenceMasquerade(nl, owners);
 }
 
 function removeOwnMasquerade(nl: Netlink, owner: Owner, addresses?: readonly (Ip | Cidr)[]): void {

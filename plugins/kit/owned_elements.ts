@@ -255,7 +255,11 @@ function dataOf(value: Uint8Array | undefined, chain: SharedChain | undefined): 
 
 function bySet<T extends { readonly set: string }>(elements: readonly T[]): Map<string, T[]> {
   const sets = new Map<string, T[]>();
-  for (const each of elements) sets.set(each.set, [...sets.get(each.set) ?? [], each]);
+  for (const each of elements) {
+    const others = sets.get(each.set);
+    if (others) others.push(each);
+    else sets.set(each.set, [each]);
+  }
   return sets;
 }
 

@@ -53,6 +53,21 @@ export interface DelCall<C> extends AttachmentCall<C> {
   readonly netns: Netns | undefined;
 }
 
+/** What `delMany` gets for each attachment. */
+export interface DelManyCall<C> extends AttachmentCall<C> {
+  /** Opens the container's namespace for as long as `call` runs; it gets what DEL would. */
+  within<T>(call: (netns: Netns | undefined) => T): T;
+}
+
+/** The IPAM plugin of attachments that are removed together. */
+export interface DelegateOfMany {
+  /** Gives back what the attachments have. @returns those for which this is still to be done by their own DEL @throws {CniError} */
+  del<C>(calls: readonly DelManyCall<C>[]): readonly DelManyCall<C>[];
+}
+
+/** Attachments that are removed together: of one network, with one configuration. */
+export type ManyCalls<C> = readonly [DelManyCall<C>, ...DelManyCall<C>[]];
+
 /** What CHECK gets. */
 export interface CheckCall<C> extends AttachmentCall<C> {
   /** The container's namespace. */
@@ -84,6 +99,14 @@ export interface Plugin<C = unknown> {
   add(call: AddCall<C>): Result;
   /** Succeeds when things are gone already (SPEC §DEL). */
   del(call: DelCall<C>): void;
+  /**
+   * Does what `del` does for attachments of one network that have this configuration in common, two at least, as far as it can be done
+   * for all of them at once: the kernel waits whenever links or rules are removed, however many they are. Only `cni run gc` asks for it,
+   * in its own process. If it fails, `del` is called for each of them, and finds what is left.
+   *
+   * @returns those for which `del` is to be called all the same
+   */
+  delMany?(calls: ManyCalls<C>, ipam: DelegateOfMany): readonly DelManyCall<C>[];
   /** Looks whether all is still there. @throws {CniError} on the first difference from what ADD set up */
   check(call: CheckCall<C>): void;
   /**

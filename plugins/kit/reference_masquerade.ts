@@ -58,6 +58,14 @@ export function removeReferenceMasquerade(nl: Netlink, owner: Owner, addresses: 
   });
 }
 
+/** Those of the attachments that may be masqueraded. @throws {NetlinkError} */
+export function withReferenceMasquerade(nl: Netlink, owners: readonly Owner[]): ReadonlySet<Owner> {
+  const tables = presentTables(nl, TABLES);
+  if (tables.some((table) => !isNat(table))) return new Set(owners);
+  const chains = new Set(tables.flatMap((table) => nft.listChains(nl, table).map(({ name }) => name)));
+  return new Set(owners.filter((owner) => chains.has(referenceChain("CNI-", owner))));
+}
+
 /** The addresses that an attachment is masqueraded for. @throws {NetlinkError} */
 export function listReferenceMasquerade(nl: Netlink, owner: Owner): Ip[] {
   return tablesOf(nl, owner).flatMap((table) => {

@@ -19,10 +19,18 @@ const TABLE = { family: NFPROTO_BRIDGE, table: "nat" };
 const PREROUTING = "PREROUTING";
 const PREFIX = "cni-br-iface-";
 
+const chainOf = ({ containerId, ifname }: Owner): string => `${PREFIX}${containerId}-${ifname}`;
+
 /** Ends the check for an attachment. @throws {NetlinkError} */
-export function removeReferenceSpoofCheck(nl: Netlink, { containerId, ifname }: Owner): void {
-  const chain = `${PREFIX}${containerId}-${ifname}`;
+export function removeReferenceSpoofCheck(nl: Netlink, owner: Owner): void {
+  const chain = chainOf(owner);
   if (nft.findChain(nl, TABLE, chain)) changeRuleset(nl, (tx) => remove(tx, nl, new Set([chain])));
+}
+
+/** Those of the attachments that are checked. @throws {NetlinkError} */
+export function withReferenceSpoofCheck(nl: Netlink, owners: readonly Owner[]): ReadonlySet<Owner> {
+  const chains = new Set(nft.listChains(nl, TABLE).map(({ name }) => name));
+  return new Set(owners.filter((owner) => chains.has(chainOf(owner))));
 }
 
 /**

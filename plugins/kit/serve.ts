@@ -125,7 +125,8 @@ function dispatch(
   }
 }
 
-function callFor(
+/** What every command gets. */
+export function callFor(
   plugin: AnyPlugin,
   request: Request,
   env: Environment,
@@ -148,7 +149,8 @@ function forNetwork<T>({ name }: PluginConfig, call: () => T): T {
   }
 }
 
-function attachmentCall(plugin: AnyPlugin, env: Environment, call: Call<unknown>): AttachmentCall<unknown> {
+/** What the commands on one attachment get. */
+export function attachmentCall(plugin: AnyPlugin, env: Environment, call: Call<unknown>): AttachmentCall<unknown> {
   const { containerId, ifname } = env;
   return {
     ...call,
@@ -225,7 +227,8 @@ function attachmentCommand(
 /** The request that was read last: an IPAM plugin is given that of the plugin that calls it. */
 let last: { readonly text: string; readonly verb: Verb; readonly config: PluginConfig } | undefined;
 
-function readRequest(text: string, verb: Verb): PluginConfig {
+/** The request as the plugins get it. @throws {SyntaxError} @throws {ConfigError} */
+export function readRequest(text: string, verb: Verb): PluginConfig {
   if (last?.text !== text || last.verb !== verb) last = { text, verb, config: parsePluginConfig(text, verb) };
   return last.config;
 }
@@ -249,7 +252,7 @@ function openForeign(env: Environment, { host, openNetns }: Surroundings): Netns
 }
 
 /** The container's namespace, unless it is gone. What is left of a removed mount is an ordinary file. */
-function findNetns(env: Environment, surroundings: Surroundings): Netns | undefined {
+export function findNetns(env: Environment, surroundings: Surroundings): Netns | undefined {
   if (env.netns === undefined) return undefined;
   try {
     return openForeign(env, surroundings);
@@ -261,7 +264,7 @@ function findNetns(env: Environment, surroundings: Surroundings): Netns | undefi
 }
 
 /** Plugins of this binary, called in this process. */
-export interface Embedded extends Required<Invoker> {
+export interface Embedded extends Required<Omit<Invoker, "delMany">> {
   has(type: string): boolean;
 }
 

@@ -18,9 +18,13 @@ import {
   type WantedElement,
 } from "./owned_elements.ts";
 import { requireTable } from "./own_table.ts";
-import { type Owner, sameOwner } from "./owner.ts";
+import { networkPrefix, oneOf, type Owner, sameOwner } from "./owner.ts";
 import { cleanUp } from "./plugin.ts";
-import { collectReferenceSpoofChecks, removeReferenceSpoofCheck } from "./reference_spoof_check.ts";
+import {
+  collectReferenceSpoofChecks,
+  removeReferenceSpoofCheck,
+  withReferenceSpoofCheck,
+} from "./reference_spoof_check.ts";
 
 const SETS = [{ set: "guarded" }, { set: "allowed" }];
 
@@ -54,6 +58,18 @@ export function removeSpoofCheck(nl: Netlink, owner: Owner): void {
     () => void removeElements(nl, bridgeRuleset, SETS, (other) => sameOwner(other, owner)),
     () => removeReferenceSpoofCheck(nl, owner),
   );
+}
+
+/**
+ * Ends the check for many attachments of a network.
+ *
+ * @returns those for which the reference plugin has set up something, which is still there
+ * @throws {NetlinkError}
+ */
+export function removeSpoofCheckOfMany(nl: Netlink, network: string, owners: readonly Owner[]): ReadonlySet<Owner> {
+  const sets = SETS.map((each) => ({ ...each, commented: networkPrefix(network) }));
+  removeElements(nl, bridgeRuleset, sets, oneOf(owners));
+  return withReferenceSpoofCheck(nl, owners);
 }
 
 /** @throws {CniError} if what {@linkcode addSpoofCheck} made is not there any more */

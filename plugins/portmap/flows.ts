@@ -37,13 +37,30 @@ export function forgetFormer(host: Netns, mappings: readonly PortMapping[], cont
   }
 }
 
+/** From about here on, going through all conversations once is faster than to have the kernel do it for each port. */
+const MANY_PORTS = 16;
+
 /** Forgets conversations with ports that are no longer published. @throws {SystemError} */
 export function forgetWithdrawn(host: Netns, ports: readonly PublishedPort[]): void {
   const withdrawn = ports.filter(({ protocol }) => protocol === IPPROTO_UDP);
   if (!host.run(() => mayConverse(withdrawn))) return;
+  if (withdrawn.length > MANY_PORTS) return forgetMany(host, withdrawn);
   for (const { protocol, hostPort, address, containerPort } of withdrawn) {
     const filter = { family: familyOf(address), protocol, originalPort: hostPort, replySource: address };
     deleteFlows(host.nft, filter, ({ replySourcePort }) => replySourcePort === containerPort);
+  }
+}
+
+function forgetMany(host: Netns, ports: readonly PublishedPort[]): void {
+  const text = (hostPort: number, address: Ip, port: number) => `${hostPort} ${address} ${port}`;
+  const gone = new Set(ports.map(({ hostPort, address, containerPort }) => text(hostPort, address, containerPort)));
+  for (const family of new Set(ports.map(({ address }) => familyOf(address)))) {
+    deleteFlows(
+      host.nft,
+      { family, protocol: IPPROTO_UDP },
+      ({ destinationPort, replySource, replySourcePort }) =>
+        gone.has(text(destinationPort, replySource, replySourcePort)),
+    );
   }
 }
 

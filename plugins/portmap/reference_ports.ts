@@ -57,6 +57,14 @@ export function removeReferencePorts(nl: Netlink, owner: Owner, addresses: reado
   });
 }
 
+/** Those of the attachments that may have published ports. @throws {NetlinkError} */
+export function withReferencePorts(nl: Netlink, owners: readonly Owner[]): ReadonlySet<Owner> {
+  const tables = presentTables(nl, [...NAT_TABLES, ...OWN_TABLES]);
+  if (tables.some((table) => !isNat(table))) return new Set(owners);
+  const chains = new Set(tables.flatMap((table) => nft.listChains(nl, table).map(({ name }) => name)));
+  return new Set(owners.filter((owner) => chains.has(referenceChain("CNI-DN-", owner))));
+}
+
 /**
  * Withdraws the ports of all containers of a network that are not among the valid ones.
  *

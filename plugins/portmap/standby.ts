@@ -10,6 +10,7 @@ import type { Ip } from "../../ffi/address.ts";
 import { concatenation, ipField } from "../../ffi/nft/match.ts";
 import { hex } from "../../ffi/nft/objects.ts";
 import type { FoundElement, Heir, Place } from "../kit/owned_elements.ts";
+import type { Owner } from "../kit/owner.ts";
 
 /** The set of what stands by. */
 export function standbySet(family: 4 | 6): string {
@@ -34,11 +35,13 @@ export function heirsOf(removed: readonly FoundElement[], others: readonly Found
     const to = targetOf(from);
     return to ? [{ from, to }] : [];
   });
-  return removed.flatMap(({ set, key, owner }) =>
-    waiting.find(({ from, to }) =>
-      to.set === set && hex(to.key) === hex(key) && from.owner?.containerId === owner?.containerId
-    ) ?? []
-  );
+  // Of several the first.
+  const byPlace = new Map(waiting.toReversed().map((heir) => [identify(heir.to, heir.from.owner), heir]));
+  return removed.flatMap((each) => byPlace.get(identify(each, each.owner)) ?? []);
+}
+
+function identify({ set, key }: Place, owner: Owner | undefined): string {
+  return `${set} ${hex(key)} ${owner?.containerId}`;
 }
 
 /** The published port that an element of the set stands by for; `undefined` for elements of other sets. */

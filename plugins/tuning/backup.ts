@@ -85,8 +85,18 @@ function isNetworkParameter(path: string): boolean {
 }
 
 /** Where the backup of an attachment is. */
-export function backupPath(dataDir: string, { containerId, ifname }: Attachment): string {
-  return `${dataDir}/${containerId}_${ifname}.json`;
+export function backupPath(dataDir: string, attachment: Attachment): string {
+  return `${dataDir}/${backupName(attachment)}`;
+}
+
+function backupName({ containerId, ifname }: Attachment): string {
+  return `${containerId}_${ifname}.json`;
+}
+
+/** Those of the attachments of which there is a backup. @throws {SystemError} */
+export function withBackup<A extends Attachment>(dataDir: string, attachments: readonly A[]): A[] {
+  const names = new Set(findNames(dataDir));
+  return attachments.filter((each) => names.has(backupName(each)));
 }
 
 /** Reads a backup; `undefined` if there is none, or none that makes sense. @throws {SystemError} */

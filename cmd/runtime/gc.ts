@@ -1,0 +1,99 @@
+/**
+ * Garbage collection: removing what is left of containers that live no more.
+ *
+ * Thousands may have died at once, and the kernel waits some milliseconds whenever a link or a rule goes. So plugins of this process get
+ * all of them together, plugin after plugin, in the order of a DEL; those that are programs get them one by one. An attachment is forgotten
+ * when all of its plugins are through with it, so that whoever is killed in between finds it again.
+ *
+ * @module
+ */
+import type { Attachment } from "../../plugins/spec/config.ts";
+import { CniError } from "../../plugins/spec/error.ts";
+import type { NetworkList } from "../../plugins/spec/network.ts";
+import { atLeast, since } from "../../plugins/spec/version.ts";
+import * as cache from "./cache.ts";
+import { callForMany, type CallOptions, callPlugin } from "./call.ts";
+import { alone } from "./lock.ts";
+import { findPrevResult, recall, type Recalled } from "./recall.ts";
+import type { RuntimeOptions } from "./runtime.ts";
+
+/** So many are forgotten by the time that a killed process has not come to the others. */
+const MOST_TOGETHER = 512;
+
+/**
+ * Removes what is left of containers that live no more: detaches what is remembered and not in `valid`, then lets the plugins look.
+ *
+ * Nothing is attached, checked or detached by this runtime meanwhile.
+ *
+ * @param valid all attachments that are to stay
+ * @throws {CniError} naming everything that failed, after everything was tried
+ */
+export function gc(runtime: RuntimeOptions, list: NetworkList, valid: readonly Attachment[]): void {
+  if (list.disableGC) return;
+  using _ = alone(runtime.cacheDirectory);
+  const failures: unknown[] = [];
+  attempt(failures, () => {
+    for (const dead of groupsOf(recallDead(runtime, list, valid, failures))) detach(runtime, dead, failures);
+  });
+  if (atLeast(list.cniVersion, since.GC)) {
+    for (const plugin of list.plugins) {
+      attempt(failures, () => callPlugin(runtime, list, plugin, { verb: "GC", validAttachments: valid }));
+    }
+  }
+  if (failures.length === 1) throw failures[0];
+  if (failures.length > 1) throw CniError.from(new AggregateError(failures, `Cannot clean up network "${list.name}"`));
+}
+
+function attempt(failures: unknown[], step: () => void): boolean {
+  try {
+    step();
+    return true;
+  } catch (error) {
+    failures.push(error);
+    return false;
+  }
+}
+
+function recallDead(
+  runtime: RuntimeOptions,
+  list: NetworkList,
+  valid: readonly Attachment[],
+  failures: unknown[],
+): Recalled[] {
+  const textOf = ({ containerId, ifname }: Attachment) => `${containerId}/${ifname}`;
+  const living = new Set(valid.map(textOf));
+  const dead = cache.listEntries(runtime.cacheDirectory, list.name, runtime.log)
+    .filter((each) => !living.has(textOf(each)));
+  const recalled: Recalled[] = [];
+  for (const { containerId, ifname } of dead) {
+    attempt(failures, () => void recalled.push(recall(runtime, list, { containerId, ifname }, "remove")));
+  }
+  return recalled;
+}
+
+/** By the configuration that they were attached with, which mostly is the same for all. */
+function groupsOf(all: readonly Recalled[]): Recalled[][] {
+  const byText = Map.groupBy(all, ({ list }) => list.text);
+  return [...byText.values()].flatMap((group) =>
+    Array.from(
+      { length: Math.ceil(group.length / MOST_TOGETHER) },
+      (_, i) => group.slice(i * MOST_TOGETHER, (i + 1) * MOST_TOGETHER),
+    )
+  );
+}
+
+/** Detaches containers with one configuration; of one that a plugin fails for, the plugins before it are not called. */
+function detach(runtime: RuntimeOptions, dead: readonly Recalled[], failures: unknown[]): void {
+  const { list } = dead[0]!;
+  let rest = dead.map((each): CallOptions & Recalled => ({
+    ...each,
+    verb: "DEL",
+    parameters: each.entry,
+    prevResult: findPrevResult(runtime, each),
+  }));
+  for (const plugin of list.plugins.toReversed()) {
+    const left = callForMany(runtime, list, plugin, rest);
+    rest = rest.filter((each) => !left.has(each) || attempt(failures, () => callPlugin(runtime, list, plugin, each)));
+  }
+  for (const { entry } of rest) attempt(failures, () => cache.removeEntry(runtime.cacheDirectory, entry));
+}
