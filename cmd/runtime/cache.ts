@@ -152,7 +152,9 @@ export function listEntries(directory: string, network?: string, log?: (message:
       const entry = text === undefined ? undefined : parse(text, path, undefined);
       // Only files in the present format name their attachment.
       const isNamed = entry && entry.network !== "" && entry.ifname !== "";
-      return isNamed && (network === undefined || entry.network === network) ? [entry] : [];
+      if (!isNamed || (network !== undefined && entry.network !== network)) return [];
+      // A copy beside it, such as an editor makes, is not the attachment's.
+      return cachePath(directory, entry) === path ? [entry] : [];
     } catch (error) {
       log?.(`${CniError.from(error).message}; going on without it`);
       return [];

@@ -194,6 +194,14 @@ test("removeEntry() succeeds when there is nothing", () => {
   expect(findEntry(directory, key)).toBeUndefined();
 });
 
+test("listEntries() passes over a copy of a file, which is not the attachment's", () => {
+  createEntry(directory, { ...key, config: "", args: [], capabilityArgs: {} });
+  const text = readFileSync(join(directory, "results/web-c1-eth0"), "utf8");
+  plant("web-c1-eth0.bak", text);
+  plant("web-c2-eth0", text);
+  expect(listEntries(directory)).toHaveLength(1);
+});
+
 test("listEntries() gives the attachments of a network by file name, and not those of one whose name is longer", () => {
   const entries = [
     { ...bare, containerId: "c2" },

@@ -65,8 +65,9 @@ function recallDead(
   const dead = cache.listEntries(runtime.cacheDirectory, list.name, runtime.log)
     .filter((each) => !living.has(textOf(each)));
   const recalled: Recalled[] = [];
-  for (const { containerId, ifname } of dead) {
-    attempt(failures, () => void recalled.push(recall(runtime, list, { containerId, ifname }, "remove")));
+  for (const entry of dead) {
+    const { containerId, ifname } = entry;
+    attempt(failures, () => void recalled.push(recall(runtime, list, { containerId, ifname }, "remove", entry)));
   }
   return recalled;
 }

@@ -38,6 +38,7 @@ export interface Recalled {
  *
  * @param network its configuration, or its name if that is gone
  * @param verb what it is for, in an error
+ * @param cached what is remembered, if that was read already
  * @throws {CniError} if there is no configuration, neither remembered nor given
  */
 export function recall(
@@ -45,10 +46,10 @@ export function recall(
   network: NetworkList | string,
   parameters: RecallParameters,
   verb: string,
+  cached: cache.CacheEntry | undefined = findCached(memory, keyFor(network, parameters)),
 ): Recalled {
   const given = typeof network === "string" ? undefined : network;
-  const key = keyOf(typeof network === "string" ? network : network.name, parameters);
-  const cached = findCached(memory, key);
+  const key = keyFor(network, parameters);
   const remembered = cached && findRemembered(memory, cached);
   const list = remembered ?? given;
   if (!list) {
@@ -108,6 +109,10 @@ export function findPrevResult({ log }: Memory, { list, entry }: Recalled): Resu
     log(`${CniError.from(error).message}; going on without the result that ${describe(entry)} was attached with`);
     return undefined;
   }
+}
+
+function keyFor(network: NetworkList | string, attachment: Attachment): cache.AttachmentKey {
+  return keyOf(typeof network === "string" ? network : network.name, attachment);
 }
 
 export function keyOf(network: string, { containerId, ifname }: Attachment): cache.AttachmentKey {
