@@ -85,7 +85,6 @@ function costsBeside(count: number): Record<string, Tally> {
   const tally = { sends: 0, messages: 0, dumps: 0, received: 0 };
   const real = resources.use(createNetns());
   const host = counting(real, tally);
-  let invoker: Invoker;
   const surroundings: Surroundings = {
     host,
     openNetns: (path) => counting(openNetns(path), tally),
@@ -94,7 +93,7 @@ function costsBeside(count: number): Record<string, Tally> {
       throw new Error(message);
     },
   };
-  invoker = embedded(findPlugin, surroundings);
+  const invoker: Invoker = embedded(findPlugin, surroundings);
   const options = {
     invoker,
     pluginDirectories: [],
