@@ -5,13 +5,18 @@
  * @module
  */
 import { attrs, type AttrsIn, type AttrsOut, type AttrTable } from "../netlink/attrs.ts";
-import { type Codec, type In, type Out, Reader, u16, u8, Writer } from "../netlink/codec.ts";
+import { type Codec, type In, type Out, Reader, u16, u32, u8, Writer } from "../netlink/codec.ts";
 import { type Link, type LinkIn, linkMessage } from "./link.ts";
 import {
   IFLA_BR_VLAN_DEFAULT_PVID,
   IFLA_BR_VLAN_FILTERING,
   IFLA_BRPORT_ISOLATED,
   IFLA_BRPORT_MODE,
+  IFLA_IPVLAN_MODE,
+  IFLA_MACVLAN_BC_QUEUE_LEN,
+  IFLA_MACVLAN_MODE,
+  IFLA_VLAN_ID,
+  IFLA_VRF_TABLE,
   VETH_INFO_PEER,
 } from "./uapi.ts";
 
@@ -60,6 +65,29 @@ export const bridge = /* @__PURE__ */ linkKind("bridge", () => ({
 
 /** A link that gives back what is redirected to it, so that incoming packets can wait in a queue. */
 export const ifb = /* @__PURE__ */ linkKind("ifb", () => ({}));
+
+/** A link that leads nowhere, to hold addresses. */
+export const dummy = /* @__PURE__ */ linkKind("dummy", () => ({}));
+
+/** A router of its own: what its ports receive, and what is sent by it, is routed by `table` alone. */
+export const vrf = /* @__PURE__ */ linkKind("vrf", () => ({ table: [IFLA_VRF_TABLE, u32] }));
+
+/** A link with a MAC address of its own on the wire of its master. */
+export const macvlan = /* @__PURE__ */ linkKind("macvlan", () => ({
+  /** MACVLAN_MODE_… */
+  mode: [IFLA_MACVLAN_MODE, u32],
+  /** How many broadcast packets may wait to be handed on. */
+  bcQueueLen: [IFLA_MACVLAN_BC_QUEUE_LEN, u32],
+}));
+
+/** A link that shares wire and MAC address with its master, and is told from it by its IP addresses. */
+export const ipvlan = /* @__PURE__ */ linkKind("ipvlan", () => ({
+  /** IPVLAN_MODE_… */
+  mode: [IFLA_IPVLAN_MODE, u16],
+}));
+
+/** The frames of its master that have an 802.1Q tag. */
+export const vlan = /* @__PURE__ */ linkKind("vlan", () => ({ id: [IFLA_VLAN_ID, u16] }));
 
 /** What a bridge keeps about one of its ports. */
 const bridgePort = /* @__PURE__ */ attrs(() => ({

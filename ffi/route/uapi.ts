@@ -30,6 +30,7 @@ export const RTM_GETQDISC = 38;
 export const RTM_NEWTFILTER = 44;
 export const RTM_DELTFILTER = 45;
 export const RTM_GETTFILTER = 46;
+export const RTM_GETNSID = 90;
 export const RTNLGRP_LINK = 1;
 export const RTNLGRP_IPV6_IFADDR = 9;
 
@@ -37,6 +38,7 @@ export const RTNLGRP_IPV6_IFADDR = 9;
 export const IFF_UP = 0x1;
 export const IFF_PROMISC = 0x100;
 export const IFF_ALLMULTI = 0x200;
+export const IFF_LOWER_UP = 0x10000;
 export const IF_OPER_UP = 6;
 
 // linux/if_link.h
@@ -63,8 +65,28 @@ export const IFLA_INFO_SLAVE_DATA = 5;
 export const RTEXT_FILTER_BRVLAN = 1 << 1;
 export const RTEXT_FILTER_SKIP_STATS = 1 << 3;
 
+// linux/net_namespace.h
+export const NETNSA_NSID = 1;
+export const NETNSA_FD = 3;
+
 // linux/veth.h
 export const VETH_INFO_PEER = 1;
+
+// linux/if_link.h
+export const IFLA_VRF_TABLE = 1;
+
+// linux/if_link.h: links on a master
+export const IFLA_MACVLAN_MODE = 1;
+export const IFLA_MACVLAN_BC_QUEUE_LEN = 7;
+export const MACVLAN_MODE_PRIVATE = 1;
+export const MACVLAN_MODE_VEPA = 2;
+export const MACVLAN_MODE_BRIDGE = 4;
+export const MACVLAN_MODE_PASSTHRU = 8;
+export const IFLA_IPVLAN_MODE = 1;
+export const IPVLAN_MODE_L2 = 0;
+export const IPVLAN_MODE_L3 = 1;
+export const IPVLAN_MODE_L3S = 2;
+export const IFLA_VLAN_ID = 1;
 
 // linux/if_link.h and linux/if_bridge.h: bridges and their ports
 export const IFLA_BR_VLAN_FILTERING = 7;
@@ -109,6 +131,7 @@ export const RT_TABLE_UNSPEC = 0;
 export const RT_TABLE_DEFAULT = 253;
 export const RT_TABLE_MAIN = 254;
 export const RT_TABLE_LOCAL = 255;
+export const RTPROT_KERNEL = 2;
 export const RTPROT_BOOT = 3;
 export const RTN_UNICAST = 1;
 export const RTNH_F_ONLINK = 4;
