@@ -5,21 +5,15 @@
  *
  * @module
  */
-import type { Netns } from "../ffi/netns.ts";
 import * as address from "../ffi/route/address.ts";
 import * as link from "../ffi/route/link.ts";
-import { SystemError } from "../ffi/sys/error.ts";
-import { lockOpenFile } from "../ffi/sys/lock.ts";
+import { lockTables } from "./kit/netns_lock.ts";
 import { type AddCall, type CheckCall, type DelCall, plugin, requirePrevResult } from "./kit/plugin.ts";
 import { checkTables } from "./sbr/check.ts";
 import { hostOf, ownIps, requireIps, type SbrConfig, sbrConfig } from "./sbr/config.ts";
 import { addRules, moveRoutes } from "./sbr/move.ts";
 import { removeRules } from "./sbr/remove.ts";
-import { CniError, Code } from "./spec/error.ts";
 import type { Result } from "./spec/result.ts";
-
-/** As long as other interfaces of the container may take. */
-const LOCK_TIMEOUT_MS = 10_000;
 
 export default plugin<SbrConfig>({
   name: "sbr",
@@ -58,13 +52,3 @@ export default plugin<SbrConfig>({
 
   status() {},
 });
-
-/** Lets one at a time choose tables in a namespace: the reference plugin takes the same lock, that of the namespace itself. */
-function lockTables(netns: Netns): Disposable {
-  try {
-    return lockOpenFile(netns.fd, `network namespace "${netns.path}"`, { timeoutMs: LOCK_TIMEOUT_MS });
-  } catch (error) {
-    if (!(error instanceof SystemError && error.code === "EAGAIN")) throw error;
-    throw new CniError(Code.TryAgainLater, error.message, { cause: error });
-  }
-}

@@ -10,10 +10,11 @@ import type { Link } from "../../ffi/route/link.ts";
 import * as rule from "../../ffi/route/rule.ts";
 import { IFA_F_NOPREFIXROUTE, RT_TABLE_MAIN } from "../../ffi/route/uapi.ts";
 import * as whole from "../../ffi/route/whole_route.ts";
+import { isOwnTable, leavesBy } from "../kit/routes.ts";
 import { CniError, Code } from "../spec/error.ts";
 import type { IpConfig } from "../spec/result.ts";
-import { hostOf, isOwnTable, type SbrConfig } from "./config.ts";
-import { forcedGateway, leavesBy } from "./move.ts";
+import { hostOf, type SbrConfig } from "./config.ts";
+import { forcedGateway } from "./move.ts";
 
 /** @throws {CniError} naming the first rule or route that is missing, or that is back where it was */
 export function checkTables(netns: Netns, device: Link, ips: readonly IpConfig[], config: SbrConfig): void {

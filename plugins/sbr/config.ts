@@ -4,7 +4,6 @@
  * @module
  */
 import { type Cidr, cidr, familyOf, type Ip, ipOf } from "../../ffi/address.ts";
-import { RT_TABLE_DEFAULT, RT_TABLE_LOCAL, RT_TABLE_MAIN } from "../../ffi/route/uapi.ts";
 import { CniError, Code } from "../spec/error.ts";
 import type { IpConfig, Result } from "../spec/result.ts";
 import {
@@ -63,9 +62,4 @@ export function requireIps(result: Result, ifname: string): IpConfig[] {
 export function hostOf(address: Cidr | Ip): Cidr {
   const ip = address.includes("/") ? ipOf(address as Cidr) : address as Ip;
   return cidr(ip, familyOf(ip) === 4 ? 32 : 128);
-}
-
-/** True for a table that is not the system's own. */
-export function isOwnTable(table: number | undefined): table is number {
-  return table !== undefined && ![RT_TABLE_DEFAULT, RT_TABLE_MAIN, RT_TABLE_LOCAL].includes(table);
 }

@@ -19,7 +19,8 @@ import {
   RTPROT_BOOT,
 } from "../../ffi/route/uapi.ts";
 import type { IpConfig } from "../spec/result.ts";
-import { hostOf, isOwnTable, type SbrConfig } from "./config.ts";
+import { byDependence, freeTables, leavesBy } from "../kit/routes.ts";
+import { hostOf, type SbrConfig } from "./config.ts";
 
 const FIRST_TABLE = 100;
 /** What the kernel gives a route of IPv6 that says none. */
@@ -52,7 +53,7 @@ export function moveRoutes(place: Place, ips: readonly IpConfig[], config: SbrCo
   const { netns, index } = place;
   const all = whole.list(netns.route);
   const own = all.filter((each) => whole.tableOf(each) === RT_TABLE_MAIN && leavesBy(each, index));
-  const tables = freeTables(rule.list(netns.route), all);
+  const tables = freeTables(FIRST_TABLE, rule.list(netns.route), all);
   for (const ip of ips) {
     const table = tables.next().value;
     addRule(place, { from: hostOf(ip.address), table });
@@ -60,18 +61,6 @@ export function moveRoutes(place: Place, ips: readonly IpConfig[], config: SbrCo
   }
   if (config.addSourceHints) leaveHints(place, ips, own);
   else clear(place, own);
-}
-
-/** The numbers of tables that no rule names and that hold nothing: what somebody else put into a table would be used with ours. */
-function* freeTables(rules: readonly rule.Rule[], routes: readonly WholeRoute[]): Generator<number, never> {
-  const used = new Set([...rules.map(({ table }) => table), ...routes.map(whole.tableOf)]);
-  for (let table = FIRST_TABLE;; table++) if (!used.has(table) && isOwnTable(table)) yield table;
-}
-
-/** True for a route that leaves by this link and by no other. */
-export function leavesBy(route: WholeRoute, index: number): boolean {
-  const links = whole.linksOf(route);
-  return links.length > 0 && links.every((each) => each === index);
 }
 
 /** Copies what leads to the neighbours and the gateways of an address into its table, and adds a default route. */
@@ -153,11 +142,6 @@ function tolerating(code: string, call: () => void): void {
   } catch (error) {
     if (!(error instanceof NetlinkError && error.code === code)) throw error;
   }
-}
-
-/** The way to a gateway comes before what goes by the gateway. */
-export function byDependence(a: WholeRoute, b: WholeRoute): number {
-  return whole.gatewaysOf(a).length - whole.gatewaysOf(b).length;
 }
 
 /** A route in the main table to everywhere, by the link. */

@@ -10,8 +10,7 @@ import { RT_TABLE_MAIN } from "../../ffi/route/uapi.ts";
 import * as whole from "../../ffi/route/whole_route.ts";
 import { unless } from "../../ffi/sys/error.ts";
 import { cleanUp } from "../kit/plugin.ts";
-import { isOwnTable } from "./config.ts";
-import { byDependence, leavesBy } from "./move.ts";
+import { byDependence, isOwnTable, leavesBy } from "../kit/routes.ts";
 
 /** What of a namespace is to go. */
 export interface Leftovers {
