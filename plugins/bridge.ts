@@ -17,15 +17,8 @@ import {
 } from "./bridge/config.ts";
 import { checkBridge, ensureBridge, ensureVlanGateway } from "./bridge/device.ts";
 import { checkGateways, setUpGateways, withDefaultRoutes, withGateways } from "./bridge/gateway.ts";
-import {
-  checkPort,
-  collectPorts,
-  createCable,
-  getPort,
-  removePort,
-  removePortsOfMany,
-  setUpPort,
-} from "./bridge/port.ts";
+import { checkPort, createPort, portsOf, setUpPort } from "./bridge/port.ts";
+import { collectCables, getEnd, removeEnd, removeEndsOfMany } from "./kit/cable.ts";
 import {
   awaitOperational,
   configure,
@@ -42,6 +35,7 @@ import {
   removeMasqueradeOfMany,
   restoreMasquerade,
 } from "./kit/masquerade.ts";
+import { removeOfKind } from "./kit/own_link.ts";
 import type { Owner } from "./kit/owner.ts";
 import { type AddCall, cleanUp, type ManyCalls, plugin, requirePrevResult, type RestoreCall } from "./kit/plugin.ts";
 import { requireRuleset } from "./kit/ruleset.ts";
@@ -67,7 +61,7 @@ export default plugin({
     refuseContradictions(config, ipam !== undefined);
     const mac = wantedMac(config, call.args);
     const bridge = ensureBridge(host, config, log);
-    const port = createCable(host, { bridge, netns, ifname, mac }, config);
+    const port = createPort(host, { bridge, netns, ifname, mac }, config);
     undo.defer(() => void removeIfPresent(host, port));
     setUpPort(host, port, config, call.owner);
     const inner = link.get(netns.route, ifname);
@@ -86,7 +80,7 @@ export default plugin({
     cleanUp(
       () => config.ipMasq && removeMasquerade(host.nft, owner, addresses),
       () => config.macspoofchk && removeSpoofCheck(host.nft, owner),
-      () => removeCable(netns, ifname) || removePort(call),
+      () => removeOfKind(netns, ifname, "veth") || removeEnd(call, portsOf(config)),
       () => ipam?.del(),
     );
   },
@@ -137,7 +131,7 @@ export default plugin({
     cleanUp(
       () => config.ipMasq && collectMasquerade(host.nft, request.name, valid),
       () => config.macspoofchk && collectSpoofChecks(host, request.name, valid),
-      () => collectPorts(call),
+      () => collectCables(call, portsOf(config)),
       () => ipam?.gc(),
     );
   },
@@ -156,17 +150,11 @@ export default plugin({
   },
 });
 
-/** Removes the container's end of its cable, and with it the other; what else may have that name is not this plugin's. */
-function removeCable(netns: Netns | undefined, ifname: string): boolean {
-  const found = netns && link.find(netns.route, ifname);
-  return found?.info?.kind === "veth" && removeIfPresent(netns, ifname);
-}
-
 /** What the host's side does not tell of is looked for in the containers. */
 function removeCables(calls: ManyCalls<BridgeConfig>): void {
-  const found = removePortsOfMany(calls);
+  const found = removeEndsOfMany(calls, portsOf(calls[0].config));
   for (const call of calls) {
-    if (!found.has(call)) call.within((netns) => removeCable(netns, call.ifname));
+    if (!found.has(call)) call.within((netns) => removeOfKind(netns, call.ifname, "veth"));
   }
 }
 
@@ -181,7 +169,7 @@ function restoreGuard(call: RestoreCall<BridgeConfig>): string[] {
   const { host, netns, ifname, owner, prevResult } = call;
   const told = prevResult?.interfaces?.find(({ name, sandbox }) => name === ifname && sandbox)?.mac;
   const mac = told ? parseMac(told) : link.get(netns.route, ifname).mac!;
-  return restoreSpoofCheck(host.nft, owner, getPort(call).name!, mac);
+  return restoreSpoofCheck(host.nft, owner, getEnd(call, portsOf(call.config)).name!, mac);
 }
 
 /** Without IPAM the container speaks whatever it likes; its end is set up and nothing more. */

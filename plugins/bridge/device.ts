@@ -11,12 +11,12 @@ import * as link from "../../ffi/route/link.ts";
 import { IFF_PROMISC, IFF_UP } from "../../ffi/route/uapi.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { ensureSysctl } from "../../ffi/sysctl.ts";
+import { randomName } from "../kit/cable.ts";
 import { expectEqual } from "../kit/interface.ts";
 import type { CheckCall } from "../kit/plugin.ts";
 import { CniError, Code } from "../spec/error.ts";
 import type { Result } from "../spec/result.ts";
 import { type BridgeConfig, usesVlans, vlanGatewayName } from "./config.ts";
-import { randomName } from "./port.ts";
 import { setVlans } from "./vlan.ts";
 
 /** The bridge of the configuration, created if there is none. @throws {CniError} if the name belongs to something else */

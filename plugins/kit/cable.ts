@@ -1,0 +1,153 @@
+/**
+ * The cable between a container and the host: two Ethernet ends, of which one is the container's interface and the other stands on the
+ * host and says whose it is.
+ *
+ * @module
+ */
+import type { Mac } from "../../ffi/address.ts";
+import type { Netns } from "../../ffi/netns.ts";
+import { NetlinkError } from "../../ffi/netlink/error.ts";
+import { veth } from "../../ffi/route/kinds.ts";
+import * as link from "../../ffi/route/link.ts";
+import { IFF_UP } from "../../ffi/route/uapi.ts";
+import { CniError, Code } from "../spec/error.ts";
+import { expectEqual, removeIfPresent } from "./interface.ts";
+import { deadOf } from "./owned_elements.ts";
+import { interfaceExists } from "./own_link.ts";
+import { type Owner, parseOwner, sameOwner } from "./owner.ts";
+import type { AttachmentCall, CheckCall, DelCall, GcCall, ManyCalls } from "./plugin.ts";
+
+/** What the two ends of a container's cable are to be. */
+export interface Cable {
+  readonly netns: Netns;
+  readonly ifname: string;
+  /** Of the container's end; chosen by the kernel unless told. */
+  readonly mac?: Mac | undefined;
+  /** Of both ends, in bytes; 0 leaves it to the kernel. */
+  readonly mtu: number;
+  /** Index of the bridge that the host's end is a port of. */
+  readonly master?: number;
+}
+
+/**
+ * Creates the container's interface and the host's end, each where it will live. The host's is up.
+ *
+ * @returns the name of the host's end
+ * @throws {CniError} if the container has an interface of that name
+ * @throws {NetlinkError}
+ */
+export function createCable(host: Netns, { netns, ifname, mac, mtu, master }: Cable): string {
+  const both = mtu ? { mtu } : {};
+  const peer = { name: ifname, netnsFd: netns.fd, ...both, ...mac ? { mac } : {} };
+  const outer = { ...master === undefined ? {} : { master }, ...both, flags: IFF_UP, change: IFF_UP };
+  for (let attempt = 1;; attempt++) {
+    const name = randomName();
+    try {
+      link.add(host.route, { name, ...outer, info: veth({ peer }) });
+      return name;
+    } catch (error) {
+      if (!(error instanceof NetlinkError)) throw error;
+      if (error.code !== "EEXIST" || attempt === 10) throw error.forPurpose(`create "${ifname}" in "${netns.path}"`);
+      if (link.find(netns.route, ifname)) throw interfaceExists(ifname, netns);
+    }
+  }
+}
+
+/** A name that no other interface of the host has, as far as chance can tell. */
+export function randomName(): string {
+  return `veth${crypto.getRandomValues(new Uint8Array(4)).toHex()}`;
+}
+
+/** Which links can be the host's ends of a plugin's cables. */
+export interface Ends {
+  /** Names of other links of the host that the plugin's results tell of. */
+  readonly others: readonly string[];
+  /** Picks them out of all links of the host. */
+  among(all: readonly link.Link[]): readonly link.Link[];
+  /** Asks the kernel for them. */
+  list(host: Netns): readonly link.Link[];
+}
+
+/** Any link of the kind that cables are of. */
+export const anyEnds: Ends = {
+  others: [],
+  among: (all) => all.filter(isEnd),
+  list: (host) => link.list(host.route).filter(isEnd),
+};
+
+function isEnd({ info }: link.Link): boolean {
+  return info?.kind === "veth";
+}
+
+/** The other end of the container's interface `inner`, which is to be one of a cable. @throws {CniError} if it is none, or the end is missing */
+export function checkCable({ host, ifname }: CheckCall<unknown>, inner: link.Link): link.Link {
+  expectEqual(`kind of "${ifname}"`, inner.info?.kind, "veth");
+  const outer = link.find(host.route, inner.parent ?? 0);
+  if (outer?.info?.kind === "veth" && outer.parent === inner.index) return outer;
+  throw new CniError(Code.Internal, `Check failed: the other end of "${ifname}" is missing on the host`);
+}
+
+/** The host's end of the attachment's cable. @throws {CniError} if it is missing */
+export function getEnd(call: AttachmentCall<unknown>, ends: Ends): link.Link {
+  const found = findTold(call, ends) ?? ends.list(call.host).find((each) => isOwned(each, isOf(call)));
+  if (found) return found;
+  throw new CniError(Code.Internal, `Cannot find the other end of "${call.ifname}": it is missing on the host`);
+}
+
+/** Removes the host's end, for when the namespace with the container's end cannot be entered. @throws {NetlinkError} */
+export function removeEnd(call: DelCall<unknown>, ends: Ends): void {
+  const { host, prevResult } = call;
+  const told = findTold(call, ends);
+  const found = told ? [told] : prevResult ? [] : ends.list(host).filter((each) => isOwned(each, isOf(call)));
+  for (const each of found) removeIfPresent(host, each.name!);
+}
+
+/** Removes the host's ends of many cables. @returns the attachments that one was found for @throws {NetlinkError} */
+export function removeEndsOfMany<C>(calls: ManyCalls<C>, ends: Ends): ReadonlySet<ManyCalls<C>[number]> {
+  const found = new Set<ManyCalls<C>[number]>();
+  link.removeChosen(calls[0].host.route, (all) => {
+    const byName = new Map(all.map((each) => [each.name, each]));
+    const owned = new Map(ends.among(all).map((each) => [each.alias, each]));
+    return calls.flatMap((call) => {
+      const { network, containerId, ifname } = call.owner;
+      const end = told(call, ends, (name) => byName.get(name)) ?? owned.get(`${network} ${containerId} ${ifname}`);
+      if (end) found.add(call);
+      return end ?? [];
+    });
+  });
+  return found;
+}
+
+/** Removes the cables of this network's containers that live no more. @throws {NetlinkError} */
+export function collectCables({ host, request, valid }: GcCall<unknown>, ends: Ends): void {
+  const isDead = deadOf(request.name, valid);
+  link.removeChosen(host.route, (all) => ends.among(all).filter((each) => isOwned(each, isDead)));
+}
+
+/** The host's end as far as the result tells which it is. */
+function findTold(call: AttachmentCall<unknown>, ends: Ends): link.Link | undefined {
+  return told(call, ends, (name) => link.find(call.host.route, name));
+}
+
+function told(
+  call: AttachmentCall<unknown>,
+  { others }: Ends,
+  find: (name: string) => link.Link | undefined,
+): link.Link | undefined {
+  for (const { name, mac, sandbox } of call.prevResult?.interfaces ?? []) {
+    if (sandbox || others.includes(name)) continue;
+    const found = find(name);
+    // The name alone might be another container's by now; the reference plugin writes no owner.
+    if (found && isEnd(found) && (found.alias === undefined ? found.mac === mac : isOwned(found, isOf(call)))) {
+      return found;
+    }
+  }
+  return undefined;
+}
+
+const isOf = (call: AttachmentCall<unknown>) => (owner: Owner): boolean => sameOwner(owner, call.owner);
+
+function isOwned({ alias = "" }: link.Link, mine: (owner: Owner) => boolean): boolean {
+  const owner = parseOwner(alias);
+  return owner !== undefined && mine(owner);
+}
