@@ -5,6 +5,7 @@
  *
  * @module
  */
+import { letSignalsThrough } from "../ffi/sys/signals.ts";
 import { hasPlugin } from "../plugins/registry.ts";
 import { servePlugin } from "./plugin.ts";
 
@@ -18,12 +19,18 @@ async function main(): Promise<number> {
   return runCli(process.argv.slice(2), { calledAs, env: process.env });
 }
 
+function end(status: number): never {
+  // Whoever asked for the end of an ADD hears why it failed, and then sees the process end by that.
+  if (status !== 0) letSignalsThrough();
+  process.exit(status);
+}
+
 async function fail(error: unknown): Promise<never> {
   const [{ printError }, { printLast }] = [await import("../plugins/kit/serve.ts"), await import("./stdio.ts")];
   printLast(printError(error, ""));
-  process.exit(1);
+  end(1);
 }
 
 process.on("uncaughtException", fail);
 process.on("unhandledRejection", fail);
-main().then(process.exit, fail);
+main().then(end, fail);

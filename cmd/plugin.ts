@@ -4,6 +4,7 @@
  * @see SPEC.md §2 Execution Protocol
  * @module
  */
+import { holdSignals } from "../ffi/sys/signals.ts";
 import { answerVersion } from "../plugins/kit/versions.ts";
 import { findPlugin, loadPlugins, pluginNames } from "../plugins/registry.ts";
 import { VERSIONS } from "../plugins/spec/version.ts";
@@ -25,7 +26,11 @@ export async function servePlugin(name: string): Promise<number> {
   const [{ serve }, { surroundings }] = [await import("../plugins/kit/serve.ts"), await import("./surroundings.ts")];
   // With the plugins that the configuration may name as delegates.
   await loadPlugins(pluginNames().filter((each) => each === name || stdin.includes(`"${each}"`)));
-  const { exitCode, stdout } = serve(findPlugin(name)!, { command, env: process.env, stdin }, surroundings());
-  print(stdout);
+  const isAdd = command === "ADD";
+  if (isAdd) holdSignals();
+  // What an engine has not heard of it believes not to be there.
+  const around = { ...surroundings(), ...(isAdd && { deliver: print }) };
+  const { exitCode, stdout } = serve(findPlugin(name)!, { command, env: process.env, stdin }, around);
+  if (!isAdd || exitCode !== 0) print(stdout);
   return exitCode;
 }

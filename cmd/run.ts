@@ -3,6 +3,8 @@
  *
  * @module
  */
+import { holdSignals } from "../ffi/sys/signals.ts";
+import { stopIfAsked } from "../plugins/kit/interruption.ts";
 import type { Surroundings } from "../plugins/kit/serve.ts";
 import { CniError, Code } from "../plugins/spec/error.ts";
 import type { NetworkList } from "../plugins/spec/network.ts";
@@ -131,8 +133,10 @@ function load({ network, confDirectory }: RunRequest): NetworkList {
 function runAdd(runtime: RuntimeOptions, request: RunRequest, around: Surroundings): void {
   const list = load(request);
   const { containerId, ifname, netns = "" } = request;
+  holdSignals();
   const result = attach(runtime, list, { containerId, ifname, netns, ...wishes(list, request) }, around);
   try {
+    stopIfAsked();
     print(`${printResult(result, list.cniVersion)}\n`);
   } catch (error) {
     // Whoever called this knows nothing of the attachment, so that nobody would ever remove it.

@@ -15,7 +15,7 @@ import { say } from "./stdio.ts";
 export interface SurroundingsOptions {
   /** Plugins of your own, which win over all others of their names. */
   readonly plugins?: readonly AnyPlugin[];
-  /** How long a plugin that is a program of its own may run, in milliseconds; for ever unless told. */
+  /** How long a plugin that is a program of its own may run, in milliseconds; a quarter of an hour unless told. */
   readonly timeoutMs?: number;
   /** Takes what plugins of this process say; it goes to standard error unless told. */
   readonly log?: (message: string) => void;

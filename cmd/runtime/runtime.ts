@@ -7,6 +7,7 @@
  * @module
  */
 import { delegateWasNotRun, type Invoker } from "../../plugins/kit/delegate.ts";
+import { stopIfAsked } from "../../plugins/kit/interruption.ts";
 import { containerIdProblem, ifnameProblem, networkNameProblem } from "../../plugins/spec/env.ts";
 import { CniError, Code } from "../../plugins/spec/error.ts";
 import type { NetworkList } from "../../plugins/spec/network.ts";
@@ -66,6 +67,7 @@ export function add(runtime: RuntimeOptions, list: NetworkList, parameters: AddP
   try {
     for (const plugin of list.plugins) {
       result = callForResult(runtime, list, plugin, { verb: "ADD", parameters: entry, prevResult: result });
+      stopIfAsked();
     }
     if (!result) throw new CniError(Code.InvalidConfig, `Cannot attach to network "${list.name}": it has no plugins`);
     cache.replaceEntry(runtime.cacheDirectory, { ...entry, result: formatResult(result, list.cniVersion) });

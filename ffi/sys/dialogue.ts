@@ -7,6 +7,7 @@
  */
 import { unless } from "./error.ts";
 import { sys } from "./libc.ts";
+import { areSignalsHeld, takeHeldSignal } from "./signals.ts";
 import { type Child, type End, findEnd, reap, sendSignal, SIGKILL, SIGTERM } from "./process.ts";
 
 const POLLIN = 1;
@@ -25,6 +26,8 @@ const FAREWELL_MS = 250;
 const BURIAL_MS = 1000;
 /** How often to look for the end of a program where the kernel cannot tell of it. */
 const LOOK_MS = 5;
+/** How often to look for a signal that is held back. */
+const SIGNAL_LOOK_MS = 50;
 
 /** Bounds of a dialogue. */
 export interface Bounds {
@@ -43,8 +46,11 @@ export interface Outcome {
   /** What it printed. */
   readonly output: Uint8Array;
   /** Why it was ended, if it did not end by itself. */
-  readonly stopped?: "time" | "output";
+  readonly stopped?: Reason;
 }
+
+/** It took too long, printed too much, or this process is asked to end. */
+type Reason = "time" | "output" | "signal";
 
 interface State {
   readonly child: Child;
@@ -53,7 +59,7 @@ interface State {
   readonly buffer: Uint8Array;
   readonly parts: Uint8Array[];
   size: number;
-  stopped?: "time" | "output";
+  stopped?: Reason;
   ended: boolean;
   /** When something is to be done if nothing happens before. */
   alarm: number;
@@ -105,6 +111,7 @@ function goOn(state: State, watches: Map<number, Watch>): boolean {
   // Looked at before, so that what is in the pipes by then is still read.
   const late = performance.now() >= state.alarm;
   if (late && !state.ended) stop(state, "time");
+  else if (!state.stopped && takeHeldSignal()) stop(state, "signal");
   awaitNext(watches, state);
   if (!state.ended && !watches.has(state.child.end) && findEnd(state.child)) {
     state.ended = true;
@@ -115,7 +122,7 @@ function goOn(state: State, watches: Map<number, Watch>): boolean {
 }
 
 /** Asks the program to end; the second time it is not asked, and the third time it is given up. */
-function stop(state: State, why: "time" | "output"): void {
+function stop(state: State, why: Reason): void {
   const { child, bounds } = state;
   state.stopped ??= why;
   const [signal, time] = state.signals === 0 ? [SIGTERM, FAREWELL_MS] : [SIGKILL, BURIAL_MS];
@@ -134,7 +141,8 @@ function awaitNext(watches: Map<number, Watch>, { child, alarm, ended }: State):
   }
   const left = Math.max(0, Math.min(alarm - performance.now(), 2 ** 30));
   const blind = child.end < 0 && !ended;
-  sys.poll(polled, watches.size, Math.ceil(blind ? Math.min(left, LOOK_MS) : left));
+  const look = blind ? LOOK_MS : areSignalsHeld() ? SIGNAL_LOOK_MS : Infinity;
+  sys.poll(polled, watches.size, Math.ceil(Math.min(left, look)));
   for (at = 0; at < polled.length; at += 2) {
     const fd = polled[at]!;
     const found = polled[at + 1]! >> 16;

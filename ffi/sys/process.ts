@@ -19,6 +19,7 @@ const CLD_EXITED = 1;
 // spawn.h
 const POSIX_SPAWN_SETPGROUP = 0x02;
 const POSIX_SPAWN_SETSIGDEF = 0x04;
+const POSIX_SPAWN_SETSIGMASK = 0x08;
 // asm-generic/signal.h
 const SIGPIPE = 13;
 const SIGCHLD = 17;
@@ -111,8 +112,11 @@ function attributes(group: boolean): Uint8Array {
   for (const signal of [SIGPIPE, SIGXFSZ, 32, 33]) signals[(signal - 1) >> 3]! |= 1 << ((signal - 1) & 7);
   sys.posix_spawnattr_init(attributes);
   sys.posix_spawnattr_setsigdefault(attributes, signals);
-  // The group it is given is 0, which stands for one of its own.
-  sys.posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSIGDEF | (group ? POSIX_SPAWN_SETPGROUP : 0));
+  // What this process holds back is not to wait in the program; the mask it is given is empty. The group it is given is 0, which stands for one of its own.
+  sys.posix_spawnattr_setflags(
+    attributes,
+    POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | (group ? POSIX_SPAWN_SETPGROUP : 0),
+  );
   return attributes;
 }
 

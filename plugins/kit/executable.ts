@@ -16,6 +16,8 @@ import { type Invoker, NotRunError, type Request, type Response } from "./delega
 
 /** No result comes near; a plugin that prints more has gone wrong. */
 const MOST_OUTPUT = 64 * 1024 * 1024;
+/** Longer than any plugin works, the slowest DHCP server included; engines give up within minutes. */
+const LONGEST_MS = 15 * 60_000;
 /** How much of what a plugin said last goes into the error it fails with, in bytes. */
 const TAIL = 1024;
 /** How long a program may be busy being written: whoever installs it should be done by then. */
@@ -29,7 +31,7 @@ export interface Executables extends Invoker {
 
 /** How plugins are found and run. */
 export interface ExecutableOptions {
-  /** How long a plugin may run, in milliseconds; for ever unless told. */
+  /** How long a plugin may run, in milliseconds; a quarter of an hour unless told. */
   readonly timeoutMs?: number;
   /** Names of other plugins, which a mistyped one may have been meant to be. */
   readonly others?: readonly string[];
@@ -122,7 +124,7 @@ function describeUnusable(path: string): string[] {
 }
 
 function run(path: string, request: Request, { timeoutMs, hear = passOn }: ExecutableOptions): Response {
-  const deadline = timeoutMs === undefined ? Infinity : performance.now() + timeoutMs;
+  const deadline = performance.now() + (timeoutMs ?? LONGEST_MS);
   const group = timeoutMs !== undefined;
   const child = start(path, environment(request), group, deadline);
   let tail: Uint8Array = new Uint8Array(0);
@@ -191,6 +193,13 @@ function stoppedError(
     ...(stderr ? [`it said ${JSON.stringify(stderr)}`] : []),
   ];
   const options = { details: notes.join("; ") };
+  if (stopped === "signal") {
+    return new CniError(
+      Code.TryAgainLater,
+      `Cannot wait for plugin "${path}": this process was asked to end`,
+      options,
+    );
+  }
   return stopped === "output"
     ? new CniError(
       Code.DecodeFailure,
@@ -199,7 +208,7 @@ function stoppedError(
     )
     : new CniError(
       Code.TryAgainLater,
-      `Cannot wait for plugin "${path}": it did not end within ${timeoutMs} ms`,
+      `Cannot wait for plugin "${path}": it did not end within ${timeoutMs ?? LONGEST_MS} ms`,
       options,
     );
 }

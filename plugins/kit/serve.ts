@@ -11,6 +11,7 @@ import { CniError, Code, ConfigError } from "../spec/error.ts";
 import { printJson, segmentsOf } from "../spec/jsonc.ts";
 import { printResult } from "../spec/result.ts";
 import { LATEST, type Verb } from "../spec/version.ts";
+import { stopIfAsked } from "./interruption.ts";
 import { delegate, type Invoker, NotRunError, type Request, type Response } from "./delegate.ts";
 import { answerVersion, findVersion } from "./versions.ts";
 import type { AddCall, AttachmentCall, Call, DelCall, Plugin } from "./plugin.ts";
@@ -27,6 +28,8 @@ export interface Surroundings {
   openNetns(path: string): Netns;
   /** Finds the plugins that others delegate to, for a list of directories with programs. */
   invoker(directories: readonly string[]): Invoker;
+  /** Takes the answer to an ADD before it becomes final: what was done is undone if nobody can be told of it. */
+  deliver?(answer: string): void;
   /** Takes what plugins say, each behind its name: `bridge: …`. The command line writes it to stderr. */
   log(message: string): void;
 }
@@ -220,6 +223,8 @@ function attachmentCommand(
   const result = plugin.add({ ...inside, undo } satisfies AddCall<unknown>);
   // A version that cannot say the result makes the whole ADD fail, so it is printed before what was done becomes final.
   const stdout = printResult(result, call.request.cniVersion);
+  stopIfAsked();
+  surroundings.deliver?.(stdout);
   undo.move();
   return { stdout, result };
 }
