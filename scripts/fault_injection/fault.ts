@@ -1,0 +1,70 @@
+/** One system call of one command that is made to go wrong. @module */
+
+/** `KILL` or `TERM`, signals that come with the call; or the error that the call ends with instead of being carried out. */
+export type Kind = string;
+
+/** What goes wrong, and where. */
+export interface Fault {
+  /** As strace(1) names it: `openat`. */
+  readonly syscall: string;
+  /** Counted from 1 among the calls of that name since the program started. */
+  readonly when: number;
+  readonly kind: Kind;
+}
+
+/** `sendto#12 ENOBUFS` */
+export function formatFault({ syscall, when, kind }: Fault): string {
+  return `${syscall}#${when} ${kind}`;
+}
+
+/** Whether it is a signal; else an error. */
+export const isSignal = (kind: Kind): boolean => kind === "KILL" || kind === "TERM";
+
+/** Every call that the program itself makes; what its runtime does with memory and threads is none of it. */
+const ERRORS: Readonly<Record<string, readonly string[]>> = {
+  access: ["EIO"],
+  bind: ["ENOMEM"],
+  close: ["EINTR", "EIO"],
+  connect: ["EINTR", "EAGAIN", "ECONNREFUSED"],
+  faccessat: ["EIO", "ENOMEM"],
+  fdatasync: ["EINTR", "EIO", "ENOSPC"],
+  flock: ["EINTR", "EAGAIN", "ENOLCK"],
+  fstat: ["ENOMEM"],
+  fstatfs: ["EINTR", "EIO"],
+  fsync: ["EINTR", "EIO", "ENOSPC"],
+  ftruncate: ["EINTR", "EIO", "EROFS"],
+  getdents64: ["EIO", "ENOMEM"],
+  linkat: ["EIO", "ENOSPC", "EROFS", "EPERM", "ENOMEM"],
+  lseek: ["EIO"],
+  mkdir: ["EIO", "ENOSPC", "EROFS", "EPERM", "ENOMEM"],
+  newfstatat: ["ENOMEM"],
+  open: ["EINTR", "EIO", "EMFILE", "ENFILE", "ENOMEM", "EPERM"],
+  poll: ["EINTR", "ENOMEM"],
+  pread64: ["EINTR", "EIO"],
+  pwrite64: ["EINTR", "EIO", "ENOSPC"],
+  read: ["EINTR", "EIO", "EAGAIN"],
+  readlink: ["EIO", "ENOMEM"],
+  recvfrom: ["EINTR", "EAGAIN", "ENOBUFS", "ENOMEM"],
+  rename: ["EIO", "ENOSPC", "EROFS", "EPERM", "ENOMEM"],
+  rmdir: ["EIO", "EROFS", "EBUSY"],
+  sendto: ["EINTR", "EAGAIN", "ENOBUFS", "ENOMEM", "EPERM"],
+  setns: ["EPERM", "ENOMEM"],
+  setsockopt: ["ENOMEM", "ENOBUFS"],
+  socket: ["ENOBUFS", "ENOMEM", "EMFILE", "EPERM"],
+  unlink: ["EIO", "EROFS", "EPERM", "ENOMEM"],
+  utimensat: ["EIO", "EROFS", "EPERM"],
+  write: ["EINTR", "EIO", "EAGAIN", "ENOSPC", "EPERM"],
+};
+/** What opening a file for writing can end with besides. */
+const ERRORS_OF_WRITERS = ["ENOSPC", "EROFS"];
+
+/** The calls that are looked at, for strace's `-e trace=`; those that a machine does not have are passed over. */
+export const TRACED: readonly string[] = [...Object.keys(ERRORS), "openat"];
+
+/** What can go wrong with a call: the process is killed before it, or asked to end, or it ends with one of the errors that it can end with. */
+export function kindsOf(syscall: string, args: string): readonly Kind[] {
+  const writes = syscall.startsWith("open") && /O_WRONLY|O_RDWR|O_CREAT|O_TMPFILE/.test(args);
+  const errors = ERRORS[syscall === "openat" ? "open" : syscall];
+  if (errors === undefined) return [];
+  return ["KILL", "TERM", ...errors, ...(writes ? ERRORS_OF_WRITERS : [])];
+}

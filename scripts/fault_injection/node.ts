@@ -1,0 +1,67 @@
+/**
+ * The node that things go wrong on: network and mount namespaces of this process, in which every place that the program keeps things in
+ * is a file system of its own. Call only in a process that was started in new namespaces.
+ *
+ * @module
+ */
+import { mkdirSync, writeFileSync } from "node:fs";
+
+/** A finished program. */
+export interface Ended {
+  readonly exitCode: number | null;
+  readonly signal: string | number | undefined;
+  readonly stdout: string;
+  readonly stderr: string;
+  readonly ms: number;
+}
+
+const LONGEST_MS = 30_000;
+const STATE = ["/run", "/var/lib/cni", "/etc/cni", "/opt/cni"];
+
+/** Runs a program to its end, or for half a minute. */
+export function run(argv: readonly string[], options: { env?: Record<string, string>; stdin?: string } = {}): Ended {
+  const started = performance.now();
+  const { exitCode, signalCode, stdout, stderr } = Bun.spawnSync([...argv], {
+    cwd: "/",
+    env: { PATH: "/usr/sbin:/usr/bin:/sbin:/bin", ...options.env },
+    stdin: options.stdin === undefined ? "ignore" : Buffer.from(options.stdin),
+    stdout: "pipe",
+    stderr: "pipe",
+    timeout: LONGEST_MS,
+    killSignal: "SIGKILL",
+  });
+  const ms = performance.now() - started;
+  return { exitCode, signal: signalCode, stdout: stdout.toString(), stderr: stderr.toString(), ms };
+}
+
+/** Runs a shell script. @throws {Error} with what it said, if it fails */
+export function sh(script: string): string {
+  const { exitCode, stdout, stderr } = run(["sh", "-ec", script]);
+  if (exitCode !== 0) throw new Error(`"${script}" ended with ${exitCode}: ${stderr}`);
+  return stdout;
+}
+
+/** Hides the machine's state, once. @throws {Error} where this is not permitted */
+export function enterNode(): void {
+  for (const path of STATE) mkdirSync(path, { recursive: true });
+  sh(STATE.map((path) => `mount -t tmpfs none ${path}`).join("; "));
+  sh("ip link set lo up");
+}
+
+/** A node as it is before anything ran on it, with empty namespaces of these names. */
+export function cleanNode(containers: readonly string[]): void {
+  sh(
+    [
+      "for n in $(ip netns list | cut -d' ' -f1); do ip netns del $n; done",
+      "for l in $(ip -o link | sed -n 's/^[0-9]*: \\([^:@]*\\).*/\\1/p'); do [ $l = lo ] || ip link del $l 2>/dev/null || :; done",
+      "nft flush ruleset",
+      "rm -rf /var/lib/cni/* /var/lib/cni/.[!.]* /run/cni",
+      ...containers.map((name) => `ip netns add ${name}; ip -n ${name} link set lo up`),
+    ].join("\n"),
+  );
+}
+
+/** Writes a file of the node. */
+export function write(path: string, content: unknown): void {
+  writeFileSync(path, JSON.stringify(content));
+}

@@ -1,0 +1,51 @@
+import { expect, test } from "bun:test";
+import { faultsIn, sampleOf } from "./fault_injection/plan.ts";
+import { summary } from "./fault_injection/summary.ts";
+import { ROOT } from "./sources.ts";
+
+const TRACE = `7 openat(AT_FDCWD</>, "/etc/ld.so.cache", O_RDONLY|O_CLOEXEC) = 3</etc/ld.so.cache>
+7 close(3</etc/ld.so.cache>) = 0
+8 close(9) = 0
+7 openat(AT_FDCWD</>, "/proc/thread-self/ns/net", O_RDONLY) = 3<net:[4026531840]>
+7 openat(AT_FDCWD</>, "/proc/self/statm", O_RDONLY) = 4</proc/self/statm>
+7 openat(AT_FDCWD</>, "/var/lib/cni/x", O_WRONLY|O_CREAT, 0600) = 4</var/lib/cni/x>
+7 fsync(4</var/lib/cni/x>) = 0
+7 close(4</var/lib/cni/x>) = 0
+7 exit_group(0) = ?
+`;
+
+test("faultsIn() finds what the program does itself, by the number that strace counts with", () => {
+  const faults = faultsIn(TRACE).map(({ syscall, when, kind }) => `${syscall}#${when} ${kind}`);
+  expect(faults.filter((each) => each.endsWith("KILL"))).toEqual([
+    "openat#2 KILL",
+    "openat#4 KILL",
+    "fsync#1 KILL",
+    "close#2 KILL",
+  ]);
+  expect(faults).toContain("openat#4 EROFS");
+  expect(faults).not.toContain("openat#2 EROFS");
+});
+
+test("sampleOf() spreads evenly and never takes one twice", () => {
+  expect(sampleOf([0, 1, 2, 3, 4, 5, 6, 7, 8, 9], 3)).toEqual([1, 5, 8]);
+  expect(sampleOf([1, 2], 3)).toEqual([1, 2]);
+});
+
+test("summary() counts by kind, and leaves out what was not reached", () => {
+  const text = summary([
+    { name: "run add read#1 EIO", kind: "EIO", result: "refused" },
+    { name: "run add read#1 KILL", kind: "KILL", result: "ended" },
+    { name: "run add read#2 KILL", kind: "KILL", result: "FAILED" },
+    { name: "run add read#3 KILL", kind: "KILL", result: "not reached" },
+  ]);
+  expect(text).toMatch(/^KILL +2 +1 +0 +0 +1$/m);
+  expect(text).toMatch(/^EIO +1 +0 +0 +1 +0$/m);
+  expect(text).toEndWith("3 faults tried, 2 survived, 1 not reached");
+});
+
+test("a sample of everything that can go wrong in the whole chain is survived", () => {
+  const argv = [process.execPath, `${ROOT}/scripts/faults.ts`, "--sample", "8"];
+  const { exitCode, stdout } = Bun.spawnSync(argv, { stdin: "ignore", stderr: "inherit" });
+  expect(exitCode === 0 ? "" : stdout.toString()).toBe("");
+  expect(stdout.toString()).toMatch(/\n[4-6][0-9] faults tried/);
+});
