@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { type AddCall, type CheckCall, type Plugin, plugin, requirePrevResult } from "./kit/plugin.ts";
+import { type AddCall, type CheckCall, type DelCall, type Plugin, plugin, requirePrevResult } from "./kit/plugin.ts";
 import { CniError } from "./spec/error.ts";
 import type { Interface, Result } from "./spec/result.ts";
 import { ALLOWLIST, refuseForbidden } from "./tuning/allowlist.ts";
@@ -11,7 +11,7 @@ import { collectBackups, withBackup } from "./tuning/backup.ts";
 import { type TuningConfig, tuningConfig, wantedState } from "./tuning/config.ts";
 import type { LinkState } from "./tuning/link_state.ts";
 import { parametersOf, refuseRepeated } from "./tuning/sysctls.ts";
-import { type Changes, checkChanges, restore, tune } from "./tuning/tune.ts";
+import { type Changes, checkChanges, forget, restore, tune } from "./tuning/tune.ts";
 
 /** @param allowlist the file with the kernel parameters that may be set, a pattern per line */
 export function tuning(allowlist: string = ALLOWLIST): Plugin<TuningConfig> {
@@ -33,9 +33,9 @@ export function tuning(allowlist: string = ALLOWLIST): Plugin<TuningConfig> {
     del(call) {
       try {
         restore(call);
-      } catch (error) {
-        const { message, details } = CniError.from(error);
-        call.log(details ? `${message}; ${details}` : message);
+      } catch {
+        // What failed may have been in the way for a moment; in the end there is to be no file of a container that is gone.
+        for (const step of [restore, forget]) attempt(call, step);
       }
     },
 
@@ -60,6 +60,15 @@ export function tuning(allowlist: string = ALLOWLIST): Plugin<TuningConfig> {
 }
 
 export default tuning();
+
+function attempt(call: DelCall<TuningConfig>, step: (call: DelCall<TuningConfig>) => void): void {
+  try {
+    step(call);
+  } catch (error) {
+    const { message, details } = CniError.from(error);
+    call.log(details ? `${message}; ${details}` : message);
+  }
+}
 
 function changesOf({ text, ifname, config, args }: AddCall<TuningConfig> | CheckCall<TuningConfig>): Changes {
   refuseRepeated(text, ifname);

@@ -415,6 +415,16 @@ tuningTest(
   },
 );
 
+tuningTest("DEL forgets what cannot be put back, and puts back the rest", ({ run, link, files, dataDir }) => {
+  run("ADD", ALL);
+  const path = join(dataDir, "c1_eth0.json");
+  // The kernel takes none below 68.
+  writeFileSync(path, JSON.stringify({ ...JSON.parse(readFileSync(path, "utf8")), mtu: 10 }));
+  run("DEL", ALL);
+  expect(link()).toMatchObject({ mac: "0a:00:00:00:00:01", mtu: 1400, promisc: false, allmulti: false });
+  expect(files()).toEqual([]);
+});
+
 tuningTest("an MTU is set on the container's side and nowhere else", ({ run, host, container }) => {
   inNetns(host, "ip", "link", "add", "out", "type", "veth", "peer", "name", "eth5", "netns", container.path);
   run("ADD", { mtu: 1400 }, { ifname: "eth5" });

@@ -98,7 +98,12 @@ export function restore(call: DelCall<TuningConfig>): void {
       ...place.netns === here.netns ? parameterSteps(call, netns, backup) : [],
     );
   }
-  removeReplaced(path);
+  forget(call);
+}
+
+/** Removes the backup. @throws {SystemError} */
+export function forget({ config, ...attachment }: DelCall<TuningConfig>): void {
+  removeReplaced(backupPath(config.dataDir, attachment));
 }
 
 type Step = () => void;
