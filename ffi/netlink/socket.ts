@@ -7,6 +7,7 @@
  * @module
  */
 import { forPurpose, SystemError, unless } from "../sys/error.ts";
+import { closeLate } from "../sys/late_close.ts";
 import { sys } from "../sys/libc.ts";
 import { attrs } from "./attrs.ts";
 import { cstr, Reader, u32, Writer } from "./codec.ts";
@@ -61,6 +62,8 @@ export interface Transport extends Disposable {
   send(request: Uint8Array): void;
   /** The next datagram; `undefined` if none comes, at once when `wait` is false, else after some seconds. */
   receive(wait: boolean): Uint8Array | undefined;
+  /** Has the kernel close it in its own time. Whoever closes it waits for what changes to the ruleset leave behind, some 9 ms. */
+  closeLate?(): void;
 }
 
 /** A socket of one netlink family, in the network namespace in which it was opened. */
@@ -98,8 +101,12 @@ const BUFFER_SIZE = 64 * 1024;
 
 function socketOf(fd: number): Netlink {
   if (buffer.length === 0) buffer = new Uint8Array(BUFFER_SIZE);
+  let kept: Disposable | undefined;
   return {
     sequence: 1,
+    closeLate() {
+      kept ??= closeLate(fd);
+    },
     send(request) {
       const SEND_BUFFER = 128 * 1024;
       if (request.length > SEND_BUFFER) {
@@ -117,7 +124,10 @@ function socketOf(fd: number): Netlink {
       }
       return buffer.subarray(0, length);
     },
-    [Symbol.dispose]: () => void sys.close(fd),
+    [Symbol.dispose]() {
+      sys.close(fd);
+      kept?.[Symbol.dispose]();
+    },
   };
 }
 

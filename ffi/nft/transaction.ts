@@ -121,7 +121,12 @@ export function transaction(nl: Netlink): Transaction {
       steps.push(...elementSteps("delete", key, set, elements));
       return self;
     },
-    commit: (generation) => send(nl, steps, generation === undefined ? {} : { generation }, true),
+    commit(generation) {
+      send(nl, steps, generation === undefined ? {} : { generation }, true);
+      // The kernel frees what was deleted behind a grace period of RCU, and closing the socket waits for that.
+      const deletions: readonly Op[] = [DEL_TABLE, DEL_CHAIN, DEL_RULE, DEL_ELEMENTS];
+      if (steps.some(({ request }) => deletions.includes(request.op))) nl.closeLate?.();
+    },
     // Without an end, the kernel takes a batch back.
     verify: () => send(nl, steps, {}, false),
   };

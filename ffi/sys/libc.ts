@@ -49,6 +49,7 @@ const SIGNATURES = {
   rename: ["i32", "cstring", "cstring"],
   rmdir: ["i32", "cstring"],
   send: ["i64_fast", "i32", "ptr", "i64_fast", "i32"],
+  sendmsg: ["i64_fast", "i32", "ptr", "i32"],
   setns: ["i32", "i32", "i32"],
   setsockopt: ["i32", "i32", "i32", "i32", "ptr", "i32"],
   sigaction: ["i32", "i32", "ptr", "ptr"],
@@ -56,6 +57,7 @@ const SIGNATURES = {
   sigpending: ["i32", "ptr"],
   sigprocmask: ["i32", "i32", "ptr", "ptr"],
   socket: ["i32", "i32", "i32", "i32"],
+  socketpair: ["i32", "i32", "i32", "i32", "ptr"],
   symlink: ["i32", "cstring", "cstring"],
   syscall: ["i64_fast", "i64_fast", "i64_fast", "ptr", "i64_fast", "i64_fast"],
   umount2: ["i32", "cstring", "i32"],
@@ -178,4 +180,31 @@ export function textTable(texts: readonly string[]): Uint32Array {
   if (at === encoded.length) return table;
   const cut = texts.find((text) => text.includes("\0"));
   throw new TypeError(`Cannot pass ${JSON.stringify(cut)} to a program: it holds a NUL`);
+}
+
+/**
+ * A struct msghdr with what it points to behind it: one byte, and these descriptors.
+ *
+ * @see unix(7) SCM_RIGHTS
+ */
+export function descriptorMessage(fds: readonly number[]): Uint32Array {
+  const SOL_SOCKET = 1;
+  const SCM_RIGHTS = 1;
+  const [vectorAt, byteAt, controlAt] = [14, 18, 20];
+  const controlHeader = 16;
+  const message = new Uint32Array(controlAt + (controlHeader >> 2) + fds.length + (fds.length & 1));
+  const address = Bun.FFI.ptr(message) as number;
+  const put = (at: number, value: number) => {
+    message[at] = value;
+    message[at + 1] = Math.floor(value / 2 ** 32);
+  };
+  put(4, address + vectorAt * 4);
+  put(6, 1);
+  put(8, address + controlAt * 4);
+  put(10, (message.length - controlAt) * 4);
+  put(vectorAt, address + byteAt * 4);
+  put(vectorAt + 2, 1);
+  put(controlAt, controlHeader + fds.length * 4);
+  message.set([SOL_SOCKET, SCM_RIGHTS, ...fds], controlAt + 2);
+  return message;
 }

@@ -1,0 +1,47 @@
+/**
+ * Descriptors whose last reference the kernel drops in a thread of its own.
+ *
+ * Some take long to close, and a process does not end before all of its are. One that is on its way through a socket that nobody can
+ * receive from any more is closed by the kernel's collector of such sockets. Kernels before 6.10 collect them within the process that
+ * ends: there nothing is won or lost.
+ *
+ * @see unix(7) SCM_RIGHTS, net/unix/garbage.c
+ * @module
+ */
+import { SystemError } from "./error.ts";
+import { descriptorMessage, sys } from "./libc.ts";
+
+const AF_UNIX = 1;
+const SOCK_DGRAM = 2;
+const SOCK_CLOEXEC = 0o2000000;
+
+/**
+ * Lets the kernel close `fd` once this process has closed it and what is returned, or has ended.
+ *
+ * @returns undefined where that is not possible, so that `fd` is closed as ever
+ */
+export function closeLate(fd: number): Disposable | undefined {
+  try {
+    return detain(fd);
+  } catch (error) {
+    if (error instanceof SystemError) return undefined;
+    throw error;
+  }
+}
+
+function detain(fd: number): Disposable {
+  const ends = new Int32Array(2);
+  sys.socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, ends);
+  const [sender, receiver] = ends as unknown as readonly [number, number];
+  const close = () => {
+    for (const each of [sender, receiver]) sys.close(each);
+  };
+  try {
+    // The receiver is sent to itself, so that it stays when nobody else has it any more.
+    sys.sendmsg(sender, descriptorMessage([receiver, fd]), 0);
+  } catch (error) {
+    close();
+    throw error;
+  }
+  return { [Symbol.dispose]: close };
+}
