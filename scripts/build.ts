@@ -5,8 +5,17 @@
  * @module
  */
 
-import { chmodSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
-import { basename, dirname, join, resolve } from "node:path";
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { basename, dirname, join, relative, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import {
   closeEnvironment,
@@ -17,6 +26,7 @@ import {
   skipWarmUp,
 } from "./runtime_patch.ts";
 import { MARK } from "../cmd/install.ts";
+import { copyInlined } from "./inline_constants.ts";
 import { ROOT } from "./sources.ts";
 
 /**
@@ -67,18 +77,21 @@ function plan(argv: readonly string[], cwd: string): BuildPlan {
 function compile({ processor, entry }: BuildPlan, scratch: string): string {
   // The base name is baked into the file, so it is the same for every target and every --outfile.
   const executable = join(scratch, "cni");
+  const source = join(scratch, "source");
+  copyInlined(source);
+  const own = relative(ROOT, entry);
   const version: string = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8")).version;
   const command = [
     process.execPath,
     "build",
-    entry,
+    existsSync(join(source, own)) ? own : entry,
     "--compile",
     `--target=bun-linux-${processor}`,
     `--outfile=${executable}`,
     `--define=BUILD_VERSION=${JSON.stringify(version)}`,
     ...FLAGS,
   ];
-  const child = Bun.spawnSync(command, { cwd: ROOT, stdin: "ignore", stdout: "pipe", stderr: "pipe" });
+  const child = Bun.spawnSync(command, { cwd: source, stdin: "ignore", stdout: "pipe", stderr: "pipe" });
   if (!child.success) {
     const output = `${child.stdout.toString()}${child.stderr.toString()}`.trim();
     throw new Error(`Cannot compile "${entry}": exit status ${child.exitCode}\n${output}`);
