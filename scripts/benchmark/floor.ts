@@ -23,7 +23,7 @@ export interface Floor {
 
 /**
  * How the arguments of a call are replayed: a number or descriptor, a path, what was written, room to
- * read into, an option's value, times, an address.
+ * read into, an option's value, times, an address, descriptors that are sent.
  */
 const CALLS: Readonly<Record<string, string>> = {
   openat: "npnn",
@@ -65,7 +65,9 @@ const CALLS: Readonly<Record<string, string>> = {
   setsockopt: "nnnon",
   bind: "nan",
   connect: "nan",
+  socketpair: "nnnr",
   sendto: "nwnn",
+  sendmsg: "ndn",
   recvfrom: "nrnn",
   setns: "nn",
 };
@@ -184,6 +186,8 @@ function argumentOf(letter: string, text: string, { data }: TracedCall, containe
       return bytes(twoTimes(text));
     case "a":
       return bytes(unixAddress(text));
+    case "d":
+      return descriptors(text);
     default:
       return `{ VALUE, ${text} }`;
   }
@@ -204,4 +208,14 @@ function unixAddress(text: string): readonly number[] {
   const path = /sun_path=(".*")/.exec(text);
   if (!path) throw new Error(`Cannot replay a connection to ${text}`);
   return [1, 0, ...bytesOf(path[1]) ?? [], 0];
+}
+
+/** `{…, msg_control=[{cmsg_len=24, cmsg_level=0x1, cmsg_type=0x1, cmsg_data=[12, 9]}], …}`: two descriptors and a byte. */
+function descriptors(text: string): string {
+  const [, first, second] = /cmsg_data=\[(\d+), (\d+)\]/.exec(text) ?? [];
+  if (second === undefined) throw new Error(`Cannot replay what was sent: ${text}`);
+  const vector = "&(struct iovec){ (char[1]){0}, 1 }";
+  const control = `(int[]){ 24, 0, SOL_SOCKET, SCM_RIGHTS, ${first}, ${second} }`;
+  const message = `.msg_iov = ${vector}, .msg_iovlen = 1, .msg_control = ${control}, .msg_controllen = 24`;
+  return `{ BYTES, 0, &(struct msghdr){ ${message} } }`;
 }
