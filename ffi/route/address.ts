@@ -16,6 +16,7 @@ import {
   IFA_BROADCAST,
   IFA_F_DADFAILED,
   IFA_F_NODAD,
+  IFA_F_NOPREFIXROUTE,
   IFA_F_TENTATIVE,
   IFA_FLAGS,
   IFA_LOCAL,
@@ -67,15 +68,18 @@ function fields(index: number, address: Cidr): MessageIn<typeof addressMessage> 
 export interface AddressOptions {
   /** Usable at once: no search for duplicates (IPv6). */
   readonly withoutDad?: boolean;
+  /** No route to the address's subnet comes with it. */
+  readonly withoutRoute?: boolean;
 }
 
 /** The request that puts an address on a link, to be sent with others. */
-export function addRequest(index: number, address: Cidr, { withoutDad = false }: AddressOptions = {}): Request {
+export function addRequest(index: number, address: Cidr, options: AddressOptions = {}): Request {
+  const { withoutDad = false, withoutRoute = false } = options;
   const value = fields(index, address);
   // As ip(8) does not, but every DHCP client and the CNI plugins do: a broadcast address where the subnet has one.
   const broadcast = familyOf(address) === 4 && prefixLengthOf(address) < 31 ? { broadcast: broadcastOf(address) } : {};
-  const flags = withoutDad && familyOf(address) === 6 ? { flags: IFA_F_NODAD } : {};
-  return request(NEW, { ...value, ...broadcast, ...flags }, NLM_F_CREATE | NLM_F_EXCL);
+  const flags = (withoutDad && familyOf(address) === 6 ? IFA_F_NODAD : 0) | (withoutRoute ? IFA_F_NOPREFIXROUTE : 0);
+  return request(NEW, { ...value, ...broadcast, ...flags ? { flags } : {} }, NLM_F_CREATE | NLM_F_EXCL);
 }
 
 /** Removes an address from a link. @throws {NetlinkError} `EADDRNOTAVAIL` if it is not there */

@@ -7,7 +7,15 @@
 import { type Cidr, cidr, type Ip, ipOf, networkOf, prefixLengthOf } from "../address.ts";
 import { attrs } from "../netlink/attrs.ts";
 import { type Codec, ip, Reader, struct, u32, u8 } from "../netlink/codec.ts";
-import { message, type MessageIn, type MessageOut, NLM_F_APPEND, NLM_F_CREATE, type Op } from "../netlink/message.ts";
+import {
+  message,
+  type MessageIn,
+  type MessageOut,
+  NLM_F_APPEND,
+  NLM_F_CREATE,
+  NLM_F_EXCL,
+  type Op,
+} from "../netlink/message.ts";
 import { dump, type Netlink, query, type Request, request } from "../netlink/socket.ts";
 import { unless } from "../sys/error.ts";
 import { afOf } from "./address.ts";
@@ -31,6 +39,7 @@ import {
   RTM_GETROUTE,
   RTM_NEWROUTE,
   RTN_UNICAST,
+  RTNH_F_ONLINK,
   RTPROT_BOOT,
 } from "./uapi.ts";
 
@@ -95,6 +104,10 @@ export interface Route {
   /** Index of the link. */
   readonly oif?: number | undefined;
   readonly gateway?: Ip | undefined;
+  /** What packets are from, unless their sender says so. */
+  readonly source?: Ip | undefined;
+  /** The gateway is at the other end of the link whatever the other routes say. */
+  readonly onlink?: boolean | undefined;
   /** The metric: of two routes the lower wins. */
   readonly priority?: number | undefined;
   /** Routing table; 254 (main) unless told. */
@@ -112,8 +125,13 @@ export function addRequest(route: Route): Request {
   return request(NEW, fields(route), NLM_F_CREATE | NLM_F_APPEND);
 }
 
+/** The request that adds a route unless there is one of the same destination and metric, to be sent with others. */
+export function addSoleRequest(route: Route): Request {
+  return request(NEW, fields(route), NLM_F_CREATE | NLM_F_EXCL);
+}
+
 function fields(route: Route): MessageIn<typeof routeMessage> {
-  const { dst, gateway, oif, priority, mtu, advmss, table = RT_TABLE_MAIN } = route;
+  const { dst, gateway, oif, source, priority, mtu, advmss, table = RT_TABLE_MAIN } = route;
   const scope = route.scope ?? (gateway === undefined && afOf(dst) === AF_INET ? RT_SCOPE_LINK : RT_SCOPE_UNIVERSE);
   return {
     family: afOf(dst),
@@ -122,9 +140,11 @@ function fields(route: Route): MessageIn<typeof routeMessage> {
     protocol: RTPROT_BOOT,
     scope,
     type: RTN_UNICAST,
+    flags: route.onlink ? RTNH_F_ONLINK : 0,
     dst: ipOf(networkOf(dst)),
     ...oif === undefined ? {} : { oif },
     ...gateway === undefined ? {} : { gateway },
+    ...source === undefined ? {} : { prefsrc: source },
     ...priority === undefined ? {} : { priority },
     ...mtu === undefined && advmss === undefined ? {} : { metrics: { mtu, advmss } },
     ...table < 256 ? {} : { table },
@@ -149,6 +169,7 @@ function read(one: MessageOut<typeof routeMessage>): Route[] {
   const anywhere = (one.family === AF_INET ? "0.0.0.0" : "::") as Ip;
   const common = {
     dst: cidr(one.dst ?? anywhere, one.dstLength),
+    source: one.prefsrc,
     priority: one.priority,
     table: one.table ?? one.shortTable,
     scope: one.scope,

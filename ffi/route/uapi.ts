@@ -58,6 +58,7 @@ export const IFLA_EXT_MASK = 29;
 export const IFLA_PROMISCUITY = 30;
 export const IFLA_LINK_NETNSID = 37;
 export const IFLA_ALT_IFNAME = 53;
+export const IFLA_PERM_ADDRESS = 54;
 export const IFLA_INFO_KIND = 1;
 export const IFLA_INFO_DATA = 2;
 export const IFLA_INFO_SLAVE_KIND = 4;
@@ -138,6 +139,7 @@ export const RTNH_F_ONLINK = 4;
 export const RTM_F_CLONED = 0x200;
 export const RT_SCOPE_UNIVERSE = 0;
 export const RT_SCOPE_LINK = 253;
+export const RT_SCOPE_HOST = 254;
 
 // linux/fib_rules.h
 export const FRA_DST = 1;

@@ -9,10 +9,8 @@ import { NetlinkError } from "../../ffi/netlink/error.ts";
 import { bridge as bridgeKind, veth } from "../../ffi/route/kinds.ts";
 import * as link from "../../ffi/route/link.ts";
 import { IFF_PROMISC, IFF_UP } from "../../ffi/route/uapi.ts";
-import { SystemError } from "../../ffi/sys/error.ts";
-import { ensureSysctl } from "../../ffi/sysctl.ts";
 import { randomName } from "../kit/cable.ts";
-import { expectEqual } from "../kit/interface.ts";
+import { expectEqual, ignoreAdvertisements } from "../kit/interface.ts";
 import type { CheckCall } from "../kit/plugin.ts";
 import { CniError, Code } from "../spec/error.ts";
 import type { Result } from "../spec/result.ts";
@@ -66,17 +64,6 @@ function adapt(host: Netns, found: link.Link, config: BridgeConfig): link.Link {
     link.set(host.route, found.index, { info: bridgeKind({ vlanFiltering: 1 }) });
   }
   return found;
-}
-
-/** A container must not make the host its router's client. */
-function ignoreAdvertisements(host: Netns, name: string, log: (message: string) => void): void {
-  const parameter = `net/ipv6/conf/${name}/accept_ra`;
-  try {
-    host.run(() => ensureSysctl(parameter, "0"));
-  } catch (error) {
-    if (!(error instanceof SystemError)) throw error;
-    if (error.code !== "ENOENT") log(`Cannot set ${parameter} to 0, going on without: ${error.message}`);
-  }
 }
 
 /** Checks the bridge against the configuration and what ADD reported. @throws {CniError} on the first difference */

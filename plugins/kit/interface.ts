@@ -24,10 +24,17 @@ import { ensureSysctl, findSysctl } from "../../ffi/sysctl.ts";
 import { CniError, Code } from "../spec/error.ts";
 import type { Interface, IpConfig, Result, RouteConfig } from "../spec/result.ts";
 
+/** A route out of the interface that is configured. */
+export type Way = Omit<route.Route, "oif">;
+
 /** How an interface is to be configured. */
 export interface ConfigureOptions {
   /** IPv6 addresses are usable at once, without a search for duplicates: right where nobody else can have them. */
   readonly withoutDad: boolean;
+  /** Ways out of the interface that come before the result's routes, in place of the kernel's routes to the subnets of the addresses. */
+  readonly ways?: readonly Way[];
+  /** Nobody can be heard on the wire now, so that the end of the search for duplicates is not waited for: it has not begun. */
+  readonly unheard?: boolean;
   log(message: string): void;
 }
 
@@ -45,17 +52,18 @@ export function configure(netns: Netns, device: link.Link, result: Result, optio
   const addresses = ips.map((ip) => ip.address);
   const six = addresses.filter((each) => familyOf(each) === 6);
   netns.run(() => prepareSysctls(ifname, six.length > 0, options));
-  using events = six.length > 0
+  using events = six.length > 0 && !options.unheard
     ? netns.run<Netlink>(() => openNetlink(NETLINK_ROUTE, [RTNLGRP_IPV6_IFADDR]))
     : undefined;
   const add = addresses.map((each): Step => ({
     purpose: `add address ${each} to "${ifname}"`,
-    request: address.addRequest(index, each, options),
+    request: address.addRequest(index, each, { ...options, withoutRoute: options.ways !== undefined }),
   }));
   const up = { purpose: `set "${ifname}" up`, request: link.setUpRequest(index) };
-  const routes = routesOf(result, ips).map((each): Step => ({
-    purpose: `add route to ${each.dst}${each.gw ? ` via ${each.gw}` : ""} dev "${ifname}"`,
-    request: route.addRequest({ ...each, gateway: each.gw, oif: index }),
+  const all = [...options.ways ?? [], ...routesOf(result, ips).map(({ gw, ...each }) => ({ ...each, gateway: gw }))];
+  const routes = all.map((each): Step => ({
+    purpose: `add route to ${each.dst}${each.gateway ? ` via ${each.gateway}` : ""} dev "${ifname}"`,
+    request: route.addRequest({ ...each, oif: index }),
   }));
   // A route may need an address that is still being checked for duplicates.
   const sends = options.withoutDad ? [[...add, up, ...routes]] : [[...add, up], routes];
@@ -86,14 +94,7 @@ const describeDuplicate = (ifname: string) => (duplicate: Cidr) =>
 
 /** Parameters that make the kernel announce new addresses and keep them while the link is down; without them it works, only later. */
 function prepareSysctls(ifname: string, six: boolean, { withoutDad, log }: ConfigureOptions): void {
-  const wish = (name: string, value: string) => {
-    try {
-      ensureSysctl(name, value);
-    } catch (error) {
-      if (!(error instanceof SystemError)) throw error;
-      if (error.code !== "ENOENT") log(`Cannot set ${name} to ${value}, going on without: ${error.message}`);
-    }
-  };
+  const wish = (name: string, value: string) => wishSysctl(name, value, log);
   wish(`net/ipv4/conf/${ifname}/arp_notify`, "1");
   if (!six) return;
   for (const each of [ifname, "lo"]) requireIpv6(each);
@@ -128,6 +129,23 @@ export function requireSysctl(name: string, value: string): void {
     );
   }
 }
+
+/** Makes an interface of the host deaf to router advertisements: a container must not make the host its router's client. */
+export function ignoreAdvertisements(host: Netns, name: string, log: Log): void {
+  host.run(() => wishSysctl(`net/ipv6/conf/${name}/accept_ra`, "0", log));
+}
+
+/** Sets a kernel parameter that the network can do without; call it inside the namespace. */
+export function wishSysctl(name: string, value: string, log: Log): void {
+  try {
+    ensureSysctl(name, value);
+  } catch (error) {
+    if (!(error instanceof SystemError)) throw error;
+    if (error.code !== "ENOENT") log(`Cannot set ${name} to ${value}, going on without: ${error.message}`);
+  }
+}
+
+type Log = (message: string) => void;
 
 /** Lets the host forward packets of these families. @throws {CniError} if the parameter is off and cannot be set */
 export function requireForwarding(host: Netns, families: readonly (4 | 6)[]): void {
@@ -216,7 +234,8 @@ export function expectConfigured(netns: Netns, ifname: string, result: Result): 
   return device;
 }
 
-function expectRoute(netns: Netns, device: link.Link, wanted: RouteConfig): void {
+/** Checks that a route leads out of the interface, where it was put or where a later plugin has moved it. @throws {CniError} */
+export function expectRoute(netns: Netns, device: link.Link, wanted: RouteConfig): void {
   const family = familyOf(wanted.dst) === 4 ? AF_INET : AF_INET6;
   const isIn = (table: number, gateway: Ip | undefined) =>
     route.list(netns.route, family, table).some((each) =>

@@ -13,7 +13,8 @@ import { parseAnswer } from "./answer.ts";
 import { CniError } from "../spec/error.ts";
 import type { Result } from "../spec/result.ts";
 import type { Verb, Version } from "../spec/version.ts";
-import { type AnyPlugin, embedded, serve, type Surroundings } from "./serve.ts";
+import type { Request } from "./delegate.ts";
+import { type AnyPlugin, embedded, restore, serve, type Surroundings } from "./serve.ts";
 
 /** Who is to be attached. */
 export interface CallOptions {
@@ -35,6 +36,8 @@ export interface Sandbox extends Namespaces {
   newContainer(): Netns;
   /** Calls a plugin; gives the result of an ADD. @throws {CniError} what the plugin answered with */
   call(plugin: AnyPlugin, verb: Verb, config: object, options?: CallOptions): Result;
+  /** Has a plugin put back the rules that are missing. @returns what that was, in words */
+  restore(plugin: AnyPlugin, config: object, options?: CallOptions): readonly string[];
 }
 
 /** A sandbox in which plugins may delegate to `plugins`. */
@@ -52,25 +55,33 @@ export function newSandbox(plugins: readonly AnyPlugin[]): Sandbox {
   };
   const pathOf = (netns: CallOptions["netns"]) =>
     netns === null ? "" : typeof netns === "string" ? netns : (netns ?? namespaces.container).path;
+  const requestOf = (
+    command: Verb,
+    document: object,
+    { containerId = "c1", ifname = "eth0", netns, env = {} }: CallOptions,
+  ): Request => {
+    const variables = {
+      CNI_CONTAINERID: containerId,
+      CNI_IFNAME: ifname,
+      CNI_NETNS: pathOf(netns),
+      CNI_PATH: "",
+      ...env,
+    };
+    return { command, env: variables, stdin: JSON.stringify(document) };
+  };
+  const documentOf = (plugin: AnyPlugin, config: object) => {
+    return { cniVersion: "1.1.0", name: "test", type: plugin.name, ...config };
+  };
   return {
     ...namespaces,
     directory,
     log,
     newContainer: () => resources.use(createNetns()),
-    call(plugin, verb, config, { containerId = "c1", ifname = "eth0", netns, env = {} } = {}) {
-      const variables = {
-        CNI_CONTAINERID: containerId,
-        CNI_IFNAME: ifname,
-        CNI_NETNS: pathOf(netns),
-        CNI_PATH: "",
-        ...env,
-      };
-      const document = { cniVersion: "1.1.0", name: "test", type: plugin.name, ...config };
-      const { exitCode, stdout } = serve(
-        plugin,
-        { command: verb, env: variables, stdin: JSON.stringify(document) },
-        surroundings,
-      );
+    restore: (plugin, config, options = {}) =>
+      restore(plugin, requestOf("ADD", documentOf(plugin, config), options), surroundings),
+    call(plugin, verb, config, options = {}) {
+      const document = documentOf(plugin, config);
+      const { exitCode, stdout } = serve(plugin, requestOf(verb, document, options), surroundings);
       if (exitCode === 0) return verb === "ADD" ? parseAnswer(stdout, plugin.name, document.cniVersion as Version) : {};
       const { code, msg, details } = JSON.parse(stdout);
       throw new CniError(code, msg, details ? { details } : {});
