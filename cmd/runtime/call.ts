@@ -10,7 +10,7 @@ import { CniError, Code } from "../../plugins/spec/error.ts";
 import { deriveRequest, type NetworkList, type PluginEntry } from "../../plugins/spec/network.ts";
 import type { Result } from "../../plugins/spec/result.ts";
 import type { JsonObject } from "../../plugins/spec/schema.ts";
-import type { Verb } from "../../plugins/spec/version.ts";
+import { atLeast, type Verb } from "../../plugins/spec/version.ts";
 import type { Args } from "./cache.ts";
 import { findPosition } from "./position.ts";
 
@@ -122,7 +122,9 @@ function requestOf(caller: Caller, list: NetworkList, plugin: PluginEntry, optio
     ...(parameters && { capabilityArgs: parameters.capabilityArgs }),
     ...(validAttachments && { validAttachments }),
   });
-  return { command: verb, env: environment(caller, list, options), stdin };
+  // The first versions cannot say all of a result, and who asks in them is to see no more than that.
+  const isWhole = prevResult && atLeast(list.cniVersion, "0.3.0");
+  return { command: verb, env: environment(caller, list, options), stdin, ...isWhole && { prevResult } };
 }
 
 /** What a plugin fails with it answers; what is thrown here with this code comes from looking for it. */
@@ -145,9 +147,8 @@ function environment(
   { cniVersion }: NetworkList,
   { verb, parameters }: CallOptions,
 ): Record<string, string | undefined> {
-  const inherited = Object.entries(env).filter(([name]) => !name.startsWith("CNI_") || name === "CNI_NETNS_OVERRIDE");
   return {
-    ...Object.fromEntries(inherited),
+    ...inherited(env),
     CNI_COMMAND: verb,
     CNI_CONTAINERID: parameters?.containerId ?? "",
     CNI_NETNS: parameters?.netns ?? "",
@@ -170,4 +171,13 @@ function named<T>(list: NetworkList, plugin: PluginEntry, verb: Verb | "restore"
       cause: error,
     });
   }
+}
+
+/** What a plugin gets of our own environment. */
+function inherited(env: Caller["env"]): Record<string, string | undefined> {
+  const variables: Record<string, string | undefined> = {};
+  for (const name in env) {
+    if (!name.startsWith("CNI_") || name === "CNI_NETNS_OVERRIDE") variables[name] = env[name];
+  }
+  return variables;
 }

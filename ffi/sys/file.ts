@@ -38,9 +38,9 @@ export function openFile(path: string): Descriptor {
   return descriptor(forPurpose(`open "${path}"`, () => sys.open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0)));
 }
 
-/** What `fd` has right now, at most 64 KiB; empty at its end. @throws {SystemError} */
+/** What `fd` has right now, at most 4 KiB; empty at its end. @throws {SystemError} */
 export function readSome(fd: number): Uint8Array {
-  const buffer = new Uint8Array(64 * 1024);
+  const buffer = new Uint8Array(4 * 1024);
   return buffer.subarray(0, sys.read(fd, buffer, buffer.length));
 }
 

@@ -36,14 +36,21 @@ export function statusOf(fd: number): FileStatus {
   const view = new DataView(bytes.buffer);
   const mode = view.getUint32(arm ? 16 : 24, true);
   return {
-    identity: `${view.getBigUint64(0, true)}:${view.getBigUint64(8, true)}`,
+    // Two large numbers are put together when somebody asks.
+    get identity() {
+      return `${view.getBigUint64(0, true)}:${view.getBigUint64(8, true)}`;
+    },
     isFile: (mode & 0o170000) === 0o100000,
     isDirectory: (mode & 0o170000) === 0o040000,
     isCharacterDevice: (mode & 0o170000) === 0o020000,
     mode: mode & 0o7777,
     size: Number(view.getBigInt64(48, true)),
-    modified: readTime(view, 88),
-    changed: readTime(view, 104),
+    get modified() {
+      return readTime(view, 88);
+    },
+    get changed() {
+      return readTime(view, 104);
+    },
   };
 }
 

@@ -17,6 +17,8 @@ export interface Request {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** The configuration; empty for VERSION, mostly. */
   readonly stdin: string;
+  /** Within a process: the `prevResult` of the configuration, which need not be read again. */
+  readonly prevResult?: Result;
 }
 
 /** What a plugin answers. */

@@ -67,7 +67,7 @@ export function serve(plugin: AnyPlugin, request: Request, around: Surroundings)
   try {
     if (request.command === "VERSION") return { exitCode: 0, stdout: answerVersion(request.stdin) };
     const environment = parseEnvironment({ ...request.env, CNI_COMMAND: request.command });
-    const config = readRequest(request.stdin, environment.verb);
+    const config = readRequest(request, environment.verb);
     const answer = forNetwork(config, () => dispatch(plugin, request, environment, config, surroundings));
     return { exitCode: 0, stdout: "", ...answer };
   } catch (error) {
@@ -233,8 +233,10 @@ function attachmentCommand(
 let last: { readonly text: string; readonly verb: Verb; readonly config: PluginConfig } | undefined;
 
 /** The request as the plugins get it. @throws {SyntaxError} @throws {ConfigError} */
-export function readRequest(text: string, verb: Verb): PluginConfig {
-  if (last?.text !== text || last.verb !== verb) last = { text, verb, config: parsePluginConfig(text, verb) };
+export function readRequest({ stdin: text, prevResult }: Request, verb: Verb): PluginConfig {
+  if (last?.text !== text || last.verb !== verb) {
+    last = { text, verb, config: parsePluginConfig(text, verb, prevResult) };
+  }
   return last.config;
 }
 

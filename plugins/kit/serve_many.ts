@@ -59,7 +59,7 @@ function delMany(plugin: AnyPlugin, requests: readonly Request[], around: Surrou
 function makeCall(plugin: AnyPlugin, request: Request, surroundings: Surroundings): Made | undefined {
   try {
     const env = parseEnvironment({ ...request.env, CNI_COMMAND: "DEL" });
-    const config = readRequest(request.stdin, "DEL");
+    const config = readRequest(request, "DEL");
     const call: DelManyCall<unknown> = {
       ...attachmentCall(plugin, env, callFor(plugin, request, env, config, surroundings)),
       within(call) {

@@ -73,13 +73,13 @@ export const attachments: schema.Schema<readonly { readonly containerID: string;
  * @throws ConfigError naming network and path
  * @throws CniError with code 1 for the version, 6 for `prevResult`, 7 for the network name
  */
-export function parsePluginConfig(text: string, verb: Verb): PluginConfig {
+export function parsePluginConfig(text: string, verb: Verb, known?: Result): PluginConfig {
   const raw = parseRequest(text);
   const name = parseName(raw);
   const cniVersion = parseConfigVersion(raw, verb);
   try {
     const { ipam, ...rest } = common.parse(raw);
-    const prevResult = parsePrevResult(raw, verb, cniVersion);
+    const prevResult = known ?? parsePrevResult(raw, verb, cniVersion);
     const validAttachments = verb === "GC" ? parseAttachments(raw) : undefined;
     return {
       name,

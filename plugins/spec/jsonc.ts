@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { join } from "./schema.ts";
+import { join } from "./describe.ts";
 
 /** Arrays and objects inside each other; far from where printing would overflow the stack, and from what anybody writes. */
 const MOST_LEVELS = 1000;

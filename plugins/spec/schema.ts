@@ -21,7 +21,10 @@
  * @module
  */
 import { type Cidr, type Ip, type Mac, parseCidr, parseIp, parseMac } from "../../ffi/address.ts";
+import { excerpt, join } from "./describe.ts";
 import { ConfigError } from "./error.ts";
+
+export { excerpt, join };
 
 declare global {
   // Newer than the type library: numbers kept as their text (ECMA-262 proposal "JSON.parse source text access").
@@ -244,12 +247,6 @@ export function isJsonObject(node: unknown): node is JsonObject {
   return typeof node === "object" && node !== null && !Array.isArray(node) && !JSON.isRawJSON(node);
 }
 
-/** The path of a member: `ipam.ranges`, `["cni.dev/attachments"]`. */
-export function join(path: string, key: string): string {
-  if (!/^[A-Za-z_][\w-]*$/.test(key)) return `${path}[${JSON.stringify(key)}]`;
-  return path === "" ? key : `${path}.${key}`;
-}
-
 function parseShape<S extends Shape>(shape: S, node: unknown, path: string, keepUnknown: boolean): Obj<S> {
   const source = jsonObject.parse(node, path);
   const spellings = spellingsOf(source);
@@ -297,12 +294,6 @@ function text<T extends string>(expected: string, parseText: (value: string) => 
 
 function wrong(path: string, expected: string, node: unknown): ConfigError {
   return new ConfigError(path, expected, excerpt(node));
-}
-
-/** A value as JSON, cut to what fits into an error; `nothing` for `undefined`. */
-export function excerpt(node: unknown): string {
-  const json = node === undefined ? "nothing" : JSON.stringify(node);
-  return json.length > 80 ? `${json.slice(0, 79)}…` : json;
 }
 
 function wholeNumber(node: unknown): bigint | undefined {

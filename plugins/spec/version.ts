@@ -5,7 +5,7 @@
  * others wrote down (`cniVersions`, a plugin's VERSION answer).
  * @module
  */
-import { excerpt } from "./schema.ts";
+import { excerpt } from "./describe.ts";
 
 /**
  * All released versions, oldest first.
