@@ -4,7 +4,7 @@ import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
-import { createNetns, type Netns, openNetns } from "../../ffi/netns.ts";
+import { createNetns, type Netns, NetnsError, openNetns } from "../../ffi/netns.ts";
 import { inNetns } from "../../ffi/testing.ts";
 import bandwidth from "../../plugins/bandwidth.ts";
 import bridge from "../../plugins/bridge.ts";
@@ -65,9 +65,14 @@ function newBench(scope: DisposableStack): Bench {
     static: staticIpam,
     tuning: tuning("/nonexistent"),
   };
+  const ended = new Set<string>();
   const kernel: Surroundings = {
     host: watched(host, sent),
-    openNetns,
+    // The number in the path of one that ended is soon that of another file.
+    openNetns: (path) => {
+      if (ended.has(path)) throw new NetnsError(path, "there is no such file", true);
+      return openNetns(path);
+    },
     invoker: () => invoker,
     log: (message) => void log.push(message),
   };
@@ -130,6 +135,7 @@ function newBench(scope: DisposableStack): Bench {
       }),
     end(netns) {
       living.delete(netns);
+      ended.add(netns.path);
       netns[Symbol.dispose]();
     },
     gc(list, ...valid) {
