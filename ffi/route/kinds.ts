@@ -15,6 +15,10 @@ import {
   IFLA_IPVLAN_MODE,
   IFLA_MACVLAN_BC_QUEUE_LEN,
   IFLA_MACVLAN_MODE,
+  IFLA_TUN_GROUP,
+  IFLA_TUN_MULTI_QUEUE,
+  IFLA_TUN_OWNER,
+  IFLA_TUN_TYPE,
   IFLA_VLAN_ID,
   IFLA_VRF_TABLE,
   VETH_INFO_PEER,
@@ -88,6 +92,19 @@ export const ipvlan = /* @__PURE__ */ linkKind("ipvlan", () => ({
 
 /** The frames of its master that have an 802.1Q tag. */
 export const vlan = /* @__PURE__ */ linkKind("vlan", () => ({ id: [IFLA_VLAN_ID, u16] }));
+
+/** Links of which a program is the other end; they are made by ioctl(2). */
+export const tun = /* @__PURE__ */ linkKind("tun", () => ({
+  /** The user who may open it. */
+  owner: [IFLA_TUN_OWNER, u32],
+  /** The group whose members may. */
+  group: [IFLA_TUN_GROUP, u32],
+  /** IFF_TUN or {@linkcode IFF_TAP}. */
+  type: [IFLA_TUN_TYPE, u8],
+  multiQueue: [IFLA_TUN_MULTI_QUEUE, u8],
+}));
+/** The type of a tun that carries Ethernet frames. @see linux/if_tun.h */
+export const IFF_TAP = 2;
 
 /** What a bridge keeps about one of its ports. */
 const bridgePort = /* @__PURE__ */ attrs(() => ({

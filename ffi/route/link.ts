@@ -50,6 +50,7 @@ import {
   IFLA_MTU,
   IFLA_NET_NS_FD,
   IFLA_OPERSTATE,
+  IFLA_PERM_ADDRESS,
   IFLA_PROMISCUITY,
   IFLA_TXQLEN,
   RTEXT_FILTER_SKIP_STATS,
@@ -82,6 +83,8 @@ export const linkMessage = message("link", ifinfomsg, () => ({
   /** Where to create the link, or to look for its parent: an open namespace. */
   netnsFd: [IFLA_NET_NS_FD, u32],
   altName: [IFLA_ALT_IFNAME, cstr],
+  /** What the hardware is born with. Kernels before 5.6 do not tell. */
+  permanentMac: [IFLA_PERM_ADDRESS, mac],
   filter: [IFLA_EXT_MASK, u32],
   info: [
     IFLA_LINKINFO,
@@ -261,6 +264,24 @@ export function awaitOperational(nl: Netlink, device: Link, listen: () => Netlin
         `wait for "${device.name}" to come up`,
       );
     }
+  }
+}
+
+/**
+ * Waits, for some seconds at most, until `look` finds something among the links, which is asked whenever one appears or changes.
+ *
+ * @param listen as for {@linkcode awaitOperational}
+ * @returns `undefined` if the time is over
+ */
+export function awaitLink(
+  nl: Netlink,
+  look: (all: readonly Link[]) => Link | undefined,
+  listen: () => Netlink,
+): Link | undefined {
+  using events = listen();
+  for (const deadline = performance.now() + OPERATIONAL_MS;;) {
+    const found = look(list(nl));
+    if (found || performance.now() > deadline || !awaitEvents(events, NEW)) return found;
   }
 }
 

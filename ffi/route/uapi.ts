@@ -70,6 +70,12 @@ export const RTEXT_FILTER_SKIP_STATS = 1 << 3;
 export const NETNSA_NSID = 1;
 export const NETNSA_FD = 3;
 
+// linux/if_link.h: tun and tap
+export const IFLA_TUN_OWNER = 1;
+export const IFLA_TUN_GROUP = 2;
+export const IFLA_TUN_TYPE = 3;
+export const IFLA_TUN_MULTI_QUEUE = 7;
+
 // linux/veth.h
 export const VETH_INFO_PEER = 1;
 

@@ -16,10 +16,14 @@ declare global {
   }
 }
 
-type Type = "i32" | "i64_fast" | "cstring" | "ptr";
+type Type = "i32" | "i64_fast" | "cstring" | "ptr" | "pointer";
 /** A buffer that the kernel reads or fills. `null` is the null pointer. */
 type Buffer = Uint8Array | Uint16Array | Uint32Array | Int32Array | BigInt64Array | BigUint64Array | null;
-type Argument<T extends Type> = T extends "ptr" ? Buffer : T extends "cstring" ? string : number;
+/** `pointer`, another word for `ptr`, is where the C function takes either a buffer or a number. */
+type Argument<T extends Type> = T extends "ptr" ? Buffer
+  : T extends "pointer" ? Buffer | number
+  : T extends "cstring" ? string
+  : number;
 /** What the function returns, and what it takes. Short, since every call of the binary makes all of them. */
 type Signature = readonly [returns: "i32" | "i64_fast" | "ptr", ...args: Type[]];
 type Arguments<S extends Signature> = S extends readonly [unknown, ...infer A extends readonly Type[]]
@@ -38,6 +42,7 @@ const SIGNATURES = {
   fstatfs: ["i32", "i32", "ptr"],
   fsync: ["i32", "i32"],
   futimens: ["i32", "i32", "ptr"],
+  ioctl: ["i32", "i32", "i64_fast", "pointer"],
   linkat: ["i32", "i32", "cstring", "i32", "cstring", "i32"],
   mkdir: ["i32", "cstring", "i32"],
   mount: ["i32", "cstring", "cstring", "cstring", "i64_fast", "ptr"],

@@ -51,9 +51,15 @@ export type End = { readonly status: number } | { readonly signal: number };
  *
  * @param env all of its environment: `NAME=value`
  * @param group whether it becomes the first of a process group of its own, so that it can be ended with all that it starts
+ * @param args what follows its name
  * @throws {SystemError} also with the reason why it cannot be executed: `ETXTBSY`, `ENOEXEC`
  */
-export function startProgram(path: string, env: readonly string[], group: boolean): Child {
+export function startProgram(
+  path: string,
+  env: readonly string[],
+  group: boolean,
+  args: readonly string[] = [],
+): Child {
   // A list and not a DisposableStack, which costs a quarter of a millisecond when it is used first.
   const fds: number[] = [];
   try {
@@ -68,7 +74,7 @@ export function startProgram(path: string, env: readonly string[], group: boolea
     ];
     // If whoever started us has these ignored, the kernel forgets how children end before we can ask.
     sys.signal(SIGCHLD, null);
-    const pid = spawn(path, env, [stdin, stdout, stderr], group);
+    const pid = spawn([path, ...args], env, [stdin, stdout, stderr], group);
     const end = unless(NO_PIDFD, () => sys.syscall(SYS_pidfd_open, pid, null, 0, 0)) ?? -1;
     for (const fd of [stdin, stdout, stderr]) sys.close(fd);
     return { pid, stdin: writeEnd, stdout: readEnd, stderr: readErrors, end };
@@ -85,11 +91,17 @@ function openPipe(fds: number[]): void {
   fds.push(ends[0]!, ends[1]!);
 }
 
-function spawn(path: string, env: readonly string[], streams: readonly number[], group: boolean): number {
+function spawn(
+  words: readonly [path: string, ...args: string[]],
+  env: readonly string[],
+  streams: readonly number[],
+  group: boolean,
+): number {
+  const [path] = words;
   const pid = new Int32Array(1);
   // Larger than posix_spawn_file_actions_t (80 bytes) and posix_spawnattr_t (336) of any C library.
   const actions = new Uint8Array(1024);
-  const argv = textTable([path]);
+  const argv = textTable(words);
   const environ = textTable(env);
   sys.posix_spawn_file_actions_init(actions);
   try {
