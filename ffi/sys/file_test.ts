@@ -92,3 +92,11 @@ test("replaceFile() takes names of any length", () => {
   for (const name of names) replaceFile(`${directory}/${name}`, name);
   expect(readdirSync(directory).sort()).toEqual(names);
 });
+
+test("a file is read although the kernel has something to say when it is closed", () => {
+  const directory = newDirectory({ a: "text" });
+  for (const error of ["EIO", "EINTR"]) {
+    const strace = ["-P", `${directory}/a`, "-e", "trace=close", "-e", `inject=close:error=${error}`];
+    expect(callWith(strace, `writeAll(1, file.readFile(${JSON.stringify(`${directory}/a`)}))`)).toBe(0);
+  }
+});
