@@ -285,7 +285,7 @@ export function exchange(
   nl.send(state.sent);
   const waits = requests.some(({ flags = 0 }) => isDump(flags));
   while (open.size > 0) {
-    const datagram = nl.receive(waits);
+    const datagram = receiveAnswer(nl, waits);
     if (!datagram) break;
     readDatagram(state, datagram, take);
   }
@@ -294,6 +294,19 @@ export function exchange(
     throw new NetlinkError({ request: requests[0]!.op.name, errno: 110, kernel: "No answer from the kernel" });
   }
   return state;
+}
+
+/** What came of a request must be known: short of memory for a moment, the kernel may have the answer a little later. */
+function receiveAnswer(nl: Netlink, wait: boolean): Uint8Array | undefined {
+  let missed = !wait;
+  try {
+    const datagram = nl.receive(wait);
+    if (datagram) return datagram;
+  } catch (error) {
+    if (!(error instanceof SystemError) || !["ENOBUFS", "ENOMEM"].includes(error.code)) throw error;
+    missed = true;
+  }
+  return missed ? nl.receive(true) : undefined;
 }
 
 /** Each of its two bits alone means something else in a request that creates. */

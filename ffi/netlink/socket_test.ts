@@ -1,4 +1,5 @@
 import { expect, test } from "bun:test";
+import { SystemError } from "../sys/error.ts";
 import { cstr, struct, u32, u8 } from "./codec.ts";
 import { message, type Op } from "./message.ts";
 import { acknowledgement, recorder } from "./testing.ts";
@@ -72,6 +73,23 @@ test("answers to an earlier request are passed over", () => {
 test("silence is an error, not a wait for ever", () => {
   expect(() => execute(recorder(), OP, {})).toThrow("Connection timed out (ETIMEDOUT, No answer from the kernel)");
 });
+
+test.each(["EAGAIN", "ENOBUFS", "ENOMEM"])(
+  "an answer that the kernel cannot give at once is waited for: %s",
+  (code) => {
+    const errno = { EAGAIN: 11, ENOBUFS: 105, ENOMEM: 12 }[code]!;
+    const nl = recorder(acknowledgement(1, 0));
+    const waits: boolean[] = [];
+    const receive = (wait: boolean) => {
+      waits.push(wait);
+      if (waits.length > 1) return nl.receive(wait);
+      if (code === "EAGAIN") return undefined;
+      throw new SystemError("recv", errno);
+    };
+    execute({ ...nl, receive }, OP, {});
+    expect(waits).toEqual([false, true]);
+  },
+);
 
 test("dump() starts again when the list changed under it", () => {
   const INTERRUPTED = 2 | 0x10;
