@@ -28,7 +28,8 @@ function newPath() {
   };
 }
 
-const addressesOf = (netns: Netns) => inNetns(netns, "ip", "-o", "-4", "addr").match(/10\.9\.0\.[0-9]+(?=\/)/g) ?? [];
+const addressesOf = (netns: Netns): string[] =>
+  inNetns(netns, "ip", "-o", "-4", "addr").match(/10\.9\.0\.[0-9]+(?=\/)/g) ?? [];
 
 netnsTest("cni run add replaces an attachment whose path leads to another namespace by now", ({ host, container }) => {
   const { run, network, entries, reservations } = bench(host);
@@ -68,6 +69,28 @@ netnsTest("cni run add replaces an attachment whose namespace is gone", ({ host,
     expect([added.exitCode, added.stderr]).toEqual([0, expect.stringContaining(reason)]);
     expect(reservations("web")).toEqual(addressesOf(container));
     expect(run("del web --container-id c1").exitCode).toBe(0);
+  }
+});
+
+netnsTest("cni run add recovers from a file of which a power cut left nothing usable", ({ host, container }) => {
+  const { run, network, entries, cache, reservations } = bench(host);
+  network("web");
+  const add = `add web ${container.path} --container-id c1`;
+  expect(run(add).exitCode).toBe(0);
+  const path = join(cache, "results", entries()[0]!);
+  for (const damaged of ["", '{"kind":"cniCac', "\0\0\0\0"]) {
+    writeFileSync(path, damaged);
+    // As long as the interface is there, the container may be attached.
+    expect(run(add)).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('has an interface "eth0" already') });
+    expect(addressesOf(container)).toEqual(reservations("web"));
+    inNetns(container, "ip", "link", "del", "eth0");
+    const added = run(add);
+    expect([added.exitCode, added.stderr]).toEqual([
+      0,
+      expect.stringContaining(`Cannot use cached attachment "${path}"`),
+    ]);
+    expect(addressesOf(container)).toEqual(reservations("web"));
+    expect(run(`check web ${container.path} --container-id c1`).exitCode).toBe(0);
   }
 });
 
@@ -131,3 +154,32 @@ test("of many that replace one attachment at once, one does, and none takes away
   expect(reservations("web")).toEqual(addressesOf(container));
   expect(run("check web --container-id c1 " + container.path)).toMatchObject({ exitCode: 0, stderr: "" });
 });
+
+netnsTest(
+  "cni run gc fails if the disk does not give what is remembered, and a further one removes it",
+  ({ host, container }) => {
+    const { run, network, entries, cache, reservations } = bench(host);
+    network("web");
+    expect(run(`add web ${container.path} --container-id c1`).exitCode).toBe(0);
+    const path = join(cache, "results", entries()[0]!);
+    const wrapper = [
+      "strace",
+      "-f",
+      "-o",
+      "/dev/null",
+      "-P",
+      path,
+      "-e",
+      "trace=openat",
+      "-e",
+      "inject=openat:error=EIO:when=1",
+    ];
+    expect(run("gc web --all", { wrapper })).toMatchObject({
+      exitCode: 1,
+      stderr: expect.stringContaining(`"${path}"`),
+    });
+    expect(entries()).toHaveLength(1);
+    expect(run("gc web --all").exitCode).toBe(0);
+    expect([entries(), reservations("web")]).toEqual([[], []]);
+  },
+);

@@ -25,7 +25,10 @@ export function attach(runtime: RuntimeOptions, list: NetworkList, parameters: A
   refuseUnusable(parameters.netns, runtime, kernel);
   const key = keyOf(list.name, parameters);
   removeEnded(runtime, list, key, kernel);
-  if (!cache.occupantOf(runtime.cacheDirectory, key)) refuseTaken(parameters, runtime, kernel);
+  if (!cache.occupantOf(runtime.cacheDirectory, key)) {
+    refuseTaken(parameters, runtime, kernel);
+    removeBroken(runtime, list, parameters);
+  }
   return add(runtime, list, parameters);
 }
 
@@ -59,6 +62,32 @@ function refuseTaken(
   throw new CniError(Code.InvalidEnvironment, `Cannot attach "${path}": it has an interface "${ifname}" already`, {
     details: "choose another name with --ifname",
   });
+}
+
+/**
+ * A file that cannot be understood, as a power cut leaves it, does not say whether the container is attached. The caller has seen that there
+ * is no such interface: then it is not, and things may be left of it.
+ */
+function removeBroken(runtime: RuntimeOptions, list: NetworkList, parameters: AddParameters): void {
+  const { cacheDirectory, rollBack, log } = runtime;
+  const key = keyOf(list.name, parameters);
+  if (rollBack === false || findBreakage(cacheDirectory, key) === undefined) return;
+  using _ = aloneWithEnded(cacheDirectory);
+  // Who held the lock may have removed it, and attached the container.
+  const reason = findBreakage(cacheDirectory, key);
+  if (reason === undefined) return;
+  log(`Removing what may be left of ${describe(key)} first: ${reason}`);
+  del(runtime, list, parameters);
+}
+
+function findBreakage(directory: string, key: cache.AttachmentKey): string | undefined {
+  try {
+    cache.findEntry(directory, key);
+    return undefined;
+  } catch (error) {
+    if (error instanceof CniError && error.code === Code.DecodeFailure) return error.message;
+    throw error;
+  }
 }
 
 function removeEnded(runtime: RuntimeOptions, list: NetworkList, key: cache.AttachmentKey, kernel: Kernel): void {

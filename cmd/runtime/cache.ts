@@ -136,7 +136,11 @@ export function occupantOf(directory: string, key: AttachmentKey): CacheEntry | 
  * @param log told of files that cannot be understood, which are left out
  * @throws {SystemError}
  */
-export function listEntries(directory: string, network?: string, log?: (message: string) => void): CacheEntry[] {
+export function listEntries(
+  directory: string,
+  network?: string,
+  log?: (message: string, error?: unknown) => void,
+): CacheEntry[] {
   const prefix = network === undefined ? "" : `${network}-`;
   if (isLinked(directory)) {
     log?.(`${linkedError(directory).message}; going on without it`);
@@ -156,7 +160,7 @@ export function listEntries(directory: string, network?: string, log?: (message:
       // A copy beside it, such as an editor makes, is not the attachment's.
       return cachePath(directory, entry) === path ? [entry] : [];
     } catch (error) {
-      log?.(`${CniError.from(error).message}; going on without it`);
+      log?.(`${CniError.from(error).message}; going on without it`, error);
       return [];
     }
   });

@@ -7,6 +7,7 @@
  *
  * @module
  */
+import { SystemError } from "../../ffi/sys/error.ts";
 import type { Attachment } from "../../plugins/spec/config.ts";
 import { CniError } from "../../plugins/spec/error.ts";
 import type { NetworkList } from "../../plugins/spec/network.ts";
@@ -62,8 +63,11 @@ function recallDead(
 ): Recalled[] {
   const textOf = ({ containerId, ifname }: Attachment) => `${containerId}/${ifname}`;
   const living = new Set(valid.map(textOf));
-  const dead = cache.listEntries(runtime.cacheDirectory, list.name, runtime.log)
-    .filter((each) => !living.has(textOf(each)));
+  const dead = cache.listEntries(runtime.cacheDirectory, list.name, (message, error) => {
+    // What the disk does not give now, a further gc may get; what makes no sense never will.
+    if (error instanceof SystemError) failures.push(error);
+    else runtime.log(message);
+  }).filter((each) => !living.has(textOf(each)));
   const recalled: Recalled[] = [];
   for (const entry of dead) {
     const { containerId, ifname } = entry;
