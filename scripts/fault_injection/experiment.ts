@@ -2,7 +2,7 @@
 import { isSignal, type Kind } from "./fault.ts";
 import type { Ended } from "./node.ts";
 import { must, type Situation, SUBJECT } from "./situation.ts";
-import { differenceOf } from "./traces.ts";
+import { requireSame } from "./traces.ts";
 import { type Command, FREE_ADDRESSES, reserve, type Way } from "./way.ts";
 
 /** How it went. */
@@ -21,6 +21,20 @@ export interface Outcome {
   readonly problem?: string;
   /** What the command said of the error. */
   readonly said?: string;
+}
+
+/** A fault that was tried. */
+export interface Tried extends Outcome {
+  /** `run add sendto#12 ENOBUFS` */
+  readonly name: string;
+  readonly kind: string;
+}
+
+/** One thing that can go wrong. */
+export interface Trial {
+  readonly name: string;
+  readonly kind: string;
+  attempt(): Outcome;
 }
 
 const LONG_MS = 10_000;
@@ -115,11 +129,6 @@ function requireTruth(
     return;
   }
   if (isAdd || exitCode === 0) requireSame("It left", kept, situation.look());
-}
-
-function requireSame(what: string, before: readonly string[], now: readonly string[]): void {
-  const difference = differenceOf(before, now);
-  if (difference.length > 0) throw new Error(`${what}: ${difference.slice(0, 12).join(" | ")}`);
 }
 
 /** A DEL removes everything, and a new ADD and its DEL work as if nothing had been. */

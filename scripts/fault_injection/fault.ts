@@ -42,7 +42,7 @@ const ERRORS: Readonly<Record<string, readonly string[]>> = {
   poll: ["EINTR", "ENOMEM"],
   pread64: ["EINTR", "EIO"],
   pwrite64: ["EINTR", "EIO", "ENOSPC"],
-  read: ["EINTR", "EIO", "EAGAIN"],
+  read: ["EINTR", "EIO"],
   readlink: ["EIO", "ENOMEM"],
   recvfrom: ["EINTR", "EAGAIN", "ENOBUFS", "ENOMEM"],
   rename: ["EIO", "ENOSPC", "EROFS", "EPERM", "ENOMEM"],

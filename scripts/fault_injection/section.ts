@@ -2,22 +2,23 @@
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { judge, type Outcome } from "./experiment.ts";
+import { damages } from "./damage.ts";
+import { judge, type Trial, type Tried } from "./experiment.ts";
 import { type Fault, formatFault, isSignal, TRACED } from "./fault.ts";
 import { cleanNode, enterNode, run, sh } from "./node.ts";
 import { faultsIn, sampleOf } from "./plan.ts";
 import { type Situation, SITUATIONS } from "./situation.ts";
 import { byExec, byRun, type Command, type Way } from "./way.ts";
 
-/** What is to be tried. */
+/** What is to be tried: a command at all of its system calls, or commands on damaged files. */
 export interface Section {
   readonly way: "run" | "exec";
-  readonly situation: keyof typeof SITUATIONS;
+  readonly situation: keyof typeof SITUATIONS | "damage";
 }
 
 /** All sections. */
 export const SECTIONS: readonly Section[] = (["run", "exec"] as const).flatMap((way) =>
-  (Object.keys(SITUATIONS) as (keyof typeof SITUATIONS)[]).map((situation) => ({ way, situation }))
+  ([...Object.keys(SITUATIONS), "damage"] as Section["situation"][]).map((situation) => ({ way, situation }))
 );
 
 /** Which of its faults. */
@@ -28,13 +29,6 @@ export interface Choice {
   readonly words: readonly string[];
 }
 
-/** A fault that was tried. */
-export interface Tried extends Outcome {
-  /** `run add sendto#12 ENOBUFS` */
-  readonly name: string;
-  readonly kind: string;
-}
-
 /** A fault of one of the programs that the command runs. */
 interface Place {
   readonly part: string;
@@ -43,37 +37,44 @@ interface Place {
 
 /** Tries the faults of a section, in a process that was started in new namespaces. */
 export function trySection(
-  { way: wayName, situation }: Section,
+  section: Section,
   cni: string,
-  choice: Choice,
+  { sample, words }: Choice,
   tell: (tried: Tried) => void,
 ): void {
   enterNode();
   sh(`${cni} install /opt/cni/bin`);
   const scratch = mkdtempSync(join(tmpdir(), "cni-faults-"));
   try {
-    const way = wayName === "run" ? byRun(cni) : byExec();
-    const stage = SITUATIONS[situation];
-    const nameOf = ({ part, fault }: Place) =>
-      [wayName, situation, ...(part === "cni" ? [] : [part]), formatFault(fault)].join(" ");
-    const all = placesOf(way, stage, join(scratch, "trace"));
-    const chosen = all.filter((place) =>
-      choice.words.every((word) => nameOf(place).split(/[ #]/).includes(word) || nameOf(place).includes(` ${word}`))
+    const way = section.way === "run" ? byRun(cni) : byExec();
+    const title = `${section.way} ${section.situation}`;
+    const all = section.situation === "damage" ? damages(way) : faults(way, SITUATIONS[section.situation], scratch);
+    const chosen = all.map((each) => ({ ...each, name: `${title} ${each.name}` })).filter(({ name }) =>
+      words.every((word) => isNamed(name, word))
     );
-    cleanNode([]);
-    for (const place of sampleOf(chosen, choice.sample)) {
-      const { part, fault } = place;
-      const log = join(scratch, "log");
-      const outcome = judge({
-        ...{ way, situation: stage, part, kind: fault.kind },
-        run: (command) => traced(command, log, fault),
-        log: () => readFileSync(log, "utf8"),
-      });
-      tell({ name: nameOf(place), kind: place.fault.kind, ...outcome });
-    }
+    for (const { name, kind, attempt } of sampleOf(chosen, sample)) tell({ name, kind, ...attempt() });
   } finally {
     rmSync(scratch, { recursive: true, force: true });
   }
+}
+
+/** `sendto` and `sendto#12` are names of the one, and of one of it. */
+const isNamed = (name: string, word: string): boolean => [...name.split(" "), ...name.split(/[ #]/)].includes(word);
+
+function faults(way: Way, situation: Situation, scratch: string): readonly Trial[] {
+  const log = join(scratch, "log");
+  const places = placesOf(way, situation, join(scratch, "trace"));
+  cleanNode([]);
+  return places.map(({ part, fault }) => ({
+    name: [...(part === "cni" ? [] : [part]), formatFault(fault)].join(" "),
+    kind: fault.kind,
+    attempt: () =>
+      judge({
+        ...{ way, situation, part, kind: fault.kind },
+        run: (command) => traced(command, log, fault),
+        log: () => readFileSync(log, "utf8"),
+      }),
+  }));
 }
 
 const trace = (calls: readonly string[]) => calls.map((name) => `?${name}`).join(",");

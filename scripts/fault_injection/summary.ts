@@ -1,6 +1,6 @@
 /** The figures of a run. @module */
 import { isSignal } from "./fault.ts";
-import type { Tried } from "./section.ts";
+import type { Tried } from "./experiment.ts";
 
 const COLUMNS = ["ended", "succeeded", "refused", "FAILED"] as const;
 

@@ -45,11 +45,12 @@ export function ofContainers(traces: readonly string[]): readonly string[] {
   ].map(([line]) => line.replace(/^\d+: /, "link "));
 }
 
-/** Lines of the one that the other does not have. */
-export function differenceOf(before: readonly string[], after: readonly string[]): readonly string[] {
+/** @throws {Error} naming the lines of the one that the other does not have */
+export function requireSame(what: string, before: readonly string[], now: readonly string[]): void {
   const missing = (from: readonly string[], sign: string, other: readonly string[]) => {
     const known = new Set(other);
     return from.filter((line) => !known.has(line)).map((line) => `${sign} ${line.trim().slice(0, 160)}`);
   };
-  return [...missing(before, "-", after), ...missing(after, "+", before)];
+  const difference = [...missing(before, "-", now), ...missing(now, "+", before)];
+  if (difference.length > 0) throw new Error(`${what}: ${difference.slice(0, 12).join(" | ")}`);
 }

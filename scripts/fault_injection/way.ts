@@ -113,7 +113,7 @@ export function byExec(): Way {
       for (const plugin of inOrder(verb)) {
         const command = commandOf(verb, container, plugin, result);
         const ended = wrap?.part === plugin.type ? wrap.run(command) : run(command.argv, command);
-        if (!last || last.exitCode === 0) last = ended;
+        if (!last || last.exitCode === 0) last = { ...ended, stderr: (last?.stderr ?? "") + ended.stderr };
         // Engines end at once when an ADD or a DEL fails, and go on with a GC.
         if (ended.exitCode !== 0 && verb !== "gc") return ended;
         if (verb === "add") result = JSON.parse(ended.stdout);
