@@ -14,6 +14,7 @@ import { parseOptions, UsageError } from "./options.ts";
 import { run, ToldError } from "./run.ts";
 import { absolutePath, parseRun } from "./run_arguments.ts";
 import { servePlugin } from "./plugin.ts";
+import { tapDevice } from "./tap_device.ts";
 import { print, printLast, say } from "./stdio.ts";
 import { suggestion } from "../plugins/spec/suggest.ts";
 
@@ -31,6 +32,8 @@ const COMMANDS: Readonly<Record<string, Command>> = {
   plugin: pluginCommand,
   install: installCommand,
   netns: netnsCommand,
+  // Not for people, and so not among those that help tells of.
+  "tap-device": tapDevice,
   help: ([command = ""]) => printed(helpText(command)),
   version: () => printed(versionText()),
 };

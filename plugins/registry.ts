@@ -11,11 +11,13 @@ const MODULES: Readonly<Record<string, () => Promise<{ readonly default: AnyPlug
   bandwidth: () => import("./bandwidth.ts"),
   bridge: () => import("./bridge.ts"),
   firewall: () => import("./firewall.ts"),
+  "host-device": () => import("./host_device.ts"),
   "host-local": () => import("./host_local.ts"),
   loopback: () => import("./loopback.ts"),
   portmap: () => import("./portmap.ts"),
   sbr: () => import("./sbr.ts"),
   static: () => import("./static.ts"),
+  tap: () => import("./tap.ts"),
   tuning: () => import("./tuning.ts"),
 };
 

@@ -347,6 +347,12 @@ const routed = (node: Node) => {
   return { prevResult: earlier(node) };
 };
 
+/** A device of the host, which is one end of a cable. It is down: a carrier comes and goes in its own time. */
+const lent = (node: Node) => {
+  inNetns(node.host, "ip", "link", "add", "nic5", "type", "veth", "peer", "name", "far5");
+  return { device: "nic5", dataDir: join(node.directory, "host-device"), ipam: addresses(node) };
+};
+
 /** tuning behind a plugin that made an interface, which stands there. */
 const tuned = (node: Node) => {
   inNetns(node.container, "ip", "link", "add", "eth0", "type", "veth", "peer", "name", "peer0");
@@ -358,11 +364,13 @@ const WORKING: Readonly<Record<string, (node: Node) => Working>> = {
   "bandwidth": (node) => ({ config: limited(node), options: {} }),
   "bridge": (node) => ({ config: bridged(node), options: {} }),
   "firewall": (node) => ({ config: { prevResult: earlier(node), backend: "nftables" }, options: {} }),
+  "host-device": (node) => ({ config: lent(node), options: {} }),
   "host-local": (node) => ({ config: { ipam: addresses(node) }, options: {} }),
   "loopback": () => ({ config: {}, options: { ifname: "lo" } }),
   "portmap": (node) => ({ config: published(node), options: {} }),
   "sbr": (node) => ({ config: routed(node), options: {} }),
   "static": () => ({ config: { ipam: { type: "static", addresses: [{ address: "10.5.0.9/24" }] } }, options: {} }),
+  "tap": (node) => ({ config: { mtu: 1400, mac: "0a:00:00:00:00:07", ipam: addresses(node) }, options: {} }),
   "tuning": (node) => ({ config: tuned(node), options: {} }),
 };
 

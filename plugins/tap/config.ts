@@ -1,0 +1,52 @@
+/**
+ * The configuration of the `tap` plugin.
+ *
+ * @module
+ */
+import type { Mac } from "../../ffi/address.ts";
+import { identity } from "../kit/tap_order.ts";
+import {
+  boolean,
+  type Infer,
+  int,
+  jsonObject,
+  lazy,
+  mac,
+  nonEmptyString,
+  object,
+  optional,
+  satisfying,
+  struct,
+  withDefault,
+} from "../spec/schema.ts";
+
+/** The keys of the `tap` plugin. */
+export const tapConfig = lazy(() =>
+  object({
+    multiQueue: withDefault(boolean, false),
+    /** Bytes; 0 leaves it to the kernel. */
+    mtu: withDefault(int({ min: 0, max: 65535 }), 0),
+    mac: optional(mac),
+    /** The user who may open the tap. */
+    owner: optional(identity),
+    /** The group whose members may. */
+    group: optional(identity),
+    /** The SELinux context that opens the tap: `system_u:system_r:container_t:s0`. */
+    selinuxContext: optional(
+      satisfying(nonEmptyString, "an SELinux context", (text) => !/[\0\n]/.test(text)),
+    ),
+    /** A bridge inside the container that the tap is to be a port of. */
+    bridge: optional(satisfying(nonEmptyString, "the name of an interface", (text) => !text.includes("\0"))),
+    /** Nothing in it is for this plugin. */
+    args: optional(jsonObject),
+    runtimeConfig: optional(struct({ mac: optional(mac) })),
+  })
+);
+/** What {@linkcode tapConfig} reads. */
+export type TapConfig = Infer<typeof tapConfig>;
+
+/** The tap's MAC address, if anyone asked for one: the runtime first, then CNI_ARGS, then the configuration. @throws {ConfigError} */
+export function wantedMac(config: TapConfig, args: Readonly<Record<string, string>>): Mac | undefined {
+  const byArgs = args["MAC"] ? mac.parse(args["MAC"], "CNI_ARGS MAC") : undefined;
+  return config.runtimeConfig?.mac ?? byArgs ?? config.mac;
+}
