@@ -15,6 +15,7 @@ const MODULES: Readonly<Record<string, () => Promise<{ readonly default: AnyPlug
   "host-local": () => import("./host_local.ts"),
   loopback: () => import("./loopback.ts"),
   portmap: () => import("./portmap.ts"),
+  ptp: () => import("./ptp.ts"),
   sbr: () => import("./sbr.ts"),
   static: () => import("./static.ts"),
   tap: () => import("./tap.ts"),

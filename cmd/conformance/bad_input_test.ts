@@ -260,6 +260,17 @@ const OWN: Readonly<Record<string, readonly object[]>> = {
       [{ hostPort: 80, containerPort: 80, hostIP: "x" }],
     ].map((portMappings) => ({ runtimeConfig: { portMappings } })),
   ],
+  "ptp": [
+    ...["ipMasq", "ipMasqBackend", "mtu"].map((key) => ({ [key]: [1] })),
+    { ipam: null },
+    { ipMasq: 1 },
+    { ipMasqBackend: "ebpf" },
+    { mtu: "1500" },
+    { mtu: -1 },
+    { mtu: 65536 },
+    { mtu: 1.5 },
+    { change: { gateway: null, type: "static", addresses: [{ address: "10.5.0.9/24" }] } },
+  ],
   "sbr": [
     { table: "100" },
     { table: 0 },

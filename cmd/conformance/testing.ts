@@ -368,6 +368,7 @@ const WORKING: Readonly<Record<string, (node: Node) => Working>> = {
   "host-local": (node) => ({ config: { ipam: addresses(node) }, options: {} }),
   "loopback": () => ({ config: {}, options: { ifname: "lo" } }),
   "portmap": (node) => ({ config: published(node), options: {} }),
+  "ptp": (node) => ({ config: { ipam: addresses(node), ipMasq: true }, options: {} }),
   "sbr": (node) => ({ config: routed(node), options: {} }),
   "static": () => ({ config: { ipam: { type: "static", addresses: [{ address: "10.5.0.9/24" }] } }, options: {} }),
   "tap": (node) => ({ config: { mtu: 1400, mac: "0a:00:00:00:00:07", ipam: addresses(node) }, options: {} }),
