@@ -107,7 +107,9 @@ tapTest("tap ADD heeds every key, also all of them together", (sandbox) => {
 
 tapTest("owner and group are numbers that the kernel keeps", (sandbox) => {
   add(sandbox, { owner: 4_000_000_000, group: 4_000_000_001 });
-  expect(inNetns(sandbox.container, "ip", "-N", "-d", "link", "show", "tap0")).toContain("user 4000000000 group 4000000001");
+  expect(inNetns(sandbox.container, "ip", "-N", "-d", "link", "show", "tap0")).toContain(
+    "user 4000000000 group 4000000001",
+  );
 });
 
 tapTest("the MAC address is the runtime's, else that of CNI_ARGS, else that of the configuration", (sandbox) => {

@@ -40,10 +40,17 @@ const KERNEL_PARAMETERS = [
   "panic=-1",
 ];
 
+/** Two network cards on one wire. Without their driver, which a test loads, the machine has no interface but the loopback. */
+const CARDS = ["04", "05"].flatMap((slot) => [
+  ...["-netdev", `hubport,id=wire${slot},hubid=0`],
+  ...["-device", `virtio-net-pci,netdev=wire${slot},addr=${slot},mac=52:54:00:00:00:${slot},romfile=`],
+]);
+
 function emulator(kernel: string, { image, log }: Run): string[] {
   return [
     ...[EMULATOR, "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "2048", "-M", "pc"],
     ...["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"],
+    ...CARDS,
     ...["-chardev", "stdio,id=job,signal=off", "-serial", "chardev:job", "-serial", `file:${log}`],
     ...["-kernel", kernel, "-initrd", image, "-append", KERNEL_PARAMETERS.join(" ")],
   ];

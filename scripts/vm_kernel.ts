@@ -40,9 +40,11 @@ const MODULES = [
   "drivers/net/macvtap.ko",
   "drivers/net/tun.ko",
   "drivers/net/veth.ko",
+  "drivers/net/virtio_net.ko",
   "drivers/net/vrf.ko",
   "drivers/net/vxlan/",
   "drivers/net/bonding/",
+  "drivers/virtio/virtio_pci.ko",
   "crypto/crc32c_generic.ko",
 ];
 
@@ -54,9 +56,10 @@ export interface Kernel {
   readonly modules: string;
 }
 
-/** The kernel in `dist/vm/`, downloaded first if it is not there. @throws {Error} where it cannot be had */
+/** The kernel below `dist/vm/`, downloaded first if it is not there. @throws {Error} where it cannot be had */
 export function ensureKernel(): Kernel {
-  const directory = join(ROOT, "dist/vm/kernel");
+  // With other modules it is another one.
+  const directory = join(ROOT, `dist/vm/kernel-${Bun.hash.wyhash(MODULES.join()).toString(36)}`);
   const kernel = { image: join(directory, "image"), modules: join(directory, "modules") };
   if (existsSync(directory)) return kernel;
   if (process.arch !== "x64") throw new Error(`Cannot prepare a kernel: only amd64 is supported, not ${process.arch}`);

@@ -1,0 +1,178 @@
+/**
+ * Real network cards, which the virtual machine has two of, on one wire. The kernel puts them back onto the host when a namespace dies.
+ *
+ * The cards are in the namespace of the machine, which is the only one that sysfs tells of.
+ */
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { parseCidr } from "../../ffi/address.ts";
+import { createNetns, currentNetns, type Netns, openNetns } from "../../ffi/netns.ts";
+import { NETLINK_ROUTE, openNetlink } from "../../ffi/netlink/socket.ts";
+import * as link from "../../ffi/route/link.ts";
+import { RTNLGRP_LINK } from "../../ffi/route/uapi.ts";
+import { inNetns } from "../../ffi/testing.ts";
+import hostDevice from "../host_device.ts";
+import { plugin } from "../kit/plugin.ts";
+import { embedded, serve, type Surroundings } from "../kit/serve.ts";
+import type { Verb } from "../spec/version.ts";
+import { anything } from "../spec/schema.ts";
+
+const fixed = plugin({
+  name: "fixed",
+  about: "Gives the address of its test",
+  config: anything,
+  add: () => ({ ips: [{ address: parseCidr("10.7.0.9/24") }] }),
+  del() {},
+  check() {},
+});
+
+// scripts/vm.ts
+const OTHER = "0000:00:04.0";
+const CARD = "0000:00:05.0";
+const OTHER_MAC = "52:54:00:00:00:04";
+const MAC = "52:54:00:00:00:05";
+
+const dataDir = mkdtempSync(join(tmpdir(), "cni-test-"));
+const host = currentNetns();
+let NAME: string;
+
+beforeAll(() => {
+  for (const module of ["virtio_net", "virtio_pci"]) Bun.spawnSync(["modprobe", module]);
+  const [other] = nameOf(OTHER_MAC), [card] = nameOf(MAC);
+  // On any other machine these would be interfaces that somebody needs.
+  if (!other || !card) throw new Error("These tests are for the virtual machine: scripts/vm");
+  NAME = card;
+  inNetns(host, "ip", "addr", "add", "10.7.0.1/24", "dev", other);
+  inNetns(host, "ip", "link", "set", other, "up");
+});
+afterAll(() => {
+  rmSync(dataDir, { recursive: true });
+  host[Symbol.dispose]();
+});
+
+// deno-lint-ignore no-explicit-any -- what ip(8) prints
+const shown = (netns: Netns, ...words: string[]): any[] => JSON.parse(inNetns(netns, "ip", "-j", "-d", ...words));
+const nameOf = (mac: string): string[] =>
+  shown(host, "link", "show").filter(({ address }) => address === mac).map(({ ifname }) => ifname);
+const cardOn = (netns: Netns, name: string) => shown(netns, "link", "show", name)[0];
+
+const surroundings: Surroundings = {
+  host,
+  openNetns,
+  invoker: () => embedded((type) => type === "fixed" ? fixed : undefined, surroundings),
+  log: () => {},
+};
+
+// deno-lint-ignore no-explicit-any -- what a plugin prints
+function ask(verb: Verb, netns: Netns | string, config: object, ifname = "net1", containerId = "c1"): any {
+  const env = { CNI_CONTAINERID: containerId, CNI_IFNAME: ifname, CNI_NETNS: pathOf(netns), CNI_PATH: "" };
+  const document = { cniVersion: "1.1.0", name: "test", type: "host-device", dataDir, ...config };
+  const { exitCode, stdout } = serve(
+    hostDevice,
+    { command: verb, env, stdin: JSON.stringify(document) },
+    surroundings,
+  );
+  if (exitCode !== 0) throw new Error(stdout);
+  return stdout === "" ? undefined : JSON.parse(stdout);
+}
+const pathOf = (netns: Netns | string) => typeof netns === "string" ? netns : netns.path;
+
+function expectHome(): void {
+  const { address, flags, ifalias, mtu } = cardOn(host, NAME);
+  expect([address, flags.includes("UP"), ifalias, mtu]).toEqual([MAC, true, undefined, 1500]);
+  expect(readdirSync(dataDir)).toEqual([]);
+}
+
+function prepare(): void {
+  inNetns(host, "ip", "link", "set", NAME, "up");
+  expectHome();
+}
+
+test("a card is found by its place, and sends and receives in the container", () => {
+  const place = `/sys/devices/pci0000:00/${CARD}`;
+  expect(existsSync(place)).toBe(true);
+  const ways: [object, string?][] = [
+    [{ pciBusID: CARD }, CARD],
+    [{ runtimeConfig: { deviceID: CARD }, device: "lo" }, CARD],
+    [{ kernelpath: place }],
+    [{ kernelpath: `${place}/${readdirSync(place).find((name) => name.startsWith("virtio"))}` }],
+    [{ hwaddr: MAC }],
+    [{ device: NAME }],
+  ];
+  for (const [way, pciID] of ways) {
+    prepare();
+    using container = createNetns();
+    const config = { ...way, ipam: { type: "fixed" } };
+    const result = ask("ADD", container, config);
+    expect(result.interfaces).toEqual([{ name: "net1", mac: MAC, sandbox: container.path, ...pciID && { pciID } }]);
+    expect(nameOf(MAC)).toEqual([]);
+    inNetns(container, "ping", "-c", "1", "-W", "5", "10.7.0.1");
+    expect(() => ask("ADD", container, config, "net2", "c2")).toThrow("it may be in the namespace of a container");
+    ask("CHECK", container, { ...config, prevResult: result });
+    ask("DEL", container, config);
+    expectHome();
+  }
+}, 60_000);
+
+test("a card without a driver is refused, and DEL does not ask for one", () => {
+  prepare();
+  const driver = `/sys/bus/pci/devices/${OTHER}/driver`;
+  writeFileSync(`${driver}/unbind`, OTHER);
+  using container = createNetns();
+  expect(() => ask("ADD", container, { pciBusID: OTHER })).toThrow("no driver has taken the device");
+  ask("DEL", container, { pciBusID: OTHER });
+  writeFileSync("/sys/bus/pci/drivers/virtio-pci/bind", OTHER);
+});
+
+/** Attaches the card to a container that ends right after. */
+function addAndDie(ifname: string, change: readonly string[] = []): void {
+  using container = createNetns();
+  ask("ADD", container, { pciBusID: CARD }, ifname);
+  for (const line of change) inNetns(container, "ip", ...line.split(" "));
+}
+
+test("DEL waits for the card that comes back from a dying namespace, and makes it what it was", () => {
+  const [taken] = nameOf(OTHER_MAC);
+  const deaths: [string, string[]][] = [
+    ["net1", []],
+    // The name that it has in the container is taken on the host: the kernel makes one up.
+    [taken!, []],
+    [NAME, []],
+    ["net1", ["link set net1 down", `link set net1 mtu 1400 address 0a:00:00:00:00:66 alias eth9`]],
+  ];
+  for (const [ifname, change] of deaths) {
+    prepare();
+    addAndDie(ifname, change);
+    ask("DEL", "/run/netns/gone", {}, ifname);
+    expectHome();
+    ask("DEL", "/run/netns/gone", {}, ifname);
+    expectHome();
+  }
+}, 60_000);
+
+/** Waits until the kernel has put the card back. */
+function awaitReturn(): void {
+  const listen = () => openNetlink(NETLINK_ROUTE, [RTNLGRP_LINK]);
+  const look = (all: readonly link.Link[]) => all.find(({ mac }) => mac as string === MAC);
+  expect(link.awaitLink(host.route, look, listen)?.name).toBe("net1");
+}
+
+test("GC makes the card what it was, and so does the next ADD that asks for it", () => {
+  prepare();
+  addAndDie("net1");
+  awaitReturn();
+  ask("GC", "", { "cni.dev/valid-attachments": [] });
+  expectHome();
+
+  addAndDie("net1");
+  awaitReturn();
+  using container = createNetns();
+  ask("ADD", container, { device: NAME }, "net1", "c2");
+  expect(cardOn(container, "net1").address).toBe(MAC);
+  ask("DEL", "/run/netns/gone", {}, "net1", "c1");
+  expect(cardOn(container, "net1").address).toBe(MAC);
+  ask("DEL", container, { device: NAME }, "net1", "c2");
+  expectHome();
+});
