@@ -13,13 +13,16 @@ const MODULES: Readonly<Record<string, () => Promise<{ readonly default: AnyPlug
   firewall: () => import("./firewall.ts"),
   "host-device": () => import("./host_device.ts"),
   "host-local": () => import("./host_local.ts"),
+  ipvlan: () => import("./ipvlan.ts"),
   loopback: () => import("./loopback.ts"),
+  macvlan: () => import("./macvlan.ts"),
   portmap: () => import("./portmap.ts"),
   ptp: () => import("./ptp.ts"),
   sbr: () => import("./sbr.ts"),
   static: () => import("./static.ts"),
   tap: () => import("./tap.ts"),
   tuning: () => import("./tuning.ts"),
+  vlan: () => import("./vlan.ts"),
 };
 
 const loaded: Record<string, AnyPlugin> = Object.create(null);

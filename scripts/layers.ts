@@ -22,7 +22,7 @@ interface Layer {
 const SYS = ["ffi/sys/", "ffi/address.ts"];
 const KERNEL = [...SYS, "ffi/netlink/"];
 const FAMILIES = ["ffi/route/", "ffi/nft/", "ffi/conntrack/"];
-const FFI = [...KERNEL, ...FAMILIES, "ffi/netns.ts", "ffi/named_netns.ts", "ffi/sysctl.ts"];
+const FFI = [...KERNEL, ...FAMILIES, "ffi/arp.ts", "ffi/netns.ts", "ffi/named_netns.ts", "ffi/sysctl.ts"];
 const KIT = [...FFI, "plugins/spec/", "plugins/kit/"];
 
 /** The layers, lowest first. This is the one place that says which import is allowed. */
@@ -33,6 +33,7 @@ export const LAYERS: readonly Layer[] = [
   { path: "ffi/route/", imports: KERNEL },
   { path: "ffi/nft/", imports: KERNEL },
   { path: "ffi/conntrack/", imports: KERNEL },
+  { path: "ffi/arp.ts", imports: SYS },
   { path: "ffi/netns.ts", imports: [...KERNEL, ...FAMILIES] },
   { path: "ffi/named_netns.ts", imports: [...KERNEL, "ffi/netns.ts"] },
   { path: "ffi/sysctl.ts", imports: FFI },

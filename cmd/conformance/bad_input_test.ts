@@ -154,6 +154,21 @@ everyPlugin(
   },
 );
 
+/** What is wrong in the keys of plugins that put a link on a master. */
+const ON_MASTER: readonly object[] = [
+  ...["master", "mtu", "linkInContainer"].map((key) => ({ [key]: {} })),
+  { master: "" },
+  { master: "nosuch" },
+  { master: "up0\0" },
+  { master: "x".repeat(1000) },
+  { master: "up0", linkInContainer: true },
+  { mtu: "1500" },
+  { mtu: -1 },
+  { mtu: 1501 },
+  { mtu: 1.5 },
+  { linkInContainer: "yes" },
+];
+
 /** What is wrong in a plugin's own keys. */
 const OWN: Readonly<Record<string, readonly object[]>> = {
   "bandwidth": [
@@ -239,7 +254,20 @@ const OWN: Readonly<Record<string, readonly object[]>> = {
     { runtimeConfig: { ips: [null] } },
     { runtimeConfig: { ipRanges: [[{ subnet: null }]] } },
   ],
+  "ipvlan": [...ON_MASTER, { mode: "l4" }, { mode: 2 }, { ipam: null }],
   "loopback": [],
+  "macvlan": [
+    ...ON_MASTER,
+    { mode: "l2" },
+    { mode: 4 },
+    { mac: "x" },
+    { mac: "01:00:5e:00:00:01" },
+    { mac: "00:00:00:00:00:00" },
+    { runtimeConfig: { mac: 1 } },
+    { args: { cni: { mac: "x" } } },
+    { bcqueuelen: -1 },
+    { bcqueuelen: 4294967296 },
+  ],
   "portmap": [
     { snat: "x" },
     { conditionsV4: 1 },
@@ -330,6 +358,7 @@ const OWN: Readonly<Record<string, readonly object[]>> = {
     { prevResult: null },
     { runtimeConfig: { mac: 1 } },
   ],
+  "vlan": [...ON_MASTER, { vlanId: -1 }, { vlanId: 4095 }, { vlanId: "5" }, { vlanId: 1.5 }],
 };
 
 everyPlugin("what is wrong in keys of its own has code 7", (type, node, config, options) => {

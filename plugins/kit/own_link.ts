@@ -38,7 +38,7 @@ export function interfaceExists(ifname: string, netns: Netns): CniError {
 export function explainKind(error: NetlinkError, kind: string | undefined): Error {
   if (error.code !== "EOPNOTSUPP" || kind === undefined) return error;
   return new CniError(Code.Internal, `Cannot create an interface of kind "${kind}": this kernel has none`, {
-    details: `load what it is missing: modprobe ${kind}`,
+    details: `load what it is missing: modprobe rtnl-link-${kind}`,
     cause: error,
   });
 }

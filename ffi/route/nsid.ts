@@ -1,0 +1,27 @@
+/**
+ * The numbers by which a network namespace tells others apart: a link whose parent is elsewhere names the place by one.
+ *
+ * @see linux/net_namespace.h, linux/rtnetlink.h struct rtgenmsg
+ * @module
+ */
+import { i32, struct, u32, u8 } from "../netlink/codec.ts";
+import { message, type Op } from "../netlink/message.ts";
+import { type Netlink, query } from "../netlink/socket.ts";
+import { NETNSA_FD, NETNSA_NSID, RTM_GETNSID } from "./uapi.ts";
+
+const nsidMessage = message("nsid", struct({ family: u8, pad1: u8, pad2: u8, pad3: u8 }), () => ({
+  nsid: [NETNSA_NSID, i32],
+  fd: [NETNSA_FD, u32],
+}));
+const GET: Op<typeof nsidMessage> = { name: "RTM_GETNSID", type: RTM_GETNSID, spec: nsidMessage };
+
+/**
+ * The number by which the namespace of `nl` knows another one, or `undefined` if it knows none.
+ *
+ * @param fd the other namespace, open
+ * @throws {NetlinkError}
+ */
+export function findNsid(nl: Netlink, fd: number): number | undefined {
+  const { nsid = -1 } = query(nl, GET, { fd });
+  return nsid < 0 ? undefined : nsid;
+}

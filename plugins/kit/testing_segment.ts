@@ -1,0 +1,95 @@
+/**
+ * A wire with a machine at its far end, for tests of plugins that put containers onto it: the host's end is the master `up0`, the machine
+ * outside has 10.5.0.1 and fd05::1.
+ *
+ * @module
+ */
+import { parseCidr } from "../../ffi/address.ts";
+import type { Netns } from "../../ffi/netns.ts";
+import { inNetns } from "../../ffi/testing.ts";
+import type { IpConfig, Result, RouteConfig } from "../spec/result.ts";
+import { anything } from "../spec/schema.ts";
+import { plugin } from "./plugin.ts";
+import { type Sandbox, sandboxTest } from "./testing.ts";
+
+/** What an IPAM plugin was asked for. */
+export interface Asked {
+  readonly commands: string[];
+}
+
+interface Given {
+  readonly ips: readonly string[];
+  readonly routes?: readonly RouteConfig[];
+  readonly gateway?: string;
+}
+
+/** An IPAM plugin that gives the addresses in its configuration and notes what it is asked. */
+const fixed = (commands: string[]) =>
+  plugin({
+    name: "fixed",
+    about: "Gives the addresses in its configuration",
+    config: anything,
+    add({ config }): Result {
+      commands.push("ADD");
+      const { ips, routes, gateway } = (config as { ipam: Given }).ipam;
+      const given = ips.map((address) => ({ address: parseCidr(address), ...gateway && { gateway } } as IpConfig));
+      return { ips: given, ...routes && { routes } };
+    },
+    del: () => void commands.push("DEL"),
+    check: () => void commands.push("CHECK"),
+  });
+
+/** The configuration of an IPAM plugin that gives these addresses. */
+export function giving(...ips: readonly string[]): { readonly ipam: { readonly type: string } & Given } {
+  return { ipam: { type: "fixed", ips } };
+}
+
+/** A host on a wire. */
+export interface Segment extends Sandbox {
+  /** The machine at the far end. */
+  readonly outside: Netns;
+  /** What the IPAM plugin was asked for. */
+  readonly asked: string[];
+}
+
+/** Runs lines of the shell inside a namespace. */
+export function shell(netns: Netns, ...lines: readonly string[]): string {
+  return inNetns(netns, "sh", "-e", "-c", lines.join("\n"));
+}
+
+// Without this, nothing is sent over IPv6 in the first second of a link.
+const QUICK = "for each in all default; do echo 0 >/proc/sys/net/ipv6/conf/$each/accept_dad; done";
+
+/** A test on a wire of its own. */
+export function segmentTest(name: string, body: (segment: Segment) => void | Promise<void>): void {
+  const asked: string[] = [];
+  sandboxTest(name, [fixed(asked)], (sandbox) => {
+    const outside = sandbox.newContainer();
+    shell(outside, QUICK);
+    shell(sandbox.host, QUICK, `ip link add up0 up type veth peer name eth0 netns ${outside.path}`);
+    shell(outside, "ip addr add 10.5.0.1/24 dev eth0; ip addr add fd05::1/64 dev eth0 nodad; ip link set eth0 up");
+    return body({ ...sandbox, outside, asked });
+  });
+}
+
+/** A process that stays in a namespace, so that it can be found as a container's can. */
+export function inhabit(netns: Netns): Disposable & { readonly place: string } {
+  const child = netns.run<Bun.Subprocess & { pid: number }>(() => Bun.spawn(["sleep", "60"]));
+  return { place: `/proc/${child.pid}/ns/net`, [Symbol.dispose]: () => child.kill() };
+}
+
+// deno-lint-ignore no-explicit-any -- what ip(8) prints
+export const shown = (netns: Netns, ...args: string[]): any[] =>
+  JSON.parse(inNetns(netns, "ip", "-j", "-d", ...args) || "[]");
+
+/** The names of the links of a namespace. */
+export function linkNames(netns: Netns): string[] {
+  return shown(netns, "link", "show").map(({ ifname }) => ifname).sort();
+}
+
+/** Those of the addresses that answer a ping: asked all at once, since the silence of each takes a second. */
+export function reached(netns: Netns, ...targets: string[]): string[] {
+  const script = 'for target; do busybox ping -c 1 -W 1 "$target" >/dev/null && echo "$target" & done; wait';
+  const answers = inNetns(netns, "sh", "-c", script, "sh", ...targets).split("\n");
+  return targets.filter((target) => answers.includes(target));
+}
