@@ -134,7 +134,7 @@ function putBack(
   fromContainer: () => boolean | undefined,
   wait: boolean,
 ): boolean {
-  if (fromContainer() || !isPhysical(saved) || reclaim(host, saved, false, log) || isHome(host, saved)) return true;
+  if (fromContainer() || reclaim(host, saved, false, log) || !isPhysical(saved) || isHome(host, saved)) return true;
   return wait && reclaim(host, saved, true, log);
 }
 

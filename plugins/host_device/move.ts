@@ -2,12 +2,13 @@
  * Taking a device of the host into a container and back.
  *
  * The way in is one request, after which the device has its new name and the alias that tells the old one. On the way back it has its old
- * name before it arrives: whatever watches the host's devices never sees the container's name.
+ * name before it arrives, if that is free in the container: whatever watches the host's devices does not see the container's name. It is
+ * never in a third namespace, which would take it along if this process were killed.
  *
  * @see __dev_change_net_namespace and default_device_exit_net in net/core/dev.c
  * @module
  */
-import { createNetns, type Netns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns.ts";
 import { NetlinkError } from "../../ffi/netlink/error.ts";
 import { type Netlink, NETLINK_ROUTE, openNetlink } from "../../ffi/netlink/socket.ts";
 import * as link from "../../ffi/route/link.ts";
@@ -52,37 +53,25 @@ export function moveBack(host: Netns, netns: Netns, saved: Saved, log: Log): boo
   const all = link.list(netns.route);
   const device = pick(all, saved);
   if (!device) return false;
-  const { name, alias = "" } = saved.before;
+  const { name } = saved.before;
   if (link.find(host.route, name)) throw nameTaken(saved);
-  const home = { netnsFd: host.fd, alias };
+  // Until all is restored it keeps the alias: by that it is known for a device that has come back.
+  const home = { netnsFd: host.fd, alias: name };
   const { index, name: ifname = "" } = device;
   using undo = new DisposableStack();
   undo.defer(() => {
+    if (!link.find(netns.route, index)) return;
     link.set(netns.route, index, { name: ifname });
     if (link.isUp(device)) link.setUp(netns.route, index);
   });
   link.set(netns.route, index, { flags: 0, change: IFF_UP });
-  if (all.some((each) => each.name === name && each !== device)) moveByThird(netns, device, name, home);
-  else {
-    link.set(netns.route, index, { name });
-    explained(saved, () => link.set(netns.route, index, home));
-  }
+  const isFree = all.every((each) => each.name !== name || each === device);
+  if (isFree) link.set(netns.route, index, { name });
+  // Where another interface of the container has the name, it gets it on arrival.
+  explained(saved, () => link.set(netns.route, index, { ...home, name }));
   undo.move();
   restoreSettings(host, link.get(host.route, name), saved, log);
   return true;
-}
-
-/** By a namespace of its own, where it gets its old name: another interface of the container has that. */
-function moveByThird(netns: Netns, device: link.Link, name: string, home: link.LinkIn): void {
-  using third = createNetns();
-  link.set(netns.route, device.index, { netnsFd: third.fd, name });
-  const { index } = link.get(third.route, name);
-  try {
-    link.set(third.route, index, home);
-  } catch (error) {
-    link.set(third.route, index, { netnsFd: netns.fd, name: device.name! });
-    throw error;
-  }
 }
 
 function explained(saved: Saved, call: () => void): void {
@@ -101,7 +90,8 @@ const nameTaken = ({ before: { name }, owner: { containerID } }: Saved) =>
   );
 
 /**
- * Gives a device its name and settings back that the kernel has put onto the host, where it puts devices whose namespace dies.
+ * Gives a device its name and settings back that the kernel has put onto the host, where it puts devices whose namespace dies, or that a
+ * DEL has brought there which was killed then.
  *
  * @param wait whether it may be on its way
  * @returns false if there is none
@@ -112,11 +102,11 @@ export function reclaim(host: Netns, saved: Saved, wait: boolean, log: Log): boo
   const listen = () => host.run<Netlink>(() => openNetlink(NETLINK_ROUTE, [RTNLGRP_LINK]));
   const device = wait ? link.awaitLink(host.route, look, listen) : look(link.list(host.route));
   if (!device) return false;
-  const { name, alias = "" } = saved.before;
+  const { name } = saved.before;
   if (device.name !== name && link.find(host.route, name)) throw nameTaken(saved);
   // Kernels before 6.2 rename none that is up.
   link.set(host.route, device.index, { flags: 0, change: IFF_UP });
-  link.set(host.route, device.index, { name, alias });
+  link.set(host.route, device.index, { name });
   restoreSettings(host, { ...device, name }, saved, log);
   return true;
 }
@@ -147,6 +137,7 @@ function restoreSettings(host: Netns, now: link.Link, { before }: Saved, log: Lo
     if (before[key] !== undefined && before[key] !== now[key]) wish({ [key]: before[key] });
   }
   if (isUp) wish({ flags: IFF_UP, change: IFF_UP });
+  wish({ alias: before.alias ?? "" });
 }
 
 function isAlike({ info, permanentMac }: link.Link, saved: Saved): boolean {
@@ -167,7 +158,6 @@ function pick(all: readonly link.Link[], saved: Saved): link.Link | undefined {
 
 /** The device among the links of the host, under a name that is not its own. */
 function pickStray(all: readonly link.Link[], saved: Saved): link.Link | undefined {
-  if (!isPhysical(saved)) return undefined;
   const alike = all.filter((each) => isAlike(each, saved));
   const { name, alias } = saved.before;
   const only = byHardware(alike, saved);
