@@ -176,10 +176,10 @@ segmentTest("an address that another machine has is refused with its MAC address
   const { call, container, outside, asked } = segment;
   const mac = shown(outside, "link", "show", "eth0")[0].address;
   expect(() => call(ipvlan, "ADD", { ...MASTER, ...giving("10.5.0.1/24") })).toThrow(
-    `Cannot use address 10.5.0.1 on "eth0": the machine with MAC address ${mac} has it (answered on the wire of "up0")`,
+    `Cannot use address 10.5.0.1 on "eth0" of master "up0": in use by another machine on the wire, MAC address ${mac}`,
   );
   expect(() => call(ipvlan, "ADD", { ...MASTER, ...giving("fd05::1/64") })).toThrow(
-    'Cannot use address fd05::1/64 on "eth0": another host of the network has it',
+    'Cannot use address fd05::1/64 on "eth0" of master "up0": in use by another machine on the wire',
   );
   expect(linkNames(container)).toEqual(["lo"]);
   expect(asked).toEqual(["ADD", "DEL", "ADD", "DEL"]);

@@ -261,21 +261,24 @@ segmentTest("an address that another machine has is refused with its MAC address
   const { call, container, outside, asked } = segment;
   const mac = shown(outside, "link", "show", "eth0")[0].address;
   expect(() => call(macvlan, "ADD", { ...MASTER, ...giving("10.5.0.9/24", "10.5.0.1/24") })).toThrow(
-    `Cannot use address 10.5.0.1 on "eth0": the machine with MAC address ${mac} has it (answered on the wire of "up0")`,
+    `Cannot use address 10.5.0.1 on "eth0" of master "up0": in use by another machine on the wire, MAC address ${mac}`,
   );
   expect(() => call(macvlan, "ADD", { ...MASTER, ...giving("fd05::1/64") })).toThrow(
-    'Cannot use address fd05::1/64 on "eth0": another host of the network has it',
+    'Cannot use address fd05::1/64 on "eth0" of master "up0": in use by another machine on the wire',
   );
   expect(linkNames(container)).toEqual(["lo"]);
   expect(asked).toEqual(["ADD", "DEL", "ADD", "DEL"]);
 });
 
 segmentTest("an address that a sibling or the master has is refused with its holder", (segment) => {
-  const first = attach(segment, "c1", giving("10.5.0.2/24"));
+  const first = attach(segment, "c1", giving("10.5.0.2/24", "fd05::2/64"));
   using home = inhabit(first.netns);
   const mac = first.result.interfaces![0]!.mac;
   expect(() => attach(segment, "c2", giving("10.5.0.2/16"))).toThrow(
-    `container "c1" (network "test", interface "eth0") in "${home.place}", MAC address ${mac}, has it`,
+    `in use by container "c1" (network "test", interface "eth0") in "${home.place}", MAC address ${mac}`,
+  );
+  expect(() => attach(segment, "c2", giving("fd05::2/64"))).toThrow(
+    `in use by container "c1" (network "test", interface "eth0") in "${home.place}"`,
   );
   shell(segment.host, "ip addr add 10.5.0.7/24 dev up0");
   expect(() => attach(segment, "c2", giving("10.5.0.7/24"))).toThrow(

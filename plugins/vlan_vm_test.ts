@@ -158,10 +158,10 @@ segmentTest("an address that another machine of the VLAN has is refused, on IPv4
   joinOutside(segment, 5, "10.6.0.1/24", "fd06::1/64");
   const mac = shown(outside, "link", "show", "v5")[0].address;
   expect(() => call(vlan, "ADD", { ...FIVE, ...giving("10.6.0.1/24") })).toThrow(
-    `Cannot use address 10.6.0.1 on "eth0": the machine with MAC address ${mac} has it (answered on the wire of "up0")`,
+    `Cannot use address 10.6.0.1 on "eth0" of master "up0": in use by another machine on the wire, MAC address ${mac}`,
   );
   expect(() => call(vlan, "ADD", { ...FIVE, ...giving("fd06::1/64") })).toThrow(
-    'Cannot use address fd06::1/64 on "eth0": another host of the network has it',
+    'Cannot use address fd06::1/64 on "eth0" of master "up0": in use by another machine on the wire',
   );
   expect(linkNames(container)).toEqual(["lo"]);
   expect(asked).toEqual(["ADD", "DEL", "ADD", "DEL"]);

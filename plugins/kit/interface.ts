@@ -35,6 +35,8 @@ export interface ConfigureOptions {
   readonly ways?: readonly Way[];
   /** Nobody can be heard on the wire now, so that the end of the search for duplicates is not waited for: it has not begun. */
   readonly unheard?: boolean;
+  /** Makes the error for an IPv6 address that another host has, where more is known of it. */
+  readonly duplicate?: (address: Cidr) => Error;
   log(message: string): void;
 }
 
@@ -68,7 +70,7 @@ export function configure(netns: Netns, device: link.Link, result: Result, optio
   // A route may need an address that is still being checked for duplicates.
   const sends = options.withoutDad ? [[...add, up, ...routes]] : [[...add, up], routes];
   perform(netns.route, sends[0]!);
-  if (events) address.awaitUsable(netns.route, events, index, six, describeDuplicate(ifname));
+  if (events) address.awaitUsable(netns.route, events, index, six, options.duplicate ?? describeDuplicate(ifname));
   if (sends[1]) perform(netns.route, sends[1]);
 }
 

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { type Cidr, familyOf, ipOf, type Mac } from "../../ffi/address.ts";
+import { type Cidr, familyOf, type Ip, ipOf, type Mac } from "../../ffi/address.ts";
 import { type Arp, openArp } from "../../ffi/arp.ts";
 import { NetlinkError } from "../../ffi/netlink/error.ts";
 import * as address from "../../ffi/route/address.ts";
@@ -49,10 +49,11 @@ export function attachToSegment(
   using arp = unheard || sharing.asks === "nobody" ? undefined : listen(call, master, device, sharing.asks);
   const four = addresses.filter((each) => familyOf(each) === 4).map(ipOf);
   const claim = four.length > 0 ? arp?.findClaim(four) : undefined;
-  if (claim) throw duplicate(`${claim.address}`, ifname, master, claim.mac);
+  if (claim) throw duplicateOf(call, master, claim.address, claim.mac);
   if (unheard) log(`Nobody can be heard on ${nameOf(master)}: whether others have the same addresses is not known`);
   try {
-    configure(netns, device, result, { withoutDad: false, unheard, log });
+    const duplicate = (each: Cidr) => duplicateOf(call, master, each);
+    configure(netns, device, result, { withoutDad: false, unheard, duplicate, log });
   } catch (error) {
     throw inUse(error, master, addresses);
   }
@@ -113,12 +114,15 @@ function refuseMasters(addresses: readonly Cidr[], { netns, link: { name, index 
   }
 }
 
-function duplicate(what: string, ifname: string, master: Master, mac: Mac): CniError {
-  const holder = listUsers(master.netns, master.link.index).find((each) => each.link.mac === mac);
-  const who = holder ? `${describeUser(holder)}, MAC address ${mac},` : `the machine with MAC address ${mac}`;
+/** Somebody has the address: a container of this host, or a machine of which nothing but its MAC address is known, if that. */
+function duplicateOf({ ifname, owner }: AddCall<unknown>, master: Master, address: Ip | Cidr, mac?: Mac): CniError {
+  const isHolder = ({ link: { alias, mac: own }, addresses }: LinkUser) =>
+    alias !== formatOwner(owner) && (mac !== undefined && own === mac || addresses.some((each) => each === address));
+  const holder = listUsers(master.netns, master.link.index).find(isHolder);
+  const who = [holder ? describeUser(holder) : "another machine on the wire", ...mac ? [`MAC address ${mac}`] : []];
   return new CniError(
     Code.Internal,
-    `Cannot use address ${what} on "${ifname}": ${who} has it (answered on the wire of ${nameOf(master)})`,
+    `Cannot use address ${address} on "${ifname}" of master ${nameOf(master)}: in use by ${who.join(", ")}`,
   );
 }
 
