@@ -121,6 +121,15 @@ deviceTest("traffic passes by the addresses that IPAM gives", async ({ ask, cont
   expect(check).toThrow("lacks the route to 198.51.100.0/24");
 });
 
+deviceTest("a device without a carrier gets its addresses all the same", ({ ask, container, far, log }) => {
+  ip(far, "link set far0 down");
+  const routes = [{ dst: "2001:db8::/32", gw: "fd07::1" }];
+  ask("ADD", { device: "nic0", ipam: { ...ipam("10.7.0.9/24", "fd07::9/64"), more: { routes } } });
+  expect(ip(container, "addr show net1")).toContain("fd07::9/64");
+  expect(ip(container, "-6 route show 2001:db8::/32")).toContain("via fd07::1");
+  expect(log.join()).toContain('"net1" has no carrier');
+});
+
 deviceTest("CHECK passes for a single address and without any, and notices what is gone", ({ ask, container }) => {
   for (const more of [{}, { ipam: ipam("10.7.0.9/32") }]) {
     const config = { device: "nic0", ...more };

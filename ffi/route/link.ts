@@ -239,6 +239,14 @@ export function isUp(link: Link): boolean {
   return (link.flags & IFF_UP) !== 0;
 }
 
+/** True if the link is set up and has a carrier, as far as it knows of one. */
+export function isRunning(link: Link): boolean {
+  return (link.flags & IFF_RUNNING) !== 0;
+}
+
+/** linux/if.h */
+const IFF_RUNNING = 0x40;
+
 /** How long a new link may take until it can carry frames. */
 const OPERATIONAL_MS = 5000;
 

@@ -70,8 +70,25 @@ export function configure(netns: Netns, device: link.Link, result: Result, optio
   // A route may need an address that is still being checked for duplicates.
   const sends = options.withoutDad ? [[...add, up, ...routes]] : [[...add, up], routes];
   perform(netns.route, sends[0]!);
-  if (events) address.awaitUsable(netns.route, events, index, six, options.duplicate ?? describeDuplicate(ifname));
+  if (events) awaitUsable(netns, events, device, six, options);
   if (sends[1]) perform(netns.route, sends[1]);
+}
+
+/** An interface without a carrier, such as a card whose cable is not plugged in, hears of nobody: what it has is used when there is one. */
+function awaitUsable(
+  netns: Netns,
+  events: Netlink,
+  { index, name: ifname = "" }: link.Link,
+  addresses: readonly Cidr[],
+  { duplicate = describeDuplicate(ifname), log }: ConfigureOptions,
+): void {
+  try {
+    address.awaitUsable(netns.route, events, index, addresses, duplicate);
+  } catch (error) {
+    const isLate = error instanceof NetlinkError && error.code === "ETIMEDOUT";
+    if (!isLate || link.isRunning(link.get(netns.route, index))) throw error;
+    log(`Cannot tell whether another host has ${addresses.join(", ")}, going on: "${ifname}" has no carrier`);
+  }
 }
 
 interface Step {
