@@ -77,8 +77,23 @@ function plan(argv: readonly string[], cwd: string): BuildPlan {
 function compile({ processor, entry }: BuildPlan, scratch: string): string {
   // The base name is baked into the file, so it is the same for every target and every --outfile.
   const executable = join(scratch, "cni");
-  const source = join(scratch, "source");
-  copyInlined(source);
+  // In the repository, whose packages it imports.
+  mkdirSync(join(ROOT, "dist"), { recursive: true });
+  const source = mkdtempSync(join(ROOT, "dist/.source-"));
+  try {
+    copyInlined(source);
+    compileFrom(source, { processor, entry }, executable);
+  } finally {
+    rmSync(source, { recursive: true, force: true });
+  }
+  return executable;
+}
+
+function compileFrom(
+  source: string,
+  { processor, entry }: Pick<BuildPlan, "processor" | "entry">,
+  executable: string,
+): void {
   const own = relative(ROOT, entry);
   const version: string = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8")).version;
   const command = [
@@ -96,7 +111,6 @@ function compile({ processor, entry }: BuildPlan, scratch: string): string {
     const output = `${child.stdout.toString()}${child.stderr.toString()}`.trim();
     throw new Error(`Cannot compile "${entry}": exit status ${child.exitCode}\n${output}`);
   }
-  return executable;
 }
 
 function build(task: BuildPlan): void {
