@@ -10,6 +10,7 @@ import type { AnyPlugin } from "./kit/serve.ts";
 const MODULES: Readonly<Record<string, () => Promise<{ readonly default: AnyPlugin }>>> = {
   bandwidth: () => import("./bandwidth.ts"),
   bridge: () => import("./bridge.ts"),
+  dummy: () => import("./dummy.ts"),
   firewall: () => import("./firewall.ts"),
   "host-device": () => import("./host_device.ts"),
   "host-local": () => import("./host_local.ts"),

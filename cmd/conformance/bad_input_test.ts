@@ -201,6 +201,7 @@ const OWN: Readonly<Record<string, readonly object[]>> = {
     { runtimeConfig: { mac: 1 } },
     { hairpinMode: true, promiscMode: true },
   ],
+  "dummy": [{ ipam: null }, { ipam: 1 }, { ipam: { type: "" } }],
   "firewall": [
     { prevResult: null },
     { backend: "ipset" },

@@ -387,6 +387,7 @@ const wired = (node: Node, more: object = {}) => {
 const WORKING: Readonly<Record<string, (node: Node) => Working>> = {
   "bandwidth": (node) => ({ config: limited(node), options: {} }),
   "bridge": (node) => ({ config: bridged(node), options: {} }),
+  "dummy": (node) => ({ config: { ipam: addresses(node) }, options: {} }),
   "firewall": (node) => ({ config: { prevResult: earlier(node), backend: "nftables" }, options: {} }),
   "host-device": (node) => ({ config: lent(node), options: {} }),
   "host-local": (node) => ({ config: { ipam: addresses(node) }, options: {} }),
