@@ -24,6 +24,7 @@ const MODULES: Readonly<Record<string, () => Promise<{ readonly default: AnyPlug
   tap: () => import("./tap.ts"),
   tuning: () => import("./tuning.ts"),
   vlan: () => import("./vlan.ts"),
+  vrf: () => import("./vrf.ts"),
 };
 
 const loaded: Record<string, AnyPlugin> = Object.create(null);

@@ -360,6 +360,20 @@ const OWN: Readonly<Record<string, readonly object[]>> = {
     { runtimeConfig: { mac: 1 } },
   ],
   "vlan": [...ON_MASTER, { vlanId: -1 }, { vlanId: 4095 }, { vlanId: "5" }, { vlanId: 1.5 }],
+  "vrf": [
+    ...["vrfname", "table"].map((key) => ({ [key]: [1] })),
+    { vrfname: null },
+    { vrfname: "" },
+    { vrfname: "a/b" },
+    { vrfname: "red\0" },
+    { vrfname: "x".repeat(16) },
+    { vrfname: "peer0" },
+    { table: "100" },
+    { table: -1 },
+    { table: 1.5 },
+    { table: 4294967296 },
+    { prevResult: null },
+  ],
 };
 
 everyPlugin("what is wrong in keys of its own has code 7", (type, node, config, options) => {

@@ -401,6 +401,7 @@ const WORKING: Readonly<Record<string, (node: Node) => Working>> = {
   "tap": (node) => ({ config: { mtu: 1400, mac: "0a:00:00:00:00:07", ipam: addresses(node) }, options: {} }),
   "tuning": (node) => ({ config: tuned(node), options: {} }),
   "vlan": (node) => ({ config: wired(node, { vlanId: 5 }), options: {} }),
+  "vrf": (node) => ({ config: { vrfname: "red", ...routed(node) }, options: {} }),
 };
 
 /** @throws {Error} for a plugin that was added to the registry and not here */

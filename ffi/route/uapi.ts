@@ -39,6 +39,7 @@ export const IFF_UP = 0x1;
 export const IFF_PROMISC = 0x100;
 export const IFF_ALLMULTI = 0x200;
 export const IFF_LOWER_UP = 0x10000;
+export const IF_OPER_UNKNOWN = 0;
 export const IF_OPER_UP = 6;
 
 // linux/if_link.h
@@ -114,6 +115,7 @@ export const IFA_FLAGS = 8;
 export const IFA_F_NODAD = 0x02;
 export const IFA_F_DADFAILED = 0x08;
 export const IFA_F_TENTATIVE = 0x40;
+export const IFA_F_PERMANENT = 0x80;
 export const IFA_F_NOPREFIXROUTE = 0x200;
 
 // linux/rtnetlink.h: routes
@@ -138,8 +140,8 @@ export const RT_TABLE_UNSPEC = 0;
 export const RT_TABLE_DEFAULT = 253;
 export const RT_TABLE_MAIN = 254;
 export const RT_TABLE_LOCAL = 255;
-export const RTPROT_KERNEL = 2;
 export const RTPROT_BOOT = 3;
+export const RTPROT_RA = 9;
 export const RTN_UNICAST = 1;
 export const RTNH_F_ONLINK = 4;
 export const RTM_F_CLONED = 0x200;

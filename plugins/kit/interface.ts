@@ -8,6 +8,7 @@ import type { Netns } from "../../ffi/netns.ts";
 import { NetlinkError } from "../../ffi/netlink/error.ts";
 import { executeAll, type Netlink, NETLINK_ROUTE, openNetlink, type Request } from "../../ffi/netlink/socket.ts";
 import * as address from "../../ffi/route/address.ts";
+import { vrf } from "../../ffi/route/kinds.ts";
 import * as link from "../../ffi/route/link.ts";
 import * as route from "../../ffi/route/route.ts";
 import * as rule from "../../ffi/route/rule.ts";
@@ -264,9 +265,16 @@ export function expectRoute(netns: Netns, device: link.Link, wanted: RouteConfig
   if (isIn(wanted.table ?? RT_TABLE_MAIN, wanted.gw)) return;
   // That plugin's configuration may name another gateway for what is from the address; it sees to it itself.
   const isMoved = (table: number) => isIn(table, prefixLengthOf(wanted.dst) === 0 ? undefined : wanted.gw);
-  if (wanted.table === undefined && sourceTables(netns, device).some(isMoved)) return;
+  if (wanted.table === undefined && [...vrfTables(netns, device), ...sourceTables(netns, device)].some(isMoved)) return;
   const via = wanted.gw ? ` via ${wanted.gw}` : "";
   throw new CniError(Code.Internal, `Check failed: "${device.name}" lacks the route to ${wanted.dst}${via}`);
+}
+
+/** The table of the VRF that the interface is in, if it is in one: a later plugin of the list may have put it there. */
+function vrfTables(netns: Netns, { master }: link.Link): number[] {
+  const found = master === undefined ? undefined : link.find(netns.route, master);
+  const table = found && vrf.of(found)?.table;
+  return table === undefined ? [] : [table];
 }
 
 /** The tables for what is from an address of the interface: a later plugin of the list may have moved the routes there. */
