@@ -30,6 +30,7 @@ export async function servePlugin(name: string): Promise<number> {
   if (isAdd) holdSignals();
   // What an engine has not heard of it believes not to be there.
   const around = { ...surroundings(), ...(isAdd && { deliver: print }) };
+  using _host = around.host;
   const { exitCode, stdout } = serve(findPlugin(name)!, { command, env: process.env, stdin }, around);
   if (!isAdd || exitCode !== 0) print(stdout);
   return exitCode;

@@ -35,6 +35,7 @@ export function run(request: RunRequest, env: RuntimeOptions["env"]): void {
   if (request.surplus.length > 0) log(`Ignoring what follows the arguments: "${request.surplus.join(" ")}"`);
   const { timeoutMs } = request;
   const around = surroundings(timeoutMs === undefined ? {} : { timeoutMs });
+  using _host = around.host;
   const runtime: RuntimeOptions = {
     invoker: around.invoker(request.pluginDirectories),
     pluginDirectories: request.pluginDirectories,

@@ -53,8 +53,6 @@ function newBench(scope: DisposableStack): Bench {
   const directory = mkdtempSync(join(tmpdir(), "cni-gc-"));
   scope.defer(() => rmSync(directory, { recursive: true }));
   const host = scope.use(createNetns());
-  // The containers' paths are numbers of descriptors: what is opened when rules are deleted must not get that of one that has ended.
-  host.nft.closeLate?.();
   inNetns(host, "sh", "-e", "-c", "ip link set lo up; ip link add up0 type bridge; nft add table inet mine");
   const [log, programs, sent]: [string[], string[], number[]] = [[], [], []];
   const answers: Bench["answers"] = {};

@@ -62,7 +62,7 @@ export interface Transport extends Disposable {
   send(request: Uint8Array): void;
   /** The next datagram; `undefined` if none comes, at once when `wait` is false, else after some seconds. */
   receive(wait: boolean): Uint8Array | undefined;
-  /** Has the kernel close it in its own time. Whoever closes it waits for what changes to the ruleset leave behind, some 9 ms. */
+  /** Has the kernel close it in its own time, when it is closed. Whoever closes it as ever waits for what changes to the ruleset leave behind, some 9 ms. */
   closeLate?(): void;
 }
 
@@ -101,11 +101,11 @@ const BUFFER_SIZE = 64 * 1024;
 
 function socketOf(fd: number): Netlink {
   if (buffer.length === 0) buffer = new Uint8Array(BUFFER_SIZE);
-  let kept: Disposable | undefined;
+  let isLate = false;
   return {
     sequence: 1,
     closeLate() {
-      kept ??= closeLate(fd);
+      isLate = true;
     },
     send(request) {
       const SEND_BUFFER = 128 * 1024;
@@ -124,10 +124,7 @@ function socketOf(fd: number): Netlink {
       }
       return buffer.subarray(0, length);
     },
-    [Symbol.dispose]() {
-      sys.close(fd);
-      kept?.[Symbol.dispose]();
-    },
+    [Symbol.dispose]: () => isLate ? closeLate(fd) : void sys.close(fd),
   };
 }
 

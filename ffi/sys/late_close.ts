@@ -15,12 +15,14 @@ const AF_UNIX = 1;
 const SOCK_DGRAM = 2;
 const SOCK_CLOEXEC = 0o2000000;
 
-/**
- * Lets the kernel close `fd` once this process has closed it and what is returned, or has ended.
- *
- * @returns undefined where that is not possible, so that `fd` is closed as ever
- */
-export function closeLate(fd: number): Disposable | undefined {
+/** Closes `fd`; what the kernel has to wait for then, it waits for in a thread of its own where that is possible. */
+export function closeLate(fd: number): void {
+  // Let go behind the descriptor: from then on the last reference is the one on its way.
+  using _detained = tryToDetain(fd);
+  sys.close(fd);
+}
+
+function tryToDetain(fd: number): Disposable | undefined {
   try {
     return detain(fd);
   } catch (error) {
