@@ -282,7 +282,8 @@ export function exchange(
   nl.send(state.sent);
   const waits = requests.some(({ flags = 0 }) => isDump(flags));
   while (open.size > 0) {
-    const datagram = receiveAnswer(nl, waits);
+    // A batch that is refused as a whole has one answer, whatever is in it.
+    const datagram = state.refusal ? nl.receive(waits) : receiveAnswer(nl, waits);
     if (!datagram) break;
     readDatagram(state, datagram, take);
   }

@@ -81,6 +81,21 @@ netnsTest("a chain that something leads to is not deleted, and says how much", (
   expect(nft.listChains(nl, TABLE).map(({ name }) => name)).toEqual(["from"]);
 });
 
+netnsTest("a transaction that is refused as a whole has its answer at once, and waits for no other", ({ host }) => {
+  withSet(host.nft);
+  const waits: boolean[] = [];
+  const watched: Netlink = {
+    ...host.nft,
+    receive(wait) {
+      waits.push(wait);
+      return host.nft.receive(wait);
+    },
+  };
+  const then = nft.generation(host.nft) - 1;
+  expect(refusal(watched, (tx) => tx.deleteElements(TABLE, "s", [key("10.0.0.1")]), then).code).toBe("ERESTART");
+  expect(waits).not.toContain(true);
+});
+
 netnsTest("a transaction pinned to a generation is refused after any other change", ({ host }) => {
   withSet(host.nft);
   const then = nft.generation(host.nft);
