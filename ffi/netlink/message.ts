@@ -58,13 +58,18 @@ export function writeMessage<S extends AnySpec>(
   sequence: number,
 ): void {
   const start = w.reserve(NLMSG_HDRLEN);
-  op.spec.header.write(w, value as StructIn<Fields>);
-  w.align();
-  op.spec.attributes.write(w, withoutHeader(op.spec, value as Record<string, unknown>));
+  writePayload(w, op.spec, value);
   w.view.setUint32(start, w.length - start, true);
   w.view.setUint16(start + 4, op.type, true);
   w.view.setUint16(start + 6, flags, true);
   w.view.setUint32(start + 8, sequence, true);
+}
+
+/** Appends the part of a message behind struct nlmsghdr. */
+export function writePayload<S extends AnySpec>(w: Writer, spec: S, value: MessageIn<S>): void {
+  spec.header.write(w, value as StructIn<Fields>);
+  w.align();
+  spec.attributes.write(w, withoutHeader(spec, value as Record<string, unknown>));
 }
 
 /** Header fields and attributes share one value; what is no field of the header is an attribute. */

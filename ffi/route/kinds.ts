@@ -6,6 +6,7 @@
  */
 import { attrs, type AttrsIn, type AttrsOut, type AttrTable } from "../netlink/attrs.ts";
 import { type Codec, type In, type Out, Reader, u16, u32, u8, Writer } from "../netlink/codec.ts";
+import { readMessage, writePayload } from "../netlink/message.ts";
 import { type Link, type LinkIn, linkMessage } from "./link.ts";
 import {
   IFLA_BR_VLAN_DEFAULT_PVID,
@@ -45,17 +46,10 @@ function linkKind<const T extends AttrTable>(kind: string, declare: () => T): Li
 }
 
 /** A whole link message in an attribute: the veth's other end. */
-const peer: Codec<LinkIn> = {
+const peer: Codec<Link, LinkIn> = {
   nested: true,
-  write(w, value) {
-    linkMessage.header.write(w, value);
-    const rest = Object.fromEntries(Object.entries(value).filter(([name]) => !(name in linkMessage.header.fields)));
-    linkMessage.attributes.write(w, rest);
-  },
-  read(r) {
-    const header = linkMessage.header.read(r);
-    return { ...linkMessage.attributes.read(r), ...header } as LinkIn;
-  },
+  write: (w, value) => writePayload(w, linkMessage, value),
+  read: (r) => readMessage(linkMessage, r),
 };
 
 /** A pair of virtual Ethernet ends; `peer` is the other end, which may be born in another namespace. */
