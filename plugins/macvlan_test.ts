@@ -241,6 +241,8 @@ segmentTest("an ADD that fails leaves nothing", (segment) => {
     "10.99.0.0/16",
   );
   expect(() => call(macvlan, "ADD", { ...MASTER, ipam: { type: "absent" } })).toThrow("absent");
+  // The kernel would name it eth0.
+  expect(() => call(macvlan, "ADD", { ...MASTER }, { ifname: "eth%d" })).toThrow('CNI_IFNAME "eth%d" has a %');
   expect(linkNames(container)).toEqual(["lo"]);
   expect(asked).toEqual(["ADD", "DEL", "ADD", "DEL"]);
   shell(container, "ip link add eth0 type veth peer name far");

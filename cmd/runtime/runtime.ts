@@ -8,7 +8,7 @@
  */
 import { delegateWasNotRun, type Invoker } from "../../plugins/kit/delegate.ts";
 import { stopIfAsked } from "../../plugins/kit/interruption.ts";
-import { containerIdProblem, ifnameProblem, networkNameProblem } from "../../plugins/spec/env.ts";
+import { containerIdProblem, linkNameProblem, networkNameProblem } from "../../plugins/spec/env.ts";
 import { CniError, Code } from "../../plugins/spec/error.ts";
 import type { NetworkList } from "../../plugins/spec/network.ts";
 import { formatResult, parseResult, type Result } from "../../plugins/spec/result.ts";
@@ -143,7 +143,7 @@ export function checkParameters(list: NetworkList, { containerId, ifname, netns,
   const problems = [
     ["container id", containerIdProblem(containerId)],
     ["network name", networkNameProblem(list.name)],
-    ["interface name", ifname.includes("\0") ? "has a NUL" : ifnameProblem(ifname)],
+    ["interface name", ifname.includes("\0") ? "has a NUL" : linkNameProblem(ifname)],
     ["network namespace", netns === "" ? "is missing" : netns.includes("\0") ? "has a NUL" : undefined],
     ...args.map(([key, value]) => [
       `argument ${JSON.stringify(key)}`,

@@ -4,7 +4,7 @@
  * @module
  */
 import type { Mac } from "../../ffi/address.ts";
-import { ifnameProblem } from "../spec/env.ts";
+import { linkNameProblem } from "../spec/env.ts";
 import { ConfigError } from "../spec/error.ts";
 import {
   array,
@@ -31,8 +31,7 @@ const off = withDefault(boolean, false);
 const linkName = satisfying(
   string,
   "an interface name of 1 to 15 bytes",
-  // The kernel makes a number of "%d".
-  (name) => ifnameProblem(name) === undefined && !name.includes("%"),
+  (name) => linkNameProblem(name) === undefined,
 );
 
 /** The keys of the `bridge` plugin. */

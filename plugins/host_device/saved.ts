@@ -13,7 +13,7 @@ import { ensureDirectory, findNames } from "../../ffi/sys/directory.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { createFile, findText, NO_FILE, removeReplaced, replaceFile } from "../../ffi/sys/file.ts";
 import type { Attachment } from "../spec/config.ts";
-import { ifnameProblem } from "../spec/env.ts";
+import { linkNameProblem } from "../spec/env.ts";
 import { ConfigError } from "../spec/error.ts";
 import { parseJson, printJson } from "../spec/jsonc.ts";
 import {
@@ -60,8 +60,7 @@ export type Saved = Infer<typeof saved>;
 
 /** True for a name that a link can be given. */
 export function isLinkName(name: string): boolean {
-  // The kernel makes a number of "%d".
-  return ifnameProblem(name) === undefined && !name.includes("%");
+  return linkNameProblem(name) === undefined;
 }
 
 /** What there is to remember of a device before it leaves. */

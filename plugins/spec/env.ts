@@ -29,13 +29,17 @@ interface Variable {
   readonly name: string;
   readonly requiredFor: readonly Verb[];
   /** What is wrong with a value, or nothing. Asked only when the verb requires the variable. */
-  readonly problem?: (value: string) => string | undefined;
+  readonly problem?: (value: string, verb: Verb) => string | undefined;
 }
 
 const TABLE: readonly Variable[] = [
   { name: "CNI_CONTAINERID", requiredFor: ["ADD", "DEL", "CHECK"], problem: containerIdProblem },
   { name: "CNI_NETNS", requiredFor: ["ADD", "CHECK"] },
-  { name: "CNI_IFNAME", requiredFor: ["ADD", "DEL", "CHECK"], problem: ifnameProblem },
+  {
+    name: "CNI_IFNAME",
+    requiredFor: ["ADD", "DEL", "CHECK"],
+    problem: (name, verb) => verb === "ADD" ? linkNameProblem(name) : ifnameProblem(name),
+  },
 ];
 
 /** Reads the CNI_* variables. @throws CniError with code 4 naming every variable that is missing or wrong */
@@ -45,7 +49,7 @@ export function parseEnvironment(env: Variables): Environment {
   for (const { name, requiredFor, problem } of TABLE) {
     if (!requiredFor.includes(verb)) continue;
     const value = env[name] ?? "";
-    const reason = value === "" ? "is missing" : problem?.(value);
+    const reason = value === "" ? "is missing" : problem?.(value, verb);
     if (reason !== undefined) problems.push(`${name} ${reason}`);
   }
   if (problems.length > 0) throw new CniError(Code.InvalidEnvironment, `Cannot run ${verb}: ${problems.join("; ")}`);
@@ -85,6 +89,11 @@ export function ifnameProblem(name: string): string | undefined {
     return `${quoted} has a /, a : or white space`;
   }
   return undefined;
+}
+
+/** What is wrong with a name that an interface is to be given, or nothing: what the kernel makes of a `%` is another name, if any. */
+export function linkNameProblem(name: string): string | undefined {
+  return ifnameProblem(name) ?? (name.includes("%") ? `${excerpt(name)} has a %` : undefined);
 }
 
 /**

@@ -52,6 +52,15 @@ test("parseEnvironment() names missing and wrong variables together", () => {
     );
 });
 
+test("parseEnvironment() refuses to attach under a name that the kernel would make another of", () => {
+  for (const name of ["eth%d", "a%b", "%", "%%"]) {
+    const call = (verb: string) => env.parseEnvironment({ ...complete, CNI_COMMAND: verb, CNI_IFNAME: name });
+    expect(() => call("ADD")).toThrow(new CniError(4, `Cannot run ADD: CNI_IFNAME "${name}" has a %`));
+    // What was never attached must not stay attached.
+    for (const verb of ["DEL", "CHECK"]) expect(call(verb).ifname).toBe(name);
+  }
+});
+
 test("parseEnvironment() ignores attachment variables where none is meant", () => {
   expect(env.parseEnvironment({ ...complete, CNI_COMMAND: "GC", CNI_CONTAINERID: "/" })).toMatchObject({
     containerId: "",

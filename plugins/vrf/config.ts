@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { ifnameProblem } from "../spec/env.ts";
+import { linkNameProblem } from "../spec/env.ts";
 import { type Infer, int, lazy, object, satisfying, string, withDefault } from "../spec/schema.ts";
 
 /** The keys of the `vrf` plugin. */
@@ -12,8 +12,7 @@ export const vrfConfig = lazy(() =>
     vrfname: satisfying(
       string,
       "an interface name of 1 to 15 bytes",
-      // The kernel makes a number of "%d".
-      (name) => ifnameProblem(name) === undefined && !name.includes("%"),
+      (name) => linkNameProblem(name) === undefined,
     ),
     /** The routing table; 0 for one that is free. */
     table: withDefault(int({ min: 0, max: 0xffff_ffff }), 0),
