@@ -14,6 +14,7 @@ import { NetlinkError } from "../../ffi/netlink/error.ts";
 import * as link from "../../ffi/route/link.ts";
 import { inNetns, type Namespaces, newNamespaces } from "../../ffi/testing.ts";
 import type { Request, Response } from "../../plugins/kit/delegate.ts";
+import { awaitOperational } from "../../plugins/kit/interface.ts";
 import { type AnyPlugin, embedded, serve, type Surroundings } from "../../plugins/kit/serve.ts";
 import { findPlugin, loadPlugins, pluginNames } from "../../plugins/registry.ts";
 import type { Attachment } from "../../plugins/spec/config.ts";
@@ -356,9 +357,11 @@ function limited({ host, container }: Node): Document {
 /** sbr behind a plugin that gave the container an interface with an address. */
 const routed = (node: Node) => {
   const ip = (...words: string[]) => inNetns(node.container, "ip", ...words);
-  // Without link-local addresses, which take their time: what is there before and after is compared.
+  // Without what takes its time, link-local addresses and a state that is not final: what is there before and after is compared.
   ip("link", "add", "eth0", "type", "veth", "peer", "name", "peer0");
-  for (const each of ["eth0", "peer0"]) ip("link", "set", each, "addrgenmode", "none", "up");
+  const both = ["eth0", "peer0"];
+  for (const each of both) ip("link", "set", each, "addrgenmode", "none", "up");
+  for (const each of both) awaitOperational(node.container, link.get(node.container.route, each));
   ip("addr", "add", "10.5.0.9/24", "dev", "eth0");
   return { prevResult: earlier(node) };
 };

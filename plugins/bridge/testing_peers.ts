@@ -144,8 +144,10 @@ export function picture({ host, container, directory, reserved }: World, answer:
   let text = JSON.stringify(state, (key, value) => PASSED_OVER.test(key) ? undefined : value)
     .replaceAll(container.path, "SANDBOX").replaceAll(directory, "DIR");
   for (const { ifname, address, broadcast } of [...state.container.links, ...state.host.links]) {
-    // A requested address is left as it is, and so is the loopback's.
-    if (!/^0a:00:|^00:00/.test(address) && address !== broadcast) text = text.replaceAll(address, `MAC of ${ifname}`);
+    // A requested address is left as it is, and so is the loopback's. One by chance may well begin with 0a:00 alone.
+    if (!/^0a:00:00:00:00:|^00:00/.test(address) && address !== broadcast) {
+      text = text.replaceAll(address, `MAC of ${ifname}`);
+    }
   }
   return JSON.parse(text.replaceAll(/veth[0-9a-f]{8}/g, "PORT"));
 }
