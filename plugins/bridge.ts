@@ -18,7 +18,7 @@ import {
 import { checkBridge, ensureBridge, ensureVlanGateway } from "./bridge/device.ts";
 import { checkGateways, setUpGateways, withDefaultRoutes, withGateways } from "./bridge/gateway.ts";
 import { checkPort, createPort, portsOf, setUpPort } from "./bridge/port.ts";
-import { collectCables, getEnd, removeEnd, removeEndsOfMany } from "./kit/cable.ts";
+import { collectCables, getEnd, removeCable, removeCables } from "./kit/cable.ts";
 import {
   awaitOperational,
   configure,
@@ -35,9 +35,8 @@ import {
   removeMasqueradeOfMany,
   restoreMasquerade,
 } from "./kit/masquerade.ts";
-import { removeOfKind } from "./kit/own_link.ts";
 import type { Owner } from "./kit/owner.ts";
-import { type AddCall, cleanUp, type ManyCalls, plugin, requirePrevResult, type RestoreCall } from "./kit/plugin.ts";
+import { type AddCall, cleanUp, plugin, requirePrevResult, type RestoreCall } from "./kit/plugin.ts";
 import { requireRuleset } from "./kit/ruleset.ts";
 import {
   addSpoofCheck,
@@ -74,13 +73,13 @@ export default plugin({
   },
 
   del(call) {
-    const { config, host, netns, ifname, ipam, owner, prevResult } = call;
+    const { config, host, ifname, ipam, owner, prevResult } = call;
     const addresses = prevResult && ipsOf(prevResult, ifname).map((each) => each.address);
     // Rules before links: both make the kernel wait, and sent in this order it waits once.
     cleanUp(
       () => config.ipMasq && removeMasquerade(host.nft, owner, addresses),
       () => config.macspoofchk && removeSpoofCheck(host.nft, owner),
-      () => removeOfKind(netns, ifname, "veth") || removeEnd(call, portsOf(config)),
+      () => removeCable(call, portsOf(config)),
       () => ipam?.del(),
     );
   },
@@ -95,7 +94,7 @@ export default plugin({
     cleanUp(
       () => config.ipMasq && left(removeMasqueradeOfMany(host.nft, name, owners)),
       () => config.macspoofchk && left(removeSpoofCheckOfMany(host.nft, name, owners)),
-      () => removeCables(calls),
+      () => removeCables(calls, portsOf(config)),
       () => left(ipam.del(calls).map(({ owner }) => owner)),
     );
     return calls.filter(({ owner }) => rest.has(owner));
@@ -149,14 +148,6 @@ export default plugin({
     ipam?.status();
   },
 });
-
-/** What the host's side does not tell of is looked for in the containers. */
-function removeCables(calls: ManyCalls<BridgeConfig>): void {
-  const found = removeEndsOfMany(calls, portsOf(calls[0].config));
-  for (const call of calls) {
-    if (!found.has(call)) call.within((netns) => removeOfKind(netns, call.ifname, "veth"));
-  }
-}
 
 /** Only frames that come from the container's own address may enter the bridge. */
 function guardMac({ host, owner, undo }: AddCall<BridgeConfig>, port: string, inner: link.Link): void {

@@ -4,11 +4,13 @@
  * @module
  */
 import { dummy } from "../ffi/route/kinds.ts";
-import { expectEqual, removeIfPresent } from "./kit/interface.ts";
-import { addLink, removeOfKind } from "./kit/own_link.ts";
-import { cleanUp, plugin } from "./kit/plugin.ts";
+import * as link from "../ffi/route/link.ts";
+import { expectEqual } from "./kit/interface.ts";
+import { addLink } from "./kit/own_link.ts";
+import { formatOwner } from "./kit/owner.ts";
+import { plugin } from "./kit/plugin.ts";
 import { requireIpam } from "./kit/require_ipam.ts";
-import { attach, checkAttached } from "./kit/single_interface.ts";
+import { attach, checkAttached, detach, detachMany } from "./kit/single_interface.ts";
 import { object } from "./spec/schema.ts";
 
 const KIND = "dummy";
@@ -19,20 +21,17 @@ export default plugin({
   config: object({}),
 
   add(call) {
-    const { netns, ifname, undo } = call;
+    const { netns, ifname, owner, undo } = call;
     requireIpam(call);
-    const device = addLink(netns, { name: ifname, info: dummy({}) });
-    undo.defer(() => void removeIfPresent(netns, ifname));
+    const device = addLink(netns, { name: ifname, info: dummy({}) }, undo);
+    link.set(netns.route, device.index, { alias: formatOwner(owner) });
     // Nobody can answer there, who might have the address too.
     return attach(call, device, true);
   },
 
-  del({ netns, ifname, ipam }) {
-    cleanUp(
-      () => void removeOfKind(netns, ifname, KIND),
-      () => ipam?.del(),
-    );
-  },
+  del: (call) => detach(call, KIND),
+
+  delMany: (calls, ipam) => detachMany(calls, ipam, KIND),
 
   check(call) {
     requireIpam(call);

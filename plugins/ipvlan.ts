@@ -15,11 +15,10 @@ import {
   masterKeys,
   requireMaster,
 } from "./kit/master.ts";
-import { removeOfKind } from "./kit/own_link.ts";
-import { type AddCall, cleanUp, plugin } from "./kit/plugin.ts";
+import { type AddCall, plugin } from "./kit/plugin.ts";
 import { requireIpam } from "./kit/require_ipam.ts";
 import { attachToSegment } from "./kit/segment.ts";
-import { assign, describe } from "./kit/single_interface.ts";
+import { assign, describe, detach, detachMany } from "./kit/single_interface.ts";
 import { ConfigError } from "./spec/error.ts";
 import type { Interface, Result } from "./spec/result.ts";
 import { lazy, object, oneOf, withDefault } from "./spec/schema.ts";
@@ -50,12 +49,9 @@ export default plugin({
     return result;
   },
 
-  del({ netns, ifname, ipam }) {
-    cleanUp(
-      () => void removeOfKind(netns, ifname, KIND),
-      () => ipam?.del(),
-    );
-  },
+  del: (call) => detach(call, KIND),
+
+  delMany: (calls, ipam) => detachMany(calls, ipam, KIND),
 
   check(call) {
     const { config, ifname } = call;

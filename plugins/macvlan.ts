@@ -13,10 +13,9 @@ import {
 } from "../ffi/route/uapi.ts";
 import { expectEqual } from "./kit/interface.ts";
 import { checkOnMaster, createOnMaster, getMaster, masterKeys, requireMaster } from "./kit/master.ts";
-import { removeOfKind } from "./kit/own_link.ts";
-import { cleanUp, plugin } from "./kit/plugin.ts";
+import { plugin } from "./kit/plugin.ts";
 import { attachToSegment } from "./kit/segment.ts";
-import { assign, describe } from "./kit/single_interface.ts";
+import { assign, describe, detach, detachMany } from "./kit/single_interface.ts";
 import { type Infer, int, lazy, mac, object, oneOf, optional, struct, withDefault } from "./spec/schema.ts";
 
 const KIND = "macvlan";
@@ -64,12 +63,9 @@ export default plugin({
     return result;
   },
 
-  del({ netns, ifname, ipam }) {
-    cleanUp(
-      () => void removeOfKind(netns, ifname, KIND),
-      () => ipam?.del(),
-    );
-  },
+  del: (call) => detach(call, KIND),
+
+  delMany: (calls, ipam) => detachMany(calls, ipam, KIND),
 
   check(call) {
     const { config, ifname } = call;

@@ -232,6 +232,18 @@ segmentTest(
   },
 );
 
+segmentTest("DEL leaves alone what another container has that came to the path of the namespace", (segment) => {
+  const { call, container } = segment;
+  const second = attach(segment, "c2", giving("10.5.0.3/24"));
+  call(macvlan, "DEL", { ...MASTER, ...giving("10.5.0.2/24") }, { containerId: "c1", netns: second.netns });
+  expect(linkNames(second.netns)).toEqual(["eth0", "lo"]);
+  // The reference says nowhere whose it is.
+  call(macvlan, "ADD", MASTER);
+  shell(container, "ip link set eth0 alias ''");
+  call(macvlan, "DEL", MASTER, { containerId: "c3" });
+  expect(linkNames(container)).toEqual(["lo"]);
+});
+
 segmentTest("an ADD that fails leaves nothing", (segment) => {
   const { call, container, asked } = segment;
   expect(() => call(macvlan, "ADD", { ...MASTER, ...giving() })).toThrow("returned no address");

@@ -4,7 +4,7 @@
  * @module
  */
 import * as link from "../ffi/route/link.ts";
-import { anyEnds, checkCable, collectCables, createCable, removeEnd, removeEndsOfMany } from "./kit/cable.ts";
+import { anyEnds, checkCable, collectCables, createCable, removeCable, removeCables } from "./kit/cable.ts";
 import {
   awaitOperational,
   configure,
@@ -25,7 +25,6 @@ import {
   removeMasqueradeOfMany,
   restoreMasquerade,
 } from "./kit/masquerade.ts";
-import { removeOfKind } from "./kit/own_link.ts";
 import { formatOwner, type Owner } from "./kit/owner.ts";
 import { type AddCall, cleanUp, plugin, requirePrevResult } from "./kit/plugin.ts";
 import { requireIpam } from "./kit/require_ipam.ts";
@@ -73,12 +72,12 @@ export default plugin({
   },
 
   del(call) {
-    const { config, host, netns, ifname, ipam, owner, prevResult } = call;
+    const { config, host, ifname, ipam, owner, prevResult } = call;
     const addresses = prevResult && ipsOf(prevResult, ifname).map((each) => each.address);
     // Rules before links: both make the kernel wait, and sent in this order it waits once.
     cleanUp(
       () => config.ipMasq && removeMasquerade(host.nft, owner, addresses),
-      () => removeOfKind(netns, ifname, "veth") || removeEnd(call, anyEnds),
+      () => removeCable(call, anyEnds),
       () => ipam?.del(),
     );
   },
@@ -91,12 +90,7 @@ export default plugin({
         if (!config.ipMasq) return;
         for (const each of removeMasqueradeOfMany(host.nft, name, calls.map(({ owner }) => owner))) rest.add(each);
       },
-      () => {
-        const found = removeEndsOfMany(calls, anyEnds);
-        for (const call of calls) {
-          if (!found.has(call)) call.within((netns) => removeOfKind(netns, call.ifname, "veth"));
-        }
-      },
+      () => removeCables(calls, anyEnds),
       () => ipam.del(calls).forEach(({ owner }) => rest.add(owner)),
     );
     return calls.filter(({ owner }) => rest.has(owner));

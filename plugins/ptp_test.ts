@@ -339,6 +339,22 @@ ptpTest(
 );
 
 ptpTest(
+  "ptp DEL leaves alone what another container has that came to the path of the namespace",
+  ({ call, host, container }) => {
+    const config = { ipam: both };
+    const result = call(ptp, "ADD", config);
+    const late = { containerId: "c2" };
+    call(ptp, "DEL", config, late);
+    call(ptp, "DEL", withResult(config, { ...result, interfaces: [{ name: "veth00000000" }] }), late);
+    expect(names(container)).toEqual(["eth0", "lo"]);
+    // The reference says nowhere whose it is.
+    inNetns(host, "ip", "link", "set", result.interfaces![0]!.name, "alias", "");
+    call(ptp, "DEL", config, late);
+    expect([names(host), names(container)]).toEqual([["lo"], ["lo"]]);
+  },
+);
+
+ptpTest(
   "ptp GC removes cables and rules of the dead of its own network only",
   ({ call, host, container, newContainer }) => {
     const config = { ipMasq: true, ipam: ipam([FOUR]) };

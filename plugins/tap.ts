@@ -9,9 +9,10 @@ import * as link from "../ffi/route/link.ts";
 import { createTap, keepTap } from "../ffi/route/tap.ts";
 import { SystemError } from "../ffi/sys/error.ts";
 import { expectEqual, removeIfPresent } from "./kit/interface.ts";
-import { interfaceExists, removeOfKind } from "./kit/own_link.ts";
-import { type AddCall, cleanUp, plugin } from "./kit/plugin.ts";
-import { attach, checkAttached } from "./kit/single_interface.ts";
+import { interfaceExists } from "./kit/own_link.ts";
+import { formatOwner } from "./kit/owner.ts";
+import { type AddCall, plugin } from "./kit/plugin.ts";
+import { attach, checkAttached, detach, detachMany } from "./kit/single_interface.ts";
 import { CniError, Code } from "./spec/error.ts";
 import { type TapConfig, tapConfig, wantedMac } from "./tap/config.ts";
 import { createLabelledTap } from "./tap/labelled.ts";
@@ -26,12 +27,13 @@ export default plugin({
   args: ["MAC"],
 
   add(call) {
-    const { config, netns, ifname, undo, args } = call;
+    const { config, netns, ifname, owner, undo, args } = call;
     const mac = wantedMac(config, args);
     const bridge = config.bridge === undefined ? undefined : getBridge(netns, config.bridge);
     create(call);
     undo.defer(() => void removeIfPresent(netns, ifname));
     link.set(netns.route, ifname, {
+      alias: formatOwner(owner),
       ...config.mtu ? { mtu: config.mtu } : {},
       ...mac ? { mac } : {},
       ...bridge ? { master: bridge.index } : {},
@@ -40,12 +42,9 @@ export default plugin({
     return attach(call, link.get(netns.route, ifname), true);
   },
 
-  del({ netns, ifname, ipam }) {
-    cleanUp(
-      () => void removeOfKind(netns, ifname, KIND),
-      () => ipam?.del(),
-    );
-  },
+  del: (call) => detach(call, KIND),
+
+  delMany: (calls, ipam) => detachMany(calls, ipam, KIND),
 
   check(call) {
     const { config, netns, ifname } = call;

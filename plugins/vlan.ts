@@ -13,10 +13,9 @@ import {
   masterKeys,
   requireMaster,
 } from "./kit/master.ts";
-import { removeOfKind } from "./kit/own_link.ts";
-import { cleanUp, plugin } from "./kit/plugin.ts";
+import { plugin } from "./kit/plugin.ts";
 import { attachToSegment } from "./kit/segment.ts";
-import { assign, describe } from "./kit/single_interface.ts";
+import { assign, describe, detach, detachMany } from "./kit/single_interface.ts";
 import { ConfigError } from "./spec/error.ts";
 import { int, lazy, object, withDefault } from "./spec/schema.ts";
 
@@ -40,12 +39,9 @@ export default plugin({
     return result;
   },
 
-  del({ netns, ifname, ipam }) {
-    cleanUp(
-      () => void removeOfKind(netns, ifname, KIND),
-      () => ipam?.del(),
-    );
-  },
+  del: (call) => detach(call, KIND),
+
+  delMany: (calls, ipam) => detachMany(calls, ipam, KIND),
 
   check(call) {
     requireNamed(call.config);

@@ -11,11 +11,14 @@ import bridge from "../../plugins/bridge.ts";
 import firewall from "../../plugins/firewall.ts";
 import { withoutBus } from "../../plugins/firewall/testing.ts";
 import hostLocal from "../../plugins/host_local.ts";
+import macvlan from "../../plugins/macvlan.ts";
 import type { Invoker, Request, Response } from "../../plugins/kit/delegate.ts";
 import type { AnyPlugin, Surroundings } from "../../plugins/kit/serve.ts";
 import { embeddedForMany } from "../../plugins/kit/serve_many.ts";
 import portmap from "../../plugins/portmap.ts";
+import ptp from "../../plugins/ptp.ts";
 import staticIpam from "../../plugins/static.ts";
+import tap from "../../plugins/tap.ts";
 import { tuning } from "../../plugins/tuning.ts";
 import { CniError } from "../../plugins/spec/error.ts";
 import { type NetworkList, parseNetworkList } from "../../plugins/spec/network.ts";
@@ -35,6 +38,7 @@ interface Bench {
   readonly builtIn: Record<string, AnyPlugin>;
   /** By message, what was sent to the host's kernel; a send is a `0`. */
   readonly sent: number[];
+  /** A list that begins with the bridge plugin, or with another that the options name. */
   list(name: string, options?: { readonly bridge?: object; readonly plugins?: readonly object[] }): NetworkList;
   attach(list: NetworkList, ...containers: string[]): Netns[];
   /** Ends the namespace of a container. */
@@ -61,8 +65,11 @@ function newBench(scope: DisposableStack): Bench {
     bridge,
     firewall,
     "host-local": hostLocal,
+    macvlan,
     portmap,
+    ptp,
     static: staticIpam,
+    tap,
     tuning: tuning("/nonexistent"),
   };
   const ended = new Set<string>();
@@ -282,6 +289,47 @@ gcTest(
     expect(left("web")).toEqual(all("c4"));
   },
 );
+
+interface Sent {
+  readonly sends: number;
+  readonly messages: number;
+}
+
+for (
+  const [type, own] of [["macvlan", { master: "up0" }], ["ptp", { ipMasq: true }], ["tap", {
+    bridge: undefined,
+  }]] as const
+) {
+  gcTest(`${type}: of containers that died with their namespaces one more costs next to nothing`, (bench) => {
+    const lists = [3, 13].map((count) => {
+      const list = bench.list(`net${count}`, { bridge: { type, ...own }, plugins: [] });
+      return { list, namespaces: bench.attach(list, "living", ...ids(count)) };
+    });
+    bench.log.splice(0);
+    for (const { namespaces } of lists) namespaces.slice(1).forEach((each) => bench.end(each));
+    const [few, many] = lists.map(({ list, namespaces }) => {
+      expect(bench.gc(list, "living")).toBeUndefined();
+      expect(bench.left(list.name)).toMatchObject({ reservations: ["living"], memories: ["living"] });
+      expect(inNetns(namespaces[0]!, "ip", "-br", "link")).toContain("eth0");
+      const sends = bench.sent.filter((type) => type === SEND).length;
+      return { sends, messages: bench.sent.length - sends };
+    }) as [Sent, Sent];
+    // For ptp the two addresses of each are looked up among the masqueraded ones, several in one send.
+    expect((many.messages - few.messages) / 10).toBeLessThanOrEqual(type === "ptp" ? 1.5 : 0);
+    expect((many.sends - few.sends) / 10).toBeLessThanOrEqual(type === "ptp" ? 0.3 : 0);
+    expect(bench.log).toEqual([]);
+  });
+
+  gcTest(`${type}: what died goes from namespaces that live, and what others have there stays`, (bench) => {
+    const list = bench.list("web", { bridge: { type, ...own }, plugins: [] });
+    const [c1, c2, c3] = bench.attach(list, ...ids(3));
+    inNetns(c2!, "ip", "link", "del", "eth0");
+    inNetns(c2!, "ip", "link", "add", "eth0", "type", "bridge");
+    expect(bench.gc(list, "c3")).toBeUndefined();
+    expect([c1!, c2!, c3!].map((each) => /eth0/.test(inNetns(each, "ip", "-br", "link")))).toEqual([false, true, true]);
+    expect(bench.left("web")).toMatchObject({ reservations: ["c3"], memories: ["c3"] });
+  });
+}
 
 gcTest("an IPAM plugin that is a program gets its DEL for each, once", (bench) => {
   const list = bench.list("web", { bridge: { ipam: { type: "my-ipam" }, isGateway: false }, plugins: [] });

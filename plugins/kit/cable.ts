@@ -94,16 +94,38 @@ export function getEnd(call: AttachmentCall<unknown>, ends: Ends): link.Link {
   throw new CniError(Code.Internal, `Cannot find the other end of "${call.ifname}": it is missing on the host`);
 }
 
-/** Removes the host's end, for when the namespace with the container's end cannot be entered. @throws {NetlinkError} */
-export function removeEnd(call: DelCall<unknown>, ends: Ends): void {
-  const { host, prevResult } = call;
+/** Removes the cable, by the end that is found first. @throws {NetlinkError} */
+export function removeCable(call: DelCall<unknown>, ends: Ends): void {
+  const { host, netns } = call;
   const told = findTold(call, ends);
-  const found = told ? [told] : prevResult ? [] : ends.list(host).filter((each) => isOwned(each, isOf(call)));
-  for (const each of found) removeIfPresent(host, each.name!);
+  if (told) return void removeIfPresent(host, told.name!);
+  if (removeInnerEnd(call, netns)) return;
+  // Somebody may have renamed it since.
+  for (const each of ends.list(host)) if (isOwned(each, isOf(call))) removeIfPresent(host, each.name!);
 }
 
-/** Removes the host's ends of many cables. @returns the attachments that one was found for @throws {NetlinkError} */
-export function removeEndsOfMany<C>(calls: ManyCalls<C>, ends: Ends): ReadonlySet<ManyCalls<C>[number]> {
+/** Removes many cables: what the host's side does not tell of is looked for in the containers. @throws {NetlinkError} */
+export function removeCables<C>(calls: ManyCalls<C>, ends: Ends): void {
+  const found = removeEnds(calls, ends);
+  for (const call of calls) if (!found.has(call)) call.within((netns) => removeInnerEnd(call, netns));
+}
+
+/**
+ * Removes the container's end, unless the other one says that it is another container's: by the time of a DEL the path of the namespace may
+ * lead to that of somebody else.
+ *
+ * @returns true if it was there
+ */
+function removeInnerEnd(call: AttachmentCall<unknown>, netns: Netns | undefined): boolean {
+  const inner = netns && link.find(netns.route, call.ifname);
+  if (!inner || !isEnd(inner)) return false;
+  const outer = inner.parent === undefined ? undefined : link.find(call.host.route, inner.parent);
+  const owner = outer?.parent === inner.index ? parseOwner(outer.alias ?? "") : undefined;
+  return (!owner || isOf(call)(owner)) && removeIfPresent(netns, call.ifname);
+}
+
+/** Removes the host's ends. @returns the attachments that one was found for @throws {NetlinkError} */
+function removeEnds<C>(calls: ManyCalls<C>, ends: Ends): ReadonlySet<ManyCalls<C>[number]> {
   const found = new Set<ManyCalls<C>[number]>();
   link.removeChosen(calls[0].host.route, (all) => {
     const byName = new Map(all.map((each) => [each.name, each]));

@@ -8,20 +8,27 @@ import { NetlinkError } from "../../ffi/netlink/error.ts";
 import * as link from "../../ffi/route/link.ts";
 import { CniError, Code } from "../spec/error.ts";
 import { removeIfPresent } from "./interface.ts";
+import { parseOwner, sameOwner } from "./owner.ts";
+import type { AttachmentCall } from "./plugin.ts";
 
 /**
- * Adds the container's interface inside its namespace.
+ * Adds an interface inside the container's namespace; it goes again if the ADD fails.
  *
  * @throws {CniError} if the container has an interface of that name, or the kernel no links of that kind
  * @throws {NetlinkError}
  */
-export function addLink(netns: Netns, spec: link.LinkIn & { readonly name: string }): link.Link {
+export function addLink(
+  netns: Netns,
+  spec: link.LinkIn & { readonly name: string },
+  undo: DisposableStack,
+): link.Link {
   try {
     link.add(netns.route, spec);
   } catch (error) {
     if (!(error instanceof NetlinkError)) throw error;
     throw error.code === "EEXIST" ? interfaceExists(spec.name, netns) : explainKind(error, spec.info?.kind);
   }
+  undo.defer(() => void removeIfPresent(netns, spec.name));
   return link.get(netns.route, spec.name);
 }
 
@@ -43,8 +50,17 @@ export function explainKind(error: NetlinkError, kind: string | undefined): Erro
   });
 }
 
-/** Removes a link unless it is of another kind, and so not this plugin's. @returns true if it was there */
-export function removeOfKind(netns: Netns | undefined, ifname: string, kind: string): boolean {
+/**
+ * Removes the container's interface, unless it is of another kind and so not this plugin's, or says that it is another container's: by the
+ * time of a DEL the path of the namespace may lead to that of somebody else.
+ */
+export function removeOwnLink(
+  netns: Netns | undefined,
+  { ifname, owner }: Pick<AttachmentCall<unknown>, "ifname" | "owner">,
+  kind: string,
+): void {
   const found = netns && link.find(netns.route, ifname);
-  return found?.info?.kind === kind && removeIfPresent(netns, ifname);
+  if (found?.info?.kind !== kind) return;
+  const told = parseOwner(found.alias ?? "");
+  if (!told || sameOwner(told, owner)) removeIfPresent(netns, ifname);
 }

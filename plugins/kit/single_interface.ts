@@ -8,7 +8,17 @@ import * as link from "../../ffi/route/link.ts";
 import { CniError, Code } from "../spec/error.ts";
 import type { Interface, Result } from "../spec/result.ts";
 import { configure, containerInterface, expectConfigured } from "./interface.ts";
-import { type AddCall, type CheckCall, requirePrevResult } from "./plugin.ts";
+import { removeOwnLink } from "./own_link.ts";
+import {
+  type AddCall,
+  type CheckCall,
+  cleanUp,
+  type DelCall,
+  type DelegateOfMany,
+  type DelManyCall,
+  type ManyCalls,
+  requirePrevResult,
+} from "./plugin.ts";
 
 /** The interface as it stands in the result: `{ name, mac, sandbox }`. */
 export function describe({ sandbox }: AddCall<unknown>, { name = "", mac }: Link): Interface {
@@ -58,4 +68,26 @@ export function checkAttached(call: CheckCall<unknown>, type: string): Link {
   const result = requirePrevResult(call, type);
   containerInterface(result, call.ifname, call.sandbox);
   return expectConfigured(call.netns, call.ifname, result);
+}
+
+/** Removes the container's interface of this kind, and gives back its addresses. @throws {Error} naming what could not be done */
+export function detach(call: DelCall<unknown>, kind: string): void {
+  cleanUp(
+    () => removeOwnLink(call.netns, call, kind),
+    () => call.ipam?.del(),
+  );
+}
+
+/**
+ * Does the same for many: the interfaces of those that died went with their namespaces, and the addresses of all are given back together.
+ *
+ * @returns those whose addresses are still to be given back @throws {Error} naming what could not be done
+ */
+export function detachMany<C>(calls: ManyCalls<C>, ipam: DelegateOfMany, kind: string): readonly DelManyCall<C>[] {
+  let rest: readonly DelManyCall<C>[] = [];
+  cleanUp(
+    ...calls.map((call) => () => call.within((netns) => removeOwnLink(netns, call, kind))),
+    () => void (rest = ipam.del(calls)),
+  );
+  return rest;
 }

@@ -9,7 +9,6 @@ import * as link from "../../ffi/route/link.ts";
 import * as rule from "../../ffi/route/rule.ts";
 import { IFF_UP } from "../../ffi/route/uapi.ts";
 import * as whole from "../../ffi/route/whole_route.ts";
-import { removeIfPresent } from "../kit/interface.ts";
 import { addLink } from "../kit/own_link.ts";
 import { freeTables } from "../kit/routes.ts";
 import { CniError, Code } from "../spec/error.ts";
@@ -19,14 +18,8 @@ import type { VrfConfig } from "./config.ts";
 export function ensureVrf(netns: Netns, { vrfname, table }: VrfConfig, undo: DisposableStack): link.Link {
   const found = link.find(netns.route, vrfname);
   if (found) return adopt(netns, found, table);
-  const created = addLink(netns, {
-    name: vrfname,
-    flags: IFF_UP,
-    change: IFF_UP,
-    info: vrfKind({ table: table || chooseTable(netns) }),
-  });
-  undo.defer(() => void removeIfPresent(netns, vrfname));
-  return created;
+  const info = vrfKind({ table: table || chooseTable(netns) });
+  return addLink(netns, { name: vrfname, flags: IFF_UP, change: IFF_UP, info }, undo);
 }
 
 function adopt(netns: Netns, found: link.Link, table: number): link.Link {
