@@ -42,7 +42,7 @@ const SUCCESS = 0, FAILURE = 1, MISUSE = 2;
 /** Carries out a command line. Never throws. @returns the exit status: 0 done, 1 failed, 2 not understood */
 export async function runCli(argv: readonly string[], around: CliSurroundings): Promise<number> {
   const [word = "", ...rest] = argv;
-  await loadPlugins();
+  if (word !== "run") await loadPlugins();
   if (word === "") return calledWithout(around);
   try {
     if (word === "--help" || word === "-h") return printed(helpText(""));
@@ -74,11 +74,11 @@ function hintFor(word: string): string {
   return suggestion(word, Object.keys(COMMANDS));
 }
 
-function runCommand(argv: readonly string[], around: CliSurroundings): number {
+async function runCommand(argv: readonly string[], around: CliSurroundings): Promise<number> {
   const request = parseRun(argv, around.env, process.cwd());
   if (!request) return printed(helpText("run"));
   try {
-    run(request, around.env);
+    await run(request, around.env);
     return SUCCESS;
   } catch (error) {
     if (request.json && !(error instanceof UsageError || error instanceof ToldError)) {

@@ -6,7 +6,7 @@
  */
 import { holdSignals } from "../ffi/sys/signals.ts";
 import { answerVersion } from "../plugins/kit/versions.ts";
-import { findPlugin, loadPlugins, pluginNames } from "../plugins/registry.ts";
+import { findPlugin, loadPlugins, pluginsNamedIn } from "../plugins/registry.ts";
 import { VERSIONS } from "../plugins/spec/version.ts";
 import { print, readInput, readPromptInput, say } from "./stdio.ts";
 import { programVersion } from "./version.ts";
@@ -25,7 +25,7 @@ export async function servePlugin(name: string): Promise<number> {
   const stdin = readInput();
   const [{ serve }, { surroundings }] = [await import("../plugins/kit/serve.ts"), await import("./surroundings.ts")];
   // With the plugins that the configuration may name as delegates.
-  await loadPlugins(pluginNames().filter((each) => each === name || stdin.includes(`"${each}"`)));
+  await loadPlugins([name, ...pluginsNamedIn(stdin)]);
   const isAdd = command === "ADD";
   if (isAdd) holdSignals();
   // What an engine has not heard of it believes not to be there.

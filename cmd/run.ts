@@ -4,8 +4,10 @@
  * @module
  */
 import { holdSignals } from "../ffi/sys/signals.ts";
+import { findStatus } from "../ffi/sys/status.ts";
 import { stopIfAsked } from "../plugins/kit/interruption.ts";
 import type { Surroundings } from "../plugins/kit/serve.ts";
+import { loadPlugins, pluginsNamedIn } from "../plugins/registry.ts";
 import { CniError, Code } from "../plugins/spec/error.ts";
 import type { NetworkList } from "../plugins/spec/network.ts";
 import { parseJson, printJson } from "../plugins/spec/jsonc.ts";
@@ -15,7 +17,7 @@ import { LATEST } from "../plugins/spec/version.ts";
 import type { RunRequest } from "./run_arguments.ts";
 import { attach } from "./runtime/attach.ts";
 import { type KnownAttachment, listAttachments } from "./runtime/attachments.ts";
-import { type CacheEntry, findEntry, listEntries } from "./runtime/cache.ts";
+import { type CacheEntry, cachePath, findEntry, listEntries } from "./runtime/cache.ts";
 import { deriveRequests } from "./runtime/derive.ts";
 import { gc } from "./runtime/gc.ts";
 import { loadNetwork } from "./runtime/load.ts";
@@ -31,8 +33,10 @@ import { formatTable } from "./table.ts";
  *
  * @throws {CniError} and every other error as its cause made it
  */
-export function run(request: RunRequest, env: RuntimeOptions["env"]): void {
+export async function run(request: RunRequest, env: RuntimeOptions["env"]): Promise<void> {
   if (request.surplus.length > 0) log(`Ignoring what follows the arguments: "${request.surplus.join(" ")}"`);
+  const added = request.verb === "add" ? load(request) : undefined;
+  await loadPlugins(added && !isKnown(request, added) ? pluginsNamedIn(added.text) : undefined);
   const { timeoutMs } = request;
   const around = surroundings(timeoutMs === undefined ? {} : { timeoutMs });
   using _host = around.host;
@@ -43,9 +47,8 @@ export function run(request: RunRequest, env: RuntimeOptions["env"]): void {
     env,
     log,
   };
+  if (added) return runAdd(runtime, added, request, around);
   switch (request.verb) {
-    case "add":
-      return runAdd(runtime, request, around);
     case "check":
     case "del": {
       const network = networkOf(request);
@@ -63,6 +66,11 @@ export function run(request: RunRequest, env: RuntimeOptions["env"]): void {
     case "derive":
       return derive(runtime, request);
   }
+}
+
+/** Whether the attachment is remembered, maybe by a configuration with other plugins than that of now. */
+function isKnown({ cacheDirectory, containerId, ifname }: RunRequest, { name }: NetworkList): boolean {
+  return findStatus(cachePath(cacheDirectory, { network: name, containerId, ifname })) !== undefined;
 }
 
 /** What is wrong stands in the document that was printed, so that no other may follow it. */
@@ -131,8 +139,7 @@ function load({ network, confDirectory }: RunRequest): NetworkList {
   return loadNetwork(network, { directory: confDirectory, log });
 }
 
-function runAdd(runtime: RuntimeOptions, request: RunRequest, around: Surroundings): void {
-  const list = load(request);
+function runAdd(runtime: RuntimeOptions, list: NetworkList, request: RunRequest, around: Surroundings): void {
   const { containerId, ifname, netns = "" } = request;
   holdSignals();
   const result = attach(runtime, list, { containerId, ifname, netns, ...wishes(list, request) }, around);

@@ -48,6 +48,11 @@ export function hasPlugin(name: string): boolean {
   return Object.hasOwn(MODULES, name);
 }
 
+/** The plugins that a configuration may call: those that its text names. One that has escapes may name any. */
+export function pluginsNamedIn(text: string): string[] {
+  return pluginNames().filter((name) => text.includes(`"${name}"`) || text.includes("\\"));
+}
+
 /** Loads plugins, all of them unless told. */
 export async function loadPlugins(names: readonly string[] = pluginNames()): Promise<void> {
   for (const name of names) loaded[name] ??= (await MODULES[name]!()).default;
