@@ -26,7 +26,8 @@ const NAME = "chain";
 /** The most that each may cost. Answers differ in length between kernels; requests do not. */
 const BUDGET: Readonly<Record<string, Tally>> = {
   "first DEL": { sends: 17, messages: 40, dumps: 2, received: 5_000 },
-  "second ADD": { sends: 21, messages: 42, dumps: 6, received: 16_000 },
+  // Three of the questions are who listens on the ports.
+  "second ADD": { sends: 24, messages: 45, dumps: 9, received: 16_000 },
   "second DEL": { sends: 17, messages: 40, dumps: 2, received: 5_000 },
   "portless ADD": { sends: 15, messages: 28, dumps: 4, received: 12_000 },
   "portless DEL": { sends: 14, messages: 28, dumps: 1, received: 4_000 },

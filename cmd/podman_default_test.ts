@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, describe, expect } from "bun:test";
 import { readdirSync } from "node:fs";
 import { inNetns } from "../ffi/testing.ts";
-import { askTcp, askUdp, SHORTLY_MS } from "../ffi/testing_traffic.ts";
+import { askTcp, askUdp, serveTcp, SHORTLY_MS } from "../ffi/testing_traffic.ts";
 import { testWith } from "./testing.ts";
 import { addPodmansNetwork, newNode, nothingLeft, serve, type TestNode, tracesOn } from "./testing_node.ts";
 import { newPodman, type Podman, PODMAN_PROGRAMS } from "./testing_podman.ts";
@@ -132,4 +132,34 @@ describe("podman's own networks", () => {
     expect(tracesOn(node)).toEqual(nothingLeft("cni-podman0"));
     expect(readdirSync(node.networks).filter((name) => name.startsWith("n"))).toEqual([]);
   });
+
+  testWith(
+    [...PODMAN_PROGRAMS, "ss"],
+    "publishes ports that its supervisor listens on itself, and none that a program of the host does",
+    async () => {
+      const { host, outside, run } = node;
+      {
+        using _host = serveTcp(host, "host", 8081, "0.0.0.0");
+        expect(() => engine.start("b", "-p", "8081:80")).toThrow(
+          new RegExp(String.raw`host port 8081/tcp: "[^"]+" \(process ${process.pid}\) listens on 0\.0\.0\.0:8081`),
+        );
+        podman("rm", "b");
+      }
+      {
+        using _b = engine.start("b", "-p", "8081:80", "-p", "5354:53/udp");
+        expect(run("ss", "-tulnpH")).toMatch(/:5354 .*"conmon"[^]*:8081 .*"conmon"/);
+        podman("network", "reload", "b");
+        expect(() => engine.start("c", "-p", "8081:80")).toThrow(
+          /host port 8081\/tcp: container "\w+" \(network "podman"/,
+        );
+        podman("rm", "c");
+      }
+      podman("restart", "-t", "0", "b");
+      using b = engine.container("b");
+      using _b = await serve(b.netns, "b");
+      expect(await askTcp(outside, "192.0.2.1", 8081)).toBe("b 192.0.2.2");
+      podman("rm", "-f", "-t", "0", "b");
+      expect(tracesOn(node)).toEqual(nothingLeft("cni-podman0"));
+    },
+  );
 });

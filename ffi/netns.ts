@@ -7,7 +7,7 @@
  * @see setns(2), network_namespaces(7)
  * @module
  */
-import { type Netlink, NETLINK_NETFILTER, NETLINK_ROUTE, openNetlink } from "./netlink/socket.ts";
+import { type Netlink, NETLINK_NETFILTER, NETLINK_ROUTE, NETLINK_SOCK_DIAG, openNetlink } from "./netlink/socket.ts";
 import { forPurpose, SystemError, unless } from "./sys/error.ts";
 import { type Descriptor, openFile, pause } from "./sys/file.ts";
 import { statusOf } from "./sys/status.ts";
@@ -35,6 +35,8 @@ export interface Netns extends Disposable {
   readonly route: Netlink;
   /** The namespace's netfilter socket, opened on first use. */
   readonly nft: Netlink;
+  /** The namespace's socket for questions about sockets, opened on first use. */
+  readonly diag: Netlink;
   /** Runs `call` inside the namespace and returns to where the thread was, whatever happens. */
   run<T>(call: () => Sync<T>): T;
 }
@@ -156,6 +158,7 @@ function openNamespaceFile(path: string): Descriptor {
 function handle(path: string, file: Descriptor, back: (() => Descriptor) | undefined): Netns {
   let route: Netlink | undefined;
   let nft: Netlink | undefined;
+  let diag: Netlink | undefined;
   const run = <T>(call: () => Sync<T>): T => (back ? inside(path, file.fd, back, call) : call());
   return {
     path,
@@ -169,10 +172,14 @@ function handle(path: string, file: Descriptor, back: (() => Descriptor) | undef
     get nft() {
       return nft ??= run<Netlink>(() => openNetlink(NETLINK_NETFILTER));
     },
+    get diag() {
+      return diag ??= run<Netlink>(() => openNetlink(NETLINK_SOCK_DIAG));
+    },
     run,
     [Symbol.dispose]() {
       route?.[Symbol.dispose]();
       nft?.[Symbol.dispose]();
+      diag?.[Symbol.dispose]();
       file[Symbol.dispose]();
     },
   };

@@ -20,6 +20,7 @@ export interface Tally {
 export function counting(netns: Netns, tally: Tally): Netns {
   let route: Netlink | undefined;
   let nft: Netlink | undefined;
+  let diag: Netlink | undefined;
   return {
     path: netns.path,
     fd: netns.fd,
@@ -31,6 +32,9 @@ export function counting(netns: Netns, tally: Tally): Netns {
     },
     get nft() {
       return nft ??= countingSocket(netns.nft, tally);
+    },
+    get diag() {
+      return diag ??= countingSocket(netns.diag, tally);
     },
     run: (call) => netns.run(call),
     [Symbol.dispose]: () => netns[Symbol.dispose](),

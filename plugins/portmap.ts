@@ -28,7 +28,8 @@ import { requireRuleset, ruleset } from "./kit/ruleset.ts";
 import { describeHostPort, parsePortmap, type PortmapConfig, type PortMapping } from "./portmap/config.ts";
 import { mappingsFor, publishedOn, publishedPort, selectionsOf, wantedElements } from "./portmap/elements.ts";
 import { forgetFormer, forgetWithdrawn } from "./portmap/flows.ts";
-import { refuseOverlaps, takenError } from "./portmap/overlaps.ts";
+import { refuseListeners } from "./portmap/listeners.ts";
+import { HOST_PORT_TAKEN, refuseOverlaps, takenError } from "./portmap/overlaps.ts";
 import { collectReferencePorts, removeReferencePorts, withReferencePorts } from "./portmap/reference_ports.ts";
 import { type Search, searchFor } from "./portmap/search.ts";
 import { heirsOf } from "./portmap/standby.ts";
@@ -53,7 +54,8 @@ export default plugin({
     }
     const addresses = containerAddresses(result, call.ifname);
     reportUnreachable(config.mappings, addresses, log);
-    publish(call, config, addresses, ensureElements);
+    // Whose rules are put back has had the ports all the time; so only here.
+    publish(call, config, addresses, ensureElements, once(() => lookForListeners(call, config, addresses)));
     undo.defer(() => withdraw(host, isOwn(call), searchFor(owner, findConfig(call), addresses)));
     for (const address of addresses) openLoopback(host, config, address);
     forgetEarlier(call, config, addresses);
@@ -123,14 +125,52 @@ function containerAddresses({ ips = [], interfaces = [] }: Result, ifname: strin
 
 type Attached = AttachmentCall<JsonObject>;
 
-/** @param ensure how the elements are made @returns what was not published yet, in words */
+/** Does not stand in the way of those who want to publish ports that are in use. */
+function unlessAllowed({ log }: Attached, { hostPortInUse }: PortmapConfig, look: () => void): void {
+  if (hostPortInUse === "ignore") return;
+  try {
+    look();
+  } catch (error) {
+    if (hostPortInUse !== "warn" || !(error instanceof CniError && error.code === HOST_PORT_TAKEN)) throw error;
+    log(`hostPortInUse is "warn", going on: ${error.message}`);
+  }
+}
+
+function lookForListeners({ host, owner, log }: Attached, { mappings }: PortmapConfig, addresses: readonly Cidr[]) {
+  attempt(
+    log,
+    "see whether programs listen on the host ports",
+    () => refuseListeners(host.diag, owner.containerId, mappings, addresses),
+  );
+}
+
+/** Calls it once, however often it is called itself. */
+function once(call: () => void): () => void {
+  let isDone = false;
+  return () => {
+    if (isDone) return;
+    isDone = true;
+    call();
+  };
+}
+
+/**
+ * @param ensure how the elements are made
+ * @param lookBesides sees whether others than containers are in the way
+ * @returns what was not published yet, in words
+ */
 function publish(
-  { host, owner }: Attached,
+  call: Attached,
   config: PortmapConfig,
   addresses: readonly Cidr[],
   ensure: typeof ensureElements,
+  lookBesides = () => {},
 ): string[] {
-  const look = () => refuseOverlaps(host.nft, owner, config.mappings, addresses);
+  const { host, owner } = call;
+  const look = () => {
+    unlessAllowed(call, config, () => refuseOverlaps(host.nft, owner, config.mappings, addresses));
+    unlessAllowed(call, config, lookBesides);
+  };
   try {
     return ensure(host.nft, ruleset, owner, wantedElements(config, addresses), look);
   } catch (error) {

@@ -21,7 +21,7 @@ interface Layer {
 
 const SYS = ["ffi/sys/", "ffi/address.ts"];
 const KERNEL = [...SYS, "ffi/netlink/"];
-const FAMILIES = ["ffi/route/", "ffi/nft/", "ffi/conntrack/"];
+const FAMILIES = ["ffi/route/", "ffi/nft/", "ffi/conntrack/", "ffi/diag/"];
 const FFI = [...KERNEL, ...FAMILIES, "ffi/arp.ts", "ffi/netns.ts", "ffi/named_netns.ts", "ffi/sysctl.ts"];
 const KIT = [...FFI, "plugins/spec/", "plugins/kit/"];
 
@@ -33,6 +33,7 @@ export const LAYERS: readonly Layer[] = [
   { path: "ffi/route/", imports: KERNEL },
   { path: "ffi/nft/", imports: KERNEL },
   { path: "ffi/conntrack/", imports: KERNEL },
+  { path: "ffi/diag/", imports: KERNEL },
   { path: "ffi/arp.ts", imports: SYS },
   { path: "ffi/netns.ts", imports: [...KERNEL, ...FAMILIES] },
   { path: "ffi/named_netns.ts", imports: [...KERNEL, "ffi/netns.ts"] },

@@ -24,12 +24,12 @@ const traced = [
 // Whether the kernel accepted the message does not matter: what it lacks, another has.
 const { stderr } = Bun.spawnSync(traced);
 
-/** strace prints ` | 00010  08 00 …  ascii |` for each sixteen bytes. */
+/** strace prints ` | 00010  08 00 …  ascii |` for each sixteen bytes; before those of each part of a message, how many there are. */
 let message: number[] = [];
 for (const line of stderr.toString().split("\n")) {
+  if (line.endsWith(" bytes in buffer 0")) message = [];
   const row = /^\s*\| ([0-9a-f]{5})\s+((?:[0-9a-f]{2}\s+){1,16})/.exec(line);
   if (!row) continue;
-  if (row[1] === "00000") message = [];
   message.push(...row[2].trim().split(/\s+/).map((byte) => parseInt(byte, 16)));
 }
 if (message.length === 0) throw new Error(`${command.join(" ")} sent nothing: ${stderr}`);

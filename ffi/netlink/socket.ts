@@ -54,6 +54,7 @@ const ERESTART = 85;
 
 /** The netlink families this program speaks. @see linux/netlink.h */
 export const NETLINK_ROUTE = 0;
+export const NETLINK_SOCK_DIAG = 4;
 export const NETLINK_NETFILTER = 12;
 
 /** What carries requests to the kernel and its answers back. */

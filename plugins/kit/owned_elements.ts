@@ -78,9 +78,9 @@ export function ensureElements(
   return untilUndisturbed(() => {
     let view = viewFor(nl, table, wanted);
     if (ensureTable(nl, table, view.chain(table.sentinel.chain))) view = viewFor(nl, table, wanted);
-    look?.();
     const { possible, present } = findPlaces(view, owner, wanted);
     const missing = possible.filter((each) => !isSettled(each, present.get(identify(each)), owner));
+    look?.();
     const stale = missing.flatMap((each) => present.get(identify(each)) ?? []);
     const tx = transaction(nl);
     removeFrom(tx, table, stale);

@@ -47,6 +47,8 @@ export interface PortmapConfig {
   /** What packets must fulfil besides, by family. */
   readonly conditions: { readonly 4?: Conditions; readonly 6?: Conditions };
   readonly backend?: "nftables" | "iptables";
+  /** What becomes of a host port that a program listens on, or that another container has on some address besides. */
+  readonly hostPortInUse: "refuse" | "warn" | "ignore";
 }
 
 const port = int({ min: 1, max: 65535 });
@@ -80,6 +82,7 @@ const portmap = lazy(() =>
     externalSetMarkChain: optional(nonEmptyString),
     conditionsV4: tokens,
     conditionsV6: tokens,
+    hostPortInUse: withDefault({ ...oneOf("refuse", "warn", "ignore"), blank: true }, "refuse"),
     runtimeConfig: withDefault(struct({ portMappings: withDefault(array(mapping), []) }), { portMappings: [] }),
   })
 );
@@ -94,7 +97,7 @@ export function parsePortmap(raw: JsonObject): PortmapConfig {
       JSON.stringify(config.externalSetMarkChain),
     );
   }
-  const { snat, masqAll, backend } = config;
+  const { snat, masqAll, backend, hostPortInUse } = config;
   const four = conditionsOf(config.conditionsV4, 4, "conditionsV4");
   const six = conditionsOf(config.conditionsV6, 6, "conditionsV6");
   return {
@@ -103,6 +106,7 @@ export function parsePortmap(raw: JsonObject): PortmapConfig {
     masqAll,
     conditions: { ...four && { 4: four }, ...six && { 6: six } },
     ...backend && { backend },
+    hostPortInUse,
   };
 }
 

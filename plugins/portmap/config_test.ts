@@ -19,12 +19,14 @@ test("keys, protocols and empty values are read as the ecosystem writes them", (
     snat: false,
     masqAll: false,
     conditions: {},
+    hostPortInUse: "refuse",
   });
 });
 
 for (
   const [config, message] of [
     [{ backend: "ipfw" }, 'backend must be "nftables" or "iptables": got "ipfw"'],
+    [{ hostPortInUse: "steal" }, 'hostPortInUse must be "refuse", "warn" or "ignore": got "steal"'],
     [{ markMasqBit: 32 }, "markMasqBit must be a whole number from 0 to 31: got 32"],
     [
       { markMasqBit: 1, externalSetMarkChain: "X" },

@@ -19,8 +19,8 @@ import { CniError } from "../spec/error.ts";
 import { describeHostPort, type PortMapping } from "./config.ts";
 import { mappingsFor, portKeyOf, publishedOn } from "./elements.ts";
 
-/** The host port belongs to another container (codes from 100 up are the plugin's own, SPEC §Error). */
-const HOST_PORT_TAKEN = 100;
+/** The host port belongs to another container, or to a program of the host (codes from 100 up are the plugin's own, SPEC §Error). */
+export const HOST_PORT_TAKEN = 100;
 
 /** The error for a host port that another attachment has; `has` says what it has. */
 export function takenError(title: string, holder: Owner | undefined, has = "it", cause?: unknown): CniError {

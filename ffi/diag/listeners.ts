@@ -1,0 +1,130 @@
+/**
+ * Sockets of this host that wait for whoever calls, over sock_diag: TCP and SCTP sockets that listen, UDP sockets that are bound and have
+ * no peer.
+ *
+ * @see linux/inet_diag.h, linux/sock_diag.h, net/ipv4/inet_diag.c
+ * @module
+ */
+import { type Ip, ipFromBytes } from "../address.ts";
+import { be16, be32, bytes, struct, u32, u8 } from "../netlink/codec.ts";
+import { message, type MessageOut, type Op } from "../netlink/message.ts";
+import { dump, type Netlink } from "../netlink/socket.ts";
+
+const TCPDIAG_GETSOCK = 18;
+const SOCK_DIAG_BY_FAMILY = 20;
+const INET_DIAG_REQ_BYTECODE = 1;
+const INET_DIAG_SKV6ONLY = 11;
+const INET_DIAG_BC_S_GE = 2;
+const INET_DIAG_BC_S_LE = 3;
+
+const AF_INET = 2;
+const AF_INET6 = 10;
+const IPPROTO_TCP = 6;
+const IPPROTO_UDP = 17;
+// net/tcp_states.h; UDP knows two of them, for sockets with and without a peer.
+const TCP_CLOSE = 7;
+const TCP_LISTEN = 10;
+
+/** struct inet_diag_sockid */
+const socketId = {
+  sourcePort: be16,
+  destinationPort: be16,
+  ...{ source0: be32, source1: be32, source2: be32, source3: be32 },
+  ...{ destination0: be32, destination1: be32, destination2: be32, destination3: be32 },
+  link: u32,
+  cookie0: u32,
+  cookie1: u32,
+};
+const requested = () => ({ bytecode: [INET_DIAG_REQ_BYTECODE, bytes] }) as const;
+/** struct inet_diag_req_v2 */
+const familyRequest = message(
+  "sockets of a family",
+  struct({ family: u8, protocol: u8, extensions: u8, pad0: u8, states: u32, ...socketId }),
+  requested,
+);
+/** struct inet_diag_req */
+const tcpRequest = message(
+  "sockets of TCP",
+  struct({ family: u8, sourceLength: u8, destinationLength: u8, extensions: u8, ...socketId, states: u32, pad0: u32 }),
+  requested,
+);
+/** struct inet_diag_msg */
+const socketMessage = message(
+  "socket",
+  struct({
+    ...{ family: u8, state: u8, timer: u8, retransmissions: u8 },
+    ...socketId,
+    ...{ expires: u32, receiving: u32, sending: u32, user: u32, inode: u32 },
+  }),
+  () => ({ onlyV6: [INET_DIAG_SKV6ONLY, u8] }),
+);
+const BY_FAMILY: Op<typeof familyRequest> = {
+  name: "SOCK_DIAG_BY_FAMILY",
+  type: SOCK_DIAG_BY_FAMILY,
+  spec: familyRequest,
+};
+const OF_TCP: Op<typeof tcpRequest> = { name: "TCPDIAG_GETSOCK", type: TCPDIAG_GETSOCK, spec: tcpRequest };
+
+/** A socket that waits for whoever calls. */
+export interface Listener {
+  /** An unspecified one (0.0.0.0, ::) means all of the host's. */
+  readonly address: Ip;
+  readonly port: number;
+  /** Of an IPv6 socket: whether IPv4 does not reach it. */
+  readonly onlyV6: boolean;
+  /** Whose it is: user id. */
+  readonly user: number;
+  /** What /proc/PID/fd calls it by: `socket:[inode]`. */
+  readonly inode: number;
+}
+
+/**
+ * The sockets that wait on ports from `least` to `most` of some address, over IPv4 and IPv6.
+ *
+ * @param protocol IPPROTO_TCP, IPPROTO_UDP, …
+ * @throws {NetlinkError} `ENOENT` if the kernel has no sockets of the protocol, or cannot tell about them
+ */
+export function listListeners(nl: Netlink, protocol: number, least: number, most: number): Listener[] {
+  const states = 1 << (protocol === IPPROTO_UDP ? TCP_CLOSE : TCP_LISTEN);
+  const bytecode = between(least, most);
+  // The older way to ask gives both families at once; for each question the kernel goes through a table of up to 64,000 places.
+  const found: readonly unknown[] = protocol === IPPROTO_TCP
+    ? dump(nl, OF_TCP, { family: AF_INET, states, bytecode }, socketMessage)
+    : [AF_INET, AF_INET6].flatMap((family) =>
+      dump(nl, BY_FAMILY, { family, protocol, states, bytecode }, socketMessage)
+    );
+  // Whether the kernel runs the program is up to the module of each protocol.
+  return (found as readonly Found[]).map(listenerOf).filter(({ port }) => port >= least && port <= most);
+}
+
+type Found = MessageOut<typeof socketMessage>;
+
+/**
+ * A program for the kernel: struct inet_diag_bc_op { u8 code, yes; u16 no; } twice for each comparison, the port in the second one's `no`.
+ * `yes` and `no` say how many bytes further it goes on; four behind the end refuse the socket.
+ */
+function between(least: number, most: number): Uint8Array {
+  const STEP = 8;
+  const program = new DataView(new ArrayBuffer(2 * STEP));
+  [[INET_DIAG_BC_S_GE, least], [INET_DIAG_BC_S_LE, most]].forEach(([code, port], i) => {
+    const at = i * STEP;
+    program.setUint8(at, code!);
+    program.setUint8(at + 1, STEP);
+    program.setUint16(at + 2, 2 * STEP - at + 4, true);
+    program.setUint16(at + 6, port!, true);
+  });
+  return new Uint8Array(program.buffer);
+}
+
+function listenerOf(socket: Found): Listener {
+  const { family, source0, source1, source2, source3, sourcePort, onlyV6, user, inode } = socket;
+  const address = new DataView(new ArrayBuffer(16));
+  [source0, source1, source2, source3].forEach((word, i) => address.setUint32(4 * i, word));
+  return {
+    address: ipFromBytes(new Uint8Array(address.buffer, 0, family === AF_INET ? 4 : 16)),
+    port: sourcePort,
+    onlyV6: onlyV6 === 1,
+    user,
+    inode,
+  };
+}

@@ -1,0 +1,97 @@
+/**
+ * Host ports that a program of the host listens on.
+ *
+ * A published port goes before every program: calls to the program end in the container, and neither is told. What bind(2) would refuse
+ * another program is refused here as well, as an engine does that listens on the ports it publishes; `hostPortInUse` says otherwise.
+ *
+ * One kind of listener is expected. podman has its supervisor of the container, conmon, listen on the ports that the container publishes,
+ * so that no other program takes them; it does while networks are connected and reloaded. Such a program was told the container's id.
+ *
+ * What begins to listen later is not noticed: the kernel knows nothing of published ports.
+ *
+ * @module
+ */
+import { type Cidr, familyOf, type Ip } from "../../ffi/address.ts";
+import { type Listener, listListeners } from "../../ffi/diag/listeners.ts";
+import type { Netlink } from "../../ffi/netlink/socket.ts";
+import { unless } from "../../ffi/sys/error.ts";
+import { CniError } from "../spec/error.ts";
+import { describeHostPort, type PortMapping, type Protocol, PROTOCOLS } from "./config.ts";
+import { mappingsFor, publishedOn } from "./elements.ts";
+import { HOST_PORT_TAKEN } from "./overlaps.ts";
+
+/**
+ * Looks whether programs listen where ports are to be published on these addresses of a container.
+ *
+ * @throws {CniError} code 100 naming the program
+ * @throws {NetlinkError} if the kernel does not tell
+ */
+export function refuseListeners(
+  nl: Netlink,
+  containerId: string,
+  mappings: readonly PortMapping[],
+  addresses: readonly Cidr[],
+): void {
+  for (const protocol of Object.keys(PROTOCOLS) as Protocol[]) {
+    const families = addresses.map(familyOf);
+    const wanted = mappings.filter((each) =>
+      each.protocol === protocol && addresses.some((address) => mappingsFor([each], address).length > 0)
+    );
+    if (wanted.length === 0) continue;
+    const listeners = listenersOn(nl, protocol, wanted.map(({ hostPort }) => hostPort));
+    for (const mapping of listeners.length === 0 ? [] : wanted) {
+      const met = listeners.filter((each) => families.some((family) => meets(mapping, each, family)));
+      if (met.length > 0) refuse(mapping, met, containerId);
+    }
+  }
+}
+
+function listenersOn(nl: Netlink, protocol: Protocol, ports: readonly number[]): Listener[] {
+  const list = () => listListeners(nl, PROTOCOLS[protocol], Math.min(...ports), Math.max(...ports));
+  // Nobody listens with a protocol that the kernel does not know; and where it does, SCTP is told about by a module that few have.
+  return protocol === "sctp" ? unless(["ENOENT"], list) ?? [] : list();
+}
+
+/** True if a packet of this family could be meant for both. */
+function meets(mapping: PortMapping, { port, address, onlyV6 }: Listener, family: 4 | 6): boolean {
+  if (port !== mapping.hostPort) return false;
+  const { hostIP } = mapping;
+  if (hostIP !== undefined && familyOf(hostIP) !== family) return false;
+  const isReached = familyOf(address) === family || (address === "::" && !onlyV6);
+  const on = publishedOn(mapping);
+  return isReached && (on === undefined || isUnspecified(address) || on === address);
+}
+
+const isUnspecified = (address: Ip): boolean => address === "0.0.0.0" || address === "::";
+
+function refuse(mapping: PortMapping, listeners: readonly Listener[], containerId: string): void {
+  const { describeHolders, findHolders } = holders();
+  const found = findHolders(listeners.map(({ inode }) => inode));
+  for (const listener of listeners) {
+    const programs = found.get(listener.inode) ?? [];
+    if (programs.some(({ words }) => isKept(words, containerId))) continue;
+    const { address, port } = listener;
+    throw new CniError(
+      HOST_PORT_TAKEN,
+      `Cannot publish ${describeHostPort(mapping)}: ${describeHolders(programs, listener.user)} listens on ${
+        address.includes(":") ? `[${address}]` : address
+      }:${port}`,
+      {
+        details: `with "hostPortInUse": "ignore" or "warn" it is published all the same, and calls go to the container`,
+      },
+    );
+  }
+}
+
+/** Those of engines have 64 digits; a short one may stand in any command line. */
+const SHORTEST_ID = 32;
+
+/** Whether a program with this command line listens for the container. */
+function isKept(words: readonly string[], containerId: string): boolean {
+  return containerId.length >= SHORTEST_ID && words.includes(containerId);
+}
+
+/** Needed where somebody listens only: `require` runs it here and not at start-up. */
+function holders(): typeof import("./holders.ts") {
+  return require("./holders.ts");
+}

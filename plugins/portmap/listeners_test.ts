@@ -1,0 +1,165 @@
+import { expect } from "bun:test";
+import { readFileSync } from "node:fs";
+import { askTcp, serveTcp, serveUdp } from "../../ffi/testing_traffic.ts";
+import type { Netns } from "../../ffi/netns.ts";
+import { inNetns } from "../../ffi/testing.ts";
+import { networkTest } from "../kit/testing_network.ts";
+import portmap from "../portmap.ts";
+import { listing, publishing, refusal, servers } from "./testing.ts";
+
+const on = (hostIP?: string, protocol = "tcp", more = {}) =>
+  publishing([{ hostPort: 8080, containerPort: 80, protocol, ...hostIP === undefined ? {} : { hostIP } }], more);
+
+/** Which published addresses are refused while something listens on the first. */
+const CASES: readonly (readonly [listening: string, shown: string, refused: readonly string[]])[] = [
+  ["0.0.0.0", "0.0.0.0:8080", ["", "0.0.0.0", "192.0.2.1", "127.0.0.1"]],
+  ["127.0.0.1", "127.0.0.1:8080", ["", "0.0.0.0", "127.0.0.1"]],
+  ["192.0.2.1", "192.0.2.1:8080", ["", "0.0.0.0", "192.0.2.1"]],
+  // An IPv6 socket of all addresses is reached over IPv4 as well.
+  ["::", "[::]:8080", ["", "0.0.0.0", "192.0.2.1", "127.0.0.1", "::", "2001:db8::1", "fd88::1"]],
+  ["::ffff:192.0.2.1", "192.0.2.1:8080", ["", "0.0.0.0", "192.0.2.1"]],
+  ["2001:db8::1", "[2001:db8::1]:8080", ["", "::", "2001:db8::1"]],
+];
+/** What the kernel calls a program. */
+const nameOf = (pid: number): string => readFileSync(`/proc/${pid}/comm`, "utf8").trim();
+const SELF = `"${nameOf(process.pid)}" (process ${process.pid})`;
+const ADDRESSES = ["", "0.0.0.0", "192.0.2.1", "127.0.0.1", "::", "2001:db8::1", "fd88::1"];
+
+const listen = (protocol: string, host: Netns, address: string) =>
+  protocol === "tcp" ? serveTcp(host, "host", 8080, address) : serveUdp(host, "host", 8080, address);
+
+for (const protocol of ["tcp", "udp"]) {
+  networkTest(
+    `a ${protocol} port that a program listens on is refused with its name, as bind(2) would`,
+    async (network) => {
+      const { host, call } = network;
+      const container = network.container(2);
+      for (const [listening, shown, refused] of CASES) {
+        using _listener = await listen(protocol, host, listening);
+        const errors = ADDRESSES.flatMap((address) => {
+          const config = on(address === "" ? undefined : address, protocol);
+          try {
+            call(portmap, "ADD", config, { container });
+            call(portmap, "DEL", config, { container });
+            return [];
+          } catch (error) {
+            return [[address, error as Error & { code: number }] as const];
+          }
+        });
+        expect([listening, ...errors.map(([address]) => address)]).toEqual([listening, ...refused]);
+        for (const [, { code, message }] of errors) {
+          expect(code).toBe(100);
+          expect(message).toEndWith(`8080/${protocol}: ${SELF} listens on ${shown}`);
+        }
+      }
+    },
+  );
+}
+
+networkTest(
+  "a port that is refused leaves nothing, and what does not concern it is no reason to refuse",
+  async (network) => {
+    const { host, call } = network;
+    const container = network.container(2);
+    using _tcp = serveTcp(host, "tcp", 8080, "0.0.0.0");
+    using _udp = await serveUdp(host, "udp", 5353, "0.0.0.0");
+    using _between = serveTcp(host, "between", 8079, "0.0.0.0");
+    const only6 = { ...container.result, ips: container.result.ips!.slice(1) };
+    const mapping = { hostPort: 8080, containerPort: 80 };
+    call(portmap, "ADD", publishing([mapping]), { container, prevResult: only6 });
+    call(portmap, "DEL", publishing([mapping]), { container, prevResult: only6 });
+    const other = [{ ...mapping, protocol: "udp" }, { ...mapping, hostPort: 5353 }, { ...mapping, hostPort: 8078 }];
+    call(portmap, "ADD", publishing(other), { container });
+    const before = listing(host);
+    expect(refusal(() => call(portmap, "ADD", publishing([...other, mapping]), { container })).message).toBe(
+      `Cannot publish host port 8080/tcp: ${SELF} listens on 0.0.0.0:8080`,
+    );
+    expect(listing(host)).toBe(before);
+    // SCTP is nothing that this kernel has sockets for, or nobody has one.
+    call(portmap, "ADD", publishing([...other, { ...mapping, protocol: "sctp" }]), { container });
+    // Calls that the host makes itself take ports as well, and are no listeners.
+    using _client = await connected(host, network.outside);
+    call(portmap, "ADD", publishing([{ ...mapping, hostPort: _client.port }]), { container, containerId: "c2" });
+  },
+);
+
+/** A connection from a port of the host to a server outside. */
+async function connected(host: Netns, outside: Netns): Promise<Disposable & { port: number }> {
+  const resources = new DisposableStack();
+  const server = outside.run<{ listener: Bun.TCPSocketListener }>(() => ({
+    listener: Bun.listen({ hostname: "0.0.0.0", port: 7000, socket: { data() {} } }),
+  }));
+  resources.defer(() => server.listener.stop(true));
+  let connection: ReturnType<typeof Bun.connect>;
+  host.run(() => void (connection = Bun.connect({ hostname: "192.0.2.2", port: 7000, socket: { data() {} } })));
+  const socket = await connection!;
+  resources.defer(() => void socket.terminate());
+  return { port: socket.localPort, [Symbol.dispose]: () => resources.dispose() };
+}
+
+networkTest("hostPortInUse publishes it all the same, with a warning or without", async (network) => {
+  const { host, outside, call, log } = network;
+  const [a, b] = [network.container(2), network.container(3)];
+  using _a = await servers(a, "a");
+  using _b = await servers(b, "b");
+  using _host = serveTcp(host, "host", 8080);
+  for (const [hostPortInUse, said] of [["warn", 1], ["ignore", 0]] as const) {
+    const config = on(undefined, "tcp", { hostPortInUse });
+    expect(await askTcp(outside, "192.0.2.1", 8080)).toBe("host 192.0.2.2");
+    call(portmap, "ADD", config, { container: a, containerId: "a" });
+    expect(await askTcp(outside, "192.0.2.1", 8080)).toBe("a 192.0.2.2");
+    expect(log.splice(0)).toEqual(
+      Array(said).fill(
+        `portmap: hostPortInUse is "warn", going on: Cannot publish host port 8080/tcp: ${SELF} listens on [::]:8080`,
+      ),
+    );
+    // The one address of a port that another container has on all of them.
+    const one = on("192.0.2.1", "tcp", { hostPortInUse });
+    call(portmap, "ADD", one, { container: b, containerId: "b" });
+    expect(await askTcp(outside, "192.0.2.1", 8080)).toBe("b 192.0.2.2");
+    expect(log.splice(0)).toHaveLength(2 * said);
+    // The same port of the same address can have one container only.
+    const error = refusal(() => call(portmap, "ADD", config, { container: b, containerId: "b" }));
+    expect(error.message).toBe(
+      'Cannot publish host port 8080/tcp: container "a" (network "web", interface "eth0") has it',
+    );
+    log.splice(0);
+    call(portmap, "DEL", one, { container: b, containerId: "b" });
+    call(portmap, "DEL", config, { container: a, containerId: "a" });
+  }
+});
+
+/** A program of its own that listens on port 8080 of the host, with these words in its command line. */
+async function program(host: Netns, ...words: string[]): Promise<Disposable & { pid: number }> {
+  const script = 'Bun.listen({ hostname: "0.0.0.0", port: 8080, socket: { data() {} } }); console.log("ready");';
+  const { child } = host.run(() => ({
+    child: Bun.spawn([process.execPath, "-e", script, ...words], { stdin: "ignore", stdout: "pipe" }),
+  }));
+  await child.stdout.getReader().read();
+  return { pid: child.pid, [Symbol.dispose]: () => child.kill("SIGKILL") };
+}
+
+networkTest(
+  "who listens on behalf of the container is none of those, and rules are put back whoever listens",
+  async (network) => {
+    const { host, call, restore } = network;
+    const container = network.container(2);
+    const [id, other] = ["0123456789abcdef".repeat(4), "fedcba9876543210".repeat(4)];
+    using supervisor = await program(host, "-c", id!, "8080");
+    const add = (containerId: string) => call(portmap, "ADD", on(), { container, containerId });
+    add(id!);
+    expect(restore(portmap, on(), { container, containerId: id! })).toEqual([]);
+    call(portmap, "DEL", on(), { container, containerId: id! });
+    // An id that could stand in any command line proves nothing.
+    for (const each of [other!, "8080"]) {
+      expect(refusal(() => add(each)).message).toBe(
+        `Cannot publish host port 8080/tcp: "${
+          nameOf(supervisor.pid)
+        }" (process ${supervisor.pid}) listens on 0.0.0.0:8080`,
+      );
+    }
+    call(portmap, "ADD", on(undefined, "tcp", { hostPortInUse: "ignore" }), { container, containerId: other! });
+    inNetns(host, "nft", "flush", "ruleset");
+    expect(restore(portmap, on(), { container, containerId: other! })).toContain("host port 8080/tcp");
+  },
+);
