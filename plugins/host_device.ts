@@ -3,12 +3,13 @@
  *
  * @module
  */
-import { NetnsError, openNetns } from "../ffi/netns.ts";
+import { type Netns, NetnsError, openNetns } from "../ffi/netns.ts";
 import * as link from "../ffi/route/link.ts";
+import { SystemError } from "../ffi/sys/error.ts";
 import { findStatus } from "../ffi/sys/status.ts";
 import { type HostDeviceConfig, hostDeviceConfig } from "./host_device/config.ts";
 import { type Device, getDevice, isUserspaceDriven } from "./host_device/find.ts";
-import { isHome, isPhysical, moveBack, moveIn, reclaim } from "./host_device/move.ts";
+import { isHome, isInside, isPhysical, moveBack, moveIn, reclaim } from "./host_device/move.ts";
 import {
   describeDevice,
   findSaved,
@@ -123,7 +124,10 @@ function giveBack(call: DelCall<HostDeviceConfig>, sysfs: string): void {
   const path = savedPath(config.dataDir, call);
   const saved = findSaved(path, log);
   if (!saved) return giveBackUnsaved(call, sysfs);
-  if (putBack(call, saved, () => netns && moveBack(host, netns, saved, log), netns === undefined)) removeSaved(path);
+  // By now the path may lead to the namespace of another container.
+  const inside = netns?.identity === saved.netns.identity ? netns : undefined;
+  const fromContainer = () => inside && moveBack(host, inside, saved, log);
+  if (putBack(call, saved, fromContainer, inside === undefined)) removeSaved(path);
   else log(`Device "${saved.before.name}" is neither in the container nor on the host; GC will look for it again`);
 }
 
@@ -144,6 +148,7 @@ function giveBackUnsaved(call: DelCall<HostDeviceConfig>, sysfs: string): void {
   const device = netns && link.find(netns.route, ifname);
   const alias = device?.alias ?? "";
   if (!device || !isLinkName(alias) || isUserspaceDriven(config, sysfs) || !isMeant(call, device)) return;
+  if (isAnothers(call, netns)) return;
   const saved: Saved = {
     owner: { network: owner.network, containerID: owner.containerId, ifname },
     netns: { path: netns.path, identity: netns.identity },
@@ -154,18 +159,32 @@ function giveBackUnsaved(call: DelCall<HostDeviceConfig>, sysfs: string): void {
   moveBack(host, netns, saved, log);
 }
 
-/** Other names of a device stay with it. */
-function isMeant({ config: { device }, netns }: DelCall<HostDeviceConfig>, { index, alias }: link.Link): boolean {
-  return !device || device === alias || link.find(netns!.route, device)?.index === index;
+/** Whether a link, of which the container chooses the alias, can be what the configuration means. Other names of a device stay with it. */
+function isMeant({ config, netns }: DelCall<HostDeviceConfig>, { index, alias, mac, info }: link.Link): boolean {
+  const { device, hwaddr } = config;
+  if (device) return device === alias || link.find(netns!.route, device)?.index === index;
+  return hwaddr ? hwaddr === mac : info?.kind === undefined;
 }
 
-/** @returns true if there was one */
+/** True if it is written down that another container, which came to the path of the namespace, has a device of this name there. */
+function isAnothers({ config, ifname }: DelCall<HostDeviceConfig>, { identity }: Netns): boolean {
+  return listSaved(config.dataDir).some(([, { netns, owner }]) =>
+    netns.identity === identity && owner.ifname === ifname
+  );
+}
+
+/** Those whose containers died; that one of them cannot be had is not what keeps another from being found. @returns true if there was one */
 function reclaimAll({ host, config, log }: HostDeviceCall): boolean {
   let any = false;
   for (const [path, saved] of listSaved(config.dataDir)) {
-    if (!reclaim(host, saved, false, log)) continue;
-    any = true;
-    removeSaved(path);
+    try {
+      if (withSavedNetns(saved, (netns) => isInside(netns, saved)) || !reclaim(host, saved, false, log)) continue;
+      removeSaved(path);
+      any = true;
+    } catch (error) {
+      if (!(error instanceof CniError || error instanceof SystemError)) throw error;
+      log(error.message);
+    }
   }
   return any;
 }
@@ -181,16 +200,17 @@ function collect({ config, request, valid, host, log }: GcCall<HostDeviceConfig>
     ...listSaved(config.dataDir).filter(([, saved]) => isDead(saved)).map(([path, saved]) => () => {
       // Whoever came after the list of the living was made cannot be on it.
       if ((findStatus(path)?.modified ?? 0n) > startedAt) return;
-      if (putBack({ host, log }, saved, () => fromSavedNetns(host, saved, log), false)) removeSaved(path);
+      const fromContainer = () => withSavedNetns(saved, (netns) => moveBack(host, netns, saved, log));
+      if (putBack({ host, log }, saved, fromContainer, false)) removeSaved(path);
     }),
   );
 }
 
-/** Out of the namespace that the container had, if it is there still. */
-function fromSavedNetns(host: GcCall<unknown>["host"], saved: Saved, log: GcCall<unknown>["log"]): boolean {
+/** In the namespace that the container had, if it is there still. */
+function withSavedNetns(saved: Saved, call: (netns: Netns) => boolean): boolean {
   try {
     using netns = openNetns(saved.netns.path);
-    return netns.identity === saved.netns.identity && moveBack(host, netns, saved, log);
+    return netns.identity === saved.netns.identity && call(netns);
   } catch (error) {
     if (error instanceof NetnsError) return false;
     throw error;

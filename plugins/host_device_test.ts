@@ -83,7 +83,7 @@ deviceTest(
     expect(names(host)).toEqual(["lo"]);
     expect(linkOf(container, "net1")).toMatchObject({ address: MAC, ifalias: "nic0", mtu: 1400 });
     expect(isUp(container, "net1")).toBe(true);
-    expect(filesIn(states)).toEqual(["c1_net1.json"]);
+    expect(filesIn(states)).toEqual(["c1:net1.json"]);
 
     ip(container, "link set net1 down");
     ip(container, "link set net1 mtu 1300 txqueuelen 5 address 0a:00:00:00:00:99 alias mine");
@@ -368,6 +368,65 @@ deviceTest(
   },
 );
 
+deviceTest("without a name, a second DEL takes what only hardware can be, or what has the address", (bench) => {
+  const { ask, host, container } = bench;
+  ip(container, "link add net1 address 0a:00:00:00:00:66 type veth peer name other");
+  ip(container, "link set net1 alias wlan0");
+  for (const config of [{ pciBusID: "0000:00:09.0" }, { kernelpath: "/sys/devices/x" }, { hwaddr: MAC }, {}]) {
+    ask("DEL", config);
+    expect(names(host)).toEqual(["lo", "nic0"]);
+  }
+  ask("DEL", { hwaddr: "0a:00:00:00:00:66" });
+  expect(names(host)).toEqual(["lo", "nic0", "wlan0"]);
+});
+
+deviceTest("DEL leaves alone what another container has that came to the path of the namespace", (bench) => {
+  const { ask, host, container, newContainer, states } = bench;
+  ask("ADD", undefined, { netns: newContainer() });
+  // The first device ended with its namespace, and there is another of its name.
+  ip(bench.far, "link del far0");
+  ip(host, `link add nic0 address ${MAC} type veth peer name peer0`);
+  ask("ADD", undefined, { containerId: "c2" });
+  expect(filesIn(states)).toHaveLength(2);
+  for (const _ of ["what it had", "nothing is known"]) {
+    ask("DEL");
+    expect(names(container)).toEqual(["lo", "net1"]);
+    expect(names(host)).toEqual(["lo", "peer0"]);
+  }
+  expect(filesIn(states)).toEqual(["c2:net1.json"]);
+  ask("DEL", undefined, { containerId: "c2" });
+  expect(names(host)).toEqual(["lo", "nic0", "peer0"]);
+});
+
+deviceTest(
+  "a device that is sought is not made of another that has its name as alias while a container has it",
+  (bench) => {
+    const { ask, host } = bench;
+    ip(host, "link add nic1 type veth peer name far1");
+    ip(host, "link set far1 alias nic0");
+    ask("ADD");
+    expect(() => ask("ADD", { device: "nic7" }, { ifname: "net2" })).toThrow('Cannot find device "nic7"');
+    expect(names(host)).toEqual(["far1", "lo", "nic1"]);
+  },
+);
+
+deviceTest("a device that cannot be had back does not keep another from being found", (bench) => {
+  const { ask, host, container, log } = bench;
+  ip(host, "link add nic1 type veth peer name far1");
+  ask("ADD", { device: "nic1" }, { ifname: "net2" });
+  ask("ADD");
+  // As the kernel does it when a namespace dies; both names are taken or free.
+  for (const [name, stray] of [["net1", "dev1"], ["net2", "dev2"]] as const) {
+    ip(container, `link set ${name} down`);
+    ip(container, `link set ${name} name ${stray}`);
+    ip(container, `link set ${stray} netns ${host.path}`);
+  }
+  ip(host, "link add nic0 type veth peer name other");
+  ask("ADD", { device: "nic1" }, { containerId: "c2" });
+  expect(names(host)).toEqual(["dev1", "far1", "lo", "nic0", "other"]);
+  expect(log.join()).toContain('Cannot give device "nic0" back to the host');
+});
+
 deviceTest("what a killed ADD or DEL has begun, the next DEL ends", ({ ask, host, container, states }) => {
   const prepare = () => {
     ip(host, "link set nic0 up alias uplink");
@@ -383,14 +442,14 @@ deviceTest("what a killed ADD or DEL has begun, the next DEL ends", ({ ask, host
 
   // Moved, and not yet written down where to.
   prepare();
-  const { inside: _, ...rest } = JSON.parse(inNetns(host, "cat", state("c1_net1.json")));
-  writeFileSync(state("c1_net1.json"), JSON.stringify(rest));
+  const { inside: _, ...rest } = JSON.parse(inNetns(host, "cat", state("c1:net1.json")));
+  writeFileSync(state("c1:net1.json"), JSON.stringify(rest));
   ask("DEL");
   expect([isUp(host, "nic0"), linkOf(host, "nic0").ifalias]).toEqual([true, "uplink"]);
 
   // Written down, and not yet moved.
   mkdirSync(states, { recursive: true });
-  writeFileSync(state("c1_net1.json"), JSON.stringify(rest));
+  writeFileSync(state("c1:net1.json"), JSON.stringify(rest));
   ask("DEL");
   expect(names(host)).toEqual(["lo", "nic0"]);
   expect([isUp(host, "nic0"), filesIn(states)]).toEqual([true, []]);
@@ -398,7 +457,7 @@ deviceTest("what a killed ADD or DEL has begun, the next DEL ends", ({ ask, host
   // What is written down is lost: the alias tells the name.
   prepare();
   for (const text of ["{", JSON.stringify({ ...rest, before: { name: "../x", isUp: true } })]) {
-    writeFileSync(state("c1_net1.json"), text);
+    writeFileSync(state("c1:net1.json"), text);
   }
   ask("DEL");
   expect(names(host)).toEqual(["lo", "nic0"]);

@@ -42,6 +42,11 @@ export function moveIn(host: Netns, netns: Netns, device: link.Link, ifname: str
   return link.get(netns.route, ifname);
 }
 
+/** True if the device is in the container. */
+export function isInside(netns: Netns, saved: Saved): boolean {
+  return pick(link.list(netns.route), saved) !== undefined;
+}
+
 /**
  * Finds the device in the container, and has it back on the host as it was.
  *

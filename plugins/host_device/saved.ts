@@ -85,9 +85,9 @@ function isOwnMac(mac: Mac | undefined): mac is Mac {
   return mac !== undefined && mac !== "00:00:00:00:00:00" && (Number.parseInt(mac.slice(0, 2), 16) & 1) === 0;
 }
 
-/** Where it is written down what an attachment has. */
+/** Where it is written down what an attachment has. Neither of the two names can hold a colon. */
 export function savedPath(dataDir: string, { containerId, ifname }: Attachment): string {
-  return `${dataDir}/${containerId}_${ifname}.json`;
+  return `${dataDir}/${containerId}:${ifname}.json`;
 }
 
 /** Reads a file; `undefined` if there is none, or none that makes sense. @throws {SystemError} */
