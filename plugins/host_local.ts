@@ -9,7 +9,15 @@ import { ensureDirectory, requireWritable } from "../ffi/sys/directory.ts";
 import { readText } from "../ffi/sys/file.ts";
 import { findStatus } from "../ffi/sys/status.ts";
 import { allocate, type Choice } from "./host_local/allocate.ts";
-import { addressesOf, describeHolder, type Holder, readInventory } from "./host_local/inventory.ts";
+import {
+  addressesOf,
+  describeHolder,
+  heldOf,
+  type Holder,
+  type Inventory,
+  readInventory,
+} from "./host_local/inventory.ts";
+import { findEarlier, tellsEarlier } from "./host_local/leftovers.ts";
 import { capacityOf, findRange, formatRanges, type RangeSet } from "./host_local/ranges.ts";
 import { parseResolvConf } from "./host_local/resolv_conf.ts";
 import { parseRequestedIps, parseSettings, path } from "./host_local/settings.ts";
@@ -85,10 +93,12 @@ export default plugin<Config>({
     if (!findStatus(directory)?.isDirectory) return;
     using store = lockStore(directory, call.log);
     const lives = survivors(call);
-    // Whoever came after the list of the living was made cannot be on it.
-    const isOld = (address: Ip) => (findStatus(`${directory}/${address}`)?.modified ?? 0n) <= startedAt;
-    const all = [...store.list().holders].flatMap(([address, holder]) => holder ? [{ address, holder }] : []);
-    store.release(all.filter(({ address, holder }) => !lives(holder) && isOld(address)));
+    const inventory = store.list();
+    const isEarlier = tellsEarlier(inventory);
+    // Whoever came after the list of the living was made cannot be on it; the clock of an earlier boot may have been ahead.
+    const isOld = (address: Ip) =>
+      isEarlier(address) || (findStatus(`${directory}/${address}`)?.modified ?? 0n) <= startedAt;
+    store.release(heldOf(inventory).filter(({ address, holder }) => !lives(holder) && isOld(address)));
   },
 
   status(call) {
@@ -102,8 +112,8 @@ export default plugin<Config>({
       if (!(error instanceof SystemError)) throw error;
       throw new CniError(Code.NotAvailable, `Cannot reserve addresses: ${error.message}`, { cause: error });
     }
-    const taken = [...readInventory(directory).holders.keys()];
-    for (const set of sets) expectFree(set, taken);
+    const inventory = readInventory(directory);
+    for (const set of sets) expectFree(set, directory, inventory);
   },
 });
 
@@ -166,12 +176,13 @@ function checkReservation(call: CheckCall<Config>): void {
   }
 }
 
-/** @throws {CniError} code 50 if the set has no address left */
-function expectFree(set: RangeSet, taken: readonly Ip[]): void {
+/** @throws {CniError} code 50 if the set has no address left, and none that an ADD would reclaim */
+function expectFree(set: RangeSet, directory: string, inventory: Inventory): void {
   const capacity = capacityOf(set);
-  if (BigInt(taken.length) < capacity) return;
-  const used = taken.filter((each) => (findRange(set, each)?.gateway ?? each) !== each).length;
-  if (BigInt(used) < capacity) return;
+  const isOf = (address: Ip) => (findRange(set, address)?.gateway ?? address) !== address;
+  if (BigInt(inventory.holders.size) < capacity) return;
+  const used = [...inventory.holders.keys()].filter(isOf).length;
+  if (BigInt(used) < capacity || findEarlier(directory, inventory).some(({ address }) => isOf(address))) return;
   throw new CniError(
     Code.NotAvailable,
     `Cannot allocate an address: all ${capacity} addresses of range set ${formatRanges(set.ranges)} are in use`,

@@ -167,7 +167,7 @@ function newBench(scope: DisposableStack): Bench {
           .sort(),
         rules: [...new Set(Array.from(rules.matchAll(new RegExp(`"${network} (\\w+) eth0"`, "g")), ([, id]) => id!))]
           .sort(),
-        reservations: files(`ipam/${network}`, /^\.(\w+):eth0$/).sort(),
+        reservations: files(`ipam/${network}`, /^\.(\w+):eth0:/).sort(),
         memories: files("cache/results", new RegExp(`^${network}-(\\w+)-eth0$`)).sort(),
       };
     },

@@ -13,17 +13,18 @@
  * @module
  */
 import { type Ip, ipBytes, ipFromBytes } from "../../ffi/address.ts";
+import { bootId } from "../../ffi/sys/boot.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { type Descriptor, openFile, removeFile, writeAll } from "../../ffi/sys/file.ts";
 import { createForUpdate, openForUpdate, readAt, writeAt } from "../../ffi/sys/in_place.ts";
 import { keyOf, PAGE_BYTES, PAGE_WORDS, type Pages, pagesFor, requireSealed, sealPage, type Table } from "./buckets.ts";
-import type { Holder, Inventory } from "./inventory.ts";
-import { addOwner, findOwned, OWNER_WORDS, removeOwner } from "./owners.ts";
-import { bootId, sealAnew, sealOf } from "./seal.ts";
+import { currentBoot, type Holder, type Inventory } from "./inventory.ts";
+import { addOwner, findOwned, type Owned, OWNER_WORDS, removeOwner } from "./owners.ts";
+import { sealAnew, sealOf } from "./seal.ts";
 import { groupByNode, isTaken, mark, markGroup, nextFree, NODE_WORDS } from "./taken.ts";
 
 // Of the form and of the hash function, which another version of the program may have changed.
-const form = () => `host-local index 1 ${keyOf("host-local").low}`;
+const form = () => `host-local index 2 ${keyOf("host-local").low}`;
 
 const ESTALE = 116;
 /** From there on an index is too small, and making a larger one pays. */
@@ -33,12 +34,17 @@ const REACH = 4;
 export interface Index extends Disposable {
   /** When the directory was read, in milliseconds since 1970. */
   readonly listedAt: number;
+  /** Whether some reservations may be of an earlier boot, for all that is known. */
+  mayHaveEarlier(): boolean;
+  /** Notes that none is. */
+  settle(): void;
   /** Addresses that this holder may have: a hash of its names fits. */
-  findOwned(holder: Holder): Ip[];
+  findOwned(holder: Holder): Owned[];
   isTaken(address: Ip): boolean;
   /** The first free address from `from` on, of its family. */
   findFree(from: Ip): Ip | undefined;
-  add(address: Ip, holder: Holder): void;
+  /** @param boot mark of the boot in which it was reserved, 0 if that is not known */
+  add(address: Ip, holder: Holder, boot: number): void;
   remove(address: Ip, holder: Holder): void;
   /** Has the index hold for the directory as it is now. Where that cannot be, the next one who needs it lists the directory. */
   commit(): void;
@@ -53,6 +59,8 @@ interface Layout {
   /** Whether some reservations name no interface. */
   readonly hasOld: boolean;
   readonly listedAt: number;
+  /** See {@linkcode Index.mayHaveEarlier}. */
+  mayHaveEarlier: boolean;
 }
 
 interface PageSet extends Pages {
@@ -89,7 +97,7 @@ export function makeIndex(
   const boot = ignoringFailure(bootId);
   const seal = boot && ignoringFailure(() => sealAnew(opened.fd, boot));
   const all = list();
-  const { layout, image, pages } = newImage(all.holders);
+  const { layout, image, pages } = newImage(all);
   const file = seal && ignoringFailure(() => {
     const created = resources.use(createAnew(pathOf(directory)));
     writeImage(created.fd, image);
@@ -116,16 +124,21 @@ function newIndex(
   const note = (action: () => void) => void (isWhole &&= ignoringFailure(() => (action(), true)) ?? false);
   return {
     listedAt: layout.listedAt,
+    mayHaveEarlier: () => layout.mayHaveEarlier,
+    settle() {
+      layout.mayHaveEarlier = false;
+      note(commit);
+    },
     findOwned: (holder) => holder.ifname === undefined && !layout.hasOld ? [] : findOwned(owners, holder),
     isTaken: (address) => isTaken(taken, ipBytes(address)),
     findFree(from) {
       const free = nextFree(taken, ipBytes(from));
       return free && ipFromBytes(free);
     },
-    add: (address, holder) =>
+    add: (address, holder, boot) =>
       note(() => {
         const bytes = ipBytes(address);
-        addOwner(owners, holder, bytes);
+        addOwner(owners, holder, bytes, boot);
         mark(taken, bytes, true);
       }),
     remove: (address, holder) =>
@@ -161,13 +174,15 @@ function readLayout(fd: number, seal: string): Layout | undefined {
   readAt(fd, 0, buffer);
   const [is, about, numbers = ""] = new TextDecoder().decode(buffer).split("\n");
   if (is !== form() || about !== seal) return undefined;
-  const [ownerPages, takenPages, hasOld, listedAt] = numbers.split(" ").map(Number) as [number, number, number, number];
-  return { ownerPages, takenPages, hasOld: hasOld !== 0, listedAt };
+  const [ownerPages = 0, takenPages = 0, hasOld, mayHaveEarlier, listedAt = 0] = numbers.split(" ").map(Number);
+  return { ownerPages, takenPages, hasOld: hasOld !== 0, listedAt, mayHaveEarlier: mayHaveEarlier !== 0 };
 }
 
 /** In one write, as the last one. */
-function writeLayout(fd: number, seal: string, { ownerPages, takenPages, hasOld, listedAt }: Layout): void {
-  const text = `${form()}\n${seal}\n${ownerPages} ${takenPages} ${hasOld ? 1 : 0} ${listedAt}\n`;
+function writeLayout(fd: number, seal: string, layout: Layout): void {
+  const { ownerPages, takenPages, hasOld, listedAt, mayHaveEarlier } = layout;
+  const numbers = [ownerPages, takenPages, Number(hasOld), Number(mayHaveEarlier), listedAt];
+  const text = `${form()}\n${seal}\n${numbers.join(" ")}\n`;
   const buffer = new Uint8Array(512);
   new TextEncoder().encodeInto(text, buffer);
   writeAt(fd, 0, buffer);
@@ -228,24 +243,29 @@ function pageSet(read: (number: number) => Uint32Array): PageSet {
 }
 
 /** The pages of an index, in memory. */
-function newImage(holders: Inventory["holders"]): { layout: Layout; image: Uint32Array; pages: PageSet } {
+function newImage({ holders, boots }: Inventory): { layout: Layout; image: Uint32Array; pages: PageSet } {
   const addresses = [...holders.keys()].map(ipBytes);
   const ownerPages = pagesFor(holders.size, OWNER_WORDS);
   const groups = groupByNode(addresses);
   const takenPages = pagesFor(groups.length, NODE_WORDS);
   const image = new Uint32Array((1 + ownerPages + takenPages) * PAGE_WORDS);
   const pages = pageSet((number) => image.subarray(number * PAGE_WORDS, (number + 1) * PAGE_WORDS));
+  const current = currentBoot();
   let hasOld = false;
+  let mayHaveEarlier = false;
   const tables = tablesOf(pages, { ownerPages, takenPages }, Infinity);
   let at = 0;
-  for (const holder of holders.values()) {
+  for (const [ip, holder] of holders) {
     const address = addresses[at++]!;
-    if (holder) addOwner(tables.owners, holder, address);
-    if (holder && holder.ifname === undefined) hasOld = true;
+    if (!holder) continue;
+    const boot = boots.get(ip) ?? 0;
+    addOwner(tables.owners, holder, address, boot);
+    if (boot !== current) mayHaveEarlier = true;
+    if (holder.ifname === undefined) hasOld = true;
   }
   for (const group of groups) markGroup(tables.taken, group);
   pages.takeChanged();
-  return { layout: { ownerPages, takenPages, hasOld, listedAt: Date.now() }, image, pages };
+  return { layout: { ownerPages, takenPages, hasOld, listedAt: Date.now(), mayHaveEarlier }, image, pages };
 }
 
 function writeImage(fd: number, image: Uint32Array): void {

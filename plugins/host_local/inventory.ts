@@ -3,16 +3,17 @@
  *
  * The form is that of the reference plugin: one file per address, named like it, holding `id CR LF ifname` (old
  * versions wrote the id alone). It makes the question "what does this container hold?" a search through all files.
- * Beside each reservation of ours there is therefore a second name of the same file, `.id:ifname`: a list of the directory
- * tells, by the file numbers, who holds what, and only files of others have to be opened. The reference plugin takes
- * that name for one more reservation without an address and removes it together with the address.
+ * Beside each reservation of ours there is therefore a second name of the same file, `.id:ifname:boot`: a list of the directory
+ * tells, by the file numbers, who holds what and in which boot it was reserved, and only files of others have to be opened. The
+ * reference plugin takes that name for one more reservation without an address and removes it together with the address.
  *
  * @module
  */
 import { type Ip, isIp, parseIp } from "../../ffi/address.ts";
+import { findBootId } from "../../ffi/sys/boot.ts";
 import { SystemError, unless } from "../../ffi/sys/error.ts";
 import { type Entry, listEntries } from "../../ffi/sys/directory.ts";
-import { findText } from "../../ffi/sys/file.ts";
+import { findText, NO_FILE } from "../../ffi/sys/file.ts";
 import type { Attachment } from "../spec/config.ts";
 import { containerIdProblem, ifnameProblem } from "../spec/env.ts";
 
@@ -22,44 +23,129 @@ export interface Holder {
   readonly ifname?: string;
 }
 
+/** An address and who holds it. */
+export interface Held {
+  readonly address: Ip;
+  readonly holder: Holder;
+  /** Mark of the boot in which it was reserved; 0 if that is not known. */
+  readonly boot: number;
+}
+
 export interface Inventory {
   /** Every address that cannot be given out; without a holder where something else has the name of an address. */
   readonly holders: ReadonlyMap<Ip, Holder | undefined>;
+  /** Marks of the boots in which they were reserved, where that is known. */
+  readonly boots: ReadonlyMap<Ip, number>;
   /** Files named like an address that reserve nothing: what a crash left of a reservation. */
   readonly broken: readonly { readonly name: Ip; readonly content: string }[];
+  /** Files of addresses that hold the beginning of a whole reservation; its holder is theirs among the holders. */
+  readonly halves: readonly Half[];
   /** Second names whose address is gone. */
   readonly orphans: readonly string[];
   /** Files that were to become something else, or still are. */
   readonly temporaries: readonly string[];
 }
 
+/** What a power cut left of a reservation. */
+export interface Half {
+  readonly name: Ip;
+  readonly content: string;
+  /** The name of a file that holds the whole. */
+  readonly whole: string;
+}
+
+/** So many of old versions are looked at twice. */
+const MOST_SUSPECTS = 100;
+
+interface SecondName {
+  readonly name: string;
+  readonly holder: Holder;
+  /** The mark of the boot, 0 where it is not told. */
+  readonly boot: number;
+}
+
 /** Reads the directory of a network; one that does not exist is empty. @throws {SystemError} */
 export function readInventory(directory: string): Inventory {
   const entries = unless(["ENOENT", "ENOTDIR"], () => listEntries(directory)) ?? [];
-  const index = new Map<Entry["inode"], { readonly name: string; readonly holder: Holder }>();
+  const seconds = new Map<Entry["inode"], SecondName>();
   for (const { name, inode } of entries) {
-    const holder = name.startsWith(".") ? parseIndexName(name) : undefined;
-    if (holder) index.set(inode, { name, holder });
+    const second = name.startsWith(".") ? parseIndexName(name) : undefined;
+    if (second) seconds.set(inode, second);
   }
   const holders = new Map<Ip, Holder | undefined>();
+  const boots = new Map<Ip, number>();
   const broken: { name: Ip; content: string }[] = [];
+  const suspects: Ip[] = [];
   const temporaries: string[] = [];
-  const indexed = new Set<Entry["inode"]>();
+  const used = new Set<Entry["inode"]>();
   for (const entry of entries) {
     if (entry.name.startsWith(".")) {
       if (isTemporary(entry.name)) temporaries.push(entry.name);
       continue;
     }
-    const own = index.get(entry.inode);
-    if (own) indexed.add(entry.inode);
+    const second = seconds.get(entry.inode);
+    if (second) used.add(entry.inode);
     if (!isCanonicalIp(entry.name)) continue;
-    const found = own?.holder ?? readHolder(directory, entry);
+    const found = second?.holder ?? readHolder(directory, entry);
     if (typeof found === "string") broken.push({ name: entry.name, content: found });
     else if (found !== null) holders.set(entry.name, found);
+    if (second && second.boot !== 0) boots.set(entry.name, second.boot);
+    else if (!second && found instanceof Object) suspects.push(entry.name);
   }
-  const orphans: string[] = [];
-  for (const [inode, { name }] of index) if (!indexed.has(inode)) orphans.push(name);
-  return { holders, broken, orphans, temporaries };
+  const orphans: SecondName[] = [];
+  for (const [inode, second] of seconds) if (!used.has(inode)) orphans.push(second);
+  const halves = findHalves(directory, suspects, orphans, holders);
+  for (const { name, whole } of halves) {
+    const second = parseIndexName(whole);
+    holders.set(name, second ? second.holder : holders.get(whole as Ip));
+    const boot = second ? second.boot : boots.get(whole as Ip);
+    if (boot) boots.set(name, boot);
+  }
+  return { holders, boots, broken, halves, orphans: orphans.map(({ name }) => name), temporaries };
+}
+
+/**
+ * Half an id reads like the id of somebody else. A second name whose own address is gone knows better, where its file is whole; so does
+ * another address, if there is one container only whose id begins like that.
+ */
+function findHalves(
+  directory: string,
+  suspects: readonly Ip[],
+  orphans: readonly SecondName[],
+  holders: Inventory["holders"],
+): Half[] {
+  let left = MOST_SUSPECTS;
+  return suspects.flatMap((name) => {
+    const { containerId, ifname } = holders.get(name)!;
+    const content = formatHolder({ containerId, ifname });
+    const second = orphans.find(({ name: file, holder }) => {
+      const text = formatHolder(holder);
+      return content.length < text.length && text.startsWith(content) && readWhole(`${directory}/${file}`) === text;
+    });
+    if (second) return [{ name, content, whole: second.name }];
+    if (ifname !== undefined || left-- <= 0) return [];
+    const longer = [...holders].filter(([, each]) => each?.ifname !== undefined && isLonger(each, containerId));
+    const [first, ...others] = longer.map(([, each]) => formatHolder(each!));
+    return first !== undefined && others.every((each) => each === first)
+      ? [{ name, content, whole: longer[0]![0] }]
+      : [];
+  });
+}
+
+function isLonger({ containerId }: Holder, beginning: string): boolean {
+  return containerId.length > beginning.length && containerId.startsWith(beginning);
+}
+
+/** What is no file was put there by somebody else. */
+export function readWhole(path: string): string | undefined {
+  return unless(NO_FILE, () => findText(path));
+}
+
+/** Every reservation of which it is known who holds it. */
+export function heldOf({ holders, boots }: Inventory): Held[] {
+  return [...holders].flatMap(([address, holder]) =>
+    holder ? [{ address, holder, boot: boots.get(address) ?? 0 }] : []
+  );
 }
 
 /** The addresses that an attachment holds, from old versions if there are no others. */
@@ -90,17 +176,28 @@ export function describeHolder({ containerId, ifname }: Holder): string {
   return `container "${containerId}"${ifname === undefined ? "" : `, interface "${ifname}"`}`;
 }
 
-/** The second name of a reservation, unless it would be too long for a file name. */
-export function indexName({ containerId, ifname }: Holder): string | undefined {
-  // 255 bytes are the limit, of which an interface name takes 15.
-  return ifname === undefined || containerId.length > 200 ? undefined : `.${containerId}:${ifname}`;
+/** What tells this boot from others: 32 bits of its id, which are not all 0; 0 if it cannot be told. */
+export function currentBoot(): number {
+  return parseInt(findBootId()?.slice(0, 8) ?? "0", 16) || 0;
+}
+
+/**
+ * The second name of a reservation, unless it would be too long for a file name.
+ *
+ * @param boot mark of the boot, 0 if it is not known
+ */
+export function indexName({ containerId, ifname }: Holder, boot: number): string | undefined {
+  // 255 bytes are the limit, of which an interface name takes 15 and the boot 9.
+  if (ifname === undefined || containerId.length > 200) return undefined;
+  return `.${containerId}:${ifname}${boot === 0 ? "" : `:${boot.toString(16).padStart(8, "0")}`}`;
 }
 
 /** Neither an id nor the name of an interface can hold a colon. */
-function parseIndexName(name: string): Holder | undefined {
-  const colon = name.indexOf(":");
-  if (colon < 2) return undefined;
-  return { containerId: name.slice(1, colon), ifname: name.slice(colon + 1) };
+function parseIndexName(name: string): SecondName | undefined {
+  const [containerId = "", ifname, boot, ...more] = name.slice(1).split(":");
+  if (containerId === "" || ifname === undefined || more.length > 0) return undefined;
+  if (boot !== undefined && !/^[0-9a-f]{8}$/.test(boot)) return undefined;
+  return { name, holder: { containerId, ifname }, boot: boot === undefined ? 0 : parseInt(boot, 16) };
 }
 
 /** True for the names that writeTemporary() gives to what is written here; files of others, and `.c1:x.tmp`, stay. */

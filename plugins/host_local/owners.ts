@@ -9,16 +9,25 @@ import { type Ip, ipFromBytes } from "../../ffi/address.ts";
 import { addSlot, findSlots, type Key, keyOf, removeSlot, type Slot, type Table } from "./buckets.ts";
 import { formatHolder, type Holder } from "./inventory.ts";
 
-// A slot: key, length of the address in bytes, one word for later, the address.
+// A slot: key, length of the address in bytes, the mark of the boot, the address.
 const LENGTH = 2;
+const BOOT = 3;
 const ADDRESS = 4;
 /** @see Table.slotWords */
 export const OWNER_WORDS = 8;
 
+/** An address, and when it was reserved. */
+export interface Owned {
+  readonly address: Ip;
+  /** The mark of the boot; 0 where that is not known. */
+  readonly boot: number;
+}
+
 /** Adds an address of 4 or 16 bytes. */
-export function addOwner(table: Table, holder: Holder, bytes: Uint8Array): void {
+export function addOwner(table: Table, holder: Holder, bytes: Uint8Array, boot: number): void {
   const { words } = addSlot(table, holderKey(holder));
   words[LENGTH] = bytes.length;
+  words[BOOT] = boot;
   for (let i = 0; i < bytes.length; i += 4) {
     words[ADDRESS + i / 4] = bytes[i]! | bytes[i + 1]! << 8 | bytes[i + 2]! << 16 | bytes[i + 3]! << 24;
   }
@@ -31,8 +40,11 @@ export function removeOwner(table: Table, holder: Holder, bytes: Uint8Array): vo
 }
 
 /** The addresses that were added for this holder, or for one of the same hash. */
-export function findOwned(table: Table, holder: Holder): Ip[] {
-  return findSlots(table, holderKey(holder)).map((slot) => ipFromBytes(bytesOf(slot)));
+export function findOwned(table: Table, holder: Holder): Owned[] {
+  return findSlots(table, holderKey(holder)).map((slot) => ({
+    address: ipFromBytes(bytesOf(slot)),
+    boot: slot.words[BOOT]!,
+  }));
 }
 
 function holderKey(holder: Holder): Key {

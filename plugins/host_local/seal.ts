@@ -7,16 +7,10 @@
  * @module
  */
 import { SystemError } from "../../ffi/sys/error.ts";
-import { readText } from "../../ffi/sys/file.ts";
 import { setModified } from "../../ffi/sys/in_place.ts";
 import { statusOf } from "../../ffi/sys/status.ts";
 
 const ESTALE = 116;
-
-/** Which boot of the kernel this is. @throws {SystemError} */
-export function bootId(): string {
-  return readText("/proc/sys/kernel/random/boot_id").trim();
-}
 
 /** Tells this state of the directory that is open as `fd` from every other. @throws {SystemError} */
 export function sealOf(fd: number, boot: string): string {

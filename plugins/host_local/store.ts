@@ -15,26 +15,27 @@ import {
   writeTemporary,
   writeUnnamed,
 } from "../../ffi/sys/file.ts";
-import { findStatus } from "../../ffi/sys/status.ts";
 import type { Attachment } from "../spec/config.ts";
 import { CniError, Code } from "../spec/error.ts";
 import type { Usage } from "./allocate.ts";
 import { type Index, makeIndex, openIndex } from "./index.ts";
-import { findHolder, formatHolder, type Holder, indexName, type Inventory, readInventory } from "./inventory.ts";
+import {
+  currentBoot,
+  findHolder,
+  formatHolder,
+  type Held,
+  type Holder,
+  indexName,
+  type Inventory,
+  readInventory,
+} from "./inventory.ts";
+import { describeReclaimed, findEarlier, recover } from "./leftovers.ts";
 import { acquireLock } from "./lock.ts";
 
 /** Longer than any queue that still moves, and well below the two minutes a kubelet gives an ADD. */
 const LOCK_TIMEOUT_MS = 10_000;
-/** By then, whoever wrote it has long had its turn or given up. */
-const TEMPORARY_MAX_AGE_MS = 5 * 60_000;
 /** For so long a list of the directory is good enough to refuse somebody: a full network is asked again and again. */
 const LIST_MAX_AGE_MS = 60_000;
-
-/** An address and who holds it. */
-export interface Held {
-  readonly address: Ip;
-  readonly holder: Holder;
-}
 
 /** The reservations of one network, locked until its scope ends. */
 export interface Store extends Usage, Disposable {
@@ -42,7 +43,10 @@ export interface Store extends Usage, Disposable {
   findHeld(attachment: Attachment): Held[];
   /** Everything, as the directory has it. */
   list(): Inventory;
-  /** Runs `choose`, which changes nothing; what it refuses, it refuses for what is in the directory and not in the index alone. */
+  /**
+   * Runs `choose`, which changes nothing; what it refuses, it refuses for what is in the directory and not in the index alone, and for
+   * what is not of an earlier boot: such reservations are given up first, and that is said.
+   */
   decide<T>(choose: () => T): T;
   /** Makes the reservation hold these addresses, one per range set and in their order: all, or none if it throws. */
   reserve(reservation: Reservation, addresses: readonly Ip[]): void;
@@ -98,7 +102,7 @@ export function lockStore(directory: string, log: (message: string) => void, tim
       return own.length > 0 ? own : findHeldBy(directory, records, { containerId });
     },
     list: records.list,
-    decide: (choose) => decide(records, choose),
+    decide: (choose) => decide(records, () => reclaim(directory, records, log), choose),
     reserve: (reservation, addresses) => reserve(directory, records, reservation, addresses),
     release: (held) => release(directory, records, held),
     [Symbol.dispose]: () => lock.dispose(),
@@ -148,27 +152,48 @@ function openRecords(directory: string, log: (message: string) => void): Records
   };
 }
 
-function decide<T>({ listedAt, list }: Records, choose: () => T): T {
-  try {
-    return choose();
-  } catch (error) {
-    const isSure = listedAt === undefined || Math.abs(Date.now() - listedAt) < LIST_MAX_AGE_MS;
-    if (isSure || !(error instanceof CniError)) throw error;
-    list();
-    return choose();
+/** @param reclaim gives up what cannot be needed any more; false if there was nothing */
+function decide<T>(records: Records, reclaim: () => boolean, choose: () => T): T {
+  const remedies = [() => listAnew(records), reclaim];
+  for (;;) {
+    try {
+      return choose();
+    } catch (error) {
+      if (!(error instanceof CniError) || error.code === Code.InvalidConfig) throw error;
+      while (!remedies[0]?.()) if (remedies.shift() === undefined) throw error;
+      remedies.shift();
+    }
   }
 }
 
-/** What the index says and the files confirm. */
+/** False if the list that is known is good enough. */
+function listAnew({ listedAt, list }: Records): boolean {
+  if (listedAt === undefined || Math.abs(Date.now() - listedAt) < LIST_MAX_AGE_MS) return false;
+  list();
+  return true;
+}
+
+/** No namespace outlives its boot, so nobody has the addresses that were reserved in an earlier one. */
+function reclaim(directory: string, records: Records, log: (message: string) => void): boolean {
+  if (!records.ask((index) => index.mayHaveEarlier())) return false;
+  const earlier = findEarlier(directory, records.list());
+  release(directory, records, earlier);
+  records.ask((index) => index.settle());
+  if (earlier.length === 0) return false;
+  log(describeReclaimed(earlier));
+  return true;
+}
+
+/** What the index says and the directory confirms. */
 function findHeldBy(directory: string, records: Records, holder: Holder): Held[] {
-  const addresses = records.ask((index) => index.findOwned(holder));
-  const held = addresses.filter((address) => {
-    const found = holderAt(directory, address);
+  const owned = records.ask((index) => index.findOwned(holder));
+  // A file can be damaged; a list tells by its second name whose it is.
+  const listed = records.listedAt === undefined ? records.list().holders : undefined;
+  const held = owned.filter(({ address }) => {
+    const found = listed?.get(address) ?? holderAt(directory, address);
     return found?.containerId === holder.containerId && found.ifname === holder.ifname;
   });
-  if (held.length === addresses.length || records.listedAt === undefined) {
-    return held.map((address) => ({ address, holder }));
-  }
+  if (held.length === owned.length || listed) return held.map((each) => ({ ...each, holder }));
   records.list();
   return findHeldBy(directory, records, holder);
 }
@@ -181,29 +206,6 @@ function holderAt(directory: string, address: Ip): Holder | undefined {
     if (error instanceof SystemError) return undefined;
     throw error;
   }
-}
-
-/** The reference plugin writes a file after it created it, but under the lock: whoever sees an empty one there sees what a crash left. */
-function recover(directory: string, inventory: Inventory, log: (message: string) => void): Inventory {
-  for (const { name, content } of inventory.broken) {
-    const found = content === "" ? "it is empty" : `it holds ${JSON.stringify(content.slice(0, 80))}`;
-    if (removeFile(`${directory}/${name}`)) {
-      log(`Recovered address ${name}: "${directory}/${name}" named no container, ${found}`);
-    }
-  }
-  for (const name of inventory.orphans) {
-    const [containerId, ifname] = name.slice(1).split(":") as [string, string];
-    const path = `${directory}/${name}`;
-    // What is no file was put there by somebody else.
-    if (unless(NO_FILE, () => findText(path)) === formatHolder({ containerId, ifname })) removeFile(path);
-  }
-  for (const name of inventory.temporaries) {
-    const path = `${directory}/${name}`;
-    const status = findStatus(path);
-    if (!status?.isFile || Date.now() - Number(status.modified / 1_000_000n) < TEMPORARY_MAX_AGE_MS) continue;
-    if (removeFile(path)) log(`Removed "${path}": it was left by a process that ended before its time`);
-  }
-  return inventory;
 }
 
 /** Only a hint where to go on, so what cannot be read is as good as nothing. */
@@ -222,6 +224,7 @@ function findLastReserved(path: string, log: (message: string) => void): Ip | un
 /** From the first link on, the reservation is whole; a crash before the last leaves a part of the addresses to DEL. */
 function reserve(directory: string, { ask }: Records, reservation: Reservation, addresses: readonly Ip[]): void {
   const done: Ip[] = [];
+  const boot = currentBoot();
   try {
     for (const address of addresses) {
       if (!linkFile(reservation.path, `${directory}/${address}`)) {
@@ -233,20 +236,20 @@ function reserve(directory: string, { ask }: Records, reservation: Reservation, 
     for (const [set, address] of addresses.entries()) {
       replaceFile(`${directory}/last_reserved_ip.${set}`, address, 0o600, false);
     }
-    giveSecondName(directory, reservation);
+    giveSecondName(directory, reservation, boot);
   } catch (error) {
     for (const address of done) removeFile(`${directory}/${address}`);
     throw error;
   }
   ask((index) => {
-    for (const address of addresses) index.add(address, reservation.attachment);
+    for (const address of addresses) index.add(address, reservation.attachment, boot);
     index.commit();
   });
 }
 
 /** Under the lock, the last change of the directory; another file may have that name from an earlier reservation. */
-function giveSecondName(directory: string, { path, isNamed, attachment }: Reservation): void {
-  const name = indexName(attachment);
+function giveSecondName(directory: string, { path, isNamed, attachment }: Reservation, boot: number): void {
+  const name = indexName(attachment, boot);
   const second = `${directory}/${name}`;
   if (isNamed) {
     if (name === undefined) removeFile(path);
@@ -266,15 +269,17 @@ function changedError(directory: string, address: Ip): CniError {
 
 function release(directory: string, { ask }: Records, held: readonly Held[]): void {
   if (held.length === 0) return;
-  const holders = new Map<string, Holder>();
-  for (const { address, holder } of held) {
+  const seconds = new Map<string, Held>();
+  for (const each of held) {
+    const { address, holder, boot } = each;
     removeFile(`${directory}/${address}`);
     ask((index) => index.remove(address, holder));
-    const name = indexName(holder);
-    if (name !== undefined) holders.set(name, holder);
+    const name = indexName(holder, boot);
+    if (name !== undefined) seconds.set(name, each);
   }
-  for (const [name, holder] of holders) {
-    if (ask((index) => index.findOwned(holder)).length === 0) removeFile(`${directory}/${name}`);
+  for (const [name, { holder, boot }] of seconds) {
+    const others = ask((index) => index.findOwned(holder));
+    if (!others.some((each) => each.boot === boot)) removeFile(`${directory}/${name}`);
   }
   ask((index) => index.commit());
 }

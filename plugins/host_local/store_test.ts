@@ -15,6 +15,7 @@ import { join } from "node:path";
 import { type Ip, parseIp } from "../../ffi/address.ts";
 import { CniError } from "../spec/error.ts";
 import { addressesOf, readInventory } from "./inventory.ts";
+import { namesIn } from "./testing.ts";
 import { lockStore, prepareReservation } from "./store.ts";
 
 const directories: string[] = [];
@@ -51,7 +52,7 @@ function recover(directory: string): string[] {
 test("reserve() writes the bytes that the reference plugin writes", () => {
   const directory = directoryWith();
   reserve(directory, c1, ip("10.0.0.2"), ip("2001:DB8:0::2"));
-  expect(readdirSync(directory).sort()).toEqual([
+  expect(namesIn(directory)).toEqual([
     ".c1:eth0",
     "10.0.0.2",
     "2001:db8::2",
@@ -86,12 +87,12 @@ test("release() takes the second name away with the last address, not before", (
   reserve(directory, c2, ip("10.0.0.3"));
   const release = (address: Ip) => {
     using store = lockStore(directory, () => {});
-    store.release([{ address, holder: c1 }]);
+    store.release(store.findHeld(c1).filter((each) => each.address === address));
   };
   release(ip("10.0.0.2"));
-  expect(readdirSync(directory)).toContain(".c1:eth0");
+  expect(namesIn(directory)).toContain(".c1:eth0");
   release(ip("fd00::2"));
-  const names = readdirSync(directory).filter((name) => !name.startsWith("l")).sort();
+  const names = namesIn(directory).filter((name) => !name.startsWith("l")).sort();
   expect(names).toEqual([".c2:eth0", "10.0.0.3"]);
 });
 

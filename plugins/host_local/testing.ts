@@ -36,8 +36,14 @@ export interface Network extends Disposable {
   add(id: string, options?: CallOptions): string;
   /** Names and contents of the files that the reference plugin knows. */
   files(): Record<string, string>;
-  /** Names of all files. */
+  /** Names of all files; of second names without this boot. */
   names(): string[];
+}
+
+/** Names of all files, sorted; of second names without this boot. */
+export function namesIn(directory: string): string[] {
+  const boot = readFileSync("/proc/sys/kernel/random/boot_id", "utf8").slice(0, 8);
+  return readdirSync(directory).map((name) => name.startsWith(".") ? name.replace(`:${boot}`, "") : name).sort();
 }
 
 /** A network with this `ipam`, in a new directory or one that another process made. */
@@ -67,7 +73,7 @@ export function newNetwork(ipam: object, dataDir = mkdtempSync(join(tmpdir(), "c
     if (exitCode !== 0) throw new CniError(answer.code, answer.msg, { details: answer.details });
     return answer;
   };
-  const names = () => readdirSync(directory).sort();
+  const names = () => namesIn(directory);
   return {
     dataDir,
     directory,

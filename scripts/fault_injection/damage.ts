@@ -23,7 +23,7 @@ const STATE = [
 ];
 /** Nothing need be said of files that are made anew whenever they do not fit, and of those that a command does not look into. */
 function isNoticed(verb: string, path: string, kind: string): boolean {
-  if (/\.index$|lock$|\/\.subject:eth0$/.test(path)) return false;
+  if (/\.index$|lock$|\/\.subject:eth0(:[0-9a-f]{8})?$/.test(path)) return false;
   if (path.includes("last_reserved")) return verb === "add";
   return !(kind === "half" && path.startsWith("/var/lib/cni/networks"));
 }
