@@ -83,12 +83,31 @@ function floorRows(samples: Samples, { add, del }: { add: Floor; del: Floor }): 
 }
 
 /** Traces ADD and DEL of one container on a host of their own, where they are made again for others. */
-function recordChain(scope: DisposableStack, bench: Bench) {
+function recordChain(scope: DisposableStack, bench: Bench): RecordedChain {
   const network: Network = wholeChain(bench, "chain3");
   const { host } = inhabitedHost(scope, (host) => byRun(host, bench, network));
-  const sample: Container = { netns: scope.use(createNetns()), id: "sample", number: 1 };
+  return recordOn(scope, bench, host, network, 1);
+}
+
+/** The floor of ADD and DEL on one host. */
+export interface RecordedChain {
+  readonly add: Floor;
+  readonly del: Floor;
+  /** Both for a new container, in milliseconds. */
+  measure(): { readonly add: number; readonly del: number };
+}
+
+/** Traces ADD and DEL of the container of this number on a host that has others. */
+export function recordOn(
+  scope: DisposableStack,
+  bench: Bench,
+  host: Netns,
+  network: Network,
+  number: number,
+): RecordedChain {
+  const sample: Container = { netns: scope.use(createNetns()), id: "sample", number };
   const record = (verb: string) =>
-    recordFloor(bench.state, `chain-${verb}`, host, sample.netns, runCall(bench, network, verb, sample));
+    recordFloor(bench.state, `${network.name}-${verb}`, host, sample.netns, runCall(bench, network, verb, sample));
   const [add, del] = [record("add"), record("del")];
   const measure = () => {
     const container = scope.use(createNetns());

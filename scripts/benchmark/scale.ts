@@ -1,6 +1,7 @@
 /** The same work on a host with more and more containers, two published ports each. @module */
 import { createNetns, type Netns } from "../../ffi/netns.ts";
-import { containers } from "./chain.ts";
+import { containers, recordOn } from "./chain.ts";
+import { recorded } from "./floor.ts";
 import { interleave, median, type Samples } from "./measure.ts";
 import { addAndDel, byExec, byRun, type Container, type Network, type Side, wholeChain } from "./network.ts";
 import { neighbour, packetCost } from "./packets.ts";
@@ -82,7 +83,17 @@ export function scale(bench: Bench): Scale {
   }
   const most = counts.at(-1)!;
   const [one, all] = [first, full].map(({ sides }) => adds(sides));
-  const again = interleave(bench.rounds, { ...prefixed("first", one), ...prefixed("full", all) });
+  const floor = recorded(() => {
+    const [one, all] = [first, full].map(({ netns, network }) =>
+      recordOn(scope, bench, netns, network, FIRST_MEASURED - 1).measure
+    );
+    return { "first floor": one, "full floor": all };
+  });
+  const again = interleave(bench.rounds, {
+    ...prefixed("first", one),
+    ...prefixed("full", all),
+    ...typeof floor === "string" ? {} : floor,
+  });
   const rows = [
     ...growth(again, most),
     ...packetRows(scope, bench, most, [first, full], [firstOther, fullOther], make),
@@ -113,6 +124,8 @@ function referenceHost(scope: DisposableStack, bench: Bench, name: string): Host
 }
 
 function growth(samples: Samples, most: number): readonly Row[] {
+  const grown = (way: string, verb: string): number =>
+    median(samples[`full ${way}.${verb}`] ?? []) - median(samples[`first ${way}.${verb}`] ?? []);
   return ["cni run", "plugin by plugin"].flatMap((way) =>
     ["add", "del"].map((verb) =>
       times({
@@ -120,6 +133,8 @@ function growth(samples: Samples, most: number): readonly Row[] {
         ours: figure(`at ${most}`, samples[`full ${way}.${verb}`]),
         other: figure("at 1", samples[`first ${way}.${verb}`]),
         ...verb === "add" ? { goal: { atMost: 1.15 } } : {},
+        note: `${grown(way, verb).toFixed(1)} ms more; the C program with the requests of cni run: ` +
+          `${grown("floor", verb).toFixed(1)} ms more`,
       })
     )
   );
