@@ -297,6 +297,17 @@ netnsTest("cni run status tells whether an ADD could be served", ({ host }) => {
   expect(run("status old")).toMatchObject({ exitCode: 0, stderr: expect.stringContaining("no STATUS") });
 });
 
+netnsTest("cni run status names keys that are likely to be misspelt, also where the answer is no", ({ host }) => {
+  const { run } = bench(host);
+  const { exitCode, stderr } = run("status -", { stdin: one({ type: "macvlan", mastr: "lo", "master ": "lo" }) });
+  expect([exitCode, stderr.split("\n").slice(0, 2)]).toEqual([1, [
+    expect.stringMatching(
+      /^cni: network "\S+": \S*mastr is not read; did you mean "master"\? \(standard input:\d+:\d+\)$/,
+    ),
+    expect.stringContaining('["master "] is not read; did you mean "master"?'),
+  ]]);
+});
+
 netnsTest(
   "cni run prefers a program of the administrator, and passes what it says on stderr",
   ({ host, container }) => {

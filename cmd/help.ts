@@ -38,7 +38,8 @@ function run(): string {
   cni run del    NETWORK [NETNS]        detach; without NETNS by --container-id
   cni run gc     NETWORK --valid ID/IFNAME … | --all
                                         detach everything else
-  cni run status NETWORK                fails if nothing could be attached
+  cni run status NETWORK                fails if nothing could be attached; names keys of the
+                                        configuration that are likely to be misspelt
   cni run restore [NETWORK | --all]     put back the rules of what is attached, after "nft flush
                                         ruleset", "firewall-cmd --reload" or the like; what is
                                         there already is not touched; prints JSON

@@ -7,7 +7,7 @@ import { holdSignals } from "../ffi/sys/signals.ts";
 import { findStatus } from "../ffi/sys/status.ts";
 import { stopIfAsked } from "../plugins/kit/interruption.ts";
 import type { Surroundings } from "../plugins/kit/serve.ts";
-import { loadPlugins, pluginsNamedIn } from "../plugins/registry.ts";
+import { findPlugin, loadPlugins, pluginsNamedIn } from "../plugins/registry.ts";
 import { CniError, Code } from "../plugins/spec/error.ts";
 import type { NetworkList } from "../plugins/spec/network.ts";
 import { parseJson, printJson } from "../plugins/spec/jsonc.ts";
@@ -21,6 +21,7 @@ import { type CacheEntry, cachePath, findEntry, listEntries } from "./runtime/ca
 import { deriveRequests } from "./runtime/derive.ts";
 import { gc } from "./runtime/gc.ts";
 import { loadNetwork } from "./runtime/load.ts";
+import { findMisspelt } from "./runtime/misspelt.ts";
 import { describe, type RecallParameters } from "./runtime/recall.ts";
 import { restore } from "./runtime/restore.ts";
 import { check, del, type RuntimeOptions, status } from "./runtime/runtime.ts";
@@ -58,7 +59,7 @@ export async function run(request: RunRequest, env: RuntimeOptions["env"]): Prom
     case "gc":
       return gc(runtime, load(request), request.valid);
     case "status":
-      return status(runtime, load(request));
+      return runStatus(runtime, load(request));
     case "restore":
       return runRestore(runtime, request, around);
     case "list":
@@ -137,6 +138,12 @@ function log(message: string): void {
 
 function load({ network, confDirectory }: RunRequest): NetworkList {
   return loadNetwork(network, { directory: confDirectory, log });
+}
+
+/** What is likely to be a mistake is said first: it may be why the answer is no. */
+function runStatus(runtime: RuntimeOptions, list: NetworkList): void {
+  for (const each of findMisspelt(list, (type) => findPlugin(type)?.config)) log(each);
+  status(runtime, list);
 }
 
 function runAdd(runtime: RuntimeOptions, list: NetworkList, request: RunRequest, around: Surroundings): void {

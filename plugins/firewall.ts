@@ -9,7 +9,7 @@
 import { type Ip, ipOf } from "../ffi/address.ts";
 import * as link from "../ffi/route/link.ts";
 import type { Netns } from "../ffi/netns.ts";
-import { type FirewallConfig, parseFirewall } from "./firewall/config.ts";
+import { type FirewallConfig, firewallKeys, parseFirewall } from "./firewall/config.ts";
 import { findFirewalld, type Firewalld } from "./firewall/firewalld.ts";
 import {
   addIngress,
@@ -31,13 +31,13 @@ import { listReferenceMasquerade } from "./kit/reference_masquerade.ts";
 import { requireRuleset } from "./kit/ruleset.ts";
 import { CniError, Code, ConfigError } from "./spec/error.ts";
 import type { Result } from "./spec/result.ts";
-import { type JsonObject, jsonObject } from "./spec/schema.ts";
+import { describedBy, type JsonObject, jsonObject } from "./spec/schema.ts";
 
 export default plugin({
   name: "firewall",
   about: "Lets the container through firewalls, keeps others out",
   // Read by each command in its own way: what makes ADD fail must not make DEL fail as well.
-  config: jsonObject,
+  config: describedBy(firewallKeys, jsonObject),
 
   add(call) {
     const wanted = read(call);

@@ -20,12 +20,12 @@ import {
 import { findEarlier, tellsEarlier } from "./host_local/leftovers.ts";
 import { capacityOf, findRange, formatRanges, type RangeSet } from "./host_local/ranges.ts";
 import { parseResolvConf } from "./host_local/resolv_conf.ts";
-import { parseRequestedIps, parseSettings, path } from "./host_local/settings.ts";
+import { hostLocalKeys, parseRequestedIps, parseSettings, path } from "./host_local/settings.ts";
 import { lockStore, prepareReservation, tryReservation } from "./host_local/store.ts";
 import { type AddCall, type Call, type CheckCall, type GcCall, plugin } from "./kit/plugin.ts";
 import type { Attachment } from "./spec/config.ts";
 import { CniError, Code, ConfigError } from "./spec/error.ts";
-import { lazy, struct, withDefault } from "./spec/schema.ts";
+import { describedBy, lazy, struct, withDefault } from "./spec/schema.ts";
 
 const DEFAULT_DATA_DIR = "/var/lib/cni/networks";
 
@@ -33,12 +33,15 @@ const DEFAULT_DATA_DIR = "/var/lib/cni/networks";
 interface Config {
   readonly ipam: { readonly dataDir: string };
 }
-const config = lazy(() =>
-  struct({
-    ipam: withDefault(struct({ dataDir: withDefault(path, DEFAULT_DATA_DIR) }), {
-      dataDir: DEFAULT_DATA_DIR,
-    }),
-  })
+const config = describedBy(
+  hostLocalKeys,
+  lazy(() =>
+    struct({
+      ipam: withDefault(struct({ dataDir: withDefault(path, DEFAULT_DATA_DIR) }), {
+        dataDir: DEFAULT_DATA_DIR,
+      }),
+    })
+  ),
 );
 
 export default plugin<Config>({

@@ -25,7 +25,7 @@ import {
 import { networkPrefix, oneOf, type Owner, sameOwner } from "./kit/owner.ts";
 import { type AttachmentCall, cleanUp, plugin, requirePrevResult } from "./kit/plugin.ts";
 import { requireRuleset, ruleset } from "./kit/ruleset.ts";
-import { describeHostPort, parsePortmap, type PortmapConfig, type PortMapping } from "./portmap/config.ts";
+import { describeHostPort, parsePortmap, type PortmapConfig, portmapKeys, type PortMapping } from "./portmap/config.ts";
 import { mappingsFor, publishedOn, publishedPort, selectionsOf, wantedElements } from "./portmap/elements.ts";
 import { forgetFormer, forgetWithdrawn } from "./portmap/flows.ts";
 import { refuseListeners } from "./portmap/listeners.ts";
@@ -35,13 +35,13 @@ import { type Search, searchFor } from "./portmap/search.ts";
 import { heirsOf } from "./portmap/standby.ts";
 import { CniError, Code, ConfigError } from "./spec/error.ts";
 import type { Result } from "./spec/result.ts";
-import { type JsonObject, jsonObject } from "./spec/schema.ts";
+import { describedBy, type JsonObject, jsonObject } from "./spec/schema.ts";
 
 export default plugin({
   name: "portmap",
   about: "Publishes ports of the container on the host",
   // Read by each command in its own way: what makes ADD fail must not make DEL fail as well.
-  config: jsonObject,
+  config: describedBy(portmapKeys, jsonObject),
 
   add(call) {
     const { host, owner, undo, log } = call;

@@ -42,17 +42,19 @@ interface Keys {
 }
 const NAMES = ["ingressRate", "ingressBurst", "egressRate", "egressBurst"] as const;
 
-const keys: Schema<Keys> = lazy(() =>
-  struct({
-    ingressRate: optional(rate),
-    ingressBurst: optional(size),
-    egressRate: optional(rate),
-    egressBurst: optional(size),
-  })
-);
+const shape = () => ({
+  ingressRate: optional(rate),
+  ingressBurst: optional(size),
+  egressRate: optional(rate),
+  egressBurst: optional(size),
+});
+const keys: Schema<Keys> = lazy(() => struct(shape()));
 
 /** One of the four keys at the top, even with `null`, is enough for the capability not to count. */
 export const bandwidthConfig: Schema<BandwidthConfig> = {
+  get inner() {
+    return struct({ ...shape(), runtimeConfig: struct({ bandwidth }) });
+  },
   parse(node, path = "") {
     const raw = jsonObject.parse(node, path);
     if (NAMES.some((name) => findKey(raw, name) !== undefined)) return limitsOf(raw, path);
@@ -62,6 +64,7 @@ export const bandwidthConfig: Schema<BandwidthConfig> = {
 
 const capability = lazy(() => struct({ runtimeConfig: withDefault(struct({ bandwidth }), { bandwidth: {} }) }));
 const bandwidth: Schema<BandwidthConfig> = {
+  inner: keys,
   parse: (node, path = "") => limitsOf(jsonObject.parse(node ?? {}, path), path),
 };
 

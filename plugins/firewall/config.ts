@@ -31,7 +31,8 @@ const MOST_CHAIN_NAME = 28;
 /** Where an administrator's chain is asked from, directly or not. */
 const NO_ADMIN = ["FORWARD", "INPUT", "OUTPUT", "CNI-FORWARD"];
 
-const firewall = lazy(() =>
+/** The keys of the `firewall` plugin. */
+export const firewallKeys = lazy(() =>
   object({
     backend: optional({ ...oneOf("iptables", "nftables", "firewalld"), blank: true }),
     iptablesAdminChainName: withDefault(
@@ -59,7 +60,7 @@ const firewall = lazy(() =>
 /** Reads the plugin's keys out of the configuration of a network. @throws {ConfigError} */
 export function parseFirewall(raw: JsonObject, network: string): FirewallConfig {
   try {
-    return firewall.parse(raw);
+    return firewallKeys.parse(raw);
   } catch (error) {
     throw error instanceof ConfigError ? error.at({ network }) : error;
   }

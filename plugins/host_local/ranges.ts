@@ -54,13 +54,17 @@ const fields = lazy(() =>
     gateway: optional(ipAddress),
   })
 );
-const range: Schema<Range> = { parse: (node, path = "") => toRange(fields.parse(node, path), path) };
+const range: Schema<Range> = { inner: fields, parse: (node, path = "") => toRange(fields.parse(node, path), path) };
 const ranges = array(range);
 
 /** A list of ranges. */
-export const rangeSet: Schema<RangeSet> = { parse: (node, path = "") => toRangeSet(ranges.parse(node, path), path) };
+export const rangeSet: Schema<RangeSet> = {
+  inner: ranges,
+  parse: (node, path = "") => toRangeSet(ranges.parse(node, path), path),
+};
 /** A list of ranges, or a single one in its place: containerd's library sends `ipRanges` with one level less. */
 export const rangeOrSet: Schema<RangeSet> = {
+  inner: range,
   parse: (node, path = "") =>
     Array.isArray(node) ? rangeSet.parse(node, path) : { path, ranges: [range.parse(node, path)] },
 };

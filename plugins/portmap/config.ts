@@ -71,7 +71,8 @@ const mapping = lazy(() =>
 );
 const tokens = withDefault(array(string), []);
 
-const portmap = lazy(() =>
+/** The keys of the `portmap` plugin. */
+export const portmapKeys = lazy(() =>
   object({
     backend: optional({ ...oneOf("nftables", "iptables"), blank: true }),
     snat: withDefault(boolean, true),
@@ -89,7 +90,7 @@ const portmap = lazy(() =>
 
 /** Reads the plugin's keys out of a configuration. @throws {ConfigError} */
 export function parsePortmap(raw: JsonObject): PortmapConfig {
-  const config = portmap.parse(raw);
+  const config = portmapKeys.parse(raw);
   if (config.markMasqBit !== undefined && config.externalSetMarkChain !== undefined) {
     throw new ConfigError(
       "externalSetMarkChain",

@@ -41,6 +41,10 @@ export interface Schema<T> {
   parse(node: unknown, path?: string): T;
   /** The empty string means "not set" to {@linkcode optional} and {@linkcode withDefault}. */
   readonly blank?: boolean;
+  /** The keys of an object. */
+  readonly shape?: Readonly<Record<string, Schema<unknown>>>;
+  /** What it is made from: the element of a list, or what else reads the node. */
+  readonly inner?: Schema<unknown>;
 }
 /** A schema whose key may be missing. */
 export interface Optional<T> extends Schema<T | undefined> {
@@ -143,6 +147,7 @@ export function oneOf<const V extends readonly string[]>(...values: V): Schema<V
 /** A list in which every element is an `item`; errors name the element: `routes[0]`. */
 export function array<T>(item: Schema<T>): Schema<readonly T[]> {
   return {
+    inner: item,
     parse(node, path = "") {
       if (!Array.isArray(node)) throw wrong(path, "an array", node);
       return node.map((each, i) => item.parse(each, `${path}[${i}]`));
@@ -162,37 +167,49 @@ export function record<T>(value: Schema<T>): Schema<Readonly<Record<string, T>>>
 
 /** An object; keys that the shape does not name are kept as they are. */
 export function object<const S extends Shape>(shape: S): Schema<Obj<S>> {
-  return { parse: (node, path = "") => parseShape(shape, node, path, true) };
+  return { shape, parse: (node, path = "") => parseShape(shape, node, path, true) };
 }
 
 /** An object; keys that the shape does not name are left out. */
 export function struct<const S extends Shape>(shape: S): Schema<Obj<S>> {
-  return { parse: (node, path = "") => parseShape(shape, node, path, false) };
+  return { shape, parse: (node, path = "") => parseShape(shape, node, path, false) };
 }
 
 /** May be missing, or `null`; of some schemas also the empty string. */
 export function optional<T>(inner: Schema<T>): Optional<T> {
   return {
     optional: true,
+    inner,
     parse: (node, path) => isAbsent(inner, node) ? undefined : inner.parse(node, path),
   };
 }
 
 /** Like {@linkcode optional}, with the value to take then. */
 export function withDefault<T>(inner: Schema<T>, value: T): Schema<T> {
-  return { parse: (node, path) => isAbsent(inner, node) ? value : inner.parse(node, path) };
+  return { inner, parse: (node, path) => isAbsent(inner, node) ? value : inner.parse(node, path) };
+}
+
+/** Reads like `schema` what is described by `keys`: for plugins that read their keys later, or some of them only for some commands. */
+export function describedBy<T>(keys: Schema<unknown>, { parse }: Schema<T>): Schema<T> {
+  return { inner: keys, parse };
 }
 
 /** What `make` describes, made when it is first needed: every call of the binary loads the vocabulary of every plugin. */
 export function lazy<T>(make: () => Schema<T>): Schema<T> {
   let made: Schema<T> | undefined;
-  return { parse: (node, path) => (made ??= make()).parse(node, path) };
+  return {
+    get inner() {
+      return made ??= make();
+    },
+    parse: (node, path) => (made ??= make()).parse(node, path),
+  };
 }
 
 /** What `inner` accepts, if it also satisfies `predicate`. */
 export function satisfying<T>(inner: Schema<T>, expected: string, predicate: (value: T) => boolean): Schema<T> {
   return {
     blank: inner.blank,
+    inner,
     parse(node, path = "") {
       const value = inner.parse(node, path);
       if (!predicate(value)) throw wrong(path, expected, node);

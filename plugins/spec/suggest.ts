@@ -6,10 +6,15 @@
 
 /** `; did you mean "X"?`, or nothing if no word of `known` is near. */
 export function suggestion(word: string, known: readonly string[]): string {
-  const near = known.map((each) => ({ each, distance: distance(word, each) }))
+  const near = nearest(word, known);
+  return near === undefined ? "" : `; did you mean "${near}"?`;
+}
+
+/** The word of `known` that is near, without regard to case. */
+export function nearest(word: string, known: readonly string[]): string | undefined {
+  return known.map((each) => ({ each, distance: distance(word.toLowerCase(), each.toLowerCase()) }))
     .filter((found) => found.distance <= Math.max(1, Math.floor(word.length / 3)))
-    .sort((a, b) => a.distance - b.distance)[0];
-  return near ? `; did you mean "${near.each}"?` : "";
+    .sort((a, b) => a.distance - b.distance)[0]?.each;
 }
 
 /** The number of letters to insert, remove, replace or swap with their neighbor to make one word of the other. */
