@@ -10,7 +10,7 @@ import { expectEqual, removeIfPresent } from "./kit/interface.ts";
 import { lockTables } from "./kit/netns_lock.ts";
 import { cleanUp, plugin, requirePrevResult } from "./kit/plugin.ts";
 import { CniError, Code } from "./spec/error.ts";
-import { vrfConfig } from "./vrf/config.ts";
+import { requireName, vrfConfig } from "./vrf/config.ts";
 import { enter, leave } from "./vrf/move.ts";
 import { ensureVrf } from "./vrf/table.ts";
 
@@ -21,6 +21,7 @@ export default plugin({
 
   add(call) {
     const { config, netns, ifname, undo } = call;
+    requireName(config);
     const result = requirePrevResult(call, "vrf");
     using _lock = lockTables(netns);
     const device = link.get(netns.route, ifname);
@@ -32,7 +33,8 @@ export default plugin({
   },
 
   del({ config: { vrfname }, netns, ifname }) {
-    if (!netns) return;
+    // Without a name ADD has put nothing in.
+    if (!netns || vrfname === "") return;
     using _lock = lockTables(netns);
     const vrf = link.find(netns.route, vrfname);
     if (!vrf || !vrfKind.of(vrf)) return;
@@ -45,6 +47,7 @@ export default plugin({
 
   check(call) {
     const { config, netns, ifname } = call;
+    requireName(config);
     requirePrevResult(call, "vrf");
     const vrf = link.find(netns.route, config.vrfname);
     const kind = vrf && vrfKind.of(vrf);
@@ -59,7 +62,7 @@ export default plugin({
   /** All there is is in the container's namespace, and goes with it. */
   gc() {},
 
-  status() {},
+  status: ({ config }) => requireName(config),
 });
 
 function nameOf(netns: Netns, index: number | undefined): string | undefined {

@@ -214,7 +214,9 @@ vrfTest("CHECK names what has changed", (sandbox) => {
   for (const verb of ["ADD", "CHECK"] as const) {
     expect(() => call(vrf, verb, { vrfname: "red" })).toThrow("prevResult is missing");
   }
-  expect(() => call(vrf, "ADD", { prevResult })).toThrow("vrfname must be");
+  for (const verb of ["ADD", "CHECK", "STATUS"] as const) {
+    expect(() => call(vrf, verb, { prevResult })).toThrow("vrfname must be an interface name");
+  }
 });
 
 /** IPv6 addresses that stay when the interface is set down, and are then asked about on the wire again. */

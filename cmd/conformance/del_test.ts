@@ -2,6 +2,7 @@ import { expect, test } from "bun:test";
 import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { inNetns } from "../../ffi/testing.ts";
+import { pluginNames } from "../../plugins/registry.ts";
 import {
   addresses,
   bridged,
@@ -56,6 +57,21 @@ test("DEL-03 DEL succeeds when there is nothing to remove", () => {
     }
   }
 });
+
+test.each(pluginNames())(
+  "%s: DEL succeeds where there is nothing to remove, whatever the plugin's own keys are",
+  (type) => {
+    using node = newNode();
+    // Of every kind, none of which a key of that name has.
+    const names = ["bridge", "master", "mode", "mtu", "vlanId", "vrfname", "table", "device", "hwaddr", "mac", "owner"];
+    const spoiled = Object.fromEntries([...names, "args", "dataDir"].map((name) => [name, [7]]));
+    for (const config of [{}, { ...spoiled, prevResult: {} }, spoiled]) {
+      for (const netns of [undefined, null, "/nonexistent"]) {
+        expect(node.call(type, "DEL", config, { netns })).toEqual({ exitCode: 0, stdout: "" });
+      }
+    }
+  },
+);
 
 test("DEL-04 DEL goes as far as it can when state is missing", () => {
   using node = newNode();
