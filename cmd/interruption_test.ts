@@ -1,6 +1,16 @@
 /** What the compiled binary does when it is asked to end in the middle of an ADD. @module */
 import { expect, test } from "bun:test";
-import { chmodSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { inNetns, type Namespaces, newNamespaces } from "../ffi/testing.ts";
@@ -70,6 +80,23 @@ test("a plugin that is asked to end while it waits in an ADD says so and undoes 
   expect(place.reservations()).toEqual([]);
   expect(linksIn(place)).toEqual(["lo", "br9"]);
   expect(isMasqueraded(place)).toBe(false);
+});
+
+test("a plugin that is asked to end while it waits for a lock does not wait any longer", async () => {
+  const directory = mkdtempSync(join(tmpdir(), "cni-interruption-"));
+  mkdirSync(`${directory}/web`);
+  using _lock = lockFile(`${directory}/web/lock`, { timeoutMs: 0 });
+  const { ino } = statSync(`${directory}/web/lock`);
+  const ipam = { type: "host-local", dataDir: directory, ranges: [[{ subnet: "10.9.0.0/24" }]] };
+  const stdin = Buffer.from(JSON.stringify({ cniVersion: "1.1.0", name: "web", ipam }));
+  const env = { ...ENGINE_ENV, CNI_COMMAND: "ADD" };
+  const child = Bun.spawn([pluginLink("host-local")], { env, stdin, stdout: "pipe", stderr: "pipe" });
+  await until(() => new RegExp(`-> FLOCK .*:${ino} `).test(readFileSync("/proc/locks", "utf8")));
+  child.kill("SIGTERM");
+  await child.exited;
+  expect(child.signalCode).toBe("SIGTERM");
+  expect(JSON.parse(await child.stdout.text()).msg).toEndWith("Interrupted system call (EINTR)");
+  rmSync(directory, { recursive: true });
 });
 
 test("a plugin goes on when whoever started it wants a signal ignored", async () => {

@@ -8,17 +8,19 @@ import { createNetns, openNetns } from "./netns.ts";
 import { forPurpose, SystemError, unless } from "./sys/error.ts";
 import { ensureDirectory, findNames } from "./sys/directory.ts";
 import { openFile } from "./sys/file.ts";
+import { lockOpenFile } from "./sys/lock.ts";
 import { findStatus } from "./sys/status.ts";
 import { execute, sys } from "./sys/libc.ts";
 
 const DIRECTORY = "/run/netns";
+/** Whoever holds it mounts one directory. */
+const LOCK_TIMEOUT_MS = 10_000;
 
 // asm-generic/fcntl.h
 const O_RDONLY = 0;
 const O_CREAT = 0o100;
 const O_EXCL = 0o200;
 const O_CLOEXEC = 0o2000000;
-const LOCK_EX = 2;
 // linux/mount.h
 const MS_RDONLY = 1;
 const MS_BIND = 4096;
@@ -41,7 +43,7 @@ export function listNamedNetns(): string[] {
   return (findNames(DIRECTORY) ?? []).sort();
 }
 
-/** Creates a namespace of that name, with nothing in it but a loopback interface that is down. @throws {SystemError} `EEXIST` */
+/** Creates a namespace of that name, with nothing in it but a loopback interface that is down. @throws {SystemError} `EEXIST`; `EAGAIN` if others do not give up their lock */
 export function addNamedNetns(name: string): void {
   const path = namedNetnsPath(name);
   ensureSharedDirectory();
@@ -95,7 +97,7 @@ function ensureSharedDirectory(): void {
   ensureDirectory(DIRECTORY);
   using directory = openFile(DIRECTORY);
   // `ip netns add` takes the same lock; without it, two first calls would mount the directory twice.
-  forPurpose(`lock "${DIRECTORY}"`, () => sys.flock(directory.fd, LOCK_EX));
+  using _lock = lockOpenFile(directory.fd, `"${DIRECTORY}"`, { timeoutMs: LOCK_TIMEOUT_MS });
   const share = () =>
     forPurpose(
       `share mounts below "${DIRECTORY}"`,

@@ -2,15 +2,20 @@
  * Who may work at a time: containers side by side, what concerns one container in turn (SPEC §Lifecycle & Ordering), garbage collection
  * alone (SPEC §GC), the removal of an ended attachment once.
  *
+ * Who wants the lock that is shared stands in line for it: else those who share it would never let somebody alone.
+ *
  * @module
  */
 import { SystemError } from "../../ffi/sys/error.ts";
 import { ensureDirectory } from "../../ffi/sys/directory.ts";
-import { lockFile } from "../../ffi/sys/lock.ts";
-import { CniError, Code } from "../../plugins/spec/error.ts";
+import { LockedError, lockFile } from "../../ffi/sys/lock.ts";
+import { findStatus } from "../../ffi/sys/status.ts";
+import { tryAgainLater } from "../../plugins/kit/busy.ts";
 
 /** Longer than any work that still moves, and shorter than an engine waits. */
 const PATIENCE_MS = 60_000;
+/** So long garbage collection keeps others waiting for one that does not end; then they may overtake it. */
+const TURN_MS = 1000;
 
 /** How many files the containers share; two that meet in one go in turn, which takes some milliseconds. */
 const CONTAINER_LOCKS = 256n;
@@ -20,36 +25,63 @@ const CONTAINER_LOCKS = 256n;
  *
  * @throws {CniError} code 11 if others do not end
  */
-export function aloneWithContainer(directory: string, containerId: string): Disposable {
-  using locks = new DisposableStack();
-  locks.use(lock(`${directory}/.gc.lock`, "garbage collection", true));
-  const number = Bun.hash.wyhash(containerId) % CONTAINER_LOCKS;
-  locks.use(lock(`${directory}/.container-${number}.lock`, "an ADD, CHECK or DEL for this container", false));
-  return locks.move();
+export function aloneWithContainer(directory: string, containerId: string, patienceMs = PATIENCE_MS): Disposable {
+  return locked(directory, patienceMs, (deadline) => {
+    using locks = new DisposableStack();
+    locks.use(inTurn(directory, deadline, (path) => take(path, deadline, true)));
+    const number = Bun.hash.wyhash(containerId) % CONTAINER_LOCKS;
+    locks.use(take(`${directory}/.container-${number}.lock`, deadline));
+    return locks.move();
+  });
 }
 
 /** Until its scope ends, nothing else is attached, checked or detached. @throws {CniError} code 11 if others do not end */
-export function alone(directory: string): Disposable {
-  return lock(`${directory}/.gc.lock`, "an ADD, CHECK or DEL", false);
+export function alone(directory: string, patienceMs = PATIENCE_MS): Disposable {
+  return locked(directory, patienceMs, (deadline) => {
+    for (;;) {
+      try {
+        return inTurn(directory, deadline, (path) => take(path, Math.min(deadline, performance.now() + TURN_MS)));
+      } catch (error) {
+        if (!(error instanceof LockedError) || performance.now() >= deadline) throw error;
+      }
+    }
+  });
 }
 
 /** Until its scope ends, nobody else removes an attachment that ended. @throws {CniError} code 11 if somebody does not end */
 export function aloneWithEnded(directory: string): Disposable {
-  return lock(`${directory}/.ended.lock`, "the removal of an ended attachment", false);
+  return locked(directory, PATIENCE_MS, (deadline) => take(`${directory}/.ended.lock`, deadline));
 }
 
-function lock(path: string, holder: string, shared: boolean): Disposable {
+function locked(directory: string, patienceMs: number, lock: (deadline: number) => Disposable): Disposable {
   try {
-    ensureDirectory(path.slice(0, path.lastIndexOf("/")), 0o700);
-    return lockFile(path, { timeoutMs: PATIENCE_MS, shared });
+    ensureDirectory(directory, 0o700);
+    return tryAgainLater(() => lock(performance.now() + patienceMs));
   } catch (error) {
-    if (!(error instanceof SystemError)) throw error;
     // Where nothing can be written, nobody attaches anything either.
-    if (["EROFS", "EACCES"].includes(error.code)) return { [Symbol.dispose]: () => {} };
-    if (error.code !== "EAGAIN") throw error;
-    throw new CniError(Code.TryAgainLater, `Cannot go on: ${holder} of another process has not ended`, {
-      details: `it holds "${path}"`,
-      cause: error,
-    });
+    const isReadOnly = error instanceof SystemError && ["EROFS", "EACCES"].includes(error.code);
+    if (!isReadOnly) throw error;
+    return { [Symbol.dispose]: () => {} };
   }
+}
+
+/** Takes the lock that garbage collection has alone, after those who asked for it before. */
+function inTurn(directory: string, deadline: number, lock: (path: string) => Disposable): Disposable {
+  const path = `${directory}/.gc.lock`;
+  using _turn = awaitTurn(`${directory}/.turn.lock`, path, deadline);
+  return lock(path);
+}
+
+function awaitTurn(turn: string, path: string, deadline: number): Disposable {
+  try {
+    return take(turn, deadline);
+  } catch (error) {
+    // Who is first in line waits as well, for somebody else.
+    const status = error instanceof LockedError && findStatus(path);
+    throw status ? new LockedError(`"${path}"`, status.identity) : error;
+  }
+}
+
+function take(path: string, deadline: number, shared = false): Disposable {
+  return lockFile(path, { timeoutMs: Math.max(0, deadline - performance.now()), shared });
 }

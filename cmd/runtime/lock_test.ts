@@ -1,17 +1,35 @@
-import { expect, test } from "bun:test";
-import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { afterAll, beforeEach, expect, test } from "bun:test";
+import { existsSync, mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, join } from "node:path";
+import { CniError } from "../../plugins/spec/error.ts";
 import { alone, aloneWithContainer } from "./lock.ts";
 
-/** Another process that takes a lock, says so, and holds it until it is told to end. */
-async function holder(directory: string, how: "alone" | "aloneWithContainer") {
-  const code = `import { ${how} } from "${import.meta.dir}/lock.ts"; using _ = ${how}(process.argv[1], "c1");
+const root = mkdtempSync(join(tmpdir(), "cni-lock-"));
+let directory: string;
+beforeEach(() => void (directory = mkdtempSync(`${root}/`)));
+afterAll(() => rmSync(root, { recursive: true }));
+
+type How = "alone" | "aloneWithContainer";
+
+/** Another process that takes a lock and holds it until it is told to end. */
+function start(how: How, containerId = "c1") {
+  const code = `import { ${how} } from "${import.meta.dir}/lock.ts"; using _ = ${how}(process.argv[1], process.argv[2]);
     console.log("held"); await new Response(Bun.stdin.stream()).text();`;
-  const child = Bun.spawn([process.execPath, "-e", code, directory], { stdin: "pipe", stdout: "pipe" });
-  const { value } = await child.stdout.getReader().read();
-  expect(new TextDecoder().decode(value)).toBe("held\n");
+  const argv = [process.execPath, "-e", code, directory, ...(how === "alone" ? [] : [containerId])];
+  const child = Bun.spawn(argv, { stdin: "pipe", stdout: "pipe" });
+  let has = false;
+  const held = child.stdout.getReader().read().then(({ value }) => {
+    has = true;
+    expect(new TextDecoder().decode(value)).toBe("held\n");
+  });
   return {
+    pid: child.pid,
+    /** Until it has the lock. */
+    held,
+    get has() {
+      return has;
+    },
     async release() {
       await child.stdin.end();
       await child.exited;
@@ -19,18 +37,104 @@ async function holder(directory: string, how: "alone" | "aloneWithContainer") {
   };
 }
 
-test("what concerns one container goes in turn, containers go side by side, garbage collection goes alone", async () => {
-  const directory = mkdtempSync(join(tmpdir(), "cni-lock-"));
-  for (const how of ["aloneWithContainer", "alone"] as const) {
-    const first = await holder(directory, "aloneWithContainer");
-    aloneWithContainer(directory, "c2")[Symbol.dispose]();
-    const second = holder(directory, how);
-    expect(await Promise.race([second.then(() => "works"), Bun.sleep(100).then(() => "waits")])).toBe("waits");
-    await first.release();
-    await (await second).release();
+async function holder(how: How, containerId?: string) {
+  const process = start(how, containerId);
+  await process.held;
+  return process;
+}
+
+/** Until so many wait for the lock of a file. */
+async function waiters(name: string, count: number): Promise<void> {
+  const deadline = performance.now() + 20_000;
+  const waiting = () => {
+    const { ino } = statSync(`${directory}/${name}`);
+    return readFileSync("/proc/locks", "utf8").match(new RegExp(`-> FLOCK .*:${ino} `, "g"))?.length ?? 0;
+  };
+  while (!existsSync(`${directory}/${name}`) || waiting() < count) {
+    if (performance.now() > deadline) throw new Error(`Nobody waits for "${name}"`);
+    await Bun.sleep(2);
   }
-  alone(directory)[Symbol.dispose]();
-  rmSync(directory, { recursive: true });
+}
+
+function refusal(lock: () => Disposable): CniError {
+  try {
+    lock()[Symbol.dispose]();
+  } catch (error) {
+    if (error instanceof CniError) return error;
+    throw error;
+  }
+  throw new Error("It was not refused");
+}
+
+test("what concerns one container goes in turn, containers go side by side", async () => {
+  const first = await holder("aloneWithContainer");
+  aloneWithContainer(directory, "c2")[Symbol.dispose]();
+  const second = start("aloneWithContainer");
+  await waiters(`.container-${Bun.hash.wyhash("c1") % 256n}.lock`, 1);
+  expect(second.has).toBe(false);
+  await first.release();
+  await second.held;
+  await second.release();
+});
+
+test("garbage collection goes alone, and those who come later do not overtake it", async () => {
+  const first = await holder("aloneWithContainer", "c1");
+  const gc = start("alone");
+  await waiters(".gc.lock", 1);
+  const later = start("aloneWithContainer", "c2");
+  await waiters(".turn.lock", 1);
+  expect([gc.has, later.has]).toEqual([false, false]);
+  await first.release();
+  await gc.held;
+  await waiters(".gc.lock", 1);
+  expect(later.has).toBe(false);
+  await gc.release();
+  await later.held;
+  await later.release();
+});
+
+test("a container whose ADD hangs keeps garbage collection from working, and no other container", async () => {
+  const hanging = await holder("aloneWithContainer", "c1");
+  const gc = start("alone");
+  await waiters(".gc.lock", 1);
+  const other = await holder("aloneWithContainer", "c2");
+  await waiters(".gc.lock", 1);
+  expect(gc.has).toBe(false);
+  await other.release();
+  await hanging.release();
+  await gc.held;
+  await gc.release();
+});
+
+test("who waits in vain is told to try again later, and by whom", async () => {
+  const first = await holder("aloneWithContainer");
+  const container = `.container-${Bun.hash.wyhash("c1") % 256n}.lock`;
+  expect(refusal(() => aloneWithContainer(directory, "c1", 50))).toMatchObject({
+    code: 11,
+    message: `Cannot lock "${directory}/${container}": it is held by process ${first.pid} ("${
+      basename(process.execPath)
+    }")`,
+    details: expect.stringMatching(/^waited for 0\.\d s; nobody holds it for more than some milliseconds/),
+  });
+  expect(refusal(() => alone(directory, 50))).toMatchObject({
+    code: 11,
+    message: `Cannot lock "${directory}/.gc.lock": it is held by process ${first.pid} ("${
+      basename(process.execPath)
+    }")`,
+  });
+  await first.release();
+});
+
+test("who is not even first in line is told who holds the lock, not who is", async () => {
+  const gc = await holder("alone");
+  const first = start("aloneWithContainer");
+  await waiters(".gc.lock", 1);
+  expect(refusal(() => aloneWithContainer(directory, "c2", 50)).message).toBe(
+    `Cannot lock "${directory}/.gc.lock": it is held by process ${gc.pid} ("${basename(process.execPath)}")`,
+  );
+  await gc.release();
+  await first.held;
+  await first.release();
 });
 
 test("where nothing can be made, nothing is made", () => {

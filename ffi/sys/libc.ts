@@ -42,6 +42,7 @@ const SIGNATURES = {
   fstatfs: ["i32", "i32", "ptr"],
   fsync: ["i32", "i32"],
   futimens: ["i32", "i32", "ptr"],
+  getppid: ["i32"],
   ioctl: ["i32", "i32", "i64_fast", "pointer"],
   linkat: ["i32", "i32", "cstring", "i32", "cstring", "i32"],
   mkdir: ["i32", "cstring", "i32"],
@@ -64,7 +65,7 @@ const SIGNATURES = {
   socket: ["i32", "i32", "i32", "i32"],
   socketpair: ["i32", "i32", "i32", "i32", "ptr"],
   symlink: ["i32", "cstring", "cstring"],
-  syscall: ["i64_fast", "i64_fast", "i64_fast", "ptr", "i64_fast", "i64_fast"],
+  syscall: ["i64_fast", "i64_fast", "i64_fast", "ptr", "pointer", "i64_fast"],
   umount2: ["i32", "cstring", "i32"],
   unlink: ["i32", "cstring"],
   unshare: ["i32", "i32"],
@@ -87,7 +88,9 @@ type Signatures = typeof SIGNATURES;
 type Sys = {
   readonly [N in keyof Signatures]: (...args: Arguments<Signatures[N]>) => number;
 };
-type Native = (...args: unknown[]) => number;
+type Call = (...args: unknown[]) => number;
+/** With the place of the C function. */
+type Native = Call & { readonly ptr: number };
 
 const EINTR = 4;
 const EBADF = 9;
@@ -95,7 +98,8 @@ const EBADF = 9;
 /**
  * The C library's functions. Each is looked up when it is first asked for, since that costs 6 µs and a call of a plugin uses few.
  *
- * @throws {SystemError} when a call fails; calls that a signal interrupts are repeated; close(2) fails for a wrong number only
+ * @throws {SystemError} when a call fails; calls that a signal interrupts are repeated, save flock(2), which only a signal ends in time;
+ * close(2) fails for a wrong number only
  */
 export const sys: Sys = Object.create(
   new Proxy({}, {
@@ -110,7 +114,7 @@ export const sys: Sys = Object.create(
 /** Where the C library keeps this thread's `errno`; the thread never changes. */
 let errno: number | undefined;
 
-function bind(name: keyof Signatures): Native {
+function bind(name: keyof Signatures): Call {
   const native = open(name);
   // Asked for before anything can fail: looking a function up may change it.
   const errnoAt = errno ??= open("__errno_location")();
@@ -123,10 +127,15 @@ function bind(name: keyof Signatures): Native {
       if (name === "close") {
         // Whatever else it says, close(2) has closed the descriptor, and what must be on disk was asked for with fsync(2).
         if (code !== EBADF) return 0;
-      } else if (code === EINTR) continue;
+      } else if (code === EINTR && name !== "flock") continue;
       throw new SystemError(name, code);
     }
   };
+}
+
+/** Where there is a function that does nothing: for a signal that is only to interrupt a call. */
+export function addressOfNothing(): number {
+  return open("getppid").ptr;
 }
 
 function open(name: keyof Signatures): Native {

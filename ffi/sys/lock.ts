@@ -1,13 +1,18 @@
 /**
  * Locks between processes, held by a file and given up at the latest when the process ends.
  *
+ * Who waits stands in the kernel's queue, which lets one go on after the other, and costs nothing while it waits.
+ *
  * @see flock(2)
  * @module
  */
 import { forPurpose, SystemError, unless } from "./error.ts";
 import { descriptor, pause } from "./file.ts";
 import { sys } from "./libc.ts";
+import { describeHolders } from "./lock_holder.ts";
 import { takeHeldSignal } from "./signals.ts";
+import { statusOf } from "./status.ts";
+import { limitTime } from "./time_limit.ts";
 
 // asm-generic/fcntl.h; O_NOFOLLOW is another on arm64.
 const O_RDONLY = 0;
@@ -16,6 +21,7 @@ const O_NONBLOCK = 0o4000;
 const O_NOFOLLOW = process.arch === "arm64" ? 0o100000 : 0o400000;
 const O_CLOEXEC = 0o2000000;
 const EINTR = 4;
+const EAGAIN = 11;
 const LOCK_SH = 1;
 const LOCK_EX = 2;
 const LOCK_NB = 4;
@@ -29,17 +35,33 @@ export interface LockOptions {
   readonly shared?: boolean;
 }
 
+/** Others held a lock for longer than somebody wanted to wait; its code is `EAGAIN`, its message names them. */
+export class LockedError extends SystemError {
+  override readonly name: string = "LockedError";
+  /** What can be done about it. */
+  readonly advice: string;
+
+  /** `what` is locked: `"/run/lock"`; the file has this {@linkcode FileStatus.identity}. */
+  constructor(what: string, identity: string) {
+    super("flock", EAGAIN);
+    const { holder, advice } = describeHolders(identity);
+    this.message = `Cannot lock ${what}: it is held by ${holder}`;
+    this.advice = advice;
+  }
+}
+
 /**
  * Takes the BSD lock of `path`, which is created if need be; released when its scope ends or the process dies. A link in its place is not
  * followed, since what it leads to would be created, and the writer of a pipe is not waited for.
  *
- * @throws {SystemError} with code `EAGAIN` when the time is over, and `EINTR` if a signal that is held back asks to end
+ * @throws {LockedError} when the time is over
+ * @throws {SystemError} `EINTR` if a signal that is held back asks to end, and if the file cannot be opened
  */
-export function lockFile(path: string, { timeoutMs, shared = false }: LockOptions): Disposable {
+export function lockFile(path: string, options: LockOptions): Disposable {
   const flags = O_RDONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
   const file = descriptor(forPurpose(`open lock file "${path}"`, () => sys.open(path, flags, 0o600)));
   try {
-    forPurpose(`lock "${path}"`, () => acquire(file.fd, timeoutMs, shared ? LOCK_SH : LOCK_EX));
+    acquire(file.fd, `"${path}"`, options);
   } catch (error) {
     file[Symbol.dispose]();
     throw error;
@@ -47,20 +69,41 @@ export function lockFile(path: string, { timeoutMs, shared = false }: LockOption
   return file;
 }
 
-/** Takes the lock of a file that is open as `fd`, in the words of `what`; released when its scope ends. @throws {SystemError} as {@linkcode lockFile} */
-export function lockOpenFile(fd: number, what: string, { timeoutMs, shared = false }: LockOptions): Disposable {
-  forPurpose(`lock ${what}`, () => acquire(fd, timeoutMs, shared ? LOCK_SH : LOCK_EX));
-  return { [Symbol.dispose]: () => void sys.flock(fd, LOCK_UN) };
+/** Takes the lock of a file that is open as `fd`, in the words of `what`; released when its scope ends. @throws as {@linkcode lockFile} */
+export function lockOpenFile(fd: number, what: string, options: LockOptions): Disposable {
+  acquire(fd, what, options);
+  // For what injects errors: the kernel does not wait here.
+  return { [Symbol.dispose]: () => void (request(fd, LOCK_UN) || request(fd, LOCK_UN)) };
 }
 
-/** flock(2) knows no time limit, so the wait is a series of tries, one millisecond apart. It ends early where somebody asks for that. */
-function acquire(fd: number, timeoutMs: number, operation: number): void {
+function acquire(fd: number, what: string, { timeoutMs, shared = false }: LockOptions): void {
+  const operation = shared ? LOCK_SH : LOCK_EX;
+  const isHeld = forPurpose(`lock ${what}`, () => request(fd, operation | LOCK_NB) || wait(fd, operation, timeoutMs));
+  if (!isHeld) throw new LockedError(what, statusOf(fd).identity);
+}
+
+/** False if others have it, or a signal came. */
+function request(fd: number, operation: number): boolean {
+  return unless(["EAGAIN", "EINTR"], () => sys.flock(fd, operation)) !== undefined;
+}
+
+/** False when the time is over. */
+function wait(fd: number, operation: number, timeoutMs: number): boolean {
   const deadline = performance.now() + timeoutMs;
   for (;;) {
-    const held = unless(["EAGAIN"], () => sys.flock(fd, operation | LOCK_NB));
-    if (held !== undefined) return;
     if (takeHeldSignal()) throw new SystemError("flock", EINTR);
-    if (performance.now() > deadline) sys.flock(fd, operation | LOCK_NB);
-    pause(1);
+    if (standInLine(fd, operation, deadline)) return true;
+    if (performance.now() >= deadline) return false;
   }
 }
+
+/** In the kernel's queue until the lock is there, the time is over or a signal came. */
+function standInLine(fd: number, operation: number, deadline: number): boolean {
+  using limit = unless(WITHOUT_TIMERS, () => limitTime(deadline - performance.now()));
+  if (limit) return !limit.isAskedToEnd() && request(fd, operation);
+  pause(1);
+  return request(fd, operation | LOCK_NB);
+}
+
+/** The caller may have used up what it may have, or be forbidden to: then it has to ask again and again. */
+const WITHOUT_TIMERS = ["EAGAIN", "ENOMEM", "EPERM", "ENOSYS"];

@@ -9,10 +9,17 @@ import { sys } from "./libc.ts";
 // asm-generic/signal.h
 const HELD: Readonly<Record<number, string>> = { 1: "SIGHUP", 2: "SIGINT", 15: "SIGTERM" };
 const SIG_BLOCK = 0;
-const SIG_UNBLOCK = 1;
+export const SIG_UNBLOCK = 1;
+export const SIG_SETMASK = 2;
+const SIG_DFL = 0;
 const SIG_IGN = 1;
 /** sigset_t: one bit for each signal, from 1. */
 const SET_WORDS = 32;
+/** Words that struct sigaction has room in: { void (*sa_handler)(int); … } of 152 bytes. */
+const ACTION_WORDS = 64;
+
+/** The signals that ask to end. */
+export const heldSignals = (): number[] => Object.keys(HELD).map(Number);
 
 let held = false;
 let told = false;
@@ -25,14 +32,14 @@ let told = false;
 export function holdSignals(): void {
   held = true;
   told = false;
-  sys.sigprocmask(SIG_BLOCK, heldSet(), null);
+  sys.sigprocmask(SIG_BLOCK, setOf(heldSignals()), null);
 }
 
 /** Ends the process if it was asked to meanwhile; else signals do as they always do. */
 export function letSignalsThrough(): void {
   if (!held) return;
   held = false;
-  sys.sigprocmask(SIG_UNBLOCK, heldSet(), null);
+  sys.sigprocmask(SIG_UNBLOCK, setOf(heldSignals()), null);
 }
 
 /** True while signals wait. */
@@ -40,12 +47,17 @@ export function areSignalsHeld(): boolean {
   return held;
 }
 
+/** True while {@linkcode takeHeldSignal} could tell of one. */
+export function isListening(): boolean {
+  return held && !told;
+}
+
 /**
  * The name of a signal that waits: `SIGTERM`; `undefined` if none does. Tells of it once: what is undone because of it must not be given up
  * in its turn.
  */
 export function takeHeldSignal(): string | undefined {
-  if (!held || told) return undefined;
+  if (!isListening()) return undefined;
   const pending = new Uint32Array(SET_WORDS);
   sys.sigpending(pending);
   for (const [number, name] of Object.entries(HELD)) {
@@ -58,15 +70,28 @@ export function takeHeldSignal(): string | undefined {
 }
 
 /** As nohup(1) has it: while it is held back, such a signal waits like any other. */
-function isIgnored(signal: number): boolean {
-  // struct sigaction { void (*sa_handler)(int); … } of 152 bytes
-  const action = new Uint32Array(64);
+const isIgnored = (signal: number): boolean => handlerOf(signal) === SIG_IGN;
+
+/** Whether a signal does what it does where nobody asked for anything else. */
+export const isDefault = (signal: number): boolean => handlerOf(signal) === SIG_DFL;
+
+function handlerOf(signal: number): number {
+  const action = newAction(0);
   sys.sigaction(signal, null, action);
-  return action[0] === SIG_IGN && action[1] === 0;
+  return action[0]! + action[1]! * 2 ** 32;
 }
 
-function heldSet(): Uint32Array {
+/** A struct sigaction: what the function at the address of `handler` is called for. */
+export function newAction(handler: number): Uint32Array {
+  const action = new Uint32Array(ACTION_WORDS);
+  action[0] = handler;
+  action[1] = Math.floor(handler / 2 ** 32);
+  return action;
+}
+
+/** A sigset_t with these. */
+export function setOf(signals: readonly number[]): Uint32Array {
   const set = new Uint32Array(SET_WORDS);
-  for (const signal of Object.keys(HELD)) set[0]! |= 1 << (Number(signal) - 1);
+  for (const signal of signals) set[0]! |= 1 << (signal - 1);
   return set;
 }

@@ -15,6 +15,8 @@ import {
   writeTemporary,
   writeUnnamed,
 } from "../../ffi/sys/file.ts";
+import { lockFile } from "../../ffi/sys/lock.ts";
+import { tryAgainLater } from "../kit/busy.ts";
 import type { Attachment } from "../spec/config.ts";
 import { CniError, Code } from "../spec/error.ts";
 import type { Usage } from "./allocate.ts";
@@ -30,7 +32,6 @@ import {
   readInventory,
 } from "./inventory.ts";
 import { describeReclaimed, findEarlier, recover } from "./leftovers.ts";
-import { acquireLock } from "./lock.ts";
 
 /** Longer than any queue that still moves, and well below the two minutes a kubelet gives an ADD. */
 const LOCK_TIMEOUT_MS = 10_000;
@@ -80,14 +81,15 @@ export function tryReservation(directory: string): void {
 }
 
 /**
- * Locks the reservations in `directory`, which exists; if they have to be listed, it removes what crashes left there.
+ * Locks the reservations in `directory`, which exists, as the reference plugin does; if they have to be listed, it removes what crashes left
+ * there.
  *
  * @param log told of every file that is removed although it is not ours
- * @throws {CniError} code 11 if others hold the lock for longer than `timeoutMs`
+ * @throws {CniError} code 11 naming who holds the lock for longer than `timeoutMs`
  */
 export function lockStore(directory: string, log: (message: string) => void, timeoutMs = LOCK_TIMEOUT_MS): Store {
   using resources = new DisposableStack();
-  resources.use(acquireLock(`${directory}/lock`, timeoutMs));
+  resources.use(tryAgainLater(() => lockFile(`${directory}/lock`, { timeoutMs })));
   const records = openRecords(directory, log);
   resources.use(records);
   const lock = resources.move();

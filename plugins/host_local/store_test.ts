@@ -225,7 +225,7 @@ test("lockStore() gives up in time and names who holds the lock", async () => {
     expect(error).toBeInstanceOf(CniError);
     expect(error).toMatchObject({
       code: 11,
-      message: `Cannot lock "${directory}/lock" within 50 ms: process ${other.pid} ("flock") holds it`,
+      message: `Cannot lock "${directory}/lock": it is held by process ${other.pid} ("flock")`,
     });
   } finally {
     other.stdin.end();

@@ -4,9 +4,8 @@
  * @module
  */
 import type { Netns } from "../../ffi/netns.ts";
-import { SystemError } from "../../ffi/sys/error.ts";
 import { lockOpenFile } from "../../ffi/sys/lock.ts";
-import { CniError, Code } from "../spec/error.ts";
+import { tryAgainLater } from "./busy.ts";
 
 /** As long as other interfaces of the container may take. */
 const LOCK_TIMEOUT_MS = 10_000;
@@ -14,13 +13,9 @@ const LOCK_TIMEOUT_MS = 10_000;
 /**
  * Lets one at a time choose tables in a namespace: the reference plugins take the same lock, that of the namespace itself.
  *
- * @throws {CniError} code 11 when the time is over
+ * @throws {CniError} code 11 naming who holds it, when the time is over
  */
 export function lockTables(netns: Netns): Disposable {
-  try {
-    return lockOpenFile(netns.fd, `network namespace "${netns.path}"`, { timeoutMs: LOCK_TIMEOUT_MS });
-  } catch (error) {
-    if (!(error instanceof SystemError && error.code === "EAGAIN")) throw error;
-    throw new CniError(Code.TryAgainLater, error.message, { cause: error });
-  }
+  const what = `network namespace "${netns.path}"`;
+  return tryAgainLater(() => lockOpenFile(netns.fd, what, { timeoutMs: LOCK_TIMEOUT_MS }));
 }

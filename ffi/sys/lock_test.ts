@@ -1,0 +1,96 @@
+import { afterAll, expect, test } from "bun:test";
+import { mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { LockedError, lockFile } from "./lock.ts";
+
+const directory = mkdtempSync(join(tmpdir(), "cni-lock-"));
+afterAll(() => rmSync(directory, { recursive: true }));
+
+/** Lines of /proc/locks about a file. */
+function locksOf(path: string): string[] {
+  const { ino } = statSync(path);
+  return readFileSync("/proc/locks", "utf8").split("\n").filter((line) => line.includes(`:${ino} `));
+}
+
+async function until(happened: () => boolean): Promise<void> {
+  const deadline = performance.now() + 20_000;
+  while (!happened()) {
+    if (performance.now() > deadline) throw new Error(`It did not happen: ${happened}`);
+    await Bun.sleep(2);
+  }
+}
+
+/** Another program that takes the lock, and holds it until it is killed. */
+async function holder(path: string) {
+  const child = Bun.spawn(["flock", path, "sh", "-c", "echo held; exec sleep 1000"], { stdout: "pipe" });
+  await child.stdout.getReader().read();
+  return {
+    pid: child.pid,
+    /** With the program that it started, which has the lock as well. */
+    async [Symbol.asyncDispose]() {
+      Bun.spawnSync(["pkill", "-KILL", "-P", `${child.pid}`]);
+      await child.exited;
+    },
+  };
+}
+
+function refusal(path: string, timeoutMs: number): LockedError {
+  try {
+    lockFile(path, { timeoutMs })[Symbol.dispose]();
+  } catch (error) {
+    if (error instanceof LockedError) return error;
+    throw error;
+  }
+  throw new Error("It was not refused");
+}
+
+test("who waits in vain ends when the time is over, and names the holder", async () => {
+  const path = join(directory, "named");
+  await using other = await holder(path);
+  const began = performance.now();
+  const error = refusal(path, 80);
+  expect(performance.now() - began).toBeGreaterThanOrEqual(80);
+  expect(performance.now() - began).toBeLessThan(5000);
+  expect(error.message).toBe(`Cannot lock "${path}": it is held by process ${other.pid} ("flock")`);
+  expect(error.code).toBe("EAGAIN");
+  expect(error.advice).toContain("if that process hangs, end it");
+});
+
+test("a holder that is stopped blocks nobody for ever, and the error says what helps", async () => {
+  const path = join(directory, "stopped");
+  await using other = await holder(path);
+  process.kill(other.pid, "SIGSTOP");
+  await until(() => readFileSync(`/proc/${other.pid}/stat`, "utf8").includes(") T "));
+  const { message, advice } = refusal(path, 30);
+  expect(message).toEndWith(`process ${other.pid} ("flock"), which is stopped`);
+  expect(advice).toBe(`let it go on (kill -CONT ${other.pid}) or end it (kill -KILL ${other.pid})`);
+  process.kill(other.pid, "SIGCONT");
+});
+
+test("who waits gets the lock when it is given up, without asking again and again", async () => {
+  const path = join(directory, "given");
+  const log = join(directory, "trace");
+  const lock = lockFile(path, { timeoutMs: 0 });
+  const code = `import { lockFile } from "${import.meta.dir}/lock.ts"; lockFile("${path}", { timeoutMs: 20_000 });`;
+  const child = Bun.spawn(["strace", "-f", "-o", log, "-e", "trace=flock", process.execPath, "-e", code], {
+    stderr: "inherit",
+  });
+  await until(() => locksOf(path).length > 1);
+  lock[Symbol.dispose]();
+  expect(await child.exited).toBe(0);
+  expect(readFileSync(log, "utf8").match(/flock\(\d+, LOCK_\w+(\|LOCK_NB)?\)/g)?.map((call) => call.split(", ")[1]))
+    .toEqual(["LOCK_EX|LOCK_NB)", "LOCK_EX)"]);
+});
+
+test.each(["EPERM", "EAGAIN"])("where there are no timers (%s) it waits all the same", async (code) => {
+  const path = join(directory, "timers");
+  await using other = await holder(path);
+  const script = `import { lockFile } from "${import.meta.dir}/lock.ts";
+    try { lockFile("${path}", { timeoutMs: 40 }) } catch (error) { console.log(error.message) }
+    process.kill(${other.pid}, 0); console.log("waiting"); Bun.spawnSync(["pkill", "-KILL", "-P", "${other.pid}"]);
+    lockFile("${path}", { timeoutMs: 20_000 }); console.log("locked");`;
+  const strace = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", `inject=timer_create:error=${code}`];
+  const { stdout } = Bun.spawnSync([...strace, process.execPath, "-e", script]);
+  expect(stdout.toString()).toMatch(/^Cannot lock .* is held by process \d+ \("flock"\)\nwaiting\nlocked\n$/);
+});

@@ -1,0 +1,84 @@
+/**
+ * A time limit for system calls that know none: a signal interrupts them, and does nothing else.
+ *
+ * @see timer_create(2), sigaction(2)
+ * @module
+ */
+import { addressOfNothing, sys } from "./libc.ts";
+import { heldSignals, isDefault, isListening, newAction, setOf, SIG_SETMASK, SIG_UNBLOCK } from "./signals.ts";
+
+// asm/unistd_64.h and asm-generic/unistd.h
+const arm = process.arch === "arm64";
+const SYS_gettid = arm ? 178 : 186;
+const SYS_timer_create = arm ? 107 : 222;
+const SYS_timer_settime = arm ? 110 : 223;
+const SYS_timer_delete = arm ? 111 : 226;
+const CLOCK_MONOTONIC = 1;
+const SIGEV_THREAD_ID = 4;
+const SIGALRM = 14;
+// Flags of struct sigaction of glibc and musl, which have it behind the handler and 128 bytes of signals.
+const FLAGS_AT = 34;
+const SA_RESETHAND = 0x8000_0000;
+/** The first signal may come just before the call that it is for. */
+const AGAIN_MS = 20;
+
+/** From now on calls of this thread that wait are interrupted at some time. */
+export interface TimeLimit extends Disposable {
+  /** Whether a signal that was held back has come: who waits is to end. */
+  isAskedToEnd(): boolean;
+}
+
+/**
+ * Interrupts (`EINTR`) what this thread waits in after `timeoutMs` and again shortly after; and, where signals that ask to end are held
+ * back, as soon as one comes, which is held back again when the scope ends.
+ *
+ * @throws {SystemError} where there are no timers
+ */
+export function limitTime(timeoutMs: number): TimeLimit {
+  const interrupters = [SIGALRM, ...(isListening() ? heldSignals().filter(isDefault) : [])];
+  const timer = newTimer();
+  const before = interrupters.map((signal) => interruptBy(signal));
+  const mask = setOf([]);
+  sys.sigprocmask(SIG_UNBLOCK, setOf(interrupters), mask);
+  const isTold = (signal: number) => signal !== SIGALRM && isDefault(signal);
+  startTimer(timer, timeoutMs);
+  return {
+    isAskedToEnd: () => interrupters.some(isTold),
+    [Symbol.dispose]() {
+      sys.syscall(SYS_timer_delete, timer, null, 0, 0);
+      sys.sigprocmask(SIG_SETMASK, mask, null);
+      const told = interrupters.filter(isTold);
+      interrupters.forEach((signal, i) => sys.sigaction(signal, before[i]!, null));
+      // It waits again, for whoever looks next.
+      for (const signal of told) sys.kill(process.pid, signal);
+    },
+  };
+}
+
+/** Has the signal do nothing; one that asks to end is told from others by what it does the next time. @returns what it did before */
+function interruptBy(signal: number): Uint32Array {
+  const before = newAction(0);
+  const action = newAction(addressOfNothing());
+  action[FLAGS_AT] = signal === SIGALRM ? 0 : SA_RESETHAND;
+  sys.sigaction(signal, action, before);
+  return before;
+}
+
+function newTimer(): number {
+  // struct sigevent { union sigval sigev_value; int sigev_signo; int sigev_notify; int sigev_notify_thread_id; … } of 64 bytes
+  const event = new Int32Array(16);
+  event.set([SIGALRM, SIGEV_THREAD_ID, sys.syscall(SYS_gettid, 0, null, 0, 0)], 2);
+  const timer = new Int32Array(1);
+  sys.syscall(SYS_timer_create, CLOCK_MONOTONIC, event, timer, 0);
+  return timer[0]!;
+}
+
+function startTimer(timer: number, timeoutMs: number): void {
+  // struct itimerspec { struct timespec it_interval; struct timespec it_value; }; zero would stop it.
+  const nanoseconds = BigInt(Math.max(1, Math.ceil(timeoutMs))) * 1_000_000n;
+  const spec = new BigInt64Array([
+    ...[0n, BigInt(AGAIN_MS) * 1_000_000n],
+    ...[nanoseconds / 1_000_000_000n, nanoseconds % 1_000_000_000n],
+  ]);
+  sys.syscall(SYS_timer_settime, timer, null, spec, 0);
+}
