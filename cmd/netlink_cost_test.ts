@@ -4,20 +4,17 @@
  * @module
  */
 import { expect, test } from "bun:test";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import type { Cidr } from "../ffi/address.ts";
-import { createNetns, openNetns } from "../ffi/netns.ts";
-import { counting, type Tally } from "../ffi/testing_count.ts";
-import type { Invoker } from "../plugins/kit/delegate.ts";
+import { createNetns } from "../ffi/netns.ts";
+import type { Tally } from "../ffi/testing_count.ts";
 import { addMasquerade } from "../plugins/kit/masquerade.ts";
-import { type AnyPlugin, embedded, serve, type Surroundings } from "../plugins/kit/serve.ts";
+import { type AnyPlugin, serve, type Surroundings } from "../plugins/kit/serve.ts";
 import firewall from "../plugins/firewall.ts";
 import portmap from "../plugins/portmap.ts";
-import { findPlugin, loadPlugins } from "../plugins/registry.ts";
+import { loadPlugins } from "../plugins/registry.ts";
 import { parseNetworkList } from "../plugins/spec/network.ts";
 import * as runtime from "./runtime/runtime.ts";
+import { newCountedHost } from "./testing_counted.ts";
 
 await loadPlugins();
 
@@ -79,35 +76,13 @@ function addRules(surroundings: Surroundings, number: number): void {
 }
 
 /** What an ADD and a DEL cost beside so many containers, one with and one without published ports. */
-function costsBeside(count: number): Record<string, Tally> {
+function costsBeside(containers: number): Record<string, Tally> {
   using resources = new DisposableStack();
-  const directory = mkdtempSync(join(tmpdir(), "cni-cost-"));
-  resources.defer(() => rmSync(directory, { recursive: true }));
-  const tally = { sends: 0, messages: 0, dumps: 0, received: 0 };
-  const real = resources.use(createNetns());
-  const host = counting(real, tally);
-  const surroundings: Surroundings = {
-    host,
-    openNetns: (path) => counting(openNetns(path), tally),
-    invoker: () => invoker,
-    log: (message) => {
-      throw new Error(message);
-    },
-  };
-  const invoker: Invoker = embedded(findPlugin, surroundings);
-  const options = {
-    invoker,
-    pluginDirectories: [],
-    cacheDirectory: join(directory, "cache"),
-    env: {},
-    log: surroundings.log,
-  };
+  const { directory, surroundings, runtime: options, measure: count, log } = newCountedHost(resources);
   const list = chainIn(directory);
   const costs: Record<string, Tally> = {};
   const measure = (name: string, call: () => void) => {
-    Object.assign(tally, { sends: 0, messages: 0, dumps: 0, received: 0 });
-    real.run(call);
-    costs[name] = { ...tally };
+    costs[name] = count(call);
   };
   const attach = (containerId: string, portMappings: readonly object[]) => {
     using container = createNetns();
@@ -119,12 +94,13 @@ function costsBeside(count: number): Record<string, Tally> {
     );
     measure(`${containerId} DEL`, () => runtime.del(options, list, who));
   };
-  for (let number = 0; number < count; number++) addRules(surroundings, number);
+  for (let number = 0; number < containers; number++) addRules(surroundings, number);
   // The first makes the bridge.
   attach("first", portsOf(5000));
   attach("second", portsOf(5000));
   attach("portless", []);
   delete costs["first ADD"];
+  expect(log).toEqual([]);
   return costs;
 }
 
