@@ -74,9 +74,9 @@ function requireAddresses(call: AddCall<MasterConfig>): void {
 
 /** Named in the configuration, or the one interface that an earlier plugin told of, or that of the default route. @throws {ConfigError} */
 function chooseMaster(call: AddCall<MasterConfig>): Master {
-  if (call.config.master !== "" || !call.prevResult) return getMaster(call);
+  if (call.config.master !== "" || !call.prevResult) return getMaster(call, KIND);
   const told = (call.prevResult.interfaces ?? []).filter(({ name }) => name !== "");
-  if (told.length === 1) return getMaster(call, told[0]!.name);
+  if (told.length === 1) return getMaster(call, KIND, told[0]!.name);
   throw new ConfigError(
     "master",
     `given, since prevResult names ${told.length} interfaces and not the one to take`,

@@ -76,6 +76,22 @@ segmentTest("linkInContainer takes a master of the container", ({ call, containe
   expect(linkNames(container)).toEqual(["far", "lo", "up1"]);
 });
 
+segmentTest("on an ipvlan that the container has it is its sibling", ({ call, container }) => {
+  call(ipvlan, "ADD", { ...MASTER, ...giving("10.5.0.2/24") });
+  const own = { master: "eth0", linkInContainer: true, ...giving("10.5.0.3/24") };
+  const options = { ifname: "net1" };
+  call(ipvlan, "CHECK", withResult(own, call(ipvlan, "ADD", own, options)), options);
+  using home = inhabit(container);
+  expect(() => call(ipvlan, "ADD", own, { ifname: "net2" })).toThrow(
+    `"up0" is used by container "c1" (network "test", interface "net1") in "${home.place}"`,
+  );
+  expect(() => call(ipvlan, "ADD", { ...own, ...giving("10.5.0.2/24") }, { ifname: "net2" })).toThrow(
+    'Cannot use address 10.5.0.2/24: master "eth0" has it',
+  );
+  call(ipvlan, "DEL", own, options);
+  expect(linkNames(container)).toEqual(["eth0", "lo"]);
+});
+
 segmentTest(
   "behind another plugin, master and addresses are those of its result",
   ({ call, container, host, asked }) => {

@@ -51,7 +51,7 @@ export default plugin({
   add(call) {
     const { config } = call;
     const mac = wantedMac(config, call.args);
-    const master = getMaster(call);
+    const master = getMaster(call, KIND);
     const { mode, bcqueuelen } = config;
     const device = createOnMaster(call, master, {
       info: macvlan({ mode: MODES[mode], ...bcqueuelen ? { bcQueueLen: bcqueuelen } : {} }),

@@ -143,6 +143,43 @@ segmentTest("linkInContainer takes a master of the container", ({ call, containe
   );
 });
 
+segmentTest("on a macvlan the container's is its sibling, with the same users and the same wire", (segment) => {
+  const { call, host, container, asked } = segment;
+  shell(host, "ip link add mv0 link up0 up mtu 1400 type macvlan mode bridge; ip addr add 10.5.0.7/24 dev mv0");
+  const config = { master: "mv0", ...giving("10.5.0.2/24") };
+  const first = call(macvlan, "ADD", config);
+  call(macvlan, "CHECK", withResult(config, first));
+  call(macvlan, "CHECK", withResult({ ...config, master: "up0" }, first));
+  shell(host, "ip link add other up type veth peer name far");
+  expect(() => call(macvlan, "CHECK", withResult({ ...config, master: "other" }, first))).toThrow(
+    'master of "eth0" is "up0", expected "other"',
+  );
+  expect(() => attach(segment, "c2", { ...config, mtu: 1401 })).toThrow('at most 1400, the MTU of its master "mv0"');
+  expect(() => attach(segment, "c2", { ...config, ...giving("10.5.0.7/24") })).toThrow(
+    'Cannot use address 10.5.0.7/24: master "mv0" has it',
+  );
+
+  // The one that the container has from the host, as the next one's master.
+  const own = { master: "eth0", linkInContainer: true, ...giving("10.5.0.3/24") };
+  const options = { ifname: "net1" };
+  const second = call(macvlan, "ADD", own, options);
+  call(macvlan, "CHECK", withResult(own, second), options);
+  shell(container, "ip route add default via 10.5.0.1");
+  call(macvlan, "CHECK", withResult({ ...own, master: "" }, second), options);
+  expect(reached(container, "10.5.0.1")).toEqual(["10.5.0.1"]);
+  const mac = second.interfaces![0]!.mac!;
+  using home = inhabit(container);
+  const net1 = `container "c1" (network "test", interface "net1") in "${home.place}"`;
+  const again = (change: object) => call(macvlan, "ADD", { ...own, ...change }, { ifname: "net2" });
+  expect(() => again({ mac, ...giving("10.5.0.4/24") })).toThrow(`"up0" is used by ${net1}`);
+  expect(() => again({})).toThrow(`Cannot use address 10.5.0.3 on "net2" of master "up0": in use by ${net1}`);
+  expect(() => again({ mode: "passthru", ...giving("10.5.0.4/24") })).toThrow(net1);
+  expect(linkNames(container)).toEqual(["eth0", "lo", "net1"]);
+  for (const ifname of ["net1", "eth0"]) call(macvlan, "DEL", own, { ifname });
+  expect(linkNames(container)).toEqual(["lo"]);
+  expect(asked.filter((each) => each === "ADD").length).toBe(asked.filter((each) => each === "DEL").length);
+});
+
 segmentTest("without master, the link of the best default route is taken", (segment) => {
   const { call, host, container } = segment;
   const config = giving("10.6.0.2/24");

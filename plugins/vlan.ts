@@ -29,7 +29,7 @@ export default plugin({
   add(call) {
     const { vlanId } = call.config;
     requireNamed(call.config);
-    const master = getMaster(call);
+    const master = getMaster(call, KIND);
     const device = createOnMaster(call, master, {
       info: vlan({ id: vlanId }),
       conflictsWith: (other) => vlan.of(other)?.id === vlanId,

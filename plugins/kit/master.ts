@@ -7,6 +7,7 @@ import { type Mac, prefixLengthOf } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import { NetlinkError } from "../../ffi/netlink/error.ts";
 import * as link from "../../ffi/route/link.ts";
+import { findNsid } from "../../ffi/route/nsid.ts";
 import * as route from "../../ffi/route/route.ts";
 import { AF_INET, AF_INET6, RT_TABLE_MAIN } from "../../ffi/route/uapi.ts";
 import { CniError, Code, ConfigError } from "../spec/error.ts";
@@ -47,6 +48,8 @@ const utf8Length = (text: string): number => new TextEncoder().encode(text).leng
 export interface Master {
   readonly netns: Netns;
   readonly link: link.Link;
+  /** The one that was named, if that is of the same kind and stands on this one itself: the kernel makes siblings of the two. */
+  readonly named?: Master;
 }
 
 /** The master in the words of an error message. */
@@ -57,12 +60,29 @@ export function nameOf({ link: { name } }: Master): string {
 /**
  * The link that the configuration names, or that packets of the default route leave by.
  *
+ * @param kind of the link that is to stand on it
  * @throws {ConfigError} if there is none
  */
-export function getMaster({ host, netns, config }: AddCall<MasterConfig>, name: string = config.master): Master {
+export function getMaster(
+  { host, netns, config }: AddCall<MasterConfig>,
+  kind: string,
+  name: string = config.master,
+): Master {
   const master = findMaster(config.linkInContainer ? netns : host, config, name);
-  if (config.mtu <= (master.link.mtu ?? 0)) return master;
+  if (config.mtu <= (master.link.mtu ?? 0)) return throughKind(master, host, kind);
   throw new ConfigError("mtu", `at most ${master.link.mtu}, the MTU of its master ${nameOf(master)}`, `${config.mtu}`);
+}
+
+/** Kinds that never stand on one another, see macvlan_common_newlink and ipvlan_link_new. */
+const FLAT_KINDS = ["ipvlan", "macvlan"];
+
+/** What the kernel puts a link of this kind on that is to stand on `master`. */
+function throughKind(master: Master, host: Netns, kind = ""): Master {
+  const { netns, link: { info, parent, parentNetns } } = master;
+  if (info?.kind !== kind || parent === undefined || !FLAT_KINDS.includes(kind)) return master;
+  const home = parentNetns === undefined ? netns : findNsid(netns.route, host.fd) === parentNetns ? host : undefined;
+  const below = home && link.find(home.route, parent);
+  return below ? { netns: home, link: below, named: master } : master;
 }
 
 function findMaster(netns: Netns, { linkInContainer }: MasterConfig, name: string): Master {
@@ -112,12 +132,12 @@ export interface OnMaster {
  * @throws {NetlinkError}
  */
 export function createOnMaster(call: AddCall<MasterConfig>, master: Master, spec: OnMaster): link.Link {
-  const { netns, ifname, config: { mtu, linkInContainer }, owner, undo } = call;
+  const { netns, ifname, config: { mtu }, owner, undo } = call;
   try {
     link.add(master.netns.route, {
       name: ifname,
       parent: master.link.index,
-      ...linkInContainer ? {} : { netnsFd: netns.fd },
+      ...master.netns.identity === netns.identity ? {} : { netnsFd: netns.fd },
       ...mtu ? { mtu } : {},
       ...spec.mac ? { mac: spec.mac } : {},
       info: spec.info,
@@ -176,19 +196,25 @@ export function checkOnMaster(call: CheckCall<MasterConfig>, type: string): link
   return device;
 }
 
-function checkMaster({ host, netns, config, ifname }: CheckCall<MasterConfig>, device: link.Link): void {
-  const home = config.linkInContainer ? netns : host;
+function checkMaster(
+  { host, netns, config: { master, linkInContainer }, ifname }: CheckCall<MasterConfig>,
+  device: link.Link,
+): void {
   const isLocal = device.parentNetns === undefined;
-  const isHome = isLocal === (home.identity === netns.identity);
-  const actual = isHome && device.parent ? link.find(home.route, device.parent) : undefined;
+  const place = isLocal ? netns : host;
+  const actual = device.parent ? link.find(place.route, device.parent) : undefined;
+  const home = linkInContainer ? netns : host;
+  const named = master === "" ? undefined : link.find(home.route, master);
+  const wanted = named && throughKind({ netns: home, link: named }, host, device.info?.kind);
   // Which link a default route told of at the time of the ADD, nothing says.
-  const wanted = config.master === "" ? actual : link.find(home.route, config.master);
-  if (actual && actual.index === wanted?.index) return;
-  const place = config.linkInContainer ? "container" : "host";
+  if (master === "" && actual) return;
+  if (wanted && isLocal === (wanted.netns.identity === netns.identity) && wanted.link.index === device.parent) return;
+  const where = linkInContainer ? "container" : "host";
+  const found = actual && isLocal === (home.identity === netns.identity) ? `"${actual.name}"` : "elsewhere";
   throw new CniError(
     Code.Internal,
-    wanted
-      ? `Check failed: master of "${ifname}" is ${actual ? `"${actual.name}"` : "elsewhere"}, expected "${wanted.name}"`
-      : `Check failed: the ${place} has no master ${config.master && `"${config.master}" `}for "${ifname}"`,
+    named
+      ? `Check failed: master of "${ifname}" is ${found}, expected "${named.name}"`
+      : `Check failed: the ${where} has no master ${master && `"${master}" `}for "${ifname}"`,
   );
 }

@@ -106,7 +106,8 @@ function listen(
 }
 
 /** What is sent from a link to its own master is not delivered, so that this one would not answer. */
-function refuseMasters(addresses: readonly Cidr[], { netns, link: { name, index } }: Master): void {
+function refuseMasters(addresses: readonly Cidr[], { netns, link: { name, index }, named }: Master): void {
+  if (named) refuseMasters(addresses, named);
   const own = new Set(address.list(netns.route, { index }).map((each) => ipOf(each.address)));
   for (const each of addresses) {
     if (!own.has(ipOf(each))) continue;
