@@ -389,6 +389,20 @@ bridgeTest(
   },
 );
 
+bridgeTest("ipMasqBackend changes nothing: the rules are the same, in the one table", ({ call, host }) => {
+  const rulesFor = (more: object) => {
+    const config = { ipMasq: true, isGateway: true, ipam: both, ...more };
+    const prevResult = { cniVersion: "1.1.0", ...call(bridge, "ADD", config) };
+    call(bridge, "CHECK", { ...config, prevResult });
+    const rules = inNetns(host, "nft", "-s", "list", "ruleset");
+    call(bridge, "DEL", { ...config, prevResult });
+    return rules;
+  };
+  const expected = rulesFor({});
+  expect(expected).toContain("test c1 eth0");
+  for (const ipMasqBackend of ["iptables", "nftables"]) expect(rulesFor({ ipMasqBackend })).toBe(expected);
+});
+
 bridgeTest(
   "DEL without namespace and result, and GC, find the host's end by the owner that it names",
   ({ call, host, newContainer }) => {

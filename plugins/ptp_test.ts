@@ -306,6 +306,19 @@ ptpTest("ptp CHECK passes after ADD and names what has changed since", ({ call, 
   expect(() => call(ptp, "CHECK", config)).toThrow("prevResult is missing");
 });
 
+ptpTest("ipMasqBackend changes nothing: the rules are the same, in the one table", ({ call, host }) => {
+  const rulesFor = (more: object) => {
+    const config = { ipMasq: true, ipam: both, ...more };
+    call(ptp, "CHECK", withResult(config, call(ptp, "ADD", config)));
+    const rules = inNetns(host, "nft", "-s", "list", "ruleset");
+    call(ptp, "DEL", config);
+    return rules;
+  };
+  const expected = rulesFor({});
+  expect(expected).toContain("c1 eth0");
+  for (const ipMasqBackend of ["iptables", "nftables"]) expect(rulesFor({ ipMasqBackend })).toBe(expected);
+});
+
 ptpTest("ptp DEL leaves nothing, also a second time, and without namespace or result", ({ call, host, container }) => {
   const config = { ipMasq: true, ipam: both };
   const gone = "/run/netns/absent";

@@ -212,6 +212,13 @@ tapTest("CHECK of a tap without addresses notices what has changed", (sandbox) =
   }
 });
 
+tapTest("dns comes from the configuration if it says some, else from IPAM", (sandbox) => {
+  const addresses = ipam(["10.1.0.2/24"], [], { dns: { nameservers: ["10.1.0.1"] } });
+  expect(add(sandbox, { ipam: addresses }).dns).toEqual({ nameservers: ["10.1.0.1"] });
+  del(sandbox, { ipam: addresses });
+  expect(add(sandbox, { ipam: addresses, dns: { domain: "a.example" } }).dns).toEqual({ domain: "a.example" });
+});
+
 tapTest("a refused ADD leaves nothing, and what was there as it was", (sandbox) => {
   const { container } = sandbox;
   const refusals: [object, string][] = [

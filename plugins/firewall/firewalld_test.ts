@@ -146,7 +146,7 @@ firewalldTest(
     expect(sh(host, "nft list table inet cni")).not.toContain("elements");
     // A chain of another table that drops is another matter, and firewalld's own is its own.
     const before = sh(host, "nft list table inet firewalld");
-    call(firewall, "ADD", { backend: "nftables" }, { container });
+    for (const backend of ["nftables", "iptables"]) call(firewall, "ADD", { backend }, { container });
     expect(sources(host)).toEqual([]);
     expect(sh(host, "nft list table inet firewalld")).toBe(before);
     await Promise.resolve();
