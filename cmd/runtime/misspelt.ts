@@ -38,14 +38,22 @@ export function findMisspelt(list: NetworkList, keysOf: KeysOf): string[] {
   );
 }
 
-/** All that the plugin, its IPAM plugin and the runtime read (SPEC §Configuration format, CONVENTIONS.md). */
+/** What the configuration of every plugin may have (SPEC §Configuration format, CONVENTIONS.md). */
+export function commonKeys(): Shape {
+  return {
+    ...{ cniVersion: anything, cniVersions: anything, name: anything, type: anything, prevResult: anything, dns },
+    ...{ capabilities: anything, runtimeConfig: anything, args: anything, ipam: struct({ type: anything }) },
+    ...{ "cni.dev/valid-attachments": anything, "cni.dev/attachments": anything },
+  };
+}
+
+/** All that the plugin, its IPAM plugin and the runtime read. */
 function shapeFor({ type, ipamType = "" }: PluginEntry, keysOf: KeysOf): Shape {
   const own = shapeOf(keysOf(type));
   const ipam = shapeOf(keysOf(ipamType));
   const runtimeConfig = { ...shapeOf(ipam?.runtimeConfig), ...shapeOf(own?.runtimeConfig) };
   return {
-    ...{ cniVersion: anything, cniVersions: anything, name: anything, type: anything, prevResult: anything, dns },
-    ...{ args: anything, "cni.dev/valid-attachments": anything, "cni.dev/attachments": anything },
+    ...commonKeys(),
     ...own,
     capabilities: struct(runtimeConfig),
     runtimeConfig: struct(runtimeConfig),
@@ -75,6 +83,6 @@ function search(shape: Shape, node: unknown, at: string): Found[] {
 }
 
 /** The keys of an object, or of the objects in a list. */
-function shapeOf(schema: Schema<unknown> | undefined): Shape | undefined {
+export function shapeOf(schema: Schema<unknown> | undefined): Shape | undefined {
   return schema && (schema.shape ?? shapeOf(schema.inner));
 }
