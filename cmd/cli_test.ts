@@ -155,7 +155,7 @@ netnsTest("cni run list shows what is attached, in a table and as JSON", ({ host
   network("db");
   expect(run("list")).toEqual({
     exitCode: 0,
-    stdout: "NETWORK  CONTAINER  INTERFACE  STATE  ADDRESSES  NAMESPACE\n",
+    stdout: "NETWORK  CONTAINER  INTERFACE  STATE  ADDRESSES  NAMESPACE  REASON\n",
     stderr: "",
   });
   expect(run("list --json").stdout).toBe("[]\n");
@@ -170,11 +170,11 @@ netnsTest("cni run list shows what is attached, in a table and as JSON", ({ host
   });
   const table = run("list").stdout.replaceAll(container.path, "PATH").split("\n").map((line) => line.split(/ +/));
   expect(table).toEqual([
-    ["NETWORK", "CONTAINER", "INTERFACE", "STATE", "ADDRESSES", "NAMESPACE"],
-    ["db", "c1", "eth1", "attached", "10.9.0.2/24", "PATH"],
-    ["web", "c1", "eth0", "attached", "10.9.0.2/24", "PATH"],
-    ["web", "c2", "eth0", "unfinished", "-", "-"],
-    ["web", "c3", "eth0", "gone", "10.9.0.2/24", "/gone"],
+    ["NETWORK", "CONTAINER", "INTERFACE", "STATE", "ADDRESSES", "NAMESPACE", "REASON"],
+    ["db", "c1", "eth1", "attached", "10.9.0.2/24", "PATH", "-"],
+    ["web", "c1", "eth0", "attached", "10.9.0.2/24", "PATH", "-"],
+    ["web", "c2", "eth0", "unfinished", "-", "-", "-"],
+    ["web", "c3", "eth0", "gone", "10.9.0.2/24", "/gone", ...'namespace "/gone" is gone'.split(" ")],
     [""],
   ]);
   const listed = run("list db --json");

@@ -107,15 +107,16 @@ function list(request: RunRequest, around: Surroundings): void {
   const name = network === "-" || network.includes("/") ? load(request).name : network || undefined;
   const attachments = listAttachments(cacheDirectory, around, name, log);
   print(
-    json
-      ? `${printJson(attachments.map(document), 4)}\n`
-      : formatTable(["NETWORK", "CONTAINER", "INTERFACE", "STATE", "ADDRESSES", "NAMESPACE"], attachments.map(row)),
+    json ? `${printJson(attachments.map(document), 4)}\n` : formatTable(
+      ["NETWORK", "CONTAINER", "INTERFACE", "STATE", "ADDRESSES", "NAMESPACE", "REASON"],
+      attachments.map(row),
+    ),
   );
 }
 
-function row({ network, containerId, ifname, state, netns = "", result }: KnownAttachment): string[] {
+function row({ network, containerId, ifname, state, netns = "", reason = "", result }: KnownAttachment): string[] {
   const addresses = (result?.ips ?? []).map(({ address }) => address);
-  return [network, containerId, ifname, state, addresses.join(","), netns];
+  return [network, containerId, ifname, state, addresses.join(","), netns, reason];
 }
 
 /** The result in the newest form, whatever version the network has. */

@@ -11,8 +11,10 @@ import { type Kernel, whyEnded } from "./ended.ts";
 
 /** An attachment of which something is remembered. */
 export interface KnownAttachment extends AttachmentKey {
-  /** `unfinished` while its ADD runs, or if that was killed; `gone` if it cannot live any more, because its namespace does not. */
+  /** `unfinished` while its ADD runs, or if that was killed; `gone` if it cannot live any more. */
   readonly state: "attached" | "unfinished" | "gone";
+  /** Why it cannot live any more: its namespace is gone, or of an earlier boot. */
+  readonly reason?: string;
   /** Path of the container's network namespace. */
   readonly netns?: string;
   /** CNI_ARGS of its ADD. */
@@ -38,11 +40,13 @@ export function listAttachments(
   return listEntries(directory, network, log).map((entry) => {
     const { network, containerId, ifname, netns, args, capabilityArgs } = entry;
     const result = findResult(entry);
+    const reason = whyEnded(entry, kernel);
     return {
       network,
       containerId,
       ifname,
-      state: whyEnded(entry, kernel) ? "gone" : entry.result === undefined ? "unfinished" : "attached",
+      state: reason !== undefined ? "gone" : entry.result === undefined ? "unfinished" : "attached",
+      ...(reason !== undefined && { reason }),
       ...(netns && { netns }),
       args,
       capabilityArgs,

@@ -4,16 +4,22 @@
  * A file appears as a whole or not at all. What is in it is believed only if it names the attachment that was asked for, because two
  * attachments can share a file name: network `a-b` with container `c`, and network `a` with container `b-c`.
  *
+ * One key is added to those of libcni, which passes over it: `bootId`, since no attachment outlives the boot it was made in.
+ *
  * @module
  */
+import { findBootId, type Times } from "../../ffi/sys/boot.ts";
 import { ensureDirectory, findNames } from "../../ffi/sys/directory.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { createFile, findText, NO_FILE, removeReplaced, replaceFile } from "../../ffi/sys/file.ts";
-import { findLink } from "../../ffi/sys/status.ts";
+import { findLink, findStatus } from "../../ffi/sys/status.ts";
 import { CniError, Code } from "../../plugins/spec/error.ts";
 import { parseJson, printJson } from "../../plugins/spec/jsonc.ts";
 import * as schema from "../../plugins/spec/schema.ts";
 import { sortedByBytes } from "./order.ts";
+
+/** The file of an entry makes no sense, as after a power cut; what is no file, or of another kind, is not meant. */
+export class DamagedEntryError extends CniError {}
 
 /** What tells one attachment from another. */
 export interface AttachmentKey {
@@ -37,6 +43,8 @@ export interface CacheEntry extends AttachmentKey {
   readonly capabilityArgs: schema.JsonObject;
   /** The document of the final result; absent while the ADD has not ended. */
   readonly result?: unknown;
+  /** Of an entry that was read: which boot of the kernel it was written in, or, where another program did not say, when. */
+  readonly written?: { readonly boot: string } | Times;
 }
 
 const KIND = "cniCacheV1";
@@ -54,6 +62,7 @@ const document = schema.lazy(() =>
     cniArgs: schema.withDefault(schema.array(schema.array(variable)), []),
     capabilityArgs: schema.withDefault(schema.jsonObject, {}),
     result: schema.optional(schema.anything),
+    bootId: schema.optional(schema.anything),
   })
 );
 
@@ -133,13 +142,13 @@ export function occupantOf(directory: string, key: AttachmentKey): CacheEntry | 
 /**
  * All attachments to a network, or to any, sorted by file name.
  *
- * @param log told of files that cannot be understood, which are left out
+ * @param log told of files that cannot be understood, which are left out, by their names
  * @throws {SystemError}
  */
 export function listEntries(
   directory: string,
   network?: string,
-  log?: (message: string, error?: unknown) => void,
+  log?: (message: string, error?: unknown, name?: string) => void,
 ): CacheEntry[] {
   const prefix = network === undefined ? "" : `${network}-`;
   if (isLinked(directory)) {
@@ -160,7 +169,7 @@ export function listEntries(
       // A copy beside it, such as an editor makes, is not the attachment's.
       return cachePath(directory, entry) === path ? [entry] : [];
     } catch (error) {
-      log?.(`${CniError.from(error).message}; going on without it`, error);
+      log?.(`${CniError.from(error).message}; going on without it`, error, name);
       return [];
     }
   });
@@ -175,6 +184,7 @@ export function sameAttachment(a: AttachmentKey, b: AttachmentKey): boolean {
  * prints sorted; what is inside a capability is its user's.
  */
 function format({ network, containerId, ifname, config, netns, args, capabilityArgs, result }: CacheEntry): string {
+  const bootId = findBootId();
   return printJson({
     kind: KIND,
     containerId,
@@ -185,6 +195,7 @@ function format({ network, containerId, ifname, config, netns, args, capabilityA
     ...(args.length > 0 && { cniArgs: args }),
     ...(Object.keys(capabilityArgs).length > 0 && { capabilityArgs: sorted(capabilityArgs, (value) => value) }),
     ...(result !== undefined && { result: sortedThroughout(result) }),
+    ...(bootId !== undefined && { bootId }),
   });
 }
 
@@ -227,17 +238,21 @@ function read(path: string): string | undefined {
 function parse(text: string, path: string, key: AttachmentKey | undefined): CacheEntry {
   try {
     const node = schema.jsonObject.parse(parseJson(text, `"${path}"`));
-    if (node.kind === KIND) return parseEntry(node);
+    if (node.kind === KIND) return parseEntry(node, path);
     if (key && node.kind === undefined) return { ...key, config: "", args: [], capabilityArgs: {}, result: node };
   } catch (error) {
-    throw notUnderstood(path, error instanceof Error ? error.message : String(error));
+    const { code, message } = notUnderstood(path, error instanceof Error ? error.message : String(error));
+    throw new DamagedEntryError(code, message);
   }
   throw notUnderstood(path, `it is of no kind known here`);
 }
 
-function parseEntry(node: schema.JsonObject): CacheEntry {
-  const { containerId, ifName, networkName, config, netns, cniArgs, capabilityArgs, result } = document.parse(node);
+function parseEntry(node: schema.JsonObject, file: string): CacheEntry {
+  const { containerId, ifName, networkName, config, netns, cniArgs, capabilityArgs, result, bootId } = document.parse(
+    node,
+  );
   const path = netns || sandboxIn(result, ifName);
+  const written = typeof bootId === "string" ? { boot: bootId } : findTimes(file);
   return {
     network: networkName,
     containerId,
@@ -247,7 +262,13 @@ function parseEntry(node: schema.JsonObject): CacheEntry {
     args: cniArgs.map(([key = "", value = ""]) => [key, value] as const),
     capabilityArgs,
     ...(result !== undefined && { result }),
+    ...(written && { written }),
   };
+}
+
+function findTimes(path: string): Times | undefined {
+  const status = findStatus(path);
+  return status && { modified: status.modified, changed: status.changed };
 }
 
 /** Where the interface is. Older libcni, as in podman 4, did not write down the namespace; then only the result tells. */

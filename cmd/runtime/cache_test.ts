@@ -35,6 +35,8 @@ beforeEach(() => {
 });
 
 const key: AttachmentKey = { network: "web", containerId: "c1", ifname: "eth0" };
+const boot = readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
+const written = { boot };
 const full: CacheEntry = {
   ...key,
   config: '{"name":"web","é":1}',
@@ -42,8 +44,9 @@ const full: CacheEntry = {
   args: [["IgnoreUnknown", "1"], ["IP", "10.1.0.5"]],
   capabilityArgs: { portMappings: [{ hostPort: 80 }], "io.x": { b: "<b>", a: 1 } },
   result: { ips: [{ gateway: "10.1.0.1", address: "10.1.0.5/24" }], cniVersion: "1.1.0" },
+  written,
 };
-const bare: CacheEntry = { ...key, config: "{}", args: [], capabilityArgs: {} };
+const bare: CacheEntry = { ...key, config: "{}", args: [], capabilityArgs: {}, written };
 
 /** Puts a file into the cache as another program would. */
 function plant(name: string, text: string): void {
@@ -61,7 +64,7 @@ function failureOf(call: () => unknown): CniError {
   throw new Error("nothing was thrown");
 }
 
-test("createEntry() writes what libcni would", () => {
+test("createEntry() writes what libcni would, and the boot behind it", () => {
   createEntry(directory, full);
   // Kind, keys and their order as in libcni (1.x, "cniCacheV1"), whose JSON is compact and escapes "<". Compared with a file of
   // libcni itself in podman_test.ts.
@@ -70,7 +73,8 @@ test("createEntry() writes what libcni would", () => {
     `{"kind":"cniCacheV1","containerId":"c1","config":"${stdout}","ifName":"eth0","networkName":"web",` +
       '"netns":"/run/netns/a","cniArgs":[["IgnoreUnknown","1"],["IP","10.1.0.5"]],' +
       '"capabilityArgs":{"io.x":{"b":"\\u003cb\\u003e","a":1},"portMappings":[{"hostPort":80}]},' +
-      '"result":{"cniVersion":"1.1.0","ips":[{"address":"10.1.0.5/24","gateway":"10.1.0.1"}]}}',
+      '"result":{"cniVersion":"1.1.0","ips":[{"address":"10.1.0.5/24","gateway":"10.1.0.1"}]},' +
+      `"bootId":"${boot}"}`,
   );
 });
 
@@ -264,7 +268,13 @@ test("what createEntry() writes findEntry() reads, for all that is accepted", ()
   );
   fc.assert(
     fc.property(text, json, fc.array(fc.tuple(text, text), { maxLength: 3 }), (config, capabilityArgs, args) => {
-      const entry: CacheEntry = { ...key, config, args, capabilityArgs: JSON.parse(JSON.stringify(capabilityArgs)) };
+      const entry: CacheEntry = {
+        ...key,
+        config,
+        args,
+        capabilityArgs: JSON.parse(JSON.stringify(capabilityArgs)),
+        written,
+      };
       removeEntry(directory, key);
       createEntry(directory, entry);
       // As text, since -0 is printed as 0.
@@ -272,4 +282,17 @@ test("what createEntry() writes findEntry() reads, for all that is accepted", ()
     }),
     { numRuns: 50 },
   );
+});
+
+test("findEntry() says when an entry was written, where another program did not say in which boot", () => {
+  const text = (more: object) =>
+    JSON.stringify({ kind: "cniCacheV1", containerId: "c1", ifName: "eth0", networkName: "web", ...more });
+  plant("web-c1-eth0", text({}));
+  const { mtimeNs, ctimeNs } = statSync(join(directory, "results/web-c1-eth0"), { bigint: true });
+  expect(findEntry(directory, key)?.written).toEqual({ modified: mtimeNs, changed: ctimeNs });
+  plant("web-c1-eth0", text({ bootId: "another" }));
+  expect(findEntry(directory, key)?.written).toEqual({ boot: "another" });
+  // Somebody else's key of that name must not make the entry useless.
+  plant("web-c1-eth0", text({ bootId: 5 }));
+  expect(findEntry(directory, key)?.written).toHaveProperty("modified");
 });

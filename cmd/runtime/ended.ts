@@ -1,10 +1,12 @@
 /**
  * Attachments that ended without a DEL: the machine was restarted, or the container's namespace is gone.
  *
- * What may live is never touched. Nothing here goes by time, since clocks jump, nor by a container's id, since that is what comes back.
+ * What may live is never touched. Nothing here goes by a container's id, since that is what comes back, nor by time, since clocks jump, but
+ * for what was written before this boot and does not say so.
  *
  * @module
  */
+import { beforeBoot, findBootId } from "../../ffi/sys/boot.ts";
 import { type Netns, NetnsError } from "../../ffi/netns.ts";
 import * as link from "../../ffi/route/link.ts";
 import type { Surroundings } from "../../plugins/kit/serve.ts";
@@ -25,6 +27,7 @@ const OF_ONE_CONTAINER = ["veth", "ifb", "tun"];
  * address, nor the host's end of one of them. Without a result there is nothing to go by: that ADD may still be running.
  */
 export function whyEnded(entry: CacheEntry, kernel: Kernel): string | undefined {
+  if (isOfEarlierBoot(entry)) return "it was attached before the last start of the machine";
   const { netns: path } = entry;
   if (!path) return undefined;
   try {
@@ -36,6 +39,16 @@ export function whyEnded(entry: CacheEntry, kernel: Kernel): string | undefined 
     // What could not be opened, or entered, may well be a namespace.
     return error.cause === undefined ? `"${path}" is no namespace any more` : undefined;
   }
+}
+
+let isOlder: ReturnType<typeof beforeBoot> | undefined;
+
+/** Whether an entry is certainly of an earlier boot. Then its namespace is gone, and what is at that path is somebody else's. */
+export function isOfEarlierBoot({ written }: CacheEntry): boolean {
+  if (!written) return false;
+  if (!("boot" in written)) return (isOlder ??= beforeBoot())(written);
+  const boot = findBootId();
+  return boot !== undefined && written.boot !== boot;
 }
 
 function isElsewhere(entry: CacheEntry, netns: Netns, host: Netns): boolean {

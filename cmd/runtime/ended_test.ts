@@ -1,5 +1,5 @@
 import { afterAll, expect, test } from "bun:test";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createNetns, type Netns, openNetns } from "../../ffi/netns.ts";
@@ -124,3 +124,22 @@ test("whyEnded() finds that a namespace is gone, and that its file was left", ()
   expect(reasonOf(join(file, "below"))).toBe(`namespace "${file}/below" is gone`);
   expect(reasonOf(file)).toBe(`"${file}" is no namespace any more`);
 });
+
+netnsTest(
+  "whyEnded() finds that an attachment is of an earlier boot, whatever is at its path by now",
+  ({ host, container }) => {
+    const known = attached(host, container);
+    const boot = readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
+    const reasonOf = (written: CacheEntry["written"]) =>
+      whyEnded({ ...known, ...written && { written } }, { host, openNetns });
+    const reason = "it was attached before the last start of the machine";
+    expect(reasonOf({ boot })).toBeUndefined();
+    expect(reasonOf({ boot: boot.replace(/^./, (digit) => digit === "0" ? "1" : "0") })).toBe(reason);
+    expect(reasonOf({ modified: 0n, changed: 0n })).toBe(reason);
+    const today = BigInt(Date.now()) * 1_000_000n;
+    for (const [modified, changed] of [[today, today], [0n, today], [today, 0n]] as const) {
+      expect(reasonOf({ modified, changed })).toBeUndefined();
+    }
+    expect(whyEnded({ ...entry(""), written: { boot: "another" } }, { host, openNetns })).toBe(reason);
+  },
+);

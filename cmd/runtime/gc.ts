@@ -8,14 +8,16 @@
  * @module
  */
 import { SystemError } from "../../ffi/sys/error.ts";
+import { findStatus } from "../../ffi/sys/status.ts";
 import type { Attachment } from "../../plugins/spec/config.ts";
+import { containerIdProblem, ifnameProblem } from "../../plugins/spec/env.ts";
 import { CniError } from "../../plugins/spec/error.ts";
 import type { NetworkList } from "../../plugins/spec/network.ts";
 import { atLeast, since } from "../../plugins/spec/version.ts";
 import * as cache from "./cache.ts";
 import { callForMany, type CallOptions, callPlugin } from "./call.ts";
 import { alone } from "./lock.ts";
-import { findPrevResult, recall, type Recalled } from "./recall.ts";
+import { describe, findPrevResult, keyOf, recall, type Recalled } from "./recall.ts";
 import type { RuntimeOptions } from "./runtime.ts";
 
 /** So many are forgotten by the time that a killed process has not come to the others. */
@@ -61,19 +63,40 @@ function recallDead(
   valid: readonly Attachment[],
   failures: unknown[],
 ): Recalled[] {
-  const textOf = ({ containerId, ifname }: Attachment) => `${containerId}/${ifname}`;
   const living = new Set(valid.map(textOf));
-  const dead = cache.listEntries(runtime.cacheDirectory, list.name, (message, error) => {
-    // What the disk does not give now, a further gc may get; what makes no sense never will.
-    if (error instanceof SystemError) failures.push(error);
-    else runtime.log(message);
-  }).filter((each) => !living.has(textOf(each)));
   const recalled: Recalled[] = [];
+  const dead = cache.listEntries(runtime.cacheDirectory, list.name, (message, error, name = "") => {
+    // What the disk does not give now, a further gc may get; what makes no sense never will.
+    if (error instanceof SystemError) return void failures.push(error);
+    const isDamaged = error instanceof cache.DamagedEntryError &&
+      findStatus(`${runtime.cacheDirectory}/results/${name}`)?.isFile;
+    const attachment = isDamaged ? attachmentOf(name, list.name) : undefined;
+    if (!attachment) return runtime.log(`${message}; remove that file if its container is gone`);
+    const key = keyOf(list.name, attachment);
+    if (living.has(textOf(attachment))) return runtime.log(`${message}; ${describe(key)} is to stay`);
+    runtime.log(`${message}; removing what may be left of ${describe(key)}`);
+    recalled.push({ list, entry: { ...key, config: list.text, netns: "", args: [], capabilityArgs: {} } });
+  }).filter((each) => !living.has(textOf(each)));
   for (const entry of dead) {
     const { containerId, ifname } = entry;
     attempt(failures, () => void recalled.push(recall(runtime, list, { containerId, ifname }, "remove", entry)));
   }
   return recalled;
+}
+
+function textOf({ containerId, ifname }: Attachment): string {
+  return `${containerId}/${ifname}`;
+}
+
+/**
+ * Whose entry has this file name, which begins with the network's: `undefined` if that could be several, as names of networks, ids and
+ * interfaces may all have a dash.
+ */
+function attachmentOf(name: string, network: string): Attachment | undefined {
+  // The second form is that of ids which are made from the path of a namespace.
+  const found = /^([^-]+|cnitool-[0-9a-f]{20})-([^-]+)$/.exec(name.slice(network.length + 1));
+  const [, containerId = "", ifname = ""] = found ?? [];
+  return containerIdProblem(containerId) || ifnameProblem(ifname) ? undefined : { containerId, ifname };
 }
 
 /** By the configuration that they were attached with, which mostly is the same for all. */

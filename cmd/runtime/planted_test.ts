@@ -154,3 +154,67 @@ test("what holds state can be read by its owner alone, whatever the umask", () =
   expect(modes.length).toBeGreaterThan(4);
   for (const [name, kind, mode] of modes) expect([name, mode]).toEqual([name, kind === "directory" ? "700" : "600"]);
 });
+
+const HASH = "0123456789abcdef0123";
+const DAMAGES = ["", '{"kind":"cniCac', "\0\0\0\0", '{"kind":"cniCacheV1","containerId":"c1"}'];
+
+test.each(DAMAGES)("a dead container's entry of which %p is left is removed by GC, which says so", (text) => {
+  for (const id of ["c1", `cnitool-${HASH}`]) {
+    const path = join(directory, `results/web-${id}-eth0`);
+    writeFileSync(path, text);
+    gc(runtime, list, [{ containerId: "c2", ifname: "eth0" }]);
+    expect(calls.splice(0)).toEqual(["DEL", "GC"]);
+    expect(said.splice(0)).toEqual([
+      expect.stringMatching(
+        new RegExp(
+          `^Cannot use cached attachment "${path}": .*; removing what may be left of "eth0" of container "${id}" on network "web"$`,
+        ),
+      ),
+    ]);
+    expect(existsSync(path)).toBe(false);
+  }
+});
+
+test("a damaged entry stays where its container lives, or where its name could be that of several", () => {
+  const ambiguous = [
+    "web-a-b-eth0",
+    "web-cnitool-xyz-eth0",
+    `web-cnitool-${HASH}0-eth0`,
+    "web-c1-eth0-x",
+    "web-c1",
+    "web-c1-eth0123456789012",
+  ];
+  for (const name of [...ambiguous, "web-c1-eth0"]) writeFileSync(join(directory, "results", name), "{");
+  writeFileSync(join(directory, "results/webb-c1-eth0"), "{");
+  gc(runtime, list, [{ containerId: "c1", ifname: "eth0" }]);
+  expect(calls).toEqual(["GC"]);
+  expect(said).toHaveLength(ambiguous.length + 1);
+  for (const name of ambiguous) {
+    const path = join(directory, "results", name);
+    expect(said.find((each) => each.startsWith(`Cannot use cached attachment "${path}": `))).toEndWith(
+      "; remove that file if its container is gone",
+    );
+  }
+  expect(said.find((each) => each.includes('web-c1-eth0"'))).toEndWith(
+    '; "eth0" of container "c1" on network "web" is to stay',
+  );
+  expect(readdirSync(join(directory, "results"))).toHaveLength(ambiguous.length + 2);
+});
+
+test("an entry of another kind is somebody else's, whatever is dead", () => {
+  writeFileSync(file, '{"kind":"cniCacheV9"}');
+  gc(runtime, list, []);
+  expect([calls, existsSync(file)]).toEqual([["GC"], true]);
+  expect(said).toEqual([
+    expect.stringContaining(
+      "it is of no kind known here; going on without it; remove that file if its container is gone",
+    ),
+  ]);
+});
+
+test("what is left of a damaged entry whose plugin fails is found again", () => {
+  writeFileSync(file, "");
+  const failing = { ...runtime, invoker: { invoke: () => ({ exitCode: 1, stdout: '{"code":11,"msg":"not now"}' }) } };
+  expect(() => gc(failing, list, [])).toThrow("Cannot clean up network");
+  expect(existsSync(file)).toBe(true);
+});

@@ -10,6 +10,7 @@ import { parseResult, type Result } from "../../plugins/spec/result.ts";
 import type { JsonObject } from "../../plugins/spec/schema.ts";
 import * as cache from "./cache.ts";
 import type { Parameters } from "./call.ts";
+import { isOfEarlierBoot } from "./ended.ts";
 
 /** Where things are remembered. */
 export interface Memory {
@@ -70,7 +71,8 @@ export function recall(
     entry: {
       ...key,
       config: list.text,
-      netns: netns ?? cached?.netns ?? "",
+      // What is at the path of a namespace that ended with its boot is not this container's.
+      netns: cached && verb === "remove" && isOfEarlierBoot(cached) ? "" : netns ?? cached?.netns ?? "",
       args: args ?? cached?.args ?? [],
       capabilityArgs: capabilityArgs ?? cached?.capabilityArgs ?? {},
       ...(cached?.result !== undefined && { result: cached.result }),
