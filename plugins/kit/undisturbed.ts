@@ -4,16 +4,23 @@
  * @module
  */
 import { NetlinkError } from "../../ffi/netlink/error.ts";
+import { CniError, Code } from "../spec/error.ts";
 
 /** Refusals that mean: somebody else was faster. */
 const DISTURBED = ["ERESTART", "EEXIST", "ENOENT", "EBUSY"];
-/** A pinned transaction that comes too late costs little, and somebody has made progress each time. */
-const MOST_RESTARTS = 1000;
+/** A pinned transaction that comes too late costs little. Against a program that commits 20,000 times a second, a dozen attempts were enough. */
+const PATIENCE_MS = 10_000;
 /** Other refusals cost a grace period; where they persist, the table is not what it should be. */
 const MOST_CONFLICTS = 10;
 
-/** Repeats an attempt that somebody else's changes made fail. @throws {NetlinkError} if that goes on for too long */
-export function untilUndisturbed<T>(attempt: () => T): T {
+/**
+ * Repeats an attempt that somebody else's changes made fail.
+ *
+ * @throws {CniError} code 11 if somebody changes the ruleset without end
+ * @throws {NetlinkError} if it is not as it should be
+ */
+export function untilUndisturbed<T>(attempt: () => T, patienceMs = PATIENCE_MS): T {
+  let deadline: number | undefined;
   let restarts = 0;
   let conflicts = 0;
   for (;;) {
@@ -21,8 +28,21 @@ export function untilUndisturbed<T>(attempt: () => T): T {
       return attempt();
     } catch (error) {
       if (!(error instanceof NetlinkError) || !DISTURBED.includes(error.code)) throw error;
-      const tooOften = error.code === "ERESTART" ? ++restarts > MOST_RESTARTS : ++conflicts > MOST_CONFLICTS;
-      if (tooOften) throw error;
+      if (error.code !== "ERESTART") {
+        if (++conflicts > MOST_CONFLICTS) throw error;
+        continue;
+      }
+      restarts++;
+      deadline ??= performance.now() + patienceMs;
+      if (performance.now() > deadline) throw tooBusy(error, restarts, patienceMs);
     }
   }
+}
+
+function tooBusy(cause: NetlinkError, restarts: number, patienceMs: number): CniError {
+  return new CniError(
+    Code.TryAgainLater,
+    `Cannot change the ruleset: others changed it during each of ${restarts} attempts in ${patienceMs / 1000} s`,
+    { details: `who it is, "nft monitor" tells; the kernel refused the last one: ${cause.message}`, cause },
+  );
 }
