@@ -1,12 +1,11 @@
 /** The binary in a root that holds nothing else, as a distroless image does. */
 import { expect } from "bun:test";
-import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Netns } from "../ffi/netns.ts";
 import { inNetns, newNamespaces } from "../ffi/testing.ts";
-import { layOut } from "../scripts/image.ts";
-import { CNI, testWith } from "./testing.ts";
+import { testWith } from "./testing.ts";
+import { newThinRoot, THIN_ROOT_PROGRAMS } from "./testing_thin_root.ts";
 
 const NETWORK = {
   cniVersion: "1.1.0",
@@ -24,25 +23,6 @@ const NETWORK = {
 };
 const MAPPING = JSON.stringify({ portMappings: [{ hostPort: 8080, containerPort: 80, protocol: "tcp" }] });
 
-/** A root with the binary and a network, for as long as its scope. */
-function newRoot(): { readonly root: string } & Disposable {
-  const root = mkdtempSync(join(tmpdir(), "cni-root-"));
-  layOut(root, CNI);
-  mkdirSync(join(root, "etc/cni/net.d"), { recursive: true });
-  writeFileSync(join(root, "etc/cni/net.d/thin.conflist"), JSON.stringify(NETWORK));
-  return { root, [Symbol.dispose]: () => rmSync(root, { recursive: true, force: true }) };
-}
-
-/** Runs the binary inside the root, and nothing besides: `unshare` and `chroot` end by becoming it. */
-function runInside(host: Netns, root: string, env: Record<string, string>, ...args: string[]) {
-  const script = 'mount -t proc proc "$1/proc" && root=$1 && shift && exec chroot "$root" "$@"';
-  const command = ["unshare", "--mount", "sh", "-c", script, "sh", root, "/opt/cni/bin/cni", ...args];
-  // The program's own environment is what env(1) leaves: PATH leads nowhere.
-  const thin = { PATH: "/usr/sbin:/usr/bin:/sbin:/bin", ...env };
-  const child = host.run(() => Bun.spawnSync(command, { env: thin, stdin: "ignore" }));
-  return { exitCode: child.exitCode, stdout: child.stdout.toString(), stderr: child.stderr.toString() };
-}
-
 /** What of the attachment can be seen from outside. */
 function seen(host: Netns) {
   return {
@@ -51,23 +31,15 @@ function seen(host: Netns) {
   };
 }
 
-testWith(["nft", "ip"], "ADD, CHECK and DEL of the chain work in an empty root", () => {
-  using prepared = newRoot();
+testWith(["nft", "ip", ...THIN_ROOT_PROGRAMS], "ADD, CHECK and DEL of the chain work in an empty root", () => {
+  using thin = newThinRoot();
   using namespaces = newNamespaces();
-  const { root } = prepared;
+  const { root } = thin;
   const { host, container } = namespaces;
+  writeFileSync(join(root, "etc/cni/net.d/thin.conflist"), JSON.stringify(NETWORK));
   const run = (verb: string) => {
-    const finished = runInside(
-      host,
-      root,
-      { CAP_ARGS: MAPPING },
-      "run",
-      verb,
-      "thin",
-      container.path,
-      "--container-id",
-      "thin1",
-    );
+    const words = ["run", verb, "thin", container.path, "--container-id", "thin1"];
+    const finished = thin.run(host, "cni", words, { env: { CAP_ARGS: MAPPING } });
     expect(finished).toMatchObject({ exitCode: 0, stderr: "" });
     return finished.stdout;
   };

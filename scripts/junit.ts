@@ -17,12 +17,20 @@ export interface Counts {
 
 /** Reads the report at `path`; a report that does not exist counts nothing. */
 export function readJunit(path: string): Counts {
-  return existsSync(path) ? parseJunit(readFileSync(path, "utf8")) : { passed: 0, failed: 0, skipped: [] };
+  return countCases(readCases(path));
+}
+
+/** The tests of the report at `path`; none if it does not exist. */
+export function readCases(path: string): readonly Case[] {
+  return existsSync(path) ? parseCases(readFileSync(path, "utf8")) : [];
 }
 
 /** Counts the `<testcase>` elements of a report. */
 export function parseJunit(xml: string): Counts {
-  const cases = parseCases(xml);
+  return countCases(parseCases(xml));
+}
+
+function countCases(cases: readonly Case[]): Counts {
   const count = (outcome: Case["outcome"]) => cases.filter((each) => each.outcome === outcome).length;
   const skipped = cases.filter(({ outcome }) => outcome === "skipped").map(({ name }) => name);
   return { passed: count("passed"), failed: count("failed"), skipped };

@@ -2,24 +2,28 @@
  * The body of `scripts/test`: builds, checks, then runs every test file in a process of its own, so that a crash, a
  * hang or a moved namespace costs one file and is counted. Exit status 0 all passed, 1 something failed.
  *
- * Files named `*_vm_test.ts` need a kernel that this machine may not have: they run together in one virtual machine, in
- * which this script is started once more, with `--in-vm FILE…`.
+ * Some need a kernel that this machine may not have: they run together in one virtual machine, in which this script is
+ * started once more, with `--in-vm FILE…`.
  *
  * @module
  */
 
-import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from "node:fs";
+import { closeSync, mkdirSync, mkdtempSync, openSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { CHECKS, command, report, type Step } from "./check.ts";
 import { type Counts, readJunit } from "./junit.ts";
 import { ROOT, sources } from "./sources.ts";
 import { obstacle } from "./vm.ts";
+import { caseLines, countLines, isForVm, isForVmOnly, isSum } from "./vm_lane.ts";
 
 /** A single test; kernel tests wait for events and programs, never this long. */
 const TEST_TIMEOUT_MS = 60_000;
 /** A whole file: a blocking system call cannot be interrupted from inside the process. */
 const FILE_TIMEOUT_MS = 600_000;
+
+/** How many files run at once in the virtual machine, which has two processors. Here they would be in each other's way. */
+const VM_WORKERS = 2;
 
 const total = { passed: 0, failed: 0 };
 const skipped: string[] = [];
@@ -67,16 +71,14 @@ async function spawnGroup(command: readonly string[], log: string, directory: st
   return child.signalCode ? `killed by ${child.signalCode}` : child.exitCode === 0 ? "" : `status ${child.exitCode}`;
 }
 
-/** What a finished file counts as: its report, and one failure more when the process failed without naming a test. */
-function verdict(junit: string, ending: string, chosen: boolean): Counts {
-  const found = readJunit(junit);
-  if (ending && found.failed === 0) return { ...found, failed: 1 };
-  // A file that runs nothing is a mistake, unless -t chose among the tests.
-  if (!ending && !chosen && found.passed + found.failed + found.skipped.length === 0) return { ...found, failed: 1 };
-  return found;
+/** Why a file failed: how its process ended, or that it ran nothing, which is a mistake unless -t chose among the tests. */
+function fault(ending: string, counts: Counts, chosen: boolean): string {
+  const ranNothing = counts.passed + counts.failed + counts.skipped.length === 0;
+  return ending || (ranNothing && !chosen ? "ran no test" : "");
 }
 
-async function runFile(file: string, flags: readonly string[], scratch: string): Promise<void> {
+/** @param inVm says what came of each test as well */
+async function runFile(file: string, flags: readonly string[], scratch: string, inVm = false): Promise<void> {
   const started = performance.now();
   const junit = join(scratch, "report.xml");
   const log = join(scratch, "log");
@@ -85,46 +87,57 @@ async function runFile(file: string, flags: readonly string[], scratch: string):
   const reporter = ["--reporter=junit", `--reporter-outfile=${junit}`, `--timeout=${TEST_TIMEOUT_MS}`];
   const command = [process.execPath, "test", `./${file}`, ...reporter, ...flags];
   const ending = await spawnGroup(command, log, tmpdir());
-  const counts = verdict(junit, ending, flags.length > 0);
+  const found = readJunit(junit);
+  const reason = fault(ending, found, flags.length > 0);
+  // A process may fail without naming a test.
+  const counts = reason && found.failed === 0 ? { ...found, failed: 1 } : found;
   total.passed += counts.passed;
   total.failed += counts.failed;
   skipped.push(...counts.skipped.map((name) => `${file}: ${name}`));
   const seconds = ((performance.now() - started) / 1000).toFixed(1);
-  const failed = counts.failed > 0 ? `, ${counts.failed} FAILED${ending ? ` (${ending})` : ""}` : "";
+  const failed = counts.failed > 0 ? `, ${counts.failed} FAILED${reason ? ` (${reason})` : ""}` : "";
   const left = counts.skipped.length > 0 ? `, ${counts.skipped.length} skipped` : "";
   console.log(`${file.padEnd(40)} ${counts.passed} passed${failed}${left} (${seconds} s)`);
+  if (inVm) { for (const line of caseLines(file, junit, reason)) console.log(line); }
   if (counts.failed > 0) console.log(readFileSync(log, "utf8").trim());
 }
 
-/** Runs files in the virtual machine and adds its sums to ours; that it did not give any is a failure of its own. */
+/** Runs files in this virtual machine. */
+async function runHere(files: readonly string[], flags: readonly string[], scratch: string): Promise<void> {
+  const queue = [...files];
+  const work = async (_: unknown, worker: number) => {
+    const own = join(scratch, String(worker));
+    mkdirSync(own);
+    for (let file = queue.shift(); file; file = queue.shift()) await runFile(file, flags, own, true);
+  };
+  await Promise.all(Array.from({ length: VM_WORKERS }, work));
+}
+
+/** Runs files in the virtual machine and counts their lines; that it did not come to its end is a failure of its own. */
 async function runInVm(files: readonly string[], flags: readonly string[], scratch: string): Promise<void> {
-  const reason = obstacle();
-  if (reason) {
-    skipped.push(...files.map((file) => `${file} # no virtual machine: ${reason}`));
+  const obstructed = obstacle();
+  if (obstructed) {
+    skipped.push(...files.map((file) => `${file} # no virtual machine: ${obstructed}`));
     return;
   }
   const started = performance.now();
   const log = join(scratch, "vm_log");
   const again = ["bun", "scripts/run_tests.ts", "--in-vm", ...files, ...flags];
   const ending = await spawnGroup([process.execPath, "scripts/vm.ts", ...again], log, scratch);
-  let sums: RegExpExecArray | null = null;
-  for (const line of readFileSync(log, "utf8").trim().split("\n")) {
-    const found = SUMMARY.exec(line);
-    if (found) sums = found;
-    else if (line.startsWith("skipped: ")) skipped.push(line.slice("skipped: ".length));
-    else console.log(line);
-  }
+  const output = readFileSync(log, "utf8").trim();
+  const lane = countLines(output);
+  console.log(output.split("\n").filter((line) => !isSum(line)).join("\n"));
   const seconds = ((performance.now() - started) / 1000).toFixed(1);
-  console.log(`${"virtual machine".padEnd(40)} ${sums ? "ok" : `FAILED (${ending || "no sums"})`} (${seconds} s)`);
-  total.passed += Number(sums?.[1] ?? 0);
-  total.failed += Number(sums?.[2] ?? 1);
+  const verdict = lane.complete ? "ok" : `FAILED (${ending || "the sums are not those of the lines"})`;
+  console.log(`${"virtual machine".padEnd(40)} ${verdict} (${seconds} s)`);
+  total.passed += lane.passed;
+  total.failed += lane.failed + (lane.complete ? 0 : 1);
+  skipped.push(...lane.skipped);
 }
 
-/** The last line of a run; a skipped test has a line of its own. */
-const SUMMARY = /^(\d+) passed, (\d+) failed, \d+ skipped$/;
-
-function summary(): number {
-  for (const line of skipped) console.log(`skipped: ${line}`);
+/** @param inVm there, what was skipped has been said */
+function summary(inVm: boolean): number {
+  if (!inVm) { for (const line of skipped) console.log(`skipped: ${line}`); }
   if (total.passed + total.failed === 0) {
     console.log("No test ran");
     total.failed = 1;
@@ -136,14 +149,14 @@ function summary(): number {
 async function runAll(filters: readonly string[], flags: readonly string[], scratch: string): Promise<void> {
   const tests = sources().filter((path) => path.endsWith("_test.ts"));
   const chosen = tests.filter((path) => filters.length === 0 || filters.some((part) => path.includes(part)));
-  const inVm = chosen.filter((path) => path.endsWith("_vm_test.ts"));
+  const inVm = chosen.filter(isForVm);
   count({ name: "build dist/cni", run: () => command(process.execPath, "scripts/build.ts") });
   if (filters.length === 0 && flags.length === 0) CHECKS.forEach(count);
   if (chosen.length === 0) {
     console.log(`No test file matches ${filters.join(" ")}`);
     total.failed++;
   }
-  for (const file of chosen) if (!inVm.includes(file)) await runFile(file, flags, scratch);
+  for (const file of chosen) if (!isForVmOnly(file)) await runFile(file, flags, scratch);
   if (inVm.length > 0) await runInVm(inVm, flags, scratch);
 }
 
@@ -155,9 +168,9 @@ async function main(argv: readonly string[]): Promise<number> {
   const flags = firstFlag < 0 ? [] : rest.slice(firstFlag);
   const scratch = mkdtempSync(join(tmpdir(), "cni-test-"));
   process.on("exit", () => rmSync(scratch, { recursive: true, force: true }));
-  if (inVm) { for (const file of files) await runFile(file, flags, scratch); }
+  if (inVm) await runHere(files, flags, scratch);
   else await runAll(files, flags, scratch);
-  return summary();
+  return summary(inVm);
 }
 
 process.exitCode = await main(process.argv.slice(2));

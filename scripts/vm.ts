@@ -5,11 +5,11 @@
  * @module
  */
 
-import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { closeSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ensureKernel } from "./vm_kernel.ts";
-import { writeImage } from "./vm_image.ts";
+import { JOB_NAME, jobScript, openImage } from "./vm_image.ts";
 
 const EMULATOR = "qemu-system-x86_64";
 /** Booting takes about 2 seconds on an idle machine. */
@@ -20,7 +20,8 @@ const BROKEN = 125;
 
 /** Everything a run leaves behind, in a folder of its own. */
 interface Run {
-  readonly image: string;
+  /** The script that the machine runs. */
+  readonly job: string;
   /** What the kernel and init say. */
   readonly log: string;
 }
@@ -49,13 +50,15 @@ const CARDS = ["04", "05"].flatMap((slot) => [
   ...["-device", `virtio-net-pci,netdev=wire${slot},addr=${slot},mac=52:54:00:00:00:${slot},romfile=`],
 ]);
 
-function emulator(kernel: string, { image, log }: Run): string[] {
+/** @param image where the image is, as the emulator sees it */
+function emulator(kernel: string, image: string, { job, log }: Run): string[] {
   return [
     ...[EMULATOR, "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "2048", "-M", "pc"],
     ...["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"],
     ...CARDS,
     ...["-chardev", "stdio,id=job,signal=off", "-serial", "chardev:job", "-serial", `file:${log}`],
     ...["-kernel", kernel, "-initrd", image, "-append", KERNEL_PARAMETERS.join(" ")],
+    ...["-fw_cfg", `name=${JOB_NAME},file=${job}`],
   ];
 }
 
@@ -77,10 +80,12 @@ async function boot(command: readonly string[], run: Run): Promise<{ status: num
   const { rows, columns } = process.stdout;
   const terminal = { rows: rows || 24, columns: columns || 80, kind: process.env["TERM"] ?? "vt100" };
   const isShell = command.length === 0;
-  writeImage(run.image, kernel.modules, isShell ? { command, terminal } : { command });
-  const child = Bun.spawn(emulator(kernel.image, run), {
-    stdio: [isShell ? "inherit" : "ignore", "inherit", "inherit"],
+  writeFileSync(run.job, jobScript(isShell ? { command, terminal } : { command }));
+  const image = openImage(kernel.modules);
+  const child = Bun.spawn(emulator(kernel.image, "/proc/self/fd/3", run), {
+    stdio: [isShell ? "inherit" : "ignore", "inherit", "inherit", image],
   });
+  closeSync(image);
   let trouble = "";
   const stop = (reason: string) => {
     trouble = reason;
@@ -109,7 +114,7 @@ async function main(command: readonly string[]): Promise<number> {
   }
   const scratch = mkdtempSync(join(tmpdir(), "cni-vm-"));
   try {
-    const run = { image: join(scratch, "image"), log: join(scratch, "log") };
+    const run = { job: join(scratch, "job"), log: join(scratch, "log") };
     const { status, trouble } = await boot(command, run);
     if (trouble) {
       const log = existsSync(run.log) ? readFileSync(run.log, "utf8").trim().split("\n").slice(-60).join("\n") : "";

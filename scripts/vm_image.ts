@@ -1,12 +1,22 @@
 /**
- * The first and only file system of the virtual machine: programs of this machine with their libraries, the kernel's
- * modules, and the repository at the path that it has here, so that file names in messages can be followed.
+ * The first and only file system of the virtual machine: the compiled binary, other programs of this machine, the libraries of
+ * all of them, the kernel's modules, and the repository at the path that it has here, so that file names in messages can be followed.
  *
  * @module
  */
 
-import { closeSync, existsSync, openSync, readdirSync, readFileSync, realpathSync, writeSync } from "node:fs";
-import { join } from "node:path";
+import {
+  closeSync,
+  existsSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  renameSync,
+  rmSync,
+  writeSync,
+} from "node:fs";
+import { basename, dirname, join } from "node:path";
 import { type Archive, newArchive } from "./cpio.ts";
 import { ROOT } from "./sources.ts";
 
@@ -30,11 +40,35 @@ export interface Job {
   readonly terminal?: { readonly rows: number; readonly columns: number; readonly kind: string };
 }
 
-/** Writes the archive for one run. */
-export function writeImage(file: string, modules: string, job: Job): void {
+/** What QEMU is to call the file with the job, and where init finds it. */
+export const JOB_NAME = "opt/cni/job";
+
+/**
+ * The archive, written below `dist/vm/` unless it is there: its name is a hash of what is in it.
+ *
+ * @returns a descriptor, so that a run of another state of the repository may remove the file meanwhile
+ */
+export function openImage(modules: string): number {
+  const parts = archiveOf(modules).finish();
+  const hash = parts.reduce((seed, part) => Bun.hash.wyhash(part, seed), 0n);
+  const file = join(ROOT, `dist/vm/image-${hash.toString(36)}`);
+  if (!existsSync(file)) write(file, parts);
+  return openSync(file, "r");
+}
+
+function write(file: string, parts: readonly Uint8Array[]): void {
+  const scratch = `${file}.${process.pid}`;
+  const output = openSync(scratch, "w");
+  for (const part of parts) if (part.length > 0) writeSync(output, part);
+  closeSync(output);
+  renameSync(scratch, file);
+  const images = readdirSync(dirname(file)).filter((name) => /^image-[^.]+$/.test(name) && name !== basename(file));
+  for (const name of images) rmSync(join(dirname(file), name), { force: true });
+}
+
+function archiveOf(modules: string): Archive {
   const archive = newArchive();
   archive.file("/init", INIT);
-  archive.file("/job", jobScript(job));
   addPrograms(archive);
   // No interfaces but those that a test makes.
   archive.file(
@@ -45,9 +79,7 @@ export function writeImage(file: string, modules: string, job: Job): void {
   addTree(archive, modules, "/lib/modules", () => true);
   addRepository(archive);
   ["/proc", "/sys", "/dev", "/run", "/tmp", "/root", "/var/lib"].forEach(archive.folder);
-  const output = openSync(file, "w");
-  for (const part of archive.finish()) if (part.length > 0) writeSync(output, part);
-  closeSync(output);
+  return archive;
 }
 
 function addPrograms(archive: Archive): void {
@@ -65,6 +97,7 @@ function addPrograms(archive: Archive): void {
   for (const name of applets) archive.link(`/bin/${name}`, "busybox");
   // Where the kernel looks when it needs a module.
   archive.link("/sbin/modprobe", "/bin/busybox");
+  archive.file("/bin/ldd", '#!/bin/sh\nexec /lib64/ld-linux-x86-64.so.2 --list "$@"\n');
 }
 
 function findProgram(name: string): string | null {
@@ -82,6 +115,8 @@ function addRepository(archive: Archive): void {
   const bun = realpathSync(process.execPath);
   addProgram(archive, bun, bun);
   archive.link("/bin/bun", bun);
+  const binary = join(ROOT, "dist/cni");
+  if (existsSync(binary)) addProgram(archive, binary, binary);
   addTree(archive, ROOT, ROOT, (path) => !/^(\.git|dist|node_modules)$/.test(path));
   addTree(
     archive,
@@ -104,7 +139,8 @@ function addTree(archive: Archive, from: string, to: string, wanted: (path: stri
 
 /** Nothing is mounted over /tmp: the checkout may be there. The first line is the terminal of the job, the second takes what the kernel says, and how the job ended. */
 const INIT = `#!/bin/sh
-export PATH=/bin HOME=/root NO_COLOR=1
+# What an optimizing compiler gains, the emulation of what it writes loses.
+export PATH=/bin HOME=/root NO_COLOR=1 BUN_JSC_useDFGJIT=0
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs devtmpfs /dev
@@ -117,6 +153,9 @@ ip link set lo up
 hostname vm
 stty -F /dev/ttyS0 raw -echo
 echo vm: up
+modprobe qemu_fw_cfg
+cp /sys/firmware/qemu_fw_cfg/by_name/${JOB_NAME}/raw /job
+chmod 755 /job
 setsid -c /job </dev/ttyS0 >/dev/ttyS0 2>&1
 status=$?
 # Waits until all that was printed has left.
@@ -126,7 +165,8 @@ stty -F /dev/ttyS1 sane
 reboot -f
 `;
 
-function jobScript({ command, terminal }: Job): string {
+/** What init runs. */
+export function jobScript({ command, terminal }: Job): string {
   const words = command.map((word) => `'${word.replaceAll("'", `'\\''`)}'`).join(" ");
   const lines = ["#!/bin/sh", `cd '${ROOT.replaceAll("'", `'\\''`)}'`];
   if (terminal) {

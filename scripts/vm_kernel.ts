@@ -19,8 +19,8 @@ import {
 import { dirname, join } from "node:path";
 import { ROOT } from "./sources.ts";
 
-/** The smallest of Debian's kernels: made for virtual machines. */
-const PACKAGE = "linux-image-cloud-amd64";
+/** Debian's kernel as most machines have it. */
+const PACKAGE = "linux-image-amd64";
 
 /** Modules to take along, as folders or files under `kernel/`; what these depend on follows by itself. */
 const MODULES = [
@@ -32,7 +32,10 @@ const MODULES = [
   "net/netfilter/nft",
   "net/netfilter/x",
   "net/ipv4/netfilter/",
+  "net/ipv4/tcp_diag.ko",
+  "net/ipv4/udp_diag.ko",
   "net/ipv6/netfilter/",
+  "drivers/firmware/qemu_fw_cfg.ko",
   "drivers/net/dummy.ko",
   "drivers/net/ifb.ko",
   "drivers/net/ipvlan/",
@@ -59,14 +62,14 @@ export interface Kernel {
 /** The kernel below `dist/vm/`, downloaded first if it is not there. @throws {Error} where it cannot be had */
 export function ensureKernel(): Kernel {
   // With other modules it is another one.
-  const directory = join(ROOT, `dist/vm/kernel-${Bun.hash.wyhash(MODULES.join()).toString(36)}`);
+  const directory = join(ROOT, `dist/vm/kernel-${Bun.hash.wyhash([PACKAGE, ...MODULES].join()).toString(36)}`);
   const kernel = { image: join(directory, "image"), modules: join(directory, "modules") };
   if (existsSync(directory)) return kernel;
   if (process.arch !== "x64") throw new Error(`Cannot prepare a kernel: only amd64 is supported, not ${process.arch}`);
   mkdirSync(dirname(directory), { recursive: true });
   const scratch = mkdtempSync(`${directory}-`);
   try {
-    unpackKernel(download(scratch), scratch);
+    unpackKernel(download(), scratch);
     renameSync(join(scratch, "kernel"), directory);
   } catch (error) {
     // Another run was faster: a folder that is there is complete.
@@ -77,25 +80,37 @@ export function ensureKernel(): Kernel {
   return kernel;
 }
 
-/** Downloads the package that PACKAGE stands for; gives the path of its file. */
-function download(directory: string): string {
+/** Downloads the package that PACKAGE stands for, unless it is there from another list of modules; gives the path of its file. */
+function download(): string {
   let name = currentPackage();
   if (!name) {
-    run(directory, "apt-get", "-qq", "update");
+    run(ROOT, "apt-get", "-qq", "update");
     name = currentPackage();
   }
   if (!name) throw new Error(`Cannot prepare a kernel: there is no package "${PACKAGE}" here`);
-  console.error(`Downloading ${name} for the virtual machine (once, 27 MB; not installed)`);
+  const directory = join(ROOT, "dist/vm/package");
+  mkdirSync(directory, { recursive: true });
+  const file = readdirSync(directory).find((each) => each.startsWith(`${name}_`)) ?? fetchPackage(name, directory);
+  return join(directory, file);
+}
+
+/** @returns the name of the file */
+function fetchPackage(name: string, directory: string): string {
+  console.error(`Downloading ${name} for the virtual machine (once, 70 MB; not installed)`);
+  const scratch = mkdtempSync(join(directory, "."));
   // The package goes to a folder of ours, which the unprivileged user of apt cannot enter.
   const get = ["apt-get", "-qq", "-o", "APT::Sandbox::User=root", "download", name];
   try {
-    run(directory, ...get);
+    run(scratch, ...get);
   } catch {
     // The lists may be older than the archive.
-    run(directory, "apt-get", "-qq", "update");
-    run(directory, ...get);
+    run(scratch, "apt-get", "-qq", "update");
+    run(scratch, ...get);
   }
-  return join(directory, readdirSync(directory).find((file) => file.endsWith(".deb"))!);
+  const file = readdirSync(scratch)[0]!;
+  renameSync(join(scratch, file), join(directory, file));
+  rmSync(scratch, { recursive: true });
+  return file;
 }
 
 function currentPackage(): string | undefined {
@@ -147,8 +162,8 @@ function writeImage(packed: string, image: string): void {
   const start = (bytes.readUInt8(0x1f1) + 1) * 512 + bytes.readUInt32LE(0x248);
   // The last four bytes are the unpacked length, which is none of the compressed data.
   const payload = bytes.subarray(start, start + bytes.readUInt32LE(0x24c) - 4);
-  const lz4 = payload.readUInt32LE(0) === 0x184c2102 && Bun.which("lz4");
-  writeFileSync(image, lz4 ? Bun.spawnSync([lz4, "-dcq"], { stdin: payload }).stdout : bytes);
+  const xz = payload.readUIntLE(0, 6) === 0x005a587a37fd && Bun.which("xz");
+  writeFileSync(image, xz ? Bun.spawnSync([xz, "-dc"], { stdin: payload }).stdout : bytes);
 }
 
 /** Runs a program and gives what it printed. @throws {Error} with what it said if it fails */
