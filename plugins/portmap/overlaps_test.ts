@@ -1,8 +1,9 @@
 import { expect } from "bun:test";
+import { ENGINE_ENV, pluginLink } from "../../cmd/testing.ts";
 import { askTcp } from "../../ffi/testing_traffic.ts";
 import { ensureElements } from "../kit/owned_elements.ts";
 import { ruleset } from "../kit/ruleset.ts";
-import { networkTest } from "../kit/testing_network.ts";
+import { networkTest, type TestContainer } from "../kit/testing_network.ts";
 import portmap from "../portmap.ts";
 import { parsePortmap } from "./config.ts";
 import { wantedElements } from "./elements.ts";
@@ -63,6 +64,82 @@ networkTest("ports that share no packet, or have one owner, are no overlap", (ne
   ]);
   return Promise.resolve();
 });
+
+networkTest(
+  "a container of another network is named as well, for every protocol, and only where packets are shared",
+  (network) => {
+    const { call } = network;
+    const a = network.container(2);
+    const b = network.container(3);
+    const config = (name: string, protocol: string, hostIP?: string) =>
+      publishing([{ hostPort: 8080, containerPort: 80, protocol, ...hostIP === undefined ? {} : { hostIP } }], {
+        name,
+      });
+    const only = ({ result }: TestContainer, family: 4 | 6) => ({
+      prevResult: { ...result, ips: [result.ips![family === 4 ? 0 : 1]!] },
+    });
+    const one = { 4: "192.0.2.1", 6: "2001:db8::1" } as const;
+    for (const protocol of ["tcp", "udp", "sctp"]) {
+      for (const family of [4, 6] as const) {
+        const other = family === 4 ? 6 : 4;
+        for (const [first, second] of [[undefined, undefined], [undefined, one[family]], [one[family], undefined]]) {
+          const has = { container: a, containerId: "a", ...only(a, family) };
+          const wants = { container: b, containerId: "b", ...only(b, family) };
+          call(portmap, "ADD", config("first", protocol, first), has);
+          const error = refusal(() => call(portmap, "ADD", config("second", protocol, second), wants));
+          expect(error.code).toBe(100);
+          expect(error.message).toContain(`8080/${protocol}: container "a" (network "first", interface "eth0") has `);
+          // Neither the other family's packets are shared, nor another protocol's.
+          const allowed = [
+            [config("second", protocol, second === undefined ? undefined : one[other]), only(b, other)],
+            [config("second", protocol === "tcp" ? "udp" : "tcp", second), only(b, family)],
+          ] as const;
+          for (const [config, result] of allowed) {
+            call(portmap, "ADD", config, { ...wants, ...result });
+            call(portmap, "DEL", config, { ...wants, ...result });
+          }
+          call(portmap, "DEL", config("first", protocol, first), has);
+        }
+      }
+    }
+    return Promise.resolve();
+  },
+);
+
+networkTest(
+  "of a hundred that want one port at once, one gets it and the others are told who has it",
+  async (network) => {
+    const { host } = network;
+    const { result, netns } = network.container(2);
+    const add = async (n: number): Promise<string> => {
+      const stdin = JSON.stringify({
+        ...{ cniVersion: "1.1.0", name: "web", type: "portmap", prevResult: result },
+        // Half of them ask for one address.
+        ...on(n % 2 === 0 ? undefined : "192.0.2.1"),
+      });
+      const env = { ...ENGINE_ENV, CNI_COMMAND: "ADD", CNI_CONTAINERID: `c${n}`, CNI_NETNS: netns.path };
+      const child = host.run<Bun.Subprocess<Blob, "pipe", "ignore">>(() =>
+        Bun.spawn([pluginLink("portmap")], { env, stdin: new Blob([stdin]), stdout: "pipe", stderr: "ignore" })
+      );
+      const stdout = await new Response(child.stdout).text();
+      return await child.exited === 0 ? `c${n}` : JSON.parse(stdout).msg;
+    };
+    const answers = await Promise.all(Array.from({ length: 100 }, (_, n) => add(n)));
+    const [winner, ...more] = answers.filter((each) => /^c\d+$/.test(each));
+    expect(more).toEqual([]);
+    const others = answers.filter((each) => each !== winner);
+    expect(others).toHaveLength(99);
+    for (const each of others) {
+      expect(each).toContain(
+        `8080/tcp: container "${winner}" (network "web", interface "eth0") has `,
+      );
+    }
+    expect(new Set(elements(host).map((each) => /comment "(\S+ \S+)/.exec(each)?.[1]))).toEqual(
+      new Set([`web ${winner}`]),
+    );
+  },
+  60_000,
+);
 
 networkTest("of two that come at the same time one is refused", (network) => {
   const { host, call } = network;
