@@ -19,6 +19,7 @@ import { checkBridge, ensureBridge, ensureVlanGateway } from "./bridge/device.ts
 import { checkGateways, setUpGateways, withDefaultRoutes, withGateways } from "./bridge/gateway.ts";
 import { checkPort, createPort, portsOf, setUpPort } from "./bridge/port.ts";
 import { collectCables, getEnd, removeCable, removeCables } from "./kit/cable.ts";
+import { removeRules } from "./kit/former_rules.ts";
 import {
   awaitOperational,
   configure,
@@ -33,6 +34,7 @@ import {
   collectMasquerade,
   removeMasquerade,
   removeMasqueradeOfMany,
+  removeOwnMasquerade,
   restoreMasquerade,
 } from "./kit/masquerade.ts";
 import type { Owner } from "./kit/owner.ts";
@@ -41,6 +43,7 @@ import { requireRuleset } from "./kit/ruleset.ts";
 import {
   addSpoofCheck,
   collectSpoofChecks,
+  hasSpoofChecks,
   removeSpoofCheck,
   removeSpoofCheckOfMany,
   requireSpoofCheck,
@@ -77,8 +80,16 @@ export default plugin({
     const addresses = prevResult && ipsOf(prevResult, ifname).map((each) => each.address);
     // Rules before links: both make the kernel wait, and sent in this order it waits once.
     cleanUp(
-      () => config.ipMasq && removeMasquerade(host.nft, owner, addresses),
-      () => config.macspoofchk && removeSpoofCheck(host.nft, owner),
+      () =>
+        removeRules(
+          host,
+          config.ipMasq,
+          (nl) => (config.ipMasq ? removeMasquerade : removeOwnMasquerade)(nl, owner, addresses),
+        ),
+      () =>
+        removeRules(host, config.macspoofchk, (nl) => {
+          if (config.macspoofchk || hasSpoofChecks(nl)) removeSpoofCheck(nl, owner);
+        }),
       () => removeCable(call, portsOf(config)),
       () => ipam?.del(),
     );
@@ -128,8 +139,11 @@ export default plugin({
   gc(call) {
     const { config, request, host, ipam, valid } = call;
     cleanUp(
-      () => config.ipMasq && collectMasquerade(host.nft, request.name, valid),
-      () => config.macspoofchk && collectSpoofChecks(host, request.name, valid),
+      () => removeRules(host, config.ipMasq, (nl) => collectMasquerade(nl, request.name, valid)),
+      () =>
+        removeRules(host, config.macspoofchk, (nl) => {
+          if (config.macspoofchk || hasSpoofChecks(nl)) collectSpoofChecks(host, request.name, valid);
+        }),
       () => collectCables(call, portsOf(config)),
       () => ipam?.gc(),
     );

@@ -5,6 +5,7 @@
  */
 import * as link from "../ffi/route/link.ts";
 import { anyEnds, checkCable, collectCables, createCable, removeCable, removeCables } from "./kit/cable.ts";
+import { removeRules } from "./kit/former_rules.ts";
 import {
   awaitOperational,
   configure,
@@ -23,6 +24,7 @@ import {
   collectMasquerade,
   removeMasquerade,
   removeMasqueradeOfMany,
+  removeOwnMasquerade,
   restoreMasquerade,
 } from "./kit/masquerade.ts";
 import { formatOwner, type Owner } from "./kit/owner.ts";
@@ -76,7 +78,12 @@ export default plugin({
     const addresses = prevResult && ipsOf(prevResult, ifname).map((each) => each.address);
     // Rules before links: both make the kernel wait, and sent in this order it waits once.
     cleanUp(
-      () => config.ipMasq && removeMasquerade(host.nft, owner, addresses),
+      () =>
+        removeRules(
+          host,
+          config.ipMasq,
+          (nl) => (config.ipMasq ? removeMasquerade : removeOwnMasquerade)(nl, owner, addresses),
+        ),
       () => removeCable(call, anyEnds),
       () => ipam?.del(),
     );
@@ -122,7 +129,7 @@ export default plugin({
   gc(call) {
     const { config, request, host, ipam, valid } = call;
     cleanUp(
-      () => config.ipMasq && collectMasquerade(host.nft, request.name, valid),
+      () => removeRules(host, config.ipMasq, (nl) => collectMasquerade(nl, request.name, valid)),
       () => collectCables(call, anyEnds),
       () => ipam?.gc(),
     );

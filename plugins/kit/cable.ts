@@ -100,8 +100,8 @@ export function removeCable(call: DelCall<unknown>, ends: Ends): void {
   const told = findTold(call, ends);
   if (told) return void removeIfPresent(host, told.name!);
   if (removeInnerEnd(call, netns)) return;
-  // Somebody may have renamed it since.
-  for (const each of ends.list(host)) if (isOwned(each, isOf(call))) removeIfPresent(host, each.name!);
+  // Somebody may have renamed it since, or taken it from the bridge.
+  for (const each of anyEnds.list(host)) if (isOwned(each, isOf(call))) removeIfPresent(host, each.name!);
 }
 
 /** Removes many cables: what the host's side does not tell of is looked for in the containers. @throws {NetlinkError} */

@@ -71,7 +71,8 @@ export function removeMasqueradeOfMany(nl: Netlink, network: string, owners: rea
   return withReferenceMasquerade(nl, owners);
 }
 
-function removeOwnMasquerade(nl: Netlink, owner: Owner, addresses?: readonly (Ip | Cidr)[]): void {
+/** As {@linkcode removeMasquerade}, without a question for what the reference plugin has set up. @throws {NetlinkError} */
+export function removeOwnMasquerade(nl: Netlink, owner: Owner, addresses?: readonly (Ip | Cidr)[]): void {
   const selections = ["masquerade4", "masquerade6"].map((set) => ({
     set,
     // A result that names no address of the interface says nothing about what there is.

@@ -7,6 +7,7 @@ import { type Mac, macBytes } from "../../ffi/address.ts";
 import { concatenation, ifnameField } from "../../ffi/nft/match.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
 import type { Netns } from "../../ffi/netns.ts";
+import * as nft from "../../ffi/nft/objects.ts";
 import * as link from "../../ffi/route/link.ts";
 import { bridgeRuleset } from "./bridge_ruleset.ts";
 import {
@@ -58,6 +59,11 @@ export function removeSpoofCheck(nl: Netlink, owner: Owner): void {
     () => void removeElements(nl, bridgeRuleset, SETS, (other) => sameOwner(other, owner)),
     () => removeReferenceSpoofCheck(nl, owner),
   );
+}
+
+/** Whether any attachment has a check of this program, or had one since the machine was started: one question. @throws {NetlinkError} */
+export function hasSpoofChecks(nl: Netlink): boolean {
+  return nft.findTable(nl, bridgeRuleset) !== undefined;
 }
 
 /**
