@@ -20,10 +20,13 @@ const look = (namespaces: readonly string[]) => [
 export function tracesOf(namespaces: readonly string[]): readonly string[] {
   // Timers run, the kernel gives and checks link-local addresses when it has time.
   const passing = /\b\w*_timer +[\d.]+|.*\b(?:fe80|ff00)::.*\n| tentative/g;
-  return [...sh(look(namespaces).join("\n")).replace(passing, "").split("\n"), ...STATE.flatMap(filesIn)];
+  return [...sh(look(namespaces).join("\n")).replace(passing, "").split("\n"), ...stateFiles()];
 }
 
 const STATE = ["/var/lib/cni", "/run/cni"];
+
+/** Files that belong to containers, and what is in them. */
+export const stateFiles = (): readonly string[] => STATE.flatMap(filesIn);
 
 /** Paths and contents. */
 function filesIn(directory: string): string[] {
