@@ -1,0 +1,29 @@
+/** What sock_diag reports of sockets, damaged in every way: a value or one of our errors. */
+import { expect, test } from "bun:test";
+import fc from "fast-check";
+import { newNamespaces } from "../testing.ts";
+import { damaged, damages, fuzz, outcomeOf, record, replay } from "../testing_fuzz.ts";
+import { serveTcp, serveUdp } from "../testing_traffic.ts";
+import { listListeners } from "./listeners.ts";
+
+const TCP = 6;
+const UDP = 17;
+
+test("sockets of a damaged answer give a value or an error of ours", async () => {
+  using resources = new DisposableStack();
+  const { host } = resources.use(newNamespaces());
+  resources.use(serveTcp(host, "tcp", 8080, "0.0.0.0"));
+  resources.use(serveTcp(host, "tcp", 8081));
+  resources.use(await serveUdp(host, "udp", 8080, "0.0.0.0"));
+  resources.use(await serveUdp(host, "udp", 8081));
+  for (const protocol of [TCP, UDP]) {
+    const recording = record(host.diag, (nl) => listListeners(nl, protocol, 1, 65535));
+    expect(listListeners(replay(recording), protocol, 1, 65535)).toHaveLength(2);
+    fuzz(
+      fc.property(damages, (list) => {
+        outcomeOf(() => listListeners(replay(damaged(recording, list)), protocol, 1, 65535));
+      }),
+      500,
+    );
+  }
+});
