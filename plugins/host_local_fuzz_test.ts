@@ -193,6 +193,7 @@ test.each(POINTS)("a link in the place of %s is not followed", (name) => {
     reset();
     const before = outsiders();
     plant({ name, kind, content: "" });
+    expect(call("DEL", "c1").exitCode).toBe(0);
     for (const command of ["ADD", "CHECK", "DEL", "GC"]) expectOurs(call(command, "c1"));
     expect(outsiders()).toEqual(before);
   }

@@ -7,11 +7,11 @@
  * @module
  */
 import { forPurpose, SystemError, unless } from "./error.ts";
-import { descriptor, pause } from "./file.ts";
+import { type Descriptor, descriptor, openFile, pause, removeFile } from "./file.ts";
 import { sys } from "./libc.ts";
 import { describeHolders } from "./lock_holder.ts";
 import { takeHeldSignal } from "./signals.ts";
-import { statusOf } from "./status.ts";
+import { findLink, statusOf } from "./status.ts";
 import { limitTime } from "./time_limit.ts";
 
 // asm-generic/fcntl.h; O_NOFOLLOW is another on arm64.
@@ -52,14 +52,13 @@ export class LockedError extends SystemError {
 
 /**
  * Takes the BSD lock of `path`, which is created if need be; released when its scope ends or the process dies. A link in its place is not
- * followed, since what it leads to would be created, and the writer of a pipe is not waited for.
+ * followed, since what it leads to would be created, but gives way to the file; the writer of a pipe is not waited for.
  *
  * @throws {LockedError} when the time is over
  * @throws {SystemError} `EINTR` if a signal that is held back asks to end, and if the file cannot be opened
  */
 export function lockFile(path: string, options: LockOptions): Disposable {
-  const flags = O_RDONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
-  const file = descriptor(forPurpose(`open lock file "${path}"`, () => sys.open(path, flags, 0o600)));
+  const file = unless(["ELOOP"], () => openLock(path)) ?? openInPlaceOfLink(path, options);
   try {
     acquire(file.fd, `"${path}"`, options);
   } catch (error) {
@@ -67,6 +66,20 @@ export function lockFile(path: string, options: LockOptions): Disposable {
     throw error;
   }
   return file;
+}
+
+function openLock(path: string): Descriptor {
+  const flags = O_RDONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+  return descriptor(forPurpose(`open lock file "${path}"`, () => sys.open(path, flags, 0o600)));
+}
+
+/** Whoever finds a link removes it, one at a time: who is late would remove the file that another process has put there and locked. */
+function openInPlaceOfLink(path: string, options: LockOptions): Descriptor {
+  const name = path.slice(0, path.lastIndexOf("/") + 1);
+  using directory = openFile(name);
+  using _ = lockOpenFile(directory.fd, `"${name}"`, { ...options, shared: false });
+  if (findLink(path) !== undefined) removeFile(path);
+  return openLock(path);
 }
 
 /** Takes the lock of a file that is open as `fd`, in the words of `what`; released when its scope ends. @throws as {@linkcode lockFile} */

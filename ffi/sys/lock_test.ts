@@ -1,5 +1,5 @@
 import { afterAll, expect, test } from "bun:test";
-import { mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
+import { existsSync, lstatSync, mkdtempSync, readFileSync, rmSync, statSync, symlinkSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { LockedError, lockFile } from "./lock.ts";
@@ -93,4 +93,32 @@ test.each(["EPERM", "EAGAIN"])("where there are no timers (%s) it waits all the 
   const strace = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", `inject=timer_create:error=${code}`];
   const { stdout } = Bun.spawnSync([...strace, process.execPath, "-e", script]);
   expect(stdout.toString()).toMatch(/^Cannot lock .* is held by process \d+ \("flock"\)\nwaiting\nlocked\n$/);
+});
+
+test("a link in the place of a lock gives way to a file, of which one process at a time has the lock", async () => {
+  const [path, outside, inside] = ["planted", "outside", "inside"].map((name) => join(directory, name)) as [
+    string,
+    string,
+    string,
+  ];
+  symlinkSync(outside, path);
+  // Whoever is inside makes a directory, which nobody else can make meanwhile.
+  const script = `
+    const { lockFile } = await import(${JSON.stringify(join(import.meta.dir, "lock.ts"))});
+    const { mkdirSync, rmdirSync } = await import("node:fs");
+    await Bun.stdin.text();
+    using _ = lockFile(${JSON.stringify(path)}, { timeoutMs: 10_000 });
+    mkdirSync(${JSON.stringify(inside)}); Bun.sleepSync(2); rmdirSync(${JSON.stringify(inside)});`;
+  const children = Array.from(
+    { length: 6 },
+    () => Bun.spawn([process.execPath, "-e", script], { stdin: "pipe", stderr: "pipe" }),
+  );
+  for (const { stdin } of children) stdin.end();
+  for (const child of children) expect([await child.exited, await child.stderr.text()]).toEqual([0, ""]);
+  expect(lstatSync(path).isFile()).toBe(true);
+  expect(existsSync(outside)).toBe(false);
+});
+
+test("a directory in the place of a lock is named", () => {
+  expect(() => lockFile("/proc", { timeoutMs: 1 })).toThrow('Cannot open lock file "/proc": Is a directory (EISDIR)');
 });
