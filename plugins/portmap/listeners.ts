@@ -4,8 +4,9 @@
  * A published port goes before every program: calls to the program end in the container, and neither is told. What bind(2) would refuse
  * another program is refused here as well, as an engine does that listens on the ports it publishes; `hostPortInUse` says otherwise.
  *
- * One kind of listener is expected. podman has its supervisor of the container, conmon, listen on the ports that the container publishes,
- * so that no other program takes them; it does while networks are connected and reloaded. Such a program was told the container's id.
+ * Some listeners are expected: engines listen on the ports that a container publishes, so that no other program takes them. podman has
+ * conmon do it, the supervisor of the container, also while networks are connected and reloaded; it was told the container's id. Others do
+ * it themselves before they call. Were these refused, such an engine could publish nothing.
  *
  * What begins to listen later is not noticed: the kernel knows nothing of published ports.
  *
@@ -18,6 +19,7 @@ import { unless } from "../../ffi/sys/error.ts";
 import { CniError } from "../spec/error.ts";
 import { describeHostPort, type PortMapping, type Protocol, PROTOCOLS } from "./config.ts";
 import { mappingsFor, publishedOn } from "./elements.ts";
+import type { Program } from "./holders.ts";
 import { HOST_PORT_TAKEN } from "./overlaps.ts";
 
 /**
@@ -69,7 +71,7 @@ function refuse(mapping: PortMapping, listeners: readonly Listener[], containerI
   const found = findHolders(listeners.map(({ inode }) => inode));
   for (const listener of listeners) {
     const programs = found.get(listener.inode) ?? [];
-    if (programs.some(({ words }) => isKept(words, containerId))) continue;
+    if (programs.some((each) => keepsFor(each, containerId))) continue;
     const { address, port } = listener;
     throw new CniError(
       HOST_PORT_TAKEN,
@@ -86,8 +88,10 @@ function refuse(mapping: PortMapping, listeners: readonly Listener[], containerI
 /** Those of engines have 64 digits; a short one may stand in any command line. */
 const SHORTEST_ID = 32;
 
-/** Whether a program with this command line listens for the container. */
-function isKept(words: readonly string[], containerId: string): boolean {
+/** Whether a program listens for the container: it was started with its id, or calls this plugin. */
+function keepsFor({ pid, words }: Program, containerId: string): boolean {
+  // The first process of a system listens for services of all kinds, and may start this one as well.
+  if (pid === process.ppid && pid !== 1) return true;
   return containerId.length >= SHORTEST_ID && words.includes(containerId);
 }
 

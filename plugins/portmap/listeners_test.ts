@@ -1,5 +1,6 @@
 import { expect } from "bun:test";
 import { readFileSync } from "node:fs";
+import { ENGINE_ENV, pluginLink } from "../../cmd/testing.ts";
 import { askTcp, serveTcp, serveUdp } from "../../ffi/testing_traffic.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import { inNetns } from "../../ffi/testing.ts";
@@ -163,3 +164,29 @@ networkTest(
     expect(restore(portmap, on(), { container, containerId: other! })).toContain("host port 8080/tcp");
   },
 );
+
+networkTest("a port that the caller listens on itself is kept for the container", async (network) => {
+  const { host } = network;
+  const { result, netns } = network.container(2);
+  const env = { ...ENGINE_ENV, CNI_COMMAND: "ADD", CNI_CONTAINERID: "c1", CNI_NETNS: netns.path };
+  const stdin = JSON.stringify({ cniVersion: "1.1.0", name: "web", type: "portmap", prevResult: result, ...on() });
+  /** What the plugin answers to a program that listens and then runs this. */
+  const answerTo = async (...command: string[]) => {
+    const script = `Bun.listen({ hostname: "0.0.0.0", port: 8080, socket: { data() {} } });
+      const { stdout } = Bun.spawnSync(${JSON.stringify(command)}, { stdin: Buffer.from(${JSON.stringify(stdin)}) });
+      console.log(stdout.toString());
+      process.exit();`;
+    const { child } = host.run(() => ({
+      child: Bun.spawn([process.execPath, "-e", script], { env, stdin: "ignore", stdout: "pipe" }),
+    }));
+    return [child.pid, JSON.parse(await new Response(child.stdout).text())] as const;
+  };
+  const [, added] = await answerTo(pluginLink("portmap"));
+  expect(added.ips).toHaveLength(2);
+  // Who has somebody else call may be any service of the host.
+  const [pid, refused] = await answerTo("sh", "-c", `${pluginLink("portmap")}; exit`);
+  expect(refused).toMatchObject({
+    code: 100,
+    msg: expect.stringContaining(`(process ${pid}) listens on 0.0.0.0:8080`),
+  });
+});
