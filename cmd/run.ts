@@ -4,6 +4,7 @@
  * @module
  */
 import { holdSignals } from "../ffi/sys/signals.ts";
+import { startTime } from "../ffi/sys/start_time.ts";
 import { findStatus } from "../ffi/sys/status.ts";
 import { stopIfAsked } from "../plugins/kit/interruption.ts";
 import type { Surroundings } from "../plugins/kit/serve.ts";
@@ -57,7 +58,7 @@ export async function run(request: RunRequest, env: RuntimeOptions["env"]): Prom
       return command(runtime, network, recallParameters(network, request));
     }
     case "gc":
-      return gc(runtime, load(request), request.valid);
+      return gc(runtime, load(request), request.valid, startTime());
     case "status":
       return runStatus(runtime, load(request));
     case "restore":

@@ -29,18 +29,27 @@ const MOST_TOGETHER = 512;
  * Nothing is attached, checked or detached by this runtime meanwhile.
  *
  * @param valid all attachments that are to stay
+ * @param madeAt when that was known, in nanoseconds since 1970; who was attached since stays as well
  * @throws {CniError} naming everything that failed, after everything was tried
  */
-export function gc(runtime: RuntimeOptions, list: NetworkList, valid: readonly Attachment[]): void {
+export function gc(
+  runtime: RuntimeOptions,
+  list: NetworkList,
+  valid: readonly Attachment[],
+  // Rounded up: what was written before must not look newer.
+  madeAt = BigInt(Date.now() + 1) * 1_000_000n,
+): void {
   if (list.disableGC) return;
   using _ = alone(runtime.cacheDirectory);
   const failures: unknown[] = [];
+  const living = [...valid];
   attempt(failures, () => {
-    for (const dead of groupsOf(recallDead(runtime, list, valid, failures))) detach(runtime, dead, failures);
+    const isYoung = (entry: cache.CacheEntry) => wasWrittenSince(runtime, entry, madeAt);
+    for (const dead of groupsOf(recallDead(runtime, list, living, isYoung, failures))) detach(runtime, dead, failures);
   });
   if (atLeast(list.cniVersion, since.GC)) {
     for (const plugin of list.plugins) {
-      attempt(failures, () => callPlugin(runtime, list, plugin, { verb: "GC", validAttachments: valid }));
+      attempt(failures, () => callPlugin(runtime, list, plugin, { verb: "GC", validAttachments: living }));
     }
   }
   if (failures.length === 1) throw failures[0];
@@ -57,10 +66,19 @@ function attempt(failures: unknown[], step: () => void): boolean {
   }
 }
 
+/** Others wait while garbage is collected, but not while it waits for them. Who has come meanwhile cannot be on a list that was made before. */
+function wasWrittenSince({ cacheDirectory }: RuntimeOptions, entry: cache.CacheEntry, madeAt: bigint): boolean {
+  const { modified = 0n } = findStatus(cache.cachePath(cacheDirectory, entry)) ?? {};
+  // A time that is still to come says that the clock was set back, and nothing else.
+  return modified >= madeAt && modified <= BigInt(Date.now() + 1) * 1_000_000n;
+}
+
+/** @param valid to which those that are too young to be on it are added */
 function recallDead(
   runtime: RuntimeOptions,
   list: NetworkList,
-  valid: readonly Attachment[],
+  valid: Attachment[],
+  isYoung: (entry: cache.CacheEntry) => boolean,
   failures: unknown[],
 ): Recalled[] {
   const living = new Set(valid.map(textOf));
@@ -79,6 +97,10 @@ function recallDead(
   }).filter((each) => !living.has(textOf(each)));
   for (const entry of dead) {
     const { containerId, ifname } = entry;
+    if (isYoung(entry)) {
+      valid.push({ containerId, ifname });
+      continue;
+    }
     attempt(failures, () => void recalled.push(recall(runtime, list, { containerId, ifname }, "remove", entry)));
   }
   return recalled;
