@@ -6,8 +6,9 @@
 import type { Netns } from "../ffi/netns.ts";
 import { IFF_TAP, tun } from "../ffi/route/kinds.ts";
 import * as link from "../ffi/route/link.ts";
-import { createTap, keepTap } from "../ffi/route/tap.ts";
+import { createTap, keepTap, TUN_DEVICE } from "../ffi/route/tap.ts";
 import { SystemError } from "../ffi/sys/error.ts";
+import { findStatus } from "../ffi/sys/status.ts";
 import { expectEqual, removeIfPresent } from "./kit/interface.ts";
 import { interfaceExists } from "./kit/own_link.ts";
 import { formatOwner } from "./kit/owner.ts";
@@ -16,6 +17,8 @@ import { attach, checkAttached, detach, detachMany } from "./kit/single_interfac
 import { CniError, Code } from "./spec/error.ts";
 import { type TapConfig, tapConfig, wantedMac } from "./tap/config.ts";
 import { createLabelledTap } from "./tap/labelled.ts";
+
+const NO_DRIVER = "load the driver: modprobe tun";
 
 /** What the kernel calls both, taps and tuns. */
 const KIND = "tun";
@@ -58,6 +61,13 @@ export default plugin({
     if (config.mtu) expectEqual(`MTU of "${ifname}"`, device.mtu, config.mtu);
     if (config.bridge) expectEqual(`bridge of "${ifname}"`, device.master, getBridge(netns, config.bridge).index);
   },
+
+  status({ ipam }) {
+    if (!findStatus(TUN_DEVICE)) {
+      throw new CniError(Code.NotAvailable, `Cannot create taps: "${TUN_DEVICE}" is missing`, { details: NO_DRIVER });
+    }
+    ipam?.status();
+  },
 });
 
 /** Makes the tap, which stays from now on. */
@@ -79,9 +89,7 @@ function create({ config, netns, ifname }: AddCall<TapConfig>): void {
 function explain(error: SystemError, ifname: string, netns: Netns): Error {
   if (error.code === "EBUSY") return interfaceExists(ifname, netns);
   const isMissing = error.syscall === "open" && ["ENOENT", "ENODEV", "ENXIO"].includes(error.code);
-  return isMissing
-    ? new CniError(Code.Internal, error.message, { details: "load the driver: modprobe tun", cause: error })
-    : error;
+  return isMissing ? new CniError(Code.Internal, error.message, { details: NO_DRIVER, cause: error }) : error;
 }
 
 /** @throws {CniError} if the container has no such bridge */

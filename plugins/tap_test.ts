@@ -1,4 +1,5 @@
 import { expect } from "bun:test";
+import { errorOf, runPlugin, type Start, testWith } from "../cmd/testing.ts";
 import { parseCidr, parseIp } from "../ffi/address.ts";
 import type { Netns } from "../ffi/netns.ts";
 import { awaitReadable, type Descriptor, descriptor, readSome } from "../ffi/sys/file.ts";
@@ -257,4 +258,18 @@ tapTest("DEL releases the address whatever is gone, and takes only a tap", (sand
 tapTest("an SELinux context is refused where there is no SELinux, and nothing is left", (sandbox) => {
   expect(() => add(sandbox, { selinuxContext: "system_u:system_r:none_t:s0" })).toThrow("SELinux context");
   expect(names(sandbox.container)).toEqual(["lo"]);
+});
+
+testWith(["unshare", "mount"], "STATUS tells whether the driver is there", () => {
+  const start: Start = {
+    env: { CNI_COMMAND: "STATUS" },
+    stdin: JSON.stringify({ cniVersion: "1.1.0", name: "net", type: "tap" }),
+  };
+  expect(runPlugin("tap", start)).toMatchObject({ exitCode: 0, stdout: "" });
+  const script = 'mount -t tmpfs none /dev/net && exec "$@"';
+  const wrapper = ["unshare", "--mount", "sh", "-c", script, "sh"];
+  expect(errorOf(runPlugin("tap", { ...start, wrapper }))).toMatchObject({
+    code: 50,
+    msg: expect.stringContaining('"/dev/net/tun" is missing'),
+  });
 });

@@ -9,7 +9,8 @@ import { type Descriptor, descriptor } from "../sys/file.ts";
 import { sys } from "../sys/libc.ts";
 import { IFF_TAP } from "./kinds.ts";
 
-const DEVICE = "/dev/net/tun";
+/** The driver; where it is absent, there are no taps. */
+export const TUN_DEVICE = "/dev/net/tun";
 const O_RDWR = 2;
 const O_CLOEXEC = 0o2000000;
 
@@ -46,7 +47,7 @@ export interface TapOptions {
  * @throws {SystemError} `EBUSY` if there is an interface of that name
  */
 export function createTap(name: string, { multiQueue = false, owner, group }: TapOptions = {}): Descriptor {
-  const tap = descriptor(forPurpose(`open "${DEVICE}"`, () => sys.open(DEVICE, O_RDWR | O_CLOEXEC, 0)));
+  const tap = descriptor(forPurpose(`open "${TUN_DEVICE}"`, () => sys.open(TUN_DEVICE, O_RDWR | O_CLOEXEC, 0)));
   try {
     forPurpose(`create tap "${name}"`, () => sys.ioctl(tap.fd, TUNSETIFF, interfaceRequest(name, multiQueue)));
     if (owner !== undefined) {
