@@ -62,7 +62,7 @@ function ofNft(rules: number): string {
     chain prerouting { type nat hook prerouting priority dstnat + 5; tcp dport 8080 ip daddr 198.51.100.1 dnat ip to 10.9.9.9; }
   }
   table bridge site { chain c { type filter hook forward priority 0; ether saddr 02:00:00:00:00:01 drop; }; }
-  table arp site { chain c { type filter hook input priority 0; arp operation request counter accept; }; }
+  table arp site { chain c { type filter hook input priority 0; arp operation request accept; }; }
   `;
 }
 

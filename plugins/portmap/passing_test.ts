@@ -30,6 +30,14 @@ async function newFar({ host, outside }: TestNetwork, resources: DisposableStack
   resources.use(await serveUdp(far, "far", 5353));
 }
 
+type Ask = (netns: Netns, hostname: string, port: number) => Promise<string | undefined>;
+
+/** Asks again where nothing comes: whatever is expected here answers, on a busy machine late. */
+const patiently = (ask: Ask): Ask => async (...where) =>
+  await ask(...where) ?? await ask(...where) ?? await ask(...where);
+const tcp = patiently((netns, hostname, port) => askTcp(netns, hostname, port));
+const udp = patiently(askUdp);
+
 const ports = (...hostIPs: readonly (string | undefined)[]) =>
   hostIPs.flatMap((hostIP) => [
     { hostPort: 8080, containerPort: 80, protocol: "tcp", ...hostIP === undefined ? {} : { hostIP } },
@@ -57,7 +65,7 @@ for (const [title, config] of Object.entries(CONFIGS)) {
     call(portmap, "ADD", config, { container: c1 });
     // They are published.
     for (const address of ["192.0.2.1", "2001:db8::1", "203.0.113.1", "2001:db8:1::1"]) {
-      expect(await Promise.all([askTcp(outside, address, 8080), askUdp(outside, address, 5353)])).toEqual([
+      expect(await Promise.all([tcp(outside, address, 8080), udp(outside, address, 5353)])).toEqual([
         expect.stringMatching(/^c1 /),
         expect.stringMatching(/^c1 /),
       ]);
@@ -69,10 +77,10 @@ for (const [title, config] of Object.entries(CONFIGS)) {
       [host, "203.0.113.1", "2001:db8:1::1"],
     ] as const;
     const answers = await Promise.all(
-      callers.flatMap(([from]) => FAR.flatMap((to) => [askTcp(from, to, 8080), askUdp(from, to, 5353)])),
+      callers.flatMap(([from]) => FAR.flatMap((to) => [tcp(from, to, 8080), udp(from, to, 5353)])),
     );
     expect(answers).toEqual(callers.flatMap(([, ...seen]) => seen.flatMap((each) => [`far ${each}`, `far ${each}`])));
-  });
+  }, 60_000);
 }
 
 networkTest("without the question whether a packet is for this host, they would be caught", async (network) => {
@@ -83,6 +91,6 @@ networkTest("without the question whether a packet is for this host, they would 
   await newFar(network, resources);
   call(portmap, "ADD", CONFIGS["on all addresses"], { container: c1 });
   inNetns(host, "nft", "flush chain inet cni prerouting; add rule inet cni prerouting jump hostports");
-  expect(await askTcp(outside, FAR[0], 8080)).toBe("c1 192.0.2.2");
-  expect(await askUdp(outside, FAR[1], 5353)).toBe("c1 2001:db8::2");
+  expect(await tcp(outside, FAR[0], 8080)).toBe("c1 192.0.2.2");
+  expect(await udp(outside, FAR[1], 5353)).toBe("c1 2001:db8::2");
 });
