@@ -9,7 +9,7 @@
  *
  * @module
  */
-import { type Ip, isIp, parseIp } from "../../ffi/address.ts";
+import { familyOf, type Ip, isIp, parseIp } from "../../ffi/address.ts";
 import { findBootId } from "../../ffi/sys/boot.ts";
 import { SystemError, unless } from "../../ffi/sys/error.ts";
 import { type Entry, listEntries } from "../../ffi/sys/directory.ts";
@@ -41,7 +41,7 @@ export interface Inventory {
   /** Files of addresses that hold the beginning of a whole reservation; its holder is theirs among the holders. */
   readonly halves: readonly Half[];
   /** Second names whose address is gone. */
-  readonly orphans: readonly string[];
+  readonly orphans: readonly SecondName[];
   /** Files that were to become something else, or still are. */
   readonly temporaries: readonly string[];
 }
@@ -57,7 +57,8 @@ export interface Half {
 /** So many of old versions are looked at twice. */
 const MOST_SUSPECTS = 100;
 
-interface SecondName {
+/** What {@linkcode indexName} gave to a file. */
+export interface SecondName {
   readonly name: string;
   readonly holder: Holder;
   /** The mark of the boot, 0 where it is not told. */
@@ -101,12 +102,12 @@ export function readInventory(directory: string): Inventory {
     const boot = second ? second.boot : boots.get(whole as Ip);
     if (boot) boots.set(name, boot);
   }
-  return { holders, boots, broken, halves, orphans: orphans.map(({ name }) => name), temporaries };
+  return { holders, boots, broken, halves, orphans, temporaries };
 }
 
 /**
  * Half an id reads like the id of somebody else. A second name whose own address is gone knows better, where its file is whole; so does
- * another address, if there is one container only whose id begins like that.
+ * another address, if there is one container only whose id begins like that and that has no address of this family.
  */
 function findHalves(
   directory: string,
@@ -126,9 +127,9 @@ function findHalves(
     if (ifname !== undefined || left-- <= 0) return [];
     const longer = [...holders].filter(([, each]) => each?.ifname !== undefined && isLonger(each, containerId));
     const [first, ...others] = longer.map(([, each]) => formatHolder(each!));
-    return first !== undefined && others.every((each) => each === first)
-      ? [{ name, content, whole: longer[0]![0] }]
-      : [];
+    const isOne = others.every((each) => each === first) &&
+      longer.every(([other]) => familyOf(other) !== familyOf(name));
+    return first !== undefined && isOne ? [{ name, content, whole: longer[0]![0] }] : [];
   });
 }
 

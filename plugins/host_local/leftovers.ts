@@ -80,10 +80,12 @@ export function recover(directory: string, inventory: Inventory, log: (message: 
     renameFile(temporary, path);
   }
   const found = new Set(inventory.halves.map(({ whole }) => whole));
-  for (const name of inventory.orphans) {
-    const [containerId, ifname] = name.slice(1).split(":") as [string, string];
-    const path = `${directory}/${name}`;
-    if (!found.has(name) && readWhole(path) === formatHolder({ containerId, ifname })) removeFile(path);
+  for (const { name, holder, boot } of inventory.orphans) {
+    if (found.has(name)) continue;
+    const [path, text] = [`${directory}/${name}`, formatHolder(holder)];
+    const content = readWhole(path);
+    // Of the names without a boot, some may be of others.
+    if (content !== undefined && (boot !== 0 || text.startsWith(content))) removeFile(path);
   }
   for (const name of inventory.temporaries) {
     const path = `${directory}/${name}`;

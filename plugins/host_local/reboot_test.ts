@@ -335,3 +335,20 @@ test("a second name that somebody linked to a file of another tells that file's 
   net.call("GC", GC("a"));
   expect(reserved(net)).toEqual(["10.0.0.2 a"]);
 });
+
+test.each(["", "a\r\net", "\0\0\0\0", "garbage"])(
+  "a second name in a file of its own that holds %p goes, the address stays",
+  (text) => {
+    using net = networkOf(SMALL, "a");
+    const name = readdirSync(net.directory).find((each) => each.startsWith(".a:"))!;
+    for (const wrong of [name, ".a:eth0"]) {
+      rmSync(join(net.directory, wrong), { force: true });
+      writeFileSync(join(net.directory, wrong), text);
+    }
+    net.add("b");
+    expect(reserved(net)).toEqual(["10.0.0.2 a", "10.0.0.3 b"]);
+    expect(readdirSync(net.directory)).not.toContain(name);
+    net.call("DEL", { id: "a" });
+    expect(net.names()).toEqual([".b:eth0", "10.0.0.3", "last_reserved_ip.0", "lock"]);
+  },
+);

@@ -25,7 +25,12 @@ const STATE = [
 function isNoticed(verb: string, path: string, kind: string): boolean {
   if (/\.index$|lock$|\/\.subject:eth0(:[0-9a-f]{8})?$/.test(path)) return false;
   if (path.includes("last_reserved")) return verb === "add";
-  return !(kind === "half" && path.startsWith("/var/lib/cni/networks"));
+  return !isUnknown(verb, path, kind);
+}
+
+/** Half an id is the id of somebody, as far as anybody can tell who does not know all containers, or another file that tells the whole. */
+function isUnknown(verb: string, path: string, kind: string): boolean {
+  return kind === "half" && verb === "add" && path.startsWith("/var/lib/cni/networks");
 }
 
 /** Each file of an attachment damaged before its DEL; and before an ADD that finds it, as after a restart of the machine. */
@@ -72,8 +77,7 @@ function damage(way: Way, verb: "del" | "add", path: string, kind: string): void
     must(way, "check", SUBJECT);
     must(way, "del", SUBJECT);
   }
-  // Half an id is the id of somebody, as far as anybody can tell who does not know all containers.
-  if (kind === "half") must(way, "gc", RESIDENT);
+  if (isUnknown(verb, path, kind)) must(way, "gc", RESIDENT);
   requireSame("It left", before, look());
   must(way, "add", SUBJECT);
   must(way, "check", SUBJECT);
