@@ -31,13 +31,13 @@ import { listReferenceMasquerade } from "./kit/reference_masquerade.ts";
 import { requireRuleset } from "./kit/ruleset.ts";
 import { CniError, Code, ConfigError } from "./spec/error.ts";
 import type { Result } from "./spec/result.ts";
-import { describedBy, type JsonObject, jsonObject } from "./spec/schema.ts";
+import { type JsonObject, jsonObject } from "./spec/schema.ts";
 
 export default plugin({
   name: "firewall",
   about: "Lets the container through firewalls, keeps others out",
   // Read by each command in its own way: what makes ADD fail must not make DEL fail as well.
-  config: describedBy(firewallKeys, jsonObject),
+  config: { ...jsonObject, inner: firewallKeys },
 
   add(call) {
     const wanted = read(call);

@@ -25,7 +25,7 @@ import { lockStore, prepareReservation, tryReservation } from "./host_local/stor
 import { type AddCall, type Call, type CheckCall, type GcCall, plugin } from "./kit/plugin.ts";
 import type { Attachment } from "./spec/config.ts";
 import { CniError, Code, ConfigError } from "./spec/error.ts";
-import { describedBy, lazy, struct, withDefault } from "./spec/schema.ts";
+import { lazy, struct, withDefault } from "./spec/schema.ts";
 
 const DEFAULT_DATA_DIR = "/var/lib/cni/networks";
 
@@ -33,21 +33,18 @@ const DEFAULT_DATA_DIR = "/var/lib/cni/networks";
 interface Config {
   readonly ipam: { readonly dataDir: string };
 }
-const config = describedBy(
-  hostLocalKeys,
-  lazy(() =>
-    struct({
-      ipam: withDefault(struct({ dataDir: withDefault(path, DEFAULT_DATA_DIR) }), {
-        dataDir: DEFAULT_DATA_DIR,
-      }),
-    })
-  ),
+const parts = lazy(() =>
+  struct({
+    ipam: withDefault(struct({ dataDir: withDefault(path, DEFAULT_DATA_DIR) }), {
+      dataDir: DEFAULT_DATA_DIR,
+    }),
+  })
 );
 
 export default plugin<Config>({
   name: "host-local",
   about: "Gives addresses out of ranges that this host has to itself",
-  config,
+  config: { ...parts, inner: hostLocalKeys },
   args: ["IP"],
   ignoresNetns: true,
 

@@ -35,13 +35,13 @@ import { type Search, searchFor } from "./portmap/search.ts";
 import { heirsOf } from "./portmap/standby.ts";
 import { CniError, Code, ConfigError } from "./spec/error.ts";
 import type { Result } from "./spec/result.ts";
-import { describedBy, type JsonObject, jsonObject } from "./spec/schema.ts";
+import { type JsonObject, jsonObject } from "./spec/schema.ts";
 
 export default plugin({
   name: "portmap",
   about: "Publishes ports of the container on the host",
   // Read by each command in its own way: what makes ADD fail must not make DEL fail as well.
-  config: describedBy(portmapKeys, jsonObject),
+  config: { ...jsonObject, inner: portmapKeys },
 
   add(call) {
     const { host, owner, undo, log } = call;

@@ -11,14 +11,12 @@ import { dns, type IpConfig, type Result } from "./spec/result.ts";
 import {
   array,
   cidr,
-  describedBy,
   excerpt,
   findKey,
   type Infer,
   ipAddress,
   jsonObject,
   lazy,
-  object,
   optional,
   route,
   satisfying,
@@ -54,16 +52,16 @@ const ipam = lazy(() =>
 );
 type Ipam = Infer<typeof ipam>;
 const cidrs = lazy(() => withDefault(array(cidr), []));
-const keys = lazy(() => {
+const keys = () => {
   const ips = struct({ ips: cidrs });
   return struct({ ipam, runtimeConfig: ips, args: struct({ cni: ips }) });
-});
+};
 
 export default plugin({
   name: "static",
   about: "Gives the addresses that stand in the configuration",
   // Read by those that need it: DEL must work whatever stands there.
-  config: describedBy(keys, object({})),
+  config: { ...jsonObject, inner: keys },
   args: ["IP", "GATEWAY"],
   ignoresNetns: true,
 

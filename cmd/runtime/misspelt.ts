@@ -84,5 +84,6 @@ function search(shape: Shape, node: unknown, at: string): Found[] {
 
 /** The keys of an object, or of the objects in a list. */
 export function shapeOf(schema: Schema<unknown> | undefined): Shape | undefined {
-  return schema && (schema.shape ?? shapeOf(schema.inner));
+  const inner = schema?.inner;
+  return schema?.shape ?? (inner && shapeOf(typeof inner === "function" ? inner() : inner));
 }

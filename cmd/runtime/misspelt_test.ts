@@ -1,9 +1,9 @@
 import { beforeAll, describe, expect, test } from "bun:test";
 import { findPlugin, loadPlugins, pluginNames } from "../../plugins/registry.ts";
 import { parseNetworkList } from "../../plugins/spec/network.ts";
-import type { Schema, Shape } from "../../plugins/spec/schema.ts";
+import type { Schema } from "../../plugins/spec/schema.ts";
 import { DEFAULT_NETWORK } from "./default_network.ts";
-import { findMisspelt } from "./misspelt.ts";
+import { findMisspelt, shapeOf } from "./misspelt.ts";
 
 beforeAll(() => loadPlugins());
 const keysOf = (type: string) => findPlugin(type)?.config;
@@ -79,8 +79,4 @@ describe("nothing is said", () => {
 function filled(schema: Schema<unknown> | undefined): unknown {
   const shape = shapeOf(schema);
   return shape ? Object.fromEntries(Object.entries(shape).map(([key, each]) => [key, filled(each)])) : undefined;
-}
-
-function shapeOf(schema: Schema<unknown> | undefined): Shape | undefined {
-  return schema && (schema.shape ?? shapeOf(schema.inner));
 }

@@ -52,9 +52,7 @@ const keys: Schema<Keys> = lazy(() => struct(shape()));
 
 /** One of the four keys at the top, even with `null`, is enough for the capability not to count. */
 export const bandwidthConfig: Schema<BandwidthConfig> = {
-  get inner() {
-    return struct({ ...shape(), runtimeConfig: struct({ bandwidth }) });
-  },
+  inner: () => struct({ ...shape(), runtimeConfig: struct({ bandwidth }) }),
   parse(node, path = "") {
     const raw = jsonObject.parse(node, path);
     if (NAMES.some((name) => findKey(raw, name) !== undefined)) return limitsOf(raw, path);

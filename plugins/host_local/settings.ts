@@ -44,32 +44,30 @@ const routeOfOneFamily = satisfying(
   ({ dst, gw }) => gw === undefined || familyOf(gw) === familyOf(dst),
 );
 
-const shape = () => ({
-  // One range of the oldest form; the empty string is as good as none.
-  subnet: optional({ ...cidr, blank: true }),
-  rangeStart: optional(ipAddress),
-  rangeEnd: optional(ipAddress),
-  gateway: optional(ipAddress),
-  ranges: withDefault(array(rangeSet), []),
-  routes: withDefault(array(routeOfOneFamily), []),
-  resolvConf: optional(path),
-});
-const ipam = lazy(() => struct(shape()));
+const ipam = lazy(() =>
+  struct({
+    // One range of the oldest form; the empty string is as good as none.
+    subnet: optional({ ...cidr, blank: true }),
+    rangeStart: optional(ipAddress),
+    rangeEnd: optional(ipAddress),
+    gateway: optional(ipAddress),
+    ranges: withDefault(array(rangeSet), []),
+    routes: withDefault(array(routeOfOneFamily), []),
+    // Read by every command, see ../host_local.ts.
+    dataDir: optional(path),
+    resolvConf: optional(path),
+  })
+);
 const ipRanges = lazy(() => withDefault(array(rangeOrSet), []));
 const ips = lazy(() => withDefault(array(ipOrCidr), []));
 
 /** The keys of the `host-local` plugin. */
-export const hostLocalKeys = lazy(() =>
-  struct({
-    ipam: struct({ ...shape(), dataDir: path }),
-    runtimeConfig: struct({ ipRanges, ips }),
-    args: struct({ cni: struct({ ips }) }),
-  })
-);
+export const hostLocalKeys = () =>
+  struct({ ipam, runtimeConfig: struct({ ipRanges, ips }), args: struct({ cni: struct({ ips }) }) });
 
 /** Reads what ADD, CHECK and STATUS need; there may be no range at all. @throws {ConfigError} naming the path of what is wrong */
 export function parseSettings({ raw, runtimeConfig, cniVersion }: PluginConfig): Settings {
-  const { subnet, ranges, routes, resolvConf, ...legacy } = ipam.parse(
+  const { subnet, ranges, routes, resolvConf, dataDir: _, ...legacy } = ipam.parse(
     jsonObject.parse(find(raw, "ipam"), "ipam"),
     "ipam",
   );

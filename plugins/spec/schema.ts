@@ -43,8 +43,8 @@ export interface Schema<T> {
   readonly blank?: boolean;
   /** The keys of an object. */
   readonly shape?: Readonly<Record<string, Schema<unknown>>>;
-  /** What it is made from: the element of a list, or what else reads the node. */
-  readonly inner?: Schema<unknown>;
+  /** What it is made from: the element of a list, or what else reads the node; as a function where it is not made yet. */
+  readonly inner?: Schema<unknown> | (() => Schema<unknown>);
 }
 /** A schema whose key may be missing. */
 export interface Optional<T> extends Schema<T | undefined> {
@@ -189,20 +189,10 @@ export function withDefault<T>(inner: Schema<T>, value: T): Schema<T> {
   return { inner, parse: (node, path) => isAbsent(inner, node) ? value : inner.parse(node, path) };
 }
 
-/** Reads like `schema` what is described by `keys`: for plugins that read their keys later, or some of them only for some commands. */
-export function describedBy<T>(keys: Schema<unknown>, { parse }: Schema<T>): Schema<T> {
-  return { inner: keys, parse };
-}
-
 /** What `make` describes, made when it is first needed: every call of the binary loads the vocabulary of every plugin. */
 export function lazy<T>(make: () => Schema<T>): Schema<T> {
   let made: Schema<T> | undefined;
-  return {
-    get inner() {
-      return made ??= make();
-    },
-    parse: (node, path) => (made ??= make()).parse(node, path),
-  };
+  return { inner: make, parse: (node, path) => (made ??= make()).parse(node, path) };
 }
 
 /** What `inner` accepts, if it also satisfies `predicate`. */
