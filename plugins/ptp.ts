@@ -10,13 +10,13 @@ import {
   awaitOperational,
   configure,
   containerInterface,
+  deafness,
   expectConfigured,
   expectEqual,
   expectRoute,
-  ignoreAdvertisements,
   ipsOf,
   removeIfPresent,
-  wishSysctl,
+  wishSysctls,
 } from "./kit/interface.ts";
 import {
   addMasquerade,
@@ -150,9 +150,8 @@ function connect({ config, host, netns, ifname, owner, undo, log }: AddCall<PtpC
   undo.defer(() => void removeIfPresent(host, name));
   // The alias is what `ip link` shows, and how DEL and GC find the end when all else is gone.
   link.set(host.route, name, { alias: formatOwner(owner) });
-  ignoreAdvertisements(host, name, log);
-  // Else the host could ask for nobody's hardware address in the first second, and would drop what it is to forward.
-  host.run(() => wishSysctl(`net/ipv6/conf/${name}/accept_dad`, "0", log));
+  // While it searched for duplicates, the host could ask for nobody's hardware address, and would drop what it is to forward.
+  host.run(() => wishSysctls({ ...deafness(name), [`net/ipv6/conf/${name}/accept_dad`]: "0" }, log));
   return { outer: link.get(host.route, name), inner: link.get(netns.route, ifname) };
 }
 

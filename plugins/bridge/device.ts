@@ -10,7 +10,7 @@ import { bridge as bridgeKind, veth } from "../../ffi/route/kinds.ts";
 import * as link from "../../ffi/route/link.ts";
 import { IFF_PROMISC, IFF_UP } from "../../ffi/route/uapi.ts";
 import { randomName } from "../kit/cable.ts";
-import { expectEqual, ignoreAdvertisements } from "../kit/interface.ts";
+import { deafness, expectEqual, wishSysctls } from "../kit/interface.ts";
 import type { CheckCall } from "../kit/plugin.ts";
 import { CniError, Code } from "../spec/error.ts";
 import type { Result } from "../spec/result.ts";
@@ -22,7 +22,7 @@ export function ensureBridge(host: Netns, config: BridgeConfig, log: (message: s
   const found = link.find(host.route, config.bridge);
   const device = found ? adapt(host, found, config) : addBridge(host, config);
   // Of every bridge: one that was there may be the system's, or that of an ADD that did not get this far.
-  ignoreAdvertisements(host, config.bridge, log);
+  host.run(() => wishSysctls(deafness(config.bridge), log));
   return device;
 }
 

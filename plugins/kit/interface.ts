@@ -114,14 +114,16 @@ const describeDuplicate = (ifname: string) => (duplicate: Cidr) =>
 
 /** Parameters that make the kernel announce new addresses and keep them while the link is down; without them it works, only later. */
 function prepareSysctls(ifname: string, six: boolean, { withoutDad, log }: ConfigureOptions): void {
-  const wish = (name: string, value: string) => wishSysctl(name, value, log);
-  wish(`net/ipv4/conf/${ifname}/arp_notify`, "1");
-  if (!six) return;
-  for (const each of [ifname, "lo"]) requireIpv6(each);
-  wish(`net/ipv6/conf/${ifname}/keep_addr_on_down`, "1");
-  wish(`net/ipv6/conf/${ifname}/ndisc_notify`, "1");
-  // The link-local address too; the others say so with their own flag.
-  wish(`net/ipv6/conf/${ifname}/accept_dad`, withoutDad ? "0" : "1");
+  if (six) { for (const each of [ifname, "lo"]) requireIpv6(each); }
+  wishSysctls({
+    [`net/ipv4/conf/${ifname}/arp_notify`]: "1",
+    ...six && {
+      [`net/ipv6/conf/${ifname}/keep_addr_on_down`]: "1",
+      [`net/ipv6/conf/${ifname}/ndisc_notify`]: "1",
+      // The link-local address too; the others say so with their own flag.
+      [`net/ipv6/conf/${ifname}/accept_dad`]: withoutDad ? "0" : "1",
+    },
+  }, log);
 }
 
 /** Lets an interface have IPv6 addresses, as where the administrator has switched IPv6 off by default; call it inside the namespace. @throws {CniError} */
@@ -150,19 +152,25 @@ export function requireSysctl(name: string, value: string): void {
   }
 }
 
-/** Makes an interface of the host deaf to router advertisements: a container must not make the host its router's client. */
-export function ignoreAdvertisements(host: Netns, name: string, log: Log): void {
-  host.run(() => wishSysctl(`net/ipv6/conf/${name}/accept_ra`, "0", log));
-}
+/** What makes an interface deaf to router advertisements: a container must not make the host its router's client. */
+export const deafness = (ifname: string): Wishes => ({ [`net/ipv6/conf/${ifname}/accept_ra`]: "0" });
 
-/** Sets a kernel parameter that the network can do without; call it inside the namespace. */
-export function wishSysctl(name: string, value: string, log: Log): void {
-  try {
-    ensureSysctl(name, value);
-  } catch (error) {
-    if (!(error instanceof SystemError)) throw error;
-    if (error.code !== "ENOENT") log(`Cannot set ${name} to ${value}, going on without: ${error.message}`);
-  }
+/** Kernel parameters and the values that they should have. */
+type Wishes = Readonly<Record<string, string>>;
+
+/** Sets kernel parameters that the network can do without; call it inside the namespace. @param log told once of all that cannot be set */
+export function wishSysctls(wishes: Wishes, log: Log): void {
+  const failed = Object.entries(wishes).flatMap(([name, value]) => {
+    try {
+      ensureSysctl(name, value);
+      return [];
+    } catch (error) {
+      if (!(error instanceof SystemError)) throw error;
+      return error.code === "ENOENT" ? [] : [{ what: `${name} to ${value}`, error }];
+    }
+  });
+  const [first] = failed;
+  if (first) log(`Cannot set ${failed.map(({ what }) => what).join(", ")}, going on without: ${first.error.message}`);
 }
 
 type Log = (message: string) => void;
