@@ -2,8 +2,10 @@ import { expect } from "bun:test";
 import { readFileSync } from "node:fs";
 import { ENGINE_ENV, pluginLink } from "../../cmd/testing.ts";
 import { askTcp, serveTcp, serveUdp } from "../../ffi/testing_traffic.ts";
-import type { Netns } from "../../ffi/netns.ts";
+import { type Netns, openNetns } from "../../ffi/netns.ts";
+import { SystemError } from "../../ffi/sys/error.ts";
 import { inNetns } from "../../ffi/testing.ts";
+import { serve } from "../kit/serve.ts";
 import { networkTest } from "../kit/testing_network.ts";
 import portmap from "../portmap.ts";
 import { listing, publishing, refusal, servers } from "./testing.ts";
@@ -189,4 +191,24 @@ networkTest("a port that the caller listens on itself is kept for the container"
     code: 100,
     msg: expect.stringContaining(`(process ${pid}) listens on 0.0.0.0:8080`),
   });
+});
+
+networkTest("where the kernel does not tell who listens, that is said, and the port is published", (network) => {
+  const { result, netns } = network.container(2);
+  const log: string[] = [];
+  const refused = () => {
+    throw new SystemError("socket", 93, "open netlink socket");
+  };
+  const host: Netns = Object.create(network.host, { diag: { get: refused } });
+  const env = { CNI_CONTAINERID: "c1", CNI_IFNAME: "eth0", CNI_NETNS: netns.path, CNI_PATH: "" };
+  const stdin = JSON.stringify({ cniVersion: "1.1.0", name: "web", type: "portmap", prevResult: result, ...on() });
+  const surroundings = { host, openNetns, invoker: refused, log: (message: string) => void log.push(message) };
+  expect(serve(portmap, { command: "ADD", env, stdin }, surroundings).exitCode).toBe(0);
+  expect(log).toEqual([
+    expect.stringContaining(
+      "Cannot see whether programs listen on the host ports, going on without: Cannot open netlink socket",
+    ),
+  ]);
+  expect(listing(network.host)).toContain("tcp . 8080");
+  return Promise.resolve();
 });
