@@ -297,15 +297,20 @@ netnsTest("cni run status tells whether an ADD could be served", ({ host }) => {
   expect(run("status old")).toMatchObject({ exitCode: 0, stderr: expect.stringContaining("no STATUS") });
 });
 
-netnsTest("cni run status names keys that are likely to be misspelt, also where the answer is no", ({ host }) => {
+netnsTest("cni run status names keys that are likely to be misspelt, and add where it fails", ({ host, container }) => {
   const { run } = bench(host);
-  const { exitCode, stderr } = run("status -", { stdin: one({ type: "macvlan", mastr: "lo", "master ": "lo" }) });
+  const stdin = one({ type: "macvlan", mastr: "lo", "master ": "lo" });
+  const { exitCode, stderr } = run("status -", { stdin });
   expect([exitCode, stderr.split("\n").slice(0, 2)]).toEqual([1, [
     expect.stringMatching(
       /^cni: network "\S+": \S*mastr is not read; did you mean "master"\? \(standard input:\d+:\d+\)$/,
     ),
     expect.stringContaining('["master "] is not read; did you mean "master"?'),
   ]]);
+  expect(run(`add - ${container.path}`, { stdin })).toMatchObject({
+    exitCode: 1,
+    stderr: expect.stringContaining("mastr is"),
+  });
 });
 
 netnsTest(

@@ -25,7 +25,7 @@ import { loadNetwork } from "./runtime/load.ts";
 import { findMisspelt } from "./runtime/misspelt.ts";
 import { describe, type RecallParameters } from "./runtime/recall.ts";
 import { restore } from "./runtime/restore.ts";
-import { check, del, type RuntimeOptions, status } from "./runtime/runtime.ts";
+import { type AddParameters, check, del, type RuntimeOptions, status } from "./runtime/runtime.ts";
 import { print, say } from "./stdio.ts";
 import { surroundings } from "./surroundings.ts";
 import { formatTable } from "./table.ts";
@@ -144,20 +144,34 @@ function load({ network, confDirectory }: RunRequest): NetworkList {
 
 /** What is likely to be a mistake is said first: it may be why the answer is no. */
 function runStatus(runtime: RuntimeOptions, list: NetworkList): void {
-  for (const each of findMisspelt(list, (type) => findPlugin(type)?.config)) log(each);
+  sayMisspelt(list);
   status(runtime, list);
+}
+
+function sayMisspelt(list: NetworkList): void {
+  for (const each of findMisspelt(list, (type) => findPlugin(type)?.config)) log(each);
 }
 
 function runAdd(runtime: RuntimeOptions, list: NetworkList, request: RunRequest, around: Surroundings): void {
   const { containerId, ifname, netns = "" } = request;
   holdSignals();
-  const result = attach(runtime, list, { containerId, ifname, netns, ...wishes(list, request) }, around);
+  const result = attachOrSay(runtime, list, { containerId, ifname, netns, ...wishes(list, request) }, around);
   try {
     stopIfAsked();
     print(`${printResult(result, list.cniVersion)}\n`);
   } catch (error) {
     // Whoever called this knows nothing of the attachment, so that nobody would ever remove it.
     del(runtime, list, { containerId, ifname });
+    throw error;
+  }
+}
+
+/** Only where it fails, because to look would take a twentieth of a success. */
+function attachOrSay(runtime: RuntimeOptions, list: NetworkList, parameters: AddParameters, around: Surroundings) {
+  try {
+    return attach(runtime, list, parameters, around);
+  } catch (error) {
+    sayMisspelt(list);
     throw error;
   }
 }

@@ -1,7 +1,8 @@
 /**
  * Keys that nobody reads and that look like one that a plugin would: a list with them is legal, and not what was meant.
  *
- * Only `cni run status` looks for them, which is asked whether a network will do. To do it with every ADD would take a twentieth of one.
+ * `cni run status` looks for them, which is asked whether a network will do, and `cni run add` if it failed. To do it with every ADD would
+ * take a twentieth of one.
  *
  * @module
  */
