@@ -43,10 +43,15 @@ export function listNamedNetns(): string[] {
   return (findNames(DIRECTORY) ?? []).sort();
 }
 
-/** Creates a namespace of that name, with nothing in it but a loopback interface that is down. @throws {SystemError} `EEXIST`; `EAGAIN` if others do not give up their lock */
-export function addNamedNetns(name: string): void {
+/**
+ * Creates a namespace of that name, with nothing in it but a loopback interface that is down.
+ *
+ * @throws {SystemError} `EEXIST`
+ * @throws {LockedError} if others do not give up their lock in `timeoutMs`
+ */
+export function addNamedNetns(name: string, timeoutMs = LOCK_TIMEOUT_MS): void {
   const path = namedNetnsPath(name);
-  ensureSharedDirectory();
+  ensureSharedDirectory(timeoutMs);
   forPurpose(`create namespace file "${path}"`, () => {
     sys.close(sys.open(path, O_RDONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0));
   });
@@ -93,11 +98,11 @@ export function executeInNamedNetns(
 }
 
 /** Mounts made below it must show up wherever the directory does, as with `ip netns`. */
-function ensureSharedDirectory(): void {
+function ensureSharedDirectory(timeoutMs: number): void {
   ensureDirectory(DIRECTORY);
   using directory = openFile(DIRECTORY);
   // `ip netns add` takes the same lock; without it, two first calls would mount the directory twice.
-  using _lock = lockOpenFile(directory.fd, `"${DIRECTORY}"`, { timeoutMs: LOCK_TIMEOUT_MS });
+  using _lock = lockOpenFile(directory.fd, `"${DIRECTORY}"`, { timeoutMs });
   const share = () =>
     forPurpose(
       `share mounts below "${DIRECTORY}"`,

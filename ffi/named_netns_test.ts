@@ -54,6 +54,15 @@ test("listNamedNetns() and removeNamedNetns() know what ip(8) made", () => {
   expect(ipNames()).not.toContain(name);
 });
 
+test("addNamedNetns() does not wait for ever for those who make the directory, and names them", () => {
+  const before = "mkdir -p /run/netns; mount -t tmpfs none /run/netns; exec 9</run/netns; flock 9";
+  // The shell became the program that waits, and has the lock by another file.
+  const code = `try { named.addNamedNetns("late", 50) } catch (error) { console.log(error.message) }`;
+  expect(inFreshMounts(code, before).stdout).toMatch(
+    /^Cannot lock "\/run\/netns": it is held by .*process.*\n$/,
+  );
+});
+
 test("addNamedNetns() leaves the thread where it was", () => {
   const name = newName();
   using _ = cleaningUp(name);

@@ -4,6 +4,7 @@
  * @see proc_locks(5)
  * @module
  */
+import { findNames } from "./directory.ts";
 import { SystemError } from "./error.ts";
 import { readText } from "./file.ts";
 
@@ -39,14 +40,48 @@ export function describeHolders(identity: string): Holders {
 }
 
 function holdersOf(identity: string): number[] {
-  const [, inode] = identity.split(":");
-  const pids = new Set<number>();
-  for (const line of textOf("/proc/locks").split("\n")) {
-    // "1: FLOCK  ADVISORY  WRITE 4711 fe:00:264194 0 EOF"; those who wait have "->" in the second place. File systems differ in the device.
-    const [, kind, , , pid, file] = line.split(/\s+/);
-    if (kind === "FLOCK" && file?.split(":")[2] === inode && Number(pid) > 0) pids.add(Number(pid));
-  }
-  return [...pids];
+  const locks = locksOf(identity);
+  const takers = [...new Set(locks.map(({ pid }) => pid))];
+  const living = takers.filter((pid) => textOf(`/proc/${pid}/stat`) !== "");
+  // Who inherited the file has the lock as well, also when the one that took it has ended.
+  return living.length > 0 ? living : heirsOf(locks);
+}
+
+/** A line of /proc/locks. */
+interface Lock {
+  readonly pid: number;
+  /** `fe:00:264194` */
+  readonly file: string;
+}
+
+function locksOf(identity: string): Lock[] {
+  const [device, inode] = identity.split(":").map(BigInt) as [bigint, bigint];
+  const ofInode = textOf("/proc/locks").split("\n").flatMap((line) => {
+    // "1: FLOCK  ADVISORY  WRITE 4711 fe:00:264194 0 EOF"; those who wait have "->" in the second place.
+    const [, kind, , , pid, file = ""] = line.split(/\s+/);
+    return kind === "FLOCK" && file.split(":")[2] === String(inode) && Number(pid) > 0
+      ? [{ pid: Number(pid), file }]
+      : [];
+  });
+  // Some file systems tell programs of another device.
+  const ofDevice = ofInode.filter(({ file }) => file.startsWith(`${formatDevice(device)}:`));
+  return ofDevice.length > 0 ? ofDevice : ofInode;
+}
+
+/** `fe:00`. @see sys/sysmacros.h */
+function formatDevice(device: bigint): string {
+  const major = (device >> 8n & 0xfffn) | (device >> 32n & ~0xfffn);
+  const minor = (device & 0xffn) | (device >> 12n & ~0xffn);
+  return [major, minor].map((number) => number.toString(16).padStart(2, "0")).join(":");
+}
+
+/** Those that have a file open by which one of the locks is held. @see proc_pid_fdinfo(5) */
+function heirsOf(locks: readonly Lock[]): number[] {
+  const isOne = (line: string) => line.startsWith("lock:") && locks.some(({ file }) => line.includes(` ${file} `));
+  const pids = locks.length > 0 ? namesIn("/proc").filter((name) => /^\d+$/.test(name)) : [];
+  return pids.filter((pid) =>
+    namesIn(`/proc/${pid}/fdinfo`).some((fd) => textOf(`/proc/${pid}/fdinfo/${fd}`).split("\n").some(isOne))
+  ).map(Number);
 }
 
 /** `process 4711 ("cni run add"), which is stopped` */
@@ -66,11 +101,16 @@ function commandOf(pid: number): string {
 const isStopped = (pid: number): boolean => /\) [Tt] /.test(textOf(`/proc/${pid}/stat`));
 
 /** Empty where it cannot be read. */
-function textOf(path: string): string {
+const textOf = (path: string): string => ifPossible(() => readText(path)) ?? "";
+
+/** None where they cannot be read. */
+const namesIn = (path: string): readonly string[] => ifPossible(() => findNames(path)) ?? [];
+
+function ifPossible<T>(read: () => T): T | undefined {
   try {
-    return readText(path);
+    return read();
   } catch (error) {
-    if (error instanceof SystemError) return "";
+    if (error instanceof SystemError) return undefined;
     throw error;
   }
 }

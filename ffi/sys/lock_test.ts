@@ -68,6 +68,33 @@ test("a holder that is stopped blocks nobody for ever, and the error says what h
   process.kill(other.pid, "SIGCONT");
 });
 
+test("who inherited a lock is named where the one that took it has ended", async () => {
+  const path = join(directory, "inherited");
+  const other = Bun.spawn(["sh", "-c", 'exec 9>"$0"; flock 9; echo held; read line', path], {
+    stdin: "pipe",
+    stdout: "pipe",
+  });
+  await other.stdout.getReader().read();
+  expect(refusal(path, 20).message).toEndWith(`held by process ${other.pid} ("sh")`);
+  await other.stdin.end();
+  await other.exited;
+});
+
+test("files of one number on two file systems are told apart", () => {
+  const [first, second] = ["first", "second"].map((name) => join(directory, name));
+  // A file system numbers its files from the first on.
+  const script = `mkdir ${first} ${second}; mount -t tmpfs none ${first}; mount -t tmpfs none ${second}
+    exec 8>${first}/lock 9>${second}/lock; [ $(stat -c %i ${first}/lock) = $(stat -c %i ${second}/lock) ]
+    sh -c 'flock 8; exec sleep 1000' 9>&- & sh -c 'flock 9; exec sleep 1000' 8>&- & echo $!; exec 8>&- 9>&-
+    until [ $(grep -c ":$(stat -c %i ${second}/lock) 0 EOF" /proc/locks) -ge 2 ]; do :; done
+    "$0" -e "$1"; pkill -KILL -P $$`;
+  const code = `import { lockFile } from "${import.meta.dir}/lock.ts";
+    try { lockFile("${second}/lock", { timeoutMs: 20 }) } catch (error) { console.log(error.message) }`;
+  const argv = ["unshare", "-m", "sh", "-ec", script, process.execPath, code];
+  const [pid, message] = Bun.spawnSync(argv, { stdin: "ignore", timeout: 20_000 }).stdout.toString().split("\n");
+  expect(message).toBe(`Cannot lock "${second}/lock": it is held by process ${pid} ("sleep")`);
+});
+
 test("who waits gets the lock when it is given up, without asking again and again", async () => {
   const path = join(directory, "given");
   const log = join(directory, "trace");

@@ -15,7 +15,7 @@ const LOCK_TIMEOUT_MS = 10_000;
  *
  * @throws {CniError} code 11 naming who holds it, when the time is over
  */
-export function lockTables(netns: Netns): Disposable {
+export function lockTables(netns: Netns, timeoutMs = LOCK_TIMEOUT_MS): Disposable {
   const what = `network namespace "${netns.path}"`;
-  return tryAgainLater(() => lockOpenFile(netns.fd, what, { timeoutMs: LOCK_TIMEOUT_MS }));
+  return tryAgainLater(() => lockOpenFile(netns.fd, what, { timeoutMs }));
 }
