@@ -115,6 +115,17 @@ test("a container that comes back under its id, and an address that is asked for
   expect(() => net.add("y", { args: "IP=10.0.0.2" })).toThrow('container "z", interface "eth0" holds it');
 });
 
+test("of one container's addresses, only those of an earlier boot go, with their second name", () => {
+  using net = networkOf(SMALL, "a");
+  restart(net);
+  const ipam = { ranges: [[{ subnet: "10.7.0.0/30" }]] };
+  expect(net.add("a", { ipam })).toBe("10.7.0.2");
+  expect(net.names().filter((name) => name.startsWith("."))).toHaveLength(2);
+  expect(() => net.add("b", { ipam })).toThrow("are in use");
+  expect(net.log).toEqual([expect.stringContaining('10.0.0.2 of container "a"')]);
+  expect(net.names()).toEqual([".a:eth0", "10.7.0.2", "last_reserved_ip.0", "lock"]);
+});
+
 test("a request that no reservation is in the way of gives up nothing", () => {
   using net = networkOf(SMALL, "a");
   restart(net);
@@ -350,5 +361,34 @@ test.each(["", "a\r\net", "\0\0\0\0", "garbage"])(
     expect(readdirSync(net.directory)).not.toContain(name);
     net.call("DEL", { id: "a" });
     expect(net.names()).toEqual([".b:eth0", "10.0.0.3", "last_reserved_ip.0", "lock"]);
+  },
+);
+
+test.skipIf(!Bun.which("strace"))(
+  "killed at any removal of what an earlier boot left, the next ADD finishes it",
+  () => {
+    const testing = JSON.stringify(join(import.meta.dir, "testing.ts"));
+    let killed = 0;
+    for (let when = 1;; when++) {
+      using net = networkOf(SMALL, "a", "b");
+      restart(net);
+      for (const id of ["c", "d", "e"]) net.add(id);
+      const body = `import { newNetwork } from ${testing};
+      newNetwork(${JSON.stringify(SMALL)}, ${JSON.stringify(net.dataDir)}).add("x");`;
+      const paths = readdirSync(net.directory).filter((name) => /^(\.[ab]:|10\.0\.0\.[23]$)/.test(name))
+        .flatMap((name) => ["-P", join(net.directory, name)]);
+      const inject = ["-e", `inject=unlink,unlinkat:signal=KILL:when=${when}`];
+      const { exitCode } = Bun.spawnSync(
+        ["strace", "-f", "-o", "/dev/null", ...paths, ...inject, process.execPath, "-e", body],
+      );
+      net.call("DEL", { id: "x" });
+      for (const id of ["f", "g"]) net.add(id);
+      expect(reserved(net).map((each) => each.split(" ")[1]).sort()).toEqual(["c", "d", "e", "f", "g"]);
+      expect(net.names().filter((name) => /^\.[abx]:/.test(name))).toEqual([]);
+      expectTruth(net.directory, "10.0.0.0", 8);
+      if (exitCode === 0) break;
+      killed++;
+    }
+    expect(killed).toBeGreaterThan(2);
   },
 );
