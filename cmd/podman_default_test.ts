@@ -146,6 +146,11 @@ describe("podman's own networks", () => {
         podman("rm", "b");
       }
       {
+        // With a user namespace, networks are connected when the supervisor runs already.
+        using _u = engine.start("u", "--uidmap", "0:100000:5000", "-p", "8082:80");
+        podman("rm", "-f", "-t", "0", "u");
+      }
+      {
         using _b = engine.start("b", "-p", "8081:80", "-p", "5354:53/udp");
         expect(run("ss", "-tulnpH")).toMatch(/:5354 .*"conmon"[^]*:8081 .*"conmon"/);
         podman("network", "reload", "b");
