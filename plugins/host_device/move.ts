@@ -13,6 +13,7 @@ import { NetlinkError } from "../../ffi/netlink/error.ts";
 import { type Netlink, NETLINK_ROUTE, openNetlink } from "../../ffi/netlink/socket.ts";
 import * as link from "../../ffi/route/link.ts";
 import { IFF_UP, RTNLGRP_LINK } from "../../ffi/route/uapi.ts";
+import { unless } from "../../ffi/sys/error.ts";
 import { interfaceExists } from "../kit/own_link.ts";
 import { CniError, Code } from "../spec/error.ts";
 import type { Saved } from "./saved.ts";
@@ -55,6 +56,13 @@ export function isInside(netns: Netns, saved: Saved): boolean {
  * @throws {NetlinkError}
  */
 export function moveBack(host: Netns, netns: Netns, saved: Saved, log: Log): boolean {
+  return unlessRemoved(() => bringBack(host, netns, saved, log));
+}
+
+/** Somebody may remove the device at any time, and then it is not there; false in place of `ENODEV`. */
+const unlessRemoved = (call: () => boolean): boolean => unless(["ENODEV"], call) ?? false;
+
+function bringBack(host: Netns, netns: Netns, saved: Saved, log: Log): boolean {
   const all = link.list(netns.route);
   const device = pick(all, saved);
   if (!device) return false;
@@ -66,8 +74,11 @@ export function moveBack(host: Netns, netns: Netns, saved: Saved, log: Log): boo
   using undo = new DisposableStack();
   undo.defer(() => {
     if (!link.find(netns.route, index)) return;
-    link.set(netns.route, index, { name: ifname });
-    if (link.isUp(device)) link.setUp(netns.route, index);
+    unlessRemoved(() => {
+      link.set(netns.route, index, { name: ifname });
+      if (link.isUp(device)) link.setUp(netns.route, index);
+      return true;
+    });
   });
   link.set(netns.route, index, { flags: 0, change: IFF_UP });
   const isFree = all.every((each) => each.name !== name || each === device);
@@ -103,6 +114,10 @@ const nameTaken = ({ before: { name }, owner: { containerID } }: Saved) =>
  * @throws {NetlinkError}
  */
 export function reclaim(host: Netns, saved: Saved, wait: boolean, log: Log): boolean {
+  return unlessRemoved(() => takeBack(host, saved, wait, log));
+}
+
+function takeBack(host: Netns, saved: Saved, wait: boolean, log: Log): boolean {
   const look = (all: readonly link.Link[]) => pickStray(all, saved);
   const listen = () => host.run<Netlink>(() => openNetlink(NETLINK_ROUTE, [RTNLGRP_LINK]));
   const device = wait ? link.awaitLink(host.route, look, listen) : look(link.list(host.route));

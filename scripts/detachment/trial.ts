@@ -107,9 +107,12 @@ function del(
   if (hasCable(network.kind) || how.naming === "path") debts.delete(keyOf(network, who));
 }
 
-/** What was given another name is not found again, other than a cable, whose other end says whose it is. */
+/**
+ * What was given another name is not found again, other than a cable, whose other end says whose it is. Where the interface is removed, the
+ * container counts as another one, and the rules in it that led to its tables stay.
+ */
 const isLost = ({ network: { kind } }: Course, what: Happening): boolean =>
-  !hasCable(kind) && /renamed|moved/.test(what);
+  !hasCable(kind) && /renamed|moved/.test(what) || kind === "macvlan" && what === "its interface is deleted";
 
 /** Carries out a command in the middle of which something happens. */
 function amid(course: Course, who: number, meanwhile: Meanwhile | undefined, command: () => Answer): Answer {
