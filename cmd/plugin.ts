@@ -5,6 +5,7 @@
  * @module
  */
 import { holdSignals } from "../ffi/sys/signals.ts";
+import { permitThreads } from "../ffi/sys/threads.ts";
 import { answerVersion } from "../plugins/kit/versions.ts";
 import { findPlugin, loadPlugins, pluginsNamedIn } from "../plugins/registry.ts";
 import { VERSIONS } from "../plugins/spec/version.ts";
@@ -22,6 +23,7 @@ export async function servePlugin(name: string): Promise<number> {
     print(answerVersion(readPromptInput()));
     return 0;
   }
+  permitThreads();
   const stdin = readInput();
   const [{ serve }, { surroundings }] = [await import("../plugins/kit/serve.ts"), await import("./surroundings.ts")];
   // With the plugins that the configuration may name as delegates.

@@ -226,3 +226,16 @@ export function descriptorMessage(fds: readonly number[]): Uint32Array {
   message.set([SOL_SOCKET, SCM_RIGHTS, ...fds], controlAt + 2);
   return message;
 }
+
+/**
+ * A struct sock_fprog with its instructions, of two words each, behind it.
+ *
+ * @returns also its address, which is good as long as the memory is referred to
+ * @see linux/filter.h
+ */
+export function filterProgram(words: readonly number[]): { readonly memory: Uint32Array; readonly address: number } {
+  const memory = new Uint32Array(4 + words.length);
+  const address = Bun.FFI.ptr(memory) as number;
+  memory.set([words.length / 2, 0, address + 16, Math.floor((address + 16) / 2 ** 32), ...words]);
+  return { memory, address };
+}

@@ -1,0 +1,53 @@
+/**
+ * Threads where a filter of system calls refuses what starts them.
+ *
+ * Filters that were written before clone3(2), such as Docker's before 20.10.10, refuse what they do not know with EPERM. The C library
+ * turns to clone(2) only if it is told ENOSYS, and the JavaScript runtime aborts, whose compiler wants a thread after a while.
+ *
+ * @see seccomp(2), linux/seccomp.h, linux/filter.h
+ * @module
+ */
+import { SystemError } from "./error.ts";
+import { filterProgram, sys } from "./libc.ts";
+
+const arm = process.arch === "arm64";
+const SYS_prctl = arm ? 167 : 157;
+const SYS_seccomp = arm ? 277 : 317;
+const SYS_clone3 = 435;
+const PR_GET_SECCOMP = 21;
+const SECCOMP_MODE_FILTER = 2;
+const SECCOMP_SET_MODE_FILTER = 1;
+const ENOSYS = 38;
+
+/** Words of struct sock_filter { u16 code; u8 jt; u8 jf; u32 k; } */
+const PROGRAM = [
+  // The number of the call, from the start of struct seccomp_data.
+  ...[0x20, 0],
+  // If it is another one, a step further.
+  ...[0x15 | 1 << 24, SYS_clone3],
+  ...[0x06, 0x0005_0000 | ENOSYS],
+  ...[0x06, 0x7fff_0000],
+];
+
+/**
+ * Has clone3(2) say ENOSYS, here and in programs that are started, if a filter refuses it: of two filters that refuse a call, the error of
+ * the later one counts. Where that is not permitted, nothing changes.
+ */
+export function permitThreads(): void {
+  // One question where there is no filter.
+  if (outcomeOf(() => sys.syscall(SYS_prctl, PR_GET_SECCOMP, null, 0, 0)) !== SECCOMP_MODE_FILTER) return;
+  // Without arguments it starts nothing.
+  if (outcomeOf(() => sys.syscall(SYS_clone3, 0, null, 0, 0)) !== "EPERM") return;
+  const { memory, address } = filterProgram(PROGRAM);
+  outcomeOf(() => sys.syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, null, address, 0) + memory.length);
+}
+
+/** What a call returns, or the code of its error. */
+function outcomeOf(call: () => number): number | string {
+  try {
+    return call();
+  } catch (error) {
+    if (error instanceof SystemError) return error.code;
+    throw error;
+  }
+}
