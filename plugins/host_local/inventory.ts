@@ -71,7 +71,10 @@ export function readInventory(directory: string): Inventory {
   const seconds = new Map<Entry["inode"], SecondName>();
   for (const { name, inode } of entries) {
     const second = name.startsWith(".") ? parseIndexName(name) : undefined;
-    if (second) seconds.set(inode, second);
+    if (!second) continue;
+    const other = seconds.get(inode);
+    // Of two that somebody linked, the one that spares the address.
+    if (!other || other.boot !== currentBoot()) seconds.set(inode, second);
   }
   const holders = new Map<Ip, Holder | undefined>();
   const boots = new Map<Ip, number>();

@@ -339,6 +339,19 @@ test("where it could be half of two, or is whole for one that has the same begin
   expect(reserved(net)).toEqual(["10.0.0.2 subject", "10.0.0.3 subway"]);
 });
 
+test("an address with second names of two boots is one of this boot", () => {
+  using net = networkOf(SMALL, "c");
+  const copies = ["00000000", "00000001", "ffffffff"].flatMap((boot) =>
+    ["a", "c", "z"].map((id) => `.${id}:eth0:${boot}`)
+  );
+  for (const name of copies) linkSync(join(net.directory, "10.0.0.2"), join(net.directory, name));
+  for (const id of ["d", "e", "f", "g"]) net.add(id);
+  expect(() => net.add("h")).toThrow("are in use");
+  net.call("DEL", { id: "c" });
+  net.add("h");
+  expect(reserved(net).map((each) => each.split(" ")[1]).sort()).toEqual(["d", "e", "f", "g", "h"]);
+});
+
 test("a second name that somebody linked to a file of another tells that file's holder no more than it says", () => {
   using net = networkOf(SMALL, "a");
   linkSync(join(net.directory, "last_reserved_ip.0"), join(net.directory, ".b:eth0:00000001"));
