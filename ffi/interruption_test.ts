@@ -4,6 +4,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { ROOT, sources } from "../scripts/sources.ts";
 import { IPPROTO_UDP, listFlows } from "./conntrack/conntrack.ts";
+import { listListeners } from "./diag/listeners.ts";
 import { type Netlink, NETLINK_NETFILTER, NETLINK_ROUTE, openNetlink } from "./netlink/socket.ts";
 import type { Netns } from "./netns.ts";
 import * as nft from "./nft/objects.ts";
@@ -17,10 +18,12 @@ import * as route from "./route/route.ts";
 import * as rule from "./route/rule.ts";
 import * as wholeRoute from "./route/whole_route.ts";
 import { inNetns, newNamespaces } from "./testing.ts";
+import { serveTcp } from "./testing_traffic.ts";
 
 const NLMSG_DONE = 3;
 const NLM_F_DUMP = 0x300;
 const NLM_F_DUMP_INTR = 0x10;
+const IPPROTO_TCP = 6;
 const TABLE = { family: 1, table: "t" };
 
 interface Message {
@@ -69,10 +72,11 @@ const RULESET = `table inet t {
 }`;
 
 /** A host that has something of everything that can be listed. */
-function populate(host: Netns): void {
+function populate(host: Netns, scope: DisposableStack): void {
   const batch = "link add v0 type veth peer name v1\nlink set v0 up\nlink set v1 up\naddress add 10.0.0.1/24 dev v0\n";
   host.run(() => Bun.spawnSync(["ip", "-batch", "-"], { stdin: Buffer.from(batch) }));
   inNetns(host, "tc", "qdisc", "add", "dev", "v0", "ingress");
+  scope.use(serveTcp(host, "listener", 8080));
   host.run(() => Bun.spawnSync(["nft", "-f", "-"], { stdin: Buffer.from(RULESET) }));
 }
 
@@ -103,12 +107,14 @@ const PLACES: Readonly<Record<string, (messages: readonly Message[]) => Message 
 };
 
 describe("a list that changed is read again", () => {
-  using namespaces = newNamespaces();
-  populate(namespaces.host);
-  const { route: rtnetlink, nft: netfilter } = namespaces.host;
+  using scope = new DisposableStack();
+  const { host } = scope.use(newNamespaces());
+  populate(host, scope);
+  const { route: rtnetlink, nft: netfilter, diag } = host;
   const all = [
     ...Object.entries(ROUTE_LISTS).map(([name, list]) => ({ name, list, nl: rtnetlink })),
     ...Object.entries(NFT_LISTS).map(([name, list]) => ({ name, list, nl: netfilter })),
+    { name: "listListeners", list: (nl: Netlink) => listListeners(nl, IPPROTO_TCP, 1, 65535), nl: diag },
   ];
   const results = all.flatMap(({ name, list, nl }) =>
     Object.entries(PLACES).map(([place, choose]) => {
@@ -127,10 +133,31 @@ describe("a list that changed is read again", () => {
   });
 });
 
+/** Files of the program in which this occurs. */
+const users = (what: RegExp): string[] =>
+  sources().filter((path) => /^(ffi|plugins|cmd)\//.test(path) && !/testing|_test\.ts$/.test(path))
+    .filter((path) => what.test(readFileSync(join(ROOT, path), "utf8")));
+
 test("nothing but dump() asks for lists, so that there is one place that reads again", () => {
-  const users = sources().filter((path) => /^(ffi|plugins|cmd)\//.test(path) && !/testing|_test\.ts$/.test(path))
-    .filter((path) => /NLM_F_DUMP\b/.test(readFileSync(join(ROOT, path), "utf8")));
-  expect(users).toEqual(["ffi/netlink/message.ts", "ffi/netlink/socket.ts"]);
+  expect(users(/NLM_F_DUMP\b/)).toEqual(["ffi/netlink/message.ts", "ffi/netlink/socket.ts"]);
+});
+
+test("nothing waits but where a deadline is tested", () => {
+  // Answers of the kernel, answers to ARP, of D-Bus; see the tests beside them.
+  expect(users(/sys\.recv\b/)).toEqual(["ffi/arp.ts", "ffi/netlink/socket.ts", "plugins/firewall/bus.ts"]);
+  expect(users(/sys\.flock\b/)).toEqual(["ffi/sys/lock.ts"]);
+  // Programs of plugins, in a dialogue that has one; who starts us has as long as it likes to write a request and to read the answer.
+  expect(users(/sys\.poll\b/)).toEqual(["ffi/sys/dialogue.ts", "ffi/sys/file.ts"]);
+  expect(users(/sys\.waitid\b/)).toEqual(["ffi/sys/process.ts"]);
+});
+
+test.skipIf(Bun.which("strace") === null)("a socket gives up when the kernel says nothing", () => {
+  const script = `const { currentNetns } = await import(${JSON.stringify(join(ROOT, "ffi/netns.ts"))});
+    using host = currentNetns(); for (const nl of [host.route, host.nft, host.diag]) console.log(nl.sequence);`;
+  const strace = ["strace", "-f", "-o", "/dev/stderr", "-e", "trace=setsockopt"];
+  const { stdout, stderr } = Bun.spawnSync([...strace, process.execPath, "-e", script]);
+  expect(stdout.toString().trim().split("\n")).toHaveLength(3);
+  expect(stderr.toString().match(/SO_RCVTIMEO\w*, .*tv_sec=5.* = 0/g)).toHaveLength(3);
 });
 
 /** Acts once, when the first part of the list is there and the rest is still to be made. */
