@@ -154,10 +154,10 @@ test("nothing waits but where a deadline is tested", () => {
 test.skipIf(Bun.which("strace") === null)("a socket gives up when the kernel says nothing", () => {
   const script = `const { currentNetns } = await import(${JSON.stringify(join(ROOT, "ffi/netns.ts"))});
     using host = currentNetns(); for (const nl of [host.route, host.nft, host.diag]) console.log(nl.sequence);`;
-  const strace = ["strace", "-f", "-o", "/dev/stderr", "-e", "trace=setsockopt"];
+  const strace = ["strace", "-f", "-e", "trace=setsockopt", "-e", "signal=none"];
   const { stdout, stderr } = Bun.spawnSync([...strace, process.execPath, "-e", script]);
   expect(stdout.toString().trim().split("\n")).toHaveLength(3);
-  expect(stderr.toString().match(/SO_RCVTIMEO\w*, .*tv_sec=5.* = 0/g)).toHaveLength(3);
+  expect(stderr.toString().match(/SO_RCVTIMEO\w*, "\\5(\\0){15}", 16\) = 0/g)).toHaveLength(3);
 });
 
 /** Acts once, when the first part of the list is there and the rest is still to be made. */
