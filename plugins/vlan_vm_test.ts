@@ -1,23 +1,15 @@
 /** The vlan plugin on a kernel that has VLANs: not that of every machine. */
 import { expect } from "bun:test";
 import type { Netns } from "../ffi/netns.ts";
-import type { CallOptions } from "./kit/testing.ts";
-import { giving, inhabit, linkNames, reached, type Segment, segmentTest, shell, shown } from "./kit/testing_segment.ts";
+import { linkNames, shell, shown } from "../ffi/testing.ts";
+import { withResult } from "./kit/testing.ts";
+import { attacher, giving, inhabit, reached, type Segment, segmentTest, statusOf } from "./kit/testing_segment.ts";
 import type { Result } from "./spec/result.ts";
 import vlan from "./vlan.ts";
 
 const FIVE = { master: "up0", vlanId: 5 };
 const linkOf = (netns: Netns) => shown(netns, "link", "show", "eth0")[0];
-const withResult = (config: object, result: Result) => ({
-  ...config,
-  prevResult: { cniVersion: "1.1.0", ...result },
-});
-
-/** Attaches another container. */
-function attach({ call, newContainer }: Segment, containerId: string, config: object, options: CallOptions = {}) {
-  const netns = newContainer();
-  return { netns, result: call(vlan, "ADD", { ...FIVE, ...config }, { containerId, netns, ...options }) };
-}
+const attach = attacher(vlan, FIVE);
 
 /** Gives the machine outside addresses in a VLAN. */
 function joinOutside({ outside }: Segment, id: number, ...addresses: string[]): void {
@@ -157,6 +149,8 @@ segmentTest("an address that another machine of the VLAN has is refused, on IPv4
   const { call, container, outside, asked, host } = segment;
   joinOutside(segment, 5, "10.6.0.1/24", "fd06::1/64");
   const mac = shown(outside, "link", "show", "v5")[0].address;
+  // In another VLAN the same address is another one.
+  using _home = inhabit(attach(segment, "c2", { vlanId: 6, ...giving("fd06::1/64") }).netns);
   expect(() => call(vlan, "ADD", { ...FIVE, ...giving("10.6.0.1/24") })).toThrow(
     `Cannot use address 10.6.0.1 on "eth0" of master "up0": in use by another machine on the wire, MAC address ${mac}`,
   );
@@ -164,7 +158,7 @@ segmentTest("an address that another machine of the VLAN has is refused, on IPv4
     'Cannot use address fd06::1/64 on "eth0" of master "up0": in use by another machine on the wire',
   );
   expect(linkNames(container)).toEqual(["lo"]);
-  expect(asked).toEqual(["ADD", "DEL", "ADD", "DEL"]);
+  expect(asked).toEqual(["ADD", "ADD", "DEL", "ADD", "DEL"]);
   // Outside of the VLAN it is another address.
   shell(host, "ip addr add 10.6.0.7/24 dev up0");
   call(vlan, "ADD", { ...FIVE, ...giving("10.6.0.7/24") });
@@ -177,15 +171,8 @@ segmentTest("machines in the VLAN learn at once that an address has moved", (seg
   expect(shown(segment.outside, "neigh", "show", "10.6.0.9")[0].lladdr).toBe(interfaces![0]!.mac);
 });
 
-segmentTest("STATUS tells whether there is a master", ({ call }) => {
-  const codeOf = (config: object) => {
-    try {
-      call(vlan, "STATUS", config);
-    } catch (error) {
-      return (error as { code: number }).code;
-    }
-    return 0;
-  };
+segmentTest("STATUS tells whether there is a master", (segment) => {
+  const codeOf = (config: object) => statusOf(segment, vlan, config);
   expect(codeOf(FIVE)).toBe(0);
   expect(codeOf({ ...FIVE, master: "nosuch" })).toBe(50);
   expect(codeOf({ ...FIVE, master: "nosuch", linkInContainer: true })).toBe(0);

@@ -49,10 +49,10 @@ export function attachToSegment(
   using arp = unheard || sharing.asks === "nobody" ? undefined : listen(call, master, device, sharing.asks);
   const four = addresses.filter((each) => familyOf(each) === 4).map(ipOf);
   const claim = four.length > 0 ? arp?.findClaim(four) : undefined;
-  if (claim) throw duplicateOf(call, master, claim.address, claim.mac);
+  if (claim) throw duplicateOf(call, master, sharing, claim.address, claim.mac);
   if (unheard) log(`Nobody can be heard on ${nameOf(master)}: whether others have the same addresses is not known`);
   try {
-    const duplicate = (each: Cidr) => duplicateOf(call, master, each);
+    const duplicate = (each: Cidr) => duplicateOf(call, master, sharing, each);
     configure(netns, device, result, { withoutDad: false, unheard, duplicate, log });
   } catch (error) {
     throw inUse(error, master, addresses);
@@ -116,10 +116,22 @@ function refuseMasters(addresses: readonly Cidr[], { netns, link: { name, index 
 }
 
 /** Somebody has the address: a container of this host, or a machine of which nothing but its MAC address is known, if that. */
-function duplicateOf({ ifname, owner }: AddCall<unknown>, master: Master, address: Ip | Cidr, mac?: Mac): CniError {
-  const isHolder = ({ link: { alias, mac: own }, addresses }: LinkUser) =>
-    alias !== formatOwner(owner) && (mac !== undefined && own === mac || addresses.some((each) => each === address));
-  const holder = listUsers(master.netns, master.link.index).find(isHolder);
+function duplicateOf(
+  { ifname, owner }: AddCall<unknown>,
+  master: Master,
+  { withMaster }: Sharing,
+  address: Ip | Cidr,
+  mac?: Mac,
+): CniError {
+  // Where the master is not on the wire, its other users are not.
+  const users = withMaster ? listUsers(master.netns, master.link.index) : [];
+  const others = users.filter(({ link }) => link.alias !== formatOwner(owner));
+  const hasIt = ({ addresses }: LinkUser) => addresses.some((each) => each === address || ipOf(each) === address);
+  const answerer = others.find(({ link }) => mac !== undefined && link.mac === mac);
+  // Each interface of a container answers for all of its addresses.
+  const holder = mac === undefined
+    ? others.find(hasIt)
+    : answerer && (others.find((each) => each.place === answerer.place && hasIt(each)) ?? answerer);
   const who = [holder ? describeUser(holder) : "another machine on the wire", ...mac ? [`MAC address ${mac}`] : []];
   return new CniError(
     Code.Internal,
