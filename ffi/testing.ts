@@ -40,3 +40,19 @@ export function inNetns(netns: Netns, ...command: string[]): string {
   if (exitCode !== 0) throw new Error(`${command.join(" ")} ended with ${exitCode}: ${stderr}`);
   return stdout.toString();
 }
+
+/** Runs lines of the shell inside a namespace, up to the first that fails. @throws {Error} if one does, with what it said */
+export function shell(netns: Netns, ...lines: readonly string[]): string {
+  return inNetns(netns, "sh", "-e", "-c", lines.join("\n"));
+}
+
+/** What ip(8) shows, with all details; nothing where it says nothing. */
+// deno-lint-ignore no-explicit-any -- what ip(8) prints
+export function shown(netns: Netns, ...args: readonly string[]): any[] {
+  return JSON.parse(inNetns(netns, "ip", "-j", "-d", ...args) || "[]");
+}
+
+/** The names of the links of a namespace, sorted. */
+export function linkNames(netns: Netns): string[] {
+  return shown(netns, "link", "show").map(({ ifname }) => ifname).sort();
+}

@@ -1,7 +1,7 @@
 import { expect } from "bun:test";
 import { parseCidr, parseIp } from "../ffi/address.ts";
 import type { Netns } from "../ffi/netns.ts";
-import { inNetns } from "../ffi/testing.ts";
+import { inNetns, linkNames, shown } from "../ffi/testing.ts";
 import bridge from "./bridge.ts";
 import { plugin } from "./kit/plugin.ts";
 import { type Sandbox, sandboxTest } from "./kit/testing.ts";
@@ -36,9 +36,6 @@ const four = ipam(address("10.1.2.2/24", "10.1.2.1"));
 const both = ipam(address("10.1.2.2/24", "10.1.2.1"), address("fd00:1::2/64", "fd00:1::1"));
 
 const bridgeTest = (name: string, body: (sandbox: Sandbox) => void) => sandboxTest(name, [fixed], body);
-// deno-lint-ignore no-explicit-any -- what ip(8) prints
-const shown = (netns: Netns, ...args: string[]): any[] => JSON.parse(inNetns(netns, "ip", "-j", "-d", ...args) || "[]");
-const names = (netns: Netns): string[] => shown(netns, "link", "show").map((each) => each.ifname).sort();
 const ping = (netns: Netns, target: string) => inNetns(netns, "busybox", "ping", "-c", "1", "-W", "2", target);
 
 bridgeTest(
@@ -136,8 +133,8 @@ bridgeTest(
     const prevResult = { cniVersion: "1.1.0", ...call(bridge, "ADD", config) };
     const released = counts.del;
     call(bridge, "DEL", { ...config, prevResult });
-    expect(names(container)).toEqual(["lo"]);
-    expect(names(host)).toEqual(["cni0", "lo"]);
+    expect(linkNames(container)).toEqual(["lo"]);
+    expect(linkNames(host)).toEqual(["cni0", "lo"]);
     call(bridge, "DEL", { ...config, prevResult });
     call(bridge, "DEL", config, { netns: null });
     call(bridge, "DEL", config, { netns: "/run/netns/never" });
@@ -153,14 +150,14 @@ bridgeTest(
     const alias = (text: string) => inNetns(host, "ip", "link", "set", port.name, "alias", text);
     alias("test another eth0");
     call(bridge, "DEL", { ipam: four, prevResult }, { netns: null });
-    expect(names(host)).toContain(port.name);
+    expect(linkNames(host)).toContain(port.name);
     // A port that the reference plugin made names nobody; then its address must be the one that was reported.
     alias("");
     const foreign = { ...prevResult, interfaces: [{ ...port, mac: "0a:11:22:33:44:55" }] };
     call(bridge, "DEL", { ipam: four, prevResult: foreign }, { netns: null });
-    expect(names(host)).toContain(port.name);
+    expect(linkNames(host)).toContain(port.name);
     call(bridge, "DEL", { ipam: four, prevResult }, { netns: null });
-    expect(names(host)).toEqual(["cni0", "lo"]);
+    expect(linkNames(host)).toEqual(["cni0", "lo"]);
   },
 );
 
@@ -186,8 +183,8 @@ bridgeTest(
       const { add, del } = counts;
       expect(() => call(bridge, "ADD", config), JSON.stringify(config)).toThrow(message);
       expect(counts.del - del, JSON.stringify(config)).toBe(counts.add - add);
-      expect(names(container)).toEqual(["lo"]);
-      expect(names(host).filter((name) => name.startsWith("veth"))).toEqual([]);
+      expect(linkNames(container)).toEqual(["lo"]);
+      expect(linkNames(host).filter((name) => name.startsWith("veth"))).toEqual([]);
     }
   },
 );
@@ -201,7 +198,7 @@ bridgeTest("bridge ADD refuses a name that the container has, and keeps what was
     expect.objectContaining({ local: "10.1.2.2" }),
   );
   call(bridge, "ADD", { ipam: ipam(address("10.1.2.3/24")) }, { ifname: "net1" });
-  expect(names(container)).toEqual(["eth0", "lo", "net1"]);
+  expect(linkNames(container)).toEqual(["eth0", "lo", "net1"]);
 });
 
 bridgeTest("containers of one bridge reach each other; isolated ports do not", ({ call, container, newContainer }) => {
@@ -323,7 +320,7 @@ bridgeTest("bridge refuses contradictions and wrong values before it changes any
   for (const [config, message] of wrong) {
     expect(() => call(bridge, "ADD", config), JSON.stringify(config)).toThrow(message);
   }
-  expect(names(host)).toEqual(["lo"]);
+  expect(linkNames(host)).toEqual(["lo"]);
 });
 
 bridgeTest("bridge refuses a name that another kind of interface has", ({ call, host }) => {
@@ -357,7 +354,7 @@ bridgeTest(
     expect(() => call(bridge, "ADD", { enabledad: true, ipam: ipam(address("fd00:1::2/64")) })).toThrow(
       'Cannot use address fd00:1::2/64 on "eth0": another host',
     );
-    expect(names(container)).toEqual(["lo"]);
+    expect(linkNames(container)).toEqual(["lo"]);
     call(bridge, "ADD", { enabledad: true, ipam: ipam(address("fd00:1::3/64")) });
     ping(container, "fd00:1::2");
   },
@@ -442,7 +439,7 @@ bridgeTest("bridge DEL leaves alone what is no cable, so that a refused ADD can 
   call(bridge, "DEL", {}, { ifname: "lo" });
   inNetns(container, "ip", "link", "add", "eth0", "type", "bridge");
   call(bridge, "DEL", {});
-  expect(names(container)).toEqual(["eth0", "lo"]);
+  expect(linkNames(container)).toEqual(["eth0", "lo"]);
 });
 
 bridgeTest(
@@ -505,6 +502,6 @@ bridgeTest("bridge DEL finds the host's end that was renamed or has left the bri
       `ip link set ${name} down nomaster; ip link set ${name} name other0; ip link del cni0`,
     );
     call(bridge, "DEL", { ipam: four, prevResult: result }, { netns });
-    expect(names(host)).toEqual(["lo"]);
+    expect(linkNames(host)).toEqual(["lo"]);
   }
 });

@@ -1,28 +1,12 @@
 /** On a kernel that has dummy links: not that of every machine. */
 import { expect } from "bun:test";
 import { parseCidr } from "../ffi/address.ts";
-import type { Netns } from "../ffi/netns.ts";
-import { inNetns } from "../ffi/testing.ts";
+import { inNetns, linkNames, shown } from "../ffi/testing.ts";
 import dummy from "./dummy.ts";
-import { plugin } from "./kit/plugin.ts";
-import { type Sandbox, sandboxTest } from "./kit/testing.ts";
-import type { Result } from "./spec/result.ts";
-import { anything } from "./spec/schema.ts";
+import { type Sandbox, sandboxTest, withResult } from "./kit/testing.ts";
+import { newFixedIpam } from "./kit/testing_ipam.ts";
 
-/** An IPAM plugin that says what its configuration tells it to, and counts. */
-const counts = { add: 0, del: 0, check: 0, status: 0 };
-const fixed = plugin({
-  name: "fixed",
-  about: "Gives the addresses in its configuration",
-  config: anything,
-  add({ config }) {
-    counts.add++;
-    return (config as { ipam: { result: Result } }).ipam.result;
-  },
-  del: () => void counts.del++,
-  check: () => void counts.check++,
-  status: () => void counts.status++,
-});
+const { fixed, counts } = newFixedIpam();
 const ipam = (addresses: string[], more: object = {}) => ({
   type: "fixed",
   result: { ips: addresses.map((each) => ({ address: parseCidr(each) })), ...more },
@@ -32,10 +16,6 @@ const both = ipam(["10.1.2.2/24", "10.9.0.1/32", "fd00:1::2/64"], {
 });
 
 const dummyTest = (name: string, body: (sandbox: Sandbox) => void) => sandboxTest(name, [fixed], body);
-// deno-lint-ignore no-explicit-any -- what ip(8) prints
-const shown = (netns: Netns, ...args: string[]): any[] => JSON.parse(inNetns(netns, "ip", "-j", "-d", ...args) || "[]");
-const names = (netns: Netns): string[] => shown(netns, "link", "show").map((each) => each.ifname).sort();
-const withResult = (config: object, result: Result) => ({ ...config, prevResult: { cniVersion: "1.1.0", ...result } });
 
 dummyTest(
   "dummy ADD makes an interface that holds addresses and routes, whatever the host has",
@@ -100,12 +80,12 @@ dummyTest("dummy ADD that fails leaves nothing and gives its addresses back", ({
   for (const [failing, message] of cases) {
     const { add, del } = counts;
     expect(() => call(dummy, "ADD", { ipam: failing })).toThrow(message);
-    expect(names(container)).toEqual(["lo"]);
+    expect(linkNames(container)).toEqual(["lo"]);
     expect(counts.del - del).toBe(counts.add - add);
   }
   inNetns(container, "ip", "link", "add", "eth0", "type", "bridge");
   expect(() => call(dummy, "ADD", { ipam: both })).toThrow("the container has an interface of that name");
-  expect(names(container)).toEqual(["eth0", "lo"]);
+  expect(linkNames(container)).toEqual(["eth0", "lo"]);
 });
 
 dummyTest("dummy needs IPAM, except to be removed", ({ call }) => {
@@ -127,11 +107,11 @@ dummyTest(
       call(dummy, "DEL", { ipam: both }, { netns });
       call(dummy, "DEL", { ipam: both }, { netns });
       expect(counts.del).toBe(del + 2);
-      expect(names(container)).toEqual(["lo"]);
+      expect(linkNames(container)).toEqual(["lo"]);
     }
     inNetns(container, "ip", "link", "add", "eth0", "type", "bridge");
     call(dummy, "DEL", { ipam: both });
-    expect(names(container)).toEqual(["eth0", "lo"]);
+    expect(linkNames(container)).toEqual(["eth0", "lo"]);
   },
 );
 

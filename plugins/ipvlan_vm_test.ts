@@ -1,24 +1,16 @@
 /** The ipvlan plugin on a kernel that has links of this kind: not that of every machine. */
 import { expect } from "bun:test";
 import type { Netns } from "../ffi/netns.ts";
+import { linkNames, shell, shown } from "../ffi/testing.ts";
 import ipvlan from "./ipvlan.ts";
-import type { CallOptions } from "./kit/testing.ts";
-import { giving, inhabit, linkNames, reached, type Segment, segmentTest, shell, shown } from "./kit/testing_segment.ts";
+import { withResult } from "./kit/testing.ts";
+import { attacher, giving, inhabit, reached, segmentTest, statusOf } from "./kit/testing_segment.ts";
 import type { Result } from "./spec/result.ts";
 
 const MASTER = { master: "up0" };
 const linkOf = (netns: Netns) => shown(netns, "link", "show", "eth0")[0];
 const modeOf = (netns: Netns) => linkOf(netns).linkinfo.info_data.mode;
-const withResult = (config: object, result: Result) => ({
-  ...config,
-  prevResult: { cniVersion: "1.1.0", ...result },
-});
-
-/** Attaches another container. */
-function attach({ call, newContainer }: Segment, containerId: string, config: object, options: CallOptions = {}) {
-  const netns = newContainer();
-  return { netns, result: call(ipvlan, "ADD", { ...MASTER, ...config }, { containerId, netns, ...options }) };
-}
+const attach = attacher(ipvlan, MASTER);
 
 segmentTest("the container speaks to machines on the wire and to its siblings, in both families", (segment) => {
   const { call, container, outside, host } = segment;
@@ -218,15 +210,8 @@ segmentTest("machines on the wire learn at once that an address has moved", ({ c
   expect(shown(outside, "neigh", "show", "10.5.0.2")[0].lladdr).toBe(interfaces![0]!.mac);
 });
 
-segmentTest("STATUS tells whether there is a master", ({ call }) => {
-  const codeOf = (config: object) => {
-    try {
-      call(ipvlan, "STATUS", config);
-    } catch (error) {
-      return (error as { code: number }).code;
-    }
-    return 0;
-  };
+segmentTest("STATUS tells whether there is a master", (segment) => {
+  const codeOf = (config: object) => statusOf(segment, ipvlan, config);
   expect(codeOf(MASTER)).toBe(0);
   expect(codeOf({ master: "nosuch" })).toBe(50);
   // Behind another plugin, nothing can be told before its result.

@@ -1,22 +1,14 @@
 import { expect } from "bun:test";
-import { giving, inhabit, linkNames, reached, type Segment, segmentTest, shell, shown } from "./kit/testing_segment.ts";
+import { attacher, giving, inhabit, reached, segmentTest, statusOf } from "./kit/testing_segment.ts";
 import macvlan from "./macvlan.ts";
 import type { Netns } from "../ffi/netns.ts";
-import type { CallOptions } from "./kit/testing.ts";
+import { linkNames, shell, shown } from "../ffi/testing.ts";
+import { withResult } from "./kit/testing.ts";
 import type { Result } from "./spec/result.ts";
 
 const MASTER = { master: "up0" };
 const dataOf = (netns: Netns) => shown(netns, "link", "show", "eth0")[0].linkinfo;
-const withResult = (config: object, result: Result) => ({
-  ...config,
-  prevResult: { cniVersion: "1.1.0", ...result },
-});
-
-/** Attaches another container. */
-function attach({ call, newContainer }: Segment, containerId: string, config: object, options: CallOptions = {}) {
-  const netns = newContainer();
-  return { netns, result: call(macvlan, "ADD", { ...MASTER, ...config }, { containerId, netns, ...options }) };
-}
+const attach = attacher(macvlan, MASTER);
 
 segmentTest("the container speaks to machines on the wire and to its siblings, in both families", (segment) => {
   const { call, container, outside, host } = segment;
@@ -355,17 +347,11 @@ segmentTest("a master that is down is taken, and that nobody was heard is said",
   shell(container, "busybox ping -c 1 -W 5 10.5.0.1");
 });
 
-segmentTest("STATUS tells whether there is a master", ({ call, host }) => {
+segmentTest("STATUS tells whether there is a master", (segment) => {
+  const { call, host } = segment;
   call(macvlan, "STATUS", MASTER);
   call(macvlan, "STATUS", { master: "nosuch", linkInContainer: true });
-  const refusal = (config: object) => {
-    try {
-      call(macvlan, "STATUS", config);
-    } catch (error) {
-      return (error as { code: number }).code;
-    }
-    return 0;
-  };
+  const refusal = (config: object) => statusOf(segment, macvlan, config);
   expect(refusal({ master: "nosuch" })).toBe(50);
   expect(refusal({})).toBe(50);
   shell(host, "ip addr add 10.5.0.7/24 dev up0; ip route add default via 10.5.0.1");

@@ -1,30 +1,14 @@
 import { expect } from "bun:test";
 import { parseCidr, parseIp } from "../ffi/address.ts";
 import type { Netns } from "../ffi/netns.ts";
-import { inNetns } from "../ffi/testing.ts";
+import { inNetns, linkNames, shown } from "../ffi/testing.ts";
 import { askTcp, serveTcp, SHORTLY_MS } from "../ffi/testing_traffic.ts";
-import { plugin } from "./kit/plugin.ts";
-import { type Sandbox, sandboxTest } from "./kit/testing.ts";
+import { type Sandbox, sandboxTest, withResult } from "./kit/testing.ts";
+import { newFixedIpam } from "./kit/testing_ipam.ts";
 import ptp from "./ptp.ts";
 import type { CniError } from "./spec/error.ts";
-import type { Result } from "./spec/result.ts";
-import { anything } from "./spec/schema.ts";
 
-/** An IPAM plugin that says what its configuration tells it to, and counts. */
-const counts = { add: 0, del: 0, check: 0, gc: 0, status: 0 };
-const fixed = plugin({
-  name: "fixed",
-  about: "Gives the addresses in its configuration",
-  config: anything,
-  add({ config }) {
-    counts.add++;
-    return (config as { ipam: { result: Result } }).ipam.result;
-  },
-  del: () => void counts.del++,
-  check: () => void counts.check++,
-  gc: () => void counts.gc++,
-  status: () => void counts.status++,
-});
+const { fixed, counts } = newFixedIpam();
 
 const ip = (address: string, gateway?: string) => ({
   address: parseCidr(address),
@@ -36,9 +20,6 @@ const SIX = ip("fd00:1::2/64", "fd00:1::1");
 const both = ipam([FOUR, SIX], { routes: [{ dst: "0.0.0.0/0" }, { dst: "::/0" }] });
 
 const ptpTest = (name: string, body: (sandbox: Sandbox) => void | Promise<void>) => sandboxTest(name, [fixed], body);
-// deno-lint-ignore no-explicit-any -- what ip(8) prints
-const shown = (netns: Netns, ...args: string[]): any[] => JSON.parse(inNetns(netns, "ip", "-j", "-d", ...args) || "[]");
-const names = (netns: Netns): string[] => shown(netns, "link", "show").map((each) => each.ifname).sort();
 const ping = (netns: Netns, target: string) => inNetns(netns, "busybox", "ping", "-c", "1", "-W", "2", target);
 /** Each route as `destination gateway device source metric`, without the kernel's own link-local ones. */
 const routes = (netns: Netns, family: "-4" | "-6"): string[] =>
@@ -46,7 +27,6 @@ const routes = (netns: Netns, family: "-4" | "-6"): string[] =>
     .filter((line) => !line.startsWith("fe80::")).map((line) =>
       line.replace(/ (proto \w+|metric 1024|pref medium)/g, "")
     );
-const withResult = (config: object, result: Result) => ({ ...config, prevResult: { cniVersion: "1.1.0", ...result } });
 
 ptpTest(
   "ptp ADD connects container and host on IPv4 and IPv6 as soon as it returns, both ways, by routes to addresses alone",
@@ -169,7 +149,7 @@ ptpTest("ptp answers in the old versions too, and takes such results back", ({ c
     const { ips } = call(ptp, "ADD", config);
     expect(ips!.map(({ address }) => address as string)).toEqual(["10.1.2.2/24", "fd00:1::2/64"]);
     call(ptp, "DEL", config);
-    expect([names(host), names(container)]).toEqual([["lo"], ["lo"]]);
+    expect([linkNames(host), linkNames(container)]).toEqual([["lo"], ["lo"]]);
   }
 });
 
@@ -177,7 +157,7 @@ ptpTest("ptp answers in the old versions too, and takes such results back", ({ c
 function expectNothing(sandbox: Sandbox, config: object, error: string | RegExp): CniError {
   const { call, host, container } = sandbox;
   const state = () => [
-    ...[host, container].flatMap((each) => [names(each), routes(each, "-4"), routes(each, "-6")]),
+    ...[host, container].flatMap((each) => [linkNames(each), routes(each, "-4"), routes(each, "-6")]),
     // The table stays, and what is in it belongs to no container.
     inNetns(host, "nft", "list", "ruleset").split("\n").filter((line) => line.includes("c1 eth0")),
   ];
@@ -226,7 +206,7 @@ ptpTest("ptp refuses an address that the host leads elsewhere, and names who has
   inNetns(host, "ip", "link", "add", "mine", "up", "type", "veth", "peer", "name", "other");
   inNetns(host, "ip", "route", "add", "10.7.0.2/32", "dev", "mine");
   expectNothing(sandbox, { ipam: ipam([ip("10.7.0.2/24", "10.7.0.1")]) }, 'leads packets for it to "mine"');
-  expect(names(container)).toEqual(["lo"]);
+  expect(linkNames(container)).toEqual(["lo"]);
 });
 
 ptpTest("ptp undoes all when a late step fails", (sandbox) => {
@@ -236,7 +216,7 @@ ptpTest("ptp undoes all when a late step fails", (sandbox) => {
   inNetns(container, "ip", "link", "add", "eth0", "type", "veth", "peer", "name", "other");
   const taken = expectNothing(sandbox, { ipam: both }, "the container has an interface of that name");
   expect(taken.code).toBe(4);
-  expect(names(host)).toEqual(["lo"]);
+  expect(linkNames(host)).toEqual(["lo"]);
 });
 
 ptpTest("ptp CHECK passes after ADD and names what has changed since", ({ call, host, container }) => {
@@ -328,8 +308,8 @@ ptpTest("ptp DEL leaves nothing, also a second time, and without namespace or re
       const request = knows ? withResult(config, result) : config;
       const { del } = counts;
       call(ptp, "DEL", request, { netns });
-      expect(names(host)).toEqual(["lo"]);
-      expect(names(container)).toEqual(["lo"]);
+      expect(linkNames(host)).toEqual(["lo"]);
+      expect(linkNames(container)).toEqual(["lo"]);
       expect(inNetns(host, "nft", "list", "ruleset")).not.toContain("c1 eth0");
       call(ptp, "DEL", request, { netns });
       expect(counts.del).toBe(del + 2);
@@ -343,11 +323,11 @@ ptpTest(
   ({ call, host, container }) => {
     inNetns(container, "ip", "link", "add", "eth0", "type", "bridge");
     call(ptp, "DEL", { ipam: both });
-    expect(names(container)).toEqual(["eth0", "lo"]);
+    expect(linkNames(container)).toEqual(["eth0", "lo"]);
     inNetns(container, "ip", "link", "del", "eth0");
     const result = call(ptp, "ADD", { ipam: both });
     call(ptp, "DEL", withResult({ ipam: both }, result), { netns: null, containerId: "c2" });
-    expect(names(host)).toEqual(["lo", result.interfaces![0]!.name]);
+    expect(linkNames(host)).toEqual(["lo", result.interfaces![0]!.name]);
   },
 );
 
@@ -359,11 +339,11 @@ ptpTest(
     const late = { containerId: "c2" };
     call(ptp, "DEL", config, late);
     call(ptp, "DEL", withResult(config, { ...result, interfaces: [{ name: "veth00000000" }] }), late);
-    expect(names(container)).toEqual(["eth0", "lo"]);
+    expect(linkNames(container)).toEqual(["eth0", "lo"]);
     // The reference says nowhere whose it is.
     inNetns(host, "ip", "link", "set", result.interfaces![0]!.name, "alias", "");
     call(ptp, "DEL", config, late);
-    expect([names(host), names(container)]).toEqual([["lo"], ["lo"]]);
+    expect([linkNames(host), linkNames(container)]).toEqual([["lo"], ["lo"]]);
   },
 );
 
@@ -379,8 +359,8 @@ ptpTest(
     const foreign = attach("dead", "other", "10.1.2.4", newContainer());
     const { gc } = counts;
     call(ptp, "GC", { ...config, "cni.dev/valid-attachments": [{ containerID: "living", ifname: "eth0" }] });
-    expect(names(host)).toEqual(["lo", living, foreign].sort());
-    expect(names(host)).not.toContain(dead);
+    expect(linkNames(host)).toEqual(["lo", living, foreign].sort());
+    expect(linkNames(host)).not.toContain(dead);
     const rules = inNetns(host, "nft", "list", "ruleset");
     expect(["test dead eth0", "test living eth0", "other dead eth0"].map((each) => rules.includes(each))).toEqual([
       false,

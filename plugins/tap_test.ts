@@ -5,26 +5,11 @@ import type { Netns } from "../ffi/netns.ts";
 import { awaitReadable, type Descriptor, descriptor, readSome } from "../ffi/sys/file.ts";
 import { sys } from "../ffi/sys/libc.ts";
 import { inNetns } from "../ffi/testing.ts";
-import { plugin } from "./kit/plugin.ts";
 import { type CallOptions, type Sandbox, sandboxTest } from "./kit/testing.ts";
-import { CniError } from "./spec/error.ts";
-import { anything } from "./spec/schema.ts";
-import type { Result } from "./spec/result.ts";
+import { newFixedIpam } from "./kit/testing_ipam.ts";
 import tap from "./tap.ts";
 
-const counts = { del: 0 };
-const fixed = plugin({
-  name: "fixed",
-  about: "Gives the addresses in its configuration",
-  config: anything,
-  add({ config }) {
-    const { ipam } = config as { ipam: { fail?: boolean; result: Result } };
-    if (ipam.fail) throw new CniError(11, "no address now");
-    return ipam.result;
-  },
-  del: () => void counts.del++,
-  check: () => {},
-});
+const { fixed, counts } = newFixedIpam();
 const ipam = (addresses: string[], gateways: string[] = [], more: object = {}) => ({
   type: "fixed",
   result: {

@@ -1,7 +1,7 @@
 /** On a kernel that has VRFs: not that of every machine. */
 import { expect } from "bun:test";
 import type { Netns } from "../ffi/netns.ts";
-import { inNetns } from "../ffi/testing.ts";
+import { inNetns, linkNames, shown } from "../ffi/testing.ts";
 import { type Sandbox, sandboxTest } from "./kit/testing.ts";
 import type { Result } from "./spec/result.ts";
 import ptp from "./ptp.ts";
@@ -9,9 +9,6 @@ import staticIpam from "./static.ts";
 import vrf from "./vrf.ts";
 
 const vrfTest = (name: string, body: (sandbox: Sandbox) => void) => sandboxTest(name, [staticIpam], body);
-// deno-lint-ignore no-explicit-any -- what ip(8) prints
-const shown = (netns: Netns, ...args: string[]): any[] => JSON.parse(inNetns(netns, "ip", "-j", "-d", ...args) || "[]");
-const names = (netns: Netns): string[] => shown(netns, "link", "show").map((each) => each.ifname).sort();
 const tableOf = (netns: Netns, name: string): number => shown(netns, "link", "show", name)[0].linkinfo.info_data.table;
 const masterOf = (netns: Netns, name: string): string | undefined => shown(netns, "link", "show", name)[0].master;
 const ip = (netns: Netns, ...lines: string[]) =>
@@ -108,9 +105,9 @@ vrfTest(
     for (const each of ["eth0", "eth1", "eth2"]) expect(addresses(container, each)).toEqual(["10.1.2.2", "fd00:1::2"]);
     call(vrf, "CHECK", red, { ifname: "eth1" });
     call(vrf, "DEL", red);
-    expect(names(container)).toContain("red");
+    expect(linkNames(container)).toContain("red");
     call(vrf, "DEL", red, { ifname: "eth1" });
-    expect(names(container)).not.toContain("red");
+    expect(linkNames(container)).not.toContain("red");
     expect(masterOf(container, "eth2")).toBe("blue");
   },
 );
@@ -156,7 +153,8 @@ vrfTest("ADD that is repeated changes nothing; other masters and kinds are refus
   const { call, container } = sandbox;
   addInterface(sandbox, "eth0", "10.1.2.2/24", "fd00:1::2/64");
   call(vrf, "ADD", red);
-  const state = () => [addresses(container, "eth0"), routes(container, 1), names(container), tableOf(container, "red")];
+  const state =
+    () => [addresses(container, "eth0"), routes(container, 1), linkNames(container), tableOf(container, "red")];
   const before = state();
   call(vrf, "ADD", red);
   expect(state()).toEqual(before);
@@ -167,7 +165,7 @@ vrfTest("ADD that is repeated changes nothing; other masters and kinds are refus
     'Cannot use "br0" as a VRF: it is an interface of another kind (bridge)',
   );
   expect(() => call(vrf, "ADD", blue, { ifname: "eth9" })).toThrow('"eth9"');
-  expect(names(container)).not.toContain("blue");
+  expect(linkNames(container)).not.toContain("blue");
 });
 
 vrfTest("DEL gives routes and addresses back, and succeeds when things are gone", (sandbox) => {
@@ -184,7 +182,7 @@ vrfTest("DEL gives routes and addresses back, and succeeds when things are gone"
     .toEqual(
       expect.arrayContaining(["10.1.2.2", "fd00:1::2"]),
     );
-  expect(names(container)).toEqual(["eth0", "lo"]);
+  expect(linkNames(container)).toEqual(["eth0", "lo"]);
   call(vrf, "DEL", red);
   call(vrf, "DEL", red, { netns: null });
   call(vrf, "DEL", red, { netns: "/run/netns/absent" });
@@ -195,7 +193,7 @@ vrfTest("DEL gives routes and addresses back, and succeeds when things are gone"
   call(vrf, "ADD", blue);
   ip(container, "link del eth0");
   call(vrf, "DEL", blue);
-  expect(names(container)).toEqual(["lo"]);
+  expect(linkNames(container)).toEqual(["lo"]);
 });
 
 vrfTest("CHECK names what has changed", (sandbox) => {
@@ -231,7 +229,7 @@ vrfTest("an ADD that fails late puts the interface back where it was", (sandbox)
   inNetns(container, "sh", "-ec", "echo 1 >/proc/sys/net/ipv6/conf/eth0/accept_dad");
   ip(host, "addr add fd00:1::2/64 dev eth0h nodad");
   expect(() => call(vrf, "ADD", red)).toThrow('Cannot use address fd00:1::2/64 on "eth0": another host of the network');
-  expect(names(container)).toEqual(["eth0", "lo"]);
+  expect(linkNames(container)).toEqual(["eth0", "lo"]);
   expect(masterOf(container, "eth0")).toBeUndefined();
   expect(routes(container, "main")).toEqual(["192.0.2.0/24 via 10.1.2.1"]);
 });
@@ -279,6 +277,6 @@ vrfTest(
     }
     call(vrf, "DEL", { vrfname: "red", ...after });
     call(ptp, "DEL", { ...first, ...after });
-    expect(names(container)).toEqual(["lo"]);
+    expect(linkNames(container)).toEqual(["lo"]);
   },
 );

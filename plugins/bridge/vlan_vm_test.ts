@@ -2,7 +2,7 @@
 import { expect } from "bun:test";
 import { parseCidr } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
-import { inNetns } from "../../ffi/testing.ts";
+import { inNetns, linkNames, shown } from "../../ffi/testing.ts";
 import bridge from "../bridge.ts";
 import { plugin } from "../kit/plugin.ts";
 import { type Sandbox, sandboxTest } from "../kit/testing.ts";
@@ -23,9 +23,6 @@ const ipam = (...addresses: string[]) => ({ type: "fixed", addresses });
 
 const vlanTest = (name: string, body: (sandbox: Sandbox) => void) => sandboxTest(name, [fixed], body);
 
-// deno-lint-ignore no-explicit-any -- what ip(8) prints
-const shown = (netns: Netns, ...args: string[]): any[] => JSON.parse(inNetns(netns, "ip", "-j", "-d", ...args) || "[]");
-const names = (netns: Netns): string[] => shown(netns, "link", "show").map(({ ifname }) => ifname).sort();
 const isFiltering = (host: Netns, name: string): boolean =>
   shown(host, "link", "show", name)[0].linkinfo.info_data.vlan_filtering === 1;
 
@@ -261,8 +258,8 @@ vlanTest("DEL leaves nothing but the bridge and the gateway of the VLAN", ({ cal
     const prevResult = { cniVersion: "1.1.0", ...result };
     call(bridge, "DEL", { ...config, prevResult }, { netns });
     call(bridge, "DEL", { ...config, prevResult }, { netns });
-    expect(names(host)).toEqual(["cni0", "cni0.100", "lo", gatewayPort]);
-    expect(names(container)).toEqual(["lo"]);
+    expect(linkNames(host)).toEqual(["cni0", "cni0.100", "lo", gatewayPort]);
+    expect(linkNames(container)).toEqual(["lo"]);
     expect(shown(host, "-4", "addr", "show", "cni0.100")).toHaveLength(1);
     expect(inNetns(host, "nft", "list", "ruleset")).not.toContain("c1");
   }

@@ -90,6 +90,11 @@ export function newSandbox(plugins: readonly AnyPlugin[]): Sandbox {
   };
 }
 
+/** The configuration with the result of an ADD, as a runtime hands it on. */
+export function withResult<C extends object>(config: C, result: Result): C & { readonly prevResult: object } {
+  return { ...config, prevResult: { cniVersion: "1.1.0", ...result } };
+}
+
 /** A test in a sandbox of its own. */
 export function sandboxTest(
   name: string,

@@ -6,11 +6,13 @@
  */
 import { parseCidr } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
-import { inNetns } from "../../ffi/testing.ts";
+import { inNetns, shell } from "../../ffi/testing.ts";
+import type { CniError } from "../spec/error.ts";
 import type { IpConfig, Result, RouteConfig } from "../spec/result.ts";
 import { anything } from "../spec/schema.ts";
 import { plugin } from "./plugin.ts";
-import { type Sandbox, sandboxTest } from "./testing.ts";
+import type { AnyPlugin } from "./serve.ts";
+import { type CallOptions, type Sandbox, sandboxTest } from "./testing.ts";
 
 /** What an IPAM plugin was asked for. */
 export interface Asked {
@@ -52,11 +54,6 @@ export interface Segment extends Sandbox {
   readonly asked: string[];
 }
 
-/** Runs lines of the shell inside a namespace. */
-export function shell(netns: Netns, ...lines: readonly string[]): string {
-  return inNetns(netns, "sh", "-e", "-c", lines.join("\n"));
-}
-
 // Without this, nothing is sent over IPv6 in the first second of a link.
 const QUICK = "for each in all default; do echo 0 >/proc/sys/net/ipv6/conf/$each/accept_dad; done";
 
@@ -78,18 +75,27 @@ export function inhabit(netns: Netns): Disposable & { readonly place: string } {
   return { place: `/proc/${child.pid}/ns/net`, [Symbol.dispose]: () => child.kill() };
 }
 
-// deno-lint-ignore no-explicit-any -- what ip(8) prints
-export const shown = (netns: Netns, ...args: string[]): any[] =>
-  JSON.parse(inNetns(netns, "ip", "-j", "-d", ...args) || "[]");
-
-/** The names of the links of a namespace. */
-export function linkNames(netns: Netns): string[] {
-  return shown(netns, "link", "show").map(({ ifname }) => ifname).sort();
-}
-
 /** Those of the addresses that answer a ping: asked all at once, since the silence of each takes a second. */
 export function reached(netns: Netns, ...targets: string[]): string[] {
   const script = 'for target; do busybox ping -c 1 -W 1 "$target" >/dev/null && echo "$target" & done; wait';
   const answers = inNetns(netns, "sh", "-c", script, "sh", ...targets).split("\n");
   return targets.filter((target) => answers.includes(target));
+}
+
+/** Attaches further containers of a segment by a plugin, with a configuration that the one of each call is added to. */
+export function attacher(plugin: AnyPlugin, common: object) {
+  return ({ call, newContainer }: Segment, containerId: string, config: object, options: CallOptions = {}) => {
+    const netns = newContainer();
+    return { netns, result: call(plugin, "ADD", { ...common, ...config }, { containerId, netns, ...options }) };
+  };
+}
+
+/** The code that STATUS is refused with; 0 if it is not. */
+export function statusOf({ call }: Segment, plugin: AnyPlugin, config: object): number {
+  try {
+    call(plugin, "STATUS", config);
+  } catch (error) {
+    return (error as CniError).code;
+  }
+  return 0;
 }

@@ -4,11 +4,11 @@
  * @module
  */
 import { expect } from "bun:test";
+import { linkNames, shell, shown } from "../../ffi/testing.ts";
 import host_local from "../host_local.ts";
 import type { AnyPlugin } from "./serve.ts";
 import { newSandbox, type Sandbox } from "./testing.ts";
 import { callReference, referenceTest } from "./testing_reference.ts";
-import { linkNames, shell, shown } from "./testing_segment.ts";
 
 /** What is asked of both. */
 export interface Case {
