@@ -9,7 +9,7 @@ import { errorOf, runPlugin, testWith } from "../cmd/testing.ts";
 import { inNetns } from "../ffi/testing.ts";
 import { referenceName } from "./bandwidth/ifb.ts";
 import { connect, linkNames, shaping } from "./bandwidth/testing.ts";
-import { type Json, newWorld, ours, type Side, theirs, type World } from "./bridge/testing_peers.ts";
+import { type Json, newWorld, ours, type Side, theirs, type World } from "./kit/testing_peers.ts";
 
 const PROGRAMS = ["/usr/lib/cni/bandwidth", "tc", "ip"];
 const type = "bandwidth";

@@ -5,46 +5,29 @@
  * @module
  */
 import { expect } from "bun:test";
-import { writeFileSync } from "node:fs";
-import { join } from "node:path";
-import type { Netns } from "../ffi/netns.ts";
 import { inNetns } from "../ffi/testing.ts";
 import {
-  differences,
-  type Json,
-  newWorld,
-  ours,
-  peerTest,
-  picture,
-  type Side,
-  theirs,
-  type World,
-} from "./bridge/testing_peers.ts";
+  both,
+  compare,
+  configs,
+  defaults,
+  dns,
+  envs,
+  four,
+  hostLocal,
+  ipams,
+  judge,
+  left,
+  named,
+  narrow,
+  prepare,
+  ranges,
+  type Request,
+} from "./kit/testing_peer_requests.ts";
+import { differences, type Json, newWorld, ours, peerTest, type Side, theirs } from "./kit/testing_peers.ts";
 
-interface Request {
-  readonly config?: object;
-  readonly env?: Readonly<Record<string, string | null>>;
-  /** ADD unless told. */
-  readonly verb?: string;
-  /** What ip(8) is told before: on the host, in the container. */
-  readonly host?: readonly string[];
-  readonly container?: readonly string[];
-}
-
-function prepare(netns: Netns, commands: readonly string[] = []): void {
-  for (const each of commands) inNetns(netns, "ip", ...each.split(" "));
-}
-
-const hostLocal = (more: object) => ({ type: "host-local", dataDir: "$DIR", ...more });
-const ranges = (...subnets: string[]) => hostLocal({ ranges: subnets.map((subnet) => [{ subnet }]) });
-const four = hostLocal({ subnet: "10.1.0.0/24" });
-const both = ranges("10.1.0.0/24", "fd00:1::/64");
-const named = { ...both, resolvConf: "$DIR/resolv.conf" };
-const dns = { nameservers: ["10.1.0.1"], domain: "a.example", search: ["b.example"], options: ["ndots:2"] };
 const routes = [{ dst: "192.0.2.0/24" }, { dst: "198.51.100.0/24", gw: "10.1.0.9" }, { dst: "2001:db8::/32" }];
-const defaults = [{ dst: "0.0.0.0/0" }, { dst: "::/0" }];
 const byOther = [{ dst: "0.0.0.0/0", gw: "10.1.0.7" }];
-const narrow = [{ subnet: "10.1.0.0/24", gateway: "10.1.0.200", rangeStart: "10.1.0.20", rangeEnd: "10.1.0.30" }];
 const BRIDGE = "link add cni0 up type bridge";
 
 /** A dual-stack network of which the host is the gateway. */
@@ -119,28 +102,13 @@ const DIFFERENCES: Record<string, readonly string[]> = {
   ],
 };
 
-for (const [name, { config = {}, env, host }] of Object.entries(CASES)) {
+for (const [name, request] of Object.entries(CASES)) {
   peerTest(`same answer and state: ${name}`, () => {
-    const [reference, own] = [theirs, ours].map((side) => {
-      using world = newWorld();
-      prepare(world.host, host);
-      writeFileSync(join(world.directory, "resolv.conf"), "nameserver 192.0.2.53\nsearch one.example\noptions edns0\n");
-      const answer = world.call(side, "ADD", config, { env });
-      // Later releases leave an empty one out, too.
-      if (answer.cniVersion === "1.0.0" && Object.keys(answer.dns ?? {}).length === 0) delete answer.dns;
-      const added = picture(world, answer);
-      world.call(side, "DEL", config, { env });
-      return { added, left: left(world) };
-    });
+    const [reference, own] = compare("bridge", request);
     expect(differences(reference, own)).toEqual([...DIFFERENCES[name] ?? []]);
   });
 }
 
-const left = (world: World) => ({ links: world.links(), reserved: world.reserved() });
-
-const configs = (...all: object[]) => all.map((config): Request => ({ config }));
-const ipams = (...all: unknown[]) => configs(...all.map((ipam) => ({ ipam })));
-const envs = (name: string, ...all: (string | null)[]) => all.map((value): Request => ({ env: { [name]: value } }));
 const dels = (...all: Request[]) => all.map((each): Request => ({ verb: "DEL", ...each }));
 const oneAddress = { subnet: "10.1.0.0/24", gateway: "10.1.0.50", rangeStart: "10.1.0.50", rangeEnd: "10.1.0.50" };
 const farGateway = hostLocal({ subnet: "10.1.0.0/24", gateway: "10.7.0.1" });
@@ -159,12 +127,12 @@ const REFUSED: Request[] = [
   ...ipams({ ...four, routes: [{ dst: "192.0.2.0/24", gw: "172.16.0.1" }] }, { ...four, routes: [{ dst: "x" }] }),
   ...configs(gateway({ ipam: hostLocal(oneAddress) }), isDefault({ ipam: farGateway })),
   ...configs({ dns: "x" }, { dns: { nameservers: "x" } }, { prevResult: "x" }),
-  ...envs("CNI_ARGS", "FOO=bar", "a", "a=b=c;IgnoreUnknown=1", "MAC=x", "mac=0a:00:00:00:00:01", ";", " "),
-  ...envs("CNI_ARGS", "IgnoreUnknown=yes"),
-  ...envs("CNI_CONTAINERID", null, "", "a/b"),
-  ...envs("CNI_IFNAME", null, "", "a234567890123456", "a/b", "a:b", "..", "lo", "eth%d"),
-  ...envs("CNI_NETNS", null, "", "/nonexistent/x", "/etc/passwd", "/proc/self/status", "/proc/self/ns/mnt"),
-  ...envs("CNI_COMMAND", "FOO", "add"),
+  ...envs("CNI_ARGS", {}, "FOO=bar", "a", "a=b=c;IgnoreUnknown=1", "MAC=x", "mac=0a:00:00:00:00:01", ";", " "),
+  ...envs("CNI_ARGS", {}, "IgnoreUnknown=yes"),
+  ...envs("CNI_CONTAINERID", {}, null, "", "a/b"),
+  ...envs("CNI_IFNAME", {}, null, "", "a234567890123456", "a/b", "a:b", "..", "lo", "eth%d"),
+  ...envs("CNI_NETNS", {}, null, "", "/nonexistent/x", "/etc/passwd", "/proc/self/status", "/proc/self/ns/mnt"),
+  ...envs("CNI_COMMAND", {}, "FOO", "add"),
   { host: ["link add cni0 type veth peer name other"] },
   { config: gateway(), host: [BRIDGE, "addr add 10.9.0.1/24 dev cni0"] },
   { config: gateway(), host: [BRIDGE, "addr add fd00:1::9/48 dev cni0"] },
@@ -181,9 +149,9 @@ const ACCEPTED: Request[] = [
   ...configs({ runtimeConfig: null, args: null, prevResult: null, dns: null }, gateway({ ipam: farGateway })),
   ...configs({ runtimeConfig: { mac: "" } }, { runtimeConfig: { mac: "0a00.0000.0009" } }),
   ...configs({ prevResult: { cniVersion: "1.0.0", interfaces: [], ips: [] } }, { prevResult: { cniVersion: "0.4.0" } }),
-  ...envs("CNI_ARGS", "", "MAC=", "IgnoreUnknown=1;FOO=1", "FOO=;IgnoreUnknown=TRUE"),
-  ...envs("CNI_IFNAME", "a23456789012345", "éé"),
-  ...envs("CNI_COMMAND", "VERSION", null, ""),
+  ...envs("CNI_ARGS", {}, "", "MAC=", "IgnoreUnknown=1;FOO=1", "FOO=;IgnoreUnknown=TRUE"),
+  ...envs("CNI_IFNAME", {}, "a23456789012345", "éé"),
+  ...envs("CNI_COMMAND", {}, "VERSION", null, ""),
   { env: { ...OWN_NETNS, CNI_NETNS_OVERRIDE: "1" } },
   { config: { ipam: both }, host: [BRIDGE, "addr add 10.9.0.1/24 dev cni0"] },
   { config: gateway(), host: [BRIDGE, "addr add fd00:9::9/64 dev cni0"] },
@@ -197,7 +165,7 @@ const ONLY_OURS: Request[] = [
   // Newer than Debian's release.
   ...configs({ cniVersion: "1.1.0" }),
   // Our plugins are built in.
-  ...envs("CNI_PATH", null),
+  ...envs("CNI_PATH", {}, null),
   { config: { ipam: four }, env: { CNI_PATH: "/nonexistent" } },
   // One address of the host is not in the way of another that the same request asks for.
   ...configs(gateway({ ipam: ranges("10.1.0.0/24", "10.2.0.0/24") })),
@@ -220,35 +188,13 @@ const ONLY_THEIRS: Request[] = [
   ...configs({ prevResult: { ips: 7 } }, { prevResult: { cniVersion: "9.0.0" } }),
 ];
 
-const withoutBridge = (names: readonly string[]) => names.filter((name) => name !== "cni0");
-const JUDGEMENTS: [title: string, byThem: boolean, byUs: boolean, requests: Request[]][] = [
-  ["both refuse", false, false, REFUSED],
-  ["both accept", true, true, ACCEPTED],
-  ["only we accept", false, true, ONLY_OURS],
-  ["only the reference accepts", true, false, ONLY_THEIRS],
-];
-for (const [title, byThem, byUs, requests] of JUDGEMENTS) {
-  for (const request of requests) {
-    peerTest(`${title}: ${JSON.stringify(request)}`, () => {
-      const verdicts = [theirs, ours].map((side) => {
-        using world = newWorld();
-        prepare(world.host, request.host);
-        prepare(world.container, request.container);
-        const before = world.links();
-        const { ok, answer } = world.ask(side, request.verb ?? "ADD", request.config ?? {}, { env: request.env });
-        if (side === ours && !ok) {
-          expect([answer.code, answer.msg]).toEqual([expect.any(Number), expect.any(String)]);
-          expect(world.links().container).toEqual(before.container);
-          // The bridge stays, for the others.
-          expect(withoutBridge(world.links().host)).toEqual(withoutBridge(before.host));
-          expect(world.reserved()).toEqual([]);
-        }
-        return { ok, answer };
-      });
-      expect(verdicts.map(({ ok }) => ok), JSON.stringify(verdicts)).toEqual([byThem, byUs]);
-    });
-  }
-}
+judge(
+  peerTest,
+  "bridge",
+  { refused: REFUSED, accepted: ACCEPTED, onlyOurs: ONLY_OURS, onlyTheirs: ONLY_THEIRS },
+  // For the others.
+  "cni0",
+);
 
 const PAIRS: readonly (readonly [first: Side, second: Side])[] = [[theirs, ours], [ours, theirs]];
 const FULL = isDefault({ mtu: 1400, ipam: { ...both, routes: [{ dst: "198.51.100.0/24", gw: "10.1.0.9" }] } });

@@ -6,7 +6,7 @@
 import { expect } from "bun:test";
 import type { Netns } from "../ffi/netns.ts";
 import { askTcp, type Server, serveTcp, SHORTLY_MS } from "../ffi/testing_traffic.ts";
-import { newWorld, ours, peerTest, type Side, theirs, type World } from "./bridge/testing_peers.ts";
+import { newWorld, ours, peerTest, type Side, theirs, type World } from "./kit/testing_peers.ts";
 import { foreignRuleset, saved, sh } from "./firewall/testing.ts";
 
 /** They all ask at once. */

@@ -7,7 +7,7 @@ import { expect } from "bun:test";
 import type { Netns } from "../ffi/netns.ts";
 import { inNetns } from "../ffi/testing.ts";
 import { askTcp, askUdp, serveTcp, serveUdp } from "../ffi/testing_traffic.ts";
-import { newWorld, ours, peerTest, type Side, theirs, type World } from "./bridge/testing_peers.ts";
+import { newWorld, ours, peerTest, type Side, theirs, type World } from "./kit/testing_peers.ts";
 
 const config = {
   isDefaultGateway: true,

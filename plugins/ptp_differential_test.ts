@@ -5,10 +5,26 @@
  * @module
  */
 import { expect, test } from "bun:test";
-import { existsSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
-import type { Netns } from "../ffi/netns.ts";
+import { existsSync } from "node:fs";
 import { inNetns } from "../ffi/testing.ts";
+import {
+  both,
+  compare,
+  configs,
+  defaults,
+  dns,
+  envs,
+  four,
+  hostLocal,
+  ipams,
+  judge,
+  left,
+  named,
+  narrow,
+  prepare,
+  ranges,
+  type Request,
+} from "./kit/testing_peer_requests.ts";
 import {
   type CallOptions,
   differences,
@@ -16,25 +32,10 @@ import {
   newWorld,
   ours,
   peerTest,
-  picture,
   type Side,
   theirs,
   type World,
-} from "./bridge/testing_peers.ts";
-
-interface Request {
-  readonly config?: object;
-  readonly env?: Readonly<Record<string, string | null>>;
-  /** ADD unless told. */
-  readonly verb?: string;
-  /** What ip(8) is told before: on the host, in the container. */
-  readonly host?: readonly string[];
-  readonly container?: readonly string[];
-}
-
-function prepare(netns: Netns, commands: readonly string[] = []): void {
-  for (const each of commands) inNetns(netns, "ip", ...each.split(" "));
-}
+} from "./kit/testing_peers.ts";
 
 const ptpTest = (name: string, body: () => void | Promise<void>) =>
   existsSync(theirs.path("ptp")) ? peerTest(name, body) : test.skip(name, () => {});
@@ -43,18 +44,9 @@ const ask = (world: World, side: Side, verb: string, config: object, options: Ca
   world.ask(side, verb, { type: "ptp", ...config }, { type: "ptp", ...options });
 const call = (world: World, side: Side, verb: string, config: object, options: CallOptions = {}): Json =>
   world.call(side, verb, { type: "ptp", ...config }, { type: "ptp", ...options });
-const left = (world: World) => ({ links: world.links(), reserved: world.reserved() });
 
-const hostLocal = (more: object) => ({ type: "host-local", dataDir: "$DIR", ...more });
-const ranges = (...subnets: string[]) => hostLocal({ ranges: subnets.map((subnet) => [{ subnet }]) });
-const four = hostLocal({ subnet: "10.1.0.0/24" });
-const both = ranges("10.1.0.0/24", "fd00:1::/64");
-const named = { ...both, resolvConf: "$DIR/resolv.conf" };
-const dns = { nameservers: ["10.1.0.1"], domain: "a.example", search: ["b.example"], options: ["ndots:2"] };
 const routes = [{ dst: "192.0.2.0/24" }, { dst: "2001:db8::/32" }];
-const defaults = [{ dst: "0.0.0.0/0" }, { dst: "::/0" }];
 const nearby = [{ dst: "198.51.100.0/24", gw: "10.1.0.9" }];
-const narrow = [{ subnet: "10.1.0.0/24", gateway: "10.1.0.200", rangeStart: "10.1.0.20", rangeEnd: "10.1.0.30" }];
 
 const CASES: Record<string, Request> = {
   "IPv4": { config: { ipam: four } },
@@ -97,29 +89,13 @@ const DIFFERENCES: Record<string, readonly string[]> = {
   "a route by another gateway of the subnet": ['added.container.routes.2.flags.0: undefined | "onlink"'],
 };
 
-for (const [name, { config = {}, env, host }] of Object.entries(CASES)) {
+for (const [name, request] of Object.entries(CASES)) {
   ptpTest(`same answer and state: ${name}`, () => {
-    const [reference, own] = [theirs, ours].map((side) => {
-      using world = newWorld();
-      prepare(world.host, host);
-      writeFileSync(join(world.directory, "resolv.conf"), "nameserver 192.0.2.53\nsearch one.example\noptions edns0\n");
-      const answer = call(world, side, "ADD", config, { env });
-      // Later releases leave an empty one out, too.
-      if (answer.cniVersion === "1.0.0" && Object.keys(answer.dns ?? {}).length === 0) delete answer.dns;
-      // The kernel decides on the state of a link while it answers about it alone.
-      prepare(world.container, ["link show eth0"]);
-      const added = picture(world, answer);
-      call(world, side, "DEL", config, { env });
-      return { added, left: left(world) };
-    });
+    const [reference, own] = compare("ptp", request);
     expect(differences(reference, own)).toEqual([...usual(reference), ...DIFFERENCES[name] ?? []].sort());
   });
 }
 
-const configs = (...all: object[]) => all.map((config): Request => ({ config }));
-const ipams = (...all: unknown[]) => configs(...all.map((ipam) => ({ ipam })));
-const envs = (name: string, ...all: (string | null)[]) =>
-  all.map((value): Request => ({ config: { ipam: four }, env: { [name]: value } }));
 const dels = (...all: Request[]) => all.map((each): Request => ({ verb: "DEL", config: { ipam: four }, ...each }));
 const fixed = (...addresses: object[]) => ({ type: "static", addresses });
 
@@ -129,8 +105,8 @@ const REFUSED: Request[] = [
   ...ipams({ ...four, routes: [{ dst: "192.0.2.0/24", gw: "172.16.0.1" }] }),
   ...configs({ ipam: four, mtu: "1500" }, { ipam: four, mtu: 70000 }, { ipam: four, ipMasq: "yes" }),
   ...configs({ ipam: four, cniVersion: "0.3.9" }, { ipam: four, name: "a b" }),
-  ...envs("CNI_NETNS", null, "", "/nonexistent/x", "/etc/passwd", "/proc/self/ns/mnt"),
-  ...envs("CNI_IFNAME", null, "a234567890123456", "a/b", "..", "lo"),
+  ...envs("CNI_NETNS", { ipam: four }, null, "", "/nonexistent/x", "/etc/passwd", "/proc/self/ns/mnt"),
+  ...envs("CNI_IFNAME", { ipam: four }, null, "a234567890123456", "a/b", "..", "lo"),
   { config: { ipam: four }, container: ["link add eth0 type bridge"] },
   ...dels({ config: { ipam: { type: "absent" } } }),
   { verb: "CHECK", config: { ipam: four } },
@@ -140,7 +116,7 @@ const REFUSED: Request[] = [
 const ACCEPTED: Request[] = [
   ...configs({ ipam: four, runtimeConfig: null, args: null, prevResult: null, dns: null }),
   ...configs({ ipam: { ...four, routes: [{ dst: "2001:db8::/32" }] } }),
-  ...envs("CNI_ARGS", "", "IgnoreUnknown=1;FOO=1"),
+  ...envs("CNI_ARGS", { ipam: four }, "", "IgnoreUnknown=1;FOO=1"),
   ...dels({}, { env: { CNI_NETNS: null } }, { env: { CNI_NETNS: "/nonexistent/x" } }),
 ];
 
@@ -162,31 +138,7 @@ const ONLY_THEIRS: Request[] = [
   { config: { ipam: four }, host: ["link add mine up type bridge", "route add 10.1.0.2 dev mine scope host"] },
 ];
 
-const JUDGEMENTS: [title: string, byThem: boolean, byUs: boolean, requests: Request[]][] = [
-  ["both refuse", false, false, REFUSED],
-  ["both accept", true, true, ACCEPTED],
-  ["only we accept", false, true, ONLY_OURS],
-  ["only the reference accepts", true, false, ONLY_THEIRS],
-];
-for (const [title, byThem, byUs, requests] of JUDGEMENTS) {
-  for (const request of requests) {
-    ptpTest(`${title}: ${JSON.stringify(request)}`, () => {
-      const verdicts = [theirs, ours].map((side) => {
-        using world = newWorld();
-        prepare(world.host, request.host);
-        prepare(world.container, request.container);
-        const before = left(world);
-        const { ok, answer } = ask(world, side, request.verb ?? "ADD", request.config ?? {}, { env: request.env });
-        if (side === ours && !ok) {
-          expect([answer.code, answer.msg]).toEqual([expect.any(Number), expect.any(String)]);
-          expect(left(world)).toEqual(before);
-        }
-        return { ok, answer };
-      });
-      expect(verdicts.map(({ ok }) => ok), JSON.stringify(verdicts)).toEqual([byThem, byUs]);
-    });
-  }
-}
+judge(ptpTest, "ptp", { refused: REFUSED, accepted: ACCEPTED, onlyOurs: ONLY_OURS, onlyTheirs: ONLY_THEIRS });
 
 const FULL = { mtu: 1400, ipMasq: true, ipam: { ...both, routes: defaults } };
 /** The reference's DEL fails where another has made the rules. */
