@@ -1,36 +1,12 @@
 /** podman and containerd on one node, with the same links, the same network and the same state. */
-import { afterAll, beforeAll, describe, expect } from "bun:test";
+import { describe, expect } from "bun:test";
 import { askTcp } from "../ffi/testing_traffic.ts";
 import { testWith } from "./testing.ts";
-import { type Containerd, CONTAINERD_PROGRAMS, newContainerd } from "./testing_containerd.ts";
-import {
-  addPodmansNetwork,
-  newImage,
-  newNode,
-  nothingLeft,
-  type RunningContainer,
-  serve,
-  type TestNode,
-  tracesOn,
-} from "./testing_node.ts";
-import { newPodman, type Podman, PODMAN_PROGRAMS } from "./testing_podman.ts";
-
-const PROGRAMS = [...new Set([...PODMAN_PROGRAMS, ...CONTAINERD_PROGRAMS])];
+import { ENGINE_PROGRAMS, engines } from "./testing_engines.ts";
+import { nothingLeft, type RunningContainer, serve, tracesOn } from "./testing_node.ts";
 
 describe("podman and containerd side by side", () => {
-  const resources = new DisposableStack();
-  let node: TestNode;
-  let podman: Podman;
-  let containerd: Containerd;
-  beforeAll(async () => {
-    if (!PROGRAMS.every((program) => Bun.which(program))) return;
-    node = resources.use(await newNode());
-    addPodmansNetwork(node);
-    const image = newImage(node);
-    podman = resources.use(newPodman(node, image));
-    containerd = resources.use(await newContainerd(node, image));
-  });
-  afterAll(() => resources.dispose());
+  const both = engines();
 
   /** Everybody calls everybody. */
   async function expectTalk(containers: Readonly<Record<string, RunningContainer>>) {
@@ -43,7 +19,8 @@ describe("podman and containerd side by side", () => {
     }
   }
 
-  testWith(PROGRAMS, "their containers talk, and the end of one's is not that of the other's", async () => {
+  testWith(ENGINE_PROGRAMS, "their containers talk, and the end of one's is not that of the other's", async () => {
+    const { node, podman, containerd } = both;
     const { outside } = node;
     using p = podman.start("p", "-p", "8080:80");
     using c = await containerd.run("c");
@@ -67,9 +44,10 @@ describe("podman and containerd side by side", () => {
   });
 
   testWith(
-    PROGRAMS,
+    ENGINE_PROGRAMS,
     "all at once they get addresses of their own, also where the host drops, and leave nothing",
     async () => {
+      const { node, podman, containerd } = both;
       // As Docker leaves a host.
       node.run("iptables", "-P", "FORWARD", "DROP");
       const before = tracesOn(node);
