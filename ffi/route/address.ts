@@ -9,6 +9,9 @@ import { ip, struct, u32, u8 } from "../netlink/codec.ts";
 import { message, type MessageIn, type MessageOut, NLM_F_CREATE, NLM_F_EXCL, type Op } from "../netlink/message.ts";
 import { NetlinkError, purposed } from "../netlink/error.ts";
 import { awaitEvents, dump, execute, type Netlink, type Request, request } from "../netlink/socket.ts";
+import { SystemError } from "../sys/error.ts";
+import { takeHeldSignal } from "../sys/signals.ts";
+import * as link from "./link.ts";
 import {
   AF_INET,
   AF_INET6,
@@ -107,8 +110,11 @@ function read(one: MessageOut<typeof addressMessage>): Address {
   };
 }
 
-/** How long the search for duplicates may take; without a wish of the administrator's it is two seconds at most. */
-const USABLE_MS = 10_000;
+/**
+ * How long the search for duplicates may take. Without a wish of the administrator's it is two seconds at most; but where hundreds of links
+ * are made and removed at once, the kernel may not come to it for many seconds.
+ */
+const USABLE_MS = 60_000;
 
 /**
  * Waits until the kernel has announced every one of these IPv6 addresses as usable, by its own events.
@@ -116,7 +122,8 @@ const USABLE_MS = 10_000;
  * @param nl what to ask where events were lost; in the same namespace as `events`
  * @param events a socket that has been listening to RTNLGRP_IPV6_IFADDR since before the addresses were added
  * @param duplicate makes the error to throw when another host has the address
- * @throws {NetlinkError} `ETIMEDOUT` if the kernel stays silent, or speaks of other addresses only
+ * @throws {SystemError} `EINTR` if a signal that is held back asks to end
+ * @throws {NetlinkError} `ETIMEDOUT` if the kernel stays silent for too long, for some seconds where the link has no carrier
  */
 export function awaitUsable(
   nl: Netlink,
@@ -124,22 +131,25 @@ export function awaitUsable(
   index: number,
   addresses: readonly Cidr[],
   duplicate: (address: Cidr) => Error,
+  timeoutMs = USABLE_MS,
 ): void {
   const missing = new Set(addresses);
-  const deadline = performance.now() + USABLE_MS;
+  const deadline = performance.now() + timeoutMs;
   while (missing.size > 0) {
-    const late = performance.now() > deadline;
-    const news = late ? undefined : awaitEvents(events, NEW);
-    if (!news) {
-      const kernel = `no word about ${[...missing].join(", ")}`;
-      throw new NetlinkError({ request: "duplicate address detection", errno: ETIMEDOUT, kernel });
-    }
-    const now = news === "lost" ? list(nl, { index, family: AF_INET6 }) : news.map(read);
+    const news = awaitEvents(events, NEW);
+    if (!news && takeHeldSignal()) throw new SystemError("recv", EINTR, "await usable addresses");
+    const now = Array.isArray(news) ? news.map(read) : list(nl, { index, family: AF_INET6 });
     for (const one of now.filter((each) => each.index === index)) {
       if (one.flags & IFA_F_DADFAILED && missing.has(one.address)) throw duplicate(one.address);
       if (!(one.flags & IFA_F_TENTATIVE)) missing.delete(one.address);
     }
+    const isHopeless = performance.now() > deadline || (!news && !link.isRunning(link.get(nl, index)));
+    if (missing.size > 0 && isHopeless) {
+      const kernel = `no word about ${[...missing].join(", ")}`;
+      throw new NetlinkError({ request: "duplicate address detection", errno: ETIMEDOUT, kernel });
+    }
   }
 }
 
+const EINTR = 4;
 const ETIMEDOUT = 110;

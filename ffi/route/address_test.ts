@@ -92,6 +92,30 @@ netnsTest("awaitUsable() looks itself when it has not been told of all that happ
   expect(looks).toBeGreaterThan(0);
 });
 
+netnsTest(
+  "awaitUsable() waits for a kernel that is silent because it has much to do, and not for a link without a carrier",
+  ({ host }) => {
+    const nl = host.route;
+    link.add(nl, { name: "p0", info: veth({ peer: { name: "p1" } }) });
+    const { index } = link.get(nl, "p0");
+    using events = host.run(() => openNetlink(NETLINK_ROUTE, [RTNLGRP_IPV6_IFADDR]));
+    for (const name of ["p0", "p1"]) link.setUp(nl, link.get(nl, name).index);
+    const wanted = parseCidr("fd00::3/64");
+    executeAll(nl, [address.addRequest(index, wanted)]);
+    let silences = 0;
+    const receive = (wait: boolean) => silences++ < 3 ? undefined : events.receive(wait);
+    const await_ = () =>
+      address.awaitUsable(nl, { ...events, receive }, index, [wanted], (duplicate) => new Error(duplicate));
+    await_();
+    expect(silences).toBeGreaterThan(3);
+    inNetns(host, "ip", "link", "set", "p1", "down");
+    silences = 0;
+    address.remove(nl, index, wanted);
+    executeAll(nl, [address.addRequest(index, wanted)]);
+    expect(await_).toThrow("no word about fd00::3/64");
+  },
+);
+
 netnsTest("awaitUsable() of an address that is usable since before the events that are left", ({ host }) => {
   const nl = host.route;
   const wanted = parseCidr("fd00::3/128");
@@ -105,7 +129,7 @@ netnsTest("awaitUsable() of an address that is usable since before the events th
   const events = { sequence: 1, send() {}, receive: () => answers.shift()!(), [Symbol.dispose]() {} };
   address.awaitUsable(nl, events, 1, [wanted], (duplicate) => new Error(duplicate));
   const absent = parseCidr("fd00::4/128");
-  expect(() => address.awaitUsable(nl, events, 1, [absent], (duplicate) => new Error(duplicate))).toThrow(
+  expect(() => address.awaitUsable(nl, events, 1, [absent], (duplicate) => new Error(duplicate), 0)).toThrow(
     "Connection timed out (ETIMEDOUT, no word about fd00::4/128)",
   );
 });

@@ -86,8 +86,10 @@ function awaitUsable(
   try {
     address.awaitUsable(netns.route, events, index, addresses, duplicate);
   } catch (error) {
-    const isLate = error instanceof NetlinkError && error.code === "ETIMEDOUT";
-    if (!isLate || link.isRunning(link.get(netns.route, index))) throw error;
+    if (!(error instanceof NetlinkError && error.code === "ETIMEDOUT")) throw error;
+    if (link.isRunning(link.get(netns.route, index))) {
+      throw new CniError(Code.TryAgainLater, error.message, { details: "the kernel has too much to do", cause: error });
+    }
     log(`Cannot tell whether another host has ${addresses.join(", ")}, going on: "${ifname}" has no carrier`);
   }
 }
