@@ -14,8 +14,8 @@ import { tryAgainLater } from "../../plugins/kit/busy.ts";
 
 /** Longer than any work that still moves, and shorter than an engine waits. */
 const PATIENCE_MS = 60_000;
-/** So long garbage collection keeps others waiting for one that does not end; then they may overtake it. */
-const TURN_MS = 1000;
+/** So long garbage collection keeps others waiting for one that does not end; then they may overtake it, and the next time it keeps them twice as long. */
+const FIRST_TURN_MS = 1000;
 
 /** How many files the containers share; two that meet in one go in turn, which takes some milliseconds. */
 const CONTAINER_LOCKS = 256n;
@@ -38,9 +38,9 @@ export function aloneWithContainer(directory: string, containerId: string, patie
 /** Until its scope ends, nothing else is attached, checked or detached. @throws {CniError} code 11 if others do not end */
 export function alone(directory: string, patienceMs = PATIENCE_MS): Disposable {
   return locked(directory, patienceMs, (deadline) => {
-    for (;;) {
+    for (let turnMs = FIRST_TURN_MS;; turnMs *= 2) {
       try {
-        return inTurn(directory, deadline, (path) => take(path, Math.min(deadline, performance.now() + TURN_MS)));
+        return inTurn(directory, deadline, (path) => take(path, Math.min(deadline, performance.now() + turnMs)));
       } catch (error) {
         if (!(error instanceof LockedError) || performance.now() >= deadline) throw error;
       }

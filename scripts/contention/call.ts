@@ -10,8 +10,8 @@ export interface Mishap {
 
 /** How a command ended. */
 export interface Ended {
-  /** `killed` by the mishap; who failed said why. */
-  readonly how: "succeeded" | "failed" | "killed";
+  /** `killed` by the mishap; who was `put off` is to try again later, since others did not give up a lock in time; who failed said why. */
+  readonly how: "succeeded" | "failed" | "killed" | "put off";
   readonly ms: number;
   /** What the last of its programs said. */
   readonly said: string;
@@ -60,7 +60,13 @@ export async function call(
     if (verb === "add") answer = JSON.parse(last.stdout);
   }
   const ms = performance.now() - began;
-  const how = last.signal === "SIGKILL" && ms < LONGEST_MS ? "killed" : said === "" ? "succeeded" : "failed";
+  const how = last.signal === "SIGKILL" && ms < LONGEST_MS
+    ? "killed"
+    : said === ""
+    ? "succeeded"
+    : said.includes('"code": 11,')
+    ? "put off"
+    : "failed";
   return { how, ms, said, ...(how === "succeeded" && verb === "add" && { result: answer as Result }) };
 }
 

@@ -164,8 +164,8 @@ export function formatRandom({ tally, seconds, looked, problems }: RandomFigures
   return [
     ...counts.map(([key, count]) => `${key.padEnd(16)} ${String(count).padStart(7)}`),
     `longest operation ${Math.round(tally.longestMs)} ms; ${(sum(/./) / seconds).toFixed(0)} operations per second`,
-    `${sum(/./)} operations, ${
-      sum(/killed/)
-    } killed, ${tally.stops} stopped for a while, ${looked} times looked, ${problems.length} problems`,
+    `${sum(/./)} operations, ${sum(/killed/)} killed, ${
+      sum(/put off/)
+    } put off, ${tally.stops} stopped for a while, ${looked} times looked, ${problems.length} problems`,
   ].join("\n");
 }

@@ -94,7 +94,8 @@ export async function operate(model: Model, subject: Subject, verb: Verb, option
     : before === "detached"
     ? "succeeded"
     : "";
-  if (ended.how !== "killed" && expected !== "" && ended.how !== expected) {
+  const isOver = ended.how === "succeeded" || ended.how === "failed";
+  if (isOver && expected !== "" && ended.how !== expected) {
     model.violations.push(`${verb} of "${subject.id}", which was ${before}, ${ended.how}: ${ended.said}`);
   }
   // An ADD that is refused, and a CHECK, change nothing, wherever they are killed.
