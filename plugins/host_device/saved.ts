@@ -33,11 +33,13 @@ const size = int({ min: 0, max: 0xffff_ffff });
 /** What is put back is given to a device of the host, whoever wrote the file. */
 const linkName = satisfying(nonEmptyString, "an interface name", isLinkName);
 
+const withoutNul = (text: string): boolean => !text.includes("\0");
+
 const saved = lazy(() =>
   struct({
     owner: struct({ network: nonEmptyString, containerID: nonEmptyString, ifname: linkName }),
     /** Where it was taken: the path, and what tells the namespace from a later one. */
-    netns: struct({ path: nonEmptyString, identity: nonEmptyString }),
+    netns: struct({ path: satisfying(nonEmptyString, "text without NUL", withoutNul), identity: nonEmptyString }),
     /** The device as it was on the host. */
     before: struct({
       name: linkName,
@@ -45,7 +47,7 @@ const saved = lazy(() =>
       mtu: optional(size),
       txQLen: optional(size),
       mac: optional(mac),
-      alias: optional(string),
+      alias: optional(satisfying(string, "text without NUL", withoutNul)),
     }),
     /** Of virtual devices; what they are. */
     kind: optional(string),

@@ -1,4 +1,6 @@
 /** What containers have left on a node where none is attached any more. @module */
+import { existsSync, lstatSync, readdirSync } from "node:fs";
+import { join } from "node:path";
 import { stateFiles } from "../fault_injection/traces.ts";
 import { onHost } from "./happenings.ts";
 
@@ -51,4 +53,15 @@ function insideOf(name: string, text: string, pristine: string): string[] {
   if (!name.startsWith("inside ")) return [];
   const known = new Set(pristine.split("\n"));
   return text.split("\n").filter((line) => !known.has(line)).map((line) => `${name}: ${line.trim()}`);
+}
+
+/** Files of state that others may read, and what is neither file nor directory, with their modes. */
+export function exposed(): readonly string[] {
+  return ["/var/lib/cni", "/run/cni"].filter((directory) => existsSync(directory)).flatMap((directory) =>
+    readdirSync(directory, { recursive: true, encoding: "utf8" }).flatMap((name) => {
+      const status = lstatSync(join(directory, name));
+      const isPrivate = (status.isFile() || status.isDirectory()) && (status.mode & 0o077) === 0;
+      return isPrivate ? [] : [`${join(directory, name)} ${status.mode.toString(8)}`];
+    })
+  );
 }

@@ -4,7 +4,7 @@ import { cleanNode, sh } from "../fault_injection/node.ts";
 import type { Answer, Attached, Caller } from "./callers.ts";
 import { during } from "./calls.ts";
 import { happen, type Happening, newNamespace, onHost } from "./happenings.ts";
-import { leftovers } from "./leftovers.ts";
+import { exposed, leftovers } from "./leftovers.ts";
 import type { Kind, Network } from "./networks.ts";
 import { CONTAINERS, type Meanwhile, type Naming, type Sequence, type Step } from "./steps.ts";
 
@@ -148,6 +148,8 @@ function finish(course: Course, naming: Naming): void {
   sh(`mountpoint -q ${netns} || { rm -f ${netns}; ${newNamespace(nameOf(who))}; }`);
   const again = { ...network, variant: 0 };
   requireAttached(caller, again, attached(who));
+  const open = exposed();
+  if (open.length > 0) throw new Error(`Others may read ${open.join(", ")}`);
   del(course, { network: again, who }, { naming: "path", forgetful: false });
   requireNothing("After a fresh ADD and DEL");
 }
@@ -157,6 +159,11 @@ function requireAttached(caller: Caller, network: Network, container: Attached):
   for (const verb of ["add", "check"] as const) {
     const call = () => caller[verb](network, container);
     let answer = call();
+    // On a machine with far more to do than it can, the kernel may be late with the news that an address can be used.
+    if (answer.error?.includes("ETIMEDOUT")) {
+      caller.del(network, container, { forgetful: false });
+      answer = call();
+    }
     if (answer.error?.includes("cni run restore")) {
       const { error } = caller.restore();
       answer = error === undefined ? call() : { error: `${answer.error}; ${error}` };
