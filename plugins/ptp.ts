@@ -55,9 +55,10 @@ export default plugin({
   add(call) {
     const { host, netns, ifname } = call;
     const { type } = requireIpam(call);
+    // First, since a container that is attached already would lose its addresses: whoever asks for some in vain gives back all.
+    const { outer, inner } = connect(call);
     const assigned = assign(call, { name: ifname });
     const ips = requireGateways(assigned.ips!, type);
-    const { outer, inner } = connect(call);
     setUpHostSide(host, outer, ips);
     masquerade(call, ips);
     // Nobody but the host can have the address, and it has others.

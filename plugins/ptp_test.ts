@@ -209,6 +209,14 @@ ptpTest("ptp refuses an address that the host leads elsewhere, and names who has
   expect(linkNames(container)).toEqual(["lo"]);
 });
 
+ptpTest("ptp leaves the addresses of a container alone that is attached already", ({ call, container }) => {
+  call(ptp, "ADD", { ipam: both });
+  const before = { ...counts };
+  expect(() => call(ptp, "ADD", { ipam: both })).toThrow("the container has an interface of that name");
+  expect(counts).toEqual(before);
+  ping(container, "10.1.2.1");
+});
+
 ptpTest("ptp undoes all when a late step fails", (sandbox) => {
   const { host, container } = sandbox;
   const unreachable = ipam([FOUR], { routes: [{ dst: "192.0.2.0/24", gw: "172.16.0.1" }] });

@@ -88,6 +88,9 @@ function take(course: Course, step: Step): void {
 
 function add(course: Course, who: number, meanwhile?: Meanwhile): void {
   const { caller, network, debts, failed } = course;
+  // Engines may not call ADD twice, as plugins that are called one by one do not know each other.
+  const isOwed = debts.has(keyOf(network, who));
+  if (caller.name === "exec" && isOwed) del(course, { network, who }, { naming: "path", forgetful: false });
   // Whatever it ends with, engines owe it a DEL.
   debts.set(keyOf(network, who), { network, who });
   const answer = amid(course, who, meanwhile, () => caller.add(network, attached(who)));
