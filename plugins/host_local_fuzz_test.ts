@@ -4,21 +4,12 @@
  */
 import { afterAll, expect, test } from "bun:test";
 import fc from "fast-check";
-import {
-  lstatSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  symlinkSync,
-  truncateSync,
-  writeFileSync,
-} from "node:fs";
+import { lstatSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { currentNetns, openNetns } from "../ffi/netns.ts";
 import { fuzz } from "../ffi/testing_fuzz.ts";
+import { plant, type PlantName, PLANTS } from "../ffi/testing_plants.ts";
 import hostLocal from "./host_local.ts";
 import { embedded, serve, type Surroundings } from "./kit/serve.ts";
 
@@ -139,7 +130,7 @@ const CONTENTS = [
   ],
 ];
 
-type Kind = "file" | "link" | "dangling" | "directory" | "pipe" | "sparse" | "same";
+type Kind = "file" | "directory" | PlantName;
 interface Foreign {
   readonly name: string;
   readonly kind: Kind;
@@ -149,22 +140,21 @@ const foreign: fc.Arbitrary<Foreign> = fc.record({
   name: fc.constantFrom(...NAMES),
   kind: fc.oneof(
     { weight: 6, arbitrary: fc.constant<Kind>("file") },
-    { weight: 4, arbitrary: fc.constantFrom<Kind>("link", "dangling", "directory", "sparse", "pipe") },
+    { weight: 5, arbitrary: fc.constantFrom<Kind>("directory", ...Object.keys(PLANTS) as PlantName[]) },
   ),
   content: fc.oneof(fc.constantFrom(...CONTENTS), fc.string({ unit: "binary", maxLength: 40 })),
 });
 
-function plant({ name, kind, content }: Foreign): void {
+const TARGETS = { existing: join(outside, "secret"), absent: join(outside, "made") };
+
+function put({ name, kind, content }: Foreign): Disposable | undefined {
   const path = join(network, name);
-  if (lstatSync(path, { throwIfNoEntry: false })) return;
-  if (kind === "link") symlinkSync(join(outside, "secret"), path);
-  else if (kind === "dangling") symlinkSync(join(outside, "made"), path);
-  else if (kind === "directory") mkdirSync(path);
-  else if (kind === "pipe") Bun.spawnSync(["mkfifo", path]);
-  else {
-    writeFileSync(path, content);
-    if (kind === "sparse") truncateSync(path, 2 ** 33);
-  }
+  // A socket's path has 107 bytes at most.
+  if (lstatSync(path, { throwIfNoEntry: false }) || kind === "a socket" && path.length > 100) return undefined;
+  if (kind !== "directory" && kind !== "file") return plant(kind, path, TARGETS);
+  if (kind === "directory") mkdirSync(path);
+  else writeFileSync(path, content);
+  return undefined;
 }
 
 test("whatever lies among the reservations, every call ends well or with an error of ours, and touches nothing else", () => {
@@ -172,7 +162,8 @@ test("whatever lies among the reservations, every call ends well or with an erro
     fc.property(fc.array(foreign, { maxLength: 6 }), (plants) => {
       reset();
       const before = outsiders();
-      for (const each of plants) plant(each);
+      using planted = new DisposableStack();
+      for (const each of plants) planted.use(put(each));
       const added = ["c3", "c4"].map((id) => ({ id, ...call("ADD", id) }));
       for (const each of added) expectOurs(each);
       const given = added.flatMap(({ address }) => address ?? []);
@@ -189,10 +180,10 @@ test("whatever lies among the reservations, every call ends well or with an erro
 const POINTS = ["10.9.0.2", "last_reserved_ip.0", "lock", ".c1:eth0", "../.net.index"];
 
 test.each(POINTS)("a link in the place of %s is not followed", (name) => {
-  for (const kind of ["link", "dangling"] as const) {
+  for (const kind of ["a link to a file", "a link to nothing", "a link to itself"] as const) {
     reset();
     const before = outsiders();
-    plant({ name, kind, content: "" });
+    put({ name, kind, content: "" });
     expect(call("DEL", "c1").exitCode).toBe(0);
     for (const command of ["ADD", "CHECK", "DEL", "GC"]) expectOurs(call(command, "c1"));
     expect(outsiders()).toEqual(before);

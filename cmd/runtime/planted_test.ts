@@ -10,11 +10,11 @@ import {
   rmSync,
   statSync,
   symlinkSync,
-  truncateSync,
   writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { plant, type PlantName, PLANTS } from "../../ffi/testing_plants.ts";
 import { parseNetworkList } from "../../plugins/spec/network.ts";
 import { listEntries } from "./cache.ts";
 import { gc } from "./gc.ts";
@@ -62,36 +62,10 @@ beforeEach(() => {
   said.splice(0);
 });
 
-function sh(script: string): void {
-  const { exitCode, stderr } = Bun.spawnSync(["sh", "-c", script, "sh", file]);
-  if (exitCode !== 0) throw new Error(stderr.toString());
-}
+const TARGETS = { existing: join(outside, "entry"), absent: join(outside, "absent") };
 
-/** Everything that can have the name of a file, and be removed like one. */
-const PLANTS: Readonly<Record<string, () => Disposable | undefined | void>> = {
-  "a link to an entry": () => symlinkSync(join(outside, "entry"), file),
-  "a link to nothing": () => symlinkSync(join(outside, "absent"), file),
-  "a link to itself": () => symlinkSync(file, file),
-  "a link to a device without end": () => symlinkSync("/dev/zero", file),
-  "a device without end": () => sh('mknod "$1" c 1 5'),
-  "a pipe": () => sh('mkfifo "$1"'),
-  "a pipe that somebody holds open": () => {
-    sh('mkfifo "$1"');
-    const writer = Bun.spawn(["sh", "-c", 'exec 3<>"$1"; exec sleep 60', "sh", file]);
-    return { [Symbol.dispose]: () => writer.kill() };
-  },
-  "a socket": () => {
-    const listener = Bun.listen({ unix: file, socket: { data() {} } });
-    return { [Symbol.dispose]: () => listener.stop() };
-  },
-  "a file of 1 TB": () => {
-    writeFileSync(file, "{");
-    truncateSync(file, 2 ** 40);
-  },
-};
-
-test.each(Object.entries(PLANTS))("%s in the place of an entry", (_what, plant) => {
-  using _ = plant() ?? { [Symbol.dispose]() {} };
+test.each(Object.keys(PLANTS) as PlantName[])("%s in the place of an entry", (name) => {
+  using _ = plant(name, file, TARGETS);
   expect(() => add(runtime, list, where)).toThrow("it may be attached already");
   expect(() => check(runtime, list, where)).toThrow("no result of an ADD is known");
   expect(listEntries(directory)).toEqual([]);

@@ -1,0 +1,50 @@
+/**
+ * What somebody may have put in the place of a file of ours: everything that can have the name of a file, and be removed like one.
+ *
+ * @module
+ */
+import { symlinkSync, truncateSync, writeFileSync } from "node:fs";
+
+/** Where links lead to. */
+export interface Targets {
+  readonly existing: string;
+  readonly absent: string;
+}
+
+type Plant = (path: string, targets: Targets) => Disposable | undefined | void;
+
+function run(script: string, path: string): void {
+  const { exitCode, stderr } = Bun.spawnSync(["sh", "-c", script, "sh", path]);
+  if (exitCode !== 0) throw new Error(stderr.toString());
+}
+
+/** Each makes it; what has to end before the path is removed is ended by what it gives. */
+export const PLANTS = {
+  "a link to a file": (path, { existing }) => symlinkSync(existing, path),
+  "a link to nothing": (path, { absent }) => symlinkSync(absent, path),
+  "a link to itself": (path) => symlinkSync(path, path),
+  "a link to a device without end": (path) => symlinkSync("/dev/zero", path),
+  "a device without end": (path) => run('mknod "$1" c 1 5', path),
+  "a pipe": (path) => run('mkfifo "$1"', path),
+  "a pipe that somebody holds open": (path) => {
+    run('mkfifo "$1"', path);
+    const writer = Bun.spawn(["sh", "-c", 'exec 3<>"$1"; exec sleep 60', "sh", path]);
+    return { [Symbol.dispose]: () => writer.kill() };
+  },
+  "a socket": (path) => {
+    const listener = Bun.listen({ unix: path, socket: { data() {} } });
+    return { [Symbol.dispose]: () => listener.stop() };
+  },
+  "a file of 1 TB": (path) => {
+    writeFileSync(path, "{");
+    truncateSync(path, 2 ** 40);
+  },
+} satisfies Readonly<Record<string, Plant>>;
+/** Its name. */
+export type PlantName = keyof typeof PLANTS;
+
+/** Puts one there, for as long as its scope. */
+export function plant(name: PlantName, path: string, targets: Targets): Disposable {
+  const planted: Plant = PLANTS[name];
+  return planted(path, targets) ?? { [Symbol.dispose]() {} };
+}
