@@ -17,37 +17,16 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Netns } from "../ffi/netns.ts";
 import { inNetns, newNamespaces } from "../ffi/testing.ts";
-import { layOut } from "../scripts/image.ts";
-import { CNI, type Finished, testWith } from "./testing.ts";
+import { type Finished, testWith } from "./testing.ts";
+import { newThinRoot, THIN_ADDRESSES, THIN_CAP_ARGS, THIN_ROOT_PROGRAMS, type ThinRoot } from "./testing_thin_root.ts";
 
-const NETWORK = {
-  cniVersion: "1.1.0",
-  name: "thin",
-  plugins: [
-    {
-      type: "bridge",
-      bridge: "thin0",
-      isDefaultGateway: true,
-      ipMasq: true,
-      ipam: { type: "host-local", ranges: [[{ subnet: "10.77.0.0/24" }], [{ subnet: "fd00:77::/64" }]] },
-    },
-    { type: "tuning", mtu: 1400, sysctl: { "net.core.somaxconn": "500" } },
-    { type: "portmap", capabilities: { portMappings: true } },
-    { type: "firewall" },
-    { type: "bandwidth", ingressRate: 8_000_000, ingressBurst: 800_000 },
-  ],
-};
-const MAPPING = JSON.stringify({ portMappings: [{ hostPort: 8080, containerPort: 80, protocol: "tcp" }] });
-const PROGRAMS = ["nft", "ip", "unshare", "chroot", "mount", "perl"];
+const PROGRAMS = [...THIN_ROOT_PROGRAMS, "nft", "ip", "perl"];
 
-let root = "";
+let thin: ThinRoot;
 beforeAll(() => {
-  root = mkdtempSync(join(tmpdir(), "cni-thin-"));
-  layOut(root, CNI);
-  mkdirSync(join(root, "etc/cni/net.d"), { recursive: true });
-  writeFileSync(join(root, "etc/cni/net.d/thin.conflist"), JSON.stringify(NETWORK));
+  thin = newThinRoot();
 });
-afterAll(() => rmSync(root, { recursive: true, force: true }));
+afterAll(() => thin[Symbol.dispose]());
 
 /** What is done to the surroundings before the binary is started in the root: a script, and a command in front. */
 interface Thinness {
@@ -74,21 +53,17 @@ function hostTest(name: string, body: (host: Host) => void): void {
   testWith(PROGRAMS, name, () => {
     using namespaces = newNamespaces();
     const { host, container } = namespaces;
-    const state = mkdtempSync(join(root, "state-"));
-    const run = ({ mounts = "", wrapper = [], env = {} }: Thinness, ...args: string[]) => {
-      const script = `set -e; root=$1; state=$2; shift 2; mount --make-rprivate /; mount --bind "$root" "$root"
-        mount -t proc proc "$root/proc"; mount -t tmpfs none "$root/dev"; mknod -m 666 "$root/dev/null" c 1 3; mount --bind "$state" "$root/var/lib/cni"
-        mkdir -p "$state/run"; mount --bind "$state/run" "$root/run"; ${mounts}
-        exec "$@"`;
-      const command = ["unshare", "--mount", "sh", "-c", script, "sh", root, state, ...wrapper, "chroot", root];
-      const child = host.run(() =>
-        Bun.spawnSync([...command, "/opt/cni/bin/cni", ...args], {
-          env: { PATH: "/usr/sbin:/usr/bin:/sbin:/bin", CAP_ARGS: MAPPING, ...env },
-          stdin: "ignore",
-        })
-      );
-      return { exitCode: child.exitCode, stdout: child.stdout.toString(), stderr: child.stderr.toString() };
-    };
+    const state = mkdtempSync(join(tmpdir(), "cni-thin-state-"));
+    using _ = { [Symbol.dispose]: () => rmSync(state, { recursive: true, force: true }) };
+    mkdirSync(join(state, "run"));
+    const run = ({ mounts = "", wrapper = [], env = {} }: Thinness, ...args: string[]) =>
+      thin.run(host, "cni", args, {
+        wrapper,
+        env: { CAP_ARGS: THIN_CAP_ARGS, ...env },
+        mounts: `mount -t tmpfs none "$root/dev"; mknod -m 666 "$root/dev/null" c 1 3
+          mount --bind "${state}" "$root/var/lib/cni"; mount --bind "${state}/run" "$root/run"
+          ${mounts}`,
+      });
     body({
       ...{ host, container, state, run },
       call: (thinness, verb) => run(thinness, "run", verb, "thin", container.path, "--container-id", "thin1", "--json"),
@@ -109,10 +84,7 @@ function hostTest(name: string, body: (host: Host) => void): void {
 function expectWorking({ call, left }: Host, thinness: Thinness): void {
   const added = call(thinness, "add");
   expect(added).toMatchObject({ exitCode: 0, stderr: "" });
-  expect(JSON.parse(added.stdout).ips.map(({ address }: { address: string }) => address)).toEqual([
-    "10.77.0.2/24",
-    "fd00:77::2/64",
-  ]);
+  expect(JSON.parse(added.stdout).ips.map(({ address }: { address: string }) => address)).toEqual(THIN_ADDRESSES);
   expect(left().length).toBeGreaterThan(5);
   for (const verb of ["check", "del"]) expect(call(thinness, verb)).toEqual({ exitCode: 0, stdout: "", stderr: "" });
   expect(left()).toEqual([]);
@@ -147,7 +119,7 @@ const READ_ONLY_SYSCTLS = 'mount --bind "$root/proc/sys" "$root/proc/sys"; mount
 
 describe("a root that cannot be written", () => {
   hostTest("is enough where the state can be; no HOME, no /tmp, no shell", (host) => {
-    expect(existsSync(join(root, "tmp"))).toBe(false);
+    expect(existsSync(join(thin.root, "tmp"))).toBe(false);
     expectWorking(host, { mounts: READ_ONLY_ROOT });
   });
 
