@@ -6,7 +6,6 @@
  * @module
  */
 import { letSignalsThrough } from "../ffi/sys/signals.ts";
-import { permitThreads } from "../ffi/sys/threads.ts";
 import { hasPlugin } from "../plugins/registry.ts";
 import { servePlugin } from "./plugin.ts";
 
@@ -16,6 +15,7 @@ const nameOf = (path: string): string => path.slice(path.lastIndexOf("/") + 1);
 async function main(): Promise<number> {
   const calledAs = nameOf(process.argv0 || process.execPath);
   if (hasPlugin(calledAs)) return servePlugin(calledAs);
+  const { permitThreads } = await import("../ffi/sys/threads.ts");
   permitThreads();
   const { runCli } = await import("./cli.ts");
   return runCli(process.argv.slice(2), { calledAs, env: process.env });

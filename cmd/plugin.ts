@@ -5,7 +5,6 @@
  * @module
  */
 import { holdSignals } from "../ffi/sys/signals.ts";
-import { permitThreads } from "../ffi/sys/threads.ts";
 import { answerVersion } from "../plugins/kit/versions.ts";
 import { findPlugin, loadPlugins, pluginsNamedIn } from "../plugins/registry.ts";
 import { VERSIONS } from "../plugins/spec/version.ts";
@@ -23,6 +22,7 @@ export async function servePlugin(name: string): Promise<number> {
     print(answerVersion(readPromptInput()));
     return 0;
   }
+  const { permitThreads } = await import("../ffi/sys/threads.ts");
   permitThreads();
   const stdin = readInput();
   const [{ serve }, { surroundings }] = [await import("../plugins/kit/serve.ts"), await import("./surroundings.ts")];
