@@ -13,7 +13,6 @@ import * as address from "./route/address.ts";
 import * as bridgeVlan from "./route/bridge_vlan.ts";
 import * as filter from "./route/filter.ts";
 import * as link from "./route/link.ts";
-import * as qdisc from "./route/qdisc.ts";
 import * as route from "./route/route.ts";
 import * as rule from "./route/rule.ts";
 import * as wholeRoute from "./route/whole_route.ts";
@@ -86,7 +85,6 @@ const ROUTE_LISTS: Readonly<Record<string, (nl: Netlink) => readonly unknown[]>>
   "route.list": (nl) => route.list(nl, 2),
   "wholeRoute.list": (nl) => wholeRoute.list(nl),
   "rule.list": (nl) => rule.list(nl),
-  "qdisc.list": (nl) => qdisc.list(nl),
   "filter.listRedirects": (nl) => filter.listRedirects(nl, 2),
   "bridgeVlan.list": (nl) => bridgeVlan.list(nl, 2),
 };

@@ -50,9 +50,8 @@ export default plugin({
     const result = requirePrevResult(call, "bandwidth");
     if (!ingress && !egress) return;
     const port = findPort(call, result);
-    const disciplines = qdisc.list(call.host.route);
-    if (ingress) checkBucket(disciplines, port, ingress);
-    if (egress) checkSending(call, disciplines, port, egress);
+    if (ingress) checkBucket(call.host, port, ingress);
+    if (egress) checkSending(call, port, egress);
   },
 
   gc({ host, request, valid }) {
@@ -126,8 +125,8 @@ function unlimitedYet(purpose: string, call: () => void): void {
   }
 }
 
-function checkBucket(disciplines: readonly qdisc.Qdisc[], { index, name }: link.Link, limit: Limit): void {
-  const root = disciplines.find((each) => each.index === index && qdisc.isRoot(each));
+function checkBucket({ route }: Netns, { index, name }: link.Link, limit: Limit): void {
+  const root = qdisc.findRoot(route, index);
   expectEqual(`queueing discipline of "${name}"`, root?.kind, "tbf");
   const found = qdisc.tokenBucketOf(root!);
   const wanted = bucketOf(limit);
@@ -139,7 +138,6 @@ function checkBucket(disciplines: readonly qdisc.Qdisc[], { index, name }: link.
 
 function checkSending(
   { host, ifname, owner, prevResult }: CheckCall<BandwidthConfig>,
-  disciplines: readonly qdisc.Qdisc[],
   port: link.Link,
   limit: Limit,
 ): void {
@@ -151,8 +149,8 @@ function checkSending(
     );
   }
   expectEqual(`administrative state of "${device.name}"`, link.isUp(device) ? "up" : "down", "up");
-  checkBucket(disciplines, device, limit);
-  const ingress = disciplines.find((each) => each.index === port.index && qdisc.isIngress(each));
+  checkBucket(host, device, limit);
+  const ingress = qdisc.findIngress(host.route, port.index);
   expectEqual(`ingress discipline of "${port.name}"`, ingress?.kind, "ingress");
   const targets = filter.listRedirects(host.route, port.index);
   expectEqual(`link that packets of "${port.name}" are redirected to`, targets[0], device.index);

@@ -13,6 +13,7 @@ export const NLMSG_HDRLEN = 16;
 // Flags of a request (linux/netlink.h). The upper bits mean one thing for `get` and another for `new`.
 export const NLM_F_REQUEST = 0x1;
 export const NLM_F_ACK = 0x4;
+export const NLM_F_ECHO = 0x8;
 export const NLM_F_DUMP = 0x300;
 export const NLM_F_REPLACE = 0x100;
 export const NLM_F_EXCL = 0x200;

@@ -78,7 +78,10 @@ const QUESTIONS: Readonly<Record<string, (nl: Netlink, v0: number) => unknown>> 
       wholeRoute.destinationOf(each),
     ]),
   "rule.list": (nl) => rule.list(nl),
-  "qdisc.list": (nl) => qdisc.list(nl).map((each) => qdisc.tokenBucketOf(each)),
+  "qdisc.findRoot": (nl, v0) => {
+    const root = qdisc.findRoot(nl, v0);
+    return root && qdisc.tokenBucketOf(root);
+  },
   "filter.listRedirects": (nl, v0) => filter.listRedirects(nl, v0),
   "bridgeVlan.list": (nl, v0) => bridgeVlan.list(nl, v0),
   // With the kernel's own words and the place in the request that they are about.

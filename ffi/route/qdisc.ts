@@ -9,8 +9,18 @@
 import { attrs } from "../netlink/attrs.ts";
 import { bytes, cstr, i32, type Out, Reader, struct, u16, u32, u64, u8, Writer } from "../netlink/codec.ts";
 import { NetlinkError, purposed } from "../netlink/error.ts";
-import { message, type MessageIn, type MessageOut, NLM_F_CREATE, NLM_F_EXCL, type Op } from "../netlink/message.ts";
-import { dump, execute, type Netlink } from "../netlink/socket.ts";
+import {
+  message,
+  type MessageIn,
+  type MessageOut,
+  NLM_F_ACK,
+  NLM_F_CREATE,
+  NLM_F_ECHO,
+  NLM_F_EXCL,
+  type Op,
+  readMessage,
+} from "../netlink/message.ts";
+import { exchange, execute, type Netlink, request } from "../netlink/socket.ts";
 import {
   RTM_DELQDISC,
   RTM_GETQDISC,
@@ -152,19 +162,31 @@ function add(nl: Netlink, spec: MessageIn<typeof qdiscMessage>): void {
   purposed(purpose, () => execute(nl, NEW, spec, NLM_F_CREATE | NLM_F_EXCL));
 }
 
-/** The disciplines of all links; the kernel gives them all, whatever it is asked. @throws {NetlinkError} */
-export function list(nl: Netlink): Qdisc[] {
-  return purposed(() => "list queueing disciplines", () => dump(nl, GET, {}));
+/** What decides what leaves a link; `undefined` if that is nothing that was put there, or there is no such link. @throws {NetlinkError} */
+export function findRoot(nl: Netlink, index: number): Qdisc | undefined {
+  return find(nl, index, TC_H_ROOT);
 }
 
-/** True for the discipline that decides what leaves its link. */
-export function isRoot({ parent }: Qdisc): boolean {
-  return parent === TC_H_ROOT;
+/** The place where what comes in over a link passes filters; `undefined` if there is none. @throws {NetlinkError} */
+export function findIngress(nl: Netlink, index: number): Qdisc | undefined {
+  return find(nl, index, TC_H_INGRESS);
 }
 
-/** True for the place where what comes in over its link passes filters. */
-export function isIngress({ parent }: Qdisc): boolean {
-  return parent === TC_H_INGRESS;
+/**
+ * Asks for one: a list of all goes by the number of links, so that of two parts of it the second lacks some where a link was removed
+ * in between, and nothing tells.
+ */
+function find(nl: Netlink, index: number, parent: number): Qdisc | undefined {
+  // Older kernels answer only those that want to hear of what they did; of a default that has no content, none says anything.
+  const question = request(GET, { index, parent }, NLM_F_ECHO | NLM_F_ACK);
+  let found: Qdisc | undefined;
+  unlessAbsent(() =>
+    purposed(() => `find queueing discipline of link ${index}`, () =>
+      exchange(nl, [question], (payload) => {
+        found = readMessage(qdiscMessage, payload);
+      }))
+  );
+  return found;
 }
 
 /** Takes a link's own discipline away, so that it has the kernel's default again; false if it had none. @throws {NetlinkError} */
@@ -177,15 +199,19 @@ export function removeIngress(nl: Netlink, index: number): boolean {
   return remove(nl, index, TC_H_INGRESS);
 }
 
-/** The kernel's answers when there is nothing to remove: no such discipline, the default one, no such link. */
+/** The kernel's answers when there is nothing: no such discipline, the default one, no such link. */
 const ABSENT = ["ENOENT", "EINVAL", "ENODEV"];
 
-function remove(nl: Netlink, index: number, parent: number): boolean {
+function unlessAbsent<T>(call: () => T): T | undefined {
   try {
-    purposed(() => `remove queueing discipline of link ${index}`, () => execute(nl, DEL, { index, parent }));
-    return true;
+    return call();
   } catch (error) {
-    if (error instanceof NetlinkError && ABSENT.includes(error.code)) return false;
+    if (error instanceof NetlinkError && ABSENT.includes(error.code)) return undefined;
     throw error;
   }
+}
+
+function remove(nl: Netlink, index: number, parent: number): boolean {
+  const purpose = () => `remove queueing discipline of link ${index}`;
+  return unlessAbsent(() => (purposed(purpose, () => execute(nl, DEL, { index, parent })), true)) ?? false;
 }

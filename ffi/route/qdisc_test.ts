@@ -60,7 +60,7 @@ netnsTest("the kernel keeps every token bucket that it is given", ({ host }) => 
     ] as const
   ) {
     qdisc.addTokenBucket(host.route, index, { rate, burst, limit });
-    const [root] = qdisc.list(host.route).filter((each) => each.index === index && qdisc.isRoot(each));
+    const root = qdisc.findRoot(host.route, index);
     const state = qdisc.tokenBucketOf(root!)!;
     expect({ ...state, buffer: 0 }).toEqual({ rate, limit, buffer: 0 });
     expect(qdisc.hasBurst(state, { rate, burst, limit })).toBe(true);
@@ -72,13 +72,17 @@ netnsTest("the kernel keeps every token bucket that it is given", ({ host }) => 
   }
 });
 
-netnsTest("disciplines are listed with their places, and a second one at a place is refused", ({ host }) => {
+netnsTest("disciplines are found at their places, and a second one at a place is refused", ({ host }) => {
   const bucket = { rate: 125_000n, burst: 16_000, limit: 19_125 };
-  expect(qdisc.list(host.route).filter(qdisc.isIngress)).toEqual([]);
+  const { route } = host;
+  expect([qdisc.findRoot(route, 1), qdisc.findIngress(route, 1), qdisc.findRoot(route, 4711)]).toEqual([
+    undefined,
+    undefined,
+    undefined,
+  ]);
   qdisc.addIngress(host.route, 1);
   qdisc.addTokenBucket(host.route, 1, bucket);
-  expect(qdisc.list(host.route).map(({ kind, index }) => `${kind} ${index}`).sort()).toEqual(["ingress 1", "tbf 1"]);
-  expect(qdisc.list(host.route).filter(qdisc.isIngress).map(({ kind }) => kind)).toEqual(["ingress"]);
+  expect([qdisc.findRoot(route, 1)?.kind, qdisc.findIngress(route, 1)?.kind]).toEqual(["tbf", "ingress"]);
   expect(JSON.parse(inNetns(host, "tc", "-j", "qdisc", "show", "dev", "lo"))).toMatchObject([
     { kind: "tbf", handle: "1:", root: true, options: { rate: 125_000, burst: 16_000 } },
     { kind: "ingress", handle: "ffff:" },

@@ -107,7 +107,7 @@ export function collectIfbs(host: Netns, network: string, valid: readonly Attach
       const owner = parseOwner(alias);
       return owner !== undefined && isDead(owner);
     });
-    return unnamed.length > 0 ? [...dead, ...orphansOf(host, unnamed)] : dead;
+    return unnamed.length > 0 ? [...dead, ...orphansOf(host, unnamed, all)] : dead;
   });
 }
 
@@ -116,11 +116,15 @@ export function collectIfbs(host: Netns, network: string, valid: readonly Attach
  *
  * The reference gives an ifb its bucket last, so one that has it is not just being made.
  */
-function orphansOf(host: Netns, unnamed: readonly link.Link[]): link.Link[] {
-  const disciplines = qdisc.list(host.route);
-  const finished = new Set(disciplines.filter(qdisc.tokenBucketOf).map(({ index }) => index));
+function orphansOf({ route }: Netns, unnamed: readonly link.Link[], all: readonly link.Link[]): link.Link[] {
+  const isFinished = ({ index }: link.Link) => {
+    const root = qdisc.findRoot(route, index);
+    return root !== undefined && qdisc.tokenBucketOf(root) !== undefined;
+  };
   const used = new Set(
-    disciplines.filter(qdisc.isIngress).flatMap(({ index }) => filter.listRedirects(host.route, index)),
+    all.filter(({ index }) => qdisc.findIngress(route, index)).flatMap(({ index }) =>
+      filter.listRedirects(route, index)
+    ),
   );
-  return unnamed.filter(({ index }) => finished.has(index) && !used.has(index));
+  return unnamed.filter((each) => isFinished(each) && !used.has(each.index));
 }
