@@ -55,8 +55,10 @@ export const JOB_NAME = "opt/cni/job";
  */
 export function openImage(modules: string): number {
   const parts = archiveOf(modules).finish();
-  const hash = parts.reduce((seed, part) => Bun.hash.wyhash(part, seed), 0n);
-  const file = join(ROOT, `dist/vm/image-${hash.toString(36)}`);
+  // Not Bun.hash.wyhash: of parts of some 100 MB it is the same whatever the seed, so that changes before them went unnoticed.
+  const hasher = new Bun.CryptoHasher("sha256");
+  for (const part of parts) hasher.update(part);
+  const file = join(ROOT, `dist/vm/image-${hasher.digest("hex").slice(0, 16)}`);
   if (!existsSync(file)) write(file, parts);
   return openSync(file, "r");
 }
