@@ -12,7 +12,7 @@ import { formatRandom, tryRandom } from "./contention/random.ts";
 import { formatStart, tryStarts } from "./contention/start.ts";
 import { ROOT } from "./sources.ts";
 
-const USAGE = `usage: scripts/stress start [--count N] [--rounds N]
+const USAGE = `usage: scripts/stress start [--count N] [--rounds N] [--way run|exec]
        scripts/stress random [--workers N] [--operations N] [--seed N]
   start         so many ADDs at once (200) on a node that has nothing yet, so often (50), by cni run and plugin by plugin
   random        so many workers (64), each with so many operations (1000)
@@ -23,7 +23,7 @@ const text = { type: "string" } as const;
 const flag = { type: "boolean" } as const;
 const { values, positionals: [part] } = parseArgs({
   options: {
-    ...{ count: text, rounds: text, workers: text, operations: text, seed: text, cni: text },
+    ...{ count: text, rounds: text, workers: text, operations: text, seed: text, cni: text, way: text },
     ...{ verbose: flag, help: flag, inside: flag },
   },
   allowPositionals: true,
@@ -32,7 +32,13 @@ const cni = values.cni ?? join(ROOT, "dist/cni");
 const tell = (line: string) => values.verbose && console.log(line);
 
 async function start(): Promise<readonly string[]> {
-  const options = { cni, count: Number(values.count ?? 200), rounds: Number(values.rounds ?? 50), tell };
+  const options = {
+    cni,
+    count: Number(values.count ?? 200),
+    rounds: Number(values.rounds ?? 50),
+    way: values.way,
+    tell,
+  };
   const all = await tryStarts(options);
   for (const each of all) console.log(`${formatFigures(each.locks)}\n`);
   for (const each of all) console.log(formatStart(each));

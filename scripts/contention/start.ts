@@ -31,6 +31,8 @@ export interface StartOptions {
   readonly cni: string;
   readonly count: number;
   readonly rounds: number;
+  /** Only by this way. */
+  readonly way?: string | undefined;
   tell(line: string): void;
 }
 
@@ -41,11 +43,12 @@ const TRACED = 20;
 const DEL_EVERY = 10;
 
 /** Has `count` containers come and go at once, again and again, on a node that every time knows nothing. */
-export async function tryStarts({ cni, count, rounds, tell }: StartOptions): Promise<readonly StartFigures[]> {
+export async function tryStarts({ cni, count, rounds, way, tell }: StartOptions): Promise<readonly StartFigures[]> {
   const containers = Array.from({ length: count }, (_, i) => ({ id: `c${i}`, name: `n${i}`, port: 10_000 + i }));
   addNamespaces(containers.map(({ name }) => name));
   const all: StartFigures[] = [];
-  for (const network of [byRun(cni, 1, true), byExec(2, true)]) {
+  const networks = [byRun(cni, 1, true), byExec(2, true)];
+  for (const network of networks.filter((each) => way === undefined || each.way === way)) {
     const trace = newLockTrace(`/run/locks-${network.way}`);
     const ms: number[] = [];
     const problems: string[] = [];
