@@ -17,8 +17,9 @@ import { ROOT, sources } from "./sources.ts";
 import { obstacle } from "./vm.ts";
 import { caseLines, countLines, isForVm, isForVmOnly, isSum } from "./vm_lane.ts";
 
-/** A single test; kernel tests wait for events and programs, never this long. */
+/** A single test; kernel tests wait for events and programs, never this long. Emulated, all takes ten times as long. */
 const TEST_TIMEOUT_MS = 60_000;
+const VM_TEST_TIMEOUT_MS = 180_000;
 /** A whole file: a blocking system call cannot be interrupted from inside the process. */
 const FILE_TIMEOUT_MS = 600_000;
 
@@ -86,7 +87,8 @@ async function runFile(file: string, flags: readonly string[], scratch: string, 
   const log = join(scratch, "log");
   rmSync(junit, { force: true });
   rmSync(log, { force: true });
-  const reporter = ["--reporter=junit", `--reporter-outfile=${junit}`, `--timeout=${TEST_TIMEOUT_MS}`];
+  const timeout = `--timeout=${inVm ? VM_TEST_TIMEOUT_MS : TEST_TIMEOUT_MS}`;
+  const reporter = ["--reporter=junit", `--reporter-outfile=${junit}`, timeout];
   const command = [process.execPath, "test", `./${file}`, ...reporter, ...flags];
   const ending = await spawnGroup(command, log, tmpdir());
   const found = readJunit(junit);

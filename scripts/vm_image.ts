@@ -37,6 +37,16 @@ const TABLES = ["/etc/protocols", "/etc/services", "/etc/passwd", "/etc/group"];
 /** npm packages that no test loads. Bun itself is taken along. */
 const UNUSED_PACKAGES = /^(@deno|deno|@types|@oven|bun-types|undici-types)$/;
 
+/**
+ * Modules that are loaded from the start. The kernel would ask for them, but where two tests need one at the same time, busybox takes
+ * one that is still being loaded for one that is there.
+ */
+const EARLY_MODULES = [
+  ...["veth", "bridge", "dummy", "8021q", "ipvlan", "macvlan", "vrf", "ifb", "tun", "tcp_diag", "udp_diag"],
+  ...["nf_tables", "nft_chain_nat", "nft_ct", "nft_fib_inet", "nft_masq", "nft_nat", "nf_conntrack_netlink"],
+  ...["sch_tbf", "sch_ingress", "cls_u32", "act_mirred"],
+];
+
 /** What to do once the machine is up. */
 export interface Job {
   /** A program and its arguments; none for a shell. */
@@ -160,7 +170,7 @@ ip link set lo up
 hostname vm
 stty -F /dev/ttyS0 raw -echo
 echo vm: up
-modprobe qemu_fw_cfg
+modprobe -a qemu_fw_cfg ${EARLY_MODULES.join(" ")}
 cp /sys/firmware/qemu_fw_cfg/by_name/${JOB_NAME}/raw /job
 chmod 755 /job
 setsid -c /job </dev/ttyS0 >/dev/ttyS0 2>&1
