@@ -17,7 +17,7 @@ afterAll(() => rmSync(directory, { recursive: true }));
 const cable = (name: string) => `ip link add ${name} type veth peer name far`;
 
 const TASKS: readonly (readonly [string, Task])[] = [
-  ["ptp", { plugin: ptp, prepare: () => ({ ...addressed(), ipMasq: true, mtu: 1400 }) }],
+  ["ptp", { plugin: ptp, hasRules: true, prepare: () => ({ ...addressed(), ipMasq: true, mtu: 1400 }) }],
   [
     "macvlan",
     {
