@@ -4,17 +4,24 @@
  * @module
  */
 import { NetlinkError } from "../../ffi/netlink/error.ts";
+import { openFile } from "../../ffi/sys/file.ts";
+import { LockedError, lockOpenFile } from "../../ffi/sys/lock.ts";
 import { CniError, Code } from "../spec/error.ts";
 
 /** Refusals that mean: somebody else was faster. */
 const DISTURBED = ["ERESTART", "EEXIST", "ENOENT", "EBUSY"];
 /** A pinned transaction that comes too late costs little. Against a program that commits 20,000 times a second, a dozen attempts were enough. */
 const PATIENCE_MS = 10_000;
+/** Who was too late so often stands in line with others of this program. */
+const MOST_UNORDERED = 3;
+/** Somebody who is stopped must not stop everybody. */
+const LONGEST_TURN_MS = 1000;
 /** Other refusals cost a grace period; where they persist, the table is not what it should be. */
 const MOST_CONFLICTS = 10;
 
 /**
- * Repeats an attempt that somebody else's changes made fail.
+ * Repeats an attempt that somebody else's changes made fail. Of many that do so at the same time, those that were too late several times
+ * go one after another: else one of them could be too late for ever.
  *
  * @throws {CniError} code 11 if somebody changes the ruleset without end
  * @throws {NetlinkError} if it is not as it should be
@@ -23,6 +30,7 @@ export function untilUndisturbed<T>(attempt: () => T, patienceMs = PATIENCE_MS):
   let deadline: number | undefined;
   let restarts = 0;
   let conflicts = 0;
+  using turns = new DisposableStack();
   for (;;) {
     try {
       return attempt();
@@ -35,7 +43,19 @@ export function untilUndisturbed<T>(attempt: () => T, patienceMs = PATIENCE_MS):
       restarts++;
       deadline ??= performance.now() + patienceMs;
       if (performance.now() > deadline) throw tooBusy(error, restarts, patienceMs);
+      if (restarts === MOST_UNORDERED) takeTurn(turns);
     }
+  }
+}
+
+/** Waits for those that came before, as far as they move. @throws {SystemError} `EINTR` if this process is asked to end */
+function takeTurn(turns: DisposableStack): void {
+  // Every network namespace has a ruleset of its own, and a lock that needs no file.
+  const namespace = turns.use(openFile("/proc/thread-self/ns/net"));
+  try {
+    turns.use(lockOpenFile(namespace.fd, "the ruleset", { timeoutMs: LONGEST_TURN_MS }));
+  } catch (error) {
+    if (!(error instanceof LockedError)) throw error;
   }
 }
 

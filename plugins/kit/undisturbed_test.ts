@@ -1,4 +1,5 @@
 import { expect, test } from "bun:test";
+import { readFileSync, statSync } from "node:fs";
 import { NetlinkError } from "../../ffi/netlink/error.ts";
 import { generation } from "../../ffi/nft/objects.ts";
 import { transaction } from "../../ffi/nft/transaction.ts";
@@ -105,3 +106,33 @@ networkTest("ADD and DEL succeed while another program changes the ruleset all t
     }
   }).toThrow("ERESTART");
 }, 60_000);
+
+/** Who has locks of our namespace. */
+const holders = (): string[] =>
+  readFileSync("/proc/locks", "utf8").split("\n").filter((line) =>
+    line.includes(`:${statSync("/proc/self/ns/net").ino} `) && !line.includes("->")
+  ).map((line) => line.split(/\s+/)[4]!);
+
+test("who was too late three times goes alone, until it is through", () => {
+  const seen: boolean[] = [];
+  untilUndisturbed(() => {
+    seen.push(holders().includes(`${process.pid}`));
+    if (seen.length <= 4) throw refusal(ERESTART);
+  });
+  expect(seen).toEqual([false, false, false, true, true]);
+  expect(holders()).not.toContain(`${process.pid}`);
+});
+
+test("who does not get its turn because somebody hangs goes on without", async () => {
+  const script = ["sh", "-c", "exec 9</proc/self/ns/net; flock 9; echo held; exec sleep 1000"];
+  const other = Bun.spawn(script, { stdin: "ignore", stdout: "pipe" });
+  await other.stdout.getReader().read();
+  let count = 0;
+  const began = performance.now();
+  untilUndisturbed(() => {
+    if (++count <= 5) throw refusal(ERESTART);
+  });
+  expect(performance.now() - began).toBeLessThan(5000);
+  other.kill("SIGKILL");
+  await other.exited;
+});

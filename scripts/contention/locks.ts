@@ -80,7 +80,7 @@ function kindOf(path: string, operation: string): string {
   if (name === ".gc.lock") return operation.startsWith("LOCK_SH") ? "no GC meanwhile" : "GC alone";
   if (name === ".turn.lock") return "turn before GC";
   if (name.startsWith(".container-")) return "one container";
-  return path.startsWith("net:") ? "tables of a namespace" : name;
+  return path.startsWith("net:") ? "order at a ruleset" : name;
 }
 
 function merge(all: readonly Held[]): LockFigures[] {

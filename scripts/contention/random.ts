@@ -125,9 +125,11 @@ function look(
   if (touched !== undefined) add(touched);
 }
 
-/** Half of those who live leave by DEL, all at once; the others, and those of whom nobody knows, are collected. */
+/** Half of those who live leave by DEL, all at once, and what was killed under an engine; all others are collected. */
 async function removeAll(model: Model, networks: readonly Network[]): Promise<void> {
-  const leaving = model.subjects.filter(({ state }, i) => state !== "detached" && i % 2 === 0);
+  const leaving = model.subjects.filter(({ state, network }, i) =>
+    state !== "detached" && (i % 2 === 0 || (state === "unknown" && network.way === "exec"))
+  );
   await Promise.all(leaving.map((subject) => operate(model, subject, "del", {})));
   for (const network of networks) {
     const ended = await call(network, "gc", undefined);

@@ -40,7 +40,7 @@ export async function work(shared: Shared, own: readonly Subject[], prng: Prng, 
     const ended = await carryOut(shared, subject, verb, { mishap, trace });
     if (ended.how === "succeeded" && !mishap) shared.usual.set(key, usual * 0.9 + ended.ms * 0.1);
     count(shared.tally, verb, ended, mishap);
-    if (ended.how === "failed") shared.tell(`${verb} of "${subject.id}" failed: ${ended.said}`);
+    if (ended.said !== "") shared.tell(`${verb} of "${subject.id}", ${ended.how}: ${ended.said}`);
   }
 }
 
@@ -119,7 +119,8 @@ function collect({ model, gates }: Shared, network: Network, options: Options): 
     model.looked++;
     if (ended.how === "failed") model.violations.push(`gc of ${network.name} failed: ${ended.said}`);
     for (const { each, generation } of dead) {
-      if (ended.how === "succeeded" && each.generation === generation) detach(each);
+      // What a plugin that was killed has made is nowhere written down, but where our own runtime called it.
+      if (ended.how === "succeeded" && each.generation === generation && network.way === "run") detach(each);
     }
     return ended;
   });
