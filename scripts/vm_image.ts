@@ -23,13 +23,8 @@ import { ROOT } from "./sources.ts";
 /** What tests look at the kernel with. A program that is missing here is missing there. */
 const PROGRAMS = ["ip", "bridge", "tc", "nft", "conntrack", "strace", "unshare", "nsenter", "findmnt", "flock"];
 
-/** Where the distribution has the reference plugins. */
-const REFERENCE = "/usr/lib/cni";
-/** Those that ours are compared with there, because only that kernel has what they need; `scripts/setup` builds dummy. */
-const COMPARED: readonly string[] = [
-  ...["host-local", "ipvlan", "vlan", "vrf"].map((name) => join(REFERENCE, name)),
-  join(ROOT, "dist/reference/v1.9.0/dummy"),
-];
+/** Plugins of the distribution that ours are compared with there, because only that kernel has what they need. */
+const REFERENCE = ["/usr/lib/cni/host-local", "/usr/lib/cni/ipvlan", "/usr/lib/cni/vlan", "/usr/lib/cni/vrf"];
 
 /** What these programs take names from. */
 const TABLES = ["/etc/protocols", "/etc/services", "/etc/passwd", "/etc/group"];
@@ -107,7 +102,7 @@ function addPrograms(archive: Archive): void {
     const path = findProgram(name);
     if (path) addProgram(archive, path, `/bin/${name}`);
   }
-  for (const path of COMPARED) if (existsSync(path)) addProgram(archive, path, join(REFERENCE, basename(path)));
+  for (const path of REFERENCE) if (existsSync(path)) addProgram(archive, path, path);
   // The shell of busybox would prefer its own ip to the one that is there.
   addProgram(archive, findProgram("dash") ?? "/bin/sh", "/bin/sh");
   const applets = Bun.spawnSync([busybox, "--list"]).stdout.toString().trim().split("\n");
