@@ -271,7 +271,10 @@ export function readElement({ key, data, comment, flags }: RawElement): Element 
 
 /** The number of the ruleset: it grows with every change in the network namespace. @throws {NetlinkError} */
 export function generation(nl: Netlink): number {
-  const { id } = purposed(() => "read the ruleset's generation", () => query(nl, getGeneration, {}));
+  const { id } = purposed(
+    () => "read the ruleset's generation (it needs the kernel's module nf_tables)",
+    () => query(nl, getGeneration, {}),
+  );
   return id ?? 0;
 }
 

@@ -58,7 +58,7 @@ export function elementQuestion({ family, table }: TableKey, set: string, key: U
 export function generationQuestion(): Question<number> {
   return {
     request: request(getGeneration, {}),
-    purpose: () => "read the ruleset's generation",
+    purpose: () => "read the ruleset's generation (it needs the kernel's module nf_tables)",
     read: (answer) => (answer as MessageOut<(typeof getGeneration)["spec"]>).id ?? 0,
   };
 }
