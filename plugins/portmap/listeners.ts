@@ -34,18 +34,39 @@ export function refuseListeners(
   mappings: readonly PortMapping[],
   addresses: readonly Cidr[],
 ): void {
+  // One after the other: what the kernel does not tell of one protocol must not hide what it tells of another.
   for (const protocol of Object.keys(PROTOCOLS) as Protocol[]) {
-    const families = addresses.map(familyOf);
-    const wanted = mappings.filter((each) =>
-      each.protocol === protocol && addresses.some((address) => mappingsFor([each], address).length > 0)
-    );
-    if (wanted.length === 0) continue;
-    const listeners = listenersOn(nl, protocol, wanted.map(({ hostPort }) => hostPort));
-    for (const mapping of listeners.length === 0 ? [] : wanted) {
-      const met = listeners.filter((each) => families.some((family) => meets(mapping, each, family)));
-      if (met.length > 0) refuse(mapping, met, containerId);
-    }
+    const met = findMet(nl, protocol, mappings, addresses);
+    if (met.length > 0) refuse(met, containerId);
   }
+}
+
+/** A mapping, and a socket that packets for it could be meant for. */
+interface Met {
+  readonly mapping: PortMapping;
+  readonly listener: Listener;
+}
+
+function findMet(
+  nl: Netlink,
+  protocol: Protocol,
+  mappings: readonly PortMapping[],
+  addresses: readonly Cidr[],
+): Met[] {
+  const families = addresses.map(familyOf);
+  const wanted = mappings.filter((each) =>
+    each.protocol === protocol && addresses.some((address) => mappingsFor([each], address).length > 0)
+  );
+  if (wanted.length === 0) return [];
+  const listeners = Map.groupBy(
+    listenersOn(nl, protocol, wanted.map(({ hostPort }) => hostPort)),
+    ({ port }) => port,
+  );
+  return wanted.flatMap((mapping) =>
+    (listeners.get(mapping.hostPort) ?? [])
+      .filter((listener) => families.some((family) => meets(mapping, listener, family)))
+      .map((listener) => ({ mapping, listener }))
+  );
 }
 
 function listenersOn(nl: Netlink, protocol: Protocol, ports: readonly number[]): Listener[] {
@@ -54,9 +75,8 @@ function listenersOn(nl: Netlink, protocol: Protocol, ports: readonly number[]):
   return protocol === "sctp" ? unless(["ENOENT"], list) ?? [] : list();
 }
 
-/** True if a packet of this family could be meant for both. */
-function meets(mapping: PortMapping, { port, address, onlyV6 }: Listener, family: 4 | 6): boolean {
-  if (port !== mapping.hostPort) return false;
+/** True if a packet of this family to that port could be meant for both. */
+function meets(mapping: PortMapping, { address, onlyV6 }: Listener, family: 4 | 6): boolean {
   const { hostIP } = mapping;
   if (hostIP !== undefined && familyOf(hostIP) !== family) return false;
   const isReached = familyOf(address) === family || (address === "::" && !onlyV6);
@@ -66,10 +86,11 @@ function meets(mapping: PortMapping, { port, address, onlyV6 }: Listener, family
 
 const isUnspecified = (address: Ip): boolean => address === "0.0.0.0" || address === "::";
 
-function refuse(mapping: PortMapping, listeners: readonly Listener[], containerId: string): void {
+function refuse(met: readonly Met[], containerId: string): void {
   const { describeHolders, findHolders } = holders();
-  const found = findHolders(listeners.map(({ inode }) => inode));
-  for (const listener of listeners) {
+  // Once for all of them: every descriptor of every program is looked at, and an engine may keep hundreds of ports for a container.
+  const found = findHolders(met.map(({ listener }) => listener.inode));
+  for (const { mapping, listener } of met) {
     const programs = found.get(listener.inode) ?? [];
     if (programs.some((each) => keepsFor(each, containerId))) continue;
     const { address, port } = listener;

@@ -1,4 +1,4 @@
-import { expect } from "bun:test";
+import { expect, spyOn } from "bun:test";
 import { readFileSync } from "node:fs";
 import { ENGINE_ENV, pluginLink } from "../../cmd/testing.ts";
 import { askTcp, serveTcp, serveUdp } from "../../ffi/testing_traffic.ts";
@@ -8,6 +8,7 @@ import { inNetns } from "../../ffi/testing.ts";
 import { serve } from "../kit/serve.ts";
 import { networkTest } from "../kit/testing_network.ts";
 import portmap from "../portmap.ts";
+import * as holders from "./holders.ts";
 import { listing, publishing, refusal, servers } from "./testing.ts";
 
 const on = (hostIP?: string, protocol = "tcp", more = {}) =>
@@ -132,9 +133,12 @@ networkTest("hostPortInUse publishes it all the same, with a warning or without"
   }
 });
 
-/** A program of its own that listens on port 8080 of the host, with these words in its command line. */
+/** A program of its own that listens on port 8080 of the host, and on those among the words of its command line. */
 async function program(host: Netns, ...words: string[]): Promise<Disposable & { pid: number }> {
-  const script = 'Bun.listen({ hostname: "0.0.0.0", port: 8080, socket: { data() {} } }); console.log("ready");';
+  const script = `for (const port of new Set([8080, ...process.argv.map(Number).filter((each) => each > 0)])) {
+      Bun.listen({ hostname: "0.0.0.0", port, socket: { data() {} } });
+    }
+    console.log("ready");`;
   const { child } = host.run(() => ({
     child: Bun.spawn([process.execPath, "-e", script, ...words], { stdin: "ignore", stdout: "pipe" }),
   }));
@@ -166,6 +170,17 @@ networkTest(
     expect(restore(portmap, on(), { container, containerId: other! })).toContain("host port 8080/tcp");
   },
 );
+
+networkTest("however many ports are kept for the container, programs are looked through once", async (network) => {
+  const { host, call } = network;
+  const id = "0123456789abcdef".repeat(4);
+  const ports = Array.from({ length: 50 }, (_, i) => 8081 + i);
+  using _supervisor = await program(host, id, ...ports.map(String));
+  using find = spyOn(holders, "findHolders");
+  const mappings = ports.map((hostPort) => ({ hostPort, containerPort: 80 }));
+  call(portmap, "ADD", publishing(mappings), { container: network.container(2), containerId: id });
+  expect(find).toHaveBeenCalledTimes(1);
+});
 
 networkTest("a port that the caller listens on itself is kept for the container", async (network) => {
   const { host } = network;
