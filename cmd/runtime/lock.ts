@@ -8,6 +8,7 @@
  */
 import { SystemError } from "../../ffi/sys/error.ts";
 import { ensureDirectory } from "../../ffi/sys/directory.ts";
+import { pause } from "../../ffi/sys/file.ts";
 import { LockedError, lockFile } from "../../ffi/sys/lock.ts";
 import { findStatus } from "../../ffi/sys/status.ts";
 import { tryAgainLater } from "../../plugins/kit/busy.ts";
@@ -16,6 +17,9 @@ import { tryAgainLater } from "../../plugins/kit/busy.ts";
 const PATIENCE_MS = 60_000;
 /** So long garbage collection keeps others waiting for one that does not end; then they may overtake it, and the next time it keeps them twice as long. */
 const FIRST_TURN_MS = 1000;
+
+/** By then who is next in line has woken up and has the turn: who asks for a lock just given up gets it before those who wait for it. */
+const STEP_BACK_MS = 50;
 
 /** How many files the containers share; two that meet in one go in turn, which takes some milliseconds. */
 const CONTAINER_LOCKS = 256n;
@@ -43,6 +47,7 @@ export function alone(directory: string, patienceMs = PATIENCE_MS): Disposable {
         return inTurn(directory, deadline, (path) => take(path, Math.min(deadline, performance.now() + turnMs)));
       } catch (error) {
         if (!(error instanceof LockedError) || performance.now() >= deadline) throw error;
+        pause(STEP_BACK_MS);
       }
     }
   });

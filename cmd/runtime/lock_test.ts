@@ -106,6 +106,23 @@ test("a container whose ADD hangs keeps garbage collection from working, and no 
   await gc.release();
 });
 
+test("those whom garbage collection kept waiting go before it tries again", async () => {
+  for (let round = 0; round < 2; round++) {
+    const hanging = await holder("aloneWithContainer", "c1");
+    const gc = start("alone");
+    await waiters(".gc.lock", 1);
+    const others = Array.from({ length: 4 }, (_, i) => start("aloneWithContainer", `other${i}`));
+    await waiters(".turn.lock", others.length);
+    const began = performance.now();
+    await Promise.all(others.map(({ held }) => held));
+    // What is left of the first turn, a second; the next one would take two.
+    expect(performance.now() - began).toBeLessThan(1900);
+    await Promise.all([hanging, ...others].map((each) => each.release()));
+    await gc.held;
+    await gc.release();
+  }
+});
+
 test("who waits in vain is told to try again later, and by whom", async () => {
   const first = await holder("aloneWithContainer");
   const container = `.container-${Bun.hash.wyhash("c1") % 256n}.lock`;
