@@ -410,6 +410,15 @@ netnsTest("cni run says where a plugin's part of a configuration is wrong", ({ h
   );
 });
 
+netnsTest("cni run add names all that is wrong with its arguments", ({ host, container }) => {
+  const { run } = bench(host);
+  const argv = `add - ${container.path} --container-id ../x --ifname a/b`;
+  const { exitCode, stderr } = run(argv, { stdin: one({ type: "loopback" }) });
+  expect(exitCode).toBe(1);
+  expect(stderr).toStartWith('cni: Cannot attach to network "x": container id "../x" must start');
+  expect(stderr).toContain('; interface name "a/b" has a /');
+});
+
 netnsTest("cni run lets no plugin break the line or steer the terminal", ({ host, container }) => {
   const { run, plugin } = bench(host);
   plugin(

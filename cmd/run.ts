@@ -72,7 +72,13 @@ export async function run(request: RunRequest, env: RuntimeOptions["env"]): Prom
 
 /** Whether the attachment is remembered, maybe by a configuration with other plugins than that of now. */
 function isKnown({ cacheDirectory, containerId, ifname }: RunRequest, { name }: NetworkList): boolean {
-  return findStatus(cachePath(cacheDirectory, { network: name, containerId, ifname })) !== undefined;
+  try {
+    return findStatus(cachePath(cacheDirectory, { network: name, containerId, ifname })) !== undefined;
+  } catch (error) {
+    // Names that no file can have: the ADD refuses them, with all else that is wrong.
+    if (error instanceof CniError) return false;
+    throw error;
+  }
 }
 
 /** What is wrong stands in the document that was printed, so that no other may follow it. */
