@@ -1,78 +1,19 @@
 import { expect } from "bun:test";
 import { mkdirSync, readdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { parseCidr } from "../ffi/address.ts";
 import type { Netns } from "../ffi/netns.ts";
-import { inNetns } from "../ffi/testing.ts";
+import { inNetns, linkNames } from "../ffi/testing.ts";
 import { askTcp, serveTcp } from "../ffi/testing_traffic.ts";
-import { hostDevice } from "./host_device.ts";
-import { plugin } from "./kit/plugin.ts";
-import { type CallOptions, type Sandbox, sandboxTest } from "./kit/testing.ts";
-import { callReference, referenceTest } from "./kit/testing_reference.ts";
-import { newSandbox } from "./kit/testing.ts";
-import type { Verb } from "./spec/version.ts";
-import { CniError } from "./spec/error.ts";
-import { anything } from "./spec/schema.ts";
+import { counts, deviceTest, ip, ipam, linkOf, MAC } from "./host_device/testing.ts";
+import type { CallOptions } from "./kit/testing.ts";
+import type { CniError } from "./spec/error.ts";
 
-const counts = { add: 0, del: 0, check: 0 };
-/** An IPAM plugin that says what its configuration tells it to, and counts. */
-const fixed = plugin({
-  name: "fixed",
-  about: "Gives the addresses in its configuration",
-  config: anything,
-  add({ config }) {
-    counts.add++;
-    const { ipam } = config as { ipam: { addresses: string[]; fail?: boolean; more?: object } };
-    if (ipam.fail) throw new CniError(11, "no address now");
-    return { ips: ipam.addresses.map((each) => ({ address: parseCidr(each) })), ...ipam.more };
-  },
-  del: () => void counts.del++,
-  check: () => void counts.check++,
-});
-const ipam = (...addresses: string[]) => ({ type: "fixed", addresses });
-
-/** A host with the device `nic0`, of which the other end is `far0` in a namespace of its own. */
-interface Bench extends Sandbox {
-  readonly far: Netns;
-  readonly sysfs: string;
-  readonly states: string;
-  ask(verb: Verb, config?: object, options?: CallOptions): ReturnType<Sandbox["call"]>;
-}
-
-const MAC = "0a:00:00:00:00:11";
-
-function ip(netns: Netns, line: string): string {
-  return inNetns(netns, "ip", ...line.split(" "));
-}
-// deno-lint-ignore no-explicit-any -- what ip(8) prints
-const shown = (netns: Netns, line: string): any[] => JSON.parse(inNetns(netns, "ip", "-j", "-d", ...line.split(" ")));
-const names = (netns: Netns): string[] => shown(netns, "link show").map(({ ifname }) => ifname).sort();
-const linkOf = (netns: Netns, name: string) => shown(netns, `link show ${name}`)[0];
 const isUp = (netns: Netns, name: string): boolean => linkOf(netns, name).flags.includes("UP");
-
-function deviceTest(name: string, body: (bench: Bench) => void | Promise<void>): void {
-  sandboxTest(name, [fixed], (sandbox) => body(benchIn(sandbox)));
-}
-
-function benchIn(sandbox: Sandbox): Bench {
-  const far = sandbox.newContainer();
-  ip(sandbox.host, `link add nic0 address ${MAC} type veth peer name far0 netns ${far.path}`);
-  ip(far, "addr add 10.7.0.1/24 dev far0");
-  ip(far, "-6 addr add fd07::1/64 dev far0 nodad");
-  ip(far, "link set far0 up");
-  const [sysfs, states] = [join(sandbox.directory, "sys"), join(sandbox.directory, "states")];
-  const tested = hostDevice(sysfs);
-  return {
-    ...sandbox,
-    far,
-    sysfs,
-    states,
-    ask: (verb, config = { device: "nic0" }, options = {}) =>
-      sandbox.call(tested, verb, { dataDir: states, ...config }, { ifname: "net1", ...options }),
-  };
-}
-
 const filesIn = (directory: string): string[] => readdirSync(directory);
+const withRoutes = ({ result, ...rest }: ReturnType<typeof ipam>, routes: object) => ({
+  ...rest,
+  result: { ...result, routes },
+});
 
 deviceTest(
   "the device is the container's until DEL, which gives it back as it was",
@@ -80,7 +21,7 @@ deviceTest(
     ip(host, "link set nic0 up mtu 1400 txqueuelen 77 alias uplink");
     const result = ask("ADD");
     expect(result as unknown).toEqual({ interfaces: [{ name: "net1", mac: MAC, sandbox: container.path }] });
-    expect(names(host)).toEqual(["lo"]);
+    expect(linkNames(host)).toEqual(["lo"]);
     expect(linkOf(container, "net1")).toMatchObject({ address: MAC, ifalias: "nic0", mtu: 1400 });
     expect(isUp(container, "net1")).toBe(true);
     expect(filesIn(states)).toEqual(["c1:net1.json"]);
@@ -88,12 +29,12 @@ deviceTest(
     ip(container, "link set net1 down");
     ip(container, "link set net1 mtu 1300 txqueuelen 5 address 0a:00:00:00:00:99 alias mine");
     ask("DEL");
-    expect(names(container)).toEqual(["lo"]);
+    expect(linkNames(container)).toEqual(["lo"]);
     expect(linkOf(host, "nic0")).toMatchObject({ address: MAC, ifalias: "uplink", mtu: 1400, txqlen: 77 });
     expect(isUp(host, "nic0")).toBe(true);
     expect(filesIn(states)).toEqual([]);
     ask("DEL");
-    expect(names(host)).toEqual(["lo", "nic0"]);
+    expect(linkNames(host)).toEqual(["lo", "nic0"]);
   },
 );
 
@@ -106,7 +47,7 @@ deviceTest("a device that was down comes back down, without an alias", ({ ask, h
 
 deviceTest("traffic passes by the addresses that IPAM gives", async ({ ask, container, far }) => {
   const routes = [{ dst: "192.0.2.0/24", gw: "10.7.0.1" }, { dst: "198.51.100.0/24", gw: "10.7.0.1", table: 77 }];
-  const config = { device: "nic0", ipam: { ...ipam("10.7.0.9/24", "fd07::9/64"), more: { routes } } };
+  const config = { device: "nic0", ipam: withRoutes(ipam("10.7.0.9/24", "fd07::9/64"), routes) };
   const result = ask("ADD", config);
   expect(result.ips!.map((each) => [each.address as string, each.interface])).toEqual([
     ["10.7.0.9/24", 0],
@@ -124,7 +65,7 @@ deviceTest("traffic passes by the addresses that IPAM gives", async ({ ask, cont
 deviceTest("a device without a carrier gets its addresses all the same", ({ ask, container, far, log }) => {
   ip(far, "link set far0 down");
   const routes = [{ dst: "2001:db8::/32", gw: "fd07::1" }];
-  ask("ADD", { device: "nic0", ipam: { ...ipam("10.7.0.9/24", "fd07::9/64"), more: { routes } } });
+  ask("ADD", { device: "nic0", ipam: withRoutes(ipam("10.7.0.9/24", "fd07::9/64"), routes) });
   expect(ip(container, "addr show net1")).toContain("fd07::9/64");
   expect(ip(container, "-6 route show 2001:db8::/32")).toContain("via fd07::1");
   expect(log.join()).toContain('"net1" has no carrier');
@@ -154,8 +95,8 @@ deviceTest("another interface of the container may have the device's name", ({ a
   ask("DEL");
   expect(linkOf(host, "nic0").address).toBe(MAC);
   expect(isUp(host, "nic0")).toBe(true);
-  expect(names(container)).toEqual(["lo", "nic0", "other"]);
-  expect(names(far)).toContain("far0");
+  expect(linkNames(container)).toEqual(["lo", "nic0", "other"]);
+  expect(linkNames(far)).toContain("far0");
 });
 
 deviceTest("the container's name may be that of an interface of the host", ({ ask, host, container }) => {
@@ -163,7 +104,7 @@ deviceTest("the container's name may be that of an interface of the host", ({ as
   ask("ADD", { device: "nic0" }, { ifname: "eth0" });
   expect(linkOf(container, "eth0").address).toBe(MAC);
   ask("DEL", { device: "nic0" }, { ifname: "eth0" });
-  expect(names(host)).toEqual(["eth0", "eth0peer", "lo", "nic0"]);
+  expect(linkNames(host)).toEqual(["eth0", "eth0peer", "lo", "nic0"]);
   expect(linkOf(host, "nic0").address).toBe(MAC);
 });
 
@@ -195,10 +136,10 @@ deviceTest("a refused ADD leaves the device where and how it was", ({ ask, host,
   refused({ ipam: ipam() }, "returned no address");
   refused({ ipam: ipam("10.7.0.9/24", "10.7.0.9/24") }, 'add address 10.7.0.9/24 to "net1"');
   refused({ cniVersion: "0.2.0" }, "");
-  expect(names(container)).toEqual(["lo"]);
+  expect(linkNames(container)).toEqual(["lo"]);
   ip(container, "link add net1 type veth peer name other");
   refused({}, "the container has an interface of that name");
-  expect(names(container)).toEqual(["lo", "net1", "other"]);
+  expect(linkNames(container)).toEqual(["lo", "net1", "other"]);
 });
 
 deviceTest(
@@ -284,7 +225,7 @@ deviceTest("what sysfs has no interface for is refused with the reason", ({ ask,
     expect(error.message).toContain(message);
     expect([config, error.code]).toEqual([config, code]);
   }
-  expect(names(host)).toEqual(["lo", "nic0"]);
+  expect(linkNames(host)).toEqual(["lo", "nic0"]);
 });
 
 function errorOf(call: () => unknown): CniError {
@@ -308,7 +249,7 @@ deviceTest("a device that a program drives has addresses and no link", ({ ask, s
         ips: [{ address: "10.7.0.9/24", interface: 0 }],
         dns: { nameservers: ["10.7.0.1"] },
       });
-      expect(names(container)).toEqual(["lo"]);
+      expect(linkNames(container)).toEqual(["lo"]);
       const checks = counts.check;
       ask("CHECK", { ...config, prevResult: { cniVersion: "1.1.0", ...result } });
       expect(counts.check).toBe(checks + 1);
@@ -318,7 +259,7 @@ deviceTest("a device that a program drives has addresses and no link", ({ ask, s
       const deleted = counts.del;
       ask("DEL", config);
       expect(counts.del).toBe(deleted + 1);
-      expect(names(container)).toEqual(["lo", "net1", "other"]);
+      expect(linkNames(container)).toEqual(["lo", "net1", "other"]);
       ip(container, "link del net1");
       expect(ask("ADD", { ...chosen, cniVersion: "1.0.0" }) as unknown).toEqual({
         interfaces: [{ name: "net1", sandbox: container.path }],
@@ -359,12 +300,12 @@ deviceTest(
     ip(container, "link set net1 alias nic0");
     ask("DEL");
     expect(linkOf(host, "nic0").address).toBe(MAC);
-    expect(names(host)).toEqual(["lo", "nic0"]);
-    expect(names(container)).toEqual(["lo", "net1", "other"]);
+    expect(linkNames(host)).toEqual(["lo", "nic0"]);
+    expect(linkNames(container)).toEqual(["lo", "net1", "other"]);
     // Nor does a second DEL take what is there by now.
     ip(container, "link set net1 alias wlan0");
     ask("DEL");
-    expect(names(host)).toEqual(["lo", "nic0"]);
+    expect(linkNames(host)).toEqual(["lo", "nic0"]);
   },
 );
 
@@ -374,10 +315,10 @@ deviceTest("without a name, a second DEL takes what only hardware can be, or wha
   ip(container, "link set net1 alias wlan0");
   for (const config of [{ pciBusID: "0000:00:09.0" }, { kernelpath: "/sys/devices/x" }, { hwaddr: MAC }, {}]) {
     ask("DEL", config);
-    expect(names(host)).toEqual(["lo", "nic0"]);
+    expect(linkNames(host)).toEqual(["lo", "nic0"]);
   }
   ask("DEL", { hwaddr: "0a:00:00:00:00:66" });
-  expect(names(host)).toEqual(["lo", "nic0", "wlan0"]);
+  expect(linkNames(host)).toEqual(["lo", "nic0", "wlan0"]);
 });
 
 deviceTest("DEL leaves alone what another container has that came to the path of the namespace", (bench) => {
@@ -390,12 +331,12 @@ deviceTest("DEL leaves alone what another container has that came to the path of
   expect(filesIn(states)).toHaveLength(2);
   for (const _ of ["what it had", "nothing is known"]) {
     ask("DEL");
-    expect(names(container)).toEqual(["lo", "net1"]);
-    expect(names(host)).toEqual(["lo", "peer0"]);
+    expect(linkNames(container)).toEqual(["lo", "net1"]);
+    expect(linkNames(host)).toEqual(["lo", "peer0"]);
   }
   expect(filesIn(states)).toEqual(["c2:net1.json"]);
   ask("DEL", undefined, { containerId: "c2" });
-  expect(names(host)).toEqual(["lo", "nic0", "peer0"]);
+  expect(linkNames(host)).toEqual(["lo", "nic0", "peer0"]);
 });
 
 deviceTest(
@@ -406,7 +347,7 @@ deviceTest(
     ip(host, "link set far1 alias nic0");
     ask("ADD");
     expect(() => ask("ADD", { device: "nic7" }, { ifname: "net2" })).toThrow('Cannot find device "nic7"');
-    expect(names(host)).toEqual(["far1", "lo", "nic1"]);
+    expect(linkNames(host)).toEqual(["far1", "lo", "nic1"]);
   },
 );
 
@@ -423,7 +364,7 @@ deviceTest("a device that cannot be had back does not keep another from being fo
   }
   ip(host, "link add nic0 type veth peer name other");
   ask("ADD", { device: "nic1" }, { containerId: "c2" });
-  expect(names(host)).toEqual(["dev1", "far1", "lo", "nic0", "other"]);
+  expect(linkNames(host)).toEqual(["dev1", "far1", "lo", "nic0", "other"]);
   expect(log.join()).toContain('Cannot give device "nic0" back to the host');
 });
 
@@ -451,7 +392,7 @@ deviceTest("what a killed ADD or DEL has begun, the next DEL ends", ({ ask, host
   mkdirSync(states, { recursive: true });
   writeFileSync(state("c1:net1.json"), JSON.stringify(rest));
   ask("DEL");
-  expect(names(host)).toEqual(["lo", "nic0"]);
+  expect(linkNames(host)).toEqual(["lo", "nic0"]);
   expect([isUp(host, "nic0"), filesIn(states)]).toEqual([true, []]);
 
   // What is written down is lost: the alias tells the name.
@@ -460,7 +401,7 @@ deviceTest("what a killed ADD or DEL has begun, the next DEL ends", ({ ask, host
     writeFileSync(state("c1:net1.json"), text);
   }
   ask("DEL");
-  expect(names(host)).toEqual(["lo", "nic0"]);
+  expect(linkNames(host)).toEqual(["lo", "nic0"]);
 });
 
 deviceTest(
@@ -473,74 +414,17 @@ deviceTest(
     ask("GC", {
       "cni.dev/valid-attachments": [{ containerID: "c1", ifname: "net1" }, { containerID: "c2", ifname: "net1" }],
     });
-    expect(names(host)).toEqual(["far1", "lo"]);
+    expect(linkNames(host)).toEqual(["far1", "lo"]);
     ask("GC", { name: "other", "cni.dev/valid-attachments": [] });
-    expect(names(host)).toEqual(["far1", "lo"]);
+    expect(linkNames(host)).toEqual(["far1", "lo"]);
     ask("GC", { "cni.dev/valid-attachments": [{ containerID: "c2", ifname: "net1" }] });
-    expect(names(host)).toEqual(["far1", "lo", "nic0"]);
-    expect(names(container)).toEqual(["lo"]);
-    expect(names(living)).toEqual(["lo", "net1"]);
+    expect(linkNames(host)).toEqual(["far1", "lo", "nic0"]);
+    expect(linkNames(container)).toEqual(["lo"]);
+    expect(linkNames(living)).toEqual(["lo", "net1"]);
   },
 );
 
 deviceTest("STATUS needs no device", ({ ask }) => {
   ask("STATUS", {});
   ask("STATUS", { device: "absent" });
-});
-
-/** A sandbox in which Debian's plugin works as well; it has not our test's IPAM plugin. */
-function peerTest(name: string, body: (bench: Bench) => void): void {
-  referenceTest("host-device")(name, () => {
-    using sandbox = newSandbox([fixed]);
-    body(benchIn(sandbox));
-  });
-}
-
-/** What is to be the same, whoever did it. */
-function picture({ host, container }: Sandbox): unknown {
-  return [host, container].map((netns) =>
-    shown(netns, "addr show").map(({ ifname, address, mtu, flags, ifalias, addr_info, linkinfo }) => ({
-      ifname,
-      address,
-      mtu,
-      // The kernel hears of the carrier a moment later.
-      flags: flags.filter((each: string) => each !== "NO-CARRIER"),
-      ifalias,
-      kind: linkinfo?.info_kind,
-      addresses: addr_info.filter(({ scope }: { scope: string }) => scope === "global")
-        .map(({ local, prefixlen, broadcast }: Record<string, string>) => [local, prefixlen, broadcast]),
-    }))
-  );
-}
-
-const STATIC = { type: "static", addresses: [{ address: "10.7.0.9/24" }, { address: "10.7.0.10/32" }] };
-
-peerTest("the reference answers and does the same, and each takes back what the other gave", (bench) => {
-  const { host, container, far, ask } = bench;
-  const configs = [{ device: "nic0" }, { hwaddr: MAC }];
-  for (const config of configs.map((each) => ({ ...each, cniVersion: "1.0.0" }))) {
-    const theirs = callReference(bench, "host-device", "ADD", config, { ifname: "net1" });
-    const after = picture(bench);
-    ask("DEL", config);
-    expect(names(container)).toEqual(["lo"]);
-    expect(linkOf(host, "nic0").ifalias).toBeUndefined();
-    const own = ask("ADD", config);
-    expect(own as unknown).toEqual(theirs);
-    expect(picture(bench)).toEqual(after);
-    expect(callReference(bench, "host-device", "DEL", config, { ifname: "net1" })).toEqual({});
-    expect(linkOf(host, "nic0").address).toBe(MAC);
-    ask("DEL", config);
-    expect(names(host)).toEqual(["lo", "nic0"]);
-  }
-  expect(names(far)).toContain("far0");
-});
-
-peerTest("with IPAM the reference leaves the same addresses", (bench) => {
-  const config = { device: "nic0", ipam: STATIC, cniVersion: "1.0.0" };
-  const theirs = callReference(bench, "host-device", "ADD", config, { ifname: "net1" }) as { ips: object[] };
-  const after = picture(bench);
-  expect(callReference(bench, "host-device", "DEL", config, { ifname: "net1" })).toEqual({});
-  const own = bench.ask("ADD", { ...config, ipam: ipam("10.7.0.9/24", "10.7.0.10/32") });
-  expect(own as unknown).toEqual(theirs);
-  expect(picture(bench)).toEqual(after);
 });
