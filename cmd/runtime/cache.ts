@@ -241,6 +241,8 @@ function parse(text: string, path: string, key: AttachmentKey | undefined): Cach
     if (node.kind === KIND) return parseEntry(node, path);
     if (key && node.kind === undefined) return { ...key, config: "", args: [], capabilityArgs: {}, result: node };
   } catch (error) {
+    // Nor does what cannot be read now say anything of what is in the file: GC would remove a damaged one.
+    if (error instanceof SystemError) throw error;
     const { code, message } = notUnderstood(path, error instanceof Error ? error.message : String(error));
     throw new DamagedEntryError(code, message);
   }

@@ -1,4 +1,4 @@
-import { afterAll, beforeEach, expect, test } from "bun:test";
+import { afterAll, beforeEach, expect, spyOn, test } from "bun:test";
 import fc from "fast-check";
 import {
   existsSync,
@@ -12,6 +12,8 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join, normalize } from "node:path";
+import { SystemError } from "../../ffi/sys/error.ts";
+import * as status from "../../ffi/sys/status.ts";
 import { CniError } from "../../plugins/spec/error.ts";
 import {
   type AttachmentKey,
@@ -295,4 +297,14 @@ test("findEntry() says when an entry was written, where another program did not 
   // Somebody else's key of that name must not make the entry useless.
   plant("web-c1-eth0", text({ bootId: 5 }));
   expect(findEntry(directory, key)?.written).toHaveProperty("modified");
+});
+
+test("what the disk does not tell for the moment makes no entry a damaged one", () => {
+  const path = cachePath(directory, key);
+  createEntry(directory, full);
+  writeFileSync(path, JSON.stringify({ ...JSON.parse(readFileSync(path, "utf8")), bootId: undefined }));
+  using _ = spyOn(status, "findStatus").mockImplementation(() => {
+    throw new SystemError("open", 5, "find");
+  });
+  expect(() => findEntry(directory, key)).toThrow(SystemError);
 });
