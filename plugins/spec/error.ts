@@ -144,11 +144,11 @@ export class CniError extends Error {
   /**
    * The CNI error that says what `error` says; never throws.
    *
-   * The code is that of the first known error along `cause`: ConfigError 7, SyntaxError 6, a failed system call on a
-   * file 5, all else 999. When several errors come together, the first gives the message and the others are named in
-   * `details`: of a SuppressedError the one that was thrown first (the others come from cleaning up after it, which
-   * `details` says), of an AggregateError its own message, if it has one. `details` also says what to do where rights
-   * are missing.
+   * The code is that of the first known error along `cause`: ConfigError 7, SyntaxError 6, a wait that was given up on a
+   * signal 11, a failed system call on a file 5, all else 999. When several errors come together, the first gives the
+   * message and the others are named in `details`: of a SuppressedError the one that was thrown first (the others come
+   * from cleaning up after it, which `details` says), of an AggregateError its own message, if it has one. `details` also
+   * says what to do where rights are missing, and why a wait was given up.
    */
   static from(error: unknown): CniError {
     try {
@@ -161,10 +161,12 @@ export class CniError extends Error {
 
 /** What lets a call succeed that the kernel refused for lack of rights. */
 const RIGHTS = "run as root (CAP_NET_ADMIN, CAP_SYS_ADMIN)";
+/** Why a call was given up that was interrupted: every other one is repeated. */
+const ASKED_TO_END = "the process was asked to end";
 
 function convert(error: unknown): CniError {
   const [first, ...others] = flatten(error);
-  const hint = isRefusedForRights(first.error) ? RIGHTS : "";
+  const hint = hintFor(first.error);
   const known = first.error;
   if (others.length === 0 && known instanceof CniError && (!hint || known.details?.includes(hint))) return known;
   const own = error instanceof AggregateError && error !== first.error ? error.message : "";
@@ -211,6 +213,7 @@ function codeOf(error: unknown): number {
     if (error instanceof CniError) return error.code;
     if (error instanceof ConfigError) return Code.InvalidConfig;
     if (error instanceof SyntaxError) return Code.DecodeFailure;
+    if (isInterrupted(error)) return Code.TryAgainLater;
     if (isFileError(error)) return Code.IoFailure;
   }
   return Code.Internal;
@@ -225,14 +228,23 @@ function isFileError(error: SystemErrorLike): boolean {
       .test(String(error.syscall));
 }
 
-/** True if root would not have been refused. Of EACCES that holds for files alone: netlink and execve(2) mean other things by it. */
-function isRefusedForRights(error: unknown): boolean {
+function isInterrupted({ name, code }: SystemErrorLike): boolean {
+  return name === "SystemError" && code === "EINTR";
+}
+
+/** What there is to say besides about the refusal of a system call: what to do, or what it came of. */
+function hintFor(error: unknown): string {
   for (let depth = 0; error instanceof Error && depth < 10; depth++, error = error.cause) {
-    const { name, code } = error as SystemErrorLike;
+    const { name } = error as SystemErrorLike;
     if (name !== "SystemError" && name !== "NetlinkError") continue;
-    return code === "EPERM" || (code === "EACCES" && isFileError(error));
+    return isInterrupted(error) ? ASKED_TO_END : isRefusedForRights(error) ? RIGHTS : "";
   }
-  return false;
+  return "";
+}
+
+/** True if root would not have been refused. Of EACCES that holds for files alone: netlink and execve(2) mean other things by it. */
+function isRefusedForRights(error: SystemErrorLike): boolean {
+  return error.code === "EPERM" || (error.code === "EACCES" && isFileError(error));
 }
 
 /** Message and details in one line, as runtimes print them. */

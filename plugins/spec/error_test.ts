@@ -37,6 +37,13 @@ for (
     ["a SyntaxError", new SyntaxError("Cannot parse x: no"), 6, "Cannot parse x: no", undefined],
     ["a failed file operation", file, 5, file.message, undefined],
     [
+      "a wait that was interrupted",
+      new SystemError("flock", 4, 'lock "/x"'),
+      11,
+      'Cannot lock "/x": Interrupted system call (EINTR)',
+      "the process was asked to end",
+    ],
+    [
       "a failed setns",
       new SystemError("setns", 1),
       999,
