@@ -9,10 +9,8 @@
 import { forPurpose, SystemError, unless } from "./error.ts";
 import { type Descriptor, descriptor, openFile, pause, removeFile } from "./file.ts";
 import { sys } from "./libc.ts";
-import { describeHolders } from "./lock_holder.ts";
 import { takeHeldSignal } from "./signals.ts";
 import { findLink, statusOf } from "./status.ts";
-import { limitTime } from "./time_limit.ts";
 
 // asm-generic/fcntl.h; O_NOFOLLOW is another on arm64.
 const O_RDONLY = 0;
@@ -44,7 +42,7 @@ export class LockedError extends SystemError {
   /** `what` is locked: `"/run/lock"`; the file has this {@linkcode FileStatus.identity}. */
   constructor(what: string, identity: string) {
     super("flock", EAGAIN);
-    const { holder, advice } = describeHolders(identity);
+    const { holder, advice } = holders().describeHolders(identity);
     this.message = `Cannot lock ${what}: it is held by ${holder}`;
     this.advice = advice;
   }
@@ -112,7 +110,7 @@ function wait(fd: number, operation: number, timeoutMs: number): boolean {
 
 /** In the kernel's queue until the lock is there, the time is over or a signal came. */
 function standInLine(fd: number, operation: number, deadline: number): boolean {
-  using limit = unless(WITHOUT_TIMERS, () => limitTime(deadline - performance.now()));
+  using limit = unless(WITHOUT_TIMERS, () => limits().limitTime(deadline - performance.now()));
   if (limit) return !limit.isAskedToEnd() && request(fd, operation);
   pause(1);
   return request(fd, operation | LOCK_NB);
@@ -120,3 +118,13 @@ function standInLine(fd: number, operation: number, deadline: number): boolean {
 
 /** The caller may have used up what it may have, or be forbidden to: then it has to ask again and again. */
 const WITHOUT_TIMERS = ["EAGAIN", "ENOMEM", "EPERM", "ENOSYS"];
+
+/** Needed where the lock is held only: `require` runs these here and not at start-up. */
+function limits(): typeof import("./time_limit.ts") {
+  return require("./time_limit.ts");
+}
+
+/** See {@linkcode limits}. */
+function holders(): typeof import("./lock_holder.ts") {
+  return require("./lock_holder.ts");
+}

@@ -5,7 +5,6 @@
  */
 import { NetlinkError } from "../../ffi/netlink/error.ts";
 import { openFile } from "../../ffi/sys/file.ts";
-import { LockedError, lockOpenFile } from "../../ffi/sys/lock.ts";
 import { CniError, Code } from "../spec/error.ts";
 
 /** Refusals that mean: somebody else was faster. */
@@ -52,11 +51,17 @@ export function untilUndisturbed<T>(attempt: () => T, patienceMs = PATIENCE_MS):
 function takeTurn(turns: DisposableStack): void {
   // Every network namespace has a ruleset of its own, and a lock that needs no file.
   const namespace = turns.use(openFile("/proc/thread-self/ns/net"));
+  const { LockedError, lockOpenFile } = locks();
   try {
     turns.use(lockOpenFile(namespace.fd, "the ruleset", { timeoutMs: LONGEST_TURN_MS }));
   } catch (error) {
     if (!(error instanceof LockedError)) throw error;
   }
+}
+
+/** Needed where others are faster only: `require` runs it here and not at start-up. */
+function locks(): typeof import("../../ffi/sys/lock.ts") {
+  return require("../../ffi/sys/lock.ts");
 }
 
 function tooBusy(cause: NetlinkError, restarts: number, patienceMs: number): CniError {
