@@ -13,7 +13,7 @@ import * as link from "../ffi/route/link.ts";
 import { outgoingLink } from "../ffi/route/route.ts";
 import { SystemError } from "../ffi/sys/error.ts";
 import type { Netns } from "../ffi/netns.ts";
-import { requireSysctl } from "./kit/interface.ts";
+import { requireSysctl } from "./kit/parameters.ts";
 import {
   checkElements,
   deadOf,

@@ -10,14 +10,13 @@ import {
   awaitOperational,
   configure,
   containerInterface,
-  deafness,
   expectConfigured,
   expectEqual,
   expectRoute,
   ipsOf,
   removeIfPresent,
-  wishSysctls,
 } from "./kit/interface.ts";
+import { deafness, wishSysctls } from "./kit/parameters.ts";
 import {
   addMasquerade,
   checkMasquerade,

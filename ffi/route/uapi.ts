@@ -1,7 +1,7 @@
 /**
  * Constants of the kernel's rtnetlink interface, under the kernel's names.
  *
- * @see linux/rtnetlink.h, linux/if_link.h, linux/if_addr.h, linux/if_bridge.h, linux/if.h, linux/pkt_sched.h, linux/pkt_cls.h
+ * @see linux/rtnetlink.h, linux/if_link.h, linux/if_addr.h, linux/if_bridge.h, linux/if.h, linux/ip.h, linux/pkt_sched.h, linux/pkt_cls.h
  * @module
  */
 
@@ -64,8 +64,12 @@ export const IFLA_INFO_KIND = 1;
 export const IFLA_INFO_DATA = 2;
 export const IFLA_INFO_SLAVE_KIND = 4;
 export const IFLA_INFO_SLAVE_DATA = 5;
+export const IFLA_INET_CONF = 1;
 export const RTEXT_FILTER_BRVLAN = 1 << 1;
 export const RTEXT_FILTER_SKIP_STATS = 1 << 3;
+
+// linux/ip.h
+export const IPV4_DEVCONF_ARP_NOTIFY = 22;
 
 // linux/net_namespace.h
 export const NETNSA_NSID = 1;

@@ -19,7 +19,8 @@ import { NetlinkError, purposed } from "../../ffi/netlink/error.ts";
 import { executeAll } from "../../ffi/netlink/socket.ts";
 import * as address from "../../ffi/route/address.ts";
 import * as link from "../../ffi/route/link.ts";
-import { onSubnet, requireForwarding, requireIpv6 } from "../kit/interface.ts";
+import { onSubnet } from "../kit/interface.ts";
+import { requireForwarding, requireIpv6 } from "../kit/parameters.ts";
 import { CniError, Code } from "../spec/error.ts";
 import type { IpConfig, Result, RouteConfig } from "../spec/result.ts";
 

@@ -9,6 +9,7 @@ import { NetlinkError } from "../../ffi/netlink/error.ts";
 import { executeAll, type Netlink, NETLINK_ROUTE, openNetlink, type Request } from "../../ffi/netlink/socket.ts";
 import * as address from "../../ffi/route/address.ts";
 import { vrf } from "../../ffi/route/kinds.ts";
+import { announceRequest } from "../../ffi/route/devconf.ts";
 import * as link from "../../ffi/route/link.ts";
 import * as route from "../../ffi/route/route.ts";
 import * as rule from "../../ffi/route/rule.ts";
@@ -20,10 +21,9 @@ import {
   RTNLGRP_IPV6_IFADDR,
   RTNLGRP_LINK,
 } from "../../ffi/route/uapi.ts";
-import { SystemError } from "../../ffi/sys/error.ts";
-import { ensureSysctl, findSysctl } from "../../ffi/sysctl.ts";
 import { CniError, Code } from "../spec/error.ts";
 import type { Interface, IpConfig, Result, RouteConfig } from "../spec/result.ts";
+import { requireIpv6, wishSysctls } from "./parameters.ts";
 
 /** A route out of the interface that is configured. */
 export type Way = Omit<route.Route, "oif">;
@@ -54,7 +54,7 @@ export function configure(netns: Netns, device: link.Link, result: Result, optio
   const ips = ipsOf(result, ifname);
   const addresses = ips.map((ip) => ip.address);
   const six = addresses.filter((each) => familyOf(each) === 6);
-  netns.run(() => prepareSysctls(ifname, six.length > 0, options));
+  if (six.length > 0) netns.run(() => prepareSysctls(ifname, options));
   using events = six.length > 0 && !options.unheard
     ? netns.run<Netlink>(() => openNetlink(NETLINK_ROUTE, [RTNLGRP_IPV6_IFADDR]))
     : undefined;
@@ -62,14 +62,16 @@ export function configure(netns: Netns, device: link.Link, result: Result, optio
     purpose: `add address ${each} to "${ifname}"`,
     request: address.addRequest(index, each, { ...options, withoutRoute: options.ways !== undefined }),
   }));
+  const announce = { purpose: `have "${ifname}" announce its addresses`, request: announceRequest(index) };
   const up = { purpose: `set "${ifname}" up`, request: link.setUpRequest(index) };
+  const start = [announce, ...add, up];
   const all = [...options.ways ?? [], ...routesOf(result, ips).map(({ gw, ...each }) => ({ ...each, gateway: gw }))];
   const routes = all.map((each): Step => ({
     purpose: `add route to ${each.dst}${each.gateway ? ` via ${each.gateway}` : ""} dev "${ifname}"`,
     request: route.addRequest({ ...each, oif: index }),
   }));
   // A route may need an address that is still being checked for duplicates.
-  const sends = options.withoutDad ? [[...add, up, ...routes]] : [[...add, up], routes];
+  const sends = options.withoutDad ? [[...start, ...routes]] : [start, routes];
   perform(netns.route, sends[0]!);
   if (events) awaitUsable(netns, events, device, six, options);
   if (sends[1]) perform(netns.route, sends[1]);
@@ -114,75 +116,15 @@ const describeDuplicate = (ifname: string) => (duplicate: Cidr) =>
     `Cannot use address ${duplicate} on "${ifname}": another host of the network has it (duplicate address detection)`,
   );
 
-/** Parameters that make the kernel announce new addresses and keep them while the link is down; without them it works, only later. */
-function prepareSysctls(ifname: string, six: boolean, { withoutDad, log }: ConfigureOptions): void {
-  if (six) { for (const each of [ifname, "lo"]) requireIpv6(each); }
+/** IPv6 on the interface, and parameters that make the kernel announce new addresses and keep them while the link is down; without those it works, only later. */
+function prepareSysctls(ifname: string, { withoutDad, log }: ConfigureOptions): void {
+  for (const each of [ifname, "lo"]) requireIpv6(each);
   wishSysctls({
-    [`net/ipv4/conf/${ifname}/arp_notify`]: "1",
-    ...six && {
-      [`net/ipv6/conf/${ifname}/keep_addr_on_down`]: "1",
-      [`net/ipv6/conf/${ifname}/ndisc_notify`]: "1",
-      // The link-local address too; the others say so with their own flag.
-      [`net/ipv6/conf/${ifname}/accept_dad`]: withoutDad ? "0" : "1",
-    },
+    [`net/ipv6/conf/${ifname}/keep_addr_on_down`]: "1",
+    [`net/ipv6/conf/${ifname}/ndisc_notify`]: "1",
+    // The link-local address too; the others say so with their own flag.
+    [`net/ipv6/conf/${ifname}/accept_dad`]: withoutDad ? "0" : "1",
   }, log);
-}
-
-/** Lets an interface have IPv6 addresses, as where the administrator has switched IPv6 off by default; call it inside the namespace. @throws {CniError} */
-export function requireIpv6(ifname: string): void {
-  const name = `net/ipv6/conf/${ifname}/disable_ipv6`;
-  // Absent where the kernel has no IPv6 at all, which it says itself.
-  if (findSysctl(name) === "1") requireSysctl(name, "0");
-}
-
-/** Sets a kernel parameter that the network cannot do without; call it inside the namespace. @throws {CniError} naming it and the value it needs */
-export function requireSysctl(name: string, value: string): void {
-  try {
-    ensureSysctl(name, value);
-  } catch (error) {
-    if (!(error instanceof SystemError)) throw error;
-    throw new CniError(
-      Code.Internal,
-      `Cannot set kernel parameter ${name.replaceAll("/", ".")} to ${value}: ${error.message}`,
-      {
-        details: `it is ${
-          JSON.stringify(findSysctl(name) ?? "absent")
-        } now; set it on the host before, or make /proc/sys writable here`,
-        cause: error,
-      },
-    );
-  }
-}
-
-/** What makes an interface deaf to router advertisements: a container must not make the host its router's client. */
-export const deafness = (ifname: string): Wishes => ({ [`net/ipv6/conf/${ifname}/accept_ra`]: "0" });
-
-/** Kernel parameters and the values that they should have. */
-type Wishes = Readonly<Record<string, string>>;
-
-/** Sets kernel parameters that the network can do without; call it inside the namespace. @param log told once of all that cannot be set */
-export function wishSysctls(wishes: Wishes, log: Log): void {
-  const failed = Object.entries(wishes).flatMap(([name, value]) => {
-    try {
-      ensureSysctl(name, value);
-      return [];
-    } catch (error) {
-      if (!(error instanceof SystemError)) throw error;
-      return error.code === "ENOENT" ? [] : [{ what: `${name} to ${value}`, error }];
-    }
-  });
-  const [first] = failed;
-  if (first) log(`Cannot set ${failed.map(({ what }) => what).join(", ")}, going on without: ${first.error.message}`);
-}
-
-type Log = (message: string) => void;
-
-/** Lets the host forward packets of these families. @throws {CniError} if the parameter is off and cannot be set */
-export function requireForwarding(host: Netns, families: readonly (4 | 6)[]): void {
-  host.run(() => {
-    if (families.includes(4)) requireSysctl("net/ipv4/ip_forward", "1");
-    if (families.includes(6)) requireSysctl("net/ipv6/conf/all/forwarding", "1");
-  });
 }
 
 /** The addresses of a result that are meant for `ifname`. @throws {CniError} code 7 when an index points nowhere */
