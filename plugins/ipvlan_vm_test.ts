@@ -4,7 +4,7 @@ import type { Netns } from "../ffi/netns.ts";
 import { linkNames, shell, shown } from "../ffi/testing.ts";
 import ipvlan from "./ipvlan.ts";
 import { withResult } from "./kit/testing.ts";
-import { attacher, giving, inhabit, reached, segmentTest, statusOf } from "./kit/testing_segment.ts";
+import { askPatiently, attacher, giving, inhabit, reached, segmentTest, statusOf } from "./kit/testing_segment.ts";
 import type { Result } from "./spec/result.ts";
 
 const MASTER = { master: "up0" };
@@ -183,6 +183,7 @@ segmentTest("a master that something else has is refused with it", (segment) => 
 segmentTest("an address that another machine has is refused with its MAC address, on IPv4 and IPv6", (segment) => {
   const { call, container, outside, asked } = segment;
   const mac = shown(outside, "link", "show", "eth0")[0].address;
+  askPatiently(container);
   expect(() => call(ipvlan, "ADD", { ...MASTER, ...giving("10.5.0.1/24") })).toThrow(
     `Cannot use address 10.5.0.1 on "eth0" of master "up0": in use by another machine on the wire, MAC address ${mac}`,
   );

@@ -3,7 +3,16 @@ import { expect } from "bun:test";
 import type { Netns } from "../ffi/netns.ts";
 import { linkNames, shell, shown } from "../ffi/testing.ts";
 import { withResult } from "./kit/testing.ts";
-import { attacher, giving, inhabit, reached, type Segment, segmentTest, statusOf } from "./kit/testing_segment.ts";
+import {
+  askPatiently,
+  attacher,
+  giving,
+  inhabit,
+  reached,
+  type Segment,
+  segmentTest,
+  statusOf,
+} from "./kit/testing_segment.ts";
 import type { Result } from "./spec/result.ts";
 import vlan from "./vlan.ts";
 
@@ -149,6 +158,7 @@ segmentTest("an address that another machine of the VLAN has is refused, on IPv4
   const { call, container, outside, asked, host } = segment;
   joinOutside(segment, 5, "10.6.0.1/24", "fd06::1/64");
   const mac = shown(outside, "link", "show", "v5")[0].address;
+  askPatiently(container);
   // In another VLAN the same address is another one.
   using _home = inhabit(attach(segment, "c2", { vlanId: 6, ...giving("fd06::1/64") }).netns);
   expect(() => call(vlan, "ADD", { ...FIVE, ...giving("10.6.0.1/24") })).toThrow(

@@ -69,6 +69,11 @@ export function segmentTest(name: string, body: (segment: Segment) => void | Pro
   });
 }
 
+/** Has interfaces of a namespace ask thrice who has an IPv6 address: on a machine with much to do an answer may take longer than a second. */
+export function askPatiently(netns: Netns): void {
+  shell(netns, "echo 3 >/proc/sys/net/ipv6/conf/default/dad_transmits");
+}
+
 /** A process that stays in a namespace, so that it can be found as a container's can. */
 export function inhabit(netns: Netns): Disposable & { readonly place: string } {
   const child = netns.run<Bun.Subprocess & { pid: number }>(() => Bun.spawn(["sleep", "60"]));
