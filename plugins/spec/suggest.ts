@@ -11,7 +11,7 @@ export function suggestion(word: string, known: readonly string[]): string {
 }
 
 /** The word of `known` that is near, without regard to case. */
-export function nearest(word: string, known: readonly string[]): string | undefined {
+function nearest(word: string, known: readonly string[]): string | undefined {
   return known.map((each) => ({ each, distance: distance(word.toLowerCase(), each.toLowerCase()) }))
     .filter((found) => found.distance <= Math.max(1, Math.floor(word.length / 3)))
     .sort((a, b) => a.distance - b.distance)[0]?.each;
