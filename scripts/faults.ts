@@ -13,7 +13,7 @@ import { ROOT } from "./sources.ts";
 
 const USAGE = `usage: scripts/faults [--sample N] [--jobs N] [--verbose] [--cni FILE] [WORD…]
   --sample N  so many faults of each section, spread evenly; all unless told
-  --jobs N    sections at a time, 2 unless told
+  --jobs N    processes that try at a time, 2 unless told; they share every section, unless it is a sample
   --verbose   tell of each
   --cni FILE  the program; dist/cni unless told
   WORD        faults whose names have all these words: run, exec; first-add, add, del, gc, damage; bridge, …; sendto, sendto#12; KILL, TERM, EIO, …
@@ -26,39 +26,51 @@ const { values, positionals: words } = parseArgs({
     jobs: text,
     cni: text,
     section: text,
+    share: text,
     verbose: { type: "boolean" },
     help: { type: "boolean" },
   },
   allowPositionals: true,
 });
 const sample = Number(values.sample ?? Infinity);
+const jobs = Number(values.jobs ?? 2);
 const cni = values.cni ?? join(ROOT, "dist/cni");
 
-/** The section that this process was started for. */
+/** A section, or every `shares`th of its faults. */
+interface Work extends Section {
+  readonly share: number;
+}
+const shares = sample === Infinity ? jobs : 1;
+const title = ({ way, situation }: Section) => `${way} ${situation}`;
+
+/** What this process was started for. */
 function work(name: string): void {
-  const section = SECTIONS.find(({ way, situation }) => `${way} ${situation}` === name)!;
-  trySection(section, cni, { sample, words }, (tried) => console.log(JSON.stringify(tried)));
+  const section = SECTIONS.find((each) => title(each) === name)!;
+  const [share = 0, of = 1] = values.share!.split("/").map(Number);
+  trySection(section, cni, { sample, words, share, of }, (tried) => console.log(JSON.stringify(tried)));
 }
 
-/** Tries a section in namespaces of its own. */
-async function start({ way, situation }: Section): Promise<readonly Tried[]> {
-  const name = `${way} ${situation}`;
-  const options = ["--section", name, "--cni", cni, ...values.sample ? ["--sample", values.sample] : []];
+/** Tries them in namespaces of their own. */
+async function start({ share, ...section }: Work, tell: (tried: Tried) => void): Promise<void> {
+  const name = title(section);
+  const options = ["--section", name, "--share", `${share}/${shares}`, "--cni", cni];
+  if (values.sample) options.push("--sample", values.sample);
   const argv = [process.execPath, import.meta.path, ...options, ...words];
   const namespaces = ["unshare", "-mn", "--kill-child", "-f"];
   const child = Bun.spawn([...namespaces, ...argv], { stdin: "ignore", stdout: "pipe", stderr: "inherit" });
   const began = performance.now();
-  const all: Tried[] = [];
+  let count = 0;
   for await (const line of linesOf(child.stdout)) {
     const tried: Tried = JSON.parse(line);
-    all.push(tried);
+    tell(tried);
+    count++;
     const { result, problem, said = "" } = tried;
     if (result === "FAILED") console.log(`FAILED ${tried.name}\n  ${problem}\n  it said: ${said}`);
     else if (values.verbose) console.log(`${result} ${tried.name}: ${said}`);
   }
-  console.error(`${name}: ${all.length} faults in ${((performance.now() - began) / 1000).toFixed(0)} s`);
-  if (await child.exited === 0) return all;
-  return [...all, { name, kind: "", result: "FAILED", problem: "The section ended early" }];
+  if (await child.exited !== 0) tell({ name, kind: "", result: "FAILED", problem: "The section ended early" });
+  const part = shares > 1 ? `, part ${share + 1} of ${shares}` : "";
+  console.error(`${name}${part}: ${count} faults in ${((performance.now() - began) / 1000).toFixed(0)} s`);
 }
 
 async function* linesOf(stream: ReadableStream<Uint8Array>): AsyncGenerator<string> {
@@ -71,9 +83,8 @@ async function* linesOf(stream: ReadableStream<Uint8Array>): AsyncGenerator<stri
   }
 }
 
-/** Everything, some sections at a time. */
-async function startAll(): Promise<readonly Tried[]> {
-  const all: Tried[] = [];
+/** Everything that was asked for. */
+async function startAll(tell: (tried: Tried) => void): Promise<void> {
   const known = new Set(SECTIONS.flatMap(({ way, situation }) => [way, situation] as string[]));
   // Of "damage", the commands are no sections.
   const asked = words.includes("damage")
@@ -81,18 +92,26 @@ async function startAll(): Promise<readonly Tried[]> {
     : words;
   const queue = SECTIONS.filter((each) =>
     asked.filter((word) => known.has(word)).every((word) => word === each.way || word === each.situation)
-  );
+  ).flatMap((section) => Array.from({ length: shares }, (_, share): Work => ({ ...section, share })));
   const next = async (): Promise<void> => {
-    for (let section = queue.shift(); section; section = queue.shift()) all.push(...await start(section));
+    for (let work = queue.shift(); work; work = queue.shift()) await start(work, tell);
   };
-  await Promise.all(Array.from({ length: Number(values.jobs ?? 2) }, next));
-  return all;
+  await Promise.all(Array.from({ length: jobs }, next));
 }
 
 if (values.help) console.log(USAGE);
 else if (values.section) work(values.section);
 else {
-  const all = await startAll();
-  console.log(summary(all));
+  const all: Tried[] = [];
+  const report = () => console.log(summary(all));
+  for (const signal of ["SIGINT", "SIGTERM"] as const) {
+    process.once(signal, () => {
+      report();
+      console.error(`${signal}: that was not all of it`);
+      process.exit(130);
+    });
+  }
+  await startAll((tried) => all.push(tried));
+  report();
   process.exitCode = all.some(({ result }) => result === "FAILED") || all.length === 0 ? 1 : 0;
 }

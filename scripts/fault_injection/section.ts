@@ -27,6 +27,9 @@ export interface Choice {
   readonly sample: number;
   /** Words that are all in the name of a fault. */
   readonly words: readonly string[];
+  /** Of those, every `of`th, from this one on. */
+  readonly share: number;
+  readonly of: number;
 }
 
 /** A fault of one of the programs that the command runs. */
@@ -39,7 +42,7 @@ interface Place {
 export function trySection(
   section: Section,
   cni: string,
-  { sample, words }: Choice,
+  { sample, words, share, of }: Choice,
   tell: (tried: Tried) => void,
 ): void {
   enterNode();
@@ -52,7 +55,8 @@ export function trySection(
     const chosen = all.map((each) => ({ ...each, name: `${title} ${each.name}` })).filter(({ name }) =>
       words.every((word) => isNamed(name, word))
     );
-    for (const { name, kind, attempt } of sampleOf(chosen, sample)) tell({ name, kind, ...attempt() });
+    const mine = sampleOf(chosen, sample).filter((_, index) => index % of === share);
+    for (const { name, kind, attempt } of mine) tell({ name, kind, ...attempt() });
   } finally {
     rmSync(scratch, { recursive: true, force: true });
   }
