@@ -36,7 +36,7 @@ const sample = Number(values.sample ?? Infinity);
 const jobs = Number(values.jobs ?? 2);
 const cni = values.cni ?? join(ROOT, "dist/cni");
 
-/** A section, or every `shares`th of its faults. */
+/** A section, or one of so many parts of it. */
 interface Work extends Section {
   readonly share: number;
 }

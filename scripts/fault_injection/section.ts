@@ -27,7 +27,7 @@ export interface Choice {
   readonly sample: number;
   /** Words that are all in the name of a fault. */
   readonly words: readonly string[];
-  /** Of those, every `of`th, from this one on. */
+  /** Which of `of` parts of those. */
   readonly share: number;
   readonly of: number;
 }
@@ -55,7 +55,8 @@ export function trySection(
     const chosen = all.map((each) => ({ ...each, name: `${title} ${each.name}` })).filter(({ name }) =>
       words.every((word) => isNamed(name, word))
     );
-    const mine = sampleOf(chosen, sample).filter((_, index) => index % of === share);
+    // By name: the processes that share a section need not find the same number of places.
+    const mine = sampleOf(chosen, sample).filter(({ name }) => Bun.hash.crc32(name) % of === share);
     for (const { name, kind, attempt } of mine) tell({ name, kind, ...attempt() });
   } finally {
     rmSync(scratch, { recursive: true, force: true });
