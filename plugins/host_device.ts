@@ -7,6 +7,7 @@ import { type Netns, NetnsError, openNetns } from "../ffi/netns.ts";
 import * as link from "../ffi/route/link.ts";
 import { SystemError } from "../ffi/sys/error.ts";
 import { findStatus } from "../ffi/sys/status.ts";
+import { writtenSince } from "../ffi/sys/written_since.ts";
 import { type HostDeviceConfig, hostDeviceConfig } from "./host_device/config.ts";
 import { type Device, getDevice, isUserspaceDriven } from "./host_device/find.ts";
 import { isHome, isInside, isPhysical, moveBack, moveIn, reclaim } from "./host_device/move.ts";
@@ -191,15 +192,14 @@ function reclaimAll({ host, config, log }: HostDeviceCall): boolean {
 
 /** Puts back the devices of this network's containers that live no more. */
 function collect({ config, request, valid, host, log }: GcCall<HostDeviceConfig>): void {
-  // Rounded up: what was written before must not look newer.
-  const startedAt = BigInt(Date.now() + 1) * 1_000_000n;
+  const isYoung = writtenSince();
   const isDead = ({ owner }: Saved) =>
     owner.network === request.name &&
     !valid.some((each) => each.containerId === owner.containerID && each.ifname === owner.ifname);
   cleanUp(
     ...listSaved(config.dataDir).filter(([, saved]) => isDead(saved)).map(([path, saved]) => () => {
       // Whoever came after the list of the living was made cannot be on it.
-      if ((findStatus(path)?.modified ?? 0n) > startedAt) return;
+      if (isYoung(findStatus(path)?.modified ?? 0n)) return;
       const fromContainer = () => withSavedNetns(saved, (netns) => moveBack(host, netns, saved, log));
       if (putBack({ host, log }, saved, fromContainer, false)) removeSaved(path);
     }),

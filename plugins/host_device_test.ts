@@ -1,5 +1,5 @@
 import { expect } from "bun:test";
-import { mkdirSync, readdirSync, symlinkSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Netns } from "../ffi/netns.ts";
 import { inNetns, linkNames } from "../ffi/testing.ts";
@@ -423,6 +423,13 @@ deviceTest(
     expect(linkNames(living)).toEqual(["lo", "net1"]);
   },
 );
+
+deviceTest("GC puts back what seems to be of the future, as the clock was set back since", ({ ask, host, states }) => {
+  ask("ADD");
+  utimesSync(join(states, "c1:net1.json"), 4e9, 4e9);
+  ask("GC", { "cni.dev/valid-attachments": [] });
+  expect([linkNames(host), filesIn(states)]).toEqual([["lo", "nic0"], []]);
+});
 
 deviceTest("STATUS needs no device", ({ ask }) => {
   ask("STATUS", {});

@@ -1,5 +1,5 @@
 import { expect } from "bun:test";
-import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type Netns, openNetns } from "../ffi/netns.ts";
 import { inNetns } from "../ffi/testing.ts";
@@ -394,6 +394,13 @@ tuningTest(
     expect(files()).toEqual(["a_eth0.json", "c_eth0.json", "d_eth0.json"]);
   },
 );
+
+tuningTest("GC removes what seems to be of the future, as the clock was set back since", ({ run, files, dataDir }) => {
+  run("ADD", { mtu: 1400 });
+  utimesSync(join(dataDir, "c1_eth0.json"), 4e9, 4e9);
+  run("GC", { "cni.dev/valid-attachments": [] });
+  expect(files()).toEqual([]);
+});
 
 tuningTest(
   "the result is changed for the container's interface only, and its MTU where one was said",

@@ -9,6 +9,7 @@
  */
 import { SystemError } from "../../ffi/sys/error.ts";
 import { findStatus } from "../../ffi/sys/status.ts";
+import { momentAfterNow, writtenSince } from "../../ffi/sys/written_since.ts";
 import type { Attachment } from "../../plugins/spec/config.ts";
 import { containerIdProblem, ifnameProblem } from "../../plugins/spec/env.ts";
 import { CniError } from "../../plugins/spec/error.ts";
@@ -36,15 +37,14 @@ export function gc(
   runtime: RuntimeOptions,
   list: NetworkList,
   valid: readonly Attachment[],
-  // Rounded up: what was written before must not look newer.
-  madeAt = BigInt(Date.now() + 1) * 1_000_000n,
+  madeAt = momentAfterNow(),
 ): void {
   if (list.disableGC) return;
   using _ = alone(runtime.cacheDirectory);
   const failures: unknown[] = [];
   const living = [...valid];
   attempt(failures, () => {
-    const isYoung = (entry: cache.CacheEntry) => wasWrittenSince(runtime, entry, madeAt);
+    const isYoung = youngIn(runtime, madeAt);
     for (const dead of groupsOf(recallDead(runtime, list, living, isYoung, failures))) detach(runtime, dead, failures);
   });
   if (atLeast(list.cniVersion, since.GC)) {
@@ -67,10 +67,9 @@ function attempt(failures: unknown[], step: () => void): boolean {
 }
 
 /** Others wait while garbage is collected, but not while it waits for them. Who has come meanwhile cannot be on a list that was made before. */
-function wasWrittenSince({ cacheDirectory }: RuntimeOptions, entry: cache.CacheEntry, madeAt: bigint): boolean {
-  const { modified = 0n } = findStatus(cache.cachePath(cacheDirectory, entry)) ?? {};
-  // A time that is still to come says that the clock was set back, and nothing else.
-  return modified >= madeAt && modified <= BigInt(Date.now() + 1) * 1_000_000n;
+function youngIn({ cacheDirectory }: RuntimeOptions, madeAt: bigint): (entry: cache.CacheEntry) => boolean {
+  const isYoung = writtenSince(madeAt);
+  return (entry) => isYoung(findStatus(cache.cachePath(cacheDirectory, entry))?.modified ?? 0n);
 }
 
 /** @param valid to which those that are too young to be on it are added */

@@ -13,6 +13,7 @@ import { ensureDirectory, findNames } from "../../ffi/sys/directory.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { createFile, findText, NO_FILE, removeReplaced, replaceFile } from "../../ffi/sys/file.ts";
 import { findStatus } from "../../ffi/sys/status.ts";
+import { writtenSince } from "../../ffi/sys/written_since.ts";
 import type { Attachment } from "../spec/config.ts";
 import { ConfigError } from "../spec/error.ts";
 import { parseJson, printJson } from "../spec/jsonc.ts";
@@ -134,13 +135,12 @@ export function isOf({ place }: Backup, here: Place): boolean {
 
 /** Removes the backups that `isToGo` picks among those of a directory, and that are older than this call. @throws {SystemError} */
 export function collectBackups(dataDir: string, isToGo: (owner: NonNullable<Backup["owner"]>) => boolean): void {
-  // Rounded up: what was written before must not look newer.
-  const startedAt = BigInt(Date.now() + 1) * 1_000_000n;
+  const isYoung = writtenSince();
   for (const name of backupNames(dataDir)) {
     const path = `${dataDir}/${name}`;
     const owner = findBackup(path, () => {})?.owner;
     // Whoever came after the list of the living was made cannot be on it.
-    if (owner && isToGo(owner) && (findStatus(path)?.modified ?? 0n) <= startedAt) removeReplaced(path);
+    if (owner && isToGo(owner) && !isYoung(findStatus(path)?.modified ?? 0n)) removeReplaced(path);
   }
 }
 
