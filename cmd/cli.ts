@@ -74,8 +74,17 @@ function hintFor(word: string): string {
   return suggestion(word, Object.keys(COMMANDS));
 }
 
+/** Only relative paths need it: who stands in a directory that was removed can still name others. */
+function findWorkingDirectory(): string | undefined {
+  try {
+    return process.cwd();
+  } catch {
+    return undefined;
+  }
+}
+
 async function runCommand(argv: readonly string[], around: CliSurroundings): Promise<number> {
-  const request = parseRun(argv, around.env, process.cwd());
+  const request = parseRun(argv, around.env, findWorkingDirectory);
   if (!request) return printed(helpText("run"));
   try {
     await run(request, around.env);
@@ -113,7 +122,7 @@ function installCommand(argv: readonly string[], { env }: CliSurroundings): numb
   if (!directory) throw new UsageError("where to? a directory such as /opt/cni/bin");
   if (surplus.length > 0) throw new UsageError(`one directory at a time: got "${given.words.join(" ")}"`);
   const done = install({
-    directory: absolutePath(directory, process.cwd()),
+    directory: absolutePath(directory, findWorkingDirectory),
     program: ownProgram(),
     names: pluginNames(),
     force: given.has("force"),

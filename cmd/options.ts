@@ -91,7 +91,8 @@ function valueOf(spec: OptionSpec, inline: string | undefined, rest: string[]): 
     return "";
   }
   const value = inline ?? rest.shift();
-  if (value === undefined) throw new UsageError(`option "--${spec.name}" needs a value: ${spec.value}`);
+  // An empty one is that of a variable that was never set, and no option has a meaning for it.
+  if (!value) throw new UsageError(`option "--${spec.name}" needs a value: ${spec.value}`);
   return value;
 }
 

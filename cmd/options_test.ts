@@ -13,7 +13,6 @@ test.each([
   [["--conf-dir", "/a"], "/a"],
   [["--conf-dir=/a"], "/a"],
   [["--conf-dir=/a=b"], "/a=b"],
-  [["--conf-dir="], ""],
   [["--conf-dir", "-"], "-"],
   [["--conf-dir", "--force"], "--force"],
   [["--conf-dir", "10"], "10"],
@@ -54,6 +53,8 @@ test.each([
   [["---force"], 'unknown option "---force"; did you mean "--force"?'],
   [["--conf-dir"], 'option "--conf-dir" needs a value: DIR'],
   [["-p"], 'option "--publish" needs a value: PORTS'],
+  [["--conf-dir="], 'option "--conf-dir" needs a value: DIR'],
+  [["--conf-dir", "", "x"], 'option "--conf-dir" needs a value: DIR'],
   [["--force=yes"], 'option "--force" takes no value: got "yes"'],
 ])("parseOptions() refuses %j", (argv, message) => {
   expect(() => parse(...argv)).toThrow(new UsageError(message));

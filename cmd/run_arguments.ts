@@ -7,6 +7,7 @@ import { type Ip, parseIp, parseMac } from "../ffi/address.ts";
 import { namedNetnsPath } from "../ffi/named_netns.ts";
 import { findStatus } from "../ffi/sys/status.ts";
 import type { Attachment } from "../plugins/spec/config.ts";
+import { containerIdProblem, ifnameProblem } from "../plugins/spec/env.ts";
 import { parseJson } from "../plugins/spec/jsonc.ts";
 import { isJsonObject, type JsonObject } from "../plugins/spec/schema.ts";
 import { type Arguments, type OptionSpec, parseOptions, UsageError } from "./options.ts";
@@ -61,7 +62,7 @@ export const RUN_OPTIONS: readonly OptionSpec[] = [
   { name: "args", value: "K=V;K=V", env: "CNI_ARGS", help: "arguments for all plugins" },
   { name: "cap-args", value: "JSON", env: "CAP_ARGS", help: "arguments by capability" },
   { name: "command", value: "COMMAND", help: "derive: ADD (the default), CHECK, DEL, GC or STATUS" },
-  { name: "valid", value: "ID[/IFNAME]", help: "gc: an attachment that stays, repeatable" },
+  { name: "valid", value: "ID[/IFNAME]", help: "gc: an attachment that stays, by its id or its namespace's name" },
   { name: "all", help: "gc: nothing stays; restore: of every network, as without one" },
   { name: "timeout", value: "TIME", help: "for each plugin that is a program of its own: 30s, 500ms" },
   { name: "json", help: "list: print JSON; on failure, print the error object on stdout" },
@@ -70,14 +71,17 @@ export const RUN_OPTIONS: readonly OptionSpec[] = [
 
 type Variables = Readonly<Record<string, string | undefined>>;
 
+/** What relative paths start from; `undefined` if it was removed. */
+type FindDirectory = () => string | undefined;
+
 /**
  * Reads the command line after `cni run`.
  *
- * @param cwd what relative paths start from
+ * @param cwd asked where a path is relative
  * @returns `undefined` if help is asked for
  * @throws {UsageError} naming what cannot be understood
  */
-export function parseRun(argv: readonly string[], env: Variables, cwd: string): RunRequest | undefined {
+export function parseRun(argv: readonly string[], env: Variables, cwd: FindDirectory): RunRequest | undefined {
   const given = parseOptions(argv, RUN_OPTIONS, env);
   if (given.has("help")) return undefined;
   if (given.words[0] === "help") return undefined;
@@ -137,11 +141,12 @@ function wordsOf({ words }: Arguments): Words {
 }
 
 /** What has a slash is a path. A name is one of /run/netns, or, where none is there, a file of that name, as cnitool has it. */
-function netnsPath(text: string, cwd: string): string {
-  const path = absolutePath(text, cwd);
-  if (text.includes("/")) return path;
+function netnsPath(text: string, cwd: FindDirectory): string {
+  if (text.includes("/")) return absolutePath(text, cwd);
   const named = parse("network namespace", text, namedNetnsPath);
-  return !findStatus(named) && findStatus(path) ? path : named;
+  if (findStatus(named) || cwd() === undefined) return named;
+  const path = absolutePath(text, cwd);
+  return findStatus(path) ? path : named;
 }
 
 function parseCommand(given: Arguments, verb: RunVerb): RunRequest["command"] {
@@ -153,10 +158,18 @@ function parseCommand(given: Arguments, verb: RunVerb): RunRequest["command"] {
   throw new UsageError(`--command must be one of ${DERIVED.join(", ")}: got ${JSON.stringify(text)}`);
 }
 
-/** The path from the root, without `.`, `..` and doubled slashes, by its letters alone. */
-export function absolutePath(path: string, cwd: string): string {
+/**
+ * The path from the root, without `.`, `..` and doubled slashes, by its letters alone.
+ *
+ * @throws {UsageError} if it is relative to a directory that was removed
+ */
+export function absolutePath(path: string, cwd: FindDirectory): string {
+  const start = path.startsWith("/") ? "" : cwd();
+  if (start === undefined) {
+    throw new UsageError(`"${path}" is relative to the working directory, and that was removed`);
+  }
   const parts: string[] = [];
-  for (const part of (path.startsWith("/") ? path : `${cwd}/${path}`).split("/")) {
+  for (const part of `${start}/${path}`.split("/")) {
     if (part === "..") parts.pop();
     else if (part !== "" && part !== ".") parts.push(part);
   }
@@ -218,9 +231,14 @@ function validOf(given: Arguments, verb: RunVerb, ifname: string): Attachment[] 
   }
   return valid.map((text) => {
     const slash = text.indexOf("/");
-    return slash < 0
+    const each = slash < 0
       ? { containerId: text, ifname }
       : { containerId: text.slice(0, slash), ifname: text.slice(slash + 1) };
+    const [what, problem] = containerIdProblem(each.containerId)
+      ? ["container id", containerIdProblem(each.containerId)]
+      : ["interface name", ifnameProblem(each.ifname)];
+    if (!problem) return each;
+    throw new UsageError(`--valid must be ID or ID/IFNAME: got ${JSON.stringify(text)}, whose ${what} ${problem}`);
   });
 }
 

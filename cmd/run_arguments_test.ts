@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { UsageError } from "./options.ts";
 import { absolutePath, derivedContainerId, parseRun } from "./run_arguments.ts";
 
-const parse = (argv: string, env: Record<string, string> = {}) => parseRun(argv.split(" "), env, "/base")!;
+const parse = (argv: string, env: Record<string, string> = {}) => parseRun(argv.split(" "), env, () => "/base")!;
 
 test("parseRun() takes the defaults of cnitool", () => {
   expect(parse("add web blue")).toEqual({
@@ -88,7 +88,7 @@ test.each([
 test.each([["/", "/"], ["..", "/"], ["../../..", "/"], ["a/b/../c", "/base/a/c"], ["/a/..", "/"]])(
   "absolutePath() of %j is %j",
   (path, expected) => {
-    expect(absolutePath(path, "/base")).toBe(expected);
+    expect(absolutePath(path, () => "/base")).toBe(expected);
   },
 );
 
@@ -115,10 +115,21 @@ test("parseRun() leaves what follows the arguments alone, as cnitool does", () =
 test("parseRun() takes a name for a file in the working directory where no namespace has that name, as cnitool does", () => {
   const directory = mkdtempSync(join(tmpdir(), "cni-arguments-"));
   writeFileSync(join(directory, "netns-of-this-test"), "");
-  const path = parseRun(["add", "web", "netns-of-this-test"], {}, directory)!.netns;
+  const path = parseRun(["add", "web", "netns-of-this-test"], {}, () => directory)!.netns;
   rmSync(directory, { recursive: true });
   expect(path).toBe(join(directory, "netns-of-this-test"));
-  expect(parseRun(["add", "web", "netns-of-this-test"], {}, directory)!.netns).toBe("/run/netns/netns-of-this-test");
+  expect(parseRun(["add", "web", "netns-of-this-test"], {}, () => directory)!.netns).toBe(
+    "/run/netns/netns-of-this-test",
+  );
+});
+
+test("parseRun() needs no working directory, unless a path is relative", () => {
+  const removed = (argv: string) => parseRun(argv.split(" "), {}, () => undefined)!;
+  expect(removed("add web blue").netns).toBe("/run/netns/blue");
+  expect(removed("list --cache-dir /cache").cacheDirectory).toBe("/cache");
+  expect(() => removed("add web ./blue")).toThrow(
+    new UsageError('"./blue" is relative to the working directory, and that was removed'),
+  );
 });
 
 test("parseRun() reads what is to be listed and derived", () => {
@@ -145,9 +156,9 @@ test.each([["30", 30_000], ["1.5s", 1500], ["2m", 120_000], ["20ms", 20]])(
 );
 
 test("parseRun() gives nothing when help is asked for, however incomplete the rest is", () => {
-  expect(parseRun(["--help"], {}, "/")).toBeUndefined();
-  expect(parseRun(["add", "-h"], {}, "/")).toBeUndefined();
-  expect(parseRun(["help"], {}, "/")).toBeUndefined();
+  expect(parseRun(["--help"], {}, () => "/")).toBeUndefined();
+  expect(parseRun(["add", "-h"], {}, () => "/")).toBeUndefined();
+  expect(parseRun(["help"], {}, () => "/")).toBeUndefined();
 });
 
 test.each([
@@ -166,6 +177,12 @@ test.each([
   [["add", "web", "blue", "--all"], 'belong to "run gc"'],
   [["derive", "web", "--valid", "c1"], 'belong to "run gc"'],
   [["derive", "web", "--command", "GC", "--valid", "c1", "--all"], "--all"],
+  [["gc", "web", "--valid", ""], "needs a value"],
+  [["gc", "web", "--valid", "/eth0"], 'got "/eth0", whose container id is empty'],
+  [["gc", "web", "--valid", "c1/"], 'got "c1/", whose interface name is empty'],
+  [["gc", "web", "--valid", "c1", "--valid", "a/b/c"], 'got "a/b/c", whose interface name "b/c" has a /'],
+  [["gc", "web", "--valid", "/run/netns/web"], "ID or ID/IFNAME"],
+  [["add", "web", "blue", "--cache-dir", ""], '"--cache-dir" needs a value'],
   [["derive", "web", "--command", "VERSION"], "--command must be one of ADD, CHECK, DEL, GC, STATUS"],
   [["derive"], "needs a network"],
   [["add", "web", "blue", "--command", "ADD"], 'belongs to "run derive"'],
@@ -181,6 +198,6 @@ test.each([
   [["add", "web", "blue", "--timeout", "soon"], "--timeout"],
   [["add", "web", "blue", "--timeout", "0"], "--timeout"],
 ])("parseRun() refuses %j", (argv, message) => {
-  expect(() => parseRun(argv, {}, "/")).toThrow(UsageError);
-  expect(() => parseRun(argv, {}, "/")).toThrow(message);
+  expect(() => parseRun(argv, {}, () => "/")).toThrow(UsageError);
+  expect(() => parseRun(argv, {}, () => "/")).toThrow(message);
 });

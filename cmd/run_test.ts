@@ -16,7 +16,7 @@ const network = (...capabilities: string[]) => {
   );
 };
 const wished = (list: ReturnType<typeof network>, ...argv: string[]) =>
-  wishes(list, parseRun(["add", "web", "blue", ...argv], {}, "/")!);
+  wishes(list, parseRun(["add", "web", "blue", ...argv], {}, () => "/")!);
 
 function failureOf(call: () => unknown): CniError {
   try {
