@@ -4,10 +4,12 @@ import { readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createNetns } from "../ffi/netns.ts";
 import { lockFile } from "../ffi/sys/lock.ts";
-import { inNetns, newNamespaces } from "../ffi/testing.ts";
+import { inNetns, netnsTest, newNamespaces } from "../ffi/testing.ts";
+import { derivedContainerId } from "./run_arguments.ts";
+import { createEntry } from "./runtime/cache.ts";
 import { newRunBenches } from "./testing_run.ts";
 
-const { root, bench: newBench } = newRunBenches();
+const { root, cni, bench: newBench } = newRunBenches();
 afterAll(() => rmSync(root, { recursive: true }));
 
 test("what a killed gc has not come to is removed by the next one", () => {
@@ -67,3 +69,51 @@ test("gc leaves alone who was attached after it was started, and could not be on
   expect(bench.run("gc web --all")).toMatchObject({ exitCode: 0 });
   expect(bench.entries()).toEqual([]);
 });
+
+netnsTest("cni run gc takes nothing away when nothing is known of what is to stay", ({ host, container }) => {
+  const { run, network, entries } = newBench(host);
+  network("web");
+  for (const id of ["c1", "c2"]) {
+    expect(run(`add web ${container.path} --container-id ${id} --ifname ${id}`).exitCode).toBe(0);
+  }
+  for (const words of [["--valid", ""], ["--valid", "/c1"], ["--valid=c1/c1/c1"]]) {
+    const { exitCode, stderr } = host.run(() => cni(["run", "gc", "web", ...words]));
+    expect([exitCode, stderr]).toEqual([2, expect.stringContaining("--valid")]);
+  }
+  expect(run("gc web --valid blue --valid c1/eth0")).toEqual({
+    exitCode: 1,
+    stdout: "",
+    stderr: 'cni: No attachment "blue/eth0" to network "web" is remembered\n' +
+      'cni: No attachment "c1/eth0" to network "web" is remembered\n' +
+      'cni: Cannot clean up network "web": --valid names no attachment that is remembered, ' +
+      "and 2 that may live would be detached\n" +
+      '     see their ids with "cni run list web"; if none of them is to stay: --all\n',
+  });
+  expect(entries().sort()).toEqual(["web-c1-c1", "web-c2-c2"]);
+  expect(run("gc web --valid blue --valid c1/c1")).toEqual({
+    exitCode: 0,
+    stdout: "",
+    stderr: 'cni: No attachment "blue/eth0" to network "web" is remembered\n',
+  });
+  expect(entries()).toEqual(["web-c1-c1"]);
+});
+
+netnsTest(
+  "cni run gc knows a container by the name of its namespace, and detaches the dead for anybody",
+  ({ host }) => {
+    const { run, network, entries, cache } = newBench(host);
+    network("web");
+    const idOf = (name: string) => derivedContainerId(`/run/netns/${name}`);
+    for (const name of ["cni-gc-one", "cni-gc-other"]) {
+      const key = { network: "web", containerId: idOf(name), ifname: "eth0" };
+      createEntry(cache, { ...key, config: "", netns: `/run/netns/${name}`, args: [], capabilityArgs: {} });
+    }
+    const [{ request }] = JSON.parse(run("derive web --command GC --valid cni-gc-one").stdout);
+    expect(request["cni.dev/valid-attachments"]).toEqual([{ containerID: idOf("cni-gc-one"), ifname: "eth0" }]);
+    expect(run("gc web --valid cni-gc-one")).toEqual({ exitCode: 0, stdout: "", stderr: "" });
+    expect(entries()).toEqual([`web-${idOf("cni-gc-one")}-eth0`]);
+    // Its namespace is gone, so that nobody is cut off.
+    expect(run("gc web --valid c1")).toMatchObject({ exitCode: 0, stderr: expect.stringContaining('"c1/eth0"') });
+    expect(entries()).toEqual([]);
+  },
+);

@@ -37,7 +37,8 @@ function run(): string {
   cni run check  NETWORK NETNS          fails if it is no longer as it was attached
   cni run del    NETWORK [NETNS]        detach; without NETNS by --container-id
   cni run gc     NETWORK --valid ID/IFNAME … | --all
-                                        detach everything else
+                                        detach everything else; ID as in "cni run list", or the name
+                                        of the namespace
   cni run status NETWORK                fails if nothing could be attached; names keys of the
                                         configuration that are likely to be misspelt
   cni run restore [NETWORK | --all]     put back the rules of what is attached, after "nft flush

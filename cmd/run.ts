@@ -5,7 +5,6 @@
  */
 import { holdSignals } from "../ffi/sys/signals.ts";
 import { startTime } from "../ffi/sys/start_time.ts";
-import { findStatus } from "../ffi/sys/status.ts";
 import { stopIfAsked } from "../plugins/kit/interruption.ts";
 import type { Surroundings } from "../plugins/kit/serve.ts";
 import { findPlugin, loadPlugins, pluginsNamedIn } from "../plugins/registry.ts";
@@ -18,7 +17,7 @@ import { LATEST } from "../plugins/spec/version.ts";
 import type { RunRequest } from "./run_arguments.ts";
 import { attach } from "./runtime/attach.ts";
 import { type KnownAttachment, listAttachments } from "./runtime/attachments.ts";
-import { type CacheEntry, cachePath, findEntry, listEntries } from "./runtime/cache.ts";
+import { type CacheEntry, findEntry, listEntries } from "./runtime/cache.ts";
 import { deriveRequests } from "./runtime/derive.ts";
 import { gc } from "./runtime/gc.ts";
 import { loadNetwork } from "./runtime/load.ts";
@@ -28,6 +27,7 @@ import { restore } from "./runtime/restore.ts";
 import { type AddParameters, check, del, type RuntimeOptions, status } from "./runtime/runtime.ts";
 import { print, say } from "./stdio.ts";
 import { surroundings } from "./surroundings.ts";
+import { isKnown, meantBy, survivors } from "./survivors.ts";
 import { formatTable } from "./table.ts";
 
 /**
@@ -38,7 +38,7 @@ import { formatTable } from "./table.ts";
 export async function run(request: RunRequest, env: RuntimeOptions["env"]): Promise<void> {
   if (request.surplus.length > 0) log(`Ignoring what follows the arguments: "${request.surplus.join(" ")}"`);
   const added = request.verb === "add" ? load(request) : undefined;
-  await loadPlugins(added && !isKnown(request, added) ? pluginsNamedIn(added.text) : undefined);
+  await loadPlugins(added && !isAttached(request, added) ? pluginsNamedIn(added.text) : undefined);
   const { timeoutMs } = request;
   const around = surroundings(timeoutMs === undefined ? {} : { timeoutMs });
   using _host = around.host;
@@ -58,7 +58,7 @@ export async function run(request: RunRequest, env: RuntimeOptions["env"]): Prom
       return command(runtime, network, recallParameters(network, request));
     }
     case "gc":
-      return gc(runtime, load(request), request.valid, startTime());
+      return runGc(runtime, request, around);
     case "status":
       return runStatus(runtime, load(request));
     case "restore":
@@ -71,14 +71,14 @@ export async function run(request: RunRequest, env: RuntimeOptions["env"]): Prom
 }
 
 /** Whether the attachment is remembered, maybe by a configuration with other plugins than that of now. */
-function isKnown({ cacheDirectory, containerId, ifname }: RunRequest, { name }: NetworkList): boolean {
-  try {
-    return findStatus(cachePath(cacheDirectory, { network: name, containerId, ifname })) !== undefined;
-  } catch (error) {
-    // Names that no file can have: the ADD refuses them, with all else that is wrong.
-    if (error instanceof CniError) return false;
-    throw error;
-  }
+function isAttached({ cacheDirectory, containerId, ifname }: RunRequest, { name }: NetworkList): boolean {
+  return isKnown(cacheDirectory, { network: name, containerId, ifname });
+}
+
+function runGc(runtime: RuntimeOptions, request: RunRequest, around: Surroundings): void {
+  const list = load(request);
+  const madeAt = startTime();
+  gc(runtime, list, survivors(runtime, list, request.valid, around, madeAt), madeAt);
 }
 
 /** What is wrong stands in the document that was printed, so that no other may follow it. */
@@ -133,8 +133,9 @@ function document({ result, ...rest }: KnownAttachment): object {
 
 /** One document: what each plugin would read, in the order of the calls. */
 function derive(runtime: RuntimeOptions, request: RunRequest): void {
-  const { command, valid, containerId } = request;
+  const { command, containerId, cacheDirectory } = request;
   const network = command === "DEL" || command === "CHECK" ? networkOf(request) : load(request);
+  const valid = typeof network === "string" ? [] : meantBy(cacheDirectory, network.name, request.valid);
   const parameters = containerId === "" && command !== "ADD" ? undefined : recallParameters(network, request);
   const requests = deriveRequests(runtime, network, { verb: command, ...(parameters && { parameters }), valid });
   print(`${printJson(requests.map(({ type, request }) => ({ type, request: parseJson(request) })), 4)}\n`);

@@ -44,7 +44,7 @@ export function gc(
   const failures: unknown[] = [];
   const living = [...valid];
   attempt(failures, () => {
-    const isYoung = youngIn(runtime, madeAt);
+    const isYoung = youngIn(runtime.cacheDirectory, madeAt);
     for (const dead of groupsOf(recallDead(runtime, list, living, isYoung, failures))) detach(runtime, dead, failures);
   });
   if (atLeast(list.cniVersion, since.GC)) {
@@ -67,7 +67,7 @@ function attempt(failures: unknown[], step: () => void): boolean {
 }
 
 /** Others wait while garbage is collected, but not while it waits for them. Who has come meanwhile cannot be on a list that was made before. */
-function youngIn({ cacheDirectory }: RuntimeOptions, madeAt: bigint): (entry: cache.CacheEntry) => boolean {
+export function youngIn(cacheDirectory: string, madeAt: bigint): (entry: cache.CacheEntry) => boolean {
   const isYoung = writtenSince(madeAt);
   return (entry) => isYoung(findStatus(cache.cachePath(cacheDirectory, entry))?.modified ?? 0n);
 }

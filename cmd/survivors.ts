@@ -1,0 +1,68 @@
+/**
+ * Who is to stay when garbage is collected, as people name it.
+ *
+ * @module
+ */
+import { namedNetnsPath } from "../ffi/named_netns.ts";
+import { findStatus } from "../ffi/sys/status.ts";
+import type { Attachment } from "../plugins/spec/config.ts";
+import { CniError, Code } from "../plugins/spec/error.ts";
+import type { NetworkList } from "../plugins/spec/network.ts";
+import { derivedContainerId } from "./run_arguments.ts";
+import { type AttachmentKey, cachePath, listEntries } from "./runtime/cache.ts";
+import { type Kernel, whyEnded } from "./runtime/ended.ts";
+import { youngIn } from "./runtime/gc.ts";
+import { keyOf } from "./runtime/recall.ts";
+import type { RuntimeOptions } from "./runtime/runtime.ts";
+
+/** Whether there is a file for the attachment, be it one that cannot be understood. @throws {SystemError} */
+export function isKnown(cacheDirectory: string, key: AttachmentKey): boolean {
+  try {
+    return findStatus(cachePath(cacheDirectory, key)) !== undefined;
+  } catch (error) {
+    // Names that no file can have: the ADD refuses them, with all else that is wrong.
+    if (error instanceof CniError) return false;
+    throw error;
+  }
+}
+
+/** The attachments that are meant: where no container of an id is known, it may be the name that `add` was given for the namespace. */
+export function meantBy(cacheDirectory: string, network: string, named: readonly Attachment[]): Attachment[] {
+  return named.map((each) => {
+    const { containerId: name, ifname } = each;
+    if (isKnown(cacheDirectory, keyOf(network, each)) || name === "." || name === "..") return each;
+    const other = { containerId: derivedContainerId(namedNetnsPath(name)), ifname };
+    return isKnown(cacheDirectory, keyOf(network, other)) ? other : each;
+  });
+}
+
+/**
+ * The attachments that are to stay, of which those are named in the log that nothing is known of.
+ *
+ * @param madeAt when the list was made, in nanoseconds since 1970; who was attached since cannot be on it
+ * @throws {CniError} code 4 if nothing is known of any, and one that may live would be detached: that is not what was meant
+ */
+export function survivors(
+  { cacheDirectory, log }: RuntimeOptions,
+  { name, disableGC }: NetworkList,
+  named: readonly Attachment[],
+  kernel: Kernel,
+  madeAt: bigint,
+): Attachment[] {
+  const meant = meantBy(cacheDirectory, name, named);
+  const unknown = meant.filter((each) => !isKnown(cacheDirectory, keyOf(name, each)));
+  for (const { containerId, ifname } of unknown) {
+    log(`No attachment "${containerId}/${ifname}" to network "${name}" is remembered`);
+  }
+  if (disableGC || unknown.length < meant.length || meant.length === 0) return meant;
+  const isYoung = youngIn(cacheDirectory, madeAt);
+  const lost = listEntries(cacheDirectory, name).filter((entry) =>
+    !isYoung(entry) && whyEnded(entry, kernel) === undefined
+  );
+  if (lost.length === 0) return meant;
+  throw new CniError(
+    Code.InvalidEnvironment,
+    `Cannot clean up network "${name}": --valid names no attachment that is remembered, and ${lost.length} that may live would be detached`,
+    { details: `see their ids with "cni run list ${name}"; if none of them is to stay: --all` },
+  );
+}
