@@ -113,30 +113,183 @@ test("a plugin goes on when whoever started it wants a signal ignored", async ()
   expect(isMasqueraded(place)).toBe(true);
 });
 
+/** Puts a program into the directory of the test. */
+function program({ directory }: Place, name: string, script: string): void {
+  writeFileSync(`${directory}/${name}`, `#!/bin/sh\n${script}\n`);
+  chmodSync(`${directory}/${name}`, 0o755);
+}
+
+/** Starts `cni run add` of these plugins, in a process group of its own. */
+function startRun({ host, container, directory }: Place, plugins: readonly object[], options: readonly string[] = []) {
+  writeFileSync(`${directory}/web.conflist`, JSON.stringify({ cniVersion: "1.1.0", name: "web", plugins }));
+  const words = ["run", "add", `${directory}/web.conflist`, container.path, "--json", ...options];
+  const places = ["--plugin-dir", directory, "--cache-dir", `${directory}/cache`];
+  return host.run(() => ({
+    it: Bun.spawn(["setsid", CNI, ...words, ...places], {
+      env: ENGINE_ENV,
+      stdin: "ignore",
+      stdout: "pipe",
+      stderr: "ignore",
+    }),
+  })).it;
+}
+
+const expectUndone = (place: Place): void => {
+  expect(place.reservations()).toEqual([]);
+  expect(readdirSync(`${place.directory}/cache/results`)).toEqual([]);
+  expect(linksIn(place)).toEqual(["lo", "br9"]);
+  expect(isMasqueraded(place)).toBe(false);
+};
+
 test("cni run add that is asked to end ends the program of a plugin and undoes the whole chain", async () => {
   using place = newPlace();
-  const { host, container, directory, bridge } = place;
-  const slow = `${directory}/slow`;
-  const script =
-    `case $CNI_COMMAND in ADD) : >${directory}/began; exec sleep 1000 ;; *) : >${directory}/undone ;; esac`;
-  writeFileSync(slow, `#!/bin/sh\n${script}\n`);
-  chmodSync(slow, 0o755);
-  const list = { cniVersion: "1.1.0", name: "web", plugins: [bridge, { type: "slow" }] };
-  writeFileSync(`${directory}/web.conflist`, JSON.stringify(list));
-  const words = ["run", "add", `${directory}/web.conflist`, container.path, "--json"];
-  const places = ["--plugin-dir", directory, "--cache-dir", `${directory}/cache`];
-  const child = host.run(() => ({
-    it: Bun.spawn([CNI, ...words, ...places], { env: ENGINE_ENV, stdin: "ignore", stdout: "pipe", stderr: "ignore" }),
-  })).it;
+  const { directory, bridge } = place;
+  program(
+    place,
+    "slow",
+    `case $CNI_COMMAND in ADD) : >${directory}/began; exec sleep 1000 ;; *) : >${directory}/undone ;; esac`,
+  );
+  const child = startRun(place, [bridge, { type: "slow" }]);
   await until(() => existsSync(`${directory}/began`));
   child.kill("SIGTERM");
   await child.exited;
   expect(child.signalCode).toBe("SIGTERM");
   const { msg } = JSON.parse(await child.stdout.text());
-  expect(msg).toBe(`plugin "slow" (ADD): Cannot wait for plugin "${slow}": this process was asked to end`);
+  expect(msg).toBe(`plugin "slow" (ADD): Cannot wait for plugin "${directory}/slow": this process was asked to end`);
   expect(existsSync(`${directory}/undone`)).toBe(true);
+  expectUndone(place);
+});
+
+/** Takes something, waits, and takes a while to give it back. */
+const taking = (directory: string): string =>
+  `case $CNI_COMMAND in
+  ADD) : >${directory}/taken; sleep 1000 ;;
+  DEL) sleep 0.3; rm -f ${directory}/taken ;;
+  esac`;
+
+for (const signal of ["SIGINT", "SIGTERM"] as const) {
+  test(`a plugin undoes its ADD when ${signal} ends the program of its IPAM plugin first`, async () => {
+    using place = newPlace();
+    const { host, container, bridge, directory } = place;
+    program(place, "taking", taking(directory));
+    const env = {
+      ...ENGINE_ENV,
+      CNI_COMMAND: "ADD",
+      CNI_CONTAINERID: "c1",
+      CNI_NETNS: container.path,
+      CNI_PATH: directory,
+    };
+    const config = { cniVersion: "1.1.0", name: "web", ...bridge, ipam: { type: "taking" } };
+    const stdin = Buffer.from(JSON.stringify(config));
+    const child = host.run(() => ({
+      it: Bun.spawn(["setsid", pluginLink("bridge")], { env, stdin, stdout: "pipe", stderr: "pipe" }),
+    })).it;
+    await until(() => existsSync(`${directory}/taken`));
+    process.kill(-child.pid, signal);
+    await child.exited;
+    expect(child.signalCode).toBe(signal);
+    const { msg, details } = JSON.parse(await child.stdout.text());
+    expect(`${msg} ${details}`).not.toContain("undoing it failed");
+    expect(existsSync(`${directory}/taken`)).toBe(false);
+    expect(linksIn(place)).toEqual(["lo", "br9"]);
+  });
+
+  test(`cni run add undoes the whole chain when ${signal} ends the program of a plugin first`, async () => {
+    using place = newPlace();
+    const { directory, bridge } = place;
+    program(place, "taking", taking(directory));
+    const child = startRun(place, [bridge, { type: "taking" }]);
+    await until(() => existsSync(`${directory}/taken`));
+    process.kill(-child.pid, signal);
+    await child.exited;
+    expect(child.signalCode).toBe(signal);
+    expect(existsSync(`${directory}/taken`)).toBe(false);
+    expectUndone(place);
+  });
+}
+
+test("cni run add that is asked to end while it undoes another failure undoes all of it, and waits for a lock", async () => {
+  using place = newPlace();
+  const { directory, bridge } = place;
+  program(
+    place,
+    "failing",
+    `case $CNI_COMMAND in
+    ADD) : >${directory}/taken; echo '{"code":100,"msg":"No"}'; exit 1 ;;
+    DEL) : >${directory}/undoing; sleep 0.3; rm -f ${directory}/taken ;;
+    esac`,
+  );
+  const child = startRun(place, [bridge, { type: "failing" }]);
+  await until(() => existsSync(`${directory}/undoing`));
+  child.kill("SIGTERM");
+  const path = `${directory}/ipam/web/lock`;
+  const lock = lockFile(path, { timeoutMs: 1000 });
+  await until(() => new RegExp(`-> FLOCK .*:${statSync(path).ino} `).test(readFileSync("/proc/locks", "utf8")));
+  child.kill("SIGINT");
+  await Bun.sleep(100);
+  lock[Symbol.dispose]();
+  await child.exited;
+  expect(child.signalCode).toMatch(/^SIG(INT|TERM)$/);
+  expect(JSON.parse(await child.stdout.text())).toEqual({
+    cniVersion: "1.1.0",
+    code: 100,
+    msg: 'plugin "failing" (ADD): No',
+  });
+  expect(existsSync(`${directory}/taken`)).toBe(false);
+  expectUndone(place);
+});
+
+test("a program that hangs while an ADD is undone is ended by the time limit", async () => {
+  using place = newPlace();
+  const { directory, bridge } = place;
+  program(
+    place,
+    "hanging",
+    `[ $CNI_COMMAND = ADD ] && exit 1
+    : >${directory}/undoing
+    exec sleep 1000`,
+  );
+  const child = startRun(place, [bridge, { type: "hanging" }], ["--timeout", "1s"]);
+  await until(() => existsSync(`${directory}/undoing`));
+  process.kill(-child.pid, "SIGTERM");
+  await child.exited;
+  expect(child.signalCode).toBe("SIGTERM");
+  expect(JSON.parse(await child.stdout.text()).details).toMatch(/undoing it failed: .* did not end within 1000 ms/);
   expect(place.reservations()).toEqual([]);
-  expect(readdirSync(`${directory}/cache/results`)).toEqual([]);
-  expect(linksIn(place)).toEqual(["lo", "br9"]);
-  expect(isMasqueraded(place)).toBe(false);
+});
+
+test("cni run add of a long configuration undoes all of it when it is asked to end", async () => {
+  using place = newPlace();
+  const { directory, bridge } = place;
+  program(place, "taking", taking(directory));
+  const long = Array.from({ length: 10_000 }, (_, k) => ({ k, s: "x".repeat(60) }));
+  const child = startRun(place, [{ ...bridge, long }, { type: "taking" }]);
+  await until(() => existsSync(`${directory}/taken`));
+  process.kill(-child.pid, "SIGTERM");
+  await child.exited;
+  expect(child.signalCode).toBe("SIGTERM");
+  expect(JSON.parse(await child.stdout.text()).msg).toStartWith('plugin "taking" (ADD): ');
+  expect(existsSync(`${directory}/taken`)).toBe(false);
+  expectUndone(place);
+});
+
+test("cni run add ends at once when it is asked to before it has a configuration", async () => {
+  for (const network of ["-", "./pipe"]) {
+    using place = newPlace();
+    const { container, directory } = place;
+    Bun.spawnSync(["mkfifo", `${directory}/pipe`]);
+    // Open for writing, so that more may come.
+    const words = ["sh", "-c", 'exec 3<>./pipe; exec "$@"', "sh", CNI, "run", "add", network, container.path];
+    const child = Bun.spawn(words, {
+      cwd: directory,
+      env: ENGINE_ENV,
+      stdin: "pipe",
+      stdout: "ignore",
+      stderr: "ignore",
+    });
+    await Bun.sleep(500);
+    child.kill("SIGINT");
+    await child.exited;
+    expect(child.signalCode).toBe("SIGINT");
+  }
 });

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { holdSignals } from "../ffi/sys/signals.ts";
+import { holdSignals, stopListening } from "../ffi/sys/signals.ts";
 import { startTime } from "../ffi/sys/start_time.ts";
 import { stopIfAsked } from "../plugins/kit/interruption.ts";
 import type { Surroundings } from "../plugins/kit/serve.ts";
@@ -37,6 +37,8 @@ import { formatTable } from "./table.ts";
  */
 export async function run(request: RunRequest, env: RuntimeOptions["env"]): Promise<void> {
   if (request.surplus.length > 0) log(`Ignoring what follows the arguments: "${request.surplus.join(" ")}"`);
+  // Threads that the runtime starts, as for a long configuration, hold back what is held back by then.
+  if (request.verb === "add") holdSignals();
   const added = request.verb === "add" ? load(request) : undefined;
   await loadPlugins(added && !isAttached(request, added) ? pluginsNamedIn(added.text) : undefined);
   const { timeoutMs } = request;
@@ -161,13 +163,13 @@ function sayMisspelt(list: NetworkList): void {
 
 function runAdd(runtime: RuntimeOptions, list: NetworkList, request: RunRequest, around: Surroundings): void {
   const { containerId, ifname, netns = "" } = request;
-  holdSignals();
   const result = attachOrSay(runtime, list, { containerId, ifname, netns, ...wishes(list, request) }, around);
   try {
     stopIfAsked();
     print(`${printResult(result, list.cniVersion)}\n`);
   } catch (error) {
     // Whoever called this knows nothing of the attachment, so that nobody would ever remove it.
+    stopListening();
     del(runtime, list, { containerId, ifname });
     throw error;
   }

@@ -7,6 +7,7 @@
 import { SystemError } from "../../ffi/sys/error.ts";
 import { findNames } from "../../ffi/sys/directory.ts";
 import { readAll, readFile } from "../../ffi/sys/file.ts";
+import { interruptibly } from "../../ffi/sys/signals.ts";
 import { findStatus } from "../../ffi/sys/status.ts";
 import { CniError, Code, ConfigError } from "../../plugins/spec/error.ts";
 import { parseJson, printJson } from "../../plugins/spec/jsonc.ts";
@@ -58,12 +59,12 @@ function loadFile(path: string): NetworkList {
 }
 
 function readStandardInput(): string {
-  return decodeConfiguration(readAll(0), "standard input");
+  return decodeConfiguration(interruptibly(() => readAll(0)), "standard input");
 }
 
 /** @param wait a file that somebody names may be a pipe, as of a shell's `<(…)`; one that lies in a directory must not keep others from being found */
 function readConfiguration(path: string, wait = false): string {
-  return decodeConfiguration(readFile(path, wait), path);
+  return decodeConfiguration(wait ? interruptibly(() => readFile(path)) : readFile(path, false), path);
 }
 
 /** The text of a configuration. @throws {SyntaxError} if it is not UTF-8: what is replaced there would be used as something else */

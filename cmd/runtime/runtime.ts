@@ -6,6 +6,7 @@
  * @see SPEC.md §Lifecycle & Ordering, §3 Execution of Network Configurations
  * @module
  */
+import { stopListening } from "../../ffi/sys/signals.ts";
 import { delegateWasNotRun, type Invoker } from "../../plugins/kit/delegate.ts";
 import { stopIfAsked } from "../../plugins/kit/interruption.ts";
 import { containerIdProblem, linkNameProblem, networkNameProblem } from "../../plugins/spec/env.ts";
@@ -188,6 +189,7 @@ function rolledBack(
   result: Result | undefined,
   error: unknown,
 ): CniError {
+  stopListening();
   const failures: unknown[] = [];
   for (const plugin of list.plugins.toReversed()) {
     try {

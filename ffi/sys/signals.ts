@@ -35,11 +35,33 @@ export function holdSignals(): void {
   sys.sigprocmask(SIG_BLOCK, setOf(heldSignals()), null);
 }
 
+/**
+ * Calls what may wait for ever, before there is anything that would be left half done: meanwhile signals do as they always do.
+ */
+export function interruptibly<T>(call: () => T): T {
+  if (!held) return call();
+  letSignalsThrough();
+  try {
+    return call();
+  } finally {
+    holdSignals();
+  }
+}
+
 /** Ends the process if it was asked to meanwhile; else signals do as they always do. */
 export function letSignalsThrough(): void {
   if (!held) return;
   held = false;
   sys.sigprocmask(SIG_UNBLOCK, setOf(heldSignals()), null);
+}
+
+/**
+ * Has {@linkcode takeHeldSignal} tell of none any more: for whoever undoes what was done, which must not be given up in its turn, whatever it
+ * is undone for and however often somebody asks. Programs that are called meanwhile have their time limits all the same, and one that hangs
+ * gets what a terminal sends.
+ */
+export function stopListening(): void {
+  told = true;
 }
 
 /** True while signals wait. */

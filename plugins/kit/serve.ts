@@ -5,6 +5,7 @@
  * @module
  */
 import { type Netns, NetnsError } from "../../ffi/netns.ts";
+import { stopListening } from "../../ffi/sys/signals.ts";
 import { parsePluginConfig, type PluginConfig } from "../spec/config.ts";
 import { type Environment, parseArgs, parseEnvironment, parsePairs } from "../spec/env.ts";
 import { CniError, Code, ConfigError } from "../spec/error.ts";
@@ -220,13 +221,19 @@ function attachmentCommand(
     plugin.check(inside);
     return undefined;
   }
-  const result = plugin.add({ ...inside, undo } satisfies AddCall<unknown>);
-  // A version that cannot say the result makes the whole ADD fail, so it is printed before what was done becomes final.
-  const stdout = printResult(result, call.request.cniVersion);
-  stopIfAsked();
-  surroundings.deliver?.(stdout);
-  undo.move();
-  return { stdout, result };
+  try {
+    const result = plugin.add({ ...inside, undo } satisfies AddCall<unknown>);
+    // A version that cannot say the result makes the whole ADD fail, so it is printed before what was done becomes final.
+    const stdout = printResult(result, call.request.cniVersion);
+    stopIfAsked();
+    surroundings.deliver?.(stdout);
+    undo.move();
+    return { stdout, result };
+  } catch (error) {
+    // Before the undoing begins.
+    stopListening();
+    throw error;
+  }
 }
 
 /** The request that was read last: an IPAM plugin is given that of the plugin that calls it. */
