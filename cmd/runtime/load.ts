@@ -13,6 +13,7 @@ import { CniError, Code, ConfigError } from "../../plugins/spec/error.ts";
 import { parseJson, printJson } from "../../plugins/spec/jsonc.ts";
 import { type NetworkList, parseNetworkList, parsePluginEntry, type PluginEntry } from "../../plugins/spec/network.ts";
 import { isJsonObject, type JsonObject } from "../../plugins/spec/schema.ts";
+import { suggestion } from "../../plugins/spec/suggest.ts";
 import { DEFAULT_NETWORK, DEFAULT_NETWORK_NAME } from "./default_network.ts";
 import { sortedByBytes } from "./order.ts";
 
@@ -39,7 +40,8 @@ export interface LoadOptions {
  * console.log(loadNetwork("default").source); // the built-in default network
  * ```
  *
- * @throws {CniError} code 7 if there is none of that name, naming those that are there
+ * @throws {CniError} code 7 if there is none of that name, naming those that are there, and for `default` also if it may be what stands in a
+ *   file that cannot be understood
  * @throws {SystemError} if the file cannot be read
  * @throws {ConfigError} if it cannot be used, and {SyntaxError} if it is no JSON
  */
@@ -47,8 +49,9 @@ export function loadNetwork(network: string, options: LoadOptions = {}): Network
   const { directory = "/etc/cni/net.d", readInput = readStandardInput, log } = options;
   if (network === "-") return requirePlugins(parseNetworkList(readInput(), "standard input"));
   if (network.includes("/")) return loadFile(network);
-  const { found, names, problems } = searchDirectory(directory, network);
+  const { found, names, problems, nameless } = searchDirectory(directory, network);
   if (!found && network !== DEFAULT_NETWORK_NAME) throw notFound(network, directory, names, problems);
+  if (!found && nameless.length > 0) throw notKnown(network, directory, nameless);
   for (const problem of problems) log?.(problem);
   return found ?? parseNetworkList(DEFAULT_NETWORK, "the built-in default network");
 }
@@ -82,12 +85,15 @@ interface SearchResult {
   readonly names: readonly string[];
   /** Files that cannot be used, and why. */
   readonly problems: readonly string[];
+  /** Those of them that do not even say which network they are the configuration of. */
+  readonly nameless: readonly string[];
 }
 
 /** Reads files until one has the name. A file that cannot be used does not hide those behind it. */
 function searchDirectory(directory: string, name: string): SearchResult {
   const names: string[] = [];
   const problems: string[] = [];
+  const nameless: string[] = [];
   for (const path of listCandidates(directory)) {
     let text = "";
     let list: NetworkList;
@@ -96,14 +102,16 @@ function searchDirectory(directory: string, name: string): SearchResult {
       list = parseNetworkList(text, path);
     } catch (error) {
       if (error instanceof SystemError && error.code === "EISDIR") continue;
-      if (!isAboutFile(error) || nameIn(text) === name) throw error;
+      const own = nameIn(text);
+      if (!isAboutFile(error) || own === name) throw error;
       problems.push(`Ignoring configuration file "${path}": ${describe(error)}`);
+      if (own === undefined) nameless.push(`"${path}": ${describe(error)}`);
       continue;
     }
-    if (list.name === name) return { found: requirePlugins(withPluginFiles(list, path)), names, problems };
+    if (list.name === name) return { found: requirePlugins(withPluginFiles(list, path)), names, problems, nameless };
     names.push(list.name);
   }
-  return { found: undefined, names, problems };
+  return { found: undefined, names, problems, nameless };
 }
 
 /** Lists come first, as in the reference; within a kind the bytes of the names decide: `10-a` before `9-b`. */
@@ -168,12 +176,23 @@ function describe(error: Error): string {
 }
 
 function notFound(name: string, directory: string, names: readonly string[], problems: readonly string[]): CniError {
+  const meant = suggestion(name, [...names, DEFAULT_NETWORK_NAME]);
   const there = names.length > 0
     ? `the networks there are ${[...new Set(names)].map((each) => JSON.stringify(each)).join(", ")}`
     : findStatus(directory)
     ? "there is no configuration of another network either"
     : "the directory does not exist";
-  return new CniError(Code.InvalidConfig, `Cannot find network ${JSON.stringify(name)} in "${directory}"`, {
-    details: [there, ...problems].join("; "),
+  const builtIn = names.includes(DEFAULT_NETWORK_NAME) ? [] : [`"${DEFAULT_NETWORK_NAME}" is built in`];
+  return new CniError(Code.InvalidConfig, `Cannot find network ${JSON.stringify(name)} in "${directory}"${meant}`, {
+    details: [there, ...builtIn, ...problems].join("; "),
   });
+}
+
+/** What was written for it would be left out: other addresses, and no firewall. */
+function notKnown(name: string, directory: string, nameless: readonly string[]): CniError {
+  return new CniError(
+    Code.InvalidConfig,
+    `Cannot use the built-in network "${name}": "${directory}" may configure it in a file that cannot be understood`,
+    { details: nameless.join("; ") },
+  );
 }

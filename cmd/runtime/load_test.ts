@@ -149,7 +149,41 @@ test("loadNetwork() names the networks that are there, and the files it could no
 
 test("loadNetwork() says when there is no directory", () => {
   const error = failureOf(() => load("web", join(root, "absent"))) as CniError;
-  expect(error.details).toBe("the directory does not exist");
+  expect(error.details).toBe('the directory does not exist; "default" is built in');
+});
+
+test("loadNetwork() says which network a mistyped name may be, the default network included", () => {
+  const path = directory({ "1.conflist": list("web", "a") });
+  for (const [name, meant] of [["defualt", "default"], ["wbe", "web"]] as const) {
+    const { message, details } = failureOf(() => load(name, path)) as CniError;
+    expect(message).toBe(`Cannot find network "${name}" in "${path}"; did you mean "${meant}"?`);
+    expect(details).toBe('the networks there are "web"; "default" is built in');
+  }
+});
+
+test.each([
+  ["no JSON", '{ "name": "default", "plugins": [{ "type": "a" } { "type": "b" }] }'],
+  ["no name", '{ "plugins": [{ "type": "a" }] }'],
+  ["nothing in it", ""],
+])("loadNetwork() does not take the built-in network where a file with %s may be meant", (_, text) => {
+  const path = directory({ "1.conflist": list("web", "a"), "2.conflist": text });
+  const { code, message, details } = failureOf(() => load("default", path)) as CniError;
+  expect(code).toBe(7);
+  expect(message).toBe(
+    `Cannot use the built-in network "default": "${path}" may configure it in a file that cannot be understood`,
+  );
+  expect(details).toStartWith(`"${path}/2.conflist": Cannot `);
+});
+
+test("loadNetwork() takes the built-in network beside a file that cannot be used and is of another one", () => {
+  const path = directory({ "1.conflist": '{ "name": "web", "plugins": 5 }' });
+  const { types, log } = load("default", path);
+  expect([types, log]).toEqual([["bridge", "portmap"], [expect.stringContaining("1.conflist")]]);
+});
+
+test("loadNetwork() takes a configured default network whatever else there is", () => {
+  const path = directory({ "1.conflist": "{", "2.conflist": list("default", "mine") });
+  expect(load("default", path).types).toEqual(["mine"]);
 });
 
 test("loadNetwork() has a default network until there is a configuration of that name", () => {
