@@ -25,7 +25,7 @@ import { lockStore, prepareReservation, tryReservation } from "./host_local/stor
 import { type AddCall, type Call, type CheckCall, type GcCall, plugin } from "./kit/plugin.ts";
 import type { Attachment } from "./spec/config.ts";
 import { CniError, Code, ConfigError } from "./spec/error.ts";
-import { lazy, struct, withDefault } from "./spec/schema.ts";
+import { findKey, isJsonObject, type JsonObject, lazy, struct, withDefault } from "./spec/schema.ts";
 
 const DEFAULT_DATA_DIR = "/var/lib/cni/networks";
 
@@ -51,7 +51,7 @@ export default plugin<Config>({
   add(call) {
     const { request, log, undo, containerId, ifname } = call;
     const { sets, routes, resolvConf } = parseSettings(request);
-    if (sets.length === 0) throw new ConfigError("ipam.ranges", "a list of at least one range set", "nothing");
+    requireRanges(sets);
     const dns = resolvConf === undefined ? undefined : parseResolvConf(readText(resolvConf));
     const choices = reserve(call, sets, parseRequestedIps(request, call.args.IP));
     undo.defer(() => {
@@ -103,6 +103,8 @@ export default plugin<Config>({
 
   status(call) {
     const { sets } = parseSettings(call.request);
+    // Only an ADD is told the ranges that its runtime gives.
+    if (!givenByRuntime(call.request.raw)) requireRanges(sets);
     const directory = directoryOf(call);
     try {
       // Only ADD makes something: a network that is asked about need not be one that comes to be.
@@ -116,6 +118,15 @@ export default plugin<Config>({
     for (const set of sets) expectFree(set, directory, inventory);
   },
 });
+
+function requireRanges(sets: readonly RangeSet[]): void {
+  if (sets.length === 0) throw new ConfigError("ipam.ranges", "a list of at least one range set", "nothing");
+}
+
+function givenByRuntime(raw: JsonObject): boolean {
+  const declared = raw[findKey(raw, "capabilities") ?? ""];
+  return isJsonObject(declared) && declared.ipRanges === true;
+}
 
 function directoryOf({ config, request }: Call<Config>): string {
   return `${config.ipam.dataDir}/${request.name}`;

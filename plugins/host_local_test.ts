@@ -229,7 +229,16 @@ test("STATUS tells whether an ADD would get an address", () => {
   expect(net.names()).toEqual(names);
   net.call("DEL", { id: "a" });
   net.call("STATUS");
-  net.call("STATUS", { ipam: { ranges: [] } });
+});
+
+test("STATUS fails without a range, as every ADD would, unless the runtime is to give it", () => {
+  using net = newNetwork({ ranges: [] });
+  for (const capabilities of [undefined, {}, { ipRanges: false }, { ips: true }]) {
+    expect(() => net.call("STATUS", { config: { capabilities } })).toThrow(
+      "ipam.ranges must be a list of at least one range set: got nothing",
+    );
+  }
+  net.call("STATUS", { config: { capabilities: { ipRanges: true } } });
 });
 
 test("STATUS tells when reservations cannot be written", () => {
