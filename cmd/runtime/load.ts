@@ -15,6 +15,7 @@ import { type NetworkList, parseNetworkList, parsePluginEntry, type PluginEntry 
 import { isJsonObject, type JsonObject } from "../../plugins/spec/schema.ts";
 import { suggestion } from "../../plugins/spec/suggest.ts";
 import { DEFAULT_NETWORK, DEFAULT_NETWORK_NAME } from "./default_network.ts";
+import { searchList } from "./misspelt.ts";
 import { sortedByBytes } from "./order.ts";
 
 /** Where to look, and whom to tell. */
@@ -150,7 +151,10 @@ function findPluginFiles(directory: string): string[] {
 
 function requirePlugins(list: NetworkList): NetworkList {
   if (list.plugins.length > 0) return list;
-  throw new ConfigError("plugins", "an array with at least one plugin", "nothing", {
+  const misspelt = searchList(parseJson(list.text) as JsonObject).map(({ path, meant }) =>
+    `; ${path} is not read${meant}`
+  );
+  throw new ConfigError("plugins", "an array with at least one plugin", `nothing${misspelt.join("")}`, {
     network: list.name,
     ...(list.source !== undefined && { file: list.source }),
   });

@@ -237,6 +237,14 @@ test("loadNetwork() takes a list whose plugins all stand in the directory, and r
   expect(failureOf(() => load("web", directory({ "1.conflist": empty })))).toBeInstanceOf(ConfigError);
 });
 
+test("loadNetwork() says what the missing plugins of a list may have been meant to be", () => {
+  const path = directory({ "1.conflist": JSON.stringify({ name: "web", plugin: [{ type: "a" }], comment: "" }) });
+  expect((failureOf(() => load("web", path)) as ConfigError).message).toBe(
+    'Cannot use network "web": plugins must be an array with at least one plugin: ' +
+      'got nothing; plugin is not read; did you mean "plugins"?',
+  );
+});
+
 test("loadNetwork() fails on a broken plugin file of the network that was asked for", () => {
   const path = directory({ ...loose, "web/1.conf": "{}" });
   expect(failureOf(() => load("web", path))).toBeInstanceOf(ConfigError);

@@ -2,7 +2,7 @@
  * Keys that nobody reads and that look like one that a plugin would: a list with them is legal, and not what was meant.
  *
  * `cni run status` looks for them, which is asked whether a network will do, and `cni run add` if it failed. To do it with every ADD would
- * take a twentieth of one.
+ * take a twentieth of one. Of the list's own keys another case is another key, as they are matched exactly.
  *
  * @module
  */
@@ -20,6 +20,12 @@ import {
 } from "../../plugins/spec/schema.ts";
 import { suggestion } from "../../plugins/spec/suggest.ts";
 
+/** The keys of a list itself (SPEC §Configuration format). */
+const LIST_KEYS = [
+  ...["cniVersion", "cniVersions", "name", "plugins"],
+  ...["disableCheck", "disableGC", "loadOnlyInlinedPlugins"],
+];
+
 /** What a plugin reads; nothing for one that is not built in. */
 export type KeysOf = (type: string) => Schema<unknown> | undefined;
 
@@ -28,15 +34,26 @@ export type KeysOf = (type: string) => Schema<unknown> | undefined;
  * "web": plugins[0].isGatway is not read; did you mean "isGateway"? (web.conflist:4:7)`. Of others nothing: they may be for somebody else.
  */
 export function findMisspelt(list: NetworkList, keysOf: KeysOf): string[] {
+  const document = parseJson(list.text) as JsonObject;
   // A file may also hold nothing but a plugin's object.
-  const isList = Object.hasOwn(parseJson(list.text) as JsonObject, "plugins");
-  return list.plugins.flatMap((entry, i) =>
-    search(shapeFor(entry, keysOf), entry.raw, isList ? `plugins[${i}]` : "").map(({ path, meant }) => {
-      const { line, column } = list.source ? locate(list.text, path) ?? {} : {};
-      const place = line ? ` (${list.source}:${line}:${column})` : "";
-      return `network "${list.name}": ${path} is not read${meant}${place}`;
-    })
-  );
+  const isList = Object.hasOwn(document, "plugins");
+  const found = [
+    ...isList ? searchList(document) : [],
+    ...list.plugins.flatMap((entry, i) => search(shapeFor(entry, keysOf), entry.raw, isList ? `plugins[${i}]` : "")),
+  ];
+  return found.map(({ path, meant }) => {
+    const { line, column } = list.source ? locate(list.text, path) ?? {} : {};
+    const place = line ? ` (${list.source}:${line}:${column})` : "";
+    return `network "${list.name}": ${path} is not read${meant}${place}`;
+  });
+}
+
+/** Keys of the list itself that nobody reads, and which one each differs little from. */
+export function searchList(document: JsonObject): Found[] {
+  return Object.keys(document).filter((key) => !LIST_KEYS.includes(key)).flatMap((key) => {
+    const meant = suggestion(key, LIST_KEYS);
+    return meant ? [{ path: join("", key), meant }] : [];
+  });
 }
 
 /** What the configuration of every plugin may have (SPEC §Configuration format, CONVENTIONS.md). */
@@ -62,8 +79,11 @@ function shapeFor({ type, ipamType = "" }: PluginEntry, keysOf: KeysOf): Shape {
   };
 }
 
-interface Found {
+/** One key. */
+export interface Found {
+  /** Where it stands: `plugins[0].isGatway`. */
   readonly path: string;
+  /** `; did you mean "isGateway"?` */
   readonly meant: string;
 }
 

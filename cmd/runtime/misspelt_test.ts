@@ -52,6 +52,21 @@ test.each<[string, object]>([
   expect(told(plugin)).toEqual([]);
 });
 
+test("the list's own keys are matched exactly, and said to be misspelt in another case too", () => {
+  const said = (keys: object) => {
+    const list = parseNetworkList(JSON.stringify({ name: "web", ...keys, plugins: [{ type: "ptp" }] }));
+    return findMisspelt(list, keysOf).map((each) => each.replace('network "web": ', ""));
+  };
+  expect(said({ cniversion: "1.1.0", disablecheck: true, disableGc: true, loadOnlyInlinedPlugin: true })).toEqual([
+    'cniversion is not read; did you mean "cniVersion"?',
+    'disablecheck is not read; did you mean "disableCheck"?',
+    'disableGc is not read; did you mean "disableGC"?',
+    'loadOnlyInlinedPlugin is not read; did you mean "loadOnlyInlinedPlugins"?',
+  ]);
+  expect(said({ cniVersion: "1.0.0", cniVersions: ["1.1.0"], disableCheck: true, disableGC: true })).toEqual([]);
+  expect(said({ loadOnlyInlinedPlugins: true, description: "", comment: "", _note: 1 })).toEqual([]);
+});
+
 test("the place is named, where a file holds it: of a list and of a single plugin", () => {
   const list = `{\n  "name": "web",\n  "plugins": [\n    { "type": "ptp" }, { "type": "bridge",\n      "mtuu": 1 }] }`;
   expect(findMisspelt(parseNetworkList(list, "web.conflist"), keysOf)).toEqual([
