@@ -38,3 +38,10 @@ sandboxTest("loopback refuses the host's own namespace before it touches it", []
   call(loopback, "ADD", {}, { netns: host, env: { CNI_NETNS_OVERRIDE: "TRUE" } });
   expect(loFlags(inNetns(host, "ip", "-j", "link", "show", "lo"))).toContain("UP");
 });
+
+sandboxTest("loopback DEL takes the host's own namespace for the container's being gone", [], ({ call, host, log }) => {
+  inNetns(host, "ip", "link", "set", "lo", "up");
+  call(loopback, "DEL", {}, { netns: host });
+  expect(log).toEqual([`loopback: "${host.path}" leads to the host's own namespace; going on as if it were gone`]);
+  expect(loFlags(inNetns(host, "ip", "-j", "link", "show", "lo"))).toContain("UP");
+});

@@ -36,7 +36,7 @@ function refuseUnusable(path: string, { env }: RuntimeOptions, { host, openNetns
   try {
     using netns = openNetns(path);
     if (netns.identity !== host.identity || isTrue(env.CNI_NETNS_OVERRIDE ?? "")) return;
-    // Plugins refuse it for DEL as well, so that what was remembered of the attempt would stay for ever.
+    // Plugins refuse it as well, but each would be called, and what it did undone.
     throw new CniError(Code.InvalidNetns, `Cannot attach "${path}": it is the namespace that cni itself is in`, {
       details: "set CNI_NETNS_OVERRIDE=1 if this is meant",
     });

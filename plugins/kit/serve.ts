@@ -250,26 +250,35 @@ export function readRequest({ stdin: text, prevResult }: Request, verb: Verb): P
 /** The container's namespace. @throws {CniError} code 8 if it is none, or the plugin's own: a recycled path once changed hosts */
 function openSandbox(env: Environment, surroundings: Surroundings): Netns {
   try {
-    return openForeign(env, surroundings);
+    const netns = openForeign(env, surroundings);
+    if (netns) return netns;
   } catch (error) {
     throw error instanceof NetnsError ? new CniError(Code.InvalidNetns, error.message, { cause: error }) : error;
   }
-}
-
-function openForeign(env: Environment, { host, openNetns }: Surroundings): Netns {
-  const netns = openNetns(env.netns!);
-  if (env.netnsOverride || netns.identity !== host.identity) return netns;
-  netns[Symbol.dispose]();
   throw new CniError(Code.InvalidNetns, "plugin's netns and netns from CNI_NETNS should not be the same", {
     details: `CNI_NETNS is "${env.netns}"; set CNI_NETNS_OVERRIDE=1 if this is meant`,
   });
 }
 
-/** The container's namespace, unless it is gone. What is left of a removed mount is an ordinary file. */
+/** `undefined` if it is the plugin's own, unless that is wanted. @throws {NetnsError} */
+function openForeign(env: Environment, { host, openNetns }: Surroundings): Netns | undefined {
+  const netns = openNetns(env.netns!);
+  if (env.netnsOverride || netns.identity !== host.identity) return netns;
+  netns[Symbol.dispose]();
+  return undefined;
+}
+
+/**
+ * The container's namespace, unless it is gone. What is left of a removed mount is an ordinary file; and a path that was taken anew, as that of
+ * a process by another one of its number, may lead to the plugin's own: nothing of the container is there, and it must not stay attached for
+ * ever because of it.
+ */
 export function findNetns(env: Environment, surroundings: Surroundings): Netns | undefined {
   if (env.netns === undefined) return undefined;
   try {
-    return openForeign(env, surroundings);
+    const netns = openForeign(env, surroundings);
+    if (!netns) surroundings.log(`"${env.netns}" leads to the host's own namespace; going on as if it were gone`);
+    return netns;
   } catch (error) {
     if (!(error instanceof NetnsError)) throw error;
     if (!error.absent) surroundings.log(`${error.message}; going on as if it were gone`);
