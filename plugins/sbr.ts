@@ -7,7 +7,7 @@
  */
 import * as address from "../ffi/route/address.ts";
 import * as link from "../ffi/route/link.ts";
-import { lockTables } from "./kit/netns_lock.ts";
+import { lockTables, lockTablesIfFree } from "./kit/netns_lock.ts";
 import { type AddCall, type CheckCall, type DelCall, plugin, requirePrevResult } from "./kit/plugin.ts";
 import { checkTables } from "./sbr/check.ts";
 import { hostOf, ownIps, requireIps, type SbrConfig, sbrConfig } from "./sbr/config.ts";
@@ -31,9 +31,9 @@ export default plugin<SbrConfig>({
     return result;
   },
 
-  del({ netns, ifname, config, prevResult }: DelCall<SbrConfig>) {
+  del({ netns, ifname, config, prevResult, log }: DelCall<SbrConfig>) {
     if (!netns) return;
-    using _lock = lockTables(netns);
+    using _lock = lockTablesIfFree(netns, log);
     const index = link.find(netns.route, ifname)?.index;
     const present = index === undefined ? [] : address.list(netns.route, { index });
     const given = prevResult ? ownIps(prevResult, ifname) : [];

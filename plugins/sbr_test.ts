@@ -1,5 +1,5 @@
 import { expect } from "bun:test";
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync, statSync } from "node:fs";
 import type { Netns } from "../ffi/netns.ts";
 import { inNetns } from "../ffi/testing.ts";
 import { type CallOptions, type Sandbox, sandboxTest } from "./kit/testing.ts";
@@ -306,6 +306,24 @@ sbrTest(
     holder.kill();
   },
 );
+
+sbrTest(
+  "DEL succeeds while a process in the container holds the namespace's lock",
+  ({ run, container, log, state }) => {
+    const before = state();
+    run("ADD");
+    const script = "exec 9</proc/self/ns/net; flock 9; exec sleep 1000";
+    const holder = container.run(() => ({ it: Bun.spawn(["sh", "-c", script], { stdio: [null, null, null] }) })).it;
+    while (!isLocked(container)) Bun.sleepSync(1);
+    run("DEL");
+    expect(state()).toEqual(before);
+    expect(log).toEqual([expect.stringContaining("going on without it")]);
+    holder.kill("SIGKILL");
+  },
+);
+
+/** Whether somebody has the lock of the namespace itself. */
+const isLocked = ({ path }: Netns): boolean => readFileSync("/proc/locks", "utf8").includes(`:${statSync(path).ino} `);
 
 sbrTest("a table of the system's is one like any other, if the configuration names it", ({ run, container, state }) => {
   const before = state();

@@ -7,7 +7,7 @@ import type { Netns } from "../ffi/netns.ts";
 import { vrf as vrfKind } from "../ffi/route/kinds.ts";
 import * as link from "../ffi/route/link.ts";
 import { expectEqual, removeIfPresent } from "./kit/interface.ts";
-import { lockTables } from "./kit/netns_lock.ts";
+import { lockTables, lockTablesIfFree } from "./kit/netns_lock.ts";
 import { cleanUp, plugin, requirePrevResult } from "./kit/plugin.ts";
 import { CniError, Code } from "./spec/error.ts";
 import { requireName, vrfConfig } from "./vrf/config.ts";
@@ -32,10 +32,10 @@ export default plugin({
     return result;
   },
 
-  del({ config: { vrfname }, netns, ifname }) {
+  del({ config: { vrfname }, netns, ifname, log }) {
     // Without a name ADD has put nothing in.
     if (!netns || vrfname === "") return;
-    using _lock = lockTables(netns);
+    using _lock = lockTablesIfFree(netns, log);
     const vrf = link.find(netns.route, vrfname);
     if (!vrf || !vrfKind.of(vrf)) return;
     const device = link.find(netns.route, ifname);
