@@ -11,8 +11,7 @@ import type { NetworkList } from "../../plugins/spec/network.ts";
 import type { Result } from "../../plugins/spec/result.ts";
 import * as cache from "./cache.ts";
 import { type Kernel, whyEnded } from "./ended.ts";
-import { aloneWithEnded } from "./lock.ts";
-import { describe, keyOf } from "./recall.ts";
+import { describe, keyOf, type RecallParameters } from "./recall.ts";
 import { add, type AddParameters, checkParameters, del, type RuntimeOptions } from "./runtime.ts";
 
 /**
@@ -69,15 +68,9 @@ function refuseTaken(
  * is no such interface: then it is not, and things may be left of it.
  */
 function removeBroken(runtime: RuntimeOptions, list: NetworkList, parameters: AddParameters): void {
-  const { cacheDirectory, rollBack, log } = runtime;
+  if (runtime.rollBack === false) return;
   const key = keyOf(list.name, parameters);
-  if (rollBack === false || findBreakage(cacheDirectory, key) === undefined) return;
-  using _ = aloneWithEnded(cacheDirectory);
-  // Who held the lock may have removed it, and attached the container.
-  const reason = findBreakage(cacheDirectory, key);
-  if (reason === undefined) return;
-  log(`Removing what may be left of ${describe(key)} first: ${reason}`);
-  del(runtime, list, parameters);
+  removeFirst(runtime, list, parameters, "what may be left", () => findBreakage(runtime.cacheDirectory, key));
 }
 
 function findBreakage(directory: string, key: cache.AttachmentKey): string | undefined {
@@ -91,19 +84,30 @@ function findBreakage(directory: string, key: cache.AttachmentKey): string | und
 }
 
 function removeEnded(runtime: RuntimeOptions, list: NetworkList, key: cache.AttachmentKey, kernel: Kernel): void {
-  const { cacheDirectory, log } = runtime;
-  const why = () => {
-    const entry = findEntry(cacheDirectory, key);
-    return entry && whyEnded(entry, kernel);
-  };
-  if (why() === undefined) return;
-  using _ = aloneWithEnded(cacheDirectory);
-  // Who held the lock may have removed it, and attached the container anew.
-  const reason = why();
-  if (reason === undefined) return;
-  log(`Removing what is left of ${describe(key)} first: ${reason}`);
   // Without the namespace: what is at that path now, or comes to be, is somebody else's.
-  del(runtime, list, { containerId: key.containerId, ifname: key.ifname, netns: "" });
+  removeFirst(runtime, list, { containerId: key.containerId, ifname: key.ifname, netns: "" }, "what is left", () => {
+    const entry = findEntry(runtime.cacheDirectory, key);
+    return entry && whyEnded(entry, kernel);
+  });
+}
+
+/** @param findReason why it is to be removed; `undefined` if it is to stay */
+function removeFirst(
+  runtime: RuntimeOptions,
+  list: NetworkList,
+  parameters: RecallParameters,
+  what: string,
+  findReason: () => string | undefined,
+): void {
+  if (findReason() === undefined) return;
+  del(runtime, list, parameters, () => {
+    // Who was at this container until now may have removed it, and attached it anew.
+    const reason = findReason();
+    if (reason !== undefined) {
+      runtime.log(`Removing ${what} of ${describe(keyOf(list.name, parameters))} first: ${reason}`);
+    }
+    return reason !== undefined;
+  });
 }
 
 /** Of a file that cannot be understood nothing is known: {@linkcode add} refuses it. */

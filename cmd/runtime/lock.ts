@@ -1,6 +1,6 @@
 /**
  * Who may work at a time: containers side by side, what concerns one container in turn (SPEC §Lifecycle & Ordering), garbage collection
- * alone (SPEC §GC), the removal of an ended attachment once.
+ * alone (SPEC §GC).
  *
  * Who wants the lock that is shared stands in line for it: else those who share it would never let somebody alone.
  *
@@ -51,11 +51,6 @@ export function alone(directory: string, patienceMs = PATIENCE_MS): Disposable {
       }
     }
   });
-}
-
-/** Until its scope ends, nobody else removes an attachment that ended. @throws {CniError} code 11 if somebody does not end */
-export function aloneWithEnded(directory: string): Disposable {
-  return locked(directory, PATIENCE_MS, (deadline) => take(`${directory}/.ended.lock`, deadline));
 }
 
 function locked(directory: string, patienceMs: number, lock: (deadline: number) => Disposable): Disposable {

@@ -92,11 +92,17 @@ function warnOfStaticResults({ log }: RuntimeOptions, list: NetworkList): void {
  * configuration since.
  *
  * @param network its configuration, or its name if that is gone
+ * @param isToGo asked when nothing else is done for the container any more; nothing is detached if not
  * @throws {CniError} what a plugin failed with, or if no configuration is known
  */
-export function del(runtime: RuntimeOptions, network: NetworkList | string, parameters: RecallParameters): void {
+export function del(
+  runtime: RuntimeOptions,
+  network: NetworkList | string,
+  parameters: RecallParameters,
+  isToGo: () => boolean = () => true,
+): void {
   using _ = aloneWithContainer(runtime.cacheDirectory, parameters.containerId);
-  detach(runtime, network, parameters);
+  if (isToGo()) detach(runtime, network, parameters);
 }
 
 function detach(runtime: RuntimeOptions, network: NetworkList | string, parameters: RecallParameters): void {

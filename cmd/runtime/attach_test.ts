@@ -1,0 +1,84 @@
+import { afterAll, beforeEach, expect } from "bun:test";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { openNetns } from "../../ffi/netns.ts";
+import { netnsTest } from "../../ffi/testing.ts";
+import { CniError, Code } from "../../plugins/spec/error.ts";
+import { parseNetworkList } from "../../plugins/spec/network.ts";
+import { attach } from "./attach.ts";
+import type { Kernel } from "./ended.ts";
+import { aloneWithContainer } from "./lock.ts";
+import { add, del, type RuntimeOptions } from "./runtime.ts";
+
+const root = mkdtempSync(join(tmpdir(), "cni-attach-"));
+afterAll(() => rmSync(root, { recursive: true }));
+
+const list = parseNetworkList('{"cniVersion":"1.1.0","name":"web","plugins":[{"type":"a"}]}');
+const who = { containerId: "c1", ifname: "eth0" };
+
+/** A runtime over a plugin that does nothing. */
+let runtime: RuntimeOptions;
+let calls: string[];
+let log: string[];
+beforeEach(() => {
+  calls = [];
+  log = [];
+  runtime = {
+    invoker: {
+      invoke(_, { command }) {
+        calls.push(command);
+        return { exitCode: 0, stdout: command === "ADD" ? '{"cniVersion":"1.1.0"}' : "" };
+      },
+    },
+    pluginDirectories: [],
+    cacheDirectory: mkdtempSync(`${root}/`),
+    env: {},
+    log: (message) => log.push(message),
+  };
+});
+
+const gone = join(root, "gone");
+
+/** The kernel; `look` is called whenever a namespace was looked for where there is none any more. */
+function watched(host: Kernel["host"], look: () => void): Kernel {
+  return {
+    host,
+    openNetns(path) {
+      if (path === gone) look();
+      return openNetns(path);
+    },
+  };
+}
+
+netnsTest("attach() leaves alone who took the place of an ended attachment meanwhile", ({ host, container }) => {
+  const place = { ...who, netns: container.path };
+  add(runtime, list, { ...who, netns: gone });
+  const kernel = watched(host, () => {
+    del(runtime, list, who);
+    add(runtime, list, place);
+  });
+  expect(() => attach(runtime, list, place, kernel)).toThrow("it is attached already");
+  expect([calls, log]).toEqual([["ADD", "DEL", "ADD"], []]);
+});
+
+netnsTest("attach() removes an ended attachment when nobody else can take its place", ({ host, container }) => {
+  add(runtime, list, { ...who, netns: gone });
+  const couldOthers: boolean[] = [];
+  const kernel = watched(host, () => void couldOthers.push(isFree()));
+  attach(runtime, list, { ...who, netns: container.path }, kernel);
+  expect(couldOthers).toEqual([true, false]);
+  expect(calls).toEqual(["ADD", "DEL", "ADD"]);
+  expect(log).toEqual([expect.stringContaining("Removing what is left of")]);
+});
+
+/** Whether somebody else could do something for the container now. */
+function isFree(): boolean {
+  try {
+    aloneWithContainer(runtime.cacheDirectory, who.containerId, 0)[Symbol.dispose]();
+    return true;
+  } catch (error) {
+    if (error instanceof CniError && error.code === Code.TryAgainLater) return false;
+    throw error;
+  }
+}
