@@ -15,11 +15,11 @@ import { tryAgainLater } from "../../plugins/kit/busy.ts";
 
 /** Longer than any work that still moves, and shorter than an engine waits. */
 const PATIENCE_MS = 60_000;
-/** So long garbage collection keeps others waiting for one that does not end; then they may overtake it, and the next time it keeps them twice as long. */
-const FIRST_TURN_MS = 1000;
-
-/** By then who is next in line has woken up and has the turn: who asks for a lock just given up gets it before those who wait for it. */
-const STEP_BACK_MS = 50;
+/**
+ * So long garbage collection keeps others waiting for one that does not end; then they may overtake it for as long. No longer, since whoever
+ * waits to start a container is in more of a hurry; no shorter, or it would not have its turn where ADDs that take a second follow each other.
+ */
+const TURN_MS = 2000;
 
 /** How many files the containers share; two that meet in one go in turn, which takes some milliseconds. */
 const CONTAINER_LOCKS = 256n;
@@ -40,14 +40,14 @@ export function aloneWithContainer(directory: string, containerId: string, patie
 }
 
 /** Until its scope ends, nothing else is attached, checked or detached. @throws {CniError} code 11 if others do not end */
-export function alone(directory: string, patienceMs = PATIENCE_MS): Disposable {
+export function alone(directory: string, patienceMs = PATIENCE_MS, turnMs = TURN_MS): Disposable {
   return locked(directory, patienceMs, (deadline) => {
-    for (let turnMs = FIRST_TURN_MS;; turnMs *= 2) {
+    for (;;) {
       try {
         return inTurn(directory, deadline, (path) => take(path, Math.min(deadline, performance.now() + turnMs)));
       } catch (error) {
         if (!(error instanceof LockedError) || performance.now() >= deadline) throw error;
-        pause(STEP_BACK_MS);
+        pause(turnMs);
       }
     }
   });
