@@ -136,6 +136,20 @@ describe("a root that cannot be written", () => {
   });
 });
 
+describe("a file system for the state that has no room for another file", () => {
+  const fullOf = (...files: string[]) =>
+    [`mount -t tmpfs -o nr_inodes=${files.length + 1} none "$root/var/lib/cni"`]
+      .concat(files.map((name) => `: >"$root/var/lib/cni/${name}"`)).join("\n");
+
+  hostTest("makes ADD fail, and no DEL where nothing was attached yet", (host) => {
+    expectRefused(host, { mounts: fullOf() }, /no space left/i, "/var/lib/cni");
+  });
+
+  hostTest("makes ADD fail, and no DEL of a container that has no lock yet", (host) => {
+    expectRefused(host, { mounts: fullOf(".turn.lock", ".gc.lock") }, /no space left/i, "/var/lib/cni");
+  });
+});
+
 describe("kernel parameters that cannot be written", () => {
   hostTest("are no obstacle where they are right", (host) => {
     // What the first ADD sets on the host stays; the container's are right from the start, but for the one that is asked for.

@@ -6,7 +6,7 @@
  *
  * @module
  */
-import { SystemError } from "../../ffi/sys/error.ts";
+import { unless } from "../../ffi/sys/error.ts";
 import { ensureDirectory } from "../../ffi/sys/directory.ts";
 import { pause } from "../../ffi/sys/file.ts";
 import { LockedError, lockFile } from "../../ffi/sys/lock.ts";
@@ -53,16 +53,16 @@ export function alone(directory: string, patienceMs = PATIENCE_MS, turnMs = TURN
   });
 }
 
+/** Where no file can be made, nobody attaches anything either: what an ADD is to remember comes first. */
+const NOT_TO_BE_MADE = ["EROFS", "EACCES", "ENOSPC", "EDQUOT"];
+const NOTHING: Disposable = { [Symbol.dispose]() {} };
+
 function locked(directory: string, patienceMs: number, lock: (deadline: number) => Disposable): Disposable {
-  try {
+  const isThere = unless(NOT_TO_BE_MADE, () => {
     ensureDirectory(directory, 0o700);
-    return tryAgainLater(() => lock(performance.now() + patienceMs));
-  } catch (error) {
-    // Where nothing can be written, nobody attaches anything either.
-    const isReadOnly = error instanceof SystemError && ["EROFS", "EACCES"].includes(error.code);
-    if (!isReadOnly) throw error;
-    return { [Symbol.dispose]: () => {} };
-  }
+    return true;
+  });
+  return isThere ? tryAgainLater(() => lock(performance.now() + patienceMs)) : NOTHING;
 }
 
 /** Takes the lock that garbage collection has alone, after those who asked for it before. */
@@ -82,6 +82,8 @@ function awaitTurn(turn: string, path: string, deadline: number): Disposable {
   }
 }
 
+/** A lock whose file is not there, and cannot be made, nobody has. */
 function take(path: string, deadline: number, shared = false): Disposable {
-  return lockFile(path, { timeoutMs: Math.max(0, deadline - performance.now()), shared });
+  const options = { timeoutMs: Math.max(0, deadline - performance.now()), shared };
+  return unless(NOT_TO_BE_MADE, () => lockFile(path, options)) ?? NOTHING;
 }
