@@ -12,8 +12,9 @@ import { allocate, type Choice } from "./host_local/allocate.ts";
 import {
   addressesOf,
   describeHolder,
+  formatHolder,
+  type Held,
   heldOf,
-  type Holder,
   type Inventory,
   readInventory,
 } from "./host_local/inventory.ts";
@@ -98,7 +99,7 @@ export default plugin<Config>({
     // Whoever came after the list of the living was made cannot be on it; the clock of an earlier boot may have been ahead.
     const isOld = (address: Ip) =>
       isEarlier(address) || (findStatus(`${directory}/${address}`)?.modified ?? 0n) <= startedAt;
-    store.release(heldOf(inventory).filter(({ address, holder }) => !lives(holder) && isOld(address)));
+    store.release(heldOf(inventory).filter((held) => !lives(held) && isOld(held.address)));
   },
 
   status(call) {
@@ -157,12 +158,17 @@ function refuseSecond(attachment: Attachment, sets: readonly RangeSet[], held: r
   );
 }
 
-/** Tells who is on the list; of a reservation that names no interface the container decides. */
-function survivors({ valid }: GcCall<Config>): (holder: Holder) => boolean {
-  const attachments = new Set(valid.map(({ containerId, ifname }) => `${containerId} ${ifname}`));
-  const containers = new Set(valid.map(({ containerId }) => containerId));
-  return ({ containerId, ifname }) =>
-    ifname === undefined ? containers.has(containerId) : attachments.has(`${containerId} ${ifname}`);
+/**
+ * Tells what is on the list. What another program wrote may be cut off, as somebody's hand leaves it: it stays for as long as it could be
+ * the beginning of an attachment on the list, of which one that names no interface is the same.
+ */
+function survivors({ valid }: GcCall<Config>): (held: Held) => boolean {
+  const texts = valid.map(formatHolder);
+  const whole = new Set(texts);
+  return ({ holder, boot }) => {
+    const text = formatHolder(holder);
+    return whole.has(text) || boot === 0 && texts.some((each) => each.startsWith(text));
+  };
 }
 
 function checkReservation(call: CheckCall<Config>): void {

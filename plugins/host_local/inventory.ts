@@ -9,11 +9,11 @@
  *
  * @module
  */
-import { familyOf, type Ip, isIp, parseIp } from "../../ffi/address.ts";
+import { type Ip, isIp, parseIp } from "../../ffi/address.ts";
 import { findBootId } from "../../ffi/sys/boot.ts";
 import { SystemError, unless } from "../../ffi/sys/error.ts";
 import { type Entry, listEntries } from "../../ffi/sys/directory.ts";
-import { findText, NO_FILE } from "../../ffi/sys/file.ts";
+import { findText } from "../../ffi/sys/file.ts";
 import type { Attachment } from "../spec/config.ts";
 import { containerIdProblem, ifnameProblem } from "../spec/env.ts";
 
@@ -38,24 +38,11 @@ export interface Inventory {
   readonly boots: ReadonlyMap<Ip, number>;
   /** Files named like an address that reserve nothing: what a crash left of a reservation. */
   readonly broken: readonly { readonly name: Ip; readonly content: string }[];
-  /** Files of addresses that hold the beginning of a whole reservation; its holder is theirs among the holders. */
-  readonly halves: readonly Half[];
   /** Second names whose address is gone. */
   readonly orphans: readonly SecondName[];
   /** Files that were to become something else, or still are. */
   readonly temporaries: readonly string[];
 }
-
-/** What a power cut left of a reservation. */
-export interface Half {
-  readonly name: Ip;
-  readonly content: string;
-  /** The name of a file that holds the whole. */
-  readonly whole: string;
-}
-
-/** So many of old versions are looked at twice. */
-const MOST_SUSPECTS = 100;
 
 /** What {@linkcode indexName} gave to a file. */
 export interface SecondName {
@@ -79,7 +66,6 @@ export function readInventory(directory: string): Inventory {
   const holders = new Map<Ip, Holder | undefined>();
   const boots = new Map<Ip, number>();
   const broken: { name: Ip; content: string }[] = [];
-  const suspects: Ip[] = [];
   const temporaries: string[] = [];
   const used = new Set<Entry["inode"]>();
   for (const entry of entries) {
@@ -94,55 +80,10 @@ export function readInventory(directory: string): Inventory {
     if (typeof found === "string") broken.push({ name: entry.name, content: found });
     else if (found !== null) holders.set(entry.name, found);
     if (second && second.boot !== 0) boots.set(entry.name, second.boot);
-    else if (!second && found instanceof Object) suspects.push(entry.name);
   }
   const orphans: SecondName[] = [];
   for (const [inode, second] of seconds) if (!used.has(inode)) orphans.push(second);
-  const halves = findHalves(directory, suspects, orphans, holders);
-  for (const { name, whole } of halves) {
-    const second = parseIndexName(whole);
-    holders.set(name, second ? second.holder : holders.get(whole as Ip));
-    const boot = second ? second.boot : boots.get(whole as Ip);
-    if (boot) boots.set(name, boot);
-  }
-  return { holders, boots, broken, halves, orphans, temporaries };
-}
-
-/**
- * Half an id reads like the id of somebody else. A second name whose own address is gone knows better, where its file is whole; so does
- * another address, if there is one container only whose id begins like that and that has no address of this family.
- */
-function findHalves(
-  directory: string,
-  suspects: readonly Ip[],
-  orphans: readonly SecondName[],
-  holders: Inventory["holders"],
-): Half[] {
-  let left = MOST_SUSPECTS;
-  return suspects.flatMap((name) => {
-    const { containerId, ifname } = holders.get(name)!;
-    const content = formatHolder({ containerId, ifname });
-    const second = orphans.find(({ name: file, holder }) => {
-      const text = formatHolder(holder);
-      return content.length < text.length && text.startsWith(content) && readWhole(`${directory}/${file}`) === text;
-    });
-    if (second) return [{ name, content, whole: second.name }];
-    if (ifname !== undefined || left-- <= 0) return [];
-    const longer = [...holders].filter(([, each]) => each?.ifname !== undefined && isLonger(each, containerId));
-    const [first, ...others] = longer.map(([, each]) => formatHolder(each!));
-    const isOne = others.every((each) => each === first) &&
-      longer.every(([other]) => familyOf(other) !== familyOf(name));
-    return first !== undefined && isOne ? [{ name, content, whole: longer[0]![0] }] : [];
-  });
-}
-
-function isLonger({ containerId }: Holder, beginning: string): boolean {
-  return containerId.length > beginning.length && containerId.startsWith(beginning);
-}
-
-/** What is no file was put there by somebody else. */
-export function readWhole(path: string): string | undefined {
-  return unless(NO_FILE, () => findText(path));
+  return { holders, boots, broken, orphans, temporaries };
 }
 
 /** Every reservation of which it is known who holds it. */

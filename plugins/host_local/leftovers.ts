@@ -8,17 +8,10 @@
  */
 import type { Ip } from "../../ffi/address.ts";
 import { beforeBoot } from "../../ffi/sys/boot.ts";
-import { linkFile, removeFile, renameFile } from "../../ffi/sys/file.ts";
+import { unless } from "../../ffi/sys/error.ts";
+import { findText, NO_FILE, removeFile } from "../../ffi/sys/file.ts";
 import { findStatus } from "../../ffi/sys/status.ts";
-import {
-  currentBoot,
-  describeHolder,
-  formatHolder,
-  type Held,
-  heldOf,
-  type Inventory,
-  readWhole,
-} from "./inventory.ts";
+import { currentBoot, describeHolder, formatHolder, type Held, heldOf, type Inventory } from "./inventory.ts";
 
 /** By then, whoever wrote it has long had its turn or given up. */
 const TEMPORARY_MAX_AGE_MS = 5 * 60_000;
@@ -61,7 +54,7 @@ export function describeReclaimed(earlier: readonly Held[]): string {
  * The reference plugin writes a file after it created it, but under the lock: whoever sees an empty one there sees what
  * a crash left.
  *
- * @param log told of every file that is removed or mended although it is not ours
+ * @param log told of every file that is removed although it is not ours
  * @throws {SystemError}
  */
 export function recover(directory: string, inventory: Inventory, log: (message: string) => void): Inventory {
@@ -71,19 +64,10 @@ export function recover(directory: string, inventory: Inventory, log: (message: 
       log(`Recovered address ${name}: "${directory}/${name}" named no container, ${found}`);
     }
   }
-  for (const { name, content, whole } of inventory.halves) {
-    const [path, temporary] = [`${directory}/${name}`, `${directory}/.new.half.tmp`];
-    const held = JSON.stringify(content);
-    log(`Recovered address ${name}: "${path}" held ${held}, the beginning of what "${directory}/${whole}" holds`);
-    removeFile(temporary);
-    linkFile(`${directory}/${whole}`, temporary);
-    renameFile(temporary, path);
-  }
-  const found = new Set(inventory.halves.map(({ whole }) => whole));
   for (const { name, holder, boot } of inventory.orphans) {
-    if (found.has(name)) continue;
     const [path, text] = [`${directory}/${name}`, formatHolder(holder)];
-    const content = readWhole(path);
+    // What is no file was put there by somebody else.
+    const content = unless(NO_FILE, () => findText(path));
     // Of the names without a boot, some may be of others.
     if (content !== undefined && (boot !== 0 || text.startsWith(content))) removeFile(path);
   }

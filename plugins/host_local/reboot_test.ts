@@ -17,10 +17,8 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import fc from "fast-check";
-import { parseIp } from "../../ffi/address.ts";
 import { readInventory } from "./inventory.ts";
 import { findEarlier } from "./leftovers.ts";
-import { lockStore } from "./store.ts";
 import { type Network, newNetwork } from "./testing.ts";
 import { expectTruth } from "./testing_index.ts";
 
@@ -280,22 +278,22 @@ test(
 /** What is in the file of 10.0.0.2 instead of `subject CR LF eth0`. */
 const HALVES = ["s", "subj", "subject", "subject\r", "subject\r\n", "subject\r\net"];
 
-test.each(HALVES)(
-  "%p in a file of its own, beside the second name: it is mended, and nobody else's DEL removes it",
-  (half) => {
-    using net = networkOf(SMALL, "subject", "other");
-    const file = join(net.directory, "10.0.0.2");
-    rmSync(file);
-    writeFileSync(file, half);
-    net.call("DEL", { id: half.split("\r")[0] === "subject" ? "sub" : half });
-    expect(readFileSync(file, "utf8")).toBe("subject\r\neth0");
-    expect(net.log).toEqual([expect.stringContaining(`Recovered address 10.0.0.2: "${file}" held `)]);
-    for (const id of ["x", "y", "z"]) expect(net.add(id)).not.toBe("10.0.0.2");
-    expectTruth(net.directory, "10.0.0.0", 8);
-    for (const id of ["x", "y", "z", "subject", "other"]) net.call("DEL", { id });
-    expect(net.names()).toEqual(["last_reserved_ip.0", "lock"]);
-  },
-);
+test.each(HALVES)("%p in a file of its own: nobody is given the address before a GC without its container", (half) => {
+  using net = networkOf(SMALL, "subject", "other");
+  const file = join(net.directory, "10.0.0.2");
+  rmSync(file);
+  writeFileSync(file, half);
+  for (const id of ["x", "y", "z"]) expect(net.add(id)).not.toBe("10.0.0.2");
+  expect(() => net.add("full")).toThrow("are in use");
+  for (const id of ["x", "y", "z"]) net.call("DEL", { id });
+  net.call("GC", GC("subject", "other"));
+  expect(readFileSync(file, "utf8")).toBe(half);
+  expectTruth(net.directory, "10.0.0.0", 8);
+  net.call("DEL", { id: "subject" });
+  net.call("GC", GC("other"));
+  expect(reserved(net)).toEqual(["10.0.0.3 other"]);
+  expect(net.log).toEqual([]);
+});
 
 test.each(["", ...HALVES, "\0\0\0\0"])("%p in the file and its second name: the name counts", (half) => {
   for (const fresh of [false, true]) {
@@ -312,31 +310,27 @@ test.each(["", ...HALVES, "\0\0\0\0"])("%p in the file and its second name: the 
   }
 });
 
-test("half of what another program wrote is known by its other address", () => {
-  using net = newNetwork(DUAL);
-  net.add("other");
-  writeFileSync(join(net.directory, "10.0.0.3"), "subj");
-  writeFileSync(join(net.directory, "fd00::3"), "subject\r\neth0");
-  net.call("DEL", { id: "subj" });
-  expect(reserved(net)).toContain("10.0.0.3 subject");
-  net.call("DEL", { id: "subject" });
-  expect(reserved(net)).toEqual(["10.0.0.2 other", "fd00::2 other"]);
+test("a DEL that was killed before its last removal takes no address of another interface with it", () => {
+  using net = newNetwork(SMALL);
+  mkdirSync(net.directory);
+  writeFileSync(join(net.directory, "10.0.0.2"), "abc\r\nnet1");
+  rmSync(join(net.directory, net.add("abc", { ifname: "net10" })));
+  net.call("DEL", { id: "abc", ifname: "net10" });
+  expect(net.files()["10.0.0.2"]).toBe("abc\r\nnet1");
+  expect(net.names()).toEqual(["10.0.0.2", "last_reserved_ip.0", "lock"]);
+  expect(net.log).toEqual([]);
 });
 
-test("where it could be half of two, or is whole for one that has the same beginning, nothing is guessed", () => {
-  using net = networkOf(SMALL, "subject", "subway");
-  writeFileSync(join(net.directory, "10.0.0.5"), "sub");
-  net.call("DEL", { id: "nobody" });
-  expect(reserved(net)).toContain("10.0.0.5 sub");
+test("a reservation by id alone is not that of a container whose id begins like it", () => {
+  using net = newNetwork(SMALL);
+  mkdirSync(net.directory);
+  writeFileSync(join(net.directory, "10.0.0.6"), "web");
+  const other = { ipam: { ranges: [[{ subnet: "fd00::/64" }]] } };
+  net.add("web-2", other);
+  writeFileSync(join(net.directory, "notes"), "");
+  net.call("DEL", { id: "web-2", ...other });
+  expect(reserved(net)).toEqual(["10.0.0.6 web"]);
   expect(net.log).toEqual([]);
-  {
-    using store = lockStore(net.directory, () => {});
-    expect(store.findHeld({ containerId: "sub", ifname: "eth0" }).map(({ address }) => address)).toEqual([
-      parseIp("10.0.0.5"),
-    ]);
-  }
-  net.call("DEL", { id: "sub" });
-  expect(reserved(net)).toEqual(["10.0.0.2 subject", "10.0.0.3 subway"]);
 });
 
 test("an address with second names of two boots is one of this boot", () => {

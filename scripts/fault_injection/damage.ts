@@ -25,12 +25,12 @@ const STATE = [
 function isNoticed(verb: string, path: string, kind: string): boolean {
   if (/\.index$|lock$|\/\.subject:eth0(:[0-9a-f]{8})?$/.test(path)) return false;
   if (path.includes("last_reserved")) return verb === "add";
-  return !isUnknown(verb, path, kind);
+  return !isUnknown(path, kind);
 }
 
-/** Half an id is the id of somebody, as far as anybody can tell who does not know all containers, or another file that tells the whole. */
-function isUnknown(verb: string, path: string, kind: string): boolean {
-  return kind === "half" && verb === "add" && path.startsWith("/var/lib/cni/networks");
+/** Half an id is the id of somebody, as far as anybody can tell who does not know all containers: with them all, a GC can. */
+function isUnknown(path: string, kind: string): boolean {
+  return kind === "half" && isReservation(path);
 }
 
 /** Each file of an attachment damaged before its DEL; and before an ADD that finds it, as after a restart of the machine. */
@@ -77,7 +77,7 @@ function damage(way: Way, verb: "del" | "add", path: string, kind: string): void
     must(way, "check", SUBJECT);
     must(way, "del", SUBJECT);
   }
-  if (isUnknown(verb, path, kind)) must(way, "gc", RESIDENT);
+  if (isUnknown(path, kind)) must(way, "gc", RESIDENT);
   requireSame("It left", before, look());
   must(way, "add", SUBJECT);
   must(way, "check", SUBJECT);
@@ -98,7 +98,9 @@ function ownFiles(): string[] {
 const isOwn = (path: string): boolean =>
   !path.includes("stranger") &&
   (/subject|lock$|last_reserved|index$/.test(path) ||
-    /\/(10|fd00)[.:\d]+$/.test(path) && readFileSync(path, "utf8").startsWith("subject"));
+    isReservation(path) && readFileSync(path, "utf8").startsWith("subject"));
+
+const isReservation = (path: string): boolean => /\/(10|fd00)[.:\d]+$/.test(path);
 
 /** Files of which nobody knows whose they are. */
 function plantStrangers(): void {
