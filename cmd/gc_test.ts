@@ -1,12 +1,13 @@
-/** `cni run gc` that does not come to its end. */
+/** GC that is killed, and GC that others do not wait for. */
 import { afterAll, expect, test } from "bun:test";
-import { readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createNetns } from "../ffi/netns.ts";
 import { lockFile } from "../ffi/sys/lock.ts";
 import { inNetns, netnsTest, newNamespaces } from "../ffi/testing.ts";
 import { derivedContainerId } from "./run_arguments.ts";
 import { createEntry } from "./runtime/cache.ts";
+import { ENGINE_ENV, pluginLink, runPlugin } from "./testing.ts";
 import { newRunBenches } from "./testing_run.ts";
 
 const { root, cni, bench: newBench } = newRunBenches();
@@ -117,3 +118,27 @@ netnsTest(
     expect(entries()).toEqual([]);
   },
 );
+
+test("a plugin's GC spares the address that was given since its process was started, and not what is of a time to come", async () => {
+  const dataDir = join(root, "ipam");
+  const ipam = { type: "host-local", dataDir, ranges: [[{ subnet: "10.9.0.0/24" }]] };
+  const config = JSON.stringify({ cniVersion: "1.1.0", name: "web", ipam, "cni.dev/valid-attachments": [] });
+  const attach = (id: string) => {
+    const env = { CNI_COMMAND: "ADD", CNI_CONTAINERID: id };
+    expect(runPlugin("host-local", { env, stdin: config })).toMatchObject({ exitCode: 0 });
+  };
+  attach("c1");
+  utimesSync(join(dataDir, "web/10.9.0.2"), 4e9, 4e9);
+  const env = { ...ENGINE_ENV, CNI_COMMAND: "GC" };
+  const collector = Bun.spawn([pluginLink("host-local")], { env, stdin: "pipe", stdout: "pipe", stderr: "pipe" });
+  const SYS_READ = process.arch === "arm64" ? 63 : 0;
+  const waiting = () => readFileSync(`/proc/${collector.pid}/syscall`, "utf8");
+  while (!waiting().startsWith(`${SYS_READ} 0x0 `)) await Bun.sleep(2);
+  // Times of files are those of the last tick.
+  await Bun.sleep(20);
+  attach("c2");
+  collector.stdin.write(config);
+  collector.stdin.end();
+  expect([await collector.exited, await new Response(collector.stderr).text()]).toEqual([0, ""]);
+  expect(readdirSync(join(dataDir, "web")).filter((name) => name.startsWith("10."))).toEqual(["10.9.0.3"]);
+});

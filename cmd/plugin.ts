@@ -33,7 +33,10 @@ export async function servePlugin(name: string): Promise<number> {
   // What an engine has not heard of it believes not to be there.
   const around = { ...surroundings(), ...(isAdd && { deliver: print }) };
   using _host = around.host;
-  const { exitCode, stdout } = serve(findPlugin(name)!, { command, env: process.env, stdin }, around);
+  // Engines know who lives by the time they start a plugin, and what comes while it starts is not among them.
+  const madeAt = BigInt(Math.ceil(performance.timeOrigin)) * 1_000_000n;
+  const request = { command, env: process.env, stdin, madeAt };
+  const { exitCode, stdout } = serve(findPlugin(name)!, request, around);
   if (!isAdd || exitCode !== 0) print(stdout);
   return exitCode;
 }

@@ -191,8 +191,8 @@ function reclaimAll({ host, config, log }: HostDeviceCall): boolean {
 }
 
 /** Puts back the devices of this network's containers that live no more. */
-function collect({ config, request, valid, host, log }: GcCall<HostDeviceConfig>): void {
-  const isYoung = writtenSince();
+function collect({ config, request, valid, madeAt, host, log }: GcCall<HostDeviceConfig>): void {
+  const isYoung = writtenSince(madeAt);
   const isDead = ({ owner }: Saved) =>
     owner.network === request.name &&
     !valid.some((each) => each.containerId === owner.containerID && each.ifname === owner.ifname);

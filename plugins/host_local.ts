@@ -8,6 +8,7 @@ import { SystemError } from "../ffi/sys/error.ts";
 import { ensureDirectory, requireWritable } from "../ffi/sys/directory.ts";
 import { readText } from "../ffi/sys/file.ts";
 import { findStatus } from "../ffi/sys/status.ts";
+import { writtenSince } from "../ffi/sys/written_since.ts";
 import { allocate, type Choice } from "./host_local/allocate.ts";
 import {
   addressesOf,
@@ -88,17 +89,16 @@ export default plugin<Config>({
   check: checkReservation,
 
   gc(call) {
-    // Rounded up: what was reserved before must not look newer.
-    const startedAt = BigInt(Date.now() + 1) * 1_000_000n;
     const directory = directoryOf(call);
     if (!findStatus(directory)?.isDirectory) return;
     using store = lockStore(directory, call.log);
     const lives = survivors(call);
     const inventory = store.list();
     const isEarlier = tellsEarlier(inventory);
+    const isYoung = writtenSince(call.madeAt);
     // Whoever came after the list of the living was made cannot be on it; the clock of an earlier boot may have been ahead.
     const isOld = (address: Ip) =>
-      isEarlier(address) || (findStatus(`${directory}/${address}`)?.modified ?? 0n) <= startedAt;
+      isEarlier(address) || !isYoung(findStatus(`${directory}/${address}`)?.modified ?? 0n);
     store.release(heldOf(inventory).filter((held) => !lives(held) && isOld(held.address)));
   },
 

@@ -49,8 +49,8 @@ export function tuning(allowlist: string = ALLOWLIST): Plugin<TuningConfig> {
       checkChanges(call, changesOf(call));
     },
 
-    gc({ config, request, valid }) {
-      collectBackups(config.dataDir, ({ network, containerID, ifname }) =>
+    gc({ config, request, valid, madeAt }) {
+      collectBackups(config.dataDir, madeAt, ({ network, containerID, ifname }) =>
         network === request.name &&
         !valid.some((each) => each.containerId === containerID && each.ifname === ifname));
     },

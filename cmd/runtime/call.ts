@@ -36,6 +36,8 @@ export interface CallOptions {
   readonly parameters?: Parameters;
   readonly prevResult?: Result | undefined;
   readonly validAttachments?: readonly Attachment[];
+  /** When that list was made, in nanoseconds since 1970. */
+  readonly madeAt?: bigint;
 }
 
 /** There is no such plugin, so nothing was done. */
@@ -115,7 +117,7 @@ function request(caller: Caller, list: NetworkList, plugin: PluginEntry, options
 }
 
 function requestOf(caller: Caller, list: NetworkList, plugin: PluginEntry, options: CallOptions): Request {
-  const { verb, parameters, prevResult, validAttachments } = options;
+  const { verb, parameters, prevResult, validAttachments, madeAt } = options;
   const stdin = deriveRequest(list, plugin, {
     verb,
     ...(prevResult && { prevResult }),
@@ -124,7 +126,8 @@ function requestOf(caller: Caller, list: NetworkList, plugin: PluginEntry, optio
   });
   // The first versions cannot say all of a result, and who asks in them is to see no more than that.
   const isWhole = prevResult && atLeast(list.cniVersion, "0.3.0");
-  return { command: verb, env: environment(caller, list, options), stdin, ...isWhole && { prevResult } };
+  const env = environment(caller, list, options);
+  return { command: verb, env, stdin, ...isWhole && { prevResult }, ...madeAt !== undefined && { madeAt } };
 }
 
 /** What a plugin fails with it answers; what is thrown here with this code comes from looking for it. */

@@ -49,7 +49,7 @@ export function gc(
   });
   if (atLeast(list.cniVersion, since.GC)) {
     for (const plugin of list.plugins) {
-      attempt(failures, () => callPlugin(runtime, list, plugin, { verb: "GC", validAttachments: living }));
+      attempt(failures, () => callPlugin(runtime, list, plugin, { verb: "GC", validAttachments: living, madeAt }));
     }
   }
   if (failures.length === 1) throw failures[0];

@@ -13,8 +13,8 @@ export function momentAfterNow(): bigint {
  * Tells of the time at which a file was changed, in nanoseconds since 1970, whether that was since `start`. A time that is still to come
  * says that the clock was set back, and nothing else.
  *
- * @param start in nanoseconds since 1970; now unless told
+ * @param start in nanoseconds since 1970
  */
-export function writtenSince(start = momentAfterNow()): (modified: bigint) => boolean {
+export function writtenSince(start: bigint): (modified: bigint) => boolean {
   return (modified) => modified >= start && modified <= momentAfterNow();
 }

@@ -21,6 +21,8 @@ export interface CallOptions {
   /** Beside `ipam`: `runtimeConfig`, `prevResult`, `cniVersion`. */
   readonly config?: object;
   readonly ipam?: object;
+  /** Of GC: when its list was made, in nanoseconds since 1970; now unless told. */
+  readonly madeAt?: bigint;
 }
 
 /** A network called `net` with its files. */
@@ -59,7 +61,9 @@ export function newNetwork(ipam: object, dataDir = mkdtempSync(join(tmpdir(), "c
       ipam: { type: "host-local", dataDir, ...ipam, ...options.ipam },
       ...options.config,
     };
-    const { exitCode, stdout } = serve(hostLocal, { command: verb, env, stdin: JSON.stringify(document) }, {
+    const { madeAt } = options;
+    const request = { command: verb, env, stdin: JSON.stringify(document), ...madeAt !== undefined && { madeAt } };
+    const { exitCode, stdout } = serve(hostLocal, request, {
       host: { identity: "host" } as Netns,
       openNetns: (path) => ({ path, identity: "container", [Symbol.dispose]() {} }) as Netns,
       invoker: () => ({

@@ -19,6 +19,8 @@ export interface Request {
   readonly stdin: string;
   /** Within a process: the `prevResult` of the configuration, which need not be read again. */
   readonly prevResult?: Result;
+  /** Within a process: see {@linkcode GcCall.madeAt}; when the first plugin is called unless told. */
+  readonly madeAt?: bigint;
 }
 
 /** What a plugin answers. */

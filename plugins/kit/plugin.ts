@@ -81,6 +81,8 @@ export type RestoreCall<C> = CheckCall<C>;
 export interface GcCall<C> extends Call<C> {
   /** The attachments of this network that still live; everything else of this network is to go. */
   readonly valid: readonly Attachment[];
+  /** When that list was made, at the latest, in nanoseconds since 1970: who was attached since cannot be on it. */
+  readonly madeAt: bigint;
 }
 
 /** A plugin. All of it is synchronous: see {@linkcode Netns}. */

@@ -6,6 +6,7 @@
  */
 import { type Netns, NetnsError } from "../../ffi/netns.ts";
 import { stopListening } from "../../ffi/sys/signals.ts";
+import { momentAfterNow } from "../../ffi/sys/written_since.ts";
 import { parsePluginConfig, type PluginConfig } from "../spec/config.ts";
 import { type Environment, parseArgs, parseEnvironment, parsePairs } from "../spec/env.ts";
 import { CniError, Code, ConfigError } from "../spec/error.ts";
@@ -111,13 +112,22 @@ function dispatch(
   surroundings: Surroundings,
 ): Answer {
   using undo = new DisposableStack();
-  const call = callFor(plugin, request, env, config, surroundings, env.verb === "ADD" ? undo : undefined);
+  // Its IPAM plugin is called with the same request, and comes to that when this one is through with its own.
+  const { madeAt = momentAfterNow() } = request;
+  const call = callFor(
+    plugin,
+    { ...request, madeAt },
+    env,
+    config,
+    surroundings,
+    env.verb === "ADD" ? undo : undefined,
+  );
   switch (env.verb) {
     case "GC": {
       const valid = config.validAttachments;
       if (!valid) {
         call.log("Nothing is collected: the request does not say which attachments live (cni.dev/valid-attachments)");
-      } else if (plugin.gc) plugin.gc({ ...call, valid });
+      } else if (plugin.gc) plugin.gc({ ...call, valid, madeAt });
       else call.ipam?.gc();
       return undefined;
     }

@@ -133,9 +133,18 @@ export function isOf({ place }: Backup, here: Place): boolean {
   return place === undefined || (place.netns === here.netns && place.link === here.link);
 }
 
-/** Removes the backups that `isToGo` picks among those of a directory, and that are older than this call. @throws {SystemError} */
-export function collectBackups(dataDir: string, isToGo: (owner: NonNullable<Backup["owner"]>) => boolean): void {
-  const isYoung = writtenSince();
+/**
+ * Removes the backups that `isToGo` picks among those of a directory, and that are not of later than `madeAt`.
+ *
+ * @param madeAt in nanoseconds since 1970
+ * @throws {SystemError}
+ */
+export function collectBackups(
+  dataDir: string,
+  madeAt: bigint,
+  isToGo: (owner: NonNullable<Backup["owner"]>) => boolean,
+): void {
+  const isYoung = writtenSince(madeAt);
   for (const name of backupNames(dataDir)) {
     const path = `${dataDir}/${name}`;
     const owner = findBackup(path, () => {})?.owner;
