@@ -25,7 +25,7 @@ import { checkPassage, closePassage, type Leaving, openPassage, type Passenger }
 import { bridgeRuleset } from "./kit/bridge_ruleset.ts";
 import { requireTable } from "./kit/own_table.ts";
 import { deadOf } from "./kit/owned_elements.ts";
-import { formatOwner, networkPrefix, oneOf, type Owner, remedyFor, sameOwner } from "./kit/owner.ts";
+import { networkPrefix, oneOf, type Owner, ownerText, remedyFor, sameOwner } from "./kit/owner.ts";
 import { type AttachmentCall, type Call, cleanUp, plugin, requirePrevResult } from "./kit/plugin.ts";
 import { listReferenceMasquerade } from "./kit/reference_masquerade.ts";
 import { requireRuleset } from "./kit/ruleset.ts";
@@ -190,7 +190,7 @@ function leaveAll({ config, request, host }: Call<JsonObject>, leaving: Leaving)
 /** Takes back all that ADD did; also of addresses that the result names, as far as nobody else has them. */
 function leave({ config, request, host, owner }: Attached, result: Result | undefined): void {
   const named = result ? addressesOf(result) : [];
-  const leaving = { commented: formatOwner(owner), mine: (other: Owner) => sameOwner(other, owner) };
+  const leaving = { commented: ownerText(owner), mine: (other: Owner) => sameOwner(other, owner) };
   const recorded = removeIngress(host.nft, leaving, { addresses: named, links: result ? linksOf(result) : [] })
     .map(({ address }) => address);
   // What has no record was attached by the reference plugin, whose rules name no owner; those of its masquerading do.

@@ -16,7 +16,7 @@ import * as qdisc from "../../ffi/route/qdisc.ts";
 import { IFF_UP } from "../../ffi/route/uapi.ts";
 import { removeIfPresent } from "../kit/interface.ts";
 import { deadOf } from "../kit/owned_elements.ts";
-import { formatOwner, type Owner, parseOwner, sameOwner } from "../kit/owner.ts";
+import { formatOwner, type Owner, ownerText, parseOwner, sameOwner } from "../kit/owner.ts";
 import type { Attachment } from "../spec/config.ts";
 import type { Result } from "../spec/result.ts";
 
@@ -28,9 +28,9 @@ export function referenceName({ network, containerId }: Omit<Owner, "ifname">): 
   return nameFrom(`${network}${containerId}`);
 }
 
-/** The name that no other attachment has; not by formatOwner, since DEL gets along with names that ADD found too long. */
-export function ownName({ network, containerId, ifname }: Owner): string {
-  return nameFrom(`${network} ${containerId} ${ifname}`);
+/** The name that no other attachment has. */
+export function ownName(owner: Owner): string {
+  return nameFrom(ownerText(owner));
 }
 
 /** Creates the owner's ifb and sets it up; one that an earlier attachment of the same name left is replaced. @throws {NetlinkError} */

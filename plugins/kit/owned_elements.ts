@@ -15,7 +15,7 @@ import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { CniError, Code } from "../spec/error.ts";
 import { findChainLoss } from "./own_rules.ts";
 import { checkRules, ensureTable, lossError, type OwnTable } from "./own_table.ts";
-import { describeOwner, formatOwner, type Owner, remedyFor, sameOwner } from "./owner.ts";
+import { describeOwner, formatOwner, oneOf, type Owner, remedyFor, sameOwner } from "./owner.ts";
 import { ensureChains, listLostCompanions, removeUnusedChains, type SharedChain } from "./shared_chains.ts";
 import { untilUndisturbed } from "./undisturbed.ts";
 import { type FoundElement, placesIn, readElements, type Selection } from "./found_elements.ts";
@@ -184,8 +184,8 @@ export function checkElements(nl: Netlink, table: OwnTable, owner: Owner, wanted
 
 /** The attachments of a network that live no more, by those that do: what GC removes (SPEC §GC). */
 export function deadOf(network: string, valid: readonly Omit<Owner, "network">[]): (owner: Owner) => boolean {
-  const living = new Set(valid.map((each) => formatOwner({ ...each, network })));
-  return (owner) => owner.network === network && !living.has(formatOwner(owner));
+  const lives = oneOf(valid.map((each) => ({ ...each, network })));
+  return (owner) => owner.network === network && !lives(owner);
 }
 
 /** Sees at once all that may matter for what is wanted. */

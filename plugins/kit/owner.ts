@@ -17,9 +17,9 @@ export interface Owner {
 /** What the kernel keeps with an element of a set: see COMMENT_MAX_BYTES. nft(8) reads back up to 127. */
 const MAX_BYTES = 250;
 
-/** `network containerId ifname` @throws {RangeError} if that is more than the kernel keeps */
-export function formatOwner({ network, containerId, ifname }: Owner): string {
-  const text = textOf({ network, containerId, ifname });
+/** `network containerId ifname`, to be written @throws {RangeError} if that is more than the kernel keeps */
+export function formatOwner(owner: Owner): string {
+  const text = ownerText(owner);
   const length = new TextEncoder().encode(text).length;
   if (length <= MAX_BYTES) return text;
   throw new RangeError(
@@ -27,12 +27,15 @@ export function formatOwner({ network, containerId, ifname }: Owner): string {
   );
 }
 
-const textOf = ({ network, containerId, ifname }: Owner): string => `${network} ${containerId} ${ifname}`;
+/** The same to search for and to compare, however long: what could not be written is not there, and DEL and GC have nothing to remove. */
+export function ownerText({ network, containerId, ifname }: Owner): string {
+  return `${network} ${containerId} ${ifname}`;
+}
 
 /** Tells whether an owner is one of many, in a time that does not depend on how many. */
 export function oneOf(owners: readonly Owner[]): (owner: Owner) => boolean {
-  const texts = new Set(owners.map(textOf));
-  return (owner) => texts.has(textOf(owner));
+  const texts = new Set(owners.map(ownerText));
+  return (owner) => texts.has(ownerText(owner));
 }
 
 /** What the text of every owner on this network begins with. */

@@ -7,7 +7,7 @@ import { type Cidr, familyOf, ipOf } from "../../ffi/address.ts";
 import { ipField } from "../../ffi/nft/match.ts";
 import { type FoundElement, hasEach } from "../kit/found_elements.ts";
 import type { Place, Selection, WantedElement } from "../kit/owned_elements.ts";
-import { formatOwner, type Owner } from "../kit/owner.ts";
+import { type Owner, ownerText } from "../kit/owner.ts";
 import type { PortmapConfig } from "./config.ts";
 import { selectionsOf, wantedElements } from "./elements.ts";
 import { standbySet } from "./standby.ts";
@@ -21,7 +21,7 @@ export interface Search {
 
 /** By keys as far as the request tells them; everywhere if it does not, or if something is not as it tells. */
 export function searchFor(owner: Owner, config: PortmapConfig | undefined, addresses: readonly Cidr[]): Search {
-  const everywhere = selectionsOf(formatOwner(owner));
+  const everywhere = selectionsOf(ownerText(owner));
   if (!config || addresses.length === 0) return { selections: everywhere };
   const likely = likelyPlaces(config, addresses);
   if (likely) {
