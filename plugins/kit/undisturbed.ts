@@ -6,6 +6,7 @@
 import { NetlinkError } from "../../ffi/netlink/error.ts";
 import { openFile } from "../../ffi/sys/file.ts";
 import { CniError, Code } from "../spec/error.ts";
+import { stopIfAsked } from "./interruption.ts";
 
 /** Refusals that mean: somebody else was faster. */
 const DISTURBED = ["ERESTART", "EEXIST", "ENOENT", "EBUSY"];
@@ -22,7 +23,7 @@ const MOST_CONFLICTS = 10;
  * Repeats an attempt that somebody else's changes made fail. Of many that do so at the same time, those that were too late several times
  * go one after another: else one of them could be too late for ever.
  *
- * @throws {CniError} code 11 if somebody changes the ruleset without end
+ * @throws {CniError} code 11 if somebody changes the ruleset without end, or if this process is asked to end meanwhile
  * @throws {NetlinkError} if it is not as it should be
  */
 export function untilUndisturbed<T>(attempt: () => T, patienceMs = PATIENCE_MS): T {
@@ -41,6 +42,7 @@ export function untilUndisturbed<T>(attempt: () => T, patienceMs = PATIENCE_MS):
       }
       restarts++;
       deadline ??= performance.now() + patienceMs;
+      stopIfAsked();
       if (performance.now() > deadline) throw tooBusy(error, restarts, patienceMs);
       if (restarts === MOST_UNORDERED) takeTurn(turns);
     }

@@ -136,3 +136,28 @@ test("who does not get its turn because somebody hangs goes on without", async (
   other.kill("SIGKILL");
   await other.exited;
 });
+
+test("who is asked to end in the middle of an ADD does not wait for the ruleset any longer", () => {
+  const script = `
+    import { NetlinkError } from "${FFI}/netlink/error.ts";
+    import { holdSignals } from "${FFI}/sys/signals.ts";
+    import { untilUndisturbed } from "${import.meta.dir}/undisturbed.ts";
+    holdSignals();
+    let count = 0;
+    try {
+      untilUndisturbed(() => {
+        if (++count === 5) process.kill(process.pid, "SIGTERM");
+        throw new NetlinkError({ request: "NFT_MSG_NEWSETELEM", errno: ${ERESTART} });
+      });
+    } catch ({ code, message }) {
+      console.log(JSON.stringify({ count, code, message }));
+    }`;
+  // For all threads, of which the plugin has one only.
+  const argv = ["env", "--block-signal=TERM", process.execPath, "-e", script];
+  const { stdout, stderr } = Bun.spawnSync(argv, { stdin: "ignore" });
+  expect([JSON.parse(stdout.toString()), stderr.toString()]).toEqual([{
+    count: 5,
+    code: 11,
+    message: "Cannot attach the container: the process was asked to end by SIGTERM",
+  }, ""]);
+});
