@@ -72,24 +72,32 @@ netnsTest("cni run add replaces an attachment whose namespace is gone", ({ host,
   }
 });
 
-netnsTest("cni run removes an attachment whose path leads to the host by now, and takes nothing of the host's", ({ host }) => {
-  const { run, network, entries, reservations } = bench(host);
-  network("web");
-  inNetns(host, ..."ip link add eth0 type veth peer name up0".split(" "));
-  for (const command of ["del web --container-id c1", "gc web --all"]) {
-    const { path, lead } = newPath();
-    using container = createNetns();
-    lead(container);
-    expect(run(`add web ${path} --container-id c1`).exitCode).toBe(0);
-    lead(host);
-    const removed = run(command);
-    expect([removed.exitCode, removed.stdout]).toEqual([0, ""]);
-    expect(entries()).toEqual([]);
-    expect(reservations("web")).toEqual([]);
-    expect(addressesOf(container)).toEqual([]);
-    expect(inNetns(host, "ip", "-o", "link").match(/(?<=^\d+: )[^:@]+/gm)?.sort()).toEqual(["br9", "eth0", "lo", "up0"]);
-  }
-});
+netnsTest(
+  "cni run removes an attachment whose path leads to the host by now, and takes nothing of the host's",
+  ({ host }) => {
+    const { run, network, entries, reservations } = bench(host);
+    network("web");
+    inNetns(host, ..."ip link add eth0 type veth peer name up0".split(" "));
+    for (const command of ["del web --container-id c1", "gc web --all"]) {
+      const { path, lead } = newPath();
+      using container = createNetns();
+      lead(container);
+      expect(run(`add web ${path} --container-id c1`).exitCode).toBe(0);
+      lead(host);
+      const removed = run(command);
+      expect([removed.exitCode, removed.stdout]).toEqual([0, ""]);
+      expect(entries()).toEqual([]);
+      expect(reservations("web")).toEqual([]);
+      expect(addressesOf(container)).toEqual([]);
+      expect(inNetns(host, "ip", "-o", "link").match(/(?<=^\d+: )[^:@]+/gm)?.sort()).toEqual([
+        "br9",
+        "eth0",
+        "lo",
+        "up0",
+      ]);
+    }
+  },
+);
 
 netnsTest("cni run add recovers from a file of which a power cut left nothing usable", ({ host, container }) => {
   const { run, network, entries, cache, reservations } = bench(host);
