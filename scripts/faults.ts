@@ -12,7 +12,8 @@ import { join } from "node:path";
 import { ROOT } from "./sources.ts";
 
 const USAGE = `usage: scripts/faults [--sample N] [--jobs N] [--verbose] [--cni FILE] [WORD…]
-  --sample N  so many faults of each section, spread evenly; all unless told
+  --sample N  so many faults of each section, all kinds in turn; all unless told
+  --seed N    chooses them; another one each time unless told
   --jobs N    processes that try at a time, 2 unless told; they share every section, unless it is a sample
   --verbose   tell of each
   --cni FILE  the program; dist/cni unless told
@@ -23,6 +24,7 @@ const text = { type: "string" } as const;
 const { values, positionals: words } = parseArgs({
   options: {
     sample: text,
+    seed: text,
     jobs: text,
     cni: text,
     section: text,
@@ -33,6 +35,7 @@ const { values, positionals: words } = parseArgs({
   allowPositionals: true,
 });
 const sample = Number(values.sample ?? Infinity);
+const seed = Number(values.seed ?? Date.now() % 1_000_000);
 const jobs = Number(values.jobs ?? 2);
 const cni = values.cni ?? join(ROOT, "dist/cni");
 
@@ -47,14 +50,14 @@ const title = ({ way, situation }: Section) => `${way} ${situation}`;
 function work(name: string): void {
   const section = SECTIONS.find((each) => title(each) === name)!;
   const [share = 0, of = 1] = values.share!.split("/").map(Number);
-  trySection(section, cni, { sample, words, share, of }, (tried) => console.log(JSON.stringify(tried)));
+  trySection(section, cni, { sample, seed, words, share, of }, (tried) => console.log(JSON.stringify(tried)));
 }
 
 /** Tries them in namespaces of their own. */
 async function start({ share, ...section }: Work, tell: (tried: Tried) => void): Promise<void> {
   const name = title(section);
   const options = ["--section", name, "--share", `${share}/${shares}`, "--cni", cni];
-  if (values.sample) options.push("--sample", values.sample);
+  if (values.sample) options.push("--sample", values.sample, "--seed", String(seed));
   const argv = [process.execPath, import.meta.path, ...options, ...words];
   const namespaces = ["unshare", "-mn", "--kill-child", "-f"];
   const child = Bun.spawn([...namespaces, ...argv], { stdin: "ignore", stdout: "pipe", stderr: "inherit" });
@@ -104,6 +107,7 @@ else if (values.section) work(values.section);
 else {
   const all: Tried[] = [];
   const report = () => console.log(summary(all));
+  if (values.sample) console.log(`seed ${seed}`);
   for (const signal of ["SIGINT", "SIGTERM"] as const) {
     process.once(signal, () => {
       report();

@@ -1,4 +1,5 @@
 import { expect, test } from "bun:test";
+import { newPrng } from "./contention/prng.ts";
 import { faultsIn, sampleOf } from "./fault_injection/plan.ts";
 import { summary } from "./fault_injection/summary.ts";
 import { ROOT } from "./sources.ts";
@@ -9,7 +10,9 @@ const TRACE = `7 openat(AT_FDCWD</>, "/etc/ld.so.cache", O_RDONLY|O_CLOEXEC) = 3
 7 openat(AT_FDCWD</>, "/proc/thread-self/ns/net", O_RDONLY) = 3<net:[4026531840]>
 7 openat(AT_FDCWD</>, "/proc/self/statm", O_RDONLY) = 4</proc/self/statm>
 7 openat(AT_FDCWD</>, "/var/lib/cni/x", O_WRONLY|O_CREAT, 0600) = 4</var/lib/cni/x>
+7 fsync(4</var/lib/cni/x>) = ? ERESTARTNOINTR (To be restarted)
 7 fsync(4</var/lib/cni/x>) = 0
+7 write(1<pipe:[1]>, "{}", 2) = 2
 7 close(4</var/lib/cni/x>) = 0
 7 exit_group(0) = ?
 `;
@@ -19,16 +22,23 @@ test("faultsIn() finds what the program does itself, by the number that strace c
   expect(faults.filter((each) => each.endsWith("KILL"))).toEqual([
     "openat#2 KILL",
     "openat#4 KILL",
-    "fsync#1 KILL",
+    "fsync#2 KILL",
+    "write#1 KILL",
     "close#2 KILL",
   ]);
+  expect(faultsIn(TRACE).filter(({ answered }) => answered).map(({ syscall }) => syscall)).toContain("close");
+  expect(faultsIn(TRACE).filter(({ answered }) => !answered).map(({ syscall }) => syscall)).toContain("fsync");
   expect(faults).toContain("openat#4 EROFS");
   expect(faults).not.toContain("openat#2 EROFS");
 });
 
-test("sampleOf() spreads evenly and never takes one twice", () => {
-  expect(sampleOf([0, 1, 2, 3, 4, 5, 6, 7, 8, 9], 3)).toEqual([1, 5, 8]);
-  expect(sampleOf([1, 2], 3)).toEqual([1, 2]);
+test("sampleOf() takes all kinds in turn, and none twice", () => {
+  const all = Array.from({ length: 12 }, (_, number) => ({ number, kind: number < 9 ? "often" : "seldom" }));
+  const chosen = sampleOf(all, 8, newPrng(1));
+  expect(chosen.filter(({ kind }) => kind === "seldom")).toHaveLength(3);
+  expect(new Set(chosen).size).toBe(8);
+  expect(sampleOf(all, 8, newPrng(2))).not.toEqual(chosen);
+  expect(sampleOf(all, 20, newPrng(1))).toEqual(all);
 });
 
 test("summary() counts by kind, and leaves out what was not reached", () => {

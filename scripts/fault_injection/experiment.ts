@@ -1,9 +1,10 @@
 /** Has one thing go wrong and looks whether the node gets over it. @module */
-import { isSignal, type Kind } from "./fault.ts";
+import { type Fault, isSignal } from "./fault.ts";
 import type { Ended } from "./node.ts";
 import { must, type Situation, SUBJECT } from "./situation.ts";
 import { requireSame } from "./traces.ts";
-import { type Command, FREE_ADDRESSES, reserve, type Way } from "./way.ts";
+import { callsIn } from "./plan.ts";
+import { type Command, reserve, type Way } from "./way.ts";
 
 /** How it went. */
 export interface Outcome {
@@ -39,8 +40,20 @@ export interface Trial {
 
 const LONG_MS = 10_000;
 
+/** So often it is tried whether all addresses can be had, besides where the fault was one of their files. */
+const EVERY = 4;
+
+/** What there is before a command, and what after an ADD and a DEL that nothing interrupted. */
+interface Prepared {
+  readonly situation: Situation;
+  readonly before: readonly string[];
+  readonly rest: readonly string[];
+}
+
 /** Prepared by an earlier fault that left it as it was. */
-let prepared: { readonly situation: Situation; readonly before: readonly string[] } | undefined;
+let prepared: Prepared | undefined;
+
+let count = 0;
 
 /** What is tried, and on what. */
 export interface Experiment {
@@ -48,7 +61,7 @@ export interface Experiment {
   readonly situation: Situation;
   /** Which of the programs that the command runs. */
   readonly part: string;
-  readonly kind: Kind;
+  readonly fault: Fault;
   /** Runs that program with the fault. */
   run(command: Command): Ended;
   /** What strace(1) wrote of it. */
@@ -57,8 +70,8 @@ export interface Experiment {
 
 /** Has a command go wrong at one place. */
 export function judge(experiment: Experiment): Outcome {
-  const { way, situation, log } = experiment;
-  const before = prepare(experiment);
+  const { situation, log } = experiment;
+  const { before, rest } = prepare(experiment);
   let said = "";
   try {
     const { ended, kept } = suffer(experiment, before);
@@ -66,8 +79,8 @@ export function judge(experiment: Experiment): Outcome {
     const result = resultOf(experiment, ended);
     requireSense(ended, result);
     requireTruth(experiment, ended, kept);
-    recover(way, situation, before);
-    if (situation.inhabited && log().includes("/networks/")) requireAllAddresses();
+    recover(experiment, before, rest);
+    if (count++ % EVERY === 0 || log().includes("/networks/")) requireAllAddresses(situation);
     return { result, ...(result === "refused" && { said }) };
   } catch (error) {
     prepared = undefined;
@@ -75,14 +88,18 @@ export function judge(experiment: Experiment): Outcome {
   }
 }
 
-/** @returns what is there */
-function prepare({ way, situation }: Experiment): readonly string[] {
-  if (prepared?.situation !== situation || !situation.inhabited) {
+/** Makes it so, once where nobody else lives on the node: there it is the same each time. */
+function prepare({ way, situation }: Experiment): Prepared {
+  if (prepared?.situation !== situation) {
     prepared = undefined;
     situation.prepare(way);
-    prepared = { situation, before: situation.look() };
+    const before = situation.look();
+    must(way, "add", SUBJECT);
+    must(way, "del", SUBJECT);
+    prepared = { situation, before, rest: situation.lookAtRest() };
   }
-  return prepared.before;
+  if (!situation.inhabited) situation.prepare(way);
+  return prepared;
 }
 
 /** @returns also what was there before the program that the fault is for: a plugin of a chain undoes its own part only */
@@ -97,12 +114,14 @@ function suffer({ way, situation, part, run }: Experiment, before: readonly stri
   return { ended: way.call(verb, subject, { part, run: looked }), kept };
 }
 
-function resultOf({ situation, kind, log }: Experiment, { exitCode, signal, stdout }: Ended): Outcome["result"] {
+function resultOf({ situation, fault, log }: Experiment, { exitCode, signal, stdout }: Ended): Outcome["result"] {
+  const { kind, syscall, when, answered } = fault;
   if (isSignal(kind)) {
+    if (signal === `SIG${kind}`) return kind === "TERM" && isError(stdout) ? "refused" : "ended";
+    if (!callsIn(log()).some((call) => call.name === syscall && call.when === when)) return "not reached";
     // Asked to end when all was done and said, an ADD has succeeded.
-    if (kind === "TERM" && situation.verb === "add" && exitCode === 0) return "succeeded";
-    if (signal !== `SIG${kind}`) return "not reached";
-    return kind === "TERM" && isError(stdout) ? "refused" : "ended";
+    if (kind === "TERM" && situation.verb === "add" && exitCode === 0 && answered) return "succeeded";
+    throw new Error(`It went on to its end, ${exitCode ?? signal}, in spite of SIG${kind}`);
   }
   if (!log().includes("INJECTED")) return "not reached";
   return exitCode === 0 ? "succeeded" : "refused";
@@ -119,7 +138,7 @@ function requireSense({ exitCode, signal, stdout, stderr, ms }: Ended, result: s
 
 /** What a command says is so: with success, that it did its work; with an error, for ADD, that nothing is left. */
 function requireTruth(
-  { way, situation, kind }: Experiment,
+  { way, situation, fault: { kind } }: Experiment,
   { exitCode }: Ended,
   kept: readonly string[],
 ): void {
@@ -132,19 +151,19 @@ function requireTruth(
 }
 
 /** A DEL removes everything, and a new ADD and its DEL work as if nothing had been. */
-function recover(way: Way, situation: Situation, before: readonly string[]): void {
+function recover({ way, situation }: Experiment, before: readonly string[], rest: readonly string[]): void {
   must(way, "del", SUBJECT);
   requireSame("After DEL", before, situation.look());
   must(way, "add", SUBJECT);
   must(way, "check", SUBJECT);
   must(way, "del", SUBJECT);
-  requireSame("After ADD and DEL", before, situation.look());
+  requireSame("After ADD and DEL", rest, situation.lookAtRest());
 }
 
 /** No address is lost, and none is given twice: all that are free can be had. */
-function requireAllAddresses(): void {
-  const ids = Array.from({ length: FREE_ADDRESSES }, (_, index) => `filler${index}`);
+function requireAllAddresses({ free }: Situation): void {
+  const ids = Array.from({ length: free }, (_, index) => `filler${index}`);
   const given = ids.flatMap((id) => reserve("ADD", id));
   for (const id of ids) reserve("DEL", id);
-  if (new Set(given).size !== 2 * FREE_ADDRESSES) throw new Error(`Given were ${given.join(" ")}`);
+  if (new Set(given).size !== 2 * free) throw new Error(`Given were ${given.join(" ")}`);
 }

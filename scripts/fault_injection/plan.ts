@@ -1,4 +1,5 @@
 /** Finds the places where a command can go wrong, in the trace of a run that went well. @module */
+import type { Prng } from "../contention/prng.ts";
 import { type Fault, kindsOf } from "./fault.ts";
 
 /** One system call of a trace. */
@@ -28,16 +29,35 @@ const isStart = ({ name, args }: Call): boolean =>
 /** What the JavaScript runtime looks at now and then. */
 const isOfRuntime = ({ args }: Call): boolean => /\/proc\/self\/(statm|smaps|maps)|anon_inode:/.test(args);
 
+/** What the kernel has begun anew by itself, which counts as another call. */
+const isRestarted = ({ args }: Call): boolean => args.includes("ERESTART");
+/** The answer is the first thing that is written to standard output. */
+const isAnswer = ({ name, args }: Call): boolean => name === "write" && /^1[<,]/.test(args);
+
 /** All faults of a command, in the order of its calls. */
 export function faultsIn(trace: string): readonly Fault[] {
   const calls = callsIn(trace);
-  const own = calls.slice(Math.max(0, calls.findIndex(isStart))).filter((call) => !isOfRuntime(call));
-  return own.flatMap(({ name, args, when }) => kindsOf(name, args).map((kind) => ({ syscall: name, when, kind })));
+  const own = calls.slice(Math.max(0, calls.findIndex(isStart)));
+  const answer = own.findIndex(isAnswer);
+  return own.flatMap((call, index) => {
+    if (isOfRuntime(call) || isRestarted(call)) return [];
+    const { name: syscall, args, when } = call;
+    const answered = answer >= 0 && index >= answer;
+    return kindsOf(syscall, args).map((kind) => ({ syscall, when, kind, answered }));
+  });
 }
 
-/** `count` of `all`, spread evenly; all of them if there are no more. */
-export function sampleOf<T>(all: readonly T[], count: number): readonly T[] {
+/** So many of them at random, and of each kind as many as of any other while there are so many; all if there are no more. */
+export function sampleOf<T extends { readonly kind: string }>(
+  all: readonly T[],
+  count: number,
+  prng: Prng,
+): readonly T[] {
   if (count >= all.length) return all;
-  // Half a step in, so that it is not always the first.
-  return Array.from({ length: count }, (_, index) => all[Math.floor((index + 0.5) * all.length / count)]!);
+  const byKind = [...Map.groupBy(all, ({ kind }) => kind).values()].map((each) => shuffled(each, prng));
+  const inTurn = shuffled(byKind, prng).flatMap((each) => each.map((one, round) => ({ one, round })));
+  return inTurn.sort((a, b) => a.round - b.round).slice(0, count).map(({ one }) => one);
 }
+
+const shuffled = <T>(all: readonly T[], { next }: Prng): readonly T[] =>
+  all.map((each) => ({ each, order: next() })).sort((a, b) => a.order - b.order).map(({ each }) => each);

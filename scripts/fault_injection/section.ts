@@ -2,6 +2,7 @@
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { newPrng } from "../contention/prng.ts";
 import { damages } from "./damage.ts";
 import { judge, type Trial, type Tried } from "./experiment.ts";
 import { type Fault, formatFault, isSignal, TRACED } from "./fault.ts";
@@ -23,8 +24,9 @@ export const SECTIONS: readonly Section[] = (["run", "exec"] as const).flatMap((
 
 /** Which of its faults. */
 export interface Choice {
-  /** How many, spread evenly. */
+  /** How many, chosen at random by this seed. */
   readonly sample: number;
+  readonly seed: number;
   /** Words that are all in the name of a fault. */
   readonly words: readonly string[];
   /** Which of `of` parts of those. */
@@ -42,7 +44,7 @@ interface Place {
 export function trySection(
   section: Section,
   cni: string,
-  { sample, words, share, of }: Choice,
+  { sample, seed, words, share, of }: Choice,
   tell: (tried: Tried) => void,
 ): void {
   enterNode();
@@ -56,7 +58,7 @@ export function trySection(
       words.every((word) => isNamed(name, word))
     );
     // By name: the processes that share a section need not find the same number of places.
-    const mine = sampleOf(chosen, sample).filter(({ name }) => Bun.hash.crc32(name) % of === share);
+    const mine = sampleOf(chosen, sample, newPrng(seed)).filter(({ name }) => Bun.hash.crc32(name) % of === share);
     for (const { name, kind, attempt } of mine) tell({ name, kind, ...attempt() });
   } finally {
     rmSync(scratch, { recursive: true, force: true });
@@ -75,7 +77,7 @@ function faults(way: Way, situation: Situation, scratch: string): readonly Trial
     kind: fault.kind,
     attempt: () =>
       judge({
-        ...{ way, situation, part, kind: fault.kind },
+        ...{ way, situation, part, fault },
         run: (command) => traced(command, log, fault),
         log: () => readFileSync(log, "utf8"),
       }),

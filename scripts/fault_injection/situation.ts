@@ -1,7 +1,7 @@
 /** The states of a node in which commands are tried. @module */
-import { cleanNode } from "./node.ts";
-import { ofContainers, tracesOf } from "./traces.ts";
-import type { Container, Verb, Way } from "./way.ts";
+import { cleanNode, sh } from "./node.ts";
+import { comparable, ofContainers, tracesOf } from "./traces.ts";
+import { type Container, FREE_ADDRESSES, type Verb, type Way } from "./way.ts";
 
 /** What a command finds, and what it is to leave. */
 export interface Situation {
@@ -12,8 +12,12 @@ export interface Situation {
   prepare(way: Way): void;
   /** What is there, without what may stay when the container is gone. */
   look(): readonly string[];
+  /** What there is after an ADD and a DEL that nothing interrupted. */
+  lookAtRest(): readonly string[];
   /** Whether another container lives on the node. */
   readonly inhabited: boolean;
+  /** How many addresses of each family nobody has. */
+  readonly free: number;
 }
 
 /** A container that was there before, and is to be left alone. */
@@ -23,20 +27,28 @@ export const SUBJECT: Container = { id: "subject", netns: "/run/netns/subject", 
 
 const NAMESPACES = ["resident", "subject"];
 
+/** Somebody else's, in which the firewall has to be let through. */
+const FOREIGN_FIREWALL = ["ip", "ip6", "inet"].map((family) =>
+  `nft 'table ${family} foreign { chain forward { type filter hook forward priority 0; policy drop; }; }'`
+).join("\n");
+
 /** A command on a node where everything that containers share is there. */
 function beside(verb: Verb, subject = SUBJECT): Situation {
   return {
     verb,
     subject,
     inhabited: true,
+    free: FREE_ADDRESSES,
     prepare(way) {
       cleanNode(NAMESPACES);
+      sh(FOREIGN_FIREWALL);
       must(way, "add", RESIDENT);
       // Once there and back, so that what containers share is in its final state: the MTU of the bridge, the last address given.
       must(way, "add", SUBJECT);
       must(way, "del", SUBJECT);
     },
     look: () => tracesOf(NAMESPACES),
+    lookAtRest: () => tracesOf(NAMESPACES),
   };
 }
 
@@ -46,8 +58,10 @@ export const SITUATIONS = {
     verb: "add",
     subject: SUBJECT,
     inhabited: false,
+    free: FREE_ADDRESSES + 1,
     prepare: () => cleanNode(NAMESPACES),
     look: () => ofContainers(tracesOf(NAMESPACES)),
+    lookAtRest: () => comparable(tracesOf(NAMESPACES)),
   },
   add: beside("add"),
   del: beside("del"),

@@ -13,14 +13,39 @@ const look = (namespaces: readonly string[]) => [
   ),
   "ip -6 route show table all",
   "tc qdisc; tc filter show dev br0 2>/dev/null || :",
-  "nft list ruleset",
+  "nft -s list ruleset",
 ];
 
 /** What is there now. */
 export function tracesOf(namespaces: readonly string[]): readonly string[] {
   // Timers run, the kernel gives and checks link-local addresses when it has time.
   const passing = /\b\w*_timer +[\d.]+|.*\b(?:fe80|ff00)::.*\n| tentative/g;
-  return [...sh(look(namespaces).join("\n")).replace(passing, "").split("\n"), ...stateFiles()];
+  const shown = sh(look(namespaces).join("\n")).replace(passing, "").split("\n");
+  return [...inChains(shown), ...parameters(), ...stateFiles()];
+}
+
+/** Each rule and element with the names of its table and chain or set before it. */
+function inChains(lines: readonly string[]): string[] {
+  let [table, part] = ["", ""];
+  return lines.map((line) => {
+    if (line.startsWith("table ")) [table, part] = [line, ""];
+    else if (/^\t\w+ \S+ \{/.test(line)) part = line;
+    else if (/^\t/.test(line)) return `${table} ${part} ${line}`;
+    return line;
+  });
+}
+
+/** Kernel parameters of the bridge, and those that are for all interfaces. */
+function parameters(): string[] {
+  const net = "/proc/sys/net";
+  const directories = ["ipv4", "ipv6"].flatMap((family) =>
+    ["all", "default", "br0"].map((name) => `${net}/${family}/conf/${name}`).filter((path) => existsSync(path))
+  );
+  const files = directories.flatMap((path) => readdirSync(path).map((name) => join(path, name)));
+  // This one cannot be read before it was set.
+  return [`${net}/ipv4/ip_forward`, ...files.filter((path) => !path.endsWith("/stable_secret"))].map((path) =>
+    `${path} = ${readFileSync(path, "utf8").trim()}`
+  );
 }
 
 const STATE = ["/var/lib/cni", "/run/cni"];
@@ -48,12 +73,21 @@ export function ofContainers(traces: readonly string[]): readonly string[] {
   ].map(([line]) => line.replace(/^\d+: /, "link "));
 }
 
-/** @throws {Error} naming the lines of the one that the other does not have */
+/** Without what differs between two nodes that are alike: numbers and addresses of interfaces, and what they notice when they have time. */
+export function comparable(traces: readonly string[]): readonly string[] {
+  const mac = /(?:[0-9a-f]{1,2}:){5}[0-9a-f]{1,2}/g;
+  return traces.map((line) =>
+    line.replace(/^\d+: /, "").replaceAll(mac, "MAC").replace(/NO-CARRIER,| linkdown\b| state \w+/g, "")
+  );
+}
+
+/** @throws {Error} naming the lines that the one has more often than the other */
 export function requireSame(what: string, before: readonly string[], now: readonly string[]): void {
-  const missing = (from: readonly string[], sign: string, other: readonly string[]) => {
-    const known = new Set(other);
-    return from.filter((line) => !known.has(line)).map((line) => `${sign} ${line.trim().slice(0, 160)}`);
-  };
-  const difference = [...missing(before, "-", now), ...missing(now, "+", before)];
+  const surplus = new Map<string, number>();
+  for (const line of now) surplus.set(line, (surplus.get(line) ?? 0) + 1);
+  for (const line of before) surplus.set(line, (surplus.get(line) ?? 0) - 1);
+  const difference = [...surplus].filter(([, count]) => count !== 0).map(([line, count]) =>
+    `${count > 0 ? "+" : "-"} ${line.trim().slice(0, 160)}`
+  );
   if (difference.length > 0) throw new Error(`${what}: ${difference.slice(0, 12).join(" | ")}`);
 }
