@@ -43,7 +43,7 @@ sandboxTest("bandwidth ADD limits both directions, CHECK accepts it, DEL removes
   const result = call(bandwidth, "ADD", config);
   expect(shaping(host)).toEqual([sent, received, redirected("veth1", NAME)]);
   const [ifb] = JSON.parse(ip(host, `-j -d link show ${NAME}`));
-  expect(ifb).toMatchObject({ ifalias: "test c1 eth0", mtu: 1400, flags: expect.arrayContaining(["UP"]) });
+  expect(ifb).toMatchObject({ ifalias: "cni:test c1 eth0", mtu: 1400, flags: expect.arrayContaining(["UP"]) });
   expect(ifb.txqlen ?? 0).toBe(0);
   expect(result.interfaces).toEqual([...config.prevResult.interfaces, { name: NAME, mac: ifb.address }]);
   call(bandwidth, "CHECK", { ...config, prevResult: { cniVersion: "1.1.0", ...result } });
@@ -271,6 +271,8 @@ sandboxTest("bandwidth GC removes the ifbs of the dead and no others", [], (sand
   const [used, orphan, unfinished] = ["bwp000000000001", "bwp000000000002", "bwp000000000003"];
   const living = referenceName({ network: "test", containerId: "c9" });
   for (const name of [used, orphan, unfinished, living, "bwp0", "ifb7"]) ip(host, `link add ${name} type ifb`);
+  // Somebody else's, with an alias that begins like the network's name.
+  inNetns(host, "ip", "link", "set", "ifb7", "alias", "test server uplink");
   for (const name of [used, orphan, living]) {
     tc(host, `qdisc add dev ${name} root tbf rate 1mbit burst 20000 limit 50000`);
   }

@@ -17,7 +17,7 @@ import {
 } from "./bridge/config.ts";
 import { checkBridge, ensureBridge, ensureVlanGateway } from "./bridge/device.ts";
 import { checkGateways, setUpGateways, withDefaultRoutes, withGateways } from "./bridge/gateway.ts";
-import { checkPort, createPort, portsOf, setUpPort } from "./bridge/port.ts";
+import { checkPort, createPort, othersOf, setUpPort } from "./bridge/port.ts";
 import { collectCables, getEnd, removeCable, removeCables } from "./kit/cable.ts";
 import { removeRules } from "./kit/former_rules.ts";
 import {
@@ -90,7 +90,7 @@ export default plugin({
         removeRules(host, config.macspoofchk, (nl) => {
           if (config.macspoofchk || hasSpoofChecks(nl)) removeSpoofCheck(nl, owner);
         }),
-      () => removeCable(call, portsOf(config)),
+      () => removeCable(call, othersOf(config)),
       () => ipam?.del(),
     );
   },
@@ -105,7 +105,7 @@ export default plugin({
     cleanUp(
       () => config.ipMasq && left(removeMasqueradeOfMany(host.nft, name, owners)),
       () => config.macspoofchk && left(removeSpoofCheckOfMany(host.nft, name, owners)),
-      () => removeCables(calls, portsOf(config)),
+      () => removeCables(calls, othersOf(config)),
       () => left(ipam.del(calls).map(({ owner }) => owner)),
     );
     return calls.filter(({ owner }) => rest.has(owner));
@@ -144,7 +144,7 @@ export default plugin({
         removeRules(host, config.macspoofchk, (nl) => {
           if (config.macspoofchk || hasSpoofChecks(nl)) collectSpoofChecks(host, request.name, valid);
         }),
-      () => collectCables(call, portsOf(config)),
+      () => collectCables(call),
       () => ipam?.gc(),
     );
   },
@@ -174,7 +174,7 @@ function restoreGuard(call: RestoreCall<BridgeConfig>): string[] {
   const { host, netns, ifname, owner, prevResult } = call;
   const told = prevResult?.interfaces?.find(({ name, sandbox }) => name === ifname && sandbox)?.mac;
   const mac = told ? parseMac(told) : link.get(netns.route, ifname).mac!;
-  return restoreSpoofCheck(host.nft, owner, getEnd(call, portsOf(call.config)).name!, mac);
+  return restoreSpoofCheck(host.nft, owner, getEnd(call, othersOf(call.config)).name!, mac);
 }
 
 /** Without IPAM the container speaks whatever it likes; its end is set up and nothing more. */

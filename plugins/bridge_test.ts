@@ -148,7 +148,7 @@ bridgeTest(
     const prevResult = { cniVersion: "1.1.0", ...call(bridge, "ADD", { ipam: four }) };
     const port = prevResult.interfaces![1]!;
     const alias = (text: string) => inNetns(host, "ip", "link", "set", port.name, "alias", text);
-    alias("test another eth0");
+    alias("cni:test another eth0");
     call(bridge, "DEL", { ipam: four, prevResult }, { netns: null });
     expect(linkNames(host)).toContain(port.name);
     // A port that the reference plugin made names nobody; then its address must be the one that was reported.
@@ -406,13 +406,13 @@ bridgeTest(
     const attach = (containerId: string) => call(bridge, "ADD", { ipam: four }, { containerId, netns: newContainer() });
     const aliases = () => shown(host, "link", "show", "type", "veth").map((each) => each.ifalias).sort();
     for (const id of ["c1", "c2", "c3"]) attach(id);
-    expect(aliases()).toEqual(["test c1 eth0", "test c2 eth0", "test c3 eth0"]);
+    expect(aliases()).toEqual(["cni:test c1 eth0", "cni:test c2 eth0", "cni:test c3 eth0"]);
     call(bridge, "DEL", { ipam: four }, { containerId: "c2", netns: null });
-    expect(aliases()).toEqual(["test c1 eth0", "test c3 eth0"]);
+    expect(aliases()).toEqual(["cni:test c1 eth0", "cni:test c3 eth0"]);
     call(bridge, "GC", { name: "other", ipam: four, "cni.dev/valid-attachments": [] });
-    expect(aliases()).toEqual(["test c1 eth0", "test c3 eth0"]);
+    expect(aliases()).toEqual(["cni:test c1 eth0", "cni:test c3 eth0"]);
     call(bridge, "GC", { ipam: four, "cni.dev/attachments": [{ containerID: "c3", ifname: "eth0" }] });
-    expect(aliases()).toEqual(["test c3 eth0"]);
+    expect(aliases()).toEqual(["cni:test c3 eth0"]);
   },
 );
 

@@ -7,7 +7,7 @@ import { dummy } from "../ffi/route/kinds.ts";
 import * as link from "../ffi/route/link.ts";
 import { expectEqual } from "./kit/interface.ts";
 import { addLink } from "./kit/own_link.ts";
-import { formatOwner } from "./kit/owner.ts";
+import { formatAlias } from "./kit/owner.ts";
 import { plugin } from "./kit/plugin.ts";
 import { requireIpam } from "./kit/require_ipam.ts";
 import { attach, checkAttached, detach, detachMany } from "./kit/single_interface.ts";
@@ -24,7 +24,7 @@ export default plugin({
     const { netns, ifname, owner, undo } = call;
     requireIpam(call);
     const device = addLink(netns, { name: ifname, info: dummy({}) }, undo);
-    link.set(netns.route, device.index, { alias: formatOwner(owner) });
+    link.set(netns.route, device.index, { alias: formatAlias(owner) });
     // Nobody can answer there, who might have the address too.
     return attach(call, device, true);
   },

@@ -17,7 +17,7 @@ segmentTest("the container speaks to machines on the wire and to its siblings, i
   const config = { ...MASTER, ...giving("10.5.0.2/24", "fd05::2/64") };
   const result = call(ipvlan, "ADD", config);
   const link = linkOf(container);
-  expect(link).toMatchObject({ mtu: 1500, ifalias: "test c1 eth0", linkinfo: { info_kind: "ipvlan" } });
+  expect(link).toMatchObject({ mtu: 1500, ifalias: "cni:test c1 eth0", linkinfo: { info_kind: "ipvlan" } });
   expect(modeOf(container)).toBe("l2");
   expect(link.address).toBe(shown(host, "link", "show", "up0")[0].address);
   expect(result).toEqual({

@@ -19,7 +19,7 @@ segmentTest("the container speaks to machines on the wire and to its siblings, i
     interfaces: [{ name: "eth0", mac: link.address, sandbox: container.path }],
     ips: [{ address: "10.5.0.2/24", interface: 0 }, { address: "fd05::2/64", interface: 0 }],
   } as unknown as Result);
-  expect(link.ifalias).toBe("test c1 eth0");
+  expect(link.ifalias).toBe("cni:test c1 eth0");
   const second = attach(segment, "c2", giving("10.5.0.3/24"));
   expect(reached(container, "10.5.0.1", "fd05::1", "10.5.0.3")).toEqual(["10.5.0.1", "fd05::1", "10.5.0.3"]);
   expect(reached(second.netns, "10.5.0.1", "10.5.0.2")).toEqual(["10.5.0.1", "10.5.0.2"]);

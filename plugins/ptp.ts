@@ -4,7 +4,7 @@
  * @module
  */
 import * as link from "../ffi/route/link.ts";
-import { anyEnds, checkCable, collectCables, createCable, removeCable, removeCables } from "./kit/cable.ts";
+import { checkCable, collectCables, createCable, removeCable, removeCables } from "./kit/cable.ts";
 import { removeRules } from "./kit/former_rules.ts";
 import {
   awaitOperational,
@@ -26,7 +26,7 @@ import {
   removeOwnMasquerade,
   restoreMasquerade,
 } from "./kit/masquerade.ts";
-import { formatOwner, type Owner } from "./kit/owner.ts";
+import { formatAlias, type Owner } from "./kit/owner.ts";
 import { type AddCall, cleanUp, plugin, requirePrevResult } from "./kit/plugin.ts";
 import { requireIpam } from "./kit/require_ipam.ts";
 import { requireRuleset } from "./kit/ruleset.ts";
@@ -84,7 +84,7 @@ export default plugin({
           config.ipMasq,
           (nl) => (config.ipMasq ? removeMasquerade : removeOwnMasquerade)(nl, owner, addresses),
         ),
-      () => removeCable(call, anyEnds),
+      () => removeCable(call),
       () => ipam?.del(),
     );
   },
@@ -97,7 +97,7 @@ export default plugin({
         if (!config.ipMasq) return;
         for (const each of removeMasqueradeOfMany(host.nft, name, calls.map(({ owner }) => owner))) rest.add(each);
       },
-      () => removeCables(calls, anyEnds),
+      () => removeCables(calls),
       () => ipam.del(calls).forEach(({ owner }) => rest.add(owner)),
     );
     return calls.filter(({ owner }) => rest.has(owner));
@@ -130,7 +130,7 @@ export default plugin({
     const { config, request, host, ipam, valid } = call;
     cleanUp(
       () => removeRules(host, config.ipMasq, (nl) => collectMasquerade(nl, request.name, valid)),
-      () => collectCables(call, anyEnds),
+      () => collectCables(call),
       () => ipam?.gc(),
     );
   },
@@ -149,7 +149,7 @@ function connect({ config, host, netns, ifname, owner, undo, log }: AddCall<PtpC
   const name = createCable(host, { netns, ifname, mtu: config.mtu });
   undo.defer(() => void removeIfPresent(host, name));
   // The alias is what `ip link` shows, and how DEL and GC find the end when all else is gone.
-  link.set(host.route, name, { alias: formatOwner(owner) });
+  link.set(host.route, name, { alias: formatAlias(owner) });
   // While it searched for duplicates, the host could ask for nobody's hardware address, and would drop what it is to forward.
   host.run(() => wishSysctls({ ...deafness(name), [`net/ipv6/conf/${name}/accept_dad`]: "0" }, log));
   return { outer: link.get(host.route, name), inner: link.get(netns.route, ifname) };

@@ -52,7 +52,7 @@ ptpTest(
     expect(shown(host, "link", "show", outer)[0]).toMatchObject({
       mtu: 1400,
       address: result.interfaces![0]!.mac,
-      ifalias: "test c1 eth0",
+      ifalias: "cni:test c1 eth0",
       operstate: "UP",
     });
     expect(routes(container, "-4")).toEqual([

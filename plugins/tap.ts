@@ -11,7 +11,7 @@ import { SystemError } from "../ffi/sys/error.ts";
 import { findStatus } from "../ffi/sys/status.ts";
 import { expectEqual, removeIfPresent } from "./kit/interface.ts";
 import { interfaceExists } from "./kit/own_link.ts";
-import { formatOwner } from "./kit/owner.ts";
+import { formatAlias } from "./kit/owner.ts";
 import { type AddCall, plugin } from "./kit/plugin.ts";
 import { attach, checkAttached, detach, detachMany } from "./kit/single_interface.ts";
 import { CniError, Code } from "./spec/error.ts";
@@ -36,7 +36,7 @@ export default plugin({
     create(call);
     undo.defer(() => void removeIfPresent(netns, ifname));
     link.set(netns.route, ifname, {
-      alias: formatOwner(owner),
+      alias: formatAlias(owner),
       ...config.mtu ? { mtu: config.mtu } : {},
       ...mac ? { mac } : {},
       ...bridge ? { master: bridge.index } : {},

@@ -38,7 +38,7 @@ segmentTest("the container speaks to machines in its VLAN, in both families, and
   const link = linkOf(container);
   expect(link).toMatchObject({
     mtu: 1500,
-    ifalias: "test c1 eth0",
+    ifalias: "cni:test c1 eth0",
     linkinfo: { info_kind: "vlan", info_data: { protocol: "802.1Q", id: 5 } },
   });
   expect(result).toEqual({

@@ -16,7 +16,7 @@ import * as qdisc from "../../ffi/route/qdisc.ts";
 import { IFF_UP } from "../../ffi/route/uapi.ts";
 import { removeIfPresent } from "../kit/interface.ts";
 import { deadOf } from "../kit/owned_elements.ts";
-import { formatOwner, type Owner, ownerText, parseOwner, sameOwner } from "../kit/owner.ts";
+import { formatAlias, type Owner, ownerText, parseAlias, sameOwner } from "../kit/owner.ts";
 import type { Attachment } from "../spec/config.ts";
 import type { Result } from "../spec/result.ts";
 
@@ -35,7 +35,7 @@ export function ownName(owner: Owner): string {
 
 /** Creates the owner's ifb and sets it up; one that an earlier attachment of the same name left is replaced. @throws {NetlinkError} */
 export function createIfb(host: Netns, owner: Owner, mtu: number): link.Link {
-  const alias = formatOwner(owner);
+  const alias = formatAlias(owner);
   removeIfbs(host, owner, {});
   const spec = { mtu, txQLen: 0, flags: IFF_UP, change: IFF_UP, info: ifb({}) };
   let name = referenceName(owner);
@@ -73,7 +73,7 @@ function ifbsOf(
 
 /** The reference writes no owner: then the result says whose it is, and without one the name has to do. */
 function isOf({ name, alias }: link.Link, owner: Owner, prevResult: Result | undefined): boolean {
-  if (alias !== undefined) return sameOwner(parseOwner(alias), owner);
+  if (alias !== undefined) return sameOwner(parseAlias(alias), owner);
   if (name === ownName(owner) || !prevResult) return true;
   return prevResult.interfaces?.some((each) => each.name === name && !each.sandbox) === true;
 }
@@ -103,8 +103,8 @@ export function collectIfbs(host: Netns, network: string, valid: readonly Attach
     const unnamed = ifbs.filter(({ alias, name = "" }) =>
       alias === undefined && /^bwp[0-9a-f]{12}$/.test(name) && !living.has(name)
     );
-    const dead = ifbs.filter(({ alias = "" }) => {
-      const owner = parseOwner(alias);
+    const dead = ifbs.filter(({ alias }) => {
+      const owner = parseAlias(alias);
       return owner !== undefined && isDead(owner);
     });
     return unnamed.length > 0 ? [...dead, ...orphansOf(host, unnamed, all)] : dead;

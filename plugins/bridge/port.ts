@@ -9,9 +9,9 @@ import { NetlinkError } from "../../ffi/netlink/error.ts";
 import { bridgePortChange, bridgePortOf } from "../../ffi/route/kinds.ts";
 import * as link from "../../ffi/route/link.ts";
 import { IF_OPER_UP } from "../../ffi/route/uapi.ts";
-import { checkCable, createCable, type Ends } from "../kit/cable.ts";
+import { checkCable, createCable, type Others } from "../kit/cable.ts";
 import { expectEqual } from "../kit/interface.ts";
-import { formatOwner, type Owner } from "../kit/owner.ts";
+import { formatAlias, type Owner } from "../kit/owner.ts";
 import type { CheckCall } from "../kit/plugin.ts";
 import { checkSpoofCheck } from "../kit/spoof_check.ts";
 import { CniError, Code } from "../spec/error.ts";
@@ -55,7 +55,7 @@ export function setUpPort(host: Netns, name: string, config: BridgeConfig, owner
   const { hairpinMode, portIsolation } = config;
   const flags = bridgePortChange({ hairpin: Number(hairpinMode), isolated: Number(portIsolation) });
   // The alias is what `ip link` shows, and how DEL and GC find the port when all else is gone.
-  link.set(host.route, name, { alias: formatOwner(owner), ...hairpinMode || portIsolation ? { info: flags } : {} });
+  link.set(host.route, name, { alias: formatAlias(owner), ...hairpinMode || portIsolation ? { info: flags } : {} });
   const vlans = portVlans(config);
   if (vlans.length > 0) setVlans(host, link.get(host.route, name).index, config.preserveDefaultVlan, vlans);
 }
@@ -74,17 +74,7 @@ export function checkPort(call: CheckCall<BridgeConfig>, bridge: link.Link, inne
   if (!config.disableContainerInterface) expectEqual(`operational state of "${port.name}"`, port.operstate, IF_OPER_UP);
 }
 
-/** The ports of the configuration's bridge. */
-export function portsOf(config: BridgeConfig): Ends {
-  return {
-    others: [config.bridge, vlanGatewayName(config)],
-    among(all) {
-      const master = all.find(({ name }) => name === config.bridge)?.index;
-      return master === undefined ? [] : all.filter((each) => each.master === master);
-    },
-    list(host) {
-      const master = link.find(host.route, config.bridge)?.index;
-      return master === undefined ? [] : link.list(host.route, { master });
-    },
-  };
+/** The links that the result tells of besides the cable's end. */
+export function othersOf(config: BridgeConfig): Others {
+  return [config.bridge, vlanGatewayName(config)];
 }

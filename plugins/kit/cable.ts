@@ -14,7 +14,7 @@ import { CniError, Code } from "../spec/error.ts";
 import { expectEqual, removeIfPresent } from "./interface.ts";
 import { deadOf } from "./owned_elements.ts";
 import { interfaceExists } from "./own_link.ts";
-import { type Owner, parseOwner, sameOwner } from "./owner.ts";
+import { type Owner, ownerText, parseAlias, sameOwner } from "./owner.ts";
 import type { AttachmentCall, CheckCall, DelCall, GcCall, ManyCalls } from "./plugin.ts";
 
 /** What the two ends of a container's cable are to be. */
@@ -58,22 +58,11 @@ export function randomName(): string {
   return `veth${crypto.getRandomValues(new Uint8Array(4)).toHex()}`;
 }
 
-/** Which links can be the host's ends of a plugin's cables. */
-export interface Ends {
-  /** Names of other links of the host that the plugin's results tell of. */
-  readonly others: readonly string[];
-  /** Picks them out of all links of the host. */
-  among(all: readonly link.Link[]): readonly link.Link[];
-  /** Asks the kernel for them. */
-  list(host: Netns): readonly link.Link[];
-}
-
-/** Any link of the kind that cables are of. */
-export const anyEnds: Ends = {
-  others: [],
-  among: (all) => all.filter(isEnd),
-  list: (host) => link.list(host.route).filter(isEnd),
-};
+/**
+ * Names of links of the host that the plugin's results tell of besides the ends of cables: asking the kernel for them is spared. One that is
+ * missing here, as the configuration may have changed since, is not taken for an end.
+ */
+export type Others = readonly string[];
 
 function isEnd({ info }: link.Link): boolean {
   return info?.kind === "veth";
@@ -88,25 +77,25 @@ export function checkCable({ host, ifname }: CheckCall<unknown>, inner: link.Lin
 }
 
 /** The host's end of the attachment's cable. @throws {CniError} if it is missing */
-export function getEnd(call: AttachmentCall<unknown>, ends: Ends): link.Link {
-  const found = findTold(call, ends) ?? ends.list(call.host).find((each) => isOwned(each, isOf(call)));
+export function getEnd(call: AttachmentCall<unknown>, others: Others = []): link.Link {
+  const found = findTold(call, others) ?? ownedEnds(link.list(call.host.route), isOf(call))[0];
   if (found) return found;
   throw new CniError(Code.Internal, `Cannot find the other end of "${call.ifname}": it is missing on the host`);
 }
 
 /** Removes the cable, by the end that is found first. @throws {NetlinkError} */
-export function removeCable(call: DelCall<unknown>, ends: Ends): void {
+export function removeCable(call: DelCall<unknown>, others: Others = []): void {
   const { host, netns } = call;
-  const told = findTold(call, ends);
+  const told = findTold(call, others);
   if (told) return void removeIfPresent(host, told.name!);
   if (removeInnerEnd(call, netns)) return;
   // Somebody may have renamed it since, or taken it from the bridge.
-  for (const each of anyEnds.list(host)) if (isOwned(each, isOf(call))) removeIfPresent(host, each.name!);
+  for (const each of ownedEnds(link.list(host.route), isOf(call))) removeIfPresent(host, each.name!);
 }
 
 /** Removes many cables: what the host's side does not tell of is looked for in the containers. @throws {NetlinkError} */
-export function removeCables<C>(calls: ManyCalls<C>, ends: Ends): void {
-  const found = removeEnds(calls, ends);
+export function removeCables<C>(calls: ManyCalls<C>, others: Others = []): void {
+  const found = removeEnds(calls, others);
   for (const call of calls) if (!found.has(call)) call.within((netns) => removeInnerEnd(call, netns));
 }
 
@@ -120,19 +109,23 @@ function removeInnerEnd(call: AttachmentCall<unknown>, netns: Netns | undefined)
   const inner = netns && link.find(netns.route, call.ifname);
   if (!inner || !isEnd(inner)) return false;
   const outer = inner.parent === undefined ? undefined : link.find(call.host.route, inner.parent);
-  const owner = outer?.parent === inner.index ? parseOwner(outer.alias ?? "") : undefined;
+  const owner = outer?.parent === inner.index ? parseAlias(outer.alias) : undefined;
   return (!owner || isOf(call)(owner)) && removeIfPresent(netns, call.ifname);
 }
 
 /** Removes the host's ends. @returns the attachments that one was found for @throws {NetlinkError} */
-function removeEnds<C>(calls: ManyCalls<C>, ends: Ends): ReadonlySet<ManyCalls<C>[number]> {
+function removeEnds<C>(calls: ManyCalls<C>, others: Others): ReadonlySet<ManyCalls<C>[number]> {
   const found = new Set<ManyCalls<C>[number]>();
   link.removeChosen(calls[0].host.route, (all) => {
     const byName = new Map(all.map((each) => [each.name, each]));
-    const owned = new Map(ends.among(all).map((each) => [each.alias, each]));
+    const owned = new Map(
+      all.filter(isEnd).flatMap((each) => {
+        const owner = parseAlias(each.alias);
+        return owner ? [[ownerText(owner), each]] : [];
+      }),
+    );
     return calls.flatMap((call) => {
-      const { network, containerId, ifname } = call.owner;
-      const end = told(call, ends, (name) => byName.get(name)) ?? owned.get(`${network} ${containerId} ${ifname}`);
+      const end = told(call, others, (name) => byName.get(name)) ?? owned.get(ownerText(call.owner));
       if (end) found.add(call);
       return end ?? [];
     });
@@ -140,36 +133,43 @@ function removeEnds<C>(calls: ManyCalls<C>, ends: Ends): ReadonlySet<ManyCalls<C
   return found;
 }
 
-/** Removes the cables of this network's containers that live no more. @throws {NetlinkError} */
-export function collectCables({ host, request, valid }: GcCall<unknown>, ends: Ends): void {
+/** Removes the cables of this network's containers that live no more, wherever they are by now. @throws {NetlinkError} */
+export function collectCables({ host, request, valid }: GcCall<unknown>): void {
   const isDead = deadOf(request.name, valid);
-  link.removeChosen(host.route, (all) => ends.among(all).filter((each) => isOwned(each, isDead)));
+  link.removeChosen(host.route, (all) => ownedEnds(all, isDead));
 }
 
 /** The host's end as far as the result tells which it is. */
-function findTold(call: AttachmentCall<unknown>, ends: Ends): link.Link | undefined {
-  return told(call, ends, (name) => link.find(call.host.route, name));
+function findTold(call: AttachmentCall<unknown>, others: Others): link.Link | undefined {
+  return told(call, others, (name) => link.find(call.host.route, name));
 }
 
 function told(
   call: AttachmentCall<unknown>,
-  { others }: Ends,
+  others: Others,
   find: (name: string) => link.Link | undefined,
 ): link.Link | undefined {
   for (const { name, mac, sandbox } of call.prevResult?.interfaces ?? []) {
     if (sandbox || others.includes(name)) continue;
     const found = find(name);
-    // The name alone might be another container's by now; the reference plugin writes no owner.
-    if (found && isEnd(found) && (found.alias === undefined ? found.mac === mac : isOwned(found, isOf(call)))) {
-      return found;
-    }
+    // The name alone might be another container's by now.
+    if (found && isEnd(found) && (isUnnamedEnd(found, mac) || isOwned(found, isOf(call)))) return found;
   }
   return undefined;
 }
 
 const isOf = (call: AttachmentCall<unknown>) => (owner: Owner): boolean => sameOwner(owner, call.owner);
 
-function isOwned({ alias = "" }: link.Link, mine: (owner: Owner) => boolean): boolean {
-  const owner = parseOwner(alias);
+/** The reference plugins write no owner. A gateway of a VLAN has none either, but it has its other end on the host. */
+function isUnnamedEnd(found: link.Link, mac: string | undefined): boolean {
+  return found.alias === undefined && found.parentNetns !== undefined && found.mac === mac;
+}
+
+function ownedEnds(all: readonly link.Link[], mine: (owner: Owner) => boolean): link.Link[] {
+  return all.filter((each) => isEnd(each) && isOwned(each, mine));
+}
+
+function isOwned({ alias }: link.Link, mine: (owner: Owner) => boolean): boolean {
+  const owner = parseAlias(alias);
   return owner !== undefined && mine(owner);
 }

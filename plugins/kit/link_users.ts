@@ -12,7 +12,7 @@ import { findNames } from "../../ffi/sys/directory.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { readText } from "../../ffi/sys/file.ts";
 import { findLink } from "../../ffi/sys/status.ts";
-import { describeOwner, parseOwner } from "./owner.ts";
+import { describeOwner, parseAlias } from "./owner.ts";
 
 /** A link that stands on another one. */
 export interface LinkUser {
@@ -29,8 +29,8 @@ export function listUsers(netns: Netns, master: number): LinkUser[] {
 }
 
 /** The user in the words of an error message. */
-export function describeUser({ link: { alias = "", name, info }, place }: LinkUser): string {
-  const owner = parseOwner(alias);
+export function describeUser({ link: { alias, name, info }, place }: LinkUser): string {
+  const owner = parseAlias(alias);
   const what = owner ? describeOwner(owner) : `${info?.kind ?? "link"} "${name}"`;
   return place === undefined ? what : `${what} in "${place}"`;
 }

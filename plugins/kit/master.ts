@@ -15,7 +15,7 @@ import { boolean, int, satisfying, type Schema, string, withDefault } from "../s
 import { expectEqual, removeIfPresent } from "./interface.ts";
 import { describeUser, type LinkUser, listUsers } from "./link_users.ts";
 import { explainKind, interfaceExists } from "./own_link.ts";
-import { formatOwner } from "./owner.ts";
+import { formatAlias } from "./owner.ts";
 import type { AddCall, Call, CheckCall } from "./plugin.ts";
 import { checkAttached } from "./single_interface.ts";
 
@@ -149,7 +149,7 @@ export function createOnMaster(call: AddCall<MasterConfig>, master: Master, spec
   const created = link.get(netns.route, ifname);
   // A link that has its master's address for itself takes another one only when it is there.
   const mac = spec.mac && created.mac !== spec.mac ? { mac: spec.mac } : {};
-  link.set(netns.route, created.index, { alias: formatOwner(owner), ...mac });
+  link.set(netns.route, created.index, { alias: formatAlias(owner), ...mac });
   return spec.mac ? { ...created, mac: spec.mac } : created;
 }
 

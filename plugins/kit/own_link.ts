@@ -8,7 +8,7 @@ import { NetlinkError } from "../../ffi/netlink/error.ts";
 import * as link from "../../ffi/route/link.ts";
 import { CniError, Code } from "../spec/error.ts";
 import { removeIfPresent } from "./interface.ts";
-import { parseOwner, sameOwner } from "./owner.ts";
+import { parseAlias, sameOwner } from "./owner.ts";
 import type { AttachmentCall } from "./plugin.ts";
 
 /**
@@ -61,6 +61,6 @@ export function removeOwnLink(
 ): void {
   const found = netns && link.find(netns.route, ifname);
   if (found?.info?.kind !== kind) return;
-  const told = parseOwner(found.alias ?? "");
+  const told = parseAlias(found.alias);
   if (!told || sameOwner(told, owner)) removeIfPresent(netns, ifname);
 }

@@ -49,6 +49,19 @@ export function parseOwner(text: string): Owner | undefined {
   return network && containerId && ifname && more.length === 0 ? { network, containerId, ifname } : undefined;
 }
 
+/** What nobody else begins the alias of a link with: three words may be anybody's, and GC goes by the alias alone. */
+const MARK = "cni:";
+
+/** `cni:network containerId ifname`, what a link says of its owner. @throws {RangeError} if that is more than the kernel keeps: IFALIASZ */
+export function formatAlias(owner: Owner): string {
+  return MARK + formatOwner(owner);
+}
+
+/** Reads what {@linkcode formatAlias} wrote; `undefined` for any other text, or none. */
+export function parseAlias(alias: string | undefined): Owner | undefined {
+  return alias?.startsWith(MARK) ? parseOwner(alias.slice(MARK.length)) : undefined;
+}
+
 /** The owner in the words of an error message. */
 export function describeOwner({ network, containerId, ifname }: Owner): string {
   return `container "${containerId}" (network "${network}", interface "${ifname}")`;

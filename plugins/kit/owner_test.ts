@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { formatOwner, parseOwner, sameOwner } from "./owner.ts";
+import { formatAlias, formatOwner, parseAlias, parseOwner, sameOwner } from "./owner.ts";
 
 const owner = { network: "web", containerId: "4f1b", ifname: "eth0" };
 
@@ -8,6 +8,14 @@ test("parseOwner() reads what formatOwner() wrote, and nothing else", () => {
   expect(parseOwner("web 4f1b eth0")).toEqual(owner);
   for (const text of ["", "web", "web 4f1b", "web  eth0", "web 4f1b eth0 x", "web 4f1b "]) {
     expect(parseOwner(text)).toBeUndefined();
+  }
+});
+
+test("parseAlias() reads what formatAlias() wrote, and nothing that somebody else may have written", () => {
+  expect(formatAlias(owner)).toBe("cni:web 4f1b eth0");
+  expect(parseAlias("cni:web 4f1b eth0")).toEqual(owner);
+  for (const text of [undefined, "", "web 4f1b eth0", "cni:web 4f1b", "cni: web 4f1b eth0"]) {
+    expect(parseAlias(text)).toBeUndefined();
   }
 });
 

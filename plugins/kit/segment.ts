@@ -15,7 +15,7 @@ import type { Result } from "../spec/result.ts";
 import { configure, ipsOf } from "./interface.ts";
 import { describeUser, type LinkUser, listUsers } from "./link_users.ts";
 import { type Master, nameOf, usedBy } from "./master.ts";
-import { formatOwner } from "./owner.ts";
+import { formatAlias } from "./owner.ts";
 import type { AddCall } from "./plugin.ts";
 
 /** How the container's link and its master share the wire. */
@@ -78,7 +78,7 @@ function setUp({ netns, ifname, owner }: AddCall<unknown>, master: Master, { ind
         Code.Internal,
         `Cannot set "${ifname}" up: its master ${nameOf(master)} has MAC address ${mac} too`,
       )
-      : usedBy(refusal, master, (other) => other.link.mac === mac && other.link.alias !== formatOwner(owner));
+      : usedBy(refusal, master, (other) => other.link.mac === mac && other.link.alias !== formatAlias(owner));
   }
 }
 
@@ -125,7 +125,7 @@ function duplicateOf(
 ): CniError {
   // Where the master is not on the wire, its other users are not.
   const users = withMaster ? listUsers(master.netns, master.link.index) : [];
-  const others = users.filter(({ link }) => link.alias !== formatOwner(owner));
+  const others = users.filter(({ link }) => link.alias !== formatAlias(owner));
   const hasIt = ({ addresses }: LinkUser) => addresses.some((each) => each === address || ipOf(each) === address);
   const answerer = others.find(({ link }) => mac !== undefined && link.mac === mac);
   // Each interface of a container answers for all of its addresses.

@@ -13,7 +13,7 @@ import * as route from "../../ffi/route/route.ts";
 import { AF_INET, AF_INET6, IF_OPER_UP, RT_SCOPE_HOST, RT_TABLE_MAIN } from "../../ffi/route/uapi.ts";
 import { expectEqual } from "../kit/interface.ts";
 import { requireForwarding, requireIpv6 } from "../kit/parameters.ts";
-import { describeOwner, parseOwner } from "../kit/owner.ts";
+import { describeOwner, parseAlias } from "../kit/owner.ts";
 import { CniError, Code } from "../spec/error.ts";
 import { type GatewayedIp, gatewaysOf, hostOf } from "./ways.ts";
 
@@ -43,7 +43,7 @@ function leadTo(host: Netns, index: number, container: Ip): void {
 function ledElsewhere(host: Netns, container: Ip): CniError {
   const found = hostRoutes(host, container)[0]?.oif;
   const device = found === undefined ? undefined : link.find(host.route, found);
-  const owner = parseOwner(device?.alias ?? "");
+  const owner = parseAlias(device?.alias);
   const where = device?.name === undefined ? "elsewhere" : `to "${device.name}"`;
   return new CniError(
     Code.Internal,
