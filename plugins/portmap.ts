@@ -25,8 +25,15 @@ import {
 import { networkPrefix, oneOf, type Owner, sameOwner } from "./kit/owner.ts";
 import { type AttachmentCall, cleanUp, plugin, requirePrevResult } from "./kit/plugin.ts";
 import { requireRuleset, ruleset } from "./kit/ruleset.ts";
-import { describeHostPort, parsePortmap, type PortmapConfig, portmapKeys, type PortMapping } from "./portmap/config.ts";
-import { mappingsFor, publishedOn, publishedPort, selectionsOf, wantedElements } from "./portmap/elements.ts";
+import {
+  describeHostPort,
+  parsePortmap,
+  type PortmapConfig,
+  portmapKeys,
+  type PortMapping,
+  publishedOn,
+} from "./portmap/config.ts";
+import { mappingsFor, publishedPort, selectionsOf, wantedElements } from "./portmap/elements.ts";
 import { forgetFormer, forgetWithdrawn } from "./portmap/flows.ts";
 import { refuseListeners } from "./portmap/listeners.ts";
 import { HOST_PORT_TAKEN, refuseOverlaps, takenError } from "./portmap/overlaps.ts";

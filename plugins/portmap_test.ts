@@ -3,7 +3,7 @@ import { inNetns } from "../ffi/testing.ts";
 import { askTcp, askUdp, serveTcp, serveUdp, SHORTLY_MS, udpClient } from "../ffi/testing_traffic.ts";
 import { networkTest } from "./kit/testing_network.ts";
 import portmap from "./portmap.ts";
-import { chains, listing, publishing, refusal, servers, WEB } from "./portmap/testing.ts";
+import { chains, elements, listing, publishing, refusal, servers, WEB } from "./portmap/testing.ts";
 
 for (
   const [title, bridged] of [
@@ -65,6 +65,24 @@ networkTest("at ::1 a published port is refused at once rather than never answer
   using _host = serveTcp(host, "host", 8080, "::1");
   expect(await askTcp(host, "::1", 8080)).toBe("host ::1");
   expect(await askTcp(host, "127.0.0.1", 8080)).toBe("c1 10.88.0.1");
+});
+
+networkTest("a port that is given for all addresses in several ways is published once", (network) => {
+  const { host, call } = network;
+  const container = network.container(2);
+  const mapping = { hostPort: 8080, containerPort: 80 };
+  call(portmap, "ADD", publishing([mapping]), { container });
+  const once = elements(host);
+  call(portmap, "DEL", {}, { container });
+  for (const hostIPs of [["", "0.0.0.0"], ["0.0.0.0", "::"], ["::", "0.0.0.0", ""]]) {
+    const config = publishing(hostIPs.map((hostIP) => ({ ...mapping, hostIP })));
+    call(portmap, "ADD", config, { container });
+    expect(elements(host)).toEqual(once);
+    call(portmap, "CHECK", config, { container });
+    call(portmap, "DEL", config, { container });
+    expect(elements(host)).toEqual([]);
+  }
+  return Promise.resolve();
 });
 
 networkTest("what only passes through the host is not caught, whatever hostIP says", async (network) => {

@@ -80,6 +80,23 @@ netnsTest("masquerading is added once, found, and removed with its chains", ({ h
   expect(state(list())).toEqual({ elements: [], chains: [] });
 });
 
+netnsTest("an address that comes twice is masqueraded once", ({ host }) => {
+  const nl = host.nft;
+  const twice = [v4, v6, v4, parseCidr("10.88.0.2/24")];
+  addMasquerade(nl, A, twice);
+  addMasquerade(nl, A, twice);
+  expect(state(inNetns(host, "nft", "list", "ruleset"))).toEqual({
+    elements: [
+      '10.88.0.2 comment "web a eth0" : jump masquerade-10.88.0.0/16',
+      'fd88::2 comment "web a eth0" : jump masquerade-fd88--/64',
+    ],
+    chains: ["masquerade-10.88.0.0/16", "masquerade-fd88--/64"],
+  });
+  checkMasquerade(nl, A, twice);
+  removeMasquerade(nl, A, twice);
+  expect(state(inNetns(host, "nft", "list", "ruleset"))).toEqual({ elements: [], chains: [] });
+});
+
 netnsTest("a late DEL takes nothing from the container that has the address now", ({ host }) => {
   const nl = host.nft;
   for (let i = 0; i < 50; i++) {

@@ -194,11 +194,16 @@ function viewFor(nl: Netlink, table: OwnTable, wanted: readonly WantedElement[])
   return viewOf(nl, table, places, [table.sentinel.chain, ...chainsOf(wanted).keys()]);
 }
 
-/** What is wanted, at places that are not another attachment's of the same container, and what is at these places. */
+/**
+ * What is wanted, at places that are not another attachment's of the same container, and what is at these places.
+ *
+ * Of several for one place, as an address that was given twice asks for, the first counts: the kernel refuses the whole batch for a second.
+ */
 function findPlaces(view: View, owner: Owner, wanted: readonly WantedElement[]) {
   const present = readElements(view, selectionOf(wanted));
   const waiting: WantedElement[] = [];
-  const possible = wanted.map((each): WantedElement => {
+  const places = new Map(wanted.toReversed().map((each) => [identify(each), each]));
+  const possible = [...places.values()].reverse().map((each): WantedElement => {
     const found = present.get(identify(each));
     const holder = found?.owner;
     const led = sameOwner(holder, owner) ? found?.data?.verdict?.chain : undefined;

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import type { Ip } from "../../ffi/address.ts";
+import { familyOf, type Ip } from "../../ffi/address.ts";
 import { ConfigError } from "../spec/error.ts";
 import {
   array,
@@ -111,22 +111,44 @@ export function parsePortmap(raw: JsonObject): PortmapConfig {
   };
 }
 
-/** The mappings, each of them once. @throws {ConfigError} if one host port leads to two places */
+/**
+ * The mappings without those that publish nothing of their own: engines write "all addresses" in three ways.
+ *
+ * @throws {ConfigError} if one host port leads to two places
+ */
 function distinct(mappings: readonly PortMapping[]): PortMapping[] {
   const seen = new Map<string, PortMapping>();
   mappings.forEach((each, i) => {
-    const name = describeHostPort(each);
-    const other = seen.get(name);
-    if (other && other.containerPort !== each.containerPort) {
-      throw new ConfigError(
-        `runtimeConfig.portMappings[${i}]`,
-        `the only mapping of ${name}`,
-        `one to container port ${each.containerPort} besides one to ${other.containerPort}`,
-      );
+    for (const place of placesOf(each)) {
+      const other = seen.get(place) ?? each;
+      if (other.containerPort !== each.containerPort) {
+        throw new ConfigError(
+          `runtimeConfig.portMappings[${i}]`,
+          `the only mapping of ${describeHostPort(each)}`,
+          `one to container port ${each.containerPort} besides one to ${other.containerPort}`,
+        );
+      }
+      // Without an address it is meant for both families.
+      if (other === each || each.hostIP === undefined) seen.set(place, each);
     }
-    seen.set(name, each);
   });
-  return [...seen.values()];
+  return [...new Set(seen.values())];
+}
+
+/** What a mapping takes of the host, as text, by family. */
+function placesOf(mapping: PortMapping): string[] {
+  const { protocol, hostPort } = mapping;
+  return familiesOf(mapping).map((family) => `${family} ${publishedOn(mapping) ?? "all"} ${hostPort}/${protocol}`);
+}
+
+/** The families that a mapping is for. */
+export function familiesOf({ hostIP }: PortMapping): readonly (4 | 6)[] {
+  return hostIP === undefined ? [4, 6] : [familyOf(hostIP)];
+}
+
+/** The address that a mapping is published on, if it is not published on all. */
+export function publishedOn({ hostIP }: PortMapping): Ip | undefined {
+  return hostIP === "0.0.0.0" || hostIP === "::" ? undefined : hostIP;
 }
 
 /** `host port 8080/tcp`, `host port [fd00::1]:53/udp` */

@@ -24,6 +24,21 @@ test("keys, protocols and empty values are read as the ecosystem writes them", (
 });
 
 for (
+  const [given, kept] of [
+    [[undefined, undefined], [undefined]],
+    [[undefined, "0.0.0.0"], [undefined]],
+    [["0.0.0.0", "::", undefined], [undefined]],
+    [["::", "0.0.0.0", "::"], ["::", "0.0.0.0"]],
+    [["127.0.0.1", "::ffff:127.0.0.1", undefined], ["127.0.0.1", undefined]],
+  ] as const
+) {
+  test(`a mapping is kept once, however its address is written: ${given}`, () => {
+    const mappings = given.map((hostIP) => ({ hostPort: 1, containerPort: 2, ...hostIP && { hostIP } }));
+    expect(parsePortmap(publishing(mappings)).mappings.map(({ hostIP }) => hostIP)).toEqual([...kept] as never);
+  });
+}
+
+for (
   const [config, message] of [
     [{ backend: "ipfw" }, 'backend must be "nftables" or "iptables": got "ipfw"'],
     [{ hostPortInUse: "steal" }, 'hostPortInUse must be "refuse", "warn" or "ignore": got "steal"'],
@@ -51,6 +66,22 @@ for (
     [
       publishing([{ hostPort: 1, containerPort: 1 }, { hostPort: 1, containerPort: 2 }]),
       "portMappings[1] must be the only mapping of host port 1/tcp: got one to container port 2 besides one to 1",
+    ],
+    [
+      publishing([{ hostPort: 1, containerPort: 1 }, { hostPort: 1, containerPort: 2, hostIP: "0.0.0.0" }]),
+      "portMappings[1] must be the only mapping of host port 0.0.0.0:1/tcp: got one to container port 2 besides one to 1",
+    ],
+    [
+      publishing([{ hostPort: 1, containerPort: 1, hostIP: "::" }, { hostPort: 1, containerPort: 2 }]),
+      "portMappings[1] must be the only mapping of host port 1/tcp: got one to container port 2 besides one to 1",
+    ],
+    [
+      publishing([{ hostPort: 1, containerPort: 1, hostIP: "127.0.0.1" }, {
+        hostPort: 1,
+        containerPort: 2,
+        hostIP: "::ffff:127.0.0.1",
+      }]),
+      "must be the only mapping of host port 127.0.0.1:1/tcp: got one to container port 2 besides one to 1",
     ],
     [
       { conditionsV4: ["-m", "mac"] },

@@ -9,7 +9,14 @@ import type { FoundElement, Selection, WantedElement } from "../kit/owned_elemen
 import { ANY_ADDRESS_CHAIN, hairpinChain, hairpinEverybodyChain } from "../kit/ruleset.ts";
 import type { SharedChain } from "../kit/shared_chains.ts";
 import type { Conditions } from "./conditions.ts";
-import { describeHostPort, type PortmapConfig, type PortMapping, PROTOCOLS } from "./config.ts";
+import {
+  describeHostPort,
+  familiesOf,
+  type PortmapConfig,
+  type PortMapping,
+  PROTOCOLS,
+  publishedOn,
+} from "./config.ts";
 import { standbyOf, standbySet } from "./standby.ts";
 
 const PORT_MAPS = ["hostports", "hostip_hostports", "conditions", "hostip_conditions"];
@@ -28,12 +35,7 @@ export function wantedElements(config: PortmapConfig, addresses: readonly Cidr[]
 
 /** The mappings that concern the family of an address. */
 export function mappingsFor(mappings: readonly PortMapping[], address: Cidr): PortMapping[] {
-  return mappings.filter(({ hostIP }) => hostIP === undefined || familyOf(hostIP) === familyOf(address));
-}
-
-/** The address that a mapping is published on, if it is not published on all. */
-export function publishedOn({ hostIP }: PortMapping): Ip | undefined {
-  return hostIP === "0.0.0.0" || hostIP === "::" ? undefined : hostIP;
+  return mappings.filter((each) => familiesOf(each).includes(familyOf(address)));
 }
 
 function portElements(mapping: PortMapping, address: Cidr, conditions: Conditions | undefined): WantedElement[] {

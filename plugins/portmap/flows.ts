@@ -9,8 +9,8 @@ import { deleteFlows, type Flow, IPPROTO_UDP } from "../../ffi/conntrack/conntra
 import { mayTrack } from "../../ffi/conntrack/glance.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import * as address from "../../ffi/route/address.ts";
-import type { PortMapping } from "./config.ts";
-import { mappingsFor, publishedOn, type PublishedPort } from "./elements.ts";
+import { type PortMapping, publishedOn } from "./config.ts";
+import { mappingsFor, type PublishedPort } from "./elements.ts";
 
 /** Forgets conversations with the published ports that do not go to the container yet. @throws {SystemError} */
 export function forgetFormer(host: Netns, mappings: readonly PortMapping[], containers: readonly Cidr[]): void {

@@ -17,8 +17,8 @@ import { type Listener, listListeners } from "../../ffi/diag/listeners.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { unless } from "../../ffi/sys/error.ts";
 import { CniError } from "../spec/error.ts";
-import { describeHostPort, type PortMapping, type Protocol, PROTOCOLS } from "./config.ts";
-import { mappingsFor, publishedOn } from "./elements.ts";
+import { describeHostPort, familiesOf, type PortMapping, type Protocol, PROTOCOLS, publishedOn } from "./config.ts";
+import { mappingsFor } from "./elements.ts";
 import type { Program } from "./holders.ts";
 import { HOST_PORT_TAKEN } from "./overlaps.ts";
 
@@ -77,8 +77,7 @@ function listenersOn(nl: Netlink, protocol: Protocol, ports: readonly number[]):
 
 /** True if a packet of this family to that port could be meant for both. */
 function meets(mapping: PortMapping, { address, onlyV6 }: Listener, family: 4 | 6): boolean {
-  const { hostIP } = mapping;
-  if (hostIP !== undefined && familyOf(hostIP) !== family) return false;
+  if (!familiesOf(mapping).includes(family)) return false;
   const isReached = familyOf(address) === family || (address === "::" && !onlyV6);
   const on = publishedOn(mapping);
   return isReached && (on === undefined || isUnspecified(address) || on === address);

@@ -16,8 +16,8 @@ import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { describeOwner, type Owner, parseOwner } from "../kit/owner.ts";
 import { ruleset } from "../kit/ruleset.ts";
 import { CniError } from "../spec/error.ts";
-import { describeHostPort, type PortMapping } from "./config.ts";
-import { mappingsFor, portKeyOf, publishedOn } from "./elements.ts";
+import { describeHostPort, type PortMapping, publishedOn } from "./config.ts";
+import { mappingsFor, portKeyOf } from "./elements.ts";
 
 /** The host port belongs to another container, or to a program of the host (codes from 100 up are the plugin's own, SPEC §Error). */
 export const HOST_PORT_TAKEN = 100;
