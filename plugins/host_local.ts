@@ -23,7 +23,7 @@ import { findEarlier, tellsEarlier } from "./host_local/leftovers.ts";
 import { capacityOf, findRange, formatRanges, type RangeSet } from "./host_local/ranges.ts";
 import { parseResolvConf } from "./host_local/resolv_conf.ts";
 import { hostLocalKeys, parseRequestedIps, parseSettings, path } from "./host_local/settings.ts";
-import { lockStore, prepareReservation, tryReservation } from "./host_local/store.ts";
+import { hasDirectory, lockStore, prepareReservation, tryReservation } from "./host_local/store.ts";
 import { type AddCall, type Call, type CheckCall, type GcCall, plugin } from "./kit/plugin.ts";
 import type { Attachment } from "./spec/config.ts";
 import { CniError, Code, ConfigError } from "./spec/error.ts";
@@ -73,14 +73,14 @@ export default plugin<Config>({
 
   del(call) {
     const directory = directoryOf(call);
-    if (!findStatus(directory)?.isDirectory) return;
+    if (!hasDirectory(directory, call.log)) return;
     using store = lockStore(directory, call.log);
     store.release(store.findHeld(call));
   },
 
   delMany(calls) {
     const directory = directoryOf(calls[0]);
-    if (!findStatus(directory)?.isDirectory) return [];
+    if (!hasDirectory(directory, calls[0].log)) return [];
     using store = lockStore(directory, calls[0].log);
     store.release(calls.flatMap((call) => store.findHeld(call)));
     return [];
@@ -90,7 +90,7 @@ export default plugin<Config>({
 
   gc(call) {
     const directory = directoryOf(call);
-    if (!findStatus(directory)?.isDirectory) return;
+    if (!hasDirectory(directory, call.log)) return;
     using store = lockStore(directory, call.log);
     const lives = survivors(call);
     const inventory = store.list();
@@ -109,7 +109,7 @@ export default plugin<Config>({
     const directory = directoryOf(call);
     try {
       // Only ADD makes something: a network that is asked about need not be one that comes to be.
-      if (findStatus(directory)) tryReservation(directory);
+      if (findStatus(directory, false)) tryReservation(directory);
       else requireWritable(directory);
     } catch (error) {
       if (!(error instanceof SystemError)) throw error;

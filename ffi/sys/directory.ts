@@ -9,10 +9,11 @@ import { descriptor } from "./file.ts";
 import { sys } from "./libc.ts";
 
 const arm = process.arch === "arm64";
-// asm-generic/fcntl.h; the directory's is another on arm64.
+// asm-generic/fcntl.h; the last two are others on arm64.
 const O_RDONLY = 0;
 const O_CLOEXEC = 0o2000000;
 const O_DIRECTORY = arm ? 0o40000 : 0o200000;
+const O_NOFOLLOW = arm ? 0o100000 : 0o400000;
 const SYS_faccessat = arm ? 48 : 269;
 const SYS_getdents64 = arm ? 61 : 217;
 const AT_FDCWD = -100;
@@ -69,10 +70,15 @@ export interface Entry {
   readonly isFile: boolean;
 }
 
-/** What is in a directory, without `.` and `..`, in the order of the file system. @throws {SystemError} */
-export function listEntries(path: string): Entry[] {
+/**
+ * What is in a directory, without `.` and `..`, in the order of the file system.
+ *
+ * @param follow whether a link in the place of the directory is followed
+ * @throws {SystemError} `ENOTDIR` for a link that is not
+ */
+export function listEntries(path: string, follow = true): Entry[] {
   return forPurpose(`list directory "${path}"`, () => {
-    using directory = descriptor(sys.open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0));
+    using directory = descriptor(sys.open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | (follow ? 0 : O_NOFOLLOW), 0));
     const entries: Entry[] = [];
     const buffer = new Uint8Array(32 * 1024);
     for (;;) {

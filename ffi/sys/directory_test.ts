@@ -2,7 +2,9 @@ import { afterAll, expect, test } from "bun:test";
 import { mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { requireWritable } from "./directory.ts";
+import { listEntries, requireWritable } from "./directory.ts";
+import { writeUnnamed } from "./file.ts";
+import { findStatus } from "./status.ts";
 
 const root = mkdtempSync(join(tmpdir(), "cni-directory-"));
 afterAll(() => rmSync(root, { recursive: true }));
@@ -37,4 +39,17 @@ test("requireWritable() notices a file system that is read-only", () => {
   ]);
   expect(stderr.toString()).toBe("");
   expect(stdout.toString()).toBe(`Cannot write to directory "${mounted}/a/b": Read-only file system (EROFS)\n`);
+});
+
+test("a link in the place of a directory is followed only where that is wanted", () => {
+  const link = join(root, "other-link");
+  mkdirSync(join(root, "target/inside"), { recursive: true });
+  symlinkSync("target", link);
+  expect(listEntries(link).map(({ name }) => name)).toEqual(["inside"]);
+  expect(() => listEntries(link, false)).toThrow("(ENOTDIR)");
+  expect(listEntries(join(root, "target"), false)).toHaveLength(1);
+  expect([findStatus(link)?.isDirectory, findStatus(link, false)?.isDirectory]).toEqual([true, false]);
+  rmSync(join(root, "target"), { recursive: true });
+  expect([findStatus(link), findStatus(link, false)?.isDirectory]).toEqual([undefined, false]);
+  expect(() => writeUnnamed(link, "")).toThrow("(ENOTDIR)");
 });

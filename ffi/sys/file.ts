@@ -186,11 +186,12 @@ export interface UnnamedFile extends Descriptor {
 }
 
 /**
- * Writes a complete new file that has no name yet, on the file system of `directory`, which does not change by that.
+ * Writes a complete new file that has no name yet, on the file system of `directory`, which does not change by that; a link in its place
+ * is followed only if a slash ends the path.
  *
  * @param durable on disk before it returns
  * @returns `undefined` where the file system knows no such files
- * @throws {SystemError}
+ * @throws {SystemError} `ENOTDIR` for a link that is not followed
  * @see O_TMPFILE in open(2)
  */
 export function writeUnnamed(directory: string, text: string, mode = 0o600, durable = true): UnnamedFile | undefined {
@@ -198,7 +199,7 @@ export function writeUnnamed(directory: string, text: string, mode = 0o600, dura
     // EISDIR and EINVAL: what kernels and file systems answer that take the flag for O_DIRECTORY.
     const fd = unless(
       ["EOPNOTSUPP", "EISDIR", "EINVAL"],
-      () => sys.open(directory, O_WRONLY | O_TMPFILE | O_CLOEXEC, mode),
+      () => sys.open(directory, O_WRONLY | O_TMPFILE | O_NOFOLLOW | O_CLOEXEC, mode),
     );
     if (fd === undefined) return undefined;
     const file = descriptor(fd);

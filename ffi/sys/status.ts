@@ -10,6 +10,7 @@ import { sys } from "./libc.ts";
 
 const arm = process.arch === "arm64";
 const O_CLOEXEC = 0o2000000;
+const O_NOFOLLOW = arm ? 0o100000 : 0o400000;
 const SYS_fstat = arm ? 80 : 5;
 
 /** What tells one file from another, and its kind. */
@@ -59,13 +60,18 @@ function readTime(view: DataView, at: number): bigint {
   return view.getBigInt64(at, true) * 1_000_000_000n + view.getBigInt64(at + 8, true);
 }
 
-/** The status of the file that `path` leads to, links followed, or `undefined` if there is none. @throws {SystemError} */
-export function findStatus(path: string): FileStatus | undefined {
+/**
+ * The status of the file that `path` leads to, or `undefined` if there is none.
+ *
+ * @param follow whether a link in the place of its last name is followed; else the status is that of the link
+ * @throws {SystemError}
+ */
+export function findStatus(path: string, follow = true): FileStatus | undefined {
   // Opens the place and not the file: that asks for no permission to read, and wakes no device.
   const O_PATH = 0o10000000;
   const place = unless(
     ["ENOENT", "ENOTDIR", "ELOOP"],
-    () => forPurpose(`find "${path}"`, () => sys.open(path, O_PATH | O_CLOEXEC, 0)),
+    () => forPurpose(`find "${path}"`, () => sys.open(path, O_PATH | O_CLOEXEC | (follow ? 0 : O_NOFOLLOW), 0)),
   );
   if (place === undefined) return undefined;
   using opened = descriptor(place);

@@ -30,6 +30,9 @@ const ESTALE = 116;
 /** From there on an index is too small, and making a larger one pays. */
 const REACH = 4;
 
+/** More than any network has addresses for, and few enough to be numbered in 32 bits. */
+const MOST_PAGES = 2 ** 31;
+
 /** What is known about the addresses of a network, kept by its user as the directory changes. */
 export interface Index extends Disposable {
   /** When the directory was read, in milliseconds since 1970. */
@@ -175,8 +178,12 @@ function readLayout(fd: number, seal: string): Layout | undefined {
   const [is, about, numbers = ""] = new TextDecoder().decode(buffer).split("\n");
   if (is !== form() || about !== seal) return undefined;
   const [ownerPages = 0, takenPages = 0, hasOld, mayHaveEarlier, listedAt = 0] = numbers.split(" ").map(Number);
+  // Whoever wrote that is another.
+  if (!isCount(ownerPages) || !isCount(takenPages)) return undefined;
   return { ownerPages, takenPages, hasOld: hasOld !== 0, listedAt, mayHaveEarlier: mayHaveEarlier !== 0 };
 }
+
+const isCount = (pages: number): boolean => Number.isInteger(pages) && pages > 0 && pages < MOST_PAGES;
 
 /** In one write, as the last one. */
 function writeLayout(fd: number, seal: string, layout: Layout): void {

@@ -96,6 +96,11 @@ const DAMAGES: Record<string, (path: string) => void> = {
     }),
   "of an earlier boot": (path) =>
     overwrite(path, (bytes) => bytes.set(new TextEncoder().encode("00000000"), bytes.indexOf(10) + 1)),
+  "of more pages than there can be": (path) =>
+    overwrite(path, (bytes) => {
+      const [is, about, numbers = ""] = bytes.toString("latin1", 0, 512).split("\n");
+      bytes.fill(0, 0, 512).write([is, about, numbers.replace(/^\d+ \d+/, "1e300 1e300"), ""].join("\n"));
+    }),
   "of another version": (path) => overwrite(path, (bytes) => void (bytes[17] = 0x32)),
   "text of somebody else": (path) => writeFileSync(path, "mine\n".repeat(5000)),
   "a link to nowhere": (path) => (unlinkSync(path), symlinkSync("nowhere", path)),

@@ -52,9 +52,9 @@ export interface SecondName {
   readonly boot: number;
 }
 
-/** Reads the directory of a network; one that does not exist is empty. @throws {SystemError} */
+/** Reads the directory of a network; one that does not exist is empty, a link as well. @throws {SystemError} */
 export function readInventory(directory: string): Inventory {
-  const entries = unless(["ENOENT", "ENOTDIR"], () => listEntries(directory)) ?? [];
+  const entries = unless(["ENOENT", "ENOTDIR"], () => listEntries(directory, false)) ?? [];
   const seconds = new Map<Entry["inode"], SecondName>();
   for (const { name, inode } of entries) {
     const second = name.startsWith(".") ? parseIndexName(name) : undefined;

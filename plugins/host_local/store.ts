@@ -16,6 +16,7 @@ import {
   writeUnnamed,
 } from "../../ffi/sys/file.ts";
 import { lockFile } from "../../ffi/sys/lock.ts";
+import { findLink, findStatus } from "../../ffi/sys/status.ts";
 import { tryAgainLater } from "../kit/busy.ts";
 import type { Attachment } from "../spec/config.ts";
 import { CniError, Code } from "../spec/error.ts";
@@ -63,11 +64,38 @@ export interface Reservation extends Disposable {
   readonly attachment: Attachment;
 }
 
+/**
+ * Whether a network has a directory. It is no link: whoever moves the state of a node moves all networks, so that a link in the place of
+ * one was put there by somebody else, and what it leads to is not ours to write into.
+ *
+ * @param log told of a link
+ * @throws {SystemError}
+ */
+export function hasDirectory(directory: string, log: (message: string) => void): boolean {
+  if (findStatus(directory, false)?.isDirectory) return true;
+  if (findLink(directory) !== undefined) {
+    log(`"${directory}" is a symbolic link, which is not followed; going on without it`);
+  }
+  return false;
+}
+
+/** Says so if a call fails since it follows no link. */
+function explainingLink<T>(directory: string, call: () => T): T {
+  try {
+    return call();
+  } catch (error) {
+    const isRefused = error instanceof SystemError && (error.code === "ENOTDIR" || error.code === "ELOOP");
+    if (!isRefused || findLink(directory) === undefined) throw error;
+    const remark = "it is a symbolic link, which is not followed: remove it, or put what it leads to in its place";
+    throw new SystemError(error.syscall, error.errno, `write to directory "${directory}"`, remark);
+  }
+}
+
 /** Writes a reservation to disk, where that may take its time: before the lock is taken. @throws {SystemError} */
 export function prepareReservation(directory: string, attachment: Attachment): Reservation {
   const content = formatHolder(attachment);
   // Without a name it leaves the directory as it is, and the index with it, and is gone after a crash.
-  const unnamed = writeUnnamed(directory, content);
+  const unnamed = explainingLink(directory, () => writeUnnamed(directory, content));
   if (unnamed) return { ...unnamed, isNamed: false, attachment };
   const path = writeTemporary(`${directory}/new`, content);
   return { path, isNamed: true, attachment, [Symbol.dispose]: () => void removeFile(path) };
@@ -75,7 +103,7 @@ export function prepareReservation(directory: string, attachment: Attachment): R
 
 /** Makes sure that a reservation could be written. @throws {SystemError} */
 export function tryReservation(directory: string): void {
-  const unnamed = writeUnnamed(directory, "", 0o600, false);
+  const unnamed = explainingLink(directory, () => writeUnnamed(directory, "", 0o600, false));
   if (unnamed) unnamed[Symbol.dispose]();
   else removeFile(writeTemporary(`${directory}/status`, "", 0o600, false));
 }
@@ -105,7 +133,7 @@ export function lockStore(directory: string, log: (message: string) => void, tim
     },
     list: records.list,
     decide: (choose) => decide(records, () => reclaim(directory, records, log), choose),
-    reserve: (reservation, addresses) => reserve(directory, records, reservation, addresses),
+    reserve: (reservation, addresses) => reserve(directory, records, reservation, addresses, log),
     release: (held) => release(directory, records, held),
     [Symbol.dispose]: () => lock.dispose(),
   };
@@ -223,8 +251,24 @@ function findLastReserved(path: string, log: (message: string) => void): Ip | un
   }
 }
 
+/** See {@linkcode findLastReserved}: a directory that somebody put there is in nobody's way. */
+function noteLastReserved(path: string, address: Ip, log: (message: string) => void): void {
+  try {
+    replaceFile(path, address, 0o600, false);
+  } catch (error) {
+    if (!(error instanceof SystemError && error.code === "EISDIR")) throw error;
+    log(`${error.message}; going on without it`);
+  }
+}
+
 /** From the first link on, the reservation is whole; a crash before the last leaves a part of the addresses to DEL. */
-function reserve(directory: string, { ask }: Records, reservation: Reservation, addresses: readonly Ip[]): void {
+function reserve(
+  directory: string,
+  { ask }: Records,
+  reservation: Reservation,
+  addresses: readonly Ip[],
+  log: (message: string) => void,
+): void {
   const done: Ip[] = [];
   const boot = currentBoot();
   try {
@@ -236,7 +280,7 @@ function reserve(directory: string, { ask }: Records, reservation: Reservation, 
       done.push(address);
     }
     for (const [set, address] of addresses.entries()) {
-      replaceFile(`${directory}/last_reserved_ip.${set}`, address, 0o600, false);
+      noteLastReserved(`${directory}/last_reserved_ip.${set}`, address, log);
     }
     giveSecondName(directory, reservation, boot);
   } catch (error) {
