@@ -161,7 +161,7 @@ export class Runtime {
     const { env = process.env, log = say } = this.#settings;
     const around = surroundings(this.#settings);
     using _ = around.host;
-    const invoker = around.invoker(pluginDirectories);
-    return call({ invoker, pluginDirectories, cacheDirectory, env, rollBack, log }, around);
+    const [invoker, ownPlugins] = [around.invoker(pluginDirectories), around.invoker([])];
+    return call({ invoker, ownPlugins, pluginDirectories, cacheDirectory, env, rollBack, log }, around);
   }
 }

@@ -46,6 +46,7 @@ export async function run(request: RunRequest, env: RuntimeOptions["env"]): Prom
   using _host = around.host;
   const runtime: RuntimeOptions = {
     invoker: around.invoker(request.pluginDirectories),
+    ownPlugins: around.invoker([]),
     pluginDirectories: request.pluginDirectories,
     cacheDirectory: request.cacheDirectory,
     env,

@@ -61,6 +61,7 @@ function administratorsFirst(programs: Executables, builtIn: Embedded): Invoker 
   return {
     invoke: (type, request) => choose(type).invoke(type, request),
     restore: (type, request) => choose(type).restore?.(type, request),
+    findProgram: (type) => programs.find(type),
     delMany: (type, requests) => choose(type).delMany?.(type, requests) ?? requests,
   };
 }
@@ -70,6 +71,7 @@ function firstOf(own: Embedded, others: Invoker): Invoker {
   return {
     invoke: (type, request) => choose(type).invoke(type, request),
     restore: (type, request) => choose(type).restore?.(type, request),
+    findProgram: (type) => choose(type).findProgram?.(type),
     delMany: (type, requests) => choose(type).delMany?.(type, requests) ?? requests,
   };
 }

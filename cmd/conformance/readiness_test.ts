@@ -80,7 +80,11 @@ test("STA-08 an error of the IPAM plugin is returned", () => {
   using node = newNode();
   node.program("my-ipam", `echo '{"code":51,"msg":"the server is down"}'; exit 1`);
   const { exitCode, stdout } = node.exec("bridge", "STATUS", { ipam: { type: "my-ipam" } });
-  expect([exitCode, JSON.parse(stdout)]).toEqual([1, { cniVersion: "1.1.0", code: 51, msg: "the server is down" }]);
+  expect([exitCode, JSON.parse(stdout)]).toMatchObject([1, {
+    cniVersion: "1.1.0",
+    code: 51,
+    msg: "the server is down",
+  }]);
 });
 
 /** What a plugin is told that is asked about no attachment. */

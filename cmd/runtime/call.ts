@@ -12,11 +12,14 @@ import type { Result } from "../../plugins/spec/result.ts";
 import type { JsonObject } from "../../plugins/spec/schema.ts";
 import { atLeast, type Verb } from "../../plugins/spec/version.ts";
 import type { Args } from "./cache.ts";
+import { DEFAULT_NETWORK } from "./default_network.ts";
 import { findPosition } from "./position.ts";
 
 /** What calls are made with. */
 export interface Caller {
   readonly invoker: Invoker;
+  /** Calls the plugins of this program alone, where it is not to be another that answers: in the network that is built in. */
+  readonly ownPlugins?: Invoker;
   readonly pluginDirectories: readonly string[];
   readonly env: Readonly<Record<string, string | undefined>>;
   log(message: string): void;
@@ -60,7 +63,7 @@ export function callForMany<O extends CallOptions>(
   all: readonly O[],
 ): ReadonlySet<O> {
   const requests = new Map(all.map((each) => [requestOf(caller, list, plugin, each), each]));
-  const { invoker: { delMany } } = caller;
+  const { delMany } = invokerFor(caller, list);
   if (!delMany) return new Set(all);
   try {
     const left = named(list, plugin, "DEL", () => delMany(plugin.type, [...requests.keys()]));
@@ -107,13 +110,23 @@ export function restorePlugin(
     list,
     plugin,
     "restore",
-    () => caller.invoker.restore?.(plugin.type, requestOf(caller, list, plugin, options)),
+    () => invokerFor(caller, list).restore?.(plugin.type, requestOf(caller, list, plugin, options)),
   );
 }
 
 function request(caller: Caller, list: NetworkList, plugin: PluginEntry, options: CallOptions): Response {
   const call = requestOf(caller, list, plugin, options);
-  return invokeChecked({ invoke: (type, request) => invoke(caller, type, request) }, plugin.type, call);
+  const invoker = invokerFor(caller, list);
+  return invokeChecked({ invoke: (type, request) => invoke(invoker, type, request) }, plugin.type, call);
+}
+
+/** Nobody wrote the built-in network with the plugins of others in mind, and older ones do not even speak its version. */
+function invokerFor({ invoker, ownPlugins }: Caller, list: NetworkList): Invoker {
+  return ownPlugins && isBuiltIn(list) ? ownPlugins : invoker;
+}
+
+function isBuiltIn({ text }: NetworkList): boolean {
+  return text === DEFAULT_NETWORK;
 }
 
 function requestOf(caller: Caller, list: NetworkList, plugin: PluginEntry, options: CallOptions): Request {
@@ -131,7 +144,7 @@ function requestOf(caller: Caller, list: NetworkList, plugin: PluginEntry, optio
 }
 
 /** What a plugin fails with it answers; what is thrown here with this code comes from looking for it. */
-function invoke({ invoker }: Caller, type: string, request: Request): Response {
+function invoke(invoker: Invoker, type: string, request: Request): Response {
   try {
     return invoker.invoke(type, request);
   } catch (error) {
@@ -146,8 +159,8 @@ function invoke({ invoker }: Caller, type: string, request: Request): Response {
  * plugins read: whoever sets it has asked for what they otherwise refuse.
  */
 function environment(
-  { env, pluginDirectories }: Caller,
-  { cniVersion }: NetworkList,
+  { env, pluginDirectories, ownPlugins }: Caller,
+  list: NetworkList,
   { verb, parameters }: CallOptions,
 ): Record<string, string | undefined> {
   return {
@@ -157,9 +170,9 @@ function environment(
     CNI_NETNS: parameters?.netns ?? "",
     CNI_IFNAME: parameters?.ifname ?? "",
     CNI_ARGS: (parameters?.args ?? []).map((pair) => pair.join("=")).join(";"),
-    CNI_PATH: pluginDirectories.join(":"),
+    CNI_PATH: ownPlugins && isBuiltIn(list) ? "" : pluginDirectories.join(":"),
     // Only this version has it, and plugins of its time may ask.
-    ...(cniVersion === "0.1.0" && { CNI_VERSION: cniVersion }),
+    ...(list.cniVersion === "0.1.0" && { CNI_VERSION: list.cniVersion }),
   };
 }
 

@@ -124,10 +124,17 @@ function restoreRules(
   const { type } = plugin;
   try {
     const restored = restorePlugin(runtime, list, plugin, entry, prevResult);
-    return restored ? { type, restored } : { type, restored: [], skipped: "it is not built into this program" };
+    return restored ? { type, restored } : { type, restored: [], skipped: whyNotAsked(runtime, type) };
   } catch (error) {
     return { type, restored: [], failed: sentence(error) };
   }
+}
+
+function whyNotAsked({ invoker }: RuntimeOptions, type: string): string {
+  const program = invoker.findProgram?.(type);
+  return program === undefined
+    ? "it is not built into this program"
+    : `"${program}" is called for it, which cannot be asked`;
 }
 
 function stateOf(plugins: readonly RestoredPlugin[]): RestoredAttachment["state"] {

@@ -24,6 +24,8 @@ import { describe, findPrevResult, keyOf, recall, type RecallParameters } from "
 export interface RuntimeOptions {
   /** Finds and calls the plugins that networks name. */
   readonly invoker: Invoker;
+  /** Calls the plugins of this program alone, which those of the built-in network are, whoever else has some of their names. */
+  readonly ownPlugins?: Invoker;
   /** Where plugins of others are; passed to plugins that delegate. */
   readonly pluginDirectories: readonly string[];
   /** Where attachments are remembered: `/var/lib/cni`. */

@@ -7,7 +7,7 @@
 import { CniError, Code } from "../spec/error.ts";
 import { parseResult, type Result } from "../spec/result.ts";
 import type { Version } from "../spec/version.ts";
-import type { Response } from "./delegate.ts";
+import { NotRunError, type Response } from "./delegate.ts";
 
 /** The result that a plugin printed, in the current form. @throws {CniError} code 6 if it is none */
 export function parseAnswer(stdout: string, type: string, version: Version): Result {
@@ -22,13 +22,14 @@ export function parseAnswer(stdout: string, type: string, version: Version): Res
   return parseResult(answer, version);
 }
 
-/** The error that a plugin failed with: its own if it printed one, and always what it said on standard error. */
+/** The error that a plugin failed with: its own if it printed one, and always what it said on standard error, and where it is. */
 export function parseFailure(response: Response, type: string): CniError {
   const { stdout, stderr } = response;
-  const said = stderr ? [`it said ${JSON.stringify(stderr)}`] : [];
+  const told = stderr ? [`it said ${JSON.stringify(stderr)}`] : [];
+  const said = [...told, ...describeProgram(response)];
   if (stdout.trim() === "") {
-    const blank = said.length === 0 ? ["it printed nothing, neither a result nor an error"] : said;
-    return failure(`Plugin "${type}" failed without an error object: ${describeEnd(response)}`, blank);
+    const blank = told.length === 0 ? ["it printed nothing, neither a result nor an error"] : [];
+    return failure(`Plugin "${type}" failed without an error object: ${describeEnd(response)}`, [...blank, ...said]);
   }
   const error = readError(stdout);
   if (!error) {
@@ -41,7 +42,20 @@ export function parseFailure(response: Response, type: string): CniError {
   const { code = Code.Internal, msg, details } = error;
   const message = msg || `Plugin "${type}" failed with an error object that has no message: ${describeEnd(response)}`;
   const notes = [...(details ? [details] : []), ...said];
+  if (response.program !== undefined && code === Code.IncompatibleVersion) {
+    return new NotRunError(code, message, { details: [...notes, ...remedyFor(response)].join("; ") });
+  }
   return new CniError(code, message, { details: notes.join("; "), cause: response.error });
+}
+
+function describeProgram({ program, replaces }: Response): string[] {
+  if (program === undefined) return [];
+  return [`its program is "${program}"${replaces ? ", which is called instead of the plugin that is built in" : ""}`];
+}
+
+function remedyFor({ program = "", replaces }: Response): string[] {
+  const directory = program.slice(0, program.lastIndexOf("/")) || "/";
+  return replaces ? [`remove it, or replace it: cni install --force ${directory}`] : [];
 }
 
 function failure(message: string, notes: readonly string[]): CniError {

@@ -2,7 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { CniError } from "../spec/error.ts";
 import { printResult } from "../spec/result.ts";
 import { parseAnswer, parseFailure } from "./answer.ts";
-import type { Response } from "./delegate.ts";
+import { NotRunError, type Response } from "./delegate.ts";
 
 function failure(response: Partial<Response>): { code: number; message: string; details: string | undefined } {
   const { code, message, details } = parseFailure({ exitCode: 1, stdout: "", ...response }, "x");
@@ -26,6 +26,32 @@ describe("parseFailure() takes the plugin's own error", () => {
     const stdout = '{"code":7,"msg":"no","details":"why"}';
     expect(failure({ stdout, stderr: 'two\n"lines"' }).details).toBe('why; it said "two\\n\\"lines\\""');
     expect(failure({ stdout: '{"code":7,"msg":"no"}', stderr: "log" }).details).toBe('it said "log"');
+  });
+});
+
+describe("parseFailure() names the program that failed", () => {
+  const program = "/opt/cni/bin/x";
+
+  test("also without an error object", () => {
+    expect(failure({ stdout: '{"code":7,"msg":"no","details":"why"}', program }).details).toBe(
+      'why; its program is "/opt/cni/bin/x"',
+    );
+    expect(failure({ program }).details).toBe(
+      'it printed nothing, neither a result nor an error; its program is "/opt/cni/bin/x"',
+    );
+  });
+
+  test("and what to do with one that is too old, which has done nothing", () => {
+    const response = { exitCode: 1, stdout: '{"code":1,"msg":"incompatible"}' };
+    expect(parseFailure(response, "x")).not.toBeInstanceOf(NotRunError);
+    expect(parseFailure({ ...response, program }, "x")).toBeInstanceOf(NotRunError);
+    expect(failure({ ...response, program }).details).toBe('its program is "/opt/cni/bin/x"');
+    expect(failure({ ...response, program, replaces: true })).toEqual({
+      code: 1,
+      message: "incompatible",
+      details: 'its program is "/opt/cni/bin/x", which is called instead of the plugin that is built in; ' +
+        "remove it, or replace it: cni install --force /opt/cni/bin",
+    });
   });
 });
 

@@ -33,13 +33,20 @@ export interface Response {
   readonly stderr?: string;
   /** The signal that ended a program. */
   readonly signal?: number;
+  /** Where the program is that answered; absent for a plugin in this process. */
+  readonly program?: string;
+  /** Whether the program is called instead of a plugin of this process. */
+  readonly replaces?: boolean;
   /** Of a plugin in this process: what it threw, which knows more than the document says. */
   readonly error?: unknown;
   /** Of an ADD in this process: what `stdout` says, which need not be read again. */
   readonly result?: Result;
 }
 
-/** The plugin was not run, so that there is nothing to undo: it does not exist, or cannot be started. */
+/**
+ * The plugin was not run, so that there is nothing to undo: it does not exist, or cannot be started, or does not speak the version, which it
+ * says before it does anything.
+ */
 export class NotRunError extends CniError {}
 
 /** True if a plugin failed for nothing else than that its delegate was not run; of a failure that could not be undone, the failure counts. */
@@ -63,6 +70,8 @@ export interface Invoker {
    * @throws {CniError} and every other error as its cause made it
    */
   restore?(type: string, request: Request): readonly string[] | undefined;
+  /** Where the program is that would be called; `undefined` if it is a plugin of this process, or there is none. */
+  findProgram?(type: string): string | undefined;
   /**
    * Has a plugin of this process carry out many DELs together.
    *

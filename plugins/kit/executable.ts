@@ -33,7 +33,7 @@ export interface Executables extends Invoker {
 export interface ExecutableOptions {
   /** How long a plugin may run, in milliseconds; a quarter of an hour unless told. */
   readonly timeoutMs?: number;
-  /** Names of other plugins, which a mistyped one may have been meant to be. */
+  /** Names of plugins of this process: a mistyped one may have been meant to be one of them. */
   readonly others?: readonly string[];
   /** Takes what plugins write to standard error, while they run; it goes to our own unless told. */
   readonly hear?: (bytes: Uint8Array) => void;
@@ -63,7 +63,7 @@ export function executables(directories: readonly string[], options: ExecutableO
     invoke(type, request) {
       const path = find(type);
       if (path === undefined) throw notFound(directories, type, options.others ?? []);
-      return run(path, request, options);
+      return { ...run(path, request, options), program: path, replaces: options.others?.includes(type) ?? false };
     },
   };
 }
@@ -189,7 +189,8 @@ function stoppedError(
   stderr: string,
 ): CniError {
   const notes = [
-    end ? "it was ended, and what it had started with it" : "it cannot be ended",
+    // Without a time limit it has no process group of its own.
+    !end ? "it cannot be ended" : `it was ended${timeoutMs === undefined ? "" : ", and what it had started with it"}`,
     ...(stderr ? [`it said ${JSON.stringify(stderr)}`] : []),
   ];
   const options = { details: notes.join("; ") };

@@ -297,7 +297,7 @@ export function findNetns(env: Environment, surroundings: Surroundings): Netns |
 }
 
 /** Plugins of this binary, called in this process. */
-export interface Embedded extends Required<Omit<Invoker, "delMany">> {
+export interface Embedded extends Required<Omit<Invoker, "delMany" | "findProgram">> {
   has(type: string): boolean;
 }
 
