@@ -7,7 +7,14 @@
  * @see setns(2), network_namespaces(7)
  * @module
  */
-import { type Netlink, NETLINK_NETFILTER, NETLINK_ROUTE, NETLINK_SOCK_DIAG, openNetlink } from "./netlink/socket.ts";
+import {
+  type Netlink,
+  NETLINK_NETFILTER,
+  NETLINK_ROUTE,
+  NETLINK_SOCK_DIAG,
+  type NetlinkSocket,
+  openNetlink,
+} from "./netlink/socket.ts";
 import { forPurpose, SystemError, unless } from "./sys/error.ts";
 import { type Descriptor, openFile, pause } from "./sys/file.ts";
 import { statusOf } from "./sys/status.ts";
@@ -29,8 +36,14 @@ export interface Netns extends Disposable {
   readonly path: string;
   /** The file descriptor that holds it; closed with the handle. */
   readonly fd: number;
-  /** Equal for two handles of one namespace. */
+  /** Equal for two handles of one namespace. The kernel gives it to another one when this is gone. */
   readonly identity: string;
+  /**
+   * The kernel's number for the namespace, which it gives to no other in this boot; kernels before 5.14 have none.
+   *
+   * @see SO_NETNS_COOKIE in asm-generic/socket.h
+   */
+  readonly cookie: string | undefined;
   /** The namespace's rtnetlink socket, opened on first use. */
   readonly route: Netlink;
   /** The namespace's netfilter socket, opened on first use. */
@@ -39,6 +52,28 @@ export interface Netns extends Disposable {
   readonly diag: Netlink;
   /** Runs `call` inside the namespace and returns to where the thread was, whatever happens. */
   run<T>(call: () => Sync<T>): T;
+}
+
+/** What is written down of a namespace, to know it again: {@linkcode Netns.identity}, and {@linkcode Netns.cookie} where there is one. */
+export interface NetnsMark {
+  readonly identity: string;
+  readonly cookie?: string | undefined;
+}
+
+/** What there is to write down of a namespace. @throws {SystemError} */
+export function markOf({ identity, cookie }: Netns): NetnsMark {
+  return { identity, ...cookie !== undefined && { cookie } };
+}
+
+/** Whether this is the namespace that was written down. Without a cookie on both sides, the file's number is all there is to go by. */
+export function isMarked(netns: Netns, { identity, cookie }: NetnsMark): boolean {
+  return netns.identity === identity && isCookieOf(netns, cookie) !== false;
+}
+
+/** Whether the cookie is that of this namespace; `undefined` if there is none, or the kernel gives none. @throws {SystemError} */
+export function isCookieOf(netns: Netns, cookie: string | undefined): boolean | undefined {
+  const own = cookie === undefined ? undefined : netns.cookie;
+  return own === undefined ? undefined : own === cookie;
 }
 
 /**
@@ -156,18 +191,24 @@ function openNamespaceFile(path: string): Descriptor {
 
 /** `back` opens the place to return to; without it the handle is where the thread is already. */
 function handle(path: string, file: Descriptor, back: (() => Descriptor) | undefined): Netns {
-  let route: Netlink | undefined;
+  let route: NetlinkSocket | undefined;
   let nft: Netlink | undefined;
   let diag: Netlink | undefined;
+  let identity: string | undefined;
+  let cookie: string | undefined;
+  const openRoute = () => route ??= run<NetlinkSocket>(() => openNetlink(NETLINK_ROUTE));
   const run = <T>(call: () => Sync<T>): T => (back ? inside(path, file.fd, back, call) : call());
   return {
     path,
     fd: file.fd,
     get identity() {
-      return statusOf(file.fd).identity;
+      return identity ??= statusOf(file.fd).identity;
+    },
+    get cookie() {
+      return cookie ??= openRoute().netnsCookie();
     },
     get route() {
-      return route ??= run<Netlink>(() => openNetlink(NETLINK_ROUTE));
+      return openRoute();
     },
     get nft() {
       return nft ??= run<Netlink>(() => openNetlink(NETLINK_NETFILTER));

@@ -2,6 +2,7 @@ import { afterAll, expect, test } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { createNetns, openNetns } from "./netns.ts";
 
 const directory = mkdtempSync(join(tmpdir(), "cni-netns-"));
 afterAll(() => rmSync(directory, { recursive: true, force: true }));
@@ -30,3 +31,25 @@ test.each([1, 3])(
     }
   },
 );
+
+test("cookie is of the namespace, whoever holds it open, and is given to no other after it is gone", () => {
+  const seen = new Set<string | undefined>();
+  for (let attempt = 0; attempt < 20; attempt++) {
+    using netns = createNetns();
+    using again = openNetns(netns.path);
+    expect([again.cookie, again.identity]).toEqual([netns.cookie, netns.identity]);
+    expect(netns.cookie).toMatch(/^[1-9]\d*$/);
+    seen.add(netns.cookie);
+  }
+  expect(seen.size).toBe(20);
+});
+
+test("cookie is undefined where the kernel has none", () => {
+  const code = `
+    import { currentNetns } from ${JSON.stringify(join(import.meta.dir, "netns.ts"))};
+    using host = currentNetns();
+    console.log(host.cookie);`;
+  const inject = ["-e", "trace=getsockopt", "-e", "inject=getsockopt:error=ENOPROTOOPT"];
+  const { stdout } = Bun.spawnSync(["strace", "-f", "-o", "/dev/null", ...inject, process.execPath, "-e", code]);
+  expect(stdout.toString()).toBe("undefined\n");
+});

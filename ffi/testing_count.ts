@@ -27,6 +27,9 @@ export function counting(netns: Netns, tally: Tally): Netns {
     get identity() {
       return netns.identity;
     },
+    get cookie() {
+      return netns.cookie;
+    },
     get route() {
       return route ??= countingSocket(netns.route, tally);
     },

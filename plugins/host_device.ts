@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { type Netns, NetnsError, openNetns } from "../ffi/netns.ts";
+import { isMarked, markOf, type Netns, NetnsError, openNetns } from "../ffi/netns.ts";
 import * as link from "../ffi/route/link.ts";
 import { SystemError } from "../ffi/sys/error.ts";
 import { findStatus } from "../ffi/sys/status.ts";
@@ -106,7 +106,7 @@ function takeIn(call: AddCall<HostDeviceConfig>, device: link.Link): link.Link {
   if (earlier) reclaim(host, earlier, false, log);
   const saved: Saved = {
     owner: { network: call.request.name, containerID: containerId, ifname },
-    netns: { path: netns.path, identity: netns.identity },
+    netns: { path: netns.path, ...markOf(netns) },
     ...describeDevice(device),
   };
   undo.defer(() => {
@@ -126,7 +126,7 @@ function giveBack(call: DelCall<HostDeviceConfig>, sysfs: string): void {
   const saved = findSaved(path, log);
   if (!saved) return giveBackUnsaved(call, sysfs);
   // By now the path may lead to the namespace of another container.
-  const inside = netns?.identity === saved.netns.identity ? netns : undefined;
+  const inside = netns && isMarked(netns, saved.netns) ? netns : undefined;
   const fromContainer = () => inside && moveBack(host, inside, saved, log);
   if (putBack(call, saved, fromContainer, inside === undefined)) removeSaved(path);
   else log(`Device "${saved.before.name}" is neither in the container nor on the host; GC will look for it again`);
@@ -152,7 +152,7 @@ function giveBackUnsaved(call: DelCall<HostDeviceConfig>, sysfs: string): void {
   if (isAnothers(call, netns)) return;
   const saved: Saved = {
     owner: { network: owner.network, containerID: owner.containerId, ifname },
-    netns: { path: netns.path, identity: netns.identity },
+    netns: { path: netns.path, ...markOf(netns) },
     ...describeDevice(device),
     before: { name: alias, isUp: false },
     inside: device.index,
@@ -168,10 +168,8 @@ function isMeant({ config, netns }: DelCall<HostDeviceConfig>, { index, alias, m
 }
 
 /** True if it is written down that another container, which came to the path of the namespace, has a device of this name there. */
-function isAnothers({ config, ifname }: DelCall<HostDeviceConfig>, { identity }: Netns): boolean {
-  return listSaved(config.dataDir).some(([, { netns, owner }]) =>
-    netns.identity === identity && owner.ifname === ifname
-  );
+function isAnothers({ config, ifname }: DelCall<HostDeviceConfig>, netns: Netns): boolean {
+  return listSaved(config.dataDir).some(([, saved]) => saved.owner.ifname === ifname && isMarked(netns, saved.netns));
 }
 
 /** Those whose containers died; that one of them cannot be had is not what keeps another from being found. @returns true if there was one */
@@ -210,7 +208,7 @@ function collect({ config, request, valid, madeAt, host, log }: GcCall<HostDevic
 function withSavedNetns(saved: Saved, call: (netns: Netns) => boolean): boolean {
   try {
     using netns = openNetns(saved.netns.path);
-    return netns.identity === saved.netns.identity && call(netns);
+    return isMarked(netns, saved.netns) && call(netns);
   } catch (error) {
     if (error instanceof NetnsError) return false;
     throw error;

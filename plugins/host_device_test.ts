@@ -1,5 +1,5 @@
 import { expect } from "bun:test";
-import { mkdirSync, readdirSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Netns } from "../ffi/netns.ts";
 import { inNetns, linkNames } from "../ffi/testing.ts";
@@ -337,6 +337,21 @@ deviceTest("DEL leaves alone what another container has that came to the path of
   expect(filesIn(states)).toEqual(["c2:net1.json"]);
   ask("DEL", undefined, { containerId: "c2" });
   expect(linkNames(host)).toEqual(["lo", "nic0", "peer0"]);
+});
+
+deviceTest("a namespace whose number was another's is not taken for that", ({ ask, container, host, states }) => {
+  ask("ADD");
+  const path = join(states, "c1:net1.json");
+  const saved = JSON.parse(readFileSync(path, "utf8"));
+  expect(saved.netns).toEqual({ path: container.path, identity: container.identity, cookie: container.cookie });
+  const as = (cookie?: string) => writeFileSync(path, JSON.stringify({ ...saved, netns: { ...saved.netns, cookie } }));
+  as("1");
+  ask("DEL");
+  expect(linkNames(container)).toEqual(["lo", "net1"]);
+  // As it was written before.
+  as();
+  ask("DEL");
+  expect([linkNames(host), linkNames(container)]).toEqual([["lo", "nic0"], ["lo"]]);
 });
 
 deviceTest(

@@ -395,6 +395,29 @@ tuningTest(
   },
 );
 
+tuningTest(
+  "what is of a namespace whose number another has by now is not put on that",
+  ({ run, link, sysctl, dataDir }) => {
+    run("ADD", { mtu: 1400, sysctl: { [SOMAXCONN]: "500" } });
+    const path = join(dataDir, "c1_eth0.json");
+    const { place, ...rest } = JSON.parse(readFileSync(path, "utf8"));
+    expect(place).toEqual({ netns: expect.any(String), cookie: expect.any(String), link: expect.any(Number) });
+    writeFileSync(path, JSON.stringify({ ...rest, place: { ...place, cookie: "1" } }));
+    run("DEL", {});
+    expect([link()["mtu"], sysctl("net/core/somaxconn")]).toEqual([1400, "500"]);
+  },
+);
+
+tuningTest("a file without the kernel's number for the namespace is believed", ({ run, link, sysctl, dataDir }) => {
+  const before = sysctl("net/core/somaxconn");
+  run("ADD", { mtu: 1400, sysctl: { [SOMAXCONN]: "500" } });
+  const path = join(dataDir, "c1_eth0.json");
+  const { place: { cookie: _, ...place }, ...rest } = JSON.parse(readFileSync(path, "utf8"));
+  writeFileSync(path, JSON.stringify({ ...rest, place }));
+  run("DEL", {});
+  expect([link()["mtu"], sysctl("net/core/somaxconn")]).toEqual([1500, before]);
+});
+
 tuningTest("GC removes what seems to be of the future, as the clock was set back since", ({ run, files, dataDir }) => {
   run("ADD", { mtu: 1400 });
   utimesSync(join(dataDir, "c1_eth0.json"), 4e9, 4e9);

@@ -32,6 +32,7 @@ const SOCK_CLOEXEC = 0o2000000;
 const SOL_SOCKET = 1;
 const SO_RCVTIMEO = 20;
 const SO_SNDBUFFORCE = 32;
+const SO_NETNS_COOKIE = 71;
 const SOL_NETLINK = 270;
 const NETLINK_ADD_MEMBERSHIP = 1;
 const NETLINK_CAP_ACK = 10;
@@ -73,13 +74,19 @@ export interface Netlink extends Transport {
   sequence: number;
 }
 
+/** A socket, which knows where it is. */
+export interface NetlinkSocket extends Netlink {
+  /** The number of its network namespace, which no other has in this boot, as text; `undefined` from kernels before 5.14. @throws {SystemError} */
+  netnsCookie(): string | undefined;
+}
+
 /**
  * Opens a socket of `family` in the thread's network namespace.
  *
  * @param groups multicast groups whose messages it receives besides answers
  * @throws {SystemError}
  */
-export function openNetlink(family: number, groups: readonly number[] = []): Netlink {
+export function openNetlink(family: number, groups: readonly number[] = []): NetlinkSocket {
   const fd = forPurpose("open netlink socket", () => sys.socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, family));
   const one = new Uint32Array([1]);
   // Answers with a reason and without a copy of the request; dumps that the kernel filters. Old kernels know none of these.
@@ -100,7 +107,7 @@ export function openNetlink(family: number, groups: readonly number[] = []): Net
 let buffer = new Uint8Array(0);
 const BUFFER_SIZE = 64 * 1024;
 
-function socketOf(fd: number): Netlink {
+function socketOf(fd: number): NetlinkSocket {
   if (buffer.length === 0) buffer = new Uint8Array(BUFFER_SIZE);
   let isLate = false;
   return {
@@ -124,6 +131,12 @@ function socketOf(fd: number): Netlink {
         throw new SystemError("recv", 90, "receive an answer of the kernel");
       }
       return buffer.subarray(0, length);
+    },
+    netnsCookie() {
+      const cookie = new BigUint64Array(1);
+      const length = new Uint32Array([cookie.byteLength]);
+      const answer = unless(["ENOPROTOOPT"], () => sys.getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, cookie, length));
+      return answer === undefined ? undefined : `${cookie[0]}`;
     },
     [Symbol.dispose]: () => isLate ? closeLate(fd) : void sys.close(fd),
   };

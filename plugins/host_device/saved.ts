@@ -39,7 +39,11 @@ const saved = lazy(() =>
   struct({
     owner: struct({ network: nonEmptyString, containerID: nonEmptyString, ifname: linkName }),
     /** Where it was taken: the path, and what tells the namespace from a later one. */
-    netns: struct({ path: satisfying(nonEmptyString, "text without NUL", withoutNul), identity: nonEmptyString }),
+    netns: struct({
+      path: satisfying(nonEmptyString, "text without NUL", withoutNul),
+      identity: nonEmptyString,
+      cookie: optional(nonEmptyString),
+    }),
     /** The device as it was on the host. */
     before: struct({
       name: linkName,

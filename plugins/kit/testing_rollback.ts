@@ -174,6 +174,9 @@ function fused(netns: Netns, fuse: Fuse): Netns {
     get identity() {
       return netns.identity;
     },
+    get cookie() {
+      return netns.cookie;
+    },
     get route() {
       return socket(netns.route);
     },

@@ -7,7 +7,7 @@
  *
  * @module
  */
-import type { Netns } from "../../ffi/netns.ts";
+import { isMarked, markOf, type Netns } from "../../ffi/netns.ts";
 import type { Link } from "../../ffi/route/link.ts";
 import { ensureDirectory, findNames } from "../../ffi/sys/directory.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
@@ -50,7 +50,10 @@ export interface Backup {
   readonly place?: Place;
 }
 interface Place {
+  /** The file's number; it comes back when the namespace is gone. */
   readonly netns: string;
+  /** The kernel's number, which does not; absent from older files, and where the kernel has none. */
+  readonly cookie?: string | undefined;
   /** 0 for no link of that name. */
   readonly link: number;
 }
@@ -77,7 +80,7 @@ const ours = lazy(() =>
     after: withDefault(linkState, {}),
     sysctl: withDefault(parameters, {}),
     owner: optional(struct({ network: nonEmptyString, containerID: nonEmptyString, ifname: nonEmptyString })),
-    place: optional(struct({ netns: nonEmptyString, link: int({ min: 0 }) })),
+    place: optional(struct({ netns: nonEmptyString, cookie: optional(nonEmptyString), link: int({ min: 0 }) })),
   })
 );
 
@@ -125,12 +128,22 @@ export function writeBackup(path: string, { before, ...rest }: Backup): void {
 
 /** What identifies the place that a backup is of. */
 export function placeOf(netns: Netns, device: Link | undefined): Place {
-  return { netns: netns.identity, link: device?.index ?? 0 };
+  const { identity, ...cookie } = markOf(netns);
+  return { netns: identity, ...cookie, link: indexOf(device) };
 }
 
 /** False if the backup is of a link that is no more, whose name another has; what does not say is believed. */
-export function isOf({ place }: Backup, here: Place): boolean {
-  return place === undefined || (place.netns === here.netns && place.link === here.link);
+export function isOf(backup: Backup, netns: Netns, device: Link | undefined): boolean {
+  return isFrom(backup, netns) && (backup.place === undefined || backup.place.link === indexOf(device));
+}
+
+/** False if the backup is of a namespace that is no more, whose path another has; what does not say is believed. */
+export function isFrom({ place }: Backup, netns: Netns): boolean {
+  return place === undefined || isMarked(netns, { identity: place.netns, cookie: place.cookie });
+}
+
+function indexOf(device: Link | undefined): number {
+  return device?.index ?? 0;
 }
 
 /**

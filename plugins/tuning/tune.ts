@@ -12,6 +12,7 @@ import {
   type Backup,
   backupPath,
   findBackup,
+  isFrom,
   isOf,
   type ParameterBackup,
   placeOf,
@@ -50,9 +51,8 @@ export function tune(call: AddCall<TuningConfig>, changes: Changes): void {
 function newBackup(call: AddCall<TuningConfig>, { parameters, state }: Changes, found: Backup | undefined): Backup {
   const { netns, ifname, containerId } = call;
   const device = isAnything(state) ? link.get(netns.route, ifname) : link.find(netns.route, ifname);
-  const place = placeOf(netns, device);
   // Of an interface that is no more, nothing can be put back.
-  const earlier = found && isOf(found, place) ? found : undefined;
+  const earlier = found && isOf(found, netns, device) ? found : undefined;
   const sysctl = parameters.map(({ path, value }): [string, ParameterBackup] => {
     const before = earlier?.sysctl[path]?.before ?? findValue(netns, path);
     return [path, { ...before !== undefined && { before }, after: value }];
@@ -62,7 +62,7 @@ function newBackup(call: AddCall<TuningConfig>, { parameters, state }: Changes, 
     after: { ...earlier?.after, ...state },
     sysctl: { ...earlier?.sysctl, ...Object.fromEntries(sysctl) },
     owner: { network: call.request.name, containerID: containerId, ifname },
-    place,
+    place: placeOf(netns, device),
   };
 }
 
@@ -90,12 +90,11 @@ export function restore(call: DelCall<TuningConfig>): void {
   const backup = findBackup(path, log);
   if (netns && backup) {
     const device = link.find(netns.route, ifname);
-    const here = placeOf(netns, device);
-    const { before, place = here } = backup;
-    const keys = device && isOf(backup, here) ? Object.keys(before) as (keyof LinkState)[] : [];
+    const { before } = backup;
+    const keys = device && isOf(backup, netns, device) ? Object.keys(before) as (keyof LinkState)[] : [];
     cleanUp(
       ...keys.map((key) => () => setState(netns, ifname, { [key]: before[key] })),
-      ...place.netns === here.netns ? parameterSteps(call, netns, backup) : [],
+      ...isFrom(backup, netns) ? parameterSteps(call, netns, backup) : [],
     );
   }
   forget(call);
@@ -116,7 +115,7 @@ function parameterSteps(
 ): Step[] {
   const changed = Object.entries(sysctl);
   const others = changed.length === 0 ? [] : siblings(call.config.dataDir, call)
-    .filter(([, { place }]) => place?.netns === netns.identity);
+    .filter(([, other]) => other.place !== undefined && isFrom(other, netns));
   return changed.flatMap(([path, { before, after }]) => {
     if (before === undefined) return [];
     const heir = others.findIndex(([, other]) => isSame(other.sysctl[path]?.before, after));
@@ -147,7 +146,7 @@ export function checkChanges(call: CheckCall<TuningConfig>, { parameters, state 
   const { netns, ifname } = call;
   const device = link.find(netns.route, ifname);
   const found = findBackup(backupPath(call.config.dataDir, call), call.log);
-  const backup = found && isOf(found, placeOf(netns, device)) ? found : undefined;
+  const backup = found && isOf(found, netns, device) ? found : undefined;
   for (const { path, key, value } of parameters) {
     const { before, after = value } = backup?.sysctl[path] ?? { before: "" };
     const now = findValue(netns, path);
