@@ -125,10 +125,11 @@ function giveBack(call: DelCall<HostDeviceConfig>, sysfs: string): void {
   const path = savedPath(config.dataDir, call);
   const saved = findSaved(path, log);
   if (!saved) return giveBackUnsaved(call, sysfs);
-  // By now the path may lead to the namespace of another container.
-  const inside = netns && isMarked(netns, saved.netns) ? netns : undefined;
-  const fromContainer = () => inside && moveBack(host, inside, saved, log);
-  if (putBack(call, saved, fromContainer, inside === undefined)) removeSaved(path);
+  // By now the path may lead to the namespace of another container; or it was not given, and the container lives.
+  const isThere = netns !== undefined && isMarked(netns, saved.netns);
+  const fromContainer = (): boolean =>
+    isThere ? moveBack(host, netns, saved, log) : withSavedNetns(saved, (inside) => moveBack(host, inside, saved, log));
+  if (putBack(call, saved, fromContainer, !isThere)) removeSaved(path);
   else log(`Device "${saved.before.name}" is neither in the container nor on the host; GC will look for it again`);
 }
 
@@ -136,7 +137,7 @@ function giveBack(call: DelCall<HostDeviceConfig>, sysfs: string): void {
 function putBack(
   { host, log }: Pick<Call<unknown>, "host" | "log">,
   saved: Saved,
-  fromContainer: () => boolean | undefined,
+  fromContainer: () => boolean,
   wait: boolean,
 ): boolean {
   if (fromContainer() || reclaim(host, saved, false, log) || !isPhysical(saved) || isHome(host, saved)) return true;

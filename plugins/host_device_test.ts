@@ -355,6 +355,18 @@ deviceTest("a namespace whose number was another's is not taken for that", ({ as
 });
 
 deviceTest(
+  "DEL without a namespace finds the one that it was, if that is there",
+  ({ ask, host, container, states }) => {
+    for (const netns of [null, "/nonexistent"]) {
+      ask("ADD");
+      ask("DEL", undefined, { netns });
+      expect([linkNames(host), linkNames(container)]).toEqual([["lo", "nic0"], ["lo"]]);
+      expect(filesIn(states)).toEqual([]);
+    }
+  },
+);
+
+deviceTest(
   "a device that is sought is not made of another that has its name as alias while a container has it",
   (bench) => {
     const { ask, host } = bench;
