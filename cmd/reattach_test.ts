@@ -1,6 +1,6 @@
 /** `cni run add` where an earlier attachment of the same name was never detached. */
 import { afterAll, expect, test } from "bun:test";
-import { rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createNetns, type Netns } from "../ffi/netns.ts";
 import { inNetns, netnsTest, newNamespaces } from "../ffi/testing.ts";
@@ -55,6 +55,37 @@ netnsTest("cni run add replaces an attachment whose path leads to another namesp
   expect(reservations("web")).toEqual(addressesOf(second));
   expect(run(`check web ${path}`).exitCode).toBe(0);
 });
+
+for (const verb of ["gc web --valid c2/eth0", "del web --container-id c1", "del web PATH --container-id c1"]) {
+  netnsTest(`cni run ${verb} leaves alone who has the path of c1 by now`, ({ host, container }) => {
+    const { run, network, conf, entries, reservations } = bench(host);
+    network("web");
+    const file = join(conf, "web.conflist");
+    const { plugins: [bridge], ...list } = JSON.parse(readFileSync(file, "utf8"));
+    const tuning = { type: "tuning", mtu: 1400, dataDir: join(conf, "tuning") };
+    const plugins = [{ type: "loopback" }, { ...bridge, isDefaultGateway: true }, { type: "sbr" }, tuning];
+    writeFileSync(file, JSON.stringify({ ...list, plugins }));
+    const { path, lead } = newPath();
+    {
+      using first = createNetns();
+      lead(first);
+      expect(run(`add web ${path} --container-id c1`)).toMatchObject({ exitCode: 0 });
+      // As the end of the namespace does, which the kernel takes its time for.
+      inNetns(first, "ip", "link", "del", "eth0");
+    }
+    lead(container);
+    expect(run(`add web ${path} --container-id c2`)).toMatchObject({ exitCode: 0 });
+    const states = JSON.parse(run("list --json").stdout).map(({ state }: { state: string }) => state);
+    expect(states).toEqual(["gone", "attached"]);
+
+    expect(run(verb.replace("PATH", path))).toEqual({ exitCode: 0, stdout: "", stderr: "" });
+    expect(entries()).toEqual(["web-c2-eth0"]);
+    expect(reservations("web")).toEqual(addressesOf(container));
+    expect(run(`check web ${path} --container-id c2`)).toMatchObject({ exitCode: 0, stderr: "" });
+    expect(run("del web --container-id c2")).toMatchObject({ exitCode: 0 });
+    expect(addressesOf(container)).toEqual([]);
+  });
+}
 
 netnsTest("cni run add replaces an attachment whose namespace is gone", ({ host, container }) => {
   const { run, network, reservations } = bench(host);

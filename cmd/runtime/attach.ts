@@ -24,11 +24,11 @@ export function attach(runtime: RuntimeOptions, list: NetworkList, parameters: A
   refuseUnusable(parameters.netns, runtime, kernel);
   const key = keyOf(list.name, parameters);
   removeEnded(runtime, list, key, kernel);
-  if (!cache.occupantOf(runtime.cacheDirectory, key)) {
-    refuseTaken(parameters, runtime, kernel);
-    removeBroken(runtime, list, parameters);
-  }
-  return add(runtime, list, parameters);
+  // Who is remembered there is refused by the ADD.
+  if (cache.occupantOf(runtime.cacheDirectory, key)) return add(runtime, list, parameters);
+  const cookie = cookieOfFree(parameters, runtime, kernel);
+  removeBroken(runtime, list, parameters);
+  return add(runtime, list, parameters, cookie);
 }
 
 function refuseUnusable(path: string, { env }: RuntimeOptions, { host, openNetns }: Kernel): void {
@@ -45,19 +45,19 @@ function refuseUnusable(path: string, { env }: RuntimeOptions, { host, openNetns
 }
 
 /**
- * A failed ADD is undone by name: an interface that somebody else put there would be taken away with it.
+ * The cookie of a namespace that has room for the interface. A failed ADD is undone by name: an interface that somebody else put there
+ * would be taken away with it.
  *
  * @throws {CniError} if there is an interface of that name
  */
-function refuseTaken(
+function cookieOfFree(
   { netns: path, ifname }: AddParameters,
   { rollBack }: RuntimeOptions,
   { openNetns }: Kernel,
-): void {
-  // Every namespace has "lo" from its start, and the loopback plugin works on it.
-  if (rollBack === false || ifname === "lo") return;
+): string | undefined {
   using netns = openNetns(path);
-  if (!link.find(netns.route, ifname)) return;
+  // Every namespace has "lo" from its start, and the loopback plugin works on it.
+  if (rollBack === false || ifname === "lo" || !link.find(netns.route, ifname)) return netns.cookie;
   throw new CniError(Code.InvalidEnvironment, `Cannot attach "${path}": it has an interface "${ifname}" already`, {
     details: "choose another name with --ifname",
   });

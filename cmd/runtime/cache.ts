@@ -4,7 +4,8 @@
  * A file appears as a whole or not at all. What is in it is believed only if it names the attachment that was asked for, because two
  * attachments can share a file name: network `a-b` with container `c`, and network `a` with container `b-c`.
  *
- * One key is added to those of libcni, which passes over it: `bootId`, since no attachment outlives the boot it was made in.
+ * Two keys are added to those of libcni, which passes over them: `bootId`, since no attachment outlives the boot it was made in, and
+ * `netnsCookie`, since none outlives its namespace, whose path can be another's by then.
  *
  * @module
  */
@@ -39,6 +40,8 @@ export interface CacheEntry extends AttachmentKey {
   /** The network's configuration as it was then; empty in files that hold a result only. */
   readonly config: string;
   readonly netns?: string;
+  /** The kernel's number for that namespace, which no other has in the same boot; of kernels that have none, or another program, absent. */
+  readonly netnsCookie?: string;
   readonly args: Args;
   readonly capabilityArgs: schema.JsonObject;
   /** The document of the final result; absent while the ADD has not ended. */
@@ -63,6 +66,7 @@ const document = schema.lazy(() =>
     capabilityArgs: schema.withDefault(schema.jsonObject, {}),
     result: schema.optional(schema.anything),
     bootId: schema.optional(schema.anything),
+    netnsCookie: schema.optional(schema.anything),
   })
 );
 
@@ -183,7 +187,8 @@ export function sameAttachment(a: AttachmentKey, b: AttachmentKey): boolean {
  * Keys in the order in which libcni writes them, empty ones left out. It has results and capability arguments as maps, which it
  * prints sorted; what is inside a capability is its user's.
  */
-function format({ network, containerId, ifname, config, netns, args, capabilityArgs, result }: CacheEntry): string {
+function format(entry: CacheEntry): string {
+  const { network, containerId, ifname, config, netns, netnsCookie, args, capabilityArgs, result } = entry;
   const bootId = findBootId();
   return printJson({
     kind: KIND,
@@ -195,7 +200,8 @@ function format({ network, containerId, ifname, config, netns, args, capabilityA
     ...(args.length > 0 && { cniArgs: args }),
     ...(Object.keys(capabilityArgs).length > 0 && { capabilityArgs: sorted(capabilityArgs, (value) => value) }),
     ...(result !== undefined && { result: sortedThroughout(result) }),
-    ...(bootId !== undefined && { bootId }),
+    // The cookie says nothing by itself: another boot has the same ones.
+    ...(bootId !== undefined && { bootId, ...(netnsCookie !== undefined && { netnsCookie }) }),
   });
 }
 
@@ -250,17 +256,20 @@ function parse(text: string, path: string, key: AttachmentKey | undefined): Cach
 }
 
 function parseEntry(node: schema.JsonObject, file: string): CacheEntry {
-  const { containerId, ifName, networkName, config, netns, cniArgs, capabilityArgs, result, bootId } = document.parse(
+  const { containerId, ifName, networkName, config, netns, cniArgs, capabilityArgs, result, ...own } = document.parse(
     node,
   );
   const path = netns || sandboxIn(result, ifName);
-  const written = typeof bootId === "string" ? { boot: bootId } : findTimes(file);
+  const { bootId, netnsCookie } = own;
+  const isToldBoot = typeof bootId === "string";
+  const written = isToldBoot ? { boot: bootId } : findTimes(file);
   return {
     network: networkName,
     containerId,
     ifname: ifName,
     config: new TextDecoder().decode(Uint8Array.fromBase64(config)),
     ...(path && { netns: path }),
+    ...(isToldBoot && typeof netnsCookie === "string" && { netnsCookie }),
     args: cniArgs.map(([key = "", value = ""]) => [key, value] as const),
     capabilityArgs,
     ...(result !== undefined && { result }),

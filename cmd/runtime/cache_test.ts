@@ -80,6 +80,17 @@ test("createEntry() writes what libcni would, and the boot behind it", () => {
   );
 });
 
+test("createEntry() writes the cookie of the namespace behind the boot, without which it says nothing", () => {
+  createEntry(directory, { ...full, netnsCookie: "18446744073709551615" });
+  const text = readFileSync(cachePath(directory, key), "utf8");
+  expect(text).toEndWith(`,"bootId":"${boot}","netnsCookie":"18446744073709551615"}`);
+  expect(findEntry(directory, key)).toEqual({ ...full, netnsCookie: "18446744073709551615" });
+  for (const more of [{ bootId: undefined }, { netnsCookie: 5 }]) {
+    plant("web-c1-eth0", JSON.stringify({ ...JSON.parse(text), ...more }));
+    expect(findEntry(directory, key)).not.toHaveProperty("netnsCookie");
+  }
+});
+
 test("createEntry() keeps directory and file to their owner, and leaves no other file", () => {
   createEntry(directory, full);
   replaceEntry(directory, full);

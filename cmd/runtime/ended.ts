@@ -7,7 +7,7 @@
  * @module
  */
 import { beforeBoot, findBootId } from "../../ffi/sys/boot.ts";
-import { type Netns, NetnsError } from "../../ffi/netns.ts";
+import { isCookieOf, type Netns, NetnsError, openNetns } from "../../ffi/netns.ts";
 import * as link from "../../ffi/route/link.ts";
 import type { Surroundings } from "../../plugins/kit/serve.ts";
 import { type Interface, parseResult } from "../../plugins/spec/result.ts";
@@ -23,8 +23,9 @@ const OF_ONE_CONTAINER = ["veth", "ifb", "tun"];
 /**
  * Why an attachment cannot live any more; `undefined` if it may.
  *
- * A namespace of the same name can be another one. It is, if none of the interfaces that the ADD made is there, by name or by hardware
- * address, nor the host's end of one of them. Without a result there is nothing to go by: that ADD may still be running.
+ * A namespace of the same name can be another one: its cookie tells. Where none is remembered, it is if none of the interfaces that the ADD
+ * made is there, by name or by hardware address. The container may live elsewhere all the same, as long as the host's end of one of them is
+ * there. Without a result there is nothing to go by: that ADD may still be running.
  */
 export function whyEnded(entry: CacheEntry, kernel: Kernel): string | undefined {
   if (isOfEarlierBoot(entry)) return "it was attached before the last start of the machine";
@@ -44,21 +45,39 @@ export function whyEnded(entry: CacheEntry, kernel: Kernel): string | undefined 
 let isOlder: ReturnType<typeof beforeBoot> | undefined;
 
 /** Whether an entry is certainly of an earlier boot. Then its namespace is gone, and what is at that path is somebody else's. */
-export function isOfEarlierBoot({ written }: CacheEntry): boolean {
+function isOfEarlierBoot({ written }: CacheEntry): boolean {
   if (!written) return false;
   if (!("boot" in written)) return (isOlder ??= beforeBoot())(written);
   const boot = findBootId();
   return boot !== undefined && written.boot !== boot;
 }
 
+/**
+ * Whether what is at `path` certainly is not the attachment's namespace, so that a DEL must not be told of it.
+ *
+ * @throws {SystemError} if the namespace cannot be looked into
+ */
+export function isAnothersPath(entry: CacheEntry, path: string): boolean {
+  if (isOfEarlierBoot(entry)) return true;
+  if (path === "" || entry.netnsCookie === undefined) return false;
+  try {
+    using netns = openNetns(path);
+    return isCookieOf(netns, entry.netnsCookie) === false;
+  } catch (error) {
+    if (error instanceof NetnsError) return false;
+    throw error;
+  }
+}
+
 function isElsewhere(entry: CacheEntry, netns: Netns, host: Netns): boolean {
   const interfaces = findInterfaces(entry);
   const inside = interfaces.filter(({ sandbox }) => sandbox);
-  if (inside.length === 0) return false;
-  const links = link.list(netns.route);
-  if (links.some(({ name }) => name === entry.ifname)) return false;
-  if (links.some((each) => inside.some((made) => isSame(made, each)))) return false;
+  if (inside.length === 0 || (isCookieOf(netns, entry.netnsCookie) ?? hasOneOf(inside, netns, entry))) return false;
   return !hasEndOn(host, interfaces.filter(({ sandbox }) => !sandbox));
+}
+
+function hasOneOf(inside: readonly Interface[], netns: Netns, { ifname }: CacheEntry): boolean {
+  return link.list(netns.route).some((each) => each.name === ifname || inside.some((made) => isSame(made, each)));
 }
 
 /** The container may have given its interface away; then the other end is still there. */

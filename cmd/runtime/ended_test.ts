@@ -99,6 +99,21 @@ netnsTest("whyEnded() finds nothing in loopback, which is everywhere", ({ host, 
   expect(whyEnded({ ...entry(container.path, { interfaces }), ifname: "lo" }, { host, openNetns })).toBeUndefined();
 });
 
+netnsTest("whyEnded() goes by the cookie of the namespace, where it is remembered", ({ host, container }) => {
+  const known = attached(host, container);
+  const reasonOf = (cookie: string | undefined, { result }: CacheEntry = known) =>
+    whyEnded({ ...entry(container.path, result as object), ...cookie && { netnsCookie: cookie } }, { host, openNetns });
+  const reason = `namespace "${container.path}" is another one by now`;
+  // Only the path is taken.
+  expect([reasonOf("1"), reasonOf(container.cookie)]).toEqual([undefined, undefined]);
+  inNetns(host, "ip", "link", "del", "veth0");
+  expect([reasonOf("1"), reasonOf(container.cookie)]).toEqual([reason, undefined]);
+  // Another's, of the same name.
+  inNetns(container, "ip", "link", "add", "eth0", "type", "bridge");
+  expect([reasonOf("1"), reasonOf(undefined)]).toEqual([reason, undefined]);
+  expect(reasonOf("1", entry(container.path))).toBeUndefined();
+});
+
 netnsTest("whyEnded() finds no reason where there is nothing to go by", ({ host, container }) => {
   const { path } = container;
   const unknown = [

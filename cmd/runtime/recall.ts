@@ -10,7 +10,7 @@ import { parseResult, type Result } from "../../plugins/spec/result.ts";
 import type { JsonObject } from "../../plugins/spec/schema.ts";
 import * as cache from "./cache.ts";
 import type { Parameters } from "./call.ts";
-import { isOfEarlierBoot } from "./ended.ts";
+import { isAnothersPath } from "./ended.ts";
 
 /** Where things are remembered. */
 export interface Memory {
@@ -65,14 +65,14 @@ export function recall(
   if (remembered && given && remembered.text !== given.text) {
     memory.log(`Using the configuration that ${describe(key)} was attached with: that of now has changed since`);
   }
-  const { args, capabilityArgs, netns } = parameters;
+  const { args, capabilityArgs, netns = cached?.netns ?? "" } = parameters;
   return {
     list,
     entry: {
       ...key,
       config: list.text,
-      // What is at the path of a namespace that ended with its boot is not this container's.
-      netns: cached && verb === "remove" && isOfEarlierBoot(cached) ? "" : netns ?? cached?.netns ?? "",
+      // What is at the path of a namespace that is gone is not this container's.
+      netns: cached && verb === "remove" && isAnothersPath(cached, netns) ? "" : netns,
       args: args ?? cached?.args ?? [],
       capabilityArgs: capabilityArgs ?? cached?.capabilityArgs ?? {},
       ...(cached?.result !== undefined && { result: cached.result }),

@@ -47,10 +47,16 @@ export interface AddParameters extends RecallParameters {
 /**
  * Attaches a container and remembers it.
  *
+ * @param netnsCookie of its namespace, to know it again
  * @returns the result of the last plugin, in the current form
  * @throws {CniError} if something is wrong with the parameters, if the container is attached already, or what a plugin failed with
  */
-export function add(runtime: RuntimeOptions, list: NetworkList, parameters: AddParameters): Result {
+export function add(
+  runtime: RuntimeOptions,
+  list: NetworkList,
+  parameters: AddParameters,
+  netnsCookie?: string,
+): Result {
   checkParameters(list, parameters);
   // What cannot be remembered is refused before anything is made.
   cache.cachePath(runtime.cacheDirectory, keyOf(list.name, parameters));
@@ -60,6 +66,7 @@ export function add(runtime: RuntimeOptions, list: NetworkList, parameters: AddP
   const entry: cache.CacheEntry = {
     ...keyOf(list.name, parameters),
     netns: parameters.netns,
+    ...(netnsCookie !== undefined && { netnsCookie }),
     config: list.text,
     args,
     capabilityArgs,
