@@ -8,6 +8,7 @@ import * as address from "../ffi/route/address.ts";
 import * as link from "../ffi/route/link.ts";
 import { IFF_UP } from "../ffi/route/uapi.ts";
 import type { Netns } from "../ffi/netns.ts";
+import { isBesideAnothers } from "./kit/anothers.ts";
 import { expectEqual } from "./kit/interface.ts";
 import { plugin } from "./kit/plugin.ts";
 import type { Result } from "./spec/result.ts";
@@ -26,8 +27,10 @@ export default plugin({
     return prevResult ?? describe(netns, sandbox);
   },
 
-  del({ netns }) {
-    if (netns) link.set(netns.route, LO.index, { flags: 0, change: IFF_UP });
+  del(call) {
+    const { netns, ifname, prevResult } = call;
+    if (!netns || prevResult && isBesideAnothers(call, netns, link.find(netns.route, ifname))) return;
+    link.set(netns.route, LO.index, { flags: 0, change: IFF_UP });
   },
 
   check({ netns }) {

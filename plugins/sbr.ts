@@ -7,6 +7,7 @@
  */
 import * as address from "../ffi/route/address.ts";
 import * as link from "../ffi/route/link.ts";
+import { isBesideAnothers } from "./kit/anothers.ts";
 import { lockTables, lockTablesIfFree } from "./kit/netns_lock.ts";
 import { type AddCall, type CheckCall, type DelCall, plugin, requirePrevResult } from "./kit/plugin.ts";
 import { checkTables } from "./sbr/check.ts";
@@ -31,10 +32,13 @@ export default plugin<SbrConfig>({
     return result;
   },
 
-  del({ netns, ifname, config, prevResult, log }: DelCall<SbrConfig>) {
+  del(call: DelCall<SbrConfig>) {
+    const { netns, ifname, config, prevResult, log } = call;
     if (!netns) return;
     using _lock = lockTablesIfFree(netns, log);
-    const index = link.find(netns.route, ifname)?.index;
+    const device = link.find(netns.route, ifname);
+    if (isBesideAnothers(call, netns, device)) return;
+    const index = device?.index;
     const present = index === undefined ? [] : address.list(netns.route, { index });
     const given = prevResult ? ownIps(prevResult, ifname) : [];
     const sources = new Set([...present, ...given].map((each) => hostOf(each.address)));

@@ -63,6 +63,17 @@ sbrTest(
   },
 );
 
+sbrTest("DEL spares what another container has that came to the path of the namespace", ({ run, state }) => {
+  run("ADD", {}, { containerId: "c2" });
+  const before = state();
+  const sandbox = "/run/netns/x";
+  const gone = { cniVersion: "1.1.0", interfaces: [{ name: "net1", mac: "0a:00:00:00:00:77", sandbox }] };
+  run("DEL", { prevResult: { ...gone, ips: [{ address: "192.0.2.7/24", interface: 0 }] } });
+  expect(state()).toEqual(before);
+  run("DEL", {}, { containerId: "c2" });
+  expect(state()).not.toEqual(before);
+});
+
 sbrTest(
   "every address has a table, with the routes by its own subnet and those that are nobody's",
   ({ run, container }) => {

@@ -6,6 +6,7 @@
 import type { Netns } from "../ffi/netns.ts";
 import { vrf as vrfKind } from "../ffi/route/kinds.ts";
 import * as link from "../ffi/route/link.ts";
+import { isBesideAnothers } from "./kit/anothers.ts";
 import { expectEqual, removeIfPresent } from "./kit/interface.ts";
 import { lockTables, lockTablesIfFree } from "./kit/netns_lock.ts";
 import { cleanUp, plugin, requirePrevResult } from "./kit/plugin.ts";
@@ -32,13 +33,15 @@ export default plugin({
     return result;
   },
 
-  del({ config: { vrfname }, netns, ifname, log }) {
+  del(call) {
+    const { config: { vrfname }, netns, ifname, log } = call;
     // Without a name ADD has put nothing in.
     if (!netns || vrfname === "") return;
     using _lock = lockTablesIfFree(netns, log);
     const vrf = link.find(netns.route, vrfname);
     if (!vrf || !vrfKind.of(vrf)) return;
     const device = link.find(netns.route, ifname);
+    if (isBesideAnothers(call, netns, device)) return;
     cleanUp(
       () => device?.master === vrf.index && leave(netns, device, vrf),
       () => link.list(netns.route, { master: vrf.index }).length === 0 && removeIfPresent(netns, vrfname),

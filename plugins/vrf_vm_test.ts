@@ -78,6 +78,17 @@ vrfTest(
   },
 );
 
+vrfTest("vrf DEL spares what another container has that came to the path of the namespace", (sandbox) => {
+  const { call, container } = sandbox;
+  addInterface(sandbox, "eth0", "10.1.2.2/24");
+  call(vrf, "ADD", red, { containerId: "c2" });
+  const interfaces = [{ name: "eth0", mac: "0a:00:00:00:00:77", sandbox: container.path }];
+  call(vrf, "DEL", { ...red, prevResult: { ...prevResult, interfaces } });
+  expect(masterOf(container, "eth0")).toBe("red");
+  call(vrf, "DEL", red, { containerId: "c2" });
+  expect(masterOf(container, "eth0")).toBeUndefined();
+});
+
 vrfTest("packets of a VRF go by its routes only, on IPv4 and IPv6, as soon as ADD returns", (sandbox) => {
   const { call, host, container } = sandbox;
   addInterface(sandbox, "eth0", "10.1.2.2/24", "fd00:1::2/64");

@@ -11,6 +11,7 @@ import { veth } from "../../ffi/route/kinds.ts";
 import * as link from "../../ffi/route/link.ts";
 import { IFF_UP } from "../../ffi/route/uapi.ts";
 import { CniError, Code } from "../spec/error.ts";
+import { isAnothers } from "./anothers.ts";
 import { expectEqual, removeIfPresent } from "./interface.ts";
 import { deadOf } from "./owned_elements.ts";
 import { interfaceExists } from "./own_link.ts";
@@ -99,18 +100,11 @@ export function removeCables<C>(calls: ManyCalls<C>, others: Others = []): void 
   for (const call of calls) if (!found.has(call)) call.within((netns) => removeInnerEnd(call, netns));
 }
 
-/**
- * Removes the container's end, unless the other one says that it is another container's: by the time of a DEL the path of the namespace may
- * lead to that of somebody else.
- *
- * @returns true if it was there
- */
+/** Removes the container's end, unless it is another container's. @returns true if it was there */
 function removeInnerEnd(call: AttachmentCall<unknown>, netns: Netns | undefined): boolean {
   const inner = netns && link.find(netns.route, call.ifname);
   if (!inner || !isEnd(inner)) return false;
-  const outer = inner.parent === undefined ? undefined : link.find(call.host.route, inner.parent);
-  const owner = outer?.parent === inner.index ? parseAlias(outer.alias) : undefined;
-  return (!owner || isOf(call)(owner)) && removeIfPresent(netns, call.ifname);
+  return !isAnothers(call, netns, inner) && removeIfPresent(netns, call.ifname);
 }
 
 /** Removes the host's ends. @returns the attachments that one was found for @throws {NetlinkError} */

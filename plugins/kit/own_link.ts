@@ -7,9 +7,8 @@ import type { Netns } from "../../ffi/netns.ts";
 import { NetlinkError } from "../../ffi/netlink/error.ts";
 import * as link from "../../ffi/route/link.ts";
 import { CniError, Code } from "../spec/error.ts";
+import { isAnothers, type Told } from "./anothers.ts";
 import { removeIfPresent } from "./interface.ts";
-import { parseAlias, sameOwner } from "./owner.ts";
-import type { AttachmentCall } from "./plugin.ts";
 
 /**
  * Adds an interface inside the container's namespace; it goes again if the ADD fails.
@@ -50,17 +49,9 @@ export function explainKind(error: NetlinkError, kind: string | undefined): Erro
   });
 }
 
-/**
- * Removes the container's interface, unless it is of another kind and so not this plugin's, or says that it is another container's: by the
- * time of a DEL the path of the namespace may lead to that of somebody else.
- */
-export function removeOwnLink(
-  netns: Netns | undefined,
-  { ifname, owner }: Pick<AttachmentCall<unknown>, "ifname" | "owner">,
-  kind: string,
-): void {
-  const found = netns && link.find(netns.route, ifname);
-  if (found?.info?.kind !== kind) return;
-  const told = parseAlias(found.alias);
-  if (!told || sameOwner(told, owner)) removeIfPresent(netns, ifname);
+/** Removes the container's interface, unless it is of another kind and so not this plugin's, or another container's. */
+export function removeOwnLink(netns: Netns | undefined, call: Told, kind: string): void {
+  if (!netns) return;
+  const found = link.find(netns.route, call.ifname);
+  if (found?.info?.kind === kind && !isAnothers(call, netns, found)) removeIfPresent(netns, call.ifname);
 }
