@@ -3,7 +3,7 @@ import { type Fault, isSignal } from "./fault.ts";
 import type { Ended } from "./node.ts";
 import { must, type Situation, SUBJECT } from "./situation.ts";
 import { requireSame } from "./traces.ts";
-import { callsIn } from "./plan.ts";
+import { findPlace } from "./plan.ts";
 import { type Command, reserve, type Way } from "./way.ts";
 
 /** How it went. */
@@ -115,12 +115,13 @@ function suffer({ way, situation, part, run }: Experiment, before: readonly stri
 }
 
 function resultOf({ situation, fault, log }: Experiment, { exitCode, signal, stdout }: Ended): Outcome["result"] {
-  const { kind, syscall, when, answered } = fault;
+  const { kind } = fault;
   if (isSignal(kind)) {
     if (signal === `SIG${kind}`) return kind === "TERM" && isError(stdout) ? "refused" : "ended";
-    if (!callsIn(log()).some((call) => call.name === syscall && call.when === when)) return "not reached";
+    const place = findPlace(log(), fault);
+    if (!place) return "not reached";
     // Asked to end when all was done and said, an ADD has succeeded.
-    if (kind === "TERM" && situation.verb === "add" && exitCode === 0 && answered) return "succeeded";
+    if (kind === "TERM" && situation.verb === "add" && exitCode === 0 && place.answered) return "succeeded";
     throw new Error(`It went on to its end, ${exitCode ?? signal}, in spite of SIG${kind}`);
   }
   if (!log().includes("INJECTED")) return "not reached";

@@ -10,8 +10,6 @@ export interface Fault {
   /** Counted from 1 among the calls of that name since the program started. */
   readonly when: number;
   readonly kind: Kind;
-  /** Whether the program has said all that it has to say by then. */
-  readonly answered: boolean;
 }
 
 /** `sendto#12 ENOBUFS` */

@@ -56,6 +56,7 @@ export function cleanNode(containers: readonly string[]): void {
       "for l in $(ip -o link | sed -n 's/^[0-9]*: \\([^:@]*\\).*/\\1/p'); do [ $l = lo ] || ip link del $l 2>/dev/null || :; done",
       "nft flush ruleset",
       "rm -rf /var/lib/cni/* /var/lib/cni/.[!.]* /run/cni",
+      "echo 0 > /proc/sys/net/ipv4/ip_forward; echo 0 > /proc/sys/net/ipv6/conf/all/forwarding",
       ...containers.map((name) => `ip netns add ${name}; ip -n ${name} link set lo up`),
     ].join("\n"),
   );

@@ -37,14 +37,17 @@ const isAnswer = ({ name, args }: Call): boolean => name === "write" && /^1[<,]/
 /** All faults of a command, in the order of its calls. */
 export function faultsIn(trace: string): readonly Fault[] {
   const calls = callsIn(trace);
-  const own = calls.slice(Math.max(0, calls.findIndex(isStart)));
-  const answer = own.findIndex(isAnswer);
-  return own.flatMap((call, index) => {
-    if (isOfRuntime(call) || isRestarted(call)) return [];
-    const { name: syscall, args, when } = call;
-    const answered = answer >= 0 && index >= answer;
-    return kindsOf(syscall, args).map((kind) => ({ syscall, when, kind, answered }));
-  });
+  const own = calls.slice(Math.max(0, calls.findIndex(isStart))).filter((call) =>
+    !isOfRuntime(call) && !isRestarted(call)
+  );
+  return own.flatMap(({ name, args, when }) => kindsOf(name, args).map((kind) => ({ syscall: name, when, kind })));
+}
+
+/** Whether a trace of all that was written has come to the place of a fault, and to the answer before it. */
+export function findPlace(trace: string, { syscall, when }: Fault): { readonly answered: boolean } | undefined {
+  const calls = callsIn(trace);
+  const place = calls.findIndex((call) => call.name === syscall && call.when === when);
+  return place < 0 ? undefined : { answered: calls.slice(0, place + 1).some(isAnswer) };
 }
 
 /** So many of them at random, and of each kind as many as of any other while there are so many; all if there are no more. */

@@ -105,7 +105,7 @@ function placesOf(way: Way, stage: Situation, log: string): readonly Place[] {
 function traced(command: Command, log: string, fault?: Fault) {
   const options = fault
     ? [
-      `trace=?${fault.syscall}`,
+      `trace=${trace([fault.syscall, ...fault.kind === "TERM" ? ["write"] : []])}`,
       `inject=${fault.syscall}:${isSignal(fault.kind) ? "signal" : "error"}=${fault.kind}:when=${fault.when}`,
     ]
     : [`trace=${trace(TRACED)}`];
