@@ -52,6 +52,8 @@ const TIMEOUT_SECONDS = 5;
 const DUMP_ATTEMPTS = 20;
 const ENOENT = 2;
 const ERESTART = 85;
+const ENOBUFS = 105;
+const ETIMEDOUT = 110;
 
 /** The netlink families this program speaks. @see linux/netlink.h */
 export const NETLINK_ROUTE = 0;
@@ -159,13 +161,19 @@ export function execute<S extends AnySpec>(nl: Netlink, op: Op<S>, value: Messag
   executeAll(nl, [request(op, value, flags)]);
 }
 
+/** So many answers wait for us without being lost. */
+const MOST_AT_ONCE = 64;
+
 /**
- * Sends several requests at once and waits for the kernel's assent to each. The kernel carries out those after a refused one as well.
+ * Sends requests, many at once, and waits for the kernel's assent to all. The kernel carries out those after a refused one as well.
  *
  * @throws {NetlinkError} of the first that was refused; `index` tells which
  */
 export function executeAll(nl: Netlink, requests: readonly Request[]): void {
-  exchange(nl, requests.map((one) => ({ ...one, flags: (one.flags ?? 0) | NLM_F_ACK })), () => {});
+  // The kernel answers in order, and reports every refusal unasked.
+  const isLast = (i: number) => i === requests.length - 1 || i % MOST_AT_ONCE === MOST_AT_ONCE - 1;
+  const asked = requests.map((one, i) => isLast(i) ? { ...one, flags: (one.flags ?? 0) | NLM_F_ACK } : one);
+  exchange(nl, asked, () => {}, { atOnce: MOST_AT_ONCE });
 }
 
 /** Sends a request that has one answer, and returns it. @throws {NetlinkError} */
@@ -178,7 +186,7 @@ export function query<S extends AnySpec>(
   return queryAll(nl, op, [value], reply)[0]!;
 }
 
-/** Sends several requests at once that have one answer each, and returns the answers. @throws {NetlinkError} of the first that was refused */
+/** Sends requests that have one answer each, many at once, and returns the answers. @throws {NetlinkError} of the first that was refused */
 export function queryAll<S extends AnySpec>(
   nl: Netlink,
   op: Op<S>,
@@ -191,13 +199,13 @@ export function queryAll<S extends AnySpec>(
     nl,
     values.map((value) => request(op, value)),
     (payload) => answers.push(readMessage(reply, payload) as MessageOut<S>),
-    true,
+    { answered: true, atOnce: MOST_AT_ONCE },
   );
   return answers;
 }
 
 /**
- * Sends several questions at once that have one answer each or none, whatever each is about.
+ * Sends questions that have one answer each or none, whatever each is about, many at once.
  *
  * @returns the answers in order; `undefined` where the kernel says that there is no such thing
  * @throws {NetlinkError} of the first that was refused for another reason
@@ -207,7 +215,7 @@ export function findAll(nl: Netlink, questions: readonly Request[]): (MessageOut
   const take = (payload: Reader, index: number) => {
     answers[index] = readMessage(questions[index]!.op.spec, payload);
   };
-  exchange(nl, questions, take, true, ENOENT);
+  exchange(nl, questions, take, { answered: true, expected: ENOENT, atOnce: MOST_AT_ONCE });
   return answers;
 }
 
@@ -252,20 +260,31 @@ export function awaitEvents<S extends AnySpec>(nl: Netlink, op: Op<S>): MessageO
   return events;
 }
 
+type Take = (payload: Reader, index: number) => void;
+
+/** How requests are sent and what counts as an answer. */
+interface Manner {
+  /** Each request has one answer, and no other follows. */
+  readonly answered?: boolean;
+  /** The error number that is an answer like others. */
+  readonly expected?: number;
+  /** So many requests go into a datagram, and their answers are read before the next one; all into one if absent. */
+  readonly atOnce?: number;
+}
+
 /** Where the answers to one exchange stand. */
-interface Exchange {
+interface Exchange extends Manner {
   readonly requests: readonly Request[];
-  readonly sent: Uint8Array;
   /** Sequence number of the first request. */
   readonly first: number;
   /** Numbers of the requests whose last answer is still to come. */
   readonly open: Set<number>;
-  /** Whether each request has one answer, and no other follows. */
-  readonly answered: boolean;
-  /** The error that is an answer like others. */
-  readonly expected: number;
+  /** Whether the kernel gives answers piece by piece. */
+  readonly waits: boolean;
   refusal?: NetlinkError;
   interrupted: boolean;
+  /** The socket could not keep all answers. */
+  overrun: boolean;
 }
 
 /**
@@ -275,50 +294,65 @@ interface Exchange {
  * says that each has one answer.
  *
  * @param take gets, with each message, the position of its request
- * @param expected the error number that is an answer as well
- * @throws {NetlinkError} of the first request that was refused
+ * @throws {NetlinkError} of the first request that was refused; `ENOBUFS` if more answers came at once than the socket keeps
  */
 export function exchange(
   nl: Netlink,
   requests: readonly Request[],
-  take: (payload: Reader, index: number) => void,
-  answered = false,
-  expected = 0,
-): { interrupted: boolean } {
-  const w = new Writer();
-  const first = nl.sequence;
-  const open = new Set<number>();
-  for (const { op, value, flags = 0 } of requests) {
-    if (answered || flags & NLM_F_ACK || isDump(flags)) open.add(nl.sequence);
-    writeMessage(w, op, value, flags | NLM_F_REQUEST, nl.sequence++);
-  }
-  const state: Exchange = { requests, sent: w.written(), first, open, answered, expected, interrupted: false };
-  nl.send(state.sent);
+  take: Take,
+  manner: Manner = {},
+): { readonly interrupted: boolean } {
   const waits = requests.some(({ flags = 0 }) => isDump(flags));
-  while (open.size > 0) {
-    // A batch that is refused as a whole has one answer, whatever is in it.
-    const datagram = state.refusal ? nl.receive(waits) : receiveAnswer(nl, waits);
-    if (!datagram) break;
-    readDatagram(state, datagram, take);
+  const progress = { open: new Set<number>(), interrupted: false, overrun: false };
+  const state: Exchange = { ...manner, ...progress, requests, first: nl.sequence, waits };
+  const { atOnce = requests.length } = manner;
+  for (let at = 0; at < requests.length; at += atOnce) {
+    sendPart(nl, state, requests.slice(at, at + atOnce));
+    readAnswers(nl, state, take);
   }
   if (state.refusal) throw state.refusal;
-  if (open.size > 0) {
-    throw new NetlinkError({ request: requests[0]!.op.name, errno: 110, kernel: "No answer from the kernel" });
-  }
   return state;
 }
 
-/** What came of a request must be known: short of memory for a moment, the kernel may have the answer a little later. */
-function receiveAnswer(nl: Netlink, wait: boolean): Uint8Array | undefined {
-  let missed = !wait;
+function sendPart(nl: Netlink, { open, answered }: Exchange, part: readonly Request[]): void {
+  const w = new Writer();
+  for (const { op, value, flags = 0 } of part) {
+    if (answered || flags & NLM_F_ACK || isDump(flags)) open.add(nl.sequence);
+    writeMessage(w, op, value, flags | NLM_F_REQUEST, nl.sequence++);
+  }
+  nl.send(w.written());
+}
+
+function readAnswers(nl: Netlink, state: Exchange, take: Take): void {
+  const { open, requests, first } = state;
+  while (open.size > 0) {
+    const datagram = receiveAnswer(nl, state);
+    if (!datagram) break;
+    readDatagram(state, datagram, take);
+  }
+  const [missing] = open;
+  open.clear();
+  if (missing === undefined || state.refusal) return;
+  const [errno, kernel] = state.overrun
+    ? [ENOBUFS, "Answers were lost: more came at once than the socket keeps, see net.core.rmem_default"] as const
+    : [ETIMEDOUT, "No answer from the kernel"] as const;
+  throw new NetlinkError({ request: requests[missing - first]!.op.name, errno, kernel, index: missing - first });
+}
+
+/**
+ * What came of a request must be known: short of memory for a moment, the kernel may have the answer a little later. But what the socket
+ * could not keep does not come any more, and a batch that is refused as a whole has one answer, whatever is in it.
+ */
+function receiveAnswer(nl: Netlink, state: Exchange): Uint8Array | undefined {
+  const { waits } = state;
   try {
-    const datagram = nl.receive(wait);
-    if (datagram) return datagram;
+    const datagram = nl.receive(waits);
+    if (datagram || waits) return datagram;
   } catch (error) {
     if (!(error instanceof SystemError) || !["ENOBUFS", "ENOMEM"].includes(error.code)) throw error;
-    missed = true;
+    state.overrun ||= error.code === "ENOBUFS";
   }
-  return missed ? nl.receive(true) : undefined;
+  return nl.receive(waits || !(state.overrun || state.refusal));
 }
 
 /** Each of its two bits alone means something else in a request that creates. */
@@ -351,8 +385,6 @@ function eachMessage(datagram: Uint8Array, take: (message: Received) => void): v
 
 const u32At = (reader: Reader, at: number): number => reader.view.getUint32(at, true);
 
-type Take = (payload: Reader, index: number) => void;
-
 function readDatagram(state: Exchange, datagram: Uint8Array, take: Take): void {
   eachMessage(datagram, (received) => {
     const index = received.sequence - state.first;
@@ -378,21 +410,20 @@ function readAnswer(state: Exchange, index: number, received: Received, take: Ta
 const explanation = attrs(() => ({ message: [1, cstr], offset: [2, u32] }));
 
 function refusalOf(state: Exchange, index: number, errno: number, { type, flags, payload }: Received): NetlinkError {
-  const { op } = state.requests[index]!;
+  const { op, value } = state.requests[index]!;
   if (!(flags & NLM_F_ACK_TLVS)) return new NetlinkError({ request: op.name, errno, index });
   if (type === NLMSG_ERROR) {
     const header = payload.take(NLMSG_HDRLEN);
     if (!(flags & NLM_F_CAPPED)) payload.at = Math.min(payload.end, header + ((u32At(payload, header) + 3) & ~3));
   }
   const { message, offset } = explanation.read(payload);
-  const attribute = offset === undefined ? undefined : attributePath(op.spec, requestAt(state.sent, index), offset);
+  const attribute = offset === undefined ? undefined : attributePath(op.spec, written(op, value), offset);
   return new NetlinkError({ request: op.name, errno, attribute, kernel: message, index });
 }
 
-/** The bytes of one of several requests that were sent together. */
-function requestAt(sent: Uint8Array, index: number): Uint8Array {
-  const view = new DataView(sent.buffer, sent.byteOffset, sent.length);
-  let start = 0;
-  for (let i = 0; i < index; i++) start += (view.getUint32(start, true) + 3) & ~3;
-  return sent.subarray(start, start + view.getUint32(start, true));
+/** A request as the kernel got it, but for flags and number. */
+function written<S extends AnySpec>(op: Op<S>, value: MessageIn<S>): Uint8Array {
+  const w = new Writer();
+  writeMessage(w, op, value, 0, 0);
+  return w.written();
 }

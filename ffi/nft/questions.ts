@@ -63,20 +63,8 @@ export function generationQuestion(): Question<number> {
   };
 }
 
-/** So many answers wait for us without being lost. */
-const MOST_AT_ONCE = 64;
-
 /** What the questions are about, in order; `undefined` for what there is not. @throws {NetlinkError} */
 export function ask<T>(nl: Netlink, questions: readonly Question<T>[]): (T | undefined)[] {
-  const found: (T | undefined)[] = [];
-  for (let at = 0; at < questions.length; at += MOST_AT_ONCE) {
-    const part = questions.slice(at, at + MOST_AT_ONCE);
-    found.push(...askPart(nl, part));
-  }
-  return found;
-}
-
-function askPart<T>(nl: Netlink, questions: readonly Question<T>[]): (T | undefined)[] {
   try {
     const answers = findAll(nl, questions.map((each) => each.request));
     return answers.map((answer, i) => answer && questions[i]!.read(answer));

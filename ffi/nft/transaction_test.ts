@@ -125,6 +125,35 @@ netnsTest("what is absent is found absent, and many elements are sent and listed
   expect(nft.listElements(nl, TABLE, "s")).toEqual([key("10.0.0.1")]);
 });
 
+netnsTest(
+  "of 8000 changes in one transaction, one answer comes, or as many as are refused",
+  ({ host: { nft: nl } }) => {
+    withSet(nl);
+    const elements = Array.from({ length: 8000 }, (_, i) => key(`10.1.${i >> 8}.${i & 255}`));
+    let answers = 0;
+    const counting: Netlink = {
+      ...nl,
+      receive(wait) {
+        const found = nl.receive(wait);
+        if (found) answers++;
+        return found;
+      },
+    };
+    transaction(counting).addElements(TABLE, "s", elements).commit();
+    expect(answers).toBe(1);
+    // More refusals than the socket keeps: those that are lost come behind the first.
+    const started = performance.now();
+    const error = refusal(nl, (tx) => {
+      for (let i = 0; i < 8000; i++) tx.deleteRule(TABLE, i < 10 ? "x" : "y", 7n);
+      return tx;
+    });
+    expect(error.message).toStartWith('Cannot delete rule 7 of chain "x" of table "t": ');
+    expect(error.index).toBe(1);
+    expect(performance.now() - started).toBeLessThan(2000);
+    expect(nft.listElements(nl, TABLE, "s")).toHaveLength(8001);
+  },
+);
+
 test("a comment beyond what the kernel takes is refused before it is sent", () => {
   const nl = { sequence: 1, send: () => {}, receive: () => undefined, [Symbol.dispose]: () => {} };
   const tx = transaction(nl).addTable({ family: NFPROTO_INET, name: "t", comment: "x".repeat(252) });

@@ -9,19 +9,10 @@
 import { attrs } from "../netlink/attrs.ts";
 import { bytes, cstr, i32, mac, struct, u16, u32, u8 } from "../netlink/codec.ts";
 import { NetlinkError, purposed } from "../netlink/error.ts";
-import {
-  message,
-  type MessageIn,
-  type MessageOut,
-  NLM_F_ACK,
-  NLM_F_CREATE,
-  NLM_F_EXCL,
-  type Op,
-} from "../netlink/message.ts";
+import { message, type MessageIn, type MessageOut, NLM_F_CREATE, NLM_F_EXCL, type Op } from "../netlink/message.ts";
 import {
   awaitEvents,
   dump,
-  exchange,
   execute,
   executeAll,
   type Netlink,
@@ -174,8 +165,6 @@ export function remove(nl: Netlink, key: string | number): void {
   purposed(() => `remove link "${key}"`, () => execute(nl, DEL, selector(key)));
 }
 
-/** So many answers fit into what a socket keeps, should the kernel refuse each request. */
-const REQUESTS_AT_ONCE = 128;
 /** Each time, links have gone on their own that were there when they were listed. */
 const REMOVAL_ATTEMPTS = 20;
 
@@ -203,15 +192,10 @@ export function removeChosen(nl: Netlink, choose: (all: readonly Link[]) => read
 
 /** @returns false if some of them were gone; the others are in the group all the same */
 function setGroup(nl: Netlink, links: readonly Link[], group: number): boolean {
-  let wereThere = true;
-  for (let at = 0; at < links.length; at += REQUESTS_AT_ONCE) {
-    const part = links.slice(at, at + REQUESTS_AT_ONCE);
-    // The kernel answers in order, and reports every refusal unasked.
-    const requests = part.map(({ index }, i) => request(NEW, { index, group }, i < part.length - 1 ? 0 : NLM_F_ACK));
-    const purpose = () => `put ${links.length} links into group ${group}`;
-    wereThere = succeeds(() => purposed(purpose, () => exchange(nl, requests, () => {}))) && wereThere;
-  }
-  return wereThere;
+  const requests = links.map(({ index }) => request(NEW, { index, group }));
+  return succeeds(() =>
+    purposed(() => `put ${links.length} links into group ${group}`, () => executeAll(nl, requests))
+  );
 }
 
 /** False if it fails because there is no such link. */
