@@ -59,12 +59,18 @@ segmentTest("passthru has the master for itself, with any address, and gives the
 segmentTest("mtu: the master's, or less", (segment) => {
   shell(segment.host, "ip link set up0 mtu 1400");
   const mtuOf = (netns: Netns) => shown(netns, "link", "show", "eth0")[0].mtu;
-  expect(mtuOf(attach(segment, "c1", {}).netns)).toBe(1400);
+  const first = attach(segment, "c1", {});
+  expect(mtuOf(first.netns)).toBe(1400);
   expect(mtuOf(attach(segment, "c2", { mtu: 1300 }).netns)).toBe(1300);
   expect(() => attach(segment, "c3", { mtu: 1401 })).toThrow(
     'Cannot use network "test": mtu must be at most 1400, the MTU of its master "up0": got 1401',
   );
   expect(() => attach(segment, "c3", { mtu: -1 })).toThrow("mtu must be a whole number from 0");
+  // Nobody is to blame for it but who wants it.
+  using _home = inhabit(first.netns);
+  expect(() => attach(segment, "c3", { mtu: 67 })).toThrow(
+    /^Cannot create "eth0" on master "up0": Invalid argument \(EINVAL, mtu less than device minimum\)$/,
+  );
 });
 
 segmentTest(

@@ -58,7 +58,7 @@ export function setUpGateways(host: Netns, device: link.Link, ips: readonly IpCo
     if (present.includes(each)) continue;
     const others = present.filter((other) => conflicts(other, each) && !wanted.includes(other));
     if (others.length > 0 && !force) throw addressConflict(device, each, others);
-    if (familyOf(each) === 6) host.run(() => requireIpv6(device.name!));
+    if (familyOf(each) === 6) host.run(() => requireIpv6(host, device.name!));
     removeAddresses(host, device, others);
     addGateway(host, device, each);
     present = [...present.filter((other) => !others.includes(other)), each];

@@ -54,7 +54,7 @@ export function configure(netns: Netns, device: link.Link, result: Result, optio
   const ips = ipsOf(result, ifname);
   const addresses = ips.map((ip) => ip.address);
   const six = addresses.filter((each) => familyOf(each) === 6);
-  if (six.length > 0) netns.run(() => prepareSysctls(ifname, options));
+  if (six.length > 0) netns.run(() => prepareSysctls(netns, ifname, options));
   using events = six.length > 0 && !options.unheard
     ? netns.run<Netlink>(() => openNetlink(NETLINK_ROUTE, [RTNLGRP_IPV6_IFADDR]))
     : undefined;
@@ -117,8 +117,8 @@ const describeDuplicate = (ifname: string) => (duplicate: Cidr) =>
   );
 
 /** IPv6 on the interface, and parameters that make the kernel announce new addresses and keep them while the link is down; without those it works, only later. */
-function prepareSysctls(ifname: string, { withoutDad, log }: ConfigureOptions): void {
-  for (const each of [ifname, "lo"]) requireIpv6(each);
+function prepareSysctls(netns: Netns, ifname: string, { withoutDad, log }: ConfigureOptions): void {
+  for (const each of [ifname, "lo"]) requireIpv6(netns, each);
   wishSysctls({
     [`net/ipv6/conf/${ifname}/keep_addr_on_down`]: "1",
     [`net/ipv6/conf/${ifname}/ndisc_notify`]: "1",

@@ -3,6 +3,7 @@ import { parseCidr, parseIp } from "../../ffi/address.ts";
 import { linkNames, shown } from "../../ffi/testing.ts";
 import bridge from "../bridge.ts";
 import ptp from "../ptp.ts";
+import tap from "../tap.ts";
 import { sandboxTest } from "./testing.ts";
 import { newFixedIpam } from "./testing_ipam.ts";
 
@@ -33,3 +34,33 @@ sandboxTest("of many routes, the one that the kernel refuses is named", [fixed],
   );
   expect(linkNames(container)).toEqual(["lo"]);
 });
+
+const small = {
+  "ptp": [ptp, {}, "veth[0-9a-f]{8}"],
+  "bridge": [bridge, {}, "eth0"],
+  "bridge with a gateway": [bridge, { isGateway: true }, "cni0"],
+  "tap": [tap, {}, "eth0"],
+} as const;
+
+for (const [name, [plugin, more, device]] of Object.entries(small)) {
+  sandboxTest(`${name} ADD says which MTU is too small for IPv6`, [fixed], ({ call, container, host }) => {
+    const config = { ...more, mtu: 1279, ...ipam({ ips: [FOUR, SIX] }) };
+    let error: unknown;
+    try {
+      call(plugin, "ADD", config);
+    } catch (thrown) {
+      error = thrown;
+    }
+    expect(error).toMatchObject({
+      code: 7,
+      message: expect.stringMatching(
+        new RegExp(`^Cannot give "${device}" an IPv6 address: its MTU must be at least 1280 for IPv6, got 1279$`),
+      ),
+    });
+    expect(linkNames(container)).toEqual(["lo"]);
+    expect(shown(host, "link", "show").filter(({ mtu }) => mtu === 1279)).toEqual([]);
+    call(plugin, "ADD", { ...config, ...ipam({ ips: [FOUR] }) });
+    call(plugin, "DEL", config);
+    call(plugin, "ADD", { ...config, mtu: 1280 });
+  });
+}

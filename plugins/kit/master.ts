@@ -162,7 +162,9 @@ function explain(
 ): Error {
   if (error.code === "EEXIST" && link.find(netns.route, ifname)) return interfaceExists(ifname, netns);
   const refusal = error.forPurpose(`create "${ifname}" on master ${nameOf(master)}`);
-  if (!["EEXIST", "EBUSY", "EINVAL", "EADDRINUSE"].includes(error.code)) return explainKind(refusal, info.kind);
+  // Of an MTU that the kernel does not take, it says so, and nobody else is to blame.
+  const isAlone = error.kernel?.startsWith("mtu ") || !["EEXIST", "EBUSY", "EINVAL", "EADDRINUSE"].includes(error.code);
+  if (isAlone) return explainKind(refusal, info.kind);
   return usedBy(refusal, master, (other) => conflictsWith(other.link));
 }
 

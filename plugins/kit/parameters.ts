@@ -4,15 +4,35 @@
  * @module
  */
 import type { Netns } from "../../ffi/netns.ts";
+import * as link from "../../ffi/route/link.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { ensureSysctl, findSysctl } from "../../ffi/sysctl.ts";
 import { CniError, Code } from "../spec/error.ts";
 
-/** Lets an interface have IPv6 addresses, as where the administrator has switched IPv6 off by default; call it inside the namespace. @throws {CniError} */
-export function requireIpv6(ifname: string): void {
+/** The smallest MTU with which the kernel has IPv6 on a link: IPV6_MIN_MTU of linux/ipv6.h, RFC 8200 §5. */
+const LEAST_MTU = 1280;
+
+/**
+ * Lets an interface have IPv6 addresses, as where the administrator has switched IPv6 off by default; call it inside `netns`.
+ *
+ * @throws {CniError} code 7 where its MTU is too small for IPv6
+ */
+export function requireIpv6(netns: Netns, ifname: string): void {
   const name = `net/ipv6/conf/${ifname}/disable_ipv6`;
-  // Absent where the kernel has no IPv6 at all, which it says itself.
-  if (findSysctl(name) === "1") requireSysctl(name, "0");
+  const value = findSysctl(name);
+  if (value === "1") requireSysctl(name, "0");
+  if (value !== undefined) return;
+  const mtu = link.find(netns.route, ifname)?.mtu ?? LEAST_MTU;
+  // The kernel has no IPv6 at all, then, which it says itself.
+  if (mtu >= LEAST_MTU) return;
+  throw new CniError(
+    Code.InvalidConfig,
+    `Cannot give "${ifname}" an IPv6 address: its MTU must be at least ${LEAST_MTU} for IPv6, got ${mtu}`,
+    {
+      details:
+        `set "mtu" to ${LEAST_MTU} or more (a bridge has the least of its ports), or have IPAM give IPv4 addresses alone`,
+    },
+  );
 }
 
 /** Sets a kernel parameter that the network cannot do without; call it inside the namespace. @throws {CniError} naming it and the value it needs */

@@ -21,7 +21,7 @@ import { type GatewayedIp, gatewaysOf, hostOf } from "./ways.ts";
 export function setUpHostSide(host: Netns, { index, name = "" }: link.Link, ips: readonly GatewayedIp[]): void {
   const gateways = gatewaysOf(ips);
   const families = [...new Set(gateways.map(familyOf))];
-  if (families.includes(6)) host.run(() => requireIpv6(name));
+  if (families.includes(6)) host.run(() => requireIpv6(host, name));
   requireForwarding(host, families);
   // At both ends of a cable addresses are unique, and packets of the container's must not wait for the host to find that out.
   const addresses = gateways.map((each) => address.addRequest(index, each, { withoutDad: true }));
