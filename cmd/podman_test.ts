@@ -28,7 +28,7 @@ const NETWORK = {
 
 /** Keys in their order, and which values are text, whatever the values; without what only newer libcni writes, or none. */
 function shapeOf(text: string): string {
-  const { netns: _netns, bootId: _bootId, ...node } = JSON.parse(text);
+  const { netns: _netns, bootId: _bootId, netnsCookie: _cookie, ...node } = JSON.parse(text);
   return JSON.stringify(
     node,
     (key, value) => typeof value === "string" ? "" : key === "hostPort" ? 0 : key === "cniArgs" ? [] : value,
