@@ -8,7 +8,7 @@ import type { Invoker } from "../plugins/kit/delegate.ts";
 import { type Executables, executables } from "../plugins/kit/executable.ts";
 import { embeddedForMany } from "../plugins/kit/serve_many.ts";
 import type { AnyPlugin, Embedded, Surroundings } from "../plugins/kit/serve.ts";
-import { findPlugin, pluginNames } from "../plugins/registry.ts";
+import { findPlugin, isIpam, pluginNames } from "../plugins/registry.ts";
 import { say } from "./stdio.ts";
 
 /** How plugins are called. */
@@ -59,6 +59,7 @@ export function surroundings({ plugins = [], timeoutMs, log = say }: Surrounding
 function administratorsFirst(programs: Executables, builtIn: Embedded): Invoker {
   const choose = (type: string): Invoker => (builtIn.has(type) && !programs.find(type) ? builtIn : programs);
   return {
+    givesAddresses: (type) => isIpam(type) || !builtIn.has(type) || programs.find(type) !== undefined,
     invoke: (type, request) => choose(type).invoke(type, request),
     restore: (type, request) => choose(type).restore?.(type, request),
     findProgram: (type) => programs.find(type),
@@ -69,6 +70,7 @@ function administratorsFirst(programs: Executables, builtIn: Embedded): Invoker 
 function firstOf(own: Embedded, others: Invoker): Invoker {
   const choose = (type: string): Invoker => (own.has(type) ? own : others);
   return {
+    givesAddresses: (type) => choose(type).givesAddresses?.(type) ?? true,
     invoke: (type, request) => choose(type).invoke(type, request),
     restore: (type, request) => choose(type).restore?.(type, request),
     findProgram: (type) => choose(type).findProgram?.(type),

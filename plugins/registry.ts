@@ -48,6 +48,11 @@ export function hasPlugin(name: string): boolean {
   return Object.hasOwn(MODULES, name);
 }
 
+/** Whether others can leave addresses to the plugin of this name (SPEC §4 Plugin Delegation). */
+export function isIpam(name: string): boolean {
+  return name === "host-local" || name === "static";
+}
+
 /** The plugins that a configuration may call: those that its text names. One that has escapes may name any. */
 export function pluginsNamedIn(text: string): string[] {
   return pluginNames().filter((name) => text.includes(`"${name}"`) || text.includes("\\"));

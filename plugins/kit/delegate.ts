@@ -62,6 +62,8 @@ export function delegateWasNotRun(error: unknown): boolean {
 export interface Invoker {
   /** Calls the plugin and gives its answer, also if that is an error. @throws {NotRunError} if it cannot be run @throws {CniError} if it does not end */
   invoke(type: string, request: Request): Response;
+  /** False for a plugin of this process that others cannot leave addresses to. */
+  givesAddresses?(type: string): boolean;
   /**
    * Has a plugin of this process put back the rules of an attachment that are missing.
    *

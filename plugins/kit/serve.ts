@@ -7,14 +7,15 @@
 import { type Netns, NetnsError } from "../../ffi/netns.ts";
 import { stopListening } from "../../ffi/sys/signals.ts";
 import { momentAfterNow } from "../../ffi/sys/written_since.ts";
-import { parsePluginConfig, type PluginConfig } from "../spec/config.ts";
+import { parsePluginConfig, parseUsable, type PluginConfig } from "../spec/config.ts";
 import { type Environment, parseArgs, parseEnvironment, parsePairs } from "../spec/env.ts";
 import { CniError, Code, ConfigError } from "../spec/error.ts";
-import { printJson, segmentsOf } from "../spec/jsonc.ts";
+import { printJson } from "../spec/jsonc.ts";
 import { printResult } from "../spec/result.ts";
+import { excerpt } from "../spec/schema.ts";
 import { LATEST, type Verb } from "../spec/version.ts";
 import { stopIfAsked } from "./interruption.ts";
-import { delegate, type Invoker, NotRunError, type Request, type Response } from "./delegate.ts";
+import { type Delegate, delegate, type Invoker, NotRunError, type Request, type Response } from "./delegate.ts";
 import { answerVersion, findVersion } from "./versions.ts";
 import type { AddCall, AttachmentCall, Call, DelCall, Plugin } from "./plugin.ts";
 
@@ -69,7 +70,7 @@ export function serve(plugin: AnyPlugin, request: Request, around: Surroundings)
   try {
     if (request.command === "VERSION") return { exitCode: 0, stdout: answerVersion(request.stdin) };
     const environment = parseEnvironment({ ...request.env, CNI_COMMAND: request.command });
-    const config = readRequest(request, environment.verb);
+    const config = readRequest(request, environment.verb, surroundings);
     const answer = forNetwork(config, () => dispatch(plugin, request, environment, config, surroundings));
     return { exitCode: 0, stdout: "", ...answer };
   } catch (error) {
@@ -145,13 +146,31 @@ export function callFor(
   request: Request,
   env: Environment,
   config: PluginConfig,
-  { host, log, invoker }: Surroundings,
+  surroundings: Surroundings,
   undo?: DisposableStack,
 ): Call<unknown> {
-  const { ipamType, cniVersion } = config;
-  const ipam = ipamType === undefined ? undefined : delegate(invoker(env.path), ipamType, request, cniVersion, undo);
+  const { host, log } = surroundings;
+  const ipam = findIpam(request, env, config, surroundings, undo);
   const own = readConfig(plugin, config, env, log);
   return { config: own, request: config, text: request.stdin, host, ipam, log };
+}
+
+/** A plugin that gives no addresses is refused: that of a bridge could be the bridge itself, without end. */
+function findIpam(
+  request: Request,
+  { path, verb }: Environment,
+  { ipamType: type, cniVersion }: PluginConfig,
+  { log, invoker }: Surroundings,
+  undo?: DisposableStack,
+): Delegate | undefined {
+  if (type === undefined) return undefined;
+  const found = invoker(path);
+  if (found.givesAddresses?.(type) ?? true) return delegate(found, type, request, cniVersion, undo);
+  const error = new ConfigError("ipam.type", 'an IPAM plugin such as "host-local"', excerpt(type));
+  if (verb !== "DEL" && verb !== "GC") throw error;
+  // It was refused for ADD, so that there is nothing to give back.
+  log(`${error.message}; going on without it`);
+  return undefined;
 }
 
 /** Runs a plugin; a configuration that it cannot use is reported with the network it is of. */
@@ -177,27 +196,14 @@ export function attachmentCall(plugin: AnyPlugin, env: Environment, call: Call<u
   };
 }
 
-/**
- * The plugin's own keys. For DEL, one that cannot be used is as good as absent: ADD refused it, so that nothing was set up by it, and a
- * container must not stay attached for ever because of it.
- */
+/** The plugin's own keys; for DEL, as far as they can be used. */
 function readConfig(
   plugin: AnyPlugin,
   { raw }: PluginConfig,
   { verb }: Environment,
   log: Surroundings["log"],
 ): unknown {
-  for (let rest = raw;;) {
-    try {
-      return plugin.config.parse(rest);
-    } catch (error) {
-      const [key = ""] = error instanceof ConfigError && verb === "DEL" ? segmentsOf(error.path) : [];
-      if (!Object.hasOwn(rest, key)) throw error;
-      log(`${CniError.from(error).message}; going on without it`);
-      const { [key]: _, ...others } = rest;
-      rest = others;
-    }
-  }
+  return verb === "DEL" ? parseUsable(plugin.config, raw, log).value : plugin.config.parse(raw);
 }
 
 /** What cannot be understood must not keep a container from being removed. */
@@ -250,9 +256,13 @@ function attachmentCommand(
 let last: { readonly text: string; readonly verb: Verb; readonly config: PluginConfig } | undefined;
 
 /** The request as the plugins get it. @throws {SyntaxError} @throws {ConfigError} */
-export function readRequest({ stdin: text, prevResult }: Request, verb: Verb): PluginConfig {
+export function readRequest(
+  { stdin: text, prevResult }: Request,
+  verb: Verb,
+  { log }: Pick<Surroundings, "log">,
+): PluginConfig {
   if (last?.text !== text || last.verb !== verb) {
-    last = { text, verb, config: parsePluginConfig(text, verb, prevResult) };
+    last = { text, verb, config: parsePluginConfig(text, verb, prevResult, log) };
   }
   return last.config;
 }
@@ -297,7 +307,7 @@ export function findNetns(env: Environment, surroundings: Surroundings): Netns |
 }
 
 /** Plugins of this binary, called in this process. */
-export interface Embedded extends Required<Omit<Invoker, "delMany" | "findProgram">> {
+export interface Embedded extends Required<Pick<Invoker, "invoke" | "restore">> {
   has(type: string): boolean;
 }
 

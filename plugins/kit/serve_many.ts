@@ -59,7 +59,7 @@ function delMany(plugin: AnyPlugin, requests: readonly Request[], around: Surrou
 function makeCall(plugin: AnyPlugin, request: Request, surroundings: Surroundings): Made | undefined {
   try {
     const env = parseEnvironment({ ...request.env, CNI_COMMAND: "DEL" });
-    const config = readRequest(request, "DEL");
+    const config = readRequest(request, "DEL", surroundings);
     const call: DelManyCall<unknown> = {
       ...attachmentCall(plugin, env, callFor(plugin, request, env, config, surroundings)),
       within(call) {
@@ -67,7 +67,7 @@ function makeCall(plugin: AnyPlugin, request: Request, surroundings: Surrounding
         return call(netns);
       },
     };
-    const type = config.ipamType;
+    const type = call.ipam?.type;
     return { call, request, ...type !== undefined && { ipam: { type, invoker: surroundings.invoker(env.path) } } };
   } catch {
     return undefined;

@@ -5,7 +5,7 @@
  */
 import { networkNameProblem } from "./env.ts";
 import { CniError, Code, ConfigError } from "./error.ts";
-import { parseJson } from "./jsonc.ts";
+import { parseJson, segmentsOf } from "./jsonc.ts";
 import { type Dns, dns, parseResult, type Result } from "./result.ts";
 import * as schema from "./schema.ts";
 import { atLeast, LATEST, parseVersion, since, type Verb, type Version, VERSIONS } from "./version.ts";
@@ -32,7 +32,7 @@ export interface PluginConfig {
   readonly capabilities: Readonly<Record<string, boolean>>;
   /** What to keep; for GC only, and only if the runtime says so. */
   readonly validAttachments?: readonly Attachment[];
-  /** The whole document as it came, for the plugin's own keys. */
+  /** The whole document as it came, for the plugin's own keys; for DEL without those of the specification that cannot be used. */
   readonly raw: schema.JsonObject;
 }
 
@@ -67,18 +67,28 @@ export const attachments: schema.Schema<readonly { readonly containerID: string;
   .lazy(() => schema.array(schema.struct({ containerID: schema.string, ifname: schema.string })));
 
 /**
- * Reads a request for `verb` and makes sure that its version has that verb.
+ * Reads a request for `verb` and makes sure that its version has that verb. For DEL, what cannot be used is as good as absent, see
+ * {@linkcode parseUsable}.
  *
+ * @param known its `prevResult`, if the caller has read that already
+ * @param tell told of what was left out
  * @throws SyntaxError for text that is not JSON
  * @throws ConfigError naming network and path
  * @throws CniError with code 1 for the version, 6 for `prevResult`, 7 for the network name
  */
-export function parsePluginConfig(text: string, verb: Verb, known?: Result): PluginConfig {
-  const raw = parseRequest(text);
-  const name = parseName(raw);
-  const cniVersion = parseConfigVersion(raw, verb);
+export function parsePluginConfig(
+  text: string,
+  verb: Verb,
+  known?: Result,
+  tell: (problem: string) => void = () => {},
+): PluginConfig {
+  const document = parseRequest(text);
+  const name = parseName(document);
+  const cniVersion = parseConfigVersion(document, verb);
   try {
-    const { ipam, ...rest } = common.parse(raw);
+    const { value: { ipam, ...rest }, used: raw } = verb === "DEL"
+      ? parseUsable(common, document, tell)
+      : { value: common.parse(document), used: document };
     const prevResult = known ?? parsePrevResult(raw, verb, cniVersion);
     const validAttachments = verb === "GC" ? parseAttachments(raw) : undefined;
     return {
@@ -93,6 +103,32 @@ export function parsePluginConfig(text: string, verb: Verb, known?: Result): Plu
     };
   } catch (error) {
     throw error instanceof ConfigError ? error.at({ network: name }) : error;
+  }
+}
+
+/**
+ * What `shape` reads from an object without the keys that it cannot use. They are as good as absent: ADD refused them, so that nothing was
+ * set up by them, and a container must not stay attached for ever because of them.
+ *
+ * @param tell told of each key that is left out, and why
+ * @returns the value, and the object that it was read from
+ * @throws {ConfigError} if it is not about a key that is there
+ */
+export function parseUsable<T>(
+  shape: schema.Schema<T>,
+  node: schema.JsonObject,
+  tell: (problem: string) => void,
+): { readonly value: T; readonly used: schema.JsonObject } {
+  for (let used = node;;) {
+    try {
+      return { value: shape.parse(used), used };
+    } catch (error) {
+      const [key = ""] = error instanceof ConfigError ? segmentsOf(error.path) : [];
+      if (!Object.hasOwn(used, key)) throw error;
+      tell(`${CniError.from(error).message}; going on without it`);
+      const { [key]: _, ...others } = used;
+      used = others;
+    }
   }
 }
 

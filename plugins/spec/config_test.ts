@@ -131,6 +131,28 @@ test("parsePluginConfig() accepts a previous result of any version", () => {
     .toEqual({ ips: [{ address }] });
 });
 
+test("parsePluginConfig() goes without what cannot be used for DEL only, and tells of it", () => {
+  const config = { ...minimal, DNS: [], runtimeConfig: [], ipam: { type: "a/b" }, capabilities: { mac: 1 }, mtu: "x" };
+  for (const verb of ["ADD", "CHECK", "GC", "STATUS"] as const) expect(() => parse(config, verb)).toThrow(ConfigError);
+  const told: string[] = [];
+  const text = JSON.stringify(config);
+  expect(parsePluginConfig(text, "DEL", undefined, (problem) => told.push(problem))).toEqual({
+    name: "web",
+    type: "bridge",
+    cniVersion: "1.1.0",
+    runtimeConfig: {},
+    capabilities: {},
+    args: {},
+    raw: { ...minimal, mtu: "x" },
+  });
+  expect(told.map((problem) => problem.match(/: (\S+) must be .*; going on without it$/)?.[1])).toEqual([
+    "ipam.type",
+    "DNS",
+    "runtimeConfig",
+    "capabilities.mac",
+  ]);
+});
+
 test("parsePluginConfig() does without an unreadable previous result for DEL only", () => {
   const config = { ...minimal, prevResult: { ips: [{ address: "<nil>" }] } };
   expect(parse(config, "DEL").prevResult).toBeUndefined();
