@@ -120,12 +120,16 @@ function program({ directory }: Place, name: string, script: string): void {
 }
 
 /** Starts `cni run add` of these plugins, in a process group of its own. */
-function startRun({ host, container, directory }: Place, plugins: readonly object[], options: readonly string[] = []) {
+function startRun(place: Place, plugins: readonly object[], options: readonly string[] = []) {
+  const { container, directory } = place;
   writeFileSync(`${directory}/web.conflist`, JSON.stringify({ cniVersion: "1.1.0", name: "web", plugins }));
-  const words = ["run", "add", `${directory}/web.conflist`, container.path, "--json", ...options];
+  return startCommand(place, ["add", `${directory}/web.conflist`, container.path, "--json", ...options]);
+}
+
+function startCommand({ host, directory }: Place, command: readonly string[]) {
   const places = ["--plugin-dir", directory, "--cache-dir", `${directory}/cache`];
   return host.run(() => ({
-    it: Bun.spawn(["setsid", CNI, ...words, ...places], {
+    it: Bun.spawn(["setsid", CNI, "run", ...command, ...places], {
       env: ENGINE_ENV,
       stdin: "ignore",
       stdout: "pipe",
@@ -256,6 +260,51 @@ test("a program that hangs while an ADD is undone is ended by the time limit", a
   expect(child.signalCode).toBe("SIGTERM");
   expect(JSON.parse(await child.stdout.text()).details).toMatch(/undoing it failed: .* did not end within 1000 ms/);
   expect(place.reservations()).toEqual([]);
+});
+
+for (const verb of ["del", "gc"]) {
+  test(`cni run ${verb} waits for the program of a plugin that outlives a cni run add which was killed`, async () => {
+    using place = newPlace();
+    const { container, directory, bridge } = place;
+    program(
+      place,
+      "late",
+      `case $CNI_COMMAND in
+      ADD) : >${directory}/began; sleep 1; : >${directory}/taken ;;
+      DEL) rm -f ${directory}/taken ;;
+      esac`,
+    );
+    const child = startRun(place, [bridge, { type: "late" }]);
+    await until(() => existsSync(`${directory}/began`));
+    child.kill("SIGKILL");
+    await child.exited;
+    const words = verb === "gc" ? ["--all"] : [container.path];
+    expect(await startCommand(place, [verb, `${directory}/web.conflist`, ...words]).exited).toBe(0);
+    // Not to be made afterwards.
+    await Bun.sleep(1500);
+    expect(existsSync(`${directory}/taken`)).toBe(false);
+    expectUndone(place);
+  });
+}
+
+test("cni run del does not wait for what the program of a plugin left running", async () => {
+  using place = newPlace();
+  const { container, directory, bridge } = place;
+  program(
+    place,
+    "parent",
+    `[ $CNI_COMMAND = ADD ] || exit 0
+    sleep 1000 <&- >&- 2>&- &
+    echo $! >${directory}/left
+    echo '{"cniVersion":"1.1.0"}'`,
+  );
+  expect(await startRun(place, [bridge, { type: "parent" }]).exited).toBe(0);
+  const pid = Number(readFileSync(`${directory}/left`, "utf8"));
+  const began = performance.now();
+  expect(await startCommand(place, ["del", `${directory}/web.conflist`, container.path]).exited).toBe(0);
+  expect(performance.now() - began).toBeLessThan(30_000);
+  process.kill(pid, "SIGKILL");
+  expectUndone(place);
 });
 
 test("cni run add of a long configuration undoes all of it when it is asked to end", async () => {

@@ -4,6 +4,9 @@
  *
  * Who wants the lock that is shared stands in line for it: else those who share it would never let somebody alone.
  *
+ * The programs of plugins have these locks as well: one that outlives a runtime that was killed would otherwise go on with its ADD after
+ * the DEL, and what it makes would stay.
+ *
  * @module
  */
 import { unless } from "../../ffi/sys/error.ts";
@@ -84,6 +87,6 @@ function awaitTurn(turn: string, path: string, deadline: number): Disposable {
 
 /** A lock whose file is not there, and cannot be made, nobody has. */
 function take(path: string, deadline: number, shared = false): Disposable {
-  const options = { timeoutMs: Math.max(0, deadline - performance.now()), shared };
+  const options = { timeoutMs: Math.max(0, deadline - performance.now()), shared, inherited: true };
   return unless(NOT_TO_BE_MADE, () => lockFile(path, options)) ?? NOTHING;
 }

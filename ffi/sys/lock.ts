@@ -31,6 +31,8 @@ export interface LockOptions {
   readonly timeoutMs: number;
   /** With others that share it too; else alone. */
   readonly shared?: boolean;
+  /** Whether programs that are started meanwhile have it as well: until its scope ends, or until they do if the process is killed before. */
+  readonly inherited?: boolean;
 }
 
 /** Others held a lock for longer than somebody wanted to wait; its code is `EAGAIN`, its message names them. */
@@ -56,18 +58,28 @@ export class LockedError extends SystemError {
  * @throws {SystemError} `EINTR` if a signal that is held back asks to end, and if the file cannot be opened
  */
 export function lockFile(path: string, options: LockOptions): Disposable {
-  const file = unless(["ELOOP"], () => openLock(path)) ?? openInPlaceOfLink(path, options);
+  const file = unless(["ELOOP"], () => openLock(path, options)) ?? openInPlaceOfLink(path, options);
   try {
     acquire(file.fd, `"${path}"`, options);
   } catch (error) {
     file[Symbol.dispose]();
     throw error;
   }
-  return file;
+  return options.inherited ? releasing(file) : file;
 }
 
-function openLock(path: string): Descriptor {
-  const flags = O_RDONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+/** To close it is not enough where others have it open. */
+function releasing(file: Descriptor): Disposable {
+  return {
+    [Symbol.dispose]() {
+      using _ = file;
+      release(file.fd);
+    },
+  };
+}
+
+function openLock(path: string, { inherited = false }: LockOptions): Descriptor {
+  const flags = O_RDONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | (inherited ? 0 : O_CLOEXEC);
   return descriptor(forPurpose(`open lock file "${path}"`, () => sys.open(path, flags, 0o600)));
 }
 
@@ -77,14 +89,18 @@ function openInPlaceOfLink(path: string, options: LockOptions): Descriptor {
   using directory = openFile(name);
   using _ = lockOpenFile(directory.fd, `"${name}"`, { ...options, shared: false });
   if (findLink(path) !== undefined) removeFile(path);
-  return openLock(path);
+  return openLock(path, options);
 }
 
 /** Takes the lock of a file that is open as `fd`, in the words of `what`; released when its scope ends. @throws as {@linkcode lockFile} */
 export function lockOpenFile(fd: number, what: string, options: LockOptions): Disposable {
   acquire(fd, what, options);
-  // For what injects errors: the kernel does not wait here.
-  return { [Symbol.dispose]: () => void (request(fd, LOCK_UN) || request(fd, LOCK_UN)) };
+  return { [Symbol.dispose]: () => release(fd) };
+}
+
+/** Twice for what injects errors: the kernel does not wait here. */
+function release(fd: number): void {
+  if (!request(fd, LOCK_UN)) request(fd, LOCK_UN);
 }
 
 function acquire(fd: number, what: string, { timeoutMs, shared = false }: LockOptions): void {

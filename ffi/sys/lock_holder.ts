@@ -35,7 +35,7 @@ export function describeHolders(identity: string): Holders {
     holder: `${names.join(", ")}${others}`,
     advice: stopped.length > 0
       ? `let it go on (kill -CONT ${stopped.join(" ")}) or end it (kill -KILL ${stopped.join(" ")})`
-      : "nobody holds it for more than some milliseconds: if that process hangs, end it",
+      : `wait for it, or end it if it hangs (kill ${pids.slice(0, MOST_NAMED).join(" ")})`,
   };
 }
 
