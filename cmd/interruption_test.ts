@@ -238,6 +238,7 @@ test("cni run add that is asked to end while it undoes another failure undoes al
     cniVersion: "1.1.0",
     code: 100,
     msg: 'plugin "failing" (ADD): No',
+    details: `its program is "${directory}/failing"`,
   });
   expect(existsSync(`${directory}/taken`)).toBe(false);
   expectUndone(place);
