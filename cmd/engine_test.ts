@@ -166,6 +166,31 @@ function run(node: Node, verb: string, file: string, ...more: string[]): string 
   return child.stdout.toString();
 }
 
+testWith(["nft"], "a DEL that names fewer ports than the ADD leaves none, by exec and by `cni run`", () => {
+  const ports = [{ hostPort: 8081, containerPort: 80 }, { hostPort: 9090, containerPort: 90, protocol: "udp" }];
+  for (const [first, second] of [[ports, ports.slice(0, 1)], [ports, ports.slice(1)], [ports.slice(1), ports]]) {
+    using byExec = newNode();
+    const list = network(byExec.directory);
+    const prevResult = execChain(byExec, list, "ADD", byExec.container.path);
+    for (const [command, portMappings] of [["ADD", first], ["DEL", second]] as const) {
+      const { name, cniVersion } = list;
+      const config = { name, cniVersion, type: "portmap", runtimeConfig: { portMappings }, prevResult };
+      const env = { ...variables(command, byExec.container.path), CNI_CONTAINERID: "pod2" };
+      expect(exec(byExec.host, "portmap", env, JSON.stringify(config))).toMatchObject({ exitCode: 0, stderr: "" });
+    }
+    expect(ruleset(byExec.host)).not.toContain("pod2");
+
+    using byRun = newNode();
+    const file = join(byRun.directory, "engine.conflist");
+    writeFileSync(file, JSON.stringify(network(byRun.directory)));
+    run(byRun, "add", file, "--cap-args", JSON.stringify({ portMappings: first }));
+    const command = [...runArguments(byRun, "del", file), "--cap-args", JSON.stringify({ portMappings: second })];
+    const { exitCode, stderr } = byRun.host.run(() => Bun.spawnSync(command, { stdin: "ignore" }));
+    expect([exitCode, stderr.toString()]).toEqual([0, expect.stringContaining("Using the arguments that")]);
+    expect(ruleset(byRun.host)).not.toContain("pod1");
+  }
+});
+
 /** Files that a whole ADD may open, besides those of the test's directory. */
 const NEEDED = [
   /^\/etc\/ld\.so\./, // the loader

@@ -32,7 +32,7 @@ export interface RunRequest {
   readonly confDirectory: string;
   readonly pluginDirectories: readonly string[];
   readonly cacheDirectory: string;
-  /** CNI_ARGS; absent if not given, which for check and del means: as before. */
+  /** CNI_ARGS; absent if not given, which for check means: as before. Of del, what is remembered counts. */
   readonly args?: readonly (readonly [string, string])[];
   readonly capabilityArgs?: JsonObject;
   readonly publish: readonly PortMapping[];

@@ -41,7 +41,9 @@ export function deriveRequests(
   { verb, parameters, valid = [] }: DeriveOptions,
 ): DerivedRequest[] {
   const ofAttachment = verb === "CHECK" || verb === "DEL";
-  const recalled = ofAttachment && parameters ? recall(memory, network, parameters, verb.toLowerCase()) : undefined;
+  const recalled = ofAttachment && parameters
+    ? recall(memory, network, parameters, verb === "DEL" ? "remove" : "check")
+    : undefined;
   const list = recalled?.list ?? network;
   if (typeof list === "string") return [];
   const reason = whyNot(list, verb);

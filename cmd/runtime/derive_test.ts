@@ -54,7 +54,7 @@ test("deriveRequests() of CHECK and DEL gives what is remembered, also without a
   }]];
   expect(derive(list(), { verb: "CHECK", parameters: who })).toEqual({ log: [], requests: asked });
   const removed = derive("web", { verb: "DEL", parameters: { ...who, capabilityArgs: { ports: [81] } } });
-  expect(removed.requests).toEqual([["b", { ...asked[1]![1] as object, runtimeConfig: { ports: [81] } }], asked[0]!]);
+  expect([removed.requests, removed.log.length]).toEqual([asked.toReversed(), 1]);
   const changed = derive(list({ plugins: [{ type: "c" }] }), { verb: "CHECK", parameters: who });
   expect([changed.requests, changed.log.length]).toEqual([asked, 1]);
 });

@@ -18,7 +18,7 @@ export interface Memory {
   log(message: string): void;
 }
 
-/** An attachment as the caller describes it; what is left out is taken from the cache. */
+/** An attachment as the caller describes it; what is left out is taken from the cache, and so are the arguments that DEL is to undo. */
 export interface RecallParameters extends Attachment {
   /** Path of the container's network namespace. */
   readonly netns?: string;
@@ -65,7 +65,10 @@ export function recall(
   if (remembered && given && remembered.text !== given.text) {
     memory.log(`Using the configuration that ${describe(key)} was attached with: that of now has changed since`);
   }
-  const { args, capabilityArgs, netns = cached?.netns ?? "" } = parameters;
+  const { args, capabilityArgs } = verb === "remove" && cached?.config
+    ? argumentsOf(memory, cached, parameters)
+    : parameters;
+  const { netns = cached?.netns ?? "" } = parameters;
   return {
     list,
     entry: {
@@ -78,6 +81,19 @@ export function recall(
       ...(cached?.result !== undefined && { result: cached.result }),
     },
   };
+}
+
+/** What was asked for is there to be removed, whatever the caller names of it now. */
+function argumentsOf(
+  { log }: Memory,
+  { args, capabilityArgs, ...key }: cache.CacheEntry,
+  given: RecallParameters,
+): Pick<cache.CacheEntry, "args" | "capabilityArgs"> {
+  const isOther = (wanted: unknown, was: unknown) => wanted !== undefined && !Bun.deepEquals(wanted, was);
+  if (isOther(given.args, args) || isOther(given.capabilityArgs, capabilityArgs)) {
+    log(`Using the arguments that ${describe(key)} was attached with: those of now are others`);
+  }
+  return { args, capabilityArgs };
 }
 
 /** A file that cannot be understood must not keep a container from being removed. */

@@ -262,11 +262,40 @@ test("del() calls the plugins in reverse with the result of the ADD, and forgets
   expect(bench.log).toEqual([]);
 });
 
-test("del() prefers what the caller says over what is remembered", () => {
+test.each(
+  [
+    [{ args: [["K", "V"]], capabilityArgs: { ports: [80] } }, 0],
+    [{ args: [["L", "W"]] }, 1],
+    [{ capabilityArgs: { ports: [81] } }, 1],
+    [{ args: [], capabilityArgs: {} }, 1],
+  ] as const,
+)("del() with %j uses the arguments of the ADD, and the namespace of now", (given, said) => {
   add(bench.runtime, list(), { ...where, args: [["K", "V"]], capabilityArgs: { ports: [80] } });
   bench.calls.splice(0);
-  del(bench.runtime, list(), { ...who, netns: "/other", args: [["L", "W"]], capabilityArgs: { ports: [81] } });
-  expect(bench.calls[0]!.env).toMatchObject({ CNI_NETNS: "/other", CNI_ARGS: "L=W" });
+  del(bench.runtime, list(), { ...who, netns: "/other", ...given });
+  expect(bench.calls[0]!.env).toMatchObject({ CNI_NETNS: "/other", CNI_ARGS: "K=V" });
+  expect(bench.calls[0]!.config.runtimeConfig).toEqual({ ports: [80] });
+  expect(bench.log).toHaveLength(said);
+});
+
+test("check() prefers what the caller says over what is remembered", () => {
+  add(bench.runtime, list(), { ...where, args: [["K", "V"]], capabilityArgs: { ports: [80] } });
+  bench.calls.splice(0);
+  check(bench.runtime, list(), { ...who, args: [["L", "W"]], capabilityArgs: { ports: [81] } });
+  expect(bench.calls[0]!.env).toMatchObject({ CNI_ARGS: "L=W" });
+  expect(bench.calls[1]!.config.runtimeConfig).toEqual({ ports: [81] });
+});
+
+test.each([
+  ["nothing", undefined],
+  ["no more than a result, as by old versions of libcni,", '{"cniVersion":"0.3.1"}'],
+])("del() uses what the caller says where %s is remembered", (_, remembered) => {
+  if (remembered !== undefined) {
+    mkdirSync(join(bench.directory, "results"), { recursive: true });
+    writeFileSync(entryPath(), remembered);
+  }
+  del(bench.runtime, list(), { ...who, args: [["L", "W"]], capabilityArgs: { ports: [81] } });
+  expect(bench.calls[0]!.env).toMatchObject({ CNI_ARGS: "L=W" });
   expect(bench.calls[0]!.config.runtimeConfig).toEqual({ ports: [81] });
 });
 

@@ -4,7 +4,7 @@
  * @module
  */
 import * as nft from "../../ffi/nft/objects.ts";
-import { type Owner, parseOwner } from "./owner.ts";
+import { noteIn, type Owner, parseOwner } from "./owner.ts";
 import { identify, type Place, type View } from "./view.ts";
 
 /** Elements to look at: those with these keys, or all of the set. */
@@ -19,6 +19,7 @@ export interface Selection {
 export interface FoundElement extends nft.Element {
   readonly set: string;
   readonly owner: Owner | undefined;
+  readonly note: string | undefined;
 }
 
 /** From about here on, listing a whole set is faster than asking for one element after the other. */
@@ -40,15 +41,10 @@ export function readElements(view: View, selections: readonly Selection[]): Map<
     const wanted = keys && keys.length > MANY_KEYS ? new Set(keys.map(nft.hex)) : undefined;
     for (const each of elements) {
       if (wanted && !wanted.has(nft.hex(each.key))) continue;
-      const element = { ...each, set, owner: parseOwner(each.comment ?? "") };
+      const { comment = "" } = each;
+      const element = { ...each, set, owner: parseOwner(comment), note: noteIn(comment) };
       found.set(identify(element), element);
     }
   }
   return found;
-}
-
-/** True if at least one element was found of each of these, which have several places where they may be. */
-export function hasEach(found: readonly FoundElement[], expected: readonly (readonly Place[])[]): boolean {
-  const ids = new Set(found.map(identify));
-  return expected.every((places) => places.some((place) => ids.has(identify(place))));
 }

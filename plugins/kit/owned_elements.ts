@@ -15,7 +15,7 @@ import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { CniError, Code } from "../spec/error.ts";
 import { findChainLoss } from "./own_rules.ts";
 import { checkRules, ensureTable, lossError, type OwnTable } from "./own_table.ts";
-import { describeOwner, formatOwner, oneOf, type Owner, remedyFor, sameOwner } from "./owner.ts";
+import { describeOwner, formatNoted, oneOf, type Owner, remedyFor, sameOwner } from "./owner.ts";
 import { ensureChains, listLostCompanions, removeUnusedChains, type SharedChain } from "./shared_chains.ts";
 import { untilUndisturbed } from "./undisturbed.ts";
 import { type FoundElement, placesIn, readElements, type Selection } from "./found_elements.ts";
@@ -40,6 +40,8 @@ export interface WantedElement {
   readonly exclusive?: boolean;
   /** What to have instead, in a set that no rule looks at, as long as another attachment of the same container has an exclusive one. */
   readonly standby?: Place;
+  /** What the element tells of all that its owner has: one word, which is left out as soon as it is not true any more. */
+  readonly note?: string;
 }
 
 /** Another attachment has what this one needs. */
@@ -74,7 +76,6 @@ export function ensureElements(
   look?: () => void,
 ): string[] {
   if (wanted.length === 0) return [];
-  const comment = formatOwner(owner);
   return untilUndisturbed(() => {
     let view = viewFor(nl, table, wanted);
     if (ensureTable(nl, table, view.chain(table.sentinel.chain))) view = viewFor(nl, table, wanted);
@@ -85,7 +86,7 @@ export function ensureElements(
     const tx = transaction(nl);
     removeFrom(tx, table, stale);
     const { mended, relies } = ensureChains(tx, view, chainsOf(possible));
-    addTo(tx, table, missing, comment);
+    addTo(tx, table, missing, owner);
     removeUnused(tx, view, stale, possible);
     // Additions alone need no pin: the kernel refuses a second element of the same key, and a chain that is not there.
     tx.commit(stale.length > 0 || relies || look ? view.generation : undefined);
@@ -215,7 +216,12 @@ function findPlaces(view: View, owner: Owner, wanted: readonly WantedElement[]) 
     return instead;
   });
   for (const [id, element] of readElements(view, selectionOf(waiting))) present.set(id, element);
-  return { possible, present };
+  // Then something else was asked for before, and there may be more of it than is seen here.
+  const isAnother = possible.some((each) => {
+    const found = present.get(identify(each));
+    return found !== undefined && sameOwner(found.owner, owner) && !isAsWanted(each, found);
+  });
+  return { possible: isAnother ? possible.map(({ note: _, ...rest }) => rest) : possible, present };
 }
 
 function selectionOf(wanted: readonly WantedElement[]): Selection[] {
@@ -230,7 +236,11 @@ function isSettled(wanted: WantedElement, found: FoundElement | undefined, owner
   if (!found) return false;
   const own = sameOwner(found.owner, owner);
   if (!own && wanted.exclusive) throw new TakenError(wanted, found.owner);
-  return own && sameContent(wanted, found);
+  return own && isAsWanted(wanted, found);
+}
+
+function isAsWanted(wanted: WantedElement, found: FoundElement): boolean {
+  return sameContent(wanted, found) && wanted.note === found.note;
 }
 
 function sameContent({ value, chain }: WantedElement, { data }: nft.Element): boolean {
@@ -242,10 +252,11 @@ function removeFrom(tx: Transaction, table: OwnTable, found: readonly FoundEleme
   for (const [set, elements] of bySet(found)) tx.deleteElements(table, set, elements.map(({ key }) => ({ key })));
 }
 
-function addTo(tx: Transaction, table: OwnTable, missing: readonly WantedElement[], comment: string): void {
-  for (const [set, elements] of bySet(missing)) {
-    tx.addElements(table, set, elements.map(({ key, value, chain }) => ({ key, comment, ...dataOf(value, chain) })));
-  }
+function addTo(tx: Transaction, table: OwnTable, missing: readonly WantedElement[], owner: Owner): void {
+  const elementOf = ({ key, value, chain, note }: WantedElement): nft.Element => {
+    return { key, comment: formatNoted(owner, note), ...dataOf(value, chain) };
+  };
+  for (const [set, elements] of bySet(missing)) tx.addElements(table, set, elements.map(elementOf));
 }
 
 /** The chains that elements lead to, each once. */

@@ -20,12 +20,14 @@ const MAX_BYTES = 250;
 /** `network containerId ifname`, to be written @throws {RangeError} if that is more than the kernel keeps */
 export function formatOwner(owner: Owner): string {
   const text = ownerText(owner);
-  const length = new TextEncoder().encode(text).length;
+  const length = lengthOf(text);
   if (length <= MAX_BYTES) return text;
   throw new RangeError(
     `Cannot name owner "${text}" in the ruleset: network name, container id and interface name have ${length} bytes together with two blanks, and ${MAX_BYTES} fit`,
   );
 }
+
+const lengthOf = (text: string): number => new TextEncoder().encode(text).length;
 
 /** The same to search for and to compare, however long: what could not be written is not there, and DEL and GC have nothing to remove. */
 export function ownerText({ network, containerId, ifname }: Owner): string {
@@ -43,10 +45,26 @@ export function networkPrefix(network: string): string {
   return `${network} `;
 }
 
-/** Reads what {@linkcode formatOwner} wrote; `undefined` for any other text. */
+/** Reads what {@linkcode formatOwner} or {@linkcode formatNoted} wrote; `undefined` for any other text. */
 export function parseOwner(text: string): Owner | undefined {
-  const [network, containerId, ifname, ...more] = text.split(" ");
-  return network && containerId && ifname && more.length === 0 ? { network, containerId, ifname } : undefined;
+  const [network, containerId, ifname, note = NOTE, ...more] = text.split(" ");
+  if (!network || !containerId || !ifname || !note.startsWith(NOTE) || more.length > 0) return undefined;
+  return { network, containerId, ifname };
+}
+
+/** What no other word behind an owner begins with. */
+const NOTE = "#";
+
+/** `network containerId ifname #note`; without the note if there is none, or if it does not fit. @throws {RangeError} as {@linkcode formatOwner} */
+export function formatNoted(owner: Owner, note: string | undefined): string {
+  const text = formatOwner(owner);
+  const noted = `${text} ${NOTE}${note}`;
+  return note === undefined || lengthOf(noted) > MAX_BYTES ? text : noted;
+}
+
+/** The note behind an owner. */
+export function noteIn(text: string): string | undefined {
+  return text.split(" ")[3]?.slice(NOTE.length);
 }
 
 /** What nobody else begins the alias of a link with: three words may be anybody's, and GC goes by the alias alone. */

@@ -5,9 +5,10 @@
  */
 import { type Cidr, familyOf, type Ip, ipFromBytes, ipOf } from "../../ffi/address.ts";
 import { concatenation, daddr, dnatFrom, dport, goTo, ipField, l4proto, portField, rule } from "../../ffi/nft/match.ts";
-import type { FoundElement, Selection, WantedElement } from "../kit/owned_elements.ts";
+import type { FoundElement, Place, Selection, WantedElement } from "../kit/owned_elements.ts";
 import { ANY_ADDRESS_CHAIN, hairpinChain, hairpinEverybodyChain } from "../kit/ruleset.ts";
 import type { SharedChain } from "../kit/shared_chains.ts";
+import { identify } from "../kit/view.ts";
 import type { Conditions } from "./conditions.ts";
 import {
   describeHostPort,
@@ -22,15 +23,27 @@ import { standbyOf, standbySet } from "./standby.ts";
 const PORT_MAPS = ["hostports", "hostip_hostports", "conditions", "hostip_conditions"];
 const FAMILIES = [4, 6] as const;
 
-/** What to publish on a container's addresses: none or one of each family. */
+/**
+ * What to publish on a container's addresses: none or one of each family.
+ *
+ * Those that say who is to be hidden, of which there are few, note what all of them are; where nobody is, the ports do. A DEL that would
+ * remove the same finds by this that there is nothing else.
+ */
 export function wantedElements(config: PortmapConfig, addresses: readonly Cidr[]): WantedElement[] {
-  return addresses.flatMap((address) => {
+  const wanted = addresses.flatMap((address) => {
     const mappings = mappingsFor(config.mappings, address);
     if (mappings.length === 0) return [];
     const conditions = config.conditions[familyOf(address)];
     const ports = mappings.flatMap((mapping) => portElements(mapping, address, conditions));
     return config.snat ? [...ports, hairpinElement(address, config.masqAll)] : ports;
   });
+  const note = digestOf(wanted);
+  return wanted.map((each) => config.snat && !each.set.startsWith("hairpin") ? each : { ...each, note });
+}
+
+/** The same for the same places, in whatever order. */
+function digestOf(places: readonly Place[]): string {
+  return Bun.hash.crc32(places.map(identify).sort().join()).toString(36);
 }
 
 /** The mappings that concern the family of an address. */

@@ -34,7 +34,7 @@ const LISTING = `table inet cni {
 	map hairpin4 {
 		type ipv4_addr : verdict
 		comment "Containers that answer some callers of published ports past the host"
-		elements = { 10.88.0.2 comment "web c1 eth0" : jump hairpin-10.88.0.0/16 }
+		elements = { 10.88.0.2 comment "web c1 eth0 #w1fez4" : jump hairpin-10.88.0.0/16 }
 	}
 
 	map hostports6 {
@@ -46,7 +46,7 @@ const LISTING = `table inet cni {
 	map hairpin6 {
 		type ipv6_addr : verdict
 		comment "Containers that answer some callers of published ports past the host"
-		elements = { fd88::2 comment "web c1 eth0" : jump hairpin-fd88--/64 }
+		elements = { fd88::2 comment "web c1 eth0 #w1fez4" : jump hairpin-fd88--/64 }
 	}
 
 	chain hostports {
@@ -253,10 +253,10 @@ networkTest("GC removes what belongs to containers that live no more", (network)
   call(portmap, "ADD", { ...mapping(3), name: "other" }, { container: network.container(4), containerId: "dead" });
   call(portmap, "GC", { "cni.dev/valid-attachments": [{ containerID: "living", ifname: "eth0" }] });
   expect(elements(host).map((each) => each.replace(/ :.*/, ""))).toEqual([
-    'hairpin4: 10.88.0.2 comment "web living eth0"',
-    'hairpin4: 10.88.0.4 comment "other dead eth0"',
-    'hairpin6: fd88::2 comment "web living eth0"',
-    'hairpin6: fd88::4 comment "other dead eth0"',
+    'hairpin4: 10.88.0.2 comment "web living eth0 #inuqhj"',
+    'hairpin4: 10.88.0.4 comment "other dead eth0 #1wsag"',
+    'hairpin6: fd88::2 comment "web living eth0 #inuqhj"',
+    'hairpin6: fd88::4 comment "other dead eth0 #1wsag"',
     'hostports4: tcp . 1 comment "web living eth0"',
     'hostports4: tcp . 3 comment "other dead eth0"',
     'hostports6: tcp . 1 comment "web living eth0"',
@@ -334,7 +334,7 @@ networkTest("addresses of other interfaces are not published, and what cannot be
   });
   call(portmap, "ADD", config, { container, prevResult });
   expect(elements(host)).toEqual([
-    'hairpin4: 10.1.0.3 comment "web c1 eth0" : jump hairpin-10.1.0.0/16',
+    'hairpin4: 10.1.0.3 comment "web c1 eth0 #aznlkc" : jump hairpin-10.1.0.0/16',
     'hostports4: tcp . 1 comment "web c1 eth0" : 10.1.0.3 . 2',
   ]);
   expect(log).toEqual([

@@ -5,8 +5,7 @@
  */
 import { type Cidr, familyOf, ipOf } from "../../ffi/address.ts";
 import { ipField } from "../../ffi/nft/match.ts";
-import { type FoundElement, hasEach } from "../kit/found_elements.ts";
-import type { Place, Selection, WantedElement } from "../kit/owned_elements.ts";
+import type { FoundElement, Selection, WantedElement } from "../kit/owned_elements.ts";
 import { type Owner, ownerText } from "../kit/owner.ts";
 import type { PortmapConfig } from "./config.ts";
 import { selectionsOf, wantedElements } from "./elements.ts";
@@ -19,15 +18,15 @@ export interface Search {
   more?(mine: readonly FoundElement[], others: readonly FoundElement[]): readonly Selection[];
 }
 
-/** By keys as far as the request tells them; everywhere if it does not, or if something is not as it tells. */
+/** By keys as far as the request tells them; everywhere if it does not, or if its ADD was another one. */
 export function searchFor(owner: Owner, config: PortmapConfig | undefined, addresses: readonly Cidr[]): Search {
   const everywhere = selectionsOf(ownerText(owner));
   if (!config || addresses.length === 0) return { selections: everywhere };
-  const likely = likelyPlaces(config, addresses);
-  if (likely) {
+  const wanted = wantedElements(config, addresses);
+  if (wanted.length > 0) {
     return {
-      selections: likely.selections,
-      more: (mine) => hasEach(mine, likely.expected) ? standbySelections(mine, owner.containerId) : everywhere,
+      selections: placesOf(wanted),
+      more: (mine) => isAllOf(mine, wanted) ? standbySelections(mine, owner.containerId) : everywhere,
     };
   }
   if (config.mappings.length > 0 || !config.snat) return { selections: everywhere };
@@ -38,31 +37,19 @@ export function searchFor(owner: Owner, config: PortmapConfig | undefined, addre
   };
 }
 
-/** Where to look for what was published, if a request tells what its ADD was asked for. */
-interface Likely {
-  readonly selections: readonly Selection[];
-  /** Each is in one of these places; where one is in none, something else was asked for. */
-  readonly expected: readonly (readonly Place[])[];
+/** Where these are, or stand by. */
+function placesOf(wanted: readonly WantedElement[]): Selection[] {
+  const places = wanted.flatMap(({ set, key, standby }) => [{ set, key }, ...standby ? [standby] : []]);
+  return [...Map.groupBy(places, ({ set }) => set)].map(([set, all]) => ({ set, keys: all.map(({ key }) => key) }));
 }
 
 /**
- * Where an ADD with this configuration published, or a similar one: with or without `snat` and conditions.
- *
- * @returns undefined if that cannot be told
+ * True if the container has nothing else, as far as what it has tells. That all of these are there would not say so: it may have been asked
+ * for more.
  */
-function likelyPlaces(config: PortmapConfig, addresses: readonly Cidr[]): Likely | undefined {
-  const placesOf = ({ set, key, standby }: WantedElement) => [{ set, key }, ...standby ? [standby] : []];
-  const wanted = wantedElements({ ...config, snat: true }, addresses);
-  const isHairpin = ({ set }: Place) => set.startsWith("hairpin");
-  const expected = config.snat ? wanted : wanted.filter((each) => !isHairpin(each));
-  if (expected.length === 0) return undefined;
-  const conditions = wanted.filter(({ set }) => set.includes("hostports"))
-    .map(({ set, key }) => ({ set: set.replace("hostports", "conditions"), key }));
-  const places = Map.groupBy([...wanted.flatMap(placesOf), ...conditions], ({ set }) => set);
-  return {
-    selections: [...places].map(([set, all]) => ({ set, keys: all.map(({ key }) => key) })),
-    expected: expected.map(placesOf),
-  };
+function isAllOf(mine: readonly FoundElement[], wanted: readonly WantedElement[]): boolean {
+  const notes = new Set([...mine, ...wanted].flatMap(({ note }) => note ?? []));
+  return notes.size === 1 && mine.some(({ note }) => note !== undefined);
 }
 
 /**

@@ -34,7 +34,7 @@ export function readRuleset(): string {
 export function countElements(ruleset: string, network: string): Map<string, number> {
   const counts = new Map<string, number>();
   const relevant = tablesOf(ruleset, (title) => !/^inet foreign /.test(title));
-  for (const [, id] of relevant.matchAll(new RegExp(`comment "${network} (\\S+) eth0"`, "g"))) {
+  for (const [, id] of relevant.matchAll(new RegExp(`comment "${network} (\\S+) eth0[" ]`, "g"))) {
     counts.set(id!, (counts.get(id!) ?? 0) + 1);
   }
   return counts;
