@@ -95,25 +95,34 @@ export function toRange({ subnet, rangeStart, rangeEnd, gateway }: RangeFields, 
 export function toRangeSet(ranges: readonly Range[], path: string): RangeSet {
   const [first] = ranges;
   if (!first) throw new ConfigError(path, "a list of at least one range", "[]");
-  for (const [i, each] of ranges.entries()) {
-    if (familyOf(each.subnet) !== familyOf(first.subnet)) {
-      throw new ConfigError(path, "a list of ranges of one address family", ranges.map(({ subnet }) => subnet).join());
-    }
-    const other = ranges.slice(0, i).findIndex((earlier) => overlap(earlier, each));
-    if (other >= 0) throw overlapError(`${path}[${i}]`, [each], `${path}[${other}]`, [ranges[other]!]);
+  if (ranges.some(({ subnet }) => familyOf(subnet) !== familyOf(first.subnet))) {
+    throw new ConfigError(path, "a list of ranges of one address family", ranges.map(({ subnet }) => subnet).join());
+  }
+  const [other, later] = findOverlap(ranges) ?? [];
+  if (other && later) {
+    const placeOf = (each: Range) => `${path}[${ranges.indexOf(each)}]`;
+    throw overlapError(placeOf(later), [later], placeOf(other), [other]);
   }
   return { path, ranges };
 }
 
 /** Makes sure that no address is in two sets. @throws {ConfigError} */
 export function refuseOverlaps(sets: readonly RangeSet[]): void {
-  for (const [i, set] of sets.entries()) {
-    for (const other of sets.slice(0, i)) {
-      if (set.ranges.some((a) => other.ranges.some((b) => overlap(a, b)))) {
-        throw overlapError(set.path, set.ranges, other.path, other.ranges);
-      }
-    }
-  }
+  const setOf = new Map(sets.flatMap((set) => set.ranges.map((each) => [each, set] as const)));
+  const [other, set] = findOverlap([...setOf.keys()])?.map((each) => setOf.get(each)!) ?? [];
+  if (other && set) throw overlapError(set.path, set.ranges, other.path, other.ranges);
+}
+
+/**
+ * Two ranges that share an address, in the order in which they are listed: those with the lowest addresses, if there are several.
+ *
+ * Ordered by their starts, each has to be compared with the one before it alone: there may be thousands.
+ */
+function findOverlap(ranges: readonly Range[]): Range[] | undefined {
+  const sorted = ranges.toSorted((a, b) => compareIp(a.start, b.start));
+  const at = sorted.findIndex((each, i) => i > 0 && overlap(sorted[i - 1]!, each));
+  if (at < 0) return undefined;
+  return sorted.slice(at - 1, at + 1).sort((a, b) => ranges.indexOf(a) - ranges.indexOf(b));
 }
 
 function overlapError(path: string, ranges: readonly Range[], other: string, others: readonly Range[]): ConfigError {
