@@ -2,7 +2,7 @@
 import { afterAll, expect } from "bun:test";
 import { existsSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { netnsTest } from "../ffi/testing.ts";
+import { inNetns, netnsTest } from "../ffi/testing.ts";
 import { newRunBenches } from "./testing_run.ts";
 
 const { root, bench } = newRunBenches();
@@ -38,6 +38,30 @@ for (const [what, text, code] of cases) {
     expect(existsSync(cache)).toBe(false);
   });
 }
+
+netnsTest("cni run says what is at fault besides the configuration", ({ host, container }) => {
+  const { command, run, network, conf } = bench(host);
+  network("web");
+  const ended = host.run(() => Bun.spawnSync(["sh", "-c", '"$@" < /', "sh", ...command(`add - ${container.path}`)]));
+  expect([ended.exitCode, ended.stderr.toString()]).toEqual([
+    1,
+    "cni: Cannot read standard input: Is a directory (EISDIR)\n",
+  ]);
+  expect(run("add web cni-no-such-netns")).toMatchObject({
+    exitCode: 1,
+    stderr: 'cni: Cannot open network namespace "/run/netns/cni-no-such-netns": there is no such file\n' +
+      "     make one of that name: cni netns add cni-no-such-netns\n",
+  });
+  expect(run("add web /nonexistent").stderr).toEndWith("there is no such file\n");
+  for (const name of ["all", "default"]) {
+    expect(run(`add web ${container.path} --ifname ${name}`).stderr).toContain(
+      `interface name "${name}" stands for all`,
+    );
+    // The kernel would not have it either.
+    expect(() => inNetns(container, "ip", "link", "add", name, "type", "veth")).toThrow();
+  }
+  expect(run("add wbe blue").stderr).toStartWith(`cni: Cannot find network "wbe" in "${conf}"; did you mean "web"?\n`);
+});
 
 netnsTest("cni run takes the last of duplicate keys, as everybody does", ({ host }) => {
   const { run } = bench(host);

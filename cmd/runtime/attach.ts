@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { namedNetnsPath } from "../../ffi/named_netns.ts";
 import { NetnsError } from "../../ffi/netns.ts";
 import * as link from "../../ffi/route/link.ts";
 import { isTrue } from "../../plugins/spec/env.ts";
@@ -40,8 +41,16 @@ function refuseUnusable(path: string, { env }: RuntimeOptions, { host, openNetns
       details: "set CNI_NETNS_OVERRIDE=1 if this is meant",
     });
   } catch (error) {
-    throw error instanceof NetnsError ? new CniError(Code.InvalidNetns, error.message, { cause: error }) : error;
+    if (!(error instanceof NetnsError)) throw error;
+    const { message, absent } = error;
+    throw new CniError(Code.InvalidNetns, message, { ...absent && { details: howToMake(path) }, cause: error });
   }
+}
+
+/** Only what lies among the named ones can be made by a name; else nothing. */
+function howToMake(path: string): string {
+  const name = path.slice(path.lastIndexOf("/") + 1);
+  return name !== "" && path === namedNetnsPath(name) ? `make one of that name: cni netns add ${name}` : "";
 }
 
 /**

@@ -4,7 +4,7 @@
  * @see SPEC.md §1 Network configuration format
  * @module
  */
-import { SystemError } from "../../ffi/sys/error.ts";
+import { forPurpose, SystemError } from "../../ffi/sys/error.ts";
 import { findNames } from "../../ffi/sys/directory.ts";
 import { readAll, readFile } from "../../ffi/sys/file.ts";
 import { interruptibly } from "../../ffi/sys/signals.ts";
@@ -63,7 +63,10 @@ function loadFile(path: string): NetworkList {
 }
 
 function readStandardInput(): string {
-  return decodeConfiguration(interruptibly(() => readAll(0)), "standard input");
+  return decodeConfiguration(
+    forPurpose("read standard input", () => interruptibly(() => readAll(0))),
+    "standard input",
+  );
 }
 
 /** @param wait a file that somebody names may be a pipe, as of a shell's `<(…)`; one that lies in a directory must not keep others from being found */

@@ -4,6 +4,9 @@
  * @module
  */
 
+import { CniError, Code } from "../spec/error.ts";
+import { excerpt } from "../spec/schema.ts";
+
 /** One container interface on one network. None of the three can hold a blank (SPEC §Configuration format, §Parameters). */
 export interface Owner {
   /** The network's name. */
@@ -17,13 +20,15 @@ export interface Owner {
 /** What the kernel keeps with an element of a set: see COMMENT_MAX_BYTES. nft(8) reads back up to 127. */
 const MAX_BYTES = 250;
 
-/** `network containerId ifname`, to be written @throws {RangeError} if that is more than the kernel keeps */
+/** `network containerId ifname`, to be written @throws {CniError} code 4 if that is more than the kernel keeps */
 export function formatOwner(owner: Owner): string {
   const text = ownerText(owner);
   const length = lengthOf(text);
   if (length <= MAX_BYTES) return text;
-  throw new RangeError(
-    `Cannot name owner "${text}" in the ruleset: network name, container id and interface name have ${length} bytes together with two blanks, and ${MAX_BYTES} fit`,
+  throw new CniError(
+    Code.InvalidEnvironment,
+    `Cannot name owner ${excerpt(text)} in the ruleset: network name, container id and interface name have ${length} ` +
+      `bytes together with two blanks, and ${MAX_BYTES} fit`,
   );
 }
 
@@ -70,7 +75,7 @@ export function noteIn(text: string): string | undefined {
 /** What nobody else begins the alias of a link with: three words may be anybody's, and GC goes by the alias alone. */
 const MARK = "cni:";
 
-/** `cni:network containerId ifname`, what a link says of its owner. @throws {RangeError} if that is more than the kernel keeps: IFALIASZ */
+/** `cni:network containerId ifname`, what a link says of its owner. @throws {CniError} code 4 if that is more than the kernel keeps: IFALIASZ */
 export function formatAlias(owner: Owner): string {
   return MARK + formatOwner(owner);
 }

@@ -22,7 +22,10 @@ test("parseAlias() reads what formatAlias() wrote, and nothing that somebody els
 test("formatOwner() refuses what the kernel would cut", () => {
   const network = "n".repeat(250 - " 4f1b eth0".length);
   expect(formatOwner({ ...owner, network })).toHaveLength(250);
-  expect(() => formatOwner({ ...owner, network: `${network}n` })).toThrow(/have 251 bytes .* and 250 fit/);
+  expect(() => formatOwner({ ...owner, network: `${network}n` })).toThrow(
+    expect.objectContaining({ code: 4, message: expect.stringMatching(/^.{0,400}have 251 bytes .* and 250 fit$/) }),
+  );
+  expect(() => formatOwner({ ...owner, containerId: "c".repeat(70_000) })).toThrow(/^.{0,400}$/);
 });
 
 test("sameOwner() compares all three names", () => {

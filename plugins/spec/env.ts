@@ -91,8 +91,12 @@ export function ifnameProblem(name: string): string | undefined {
   return undefined;
 }
 
-/** What is wrong with a name that an interface is to be given, or nothing: what the kernel makes of a `%` is another name, if any. */
+/**
+ * What is wrong with a name that an interface is to be given, or nothing: what the kernel makes of a `%` is another name, if any, and it has
+ * no interface named like what stands beside interfaces in /proc/sys (net/ipv4/devinet.c `sysctl_dev_name_is_allowed()`).
+ */
 export function linkNameProblem(name: string): string | undefined {
+  if (name === "all" || name === "default") return `"${name}" stands for all interfaces in /proc/sys, and names none`;
   return ifnameProblem(name) ?? (name.includes("%") ? `${excerpt(name)} has a %` : undefined);
 }
 

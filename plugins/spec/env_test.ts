@@ -52,6 +52,15 @@ test("parseEnvironment() names missing and wrong variables together", () => {
     );
 });
 
+test("parseEnvironment() refuses to attach under a name that the kernel gives to no interface", () => {
+  for (const name of ["all", "default"]) {
+    const call = (verb: string) => env.parseEnvironment({ ...complete, CNI_COMMAND: verb, CNI_IFNAME: name });
+    const message = `Cannot run ADD: CNI_IFNAME "${name}" stands for all interfaces in /proc/sys, and names none`;
+    expect(() => call("ADD")).toThrow(new CniError(4, message));
+    expect(call("DEL").ifname).toBe(name);
+  }
+});
+
 test("parseEnvironment() refuses to attach under a name that the kernel would make another of", () => {
   for (const name of ["eth%d", "a%b", "%", "%%"]) {
     const call = (verb: string) => env.parseEnvironment({ ...complete, CNI_COMMAND: verb, CNI_IFNAME: name });
