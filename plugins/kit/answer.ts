@@ -7,7 +7,13 @@
 import { CniError, Code } from "../spec/error.ts";
 import { parseResult, type Result } from "../spec/result.ts";
 import type { Version } from "../spec/version.ts";
-import { NotRunError, type Response } from "./delegate.ts";
+import type { Response } from "./delegate.ts";
+
+/**
+ * The plugin was not run, so that there is nothing to undo: it does not exist, or cannot be started, or does not speak the version, which it
+ * says before it does anything.
+ */
+export class NotRunError extends CniError {}
 
 /** The result that a plugin printed, in the current form. @throws {CniError} code 6 if it is none */
 export function parseAnswer(stdout: string, type: string, version: Version): Result {

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "bun:test";
 import { CniError } from "../spec/error.ts";
 import { printResult } from "../spec/result.ts";
-import { parseAnswer, parseFailure } from "./answer.ts";
-import { NotRunError, type Response } from "./delegate.ts";
+import { NotRunError, parseAnswer, parseFailure } from "./answer.ts";
+import type { Response } from "./delegate.ts";
 
 function failure(response: Partial<Response>): { code: number; message: string; details: string | undefined } {
   const { code, message, details } = parseFailure({ exitCode: 1, stdout: "", ...response }, "x");

@@ -7,7 +7,7 @@
 import { CniError, Code } from "../spec/error.ts";
 import type { Result } from "../spec/result.ts";
 import type { Verb, Version } from "../spec/version.ts";
-import { parseAnswer, parseFailure } from "./answer.ts";
+import { NotRunError, parseAnswer, parseFailure } from "./answer.ts";
 
 /** A plugin call as the protocol has it: the parameters in the environment, the configuration as JSON text. */
 export interface Request {
@@ -42,12 +42,6 @@ export interface Response {
   /** Of an ADD in this process: what `stdout` says, which need not be read again. */
   readonly result?: Result;
 }
-
-/**
- * The plugin was not run, so that there is nothing to undo: it does not exist, or cannot be started, or does not speak the version, which it
- * says before it does anything.
- */
-export class NotRunError extends CniError {}
 
 /** True if a plugin failed for nothing else than that its delegate was not run; of a failure that could not be undone, the failure counts. */
 export function delegateWasNotRun(error: unknown): boolean {

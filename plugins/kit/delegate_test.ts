@@ -1,6 +1,7 @@
 import { expect, test } from "bun:test";
 import { CniError } from "../spec/error.ts";
-import { delegate, type Invoker, NotRunError } from "./delegate.ts";
+import { NotRunError } from "./answer.ts";
+import { delegate, type Invoker } from "./delegate.ts";
 
 /** Calls ADD of a delegate that answers in this way, and then fails for another reason; gives what it was asked, and the failure. */
 function attempt(invoke: Invoker["invoke"]): { asked: string[]; failure: CniError } {

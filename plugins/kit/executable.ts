@@ -12,7 +12,8 @@ import { type FileStatus, findStatus } from "../../ffi/sys/status.ts";
 import { type Child, startProgram } from "../../ffi/sys/process.ts";
 import { CniError, Code } from "../spec/error.ts";
 import { suggestion } from "../spec/suggest.ts";
-import { type Invoker, NotRunError, type Request, type Response } from "./delegate.ts";
+import { NotRunError } from "./answer.ts";
+import type { Invoker, Request, Response } from "./delegate.ts";
 
 /** No result comes near; a plugin that prints more has gone wrong. */
 const MOST_OUTPUT = 64 * 1024 * 1024;

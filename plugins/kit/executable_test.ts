@@ -14,7 +14,8 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { CniError } from "../spec/error.ts";
-import { delegate, NotRunError, type Response } from "./delegate.ts";
+import { NotRunError } from "./answer.ts";
+import { delegate, type Response } from "./delegate.ts";
 import { type ExecutableOptions, executables } from "./executable.ts";
 
 const root = mkdtempSync(join(tmpdir(), "cni-executable-"));

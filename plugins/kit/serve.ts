@@ -15,7 +15,8 @@ import { printResult } from "../spec/result.ts";
 import { excerpt } from "../spec/schema.ts";
 import { LATEST, type Verb } from "../spec/version.ts";
 import { stopIfAsked } from "./interruption.ts";
-import { type Delegate, delegate, type Invoker, NotRunError, type Request, type Response } from "./delegate.ts";
+import { NotRunError } from "./answer.ts";
+import { type Delegate, delegate, type Invoker, type Request, type Response } from "./delegate.ts";
 import { answerVersion, findVersion } from "./versions.ts";
 import type { AddCall, AttachmentCall, Call, DelCall, Plugin } from "./plugin.ts";
 
