@@ -79,7 +79,7 @@ test("its failure names it and says what it said, which also was passed on", () 
   expect(JSON.parse(stdout)).toMatchObject({
     code: 999,
     msg: 'plugin "broken" (STATUS): Plugin "broken" failed without an error object: it ended with status 3',
-    details: 'it said "cannot open the pool"',
+    details: `it said "cannot open the pool"; its program is "${programs}/broken"`,
   });
   expect(stderr).toStartWith("cannot open the pool\n");
 });
