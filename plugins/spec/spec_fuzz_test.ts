@@ -16,7 +16,7 @@ import { CniError } from "./error.ts";
 import { locate, parseJson, printJson } from "./jsonc.ts";
 import { deriveRequest, parseNetworkList } from "./network.ts";
 import { parseResult, printResult } from "./result.ts";
-import { damagedDocument, documentText, repetition } from "./testing_fuzz.ts";
+import { damagedDocument, documentText, repetition, textOf } from "./testing_fuzz.ts";
 import { type Verb, VERSIONS } from "./version.ts";
 
 const verb = fc.constantFrom<Verb>("ADD", "DEL", "CHECK", "GC", "STATUS");
@@ -36,6 +36,24 @@ function valueOf<T>(call: () => T): T | undefined {
   return undefined;
 }
 
+/** How many of the values that were tried were accepted: a property that says something of those alone must not become empty. */
+class Share {
+  #tried = 0;
+  #accepted = 0;
+
+  count(isAccepted: boolean): void {
+    this.#tried++;
+    if (isAccepted) this.#accepted++;
+  }
+
+  expectAtLeast(part: number): void {
+    expect(this.#accepted / this.#tried).toBeGreaterThanOrEqual(part);
+  }
+}
+
+const isRequest = (document: object): boolean => "name" in document && "type" in document;
+const isNetwork = (document: object): boolean => isRequest(document) || "plugins" in document;
+
 const isName = (text: string): boolean => /^[a-zA-Z0-9][\w.-]*$/.test(text);
 
 test("JSON of any text is a value that is printed and read again as the same, or an error with a position", () => {
@@ -52,9 +70,11 @@ test("JSON of any text is a value that is printed and read again as the same, or
 });
 
 test("a request of any text has a name that is one, and a type", () => {
+  const share = new Share();
   fuzz(
-    fc.property(documentText, verb, (text, verb) => {
+    fc.property(textOf(isRequest), verb, (text, verb) => {
       const config = valueOf(() => parsePluginConfig(text, verb));
+      share.count(config !== undefined);
       if (!config) return;
       expect(isName(config.name)).toBe(true);
       expect(VERSIONS).toContain(config.cniVersion);
@@ -66,21 +86,28 @@ test("a request of any text has a name that is one, and a type", () => {
     }),
     500,
   );
+  share.expectAtLeast(0.2);
 });
 
 test("a network of any text has plugins that are called by a name, with requests that are read again", () => {
+  const lists = new Share();
+  const requests = new Share();
   fuzz(
-    fc.property(documentText, verb, (text, verb) => {
+    fc.property(textOf(isNetwork), verb, (text, verb) => {
       const list = valueOf(() => parseNetworkList(text, "x.conflist"));
+      lists.count((list?.plugins.length ?? 0) > 0);
       for (const plugin of list?.plugins ?? []) {
         expect(isName(list!.name)).toBe(true);
         expect(plugin.type).not.toMatch(/[/\0]|^\.{0,2}$/);
         const request = valueOf(() => deriveRequest(list!, plugin, { verb, capabilityArgs: { ips: [] } }));
-        if (request !== undefined) valueOf(() => parsePluginConfig(request, verb));
+        const config = request === undefined ? undefined : valueOf(() => parsePluginConfig(request, verb));
+        requests.count(config !== undefined);
       }
     }),
     500,
   );
+  lists.expectAtLeast(0.3);
+  requests.expectAtLeast(0.4);
 });
 
 test("a result of any content is printed in every version, or the error says why not", () => {

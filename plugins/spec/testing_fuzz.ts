@@ -121,18 +121,22 @@ const KEYS = [
 
 const strange: fc.Arbitrary<unknown> = fc.oneof(fc.constantFrom(...STRANGE), fc.jsonValue({ maxDepth: 3 }));
 
+/** One of `documents`, of which up to `most` places are something else, or new. */
+const damagedOf = (documents: readonly object[], most: number): fc.Arbitrary<unknown> =>
+  fc.tuple(
+    fc.constantFrom(...documents),
+    fc.array(fc.tuple(fc.nat(), fc.option(fc.constantFrom(...KEYS)), strange), { maxLength: most }),
+  ).map(([document, changes]) =>
+    changes.reduce<unknown>((node, [place, key, value]) => {
+      const places = placesIn(node);
+      const path = places[place % places.length]!;
+      return replaced(node, key === null ? path : [...path, key], value);
+    }, document)
+    // What no text can say, such as an array with keys, is dropped.
+  ).map((node) => JSON.parse(JSON.stringify(node)) as unknown);
+
 /** A document of which up to three places are something else, or new. */
-export const damagedDocument: fc.Arbitrary<unknown> = fc.tuple(
-  fc.constantFrom(...DOCUMENTS),
-  fc.array(fc.tuple(fc.nat(), fc.option(fc.constantFrom(...KEYS)), strange), { maxLength: 3 }),
-).map(([document, changes]) =>
-  changes.reduce<unknown>((node, [place, key, value]) => {
-    const places = placesIn(node);
-    const path = places[place % places.length]!;
-    return replaced(node, key === null ? path : [...path, key], value);
-  }, document)
-  // What no text can say, such as an array with keys, is dropped.
-).map((node) => JSON.parse(JSON.stringify(node)) as unknown);
+export const damagedDocument: fc.Arbitrary<unknown> = damagedOf(DOCUMENTS, 3);
 
 /** What JSON is made of, and what looks like it. */
 const TOKENS = [
@@ -175,6 +179,13 @@ export const documentText: fc.Arbitrary<string> = fc.tuple(damagedDocument, fc.c
       return text.slice(0, from) + token + text.slice(from + remove);
     }, JSON.stringify(document, null, indent) ?? ""),
 );
+
+/**
+ * Every second time one of the documents that `isMeant`, with at most one place that is something else: of what is damaged more, hardly
+ * anything is accepted, and of what is not accepted a property has nothing to say. Else a {@linkcode documentText}.
+ */
+export const textOf = (isMeant: (document: object) => boolean): fc.Arbitrary<string> =>
+  fc.oneof(damagedOf(DOCUMENTS.filter(isMeant), 1).map((document) => JSON.stringify(document)), documentText);
 
 /** Long texts in which something is repeated: what takes the square of the time, or a level of the stack for each. */
 export const repetition: fc.Arbitrary<string> = fc.tuple(
