@@ -140,13 +140,72 @@ test("nothing but dump() asks for lists, so that there is one place that reads a
   expect(users(/NLM_F_DUMP\b/)).toEqual(["ffi/netlink/message.ts", "ffi/netlink/socket.ts"]);
 });
 
-test("nothing waits but where a deadline is tested", () => {
-  // Answers of the kernel, answers to ARP, of D-Bus; see the tests beside them.
-  expect(users(/sys\.recv\b/)).toEqual(["ffi/arp.ts", "ffi/netlink/socket.ts", "plugins/firewall/bus.ts"]);
-  expect(users(/sys\.flock\b/)).toEqual(["ffi/sys/lock.ts"]);
-  // Programs of plugins, in a dialogue that has one; who starts us has as long as it likes to write a request and to read the answer.
-  expect(users(/sys\.poll\b/)).toEqual(["ffi/sys/dialogue.ts", "ffi/sys/file.ts"]);
-  expect(users(/sys\.waitid\b/)).toEqual(["ffi/sys/process.ts"]);
+/** What may wait, where it is, and why each ends. */
+const WAITS: readonly [what: RegExp, where: Readonly<Record<string, string>>][] = [
+  [/sys\.recv\b/, {
+    "ffi/arp.ts": "MSG_DONTWAIT",
+    "ffi/netlink/socket.ts": "SO_RCVTIMEO: see the test below",
+    "plugins/firewall/bus.ts": "MSG_DONTWAIT",
+  }],
+  [/sys\.send\b/, {
+    "ffi/arp.ts": "a few frames, of which the socket's buffer takes hundreds",
+    "ffi/netlink/socket.ts": "the kernel takes a request at once: it is never queued",
+    "plugins/firewall/bus.ts": "SO_SNDTIMEO: see firewalld_test.ts",
+  }],
+  [/sys\.sendmsg\b/, { "ffi/sys/late_close.ts": "the first message of a pair of sockets" }],
+  [/SYS_connect\b/, { "plugins/firewall/bus.ts": "SO_SNDTIMEO: see firewalld_test.ts" }],
+  [/sys\.flock\b/, { "ffi/sys/lock.ts": "a timer, or LOCK_NB: see lock_test.ts" }],
+  [/sys\.waitid\b/, { "ffi/sys/process.ts": "WNOHANG" }],
+  [/sys\.(read|write)\b/, {
+    "ffi/sys/dialogue.ts": "after poll(2), and no more than a pipe takes",
+    "ffi/sys/file.ts": "see the last two",
+    "ffi/sys/place.ts": "ordinary files",
+    "plugins/tap/labelled.ts": "nothing, of no bytes",
+  }],
+  [/sys\.poll\b/, { "ffi/sys/dialogue.ts": "a deadline", "ffi/sys/file.ts": "see the next three" }],
+  [/\bawaitReadable\(/, {
+    "cmd/stdio.ts": "a deadline",
+    "ffi/arp.ts": "a deadline",
+    "ffi/sys/file.ts": "is defined there",
+    "plugins/firewall/bus.ts": "a deadline",
+  }],
+  // Without a deadline: whoever is at the other end of a pipe has as long as it likes. An ordinary file, and one of /proc, is always ready.
+  [/\b(readAll|readFile|readText|readEnd)\(/, {
+    "cmd/install.ts": "programs that are installed",
+    "cmd/runtime/load.ts": "a pipe that the user names; a signal ends it",
+    "cmd/stdio.ts": "who starts a plugin writes its request, and closes",
+    "ffi/sys/boot.ts": "/proc",
+    "ffi/sys/file.ts": "is defined there",
+    "ffi/sys/lock_holder.ts": "/proc",
+    "ffi/sys/start_time.ts": "/proc",
+    "plugins/host_local.ts":
+      "the administrator's resolvConf: where that is a pipe, its writer is waited for, but without the lock",
+    "plugins/kit/link_users.ts": "/proc",
+    "plugins/portmap/holders.ts": "/proc",
+    "plugins/tuning/allowlist.ts": "the administrator's list: the same",
+  }],
+  [/\bwriteAll\(/, {
+    "cmd/stdio.ts": "who starts a plugin reads its answer",
+    "ffi/sys/file.ts": "ordinary files, /proc",
+    "plugins/host_local/index.ts": "an ordinary file",
+    "plugins/kit/executable.ts": "who starts a plugin reads what it says",
+  }],
+];
+
+test.each(WAITS)("nothing waits by %p but where it is known why that ends", (what, where) => {
+  expect(users(what)).toEqual(Object.keys(where));
+});
+
+test("of the calls that have no function of their own, only connect(2) waits", () => {
+  const called = sources().filter((path) => /^(ffi|plugins|cmd)\//.test(path) && !/testing|_test\.ts$/.test(path))
+    .flatMap((path) => readFileSync(join(ROOT, path), "utf8").match(/\bSYS_\w+/g) ?? []);
+  const known = [
+    ...["clock_gettime", "clone3", "connect", "faccessat", "fstat", "getdents64", "gettid", "pidfd_open", "prctl"],
+    ...["pread64", "pwrite64", "seccomp", "timer_create", "timer_delete", "timer_settime"],
+  ];
+  expect([...new Set(called)].sort()).toEqual(known.map((name) => `SYS_${name}`));
+  // By number, and by way of that table, nothing else is called.
+  expect(users(/sys\.syscall\((?!SYS_)/)).toEqual([]);
 });
 
 test.skipIf(Bun.which("strace") === null)("a socket gives up when the kernel says nothing", () => {

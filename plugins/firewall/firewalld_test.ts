@@ -10,6 +10,8 @@ import { join } from "node:path";
 import { testWith } from "../../cmd/testing.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
+import { descriptor } from "../../ffi/sys/file.ts";
+import { sys } from "../../ffi/sys/libc.ts";
 import { askTcp, serveTcp, SHORTLY_MS } from "../../ffi/testing_traffic.ts";
 import firewall from "../firewall.ts";
 import { networkTest, type TestContainer, type TestNetwork } from "../kit/testing_network.ts";
@@ -217,6 +219,31 @@ testWith(["dbus-daemon"], "a bus that does not answer is given up, one that is g
   bus[Symbol.dispose]();
   expect(findSystemBus(bus.address)).toBeUndefined();
 });
+
+test("a bus that takes no more connections is given up", () => {
+  const name = `cni-test-${process.pid}`;
+  using socket = descriptor(sys.socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const address = Uint8Array.of(AF_UNIX, 0, 0, ...new TextEncoder().encode(name));
+  sys.bind(socket.fd, address, address.length);
+  // Nobody accepts: the first connection fills the queue, and whoever comes next waits to be let in.
+  sys.syscall(SYS_listen, socket.fd, null, 0, 0);
+  const codes: unknown[] = [];
+  const began = performance.now();
+  for (let i = 0; i < 2; i++) {
+    try {
+      findSystemBus(`unix:abstract=${name}`, 100);
+    } catch (error) {
+      codes.push((error as SystemError).code);
+    }
+  }
+  expect(codes).toEqual(["ETIMEDOUT", "EAGAIN"]);
+  expect(performance.now() - began).toBeLessThan(5000);
+});
+
+const AF_UNIX = 1;
+const SOCK_STREAM = 1;
+const SOCK_CLOEXEC = 0o2000000;
+const SYS_listen = process.arch === "arm64" ? 201 : 50;
 
 test("addresses of a bus are read as D-Bus writes them", () => {
   expect(findSystemBus("unix:path=/nonexistent,guid=1;tcp:host=localhost,port=1;unix:abstract=cni%20none"))
