@@ -170,19 +170,11 @@ const WAITS: readonly [what: RegExp, where: Readonly<Record<string, string>>][] 
     "plugins/firewall/bus.ts": "a deadline",
   }],
   // Without a deadline: whoever is at the other end of a pipe has as long as it likes. An ordinary file, and one of /proc, is always ready.
-  [/\b(readAll|readFile|readText|readEnd)\(/, {
+  [/\b(readAll|readFile|readEnd)\(/, {
     "cmd/install.ts": "programs that are installed",
     "cmd/runtime/load.ts": "a pipe that the user names; a signal ends it",
     "cmd/stdio.ts": "who starts a plugin writes its request, and closes",
-    "ffi/sys/boot.ts": "/proc",
     "ffi/sys/file.ts": "is defined there",
-    "ffi/sys/lock_holder.ts": "/proc",
-    "ffi/sys/start_time.ts": "/proc",
-    "plugins/host_local.ts":
-      "the administrator's resolvConf: where that is a pipe, its writer is waited for, but without the lock",
-    "plugins/kit/link_users.ts": "/proc",
-    "plugins/portmap/holders.ts": "/proc",
-    "plugins/tuning/allowlist.ts": "the administrator's list: the same",
   }],
   [/\bwriteAll\(/, {
     "cmd/stdio.ts": "who starts a plugin reads its answer",

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { existsSync, mkdirSync, readdirSync, rmSync, utimesSync, writeFileSync } from "node:fs";
+import { closeSync, existsSync, mkdirSync, openSync, readdirSync, rmSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import fc from "fast-check";
 import { newNetwork } from "./host_local/testing.ts";
@@ -115,6 +115,12 @@ test("ADD needs ranges, and CNI_ARGS that it understands", () => {
   );
   expect(() => net.add("a", { ipam: SMALL, args: "FOO=bar" })).toThrow('Cannot use CNI_ARGS: unknown args ["FOO=bar"]');
   expect(() => net.add("a", { ipam: { ...SMALL, resolvConf: "/nonexistent" } })).toThrow('Cannot open "/nonexistent"');
+  const pipe = join(net.dataDir, "pipe");
+  Bun.spawnSync(["mkfifo", pipe]);
+  // Open for writing, so that more may come.
+  const writer = openSync(pipe, "r+");
+  expect(() => net.add("a", { ipam: { ...SMALL, resolvConf: pipe } })).toThrow(`Cannot read "${pipe}"`);
+  closeSync(writer);
   expect(existsSync(net.directory)).toBe(false);
 });
 

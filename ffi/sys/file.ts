@@ -116,9 +116,9 @@ export function readEnd(path: string, count: number): Uint8Array {
   });
 }
 
-/** The content of a file as UTF-8 text. @throws {SystemError} */
+/** The content of a file as UTF-8 text. The writer of a pipe is not waited for. @throws {SystemError} */
 export function readText(path: string): string {
-  return new TextDecoder().decode(readFile(path));
+  return new TextDecoder().decode(readFile(path, false));
 }
 
 /**
