@@ -75,7 +75,7 @@ netnsTest("attach() removes an ended attachment when nobody else can take its pl
 /** Whether somebody else could do something for the container now. */
 function isFree(): boolean {
   try {
-    aloneWithContainer(runtime.cacheDirectory, who.containerId, 0)[Symbol.dispose]();
+    aloneWithContainer(runtime.cacheDirectory, who.containerId, { patienceMs: 0 })[Symbol.dispose]();
     return true;
   } catch (error) {
     if (error instanceof CniError && error.code === Code.TryAgainLater) return false;

@@ -40,7 +40,7 @@ export function gc(
   madeAt = momentAfterNow(),
 ): void {
   if (list.disableGC) return;
-  using _ = alone(runtime.cacheDirectory);
+  using _ = alone(runtime.cacheDirectory, { inherited: true });
   const failures: unknown[] = [];
   const living = [...valid];
   attempt(failures, () => {

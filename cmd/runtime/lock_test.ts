@@ -15,8 +15,10 @@ const TURN_MS = 500;
 type How = "alone" | "aloneWithContainer";
 
 /** Another process that takes a lock and holds it until it is told to end. */
-function start(how: How, containerId = "c1") {
-  const call = how === "alone" ? `alone(process.argv[1], undefined, ${TURN_MS})` : `${how}(...process.argv.slice(1))`;
+function start(how: How, containerId = "c1", firstTurnMs = TURN_MS) {
+  const call = how === "alone"
+    ? `alone(process.argv[1], { turnMs: ${firstTurnMs}, longestTurnMs: ${TURN_MS} })`
+    : `${how}(...process.argv.slice(1))`;
   const code = `import { ${how} } from "${import.meta.dir}/lock.ts"; using _ = ${call};
     console.log("held"); await new Response(Bun.stdin.stream()).text();`;
   const argv = [process.execPath, "-e", code, directory, containerId];
@@ -143,17 +145,76 @@ test("garbage collection that waits for an ADD keeps nobody waiting for longer a
   await gc.release();
 });
 
+test("garbage collection has its turn beside ADDs that take longer than its first one", async () => {
+  const ms = TURN_MS / 2;
+  let busy = true;
+  // One begins before the other ends.
+  const stream = async (containerId: string): Promise<void> => {
+    while (busy) {
+      const add = await holder("aloneWithContainer", containerId);
+      await Bun.sleep(ms);
+      await add.release();
+    }
+  };
+  const first = await holder("aloneWithContainer", "c0");
+  const gc = start("alone", "c1", ms / 10);
+  await waiters(".gc.lock", 1);
+  const streams = ["c1", "c2"].map(stream);
+  await first.release();
+  await gc.held;
+  busy = false;
+  await gc.release();
+  await Promise.all(streams);
+});
+
+/** Another process that takes the lock of a container, starts a program, and is killed. */
+async function leaveProgram(inherited: boolean): Promise<number> {
+  const code = `import { aloneWithContainer } from "${import.meta.dir}/lock.ts";
+    import { startProgram } from "${import.meta.dir}/../../ffi/sys/process.ts";
+    using _ = aloneWithContainer(process.argv[1], "c1", { inherited: ${inherited} });
+    console.log(startProgram("/bin/sleep", [], false, ["1000"]).pid); await Bun.sleep(1e6);`;
+  const child = Bun.spawn([process.execPath, "-e", code, directory], { stdout: "pipe" });
+  const { value } = await child.stdout.getReader().read();
+  child.kill("SIGKILL");
+  await child.exited;
+  return Number(new TextDecoder().decode(value));
+}
+
+test("what a program is doing for a process that was killed is waited for, if it is to inherit the lock", async () => {
+  const left = await leaveProgram(true);
+  const { message } = refusal(() => aloneWithContainer(directory, "c1", { patienceMs: 50 }));
+  expect(message).toEndWith(`it is held by process ${left} ("sleep")`);
+  expect(refusal(() => alone(directory, { patienceMs: 50 })).message).toContain(`process ${left} `);
+  process.kill(left, "SIGKILL");
+  aloneWithContainer(directory, "c1")[Symbol.dispose]();
+  const other = await leaveProgram(false);
+  aloneWithContainer(directory, "c1", { patienceMs: 50 })[Symbol.dispose]();
+  process.kill(other, "SIGKILL");
+});
+
+test("what a program has left running is not waited for, by anybody, and those who come later have the lock in turn", async () => {
+  const left = await leaveProgram(true);
+  await Bun.sleep(300);
+  const how = { patienceMs: 50, heirsMs: 200 };
+  {
+    using _ = aloneWithContainer(directory, "c1", how);
+    expect(refusal(() => aloneWithContainer(directory, "c1", how)).message).toContain(`process ${process.pid} `);
+  }
+  alone(directory, how)[Symbol.dispose]();
+  process.kill(left, "SIGKILL");
+});
+
 test("who waits in vain is told to try again later, and by whom", async () => {
   const first = await holder("aloneWithContainer");
   const container = `.container-${Bun.hash.wyhash("c1") % 256n}.lock`;
-  expect(refusal(() => aloneWithContainer(directory, "c1", 50))).toMatchObject({
+  expect(refusal(() => aloneWithContainer(directory, "c1", { patienceMs: 50 }))).toMatchObject({
     code: 11,
     message: `Cannot lock "${directory}/${container}": it is held by process ${first.pid} ("${
       basename(process.execPath)
     }")`,
     details: expect.stringMatching(/^waited for 0\.\d s; wait for it, or end it if it hangs \(kill \d+\)$/),
   });
-  expect(refusal(() => alone(directory, 50))).toMatchObject({
+  expect(refusal(() => alone(directory, { patienceMs: 50 }))).toMatchObject({
     code: 11,
     message: `Cannot lock "${directory}/.gc.lock": it is held by process ${first.pid} ("${
       basename(process.execPath)
@@ -166,7 +227,7 @@ test("who is not even first in line is told who holds the lock, not who is", asy
   const gc = await holder("alone");
   const first = start("aloneWithContainer");
   await waiters(".gc.lock", 1);
-  expect(refusal(() => aloneWithContainer(directory, "c2", 50)).message).toBe(
+  expect(refusal(() => aloneWithContainer(directory, "c2", { patienceMs: 50 })).message).toBe(
     `Cannot lock "${directory}/.gc.lock": it is held by process ${gc.pid} ("${basename(process.execPath)}")`,
   );
   await gc.release();

@@ -60,7 +60,7 @@ export function add(
   checkParameters(list, parameters);
   // What cannot be remembered is refused before anything is made.
   cache.cachePath(runtime.cacheDirectory, keyOf(list.name, parameters));
-  using _ = aloneWithContainer(runtime.cacheDirectory, parameters.containerId);
+  using _ = aloneWithContainer(runtime.cacheDirectory, parameters.containerId, { inherited: true });
   warnOfStaticResults(runtime, list);
   const { args = [], capabilityArgs = {} } = parameters;
   const entry: cache.CacheEntry = {

@@ -9,7 +9,7 @@
  * @module
  */
 import { listEntries } from "./directory.ts";
-import { SystemError } from "./error.ts";
+import { SystemError, unlessFailed } from "./error.ts";
 import { readText } from "./file.ts";
 import { type FileStatus, findStatus } from "./status.ts";
 
@@ -35,15 +35,6 @@ function readBootId(path: string): string {
 /** {@linkcode bootId}, or `undefined` where it cannot be read. */
 export function findBootId(): string | undefined {
   return unlessFailed(bootId);
-}
-
-function unlessFailed<T>(call: () => T): T | undefined {
-  try {
-    return call();
-  } catch (error) {
-    if (error instanceof SystemError) return undefined;
-    throw error;
-  }
 }
 
 /** A file as it was left, in nanoseconds since 1970. */

@@ -51,6 +51,16 @@ export function forPurpose<T>(purpose: string, call: () => T): T {
   }
 }
 
+/** Runs `call`; a failure of the kernel gives `undefined`, every other error passes: for what can be done without. */
+export function unlessFailed<T>(call: () => T): T | undefined {
+  try {
+    return call();
+  } catch (error) {
+    if (error instanceof SystemError) return undefined;
+    throw error;
+  }
+}
+
 /** Runs `call`; a failure with one of these codes gives `undefined`, every other error passes. */
 export function unless<T>(codes: readonly string[], call: () => T): T | undefined {
   try {

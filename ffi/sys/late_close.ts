@@ -8,7 +8,7 @@
  * @see unix(7) SCM_RIGHTS, net/unix/garbage.c
  * @module
  */
-import { SystemError } from "./error.ts";
+import { unlessFailed } from "./error.ts";
 import { descriptorMessage, sys } from "./libc.ts";
 
 const AF_UNIX = 1;
@@ -18,17 +18,8 @@ const SOCK_CLOEXEC = 0o2000000;
 /** Closes `fd`; what the kernel has to wait for then, it waits for in a thread of its own where that is possible. */
 export function closeLate(fd: number): void {
   // Let go behind the descriptor: from then on the last reference is the one on its way.
-  using _detained = tryToDetain(fd);
+  using _detained = unlessFailed(() => detain(fd));
   sys.close(fd);
-}
-
-function tryToDetain(fd: number): Disposable | undefined {
-  try {
-    return detain(fd);
-  } catch (error) {
-    if (error instanceof SystemError) return undefined;
-    throw error;
-  }
 }
 
 function detain(fd: number): Disposable {

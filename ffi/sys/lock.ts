@@ -6,11 +6,11 @@
  * @see flock(2)
  * @module
  */
-import { forPurpose, SystemError, unless } from "./error.ts";
+import { forPurpose, SystemError, unless, unlessFailed } from "./error.ts";
 import { type Descriptor, descriptor, openFile, pause, removeFile } from "./file.ts";
 import { sys } from "./libc.ts";
 import { takeHeldSignal } from "./signals.ts";
-import { findLink, statusOf } from "./status.ts";
+import { findLink, findStatus, statusOf } from "./status.ts";
 
 // asm-generic/fcntl.h; O_NOFOLLOW is another on arm64.
 const O_RDONLY = 0;
@@ -24,6 +24,9 @@ const LOCK_SH = 1;
 const LOCK_EX = 2;
 const LOCK_NB = 4;
 const LOCK_UN = 8;
+
+/** For a few calls. */
+const REPLACING_MS = 1000;
 
 /** How a lock is held. */
 export interface LockOptions {
@@ -40,10 +43,13 @@ export class LockedError extends SystemError {
   override readonly name: string = "LockedError";
   /** What can be done about it. */
   readonly advice: string;
+  /** That of the file, see {@linkcode FileStatus.identity}. */
+  readonly identity: string;
 
-  /** `what` is locked: `"/run/lock"`; the file has this {@linkcode FileStatus.identity}. */
+  /** `what` is locked: `"/run/lock"`. */
   constructor(what: string, identity: string) {
     super("flock", EAGAIN);
+    this.identity = identity;
     const { holder, advice } = holders().describeHolders(identity);
     this.message = `Cannot lock ${what}: it is held by ${holder}`;
     this.advice = advice;
@@ -66,6 +72,23 @@ export function lockFile(path: string, options: LockOptions): Disposable {
     throw error;
   }
   return options.inherited ? releasing(file) : file;
+}
+
+/**
+ * Puts a new file in the place of one that nobody has locked but programs that were left running: whoever took the lock was killed, and they
+ * have run for longer than `ms`. One that was in the line for the old file does not get the new one, and has to ask again.
+ *
+ * @returns true if there is a new file, by whomever
+ * @throws {SystemError}
+ */
+export function replaceLeftLock(path: string, identity: string, ms: number): boolean {
+  using directory = openFile(path.slice(0, path.lastIndexOf("/") + 1));
+  // One at a time: who is late would remove the file that another process has put there and locked.
+  using _ = lockOpenFile(directory.fd, `"${path}"`, { timeoutMs: REPLACING_MS });
+  if (findStatus(path)?.identity !== identity) return true;
+  if (!holders().isLeft(identity, ms)) return false;
+  removeFile(path);
+  return true;
 }
 
 /** To close it is not enough where others have it open. */
@@ -98,9 +121,10 @@ export function lockOpenFile(fd: number, what: string, options: LockOptions): Di
   return { [Symbol.dispose]: () => release(fd) };
 }
 
-/** Twice for what injects errors: the kernel does not wait here. */
+/** Nothing is lost where that fails: the lock goes with the descriptor, at the latest when the process ends. */
 function release(fd: number): void {
-  if (!request(fd, LOCK_UN)) request(fd, LOCK_UN);
+  // Twice for what injects errors: the kernel does not wait here.
+  unlessFailed(() => request(fd, LOCK_UN) || request(fd, LOCK_UN));
 }
 
 function acquire(fd: number, what: string, { timeoutMs, shared = false }: LockOptions): void {

@@ -5,8 +5,9 @@
  * @module
  */
 import { findNames } from "./directory.ts";
-import { SystemError } from "./error.ts";
+import { unlessFailed } from "./error.ts";
 import { readText } from "./file.ts";
+import { ageOf } from "./start_time.ts";
 
 /** So many are named. */
 const MOST_NAMED = 3;
@@ -39,30 +40,54 @@ export function describeHolders(identity: string): Holders {
   };
 }
 
-function holdersOf(identity: string): number[] {
-  const locks = locksOf(identity);
-  const takers = [...new Set(locks.map(({ pid }) => pid))];
-  const living = takers.filter((pid) => textOf(`/proc/${pid}/stat`) !== "");
-  // Who inherited the file has the lock as well, also when the one that took it has ended.
-  return living.length > 0 ? living : heirsOf(locks);
+/**
+ * True if whoever took the lock has ended, and those that have it of him, having been started by him meanwhile, all run for longer than
+ * `ms`: what he started to work for him has ended by then, and they are what that left running.
+ */
+export function isLeft(identity: string, ms: number): boolean {
+  if (takersOf(identity).length > 0) return false;
+  const ages = heirsOf(identity).map((pid) => unlessFailed(() => ageOf(pid)));
+  return ages.length > 0 && ages.every((age) => age === undefined || age > BigInt(ms) * 1_000_000n);
 }
 
-/** A line of /proc/locks. */
+function holdersOf(identity: string): number[] {
+  const takers = takersOf(identity);
+  // Who inherited the file has the lock as well, also when the one that took it has ended.
+  return takers.length > 0 ? takers : heirsOf(identity);
+}
+
+/** Those that took the lock, as far as they live. */
+function takersOf(identity: string): number[] {
+  const pids = new Set(locksOf(textOf("/proc/locks").split("\n").flatMap(parseLock), identity).map(({ pid }) => pid));
+  return [...pids].filter((pid) => pid > 0 && textOf(`/proc/${pid}/stat`) !== "");
+}
+
+/** Those that have a file open by which the lock is held. @see proc_pid_fdinfo(5) */
+function heirsOf(identity: string): number[] {
+  const all = namesIn("/proc").filter((name) => /^\d+$/.test(name)).flatMap((pid) =>
+    namesIn(`/proc/${pid}/fdinfo`).flatMap((fd) => textOf(`/proc/${pid}/fdinfo/${fd}`).match(/(?<=^lock:).*/gm) ?? [])
+      .flatMap(parseLock).map((lock): Lock => ({ ...lock, pid: Number(pid) }))
+  );
+  return [...new Set(locksOf(all, identity).map(({ pid }) => pid))];
+}
+
 interface Lock {
+  /** Who took it, 0 if he is not to be seen; or who has it open. */
   readonly pid: number;
   /** `fe:00:264194` */
   readonly file: string;
 }
 
-function locksOf(identity: string): Lock[] {
+/** A line of /proc/locks: `1: FLOCK  ADVISORY  WRITE 4711 fe:00:264194 0 EOF`; those who wait have `->` in the second place. */
+function parseLock(line: string): Lock[] {
+  const [, kind, , , pid, file = ""] = line.trim().split(/\s+/);
+  return kind === "FLOCK" ? [{ pid: Number(pid), file }] : [];
+}
+
+/** The locks of a file. */
+function locksOf(all: readonly Lock[], identity: string): readonly Lock[] {
   const [device, inode] = identity.split(":").map(BigInt) as [bigint, bigint];
-  const ofInode = textOf("/proc/locks").split("\n").flatMap((line) => {
-    // "1: FLOCK  ADVISORY  WRITE 4711 fe:00:264194 0 EOF"; those who wait have "->" in the second place.
-    const [, kind, , , pid, file = ""] = line.split(/\s+/);
-    return kind === "FLOCK" && file.split(":")[2] === String(inode) && Number(pid) > 0
-      ? [{ pid: Number(pid), file }]
-      : [];
-  });
+  const ofInode = all.filter(({ file }) => file.split(":")[2] === String(inode));
   // Some file systems tell programs of another device.
   const ofDevice = ofInode.filter(({ file }) => file.startsWith(`${formatDevice(device)}:`));
   return ofDevice.length > 0 ? ofDevice : ofInode;
@@ -73,15 +98,6 @@ function formatDevice(device: bigint): string {
   const major = (device >> 8n & 0xfffn) | (device >> 32n & ~0xfffn);
   const minor = (device & 0xffn) | (device >> 12n & ~0xffn);
   return [major, minor].map((number) => number.toString(16).padStart(2, "0")).join(":");
-}
-
-/** Those that have a file open by which one of the locks is held. @see proc_pid_fdinfo(5) */
-function heirsOf(locks: readonly Lock[]): number[] {
-  const isOne = (line: string) => line.startsWith("lock:") && locks.some(({ file }) => line.includes(` ${file} `));
-  const pids = locks.length > 0 ? namesIn("/proc").filter((name) => /^\d+$/.test(name)) : [];
-  return pids.filter((pid) =>
-    namesIn(`/proc/${pid}/fdinfo`).some((fd) => textOf(`/proc/${pid}/fdinfo/${fd}`).split("\n").some(isOne))
-  ).map(Number);
 }
 
 /** `process 4711 ("cni run add"), which is stopped` */
@@ -101,16 +117,7 @@ function commandOf(pid: number): string {
 const isStopped = (pid: number): boolean => /\) [Tt] /.test(textOf(`/proc/${pid}/stat`));
 
 /** Empty where it cannot be read. */
-const textOf = (path: string): string => ifPossible(() => readText(path)) ?? "";
+const textOf = (path: string): string => unlessFailed(() => readText(path)) ?? "";
 
 /** None where they cannot be read. */
-const namesIn = (path: string): readonly string[] => ifPossible(() => findNames(path)) ?? [];
-
-function ifPossible<T>(read: () => T): T | undefined {
-  try {
-    return read();
-  } catch (error) {
-    if (error instanceof SystemError) return undefined;
-    throw error;
-  }
-}
+const namesIn = (path: string): readonly string[] => unlessFailed(() => findNames(path)) ?? [];

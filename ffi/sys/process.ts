@@ -47,7 +47,8 @@ export interface Child {
 export type End = { readonly status: number } | { readonly signal: number };
 
 /**
- * Starts the program at `path`, in the working directory and the namespaces of this thread, with three pipes and nothing else open.
+ * Starts the program at `path`, in the working directory and the namespaces of this thread, with three pipes, and open besides
+ * what this process opened for its programs too: an inherited lock.
  *
  * @param env all of its environment: `NAME=value`
  * @param group whether it becomes the first of a process group of its own, so that it can be ended with all that it starts

@@ -1,5 +1,5 @@
 /**
- * Since when this process runs.
+ * Since when a process runs.
  *
  * @see proc_pid_stat(5), clock_gettime(2)
  * @module
@@ -19,12 +19,17 @@ const TICK = 10_000_000n;
  * @throws {SystemError}
  */
 export function startTime(): bigint {
-  const stat = readText("/proc/self/stat");
+  const age = ageOf("self");
+  return BigInt(Date.now()) * 1_000_000n - age;
+}
+
+/** Since when the process of this number runs, in nanoseconds, or up to a hundredth of a second less. @throws {SystemError} */
+export function ageOf(pid: number | "self"): bigint {
+  const stat = readText(`/proc/${pid}/stat`);
   // The second field, the name, may hold anything; the start, since the kernel's own, is the 22nd.
   const ticks = BigInt(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19]!);
   const [seconds, nanoseconds] = [0, 1];
   const now = new BigInt64Array(2);
   sys.syscall(SYS_clock_gettime, CLOCK_BOOTTIME, new Uint8Array(now.buffer), 0, 0);
-  const age = now[seconds]! * 1_000_000_000n + now[nanoseconds]! - (ticks + 1n) * TICK;
-  return BigInt(Date.now()) * 1_000_000n - age;
+  return now[seconds]! * 1_000_000_000n + now[nanoseconds]! - (ticks + 1n) * TICK;
 }

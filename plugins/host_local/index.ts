@@ -14,7 +14,7 @@
  */
 import { type Ip, ipBytes, ipFromBytes } from "../../ffi/address.ts";
 import { bootId } from "../../ffi/sys/boot.ts";
-import { SystemError } from "../../ffi/sys/error.ts";
+import { SystemError, unlessFailed } from "../../ffi/sys/error.ts";
 import { type Descriptor, openFile, removeFile, writeAll } from "../../ffi/sys/file.ts";
 import { createForUpdate, openForUpdate, readAt, writeAt } from "../../ffi/sys/in_place.ts";
 import { keyOf, PAGE_BYTES, PAGE_WORDS, type Pages, pagesFor, requireSealed, sealPage, type Table } from "./buckets.ts";
@@ -75,7 +75,7 @@ interface PageSet extends Pages {
 export function openIndex(directory: string): Index | undefined {
   using resources = new DisposableStack();
   const opened = resources.use(openFile(directory));
-  return ignoringFailure(() => {
+  return unlessFailed(() => {
     const file = resources.use(openForUpdate(pathOf(directory)));
     const boot = bootId();
     const layout = readLayout(file.fd, sealOf(opened.fd, boot));
@@ -97,11 +97,11 @@ export function makeIndex(
 ): { readonly index: Index; readonly all: Inventory } {
   using resources = new DisposableStack();
   const opened = resources.use(openFile(directory));
-  const boot = ignoringFailure(bootId);
-  const seal = boot && ignoringFailure(() => sealAnew(opened.fd, boot));
+  const boot = unlessFailed(bootId);
+  const seal = boot && unlessFailed(() => sealAnew(opened.fd, boot));
   const all = list();
   const { layout, image, pages } = newImage(all);
-  const file = seal && ignoringFailure(() => {
+  const file = seal && unlessFailed(() => {
     const created = resources.use(createAnew(pathOf(directory)));
     writeImage(created.fd, image);
     if (sealOf(opened.fd, boot) !== seal) throw new SystemError("futimens", ESTALE);
@@ -109,7 +109,7 @@ export function makeIndex(
     return created.fd;
   });
   // What is half written helps nobody, and the disk may be full.
-  if (!file) ignoringFailure(() => removeFile(pathOf(directory)));
+  if (!file) unlessFailed(() => removeFile(pathOf(directory)));
   const commit = () => file && boot && writeChanged({ directory: opened.fd, file, boot, layout, pages });
   return { index: newIndex(directory, layout, pages, commit, resources.move()), all };
 }
@@ -124,7 +124,7 @@ function newIndex(
   const { owners, taken } = tablesOf(pages, layout, REACH);
   let isWhole = true;
   // The directory is changed by then: what cannot be noted is found by the next one who lists it.
-  const note = (action: () => void) => void (isWhole &&= ignoringFailure(() => (action(), true)) ?? false);
+  const note = (action: () => void) => void (isWhole &&= unlessFailed(() => (action(), true)) ?? false);
   return {
     listedAt: layout.listedAt,
     mayHaveEarlier: () => layout.mayHaveEarlier,
@@ -151,19 +151,9 @@ function newIndex(
         mark(taken, bytes, false);
       }),
     commit: () => note(commit),
-    forget: () => void ignoringFailure(() => removeFile(pathOf(directory))),
+    forget: () => void unlessFailed(() => removeFile(pathOf(directory))),
     [Symbol.dispose]: () => resources[Symbol.dispose](),
   };
-}
-
-/** An index is a convenience: whatever fails, the directory can be listed instead. */
-function ignoringFailure<T>(action: () => T): T | undefined {
-  try {
-    return action();
-  } catch (error) {
-    if (error instanceof SystemError) return undefined;
-    throw error;
-  }
 }
 
 /** Beside the directory, since the reference plugin walks all that is in it; hidden, since names of networks begin with a letter or digit. */

@@ -4,7 +4,7 @@
  * @module
  */
 import { type Ip, parseIp } from "../../ffi/address.ts";
-import { SystemError, unless } from "../../ffi/sys/error.ts";
+import { SystemError, unless, unlessFailed } from "../../ffi/sys/error.ts";
 import {
   findText,
   linkFile,
@@ -230,12 +230,7 @@ function findHeldBy(directory: string, records: Records, holder: Holder): Held[]
 
 /** Who holds an address, as far as that can be read. */
 function holderAt(directory: string, address: Ip): Holder | undefined {
-  try {
-    return findHolder(`${directory}/${address}`);
-  } catch (error) {
-    if (error instanceof SystemError) return undefined;
-    throw error;
-  }
+  return unlessFailed(() => findHolder(`${directory}/${address}`));
 }
 
 /** Only a hint where to go on, so what cannot be read is as good as nothing. */

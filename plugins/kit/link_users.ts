@@ -9,7 +9,7 @@ import * as address from "../../ffi/route/address.ts";
 import * as link from "../../ffi/route/link.ts";
 import { findNsid } from "../../ffi/route/nsid.ts";
 import { findNames } from "../../ffi/sys/directory.ts";
-import { SystemError } from "../../ffi/sys/error.ts";
+import { SystemError, unlessFailed } from "../../ffi/sys/error.ts";
 import { readText } from "../../ffi/sys/file.ts";
 import { findLink } from "../../ffi/sys/status.ts";
 import { describeOwner, parseAlias } from "./owner.ts";
@@ -76,10 +76,5 @@ function namespacePaths(own: string): string[] {
 }
 
 function findInode(path: string): string | undefined {
-  try {
-    return /^net:\[(\d+)\]$/.exec(findLink(path) ?? "")?.[1];
-  } catch (error) {
-    if (error instanceof SystemError) return undefined;
-    throw error;
-  }
+  return /^net:\[(\d+)\]$/.exec(unlessFailed(() => findLink(path)) ?? "")?.[1];
 }
