@@ -119,6 +119,33 @@ netnsTest(
   },
 );
 
+netnsTest("cni run gc leaves all whom a name may mean, also by a file that makes no sense", ({ host }) => {
+  const { run, network, entries, cache } = newBench(host);
+  network("web");
+  const attach = (containerId: string, netns: string, ifname = "eth0") => {
+    createEntry(cache, { network: "web", containerId, ifname, config: "", netns, args: [], capabilityArgs: {} });
+    return `web-${containerId}-${ifname}`;
+  };
+  const path = "/run/netns/cni-gc-a";
+  const [short, long] = [path, `/var${path}`].map(derivedContainerId) as [string, string];
+  const meant = [
+    attach("cni-gc-a", "/run/netns/cni-gc-b"),
+    attach("pod1", path),
+    attach("pod2", `/var${path}`),
+    attach(long, `/var${path}`),
+    attach(short, path),
+  ];
+  // As a power cut leaves it.
+  writeFileSync(join(cache, "results", `web-${short}-eth0`), "");
+  attach("pod1", path, "eth1");
+  attach("pod3", "/run/netns/cni-gc-b");
+  const [{ request }] = JSON.parse(run("derive web --command GC --valid cni-gc-a").stdout);
+  const ids = request["cni.dev/valid-attachments"].map(({ containerID }: { containerID: string }) => containerID);
+  expect(ids.sort()).toEqual(["cni-gc-a", short, long, "pod1", "pod2"].sort());
+  expect(run("gc web --valid cni-gc-a")).toMatchObject({ exitCode: 0, stdout: "" });
+  expect(entries().sort()).toEqual(meant.sort());
+});
+
 test("a plugin's GC spares the address that was given since its process was started, and not what is of a time to come", async () => {
   const dataDir = join(root, "ipam");
   const ipam = { type: "host-local", dataDir, ranges: [[{ subnet: "10.9.0.0/24" }]] };

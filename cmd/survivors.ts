@@ -26,13 +26,28 @@ export function isKnown(cacheDirectory: string, key: AttachmentKey): boolean {
   }
 }
 
-/** The attachments that are meant: where no container of an id is known, it may be the name that `add` was given for the namespace. */
+/**
+ * The attachments that are meant: all whose container has the name as its id, and all in the namespace of that name; where there is none,
+ * what was named.
+ *
+ * @throws {SystemError}
+ */
 export function meantBy(cacheDirectory: string, network: string, named: readonly Attachment[]): Attachment[] {
-  return named.map((each) => {
+  if (named.length === 0) return [];
+  const byNetns = Map.groupBy(listEntries(cacheDirectory, network), ({ netns }) => netns);
+  return named.flatMap((each) => {
     const { containerId: name, ifname } = each;
-    if (isKnown(cacheDirectory, keyOf(network, each)) || name === "." || name === "..") return each;
-    const other = { containerId: derivedContainerId(namedNetnsPath(name)), ifname };
-    return isKnown(cacheDirectory, keyOf(network, other)) ? other : each;
+    const path = namedNetnsPath(name);
+    const paths = [path, `/var${path}`];
+    // Files that cannot be understood are known by their names alone: those of the ids that were made from the paths.
+    const ids = new Set([name, ...paths.map(derivedContainerId)]);
+    const meant = [...ids].map((containerId) => ({ containerId, ifname }))
+      .filter((other) => isKnown(cacheDirectory, keyOf(network, other)));
+    for (const entry of paths.flatMap((path) => byNetns.get(path) ?? [])) {
+      const { containerId } = entry;
+      if (entry.ifname === ifname && !ids.has(containerId)) meant.push({ containerId, ifname });
+    }
+    return meant.length > 0 ? meant : [each];
   });
 }
 
