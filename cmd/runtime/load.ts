@@ -89,7 +89,7 @@ interface SearchResult {
   readonly names: readonly string[];
   /** Files that cannot be used, and why. */
   readonly problems: readonly string[];
-  /** Those of them that do not even say which network they are the configuration of. */
+  /** Those of them that may be the configuration of any network, since they do not say of which. */
   readonly nameless: readonly string[];
 }
 
@@ -106,10 +106,12 @@ function searchDirectory(directory: string, name: string): SearchResult {
       list = parseNetworkList(text, path);
     } catch (error) {
       if (error instanceof SystemError && error.code === "EISDIR") continue;
-      const own = nameIn(text);
-      if (!isAboutFile(error) || own === name) throw error;
+      const document = findDocument(text);
+      if (!isAboutFile(error) || isOf(document, name)) throw error;
       problems.push(`Ignoring configuration file "${path}": ${describe(error)}`);
-      if (own === undefined) nameless.push(`"${path}": ${describe(error)}`);
+      // It may have gone since the directory was listed, as when it is replaced.
+      const isGone = error instanceof SystemError && error.code === "ENOENT";
+      if (!isGone && isNameless(document)) nameless.push(`"${path}": ${describe(error)}`);
       continue;
     }
     if (list.name === name) return { found: requirePlugins(withPluginFiles(list, path)), names, problems, nameless };
@@ -167,14 +169,23 @@ function isAboutFile(error: unknown): error is Error {
   return [SystemError, SyntaxError, ConfigError, CniError].some((kind) => error instanceof kind);
 }
 
-/** What a text that cannot be used is the configuration of, as far as it can be told. */
-function nameIn(text: string): unknown {
+/** What is in a text that cannot be used; `undefined` if it is no JSON. */
+function findDocument(text: string): unknown {
   try {
-    const node = parseJson(text);
-    return isJsonObject(node) && Object.hasOwn(node, "name") ? node.name : undefined;
+    return parseJson(text);
   } catch {
     return undefined;
   }
+}
+
+function isOf(document: unknown, name: string): boolean {
+  return isJsonObject(document) && Object.hasOwn(document, "name") && document.name === name;
+}
+
+/** Whether it may be the configuration of any network. A plugin without a name, as older guides have it for loopback, is that of none. */
+function isNameless(document: unknown): boolean {
+  if (document === undefined) return true;
+  return isJsonObject(document) && Object.hasOwn(document, "plugins") && !Object.hasOwn(document, "name");
 }
 
 function describe(error: Error): string {

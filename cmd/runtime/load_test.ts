@@ -164,6 +164,7 @@ test("loadNetwork() says which network a mistyped name may be, the default netwo
 test.each([
   ["no JSON", '{ "name": "default", "plugins": [{ "type": "a" } { "type": "b" }] }'],
   ["no name", '{ "plugins": [{ "type": "a" }] }'],
+  ["a name of another spelling", '{ "Name": "default", "plugins": [{ "type": "a" }] }'],
   ["nothing in it", ""],
 ])("loadNetwork() does not take the built-in network where a file with %s may be meant", (_, text) => {
   const path = directory({ "1.conflist": list("web", "a"), "2.conflist": text });
@@ -175,10 +176,25 @@ test.each([
   expect(details).toStartWith(`"${path}/2.conflist": Cannot `);
 });
 
-test("loadNetwork() takes the built-in network beside a file that cannot be used and is of another one", () => {
-  const path = directory({ "1.conflist": '{ "name": "web", "plugins": 5 }' });
+test.each([
+  ["of another one", '{ "name": "web", "plugins": 5 }'],
+  ["a plugin without a name", '{ "cniVersion": "0.3.1", "type": "loopback" }'],
+  ["an object without anything", "{}"],
+  ["no object", "[]"],
+])("loadNetwork() takes the built-in network beside a file that cannot be used and is %s", (_, text) => {
+  const { types, log } = load("default", directory({ "99.conf": text }));
+  expect([types, log]).toEqual([["bridge", "portmap"], [expect.stringContaining("99.conf")]]);
+});
+
+test("loadNetwork() takes the built-in network beside a file that is gone, and not beside one that cannot be read", () => {
+  const path = directory({});
+  symlinkSync("nowhere", join(path, "1.conflist"));
   const { types, log } = load("default", path);
   expect([types, log]).toEqual([["bridge", "portmap"], [expect.stringContaining("1.conflist")]]);
+  symlinkSync("2.conflist", join(path, "2.conflist"));
+  const { details } = failureOf(() => load("default", path)) as CniError;
+  expect(details).toStartWith(`"${path}/2.conflist": `);
+  expect(details).toContain("ELOOP");
 });
 
 test("loadNetwork() takes a configured default network whatever else there is", () => {
