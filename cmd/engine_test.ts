@@ -191,6 +191,31 @@ testWith(["nft"], "a DEL that names fewer ports than the ADD leaves none, by exe
   }
 });
 
+testWith(["nft"], "`cni run del` with --publish succeeds, also once no plugin of the network publishes ports", () => {
+  using node = newNode();
+  const file = join(node.directory, "engine.conflist");
+  const { plugins: [bridge], ...rest } = network(node.directory);
+  writeFileSync(file, JSON.stringify(network(node.directory)));
+  run(node, "add", file, "--publish", "8081:80");
+  expect(ruleset(node.host)).toContain("pod1");
+  writeFileSync(file, JSON.stringify({ ...rest, plugins: [bridge] }));
+  const [, , , ...words] = runArguments(node, "del", file);
+  const publish = [...words, "--publish", "8081:80", "--mac", "0a:58:0a:01:00:02"];
+  const unheard = expect.stringContaining("Cannot use --publish with network");
+  const start = (...argv: string[]) => {
+    const { exitCode, stdout, stderr } = node.host.run(() => Bun.spawnSync([CNI, "run", ...argv], { stdin: "ignore" }));
+    return { exitCode, stdout: stdout.toString(), stderr: stderr.toString() };
+  };
+  const derived = start("derive", ...publish, "--command", "DEL");
+  expect([derived.exitCode, derived.stderr]).toEqual([0, unheard]);
+  expect(JSON.parse(derived.stdout)[0].request.runtimeConfig.portMappings).toMatchObject([{ hostPort: 8081 }]);
+  expect(start("check", ...publish)).toEqual({ exitCode: 1, stdout: "", stderr: unheard });
+  expect(start("del", ...publish)).toEqual({ exitCode: 0, stdout: "", stderr: unheard });
+  expect(ruleset(node.host)).not.toContain("pod1");
+  expect(veths(node.host)).toBe(0);
+  expect(start("del", ...publish)).toEqual({ exitCode: 0, stdout: "", stderr: unheard });
+});
+
 /** Files that a whole ADD may open, besides those of the test's directory. */
 const NEEDED = [
   /^\/etc\/ld\.so\./, // the loader

@@ -212,16 +212,26 @@ function isRemembered(directory: string, key: { network: string; containerId: st
 
 /** What is not given is as it was for add. */
 function recallParameters(network: NetworkList | string, request: RunRequest): RecallParameters {
-  const { containerId, ifname, netns, args, capabilityArgs, publish, ips, mac } = request;
+  const { containerId, ifname, netns } = request;
+  return { containerId, ifname, ...(netns !== undefined && { netns }), ...argumentsFor(network, request) };
+}
+
+function argumentsFor(
+  network: NetworkList | string,
+  request: RunRequest,
+): Pick<RecallParameters, "args" | "capabilityArgs"> {
+  const { verb, command, args, capabilityArgs, publish, ips, mac } = request;
+  const asGiven = { ...(args && { args }), ...(capabilityArgs && { capabilityArgs }) };
   const anew = publish.length > 0 || ips.length > 0 || mac !== undefined;
-  return {
-    containerId,
-    ifname,
-    ...(netns !== undefined && { netns }),
-    ...(anew && typeof network !== "string"
-      ? wishes(network, request)
-      : { ...(args && { args }), ...(capabilityArgs && { capabilityArgs }) }),
-  };
+  if (!anew || typeof network === "string") return asGiven;
+  try {
+    return wishes(network, request);
+  } catch (error) {
+    // No plugin of now did it, and what an earlier one did is remembered.
+    if (verb !== "del" && !(verb === "derive" && command === "DEL")) throw error;
+    log(`${CniError.from(error).message}; going on without it`);
+    return asGiven;
+  }
 }
 
 /**
