@@ -91,7 +91,7 @@ function valueOf(spec: OptionSpec, inline: string | undefined, rest: string[]): 
     return "";
   }
   const value = inline ?? rest.shift();
-  // An empty one is that of a variable that was never set, and no option has a meaning for it.
+  // An empty one is that of a variable that was never set, and no option has a meaning for it: no directory of plugins is ":".
   if (!value) throw new UsageError(`option "--${spec.name}" needs a value: ${spec.value}`);
   return value;
 }

@@ -52,7 +52,12 @@ export interface RunRequest {
 /** The options of `cni run`. */
 export const RUN_OPTIONS: readonly OptionSpec[] = [
   { name: "conf-dir", value: "DIR", env: "NETCONFPATH", help: "where networks are found by name (/etc/cni/net.d)" },
-  { name: "plugin-dir", value: "DIRS", env: "CNI_PATH", help: "other plugins, separated by ':' (/opt/cni/bin)" },
+  {
+    name: "plugin-dir",
+    value: "DIRS",
+    env: "CNI_PATH",
+    help: "other plugins, separated by ':'; none: ':' (/opt/cni/bin)",
+  },
   { name: "cache-dir", value: "DIR", help: "where attachments are remembered (/var/lib/cni)" },
   { name: "ifname", short: "i", value: "NAME", env: "CNI_IFNAME", help: "interface in the container (eth0)" },
   { name: "container-id", value: "ID", env: "CNI_CONTAINERID", help: "made from the namespace's path unless given" },

@@ -62,6 +62,13 @@ test("parseRun() prefers options over variables", () => {
   });
 });
 
+test("parseRun() takes a separator alone for no directory of plugins, and an empty variable for none given", () => {
+  expect(parse("add web blue --plugin-dir :").pluginDirectories).toEqual([]);
+  expect(parse("add web blue", { CNI_PATH: ":" }).pluginDirectories).toEqual([]);
+  expect(parse("add web blue", { CNI_PATH: "" }).pluginDirectories).toEqual(["/opt/cni/bin"]);
+  expect(() => parseRun(["add", "web", "blue", "--plugin-dir", ""], {}, () => "/")).toThrow(UsageError);
+});
+
 test("parseRun() reads what is to be published and asked for", () => {
   const { publish, ips, mac } = parse(
     "add web blue -p 80:80 -p 127.0.0.1:53:53/udp --ip 10.1.0.5 --ip FD00::5/64 --mac 0A:58:0a:01:00:02",
