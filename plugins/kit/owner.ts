@@ -60,7 +60,7 @@ export function parseOwner(text: string): Owner | undefined {
 /** What no other word behind an owner begins with. */
 const NOTE = "#";
 
-/** `network containerId ifname #note`; without the note if there is none, or if it does not fit. @throws {RangeError} as {@linkcode formatOwner} */
+/** `network containerId ifname #note`; without the note if there is none, or if it does not fit. @throws {CniError} as {@linkcode formatOwner} */
 export function formatNoted(owner: Owner, note: string | undefined): string {
   const text = formatOwner(owner);
   const noted = `${text} ${NOTE}${note}`;
