@@ -78,7 +78,10 @@ for (const verb of ["gc web --valid c2/eth0", "del web --container-id c1", "del 
     const states = JSON.parse(run("list --json").stdout).map(({ state }: { state: string }) => state);
     expect(states).toEqual(["gone", "attached"]);
 
-    expect(run(verb.replace("PATH", path))).toEqual({ exitCode: 0, stdout: "", stderr: "" });
+    const stderr = verb.includes("PATH")
+      ? `cni: Removing "eth0" of container "c1" on network "web" without its namespace, which is not at "${path}"\n`
+      : "";
+    expect(run(verb.replace("PATH", path))).toEqual({ exitCode: 0, stdout: "", stderr });
     expect(entries()).toEqual(["web-c2-eth0"]);
     expect(reservations("web")).toEqual(addressesOf(container));
     expect(run(`check web ${path} --container-id c2`)).toMatchObject({ exitCode: 0, stderr: "" });
@@ -86,6 +89,24 @@ for (const verb of ["gc web --valid c2/eth0", "del web --container-id c1", "del 
     expect(addressesOf(container)).toEqual([]);
   });
 }
+
+netnsTest("cni run del with a wrong namespace finds that of the attachment", ({ host, container }) => {
+  const { run, network, reservations } = bench(host);
+  network("web");
+  using another = createNetns();
+  for (const wrong of [another.path, join(root, "absent")]) {
+    expect(run(`add web ${container.path} --container-id c1`)).toMatchObject({ exitCode: 0 });
+    // Its address would be given to the next one.
+    expect(run(`del web ${wrong} --container-id c1`)).toEqual({
+      exitCode: 0,
+      stdout: "",
+      stderr:
+        `cni: Removing "eth0" of container "c1" on network "web" in "${container.path}", where it was attached: ` +
+        `"${wrong}" is not its namespace\n`,
+    });
+    expect([addressesOf(container), reservations("web")]).toEqual([[], []]);
+  }
+});
 
 netnsTest("cni run add replaces an attachment whose namespace is gone", ({ host, container }) => {
   const { run, network, reservations } = bench(host);

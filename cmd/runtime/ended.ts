@@ -53,18 +53,18 @@ function isOfEarlierBoot({ written }: CacheEntry): boolean {
 }
 
 /**
- * Whether what is at `path` certainly is not the attachment's namespace, so that a DEL must not be told of it.
+ * Whether the attachment's namespace is at `path`; `undefined` if that cannot be told.
  *
  * @throws {SystemError} if the namespace cannot be looked into
  */
-export function isAnothersPath(entry: CacheEntry, path: string): boolean {
-  if (isOfEarlierBoot(entry)) return true;
-  if (path === "" || entry.netnsCookie === undefined) return false;
+export function isOwnPath(entry: CacheEntry, path: string): boolean | undefined {
+  if (isOfEarlierBoot(entry)) return false;
+  if (path === "" || entry.netnsCookie === undefined) return undefined;
   try {
     using netns = openNetns(path);
-    return isCookieOf(netns, entry.netnsCookie) === false;
+    return isCookieOf(netns, entry.netnsCookie);
   } catch (error) {
-    if (error instanceof NetnsError) return false;
+    if (error instanceof NetnsError) return undefined;
     throw error;
   }
 }

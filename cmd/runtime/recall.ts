@@ -10,7 +10,7 @@ import { parseResult, type Result } from "../../plugins/spec/result.ts";
 import type { JsonObject } from "../../plugins/spec/schema.ts";
 import * as cache from "./cache.ts";
 import type { Parameters } from "./call.ts";
-import { isAnothersPath } from "./ended.ts";
+import { isOwnPath } from "./ended.ts";
 
 /** Where things are remembered. */
 export interface Memory {
@@ -68,19 +68,37 @@ export function recall(
   const { args, capabilityArgs } = verb === "remove" && cached?.config
     ? argumentsOf(memory, cached, parameters)
     : parameters;
-  const { netns = cached?.netns ?? "" } = parameters;
   return {
     list,
     entry: {
       ...key,
       config: list.text,
-      // What is at the path of a namespace that is gone is not this container's.
-      netns: cached && verb === "remove" && isAnothersPath(cached, netns) ? "" : netns,
+      netns: cached && verb === "remove"
+        ? netnsToClear(memory, cached, parameters)
+        : parameters.netns ?? cached?.netns ?? "",
       args: args ?? cached?.args ?? [],
       capabilityArgs: capabilityArgs ?? cached?.capabilityArgs ?? {},
       ...(cached?.result !== undefined && { result: cached.result }),
     },
   };
+}
+
+/**
+ * The path of the attachment's own namespace, where that can be told: what is at the given path, or at the remembered one, may be another's
+ * by now, and all that is given may be a slip. Empty if its own is not known any more.
+ */
+function netnsToClear({ log }: Memory, cached: cache.CacheEntry, { netns: given }: RecallParameters): string {
+  const known = cached.netns ?? "";
+  const path = given ?? known;
+  const isOwn = isOwnPath(cached, path);
+  if (path === "" || isOwn) return path;
+  if (path !== known && isOwnPath(cached, known)) {
+    log(`Removing ${describe(cached)} in "${known}", where it was attached: "${path}" is not its namespace`);
+    return known;
+  }
+  if (isOwn === undefined) return path;
+  if (given) log(`Removing ${describe(cached)} without its namespace, which is not at "${path}"`);
+  return "";
 }
 
 /** What was asked for is there to be removed, whatever the caller names of it now. */
