@@ -108,6 +108,34 @@ netnsTest("cni run del with a wrong namespace finds that of the attachment", ({ 
   }
 });
 
+for (const verb of ["gc web --valid c2/eth0", "add web PATH --container-id c1"]) {
+  netnsTest(`cni run ${verb} removes what a killed ADD left, whose path is another's by now`, ({ host, container }) => {
+    const { run, network, conf, plugin, entries, reservations } = bench(host);
+    network("web");
+    const file = join(conf, "web.conflist");
+    const { plugins: [bridge], ...list } = JSON.parse(readFileSync(file, "utf8"));
+    writeFileSync(file, JSON.stringify({ ...list, plugins: [bridge, { type: "killer" }] }));
+    plugin("killer", "[ $CNI_COMMAND != ADD ] || kill -9 $PPID");
+    const { path, lead } = newPath();
+    const add = `add web ${path} --container-id c1`;
+    {
+      using first = createNetns();
+      lead(first);
+      expect(run(add).exitCode).not.toBe(0);
+      expect([entries(), reservations("web")]).toEqual([["web-c1-eth0"], ["10.9.0.2"]]);
+      // It may live as long as its namespace may be there.
+      expect(run(add)).toMatchObject({ exitCode: 1, stderr: expect.stringContaining("an ADD of it has not ended") });
+      expect(run("gc web --valid c2/eth0")).toMatchObject({ exitCode: 1, stderr: expect.stringContaining("may live") });
+    }
+    lead(container);
+    plugin("killer", `cat >/dev/null; echo '{"cniVersion":"1.1.0"}'`);
+    expect(JSON.parse(run("list --json").stdout)).toMatchObject([{ state: "gone" }]);
+    expect(run(verb.replace("PATH", path))).toMatchObject({ exitCode: 0 });
+    expect(reservations("web")).toEqual(addressesOf(container));
+    expect(entries()).toHaveLength(addressesOf(container).length);
+  });
+}
+
 netnsTest("cni run add replaces an attachment whose namespace is gone", ({ host, container }) => {
   const { run, network, reservations } = bench(host);
   network("web");

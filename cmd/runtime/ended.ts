@@ -25,7 +25,8 @@ const OF_ONE_CONTAINER = ["veth", "ifb", "tun"];
  *
  * A namespace of the same name can be another one: its cookie tells. Where none is remembered, it is if none of the interfaces that the ADD
  * made is there, by name or by hardware address. The container may live elsewhere all the same, as long as the host's end of one of them is
- * there. Without a result there is nothing to go by: that ADD may still be running.
+ * there. Without a result the cookie is all there is to go by; an ADD that still runs is not hit, because whoever removes what is left asks
+ * once more with the container's lock held.
  */
 export function whyEnded(entry: CacheEntry, kernel: Kernel): string | undefined {
   if (isOfEarlierBoot(entry)) return "it was attached before the last start of the machine";
@@ -70,9 +71,11 @@ export function isOwnPath(entry: CacheEntry, path: string): boolean | undefined 
 }
 
 function isElsewhere(entry: CacheEntry, netns: Netns, host: Netns): boolean {
+  const isOwn = isCookieOf(netns, entry.netnsCookie);
+  if (entry.result === undefined) return isOwn === false;
   const interfaces = findInterfaces(entry);
   const inside = interfaces.filter(({ sandbox }) => sandbox);
-  if (inside.length === 0 || (isCookieOf(netns, entry.netnsCookie) ?? hasOneOf(inside, netns, entry))) return false;
+  if (inside.length === 0 || (isOwn ?? hasOneOf(inside, netns, entry))) return false;
   return !hasEndOn(host, interfaces.filter(({ sandbox }) => !sandbox));
 }
 

@@ -111,7 +111,10 @@ netnsTest("whyEnded() goes by the cookie of the namespace, where it is remembere
   // Another's, of the same name.
   inNetns(container, "ip", "link", "add", "eth0", "type", "bridge");
   expect([reasonOf("1"), reasonOf(undefined)]).toEqual([reason, undefined]);
-  expect(reasonOf("1", entry(container.path))).toBeUndefined();
+  // An ADD that was killed, or still runs.
+  const unfinished = [undefined, container.cookie, "1"].map((cookie) => reasonOf(cookie, entry(container.path)));
+  expect(unfinished).toEqual([undefined, undefined, reason]);
+  expect(reasonOf("1", entry(container.path, {}))).toBeUndefined();
 });
 
 netnsTest("whyEnded() finds no reason where there is nothing to go by", ({ host, container }) => {
