@@ -4,7 +4,7 @@
  * @module
  */
 import { namedNetnsPath } from "../../ffi/named_netns.ts";
-import { NetnsError } from "../../ffi/netns.ts";
+import { type Netns, NetnsError } from "../../ffi/netns.ts";
 import * as link from "../../ffi/route/link.ts";
 import { isTrue } from "../../plugins/spec/env.ts";
 import { CniError, Code } from "../../plugins/spec/error.ts";
@@ -22,24 +22,48 @@ import { add, type AddParameters, checkParameters, del, type RuntimeOptions } fr
  */
 export function attach(runtime: RuntimeOptions, list: NetworkList, parameters: AddParameters, kernel: Kernel): Result {
   checkParameters(list, parameters);
-  refuseUnusable(parameters.netns, runtime, kernel);
   const key = keyOf(list.name, parameters);
-  removeEnded(runtime, list, key, kernel);
-  // Who is remembered there is refused by the ADD.
-  if (cache.occupantOf(runtime.cacheDirectory, key)) return add(runtime, list, parameters);
-  const cookie = cookieOfFree(parameters, runtime, kernel);
-  removeBroken(runtime, list, parameters);
-  return add(runtime, list, parameters, cookie);
+  const { entry, breakage } = recollect(runtime.cacheDirectory, key);
+  if (entry) removeEnded(runtime, list, parameters, kernel);
+  if (breakage !== undefined) removeBroken(runtime, list, parameters, kernel);
+  return add(runtime, list, parameters, () => {
+    try {
+      return cookieOfFree(parameters, runtime, kernel);
+    } catch (error) {
+      // Who is remembered there is refused by the ADD, which says more.
+      if (cache.occupantOf(runtime.cacheDirectory, key)) return undefined;
+      throw error;
+    }
+  });
 }
 
-function refuseUnusable(path: string, { env }: RuntimeOptions, { host, openNetns }: Kernel): void {
+/** What is remembered, or why it cannot be understood; nothing if there is nothing, or another's. */
+function recollect(directory: string, key: cache.AttachmentKey): { entry?: cache.CacheEntry; breakage?: string } {
   try {
-    using netns = openNetns(path);
-    if (netns.identity !== host.identity || isTrue(env.CNI_NETNS_OVERRIDE ?? "")) return;
+    const entry = cache.findEntry(directory, key);
+    return entry ? { entry } : {};
+  } catch (error) {
+    if (error instanceof CniError && error.code === Code.DecodeFailure) return { breakage: error.message };
+    throw error;
+  }
+}
+
+function openUsable(path: string, { env }: RuntimeOptions, kernel: Kernel): Netns {
+  using opened = new DisposableStack();
+  const netns = opened.use(open(path, kernel));
+  if (netns.identity === kernel.host.identity && !isTrue(env.CNI_NETNS_OVERRIDE ?? "")) {
     // Plugins refuse it as well, but each would be called, and what it did undone.
     throw new CniError(Code.InvalidNetns, `Cannot attach "${path}": it is the namespace that cni itself is in`, {
       details: "set CNI_NETNS_OVERRIDE=1 if this is meant",
     });
+  }
+  opened.move();
+  return netns;
+}
+
+function open(path: string, { openNetns }: Kernel): Netns {
+  try {
+    return openNetns(path);
   } catch (error) {
     if (!(error instanceof NetnsError)) throw error;
     const { message, absent } = error;
@@ -57,45 +81,43 @@ function howToMake(path: string): string {
  * The cookie of a namespace that has room for the interface. A failed ADD is undone by name: an interface that somebody else put there
  * would be taken away with it.
  *
- * @throws {CniError} if there is an interface of that name
+ * @throws {CniError} if there is an interface of that name, or no namespace that could be used
  */
 function cookieOfFree(
   { netns: path, ifname }: AddParameters,
-  { rollBack }: RuntimeOptions,
-  { openNetns }: Kernel,
+  runtime: RuntimeOptions,
+  kernel: Kernel,
 ): string | undefined {
-  using netns = openNetns(path);
+  // Not held open beyond this: nobody could take it off its path meanwhile.
+  using netns = openUsable(path, runtime, kernel);
   // Every namespace has "lo" from its start, and the loopback plugin works on it.
-  if (rollBack === false || ifname === "lo" || !link.find(netns.route, ifname)) return netns.cookie;
+  if (runtime.rollBack === false || ifname === "lo" || !link.find(netns.route, ifname)) return netns.cookie;
   throw new CniError(Code.InvalidEnvironment, `Cannot attach "${path}": it has an interface "${ifname}" already`, {
     details: "choose another name with --ifname",
   });
 }
 
 /**
- * A file that cannot be understood, as a power cut leaves it, does not say whether the container is attached. The caller has seen that there
- * is no such interface: then it is not, and things may be left of it.
+ * A file that cannot be understood, as a power cut leaves it, does not say whether the container is attached. If there is no such interface,
+ * it is not, and things may be left of it.
  */
-function removeBroken(runtime: RuntimeOptions, list: NetworkList, parameters: AddParameters): void {
+function removeBroken(runtime: RuntimeOptions, list: NetworkList, parameters: AddParameters, kernel: Kernel): void {
   if (runtime.rollBack === false) return;
   const key = keyOf(list.name, parameters);
-  removeFirst(runtime, list, parameters, "what may be left", () => findBreakage(runtime.cacheDirectory, key));
+  removeFirst(runtime, list, parameters, "what may be left", () => {
+    const { breakage } = recollect(runtime.cacheDirectory, key);
+    if (breakage !== undefined) cookieOfFree(parameters, runtime, kernel);
+    return breakage;
+  });
 }
 
-function findBreakage(directory: string, key: cache.AttachmentKey): string | undefined {
-  try {
-    cache.findEntry(directory, key);
-    return undefined;
-  } catch (error) {
-    if (error instanceof CniError && error.code === Code.DecodeFailure) return error.message;
-    throw error;
-  }
-}
-
-function removeEnded(runtime: RuntimeOptions, list: NetworkList, key: cache.AttachmentKey, kernel: Kernel): void {
+function removeEnded(runtime: RuntimeOptions, list: NetworkList, parameters: AddParameters, kernel: Kernel): void {
+  const key = keyOf(list.name, parameters);
+  // Nothing is removed in favour of what cannot be attached.
+  openUsable(parameters.netns, runtime, kernel)[Symbol.dispose]();
   // Without the namespace: what is at that path now, or comes to be, is somebody else's.
   removeFirst(runtime, list, { containerId: key.containerId, ifname: key.ifname, netns: "" }, "what is left", () => {
-    const entry = findEntry(runtime.cacheDirectory, key);
+    const { entry } = recollect(runtime.cacheDirectory, key);
     return entry && whyEnded(entry, kernel);
   });
 }
@@ -117,14 +139,4 @@ function removeFirst(
     }
     return reason !== undefined;
   });
-}
-
-/** Of a file that cannot be understood nothing is known: {@linkcode add} refuses it. */
-function findEntry(directory: string, key: cache.AttachmentKey): cache.CacheEntry | undefined {
-  try {
-    return cache.findEntry(directory, key);
-  } catch (error) {
-    if (error instanceof CniError && error.code === Code.DecodeFailure) return undefined;
-    throw error;
-  }
 }

@@ -17,6 +17,7 @@ import { findKey } from "../../plugins/spec/schema.ts";
 import { atLeast, since, type Verb } from "../../plugins/spec/version.ts";
 import * as cache from "./cache.ts";
 import { callForResult, callPlugin, MissingPluginError } from "./call.ts";
+import { isOwnPath } from "./ended.ts";
 import { aloneWithContainer } from "./lock.ts";
 import { describe, findPrevResult, keyOf, recall, type RecallParameters } from "./recall.ts";
 
@@ -47,7 +48,8 @@ export interface AddParameters extends RecallParameters {
 /**
  * Attaches a container and remembers it.
  *
- * @param netnsCookie of its namespace, to know it again
+ * @param findCookie of its namespace, to know it again; asked when nothing else is done for the container any more, since another may be at
+ * the path after the wait
  * @returns the result of the last plugin, in the current form
  * @throws {CniError} if something is wrong with the parameters, if the container is attached already, or what a plugin failed with
  */
@@ -55,24 +57,25 @@ export function add(
   runtime: RuntimeOptions,
   list: NetworkList,
   parameters: AddParameters,
-  netnsCookie?: string,
+  findCookie?: () => string | undefined,
 ): Result {
   checkParameters(list, parameters);
   // What cannot be remembered is refused before anything is made.
   cache.cachePath(runtime.cacheDirectory, keyOf(list.name, parameters));
   using _ = aloneWithContainer(runtime.cacheDirectory, parameters.containerId, { inherited: true });
   warnOfStaticResults(runtime, list);
-  const { args = [], capabilityArgs = {} } = parameters;
+  const netnsCookie = findCookie?.();
+  const { netns, args = [], capabilityArgs = {} } = parameters;
   const entry: cache.CacheEntry = {
     ...keyOf(list.name, parameters),
-    netns: parameters.netns,
-    ...(netnsCookie !== undefined && { netnsCookie }),
+    netns,
     config: list.text,
     args,
     capabilityArgs,
   };
+  const known = netnsCookie === undefined ? entry : { ...entry, netnsCookie };
   // Written first, so that of two calls one is refused, and what a killed process has set up can be found and removed.
-  if (!cache.createEntry(runtime.cacheDirectory, entry)) throw alreadyThere(runtime, entry);
+  if (!cache.createEntry(runtime.cacheDirectory, known)) throw alreadyThere(runtime, entry);
   let result: Result | undefined;
   try {
     for (const plugin of list.plugins) {
@@ -80,7 +83,9 @@ export function add(
       stopIfAsked();
     }
     if (!result) throw new CniError(Code.InvalidConfig, `Cannot attach to network "${list.name}": it has no plugins`);
-    cache.replaceEntry(runtime.cacheDirectory, { ...entry, result: formatResult(result, list.cniVersion) });
+    // Where another namespace is there by now, nobody knows in which of the two the plugins were.
+    const attached = isOwnPath(known, netns) === false ? entry : known;
+    cache.replaceEntry(runtime.cacheDirectory, { ...attached, result: formatResult(result, list.cniVersion) });
     return result;
   } catch (error) {
     throw runtime.rollBack === false ? error : rolledBack(runtime, list, entry, result, error);
