@@ -65,7 +65,7 @@ const portMappings = ({ port }: Container) => [{ hostPort: port, containerPort: 
 /** `cni run`: one program for the whole chain. */
 export function byRun(cni: string, number: number, isWide = false): Network {
   const name = `run${number}`;
-  const file = `/etc/cni/${name}.conflist`;
+  const file = `/run/${name}.conflist`;
   write(file, { cniVersion: "1.1.0", name, plugins: chainOf(number, isWide) });
   return {
     ...{ name, way: "run", parts: 1 },

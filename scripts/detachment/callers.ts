@@ -109,7 +109,7 @@ function parseError(text: string): { code?: number; msg?: string; details?: stri
 
 /** `cni run`, one process for the whole chain. */
 export function byRun(cni: string): Caller {
-  const file = "/etc/cni/detachment.conflist";
+  const file = "/run/detachment.conflist";
   const call = (verb: string, network: Network, ...words: string[]) => {
     write(file, listOf(network));
     return answerOf(verb, run([cni, "run", verb, file, ...words, "--json"], { env: NO_BUS }));

@@ -1,10 +1,10 @@
 /**
  * The node that things go wrong on: network and mount namespaces of this process, in which every place that the program keeps things in
- * is a file system of its own. Call only in a process that was started in new namespaces.
+ * is on a file system of its own. Call only in a process that was started in new namespaces.
  *
  * @module
  */
-import { mkdirSync, writeFileSync } from "node:fs";
+import { writeFileSync } from "node:fs";
 
 /** A finished program. */
 export interface Ended {
@@ -16,7 +16,8 @@ export interface Ended {
 }
 
 const LONGEST_MS = 30_000;
-const STATE = ["/run", "/var/lib/cni", "/etc/cni", "/opt/cni"];
+/** What the program's own directories are in: whoever removes a directory that something is mounted on unmounts that everywhere. */
+const STATE = ["/run", "/var/lib", "/opt"];
 
 /** Runs a program to its end, or for half a minute. */
 export function run(argv: readonly string[], options: { env?: Record<string, string>; stdin?: string } = {}): Ended {
@@ -43,7 +44,6 @@ export function sh(script: string): string {
 
 /** Hides the machine's state, once. @throws {Error} where this is not permitted */
 export function enterNode(): void {
-  for (const path of STATE) mkdirSync(path, { recursive: true });
   sh(STATE.map((path) => `mount -t tmpfs none ${path}`).join("; "));
   sh("ip link set lo up");
 }

@@ -65,7 +65,7 @@ const NO_BUS = { DBUS_SYSTEM_BUS_ADDRESS: "unix:path=/run/absent" };
 
 /** `cni run`: one process for the whole chain. */
 export function byRun(cni: string): Way {
-  const file = "/etc/cni/faults.conflist";
+  const file = "/run/faults.conflist";
   write(file, LIST);
   return {
     parts: () => ["cni"],
