@@ -8,6 +8,7 @@ import { newNode, NODE_PROGRAMS, type TestNode } from "./testing_node.ts";
 /** Refuses as the reference does, and does nothing. */
 const OLD = `#!/bin/sh
 cat >/dev/null
+[ $CNI_COMMAND != VERSION ] || { echo '{"cniVersion":"1.0.0","supportedVersions":["0.4.0","1.0.0"]}'; exit 0; }
 echo '{"cniVersion":"1.0.0","code":1,"msg":"incompatible CNI versions"}'
 exit 1
 `;
@@ -62,10 +63,50 @@ for (const old of ["bridge", "host-local", "portmap"]) {
       }
       expect(said).toContain(
         `: incompatible CNI versions\n     its program is "/opt/cni/bin/${old}", which is called instead of the plugin ` +
-          "that is built in; remove it, or replace it: cni install --force /opt/cni/bin\n",
+          "that is built in; remove it; or replace every plugin in the directory: cni install --force /opt/cni/bin\n",
       );
       expect(left(node)).toEqual([]);
       expect(node.run("ip", "-o", "link")).not.toContain("veth");
     },
   );
 }
+
+/** Speaks the version, makes an interface, and fails by what it calls in turn; then as long as that is not mended. */
+const HALFWAY = `#!/bin/sh
+cat >/dev/null
+[ $CNI_COMMAND != VERSION ] || { echo '{"cniVersion":"1.0.0","supportedVersions":["1.0.0","1.1.0"]}'; exit 0; }
+link() { nsenter --net=$CNI_NETNS ip link "$@"; }
+[ $CNI_COMMAND != ADD ] || link add $CNI_IFNAME type bridge
+[ ! -e /opt/cni/bin/mended ] || { link del $CNI_IFNAME; exit 0; }
+echo '{"cniVersion":"1.0.0","code":1,"msg":"incompatible CNI versions"}'
+exit 1
+`;
+
+testWith(
+  NODE_PROGRAMS,
+  "an ADD that fails with code 1 halfway, and cannot be undone, is remembered until it can; its program is not blamed",
+  async () => {
+    using node = await nodeWithOld();
+    const program = join(node.bin, "bridge");
+    rmSync(program);
+    writeFileSync(program, HALFWAY, { mode: 0o755 });
+    writeFileSync(
+      join(node.networks, "h.conflist"),
+      '{"cniVersion":"1.1.0","name":"h","plugins":[{"type":"bridge","ipam":{"type":"old"}}]}',
+    );
+    const cni = (...words: string[]) => node.run("/opt/cni/bin/cni", "run", ...words);
+    let said = "";
+    try {
+      cni("add", "h", "web");
+    } catch (error) {
+      said = String(error);
+    }
+    expect(said).toContain("undoing it failed");
+    expect(said).not.toContain("cni install");
+    expect(cni("list", "h")).toContain("web");
+    writeFileSync(join(node.bin, "mended"), "");
+    cni("gc", "h", "--all");
+    expect(left(node)).toEqual([]);
+    expect(node.run("ip", "-n", "web", "-o", "link")).not.toContain("eth0");
+  },
+);

@@ -10,8 +10,8 @@ import type { Version } from "../spec/version.ts";
 import type { Response } from "./delegate.ts";
 
 /**
- * The plugin was not run, so that there is nothing to undo: it does not exist, or cannot be started, or does not speak the version, which it
- * says before it does anything.
+ * The plugin was not run, so that there is nothing to undo: it does not exist, or cannot be started, or refused a version that it does not
+ * speak, which it does before anything else.
  */
 export class NotRunError extends CniError {}
 
@@ -48,7 +48,7 @@ export function parseFailure(response: Response, type: string): CniError {
   const { code = Code.Internal, msg, details } = error;
   const message = msg || `Plugin "${type}" failed with an error object that has no message: ${describeEnd(response)}`;
   const notes = [...(details ? [details] : []), ...said];
-  if (response.program !== undefined && code === Code.IncompatibleVersion) {
+  if (response.lacksVersion) {
     return new NotRunError(code, message, { details: [...notes, ...remedyFor(response)].join("; ") });
   }
   return new CniError(code, message, { details: notes.join("; "), cause: response.error });
@@ -61,7 +61,7 @@ function describeProgram({ program, replaces }: Response): string[] {
 
 function remedyFor({ program = "", replaces }: Response): string[] {
   const directory = program.slice(0, program.lastIndexOf("/")) || "/";
-  return replaces ? [`remove it, or replace it: cni install --force ${directory}`] : [];
+  return replaces ? [`remove it; or replace every plugin in the directory: cni install --force ${directory}`] : [];
 }
 
 function failure(message: string, notes: readonly string[]): CniError {
@@ -72,14 +72,15 @@ function describeEnd({ exitCode, signal }: Response): string {
   return signal === undefined ? `it ended with status ${exitCode}` : `signal ${signal} ended it`;
 }
 
-interface ErrorObject {
+/** An error object as a plugin printed it. */
+export interface ErrorObject {
   readonly code?: number;
   readonly msg?: string;
   readonly details?: string;
 }
 
 /** The members of an error object, whatever the case of their names; `undefined` if it is none. */
-function readError(text: string): ErrorObject | undefined {
+export function readError(text: string): ErrorObject | undefined {
   let document: unknown;
   try {
     document = JSON.parse(text);

@@ -41,17 +41,27 @@ describe("parseFailure() names the program that failed", () => {
     );
   });
 
-  test("and what to do with one that is too old, which has done nothing", () => {
-    const response = { exitCode: 1, stdout: '{"code":1,"msg":"incompatible"}' };
-    expect(parseFailure(response, "x")).not.toBeInstanceOf(NotRunError);
-    expect(parseFailure({ ...response, program }, "x")).toBeInstanceOf(NotRunError);
-    expect(failure({ ...response, program }).details).toBe('its program is "/opt/cni/bin/x"');
-    expect(failure({ ...response, program, replaces: true })).toEqual({
+  test("and what to do with one that does not speak the version, which has done nothing", () => {
+    const refusal = { exitCode: 1, stdout: '{"code":1,"msg":"incompatible"}', program };
+    const lacking = { ...refusal, lacksVersion: true };
+    expect(parseFailure(lacking, "x")).toBeInstanceOf(NotRunError);
+    expect(failure(lacking).details).toBe('its program is "/opt/cni/bin/x"');
+    expect(failure({ ...lacking, replaces: true })).toEqual({
       code: 1,
       message: "incompatible",
       details: 'its program is "/opt/cni/bin/x", which is called instead of the plugin that is built in; ' +
-        "remove it, or replace it: cni install --force /opt/cni/bin",
+        "remove it; or replace every plugin in the directory: cni install --force /opt/cni/bin",
     });
+  });
+
+  test("and blames none that may have been told so by the one it called", () => {
+    const refusal = { exitCode: 1, stdout: '{"code":1,"msg":"incompatible"}', program, replaces: true };
+    for (const each of [refusal, { ...refusal, lacksVersion: false }]) {
+      expect(parseFailure(each, "x")).not.toBeInstanceOf(NotRunError);
+      expect(failure(each).details).toBe(
+        'its program is "/opt/cni/bin/x", which is called instead of the plugin that is built in',
+      );
+    }
   });
 });
 

@@ -37,6 +37,8 @@ export interface Response {
   readonly program?: string;
   /** Whether the program is called instead of a plugin of this process. */
   readonly replaces?: boolean;
+  /** Whether the program refused the request, and does not speak its version by its own answer to VERSION, so that it did nothing. */
+  readonly lacksVersion?: boolean;
   /** Of a plugin in this process: what it threw, which knows more than the document says. */
   readonly error?: unknown;
   /** Of an ADD in this process: what `stdout` says, which need not be read again. */

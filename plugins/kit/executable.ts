@@ -12,13 +12,15 @@ import { type FileStatus, findStatus } from "../../ffi/sys/status.ts";
 import { type Child, startProgram } from "../../ffi/sys/process.ts";
 import { CniError, Code } from "../spec/error.ts";
 import { suggestion } from "../spec/suggest.ts";
-import { NotRunError } from "./answer.ts";
+import { NotRunError, readError } from "./answer.ts";
 import type { Invoker, Request, Response } from "./delegate.ts";
 
 /** No result comes near; a plugin that prints more has gone wrong. */
 const MOST_OUTPUT = 64 * 1024 * 1024;
 /** Longer than any plugin works, the slowest DHCP server included; engines give up within minutes. */
 const LONGEST_MS = 15 * 60_000;
+/** VERSION needs nothing but the program itself. */
+const LONGEST_VERSION_MS = 10_000;
 /** How much of what a plugin said last goes into the error it fails with, in bytes. */
 const TAIL = 1024;
 /** How long a program may be busy being written: whoever installs it should be done by then. */
@@ -64,7 +66,13 @@ export function executables(directories: readonly string[], options: ExecutableO
     invoke(type, request) {
       const path = find(type);
       if (path === undefined) throw notFound(directories, type, options.others ?? []);
-      return { ...run(path, request, options), program: path, replaces: options.others?.includes(type) ?? false };
+      const response = run(path, request, options);
+      return {
+        ...response,
+        program: path,
+        replaces: options.others?.includes(type) ?? false,
+        ...(isRefusal(response) && { lacksVersion: lacksVersion(path, request, options) }),
+      };
     },
   };
 }
@@ -124,8 +132,43 @@ function describeUnusable(path: string): string[] {
   return [`"${path}" is ${status.isFile ? "not executable" : "not a file"}`];
 }
 
-function run(path: string, request: Request, { timeoutMs, hear = passOn }: ExecutableOptions): Response {
-  const deadline = performance.now() + (timeoutMs ?? LONGEST_MS);
+function isRefusal({ exitCode, stdout }: Response): boolean {
+  return exitCode !== 0 && readError(stdout)?.code === Code.IncompatibleVersion;
+}
+
+/**
+ * Asks a program that refused a request for its version whether it does not speak that. The code alone may come from a program that it
+ * called in turn, when it had made something already.
+ *
+ * @returns false also if there is no telling
+ */
+function lacksVersion(path: string, request: Request, options: ExecutableOptions): boolean {
+  const { findSupported, findVersion } = versions();
+  const version = findVersion(request.stdin);
+  if (version === undefined) return false;
+  const question = { ...request, command: "VERSION", stdin: JSON.stringify({ cniVersion: version }) };
+  try {
+    const { exitCode, stdout } = run(path, question, { ...options, hear: () => {} }, LONGEST_VERSION_MS);
+    return exitCode === 0 && findSupported(stdout)?.includes(version) === false;
+  } catch (error) {
+    // What the program answered is to be told, not that it cannot be asked any more.
+    if (error instanceof CniError || error instanceof SystemError) return false;
+    throw error;
+  }
+}
+
+/** Needed where a program refuses only: `require` runs it here and not at start-up. */
+function versions(): typeof import("./versions.ts") {
+  return require("./versions.ts");
+}
+
+function run(
+  path: string,
+  request: Request,
+  { timeoutMs, hear = passOn }: ExecutableOptions,
+  longestMs: number = LONGEST_MS,
+): Response {
+  const deadline = performance.now() + Math.min(timeoutMs ?? longestMs, longestMs);
   const group = timeoutMs !== undefined;
   const child = start(path, environment(request), group, deadline);
   let tail: Uint8Array = new Uint8Array(0);

@@ -263,6 +263,41 @@ describe("what a plugin says", () => {
   });
 });
 
+describe("a plugin that refuses a version", () => {
+  const refuse = `echo '{"code":1,"msg":"incompatible"}'; exit 1`;
+  const list = (...versions: string[]) => `echo '{"supportedVersions":${JSON.stringify(versions)}}'`;
+  const lacksVersion = (answer: string, { stdin = '{"cniVersion":"1.1.0"}', options }: Run = {}) =>
+    run(`[ $CNI_COMMAND = VERSION ] || { ${refuse}; }; ${answer}`, { stdin, options }).lacksVersion;
+
+  test("is asked whether it does not speak it", () => {
+    expect(lacksVersion(`cat >asked; ${list("0.4.0", "1.0.0")}`)).toBe(true);
+    expect(readFileSync(join(root, "asked"), "utf8")).toBe('{"cniVersion":"1.1.0"}');
+    expect(lacksVersion(list("1.0.0", "1.1.0"))).toBe(false);
+  });
+
+  test.each([
+    ["an error", refuse],
+    ["nothing", "exit 0"],
+    ["something else", "echo no"],
+    ["no list", `echo '{"supportedVersions":"1.0.0"}'`],
+    ["a list, and a failure", `${list("1.0.0")}; exit 1`],
+    ["nothing in time", "sleep 30"],
+  ])("is not taken at its word if it answers with %s", (_, answer) => {
+    expect(lacksVersion(answer, { options: { timeoutMs: 300 } })).toBe(false);
+  });
+
+  test("has to have been asked in one that is known", () => {
+    expect(lacksVersion(list("1.0.0"), { stdin: "{}" })).toBe(false);
+  });
+
+  test("is the only one that is asked", () => {
+    const count = "echo $CNI_COMMAND >>calls";
+    expect(run(`${count}; echo '{"code":7,"msg":"no"}'; exit 1`)).not.toHaveProperty("lacksVersion");
+    expect(run(`${count}; echo '{"code":1}'`)).not.toHaveProperty("lacksVersion");
+    expect(readFileSync(join(root, "calls"), "utf8")).toBe("ADD\nADD\n");
+  });
+});
+
 describe("a time limit", () => {
   test("ends the plugin and all that it has started", () => {
     const error = errorOf(() =>
