@@ -294,7 +294,7 @@ interface Exchange extends Manner {
  * says that each has one answer.
  *
  * @param take gets, with each message, the position of its request
- * @throws {NetlinkError} of the first request that was refused; `ENOBUFS` if more answers came at once than the socket keeps
+ * @throws {NetlinkError} of the first request that was refused; `ENOBUFS` if answers were lost, so that there is no telling
  */
 export function exchange(
   nl: Netlink,
@@ -307,34 +307,41 @@ export function exchange(
   const state: Exchange = { ...manner, ...progress, requests, first: nl.sequence, waits };
   const { atOnce = requests.length } = manner;
   for (let at = 0; at < requests.length; at += atOnce) {
-    sendPart(nl, state, requests.slice(at, at + atOnce));
-    readAnswers(nl, state, take);
+    const unasked = sendPart(nl, state, requests.slice(at, at + atOnce));
+    readAnswers(nl, state, take, unasked);
   }
   if (state.refusal) throw state.refusal;
   return state;
 }
 
-function sendPart(nl: Netlink, { open, answered }: Exchange, part: readonly Request[]): void {
+/** @returns the number of the first request that has no last answer, if one has none */
+function sendPart(nl: Netlink, { open, answered }: Exchange, part: readonly Request[]): number | undefined {
   const w = new Writer();
+  let unasked: number | undefined;
   for (const { op, value, flags = 0 } of part) {
     if (answered || flags & NLM_F_ACK || isDump(flags)) open.add(nl.sequence);
+    else unasked ??= nl.sequence;
     writeMessage(w, op, value, flags | NLM_F_REQUEST, nl.sequence++);
   }
   nl.send(w.written());
+  return unasked;
 }
 
-function readAnswers(nl: Netlink, state: Exchange, take: Take): void {
+const LOST = "more came at once than the socket keeps, see net.core.rmem_default, or memory was short";
+
+function readAnswers(nl: Netlink, state: Exchange, take: Take, unasked: number | undefined): void {
   const { open, requests, first } = state;
   while (open.size > 0) {
     const datagram = receiveAnswer(nl, state);
     if (!datagram) break;
     readDatagram(state, datagram, take);
   }
-  const [missing] = open;
+  // What was lost may be the refusal of a request of which nothing else would be heard.
+  const [missing = state.overrun ? unasked : undefined] = open;
   open.clear();
   if (missing === undefined || state.refusal) return;
   const [errno, kernel] = state.overrun
-    ? [ENOBUFS, "Answers were lost: more came at once than the socket keeps, see net.core.rmem_default"] as const
+    ? [ENOBUFS, `Answers were lost: ${LOST}`] as const
     : [ETIMEDOUT, "No answer from the kernel"] as const;
   throw new NetlinkError({ request: requests[missing - first]!.op.name, errno, kernel, index: missing - first });
 }

@@ -4,7 +4,7 @@ import { cstr, struct, u32, u8 } from "./codec.ts";
 import * as link from "../route/link.ts";
 import { netnsTest } from "../testing.ts";
 import { message, NLM_F_ACK, type Op } from "./message.ts";
-import { acknowledgement, recorder } from "./testing.ts";
+import { acknowledgement, losing, recorder } from "./testing.ts";
 import { dump, exchange, execute, executeAll, query, request } from "./socket.ts";
 
 const spec = message("sample", struct({ family: u8, pad1: u8, pad2: u8, pad3: u8 }), () => ({
@@ -103,6 +103,15 @@ netnsTest("that answers were lost is said at once, and as such", ({ host }) => {
   );
   expect(performance.now() - started).toBeLessThan(2000);
   expect(link.get(host.route, "lo").index).toBe(1);
+});
+
+test("executeAll() takes no acknowledgement for that of all, where an answer was lost that may have been a refusal", () => {
+  const three = NAMES.slice(0, 3);
+  const LOST = "Cannot carry out DO_SAMPLE: No buffer space available (ENOBUFS, Answers were lost";
+  expect(() => executeAll(losing(recorder(acknowledgement(3, 0))), three)).toThrow(LOST);
+  // What came tells more.
+  expect(() => executeAll(losing(recorder(acknowledgement(2, 17), acknowledgement(3, 0))), three)).toThrow("EEXIST");
+  executeAll(losing(recorder(acknowledgement(1, 0))), three.slice(0, 1));
 });
 
 test("answers to an earlier request are passed over", () => {

@@ -4,6 +4,7 @@
  * @module
  */
 import { readFileSync } from "node:fs";
+import { SystemError } from "../sys/error.ts";
 import { Reader } from "./codec.ts";
 import { type AnySpec, type MessageOut, NLMSG_HDRLEN, readMessage } from "./message.ts";
 import type { Netlink } from "./socket.ts";
@@ -30,6 +31,17 @@ export function recorder(...answers: readonly Uint8Array[]): Netlink & { readonl
     receive: () => queue.shift(),
     [Symbol.dispose]: () => {},
   };
+}
+
+/** The socket, which says once, before the message of this number, that it lost one, as where the kernel had no memory for an answer. */
+export function losing(nl: Netlink, number = 0): Netlink {
+  const ENOBUFS = 105;
+  let received = 0;
+  const receive = (wait: boolean) => {
+    if (received++ !== number) return nl.receive(wait);
+    throw new SystemError("recv", ENOBUFS);
+  };
+  return { ...nl, receive };
 }
 
 /** The value of a whole message, its struct nlmsghdr passed over. */

@@ -5,6 +5,7 @@ import { Reader } from "../netlink/codec.ts";
 import { NetlinkError } from "../netlink/error.ts";
 import { type AnySpec, readMessage } from "../netlink/message.ts";
 import type { Netlink } from "../netlink/socket.ts";
+import { losing } from "../netlink/testing.ts";
 import { inNetns, netnsTest } from "../testing.ts";
 import { ipv4Addr, setOf } from "./datatypes.ts";
 import { ipField, jump, rule } from "./match.ts";
@@ -29,6 +30,15 @@ function refusal(nl: Netlink, change: (tx: Transaction) => Transaction, generati
   }
   throw new Error("the change was made");
 }
+
+netnsTest("a transaction of which an answer was lost is not taken for one that was made", ({ host: { nft: nl } }) => {
+  const change = (tx: Transaction) =>
+    tx.addTable({ family: NFPROTO_INET, name: "t" }).addChain({ ...TABLE, name: "c" });
+  expect(refusal(losing(nl), change)).toMatchObject({
+    code: "ENOBUFS",
+    message: expect.stringContaining("Cannot change the ruleset"),
+  });
+});
 
 netnsTest("a refused transaction names the object and changes nothing", ({ host: { nft: nl } }) => {
   expect(refusal(nl, (tx) => tx.addElements(TABLE, "s", [key("10.0.0.1")])).code).toBe("ENOENT");

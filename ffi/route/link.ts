@@ -190,21 +190,22 @@ export function removeChosen(nl: Netlink, choose: (all: readonly Link[]) => read
   }
 }
 
-/** @returns false if some of them were gone; the others are in the group all the same */
+/** @returns false if some of them were gone, or the answers are; the others are in the group all the same */
 function setGroup(nl: Netlink, links: readonly Link[], group: number): boolean {
   const requests = links.map(({ index }) => request(NEW, { index, group }));
-  return succeeds(() =>
-    purposed(() => `put ${links.length} links into group ${group}`, () => executeAll(nl, requests))
+  return succeeds(
+    () => purposed(() => `put ${links.length} links into group ${group}`, () => executeAll(nl, requests)),
+    ["ENODEV", "ENOBUFS"],
   );
 }
 
-/** False if it fails because there is no such link. */
-function succeeds(call: () => void): boolean {
+/** False if it fails because there is no such link, or for what else is told. */
+function succeeds(call: () => void, expected: readonly string[] = ["ENODEV"]): boolean {
   try {
     call();
     return true;
   } catch (error) {
-    if (error instanceof NetlinkError && error.code === "ENODEV") return false;
+    if (error instanceof NetlinkError && expected.includes(error.code)) return false;
     throw error;
   }
 }

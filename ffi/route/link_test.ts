@@ -2,6 +2,7 @@ import { expect, test } from "bun:test";
 import { dlopen } from "bun:ffi";
 import { closeSync, existsSync, openSync } from "node:fs";
 import { type Netlink, NETLINK_ROUTE, openNetlink } from "../netlink/socket.ts";
+import { losing } from "../netlink/testing.ts";
 import type { Netns } from "../netns.ts";
 import { inNetns, netnsTest, newNamespaces } from "../testing.ts";
 import { bridge, bridgePortChange, bridgePortOf, veth } from "./kinds.ts";
@@ -151,6 +152,22 @@ netnsTest("removeChosen() looks again when links went away meanwhile", ({ host }
   });
   expect(asked).toBe(2);
   expect(namesOf(host)).toEqual(["lo"]);
+});
+
+netnsTest("removeChosen() looks again when an answer was lost", ({ host }) => {
+  for (const name of ["v0", "v1"]) link.add(host.route, { name, info: veth({ peer: { name: `p${name}` } }) });
+  let lossy: Netlink | undefined;
+  const nl: Netlink = {
+    ...host.route,
+    receive: (wait) => (lossy ?? host.route).receive(wait),
+  };
+  let looks = 0;
+  link.removeChosen(nl, (all) => {
+    lossy = looks++ === 0 ? losing(host.route) : undefined;
+    return all.filter(({ name }) => name!.startsWith("v"));
+  });
+  expect(looks).toBe(2);
+  expect(link.list(host.route).map(({ name }) => name)).toEqual(["lo"]);
 });
 
 netnsTest("removeChosen() says why links cannot be removed", ({ host }) => {

@@ -1,6 +1,7 @@
 import { expect } from "bun:test";
 import { parseCidr } from "../../ffi/address.ts";
 import { type Netlink, NETLINK_NETFILTER, openNetlink } from "../../ffi/netlink/socket.ts";
+import { losing } from "../../ffi/netlink/testing.ts";
 import { inNetns, netnsTest } from "../../ffi/testing.ts";
 import { askTcp, askUdp, serveTcp, serveUdp, SHORTLY_MS } from "../../ffi/testing_traffic.ts";
 import { addMasquerade, checkMasquerade, collectMasquerade, removeMasquerade } from "./masquerade.ts";
@@ -45,6 +46,18 @@ netnsTest("removeMasquerade() with a result that names no address removes all th
   addMasquerade(host.nft, A, [v4, v6]);
   removeMasquerade(host.nft, A, []);
   expect(state(inNetns(host, "nft", "list", "ruleset"))).toEqual({ elements: [], chains: [] });
+});
+
+netnsTest("masquerading is added and removed whichever answer of the kernel is lost", ({ host }) => {
+  const look = () => state(inNetns(host, "nft", "list", "ruleset"));
+  addMasquerade(host.nft, A, [v4, v6]);
+  const added = look();
+  for (let number = 0; number < 12; number++) {
+    removeMasquerade(losing(host.nft, number), A, [v4, v6]);
+    expect(look()).toEqual({ elements: [], chains: [] });
+    addMasquerade(losing(host.nft, number), A, [v4, v6]);
+    expect(look()).toEqual(added);
+  }
 });
 
 netnsTest("masquerading is added once, found, and removed with its chains", ({ host }) => {

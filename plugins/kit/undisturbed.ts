@@ -8,8 +8,8 @@ import { openFile } from "../../ffi/sys/file.ts";
 import { CniError, Code } from "../spec/error.ts";
 import { stopIfAsked } from "./interruption.ts";
 
-/** Refusals that mean: somebody else was faster. */
-const DISTURBED = ["ERESTART", "EEXIST", "ENOENT", "EBUSY"];
+/** Refusals that mean: somebody else was faster; or what became of the attempt is not known. A look tells. */
+const DISTURBED = ["ERESTART", "EEXIST", "ENOENT", "EBUSY", "ENOBUFS"];
 /** A pinned transaction that comes too late costs little. Against a program that commits 20,000 times a second, a dozen attempts were enough. */
 const PATIENCE_MS = 10_000;
 /** Who was too late so often stands in line with others of this program. */

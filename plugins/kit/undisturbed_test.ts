@@ -19,6 +19,7 @@ const refusal = (errno: number) => new NetlinkError({ request: "NFT_MSG_NEWSETEL
 const ERESTART = 85;
 const EBUSY = 16;
 const EPERM = 1;
+const ENOBUFS = 105;
 
 /** What comes of attempts that always fail, and how many there were. */
 function attempts(errno: number, patienceMs?: number): { error: Error & { code: unknown }; count: number } {
@@ -48,6 +49,7 @@ test("a ruleset that others change without end is given up after a while, to be 
 
 test("conflicts that persist are told as they are, and other refusals at once", () => {
   expect(attempts(EBUSY)).toMatchObject({ count: 11, error: { code: "EBUSY" } });
+  expect(attempts(ENOBUFS)).toMatchObject({ count: 11, error: { code: "ENOBUFS" } });
   expect(attempts(EPERM)).toMatchObject({ count: 1, error: { code: "EPERM" } });
   let left = 3;
   expect(untilUndisturbed(() => {
