@@ -13,18 +13,17 @@ import { allocate, type Choice } from "./host_local/allocate.ts";
 import {
   addressesOf,
   describeHolder,
-  formatHolder,
-  type Held,
   heldOf,
   type Inventory,
   readInventory,
+  survivors,
 } from "./host_local/inventory.ts";
 import { findEarlier, tellsEarlier } from "./host_local/leftovers.ts";
 import { capacityOf, findRange, formatRanges, type RangeSet } from "./host_local/ranges.ts";
 import { parseResolvConf } from "./host_local/resolv_conf.ts";
 import { hostLocalKeys, parseRequestedIps, parseSettings, path } from "./host_local/settings.ts";
 import { hasDirectory, lockStore, prepareReservation, tryReservation } from "./host_local/store.ts";
-import { type AddCall, type Call, type CheckCall, type GcCall, plugin } from "./kit/plugin.ts";
+import { type AddCall, type Call, type CheckCall, plugin } from "./kit/plugin.ts";
 import type { Attachment } from "./spec/config.ts";
 import { CniError, Code, ConfigError } from "./spec/error.ts";
 import { findKey, isJsonObject, type JsonObject, lazy, struct, withDefault } from "./spec/schema.ts";
@@ -92,7 +91,7 @@ export default plugin<Config>({
     const directory = directoryOf(call);
     if (!hasDirectory(directory, call.log)) return;
     using store = lockStore(directory, call.log);
-    const lives = survivors(call);
+    const lives = survivors(call.valid);
     const inventory = store.list();
     const isEarlier = tellsEarlier(inventory);
     const isYoung = writtenSince(call.madeAt);
@@ -156,19 +155,6 @@ function refuseSecond(attachment: Attachment, sets: readonly RangeSet[], held: r
     `Cannot allocate an address: ${describeHolder(attachment)} holds ${address} already`,
     { details: "an attachment is added once; delete it before it is added again" },
   );
-}
-
-/**
- * Tells what is on the list. What another program wrote may be cut off, as somebody's hand leaves it: it stays for as long as it could be
- * the beginning of an attachment on the list, of which one that names no interface is the same.
- */
-function survivors({ valid }: GcCall<Config>): (held: Held) => boolean {
-  const texts = valid.map(formatHolder);
-  const whole = new Set(texts);
-  return ({ holder, boot }) => {
-    const text = formatHolder(holder);
-    return whole.has(text) || boot === 0 && texts.some((each) => each.startsWith(text));
-  };
 }
 
 function checkReservation(call: CheckCall<Config>): void {

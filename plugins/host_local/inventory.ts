@@ -174,3 +174,28 @@ function parseHolder(content: string): Holder | undefined {
   if (ifname === undefined) return { containerId };
   return ifnameProblem(ifname) ? undefined : { containerId, ifname };
 }
+
+/**
+ * Tells whose attachment is on the list of the living. What another program wrote may be cut off, as somebody's hand leaves it: it stays for
+ * as long as it could be the beginning of an attachment on the list, of which one that names no interface is the same.
+ */
+export function survivors(valid: readonly Attachment[]): (held: Pick<Held, "holder" | "boot">) => boolean {
+  // In order, all that begin with a text stand together, and it comes first itself. A node that was taken over has thousands to ask for.
+  const texts = valid.map(formatHolder).sort();
+  return ({ holder, boot }) => {
+    const text = formatHolder(holder);
+    const next = firstFrom(texts, text);
+    return next === text || boot === 0 && next?.startsWith(text) === true;
+  };
+}
+
+/** The first of `ordered` that is not before `text`. */
+function firstFrom(ordered: readonly string[], text: string): string | undefined {
+  let [from, to] = [0, ordered.length];
+  while (from < to) {
+    const middle = (from + to) >> 1;
+    if (ordered[middle]! < text) from = middle + 1;
+    else to = middle;
+  }
+  return ordered[from];
+}
