@@ -13,8 +13,8 @@ function open({ outside }: TestNetwork): void {
 }
 
 /** Whether a container reaches the machine outside over either family. */
-async function reaches(container: TestContainer): Promise<boolean[]> {
-  const ask = async (to: string) => (await askTcp(container.netns, to, 80, SHORTLY_MS)) !== undefined;
+async function reaches(container: TestContainer, patienceMs?: number): Promise<boolean[]> {
+  const ask = async (to: string) => (await askTcp(container.netns, to, 80, patienceMs)) !== undefined;
   return [await ask("192.0.2.2"), await ask("2001:db8::2")];
 }
 
@@ -35,10 +35,10 @@ networkTest(
       "iptables -N DOCKER-USER; iptables -A FORWARD -j DOCKER-USER; iptables -A DOCKER-USER -j RETURN",
     );
     const before = saved(host);
-    expect(await reaches(c1)).toEqual([false, false]);
+    expect(await reaches(c1, SHORTLY_MS)).toEqual([false, false]);
     call(firewall, "ADD", {}, { container: c1 });
     expect(await reaches(c1)).toEqual([true, true]);
-    expect(await reaches(c2)).toEqual([false, false]);
+    expect(await reaches(c2, SHORTLY_MS)).toEqual([false, false]);
     // Answers come in, calls do not.
     expect(await askTcp(outside, "10.88.0.2", 80, SHORTLY_MS)).toBeUndefined();
     call(firewall, "ADD", { name: "db" }, { container: c2, containerId: "c2" });
@@ -77,7 +77,7 @@ networkTest(
     call(firewall, "ADD", {}, { container: c1 });
     expect(saved(host)).toBe(during);
     call(firewall, "DEL", {}, { container: c1 });
-    expect([await reaches(c1), await reaches(c2)]).toEqual([[false, false], [true, true]]);
+    expect([await reaches(c1, SHORTLY_MS), await reaches(c2)]).toEqual([[false, false], [true, true]]);
     call(firewall, "DEL", { name: "db" }, { container: c2, containerId: "c2" });
     expect(saved(host)).toBe(before);
   },
@@ -103,7 +103,7 @@ networkTest("chains of other tables that drop let containers through, whatever d
 !`,
   );
   const before = foreignRuleset(host);
-  expect(await reaches(c1)).toEqual([false, false]);
+  expect(await reaches(c1, SHORTLY_MS)).toEqual([false, false]);
   call(firewall, "ADD", {}, { container: c1 });
   expect(await reaches(c1)).toEqual([true, true]);
   expect(foreignRuleset(host)).toContain(`
@@ -247,7 +247,7 @@ networkTest("when a chain begins to drop later, the next container brings all ot
   const [c1, c2] = [network.container(2), network.container(3)];
   call(firewall, "ADD", {}, { container: c1 });
   sh(host, DROPPING);
-  expect(await reaches(c1)).toEqual([false, false]);
+  expect(await reaches(c1, SHORTLY_MS)).toEqual([false, false]);
   expect(() => call(firewall, "CHECK", {}, { container: c1 })).toThrow(
     'Check failed: chain "FORWARD" of table "ip filter" does not lead to chain "CNI-FORWARD"',
   );
@@ -271,7 +271,7 @@ networkTest("the administrator's chain goes first if there is one, and stays as 
   sh(host, "ip6tables -P FORWARD ACCEPT; ip6tables -N SITE");
   const before = saved(host);
   call(firewall, "ADD", {}, { container: c1 });
-  expect((await reaches(c1))[0]).toBe(false);
+  expect((await reaches(c1, SHORTLY_MS))[0]).toBe(false);
   call(firewall, "CHECK", {}, { container: c1 });
   sh(host, "iptables -F CNI-ADMIN");
   expect((await reaches(c1))[0]).toBe(true);
@@ -281,7 +281,7 @@ networkTest("the administrator's chain goes first if there is one, and stays as 
   call(firewall, "ADD", { iptablesAdminChainName: "SITE" }, { container: c1 });
   expect(await reaches(c1)).toEqual([true, true]);
   sh(host, "ip6tables -A SITE -s fd88::2 -j DROP");
-  expect(await reaches(c1)).toEqual([true, false]);
+  expect(await reaches(c1, SHORTLY_MS)).toEqual([true, false]);
   sh(host, "ip6tables -F SITE");
   call(firewall, "DEL", {}, { container: c1 });
   expect(saved(host)).toBe(before);
@@ -308,7 +308,7 @@ networkTest("an administrator's chain is asked also where iptables has made no o
   const c1 = network.container(2);
   sh(host, "iptables -N CNI-ADMIN; iptables -A CNI-ADMIN -s 10.88.0.2 -j DROP");
   call(firewall, "ADD", {}, { container: c1 });
-  expect(await reaches(c1)).toEqual([false, true]);
+  expect(await reaches(c1, SHORTLY_MS)).toEqual([false, true]);
   call(firewall, "CHECK", {}, { container: c1 });
   call(firewall, "DEL", {}, { container: c1 });
   expect(cniRules(host)).toEqual(["-N CNI-ADMIN", "-A CNI-ADMIN -s 10.88.0.2/32 -j DROP"]);
