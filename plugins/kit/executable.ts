@@ -143,13 +143,13 @@ function isRefusal({ exitCode, stdout }: Response): boolean {
  * @returns false also if there is no telling
  */
 function lacksVersion(path: string, request: Request, options: ExecutableOptions): boolean {
-  const { findSupported, findVersion } = versions();
-  const version = findVersion(request.stdin);
-  if (version === undefined) return false;
+  const version = memberOf(request.stdin, "cniVersion");
+  if (typeof version !== "string") return false;
   const question = { ...request, command: "VERSION", stdin: JSON.stringify({ cniVersion: version }) };
   try {
     const { exitCode, stdout } = run(path, question, { ...options, hear: () => {} }, LONGEST_VERSION_MS);
-    return exitCode === 0 && findSupported(stdout)?.includes(version) === false;
+    const supported = exitCode === 0 && memberOf(stdout, "supportedVersions");
+    return Array.isArray(supported) && !supported.includes(version);
   } catch (error) {
     // What the program answered is to be told, not that it cannot be asked any more.
     if (error instanceof CniError || error instanceof SystemError) return false;
@@ -157,9 +157,13 @@ function lacksVersion(path: string, request: Request, options: ExecutableOptions
   }
 }
 
-/** Needed where a program refuses only: `require` runs it here and not at start-up. */
-function versions(): typeof import("./versions.ts") {
-  return require("./versions.ts");
+/** A member of a JSON object; `undefined` if it is none, or has none of that name. */
+function memberOf(text: string, name: string): unknown {
+  try {
+    return (JSON.parse(text) as Readonly<Record<string, unknown>> | null)?.[name];
+  } catch {
+    return undefined;
+  }
 }
 
 function run(

@@ -1,5 +1,5 @@
 /**
- * The answer to VERSION: our own, for which no plugin has to be loaded, and that of others.
+ * The answer to VERSION, for which no plugin has to be loaded.
  *
  * @see SPEC.md §VERSION
  * @module
@@ -19,16 +19,6 @@ export function findVersion(text: string): Version | undefined {
   try {
     const { cniVersion } = parseJson(text, "") as { cniVersion?: unknown };
     return typeof cniVersion === "string" && cniVersion !== "" ? parseVersion(cniVersion) : undefined;
-  } catch {
-    return undefined;
-  }
-}
-
-/** The versions that an answer to VERSION lists; `undefined` if it is none. */
-export function findSupported(answer: string): readonly unknown[] | undefined {
-  try {
-    const { supportedVersions } = JSON.parse(answer) as { supportedVersions?: unknown };
-    return Array.isArray(supportedVersions) ? supportedVersions : undefined;
   } catch {
     return undefined;
   }
