@@ -26,6 +26,20 @@ export function newNamespaces(): Namespaces {
   };
 }
 
+/** How often it is looked whether something has happened. */
+const LOOK_MS = 2;
+/** An upper bound for what is sure to happen, however much the machine has to do. */
+const PATIENCE_MS = 50_000;
+
+/** Waits for something that the kernel or another process does. @throws {Error} if it does not happen for very long */
+export async function until(happened: () => boolean): Promise<void> {
+  const deadline = performance.now() + PATIENCE_MS;
+  while (!happened()) {
+    if (performance.now() > deadline) throw new Error(`It did not happen: ${happened}`);
+    await Bun.sleep(LOOK_MS);
+  }
+}
+
 /** A test on the real kernel, in namespaces of its own. */
 export function netnsTest(name: string, body: (namespaces: Namespaces) => void): void {
   test(name, () => {

@@ -1,14 +1,17 @@
 /** On a kernel that has VRFs: not that of every machine. */
 import { expect } from "bun:test";
 import type { Netns } from "../ffi/netns.ts";
-import { inNetns, linkNames, shown } from "../ffi/testing.ts";
+import * as link from "../ffi/route/link.ts";
+import { inNetns, linkNames, shown, until } from "../ffi/testing.ts";
+import { awaitOperational } from "./kit/interface.ts";
 import { type Sandbox, sandboxTest } from "./kit/testing.ts";
 import type { Result } from "./spec/result.ts";
 import ptp from "./ptp.ts";
 import staticIpam from "./static.ts";
 import vrf from "./vrf.ts";
 
-const vrfTest = (name: string, body: (sandbox: Sandbox) => void) => sandboxTest(name, [staticIpam], body);
+const vrfTest = (name: string, body: (sandbox: Sandbox) => void | Promise<void>) =>
+  sandboxTest(name, [staticIpam], body);
 const tableOf = (netns: Netns, name: string): number => shown(netns, "link", "show", name)[0].linkinfo.info_data.table;
 const masterOf = (netns: Netns, name: string): string | undefined => shown(netns, "link", "show", name)[0].master;
 const ip = (netns: Netns, ...lines: string[]) =>
@@ -34,7 +37,7 @@ const addresses = (netns: Netns, name: string): string[] =>
   shown(netns, "addr", "show", "dev", name)[0].addr_info.filter(({ scope }: { scope: string }) => scope === "global")
     .map(({ local, tentative }: { local: string; tentative?: boolean }) => tentative ? `${local} tentative` : local);
 
-/** An interface with addresses, up, whose other end stands on the host. */
+/** An interface with addresses, up, whose other end stands on the host. Both carry frames. */
 function addInterface({ host, container }: Sandbox, name: string, ...given: string[]): void {
   ip(host, `link add ${name}h up type veth peer name ${name} netns ${container.path}`);
   ip(
@@ -42,6 +45,8 @@ function addInterface({ host, container }: Sandbox, name: string, ...given: stri
     ...given.map((each) => `addr add ${each} dev ${name}${each.includes(":") ? " nodad" : ""}`),
     `link set ${name} up`,
   );
+  awaitOperational(container, link.get(container.route, name));
+  awaitOperational(host, link.get(host.route, `${name}h`));
 }
 const prevResult = { cniVersion: "1.1.0", interfaces: [], ips: [], routes: [] };
 const red = { vrfname: "red", prevResult };
@@ -232,12 +237,14 @@ vrfTest("CHECK names what has changed", (sandbox) => {
 const askedAgain = (netns: Netns) =>
   inNetns(netns, "sh", "-ec", "cd /proc/sys/net/ipv6/conf/eth0; echo 1 >keep_addr_on_down; echo 0 >accept_dad");
 
-vrfTest("an ADD that fails late puts the interface back where it was", (sandbox) => {
+vrfTest("an ADD that fails late puts the interface back where it was", async (sandbox) => {
   const { call, host, container } = sandbox;
   addInterface(sandbox, "eth0", "10.1.2.2/24");
   askedAgain(container);
   ip(container, "addr add fd00:1::2/64 dev eth0", "route add 192.0.2.0/24 via 10.1.2.1");
-  inNetns(container, "sh", "-ec", "echo 1 >/proc/sys/net/ipv6/conf/eth0/accept_dad");
+  await until(() => addresses(container, "eth0").includes("fd00:1::2"));
+  // It asks until it is answered: the host hears nothing yet when the link has just come up.
+  inNetns(container, "sh", "-ec", "cd /proc/sys/net/ipv6/conf/eth0; echo 1 >accept_dad; echo 60 >dad_transmits");
   ip(host, "addr add fd00:1::2/64 dev eth0h nodad");
   expect(() => call(vrf, "ADD", red)).toThrow('Cannot use address fd00:1::2/64 on "eth0": another host of the network');
   expect(linkNames(container)).toEqual(["eth0", "lo"]);
