@@ -36,15 +36,15 @@
 import { loadPlugins } from "./plugins/registry.ts";
 
 // Run networks.
-export { Runtime, type RuntimeSettings } from "./cmd/library.ts";
-export { loadNetwork, type LoadOptions } from "./cmd/runtime/load.ts";
-export type { AddParameters } from "./cmd/runtime/runtime.ts";
-export type { RecallParameters } from "./cmd/runtime/recall.ts";
-export type { Args, AttachmentKey } from "./cmd/runtime/cache.ts";
-export type { KnownAttachment } from "./cmd/runtime/attachments.ts";
-export type { Restoration, RestoredAttachment, RestoredPlugin } from "./cmd/runtime/restore.ts";
-export type { DerivedRequest, DeriveOptions } from "./cmd/runtime/derive.ts";
-export { type NetworkList, parseNetworkList, type PluginEntry } from "./plugins/spec/network.ts";
+export { Runtime, type RuntimeSettings } from "./runtime/runtime.ts";
+export { loadNetwork, type LoadOptions } from "./runtime/load.ts";
+export type { AddParameters } from "./runtime/operations.ts";
+export type { RecallParameters } from "./runtime/resolve_attachment.ts";
+export type { Args, AttachmentKey } from "./runtime/cache.ts";
+export type { KnownAttachment } from "./runtime/attachments.ts";
+export type { Restoration, RestoredAttachment, RestoredPlugin } from "./runtime/restore.ts";
+export type { DerivedRequest, DeriveOptions } from "./runtime/derive.ts";
+export { type NetworkList, parseNetworkList, type PluginEntry } from "./spec/network_config_list.ts";
 
 // Write plugins.
 export {
@@ -62,17 +62,17 @@ export {
   plugin,
   requirePrevResult,
   type RestoreCall,
-} from "./plugins/kit/plugin.ts";
-export * as schema from "./plugins/spec/schema.ts";
-export type { JsonObject, Route, Schema } from "./plugins/spec/schema.ts";
-export type { Attachment, PluginConfig } from "./plugins/spec/config.ts";
-export type { Owner } from "./plugins/kit/owner.ts";
+} from "./plugins/lib/protocol/plugin.ts";
+export * as schema from "./spec/schema.ts";
+export type { JsonObject, Route, Schema } from "./spec/schema.ts";
+export type { Attachment, PluginConfig } from "./spec/plugin_config.ts";
+export type { Owner } from "./plugins/lib/protocol/owner.ts";
 
 // Call plugins: those that are built in, and one's own.
-export { surroundings, type SurroundingsOptions } from "./cmd/surroundings.ts";
+export { surroundings, type SurroundingsOptions } from "./runtime/host_context.ts";
 export { findPlugin, pluginNames } from "./plugins/registry.ts";
-export { type AnyPlugin, serve, type Surroundings } from "./plugins/kit/serve.ts";
-export type { Delegate, Invoker, Request, Response } from "./plugins/kit/delegate.ts";
+export { type AnyPlugin, serve, type Surroundings } from "./plugins/lib/protocol/serve.ts";
+export type { Delegate, Invoker, Request, Response } from "./plugins/lib/protocol/delegate.ts";
 
 // Results and their parts.
 export {
@@ -83,16 +83,16 @@ export {
   type IpConfig,
   parseResult,
   type Result,
-} from "./plugins/spec/result.ts";
+} from "./spec/result.ts";
 export { type Cidr, type Ip, type Mac, parseCidr, parseIp, parseMac } from "./ffi/address.ts";
-export { LATEST, type Verb, type Version, VERSIONS } from "./plugins/spec/version.ts";
+export { LATEST, type Verb, type Version, VERSIONS } from "./spec/version.ts";
 
 // Namespaces.
 export { createNetns, currentNetns, type Netns, NetnsError, openNetns, type Sync } from "./ffi/netns.ts";
 export type { Netlink, Transport } from "./ffi/netlink/socket.ts";
 
 // Errors.
-export { CniError, Code, ConfigError, type Where } from "./plugins/spec/error.ts";
+export { CniError, Code, ConfigError, type Where } from "./spec/error.ts";
 export { SystemError } from "./ffi/sys/error.ts";
 
 await loadPlugins();

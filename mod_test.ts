@@ -2,7 +2,7 @@ import { afterAll, expect, test } from "bun:test";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { netnsTest, newNamespaces } from "./ffi/testing.ts";
+import { netnsTest, newNamespaces } from "./testing/netns.ts";
 import {
   convertResult,
   formatResult,
@@ -69,7 +69,7 @@ function examplesOf({ name, declarations }: Symbol): Example[] {
 
 /** `deno doc` does not pass on what stands at the top of the module behind a namespace. */
 function examplesInModule(name: string): Example[] {
-  const text = readFileSync(join(import.meta.dir, `plugins/spec/${name}.ts`), "utf8");
+  const text = readFileSync(join(import.meta.dir, `spec/${name}.ts`), "utf8");
   const doc = text.slice(0, text.indexOf("*/")).replaceAll(/^ \* ?/gm, "");
   return examplesIn(name, { tags: [{ kind: "example", doc }] });
 }

@@ -3,20 +3,20 @@
  *
  * @module
  */
-import { findStatus } from "../ffi/sys/status.ts";
-import { printError } from "../plugins/kit/serve.ts";
+import { findStatus } from "../ffi/sys/stat.ts";
+import { printError } from "../plugins/lib/protocol/serve.ts";
 import { hasPlugin, loadPlugins, pluginNames } from "../plugins/registry.ts";
-import { CniError, Code } from "../plugins/spec/error.ts";
-import { helpText, versionText } from "./help.ts";
-import { canonicalPath, install } from "./install.ts";
-import { netns } from "./netns.ts";
+import { CniError, Code } from "../spec/error.ts";
+import { helpText, versionText } from "./commands/help.ts";
+import { canonicalPath, install } from "./commands/install.ts";
+import { netns } from "./commands/netns.ts";
 import { parseOptions, UsageError } from "./options.ts";
-import { run, ToldError } from "./run.ts";
-import { absolutePath, parseRun } from "./run_arguments.ts";
-import { servePlugin } from "./plugin.ts";
-import { tapDevice } from "./tap_device.ts";
-import { print, printLast, say } from "./stdio.ts";
-import { suggestion } from "../plugins/spec/suggest.ts";
+import { run, ToldError } from "./commands/run.ts";
+import { absolutePath, parseRun } from "./commands/run_arguments.ts";
+import { servePlugin } from "./serve_plugin.ts";
+import { tapDevice } from "./commands/tap_device.ts";
+import { print, printLast, say } from "../ffi/sys/stdio.ts";
+import { suggestion } from "../spec/suggest.ts";
 
 /** What the command line is run in. */
 export interface CliSurroundings {

@@ -1,11 +1,11 @@
 import { afterAll, expect, test } from "bun:test";
 import { readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { inNetns, netnsTest } from "../ffi/testing.ts";
+import { inNetns, netnsTest } from "../testing/netns.ts";
 import { pluginNames } from "../plugins/registry.ts";
-import { derivedContainerId } from "./run_arguments.ts";
-import { createEntry, findEntry } from "./runtime/cache.ts";
-import { newRunBenches } from "./testing_run.ts";
+import { derivedContainerId } from "../runtime/container_id.ts";
+import { createEntry, findEntry } from "../runtime/cache.ts";
+import { newRunBenches } from "../testing/cli.ts";
 
 const { root, cni, bench } = newRunBenches();
 afterAll(() => rmSync(root, { recursive: true }));

@@ -7,7 +7,7 @@
  */
 import { letSignalsThrough } from "../ffi/sys/signals.ts";
 import { hasPlugin } from "../plugins/registry.ts";
-import { servePlugin } from "./plugin.ts";
+import { servePlugin } from "./serve_plugin.ts";
 
 /** The last part of a path. */
 const nameOf = (path: string): string => path.slice(path.lastIndexOf("/") + 1);
@@ -15,7 +15,7 @@ const nameOf = (path: string): string => path.slice(path.lastIndexOf("/") + 1);
 async function main(): Promise<number> {
   const calledAs = nameOf(process.argv0 || process.execPath);
   if (hasPlugin(calledAs)) return servePlugin(calledAs);
-  const { permitThreads } = await import("../ffi/sys/threads.ts");
+  const { permitThreads } = await import("../ffi/sys/clone3_fallback.ts");
   permitThreads();
   const { runCli } = await import("./cli.ts");
   return runCli(process.argv.slice(2), { calledAs, env: process.env });
@@ -28,7 +28,10 @@ function end(status: number): never {
 }
 
 async function fail(error: unknown): Promise<never> {
-  const [{ printError }, { printLast }] = [await import("../plugins/kit/serve.ts"), await import("./stdio.ts")];
+  const [{ printError }, { printLast }] = [
+    await import("../plugins/lib/protocol/serve.ts"),
+    await import("../ffi/sys/stdio.ts"),
+  ];
   printLast(printError(error, ""));
   end(1);
 }

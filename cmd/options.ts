@@ -5,7 +5,7 @@
  *
  * @module
  */
-import { suggestion } from "../plugins/spec/suggest.ts";
+import { suggestion } from "../spec/suggest.ts";
 
 /** One option. */
 export interface OptionSpec {

@@ -3,7 +3,7 @@ import { type Mac, parseIp } from "./address.ts";
 import { type Arp, openArp } from "./arp.ts";
 import type { Netns } from "./netns.ts";
 import * as link from "./route/link.ts";
-import { inNetns, type Namespaces, netnsTest } from "./testing.ts";
+import { inNetns, type Namespaces, netnsTest } from "../testing/netns.ts";
 
 const WANTED = parseIp("10.5.0.2");
 const OTHER = parseIp("10.5.0.3");

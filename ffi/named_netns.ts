@@ -9,7 +9,7 @@ import { forPurpose, SystemError, unless } from "./sys/error.ts";
 import { ensureDirectory, findNames } from "./sys/directory.ts";
 import { openFile } from "./sys/file.ts";
 import { lockOpenFile } from "./sys/lock.ts";
-import { findStatus } from "./sys/status.ts";
+import { findStatus } from "./sys/stat.ts";
 import { execute, sys } from "./sys/libc.ts";
 
 const DIRECTORY = "/run/netns";

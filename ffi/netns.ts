@@ -17,7 +17,7 @@ import {
 } from "./netlink/socket.ts";
 import { forPurpose, SystemError, unless } from "./sys/error.ts";
 import { type Descriptor, openFile, pause } from "./sys/file.ts";
-import { statusOf } from "./sys/status.ts";
+import { statusOf } from "./sys/stat.ts";
 import { sys } from "./sys/libc.ts";
 
 const CLONE_NEWNET = 0x40000000;

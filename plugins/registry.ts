@@ -5,26 +5,26 @@
  *
  * @module
  */
-import type { AnyPlugin } from "./kit/serve.ts";
+import type { AnyPlugin } from "./lib/protocol/serve.ts";
 
 const MODULES: Readonly<Record<string, () => Promise<{ readonly default: AnyPlugin }>>> = {
-  bandwidth: () => import("./bandwidth.ts"),
-  bridge: () => import("./bridge.ts"),
-  dummy: () => import("./dummy.ts"),
-  firewall: () => import("./firewall.ts"),
-  "host-device": () => import("./host_device.ts"),
-  "host-local": () => import("./host_local.ts"),
-  ipvlan: () => import("./ipvlan.ts"),
-  loopback: () => import("./loopback.ts"),
-  macvlan: () => import("./macvlan.ts"),
-  portmap: () => import("./portmap.ts"),
-  ptp: () => import("./ptp.ts"),
-  sbr: () => import("./sbr.ts"),
-  static: () => import("./static.ts"),
-  tap: () => import("./tap.ts"),
-  tuning: () => import("./tuning.ts"),
-  vlan: () => import("./vlan.ts"),
-  vrf: () => import("./vrf.ts"),
+  bandwidth: () => import("./bandwidth/plugin.ts"),
+  bridge: () => import("./bridge/plugin.ts"),
+  dummy: () => import("./dummy/plugin.ts"),
+  firewall: () => import("./firewall/plugin.ts"),
+  "host-device": () => import("./host_device/plugin.ts"),
+  "host-local": () => import("./host_local/plugin.ts"),
+  ipvlan: () => import("./ipvlan/plugin.ts"),
+  loopback: () => import("./loopback/plugin.ts"),
+  macvlan: () => import("./macvlan/plugin.ts"),
+  portmap: () => import("./portmap/plugin.ts"),
+  ptp: () => import("./ptp/plugin.ts"),
+  sbr: () => import("./sbr/plugin.ts"),
+  static: () => import("./static/plugin.ts"),
+  tap: () => import("./tap/plugin.ts"),
+  tuning: () => import("./tuning/plugin.ts"),
+  vlan: () => import("./vlan/plugin.ts"),
+  vrf: () => import("./vrf/plugin.ts"),
 };
 
 const loaded: Record<string, AnyPlugin> = Object.create(null);

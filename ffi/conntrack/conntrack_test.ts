@@ -1,6 +1,6 @@
 import { expect } from "bun:test";
 import { parseIp } from "../address.ts";
-import { inNetns, netnsTest } from "../testing.ts";
+import { inNetns, netnsTest } from "../../testing/netns.ts";
 import { deleteFlows, IPPROTO_UDP, listFlows } from "./conntrack.ts";
 
 const add = (source: string, destination: string, port: number, replySource: string) =>

@@ -1,8 +1,8 @@
 /** What ctnetlink reports of connections, damaged in every way: a value or one of our errors. */
 import { expect } from "bun:test";
 import fc from "fast-check";
-import { inNetns, netnsTest } from "../testing.ts";
-import { damaged, damages, fuzz, outcomeOf, record, replay } from "../testing_fuzz.ts";
+import { inNetns, netnsTest } from "../../testing/netns.ts";
+import { damaged, damages, fuzz, outcomeOf, record, replay } from "../../testing/fuzz.ts";
 import { deleteFlows, type FlowFilter, IPPROTO_UDP, listFlows } from "./conntrack.ts";
 
 const COMMON = "-p udp --sport 4000 --dport 53 --reply-port-src 53 --reply-port-dst 4000 -t 60";

@@ -1,9 +1,9 @@
 /** What sock_diag reports of sockets, damaged in every way: a value or one of our errors. */
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { newNamespaces } from "../testing.ts";
-import { damaged, damages, fuzz, outcomeOf, record, replay } from "../testing_fuzz.ts";
-import { serveTcp, serveUdp } from "../testing_traffic.ts";
+import { newNamespaces } from "../../testing/netns.ts";
+import { damaged, damages, fuzz, outcomeOf, record, replay } from "../../testing/fuzz.ts";
+import { serveTcp, serveUdp } from "../../testing/traffic.ts";
 import { listListeners } from "./listeners.ts";
 
 const TCP = 6;

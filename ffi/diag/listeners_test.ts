@@ -1,8 +1,8 @@
 import { expect, test } from "bun:test";
-import { acknowledgement, recorded, recorder } from "../netlink/testing.ts";
+import { acknowledgement, recorded, recorder } from "../../testing/netlink.ts";
 import type { Netns } from "../netns.ts";
-import { inNetns, netnsTest, newNamespaces } from "../testing.ts";
-import { serveTcp, serveUdp } from "../testing_traffic.ts";
+import { inNetns, netnsTest, newNamespaces } from "../../testing/netns.ts";
+import { serveTcp, serveUdp } from "../../testing/traffic.ts";
 import { listListeners } from "./listeners.ts";
 
 const TCP = 6;

@@ -7,7 +7,7 @@
  * @module
  */
 import { forPurpose, SystemError, unless } from "../sys/error.ts";
-import { closeLate } from "../sys/late_close.ts";
+import { closeLate } from "../sys/deferred_close.ts";
 import { sys } from "../sys/libc.ts";
 import { attrs } from "./attrs.ts";
 import { cstr, Reader, u32, Writer } from "./codec.ts";

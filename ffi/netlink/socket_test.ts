@@ -2,9 +2,9 @@ import { expect, test } from "bun:test";
 import { SystemError } from "../sys/error.ts";
 import { cstr, struct, u32, u8 } from "./codec.ts";
 import * as link from "../route/link.ts";
-import { netnsTest } from "../testing.ts";
+import { netnsTest } from "../../testing/netns.ts";
 import { message, NLM_F_ACK, type Op } from "./message.ts";
-import { acknowledgement, losing, recorder } from "./testing.ts";
+import { acknowledgement, losing, recorder } from "../../testing/netlink.ts";
 import { dump, exchange, execute, executeAll, query, request } from "./socket.ts";
 
 const spec = message("sample", struct({ family: u8, pad1: u8, pad2: u8, pad3: u8 }), () => ({

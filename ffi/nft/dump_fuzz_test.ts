@@ -9,12 +9,12 @@ import {
   refusesAll,
   targetOf,
   textOf,
-} from "../../plugins/kit/foreign_rules.ts";
-import { referenceOwner } from "../../plugins/kit/reference.ts";
+} from "../../plugins/lib/ruleset/foreign_rules.ts";
+import { referenceOwner } from "../../plugins/lib/compat/reference_rules.ts";
 import { createNetns, type Netns } from "../netns.ts";
 import { Reader } from "../netlink/codec.ts";
 import type { Netlink } from "../netlink/socket.ts";
-import { damaged, damages, fuzz, outcomeOf, record, replay } from "../testing_fuzz.ts";
+import { damaged, damages, fuzz, outcomeOf, record, replay } from "../../testing/fuzz.ts";
 import { expression } from "./expressions.ts";
 import * as nft from "./objects.ts";
 

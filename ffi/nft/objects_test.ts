@@ -2,7 +2,7 @@ import { expect } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { parseCidr, parseIp } from "../address.ts";
 import type { Netns } from "../netns.ts";
-import { inNetns, netnsTest } from "../testing.ts";
+import { inNetns, netnsTest } from "../../testing/netns.ts";
 import { ifnameType, inetProto, inetService, ipv4Addr, ipv6Addr, mapOf, setOf } from "./datatypes.ts";
 import {
   accept,
@@ -32,7 +32,7 @@ import {
   toNetwork,
   toThisHost,
   verdictFrom,
-} from "./match.ts";
+} from "./statements.ts";
 import * as nft from "./objects.ts";
 import { transaction } from "./transaction.ts";
 import { NF_INET_POST_ROUTING, NF_INET_PRE_ROUTING, NFPROTO_INET, NFT_GOTO } from "./uapi.ts";

@@ -1,8 +1,8 @@
 import { expect } from "bun:test";
 import { executeAll } from "../netlink/socket.ts";
-import { inNetns, netnsTest } from "../testing.ts";
+import { inNetns, netnsTest } from "../../testing/netns.ts";
 import { announceRequest } from "./devconf.ts";
-import { veth } from "./kinds.ts";
+import { veth } from "./link_kinds.ts";
 import * as link from "./link.ts";
 
 netnsTest("a link that is to announce its addresses has the parameter set, and no other one", ({ host }) => {

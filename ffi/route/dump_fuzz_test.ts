@@ -4,17 +4,17 @@ import fc from "fast-check";
 import { createNetns, type Netns } from "../netns.ts";
 import { NetlinkError } from "../netlink/error.ts";
 import type { Netlink } from "../netlink/socket.ts";
-import { inNetns } from "../testing.ts";
-import { damaged, damages, fuzz, outcomeOf, record, replay } from "../testing_fuzz.ts";
+import { inNetns } from "../../testing/netns.ts";
+import { damaged, damages, fuzz, outcomeOf, record, replay } from "../../testing/fuzz.ts";
 import * as address from "./address.ts";
 import * as bridgeVlan from "./bridge_vlan.ts";
 import * as filter from "./filter.ts";
-import { bridge, bridgePortOf, veth } from "./kinds.ts";
+import { bridge, bridgePortOf, veth } from "./link_kinds.ts";
 import * as link from "./link.ts";
 import * as qdisc from "./qdisc.ts";
 import * as route from "./route.ts";
 import * as rule from "./rule.ts";
-import * as wholeRoute from "./whole_route.ts";
+import * as wholeRoute from "./raw_route.ts";
 
 /** A namespace that has one of everything that this kernel knows. */
 function populated(): Netns {

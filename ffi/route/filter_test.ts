@@ -1,9 +1,9 @@
 import { expect, test } from "bun:test";
 import { Reader } from "../netlink/codec.ts";
-import { acknowledgement, recorded, recorder, valueOf } from "../netlink/testing.ts";
-import { inNetns, netnsTest } from "../testing.ts";
+import { acknowledgement, recorded, recorder, valueOf } from "../../testing/netlink.ts";
+import { inNetns, netnsTest } from "../../testing/netns.ts";
 import * as filter from "./filter.ts";
-import { ifb } from "./kinds.ts";
+import { ifb } from "./link_kinds.ts";
 import * as link from "./link.ts";
 import * as qdisc from "./qdisc.ts";
 

@@ -2,9 +2,9 @@
 import { expect, test } from "bun:test";
 import { parseCidr, parseIp, parseMac } from "../address.ts";
 import { executeAll } from "../netlink/socket.ts";
-import { acknowledgement, recorded, recorder, valueOf } from "../netlink/testing.ts";
+import { acknowledgement, recorded, recorder, valueOf } from "../../testing/netlink.ts";
 import * as address from "./address.ts";
-import { bridge, veth } from "./kinds.ts";
+import { bridge, veth } from "./link_kinds.ts";
 import * as link from "./link.ts";
 import * as route from "./route.ts";
 

@@ -1,7 +1,7 @@
 import { expect } from "bun:test";
 import { parseCidr, parseIp } from "../address.ts";
 import { executeAll } from "../netlink/socket.ts";
-import { inNetns, netnsTest } from "../testing.ts";
+import { inNetns, netnsTest } from "../../testing/netns.ts";
 import * as link from "./link.ts";
 import * as route from "./route.ts";
 import { AF_INET, AF_INET6 } from "./uapi.ts";

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { parseCidr } from "../address.ts";
-import { acknowledgement, recorded, recorder, valueOf } from "../netlink/testing.ts";
-import { inNetns, netnsTest } from "../testing.ts";
+import { acknowledgement, recorded, recorder, valueOf } from "../../testing/netlink.ts";
+import { inNetns, netnsTest } from "../../testing/netns.ts";
 import * as rule from "./rule.ts";
 
 const FOUR = { from: parseCidr("10.1.2.3/32"), table: 100 };

@@ -7,7 +7,7 @@
 import { forPurpose } from "../sys/error.ts";
 import { type Descriptor, descriptor } from "../sys/file.ts";
 import { sys } from "../sys/libc.ts";
-import { IFF_TAP } from "./kinds.ts";
+import { IFF_TAP } from "./link_kinds.ts";
 
 /** The driver; where it is absent, there are no taps. */
 export const TUN_DEVICE = "/dev/net/tun";

@@ -11,7 +11,7 @@
 import { listEntries } from "./directory.ts";
 import { SystemError, unlessFailed } from "./error.ts";
 import { readText } from "./file.ts";
-import { type FileStatus, findStatus } from "./status.ts";
+import { type FileStatus, findStatus } from "./stat.ts";
 
 /** How far the clock may have gone astray and come back, without a trace. */
 const MARGIN = 3_600_000_000_000n;

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { listEntries, requireWritable } from "./directory.ts";
 import { writeUnnamed } from "./file.ts";
-import { findStatus } from "./status.ts";
+import { findStatus } from "./stat.ts";
 
 const root = mkdtempSync(join(tmpdir(), "cni-directory-"));
 afterAll(() => rmSync(root, { recursive: true }));

@@ -10,7 +10,7 @@ import { forPurpose, SystemError, unless, unlessFailed } from "./error.ts";
 import { type Descriptor, descriptor, openFile, pause, removeFile } from "./file.ts";
 import { sys } from "./libc.ts";
 import { takeHeldSignal } from "./signals.ts";
-import { findLink, findStatus, statusOf } from "./status.ts";
+import { findLink, findStatus, statusOf } from "./stat.ts";
 
 // asm-generic/fcntl.h; O_NOFOLLOW is another on arm64.
 const O_RDONLY = 0;

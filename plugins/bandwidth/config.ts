@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { ConfigError } from "../spec/error.ts";
+import { ConfigError } from "../../spec/error.ts";
 import {
   findKey,
   join,
@@ -14,8 +14,8 @@ import {
   type Schema,
   struct,
   withDefault,
-} from "../spec/schema.ts";
-import { rate, size } from "./amount.ts";
+} from "../../spec/schema.ts";
+import { rate, size } from "./units.ts";
 
 /** How much may pass in one direction. */
 export interface Limit {

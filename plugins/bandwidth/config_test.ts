@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { bucketOf, doubtOf } from "./bucket.ts";
+import { bucketOf, doubtOf } from "./token_bucket.ts";
 import { bandwidthConfig } from "./config.ts";
 
 const both = { ingressRate: 1000, ingressBurst: 2000, egressRate: 3000, egressBurst: 4000 };

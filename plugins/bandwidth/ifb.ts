@@ -10,15 +10,15 @@
 import type { Netns } from "../../ffi/netns.ts";
 import { NetlinkError } from "../../ffi/netlink/error.ts";
 import * as filter from "../../ffi/route/filter.ts";
-import { ifb } from "../../ffi/route/kinds.ts";
+import { ifb } from "../../ffi/route/link_kinds.ts";
 import * as link from "../../ffi/route/link.ts";
 import * as qdisc from "../../ffi/route/qdisc.ts";
 import { IFF_UP } from "../../ffi/route/uapi.ts";
-import { removeIfPresent } from "../kit/interface.ts";
-import { deadOf } from "../kit/owned_elements.ts";
-import { formatAlias, type Owner, ownerText, parseAlias, sameOwner } from "../kit/owner.ts";
-import type { Attachment } from "../spec/config.ts";
-import type { Result } from "../spec/result.ts";
+import { removeIfPresent } from "../lib/links/interface.ts";
+import { deadOf } from "../lib/ruleset/elements.ts";
+import { formatAlias, type Owner, ownerText, parseAlias, sameOwner } from "../lib/protocol/owner.ts";
+import type { Attachment } from "../../spec/plugin_config.ts";
+import type { Result } from "../../spec/result.ts";
 
 const nameFrom = (text: string): string =>
   `bwp${new Bun.CryptoHasher("sha512").update(text).digest("hex").slice(0, 12)}`;

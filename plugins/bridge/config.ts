@@ -4,8 +4,8 @@
  * @module
  */
 import type { Mac } from "../../ffi/address.ts";
-import { linkNameProblem } from "../spec/env.ts";
-import { ConfigError } from "../spec/error.ts";
+import { linkNameProblem } from "../../spec/env.ts";
+import { ConfigError } from "../../spec/error.ts";
 import {
   array,
   boolean,
@@ -20,7 +20,7 @@ import {
   string,
   struct,
   withDefault,
-} from "../spec/schema.ts";
+} from "../../spec/schema.ts";
 import type { Vlan } from "../../ffi/route/bridge_vlan.ts";
 
 const vlanId = int({ min: 1, max: 4094 });

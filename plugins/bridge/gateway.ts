@@ -19,10 +19,10 @@ import { NetlinkError, purposed } from "../../ffi/netlink/error.ts";
 import { executeAll } from "../../ffi/netlink/socket.ts";
 import * as address from "../../ffi/route/address.ts";
 import * as link from "../../ffi/route/link.ts";
-import { onSubnet } from "../kit/interface.ts";
-import { requireForwarding, requireIpv6 } from "../kit/parameters.ts";
-import { CniError, Code } from "../spec/error.ts";
-import type { IpConfig, Result, RouteConfig } from "../spec/result.ts";
+import { onSubnet } from "../lib/links/interface.ts";
+import { requireForwarding, requireIpv6 } from "../lib/links/sysctls.ts";
+import { CniError, Code } from "../../spec/error.ts";
+import type { IpConfig, Result, RouteConfig } from "../../spec/result.ts";
 
 /** The addresses with a gateway for each: the subnet's first, where IPAM named none. @throws {CniError} when the subnet has no room for one */
 export function withGateways(ips: readonly IpConfig[]): IpConfig[] {

@@ -6,15 +6,15 @@
 import type { Mac } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import { NetlinkError } from "../../ffi/netlink/error.ts";
-import { bridgePortChange, bridgePortOf } from "../../ffi/route/kinds.ts";
+import { bridgePortChange, bridgePortOf } from "../../ffi/route/link_kinds.ts";
 import * as link from "../../ffi/route/link.ts";
 import { IF_OPER_UP } from "../../ffi/route/uapi.ts";
-import { checkCable, createCable, type Others } from "../kit/cable.ts";
-import { expectEqual } from "../kit/interface.ts";
-import { formatAlias, type Owner } from "../kit/owner.ts";
-import type { CheckCall } from "../kit/plugin.ts";
-import { checkSpoofCheck } from "../kit/spoof_check.ts";
-import { CniError, Code } from "../spec/error.ts";
+import { checkCable, createCable, type Others } from "../lib/links/veth.ts";
+import { expectEqual } from "../lib/links/interface.ts";
+import { formatAlias, type Owner } from "../lib/protocol/owner.ts";
+import type { CheckCall } from "../lib/protocol/plugin.ts";
+import { checkSpoofCheck } from "../lib/ruleset/spoof_check.ts";
+import { CniError, Code } from "../../spec/error.ts";
 import { type BridgeConfig, portVlans, vlanGatewayName } from "./config.ts";
 import { checkVlans, setVlans } from "./vlan.ts";
 

@@ -2,12 +2,12 @@
 import { expect } from "bun:test";
 import { parseCidr } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
-import { inNetns, linkNames, shown } from "../../ffi/testing.ts";
-import bridge from "../bridge.ts";
-import { plugin } from "../kit/plugin.ts";
-import { type Sandbox, sandboxTest } from "../kit/testing.ts";
-import type { Result } from "../spec/result.ts";
-import { anything } from "../spec/schema.ts";
+import { inNetns, linkNames, shown } from "../../testing/netns.ts";
+import bridge from "./plugin.ts";
+import { plugin } from "../lib/protocol/plugin.ts";
+import { type Sandbox, sandboxTest } from "../../testing/sandbox.ts";
+import type { Result } from "../../spec/result.ts";
+import { anything } from "../../spec/schema.ts";
 
 /** An IPAM plugin that gives the addresses in its configuration. */
 const fixed = plugin({

@@ -1,7 +1,7 @@
 import { expect } from "bun:test";
-import { ENGINE_ENV, pluginLink, testWith } from "../../cmd/testing.ts";
-import { type Namespaces, newNamespaces } from "../../ffi/testing.ts";
-import { saved, sh } from "./testing.ts";
+import { ENGINE_ENV, pluginLink, testWith } from "../../testing/binary.ts";
+import { type Namespaces, newNamespaces } from "../../testing/netns.ts";
+import { saved, sh } from "../../testing/firewall.ts";
 
 /** Calls the binary for a container without waiting. */
 async function call({ host, container }: Namespaces, verb: string, n: number): Promise<string> {

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { ConfigError } from "../spec/error.ts";
+import { ConfigError } from "../../spec/error.ts";
 import {
   type JsonObject,
   lazy,
@@ -13,7 +13,7 @@ import {
   optional,
   satisfying,
   withDefault,
-} from "../spec/schema.ts";
+} from "../../spec/schema.ts";
 
 /** What the plugin is to do. */
 export interface FirewallConfig {

@@ -5,7 +5,7 @@
  * @module
  */
 import { familyOf, type Ip } from "../../ffi/address.ts";
-import { BUS, type Bus, findSystemBus } from "./bus.ts";
+import { BUS, type Bus, findSystemBus } from "../../ffi/dbus/connection.ts";
 
 const NAME = "org.fedoraproject.FirewallD1";
 const ZONES = { destination: NAME, path: "/org/fedoraproject/FirewallD1", interface: `${NAME}.zone` } as const;

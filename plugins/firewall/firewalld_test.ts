@@ -7,17 +7,17 @@ import { expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { testWith } from "../../cmd/testing.ts";
+import { testWith } from "../../testing/binary.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { descriptor } from "../../ffi/sys/file.ts";
 import { sys } from "../../ffi/sys/libc.ts";
-import { askTcp, serveTcp, SHORTLY_MS } from "../../ffi/testing_traffic.ts";
-import firewall from "../firewall.ts";
-import { networkTest, type TestContainer, type TestNetwork } from "../kit/testing_network.ts";
-import { BUS, BusError, findSystemBus } from "./bus.ts";
+import { askTcp, serveTcp, SHORTLY_MS } from "../../testing/traffic.ts";
+import firewall from "./plugin.ts";
+import { networkTest, type TestContainer, type TestNetwork } from "../../testing/bridge_network.ts";
+import { BUS, BusError, findSystemBus } from "../../ffi/dbus/connection.ts";
 import { findFirewalld } from "./firewalld.ts";
-import { sh } from "./testing.ts";
+import { sh } from "../../testing/firewall.ts";
 
 const START_MS = 60_000;
 

@@ -13,7 +13,7 @@ import {
   satisfying,
   struct,
   withDefault,
-} from "../spec/schema.ts";
+} from "../../spec/schema.ts";
 
 /** A name that is looked up among links or in a directory of sysfs, and must not lead elsewhere. */
 const name = (expected: string) =>

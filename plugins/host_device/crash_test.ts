@@ -3,8 +3,8 @@ import { afterAll, expect } from "bun:test";
 import { existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { pluginLink, testWith } from "../../cmd/testing.ts";
-import { inNetns, type Namespaces, newNamespaces } from "../../ffi/testing.ts";
+import { pluginLink, testWith } from "../../testing/binary.ts";
+import { inNetns, type Namespaces, newNamespaces } from "../../testing/netns.ts";
 
 const directory = mkdtempSync(join(tmpdir(), "cni-test-"));
 afterAll(() => rmSync(directory, { recursive: true }));

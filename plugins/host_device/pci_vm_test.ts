@@ -12,12 +12,12 @@ import { createNetns, currentNetns, type Netns, openNetns } from "../../ffi/netn
 import { NETLINK_ROUTE, openNetlink } from "../../ffi/netlink/socket.ts";
 import * as link from "../../ffi/route/link.ts";
 import { RTNLGRP_LINK } from "../../ffi/route/uapi.ts";
-import { inNetns } from "../../ffi/testing.ts";
-import hostDevice from "../host_device.ts";
-import { plugin } from "../kit/plugin.ts";
-import { embedded, serve, type Surroundings } from "../kit/serve.ts";
-import type { Verb } from "../spec/version.ts";
-import { anything } from "../spec/schema.ts";
+import { inNetns } from "../../testing/netns.ts";
+import hostDevice from "./plugin.ts";
+import { plugin } from "../lib/protocol/plugin.ts";
+import { embedded, serve, type Surroundings } from "../lib/protocol/serve.ts";
+import type { Verb } from "../../spec/version.ts";
+import { anything } from "../../spec/schema.ts";
 
 const fixed = plugin({
   name: "fixed",
@@ -28,7 +28,7 @@ const fixed = plugin({
   check() {},
 });
 
-// scripts/vm.ts
+// scripts/src/vm/main.ts
 const OTHER = "0000:00:04.0";
 const CARD = "0000:00:05.0";
 const OTHER_MAC = "52:54:00:00:00:04";

@@ -4,7 +4,7 @@
  * @module
  */
 import { type Ip, nextIp } from "../../ffi/address.ts";
-import { CniError, Code } from "../spec/error.ts";
+import { CniError, Code } from "../../spec/error.ts";
 import { describeHolder, type Holder } from "./inventory.ts";
 import { capacityOf, findRange, formatRanges, includes, isBetween, type Range, type RangeSet } from "./ranges.ts";
 

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { type Ip, nextIp, parseIp } from "../../ffi/address.ts";
-import { CniError } from "../spec/error.ts";
+import { CniError } from "../../spec/error.ts";
 import { allocate, type Usage } from "./allocate.ts";
 import { rangeSet } from "./ranges.ts";
 

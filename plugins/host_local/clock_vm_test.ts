@@ -5,7 +5,7 @@
 import { afterEach, beforeEach, expect, test } from "bun:test";
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { type Network, newNetwork } from "./testing.ts";
+import { type Network, newNetwork } from "../../testing/host_local.ts";
 
 const DAY_S = 86_400;
 const DEVICE = "/dev/of-the-beginning";

@@ -5,10 +5,10 @@
  */
 import { expect, test } from "bun:test";
 import { join } from "node:path";
-import { newNetwork } from "./testing.ts";
-import { expectTruth } from "./testing_index.ts";
+import { newNetwork } from "../../testing/host_local.ts";
+import { expectTruth } from "../../testing/host_local_index.ts";
 
-const testing = join(import.meta.dir, "testing.ts");
+const testing = join(import.meta.dir, "../../testing/host_local.ts");
 
 /** A program that opens the same network and runs `body` with `net`. */
 function program(ipam: object, dataDir: string, body: string): string[] {

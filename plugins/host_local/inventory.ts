@@ -14,8 +14,8 @@ import { findBootId } from "../../ffi/sys/boot.ts";
 import { SystemError, unless } from "../../ffi/sys/error.ts";
 import { type Entry, listEntries } from "../../ffi/sys/directory.ts";
 import { findText } from "../../ffi/sys/file.ts";
-import type { Attachment } from "../spec/config.ts";
-import { containerIdProblem, ifnameProblem } from "../spec/env.ts";
+import type { Attachment } from "../../spec/plugin_config.ts";
+import { containerIdProblem, ifnameProblem } from "../../spec/env.ts";
 
 /** Who holds an address; reservations of old versions do not tell the interface. */
 export interface Holder {

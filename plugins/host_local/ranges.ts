@@ -19,8 +19,8 @@ import {
   prefixLengthOf,
   previousIp,
 } from "../../ffi/address.ts";
-import { ConfigError } from "../spec/error.ts";
-import { array, cidr, ipAddress, lazy, optional, type Schema, struct } from "../spec/schema.ts";
+import { ConfigError } from "../../spec/error.ts";
+import { array, cidr, ipAddress, lazy, optional, type Schema, struct } from "../../spec/schema.ts";
 
 /** The addresses from `start` to `end`, both included, of which `gateway` is never given out. */
 export interface Range {

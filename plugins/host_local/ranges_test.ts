@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { ipFromBytes, parseIp } from "../../ffi/address.ts";
-import { ConfigError } from "../spec/error.ts";
+import { ConfigError } from "../../spec/error.ts";
 import { capacityOf, findRange, includes, overlap, rangeOrSet, rangeSet, refuseOverlaps } from "./ranges.ts";
 
 const set = (...ranges: object[]) => rangeSet.parse(ranges, "r");

@@ -18,9 +18,9 @@ import {
 import { join } from "node:path";
 import fc from "fast-check";
 import { readInventory } from "./inventory.ts";
-import { findEarlier } from "./leftovers.ts";
-import { type Network, newNetwork } from "./testing.ts";
-import { expectTruth } from "./testing_index.ts";
+import { findEarlier } from "./recovery.ts";
+import { type Network, newNetwork } from "../../testing/host_local.ts";
+import { expectTruth } from "../../testing/host_local_index.ts";
 
 const REFERENCE = "/usr/lib/cni/host-local";
 const peerTest = test.skipIf(!existsSync(REFERENCE));
@@ -376,7 +376,7 @@ test.each(["", "a\r\net", "\0\0\0\0", "garbage"])(
 test.skipIf(!Bun.which("strace"))(
   "killed at any removal of what an earlier boot left, the next ADD finishes it",
   () => {
-    const testing = JSON.stringify(join(import.meta.dir, "testing.ts"));
+    const testing = JSON.stringify(join(import.meta.dir, "../../testing/host_local.ts"));
     let killed = 0;
     for (let when = 1;; when++) {
       using net = networkOf(SMALL, "a", "b");

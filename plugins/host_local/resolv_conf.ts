@@ -4,7 +4,7 @@
  * @see resolv.conf(5)
  * @module
  */
-import type { Dns } from "../spec/result.ts";
+import type { Dns } from "../../spec/result.ts";
 
 /** Reads the text of a resolv.conf file; what it does not know it leaves out. Lines with `search` or `options` add up. */
 export function parseResolvConf(text: string): Dns {

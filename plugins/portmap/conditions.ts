@@ -6,8 +6,8 @@
  * @module
  */
 import { type Cidr, cidr, familyOf, parseCidr, parseIp } from "../../ffi/address.ts";
-import { fromInterface, fromNetwork, type Part, toNetwork } from "../../ffi/nft/match.ts";
-import { ConfigError } from "../spec/error.ts";
+import { fromInterface, fromNetwork, type Part, toNetwork } from "../../ffi/nft/statements.ts";
+import { ConfigError } from "../../spec/error.ts";
 
 /** Conditions as they are written and as expressions of a rule. */
 export interface Conditions {

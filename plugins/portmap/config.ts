@@ -4,7 +4,7 @@
  * @module
  */
 import { familyOf, type Ip } from "../../ffi/address.ts";
-import { ConfigError } from "../spec/error.ts";
+import { ConfigError } from "../../spec/error.ts";
 import {
   array,
   boolean,
@@ -21,7 +21,7 @@ import {
   string,
   struct,
   withDefault,
-} from "../spec/schema.ts";
+} from "../../spec/schema.ts";
 import { type Conditions, conditionsOf } from "./conditions.ts";
 
 /** Protocols that have ports and that the kernel translates, with their numbers (RFC 5237). */

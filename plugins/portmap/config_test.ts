@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { parsePortmap } from "./config.ts";
-import { publishing } from "./testing.ts";
+import { publishing } from "../../testing/portmap.ts";
 
 test("keys, protocols and empty values are read as the ecosystem writes them", () => {
   const config = parsePortmap({

@@ -4,11 +4,21 @@
  * @module
  */
 import { type Cidr, familyOf, type Ip, ipFromBytes, ipOf } from "../../ffi/address.ts";
-import { concatenation, daddr, dnatFrom, dport, goTo, ipField, l4proto, portField, rule } from "../../ffi/nft/match.ts";
-import type { FoundElement, Place, Selection, WantedElement } from "../kit/owned_elements.ts";
-import { ANY_ADDRESS_CHAIN, hairpinChain, hairpinEverybodyChain } from "../kit/ruleset.ts";
-import type { SharedChain } from "../kit/shared_chains.ts";
-import { identify } from "../kit/view.ts";
+import {
+  concatenation,
+  daddr,
+  dnatFrom,
+  dport,
+  goTo,
+  ipField,
+  l4proto,
+  portField,
+  rule,
+} from "../../ffi/nft/statements.ts";
+import type { FoundElement, Place, Selection, WantedElement } from "../lib/ruleset/elements.ts";
+import { ANY_ADDRESS_CHAIN, hairpinChain, hairpinEverybodyChain } from "../lib/ruleset/inet_table.ts";
+import type { SharedChain } from "../lib/ruleset/shared_chains.ts";
+import { identify } from "../lib/ruleset/snapshot.ts";
 import type { Conditions } from "./conditions.ts";
 import {
   describeHostPort,
@@ -18,7 +28,7 @@ import {
   PROTOCOLS,
   publishedOn,
 } from "./config.ts";
-import { standbyOf, standbySet } from "./standby.ts";
+import { standbyOf, standbySet } from "./failover.ts";
 
 const PORT_MAPS = ["hostports", "hostip_hostports", "conditions", "hostip_conditions"];
 const FAMILIES = [4, 6] as const;

@@ -1,9 +1,9 @@
 import { expect } from "bun:test";
-import { inNetns } from "../../ffi/testing.ts";
-import { askTcp, askUdp } from "../../ffi/testing_traffic.ts";
-import { networkTest } from "../kit/testing_network.ts";
-import portmap from "../portmap.ts";
-import { chains, elements, listing, publishing, refusal, servers, WEB } from "./testing.ts";
+import { inNetns } from "../../testing/netns.ts";
+import { askTcp, askUdp } from "../../testing/traffic.ts";
+import { networkTest } from "../../testing/bridge_network.ts";
+import portmap from "./plugin.ts";
+import { chains, elements, listing, publishing, refusal, servers, WEB } from "../../testing/portmap.ts";
 
 const LISTING = `table inet cni {
 	comment "Container networks; managed by cni"

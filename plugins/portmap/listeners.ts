@@ -16,11 +16,11 @@ import { type Cidr, familyOf, type Ip } from "../../ffi/address.ts";
 import { type Listener, listListeners } from "../../ffi/diag/listeners.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { unless } from "../../ffi/sys/error.ts";
-import { CniError } from "../spec/error.ts";
+import { CniError } from "../../spec/error.ts";
 import { describeHostPort, familiesOf, type PortMapping, type Protocol, PROTOCOLS, publishedOn } from "./config.ts";
 import { mappingsFor } from "./elements.ts";
-import type { Program } from "./holders.ts";
-import { HOST_PORT_TAKEN } from "./overlaps.ts";
+import type { Program } from "./socket_owners.ts";
+import { HOST_PORT_TAKEN } from "./port_conflicts.ts";
 
 /**
  * Looks whether programs listen where ports are to be published on these addresses of a container.
@@ -116,6 +116,6 @@ function keepsFor({ pid, words }: Program, containerId: string): boolean {
 }
 
 /** Needed where somebody listens only: `require` runs it here and not at start-up. */
-function holders(): typeof import("./holders.ts") {
-  return require("./holders.ts");
+function holders(): typeof import("./socket_owners.ts") {
+  return require("./socket_owners.ts");
 }

@@ -1,15 +1,15 @@
 import { expect, spyOn } from "bun:test";
 import { readFileSync } from "node:fs";
-import { ENGINE_ENV, pluginLink } from "../../cmd/testing.ts";
-import { askTcp, serveTcp, serveUdp } from "../../ffi/testing_traffic.ts";
+import { ENGINE_ENV, pluginLink } from "../../testing/binary.ts";
+import { askTcp, serveTcp, serveUdp } from "../../testing/traffic.ts";
 import { type Netns, openNetns } from "../../ffi/netns.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
-import { inNetns } from "../../ffi/testing.ts";
-import { serve } from "../kit/serve.ts";
-import { networkTest } from "../kit/testing_network.ts";
-import portmap from "../portmap.ts";
-import * as holders from "./holders.ts";
-import { listing, publishing, refusal, servers } from "./testing.ts";
+import { inNetns } from "../../testing/netns.ts";
+import { serve } from "../lib/protocol/serve.ts";
+import { networkTest } from "../../testing/bridge_network.ts";
+import portmap from "./plugin.ts";
+import * as holders from "./socket_owners.ts";
+import { listing, publishing, refusal, servers } from "../../testing/portmap.ts";
 
 const on = (hostIP?: string, protocol = "tcp", more = {}) =>
   publishing([{ hostPort: 8080, containerPort: 80, protocol, ...hostIP === undefined ? {} : { hostIP } }], more);

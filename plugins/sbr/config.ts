@@ -4,8 +4,8 @@
  * @module
  */
 import { type Cidr, cidr, familyOf, type Ip, ipOf } from "../../ffi/address.ts";
-import { CniError, Code } from "../spec/error.ts";
-import type { IpConfig, Result } from "../spec/result.ts";
+import { CniError, Code } from "../../spec/error.ts";
+import type { IpConfig, Result } from "../../spec/result.ts";
 import {
   array,
   boolean,
@@ -17,7 +17,7 @@ import {
   optional,
   satisfying,
   withDefault,
-} from "../spec/schema.ts";
+} from "../../spec/schema.ts";
 
 /** The keys of the `sbr` plugin. */
 export const sbrConfig = lazy(() =>

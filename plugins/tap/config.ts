@@ -4,7 +4,7 @@
  * @module
  */
 import type { Mac } from "../../ffi/address.ts";
-import { identity } from "../kit/tap_order.ts";
+import { identity } from "./tap_device_options.ts";
 import {
   boolean,
   type Infer,
@@ -18,7 +18,7 @@ import {
   satisfying,
   struct,
   withDefault,
-} from "../spec/schema.ts";
+} from "../../spec/schema.ts";
 
 /** The keys of the `tap` plugin. */
 export const tapConfig = lazy(() =>

@@ -3,8 +3,8 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { inNetns, newNamespaces } from "../../ffi/testing.ts";
-import { createLabelledTap } from "./labelled.ts";
+import { inNetns, newNamespaces } from "../../testing/netns.ts";
+import { createLabelledTap } from "./labelled_tap.ts";
 
 const directory = mkdtempSync(join(tmpdir(), "cni-test-"));
 const before = process.cwd();
@@ -12,7 +12,7 @@ const before = process.cwd();
 beforeAll(() => {
   Bun.spawnSync(["modprobe", "tun"]);
   // The program of a test is Bun, which takes the word for that of a file to run.
-  const command = JSON.stringify(join(import.meta.dir, "../../cmd/tap_device.ts"));
+  const command = JSON.stringify(join(import.meta.dir, "../../cmd/commands/tap_device.ts"));
   writeFileSync(
     join(directory, "tap-device.ts"),
     `import { readFileSync, writeFileSync } from "node:fs";

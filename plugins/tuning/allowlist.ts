@@ -7,8 +7,8 @@
  */
 import { unless } from "../../ffi/sys/error.ts";
 import { readText } from "../../ffi/sys/file.ts";
-import { CniError, Code, ConfigError } from "../spec/error.ts";
-import { join } from "../spec/schema.ts";
+import { CniError, Code, ConfigError } from "../../spec/error.ts";
+import { join } from "../../spec/schema.ts";
 
 /** Where the reference plugin has it. */
 export const ALLOWLIST = "/etc/cni/tuning/allowlist.conf";

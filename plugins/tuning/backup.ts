@@ -12,11 +12,11 @@ import type { Link } from "../../ffi/route/link.ts";
 import { ensureDirectory, findNames } from "../../ffi/sys/directory.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { createFile, findText, NO_FILE, removeReplaced, replaceFile } from "../../ffi/sys/file.ts";
-import { findStatus } from "../../ffi/sys/status.ts";
-import { writtenSince } from "../../ffi/sys/written_since.ts";
-import type { Attachment } from "../spec/config.ts";
-import { ConfigError } from "../spec/error.ts";
-import { parseJson, printJson } from "../spec/jsonc.ts";
+import { findStatus } from "../../ffi/sys/stat.ts";
+import { writtenSince } from "../../ffi/sys/mtime.ts";
+import type { Attachment } from "../../spec/plugin_config.ts";
+import { ConfigError } from "../../spec/error.ts";
+import { parseJson, printJson } from "../../spec/jsonc.ts";
 import {
   boolean,
   int,
@@ -30,7 +30,7 @@ import {
   string,
   struct,
   withDefault,
-} from "../spec/schema.ts";
+} from "../../spec/schema.ts";
 import type { LinkState } from "./link_state.ts";
 
 /** A kernel parameter: its value before, if it could be read, and what `tuning` made of it. */

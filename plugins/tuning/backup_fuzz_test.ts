@@ -4,7 +4,7 @@ import fc from "fast-check";
 import { lstatSync, mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
-import { fuzz, outcomeOf } from "../../ffi/testing_fuzz.ts";
+import { fuzz, outcomeOf } from "../../testing/fuzz.ts";
 import { type Backup, backupPath, collectBackups, findBackup, siblings, writeBackup } from "./backup.ts";
 
 const root = mkdtempSync(join(tmpdir(), "cni-backup-"));

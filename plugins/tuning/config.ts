@@ -19,7 +19,7 @@ import {
   string,
   struct,
   withDefault,
-} from "../spec/schema.ts";
+} from "../../spec/schema.ts";
 import type { LinkState } from "./link_state.ts";
 
 const u32 = lazy(() => int({ min: 0, max: 0xffff_ffff }));

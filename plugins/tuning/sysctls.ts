@@ -7,11 +7,11 @@
 import type { Netns } from "../../ffi/netns.ts";
 import { SystemError, unless } from "../../ffi/sys/error.ts";
 import { overwrite } from "../../ffi/sys/file.ts";
-import { findStatus } from "../../ffi/sys/status.ts";
+import { findStatus } from "../../ffi/sys/stat.ts";
 import { findSysctl } from "../../ffi/sysctl.ts";
-import { CniError, Code, ConfigError } from "../spec/error.ts";
-import { keyPaths } from "../spec/keys.ts";
-import { join } from "../spec/schema.ts";
+import { CniError, Code, ConfigError } from "../../spec/error.ts";
+import { keyPaths } from "./key_paths.ts";
+import { join } from "../../spec/schema.ts";
 import type { TuningConfig } from "./config.ts";
 
 /** One parameter and the value it is to have. */

@@ -3,9 +3,9 @@
  *
  * @module
  */
-import { linkNameProblem } from "../spec/env.ts";
-import { ConfigError } from "../spec/error.ts";
-import { type Infer, int, lazy, object, satisfying, string, withDefault } from "../spec/schema.ts";
+import { linkNameProblem } from "../../spec/env.ts";
+import { ConfigError } from "../../spec/error.ts";
+import { type Infer, int, lazy, object, satisfying, string, withDefault } from "../../spec/schema.ts";
 
 const NAME = "an interface name of 1 to 15 bytes";
 

@@ -1,0 +1,16 @@
+/**
+ * `cni tap-device '{"name":"tap0"}'`: makes a tap and ends. The plugin `tap` has this program started once more for a tap that is to have an
+ * SELinux context of its own: it is that of the process.
+ *
+ * @module
+ */
+import { createTap, keepTap } from "../../ffi/route/tap.ts";
+import { tapOrder } from "../../plugins/tap/tap_device_options.ts";
+
+/** @returns the exit status @throws {SystemError} what the kernel refused */
+export function tapDevice([order = ""]: readonly string[]): number {
+  const { name, ...options } = tapOrder.parse(JSON.parse(order), "order");
+  using tap = createTap(name, options);
+  keepTap(tap);
+  return 0;
+}

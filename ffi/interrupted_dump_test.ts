@@ -1,0 +1,253 @@
+/** Lists of the kernel that change while they are read: each is read again, from the start. */
+import { describe, expect, test } from "bun:test";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { productSources, ROOT } from "../scripts/src/repository.ts";
+import { IPPROTO_UDP, listFlows } from "./conntrack/conntrack.ts";
+import { listListeners } from "./diag/listeners.ts";
+import { type Netlink, NETLINK_NETFILTER, NETLINK_ROUTE, openNetlink } from "./netlink/socket.ts";
+import type { Netns } from "./netns.ts";
+import * as nft from "./nft/objects.ts";
+import { transaction } from "./nft/transaction.ts";
+import * as address from "./route/address.ts";
+import * as bridgeVlan from "./route/bridge_vlan.ts";
+import * as filter from "./route/filter.ts";
+import * as link from "./route/link.ts";
+import * as route from "./route/route.ts";
+import * as rule from "./route/rule.ts";
+import * as wholeRoute from "./route/raw_route.ts";
+import { inNetns, newNamespaces } from "../testing/netns.ts";
+import { serveTcp } from "../testing/traffic.ts";
+
+const NLMSG_DONE = 3;
+const NLM_F_DUMP = 0x300;
+const NLM_F_DUMP_INTR = 0x10;
+const IPPROTO_TCP = 6;
+const TABLE = { family: 1, table: "t" };
+
+interface Message {
+  readonly type: number;
+  readonly flags: number;
+  /** Where its header starts. */
+  readonly at: number;
+}
+
+function messagesIn(datagram: Uint8Array): Message[] {
+  const view = new DataView(datagram.buffer, datagram.byteOffset, datagram.length);
+  const found: Message[] = [];
+  for (let at = 0; at + 16 <= datagram.length; at += (view.getUint32(at, true) + 3) & ~3) {
+    found.push({ type: view.getUint16(at + 4, true), flags: view.getUint16(at + 6, true), at });
+  }
+  return found;
+}
+
+const isDump = (request: Uint8Array): boolean =>
+  messagesIn(request).some(({ flags }) => (flags & NLM_F_DUMP) === NLM_F_DUMP);
+
+/** A socket that counts lists; `disturb` sees every answer to the first one. */
+function watched(nl: Netlink, disturb: (datagram: Uint8Array) => void): Netlink & { lists: number } {
+  const self = {
+    lists: 0,
+    sequence: 1,
+    send(request: Uint8Array) {
+      if (isDump(request)) self.lists++;
+      nl.send(request);
+    },
+    receive(wait: boolean) {
+      // A copy: all sockets receive into one buffer.
+      const datagram = nl.receive(wait)?.slice();
+      if (self.lists === 1 && datagram) disturb(datagram);
+      return datagram;
+    },
+    [Symbol.dispose]: () => {},
+  };
+  return self as Netlink & { lists: number };
+}
+
+const RULESET = `table inet t {
+  set s { type ipv4_addr; elements = { 10.0.0.1, 10.0.0.2 } }
+  chain c { ip saddr @s accept; }
+  chain b { type filter hook input priority 0; jump c; }
+}`;
+
+/** A host that has something of everything that can be listed. */
+function populate(host: Netns, scope: DisposableStack): void {
+  const batch = "link add v0 type veth peer name v1\nlink set v0 up\nlink set v1 up\naddress add 10.0.0.1/24 dev v0\n";
+  host.run(() => Bun.spawnSync(["ip", "-batch", "-"], { stdin: Buffer.from(batch) }));
+  inNetns(host, "tc", "qdisc", "add", "dev", "v0", "ingress");
+  scope.use(serveTcp(host, "listener", 8080));
+  host.run(() => Bun.spawnSync(["nft", "-f", "-"], { stdin: Buffer.from(RULESET) }));
+}
+
+const ROUTE_LISTS: Readonly<Record<string, (nl: Netlink) => readonly unknown[]>> = {
+  "link.list": (nl) => link.list(nl),
+  "address.list": (nl) => address.list(nl),
+  "route.list": (nl) => route.list(nl, 2),
+  "wholeRoute.list": (nl) => wholeRoute.list(nl),
+  "rule.list": (nl) => rule.list(nl),
+  "filter.listRedirects": (nl) => filter.listRedirects(nl, 2),
+  "bridgeVlan.list": (nl) => bridgeVlan.list(nl, 2),
+};
+const NFT_LISTS: Readonly<Record<string, (nl: Netlink) => readonly unknown[]>> = {
+  "nft.listTables": (nl) => nft.listTables(nl),
+  "nft.listChains": (nl) => nft.listChains(nl, TABLE),
+  "nft.listBaseChains": (nl) => nft.listBaseChains(nl, 1),
+  "nft.listRules": (nl) => nft.listRules(nl, TABLE),
+  "nft.listLazyRules": (nl) => nft.listLazyRules(nl, TABLE, "c").map(({ handle }) => handle),
+  "nft.listElements": (nl) => nft.listElements(nl, TABLE, "s"),
+  "listFlows": (nl) => listFlows(nl, { family: 4, protocol: IPPROTO_UDP }),
+};
+
+/** Where the kernel says that a list changed: in the next part, or only at the end. */
+const PLACES: Readonly<Record<string, (messages: readonly Message[]) => Message | undefined>> = {
+  "the first message": (messages) => messages[0],
+  "the last message": (messages) => messages.find(({ type }) => type === NLMSG_DONE),
+};
+
+describe("a list that changed is read again", () => {
+  using scope = new DisposableStack();
+  const { host } = scope.use(newNamespaces());
+  populate(host, scope);
+  const { route: rtnetlink, nft: netfilter, diag } = host;
+  const all = [
+    ...Object.entries(ROUTE_LISTS).map(([name, list]) => ({ name, list, nl: rtnetlink })),
+    ...Object.entries(NFT_LISTS).map(([name, list]) => ({ name, list, nl: netfilter })),
+    { name: "listListeners", list: (nl: Netlink) => listListeners(nl, IPPROTO_TCP, 1, 65535), nl: diag },
+  ];
+  const results = all.flatMap(({ name, list, nl }) =>
+    Object.entries(PLACES).map(([place, choose]) => {
+      const undisturbed = watched(nl, () => {});
+      const expected = list(undisturbed);
+      const disturbed = watched(nl, (datagram) => {
+        const message = choose(messagesIn(datagram));
+        if (message) datagram[message.at + 6]! |= NLM_F_DUMP_INTR;
+      });
+      return { name, place, found: list(disturbed), expected, more: disturbed.lists - undisturbed.lists };
+    })
+  );
+  test.each(results)("$name, as $place says", ({ found, expected, more }) => {
+    expect(more).toBe(1);
+    expect(found).toEqual(expected);
+  });
+});
+
+/** Files of the program in which this occurs. */
+const users = (what: RegExp): string[] =>
+  productSources()
+    .filter((path) => what.test(readFileSync(join(ROOT, path), "utf8")));
+
+test("nothing but dump() asks for lists, so that there is one place that reads again", () => {
+  expect(users(/NLM_F_DUMP\b/)).toEqual(["ffi/netlink/message.ts", "ffi/netlink/socket.ts"]);
+});
+
+/** What may wait, where it is, and why each ends. */
+const WAITS: readonly [what: RegExp, where: Readonly<Record<string, string>>][] = [
+  [/sys\.recv\b/, {
+    "ffi/arp.ts": "MSG_DONTWAIT",
+    "ffi/netlink/socket.ts": "SO_RCVTIMEO: see the test below",
+    "ffi/dbus/connection.ts": "MSG_DONTWAIT",
+  }],
+  [/sys\.send\b/, {
+    "ffi/arp.ts": "a few frames, of which the socket's buffer takes hundreds",
+    "ffi/netlink/socket.ts": "the kernel takes a request at once: it is never queued",
+    "ffi/dbus/connection.ts": "SO_SNDTIMEO: see firewalld_test.ts",
+  }],
+  [/sys\.sendmsg\b/, { "ffi/sys/deferred_close.ts": "the first message of a pair of sockets" }],
+  [/SYS_connect\b/, { "ffi/dbus/connection.ts": "SO_SNDTIMEO: see firewalld_test.ts" }],
+  [/sys\.flock\b/, { "ffi/sys/lock.ts": "a timer, or LOCK_NB: see lock_test.ts" }],
+  [/sys\.waitid\b/, { "ffi/sys/process.ts": "WNOHANG" }],
+  [/sys\.(read|write)\b/, {
+    "ffi/sys/subprocess.ts": "after poll(2), and no more than a pipe takes",
+    "ffi/sys/file.ts": "see the last two",
+    "ffi/sys/atomic_install.ts": "ordinary files",
+    "plugins/tap/labelled_tap.ts": "nothing, of no bytes",
+  }],
+  [/sys\.poll\b/, { "ffi/sys/subprocess.ts": "a deadline", "ffi/sys/file.ts": "see the next three" }],
+  [/\bawaitReadable\(/, {
+    "ffi/sys/stdio.ts": "a deadline",
+    "ffi/arp.ts": "a deadline",
+    "ffi/sys/file.ts": "is defined there",
+    "ffi/dbus/connection.ts": "a deadline",
+  }],
+  // Without a deadline: whoever is at the other end of a pipe has as long as it likes. An ordinary file, and one of /proc, is always ready.
+  [/\b(readAll|readFile|readEnd)\(/, {
+    "cmd/commands/install.ts": "programs that are installed",
+    "runtime/load.ts": "a pipe that the user names; a signal ends it",
+    "ffi/sys/stdio.ts": "who starts a plugin writes its request, and closes",
+    "ffi/sys/file.ts": "is defined there",
+  }],
+  [/\bwriteAll\(/, {
+    "ffi/sys/stdio.ts": "who starts a plugin reads its answer",
+    "ffi/sys/file.ts": "ordinary files, /proc",
+    "plugins/host_local/reservation_index.ts": "an ordinary file",
+    "plugins/lib/protocol/exec.ts": "who starts a plugin reads what it says",
+  }],
+];
+
+test.each(WAITS)("nothing waits by %p but where it is known why that ends", (what, where) => {
+  expect(users(what)).toEqual(Object.keys(where).sort());
+});
+
+test("of the calls that have no function of their own, only connect(2) waits", () => {
+  const called = productSources()
+    .flatMap((path) => readFileSync(join(ROOT, path), "utf8").match(/\bSYS_\w+/g) ?? []);
+  const known = [
+    ...["clock_gettime", "clone3", "connect", "faccessat", "fstat", "getdents64", "gettid", "pidfd_open", "prctl"],
+    ...["pread64", "pwrite64", "seccomp", "timer_create", "timer_delete", "timer_settime"],
+  ];
+  expect([...new Set(called)].sort()).toEqual(known.map((name) => `SYS_${name}`));
+  // By number, and by way of that table, nothing else is called.
+  expect(users(/sys\.syscall\((?!SYS_)/)).toEqual([]);
+});
+
+test.skipIf(Bun.which("strace") === null)("a socket gives up when the kernel says nothing", () => {
+  const script = `const { currentNetns } = await import(${JSON.stringify(join(ROOT, "ffi/netns.ts"))});
+    using host = currentNetns(); for (const nl of [host.route, host.nft, host.diag]) console.log(nl.sequence);`;
+  const strace = ["strace", "-f", "-e", "trace=setsockopt", "-e", "signal=none"];
+  const { stdout, stderr } = Bun.spawnSync([...strace, process.execPath, "-e", script]);
+  expect(stdout.toString().trim().split("\n")).toHaveLength(3);
+  expect(stderr.toString().match(/SO_RCVTIMEO\w*, "\\5(\\0){15}", 16\) = 0/g)).toHaveLength(3);
+});
+
+/** Acts once, when the first part of the list is there and the rest is still to be made. */
+function midway(act: () => void): (datagram: Uint8Array) => void {
+  let parts = 0;
+  return () => {
+    if (++parts === 1) act();
+  };
+}
+
+describe("the kernel itself", () => {
+  test("says so of links, and what was made meanwhile is on the list", () => {
+    using namespaces = newNamespaces();
+    const { host } = namespaces;
+    for (let i = 0; i < 200; i++) link.add(host.route, { name: `br${i}`, info: { kind: "bridge" } });
+    using other = host.run<Netlink>(() => openNetlink(NETLINK_ROUTE));
+    const nl = watched(host.route, midway(() => link.add(other, { name: "late", info: { kind: "bridge" } })));
+    const names = link.list(nl).map(({ name }) => name);
+    expect(nl.lists).toBe(2);
+    expect(names).toContain("late");
+    expect(new Set(names).size).toBe(names.length);
+  });
+
+  test("says so of rules, and one that went meanwhile is not on the list", () => {
+    using namespaces = newNamespaces();
+    const { host } = namespaces;
+    const rules = Array.from({ length: 2000 }, (_, i) => `ip saddr 10.0.${i >> 8}.${i & 255} counter accept`);
+    const text = `table inet t { chain c { ${rules.join("; ")}; }; }`;
+    host.run(() => Bun.spawnSync(["nft", "-f", "-"], { stdin: Buffer.from(text) }));
+    const before = nft.listRules(host.nft, TABLE, "c");
+    using other = host.run<Netlink>(() => openNetlink(NETLINK_NETFILTER));
+    const nl = watched(
+      host.nft,
+      midway(() => {
+        const tx = transaction(other);
+        tx.deleteRule(TABLE, "c", before[0]!.handle!);
+        tx.commit();
+      }),
+    );
+    const after = nft.listRules(nl, TABLE, "c");
+    expect(nl.lists).toBe(2);
+    expect(after.map(({ handle }) => handle)).toEqual(before.slice(1).map(({ handle }) => handle));
+  });
+});

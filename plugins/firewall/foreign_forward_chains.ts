@@ -1,0 +1,131 @@
+/**
+ * Base chains of other tables that decide what this host forwards. Whatever one of them drops stays dropped, whoever else accepts it.
+ *
+ * @module
+ */
+import {
+  counter,
+  destinationTranslated,
+  destinationTranslatedToIptables,
+  ofConversation,
+  ofConversationToIptables,
+  type Part,
+} from "../../ffi/nft/statements.ts";
+import * as nft from "../../ffi/nft/objects.ts";
+import {
+  NF_ACCEPT,
+  NF_DROP,
+  NF_INET_FORWARD,
+  NF_IP_PRI_FILTER,
+  NFPROTO_INET,
+  NFPROTO_IPV4,
+  NFPROTO_IPV6,
+} from "../../ffi/nft/uapi.ts";
+import type { Netlink } from "../../ffi/netlink/socket.ts";
+import { ruleset } from "../lib/ruleset/inet_table.ts";
+
+/** A table of others with such chains. */
+export interface Gate extends nft.TableKey {
+  readonly bases: readonly Base[];
+  /** The table is one of iptables', which reads nothing but what it could have written itself. */
+  readonly ofIptables: boolean;
+  /** A running program has the table to itself. */
+  readonly isReserved: boolean;
+}
+
+/** A chain that sees what is forwarded. */
+export interface Base {
+  readonly chain: string;
+  /** It drops what no rule of it decides. */
+  readonly drops: boolean;
+  /** There is the table but not the chain, which iptables makes when it is first needed. */
+  readonly isMissing?: true;
+}
+
+/** The tables of iptables that have a chain FORWARD. */
+const IPTABLES_TABLES = ["filter", "mangle", "security"];
+const FORWARD = "FORWARD";
+/** A program that makes its rules anew from its own settings, and is told over D-Bus. */
+const FIREWALLD = "firewalld";
+// linux/netfilter/nf_tables.h
+const NFT_TABLE_F_DORMANT = 1;
+const NFT_TABLE_F_OWNER = 2;
+
+/**
+ * All that there are, but for firewalld's.
+ *
+ * There may be thousands of chains, most of them where iptables is: there they are asked for by name.
+ *
+ * @throws {NetlinkError}
+ */
+export function listGates(nl: Netlink): Gate[] {
+  const gates: Gate[] = [];
+  const others = new Map<string, nft.Table>();
+  for (const table of nft.listTables(nl)) {
+    const { family, name = "", flags = 0 } = table;
+    if (!isForeign(family, name) || flags & NFT_TABLE_F_DORMANT) continue;
+    if (!isOfIptables(family, name)) others.set(`${family} ${name}`, table);
+    else gates.push(gateOf(table, [nft.findChain(nl, { family, table: name }, FORWARD)]));
+  }
+  for (const family of new Set([...others.values()].map((table) => table.family))) {
+    const chains = nft.listBaseChains(nl, family);
+    for (const table of others.values()) {
+      if (table.family === family) gates.push(gateOf(table, chains.filter((chain) => chain.table === table.name)));
+    }
+  }
+  return gates.filter(({ bases }) => bases.length > 0);
+}
+
+function isForeign(family: number, table: string): boolean {
+  return [NFPROTO_IPV4, NFPROTO_IPV6, NFPROTO_INET].includes(family) && table !== FIREWALLD &&
+    !(family === ruleset.family && table === ruleset.table);
+}
+
+const isOfIptables = (family: number, table: string): boolean =>
+  family !== NFPROTO_INET && IPTABLES_TABLES.includes(table);
+
+function gateOf({ family, name = "", flags = 0 }: nft.Table, chains: readonly (nft.Chain | undefined)[]): Gate {
+  const ofIptables = isOfIptables(family, name);
+  const bases = chains.flatMap((chain): Base[] => {
+    if (!chain) return name === "filter" ? [{ chain: FORWARD, drops: false, isMissing: true }] : [];
+    if (chain.hook?.number !== NF_INET_FORWARD) return [];
+    return [{ chain: chain.name ?? "", drops: chain.policy === NF_DROP }];
+  });
+  return { family, table: name, bases, ofIptables, isReserved: (flags & NFT_TABLE_F_OWNER) !== 0 };
+}
+
+/** The chain as iptables makes it. */
+export function baseChainOf({ family, table }: Gate, { chain }: Base): nft.ChainIn {
+  const hook = { number: NF_INET_FORWARD, priority: NF_IP_PRI_FILTER };
+  return { family, table, name: chain, type: "filter", hook, policy: NF_ACCEPT };
+}
+
+/** True if a gate sees packets of this family. */
+export function concerns(gate: Gate, family: 4 | 6): boolean {
+  return gate.family === NFPROTO_INET || gate.family === (family === 4 ? NFPROTO_IPV4 : NFPROTO_IPV6);
+}
+
+/** Looks for what belongs to a conversation, in words that whoever has the table can read back. */
+export function conversationAt(gate: Gate): Part {
+  return gate.ofIptables ? [...ofConversationToIptables(), ...counter()] : ofConversation();
+}
+
+/**
+ * Looks for calls that a published port led to where they go, whoever published it.
+ *
+ * Not in one rule with {@linkcode conversationAt}: iptables could say both at once, but nft(8) shows half of that, and loads what it shows.
+ */
+export function publishedAt(gate: Gate): Part {
+  return gate.ofIptables ? [...destinationTranslatedToIptables(), ...counter()] : destinationTranslated();
+}
+
+/** What iptables puts into every rule. */
+export function counterAt(gate: Gate): Part {
+  return gate.ofIptables ? counter() : [];
+}
+
+/** `chain "FORWARD" of table "ip filter"` */
+export function describeBase({ family, table }: Gate, { chain }: Base): string {
+  const families: Record<number, string> = { [NFPROTO_INET]: "inet", [NFPROTO_IPV4]: "ip", [NFPROTO_IPV6]: "ip6" };
+  return `chain "${chain}" of table "${families[family]} ${table}"`;
+}

@@ -1,0 +1,134 @@
+/**
+ * What a request asks of `host-local`, gathered from `ipam`, `runtimeConfig`, `args` and CNI_ARGS.
+ *
+ * @module
+ */
+import { type Cidr, familyOf, type Ip, ipOf } from "../../ffi/address.ts";
+import type { PluginConfig } from "../../spec/plugin_config.ts";
+import { CniError, Code, ConfigError } from "../../spec/error.ts";
+import type { RouteConfig } from "../../spec/result.ts";
+import {
+  array,
+  cidr,
+  findKey,
+  ipAddress,
+  ipOrCidr,
+  jsonObject,
+  lazy,
+  nonEmptyString,
+  optional,
+  route,
+  satisfying,
+  type Schema,
+  struct,
+  withDefault,
+} from "../../spec/schema.ts";
+import { atLeast } from "../../spec/version.ts";
+import { rangeOrSet, type RangeSet, rangeSet, refuseOverlaps, toRange, toRangeSet } from "./ranges.ts";
+
+export interface Settings {
+  /** Each gives one address; the place in the list is the number of `last_reserved_ip.N`. */
+  readonly sets: readonly RangeSet[];
+  readonly routes: readonly RouteConfig[];
+  /** Path of a file in the form of resolv.conf(5). */
+  readonly resolvConf?: string;
+}
+
+/** The kernel would take what stands before a NUL. */
+export const path: Schema<string> = satisfying(nonEmptyString, "a path without NUL", (text) => !text.includes("\0"));
+
+/** The text demands it (SPEC §Result, routes), and no plugin that gets such a route could add it. */
+const routeOfOneFamily = satisfying(
+  route,
+  "a route with destination and gateway of one family",
+  ({ dst, gw }) => gw === undefined || familyOf(gw) === familyOf(dst),
+);
+
+const ipam = lazy(() =>
+  struct({
+    // One range of the oldest form; the empty string is as good as none.
+    subnet: optional({ ...cidr, blank: true }),
+    rangeStart: optional(ipAddress),
+    rangeEnd: optional(ipAddress),
+    gateway: optional(ipAddress),
+    ranges: withDefault(array(rangeSet), []),
+    routes: withDefault(array(routeOfOneFamily), []),
+    // Read by every command, see ../host_local.ts.
+    dataDir: optional(path),
+    resolvConf: optional(path),
+  })
+);
+const ipRanges = lazy(() => withDefault(array(rangeOrSet), []));
+const ips = lazy(() => withDefault(array(ipOrCidr), []));
+
+/** The keys of the `host-local` plugin. */
+export const hostLocalKeys = () =>
+  struct({ ipam, runtimeConfig: struct({ ipRanges, ips }), args: struct({ cni: struct({ ips }) }) });
+
+/** Reads what ADD, CHECK and STATUS need; there may be no range at all. @throws {ConfigError} naming the path of what is wrong */
+export function parseSettings({ raw, runtimeConfig, cniVersion }: PluginConfig): Settings {
+  const { subnet, ranges, routes, resolvConf, dataDir: _, ...legacy } = ipam.parse(
+    jsonObject.parse(find(raw, "ipam"), "ipam"),
+    "ipam",
+  );
+  const sets = [
+    ...ipRanges.parse(find(runtimeConfig, "ipRanges"), "runtimeConfig.ipRanges"),
+    ...(subnet ? [toRangeSet([toRange({ ...legacy, subnet }, "ipam")], "ipam.subnet")] : []),
+    ...ranges,
+  ];
+  if (!atLeast(cniVersion, "0.3.0")) refuseSecondOfFamily(sets, cniVersion);
+  refuseOverlaps(sets);
+  return { sets, routes, ...(resolvConf && { resolvConf }) };
+}
+
+/** The results of these versions have room for one address per family. */
+function refuseSecondOfFamily(sets: readonly RangeSet[], version: string): void {
+  for (const family of [4, 6]) {
+    const [, second] = sets.filter(({ ranges }) => familyOf(ranges[0]!.subnet) === family);
+    if (!second) continue;
+    throw new ConfigError(
+      second.path,
+      `absent, since a result of version ${version} has one address per family`,
+      `a second range set for IPv${family}`,
+    );
+  }
+}
+
+/**
+ * The addresses that are asked for, each once, prefix lengths dropped.
+ *
+ * All sources add up, although CONVENTIONS.md lets `args` replace CNI_ARGS: the reference plugin adds them up, and
+ * somebody who asks for IPv4 in one place and for IPv6 in another gets both.
+ *
+ * @param argument the value of `IP` in CNI_ARGS
+ * @throws {ConfigError} or, for CNI_ARGS, {@linkcode CniError} with code 4
+ */
+export function parseRequestedIps({ args, runtimeConfig }: PluginConfig, argument: string | undefined): readonly Ip[] {
+  const wanted = [
+    ...(argument ? [parseArgument(argument)] : []),
+    ...ips.parse(find(args, "ips"), "args.cni.ips"),
+    ...ips.parse(find(runtimeConfig, "ips"), "runtimeConfig.ips"),
+  ].map(withoutPrefix);
+  return wanted.filter((ip, i) => wanted.indexOf(ip) === i);
+}
+
+function parseArgument(text: string): Ip | Cidr {
+  try {
+    return ipOrCidr.parse(text);
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    throw new CniError(
+      Code.InvalidEnvironment,
+      `Cannot use CNI_ARGS: IP must be ${error.expected}: got ${JSON.stringify(text)}`,
+    );
+  }
+}
+
+function withoutPrefix(address: Ip | Cidr): Ip {
+  return address.includes("/") ? ipOf(address as Cidr) : address as Ip;
+}
+
+function find(node: Readonly<Record<string, unknown>>, key: string): unknown {
+  const spelling = findKey(node, key);
+  return spelling === undefined ? undefined : node[spelling];
+}

@@ -1,0 +1,47 @@
+/** Whoever asks for the lock of a network first gets it first, also beside the reference plugin. */
+import { expect } from "bun:test";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { ENGINE_ENV, pluginLink, testWith } from "../../testing/binary.ts";
+import { lockFile } from "../../ffi/sys/lock.ts";
+
+const REFERENCE = "/usr/lib/cni/host-local";
+const COUNT = 64;
+
+/** Until so many wait for the lock. */
+async function waiters(path: string, count: number): Promise<void> {
+  const { ino } = statSync(path);
+  const isWaiting = new RegExp(`-> FLOCK .*:${ino} `, "g");
+  const deadline = performance.now() + 20_000;
+  while ((readFileSync("/proc/locks", "utf8").match(isWaiting)?.length ?? 0) < count) {
+    if (performance.now() > deadline) throw new Error(`${count} do not wait`);
+    await Bun.sleep(1);
+  }
+}
+
+testWith(
+  [REFERENCE],
+  `${COUNT} that wait, every second of them the reference plugin, get their turn in order`,
+  async () => {
+    const directory = mkdtempSync(join(tmpdir(), "cni-fairness-"));
+    mkdirSync(`${directory}/web`);
+    const lock = lockFile(`${directory}/web/lock`, { timeoutMs: 0 });
+    const ipam = { type: "host-local", dataDir: directory, ranges: [[{ subnet: "10.9.0.0/24" }]] };
+    const stdin = new Blob([JSON.stringify({ cniVersion: "1.0.0", name: "web", ipam })]);
+    const children: Bun.Subprocess<Blob, "pipe", "ignore">[] = [];
+    for (let i = 0; i < COUNT; i++) {
+      const env = { ...ENGINE_ENV, CNI_COMMAND: "ADD", CNI_CONTAINERID: `c${i}` };
+      const program = i % 2 === 0 ? pluginLink("host-local") : REFERENCE;
+      children.push(Bun.spawn([program], { env, stdin, stdout: "pipe", stderr: "ignore" }));
+      await waiters(`${directory}/web/lock`, i + 1);
+    }
+    lock[Symbol.dispose]();
+    const given = await Promise.all(
+      children.map(async ({ stdout }) => (await new Response(stdout).json()).ips[0].address),
+    );
+    rmSync(directory, { recursive: true });
+    // In the order in which the addresses are given.
+    expect(given).toEqual(Array.from({ length: COUNT }, (_, i) => `10.9.0.${i + 2}/24`));
+  },
+);

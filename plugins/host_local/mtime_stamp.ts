@@ -1,0 +1,30 @@
+/**
+ * A mark that a directory loses as soon as anybody creates, removes or renames something in it.
+ *
+ * It is the time of change: a random number of nanoseconds in a second that has passed, which the kernel replaces by the time of
+ * its clock however little of that went by. A time that the kernel set would not do: two changes within one tick have the same.
+ *
+ * @module
+ */
+import { SystemError } from "../../ffi/sys/error.ts";
+import { setModified } from "../../ffi/sys/pread_pwrite.ts";
+import { statusOf } from "../../ffi/sys/stat.ts";
+
+const ESTALE = 116;
+
+/** Tells this state of the directory that is open as `fd` from every other. @throws {SystemError} */
+export function sealOf(fd: number, boot: string): string {
+  const { identity, modified, changed } = statusOf(fd);
+  return `${boot} ${identity} ${modified} ${changed}`;
+}
+
+/** Gives the directory a time of change that no clock gives, so that its seal is one that it never had. @throws {SystemError} */
+export function sealAnew(fd: number, boot: string): string {
+  const second = Math.floor(Date.now() / 1000) - 1;
+  const time = BigInt(second) * 1_000_000_000n + BigInt(Math.floor(Math.random() * 1e9));
+  setModified(fd, time);
+  const seal = sealOf(fd, boot);
+  // Changed again by now, or a file system with coarser times, where two changes could look like one.
+  if (!seal.includes(` ${time} `)) throw new SystemError("futimens", ESTALE, "seal the directory");
+  return seal;
+}

@@ -1,0 +1,57 @@
+/**
+ * Whose the container's interface is. By the time of a DEL, the path of a namespace may lead to that of another container, which must not
+ * be touched; only who made the interface, or what the ADD said of it, tells.
+ *
+ * @module
+ */
+import { ipOf } from "../../../ffi/address.ts";
+import type { Netns } from "../../../ffi/netns.ts";
+import * as address from "../../../ffi/route/address.ts";
+import * as link from "../../../ffi/route/link.ts";
+import { type Owner, parseAlias, sameOwner } from "../protocol/owner.ts";
+import type { AttachmentCall } from "../protocol/plugin.ts";
+
+/** What tells whose an interface is. */
+export type Told = Pick<AttachmentCall<unknown>, "host" | "ifname" | "owner" | "prevResult">;
+
+/**
+ * Whether the interface CNI_IFNAME of a namespace is another attachment's than the one that is to be removed.
+ *
+ * Who made it says so in its alias, and of a cable in that of the host's end, where the container cannot change it. Where there is none, as
+ * of what the reference plugins made, it is another's if it has neither the hardware address nor any address that the result tells of: the
+ * container may have changed the first, and `tuning` has put it back by now.
+ *
+ * @returns false also if nothing tells
+ */
+export function isAnothers(call: Told, netns: Netns, inner: link.Link): boolean {
+  const owner = ownerOf(call, inner);
+  return owner ? !sameOwner(owner, call.owner) : isUnlikeTold(call, netns, inner);
+}
+
+/**
+ * Whether the interface is another container's, for plugins that did not make it and work on what is around it: asks nobody where the result
+ * tells its hardware address, or none.
+ */
+export function isBesideAnothers(call: Told, netns: Netns, inner: link.Link | undefined): boolean {
+  if (!inner || hasToldMac(call, inner)) return false;
+  const owner = ownerOf(call, inner);
+  // Its interface may have come with another network.
+  return owner ? owner.containerId !== call.owner.containerId : isUnlikeTold(call, netns, inner);
+}
+
+function ownerOf({ host }: Told, { info, parent, index, alias }: link.Link): Owner | undefined {
+  const outer = info?.kind === "veth" && parent !== undefined ? link.find(host.route, parent) : undefined;
+  return parseAlias(outer?.parent === index ? outer.alias : alias);
+}
+
+function isUnlikeTold(call: Told, netns: Netns, { index, mac }: link.Link): boolean {
+  if (hasToldMac(call, { mac })) return false;
+  const told = new Set(call.prevResult?.ips?.map((each) => ipOf(each.address)));
+  return told.size === 0 || !address.list(netns.route, { index }).some((each) => told.has(ipOf(each.address)));
+}
+
+/** True also if the result tells none. */
+function hasToldMac({ prevResult, ifname }: Told, { mac }: Pick<link.Link, "mac">): boolean {
+  const told = prevResult?.interfaces?.find(({ name, sandbox }) => name === ifname && sandbox)?.mac?.toLowerCase();
+  return told === undefined || told === mac;
+}

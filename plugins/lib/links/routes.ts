@@ -1,0 +1,38 @@
+/**
+ * Choosing and ordering routes that are moved from one table to another.
+ *
+ * @module
+ */
+import { RT_TABLE_DEFAULT, RT_TABLE_LOCAL, RT_TABLE_MAIN } from "../../../ffi/route/uapi.ts";
+import { gatewaysOf, linksOf, tableOf, type WholeRoute } from "../../../ffi/route/raw_route.ts";
+import type { Rule } from "../../../ffi/route/rule.ts";
+
+/** True for a route that leaves by this link and by no other. */
+export function leavesBy(route: WholeRoute, index: number): boolean {
+  const links = linksOf(route);
+  return links.length > 0 && links.every((each) => each === index);
+}
+
+/** The way to a gateway comes before what goes by the gateway. */
+export function byDependence(a: WholeRoute, b: WholeRoute): number {
+  return gatewaysOf(a).length - gatewaysOf(b).length;
+}
+
+/** True for a table that is not the system's own. */
+export function isOwnTable(table: number | undefined): table is number {
+  return table !== undefined && ![RT_TABLE_DEFAULT, RT_TABLE_MAIN, RT_TABLE_LOCAL].includes(table);
+}
+
+/**
+ * The numbers of tables that no rule names and that hold nothing, ascending: what somebody else put into a table would be used with ours.
+ *
+ * @param first where to begin
+ */
+export function* freeTables(
+  first: number,
+  rules: readonly Rule[],
+  routes: readonly WholeRoute[],
+): Generator<number, never> {
+  const used = new Set([...rules.map(({ table }) => table), ...routes.map(tableOf)]);
+  for (let table = first;; table++) if (!used.has(table) && isOwnTable(table)) yield table;
+}

@@ -1,0 +1,53 @@
+import { expect, test } from "bun:test";
+import { CniError } from "../../../spec/error.ts";
+import { NotRunError } from "./response.ts";
+import { delegate, type Invoker } from "./delegate.ts";
+
+/** Calls ADD of a delegate that answers in this way, and then fails for another reason; gives what it was asked, and the failure. */
+function attempt(invoke: Invoker["invoke"]): { asked: string[]; failure: CniError } {
+  const asked: string[] = [];
+  const invoker: Invoker = {
+    invoke(type, request) {
+      asked.push(request.command);
+      return invoke(type, request);
+    },
+  };
+  try {
+    using undo = new DisposableStack();
+    delegate(invoker, "ipam", { command: "ADD", env: {}, stdin: "{}" }, "1.1.0", undo).add();
+    throw new Error("Cannot go on");
+  } catch (error) {
+    return { asked, failure: CniError.from(error) };
+  }
+}
+
+test("what a delegate gave is given back when the ADD fails later", () => {
+  const { asked, failure } = attempt(() => ({ exitCode: 0, stdout: "{}" }));
+  expect(asked).toEqual(["ADD", "DEL"]);
+  expect(failure.message).toBe("Cannot go on");
+});
+
+test("a delegate that fails is called for DEL as well, and a failure of that is told apart", () => {
+  const { asked, failure } = attempt((_, { command }) => ({
+    exitCode: 1,
+    stdout: `{"code":11,"msg":"${command} fails","details":"why"}`,
+  }));
+  expect(asked).toEqual(["ADD", "DEL"]);
+  expect(failure).toMatchObject({
+    code: 11,
+    message: "ADD fails",
+    details: "why; undoing it failed: DEL fails; why",
+  });
+});
+
+test("a delegate that did not end is called for DEL; one that was not run is not", () => {
+  const thrown = (error: CniError) => () => {
+    throw error;
+  };
+  const late = attempt(thrown(new CniError(11, "Cannot wait")));
+  expect(late.asked).toEqual(["ADD", "DEL"]);
+  expect(late.failure.details).toBe("undoing it failed for the same reason");
+  const absent = attempt(thrown(new NotRunError(7, "Cannot run", { details: "looked in /x" })));
+  expect(absent.asked).toEqual(["ADD"]);
+  expect(absent.failure).toMatchObject({ code: 7, message: "Cannot run", details: "looked in /x" });
+});

@@ -1,0 +1,73 @@
+/** ADD undoes what it did whatever it fails at, and a DEL cleans up where nobody knows what was done. */
+import { afterAll, expect, test } from "bun:test";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { inNetns } from "../../../testing/netns.ts";
+import hostDevice from "../../host_device/plugin.ts";
+import { addressed, expectCleanDel, expectRollback, expectSecondDel, type Task } from "../../../testing/rollback.ts";
+import macvlan from "../../macvlan/plugin.ts";
+import ptp from "../../ptp/plugin.ts";
+import tap from "../../tap/plugin.ts";
+
+const directory = mkdtempSync(join(tmpdir(), "cni-rollback-"));
+afterAll(() => rmSync(directory, { recursive: true }));
+
+/** Links whose state changes no more: nobody is at the other end. */
+const cable = (name: string) => `ip link add ${name} type veth peer name far`;
+
+const TASKS: readonly (readonly [string, Task])[] = [
+  ["ptp", { plugin: ptp, hasRules: true, prepare: () => ({ ...addressed(), ipMasq: true, mtu: 1400 }) }],
+  [
+    "macvlan",
+    {
+      plugin: macvlan,
+      prepare({ host }) {
+        inNetns(host, "sh", "-ec", cable("up0"));
+        return { ...addressed(), master: "up0", mac: "0a:00:00:00:00:07" };
+      },
+    },
+  ],
+  [
+    "macvlan passthru",
+    {
+      plugin: macvlan,
+      prepare({ container }) {
+        inNetns(container, "sh", "-ec", cable("up0"));
+        return { ...addressed(), master: "up0", linkInContainer: true, mode: "passthru", mac: "0a:00:00:00:00:07" };
+      },
+    },
+  ],
+  [
+    "tap",
+    {
+      plugin: tap,
+      prepare({ container }) {
+        inNetns(container, "ip", "link", "add", "br1", "address", "0a:00:00:00:00:09", "type", "bridge");
+        return { ...addressed(), mtu: 1400, bridge: "br1", owner: 7 };
+      },
+    },
+  ],
+  [
+    "host-device",
+    {
+      plugin: hostDevice,
+      prepare({ host }) {
+        inNetns(host, "sh", "-ec", `${cable("nic0")}; ip link set nic0 mtu 1400 alias uplink`);
+        return { ...addressed(4), device: "nic0", dataDir: directory };
+      },
+    },
+  ],
+];
+
+test.each(TASKS)("%s: whichever message is not sent, the ADD that fails leaves nothing", (_, task) => {
+  expect(expectRollback(task)).toBeGreaterThan(4);
+});
+
+test.each(TASKS)("%s: whichever message of a DEL is not sent, the next one cleans up", (_, task) => {
+  expect(expectSecondDel(task)).toBeGreaterThan(0);
+});
+
+test.each(TASKS)("%s: whichever answer is lost, a DEL cleans up", (_, task) => {
+  expect(expectCleanDel(task)).toBeGreaterThan(4);
+});

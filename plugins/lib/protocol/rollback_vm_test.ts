@@ -1,0 +1,33 @@
+/** As `rollback_test.ts`, for kinds of links that not every machine's kernel has. Those on a master go the way of macvlan, which is tested there. */
+import { expect, test } from "bun:test";
+import * as link from "../../../ffi/route/link.ts";
+import { inNetns } from "../../../testing/netns.ts";
+import dummy from "../../dummy/plugin.ts";
+import { awaitOperational } from "../links/interface.ts";
+import { addressed, expectRollback, type Task } from "../../../testing/rollback.ts";
+import vrf from "../../vrf/plugin.ts";
+
+const VRF: Task = {
+  plugin: vrf,
+  prepare({ container }) {
+    const ends = ["eth0", "far"];
+    const set = (what: string) => ends.map((each) => `ip link set ${each} ${what}`);
+    const lines = [
+      ...["ip link add eth0 type veth peer name far", ...set("addrgenmode none"), ...set("up")],
+      ...["ip addr add 10.5.0.2/24 dev eth0", "ip addr add fd05::2/64 dev eth0 nodad"],
+      "ip route add default via 10.5.0.1",
+    ];
+    inNetns(container, "sh", "-ec", lines.join("\n"));
+    // What is compared must not change by itself.
+    for (const each of ends) awaitOperational(container, link.get(container.route, each));
+    return { vrfname: "red", prevResult: { cniVersion: "1.1.0" } };
+  },
+};
+const TASKS: readonly (readonly [string, Task])[] = [
+  ["dummy", { plugin: dummy, prepare: () => addressed() }],
+  ["vrf", VRF],
+];
+
+test.each(TASKS)("%s: whichever message is not sent, the ADD that fails leaves nothing", (_, task) => {
+  expect(expectRollback(task)).toBeGreaterThan(3);
+});

@@ -1,0 +1,64 @@
+import { expect, test } from "bun:test";
+import type { Netns } from "../../../ffi/netns.ts";
+import { inNetns } from "../../../testing/netns.ts";
+import * as link from "../../../ffi/route/link.ts";
+import { anything } from "../../../spec/schema.ts";
+import { plugin } from "./plugin.ts";
+import { embedded, serve, type Surroundings } from "./serve.ts";
+import { sandboxTest } from "../../../testing/sandbox.ts";
+
+sandboxTest("serve() undoes a failed ADD while the container's namespace is still open", [], ({ call, container }) => {
+  const failing = plugin({
+    name: "failing",
+    about: "Sets an MTU and fails",
+    config: anything,
+    add({ netns, undo }) {
+      undo.defer(() => link.set(netns.route, "lo", { mtu: 65536 }));
+      link.set(netns.route, "lo", { mtu: 1400 });
+      throw new Error("Cannot go on: this is a test");
+    },
+    del() {},
+    check() {},
+  });
+  expect(() => call(failing, "ADD", {})).toThrow(/^Cannot go on: this is a test$/);
+  expect(JSON.parse(inNetns(container, "ip", "-j", "link", "show", "lo"))[0].mtu).toBe(65536);
+});
+
+test("serve() tells a GC when its list was made, and the IPAM plugin the same, however long the first one takes", () => {
+  const told: bigint[] = [];
+  const nothing = { config: anything, add: () => ({}), del() {}, check() {} };
+  const outer = plugin({
+    ...nothing,
+    name: "outer",
+    about: "Takes its time before it calls its IPAM plugin",
+    gc({ madeAt, ipam }) {
+      told.push(madeAt);
+      Bun.sleepSync(5);
+      ipam!.gc();
+    },
+  });
+  const inner = plugin({
+    ...nothing,
+    name: "inner",
+    about: "Notes when the list was made",
+    gc: ({ madeAt }) => void told.push(madeAt),
+  });
+  const around: Surroundings = {
+    host: { identity: "host" } as Netns,
+    openNetns: () => undefined!,
+    invoker: () => embedded((type) => type === "inner" ? inner : undefined, around),
+    log() {},
+  };
+  const config = { cniVersion: "1.1.0", name: "net", type: "outer", ipam: { type: "inner" } };
+  const request = {
+    command: "GC",
+    env: { CNI_PATH: "/nonexistent" },
+    stdin: JSON.stringify({ ...config, "cni.dev/valid-attachments": [] }),
+  };
+  const before = BigInt(Date.now()) * 1_000_000n;
+  for (const each of [request, { ...request, madeAt: 7n }]) {
+    expect(serve(outer, each, around)).toMatchObject({ exitCode: 0 });
+  }
+  expect(Number(told[0]! - before)).toBeWithin(0, 1e9);
+  expect(told).toEqual([told[0]!, told[0]!, 7n, 7n]);
+});

@@ -1,0 +1,14 @@
+/**
+ * Giving up an ADD that somebody asked to end, at a point where all of it can still be undone.
+ *
+ * @module
+ */
+import { takeHeldSignal } from "../../../ffi/sys/signals.ts";
+import { CniError, Code } from "../../../spec/error.ts";
+
+/** @throws {CniError} code 11 if a signal that is held back asks this process to end */
+export function stopIfAsked(): void {
+  const signal = takeHeldSignal();
+  if (signal === undefined) return;
+  throw new CniError(Code.TryAgainLater, `Cannot attach the container: the process was asked to end by ${signal}`);
+}

@@ -1,0 +1,43 @@
+/**
+ * The table in which this program keeps its rules for frames that a bridge hands on, which the others never see.
+ *
+ * @module
+ */
+import { commented, etherAddr, ifnameType, setOf } from "../../../ffi/nft/datatypes.ts";
+import { drop, etherSaddr, iifname, inSet, oifname, rule } from "../../../ffi/nft/statements.ts";
+import {
+  NF_BR_PRI_FILTER_BRIDGED,
+  NF_INET_FORWARD,
+  NF_INET_PRE_ROUTING,
+  NF_IP_PRI_RAW,
+  NFPROTO_BRIDGE,
+} from "../../../ffi/nft/uapi.ts";
+import type { OwnTable } from "./table.ts";
+
+const KEY = { family: NFPROTO_BRIDGE, table: "cni" };
+
+/** `table bridge cni` */
+export const bridgeRuleset: OwnTable = {
+  ...KEY,
+  create(tx) {
+    tx.addTable({ family: KEY.family, name: KEY.table, comment: "Container networks; managed by cni" });
+    const names = setOf([ifnameType]);
+    tx.addSet({ ...KEY, name: "guarded", ...commented(names, "Ports with macspoofchk") });
+    const allowed = commented(setOf([ifnameType, etherAddr]), "The same, with the addresses that they may send from");
+    tx.addSet({ ...KEY, name: "allowed", ...allowed });
+    tx.addSet({ ...KEY, name: "isolated", ...commented(names, "Ports with ingressPolicy isolated") });
+    const hook = { number: NF_INET_PRE_ROUTING, priority: NF_IP_PRI_RAW };
+    tx.addChain({ ...KEY, name: "prerouting", type: "filter", hook, comment: "Frames with the address of another" });
+    const forward = { number: NF_INET_FORWARD, priority: NF_BR_PRI_FILTER_BRIDGED };
+    tx.addChain({ ...KEY, name: "forward", type: "filter", hook: forward, comment: "Frames from port to port" });
+  },
+  sentinel: { chain: "prerouting", rules: 1 },
+  rules: () => [
+    {
+      chain: "prerouting",
+      expressions: rule(inSet([iifname()], "guarded"), inSet([iifname(), etherSaddr()], "allowed", true), drop()),
+    },
+    { chain: "forward", expressions: rule(inSet([iifname()], "isolated"), drop()) },
+    { chain: "forward", expressions: rule(inSet([oifname()], "isolated"), drop()) },
+  ],
+};

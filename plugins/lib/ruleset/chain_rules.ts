@@ -1,0 +1,69 @@
+/**
+ * The rules of a chain of our own: whether they are all there, and how they are put back.
+ *
+ * @module
+ */
+import type { ExpressionIn } from "../../../ffi/nft/expressions.ts";
+import * as nft from "../../../ffi/nft/objects.ts";
+import type { Transaction } from "../../../ffi/nft/transaction.ts";
+import type { Netlink } from "../../../ffi/netlink/socket.ts";
+
+/** A chain from which rules were taken away. */
+export interface Loss {
+  readonly chain: string;
+  readonly present: number;
+  readonly expected: number;
+}
+
+/** What a chain has lost, if it has; one that is gone has lost all. More rules than ours are somebody's wish. @throws {NetlinkError} */
+export function findChainLoss(nl: Netlink, key: nft.TableKey, chain: string, expected: number): Loss | undefined {
+  const present = nft.listLazyRules(nl, key, chain).length;
+  return present < expected ? { chain, present, expected } : undefined;
+}
+
+/** `chain "postrouting" has 0 rules, expected 4` */
+export function describeLoss({ chain, present, expected }: Loss): string {
+  return `chain "${chain}" has ${present} rules, expected ${expected}`;
+}
+
+/**
+ * Puts the rules of a chain back, in their order and behind those that somebody else put there, which stay.
+ *
+ * The ruleset must not change before the transaction is committed.
+ */
+export function mendChain(
+  tx: Transaction,
+  nl: Netlink,
+  { family, table }: nft.TableKey,
+  chain: string,
+  rules: readonly (readonly ExpressionIn[])[],
+): void {
+  // Of a chain that lost nothing, as where only a companion is missing, this would give every rule another handle.
+  if (!findChainLoss(nl, { family, table }, chain, rules.length)) return;
+  for (const { handle, expressions } of nft.listLazyRules(nl, { family, table }, chain)) {
+    const found = expressions();
+    const isOurs = rules.some((rule) => rule.length === found.length && covers(found, rule));
+    if (isOurs) tx.deleteRule({ family, table }, chain, handle);
+  }
+  addRules(tx, { family, table }, chain, rules);
+}
+
+/** Adds rules behind those of a chain. */
+export function addRules(
+  tx: Transaction,
+  { family, table }: nft.TableKey,
+  chain: string,
+  rules: readonly (readonly ExpressionIn[])[],
+): void {
+  for (const expressions of rules) tx.addRule({ family, table, chain, expressions });
+}
+
+/** True if all that was sent came back; the kernel adds what goes without saying. */
+function covers(found: unknown, sent: unknown): boolean {
+  if (sent instanceof Uint8Array) return found instanceof Uint8Array && nft.hex(found) === nft.hex(sent);
+  if (typeof sent !== "object" || sent === null) return found === sent;
+  if (typeof found !== "object" || found === null) return false;
+  return Object.entries(sent).every(([key, value]) =>
+    value === undefined || covers((found as Record<string, unknown>)[key], value)
+  );
+}

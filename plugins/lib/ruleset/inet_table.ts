@@ -1,0 +1,281 @@
+/**
+ * The one table in which this program keeps its rules for IPv4 and IPv6: a fixed set of chains, and maps that attachments have elements in.
+ *
+ * A packet passes the same few rules whatever the number of containers: what concerns a container is found by one look-up.
+ *
+ * @module
+ */
+import { type Cidr, familyOf, networkOf, parseCidr } from "../../../ffi/address.ts";
+import {
+  commented,
+  ifnameType,
+  inetProto,
+  inetService,
+  ipv4Addr,
+  ipv6Addr,
+  mapOf,
+  setOf,
+} from "../../../ffi/nft/datatypes.ts";
+import {
+  accept,
+  daddr,
+  destinationTranslated,
+  dnatFrom,
+  dport,
+  drop,
+  fromAnotherLink,
+  fromInterface,
+  fromNetwork,
+  goTo,
+  ifnameField,
+  iifname,
+  inSet,
+  jump,
+  l4proto,
+  leave,
+  masquerade,
+  ofVersion,
+  oifname,
+  type Part,
+  rule,
+  saddr,
+  toAnotherLink,
+  toNetwork,
+  toThisHost,
+  verdictFrom,
+} from "../../../ffi/nft/statements.ts";
+import {
+  NF_INET_FORWARD,
+  NF_INET_LOCAL_OUT,
+  NF_INET_POST_ROUTING,
+  NF_INET_PRE_ROUTING,
+  NF_IP_PRI_FILTER,
+  NF_IP_PRI_NAT_DST,
+  NF_IP_PRI_NAT_SRC,
+  NF_IP_PRI_RAW,
+  NFPROTO_INET,
+} from "../../../ffi/nft/uapi.ts";
+import type { Netlink } from "../../../ffi/netlink/socket.ts";
+import { type Creation, type OwnTable, requireTable } from "./table.ts";
+import type { Companion, SharedChain } from "./shared_chains.ts";
+
+const KEY = { family: NFPROTO_INET, table: "cni" };
+/** Published ports whatever the address; a chain of its own, so that conditions on a port of one address can go on to it. */
+export const ANY_ADDRESS_CHAIN = "hostports_any_address";
+
+/** The strictest first. */
+const POLICIES = ["isolated", "same-bridge"] as const;
+
+/** `table inet cni` */
+export const ruleset: OwnTable = {
+  ...KEY,
+  create(tx) {
+    tx.addTable({ family: KEY.family, name: KEY.table, comment: "Container networks; managed by cni" });
+    for (const family of [4, 6] as const) addMaps(tx, family);
+    const bridges = commented(setOf([ifnameType]), "Bridges with an ingressPolicy, which keep each other out");
+    tx.addSet({ ...KEY, name: "ingress_bridges", ...bridges });
+    for (const policy of POLICIES) {
+      const shape = commented(mapOf([ifnameType], "verdict"), `Bridges with ingressPolicy ${policy}`);
+      tx.addSet({ ...KEY, name: bridgesOf(policy), ...shape });
+    }
+    tx.addChain({ ...KEY, name: "hostports", comment: "Published ports, first those of one address of the host" });
+    tx.addChain({ ...KEY, name: ANY_ADDRESS_CHAIN, comment: "Published ports of all addresses of the host" });
+    for (const each of baseChains()) tx.addChain({ ...KEY, ...each });
+  },
+  sentinel: { chain: "postrouting", rules: 4 },
+  rules: () => rules().map(([chain, ...parts]) => ({ chain, expressions: rule(...parts) })),
+  companionsOf: ingressCompanions,
+};
+
+function addMaps(tx: Creation, family: 4 | 6): void {
+  const address = family === 4 ? ipv4Addr : ipv6Addr;
+  const port = [inetProto, inetService];
+  const maps = {
+    hostports: [mapOf(port, [address, inetService]), "Published ports, and the containers that they lead to"],
+    hostip_hostports: [mapOf([address, ...port], [address, inetService]), "Published ports of one address of the host"],
+    conditions: [mapOf(port, "verdict"), "Published ports with conditions"],
+    hostip_conditions: [
+      mapOf([address, ...port], "verdict"),
+      "Published ports of one address of the host, with conditions",
+    ],
+    hairpin: [
+      mapOf([address], "verdict"),
+      "Containers that answer some callers of published ports past the host",
+    ],
+    masquerade: [mapOf([address], "verdict"), "Containers that are hidden behind the host"],
+    ingress: [mapOf([address], "verdict"), "Containers, and who may call them"],
+    // No rule looks here.
+    hostports_standby: [
+      setOf([address, ...port, address, inetService]),
+      "Ports of containers on two networks, which are published over the first one",
+    ],
+  } as const;
+  for (const [name, [shape, comment]] of Object.entries(maps)) {
+    tx.addSet({ ...KEY, name: `${name}${family}`, ...commented(shape, comment) });
+  }
+}
+
+const baseChains = () =>
+  [
+    {
+      name: "guard",
+      type: "filter",
+      hook: { number: NF_INET_PRE_ROUTING, priority: NF_IP_PRI_RAW },
+      comment: "Neighbours that claim addresses of the loopback interface",
+    },
+    {
+      name: "prerouting",
+      type: "nat",
+      hook: { number: NF_INET_PRE_ROUTING, priority: NF_IP_PRI_NAT_DST },
+      comment: "Calls from elsewhere to published ports",
+    },
+    {
+      name: "output",
+      type: "nat",
+      hook: { number: NF_INET_LOCAL_OUT, priority: NF_IP_PRI_NAT_DST },
+      comment: "Calls from this host to published ports",
+    },
+    {
+      name: "forward",
+      type: "filter",
+      hook: { number: NF_INET_FORWARD, priority: NF_IP_PRI_FILTER },
+      comment: "Who may call containers",
+    },
+    {
+      name: "postrouting",
+      type: "nat",
+      hook: { number: NF_INET_POST_ROUTING, priority: NF_IP_PRI_NAT_SRC },
+      comment: "Whose address is hidden behind the host's",
+    },
+  ] as const;
+
+function rules(): [chain: string, ...Part[]][] {
+  const loopback = parseCidr("127.0.0.0/8");
+  return [
+    // A port published on 127.0.0.1 needs route_localnet on the container's link, which lets neighbours send from and to 127.0.0.0/8.
+    // Asked by link rather than by name, a VRF that has loopback addresses of its own keeps them.
+    ["guard", toNetwork(loopback), toAnotherLink(), drop()],
+    ["guard", fromNetwork(loopback), fromAnotherLink(), drop()],
+    // What only passes through this host is nobody's published port.
+    ["prerouting", toThisHost(), jump("hostports")],
+    // The kernel delivers no answer to ::1 that came in by a link. Refused at once, a caller of "localhost" turns to 127.0.0.1.
+    ["output", toNetwork(parseCidr("::1/128")), leave()],
+    ["output", toThisHost(), jump("hostports")],
+    ...portRules((family) => [daddr(family), l4proto(), dport()], "hostports", "hostip_"),
+    ["hostports", goTo(ANY_ADDRESS_CHAIN)],
+    ...portRules(() => [l4proto(), dport()], ANY_ADDRESS_CHAIN, ""),
+    // By bridge, so that nobody gets past by taking another address; an isolated bridge stays so whatever else is on it.
+    ...POLICIES.map((policy): [string, ...Part[]] => ["forward", verdictFrom([oifname()], bridgesOf(policy))]),
+    ...([4, 6] as const).map((family): [string, ...Part[]] => [
+      "forward",
+      verdictFrom([daddr(family)], `ingress${family}`),
+    ]),
+    ...([4, 6] as const).map((family): [string, ...Part[]] => [
+      "postrouting",
+      destinationTranslated(),
+      verdictFrom([daddr(family)], `hairpin${family}`),
+    ]),
+    ...([4, 6] as const).map((family): [string, ...Part[]] => [
+      "postrouting",
+      verdictFrom([saddr(family)], `masquerade${family}`),
+    ]),
+  ];
+}
+
+type Fields = Parameters<typeof dnatFrom>[1];
+
+/** Published ports of one kind: first what has conditions, then all. */
+function portRules(fields: (family: 4 | 6) => Fields, chain: string, prefix: string): [chain: string, ...Part[]][] {
+  return ([4, 6] as const).flatMap((family): [string, ...Part[]][] => [
+    [chain, ofVersion(family), verdictFrom(fields(family), `${prefix}conditions${family}`)],
+    [chain, dnatFrom(family, fields(family), `${prefix}hostports${family}`)],
+  ]);
+}
+
+/** The subnet as part of a chain's name, as nft(8) reads it back: it takes no colons. */
+const nameOf = (subnet: Cidr): string => subnet.replaceAll(":", "-");
+
+/** Hides addresses of the subnet behind the host, except within the subnet and to groups. */
+export function masqueradeChain(address: Cidr): SharedChain {
+  const subnet = networkOf(address);
+  const groups = parseCidr(familyOf(subnet) === 4 ? "224.0.0.0/4" : "ff00::/8");
+  return {
+    name: `masquerade-${nameOf(subnet)}`,
+    rules: [rule(toNetwork(subnet), leave()), rule(toNetwork(groups), leave()), rule(masquerade())],
+  };
+}
+
+/**
+ * Hides who calls a published port where the container could not answer otherwise: neighbours in its subnet, to which it would answer past
+ * the host, and the host's own loopback addresses.
+ */
+export function hairpinChain(address: Cidr): SharedChain {
+  const subnet = networkOf(address);
+  const loopback = familyOf(subnet) === 4 ? [rule(fromNetwork(parseCidr("127.0.0.0/8")), masquerade())] : [];
+  return { name: `hairpin-${nameOf(subnet)}`, rules: [rule(fromNetwork(subnet), masquerade()), ...loopback] };
+}
+
+/** Hides everybody who calls a published port. */
+export function hairpinEverybodyChain(): SharedChain {
+  return { name: "hairpin-everybody", rules: [rule(masquerade())] };
+}
+
+/** Who may call containers of a bridge: those of no other bridge that has such a policy, or none of these bridges at all. */
+export type BridgePolicy = (typeof POLICIES)[number];
+
+const bridgesOf = (policy: BridgePolicy): string => `${policy.replace("-", "_")}_bridges`;
+const ingressName = (policy: BridgePolicy, bridge: string): string => `ingress-${policy}-${bridge}`;
+
+/** Lets everybody in. */
+export function openIngressChain(): SharedChain {
+  return {
+    name: "ingress-open",
+    rules: [rule(accept())],
+    comment: "Containers that everybody may call",
+    isFinal: true,
+  };
+}
+
+/** Keeps out whoever comes from a bridge that has a policy; as `same-bridge`, except from the same bridge. */
+export function bridgeIngressChain(policy: BridgePolicy, bridge: string): SharedChain {
+  const rules = [rule(inSet([iifname()], "ingress_bridges"), drop())];
+  if (policy === "same-bridge") rules.unshift(rule(fromInterface(bridge), accept()));
+  return { name: ingressName(policy, bridge), rules, isFinal: true };
+}
+
+/** The chain of this name that keeps out more than `policy` does, `open` or one of a bridge; undefined if that is not what it does. */
+export function stricterIngressChain(policy: "open" | BridgePolicy, name: string): SharedChain | undefined {
+  const stricter = policy === "open" ? POLICIES : POLICIES.slice(0, POLICIES.indexOf(policy));
+  for (const each of stricter) {
+    const bridge = bridgeIn(each, name);
+    if (bridge !== undefined) return bridgeIngressChain(each, bridge);
+  }
+  return undefined;
+}
+
+/** The bridge that the chain is about, if it is one for this policy. */
+function bridgeIn(policy: BridgePolicy, chain: string): string | undefined {
+  const bridge = chain.slice(ingressName(policy, "").length);
+  return chain === ingressName(policy, bridge) ? bridge : undefined;
+}
+
+function ingressCompanions(chain: string): Companion[] {
+  return POLICIES.flatMap((policy, i): Companion[] => {
+    const bridge = bridgeIn(policy, chain);
+    if (bridge === undefined) return [];
+    const key = ifnameField(bridge);
+    const comment = `ingressPolicy ${policy}`;
+    const alsoOf = ingressName(POLICIES[1 - i]!, bridge);
+    return [{ set: bridgesOf(policy), key, leads: true, comment }, {
+      set: "ingress_bridges",
+      key,
+      alsoOf,
+      comment: "ingressPolicy",
+    }];
+  });
+}
+
+/** Makes sure that the rules are there, or that the kernel would take them, without changing anything. @throws {CniError} code 50 */
+export function requireRuleset(nl: Netlink): void {
+  requireTable(nl, ruleset);
+}

@@ -1,0 +1,96 @@
+/**
+ * IP masquerading of attachments (`ipMasq`): a container reaches what is outside its subnet under the host's address.
+ *
+ * @module
+ */
+import { type Cidr, familyOf, type Ip, ipBytes, ipOf } from "../../../ffi/address.ts";
+import type { Netlink } from "../../../ffi/netlink/socket.ts";
+import {
+  checkElements,
+  deadOf,
+  ensureElements,
+  removeElements,
+  restoreElements,
+  type WantedElement,
+} from "./elements.ts";
+import { networkPrefix, oneOf, type Owner, sameOwner } from "../protocol/owner.ts";
+import { cleanUp } from "../protocol/plugin.ts";
+import {
+  collectReferenceMasquerade,
+  removeReferenceMasquerade,
+  withReferenceMasquerade,
+} from "../compat/masquerade.ts";
+import { masqueradeChain, ruleset } from "./inet_table.ts";
+
+const setOf = (address: Ip | Cidr): string => `masquerade${familyOf(address)}`;
+const keyOf = (address: Ip | Cidr): Uint8Array =>
+  ipBytes(address.includes("/") ? ipOf(address as Cidr) : address as Ip);
+
+function wanted(addresses: readonly Cidr[]): WantedElement[] {
+  return addresses.map((address) => ({
+    set: setOf(address),
+    key: keyOf(address),
+    chain: masqueradeChain(address),
+    title: `masquerading of ${ipOf(address)}`,
+  }));
+}
+
+/** Masquerades what comes from these addresses; one that another attachment still has is taken over. @throws {NetlinkError} */
+export function addMasquerade(nl: Netlink, owner: Owner, addresses: readonly Cidr[]): void {
+  ensureElements(nl, ruleset, owner, wanted(addresses));
+}
+
+/** Puts back what {@linkcode addMasquerade} made and is missing. @returns what that was, in words @throws {TakenError} @throws {NetlinkError} */
+export function restoreMasquerade(nl: Netlink, owner: Owner, addresses: readonly Cidr[]): string[] {
+  return restoreElements(nl, ruleset, owner, wanted(addresses));
+}
+
+/**
+ * Stops masquerading for an attachment: of these addresses, as far as they are still its own, or of all.
+ *
+ * With addresses the cost does not depend on how many containers there are. What the reference plugin set up for it goes as well.
+ *
+ * @throws {NetlinkError}
+ */
+export function removeMasquerade(nl: Netlink, owner: Owner, addresses?: readonly (Ip | Cidr)[]): void {
+  cleanUp(
+    () => removeOwnMasquerade(nl, owner, addresses),
+    () => removeReferenceMasquerade(nl, owner, addresses),
+  );
+}
+
+/**
+ * Stops masquerading for many attachments of a network.
+ *
+ * @returns those for which the reference plugin has set up something, which is still there
+ * @throws {NetlinkError}
+ */
+export function removeMasqueradeOfMany(nl: Netlink, network: string, owners: readonly Owner[]): ReadonlySet<Owner> {
+  const sets = ["masquerade4", "masquerade6"].map((set) => ({ set, commented: networkPrefix(network) }));
+  removeElements(nl, ruleset, sets, oneOf(owners));
+  return withReferenceMasquerade(nl, owners);
+}
+
+/** As {@linkcode removeMasquerade}, without a question for what the reference plugin has set up. @throws {NetlinkError} */
+export function removeOwnMasquerade(nl: Netlink, owner: Owner, addresses?: readonly (Ip | Cidr)[]): void {
+  const selections = ["masquerade4", "masquerade6"].map((set) => ({
+    set,
+    // A result that names no address of the interface says nothing about what there is.
+    ...addresses?.length && { keys: addresses.filter((each) => setOf(each) === set).map(keyOf) },
+  }));
+  removeElements(nl, ruleset, selections, (other) => sameOwner(other, owner));
+}
+
+/** @throws {CniError} if what {@linkcode addMasquerade} made is not there any more */
+export function checkMasquerade(nl: Netlink, owner: Owner, addresses: readonly Cidr[]): void {
+  checkElements(nl, ruleset, owner, wanted(addresses));
+}
+
+/** Stops masquerading for all attachments of a network that are not among the valid ones, the reference plugin's included. @throws {NetlinkError} */
+export function collectMasquerade(nl: Netlink, network: string, valid: readonly Omit<Owner, "network">[]): void {
+  const sets = [{ set: "masquerade4" }, { set: "masquerade6" }];
+  cleanUp(
+    () => void removeElements(nl, ruleset, sets, deadOf(network, valid)),
+    () => collectReferenceMasquerade(nl, network, valid),
+  );
+}

@@ -1,0 +1,61 @@
+/**
+ * Tables of our own that were emptied but not deleted, put right as far as that does not depend on attachments.
+ *
+ * @module
+ */
+import * as nft from "../../../ffi/nft/objects.ts";
+import { type Transaction, transaction } from "../../../ffi/nft/transaction.ts";
+import { NFPROTO_BRIDGE } from "../../../ffi/nft/uapi.ts";
+import type { Netlink } from "../../../ffi/netlink/socket.ts";
+import { CniError, Code } from "../../../spec/error.ts";
+import { bridgeRuleset } from "./bridge_table.ts";
+import { mendChain } from "./chain_rules.ts";
+import { type Creation, listLosses, type OwnTable } from "./table.ts";
+import { untilUndisturbed } from "./retry.ts";
+import { ruleset } from "./inet_table.ts";
+
+/** All of them. */
+export const OWN_TABLES: readonly OwnTable[] = [ruleset, bridgeRuleset];
+
+/**
+ * Puts back the chains, sets and rules that were taken from a table, all or none; its elements stay. A table that is not there is left so.
+ *
+ * What attachments have there is put back with them, by whoever made it.
+ *
+ * @returns the chains that had lost rules: `chain "guard" of table "inet cni"`
+ * @throws {CniError} if the table is somebody else's
+ * @throws {NetlinkError}
+ */
+export function repairTable(nl: Netlink, table: OwnTable): string[] {
+  return untilUndisturbed(() => {
+    const generation = nft.generation(nl);
+    const found = nft.findTable(nl, table);
+    const losses = found ? listLosses(nl, table) : [];
+    const tx = transaction(nl);
+    if (losses.length > 0) table.create(missingOnly(tx, nl, table, found?.comment));
+    for (const { chain } of losses) {
+      const rules = table.rules().filter((each) => each.chain === chain).map(({ expressions }) => expressions);
+      mendChain(tx, nl, table, chain, rules);
+    }
+    tx.commit(generation);
+    return losses.map(({ chain }) => `chain "${chain}" of ${describeTable(table)}`);
+  });
+}
+
+/** `table "inet cni"` */
+const describeTable = ({ family, table }: nft.TableKey): string =>
+  `table "${family === NFPROTO_BRIDGE ? "bridge" : "inet"} ${table}"`;
+
+/** Adds what is not there yet, to a table that is. @throws {CniError} if that is somebody else's of the same name */
+function missingOnly(tx: Transaction, nl: Netlink, table: OwnTable, present: string | undefined): Creation {
+  return {
+    addTable({ comment }) {
+      if (present === comment) return tx;
+      throw new CniError(Code.Internal, `Cannot repair ${describeTable(table)}: it was not made by this program`, {
+        details: `it has no comment "${comment}"; this program makes one where there is none`,
+      });
+    },
+    addSet: (set) => nft.findSet(nl, table, set.name ?? "") ? tx : tx.addSet(set),
+    addChain: (chain) => nft.findChain(nl, table, chain.name ?? "") ? tx : tx.addChain(chain),
+  };
+}

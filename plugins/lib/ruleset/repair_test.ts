@@ -1,0 +1,166 @@
+import { expect, test } from "bun:test";
+import { parseCidr, parseMac } from "../../../ffi/address.ts";
+import { generation } from "../../../ffi/nft/objects.ts";
+import type { Netns } from "../../../ffi/netns.ts";
+import { inNetns, netnsTest, newNamespaces } from "../../../testing/netns.ts";
+import { bridgeRuleset } from "./bridge_table.ts";
+import { addMasquerade, checkMasquerade, restoreMasquerade } from "./masquerade.ts";
+import { ensureElements, restoreElements, TakenError, type WantedElement } from "./elements.ts";
+import { repairTable } from "./repair.ts";
+import { bridgeIngressChain, hairpinChain, masqueradeChain, requireRuleset, ruleset } from "./inet_table.ts";
+import type { SharedChain } from "./shared_chains.ts";
+import { addSpoofCheck, requireSpoofCheck } from "./spoof_check.ts";
+
+const A = { network: "web", containerId: "a", ifname: "eth0" };
+const B = { ...A, containerId: "b" };
+const address = parseCidr("10.88.0.2/16");
+const nft = (host: Netns, ...words: string[]) => inNetns(host, "nft", ...words);
+const list = (host: Netns) => nft(host, "list", "ruleset");
+
+/** `[table, chain, handles of its rules]` */
+function chainsOf(host: Netns): [table: string, chain: string, handles: number[]][] {
+  return [...nft(host, "-a", "list", "ruleset").matchAll(/^table (\S+ \S+) [^]*?^\}/gm)].flatMap(([text, table]) =>
+    [...text.matchAll(/^\tchain (\S+) [^]*?^\t\}/gm)].map(([body, chain]): [string, string, number[]] => [
+      table!,
+      chain!,
+      [...body.matchAll(/^\t\t.*# handle (\d+)$/gm)].map(([, handle]) => Number(handle)),
+    ])
+  );
+}
+
+netnsTest("a table that was emptied gets its rules back in one change, and its elements stay", ({ host }) => {
+  addMasquerade(host.nft, A, [address]);
+  addSpoofCheck(host.nft, A, "veth1", parseMac("0a:00:00:00:00:01"));
+  const whole = list(host);
+  nft(host, "flush table inet cni; flush table bridge cni");
+  const before = generation(host.nft);
+  const restored = repairTable(host.nft, ruleset);
+  expect(generation(host.nft)).toBe(before + 1);
+  expect(restored.sort()).toEqual(
+    ["forward", "guard", "hostports", "hostports_any_address", "output", "postrouting", "prerouting"].map((chain) =>
+      `chain "${chain}" of table "inet cni"`
+    ),
+  );
+  expect(repairTable(host.nft, bridgeRuleset)).toEqual([
+    'chain "prerouting" of table "bridge cni"',
+    'chain "forward" of table "bridge cni"',
+  ]);
+  requireRuleset(host.nft);
+  requireSpoofCheck(host.nft);
+  // What belongs to attachments comes back with them.
+  expect(() => checkMasquerade(host.nft, A, [address])).toThrow(
+    'Check failed: the ruleset\'s chain "masquerade-10.88.0.0/16" has 0 rules, expected 3',
+  );
+  expect(restoreMasquerade(host.nft, A, [address])).toEqual(["masquerading of 10.88.0.2"]);
+  expect(list(host)).toBe(whole);
+  const now = generation(host.nft);
+  expect([repairTable(host.nft, ruleset), restoreMasquerade(host.nft, A, [address])]).toEqual([[], []]);
+  expect(generation(host.nft)).toBe(now);
+});
+
+netnsTest("a table that is not there, or whole, is left as it is", ({ host }) => {
+  const before = generation(host.nft);
+  expect(repairTable(host.nft, ruleset)).toEqual([]);
+  expect(list(host)).toBe("");
+  addMasquerade(host.nft, A, [address]);
+  nft(host, "add rule inet cni forward counter");
+  const added = generation(host.nft);
+  expect(added).toBeGreaterThan(before);
+  expect(repairTable(host.nft, ruleset)).toEqual([]);
+  expect(generation(host.nft)).toBe(added);
+});
+
+/** An element that leads to a chain, wherever that is. */
+const leading = (set: string, key: Uint8Array, chain: SharedChain): WantedElement => ({ set, key, chain, title: set });
+const SHARED: readonly WantedElement[] = [
+  leading("masquerade4", Uint8Array.of(10, 88, 0, 2), masqueradeChain(address)),
+  leading("hairpin4", Uint8Array.of(10, 88, 0, 2), hairpinChain(address)),
+  leading("ingress4", Uint8Array.of(10, 88, 0, 2), bridgeIngressChain("same-bridge", "br0")),
+];
+
+test("every rule is known again: what is left of a chain is neither doubled nor put into another order", () => {
+  using namespaces = newNamespaces();
+  const { host } = namespaces;
+  ensureElements(host.nft, ruleset, A, SHARED);
+  addSpoofCheck(host.nft, A, "veth1", parseMac("0a:00:00:00:00:01"));
+  const whole = list(host);
+  const chains = chainsOf(host);
+  expect(chains.flatMap(([, , handles]) => handles).length).toBeGreaterThan(25);
+  for (const [table, chain, handles] of chains) {
+    for (let i = 0; i < handles.length; i++) {
+      // By now every rule has another handle.
+      const [, , now] = chainsOf(host).find(([t, c]) => t === table && c === chain)!;
+      nft(host, `delete rule ${table} ${chain} handle ${now[i]}`);
+      repairTable(host.nft, ruleset);
+      repairTable(host.nft, bridgeRuleset);
+      restoreElements(host.nft, ruleset, A, SHARED);
+      expect(list(host)).toBe(whole);
+    }
+  }
+});
+
+netnsTest("rules of others in our chains stay where they are", ({ host }) => {
+  addMasquerade(host.nft, A, [address]);
+  nft(host, "flush chain inet cni postrouting");
+  nft(host, 'add rule inet cni postrouting counter comment "mine"');
+  const chain = "masquerade-10.88.0.0/16";
+  nft(host, `flush chain inet cni ${chain}; add rule inet cni ${chain} counter comment "mine as well"`);
+  expect(repairTable(host.nft, ruleset)).toEqual(['chain "postrouting" of table "inet cni"']);
+  restoreMasquerade(host.nft, A, [address]);
+  const rules = (name: string) =>
+    nft(host, "list", "chain", "inet", "cni", name).match(/^\t\t(?!type |comment ).*$/gm)!;
+  expect(rules("postrouting")).toHaveLength(5);
+  expect(rules("postrouting")[0]).toContain("mine");
+  expect(rules(chain)).toHaveLength(4);
+  expect(rules(chain)[0]).toContain("mine as well");
+});
+
+netnsTest("a table of somebody else's that has the same name is refused and left as it is", ({ host }) => {
+  nft(host, "add table inet cni; add chain inet cni postrouting; add rule inet cni postrouting drop");
+  const before = list(host);
+  expect(() => repairTable(host.nft, ruleset)).toThrow(
+    'Cannot repair table "inet cni": it was not made by this program',
+  );
+  expect(list(host)).toBe(before);
+});
+
+netnsTest("chains and sets that were deleted are made again", ({ host }) => {
+  addMasquerade(host.nft, A, [address]);
+  const sorted = () => list(host).split("\n").sort();
+  const whole = sorted();
+  nft(host, "flush chain inet cni forward; delete chain inet cni forward; delete map inet cni ingress4");
+  expect(repairTable(host.nft, ruleset)).toEqual(['chain "forward" of table "inet cni"']);
+  expect(sorted()).toEqual(whole);
+  requireRuleset(host.nft);
+});
+
+netnsTest("what belongs to a chain comes back with it", ({ host }) => {
+  ensureElements(host.nft, ruleset, A, SHARED);
+  const whole = list(host);
+  nft(host, "delete element inet cni ingress_bridges { br0 }; flush map inet cni same_bridge_bridges");
+  expect(restoreElements(host.nft, ruleset, A, SHARED)).toEqual(["ingress4"]);
+  expect(list(host)).toBe(whole);
+});
+
+netnsTest("what another attachment has by now is not taken from it", ({ host }) => {
+  addMasquerade(host.nft, A, [address]);
+  addMasquerade(host.nft, B, [address]);
+  const before = generation(host.nft);
+  expect(() => restoreMasquerade(host.nft, A, [address])).toThrow(TakenError);
+  expect(restoreMasquerade(host.nft, B, [address])).toEqual([]);
+  expect(generation(host.nft)).toBe(before);
+});
+
+netnsTest(
+  "an ADD puts back the rules of a chain that it leads to, and refuses a table that lost others",
+  ({ host }) => {
+    addMasquerade(host.nft, A, [address]);
+    nft(host, "flush chain inet cni masquerade-10.88.0.0/16");
+    addMasquerade(host.nft, B, [parseCidr("10.88.0.3/16")]);
+    checkMasquerade(host.nft, A, [address]);
+    nft(host, "flush table inet cni");
+    expect(() => addMasquerade(host.nft, { ...A, containerId: "c" }, [parseCidr("10.88.0.4/16")])).toThrow(
+      'Cannot use the ruleset: its chain "postrouting" has 0 rules, expected 4',
+    );
+  },
+);

@@ -1,0 +1,165 @@
+import { expect, test } from "bun:test";
+import { readFileSync, statSync } from "node:fs";
+import { NetlinkError } from "../../../ffi/netlink/error.ts";
+import { generation } from "../../../ffi/nft/objects.ts";
+import { transaction } from "../../../ffi/nft/transaction.ts";
+import type { Netns } from "../../../ffi/netns.ts";
+import { inNetns } from "../../../testing/netns.ts";
+import firewall from "../../firewall/plugin.ts";
+import { withoutBus } from "../../../testing/firewall.ts";
+import portmap from "../../portmap/plugin.ts";
+import { publishing } from "../../../testing/portmap.ts";
+import { CniError } from "../../../spec/error.ts";
+import { networkTest } from "../../../testing/bridge_network.ts";
+import { untilUndisturbed } from "./retry.ts";
+
+withoutBus();
+
+const refusal = (errno: number) => new NetlinkError({ request: "NFT_MSG_NEWSETELEM", errno });
+const ERESTART = 85;
+const EBUSY = 16;
+const EPERM = 1;
+const ENOBUFS = 105;
+
+/** What comes of attempts that always fail, and how many there were. */
+function attempts(errno: number, patienceMs?: number): { error: Error & { code: unknown }; count: number } {
+  let count = 0;
+  try {
+    untilUndisturbed(() => {
+      count++;
+      throw refusal(errno);
+    }, patienceMs);
+  } catch (error) {
+    return { error: error as Error & { code: unknown }, count };
+  }
+  throw new Error("it succeeded");
+}
+
+test("a ruleset that others change without end is given up after a while, to be tried again later", () => {
+  const began = performance.now();
+  const { error, count } = attempts(ERESTART, 20);
+  expect(performance.now() - began).toBeGreaterThan(20);
+  expect(error).toBeInstanceOf(CniError);
+  expect(error).toMatchObject({
+    code: 11,
+    message: `Cannot change the ruleset: others changed it during each of ${count} attempts in 0.02 s`,
+    details: expect.stringContaining("ERESTART"),
+  });
+});
+
+test("conflicts that persist are told as they are, and other refusals at once", () => {
+  expect(attempts(EBUSY)).toMatchObject({ count: 11, error: { code: "EBUSY" } });
+  expect(attempts(ENOBUFS)).toMatchObject({ count: 11, error: { code: "ENOBUFS" } });
+  expect(attempts(EPERM)).toMatchObject({ count: 1, error: { code: "EPERM" } });
+  let left = 3;
+  expect(untilUndisturbed(() => {
+    if (left-- > 0) throw refusal(ERESTART);
+    return "done";
+  })).toBe("done");
+});
+
+const FFI = `${import.meta.dir}/../../../ffi`;
+
+/** A program that changes the ruleset as fast as it can, by two changes in each commit that leave it as it was. */
+async function committer(host: Netns): Promise<Disposable> {
+  const script = `
+    import { currentNetns } from "${FFI}/netns.ts";
+    import { transaction } from "${FFI}/nft/transaction.ts";
+    const { nft } = currentNetns();
+    const table = { family: 1, table: "busy" };
+    transaction(nft).addTable({ family: 1, name: "busy" }).commit();
+    console.log("ready");
+    for (;;) transaction(nft).addChain({ ...table, name: "c" }).deleteChain(table, "c").commit();`;
+  const command = [process.execPath, "-e", script];
+  const { child } = host.run(() => ({ child: Bun.spawn(command, { stdin: "ignore", stdout: "pipe" }) }));
+  const { value } = await child.stdout.getReader().read();
+  if (!value) throw new Error("The program that was to change the ruleset has ended");
+  return { [Symbol.dispose]: () => child.kill("SIGKILL") };
+}
+
+networkTest("ADD and DEL succeed while another program changes the ruleset all the time", async (network) => {
+  const { host, call } = network;
+  const container = network.container(2);
+  const config = publishing([{ hostPort: 8080, containerPort: 80 }, {
+    hostPort: 53,
+    containerPort: 53,
+    protocol: "udp",
+  }]);
+  inNetns(
+    host,
+    "nft",
+    "add table inet site; add chain inet site fw { type filter hook forward priority 0; policy drop; }",
+  );
+  const before = inNetns(host, "nft", "-a", "list", "table", "inet", "site");
+  using _committer = await committer(host);
+  const began = generation(host.nft);
+  for (let i = 0; i < 25; i++) {
+    for (const plugin of [portmap, firewall]) call(plugin, "ADD", config, { container, containerId: `c${i}` });
+    for (const plugin of [firewall, portmap]) call(plugin, "DEL", config, { container, containerId: `c${i}` });
+  }
+  expect(generation(host.nft) - began).toBeGreaterThan(1000);
+  expect(inNetns(host, "nft", "list", "table", "inet", "cni")).not.toContain("elements");
+  expect(inNetns(host, "nft", "-a", "list", "table", "inet", "site")).toBe(before);
+  // Without further attempts they would not.
+  expect(() => {
+    for (let i = 0; i < 1000; i++) {
+      const now = generation(host.nft);
+      transaction(host.nft).addChain({ family: 1, table: "cni", name: `test${i}` }).commit(now);
+    }
+  }).toThrow("ERESTART");
+}, 60_000);
+
+/** Who has locks of our namespace. */
+const holders = (): string[] =>
+  readFileSync("/proc/locks", "utf8").split("\n").filter((line) =>
+    line.includes(`:${statSync("/proc/self/ns/net").ino} `) && !line.includes("->")
+  ).map((line) => line.split(/\s+/)[4]!);
+
+test("who was too late three times goes alone, until it is through", () => {
+  const seen: boolean[] = [];
+  untilUndisturbed(() => {
+    seen.push(holders().includes(`${process.pid}`));
+    if (seen.length <= 4) throw refusal(ERESTART);
+  });
+  expect(seen).toEqual([false, false, false, true, true]);
+  expect(holders()).not.toContain(`${process.pid}`);
+});
+
+test("who does not get its turn because somebody hangs goes on without", async () => {
+  const script = ["sh", "-c", "exec 9</proc/self/ns/net; flock 9; echo held; exec sleep 1000"];
+  const other = Bun.spawn(script, { stdin: "ignore", stdout: "pipe" });
+  await other.stdout.getReader().read();
+  let count = 0;
+  const began = performance.now();
+  untilUndisturbed(() => {
+    if (++count <= 5) throw refusal(ERESTART);
+  });
+  expect(performance.now() - began).toBeLessThan(5000);
+  other.kill("SIGKILL");
+  await other.exited;
+});
+
+test("who is asked to end in the middle of an ADD does not wait for the ruleset any longer", () => {
+  const script = `
+    import { NetlinkError } from "${FFI}/netlink/error.ts";
+    import { holdSignals } from "${FFI}/sys/signals.ts";
+    import { untilUndisturbed } from "${import.meta.dir}/retry.ts";
+    holdSignals();
+    let count = 0;
+    try {
+      untilUndisturbed(() => {
+        if (++count === 5) process.kill(process.pid, "SIGTERM");
+        throw new NetlinkError({ request: "NFT_MSG_NEWSETELEM", errno: ${ERESTART} });
+      });
+    } catch ({ code, message }) {
+      console.log(JSON.stringify({ count, code, message }));
+    }`;
+  // For all threads, of which the plugin has one only.
+  const argv = ["env", "--block-signal=TERM", process.execPath, "-e", script];
+  const { stdout, stderr } = Bun.spawnSync(argv, { stdin: "ignore" });
+  expect([JSON.parse(stdout.toString()), stderr.toString()]).toEqual([{
+    count: 5,
+    code: 11,
+    message: "Cannot attach the container: the process was asked to end by SIGTERM",
+  }, ""]);
+});

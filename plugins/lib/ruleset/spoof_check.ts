@@ -1,0 +1,101 @@
+/**
+ * Protection against forged hardware addresses (`macspoofchk`): from a container's port only frames with its own address enter the bridge.
+ *
+ * @module
+ */
+import { type Mac, macBytes } from "../../../ffi/address.ts";
+import { concatenation, ifnameField } from "../../../ffi/nft/statements.ts";
+import type { Netlink } from "../../../ffi/netlink/socket.ts";
+import type { Netns } from "../../../ffi/netns.ts";
+import * as nft from "../../../ffi/nft/objects.ts";
+import * as link from "../../../ffi/route/link.ts";
+import { bridgeRuleset } from "./bridge_table.ts";
+import {
+  checkElements,
+  deadOf,
+  ensureElements,
+  removeElements,
+  restoreElements,
+  type WantedElement,
+} from "./elements.ts";
+import { requireTable } from "./table.ts";
+import { networkPrefix, oneOf, type Owner, sameOwner } from "../protocol/owner.ts";
+import { cleanUp } from "../protocol/plugin.ts";
+import {
+  collectReferenceSpoofChecks,
+  removeReferenceSpoofCheck,
+  withReferenceSpoofCheck,
+} from "../compat/spoof_check.ts";
+
+const SETS = [{ set: "guarded" }, { set: "allowed" }];
+
+function wanted(hostIfname: string, mac: Mac): WantedElement[] {
+  const name = ifnameField(hostIfname);
+  const title = `the hardware address of "${hostIfname}"`;
+  return [
+    { set: "guarded", key: name, title },
+    { set: "allowed", key: concatenation(name, macBytes(mac)), title },
+  ];
+}
+
+/** Drops what comes from the port `hostIfname` of a bridge with another source address than `mac`. @throws {NetlinkError} */
+export function addSpoofCheck(nl: Netlink, owner: Owner, hostIfname: string, mac: Mac): void {
+  ensureElements(nl, bridgeRuleset, owner, wanted(hostIfname, mac));
+}
+
+/** Puts back what {@linkcode addSpoofCheck} made and is missing. @returns what that was, in words @throws {TakenError} @throws {NetlinkError} */
+export function restoreSpoofCheck(nl: Netlink, owner: Owner, hostIfname: string, mac: Mac): string[] {
+  return restoreElements(nl, bridgeRuleset, owner, wanted(hostIfname, mac));
+}
+
+/** Makes sure that {@linkcode addSpoofCheck} could do its work, without changing anything. @throws {CniError} code 50 */
+export function requireSpoofCheck(nl: Netlink): void {
+  requireTable(nl, bridgeRuleset);
+}
+
+/** Ends the check for an attachment, whatever its port was called, the reference plugin's included. @throws {NetlinkError} */
+export function removeSpoofCheck(nl: Netlink, owner: Owner): void {
+  cleanUp(
+    () => void removeElements(nl, bridgeRuleset, SETS, (other) => sameOwner(other, owner)),
+    () => removeReferenceSpoofCheck(nl, owner),
+  );
+}
+
+/** Whether any attachment has a check of this program, or had one since the machine was started: one question. @throws {NetlinkError} */
+export function hasSpoofChecks(nl: Netlink): boolean {
+  return nft.findTable(nl, bridgeRuleset) !== undefined;
+}
+
+/**
+ * Ends the check for many attachments of a network.
+ *
+ * @returns those for which the reference plugin has set up something, which is still there
+ * @throws {NetlinkError}
+ */
+export function removeSpoofCheckOfMany(nl: Netlink, network: string, owners: readonly Owner[]): ReadonlySet<Owner> {
+  const sets = SETS.map((each) => ({ ...each, commented: networkPrefix(network) }));
+  removeElements(nl, bridgeRuleset, sets, oneOf(owners));
+  return withReferenceSpoofCheck(nl, owners);
+}
+
+/** @throws {CniError} if what {@linkcode addSpoofCheck} made is not there any more */
+export function checkSpoofCheck(nl: Netlink, owner: Owner, hostIfname: string, mac: Mac): void {
+  checkElements(nl, bridgeRuleset, owner, wanted(hostIfname, mac));
+}
+
+/**
+ * Ends the check for all attachments of a network that are not among the valid ones, and those of the reference plugin for ports that are
+ * no more.
+ *
+ * @throws {NetlinkError}
+ */
+export function collectSpoofChecks(
+  { nft, route }: Pick<Netns, "nft" | "route">,
+  network: string,
+  valid: readonly Omit<Owner, "network">[],
+): void {
+  cleanUp(
+    () => void removeElements(nft, bridgeRuleset, SETS, deadOf(network, valid)),
+    () => collectReferenceSpoofChecks(nft, (name) => link.find(route, name) !== undefined),
+  );
+}

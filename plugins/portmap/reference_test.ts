@@ -1,0 +1,73 @@
+/**
+ * Published ports and masquerading by the reference plugins and by the compiled binary: who is answered, and whom the answerer sees.
+ *
+ * @module
+ */
+import { expect } from "bun:test";
+import type { Netns } from "../../ffi/netns.ts";
+import { inNetns } from "../../testing/netns.ts";
+import { askTcp, askUdp, serveTcp, serveUdp } from "../../testing/traffic.ts";
+import { newWorld, ours, peerTest, type Side, theirs, type World } from "../../testing/reference_host.ts";
+
+const config = {
+  isDefaultGateway: true,
+  ipMasq: true,
+  hairpinMode: true,
+  ipam: { type: "host-local", dataDir: "$DIR", ranges: [[{ subnet: "10.1.0.0/24" }], [{ subnet: "fd00:1::/64" }]] },
+};
+const portMappings = [
+  { hostPort: 8080, containerPort: 80, protocol: "tcp" },
+  { hostPort: 5353, containerPort: 53, protocol: "udp" },
+];
+
+function run(netns: Netns, ...lines: string[]): void {
+  inNetns(netns, "sh", "-e", "-c", lines.join("\n"));
+}
+
+/** A machine outside, at 192.0.2.2 and 2001:db8::2; the host is 192.0.2.1 and 2001:db8::1 there. */
+function connectOutside({ host, newContainer }: World): Netns {
+  const outside = newContainer();
+  const addresses = (n: number, name: string) =>
+    `ip addr add 192.0.2.${n}/24 dev ${name}; ip addr add 2001:db8::${n}/64 dev ${name} nodad; ip link set ${name} up`;
+  // Else the gateway of the reference does not speak IPv6 in its first seconds.
+  run(host, "for each in all default; do echo 0 >/proc/sys/net/ipv6/conf/$each/accept_dad; done; ip link set lo up");
+  run(host, `ip link add up0 type veth peer name eth0 netns ${outside.path}`, addresses(1, "up0"));
+  run(outside, addresses(2, "eth0"));
+  return outside;
+}
+
+async function answersOf(side: Side): Promise<Record<string, string | undefined>> {
+  using world = newWorld();
+  const { host, container, call } = world;
+  const outside = connectOutside(world);
+  const prevResult = call(side, "ADD", config);
+  const published = { runtimeConfig: { portMappings }, prevResult };
+  expect(call(side, "ADD", published, { type: "portmap" }).ips).toEqual(prevResult.ips);
+  using _tcp = serveTcp(container, "container", 80);
+  using _udp = await serveUdp(container, "container", 53);
+  using _web = serveTcp(outside, "outside", 80);
+  const answers: Record<string, string | undefined> = {};
+  const places: [name: string, from: Netns, to: string[], port: number][] = [
+    ["outside", outside, ["192.0.2.1", "2001:db8::1"], 8080],
+    ["host", host, ["127.0.0.1", "192.0.2.1", "10.1.0.1", "2001:db8::1", "fd00:1::1"], 8080],
+    ["container", container, ["192.0.2.1", "10.1.0.1", "2001:db8::1", "fd00:1::1"], 8080],
+    ["container", container, ["192.0.2.2", "2001:db8::2"], 80],
+  ];
+  for (const [name, from, all, port] of places) {
+    for (const to of all) {
+      answers[`${name} to ${to}, TCP ${port}`] = await askTcp(from, to, port);
+      if (port === 8080) answers[`${name} to ${to}, UDP`] = await askUdp(from, to, 5353);
+    }
+  }
+  call(side, "DEL", published, { type: "portmap" });
+  answers["after DEL"] = await askTcp(outside, "192.0.2.1", 8080);
+  call(side, "DEL", config);
+  return answers;
+}
+
+peerTest("published ports and masquerading: everybody gets the same answer, seen from the same address", async () => {
+  const reference = await answersOf(theirs);
+  const unanswered = Object.entries(reference).filter(([, answer]) => !answer).map(([question]) => question);
+  expect(unanswered).toEqual(["after DEL"]);
+  expect(await answersOf(ours)).toEqual(reference);
+});

@@ -1,0 +1,211 @@
+/**
+ * The same requests to the reference plugin and to the compiled binary: what they answer, what they leave in the kernel, and whether
+ * either goes on where the other stopped.
+ *
+ * @module
+ */
+import { expect, test } from "bun:test";
+import { existsSync } from "node:fs";
+import { inNetns } from "../../testing/netns.ts";
+import {
+  both,
+  compare,
+  configs,
+  defaults,
+  dns,
+  envs,
+  four,
+  hostLocal,
+  ipams,
+  judge,
+  left,
+  named,
+  narrow,
+  prepare,
+  ranges,
+  type Request,
+} from "../../testing/reference_requests.ts";
+import {
+  type CallOptions,
+  differences,
+  type Json,
+  newWorld,
+  ours,
+  peerTest,
+  type Side,
+  theirs,
+  type World,
+} from "../../testing/reference_host.ts";
+
+const ptpTest = (name: string, body: () => void | Promise<void>) =>
+  existsSync(theirs.path("ptp")) ? peerTest(name, body) : test.skip(name, () => {});
+
+const ask = (world: World, side: Side, verb: string, config: object, options: CallOptions = {}) =>
+  world.ask(side, verb, { type: "ptp", ...config }, { type: "ptp", ...options });
+const call = (world: World, side: Side, verb: string, config: object, options: CallOptions = {}): Json =>
+  world.call(side, verb, { type: "ptp", ...config }, { type: "ptp", ...options });
+
+const routes = [{ dst: "192.0.2.0/24" }, { dst: "2001:db8::/32" }];
+const nearby = [{ dst: "198.51.100.0/24", gw: "10.1.0.9" }];
+
+const CASES: Record<string, Request> = {
+  "IPv4": { config: { ipam: four } },
+  "IPv6": { config: { ipam: ranges("fd00:1::/64") } },
+  "both": { config: { ipam: both } },
+  "both, with default routes": { config: { ipam: { ...both, routes: defaults } } },
+  "MTU": { config: { mtu: 1400, ipam: both } },
+  "routes": { config: { ipam: { ...both, routes: [...routes, ...defaults] } } },
+  "a route by another gateway of the subnet": { config: { ipam: { ...four, routes: nearby } } },
+  "gateway named by ipam": { config: { ipam: hostLocal({ ranges: [narrow] }) } },
+  "a gateway outside of the subnet": { config: { ipam: hostLocal({ subnet: "10.1.0.0/24", gateway: "10.7.0.1" }) } },
+  "several ranges": { config: { ipam: ranges("10.1.0.0/24", "10.2.0.0/24", "fd00:2::/64", "fd00:3::/64") } },
+  "masquerade": { config: { ipMasq: true, ipam: both } },
+  "addresses by runtimeConfig": { config: { ipam: both, runtimeConfig: { ips: ["10.1.0.77/24", "fd00:1::77"] } } },
+  "MAC addresses, of which it knows nothing": {
+    config: { ipam: four, runtimeConfig: { mac: "x" }, args: { cni: { mac: 7 } } },
+  },
+  "dns": { config: { ipam: both, dns } },
+  "dns of ipam": { config: { ipam: named } },
+  "dns of both": { config: { ipam: named, dns: { domain: "c.example" } } },
+  "empty list in dns": { config: { ipam: named, dns: { nameservers: [] } } },
+  "upper case, null": { config: { MTU: 1300, IPAM: both, ipMasq: null } },
+  ...Object.fromEntries(["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0"].map((cniVersion) => [
+    `version ${cniVersion}`,
+    { config: { cniVersion, dns, ipam: { ...both, routes } } },
+  ])),
+};
+
+/** Ours puts no route to the subnet there where the reference takes it away again, and needs no search for duplicates: as `path: theirs | ours`. */
+function usual(reference: Json): string[] {
+  const { addresses } = reference.added.container.links[1];
+  const withSix = addresses.some(({ family }: Json) => family === "inet6");
+  return [
+    ...addresses.map((_: Json, i: number) => `added.container.links.1.addresses.${i}.noprefixroute: undefined | true`),
+    'added.container.sysctls.ipv4/conf/eth0/arp_notify: "0" | "1"',
+    ...withSix ? ['added.container.sysctls.ipv6/conf/eth0/accept_dad: "1" | "0"'] : [],
+  ];
+}
+const DIFFERENCES: Record<string, readonly string[]> = {
+  "a route by another gateway of the subnet": ['added.container.routes.2.flags.0: undefined | "onlink"'],
+};
+
+for (const [name, request] of Object.entries(CASES)) {
+  ptpTest(`same answer and state: ${name}`, () => {
+    const [reference, own] = compare("ptp", request);
+    expect(differences(reference, own)).toEqual([...usual(reference), ...DIFFERENCES[name] ?? []].sort());
+  });
+}
+
+const dels = (...all: Request[]) => all.map((each): Request => ({ verb: "DEL", config: { ipam: four }, ...each }));
+const fixed = (...addresses: object[]) => ({ type: "static", addresses });
+
+const REFUSED: Request[] = [
+  ...ipams(undefined, {}, { type: "absent" }, { type: "../cni/host-local" }, "host-local", []),
+  ...ipams(fixed({ address: "10.1.0.2/24" })),
+  ...ipams({ ...four, routes: [{ dst: "192.0.2.0/24", gw: "172.16.0.1" }] }),
+  ...configs({ ipam: four, mtu: "1500" }, { ipam: four, mtu: 70000 }, { ipam: four, ipMasq: "yes" }),
+  ...configs({ ipam: four, cniVersion: "0.3.9" }, { ipam: four, name: "a b" }),
+  ...envs("CNI_NETNS", { ipam: four }, null, "", "/nonexistent/x", "/etc/passwd", "/proc/self/ns/mnt"),
+  ...envs("CNI_IFNAME", { ipam: four }, null, "a234567890123456", "a/b", "..", "lo"),
+  { config: { ipam: four }, container: ["link add eth0 type bridge"] },
+  ...dels({ config: { ipam: { type: "absent" } } }),
+  { verb: "CHECK", config: { ipam: four } },
+  { verb: "STATUS", config: { ipam: four, cniVersion: "1.0.0" } },
+];
+
+const ACCEPTED: Request[] = [
+  ...configs({ ipam: four, runtimeConfig: null, args: null, prevResult: null, dns: null }),
+  ...configs({ ipam: { ...four, routes: [{ dst: "2001:db8::/32" }] } }),
+  ...envs("CNI_ARGS", { ipam: four }, "", "IgnoreUnknown=1;FOO=1"),
+  ...dels({}, { env: { CNI_NETNS: null } }, { env: { CNI_NETNS: "/nonexistent/x" } }),
+];
+
+const ONLY_OURS: Request[] = [
+  // A single address, and two of one subnet.
+  ...ipams(fixed({ address: "10.1.0.2/32", gateway: "10.1.0.1" })),
+  ...ipams(fixed({ address: "10.1.0.2/24", gateway: "10.1.0.1" }, { address: "10.1.0.3/24", gateway: "10.1.0.1" })),
+  ...ipams({ ...four, routes: [routes[0], routes[0]] }),
+  ...configs({ cniVersion: "1.1.0", ipam: four }),
+  ...dels({ env: { CNI_NETNS: "/etc/passwd" } }, { config: { ipam: four, mtu: "x" } }, { config: {} }),
+];
+
+const ONLY_THEIRS: Request[] = [
+  // Taken for 0, and for nothing at all.
+  ...configs({ ipam: four, mtu: -1 }, { ipam: four, ipMasqBackend: "x" }),
+  // The host would have the address that the container has.
+  ...ipams(fixed({ address: "10.1.0.2/24", gateway: "10.1.0.2" })),
+  // The host leads what is for the address elsewhere, and goes on doing so.
+  { config: { ipam: four }, host: ["link add mine up type bridge", "route add 10.1.0.2 dev mine scope host"] },
+];
+
+judge(ptpTest, "ptp", { refused: REFUSED, accepted: ACCEPTED, onlyOurs: ONLY_OURS, onlyTheirs: ONLY_THEIRS });
+
+const FULL = { mtu: 1400, ipMasq: true, ipam: { ...both, routes: defaults } };
+/** The reference's DEL fails where another has made the rules. */
+const PLAIN = { ...FULL, ipMasq: false };
+const GONE = { links: { host: ["lo"], container: ["lo"] }, reserved: [] };
+
+/** What happens to the container's network, what ip(8) is told to put it right again, and whether the reference notices. */
+const DRIFT: readonly (readonly [place: "host" | "container", change: string, back: string, byThem: boolean])[] = [
+  ["container", "addr del fd00:1::2/64 dev eth0", "addr add fd00:1::2/64 dev eth0 nodad noprefixroute", true],
+  ["container", "route del default", "route add default via 10.1.0.1", true],
+  ["container", "link set eth0 address 0a:00:00:00:00:66", "link set eth0 address $MAC", true],
+  ["container", "link set eth0 mtu 1300", "link set eth0 mtu 1400", false],
+  ["host", "route del 10.1.0.2", "route add 10.1.0.2 dev $PORT scope host", false],
+  ["host", "-6 route del fd00:1::2", "-6 route add fd00:1::2 dev $PORT", false],
+];
+
+const PAIRS: readonly (readonly [first: Side, second: Side])[] = [[theirs, ours], [ours, theirs]];
+for (const [first, second] of PAIRS) {
+  for (const cniVersion of ["0.4.0", "1.0.0"]) {
+    ptpTest(`${second.name} checks and removes what ${first.name} added, version ${cniVersion}`, () => {
+      using world = newWorld();
+      const prevResult = call(world, first, "ADD", { cniVersion, ...PLAIN });
+      const config = { cniVersion, ...PLAIN, prevResult };
+      const [{ name: port }, { mac }] = prevResult.interfaces;
+      const put = (place: "host" | "container", command: string) =>
+        prepare(world[place], [command.replace("$PORT", port).replace("$MAC", mac)]);
+      call(world, second, "CHECK", config);
+      for (const [place, change, back, byThem] of DRIFT) {
+        put(place, change);
+        expect([change, ask(world, second, "CHECK", config).ok]).toEqual([change, second === theirs && !byThem]);
+        put(place, back);
+      }
+      call(world, second, "CHECK", config);
+      call(world, second, "DEL", config);
+      expect(left(world)).toEqual(GONE);
+      call(world, second, "DEL", config);
+      expect(ask(world, second, "CHECK", config).ok).toBe(false);
+    });
+  }
+
+  ptpTest(`containers of ${first.name} and ${second.name} reach each other, and are removed by the other`, () => {
+    using world = newWorld();
+    const other = world.newContainer();
+    const env = { CNI_CONTAINERID: "c2", CNI_NETNS: other.path, CNI_IFNAME: "net1" };
+    call(world, first, "ADD", PLAIN);
+    call(world, second, "ADD", PLAIN, { env });
+    const ping = (...all: string[]) => all.map((each) => inNetns(other, "busybox", "ping", "-c1", "-W2", each));
+    ping("10.1.0.1", "10.1.0.2");
+    // For a second the host's end of the reference's has no address to ask for neighbours from.
+    inNetns(other, "busybox", "ping", "-c3", "-W2", "fd00:1::2");
+    ping("fd00:1::1");
+    call(world, second, "DEL", PLAIN);
+    ping("10.1.0.1", "fd00:1::1");
+    call(world, first, "DEL", PLAIN, { env });
+    expect(left(world)).toEqual(GONE);
+  });
+}
+
+for (const CNI_NETNS of [null, "", "/nonexistent/x"]) {
+  ptpTest(
+    `we remove what the reference added, rules and all, even if CNI_NETNS is ${JSON.stringify(CNI_NETNS)}`,
+    () => {
+      using world = newWorld();
+      const prevResult = call(world, theirs, "ADD", FULL);
+      call(world, ours, "DEL", { ...FULL, prevResult }, { env: { CNI_NETNS } });
+      expect(left(world)).toEqual(GONE);
+      expect(inNetns(world.host, "iptables-save")).not.toContain("CNI-");
+    },
+  );
+}

@@ -1,0 +1,70 @@
+/**
+ * Making a tap in an SELinux context of its own. The kernel takes the context of the process that makes it, and a process with several threads
+ * cannot change its own, so that another one is started in that context, to do this and nothing else.
+ *
+ * @see selinux_tun_dev_create in security/selinux/hooks.c, proc_pid_attr(5)
+ * @module
+ */
+import { converse } from "../../ffi/sys/subprocess.ts";
+import { SystemError } from "../../ffi/sys/error.ts";
+import { overwrite } from "../../ffi/sys/file.ts";
+import { sys } from "../../ffi/sys/libc.ts";
+import { startProgram } from "../../ffi/sys/process.ts";
+import type { TapOrder } from "./tap_device_options.ts";
+import { CniError, Code } from "../../spec/error.ts";
+
+/** The context of what this thread executes next. */
+const CONTEXT = "/proc/thread-self/attr/exec";
+const OWN_PROGRAM = "/proc/self/exe";
+const TIMEOUT_MS = 30_000;
+const MOST_OUTPUT = 64 * 1024;
+
+/** Has a tap made that stays, in the namespace that the thread is in. @throws {CniError} */
+export function createLabelledTap(context: string, order: TapOrder): void {
+  const child = inContext(context, () => {
+    try {
+      return startProgram(OWN_PROGRAM, [], false, ["tap-device", JSON.stringify(order)]);
+    } catch (error) {
+      throw error instanceof SystemError ? refused(context, error) : error;
+    }
+  });
+  let said = "";
+  const hear = (bytes: Uint8Array) => void (said += new TextDecoder().decode(bytes));
+  const bounds = { deadline: performance.now() + TIMEOUT_MS, mostOutput: MOST_OUTPUT, group: false };
+  const { end } = converse(child, new Uint8Array(), hear, bounds);
+  if (end && "status" in end && end.status === 0) return;
+  throw new CniError(Code.Internal, `Cannot create tap "${order.name}" in SELinux context "${context}"`, {
+    details: said.trim() || "the program that makes it was stopped",
+  });
+}
+
+function inContext<T>(context: string, call: () => T): T {
+  try {
+    overwrite(CONTEXT, context);
+  } catch (error) {
+    throw error instanceof SystemError ? refused(context, error) : error;
+  }
+  try {
+    return call();
+  } finally {
+    reset();
+  }
+}
+
+/** Writing nothing stands for the context that the policy says. */
+function reset(): void {
+  const O_WRONLY = 1, O_CLOEXEC = 0o2000000;
+  const fd = sys.open(CONTEXT, O_WRONLY | O_CLOEXEC, 0);
+  try {
+    sys.write(fd, new Uint8Array(1), 0);
+  } finally {
+    sys.close(fd);
+  }
+}
+
+function refused(context: string, cause: SystemError): CniError {
+  const details = cause.code === "EINVAL"
+    ? "the policy has no such context, or this host has no SELinux"
+    : "the policy does not allow it";
+  return new CniError(Code.Internal, `Cannot use SELinux context "${context}": ${cause.message}`, { details, cause });
+}

@@ -1,0 +1,104 @@
+/**
+ * The `tap` plugin: an interface of which a program is the other end, such as one that runs virtual machines.
+ *
+ * @module
+ */
+import type { Netns } from "../../ffi/netns.ts";
+import { IFF_TAP, tun } from "../../ffi/route/link_kinds.ts";
+import * as link from "../../ffi/route/link.ts";
+import { createTap, keepTap, TUN_DEVICE } from "../../ffi/route/tap.ts";
+import { SystemError } from "../../ffi/sys/error.ts";
+import { findStatus } from "../../ffi/sys/stat.ts";
+import { expectEqual, removeIfPresent } from "../lib/links/interface.ts";
+import { interfaceExists } from "../lib/links/container_link.ts";
+import { formatAlias } from "../lib/protocol/owner.ts";
+import { type AddCall, plugin } from "../lib/protocol/plugin.ts";
+import { attach, checkAttached, detach, detachMany } from "../lib/links/single_interface.ts";
+import { CniError, Code } from "../../spec/error.ts";
+import { type TapConfig, tapConfig, wantedMac } from "./config.ts";
+import { createLabelledTap } from "./labelled_tap.ts";
+
+const NO_DRIVER = "load the driver: modprobe tun";
+
+/** What the kernel calls both, taps and tuns. */
+const KIND = "tun";
+
+export default plugin({
+  name: "tap",
+  about: "Gives the container an interface that a program opens",
+  config: tapConfig,
+  args: ["MAC"],
+
+  add(call) {
+    const { config, netns, ifname, owner, undo, args } = call;
+    const mac = wantedMac(config, args);
+    const bridge = config.bridge === undefined ? undefined : getBridge(netns, config.bridge);
+    create(call);
+    undo.defer(() => void removeIfPresent(netns, ifname));
+    link.set(netns.route, ifname, {
+      alias: formatAlias(owner),
+      ...config.mtu ? { mtu: config.mtu } : {},
+      ...mac ? { mac } : {},
+      ...bridge ? { master: bridge.index } : {},
+    });
+    // Nobody is at the other end yet who could have an address.
+    return attach(call, link.get(netns.route, ifname), true);
+  },
+
+  del: (call) => detach(call, KIND),
+
+  delMany: (calls, ipam) => detachMany(calls, ipam, KIND),
+
+  check(call) {
+    const { config, netns, ifname } = call;
+    const device = checkAttached(call, "tap");
+    expectEqual(`kind of "${ifname}"`, device.info?.kind, KIND);
+    const tap = tun.of(device)!;
+    expectEqual(`type of "${ifname}"`, tap.type === IFF_TAP ? "tap" : "tun", "tap");
+    expectEqual(`multiple queues of "${ifname}"`, (tap.multiQueue ?? 0) !== 0, config.multiQueue);
+    expectEqual(`owner of "${ifname}"`, tap.owner, config.owner);
+    expectEqual(`group of "${ifname}"`, tap.group, config.group);
+    if (config.mtu) expectEqual(`MTU of "${ifname}"`, device.mtu, config.mtu);
+    if (config.bridge) expectEqual(`bridge of "${ifname}"`, device.master, getBridge(netns, config.bridge).index);
+  },
+
+  status({ ipam }) {
+    if (!findStatus(TUN_DEVICE)) {
+      throw new CniError(Code.NotAvailable, `Cannot create taps: "${TUN_DEVICE}" is missing`, { details: NO_DRIVER });
+    }
+    ipam?.status();
+  },
+});
+
+/** Makes the tap, which stays from now on. */
+function create({ config, netns, ifname }: AddCall<TapConfig>): void {
+  const { multiQueue, owner, group, selinuxContext } = config;
+  const options = { multiQueue, ...owner !== undefined && { owner }, ...group !== undefined && { group } };
+  if (link.find(netns.route, ifname)) throw interfaceExists(ifname, netns);
+  try {
+    netns.run(() => {
+      if (selinuxContext) return createLabelledTap(selinuxContext, { name: ifname, ...options });
+      using tap = createTap(ifname, options);
+      keepTap(tap);
+    });
+  } catch (error) {
+    throw error instanceof SystemError ? explain(error, ifname, netns) : error;
+  }
+}
+
+function explain(error: SystemError, ifname: string, netns: Netns): Error {
+  if (error.code === "EBUSY") return interfaceExists(ifname, netns);
+  const isMissing = error.syscall === "open" && ["ENOENT", "ENODEV", "ENXIO"].includes(error.code);
+  return isMissing ? new CniError(Code.Internal, error.message, { details: NO_DRIVER, cause: error }) : error;
+}
+
+/** @throws {CniError} if the container has no such bridge */
+function getBridge(netns: Netns, name: string): link.Link {
+  const found = link.find(netns.route, name);
+  if (found?.info?.kind === "bridge") return found;
+  throw new CniError(
+    Code.InvalidConfig,
+    found ? `Cannot use "${name}" as a bridge: it is none` : `Cannot find bridge "${name}" in "${netns.path}"`,
+    { details: "the bridge has to be in the container before the tap" },
+  );
+}

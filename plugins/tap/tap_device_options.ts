@@ -1,0 +1,21 @@
+/**
+ * What the plugin `tap` tells the program that it starts to make a tap, as the one argument of `tap-device`.
+ *
+ * @module
+ */
+import { boolean, type Infer, int, lazy, nonEmptyString, optional, struct } from "../../spec/schema.ts";
+
+/** A user or group; the last number stands for none. */
+export const identity = int({ min: 0, max: 0xffff_fffe });
+
+/** The order. */
+export const tapOrder = lazy(() =>
+  struct({
+    name: nonEmptyString,
+    multiQueue: optional(boolean),
+    owner: optional(identity),
+    group: optional(identity),
+  })
+);
+/** What {@linkcode tapOrder} reads. */
+export type TapOrder = Infer<typeof tapOrder>;

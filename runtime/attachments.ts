@@ -1,0 +1,64 @@
+/**
+ * What is attached, as far as it is remembered.
+ *
+ * @module
+ */
+import { parseResult, type Result } from "../spec/result.ts";
+import type { JsonObject } from "../spec/schema.ts";
+import { LATEST } from "../spec/version.ts";
+import { type Args, type AttachmentKey, type CacheEntry, listEntries } from "./cache.ts";
+import { type Kernel, whyEnded } from "./stale.ts";
+
+/** An attachment of which something is remembered. */
+export interface KnownAttachment extends AttachmentKey {
+  /** `unfinished` while its ADD runs, or if that was killed; `gone` if it cannot live any more. */
+  readonly state: "attached" | "unfinished" | "gone";
+  /** Why it cannot live any more: its namespace is gone, or of an earlier boot. */
+  readonly reason?: string;
+  /** Path of the container's network namespace. */
+  readonly netns?: string;
+  /** CNI_ARGS of its ADD. */
+  readonly args: Args;
+  /** What its ADD was given by capability. */
+  readonly capabilityArgs: JsonObject;
+  /** Of its ADD; absent while that has not ended, or if it cannot be read. */
+  readonly result?: Result;
+}
+
+/**
+ * The attachments to a network, or all of them, by network, container and interface.
+ *
+ * @param log told of what is remembered and cannot be understood
+ * @throws {SystemError}
+ */
+export function listAttachments(
+  directory: string,
+  kernel: Kernel,
+  network?: string,
+  log?: (message: string) => void,
+): KnownAttachment[] {
+  return listEntries(directory, network, log).map((entry) => {
+    const { network, containerId, ifname, netns, args, capabilityArgs } = entry;
+    const result = findResult(entry);
+    const reason = whyEnded(entry, kernel);
+    return {
+      network,
+      containerId,
+      ifname,
+      state: reason !== undefined ? "gone" : entry.result === undefined ? "unfinished" : "attached",
+      ...(reason !== undefined && { reason }),
+      ...(netns && { netns }),
+      args,
+      capabilityArgs,
+      ...(result && { result }),
+    };
+  });
+}
+
+function findResult({ result }: CacheEntry): Result | undefined {
+  try {
+    return result === undefined ? undefined : parseResult(result, LATEST);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,295 @@
+/**
+ * What is known of the attachments that were made: one file each, in the layout and format of libcni, so that either reads the other's.
+ *
+ * A file appears as a whole or not at all. What is in it is believed only if it names the attachment that was asked for, because two
+ * attachments can share a file name: network `a-b` with container `c`, and network `a` with container `b-c`.
+ *
+ * Two keys are added to those of libcni, which passes over them: `bootId`, since no attachment outlives the boot it was made in, and
+ * `netnsCookie`, since none outlives its namespace, whose path can be another's by then.
+ *
+ * @module
+ */
+import { findBootId, type Times } from "../ffi/sys/boot.ts";
+import { ensureDirectory, findNames } from "../ffi/sys/directory.ts";
+import { SystemError } from "../ffi/sys/error.ts";
+import { createFile, findText, NO_FILE, removeReplaced, replaceFile } from "../ffi/sys/file.ts";
+import { findLink, findStatus } from "../ffi/sys/stat.ts";
+import { CniError, Code } from "../spec/error.ts";
+import { parseJson, printJson } from "../spec/jsonc.ts";
+import * as schema from "../spec/schema.ts";
+import { sortedByBytes } from "./byte_order.ts";
+
+/** The file of an entry makes no sense, as after a power cut; what is no file, or of another kind, is not meant. */
+export class DamagedEntryError extends CniError {}
+
+/** What tells one attachment from another. */
+export interface AttachmentKey {
+  /** The network's name. */
+  readonly network: string;
+  /** CNI_CONTAINERID. */
+  readonly containerId: string;
+  /** CNI_IFNAME. */
+  readonly ifname: string;
+}
+
+/** CNI_ARGS in the order given. */
+export type Args = readonly (readonly [key: string, value: string])[];
+
+/** One attachment, with what is needed to check it and to undo it. */
+export interface CacheEntry extends AttachmentKey {
+  /** The network's configuration as it was then; empty in files that hold a result only. */
+  readonly config: string;
+  readonly netns?: string;
+  /** The kernel's number for that namespace, which no other has in the same boot; of kernels that have none, or another program, absent. */
+  readonly netnsCookie?: string;
+  readonly args: Args;
+  readonly capabilityArgs: schema.JsonObject;
+  /** The document of the final result; absent while the ADD has not ended. */
+  readonly result?: unknown;
+  /** Of an entry that was read: which boot of the kernel it was written in, or, where another program did not say, when. */
+  readonly written?: { readonly boot: string } | Times;
+}
+
+const KIND = "cniCacheV1";
+const NAME_BYTES = 255;
+
+/** What plugins get as a variable of their environment, which ends at a NUL. */
+const variable = schema.satisfying(schema.string, "text without NUL", (text) => !text.includes("\0"));
+const document = schema.lazy(() =>
+  schema.struct({
+    containerId: schema.string,
+    ifName: schema.string,
+    networkName: schema.string,
+    config: schema.withDefault(schema.string, ""),
+    netns: schema.withDefault(variable, ""),
+    cniArgs: schema.withDefault(schema.array(schema.array(variable)), []),
+    capabilityArgs: schema.withDefault(schema.jsonObject, {}),
+    result: schema.optional(schema.anything),
+    bootId: schema.optional(schema.anything),
+    netnsCookie: schema.optional(schema.anything),
+  })
+);
+
+/**
+ * The file of an attachment.
+ *
+ * @throws {CniError} code 4 if a part is missing or would lead out of the directory, or if they are too long together
+ */
+export function cachePath(directory: string, { network, containerId, ifname }: AttachmentKey): string {
+  const parts = { "network name": network, "container id": containerId, "interface name": ifname };
+  for (const [what, part] of Object.entries(parts)) {
+    if (part === "" || /[/\0]/.test(part)) {
+      const reason = part === "" ? "it is missing" : "it must be usable in a file name";
+      throw new CniError(Code.InvalidEnvironment, `Cannot use ${what} ${JSON.stringify(part)}: ${reason}`);
+    }
+  }
+  const name = `${network}-${containerId}-${ifname}`;
+  const length = new TextEncoder().encode(name).length;
+  if (length <= NAME_BYTES) return `${directory}/results/${name}`;
+  throw new CniError(
+    Code.InvalidEnvironment,
+    `Cannot remember attachment ${schema.excerpt(name)}: network name, container id and interface name have ${
+      length - 2
+    } bytes ` +
+      `together, and ${NAME_BYTES - 2} fit into a file name`,
+  );
+}
+
+/** Writes an entry that is not there yet; false if one is. @throws {CniError} @throws {SystemError} */
+export function createEntry(directory: string, entry: CacheEntry): boolean {
+  const path = cachePath(directory, entry);
+  refuseLink(directory);
+  ensureDirectory(`${directory}/results`, 0o700);
+  return createFile(path, format(entry), 0o600);
+}
+
+/** Writes an entry over the one that is there. @throws {CniError} @throws {SystemError} */
+export function replaceEntry(directory: string, entry: CacheEntry): void {
+  replaceFile(cachePath(directory, entry), format(entry), 0o600);
+}
+
+/**
+ * The entry of an attachment, or `undefined` if there is none; of a file in the oldest format, which is a bare result, the rest is empty.
+ *
+ * @throws {CniError} code 6 if the file cannot be understood
+ * @throws {SystemError} if it cannot be read
+ */
+export function findEntry(directory: string, key: AttachmentKey): CacheEntry | undefined {
+  const path = cachePath(directory, key);
+  refuseLink(directory);
+  const text = read(path);
+  if (text === undefined) return undefined;
+  const entry = parse(text, path, key);
+  return sameAttachment(entry, key) ? entry : undefined;
+}
+
+/** Removes the entry of an attachment, also one that cannot be understood, but never that of another attachment. @throws {SystemError} */
+export function removeEntry(directory: string, key: AttachmentKey): void {
+  const path = cachePath(directory, key);
+  if (isLinked(directory)) return;
+  const other = occupantOf(directory, key);
+  if (other === undefined || sameAttachment(other, key)) removeReplaced(path);
+}
+
+/** The attachment whose entry is in the file of `key`, if that can be told. @throws {SystemError} */
+export function occupantOf(directory: string, key: AttachmentKey): CacheEntry | undefined {
+  const path = cachePath(directory, key);
+  try {
+    const text = read(path);
+    return text === undefined ? undefined : parse(text, path, key);
+  } catch (error) {
+    if (error instanceof SystemError) throw error;
+    return undefined;
+  }
+}
+
+/**
+ * All attachments to a network, or to any, sorted by file name.
+ *
+ * @param log told of files that cannot be understood, which are left out, by their names
+ * @throws {SystemError}
+ */
+export function listEntries(
+  directory: string,
+  network?: string,
+  log?: (message: string, error?: unknown, name?: string) => void,
+): CacheEntry[] {
+  const prefix = network === undefined ? "" : `${network}-`;
+  if (isLinked(directory)) {
+    log?.(`${linkedError(directory).message}; going on without it`);
+    return [];
+  }
+  const names = sortedByBytes(findNames(`${directory}/results`) ?? []).filter((name) =>
+    name.startsWith(prefix) && !name.startsWith(".")
+  );
+  return names.flatMap((name) => {
+    try {
+      const path = `${directory}/results/${name}`;
+      const text = read(path);
+      const entry = text === undefined ? undefined : parse(text, path, undefined);
+      // Only files in the present format name their attachment.
+      const isNamed = entry && entry.network !== "" && entry.ifname !== "";
+      if (!isNamed || (network !== undefined && entry.network !== network)) return [];
+      // A copy beside it, such as an editor makes, is not the attachment's.
+      return cachePath(directory, entry) === path ? [entry] : [];
+    } catch (error) {
+      log?.(`${CniError.from(error).message}; going on without it`, error, name);
+      return [];
+    }
+  });
+}
+
+export function sameAttachment(a: AttachmentKey, b: AttachmentKey): boolean {
+  return a.network === b.network && a.containerId === b.containerId && a.ifname === b.ifname;
+}
+
+/**
+ * Keys in the order in which libcni writes them, empty ones left out. It has results and capability arguments as maps, which it
+ * prints sorted; what is inside a capability is its user's.
+ */
+function format(entry: CacheEntry): string {
+  const { network, containerId, ifname, config, netns, netnsCookie, args, capabilityArgs, result } = entry;
+  const bootId = findBootId();
+  return printJson({
+    kind: KIND,
+    containerId,
+    config: new TextEncoder().encode(config).toBase64(),
+    ifName: ifname,
+    networkName: network,
+    ...(netns && { netns }),
+    ...(args.length > 0 && { cniArgs: args }),
+    ...(Object.keys(capabilityArgs).length > 0 && { capabilityArgs: sorted(capabilityArgs, (value) => value) }),
+    ...(result !== undefined && { result: sortedThroughout(result) }),
+    // The cookie says nothing by itself: another boot has the same ones.
+    ...(bootId !== undefined && { bootId, ...(netnsCookie !== undefined && { netnsCookie }) }),
+  });
+}
+
+function sortedThroughout(node: unknown): unknown {
+  if (Array.isArray(node)) return node.map(sortedThroughout);
+  return schema.isJsonObject(node) ? sorted(node, sortedThroughout) : node;
+}
+
+function sorted(node: schema.JsonObject, convert: (value: unknown) => unknown): schema.JsonObject {
+  return Object.fromEntries(sortedByBytes(Object.keys(node)).map((key) => [key, convert(node[key])]));
+}
+
+/** Whoever moves the state of a node moves the directory as a whole; a link inside was put there by somebody else. */
+function isLinked(directory: string): boolean {
+  return findLink(`${directory}/results`) !== undefined;
+}
+
+function refuseLink(directory: string): void {
+  if (isLinked(directory)) throw linkedError(directory);
+}
+
+function linkedError(directory: string): CniError {
+  return new CniError(
+    Code.DecodeFailure,
+    `Cannot use cached attachments in "${directory}/results": it is a symbolic link, which is not followed`,
+  );
+}
+
+/** What was put in the place of a file is as good as one that cannot be understood. */
+function read(path: string): string | undefined {
+  try {
+    return findText(path);
+  } catch (error) {
+    if (error instanceof SystemError && NO_FILE.includes(error.code)) throw notUnderstood(path, error.message);
+    throw error;
+  }
+}
+
+/** `key` is whose result a file in the oldest format must be, as it does not say so itself. */
+function parse(text: string, path: string, key: AttachmentKey | undefined): CacheEntry {
+  try {
+    const node = schema.jsonObject.parse(parseJson(text, `"${path}"`));
+    if (node.kind === KIND) return parseEntry(node, path);
+    if (key && node.kind === undefined) return { ...key, config: "", args: [], capabilityArgs: {}, result: node };
+  } catch (error) {
+    // Nor does what cannot be read now say anything of what is in the file: GC would remove a damaged one.
+    if (error instanceof SystemError) throw error;
+    const { code, message } = notUnderstood(path, error instanceof Error ? error.message : String(error));
+    throw new DamagedEntryError(code, message);
+  }
+  throw notUnderstood(path, `it is of no kind known here`);
+}
+
+function parseEntry(node: schema.JsonObject, file: string): CacheEntry {
+  const { containerId, ifName, networkName, config, netns, cniArgs, capabilityArgs, result, ...own } = document.parse(
+    node,
+  );
+  const path = netns || sandboxIn(result, ifName);
+  const { bootId, netnsCookie } = own;
+  const isToldBoot = typeof bootId === "string";
+  const written = isToldBoot ? { boot: bootId } : findTimes(file);
+  return {
+    network: networkName,
+    containerId,
+    ifname: ifName,
+    config: new TextDecoder().decode(Uint8Array.fromBase64(config)),
+    ...(path && { netns: path }),
+    ...(isToldBoot && typeof netnsCookie === "string" && { netnsCookie }),
+    args: cniArgs.map(([key = "", value = ""]) => [key, value] as const),
+    capabilityArgs,
+    ...(result !== undefined && { result }),
+    ...(written && { written }),
+  };
+}
+
+function findTimes(path: string): Times | undefined {
+  const status = findStatus(path);
+  return status && { modified: status.modified, changed: status.changed };
+}
+
+/** Where the interface is. Older libcni, as in podman 4, did not write down the namespace; then only the result tells. */
+function sandboxIn(result: unknown, ifname: string): string | undefined {
+  const interfaces = schema.isJsonObject(result) ? result.interfaces : undefined;
+  if (!Array.isArray(interfaces)) return undefined;
+  const own = interfaces.find((each) => schema.isJsonObject(each) && each.name === ifname && each.sandbox);
+  return typeof own?.sandbox === "string" && !own.sandbox.includes("\0") ? own.sandbox : undefined;
+}
+
+function notUnderstood(path: string, reason: string): CniError {
+  return new CniError(Code.DecodeFailure, `Cannot use cached attachment "${path}": ${reason}`);
+}

@@ -1,0 +1,72 @@
+/**
+ * What plugins would be sent, without calling one.
+ *
+ * @see SPEC.md §Deriving plugin execution configuration
+ * @module
+ */
+import type { Attachment } from "../spec/plugin_config.ts";
+import { deriveRequest, type NetworkList } from "../spec/network_config_list.ts";
+import { atLeast, since, type Verb } from "../spec/version.ts";
+import { findPrevResult, type Memory, recall, type RecallParameters } from "./resolve_attachment.ts";
+import { requireVersion } from "./operations.ts";
+
+/** The request for one plugin. */
+export interface DerivedRequest {
+  /** The plugin it is for. */
+  readonly type: string;
+  /** What it would read from stdin: a JSON document. */
+  readonly request: string;
+}
+
+/** What to derive requests for. */
+export interface DeriveOptions {
+  /** The command. */
+  readonly verb: Exclude<Verb, "VERSION">;
+  /** The attachment, of which DEL and CHECK use what is remembered; without it there is no prevResult. */
+  readonly parameters?: RecallParameters;
+  /** For GC: what is to stay. */
+  readonly valid?: readonly Attachment[];
+}
+
+/**
+ * The requests in the order of the calls; none where no plugin would be called, which is told to `log`.
+ *
+ * Of an ADD, only the first plugin's request is complete: those behind it also get the result of the plugin before.
+ *
+ * @throws {CniError} as the command itself, if it would not call a plugin
+ */
+export function deriveRequests(
+  memory: Memory,
+  network: NetworkList | string,
+  { verb, parameters, valid = [] }: DeriveOptions,
+): DerivedRequest[] {
+  const ofAttachment = verb === "CHECK" || verb === "DEL";
+  const recalled = ofAttachment && parameters
+    ? recall(memory, network, parameters, verb === "DEL" ? "remove" : "check")
+    : undefined;
+  const list = recalled?.list ?? network;
+  if (typeof list === "string") return [];
+  const reason = whyNot(list, verb);
+  if (reason !== undefined) {
+    memory.log(`Network "${list.name}" ${reason}: no plugin would be called`);
+    return [];
+  }
+  const prevResult = recalled && findPrevResult(memory, recalled);
+  const capabilityArgs = recalled?.entry.capabilityArgs ?? parameters?.capabilityArgs;
+  const options = {
+    verb,
+    ...(prevResult && { prevResult }),
+    ...(capabilityArgs && { capabilityArgs }),
+    validAttachments: valid,
+  };
+  const plugins = verb === "DEL" ? list.plugins.toReversed() : list.plugins;
+  return plugins.map((plugin) => ({ type: plugin.type, request: deriveRequest(list, plugin, options) }));
+}
+
+function whyNot(list: NetworkList, verb: Verb): string | undefined {
+  if (verb === "CHECK") requireVersion(list, verb);
+  if (!atLeast(list.cniVersion, since[verb])) return `has cniVersion ${list.cniVersion}, which has no ${verb}`;
+  if (verb === "CHECK" && list.disableCheck) return "has disableCheck";
+  if (verb === "GC" && list.disableGC) return "has disableGC";
+  return undefined;
+}

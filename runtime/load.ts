@@ -1,0 +1,216 @@
+/**
+ * Finding the configuration of a network: by name in a directory, by path, or on standard input.
+ *
+ * @see SPEC.md §1 Network configuration format
+ * @module
+ */
+import { forPurpose, SystemError } from "../ffi/sys/error.ts";
+import { findNames } from "../ffi/sys/directory.ts";
+import { readAll, readFile } from "../ffi/sys/file.ts";
+import { interruptibly } from "../ffi/sys/signals.ts";
+import { findStatus } from "../ffi/sys/stat.ts";
+import { CniError, Code, ConfigError } from "../spec/error.ts";
+import { parseJson, printJson } from "../spec/jsonc.ts";
+import { type NetworkList, parseNetworkList, parsePluginEntry, type PluginEntry } from "../spec/network_config_list.ts";
+import { isJsonObject, type JsonObject } from "../spec/schema.ts";
+import { suggestion } from "../spec/suggest.ts";
+import { DEFAULT_NETWORK, DEFAULT_NETWORK_NAME } from "./default_network.ts";
+import { searchList } from "./unknown_keys.ts";
+import { sortedByBytes } from "./byte_order.ts";
+
+/** Where to look, and whom to tell. */
+export interface LoadOptions {
+  /** Where configurations are looked up by name: `/etc/cni/net.d`, unless told. */
+  readonly directory?: string;
+  /** Gives the text for the network `-`: standard input, unless told. */
+  readonly readInput?: () => string;
+  /** Told of each file that cannot be used; nobody is, unless told. */
+  readonly log?: (message: string) => void;
+}
+
+/**
+ * The network that `network` stands for: `-` for the text on standard input, a path if it has a `/`, else a name.
+ *
+ * @example
+ * ```ts
+ * import { loadNetwork } from "./mod.ts";
+ *
+ * const network = loadNetwork("web", { directory: "/etc/cni/net.d", log: console.error });
+ * console.log(network.plugins.map(({ type }) => type)); // [ "bridge", "portmap" ]
+ * console.log(loadNetwork("/etc/cni/net.d/web.conflist").name); // web
+ * console.log(loadNetwork("default").source); // the built-in default network
+ * ```
+ *
+ * @throws {CniError} code 7 if there is none of that name, naming those that are there, and for `default` also if it may be what stands in a
+ *   file that cannot be understood
+ * @throws {SystemError} if the file cannot be read
+ * @throws {ConfigError} if it cannot be used, and {SyntaxError} if it is no JSON
+ */
+export function loadNetwork(network: string, options: LoadOptions = {}): NetworkList {
+  const { directory = "/etc/cni/net.d", readInput = readStandardInput, log } = options;
+  if (network === "-") return requirePlugins(parseNetworkList(readInput(), "standard input"));
+  if (network.includes("/")) return loadFile(network);
+  const { found, names, problems, nameless } = searchDirectory(directory, network);
+  if (!found && network !== DEFAULT_NETWORK_NAME) throw notFound(network, directory, names, problems);
+  if (!found && nameless.length > 0) throw notKnown(network, directory, nameless);
+  for (const problem of problems) log?.(problem);
+  return found ?? parseNetworkList(DEFAULT_NETWORK, "the built-in default network");
+}
+
+/** Reads the network in one file, with the plugins that stand in files of their own beside it. */
+function loadFile(path: string): NetworkList {
+  return requirePlugins(withPluginFiles(parseNetworkList(readConfiguration(path, true), path), path));
+}
+
+function readStandardInput(): string {
+  return decodeConfiguration(
+    forPurpose("read standard input", () => interruptibly(() => readAll(0))),
+    "standard input",
+  );
+}
+
+/** @param wait a file that somebody names may be a pipe, as of a shell's `<(…)`; one that lies in a directory must not keep others from being found */
+function readConfiguration(path: string, wait = false): string {
+  return decodeConfiguration(wait ? interruptibly(() => readFile(path)) : readFile(path, false), path);
+}
+
+/** The text of a configuration. @throws {SyntaxError} if it is not UTF-8: what is replaced there would be used as something else */
+export function decodeConfiguration(bytes: Uint8Array, source: string): string {
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    throw new SyntaxError(`Cannot parse ${source}: it is not UTF-8`);
+  }
+}
+
+interface SearchResult {
+  readonly found: NetworkList | undefined;
+  /** Of the other networks that were come across. */
+  readonly names: readonly string[];
+  /** Files that cannot be used, and why. */
+  readonly problems: readonly string[];
+  /** Those of them that may be the configuration of any network, since they do not say of which. */
+  readonly nameless: readonly string[];
+}
+
+/** Reads files until one has the name. A file that cannot be used does not hide those behind it. */
+function searchDirectory(directory: string, name: string): SearchResult {
+  const names: string[] = [];
+  const problems: string[] = [];
+  const nameless: string[] = [];
+  for (const path of listCandidates(directory)) {
+    let text = "";
+    let list: NetworkList;
+    try {
+      text = readConfiguration(path);
+      list = parseNetworkList(text, path);
+    } catch (error) {
+      if (error instanceof SystemError && error.code === "EISDIR") continue;
+      const document = findDocument(text);
+      if (!isAboutFile(error) || isOf(document, name)) throw error;
+      problems.push(`Ignoring configuration file "${path}": ${describe(error)}`);
+      // It may have gone since the directory was listed, as when it is replaced.
+      const isGone = error instanceof SystemError && error.code === "ENOENT";
+      if (!isGone && isNameless(document)) nameless.push(`"${path}": ${describe(error)}`);
+      continue;
+    }
+    if (list.name === name) return { found: requirePlugins(withPluginFiles(list, path)), names, problems, nameless };
+    names.push(list.name);
+  }
+  return { found: undefined, names, problems, nameless };
+}
+
+/** Lists come first, as in the reference; within a kind the bytes of the names decide: `10-a` before `9-b`. */
+function listCandidates(directory: string): string[] {
+  const names = sortedByBytes(findNames(directory) ?? []);
+  const lists = names.filter((name) => name.endsWith(".conflist"));
+  const others = names.filter((name) => /\.(conf|json|jsonc)$/.test(name));
+  return [...lists, ...others].map((name) => `${directory.replace(/\/+$/, "")}/${name}`);
+}
+
+/** The list with the plugins in `DIR/NAME/*.conf` behind its own (SPEC §Network configuration format, loadOnlyInlinedPlugins). */
+function withPluginFiles(list: NetworkList, path: string): NetworkList {
+  const document = parseJson(list.text) as JsonObject;
+  const single = !Object.hasOwn(document, "plugins") && Object.hasOwn(document, "type");
+  if (list.loadOnlyInlinedPlugins || single) return list;
+  const slash = path.lastIndexOf("/");
+  const directory = `${slash < 0 ? "." : path.slice(0, slash)}/${list.name}`;
+  const files = findPluginFiles(directory);
+  if (files.length === 0) return list;
+  const plugins: PluginEntry[] = [
+    ...list.plugins,
+    ...files.map((file) => parsePluginEntry(readConfiguration(file), file)),
+  ];
+  // The text goes to the cache, and what is removed later must be all that was added.
+  const whole = { ...document, loadOnlyInlinedPlugins: true, plugins: plugins.map(({ raw }) => raw) };
+  // No file holds this text, so a position in it would mislead.
+  const { source: _, ...rest } = list;
+  return { ...rest, plugins, text: printJson(whole) };
+}
+
+function findPluginFiles(directory: string): string[] {
+  if (!findStatus(directory)?.isDirectory) return [];
+  const names = sortedByBytes(findNames(directory) ?? []).filter((name) => name.endsWith(".conf"));
+  return names.map((name) => `${directory}/${name}`).filter((path) => findStatus(path)?.isDirectory !== true);
+}
+
+function requirePlugins(list: NetworkList): NetworkList {
+  if (list.plugins.length > 0) return list;
+  const misspelt = searchList(parseJson(list.text) as JsonObject).map(({ path, meant }) =>
+    `; ${path} is not read${meant}`
+  );
+  throw new ConfigError("plugins", "an array with at least one plugin", `nothing${misspelt.join("")}`, {
+    network: list.name,
+    ...(list.source !== undefined && { file: list.source }),
+  });
+}
+
+function isAboutFile(error: unknown): error is Error {
+  return [SystemError, SyntaxError, ConfigError, CniError].some((kind) => error instanceof kind);
+}
+
+/** What is in a text that cannot be used; `undefined` if it is no JSON. */
+function findDocument(text: string): unknown {
+  try {
+    return parseJson(text);
+  } catch {
+    return undefined;
+  }
+}
+
+function isOf(document: unknown, name: string): boolean {
+  return isJsonObject(document) && Object.hasOwn(document, "name") && document.name === name;
+}
+
+/** Whether it may be the configuration of any network. A plugin without a name, as older guides have it for loopback, is that of none. */
+function isNameless(document: unknown): boolean {
+  if (document === undefined) return true;
+  return isJsonObject(document) && Object.hasOwn(document, "plugins") && !Object.hasOwn(document, "name");
+}
+
+function describe(error: Error): string {
+  const { message, details } = CniError.from(error);
+  return details ? `${message} (${details})` : message;
+}
+
+function notFound(name: string, directory: string, names: readonly string[], problems: readonly string[]): CniError {
+  const meant = suggestion(name, [...names, DEFAULT_NETWORK_NAME]);
+  const there = names.length > 0
+    ? `the networks there are ${[...new Set(names)].map((each) => JSON.stringify(each)).join(", ")}`
+    : findStatus(directory)
+    ? "there is no configuration of another network either"
+    : "the directory does not exist";
+  const builtIn = names.includes(DEFAULT_NETWORK_NAME) ? [] : [`"${DEFAULT_NETWORK_NAME}" is built in`];
+  return new CniError(Code.InvalidConfig, `Cannot find network ${JSON.stringify(name)} in "${directory}"${meant}`, {
+    details: [there, ...builtIn, ...problems].join("; "),
+  });
+}
+
+/** What was written for it would be left out: other addresses, and no firewall. */
+function notKnown(name: string, directory: string, nameless: readonly string[]): CniError {
+  return new CniError(
+    Code.InvalidConfig,
+    `Cannot use the built-in network "${name}": "${directory}" may configure it in a file that cannot be understood`,
+    { details: nameless.join("; ") },
+  );
+}

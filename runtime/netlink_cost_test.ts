@@ -1,0 +1,115 @@
+/**
+ * What ADD and DEL of a whole chain ask of the kernel when there are many containers: as much as when there are few.
+ *
+ * @module
+ */
+import { expect, test } from "bun:test";
+import type { Cidr } from "../ffi/address.ts";
+import { createNetns } from "../ffi/netns.ts";
+import type { Tally } from "../testing/netlink_counts.ts";
+import { addMasquerade } from "../plugins/lib/ruleset/masquerade.ts";
+import { type AnyPlugin, serve, type Surroundings } from "../plugins/lib/protocol/serve.ts";
+import firewall from "../plugins/firewall/plugin.ts";
+import portmap from "../plugins/portmap/plugin.ts";
+import { loadPlugins } from "../plugins/registry.ts";
+import { parseNetworkList } from "../spec/network_config_list.ts";
+import * as runtime from "./operations.ts";
+import { newCountedHost } from "../testing/counting_host.ts";
+
+await loadPlugins();
+
+const NAME = "chain";
+
+/** The most that each may cost. Answers differ in length between kernels; requests do not. */
+const BUDGET: Readonly<Record<string, Tally>> = {
+  "first DEL": { sends: 18, messages: 41, dumps: 2, received: 5_000 },
+  // Three of the questions are who listens on the ports.
+  "second ADD": { sends: 24, messages: 46, dumps: 9, received: 16_000 },
+  "second DEL": { sends: 18, messages: 41, dumps: 2, received: 5_000 },
+  "portless ADD": { sends: 15, messages: 29, dumps: 4, received: 12_000 },
+  "portless DEL": { sends: 15, messages: 29, dumps: 1, received: 4_000 },
+};
+
+const portsOf = (number: number) => [
+  { hostPort: 20000 + 2 * number, containerPort: 80, protocol: "tcp" },
+  { hostPort: 20001 + 2 * number, containerPort: 53, protocol: "udp" },
+];
+
+function chainIn(directory: string) {
+  const routes = [{ dst: "0.0.0.0/0" }];
+  const ipam = { type: "host-local", dataDir: directory, ranges: [[{ subnet: "10.66.0.0/16" }]], routes };
+  return parseNetworkList(JSON.stringify({
+    cniVersion: "1.0.0",
+    name: NAME,
+    plugins: [
+      { type: "bridge", bridge: "br0", isGateway: true, ipMasq: true, hairpinMode: true, ipam },
+      { type: "portmap", capabilities: { portMappings: true } },
+      { type: "firewall" },
+      { type: "tuning" },
+    ],
+  }));
+}
+
+/** Gives the host the rules of a container that has no interface. */
+function addRules(surroundings: Surroundings, number: number): void {
+  const address = `10.66.${128 + (number >> 8)}.${number & 255}/16`;
+  const owner = { network: NAME, containerId: `p${number}`, ifname: "eth0" };
+  addMasquerade(surroundings.host.nft, owner, [address as Cidr]);
+  for (const plugin of [portmap, firewall] as AnyPlugin[]) {
+    const config = {
+      cniVersion: "1.0.0",
+      name: NAME,
+      type: plugin.name,
+      runtimeConfig: { portMappings: portsOf(number) },
+      prevResult: { cniVersion: "1.0.0", ips: [{ address }] },
+    };
+    const env = {
+      CNI_CONTAINERID: owner.containerId,
+      CNI_IFNAME: "eth0",
+      CNI_NETNS: "/unseen",
+      CNI_PATH: "/nonexistent",
+    };
+    const request = { command: "ADD", env, stdin: JSON.stringify(config) } as const;
+    const { exitCode, stdout } = serve({ ...plugin, ignoresNetns: true }, request, surroundings);
+    if (exitCode !== 0) throw new Error(stdout);
+  }
+}
+
+/** What an ADD and a DEL cost beside so many containers, one with and one without published ports. */
+function costsBeside(containers: number): Record<string, Tally> {
+  using resources = new DisposableStack();
+  const { directory, surroundings, runtime: options, measure: count, log } = newCountedHost(resources);
+  const list = chainIn(directory);
+  const costs: Record<string, Tally> = {};
+  const measure = (name: string, call: () => void) => {
+    costs[name] = count(call);
+  };
+  const attach = (containerId: string, portMappings: readonly object[]) => {
+    using container = createNetns();
+    const who = { containerId, ifname: "eth0" };
+    const capabilityArgs = { portMappings: portMappings as never };
+    measure(
+      `${containerId} ADD`,
+      () => void runtime.add(options, list, { ...who, netns: container.path, capabilityArgs }),
+    );
+    measure(`${containerId} DEL`, () => runtime.del(options, list, who));
+  };
+  for (let number = 0; number < containers; number++) addRules(surroundings, number);
+  // The first makes the bridge.
+  attach("first", portsOf(5000));
+  attach("second", portsOf(5000));
+  attach("portless", []);
+  delete costs["first ADD"];
+  expect(log).toEqual([]);
+  return costs;
+}
+
+test("ADD and DEL of a whole chain send and receive no more beside 200 containers than beside 20, and no more than they may", () => {
+  const [few, many] = [costsBeside(20), costsBeside(200)];
+  expect(many).toEqual(few);
+  expect(Object.keys(many).sort()).toEqual(Object.keys(BUDGET).sort());
+  for (const [name, most] of Object.entries(BUDGET)) {
+    const excess = Object.entries(most).filter(([what, count]) => many[name]![what as keyof Tally] > count);
+    expect([name, excess, many[name]]).toEqual([name, [], many[name]]);
+  }
+});

@@ -1,0 +1,164 @@
+/**
+ * Putting back the rules of attachments that somebody took away: `nft flush ruleset`, a firewall that was loaded anew, a restart.
+ *
+ * What is remembered says what there is to be. Links, addresses and kernel parameters are not touched.
+ *
+ * @module
+ */
+import { OWN_TABLES, repairTable } from "../plugins/lib/ruleset/repair.ts";
+import { CniError } from "../spec/error.ts";
+import type { NetworkList, PluginEntry } from "../spec/network_config_list.ts";
+import { parseResult, type Result } from "../spec/result.ts";
+import * as cache from "./cache.ts";
+import { restorePlugin } from "./call_plugin.ts";
+import { type Kernel, whyEnded } from "./stale.ts";
+import { aloneWithContainer } from "./lock.ts";
+import { describe, recall, type Recalled } from "./resolve_attachment.ts";
+import type { RuntimeOptions } from "./operations.ts";
+
+/** What was found and put back. */
+export interface Restoration {
+  /** What was missing of the rules that all attachments have in common: `chain "guard" of table "inet cni"`. */
+  readonly tables: readonly string[];
+  /** Those that are remembered, also where nothing was missing. */
+  readonly attachments: readonly RestoredAttachment[];
+  /** What went wrong besides the attachments that failed, such as a file that cannot be understood. */
+  readonly problems: readonly string[];
+}
+
+/** One attachment of which something is remembered. */
+export interface RestoredAttachment extends cache.AttachmentKey {
+  /** `whole` if nothing was missing; `skipped` if there is nothing to have rules for. */
+  readonly state: "whole" | "restored" | "skipped" | "failed";
+  /** Why it was skipped, or why no plugin could be asked. */
+  readonly reason?: string;
+  /** What became of each plugin's rules; empty if none was asked. */
+  readonly plugins: readonly RestoredPlugin[];
+}
+
+/** One plugin of an attachment's network, in the order of the list. */
+export interface RestoredPlugin {
+  /** As in the configuration. */
+  readonly type: string;
+  /** What it put back, in words: `host port 8080/tcp`. */
+  readonly restored: readonly string[];
+  /** Why it was not asked: only those of this program can be. */
+  readonly skipped?: string;
+  /** What it failed with. */
+  readonly failed?: string;
+}
+
+/**
+ * Puts back what is missing of the rules of a network's attachments, or of all; what is whole is not touched.
+ *
+ * @param network its configuration, for attachments that do not remember one, or its name
+ * @returns also what failed, which keeps nothing else from being put back
+ * @throws {SystemError} if what is remembered cannot be read
+ */
+export function restore(runtime: RuntimeOptions, kernel: Kernel, network?: NetworkList | string): Restoration {
+  const problems: string[] = [];
+  const name = typeof network === "object" ? network.name : network;
+  const keys = cache.listEntries(runtime.cacheDirectory, name, (problem) => void problems.push(problem)).sort(
+    byInterface,
+  );
+  const tables = OWN_TABLES.flatMap((table) => {
+    try {
+      return repairTable(kernel.host.nft, table);
+    } catch (error) {
+      problems.push(sentence(error));
+      return [];
+    }
+  });
+  for (const each of tables) runtime.log(`Restored ${each}`);
+  for (const each of problems) runtime.log(each);
+  const foreign = new Set<string>();
+  const attachments = keys.flatMap((key) => {
+    const restored = restoreAttachment(runtime, kernel, network ?? key.network, key);
+    if (restored) tell(runtime, restored, foreign);
+    return restored ?? [];
+  });
+  return { tables, attachments, problems };
+}
+
+/** `eth2` before `eth10`: of what two networks of a container both publish, the first keeps it, which mostly was attached first. */
+function byInterface({ ifname: a }: cache.AttachmentKey, { ifname: b }: cache.AttachmentKey): number {
+  return a.length - b.length || (a < b ? -1 : a > b ? 1 : 0);
+}
+
+/** `undefined` if it was detached meanwhile. */
+function restoreAttachment(
+  runtime: RuntimeOptions,
+  kernel: Kernel,
+  network: NetworkList | string,
+  { network: name, containerId, ifname }: cache.AttachmentKey,
+): RestoredAttachment | undefined {
+  const key = { network: name, containerId, ifname };
+  try {
+    using _ = aloneWithContainer(runtime.cacheDirectory, containerId);
+    const entry = cache.findEntry(runtime.cacheDirectory, key);
+    if (!entry) return undefined;
+    const reason = whySkipped(entry, kernel);
+    if (reason !== undefined) return { ...key, state: "skipped", reason, plugins: [] };
+    const recalled = recall(runtime, network, key, "restore");
+    const prevResult = parseResult(recalled.entry.result, recalled.list.cniVersion, "result");
+    const plugins = recalled.list.plugins.map((plugin) => restoreRules(runtime, recalled, plugin, prevResult));
+    return { ...key, state: stateOf(plugins), plugins };
+  } catch (error) {
+    return { ...key, state: "failed", reason: sentence(error), plugins: [] };
+  }
+}
+
+/** Rules of a container that is not there would lead to whoever has its address by now. */
+function whySkipped(entry: cache.CacheEntry, kernel: Kernel): string | undefined {
+  if (entry.result === undefined) return "its ADD has not ended";
+  if (!entry.netns) return "it is not known in which namespace it is";
+  return whyEnded(entry, kernel);
+}
+
+function restoreRules(
+  runtime: RuntimeOptions,
+  { list, entry }: Recalled,
+  plugin: PluginEntry,
+  prevResult: Result,
+): RestoredPlugin {
+  const { type } = plugin;
+  try {
+    const restored = restorePlugin(runtime, list, plugin, entry, prevResult);
+    return restored ? { type, restored } : { type, restored: [], skipped: whyNotAsked(runtime, type) };
+  } catch (error) {
+    return { type, restored: [], failed: sentence(error) };
+  }
+}
+
+function whyNotAsked({ invoker }: RuntimeOptions, type: string): string {
+  const program = invoker.findProgram?.(type);
+  return program === undefined
+    ? "it is not built into this program"
+    : `"${program}" is called for it, which cannot be asked`;
+}
+
+function stateOf(plugins: readonly RestoredPlugin[]): RestoredAttachment["state"] {
+  if (plugins.some(({ failed }) => failed !== undefined)) return "failed";
+  return plugins.some(({ restored }) => restored.length > 0) ? "restored" : "whole";
+}
+
+/** @param foreign plugins that were named already, which are the same for every attachment of a network */
+function tell({ log }: RuntimeOptions, attachment: RestoredAttachment, foreign: Set<string>): void {
+  const { state, reason, plugins, network } = attachment;
+  const what = describe(attachment);
+  const restored = plugins.flatMap((each) => each.restored);
+  if (restored.length > 0) log(`Restored of ${what}: ${restored.join(", ")}`);
+  if (state === "skipped") log(`Skipping ${what}: ${reason}`);
+  else if (reason !== undefined) log(`Cannot restore ${what}: ${reason}`);
+  for (const { type, skipped, failed } of plugins) {
+    if (failed !== undefined) log(`Cannot restore ${what}: ${failed}`);
+    if (skipped === undefined || foreign.has(`${network} ${type}`)) continue;
+    foreign.add(`${network} ${type}`);
+    log(`Skipping plugin "${type}" of network "${network}": ${skipped}`);
+  }
+}
+
+function sentence(error: unknown): string {
+  const { message, details } = CniError.from(error);
+  return details ? `${message}; ${details}` : message;
+}

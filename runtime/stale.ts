@@ -1,0 +1,108 @@
+/**
+ * Attachments that ended without a DEL: the machine was restarted, or the container's namespace is gone.
+ *
+ * What may live is never touched. Nothing here goes by a container's id, since that is what comes back, nor by time, since clocks jump, but
+ * for what was written before this boot and does not say so.
+ *
+ * @module
+ */
+import { beforeBoot, findBootId } from "../ffi/sys/boot.ts";
+import { isCookieOf, type Netns, NetnsError, openNetns } from "../ffi/netns.ts";
+import * as link from "../ffi/route/link.ts";
+import type { Surroundings } from "../plugins/lib/protocol/serve.ts";
+import { type Interface, parseResult } from "../spec/result.ts";
+import { LATEST } from "../spec/version.ts";
+import type { CacheEntry } from "./cache.ts";
+
+/** What namespaces are looked into with. */
+export type Kernel = Pick<Surroundings, "host" | "openNetns">;
+
+/** Links of these kinds belong to one container; a bridge or a VLAN on the host is shared, and says nothing. */
+const OF_ONE_CONTAINER = ["veth", "ifb", "tun"];
+
+/**
+ * Why an attachment cannot live any more; `undefined` if it may.
+ *
+ * A namespace of the same name can be another one: its cookie tells. Where none is remembered, it is if none of the interfaces that the ADD
+ * made is there, by name or by hardware address. The container may live elsewhere all the same, as long as the host's end of one of them is
+ * there. Without a result the cookie is all there is to go by; an ADD that still runs is not hit, because whoever removes what is left asks
+ * once more with the container's lock held.
+ */
+export function whyEnded(entry: CacheEntry, kernel: Kernel): string | undefined {
+  if (isOfEarlierBoot(entry)) return "it was attached before the last start of the machine";
+  const { netns: path } = entry;
+  if (!path) return undefined;
+  try {
+    using netns = kernel.openNetns(path);
+    return isElsewhere(entry, netns, kernel.host) ? `namespace "${path}" is another one by now` : undefined;
+  } catch (error) {
+    if (!(error instanceof NetnsError)) throw error;
+    if (error.absent) return `namespace "${path}" is gone`;
+    // What could not be opened, or entered, may well be a namespace.
+    return error.cause === undefined ? `"${path}" is no namespace any more` : undefined;
+  }
+}
+
+let isOlder: ReturnType<typeof beforeBoot> | undefined;
+
+/** Whether an entry is certainly of an earlier boot. Then its namespace is gone, and what is at that path is somebody else's. */
+function isOfEarlierBoot({ written }: CacheEntry): boolean {
+  if (!written) return false;
+  if (!("boot" in written)) return (isOlder ??= beforeBoot())(written);
+  const boot = findBootId();
+  return boot !== undefined && written.boot !== boot;
+}
+
+/**
+ * Whether the attachment's namespace is at `path`; `undefined` if that cannot be told.
+ *
+ * @throws {SystemError} if the namespace cannot be looked into
+ */
+export function isOwnPath(entry: CacheEntry, path: string): boolean | undefined {
+  if (isOfEarlierBoot(entry)) return false;
+  if (path === "" || entry.netnsCookie === undefined) return undefined;
+  try {
+    using netns = openNetns(path);
+    return isCookieOf(netns, entry.netnsCookie);
+  } catch (error) {
+    if (error instanceof NetnsError) return undefined;
+    throw error;
+  }
+}
+
+function isElsewhere(entry: CacheEntry, netns: Netns, host: Netns): boolean {
+  const isOwn = isCookieOf(netns, entry.netnsCookie);
+  if (entry.result === undefined) return isOwn === false;
+  const interfaces = findInterfaces(entry);
+  const inside = interfaces.filter(({ sandbox }) => sandbox);
+  if (inside.length === 0 || (isOwn ?? hasOneOf(inside, netns, entry))) return false;
+  return !hasEndOn(host, interfaces.filter(({ sandbox }) => !sandbox));
+}
+
+function hasOneOf(inside: readonly Interface[], netns: Netns, { ifname }: CacheEntry): boolean {
+  return link.list(netns.route).some((each) => each.name === ifname || inside.some((made) => isSame(made, each)));
+}
+
+/** The container may have given its interface away; then the other end is still there. */
+function hasEndOn(host: Netns, interfaces: readonly Interface[]): boolean {
+  const links = link.list(host.route);
+  return interfaces.some((made) => {
+    const named = links.find(({ name }) => name === made.name);
+    if (named) return OF_ONE_CONTAINER.includes(named.info?.kind ?? "");
+    return links.some((each) => OF_ONE_CONTAINER.includes(each.info?.kind ?? "") && isSame(made, each));
+  });
+}
+
+function isSame(made: Interface, { name, mac }: link.Link): boolean {
+  // Loopback has the same name and address everywhere.
+  if (made.name === "lo") return false;
+  return made.name === name || (made.mac !== undefined && made.mac.toLowerCase() === mac);
+}
+
+function findInterfaces({ result }: CacheEntry): readonly Interface[] {
+  try {
+    return (result === undefined ? undefined : parseResult(result, LATEST).interfaces) ?? [];
+  } catch {
+    return [];
+  }
+}

@@ -1,0 +1,221 @@
+/**
+ * The floor: a static C program that makes the requests of one of our calls and nothing else.
+ *
+ * The call is traced once; its requests, with their bytes, are compiled into `floor.c`. So the floor is in step with the product: a request
+ * more or less is one more or less in both, and their number is in the results.
+ *
+ * @module
+ */
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import type { Netns } from "../../../ffi/netns.ts";
+import { ROOT } from "../repository.ts";
+import { type Command, must } from "./process.ts";
+import { bytesOf, parseTrace, STRACE, STRACE_DATA, type TracedCall } from "./trace.ts";
+
+/** A compiled floor. */
+export interface Floor {
+  /** How many requests it makes, as text: `259 system calls, 36 of them messages`. */
+  readonly requests: string;
+  /** The milliseconds it takes to make them for a container. */
+  run(host: Netns, container: Netns): number;
+}
+
+/**
+ * How the arguments of a call are replayed: a number or descriptor, a path, what was written, room to
+ * read into, an option's value, times, an address, descriptors that are sent.
+ */
+const CALLS: Readonly<Record<string, string>> = {
+  openat: "npnn",
+  close: "n",
+  read: "nrn",
+  pread64: "nrnn",
+  write: "nwn",
+  pwrite64: "nwnn",
+  lseek: "nnn",
+  fsync: "n",
+  fdatasync: "n",
+  ftruncate: "nn",
+  fallocate: "nnnn",
+  fchmod: "nn",
+  fchmodat: "npnn",
+  utimensat: "nptn",
+  flock: "nn",
+  link: "pp",
+  linkat: "npnpn",
+  rename: "pp",
+  renameat: "npnp",
+  renameat2: "npnpn",
+  unlink: "p",
+  unlinkat: "npn",
+  rmdir: "p",
+  mkdir: "pn",
+  mkdirat: "npn",
+  access: "pn",
+  faccessat: "npn",
+  readlink: "prn",
+  readlinkat: "nprn",
+  getdents64: "nrn",
+  fstat: "nr",
+  newfstatat: "nprn",
+  statx: "npnnr",
+  statfs: "pr",
+  fstatfs: "nr",
+  socket: "nnn",
+  setsockopt: "nnnon",
+  bind: "nan",
+  connect: "nan",
+  socketpair: "nnnr",
+  sendto: "nwnn",
+  sendmsg: "ndn",
+  recvfrom: "nrnn",
+  setns: "nn",
+};
+
+/** What the runtime does for itself; an empty program does it as well. */
+const OF_THE_RUNTIME = new Set(["mmap", "getcwd", "ioctl", "epoll_create1", "epoll_ctl", "eventfd2", "fcntl", "dup"]);
+const FILES_OF_THE_RUNTIME = /^\/(sys\/|proc\/self\/(statm|maps|cgroup)|proc\/sys\/vm\/|etc\/localtime)/;
+
+const OWN_NETNS = "/proc/thread-self/ns/net";
+const NLMSG_ERROR = 2;
+const NLMSG_HEADER = 16;
+
+/** What `record` makes, or why there is no floor, as text. */
+export function recorded<T>(record: () => T): T | string {
+  if (!Bun.which("cc")) return "no compiler";
+  if (!Bun.which("strace")) return "no strace";
+  try {
+    return record();
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
+  }
+}
+
+/** Traces `command`, whose container is `container`, and compiles the floor of it. What the command does is done afterwards. */
+export function recordFloor(state: string, name: string, host: Netns, container: Netns, command: Command): Floor {
+  const file = join(state, `${name}.trace`);
+  host.run(() => must({ ...command, argv: [...STRACE, ...STRACE_DATA, "-o", file, ...command.argv] }));
+  const calls = ownCalls(parseTrace(readFileSync(file, "latin1")), container.path);
+  const header = join(state, `${name}.h`);
+  writeFileSync(header, requests(calls, container.path));
+  const program = compile(name, state, [`-DREQUESTS="${header}"`, join(ROOT, "scripts/src/bench/floor.c")]);
+  return {
+    requests: `${calls.length} system calls, ${calls.filter(({ name }) => name === "sendto").length} of them messages`,
+    run: (host, { path }) => host.run(() => must({ argv: [program, path], stdin: command.stdin })).ms,
+  };
+}
+
+/** Compiles a C program that does nothing, which is what the floor costs above its requests. */
+export function compileNothing(state: string): Command {
+  const source = join(state, "nothing.c");
+  writeFileSync(source, "int main(void) { return 0; }\n");
+  return { argv: [compile("nothing", state, [source])] };
+}
+
+function compile(name: string, state: string, options: readonly string[]): string {
+  const program = join(state, `floor-${name}`);
+  must({ argv: ["cc", "-O2", "-static", "-o", program, ...options] });
+  return program;
+}
+
+/** The calls from the first that an empty program would not make, without those that the runtime makes in between. */
+function ownCalls(calls: readonly TracedCall[], container: string): readonly TracedCall[] {
+  const isOwn = ({ name, args }: TracedCall) =>
+    name === "read" && args[0] === "0" || name === "openat" && [OWN_NETNS, container].includes(pathOf(args[1]));
+  const first = calls.findIndex(isOwn);
+  if (first < 0) throw new Error("Cannot find where the program begins in its trace");
+  const foreign = new Set<string>();
+  return calls.slice(first).filter(({ name, args, result }) => {
+    if (OF_THE_RUNTIME.has(name)) return false;
+    if (name === "openat" && FILES_OF_THE_RUNTIME.test(pathOf(args[1]))) {
+      foreign.add(String(result));
+      return false;
+    }
+    if (!foreign.has(args[0])) return true;
+    if (name === "close") foreign.delete(args[0]);
+    return false;
+  });
+}
+
+function pathOf(argument: string): string {
+  return new TextDecoder().decode(bytesOf(argument));
+}
+
+/** The header that `floor.c` includes. */
+function requests(calls: readonly TracedCall[], container: string): string {
+  const opened = calls.map(opens).filter((fd) => fd >= 0);
+  const lines = calls.map((call) => line(call, container));
+  return [
+    `enum { FIRST_DESCRIPTOR = ${Math.min(...opened)} };`,
+    "static const struct request requests[] = {",
+    ...lines,
+    "};\n",
+  ].join("\n");
+}
+
+/** The descriptor that a call opened, or -1. */
+const opens = ({ name, result }: TracedCall): number => ["openat", "socket"].includes(name) ? result : -1;
+
+/** A request as the initializer of a `struct request`. */
+function line(call: TracedCall, container: string): string {
+  const signature = CALLS[call.name];
+  if (signature === undefined) throw new Error(`Cannot replay the system call "${call.name}": add it to CALLS`);
+  const args = [...signature].map((letter, at) => argumentOf(letter, call.args[at] ?? "0", call, container));
+  return `  { SYS_${call.name}, ${opens(call)}, ${errorOf(call)}, { ${args.join(", ")} } },`;
+}
+
+function errorOf({ name, error, data }: TracedCall): string {
+  if (error !== "") return error;
+  if (name !== "recvfrom" || data.length < NLMSG_HEADER + 4) return "0";
+  const view = new DataView(data.buffer);
+  return view.getUint16(4, true) === NLMSG_ERROR ? String(-view.getInt32(NLMSG_HEADER, true)) : "0";
+}
+
+function argumentOf(letter: string, text: string, { data }: TracedCall, container: string): string {
+  switch (letter) {
+    case "p":
+      if (text === "NULL") return "{ VALUE, 0 }";
+      return pathOf(text) === container ? "{ CONTAINER }" : bytes([...bytesOf(text) ?? [], 0]);
+    case "w":
+      return bytes(data.length > 0 ? data : bytesOf(text) ?? []);
+    case "r":
+      return "{ ROOM }";
+    case "o":
+      return bytes(bytesOf(text) ?? new Uint8Array(Int32Array.from(JSON.parse(text)).buffer));
+    case "t":
+      return bytes(twoTimes(text));
+    case "a":
+      return bytes(unixAddress(text));
+    case "d":
+      return descriptors(text);
+    default:
+      return `{ VALUE, ${text} }`;
+  }
+}
+
+function bytes(values: Iterable<number>): string {
+  return `{ BYTES, 0, (unsigned char[]) { ${[...values, 0].join(",")} } }`;
+}
+
+/** `[{tv_sec=0, tv_nsec=1073741822}, {tv_sec=1, tv_nsec=2}]` as the kernel reads it. */
+function twoTimes(text: string): Uint8Array {
+  const numbers = [...text.matchAll(/tv_n?sec=(\d+)/g)].map(([, digits]) => BigInt(digits));
+  return new Uint8Array(BigInt64Array.from(numbers).buffer);
+}
+
+/** `{sa_family=0x1, sun_path="\x2f"}` as the kernel reads it. */
+function unixAddress(text: string): readonly number[] {
+  const path = /sun_path=(".*")/.exec(text);
+  if (!path) throw new Error(`Cannot replay a connection to ${text}`);
+  return [1, 0, ...bytesOf(path[1]) ?? [], 0];
+}
+
+/** `{…, msg_control=[{cmsg_len=24, cmsg_level=0x1, cmsg_type=0x1, cmsg_data=[12, 9]}], …}`: two descriptors and a byte. */
+function descriptors(text: string): string {
+  const [, first, second] = /cmsg_data=\[(\d+), (\d+)\]/.exec(text) ?? [];
+  if (second === undefined) throw new Error(`Cannot replay what was sent: ${text}`);
+  const vector = "&(struct iovec){ (char[1]){0}, 1 }";
+  const control = `(int[]){ 24, 0, SOL_SOCKET, SCM_RIGHTS, ${first}, ${second} }`;
+  const message = `.msg_iov = ${vector}, .msg_iovlen = 1, .msg_control = ${control}, .msg_controllen = 24`;
+  return `{ BYTES, 0, &(struct msghdr){ ${message} } }`;
+}

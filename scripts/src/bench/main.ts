@@ -1,0 +1,105 @@
+/**
+ * The measurement behind `scripts/bench`: every row runs its sides in turn, so that a machine whose speed drifts slows all of them, and
+ * prints medians and what the goals speak of. The parts are in `scripts/src/bench/`.
+ *
+ * @module
+ */
+import { mkdirSync, writeFileSync } from "node:fs";
+import { cpus, release, totalmem } from "node:os";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import { atOnceRows } from "./concurrent_adds.ts";
+import { chainRows } from "./chain.ts";
+import { collectRows } from "./gc.ts";
+import { settle } from "./measure.ts";
+import { memoryRows } from "./memory.ts";
+import { type Bench, prepare } from "./workspace.ts";
+import { plainRows } from "./bridge.ts";
+import { plot } from "./plot.ts";
+import { reservationRows } from "./reservations.ts";
+import { type Scale, scale } from "./scale.ts";
+import { startRows } from "./startup.ts";
+import { markdown, type Row, type Section } from "./table.ts";
+import { ROOT } from "../repository.ts";
+
+/** The sections by the words that choose them, those last that leave the kernel the most to do behind our back. */
+const SECTIONS: Readonly<Record<string, (bench: Bench) => readonly Row[] | Scale>> = {
+  start: startRows,
+  bridge: plainRows,
+  chain: chainRows,
+  "host-local": reservationRows,
+  memory: memoryRows,
+  once: atOnceRows,
+  gc: collectRows,
+  scale,
+};
+
+const USAGE = `usage: scripts/bench [--runs N] [--quick] [SECTION…]
+  --runs N   rounds per row, 30 unless told
+  --quick    few rounds and small sizes, to see that it works; nothing is written to bench/
+  SECTION    ${Object.keys(SECTIONS).join(", ")}; all unless told`;
+
+/** What was asked for. @throws {TypeError} saying what is wrong with it */
+function request(argv: readonly string[]) {
+  const options = { runs: { type: "string" }, quick: { type: "boolean" }, help: { type: "boolean" } } as const;
+  const { values, positionals } = parseArgs({ args: [...argv], options, allowPositionals: true });
+  const quick = values.quick ?? false;
+  const rounds = Number(values.runs ?? (quick ? 3 : 30));
+  const unknown = positionals.find((name) => !(name in SECTIONS));
+  if (unknown !== undefined) throw new TypeError(`There is no section "${unknown}"`);
+  if (!Number.isInteger(rounds) || rounds < 1) throw new TypeError(`Cannot run ${values.runs} rounds`);
+  return {
+    help: values.help ?? false,
+    quick,
+    rounds,
+    chosen: positionals.length > 0 ? positionals : Object.keys(SECTIONS),
+  };
+}
+
+function main(argv: readonly string[]): number {
+  let asked: ReturnType<typeof request>;
+  try {
+    asked = request(argv);
+  } catch (error) {
+    console.error(`${error instanceof Error ? error.message : error}\n${USAGE}`);
+    return 2;
+  }
+  const { help, quick, rounds, chosen } = asked;
+  if (help) {
+    console.log(USAGE);
+    return 0;
+  }
+  using bench = prepare({ quick, rounds, say: console.error });
+  const sections: Section[] = [];
+  let scaling: Scale | undefined;
+  for (const name of chosen) {
+    const began = performance.now();
+    bench.say(`Measuring ${name}`);
+    const found = SECTIONS[name](bench);
+    if ("lines" in found) scaling = found;
+    sections.push({ name, rows: "lines" in found ? found.rows : found });
+    bench.say(`  ${((performance.now() - began) / 1000).toFixed(0)} s`);
+    settle();
+  }
+  const about = `${new Date().toISOString().slice(0, 10)}, ${machine()}, median of ${rounds} interleaved runs`;
+  console.log(`${about}\n\n${markdown(sections)}`);
+  for (const { what, note } of sections.flatMap(({ rows }) => rows)) if (note) console.log(`\n${what}: ${note}.`);
+  // Part of a table is not to replace a whole one.
+  if (!quick && chosen.length === Object.keys(SECTIONS).length) save(about, sections, scaling!);
+  return 0;
+}
+
+function machine(): string {
+  return `${cpus().length} × ${cpus()[0].model.trim()}, ${Math.round(totalmem() / 2 ** 30)} GiB, Linux ${release()}`;
+}
+
+function save(about: string, sections: readonly Section[], { lines, remarks }: Scale): void {
+  const directory = join(ROOT, "bench");
+  mkdirSync(directory, { recursive: true });
+  const title = "Attaching a container to the whole chain, two published ports each";
+  writeFileSync(join(directory, "latest.json"), `${JSON.stringify({ about, sections, lines, remarks }, null, 2)}\n`);
+  writeFileSync(join(directory, "containers.svg"), plot(lines, { title, subtitle: about, remarks }));
+  console.log("\nWritten: bench/latest.json, bench/containers.svg");
+}
+
+process.exitCode = main(process.argv.slice(2));

@@ -1,0 +1,115 @@
+/** What a packet to a published port costs, from a neighbour of the host to the container. @module */
+import { dlopen } from "bun:ffi";
+import { createNetns, type Netns } from "../../../ffi/netns.ts";
+import { executeAll } from "../../../ffi/netlink/socket.ts";
+import { addRequest } from "../../../ffi/route/address.ts";
+import { veth } from "../../../ffi/route/link_kinds.ts";
+import * as links from "../../../ffi/route/link.ts";
+import { parseCidr } from "../../../ffi/address.ts";
+import { median } from "./measure.ts";
+import { type Container, portMappings } from "./network.ts";
+
+/** Microseconds. */
+export interface PacketCost extends Readonly<Record<string, number>> {
+  /** A connection to the published TCP port, from the first packet to the answer. */
+  readonly connection: number;
+  /** One more packet of a conversation with the published UDP port. */
+  readonly packet: number;
+}
+
+const AF_INET = 2;
+const SOCK_STREAM = 1 | 0o2000000;
+const SOCK_DGRAM = 2 | 0o2000000;
+const SOL_SOCKET = 1;
+const SO_LINGER = 13;
+const CONNECTIONS = 300;
+const BURSTS = 40;
+const BURST = 50;
+
+let library: ReturnType<typeof open> | undefined;
+const c = () => library ??= open();
+
+function open() {
+  return dlopen("libc.so.6", {
+    socket: { args: ["i32", "i32", "i32"], returns: "i32" },
+    bind: { args: ["i32", "ptr", "u32"], returns: "i32" },
+    listen: { args: ["i32", "i32"], returns: "i32" },
+    connect: { args: ["i32", "ptr", "u32"], returns: "i32" },
+    setsockopt: { args: ["i32", "i32", "i32", "ptr", "u32"], returns: "i32" },
+    send: { args: ["i32", "ptr", "usize", "i32"], returns: "i64" },
+    close: { args: ["i32"], returns: "i32" },
+  }).symbols;
+}
+
+/** A `struct sockaddr_in`. */
+function address(ip: readonly number[], port: number): Uint8Array {
+  return new Uint8Array([AF_INET, 0, port >> 8, port & 255, ...ip, 0, 0, 0, 0, 0, 0, 0, 0]);
+}
+
+const done = (result: number, what: string): number => {
+  if (result < 0) throw new Error(`Cannot ${what}`);
+  return result;
+};
+
+/** A neighbour of the host, by which packets come in. */
+export function neighbour(scope: DisposableStack, host: Netns): Netns {
+  const outside = scope.use(createNetns());
+  links.add(host.route, { name: "outside", info: veth({ peer: { name: "inside", netnsFd: outside.fd } }) });
+  for (const [netns, name, cidr] of [[host, "outside", "192.0.2.1/24"], [outside, "inside", "192.0.2.2/24"]] as const) {
+    const { index } = links.get(netns.route, name);
+    executeAll(netns.route, [addRequest(index, parseCidr(cidr)!)]);
+    links.setUp(netns.route, index);
+  }
+  return outside;
+}
+
+/** Measures once, for the ports of `container`. */
+export function packetCost(outside: Netns, container: Container): PacketCost {
+  const [tcp, udp] = portMappings(container);
+  const server = container.netns.run(() => {
+    const fd = done(c().socket(AF_INET, SOCK_STREAM, 0), "open a socket");
+    done(c().bind(fd, address([0, 0, 0, 0], tcp.containerPort), 16), "bind");
+    done(c().listen(fd, 4096), "listen");
+    return fd;
+  });
+  const sink = container.netns.run(() => {
+    const fd = done(c().socket(AF_INET, SOCK_DGRAM, 0), "open a socket");
+    done(c().bind(fd, address([0, 0, 0, 0], udp.containerPort), 16), "bind");
+    return fd;
+  });
+  try {
+    return outside.run(() => ({ connection: connect(tcp.hostPort), packet: send(udp.hostPort) }));
+  } finally {
+    c().close(server);
+    c().close(sink);
+  }
+}
+
+function connect(port: number): number {
+  const to = address([192, 0, 2, 1], port);
+  const reset = new Int32Array([1, 0]);
+  const times: number[] = [];
+  for (let at = 0; at < CONNECTIONS; at++) {
+    const fd = done(c().socket(AF_INET, SOCK_STREAM, 0), "open a socket");
+    const started = performance.now();
+    done(c().connect(fd, to, 16), `connect to port ${port}`);
+    times.push(performance.now() - started);
+    c().setsockopt(fd, SOL_SOCKET, SO_LINGER, reset, 8);
+    c().close(fd);
+  }
+  return median(times) * 1000;
+}
+
+function send(port: number): number {
+  const fd = done(c().socket(AF_INET, SOCK_DGRAM, 0), "open a socket");
+  done(c().connect(fd, address([192, 0, 2, 1], port), 16), "connect");
+  const payload = new Uint8Array(64);
+  const times: number[] = [];
+  for (let burst = 0; burst < BURSTS; burst++) {
+    const started = performance.now();
+    for (let at = 0; at < BURST; at++) c().send(fd, payload, payload.length, 0);
+    times.push(performance.now() - started);
+  }
+  c().close(fd);
+  return median(times) / BURST * 1000;
+}

@@ -1,0 +1,71 @@
+/** Makes a host full of containers, faster than by starting programs. @module */
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { createNetns, type Netns } from "../../../ffi/netns.ts";
+import { parseNetworkList, Runtime } from "../../../mod.ts";
+import { cacheDirectory, type Container, type Network, portMappings } from "./network.ts";
+import type { Bench } from "./workspace.ts";
+import { must } from "./process.ts";
+
+/** Attaches containers number `from` to `to`, the last excluded, in this process by the same code that `cni run` executes. */
+export function attachAll(
+  scope: DisposableStack,
+  bench: Bench,
+  host: Netns,
+  network: Network,
+  from: number,
+  to: number,
+): readonly Container[] {
+  const list = parseNetworkList(JSON.stringify(network));
+  const runtime = new Runtime({ cacheDirectory: cacheDirectory(bench), pluginDirectories: [] });
+  return Array.from({ length: to - from }, (_, at) => {
+    const container: Container = { netns: scope.use(createNetns()), id: `p${from + at}`, number: from + at };
+    const parameters = {
+      containerId: container.id,
+      ifname: "eth0",
+      netns: container.netns.path,
+      capabilityArgs: { portMappings: portMappings(container) },
+    };
+    host.run(() => void runtime.add(list, parameters));
+    return container;
+  });
+}
+
+/** A chain that the reference makes for a container: named by 24 digits, or by 21 where the name is longer. */
+const CHAIN = /^-A POSTROUTING -s ([\d.]+)\/32 .*-j CNI-([0-9a-f]{21})([0-9a-f]{3})$/m;
+
+/**
+ * Gives the host of the reference what `from` to `to` more containers would: copies of the rules that it made for its only container, and
+ * their reservations. Interfaces they have none, so what the reference then takes is less than it would be.
+ */
+export function copyRules(host: Netns, bench: Bench, network: Network, from: number, to: number): void {
+  const saved = host.run(() => must({ argv: ["iptables-save"] })).stdout;
+  const [, address, digits] = CHAIN.exec(saved) ?? [];
+  if (!address) throw new Error("Cannot find the rules of the reference's container");
+  const input = saved.split(/^(?=\*)/m).slice(1).map((table) => copyTable(table, address, digits, from, to)).join("");
+  host.run(() => must({ argv: ["iptables-restore", "--noflush"], stdin: input }));
+  const directory = join(bench.state, "networks", network.name);
+  for (let number = from; number < to; number++) {
+    writeFileSync(join(directory, addressOf(number)), `p${number}\r\neth0`);
+  }
+}
+
+const addressOf = (number: number): string => `10.66.${128 + (number >> 8)}.${number & 255}`;
+
+/** The lines of one table that belong to the container, once for each number. */
+function copyTable(table: string, address: string, digits: string, from: number, to: number): string {
+  const lines = table.split("\n");
+  const own = lines.filter((line) => line.includes(digits) || line.includes(`${address}/32`));
+  const copies = Array.from(
+    { length: to - from },
+    (_, at) =>
+      own.map((line) =>
+        line.replaceAll(digits, (from + at).toString(16).padStart(digits.length, "0"))
+          .replaceAll(address, addressOf(from + at))
+          .replaceAll(/\b20000\b/g, String(portMappings({ number: from + at })[0].hostPort))
+          .replaceAll(/\b20001\b/g, String(portMappings({ number: from + at })[1].hostPort))
+      ),
+  ).flat();
+  const [chains, rules] = [":", "-A"].map((start) => copies.filter((line) => line.startsWith(start)));
+  return [lines[0], ...chains, ...rules, "COMMIT", ""].join("\n");
+}

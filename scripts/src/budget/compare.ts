@@ -1,0 +1,89 @@
+/** The recorded budget, and what exceeds it. @module */
+import { readFileSync, writeFileSync } from "node:fs";
+import { release } from "node:os";
+import { join } from "node:path";
+import { ROOT } from "../repository.ts";
+import type { Row, Rows } from "./measure.ts";
+
+/** What was measured once, and where. */
+export interface Budget {
+  /** Processor and kernel: `x64, Linux 6.18.5`. */
+  readonly machine: string;
+  readonly rows: Rows;
+}
+
+/** How much more than recorded a figure may be: a part of it, and some. */
+interface Headroom {
+  readonly part: number;
+  readonly some: number;
+  /** The part on another processor or kernel, whose messages and pages are others. */
+  readonly elsewhere: number;
+}
+
+const HEADROOM: Readonly<Record<keyof Row, Headroom>> = {
+  syscalls: { part: 0.03, some: 0, elsewhere: 0.05 },
+  clones: { part: 0, some: 0, elsewhere: 0 },
+  opens: { part: 0, some: 0, elsewhere: 0 },
+  // Names of directories are in them.
+  bytesRead: { part: 0.03, some: 256, elsewhere: 0.03 },
+  fsyncs: { part: 0, some: 0, elsewhere: 0 },
+  requests: { part: 0, some: 0, elsewhere: 0 },
+  sends: { part: 0, some: 0, elsewhere: 0 },
+  // A dump has one more when it fills a buffer.
+  answers: { part: 0.05, some: 0, elsewhere: 0.1 },
+  receives: { part: 0.03, some: 0, elsewhere: 0.1 },
+  bytesReceived: { part: 0.03, some: 64, elsewhere: 0.5 },
+  faults: { part: 0.05, some: 20, elsewhere: 0.5 },
+  modules: { part: 0.03, some: 0, elsewhere: 0.03 },
+  packages: { part: 0, some: 0, elsewhere: 0 },
+};
+
+/** What is so much less than recorded that it is worth keeping. */
+const WORTH_RECORDING = 0.1;
+const FILE = join(ROOT, "testdata/budget.json");
+const ANEW = "scripts/budget --record";
+
+export const thisMachine = (): string => `${process.arch}, Linux ${release()}`;
+
+export function readBudget(): Budget {
+  return JSON.parse(readFileSync(FILE, "utf8"));
+}
+
+/** One line per row, so that a change of the file can be read. */
+export function writeBudget({ machine, rows }: Budget): void {
+  const plugins = Object.entries(rows).map(([name, verbs]) => {
+    const lines = Object.entries(verbs).map(([verb, row]) => `      ${JSON.stringify(verb)}: ${JSON.stringify(row)}`);
+    return `    ${JSON.stringify(name)}: {\n${lines.join(",\n")}\n    }`;
+  });
+  writeFileSync(FILE, `{\n  "machine": ${JSON.stringify(machine)},\n  "rows": {\n${plugins.join(",\n")}\n  }\n}\n`);
+}
+
+/** What is over the budget, and what could be recorded; a sentence each. */
+export interface Verdict {
+  readonly problems: readonly string[];
+  readonly notes: readonly string[];
+}
+
+/** Compares the measured verbs of a plugin with those recorded, on `machine`. Recorded verbs that could not be measured are left out. */
+export function compare(budget: Budget, name: string, measured: Rows[string], machine: string): Verdict {
+  const problems: string[] = [];
+  const notes: string[] = [];
+  for (const [verb, row] of Object.entries(measured)) {
+    const recorded = budget.rows[name]?.[verb];
+    if (!recorded) {
+      problems.push(`${name} ${verb} has no budget: record one with ${ANEW}`);
+      continue;
+    }
+    for (const [what, headroom] of Object.entries(HEADROOM) as [keyof Row, Headroom][]) {
+      const [was, is] = [recorded[what], row[what]];
+      const limit = Math.floor(was * (1 + (budget.machine === machine ? headroom.part : headroom.elsewhere))) +
+        headroom.some;
+      if (is > limit) {
+        problems.push(`${name} ${verb}: ${what} is ${is}, was ${was}, budget ${limit}; if it must be, ${ANEW}`);
+      } else if (budget.machine === machine && is < was * (1 - WORTH_RECORDING) - headroom.some) {
+        notes.push(`${name} ${verb}: ${what} is ${is}, was ${was}; keep the improvement with ${ANEW}`);
+      }
+    }
+  }
+  return { problems, notes };
+}

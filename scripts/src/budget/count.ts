@@ -1,0 +1,108 @@
+/** Counts what a traced call of the compiled program asks of the kernel, without what an empty program asks as well. @module */
+import { bytesOf, parseTrace, type TracedCall } from "../bench/trace.ts";
+
+/** What a call costs, in numbers that no clock and no other load changes. */
+export interface Cost {
+  /** System calls, but for those that manage memory, whose cost are the page faults. */
+  readonly syscalls: number;
+  /** New threads and processes. */
+  readonly clones: number;
+  /** Files opened, those that do not exist included. */
+  readonly opens: number;
+  /** Bytes read from files, standard input excluded. */
+  readonly bytesRead: number;
+  /** Waits for the disk. */
+  readonly fsyncs: number;
+  /** Netlink messages to the kernel. */
+  readonly requests: number;
+  /** System calls that sent them. */
+  readonly sends: number;
+  /** Netlink messages from the kernel. */
+  readonly answers: number;
+  /** System calls that received them, or waited in vain. */
+  readonly receives: number;
+  /** Bytes in those messages. */
+  readonly bytesReceived: number;
+}
+
+/**
+ * What strace must be called with, besides the file to write to. Threads are not followed: there must be none, and a first one
+ * is seen here.
+ */
+export const STRACE = ["strace", "-xx", "-s", "65536", "-X", "raw", "-e", "read=all", "-e", "write=all"];
+
+/** What the runtime does for its heap, its threads and its event loop whenever it likes. */
+const OF_THE_RUNTIME =
+  /^(mmap|munmap|mremap|mprotect|madvise|brk|futex|prctl|getrandom|sysinfo|rt_sig\w+|epoll_\w+|eventfd2|sched_\w+|gettid|getpid|prlimit64|exit_group)$/;
+const FILES_OF_THE_RUNTIME = /^\/(sys\/|proc\/self\/(statm|maps|cgroup)|proc\/sys\/vm\/)/;
+/** The last file that the runtime opens wherever it starts; how much it does before depends on the machine. */
+const START = "/etc/localtime";
+const AF_NETLINK = 16;
+const NLMSG_HEADER = 16;
+
+/** What a trace by {@linkcode STRACE} amounts to. @throws {Error} if the start of the runtime is not in it */
+export function countTrace(text: string): Cost {
+  const calls = ownCalls(parseTrace(text));
+  const named = (...names: readonly string[]) => calls.filter(({ name }) => names.includes(name));
+  const netlink = netlinkCalls(calls);
+  const sends = netlink.filter(({ name }) => name.startsWith("send"));
+  const receives = netlink.filter(({ name }) => name.startsWith("recv"));
+  const messages = (some: readonly TracedCall[]) => sum(some.map(({ data }) => countMessages(data)));
+  const reads = named("read", "readv", "pread64", "getdents64").filter(({ args, result }) =>
+    args[0] !== "0" && result > 0
+  );
+  return {
+    syscalls: calls.length,
+    clones: named("clone", "clone3", "fork", "vfork").length,
+    opens: named("open", "openat", "openat2").length,
+    bytesRead: sum(reads.map(({ result }) => result)),
+    fsyncs: named("fsync", "fdatasync", "sync_file_range", "syncfs").length,
+    requests: messages(sends),
+    sends: sends.length,
+    answers: messages(receives),
+    receives: receives.length,
+    bytesReceived: sum(receives.map(({ data }) => data.length)),
+  };
+}
+
+const sum = (values: readonly number[]): number => values.reduce((all, value) => all + value, 0);
+
+const pathOf = (argument = ""): string => new TextDecoder().decode(bytesOf(argument));
+
+/** The calls after the start, without those of the runtime. */
+function ownCalls(calls: readonly TracedCall[]): readonly TracedCall[] {
+  const start = calls.findIndex(({ name, args }) => name === "openat" && pathOf(args[1]) === START);
+  if (start < 0) throw new Error(`Cannot find where the program begins in its trace: "${START}" is not opened`);
+  const foreign = new Set([String(calls[start].result)]);
+  return calls.slice(start + 1).filter(({ name, args, result }) => {
+    if (OF_THE_RUNTIME.test(name)) return false;
+    if (name === "openat" && FILES_OF_THE_RUNTIME.test(pathOf(args[1]))) {
+      foreign.add(String(result));
+      return false;
+    }
+    if (!foreign.has(args[0])) return true;
+    if (name === "close") foreign.delete(args[0]);
+    return false;
+  });
+}
+
+/** What is sent and received on netlink sockets; a number may be a socket now and a file later. */
+function netlinkCalls(calls: readonly TracedCall[]): readonly TracedCall[] {
+  const sockets = new Set<string>();
+  return calls.filter(({ name, args, result }) => {
+    if (name === "socket" && Number(args[0]) === AF_NETLINK) sockets.add(String(result));
+    if (name === "close") sockets.delete(args[0]);
+    return /^(send|recv)/.test(name) && sockets.has(args[0]);
+  });
+}
+
+/** How many netlink messages stand one after another. */
+export function countMessages(data: Uint8Array): number {
+  const view = new DataView(data.buffer, data.byteOffset, data.byteLength);
+  let count = 0;
+  for (let at = 0; at + NLMSG_HEADER <= data.length; count++) {
+    // Each begins at a multiple of four.
+    at += Math.max(NLMSG_HEADER, view.getUint32(at, true) + 3 & ~3);
+  }
+  return count;
+}

@@ -1,0 +1,195 @@
+/**
+ * Closes, in a compiled executable, the environment variables that would let a caller steer the JavaScript runtime
+ * inside it: BUN_BE_BUN turns it into the bun command line, BUN_OPTIONS injects flags, BUN_INSPECT opens a debugger,
+ * BUN_BYTECODE_ORDER_OUT writes a file, BUN_JSC_useJIT=0 disables bun:ffi. The runtime has no switch for any of them,
+ * so their names are taken out of it: same length, so no offset in the file moves.
+ *
+ * A name is closed by a NUL in its first byte: getenv("") finds nothing, whatever the environment. (Another
+ * character would only rename the variable: execve() accepts any string as an entry.) Only the first byte changes,
+ * because the linker shares the tails of strings.
+ *
+ * `strip` is kept out likewise, see {@link refuseStrip}; and a thread that costs more than it gives, see {@link skipWarmUp}.
+ *
+ * The counts belong to one exact runtime version. They are asserted: a runtime of another version fails the build
+ * instead of shipping with a hole.
+ *
+ * @module
+ */
+
+/** The processors the patch is known for. */
+export type Processor = "x64" | "arm64";
+
+/** What {@link closeEnvironment} changed, for the build's report. */
+export interface PatchReport {
+  /** Names that start with `BUN_` and were emptied. */
+  readonly bunNames: number;
+  /** Other names of variables the runtime reads before our code runs, and that were emptied. */
+  readonly otherNames: number;
+}
+
+/** A single edit: `find` must occur exactly once; the byte(s) at `at` become `put`. */
+interface CodeEdit {
+  readonly find: readonly number[];
+  readonly at: number;
+  readonly put: readonly number[];
+}
+
+/** What one runtime build must contain. */
+interface Expected {
+  readonly bunNames: number;
+  readonly otherNames: readonly string[];
+  readonly jscLoop: CodeEdit;
+  /** Absent where the place is not known: the runtime works without the edit as well. */
+  readonly warmUp?: CodeEdit;
+}
+
+/** The version whose counts stand below; `package.json` pins the same one. */
+export const PATCHED_RUNTIME = "1.4.4";
+
+/** Variables without the prefix: the first disables bun:ffi, the fourth makes a descriptor of the caller a channel. */
+const OTHER_NAMES = ["JavaScriptCoreUseJIT", "JSC_SIGNAL_FOR_GC", "WTF_numberOfProcessorCores", "NODE_CHANNEL_FD"];
+
+/**
+ * BUN_JSC_<option> is not read by name: a loop over the whole environment compares the prefix letter by letter, in
+ * code. Its first comparison ("is this a B?") skips the entry when it fails; made unconditional, it skips every entry.
+ */
+const EXPECTED: Readonly<Record<Processor, Expected>> = {
+  x64: {
+    bunNames: 94,
+    otherNames: [...OTHER_NAMES, "SIMDUTF_FORCE_IMPLEMENTATION"],
+    jscLoop: {
+      //     cmpb 'B',(%r14)         jne next    cmpb 'U',1(%r14)              jne
+      find: [0x41, 0x80, 0x3e, 0x42, 0x75, 0xe5, 0x41, 0x80, 0x7e, 0x01, 0x55, 0x75],
+      at: 4,
+      put: [0xeb], // jmp next
+    },
+    warmUp: {
+      //     movb 1, useWarmUpMarkedBlocks(%rip)       movabs {32, 64}, %rax: the options that follow it
+      find: [0xc6, 0x05, 0xdb, 0x3f, 0xdd, 0x04, 0x01, 0x48, 0xb8, 0x20, 0x00, 0x00, 0x00, 0x40, 0x00, 0x00, 0x00],
+      at: 6,
+      put: [0x00],
+    },
+  },
+  arm64: {
+    bunNames: 95,
+    otherNames: OTHER_NAMES,
+    jscLoop: {
+      //     cmp w10, 'B'            b.ne next               ldrb w10, [x9, 1]       cmp w10, 'U'
+      find: [0x5f, 0x09, 0x01, 0x71, 0x01, 0xff, 0xff, 0x54, 0x2a, 0x05, 0x40, 0x39, 0x5f, 0x55, 0x01, 0x71],
+      at: 4,
+      put: [0xf8, 0xff, 0xff, 0x17], // b next
+    },
+  },
+};
+
+/** A part of a file: the offset of its first byte, and of the first behind it. */
+export interface Range {
+  readonly start: number;
+  readonly end: number;
+}
+
+/**
+ * Where our own program is in `file`, a compiled executable that still has its section table.
+ *
+ * @see elf(5) Elf64_Ehdr, Elf64_Shdr
+ */
+export function programRange(file: Buffer): Range {
+  const table = Number(file.readBigUInt64LE(0x28));
+  const size = file.readUInt16LE(0x3a);
+  const section = (index: number) => {
+    const at = table + index * size;
+    const start = Number(file.readBigUInt64LE(at + 0x18));
+    return { name: file.readUInt32LE(at), start, end: start + Number(file.readBigUInt64LE(at + 0x20)) };
+  };
+  const names = section(file.readUInt16LE(0x3e)).start;
+  for (let index = 0; index < file.readUInt16LE(0x3c); index++) {
+    const { name, ...range } = section(index);
+    const text = names + name;
+    if (file.subarray(text, file.indexOf(0, text)).toString() === ".bun") return range;
+  }
+  throw new Error('Cannot find the program in the executable: it has no section ".bun"');
+}
+
+/**
+ * Empties the names in `file`, the bytes of a compiled executable, in place.
+ *
+ * @param program where our own program is, which is left alone: what its text and numbers happen to look like changes with every build
+ * @throws {Error} When the runtime inside is not the one the counts were taken from.
+ */
+export function closeEnvironment(file: Buffer, processor: Processor, program: Range): PatchReport {
+  const expected = EXPECTED[processor];
+  const runtime = Buffer.from(file).fill(0, program.start, program.end);
+  const names = bunNames(runtime);
+  if (names.length !== expected.bunNames) {
+    throw mismatch("names that start with BUN_", expected.bunNames, names.length);
+  }
+  const others = expected.otherNames.map((name) => onlyOffset(runtime, nulDelimited(name), name) + 1);
+  const { find, at, put } = expected.jscLoop;
+  const loop = onlyOffset(runtime, Buffer.from(find), "the loop that reads BUN_JSC_*");
+  for (const offset of [...names, ...others]) file[offset] = 0;
+  Buffer.from(put).copy(file, loop + at);
+  return { bunNames: names.length, otherNames: others.length };
+}
+
+/**
+ * Switches off, in place, a default of the runtime: once the heap has 32 blocks, a thread touches memory for further ones ahead of their
+ * use. A call of a plugin ends before it needs them, and pays 0.6 ms.
+ *
+ * @throws {Error} When the runtime inside is not the one the place was taken from.
+ */
+export function skipWarmUp(file: Buffer, processor: Processor): void {
+  const { warmUp } = EXPECTED[processor];
+  if (!warmUp) return;
+  const start = onlyOffset(file, Buffer.from(warmUp.find), "the default of useWarmUpMarkedBlocks");
+  Buffer.from(warmUp.put).copy(file, start + warmUp.at);
+}
+
+/**
+ * Takes the section table out of the ELF header of `file`, in place. `strip` would rewrite a file that has one so
+ * that the runtime no longer finds the program in it and silently becomes the bun command line; on a file without
+ * it refuses. The kernel and the dynamic loader use the program headers only.
+ *
+ * @see elf(5) e_shoff, e_shnum, e_shstrndx
+ */
+export function refuseStrip(file: Buffer): void {
+  const elf64LittleEndian = [0x7f, 0x45, 0x4c, 0x46, 2, 1];
+  if (elf64LittleEndian.some((byte, index) => file[index] !== byte)) {
+    throw new Error("Cannot drop the section table: the executable is no 64-bit little-endian ELF file");
+  }
+  file.writeBigUInt64LE(0n, 0x28);
+  file.writeUInt32LE(0, 0x3c);
+}
+
+/** Offsets of the NUL-terminated strings `BUN_…`: what getenv() can be called with. Text that mentions one is not. */
+function bunNames(file: Buffer): readonly number[] {
+  const prefix = Buffer.from("\0BUN_");
+  const offsets: number[] = [];
+  for (let i = file.indexOf(prefix); i >= 0; i = file.indexOf(prefix, i + 1)) {
+    let end = i + prefix.length;
+    while (isNameByte(file[end])) end++;
+    if (file[end] === 0 && end > i + prefix.length && file[end - 1] !== 0x5f) offsets.push(i + 1);
+  }
+  return offsets;
+}
+
+function isNameByte(byte: number | undefined): boolean {
+  return byte !== undefined && ((byte >= 0x41 && byte <= 0x5a) || (byte >= 0x30 && byte <= 0x39) || byte === 0x5f);
+}
+
+function nulDelimited(name: string): Buffer {
+  return Buffer.from(`\0${name}\0`);
+}
+
+function onlyOffset(file: Buffer, needle: Buffer, what: string): number {
+  const first = file.indexOf(needle);
+  const second = first < 0 ? -1 : file.indexOf(needle, first + 1);
+  if (first < 0 || second >= 0) throw mismatch(what, 1, first < 0 ? 0 : "more");
+  return first;
+}
+
+function mismatch(what: string, wanted: number, found: number | string): Error {
+  return new Error(
+    `Cannot close the environment of the runtime: ${what} occur(s) ${found} time(s), expected ${wanted} in Bun ` +
+      `${PATCHED_RUNTIME}; take the counts again and run e2e/hardening_test.ts`,
+  );
+}

@@ -1,0 +1,174 @@
+/**
+ * Checks that imports point down the layers, that the kernel is reached in one place, and that no file outgrows one
+ * idea. Tests may import anything; everything under `ffi/`, `spec/`, `plugins/`, `runtime/` and `cmd/` belongs to exactly one row of
+ * {@link LAYERS}. Reads import statements as `deno fmt` writes them.
+ *
+ * @module
+ */
+
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+
+/** One folder or file of the product and what it may import besides itself. */
+interface Layer {
+  /** A folder ending in `/`, a file, or `plugins/*` for the plugins, each of which is a layer of its own. */
+  readonly path: string;
+  /** Paths of other rows, or of single files in them. `type:` in front allows `import type` only. */
+  readonly imports: readonly string[];
+  /** npm packages; every one costs start-up time in each call of a plugin. */
+  readonly packages?: readonly string[];
+}
+
+const SYS = ["ffi/sys/", "ffi/address.ts"];
+const KERNEL = [...SYS, "ffi/netlink/"];
+const FAMILIES = ["ffi/route/", "ffi/nft/", "ffi/conntrack/", "ffi/diag/"];
+const FFI = [
+  ...KERNEL,
+  ...FAMILIES,
+  ...["ffi/dbus/", "ffi/arp.ts", "ffi/netns.ts", "ffi/named_netns.ts", "ffi/sysctl.ts"],
+];
+const PLUGIN_LIB = [...FFI, "spec/", "plugins/lib/"];
+
+/** The layers, lowest first. This is the one place that says which import is allowed. */
+export const LAYERS: readonly Layer[] = [
+  { path: "ffi/sys/", imports: SYS },
+  { path: "ffi/address.ts", imports: [] },
+  { path: "ffi/netlink/", imports: SYS },
+  { path: "ffi/route/", imports: KERNEL },
+  { path: "ffi/nft/", imports: KERNEL },
+  { path: "ffi/conntrack/", imports: KERNEL },
+  { path: "ffi/diag/", imports: KERNEL },
+  { path: "ffi/dbus/", imports: SYS },
+  { path: "ffi/arp.ts", imports: SYS },
+  { path: "ffi/netns.ts", imports: [...KERNEL, ...FAMILIES] },
+  { path: "ffi/named_netns.ts", imports: [...KERNEL, "ffi/netns.ts"] },
+  { path: "ffi/sysctl.ts", imports: FFI },
+  { path: "spec/", imports: ["ffi/address.ts", "type:ffi/sys/error.ts"], packages: ["jsonc-parser"] },
+  { path: "plugins/lib/", imports: [...FFI, "spec/"] },
+  { path: "plugins/*", imports: PLUGIN_LIB },
+  { path: "plugins/registry.ts", imports: ["spec/", "plugins/lib/", "plugins/*"] },
+  { path: "runtime/", imports: [...PLUGIN_LIB, "plugins/registry.ts"] },
+  { path: "cmd/", imports: [...PLUGIN_LIB, "plugins/*", "plugins/registry.ts", "runtime/"], packages: ["bun"] },
+];
+
+/** Only this file may reach native code: every other module gets typed wrappers with checked arguments. */
+const NATIVE = "ffi/sys/libc.ts";
+/** Only these may change the namespace of the thread; everything else goes through a handle that goes back. */
+const NAMESPACES = ["ffi/netns.ts", NATIVE];
+/** Files that only the command line loads and that may therefore import `node:` modules; each costs 0.3 to 2 ms. */
+const NODE_ALLOWED: readonly string[] = [];
+const MAX_LINES = 500;
+
+/** How a module is imported; `require()`, which loads when it is called, counts as `import()`. */
+type ImportForm = "import" | "import type" | "import()";
+
+/** An import statement found in a file. */
+export interface Import {
+  readonly line: number;
+  readonly form: ImportForm;
+  /** The text between the quotes; empty for an expression. */
+  readonly specifier: string;
+}
+
+/** Problems of the given files (paths relative to `root`) as `file:line: text`, in order. */
+export function importProblems(root: string, files: readonly string[]): readonly string[] {
+  return files.flatMap((path) => fileProblems(path, readFileSync(join(root, path), "utf8")));
+}
+
+/** Problems of one file. */
+export function fileProblems(path: string, source: string): readonly string[] {
+  const lines = source.split("\n");
+  const problems: string[] = [];
+  if (lines.length - 1 > MAX_LINES) {
+    problems.push(`${path}:${MAX_LINES + 1}: file has ${lines.length - 1} lines: split it, ${MAX_LINES} is the limit`);
+  }
+  if (path.endsWith("_test.ts") || !/^(ffi|spec|plugins|runtime|cmd)\//.test(path)) return problems;
+  const layer = layerOf(path);
+  if (!layer) {
+    return [...problems, `${path}:1: file belongs to no layer: add it to LAYERS in scripts/src/check/layers.ts`];
+  }
+  for (const found of importsOf(source)) {
+    const problem = importProblem(path, layer, found);
+    if (problem) problems.push(`${path}:${found.line}: ${problem}`);
+  }
+  return [...problems, ...namespaceProblems(path, lines)];
+}
+
+/** What only tests may load. */
+function isForTests(path: string): boolean {
+  return /^(testing|e2e|scripts)\//.test(path) || path.endsWith("_test.ts");
+}
+
+/** The row a file belongs to: the longest that matches; `plugins/*` narrowed to the plugin's own file and folder. */
+function layerOf(path: string): Layer | undefined {
+  const matches = LAYERS.filter((layer) =>
+    layer.path === path || (layer.path.endsWith("/") && path.startsWith(layer.path))
+  );
+  const best = matches.sort((a, b) => b.path.length - a.path.length)[0];
+  if (best || !path.startsWith("plugins/")) return best;
+  const plugins = LAYERS.find((layer) => layer.path === "plugins/*");
+  return plugins && { ...plugins, path: `plugins/${pluginOf(path)}/` };
+}
+
+/** `bridge` for `plugins/bridge/plugin.ts` and for `plugins/bridge/vlan.ts`. */
+function pluginOf(path: string): string {
+  return path.split("/")[1]?.replace(/\.ts$/, "") ?? "";
+}
+
+/** Finds every import in a formatted source: static ones start a line, others may stand anywhere. */
+export function importsOf(source: string): readonly Import[] {
+  const found: Import[] = [];
+  const lineOf = (index: number) => source.slice(0, index).split("\n").length;
+  for (const match of source.matchAll(/^(?:import|export)\s+(type\b)?[\w\s{},*$]*?\bfrom\s+"([^"]+)"/gm)) {
+    found.push({ line: lineOf(match.index), form: match[1] ? "import type" : "import", specifier: match[2] ?? "" });
+  }
+  for (const match of source.matchAll(/^import\s+"([^"]+)"/gm)) {
+    found.push({ line: lineOf(match.index), form: "import", specifier: match[1] ?? "" });
+  }
+  for (const match of source.matchAll(/^(?!\s*(?:\*|\/[/*])).*?\b(?:import|require)\(\s*(?:"([^"]*)")?/gm)) {
+    found.push({ line: lineOf(match.index), form: "import()", specifier: match[1] ?? "" });
+  }
+  return found.sort((a, b) => a.line - b.line);
+}
+
+function importProblem(path: string, layer: Layer, { form, specifier }: Import): string | undefined {
+  if (specifier === "") return "import of an expression: write the path as a string, the compiler must see it";
+  if (specifier === "bun:ffi") {
+    return path === NATIVE ? undefined : `imports "bun:ffi": only ${NATIVE} may, use its wrappers`;
+  }
+  if (specifier.startsWith("node:")) {
+    return NODE_ALLOWED.includes(path)
+      ? undefined
+      : `imports "${specifier}": use ffi/sys/, node: modules cost start-up time`;
+  }
+  if (!specifier.startsWith(".")) {
+    const packages = layer.packages ?? [];
+    if (packages.some((name) => specifier === name || specifier.startsWith(`${name}/`))) return undefined;
+    return `imports package "${specifier}": ${layer.path} may import ${packages.join(", ") || "no package"}`;
+  }
+  const target = join(path, "..", specifier);
+  if (isForTests(target)) return `imports "${target}": only tests may`;
+  if (inside(target, layer.path)) return undefined;
+  if (layer.imports.some((rule) => allows(rule, form, target))) return undefined;
+  return `${form} of "${target}": ${layer.path} may import ${layer.imports.join(", ") || "nothing"}`;
+}
+
+function allows(rule: string, form: ImportForm, target: string): boolean {
+  const [, only = "", path = ""] = /^(type:)?(.*)$/.exec(rule) ?? [];
+  if (only === "type:" && form !== "import type") return false;
+  return inside(target, path);
+}
+
+function inside(target: string, path: string): boolean {
+  if (path === "plugins/*") return layerOf(target)?.path === `plugins/${pluginOf(target)}/`;
+  return path.endsWith("/") ? target.startsWith(path) : target === path;
+}
+
+function namespaceProblems(path: string, lines: readonly string[]): readonly string[] {
+  if (NAMESPACES.includes(path)) return [];
+  return lines.flatMap((line, index) => {
+    const code = /^\s*(\*|\/[/*])/.test(line) ? "" : line.replace(/\/\/.*/, "");
+    if (!/\bsetns\b/.test(code)) return [];
+    return [`${path}:${index + 1}: uses setns: only ffi/netns.ts may, use Netns.run()`];
+  });
+}

@@ -1,0 +1,85 @@
+import { expect, test } from "bun:test";
+import { fileProblems, importsOf } from "./layers.ts";
+
+test("importsOf() finds every form with its line", () => {
+  const source = [
+    '/** Text that says import { a } from "./no.ts" and import("./no.ts"). */',
+    'import { a, type B } from "./static.ts";',
+    "import type {",
+    "  C,",
+    '} from "./type.ts";',
+    'import "./effect.ts";',
+    'export * from "./star.ts";',
+    'export type { D } from "./again.ts";',
+    '// import("./comment.ts")',
+    'const e = await import("./lazy.ts");',
+    "const f = await import(name);",
+    'const g = require("package/file.js");',
+    'throw new Error(`Cannot read from "x"`);',
+  ].join("\n");
+  expect(importsOf(source)).toEqual([
+    { line: 2, form: "import", specifier: "./static.ts" },
+    { line: 3, form: "import type", specifier: "./type.ts" },
+    { line: 6, form: "import", specifier: "./effect.ts" },
+    { line: 7, form: "import", specifier: "./star.ts" },
+    { line: 8, form: "import type", specifier: "./again.ts" },
+    { line: 10, form: "import()", specifier: "./lazy.ts" },
+    { line: 11, form: "import()", specifier: "" },
+    { line: 12, form: "import()", specifier: "package/file.js" },
+  ]);
+});
+
+const ALLOWED: readonly (readonly [string, string])[] = [
+  ["ffi/sys/libc.ts", 'import { dlopen } from "bun:ffi";'],
+  ["ffi/netlink/socket.ts", 'import { socket } from "../sys/libc.ts";'],
+  ["ffi/route/link.ts", 'import { table } from "./uapi.ts";'],
+  ["ffi/netns.ts", "libc.setns(fd, 0);"],
+  ["ffi/route/link.ts", "// Here setns would be wrong."],
+  ["spec/error.ts", 'import type { SystemError } from "../ffi/sys/error.ts";'],
+  ["spec/jsonc.ts", 'return require("jsonc-parser/lib/esm/main.js");'],
+  ["plugins/bridge/plugin.ts", 'import { vlan } from "./vlan.ts";'],
+  ["plugins/bridge/vlan.ts", 'import { serve } from "../lib/protocol/serve.ts";'],
+  ["plugins/registry.ts", 'import bridge from "./bridge/plugin.ts";'],
+  ["plugins/registry.ts", 'import type { Plugin } from "./lib/protocol/plugin.ts";'],
+  ["cmd/cni.ts", 'import { registry } from "../plugins/registry.ts";'],
+  ["cmd/cni.ts", 'import { attach } from "../runtime/attach.ts";'],
+  ["runtime/attach.ts", 'import { registry } from "../plugins/registry.ts";'],
+  ["runtime/cache_test.ts", 'import { mkdtempSync } from "node:fs";'],
+  ["scripts/anything.ts", 'import { registry } from "../plugins/registry.ts";'],
+];
+
+test.each(ALLOWED.map(([path, source]) => ({ path, source })))("$path may: $source", ({ path, source }) => {
+  expect(fileProblems(path, source)).toEqual([]);
+});
+
+const REFUSED: readonly (readonly [string, string, string])[] = [
+  ["ffi/netlink/socket.ts", 'import { dlopen } from "bun:ffi";', "only ffi/sys/libc.ts may"],
+  ["ffi/sys/file.ts", 'import { message } from "../netlink/message.ts";', "ffi/sys/ may import ffi/sys/"],
+  ["ffi/route/link.ts", 'import { rule } from "../nft/rule.ts";', "ffi/route/ may import"],
+  ["ffi/route/link.ts", "libc.setns(fd, 0);", "only ffi/netns.ts may"],
+  ["ffi/route/link.ts", 'import { test } from "bun:test";', "may import no package"],
+  ["plugins/lib/protocol/serve.ts", 'import { netnsTest } from "../../../testing/netns.ts";', "only tests may"],
+  ["spec/error.ts", 'import { SystemError } from "../ffi/sys/error.ts";', "type:ffi/sys/error.ts"],
+  ["spec/error.ts", 'import { openSync } from "node:fs";', "cost start-up time"],
+  ["plugins/lib/protocol/serve.ts", 'import { bridge } from "../../bridge/plugin.ts";', "plugins/lib/ may import"],
+  ["plugins/bridge/plugin.ts", 'import { allocate } from "../host_local/plugin.ts";', "plugins/bridge/ may import"],
+  ["plugins/bridge/plugin.ts", 'import { registry } from "../registry.ts";', "plugins/bridge/ may import"],
+  ["plugins/bridge/plugin.ts", 'import { cut } from "../bridges/cut.ts";', "plugins/bridge/ may import"],
+  ["plugins/registry.ts", 'const load = () => import("../cmd/cni.ts");', 'import() of "cmd/cni.ts"'],
+  ["plugins/bridge/plugin.ts", 'import { attach } from "../../runtime/attach.ts";', "plugins/bridge/ may import"],
+  ["runtime/attach.ts", 'import { bridge } from "../plugins/bridge/plugin.ts";', "runtime/ may import"],
+  ["runtime/attach.ts", 'import { usage } from "../cmd/usage.ts";', "runtime/ may import"],
+  ["ffi/other.ts", "export {};", "belongs to no layer"],
+  ["plugins/bridge/plugin.ts", "const load = () => import(name);", "write the path as a string"],
+  ["scripts/long.ts", "\n".repeat(501), "501 lines"],
+];
+
+test.each(REFUSED.map(([path, source, text]) => ({ path, source, text })))(
+  "$path must not: $source",
+  ({ path, source, text }) => {
+    const [problem, ...more] = fileProblems(path, source);
+    expect(problem).toStartWith(`${path}:`);
+    expect(problem).toContain(text);
+    expect(more).toEqual([]);
+  },
+);

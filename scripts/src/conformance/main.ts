@@ -1,0 +1,86 @@
+/**
+ * The body of `scripts/conformance`: runs the tests in e2e/conformance/, each of which is named after a statement of
+ * testdata/conformance/checklist.tsv, and prints what came of every statement. Exit status 1 if one does not hold.
+ *
+ * @module
+ */
+
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type Case, parseCases } from "../test/junit.ts";
+import { ROOT, sources } from "../repository.ts";
+
+/** A line of the checklist. */
+export interface Statement {
+  readonly id: string;
+  /** Of the specification, from the first to the last that says so; `main` is newer than the last release. */
+  readonly versions: string;
+  /** R runtime, P plugin, A administrator. */
+  readonly who: string;
+  /** `IMP` is what versions without MUST and SHOULD say in the present tense. */
+  readonly level: string;
+  readonly statement: string;
+  /** Why there is no test; empty if there is one. */
+  readonly untestable: string;
+}
+
+/** What the specification says, one statement per id. */
+export function readChecklist(): readonly Statement[] {
+  const [, ...lines] = readFileSync(join(ROOT, "testdata/conformance/checklist.tsv"), "utf8").trimEnd().split("\n");
+  return lines.map((line) => {
+    const [id = "", versions = "", who = "", level = "", statement = "", untestable = ""] = line.split("\t");
+    return { id, versions, who, level, statement, untestable };
+  });
+}
+
+/** The files with conformance tests. */
+export function conformanceTests(): readonly string[] {
+  return sources().filter((path) => /^cmd\/conformance\/.*_test\.ts$/.test(path));
+}
+
+/** Runs a test file; gives its tests, and what it printed if one failed. */
+function runTests(file: string): { cases: readonly Case[]; log: string } {
+  const scratch = mkdtempSync(join(tmpdir(), "cni-conformance-"));
+  try {
+    const report = join(scratch, "report.xml");
+    const command = [process.execPath, "test", `./${file}`, "--reporter=junit", `--reporter-outfile=${report}`];
+    const env = { ...process.env, NO_COLOR: "1", TMPDIR: scratch };
+    const child = Bun.spawnSync(command, { cwd: ROOT, env, stdin: "ignore", stdout: "pipe", stderr: "pipe" });
+    const cases = existsSync(report) ? parseCases(readFileSync(report, "utf8")) : [];
+    return { cases, log: child.success ? "" : `${child.stdout}${child.stderr}` };
+  } finally {
+    rmSync(scratch, { recursive: true, force: true });
+  }
+}
+
+/** `pass`, `fail`, `skipped` or `not testable`; a test that did not come to an end has failed. */
+function verdictOf({ id, untestable }: Statement, cases: readonly Case[]): string {
+  if (untestable) return "not testable";
+  const own = cases.filter(({ name }) => name.startsWith(`${id} `));
+  const [first] = own;
+  if (own.length !== 1 || !first || first.outcome === "failed") return "fail";
+  return first.outcome === "passed" ? "pass" : "skipped";
+}
+
+function main(): number {
+  const runs = conformanceTests().map(runTests);
+  const cases = runs.flatMap((run) => run.cases);
+  const verdicts = readChecklist().map((each) => ({ ...each, verdict: verdictOf(each, cases) }));
+  for (const { id, level, statement, untestable, verdict } of verdicts) {
+    const reason = untestable && ` (${untestable})`;
+    console.log(`${id.padEnd(6)}  ${level.padEnd(19)}  ${verdict.padEnd(12)}  ${statement}${reason}`);
+  }
+  for (const { log } of runs) if (log) console.error(log.trim());
+  const count = (wanted: string) => verdicts.filter(({ verdict }) => verdict === wanted).length;
+  const [failed, skipped] = [count("fail"), count("skipped")];
+  const left = skipped > 0 ? `, ${skipped} skipped` : "";
+  console.log(
+    `${verdicts.length} statements: ${count("pass")} pass, ${failed} fail${left}, ${
+      count("not testable")
+    } not testable`,
+  );
+  return failed > 0 || runs.some(({ log }) => log !== "") ? 1 : 0;
+}
+
+if (import.meta.main) process.exitCode = main();

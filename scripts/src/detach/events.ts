@@ -1,0 +1,75 @@
+/** What can happen on a node between two commands, or in the middle of one: what is done by people, engines and other programs. @module */
+import { openSync } from "node:fs";
+import { run } from "../harness/node.ts";
+
+/** A namespace that does not search for duplicate addresses, which takes a second each time. */
+export const newNamespace = (name: string): string =>
+  `ip netns add ${name}; ip netns exec ${name} sh -c 'ip link set lo up; echo 0 >/proc/sys/net/ipv6/conf/default/dad_transmits'`;
+
+/** All of them; a script with `$c`, the container's name, and `$n`, a number at random. */
+const SCRIPTS = {
+  "the namespace goes": "ip netns del $c || :",
+  "the namespace comes anew": `ip netns del $c || :; ${newNamespace("$c")}`,
+  "the mount of the namespace goes": "umount -l /run/netns/$c || :",
+  "the machine is restarted": `
+    for n in $(ip netns list | cut -d' ' -f1); do [ $n = pristine ] || ip netns del $n; done
+    for l in $(ip -o link | sed -n 's/^[0-9]*: \\([^:@]*\\).*/\\1/p'); do
+      case $l in lo|up*|*phys*) ;; *) ip link del $l || : ;; esac; done
+    nft flush ruleset; rm -rf /run/cni`,
+  "the bridges are deleted": "for b in br0 br1; do ip link del $b || :; done",
+  "the bridges are down": "for b in br0 br1; do ip link set $b down || :; done",
+  "all rules are flushed": "nft flush ruleset",
+  "our table is deleted": "nft delete table inet cni; nft delete table bridge cni || :",
+  "one of our maps is flushed":
+    "nft flush map inet cni $(nft list table inet cni | sed -n 's/^\\tmap \\([^ ]*\\) .*/\\1/p' | sed -n \"$((n % 4 + 1))p\")",
+  "one of our chains is flushed":
+    "nft flush chain inet cni $(nft list table inet cni | sed -n 's/^\\tchain \\([^ ]*\\) .*/\\1/p' | sed -n \"$((n % 9 + 1))p\")",
+  "another firewall drops what is forwarded": `
+    for f in ip ip6; do
+      nft "table $f filter { chain FORWARD { type filter hook forward priority 0; policy drop; }; }"; done`,
+  "the other firewall goes": "for f in ip ip6; do nft delete table $f filter || :; done",
+  "what is remembered of it is lost": "rm -f /var/lib/cni/results/*-$c-*",
+  "all that is remembered is lost": "rm -rf /var/lib/cni/results",
+  "all reservations are lost": "rm -rf /var/lib/cni/networks",
+  "an index is lost": "rm -f /var/lib/cni/networks/.*.index",
+  "backups are lost": "rm -rf /run/cni",
+  "its interface is deleted": "ip -n $c link del eth0",
+  "its interface is renamed": "ip -n $c link set eth0 down; ip -n $c link set eth0 name lost0",
+  "its interface is down": "ip -n $c link set eth0 down",
+  "its addresses are flushed": "ip -n $c addr flush dev eth0",
+  "its MAC address is changed": "ip -n $c link set eth0 address 02:00:00:00:00:07",
+  "its interface is moved to the host": "ip -n $c link set eth0 name moved$n netns 1",
+  "the host's ends are deleted": "for l in $(VETHS); do ip link del $l || :; done",
+  "the host's ends are renamed":
+    "i=$n; for l in $(VETHS); do i=$((i + 1)); ip link set $l down; ip link set $l name other$i; done",
+  "the host's ends leave the bridge": "for l in $(VETHS); do ip link set $l nomaster; done",
+  "limits are removed": "for l in $(VETHS); do tc qdisc del dev $l root || :; tc qdisc del dev $l ingress || :; done",
+  "ifbs are deleted":
+    "for l in $(ip -o link show type ifb | sed 's/^[0-9]*: \\([^:@]*\\).*/\\1/'); do ip link del $l; done",
+  "forwarding is switched off": "echo 0 >/proc/sys/net/ipv4/ip_forward",
+} as const;
+
+export type Happening = keyof typeof SCRIPTS;
+export const HAPPENINGS = Object.keys(SCRIPTS) as readonly Happening[];
+
+/** Cables, but for those that the node has from its start. */
+const VETHS = "ip -o link show type veth | sed 's/^[0-9]*: \\([^:@]*\\).*/\\1/' | grep -v '^up\\|phys'";
+
+let home: string | undefined;
+
+/** Has it happen on the host, wherever this thread is at the moment. What cannot happen, since there is nothing to do it to, does not. */
+export function happen(what: Happening, container: string, number: number): void {
+  const script = `c=${container}; n=${number}; ${SCRIPTS[what].replaceAll("VETHS", VETHS)}`;
+  onHost("sh", "-c", script);
+}
+
+/** Runs a program in the namespace that this process was started in. */
+export function onHost(...command: readonly string[]): { readonly stdout: string; readonly stderr: string } {
+  if (home === undefined) throw new Error("Cannot run anything: takeHome() was not called");
+  return run(["nsenter", `--net=${home}`, ...command]);
+}
+
+/** Remembers the namespace of the host. */
+export function takeHome(): void {
+  home ??= `/proc/${process.pid}/fd/${openSync("/proc/self/ns/net", "r")}`;
+}

@@ -1,0 +1,64 @@
+import { expect, test } from "bun:test";
+import { newPrng } from "../harness/prng.ts";
+import { faultsIn, findPlace, sampleOf } from "./plan.ts";
+import { summary } from "./summary.ts";
+import { ROOT } from "../repository.ts";
+
+const TRACE = `7 openat(AT_FDCWD</>, "/etc/ld.so.cache", O_RDONLY|O_CLOEXEC) = 3</etc/ld.so.cache>
+7 close(3</etc/ld.so.cache>) = 0
+8 close(9) = 0
+7 openat(AT_FDCWD</>, "/proc/thread-self/ns/net", O_RDONLY) = 3<net:[4026531840]>
+7 openat(AT_FDCWD</>, "/proc/self/statm", O_RDONLY) = 4</proc/self/statm>
+7 openat(AT_FDCWD</>, "/var/lib/cni/x", O_WRONLY|O_CREAT, 0600) = 4</var/lib/cni/x>
+7 fsync(4</var/lib/cni/x>) = ? ERESTARTNOINTR (To be restarted)
+7 fsync(4</var/lib/cni/x>) = 0
+7 write(1<pipe:[1]>, "{}", 2) = 2
+7 close(4</var/lib/cni/x>) = 0
+7 exit_group(0) = ?
+`;
+
+test("faultsIn() finds what the program does itself, by the number that strace counts with", () => {
+  const faults = faultsIn(TRACE).map(({ syscall, when, kind }) => `${syscall}#${when} ${kind}`);
+  expect(faults.filter((each) => each.endsWith("KILL"))).toEqual([
+    "openat#2 KILL",
+    "openat#4 KILL",
+    "fsync#2 KILL",
+    "write#1 KILL",
+    "close#2 KILL",
+  ]);
+});
+
+test("findPlace() tells whether the answer was given by then", () => {
+  const fault = { syscall: "close", when: 2, kind: "TERM" };
+  expect(findPlace(TRACE, fault)).toEqual({ answered: true });
+  expect(findPlace(TRACE, { ...fault, syscall: "fsync" })).toEqual({ answered: false });
+  expect(findPlace(TRACE, { ...fault, when: 3 })).toBeUndefined();
+});
+
+test("sampleOf() takes all kinds in turn, and none twice", () => {
+  const all = Array.from({ length: 12 }, (_, number) => ({ number, kind: number < 9 ? "often" : "seldom" }));
+  const chosen = sampleOf(all, 8, newPrng(1));
+  expect(chosen.filter(({ kind }) => kind === "seldom")).toHaveLength(3);
+  expect(new Set(chosen).size).toBe(8);
+  expect(sampleOf(all, 8, newPrng(2))).not.toEqual(chosen);
+  expect(sampleOf(all, 20, newPrng(1))).toEqual(all);
+});
+
+test("summary() counts by kind, and leaves out what was not reached", () => {
+  const text = summary([
+    { name: "run add read#1 EIO", kind: "EIO", result: "refused" },
+    { name: "run add read#1 KILL", kind: "KILL", result: "ended" },
+    { name: "run add read#2 KILL", kind: "KILL", result: "FAILED" },
+    { name: "run add read#3 KILL", kind: "KILL", result: "not reached" },
+  ]);
+  expect(text).toMatch(/^KILL +2 +1 +0 +0 +1$/m);
+  expect(text).toMatch(/^EIO +1 +0 +0 +1 +0$/m);
+  expect(text).toEndWith("3 faults tried, 2 survived, 1 not reached");
+});
+
+test("a sample of everything that can go wrong in the whole chain is survived", () => {
+  const argv = [process.execPath, `${ROOT}/scripts/src/faults/main.ts`, "--sample", "8"];
+  const { exitCode, stdout } = Bun.spawnSync(argv, { stdin: "ignore", stderr: "inherit" });
+  expect(exitCode === 0 ? "" : stdout.toString()).toBe("");
+  expect(stdout.toString()).toMatch(/\n[5-8][0-9] faults tried/);
+}, 300_000);

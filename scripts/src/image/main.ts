@@ -1,0 +1,38 @@
+/**
+ * Lays out dist/image, the whole root of a container: the binary, its links, and the five files of glibc that it is linked with.
+ *
+ * `scripts/build && scripts/image && podman build -t cni .` makes the image of the Containerfile.
+ */
+import { copyFileSync, mkdirSync, realpathSync, rmSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { ROOT } from "../repository.ts";
+
+/** Copies the program and what it is linked with to `root`. */
+export function layOut(root: string, program = join(ROOT, "dist/cni")): void {
+  rmSync(root, { recursive: true, force: true });
+  const bin = join(root, "opt/cni/bin");
+  mkdirSync(bin, { recursive: true });
+  copyFileSync(program, join(bin, "cni"));
+  for (const path of libraries(program)) {
+    const target = join(root, path);
+    mkdirSync(dirname(target), { recursive: true });
+    copyFileSync(realpathSync(path), target);
+  }
+  // Engines mount these.
+  for (const path of ["proc", "sys", "dev", "etc/cni/net.d", "run/netns", "var/lib/cni"]) {
+    mkdirSync(join(root, path), { recursive: true });
+  }
+  const { exitCode, stderr } = Bun.spawnSync([join(bin, "cni"), "install", bin]);
+  if (exitCode !== 0) throw new Error(`cni install failed: ${stderr}`);
+}
+
+/** What ldd(1) finds: libraries and the loader, by the paths under which the program looks for them. */
+function libraries(program: string): string[] {
+  const { stdout } = Bun.spawnSync(["ldd", program]);
+  return [...stdout.toString().matchAll(/(\/\S+) \(0x/g)].map((match) => match[1]);
+}
+
+if (import.meta.main) {
+  layOut(join(ROOT, "dist/image"));
+  console.log("dist/image");
+}

@@ -1,0 +1,185 @@
+/**
+ * The body of `scripts/test`: builds, checks, then runs every test file in a process of its own, so that a crash, a
+ * hang or a moved namespace costs one file and is counted. Exit status 0 all passed, 1 something failed.
+ *
+ * Some need a kernel that this machine may not have: they run together in one virtual machine, in which this script is
+ * started once more, with `--in-vm FILE…`.
+ *
+ * @module
+ */
+
+import { closeSync, mkdirSync, mkdtempSync, openSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { CHECKS, command, report, type Step } from "../check/main.ts";
+import { type Counts, readJunit } from "./junit.ts";
+import { ROOT, sources } from "../repository.ts";
+import { obstacle } from "../vm/main.ts";
+import { caseLines, countLines, isForVm, isForVmOnly, isSum } from "./vm_lane.ts";
+
+/** A single test; kernel tests wait for events and programs, never this long. Emulated, all takes ten times as long. */
+const TEST_TIMEOUT_MS = 60_000;
+const VM_TEST_TIMEOUT_MS = 180_000;
+/** A whole file: a blocking system call cannot be interrupted from inside the process. */
+const FILE_TIMEOUT_MS = 600_000;
+
+/** How many files run at once: most of what they do is waiting for the kernel, and each makes namespaces of its own. */
+const LANES = 2;
+/** What measures a rate, or counts pages of memory, has nothing beside it. */
+const ALONE: readonly string[] = ["e2e/budget_test.ts", "plugins/bandwidth/throughput_test.ts"];
+
+const total = { passed: 0, failed: 0 };
+const skipped: string[] = [];
+
+/** Runs one step and counts it as one test. */
+function count(step: Step): void {
+  const outcome = report(step);
+  if (outcome.problems) total.failed++;
+  else if (outcome.skipped) skipped.push(`${step.name} # ${outcome.skipped}`);
+  else total.passed++;
+}
+
+/** Starts a program in its own process group and waits; what the group left running is killed. Gives how it failed. */
+async function spawnGroup(command: readonly string[], log: string, directory: string): Promise<string> {
+  const output = openSync(log, "a");
+  const child = Bun.spawn([...command], {
+    cwd: ROOT,
+    env: { ...process.env, NO_COLOR: "1", TMPDIR: directory },
+    stdio: ["ignore", output, output],
+    detached: true,
+  });
+  const killGroup = () => {
+    try {
+      process.kill(-child.pid, "SIGKILL");
+    } catch {
+      // The group is gone already.
+    }
+  };
+  const interrupted = () => {
+    killGroup();
+    process.exit(130);
+  };
+  process.on("SIGINT", interrupted).on("SIGTERM", interrupted);
+  let late = false;
+  const timer = setTimeout(() => {
+    late = true;
+    killGroup();
+  }, FILE_TIMEOUT_MS);
+  await child.exited;
+  clearTimeout(timer);
+  killGroup();
+  process.off("SIGINT", interrupted).off("SIGTERM", interrupted);
+  closeSync(output);
+  if (late) return `took longer than ${FILE_TIMEOUT_MS / 1000} s`;
+  return child.signalCode ? `killed by ${child.signalCode}` : child.exitCode === 0 ? "" : `status ${child.exitCode}`;
+}
+
+/** Why a file failed: how its process ended, or that it ran nothing, which is a mistake unless -t chose among the tests. */
+function fault(ending: string, counts: Counts, chosen: boolean): string {
+  const ranNothing = counts.passed + counts.failed + counts.skipped.length === 0;
+  return ending || (ranNothing && !chosen ? "ran no test" : "");
+}
+
+/** @param inVm says what came of each test as well */
+async function runFile(file: string, flags: readonly string[], scratch: string, inVm = false): Promise<void> {
+  const started = performance.now();
+  const junit = join(scratch, "report.xml");
+  const log = join(scratch, "log");
+  rmSync(junit, { force: true });
+  rmSync(log, { force: true });
+  const timeout = `--timeout=${inVm ? VM_TEST_TIMEOUT_MS : TEST_TIMEOUT_MS}`;
+  const reporter = ["--reporter=junit", `--reporter-outfile=${junit}`, timeout];
+  const command = [process.execPath, "test", `./${file}`, ...reporter, ...flags];
+  const ending = await spawnGroup(command, log, tmpdir());
+  const found = readJunit(junit);
+  const reason = fault(ending, found, flags.length > 0);
+  // A process may fail without naming a test.
+  const counts = reason && found.failed === 0 ? { ...found, failed: 1 } : found;
+  total.passed += counts.passed;
+  total.failed += counts.failed;
+  skipped.push(...counts.skipped.map((name) => `${file}: ${name}`));
+  const seconds = ((performance.now() - started) / 1000).toFixed(1);
+  const failed = counts.failed > 0 ? `, ${counts.failed} FAILED${reason ? ` (${reason})` : ""}` : "";
+  const left = counts.skipped.length > 0 ? `, ${counts.skipped.length} skipped` : "";
+  console.log(`${file.padEnd(40)} ${counts.passed} passed${failed}${left} (${seconds} s)`);
+  if (inVm) { for (const line of caseLines(file, junit, reason)) console.log(line); }
+  if (counts.failed > 0) console.log(readFileSync(log, "utf8").trim());
+}
+
+/** A piece of the run. @param scratch a directory that no other piece uses at the same time */
+type Job = (scratch: string) => Promise<void>;
+
+/** Does all jobs; each lane takes the first that nobody has taken. */
+async function inLanes(jobs: readonly Job[], scratch: string): Promise<void> {
+  const queue = [...jobs];
+  const lane = async (_: unknown, number: number) => {
+    const own = join(scratch, String(number));
+    mkdirSync(own);
+    for (let job = queue.shift(); job; job = queue.shift()) await job(own);
+  };
+  await Promise.all(Array.from({ length: LANES }, lane));
+}
+
+/** Runs files in the virtual machine and counts their lines; that it did not come to its end is a failure of its own. */
+async function runInVm(files: readonly string[], flags: readonly string[], scratch: string): Promise<void> {
+  const obstructed = obstacle();
+  if (obstructed) {
+    skipped.push(...files.map((file) => `${file} # no virtual machine: ${obstructed}`));
+    return;
+  }
+  const started = performance.now();
+  const log = join(scratch, "vm_log");
+  const again = ["bun", "scripts/src/test/main.ts", "--in-vm", ...files, ...flags];
+  const ending = await spawnGroup([process.execPath, "scripts/src/vm/main.ts", ...again], log, scratch);
+  const output = readFileSync(log, "utf8").trim();
+  const lane = countLines(output);
+  console.log(output.split("\n").filter((line) => !isSum(line)).join("\n"));
+  const seconds = ((performance.now() - started) / 1000).toFixed(1);
+  const verdict = lane.complete ? "ok" : `FAILED (${ending || "the sums are not those of the lines"})`;
+  console.log(`${"virtual machine".padEnd(40)} ${verdict} (${seconds} s)`);
+  total.passed += lane.passed;
+  total.failed += lane.failed + (lane.complete ? 0 : 1);
+  skipped.push(...lane.skipped);
+}
+
+/** @param inVm there, what was skipped has been said */
+function summary(inVm: boolean): number {
+  if (!inVm) { for (const line of skipped) console.log(`skipped: ${line}`); }
+  if (total.passed + total.failed === 0) {
+    console.log("No test ran");
+    total.failed = 1;
+  }
+  console.log(`${total.passed} passed, ${total.failed} failed, ${skipped.length} skipped`);
+  return total.failed > 0 ? 1 : 0;
+}
+
+async function runAll(filters: readonly string[], flags: readonly string[], scratch: string): Promise<void> {
+  const tests = sources().filter((path) => path.endsWith("_test.ts"));
+  const chosen = tests.filter((path) => filters.length === 0 || filters.some((part) => path.includes(part)));
+  const inVm = chosen.filter(isForVm);
+  count({ name: "build dist/cni", run: () => command(process.execPath, "scripts/src/build/main.ts") });
+  if (filters.length === 0 && flags.length === 0) CHECKS.forEach(count);
+  if (chosen.length === 0) {
+    console.log(`No test file matches ${filters.join(" ")}`);
+    total.failed++;
+  }
+  const here = chosen.filter((path) => !isForVmOnly(path));
+  const jobs = here.filter((path) => !ALONE.includes(path)).map((file): Job => (own) => runFile(file, flags, own));
+  await inLanes(inVm.length > 0 ? [(own) => runInVm(inVm, flags, own), ...jobs] : jobs, scratch);
+  for (const file of here) if (ALONE.includes(file)) await runFile(file, flags, scratch);
+}
+
+async function main(argv: readonly string[]): Promise<number> {
+  const inVm = argv[0] === "--in-vm";
+  const rest = inVm ? argv.slice(1) : argv;
+  const firstFlag = rest.findIndex((argument) => argument.startsWith("-"));
+  const files = firstFlag < 0 ? rest : rest.slice(0, firstFlag);
+  const flags = firstFlag < 0 ? [] : rest.slice(firstFlag);
+  const scratch = mkdtempSync(join(tmpdir(), "cni-test-"));
+  process.on("exit", () => rmSync(scratch, { recursive: true, force: true }));
+  if (inVm) await inLanes(files.map((file): Job => (own) => runFile(file, flags, own, true)), scratch);
+  else await runAll(files, flags, scratch);
+  return summary(inVm);
+}
+
+process.exitCode = await main(process.argv.slice(2));

@@ -1,0 +1,174 @@
+/**
+ * The kernel of the virtual machine: Debian's, unpacked under `dist/vm/` and never installed. It has what the kernel of
+ * a small test machine may lack: VLAN filtering of bridges, the link types dummy, vlan, ipvlan and vrf, traffic shaping.
+ *
+ * @module
+ */
+
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { dirname, join } from "node:path";
+import { ROOT } from "../repository.ts";
+
+/** Debian's kernel as most machines have it. */
+const PACKAGE = "linux-image-amd64";
+
+/** Modules to take along, as folders or files under `kernel/`; what these depend on follows by itself. */
+const MODULES = [
+  "net/8021q/",
+  "net/bridge/",
+  "net/sched/",
+  "net/sctp/sctp.ko",
+  "net/netfilter/nf",
+  "net/netfilter/nft",
+  "net/netfilter/x",
+  "net/ipv4/netfilter/",
+  "net/ipv4/tcp_diag.ko",
+  "net/ipv4/udp_diag.ko",
+  "net/ipv6/netfilter/",
+  "drivers/firmware/qemu_fw_cfg.ko",
+  "drivers/net/dummy.ko",
+  "drivers/net/ifb.ko",
+  "drivers/net/ipvlan/",
+  "drivers/net/macvlan.ko",
+  "drivers/net/macvtap.ko",
+  "drivers/net/tun.ko",
+  "drivers/net/veth.ko",
+  "drivers/net/virtio_net.ko",
+  "drivers/net/vrf.ko",
+  "drivers/net/vxlan/",
+  "drivers/net/bonding/",
+  "drivers/virtio/virtio_pci.ko",
+  "crypto/crc32c_generic.ko",
+];
+
+/** A kernel ready to boot. */
+export interface Kernel {
+  /** An executable that the emulator loads as it is, or the compressed one where it could not be unpacked. */
+  readonly image: string;
+  /** The folder that becomes `/lib/modules`. */
+  readonly modules: string;
+}
+
+/** The kernel below `dist/vm/`, downloaded first if it is not there. @throws {Error} where it cannot be had */
+export function ensureKernel(): Kernel {
+  // With other modules it is another one.
+  const directory = join(ROOT, `dist/vm/kernel-${Bun.hash.wyhash([PACKAGE, ...MODULES].join()).toString(36)}`);
+  const kernel = { image: join(directory, "image"), modules: join(directory, "modules") };
+  if (existsSync(directory)) return kernel;
+  if (process.arch !== "x64") throw new Error(`Cannot prepare a kernel: only amd64 is supported, not ${process.arch}`);
+  mkdirSync(dirname(directory), { recursive: true });
+  const scratch = mkdtempSync(`${directory}-`);
+  try {
+    unpackKernel(download(), scratch);
+    renameSync(join(scratch, "kernel"), directory);
+  } catch (error) {
+    // Another run was faster: a folder that is there is complete.
+    if (!existsSync(directory)) throw error;
+  } finally {
+    rmSync(scratch, { recursive: true, force: true });
+  }
+  return kernel;
+}
+
+/** Downloads the package that PACKAGE stands for, unless it is there from another list of modules; gives the path of its file. */
+function download(): string {
+  let name = currentPackage();
+  if (!name) {
+    run(ROOT, "apt-get", "-qq", "update");
+    name = currentPackage();
+  }
+  if (!name) throw new Error(`Cannot prepare a kernel: there is no package "${PACKAGE}" here`);
+  const directory = join(ROOT, "dist/vm/package");
+  mkdirSync(directory, { recursive: true });
+  const file = readdirSync(directory).find((each) => each.startsWith(`${name}_`)) ?? fetchPackage(name, directory);
+  return join(directory, file);
+}
+
+/** @returns the name of the file */
+function fetchPackage(name: string, directory: string): string {
+  console.error(`Downloading ${name} for the virtual machine (once, 70 MB; not installed)`);
+  const scratch = mkdtempSync(join(directory, "."));
+  // The package goes to a folder of ours, which the unprivileged user of apt cannot enter.
+  const get = ["apt-get", "-qq", "-o", "APT::Sandbox::User=root", "download", name];
+  try {
+    run(scratch, ...get);
+  } catch {
+    // The lists may be older than the archive.
+    run(scratch, "apt-get", "-qq", "update");
+    run(scratch, ...get);
+  }
+  const file = readdirSync(scratch)[0]!;
+  renameSync(join(scratch, file), join(directory, file));
+  rmSync(scratch, { recursive: true });
+  return file;
+}
+
+function currentPackage(): string | undefined {
+  if (!Bun.which("apt-get")) throw new Error("Cannot prepare a kernel: this is not a Debian system");
+  return /Depends: (linux-image-\S+)/.exec(run(ROOT, "apt-cache", "depends", PACKAGE))?.[1];
+}
+
+/** Turns a package into `<directory>/kernel`. */
+function unpackKernel(file: string, directory: string): void {
+  const unpacked = join(directory, "package");
+  run(directory, "dpkg-deb", "-x", file, unpacked);
+  const version = readdirSync(join(unpacked, "lib/modules"))[0]!;
+  const from = join(unpacked, "lib/modules", version);
+  const wanted = join(directory, "wanted/lib/modules", version);
+  run(directory, "busybox", "depmod", "-b", unpacked, version);
+  for (const path of withDependencies(readFileSync(join(from, "modules.dep"), "utf8"))) {
+    cpSync(join(from, path), join(wanted, path));
+  }
+  cpSync(join(from, "modules.builtin"), join(wanted, "modules.builtin"));
+  // Once more, for tables of these modules only: the emulated machine reads them whenever it needs a module.
+  run(directory, "busybox", "depmod", "-b", join(directory, "wanted"), version);
+  mkdirSync(join(directory, "kernel"));
+  writeImage(join(unpacked, "boot", `vmlinuz-${version}`), join(directory, "kernel/image"));
+  renameSync(join(directory, "wanted/lib/modules"), join(directory, "kernel/modules"));
+}
+
+/** The wanted modules and what they need, from lines `kernel/a.ko: kernel/b.ko kernel/c.ko`. */
+function withDependencies(table: string): Set<string> {
+  const needs = new Map(
+    table.split("\n").filter(Boolean).map((line) => {
+      const [module = "", rest = ""] = line.split(":");
+      return [module, rest.split(" ").filter(Boolean)] as const;
+    }),
+  );
+  const found = new Set<string>();
+  const visit = (path: string) => {
+    if (found.has(path)) return;
+    found.add(path);
+    needs.get(path)?.forEach(visit);
+  };
+  [...needs.keys()].filter((path) => MODULES.some((part) => path.startsWith(`kernel/${part}`))).forEach(visit);
+  return found;
+}
+
+/** Unpacks the kernel itself: emulated, its own unpacking takes longer than all the rest of the boot. */
+function writeImage(packed: string, image: string): void {
+  const bytes = readFileSync(packed);
+  // Documentation/arch/x86/boot.rst of Linux: setup_sects, payload_offset, payload_length
+  const start = (bytes.readUInt8(0x1f1) + 1) * 512 + bytes.readUInt32LE(0x248);
+  // The last four bytes are the unpacked length, which is none of the compressed data.
+  const payload = bytes.subarray(start, start + bytes.readUInt32LE(0x24c) - 4);
+  const xz = payload.readUIntLE(0, 6) === 0x005a587a37fd && Bun.which("xz");
+  writeFileSync(image, xz ? Bun.spawnSync([xz, "-dc"], { stdin: payload }).stdout : bytes);
+}
+
+/** Runs a program and gives what it printed. @throws {Error} with what it said if it fails */
+function run(cwd: string, ...argv: string[]): string {
+  const { exitCode, stdout, stderr } = Bun.spawnSync(argv, { cwd, stdin: "ignore" });
+  if (exitCode !== 0) throw new Error(`Cannot prepare a kernel: ${argv.join(" ")}: ${stderr.toString().trim()}`);
+  return stdout.toString();
+}

@@ -1,0 +1,129 @@
+/**
+ * The body of `scripts/vm`: boots a small virtual machine, runs a command in it as root, and ends as the command does.
+ * The machine is emulated, so it needs no rights and no hardware; it starts afresh every time and keeps nothing.
+ *
+ * @module
+ */
+
+import { closeSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { ensureKernel } from "./kernel.ts";
+import { JOB_NAME, jobScript, openImage } from "./image.ts";
+
+const EMULATOR = "qemu-system-x86_64";
+/** Booting takes about 2 seconds on an idle machine. */
+const BOOT_TIMEOUT_S = 60;
+const JOB_TIMEOUT_S = 600;
+/** Exit status when the machine failed, not the command. */
+const BROKEN = 125;
+
+/** Everything a run leaves behind, in a folder of its own. */
+interface Run {
+  /** The script that the machine runs. */
+  readonly job: string;
+  /** What the kernel and init say. */
+  readonly log: string;
+}
+
+const KERNEL_PARAMETERS = [
+  "console=ttyS1",
+  "quiet",
+  // The clock is the emulator's: there is nothing to calibrate.
+  "tsc=reliable",
+  "no_timer_check",
+  "nokaslr",
+  "mitigations=off",
+  "cryptomgr.notests",
+  "random.trust_cpu=on",
+  // Namespaces end without waiting for a grace period.
+  "rcupdate.rcu_expedited=1",
+  // SELinux without a policy: it refuses nothing, and knows a few contexts by name.
+  "lsm=selinux",
+  "selinux=1",
+  "panic=-1",
+];
+
+/** Two network cards on one wire. Without their driver, which a test loads, the machine has no interface but the loopback. */
+const CARDS = ["04", "05"].flatMap((slot) => [
+  ...["-netdev", `hubport,id=wire${slot},hubid=0`],
+  ...["-device", `virtio-net-pci,netdev=wire${slot},addr=${slot},mac=52:54:00:00:00:${slot},romfile=`],
+]);
+
+/** @param image where the image is, as the emulator sees it */
+function emulator(kernel: string, image: string, { job, log }: Run): string[] {
+  return [
+    ...[EMULATOR, "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "2048", "-M", "pc"],
+    ...["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"],
+    ...CARDS,
+    ...["-chardev", "stdio,id=job,signal=off", "-serial", "chardev:job", "-serial", `file:${log}`],
+    ...["-kernel", kernel, "-initrd", image, "-append", KERNEL_PARAMETERS.join(" ")],
+    ...["-fw_cfg", `name=${JOB_NAME},file=${job}`],
+  ];
+}
+
+/** Why there can be no virtual machine here; the empty text if there can. Fetches the kernel. */
+export function obstacle(): string {
+  const missing = [EMULATOR, "busybox", "ip"].filter((program) => !Bun.which(program));
+  if (missing.length > 0) return `${missing.join(" and ")} ${missing.length > 1 ? "are" : "is"} missing`;
+  try {
+    ensureKernel();
+  } catch (error) {
+    return (error as Error).message;
+  }
+  return "";
+}
+
+/** Boots, runs and waits. Gives the exit status and what went wrong with the machine, if anything did. */
+async function boot(command: readonly string[], run: Run): Promise<{ status: number; trouble: string }> {
+  const kernel = ensureKernel();
+  const { rows, columns } = process.stdout;
+  const terminal = { rows: rows || 24, columns: columns || 80, kind: process.env["TERM"] ?? "vt100" };
+  const isShell = command.length === 0;
+  writeFileSync(run.job, jobScript(isShell ? { command, terminal } : { command }));
+  const image = openImage(kernel.modules);
+  const child = Bun.spawn(emulator(kernel.image, "/proc/self/fd/3", run), {
+    stdio: [isShell ? "inherit" : "ignore", "inherit", "inherit", image],
+  });
+  closeSync(image);
+  let trouble = "";
+  const stop = (reason: string) => {
+    trouble = reason;
+    child.kill("SIGKILL");
+  };
+  const said = () => existsSync(run.log) ? readFileSync(run.log, "latin1") : "";
+  const timers = [
+    setTimeout(() => said().includes("vm: up") || stop(`did not boot in ${BOOT_TIMEOUT_S} s`), BOOT_TIMEOUT_S * 1000),
+    setTimeout(() => isShell || stop(`was still busy after ${JOB_TIMEOUT_S} s`), JOB_TIMEOUT_S * 1000),
+  ];
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => stop(`was stopped by ${signal}`));
+  await child.exited;
+  timers.forEach(clearTimeout);
+  const status = /^vm: status (\d+)/m.exec(said())?.[1];
+  if (status === undefined) {
+    trouble ||= child.exitCode === 0 ? "ended early" : `failed: ${EMULATOR} ended with ${child.exitCode}`;
+  }
+  return trouble ? { status: BROKEN, trouble } : { status: Number(status), trouble };
+}
+
+async function main(command: readonly string[]): Promise<number> {
+  const reason = obstacle();
+  if (reason) {
+    console.error(`vm: ${reason}`);
+    return BROKEN;
+  }
+  const scratch = mkdtempSync(join(tmpdir(), "cni-vm-"));
+  try {
+    const run = { job: join(scratch, "job"), log: join(scratch, "log") };
+    const { status, trouble } = await boot(command, run);
+    if (trouble) {
+      const log = existsSync(run.log) ? readFileSync(run.log, "utf8").trim().split("\n").slice(-60).join("\n") : "";
+      console.error(`vm: The virtual machine ${trouble}. Its kernel said:\n${log || "nothing"}`);
+    }
+    return status;
+  } finally {
+    rmSync(scratch, { recursive: true, force: true });
+  }
+}
+
+if (import.meta.main) process.exitCode = await main(process.argv.slice(2));

@@ -1,0 +1,239 @@
+/**
+ * Network configurations as an administrator writes them, and the request each plugin gets from one
+ * (SPEC §Configuration format, §Deriving the plugin request).
+ *
+ * @module
+ */
+import { type Attachment, attachments, capabilities, pluginType } from "./plugin_config.ts";
+import { networkNameProblem } from "./env.ts";
+import { CniError, Code, ConfigError } from "./error.ts";
+import { locate, parseJson } from "./jsonc.ts";
+import { dns, formatResult, type Result } from "./result.ts";
+import * as schema from "./schema.ts";
+import { atLeast, compareVersions, parseVersion, type Verb, type Version, VERSIONS } from "./version.ts";
+
+/** A network, ready to be run (SPEC §Configuration format). */
+export interface NetworkList {
+  /** A letter or digit, then letters, digits, `_`, `.` and `-`. */
+  readonly name: string;
+  /** The newest version that the list offers and this program speaks. */
+  readonly cniVersion: Version;
+  /** CHECK succeeds without asking a plugin. */
+  readonly disableCheck: boolean;
+  /** GC does nothing; for lists that share a name. */
+  readonly disableGC: boolean;
+  /** Plugins that stand in files of their own are not added. */
+  readonly loadOnlyInlinedPlugins: boolean;
+  /** May be empty: plugins can also stand in files of their own. */
+  readonly plugins: readonly PluginEntry[];
+  /** The document as written. */
+  readonly text: string;
+  /** Where it was read. */
+  readonly source?: string;
+}
+
+/** One plugin of a network. */
+export interface PluginEntry {
+  /** The name it is called by, without a directory. */
+  readonly type: string;
+  /** `ipam.type`; absent for no address management. */
+  readonly ipamType?: string;
+  /** Names of the capabilities it declares. */
+  readonly capabilities: readonly string[];
+  /** The plugin object as written. */
+  readonly raw: schema.JsonObject;
+}
+
+/** What a request says beyond the configuration. */
+export interface RequestOptions {
+  readonly verb: Verb;
+  readonly prevResult?: Result;
+  /** By capability; only what the plugin declares is passed on. */
+  readonly capabilityArgs?: schema.JsonObject;
+  /** For GC: attachments to keep. */
+  readonly validAttachments?: readonly Attachment[];
+}
+
+const networkName = schema.satisfying(
+  schema.nonEmptyString,
+  'a letter or digit, then letters, digits, "_", "." and "-"',
+  (name) => networkNameProblem(name) === undefined,
+);
+const entry = schema.lazy(() =>
+  schema.struct({
+    type: pluginType,
+    capabilities: schema.withDefault(capabilities, {}),
+    ipam: schema.optional(schema.struct({ type: schema.optional(pluginType) })),
+    dns: schema.optional(dns),
+    prevResult: schema.optional(schema.jsonObject),
+    "cni.dev/valid-attachments": schema.optional(attachments),
+    "cni.dev/attachments": schema.optional(attachments),
+  })
+);
+/** Far above what anybody needs. Without a limit, a file by mistake would be worked on for minutes, and each plugin is called twice. */
+const MOST_PLUGINS = 1000;
+const MOST_TEXT = 4 * 1024 * 1024;
+
+/** A boolean; 0.4.0 said it is text. */
+const flag: schema.Schema<boolean> = {
+  parse: (node, path) =>
+    typeof node === "string" && /^(true|false)$/i.test(node)
+      ? node.toLowerCase() === "true"
+      : schema.boolean.parse(node, path),
+};
+
+/**
+ * Reads a network list, or a single plugin's object as a list of one. JSON, comments and trailing commas allowed.
+ *
+ * The list's own keys are matched exactly, those of plugins without regard to case, as the reference does.
+ *
+ * @example
+ * ```ts
+ * import { parseNetworkList } from "./mod.ts";
+ *
+ * const network = parseNetworkList(`{
+ *   "cniVersion": "0.4.0", "cniVersions": ["1.0.0", "1.1.0"], "name": "web",
+ *   // Comments and trailing commas are fine.
+ *   "plugins": [{ "type": "bridge" }, { "type": "portmap", "capabilities": { "portMappings": true } }],
+ * }`);
+ * console.log(network.cniVersion); // 1.1.0
+ * console.log(network.plugins[1]!.capabilities); // [ "portMappings" ]
+ * ```
+ *
+ * @param source file the text comes from, for errors
+ * @throws SyntaxError naming line and column
+ * @throws ConfigError naming network, path, line and column
+ * @throws CniError with code 1 if no version of the list is spoken here
+ */
+export function parseNetworkList(text: string, source?: string): NetworkList {
+  return parseLocated(text, source, (node) => {
+    const list = schema.jsonObject.parse(node);
+    const single = !Object.hasOwn(list, "plugins") && Object.hasOwn(list, "type");
+    return {
+      name: networkName.parse(own(list, "name"), "name"),
+      cniVersion: chooseVersion(list),
+      disableCheck: !single && member(list, "disableCheck", flag, false),
+      disableGC: !single && member(list, "disableGC", flag, false),
+      loadOnlyInlinedPlugins: !single && member(list, "loadOnlyInlinedPlugins", flag, false),
+      plugins: single ? [parseEntry(list, "")] : parseEntries(list),
+      text,
+      ...(source !== undefined && { source }),
+    };
+  });
+}
+
+/** Reads one plugin's object from a file of its own. @throws SyntaxError @throws ConfigError */
+export function parsePluginEntry(text: string, source?: string): PluginEntry {
+  return parseLocated(text, source, (node) => parseEntry(node, ""));
+}
+
+/**
+ * The request for one plugin of a list, as JSON text. Keys that nobody here knows pass unchanged, numbers included.
+ *
+ * @throws CniError if the version of the list cannot say `prevResult`
+ */
+export function deriveRequest(list: NetworkList, plugin: PluginEntry, options: RequestOptions): string {
+  const set: Record<string, unknown> = { cniVersion: list.cniVersion, name: list.name };
+  // A prevResult in a file would make the first plugin believe in one before it (SPEC §ADD).
+  const replaced = ["cniversion", "name", "prevresult"];
+  const { verb, prevResult } = options;
+  if (verb === "ADD" || verb === "DEL" || verb === "CHECK") {
+    replaced.push("capabilities"); // a matter between administrator and runtime (SPEC §Deriving, DRV-08)
+    const runtimeConfig = provided(plugin.capabilities, options.capabilityArgs ?? {});
+    // A static runtimeConfig stays if there is nothing to say: plugins are tried out that way.
+    if (Object.keys(runtimeConfig).length > 0) set.runtimeConfig = runtimeConfig;
+    if (prevResult && (verb !== "DEL" || atLeast(list.cniVersion, "0.4.0"))) {
+      set.prevResult = formatResult(prevResult, list.cniVersion);
+    }
+  }
+  if (verb === "GC") {
+    const keep = (options.validAttachments ?? []).map(({ containerId, ifname }) => ({
+      containerID: containerId,
+      ifname,
+    }));
+    set["cni.dev/valid-attachments"] = set["cni.dev/attachments"] = keep;
+  }
+  replaced.push(...Object.keys(set).map((key) => key.toLowerCase()));
+  const kept = Object.entries(plugin.raw).filter(([key]) => !replaced.includes(key.toLowerCase()));
+  return JSON.stringify(Object.fromEntries([...Object.entries(set), ...kept]));
+}
+
+/** The newest released version offered. What is newer than us, or was never released, is somebody else's. */
+function chooseVersion(list: schema.JsonObject): Version {
+  const given = member(list, "cniVersion", schema.string, undefined);
+  const offered = member(list, "cniVersions", schema.array(schema.string), []);
+  if (Object.hasOwn(list, "cniVersions")) {
+    offered.forEach((version, i) => checkNumeric(version, `cniVersions[${i}]`));
+    if (given !== undefined) checkNumeric(given, "cniVersion");
+  }
+  const candidates = given === undefined && offered.length > 0 ? offered : [given ?? "", ...offered];
+  const known = candidates.map(parseVersion).filter((version) => version !== undefined).sort(compareVersions);
+  const newest = known.at(-1);
+  if (newest) return newest;
+  throw new CniError(
+    Code.IncompatibleVersion,
+    `Cannot use network ${schema.excerpt(list.name)}: no supported version among ${schema.excerpt(candidates)}`,
+    { details: `supported are ${VERSIONS.join(", ")}` },
+  );
+}
+
+function checkNumeric(version: string, path: string): void {
+  try {
+    compareVersions(version, "0.1.0");
+  } catch {
+    throw new ConfigError(path, 'a version such as "1.1.0"', schema.excerpt(version));
+  }
+}
+
+function parseEntries(list: schema.JsonObject): readonly PluginEntry[] {
+  if (!Object.hasOwn(list, "plugins")) {
+    if (!member(list, "loadOnlyInlinedPlugins", flag, false)) return [];
+    throw new ConfigError("plugins", "an array, as loadOnlyInlinedPlugins is true", "nothing");
+  }
+  const nodes = schema.array(schema.anything).parse(list.plugins, "plugins");
+  if (nodes.length === 0) throw new ConfigError("plugins", "an array with at least one plugin", "[]");
+  if (nodes.length > MOST_PLUGINS) {
+    throw new ConfigError("plugins", `an array of at most ${MOST_PLUGINS} plugins`, String(nodes.length));
+  }
+  return nodes.map((node, i) => parseEntry(node, `plugins[${i}]`));
+}
+
+function parseEntry(node: unknown, path: string): PluginEntry {
+  const raw = schema.jsonObject.parse(node, path);
+  const { type, capabilities, ipam } = entry.parse(raw, path);
+  const declared = Object.keys(capabilities).filter((name) => capabilities[name]);
+  return { type, ...(ipam?.type && { ipamType: ipam.type }), capabilities: declared, raw };
+}
+
+/** Parses, and tells a ConfigError where in the text it is and of which network. */
+function parseLocated<T>(text: string, source: string | undefined, parse: (node: unknown) => T): T {
+  if (text.length > MOST_TEXT) {
+    throw new SyntaxError(`Cannot parse ${source ?? "JSON"}: it has ${text.length} characters, more than ${MOST_TEXT}`);
+  }
+  const node = parseJson(text, source);
+  try {
+    return parse(node);
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    const name = schema.isJsonObject(node) ? own(node, "name") : undefined;
+    throw error.at({
+      ...(typeof name === "string" && { network: name }),
+      ...(source !== undefined && { file: source }),
+      ...locate(text, error.path),
+    });
+  }
+}
+
+function provided(declared: readonly string[], args: schema.JsonObject): schema.JsonObject {
+  const both = declared.filter((name) => (own(args, name) ?? undefined) !== undefined);
+  return Object.fromEntries(both.map((name) => [name, args[name]]));
+}
+
+/** A key of the list: exactly spelled, and `null` is a wrong value rather than none. */
+function member<T, A>(list: schema.JsonObject, key: string, as: schema.Schema<T>, absent: A): T | A {
+  return Object.hasOwn(list, key) ? as.parse(list[key], key) : absent;
+}
+
+function own(node: schema.JsonObject, key: string): unknown {
+  return Object.hasOwn(node, key) ? node[key] : undefined;
+}

@@ -1,0 +1,319 @@
+/**
+ * The vocabulary configurations are described in: values that parse JSON nodes and name the path of what is wrong.
+ *
+ * Keys are matched without regard to case, `null` is the same as absent, and unknown keys are kept: configurations in
+ * the wild rely on all three. Own combinators rather than a library's: those three rules and the error would have to be
+ * written on top of it all the same, and that alone is as long as this file.
+ *
+ * @example
+ * ```ts
+ * import { schema } from "./mod.ts";
+ *
+ * const config = schema.object({ mtu: schema.optional(schema.int({ min: 68 })), mode: schema.withDefault(schema.string, "bridge") });
+ * console.log(JSON.stringify(config.parse({ MTU: 1400 }))); // {"mtu":1400,"mode":"bridge"}
+ * try {
+ *   config.parse({ mtu: "1400" });
+ * } catch (error) {
+ *   console.log((error as Error).message); // Cannot use configuration: mtu must be a whole number of at least 68: got "1400"
+ * }
+ * ```
+ *
+ * @module
+ */
+import { type Cidr, type Ip, type Mac, parseCidr, parseIp, parseMac } from "../ffi/address.ts";
+import { excerpt, join } from "./error_text.ts";
+import { ConfigError } from "./error.ts";
+
+export { excerpt, join };
+
+declare global {
+  // Newer than the type library: numbers kept as their text (ECMA-262 proposal "JSON.parse source text access").
+  interface JSON {
+    parse(text: string, reviver: (key: string, value: unknown, context: { source?: string }) => unknown): unknown;
+    rawJSON(text: string): object;
+    isRawJSON(node: unknown): boolean;
+  }
+}
+
+/** Reads a JSON node as a `T`. */
+export interface Schema<T> {
+  /** The value of `node`. @throws ConfigError naming `path`, what was expected and what was found */
+  parse(node: unknown, path?: string): T;
+  /** The empty string means "not set" to {@linkcode optional} and {@linkcode withDefault}. */
+  readonly blank?: boolean;
+  /** The keys of an object. */
+  readonly shape?: Readonly<Record<string, Schema<unknown>>>;
+  /** What it is made from: the element of a list, or what else reads the node; as a function where it is not made yet. */
+  readonly inner?: Schema<unknown> | (() => Schema<unknown>);
+}
+/** A schema whose key may be missing. */
+export interface Optional<T> extends Schema<T | undefined> {
+  /** Tells {@linkcode Obj} so. */
+  readonly optional: true;
+}
+/** What a schema reads: `Infer<typeof string>` is `string`. */
+export type Infer<S> = S extends Schema<infer T> ? T : never;
+
+/** The keys of an object and what belongs there. */
+export type Shape = Readonly<Record<string, Schema<unknown>>>;
+type OptionalKeys<S extends Shape> = { [K in keyof S]: S[K] extends Optional<unknown> ? K : never }[keyof S];
+/** The object a shape describes. */
+export type Obj<S extends Shape> = Simplify<
+  & { readonly [K in Exclude<keyof S, OptionalKeys<S>>]: Infer<S[K]> }
+  & { readonly [K in OptionalKeys<S>]?: Exclude<Infer<S[K]>, undefined> }
+>;
+type Simplify<T> = { [K in keyof T]: T[K] };
+/** An object of a JSON document, nothing known of its keys. */
+export type JsonObject = Readonly<Record<string, unknown>>;
+
+/** A string, also an empty one. */
+export const string: Schema<string> = leaf("a string", isString);
+/** A string; an empty one means "not set" where a key may be missing. */
+export const nonEmptyString: Schema<string> = {
+  ...leaf("a non-empty string", (node): node is string => isString(node) && node !== ""),
+  blank: true,
+};
+/** `true` or `false`, not as text. */
+export const boolean: Schema<boolean> = leaf("true or false", (node) => typeof node === "boolean");
+/** Any object, as it is. */
+export const jsonObject: Schema<JsonObject> = leaf("an object", isJsonObject);
+/** Whatever is there, as it is. */
+export const anything: Schema<unknown> = { parse: (node) => node };
+
+/** An address with a prefix length, made canonical; host bits are kept. */
+export const cidr: Schema<Cidr> = text('a CIDR such as "10.1.0.0/16"', parseCidr);
+/** An IPv4 or IPv6 address, made canonical; empty means "not set" where the key may be missing. */
+export const ipAddress: Schema<Ip> = { ...text('an IP address such as "10.1.0.2"', parseIp), blank: true };
+/** Either of the two, told apart by the `/`; empty as for {@linkcode ipAddress}. */
+export const ipOrCidr: Schema<Ip | Cidr> = {
+  ...text(
+    'an IP address such as "10.1.0.2" or "10.1.0.2/16"',
+    (value): Ip | Cidr => value.includes("/") ? parseCidr(value) : parseIp(value),
+  ),
+  blank: true,
+};
+/** A 48-bit hardware address that an interface can have, made canonical; empty as for {@linkcode ipAddress}. */
+export const mac: Schema<Mac> = {
+  parse(node, path = "") {
+    const value = anyMac.parse(node, path);
+    // The kernel refuses both without saying so. The lowest bit of the first byte marks a group.
+    const isGroup = (Number.parseInt(value.slice(0, 2), 16) & 1) === 1;
+    if (isGroup || value === "00:00:00:00:00:00") {
+      throw wrong(path, "the MAC address of a single interface, neither multicast nor zero", node);
+    }
+    return value;
+  },
+  blank: true,
+};
+const anyMac = text('a MAC address such as "0a:58:0a:01:00:02"', parseMac);
+
+/** A whole number. Written in full: numbers beyond 2^53 would lose digits and are refused. */
+export function int({ min = Number.MIN_SAFE_INTEGER, max = Number.MAX_SAFE_INTEGER } = {}): Schema<number> {
+  const range = () =>
+    max < Number.MAX_SAFE_INTEGER
+      ? ` from ${min} to ${max}`
+      : min > Number.MIN_SAFE_INTEGER
+      ? ` of at least ${min}`
+      : "";
+  return leaf(
+    () => `a whole number${range()}`,
+    (node): node is number => Number.isSafeInteger(node) && (node as number) >= min && (node as number) <= max,
+  );
+}
+
+/** A whole number from 0 to 2^64-1, also where a double would lose digits. */
+export const u64: Schema<bigint> = {
+  parse(node, path = "") {
+    const value = wholeNumber(node);
+    if (value === undefined || value > 0xffff_ffff_ffff_ffffn) {
+      throw wrong(path, "a whole number from 0 to 2^64-1", node);
+    }
+    return value;
+  },
+};
+
+/** One of these strings, exactly spelled. */
+export function oneOf<const V extends readonly string[]>(...values: V): Schema<V[number]> {
+  return leaf(
+    () => {
+      const quoted = values.map((value) => JSON.stringify(value));
+      const last = quoted.pop();
+      return quoted.length ? `${quoted.join(", ")} or ${last}` : `${last}`;
+    },
+    (node): node is V[number] => values.includes(node as string),
+  );
+}
+
+/** A list in which every element is an `item`; errors name the element: `routes[0]`. */
+export function array<T>(item: Schema<T>): Schema<readonly T[]> {
+  return {
+    inner: item,
+    parse(node, path = "") {
+      if (!Array.isArray(node)) throw wrong(path, "an array", node);
+      return node.map((each, i) => item.parse(each, `${path}[${i}]`));
+    },
+  };
+}
+
+/** A map whose keys are data: matched exactly, so `A` and `a` are two entries. */
+export function record<T>(value: Schema<T>): Schema<Readonly<Record<string, T>>> {
+  return {
+    parse(node, path = "") {
+      const entries = Object.entries(jsonObject.parse(node, path));
+      return Object.fromEntries(entries.map(([key, each]) => [key, value.parse(each, join(path, key))]));
+    },
+  };
+}
+
+/** An object; keys that the shape does not name are kept as they are. */
+export function object<const S extends Shape>(shape: S): Schema<Obj<S>> {
+  return { shape, parse: (node, path = "") => parseShape(shape, node, path, true) };
+}
+
+/** An object; keys that the shape does not name are left out. */
+export function struct<const S extends Shape>(shape: S): Schema<Obj<S>> {
+  return { shape, parse: (node, path = "") => parseShape(shape, node, path, false) };
+}
+
+/** May be missing, or `null`; of some schemas also the empty string. */
+export function optional<T>(inner: Schema<T>): Optional<T> {
+  return {
+    optional: true,
+    inner,
+    parse: (node, path) => isAbsent(inner, node) ? undefined : inner.parse(node, path),
+  };
+}
+
+/** Like {@linkcode optional}, with the value to take then. */
+export function withDefault<T>(inner: Schema<T>, value: T): Schema<T> {
+  return { inner, parse: (node, path) => isAbsent(inner, node) ? value : inner.parse(node, path) };
+}
+
+/** What `make` describes, made when it is first needed: every call of the binary loads the vocabulary of every plugin. */
+export function lazy<T>(make: () => Schema<T>): Schema<T> {
+  let made: Schema<T> | undefined;
+  return { inner: make, parse: (node, path) => (made ??= make()).parse(node, path) };
+}
+
+/** What `inner` accepts, if it also satisfies `predicate`. */
+export function satisfying<T>(inner: Schema<T>, expected: string, predicate: (value: T) => boolean): Schema<T> {
+  return {
+    blank: inner.blank,
+    inner,
+    parse(node, path = "") {
+      const value = inner.parse(node, path);
+      if (!predicate(value)) throw wrong(path, expected, node);
+      return value;
+    },
+  };
+}
+
+const u32 = int({ min: 0, max: 0xffff_ffff });
+
+/** A route of a configuration or a result (SPEC §ADD Success). */
+export interface Route {
+  /** Where it leads: `0.0.0.0/0` is the default route. */
+  readonly dst: Cidr;
+  /** The next hop; without it a plugin may take the gateway of an address. */
+  readonly gw?: Ip;
+  /** Along the path, in bytes. */
+  readonly mtu?: number;
+  /** The segment size to advertise to TCP peers, in bytes. */
+  readonly advmss?: number;
+  /** Lower wins. */
+  readonly priority?: number;
+  /** The routing table: 254 is `main`. */
+  readonly table?: number;
+  /** 0 global, 253 link, 254 host. */
+  readonly scope?: number;
+}
+/** Reads a {@linkcode Route}. */
+export const route: Schema<Route> = lazy(() =>
+  struct({
+    dst: cidr,
+    gw: optional(ipAddress),
+    mtu: optional(u32),
+    advmss: optional(u32),
+    priority: optional(u32),
+    table: optional(u32),
+    scope: optional(u32),
+  })
+);
+
+/** How `key` is spelled in `node`: exactly if it is there, else as the last one that differs in case only. */
+export function findKey(node: JsonObject, key: string): string | undefined {
+  if (Object.hasOwn(node, key)) return key;
+  const folded = key.toLowerCase();
+  let last: string | undefined;
+  for (const each in node) if (each.length === key.length && each.toLowerCase() === folded) last = each;
+  return last;
+}
+
+/** Tells an object from all else that JSON can hold; a number kept as its text is not one. */
+export function isJsonObject(node: unknown): node is JsonObject {
+  return typeof node === "object" && node !== null && !Array.isArray(node) && !JSON.isRawJSON(node);
+}
+
+function parseShape<S extends Shape>(shape: S, node: unknown, path: string, keepUnknown: boolean): Obj<S> {
+  const source = jsonObject.parse(node, path);
+  const spellings = spellingsOf(source);
+  const out: Record<string, unknown> = keepUnknown ? { ...source } : {};
+  for (const key in shape) {
+    const found = spellings[key.toLowerCase()];
+    // Exactly so if it is there, else the last one that differs in case only.
+    const spelling = found && !Object.hasOwn(source, key) ? found[found.length - 1]! : key;
+    if (keepUnknown && found) { for (const each of found) delete out[each]; }
+    const parsed = shape[key].parse(found && (source[spelling] ?? undefined), join(path, spelling));
+    if (parsed !== undefined) out[key] = parsed;
+  }
+  return out as Obj<S>;
+}
+
+/** The keys of an object by what they are without regard to case, in their order: once for all that is looked for. */
+function spellingsOf(node: JsonObject): Readonly<Record<string, string[]>> {
+  const spellings: Record<string, string[]> = Object.create(null);
+  for (const key in node) (spellings[key.toLowerCase()] ??= []).push(key);
+  return spellings;
+}
+
+/** @param expected a function where the text has to be made: the first number of a process that becomes text costs 0.2 ms */
+function leaf<T>(expected: string | (() => string), accepts: (node: unknown) => node is T): Schema<T> {
+  return {
+    parse(node, path = "") {
+      if (!accepts(node)) throw wrong(path, typeof expected === "string" ? expected : expected(), node);
+      return node;
+    },
+  };
+}
+
+function text<T extends string>(expected: string, parseText: (value: string) => T): Schema<T> {
+  return {
+    parse(node, path = "") {
+      try {
+        if (isString(node)) return parseText(node);
+      } catch (error) {
+        if (!(error instanceof SyntaxError)) throw error;
+      }
+      throw wrong(path, expected, node);
+    },
+  };
+}
+
+function wrong(path: string, expected: string, node: unknown): ConfigError {
+  return new ConfigError(path, expected, excerpt(node));
+}
+
+function wholeNumber(node: unknown): bigint | undefined {
+  // Kept as its text (see parseJson), and with more digits than any such number has.
+  const text = JSON.isRawJSON(node) ? (node as { readonly rawJSON: string }).rawJSON : undefined;
+  if (text !== undefined) return /^[0-9]{1,20}$/.test(text) ? BigInt(text) : undefined;
+  return typeof node === "number" && Number.isInteger(node) && node >= 0 ? BigInt(node) : undefined;
+}
+
+function isString(node: unknown): node is string {
+  return typeof node === "string";
+}
+
+function isAbsent(inner: Schema<unknown>, node: unknown): boolean {
+  return node === undefined || node === null || (node === "" && inner.blank === true);
+}

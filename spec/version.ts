@@ -1,0 +1,74 @@
+/**
+ * The versions of the CNI specification, and what each brought.
+ *
+ * Formats are chosen by exact membership in {@linkcode VERSIONS}; numbers are compared only to order versions that
+ * others wrote down (`cniVersions`, a plugin's VERSION answer).
+ * @module
+ */
+import { excerpt } from "./error_text.ts";
+
+/**
+ * All released versions, oldest first.
+ *
+ * @example
+ * ```ts
+ * import { VERSIONS } from "./mod.ts";
+ *
+ * console.log(VERSIONS.join(" ")); // 0.1.0 0.2.0 0.3.0 0.3.1 0.4.0 1.0.0 1.1.0
+ * ```
+ */
+export const VERSIONS = ["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"] as const;
+/** A released version of the specification: `1.1.0`. */
+export type Version = (typeof VERSIONS)[number];
+/**
+ * The newest version: the form of everything in memory.
+ *
+ * @example
+ * ```ts
+ * import { LATEST } from "./mod.ts";
+ *
+ * console.log(LATEST); // 1.1.0
+ * ```
+ */
+export const LATEST = "1.1.0" satisfies Version;
+
+/** A command of the specification, the value of CNI_COMMAND (SPEC §CNI operations). */
+export type Verb = "ADD" | "DEL" | "CHECK" | "GC" | "STATUS" | "VERSION";
+
+/** The first version with each verb. VERSION came with 0.2.0 and is answered whatever is asked. */
+export const since: Readonly<Record<Verb, Version>> = {
+  ADD: "0.1.0",
+  DEL: "0.1.0",
+  CHECK: "0.4.0",
+  GC: "1.1.0",
+  STATUS: "1.1.0",
+  VERSION: "0.1.0",
+};
+
+/** Tells whether `a` is `b` or newer, by number. @throws SyntaxError when one of them has no numeric form */
+export function atLeast(a: string, b: string): boolean {
+  return compareVersions(a, b) >= 0;
+}
+
+/** The released version of exactly this name; `""` is 0.1.0, which did not ask for `cniVersion`. */
+export function parseVersion(text: string): Version | undefined {
+  return text === "" ? "0.1.0" : VERSIONS.find((version) => version === text);
+}
+
+/** Orders two versions by number: negative when `a` is older. @throws SyntaxError when one has no numeric form */
+export function compareVersions(a: string, b: string): number {
+  const left = parseNumbers(a);
+  const right = parseNumbers(b);
+  return left[0] - right[0] || left[1] - right[1] || left[2] - right[2];
+}
+
+/** One to three whole numbers joined by dots, missing ones 0. Not semver: `1.1` is fine and `1.1.0-rc1` is not. */
+function parseNumbers(text: string): [number, number, number] {
+  const parts = (text || "0.1.0").split(".");
+  const bad = parts.find((part) => !/^[+-]?[0-9]+$/.test(part));
+  if (bad !== undefined) {
+    throw new SyntaxError(`Cannot parse version ${excerpt(text)}: ${excerpt(bad)} is not a number`);
+  }
+  if (parts.length > 3) throw new SyntaxError(`Cannot parse version ${excerpt(text)}: too many parts`);
+  return [Number(parts[0]), Number(parts[1] ?? 0), Number(parts[2] ?? 0)];
+}

@@ -1,0 +1,101 @@
+/**
+ * Runs the compiled binary as container engines do: by a link, with an environment and a configuration on stdin.
+ *
+ * @module
+ */
+
+import { test } from "bun:test";
+import { existsSync, lstatSync, mkdirSync, readlinkSync, rmSync, symlinkSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const ROOT = join(fileURLToPath(import.meta.url), "../..");
+
+/** The binary under test: `dist/cni`, which `scripts/test` builds, or the one named by CNI_BINARY. */
+export const CNI = process.env["CNI_BINARY"] ?? join(ROOT, "dist/cni");
+
+/** Everything a container engine sets; a test overrides what it is about. The namespace does not exist. */
+export const ENGINE_ENV: Readonly<Record<string, string>> = {
+  CNI_COMMAND: "VERSION",
+  CNI_CONTAINERID: "hardening",
+  CNI_NETNS: "/proc/self/ns/absent",
+  CNI_IFNAME: "eth0",
+  CNI_PATH: "/nonexistent",
+  PATH: "/usr/sbin:/usr/bin:/sbin:/bin",
+  // Else a firewalld of the machine that runs the tests would be told of their containers.
+  DBUS_SYSTEM_BUS_ADDRESS: "unix:path=/nonexistent/bus",
+};
+
+/** What a finished process left. */
+export interface Finished {
+  readonly exitCode: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** How to start it, besides {@link ENGINE_ENV}. */
+export interface Start {
+  /** Entries to add; a value of "" stays an empty value. */
+  readonly env?: Readonly<Record<string, string>>;
+  readonly stdin?: string;
+  readonly cwd?: string;
+  /** A command that ends by executing its arguments: `["sh", "-c", 'ulimit -v 1; exec "$@"', "sh"]`. */
+  readonly wrapper?: readonly string[];
+}
+
+/** The path of a link to the binary that is named like a plugin. @throws {Error} When the binary was not built. */
+export function pluginLink(name: string): string {
+  if (!existsSync(CNI)) throw new Error(`Cannot test the compiled binary: "${CNI}" is missing, run scripts/build`);
+  const folder = join(ROOT, "dist/links");
+  const link = join(folder, name);
+  mkdirSync(folder, { recursive: true });
+  if (lstatSync(link, { throwIfNoEntry: false }) && readlinkSync(link) === CNI) return link;
+  rmSync(link, { force: true });
+  symlinkSync(CNI, link);
+  return link;
+}
+
+/** Runs a plugin to its end. */
+export function runPlugin(name: string, { env, stdin, cwd, wrapper }: Start = {}): Finished {
+  const child = Bun.spawnSync([...(wrapper ?? []), pluginLink(name)], {
+    cwd: cwd ?? "/",
+    env: { ...ENGINE_ENV, ...env },
+    stdin: stdin === undefined ? "ignore" : Buffer.from(stdin),
+    stdout: "pipe",
+    stderr: "pipe",
+  });
+  return { exitCode: child.exitCode, stdout: child.stdout.toString(), stderr: child.stderr.toString() };
+}
+
+/** A CNI error as the specification defines it: `code`, `msg`, and nothing else on stdout. */
+export interface ErrorDocument {
+  readonly code: number;
+  readonly msg: string;
+  readonly details?: string;
+}
+
+/** The error a failed plugin answered with. @throws {Error} When the answer is anything else, with all of it. */
+export function errorOf(finished: Finished): ErrorDocument {
+  let document: unknown;
+  try {
+    document = JSON.parse(finished.stdout);
+  } catch {
+    document = undefined;
+  }
+  if (finished.exitCode !== 1 || !isErrorDocument(document)) {
+    throw new Error(`Expected one CNI error and exit status 1, got ${JSON.stringify(finished)}`);
+  }
+  return document;
+}
+
+function isErrorDocument(value: unknown): value is ErrorDocument {
+  if (typeof value !== "object" || value === null) return false;
+  return "code" in value && Number.isInteger(value.code) && "msg" in value && typeof value.msg === "string";
+}
+
+/** Defines a test that needs programs; where one is missing it is skipped, and its name says which. */
+export function testWith(programs: readonly string[], name: string, body: () => void | Promise<void>): void {
+  const missing = programs.filter((program) => Bun.which(program) === null);
+  if (missing.length === 0) test(name, body);
+  else test.skip(`${name} # needs ${missing.join(", ")}`, body);
+}

@@ -1,0 +1,146 @@
+/**
+ * A small network for tests with real traffic: a host with a bridge and containers on it, and a machine outside.
+ *
+ * ```
+ * outside 192.0.2.2, 2001:db8::2 ── host 192.0.2.1, 2001:db8::1 ── br0 10.88.0.1/16, fd88::1/64 ── c1 10.88.0.2, fd88::2 …
+ * ```
+ *
+ * The machine outside has no route to the containers' subnets: without masquerading no answer finds its way back.
+ *
+ * @module
+ */
+import { test } from "bun:test";
+import { type Cidr, type Ip, parseCidr, parseIp } from "../ffi/address.ts";
+import { createNetns, type Netns, openNetns } from "../ffi/netns.ts";
+import { inNetns } from "./netns.ts";
+import { CniError } from "../spec/error.ts";
+import type { Result } from "../spec/result.ts";
+import type { Verb } from "../spec/version.ts";
+import type { Request } from "../plugins/lib/protocol/delegate.ts";
+import { type AnyPlugin, embedded, restore, serve, type Surroundings } from "../plugins/lib/protocol/serve.ts";
+
+export interface TestContainer {
+  readonly netns: Netns;
+  readonly v4: Ip;
+  readonly v6: Ip;
+  readonly addresses: readonly Cidr[];
+  /** What the plugin that connected it would have answered. */
+  readonly result: Result;
+}
+
+/** Whom a command is for. */
+export interface TestCall {
+  readonly container?: TestContainer;
+  /** The container's, if any, unless told. */
+  readonly prevResult?: object | null;
+  readonly containerId?: string;
+  readonly ifname?: string;
+}
+
+export interface TestNetwork {
+  readonly host: Netns;
+  readonly outside: Netns;
+  /** A container on the bridge: the n-th has 10.88.0.n and fd88::n; the host's end of its cable is `veth<n>`. */
+  container(n: number): TestContainer;
+  /** What plugins said on stderr. */
+  readonly log: string[];
+  /** Calls a plugin as a runtime does and gives what it printed, parsed. @throws {CniError} what it answered with */
+  call(plugin: AnyPlugin, verb: Verb, config: object, call?: TestCall): unknown;
+  /** Has a plugin put back the rules that are missing. @returns what that was, in words */
+  restore(plugin: AnyPlugin, config: object, call?: TestCall): readonly string[];
+}
+
+function run(netns: Netns, ...lines: string[]): void {
+  inNetns(netns, "sh", "-e", "-c", lines.join("\n"));
+}
+
+// Without this, nothing is sent over IPv6 in the first second of a link.
+const QUICK = "for each in all default; do echo 0 >/proc/sys/net/ipv6/conf/$each/accept_dad; done";
+
+function build(resources: DisposableStack): TestNetwork {
+  const host = resources.use(createNetns());
+  const outside = resources.use(createNetns());
+  run(outside, QUICK, "ip link set lo up");
+  run(
+    host,
+    QUICK,
+    // Bridged packets pass the rules only if a test says so; the machine's default differs.
+    "for each in /proc/sys/net/bridge/bridge-nf-call-*; do [ ! -w $each ] || echo 0 >$each; done",
+    "ip link set lo up",
+    "echo 1 >/proc/sys/net/ipv4/ip_forward; echo 1 >/proc/sys/net/ipv6/conf/all/forwarding",
+    "ip link add br0 type bridge",
+    "ip addr add 10.88.0.1/16 dev br0; ip addr add fd88::1/64 dev br0 nodad; ip link set br0 up",
+    `ip link add up0 type veth peer name eth0 netns ${outside.path}`,
+    "ip addr add 192.0.2.1/24 dev up0; ip addr add 2001:db8::1/64 dev up0 nodad; ip link set up0 up",
+  );
+  run(outside, "ip addr add 192.0.2.2/24 dev eth0; ip addr add 2001:db8::2/64 dev eth0 nodad; ip link set eth0 up");
+  const log: string[] = [];
+  const surroundings: Surroundings = {
+    host,
+    openNetns,
+    invoker: () => embedded(() => undefined, surroundings),
+    log: (message) => void log.push(message),
+  };
+  return {
+    host,
+    outside,
+    log,
+    call: (...all) => callPlugin(surroundings, ...all),
+    restore: (plugin, ...all) => restore(plugin, requestFor(plugin, "ADD", ...all), surroundings),
+    container(n) {
+      const netns = resources.use(createNetns());
+      run(netns, QUICK);
+      run(host, `ip link add veth${n} master br0 up type veth peer name eth0 netns ${netns.path}`);
+      run(
+        netns,
+        `ip link set lo up; ip addr add 10.88.0.${n}/16 dev eth0; ip addr add fd88::${n}/64 dev eth0 nodad`,
+        "ip link set eth0 up; ip route add default via 10.88.0.1; ip route add default via fd88::1",
+      );
+      const addresses = [parseCidr(`10.88.0.${n}/16`), parseCidr(`fd88::${n}/64`)];
+      const interfaces = [{ name: "br0" }, { name: `veth${n}` }, { name: "eth0", sandbox: netns.path }];
+      const result = { interfaces, ips: addresses.map((address) => ({ address, interface: 2 })) };
+      return { netns, v4: parseIp(`10.88.0.${n}`), v6: parseIp(`fd88::${n}`), addresses, result };
+    },
+  };
+}
+
+function callPlugin(
+  surroundings: Surroundings,
+  plugin: AnyPlugin,
+  verb: Verb,
+  config: object,
+  call?: TestCall,
+): unknown {
+  const { exitCode, stdout } = serve(plugin, requestFor(plugin, verb, config, call), surroundings);
+  const answer = stdout === "" ? undefined : JSON.parse(stdout);
+  if (exitCode === 0) return answer;
+  throw new CniError(answer.code, answer.msg, answer.details ? { details: answer.details } : {});
+}
+
+function requestFor(
+  plugin: AnyPlugin,
+  verb: Verb,
+  config: object,
+  { container, containerId = "c1", ifname = "eth0", prevResult = container?.result }: TestCall = {},
+): Request {
+  const env = {
+    CNI_CONTAINERID: containerId,
+    CNI_IFNAME: ifname,
+    CNI_NETNS: container?.netns.path ?? "",
+    CNI_PATH: "/nonexistent",
+  };
+  const document = { cniVersion: "1.1.0", name: "web", type: plugin.name, ...prevResult && { prevResult }, ...config };
+  return { command: verb, env, stdin: JSON.stringify(document) };
+}
+
+/** A test in a network of its own. */
+export function networkTest(
+  name: string,
+  body: (network: TestNetwork) => Promise<void>,
+  timeoutMs?: number,
+): void {
+  test(name, async () => {
+    using resources = new DisposableStack();
+    await body(build(resources));
+  }, timeoutMs);
+}

@@ -1,0 +1,90 @@
+/**
+ * Runs the command line from its sources, with configurations, plugins and a cache that belong to one test.
+ *
+ * @module
+ */
+import { chmodSync, mkdirSync, mkdtempSync, readdirSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { Netns } from "../ffi/netns.ts";
+
+const ENTRY = join(import.meta.dir, "../cmd/cni.ts");
+
+/** What a finished command left. */
+export interface Ended {
+  readonly exitCode: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+/** How to start it. */
+export interface Start {
+  readonly stdin?: string;
+  readonly env?: Readonly<Record<string, string>>;
+  /** A command that runs its arguments. */
+  readonly wrapper?: readonly string[];
+}
+
+/** Everything that `cni run` works with. */
+export interface RunBench {
+  /** Directory with networks. */
+  readonly conf: string;
+  /** Directory with plugins. */
+  readonly bin: string;
+  /** Directory of what is remembered. */
+  readonly cache: string;
+  /** Names of files in the cache. @throws {Error} `ENOENT` before anything was attached */
+  entries(): string[];
+  /** Addresses that are reserved for the network. */
+  reservations(name: string): string[];
+  /** The words behind `cni run`. */
+  command(argv: string): string[];
+  /** Runs `cni run`; `argv` is split at spaces. */
+  run(argv: string, start?: Start): Ended;
+  /** Puts a program into the plugin directory. */
+  plugin(name: string, script: string): void;
+  /** Writes a network of the bridge plugin. */
+  network(name: string): void;
+}
+
+/** Benches below one directory, which the caller removes. */
+export function newRunBenches() {
+  const root = mkdtempSync(join(tmpdir(), "cni-cli-"));
+  let states = 0;
+  const cni = (argv: readonly string[], { stdin, env, wrapper = [] }: Start = {}): Ended => {
+    const { exitCode, stdout, stderr } = Bun.spawnSync([...wrapper, process.execPath, ENTRY, ...argv], {
+      cwd: root,
+      env: { PATH: process.env.PATH!, ...env },
+      stdin: stdin === undefined ? "ignore" : Buffer.from(stdin),
+      timeout: 20_000,
+    });
+    return { exitCode, stdout: stdout.toString(), stderr: stderr.toString() };
+  };
+  return { root, cni, bench: (host: Netns): RunBench => newBench(join(root, String(states++)), host, cni) };
+}
+
+function newBench(state: string, host: Netns, cni: (argv: readonly string[], start?: Start) => Ended): RunBench {
+  const [conf, bin, cache] = ["conf", "bin", "cache"].map((name) => join(state, name)) as [string, string, string];
+  for (const path of [conf, bin]) mkdirSync(path, { recursive: true });
+  const wordsOf = (argv: string) => [
+    ...["run", ...argv.split(" ")],
+    ...["--conf-dir", conf, "--plugin-dir", bin, "--cache-dir", cache],
+  ];
+  return {
+    conf,
+    bin,
+    cache,
+    entries: () => readdirSync(join(cache, "results")),
+    reservations: (name) => readdirSync(join(state, "ipam", name)).filter((each) => /^[0-9]/.test(each)),
+    command: (argv) => [process.execPath, ENTRY, ...wordsOf(argv)],
+    run: (argv, start) => host.run(() => cni(wordsOf(argv), start)),
+    plugin: (name, script) => {
+      writeFileSync(join(bin, name), `#!/bin/sh\n${script}\n`);
+      chmodSync(join(bin, name), 0o755);
+    },
+    network: (name) => {
+      const ipam = { type: "host-local", dataDir: join(state, "ipam"), ranges: [[{ subnet: "10.9.0.0/24" }]] };
+      const plugins = [{ type: "bridge", bridge: "br9", ipam }];
+      writeFileSync(join(conf, `${name}.conflist`), JSON.stringify({ cniVersion: "1.1.0", name, plugins }));
+    },
+  };
+}

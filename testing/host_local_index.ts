@@ -1,0 +1,40 @@
+/**
+ * Compares what an index answers with what the directory holds.
+ *
+ * @module
+ */
+import { expect } from "bun:test";
+import { type Ip, nextIp, parseIp } from "../ffi/address.ts";
+import type { Attachment } from "../spec/plugin_config.ts";
+import { openIndex } from "../plugins/host_local/reservation_index.ts";
+import { addressesOf, formatHolder, readInventory } from "../plugins/host_local/inventory.ts";
+import { lockStore } from "../plugins/host_local/reservation_store.ts";
+
+/** Asks about everything there is, and about every address from `first` on, `count` of them. */
+export function expectTruth(directory: string, first: string, count: number): void {
+  using store = lockStore(directory, () => {});
+  const inventory = readInventory(directory);
+  const attachments = new Map<string, Attachment>();
+  for (const holder of inventory.holders.values()) {
+    if (holder) attachments.set(formatHolder(holder), { ...holder, ifname: holder.ifname ?? "eth0" });
+  }
+  for (const attachment of attachments.values()) {
+    const held = store.findHeld(attachment).map(({ address }) => address).sort();
+    expect(held).toEqual(addressesOf(inventory, attachment).sort());
+  }
+  expect(store.findHeld({ containerId: "nobody", ifname: "eth0" })).toEqual([]);
+  const all: Ip[] = [parseIp(first)];
+  for (let i = 1; i < count; i++) all.push(nextIp(all.at(-1)!)!);
+  expect(all.filter(store.isTaken)).toEqual(all.filter((each) => inventory.holders.has(each)));
+  const beyond = nextIp(all.at(-1)!);
+  for (const [i, each] of all.entries()) {
+    const free = all.slice(i).find((other) => !inventory.holders.has(other)) ?? beyond;
+    expect(store.findFree(each)).toBe(free);
+  }
+}
+
+/** Whether the next call needs no list of the directory. */
+export function holdsIndex(directory: string): boolean {
+  using index = openIndex(directory);
+  return index !== undefined;
+}

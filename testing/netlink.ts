@@ -1,0 +1,65 @@
+/**
+ * Recorded messages, and a socket that records instead of sending.
+ *
+ * @module
+ */
+import { readFileSync } from "node:fs";
+import { SystemError } from "../ffi/sys/error.ts";
+import { Reader } from "../ffi/netlink/codec.ts";
+import { type AnySpec, type MessageOut, NLMSG_HDRLEN, readMessage } from "../ffi/netlink/message.ts";
+import type { Netlink } from "../ffi/netlink/socket.ts";
+
+/** A message that another program sent: testdata/netlink/`name`.hex. */
+export function recorded(name: string): Uint8Array {
+  const text = readFileSync(`${import.meta.dir}/../testdata/netlink/${name}.hex`, "utf8");
+  return Uint8Array.fromHex(text.replace(/^#.*$/gm, "").replace(/\s+/g, ""));
+}
+
+/** A socket that keeps what is sent, its sequence numbers set to 0, and answers each send with `answers` in turn. */
+export function recorder(...answers: readonly Uint8Array[]): Netlink & { readonly sent: Uint8Array[] } {
+  const sent: Uint8Array[] = [];
+  const queue = [...answers];
+  return {
+    sent,
+    sequence: 1,
+    send(request) {
+      const copy = request.slice();
+      const view = new DataView(copy.buffer);
+      for (let at = 0; at < copy.length; at += (view.getUint32(at, true) + 3) & ~3) view.setUint32(at + 8, 0, true);
+      sent.push(copy);
+    },
+    receive: () => queue.shift(),
+    [Symbol.dispose]: () => {},
+  };
+}
+
+/** The socket, which says once, before the message of this number, that it lost one, as where the kernel had no memory for an answer. */
+export function losing(nl: Netlink, number = 0): Netlink {
+  const ENOBUFS = 105;
+  let received = 0;
+  const receive = (wait: boolean) => {
+    if (received++ !== number) return nl.receive(wait);
+    throw new SystemError("recv", ENOBUFS);
+  };
+  return { ...nl, receive };
+}
+
+/** The value of a whole message, its struct nlmsghdr passed over. */
+export function valueOf<S extends AnySpec>(spec: S, message: Uint8Array): MessageOut<S> {
+  return readMessage(spec, new Reader(message, NLMSG_HDRLEN));
+}
+
+/** struct nlmsghdr and an acknowledgement: error number (0 for none), the request's header, and `tail`. */
+export function acknowledgement(sequence: number, errno: number, tail: Uint8Array = new Uint8Array()): Uint8Array {
+  const bytes = new Uint8Array(36 + tail.length);
+  const view = new DataView(bytes.buffer);
+  const NLM_F_CAPPED = 0x100;
+  const NLM_F_ACK_TLVS = 0x200;
+  view.setUint32(0, bytes.length, true);
+  view.setUint16(4, 2, true);
+  view.setUint16(6, NLM_F_CAPPED | (tail.length > 0 ? NLM_F_ACK_TLVS : 0), true);
+  view.setUint32(8, sequence, true);
+  view.setInt32(16, -errno, true);
+  bytes.set(tail, 36);
+  return bytes;
+}

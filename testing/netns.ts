@@ -1,0 +1,72 @@
+/**
+ * Throw-away network namespaces for tests: nothing is named, mounted or left behind.
+ *
+ * @module
+ */
+import { test } from "bun:test";
+import { createNetns, type Netns } from "../ffi/netns.ts";
+
+/** A host and a container, neither of which is the machine's own namespace. */
+export interface Namespaces extends Disposable {
+  readonly host: Netns;
+  readonly container: Netns;
+}
+
+/** Two fresh namespaces. */
+export function newNamespaces(): Namespaces {
+  const host = createNetns();
+  const container = createNetns();
+  return {
+    host,
+    container,
+    [Symbol.dispose]() {
+      container[Symbol.dispose]();
+      host[Symbol.dispose]();
+    },
+  };
+}
+
+/** How often it is looked whether something has happened. */
+const LOOK_MS = 2;
+/** An upper bound for what is sure to happen, however much the machine has to do. */
+const PATIENCE_MS = 50_000;
+
+/** Waits for something that the kernel or another process does. @throws {Error} if it does not happen for very long */
+export async function until(happened: () => boolean): Promise<void> {
+  const deadline = performance.now() + PATIENCE_MS;
+  while (!happened()) {
+    if (performance.now() > deadline) throw new Error(`It did not happen: ${happened}`);
+    await Bun.sleep(LOOK_MS);
+  }
+}
+
+/** A test on the real kernel, in namespaces of its own. */
+export function netnsTest(name: string, body: (namespaces: Namespaces) => void): void {
+  test(name, () => {
+    using namespaces = newNamespaces();
+    body(namespaces);
+  });
+}
+
+/** Runs a program inside a namespace and returns what it printed. @throws {Error} if it fails, with what it said */
+export function inNetns(netns: Netns, ...command: string[]): string {
+  const { exitCode, stdout, stderr } = netns.run(() => Bun.spawnSync(command, { stdin: "ignore" }));
+  if (exitCode !== 0) throw new Error(`${command.join(" ")} ended with ${exitCode}: ${stderr}`);
+  return stdout.toString();
+}
+
+/** Runs lines of the shell inside a namespace, up to the first that fails. @throws {Error} if one does, with what it said */
+export function shell(netns: Netns, ...lines: readonly string[]): string {
+  return inNetns(netns, "sh", "-e", "-c", lines.join("\n"));
+}
+
+/** What ip(8) shows, with all details; nothing where it says nothing. */
+// deno-lint-ignore no-explicit-any -- what ip(8) prints
+export function shown(netns: Netns, ...args: readonly string[]): any[] {
+  return JSON.parse(inNetns(netns, "ip", "-j", "-d", ...args) || "[]");
+}
+
+/** The names of the links of a namespace, sorted. */
+export function linkNames(netns: Netns): string[] {
+  return shown(netns, "link", "show").map(({ ifname }) => ifname).sort();
+}

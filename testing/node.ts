@@ -1,0 +1,222 @@
+/**
+ * A node for container engines to run on: a network namespace plays the host, and the places that engines keep things in are directories of
+ * the test. Of the machine that runs the tests they see programs and cgroups.
+ *
+ * ```
+ * outside 192.0.2.2 ── host 192.0.2.1 ── what the engines make
+ * ```
+ *
+ * @module
+ */
+import { expect } from "bun:test";
+import {
+  copyFileSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createNetns, type Netns, openNetns } from "../ffi/netns.ts";
+import { inNetns } from "./netns.ts";
+import { serveTcp, serveUdp } from "./traffic.ts";
+import { CNI, ENGINE_ENV } from "./binary.ts";
+
+/** Programs without which there is no node. */
+export const NODE_PROGRAMS = ["ip", "nft", "iptables", "nsenter", "unshare", "busybox"];
+
+/** What the places are seen as by everything that runs on a node. */
+const PLACES = { networks: "/etc/cni/net.d", bin: "/opt/cni/bin", state: "/var/lib/cni" };
+
+export interface TestNode extends Disposable {
+  readonly directory: string;
+  /** Configurations: /etc/cni/net.d. */
+  readonly networks: string;
+  /** Our links: /opt/cni/bin. */
+  readonly bin: string;
+  /** Reservations and what libcni remembers: /var/lib/cni. */
+  readonly state: string;
+  readonly host: Netns;
+  /** Another machine, which knows of no network but the one that it shares with the host. */
+  readonly outside: Netns;
+  /** Runs a program on the node. @throws {Error} with what it said, if it fails */
+  run(...command: string[]): string;
+  /** Starts a program on the node; what still runs in the end is killed. */
+  start(...command: string[]): Bun.Subprocess<"ignore", "pipe", "pipe">;
+  /** Adds to the environment of programs on the node. */
+  readonly env: Record<string, string | undefined>;
+}
+
+/** A node that has our plugins and no networks. */
+export async function newNode(): Promise<TestNode> {
+  using resources = new DisposableStack();
+  const directory = mkdtempSync(join(tmpdir(), "cni-node-"));
+  resources.defer(() => rmSync(directory, { recursive: true, force: true }));
+  const [networks, bin, state] = Object.keys(PLACES).map((name) => join(directory, name)) as [string, string, string];
+  for (const each of [networks, bin, state]) mkdirSync(each);
+  const mounts = resources.use(await newMounts([networks, bin, state]));
+  const { host, outside } = newMachines(resources);
+  const env = { ...process.env, DBUS_SYSTEM_BUS_ADDRESS: ENGINE_ENV["DBUS_SYSTEM_BUS_ADDRESS"] };
+  const run = (...command: string[]) => {
+    const { exitCode, stdout, stderr } = host.run(() =>
+      Bun.spawnSync([...mounts.enter, ...command], { env, stdin: "ignore" })
+    );
+    if (exitCode !== 0) throw new Error(`${command.join(" ")} ended with ${exitCode}: ${stderr}`);
+    return stdout.toString();
+  };
+  const start = (...command: string[]) =>
+    host.run(() => ({
+      child: Bun.spawn([...mounts.enter, ...command], { env, stdin: "ignore", stdout: "pipe", stderr: "pipe" }),
+    })).child;
+  run(CNI, "install", PLACES.bin);
+  const owned = resources.move();
+  return {
+    ...{ directory, networks, bin, state, host, outside, run, start, env },
+    [Symbol.dispose]: () => owned.dispose(),
+  };
+}
+
+/** Mounts that nobody else sees. They last as long as the process that holds them, and so does all that was started among them. */
+async function newMounts(sources: readonly string[]): Promise<Disposable & { enter: string[] }> {
+  const places = Object.values(PLACES);
+  const script = [
+    `set -e; mkdir -p ${places.join(" ")}`,
+    ...places.map((place, i) => `mount --bind '${sources[i]}' ${place}`),
+    // Sockets, locks and namespaces of engines, of which the machine may have its own.
+    ...["/run", "/dev/shm"].map((place) => `mount -t tmpfs none ${place}`),
+    "echo ready; exec sleep infinity",
+  ].join("\n");
+  const holder = Bun.spawn(["unshare", "-m", "sh", "-c", script], { stdin: "ignore", stdout: "pipe" });
+  const { value } = await holder.stdout.getReader().read();
+  if (new TextDecoder().decode(value) !== "ready\n") throw new Error("Cannot mount anything here");
+  const path = `/proc/${holder.pid}/ns/mnt`;
+  return { enter: ["nsenter", `--mount=${path}`], [Symbol.dispose]: () => killAllIn(path) };
+}
+
+/** Kills what runs in a mount namespace, the process that holds it included: engines leave their supervisors behind. */
+function killAllIn(path: string): void {
+  const namespace = readlinkSync(path);
+  for (const pid of readdirSync("/proc").filter((name) => /^\d+$/.test(name))) {
+    try {
+      if (readlinkSync(`/proc/${pid}/ns/mnt`) === namespace) process.kill(Number(pid), "SIGKILL");
+    } catch {
+      // It has ended meanwhile.
+    }
+  }
+}
+
+function newMachines(resources: DisposableStack): { readonly host: Netns; readonly outside: Netns } {
+  const [host, outside] = [resources.use(createNetns()), resources.use(createNetns())];
+  const sh = (netns: Netns, ...lines: string[]) => inNetns(netns, "sh", "-e", "-c", lines.join("\n"));
+  sh(
+    host,
+    "ip link set lo up",
+    `ip link add up0 type veth peer name eth0 netns ${outside.path}`,
+    "ip addr add 192.0.2.1/24 dev up0; ip link set up0 up",
+  );
+  sh(outside, "ip link set lo up; ip addr add 192.0.2.2/24 dev eth0; ip link set eth0 up");
+  return { host, outside };
+}
+
+/** Files that do not belong to containers. */
+const OF_NETWORKS = ["*lock", "last_reserved_ip.*", ".*.index"];
+
+/** What a container leaves on its node, if anything. */
+export function tracesOn({ host, run }: TestNode): object {
+  const lines = (text: string) => text.split("\n").filter((line) => line !== "").sort();
+  const ruleset = run("nft", "list", "ruleset");
+  return {
+    links: inNetns(host, "ip", "-o", "link").match(/(?<=^\d+: )[^:@]+/gm),
+    rules: ruleset.match(/elements = \{[^}]*\}|chain \S+-\S+|^table (?!(inet|bridge) cni ).*/gm) ?? [],
+    iptables: run("sh", "-c", "iptables-save; ip6tables-save").replace(/^#.*\n/gm, "").replace(/\[\d+:\d+\]/g, "[]"),
+    state: lines(run("find", PLACES.state, "-type", "f", ...OF_NETWORKS.flatMap((name) => ["!", "-name", name]))),
+    backups: lines(run("sh", "-c", "find /run/cni -type f 2>/dev/null || :")),
+    namespaces: lines(run("sh", "-c", "ls /run/netns 2>/dev/null || :")),
+  };
+}
+
+/** What is there before anything ran, with bridges that stay. */
+export function nothingLeft(...bridges: string[]): object {
+  return {
+    links: ["lo", "up0", ...bridges],
+    rules: [],
+    iptables: "",
+    state: [],
+    backups: [],
+    namespaces: [],
+  };
+}
+
+/** Puts on the node the default network that Debian ships with podman, and sees that nobody has touched it. */
+export function addPodmansNetwork({ networks }: TestNode): void {
+  const path = "/etc/cni/net.d/87-podman-bridge.conflist";
+  const shipped = Bun.spawnSync(["dpkg-query", "-W", "-f=${Conffiles}", "podman"]).stdout.toString();
+  const sum = new Bun.CryptoHasher("md5").update(readFileSync(path)).digest("hex");
+  expect(shipped).toContain(`${path} ${sum}`);
+  copyFileSync(path, join(networks, "87-podman-bridge.conflist"));
+}
+
+/** A container that runs, as the test sees it. */
+export interface RunningContainer extends Disposable {
+  /** CNI_CONTAINERID. */
+  readonly id: string;
+  /** Held open, so that nothing goes away just because the container does. */
+  readonly netns: Netns;
+  /** Its addresses on an interface, with the prefix length: `10.88.0.2/16`. */
+  addresses(ifname: string): string[];
+  /** Its first address. */
+  readonly ip: string;
+  readonly mac: string;
+}
+
+/** @param pid of a process in the container */
+export function containerOf(pid: number, id: string): RunningContainer {
+  const netns = openNetns(`/proc/${pid}/ns/net`);
+  const interfaceOf = (ifname: string) => JSON.parse(inNetns(netns, "ip", "-j", "addr", "show", "dev", ifname))[0];
+  const addresses = (ifname: string): string[] =>
+    interfaceOf(ifname).addr_info.filter(({ scope }: { scope: string }) => scope === "global")
+      .map(({ local, prefixlen }: { local: string; prefixlen: number }) => `${local}/${prefixlen}`);
+  return {
+    id,
+    netns,
+    addresses,
+    ip: addresses("eth0")[0]!.replace(/\/.*/, ""),
+    mac: interfaceOf("eth0").address,
+    [Symbol.dispose]: () => netns[Symbol.dispose](),
+  };
+}
+
+/** Answers on TCP port 80 and UDP port 53, with its name and the address that asked. */
+export async function serve(netns: Netns, name: string): Promise<Disposable> {
+  const stack = new DisposableStack();
+  stack.use(serveTcp(netns, name, 80));
+  stack.use(await serveUdp(netns, name, 53));
+  return stack;
+}
+
+/** An image with busybox that sleeps, named `web:1`, as `docker save` writes it. @returns its path */
+export function newImage({ directory, run }: TestNode): string {
+  const [root, image] = [join(directory, "root"), join(directory, "image")];
+  for (const each of ["bin", "etc", "proc", "sys", "dev", "tmp"]) {
+    mkdirSync(join(root, each), { recursive: true });
+  }
+  mkdirSync(image);
+  copyFileSync("/bin/busybox", join(root, "bin/busybox"));
+  run("tar", "-C", root, "-cf", join(image, "layer.tar"), ".");
+  const layer = run("sha256sum", join(image, "layer.tar")).slice(0, 64);
+  const config = {
+    architecture: process.arch === "arm64" ? "arm64" : "amd64",
+    os: "linux",
+    config: { Cmd: ["/bin/busybox", "sh", "-c", "echo ready; exec /bin/busybox sleep 1000000"] },
+    rootfs: { type: "layers", diff_ids: [`sha256:${layer}`] },
+  };
+  const manifest = [{ Config: "config.json", RepoTags: ["docker.io/library/web:1"], Layers: ["layer.tar"] }];
+  writeFileSync(join(image, "config.json"), JSON.stringify(config));
+  writeFileSync(join(image, "manifest.json"), JSON.stringify(manifest));
+  run("tar", "-C", image, "-cf", `${image}.tar`, "manifest.json", "config.json", "layer.tar");
+  return `${image}.tar`;
+}

@@ -1,0 +1,62 @@
+/**
+ * podman 4 with its CNI backend, on a node of the test.
+ *
+ * @module
+ */
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { containerOf, newImage, NODE_PROGRAMS, type RunningContainer, type TestNode } from "./node.ts";
+
+/** Programs that its tests need. */
+export const PODMAN_PROGRAMS = [...NODE_PROGRAMS, "podman", "runc"];
+
+const CONTAINERS_CONF = `
+[containers]
+default_ulimits = ["nofile=20000:20000","nproc=4096:4096"]
+[engine]
+runtime = "runc"
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+[network]
+network_backend = "cni"
+cni_plugin_dirs = ["/opt/cni/bin"]
+`;
+
+export interface Podman extends Disposable {
+  /** Runs podman. @throws {Error} with what it said, if it fails */
+  podman(...words: string[]): string;
+  /** `podman run -d` with the options, in an image that sleeps. */
+  start(name: string, ...options: string[]): RunningContainer;
+  /** The container of this name, which runs already. */
+  container(name: string): RunningContainer;
+}
+
+/** podman with the image `web:1`. */
+export function newPodman(node: TestNode, image = newImage(node)): Podman {
+  const directory = join(node.directory, "podman");
+  mkdirSync(directory);
+  const write = (name: string, text: string) => {
+    writeFileSync(join(directory, name), text);
+    return join(directory, name);
+  };
+  node.env["CONTAINERS_CONF"] = write("containers.conf", CONTAINERS_CONF);
+  node.env["CONTAINERS_STORAGE_CONF"] = write(
+    "storage.conf",
+    `[storage]\ndriver = "vfs"\ngraphroot = "${directory}/storage"\nrunroot = "/run/containers/storage"\n`,
+  );
+  const podman = (...words: string[]) => node.run("podman", ...words);
+  const container = (name: string) => {
+    const [id, pid] = podman("inspect", "--format", "{{.Id}} {{.State.Pid}}", name).trim().split(" ");
+    return containerOf(Number(pid), id!);
+  };
+  podman("load", "-q", "-i", image);
+  return {
+    podman,
+    container,
+    start(name, ...options) {
+      podman("run", "-d", "--name", name, ...options, "web:1");
+      return container(name);
+    },
+    [Symbol.dispose]: () => void podman("rm", "-f", "-a", "-t", "0"),
+  };
+}

@@ -1,0 +1,209 @@
+/**
+ * Whether a plugin undoes what it did: every message that it sends to the kernel fails in turn, and so does every answer.
+ *
+ * @module
+ */
+import { expect } from "bun:test";
+import type { Netlink } from "../ffi/netlink/socket.ts";
+import * as address from "../ffi/route/address.ts";
+import * as link from "../ffi/route/link.ts";
+import * as rule from "../ffi/route/rule.ts";
+import * as whole from "../ffi/route/raw_route.ts";
+import { type Netns, openNetns } from "../ffi/netns.ts";
+import { SystemError } from "../ffi/sys/error.ts";
+import { inNetns, type Namespaces, newNamespaces } from "./netns.ts";
+import { parseCidr, parseIp } from "../ffi/address.ts";
+import type { IpConfig } from "../spec/result.ts";
+import { anything } from "../spec/schema.ts";
+import type { Response } from "../plugins/lib/protocol/delegate.ts";
+import { plugin } from "../plugins/lib/protocol/plugin.ts";
+import { type AnyPlugin, embedded, serve, type Surroundings } from "../plugins/lib/protocol/serve.ts";
+
+/** What a plugin is to do, on a host and a container of its own each time. */
+export interface Task {
+  readonly plugin: AnyPlugin;
+  /** Whether it makes rules. */
+  readonly hasRules?: true;
+  /** Makes what has to be there; gives the configuration. Nothing in it may change by itself afterwards. */
+  prepare(namespaces: Namespaces): object;
+}
+
+/** An IPAM plugin that gives an address of each family, each with its gateway, or those of one family. */
+export function addressed(...families: readonly (4 | 6)[]): { readonly ipam: object } {
+  const ips = { 4: ["10.5.0.2/24", "10.5.0.1"], 6: ["fd05::2/64", "fd05::1"] };
+  return { ipam: { type: "given", ips: (families.length > 0 ? families : [4, 6] as const).map((each) => ips[each]) } };
+}
+
+const EIO = 5;
+/** What fails: a message is not sent, or it is, and the answer is lost. */
+type Where = "send" | "receive";
+
+/** Counts down to the call that fails. */
+interface Fuse {
+  readonly where: Where;
+  left: number;
+}
+
+/**
+ * Calls ADD as often as it sends messages, of which another one fails each time: nothing but what was there before may be left.
+ *
+ * @returns how many fail
+ */
+export function expectRollback(task: Task): number {
+  return failEach("ADD", "send", task, ({ seen, before, asked, said }) => {
+    expect([said, seen()]).toEqual([said, before]);
+    const count = (command: string) => asked.filter((each) => each === command).length;
+    expect([said, count("DEL")]).toEqual([said, count("ADD")]);
+  });
+}
+
+/** The same with answers that are lost, so that nobody knows what was done: the DEL that follows takes it away. @returns how many are lost */
+export function expectCleanDel(task: Task): number {
+  return failEach("ADD", "receive", task, expectRemoval);
+}
+
+/** The same with the messages of a DEL: another one goes on where it stopped. @returns how many fail */
+export function expectSecondDel(task: Task): number {
+  return failEach("DEL", "send", task, expectRemoval);
+}
+
+function expectRemoval({ seen, before, call, said }: Aftermath): void {
+  expect([said, call("DEL")]).toEqual([said, { exitCode: 0, stdout: "" }]);
+  expect([said, seen()]).toEqual([said, before]);
+}
+
+/** What was found after a command that failed. */
+interface Aftermath {
+  readonly before: readonly string[];
+  seen(): readonly string[];
+  readonly asked: readonly string[];
+  /** Its answer. */
+  readonly said: string;
+  call(command: string): Pick<Response, "exitCode" | "stdout">;
+}
+
+function failEach(command: "ADD" | "DEL", where: Where, task: Task, judge: (aftermath: Aftermath) => void): number {
+  for (let at = 1;; at++) {
+    using namespaces = newNamespaces();
+    const fuse: Fuse = { where, left: Number.POSITIVE_INFINITY };
+    const asked: string[] = [];
+    const config = task.prepare(namespaces);
+    const before = stateOf(namespaces, task.hasRules);
+    const call = callerOf(task.plugin, config, namespaces, fuse, asked);
+    if (command === "DEL") expect(call("ADD")).toMatchObject({ exitCode: 0 });
+    fuse.left = at;
+    const { exitCode, stdout: said } = call(command);
+    const isSpent = fuse.left <= 0;
+    fuse.left = Number.POSITIVE_INFINITY;
+    if (exitCode !== 0) judge({ before, asked, said, call, seen: () => stateOf(namespaces, task.hasRules) });
+    if (isSpent) continue;
+    expect([said, exitCode]).toEqual([said, 0]);
+    return at - 1;
+  }
+}
+
+function callerOf(
+  tested: AnyPlugin,
+  config: object,
+  { host, container }: Namespaces,
+  fuse: Fuse,
+  asked: string[],
+): Aftermath["call"] {
+  const surroundings: Surroundings = {
+    host: fused(host, fuse),
+    openNetns: (path) => fused(openNetns(path), fuse),
+    invoker: () => embedded(() => given(asked), surroundings),
+    log: () => {},
+  };
+  const stdin = JSON.stringify({ cniVersion: "1.1.0", name: "net", type: tested.name, ...config });
+  const env = { CNI_CONTAINERID: "c1", CNI_IFNAME: "eth0", CNI_NETNS: container.path };
+  return (command) => {
+    const { exitCode, stdout } = serve(tested, { command, env, stdin }, surroundings);
+    return { exitCode, stdout };
+  };
+}
+
+/** The IPAM plugin, which notes what it is asked. */
+const given = (asked: string[]) =>
+  plugin({
+    name: "given",
+    about: "Gives the addresses in its configuration",
+    config: anything,
+    add({ config }) {
+      asked.push("ADD");
+      const ip = (address: string, gateway: string) =>
+        ({ address: parseCidr(address), gateway: parseIp(gateway) }) satisfies IpConfig;
+      return { ips: (config as { ipam: { ips: [string, string][] } }).ipam.ips.map((each) => ip(...each)) };
+    },
+    del: () => void asked.push("DEL"),
+    check: () => {},
+  });
+
+/** A namespace whose sockets fail when the fuse blows. */
+function fused(netns: Netns, fuse: Fuse): Netns {
+  const blow = (where: Where) => {
+    if (where === fuse.where && --fuse.left === 0) throw new SystemError(where === "send" ? "sendto" : "recvfrom", EIO);
+  };
+  const wrap = (nl: Netlink): Netlink => ({
+    get sequence() {
+      return nl.sequence;
+    },
+    set sequence(value) {
+      nl.sequence = value;
+    },
+    send(request) {
+      blow("send");
+      nl.send(request);
+    },
+    receive(waits) {
+      const answer = nl.receive(waits);
+      if (answer) blow("receive");
+      return answer;
+    },
+    [Symbol.dispose]: () => nl[Symbol.dispose](),
+  });
+  const sockets = new Map<Netlink, Netlink>();
+  const socket = (nl: Netlink) => {
+    const known = sockets.get(nl) ?? wrap(nl);
+    sockets.set(nl, known);
+    return known;
+  };
+  return {
+    path: netns.path,
+    fd: netns.fd,
+    get identity() {
+      return netns.identity;
+    },
+    get cookie() {
+      return netns.cookie;
+    },
+    get route() {
+      return socket(netns.route);
+    },
+    get nft() {
+      return socket(netns.nft);
+    },
+    get diag() {
+      return socket(netns.diag);
+    },
+    run: (call) => netns.run(call),
+    [Symbol.dispose]: () => netns[Symbol.dispose](),
+  };
+}
+
+/**
+ * Links, addresses, routes and rules, without what is made once for all containers: the ruleset's chains, the kernel's rule for VRFs. Asked
+ * by ourselves, since programs take seconds to start in a virtual machine.
+ */
+function stateOf({ host, container }: Namespaces, hasRules = false): string[] {
+  const all = [host, container].flatMap(({ route: nl }) => [
+    ...link.list(nl),
+    ...address.list(nl),
+    ...whole.list(nl),
+    ...rule.list(nl).filter(({ table }) => table !== 0),
+  ]);
+  return [
+    ...all.map((each) => Bun.inspect(each, { depth: 9 })),
+    ...hasRules ? inNetns(host, "nft", "list", "ruleset").match(/.*c1 eth0.*/g) ?? [] : [],
+  ];
+}

@@ -1,0 +1,123 @@
+/**
+ * Real traffic for tests, from this process: a socket stays in the namespace in which it was opened.
+ *
+ * @module
+ */
+import type { Netns } from "../ffi/netns.ts";
+
+/** Something that answers with its own name and the address that it was asked from: `web 10.1.0.1`. */
+export interface Server extends Disposable {
+  readonly port: number;
+}
+
+/** The address of a peer, unless it has left already. */
+const withoutMapping = (address: string | undefined): string => (address ?? "").replace(/^::ffff:/, "");
+
+/** Answers TCP connections to any address of the namespace, on a given port or on one that the kernel chooses. */
+export function serveTcp(netns: Netns, name: string, port = 0, hostname = "::"): Server {
+  return netns.run<Server>(() => {
+    const listener = Bun.listen({
+      hostname,
+      port,
+      socket: {
+        open(socket) {
+          socket.end(`${name} ${withoutMapping(socket.remoteAddress)}`);
+        },
+        data() {},
+      },
+    });
+    return { port: listener.port, [Symbol.dispose]: () => listener.stop(true) };
+  });
+}
+
+/** Answers UDP packets to any address of the namespace. */
+export async function serveUdp(netns: Netns, name: string, port = 0, hostname = "::"): Promise<Server> {
+  const socket = await inside(netns, () =>
+    Bun.udpSocket({
+      hostname,
+      port,
+      socket: {
+        error() {},
+        data(self, _, fromPort, from) {
+          self.send(`${name} ${withoutMapping(from)}`, fromPort, from);
+        },
+      },
+    }));
+  return { port: socket.port, [Symbol.dispose]: () => socket.close() };
+}
+
+/** How long to wait for an answer before there is none: long enough for the kernel to repeat, after a second, a packet that was lost. */
+const PATIENCE_MS = 1500;
+/** The same where no answer is expected: one that should not come takes a millisecond as well. */
+export const SHORTLY_MS = 300;
+
+/** What a TCP server answers; `undefined` if it cannot be reached. */
+export async function askTcp(
+  netns: Netns,
+  hostname: string,
+  port: number,
+  patienceMs: number = PATIENCE_MS,
+): Promise<string | undefined> {
+  const { promise, resolve } = Promise.withResolvers<string | undefined>();
+  let answer = "";
+  const connected = inside(netns, () =>
+    Bun.connect({
+      hostname,
+      port,
+      socket: {
+        data: (_, chunk) => void (answer += chunk.toString()),
+        close: () => resolve(answer || undefined),
+        connectError: () => resolve(undefined),
+        error: () => resolve(undefined),
+      },
+    }));
+  connected.catch(() => resolve(undefined));
+  const timer = setTimeout(() => resolve(undefined), patienceMs);
+  const result = await promise;
+  clearTimeout(timer);
+  connected.then((socket) => socket.terminate(), () => {});
+  return result;
+}
+
+/** A UDP socket that asks from the same port every time, as peers of long conversations do. */
+export interface UdpClient extends Disposable {
+  /** What the server answers; `undefined` if nothing comes. */
+  ask(hostname: string, port: number): Promise<string | undefined>;
+}
+
+export async function udpClient(netns: Netns, hostname: string): Promise<UdpClient> {
+  let resolve: (answer: string | undefined) => void = () => {};
+  const socket = await inside(
+    netns,
+    () =>
+      Bun.udpSocket({
+        hostname,
+        socket: { data: (_, chunk) => resolve(chunk.toString()), error: () => resolve(undefined) },
+      }),
+  );
+  return {
+    async ask(hostname, port) {
+      const answered = Promise.withResolvers<string | undefined>();
+      resolve = answered.resolve;
+      socket.send("?", port, hostname);
+      const timer = setTimeout(() => resolve(undefined), PATIENCE_MS);
+      const result = await answered.promise;
+      clearTimeout(timer);
+      return result;
+    },
+    [Symbol.dispose]: () => socket.close(),
+  };
+}
+
+/** What a UDP server answers; `undefined` if nothing comes. */
+export async function askUdp(netns: Netns, hostname: string, port: number): Promise<string | undefined> {
+  using client = await udpClient(netns, hostname.includes(":") ? "::" : "0.0.0.0");
+  return await client.ask(hostname, port);
+}
+
+/** Opens a socket inside a namespace. It is opened by the call itself; only the wait for it is asynchronous and may be outside. */
+function inside<T>(netns: Netns, open: () => Promise<T>): Promise<T> {
+  let pending: Promise<T> | undefined;
+  netns.run(() => void (pending = open()));
+  return pending!;
+}
