@@ -36,30 +36,30 @@
 import { loadPlugins } from "./plugins/registry.ts";
 
 // Run networks.
-export { Runtime, type RuntimeSettings } from "./runtime/runtime.ts";
+export { Runtime, type RuntimeOptions } from "./runtime/runtime.ts";
 export { loadNetwork, type LoadOptions } from "./runtime/load.ts";
-export type { AddParameters } from "./runtime/operations.ts";
-export type { RecallParameters } from "./runtime/resolve_attachment.ts";
+export type { AddRuntimeConf } from "./runtime/operations.ts";
+export type { RuntimeConf } from "./runtime/resolve_attachment.ts";
 export type { Args, AttachmentKey } from "./runtime/cache.ts";
-export type { KnownAttachment } from "./runtime/attachments.ts";
-export type { Restoration, RestoredAttachment, RestoredPlugin } from "./runtime/restore.ts";
+export type { NetworkAttachment } from "./runtime/attachments.ts";
+export type { RestoredAttachment, RestoredPlugin, RestoreReport } from "./runtime/restore.ts";
 export type { DerivedRequest, DeriveOptions } from "./runtime/derive.ts";
-export { type NetworkList, parseNetworkList, type PluginEntry } from "./spec/network_config_list.ts";
+export { type NetworkConfigList, parseNetworkConfigList, type PluginEntry } from "./spec/network_config_list.ts";
 
 // Write plugins.
 export {
   type AddCall,
   type AttachmentCall,
-  type Call,
+  type BatchIpamDelegate,
   type CheckCall,
   cleanUp,
+  type DelBatch,
+  type DelBatchCall,
   type DelCall,
-  type DelegateOfMany,
-  type DelManyCall,
   type GcCall,
-  type ManyCalls,
   type Plugin,
   plugin,
+  type PluginCall,
   requirePrevResult,
   type RestoreCall,
 } from "./plugins/lib/protocol/plugin.ts";
@@ -69,10 +69,10 @@ export type { Attachment, PluginConfig } from "./spec/plugin_config.ts";
 export type { Owner } from "./plugins/lib/protocol/owner.ts";
 
 // Call plugins: those that are built in, and one's own.
-export { surroundings, type SurroundingsOptions } from "./runtime/host_context.ts";
+export { createHostContext, type HostContextOptions } from "./runtime/host_context.ts";
 export { findPlugin, pluginNames } from "./plugins/registry.ts";
-export { type AnyPlugin, serve, type Surroundings } from "./plugins/lib/protocol/serve.ts";
-export type { Delegate, Invoker, Request, Response } from "./plugins/lib/protocol/delegate.ts";
+export { type AnyPlugin, type HostContext, serve } from "./plugins/lib/protocol/serve.ts";
+export type { Invoker, IpamDelegate, PluginRequest, PluginResponse } from "./plugins/lib/protocol/delegate.ts";
 
 // Results and their parts.
 export {
@@ -85,14 +85,14 @@ export {
   type Result,
 } from "./spec/result.ts";
 export { type Cidr, type Ip, type Mac, parseCidr, parseIp, parseMac } from "./ffi/address.ts";
-export { LATEST, type Verb, type Version, VERSIONS } from "./spec/version.ts";
+export { type CniCommand, LATEST, type Version, VERSIONS } from "./spec/version.ts";
 
 // Namespaces.
 export { createNetns, currentNetns, type Netns, NetnsError, openNetns, type Sync } from "./ffi/netns.ts";
 export type { Netlink, Transport } from "./ffi/netlink/socket.ts";
 
 // Errors.
-export { CniError, Code, ConfigError, type Where } from "./spec/error.ts";
+export { CniError, Code, ConfigError, type SourceLocation } from "./spec/error.ts";
 export { SystemError } from "./ffi/sys/error.ts";
 
 await loadPlugins();

@@ -6,19 +6,19 @@ import { netnsTest, newNamespaces } from "./testing/netns.ts";
 import {
   convertResult,
   formatResult,
+  type HostContext,
   loadNetwork,
   type Netns,
   openNetns,
   parseCidr,
-  parseNetworkList,
+  parseNetworkConfigList,
   parseResult,
   plugin,
   type Result,
   Runtime,
-  type RuntimeSettings,
+  type RuntimeOptions,
   schema,
   serve,
-  type Surroundings,
   VERSIONS,
 } from "./mod.ts";
 
@@ -178,8 +178,8 @@ netnsTest("serve() names what is wrong with a plugin's configuration", ({ host, 
   expect(exitCode).toBe(1);
 });
 
-/** Surroundings with no other plugin. */
-function alone(host: Netns, log: string[]): Surroundings {
+/** HostContext with no other plugin. */
+function alone(host: Netns, log: string[]): HostContext {
   const invoke = () => {
     throw new Error("no other plugin was to be called");
   };
@@ -205,7 +205,7 @@ test("convertResult() is parsing and formatting, and needs no version in the doc
 });
 
 /** A runtime whose plugins and memory belong to the test. */
-function newRuntime(settings: RuntimeSettings = {}) {
+function newRuntime(settings: RuntimeOptions = {}) {
   const log: string[] = [];
   const cacheDirectory = mkdtempSync(join(directory, "cache-"));
   const runtime = new Runtime({
@@ -244,7 +244,7 @@ netnsTest("Runtime runs a network of plugins of one's own", ({ host, container }
     }]);
     expect(runtime.attachments("db")).toEqual([]);
     runtime.check(network, attachment);
-    const requests = runtime.requests("web", { verb: "CHECK", parameters: attachment });
+    const requests = runtime.deriveRequests("web", { verb: "CHECK", parameters: attachment });
     expect(requests.map(({ type }) => type)).toEqual(["give", "greet"]);
     expect(JSON.parse(requests[0]!.request).prevResult).toEqual(inVersion["1.1.0"]);
     runtime.del("web", attachment);
@@ -262,7 +262,7 @@ netnsTest("Runtime prefers one's own plugin, then a program, then the built-in o
     `#!/bin/sh\ncat >/dev/null; echo '{"cniVersion":"1.1.0","dns":{"domain":"${text}"}}'\n`;
   for (const name of ["greet", "loopback"]) writeFileSync(join(bin, name), says("program"), { mode: 0o755 });
   const { runtime } = newRuntime({ pluginDirectories: [bin] });
-  const list = (type: string) => parseNetworkList(JSON.stringify({ cniVersion: "1.1.0", name: type, type }));
+  const list = (type: string) => parseNetworkConfigList(JSON.stringify({ cniVersion: "1.1.0", name: type, type }));
   const add = (type: string) =>
     host.run(() => runtime.add(list(type), { containerId: "c1", ifname: "lo", netns: container.path }));
   expect(add("greet")).toEqual({});
@@ -281,7 +281,7 @@ netnsTest("Runtime prefers one's own plugin, then a program, then the built-in o
 
 netnsTest("Runtime opens nothing that it leaves open", ({ host, container }) => {
   const { runtime } = newRuntime();
-  const network = parseNetworkList('{"cniVersion":"1.1.0","name":"web","type":"greet"}');
+  const network = parseNetworkConfigList('{"cniVersion":"1.1.0","name":"web","type":"greet"}');
   const cycle = () =>
     host.run(() => {
       runtime.add(network, { ...attachment, netns: container.path });
@@ -298,7 +298,7 @@ netnsTest("Runtime opens nothing that it leaves open", ({ host, container }) => 
 
 netnsTest("Runtime refuses what cannot be, before anything is done", ({ host, container }) => {
   const { runtime, log } = newRuntime();
-  const network = parseNetworkList('{"cniVersion":"1.1.0","name":"web","type":"greet"}');
+  const network = parseNetworkConfigList('{"cniVersion":"1.1.0","name":"web","type":"greet"}');
   const codeOf = (parameters: object) => {
     try {
       host.run(() => void runtime.add(network, { ...attachment, netns: container.path, ...parameters }));

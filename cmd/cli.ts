@@ -3,75 +3,75 @@
  *
  * @module
  */
-import { findStatus } from "../ffi/sys/stat.ts";
-import { printError } from "../plugins/lib/protocol/serve.ts";
+import { findStat } from "../ffi/sys/stat.ts";
+import { formatErrorObject } from "../plugins/lib/protocol/serve.ts";
 import { hasPlugin, loadPlugins, pluginNames } from "../plugins/registry.ts";
 import { CniError, Code } from "../spec/error.ts";
 import { helpText, versionText } from "./commands/help.ts";
 import { canonicalPath, install } from "./commands/install.ts";
 import { netns } from "./commands/netns.ts";
 import { parseOptions, UsageError } from "./options.ts";
-import { run, ToldError } from "./commands/run.ts";
+import { AlreadyReportedError, executeRun } from "./commands/run.ts";
 import { absolutePath, parseRun } from "./commands/run_arguments.ts";
 import { servePlugin } from "./serve_plugin.ts";
 import { tapDevice } from "./commands/tap_device.ts";
-import { print, printLast, say } from "../ffi/sys/stdio.ts";
+import { printFinalError, printStderr, printStdout } from "../ffi/sys/stdio.ts";
 import { suggestion } from "../spec/suggest.ts";
 
 /** What the command line is run in. */
-export interface CliSurroundings {
+export interface CliContext {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** The name that the program was called by. */
-  readonly calledAs: string;
+  readonly programName: string;
 }
 
-type Command = (argv: readonly string[], around: CliSurroundings) => number | Promise<number>;
+type CommandFunction = (argv: readonly string[], around: CliContext) => number | Promise<number>;
 
-const COMMANDS: Readonly<Record<string, Command>> = {
+const COMMANDS: Readonly<Record<string, CommandFunction>> = {
   run: runCommand,
   plugin: pluginCommand,
   install: installCommand,
   netns: netnsCommand,
   // Not for people, and so not among those that help tells of.
   "tap-device": tapDevice,
-  help: ([command = ""]) => printed(helpText(command)),
-  version: () => printed(versionText()),
+  help: ([command = ""]) => printAndSucceed(helpText(command)),
+  version: () => printAndSucceed(versionText()),
 };
-const SUCCESS = 0, FAILURE = 1, MISUSE = 2;
+const SUCCESS = 0, FAILURE = 1, USAGE_ERROR = 2;
 
 /** Carries out a command line. Never throws. @returns the exit status: 0 done, 1 failed, 2 not understood */
-export async function runCli(argv: readonly string[], around: CliSurroundings): Promise<number> {
-  const [word = "", ...rest] = argv;
-  if (word !== "run") await loadPlugins();
-  if (word === "") return calledWithout(around);
+export async function runCommandLine(argv: readonly string[], context: CliContext): Promise<number> {
+  const [name = "", ...rest] = argv;
+  if (name !== "run") await loadPlugins();
+  if (name === "") return answerWithoutArguments(context);
   try {
-    if (word === "--help" || word === "-h") return printed(helpText(""));
-    if (word === "--version") return printed(versionText());
-    const command = Object.hasOwn(COMMANDS, word) ? COMMANDS[word] : undefined;
-    if (!command) throw new UsageError(`unknown command "${word}"${hintFor(word)}`);
-    return await command(rest, around);
+    if (name === "--help" || name === "-h") return printAndSucceed(helpText(""));
+    if (name === "--version") return printAndSucceed(versionText());
+    const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
+    if (!command) throw new UsageError(`unknown command "${name}"${commandHint(name)}`);
+    return await command(rest, context);
   } catch (error) {
-    return failed(error, word);
+    return reportFailure(error, name);
   }
 }
 
 /** A container engine gives no arguments but a command: it took us for a plugin that is not here. */
-function calledWithout({ calledAs, env }: CliSurroundings): number {
+function answerWithoutArguments({ programName, env }: CliContext): number {
   if (env.CNI_COMMAND) {
-    const error = new CniError(Code.InvalidConfig, `Cannot run plugin "${calledAs}": no such plugin is built in`, {
+    const error = new CniError(Code.InvalidConfig, `Cannot run plugin "${programName}": no such plugin is built in`, {
       details: `there are ${pluginNames().join(", ")}`,
     });
-    print(printError(error, ""));
+    printStdout(formatErrorObject(error, ""));
     return FAILURE;
   }
-  say(helpText("").trimEnd());
-  return MISUSE;
+  printStderr(helpText("").trimEnd());
+  return USAGE_ERROR;
 }
 
-function hintFor(word: string): string {
-  if (hasPlugin(word)) return `; "${word}" is a plugin: cni plugin ${word}`;
-  if (/^(add|check|del|gc|status|restore)$/.test(word)) return `; did you mean "run ${word}"?`;
-  return suggestion(word, Object.keys(COMMANDS));
+function commandHint(name: string): string {
+  if (hasPlugin(name)) return `; "${name}" is a plugin: cni plugin ${name}`;
+  if (/^(add|check|del|gc|status|restore)$/.test(name)) return `; did you mean "run ${name}"?`;
+  return suggestion(name, Object.keys(COMMANDS));
 }
 
 /** Only relative paths need it: who stands in a directory that was removed can still name others. */
@@ -83,22 +83,22 @@ function findWorkingDirectory(): string | undefined {
   }
 }
 
-async function runCommand(argv: readonly string[], around: CliSurroundings): Promise<number> {
-  const request = parseRun(argv, around.env, findWorkingDirectory);
-  if (!request) return printed(helpText("run"));
+async function runCommand(argv: readonly string[], context: CliContext): Promise<number> {
+  const request = parseRun(argv, context.env, findWorkingDirectory);
+  if (!request) return printAndSucceed(helpText("run"));
   try {
-    await run(request, around.env);
+    await executeRun(request, context.env);
     return SUCCESS;
   } catch (error) {
-    if (request.json && !(error instanceof UsageError || error instanceof ToldError)) {
-      printLast(`${printError(error, "")}\n`);
+    if (request.json && !(error instanceof UsageError || error instanceof AlreadyReportedError)) {
+      printFinalError(`${formatErrorObject(error, "")}\n`);
     }
-    return failed(error, "run");
+    return reportFailure(error, "run");
   }
 }
 
 function pluginCommand([name, ...surplus]: readonly string[]): number | Promise<number> {
-  if (name === "--help" || name === "-h") return printed(helpText("plugin"));
+  if (name === "--help" || name === "-h") return printAndSucceed(helpText("plugin"));
   if (name === undefined) throw new UsageError(`which plugin? ${pluginNames().join(", ")}`);
   if (!hasPlugin(name)) {
     throw new UsageError(
@@ -115,50 +115,50 @@ const INSTALL_OPTIONS = [
   { name: "help", short: "h", help: "" },
 ];
 
-function installCommand(argv: readonly string[], { env }: CliSurroundings): number {
-  const given = parseOptions(argv, INSTALL_OPTIONS, env);
-  if (given.has("help")) return printed(helpText("install"));
-  const [directory, ...surplus] = given.words;
+function installCommand(argv: readonly string[], { env }: CliContext): number {
+  const args = parseOptions(argv, INSTALL_OPTIONS, env);
+  if (args.has("help")) return printAndSucceed(helpText("install"));
+  const [directory, ...surplus] = args.words;
   if (!directory) throw new UsageError("where to? a directory such as /opt/cni/bin");
-  if (surplus.length > 0) throw new UsageError(`one directory at a time: got "${given.words.join(" ")}"`);
-  const done = install({
+  if (surplus.length > 0) throw new UsageError(`one directory at a time: got "${args.words.join(" ")}"`);
+  const installed = install({
     directory: absolutePath(directory, findWorkingDirectory),
-    program: ownProgram(),
+    program: runningProgram(),
     names: pluginNames(),
-    force: given.has("force"),
-    copy: given.has("copy"),
+    force: args.has("force"),
+    copy: args.has("copy"),
   });
-  return printed(
-    done.map(({ path, what, changed }) => `${path} -> ${what}${changed ? "" : " (unchanged)"}\n`).join(""),
+  return printAndSucceed(
+    installed.map(({ path, target, changed }) => `${path} -> ${target}${changed ? "" : " (unchanged)"}\n`).join(""),
   );
 }
 
 /** The file that this process runs. @throws {RangeError} if it was replaced meanwhile */
-function ownProgram(): string {
+function runningProgram(): string {
   const path = canonicalPath("/proc/self/exe");
-  if (findStatus(path)?.identity === findStatus("/proc/self/exe")?.identity) return path;
+  if (findStat(path)?.identity === findStat("/proc/self/exe")?.identity) return path;
   throw new RangeError(`Cannot install "${path}": it is not the program that is running any more`);
 }
 
 function netnsCommand(argv: readonly string[]): number {
-  if (argv[0] === "--help" || argv[0] === "-h") return printed(helpText("netns"));
+  if (argv[0] === "--help" || argv[0] === "-h") return printAndSucceed(helpText("netns"));
   netns(argv);
   return SUCCESS;
 }
 
-function printed(text: string): number {
-  print(text);
+function printAndSucceed(text: string): number {
+  printStdout(text);
   return SUCCESS;
 }
 
-function failed(error: unknown, command: string): number {
+function reportFailure(error: unknown, command: string): number {
   if (error instanceof UsageError) {
-    const known = ["run", "install", "netns", "plugin"].includes(command);
-    say(`cni: ${oneLine(error.message)}\n     see "cni ${known ? `${command} ` : ""}--help"`);
-    return MISUSE;
+    const hasHelp = ["run", "install", "netns", "plugin"].includes(command);
+    printStderr(`cni: ${oneLine(error.message)}\n     see "cni ${hasHelp ? `${command} ` : ""}--help"`);
+    return USAGE_ERROR;
   }
   const { message, details } = CniError.from(error);
-  say(`cni: ${oneLine(message)}${details ? `\n     ${oneLine(details)}` : ""}`);
+  printStderr(`cni: ${oneLine(message)}${details ? `\n     ${oneLine(details)}` : ""}`);
   return FAILURE;
 }
 

@@ -1,13 +1,13 @@
 import { afterAll, expect, test } from "bun:test";
 import { readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { inNetns, netnsTest } from "../testing/netns.ts";
+import { netnsTest, runInNetns } from "../testing/netns.ts";
 import { pluginNames } from "../plugins/registry.ts";
-import { derivedContainerId } from "../runtime/container_id.ts";
+import { containerIdOfNetns } from "../runtime/container_id.ts";
 import { createEntry, findEntry } from "../runtime/cache.ts";
-import { newRunBenches } from "../testing/cli.ts";
+import { newCliSandboxes } from "../testing/cli.ts";
 
-const { root, cni, bench } = newRunBenches();
+const { root, cni, bench } = newCliSandboxes();
 afterAll(() => rmSync(root, { recursive: true }));
 
 const one = (...plugins: object[]) => JSON.stringify({ cniVersion: "1.1.0", name: "x", plugins });
@@ -72,18 +72,18 @@ netnsTest("cni run attaches, checks and detaches", ({ host, container }) => {
   const result = JSON.parse(added.stdout);
   expect(result.ips).toMatchObject([{ address: "10.9.0.2/24" }]);
   expect(added.stdout).toEndWith("}\n");
-  expect(inNetns(container, "ip", "-o", "-4", "addr", "show", "dev", "eth0")).toContain(" 10.9.0.2/24 ");
-  expect(entries()).toEqual([`web-${derivedContainerId(container.path)}-eth0`]);
+  expect(runInNetns(container, "ip", "-o", "-4", "addr", "show", "dev", "eth0")).toContain(" 10.9.0.2/24 ");
+  expect(entries()).toEqual([`web-${containerIdOfNetns(container.path)}-eth0`]);
   expect(run(`check web ${container.path}`)).toEqual({ exitCode: 0, stdout: "", stderr: "" });
-  inNetns(container, "ip", "link", "set", "eth0", "down");
-  inNetns(container, "ip", "addr", "flush", "dev", "eth0");
+  runInNetns(container, "ip", "link", "set", "eth0", "down");
+  runInNetns(container, "ip", "addr", "flush", "dev", "eth0");
   expect(run(`check web ${container.path}`)).toMatchObject({
     exitCode: 1,
     stdout: "",
     stderr: expect.stringContaining('plugin "bridge" (CHECK)'),
   });
   expect(run(`del web ${container.path}`)).toEqual({ exitCode: 0, stdout: "", stderr: "" });
-  expect(inNetns(container, "ip", "-o", "link")).not.toContain("eth0");
+  expect(runInNetns(container, "ip", "-o", "link")).not.toContain("eth0");
   expect(entries()).toEqual([]);
   expect(run(`del web ${container.path}`)).toEqual({ exitCode: 0, stdout: "", stderr: "" });
 });
@@ -97,14 +97,14 @@ netnsTest(
     const again = run(`add web ${container.path}`);
     expect([again.exitCode, again.stdout]).toEqual([1, ""]);
     expect(again.stderr).toContain("attached already");
-    expect(inNetns(container, "ip", "-o", "link")).toContain("eth0");
+    expect(runInNetns(container, "ip", "-o", "link")).toContain("eth0");
     writeFileSync(join(conf, "web.conflist"), '{"name":"web","plugins":5}');
     const removed = run(`del web ${container.path}`);
     expect(removed.exitCode).toBe(0);
     expect(removed.stderr).toContain("web.conflist");
     expect(removed.stderr).toContain("was attached with");
     expect(entries()).toEqual([]);
-    expect(inNetns(container, "ip", "-o", "link")).not.toContain("eth0");
+    expect(runInNetns(container, "ip", "-o", "link")).not.toContain("eth0");
   },
 );
 
@@ -113,17 +113,17 @@ netnsTest("cni run del finds the namespace by the container id", ({ host, contai
   network("web");
   expect(run(`add web ${container.path} --container-id c1`).exitCode).toBe(0);
   expect(run("del web --container-id c1")).toEqual({ exitCode: 0, stdout: "", stderr: "" });
-  expect(inNetns(container, "ip", "-o", "link")).not.toContain("eth0");
+  expect(runInNetns(container, "ip", "-o", "link")).not.toContain("eth0");
 });
 
 netnsTest("cni run add does not touch an interface that is there already", ({ host, container }) => {
   const { run, network } = bench(host);
   network("web");
-  inNetns(container, "ip", "link", "add", "eth0", "type", "bridge");
+  runInNetns(container, "ip", "link", "add", "eth0", "type", "bridge");
   const { exitCode, stderr } = run(`add web ${container.path}`);
   expect(exitCode).toBe(1);
   expect(stderr).toContain('has an interface "eth0" already');
-  expect(inNetns(container, "ip", "-o", "link")).toContain("eth0");
+  expect(runInNetns(container, "ip", "-o", "link")).toContain("eth0");
   expect(run(`add web ${container.path} --ifname net1`).exitCode).toBe(0);
 });
 
@@ -132,7 +132,7 @@ netnsTest("cni run add asks for an address and a hardware address also without c
   network("web");
   const { stdout } = run(`add web ${container.path} --ip 10.9.0.77 --mac 0a:58:0a:09:00:4d`);
   expect(JSON.parse(stdout).ips).toMatchObject([{ address: "10.9.0.77/24" }]);
-  expect(inNetns(container, "ip", "-o", "link", "show", "dev", "eth0")).toContain("0a:58:0a:09:00:4d");
+  expect(runInNetns(container, "ip", "-o", "link", "show", "dev", "eth0")).toContain("0a:58:0a:09:00:4d");
 });
 
 netnsTest("cni run gc detaches what is not valid", ({ host, container }) => {
@@ -143,8 +143,8 @@ netnsTest("cni run gc detaches what is not valid", ({ host, container }) => {
   }
   expect(run("gc web --valid c2/c2")).toEqual({ exitCode: 0, stdout: "", stderr: "" });
   expect(entries()).toEqual(["web-c2-c2"]);
-  expect(inNetns(container, "ip", "-o", "link")).toMatch(/\bc2@/);
-  expect(inNetns(container, "ip", "-o", "link")).not.toMatch(/\bc1@/);
+  expect(runInNetns(container, "ip", "-o", "link")).toMatch(/\bc2@/);
+  expect(runInNetns(container, "ip", "-o", "link")).not.toMatch(/\bc1@/);
   expect(run("gc web --all").exitCode).toBe(0);
   expect(entries()).toEqual([]);
 });
@@ -229,7 +229,7 @@ netnsTest("cni run derive prints one document of requests, and does nothing", ({
   }
   const [{ request }] = JSON.parse(run("derive web --command GC --valid c1/eth0").stdout);
   expect(request["cni.dev/valid-attachments"]).toEqual([{ containerID: "c1", ifname: "eth0" }]);
-  expect(inNetns(container, "ip", "-o", "link")).toContain("eth0");
+  expect(runInNetns(container, "ip", "-o", "link")).toContain("eth0");
 });
 
 netnsTest("cni run works where a script says cnitool", ({ host, container }) => {
@@ -269,7 +269,7 @@ netnsTest("cni run works where a script says cnitool", ({ host, container }) => 
   const result = JSON.stringify({ cniVersion: "1.1.0", ips: [{ address: "10.0.0.2/24" }] }, null, 4);
   expect(stdout).toBe(`${result}\n\nadd 0\ncheck 0\nadd 0\nstatus 0\ngc 0\ndel 0\n`);
   expect(stderr).toBe('cni: Ignoring what follows the arguments: "extra"\n');
-  const id = derivedContainerId(`${root}/ns0`);
+  const id = containerIdOfNetns(`${root}/ns0`);
   const calls = record.split("\n").filter((line) => /^[A-Z]/.test(line));
   const call = (command: string, ifname: string) => `${command} ${id} ${root}/ns0 ${ifname} K=V;L=W ${bin}`;
   expect(calls).toEqual([

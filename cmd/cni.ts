@@ -5,37 +5,37 @@
  *
  * @module
  */
-import { letSignalsThrough } from "../ffi/sys/signals.ts";
+import { unblockSignals } from "../ffi/sys/signals.ts";
 import { hasPlugin } from "../plugins/registry.ts";
 import { servePlugin } from "./serve_plugin.ts";
 
 /** The last part of a path. */
-const nameOf = (path: string): string => path.slice(path.lastIndexOf("/") + 1);
+const baseName = (path: string): string => path.slice(path.lastIndexOf("/") + 1);
 
 async function main(): Promise<number> {
-  const calledAs = nameOf(process.argv0 || process.execPath);
-  if (hasPlugin(calledAs)) return servePlugin(calledAs);
-  const { permitThreads } = await import("../ffi/sys/clone3_fallback.ts");
-  permitThreads();
-  const { runCli } = await import("./cli.ts");
-  return runCli(process.argv.slice(2), { calledAs, env: process.env });
+  const programName = baseName(process.argv0 || process.execPath);
+  if (hasPlugin(programName)) return servePlugin(programName);
+  const { allowClone3Fallback } = await import("../ffi/sys/clone3_fallback.ts");
+  allowClone3Fallback();
+  const { runCommandLine } = await import("./cli.ts");
+  return runCommandLine(process.argv.slice(2), { programName, env: process.env });
 }
 
-function end(status: number): never {
+function exitWith(status: number): never {
   // Whoever asked for the end of an ADD hears why it failed, and then sees the process end by that.
-  if (status !== 0) letSignalsThrough();
+  if (status !== 0) unblockSignals();
   process.exit(status);
 }
 
 async function fail(error: unknown): Promise<never> {
-  const [{ printError }, { printLast }] = [
+  const [{ formatErrorObject }, { printFinalError }] = [
     await import("../plugins/lib/protocol/serve.ts"),
     await import("../ffi/sys/stdio.ts"),
   ];
-  printLast(printError(error, ""));
-  end(1);
+  printFinalError(formatErrorObject(error, ""));
+  exitWith(1);
 }
 
 process.on("uncaughtException", fail);
 process.on("unhandledRejection", fail);
-main().then(end, fail);
+main().then(exitWith, fail);

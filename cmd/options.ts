@@ -26,7 +26,7 @@ export class UsageError extends Error {
 }
 
 /** A command line taken apart. */
-export interface Arguments {
+export interface ParsedOptions {
   /** What is no option, in order; `-` is one of them. */
   readonly words: readonly string[];
   /** True if the switch or option is there; the environment does not count. */
@@ -46,51 +46,51 @@ export function parseOptions(
   argv: readonly string[],
   specs: readonly OptionSpec[],
   env: Readonly<Record<string, string | undefined>>,
-): Arguments {
+): ParsedOptions {
   const words: string[] = [];
-  const given = new Map<string, string[]>();
-  const rest = [...argv];
-  for (let word; (word = rest.shift()) !== undefined;) {
+  const values = new Map<string, string[]>();
+  const remaining = [...argv];
+  for (let word; (word = remaining.shift()) !== undefined;) {
     if (word === "--") {
-      words.push(...rest);
+      words.push(...remaining);
       break;
     }
     if (word === "-" || !word.startsWith("-")) {
       words.push(word);
       continue;
     }
-    const { spec, inline } = recognize(word, specs);
-    const value = valueOf(spec, inline, rest);
-    given.set(spec.name, [...given.get(spec.name) ?? [], value]);
+    const { spec, inline } = findOption(word, specs);
+    const value = optionValue(spec, inline, remaining);
+    values.set(spec.name, [...values.get(spec.name) ?? [], value]);
   }
   const specOf = (name: string) => specs.find((spec) => spec.name === name);
   return {
     words,
-    has: (name) => given.has(name),
-    find: (name) => given.get(name)?.at(-1) ?? (env[specOf(name)?.env ?? ""] || undefined),
-    list: (name) => given.get(name) ?? [],
+    has: (name) => values.has(name),
+    find: (name) => values.get(name)?.at(-1) ?? (env[specOf(name)?.env ?? ""] || undefined),
+    list: (name) => values.get(name) ?? [],
   };
 }
 
-function recognize(word: string, specs: readonly OptionSpec[]): { spec: OptionSpec; inline: string | undefined } {
+function findOption(word: string, specs: readonly OptionSpec[]): { spec: OptionSpec; inline: string | undefined } {
   const long = word.startsWith("--");
   const equals = long ? word.indexOf("=") : -1;
   const name = long ? word.slice(2, equals < 0 ? undefined : equals) : word[1];
-  const spec = specs.find((each) => (long ? each.name : each.short) === name);
+  const spec = specs.find((candidate) => (long ? candidate.name : candidate.short) === name);
   if (spec) {
     return { spec, inline: long ? (equals < 0 ? undefined : word.slice(equals + 1)) : word.slice(2) || undefined };
   }
-  const written = long ? `--${name}` : `-${name}`;
-  const known = specs.map((each) => `--${each.name}`);
-  throw new UsageError(`unknown option "${written}"${suggestion(written, known)}`);
+  const text = long ? `--${name}` : `-${name}`;
+  const known = specs.map((candidate) => `--${candidate.name}`);
+  throw new UsageError(`unknown option "${text}"${suggestion(text, known)}`);
 }
 
-function valueOf(spec: OptionSpec, inline: string | undefined, rest: string[]): string {
+function optionValue(spec: OptionSpec, inline: string | undefined, remaining: string[]): string {
   if (spec.value === undefined) {
     if (inline !== undefined) throw new UsageError(`option "--${spec.name}" takes no value: got "${inline}"`);
     return "";
   }
-  const value = inline ?? rest.shift();
+  const value = inline ?? remaining.shift();
   // An empty one is that of a variable that was never set, and no option has a meaning for it: no directory of plugins is ":".
   if (!value) throw new UsageError(`option "--${spec.name}" needs a value: ${spec.value}`);
   return value;
@@ -98,9 +98,11 @@ function valueOf(spec: OptionSpec, inline: string | undefined, rest: string[]): 
 
 /** One line per option, for help. */
 export function formatOptions(specs: readonly OptionSpec[]): string {
-  const left = specs.map(({ name, short, value }) =>
+  const columns = specs.map(({ name, short, value }) =>
     `${short ? `-${short}, ` : "    "}--${name}${value === undefined ? "" : ` ${value}`}`
   );
-  const width = Math.max(...left.map((text) => text.length));
-  return specs.map(({ help, env }, i) => `  ${left[i]!.padEnd(width)}  ${help}${env ? ` [$${env}]` : ""}`).join("\n");
+  const width = Math.max(...columns.map((text) => text.length));
+  return specs.map(({ help, env }, i) => `  ${columns[i]!.padEnd(width)}  ${help}${env ? ` [$${env}]` : ""}`).join(
+    "\n",
+  );
 }

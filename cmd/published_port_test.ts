@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { UsageError } from "./options.ts";
-import { parsePublish, type PortMapping } from "./published_port.ts";
+import { parsePublishedPort, type PublishOption } from "./published_port.ts";
 
 test.each<[string, object]>([
   ["8080:80", { hostPort: 8080, containerPort: 80, protocol: "tcp" }],
@@ -10,7 +10,7 @@ test.each<[string, object]>([
   ["[::1]:53:53/udp", { hostPort: 53, containerPort: 53, protocol: "udp", hostIP: "::1" }],
   ["[FD00:0::1]:1:2", { hostPort: 1, containerPort: 2, protocol: "tcp", hostIP: "fd00::1" }],
 ])("parsePublish() reads %j", (text, expected) => {
-  expect(parsePublish(text)).toEqual(expected as PortMapping);
+  expect(parsePublishedPort(text)).toEqual(expected as PublishOption);
 });
 
 test.each([
@@ -31,6 +31,6 @@ test.each([
   ["80:80/", "expected"],
   ["80:80\n", "expected"],
 ])("parsePublish() refuses %j", (text, message) => {
-  expect(() => parsePublish(text)).toThrow(UsageError);
-  expect(() => parsePublish(text)).toThrow(message);
+  expect(() => parsePublishedPort(text)).toThrow(UsageError);
+  expect(() => parsePublishedPort(text)).toThrow(message);
 });

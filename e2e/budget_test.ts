@@ -5,15 +5,15 @@
  */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { pluginNames } from "../plugins/registry.ts";
-import { type Budget, compare, readBudget, thisMachine } from "../scripts/src/budget/compare.ts";
+import { type Budget, compareWithBudget, currentMachine, readBudget } from "../scripts/src/budget/compare.ts";
 import { countMessages, countTrace } from "../scripts/src/budget/count.ts";
-import { measure, type Measured, merge, type Row } from "../scripts/src/budget/measure.ts";
-import { prepare } from "../scripts/src/budget/workspace.ts";
-import { CNI, testWith } from "../testing/binary.ts";
+import { type CostRow, measureCosts, type MeasuredPrograms, mergeRows } from "../scripts/src/budget/measure.ts";
+import { prepareBudget } from "../scripts/src/budget/workspace.ts";
+import { CNI_PROGRAM, testWith } from "../testing/binary.ts";
 
-let programs: Measured & Disposable;
+let programs: MeasuredPrograms & Disposable;
 beforeAll(() => {
-  programs = prepare(CNI);
+  programs = prepareBudget(CNI_PROGRAM);
 });
 afterAll(() => programs[Symbol.dispose]());
 
@@ -24,12 +24,12 @@ describe("no verb costs more than was recorded:", () => {
   for (const name of [...pluginNames(), "cni run"]) {
     testWith(["strace", "ip"], name, () => {
       const budget = readBudget();
-      let rows = measure(programs, name);
-      let verdict = compare(budget, name, rows, thisMachine());
+      let rows = measureCosts(programs, name);
+      let verdict = compareWithBudget(budget, name, rows, currentMachine());
       for (let i = 1; i < ATTEMPTS && verdict.problems.length > 0; i++) {
-        const again = measure(programs, name);
-        rows = Object.fromEntries(Object.entries(rows).map(([verb, row]) => [verb, merge([row, again[verb]])]));
-        verdict = compare(budget, name, rows, thisMachine());
+        const again = measureCosts(programs, name);
+        rows = Object.fromEntries(Object.entries(rows).map(([verb, row]) => [verb, mergeRows([row, again[verb]])]));
+        verdict = compareWithBudget(budget, name, rows, currentMachine());
       }
       for (const note of verdict.notes) console.log(note);
       expect(verdict.problems).toEqual([]);
@@ -39,15 +39,15 @@ describe("no verb costs more than was recorded:", () => {
   }
 });
 
-const ROW: Row = {
+const ROW: CostRow = {
   ...{ syscalls: 100, clones: 0, opens: 5, bytesRead: 1000, fsyncs: 1, requests: 10, sends: 4, answers: 20 },
   ...{ receives: 10, bytesReceived: 4000, faults: 400, modules: 90, packages: 0 },
 };
 const BUDGET: Budget = { machine: "here", rows: { some: { ADD: ROW } } };
 
 test("what is over the budget is named with plugin, verb, figures and how to record anew", () => {
-  const over = (more: Partial<Row>, machine = "here") =>
-    compare(BUDGET, "some", { ADD: { ...ROW, ...more } }, machine).problems;
+  const over = (more: Partial<CostRow>, machine = "here") =>
+    compareWithBudget(BUDGET, "some", { ADD: { ...ROW, ...more } }, machine).problems;
   expect(over({})).toEqual([]);
   expect(over({ syscalls: 103 })).toEqual([]);
   expect(over({ syscalls: 104 })).toEqual([
@@ -56,11 +56,11 @@ test("what is over the budget is named with plugin, verb, figures and how to rec
   expect(over({ sends: 5, clones: 1 })).toHaveLength(2);
   expect(over({ faults: 500 })).toHaveLength(1);
   expect(over({ faults: 500 }, "elsewhere")).toEqual([]);
-  expect(compare(BUDGET, "other", { ADD: ROW }, "here").problems).toHaveLength(1);
+  expect(compareWithBudget(BUDGET, "other", { ADD: ROW }, "here").problems).toHaveLength(1);
 });
 
 test("what is far below the budget is worth a note, and no failure", () => {
-  const { problems, notes } = compare(BUDGET, "some", { ADD: { ...ROW, syscalls: 80, requests: 9 } }, "here");
+  const { problems, notes } = compareWithBudget(BUDGET, "some", { ADD: { ...ROW, syscalls: 80, requests: 9 } }, "here");
   expect(problems).toEqual([]);
   expect(notes).toEqual(["some ADD: syscalls is 80, was 100; keep the improvement with scripts/budget --record"]);
 });

@@ -3,9 +3,9 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createNetns, type Netns } from "../ffi/netns.ts";
-import { inNetns, newNamespaces } from "../testing/netns.ts";
-import { askTcp, serveTcp, SHORTLY_MS } from "../testing/traffic.ts";
-import { newThinRoot, type ThinRoot } from "../testing/minimal_root.ts";
+import { newNamespaces, runInNetns } from "../testing/netns.ts";
+import { NO_ANSWER_TIMEOUT_MS, requestTcp, serveTcp } from "../testing/traffic.ts";
+import { type MinimalRoot, newMinimalRoot } from "../testing/minimal_root.ts";
 
 const NETWORK = {
   cniVersion: "1.1.0",
@@ -35,14 +35,14 @@ const SURROUNDINGS = [
   "nft add table inet own; nft 'add chain inet own pass { type filter hook forward priority 0; policy drop; }'",
 ];
 
-let thin: ThinRoot;
+let thin: MinimalRoot;
 beforeAll(() => {
-  thin = newThinRoot();
+  thin = newMinimalRoot();
   writeFileSync(join(thin.root, "etc/cni/net.d/whole.conflist"), JSON.stringify(NETWORK));
 });
 afterAll(() => thin[Symbol.dispose]());
 
-const shell = (netns: Netns, ...lines: readonly string[]) => inNetns(netns, "sh", "-ec", lines.join("\n"));
+const shell = (netns: Netns, ...lines: readonly string[]) => runInNetns(netns, "sh", "-ec", lines.join("\n"));
 
 /** Runs `cni run`, which must succeed and say nothing on stderr; gives what it printed. */
 function run(host: Netns, words: readonly string[], hostPort?: number): string {
@@ -55,11 +55,11 @@ function run(host: Netns, words: readonly string[], hostPort?: number): string {
 
 /** Everything that is there of containers: ports and limits, rules, reservations, what is remembered. */
 function left(host: Netns): readonly string[] {
-  const links = JSON.parse(inNetns(host, "ip", "-j", "link", "show")) as { readonly ifname: string }[];
+  const links = JSON.parse(runInNetns(host, "ip", "-j", "link", "show")) as { readonly ifname: string }[];
   const state = join(thin.root, "var/lib/cni");
   return [
     ...links.map(({ ifname }) => ifname).filter((name) => !["lo", "up0", "whole0"].includes(name)),
-    ...inNetns(host, "nft", "list", "ruleset").match(/.*(whole c\d|10\.78\.0\.[2-9]|fd00:78::[2-9]).*/g) ?? [],
+    ...runInNetns(host, "nft", "list", "ruleset").match(/.*(whole c\d|10\.78\.0\.[2-9]|fd00:78::[2-9]).*/g) ?? [],
     ...readdirSync(join(state, "networks/whole")).filter((name) => /^(10|fd00)/.test(name)),
     ...readdirSync(join(state, "results")),
   ];
@@ -84,11 +84,11 @@ test("the whole chain by cni run: add, check, traffic, gc of a container that is
 
   using _server = serveTcp(container, "c1", 80);
   using _outside = serveTcp(outside, "outside", 80);
-  expect(await askTcp(outside, "192.0.2.1", 8080)).toBe("c1 192.0.2.2");
-  expect(await askTcp(outside, "2001:db8::1", 8080)).toBe("c1 2001:db8::2");
-  expect(await askTcp(host, "127.0.0.1", 8080)).toBe("c1 10.78.0.1");
-  expect(await askTcp(container, "192.0.2.2", 80)).toBe("outside 192.0.2.1");
-  expect(await askTcp(container, "2001:db8::2", 80)).toBe("outside 2001:db8::1");
+  expect(await requestTcp(outside, "192.0.2.1", 8080)).toBe("c1 192.0.2.2");
+  expect(await requestTcp(outside, "2001:db8::1", 8080)).toBe("c1 2001:db8::2");
+  expect(await requestTcp(host, "127.0.0.1", 8080)).toBe("c1 10.78.0.1");
+  expect(await requestTcp(container, "192.0.2.2", 80)).toBe("outside 192.0.2.1");
+  expect(await requestTcp(container, "2001:db8::2", 80)).toBe("outside 2001:db8::1");
 
   const alone = left(host);
   {
@@ -103,9 +103,9 @@ test("the whole chain by cni run: add, check, traffic, gc of a container that is
   });
   expect(left(host)).toEqual(alone);
   expect(run(host, ["check", ...first])).toBe("");
-  expect(await askTcp(outside, "192.0.2.1", 8080)).toBe("c1 192.0.2.2");
+  expect(await requestTcp(outside, "192.0.2.1", 8080)).toBe("c1 192.0.2.2");
 
   expect(run(host, ["del", ...first], 8080)).toBe("");
-  expect(await askTcp(outside, "192.0.2.1", 8080, SHORTLY_MS)).toBeUndefined();
+  expect(await requestTcp(outside, "192.0.2.1", 8080, NO_ANSWER_TIMEOUT_MS)).toBeUndefined();
   expect(left(host)).toEqual([]);
 });

@@ -2,10 +2,10 @@
 import { afterAll, beforeAll, describe, expect } from "bun:test";
 import { rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { askTcp, askUdp } from "../testing/traffic.ts";
+import { requestTcp, requestUdp } from "../testing/traffic.ts";
 import { testWith } from "../testing/binary.ts";
 import { type Containerd, CONTAINERD_PROGRAMS, newContainerd } from "../testing/containerd.ts";
-import { newNode, nothingLeft, serve, type TestNode, tracesOn } from "../testing/node.ts";
+import { cleanNodeState, newTestNode, nodeState, serveTcpAndUdp, type TestNode } from "../testing/node.ts";
 
 const NETWORK = {
   cniVersion: "1.0.0",
@@ -30,7 +30,7 @@ describe("containerd", () => {
   let containerd: Containerd;
   beforeAll(async () => {
     if (!CONTAINERD_PROGRAMS.every((program) => Bun.which(program))) return;
-    node = resources.use(await newNode());
+    node = resources.use(await newTestNode());
     writeFileSync(join(node.networks, "50-ctrtest.conflist"), JSON.stringify(NETWORK));
     containerd = resources.use(await newContainerd(node));
   });
@@ -41,7 +41,7 @@ describe("containerd", () => {
     "attaches containers that reach each other and the world, and detaches them",
     async () => {
       const { outside, host } = node;
-      expect(tracesOn(node)).toEqual(nothingLeft());
+      expect(nodeState(node)).toEqual(cleanNodeState());
       {
         using a = await containerd.run("a");
         using b = await containerd.run("b");
@@ -54,18 +54,18 @@ describe("containerd", () => {
         expect(containerd.ctr("task", "exec", "--exec-id", "y", "a", "/bin/busybox", "ip", "route")).toStartWith(
           "default via 10.93.0.1 dev eth0",
         );
-        using _b = await serve(b.netns, "b");
-        using _outside = await serve(outside, "outside");
-        expect(await askTcp(a.netns, "10.93.0.3", 80)).toBe("b 10.93.0.2");
-        expect(await askUdp(a.netns, "fd93::3", 53)).toBe("b fd93::2");
-        expect(await askTcp(host, "10.93.0.3", 80)).toBe("b 10.93.0.1");
-        expect(await askTcp(a.netns, "192.0.2.2", 80)).toBe("outside 192.0.2.1");
+        using _b = await serveTcpAndUdp(b.netns, "b");
+        using _outside = await serveTcpAndUdp(outside, "outside");
+        expect(await requestTcp(a.netns, "10.93.0.3", 80)).toBe("b 10.93.0.2");
+        expect(await requestUdp(a.netns, "fd93::3", 53)).toBe("b fd93::2");
+        expect(await requestTcp(host, "10.93.0.3", 80)).toBe("b 10.93.0.1");
+        expect(await requestTcp(a.netns, "192.0.2.2", 80)).toBe("outside 192.0.2.1");
         expect(await a.kill()).toBe("");
-        expect(JSON.stringify(tracesOn(node))).not.toContain("cni-test-a");
-        expect(await askTcp(host, "10.93.0.3", 80)).toBe("b 10.93.0.1");
+        expect(JSON.stringify(nodeState(node))).not.toContain("cni-test-a");
+        expect(await requestTcp(host, "10.93.0.3", 80)).toBe("b 10.93.0.1");
         expect(await b.kill()).toBe("");
       }
-      expect(tracesOn(node)).toEqual(nothingLeft("ctrtest0"));
+      expect(nodeState(node)).toEqual(cleanNodeState("ctrtest0"));
       expect(containerd.ctr("container", "ls", "-q")).toBe("");
     },
   );
@@ -81,13 +81,13 @@ describe("containerd", () => {
     cleanup.defer(() => rmSync(path));
     writeFileSync(path, JSON.stringify(network));
     using a = await containerd.run("a");
-    const before = tracesOn(node);
+    const before = nodeState(node);
     const message = await containerd.run("b").then(() => "", (error) => error.message);
     expect(message).toContain('ctr run failed: ctr: plugin type="bridge" failed (add): ');
     expect(message).toContain("10.93.0.9");
-    expect(tracesOn(node)).toEqual(before);
+    expect(nodeState(node)).toEqual(before);
     await a.kill();
-    expect(tracesOn(node)).toEqual(nothingLeft("ctrtest0"));
+    expect(nodeState(node)).toEqual(cleanNodeState("ctrtest0"));
   });
 
   // Later ones tell the plugins.
@@ -104,20 +104,20 @@ describe("containerd", () => {
           containerd.ctr(...words, "lost");
         }
         // Nobody has told the plugins.
-        expect(JSON.stringify(tracesOn(node))).toContain(`ctrtest-${lost.id}-eth0`);
+        expect(JSON.stringify(nodeState(node))).toContain(`ctrtest-${lost.id}-eth0`);
         expect(JSON.parse(cni("list", "--json"))).toMatchObject([
           { containerId: kept.id, state: "attached" },
           { containerId: lost.id, state: "gone" },
         ]);
       }
       cni("gc", "ctrtest", "--valid", `${kept.id}/eth0`);
-      expect(JSON.stringify(tracesOn(node))).not.toContain("cni-test-lost");
-      using _kept = await serve(kept.netns, "kept");
-      expect(await askTcp(node.host, kept.ip, 80)).toBe("kept 10.93.0.1");
+      expect(JSON.stringify(nodeState(node))).not.toContain("cni-test-lost");
+      using _kept = await serveTcpAndUdp(kept.netns, "kept");
+      expect(await requestTcp(node.host, kept.ip, 80)).toBe("kept 10.93.0.1");
       containerd.ctr("task", "rm", "-f", "kept");
       containerd.ctr("container", "rm", "kept");
       cni("del", "ctrtest", "--container-id", kept.id);
-      expect(tracesOn(node)).toEqual(nothingLeft("ctrtest0"));
+      expect(nodeState(node)).toEqual(cleanNodeState("ctrtest0"));
     },
   );
 });

@@ -10,9 +10,9 @@ import { afterEach, beforeEach, describe, expect } from "bun:test";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { inNetns, type Namespaces, newNamespaces } from "../testing/netns.ts";
-import { bytesOf, parseTrace, STRACE, type TracedCall } from "../scripts/src/bench/trace.ts";
-import { CNI, ENGINE_ENV, pluginLink, testWith } from "../testing/binary.ts";
+import { type Namespaces, newNamespaces, runInNetns } from "../testing/netns.ts";
+import { bytesOf, parseTrace, STRACE_COMMAND, type TracedCall } from "../scripts/src/bench/trace.ts";
+import { CNI_PROGRAM, ENGINE_ENV, pluginLink, testWith } from "../testing/binary.ts";
 
 const O_CREAT = 0o100;
 
@@ -103,7 +103,7 @@ afterEach(() => {
 function traced(argv: readonly string[], start: { env?: Record<string, string>; stdin?: string } = {}) {
   const file = join(root, "trace");
   const { exitCode, stdout } = namespaces.host.run(() =>
-    Bun.spawnSync([...STRACE, "-o", file, ...argv], {
+    Bun.spawnSync([...STRACE_COMMAND, "-o", file, ...argv], {
       cwd: "/",
       env: { ...ENGINE_ENV, ...start.env },
       stdin: start.stdin === undefined ? "ignore" : Buffer.from(start.stdin),
@@ -146,7 +146,7 @@ describe("files of state are on disk before they have their names, but for hints
       const ports = JSON.stringify({ portMappings: [{ hostPort: 8080, containerPort: 80, protocol: "tcp" }] });
       const directories = ["--cache-dir", join(root, "cache"), "--plugin-dir", join(root, "none")];
       const words = [namespaces.container.path, "--container-id", "c1", "--cap-args", ports, ...directories];
-      return traced([CNI, "run", verb, file, ...words]).files;
+      return traced([CNI_PROGRAM, "run", verb, file, ...words]).files;
     };
     expect(run("add")).toEqual([
       ["cache/results/run-c1-eth0", "synced"], // before all that it is to undo
@@ -163,14 +163,14 @@ describe("files of state are on disk before they have their names, but for hints
   });
 
   testWith(["strace", "ip"], "tuning", () => {
-    inNetns(namespaces.container, ..."ip link add eth0 type veth peer name other".split(" "));
+    runInNetns(namespaces.container, ..."ip link add eth0 type veth peer name other".split(" "));
     const prevResult = { cniVersion: "1.1.0", interfaces: [{ name: "eth0", sandbox: namespaces.container.path }] };
     expect(exec("tuning", "ADD", { ...tuning(), prevResult })).toEqual([["tuning/c1_eth0.json", "not synced"]]);
     expect(exec("tuning", "DEL", { ...tuning(), prevResult })).toEqual([]);
   });
 
   testWith(["strace", "ip"], "host-device", () => {
-    inNetns(namespaces.host, ..."ip link add device0 type veth peer name far0".split(" "));
+    runInNetns(namespaces.host, ..."ip link add device0 type veth peer name far0".split(" "));
     const config = { device: "device0", dataDir: join(root, "devices") };
     // Where to bring back a device that the next boot puts where it belongs.
     expect(exec("host-device", "ADD", config)).toEqual([

@@ -14,8 +14,8 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createNetns, type Netns } from "../ffi/netns.ts";
-import { inNetns, newNamespaces } from "../testing/netns.ts";
-import { CNI, pluginLink, testWith } from "../testing/binary.ts";
+import { newNamespaces, runInNetns } from "../testing/netns.ts";
+import { CNI_PROGRAM, pluginLink, testWith } from "../testing/binary.ts";
 
 /** A host, a container and a directory, all of the test's own. */
 interface Node extends Disposable {
@@ -114,9 +114,9 @@ const settled = (text: string): string =>
     "NETNS",
   );
 
-const ruleset = (host: Netns): string => inNetns(host, "nft", "list", "ruleset");
+const ruleset = (host: Netns): string => runInNetns(host, "nft", "list", "ruleset");
 const veths = (host: Netns): number =>
-  JSON.parse(inNetns(host, "ip", "-j", "link", "show", "type", "veth") || "[]").length;
+  JSON.parse(runInNetns(host, "ip", "-j", "link", "show", "type", "veth") || "[]").length;
 
 testWith(
   ["nft", "ip"],
@@ -157,7 +157,7 @@ function runArguments({ container, directory }: Node, verb: string, file: string
     "--plugin-dir",
     join(directory, "bin"),
   ];
-  return [CNI, "run", verb, file, container.path, ...options];
+  return [CNI_PROGRAM, "run", verb, file, container.path, ...options];
 }
 
 function run(node: Node, verb: string, file: string, ...more: string[]): string {
@@ -203,7 +203,9 @@ testWith(["nft"], "`cni run del` with --publish succeeds, also once no plugin of
   const publish = [...words, "--publish", "8081:80", "--mac", "0a:58:0a:01:00:02"];
   const unheard = expect.stringContaining("Cannot use --publish with network");
   const start = (...argv: string[]) => {
-    const { exitCode, stdout, stderr } = node.host.run(() => Bun.spawnSync([CNI, "run", ...argv], { stdin: "ignore" }));
+    const { exitCode, stdout, stderr } = node.host.run(() =>
+      Bun.spawnSync([CNI_PROGRAM, "run", ...argv], { stdin: "ignore" })
+    );
     return { exitCode, stdout: stdout.toString(), stderr: stderr.toString() };
   };
   const derived = start("derive", ...publish, "--command", "DEL");
@@ -320,7 +322,7 @@ test("50 pods are attached at once on a host that has nothing yet; all of it is 
   expect(new Set(addresses).size).toBe(100);
   expect(veths(host)).toBe(50);
   expect(
-    JSON.parse(inNetns(host, "ip", "-j", "addr", "show", "engine0"))[0].addr_info.filter((each: { scope: string }) =>
+    JSON.parse(runInNetns(host, "ip", "-j", "addr", "show", "engine0"))[0].addr_info.filter((each: { scope: string }) =>
       each.scope === "global"
     ),
   )
@@ -333,18 +335,18 @@ test("the binary is a plugin by symbolic link, hard link, copy, a name found in 
   const { directory } = node;
   const places = ["symbolic", "hard", "copied"].map((name) => join(directory, name));
   for (const place of places) mkdirSync(place);
-  symlinkSync(CNI, join(places[0]!, "portmap"));
+  symlinkSync(CNI_PROGRAM, join(places[0]!, "portmap"));
   // A hard link needs the same file system.
-  const beside = mkdtempSync(join(CNI, "../links-"));
-  linkSync(CNI, join(beside, "portmap"));
-  copyFileSync(CNI, join(places[2]!, "portmap"));
+  const beside = mkdtempSync(join(CNI_PROGRAM, "../links-"));
+  linkSync(CNI_PROGRAM, join(beside, "portmap"));
+  copyFileSync(CNI_PROGRAM, join(places[2]!, "portmap"));
   const env = { CNI_COMMAND: "VERSION" };
   const ways: [string[], Record<string, string>][] = [
     [[join(places[0]!, "portmap")], env],
     [[join(beside, "portmap")], env],
     [[join(places[2]!, "portmap")], env],
     [["portmap"], { ...env, PATH: places[0]! }],
-    [[CNI, "plugin", "portmap"], env],
+    [[CNI_PROGRAM, "plugin", "portmap"], env],
   ];
   for (const [command, environment] of ways) {
     const child = Bun.spawnSync(command, { env: environment, stdin: Buffer.from('{"cniVersion":"0.4.0"}'), cwd: "/" });
@@ -378,7 +380,7 @@ testWith(["/usr/lib/cni/host-local", "strace"], "an administrator's plugin wins 
   const child = host.run(() => Bun.spawnSync(traced, { stdin: "ignore" }));
   expect({ exitCode: child.exitCode, stderr: child.stderr.toString() }).toEqual({ exitCode: 0, stderr: "" });
   const programs = [...readFileSync(trace, "utf8").matchAll(/execve\("([^"]+)".* = 0$/gm)].map(([, path]) => path);
-  expect(programs).toEqual([CNI, join(bin, "host-local")]);
+  expect(programs).toEqual([CNI_PROGRAM, join(bin, "host-local")]);
   run(node, "del", file);
 });
 

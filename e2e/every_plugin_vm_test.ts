@@ -6,10 +6,10 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import type { Netns } from "../ffi/netns.ts";
-import { inNetns } from "../testing/netns.ts";
+import { runInNetns } from "../testing/netns.ts";
 import { pluginNames } from "../plugins/registry.ts";
-import { type Document, newNode, type Node, working } from "../testing/conformance.ts";
-import { newThinRoot, THIN_BIN, type ThinRoot } from "../testing/minimal_root.ts";
+import { type ConformanceNode, type JsonDocument, newConformanceNode, workingConfig } from "../testing/conformance.ts";
+import { MINIMAL_ROOT_BIN, type MinimalRoot, newMinimalRoot } from "../testing/minimal_root.ts";
 
 /** What is to be seen of a plugin's work. */
 interface Case {
@@ -21,31 +21,31 @@ interface Case {
   /** What the host has before. */
   readonly host?: readonly string[];
   /** What the kernel shows, or what is in files below the root. */
-  readonly look: (node: Node, root: string) => unknown;
+  readonly look: (node: ConformanceNode, root: string) => unknown;
   /** That while the container is attached. Before and after, it is something else, and the same. */
   readonly attached: unknown;
 }
 
-const shown = (netns: Netns, ...words: string[]): Document[] => JSON.parse(inNetns(netns, ...words) || "[]");
-const linksOf = (netns: Netns): Document[] => shown(netns, "ip", "-j", "-d", "addr", "show");
-const linkOf = (netns: Netns, name = "eth0"): Document => linksOf(netns).find(({ ifname }) => ifname === name);
-const addressesOf = (link: Document): string[] =>
-  link?.addr_info.filter(({ scope }: Document) => scope === "global").map(({ local }: Document) => local);
-const portsOf = ({ host }: Node): Document[] => linksOf(host).filter(({ master }) => master === "br5");
-const rulesOf = ({ host }: Node): string => inNetns(host, "nft", "list", "ruleset");
+const shown = (netns: Netns, ...words: string[]): JsonDocument[] => JSON.parse(runInNetns(netns, ...words) || "[]");
+const linksOf = (netns: Netns): JsonDocument[] => shown(netns, "ip", "-j", "-d", "addr", "show");
+const linkOf = (netns: Netns, name = "eth0"): JsonDocument => linksOf(netns).find(({ ifname }) => ifname === name);
+const addressesOf = (link: JsonDocument): string[] =>
+  link?.addr_info.filter(({ scope }: JsonDocument) => scope === "global").map(({ local }: JsonDocument) => local);
+const portsOf = ({ host }: ConformanceNode): JsonDocument[] => linksOf(host).filter(({ master }) => master === "br5");
+const rulesOf = ({ host }: ConformanceNode): string => runInNetns(host, "nft", "list", "ruleset");
 
 /** The kind of the container's interface, what that kind knows of it, and its addresses. */
-const kindOf = (...keys: readonly string[]) => ({ container }: Node) => {
+const kindOf = (...keys: readonly string[]) => ({ container }: ConformanceNode) => {
   const link = linkOf(container);
   const { info_kind: kind, info_data: data = {} } = link?.linkinfo ?? {};
   return [kind, ...keys.map((key) => data[key]), addressesOf(link)];
 };
 
 /** The VLANs of the bridge's ports: `100 PVID Egress Untagged`. */
-const vlansOf = (node: Node): string[][] =>
+const vlansOf = (node: ConformanceNode): string[][] =>
   portsOf(node).map(({ ifname }) =>
     shown(node.host, "bridge", "-j", "-compressvlans", "vlan", "show", "dev", ifname)[0]
-      .vlans.map(({ vlan, vlanEnd, flags = [] }: Document) =>
+      .vlans.map(({ vlan, vlanEnd, flags = [] }: JsonDocument) =>
         [vlanEnd ? `${vlan}-${vlanEnd}` : vlan, ...flags].join(" ")
       )
   );
@@ -70,7 +70,7 @@ const CASES: readonly Case[] = [
     look: (node) => [
       portsOf(node).length,
       addressesOf(linkOf(node.container)),
-      inNetns(node.container, "ip", "route", "show", "default").trim(),
+      runInNetns(node.container, "ip", "route", "show", "default").trim(),
     ],
     attached: [1, FIRST, "default via 10.5.0.1 dev eth0"],
   },
@@ -119,7 +119,7 @@ const CASES: readonly Case[] = [
   {
     name: "ptp",
     look: (node) => [
-      inNetns(node.host, "ip", "route", "show", "10.5.0.2").replace(/veth\w+/, "veth").trim(),
+      runInNetns(node.host, "ip", "route", "show", "10.5.0.2").replace(/veth\w+/, "veth").trim(),
       addressesOf(linkOf(node.container)),
       rulesOf(node).includes('10.5.0.2 comment "net c1 eth0"'),
     ],
@@ -127,7 +127,7 @@ const CASES: readonly Case[] = [
   },
   {
     name: "sbr",
-    look: ({ container }) => inNetns(container, "ip", "rule").match(/from 10\.5\.0\.9 lookup .*\d/),
+    look: ({ container }) => runInNetns(container, "ip", "rule").match(/from 10\.5\.0\.9 lookup .*\d/),
     attached: ["from 10.5.0.9 lookup 100"],
   },
   // It makes nothing: that its answer has the address is all there is.
@@ -141,7 +141,7 @@ const CASES: readonly Case[] = [
     name: "tuning",
     look: ({ container }) => {
       const { mtu, address } = linkOf(container);
-      return [mtu, address, inNetns(container, "cat", "/proc/sys/net/core/somaxconn").trim()];
+      return [mtu, address, runInNetns(container, "cat", "/proc/sys/net/core/somaxconn").trim()];
     },
     attached: [1400, "0a:00:00:00:00:07", "500"],
   },
@@ -157,16 +157,16 @@ function reservations(directory: string): string[] {
   return existsSync(directory) ? readdirSync(directory).filter((name) => /^\d/.test(name)) : [];
 }
 
-let thin: ThinRoot;
+let thin: MinimalRoot;
 beforeAll(() => {
-  thin = newThinRoot();
+  thin = newMinimalRoot();
   // What engines give besides, for tap.
   Bun.spawnSync(["sh", "-ec", 'mkdir "$1/dev/net"; mknod "$1/dev/net/tun" c 10 200', "sh", thin.root]);
 });
 afterAll(() => thin[Symbol.dispose]());
 
 /** Has the plugin do something for the container of the node; what it prints, parsed, `undefined` for nothing. */
-function caller(node: Node, type: string, config: object, ifname: string) {
+function caller(node: ConformanceNode, type: string, config: object, ifname: string) {
   return (verb: string, more: object = {}) => {
     const { exitCode, stdout, stderr } = thin.run(node.host, type, [], {
       env: {
@@ -174,7 +174,7 @@ function caller(node: Node, type: string, config: object, ifname: string) {
         CNI_CONTAINERID: "c1",
         CNI_NETNS: node.container.path,
         CNI_IFNAME: ifname,
-        CNI_PATH: THIN_BIN,
+        CNI_PATH: MINIMAL_ROOT_BIN,
       },
       stdin: JSON.stringify({ cniVersion: "1.1.0", name: "net", type, ...config, ...more }),
     });
@@ -186,9 +186,9 @@ const SILENT = { exitCode: 0, stderr: "", answer: undefined };
 
 for (const { name, type = name, config: more, host = [], look, attached } of CASES) {
   test(`${name}: VERSION, STATUS, ADD, CHECK, DEL and GC of the compiled binary, and what the kernel shows`, () => {
-    using node = newNode();
-    const { config, options: { ifname = "eth0" } } = working(type, node);
-    for (const line of host) inNetns(node.host, "sh", "-ec", line);
+    using node = newConformanceNode();
+    const { config, options: { ifname = "eth0" } } = workingConfig(type, node);
+    for (const line of host) runInNetns(node.host, "sh", "-ec", line);
     const call = caller(node, type, { ...config, ...more }, ifname);
     const seen = () => look(node, thin.root);
     const before = seen();

@@ -4,13 +4,13 @@ import { readdirSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync 
 import { join } from "node:path";
 import { createNetns } from "../ffi/netns.ts";
 import { lockFile } from "../ffi/sys/lock.ts";
-import { inNetns, netnsTest, newNamespaces } from "../testing/netns.ts";
-import { derivedContainerId } from "../runtime/container_id.ts";
+import { netnsTest, newNamespaces, runInNetns } from "../testing/netns.ts";
+import { containerIdOfNetns } from "../runtime/container_id.ts";
 import { createEntry } from "../runtime/cache.ts";
 import { ENGINE_ENV, pluginLink, runPlugin } from "../testing/binary.ts";
-import { newRunBenches } from "../testing/cli.ts";
+import { newCliSandboxes } from "../testing/cli.ts";
 
-const { root, cni, bench: newBench } = newRunBenches();
+const { root, cni, bench: newBench } = newCliSandboxes();
 afterAll(() => rmSync(root, { recursive: true }));
 
 test("what a killed gc has not come to is removed by the next one", () => {
@@ -37,10 +37,10 @@ test("what a killed gc has not come to is removed by the next one", () => {
 
   bench.plugin("fragile", `echo "$CNI_COMMAND $CNI_CONTAINERID" >>${bench.cache}/calls`);
   expect(bench.run("gc web --all")).toEqual({ exitCode: 0, stdout: "", stderr: "" });
-  expect(inNetns(host, "cat", `${bench.cache}/calls`)).toBe("DEL c1\nDEL c2\nDEL c3\nGC \n");
+  expect(runInNetns(host, "cat", `${bench.cache}/calls`)).toBe("DEL c1\nDEL c2\nDEL c3\nGC \n");
   expect(bench.entries()).toEqual([]);
-  expect(inNetns(host, "ip", "-br", "link")).not.toContain("veth");
-  expect(inNetns(host, "nft", "list", "ruleset")).not.toContain("10.9.0.");
+  expect(runInNetns(host, "ip", "-br", "link")).not.toContain("veth");
+  expect(runInNetns(host, "nft", "list", "ruleset")).not.toContain("10.9.0.");
 });
 
 test("gc leaves alone who was attached after it was started, and could not be on its list", async () => {
@@ -104,7 +104,7 @@ netnsTest(
   ({ host }) => {
     const { run, network, entries, cache } = newBench(host);
     network("web");
-    const idOf = (name: string) => derivedContainerId(`/run/netns/${name}`);
+    const idOf = (name: string) => containerIdOfNetns(`/run/netns/${name}`);
     for (const name of ["cni-gc-one", "cni-gc-other"]) {
       const key = { network: "web", containerId: idOf(name), ifname: "eth0" };
       createEntry(cache, { ...key, config: "", netns: `/run/netns/${name}`, args: [], capabilityArgs: {} });
@@ -127,7 +127,7 @@ netnsTest("cni run gc leaves all whom a name may mean, also by a file that makes
     return `web-${containerId}-${ifname}`;
   };
   const path = "/run/netns/cni-gc-a";
-  const [short, long] = [path, `/var${path}`].map(derivedContainerId) as [string, string];
+  const [short, long] = [path, `/var${path}`].map(containerIdOfNetns) as [string, string];
   const meant = [
     attach("cni-gc-a", "/run/netns/cni-gc-b"),
     attach("pod1", path),

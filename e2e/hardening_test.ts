@@ -9,7 +9,14 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { CNI, type Finished, pluginLink, runPlugin, type Start, testWith } from "../testing/binary.ts";
+import {
+  CNI_PROGRAM,
+  type FinishedProcess,
+  pluginLink,
+  type PluginStart,
+  runPlugin,
+  testWith,
+} from "../testing/binary.ts";
 
 /** What the hostile files and variables try to run: it would show on stdout and leave a file in the directory. */
 const EVIL = `require("node:fs").writeFileSync("pwned", "");\nconsole.log("EVIL");\n`;
@@ -50,7 +57,7 @@ afterAll(() => {
 });
 
 /** Calls whose answer depends on nothing but the call; together they reach stdin, stdout, the kernel and an error. */
-const CALLS: readonly { readonly name: string; readonly start: Start }[] = [
+const CALLS: readonly { readonly name: string; readonly start: PluginStart }[] = [
   { name: "VERSION", start: { env: { CNI_COMMAND: "VERSION" } } },
   { name: "about", start: { env: { CNI_COMMAND: "" } } },
   {
@@ -62,7 +69,7 @@ const CALLS: readonly { readonly name: string; readonly start: Start }[] = [
   },
 ];
 
-function call(start: Start, change: Start): Finished {
+function call(start: PluginStart, change: PluginStart): FinishedProcess {
   return runPlugin("loopback", { ...start, ...change, env: { ...start.env, ...change.env } });
 }
 
@@ -170,7 +177,7 @@ describe("with a hostile variable", () => {
 
   // A name that was only renamed in the binary could still be carried by an entry that no shell would make.
   testWith(["perl"], "entries that only execve() can carry change nothing", () => {
-    const start: Start = { env: { CNI_COMMAND: "VERSION" } };
+    const start: PluginStart = { env: { CNI_COMMAND: "VERSION" } };
     for (const entry of ["BUN=BE_BUN=1", "=UN_BE_BUN=1", "=1", "BUN=JSC_useJIT=0"]) {
       const finished = runPlugin("loopback", {
         ...start,
@@ -242,7 +249,7 @@ describe("VERSION", () => {
 
 describe("the file", () => {
   test("holds no name of a variable that the runtime would read", () => {
-    const bytes = readFileSync(CNI);
+    const bytes = readFileSync(CNI_PROGRAM);
     for (const name of ["BUN_BE_BUN", "BUN_OPTIONS", "BUN_INSPECT", "BUN_BYTECODE_ORDER_OUT", "JavaScriptCoreUseJIT"]) {
       expect(bytes.indexOf(`\0${name}\0`)).toBe(-1);
     }
@@ -251,7 +258,7 @@ describe("the file", () => {
   // strip would turn it into the runtime's own command line without a word.
   testWith(["strip"], "cannot be damaged by strip", () => {
     const copy = join(clean, "loopback");
-    cpSync(CNI, copy);
+    cpSync(CNI_PROGRAM, copy);
     Bun.spawnSync(["strip", copy], { stdout: "ignore", stderr: "ignore" });
     const child = Bun.spawnSync([copy], { env: { CNI_COMMAND: "VERSION" }, stdin: "ignore" });
     expect(child.stdout.toString()).toBe(runPlugin("loopback").stdout);
@@ -259,12 +266,12 @@ describe("the file", () => {
 
   test("is reached by a link, a copy and any argv[0]", () => {
     const expected = runPlugin("loopback").stdout;
-    const child = Bun.spawnSync([CNI], {
+    const child = Bun.spawnSync([CNI_PROGRAM], {
       argv0: "any/where/loopback",
       env: { CNI_COMMAND: "VERSION" },
       stdin: "ignore",
     });
     expect(child.stdout.toString()).toBe(expected);
-    expect(pluginLink("loopback")).not.toBe(CNI);
+    expect(pluginLink("loopback")).not.toBe(CNI_PROGRAM);
   });
 });

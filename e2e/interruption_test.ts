@@ -13,9 +13,9 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { inNetns, type Namespaces, newNamespaces } from "../testing/netns.ts";
+import { type Namespaces, newNamespaces, runInNetns } from "../testing/netns.ts";
 import { lockFile } from "../ffi/sys/lock.ts";
-import { CNI, ENGINE_ENV, pluginLink } from "../testing/binary.ts";
+import { CNI_PROGRAM, ENGINE_ENV, pluginLink } from "../testing/binary.ts";
 
 interface Place extends Namespaces {
   readonly directory: string;
@@ -50,8 +50,8 @@ async function until(happened: () => boolean): Promise<void> {
   }
 }
 
-const linksIn = ({ host }: Place): string[] => inNetns(host, "ip", "-o", "link").match(/(?<=^\d+: )[^:@]+/gm) ?? [];
-const isMasqueraded = ({ host }: Place): boolean => inNetns(host, "nft", "list", "ruleset").includes("elements");
+const linksIn = ({ host }: Place): string[] => runInNetns(host, "ip", "-o", "link").match(/(?<=^\d+: )[^:@]+/gm) ?? [];
+const isMasqueraded = ({ host }: Place): boolean => runInNetns(host, "nft", "list", "ruleset").includes("elements");
 
 /** Starts `bridge` as engines do, while somebody else holds the lock on the addresses. @returns once it waits there */
 async function startBehindLock(place: Place, wrapper: readonly string[] = []) {
@@ -129,7 +129,7 @@ function startRun(place: Place, plugins: readonly object[], options: readonly st
 function startCommand({ host, directory }: Place, command: readonly string[]) {
   const places = ["--plugin-dir", directory, "--cache-dir", `${directory}/cache`];
   return host.run(() => ({
-    it: Bun.spawn(["setsid", CNI, "run", ...command, ...places], {
+    it: Bun.spawn(["setsid", CNI_PROGRAM, "run", ...command, ...places], {
       env: ENGINE_ENV,
       stdin: "ignore",
       stdout: "pipe",
@@ -336,7 +336,7 @@ test("cni run add ends at once when it is asked to before it has a configuration
     const { container, directory } = place;
     Bun.spawnSync(["mkfifo", `${directory}/pipe`]);
     // Open for writing, so that more may come.
-    const words = ["sh", "-c", 'exec 3<>./pipe; exec "$@"', "sh", CNI, "run", "add", network, container.path];
+    const words = ["sh", "-c", 'exec 3<>./pipe; exec "$@"', "sh", CNI_PROGRAM, "run", "add", network, container.path];
     const child = Bun.spawn(words, {
       cwd: directory,
       env: ENGINE_ENV,

@@ -3,7 +3,7 @@ import { expect } from "bun:test";
 import { readdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { testWith } from "../testing/binary.ts";
-import { newNode, NODE_PROGRAMS, type TestNode } from "../testing/node.ts";
+import { newTestNode, NODE_PROGRAMS, type TestNode } from "../testing/node.ts";
 
 /** Refuses as the reference does, and does nothing. */
 const OLD = `#!/bin/sh
@@ -15,7 +15,7 @@ exit 1
 
 /** A node with a container "web", where some plugins are old programs. */
 async function nodeWithOld(...names: string[]): Promise<TestNode> {
-  const node = await newNode();
+  const node = await newTestNode();
   for (const name of names) {
     rmSync(join(node.bin, name));
     writeFileSync(join(node.bin, name), OLD, { mode: 0o755 });

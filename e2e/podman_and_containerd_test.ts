@@ -1,20 +1,20 @@
 /** podman and containerd on one node, with the same links, the same network and the same state. */
 import { describe, expect } from "bun:test";
-import { askTcp } from "../testing/traffic.ts";
+import { requestTcp } from "../testing/traffic.ts";
 import { testWith } from "../testing/binary.ts";
-import { ENGINE_PROGRAMS, engines } from "../testing/engines.ts";
-import { nothingLeft, type RunningContainer, serve, tracesOn } from "../testing/node.ts";
+import { ENGINE_PROGRAMS, useEngines } from "../testing/engines.ts";
+import { cleanNodeState, nodeState, type RunningContainer, serveTcpAndUdp } from "../testing/node.ts";
 
 describe("podman and containerd side by side", () => {
-  const both = engines();
+  const both = useEngines();
 
   /** Everybody calls everybody. */
   async function expectTalk(containers: Readonly<Record<string, RunningContainer>>) {
     using stack = new DisposableStack();
-    for (const [name, { netns }] of Object.entries(containers)) stack.use(await serve(netns, name));
+    for (const [name, { netns }] of Object.entries(containers)) stack.use(await serveTcpAndUdp(netns, name));
     for (const caller of Object.values(containers)) {
       for (const [name, called] of Object.entries(containers)) {
-        expect(await askTcp(caller.netns, called.ip, 80)).toBe(`${name} ${caller.ip}`);
+        expect(await requestTcp(caller.netns, called.ip, 80)).toBe(`${name} ${caller.ip}`);
       }
     }
   }
@@ -29,18 +29,18 @@ describe("podman and containerd side by side", () => {
     await c.kill();
     await expectTalk({ p, d });
     {
-      using _p = await serve(p.netns, "p");
-      expect(await askTcp(outside, "192.0.2.1", 8080)).toBe("p 192.0.2.2");
-      expect(await askTcp(d.netns, "192.0.2.1", 8080)).toBe("p 10.88.0.1");
+      using _p = await serveTcpAndUdp(p.netns, "p");
+      expect(await requestTcp(outside, "192.0.2.1", 8080)).toBe("p 192.0.2.2");
+      expect(await requestTcp(d.netns, "192.0.2.1", 8080)).toBe("p 10.88.0.1");
     }
     podman.podman("rm", "-f", "-t", "0", "p");
     using q = podman.start("q");
     await expectTalk({ d, q });
     podman.podman("rm", "-f", "-t", "0", "q");
-    using _outside = await serve(outside, "outside");
-    expect(await askTcp(d.netns, "192.0.2.2", 80)).toBe("outside 192.0.2.1");
+    using _outside = await serveTcpAndUdp(outside, "outside");
+    expect(await requestTcp(d.netns, "192.0.2.2", 80)).toBe("outside 192.0.2.1");
     await d.kill();
-    expect(tracesOn(node)).toEqual(nothingLeft("cni-podman0"));
+    expect(nodeState(node)).toEqual(cleanNodeState("cni-podman0"));
   });
 
   testWith(
@@ -50,7 +50,7 @@ describe("podman and containerd side by side", () => {
       const { node, podman, containerd } = both;
       // As Docker leaves a host.
       node.run("iptables", "-P", "FORWARD", "DROP");
-      const before = tracesOn(node);
+      const before = nodeState(node);
       const names = [1, 2, 3];
       const starting = names.map((n) =>
         node.start("podman", "run", "-d", "--name", `p${n}`, "-p", `${8080 + n}:80`, "web:1").exited
@@ -62,12 +62,12 @@ describe("podman and containerd side by side", () => {
       for (const each of all) stack.use(each);
       expect(new Set(all.map(({ ip }) => ip)).size).toBe(6);
       await expectTalk(Object.fromEntries(all.map((each) => [each.id, each])));
-      stack.use(await serve(node.outside, "outside"));
-      for (const { netns } of all) expect(await askTcp(netns, "192.0.2.2", 80)).toBe("outside 192.0.2.1");
+      stack.use(await serveTcpAndUdp(node.outside, "outside"));
+      for (const { netns } of all) expect(await requestTcp(netns, "192.0.2.2", 80)).toBe("outside 192.0.2.1");
       const ending = node.start("podman", "rm", "-f", "-a", "-t", "0").exited;
       expect(await Promise.all(attended.map((each) => each.kill()))).toEqual(["", "", ""]);
       expect(await ending).toBe(0);
-      expect(tracesOn(node)).toEqual({ ...before, links: ["lo", "up0", "cni-podman0"] });
+      expect(nodeState(node)).toEqual({ ...before, links: ["lo", "up0", "cni-podman0"] });
       expect(before).toMatchObject({ iptables: expect.stringContaining(":FORWARD DROP") });
     },
   );

@@ -1,10 +1,17 @@
 /** podman with the network that it ships, and with networks that it makes: our links are all that is different. */
 import { afterAll, beforeAll, describe, expect } from "bun:test";
 import { readdirSync } from "node:fs";
-import { inNetns } from "../testing/netns.ts";
-import { askTcp, askUdp, serveTcp, SHORTLY_MS } from "../testing/traffic.ts";
+import { runInNetns } from "../testing/netns.ts";
+import { NO_ANSWER_TIMEOUT_MS, requestTcp, requestUdp, serveTcp } from "../testing/traffic.ts";
 import { testWith } from "../testing/binary.ts";
-import { addPodmansNetwork, newNode, nothingLeft, serve, type TestNode, tracesOn } from "../testing/node.ts";
+import {
+  addPodmanNetwork,
+  cleanNodeState,
+  newTestNode,
+  nodeState,
+  serveTcpAndUdp,
+  type TestNode,
+} from "../testing/node.ts";
 import { newPodman, type Podman, PODMAN_PROGRAMS } from "../testing/podman.ts";
 
 describe("podman's own networks", () => {
@@ -14,8 +21,8 @@ describe("podman's own networks", () => {
   let engine: Podman;
   beforeAll(async () => {
     if (!PODMAN_PROGRAMS.every((program) => Bun.which(program))) return;
-    node = resources.use(await newNode());
-    addPodmansNetwork(node);
+    node = resources.use(await newTestNode());
+    addPodmanNetwork(node);
     engine = resources.use(newPodman(node));
     podman = engine.podman;
   });
@@ -23,53 +30,53 @@ describe("podman's own networks", () => {
 
   testWith(PODMAN_PROGRAMS, "publishes TCP and UDP on its default network, over stop and start", async () => {
     const { host, outside } = node;
-    expect(tracesOn(node)).toEqual(nothingLeft());
+    expect(nodeState(node)).toEqual(cleanNodeState());
     using other = engine.start("other");
     podman("run", "-d", "--name", "a", "-p", "8080:80", "-p", "5353:53/udp", "web:1");
     for (const round of ["run", "start"]) {
       if (round === "start") podman("start", "a");
       using a = engine.container("a");
-      using _a = await serve(a.netns, "a");
-      expect(JSON.stringify(tracesOn(node))).toContain(`podman ${a.id} eth0`);
+      using _a = await serveTcpAndUdp(a.netns, "a");
+      expect(JSON.stringify(nodeState(node))).toContain(`podman ${a.id} eth0`);
       expect(a.addresses("eth0")).toEqual([expect.stringMatching(/^10\.88\.0\.\d+\/16$/)]);
-      expect(await askTcp(outside, "192.0.2.1", 8080)).toBe("a 192.0.2.2");
-      expect(await askUdp(outside, "192.0.2.1", 5353)).toBe("a 192.0.2.2");
-      expect(await askTcp(host, "127.0.0.1", 8080)).toBe("a 10.88.0.1");
-      expect(await askUdp(host, "192.0.2.1", 5353)).toStartWith("a ");
-      expect(await askTcp(other.netns, a.ip, 80)).toBe(`a ${other.ip}`);
-      expect(await askTcp(other.netns, "192.0.2.1", 8080)).toBe("a 10.88.0.1");
-      expect(await askTcp(a.netns, "192.0.2.1", 8080)).toBe("a 10.88.0.1");
-      using _outside = await serve(outside, "outside");
-      expect(await askTcp(a.netns, "192.0.2.2", 80)).toBe("outside 192.0.2.1");
-      expect(await askUdp(a.netns, "192.0.2.2", 53)).toBe("outside 192.0.2.1");
+      expect(await requestTcp(outside, "192.0.2.1", 8080)).toBe("a 192.0.2.2");
+      expect(await requestUdp(outside, "192.0.2.1", 5353)).toBe("a 192.0.2.2");
+      expect(await requestTcp(host, "127.0.0.1", 8080)).toBe("a 10.88.0.1");
+      expect(await requestUdp(host, "192.0.2.1", 5353)).toStartWith("a ");
+      expect(await requestTcp(other.netns, a.ip, 80)).toBe(`a ${other.ip}`);
+      expect(await requestTcp(other.netns, "192.0.2.1", 8080)).toBe("a 10.88.0.1");
+      expect(await requestTcp(a.netns, "192.0.2.1", 8080)).toBe("a 10.88.0.1");
+      using _outside = await serveTcpAndUdp(outside, "outside");
+      expect(await requestTcp(a.netns, "192.0.2.2", 80)).toBe("outside 192.0.2.1");
+      expect(await requestUdp(a.netns, "192.0.2.2", 53)).toBe("outside 192.0.2.1");
 
       podman("stop", "-t", "0", "a");
-      expect(await askTcp(outside, "192.0.2.1", 8080, SHORTLY_MS)).toBeUndefined();
-      expect(JSON.stringify(tracesOn(node))).not.toContain(a.id);
+      expect(await requestTcp(outside, "192.0.2.1", 8080, NO_ANSWER_TIMEOUT_MS)).toBeUndefined();
+      expect(JSON.stringify(nodeState(node))).not.toContain(a.id);
     }
     podman("rm", "a");
     podman("rm", "-f", "-t", "0", "other");
-    expect(tracesOn(node)).toEqual(nothingLeft("cni-podman0"));
+    expect(nodeState(node)).toEqual(cleanNodeState("cni-podman0"));
   });
 
   testWith(PODMAN_PROGRAMS, "publishes ports also where another program has the host forward nothing", async () => {
     const { outside, run } = node;
     const own = "iptables -N DOCKER-USER; iptables -A FORWARD -j DOCKER-USER; iptables -A DOCKER-USER -j RETURN";
     run("sh", "-ec", `iptables -P FORWARD DROP; ${own}`);
-    const before = tracesOn(node);
+    const before = nodeState(node);
     podman("run", "-d", "--name", "a", "-p", "8080:80", "-p", "5353:53/udp", "web:1");
     {
       using a = engine.container("a");
-      using _a = await serve(a.netns, "a");
-      expect(await askTcp(outside, "192.0.2.1", 8080)).toBe("a 192.0.2.2");
-      expect(await askUdp(outside, "192.0.2.1", 5353)).toBe("a 192.0.2.2");
-      inNetns(outside, "ip", "route", "add", "10.88.0.0/16", "via", "192.0.2.1");
-      expect(await askTcp(outside, a.ip, 80, SHORTLY_MS)).toBeUndefined();
-      expect(await askTcp(outside, "192.0.2.1", 80, SHORTLY_MS)).toBeUndefined();
-      inNetns(outside, "ip", "route", "del", "10.88.0.0/16");
+      using _a = await serveTcpAndUdp(a.netns, "a");
+      expect(await requestTcp(outside, "192.0.2.1", 8080)).toBe("a 192.0.2.2");
+      expect(await requestUdp(outside, "192.0.2.1", 5353)).toBe("a 192.0.2.2");
+      runInNetns(outside, "ip", "route", "add", "10.88.0.0/16", "via", "192.0.2.1");
+      expect(await requestTcp(outside, a.ip, 80, NO_ANSWER_TIMEOUT_MS)).toBeUndefined();
+      expect(await requestTcp(outside, "192.0.2.1", 80, NO_ANSWER_TIMEOUT_MS)).toBeUndefined();
+      runInNetns(outside, "ip", "route", "del", "10.88.0.0/16");
     }
     podman("rm", "-f", "-t", "0", "a");
-    expect(tracesOn(node)).toEqual(before);
+    expect(nodeState(node)).toEqual(before);
     run("sh", "-ec", "nft delete table ip filter");
   });
 
@@ -82,44 +89,44 @@ describe("podman's own networks", () => {
         ...["10.88.0.77", "02:00:00:00:00:77"],
         ...["10.91.0.9", "02:00:00:00:01:09"],
       ]);
-      using _a = await serve(a.netns, "a");
-      expect(await askTcp(node.host, "10.88.0.77", 80)).toBe("a 10.88.0.1");
-      const before = tracesOn(node);
+      using _a = await serveTcpAndUdp(a.netns, "a");
+      expect(await requestTcp(node.host, "10.88.0.77", 80)).toBe("a 10.88.0.1");
+      const before = nodeState(node);
       expect(() => engine.start("c", "--ip", "10.88.0.77")).toThrow(
         `Cannot reserve requested address 10.88.0.77: container "${a.id}"`,
       );
       podman("rm", "c");
-      expect(tracesOn(node)).toEqual(before);
+      expect(nodeState(node)).toEqual(before);
     }
     podman("rm", "-f", "-a", "-t", "0");
     podman("network", "rm", "fixed");
-    expect(tracesOn(node)).toEqual(nothingLeft("cni-podman0"));
+    expect(nodeState(node)).toEqual(cleanNodeState("cni-podman0"));
   });
 
   testWith(PODMAN_PROGRAMS, "puts a container on two networks, and takes it off one", async () => {
     const { outside } = node;
     podman("network", "create", "--subnet", "10.91.0.0/24", "n1");
     podman("network", "create", "--subnet", "10.92.0.0/24", "--ipv6", "--subnet", "fd92::/64", "n2");
-    const answers = async (asked: string) => (await askTcp(outside, "192.0.2.1", 8080)) === `${asked} 192.0.2.2`;
+    const answers = async (asked: string) => (await requestTcp(outside, "192.0.2.1", 8080)) === `${asked} 192.0.2.2`;
     {
       using a = engine.start("a", "--network", "n1,n2", "-p", "8080:80");
       using one = engine.start("one", "--network", "n1");
       using two = engine.start("two", "--network", "n2");
-      using _a = await serve(a.netns, "a");
+      using _a = await serveTcpAndUdp(a.netns, "a");
       const [first, second] = [a.addresses("eth0"), a.addresses("eth1")];
       const of = (addresses: string[], subnet: string) =>
         addresses.find((each) => each.startsWith(subnet))?.replace(/\/.*/, "");
       const both = [...first, ...second];
       const on = { n1: of(both, "10.91.0."), n2: of(both, "10.92.0."), v6: of(both, "fd92::") };
-      expect(await askTcp(one.netns, on.n1!, 80)).toBe(`a ${one.ip}`);
-      expect(await askTcp(two.netns, on.n2!, 80)).toBe(`a ${two.ip}`);
-      expect(await askTcp(two.netns, on.v6!, 80)).toStartWith("a fd92::");
+      expect(await requestTcp(one.netns, on.n1!, 80)).toBe(`a ${one.ip}`);
+      expect(await requestTcp(two.netns, on.n2!, 80)).toBe(`a ${two.ip}`);
+      expect(await requestTcp(two.netns, on.v6!, 80)).toStartWith("a fd92::");
       expect(await answers("a")).toBe(true);
 
       // What published the port goes; it stays published over the other.
       podman("network", "disconnect", "n1", "a");
-      expect(JSON.stringify(tracesOn(node))).not.toContain(`n1 ${a.id}`);
-      expect(await askTcp(two.netns, on.n2!, 80)).toBe(`a ${two.ip}`);
+      expect(JSON.stringify(nodeState(node))).not.toContain(`n1 ${a.id}`);
+      expect(await requestTcp(two.netns, on.n2!, 80)).toBe(`a ${two.ip}`);
       expect(await answers("a")).toBe(true);
       podman("network", "connect", "n1", "a");
       podman("network", "disconnect", "n2", "a");
@@ -129,7 +136,7 @@ describe("podman's own networks", () => {
     }
     podman("rm", "-f", "-a", "-t", "0");
     podman("network", "rm", "n1", "n2");
-    expect(tracesOn(node)).toEqual(nothingLeft("cni-podman0"));
+    expect(nodeState(node)).toEqual(cleanNodeState("cni-podman0"));
     expect(readdirSync(node.networks).filter((name) => name.startsWith("n"))).toEqual([]);
   });
 
@@ -161,10 +168,10 @@ describe("podman's own networks", () => {
       }
       podman("restart", "-t", "0", "b");
       using b = engine.container("b");
-      using _b = await serve(b.netns, "b");
-      expect(await askTcp(outside, "192.0.2.1", 8081)).toBe("b 192.0.2.2");
+      using _b = await serveTcpAndUdp(b.netns, "b");
+      expect(await requestTcp(outside, "192.0.2.1", 8081)).toBe("b 192.0.2.2");
       podman("rm", "-f", "-t", "0", "b");
-      expect(tracesOn(node)).toEqual(nothingLeft("cni-podman0"));
+      expect(nodeState(node)).toEqual(cleanNodeState("cni-podman0"));
     },
   );
 });

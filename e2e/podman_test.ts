@@ -3,12 +3,12 @@ import { afterAll, beforeAll, describe, expect } from "bun:test";
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createNetns } from "../ffi/netns.ts";
-import { askTcp } from "../testing/traffic.ts";
-import { layOut } from "../scripts/src/image/main.ts";
-import { ROOT } from "../scripts/src/repository.ts";
+import { requestTcp } from "../testing/traffic.ts";
+import { buildRootFilesystem } from "../scripts/src/image/main.ts";
+import { REPOSITORY_ROOT } from "../scripts/src/repository.ts";
 import { createEntry, findEntry, removeEntry } from "../runtime/cache.ts";
-import { CNI, testWith } from "../testing/binary.ts";
-import { newNode, serve, type TestNode } from "../testing/node.ts";
+import { CNI_PROGRAM, testWith } from "../testing/binary.ts";
+import { newTestNode, serveTcpAndUdp, type TestNode } from "../testing/node.ts";
 import { newPodman, type Podman, PODMAN_PROGRAMS } from "../testing/podman.ts";
 
 const NETWORK = {
@@ -41,7 +41,7 @@ describe("podman", () => {
   let podman: Podman;
   beforeAll(async () => {
     if (!PODMAN_PROGRAMS.every((program) => Bun.which(program))) return;
-    node = resources.use(await newNode());
+    node = resources.use(await newTestNode());
     writeFileSync(join(node.networks, "podtest.conflist"), JSON.stringify(NETWORK));
     podman = resources.use(newPodman(node));
   });
@@ -63,9 +63,9 @@ describe("podman", () => {
       using container = podman.start("w1", "--network", "podtest", "-p", "8080:80");
       const { id } = container;
       {
-        using _server = await serve(container.netns, "w1");
-        expect(await askTcp(host, "10.91.0.2", 80)).toBe("w1 10.91.0.1");
-        expect(await askTcp(host, "127.0.0.1", 8080)).toBe("w1 10.91.0.1");
+        using _server = await serveTcpAndUdp(container.netns, "w1");
+        expect(await requestTcp(host, "10.91.0.2", 80)).toBe("w1 10.91.0.1");
+        expect(await requestTcp(host, "127.0.0.1", 8080)).toBe("w1 10.91.0.1");
       }
       expect(links()).toBe(1);
       expect(run("nft", "list", "ruleset")).toContain(`podtest ${id} eth0`);
@@ -80,7 +80,7 @@ describe("podman", () => {
 
   /** Runs the runtime where podman runs, without a configuration, as a node would after podman's was removed. */
   const cni = (...argv: string[]) =>
-    node.run(CNI, "run", ...argv, "--conf-dir", "/nonexistent", "--plugin-dir", join(node.directory, "bin"));
+    node.run(CNI_PROGRAM, "run", ...argv, "--conf-dir", "/nonexistent", "--plugin-dir", join(node.directory, "bin"));
 
   testWith(
     PODMAN_PROGRAMS,
@@ -149,7 +149,7 @@ describe("podman", () => {
     const portMappings = [{ hostPort: 8085, containerPort: 80, protocol: "tcp" }];
     const capabilities = JSON.stringify({ portMappings, aliases: { podtest: ["x"] } });
     run(
-      ...[CNI, "run", "add", join(node.networks, "podtest.conflist"), container.path, "--container-id", "ours"],
+      ...[CNI_PROGRAM, "run", "add", join(node.networks, "podtest.conflist"), container.path, "--container-id", "ours"],
       ...[
         "--plugin-dir",
         join(directory, "bin"),
@@ -170,8 +170,17 @@ describe("podman", () => {
 
   testWith(PODMAN_PROGRAMS, "builds the image of the Containerfile, in which the chain attaches a container", () => {
     const { run, directory } = node;
-    layOut(join(directory, "context/dist/image"), CNI);
-    run("podman", "build", "-q", "-t", "cni:test", "-f", join(ROOT, "Containerfile"), join(directory, "context"));
+    buildRootFilesystem(join(directory, "context/dist/image"), CNI_PROGRAM);
+    run(
+      "podman",
+      "build",
+      "-q",
+      "-t",
+      "cni:test",
+      "-f",
+      join(REPOSITORY_ROOT, "Containerfile"),
+      join(directory, "context"),
+    );
     expect(run("podman", "run", "--rm", "--network", "none", "cni:test", "--version")).toMatch(/^cni v\d/);
 
     using container = createNetns();

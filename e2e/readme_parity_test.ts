@@ -7,11 +7,11 @@ import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { findPlugin, hasPlugin, loadPlugins, pluginNames } from "../plugins/registry.ts";
 import type { Schema, Shape } from "../spec/schema.ts";
-import { ROOT } from "../scripts/src/repository.ts";
-import { commonKeys, shapeOf } from "../runtime/unknown_keys.ts";
+import { REPOSITORY_ROOT } from "../scripts/src/repository.ts";
+import { commonShape, shapeOf } from "../runtime/unknown_keys.ts";
 
 beforeAll(() => loadPlugins());
-const README = readFileSync(join(ROOT, "README.md"), "utf8");
+const README = readFileSync(join(REPOSITORY_ROOT, "README.md"), "utf8");
 
 interface Row {
   readonly plugin: string;
@@ -49,7 +49,7 @@ function pathsOf(shape: Shape = {}, at = ""): string[] {
 }
 
 function fieldsOf(plugin: string): string[] {
-  if (plugin === "all") return [...pathsOf(commonKeys()), "CNI_ARGS IgnoreUnknown"];
+  if (plugin === "all") return [...pathsOf(commonShape()), "CNI_ARGS IgnoreUnknown"];
   const { config, args = [] } = findPlugin(plugin)!;
   return [...pathsOf(shapeOf(config)), ...args.map((arg) => `CNI_ARGS ${arg}`)];
 }
@@ -81,7 +81,7 @@ function untruthsOf(plugin: string, rows: readonly Row[]): string[] {
 /** What no test of a row speaks of; what is not here needs none. */
 function unprovenOf({ plugin, fields, here, files }: Row): string[] {
   if (here.startsWith("no")) return hasPlugin(plugin) || plugin === "dhcp" ? [] : [`there is no plugin ${plugin}`];
-  const paths = files.map((file) => join(ROOT, file));
+  const paths = files.map((file) => join(REPOSITORY_ROOT, file));
   const absent = paths.filter((path) => !existsSync(path)).map((path) => `${path} does not exist`);
   if (files.length === 0) absent.push(`no test of ${plugin} ${fields.join()}`);
   const texts = paths.filter((path) => existsSync(path)).map((path) => readFileSync(path, "utf8"));
@@ -107,7 +107,7 @@ test.each<[string, string, string]>([
   [
     "`plugins/vrf/plugin_vm_test.ts`",
     "`plugins/vrf/plugin_test.ts`",
-    `${join(ROOT, "plugins/vrf/plugin_test.ts")} does not exist`,
+    `${join(REPOSITORY_ROOT, "plugins/vrf/plugin_test.ts")} does not exist`,
   ],
   [
     "`plugins/vrf/plugin_vm_test.ts`",

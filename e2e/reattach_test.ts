@@ -3,10 +3,10 @@ import { afterAll, expect, test } from "bun:test";
 import { readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createNetns, type Netns } from "../ffi/netns.ts";
-import { inNetns, netnsTest, newNamespaces } from "../testing/netns.ts";
-import { newRunBenches } from "../testing/cli.ts";
+import { netnsTest, newNamespaces, runInNetns } from "../testing/netns.ts";
+import { newCliSandboxes } from "../testing/cli.ts";
 
-const { root, bench } = newRunBenches();
+const { root, bench } = newCliSandboxes();
 afterAll(() => rmSync(root, { recursive: true }));
 
 let paths = 0;
@@ -29,7 +29,7 @@ function newPath() {
 }
 
 const addressesOf = (netns: Netns): string[] =>
-  inNetns(netns, "ip", "-o", "-4", "addr").match(/10\.9\.0\.[0-9]+(?=\/)/g) ?? [];
+  runInNetns(netns, "ip", "-o", "-4", "addr").match(/10\.9\.0\.[0-9]+(?=\/)/g) ?? [];
 
 netnsTest("cni run add replaces an attachment whose path leads to another namespace by now", ({ host, container }) => {
   const { run, network, entries, reservations } = bench(host);
@@ -45,7 +45,7 @@ netnsTest("cni run add replaces an attachment whose path leads to another namesp
   expect(refused.stderr).toContain("attached already");
   expect(addressesOf(container)).toEqual(["10.9.0.2"]);
   // What a restart, or the end of the namespace, does to it.
-  inNetns(container, "ip", "link", "del", "eth0");
+  runInNetns(container, "ip", "link", "del", "eth0");
   const added = run(`add web ${path}`);
   expect(added.stderr).toMatch(
     /^cni: Removing what is left of "eth0" of container "cnitool-.*" on network "web" first: namespace ".*" is another one by now\n$/,
@@ -71,7 +71,7 @@ for (const verb of ["gc web --valid c2/eth0", "del web --container-id c1", "del 
       lead(first);
       expect(run(`add web ${path} --container-id c1`)).toMatchObject({ exitCode: 0 });
       // As the end of the namespace does, which the kernel takes its time for.
-      inNetns(first, "ip", "link", "del", "eth0");
+      runInNetns(first, "ip", "link", "del", "eth0");
     }
     lead(container);
     expect(run(`add web ${path} --container-id c2`)).toMatchObject({ exitCode: 0 });
@@ -157,7 +157,7 @@ netnsTest(
   ({ host }) => {
     const { run, network, entries, reservations } = bench(host);
     network("web");
-    inNetns(host, ..."ip link add eth0 type veth peer name up0".split(" "));
+    runInNetns(host, ..."ip link add eth0 type veth peer name up0".split(" "));
     for (const command of ["del web --container-id c1", "gc web --all"]) {
       const { path, lead } = newPath();
       using container = createNetns();
@@ -169,7 +169,7 @@ netnsTest(
       expect(entries()).toEqual([]);
       expect(reservations("web")).toEqual([]);
       expect(addressesOf(container)).toEqual([]);
-      expect(inNetns(host, "ip", "-o", "link").match(/(?<=^\d+: )[^:@]+/gm)?.sort()).toEqual([
+      expect(runInNetns(host, "ip", "-o", "link").match(/(?<=^\d+: )[^:@]+/gm)?.sort()).toEqual([
         "br9",
         "eth0",
         "lo",
@@ -190,7 +190,7 @@ netnsTest("cni run add recovers from a file of which a power cut left nothing us
     // As long as the interface is there, the container may be attached.
     expect(run(add)).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('has an interface "eth0" already') });
     expect(addressesOf(container)).toEqual(reservations("web"));
-    inNetns(container, "ip", "link", "del", "eth0");
+    runInNetns(container, "ip", "link", "del", "eth0");
     const added = run(add);
     expect([added.exitCode, added.stderr]).toEqual([
       0,

@@ -16,8 +16,8 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createNetns, type Netns } from "../ffi/netns.ts";
-import { inNetns } from "../testing/netns.ts";
-import { CNI, ENGINE_ENV, type Finished, pluginLink, testWith } from "../testing/binary.ts";
+import { runInNetns } from "../testing/netns.ts";
+import { CNI_PROGRAM, ENGINE_ENV, type FinishedProcess, pluginLink, testWith } from "../testing/binary.ts";
 
 const root = mkdtempSync(join(tmpdir(), "cni-reboot-"));
 afterAll(() => rmSync(root, { recursive: true }));
@@ -38,14 +38,14 @@ interface Machine {
   readonly reservations: string;
   readonly entries: () => string[];
   start(boot: keyof typeof BOOTS): void;
-  cni(words: string): Finished;
+  cni(words: string): FinishedProcess;
   /** A plugin as engines call it. */
   plugin(
     command: string,
     type: string,
     id: string,
     more?: { readonly netns?: string; readonly prevResult?: unknown },
-  ): Finished;
+  ): FinishedProcess;
   /** `10.9.0.2 c1` for each reservation. */
   reserved(): string[];
   /** A path that leads to a new namespace. */
@@ -71,7 +71,7 @@ function newMachine(scope: DisposableStack): Machine {
   writeFileSync(join(conf, "web.conflist"), JSON.stringify({ cniVersion: "1.1.0", name: "web", plugins: [own] }));
   let host: Netns | undefined;
   let boot: keyof typeof BOOTS = "one";
-  const run = (words: readonly string[], env: Record<string, string>, stdin = ""): Finished => {
+  const run = (words: readonly string[], env: Record<string, string>, stdin = ""): FinishedProcess => {
     const { exitCode, stdout, stderr } = host!.run(() =>
       Bun.spawnSync(["unshare", "-m", "sh", "-c", BIND, join(directory, boot), ...words], {
         env: { ...ENGINE_ENV, ...env },
@@ -91,7 +91,7 @@ function newMachine(scope: DisposableStack): Machine {
       boot = which;
       host = scope.use(createNetns());
     },
-    cni: (words) => run([CNI, "run", ...words.split(" "), "--conf-dir", conf, "--cache-dir", cache], {}),
+    cni: (words) => run([CNI_PROGRAM, "run", ...words.split(" "), "--conf-dir", conf, "--cache-dir", cache], {}),
     plugin(command, type, id, { netns = "", prevResult } = {}) {
       const config = { cniVersion: "1.0.0", name: "web", ...own, ...prevResult ? { prevResult } : {} };
       const env = { CNI_COMMAND: command, CNI_CONTAINERID: id, CNI_NETNS: netns };
@@ -139,7 +139,7 @@ describe("after a restart", () => {
     rmSync(paths[1]!);
     writeFileSync(paths[1]!, "");
     const { netns: other } = container("c3");
-    inNetns(other, "ip", "link", "add", "eth0", "type", "bridge");
+    runInNetns(other, "ip", "link", "add", "eth0", "type", "bridge");
     const listed = JSON.parse(cni("list --json").stdout);
     expect(listed).toMatchObject(
       ["c1", "c2", "c3"].map((containerId) => ({ containerId, state: "gone", reason: REASON })),
@@ -161,7 +161,7 @@ describe("after a restart", () => {
       "10.9.0.2 c1",
       "10.9.0.5 c4",
     ]]);
-    expect(inNetns(other, "ip", "-o", "link")).toContain("eth0");
+    expect(runInNetns(other, "ip", "-o", "link")).toContain("eth0");
     expect(cni(`check web ${living.path} --container-id c4`)).toMatchObject({ exitCode: 0, stderr: "" });
     expect(cni("gc web --valid c4/eth0")).toMatchObject({ exitCode: 0, stderr: "" });
     expect(machine.reserved()).toEqual(["10.9.0.5 c4"]);
@@ -175,10 +175,10 @@ describe("after a restart", () => {
     expect(cni(`add web ${container("c1").path} --container-id c1`).exitCode).toBe(0);
     machine.start("two");
     const { netns, path } = container("c1");
-    inNetns(netns, "ip", "link", "add", "eth0", "type", "bridge");
+    runInNetns(netns, "ip", "link", "add", "eth0", "type", "bridge");
     const added = cni(`add web ${path} --container-id c1 --ifname eth1`);
     expect(added).toMatchObject({ exitCode: 0, stderr: "" });
-    inNetns(netns, "ip", "link", "del", "eth0");
+    runInNetns(netns, "ip", "link", "del", "eth0");
     const again = cni(`add web ${path} --container-id c1`);
     expect([again.exitCode, again.stderr]).toEqual([
       0,

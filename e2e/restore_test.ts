@@ -2,33 +2,33 @@
 import { expect, test } from "bun:test";
 import { existsSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { inNetns } from "../testing/netns.ts";
-import { askTcp, serveTcp, SHORTLY_MS } from "../testing/traffic.ts";
-import { bridged, newNode, type Node } from "../testing/conformance.ts";
-import { CNI } from "../testing/binary.ts";
+import { runInNetns } from "../testing/netns.ts";
+import { NO_ANSWER_TIMEOUT_MS, requestTcp, serveTcp } from "../testing/traffic.ts";
+import { bridgeTestConfig, type ConformanceNode, newConformanceNode } from "../testing/conformance.ts";
+import { CNI_PROGRAM } from "../testing/binary.ts";
 
 const HTTP = ["-p", "8080:80"];
 
 /** A network with a published port; every plugin of the directory that is ours is a link, as `cni install` makes them. */
-function webOn(node: Node): string {
-  for (const name of ["bridge", "host-local", "portmap"]) symlinkSync(CNI, join(node.directory, "bin", name));
-  inNetns(node.host, "ip", "link", "set", "lo", "up");
+function webOn(node: ConformanceNode): string {
+  for (const name of ["bridge", "host-local", "portmap"]) symlinkSync(CNI_PROGRAM, join(node.directory, "bin", name));
+  runInNetns(node.host, "ip", "link", "set", "lo", "up");
   const portmap = { type: "portmap", capabilities: { portMappings: true } };
-  const plugins = [{ type: "bridge", ...bridged(node, { ipMasq: true }) }, portmap];
+  const plugins = [{ type: "bridge", ...bridgeTestConfig(node, { ipMasq: true }) }, portmap];
   return node.file({ cniVersion: "1.1.0", name: "web", plugins });
 }
 
 test("cni run restore puts back what a flush took away and says so, and then does nothing", async () => {
-  using node = newNode();
+  using node = newConformanceNode();
   const { host, container, run } = node;
   const file = webOn(node);
   expect(run("add", file, container.path, "--container-id", "c1", ...HTTP)).toMatchObject({ exitCode: 0, stderr: "" });
   using _web = serveTcp(container, "web", 80);
-  const ask = (patience?: number) => askTcp(host, "10.5.0.1", 8080, patience);
-  const nft = (...words: string[]) => inNetns(host, "nft", ...words);
+  const ask = (patience?: number) => requestTcp(host, "10.5.0.1", 8080, patience);
+  const nft = (...words: string[]) => runInNetns(host, "nft", ...words);
   expect(await ask()).toBe("web 10.5.0.1");
   nft("flush", "ruleset");
-  expect(await ask(SHORTLY_MS)).toBeUndefined();
+  expect(await ask(NO_ANSWER_TIMEOUT_MS)).toBeUndefined();
   const checked = run("check", file, container.path, "--container-id", "c1");
   expect(checked).toMatchObject({ exitCode: 1, stdout: "" });
   expect(checked.stderr).toContain("masquerading of 10.5.0.2 is missing");
@@ -70,7 +70,7 @@ test("cni run restore puts back what a flush took away and says so, and then doe
 });
 
 test("several that restore at once put everything back, each thing once", async () => {
-  using node = newNode();
+  using node = newConformanceNode();
   const { host, run, directory } = node;
   const file = webOn(node);
   const ids = ["a", "b", "c", "d", "e"];
@@ -78,8 +78,16 @@ test("several that restore at once put everything back, each thing once", async 
     const words = ["--container-id", id, "-p", `${8080 + i}:80`];
     expect(run("add", file, node.newContainer().path, ...words).exitCode).toBe(0);
   }
-  inNetns(host, "nft", "flush", "ruleset");
-  const command = [CNI, "run", "restore", "--cache-dir", `${directory}/cache`, "--plugin-dir", `${directory}/bin`];
+  runInNetns(host, "nft", "flush", "ruleset");
+  const command = [
+    CNI_PROGRAM,
+    "run",
+    "restore",
+    "--cache-dir",
+    `${directory}/cache`,
+    "--plugin-dir",
+    `${directory}/bin`,
+  ];
   const { children } = host.run(() => ({
     children: Array.from({ length: 4 }, () => Bun.spawn(command, { stderr: "pipe" })),
   }));
@@ -98,17 +106,17 @@ test("several that restore at once put everything back, each thing once", async 
     return [...what, `masquerading of what reaches ${address} by a published port`].map((each) => `${id} ${each}`);
   });
   expect(restored.sort()).toEqual(wanted.sort());
-  expect(inNetns(host, "nft", "list", "ruleset").match(/chain masquerade-/g)).toHaveLength(1);
+  expect(runInNetns(host, "nft", "list", "ruleset").match(/chain masquerade-/g)).toHaveLength(1);
 });
 
 test("cni run restore ends with 1 when something failed, and prints one document all the same", () => {
-  using node = newNode();
+  using node = newConformanceNode();
   const { host, container, run, program } = node;
   const file = webOn(node);
   for (const [id, netns, ports] of [["a", container, HTTP], ["b", node.newContainer(), []]] as const) {
     expect(run("add", file, netns.path, "--container-id", id, ...ports).exitCode).toBe(0);
   }
-  inNetns(
+  runInNetns(
     host,
     "nft",
     "flush ruleset; add table inet cni; add chain inet cni postrouting; add rule inet cni postrouting drop",
@@ -119,7 +127,7 @@ test("cni run restore ends with 1 when something failed, and prints one document
   expect(stderr).toMatch(/cni: Cannot restore "eth0" of container "a" on network "web": plugin "bridge" \(restore\): /);
   expect(stderr).toContain('cni: Cannot repair table "inet cni": it was not made by this program');
   expect(stderr).toEndWith("\ncni: Cannot restore 2 of 2 attachments and what is named above\n");
-  inNetns(host, "nft", "flush", "ruleset");
+  runInNetns(host, "nft", "flush", "ruleset");
   writeFileSync(join(node.directory, "cache/results/web-broken-eth0"), "{");
   rmSync(join(node.directory, "bin/portmap"));
   program("portmap", "exit 1");
@@ -138,7 +146,7 @@ test("cni run restore ends with 1 when something failed, and prints one document
 });
 
 test("cni run restore has nothing to do where nothing is remembered, and refuses what it does not know", () => {
-  using node = newNode();
+  using node = newConformanceNode();
   const { run, directory } = node;
   for (const which of [[], ["--all"], ["default"]]) {
     const { exitCode, stdout, stderr } = run("restore", ...which);
@@ -164,9 +172,9 @@ test("cni run restore has nothing to do where nothing is remembered, and refuses
 });
 
 test("nobody outside can ask a plugin to restore", () => {
-  using node = newNode();
+  using node = newConformanceNode();
   for (const command of ["RESTORE", "restore"]) {
-    expect(node.error("portmap", command, {})).toMatchObject({
+    expect(node.fail("portmap", command, {})).toMatchObject({
       code: 4,
       msg: `Cannot run: unknown CNI_COMMAND "${command}"`,
     });

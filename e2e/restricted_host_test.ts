@@ -16,21 +16,21 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Netns } from "../ffi/netns.ts";
-import { inNetns, newNamespaces } from "../testing/netns.ts";
-import { type Finished, testWith } from "../testing/binary.ts";
+import { newNamespaces, runInNetns } from "../testing/netns.ts";
+import { type FinishedProcess, testWith } from "../testing/binary.ts";
 import {
-  newThinRoot,
-  THIN_ADDRESSES,
-  THIN_CAP_ARGS,
-  THIN_ROOT_PROGRAMS,
-  type ThinRoot,
+  MINIMAL_ROOT_ADDRESSES,
+  MINIMAL_ROOT_CAP_ARGS,
+  MINIMAL_ROOT_PROGRAMS,
+  type MinimalRoot,
+  newMinimalRoot,
 } from "../testing/minimal_root.ts";
 
-const PROGRAMS = [...THIN_ROOT_PROGRAMS, "nft", "ip", "perl"];
+const PROGRAMS = [...MINIMAL_ROOT_PROGRAMS, "nft", "ip", "perl"];
 
-let thin: ThinRoot;
+let thin: MinimalRoot;
 beforeAll(() => {
-  thin = newThinRoot();
+  thin = newMinimalRoot();
 });
 afterAll(() => thin[Symbol.dispose]());
 
@@ -48,9 +48,9 @@ interface Host {
   readonly container: Netns;
   /** State files, which outlast the mounts of one call. */
   readonly state: string;
-  run(thinness: Thinness, ...args: string[]): Finished;
+  run(thinness: Thinness, ...args: string[]): FinishedProcess;
   /** `cni run VERB` of the network. */
-  call(thinness: Thinness, verb: string): Finished;
+  call(thinness: Thinness, verb: string): FinishedProcess;
   /** Links, rules and files of the attachment. */
   left(): readonly string[];
 }
@@ -65,7 +65,7 @@ function hostTest(name: string, body: (host: Host) => void): void {
     const run = ({ mounts = "", wrapper = [], env = {} }: Thinness, ...args: string[]) =>
       thin.run(host, "cni", args, {
         wrapper,
-        env: { CAP_ARGS: THIN_CAP_ARGS, ...env },
+        env: { CAP_ARGS: MINIMAL_ROOT_CAP_ARGS, ...env },
         mounts: `mount -t tmpfs none "$root/dev"; mknod -m 666 "$root/dev/null" c 1 3
           mount --bind "${state}" "$root/var/lib/cni"; mount --bind "${state}/run" "$root/run"
           ${mounts}`,
@@ -74,10 +74,10 @@ function hostTest(name: string, body: (host: Host) => void): void {
       ...{ host, container, state, run },
       call: (thinness, verb) => run(thinness, "run", verb, "thin", container.path, "--container-id", "thin1", "--json"),
       left: () => [
-        ...JSON.parse(inNetns(host, "ip", "-j", "link", "show", "type", "veth")).map(({ ifname }: { ifname: string }) =>
-          ifname
-        ),
-        ...inNetns(host, "nft", "list", "ruleset").match(/.*(thin1|10\.77\.0\.2).*/g) ?? [],
+        ...JSON.parse(runInNetns(host, "ip", "-j", "link", "show", "type", "veth")).map((
+          { ifname }: { ifname: string },
+        ) => ifname),
+        ...runInNetns(host, "nft", "list", "ruleset").match(/.*(thin1|10\.77\.0\.2).*/g) ?? [],
         ...(readdirSync(state, { recursive: true }) as string[]).filter((path) =>
           /thin1|10\.77\.0\.\d|fd00:77::/.test(path)
         ),
@@ -90,7 +90,9 @@ function hostTest(name: string, body: (host: Host) => void): void {
 function expectWorking({ call, left }: Host, thinness: Thinness): void {
   const added = call(thinness, "add");
   expect(added).toMatchObject({ exitCode: 0, stderr: "" });
-  expect(JSON.parse(added.stdout).ips.map(({ address }: { address: string }) => address)).toEqual(THIN_ADDRESSES);
+  expect(JSON.parse(added.stdout).ips.map(({ address }: { address: string }) => address)).toEqual(
+    MINIMAL_ROOT_ADDRESSES,
+  );
   expect(left().length).toBeGreaterThan(5);
   for (const verb of ["check", "del"]) expect(call(thinness, verb)).toEqual({ exitCode: 0, stdout: "", stderr: "" });
   expect(left()).toEqual([]);
@@ -160,21 +162,21 @@ describe("kernel parameters that cannot be written", () => {
   hostTest("are no obstacle where they are right", (host) => {
     // What the first ADD sets on the host stays; the container's are right from the start, but for the one that is asked for.
     expectWorking(host, {});
-    inNetns(host.container, "sh", "-c", "echo 500 >/proc/sys/net/core/somaxconn");
+    runInNetns(host.container, "sh", "-c", "echo 500 >/proc/sys/net/core/somaxconn");
     // What every new interface is given, and would be as well without, only later.
     const told = /^bridge: Cannot set (net\/ipv6\/conf\/eth0\/\w+ to [01](, )?){3}, going on without: .*\(EROFS\)\n$/;
     expectGoingOn(host, { mounts: READ_ONLY_SYSCTLS }, told);
   });
 
   hostTest("that are wrong on the host are named with the value that they should have", (host) => {
-    inNetns(host.container, "sh", "-c", "echo 500 >/proc/sys/net/core/somaxconn");
-    inNetns(host.host, "sh", "-c", "echo 0 >/proc/sys/net/ipv4/ip_forward");
+    runInNetns(host.container, "sh", "-c", "echo 500 >/proc/sys/net/core/somaxconn");
+    runInNetns(host.host, "sh", "-c", "echo 0 >/proc/sys/net/ipv4/ip_forward");
     expectRefused(host, { mounts: READ_ONLY_SYSCTLS }, "net/ipv4/ip_forward", '"1"', /read-only/i);
   });
 
   hostTest("that are wrong in the container are named with both values", (host) => {
     expectWorking(host, {});
-    inNetns(host.container, "sh", "-c", "echo 4096 >/proc/sys/net/core/somaxconn");
+    runInNetns(host.container, "sh", "-c", "echo 4096 >/proc/sys/net/core/somaxconn");
     expectRefused(host, { mounts: READ_ONLY_SYSCTLS }, "net.core.somaxconn", '"500"', '"4096"', /read-only/i);
   });
 });

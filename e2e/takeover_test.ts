@@ -7,15 +7,15 @@ import { afterAll, expect } from "bun:test";
 import { existsSync, mkdirSync, readdirSync, rmSync, symlinkSync, unlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createNetns, type Netns } from "../ffi/netns.ts";
-import { inNetns } from "../testing/netns.ts";
-import { askTcp, serveTcp, SHORTLY_MS } from "../testing/traffic.ts";
-import { foreignRuleset, saved, sh } from "../testing/firewall.ts";
+import { runInNetns } from "../testing/netns.ts";
+import { NO_ANSWER_TIMEOUT_MS, requestTcp, serveTcp } from "../testing/traffic.ts";
+import { foreignRuleset, iptablesSave, shellInNetns } from "../testing/firewall.ts";
 import { testWith } from "../testing/binary.ts";
-import { newRunBenches } from "../testing/cli.ts";
+import { newCliSandboxes } from "../testing/cli.ts";
 
 const REFERENCE = "/usr/lib/cni";
 const PROGRAMS = [join(REFERENCE, "bridge"), "iptables", "nft", "ip", "tc"];
-const { root, bench } = newRunBenches();
+const { root, bench } = newCliSandboxes();
 afterAll(() => rmSync(root, { recursive: true }));
 
 const bandwidth = { ingressRate: 80_000_000, ingressBurst: 8_000_000, egressRate: 80_000_000, egressBurst: 8_000_000 };
@@ -51,13 +51,13 @@ class Node implements Disposable {
     mkdirSync(this.#state);
     this.configure("1.0.0");
     const quick = "for each in all default; do echo 0 >/proc/sys/net/ipv6/conf/$each/accept_dad; done";
-    sh(this.host, quick, "ip link set lo up", ...administrator);
+    shellInNetns(this.host, quick, "ip link set lo up", ...administrator);
     // What each of them leaves, as the bridge stays.
-    sh(
+    shellInNetns(
       this.host,
       "ip link add br9 type bridge; ip addr add 10.9.0.1/24 dev br9; ip addr add fd00:9::1/64 dev br9 nodad",
     );
-    sh(this.host, "ip link set br9 up");
+    shellInNetns(this.host, "ip link set br9 up");
   }
 
   /** Writes the network; only version 1.1.0 has GC, which the reference of the distribution does not speak. */
@@ -132,7 +132,7 @@ class Node implements Disposable {
 
   /** Whether it is reached by its port: `undefined` or its name and who it thinks asked. */
   ask({ port }: Container, patience?: number): Promise<string | undefined> {
-    return askTcp(this.host, "10.9.0.1", port, patience);
+    return requestTcp(this.host, "10.9.0.1", port, patience);
   }
 
   /** All that anybody could have left on the host. */
@@ -142,10 +142,11 @@ class Node implements Disposable {
     const isState = (path: string) =>
       !/last_reserved_ip\.\d+$|\/\.net\.index$|\/lock$|\.lock$|\/(net|results|tuning|ipam|locks?)$/.test(path);
     return {
-      saved: saved(this.host),
+      saved: iptablesSave(this.host),
       rules: foreignRuleset(this.host),
       own: ownElements(this.host),
-      links: JSON.parse(inNetns(this.host, "ip", "-j", "link")).map(({ ifname }: { ifname: string }) => ifname).sort(),
+      links: JSON.parse(runInNetns(this.host, "ip", "-j", "link")).map(({ ifname }: { ifname: string }) => ifname)
+        .sort(),
       files: [...files(this.#state), ...files(this.bench.cache)].filter(isState).sort(),
     };
   }
@@ -176,13 +177,13 @@ function once(call: () => void): () => void {
 
 /** Elements of our own tables. */
 const ownElements = (host: Netns): string[] =>
-  [...sh(host, "nft list ruleset").matchAll(/elements = \{([^}]*)\}/g)].map(([, all]) => all!.trim());
+  [...shellInNetns(host, "nft list ruleset").matchAll(/elements = \{([^}]*)\}/g)].map(([, all]) => all!.trim());
 
 /** What a container has beyond loopback and what it was born with. */
 const inside = (netns: Netns) => ({
-  links: JSON.parse(inNetns(netns, "ip", "-j", "link")).map(({ ifname }: { ifname: string }) => ifname),
-  rules: inNetns(netns, "ip", "rule"),
-  tuned: inNetns(netns, "cat", "/proc/sys/net/ipv4/conf/all/log_martians").trim(),
+  links: JSON.parse(runInNetns(netns, "ip", "-j", "link")).map(({ ifname }: { ifname: string }) => ifname),
+  rules: runInNetns(netns, "ip", "rule"),
+  tuned: runInNetns(netns, "cat", "/proc/sys/net/ipv4/conf/all/log_martians").trim(),
 });
 
 testWith(
@@ -206,7 +207,10 @@ testWith(
     expect(node.left()).toEqual(one);
     expect(inside(c2.netns)).toMatchObject({ links: ["lo"] });
     expect(inside(c2.netns).rules).not.toContain("from 10.9");
-    expect([await node.ask(c1), await node.ask(c2, SHORTLY_MS)]).toEqual([expect.stringContaining("c1 "), undefined]);
+    expect([await node.ask(c1), await node.ask(c2, NO_ANSWER_TIMEOUT_MS)]).toEqual([
+      expect.stringContaining("c1 "),
+      undefined,
+    ]);
     node.run("ours", "del net --container-id c1");
     node.run("ours", "del net --container-id c1");
     expect(node.left()).toEqual(untouched);

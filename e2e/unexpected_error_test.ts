@@ -10,10 +10,10 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createNetns } from "../ffi/netns.ts";
-import { ENGINE_ENV, errorOf, pluginLink, runPlugin, type Start, testWith } from "../testing/binary.ts";
+import { ENGINE_ENV, errorOf, pluginLink, type PluginStart, runPlugin, testWith } from "../testing/binary.ts";
 
 const CONFIG = JSON.stringify({ cniVersion: "1.0.0", name: "net", type: "loopback" });
-const ADD: Start = { env: { CNI_COMMAND: "ADD" }, stdin: CONFIG };
+const ADD: PluginStart = { env: { CNI_COMMAND: "ADD" }, stdin: CONFIG };
 
 /** Starts what follows in an address space of about 1 GB; the runtime alone reserves more for machine code. */
 const LITTLE_MEMORY = ["sh", "-c", 'ulimit -v 1000000 && exec "$@"', "sh"];
@@ -173,7 +173,7 @@ describe("a result of 4 MB", () => {
   /** Runs ADD in a namespace of its own, with a reader that starts late and reads little at a time. */
   function addInto(reader: string, writer = '"$@"'): string {
     using netns = createNetns();
-    const start: Start = { env: { CNI_COMMAND: "ADD", CNI_NETNS: netns.path, CNI_IFNAME: "lo" }, stdin };
+    const start: PluginStart = { env: { CNI_COMMAND: "ADD", CNI_NETNS: netns.path, CNI_IFNAME: "lo" }, stdin };
     const { stdout, stderr } = runPlugin("loopback", {
       ...start,
       wrapper: ["sh", "-c", `${writer} | ${reader}`, "sh"],

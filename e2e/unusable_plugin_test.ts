@@ -2,16 +2,16 @@
 import { afterAll, expect, test } from "bun:test";
 import { rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { inNetns, netnsTest } from "../testing/netns.ts";
+import { netnsTest, runInNetns } from "../testing/netns.ts";
 import { plugin } from "../plugins/lib/protocol/plugin.ts";
 import { loadPlugins, pluginNames } from "../plugins/registry.ts";
 import { anything } from "../spec/schema.ts";
 import { createEntry } from "../runtime/cache.ts";
-import { surroundings } from "../runtime/host_context.ts";
+import { createHostContext } from "../runtime/host_context.ts";
 import { errorOf, runPlugin } from "../testing/binary.ts";
-import { newRunBenches } from "../testing/cli.ts";
+import { newCliSandboxes } from "../testing/cli.ts";
 
-const { root, bench } = newRunBenches();
+const { root, bench } = newCliSandboxes();
 afterAll(() => rmSync(root, { recursive: true }));
 
 /** What no plugin can use, whichever it is. */
@@ -71,7 +71,7 @@ netnsTest(
   "a plugin that gives no addresses is refused as IPAM plugin, before anything is done",
   ({ host, container }) => {
     const { run, entries, conf } = bench(host);
-    const linksOf = (netns: typeof host) => inNetns(netns, "ip", "-o", "link").match(/(?<=^\d+: )[^:@]+/gm);
+    const linksOf = (netns: typeof host) => runInNetns(netns, "ip", "-o", "link").match(/(?<=^\d+: )[^:@]+/gm);
     for (const type of ["bridge", "ptp", "portmap"]) {
       const plugins = [{ type: "bridge", bridge: "br9", ipam: { type } }];
       writeFileSync(join(conf, "x.conflist"), JSON.stringify({ cniVersion: "1.1.0", name: "x", plugins }));
@@ -101,10 +101,10 @@ test("others can leave addresses to the plugins that give them, and to those of 
     throw new Error("None left");
   };
   const own = plugin({ name: "own", about: "Has none left", config: anything, add: fail, del() {}, check() {} });
-  const around = surroundings({ plugins: [own], log: () => {} });
-  using _host = around.host;
-  const { givesAddresses } = around.invoker([]);
-  expect(["own", "nosuch", ...pluginNames()].filter((type) => givesAddresses!(type))).toEqual([
+  const context = createHostContext({ plugins: [own], log: () => {} });
+  using _host = context.host;
+  const { isIpam } = context.invoker([]);
+  expect(["own", "nosuch", ...pluginNames()].filter((type) => isIpam!(type))).toEqual([
     "own",
     "nosuch",
     "host-local",

@@ -27,19 +27,19 @@ const DOT = 0x2e, COLON = 0x3a, DASH = 0x2d, ZERO = 0x30;
  * @throws SyntaxError when `text` is not one
  */
 export function parseIp(text: string): Ip {
-  const bytes = decode(text);
+  const bytes = decodeIp(text);
   if (!bytes) throw new SyntaxError(`Cannot parse IP address ${JSON.stringify(text)}: wrong form`);
-  return encode(bytes);
+  return encodeIp(bytes);
 }
 
 /** Tells whether {@linkcode parseIp} would accept `text`. */
 export function isIp(text: string): boolean {
-  return decode(text) !== undefined;
+  return decodeIp(text) !== undefined;
 }
 
 /** The address as 4 or 16 bytes in network order. */
 export function ipBytes(ip: Ip): Uint8Array {
-  return decode(ip)!;
+  return decodeIp(ip)!;
 }
 
 /** The address of 4 or 16 bytes in network order. @throws RangeError for any other number of bytes */
@@ -47,7 +47,7 @@ export function ipFromBytes(bytes: Uint8Array): Ip {
   if (bytes.length !== 4 && bytes.length !== 16) {
     throw new RangeError(`Cannot read an IP address: expected 4 or 16 bytes, got "${bytes.length}"`);
   }
-  return encode(isMapped(bytes) ? bytes.subarray(12) : bytes);
+  return encodeIp(isIpv4Mapped(bytes) ? bytes.subarray(12) : bytes);
 }
 
 export function familyOf(address: Ip | Cidr): 4 | 6 {
@@ -55,18 +55,18 @@ export function familyOf(address: Ip | Cidr): 4 | 6 {
 }
 
 /** Orders addresses by value; IPv4 comes before IPv6. */
-export function compareIp(a: Ip, b: Ip): number {
+export function compareIps(a: Ip, b: Ip): number {
   return compareBytes(ipBytes(a), ipBytes(b));
 }
 
 /** The address after `ip`, or undefined after the last one of its family. */
 export function nextIp(ip: Ip): Ip | undefined {
-  return step(ip, 1);
+  return addToIp(ip, 1);
 }
 
 /** The address before `ip`, or undefined before the first one of its family. */
 export function previousIp(ip: Ip): Ip | undefined {
-  return step(ip, -1);
+  return addToIp(ip, -1);
 }
 
 /**
@@ -83,18 +83,18 @@ export function previousIp(ip: Ip): Ip | undefined {
  */
 export function parseCidr(text: string): Cidr {
   const slash = text.indexOf("/");
-  const bytes = slash < 0 ? undefined : decode(text.slice(0, slash));
-  let length = parseLength(text, slash + 1);
+  const bytes = slash < 0 ? undefined : decodeIp(text.slice(0, slash));
+  let length = parsePrefixLength(text, slash + 1);
   // "::ffff:192.0.2.7/120" is 192.0.2.7/24: the first 96 bits only say that it is mapped.
   if (bytes?.length === 4 && text.includes(":")) length -= 96;
   if (!bytes || !(length >= 0 && length <= bytes.length * 8)) {
     throw new SyntaxError(`Cannot parse CIDR ${JSON.stringify(text)}: wrong form`);
   }
-  return `${encode(bytes)}/${length}` as Cidr;
+  return `${encodeIp(bytes)}/${length}` as Cidr;
 }
 
 /** Joins an address and a prefix length in bits. @throws RangeError when the family has fewer bits */
-export function cidr(ip: Ip, prefixLength: number): Cidr {
+export function toCidr(ip: Ip, prefixLength: number): Cidr {
   if (!Number.isInteger(prefixLength) || prefixLength < 0 || prefixLength > (familyOf(ip) === 4 ? 32 : 128)) {
     throw new RangeError(`Cannot use prefix length "${prefixLength}" with "${ip}": out of range`);
   }
@@ -112,21 +112,21 @@ export function prefixLengthOf(network: Cidr): number {
 /** The network itself, host bits cleared: `10.1.0.2/16` → `10.1.0.0/16`. */
 export function networkOf(network: Cidr): Cidr {
   const length = prefixLengthOf(network);
-  return `${encode(withHostBits(ipBytes(ipOf(network)), length, 0))}/${length}` as Cidr;
+  return `${encodeIp(setHostBits(ipBytes(ipOf(network)), length, 0))}/${length}` as Cidr;
 }
 
 /** The last address of the network, all host bits set. */
 export function broadcastOf(network: Cidr): Ip {
-  return encode(withHostBits(ipBytes(ipOf(network)), prefixLengthOf(network), 0xff));
+  return encodeIp(setHostBits(ipBytes(ipOf(network)), prefixLengthOf(network), 0xff));
 }
 
 /** Tells whether `ip` lies in the network; never across families. */
-export function contains(network: Cidr, ip: Ip): boolean {
+export function containsIp(network: Cidr, ip: Ip): boolean {
   return samePrefix(ipBytes(ipOf(network)), ipBytes(ip), prefixLengthOf(network));
 }
 
 /** Tells whether two networks share an address; never across families. */
-export function overlaps(a: Cidr, b: Cidr): boolean {
+export function networksOverlap(a: Cidr, b: Cidr): boolean {
   return samePrefix(ipBytes(ipOf(a)), ipBytes(ipOf(b)), Math.min(prefixLengthOf(a), prefixLengthOf(b)));
 }
 
@@ -161,17 +161,17 @@ export function macFromBytes(bytes: Uint8Array): Mac {
   return text as Mac;
 }
 
-function decode(text: string): Uint8Array | undefined {
+function decodeIp(text: string): Uint8Array | undefined {
   if (text.includes(":")) {
-    const bytes = decode6(text);
-    return bytes && isMapped(bytes) ? bytes.subarray(12) : bytes;
+    const bytes = decodeIpv6(text);
+    return bytes && isIpv4Mapped(bytes) ? bytes.subarray(12) : bytes;
   }
   const bytes = new Uint8Array(4);
-  return decode4(text, 0, bytes, 0) ? bytes : undefined;
+  return decodeIpv4(text, 0, bytes, 0) ? bytes : undefined;
 }
 
 /** Reads dotted decimal from `text[from]` to the end into `out[at]`…`out[at + 3]`. */
-function decode4(text: string, from: number, out: Uint8Array, at: number): boolean {
+function decodeIpv4(text: string, from: number, out: Uint8Array, at: number): boolean {
   const last = at + 3;
   let value = -1; // no digit yet
   for (let i = from; i < text.length; i++) {
@@ -192,19 +192,19 @@ function decode4(text: string, from: number, out: Uint8Array, at: number): boole
   return true;
 }
 
-function decode6(text: string): Uint8Array | undefined {
+function decodeIpv6(text: string): Uint8Array | undefined {
   const out = new Uint8Array(16);
   let at = 0;
-  let gap = -1; // where "::" stood
+  let zerosAt = -1; // where "::" stood
   let i = 0;
-  if (text.startsWith("::")) gap = 0, i = 2;
+  if (text.startsWith("::")) zerosAt = 0, i = 2;
   while (i < text.length) {
     const start = i;
     let group = 0;
     for (let digit; i < text.length && (digit = hexDigit(text.charCodeAt(i))) >= 0; i++) group = group * 16 + digit;
     if (i === start || i > start + 4 || at === 16) return undefined;
     if (text.charCodeAt(i) === DOT) {
-      if (at > 12 || !decode4(text, start, out, at)) return undefined;
+      if (at > 12 || !decodeIpv4(text, start, out, at)) return undefined;
       at += 4;
       break;
     }
@@ -213,16 +213,16 @@ function decode6(text: string): Uint8Array | undefined {
     if (i === text.length) break;
     if (text.charCodeAt(i++) !== COLON || i === text.length) return undefined;
     if (text.charCodeAt(i) === COLON) {
-      if (gap >= 0) return undefined;
-      gap = at;
+      if (zerosAt >= 0) return undefined;
+      zerosAt = at;
       i++;
     }
   }
-  return gap < 0 ? (at === 16 ? out : undefined) : widen(out, gap, at);
+  return zerosAt < 0 ? (at === 16 ? out : undefined) : expandZeros(out, zerosAt, at);
 }
 
 /** Moves what followed "::" to the end; "::" has to stand for one group at least. */
-function widen(out: Uint8Array, gap: number, filled: number): Uint8Array | undefined {
+function expandZeros(out: Uint8Array, gap: number, filled: number): Uint8Array | undefined {
   if (filled === 16) return undefined;
   const moved = filled - gap;
   out.copyWithin(16 - moved, gap, filled);
@@ -235,12 +235,12 @@ function hexDigit(char: number): number {
   return letter >= 0x61 && letter <= 0x66 ? letter - 0x57 : -1;
 }
 
-function encode(bytes: Uint8Array): Ip {
-  return (bytes.length === 4 ? bytes.join(".") : encode6(bytes)) as Ip;
+function encodeIp(bytes: Uint8Array): Ip {
+  return (bytes.length === 4 ? bytes.join(".") : encodeIpv6(bytes)) as Ip;
 }
 
 /** RFC 5952: lower case, the first longest run of two or more zero groups becomes "::". */
-function encode6(bytes: Uint8Array): string {
+function encodeIpv6(bytes: Uint8Array): string {
   let from = -1;
   let to = -1;
   for (let i = 0; i < 8; i++) {
@@ -262,14 +262,14 @@ function encode6(bytes: Uint8Array): string {
   return text;
 }
 
-function isMapped(bytes: Uint8Array): boolean {
+function isIpv4Mapped(bytes: Uint8Array): boolean {
   if (bytes.length !== 16 || bytes[10] !== 0xff || bytes[11] !== 0xff) return false;
   for (let i = 0; i < 10; i++) if (bytes[i] !== 0) return false;
   return true;
 }
 
 /** A decimal number up to the end of the text, or NaN. */
-function parseLength(text: string, from: number): number {
+function parsePrefixLength(text: string, from: number): number {
   let value = NaN;
   for (let i = from; i < text.length && i < from + 4; i++) {
     const digit = text.charCodeAt(i) - ZERO;
@@ -279,7 +279,7 @@ function parseLength(text: string, from: number): number {
   return value;
 }
 
-function withHostBits(bytes: Uint8Array, length: number, fill: 0 | 0xff): Uint8Array {
+function setHostBits(bytes: Uint8Array, length: number, fill: 0 | 0xff): Uint8Array {
   for (let i = length >> 3; i < bytes.length; i++) {
     const hostMask = i === length >> 3 ? 0xff >> (length & 7) : 0xff;
     bytes[i] = bytes[i] & ~hostMask | fill & hostMask;
@@ -289,9 +289,9 @@ function withHostBits(bytes: Uint8Array, length: number, fill: 0 | 0xff): Uint8A
 
 function samePrefix(a: Uint8Array, b: Uint8Array, length: number): boolean {
   if (a.length !== b.length) return false;
-  const whole = length >> 3;
-  for (let i = 0; i < whole; i++) if (a[i] !== b[i]) return false;
-  return (length & 7) === 0 || (a[whole] ^ b[whole]) >> (8 - (length & 7)) === 0;
+  const wholeBytes = length >> 3;
+  for (let i = 0; i < wholeBytes; i++) if (a[i] !== b[i]) return false;
+  return (length & 7) === 0 || (a[wholeBytes] ^ b[wholeBytes]) >> (8 - (length & 7)) === 0;
 }
 
 function compareBytes(a: Uint8Array, b: Uint8Array): number {
@@ -300,13 +300,13 @@ function compareBytes(a: Uint8Array, b: Uint8Array): number {
   return 0;
 }
 
-function step(ip: Ip, by: 1 | -1): Ip | undefined {
+function addToIp(ip: Ip, by: 1 | -1): Ip | undefined {
   const bytes = ipBytes(ip);
-  const turn = by === 1 ? 0xff : 0;
+  const carryByte = by === 1 ? 0xff : 0;
   for (let i = bytes.length - 1; i >= 0; i--) {
-    const carries = bytes[i] === turn;
+    const carries = bytes[i] === carryByte;
     bytes[i] += by;
-    if (!carries) return isMapped(bytes) ? undefined : encode(bytes); // mapped: IPv4 by now
+    if (!carries) return isIpv4Mapped(bytes) ? undefined : encodeIp(bytes); // mapped: IPv4 by now
   }
   return undefined;
 }

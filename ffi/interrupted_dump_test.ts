@@ -2,7 +2,7 @@
 import { describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { productSources, ROOT } from "../scripts/src/repository.ts";
+import { productSources, REPOSITORY_ROOT } from "../scripts/src/repository.ts";
 import { IPPROTO_UDP, listFlows } from "./conntrack/conntrack.ts";
 import { listListeners } from "./diag/listeners.ts";
 import { type Netlink, NETLINK_NETFILTER, NETLINK_ROUTE, openNetlink } from "./netlink/socket.ts";
@@ -16,7 +16,7 @@ import * as link from "./route/link.ts";
 import * as route from "./route/route.ts";
 import * as rule from "./route/rule.ts";
 import * as wholeRoute from "./route/raw_route.ts";
-import { inNetns, newNamespaces } from "../testing/netns.ts";
+import { newNamespaces, runInNetns } from "../testing/netns.ts";
 import { serveTcp } from "../testing/traffic.ts";
 
 const NLMSG_DONE = 3;
@@ -74,7 +74,7 @@ const RULESET = `table inet t {
 function populate(host: Netns, scope: DisposableStack): void {
   const batch = "link add v0 type veth peer name v1\nlink set v0 up\nlink set v1 up\naddress add 10.0.0.1/24 dev v0\n";
   host.run(() => Bun.spawnSync(["ip", "-batch", "-"], { stdin: Buffer.from(batch) }));
-  inNetns(host, "tc", "qdisc", "add", "dev", "v0", "ingress");
+  runInNetns(host, "tc", "qdisc", "add", "dev", "v0", "ingress");
   scope.use(serveTcp(host, "listener", 8080));
   host.run(() => Bun.spawnSync(["nft", "-f", "-"], { stdin: Buffer.from(RULESET) }));
 }
@@ -134,7 +134,7 @@ describe("a list that changed is read again", () => {
 /** Files of the program in which this occurs. */
 const users = (what: RegExp): string[] =>
   productSources()
-    .filter((path) => what.test(readFileSync(join(ROOT, path), "utf8")));
+    .filter((path) => what.test(readFileSync(join(REPOSITORY_ROOT, path), "utf8")));
 
 test("nothing but dump() asks for lists, so that there is one place that reads again", () => {
   expect(users(/NLM_F_DUMP\b/)).toEqual(["ffi/netlink/message.ts", "ffi/netlink/socket.ts"]);
@@ -170,7 +170,7 @@ const WAITS: readonly [what: RegExp, where: Readonly<Record<string, string>>][] 
     "ffi/dbus/connection.ts": "a deadline",
   }],
   // Without a deadline: whoever is at the other end of a pipe has as long as it likes. An ordinary file, and one of /proc, is always ready.
-  [/\b(readAll|readFile|readEnd)\(/, {
+  [/\b(readAll|readFile|readTail)\(/, {
     "cmd/commands/install.ts": "programs that are installed",
     "runtime/load.ts": "a pipe that the user names; a signal ends it",
     "ffi/sys/stdio.ts": "who starts a plugin writes its request, and closes",
@@ -190,7 +190,7 @@ test.each(WAITS)("nothing waits by %p but where it is known why that ends", (wha
 
 test("of the calls that have no function of their own, only connect(2) waits", () => {
   const called = productSources()
-    .flatMap((path) => readFileSync(join(ROOT, path), "utf8").match(/\bSYS_\w+/g) ?? []);
+    .flatMap((path) => readFileSync(join(REPOSITORY_ROOT, path), "utf8").match(/\bSYS_\w+/g) ?? []);
   const known = [
     ...["clock_gettime", "clone3", "connect", "faccessat", "fstat", "getdents64", "gettid", "pidfd_open", "prctl"],
     ...["pread64", "pwrite64", "seccomp", "timer_create", "timer_delete", "timer_settime"],
@@ -201,7 +201,7 @@ test("of the calls that have no function of their own, only connect(2) waits", (
 });
 
 test.skipIf(Bun.which("strace") === null)("a socket gives up when the kernel says nothing", () => {
-  const script = `const { currentNetns } = await import(${JSON.stringify(join(ROOT, "ffi/netns.ts"))});
+  const script = `const { currentNetns } = await import(${JSON.stringify(join(REPOSITORY_ROOT, "ffi/netns.ts"))});
     using host = currentNetns(); for (const nl of [host.route, host.nft, host.diag]) console.log(nl.sequence);`;
   const strace = ["strace", "-f", "-e", "trace=setsockopt", "-e", "signal=none"];
   const { stdout, stderr } = Bun.spawnSync([...strace, process.execPath, "-e", script]);

@@ -5,14 +5,14 @@
  * @module
  */
 import { createNetns, openNetns } from "./netns.ts";
-import { forPurpose, SystemError, unless } from "./sys/error.ts";
-import { ensureDirectory, findNames } from "./sys/directory.ts";
+import { ignoreErrors, SystemError, withPurpose } from "./sys/error.ts";
+import { ensureDirectory, findEntryNames } from "./sys/directory.ts";
 import { openFile } from "./sys/file.ts";
 import { lockOpenFile } from "./sys/lock.ts";
-import { findStatus } from "./sys/stat.ts";
-import { execute, sys } from "./sys/libc.ts";
+import { findStat } from "./sys/stat.ts";
+import { execProgram, sys } from "./sys/libc.ts";
 
-const DIRECTORY = "/run/netns";
+const NETNS_DIRECTORY = "/run/netns";
 /** Whoever holds it mounts one directory. */
 const LOCK_TIMEOUT_MS = 10_000;
 
@@ -35,12 +35,12 @@ export function namedNetnsPath(name: string): string {
   if (name === "" || name === "." || name === ".." || /[/\0]/.test(name)) {
     throw new RangeError(`Cannot use namespace name ${JSON.stringify(name)}: it must be a file name`);
   }
-  return `${DIRECTORY}/${name}`;
+  return `${NETNS_DIRECTORY}/${name}`;
 }
 
 /** The names, sorted bytewise. @throws {SystemError} */
 export function listNamedNetns(): string[] {
-  return (findNames(DIRECTORY) ?? []).sort();
+  return (findEntryNames(NETNS_DIRECTORY) ?? []).sort();
 }
 
 /**
@@ -52,12 +52,12 @@ export function listNamedNetns(): string[] {
 export function addNamedNetns(name: string, timeoutMs = LOCK_TIMEOUT_MS): void {
   const path = namedNetnsPath(name);
   ensureSharedDirectory(timeoutMs);
-  forPurpose(`create namespace file "${path}"`, () => {
+  withPurpose(`create namespace file "${path}"`, () => {
     sys.close(sys.open(path, O_RDONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0));
   });
   try {
     using netns = createNetns();
-    forPurpose(`mount "${path}"`, () => sys.mount(netns.path, path, "none", MS_BIND, null));
+    withPurpose(`mount "${path}"`, () => sys.mount(netns.path, path, "none", MS_BIND, null));
   } catch (error) {
     sys.unlink(path);
     throw error;
@@ -68,8 +68,8 @@ export function addNamedNetns(name: string, timeoutMs = LOCK_TIMEOUT_MS): void {
 export function removeNamedNetns(name: string): void {
   const path = namedNetnsPath(name);
   // What is left of a mount, after a reboot, is an ordinary file.
-  unless(["EINVAL", "ENOENT"], () => sys.umount2(path, MNT_DETACH));
-  forPurpose(`remove namespace file "${path}"`, () => sys.unlink(path));
+  ignoreErrors(["EINVAL", "ENOENT"], () => sys.umount2(path, MNT_DETACH));
+  withPurpose(`remove namespace file "${path}"`, () => sys.unlink(path));
 }
 
 /**
@@ -79,48 +79,48 @@ export function removeNamedNetns(name: string): void {
  * @throws {NetnsError} if there is no such namespace
  * @throws {SystemError} if the program cannot be started; it does not return otherwise
  */
-export function executeInNamedNetns(
+export function execInNamedNetns(
   name: string,
   argv: readonly [string, ...string[]],
   warn: (message: string) => void,
 ): never {
   using netns = openNetns(namedNetnsPath(name));
   netns.run(() => {
-    forPurpose("create a mount namespace", () => sys.unshare(CLONE_NEWNS));
-    forPurpose("keep mounts to this process", () => sys.mount("none", "/", "none", MS_SLAVE | MS_REC, null));
-    remountSys(name);
-    for (const file of findNames(`/etc/netns/${name}`) ?? []) {
-      bindIntoEtc(`/etc/netns/${name}/${file}`, `/etc/${file}`, warn);
+    withPurpose("create a mount namespace", () => sys.unshare(CLONE_NEWNS));
+    withPurpose("keep mounts to this process", () => sys.mount("none", "/", "none", MS_SLAVE | MS_REC, null));
+    remountSysfs(name);
+    for (const file of findEntryNames(`/etc/netns/${name}`) ?? []) {
+      bindMountIntoEtc(`/etc/netns/${name}/${file}`, `/etc/${file}`, warn);
     }
-    forPurpose(`execute "${argv[0]}"`, () => execute(argv));
+    withPurpose(`execute "${argv[0]}"`, () => execProgram(argv));
   });
   throw new Error(`Cannot execute "${argv[0]}": the call came back`);
 }
 
 /** Mounts made below it must show up wherever the directory does, as with `ip netns`. */
 function ensureSharedDirectory(timeoutMs: number): void {
-  ensureDirectory(DIRECTORY);
-  using directory = openFile(DIRECTORY);
+  ensureDirectory(NETNS_DIRECTORY);
+  using directory = openFile(NETNS_DIRECTORY);
   // `ip netns add` takes the same lock; without it, two first calls would mount the directory twice.
-  using _lock = lockOpenFile(directory.fd, `"${DIRECTORY}"`, { timeoutMs });
+  using _lock = lockOpenFile(directory.fd, `"${NETNS_DIRECTORY}"`, { timeoutMs });
   const share = () =>
-    forPurpose(
-      `share mounts below "${DIRECTORY}"`,
-      () => sys.mount("none", DIRECTORY, "none", MS_SHARED | MS_REC, null),
+    withPurpose(
+      `share mounts below "${NETNS_DIRECTORY}"`,
+      () => sys.mount("none", NETNS_DIRECTORY, "none", MS_SHARED | MS_REC, null),
     );
-  if (unless(["EINVAL"], share) !== undefined) return;
-  forPurpose(`mount "${DIRECTORY}"`, () => {
-    sys.mount(DIRECTORY, DIRECTORY, "none", MS_BIND | MS_REC, null);
+  if (ignoreErrors(["EINVAL"], share) !== undefined) return;
+  withPurpose(`mount "${NETNS_DIRECTORY}"`, () => {
+    sys.mount(NETNS_DIRECTORY, NETNS_DIRECTORY, "none", MS_BIND | MS_REC, null);
     share();
   });
 }
 
 /** A mount of sysfs shows the interfaces of the namespace it was made in. */
-function remountSys(name: string): void {
-  if (!findStatus("/sys")) return;
+function remountSysfs(name: string): void {
+  if (!findStat("/sys")) return;
   const readOnly = isReadOnly("/sys");
-  unless(["EINVAL"], () => sys.umount2("/sys", MNT_DETACH));
-  forPurpose('mount "/sys"', () => sys.mount(name, "/sys", "sysfs", readOnly ? MS_RDONLY : 0, null));
+  ignoreErrors(["EINVAL"], () => sys.umount2("/sys", MNT_DETACH));
+  withPurpose('mount "/sys"', () => sys.mount(name, "/sys", "sysfs", readOnly ? MS_RDONLY : 0, null));
 }
 
 /** From `f_flags` of struct statfs (asm-generic/statfs.h); ST_RDONLY has the value of MS_RDONLY. */
@@ -131,9 +131,9 @@ function isReadOnly(path: string): boolean {
   return (words[20]! & MS_RDONLY) !== 0;
 }
 
-function bindIntoEtc(source: string, target: string, warn: (message: string) => void): void {
+function bindMountIntoEtc(source: string, target: string, warn: (message: string) => void): void {
   try {
-    forPurpose(`mount "${source}" on "${target}"`, () => sys.mount(source, target, "none", MS_BIND, null));
+    withPurpose(`mount "${source}" on "${target}"`, () => sys.mount(source, target, "none", MS_BIND, null));
   } catch (error) {
     if (!(error instanceof SystemError)) throw error;
     warn(error.message);

@@ -33,7 +33,7 @@ function inFreshMounts(code: string, before = "true"): Ended {
 }
 
 const execCode = (name: string, ...argv: string[]) =>
-  `named.executeInNamedNetns(${JSON.stringify(name)}, ${JSON.stringify(argv)}, console.error);`;
+  `named.execInNamedNetns(${JSON.stringify(name)}, ${JSON.stringify(argv)}, console.error);`;
 
 test("addNamedNetns() makes what ip(8) knows and can remove", () => {
   const name = newName();
@@ -112,7 +112,7 @@ test("removeNamedNetns() removes the file that a reboot leaves", () => {
   expect(stdout).toBe("0\n");
 });
 
-test("executeInNamedNetns() shows the program what `ip netns exec` shows", () => {
+test("execInNamedNetns() shows the program what `ip netns exec` shows", () => {
   const name = newName();
   using _ = cleaningUp(name);
   addNamedNetns(name);
@@ -127,7 +127,7 @@ test("executeInNamedNetns() shows the program what `ip netns exec` shows", () =>
   expect(ours.stdout).toContain("br7\nlo\n");
 });
 
-test("executeInNamedNetns() becomes the program: exit status and process are its own", () => {
+test("execInNamedNetns() becomes the program: exit status and process are its own", () => {
   const name = newName();
   using _ = cleaningUp(name);
   addNamedNetns(name);
@@ -137,7 +137,7 @@ test("executeInNamedNetns() becomes the program: exit status and process are its
   expect(after).toBe(before!);
 });
 
-test("executeInNamedNetns() puts the files of /etc/netns/NAME into /etc, and names what does not fit", () => {
+test("execInNamedNetns() puts the files of /etc/netns/NAME into /etc, and names what does not fit", () => {
   const name = newName();
   using _ = cleaningUp(name);
   addNamedNetns(name);
@@ -148,7 +148,7 @@ test("executeInNamedNetns() puts the files of /etc/netns/NAME into /etc, and nam
   expect(stderr).toContain(`Cannot mount "/etc/netns/${name}/x" on "/etc/x": No such file or directory`);
 });
 
-test("executeInNamedNetns() fails for a program or namespace that is not there", () => {
+test("execInNamedNetns() fails for a program or namespace that is not there", () => {
   const name = newName();
   using _ = cleaningUp(name);
   addNamedNetns(name);

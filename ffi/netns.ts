@@ -15,13 +15,13 @@ import {
   type NetlinkSocket,
   openNetlink,
 } from "./netlink/socket.ts";
-import { forPurpose, SystemError, unless } from "./sys/error.ts";
-import { type Descriptor, openFile, pause } from "./sys/file.ts";
-import { statusOf } from "./sys/stat.ts";
+import { ignoreErrors, SystemError, withPurpose } from "./sys/error.ts";
+import { type Descriptor, openFile, sleep } from "./sys/file.ts";
+import { fstat } from "./sys/stat.ts";
 import { sys } from "./sys/libc.ts";
 
 const CLONE_NEWNET = 0x40000000;
-const OWN_NETNS = "/proc/thread-self/ns/net";
+const CURRENT_NETNS_PATH = "/proc/thread-self/ns/net";
 
 // linux/magic.h
 const NSFS_MAGIC = 0x6e736673;
@@ -55,25 +55,25 @@ export interface Netns extends Disposable {
 }
 
 /** What is written down of a namespace, to know it again: {@linkcode Netns.identity}, and {@linkcode Netns.cookie} where there is one. */
-export interface NetnsMark {
+export interface NetnsRecord {
   readonly identity: string;
   readonly cookie?: string | undefined;
 }
 
 /** What there is to write down of a namespace. @throws {SystemError} */
-export function markOf({ identity, cookie }: Netns): NetnsMark {
+export function netnsRecordOf({ identity, cookie }: Netns): NetnsRecord {
   return { identity, ...cookie !== undefined && { cookie } };
 }
 
 /** Whether this is the namespace that was written down. Without a cookie on both sides, the file's number is all there is to go by. */
-export function isMarked(netns: Netns, { identity, cookie }: NetnsMark): boolean {
-  return netns.identity === identity && isCookieOf(netns, cookie) !== false;
+export function matchesNetnsRecord(netns: Netns, { identity, cookie }: NetnsRecord): boolean {
+  return netns.identity === identity && hasNetnsCookie(netns, cookie) !== false;
 }
 
 /** Whether the cookie is that of this namespace; `undefined` if there is none, or the kernel gives none. @throws {SystemError} */
-export function isCookieOf(netns: Netns, cookie: string | undefined): boolean | undefined {
-  const own = cookie === undefined ? undefined : netns.cookie;
-  return own === undefined ? undefined : own === cookie;
+export function hasNetnsCookie(netns: Netns, cookie: string | undefined): boolean | undefined {
+  const netnsCookie = cookie === undefined ? undefined : netns.cookie;
+  return netnsCookie === undefined ? undefined : netnsCookie === cookie;
 }
 
 /**
@@ -118,9 +118,9 @@ export class NetnsError extends Error {
  * @throws {NetnsError} if it is none
  */
 export function openNetns(path: string): Netns {
-  const file = openNamespaceFile(path);
+  const file = openNetnsFile(path);
   try {
-    return handle(path, file, openCurrent);
+    return newNetns(path, file, openCurrentNetnsFile);
   } catch (error) {
     file[Symbol.dispose]();
     throw error;
@@ -141,7 +141,7 @@ export function openNetns(path: string): Netns {
  * @throws {SystemError}
  */
 export function currentNetns(): Netns {
-  return handle(OWN_NETNS, openFile(OWN_NETNS), undefined);
+  return newNetns(CURRENT_NETNS_PATH, openFile(CURRENT_NETNS_PATH), undefined);
 }
 
 /**
@@ -159,21 +159,21 @@ export function currentNetns(): Netns {
  * @throws {SystemError} `EPERM` without CAP_SYS_ADMIN
  */
 export function createNetns(): Netns {
-  using own = openCurrent();
-  forPurpose("create a network namespace", () => sys.unshare(CLONE_NEWNET));
+  using original = openCurrentNetnsFile();
+  withPurpose("create a network namespace", () => sys.unshare(CLONE_NEWNET));
   try {
-    const file = openFile(OWN_NETNS);
-    return handle(`/proc/${process.pid}/fd/${file.fd}`, file, openCurrent);
+    const file = openFile(CURRENT_NETNS_PATH);
+    return newNetns(`/proc/${process.pid}/fd/${file.fd}`, file, openCurrentNetnsFile);
   } finally {
-    goBack(own.fd);
+    returnTo(original.fd);
   }
 }
 
-function openCurrent(): Descriptor {
-  return openFile(OWN_NETNS);
+function openCurrentNetnsFile(): Descriptor {
+  return openFile(CURRENT_NETNS_PATH);
 }
 
-function openNamespaceFile(path: string): Descriptor {
+function openNetnsFile(path: string): Descriptor {
   let file: Descriptor;
   try {
     file = openFile(path);
@@ -190,19 +190,19 @@ function openNamespaceFile(path: string): Descriptor {
 }
 
 /** `back` opens the place to return to; without it the handle is where the thread is already. */
-function handle(path: string, file: Descriptor, back: (() => Descriptor) | undefined): Netns {
+function newNetns(path: string, file: Descriptor, openOriginal: (() => Descriptor) | undefined): Netns {
   let route: NetlinkSocket | undefined;
   let nft: Netlink | undefined;
   let diag: Netlink | undefined;
   let identity: string | undefined;
   let cookie: string | undefined;
   const openRoute = () => route ??= run<NetlinkSocket>(() => openNetlink(NETLINK_ROUTE));
-  const run = <T>(call: () => Sync<T>): T => (back ? inside(path, file.fd, back, call) : call());
+  const run = <T>(call: () => Sync<T>): T => (openOriginal ? runInside(path, file.fd, openOriginal, call) : call());
   return {
     path,
     fd: file.fd,
     get identity() {
-      return identity ??= statusOf(file.fd).identity;
+      return identity ??= fstat(file.fd).identity;
     },
     get cookie() {
       return cookie ??= openRoute().netnsCookie();
@@ -226,10 +226,10 @@ function handle(path: string, file: Descriptor, back: (() => Descriptor) | undef
   };
 }
 
-function inside<T>(path: string, fd: number, back: () => Descriptor, call: () => Sync<T>): T {
-  using own = back();
+function runInside<T>(path: string, fd: number, openOriginal: () => Descriptor, call: () => Sync<T>): T {
+  using original = openOriginal();
   try {
-    enter(fd, path);
+    setNetns(fd, path);
   } catch (error) {
     // Whoever may not enter it must not be told that it is none: DEL would take it for gone.
     if (!(error instanceof SystemError && error.code === "EINVAL")) throw error;
@@ -238,7 +238,7 @@ function inside<T>(path: string, fd: number, back: () => Descriptor, call: () =>
   try {
     return call();
   } finally {
-    goBack(own.fd);
+    returnTo(original.fd);
   }
 }
 
@@ -246,15 +246,15 @@ function inside<T>(path: string, fd: number, back: () => Descriptor, call: () =>
  * Nothing must go on in the wrong namespace: it would change the container where it means the host. The kernel may be short of memory for
  * a moment.
  */
-function goBack(fd: number): void {
-  for (let left = 1000; left > 0; left--) {
-    if (unless(["ENOMEM", "EPERM"], () => sys.setns(fd, CLONE_NEWNET)) !== undefined) return;
-    pause(1);
+function returnTo(fd: number): void {
+  for (let attempts = 1000; attempts > 0; attempts--) {
+    if (ignoreErrors(["ENOMEM", "EPERM"], () => sys.setns(fd, CLONE_NEWNET)) !== undefined) return;
+    sleep(1);
   }
-  enter(fd);
+  setNetns(fd);
 }
 
-function enter(fd: number, path?: string): void {
-  const which = path === undefined ? "a network namespace" : `network namespace "${path}"`;
-  forPurpose(`enter ${which}`, () => sys.setns(fd, CLONE_NEWNET));
+function setNetns(fd: number, path?: string): void {
+  const description = path === undefined ? "a network namespace" : `network namespace "${path}"`;
+  withPurpose(`enter ${description}`, () => sys.setns(fd, CLONE_NEWNET));
 }

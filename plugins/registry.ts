@@ -7,7 +7,7 @@
  */
 import type { AnyPlugin } from "./lib/protocol/serve.ts";
 
-const MODULES: Readonly<Record<string, () => Promise<{ readonly default: AnyPlugin }>>> = {
+const PLUGIN_MODULES: Readonly<Record<string, () => Promise<{ readonly default: AnyPlugin }>>> = {
   bandwidth: () => import("./bandwidth/plugin.ts"),
   bridge: () => import("./bridge/plugin.ts"),
   dummy: () => import("./dummy/plugin.ts"),
@@ -27,7 +27,7 @@ const MODULES: Readonly<Record<string, () => Promise<{ readonly default: AnyPlug
   vrf: () => import("./vrf/plugin.ts"),
 };
 
-const loaded: Record<string, AnyPlugin> = Object.create(null);
+const loadedPlugins: Record<string, AnyPlugin> = Object.create(null);
 
 /**
  * The names of all plugins, sorted.
@@ -40,27 +40,27 @@ const loaded: Record<string, AnyPlugin> = Object.create(null);
  * ```
  */
 export function pluginNames(): string[] {
-  return Object.keys(MODULES).sort();
+  return Object.keys(PLUGIN_MODULES).sort();
 }
 
 /** Whether there is a plugin of this name. */
 export function hasPlugin(name: string): boolean {
-  return Object.hasOwn(MODULES, name);
+  return Object.hasOwn(PLUGIN_MODULES, name);
 }
 
 /** Whether others can leave addresses to the plugin of this name (SPEC §4 Plugin Delegation). */
-export function isIpam(name: string): boolean {
+export function isIpamPlugin(name: string): boolean {
   return name === "host-local" || name === "static";
 }
 
 /** The plugins that a configuration may call: those that its text names. One that has escapes may name any. */
-export function pluginsNamedIn(text: string): string[] {
+export function pluginsMentionedIn(text: string): string[] {
   return pluginNames().filter((name) => text.includes(`"${name}"`) || text.includes("\\"));
 }
 
 /** Loads plugins, all of them unless told. */
 export async function loadPlugins(names: readonly string[] = pluginNames()): Promise<void> {
-  for (const name of names) loaded[name] ??= (await MODULES[name]!()).default;
+  for (const name of names) loadedPlugins[name] ??= (await PLUGIN_MODULES[name]!()).default;
 }
 
 /**
@@ -75,5 +75,5 @@ export async function loadPlugins(names: readonly string[] = pluginNames()): Pro
  * ```
  */
 export function findPlugin(name: string): AnyPlugin | undefined {
-  return loaded[name];
+  return loadedPlugins[name];
 }

@@ -5,21 +5,21 @@ import { join } from "node:path";
 import { createNetns, type Netns, openNetns } from "../ffi/netns.ts";
 import { netnsTest } from "../testing/netns.ts";
 import { CniError, Code } from "../spec/error.ts";
-import { parseNetworkList } from "../spec/network_config_list.ts";
-import { attach } from "./attach.ts";
+import { parseNetworkConfigList } from "../spec/network_config_list.ts";
+import { attachContainer } from "./attach.ts";
 import { findEntry } from "./cache.ts";
-import type { Kernel } from "./stale.ts";
-import { aloneWithContainer } from "./lock.ts";
-import { add, del, type RuntimeOptions } from "./operations.ts";
+import type { NamespaceContext } from "./stale.ts";
+import { lockContainer } from "./lock.ts";
+import { addNetworkList, delNetworkList, type RuntimeContext } from "./operations.ts";
 
 const root = mkdtempSync(join(tmpdir(), "cni-attach-"));
 afterAll(() => rmSync(root, { recursive: true }));
 
-const list = parseNetworkList('{"cniVersion":"1.1.0","name":"web","plugins":[{"type":"a"}]}');
+const list = parseNetworkConfigList('{"cniVersion":"1.1.0","name":"web","plugins":[{"type":"a"}]}');
 const who = { containerId: "c1", ifname: "eth0" };
 
 /** A runtime over a plugin that does no more than `work`. */
-let runtime: RuntimeOptions;
+let runtime: RuntimeContext;
 let calls: string[];
 let work: () => void;
 let log: string[];
@@ -45,7 +45,7 @@ beforeEach(() => {
 const gone = join(root, "gone");
 
 /** The kernel; `look` is called whenever a namespace was looked for where there is none any more. */
-function watched(host: Kernel["host"], look: () => void): Kernel {
+function watched(host: NamespaceContext["host"], look: () => void): NamespaceContext {
   return {
     host,
     openNetns(path) {
@@ -57,20 +57,20 @@ function watched(host: Kernel["host"], look: () => void): Kernel {
 
 netnsTest("attach() leaves alone who took the place of an ended attachment meanwhile", ({ host, container }) => {
   const place = { ...who, netns: container.path };
-  add(runtime, list, { ...who, netns: gone });
+  addNetworkList(runtime, list, { ...who, netns: gone });
   const kernel = watched(host, () => {
-    del(runtime, list, who);
-    add(runtime, list, place);
+    delNetworkList(runtime, list, who);
+    addNetworkList(runtime, list, place);
   });
-  expect(() => attach(runtime, list, place, kernel)).toThrow("it is attached already");
+  expect(() => attachContainer(runtime, list, place, kernel)).toThrow("it is attached already");
   expect([calls, log]).toEqual([["ADD", "DEL", "ADD"], []]);
 });
 
 netnsTest("attach() removes an ended attachment when nobody else can take its place", ({ host, container }) => {
-  add(runtime, list, { ...who, netns: gone });
+  addNetworkList(runtime, list, { ...who, netns: gone });
   const couldOthers: boolean[] = [];
   const kernel = watched(host, () => void couldOthers.push(isFree()));
-  attach(runtime, list, { ...who, netns: container.path }, kernel);
+  attachContainer(runtime, list, { ...who, netns: container.path }, kernel);
   expect(couldOthers).toEqual([true, false]);
   expect(calls).toEqual(["ADD", "DEL", "ADD"]);
   expect(log).toEqual([expect.stringContaining("Removing what is left of")]);
@@ -91,14 +91,14 @@ const cookieOfEntry = () => findEntry(runtime.cacheDirectory, { ...who, network:
 
 netnsTest("attach() looks which namespace it is when it waits for nobody any more", ({ host, container }) => {
   const couldWait: boolean[] = [];
-  const kernel: Kernel = {
+  const kernel: NamespaceContext = {
     host,
     openNetns(path) {
       couldWait.push(isFree());
       return openNetns(path);
     },
   };
-  attach(runtime, list, { ...who, netns: container.path }, kernel);
+  attachContainer(runtime, list, { ...who, netns: container.path }, kernel);
   expect([couldWait, cookieOfEntry()]).toEqual([[false], container.cookie]);
 });
 
@@ -110,21 +110,21 @@ netnsTest("attach() does not say which of two namespaces the plugins were in", (
     during = cookieOfEntry();
     lead(second);
   };
-  attach(runtime, list, { ...who, netns: path }, { host, openNetns });
+  attachContainer(runtime, list, { ...who, netns: path }, { host, openNetns });
   expect([during, cookieOfEntry()]).toEqual([container.cookie, undefined]);
 });
 
 netnsTest("attach() remembers the namespace also if it is off its path by the end", ({ host, container }) => {
   const { path } = newPath(container);
   work = () => rmSync(path);
-  attach(runtime, list, { ...who, netns: path }, { host, openNetns });
+  attachContainer(runtime, list, { ...who, netns: path }, { host, openNetns });
   expect(cookieOfEntry()).toBe(container.cookie!);
 });
 
 /** Whether somebody else could do something for the container now. */
 function isFree(): boolean {
   try {
-    aloneWithContainer(runtime.cacheDirectory, who.containerId, { patienceMs: 0 })[Symbol.dispose]();
+    lockContainer(runtime.cacheDirectory, who.containerId, { maxWaitMs: 0 })[Symbol.dispose]();
     return true;
   } catch (error) {
     if (error instanceof CniError && error.code === Code.TryAgainLater) return false;

@@ -6,11 +6,11 @@
 import { parseResult, type Result } from "../spec/result.ts";
 import type { JsonObject } from "../spec/schema.ts";
 import { LATEST } from "../spec/version.ts";
-import { type Args, type AttachmentKey, type CacheEntry, listEntries } from "./cache.ts";
-import { type Kernel, whyEnded } from "./stale.ts";
+import { type Args, type AttachmentKey, type CacheEntry, listCacheEntries } from "./cache.ts";
+import { type NamespaceContext, staleReason } from "./stale.ts";
 
 /** An attachment of which something is remembered. */
-export interface KnownAttachment extends AttachmentKey {
+export interface NetworkAttachment extends AttachmentKey {
   /** `unfinished` while its ADD runs, or if that was killed; `gone` if it cannot live any more. */
   readonly state: "attached" | "unfinished" | "gone";
   /** Why it cannot live any more: its namespace is gone, or of an earlier boot. */
@@ -33,14 +33,14 @@ export interface KnownAttachment extends AttachmentKey {
  */
 export function listAttachments(
   directory: string,
-  kernel: Kernel,
+  context: NamespaceContext,
   network?: string,
   log?: (message: string) => void,
-): KnownAttachment[] {
-  return listEntries(directory, network, log).map((entry) => {
+): NetworkAttachment[] {
+  return listCacheEntries(directory, network, log).map((entry) => {
     const { network, containerId, ifname, netns, args, capabilityArgs } = entry;
-    const result = findResult(entry);
-    const reason = whyEnded(entry, kernel);
+    const result = parseCachedResult(entry);
+    const reason = staleReason(entry, context);
     return {
       network,
       containerId,
@@ -55,7 +55,7 @@ export function listAttachments(
   });
 }
 
-function findResult({ result }: CacheEntry): Result | undefined {
+function parseCachedResult({ result }: CacheEntry): Result | undefined {
   try {
     return result === undefined ? undefined : parseResult(result, LATEST);
   } catch {

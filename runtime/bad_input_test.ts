@@ -4,19 +4,25 @@ import fc from "fast-check";
 import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { Request } from "../plugins/lib/protocol/delegate.ts";
+import type { PluginRequest } from "../plugins/lib/protocol/delegate.ts";
 import { CniError, ConfigError } from "../spec/error.ts";
-import { parseNetworkList } from "../spec/network_config_list.ts";
-import { listEntries } from "./cache.ts";
+import { parseNetworkConfigList } from "../spec/network_config_list.ts";
+import { listCacheEntries } from "./cache.ts";
 import { deriveRequests } from "./derive.ts";
-import { add, type AddParameters, check, del, type RuntimeOptions } from "./operations.ts";
+import {
+  addNetworkList,
+  type AddRuntimeConf,
+  checkNetworkList,
+  delNetworkList,
+  type RuntimeContext,
+} from "./operations.ts";
 
 const root = mkdtempSync(join(tmpdir(), "cni-bad-"));
 afterAll(() => rmSync(root, { recursive: true }));
 
-const calls: (Request & { readonly type: string })[] = [];
+const calls: (PluginRequest & { readonly type: string })[] = [];
 const directory = join(root, "cache");
-const runtime: RuntimeOptions = {
+const runtime: RuntimeContext = {
   invoker: {
     invoke(type, request) {
       calls.push({ type, ...request });
@@ -30,7 +36,7 @@ const runtime: RuntimeOptions = {
 };
 
 /** What happened, from a clean start. */
-function attempt(call: () => void): { error?: unknown; calls: readonly Request[] } {
+function attempt(call: () => void): { error?: unknown; calls: readonly PluginRequest[] } {
   rmSync(directory, { recursive: true, force: true });
   calls.splice(0);
   try {
@@ -46,7 +52,7 @@ function isClear(error: unknown): error is Error {
     (error as Error).message.length < 400 && CniError.from(error).code !== 999;
 }
 
-const where: AddParameters = { containerId: "c1", ifname: "eth0", netns: "/run/netns/x" };
+const where: AddRuntimeConf = { containerId: "c1", ifname: "eth0", netns: "/run/netns/x" };
 const config = {
   cniVersion: "1.0.0",
   cniVersions: ["0.4.0", "1.1.0"],
@@ -114,7 +120,10 @@ test("add() of any configuration calls plugins with a proper request, or fails c
   fc.assert(
     fc.property(mutation(config), fc.dictionary(fc.string(), fc.jsonValue()), (document, capabilityArgs) => {
       const { error, calls } = attempt(() =>
-        void add(runtime, parseNetworkList(JSON.stringify(document) ?? "", "x.conflist"), { ...where, capabilityArgs })
+        void addNetworkList(runtime, parseNetworkConfigList(JSON.stringify(document) ?? "", "x.conflist"), {
+          ...where,
+          capabilityArgs,
+        })
       );
       if (error !== undefined) {
         expect([isClear(error), calls, existsSync(directory)]).toEqual([true, [], false]);
@@ -134,7 +143,7 @@ test("add() of any configuration calls plugins with a proper request, or fails c
 });
 
 test("add() with any parameters passes just these on, or fails clearly and does nothing", () => {
-  const list = parseNetworkList(JSON.stringify(config));
+  const list = parseNetworkConfigList(JSON.stringify(config));
   const text = fc.oneof(
     fc.constantFrom("", ".", "..", "/", "\0", "a\0b", "a b", "a;b", "a=b", "\u0085", "%d", "-x", "é", "x".repeat(300)),
     fc.stringMatching(/^[a-z0-9]{1,15}$/),
@@ -147,7 +156,9 @@ test("add() with any parameters passes just these on, or fails clearly and does 
       text,
       fc.array(fc.tuple(text, text), { maxLength: 2 }),
       (containerId, ifname, netns, args) => {
-        const { error, calls } = attempt(() => void add(runtime, list, { containerId, ifname, netns, args }));
+        const { error, calls } = attempt(() =>
+          void addNetworkList(runtime, list, { containerId, ifname, netns, args })
+        );
         if (error !== undefined) {
           expect([error instanceof CniError && error.code, calls, existsSync(directory)]).toEqual([4, [], false]);
           return;
@@ -185,32 +196,33 @@ const content = fc.oneof(
 );
 
 test("del() removes whatever the cache holds", () => {
-  const now = parseNetworkList(JSON.stringify({ ...config, plugins: [{ type: "now" }] }));
+  const now = parseNetworkConfigList(JSON.stringify({ ...config, plugins: [{ type: "now" }] }));
   fc.assert(
     fc.property(content, (text) => {
       plant(text);
-      del(runtime, now, where);
+      delNetworkList(runtime, now, where);
       expect(calls.length).toBeGreaterThan(0);
       for (const { command, env } of calls) {
         expect([command, env.CNI_CONTAINERID, env.CNI_IFNAME]).toEqual(["DEL", "c1", "eth0"]);
         expect(Object.values(env).join("")).not.toContain("\0");
       }
       // A file that names another attachment is that one's.
-      expect(existsSync(file) && listEntries(directory).length === 0 && !text.toString().includes("cniCacheV1")).toBe(
-        false,
-      );
+      expect(existsSync(file) && listCacheEntries(directory).length === 0 && !text.toString().includes("cniCacheV1"))
+        .toBe(
+          false,
+        );
     }),
     { numRuns: 500 },
   );
 });
 
 test("check() of whatever the cache holds asks the plugins with a result, or fails clearly and asks nobody", () => {
-  const now = parseNetworkList(JSON.stringify(config));
+  const now = parseNetworkConfigList(JSON.stringify(config));
   fc.assert(
     fc.property(content, (text) => {
       plant(text);
       try {
-        check(runtime, now, where);
+        checkNetworkList(runtime, now, where);
       } catch (error) {
         expect([isClear(error), calls]).toEqual([true, []]);
       }
@@ -221,11 +233,11 @@ test("check() of whatever the cache holds asks the plugins with a result, or fai
 });
 
 test("listEntries() and deriveRequests() take whatever the cache holds", () => {
-  const now = parseNetworkList(JSON.stringify(config));
+  const now = parseNetworkConfigList(JSON.stringify(config));
   fc.assert(
     fc.property(content, (text) => {
       plant(text);
-      expect(listEntries(directory).length).toBeLessThan(2);
+      expect(listCacheEntries(directory).length).toBeLessThan(2);
       for (const { request } of deriveRequests(runtime, now, { verb: "DEL", parameters: where })) JSON.parse(request);
       expect(calls).toEqual([]);
     }),

@@ -6,10 +6,10 @@
 
 /** Text by its bytes in UTF-8. `sort()` alone goes by UTF-16, where what is above U+FFFF comes before U+E000. */
 export function sortedByBytes(names: readonly string[]): string[] {
-  return [...names].sort(compare);
+  return [...names].sort(compareByBytes);
 }
 
-function compare(a: string, b: string): number {
+function compareByBytes(a: string, b: string): number {
   const [left, right] = [[...a], [...b]];
   for (let i = 0; i < left.length && i < right.length; i++) {
     // Code points are in the order of their bytes.

@@ -9,13 +9,13 @@
  *
  * @module
  */
-import { findBootId, type Times } from "../ffi/sys/boot.ts";
-import { ensureDirectory, findNames } from "../ffi/sys/directory.ts";
+import { type FileTimes, findBootId } from "../ffi/sys/boot.ts";
+import { ensureDirectory, findEntryNames } from "../ffi/sys/directory.ts";
 import { SystemError } from "../ffi/sys/error.ts";
-import { createFile, findText, NO_FILE, removeReplaced, replaceFile } from "../ffi/sys/file.ts";
-import { findLink, findStatus } from "../ffi/sys/stat.ts";
+import { createFile, findText, NOT_A_FILE_CODES, removeWithTemporary, replaceFile } from "../ffi/sys/file.ts";
+import { findStat, findSymlinkTarget } from "../ffi/sys/stat.ts";
 import { CniError, Code } from "../spec/error.ts";
-import { parseJson, printJson } from "../spec/jsonc.ts";
+import { parseJson, stringifyJson } from "../spec/jsonc.ts";
 import * as schema from "../spec/schema.ts";
 import { sortedByBytes } from "./byte_order.ts";
 
@@ -47,22 +47,22 @@ export interface CacheEntry extends AttachmentKey {
   /** The document of the final result; absent while the ADD has not ended. */
   readonly result?: unknown;
   /** Of an entry that was read: which boot of the kernel it was written in, or, where another program did not say, when. */
-  readonly written?: { readonly boot: string } | Times;
+  readonly written?: { readonly boot: string } | FileTimes;
 }
 
-const KIND = "cniCacheV1";
-const NAME_BYTES = 255;
+const CACHE_KIND = "cniCacheV1";
+const MAX_NAME_BYTES = 255;
 
 /** What plugins get as a variable of their environment, which ends at a NUL. */
-const variable = schema.satisfying(schema.string, "text without NUL", (text) => !text.includes("\0"));
-const document = schema.lazy(() =>
+const environmentText = schema.refine(schema.string, "text without NUL", (text) => !text.includes("\0"));
+const entrySchema = schema.lazy(() =>
   schema.struct({
     containerId: schema.string,
     ifName: schema.string,
     networkName: schema.string,
     config: schema.withDefault(schema.string, ""),
-    netns: schema.withDefault(variable, ""),
-    cniArgs: schema.withDefault(schema.array(schema.array(variable)), []),
+    netns: schema.withDefault(environmentText, ""),
+    cniArgs: schema.withDefault(schema.array(schema.array(environmentText)), []),
     capabilityArgs: schema.withDefault(schema.jsonObject, {}),
     result: schema.optional(schema.anything),
     bootId: schema.optional(schema.anything),
@@ -77,35 +77,35 @@ const document = schema.lazy(() =>
  */
 export function cachePath(directory: string, { network, containerId, ifname }: AttachmentKey): string {
   const parts = { "network name": network, "container id": containerId, "interface name": ifname };
-  for (const [what, part] of Object.entries(parts)) {
+  for (const [partName, part] of Object.entries(parts)) {
     if (part === "" || /[/\0]/.test(part)) {
       const reason = part === "" ? "it is missing" : "it must be usable in a file name";
-      throw new CniError(Code.InvalidEnvironment, `Cannot use ${what} ${JSON.stringify(part)}: ${reason}`);
+      throw new CniError(Code.InvalidEnvironment, `Cannot use ${partName} ${JSON.stringify(part)}: ${reason}`);
     }
   }
   const name = `${network}-${containerId}-${ifname}`;
   const length = new TextEncoder().encode(name).length;
-  if (length <= NAME_BYTES) return `${directory}/results/${name}`;
+  if (length <= MAX_NAME_BYTES) return `${directory}/results/${name}`;
   throw new CniError(
     Code.InvalidEnvironment,
     `Cannot remember attachment ${schema.excerpt(name)}: network name, container id and interface name have ${
       length - 2
     } bytes ` +
-      `together, and ${NAME_BYTES - 2} fit into a file name`,
+      `together, and ${MAX_NAME_BYTES - 2} fit into a file name`,
   );
 }
 
 /** Writes an entry that is not there yet; false if one is. @throws {CniError} @throws {SystemError} */
 export function createEntry(directory: string, entry: CacheEntry): boolean {
   const path = cachePath(directory, entry);
-  refuseLink(directory);
+  requireNoSymlink(directory);
   ensureDirectory(`${directory}/results`, 0o700);
-  return createFile(path, format(entry), 0o600);
+  return createFile(path, formatEntry(entry), 0o600);
 }
 
 /** Writes an entry over the one that is there. @throws {CniError} @throws {SystemError} */
 export function replaceEntry(directory: string, entry: CacheEntry): void {
-  replaceFile(cachePath(directory, entry), format(entry), 0o600);
+  replaceFile(cachePath(directory, entry), formatEntry(entry), 0o600);
 }
 
 /**
@@ -116,27 +116,27 @@ export function replaceEntry(directory: string, entry: CacheEntry): void {
  */
 export function findEntry(directory: string, key: AttachmentKey): CacheEntry | undefined {
   const path = cachePath(directory, key);
-  refuseLink(directory);
-  const text = read(path);
+  requireNoSymlink(directory);
+  const text = readEntryText(path);
   if (text === undefined) return undefined;
-  const entry = parse(text, path, key);
-  return sameAttachment(entry, key) ? entry : undefined;
+  const entry = parseEntryText(text, path, key);
+  return isSameAttachment(entry, key) ? entry : undefined;
 }
 
 /** Removes the entry of an attachment, also one that cannot be understood, but never that of another attachment. @throws {SystemError} */
 export function removeEntry(directory: string, key: AttachmentKey): void {
   const path = cachePath(directory, key);
-  if (isLinked(directory)) return;
-  const other = occupantOf(directory, key);
-  if (other === undefined || sameAttachment(other, key)) removeReplaced(path);
+  if (isSymlink(directory)) return;
+  const other = findOccupant(directory, key);
+  if (other === undefined || isSameAttachment(other, key)) removeWithTemporary(path);
 }
 
 /** The attachment whose entry is in the file of `key`, if that can be told. @throws {SystemError} */
-export function occupantOf(directory: string, key: AttachmentKey): CacheEntry | undefined {
+export function findOccupant(directory: string, key: AttachmentKey): CacheEntry | undefined {
   const path = cachePath(directory, key);
   try {
-    const text = read(path);
-    return text === undefined ? undefined : parse(text, path, key);
+    const text = readEntryText(path);
+    return text === undefined ? undefined : parseEntryText(text, path, key);
   } catch (error) {
     if (error instanceof SystemError) throw error;
     return undefined;
@@ -149,27 +149,27 @@ export function occupantOf(directory: string, key: AttachmentKey): CacheEntry | 
  * @param log told of files that cannot be understood, which are left out, by their names
  * @throws {SystemError}
  */
-export function listEntries(
+export function listCacheEntries(
   directory: string,
   network?: string,
   log?: (message: string, error?: unknown, name?: string) => void,
 ): CacheEntry[] {
   const prefix = network === undefined ? "" : `${network}-`;
-  if (isLinked(directory)) {
-    log?.(`${linkedError(directory).message}; going on without it`);
+  if (isSymlink(directory)) {
+    log?.(`${symlinkError(directory).message}; going on without it`);
     return [];
   }
-  const names = sortedByBytes(findNames(`${directory}/results`) ?? []).filter((name) =>
+  const names = sortedByBytes(findEntryNames(`${directory}/results`) ?? []).filter((name) =>
     name.startsWith(prefix) && !name.startsWith(".")
   );
   return names.flatMap((name) => {
     try {
       const path = `${directory}/results/${name}`;
-      const text = read(path);
-      const entry = text === undefined ? undefined : parse(text, path, undefined);
+      const text = readEntryText(path);
+      const entry = text === undefined ? undefined : parseEntryText(text, path, undefined);
       // Only files in the present format name their attachment.
-      const isNamed = entry && entry.network !== "" && entry.ifname !== "";
-      if (!isNamed || (network !== undefined && entry.network !== network)) return [];
+      const hasAttachmentKey = entry && entry.network !== "" && entry.ifname !== "";
+      if (!hasAttachmentKey || (network !== undefined && entry.network !== network)) return [];
       // A copy beside it, such as an editor makes, is not the attachment's.
       return cachePath(directory, entry) === path ? [entry] : [];
     } catch (error) {
@@ -179,7 +179,7 @@ export function listEntries(
   });
 }
 
-export function sameAttachment(a: AttachmentKey, b: AttachmentKey): boolean {
+export function isSameAttachment(a: AttachmentKey, b: AttachmentKey): boolean {
   return a.network === b.network && a.containerId === b.containerId && a.ifname === b.ifname;
 }
 
@@ -187,43 +187,43 @@ export function sameAttachment(a: AttachmentKey, b: AttachmentKey): boolean {
  * Keys in the order in which libcni writes them, empty ones left out. It has results and capability arguments as maps, which it
  * prints sorted; what is inside a capability is its user's.
  */
-function format(entry: CacheEntry): string {
+function formatEntry(entry: CacheEntry): string {
   const { network, containerId, ifname, config, netns, netnsCookie, args, capabilityArgs, result } = entry;
   const bootId = findBootId();
-  return printJson({
-    kind: KIND,
+  return stringifyJson({
+    kind: CACHE_KIND,
     containerId,
     config: new TextEncoder().encode(config).toBase64(),
     ifName: ifname,
     networkName: network,
     ...(netns && { netns }),
     ...(args.length > 0 && { cniArgs: args }),
-    ...(Object.keys(capabilityArgs).length > 0 && { capabilityArgs: sorted(capabilityArgs, (value) => value) }),
-    ...(result !== undefined && { result: sortedThroughout(result) }),
+    ...(Object.keys(capabilityArgs).length > 0 && { capabilityArgs: sortKeys(capabilityArgs, (value) => value) }),
+    ...(result !== undefined && { result: sortKeysDeep(result) }),
     // The cookie says nothing by itself: another boot has the same ones.
     ...(bootId !== undefined && { bootId, ...(netnsCookie !== undefined && { netnsCookie }) }),
   });
 }
 
-function sortedThroughout(node: unknown): unknown {
-  if (Array.isArray(node)) return node.map(sortedThroughout);
-  return schema.isJsonObject(node) ? sorted(node, sortedThroughout) : node;
+function sortKeysDeep(node: unknown): unknown {
+  if (Array.isArray(node)) return node.map(sortKeysDeep);
+  return schema.isJsonObject(node) ? sortKeys(node, sortKeysDeep) : node;
 }
 
-function sorted(node: schema.JsonObject, convert: (value: unknown) => unknown): schema.JsonObject {
+function sortKeys(node: schema.JsonObject, convert: (value: unknown) => unknown): schema.JsonObject {
   return Object.fromEntries(sortedByBytes(Object.keys(node)).map((key) => [key, convert(node[key])]));
 }
 
 /** Whoever moves the state of a node moves the directory as a whole; a link inside was put there by somebody else. */
-function isLinked(directory: string): boolean {
-  return findLink(`${directory}/results`) !== undefined;
+function isSymlink(directory: string): boolean {
+  return findSymlinkTarget(`${directory}/results`) !== undefined;
 }
 
-function refuseLink(directory: string): void {
-  if (isLinked(directory)) throw linkedError(directory);
+function requireNoSymlink(directory: string): void {
+  if (isSymlink(directory)) throw symlinkError(directory);
 }
 
-function linkedError(directory: string): CniError {
+function symlinkError(directory: string): CniError {
   return new CniError(
     Code.DecodeFailure,
     `Cannot use cached attachments in "${directory}/results": it is a symbolic link, which is not followed`,
@@ -231,45 +231,46 @@ function linkedError(directory: string): CniError {
 }
 
 /** What was put in the place of a file is as good as one that cannot be understood. */
-function read(path: string): string | undefined {
+function readEntryText(path: string): string | undefined {
   try {
     return findText(path);
   } catch (error) {
-    if (error instanceof SystemError && NO_FILE.includes(error.code)) throw notUnderstood(path, error.message);
+    if (error instanceof SystemError && NOT_A_FILE_CODES.includes(error.code)) throw damagedError(path, error.message);
     throw error;
   }
 }
 
 /** `key` is whose result a file in the oldest format must be, as it does not say so itself. */
-function parse(text: string, path: string, key: AttachmentKey | undefined): CacheEntry {
+function parseEntryText(text: string, path: string, key: AttachmentKey | undefined): CacheEntry {
   try {
     const node = schema.jsonObject.parse(parseJson(text, `"${path}"`));
-    if (node.kind === KIND) return parseEntry(node, path);
+    if (node.kind === CACHE_KIND) return parseCacheDocument(node, path);
     if (key && node.kind === undefined) return { ...key, config: "", args: [], capabilityArgs: {}, result: node };
   } catch (error) {
     // Nor does what cannot be read now say anything of what is in the file: GC would remove a damaged one.
     if (error instanceof SystemError) throw error;
-    const { code, message } = notUnderstood(path, error instanceof Error ? error.message : String(error));
+    const { code, message } = damagedError(path, error instanceof Error ? error.message : String(error));
     throw new DamagedEntryError(code, message);
   }
-  throw notUnderstood(path, `it is of no kind known here`);
+  throw damagedError(path, `it is of no kind known here`);
 }
 
-function parseEntry(node: schema.JsonObject, file: string): CacheEntry {
-  const { containerId, ifName, networkName, config, netns, cniArgs, capabilityArgs, result, ...own } = document.parse(
-    node,
-  );
-  const path = netns || sandboxIn(result, ifName);
-  const { bootId, netnsCookie } = own;
-  const isToldBoot = typeof bootId === "string";
-  const written = isToldBoot ? { boot: bootId } : findTimes(file);
+function parseCacheDocument(node: schema.JsonObject, file: string): CacheEntry {
+  const { containerId, ifName, networkName, config, netns, cniArgs, capabilityArgs, result, ...bootFields } =
+    entrySchema.parse(
+      node,
+    );
+  const path = netns || sandboxOfResult(result, ifName);
+  const { bootId, netnsCookie } = bootFields;
+  const hasBootId = typeof bootId === "string";
+  const written = hasBootId ? { boot: bootId } : findTimes(file);
   return {
     network: networkName,
     containerId,
     ifname: ifName,
     config: new TextDecoder().decode(Uint8Array.fromBase64(config)),
     ...(path && { netns: path }),
-    ...(isToldBoot && typeof netnsCookie === "string" && { netnsCookie }),
+    ...(hasBootId && typeof netnsCookie === "string" && { netnsCookie }),
     args: cniArgs.map(([key = "", value = ""]) => [key, value] as const),
     capabilityArgs,
     ...(result !== undefined && { result }),
@@ -277,19 +278,23 @@ function parseEntry(node: schema.JsonObject, file: string): CacheEntry {
   };
 }
 
-function findTimes(path: string): Times | undefined {
-  const status = findStatus(path);
-  return status && { modified: status.modified, changed: status.changed };
+function findTimes(path: string): FileTimes | undefined {
+  const status = findStat(path);
+  return status && { mtime: status.mtime, ctime: status.ctime };
 }
 
 /** Where the interface is. Older libcni, as in podman 4, did not write down the namespace; then only the result tells. */
-function sandboxIn(result: unknown, ifname: string): string | undefined {
+function sandboxOfResult(result: unknown, ifname: string): string | undefined {
   const interfaces = schema.isJsonObject(result) ? result.interfaces : undefined;
   if (!Array.isArray(interfaces)) return undefined;
-  const own = interfaces.find((each) => schema.isJsonObject(each) && each.name === ifname && each.sandbox);
-  return typeof own?.sandbox === "string" && !own.sandbox.includes("\0") ? own.sandbox : undefined;
+  const containerInterface = interfaces.find((candidate) =>
+    schema.isJsonObject(candidate) && candidate.name === ifname && candidate.sandbox
+  );
+  return typeof containerInterface?.sandbox === "string" && !containerInterface.sandbox.includes("\0")
+    ? containerInterface.sandbox
+    : undefined;
 }
 
-function notUnderstood(path: string, reason: string): CniError {
+function damagedError(path: string, reason: string): CniError {
   return new CniError(Code.DecodeFailure, `Cannot use cached attachment "${path}": ${reason}`);
 }

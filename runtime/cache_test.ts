@@ -21,8 +21,8 @@ import {
   cachePath,
   createEntry,
   findEntry,
-  listEntries,
-  occupantOf,
+  findOccupant,
+  listCacheEntries,
   removeEntry,
   replaceEntry,
 } from "./cache.ts";
@@ -149,7 +149,7 @@ test("createEntry() leaves an entry that is there, replaceEntry() does not", () 
 
 test("findEntry() finds nothing where nothing is", () => {
   expect(findEntry(directory, key)).toBeUndefined();
-  expect(listEntries(directory)).toEqual([]);
+  expect(listCacheEntries(directory)).toEqual([]);
 });
 
 test("findEntry() takes a file of the oldest format for a result", () => {
@@ -161,7 +161,7 @@ test("findEntry() takes a file of the oldest format for a result", () => {
     capabilityArgs: {},
     result: { cniVersion: "0.3.1", ips: [] },
   });
-  expect(listEntries(directory)).toEqual([]);
+  expect(listCacheEntries(directory)).toEqual([]);
 });
 
 test.each([
@@ -188,7 +188,7 @@ test.each([
   const error = failureOf(() => findEntry(directory, key));
   expect(error.code).toBe(6);
   expect(error.message).toContain(`${directory}/results/web-c1-eth0`);
-  expect(listEntries(directory)).toEqual([]);
+  expect(listCacheEntries(directory)).toEqual([]);
   removeEntry(directory, key);
   expect(readdirSync(join(directory, "results"))).toEqual([]);
 });
@@ -198,7 +198,7 @@ test("an entry of another attachment with the same file name is neither found no
   const other = { ...key, network: "a", containerId: "b-c" };
   createEntry(directory, one);
   expect(findEntry(directory, other)).toBeUndefined();
-  expect(occupantOf(directory, other)).toEqual(one);
+  expect(findOccupant(directory, other)).toEqual(one);
   removeEntry(directory, other);
   expect(findEntry(directory, one)).toEqual(one);
 });
@@ -216,7 +216,7 @@ test("listEntries() passes over a copy of a file, which is not the attachment's"
   const text = readFileSync(join(directory, "results/web-c1-eth0"), "utf8");
   plant("web-c1-eth0.bak", text);
   plant("web-c2-eth0", text);
-  expect(listEntries(directory)).toHaveLength(1);
+  expect(listCacheEntries(directory)).toHaveLength(1);
 });
 
 test("listEntries() gives the attachments of a network by file name, and not those of one whose name is longer", () => {
@@ -228,14 +228,14 @@ test("listEntries() gives the attachments of a network by file name, and not tho
   ];
   for (const entry of entries) createEntry(directory, entry);
   plant("web-torn-eth0", "{");
-  expect(listEntries(directory, "web")).toEqual([entries[2]!, entries[1]!, entries[0]!]);
-  expect(listEntries(directory)).toHaveLength(4);
+  expect(listCacheEntries(directory, "web")).toEqual([entries[2]!, entries[1]!, entries[0]!]);
+  expect(listCacheEntries(directory)).toHaveLength(4);
 });
 
 test("listEntries() passes over what a crash left of replacing an entry: it is no further attachment", () => {
   createEntry(directory, full);
   plant(".web-c1-eth0.0.tmp", readFileSync(cachePath(directory, full), "utf8"));
-  expect(listEntries(directory)).toHaveLength(1);
+  expect(listCacheEntries(directory)).toHaveLength(1);
 });
 
 test("createEntry() refuses names that do not fit into a file name before anything is written", () => {
@@ -302,19 +302,19 @@ test("findEntry() says when an entry was written, where another program did not 
     JSON.stringify({ kind: "cniCacheV1", containerId: "c1", ifName: "eth0", networkName: "web", ...more });
   plant("web-c1-eth0", text({}));
   const { mtimeNs, ctimeNs } = statSync(join(directory, "results/web-c1-eth0"), { bigint: true });
-  expect(findEntry(directory, key)?.written).toEqual({ modified: mtimeNs, changed: ctimeNs });
+  expect(findEntry(directory, key)?.written).toEqual({ mtime: mtimeNs, ctime: ctimeNs });
   plant("web-c1-eth0", text({ bootId: "another" }));
   expect(findEntry(directory, key)?.written).toEqual({ boot: "another" });
   // Somebody else's key of that name must not make the entry useless.
   plant("web-c1-eth0", text({ bootId: 5 }));
-  expect(findEntry(directory, key)?.written).toHaveProperty("modified");
+  expect(findEntry(directory, key)?.written).toHaveProperty("mtime");
 });
 
 test("what the disk does not tell for the moment makes no entry a damaged one", () => {
   const path = cachePath(directory, key);
   createEntry(directory, full);
   writeFileSync(path, JSON.stringify({ ...JSON.parse(readFileSync(path, "utf8")), bootId: undefined }));
-  using _ = spyOn(status, "findStatus").mockImplementation(() => {
+  using _ = spyOn(status, "findStat").mockImplementation(() => {
     throw new SystemError("open", 5, "find");
   });
   expect(() => findEntry(directory, key)).toThrow(SystemError);

@@ -3,52 +3,62 @@
  *
  * @module
  */
-import { parseAnswer } from "../plugins/lib/protocol/response.ts";
-import { invokeChecked, type Invoker, type Request, type Response } from "../plugins/lib/protocol/delegate.ts";
+import { parsePluginResult } from "../plugins/lib/protocol/response.ts";
+import {
+  invokeOrThrow,
+  type Invoker,
+  type PluginRequest,
+  type PluginResponse,
+} from "../plugins/lib/protocol/delegate.ts";
 import type { Attachment } from "../spec/plugin_config.ts";
 import { CniError, Code } from "../spec/error.ts";
-import { deriveRequest, type NetworkList, type PluginEntry } from "../spec/network_config_list.ts";
+import { deriveRequest, type NetworkConfigList, type PluginEntry } from "../spec/network_config_list.ts";
 import type { Result } from "../spec/result.ts";
 import type { JsonObject } from "../spec/schema.ts";
-import { atLeast, type Verb } from "../spec/version.ts";
+import { atLeast, type CniCommand } from "../spec/version.ts";
 import type { Args } from "./cache.ts";
 import { DEFAULT_NETWORK } from "./default_network.ts";
-import { findPosition } from "./source_location.ts";
+import { findSourceLocation } from "./source_location.ts";
 
 /** What calls are made with. */
-export interface Caller {
+export interface PluginCallContext {
   readonly invoker: Invoker;
   /** Calls the plugins of this program alone, where it is not to be another that answers: in the network that is built in. */
-  readonly ownPlugins?: Invoker;
+  readonly builtInPlugins?: Invoker;
   readonly pluginDirectories: readonly string[];
   readonly env: Readonly<Record<string, string | undefined>>;
   log(message: string): void;
 }
 
 /** The attachment a call is about. */
-export interface Parameters extends Attachment {
+export interface ResolvedRuntimeConf extends Attachment {
   readonly netns?: string;
   readonly args: Args;
   readonly capabilityArgs: JsonObject;
 }
 
 /** What a call asks for, beyond the configuration. */
-export interface CallOptions {
-  readonly verb: Verb;
+export interface PluginCallOptions {
+  readonly verb: CniCommand;
   /** Absent for GC and STATUS. */
-  readonly parameters?: Parameters;
+  readonly parameters?: ResolvedRuntimeConf;
   readonly prevResult?: Result | undefined;
   readonly validAttachments?: readonly Attachment[];
   /** When that list was made, in nanoseconds since 1970. */
-  readonly madeAt?: bigint;
+  readonly snapshotTime?: bigint;
 }
 
 /** There is no such plugin, so nothing was done. */
 export class MissingPluginError extends CniError {}
 
 /** Calls a plugin. @throws {CniError} with the plugin's code, naming plugin and command */
-export function callPlugin(caller: Caller, list: NetworkList, plugin: PluginEntry, options: CallOptions): void {
-  named(list, plugin, options.verb, () => void request(caller, list, plugin, options));
+export function callPlugin(
+  context: PluginCallContext,
+  list: NetworkConfigList,
+  plugin: PluginEntry,
+  options: PluginCallOptions,
+): void {
+  withPluginName(list, plugin, options.verb, () => void sendRequest(context, list, plugin, options));
 }
 
 /**
@@ -56,37 +66,42 @@ export function callPlugin(caller: Caller, list: NetworkList, plugin: PluginEntr
  *
  * @returns those that are still to be called for, each by itself
  */
-export function callForMany<O extends CallOptions>(
-  caller: Caller,
-  list: NetworkList,
+export function callDelMany<O extends PluginCallOptions>(
+  context: PluginCallContext,
+  list: NetworkConfigList,
   plugin: PluginEntry,
-  all: readonly O[],
+  calls: readonly O[],
 ): ReadonlySet<O> {
-  const requests = new Map(all.map((each) => [requestOf(caller, list, plugin, each), each]));
-  const { delMany } = invokerFor(caller, list);
-  if (!delMany) return new Set(all);
+  const requests = new Map(calls.map((options) => [buildRequest(context, list, plugin, options), options]));
+  const { delBatch } = invokerFor(context, list);
+  if (!delBatch) return new Set(calls);
   try {
-    const left = named(list, plugin, "DEL", () => delMany(plugin.type, [...requests.keys()]));
-    return new Set(left.map((request) => requests.get(request)!));
+    const notDone = withPluginName(list, plugin, "DEL", () => delBatch(plugin.type, [...requests.keys()]));
+    return new Set(notDone.map((request) => requests.get(request)!));
   } catch (error) {
     const { message, details } = CniError.from(error);
     const reason = details ? `${message}; ${details}` : message;
-    caller.log(`Cannot detach ${all.length} containers from network "${list.name}" together: ${reason}`);
-    return new Set(all);
+    context.log(`Cannot detach ${calls.length} containers from network "${list.name}" together: ${reason}`);
+    return new Set(calls);
   }
 }
 
 /** Calls a plugin that answers with a result. @throws {CniError} with the plugin's code, naming plugin and command */
-export function callForResult(caller: Caller, list: NetworkList, plugin: PluginEntry, options: CallOptions): Result {
-  return named(list, plugin, options.verb, () => {
-    const { result: own, stdout } = request(caller, list, plugin, options);
+export function callPluginForResult(
+  context: PluginCallContext,
+  list: NetworkConfigList,
+  plugin: PluginEntry,
+  options: PluginCallOptions,
+): Result {
+  return withPluginName(list, plugin, options.verb, () => {
+    const { result: typedResult, stdout } = sendRequest(context, list, plugin, options);
     // A plugin of this process answers in the version it was asked in.
-    if (own) return own;
-    const result = parseAnswer(stdout, plugin.type, list.cniVersion);
+    if (typedResult) return typedResult;
+    const result = parsePluginResult(stdout, plugin.type, list.cniVersion);
     const version = JSON.parse(stdout)?.cniVersion || list.cniVersion;
     if (version !== list.cniVersion) {
-      const wanted = `network "${list.name}" has ${list.cniVersion}`;
-      caller.log(`Plugin "${plugin.type}" answered in version ${version}, but ${wanted}: its result was converted`);
+      const expected = `network "${list.name}" has ${list.cniVersion}`;
+      context.log(`Plugin "${plugin.type}" answered in version ${version}, but ${expected}: its result was converted`);
     }
     return result;
   });
@@ -98,53 +113,69 @@ export function callForResult(caller: Caller, list: NetworkList, plugin: PluginE
  * @returns what that was, in words; `undefined` if the plugin is not in this process
  * @throws {CniError} naming plugin and command
  */
-export function restorePlugin(
-  caller: Caller,
-  list: NetworkList,
+export function callRestore(
+  context: PluginCallContext,
+  list: NetworkConfigList,
   plugin: PluginEntry,
-  parameters: Parameters,
+  parameters: ResolvedRuntimeConf,
   prevResult: Result,
 ): readonly string[] | undefined {
-  const options: CallOptions = { verb: "ADD", parameters, prevResult };
-  return named(
+  const options: PluginCallOptions = { verb: "ADD", parameters, prevResult };
+  return withPluginName(
     list,
     plugin,
     "restore",
-    () => invokerFor(caller, list).restore?.(plugin.type, requestOf(caller, list, plugin, options)),
+    () => invokerFor(context, list).restoreRules?.(plugin.type, buildRequest(context, list, plugin, options)),
   );
 }
 
-function request(caller: Caller, list: NetworkList, plugin: PluginEntry, options: CallOptions): Response {
-  const call = requestOf(caller, list, plugin, options);
-  const invoker = invokerFor(caller, list);
-  return invokeChecked({ invoke: (type, request) => invoke(invoker, type, request) }, plugin.type, call);
+function sendRequest(
+  context: PluginCallContext,
+  list: NetworkConfigList,
+  plugin: PluginEntry,
+  options: PluginCallOptions,
+): PluginResponse {
+  const call = buildRequest(context, list, plugin, options);
+  const invoker = invokerFor(context, list);
+  return invokeOrThrow({ invoke: (type, request) => invokeOrMissingPlugin(invoker, type, request) }, plugin.type, call);
 }
 
 /** Nobody wrote the built-in network with the plugins of others in mind, and older ones do not even speak its version. */
-function invokerFor({ invoker, ownPlugins }: Caller, list: NetworkList): Invoker {
-  return ownPlugins && isBuiltIn(list) ? ownPlugins : invoker;
+function invokerFor({ invoker, builtInPlugins }: PluginCallContext, list: NetworkConfigList): Invoker {
+  return builtInPlugins && isDefaultNetwork(list) ? builtInPlugins : invoker;
 }
 
-function isBuiltIn({ text }: NetworkList): boolean {
+function isDefaultNetwork({ text }: NetworkConfigList): boolean {
   return text === DEFAULT_NETWORK;
 }
 
-function requestOf(caller: Caller, list: NetworkList, plugin: PluginEntry, options: CallOptions): Request {
-  const { verb, parameters, prevResult, validAttachments, madeAt } = options;
+function buildRequest(
+  context: PluginCallContext,
+  list: NetworkConfigList,
+  plugin: PluginEntry,
+  options: PluginCallOptions,
+): PluginRequest {
+  const { verb, parameters, prevResult, validAttachments, snapshotTime } = options;
   const stdin = deriveRequest(list, plugin, {
-    verb,
+    command: verb,
     ...(prevResult && { prevResult }),
     ...(parameters && { capabilityArgs: parameters.capabilityArgs }),
     ...(validAttachments && { validAttachments }),
   });
   // The first versions cannot say all of a result, and who asks in them is to see no more than that.
-  const isWhole = prevResult && atLeast(list.cniVersion, "0.3.0");
-  const env = environment(caller, list, options);
-  return { command: verb, env, stdin, ...isWhole && { prevResult }, ...madeAt !== undefined && { madeAt } };
+  const hasFullResult = prevResult && atLeast(list.cniVersion, "0.3.0");
+  const env = pluginEnvironment(context, list, options);
+  return {
+    command: verb,
+    env,
+    stdin,
+    ...hasFullResult && { prevResult },
+    ...snapshotTime !== undefined && { snapshotTime },
+  };
 }
 
 /** What a plugin fails with it answers; what is thrown here with this code comes from looking for it. */
-function invoke(invoker: Invoker, type: string, request: Request): Response {
+function invokeOrMissingPlugin(invoker: Invoker, type: string, request: PluginRequest): PluginResponse {
   try {
     return invoker.invoke(type, request);
   } catch (error) {
@@ -158,39 +189,44 @@ function invoke(invoker: Invoker, type: string, request: Request): Response {
  * All six, empty where they do not apply. Other CNI_* variables were meant for us or for whoever called us, but for one that only
  * plugins read: whoever sets it has asked for what they otherwise refuse.
  */
-function environment(
-  { env, pluginDirectories, ownPlugins }: Caller,
-  list: NetworkList,
-  { verb, parameters }: CallOptions,
+function pluginEnvironment(
+  { env, pluginDirectories, builtInPlugins }: PluginCallContext,
+  list: NetworkConfigList,
+  { verb, parameters }: PluginCallOptions,
 ): Record<string, string | undefined> {
   return {
-    ...inherited(env),
+    ...inheritedEnvironment(env),
     CNI_COMMAND: verb,
     CNI_CONTAINERID: parameters?.containerId ?? "",
     CNI_NETNS: parameters?.netns ?? "",
     CNI_IFNAME: parameters?.ifname ?? "",
     CNI_ARGS: (parameters?.args ?? []).map((pair) => pair.join("=")).join(";"),
-    CNI_PATH: ownPlugins && isBuiltIn(list) ? "" : pluginDirectories.join(":"),
+    CNI_PATH: builtInPlugins && isDefaultNetwork(list) ? "" : pluginDirectories.join(":"),
     // Only this version has it, and plugins of its time may ask.
     ...(list.cniVersion === "0.1.0" && { CNI_VERSION: list.cniVersion }),
   };
 }
 
-function named<T>(list: NetworkList, plugin: PluginEntry, verb: Verb | "restore", call: () => T): T {
+function withPluginName<T>(
+  list: NetworkConfigList,
+  plugin: PluginEntry,
+  verb: CniCommand | "restore",
+  call: () => T,
+): T {
   try {
     return call();
   } catch (error) {
     const { code, message, details } = CniError.from(error);
-    const Kind = error instanceof MissingPluginError ? MissingPluginError : CniError;
-    throw new Kind(code, `plugin "${plugin.type}" (${verb}): ${message}`, {
-      details: [findPosition(list, plugin, error), details].filter((part) => part).join("; "),
+    const ErrorClass = error instanceof MissingPluginError ? MissingPluginError : CniError;
+    throw new ErrorClass(code, `plugin "${plugin.type}" (${verb}): ${message}`, {
+      details: [findSourceLocation(list, plugin, error), details].filter((part) => part).join("; "),
       cause: error,
     });
   }
 }
 
 /** What a plugin gets of our own environment. */
-function inherited(env: Caller["env"]): Record<string, string | undefined> {
+function inheritedEnvironment(env: PluginCallContext["env"]): Record<string, string | undefined> {
   const variables: Record<string, string | undefined> = {};
   for (const name in env) {
     if (!name.startsWith("CNI_") || name === "CNI_NETNS_OVERRIDE") variables[name] = env[name];

@@ -1,6 +1,6 @@
 /** The container id that stands for a namespace where nobody gave one. @module */
 
 /** The id that cnitool gives to the namespace at this path, so that either can remove what the other added. */
-export function derivedContainerId(netns: string): string {
+export function containerIdOfNetns(netns: string): string {
   return `cnitool-${new Bun.CryptoHasher("sha512").update(netns).digest("hex").slice(0, 20)}`;
 }

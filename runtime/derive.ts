@@ -5,9 +5,9 @@
  * @module
  */
 import type { Attachment } from "../spec/plugin_config.ts";
-import { deriveRequest, type NetworkList } from "../spec/network_config_list.ts";
-import { atLeast, since, type Verb } from "../spec/version.ts";
-import { findPrevResult, type Memory, recall, type RecallParameters } from "./resolve_attachment.ts";
+import { deriveRequest, type NetworkConfigList } from "../spec/network_config_list.ts";
+import { atLeast, type CniCommand, introducedIn } from "../spec/version.ts";
+import { type CacheStore, findCachedResult, resolveAttachment, type RuntimeConf } from "./resolve_attachment.ts";
 import { requireVersion } from "./operations.ts";
 
 /** The request for one plugin. */
@@ -21,9 +21,9 @@ export interface DerivedRequest {
 /** What to derive requests for. */
 export interface DeriveOptions {
   /** The command. */
-  readonly verb: Exclude<Verb, "VERSION">;
+  readonly verb: Exclude<CniCommand, "VERSION">;
   /** The attachment, of which DEL and CHECK use what is remembered; without it there is no prevResult. */
-  readonly parameters?: RecallParameters;
+  readonly parameters?: RuntimeConf;
   /** For GC: what is to stay. */
   readonly valid?: readonly Attachment[];
 }
@@ -36,25 +36,25 @@ export interface DeriveOptions {
  * @throws {CniError} as the command itself, if it would not call a plugin
  */
 export function deriveRequests(
-  memory: Memory,
-  network: NetworkList | string,
+  store: CacheStore,
+  network: NetworkConfigList | string,
   { verb, parameters, valid = [] }: DeriveOptions,
 ): DerivedRequest[] {
-  const ofAttachment = verb === "CHECK" || verb === "DEL";
-  const recalled = ofAttachment && parameters
-    ? recall(memory, network, parameters, verb === "DEL" ? "remove" : "check")
+  const isForAttachment = verb === "CHECK" || verb === "DEL";
+  const attachment = isForAttachment && parameters
+    ? resolveAttachment(store, network, parameters, verb === "DEL" ? "remove" : "check")
     : undefined;
-  const list = recalled?.list ?? network;
+  const list = attachment?.list ?? network;
   if (typeof list === "string") return [];
-  const reason = whyNot(list, verb);
+  const reason = notCalledReason(list, verb);
   if (reason !== undefined) {
-    memory.log(`Network "${list.name}" ${reason}: no plugin would be called`);
+    store.log(`Network "${list.name}" ${reason}: no plugin would be called`);
     return [];
   }
-  const prevResult = recalled && findPrevResult(memory, recalled);
-  const capabilityArgs = recalled?.entry.capabilityArgs ?? parameters?.capabilityArgs;
+  const prevResult = attachment && findCachedResult(store, attachment);
+  const capabilityArgs = attachment?.entry.capabilityArgs ?? parameters?.capabilityArgs;
   const options = {
-    verb,
+    command: verb,
     ...(prevResult && { prevResult }),
     ...(capabilityArgs && { capabilityArgs }),
     validAttachments: valid,
@@ -63,9 +63,9 @@ export function deriveRequests(
   return plugins.map((plugin) => ({ type: plugin.type, request: deriveRequest(list, plugin, options) }));
 }
 
-function whyNot(list: NetworkList, verb: Verb): string | undefined {
+function notCalledReason(list: NetworkConfigList, verb: CniCommand): string | undefined {
   if (verb === "CHECK") requireVersion(list, verb);
-  if (!atLeast(list.cniVersion, since[verb])) return `has cniVersion ${list.cniVersion}, which has no ${verb}`;
+  if (!atLeast(list.cniVersion, introducedIn[verb])) return `has cniVersion ${list.cniVersion}, which has no ${verb}`;
   if (verb === "CHECK" && list.disableCheck) return "has disableCheck";
   if (verb === "GC" && list.disableGC) return "has disableGC";
   return undefined;

@@ -2,15 +2,15 @@ import { afterAll, expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type NetworkList, parseNetworkList } from "../spec/network_config_list.ts";
+import { type NetworkConfigList, parseNetworkConfigList } from "../spec/network_config_list.ts";
 import { createEntry } from "./cache.ts";
 import { type DeriveOptions, deriveRequests } from "./derive.ts";
 
 const directory = mkdtempSync(join(tmpdir(), "cni-derive-"));
 afterAll(() => rmSync(directory, { recursive: true }));
 
-const list = (options: object = {}): NetworkList =>
-  parseNetworkList(JSON.stringify({
+const list = (options: object = {}): NetworkConfigList =>
+  parseNetworkConfigList(JSON.stringify({
     cniVersion: "1.1.0",
     name: "web",
     plugins: [{ type: "a", x: 1 }, { type: "b", capabilities: { ports: true } }],
@@ -18,7 +18,7 @@ const list = (options: object = {}): NetworkList =>
   }));
 const who = { containerId: "c1", ifname: "eth0" };
 
-function derive(network: NetworkList | string, options: DeriveOptions) {
+function derive(network: NetworkConfigList | string, options: DeriveOptions) {
   const log: string[] = [];
   const requests = deriveRequests({ cacheDirectory: directory, log: (line) => log.push(line) }, network, options);
   return { log, requests: requests.map(({ type, request }) => [type, JSON.parse(request)]) };

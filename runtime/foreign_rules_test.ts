@@ -6,11 +6,11 @@
  */
 import { expect, test } from "bun:test";
 import { createNetns, type Netns } from "../ffi/netns.ts";
-import type { Tally } from "../testing/netlink_counts.ts";
+import type { NetlinkCounts } from "../testing/netlink_counts.ts";
 import { cstr } from "../ffi/netlink/codec.ts";
 import { message, NLM_F_DUMP, readMessage } from "../ffi/netlink/message.ts";
 import { exchange, request } from "../ffi/netlink/socket.ts";
-import { nfgenmsg, op } from "../ffi/nft/objects.ts";
+import { nfgenmsg, nftOperation } from "../ffi/nft/objects.ts";
 import {
   NFT_MSG_GETCHAIN,
   NFT_MSG_GETRULE,
@@ -18,16 +18,16 @@ import {
   NFT_MSG_GETSETELEM,
   NFT_MSG_GETTABLE,
 } from "../ffi/nft/uapi.ts";
-import { inNetns } from "../testing/netns.ts";
-import { withoutBus } from "../testing/firewall.ts";
+import { runInNetns } from "../testing/netns.ts";
+import { withoutSystemBus } from "../testing/firewall.ts";
 import { loadPlugins } from "../plugins/registry.ts";
-import { parseNetworkList } from "../spec/network_config_list.ts";
-import { gc } from "./gc.ts";
-import { restore } from "./restore.ts";
-import { add, check, del } from "./operations.ts";
-import { type CountedHost, newCountedHost } from "../testing/counting_host.ts";
+import { parseNetworkConfigList } from "../spec/network_config_list.ts";
+import { gcNetworkList } from "./gc.ts";
+import { restoreAttachments } from "./restore.ts";
+import { addNetworkList, checkNetworkList, delNetworkList } from "./operations.ts";
+import { type CountingHost, newCountingHost } from "../testing/counting_host.ts";
 
-withoutBus();
+withoutSystemBus();
 await loadPlugins();
 
 const numbers = (count: number): number[] => Array.from({ length: count }, (_, i) => i);
@@ -105,8 +105,8 @@ function foreign({ nft }: Netns): { readonly rules: number; readonly bytes: stri
   const counts: Record<number, number> = {};
   const sets: Which[] = [];
   const list = (type: number, which: Which = {}) => {
-    exchange(nft, [request(op("GET", type, anything), which, NLM_F_DUMP)], (payload) => {
-      const bytes = payload.bytes.slice(payload.at, payload.end);
+    exchange(nft, [request(nftOperation("GET", type, anything), which, NLM_F_DUMP)], (payload) => {
+      const bytes = payload.bytes.slice(payload.offset, payload.end);
       const { family, table, set } = readMessage(anything, payload);
       if (table === "cni") return;
       if (type === NFT_MSG_GETSET) sets.push({ family, table: table!, set: set! });
@@ -122,7 +122,7 @@ function foreign({ nft }: Netns): { readonly rules: number; readonly bytes: stri
 
 /** The same as nft(8) prints it, handles included. */
 function printed(host: Netns): string {
-  return inNetns(host, "nft", "-a", "list", "ruleset").replace(/^table (inet|bridge) cni \{[^]*?^\}\n/gm, "");
+  return runInNetns(host, "nft", "-a", "list", "ruleset").replace(/^table (inet|bridge) cni \{[^]*?^\}\n/gm, "");
 }
 
 const PORTS = [{ hostPort: 8080, containerPort: 80, protocol: "tcp" }, {
@@ -133,10 +133,10 @@ const PORTS = [{ hostPort: 8080, containerPort: 80, protocol: "tcp" }, {
 const who = (containerId: string) => ({ containerId, ifname: "eth0" });
 
 /** Attaches and detaches in all ways. @returns what each asked of the kernel */
-function exercise({ host, directory, surroundings, runtime, measure, log }: CountedHost): Record<string, Tally> {
+function exercise({ host, directory, context, runtime, measure, log }: CountingHost): Record<string, NetlinkCounts> {
   const ranges = [[{ subnet: "10.66.0.0/16" }], [{ subnet: "fd66::/64" }]];
   const ipam = { type: "host-local", dataDir: directory, ranges, routes: [{ dst: "0.0.0.0/0" }, { dst: "::/0" }] };
-  const list = parseNetworkList(JSON.stringify({
+  const list = parseNetworkConfigList(JSON.stringify({
     cniVersion: "1.1.0",
     name: "chain",
     plugins: [
@@ -148,24 +148,30 @@ function exercise({ host, directory, surroundings, runtime, measure, log }: Coun
   }));
   using container = createNetns();
   const attach = () =>
-    void add(runtime, list, { ...who("c1"), netns: container.path, capabilityArgs: { portMappings: PORTS } });
-  const detach = () => del(runtime, list, who("c1"));
+    void addNetworkList(runtime, list, {
+      ...who("c1"),
+      netns: container.path,
+      capabilityArgs: { portMappings: PORTS },
+    });
+  const detach = () => delNetworkList(runtime, list, who("c1"));
   // The first makes the bridge and our tables.
   measure(attach);
   measure(detach);
-  const costs: Record<string, Tally> = { ADD: measure(attach) };
+  const costs: Record<string, NetlinkCounts> = { ADD: measure(attach) };
   // Our rules are where those of others drop.
-  expect(inNetns(host, "nft", "list", "chain", "inet", "site", "forward")).toContain("jump CNI-FORWARD");
-  expect(inNetns(host, "iptables", "-S", "FORWARD")).toContain("CNI-FORWARD");
-  costs["CHECK"] = measure(() => check(runtime, list, who("c1")));
+  expect(runInNetns(host, "nft", "list", "chain", "inet", "site", "forward")).toContain("jump CNI-FORWARD");
+  expect(runInNetns(host, "iptables", "-S", "FORWARD")).toContain("CNI-FORWARD");
+  costs["CHECK"] = measure(() => checkNetworkList(runtime, list, who("c1")));
   costs["DEL"] = measure(detach);
   measure(attach);
-  costs["restore of nothing"] = measure(() => void restore(runtime, surroundings));
-  inNetns(host, "nft", "delete table inet cni; delete table bridge cni");
-  costs["restore"] = measure(() => void expect(restore(runtime, surroundings).attachments[0]?.state).toBe("restored"));
+  costs["restore of nothing"] = measure(() => void restoreAttachments(runtime, context));
+  runInNetns(host, "nft", "delete table inet cni; delete table bridge cni");
+  costs["restore"] = measure(() =>
+    void expect(restoreAttachments(runtime, context).attachments[0]?.state).toBe("restored")
+  );
   expect(log.every((each) => each.startsWith("Restored of"))).toBe(true);
-  costs["GC"] = measure(() => gc(runtime, list, []));
-  costs["GC of nothing"] = measure(() => gc(runtime, list, []));
+  costs["GC"] = measure(() => gcNetworkList(runtime, list, []));
+  costs["GC of nothing"] = measure(() => gcNetworkList(runtime, list, []));
   return costs;
 }
 
@@ -176,7 +182,7 @@ test(
   () => {
     const [few, many] = [400, MANY].map((rules) => {
       using resources = new DisposableStack();
-      const counted = newCountedHost(resources);
+      const counted = newCountingHost(resources);
       const { host } = counted;
       load(host, rules);
       const look = () => ({ ...foreign(host), printed: rules === MANY || printed(host) });
@@ -185,7 +191,7 @@ test(
       const costs = exercise(counted);
       expect(look()).toEqual(before);
       // That it would be noticed.
-      inNetns(host, "nft", "add rule arp site c accept");
+      runInNetns(host, "nft", "add rule arp site c accept");
       expect(foreign(host).bytes).not.toBe(before.bytes);
       return costs;
     });

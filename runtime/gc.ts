@@ -8,21 +8,27 @@
  * @module
  */
 import { SystemError } from "../ffi/sys/error.ts";
-import { findStatus } from "../ffi/sys/stat.ts";
-import { momentAfterNow, writtenSince } from "../ffi/sys/mtime.ts";
+import { findStat } from "../ffi/sys/stat.ts";
+import { modifiedSince, nowCeil } from "../ffi/sys/mtime.ts";
 import type { Attachment } from "../spec/plugin_config.ts";
 import { containerIdProblem, ifnameProblem } from "../spec/env.ts";
 import { CniError } from "../spec/error.ts";
-import type { NetworkList } from "../spec/network_config_list.ts";
-import { atLeast, since } from "../spec/version.ts";
+import type { NetworkConfigList } from "../spec/network_config_list.ts";
+import { atLeast, introducedIn } from "../spec/version.ts";
 import * as cache from "./cache.ts";
-import { callForMany, type CallOptions, callPlugin } from "./call_plugin.ts";
-import { alone } from "./lock.ts";
-import { describe, findPrevResult, keyOf, recall, type Recalled } from "./resolve_attachment.ts";
-import type { RuntimeOptions } from "./operations.ts";
+import { callDelMany, callPlugin, type PluginCallOptions } from "./call_plugin.ts";
+import { lockNode } from "./lock.ts";
+import {
+  attachmentKey,
+  describeAttachment,
+  findCachedResult,
+  resolveAttachment,
+  type ResolvedAttachment,
+} from "./resolve_attachment.ts";
+import type { RuntimeContext } from "./operations.ts";
 
 /** So many are forgotten by the time that a killed process has not come to the others. */
-const MOST_TOGETHER = 512;
+const BATCH_SIZE = 512;
 
 /**
  * Removes what is left of containers that live no more: detaches what is remembered and not in `valid`, then lets the plugins look.
@@ -30,33 +36,38 @@ const MOST_TOGETHER = 512;
  * Nothing is attached, checked or detached by this runtime meanwhile.
  *
  * @param valid all attachments that are to stay
- * @param madeAt when that was known, in nanoseconds since 1970; who was attached since stays as well
+ * @param snapshotTime when that was known, in nanoseconds since 1970; who was attached since stays as well
  * @throws {CniError} naming everything that failed, after everything was tried
  */
-export function gc(
-  runtime: RuntimeOptions,
-  list: NetworkList,
+export function gcNetworkList(
+  runtime: RuntimeContext,
+  list: NetworkConfigList,
   valid: readonly Attachment[],
-  madeAt = momentAfterNow(),
+  snapshotTime = nowCeil(),
 ): void {
   if (list.disableGC) return;
-  using _ = alone(runtime.cacheDirectory, { inherited: true });
+  using _ = lockNode(runtime.cacheDirectory, { inherited: true });
   const failures: unknown[] = [];
-  const living = [...valid];
-  attempt(failures, () => {
-    const isYoung = youngIn(runtime.cacheDirectory, madeAt);
-    for (const dead of groupsOf(recallDead(runtime, list, living, isYoung, failures))) detach(runtime, dead, failures);
+  const allValid = [...valid];
+  collectFailure(failures, () => {
+    const isAttachedSince = attachedSince(runtime.cacheDirectory, snapshotTime);
+    for (const batch of batchesOf(resolveGarbage(runtime, list, allValid, isAttachedSince, failures))) {
+      delBatch(runtime, batch, failures);
+    }
   });
-  if (atLeast(list.cniVersion, since.GC)) {
+  if (atLeast(list.cniVersion, introducedIn.GC)) {
     for (const plugin of list.plugins) {
-      attempt(failures, () => callPlugin(runtime, list, plugin, { verb: "GC", validAttachments: living, madeAt }));
+      collectFailure(
+        failures,
+        () => callPlugin(runtime, list, plugin, { verb: "GC", validAttachments: allValid, snapshotTime }),
+      );
     }
   }
   if (failures.length === 1) throw failures[0];
   if (failures.length > 1) throw CniError.from(new AggregateError(failures, `Cannot clean up network "${list.name}"`));
 }
 
-function attempt(failures: unknown[], step: () => void): boolean {
+function collectFailure(failures: unknown[], step: () => void): boolean {
   try {
     step();
     return true;
@@ -67,45 +78,50 @@ function attempt(failures: unknown[], step: () => void): boolean {
 }
 
 /** Others wait while garbage is collected, but not while it waits for them. Who has come meanwhile cannot be on a list that was made before. */
-export function youngIn(cacheDirectory: string, madeAt: bigint): (entry: cache.CacheEntry) => boolean {
-  const isYoung = writtenSince(madeAt);
-  return (entry) => isYoung(findStatus(cache.cachePath(cacheDirectory, entry))?.modified ?? 0n);
+export function attachedSince(cacheDirectory: string, snapshotTime: bigint): (entry: cache.CacheEntry) => boolean {
+  const isWrittenSince = modifiedSince(snapshotTime);
+  return (entry) => isWrittenSince(findStat(cache.cachePath(cacheDirectory, entry))?.mtime ?? 0n);
 }
 
 /** @param valid to which those that are too young to be on it are added */
-function recallDead(
-  runtime: RuntimeOptions,
-  list: NetworkList,
+function resolveGarbage(
+  runtime: RuntimeContext,
+  list: NetworkConfigList,
   valid: Attachment[],
-  isYoung: (entry: cache.CacheEntry) => boolean,
+  isAttachedSince: (entry: cache.CacheEntry) => boolean,
   failures: unknown[],
-): Recalled[] {
-  const living = new Set(valid.map(textOf));
-  const recalled: Recalled[] = [];
-  const dead = cache.listEntries(runtime.cacheDirectory, list.name, (message, error, name = "") => {
+): ResolvedAttachment[] {
+  const validTexts = new Set(valid.map(attachmentText));
+  const garbage: ResolvedAttachment[] = [];
+  const notValid = cache.listCacheEntries(runtime.cacheDirectory, list.name, (message, error, name = "") => {
     // What the disk does not give now, a further gc may get; what makes no sense never will.
     if (error instanceof SystemError) return void failures.push(error);
     const isDamaged = error instanceof cache.DamagedEntryError &&
-      findStatus(`${runtime.cacheDirectory}/results/${name}`)?.isFile;
-    const attachment = isDamaged ? attachmentOf(name, list.name) : undefined;
+      findStat(`${runtime.cacheDirectory}/results/${name}`)?.isFile;
+    const attachment = isDamaged ? attachmentOfFileName(name, list.name) : undefined;
     if (!attachment) return runtime.log(`${message}; remove that file if its container is gone`);
-    const key = keyOf(list.name, attachment);
-    if (living.has(textOf(attachment))) return runtime.log(`${message}; ${describe(key)} is to stay`);
-    runtime.log(`${message}; removing what may be left of ${describe(key)}`);
-    recalled.push({ list, entry: { ...key, config: list.text, netns: "", args: [], capabilityArgs: {} } });
-  }).filter((each) => !living.has(textOf(each)));
-  for (const entry of dead) {
+    const key = attachmentKey(list.name, attachment);
+    if (validTexts.has(attachmentText(attachment))) {
+      return runtime.log(`${message}; ${describeAttachment(key)} is to stay`);
+    }
+    runtime.log(`${message}; removing what may be left of ${describeAttachment(key)}`);
+    garbage.push({ list, entry: { ...key, config: list.text, netns: "", args: [], capabilityArgs: {} } });
+  }).filter((cached) => !validTexts.has(attachmentText(cached)));
+  for (const entry of notValid) {
     const { containerId, ifname } = entry;
-    if (isYoung(entry)) {
+    if (isAttachedSince(entry)) {
       valid.push({ containerId, ifname });
       continue;
     }
-    attempt(failures, () => void recalled.push(recall(runtime, list, { containerId, ifname }, "remove", entry)));
+    collectFailure(
+      failures,
+      () => void garbage.push(resolveAttachment(runtime, list, { containerId, ifname }, "remove", entry)),
+    );
   }
-  return recalled;
+  return garbage;
 }
 
-function textOf({ containerId, ifname }: Attachment): string {
+function attachmentText({ containerId, ifname }: Attachment): string {
   return `${containerId}/${ifname}`;
 }
 
@@ -113,36 +129,38 @@ function textOf({ containerId, ifname }: Attachment): string {
  * Whose entry has this file name, which begins with the network's: `undefined` if that could be several, as names of networks, ids and
  * interfaces may all have a dash.
  */
-function attachmentOf(name: string, network: string): Attachment | undefined {
+function attachmentOfFileName(name: string, network: string): Attachment | undefined {
   // The second form is that of ids which are made from the path of a namespace.
-  const found = /^([^-]+|cnitool-[0-9a-f]{20})-([^-]+)$/.exec(name.slice(network.length + 1));
-  const [, containerId = "", ifname = ""] = found ?? [];
+  const match = /^([^-]+|cnitool-[0-9a-f]{20})-([^-]+)$/.exec(name.slice(network.length + 1));
+  const [, containerId = "", ifname = ""] = match ?? [];
   return containerIdProblem(containerId) || ifnameProblem(ifname) ? undefined : { containerId, ifname };
 }
 
 /** By the configuration that they were attached with, which mostly is the same for all. */
-function groupsOf(all: readonly Recalled[]): Recalled[][] {
-  const byText = Map.groupBy(all, ({ list }) => list.text);
-  return [...byText.values()].flatMap((group) =>
+function batchesOf(attachments: readonly ResolvedAttachment[]): ResolvedAttachment[][] {
+  const byText = Map.groupBy(attachments, ({ list }) => list.text);
+  return [...byText.values()].flatMap((sameConfiguration) =>
     Array.from(
-      { length: Math.ceil(group.length / MOST_TOGETHER) },
-      (_, i) => group.slice(i * MOST_TOGETHER, (i + 1) * MOST_TOGETHER),
+      { length: Math.ceil(sameConfiguration.length / BATCH_SIZE) },
+      (_, i) => sameConfiguration.slice(i * BATCH_SIZE, (i + 1) * BATCH_SIZE),
     )
   );
 }
 
 /** Detaches containers with one configuration; of one that a plugin fails for, the plugins before it are not called. */
-function detach(runtime: RuntimeOptions, dead: readonly Recalled[], failures: unknown[]): void {
-  const { list } = dead[0]!;
-  let rest = dead.map((each): CallOptions & Recalled => ({
-    ...each,
+function delBatch(runtime: RuntimeContext, batch: readonly ResolvedAttachment[], failures: unknown[]): void {
+  const { list } = batch[0]!;
+  let calls = batch.map((call): PluginCallOptions & ResolvedAttachment => ({
+    ...call,
     verb: "DEL",
-    parameters: each.entry,
-    prevResult: findPrevResult(runtime, each),
+    parameters: call.entry,
+    prevResult: findCachedResult(runtime, call),
   }));
   for (const plugin of list.plugins.toReversed()) {
-    const left = callForMany(runtime, list, plugin, rest);
-    rest = rest.filter((each) => !left.has(each) || attempt(failures, () => callPlugin(runtime, list, plugin, each)));
+    const notDone = callDelMany(runtime, list, plugin, calls);
+    calls = calls.filter((call) =>
+      !notDone.has(call) || collectFailure(failures, () => callPlugin(runtime, list, plugin, call))
+    );
   }
-  for (const { entry } of rest) attempt(failures, () => cache.removeEntry(runtime.cacheDirectory, entry));
+  for (const { entry } of calls) collectFailure(failures, () => cache.removeEntry(runtime.cacheDirectory, entry));
 }

@@ -5,27 +5,27 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Netlink } from "../ffi/netlink/socket.ts";
 import { createNetns, type Netns, NetnsError, openNetns } from "../ffi/netns.ts";
-import { inNetns } from "../testing/netns.ts";
+import { runInNetns } from "../testing/netns.ts";
 import bandwidth from "../plugins/bandwidth/plugin.ts";
 import bridge from "../plugins/bridge/plugin.ts";
 import firewall from "../plugins/firewall/plugin.ts";
-import { withoutBus } from "../testing/firewall.ts";
+import { withoutSystemBus } from "../testing/firewall.ts";
 import hostLocal from "../plugins/host_local/plugin.ts";
 import macvlan from "../plugins/macvlan/plugin.ts";
-import type { Invoker, Request, Response } from "../plugins/lib/protocol/delegate.ts";
-import type { AnyPlugin, Surroundings } from "../plugins/lib/protocol/serve.ts";
-import { embeddedForMany } from "../plugins/lib/protocol/serve_batch.ts";
+import type { Invoker, PluginRequest, PluginResponse } from "../plugins/lib/protocol/delegate.ts";
+import type { AnyPlugin, HostContext } from "../plugins/lib/protocol/serve.ts";
+import { builtinBatchInvoker } from "../plugins/lib/protocol/serve_batch.ts";
 import portmap from "../plugins/portmap/plugin.ts";
 import ptp from "../plugins/ptp/plugin.ts";
 import staticIpam from "../plugins/static/plugin.ts";
 import tap from "../plugins/tap/plugin.ts";
 import { tuning } from "../plugins/tuning/plugin.ts";
 import { CniError } from "../spec/error.ts";
-import { type NetworkList, parseNetworkList } from "../spec/network_config_list.ts";
-import { gc } from "./gc.ts";
-import { add, type RuntimeOptions } from "./operations.ts";
+import { type NetworkConfigList, parseNetworkConfigList } from "../spec/network_config_list.ts";
+import { gcNetworkList } from "./gc.ts";
+import { addNetworkList, type RuntimeContext } from "./operations.ts";
 
-withoutBus();
+withoutSystemBus();
 
 interface Bench {
   readonly host: Netns;
@@ -33,17 +33,17 @@ interface Bench {
   /** `type COMMAND container`, of the plugins that are programs. */
   readonly programs: string[];
   /** What such a program answers; nothing but success unless told. */
-  readonly answers: Record<string, Response>;
+  readonly answers: Record<string, PluginResponse>;
   /** Replaces plugins that are built in. */
   readonly builtIn: Record<string, AnyPlugin>;
   /** By message, what was sent to the host's kernel; a send is a `0`. */
   readonly sent: number[];
   /** A list that begins with the bridge plugin, or with another that the options name. */
-  list(name: string, options?: { readonly bridge?: object; readonly plugins?: readonly object[] }): NetworkList;
-  attach(list: NetworkList, ...containers: string[]): Netns[];
+  list(name: string, options?: { readonly bridge?: object; readonly plugins?: readonly object[] }): NetworkConfigList;
+  attach(list: NetworkConfigList, ...containers: string[]): Netns[];
   /** Ends the namespace of a container. */
   end(netns: Netns): void;
-  gc(list: NetworkList, ...valid: string[]): CniError | undefined;
+  gc(list: NetworkConfigList, ...valid: string[]): CniError | undefined;
   /** What there is of a network, by container: links, elements, reservations, backups, memories. */
   left(network: string): Record<string, string[]>;
 }
@@ -57,7 +57,7 @@ function newBench(scope: DisposableStack): Bench {
   const directory = mkdtempSync(join(tmpdir(), "cni-gc-"));
   scope.defer(() => rmSync(directory, { recursive: true }));
   const host = scope.use(createNetns());
-  inNetns(host, "sh", "-e", "-c", "ip link set lo up; ip link add up0 type bridge; nft add table inet mine");
+  runInNetns(host, "sh", "-e", "-c", "ip link set lo up; ip link add up0 type bridge; nft add table inet mine");
   const [log, programs, sent]: [string[], string[], number[]] = [[], [], []];
   const answers: Bench["answers"] = {};
   const builtIn: Bench["builtIn"] = {
@@ -73,7 +73,7 @@ function newBench(scope: DisposableStack): Bench {
     tuning: tuning("/nonexistent"),
   };
   const ended = new Set<string>();
-  const kernel: Surroundings = {
+  const kernel: HostContext = {
     host: watched(host, sent),
     // The number in the path of one that ended is soon that of another file.
     openNetns: (path) => {
@@ -83,8 +83,8 @@ function newBench(scope: DisposableStack): Bench {
     invoker: () => invoker,
     log: (message) => void log.push(message),
   };
-  const ours = embeddedForMany((type) => builtIn[type], kernel);
-  const program = (type: string, { command, env, stdin }: Request): Response => {
+  const ours = builtinBatchInvoker((type) => builtIn[type], kernel);
+  const program = (type: string, { command, env, stdin }: PluginRequest): PluginResponse => {
     programs.push(`${type} ${command} ${env.CNI_CONTAINERID}`);
     const { prevResult = { cniVersion: "1.1.0", ips: [{ address: "10.9.0.2/24" }] } } = JSON.parse(stdin);
     return answers[`${type} ${command} ${env.CNI_CONTAINERID}`] ??
@@ -94,7 +94,7 @@ function newBench(scope: DisposableStack): Bench {
     ...ours,
     invoke: (type, request) => (type in builtIn ? ours.invoke(type, request) : program(type, request)),
   };
-  const runtime: RuntimeOptions = {
+  const runtime: RuntimeContext = {
     invoker,
     pluginDirectories: [],
     cacheDirectory: join(directory, "cache"),
@@ -127,7 +127,7 @@ function newBench(scope: DisposableStack): Bench {
       };
       const dataDir = join(directory, "tuning");
       const behind = plugins.map((each) => ({ ...each, dataDir }));
-      return parseNetworkList(JSON.stringify({ cniVersion: "1.1.0", name, plugins: [own, ...behind] }));
+      return parseNetworkConfigList(JSON.stringify({ cniVersion: "1.1.0", name, plugins: [own, ...behind] }));
     },
     attach: (list, ...containers) =>
       containers.map((containerId) => {
@@ -137,7 +137,7 @@ function newBench(scope: DisposableStack): Bench {
           .map((protocol) => ({ hostPort: ports++, containerPort: 80, protocol }));
         const limits = { egressRate: 8_000_000, egressBurst: 8_000_000 };
         const capabilityArgs = { portMappings, bandwidth: limits };
-        add(runtime, list, { containerId, ifname: "eth0", netns: netns.path, capabilityArgs });
+        addNetworkList(runtime, list, { containerId, ifname: "eth0", netns: netns.path, capabilityArgs });
         return netns;
       }),
     end(netns) {
@@ -149,15 +149,15 @@ function newBench(scope: DisposableStack): Bench {
       sent.splice(0);
       programs.splice(0);
       try {
-        gc(runtime, list, valid.map((containerId) => ({ containerId, ifname: "eth0" })));
+        gcNetworkList(runtime, list, valid.map((containerId) => ({ containerId, ifname: "eth0" })));
         return undefined;
       } catch (error) {
         return CniError.from(error);
       }
     },
     left(network) {
-      const links = JSON.parse(inNetns(host, "ip", "-j", "link"));
-      const rules = inNetns(host, "nft", "list", "ruleset");
+      const links = JSON.parse(runInNetns(host, "ip", "-j", "link"));
+      const rules = runInNetns(host, "nft", "list", "ruleset");
       const files = (name: string, pattern: RegExp) => {
         const found = readdirSync(join(directory, name), { withFileTypes: true }).map(({ name }) => name);
         return found.flatMap((each) => pattern.exec(each)?.[1] ?? []);
@@ -218,7 +218,7 @@ gcTest("what died goes, with and without its namespace; what lives and what is o
   const [c1, c2, c3] = attach(web, ...ids(5));
   attach(db, "c1", "c2", "d1");
   // A port of the bridge that nobody wrote an owner on, and one of another bridge with words that somebody else wrote.
-  inNetns(
+  runInNetns(
     host,
     "sh",
     "-e",
@@ -227,16 +227,16 @@ gcTest("what died goes, with and without its namespace; what lives and what is o
       "ip link set minetoo alias 'web c1 eth0'",
   );
   for (const each of [c1, c2]) bench.end(each!);
-  const before = inNetns(c3!, "ip", "-br", "link");
+  const before = runInNetns(c3!, "ip", "-br", "link");
   expect(before).toContain("eth0");
   expect(left("web").rules).toEqual(ids(5));
 
   expect(bench.gc(web, "c4", "c5")).toBeUndefined();
   expect(left("web")).toEqual(all("c4", "c5"));
   expect(left("db")).toEqual(all("c1", "c2", "d1"));
-  expect(inNetns(c3!, "ip", "-br", "link")).not.toContain("eth0");
-  expect(inNetns(host, "ip", "-br", "link")).toMatch(/^up0 .*^mine@minetoo /ms);
-  expect(inNetns(host, "nft", "list", "tables")).toContain("table inet mine");
+  expect(runInNetns(c3!, "ip", "-br", "link")).not.toContain("eth0");
+  expect(runInNetns(host, "ip", "-br", "link")).toMatch(/^up0 .*^mine@minetoo /ms);
+  expect(runInNetns(host, "nft", "list", "tables")).toContain("table inet mine");
   expect(bench.log).toEqual([]);
   expect(bench.gc(web)).toBeUndefined();
   expect(left("web")).toEqual(all());
@@ -310,7 +310,7 @@ for (
     const [few, many] = lists.map(({ list, namespaces }) => {
       expect(bench.gc(list, "living")).toBeUndefined();
       expect(bench.left(list.name)).toMatchObject({ reservations: ["living"], memories: ["living"] });
-      expect(inNetns(namespaces[0]!, "ip", "-br", "link")).toContain("eth0");
+      expect(runInNetns(namespaces[0]!, "ip", "-br", "link")).toContain("eth0");
       const sends = bench.sent.filter((type) => type === SEND).length;
       return { sends, messages: bench.sent.length - sends };
     }) as [Sent, Sent];
@@ -323,10 +323,14 @@ for (
   gcTest(`${type}: what died goes from namespaces that live, and what others have there stays`, (bench) => {
     const list = bench.list("web", { bridge: { type, ...own }, plugins: [] });
     const [c1, c2, c3] = bench.attach(list, ...ids(3));
-    inNetns(c2!, "ip", "link", "del", "eth0");
-    inNetns(c2!, "ip", "link", "add", "eth0", "type", "bridge");
+    runInNetns(c2!, "ip", "link", "del", "eth0");
+    runInNetns(c2!, "ip", "link", "add", "eth0", "type", "bridge");
     expect(bench.gc(list, "c3")).toBeUndefined();
-    expect([c1!, c2!, c3!].map((each) => /eth0/.test(inNetns(each, "ip", "-br", "link")))).toEqual([false, true, true]);
+    expect([c1!, c2!, c3!].map((each) => /eth0/.test(runInNetns(each, "ip", "-br", "link")))).toEqual([
+      false,
+      true,
+      true,
+    ]);
     expect(bench.left("web")).toMatchObject({ reservations: ["c3"], memories: ["c3"] });
   });
 }
@@ -338,7 +342,7 @@ gcTest("an IPAM plugin that is a program gets its DEL for each, once", (bench) =
   bench.answers["my-ipam DEL c2"] = { exitCode: 1, stdout: '{"cniVersion":"1.1.0","code":11,"msg":"busy"}' };
   expect(bench.gc(list)?.message).toBe('plugin "bridge" (DEL): busy');
   expect(bench.programs).toEqual([...ids(3).map((id) => `my-ipam DEL ${id}`), "my-ipam GC "]);
-  expect(inNetns(bench.host, "ip", "-br", "link")).not.toContain("veth");
+  expect(runInNetns(bench.host, "ip", "-br", "link")).not.toContain("veth");
 });
 
 gcTest("where plugins fail with all together, each is removed by itself", (bench) => {
@@ -347,7 +351,7 @@ gcTest("where plugins fail with all together, each is removed by itself", (bench
   for (const [type, plugin] of Object.entries(bench.builtIn)) {
     bench.builtIn[type] = {
       ...plugin,
-      delMany: () => {
+      delBatch: () => {
         throw new CniError(5, "out of order");
       },
     };
@@ -372,9 +376,9 @@ gcTest("what tuning changed in a namespace that lives is put back", (bench) => {
   const plugins = [{ type: "tuning", sysctl: { "net.core.somaxconn": "77" } }];
   const list = bench.list("web", { plugins });
   const [c1, c2] = bench.attach(list, "c1", "c2");
-  const read = (netns: Netns) => inNetns(netns, "cat", "/proc/sys/net/core/somaxconn").trim();
+  const read = (netns: Netns) => runInNetns(netns, "cat", "/proc/sys/net/core/somaxconn").trim();
   expect([read(c1!), read(c2!)]).toEqual(["77", "77"]);
   expect(bench.gc(list)).toBeUndefined();
-  expect(read(c1!)).toBe(inNetns(bench.host, "cat", "/proc/sys/net/core/somaxconn").trim());
+  expect(read(c1!)).toBe(runInNetns(bench.host, "cat", "/proc/sys/net/core/somaxconn").trim());
   expect(read(c2!)).toBe(read(c1!));
 });

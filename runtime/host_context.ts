@@ -5,14 +5,14 @@
  */
 import { currentNetns, openNetns } from "../ffi/netns.ts";
 import type { Invoker } from "../plugins/lib/protocol/delegate.ts";
-import { type Executables, executables } from "../plugins/lib/protocol/exec.ts";
-import { embeddedForMany } from "../plugins/lib/protocol/serve_batch.ts";
-import type { AnyPlugin, Embedded, Surroundings } from "../plugins/lib/protocol/serve.ts";
-import { findPlugin, isIpam, pluginNames } from "../plugins/registry.ts";
-import { say } from "../ffi/sys/stdio.ts";
+import { type ExecInvoker, execInvoker } from "../plugins/lib/protocol/exec.ts";
+import { builtinBatchInvoker } from "../plugins/lib/protocol/serve_batch.ts";
+import type { AnyPlugin, BuiltinInvoker, HostContext } from "../plugins/lib/protocol/serve.ts";
+import { findPlugin, isIpamPlugin, pluginNames } from "../plugins/registry.ts";
+import { printStderr } from "../ffi/sys/stdio.ts";
 
 /** How plugins are called. */
-export interface SurroundingsOptions {
+export interface HostContextOptions {
   /** Plugins of your own, which win over all others of their names. */
   readonly plugins?: readonly AnyPlugin[];
   /** How long a plugin that is a program of its own may run, in milliseconds; a quarter of an hour unless told. */
@@ -27,53 +27,59 @@ export interface SurroundingsOptions {
  *
  * @example Answer a call as the program of a plugin does
  * ```ts
- * import { findPlugin, serve, surroundings } from "./mod.ts";
+ * import { findPlugin, serve, createHostContext } from "./mod.ts";
  *
  * const request = { command: process.env.CNI_COMMAND ?? "VERSION", env: process.env, stdin: await Bun.stdin.text() };
- * const { exitCode, stdout } = serve(findPlugin("bridge")!, request, surroundings());
+ * const { exitCode, stdout } = serve(findPlugin("bridge")!, request, createHostContext());
  * console.log(exitCode); // 0
  * console.log(JSON.parse(stdout).cniVersion); // 1.1.0
  * ```
  *
  * @throws {SystemError} without /proc
  */
-export function surroundings({ plugins = [], timeoutMs, log = say }: SurroundingsOptions = {}): Surroundings {
-  const own = (type: string) => plugins.find(({ name }) => name === type);
-  const around: Surroundings = {
+export function createHostContext(
+  { plugins = [], timeoutMs, log = printStderr }: HostContextOptions = {},
+): HostContext {
+  const findGivenPlugin = (type: string) => plugins.find(({ name }) => name === type);
+  const context: HostContext = {
     host: currentNetns(),
     openNetns,
     invoker: (directories) => {
-      const options = { others: pluginNames(), ...(timeoutMs !== undefined && { timeoutMs }) };
-      const administrators = administratorsFirst(
-        executables(directories, options),
-        embeddedForMany(findPlugin, around),
+      const options = { builtinPlugins: pluginNames(), ...(timeoutMs !== undefined && { timeoutMs }) };
+      const installed = preferPrograms(
+        execInvoker(directories, options),
+        builtinBatchInvoker(findPlugin, context),
       );
-      return plugins.length === 0 ? administrators : firstOf(embeddedForMany(own, around), administrators);
+      return plugins.length === 0
+        ? installed
+        : preferEmbedded(builtinBatchInvoker(findGivenPlugin, context), installed);
     },
     log,
   };
-  return around;
+  return context;
 }
 
 /** A program that the administrator put beside ours wins over the plugin that is built in. */
-function administratorsFirst(programs: Executables, builtIn: Embedded): Invoker {
-  const choose = (type: string): Invoker => (builtIn.has(type) && !programs.find(type) ? builtIn : programs);
+function preferPrograms(programs: ExecInvoker, builtIn: BuiltinInvoker): Invoker {
+  const invokerOf = (
+    type: string,
+  ): Invoker => (builtIn.has(type) && !programs.findExecutable(type) ? builtIn : programs);
   return {
-    givesAddresses: (type) => isIpam(type) || !builtIn.has(type) || programs.find(type) !== undefined,
-    invoke: (type, request) => choose(type).invoke(type, request),
-    restore: (type, request) => choose(type).restore?.(type, request),
-    findProgram: (type) => programs.find(type),
-    delMany: (type, requests) => choose(type).delMany?.(type, requests) ?? requests,
+    isIpam: (type) => isIpamPlugin(type) || !builtIn.has(type) || programs.findExecutable(type) !== undefined,
+    invoke: (type, request) => invokerOf(type).invoke(type, request),
+    restoreRules: (type, request) => invokerOf(type).restoreRules?.(type, request),
+    findProgram: (type) => programs.findExecutable(type),
+    delBatch: (type, requests) => invokerOf(type).delBatch?.(type, requests) ?? requests,
   };
 }
 
-function firstOf(own: Embedded, others: Invoker): Invoker {
-  const choose = (type: string): Invoker => (own.has(type) ? own : others);
+function preferEmbedded(embedded: BuiltinInvoker, fallback: Invoker): Invoker {
+  const invokerOf = (type: string): Invoker => (embedded.has(type) ? embedded : fallback);
   return {
-    givesAddresses: (type) => choose(type).givesAddresses?.(type) ?? true,
-    invoke: (type, request) => choose(type).invoke(type, request),
-    restore: (type, request) => choose(type).restore?.(type, request),
-    findProgram: (type) => choose(type).findProgram?.(type),
-    delMany: (type, requests) => choose(type).delMany?.(type, requests) ?? requests,
+    isIpam: (type) => invokerOf(type).isIpam?.(type) ?? true,
+    invoke: (type, request) => invokerOf(type).invoke(type, request),
+    restoreRules: (type, request) => invokerOf(type).restoreRules?.(type, request),
+    findProgram: (type) => invokerOf(type).findProgram?.(type),
+    delBatch: (type, requests) => invokerOf(type).delBatch?.(type, requests) ?? requests,
   };
 }

@@ -4,18 +4,23 @@
  * @see SPEC.md §1 Network configuration format
  * @module
  */
-import { forPurpose, SystemError } from "../ffi/sys/error.ts";
-import { findNames } from "../ffi/sys/directory.ts";
+import { SystemError, withPurpose } from "../ffi/sys/error.ts";
+import { findEntryNames } from "../ffi/sys/directory.ts";
 import { readAll, readFile } from "../ffi/sys/file.ts";
-import { interruptibly } from "../ffi/sys/signals.ts";
-import { findStatus } from "../ffi/sys/stat.ts";
+import { withSignalsUnblocked } from "../ffi/sys/signals.ts";
+import { findStat } from "../ffi/sys/stat.ts";
 import { CniError, Code, ConfigError } from "../spec/error.ts";
-import { parseJson, printJson } from "../spec/jsonc.ts";
-import { type NetworkList, parseNetworkList, parsePluginEntry, type PluginEntry } from "../spec/network_config_list.ts";
+import { parseJson, stringifyJson } from "../spec/jsonc.ts";
+import {
+  type NetworkConfigList,
+  parseNetworkConfigList,
+  parsePluginEntry,
+  type PluginEntry,
+} from "../spec/network_config_list.ts";
 import { isJsonObject, type JsonObject } from "../spec/schema.ts";
 import { suggestion } from "../spec/suggest.ts";
 import { DEFAULT_NETWORK, DEFAULT_NETWORK_NAME } from "./default_network.ts";
-import { searchList } from "./unknown_keys.ts";
+import { findUnknownListKeys } from "./unknown_keys.ts";
 import { sortedByBytes } from "./byte_order.ts";
 
 /** Where to look, and whom to tell. */
@@ -23,7 +28,7 @@ export interface LoadOptions {
   /** Where configurations are looked up by name: `/etc/cni/net.d`, unless told. */
   readonly directory?: string;
   /** Gives the text for the network `-`: standard input, unless told. */
-  readonly readInput?: () => string;
+  readonly readStdin?: () => string;
   /** Told of each file that cannot be used; nobody is, unless told. */
   readonly log?: (message: string) => void;
 }
@@ -46,36 +51,36 @@ export interface LoadOptions {
  * @throws {SystemError} if the file cannot be read
  * @throws {ConfigError} if it cannot be used, and {SyntaxError} if it is no JSON
  */
-export function loadNetwork(network: string, options: LoadOptions = {}): NetworkList {
-  const { directory = "/etc/cni/net.d", readInput = readStandardInput, log } = options;
-  if (network === "-") return requirePlugins(parseNetworkList(readInput(), "standard input"));
-  if (network.includes("/")) return loadFile(network);
-  const { found, names, problems, nameless } = searchDirectory(directory, network);
-  if (!found && network !== DEFAULT_NETWORK_NAME) throw notFound(network, directory, names, problems);
-  if (!found && nameless.length > 0) throw notKnown(network, directory, nameless);
+export function loadNetwork(network: string, options: LoadOptions = {}): NetworkConfigList {
+  const { directory = "/etc/cni/net.d", readStdin = readConfigurationFromStdin, log } = options;
+  if (network === "-") return requirePlugins(parseNetworkConfigList(readStdin(), "standard input"));
+  if (network.includes("/")) return loadFromFile(network);
+  const { list, names, problems, possibleMatches } = searchDirectory(directory, network);
+  if (!list && network !== DEFAULT_NETWORK_NAME) throw networkNotFound(network, directory, names, problems);
+  if (!list && possibleMatches.length > 0) throw defaultNetworkUnreadable(network, directory, possibleMatches);
   for (const problem of problems) log?.(problem);
-  return found ?? parseNetworkList(DEFAULT_NETWORK, "the built-in default network");
+  return list ?? parseNetworkConfigList(DEFAULT_NETWORK, "the built-in default network");
 }
 
 /** Reads the network in one file, with the plugins that stand in files of their own beside it. */
-function loadFile(path: string): NetworkList {
-  return requirePlugins(withPluginFiles(parseNetworkList(readConfiguration(path, true), path), path));
+function loadFromFile(path: string): NetworkConfigList {
+  return requirePlugins(withPluginDirectory(parseNetworkConfigList(readConfiguration(path, true), path), path));
 }
 
-function readStandardInput(): string {
-  return decodeConfiguration(
-    forPurpose("read standard input", () => interruptibly(() => readAll(0))),
+function readConfigurationFromStdin(): string {
+  return decodeUtf8Configuration(
+    withPurpose("read standard input", () => withSignalsUnblocked(() => readAll(0))),
     "standard input",
   );
 }
 
 /** @param wait a file that somebody names may be a pipe, as of a shell's `<(…)`; one that lies in a directory must not keep others from being found */
 function readConfiguration(path: string, wait = false): string {
-  return decodeConfiguration(wait ? interruptibly(() => readFile(path)) : readFile(path, false), path);
+  return decodeUtf8Configuration(wait ? withSignalsUnblocked(() => readFile(path)) : readFile(path, false), path);
 }
 
 /** The text of a configuration. @throws {SyntaxError} if it is not UTF-8: what is replaced there would be used as something else */
-export function decodeConfiguration(bytes: Uint8Array, source: string): string {
+export function decodeUtf8Configuration(bytes: Uint8Array, source: string): string {
   try {
     return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
   } catch {
@@ -84,55 +89,57 @@ export function decodeConfiguration(bytes: Uint8Array, source: string): string {
 }
 
 interface SearchResult {
-  readonly found: NetworkList | undefined;
+  readonly list: NetworkConfigList | undefined;
   /** Of the other networks that were come across. */
   readonly names: readonly string[];
   /** Files that cannot be used, and why. */
   readonly problems: readonly string[];
   /** Those of them that may be the configuration of any network, since they do not say of which. */
-  readonly nameless: readonly string[];
+  readonly possibleMatches: readonly string[];
 }
 
 /** Reads files until one has the name. A file that cannot be used does not hide those behind it. */
 function searchDirectory(directory: string, name: string): SearchResult {
   const names: string[] = [];
   const problems: string[] = [];
-  const nameless: string[] = [];
-  for (const path of listCandidates(directory)) {
+  const possibleMatches: string[] = [];
+  for (const path of listConfFiles(directory)) {
     let text = "";
-    let list: NetworkList;
+    let list: NetworkConfigList;
     try {
       text = readConfiguration(path);
-      list = parseNetworkList(text, path);
+      list = parseNetworkConfigList(text, path);
     } catch (error) {
       if (error instanceof SystemError && error.code === "EISDIR") continue;
-      const document = findDocument(text);
-      if (!isAboutFile(error) || isOf(document, name)) throw error;
-      problems.push(`Ignoring configuration file "${path}": ${describe(error)}`);
+      const document = tryParseJson(text);
+      if (!isConfigurationError(error) || hasName(document, name)) throw error;
+      problems.push(`Ignoring configuration file "${path}": ${formatError(error)}`);
       // It may have gone since the directory was listed, as when it is replaced.
       const isGone = error instanceof SystemError && error.code === "ENOENT";
-      if (!isGone && isNameless(document)) nameless.push(`"${path}": ${describe(error)}`);
+      if (!isGone && isNameless(document)) possibleMatches.push(`"${path}": ${formatError(error)}`);
       continue;
     }
-    if (list.name === name) return { found: requirePlugins(withPluginFiles(list, path)), names, problems, nameless };
+    if (list.name === name) {
+      return { list: requirePlugins(withPluginDirectory(list, path)), names, problems, possibleMatches };
+    }
     names.push(list.name);
   }
-  return { found: undefined, names, problems, nameless };
+  return { list: undefined, names, problems, possibleMatches };
 }
 
 /** Lists come first, as in the reference; within a kind the bytes of the names decide: `10-a` before `9-b`. */
-function listCandidates(directory: string): string[] {
-  const names = sortedByBytes(findNames(directory) ?? []);
+function listConfFiles(directory: string): string[] {
+  const names = sortedByBytes(findEntryNames(directory) ?? []);
   const lists = names.filter((name) => name.endsWith(".conflist"));
-  const others = names.filter((name) => /\.(conf|json|jsonc)$/.test(name));
-  return [...lists, ...others].map((name) => `${directory.replace(/\/+$/, "")}/${name}`);
+  const singleFiles = names.filter((name) => /\.(conf|json|jsonc)$/.test(name));
+  return [...lists, ...singleFiles].map((name) => `${directory.replace(/\/+$/, "")}/${name}`);
 }
 
 /** The list with the plugins in `DIR/NAME/*.conf` behind its own (SPEC §Network configuration format, loadOnlyInlinedPlugins). */
-function withPluginFiles(list: NetworkList, path: string): NetworkList {
+function withPluginDirectory(list: NetworkConfigList, path: string): NetworkConfigList {
   const document = parseJson(list.text) as JsonObject;
-  const single = !Object.hasOwn(document, "plugins") && Object.hasOwn(document, "type");
-  if (list.loadOnlyInlinedPlugins || single) return list;
+  const isSinglePlugin = !Object.hasOwn(document, "plugins") && Object.hasOwn(document, "type");
+  if (list.loadOnlyInlinedPlugins || isSinglePlugin) return list;
   const slash = path.lastIndexOf("/");
   const directory = `${slash < 0 ? "." : path.slice(0, slash)}/${list.name}`;
   const files = findPluginFiles(directory);
@@ -142,35 +149,35 @@ function withPluginFiles(list: NetworkList, path: string): NetworkList {
     ...files.map((file) => parsePluginEntry(readConfiguration(file), file)),
   ];
   // The text goes to the cache, and what is removed later must be all that was added.
-  const whole = { ...document, loadOnlyInlinedPlugins: true, plugins: plugins.map(({ raw }) => raw) };
+  const mergedDocument = { ...document, loadOnlyInlinedPlugins: true, plugins: plugins.map(({ raw }) => raw) };
   // No file holds this text, so a position in it would mislead.
   const { source: _, ...rest } = list;
-  return { ...rest, plugins, text: printJson(whole) };
+  return { ...rest, plugins, text: stringifyJson(mergedDocument) };
 }
 
 function findPluginFiles(directory: string): string[] {
-  if (!findStatus(directory)?.isDirectory) return [];
-  const names = sortedByBytes(findNames(directory) ?? []).filter((name) => name.endsWith(".conf"));
-  return names.map((name) => `${directory}/${name}`).filter((path) => findStatus(path)?.isDirectory !== true);
+  if (!findStat(directory)?.isDirectory) return [];
+  const names = sortedByBytes(findEntryNames(directory) ?? []).filter((name) => name.endsWith(".conf"));
+  return names.map((name) => `${directory}/${name}`).filter((path) => findStat(path)?.isDirectory !== true);
 }
 
-function requirePlugins(list: NetworkList): NetworkList {
+function requirePlugins(list: NetworkConfigList): NetworkConfigList {
   if (list.plugins.length > 0) return list;
-  const misspelt = searchList(parseJson(list.text) as JsonObject).map(({ path, meant }) =>
-    `; ${path} is not read${meant}`
+  const unknownKeys = findUnknownListKeys(parseJson(list.text) as JsonObject).map(({ path, hint }) =>
+    `; ${path} is not read${hint}`
   );
-  throw new ConfigError("plugins", "an array with at least one plugin", `nothing${misspelt.join("")}`, {
+  throw new ConfigError("plugins", "an array with at least one plugin", `nothing${unknownKeys.join("")}`, {
     network: list.name,
     ...(list.source !== undefined && { file: list.source }),
   });
 }
 
-function isAboutFile(error: unknown): error is Error {
+function isConfigurationError(error: unknown): error is Error {
   return [SystemError, SyntaxError, ConfigError, CniError].some((kind) => error instanceof kind);
 }
 
 /** What is in a text that cannot be used; `undefined` if it is no JSON. */
-function findDocument(text: string): unknown {
+function tryParseJson(text: string): unknown {
   try {
     return parseJson(text);
   } catch {
@@ -178,7 +185,7 @@ function findDocument(text: string): unknown {
   }
 }
 
-function isOf(document: unknown, name: string): boolean {
+function hasName(document: unknown, name: string): boolean {
   return isJsonObject(document) && Object.hasOwn(document, "name") && document.name === name;
 }
 
@@ -188,29 +195,34 @@ function isNameless(document: unknown): boolean {
   return isJsonObject(document) && Object.hasOwn(document, "plugins") && !Object.hasOwn(document, "name");
 }
 
-function describe(error: Error): string {
+function formatError(error: Error): string {
   const { message, details } = CniError.from(error);
   return details ? `${message} (${details})` : message;
 }
 
-function notFound(name: string, directory: string, names: readonly string[], problems: readonly string[]): CniError {
-  const meant = suggestion(name, [...names, DEFAULT_NETWORK_NAME]);
-  const there = names.length > 0
-    ? `the networks there are ${[...new Set(names)].map((each) => JSON.stringify(each)).join(", ")}`
-    : findStatus(directory)
+function networkNotFound(
+  name: string,
+  directory: string,
+  names: readonly string[],
+  problems: readonly string[],
+): CniError {
+  const hint = suggestion(name, [...names, DEFAULT_NETWORK_NAME]);
+  const available = names.length > 0
+    ? `the networks there are ${[...new Set(names)].map((networkName) => JSON.stringify(networkName)).join(", ")}`
+    : findStat(directory)
     ? "there is no configuration of another network either"
     : "the directory does not exist";
   const builtIn = names.includes(DEFAULT_NETWORK_NAME) ? [] : [`"${DEFAULT_NETWORK_NAME}" is built in`];
-  return new CniError(Code.InvalidConfig, `Cannot find network ${JSON.stringify(name)} in "${directory}"${meant}`, {
-    details: [there, ...builtIn, ...problems].join("; "),
+  return new CniError(Code.InvalidConfig, `Cannot find network ${JSON.stringify(name)} in "${directory}"${hint}`, {
+    details: [available, ...builtIn, ...problems].join("; "),
   });
 }
 
 /** What was written for it would be left out: other addresses, and no firewall. */
-function notKnown(name: string, directory: string, nameless: readonly string[]): CniError {
+function defaultNetworkUnreadable(name: string, directory: string, possibleMatches: readonly string[]): CniError {
   return new CniError(
     Code.InvalidConfig,
     `Cannot use the built-in network "${name}": "${directory}" may configure it in a file that cannot be understood`,
-    { details: nameless.join("; ") },
+    { details: possibleMatches.join("; ") },
   );
 }

@@ -4,7 +4,7 @@ import fc from "fast-check";
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync, truncateSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fuzz, outcomeOf } from "../testing/fuzz.ts";
+import { checkProperty, outcomeOf } from "../testing/fuzz.ts";
 import { documentText } from "../testing/fuzz_documents.ts";
 import { loadNetwork } from "./load.ts";
 
@@ -62,7 +62,7 @@ const fileName = fc.tuple(fc.stringMatching(/^[0-9a-z.-]{0,8}$/), fc.constantFro
 
 test("whatever other files hold, the network is found, or the error says which file is wrong", () => {
   const directory = newDirectory();
-  fuzz(
+  checkProperty(
     fc.property(fc.array(fc.tuple(fileName, documentText), { minLength: 1, maxLength: 3 }), (files) => {
       rmSync(directory, { recursive: true });
       mkdirSync(directory);

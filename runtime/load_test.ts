@@ -3,8 +3,8 @@ import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { type CniError, ConfigError } from "../spec/error.ts";
-import { parseNetworkList } from "../spec/network_config_list.ts";
-import { decodeConfiguration, loadNetwork } from "./load.ts";
+import { parseNetworkConfigList } from "../spec/network_config_list.ts";
+import { decodeUtf8Configuration, loadNetwork } from "./load.ts";
 
 const root = mkdtempSync(join(tmpdir(), "cni-load-"));
 afterAll(() => rmSync(root, { recursive: true }));
@@ -31,7 +31,7 @@ function directory(files: Readonly<Record<string, string>>): string {
 
 function load(network: string, path: string, stdin = ""): Loaded {
   const log: string[] = [];
-  const list = loadNetwork(network, { directory: path, readInput: () => stdin, log: (line) => log.push(line) });
+  const list = loadNetwork(network, { directory: path, readStdin: () => stdin, log: (line) => log.push(line) });
   return {
     source: list.source?.replace(`${path}/`, ""),
     types: list.plugins.map(({ type }) => type),
@@ -135,7 +135,7 @@ test("loadNetwork() fails when the network that was asked for is the broken one"
   });
   const error = failureOf(() => load("web", path)) as ConfigError;
   expect(error).toBeInstanceOf(ConfigError);
-  expect(error.position).toBe(`${path}/1.conflist:3:25`);
+  expect(error.locationText).toBe(`${path}/1.conflist:3:25`);
 });
 
 test("loadNetwork() names the networks that are there, and the files it could not use", () => {
@@ -205,16 +205,16 @@ test("loadNetwork() takes a configured default network whatever else there is", 
 test("loadNetwork() has a default network until there is a configuration of that name", () => {
   const builtIn = load("default", join(root, "absent"));
   expect(builtIn.types).toEqual(["bridge", "portmap"]);
-  expect(parseNetworkList(builtIn.text).cniVersion).toBe("1.1.0");
+  expect(parseNetworkConfigList(builtIn.text).cniVersion).toBe("1.1.0");
   expect(load("default", directory({ "1.conflist": list("db", "a") })).types).toEqual(["bridge", "portmap"]);
   expect(load("default", directory({ "1.conflist": list("default", "mine") })).types).toEqual(["mine"]);
 });
 
 test("decodeConfiguration() refuses what is not UTF-8, and takes a byte order mark for nothing", () => {
-  expect(() => decodeConfiguration(new Uint8Array([0x22, 0xff, 0x22]), "x.conf")).toThrow(
+  expect(() => decodeUtf8Configuration(new Uint8Array([0x22, 0xff, 0x22]), "x.conf")).toThrow(
     "Cannot parse x.conf: it is not UTF-8",
   );
-  expect(decodeConfiguration(new Uint8Array([0xef, 0xbb, 0xbf, 0x7b, 0xc3, 0xa9]), "x.conf")).toBe("{é");
+  expect(decodeUtf8Configuration(new Uint8Array([0xef, 0xbb, 0xbf, 0x7b, 0xc3, 0xa9]), "x.conf")).toBe("{é");
 });
 
 test("loadNetwork() reads a path and standard input", () => {
@@ -235,7 +235,7 @@ test("loadNetwork() appends the plugins of the network's directory, by file name
 
 test("loadNetwork() gives a text with all the plugins, which stands for itself", () => {
   const { text } = load("web", directory(loose));
-  const { plugins, loadOnlyInlinedPlugins } = parseNetworkList(text);
+  const { plugins, loadOnlyInlinedPlugins } = parseNetworkConfigList(text);
   expect(plugins.map(({ type }) => type)).toEqual(["a", "b", "c"]);
   expect(loadOnlyInlinedPlugins).toBe(true);
 });

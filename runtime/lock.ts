@@ -10,41 +10,41 @@
  *
  * @module
  */
-import { unless, unlessFailed } from "../ffi/sys/error.ts";
+import { ignoreErrors, ignoreSystemErrors } from "../ffi/sys/error.ts";
 import { ensureDirectory } from "../ffi/sys/directory.ts";
-import { pause } from "../ffi/sys/file.ts";
-import { LockedError, lockFile, replaceLeftLock } from "../ffi/sys/lock.ts";
-import { findStatus } from "../ffi/sys/stat.ts";
-import { tryAgainLater } from "../plugins/lib/protocol/lock_wait.ts";
+import { sleep } from "../ffi/sys/file.ts";
+import { LockedError, lockFile, replaceOrphanedLock } from "../ffi/sys/lock.ts";
+import { findStat } from "../ffi/sys/stat.ts";
+import { lockOrTryAgainLater } from "../plugins/lib/protocol/lock_wait.ts";
 
 /** Longer than any work that still moves, and shorter than an engine waits. */
-const PATIENCE_MS = 60_000;
+const LOCK_TIMEOUT_MS = 60_000;
 /**
  * So long garbage collection keeps others waiting for one that does not end; then they may overtake it for as long. Whoever waits to start a
  * container is in more of a hurry; but where ADDs that take seconds follow each other, it would never have its turn.
  */
-const FIRST_TURN_MS = 1000;
-const LONGEST_TURN_MS = 8000;
+const FIRST_GC_WAIT_MS = 1000;
+const LONGEST_GC_WAIT_MS = 8000;
 
 /** So long the programs of a runtime that was killed may go on. */
-const HEIRS_MS = 30_000;
+const ORPHAN_GRACE_MS = 30_000;
 /** So long one waits for others before it is looked whether they are what programs left running. */
-const STEP_MS = 10_000;
+const RECHECK_INTERVAL_MS = 10_000;
 
 /** How many files the containers share; two that meet in one go in turn, which takes some milliseconds. */
-const CONTAINER_LOCKS = 256n;
+const CONTAINER_LOCK_COUNT = 256n;
 
 /** How one waits for a lock, and has it. */
-export interface Aloneness {
+export interface NodeLockOptions {
   /** Longest wait, in milliseconds. */
-  readonly patienceMs?: number;
+  readonly maxWaitMs?: number;
   /** Whether the programs that are started meanwhile have it too, as long as they run if this process is killed. */
   readonly inherited?: boolean;
   /** How old those must be that are taken for left running, in milliseconds. */
-  readonly heirsMs?: number;
+  readonly orphanGraceMs?: number;
   /** So long others are kept waiting at first, and at the longest. */
-  readonly turnMs?: number;
-  readonly longestTurnMs?: number;
+  readonly firstGcWaitMs?: number;
+  readonly longestGcWaitMs?: number;
 }
 
 /**
@@ -52,74 +52,84 @@ export interface Aloneness {
  *
  * @throws {CniError} code 11 if others do not end
  */
-export function aloneWithContainer(directory: string, containerId: string, how: Aloneness = {}): Disposable {
-  return locked(directory, how, (deadline) => {
+export function lockContainer(directory: string, containerId: string, options: NodeLockOptions = {}): Disposable {
+  return withLockDirectory(directory, options, (deadline) => {
     using locks = new DisposableStack();
-    locks.use(inTurn(directory, deadline, (path) => take(path, deadline, { ...how, shared: true })));
-    const number = Bun.hash.wyhash(containerId) % CONTAINER_LOCKS;
-    locks.use(take(`${directory}/.container-${number}.lock`, deadline, how));
+    locks.use(lockInTurn(directory, deadline, (path) => takeLock(path, deadline, { ...options, shared: true })));
+    const number = Bun.hash.wyhash(containerId) % CONTAINER_LOCK_COUNT;
+    locks.use(takeLock(`${directory}/.container-${number}.lock`, deadline, options));
     return locks.move();
   });
 }
 
 /** Until its scope ends, nothing else is attached, checked or detached. @throws {CniError} code 11 if others do not end */
-export function alone(directory: string, how: Aloneness = {}): Disposable {
-  const { turnMs: first = FIRST_TURN_MS, longestTurnMs: longest = LONGEST_TURN_MS } = how;
-  return locked(directory, how, (deadline) => {
-    for (let turnMs = first;; turnMs = Math.min(turnMs * 2, longest)) {
+export function lockNode(directory: string, options: NodeLockOptions = {}): Disposable {
+  const { firstGcWaitMs: firstMs = FIRST_GC_WAIT_MS, longestGcWaitMs: longestMs = LONGEST_GC_WAIT_MS } = options;
+  return withLockDirectory(directory, options, (deadline) => {
+    for (let waitMs = firstMs;; waitMs = Math.min(waitMs * 2, longestMs)) {
       try {
-        return inTurn(directory, deadline, (path) => take(path, Math.min(deadline, performance.now() + turnMs), how));
+        return lockInTurn(
+          directory,
+          deadline,
+          (path) => takeLock(path, Math.min(deadline, performance.now() + waitMs), options),
+        );
       } catch (error) {
         if (!(error instanceof LockedError) || performance.now() >= deadline) throw error;
-        pause(turnMs);
+        sleep(waitMs);
       }
     }
   });
 }
 
 /** Where no file can be made, nobody attaches anything either: what an ADD is to remember comes first. */
-const NOT_TO_BE_MADE = ["EROFS", "EACCES", "ENOSPC", "EDQUOT"];
-const NOTHING: Disposable = { [Symbol.dispose]() {} };
+const UNWRITABLE_ERRORS = ["EROFS", "EACCES", "ENOSPC", "EDQUOT"];
+const NO_LOCK: Disposable = { [Symbol.dispose]() {} };
 
-function locked(
+function withLockDirectory(
   directory: string,
-  { patienceMs = PATIENCE_MS }: Aloneness,
+  { maxWaitMs = LOCK_TIMEOUT_MS }: NodeLockOptions,
   lock: (deadline: number) => Disposable,
 ): Disposable {
-  const isThere = unless(NOT_TO_BE_MADE, () => {
+  const isWritable = ignoreErrors(UNWRITABLE_ERRORS, () => {
     ensureDirectory(directory, 0o700);
     return true;
   });
-  return isThere ? tryAgainLater(() => lock(performance.now() + patienceMs)) : NOTHING;
+  return isWritable ? lockOrTryAgainLater(() => lock(performance.now() + maxWaitMs)) : NO_LOCK;
 }
 
 /** Takes the lock that garbage collection has alone, after those who asked for it before. */
-function inTurn(directory: string, deadline: number, lock: (path: string) => Disposable): Disposable {
+function lockInTurn(directory: string, deadline: number, lock: (path: string) => Disposable): Disposable {
   const path = `${directory}/.gc.lock`;
-  using _turn = awaitTurn(`${directory}/.turn.lock`, path, deadline);
+  using _turn = takeTurnLock(`${directory}/.turn.lock`, path, deadline);
   return lock(path);
 }
 
-function awaitTurn(turn: string, path: string, deadline: number): Disposable {
+function takeTurnLock(turnPath: string, lockPath: string, deadline: number): Disposable {
   try {
-    return take(turn, deadline);
+    return takeLock(turnPath, deadline);
   } catch (error) {
     // Who is first in line waits as well, for somebody else.
-    const status = error instanceof LockedError && findStatus(path);
-    throw status ? new LockedError(`"${path}"`, status.identity) : error;
+    const status = error instanceof LockedError && findStat(lockPath);
+    throw status ? new LockedError(`"${lockPath}"`, status.identity) : error;
   }
 }
 
 /** A lock whose file is not there, and cannot be made, nobody has. */
-function take(path: string, deadline: number, how: Aloneness & { readonly shared?: boolean } = {}): Disposable {
+function takeLock(
+  path: string,
+  deadline: number,
+  options: NodeLockOptions & { readonly shared?: boolean } = {},
+): Disposable {
   for (;;) {
-    const timeoutMs = Math.min(Math.max(0, deadline - performance.now()), STEP_MS);
+    const timeoutMs = Math.min(Math.max(0, deadline - performance.now()), RECHECK_INTERVAL_MS);
     try {
-      return unless(NOT_TO_BE_MADE, () => lockFile(path, { ...how, timeoutMs })) ?? NOTHING;
+      return ignoreErrors(UNWRITABLE_ERRORS, () => lockFile(path, { ...options, timeoutMs })) ?? NO_LOCK;
     } catch (error) {
       if (!(error instanceof LockedError)) throw error;
-      const isNew = unlessFailed(() => replaceLeftLock(path, error.identity, how.heirsMs ?? HEIRS_MS));
-      if (!isNew && performance.now() >= deadline) throw error;
+      const isReplaced = ignoreSystemErrors(() =>
+        replaceOrphanedLock(path, error.identity, options.orphanGraceMs ?? ORPHAN_GRACE_MS)
+      );
+      if (!isReplaced && performance.now() >= deadline) throw error;
     }
   }
 }

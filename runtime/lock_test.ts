@@ -3,7 +3,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, statSync } from "node:fs
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { CniError } from "../spec/error.ts";
-import { alone, aloneWithContainer } from "./lock.ts";
+import { lockContainer, lockNode } from "./lock.ts";
 
 const root = mkdtempSync(join(tmpdir(), "cni-lock-"));
 let directory: string;
@@ -12,12 +12,12 @@ afterAll(() => rmSync(root, { recursive: true }));
 
 /** Of garbage collection. */
 const TURN_MS = 500;
-type How = "alone" | "aloneWithContainer";
+type How = "lockNode" | "lockContainer";
 
 /** Another process that takes a lock and holds it until it is told to end. */
 function start(how: How, containerId = "c1", firstTurnMs = TURN_MS) {
-  const call = how === "alone"
-    ? `alone(process.argv[1], { turnMs: ${firstTurnMs}, longestTurnMs: ${TURN_MS} })`
+  const call = how === "lockNode"
+    ? `lockNode(process.argv[1], { firstGcWaitMs: ${firstTurnMs}, longestGcWaitMs: ${TURN_MS} })`
     : `${how}(...process.argv.slice(1))`;
   const code = `import { ${how} } from "${import.meta.dir}/lock.ts"; using _ = ${call};
     console.log("held"); await new Response(Bun.stdin.stream()).text();`;
@@ -72,9 +72,9 @@ function refusal(lock: () => Disposable): CniError {
 }
 
 test("what concerns one container goes in turn, containers go side by side", async () => {
-  const first = await holder("aloneWithContainer");
-  aloneWithContainer(directory, "c2")[Symbol.dispose]();
-  const second = start("aloneWithContainer");
+  const first = await holder("lockContainer");
+  lockContainer(directory, "c2")[Symbol.dispose]();
+  const second = start("lockContainer");
   await waiters(`.container-${Bun.hash.wyhash("c1") % 256n}.lock`, 1);
   expect(second.has).toBe(false);
   await first.release();
@@ -83,10 +83,10 @@ test("what concerns one container goes in turn, containers go side by side", asy
 });
 
 test("garbage collection goes alone, and those who come later do not overtake it", async () => {
-  const first = await holder("aloneWithContainer", "c1");
-  const gc = start("alone");
+  const first = await holder("lockContainer", "c1");
+  const gc = start("lockNode");
   await waiters(".gc.lock", 1);
-  const later = start("aloneWithContainer", "c2");
+  const later = start("lockContainer", "c2");
   await waiters(".turn.lock", 1);
   expect([gc.has, later.has]).toEqual([false, false]);
   await first.release();
@@ -99,10 +99,10 @@ test("garbage collection goes alone, and those who come later do not overtake it
 });
 
 test("a container whose ADD hangs keeps garbage collection from working, and no other container", async () => {
-  const hanging = await holder("aloneWithContainer", "c1");
-  const gc = start("alone");
+  const hanging = await holder("lockContainer", "c1");
+  const gc = start("lockNode");
   await waiters(".gc.lock", 1);
-  const other = await holder("aloneWithContainer", "c2");
+  const other = await holder("lockContainer", "c2");
   await waiters(".gc.lock", 1);
   expect(gc.has).toBe(false);
   await other.release();
@@ -113,10 +113,10 @@ test("a container whose ADD hangs keeps garbage collection from working, and no 
 
 test("those whom garbage collection kept waiting go before it tries again", async () => {
   for (let round = 0; round < 2; round++) {
-    const hanging = await holder("aloneWithContainer", "c1");
-    const gc = start("alone");
+    const hanging = await holder("lockContainer", "c1");
+    const gc = start("lockNode");
     await waiters(".gc.lock", 1);
-    const others = Array.from({ length: 4 }, (_, i) => start("aloneWithContainer", `other${i}`));
+    const others = Array.from({ length: 4 }, (_, i) => start("lockContainer", `other${i}`));
     await waiters(".turn.lock", others.length);
     const began = performance.now();
     await Promise.all(others.map(({ held }) => held));
@@ -129,12 +129,12 @@ test("those whom garbage collection kept waiting go before it tries again", asyn
 });
 
 test("garbage collection that waits for an ADD keeps nobody waiting for longer and longer", async () => {
-  const hanging = await holder("aloneWithContainer", "c1");
-  const gc = start("alone");
+  const hanging = await holder("lockContainer", "c1");
+  const gc = start("lockNode");
   await waiters(".gc.lock", 1);
   for (let round = 0; round < 4; round++) {
     const began = performance.now();
-    const other = await holder("aloneWithContainer", `other${round}`);
+    const other = await holder("lockContainer", `other${round}`);
     expect(performance.now() - began).toBeLessThan(3 * TURN_MS);
     await other.release();
     // It tries again.
@@ -151,13 +151,13 @@ test("garbage collection has its turn beside ADDs that take longer than its firs
   // One begins before the other ends.
   const stream = async (containerId: string): Promise<void> => {
     while (busy) {
-      const add = await holder("aloneWithContainer", containerId);
+      const add = await holder("lockContainer", containerId);
       await Bun.sleep(ms);
       await add.release();
     }
   };
-  const first = await holder("aloneWithContainer", "c0");
-  const gc = start("alone", "c1", ms / 10);
+  const first = await holder("lockContainer", "c0");
+  const gc = start("lockNode", "c1", ms / 10);
   await waiters(".gc.lock", 1);
   const streams = ["c1", "c2"].map(stream);
   await first.release();
@@ -169,9 +169,9 @@ test("garbage collection has its turn beside ADDs that take longer than its firs
 
 /** Another process that takes the lock of a container, starts a program, and is killed. */
 async function leaveProgram(inherited: boolean): Promise<number> {
-  const code = `import { aloneWithContainer } from "${import.meta.dir}/lock.ts";
+  const code = `import { lockContainer } from "${import.meta.dir}/lock.ts";
     import { startProgram } from "${import.meta.dir}/../ffi/sys/process.ts";
-    using _ = aloneWithContainer(process.argv[1], "c1", { inherited: ${inherited} });
+    using _ = lockContainer(process.argv[1], "c1", { inherited: ${inherited} });
     console.log(startProgram("/bin/sleep", [], false, ["1000"]).pid); await Bun.sleep(1e6);`;
   const child = Bun.spawn([process.execPath, "-e", code, directory], { stdout: "pipe" });
   const { value } = await child.stdout.getReader().read();
@@ -182,39 +182,39 @@ async function leaveProgram(inherited: boolean): Promise<number> {
 
 test("what a program is doing for a process that was killed is waited for, if it is to inherit the lock", async () => {
   const left = await leaveProgram(true);
-  const { message } = refusal(() => aloneWithContainer(directory, "c1", { patienceMs: 50 }));
+  const { message } = refusal(() => lockContainer(directory, "c1", { maxWaitMs: 50 }));
   expect(message).toEndWith(`it is held by process ${left} ("sleep")`);
-  expect(refusal(() => alone(directory, { patienceMs: 50 })).message).toContain(`process ${left} `);
+  expect(refusal(() => lockNode(directory, { maxWaitMs: 50 })).message).toContain(`process ${left} `);
   process.kill(left, "SIGKILL");
-  aloneWithContainer(directory, "c1")[Symbol.dispose]();
+  lockContainer(directory, "c1")[Symbol.dispose]();
   const other = await leaveProgram(false);
-  aloneWithContainer(directory, "c1", { patienceMs: 50 })[Symbol.dispose]();
+  lockContainer(directory, "c1", { maxWaitMs: 50 })[Symbol.dispose]();
   process.kill(other, "SIGKILL");
 });
 
 test("what a program has left running is not waited for, by anybody, and those who come later have the lock in turn", async () => {
   const left = await leaveProgram(true);
   await Bun.sleep(300);
-  const how = { patienceMs: 50, heirsMs: 200 };
+  const how = { maxWaitMs: 50, orphanGraceMs: 200 };
   {
-    using _ = aloneWithContainer(directory, "c1", how);
-    expect(refusal(() => aloneWithContainer(directory, "c1", how)).message).toContain(`process ${process.pid} `);
+    using _ = lockContainer(directory, "c1", how);
+    expect(refusal(() => lockContainer(directory, "c1", how)).message).toContain(`process ${process.pid} `);
   }
-  alone(directory, how)[Symbol.dispose]();
+  lockNode(directory, how)[Symbol.dispose]();
   process.kill(left, "SIGKILL");
 });
 
 test("who waits in vain is told to try again later, and by whom", async () => {
-  const first = await holder("aloneWithContainer");
+  const first = await holder("lockContainer");
   const container = `.container-${Bun.hash.wyhash("c1") % 256n}.lock`;
-  expect(refusal(() => aloneWithContainer(directory, "c1", { patienceMs: 50 }))).toMatchObject({
+  expect(refusal(() => lockContainer(directory, "c1", { maxWaitMs: 50 }))).toMatchObject({
     code: 11,
     message: `Cannot lock "${directory}/${container}": it is held by process ${first.pid} ("${
       basename(process.execPath)
     }")`,
     details: expect.stringMatching(/^waited for 0\.\d s; wait for it, or end it if it hangs \(kill \d+\)$/),
   });
-  expect(refusal(() => alone(directory, { patienceMs: 50 }))).toMatchObject({
+  expect(refusal(() => lockNode(directory, { maxWaitMs: 50 }))).toMatchObject({
     code: 11,
     message: `Cannot lock "${directory}/.gc.lock": it is held by process ${first.pid} ("${
       basename(process.execPath)
@@ -224,10 +224,10 @@ test("who waits in vain is told to try again later, and by whom", async () => {
 });
 
 test("who is not even first in line is told who holds the lock, not who is", async () => {
-  const gc = await holder("alone");
-  const first = start("aloneWithContainer");
+  const gc = await holder("lockNode");
+  const first = start("lockContainer");
   await waiters(".gc.lock", 1);
-  expect(refusal(() => aloneWithContainer(directory, "c2", { patienceMs: 50 })).message).toBe(
+  expect(refusal(() => lockContainer(directory, "c2", { maxWaitMs: 50 })).message).toBe(
     `Cannot lock "${directory}/.gc.lock": it is held by process ${gc.pid} ("${basename(process.execPath)}")`,
   );
   await gc.release();
@@ -237,6 +237,6 @@ test("who is not even first in line is told who holds the lock, not who is", asy
 
 test("where nothing can be made, nothing is made", () => {
   const directory = "/proc/nothing/can/be/made/here";
-  expect(() => alone(directory)).toThrow("/proc/nothing");
+  expect(() => lockNode(directory)).toThrow("/proc/nothing");
   expect(existsSync(directory)).toBe(false);
 });

@@ -6,22 +6,22 @@
 import { expect, test } from "bun:test";
 import type { Cidr } from "../ffi/address.ts";
 import { createNetns } from "../ffi/netns.ts";
-import type { Tally } from "../testing/netlink_counts.ts";
+import type { NetlinkCounts } from "../testing/netlink_counts.ts";
 import { addMasquerade } from "../plugins/lib/ruleset/masquerade.ts";
-import { type AnyPlugin, serve, type Surroundings } from "../plugins/lib/protocol/serve.ts";
+import { type AnyPlugin, type HostContext, serve } from "../plugins/lib/protocol/serve.ts";
 import firewall from "../plugins/firewall/plugin.ts";
 import portmap from "../plugins/portmap/plugin.ts";
 import { loadPlugins } from "../plugins/registry.ts";
-import { parseNetworkList } from "../spec/network_config_list.ts";
+import { parseNetworkConfigList } from "../spec/network_config_list.ts";
 import * as runtime from "./operations.ts";
-import { newCountedHost } from "../testing/counting_host.ts";
+import { newCountingHost } from "../testing/counting_host.ts";
 
 await loadPlugins();
 
 const NAME = "chain";
 
 /** The most that each may cost. Answers differ in length between kernels; requests do not. */
-const BUDGET: Readonly<Record<string, Tally>> = {
+const BUDGET: Readonly<Record<string, NetlinkCounts>> = {
   "first DEL": { sends: 18, messages: 41, dumps: 2, received: 5_000 },
   // Three of the questions are who listens on the ports.
   "second ADD": { sends: 24, messages: 46, dumps: 9, received: 16_000 },
@@ -38,7 +38,7 @@ const portsOf = (number: number) => [
 function chainIn(directory: string) {
   const routes = [{ dst: "0.0.0.0/0" }];
   const ipam = { type: "host-local", dataDir: directory, ranges: [[{ subnet: "10.66.0.0/16" }]], routes };
-  return parseNetworkList(JSON.stringify({
+  return parseNetworkConfigList(JSON.stringify({
     cniVersion: "1.0.0",
     name: NAME,
     plugins: [
@@ -51,7 +51,7 @@ function chainIn(directory: string) {
 }
 
 /** Gives the host the rules of a container that has no interface. */
-function addRules(surroundings: Surroundings, number: number): void {
+function addRules(surroundings: HostContext, number: number): void {
   const address = `10.66.${128 + (number >> 8)}.${number & 255}/16`;
   const owner = { network: NAME, containerId: `p${number}`, ifname: "eth0" };
   addMasquerade(surroundings.host.nft, owner, [address as Cidr]);
@@ -76,11 +76,11 @@ function addRules(surroundings: Surroundings, number: number): void {
 }
 
 /** What an ADD and a DEL cost beside so many containers, one with and one without published ports. */
-function costsBeside(containers: number): Record<string, Tally> {
+function costsBeside(containers: number): Record<string, NetlinkCounts> {
   using resources = new DisposableStack();
-  const { directory, surroundings, runtime: options, measure: count, log } = newCountedHost(resources);
+  const { directory, context, runtime: options, measure: count, log } = newCountingHost(resources);
   const list = chainIn(directory);
-  const costs: Record<string, Tally> = {};
+  const costs: Record<string, NetlinkCounts> = {};
   const measure = (name: string, call: () => void) => {
     costs[name] = count(call);
   };
@@ -90,11 +90,11 @@ function costsBeside(containers: number): Record<string, Tally> {
     const capabilityArgs = { portMappings: portMappings as never };
     measure(
       `${containerId} ADD`,
-      () => void runtime.add(options, list, { ...who, netns: container.path, capabilityArgs }),
+      () => void runtime.addNetworkList(options, list, { ...who, netns: container.path, capabilityArgs }),
     );
-    measure(`${containerId} DEL`, () => runtime.del(options, list, who));
+    measure(`${containerId} DEL`, () => runtime.delNetworkList(options, list, who));
   };
-  for (let number = 0; number < containers; number++) addRules(surroundings, number);
+  for (let number = 0; number < containers; number++) addRules(context, number);
   // The first makes the bridge.
   attach("first", portsOf(5000));
   attach("second", portsOf(5000));
@@ -109,7 +109,7 @@ test("ADD and DEL of a whole chain send and receive no more beside 200 container
   expect(many).toEqual(few);
   expect(Object.keys(many).sort()).toEqual(Object.keys(BUDGET).sort());
   for (const [name, most] of Object.entries(BUDGET)) {
-    const excess = Object.entries(most).filter(([what, count]) => many[name]![what as keyof Tally] > count);
+    const excess = Object.entries(most).filter(([what, count]) => many[name]![what as keyof NetlinkCounts] > count);
     expect([name, excess, many[name]]).toEqual([name, [], many[name]]);
   }
 });

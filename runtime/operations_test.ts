@@ -2,11 +2,17 @@ import { afterAll, beforeEach, expect, test } from "bun:test";
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { Invoker, Request, Response } from "../plugins/lib/protocol/delegate.ts";
+import type { Invoker, PluginRequest, PluginResponse } from "../plugins/lib/protocol/delegate.ts";
 import { CniError } from "../spec/error.ts";
-import { type NetworkList, parseNetworkList } from "../spec/network_config_list.ts";
-import { gc } from "./gc.ts";
-import { add, check, del, type RuntimeOptions, status } from "./operations.ts";
+import { type NetworkConfigList, parseNetworkConfigList } from "../spec/network_config_list.ts";
+import { gcNetworkList } from "./gc.ts";
+import {
+  addNetworkList,
+  checkNetworkList,
+  delNetworkList,
+  getNetworkListStatus,
+  type RuntimeContext,
+} from "./operations.ts";
 
 const root = mkdtempSync(join(tmpdir(), "cni-runtime-"));
 afterAll(() => rmSync(root, { recursive: true }));
@@ -15,19 +21,19 @@ afterAll(() => rmSync(root, { recursive: true }));
 interface Call {
   readonly type: string;
   readonly command: string;
-  readonly env: Request["env"];
+  readonly env: PluginRequest["env"];
   // deno-lint-ignore no-explicit-any -- a request is looked into at many places
   readonly config: any;
 }
 
 /** A runtime over plugins that only write down how they are called; ADD answers with one address more than it got. */
 interface Bench {
-  readonly runtime: RuntimeOptions;
+  readonly runtime: RuntimeContext;
   readonly calls: Call[];
   readonly log: string[];
   readonly directory: string;
   /** Lets `type COMMAND` do this instead. */
-  readonly answers: Record<string, (request: Request) => Response>;
+  readonly answers: Record<string, (request: PluginRequest) => PluginResponse>;
   /** `a ADD`, `b ADD` since the last time. */
   sequence(): string[];
 }
@@ -66,7 +72,7 @@ function newBench(): Bench {
   };
 }
 
-function answer({ command, stdin }: Request): Response {
+function answer({ command, stdin }: PluginRequest): PluginResponse {
   if (command !== "ADD") return { exitCode: 0, stdout: "" };
   const { cniVersion, prevResult } = JSON.parse(stdin);
   const ips = prevResult?.ips ?? [];
@@ -74,14 +80,14 @@ function answer({ command, stdin }: Request): Response {
   return { exitCode: 0, stdout: JSON.stringify({ cniVersion, ips: [...ips, { address }] }) };
 }
 
-const fails = (code: number, msg: string): () => Response => () => ({
+const fails = (code: number, msg: string): () => PluginResponse => () => ({
   exitCode: 1,
   stdout: JSON.stringify({ cniVersion: "1.1.0", code, msg, details: "why" }),
 });
 
-function list(options: Readonly<Record<string, unknown>> = {}): NetworkList {
+function list(options: Readonly<Record<string, unknown>> = {}): NetworkConfigList {
   const plugins = [{ type: "a" }, { type: "b", capabilities: { ports: true } }];
-  return parseNetworkList(JSON.stringify({ cniVersion: "1.1.0", name: "web", plugins, ...options }));
+  return parseNetworkConfigList(JSON.stringify({ cniVersion: "1.1.0", name: "web", plugins, ...options }));
 }
 
 const who = { containerId: "c1", ifname: "eth0" };
@@ -99,7 +105,7 @@ function failureOf(call: () => unknown): CniError {
 }
 
 test("add() chains the plugins, converting what one answers for the next, and returns the last result", () => {
-  const result = add(bench.runtime, list({ cniVersion: "0.4.0" }), where);
+  const result = addNetworkList(bench.runtime, list({ cniVersion: "0.4.0" }), where);
   expect(result.ips?.map(({ address }) => String(address))).toEqual(["10.0.0.1/24", "10.0.0.2/24"]);
   expect(bench.calls.map(({ config }) => config.prevResult)).toEqual([
     undefined,
@@ -108,7 +114,7 @@ test("add() chains the plugins, converting what one answers for the next, and re
 });
 
 test("add() gives every plugin the parameters, and of other CNI_* variables only the one for plugins", () => {
-  add(bench.runtime, list(), { ...where, args: [["K", "V"], ["L", "W"]] });
+  addNetworkList(bench.runtime, list(), { ...where, args: [["K", "V"], ["L", "W"]] });
   expect(bench.calls[1]!.env).toEqual({
     PATH: "/bin",
     CNI_NETNS_OVERRIDE: "1",
@@ -122,7 +128,7 @@ test("add() gives every plugin the parameters, and of other CNI_* variables only
 });
 
 test("add() gives capability arguments to plugins that declare them, and remembers all", () => {
-  add(bench.runtime, list(), { ...where, capabilityArgs: { ports: [80], other: 1 } });
+  addNetworkList(bench.runtime, list(), { ...where, capabilityArgs: { ports: [80], other: 1 } });
   expect(bench.calls.map(({ config }) => config.runtimeConfig)).toEqual([undefined, { ports: [80] }]);
   expect(JSON.parse(readFileSync(entryPath(), "utf8")).capabilityArgs).toEqual({ ports: [80], other: 1 });
 });
@@ -130,24 +136,24 @@ test("add() gives capability arguments to plugins that declare them, and remembe
 test("add() converts a result of another version and says so", () => {
   const older = '{"cniVersion":"0.4.0","ips":[{"version":"4","address":"10.0.0.9/24"}]}';
   bench.answers["a ADD"] = () => ({ exitCode: 0, stdout: older });
-  add(bench.runtime, list(), where);
+  addNetworkList(bench.runtime, list(), where);
   expect(bench.calls[1]!.config.prevResult).toEqual({ cniVersion: "1.1.0", ips: [{ address: "10.0.0.9/24" }] });
   expect(bench.log).toHaveLength(1);
   expect(bench.log[0]).toContain('"a" answered in version 0.4.0');
 });
 
 test("add() refuses a container that is attached already, before any plugin is called", () => {
-  add(bench.runtime, list(), where);
+  addNetworkList(bench.runtime, list(), where);
   bench.sequence();
-  expect(failureOf(() => add(bench.runtime, list(), where)).message).toContain("attached already");
+  expect(failureOf(() => addNetworkList(bench.runtime, list(), where)).message).toContain("attached already");
   expect(bench.sequence()).toEqual([]);
-  add(bench.runtime, list(), { ...where, ifname: "eth1" });
+  addNetworkList(bench.runtime, list(), { ...where, ifname: "eth1" });
 });
 
 test("add() refuses an attachment whose file is another's", () => {
-  add(bench.runtime, list({ name: "a-b" }), { ...where, containerId: "c" });
+  addNetworkList(bench.runtime, list({ name: "a-b" }), { ...where, containerId: "c" });
   bench.sequence();
-  const error = failureOf(() => add(bench.runtime, list({ name: "a" }), { ...where, containerId: "b-c" }));
+  const error = failureOf(() => addNetworkList(bench.runtime, list({ name: "a" }), { ...where, containerId: "b-c" }));
   expect(error.message).toContain('container "c" on network "a-b" has the same file name');
   expect(bench.sequence()).toEqual([]);
 });
@@ -162,7 +168,7 @@ test.each([
   [{ args: [["A", "B;C=D"]] as const }, 'argument "A"'],
   [{ containerId: "c".repeat(260) }, "fit into a file name"],
 ])("add() refuses %j with code 4 before any plugin is called", (parameters, text) => {
-  const error = failureOf(() => add(bench.runtime, list(), { ...where, ...parameters }));
+  const error = failureOf(() => addNetworkList(bench.runtime, list(), { ...where, ...parameters }));
   expect(error.code).toBe(4);
   expect(error.message).toContain(text);
   expect(bench.sequence()).toEqual([]);
@@ -171,20 +177,20 @@ test.each([
 
 test("add() names plugin and command in an error, and keeps its code", () => {
   bench.answers["b ADD"] = fails(111, "broken");
-  const { code, message, details } = failureOf(() => add(bench.runtime, list(), where));
+  const { code, message, details } = failureOf(() => addNetworkList(bench.runtime, list(), where));
   expect({ code, message, details }).toEqual({ code: 111, message: 'plugin "b" (ADD): broken', details: "why" });
 });
 
 test("add() undoes all plugins in reverse when one fails, and forgets", () => {
   bench.answers["a ADD"] = fails(111, "broken");
-  expect(() => add(bench.runtime, list(), where)).toThrow("broken");
+  expect(() => addNetworkList(bench.runtime, list(), where)).toThrow("broken");
   expect(bench.sequence()).toEqual(["a ADD", "b DEL", "a DEL"]);
   expect(existsSync(entryPath())).toBe(false);
 });
 
 test("add() tells the plugins that it undoes what was set up", () => {
   bench.answers["b ADD"] = fails(111, "broken");
-  expect(() => add(bench.runtime, list(), { ...where, capabilityArgs: { ports: [80] } })).toThrow();
+  expect(() => addNetworkList(bench.runtime, list(), { ...where, capabilityArgs: { ports: [80] } })).toThrow();
   const undo = bench.calls.filter(({ command }) => command === "DEL");
   expect(undo.map(({ config }) => config.prevResult.ips)).toEqual([[{ address: "10.0.0.1/24" }], [{
     address: "10.0.0.1/24",
@@ -195,19 +201,19 @@ test("add() tells the plugins that it undoes what was set up", () => {
 test("add() goes on undoing when that fails too, says so, and keeps the entry for DEL", () => {
   bench.answers["b ADD"] = fails(111, "broken");
   bench.answers["b DEL"] = fails(5, "stuck");
-  const { code, message, details } = failureOf(() => add(bench.runtime, list(), where));
+  const { code, message, details } = failureOf(() => addNetworkList(bench.runtime, list(), where));
   expect({ code, message }).toEqual({ code: 111, message: 'plugin "b" (ADD): broken' });
   expect(details).toBe('why; undoing it failed: plugin "b" (DEL): stuck; why');
   expect(bench.sequence()).toEqual(["a ADD", "b ADD", "b DEL", "a DEL"]);
   delete bench.answers["b DEL"];
-  del(bench.runtime, "web", who);
+  delNetworkList(bench.runtime, "web", who);
   expect(bench.sequence()).toEqual(["b DEL", "a DEL"]);
   expect(existsSync(entryPath())).toBe(false);
 });
 
 test("add() leaves nothing behind for a plugin that does not exist", () => {
   const plugins = [{ type: "a" }, { type: "missing" }];
-  const { message, details } = failureOf(() => add(bench.runtime, list({ plugins }), where));
+  const { message, details } = failureOf(() => addNetworkList(bench.runtime, list({ plugins }), where));
   expect(message).toBe('plugin "missing" (ADD): no such plugin');
   expect(details).toBeUndefined();
   expect(bench.sequence()).toEqual(["a ADD", "missing ADD", "missing DEL", "a DEL"]);
@@ -216,9 +222,9 @@ test("add() leaves nothing behind for a plugin that does not exist", () => {
 
 test("add() leaves undoing to the caller if told to, and remembers what there is to undo", () => {
   bench.answers["b ADD"] = fails(111, "broken");
-  expect(() => add({ ...bench.runtime, rollBack: false }, list(), where)).toThrow("broken");
+  expect(() => addNetworkList({ ...bench.runtime, rollback: false }, list(), where)).toThrow("broken");
   expect(bench.sequence()).toEqual(["a ADD", "b ADD"]);
-  del(bench.runtime, "web", who);
+  delNetworkList(bench.runtime, "web", who);
   expect(bench.calls.map(({ env }) => env.CNI_NETNS)).toEqual(["/run/netns/x", "/run/netns/x"]);
 });
 
@@ -228,7 +234,7 @@ test("add() is remembered before the first plugin is called", () => {
     entry = JSON.parse(readFileSync(entryPath(), "utf8"));
     return answer(request);
   };
-  add(bench.runtime, list(), where);
+  addNetworkList(bench.runtime, list(), where);
   expect(entry).toMatchObject({ kind: "cniCacheV1", containerId: "c1", netns: "/run/netns/x" });
   expect(entry).not.toHaveProperty("result");
 });
@@ -238,21 +244,21 @@ test("add() undoes everything when it cannot remember the result", () => {
     rmSync(join(bench.directory, "results"), { recursive: true });
     return answer(request);
   };
-  expect(failureOf(() => add(bench.runtime, list(), where)).code).toBe(5);
+  expect(failureOf(() => addNetworkList(bench.runtime, list(), where)).code).toBe(5);
   expect(bench.sequence()).toEqual(["a ADD", "b ADD", "b DEL", "a DEL"]);
 });
 
 test("add() does not call a plugin when it cannot remember", () => {
   mkdirSync(bench.directory);
   writeFileSync(join(bench.directory, "results"), "");
-  expect(() => add(bench.runtime, list(), where)).toThrow();
+  expect(() => addNetworkList(bench.runtime, list(), where)).toThrow();
   expect(bench.sequence()).toEqual([]);
 });
 
 test("del() calls the plugins in reverse with the result of the ADD, and forgets", () => {
-  add(bench.runtime, list(), { ...where, args: [["K", "V"]], capabilityArgs: { ports: [80] } });
+  addNetworkList(bench.runtime, list(), { ...where, args: [["K", "V"]], capabilityArgs: { ports: [80] } });
   bench.calls.splice(0);
-  del(bench.runtime, list(), who);
+  delNetworkList(bench.runtime, list(), who);
   expect(bench.calls.map(({ type }) => type)).toEqual(["b", "a"]);
   const [{ config, env }] = bench.calls as [Call];
   expect(config.prevResult.ips).toHaveLength(2);
@@ -270,18 +276,18 @@ test.each(
     [{ args: [], capabilityArgs: {} }, 1],
   ] as const,
 )("del() with %j uses the arguments of the ADD, and the namespace of now", (given, said) => {
-  add(bench.runtime, list(), { ...where, args: [["K", "V"]], capabilityArgs: { ports: [80] } });
+  addNetworkList(bench.runtime, list(), { ...where, args: [["K", "V"]], capabilityArgs: { ports: [80] } });
   bench.calls.splice(0);
-  del(bench.runtime, list(), { ...who, netns: "/other", ...given });
+  delNetworkList(bench.runtime, list(), { ...who, netns: "/other", ...given });
   expect(bench.calls[0]!.env).toMatchObject({ CNI_NETNS: "/other", CNI_ARGS: "K=V" });
   expect(bench.calls[0]!.config.runtimeConfig).toEqual({ ports: [80] });
   expect(bench.log).toHaveLength(said);
 });
 
 test("check() prefers what the caller says over what is remembered", () => {
-  add(bench.runtime, list(), { ...where, args: [["K", "V"]], capabilityArgs: { ports: [80] } });
+  addNetworkList(bench.runtime, list(), { ...where, args: [["K", "V"]], capabilityArgs: { ports: [80] } });
   bench.calls.splice(0);
-  check(bench.runtime, list(), { ...who, args: [["L", "W"]], capabilityArgs: { ports: [81] } });
+  checkNetworkList(bench.runtime, list(), { ...who, args: [["L", "W"]], capabilityArgs: { ports: [81] } });
   expect(bench.calls[0]!.env).toMatchObject({ CNI_ARGS: "L=W" });
   expect(bench.calls[1]!.config.runtimeConfig).toEqual({ ports: [81] });
 });
@@ -294,33 +300,33 @@ test.each([
     mkdirSync(join(bench.directory, "results"), { recursive: true });
     writeFileSync(entryPath(), remembered);
   }
-  del(bench.runtime, list(), { ...who, args: [["L", "W"]], capabilityArgs: { ports: [81] } });
+  delNetworkList(bench.runtime, list(), { ...who, args: [["L", "W"]], capabilityArgs: { ports: [81] } });
   expect(bench.calls[0]!.env).toMatchObject({ CNI_ARGS: "L=W" });
   expect(bench.calls[0]!.config.runtimeConfig).toEqual({ ports: [81] });
 });
 
 test.each([["0.3.1", false], ["0.4.0", true]])("del() of version %s passes a result: %j", (cniVersion, passed) => {
-  add(bench.runtime, list({ cniVersion }), where);
+  addNetworkList(bench.runtime, list({ cniVersion }), where);
   bench.calls.splice(0);
-  del(bench.runtime, list({ cniVersion }), who);
+  delNetworkList(bench.runtime, list({ cniVersion }), who);
   expect(bench.calls.map(({ config }) => "prevResult" in config)).toEqual([passed, passed]);
 });
 
 test("del() uses the configuration of the ADD when that of now is gone, or another, which it says", () => {
   for (const [now, said] of [[list({ plugins: [{ type: "new" }] }), 1], ["web", 0]] as const) {
-    add(bench.runtime, list(), where);
+    addNetworkList(bench.runtime, list(), where);
     bench.sequence();
-    del(bench.runtime, now, who);
+    delNetworkList(bench.runtime, now, who);
     expect(bench.sequence()).toEqual(["b DEL", "a DEL"]);
     expect(bench.log.splice(0)).toHaveLength(said);
   }
 });
 
 test("del() succeeds without a cached entry, and again", () => {
-  del(bench.runtime, list(), where);
-  del(bench.runtime, list(), where);
+  delNetworkList(bench.runtime, list(), where);
+  delNetworkList(bench.runtime, list(), where);
   expect(bench.sequence()).toEqual(["b DEL", "a DEL", "b DEL", "a DEL"]);
-  expect(failureOf(() => del(bench.runtime, "web", where)).code).toBe(7);
+  expect(failureOf(() => delNetworkList(bench.runtime, "web", where)).code).toBe(7);
 });
 
 test.each([
@@ -331,7 +337,7 @@ test.each([
 ])("del() is not kept from its work by %s", (_, text) => {
   mkdirSync(join(bench.directory, "results"), { recursive: true });
   writeFileSync(entryPath(), text);
-  del(bench.runtime, list(), where);
+  delNetworkList(bench.runtime, list(), where);
   expect(bench.sequence()).toEqual(["b DEL", "a DEL"]);
   expect(existsSync(entryPath())).toBe(false);
 });
@@ -341,10 +347,10 @@ function cached(fields: object): string {
 }
 
 test("del() stops at the first failure and keeps the entry", () => {
-  add(bench.runtime, list(), where);
+  addNetworkList(bench.runtime, list(), where);
   bench.sequence();
   bench.answers["b DEL"] = fails(11, "busy");
-  const { code, message } = failureOf(() => del(bench.runtime, list(), who));
+  const { code, message } = failureOf(() => delNetworkList(bench.runtime, list(), who));
   expect({ code, message }).toEqual({ code: 11, message: 'plugin "b" (DEL): busy' });
   expect(bench.sequence()).toEqual(["b DEL"]);
   expect(existsSync(entryPath())).toBe(true);
@@ -353,7 +359,7 @@ test("del() stops at the first failure and keeps the entry", () => {
 test.each(["", "../../victim", "a/b"])(
   "del() refuses container id %j, which would lead out of the cache",
   (containerId) => {
-    expect(failureOf(() => del(bench.runtime, list(), { ...where, containerId })).code).toBe(4);
+    expect(failureOf(() => delNetworkList(bench.runtime, list(), { ...where, containerId })).code).toBe(4);
     expect(bench.sequence()).toEqual([]);
   },
 );
@@ -361,46 +367,48 @@ test.each(["", "../../victim", "a/b"])(
 test("del() of a file in the oldest format passes its result", () => {
   mkdirSync(join(bench.directory, "results"), { recursive: true });
   writeFileSync(entryPath(), '{"cniVersion":"0.3.1","ips":[{"version":"4","address":"10.0.0.7/24"}]}');
-  del(bench.runtime, list(), where);
+  delNetworkList(bench.runtime, list(), where);
   expect(bench.calls[0]!.config.prevResult).toEqual({ cniVersion: "1.1.0", ips: [{ address: "10.0.0.7/24" }] });
 });
 
 test("check() calls the plugins in order with the result of the ADD", () => {
-  add(bench.runtime, list(), where);
+  addNetworkList(bench.runtime, list(), where);
   bench.calls.splice(0);
-  check(bench.runtime, list(), who);
+  checkNetworkList(bench.runtime, list(), who);
   expect(bench.calls.map(({ type, command }) => `${type} ${command}`)).toEqual(["a CHECK", "b CHECK"]);
   expect(bench.calls.map(({ config }) => config.prevResult.ips.length)).toEqual([2, 2]);
 });
 
 test("check() refuses without a result, with code 3", () => {
-  expect(failureOf(() => check(bench.runtime, list(), where)).code).toBe(3);
+  expect(failureOf(() => checkNetworkList(bench.runtime, list(), where)).code).toBe(3);
   bench.answers["b ADD"] = fails(111, "broken");
-  expect(() => add({ ...bench.runtime, rollBack: false }, list(), where)).toThrow();
+  expect(() => addNetworkList({ ...bench.runtime, rollback: false }, list(), where)).toThrow();
   bench.sequence();
-  expect(failureOf(() => check(bench.runtime, list(), where)).code).toBe(3);
+  expect(failureOf(() => checkNetworkList(bench.runtime, list(), where)).code).toBe(3);
   expect(bench.sequence()).toEqual([]);
 });
 
 test("check() refuses versions that have none, also with disableCheck, which else makes it succeed", () => {
-  expect(failureOf(() => check(bench.runtime, list({ cniVersion: "0.3.1", disableCheck: true }), where)).code).toBe(1);
-  check(bench.runtime, list({ disableCheck: true }), where);
+  expect(
+    failureOf(() => checkNetworkList(bench.runtime, list({ cniVersion: "0.3.1", disableCheck: true }), where)).code,
+  ).toBe(1);
+  checkNetworkList(bench.runtime, list({ disableCheck: true }), where);
   expect(bench.sequence()).toEqual([]);
 });
 
 test("check() stops at the first failure", () => {
-  add(bench.runtime, list(), where);
+  addNetworkList(bench.runtime, list(), where);
   bench.sequence();
   bench.answers["a CHECK"] = fails(111, "drift");
-  expect(failureOf(() => check(bench.runtime, list(), who)).message).toBe('plugin "a" (CHECK): drift');
+  expect(failureOf(() => checkNetworkList(bench.runtime, list(), who)).message).toBe('plugin "a" (CHECK): drift');
   expect(bench.sequence()).toEqual(["a CHECK"]);
 });
 
 test("gc() detaches what is not valid, with the parameters of its ADD, then calls GC with the list under both keys", () => {
-  for (const containerId of ["c1", "c2"]) add(bench.runtime, list(), { ...where, containerId });
-  add(bench.runtime, list({ name: "db" }), where);
+  for (const containerId of ["c1", "c2"]) addNetworkList(bench.runtime, list(), { ...where, containerId });
+  addNetworkList(bench.runtime, list({ name: "db" }), where);
   bench.calls.splice(0);
-  gc(bench.runtime, list(), [{ containerId: "c2", ifname: "eth0" }, { containerId: "c1", ifname: "eth1" }]);
+  gcNetworkList(bench.runtime, list(), [{ containerId: "c2", ifname: "eth0" }, { containerId: "c1", ifname: "eth1" }]);
   expect(bench.calls.map(({ type, command, env }) => `${type} ${command} ${env.CNI_CONTAINERID} ${env.CNI_NETNS}`))
     .toEqual([
       "b DEL c1 /run/netns/x",
@@ -414,31 +422,31 @@ test("gc() detaches what is not valid, with the parameters of its ADD, then call
 });
 
 test("gc() of everything sends an empty list, not none", () => {
-  gc(bench.runtime, list(), []);
+  gcNetworkList(bench.runtime, list(), []);
   expect(bench.calls[0]!.config).toMatchObject({ "cni.dev/valid-attachments": [], "cni.dev/attachments": [] });
 });
 
 test("gc() of a version without GC detaches all the same", () => {
-  add(bench.runtime, list({ cniVersion: "1.0.0" }), where);
+  addNetworkList(bench.runtime, list({ cniVersion: "1.0.0" }), where);
   bench.sequence();
-  gc(bench.runtime, list({ cniVersion: "1.0.0" }), []);
+  gcNetworkList(bench.runtime, list({ cniVersion: "1.0.0" }), []);
   expect(bench.sequence()).toEqual(["b DEL", "a DEL"]);
 });
 
 test("gc() does nothing with disableGC", () => {
-  add(bench.runtime, list({ disableGC: true }), where);
+  addNetworkList(bench.runtime, list({ disableGC: true }), where);
   bench.sequence();
-  gc(bench.runtime, list({ disableGC: true }), []);
+  gcNetworkList(bench.runtime, list({ disableGC: true }), []);
   expect(bench.sequence()).toEqual([]);
 });
 
 test("gc() goes on behind failures and names them all", () => {
-  for (const containerId of ["c1", "c2"]) add(bench.runtime, list(), { ...where, containerId });
+  for (const containerId of ["c1", "c2"]) addNetworkList(bench.runtime, list(), { ...where, containerId });
   bench.sequence();
   bench.answers["b DEL"] = ({ env }) =>
     env.CNI_CONTAINERID === "c1" ? fails(11, "busy")() : { exitCode: 0, stdout: "" };
   bench.answers["a GC"] = fails(5, "disk");
-  const { code, message, details } = failureOf(() => gc(bench.runtime, list(), []));
+  const { code, message, details } = failureOf(() => gcNetworkList(bench.runtime, list(), []));
   expect({ code, message }).toEqual({ code: 11, message: 'Cannot clean up network "web"' });
   expect(details).toBe('plugin "b" (DEL): busy; why; plugin "a" (GC): disk; why');
   expect(bench.sequence()).toEqual(["b DEL", "b DEL", "a DEL", "a GC", "b GC"]);
@@ -448,21 +456,21 @@ test("gc() goes on behind failures and names them all", () => {
 test("gc() calls the plugins also when the cache cannot be read, and reports that", () => {
   mkdirSync(bench.directory);
   writeFileSync(join(bench.directory, "results"), "");
-  expect(() => gc(bench.runtime, list(), [])).toThrow("results");
+  expect(() => gcNetworkList(bench.runtime, list(), [])).toThrow("results");
   expect(bench.sequence()).toEqual(["a GC", "b GC"]);
 });
 
 test("status() asks the plugins in order and stops at the first that could not serve", () => {
-  status(bench.runtime, list());
+  getNetworkListStatus(bench.runtime, list());
   expect(bench.sequence()).toEqual(["a STATUS", "b STATUS"]);
   bench.answers["a STATUS"] = fails(50, "no addresses left");
-  const { code, message } = failureOf(() => status(bench.runtime, list()));
+  const { code, message } = failureOf(() => getNetworkListStatus(bench.runtime, list()));
   expect({ code, message }).toEqual({ code: 50, message: 'plugin "a" (STATUS): no addresses left' });
   expect(bench.sequence()).toEqual(["a STATUS"]);
 });
 
 test("status() of a version without STATUS asks nobody and says so", () => {
-  status(bench.runtime, list({ cniVersion: "1.0.0" }));
+  getNetworkListStatus(bench.runtime, list({ cniVersion: "1.0.0" }));
   expect(bench.sequence()).toEqual([]);
   expect(bench.log).toHaveLength(1);
 });

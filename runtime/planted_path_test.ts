@@ -14,11 +14,17 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { plant, type PlantName, PLANTS } from "../testing/planted_paths.ts";
-import { parseNetworkList } from "../spec/network_config_list.ts";
-import { listEntries } from "./cache.ts";
-import { gc } from "./gc.ts";
-import { add, type AddParameters, check, del, type RuntimeOptions } from "./operations.ts";
+import { PLANTED_KINDS, type PlantedKind, plantPath } from "../testing/planted_paths.ts";
+import { parseNetworkConfigList } from "../spec/network_config_list.ts";
+import { listCacheEntries } from "./cache.ts";
+import { gcNetworkList } from "./gc.ts";
+import {
+  addNetworkList,
+  type AddRuntimeConf,
+  checkNetworkList,
+  delNetworkList,
+  type RuntimeContext,
+} from "./operations.ts";
 
 const root = mkdtempSync(join(tmpdir(), "cni-planted-"));
 const directory = join(root, "cache");
@@ -28,7 +34,7 @@ afterAll(() => rmSync(root, { recursive: true }));
 
 const calls: string[] = [];
 const said: string[] = [];
-const runtime: RuntimeOptions = {
+const runtime: RuntimeContext = {
   invoker: {
     invoke(_type, { command }) {
       calls.push(command);
@@ -40,8 +46,8 @@ const runtime: RuntimeOptions = {
   env: {},
   log: (message) => void said.push(message),
 };
-const list = parseNetworkList(JSON.stringify({ cniVersion: "1.1.0", name: "web", plugins: [{ type: "a" }] }));
-const where: AddParameters = { containerId: "c1", ifname: "eth0", netns: "/run/netns/x" };
+const list = parseNetworkConfigList(JSON.stringify({ cniVersion: "1.1.0", name: "web", plugins: [{ type: "a" }] }));
+const where: AddRuntimeConf = { containerId: "c1", ifname: "eth0", netns: "/run/netns/x" };
 
 /** An entry of the very attachment, so that whoever follows a link would believe it. */
 const ENTRY = JSON.stringify({
@@ -64,20 +70,20 @@ beforeEach(() => {
 
 const TARGETS = { existing: join(outside, "entry"), absent: join(outside, "absent") };
 
-test.each(Object.keys(PLANTS) as PlantName[])("%s in the place of an entry", (name) => {
-  using _ = plant(name, file, TARGETS);
-  expect(() => add(runtime, list, where)).toThrow("it may be attached already");
-  expect(() => check(runtime, list, where)).toThrow("no result of an ADD is known");
-  expect(listEntries(directory)).toEqual([]);
-  gc(runtime, list, []);
+test.each(Object.keys(PLANTED_KINDS) as PlantedKind[])("%s in the place of an entry", (name) => {
+  using _ = plantPath(name, file, TARGETS);
+  expect(() => addNetworkList(runtime, list, where)).toThrow("it may be attached already");
+  expect(() => checkNetworkList(runtime, list, where)).toThrow("no result of an ADD is known");
+  expect(listCacheEntries(directory)).toEqual([]);
+  gcNetworkList(runtime, list, []);
   // Of GC the plugins hear, of the attachment nobody.
   expect(calls).toEqual(["GC"]);
-  del(runtime, list, where);
+  delNetworkList(runtime, list, where);
   expect(calls).toEqual(["GC", "DEL"]);
   expect(said.join("\n")).toContain(`Cannot use cached attachment "${file}"`);
   expect(lstatSync(file, { throwIfNoEntry: false })).toBeUndefined();
   expect(readFileSync(join(outside, "entry"), "utf8")).toBe(ENTRY);
-  add(runtime, list, where);
+  addNetworkList(runtime, list, where);
   expect(lstatSync(file).isFile()).toBe(true);
   expect(readdirSync(outside)).toEqual(["entry"]);
 });
@@ -86,10 +92,10 @@ test("a link in the place of the directory of entries", () => {
   rmSync(join(directory, "results"), { recursive: true });
   symlinkSync(outside, join(directory, "results"));
   writeFileSync(join(outside, "web-c1-eth0"), ENTRY);
-  expect(() => add(runtime, list, where)).toThrow("it is a symbolic link");
-  expect(() => check(runtime, list, where)).toThrow("no result of an ADD is known");
-  gc(runtime, list, []);
-  del(runtime, list, where);
+  expect(() => addNetworkList(runtime, list, where)).toThrow("it is a symbolic link");
+  expect(() => checkNetworkList(runtime, list, where)).toThrow("no result of an ADD is known");
+  gcNetworkList(runtime, list, []);
+  delNetworkList(runtime, list, where);
   expect(calls).toEqual(["GC", "DEL"]);
   expect(said.join("\n")).toContain("it is a symbolic link");
   expect(readdirSync(outside).sort()).toEqual(["entry", "web-c1-eth0"]);
@@ -98,17 +104,17 @@ test("a link in the place of the directory of entries", () => {
 test("the whole directory may be a link: that is how state is moved", () => {
   rmSync(directory, { recursive: true });
   symlinkSync(outside, directory);
-  add(runtime, list, where);
+  addNetworkList(runtime, list, where);
   expect(existsSync(join(outside, "results/web-c1-eth0"))).toBe(true);
 });
 
 test("links in the place of locks give way to files, and what they lead to is not made", () => {
   const locks = [".gc.lock", ".turn.lock", ...Array.from({ length: 256 }, (_, i) => `.container-${i}.lock`)];
   for (const name of locks) symlinkSync(join(outside, "lock"), join(directory, name));
-  add(runtime, list, where);
-  check(runtime, list, where);
-  del(runtime, list, where);
-  gc(runtime, list, []);
+  addNetworkList(runtime, list, where);
+  checkNetworkList(runtime, list, where);
+  delNetworkList(runtime, list, where);
+  gcNetworkList(runtime, list, []);
   expect(calls).toEqual(["ADD", "CHECK", "DEL", "GC"]);
   expect(readdirSync(outside)).toEqual(["entry"]);
   const stillLinks = locks.filter((name) => lstatSync(join(directory, name)).isSymbolicLink());
@@ -120,7 +126,7 @@ test("what holds state can be read by its owner alone, whatever the umask", () =
   rmSync(directory, { recursive: true });
   const before = process.umask(0);
   try {
-    add(runtime, list, where);
+    addNetworkList(runtime, list, where);
   } finally {
     process.umask(before);
   }
@@ -139,7 +145,7 @@ test.each(DAMAGES)("a dead container's entry of which %p is left is removed by G
   for (const id of ["c1", `cnitool-${HASH}`]) {
     const path = join(directory, `results/web-${id}-eth0`);
     writeFileSync(path, text);
-    gc(runtime, list, [{ containerId: "c2", ifname: "eth0" }]);
+    gcNetworkList(runtime, list, [{ containerId: "c2", ifname: "eth0" }]);
     expect(calls.splice(0)).toEqual(["DEL", "GC"]);
     expect(said.splice(0)).toEqual([
       expect.stringMatching(
@@ -163,7 +169,7 @@ test("a damaged entry stays where its container lives, or where its name could b
   ];
   for (const name of [...ambiguous, "web-c1-eth0"]) writeFileSync(join(directory, "results", name), "{");
   writeFileSync(join(directory, "results/webb-c1-eth0"), "{");
-  gc(runtime, list, [{ containerId: "c1", ifname: "eth0" }]);
+  gcNetworkList(runtime, list, [{ containerId: "c1", ifname: "eth0" }]);
   expect(calls).toEqual(["GC"]);
   expect(said).toHaveLength(ambiguous.length + 1);
   for (const name of ambiguous) {
@@ -180,7 +186,7 @@ test("a damaged entry stays where its container lives, or where its name could b
 
 test("an entry of another kind is somebody else's, whatever is dead", () => {
   writeFileSync(file, '{"kind":"cniCacheV9"}');
-  gc(runtime, list, []);
+  gcNetworkList(runtime, list, []);
   expect([calls, existsSync(file)]).toEqual([["GC"], true]);
   expect(said).toEqual([
     expect.stringContaining(
@@ -192,6 +198,6 @@ test("an entry of another kind is somebody else's, whatever is dead", () => {
 test("what is left of a damaged entry whose plugin fails is found again", () => {
   writeFileSync(file, "");
   const failing = { ...runtime, invoker: { invoke: () => ({ exitCode: 1, stdout: '{"code":11,"msg":"not now"}' }) } };
-  expect(() => gc(failing, list, [])).toThrow("Cannot clean up network");
+  expect(() => gcNetworkList(failing, list, [])).toThrow("Cannot clean up network");
   expect(existsSync(file)).toBe(true);
 });

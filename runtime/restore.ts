@@ -5,19 +5,19 @@
  *
  * @module
  */
-import { OWN_TABLES, repairTable } from "../plugins/lib/ruleset/repair.ts";
+import { repairTable, TABLES } from "../plugins/lib/ruleset/repair.ts";
 import { CniError } from "../spec/error.ts";
-import type { NetworkList, PluginEntry } from "../spec/network_config_list.ts";
+import type { NetworkConfigList, PluginEntry } from "../spec/network_config_list.ts";
 import { parseResult, type Result } from "../spec/result.ts";
 import * as cache from "./cache.ts";
-import { restorePlugin } from "./call_plugin.ts";
-import { type Kernel, whyEnded } from "./stale.ts";
-import { aloneWithContainer } from "./lock.ts";
-import { describe, recall, type Recalled } from "./resolve_attachment.ts";
-import type { RuntimeOptions } from "./operations.ts";
+import { callRestore } from "./call_plugin.ts";
+import { type NamespaceContext, staleReason } from "./stale.ts";
+import { lockContainer } from "./lock.ts";
+import { describeAttachment, resolveAttachment, type ResolvedAttachment } from "./resolve_attachment.ts";
+import type { RuntimeContext } from "./operations.ts";
 
 /** What was found and put back. */
-export interface Restoration {
+export interface RestoreReport {
   /** What was missing of the rules that all attachments have in common: `chain "guard" of table "inet cni"`. */
   readonly tables: readonly string[];
   /** Those that are remembered, also where nothing was missing. */
@@ -55,110 +55,114 @@ export interface RestoredPlugin {
  * @returns also what failed, which keeps nothing else from being put back
  * @throws {SystemError} if what is remembered cannot be read
  */
-export function restore(runtime: RuntimeOptions, kernel: Kernel, network?: NetworkList | string): Restoration {
+export function restoreAttachments(
+  runtime: RuntimeContext,
+  context: NamespaceContext,
+  network?: NetworkConfigList | string,
+): RestoreReport {
   const problems: string[] = [];
   const name = typeof network === "object" ? network.name : network;
-  const keys = cache.listEntries(runtime.cacheDirectory, name, (problem) => void problems.push(problem)).sort(
-    byInterface,
+  const entries = cache.listCacheEntries(runtime.cacheDirectory, name, (problem) => void problems.push(problem)).sort(
+    compareByInterface,
   );
-  const tables = OWN_TABLES.flatMap((table) => {
+  const tables = TABLES.flatMap((table) => {
     try {
-      return repairTable(kernel.host.nft, table);
+      return repairTable(context.host.nft, table);
     } catch (error) {
-      problems.push(sentence(error));
+      problems.push(formatError(error));
       return [];
     }
   });
-  for (const each of tables) runtime.log(`Restored ${each}`);
-  for (const each of problems) runtime.log(each);
-  const foreign = new Set<string>();
-  const attachments = keys.flatMap((key) => {
-    const restored = restoreAttachment(runtime, kernel, network ?? key.network, key);
-    if (restored) tell(runtime, restored, foreign);
+  for (const message of tables) runtime.log(`Restored ${message}`);
+  for (const message of problems) runtime.log(message);
+  const loggedPlugins = new Set<string>();
+  const attachments = entries.flatMap((key) => {
+    const restored = restoreAttachment(runtime, context, network ?? key.network, key);
+    if (restored) logRestored(runtime, restored, loggedPlugins);
     return restored ?? [];
   });
   return { tables, attachments, problems };
 }
 
 /** `eth2` before `eth10`: of what two networks of a container both publish, the first keeps it, which mostly was attached first. */
-function byInterface({ ifname: a }: cache.AttachmentKey, { ifname: b }: cache.AttachmentKey): number {
+function compareByInterface({ ifname: a }: cache.AttachmentKey, { ifname: b }: cache.AttachmentKey): number {
   return a.length - b.length || (a < b ? -1 : a > b ? 1 : 0);
 }
 
 /** `undefined` if it was detached meanwhile. */
 function restoreAttachment(
-  runtime: RuntimeOptions,
-  kernel: Kernel,
-  network: NetworkList | string,
+  runtime: RuntimeContext,
+  context: NamespaceContext,
+  network: NetworkConfigList | string,
   { network: name, containerId, ifname }: cache.AttachmentKey,
 ): RestoredAttachment | undefined {
   const key = { network: name, containerId, ifname };
   try {
-    using _ = aloneWithContainer(runtime.cacheDirectory, containerId);
+    using _ = lockContainer(runtime.cacheDirectory, containerId);
     const entry = cache.findEntry(runtime.cacheDirectory, key);
     if (!entry) return undefined;
-    const reason = whySkipped(entry, kernel);
+    const reason = skipReason(entry, context);
     if (reason !== undefined) return { ...key, state: "skipped", reason, plugins: [] };
-    const recalled = recall(runtime, network, key, "restore");
-    const prevResult = parseResult(recalled.entry.result, recalled.list.cniVersion, "result");
-    const plugins = recalled.list.plugins.map((plugin) => restoreRules(runtime, recalled, plugin, prevResult));
-    return { ...key, state: stateOf(plugins), plugins };
+    const resolved = resolveAttachment(runtime, network, key, "restore");
+    const prevResult = parseResult(resolved.entry.result, resolved.list.cniVersion, "result");
+    const plugins = resolved.list.plugins.map((plugin) => restoreWithPlugin(runtime, resolved, plugin, prevResult));
+    return { ...key, state: restoreState(plugins), plugins };
   } catch (error) {
-    return { ...key, state: "failed", reason: sentence(error), plugins: [] };
+    return { ...key, state: "failed", reason: formatError(error), plugins: [] };
   }
 }
 
 /** Rules of a container that is not there would lead to whoever has its address by now. */
-function whySkipped(entry: cache.CacheEntry, kernel: Kernel): string | undefined {
+function skipReason(entry: cache.CacheEntry, context: NamespaceContext): string | undefined {
   if (entry.result === undefined) return "its ADD has not ended";
   if (!entry.netns) return "it is not known in which namespace it is";
-  return whyEnded(entry, kernel);
+  return staleReason(entry, context);
 }
 
-function restoreRules(
-  runtime: RuntimeOptions,
-  { list, entry }: Recalled,
+function restoreWithPlugin(
+  runtime: RuntimeContext,
+  { list, entry }: ResolvedAttachment,
   plugin: PluginEntry,
   prevResult: Result,
 ): RestoredPlugin {
   const { type } = plugin;
   try {
-    const restored = restorePlugin(runtime, list, plugin, entry, prevResult);
-    return restored ? { type, restored } : { type, restored: [], skipped: whyNotAsked(runtime, type) };
+    const restored = callRestore(runtime, list, plugin, entry, prevResult);
+    return restored ? { type, restored } : { type, restored: [], skipped: skippedPluginReason(runtime, type) };
   } catch (error) {
-    return { type, restored: [], failed: sentence(error) };
+    return { type, restored: [], failed: formatError(error) };
   }
 }
 
-function whyNotAsked({ invoker }: RuntimeOptions, type: string): string {
+function skippedPluginReason({ invoker }: RuntimeContext, type: string): string {
   const program = invoker.findProgram?.(type);
   return program === undefined
     ? "it is not built into this program"
     : `"${program}" is called for it, which cannot be asked`;
 }
 
-function stateOf(plugins: readonly RestoredPlugin[]): RestoredAttachment["state"] {
+function restoreState(plugins: readonly RestoredPlugin[]): RestoredAttachment["state"] {
   if (plugins.some(({ failed }) => failed !== undefined)) return "failed";
   return plugins.some(({ restored }) => restored.length > 0) ? "restored" : "whole";
 }
 
-/** @param foreign plugins that were named already, which are the same for every attachment of a network */
-function tell({ log }: RuntimeOptions, attachment: RestoredAttachment, foreign: Set<string>): void {
+/** @param loggedPlugins plugins that were named already, which are the same for every attachment of a network */
+function logRestored({ log }: RuntimeContext, attachment: RestoredAttachment, loggedPlugins: Set<string>): void {
   const { state, reason, plugins, network } = attachment;
-  const what = describe(attachment);
-  const restored = plugins.flatMap((each) => each.restored);
-  if (restored.length > 0) log(`Restored of ${what}: ${restored.join(", ")}`);
-  if (state === "skipped") log(`Skipping ${what}: ${reason}`);
-  else if (reason !== undefined) log(`Cannot restore ${what}: ${reason}`);
+  const subject = describeAttachment(attachment);
+  const restored = plugins.flatMap((plugin) => plugin.restored);
+  if (restored.length > 0) log(`Restored of ${subject}: ${restored.join(", ")}`);
+  if (state === "skipped") log(`Skipping ${subject}: ${reason}`);
+  else if (reason !== undefined) log(`Cannot restore ${subject}: ${reason}`);
   for (const { type, skipped, failed } of plugins) {
-    if (failed !== undefined) log(`Cannot restore ${what}: ${failed}`);
-    if (skipped === undefined || foreign.has(`${network} ${type}`)) continue;
-    foreign.add(`${network} ${type}`);
+    if (failed !== undefined) log(`Cannot restore ${subject}: ${failed}`);
+    if (skipped === undefined || loggedPlugins.has(`${network} ${type}`)) continue;
+    loggedPlugins.add(`${network} ${type}`);
     log(`Skipping plugin "${type}" of network "${network}": ${skipped}`);
   }
 }
 
-function sentence(error: unknown): string {
+function formatError(error: unknown): string {
   const { message, details } = CniError.from(error);
   return details ? `${message}; ${details}` : message;
 }

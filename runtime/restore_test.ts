@@ -4,20 +4,20 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createNetns, type Netns, openNetns } from "../ffi/netns.ts";
-import { generation } from "../ffi/nft/objects.ts";
-import { inNetns } from "../testing/netns.ts";
-import { askTcp, askUdp, serveTcp, serveUdp, SHORTLY_MS, udpClient } from "../testing/traffic.ts";
-import { withoutBus } from "../testing/firewall.ts";
-import { embedded, type Surroundings } from "../plugins/lib/protocol/serve.ts";
-import { networkTest, type TestNetwork } from "../testing/bridge_network.ts";
+import { getGenerationId } from "../ffi/nft/objects.ts";
+import { runInNetns } from "../testing/netns.ts";
+import { newUdpClient, NO_ANSWER_TIMEOUT_MS, requestTcp, requestUdp, serveTcp, serveUdp } from "../testing/traffic.ts";
+import { withoutSystemBus } from "../testing/firewall.ts";
+import { builtinInvoker, type HostContext } from "../plugins/lib/protocol/serve.ts";
+import { type BridgeNetwork, bridgeNetworkTest } from "../testing/bridge_network.ts";
 import { findPlugin, loadPlugins } from "../plugins/registry.ts";
 import { CniError } from "../spec/error.ts";
-import { type NetworkList, parseNetworkList } from "../spec/network_config_list.ts";
+import { type NetworkConfigList, parseNetworkConfigList } from "../spec/network_config_list.ts";
 import type { Result } from "../spec/result.ts";
-import { type Restoration, restore } from "./restore.ts";
-import { add, check, del, type RuntimeOptions } from "./operations.ts";
+import { restoreAttachments, type RestoreReport } from "./restore.ts";
+import { addNetworkList, checkNetworkList, delNetworkList, type RuntimeContext } from "./operations.ts";
 
-withoutBus();
+withoutSystemBus();
 await loadPlugins();
 
 interface Bench {
@@ -26,17 +26,17 @@ interface Bench {
   /** Of the cache. */
   readonly results: string;
   readonly log: string[];
-  list(name: string, options?: ListOptions): NetworkList;
+  list(name: string, options?: ListOptions): NetworkConfigList;
   /** Attaches a new container, or one that has an interface already. */
   attach(
-    list: NetworkList,
+    list: NetworkConfigList,
     containerId: string,
     ports?: readonly object[],
     where?: { readonly netns?: Netns; readonly ifname?: string },
   ): { netns: Netns; result: Result };
-  restore(network?: NetworkList | string): Restoration;
-  check(list: NetworkList, containerId: string): string;
-  del(list: NetworkList, containerId: string): void;
+  restore(network?: NetworkConfigList | string): RestoreReport;
+  check(list: NetworkConfigList, containerId: string): string;
+  del(list: NetworkConfigList, containerId: string): void;
   /** Changes what is remembered of an attachment. */
   rewrite(name: string, change: (entry: Record<string, unknown>) => object): void;
   nft(...words: string[]): string;
@@ -50,18 +50,18 @@ interface ListOptions {
 
 const BEHIND = [{ type: "portmap", capabilities: { portMappings: true } }, { type: "firewall" }];
 
-function newBench({ host, outside }: TestNetwork, resources: DisposableStack): Bench {
+function newBench({ host, outside }: BridgeNetwork, resources: DisposableStack): Bench {
   const directory = mkdtempSync(join(tmpdir(), "cni-restore-"));
   resources.defer(() => rmSync(directory, { recursive: true }));
   const log: string[] = [];
-  const kernel: Surroundings = {
+  const kernel: HostContext = {
     host,
     openNetns,
-    invoker: () => embedded(findPlugin, kernel),
+    invoker: () => builtinInvoker(findPlugin, kernel),
     log: (message) => void log.push(message),
   };
-  const builtIn = embedded((type) => type === "foreign" ? undefined : findPlugin(type), kernel);
-  const runtime: RuntimeOptions = {
+  const builtIn = builtinInvoker((type) => type === "foreign" ? undefined : findPlugin(type), kernel);
+  const runtime: RuntimeContext = {
     invoker: {
       ...builtIn,
       invoke: (type, request) =>
@@ -86,41 +86,42 @@ function newBench({ host, outside }: TestNetwork, resources: DisposableStack): B
       const routes = [{ dst: "0.0.0.0/0" }, { dst: "::/0" }];
       const ipam = { type: "host-local", dataDir: join(directory, "ipam"), ranges, routes };
       const own = { type: "bridge", bridge: `cni${n}`, isGateway: true, ipMasq: true, ipam, ...bridge };
-      return parseNetworkList(JSON.stringify({ cniVersion: version, name, plugins: [own, ...behind] }));
+      return parseNetworkConfigList(JSON.stringify({ cniVersion: version, name, plugins: [own, ...behind] }));
     },
     attach(list, containerId, portMappings = [], { netns = resources.use(createNetns()), ifname = "eth0" } = {}) {
       const parameters = { containerId, ifname, netns: netns.path, capabilityArgs: { portMappings } };
-      return { netns, result: add(runtime, list, parameters) };
+      return { netns, result: addNetworkList(runtime, list, parameters) };
     },
-    restore: (network) => restore(runtime, kernel, network),
+    restore: (network) => restoreAttachments(runtime, kernel, network),
     check(list, containerId) {
       try {
-        check(runtime, list, { containerId, ifname: "eth0" });
+        checkNetworkList(runtime, list, { containerId, ifname: "eth0" });
         return "";
       } catch (error) {
         const { message, details } = CniError.from(error);
         return `${message}; ${details}`;
       }
     },
-    del: (list, containerId) => del(runtime, list, { containerId, ifname: "eth0" }),
+    del: (list, containerId) => delNetworkList(runtime, list, { containerId, ifname: "eth0" }),
     rewrite(name, change) {
       const path = join(directory, "results", name);
       writeFileSync(path, JSON.stringify(change(JSON.parse(readFileSync(path, "utf8")))));
     },
-    nft: (...words) => inNetns(host, "nft", ...words),
+    nft: (...words) => runInNetns(host, "nft", ...words),
   };
 }
 
 function restoreTest(name: string, body: (bench: Bench) => void | Promise<void>): void {
-  networkTest(name, async (network) => {
+  bridgeNetworkTest(name, async (network) => {
     using resources = new DisposableStack();
     await body(newBench(network, resources));
   });
 }
 
 const HTTP = { hostPort: 8080, containerPort: 80, protocol: "tcp" };
-const states = ({ attachments }: Restoration) => attachments.map(({ containerId, state }) => `${containerId} ${state}`);
-const putBack = ({ attachments }: Restoration) =>
+const states = ({ attachments }: RestoreReport) =>
+  attachments.map(({ containerId, state }) => `${containerId} ${state}`);
+const putBack = ({ attachments }: RestoreReport) =>
   attachments.flatMap(({ plugins }) => plugins.flatMap((each) => each.restored));
 /** Elements of a set come in no particular order. */
 const sorted = (listing: string) =>
@@ -137,16 +138,16 @@ restoreTest(
     using _dns = await serveUdp(netns, "dns", 53);
     using _outside = serveTcp(outside, "outside", 80);
     const traffic = async (patience?: number) => [
-      await askTcp(outside, "192.0.2.1", 8080, patience),
-      await askTcp(outside, "2001:db8::1", 8080, patience),
-      await askTcp(netns, "192.0.2.2", 80, patience),
-      await askTcp(netns, "2001:db8::2", 80, patience),
+      await requestTcp(outside, "192.0.2.1", 8080, patience),
+      await requestTcp(outside, "2001:db8::1", 8080, patience),
+      await requestTcp(netns, "192.0.2.2", 80, patience),
+      await requestTcp(netns, "2001:db8::2", 80, patience),
     ];
     const flowing = ["web 192.0.2.2", "web 2001:db8::2", "outside 192.0.2.1", "outside 2001:db8::1"];
     expect(await traffic()).toEqual(flowing);
     const whole = sorted(nft("list", "ruleset"));
     nft("flush", "ruleset");
-    expect(await traffic(SHORTLY_MS)).toEqual([undefined, undefined, undefined, undefined]);
+    expect(await traffic(NO_ANSWER_TIMEOUT_MS)).toEqual([undefined, undefined, undefined, undefined]);
     expect(check(web, "c1")).toBe(
       'plugin "bridge" (CHECK): Check failed: the ruleset\'s element for the hardware address of ' +
         `"${result.interfaces![1]!.name}" is missing; set "guarded" of table "cni"; ` +
@@ -185,12 +186,12 @@ restoreTest(
     });
     expect(sorted(nft("list", "ruleset"))).toEqual(whole);
     expect(await traffic()).toEqual(flowing);
-    expect(await askUdp(outside, "192.0.2.1", 5353)).toBe("dns 192.0.2.2");
+    expect(await requestUdp(outside, "192.0.2.1", 5353)).toBe("dns 192.0.2.2");
     expect(check(web, "c1")).toBe("");
-    const [handles, number] = [nft("-a", "list", "ruleset"), generation(host.nft)];
+    const [handles, number] = [nft("-a", "list", "ruleset"), getGenerationId(host.nft)];
     expect(putBack(bench.restore())).toEqual([]);
     expect(states(bench.restore("web"))).toEqual(["c1 whole"]);
-    expect([nft("-a", "list", "ruleset"), generation(host.nft)]).toEqual([handles, number]);
+    expect([nft("-a", "list", "ruleset"), getGenerationId(host.nft)]).toEqual([handles, number]);
     expect(bench.log).toEqual([expect.stringMatching(/^Restored of "eth0" of container "c1" on network "web": masq/)]);
   },
 );
@@ -260,9 +261,9 @@ restoreTest(
       expect(nft("list", "ruleset")).toBe(whole);
       expect([check(web, "c1"), check(web, "c2")]).toEqual(["", ""]);
     }
-    const number = generation(host.nft);
+    const number = getGenerationId(host.nft);
     expect(restore()).toMatchObject({ tables: [], problems: [] });
-    expect(generation(host.nft)).toBe(number);
+    expect(getGenerationId(host.nft)).toBe(number);
   },
 );
 
@@ -284,17 +285,17 @@ restoreTest(
 restoreTest(
   "chains of others that drop let the containers through again",
   async ({ host, outside, list, attach, check, nft, restore }) => {
-    const drop = () => inNetns(host, "sh", "-ec", "iptables -P FORWARD DROP; ip6tables -P FORWARD DROP");
+    const drop = () => runInNetns(host, "sh", "-ec", "iptables -P FORWARD DROP; ip6tables -P FORWARD DROP");
     drop();
     const web = list("web");
     const { netns } = attach(web, "c1", [HTTP]);
     using _outside = serveTcp(outside, "outside", 80);
-    const ask = (patience?: number) => askTcp(netns, "192.0.2.2", 80, patience);
+    const ask = (patience?: number) => requestTcp(netns, "192.0.2.2", 80, patience);
     expect(await ask()).toBe("outside 192.0.2.1");
-    const saved = () => inNetns(host, "sh", "-c", "iptables -S; ip6tables -S");
+    const saved = () => runInNetns(host, "sh", "-c", "iptables -S; ip6tables -S");
     const before = saved();
-    inNetns(host, "sh", "-ec", "iptables -F; ip6tables -F; iptables -X; ip6tables -X");
-    expect(await ask(SHORTLY_MS)).toBeUndefined();
+    runInNetns(host, "sh", "-ec", "iptables -F; ip6tables -F; iptables -X; ip6tables -X");
+    expect(await ask(NO_ANSWER_TIMEOUT_MS)).toBeUndefined();
     expect(check(web, "c1")).toBe(
       'plugin "firewall" (CHECK): Check failed: chain "FORWARD" of table "ip filter" does not lead to chain "CNI-FORWARD"; ' +
         'of container "c1" (network "web", interface "eth0"); put back what is missing: cni run restore web',
@@ -307,9 +308,9 @@ restoreTest(
     drop();
     expect(putBack(restore()).slice(-2)).toEqual(passages);
     expect(saved()).toBe(before);
-    const number = generation(host.nft);
+    const number = getGenerationId(host.nft);
     expect(states(restore())).toEqual(["c1 whole"]);
-    expect(generation(host.nft)).toBe(number);
+    expect(getGenerationId(host.nft)).toBe(number);
   },
 );
 
@@ -372,20 +373,20 @@ restoreTest(
     const { netns, result } = attach(list("web", { bridge: { macspoofchk: true } }), "c1");
     const [, outer, inner] = result.interfaces!;
     nft("flush", "ruleset");
-    inNetns(netns, "ip", "link", "set", "eth0", "address", "0a:00:00:00:00:66");
+    runInNetns(netns, "ip", "link", "set", "eth0", "address", "0a:00:00:00:00:66");
     restore();
     expect(nft("list", "set", "bridge", "cni", "allowed")).toContain(`"${outer!.name}" . ${inner!.mac}`);
     expect(nft("list", "set", "bridge", "cni", "allowed")).not.toContain("0a:00:00:00:00:66");
     // Neither links nor parameters are touched.
     nft("flush", "ruleset");
     const state = () =>
-      inNetns(
+      runInNetns(
         host,
         "sh",
         "-c",
         "ip link; ip addr; ip route; sysctl -a 2>/dev/null | grep -E 'forwarding|route_localnet'",
       );
-    inNetns(host, "sh", "-c", "echo 0 >/proc/sys/net/ipv4/ip_forward");
+    runInNetns(host, "sh", "-c", "echo 0 >/proc/sys/net/ipv4/ip_forward");
     const before = state();
     restore();
     expect(state()).toBe(before);
@@ -425,7 +426,7 @@ restoreTest(
         expect.stringMatching(/^Cannot restore "eth0" of container "c2" on network "web": there is no configuration/),
       ],
     ]);
-    const other = parseNetworkList(web.text.replace('"ipMasq":true', '"ipMasq":false'));
+    const other = parseNetworkConfigList(web.text.replace('"ipMasq":true', '"ipMasq":false'));
     expect(restore(other).attachments.map(({ state, plugins }) => [state, plugins[0]!.restored.length])).toEqual([
       ["whole", 0],
       ["restored", 0],
@@ -441,10 +442,10 @@ restoreTest(
     nft("flush", "ruleset");
     using _host = await serveUdp(host, "host", 5353);
 
-    using client = await udpClient(outside, "0.0.0.0");
-    expect(await client.ask("192.0.2.1", 5353)).toBe("host 192.0.2.2");
+    using client = await newUdpClient(outside, "0.0.0.0");
+    expect(await client.request("192.0.2.1", 5353)).toBe("host 192.0.2.2");
     restore();
-    expect(await client.ask("192.0.2.1", 5353)).toBe("dns 192.0.2.2");
+    expect(await client.request("192.0.2.1", 5353)).toBe("dns 192.0.2.2");
   },
 );
 
@@ -458,17 +459,17 @@ restoreTest("a container on two networks has its port over the first again, and 
   nft("flush", "ruleset");
   expect(putBack(restore())).toContain("host port 8080/tcp (it stands by)");
   expect(sorted(nft("list", "ruleset"))).toEqual(whole);
-  const number = generation(host.nft);
+  const number = getGenerationId(host.nft);
   expect(putBack(restore())).toEqual([]);
-  expect(generation(host.nft)).toBe(number);
+  expect(getGenerationId(host.nft)).toBe(number);
 });
 
 test("without a cache there is nothing to restore", () => {
   using resources = new DisposableStack();
   const host = resources.use(createNetns());
-  const kernel: Surroundings = { host, openNetns, invoker: () => embedded(findPlugin, kernel), log: () => {} };
+  const kernel: HostContext = { host, openNetns, invoker: () => builtinInvoker(findPlugin, kernel), log: () => {} };
   const cacheDirectory = "/nonexistent/cache";
   const runtime = { invoker: kernel.invoker([]), pluginDirectories: [], cacheDirectory, env: {}, log: () => {} };
-  expect(restore(runtime, kernel)).toEqual({ tables: [], attachments: [], problems: [] });
-  expect(inNetns(host, "nft", "list", "ruleset")).toBe("");
+  expect(restoreAttachments(runtime, kernel)).toEqual({ tables: [], attachments: [], problems: [] });
+  expect(runInNetns(host, "nft", "list", "ruleset")).toBe("");
 });

@@ -4,20 +4,26 @@
  * @module
  */
 import type { Attachment } from "../spec/plugin_config.ts";
-import type { NetworkList } from "../spec/network_config_list.ts";
+import type { NetworkConfigList } from "../spec/network_config_list.ts";
 import type { Result } from "../spec/result.ts";
-import { attach } from "./attach.ts";
-import { type KnownAttachment, listAttachments } from "./attachments.ts";
+import { attachContainer } from "./attach.ts";
+import { listAttachments, type NetworkAttachment } from "./attachments.ts";
 import { type DerivedRequest, type DeriveOptions, deriveRequests } from "./derive.ts";
-import { gc } from "./gc.ts";
-import type { RecallParameters } from "./resolve_attachment.ts";
-import { type Restoration, restore } from "./restore.ts";
-import { type AddParameters, check, del, type RuntimeOptions, status } from "./operations.ts";
-import { say } from "../ffi/sys/stdio.ts";
-import { surroundings, type SurroundingsOptions } from "./host_context.ts";
+import { gcNetworkList } from "./gc.ts";
+import type { RuntimeConf } from "./resolve_attachment.ts";
+import { restoreAttachments, type RestoreReport } from "./restore.ts";
+import {
+  type AddRuntimeConf,
+  checkNetworkList,
+  delNetworkList,
+  getNetworkListStatus,
+  type RuntimeContext,
+} from "./operations.ts";
+import { printStderr } from "../ffi/sys/stdio.ts";
+import { createHostContext, type HostContextOptions } from "./host_context.ts";
 
 /** How a {@linkcode Runtime} works; all of it has a default. */
-export interface RuntimeSettings extends SurroundingsOptions {
+export interface RuntimeOptions extends HostContextOptions {
   /** Where plugins of others are, absolute paths: `["/opt/cni/bin"]`. */
   readonly pluginDirectories?: readonly string[];
   /** Where attachments are remembered, in the format of libcni: `/var/lib/cni`. */
@@ -25,7 +31,7 @@ export interface RuntimeSettings extends SurroundingsOptions {
   /** What plugins that are programs inherit: the environment of this process. */
   readonly env?: Readonly<Record<string, string | undefined>>;
   /** Whether a failed ADD is undone at once, as it is unless told; without it the caller owes a {@linkcode Runtime.del}. */
-  readonly rollBack?: boolean;
+  readonly rollback?: boolean;
 }
 
 /**
@@ -65,7 +71,7 @@ export interface RuntimeSettings extends SurroundingsOptions {
  *
  * @example Use a plugin of your own
  * ```ts
- * import { parseNetworkList, plugin, Runtime, schema } from "./mod.ts";
+ * import { parseNetworkConfigList, plugin, Runtime, schema } from "./mod.ts";
  *
  * const greet = plugin({
  *   name: "greet",
@@ -79,16 +85,16 @@ export interface RuntimeSettings extends SurroundingsOptions {
  *   check: () => {},
  * });
  * const runtime = new Runtime({ plugins: [greet], log: console.log });
- * const network = parseNetworkList(`{ "cniVersion": "1.1.0", "name": "hi", "plugins": [{ "type": "greet" }] }`);
+ * const network = parseNetworkConfigList(`{ "cniVersion": "1.1.0", "name": "hi", "plugins": [{ "type": "greet" }] }`);
  * runtime.add(network, { containerId: "c1", ifname: "eth0", netns: "/run/netns/c1" }); // greet: hello, c1
  * ```
  */
 export class Runtime {
-  readonly #settings: RuntimeSettings;
+  readonly #options: RuntimeOptions;
 
   /** Nothing is opened, read or started before a method is called. */
-  constructor(settings: RuntimeSettings = {}) {
-    this.#settings = settings;
+  constructor(options: RuntimeOptions = {}) {
+    this.#options = options;
   }
 
   /**
@@ -97,8 +103,8 @@ export class Runtime {
    * @returns the result of the last plugin, in the current form; {@linkcode formatResult} gives it in the network's version
    * @throws {CniError} code 4 if it is attached already or has such an interface, code 8 without the namespace, or what a plugin failed with
    */
-  add(network: NetworkList, parameters: AddParameters): Result {
-    return this.#with((options, kernel) => attach(options, network, parameters, kernel));
+  add(network: NetworkConfigList, parameters: AddRuntimeConf): Result {
+    return this.#withContext((options, context) => attachContainer(options, network, parameters, context));
   }
 
   /**
@@ -106,8 +112,8 @@ export class Runtime {
    *
    * @throws {CniError} what a plugin found; code 1 if the network's version has no CHECK, code 3 if nothing is known of the attachment
    */
-  check(network: NetworkList | string, parameters: RecallParameters): void {
-    this.#with((options) => check(options, network, parameters));
+  check(network: NetworkConfigList | string, parameters: RuntimeConf): void {
+    this.#withContext((options) => checkNetworkList(options, network, parameters));
   }
 
   /**
@@ -116,8 +122,8 @@ export class Runtime {
    * @param network its configuration, or its name if that is gone
    * @throws {CniError} what a plugin failed with, or code 7 if no configuration is known
    */
-  del(network: NetworkList | string, parameters: RecallParameters): void {
-    this.#with((options) => del(options, network, parameters));
+  del(network: NetworkConfigList | string, parameters: RuntimeConf): void {
+    this.#withContext((options) => delNetworkList(options, network, parameters));
   }
 
   /**
@@ -125,13 +131,13 @@ export class Runtime {
    *
    * @throws {CniError} naming everything that failed, after everything was tried
    */
-  gc(network: NetworkList, valid: readonly Attachment[]): void {
-    this.#with((options) => gc(options, network, valid));
+  gc(network: NetworkConfigList, valid: readonly Attachment[]): void {
+    this.#withContext((options) => gcNetworkList(options, network, valid));
   }
 
   /** Asks the plugins whether they could serve an ADD (STATUS). @throws {CniError} code 50 or 51 if one could not */
-  status(network: NetworkList): void {
-    this.#with((options) => status(options, network));
+  status(network: NetworkConfigList): void {
+    this.#withContext((options) => getNetworkListStatus(options, network));
   }
 
   /**
@@ -141,27 +147,27 @@ export class Runtime {
    * @returns what was put back, and what failed, which keeps nothing else from being put back
    * @throws {SystemError} if what is remembered cannot be read
    */
-  restore(network?: NetworkList | string): Restoration {
-    return this.#with((options, kernel) => restore(options, kernel, network));
+  restore(network?: NetworkConfigList | string): RestoreReport {
+    return this.#withContext((options, context) => restoreAttachments(options, context, network));
   }
 
   /** What is attached to a network, or to any, as far as it is remembered. @throws {SystemError} */
-  attachments(network?: string): KnownAttachment[] {
-    return this.#with(({ cacheDirectory }, kernel) => listAttachments(cacheDirectory, kernel, network));
+  attachments(network?: string): NetworkAttachment[] {
+    return this.#withContext(({ cacheDirectory }, context) => listAttachments(cacheDirectory, context, network));
   }
 
   /** What each plugin would read from stdin for a command, without calling one. @throws {CniError} as the command itself, if it called none */
-  requests(network: NetworkList | string, options: DeriveOptions): DerivedRequest[] {
-    return this.#with((runtime) => deriveRequests(runtime, network, options));
+  deriveRequests(network: NetworkConfigList | string, options: DeriveOptions): DerivedRequest[] {
+    return this.#withContext((runtime) => deriveRequests(runtime, network, options));
   }
 
   /** The namespace of the host is held for the time of a call only, so that nobody has to let go of it. */
-  #with<T>(call: (options: RuntimeOptions, kernel: ReturnType<typeof surroundings>) => T): T {
-    const { pluginDirectories = ["/opt/cni/bin"], cacheDirectory = "/var/lib/cni", rollBack = true } = this.#settings;
-    const { env = process.env, log = say } = this.#settings;
-    const around = surroundings(this.#settings);
-    using _ = around.host;
-    const [invoker, ownPlugins] = [around.invoker(pluginDirectories), around.invoker([])];
-    return call({ invoker, ownPlugins, pluginDirectories, cacheDirectory, env, rollBack, log }, around);
+  #withContext<T>(call: (options: RuntimeContext, context: ReturnType<typeof createHostContext>) => T): T {
+    const { pluginDirectories = ["/opt/cni/bin"], cacheDirectory = "/var/lib/cni", rollback = true } = this.#options;
+    const { env = process.env, log = printStderr } = this.#options;
+    const context = createHostContext(this.#options);
+    using _ = context.host;
+    const [invoker, builtInPlugins] = [context.invoker(pluginDirectories), context.invoker([])];
+    return call({ invoker, builtInPlugins, pluginDirectories, cacheDirectory, env, rollback, log }, context);
   }
 }

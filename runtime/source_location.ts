@@ -4,8 +4,8 @@
  * @module
  */
 import { ConfigError } from "../spec/error.ts";
-import { locate, parseJson, segmentsOf } from "../spec/jsonc.ts";
-import type { NetworkList, PluginEntry } from "../spec/network_config_list.ts";
+import { locate, parseJson, pathSegments } from "../spec/jsonc.ts";
+import type { NetworkConfigList, PluginEntry } from "../spec/network_config_list.ts";
 import type { JsonObject } from "../spec/schema.ts";
 
 /**
@@ -14,25 +14,25 @@ import type { JsonObject } from "../spec/schema.ts";
  * @param error what the plugin's call ended with
  * @returns `undefined` if it failed for another reason, for what a runtime provides, and for plugins that stand in files of their own
  */
-export function findPosition(
-  { text, source, plugins }: NetworkList,
+export function findSourceLocation(
+  { text, source, plugins }: NetworkConfigList,
   plugin: PluginEntry,
   error: unknown,
 ): string | undefined {
   const path = findConfigError(error)?.path ?? "";
-  const [key = ""] = segmentsOf(path);
+  const [key = ""] = pathSegments(path);
   if (source === undefined || !Object.hasOwn(plugin.raw, key)) return undefined;
-  const single = !Object.hasOwn(parseJson(text) as JsonObject, "plugins");
-  const whole = single ? path : `plugins[${plugins.indexOf(plugin)}].${path}`;
-  const { line, column } = locate(text, whole) ?? {};
-  return `${[source, line, column].filter((part) => part !== undefined).join(":")}, ${whole}`;
+  const isSinglePlugin = !Object.hasOwn(parseJson(text) as JsonObject, "plugins");
+  const fullPath = isSinglePlugin ? path : `plugins[${plugins.indexOf(plugin)}].${path}`;
+  const { line, column } = locate(text, fullPath) ?? {};
+  return `${[source, line, column].filter((part) => part !== undefined).join(":")}, ${fullPath}`;
 }
 
 /** The plugin's complaint about its configuration, if that is why it failed; errors of cleaning up after it do not count. */
 function findConfigError(error: unknown): ConfigError | undefined {
-  for (let each = error; each instanceof Error;) {
-    if (each instanceof ConfigError) return each;
-    each = each instanceof SuppressedError ? each.suppressed : each.cause;
+  for (let cause = error; cause instanceof Error;) {
+    if (cause instanceof ConfigError) return cause;
+    cause = cause instanceof SuppressedError ? cause.suppressed : cause.cause;
   }
   return undefined;
 }

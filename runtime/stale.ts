@@ -6,19 +6,19 @@
  *
  * @module
  */
-import { beforeBoot, findBootId } from "../ffi/sys/boot.ts";
-import { isCookieOf, type Netns, NetnsError, openNetns } from "../ffi/netns.ts";
+import { findBootId, modifiedBeforeBoot } from "../ffi/sys/boot.ts";
+import { hasNetnsCookie, type Netns, NetnsError, openNetns } from "../ffi/netns.ts";
 import * as link from "../ffi/route/link.ts";
-import type { Surroundings } from "../plugins/lib/protocol/serve.ts";
+import type { HostContext } from "../plugins/lib/protocol/serve.ts";
 import { type Interface, parseResult } from "../spec/result.ts";
 import { LATEST } from "../spec/version.ts";
 import type { CacheEntry } from "./cache.ts";
 
 /** What namespaces are looked into with. */
-export type Kernel = Pick<Surroundings, "host" | "openNetns">;
+export type NamespaceContext = Pick<HostContext, "host" | "openNetns">;
 
 /** Links of these kinds belong to one container; a bridge or a VLAN on the host is shared, and says nothing. */
-const OF_ONE_CONTAINER = ["veth", "ifb", "tun"];
+const CONTAINER_LINK_KINDS = ["veth", "ifb", "tun"];
 
 /**
  * Why an attachment cannot live any more; `undefined` if it may.
@@ -28,13 +28,13 @@ const OF_ONE_CONTAINER = ["veth", "ifb", "tun"];
  * there. Without a result the cookie is all there is to go by; an ADD that still runs is not hit, because whoever removes what is left asks
  * once more with the container's lock held.
  */
-export function whyEnded(entry: CacheEntry, kernel: Kernel): string | undefined {
+export function staleReason(entry: CacheEntry, context: NamespaceContext): string | undefined {
   if (isOfEarlierBoot(entry)) return "it was attached before the last start of the machine";
   const { netns: path } = entry;
   if (!path) return undefined;
   try {
-    using netns = kernel.openNetns(path);
-    return isElsewhere(entry, netns, kernel.host) ? `namespace "${path}" is another one by now` : undefined;
+    using netns = context.openNetns(path);
+    return isNetnsReplaced(entry, netns, context.host) ? `namespace "${path}" is another one by now` : undefined;
   } catch (error) {
     if (!(error instanceof NetnsError)) throw error;
     if (error.absent) return `namespace "${path}" is gone`;
@@ -43,12 +43,12 @@ export function whyEnded(entry: CacheEntry, kernel: Kernel): string | undefined 
   }
 }
 
-let isOlder: ReturnType<typeof beforeBoot> | undefined;
+let isBeforeBoot: ReturnType<typeof modifiedBeforeBoot> | undefined;
 
 /** Whether an entry is certainly of an earlier boot. Then its namespace is gone, and what is at that path is somebody else's. */
 function isOfEarlierBoot({ written }: CacheEntry): boolean {
   if (!written) return false;
-  if (!("boot" in written)) return (isOlder ??= beforeBoot())(written);
+  if (!("boot" in written)) return (isBeforeBoot ??= modifiedBeforeBoot())(written);
   const boot = findBootId();
   return boot !== undefined && written.boot !== boot;
 }
@@ -58,48 +58,54 @@ function isOfEarlierBoot({ written }: CacheEntry): boolean {
  *
  * @throws {SystemError} if the namespace cannot be looked into
  */
-export function isOwnPath(entry: CacheEntry, path: string): boolean | undefined {
+export function isNetnsOf(entry: CacheEntry, path: string): boolean | undefined {
   if (isOfEarlierBoot(entry)) return false;
   if (path === "" || entry.netnsCookie === undefined) return undefined;
   try {
     using netns = openNetns(path);
-    return isCookieOf(netns, entry.netnsCookie);
+    return hasNetnsCookie(netns, entry.netnsCookie);
   } catch (error) {
     if (error instanceof NetnsError) return undefined;
     throw error;
   }
 }
 
-function isElsewhere(entry: CacheEntry, netns: Netns, host: Netns): boolean {
-  const isOwn = isCookieOf(netns, entry.netnsCookie);
-  if (entry.result === undefined) return isOwn === false;
-  const interfaces = findInterfaces(entry);
-  const inside = interfaces.filter(({ sandbox }) => sandbox);
-  if (inside.length === 0 || (isOwn ?? hasOneOf(inside, netns, entry))) return false;
-  return !hasEndOn(host, interfaces.filter(({ sandbox }) => !sandbox));
+function isNetnsReplaced(entry: CacheEntry, netns: Netns, host: Netns): boolean {
+  const isOwnNetns = hasNetnsCookie(netns, entry.netnsCookie);
+  if (entry.result === undefined) return isOwnNetns === false;
+  const interfaces = resultInterfaces(entry);
+  const containerInterfaces = interfaces.filter(({ sandbox }) => sandbox);
+  if (containerInterfaces.length === 0 || (isOwnNetns ?? hasAnyInterface(containerInterfaces, netns, entry))) {
+    return false;
+  }
+  return !hasHostInterface(host, interfaces.filter(({ sandbox }) => !sandbox));
 }
 
-function hasOneOf(inside: readonly Interface[], netns: Netns, { ifname }: CacheEntry): boolean {
-  return link.list(netns.route).some((each) => each.name === ifname || inside.some((made) => isSame(made, each)));
+function hasAnyInterface(containerInterfaces: readonly Interface[], netns: Netns, { ifname }: CacheEntry): boolean {
+  return link.list(netns.route).some((candidate) =>
+    candidate.name === ifname || containerInterfaces.some((iface) => isSameLink(iface, candidate))
+  );
 }
 
 /** The container may have given its interface away; then the other end is still there. */
-function hasEndOn(host: Netns, interfaces: readonly Interface[]): boolean {
+function hasHostInterface(host: Netns, interfaces: readonly Interface[]): boolean {
   const links = link.list(host.route);
-  return interfaces.some((made) => {
-    const named = links.find(({ name }) => name === made.name);
-    if (named) return OF_ONE_CONTAINER.includes(named.info?.kind ?? "");
-    return links.some((each) => OF_ONE_CONTAINER.includes(each.info?.kind ?? "") && isSame(made, each));
+  return interfaces.some((iface) => {
+    const byName = links.find(({ name }) => name === iface.name);
+    if (byName) return CONTAINER_LINK_KINDS.includes(byName.info?.kind ?? "");
+    return links.some((candidate) =>
+      CONTAINER_LINK_KINDS.includes(candidate.info?.kind ?? "") && isSameLink(iface, candidate)
+    );
   });
 }
 
-function isSame(made: Interface, { name, mac }: link.Link): boolean {
+function isSameLink(iface: Interface, { name, mac }: link.Link): boolean {
   // Loopback has the same name and address everywhere.
-  if (made.name === "lo") return false;
-  return made.name === name || (made.mac !== undefined && made.mac.toLowerCase() === mac);
+  if (iface.name === "lo") return false;
+  return iface.name === name || (iface.mac !== undefined && iface.mac.toLowerCase() === mac);
 }
 
-function findInterfaces({ result }: CacheEntry): readonly Interface[] {
+function resultInterfaces({ result }: CacheEntry): readonly Interface[] {
   try {
     return (result === undefined ? undefined : parseResult(result, LATEST).interfaces) ?? [];
   } catch {

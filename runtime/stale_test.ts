@@ -3,9 +3,9 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createNetns, type Netns, openNetns } from "../ffi/netns.ts";
-import { inNetns, netnsTest, newNamespaces } from "../testing/netns.ts";
+import { netnsTest, newNamespaces, runInNetns } from "../testing/netns.ts";
 import type { CacheEntry } from "./cache.ts";
-import { whyEnded } from "./stale.ts";
+import { staleReason } from "./stale.ts";
 
 const directory = mkdtempSync(join(tmpdir(), "cni-ended-"));
 afterAll(() => rmSync(directory, { recursive: true }));
@@ -14,8 +14,8 @@ const MAC = { inside: "0a:58:00:00:00:02", outside: "0a:58:00:00:00:03", bridge:
 
 /** A cable from a bridge on the host into the container, and what an ADD would have said of it. */
 function attached(host: Netns, container: Netns): CacheEntry {
-  inNetns(host, "ip", "link", "add", "br0", "address", MAC.bridge, "type", "bridge");
-  inNetns(
+  runInNetns(host, "ip", "link", "add", "br0", "address", MAC.bridge, "type", "bridge");
+  runInNetns(
     host,
     "ip",
     "link",
@@ -30,7 +30,7 @@ function attached(host: Netns, container: Netns): CacheEntry {
     "address",
     MAC.inside,
   );
-  inNetns(host, "ip", "link", "set", "veth0", "master", "br0");
+  runInNetns(host, "ip", "link", "set", "veth0", "master", "br0");
   move(host, "eth0", container);
   const interfaces = [
     { name: "br0", mac: MAC.bridge },
@@ -52,24 +52,24 @@ const entry = (netns: string, result?: object): CacheEntry => ({
 });
 
 function move(from: Netns, name: string, to: Netns): void {
-  inNetns(from, "ip", "link", "set", name, "netns", to.path);
+  runInNetns(from, "ip", "link", "set", name, "netns", to.path);
 }
 
 netnsTest("whyEnded() finds no reason while the interface is there", ({ host, container }) => {
-  expect(whyEnded(attached(host, container), { host, openNetns })).toBeUndefined();
+  expect(staleReason(attached(host, container), { host, openNetns })).toBeUndefined();
 });
 
 netnsTest("whyEnded() finds no reason when the interface has another name", ({ host, container }) => {
   const known = attached(host, container);
-  inNetns(container, "ip", "link", "set", "eth0", "name", "net0");
-  expect(whyEnded(known, { host, openNetns })).toBeUndefined();
+  runInNetns(container, "ip", "link", "set", "eth0", "name", "net0");
+  expect(staleReason(known, { host, openNetns })).toBeUndefined();
 });
 
 netnsTest("whyEnded() finds no reason when an interface of that name has another address", ({ host, container }) => {
   const known = attached(host, container);
-  inNetns(host, "ip", "link", "del", "veth0");
-  inNetns(container, "ip", "link", "add", "eth0", "type", "bridge");
-  expect(whyEnded(known, { host, openNetns })).toBeUndefined();
+  runInNetns(host, "ip", "link", "del", "veth0");
+  runInNetns(container, "ip", "link", "add", "eth0", "type", "bridge");
+  expect(staleReason(known, { host, openNetns })).toBeUndefined();
 });
 
 netnsTest(
@@ -78,38 +78,41 @@ netnsTest(
     const known = attached(host, container);
     using elsewhere = createNetns();
     move(container, "eth0", elsewhere);
-    expect(whyEnded(known, { host, openNetns })).toBeUndefined();
-    inNetns(host, "ip", "link", "set", "veth0", "name", "veth1");
-    expect(whyEnded(known, { host, openNetns })).toBeUndefined();
-    inNetns(host, "ip", "link", "set", "veth1", "address", MAC.bridge);
-    expect(whyEnded(known, { host, openNetns })).toBe(`namespace "${container.path}" is another one by now`);
+    expect(staleReason(known, { host, openNetns })).toBeUndefined();
+    runInNetns(host, "ip", "link", "set", "veth0", "name", "veth1");
+    expect(staleReason(known, { host, openNetns })).toBeUndefined();
+    runInNetns(host, "ip", "link", "set", "veth1", "address", MAC.bridge);
+    expect(staleReason(known, { host, openNetns })).toBe(`namespace "${container.path}" is another one by now`);
   },
 );
 
 netnsTest("whyEnded() finds that a namespace is another one, although the bridge is there", ({ host, container }) => {
   const known = attached(host, container);
-  inNetns(host, "ip", "link", "del", "veth0");
+  runInNetns(host, "ip", "link", "del", "veth0");
   // A port of another container, whose address the bridge may show as its own.
-  inNetns(host, "ip", "link", "add", "veth7", "address", MAC.bridge, "type", "veth", "peer", "veth8");
-  expect(whyEnded(known, { host, openNetns })).toBe(`namespace "${container.path}" is another one by now`);
+  runInNetns(host, "ip", "link", "add", "veth7", "address", MAC.bridge, "type", "veth", "peer", "veth8");
+  expect(staleReason(known, { host, openNetns })).toBe(`namespace "${container.path}" is another one by now`);
 });
 
 netnsTest("whyEnded() finds nothing in loopback, which is everywhere", ({ host, container }) => {
   const interfaces = [{ name: "lo", mac: "00:00:00:00:00:00", sandbox: container.path }];
-  expect(whyEnded({ ...entry(container.path, { interfaces }), ifname: "lo" }, { host, openNetns })).toBeUndefined();
+  expect(staleReason({ ...entry(container.path, { interfaces }), ifname: "lo" }, { host, openNetns })).toBeUndefined();
 });
 
 netnsTest("whyEnded() goes by the cookie of the namespace, where it is remembered", ({ host, container }) => {
   const known = attached(host, container);
   const reasonOf = (cookie: string | undefined, { result }: CacheEntry = known) =>
-    whyEnded({ ...entry(container.path, result as object), ...cookie && { netnsCookie: cookie } }, { host, openNetns });
+    staleReason({ ...entry(container.path, result as object), ...cookie && { netnsCookie: cookie } }, {
+      host,
+      openNetns,
+    });
   const reason = `namespace "${container.path}" is another one by now`;
   // Only the path is taken.
   expect([reasonOf("1"), reasonOf(container.cookie)]).toEqual([undefined, undefined]);
-  inNetns(host, "ip", "link", "del", "veth0");
+  runInNetns(host, "ip", "link", "del", "veth0");
   expect([reasonOf("1"), reasonOf(container.cookie)]).toEqual([reason, undefined]);
   // Another's, of the same name.
-  inNetns(container, "ip", "link", "add", "eth0", "type", "bridge");
+  runInNetns(container, "ip", "link", "add", "eth0", "type", "bridge");
   expect([reasonOf("1"), reasonOf(undefined)]).toEqual([reason, undefined]);
   // An ADD that was killed, or still runs.
   const unfinished = [undefined, container.cookie, "1"].map((cookie) => reasonOf(cookie, entry(container.path)));
@@ -129,7 +132,7 @@ netnsTest("whyEnded() finds no reason where there is nothing to go by", ({ host,
     // A namespace, which cannot be entered as one of networks.
     entry("/proc/self/ns/uts", { interfaces: [{ name: "eth0", sandbox: "x" }] }),
   ];
-  for (const each of unknown) expect(whyEnded(each, { host, openNetns })).toBeUndefined();
+  for (const each of unknown) expect(staleReason(each, { host, openNetns })).toBeUndefined();
 });
 
 test("whyEnded() finds that a namespace is gone, and that its file was left", () => {
@@ -137,7 +140,7 @@ test("whyEnded() finds that a namespace is gone, and that its file was left", ()
   const file = join(directory, "file");
   writeFileSync(file, "");
   const { host } = kernel;
-  const reasonOf = (path: string) => whyEnded(entry(path), { host, openNetns });
+  const reasonOf = (path: string) => staleReason(entry(path), { host, openNetns });
   expect(reasonOf(join(directory, "absent"))).toBe(`namespace "${directory}/absent" is gone`);
   expect(reasonOf(join(file, "below"))).toBe(`namespace "${file}/below" is gone`);
   expect(reasonOf(file)).toBe(`"${file}" is no namespace any more`);
@@ -149,15 +152,15 @@ netnsTest(
     const known = attached(host, container);
     const boot = readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
     const reasonOf = (written: CacheEntry["written"]) =>
-      whyEnded({ ...known, ...written && { written } }, { host, openNetns });
+      staleReason({ ...known, ...written && { written } }, { host, openNetns });
     const reason = "it was attached before the last start of the machine";
     expect(reasonOf({ boot })).toBeUndefined();
     expect(reasonOf({ boot: boot.replace(/^./, (digit) => digit === "0" ? "1" : "0") })).toBe(reason);
-    expect(reasonOf({ modified: 0n, changed: 0n })).toBe(reason);
+    expect(reasonOf({ mtime: 0n, ctime: 0n })).toBe(reason);
     const today = BigInt(Date.now()) * 1_000_000n;
     for (const [modified, changed] of [[today, today], [0n, today], [today, 0n]] as const) {
-      expect(reasonOf({ modified, changed })).toBeUndefined();
+      expect(reasonOf({ mtime: modified, ctime: changed })).toBeUndefined();
     }
-    expect(whyEnded({ ...entry(""), written: { boot: "another" } }, { host, openNetns })).toBe(reason);
+    expect(staleReason({ ...entry(""), written: { boot: "another" } }, { host, openNetns })).toBe(reason);
   },
 );

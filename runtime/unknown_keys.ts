@@ -7,8 +7,8 @@
  * @module
  */
 import { locate, parseJson } from "../spec/jsonc.ts";
-import type { NetworkList, PluginEntry } from "../spec/network_config_list.ts";
-import { dns } from "../spec/result.ts";
+import type { NetworkConfigList, PluginEntry } from "../spec/network_config_list.ts";
+import { dnsSchema } from "../spec/result.ts";
 import { anything, isJsonObject, join, type JsonObject, type Schema, type Shape, struct } from "../spec/schema.ts";
 import { suggestion } from "../spec/suggest.ts";
 
@@ -19,79 +19,88 @@ const LIST_KEYS = [
 ];
 
 /** What a plugin reads; nothing for one that is not built in. */
-export type KeysOf = (type: string) => Schema<unknown> | undefined;
+export type FindConfigSchema = (type: string) => Schema<unknown> | undefined;
 
 /**
  * What is to be said of the keys of a list that nobody reads and that differ little from one that the plugin of their place would: `network
  * "web": plugins[0].isGatway is not read; did you mean "isGateway"? (web.conflist:4:7)`. Of others nothing: they may be for somebody else.
  */
-export function findMisspelt(list: NetworkList, keysOf: KeysOf): string[] {
+export function findUnknownKeys(list: NetworkConfigList, findConfigSchema: FindConfigSchema): string[] {
   const document = parseJson(list.text) as JsonObject;
   // A file may also hold nothing but a plugin's object.
   const isList = Object.hasOwn(document, "plugins");
-  const found = [
-    ...isList ? searchList(document) : [],
-    ...list.plugins.flatMap((entry, i) => search(shapeFor(entry, keysOf), entry.raw, isList ? `plugins[${i}]` : "")),
+  const unknownKeys = [
+    ...isList ? findUnknownListKeys(document) : [],
+    ...list.plugins.flatMap((entry, i) =>
+      searchNode(shapeOfEntry(entry, findConfigSchema), entry.raw, isList ? `plugins[${i}]` : "")
+    ),
   ];
-  return found.map(({ path, meant }) => {
+  return unknownKeys.map(({ path, hint }) => {
     const { line, column } = list.source ? locate(list.text, path) ?? {} : {};
-    const place = line ? ` (${list.source}:${line}:${column})` : "";
-    return `network "${list.name}": ${path} is not read${meant}${place}`;
+    const location = line ? ` (${list.source}:${line}:${column})` : "";
+    return `network "${list.name}": ${path} is not read${hint}${location}`;
   });
 }
 
 /** Keys of the list itself that nobody reads, and which one each differs little from. */
-export function searchList(document: JsonObject): Found[] {
+export function findUnknownListKeys(document: JsonObject): UnknownKey[] {
   return Object.keys(document).filter((key) => !LIST_KEYS.includes(key)).flatMap((key) => {
-    const meant = suggestion(key, LIST_KEYS);
-    return meant ? [{ path: join("", key), meant }] : [];
+    const hint = suggestion(key, LIST_KEYS);
+    return hint ? [{ path: join("", key), hint }] : [];
   });
 }
 
 /** What the configuration of every plugin may have (SPEC §Configuration format, CONVENTIONS.md). */
-export function commonKeys(): Shape {
+export function commonShape(): Shape {
   return {
-    ...{ cniVersion: anything, cniVersions: anything, name: anything, type: anything, prevResult: anything, dns },
+    ...{
+      cniVersion: anything,
+      cniVersions: anything,
+      name: anything,
+      type: anything,
+      prevResult: anything,
+      dns: dnsSchema,
+    },
     ...{ capabilities: anything, runtimeConfig: anything, args: anything, ipam: struct({ type: anything }) },
     ...{ "cni.dev/valid-attachments": anything, "cni.dev/attachments": anything },
   };
 }
 
 /** All that the plugin, its IPAM plugin and the runtime read. */
-function shapeFor({ type, ipamType = "" }: PluginEntry, keysOf: KeysOf): Shape {
-  const own = shapeOf(keysOf(type));
-  const ipam = shapeOf(keysOf(ipamType));
-  const runtimeConfig = { ...shapeOf(ipam?.runtimeConfig), ...shapeOf(own?.runtimeConfig) };
+function shapeOfEntry({ type, ipamType = "" }: PluginEntry, findConfigSchema: FindConfigSchema): Shape {
+  const pluginShape = shapeOf(findConfigSchema(type));
+  const ipamShape = shapeOf(findConfigSchema(ipamType));
+  const runtimeConfig = { ...shapeOf(ipamShape?.runtimeConfig), ...shapeOf(pluginShape?.runtimeConfig) };
   return {
-    ...commonKeys(),
-    ...own,
+    ...commonShape(),
+    ...pluginShape,
     capabilities: struct(runtimeConfig),
     runtimeConfig: struct(runtimeConfig),
-    ipam: struct({ ...shapeOf(own?.ipam), ...shapeOf(ipam?.ipam), type: anything }),
+    ipam: struct({ ...shapeOf(pluginShape?.ipam), ...shapeOf(ipamShape?.ipam), type: anything }),
   };
 }
 
 /** One key. */
-export interface Found {
+export interface UnknownKey {
   /** Where it stands: `plugins[0].isGatway`. */
   readonly path: string;
   /** `; did you mean "isGateway"?` */
-  readonly meant: string;
+  readonly hint: string;
 }
 
-function search(shape: Shape, node: unknown, at: string): Found[] {
-  if (Array.isArray(node)) return node.flatMap((each, i) => search(shape, each, `${at}[${i}]`));
+function searchNode(shape: Shape, node: unknown, parentPath: string): UnknownKey[] {
+  if (Array.isArray(node)) return node.flatMap((element, i) => searchNode(shape, element, `${parentPath}[${i}]`));
   if (!isJsonObject(node)) return [];
-  const known = Object.keys(shape);
+  const knownKeys = Object.keys(shape);
   return Object.entries(node).flatMap(([key, value]) => {
-    const path = join(at, key);
-    const name = known.find((each) => each.toLowerCase() === key.toLowerCase());
-    if (name !== undefined) {
-      const below = shapeOf(shape[name]);
-      return below ? search(below, value, path) : [];
+    const path = join(parentPath, key);
+    const knownKey = knownKeys.find((element) => element.toLowerCase() === key.toLowerCase());
+    if (knownKey !== undefined) {
+      const childShape = shapeOf(shape[knownKey]);
+      return childShape ? searchNode(childShape, value, path) : [];
     }
-    const meant = suggestion(key, known);
-    return meant ? [{ path, meant }] : [];
+    const hint = suggestion(key, knownKeys);
+    return hint ? [{ path, hint }] : [];
   });
 }
 

@@ -1,9 +1,9 @@
 import { beforeAll, describe, expect, test } from "bun:test";
 import { findPlugin, loadPlugins, pluginNames } from "../plugins/registry.ts";
-import { parseNetworkList } from "../spec/network_config_list.ts";
+import { parseNetworkConfigList } from "../spec/network_config_list.ts";
 import type { Schema } from "../spec/schema.ts";
 import { DEFAULT_NETWORK } from "./default_network.ts";
-import { findMisspelt, shapeOf } from "./unknown_keys.ts";
+import { findUnknownKeys, shapeOf } from "./unknown_keys.ts";
 
 beforeAll(() => loadPlugins());
 const keysOf = (type: string) => findPlugin(type)?.config;
@@ -11,7 +11,9 @@ const keysOf = (type: string) => findPlugin(type)?.config;
 /** What is said of one plugin's object. */
 function told(plugin: object): string[] {
   const text = JSON.stringify({ cniVersion: "1.1.0", name: "web", plugins: [plugin] });
-  return findMisspelt(parseNetworkList(text), keysOf).map((each) => each.replace('network "web": plugins[0].', ""));
+  return findUnknownKeys(parseNetworkConfigList(text), keysOf).map((each) =>
+    each.replace('network "web": plugins[0].', "")
+  );
 }
 
 test.each<[object, string, string]>([
@@ -54,8 +56,8 @@ test.each<[string, object]>([
 
 test("the list's own keys are matched exactly, and said to be misspelt in another case too", () => {
   const said = (keys: object) => {
-    const list = parseNetworkList(JSON.stringify({ name: "web", ...keys, plugins: [{ type: "ptp" }] }));
-    return findMisspelt(list, keysOf).map((each) => each.replace('network "web": ', ""));
+    const list = parseNetworkConfigList(JSON.stringify({ name: "web", ...keys, plugins: [{ type: "ptp" }] }));
+    return findUnknownKeys(list, keysOf).map((each) => each.replace('network "web": ', ""));
   };
   expect(said({ cniversion: "1.1.0", disablecheck: true, disableGc: true, loadOnlyInlinedPlugin: true })).toEqual([
     'cniversion is not read; did you mean "cniVersion"?',
@@ -69,18 +71,18 @@ test("the list's own keys are matched exactly, and said to be misspelt in anothe
 
 test("the place is named, where a file holds it: of a list and of a single plugin", () => {
   const list = `{\n  "name": "web",\n  "plugins": [\n    { "type": "ptp" }, { "type": "bridge",\n      "mtuu": 1 }] }`;
-  expect(findMisspelt(parseNetworkList(list, "web.conflist"), keysOf)).toEqual([
+  expect(findUnknownKeys(parseNetworkConfigList(list, "web.conflist"), keysOf)).toEqual([
     'network "web": plugins[1].mtuu is not read; did you mean "mtu"? (web.conflist:5:15)',
   ]);
   const single = `{ "name": "web", "type": "ptp", // comments are fine\n  "ipMask": true }`;
-  expect(findMisspelt(parseNetworkList(single, "web.conf"), keysOf)).toEqual([
+  expect(findUnknownKeys(parseNetworkConfigList(single, "web.conf"), keysOf)).toEqual([
     'network "web": ipMask is not read; did you mean "ipMasq"? (web.conf:2:13)',
   ]);
 });
 
 describe("nothing is said", () => {
   test("of the network that is built in", () => {
-    expect(findMisspelt(parseNetworkList(DEFAULT_NETWORK), keysOf)).toEqual([]);
+    expect(findUnknownKeys(parseNetworkConfigList(DEFAULT_NETWORK), keysOf)).toEqual([]);
   });
 
   for (const name of pluginNames()) {

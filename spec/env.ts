@@ -6,10 +6,10 @@
  */
 import { CniError, Code } from "./error.ts";
 import { excerpt } from "./schema.ts";
-import { since, type Verb } from "./version.ts";
+import { type CniCommand, introducedIn } from "./version.ts";
 
 export interface Environment {
-  readonly verb: Verb;
+  readonly command: CniCommand;
   /** Empty for GC, STATUS and VERSION. */
   readonly containerId: string;
   /** Empty for GC, STATUS and VERSION. */
@@ -27,12 +27,12 @@ export interface Environment {
 type Variables = Readonly<Record<string, string | undefined>>;
 interface Variable {
   readonly name: string;
-  readonly requiredFor: readonly Verb[];
+  readonly requiredFor: readonly CniCommand[];
   /** What is wrong with a value, or nothing. Asked only when the verb requires the variable. */
-  readonly problem?: (value: string, verb: Verb) => string | undefined;
+  readonly problem?: (value: string, verb: CniCommand) => string | undefined;
 }
 
-const TABLE: readonly Variable[] = [
+const VARIABLES: readonly Variable[] = [
   { name: "CNI_CONTAINERID", requiredFor: ["ADD", "DEL", "CHECK"], problem: containerIdProblem },
   { name: "CNI_NETNS", requiredFor: ["ADD", "CHECK"] },
   {
@@ -44,21 +44,21 @@ const TABLE: readonly Variable[] = [
 
 /** Reads the CNI_* variables. @throws CniError with code 4 naming every variable that is missing or wrong */
 export function parseEnvironment(env: Variables): Environment {
-  const verb = parseVerb(env.CNI_COMMAND ?? "");
+  const command = parseCommand(env.CNI_COMMAND ?? "");
   const problems: string[] = [];
-  for (const { name, requiredFor, problem } of TABLE) {
-    if (!requiredFor.includes(verb)) continue;
+  for (const { name, requiredFor, problem } of VARIABLES) {
+    if (!requiredFor.includes(command)) continue;
     const value = env[name] ?? "";
-    const reason = value === "" ? "is missing" : problem?.(value, verb);
+    const reason = value === "" ? "is missing" : problem?.(value, command);
     if (reason !== undefined) problems.push(`${name} ${reason}`);
   }
-  if (problems.length > 0) throw new CniError(Code.InvalidEnvironment, `Cannot run ${verb}: ${problems.join("; ")}`);
-  const ofAttachment = verb === "ADD" || verb === "DEL" || verb === "CHECK";
+  if (problems.length > 0) throw new CniError(Code.InvalidEnvironment, `Cannot run ${command}: ${problems.join("; ")}`);
+  const isAttachmentCommand = command === "ADD" || command === "DEL" || command === "CHECK";
   return {
-    verb,
-    containerId: ofAttachment ? env.CNI_CONTAINERID ?? "" : "",
-    ifname: ofAttachment ? env.CNI_IFNAME ?? "" : "",
-    ...(ofAttachment && env.CNI_NETNS && { netns: env.CNI_NETNS }),
+    command,
+    containerId: isAttachmentCommand ? env.CNI_CONTAINERID ?? "" : "",
+    ifname: isAttachmentCommand ? env.CNI_IFNAME ?? "" : "",
+    ...(isAttachmentCommand && env.CNI_NETNS && { netns: env.CNI_NETNS }),
     args: env.CNI_ARGS ?? "",
     // An empty entry would mean the working directory, and there every file could become a plugin.
     path: (env.CNI_PATH ?? "").split(":").filter((directory) => directory !== ""),
@@ -115,13 +115,13 @@ export function parseArgs<const K extends readonly string[]>(
   let ignoreUnknown = false;
   for (const pair of text === "" ? [] : text.split(";")) {
     const [key, value, ...rest] = pair.split("=");
-    if (value === undefined || rest.length > 0) throw wrongArgs(`invalid pair ${excerpt(pair)}`);
+    if (value === undefined || rest.length > 0) throw invalidArgsError(`invalid pair ${excerpt(pair)}`);
     if (key === "IgnoreUnknown") ignoreUnknown = parseBoolean(value);
     else if (!declared.includes(key)) unknown.push(pair);
     else if (value !== "") known[key] = value;
   }
   if (unknown.length > 0 && !ignoreUnknown) {
-    throw wrongArgs(
+    throw invalidArgsError(
       `unknown args ${excerpt(unknown)}`,
       'if they are for other plugins of the list, add "IgnoreUnknown=1"',
     );
@@ -132,21 +132,21 @@ export function parseArgs<const K extends readonly string[]>(
 /** The pairs of CNI_ARGS, in order; a part without `=` is left out, and of several `=` the first splits. */
 export function parsePairs(text: string): readonly (readonly [key: string, value: string])[] {
   return text.split(";").filter((pair) => pair.includes("=")).map((pair) => {
-    const at = pair.indexOf("=");
-    return [pair.slice(0, at), pair.slice(at + 1)] as const;
+    const separator = pair.indexOf("=");
+    return [pair.slice(0, separator), pair.slice(separator + 1)] as const;
   });
 }
 
-function parseVerb(text: string): Verb {
+function parseCommand(text: string): CniCommand {
   if (text === "") throw new CniError(Code.InvalidEnvironment, "Cannot run: CNI_COMMAND is missing");
-  if (Object.hasOwn(since, text)) return text as Verb;
+  if (Object.hasOwn(introducedIn, text)) return text as CniCommand;
   throw new CniError(Code.InvalidEnvironment, `Cannot run: unknown CNI_COMMAND ${excerpt(text)}`);
 }
 
 function parseBoolean(text: string): boolean {
   if (isTrue(text)) return true;
   if (text === "0" || text.toLowerCase() === "false") return false;
-  throw wrongArgs(`IgnoreUnknown must be 1, 0, true or false: got ${excerpt(text)}`);
+  throw invalidArgsError(`IgnoreUnknown must be 1, 0, true or false: got ${excerpt(text)}`);
 }
 
 /** What the reference takes for yes in a variable. */
@@ -154,7 +154,7 @@ export function isTrue(text: string): boolean {
   return text === "1" || text.toLowerCase() === "true";
 }
 
-function wrongArgs(reason: string, details?: string): CniError {
+function invalidArgsError(reason: string, details?: string): CniError {
   return new CniError(Code.InvalidEnvironment, `Cannot use CNI_ARGS: ${reason}`, details ? { details } : {});
 }
 

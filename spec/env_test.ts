@@ -14,7 +14,7 @@ const complete = {
 
 test("parseEnvironment() reads all variables", () => {
   expect(env.parseEnvironment(complete)).toEqual({
-    verb: "ADD",
+    command: "ADD",
     containerId: "c1",
     netns: "/run/netns/c1",
     ifname: "eth0",
@@ -39,7 +39,14 @@ for (
       const call = () =>
         env.parseEnvironment({ CNI_COMMAND: verb, CNI_CONTAINERID: empty, CNI_IFNAME: empty, CNI_NETNS: empty });
       if (missing) expect(call).toThrow(new CniError(4, `Cannot run ${verb}: ${missing}`));
-      else expect(call()).toEqual({ verb, containerId: "", ifname: "", args: "", path: [], netnsOverride: false });
+      else {expect(call()).toEqual({
+          command: verb,
+          containerId: "",
+          ifname: "",
+          args: "",
+          path: [],
+          netnsOverride: false,
+        });}
     }
   });
 }

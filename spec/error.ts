@@ -46,12 +46,12 @@ export type Code = (typeof Code)[keyof typeof Code];
  *
  * @example
  * ```ts
- * import { ConfigError, parseNetworkList } from "./mod.ts";
+ * import { ConfigError, parseNetworkConfigList } from "./mod.ts";
  *
  * try {
- *   parseNetworkList(`{ "name": "web", "plugins": [{ "type": 5 }] }`, "web.conflist");
+ *   parseNetworkConfigList(`{ "name": "web", "plugins": [{ "type": 5 }] }`, "web.conflist");
  * } catch (error) {
- *   if (error instanceof ConfigError) console.log(error.path, error.position); // plugins[0].type web.conflist:1:40
+ *   if (error instanceof ConfigError) console.log(error.path, error.locationText); // plugins[0].type web.conflist:1:40
  * }
  * ```
  */
@@ -65,37 +65,37 @@ export class ConfigError extends Error {
   /** What is there, as JSON, shortened; `nothing` when absent. */
   readonly got: string;
   /** As far as it is known. */
-  readonly where: Where;
+  readonly location: SourceLocation;
 
   /** See the properties of the same names; `got` is taken as it is. */
-  constructor(path: string, expected: string, got: string, where: Where = {}) {
-    const subject = where.network === undefined ? "configuration" : `network ${quoted(where.network)}`;
+  constructor(path: string, expected: string, got: string, location: SourceLocation = {}) {
+    const subject = location.network === undefined ? "configuration" : `network ${quoteName(location.network)}`;
     super(`Cannot use ${subject}: ${path || "the document"} must be ${expected}: got ${got}`);
     this.path = path;
     this.expected = expected;
     this.got = got;
-    this.where = where;
+    this.location = location;
   }
 
   /** The same error, knowing more of where it was found. */
-  at(where: Where): ConfigError {
-    return new ConfigError(this.path, this.expected, this.got, { ...this.where, ...where });
+  withLocation(location: SourceLocation): ConfigError {
+    return new ConfigError(this.path, this.expected, this.got, { ...this.location, ...location });
   }
 
   /** `file:line:column`, as far as known. */
-  get position(): string {
-    const { file, line, column } = this.where;
+  get locationText(): string {
+    const { file, line, column } = this.location;
     return [file, line, column].filter((part) => part !== undefined).join(":");
   }
 }
 
 /** A name can be as long as its file. */
-function quoted(name: string): string {
+function quoteName(name: string): string {
   return JSON.stringify(name.length > 80 ? `${name.slice(0, 80)}…` : name);
 }
 
 /** Where a configuration comes from; lines and columns count from 1. */
-export interface Where {
+export interface SourceLocation {
   /** The network's name. */
   readonly network?: string;
   /** Its path, or words such as `standard input`. */
@@ -152,7 +152,7 @@ export class CniError extends Error {
    */
   static from(error: unknown): CniError {
     try {
-      return convert(error);
+      return toCniError(error);
     } catch {
       return new CniError(Code.Internal, "Cannot describe an error: it cannot be read");
     }
@@ -160,22 +160,24 @@ export class CniError extends Error {
 }
 
 /** What lets a call succeed that the kernel refused for lack of rights. */
-const RIGHTS = "run as root (CAP_NET_ADMIN, CAP_SYS_ADMIN)";
+const PERMISSION_HINT = "run as root (CAP_NET_ADMIN, CAP_SYS_ADMIN)";
 /** Why a call was given up that was interrupted: every other one is repeated. */
-const ASKED_TO_END = "the process was asked to end";
+const SIGNAL_HINT = "the process was asked to end";
 
-function convert(error: unknown): CniError {
+function toCniError(error: unknown): CniError {
   const [first, ...others] = flatten(error);
   const hint = hintFor(first.error);
-  const known = first.error;
-  if (others.length === 0 && known instanceof CniError && (!hint || known.details?.includes(hint))) return known;
-  const own = error instanceof AggregateError && error !== first.error ? error.message : "";
-  const named = [
-    own ? describe(first.error) : detailsOf(first.error),
-    ...others.map((each) => note(each, first.error)),
+  const firstError = first.error;
+  if (others.length === 0 && firstError instanceof CniError && (!hint || firstError.details?.includes(hint))) {
+    return firstError;
+  }
+  const aggregateMessage = error instanceof AggregateError && error !== first.error ? error.message : "";
+  const detailParts = [
+    aggregateMessage ? describeError(first.error) : detailsOf(first.error),
+    ...others.map((further) => describeFurther(further, first.error)),
   ];
-  const details = [...new Set(named)].filter((text) => text !== "").join("; ");
-  return new CniError(codeOf(first.error), own || messageOf(first.error), {
+  const details = [...new Set(detailParts)].filter((text) => text !== "").join("; ");
+  return new CniError(codeOf(first.error), aggregateMessage || messageOf(first.error), {
     // It is there already where a plugin of this process failed, whose error is told once more by whoever called it.
     details: details.includes(hint) ? details : [...(details ? [details] : []), hint].join("; "),
     cause: error,
@@ -183,29 +185,36 @@ function convert(error: unknown): CniError {
 }
 
 /** One of several errors that come together. */
-interface Part {
+interface CombinedError {
   readonly error: unknown;
   /** True if it comes from cleaning up after the first. */
-  readonly undoing: boolean;
+  readonly fromCleanup: boolean;
 }
 
 /** The errors inside, in the order they were thrown. */
-function flatten(error: unknown, undoing = false, seen: Set<unknown> = new Set()): [Part, ...Part[]] {
-  const inner: Part[] = error instanceof SuppressedError
-    ? [{ error: error.suppressed, undoing }, { error: error.error, undoing: true }]
+function flatten(
+  error: unknown,
+  fromCleanup = false,
+  visited: Set<unknown> = new Set(),
+): [CombinedError, ...CombinedError[]] {
+  const inner: CombinedError[] = error instanceof SuppressedError
+    ? [{ error: error.suppressed, fromCleanup }, { error: error.error, fromCleanup: true }]
     : error instanceof AggregateError
-    ? error.errors.map((each) => ({ error: each, undoing }))
+    ? error.errors.map((innerError) => ({ error: innerError, fromCleanup }))
     : [];
-  if (inner.length === 0 || seen.has(error)) return [{ error, undoing }];
-  seen.add(error);
-  return inner.flatMap((each) => flatten(each.error, each.undoing, seen)) as [Part, ...Part[]];
+  if (inner.length === 0 || visited.has(error)) return [{ error, fromCleanup }];
+  visited.add(error);
+  return inner.flatMap((innerError) => flatten(innerError.error, innerError.fromCleanup, visited)) as [
+    CombinedError,
+    ...CombinedError[],
+  ];
 }
 
 /** What another error adds to the first; nobody wants to read a whole sentence twice. */
-function note({ error, undoing }: Part, first: unknown): string {
-  const text = describe(error);
-  if (!undoing) return text;
-  return text === describe(first) ? "undoing it failed for the same reason" : `undoing it failed: ${text}`;
+function describeFurther({ error, fromCleanup }: CombinedError, first: unknown): string {
+  const text = describeError(error);
+  if (!fromCleanup) return text;
+  return text === describeError(first) ? "undoing it failed for the same reason" : `undoing it failed: ${text}`;
 }
 
 function codeOf(error: unknown): number {
@@ -237,18 +246,18 @@ function hintFor(error: unknown): string {
   for (let depth = 0; error instanceof Error && depth < 10; depth++, error = error.cause) {
     const { name } = error as SystemErrorLike;
     if (name !== "SystemError" && name !== "NetlinkError") continue;
-    return isInterrupted(error) ? ASKED_TO_END : isRefusedForRights(error) ? RIGHTS : "";
+    return isInterrupted(error) ? SIGNAL_HINT : isPermissionDenied(error) ? PERMISSION_HINT : "";
   }
   return "";
 }
 
 /** True if root would not have been refused. Of EACCES that holds for files alone: netlink and execve(2) mean other things by it. */
-function isRefusedForRights(error: SystemErrorLike): boolean {
+function isPermissionDenied(error: SystemErrorLike): boolean {
   return error.code === "EPERM" || (error.code === "EACCES" && isFileError(error));
 }
 
 /** Message and details in one line, as runtimes print them. */
-function describe(error: unknown): string {
+function describeError(error: unknown): string {
   const details = detailsOf(error);
   return messageOf(error) + (details && `; ${details}`);
 }
@@ -261,7 +270,7 @@ function messageOf(error: unknown): string {
 
 function detailsOf(error: unknown): string {
   if (error instanceof CniError) return error.details ?? "";
-  if (error instanceof ConfigError) return error.position;
+  if (error instanceof ConfigError) return error.locationText;
   const cause = error instanceof Error ? error.cause : undefined;
-  return cause instanceof CniError || cause instanceof ConfigError ? describe(cause) : "";
+  return cause instanceof CniError || cause instanceof ConfigError ? describeError(cause) : "";
 }

@@ -8,7 +8,7 @@ const subnet = new ConfigError("ipam.subnet", 'a CIDR such as "10.1.0.0/16"', '"
 const broken = new CniError(Code.TryAgainLater, "Cannot reach the daemon: it restarts", { details: "socket /run/x" });
 
 test("ConfigError names network, path, expectation and value", () => {
-  expect(subnet.at({ network: "web" }).message).toBe(
+  expect(subnet.withLocation({ network: "web" }).message).toBe(
     'Cannot use network "web": ipam.subnet must be a CIDR such as "10.1.0.0/16": got "10.1.0.0/33"',
   );
   expect(subnet.message).toStartWith("Cannot use configuration: ipam.subnet must be");
@@ -33,7 +33,13 @@ const file = new SystemError("openat", 2, 'open "/x"');
 for (
   const [name, error, code, message, details] of [
     ["a CniError", broken, 11, broken.message, broken.details],
-    ["a ConfigError", subnet.at({ file: "/n/a.conflist", line: 3, column: 9 }), 7, subnet.message, "/n/a.conflist:3:9"],
+    [
+      "a ConfigError",
+      subnet.withLocation({ file: "/n/a.conflist", line: 3, column: 9 }),
+      7,
+      subnet.message,
+      "/n/a.conflist:3:9",
+    ],
     ["a SyntaxError", new SyntaxError("Cannot parse x: no"), 6, "Cannot parse x: no", undefined],
     ["a failed file operation", file, 5, file.message, undefined],
     [

@@ -11,7 +11,7 @@ export function excerpt(node: unknown): string {
 }
 
 /** The path of a member: `ipam.ranges`, `["cni.dev/attachments"]`. */
-export function join(path: string, key: string): string {
+export function memberPath(path: string, key: string): string {
   if (!/^[A-Za-z_][\w-]*$/.test(key)) return `${path}[${JSON.stringify(key)}]`;
   return path === "" ? key : `${path}.${key}`;
 }

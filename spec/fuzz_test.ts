@@ -2,7 +2,7 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { resolve } from "node:path";
-import { fuzz, outcomeOf } from "../testing/fuzz.ts";
+import { checkProperty, outcomeOf } from "../testing/fuzz.ts";
 import { parsePluginConfig } from "./plugin_config.ts";
 import {
   containerIdProblem,
@@ -13,13 +13,13 @@ import {
   parsePairs,
 } from "./env.ts";
 import { CniError } from "./error.ts";
-import { locate, parseJson, printJson } from "./jsonc.ts";
-import { deriveRequest, parseNetworkList } from "./network_config_list.ts";
-import { parseResult, printResult } from "./result.ts";
-import { damagedDocument, documentText, repetition, textOf } from "../testing/fuzz_documents.ts";
-import { type Verb, VERSIONS } from "./version.ts";
+import { locate, parseJson, stringifyJson } from "./jsonc.ts";
+import { deriveRequest, parseNetworkConfigList } from "./network_config_list.ts";
+import { parseResult, stringifyResult } from "./result.ts";
+import { damagedDocument, documentText, documentTextOf, repetition } from "../testing/fuzz_documents.ts";
+import { type CniCommand, VERSIONS } from "./version.ts";
 
-const verb = fc.constantFrom<Verb>("ADD", "DEL", "CHECK", "GC", "STATUS");
+const verb = fc.constantFrom<CniCommand>("ADD", "DEL", "CHECK", "GC", "STATUS");
 
 /** What is told of an error fits on a screen, and is one of the specification's or the ecosystem's codes. */
 function expectBearable(error: Error): void {
@@ -57,10 +57,10 @@ const isNetwork = (document: object): boolean => isRequest(document) || "plugins
 const isName = (text: string): boolean => /^[a-zA-Z0-9][\w.-]*$/.test(text);
 
 test("JSON of any text is a value that is printed and read again as the same, or an error with a position", () => {
-  fuzz(
+  checkProperty(
     fc.property(fc.oneof(documentText, fc.string({ unit: "binary" })), (text) => {
       const node = valueOf(() => parseJson(text, "x"));
-      if (node !== undefined) expect(printJson(parseJson(printJson(node)))).toBe(printJson(node));
+      if (node !== undefined) expect(stringifyJson(parseJson(stringifyJson(node)))).toBe(stringifyJson(node));
       for (const path of ["plugins[0].ipam", '["\\u0000"]', "[", "a..b[99999999999]"]) {
         outcomeOf(() => locate(text, path));
       }
@@ -71,8 +71,8 @@ test("JSON of any text is a value that is printed and read again as the same, or
 
 test("a request of any text has a name that is one, and a type", () => {
   const share = new Share();
-  fuzz(
-    fc.property(textOf(isRequest), verb, (text, verb) => {
+  checkProperty(
+    fc.property(documentTextOf(isRequest), verb, (text, verb) => {
       const config = valueOf(() => parsePluginConfig(text, verb));
       share.count(config !== undefined);
       if (!config) return;
@@ -80,7 +80,7 @@ test("a request of any text has a name that is one, and a type", () => {
       expect(VERSIONS).toContain(config.cniVersion);
       expect(config.ipamType ?? "x").not.toMatch(/[/\0]|^\.{0,2}$/);
       if (config.prevResult) {
-        for (const version of VERSIONS) valueOf(() => printResult(config.prevResult!, version));
+        for (const version of VERSIONS) valueOf(() => stringifyResult(config.prevResult!, version));
       }
       expect(Object.getPrototypeOf({})).toBe(Object.prototype);
     }),
@@ -92,14 +92,14 @@ test("a request of any text has a name that is one, and a type", () => {
 test("a network of any text has plugins that are called by a name, with requests that are read again", () => {
   const lists = new Share();
   const requests = new Share();
-  fuzz(
-    fc.property(textOf(isNetwork), verb, (text, verb) => {
-      const list = valueOf(() => parseNetworkList(text, "x.conflist"));
+  checkProperty(
+    fc.property(documentTextOf(isNetwork), verb, (text, verb) => {
+      const list = valueOf(() => parseNetworkConfigList(text, "x.conflist"));
       lists.count((list?.plugins.length ?? 0) > 0);
       for (const plugin of list?.plugins ?? []) {
         expect(isName(list!.name)).toBe(true);
         expect(plugin.type).not.toMatch(/[/\0]|^\.{0,2}$/);
-        const request = valueOf(() => deriveRequest(list!, plugin, { verb, capabilityArgs: { ips: [] } }));
+        const request = valueOf(() => deriveRequest(list!, plugin, { command: verb, capabilityArgs: { ips: [] } }));
         const config = request === undefined ? undefined : valueOf(() => parsePluginConfig(request, verb));
         requests.count(config !== undefined);
       }
@@ -111,12 +111,12 @@ test("a network of any text has plugins that are called by a name, with requests
 });
 
 test("a result of any content is printed in every version, or the error says why not", () => {
-  fuzz(
+  checkProperty(
     fc.property(damagedDocument, fc.constantFrom(...VERSIONS), (node, version) => {
       const result = valueOf(() => parseResult(node, version));
       if (!result) return;
       for (const each of VERSIONS) {
-        const printed = valueOf(() => printResult(result, each));
+        const printed = valueOf(() => stringifyResult(result, each));
         if (printed !== undefined) valueOf(() => parseResult(JSON.parse(printed), each));
       }
     }),
@@ -126,10 +126,10 @@ test("a result of any content is printed in every version, or the error says why
 
 // Other texts of this length take some milliseconds.
 test("long texts in which something is repeated are read in bounded time", () => {
-  fuzz(
+  checkProperty(
     fc.property(repetition, (text) => {
       const started = performance.now();
-      valueOf(() => parseNetworkList(text, "x"));
+      valueOf(() => parseNetworkConfigList(text, "x"));
       valueOf(() => parseArgs(text, ["IP"]));
       valueOf(() => containerIdProblem(text) ?? ifnameProblem(text));
       expect(performance.now() - started).toBeLessThan(1500);
@@ -162,7 +162,7 @@ const word = fc.oneof(
 const argsText = fc.array(word, { maxLength: 9 }).map((words) => words.join(""));
 
 test("CNI_ARGS of any text give declared keys with values, or an error", () => {
-  fuzz(
+  checkProperty(
     fc.property(argsText, (text) => {
       const args = valueOf(() => parseArgs(text, ["IP", "MAC"]));
       for (const [key, value] of Object.entries(args ?? {})) {
@@ -201,7 +201,7 @@ const name = fc.array(fc.oneof(fc.constantFrom(...PIECES), fc.string({ maxLength
   .map((parts) => parts.join(""));
 
 test("names that are accepted lead nowhere as parts of a path, and stay one word", () => {
-  fuzz(
+  checkProperty(
     fc.property(name, name, (id, ifname) => {
       const environment = valueOf(() =>
         parseEnvironment({ CNI_COMMAND: "ADD", CNI_CONTAINERID: id, CNI_IFNAME: ifname, CNI_NETNS: "/x" })

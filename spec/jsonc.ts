@@ -3,10 +3,10 @@
  *
  * @module
  */
-import { join } from "./error_text.ts";
+import { memberPath } from "./error_text.ts";
 
 /** Arrays and objects inside each other; far from where printing would overflow the stack, and from what anybody writes. */
-const MOST_LEVELS = 1000;
+const MAX_DEPTH = 1000;
 
 /**
  * Reads JSON, with comments and trailing commas allowed; of duplicate keys the last wins.
@@ -16,38 +16,38 @@ const MOST_LEVELS = 1000;
  * @throws SyntaxError naming line and column, or that it is nested too deep
  */
 export function parseJson(text: string, source = "JSON"): unknown {
-  const node = parseAny(text, source);
+  const node = parseStrictOrJsonc(text, source);
   // Every level takes two characters of the text.
-  if (text.length <= 2 * MOST_LEVELS || !isDeeperThan(node, MOST_LEVELS)) return node;
-  throw new SyntaxError(`Cannot parse ${source}: it is nested more than ${MOST_LEVELS} levels deep`);
+  if (text.length <= 2 * MAX_DEPTH || !isDeeperThan(node, MAX_DEPTH)) return node;
+  throw new SyntaxError(`Cannot parse ${source}: it is nested more than ${MAX_DEPTH} levels deep`);
 }
 
-function parseAny(text: string, source: string): unknown {
+function parseStrictOrJsonc(text: string, source: string): unknown {
   try {
     return parseStrict(text);
   } catch {
     try {
-      return parseStrict(withoutComments(text));
+      return parseStrict(blankComments(text));
     } catch (error) {
-      throw new SyntaxError(`Cannot parse ${source}${describeFailure(text, error)}`);
+      throw new SyntaxError(`Cannot parse ${source}${describeSyntaxError(text, error)}`);
     }
   }
 }
 
 /** Level by level, since a function that calls itself for every level would be what overflows. */
-function isDeeperThan(node: unknown, most: number): boolean {
+function isDeeperThan(node: unknown, maxDepth: number): boolean {
   let level = [node];
   for (let depth = 1; level.length > 0; depth++) {
-    if (depth > most) return true;
-    level = level.flatMap((each) =>
-      typeof each === "object" && each !== null && !JSON.isRawJSON(each) ? Object.values(each) : []
-    ).filter((each) => typeof each === "object" && each !== null);
+    if (depth > maxDepth) return true;
+    level = level.flatMap((child) =>
+      typeof child === "object" && child !== null && !JSON.isRawJSON(child) ? Object.values(child) : []
+    ).filter((child) => typeof child === "object" && child !== null);
   }
   return false;
 }
 
 /** Writes JSON as the ecosystem does: `<`, `>`, `&` and line separators are escaped. `indent` counts spaces. */
-export function printJson(value: unknown, indent = 0): string {
+export function stringifyJson(value: unknown, indent = 0): string {
   return JSON.stringify(value, null, indent).replace(
     /[<>&\u2028\u2029]/g,
     (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`,
@@ -61,9 +61,9 @@ export function printJson(value: unknown, indent = 0): string {
  */
 export function locate(text: string, path: string): { line: number; column: number } | undefined {
   try {
-    let node = positions().parseTree(text);
-    for (const segment of segmentsOf(path)) {
-      const child = typeof segment === "number" ? node?.children?.[segment] : member(node, segment);
+    let node = loadJsoncParser().parseTree(text);
+    for (const segment of pathSegments(path)) {
+      const child = typeof segment === "number" ? node?.children?.[segment] : findMember(node, segment);
       if (!child) break;
       node = child;
     }
@@ -73,18 +73,18 @@ export function locate(text: string, path: string): { line: number; column: numb
   }
 }
 
-const MOST_OF_PATH = 100;
+const MAX_PATH_LENGTH = 100;
 
-type Positions = Pick<typeof import("jsonc-parser"), "getLocation" | "parse" | "parseTree">;
+type JsoncParser = Pick<typeof import("jsonc-parser"), "getLocation" | "parse" | "parseTree">;
 type Node = import("jsonc-parser").Node;
 
 /** Needed after a failure only: `require` runs it here and not at start-up. Its main module would declare an editor and a formatter too. */
-function positions(): Positions {
+function loadJsoncParser(): JsoncParser {
   return require("jsonc-parser/lib/esm/impl/parser.js");
 }
 
 /** What the parser's error codes mean, from 1 on. @see ParseErrorCode of jsonc-parser */
-const meaningsOfErrors = () => [
+const parseErrorMessages = () => [
   "invalid symbol",
   "invalid number format",
   "property name expected",
@@ -105,68 +105,68 @@ const meaningsOfErrors = () => [
 
 function parseStrict(text: string): unknown {
   // Numbers of many digits, with a fraction or an exponent, and -0 would be printed otherwise; only they are worth the slower call.
-  const isOdd = /[0-9]{16}|[\s:[,]-?[0-9]+[.eE]|[\s:[,]-0/.test(text);
-  return isOdd ? JSON.parse(text, keepSpelling) : JSON.parse(text);
+  const needsNumberText = /[0-9]{16}|[\s:[,]-?[0-9]+[.eE]|[\s:[,]-0/.test(text);
+  return needsNumberText ? JSON.parse(text, keepNumberText) : JSON.parse(text);
 }
 
 /** A number that would not be printed as it was written stays as its text. */
-function keepSpelling(_key: string, value: unknown, { source }: { source?: string }): unknown {
+function keepNumberText(_key: string, value: unknown, { source }: { source?: string }): unknown {
   return typeof value === "number" && source !== undefined && JSON.stringify(value) !== source
     ? JSON.rawJSON(source)
     : value;
 }
 
 /** Blanks comments, trailing commas and a byte order mark; everything else stays where it was. */
-function withoutComments(text: string): string {
+function blankComments(text: string): string {
   // What is not closed goes on to the end: looked for anew from every later quote, it would take the square of the time.
   return text
     .replace(/^\ufeff/, " ")
     .replace(
       /"[^"\\]*(?:\\.[^"\\]*)*"?|\/\/[^\n]*|\/\*(?:[^]*?\*\/|[^]*)/g,
-      (part) => part[0] === '"' || !isClosed(part) ? part : part.replace(/[^\r\n]/g, " "),
+      (token) => token[0] === '"' || !isClosedComment(token) ? token : token.replace(/[^\r\n]/g, " "),
     )
     .replace(
       /"[^"\\]*(?:\\.[^"\\]*)*"?|(?<=["\w}\]]\s*),(?=\s*[}\]])/g,
-      (part) => part[0] === '"' ? part : " ",
+      (token) => token[0] === '"' ? token : " ",
     );
 }
 
 /** False for a comment that goes on to the end of the text. */
-function isClosed(comment: string): boolean {
+function isClosedComment(comment: string): boolean {
   return comment[1] === "/" || (comment.length > 3 && comment.endsWith("*/"));
 }
 
 /** `:3:7, in plugins[0].ipam: comma expected`, as compilers write it, or without a position what the parser said. */
-function describeFailure(text: string, error: unknown): string {
+function describeSyntaxError(text: string, error: unknown): string {
   try {
     const errors: import("jsonc-parser").ParseError[] = [];
-    const { getLocation, parse } = positions();
+    const { getLocation, parse } = loadJsoncParser();
     parse(text, errors, { allowTrailingComma: true });
     const [first] = errors;
     const { line, column } = lineAndColumn(text, first.offset);
-    const whole = pathOf(getLocation(text, first.offset).path);
-    const path = whole.length > MOST_OF_PATH ? `${whole.slice(0, MOST_OF_PATH)}…` : whole;
-    return `:${line}:${column}${path && `, in ${path}`}: ${meaningsOfErrors()[first.error - 1]}`;
+    const fullPath = formatPath(getLocation(text, first.offset).path);
+    const path = fullPath.length > MAX_PATH_LENGTH ? `${fullPath.slice(0, MAX_PATH_LENGTH)}…` : fullPath;
+    return `:${line}:${column}${path && `, in ${path}`}: ${parseErrorMessages()[first.error - 1]}`;
   } catch {
     return `: ${error instanceof Error ? error.message : String(error)}`;
   }
 }
 
 /** The value of a member: the last of that name, as in parsing. */
-function member(node: Node | undefined, name: string): Node | undefined {
+function findMember(node: Node | undefined, name: string): Node | undefined {
   return node?.children?.findLast((property) => property.children?.[0].value === name)?.children?.[1];
 }
 
 /** The parts of a path as the errors of schema.ts write it: `plugins[0].ipam` has three. */
-export function segmentsOf(path: string): (string | number)[] {
+export function pathSegments(path: string): (string | number)[] {
   const parts = path.matchAll(/\[([0-9]+)\]|\[("(?:\\.|[^"\\])*")\]|([^.[\]]+)/g);
   return Array.from(parts, ([, index, quoted, name]) => index ? Number(index) : quoted ? JSON.parse(quoted) : name);
 }
 
-function pathOf(segments: readonly (string | number)[]): string {
+function formatPath(segments: readonly (string | number)[]): string {
   // An empty name is the parser's for a name that is still to come.
   return segments.filter((segment) => segment !== "").reduce<string>(
-    (path, segment) => typeof segment === "number" ? `${path}[${segment}]` : join(path, segment),
+    (path, segment) => typeof segment === "number" ? `${path}[${segment}]` : memberPath(path, segment),
     "",
   );
 }

@@ -4,16 +4,16 @@
  *
  * @module
  */
-import { type Attachment, attachments, capabilities, pluginType } from "./plugin_config.ts";
+import { type Attachment, attachmentsSchema, capabilitiesSchema, pluginTypeSchema } from "./plugin_config.ts";
 import { networkNameProblem } from "./env.ts";
 import { CniError, Code, ConfigError } from "./error.ts";
 import { locate, parseJson } from "./jsonc.ts";
-import { dns, formatResult, type Result } from "./result.ts";
+import { dnsSchema, formatResult, type Result } from "./result.ts";
 import * as schema from "./schema.ts";
-import { atLeast, compareVersions, parseVersion, type Verb, type Version, VERSIONS } from "./version.ts";
+import { atLeast, type CniCommand, compareVersions, parseVersion, type Version, VERSIONS } from "./version.ts";
 
 /** A network, ready to be run (SPEC §Configuration format). */
-export interface NetworkList {
+export interface NetworkConfigList {
   /** A letter or digit, then letters, digits, `_`, `.` and `-`. */
   readonly name: string;
   /** The newest version that the list offers and this program speaks. */
@@ -45,8 +45,8 @@ export interface PluginEntry {
 }
 
 /** What a request says beyond the configuration. */
-export interface RequestOptions {
-  readonly verb: Verb;
+export interface PluginRequestOptions {
+  readonly command: CniCommand;
   readonly prevResult?: Result;
   /** By capability; only what the plugin declares is passed on. */
   readonly capabilityArgs?: schema.JsonObject;
@@ -54,28 +54,28 @@ export interface RequestOptions {
   readonly validAttachments?: readonly Attachment[];
 }
 
-const networkName = schema.satisfying(
+const networkNameSchema = schema.refine(
   schema.nonEmptyString,
   'a letter or digit, then letters, digits, "_", "." and "-"',
   (name) => networkNameProblem(name) === undefined,
 );
-const entry = schema.lazy(() =>
+const pluginEntrySchema = schema.lazy(() =>
   schema.struct({
-    type: pluginType,
-    capabilities: schema.withDefault(capabilities, {}),
-    ipam: schema.optional(schema.struct({ type: schema.optional(pluginType) })),
-    dns: schema.optional(dns),
+    type: pluginTypeSchema,
+    capabilities: schema.withDefault(capabilitiesSchema, {}),
+    ipam: schema.optional(schema.struct({ type: schema.optional(pluginTypeSchema) })),
+    dns: schema.optional(dnsSchema),
     prevResult: schema.optional(schema.jsonObject),
-    "cni.dev/valid-attachments": schema.optional(attachments),
-    "cni.dev/attachments": schema.optional(attachments),
+    "cni.dev/valid-attachments": schema.optional(attachmentsSchema),
+    "cni.dev/attachments": schema.optional(attachmentsSchema),
   })
 );
 /** Far above what anybody needs. Without a limit, a file by mistake would be worked on for minutes, and each plugin is called twice. */
-const MOST_PLUGINS = 1000;
-const MOST_TEXT = 4 * 1024 * 1024;
+const MAX_PLUGINS = 1000;
+const MAX_TEXT_LENGTH = 4 * 1024 * 1024;
 
 /** A boolean; 0.4.0 said it is text. */
-const flag: schema.Schema<boolean> = {
+const booleanOrText: schema.Schema<boolean> = {
   parse: (node, path) =>
     typeof node === "string" && /^(true|false)$/i.test(node)
       ? node.toLowerCase() === "true"
@@ -89,9 +89,9 @@ const flag: schema.Schema<boolean> = {
  *
  * @example
  * ```ts
- * import { parseNetworkList } from "./mod.ts";
+ * import { parseNetworkConfigList } from "./mod.ts";
  *
- * const network = parseNetworkList(`{
+ * const network = parseNetworkConfigList(`{
  *   "cniVersion": "0.4.0", "cniVersions": ["1.0.0", "1.1.0"], "name": "web",
  *   // Comments and trailing commas are fine.
  *   "plugins": [{ "type": "bridge" }, { "type": "portmap", "capabilities": { "portMappings": true } }],
@@ -105,17 +105,17 @@ const flag: schema.Schema<boolean> = {
  * @throws ConfigError naming network, path, line and column
  * @throws CniError with code 1 if no version of the list is spoken here
  */
-export function parseNetworkList(text: string, source?: string): NetworkList {
+export function parseNetworkConfigList(text: string, source?: string): NetworkConfigList {
   return parseLocated(text, source, (node) => {
     const list = schema.jsonObject.parse(node);
-    const single = !Object.hasOwn(list, "plugins") && Object.hasOwn(list, "type");
+    const isSinglePlugin = !Object.hasOwn(list, "plugins") && Object.hasOwn(list, "type");
     return {
-      name: networkName.parse(own(list, "name"), "name"),
+      name: networkNameSchema.parse(ownValue(list, "name"), "name"),
       cniVersion: chooseVersion(list),
-      disableCheck: !single && member(list, "disableCheck", flag, false),
-      disableGC: !single && member(list, "disableGC", flag, false),
-      loadOnlyInlinedPlugins: !single && member(list, "loadOnlyInlinedPlugins", flag, false),
-      plugins: single ? [parseEntry(list, "")] : parseEntries(list),
+      disableCheck: !isSinglePlugin && parseMember(list, "disableCheck", booleanOrText, false),
+      disableGC: !isSinglePlugin && parseMember(list, "disableGC", booleanOrText, false),
+      loadOnlyInlinedPlugins: !isSinglePlugin && parseMember(list, "loadOnlyInlinedPlugins", booleanOrText, false),
+      plugins: isSinglePlugin ? [parseEntry(list, "")] : parseEntries(list),
       text,
       ...(source !== undefined && { source }),
     };
@@ -132,41 +132,43 @@ export function parsePluginEntry(text: string, source?: string): PluginEntry {
  *
  * @throws CniError if the version of the list cannot say `prevResult`
  */
-export function deriveRequest(list: NetworkList, plugin: PluginEntry, options: RequestOptions): string {
-  const set: Record<string, unknown> = { cniVersion: list.cniVersion, name: list.name };
+export function deriveRequest(list: NetworkConfigList, plugin: PluginEntry, options: PluginRequestOptions): string {
+  const derivedKeys: Record<string, unknown> = { cniVersion: list.cniVersion, name: list.name };
   // A prevResult in a file would make the first plugin believe in one before it (SPEC §ADD).
-  const replaced = ["cniversion", "name", "prevresult"];
-  const { verb, prevResult } = options;
-  if (verb === "ADD" || verb === "DEL" || verb === "CHECK") {
-    replaced.push("capabilities"); // a matter between administrator and runtime (SPEC §Deriving, DRV-08)
-    const runtimeConfig = provided(plugin.capabilities, options.capabilityArgs ?? {});
+  const removedKeys = ["cniversion", "name", "prevresult"];
+  const { command, prevResult } = options;
+  if (command === "ADD" || command === "DEL" || command === "CHECK") {
+    removedKeys.push("capabilities"); // a matter between administrator and runtime (SPEC §Deriving, DRV-08)
+    const runtimeConfig = deriveRuntimeConfig(plugin.capabilities, options.capabilityArgs ?? {});
     // A static runtimeConfig stays if there is nothing to say: plugins are tried out that way.
-    if (Object.keys(runtimeConfig).length > 0) set.runtimeConfig = runtimeConfig;
-    if (prevResult && (verb !== "DEL" || atLeast(list.cniVersion, "0.4.0"))) {
-      set.prevResult = formatResult(prevResult, list.cniVersion);
+    if (Object.keys(runtimeConfig).length > 0) derivedKeys.runtimeConfig = runtimeConfig;
+    if (prevResult && (command !== "DEL" || atLeast(list.cniVersion, "0.4.0"))) {
+      derivedKeys.prevResult = formatResult(prevResult, list.cniVersion);
     }
   }
-  if (verb === "GC") {
-    const keep = (options.validAttachments ?? []).map(({ containerId, ifname }) => ({
+  if (command === "GC") {
+    const validAttachments = (options.validAttachments ?? []).map(({ containerId, ifname }) => ({
       containerID: containerId,
       ifname,
     }));
-    set["cni.dev/valid-attachments"] = set["cni.dev/attachments"] = keep;
+    derivedKeys["cni.dev/valid-attachments"] = derivedKeys["cni.dev/attachments"] = validAttachments;
   }
-  replaced.push(...Object.keys(set).map((key) => key.toLowerCase()));
-  const kept = Object.entries(plugin.raw).filter(([key]) => !replaced.includes(key.toLowerCase()));
-  return JSON.stringify(Object.fromEntries([...Object.entries(set), ...kept]));
+  removedKeys.push(...Object.keys(derivedKeys).map((key) => key.toLowerCase()));
+  const passedOn = Object.entries(plugin.raw).filter(([key]) => !removedKeys.includes(key.toLowerCase()));
+  return JSON.stringify(Object.fromEntries([...Object.entries(derivedKeys), ...passedOn]));
 }
 
 /** The newest released version offered. What is newer than us, or was never released, is somebody else's. */
 function chooseVersion(list: schema.JsonObject): Version {
-  const given = member(list, "cniVersion", schema.string, undefined);
-  const offered = member(list, "cniVersions", schema.array(schema.string), []);
+  const listVersion = parseMember(list, "cniVersion", schema.string, undefined);
+  const offeredVersions = parseMember(list, "cniVersions", schema.array(schema.string), []);
   if (Object.hasOwn(list, "cniVersions")) {
-    offered.forEach((version, i) => checkNumeric(version, `cniVersions[${i}]`));
-    if (given !== undefined) checkNumeric(given, "cniVersion");
+    offeredVersions.forEach((version, i) => requireNumericVersion(version, `cniVersions[${i}]`));
+    if (listVersion !== undefined) requireNumericVersion(listVersion, "cniVersion");
   }
-  const candidates = given === undefined && offered.length > 0 ? offered : [given ?? "", ...offered];
+  const candidates = listVersion === undefined && offeredVersions.length > 0
+    ? offeredVersions
+    : [listVersion ?? "", ...offeredVersions];
   const known = candidates.map(parseVersion).filter((version) => version !== undefined).sort(compareVersions);
   const newest = known.at(-1);
   if (newest) return newest;
@@ -177,7 +179,7 @@ function chooseVersion(list: schema.JsonObject): Version {
   );
 }
 
-function checkNumeric(version: string, path: string): void {
+function requireNumericVersion(version: string, path: string): void {
   try {
     compareVersions(version, "0.1.0");
   } catch {
@@ -187,36 +189,38 @@ function checkNumeric(version: string, path: string): void {
 
 function parseEntries(list: schema.JsonObject): readonly PluginEntry[] {
   if (!Object.hasOwn(list, "plugins")) {
-    if (!member(list, "loadOnlyInlinedPlugins", flag, false)) return [];
+    if (!parseMember(list, "loadOnlyInlinedPlugins", booleanOrText, false)) return [];
     throw new ConfigError("plugins", "an array, as loadOnlyInlinedPlugins is true", "nothing");
   }
   const nodes = schema.array(schema.anything).parse(list.plugins, "plugins");
   if (nodes.length === 0) throw new ConfigError("plugins", "an array with at least one plugin", "[]");
-  if (nodes.length > MOST_PLUGINS) {
-    throw new ConfigError("plugins", `an array of at most ${MOST_PLUGINS} plugins`, String(nodes.length));
+  if (nodes.length > MAX_PLUGINS) {
+    throw new ConfigError("plugins", `an array of at most ${MAX_PLUGINS} plugins`, String(nodes.length));
   }
   return nodes.map((node, i) => parseEntry(node, `plugins[${i}]`));
 }
 
 function parseEntry(node: unknown, path: string): PluginEntry {
   const raw = schema.jsonObject.parse(node, path);
-  const { type, capabilities, ipam } = entry.parse(raw, path);
+  const { type, capabilities, ipam } = pluginEntrySchema.parse(raw, path);
   const declared = Object.keys(capabilities).filter((name) => capabilities[name]);
   return { type, ...(ipam?.type && { ipamType: ipam.type }), capabilities: declared, raw };
 }
 
 /** Parses, and tells a ConfigError where in the text it is and of which network. */
 function parseLocated<T>(text: string, source: string | undefined, parse: (node: unknown) => T): T {
-  if (text.length > MOST_TEXT) {
-    throw new SyntaxError(`Cannot parse ${source ?? "JSON"}: it has ${text.length} characters, more than ${MOST_TEXT}`);
+  if (text.length > MAX_TEXT_LENGTH) {
+    throw new SyntaxError(
+      `Cannot parse ${source ?? "JSON"}: it has ${text.length} characters, more than ${MAX_TEXT_LENGTH}`,
+    );
   }
   const node = parseJson(text, source);
   try {
     return parse(node);
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
-    const name = schema.isJsonObject(node) ? own(node, "name") : undefined;
-    throw error.at({
+    const name = schema.isJsonObject(node) ? ownValue(node, "name") : undefined;
+    throw error.withLocation({
       ...(typeof name === "string" && { network: name }),
       ...(source !== undefined && { file: source }),
       ...locate(text, error.path),
@@ -224,16 +228,26 @@ function parseLocated<T>(text: string, source: string | undefined, parse: (node:
   }
 }
 
-function provided(declared: readonly string[], args: schema.JsonObject): schema.JsonObject {
-  const both = declared.filter((name) => (own(args, name) ?? undefined) !== undefined);
-  return Object.fromEntries(both.map((name) => [name, args[name]]));
+function deriveRuntimeConfig(
+  declaredCapabilities: readonly string[],
+  capabilityArgs: schema.JsonObject,
+): schema.JsonObject {
+  const providedNames = declaredCapabilities.filter((name) =>
+    (ownValue(capabilityArgs, name) ?? undefined) !== undefined
+  );
+  return Object.fromEntries(providedNames.map((name) => [name, capabilityArgs[name]]));
 }
 
 /** A key of the list: exactly spelled, and `null` is a wrong value rather than none. */
-function member<T, A>(list: schema.JsonObject, key: string, as: schema.Schema<T>, absent: A): T | A {
-  return Object.hasOwn(list, key) ? as.parse(list[key], key) : absent;
+function parseMember<T, A>(
+  list: schema.JsonObject,
+  key: string,
+  valueSchema: schema.Schema<T>,
+  defaultValue: A,
+): T | A {
+  return Object.hasOwn(list, key) ? valueSchema.parse(list[key], key) : defaultValue;
 }
 
-function own(node: schema.JsonObject, key: string): unknown {
+function ownValue(node: schema.JsonObject, key: string): unknown {
   return Object.hasOwn(node, key) ? node[key] : undefined;
 }

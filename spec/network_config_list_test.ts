@@ -7,15 +7,15 @@ import { parsePluginConfig } from "./plugin_config.ts";
 import { CniError, ConfigError } from "./error.ts";
 import {
   deriveRequest,
-  type NetworkList,
-  parseNetworkList,
+  type NetworkConfigList,
+  parseNetworkConfigList,
   parsePluginEntry,
-  type RequestOptions,
+  type PluginRequestOptions,
 } from "./network_config_list.ts";
 import { formatResult, parseResult } from "./result.ts";
 import type { Version } from "./version.ts";
 
-const parse = (list: object) => parseNetworkList(JSON.stringify(list));
+const parse = (list: object) => parseNetworkConfigList(JSON.stringify(list));
 const minimal = { cniVersion: "1.0.0", name: "web", plugins: [{ type: "bridge" }] };
 
 test("parseNetworkList() reads a list with comments and keeps its text", () => {
@@ -27,7 +27,7 @@ test("parseNetworkList() reads a list with comments and keeps its text", () => {
       { "type": "portmap", "capabilities": { "portMappings": true, "x": false } },
     ],
   }`;
-  expect(parseNetworkList(text, "/n/web.conflist")).toEqual({
+  expect(parseNetworkConfigList(text, "/n/web.conflist")).toEqual({
     name: "web",
     cniVersion: "1.1.0",
     disableCheck: true,
@@ -63,7 +63,9 @@ test("parseNetworkList() accepts a list whose plugins stand elsewhere", () => {
 });
 
 test("parseNetworkList() takes the last of duplicate keys", () => {
-  const list = parseNetworkList('{"name":"a","name":"web","plugins":[],"plugins":[{"type":"x","type":"bridge"}]}');
+  const list = parseNetworkConfigList(
+    '{"name":"a","name":"web","plugins":[],"plugins":[{"type":"x","type":"bridge"}]}',
+  );
   expect([list.name, list.plugins[0].type]).toEqual(["web", "bridge"]);
 });
 
@@ -162,20 +164,20 @@ for (
 
 for (const text of ["", " ", "null", "[]", "5", '"web"', "\0"]) {
   test(`parseNetworkList() refuses ${JSON.stringify(text)}`, () => {
-    expect(() => parseNetworkList(text)).toThrow(
+    expect(() => parseNetworkConfigList(text)).toThrow(
       /^Cannot (parse JSON:1:|use configuration: the document must be an object)/,
     );
   });
 }
 
 test("parseNetworkList() refuses what follows the document", () => {
-  expect(() => parseNetworkList(`${JSON.stringify(minimal)} {}`)).toThrow(
+  expect(() => parseNetworkConfigList(`${JSON.stringify(minimal)} {}`)).toThrow(
     "Cannot parse JSON:1:67: end of file expected",
   );
 });
 
 test("parseNetworkList() takes a byte order mark for nothing", () => {
-  expect(parseNetworkList(`\ufeff${JSON.stringify(minimal)}`).name).toBe("web");
+  expect(parseNetworkConfigList(`\ufeff${JSON.stringify(minimal)}`).name).toBe("web");
 });
 
 test.each([["true", true], ["TRUE", true], ["False", false], [true, true]])(
@@ -205,7 +207,7 @@ test.each([
 ])("parseNetworkList() refuses %s, briefly", (_, text, message) => {
   let thrown: unknown;
   try {
-    parseNetworkList(text);
+    parseNetworkConfigList(text);
   } catch (error) {
     thrown = error;
   }
@@ -214,9 +216,9 @@ test.each([
 });
 
 test("deriveRequest() passes on what is nested as deep as is accepted", () => {
-  const parsed = parseNetworkList(absurd(nested(997)));
-  expect(deriveRequest(parsed, parsed.plugins[0]!, { verb: "ADD" })).toContain(nested(997));
-  expect(() => parseNetworkList(absurd(nested(998)))).toThrow("levels deep");
+  const parsed = parseNetworkConfigList(absurd(nested(997)));
+  expect(deriveRequest(parsed, parsed.plugins[0]!, { command: "ADD" })).toContain(nested(997));
+  expect(() => parseNetworkConfigList(absurd(nested(998)))).toThrow("levels deep");
 });
 
 test("parseNetworkList() names network, file, line and column", () => {
@@ -224,7 +226,7 @@ test("parseNetworkList() names network, file, line and column", () => {
     '{\n  "name": "web", // c\n  "plugins": [\n    { "type": "bridge",\n      "ipam": { "type": 7 } }\n  ]\n}';
   let thrown: unknown;
   try {
-    parseNetworkList(text, "/n/10-web.conflist");
+    parseNetworkConfigList(text, "/n/10-web.conflist");
   } catch (error) {
     thrown = error;
   }
@@ -232,8 +234,8 @@ test("parseNetworkList() names network, file, line and column", () => {
   expect((thrown as ConfigError).message).toBe(
     'Cannot use network "web": plugins[0].ipam.type must be a non-empty string: got 7',
   );
-  expect((thrown as ConfigError).position).toBe("/n/10-web.conflist:5:25");
-  expect(() => parseNetworkList('{\n"name" "web"}', "/n/a.conf")).toThrow("Cannot parse /n/a.conf:2:8");
+  expect((thrown as ConfigError).locationText).toBe("/n/10-web.conflist:5:25");
+  expect(() => parseNetworkConfigList('{\n"name" "web"}', "/n/a.conf")).toThrow("Cannot parse /n/a.conf:2:8");
 });
 
 test("parsePluginEntry() reads a plugin from a file of its own", () => {
@@ -245,7 +247,7 @@ test("parsePluginEntry() reads a plugin from a file of its own", () => {
   expect(() => parsePluginEntry("{}", "/n/web/a.conf")).toThrow("type must be a non-empty string: got nothing");
 });
 
-const derive = (list: NetworkList, index: number, options: RequestOptions) =>
+const derive = (list: NetworkConfigList, index: number, options: PluginRequestOptions) =>
   JSON.parse(deriveRequest(list, list.plugins[index], options));
 const capabilityArgs = {
   mac: "00:11:22:33:44:66",
@@ -262,7 +264,7 @@ for (const [version, examples] of [["0.3.1", examples031], ["0.4.0", examples040
         const list = parse(examples.list);
         const index = list.plugins.findIndex((plugin) => plugin.type === type);
         const prevResult = request.prevResult ? parseResult(request.prevResult, list.cniVersion) : undefined;
-        const derived = derive(list, index, { verb, prevResult, capabilityArgs });
+        const derived = derive(list, index, { command: verb, prevResult, capabilityArgs });
         delete derived.ipam?.routes; // left out of the examples, though the list has them
         const printed = prevResult && { prevResult: formatResult(prevResult, list.cniVersion) };
         expect(derived).toEqual({ ...request, ...printed });
@@ -286,7 +288,7 @@ const list = parse({
 });
 
 test("deriveRequest() passes on what is both declared and provided, in place of a static runtimeConfig, and no static prevResult", () => {
-  const request = derive(list, 0, { verb: "ADD", capabilityArgs: { mac: "m", ips: null, dns: {}, other: 1 } });
+  const request = derive(list, 0, { command: "ADD", capabilityArgs: { mac: "m", ips: null, dns: {}, other: 1 } });
   expect(request).toEqual({
     type: "x",
     name: "web",
@@ -294,7 +296,7 @@ test("deriveRequest() passes on what is both declared and provided, in place of 
     runtimeConfig: { mac: "m" },
     unknown: null,
   });
-  expect(derive(list, 0, { verb: "ADD", capabilityArgs: { other: 1 } })).toMatchObject({
+  expect(derive(list, 0, { command: "ADD", capabilityArgs: { other: 1 } })).toMatchObject({
     RuntimeConfig: { static: 1 },
   });
 });
@@ -302,7 +304,7 @@ test("deriveRequest() passes on what is both declared and provided, in place of 
 test("deriveRequest() sends no attachment data for STATUS and GC", () => {
   const prevResult = parseResult({}, "1.1.0");
   for (const verb of ["STATUS", "GC"] as const) {
-    const request = derive(list, 0, { verb, prevResult, capabilityArgs, validAttachments: undefined });
+    const request = derive(list, 0, { command: verb, prevResult, capabilityArgs, validAttachments: undefined });
     expect(request).toMatchObject({ RuntimeConfig: { static: 1 } });
     expect("runtimeConfig" in request).toBe(false);
     expect("prevResult" in request).toBe(false);
@@ -314,28 +316,28 @@ test("deriveRequest() sends GC the attachments to keep under both keys, and alwa
   const validAttachments = [{ containerId: "c1", ifname: "eth0" }];
   const sent = [{ containerID: "c1", ifname: "eth0" }];
   const both = (value: unknown) => ({ "cni.dev/valid-attachments": value, "cni.dev/attachments": value });
-  expect(derive(list, 0, { verb: "GC", validAttachments })).toMatchObject(both(sent));
-  expect(derive(list, 0, { verb: "GC" })).toMatchObject(both([]));
-  const text = deriveRequest(list, list.plugins[0], { verb: "GC", validAttachments });
+  expect(derive(list, 0, { command: "GC", validAttachments })).toMatchObject(both(sent));
+  expect(derive(list, 0, { command: "GC" })).toMatchObject(both([]));
+  const text = deriveRequest(list, list.plugins[0], { command: "GC", validAttachments });
   expect(parsePluginConfig(text, "GC").validAttachments).toEqual(validAttachments);
 });
 
 test("deriveRequest() prints prevResult in the version of the list, to DEL from 0.4.0 on", () => {
   const prevResult = parseResult({ ips: [{ address: "10.0.0.2/24" }] }, "1.1.0");
   const old = (cniVersion: Version) => parse({ ...minimal, cniVersion });
-  expect(derive(old("0.2.0"), 0, { verb: "ADD", prevResult }).prevResult).toEqual({
+  expect(derive(old("0.2.0"), 0, { command: "ADD", prevResult }).prevResult).toEqual({
     cniVersion: "0.2.0",
     ip4: { ip: "10.0.0.2/24" },
     dns: {},
   });
-  expect(derive(old("0.3.1"), 0, { verb: "DEL", prevResult }).prevResult).toBeUndefined();
-  expect(derive(old("0.4.0"), 0, { verb: "DEL", prevResult }).prevResult.ips[0].version).toBe("4");
+  expect(derive(old("0.3.1"), 0, { command: "DEL", prevResult }).prevResult).toBeUndefined();
+  expect(derive(old("0.4.0"), 0, { command: "DEL", prevResult }).prevResult.ips[0].version).toBe("4");
 });
 
 test("deriveRequest() keeps unknown keys and large numbers unchanged", () => {
   const text = '{"name":"web","plugins":[{"type":"x","a":9007199254740993,"__proto__":{"b":[null]},"c.d":1.5}]}';
-  const parsed = parseNetworkList(text);
-  expect(deriveRequest(parsed, parsed.plugins[0], { verb: "ADD" })).toBe(
+  const parsed = parseNetworkConfigList(text);
+  expect(deriveRequest(parsed, parsed.plugins[0], { command: "ADD" })).toBe(
     '{"cniVersion":"0.1.0","name":"web","type":"x","a":9007199254740993,"__proto__":{"b":[null]},"c.d":1.5}',
   );
 });
@@ -346,7 +348,7 @@ test("deriveRequest() adds nothing but what it must to any plugin object", () =>
     const own = Object.fromEntries(Object.entries(extra).filter(([key]) => !known.test(key)));
     const parsed = parse({ ...minimal, plugins: [{ ...own, type: "x" }] });
     const expected = { ...JSON.parse(JSON.stringify(own)), type: "x", name: "web", cniVersion: "1.0.0" };
-    expect(derive(parsed, 0, { verb: "ADD", capabilityArgs })).toEqual(expected);
+    expect(derive(parsed, 0, { command: "ADD", capabilityArgs })).toEqual(expected);
   }));
 });
 
@@ -362,7 +364,7 @@ test("parseNetworkList() of random JSON returns or throws one of its errors", ()
   }));
   fc.assert(fc.property(node, (value) => {
     try {
-      parseNetworkList(JSON.stringify(value), "/n/x.conflist");
+      parseNetworkConfigList(JSON.stringify(value), "/n/x.conflist");
     } catch (error) {
       expect(error instanceof ConfigError || error instanceof CniError).toBe(true);
     }

@@ -5,10 +5,10 @@
  */
 import { networkNameProblem } from "./env.ts";
 import { CniError, Code, ConfigError } from "./error.ts";
-import { parseJson, segmentsOf } from "./jsonc.ts";
-import { type Dns, dns, parseResult, type Result } from "./result.ts";
+import { parseJson, pathSegments } from "./jsonc.ts";
+import { type Dns, dnsSchema, parseResult, type Result } from "./result.ts";
 import * as schema from "./schema.ts";
-import { atLeast, LATEST, parseVersion, since, type Verb, type Version, VERSIONS } from "./version.ts";
+import { atLeast, type CniCommand, introducedIn, LATEST, parseVersion, type Version, VERSIONS } from "./version.ts";
 
 /** What the specification defines of a request. */
 export interface PluginConfig {
@@ -45,52 +45,53 @@ export interface Attachment {
 }
 
 /** A file name in CNI_PATH, never a way to another directory. */
-export const pluginType: schema.Schema<string> = schema.satisfying(
+export const pluginTypeSchema: schema.Schema<string> = schema.refine(
   schema.nonEmptyString,
   "the name of a plugin, without a directory",
   (type) => !type.includes("/") && !type.includes("\\") && !type.includes("\0") && type !== "." && type !== "..",
 );
 /** Capabilities that a plugin declares. */
-export const capabilities = schema.lazy(() => schema.record(schema.withDefault(schema.boolean, false)));
+export const capabilitiesSchema = schema.lazy(() => schema.record(schema.withDefault(schema.boolean, false)));
 
-const common = schema.lazy(() =>
+const standardKeys = schema.lazy(() =>
   schema.struct({
     type: schema.withDefault(schema.string, ""),
-    ipam: schema.optional(schema.struct({ type: schema.optional(pluginType) })),
-    dns: schema.optional(dns),
+    ipam: schema.optional(schema.struct({ type: schema.optional(pluginTypeSchema) })),
+    dns: schema.optional(dnsSchema),
     runtimeConfig: schema.withDefault(schema.jsonObject, {}),
-    capabilities: schema.withDefault(capabilities, {}),
+    capabilities: schema.withDefault(capabilitiesSchema, {}),
   })
 );
 /** Attachments as GC names them. */
-export const attachments: schema.Schema<readonly { readonly containerID: string; readonly ifname: string }[]> = schema
-  .lazy(() => schema.array(schema.struct({ containerID: schema.string, ifname: schema.string })));
+export const attachmentsSchema: schema.Schema<readonly { readonly containerID: string; readonly ifname: string }[]> =
+  schema
+    .lazy(() => schema.array(schema.struct({ containerID: schema.string, ifname: schema.string })));
 
 /**
  * Reads a request for `verb` and makes sure that its version has that verb. For DEL, what cannot be used is as good as absent, see
- * {@linkcode parseUsable}.
+ * {@linkcode parseLenient}.
  *
- * @param known its `prevResult`, if the caller has read that already
- * @param tell told of what was left out
+ * @param parsedPrevResult its `prevResult`, if the caller has read that already
+ * @param warn told of what was left out
  * @throws SyntaxError for text that is not JSON
  * @throws ConfigError naming network and path
  * @throws CniError with code 1 for the version, 6 for `prevResult`, 7 for the network name
  */
 export function parsePluginConfig(
   text: string,
-  verb: Verb,
-  known?: Result,
-  tell: (problem: string) => void = () => {},
+  command: CniCommand,
+  parsedPrevResult?: Result,
+  warn: (problem: string) => void = () => {},
 ): PluginConfig {
-  const document = parseRequest(text);
+  const document = parseObject(text);
   const name = parseName(document);
-  const cniVersion = parseConfigVersion(document, verb);
+  const cniVersion = parseConfigVersion(document, command);
   try {
-    const { value: { ipam, ...rest }, used: raw } = verb === "DEL"
-      ? parseUsable(common, document, tell)
-      : { value: common.parse(document), used: document };
-    const prevResult = known ?? parsePrevResult(raw, verb, cniVersion);
-    const validAttachments = verb === "GC" ? parseAttachments(raw) : undefined;
+    const { value: { ipam, ...rest }, used: raw } = command === "DEL"
+      ? parseLenient(standardKeys, document, warn)
+      : { value: standardKeys.parse(document), used: document };
+    const prevResult = parsedPrevResult ?? parsePrevResult(raw, command, cniVersion);
+    const validAttachments = command === "GC" ? parseAttachments(raw) : undefined;
     return {
       name,
       cniVersion,
@@ -98,11 +99,11 @@ export function parsePluginConfig(
       ...(ipam?.type && { ipamType: ipam.type }),
       ...(prevResult && { prevResult }),
       ...(validAttachments && { validAttachments }),
-      args: hints(raw),
+      args: parseArgsCni(raw),
       raw,
     };
   } catch (error) {
-    throw error instanceof ConfigError ? error.at({ network: name }) : error;
+    throw error instanceof ConfigError ? error.withLocation({ network: name }) : error;
   }
 }
 
@@ -110,36 +111,36 @@ export function parsePluginConfig(
  * What `shape` reads from an object without the keys that it cannot use. They are as good as absent: ADD refused them, so that nothing was
  * set up by them, and a container must not stay attached for ever because of them.
  *
- * @param tell told of each key that is left out, and why
+ * @param warn told of each key that is left out, and why
  * @returns the value, and the object that it was read from
  * @throws {ConfigError} if it is not about a key that is there
  */
-export function parseUsable<T>(
+export function parseLenient<T>(
   shape: schema.Schema<T>,
   node: schema.JsonObject,
-  tell: (problem: string) => void,
+  warn: (problem: string) => void,
 ): { readonly value: T; readonly used: schema.JsonObject } {
   for (let used = node;;) {
     try {
       return { value: shape.parse(used), used };
     } catch (error) {
-      const [key = ""] = error instanceof ConfigError ? segmentsOf(error.path) : [];
+      const [key = ""] = error instanceof ConfigError ? pathSegments(error.path) : [];
       if (!Object.hasOwn(used, key)) throw error;
-      tell(`${CniError.from(error).message}; going on without it`);
+      warn(`${CniError.from(error).message}; going on without it`);
       const { [key]: _, ...others } = used;
       used = others;
     }
   }
 }
 
-function parseRequest(text: string): schema.JsonObject {
+function parseObject(text: string): schema.JsonObject {
   const node = parseJson(text, "the request on stdin") ?? {};
   if (schema.isJsonObject(node)) return node;
   throw new CniError(Code.DecodeFailure, "Cannot use the request on stdin: it must be an object");
 }
 
 function parseName(raw: schema.JsonObject): string {
-  const name = valueOf(raw, "name") ?? "";
+  const name = readKey(raw, "name") ?? "";
   if (typeof name !== "string") {
     throw new CniError(Code.DecodeFailure, "Cannot use configuration: name must be a string");
   }
@@ -151,34 +152,39 @@ function parseName(raw: schema.JsonObject): string {
 }
 
 /** Decides by number whether the version has the verb, and by exact name whether it is one we print. */
-function parseConfigVersion(raw: schema.JsonObject, verb: Verb): Version {
-  const text = valueOf(raw, "cniVersion") ?? "";
+function parseConfigVersion(raw: schema.JsonObject, command: CniCommand): Version {
+  const text = readKey(raw, "cniVersion") ?? "";
   if (typeof text !== "string") {
     throw new CniError(Code.DecodeFailure, "Cannot use configuration: cniVersion must be a string");
   }
-  if (since[verb] !== VERSIONS[0]) {
-    if (!atLeast(text, since[verb])) throw incompatible(`config version does not allow ${verb}`);
-    if (!atLeast(LATEST, text)) throw incompatible(`plugin version does not allow ${verb}`);
+  if (introducedIn[command] !== VERSIONS[0]) {
+    if (!atLeast(text, introducedIn[command])) {
+      throw incompatibleVersionError(`config version does not allow ${command}`);
+    }
+    if (!atLeast(LATEST, text)) throw incompatibleVersionError(`plugin version does not allow ${command}`);
   }
   const version = parseVersion(text);
   if (version) return version;
-  const supported = VERSIONS.map((each) => `"${each}"`).join(" ");
-  throw incompatible("incompatible CNI versions", `config is ${schema.excerpt(text)}, plugin supports [${supported}]`);
+  const supported = VERSIONS.map((supportedVersion) => `"${supportedVersion}"`).join(" ");
+  throw incompatibleVersionError(
+    "incompatible CNI versions",
+    `config is ${schema.excerpt(text)}, plugin supports [${supported}]`,
+  );
 }
 
-function incompatible(message: string, details?: string): CniError {
+function incompatibleVersionError(message: string, details?: string): CniError {
   return new CniError(Code.IncompatibleVersion, message, { details });
 }
 
 /** A result of any version is taken, and one without a version as the configuration's. */
-function parsePrevResult(raw: schema.JsonObject, verb: Verb, cniVersion: Version): Result | undefined {
-  const node = valueOf(raw, "prevResult") ?? undefined;
-  if (node === undefined || since[verb] === "1.1.0") return undefined;
+function parsePrevResult(raw: schema.JsonObject, command: CniCommand, cniVersion: Version): Result | undefined {
+  const node = readKey(raw, "prevResult") ?? undefined;
+  if (node === undefined || introducedIn[command] === "1.1.0") return undefined;
   try {
     return parseResult(node, cniVersion, "prevResult");
   } catch (error) {
     // What cannot be read must not keep a container from being removed; DEL manages without.
-    if (verb === "DEL" && error instanceof CniError) return undefined;
+    if (command === "DEL" && error instanceof CniError) return undefined;
     throw error;
   }
 }
@@ -191,19 +197,19 @@ function parseAttachments(raw: schema.JsonObject): readonly Attachment[] | undef
   const keys = ["cni.dev/valid-attachments", "cni.dev/attachments"].map((key) => schema.findKey(raw, key))
     .filter((key) => key !== undefined);
   if (keys.length === 0) return undefined;
-  const key = keys.find((each) => raw[each] !== null);
-  const list = key === undefined ? [] : attachments.parse(raw[key], schema.join("", key));
+  const key = keys.find((candidate) => raw[candidate] !== null);
+  const list = key === undefined ? [] : attachmentsSchema.parse(raw[key], schema.join("", key));
   return list.map(({ containerID, ifname }) => ({ containerId: containerID, ifname }));
 }
 
 /** Optional by nature: what does not have the conventional shape is nothing to us (CONVENTIONS.md). */
-function hints(raw: schema.JsonObject): schema.JsonObject {
-  const args = valueOf(raw, "args");
-  const cni = schema.isJsonObject(args) ? valueOf(args, "cni") : undefined;
+function parseArgsCni(raw: schema.JsonObject): schema.JsonObject {
+  const args = readKey(raw, "args");
+  const cni = schema.isJsonObject(args) ? readKey(args, "cni") : undefined;
   return schema.isJsonObject(cni) ? cni : {};
 }
 
-function valueOf(node: schema.JsonObject, key: string): unknown {
-  const spelling = schema.findKey(node, key);
-  return spelling === undefined ? undefined : node[spelling];
+function readKey(node: schema.JsonObject, key: string): unknown {
+  const foundKey = schema.findKey(node, key);
+  return foundKey === undefined ? undefined : node[foundKey];
 }

@@ -6,9 +6,9 @@ import examples110 from "../testdata/spec/1.1.0.json";
 import { parsePluginConfig } from "./plugin_config.ts";
 import { CniError, ConfigError } from "./error.ts";
 import type { Cidr } from "../ffi/address.ts";
-import { type Verb, type Version, VERSIONS } from "./version.ts";
+import { type CniCommand, type Version, VERSIONS } from "./version.ts";
 
-const parse = (config: object, verb: Verb = "ADD") => parsePluginConfig(JSON.stringify(config), verb);
+const parse = (config: object, verb: CniCommand = "ADD") => parsePluginConfig(JSON.stringify(config), verb);
 const minimal = { name: "web", type: "bridge", cniVersion: "1.1.0" };
 
 test("parsePluginConfig() reads what all plugins have in common, and keeps the rest", () => {
@@ -75,7 +75,7 @@ for (
     ["STATUS", "1.0.0", 1, "config version does not allow STATUS"],
     ["STATUS", "1.1.1", 1, "plugin version does not allow STATUS"],
     ["ADD", 1, 6, "Cannot use configuration: cniVersion must be a string"],
-  ] as [Verb, unknown, number, string, string?][]
+  ] as [CniCommand, unknown, number, string, string?][]
 ) {
   test(`parsePluginConfig() refuses ${verb} with version ${JSON.stringify(cniVersion)}`, () => {
     const error = failure(() => parse({ ...minimal, cniVersion }, verb));
@@ -84,7 +84,7 @@ for (
 }
 
 test("parsePluginConfig() accepts each verb from its first version on", () => {
-  const first: [Verb, Version][] = [["ADD", "0.1.0"], ["DEL", "0.1.0"], ["CHECK", "0.4.0"], ["STATUS", "1.1.0"]];
+  const first: [CniCommand, Version][] = [["ADD", "0.1.0"], ["DEL", "0.1.0"], ["CHECK", "0.4.0"], ["STATUS", "1.1.0"]];
   for (const [verb, since] of first) {
     for (const cniVersion of VERSIONS.slice(VERSIONS.indexOf(since))) {
       expect(parse({ ...minimal, cniVersion }, verb).cniVersion).toBe(cniVersion);
@@ -193,7 +193,7 @@ test("parsePluginConfig() keeps numbers that a double cannot hold", () => {
 for (const [version, examples] of [["0.3.1", examples031], ["0.4.0", examples040], ["1.1.0", examples110]] as const) {
   test(`parsePluginConfig() reads the requests of the specification ${version}`, () => {
     for (const verb of ["ADD", "CHECK", "DEL"] as const) {
-      for (const request of (examples as Partial<Record<Verb, object[]>>)[verb] ?? []) {
+      for (const request of (examples as Partial<Record<CniCommand, object[]>>)[verb] ?? []) {
         const config = parse(request, verb);
         expect(config.name).toBe("dbnet");
         expect(config.prevResult !== undefined).toBe("prevResult" in request);
@@ -212,7 +212,7 @@ test("parsePluginConfig() of random JSON returns or throws one of its errors", (
       fc.dictionary(key, tie("node"), { maxKeys: 5 }),
     ),
   }));
-  fc.assert(fc.property(node, fc.constantFrom<Verb>("ADD", "DEL", "CHECK", "GC", "STATUS"), (value, verb) => {
+  fc.assert(fc.property(node, fc.constantFrom<CniCommand>("ADD", "DEL", "CHECK", "GC", "STATUS"), (value, verb) => {
     try {
       parsePluginConfig(JSON.stringify(value), verb);
     } catch (error) {

@@ -6,7 +6,7 @@
  */
 import { type Cidr, familyOf, type Ip } from "../ffi/address.ts";
 import { CniError, Code, ConfigError } from "./error.ts";
-import { printJson } from "./jsonc.ts";
+import { stringifyJson } from "./jsonc.ts";
 import * as schema from "./schema.ts";
 import { LATEST, parseVersion, type Version, VERSIONS } from "./version.ts";
 
@@ -64,57 +64,66 @@ export interface Dns {
 }
 
 /** One printed form. Fields that a form does not have are lost in it. */
-export interface ResultShape {
+export interface ResultFormat {
   /** @throws ConfigError */
   parse(json: unknown, path?: string): Result;
   /** Keys in the order in which the form prints them, without `cniVersion`. @throws CniError if it cannot be said */
   format(result: Result): object;
 }
 
-const text = schema.optional(schema.nonEmptyString);
-const texts = schema.optional(schema.array(schema.string));
+const optionalString = schema.optional(schema.nonEmptyString);
+const optionalStrings = schema.optional(schema.array(schema.string));
 /** Resolver settings, in a configuration and in a result. */
-export const dns: schema.Schema<Dns> = schema.lazy(() =>
+export const dnsSchema: schema.Schema<Dns> = schema.lazy(() =>
   schema.struct({
-    nameservers: texts,
-    domain: text,
-    search: texts,
-    options: texts,
+    nameservers: optionalStrings,
+    domain: optionalString,
+    search: optionalStrings,
+    options: optionalStrings,
   })
 );
-const routes = schema.optional(schema.array(schema.route));
+const optionalRoutes = schema.optional(schema.array(schema.route));
 
-/** @param since what interfaces have besides name, address and sandbox */
-const listsWith = <S extends schema.Shape>(since: S) =>
+/** @param interfaceExtras what interfaces have besides name, address and sandbox */
+const resultSchema = <S extends schema.Shape>(interfaceExtras: S) =>
   schema.struct({
     interfaces: schema.optional(
-      schema.array(schema.struct({ name: schema.withDefault(schema.string, ""), mac: text, sandbox: text, ...since })),
+      schema.array(
+        schema.struct({
+          name: schema.withDefault(schema.string, ""),
+          mac: optionalString,
+          sandbox: optionalString,
+          ...interfaceExtras,
+        }),
+      ),
     ),
     ips: schema.optional(schema.array(schema.struct({
       address: schema.cidr,
       gateway: schema.optional(schema.ipAddress),
       interface: schema.optional(schema.int()),
     }))),
-    routes,
-    dns: schema.optional(dns),
+    routes: optionalRoutes,
+    dns: schema.optional(dnsSchema),
   });
 
-const current = schema.lazy(() =>
-  listsWith({ mtu: schema.optional(schema.int({ min: 0 })), socketPath: text, pciID: text })
+const schema100 = schema.lazy(() =>
+  resultSchema({ mtu: schema.optional(schema.int({ min: 0 })), socketPath: optionalString, pciID: optionalString })
 );
 /** Here those are unknown keys, which may hold anything. */
-const older = schema.lazy(() => listsWith({}));
+const schema040 = schema.lazy(() => resultSchema({}));
 
-const perFamily = schema.optional(schema.struct({
+const familySchema020 = schema.optional(schema.struct({
   ip: schema.cidr,
   gateway: schema.optional(schema.ipAddress),
-  routes,
+  routes: optionalRoutes,
 }));
-const oldest = schema.lazy(() => schema.struct({ ip4: perFamily, ip6: perFamily, dns: schema.optional(dns) }));
+const schema020 = schema.lazy(() =>
+  schema.struct({ ip4: familySchema020, ip6: familySchema020, dns: schema.optional(dnsSchema) })
+);
 
-const header = schema.lazy(() =>
+const headerSchema = schema.lazy(() =>
   schema.struct({
-    cniVersion: text,
+    cniVersion: optionalString,
     ip4: schema.optional(schema.anything),
     ip6: schema.optional(schema.anything),
   })
@@ -124,39 +133,39 @@ const header = schema.lazy(() =>
  * Results as they were read in the oldest form. It can say more of itself than what other forms are converted to: that there is no address,
  * and all of a route; a result that is handed on as it came keeps both.
  */
-const readInOldest = new WeakSet<Result>();
+const parsedFrom020 = new WeakSet<Result>();
 
-const shapes: Readonly<Record<"0.2" | "0.4" | "1.0", ResultShape>> = {
+const formats: Readonly<Record<"0.2" | "0.4" | "1.0", ResultFormat>> = {
   /** One address per family, routes beside it. */
   "0.2": {
     parse(json, path) {
-      const { ip4, ip6, dns } = oldest.parse(json, path);
-      const both = [ip4, ip6].filter((each) => each !== undefined);
-      const result: Result = compact({
-        ips: both.map(({ ip, gateway }) => compact({ address: ip, gateway })),
-        routes: both.flatMap(({ routes }) => routes ?? []),
-        dns: compact(dns ?? {}),
+      const { ip4, ip6, dns } = schema020.parse(json, path);
+      const families = [ip4, ip6].filter((family) => family !== undefined);
+      const result: Result = omitEmpty({
+        ips: families.map(({ ip, gateway }) => omitEmpty({ address: ip, gateway })),
+        routes: families.flatMap(({ routes }) => routes ?? []),
+        dns: omitEmpty(dns ?? {}),
       });
-      readInOldest.add(result);
+      parsedFrom020.add(result);
       return result;
     },
     format(result) {
-      const unchanged = readInOldest.has(result);
+      const unchanged = parsedFrom020.has(result);
       const families = { ip4: formatFamily(result, 4, unchanged), ip6: formatFamily(result, 6, unchanged) };
       if (!families.ip4 && !families.ip6 && !unchanged) {
         throw new CniError(Code.Internal, "cannot convert: no valid IP addresses");
       }
-      return { ...compact(families), dns: formatDns(result.dns) };
+      return { ...omitEmpty(families), dns: formatDns(result.dns) };
     },
   },
   /** Lists; every address says its family. */
   "0.4": {
-    parse: (json, path) => withoutEmpty(older.parse(json, path)),
+    parse: (json, path) => omitEmptyMembers(schema040.parse(json, path)),
     format: (result) => ({
-      ...compact({
-        interfaces: result.interfaces?.map(formatOldInterface),
+      ...omitEmpty({
+        interfaces: result.interfaces?.map(formatInterface040),
         ips: result.ips?.map((ip) =>
-          compact({
+          omitEmpty({
             version: String(familyOf(ip.address)),
             interface: ip.interface,
             address: ip.address,
@@ -170,18 +179,18 @@ const shapes: Readonly<Record<"0.2" | "0.4" | "1.0", ResultShape>> = {
   },
   /** The current one: all keys sorted, an empty `dns` left out. */
   "1.0": {
-    parse: (json, path) => withoutEmpty(current.parse(json, path)),
+    parse: (json, path) => omitEmptyMembers(schema100.parse(json, path)),
     format: (result) =>
-      compact({
-        dns: sorted(formatDns(result.dns)),
+      omitEmpty({
+        dns: sortKeys(formatDns(result.dns)),
         interfaces: result.interfaces?.map(formatInterface),
-        ips: result.ips?.map((ip) => compact({ address: ip.address, gateway: ip.gateway, interface: ip.interface })),
-        routes: result.routes?.map((route) => sorted(formatRoute(route))),
+        ips: result.ips?.map((ip) => omitEmpty({ address: ip.address, gateway: ip.gateway, interface: ip.interface })),
+        routes: result.routes?.map((route) => sortKeys(formatRoute(route))),
       }),
   },
 };
 
-const shapeOf: Readonly<Record<Version, keyof typeof shapes>> = {
+const formatOf: Readonly<Record<Version, keyof typeof formats>> = {
   "0.1.0": "0.2",
   "0.2.0": "0.2",
   "0.3.0": "0.4",
@@ -207,14 +216,14 @@ const shapeOf: Readonly<Record<Version, keyof typeof shapes>> = {
  */
 export function parseResult(json: unknown, configVersion: Version, path = ""): Result {
   try {
-    const { cniVersion, ip4, ip6 } = header.parse(json ?? {}, path);
+    const { cniVersion, ip4, ip6 } = headerSchema.parse(json ?? {}, path);
     // Results in requests of 0.3.x in the specification have no version and the form before it.
     const unversioned = ip4 ?? ip6 ? "0.2.0" : configVersion;
     const version = cniVersion === undefined ? unversioned : parseVersion(cniVersion);
     if (version === undefined) {
       throw new CniError(Code.DecodeFailure, `Cannot read result: unsupported version ${schema.excerpt(cniVersion)}`);
     }
-    return shapes[shapeOf[version]].parse(json ?? {}, path);
+    return formats[formatOf[version]].parse(json ?? {}, path);
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
     const reason = `${error.path || "the document"} must be ${error.expected}: got ${error.got}`;
@@ -236,7 +245,7 @@ export function parseResult(json: unknown, configVersion: Version, path = ""): R
  * @throws CniError if that version cannot say it
  */
 export function formatResult(result: Result, version: Version): object {
-  if (!Object.hasOwn(shapeOf, version)) {
+  if (!Object.hasOwn(formatOf, version)) {
     // Types do not reach the callers whose version comes from a file.
     const details = `supported are ${VERSIONS.join(", ")}`;
     throw new CniError(
@@ -247,7 +256,7 @@ export function formatResult(result: Result, version: Version): object {
       },
     );
   }
-  return { cniVersion: version, ...shapes[shapeOf[version]].format(result) };
+  return { cniVersion: version, ...formats[formatOf[version]].format(result) };
 }
 
 /**
@@ -270,32 +279,32 @@ export function convertResult(result: unknown, version: Version): schema.JsonObj
 }
 
 /** The text a plugin prints: indented, escaped, without an end of line. @throws CniError as {@linkcode formatResult} */
-export function printResult(result: Result, version: Version): string {
-  return printJson(formatResult(result, version), 4);
+export function stringifyResult(result: Result, version: Version): string {
+  return stringifyJson(formatResult(result, version), 4);
 }
 
-function withoutEmpty(result: Result): Result {
-  return compact({ ...result, dns: compact(result.dns ?? {}) });
+function omitEmptyMembers(result: Result): Result {
+  return omitEmpty({ ...result, dns: omitEmpty(result.dns ?? {}) });
 }
 
 /** The first address of the family, and the routes of that family: destination and gateway, or all of them. */
-function formatFamily(result: Result, family: 4 | 6, wholeRoutes: boolean): object | undefined {
+function formatFamily(result: Result, family: 4 | 6, withAllRouteKeys: boolean): object | undefined {
   const first = result.ips?.find(({ address }) => familyOf(address) === family);
-  return first && compact({
+  return first && omitEmpty({
     ip: first.address,
     gateway: first.gateway,
     routes: result.routes?.filter(({ dst }) => familyOf(dst) === family).map((route) =>
-      wholeRoutes ? formatRoute(route) : compact({ dst: route.dst, gw: route.gw })
+      withAllRouteKeys ? formatRoute(route) : omitEmpty({ dst: route.dst, gw: route.gw })
     ),
   });
 }
 
-function formatOldInterface({ name, mac, sandbox }: Interface): Interface {
-  return compact({ name, mac: mac || undefined, sandbox: sandbox || undefined });
+function formatInterface040({ name, mac, sandbox }: Interface): Interface {
+  return omitEmpty({ name, mac: mac || undefined, sandbox: sandbox || undefined });
 }
 
 function formatInterface({ mac, mtu, name, pciID, sandbox, socketPath }: Interface): object {
-  return compact({
+  return omitEmpty({
     mac: mac || undefined,
     mtu: mtu || undefined,
     name,
@@ -307,7 +316,7 @@ function formatInterface({ mac, mtu, name, pciID, sandbox, socketPath }: Interfa
 
 /** Zero means "not set" for all but table and scope, where it is a value of its own. */
 function formatRoute({ dst, gw, mtu, advmss, priority, table, scope }: RouteConfig): object {
-  return compact({
+  return omitEmpty({
     dst,
     gw,
     mtu: mtu || undefined,
@@ -319,22 +328,22 @@ function formatRoute({ dst, gw, mtu, advmss, priority, table, scope }: RouteConf
 }
 
 function formatDns({ nameservers, domain, search, options }: Dns = {}): object {
-  return compact({ nameservers, domain: domain || undefined, search, options });
+  return omitEmpty({ nameservers, domain: domain || undefined, search, options });
 }
 
-function sorted(object: object): object {
-  const out: Record<string, unknown> = {};
-  for (const key of Object.keys(object).sort()) out[key] = object[key as keyof typeof object];
-  return out;
+function sortKeys(object: object): object {
+  const sortedObject: Record<string, unknown> = {};
+  for (const key of Object.keys(object).sort()) sortedObject[key] = object[key as keyof typeof object];
+  return sortedObject;
 }
 
 /** Without what is undefined or empty. */
-function compact<T extends object>(object: T): T {
-  const full: Partial<T> = {};
+function omitEmpty<T extends object>(object: T): T {
+  const nonEmpty: Partial<T> = {};
   for (const key in object) {
     const value = object[key];
     const empty = value === undefined || (typeof value === "object" && Object.keys(value!).length === 0);
-    if (!empty) full[key] = value;
+    if (!empty) nonEmpty[key] = value;
   }
-  return full as T;
+  return nonEmpty as T;
 }

@@ -5,7 +5,7 @@ import examples031 from "../testdata/spec/0.3.1.json";
 import examples040 from "../testdata/spec/0.4.0.json";
 import examples110 from "../testdata/spec/1.1.0.json";
 import { CniError } from "./error.ts";
-import { convertResult, formatResult, parseResult, printResult, type Result } from "./result.ts";
+import { convertResult, formatResult, parseResult, type Result, stringifyResult } from "./result.ts";
 import { LATEST, type Version, VERSIONS } from "./version.ts";
 
 const full = parseResult({
@@ -90,10 +90,10 @@ test("formatResult() prints 1.x with all keys sorted", () => {
 });
 
 test("printResult() of an empty result prints dns up to 0.4.0 only, and nothing else", () => {
-  expect(printResult({}, "0.4.0")).toBe('{\n    "cniVersion": "0.4.0",\n    "dns": {}\n}');
-  expect(printResult({}, "0.3.1")).toBe('{\n    "cniVersion": "0.3.1",\n    "dns": {}\n}');
-  expect(printResult({}, "1.1.0")).toBe('{\n    "cniVersion": "1.1.0"\n}');
-  expect(printResult({ interfaces: [{ name: "<&>" }], ips: [], dns: {} }, "1.0.0")).toBe(
+  expect(stringifyResult({}, "0.4.0")).toBe('{\n    "cniVersion": "0.4.0",\n    "dns": {}\n}');
+  expect(stringifyResult({}, "0.3.1")).toBe('{\n    "cniVersion": "0.3.1",\n    "dns": {}\n}');
+  expect(stringifyResult({}, "1.1.0")).toBe('{\n    "cniVersion": "1.1.0"\n}');
+  expect(stringifyResult({ interfaces: [{ name: "<&>" }], ips: [], dns: {} }, "1.0.0")).toBe(
     '{\n    "cniVersion": "1.0.0",\n    "interfaces": [\n        {\n            "name": "\\u003c\\u0026\\u003e"\n' +
       "        }\n    ]\n}",
   );
@@ -219,7 +219,7 @@ const result = record({
 }) as fc.Arbitrary<Result>;
 
 const through = (value: Result, ...versions: Version[]) =>
-  versions.reduce((each, version) => parseResult(JSON.parse(printResult(each, version)), "0.1.0"), value);
+  versions.reduce((each, version) => parseResult(JSON.parse(stringifyResult(each, version)), "0.1.0"), value);
 
 test("1.x carries every result unchanged", () => {
   fc.assert(fc.property(result, fc.constantFrom<Version>("1.0.0", "1.1.0"), (value, version) => {

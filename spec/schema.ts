@@ -21,10 +21,10 @@
  * @module
  */
 import { type Cidr, type Ip, type Mac, parseCidr, parseIp, parseMac } from "../ffi/address.ts";
-import { excerpt, join } from "./error_text.ts";
+import { excerpt, memberPath } from "./error_text.ts";
 import { ConfigError } from "./error.ts";
 
-export { excerpt, join };
+export { excerpt, memberPath as join };
 
 declare global {
   // Newer than the type library: numbers kept as their text (ECMA-262 proposal "JSON.parse source text access").
@@ -40,7 +40,7 @@ export interface Schema<T> {
   /** The value of `node`. @throws ConfigError naming `path`, what was expected and what was found */
   parse(node: unknown, path?: string): T;
   /** The empty string means "not set" to {@linkcode optional} and {@linkcode withDefault}. */
-  readonly blank?: boolean;
+  readonly emptyIsUnset?: boolean;
   /** The keys of an object. */
   readonly shape?: Readonly<Record<string, Schema<unknown>>>;
   /** What it is made from: the element of a list, or what else reads the node; as a function where it is not made yet. */
@@ -48,7 +48,7 @@ export interface Schema<T> {
 }
 /** A schema whose key may be missing. */
 export interface Optional<T> extends Schema<T | undefined> {
-  /** Tells {@linkcode Obj} so. */
+  /** Tells {@linkcode ObjectOf} so. */
   readonly optional: true;
 }
 /** What a schema reads: `Infer<typeof string>` is `string`. */
@@ -58,7 +58,7 @@ export type Infer<S> = S extends Schema<infer T> ? T : never;
 export type Shape = Readonly<Record<string, Schema<unknown>>>;
 type OptionalKeys<S extends Shape> = { [K in keyof S]: S[K] extends Optional<unknown> ? K : never }[keyof S];
 /** The object a shape describes. */
-export type Obj<S extends Shape> = Simplify<
+export type ObjectOf<S extends Shape> = Simplify<
   & { readonly [K in Exclude<keyof S, OptionalKeys<S>>]: Infer<S[K]> }
   & { readonly [K in OptionalKeys<S>]?: Exclude<Infer<S[K]>, undefined> }
 >;
@@ -67,45 +67,48 @@ type Simplify<T> = { [K in keyof T]: T[K] };
 export type JsonObject = Readonly<Record<string, unknown>>;
 
 /** A string, also an empty one. */
-export const string: Schema<string> = leaf("a string", isString);
+export const string: Schema<string> = primitive("a string", isString);
 /** A string; an empty one means "not set" where a key may be missing. */
 export const nonEmptyString: Schema<string> = {
-  ...leaf("a non-empty string", (node): node is string => isString(node) && node !== ""),
-  blank: true,
+  ...primitive("a non-empty string", (node): node is string => isString(node) && node !== ""),
+  emptyIsUnset: true,
 };
 /** `true` or `false`, not as text. */
-export const boolean: Schema<boolean> = leaf("true or false", (node) => typeof node === "boolean");
+export const boolean: Schema<boolean> = primitive("true or false", (node) => typeof node === "boolean");
 /** Any object, as it is. */
-export const jsonObject: Schema<JsonObject> = leaf("an object", isJsonObject);
+export const jsonObject: Schema<JsonObject> = primitive("an object", isJsonObject);
 /** Whatever is there, as it is. */
 export const anything: Schema<unknown> = { parse: (node) => node };
 
 /** An address with a prefix length, made canonical; host bits are kept. */
-export const cidr: Schema<Cidr> = text('a CIDR such as "10.1.0.0/16"', parseCidr);
+export const cidr: Schema<Cidr> = parsedString('a CIDR such as "10.1.0.0/16"', parseCidr);
 /** An IPv4 or IPv6 address, made canonical; empty means "not set" where the key may be missing. */
-export const ipAddress: Schema<Ip> = { ...text('an IP address such as "10.1.0.2"', parseIp), blank: true };
+export const ipAddress: Schema<Ip> = {
+  ...parsedString('an IP address such as "10.1.0.2"', parseIp),
+  emptyIsUnset: true,
+};
 /** Either of the two, told apart by the `/`; empty as for {@linkcode ipAddress}. */
 export const ipOrCidr: Schema<Ip | Cidr> = {
-  ...text(
+  ...parsedString(
     'an IP address such as "10.1.0.2" or "10.1.0.2/16"',
     (value): Ip | Cidr => value.includes("/") ? parseCidr(value) : parseIp(value),
   ),
-  blank: true,
+  emptyIsUnset: true,
 };
 /** A 48-bit hardware address that an interface can have, made canonical; empty as for {@linkcode ipAddress}. */
 export const mac: Schema<Mac> = {
   parse(node, path = "") {
-    const value = anyMac.parse(node, path);
+    const value = macOrGroup.parse(node, path);
     // The kernel refuses both without saying so. The lowest bit of the first byte marks a group.
     const isGroup = (Number.parseInt(value.slice(0, 2), 16) & 1) === 1;
     if (isGroup || value === "00:00:00:00:00:00") {
-      throw wrong(path, "the MAC address of a single interface, neither multicast nor zero", node);
+      throw mismatchError(path, "the MAC address of a single interface, neither multicast nor zero", node);
     }
     return value;
   },
-  blank: true,
+  emptyIsUnset: true,
 };
-const anyMac = text('a MAC address such as "0a:58:0a:01:00:02"', parseMac);
+const macOrGroup = parsedString('a MAC address such as "0a:58:0a:01:00:02"', parseMac);
 
 /** A whole number. Written in full: numbers beyond 2^53 would lose digits and are refused. */
 export function int({ min = Number.MIN_SAFE_INTEGER, max = Number.MAX_SAFE_INTEGER } = {}): Schema<number> {
@@ -115,7 +118,7 @@ export function int({ min = Number.MIN_SAFE_INTEGER, max = Number.MAX_SAFE_INTEG
       : min > Number.MIN_SAFE_INTEGER
       ? ` of at least ${min}`
       : "";
-  return leaf(
+  return primitive(
     () => `a whole number${range()}`,
     (node): node is number => Number.isSafeInteger(node) && (node as number) >= min && (node as number) <= max,
   );
@@ -124,9 +127,9 @@ export function int({ min = Number.MIN_SAFE_INTEGER, max = Number.MAX_SAFE_INTEG
 /** A whole number from 0 to 2^64-1, also where a double would lose digits. */
 export const u64: Schema<bigint> = {
   parse(node, path = "") {
-    const value = wholeNumber(node);
+    const value = toUnsignedBigInt(node);
     if (value === undefined || value > 0xffff_ffff_ffff_ffffn) {
-      throw wrong(path, "a whole number from 0 to 2^64-1", node);
+      throw mismatchError(path, "a whole number from 0 to 2^64-1", node);
     }
     return value;
   },
@@ -134,7 +137,7 @@ export const u64: Schema<bigint> = {
 
 /** One of these strings, exactly spelled. */
 export function oneOf<const V extends readonly string[]>(...values: V): Schema<V[number]> {
-  return leaf(
+  return primitive(
     () => {
       const quoted = values.map((value) => JSON.stringify(value));
       const last = quoted.pop();
@@ -149,8 +152,8 @@ export function array<T>(item: Schema<T>): Schema<readonly T[]> {
   return {
     inner: item,
     parse(node, path = "") {
-      if (!Array.isArray(node)) throw wrong(path, "an array", node);
-      return node.map((each, i) => item.parse(each, `${path}[${i}]`));
+      if (!Array.isArray(node)) throw mismatchError(path, "an array", node);
+      return node.map((element, i) => item.parse(element, `${path}[${i}]`));
     },
   };
 }
@@ -160,18 +163,18 @@ export function record<T>(value: Schema<T>): Schema<Readonly<Record<string, T>>>
   return {
     parse(node, path = "") {
       const entries = Object.entries(jsonObject.parse(node, path));
-      return Object.fromEntries(entries.map(([key, each]) => [key, value.parse(each, join(path, key))]));
+      return Object.fromEntries(entries.map(([key, member]) => [key, value.parse(member, memberPath(path, key))]));
     },
   };
 }
 
 /** An object; keys that the shape does not name are kept as they are. */
-export function object<const S extends Shape>(shape: S): Schema<Obj<S>> {
+export function object<const S extends Shape>(shape: S): Schema<ObjectOf<S>> {
   return { shape, parse: (node, path = "") => parseShape(shape, node, path, true) };
 }
 
 /** An object; keys that the shape does not name are left out. */
-export function struct<const S extends Shape>(shape: S): Schema<Obj<S>> {
+export function struct<const S extends Shape>(shape: S): Schema<ObjectOf<S>> {
   return { shape, parse: (node, path = "") => parseShape(shape, node, path, false) };
 }
 
@@ -191,18 +194,18 @@ export function withDefault<T>(inner: Schema<T>, value: T): Schema<T> {
 
 /** What `make` describes, made when it is first needed: every call of the binary loads the vocabulary of every plugin. */
 export function lazy<T>(make: () => Schema<T>): Schema<T> {
-  let made: Schema<T> | undefined;
-  return { inner: make, parse: (node, path) => (made ??= make()).parse(node, path) };
+  let cached: Schema<T> | undefined;
+  return { inner: make, parse: (node, path) => (cached ??= make()).parse(node, path) };
 }
 
 /** What `inner` accepts, if it also satisfies `predicate`. */
-export function satisfying<T>(inner: Schema<T>, expected: string, predicate: (value: T) => boolean): Schema<T> {
+export function refine<T>(inner: Schema<T>, expected: string, predicate: (value: T) => boolean): Schema<T> {
   return {
-    blank: inner.blank,
+    emptyIsUnset: inner.emptyIsUnset,
     inner,
     parse(node, path = "") {
       const value = inner.parse(node, path);
-      if (!predicate(value)) throw wrong(path, expected, node);
+      if (!predicate(value)) throw mismatchError(path, expected, node);
       return value;
     },
   };
@@ -243,10 +246,12 @@ export const route: Schema<Route> = lazy(() =>
 /** How `key` is spelled in `node`: exactly if it is there, else as the last one that differs in case only. */
 export function findKey(node: JsonObject, key: string): string | undefined {
   if (Object.hasOwn(node, key)) return key;
-  const folded = key.toLowerCase();
-  let last: string | undefined;
-  for (const each in node) if (each.length === key.length && each.toLowerCase() === folded) last = each;
-  return last;
+  const lowerCaseKey = key.toLowerCase();
+  let lastMatch: string | undefined;
+  for (const candidate in node) {
+    if (candidate.length === key.length && candidate.toLowerCase() === lowerCaseKey) lastMatch = candidate;
+  }
+  return lastMatch;
 }
 
 /** Tells an object from all else that JSON can hold; a number kept as its text is not one. */
@@ -254,39 +259,39 @@ export function isJsonObject(node: unknown): node is JsonObject {
   return typeof node === "object" && node !== null && !Array.isArray(node) && !JSON.isRawJSON(node);
 }
 
-function parseShape<S extends Shape>(shape: S, node: unknown, path: string, keepUnknown: boolean): Obj<S> {
+function parseShape<S extends Shape>(shape: S, node: unknown, path: string, keepUnknown: boolean): ObjectOf<S> {
   const source = jsonObject.parse(node, path);
-  const spellings = spellingsOf(source);
-  const out: Record<string, unknown> = keepUnknown ? { ...source } : {};
+  const keysInLowerCase = keysByLowerCase(source);
+  const parsedObject: Record<string, unknown> = keepUnknown ? { ...source } : {};
   for (const key in shape) {
-    const found = spellings[key.toLowerCase()];
+    const matchingKeys = keysInLowerCase[key.toLowerCase()];
     // Exactly so if it is there, else the last one that differs in case only.
-    const spelling = found && !Object.hasOwn(source, key) ? found[found.length - 1]! : key;
-    if (keepUnknown && found) { for (const each of found) delete out[each]; }
-    const parsed = shape[key].parse(found && (source[spelling] ?? undefined), join(path, spelling));
-    if (parsed !== undefined) out[key] = parsed;
+    const sourceKey = matchingKeys && !Object.hasOwn(source, key) ? matchingKeys[matchingKeys.length - 1]! : key;
+    if (keepUnknown && matchingKeys) { for (const foundKey of matchingKeys) delete parsedObject[foundKey]; }
+    const parsed = shape[key].parse(matchingKeys && (source[sourceKey] ?? undefined), memberPath(path, sourceKey));
+    if (parsed !== undefined) parsedObject[key] = parsed;
   }
-  return out as Obj<S>;
+  return parsedObject as ObjectOf<S>;
 }
 
 /** The keys of an object by what they are without regard to case, in their order: once for all that is looked for. */
-function spellingsOf(node: JsonObject): Readonly<Record<string, string[]>> {
-  const spellings: Record<string, string[]> = Object.create(null);
-  for (const key in node) (spellings[key.toLowerCase()] ??= []).push(key);
-  return spellings;
+function keysByLowerCase(node: JsonObject): Readonly<Record<string, string[]>> {
+  const byLowerCase: Record<string, string[]> = Object.create(null);
+  for (const key in node) (byLowerCase[key.toLowerCase()] ??= []).push(key);
+  return byLowerCase;
 }
 
 /** @param expected a function where the text has to be made: the first number of a process that becomes text costs 0.2 ms */
-function leaf<T>(expected: string | (() => string), accepts: (node: unknown) => node is T): Schema<T> {
+function primitive<T>(expected: string | (() => string), accepts: (node: unknown) => node is T): Schema<T> {
   return {
     parse(node, path = "") {
-      if (!accepts(node)) throw wrong(path, typeof expected === "string" ? expected : expected(), node);
+      if (!accepts(node)) throw mismatchError(path, typeof expected === "string" ? expected : expected(), node);
       return node;
     },
   };
 }
 
-function text<T extends string>(expected: string, parseText: (value: string) => T): Schema<T> {
+function parsedString<T extends string>(expected: string, parseText: (value: string) => T): Schema<T> {
   return {
     parse(node, path = "") {
       try {
@@ -294,16 +299,16 @@ function text<T extends string>(expected: string, parseText: (value: string) => 
       } catch (error) {
         if (!(error instanceof SyntaxError)) throw error;
       }
-      throw wrong(path, expected, node);
+      throw mismatchError(path, expected, node);
     },
   };
 }
 
-function wrong(path: string, expected: string, node: unknown): ConfigError {
+function mismatchError(path: string, expected: string, node: unknown): ConfigError {
   return new ConfigError(path, expected, excerpt(node));
 }
 
-function wholeNumber(node: unknown): bigint | undefined {
+function toUnsignedBigInt(node: unknown): bigint | undefined {
   // Kept as its text (see parseJson), and with more digits than any such number has.
   const text = JSON.isRawJSON(node) ? (node as { readonly rawJSON: string }).rawJSON : undefined;
   if (text !== undefined) return /^[0-9]{1,20}$/.test(text) ? BigInt(text) : undefined;
@@ -315,5 +320,5 @@ function isString(node: unknown): node is string {
 }
 
 function isAbsent(inner: Schema<unknown>, node: unknown): boolean {
-  return node === undefined || node === null || (node === "" && inner.blank === true);
+  return node === undefined || node === null || (node === "" && inner.emptyIsUnset === true);
 }

@@ -86,7 +86,7 @@ test("oneOf(), int() and satisfying() say what they accept", () => {
   expect(() => schema.oneOf("a", "b", "c").parse(1, "x")).toThrow('x must be "a", "b" or "c": got 1');
   expect(() => schema.int().parse("1", "x")).toThrow('x must be a whole number: got "1"');
   expect(() => schema.int({ min: 1 }).parse(0, "x")).toThrow("x must be a whole number of at least 1: got 0");
-  const even = schema.satisfying(schema.int(), "an even number", (value) => value % 2 === 0);
+  const even = schema.refine(schema.int(), "an even number", (value) => value % 2 === 0);
   expect(even.parse(2)).toBe(2);
   expect(() => even.parse(3, "x")).toThrow("x must be an even number: got 3");
 });

@@ -6,19 +6,22 @@
 
 /** `; did you mean "X"?`, or nothing if no word of `known` is near. */
 export function suggestion(word: string, known: readonly string[]): string {
-  const near = nearest(word, known);
-  return near === undefined ? "" : `; did you mean "${near}"?`;
+  const nearestKnown = nearestWord(word, known);
+  return nearestKnown === undefined ? "" : `; did you mean "${nearestKnown}"?`;
 }
 
 /** The word of `known` that is near, without regard to case. */
-function nearest(word: string, known: readonly string[]): string | undefined {
-  return known.map((each) => ({ each, distance: distance(word.toLowerCase(), each.toLowerCase()) }))
-    .filter((found) => found.distance <= Math.max(1, Math.floor(word.length / 3)))
+function nearestWord(word: string, known: readonly string[]): string | undefined {
+  return known.map((candidate) => ({
+    each: candidate,
+    distance: editDistance(word.toLowerCase(), candidate.toLowerCase()),
+  }))
+    .filter((scored) => scored.distance <= Math.max(1, Math.floor(word.length / 3)))
     .sort((a, b) => a.distance - b.distance)[0]?.each;
 }
 
 /** The number of letters to insert, remove, replace or swap with their neighbor to make one word of the other. */
-export function distance(a: string, b: string): number {
+export function editDistance(a: string, b: string): number {
   const rows = [Array.from({ length: b.length + 1 }, (_, i) => i)];
   for (let i = 1; i <= a.length; i++) {
     const row = rows[i] = [i];

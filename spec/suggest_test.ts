@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { distance, suggestion } from "./suggest.ts";
+import { editDistance, suggestion } from "./suggest.ts";
 
 test.each([
   ["", "", 0],
@@ -9,8 +9,8 @@ test.each([
   ["kitten", "sitting", 3],
   ["", "abc", 3],
 ])("distance() from %j to %j is %d", (a, b, expected) => {
-  expect(distance(a, b)).toBe(expected);
-  expect(distance(b, a)).toBe(expected);
+  expect(editDistance(a, b)).toBe(expected);
+  expect(editDistance(b, a)).toBe(expected);
 });
 
 test("suggestion() names the nearest word if it is near", () => {

@@ -33,10 +33,10 @@ export type Version = (typeof VERSIONS)[number];
 export const LATEST = "1.1.0" satisfies Version;
 
 /** A command of the specification, the value of CNI_COMMAND (SPEC §CNI operations). */
-export type Verb = "ADD" | "DEL" | "CHECK" | "GC" | "STATUS" | "VERSION";
+export type CniCommand = "ADD" | "DEL" | "CHECK" | "GC" | "STATUS" | "VERSION";
 
 /** The first version with each verb. VERSION came with 0.2.0 and is answered whatever is asked. */
-export const since: Readonly<Record<Verb, Version>> = {
+export const introducedIn: Readonly<Record<CniCommand, Version>> = {
   ADD: "0.1.0",
   DEL: "0.1.0",
   CHECK: "0.4.0",
@@ -57,17 +57,17 @@ export function parseVersion(text: string): Version | undefined {
 
 /** Orders two versions by number: negative when `a` is older. @throws SyntaxError when one has no numeric form */
 export function compareVersions(a: string, b: string): number {
-  const left = parseNumbers(a);
-  const right = parseNumbers(b);
+  const left = parseVersionNumbers(a);
+  const right = parseVersionNumbers(b);
   return left[0] - right[0] || left[1] - right[1] || left[2] - right[2];
 }
 
 /** One to three whole numbers joined by dots, missing ones 0. Not semver: `1.1` is fine and `1.1.0-rc1` is not. */
-function parseNumbers(text: string): [number, number, number] {
+function parseVersionNumbers(text: string): [number, number, number] {
   const parts = (text || "0.1.0").split(".");
-  const bad = parts.find((part) => !/^[+-]?[0-9]+$/.test(part));
-  if (bad !== undefined) {
-    throw new SyntaxError(`Cannot parse version ${excerpt(text)}: ${excerpt(bad)} is not a number`);
+  const invalidPart = parts.find((part) => !/^[+-]?[0-9]+$/.test(part));
+  if (invalidPart !== undefined) {
+    throw new SyntaxError(`Cannot parse version ${excerpt(text)}: ${excerpt(invalidPart)} is not a number`);
   }
   if (parts.length > 3) throw new SyntaxError(`Cannot parse version ${excerpt(text)}: too many parts`);
   return [Number(parts[0]), Number(parts[1] ?? 0), Number(parts[2] ?? 0)];

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { atLeast, compareVersions, parseVersion, since, VERSIONS } from "./version.ts";
+import { atLeast, compareVersions, introducedIn, parseVersion, VERSIONS } from "./version.ts";
 
 test("VERSIONS are ordered and each equals only itself", () => {
   for (const [i, a] of VERSIONS.entries()) {
@@ -51,5 +51,5 @@ test("parseVersion() knows released versions by exact name, and the empty one as
 });
 
 test("since tells when each verb came", () => {
-  expect(since).toMatchObject({ ADD: "0.1.0", DEL: "0.1.0", CHECK: "0.4.0", GC: "1.1.0", STATUS: "1.1.0" });
+  expect(introducedIn).toMatchObject({ ADD: "0.1.0", DEL: "0.1.0", CHECK: "0.4.0", GC: "1.1.0", STATUS: "1.1.0" });
 });

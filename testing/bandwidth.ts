@@ -4,7 +4,7 @@
  * @module
  */
 import type { Netns } from "../ffi/netns.ts";
-import { inNetns } from "./netns.ts";
+import { runInNetns } from "./netns.ts";
 
 /** Sends to the host and port that are its arguments until the other side hangs up. */
 const SENDER = `
@@ -22,7 +22,7 @@ const MTU = 1400;
 const HEADERS = (MTU + 14) / (MTU - 20 - 32);
 
 /** What is to be measured. */
-export interface Course {
+export interface Transfer {
   readonly from: Netns;
   readonly to: Netns;
   /** Of `to`, as `from` reaches it. */
@@ -34,7 +34,7 @@ export interface Course {
 }
 
 /** The rate at which packets pass, in bits per second with their headers. */
-export async function rateOf({ from, to, address, skip, seconds }: Course): Promise<number> {
+export async function measureRate({ from, to, address, skip, seconds }: Transfer): Promise<number> {
   const { promise, resolve } = Promise.withResolvers<number>();
   let received = 0;
   let started: { at: number; bytes: number } | undefined;
@@ -61,7 +61,7 @@ export async function rateOf({ from, to, address, skip, seconds }: Course): Prom
 }
 
 /** A cable between a host and a container, as another plugin makes it. */
-export interface Cable {
+export interface TestVethPair {
   readonly host: Netns;
   readonly container: Netns;
   /** The name of the host's end. */
@@ -73,8 +73,8 @@ export interface Cable {
 }
 
 /** Connects a container; gives the result that the plugin would have given. */
-export function connect({ host, container, port, ifname = "eth0", n }: Cable) {
-  const run = (netns: Netns, ...lines: string[]) => inNetns(netns, "sh", "-ec", lines.join("\n"));
+export function connectContainer({ host, container, port, ifname = "eth0", n }: TestVethPair) {
+  const run = (netns: Netns, ...lines: string[]) => runInNetns(netns, "sh", "-ec", lines.join("\n"));
   run(
     host,
     `ip link add ${port} mtu ${MTU} type veth peer name ${ifname} mtu ${MTU} netns ${container.path}`,
@@ -88,14 +88,14 @@ export function connect({ host, container, port, ifname = "eth0", n }: Cable) {
 // deno-lint-ignore no-explicit-any -- what tc(8) prints
 type Json = any;
 const tc = (netns: Netns, args: string): Json[] =>
-  JSON.parse(inNetns(netns, "tc", "-j", ...args.split(" ")).trim() || "[]");
+  JSON.parse(runInNetns(netns, "tc", "-j", ...args.split(" ")).trim() || "[]");
 
 /** What tc(8) shows of a host: the disciplines that are not the kernel's default, and where filters lead. */
-export function shaping(host: Netns): Json[] {
+export function trafficControl(host: Netns): Json[] {
   const disciplines = tc(host, "qdisc show").filter(({ kind }) => kind === "tbf" || kind === "ingress");
   return disciplines.map(({ kind, handle, dev, options }) => {
     if (kind === "tbf") return { kind, handle, dev, ...options };
-    const filters = tc(host, `filter show dev ${dev} parent ffff:`).filter((each) => each.options?.match);
+    const filters = tc(host, `filter show dev ${dev} parent ffff:`).filter((filter) => filter.options?.match);
     return {
       kind,
       handle,
@@ -109,7 +109,7 @@ export function shaping(host: Netns): Json[] {
 }
 
 /** The names of a host's links, without the loopback's. */
-export function linkNames(host: Netns): string[] {
-  const links: Json[] = JSON.parse(inNetns(host, "ip", "-j", "link"));
+export function hostLinkNames(host: Netns): string[] {
+  const links: Json[] = JSON.parse(runInNetns(host, "ip", "-j", "link"));
   return links.map(({ ifname }) => ifname).filter((name) => name !== "lo").sort();
 }

@@ -9,10 +9,10 @@ import { existsSync, lstatSync, mkdirSync, readlinkSync, rmSync, symlinkSync } f
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
-const ROOT = join(fileURLToPath(import.meta.url), "../..");
+const PROJECT_ROOT = join(fileURLToPath(import.meta.url), "../..");
 
 /** The binary under test: `dist/cni`, which `scripts/test` builds, or the one named by CNI_BINARY. */
-export const CNI = process.env["CNI_BINARY"] ?? join(ROOT, "dist/cni");
+export const CNI_PROGRAM = process.env["CNI_BINARY"] ?? join(PROJECT_ROOT, "dist/cni");
 
 /** Everything a container engine sets; a test overrides what it is about. The namespace does not exist. */
 export const ENGINE_ENV: Readonly<Record<string, string>> = {
@@ -27,14 +27,14 @@ export const ENGINE_ENV: Readonly<Record<string, string>> = {
 };
 
 /** What a finished process left. */
-export interface Finished {
+export interface FinishedProcess {
   readonly exitCode: number | null;
   readonly stdout: string;
   readonly stderr: string;
 }
 
 /** How to start it, besides {@link ENGINE_ENV}. */
-export interface Start {
+export interface PluginStart {
   /** Entries to add; a value of "" stays an empty value. */
   readonly env?: Readonly<Record<string, string>>;
   readonly stdin?: string;
@@ -45,18 +45,20 @@ export interface Start {
 
 /** The path of a link to the binary that is named like a plugin. @throws {Error} When the binary was not built. */
 export function pluginLink(name: string): string {
-  if (!existsSync(CNI)) throw new Error(`Cannot test the compiled binary: "${CNI}" is missing, run scripts/build`);
-  const folder = join(ROOT, "dist/links");
+  if (!existsSync(CNI_PROGRAM)) {
+    throw new Error(`Cannot test the compiled binary: "${CNI_PROGRAM}" is missing, run scripts/build`);
+  }
+  const folder = join(PROJECT_ROOT, "dist/links");
   const link = join(folder, name);
   mkdirSync(folder, { recursive: true });
-  if (lstatSync(link, { throwIfNoEntry: false }) && readlinkSync(link) === CNI) return link;
+  if (lstatSync(link, { throwIfNoEntry: false }) && readlinkSync(link) === CNI_PROGRAM) return link;
   rmSync(link, { force: true });
-  symlinkSync(CNI, link);
+  symlinkSync(CNI_PROGRAM, link);
   return link;
 }
 
 /** Runs a plugin to its end. */
-export function runPlugin(name: string, { env, stdin, cwd, wrapper }: Start = {}): Finished {
+export function runPlugin(name: string, { env, stdin, cwd, wrapper }: PluginStart = {}): FinishedProcess {
   const child = Bun.spawnSync([...(wrapper ?? []), pluginLink(name)], {
     cwd: cwd ?? "/",
     env: { ...ENGINE_ENV, ...env },
@@ -75,7 +77,7 @@ export interface ErrorDocument {
 }
 
 /** The error a failed plugin answered with. @throws {Error} When the answer is anything else, with all of it. */
-export function errorOf(finished: Finished): ErrorDocument {
+export function errorOf(finished: FinishedProcess): ErrorDocument {
   let document: unknown;
   try {
     document = JSON.parse(finished.stdout);

@@ -12,14 +12,20 @@
 import { test } from "bun:test";
 import { type Cidr, type Ip, parseCidr, parseIp } from "../ffi/address.ts";
 import { createNetns, type Netns, openNetns } from "../ffi/netns.ts";
-import { inNetns } from "./netns.ts";
+import { runInNetns } from "./netns.ts";
 import { CniError } from "../spec/error.ts";
 import type { Result } from "../spec/result.ts";
-import type { Verb } from "../spec/version.ts";
-import type { Request } from "../plugins/lib/protocol/delegate.ts";
-import { type AnyPlugin, embedded, restore, serve, type Surroundings } from "../plugins/lib/protocol/serve.ts";
+import type { CniCommand } from "../spec/version.ts";
+import type { PluginRequest } from "../plugins/lib/protocol/delegate.ts";
+import {
+  type AnyPlugin,
+  builtinInvoker,
+  type HostContext,
+  restoreRules,
+  serve,
+} from "../plugins/lib/protocol/serve.ts";
 
-export interface TestContainer {
+export interface BridgeContainer {
   readonly netns: Netns;
   readonly v4: Ip;
   readonly v6: Ip;
@@ -29,41 +35,41 @@ export interface TestContainer {
 }
 
 /** Whom a command is for. */
-export interface TestCall {
-  readonly container?: TestContainer;
+export interface BridgeNetworkCall {
+  readonly container?: BridgeContainer;
   /** The container's, if any, unless told. */
   readonly prevResult?: object | null;
   readonly containerId?: string;
   readonly ifname?: string;
 }
 
-export interface TestNetwork {
+export interface BridgeNetwork {
   readonly host: Netns;
   readonly outside: Netns;
   /** A container on the bridge: the n-th has 10.88.0.n and fd88::n; the host's end of its cable is `veth<n>`. */
-  container(n: number): TestContainer;
+  container(n: number): BridgeContainer;
   /** What plugins said on stderr. */
   readonly log: string[];
   /** Calls a plugin as a runtime does and gives what it printed, parsed. @throws {CniError} what it answered with */
-  call(plugin: AnyPlugin, verb: Verb, config: object, call?: TestCall): unknown;
+  call(plugin: AnyPlugin, verb: CniCommand, config: object, call?: BridgeNetworkCall): unknown;
   /** Has a plugin put back the rules that are missing. @returns what that was, in words */
-  restore(plugin: AnyPlugin, config: object, call?: TestCall): readonly string[];
+  restore(plugin: AnyPlugin, config: object, call?: BridgeNetworkCall): readonly string[];
 }
 
 function run(netns: Netns, ...lines: string[]): void {
-  inNetns(netns, "sh", "-e", "-c", lines.join("\n"));
+  runInNetns(netns, "sh", "-e", "-c", lines.join("\n"));
 }
 
 // Without this, nothing is sent over IPv6 in the first second of a link.
-const QUICK = "for each in all default; do echo 0 >/proc/sys/net/ipv6/conf/$each/accept_dad; done";
+const WITHOUT_DAD = "for each in all default; do echo 0 >/proc/sys/net/ipv6/conf/$each/accept_dad; done";
 
-function build(resources: DisposableStack): TestNetwork {
+function buildBridgeNetwork(resources: DisposableStack): BridgeNetwork {
   const host = resources.use(createNetns());
   const outside = resources.use(createNetns());
-  run(outside, QUICK, "ip link set lo up");
+  run(outside, WITHOUT_DAD, "ip link set lo up");
   run(
     host,
-    QUICK,
+    WITHOUT_DAD,
     // Bridged packets pass the rules only if a test says so; the machine's default differs.
     "for each in /proc/sys/net/bridge/bridge-nf-call-*; do [ ! -w $each ] || echo 0 >$each; done",
     "ip link set lo up",
@@ -75,10 +81,10 @@ function build(resources: DisposableStack): TestNetwork {
   );
   run(outside, "ip addr add 192.0.2.2/24 dev eth0; ip addr add 2001:db8::2/64 dev eth0 nodad; ip link set eth0 up");
   const log: string[] = [];
-  const surroundings: Surroundings = {
+  const surroundings: HostContext = {
     host,
     openNetns,
-    invoker: () => embedded(() => undefined, surroundings),
+    invoker: () => builtinInvoker(() => undefined, surroundings),
     log: (message) => void log.push(message),
   };
   return {
@@ -86,10 +92,10 @@ function build(resources: DisposableStack): TestNetwork {
     outside,
     log,
     call: (...all) => callPlugin(surroundings, ...all),
-    restore: (plugin, ...all) => restore(plugin, requestFor(plugin, "ADD", ...all), surroundings),
+    restore: (plugin, ...all) => restoreRules(plugin, requestFor(plugin, "ADD", ...all), surroundings),
     container(n) {
       const netns = resources.use(createNetns());
-      run(netns, QUICK);
+      run(netns, WITHOUT_DAD);
       run(host, `ip link add veth${n} master br0 up type veth peer name eth0 netns ${netns.path}`);
       run(
         netns,
@@ -105,11 +111,11 @@ function build(resources: DisposableStack): TestNetwork {
 }
 
 function callPlugin(
-  surroundings: Surroundings,
+  surroundings: HostContext,
   plugin: AnyPlugin,
-  verb: Verb,
+  verb: CniCommand,
   config: object,
-  call?: TestCall,
+  call?: BridgeNetworkCall,
 ): unknown {
   const { exitCode, stdout } = serve(plugin, requestFor(plugin, verb, config, call), surroundings);
   const answer = stdout === "" ? undefined : JSON.parse(stdout);
@@ -119,10 +125,10 @@ function callPlugin(
 
 function requestFor(
   plugin: AnyPlugin,
-  verb: Verb,
+  verb: CniCommand,
   config: object,
-  { container, containerId = "c1", ifname = "eth0", prevResult = container?.result }: TestCall = {},
-): Request {
+  { container, containerId = "c1", ifname = "eth0", prevResult = container?.result }: BridgeNetworkCall = {},
+): PluginRequest {
   const env = {
     CNI_CONTAINERID: containerId,
     CNI_IFNAME: ifname,
@@ -134,13 +140,13 @@ function requestFor(
 }
 
 /** A test in a network of its own. */
-export function networkTest(
+export function bridgeNetworkTest(
   name: string,
-  body: (network: TestNetwork) => Promise<void>,
+  body: (network: BridgeNetwork) => Promise<void>,
   timeoutMs?: number,
 ): void {
   test(name, async () => {
     using resources = new DisposableStack();
-    await body(build(resources));
+    await body(buildBridgeNetwork(resources));
   }, timeoutMs);
 }

@@ -8,16 +8,16 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Netns } from "../ffi/netns.ts";
 
-const ENTRY = join(import.meta.dir, "../cmd/cni.ts");
+const CLI_ENTRY = join(import.meta.dir, "../cmd/cni.ts");
 
 /** What a finished command left. */
-export interface Ended {
+export interface CliResult {
   readonly exitCode: number | null;
   readonly stdout: string;
   readonly stderr: string;
 }
 /** How to start it. */
-export interface Start {
+export interface CliStart {
   readonly stdin?: string;
   readonly env?: Readonly<Record<string, string>>;
   /** A command that runs its arguments. */
@@ -25,7 +25,7 @@ export interface Start {
 }
 
 /** Everything that `cni run` works with. */
-export interface RunBench {
+export interface CliSandbox {
   /** Directory with networks. */
   readonly conf: string;
   /** Directory with plugins. */
@@ -39,7 +39,7 @@ export interface RunBench {
   /** The words behind `cni run`. */
   command(argv: string): string[];
   /** Runs `cni run`; `argv` is split at spaces. */
-  run(argv: string, start?: Start): Ended;
+  run(argv: string, start?: CliStart): CliResult;
   /** Puts a program into the plugin directory. */
   plugin(name: string, script: string): void;
   /** Writes a network of the bridge plugin. */
@@ -47,11 +47,11 @@ export interface RunBench {
 }
 
 /** Benches below one directory, which the caller removes. */
-export function newRunBenches() {
+export function newCliSandboxes() {
   const root = mkdtempSync(join(tmpdir(), "cni-cli-"));
   let states = 0;
-  const cni = (argv: readonly string[], { stdin, env, wrapper = [] }: Start = {}): Ended => {
-    const { exitCode, stdout, stderr } = Bun.spawnSync([...wrapper, process.execPath, ENTRY, ...argv], {
+  const cni = (argv: readonly string[], { stdin, env, wrapper = [] }: CliStart = {}): CliResult => {
+    const { exitCode, stdout, stderr } = Bun.spawnSync([...wrapper, process.execPath, CLI_ENTRY, ...argv], {
       cwd: root,
       env: { PATH: process.env.PATH!, ...env },
       stdin: stdin === undefined ? "ignore" : Buffer.from(stdin),
@@ -59,10 +59,14 @@ export function newRunBenches() {
     });
     return { exitCode, stdout: stdout.toString(), stderr: stderr.toString() };
   };
-  return { root, cni, bench: (host: Netns): RunBench => newBench(join(root, String(states++)), host, cni) };
+  return { root, cni, bench: (host: Netns): CliSandbox => newCliSandbox(join(root, String(states++)), host, cni) };
 }
 
-function newBench(state: string, host: Netns, cni: (argv: readonly string[], start?: Start) => Ended): RunBench {
+function newCliSandbox(
+  state: string,
+  host: Netns,
+  cni: (argv: readonly string[], start?: CliStart) => CliResult,
+): CliSandbox {
   const [conf, bin, cache] = ["conf", "bin", "cache"].map((name) => join(state, name)) as [string, string, string];
   for (const path of [conf, bin]) mkdirSync(path, { recursive: true });
   const wordsOf = (argv: string) => [
@@ -74,8 +78,8 @@ function newBench(state: string, host: Netns, cni: (argv: readonly string[], sta
     bin,
     cache,
     entries: () => readdirSync(join(cache, "results")),
-    reservations: (name) => readdirSync(join(state, "ipam", name)).filter((each) => /^[0-9]/.test(each)),
-    command: (argv) => [process.execPath, ENTRY, ...wordsOf(argv)],
+    reservations: (name) => readdirSync(join(state, "ipam", name)).filter((fileName) => /^[0-9]/.test(fileName)),
+    command: (argv) => [process.execPath, CLI_ENTRY, ...wordsOf(argv)],
     run: (argv, start) => host.run(() => cni(wordsOf(argv), start)),
     plugin: (name, script) => {
       writeFileSync(join(bin, name), `#!/bin/sh\n${script}\n`);

@@ -12,29 +12,29 @@ import { join } from "node:path";
 import { createNetns, type Netns, openNetns } from "../ffi/netns.ts";
 import { NetlinkError } from "../ffi/netlink/error.ts";
 import * as link from "../ffi/route/link.ts";
-import { inNetns, type Namespaces, newNamespaces } from "./netns.ts";
-import type { Request, Response } from "../plugins/lib/protocol/delegate.ts";
-import { awaitOperational } from "../plugins/lib/links/interface.ts";
-import { type AnyPlugin, embedded, serve, type Surroundings } from "../plugins/lib/protocol/serve.ts";
+import { type Namespaces, newNamespaces, runInNetns } from "./netns.ts";
+import type { PluginRequest, PluginResponse } from "../plugins/lib/protocol/delegate.ts";
+import { awaitLinkOperational } from "../plugins/lib/links/interface.ts";
+import { type AnyPlugin, builtinInvoker, type HostContext, serve } from "../plugins/lib/protocol/serve.ts";
 import { findPlugin, loadPlugins, pluginNames } from "../plugins/registry.ts";
 import type { Attachment } from "../spec/plugin_config.ts";
 import { CniError } from "../spec/error.ts";
-import { type NetworkList, parseNetworkList } from "../spec/network_config_list.ts";
+import { type NetworkConfigList, parseNetworkConfigList } from "../spec/network_config_list.ts";
 import type { Result } from "../spec/result.ts";
-import { gc } from "../runtime/gc.ts";
+import { gcNetworkList } from "../runtime/gc.ts";
 import * as runtime from "../runtime/operations.ts";
-import { CNI, type Finished, pluginLink, runPlugin } from "./binary.ts";
+import { CNI_PROGRAM, type FinishedProcess, pluginLink, runPlugin } from "./binary.ts";
 
 await loadPlugins();
 
 /** A JSON document. */
 // deno-lint-ignore no-explicit-any -- documents are looked into at many places
-export type Document = any;
+export type JsonDocument = any;
 
 /** Plugins named after the kind of link that they make, which the kernel of a small machine may lack. */
-const KINDS: readonly string[] = ["dummy", "ipvlan", "macvlan", "vlan", "vrf"];
+const OPTIONAL_LINK_KINDS: readonly string[] = ["dummy", "ipvlan", "macvlan", "vlan", "vrf"];
 
-function hasKind(kind: string): boolean {
+function hasLinkKind(kind: string): boolean {
   using netns = createNetns();
   try {
     // A kind that the kernel knows has something else to say of this, such as that it wants to stand on another link.
@@ -46,57 +46,59 @@ function hasKind(kind: string): boolean {
 }
 
 /** The name of every plugin in the binary that works on this kernel; the others are tested in the virtual machine. */
-export const EVERY_PLUGIN: readonly string[] = pluginNames().filter((name) => !KINDS.includes(name) || hasKind(name));
+export const SUPPORTED_PLUGINS: readonly string[] = pluginNames().filter((name) =>
+  !OPTIONAL_LINK_KINDS.includes(name) || hasLinkKind(name)
+);
 
 /** A network with plugin `a` and, behind it, plugin `b`, which declares a capability. */
-export function network(options: Readonly<Record<string, unknown>> = {}): NetworkList {
+export function twoPluginNetwork(options: Readonly<Record<string, unknown>> = {}): NetworkConfigList {
   const plugins = [{ type: "a" }, { type: "b", capabilities: { ports: true } }];
-  return parseNetworkList(JSON.stringify({ cniVersion: "1.1.0", name: "web", plugins, ...options }));
+  return parseNetworkConfigList(JSON.stringify({ cniVersion: "1.1.0", name: "web", plugins, ...options }));
 }
 
 /** The attachment that the tests of the runtime are about. */
-export const WHO = { containerId: "c1", ifname: "eth0" };
+export const ATTACHMENT = { containerId: "c1", ifname: "eth0" };
 /** The same with its namespace, which nobody opens. */
-export const WHERE = { ...WHO, netns: "/run/netns/x" };
+export const ATTACHMENT_WITH_NETNS = { ...ATTACHMENT, netns: "/run/netns/x" };
 
 /** A call as a plugin saw it. */
-export interface Call {
+export interface RecordedCall {
   readonly type: string;
   readonly command: string;
-  readonly env: Request["env"];
-  readonly config: Document;
+  readonly env: PluginRequest["env"];
+  readonly config: JsonDocument;
 }
 
 /** A runtime with a cache of its own. Plugins answer ADD with one address more than they got; one called `missing` is not there. */
-export interface Bench extends Disposable {
-  readonly calls: Call[];
+export interface RuntimeSandbox extends Disposable {
+  readonly calls: RecordedCall[];
   readonly log: string[];
   /** Of the cache. */
   readonly directory: string;
   /** What `type COMMAND` does instead. */
-  readonly answers: Record<string, (request: Request) => Response>;
+  readonly answers: Record<string, (request: PluginRequest) => PluginResponse>;
   /** Lets `type COMMAND` fail. */
   fail(call: string, code: number, msg: string): void;
-  add(list: NetworkList, more?: Partial<runtime.AddParameters>): Result;
-  del(network: NetworkList | string, more?: Partial<runtime.AddParameters>): void;
-  check(network: NetworkList | string, more?: Partial<runtime.AddParameters>): void;
-  gc(list: NetworkList, valid?: readonly Attachment[]): void;
-  status(list: NetworkList): void;
+  add(list: NetworkConfigList, more?: Partial<runtime.AddRuntimeConf>): Result;
+  del(network: NetworkConfigList | string, more?: Partial<runtime.AddRuntimeConf>): void;
+  check(network: NetworkConfigList | string, more?: Partial<runtime.AddRuntimeConf>): void;
+  gc(list: NetworkConfigList, valid?: readonly Attachment[]): void;
+  status(list: NetworkConfigList): void;
   /** `a ADD`, `b ADD` since the last time. */
-  sequence(): string[];
+  takeCalls(): string[];
 }
 
-export function newBench(): Bench {
+export function newRuntimeSandbox(): RuntimeSandbox {
   const directory = mkdtempSync(join(tmpdir(), "cni-conformance-"));
-  const calls: Call[] = [];
+  const calls: RecordedCall[] = [];
   const log: string[] = [];
-  const answers: Bench["answers"] = {};
-  const options: runtime.RuntimeOptions = {
+  const answers: RuntimeSandbox["answers"] = {};
+  const options: runtime.RuntimeContext = {
     invoker: {
       invoke(type, request) {
         calls.push({ type, command: request.command, env: request.env, config: JSON.parse(request.stdin) });
         if (type === "missing") throw new CniError(7, "no such plugin");
-        return answers[`${type} ${request.command}`]?.(request) ?? oneAddressMore(request);
+        return answers[`${type} ${request.command}`]?.(request) ?? resultWithOneMoreIp(request);
       },
     },
     pluginDirectories: ["/a", "/b"],
@@ -110,17 +112,18 @@ export function newBench(): Bench {
     directory,
     answers,
     fail: (call, code, msg) => answers[call] = () => ({ exitCode: 1, stdout: JSON.stringify({ code, msg }) }),
-    add: (list, more) => runtime.add(options, list, { ...WHERE, ...more }),
-    del: (list, more) => runtime.del(options, list, { ...WHO, ...more }),
-    check: (list, more) => runtime.check(options, list, { ...WHO, ...more }),
-    gc: (list, valid = []) => gc(options, list, valid),
-    status: (list) => runtime.status(options, list),
-    sequence: () => calls.splice(0).map(({ type, command }) => `${type} ${command}`),
+    add: (list, extraParameters) =>
+      runtime.addNetworkList(options, list, { ...ATTACHMENT_WITH_NETNS, ...extraParameters }),
+    del: (list, extraParameters) => runtime.delNetworkList(options, list, { ...ATTACHMENT, ...extraParameters }),
+    check: (list, extraParameters) => runtime.checkNetworkList(options, list, { ...ATTACHMENT, ...extraParameters }),
+    gc: (list, valid = []) => gcNetworkList(options, list, valid),
+    status: (list) => runtime.getNetworkListStatus(options, list),
+    takeCalls: () => calls.splice(0).map(({ type, command }) => `${type} ${command}`),
     [Symbol.dispose]: () => rmSync(directory, { recursive: true, force: true }),
   };
 }
 
-function oneAddressMore({ command, stdin }: Request): Response {
+function resultWithOneMoreIp({ command, stdin }: PluginRequest): PluginResponse {
   if (command !== "ADD") return { exitCode: 0, stdout: "" };
   const { prevResult } = JSON.parse(stdin);
   const ips = prevResult?.ips ?? [];
@@ -129,7 +132,7 @@ function oneAddressMore({ command, stdin }: Request): Response {
 }
 
 /** What a call that must fail was refused with. */
-export function refusal(call: () => unknown): CniError {
+export function errorOfCall(call: () => unknown): CniError {
   try {
     call();
   } catch (error) {
@@ -139,7 +142,7 @@ export function refusal(call: () => unknown): CniError {
 }
 
 /** Who is to be attached, and how a plugin is told. */
-export interface CallOptions {
+export interface NodeCallOptions {
   readonly containerId?: string;
   readonly ifname?: string;
   /** The container's namespace; that of the node unless told, none if `null`. */
@@ -149,7 +152,7 @@ export interface CallOptions {
 }
 
 /** A host with a container, and the plugins of this binary. */
-export interface Node extends Namespaces {
+export interface ConformanceNode extends Namespaces {
   /** For state; removed with the node. */
   readonly directory: string;
   /** What plugins said on stderr. */
@@ -157,60 +160,60 @@ export interface Node extends Namespaces {
   /** Another container. */
   newContainer(): Netns;
   /** Calls a plugin in this process, as every plugin is called. */
-  call(type: string, verb: string, config: object, options?: CallOptions): Response;
+  call(type: string, verb: string, config: object, options?: NodeCallOptions): PluginResponse;
   /** The same, and it must succeed; gives what it printed, `{}` for nothing. */
-  ok(type: string, verb: string, config: object, options?: CallOptions): Document;
+  succeed(type: string, verb: string, config: object, options?: NodeCallOptions): JsonDocument;
   /** The same, and it must fail; gives the error object. */
-  error(type: string, verb: string, config: object, options?: CallOptions): Document;
+  fail(type: string, verb: string, config: object, options?: NodeCallOptions): JsonDocument;
   /** Calls a plugin as a program of its own, which the compiled binary is. */
-  exec(type: string, verb: string, config: object | string, options?: CallOptions): Finished;
+  exec(type: string, verb: string, config: object | string, options?: NodeCallOptions): FinishedProcess;
   /** Runs `cni run …` with a cache and a plugin directory of the node's own. */
-  run(...words: string[]): Finished;
+  run(...words: string[]): FinishedProcess;
   /** Puts a shell script into the first plugin directory, or into the second, `bin2`. */
   program(name: string, script: string, directory?: "bin" | "bin2"): void;
   /** Puts one there that writes down `env` and `stdin` of each command, and answers ADD with `result`. */
-  recorder(name: string, result?: object): Recorder;
+  recorder(name: string, result?: object): RecordedProgram;
   /** Writes a file with a network list; gives its path. */
   file(list: object): string;
 }
 
 /** What a program was called with; absent if it was not. */
-export interface Recorder {
+export interface RecordedProgram {
   env(command: string): Readonly<Record<string, string>> | undefined;
-  stdin(command: string): Document;
+  stdin(command: string): JsonDocument;
 }
 
-/** @param more plugins besides those of the binary, of which the first of a name counts */
-export function newNode(more: readonly AnyPlugin[] = []): Node {
+/** @param extraPlugins plugins besides those of the binary, of which the first of a name counts */
+export function newConformanceNode(extraPlugins: readonly AnyPlugin[] = []): ConformanceNode {
   const resources = new DisposableStack();
   const namespaces = resources.use(newNamespaces());
   const directory = mkdtempSync(join(tmpdir(), "cni-conformance-"));
   resources.defer(() => rmSync(directory, { recursive: true, force: true }));
-  for (const each of ["bin", "bin2"]) mkdirSync(join(directory, each));
+  for (const folder of ["bin", "bin2"]) mkdirSync(join(directory, folder));
   const log: string[] = [];
-  const find = (name: string) => more.find((each) => each.name === name) ?? findPlugin(name);
-  const surroundings: Surroundings = {
+  const findTestPlugin = (name: string) => extraPlugins.find((folder) => folder.name === name) ?? findPlugin(name);
+  const context: HostContext = {
     host: namespaces.host,
     openNetns,
-    invoker: () => embedded(find, surroundings),
+    invoker: () => builtinInvoker(findTestPlugin, context),
     log: (message) => void log.push(message),
   };
-  const variables = variablesOf(directory, namespaces.container);
+  const variables = variablesFor(directory, namespaces.container);
   return {
     ...namespaces,
     directory,
     log,
     newContainer: () => resources.use(createNetns()),
-    ...callsWithin(surroundings, find, variables),
-    ...processesOn(namespaces.host, directory, variables),
-    ...filesIn(directory),
+    ...pluginCalls(context, findTestPlugin, variables),
+    ...processCalls(namespaces.host, directory, variables),
+    ...nodeFiles(directory),
     [Symbol.dispose]: () => resources.dispose(),
   };
 }
 
-type Variables = (verb: string, options?: CallOptions) => Record<string, string>;
+type Variables = (verb: string, options?: NodeCallOptions) => Record<string, string>;
 
-function variablesOf(directory: string, container: Netns): Variables {
+function variablesFor(directory: string, container: Netns): Variables {
   return (verb, { containerId = "c1", ifname = "eth0", netns = container, env = {} } = {}) => ({
     CNI_COMMAND: verb,
     CNI_CONTAINERID: containerId,
@@ -226,33 +229,33 @@ function requestText(type: string, config: object): string {
   return JSON.stringify({ cniVersion: "1.1.0", name: "net", type, ...config });
 }
 
-function callsWithin(
-  surroundings: Surroundings,
+function pluginCalls(
+  context: HostContext,
   find: (name: string) => AnyPlugin | undefined,
   variables: Variables,
-): Pick<Node, "call" | "ok" | "error"> {
-  const call: Node["call"] = (type, verb, config, options) =>
+): Pick<ConformanceNode, "call" | "succeed" | "fail"> {
+  const call: ConformanceNode["call"] = (type, verb, config, options) =>
     serve(
       find(type)!,
       { command: verb, env: variables(verb, options), stdin: requestText(type, config) },
-      surroundings,
+      context,
     );
   return {
     call,
-    ok(...all) {
-      const { exitCode, stdout } = call(...all);
-      if (exitCode !== 0) throw new Error(`${all[0]} ${all[1]} failed: ${stdout}`);
+    succeed(...args) {
+      const { exitCode, stdout } = call(...args);
+      if (exitCode !== 0) throw new Error(`${args[0]} ${args[1]} failed: ${stdout}`);
       return stdout === "" ? {} : JSON.parse(stdout);
     },
-    error(...all) {
-      const { exitCode, stdout } = call(...all);
-      if (exitCode !== 1) throw new Error(`${all[0]} ${all[1]} did not fail: ${stdout}`);
+    fail(...args) {
+      const { exitCode, stdout } = call(...args);
+      if (exitCode !== 1) throw new Error(`${args[0]} ${args[1]} did not fail: ${stdout}`);
       return JSON.parse(stdout);
     },
   };
 }
 
-function processesOn(host: Netns, directory: string, variables: Variables): Pick<Node, "exec" | "run"> {
+function processCalls(host: Netns, directory: string, variables: Variables): Pick<ConformanceNode, "exec" | "run"> {
   return {
     exec(type, verb, config, options) {
       const stdin = typeof config === "string" ? config : requestText(type, config);
@@ -260,16 +263,16 @@ function processesOn(host: Netns, directory: string, variables: Variables): Pick
     },
     run(...words) {
       const directories = ["--cache-dir", `${directory}/cache`, "--plugin-dir", `${directory}/bin:${directory}/bin2`];
-      const command = [CNI, "run", ...words, ...directories];
+      const command = [CNI_PROGRAM, "run", ...words, ...directories];
       const child = host.run(() => Bun.spawnSync(command, { env: { PATH: "/usr/bin:/bin" }, cwd: "/" }));
       return { exitCode: child.exitCode, stdout: child.stdout.toString(), stderr: child.stderr.toString() };
     },
   };
 }
 
-function filesIn(directory: string): Pick<Node, "program" | "recorder" | "file"> {
+function nodeFiles(directory: string): Pick<ConformanceNode, "program" | "recorder" | "file"> {
   let files = 0;
-  const program: Node["program"] = (name, script, where = "bin") => {
+  const program: ConformanceNode["program"] = (name, script, where = "bin") => {
     const path = join(directory, where, name);
     writeFileSync(path, `#!/bin/sh\n${script}\n`);
     chmodSync(path, 0o755);
@@ -289,7 +292,7 @@ function filesIn(directory: string): Pick<Node, "program" | "recorder" | "file">
   };
 }
 
-function recorderAt(path: string): Recorder {
+function recorderAt(path: string): RecordedProgram {
   const find = (command: string, what: string) => {
     try {
       return readFileSync(`${path}.${command}.${what}`, "utf8");
@@ -310,13 +313,13 @@ function recorderAt(path: string): Recorder {
 }
 
 /** A configuration with which a plugin can do all that it is for, with the name that the interface should have. */
-export interface Working {
-  readonly config: Document;
-  readonly options: CallOptions;
+export interface WorkingConfig {
+  readonly config: JsonDocument;
+  readonly options: NodeCallOptions;
 }
 
 /** host-local with one subnet, its state in the node's directory. */
-export const addresses = ({ directory }: Node, more: object = {}) => ({
+export const hostLocalConfig = ({ directory }: ConformanceNode, more: object = {}) => ({
   type: "host-local",
   dataDir: join(directory, "ipam"),
   subnet: "10.5.0.0/24",
@@ -325,91 +328,91 @@ export const addresses = ({ directory }: Node, more: object = {}) => ({
 });
 
 /** bridge with these addresses. */
-export const bridged = (node: Node, more: object = {}) => ({
+export const bridgeTestConfig = (node: ConformanceNode, more: object = {}) => ({
   bridge: "br5",
   isGateway: true,
-  ipam: addresses(node),
+  ipam: hostLocalConfig(node),
   ...more,
 });
 
 /** The result of an earlier plugin. It says its version, so that it fits into requests of any other. */
-export const earlier = ({ container }: Node) => ({
+export const earlierResult = ({ container }: ConformanceNode) => ({
   cniVersion: "1.1.0",
   interfaces: [{ name: "eth0", sandbox: container.path }],
   ips: [{ address: "10.5.0.9/24", interface: 0 }],
 });
 
 /** portmap behind such a plugin. */
-export const published = (node: Node, more: object = {}) => ({
-  prevResult: earlier(node),
+export const portmapConfig = (node: ConformanceNode, more: object = {}) => ({
+  prevResult: earlierResult(node),
   runtimeConfig: { portMappings: [{ hostPort: 8080, containerPort: 80, protocol: "tcp" }] },
   ...more,
 });
 
 /** bandwidth behind a plugin that connected the container by a cable. */
-function limited({ host, container }: Node): Document {
-  inNetns(host, "ip", "link", "add", "veth5", "type", "veth", "peer", "name", "eth0", "netns", container.path);
+function bandwidthConfig({ host, container }: ConformanceNode): JsonDocument {
+  runInNetns(host, "ip", "link", "add", "veth5", "type", "veth", "peer", "name", "eth0", "netns", container.path);
   const interfaces = [{ name: "veth5" }, { name: "eth0", sandbox: container.path }];
   const prevResult = { cniVersion: "1.1.0", interfaces, ips: [{ address: "10.5.0.9/24", interface: 1 }] };
   return { prevResult, ingressRate: 8e6, ingressBurst: 8e6, runtimeConfig: {} };
 }
 
 /** sbr behind a plugin that gave the container an interface with an address. */
-const routed = (node: Node) => {
-  const ip = (...words: string[]) => inNetns(node.container, "ip", ...words);
+const sbrConfig = (node: ConformanceNode) => {
+  const ip = (...words: string[]) => runInNetns(node.container, "ip", ...words);
   // Without what takes its time, link-local addresses and a state that is not final: what is there before and after is compared.
   ip("link", "add", "eth0", "type", "veth", "peer", "name", "peer0");
   const both = ["eth0", "peer0"];
-  for (const each of both) ip("link", "set", each, "addrgenmode", "none", "up");
-  for (const each of both) awaitOperational(node.container, link.get(node.container.route, each));
+  for (const linkName of both) ip("link", "set", linkName, "addrgenmode", "none", "up");
+  for (const linkName of both) awaitLinkOperational(node.container, link.get(node.container.route, linkName));
   ip("addr", "add", "10.5.0.9/24", "dev", "eth0");
-  return { prevResult: earlier(node) };
+  return { prevResult: earlierResult(node) };
 };
 
 /** A device of the host, which is one end of a cable. It is down: a carrier comes and goes in its own time. */
-const lent = (node: Node) => {
-  inNetns(node.host, "ip", "link", "add", "nic5", "type", "veth", "peer", "name", "far5");
-  return { device: "nic5", dataDir: join(node.directory, "host-device"), ipam: addresses(node) };
+const hostDeviceConfig = (node: ConformanceNode) => {
+  runInNetns(node.host, "ip", "link", "add", "nic5", "type", "veth", "peer", "name", "far5");
+  return { device: "nic5", dataDir: join(node.directory, "host-device"), ipam: hostLocalConfig(node) };
 };
 
 /** tuning behind a plugin that made an interface, which stands there. */
-const tuned = (node: Node) => {
-  inNetns(node.container, "ip", "link", "add", "eth0", "type", "veth", "peer", "name", "peer0");
+const tuningConfig = (node: ConformanceNode) => {
+  runInNetns(node.container, "ip", "link", "add", "eth0", "type", "veth", "peer", "name", "peer0");
   const config = { mtu: 1400, mac: "0a:00:00:00:00:07", sysctl: { "net.core.somaxconn": "500" } };
-  return { ...config, dataDir: join(node.directory, "tuning"), prevResult: earlier(node) };
+  return { ...config, dataDir: join(node.directory, "tuning"), prevResult: earlierResult(node) };
 };
 
 /** An interface on a wire that nobody else is on, so that nobody is asked for addresses. */
-const wired = (node: Node, more: object = {}) => {
-  const ip = (...words: string[]) => inNetns(node.host, "ip", ...words);
+const lowerDeviceConfig = (node: ConformanceNode, more: object = {}) => {
+  const ip = (...words: string[]) => runInNetns(node.host, "ip", ...words);
   ip("link", "add", "up0", "type", "veth", "peer", "name", "far0");
   ip("link", "set", "up0", "addrgenmode", "none", "up");
-  return { master: "up0", ipam: addresses(node), ...more };
+  return { master: "up0", ipam: hostLocalConfig(node), ...more };
 };
 
-const WORKING: Readonly<Record<string, (node: Node) => Working>> = {
-  "bandwidth": (node) => ({ config: limited(node), options: {} }),
-  "bridge": (node) => ({ config: bridged(node), options: {} }),
-  "dummy": (node) => ({ config: { ipam: addresses(node) }, options: {} }),
-  "firewall": (node) => ({ config: { prevResult: earlier(node), backend: "nftables" }, options: {} }),
-  "host-device": (node) => ({ config: lent(node), options: {} }),
-  "host-local": (node) => ({ config: { ipam: addresses(node) }, options: {} }),
-  "ipvlan": (node) => ({ config: wired(node), options: {} }),
+const WORKING_CONFIGS: Readonly<Record<string, (node: ConformanceNode) => WorkingConfig>> = {
+  "bandwidth": (node) => ({ config: bandwidthConfig(node), options: {} }),
+  "bridge": (node) => ({ config: bridgeTestConfig(node), options: {} }),
+  "dummy": (node) => ({ config: { ipam: hostLocalConfig(node) }, options: {} }),
+  "firewall": (node) => ({ config: { prevResult: earlierResult(node), backend: "nftables" }, options: {} }),
+  "host-device": (node) => ({ config: hostDeviceConfig(node), options: {} }),
+  "host-local": (node) => ({ config: { ipam: hostLocalConfig(node) }, options: {} }),
+  "ipvlan": (node) => ({ config: lowerDeviceConfig(node), options: {} }),
   "loopback": () => ({ config: {}, options: { ifname: "lo" } }),
-  "macvlan": (node) => ({ config: wired(node), options: {} }),
-  "portmap": (node) => ({ config: published(node), options: {} }),
-  "ptp": (node) => ({ config: { ipam: addresses(node), ipMasq: true }, options: {} }),
-  "sbr": (node) => ({ config: routed(node), options: {} }),
+  "macvlan": (node) => ({ config: lowerDeviceConfig(node), options: {} }),
+  "portmap": (node) => ({ config: portmapConfig(node), options: {} }),
+  "ptp": (node) => ({ config: { ipam: hostLocalConfig(node), ipMasq: true }, options: {} }),
+  "sbr": (node) => ({ config: sbrConfig(node), options: {} }),
   "static": () => ({ config: { ipam: { type: "static", addresses: [{ address: "10.5.0.9/24" }] } }, options: {} }),
-  "tap": (node) => ({ config: { mtu: 1400, mac: "0a:00:00:00:00:07", ipam: addresses(node) }, options: {} }),
-  "tuning": (node) => ({ config: tuned(node), options: {} }),
-  "vlan": (node) => ({ config: wired(node, { vlanId: 5 }), options: {} }),
-  "vrf": (node) => ({ config: { vrfname: "red", ...routed(node) }, options: {} }),
+  "tap": (node) => ({ config: { mtu: 1400, mac: "0a:00:00:00:00:07", ipam: hostLocalConfig(node) }, options: {} }),
+  "tuning": (node) => ({ config: tuningConfig(node), options: {} }),
+  "vlan": (node) => ({ config: lowerDeviceConfig(node, { vlanId: 5 }), options: {} }),
+  "vrf": (node) => ({ config: { vrfname: "red", ...sbrConfig(node) }, options: {} }),
 };
 
 /** @throws {Error} for a plugin that was added to the registry and not here */
-export function working(type: string, node: Node): Working {
-  const make = WORKING[type];
+export function workingConfig(type: string, node: ConformanceNode): WorkingConfig {
+  const make = WORKING_CONFIGS[type];
   if (make) return make(node);
   throw new Error(`Cannot test plugin "${type}": say in WORKING with what configuration it works`);
 }

@@ -5,13 +5,13 @@
  */
 import { existsSync, mkdirSync, readdirSync, rmdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { containerOf, newImage, NODE_PROGRAMS, type RunningContainer, type TestNode } from "./node.ts";
+import { newImage, NODE_PROGRAMS, type RunningContainer, runningContainer, type TestNode } from "./node.ts";
 
 /** Programs that its tests need. */
 export const CONTAINERD_PROGRAMS = [...NODE_PROGRAMS, "containerd", "ctr", "runc"];
 
 /** Its own name for a set of containers, by which their cgroups are named as well; ctr puts it before ids. */
-const NAMESPACE = "cni-test";
+const CONTAINERD_NAMESPACE = "cni-test";
 
 /** A container whose `ctr run` waits for its end, and then detaches it. */
 export interface AttendedContainer extends RunningContainer {
@@ -35,19 +35,19 @@ export async function newContainerd(node: TestNode, image = newImage(node)): Pro
   const config = `version = 2\nroot = "${directory}/root"\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n`;
   writeFileSync(join(directory, "config.toml"), config);
   const daemon = node.start("containerd", "-c", join(directory, "config.toml"));
-  await textIn(daemon.stderr, "containerd successfully booted");
-  const ctr = (...words: string[]) => node.run("ctr", "-n", NAMESPACE, ...words);
+  await awaitText(daemon.stderr, "containerd successfully booted");
+  const ctr = (...words: string[]) => node.run("ctr", "-n", CONTAINERD_NAMESPACE, ...words);
   ctr("image", "import", "--snapshotter", "native", image);
   const options = ["--snapshotter", "native", "--cni", "docker.io/library/web:1"];
   const container = (id: string) => {
     const pid = new RegExp(`^${id} +(\\d+)`, "m").exec(ctr("task", "ls"))?.[1];
-    return containerOf(Number(pid), `${NAMESPACE}-${id}`);
+    return runningContainer(Number(pid), `${CONTAINERD_NAMESPACE}-${id}`);
   };
   return {
     ctr,
     async run(id) {
-      const client = node.start("ctr", "-n", NAMESPACE, "run", "--rm", ...options, id);
-      await textIn(client.stdout, "ready").catch(async (cause) => {
+      const client = node.start("ctr", "-n", CONTAINERD_NAMESPACE, "run", "--rm", ...options, id);
+      await awaitText(client.stdout, "ready").catch(async (cause) => {
         throw new Error(`ctr run failed: ${await new Response(client.stderr).text()}`, { cause });
       });
       return {
@@ -78,7 +78,7 @@ export async function newContainerd(node: TestNode, image = newImage(node)): Pro
 }
 
 /** Waits until a program has written a text, and goes on reading: it would wait for us otherwise. */
-async function textIn(stream: ReadableStream<Uint8Array>, text: string): Promise<void> {
+async function awaitText(stream: ReadableStream<Uint8Array>, text: string): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   const read = async () => {
     let all = "";
@@ -97,7 +97,7 @@ async function textIn(stream: ReadableStream<Uint8Array>, text: string): Promise
 function removeCgroups(): void {
   const root = "/sys/fs/cgroup";
   for (const hierarchy of [".", ...readdirSync(root)]) {
-    const group = join(root, hierarchy, NAMESPACE);
+    const group = join(root, hierarchy, CONTAINERD_NAMESPACE);
     if (existsSync(group)) rmdirSync(group);
   }
 }

@@ -5,7 +5,7 @@
  */
 import { afterAll, beforeAll } from "bun:test";
 import { type Containerd, CONTAINERD_PROGRAMS, newContainerd } from "./containerd.ts";
-import { addPodmansNetwork, newImage, newNode, type TestNode } from "./node.ts";
+import { addPodmanNetwork, newImage, newTestNode, type TestNode } from "./node.ts";
 import { newPodman, type Podman, PODMAN_PROGRAMS } from "./podman.ts";
 
 /** Programs that tests of both need. */
@@ -19,13 +19,13 @@ export interface Engines {
 }
 
 /** Has both started before the tests of the `describe` that this is called in, and ended after them. */
-export function engines(): Engines {
+export function useEngines(): Engines {
   const resources = new DisposableStack();
   const started: Partial<{ -readonly [K in keyof Engines]: Engines[K] }> = {};
   beforeAll(async () => {
     if (!ENGINE_PROGRAMS.every((program) => Bun.which(program))) return;
-    const node = started.node = resources.use(await newNode());
-    addPodmansNetwork(node);
+    const node = started.node = resources.use(await newTestNode());
+    addPodmanNetwork(node);
     const image = newImage(node);
     started.podman = resources.use(newPodman(node, image));
     started.containerd = resources.use(await newContainerd(node, image));

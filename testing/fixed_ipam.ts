@@ -10,7 +10,7 @@ import { plugin } from "../plugins/lib/protocol/plugin.ts";
 import type { AnyPlugin } from "../plugins/lib/protocol/serve.ts";
 
 /** How often each command was called. */
-export type Counts = { [Command in "add" | "del" | "check" | "gc" | "status"]: number };
+export type IpamCallCounts = { [Command in "add" | "del" | "check" | "gc" | "status"]: number };
 
 /** What stands in `ipam`. */
 export interface FixedIpam {
@@ -22,7 +22,7 @@ export interface FixedIpam {
 }
 
 /** The plugin `fixed`, with counts of its own. */
-export function newFixedIpam(): { readonly fixed: AnyPlugin; readonly counts: Counts } {
+export function newFixedIpam(): { readonly fixed: AnyPlugin; readonly counts: IpamCallCounts } {
   const counts = { add: 0, del: 0, check: 0, gc: 0, status: 0 };
   const fixed = plugin({
     name: "fixed",

@@ -11,10 +11,10 @@ import type { Netlink } from "../ffi/netlink/socket.ts";
 
 const SEED = 20_261_121;
 /** Far above what anything here takes, on a machine that does other things besides. */
-const MOST_MS = 2000;
+const MAX_CALL_MS = 2000;
 
 /** Tries a property; what fails is reported with seed and path, by which it can be tried again. */
-export function fuzz<T>(property: fc.IProperty<T>, runs: number): void {
+export function checkProperty<T>(property: fc.IProperty<T>, runs: number): void {
   const { FUZZ_RUNS, FUZZ_SEED } = process.env;
   fc.assert(property, {
     numRuns: Number(FUZZ_RUNS || runs),
@@ -32,15 +32,15 @@ export function outcomeOf<T>(call: () => T): { readonly value: T } | { readonly 
   try {
     return { value: call() };
   } catch (error) {
-    if (!(error instanceof Error && isOurs(error))) throw error;
+    if (!(error instanceof Error && isExpectedError(error))) throw error;
     return { error };
   } finally {
-    expect(performance.now() - started).toBeLessThan(MOST_MS);
+    expect(performance.now() - started).toBeLessThan(MAX_CALL_MS);
   }
 }
 
 /** The engine has the classes too of which we make errors, but never begins with this word. */
-function isOurs({ name, message }: Error): boolean {
+function isExpectedError({ name, message }: Error): boolean {
   return !/^(Type|Range|Syntax|Reference|URI|Eval|Internal|)Error$/.test(name) || message.startsWith("Cannot ");
 }
 
@@ -48,7 +48,7 @@ function isOurs({ name, message }: Error): boolean {
 export type Recording = readonly (Uint8Array | undefined)[];
 
 /** Has `call` ask the kernel over `nl` and keeps what is answered. */
-export function record(nl: Netlink, call: (nl: Netlink) => unknown): Recording {
+export function recordAnswers(nl: Netlink, call: (nl: Netlink) => unknown): Recording {
   const answers: (Uint8Array | undefined)[] = [];
   const recorder = {
     sequence: 1,
@@ -65,7 +65,7 @@ export function record(nl: Netlink, call: (nl: Netlink) => unknown): Recording {
 }
 
 /** A socket that answers as recorded, whatever it is asked. */
-export function replay(answers: Recording): Netlink {
+export function replayingSocket(answers: Recording): Netlink {
   const queue = [...answers];
   return { sequence: 1, send() {}, receive: () => queue.shift(), [Symbol.dispose]: () => {} } as Netlink;
 }
@@ -115,7 +115,7 @@ const DAMAGES = {
   },
 } satisfies Record<string, (bytes: Uint8Array, at: number, value: number) => Uint8Array | void>;
 
-const damage: fc.Arbitrary<Damage> = fc.record({
+const oneDamage: fc.Arbitrary<Damage> = fc.record({
   kind: fc.constantFrom(...Object.keys(DAMAGES) as (keyof typeof DAMAGES)[]),
   datagram: fc.nat(1000),
   at: fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true }),
@@ -123,11 +123,11 @@ const damage: fc.Arbitrary<Damage> = fc.record({
 });
 
 /** Up to four damages to do to a recording, most of them to its content and some to the order of its datagrams. */
-export const damages: fc.Arbitrary<readonly Damage[]> = fc.array(damage, { minLength: 1, maxLength: 4 });
+export const damageArbitrary: fc.Arbitrary<readonly Damage[]> = fc.array(oneDamage, { minLength: 1, maxLength: 4 });
 
 /** A recording with damages. */
-export function damaged(recording: Recording, list: readonly Damage[]): Recording {
-  const copy = recording.map((each) => each?.slice());
+export function applyDamage(recording: Recording, list: readonly Damage[]): Recording {
+  const copy = recording.map((datagram) => datagram?.slice());
   for (const { kind, datagram, at, value } of list) {
     const index = datagram % copy.length;
     const bytes = copy[index];

@@ -10,10 +10,10 @@ import { join } from "node:path";
 const TESTDATA = join(import.meta.dir, "../testdata/spec");
 
 /** Every object in the examples of the specification, and a list as engines write it. */
-export const DOCUMENTS: readonly object[] = [
+export const EXAMPLE_DOCUMENTS: readonly object[] = [
   ...["0.3.1", "0.4.0", "1.1.0", "examples"].flatMap((name) =>
     objectsIn(JSON.parse(readFileSync(join(TESTDATA, `${name}.json`), "utf8")))
-  ).filter((each) => JSON.stringify(each).length < 3000),
+  ).filter((document) => JSON.stringify(document).length < 3000),
   {
     cniVersion: "1.0.0",
     name: "web",
@@ -76,7 +76,7 @@ function replaced(node: unknown, [key, ...rest]: readonly string[], value: unkno
   return copy;
 }
 
-const STRANGE: readonly unknown[] = [
+const UNEXPECTED_VALUES: readonly unknown[] = [
   ...[null, true, false, 0, -0, -1, 0.5, 4095, 4096, 65536, 2 ** 32, 2 ** 53, 1e300, "", " ", "\0", ".", "..", "../x"],
   ...[
     "a/b",
@@ -119,13 +119,16 @@ const KEYS = [
   "",
 ];
 
-const strange: fc.Arbitrary<unknown> = fc.oneof(fc.constantFrom(...STRANGE), fc.jsonValue({ maxDepth: 3 }));
+const unexpectedValue: fc.Arbitrary<unknown> = fc.oneof(
+  fc.constantFrom(...UNEXPECTED_VALUES),
+  fc.jsonValue({ maxDepth: 3 }),
+);
 
 /** One of `documents`, of which up to `most` places are something else, or new. */
 const damagedOf = (documents: readonly object[], most: number): fc.Arbitrary<unknown> =>
   fc.tuple(
     fc.constantFrom(...documents),
-    fc.array(fc.tuple(fc.nat(), fc.option(fc.constantFrom(...KEYS)), strange), { maxLength: most }),
+    fc.array(fc.tuple(fc.nat(), fc.option(fc.constantFrom(...KEYS)), unexpectedValue), { maxLength: most }),
   ).map(([document, changes]) =>
     changes.reduce<unknown>((node, [place, key, value]) => {
       const places = placesIn(node);
@@ -136,7 +139,7 @@ const damagedOf = (documents: readonly object[], most: number): fc.Arbitrary<unk
   ).map((node) => JSON.parse(JSON.stringify(node)) as unknown);
 
 /** A document of which up to three places are something else, or new. */
-export const damagedDocument: fc.Arbitrary<unknown> = damagedOf(DOCUMENTS, 3);
+export const damagedDocument: fc.Arbitrary<unknown> = damagedOf(EXAMPLE_DOCUMENTS, 3);
 
 /** What JSON is made of, and what looks like it. */
 const TOKENS = [
@@ -184,8 +187,8 @@ export const documentText: fc.Arbitrary<string> = fc.tuple(damagedDocument, fc.c
  * Every second time one of the documents that `isMeant`, with at most one place that is something else: of what is damaged more, hardly
  * anything is accepted, and of what is not accepted a property has nothing to say. Else a {@linkcode documentText}.
  */
-export const textOf = (isMeant: (document: object) => boolean): fc.Arbitrary<string> =>
-  fc.oneof(damagedOf(DOCUMENTS.filter(isMeant), 1).map((document) => JSON.stringify(document)), documentText);
+export const documentTextOf = (isMeant: (document: object) => boolean): fc.Arbitrary<string> =>
+  fc.oneof(damagedOf(EXAMPLE_DOCUMENTS.filter(isMeant), 1).map((document) => JSON.stringify(document)), documentText);
 
 /** Long texts in which something is repeated: what takes the square of the time, or a level of the stack for each. */
 export const repetition: fc.Arbitrary<string> = fc.tuple(

@@ -11,9 +11,9 @@ import hostLocal from "../plugins/host_local/plugin.ts";
 import { serve } from "../plugins/lib/protocol/serve.ts";
 import { CniError } from "../spec/error.ts";
 import type { Result } from "../spec/result.ts";
-import type { Verb } from "../spec/version.ts";
+import type { CniCommand } from "../spec/version.ts";
 
-export interface CallOptions {
+export interface HostLocalCallOptions {
   readonly id?: string;
   readonly ifname?: string;
   /** CNI_ARGS */
@@ -22,20 +22,20 @@ export interface CallOptions {
   readonly config?: object;
   readonly ipam?: object;
   /** Of GC: when its list was made, in nanoseconds since 1970; now unless told. */
-  readonly madeAt?: bigint;
+  readonly snapshotTime?: bigint;
 }
 
 /** A network called `net` with its files. */
-export interface Network extends Disposable {
+export interface HostLocalNetwork extends Disposable {
   readonly dataDir: string;
   /** Where its files are, once there are any. */
   readonly directory: string;
   /** What the plugin said on stderr. */
   readonly log: string[];
   /** Calls the plugin; gives the document it printed, `{}` for none. @throws {CniError} what it answered with */
-  call(verb: Verb, options?: CallOptions): Result;
+  call(verb: CniCommand, options?: HostLocalCallOptions): Result;
   /** The address, without prefix length, that an ADD gives. */
-  add(id: string, options?: CallOptions): string;
+  add(id: string, options?: HostLocalCallOptions): string;
   /** Names and contents of the files that the reference plugin knows. */
   files(): Record<string, string>;
   /** Names of all files; of second names without this boot. */
@@ -43,16 +43,19 @@ export interface Network extends Disposable {
 }
 
 /** Names of all files, sorted; of second names without this boot. */
-export function namesIn(directory: string): string[] {
+export function listFileNames(directory: string): string[] {
   const boot = readFileSync("/proc/sys/kernel/random/boot_id", "utf8").slice(0, 8);
   return readdirSync(directory).map((name) => name.startsWith(".") ? name.replace(`:${boot}`, "") : name).sort();
 }
 
 /** A network with this `ipam`, in a new directory or one that another process made. */
-export function newNetwork(ipam: object, dataDir = mkdtempSync(join(tmpdir(), "cni-test-"))): Network {
+export function newHostLocalNetwork(
+  ipam: object,
+  dataDir = mkdtempSync(join(tmpdir(), "cni-test-")),
+): HostLocalNetwork {
   const directory = join(dataDir, "net");
   const log: string[] = [];
-  const call: Network["call"] = (verb, { id = "c1", ifname = "eth0", args = "", ...options } = {}) => {
+  const call: HostLocalNetwork["call"] = (verb, { id = "c1", ifname = "eth0", args = "", ...options } = {}) => {
     const env = { CNI_CONTAINERID: id, CNI_IFNAME: ifname, CNI_NETNS: "/netns", CNI_ARGS: args };
     const document = {
       cniVersion: "1.1.0",
@@ -61,8 +64,13 @@ export function newNetwork(ipam: object, dataDir = mkdtempSync(join(tmpdir(), "c
       ipam: { type: "host-local", dataDir, ...ipam, ...options.ipam },
       ...options.config,
     };
-    const { madeAt } = options;
-    const request = { command: verb, env, stdin: JSON.stringify(document), ...madeAt !== undefined && { madeAt } };
+    const { snapshotTime } = options;
+    const request = {
+      command: verb,
+      env,
+      stdin: JSON.stringify(document),
+      ...snapshotTime !== undefined && { snapshotTime },
+    };
     const { exitCode, stdout } = serve(hostLocal, request, {
       host: { identity: "host" } as Netns,
       openNetns: (path) => ({ path, identity: "container", [Symbol.dispose]() {} }) as Netns,
@@ -77,7 +85,7 @@ export function newNetwork(ipam: object, dataDir = mkdtempSync(join(tmpdir(), "c
     if (exitCode !== 0) throw new CniError(answer.code, answer.msg, { details: answer.details });
     return answer;
   };
-  const names = () => namesIn(directory);
+  const names = () => listFileNames(directory);
   return {
     dataDir,
     directory,

@@ -7,11 +7,11 @@ import { expect } from "bun:test";
 import { type Ip, nextIp, parseIp } from "../ffi/address.ts";
 import type { Attachment } from "../spec/plugin_config.ts";
 import { openIndex } from "../plugins/host_local/reservation_index.ts";
-import { addressesOf, formatHolder, readInventory } from "../plugins/host_local/inventory.ts";
+import { addressesHeldBy, formatHolder, readInventory } from "../plugins/host_local/inventory.ts";
 import { lockStore } from "../plugins/host_local/reservation_store.ts";
 
 /** Asks about everything there is, and about every address from `first` on, `count` of them. */
-export function expectTruth(directory: string, first: string, count: number): void {
+export function expectIndexMatchesDirectory(directory: string, first: string, count: number): void {
   using store = lockStore(directory, () => {});
   const inventory = readInventory(directory);
   const attachments = new Map<string, Attachment>();
@@ -19,22 +19,22 @@ export function expectTruth(directory: string, first: string, count: number): vo
     if (holder) attachments.set(formatHolder(holder), { ...holder, ifname: holder.ifname ?? "eth0" });
   }
   for (const attachment of attachments.values()) {
-    const held = store.findHeld(attachment).map(({ address }) => address).sort();
-    expect(held).toEqual(addressesOf(inventory, attachment).sort());
+    const held = store.findByAttachment(attachment).map(({ address }) => address).sort();
+    expect(held).toEqual(addressesHeldBy(inventory, attachment).sort());
   }
-  expect(store.findHeld({ containerId: "nobody", ifname: "eth0" })).toEqual([]);
+  expect(store.findByAttachment({ containerId: "nobody", ifname: "eth0" })).toEqual([]);
   const all: Ip[] = [parseIp(first)];
   for (let i = 1; i < count; i++) all.push(nextIp(all.at(-1)!)!);
-  expect(all.filter(store.isTaken)).toEqual(all.filter((each) => inventory.holders.has(each)));
+  expect(all.filter(store.isAllocated)).toEqual(all.filter((candidate) => inventory.holders.has(candidate)));
   const beyond = nextIp(all.at(-1)!);
-  for (const [i, each] of all.entries()) {
-    const free = all.slice(i).find((other) => !inventory.holders.has(other)) ?? beyond;
-    expect(store.findFree(each)).toBe(free);
+  for (const [i, candidate] of all.entries()) {
+    const free = all.slice(i).find((nextAddress) => !inventory.holders.has(nextAddress)) ?? beyond;
+    expect(store.findFree(candidate)).toBe(free);
   }
 }
 
 /** Whether the next call needs no list of the directory. */
-export function holdsIndex(directory: string): boolean {
+export function isIndexCurrent(directory: string): boolean {
   using index = openIndex(directory);
   return index !== undefined;
 }

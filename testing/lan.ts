@@ -6,97 +6,105 @@
  */
 import { parseCidr } from "../ffi/address.ts";
 import type { Netns } from "../ffi/netns.ts";
-import { inNetns, shell } from "./netns.ts";
+import { runInNetns, runShellInNetns } from "./netns.ts";
 import type { CniError } from "../spec/error.ts";
 import type { IpConfig, Result, RouteConfig } from "../spec/result.ts";
 import { anything } from "../spec/schema.ts";
 import { plugin } from "../plugins/lib/protocol/plugin.ts";
 import type { AnyPlugin } from "../plugins/lib/protocol/serve.ts";
-import { type CallOptions, type Sandbox, sandboxTest } from "./sandbox.ts";
+import { type Sandbox, type SandboxCallOptions, sandboxTest } from "./sandbox.ts";
 
 /** What an IPAM plugin was asked for. */
-export interface Asked {
+export interface IpamCalls {
   readonly commands: string[];
 }
 
-interface Given {
+interface GivenAddresses {
   readonly ips: readonly string[];
   readonly routes?: readonly RouteConfig[];
   readonly gateway?: string;
 }
 
 /** An IPAM plugin that gives the addresses in its configuration and notes what it is asked. */
-const fixed = (commands: string[]) =>
+const fixedAddressesIpam = (commands: string[]) =>
   plugin({
     name: "fixed",
     about: "Gives the addresses in its configuration",
     config: anything,
     add({ config }): Result {
       commands.push("ADD");
-      const { ips, routes, gateway } = (config as { ipam: Given }).ipam;
-      const given = ips.map((address) => ({ address: parseCidr(address), ...gateway && { gateway } } as IpConfig));
-      return { ips: given, ...routes && { routes } };
+      const { ips, routes, gateway } = (config as { ipam: GivenAddresses }).ipam;
+      const ipConfigs = ips.map((address) => ({ address: parseCidr(address), ...gateway && { gateway } } as IpConfig));
+      return { ips: ipConfigs, ...routes && { routes } };
     },
     del: () => void commands.push("DEL"),
     check: () => void commands.push("CHECK"),
   });
 
 /** The configuration of an IPAM plugin that gives these addresses. */
-export function giving(...ips: readonly string[]): { readonly ipam: { readonly type: string } & Given } {
+export function ipamGiving(...ips: readonly string[]): { readonly ipam: { readonly type: string } & GivenAddresses } {
   return { ipam: { type: "fixed", ips } };
 }
 
 /** A host on a wire. */
-export interface Segment extends Sandbox {
+export interface LanSandbox extends Sandbox {
   /** The machine at the far end. */
   readonly outside: Netns;
   /** What the IPAM plugin was asked for. */
-  readonly asked: string[];
+  readonly ipamCalls: string[];
 }
 
 // Without this, nothing is sent over IPv6 in the first second of a link.
-const QUICK = "for each in all default; do echo 0 >/proc/sys/net/ipv6/conf/$each/accept_dad; done";
+const WITHOUT_DAD = "for each in all default; do echo 0 >/proc/sys/net/ipv6/conf/$each/accept_dad; done";
 
 /** A test on a wire of its own. */
-export function segmentTest(name: string, body: (segment: Segment) => void | Promise<void>): void {
+export function lanTest(name: string, body: (segment: LanSandbox) => void | Promise<void>): void {
   const asked: string[] = [];
-  sandboxTest(name, [fixed(asked)], (sandbox) => {
+  sandboxTest(name, [fixedAddressesIpam(asked)], (sandbox) => {
     const outside = sandbox.newContainer();
-    shell(outside, QUICK);
-    shell(sandbox.host, QUICK, `ip link add up0 up type veth peer name eth0 netns ${outside.path}`);
-    shell(outside, "ip addr add 10.5.0.1/24 dev eth0; ip addr add fd05::1/64 dev eth0 nodad; ip link set eth0 up");
-    return body({ ...sandbox, outside, asked });
+    runShellInNetns(outside, WITHOUT_DAD);
+    runShellInNetns(sandbox.host, WITHOUT_DAD, `ip link add up0 up type veth peer name eth0 netns ${outside.path}`);
+    runShellInNetns(
+      outside,
+      "ip addr add 10.5.0.1/24 dev eth0; ip addr add fd05::1/64 dev eth0 nodad; ip link set eth0 up",
+    );
+    return body({ ...sandbox, outside, ipamCalls: asked });
   });
 }
 
 /** Has interfaces of a namespace ask thrice who has an IPv6 address: on a machine with much to do an answer may take longer than a second. */
-export function askPatiently(netns: Netns): void {
-  shell(netns, "echo 3 >/proc/sys/net/ipv6/conf/default/dad_transmits");
+export function repeatDadProbes(netns: Netns): void {
+  runShellInNetns(netns, "echo 3 >/proc/sys/net/ipv6/conf/default/dad_transmits");
 }
 
 /** A process that stays in a namespace, so that it can be found as a container's can. */
-export function inhabit(netns: Netns): Disposable & { readonly place: string } {
+export function startProcessInNetns(netns: Netns): Disposable & { readonly place: string } {
   const child = netns.run<Bun.Subprocess & { pid: number }>(() => Bun.spawn(["sleep", "60"]));
   return { place: `/proc/${child.pid}/ns/net`, [Symbol.dispose]: () => child.kill() };
 }
 
 /** Those of the addresses that answer a ping: asked all at once, since the silence of each takes a second. */
-export function reached(netns: Netns, ...targets: string[]): string[] {
+export function pingReachable(netns: Netns, ...targets: string[]): string[] {
   const script = 'for target; do busybox ping -c 1 -W 1 "$target" >/dev/null && echo "$target" & done; wait';
-  const answers = inNetns(netns, "sh", "-c", script, "sh", ...targets).split("\n");
+  const answers = runInNetns(netns, "sh", "-c", script, "sh", ...targets).split("\n");
   return targets.filter((target) => answers.includes(target));
 }
 
 /** Attaches further containers of a segment by a plugin, with a configuration that the one of each call is added to. */
-export function attacher(plugin: AnyPlugin, common: object) {
-  return ({ call, newContainer }: Segment, containerId: string, config: object, options: CallOptions = {}) => {
+export function newAttacher(plugin: AnyPlugin, common: object) {
+  return (
+    { call, newContainer }: LanSandbox,
+    containerId: string,
+    config: object,
+    options: SandboxCallOptions = {},
+  ) => {
     const netns = newContainer();
     return { netns, result: call(plugin, "ADD", { ...common, ...config }, { containerId, netns, ...options }) };
   };
 }
 
 /** The code that STATUS is refused with; 0 if it is not. */
-export function statusOf({ call }: Segment, plugin: AnyPlugin, config: object): number {
+export function statusCode({ call }: LanSandbox, plugin: AnyPlugin, config: object): number {
   try {
     call(plugin, "STATUS", config);
   } catch (error) {

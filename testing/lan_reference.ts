@@ -4,37 +4,37 @@
  * @module
  */
 import { expect } from "bun:test";
-import { linkNames, shell, shown } from "./netns.ts";
+import { ipShow, linkNames, runShellInNetns } from "./netns.ts";
 import host_local from "../plugins/host_local/plugin.ts";
 import type { AnyPlugin } from "../plugins/lib/protocol/serve.ts";
 import { newSandbox, type Sandbox } from "./sandbox.ts";
 import { callReference, referenceTest } from "./reference.ts";
 
 /** What is asked of both. */
-export interface Case {
+export interface ReferenceCase {
   readonly config: object;
   readonly env?: Readonly<Record<string, string>>;
 }
-export type Cases = Readonly<Record<string, (sandbox: Sandbox) => Case>>;
+export type ReferenceCases = Readonly<Record<string, (sandbox: Sandbox) => ReferenceCase>>;
 
 // deno-lint-ignore no-explicit-any -- documents are looked into at many places
-type Document = any;
+type AnyDocument = any;
 
 /** The configuration of host-local with a subnet on the wire, its state in the sandbox. */
-export function reserving({ directory }: Sandbox, more: object = {}): { readonly ipam: object } {
+export function lanHostLocalIpam({ directory }: Sandbox, extra: object = {}): { readonly ipam: object } {
   return {
     ipam: {
       type: "host-local",
       dataDir: `${directory}/ipam`,
       ranges: [[{ subnet: "10.5.0.0/24", gateway: "10.5.0.1" }]],
       routes: [{ dst: "0.0.0.0/0" }, { dst: "10.9.0.0/16", gw: "10.5.0.9" }],
-      ...more,
+      ...extra,
     },
   };
 }
 
 /** A test for each case, in which `up0` is the master and the link of the default route. */
-export function compareWithReference(plugin: AnyPlugin, cases: Cases): void {
+export function compareWithReference(plugin: AnyPlugin, cases: ReferenceCases): void {
   for (const [name, prepare] of Object.entries(cases)) {
     referenceTest(plugin.name)(name, () => {
       const theirs = observe(plugin, prepare, false);
@@ -44,10 +44,10 @@ export function compareWithReference(plugin: AnyPlugin, cases: Cases): void {
 }
 
 /** What one of the two made of it: the answers, and what the kernel shows. */
-function observe(plugin: AnyPlugin, prepare: (sandbox: Sandbox) => Case, isOurs: boolean): Document {
+function observe(plugin: AnyPlugin, prepare: (sandbox: Sandbox) => ReferenceCase, isOurs: boolean): AnyDocument {
   using sandbox = newSandbox([host_local]);
   const { host, container } = sandbox;
-  shell(
+  runShellInNetns(
     host,
     "ip link add up0 address 0a:00:00:00:00:01 type veth peer name far0; ip link set up0 up; ip link set far0 up",
     "ip addr add 10.7.0.1/24 dev up0; ip route add default via 10.7.0.9",
@@ -67,17 +67,17 @@ function observe(plugin: AnyPlugin, prepare: (sandbox: Sandbox) => Case, isOurs:
   if (result === "refused") return result;
   const state = stateOf(sandbox);
   const check = call("CHECK", { prevResult: { cniVersion: "1.0.0", ...result as object } });
-  const gone = call("DEL");
-  const left = [linkNames(host), linkNames(container)];
-  return normal({ result, state, check, gone, left }, container.path, state.mac);
+  const delResult = call("DEL");
+  const remainingLinks = [linkNames(host), linkNames(container)];
+  return normalize({ result, state, check, gone: delResult, left: remainingLinks }, container.path, state.mac);
 }
 
-function stateOf({ container }: Sandbox): Document {
-  const [{ address, mtu, flags, linkinfo, link, link_index }] = shown(container, "link", "show", "eth0");
-  const ips = shown(container, "addr", "show", "eth0")[0].addr_info
-    .filter(({ scope }: Document) => scope === "global")
-    .map(({ local, prefixlen, broadcast, flags }: Document) => ({ local, prefixlen, broadcast, flags }));
-  const routes = [...shown(container, "route", "show"), ...shown(container, "-6", "route", "show")]
+function stateOf({ container }: Sandbox): AnyDocument {
+  const [{ address, mtu, flags, linkinfo, link, link_index }] = ipShow(container, "link", "show", "eth0");
+  const ips = ipShow(container, "addr", "show", "eth0")[0].addr_info
+    .filter(({ scope }: AnyDocument) => scope === "global")
+    .map(({ local, prefixlen, broadcast, flags }: AnyDocument) => ({ local, prefixlen, broadcast, flags }));
+  const routes = [...ipShow(container, "route", "show"), ...ipShow(container, "-6", "route", "show")]
     .filter(({ dst }) => !dst.startsWith("fe80")).map(({ flags: _, ...each }) => each);
   // How long a queue is at the moment is chance.
   const data = { ...linkinfo.info_data, usedbcqueuelen: 0 };
@@ -86,7 +86,7 @@ function stateOf({ container }: Sandbox): Document {
 }
 
 /** The kernel chooses MAC addresses at random. */
-function normal(value: unknown, path: string, mac: string): Document {
+function normalize(value: unknown, path: string, mac: string): AnyDocument {
   const text = JSON.stringify(value).replaceAll(path, "SANDBOX");
   return JSON.parse(mac.startsWith("0a:00:00:00:00:") ? text : text.replaceAll(mac, "MAC"));
 }

@@ -7,17 +7,17 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Netns } from "../ffi/netns.ts";
-import { layOut } from "../scripts/src/image/main.ts";
-import { CNI, type Finished } from "./binary.ts";
+import { buildRootFilesystem } from "../scripts/src/image/main.ts";
+import { CNI_PROGRAM, type FinishedProcess } from "./binary.ts";
 
-/** What {@linkcode newThinRoot} needs besides. */
-export const THIN_ROOT_PROGRAMS: readonly string[] = ["ldd", "unshare", "sh", "mount", "chroot"];
+/** What {@linkcode newMinimalRoot} needs besides. */
+export const MINIMAL_ROOT_PROGRAMS: readonly string[] = ["ldd", "unshare", "sh", "mount", "chroot"];
 
 /** Where the binary and its links are, seen from inside. */
-export const THIN_BIN = "/opt/cni/bin";
+export const MINIMAL_ROOT_BIN = "/opt/cni/bin";
 
 /** How to start it. */
-export interface ThinStart {
+export interface MinimalRootStart {
   readonly env?: Readonly<Record<string, string>>;
   readonly stdin?: string;
   /** Further mounts and the like, for this start alone: lines of the shell, of which `$root` is the root. */
@@ -27,7 +27,7 @@ export interface ThinStart {
 }
 
 /** A network of the root, with a whole chain. */
-export const THIN_NETWORK = {
+export const MINIMAL_ROOT_NETWORK = {
   cniVersion: "1.1.0",
   name: "thin",
   plugins: [
@@ -45,39 +45,39 @@ export const THIN_NETWORK = {
   ],
 };
 /** The first container's addresses there. */
-export const THIN_ADDRESSES = ["10.77.0.2/24", "fd00:77::2/64"];
+export const MINIMAL_ROOT_ADDRESSES = ["10.77.0.2/24", "fd00:77::2/64"];
 /** CAP_ARGS of a container with a published port. */
-export const THIN_CAP_ARGS = JSON.stringify({
+export const MINIMAL_ROOT_CAP_ARGS = JSON.stringify({
   portMappings: [{ hostPort: 8080, containerPort: 80, protocol: "tcp" }],
 });
 
 /** The root, for as long as its scope. */
-export interface ThinRoot extends Disposable {
+export interface MinimalRoot extends Disposable {
   /** Where it is, seen from outside. */
   readonly root: string;
   /** Runs a link of the binary there; it has /proc and /sys, as an engine gives them, and an environment without what is not given. */
-  run(host: Netns, name: string, words?: readonly string[], start?: ThinStart): Finished;
+  run(host: Netns, name: string, words?: readonly string[], start?: MinimalRootStart): FinishedProcess;
 }
 
 // `unshare`, `sh` and `chroot` end by becoming the binary: nothing runs beside it. A mount of its own can be made read-only.
-const enter = (mounts: string) =>
+const enterScript = (mounts: string) =>
   `root=$1; shift; mount --bind "$root" "$root"
   mount -t proc proc "$root/proc"; mount -t sysfs sysfs "$root/sys"
   ${mounts}
   exec "$@"`;
 
-/** A new one, with {@linkcode THIN_NETWORK}. */
-export function newThinRoot(): ThinRoot {
+/** A new one, with {@linkcode MINIMAL_ROOT_NETWORK}. */
+export function newMinimalRoot(): MinimalRoot {
   const root = mkdtempSync(join(tmpdir(), "cni-root-"));
-  layOut(root, CNI);
+  buildRootFilesystem(root, CNI_PROGRAM);
   mkdirSync(join(root, "etc/cni/net.d"), { recursive: true });
-  writeFileSync(join(root, "etc/cni/net.d/thin.conflist"), JSON.stringify(THIN_NETWORK));
+  writeFileSync(join(root, "etc/cni/net.d/thin.conflist"), JSON.stringify(MINIMAL_ROOT_NETWORK));
   return {
     root,
     run(host, name, words = [], { env, stdin, mounts = "", wrapper = [] } = {}) {
-      const command = [...wrapper, "chroot", root, `${THIN_BIN}/${name}`, ...words];
+      const command = [...wrapper, "chroot", root, `${MINIMAL_ROOT_BIN}/${name}`, ...words];
       const child = host.run(() =>
-        Bun.spawnSync(["unshare", "--mount", "sh", "-ec", enter(mounts), "sh", root, ...command], {
+        Bun.spawnSync(["unshare", "--mount", "sh", "-ec", enterScript(mounts), "sh", root, ...command], {
           // Inside, PATH leads nowhere.
           env: { PATH: "/usr/sbin:/usr/bin:/sbin:/bin", ...env },
           stdin: stdin === undefined ? "ignore" : Buffer.from(stdin),

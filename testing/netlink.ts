@@ -6,17 +6,17 @@
 import { readFileSync } from "node:fs";
 import { SystemError } from "../ffi/sys/error.ts";
 import { Reader } from "../ffi/netlink/codec.ts";
-import { type AnySpec, type MessageOut, NLMSG_HDRLEN, readMessage } from "../ffi/netlink/message.ts";
+import { type AnyMessageSpec, type MessageOut, NLMSG_HDRLEN, readMessage } from "../ffi/netlink/message.ts";
 import type { Netlink } from "../ffi/netlink/socket.ts";
 
 /** A message that another program sent: testdata/netlink/`name`.hex. */
-export function recorded(name: string): Uint8Array {
+export function recordedMessage(name: string): Uint8Array {
   const text = readFileSync(`${import.meta.dir}/../testdata/netlink/${name}.hex`, "utf8");
   return Uint8Array.fromHex(text.replace(/^#.*$/gm, "").replace(/\s+/g, ""));
 }
 
 /** A socket that keeps what is sent, its sequence numbers set to 0, and answers each send with `answers` in turn. */
-export function recorder(...answers: readonly Uint8Array[]): Netlink & { readonly sent: Uint8Array[] } {
+export function recordingSocket(...answers: readonly Uint8Array[]): Netlink & { readonly sent: Uint8Array[] } {
   const sent: Uint8Array[] = [];
   const queue = [...answers];
   return {
@@ -34,7 +34,7 @@ export function recorder(...answers: readonly Uint8Array[]): Netlink & { readonl
 }
 
 /** The socket, which says once, before the message of this number, that it lost one, as where the kernel had no memory for an answer. */
-export function losing(nl: Netlink, number = 0): Netlink {
+export function lossySocket(nl: Netlink, number = 0): Netlink {
   const ENOBUFS = 105;
   let received = 0;
   const receive = (wait: boolean) => {
@@ -45,7 +45,7 @@ export function losing(nl: Netlink, number = 0): Netlink {
 }
 
 /** The value of a whole message, its struct nlmsghdr passed over. */
-export function valueOf<S extends AnySpec>(spec: S, message: Uint8Array): MessageOut<S> {
+export function valueOf<S extends AnyMessageSpec>(spec: S, message: Uint8Array): MessageOut<S> {
   return readMessage(spec, new Reader(message, NLMSG_HDRLEN));
 }
 

@@ -8,7 +8,7 @@ import type { Netlink } from "../ffi/netlink/socket.ts";
 import type { Netns } from "../ffi/netns.ts";
 
 /** What was asked of the kernel, and what it answered. */
-export interface Tally {
+export interface NetlinkCounts {
   sends: number;
   messages: number;
   dumps: number;
@@ -17,7 +17,7 @@ export interface Tally {
 }
 
 /** The namespace with sockets that count. */
-export function counting(netns: Netns, tally: Tally): Netns {
+export function countingNetns(netns: Netns, counts: NetlinkCounts): Netns {
   let route: Netlink | undefined;
   let nft: Netlink | undefined;
   let diag: Netlink | undefined;
@@ -31,20 +31,20 @@ export function counting(netns: Netns, tally: Tally): Netns {
       return netns.cookie;
     },
     get route() {
-      return route ??= countingSocket(netns.route, tally);
+      return route ??= countingSocket(netns.route, counts);
     },
     get nft() {
-      return nft ??= countingSocket(netns.nft, tally);
+      return nft ??= countingSocket(netns.nft, counts);
     },
     get diag() {
-      return diag ??= countingSocket(netns.diag, tally);
+      return diag ??= countingSocket(netns.diag, counts);
     },
     run: (call) => netns.run(call),
     [Symbol.dispose]: () => netns[Symbol.dispose](),
   };
 }
 
-function countingSocket(nl: Netlink, tally: Tally): Netlink {
+function countingSocket(nl: Netlink, counts: NetlinkCounts): Netlink {
   return {
     get sequence() {
       return nl.sequence;
@@ -53,16 +53,16 @@ function countingSocket(nl: Netlink, tally: Tally): Netlink {
       nl.sequence = number;
     },
     send(request) {
-      tally.sends++;
+      counts.sends++;
       for (const flags of flagsIn(request)) {
-        tally.messages++;
-        if ((flags & NLM_F_DUMP) === NLM_F_DUMP) tally.dumps++;
+        counts.messages++;
+        if ((flags & NLM_F_DUMP) === NLM_F_DUMP) counts.dumps++;
       }
       nl.send(request);
     },
     receive(wait) {
       const datagram = nl.receive(wait);
-      tally.received += datagram?.length ?? 0;
+      counts.received += datagram?.length ?? 0;
       return datagram;
     },
     [Symbol.dispose]: () => nl[Symbol.dispose](),

@@ -49,24 +49,24 @@ export function netnsTest(name: string, body: (namespaces: Namespaces) => void):
 }
 
 /** Runs a program inside a namespace and returns what it printed. @throws {Error} if it fails, with what it said */
-export function inNetns(netns: Netns, ...command: string[]): string {
+export function runInNetns(netns: Netns, ...command: string[]): string {
   const { exitCode, stdout, stderr } = netns.run(() => Bun.spawnSync(command, { stdin: "ignore" }));
   if (exitCode !== 0) throw new Error(`${command.join(" ")} ended with ${exitCode}: ${stderr}`);
   return stdout.toString();
 }
 
 /** Runs lines of the shell inside a namespace, up to the first that fails. @throws {Error} if one does, with what it said */
-export function shell(netns: Netns, ...lines: readonly string[]): string {
-  return inNetns(netns, "sh", "-e", "-c", lines.join("\n"));
+export function runShellInNetns(netns: Netns, ...lines: readonly string[]): string {
+  return runInNetns(netns, "sh", "-e", "-c", lines.join("\n"));
 }
 
 /** What ip(8) shows, with all details; nothing where it says nothing. */
 // deno-lint-ignore no-explicit-any -- what ip(8) prints
-export function shown(netns: Netns, ...args: readonly string[]): any[] {
-  return JSON.parse(inNetns(netns, "ip", "-j", "-d", ...args) || "[]");
+export function ipShow(netns: Netns, ...args: readonly string[]): any[] {
+  return JSON.parse(runInNetns(netns, "ip", "-j", "-d", ...args) || "[]");
 }
 
 /** The names of the links of a namespace, sorted. */
 export function linkNames(netns: Netns): string[] {
-  return shown(netns, "link", "show").map(({ ifname }) => ifname).sort();
+  return ipShow(netns, "link", "show").map(({ ifname }) => ifname).sort();
 }

@@ -22,15 +22,15 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createNetns, type Netns, openNetns } from "../ffi/netns.ts";
-import { inNetns } from "./netns.ts";
+import { runInNetns } from "./netns.ts";
 import { serveTcp, serveUdp } from "./traffic.ts";
-import { CNI, ENGINE_ENV } from "./binary.ts";
+import { CNI_PROGRAM, ENGINE_ENV } from "./binary.ts";
 
 /** Programs without which there is no node. */
 export const NODE_PROGRAMS = ["ip", "nft", "iptables", "nsenter", "unshare", "busybox"];
 
 /** What the places are seen as by everything that runs on a node. */
-const PLACES = { networks: "/etc/cni/net.d", bin: "/opt/cni/bin", state: "/var/lib/cni" };
+const NODE_PATHS = { networks: "/etc/cni/net.d", bin: "/opt/cni/bin", state: "/var/lib/cni" };
 
 export interface TestNode extends Disposable {
   readonly directory: string;
@@ -52,14 +52,18 @@ export interface TestNode extends Disposable {
 }
 
 /** A node that has our plugins and no networks. */
-export async function newNode(): Promise<TestNode> {
+export async function newTestNode(): Promise<TestNode> {
   using resources = new DisposableStack();
   const directory = mkdtempSync(join(tmpdir(), "cni-node-"));
   resources.defer(() => rmSync(directory, { recursive: true, force: true }));
-  const [networks, bin, state] = Object.keys(PLACES).map((name) => join(directory, name)) as [string, string, string];
-  for (const each of [networks, bin, state]) mkdirSync(each);
+  const [networks, bin, state] = Object.keys(NODE_PATHS).map((name) => join(directory, name)) as [
+    string,
+    string,
+    string,
+  ];
+  for (const path of [networks, bin, state]) mkdirSync(path);
   const mounts = resources.use(await newMounts([networks, bin, state]));
-  const { host, outside } = newMachines(resources);
+  const { host, outside } = newHostAndOutside(resources);
   const env = { ...process.env, DBUS_SYSTEM_BUS_ADDRESS: ENGINE_ENV["DBUS_SYSTEM_BUS_ADDRESS"] };
   const run = (...command: string[]) => {
     const { exitCode, stdout, stderr } = host.run(() =>
@@ -72,7 +76,7 @@ export async function newNode(): Promise<TestNode> {
     host.run(() => ({
       child: Bun.spawn([...mounts.enter, ...command], { env, stdin: "ignore", stdout: "pipe", stderr: "pipe" }),
     })).child;
-  run(CNI, "install", PLACES.bin);
+  run(CNI_PROGRAM, "install", NODE_PATHS.bin);
   const owned = resources.move();
   return {
     ...{ directory, networks, bin, state, host, outside, run, start, env },
@@ -82,7 +86,7 @@ export async function newNode(): Promise<TestNode> {
 
 /** Mounts that nobody else sees. They last as long as the process that holds them, and so does all that was started among them. */
 async function newMounts(sources: readonly string[]): Promise<Disposable & { enter: string[] }> {
-  const places = Object.values(PLACES);
+  const places = Object.values(NODE_PATHS);
   const script = [
     `set -e; mkdir -p ${places.join(" ")}`,
     ...places.map((place, i) => `mount --bind '${sources[i]}' ${place}`),
@@ -109,9 +113,9 @@ function killAllIn(path: string): void {
   }
 }
 
-function newMachines(resources: DisposableStack): { readonly host: Netns; readonly outside: Netns } {
+function newHostAndOutside(resources: DisposableStack): { readonly host: Netns; readonly outside: Netns } {
   const [host, outside] = [resources.use(createNetns()), resources.use(createNetns())];
-  const sh = (netns: Netns, ...lines: string[]) => inNetns(netns, "sh", "-e", "-c", lines.join("\n"));
+  const sh = (netns: Netns, ...lines: string[]) => runInNetns(netns, "sh", "-e", "-c", lines.join("\n"));
   sh(
     host,
     "ip link set lo up",
@@ -123,24 +127,24 @@ function newMachines(resources: DisposableStack): { readonly host: Netns; readon
 }
 
 /** Files that do not belong to containers. */
-const OF_NETWORKS = ["*lock", "last_reserved_ip.*", ".*.index"];
+const NETWORK_FILES = ["*lock", "last_reserved_ip.*", ".*.index"];
 
 /** What a container leaves on its node, if anything. */
-export function tracesOn({ host, run }: TestNode): object {
+export function nodeState({ host, run }: TestNode): object {
   const lines = (text: string) => text.split("\n").filter((line) => line !== "").sort();
   const ruleset = run("nft", "list", "ruleset");
   return {
-    links: inNetns(host, "ip", "-o", "link").match(/(?<=^\d+: )[^:@]+/gm),
+    links: runInNetns(host, "ip", "-o", "link").match(/(?<=^\d+: )[^:@]+/gm),
     rules: ruleset.match(/elements = \{[^}]*\}|chain \S+-\S+|^table (?!(inet|bridge) cni ).*/gm) ?? [],
     iptables: run("sh", "-c", "iptables-save; ip6tables-save").replace(/^#.*\n/gm, "").replace(/\[\d+:\d+\]/g, "[]"),
-    state: lines(run("find", PLACES.state, "-type", "f", ...OF_NETWORKS.flatMap((name) => ["!", "-name", name]))),
+    state: lines(run("find", NODE_PATHS.state, "-type", "f", ...NETWORK_FILES.flatMap((name) => ["!", "-name", name]))),
     backups: lines(run("sh", "-c", "find /run/cni -type f 2>/dev/null || :")),
     namespaces: lines(run("sh", "-c", "ls /run/netns 2>/dev/null || :")),
   };
 }
 
 /** What is there before anything ran, with bridges that stay. */
-export function nothingLeft(...bridges: string[]): object {
+export function cleanNodeState(...bridges: string[]): object {
   return {
     links: ["lo", "up0", ...bridges],
     rules: [],
@@ -152,7 +156,7 @@ export function nothingLeft(...bridges: string[]): object {
 }
 
 /** Puts on the node the default network that Debian ships with podman, and sees that nobody has touched it. */
-export function addPodmansNetwork({ networks }: TestNode): void {
+export function addPodmanNetwork({ networks }: TestNode): void {
   const path = "/etc/cni/net.d/87-podman-bridge.conflist";
   const shipped = Bun.spawnSync(["dpkg-query", "-W", "-f=${Conffiles}", "podman"]).stdout.toString();
   const sum = new Bun.CryptoHasher("md5").update(readFileSync(path)).digest("hex");
@@ -174,9 +178,9 @@ export interface RunningContainer extends Disposable {
 }
 
 /** @param pid of a process in the container */
-export function containerOf(pid: number, id: string): RunningContainer {
+export function runningContainer(pid: number, id: string): RunningContainer {
   const netns = openNetns(`/proc/${pid}/ns/net`);
-  const interfaceOf = (ifname: string) => JSON.parse(inNetns(netns, "ip", "-j", "addr", "show", "dev", ifname))[0];
+  const interfaceOf = (ifname: string) => JSON.parse(runInNetns(netns, "ip", "-j", "addr", "show", "dev", ifname))[0];
   const addresses = (ifname: string): string[] =>
     interfaceOf(ifname).addr_info.filter(({ scope }: { scope: string }) => scope === "global")
       .map(({ local, prefixlen }: { local: string; prefixlen: number }) => `${local}/${prefixlen}`);
@@ -191,7 +195,7 @@ export function containerOf(pid: number, id: string): RunningContainer {
 }
 
 /** Answers on TCP port 80 and UDP port 53, with its name and the address that asked. */
-export async function serve(netns: Netns, name: string): Promise<Disposable> {
+export async function serveTcpAndUdp(netns: Netns, name: string): Promise<Disposable> {
   const stack = new DisposableStack();
   stack.use(serveTcp(netns, name, 80));
   stack.use(await serveUdp(netns, name, 53));
@@ -201,8 +205,8 @@ export async function serve(netns: Netns, name: string): Promise<Disposable> {
 /** An image with busybox that sleeps, named `web:1`, as `docker save` writes it. @returns its path */
 export function newImage({ directory, run }: TestNode): string {
   const [root, image] = [join(directory, "root"), join(directory, "image")];
-  for (const each of ["bin", "etc", "proc", "sys", "dev", "tmp"]) {
-    mkdirSync(join(root, each), { recursive: true });
+  for (const folder of ["bin", "etc", "proc", "sys", "dev", "tmp"]) {
+    mkdirSync(join(root, folder), { recursive: true });
   }
   mkdirSync(image);
   copyFileSync("/bin/busybox", join(root, "bin/busybox"));

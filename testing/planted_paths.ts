@@ -11,7 +11,7 @@ export interface Targets {
   readonly absent: string;
 }
 
-type Plant = (path: string, targets: Targets) => Disposable | undefined | void;
+type PlantPath = (path: string, targets: Targets) => Disposable | undefined | void;
 
 function run(script: string, path: string): void {
   const { exitCode, stderr } = Bun.spawnSync(["sh", "-c", script, "sh", path]);
@@ -19,7 +19,7 @@ function run(script: string, path: string): void {
 }
 
 /** Each makes it; what has to end before the path is removed is ended by what it gives. */
-export const PLANTS = {
+export const PLANTED_KINDS = {
   "a link to a file": (path, { existing }) => symlinkSync(existing, path),
   "a link to nothing": (path, { absent }) => symlinkSync(absent, path),
   "a link to itself": (path) => symlinkSync(path, path),
@@ -39,12 +39,12 @@ export const PLANTS = {
     writeFileSync(path, "{");
     truncateSync(path, 2 ** 40);
   },
-} satisfies Readonly<Record<string, Plant>>;
+} satisfies Readonly<Record<string, PlantPath>>;
 /** Its name. */
-export type PlantName = keyof typeof PLANTS;
+export type PlantedKind = keyof typeof PLANTED_KINDS;
 
 /** Puts one there, for as long as its scope. */
-export function plant(name: PlantName, path: string, targets: Targets): Disposable {
-  const planted: Plant = PLANTS[name];
+export function plantPath(name: PlantedKind, path: string, targets: Targets): Disposable {
+  const planted: PlantPath = PLANTED_KINDS[name];
   return planted(path, targets) ?? { [Symbol.dispose]() {} };
 }

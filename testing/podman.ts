@@ -5,7 +5,7 @@
  */
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { containerOf, newImage, NODE_PROGRAMS, type RunningContainer, type TestNode } from "./node.ts";
+import { newImage, NODE_PROGRAMS, type RunningContainer, runningContainer, type TestNode } from "./node.ts";
 
 /** Programs that its tests need. */
 export const PODMAN_PROGRAMS = [...NODE_PROGRAMS, "podman", "runc"];
@@ -47,7 +47,7 @@ export function newPodman(node: TestNode, image = newImage(node)): Podman {
   const podman = (...words: string[]) => node.run("podman", ...words);
   const container = (name: string) => {
     const [id, pid] = podman("inspect", "--format", "{{.Id}} {{.State.Pid}}", name).trim().split(" ");
-    return containerOf(Number(pid), id!);
+    return runningContainer(Number(pid), id!);
   };
   podman("load", "-q", "-i", image);
   return {

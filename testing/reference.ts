@@ -7,8 +7,8 @@ import { test } from "bun:test";
 import { existsSync } from "node:fs";
 import type { Netlink } from "../ffi/netlink/socket.ts";
 import { type Namespaces, netnsTest } from "./netns.ts";
-import type { Verb } from "../spec/version.ts";
-import type { CallOptions, Sandbox } from "./sandbox.ts";
+import type { CniCommand } from "../spec/version.ts";
+import type { Sandbox, SandboxCallOptions } from "./sandbox.ts";
 
 /** The newest version that they speak. */
 export const REFERENCE_VERSION = "1.0.0";
@@ -24,7 +24,7 @@ export function referenceNetnsTest(name: string, body: (namespaces: Namespaces) 
 }
 
 /** A socket that counts what is sent over another. */
-export function counting(nl: Netlink): Netlink & { sent: number } {
+export function sendCountingSocket(nl: Netlink): Netlink & { sent: number } {
   return {
     sent: 0,
     get sequence() {
@@ -49,9 +49,9 @@ export type ReferenceAnswer = Readonly<Record<string, unknown>> | "refused";
 export function callReference(
   { host, container }: Sandbox,
   name: string,
-  verb: Verb,
+  verb: CniCommand,
   config: object,
-  { containerId = "c1", ifname = "eth0", netns = container, env = {} }: CallOptions = {},
+  { containerId = "c1", ifname = "eth0", netns = container, env = {} }: SandboxCallOptions = {},
   wrapper: readonly string[] = [],
 ): ReferenceAnswer {
   const document = { cniVersion: REFERENCE_VERSION, name: "test", type: name, ...config };

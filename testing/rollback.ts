@@ -11,16 +11,16 @@ import * as rule from "../ffi/route/rule.ts";
 import * as whole from "../ffi/route/raw_route.ts";
 import { type Netns, openNetns } from "../ffi/netns.ts";
 import { SystemError } from "../ffi/sys/error.ts";
-import { inNetns, type Namespaces, newNamespaces } from "./netns.ts";
+import { type Namespaces, newNamespaces, runInNetns } from "./netns.ts";
 import { parseCidr, parseIp } from "../ffi/address.ts";
 import type { IpConfig } from "../spec/result.ts";
 import { anything } from "../spec/schema.ts";
-import type { Response } from "../plugins/lib/protocol/delegate.ts";
+import type { PluginResponse } from "../plugins/lib/protocol/delegate.ts";
 import { plugin } from "../plugins/lib/protocol/plugin.ts";
-import { type AnyPlugin, embedded, serve, type Surroundings } from "../plugins/lib/protocol/serve.ts";
+import { type AnyPlugin, builtinInvoker, type HostContext, serve } from "../plugins/lib/protocol/serve.ts";
 
 /** What a plugin is to do, on a host and a container of its own each time. */
-export interface Task {
+export interface RollbackCase {
   readonly plugin: AnyPlugin;
   /** Whether it makes rules. */
   readonly hasRules?: true;
@@ -29,19 +29,21 @@ export interface Task {
 }
 
 /** An IPAM plugin that gives an address of each family, each with its gateway, or those of one family. */
-export function addressed(...families: readonly (4 | 6)[]): { readonly ipam: object } {
+export function dualStackFixedIpam(...families: readonly (4 | 6)[]): { readonly ipam: object } {
   const ips = { 4: ["10.5.0.2/24", "10.5.0.1"], 6: ["fd05::2/64", "fd05::1"] };
-  return { ipam: { type: "given", ips: (families.length > 0 ? families : [4, 6] as const).map((each) => ips[each]) } };
+  return {
+    ipam: { type: "given", ips: (families.length > 0 ? families : [4, 6] as const).map((family) => ips[family]) },
+  };
 }
 
 const EIO = 5;
 /** What fails: a message is not sent, or it is, and the answer is lost. */
-type Where = "send" | "receive";
+type FailurePoint = "send" | "receive";
 
 /** Counts down to the call that fails. */
-interface Fuse {
-  readonly where: Where;
-  left: number;
+interface FaultTrigger {
+  readonly where: FailurePoint;
+  remaining: number;
 }
 
 /**
@@ -49,55 +51,68 @@ interface Fuse {
  *
  * @returns how many fail
  */
-export function expectRollback(task: Task): number {
-  return failEach("ADD", "send", task, ({ seen, before, asked, said }) => {
-    expect([said, seen()]).toEqual([said, before]);
-    const count = (command: string) => asked.filter((each) => each === command).length;
-    expect([said, count("DEL")]).toEqual([said, count("ADD")]);
+export function expectRollback(rollbackCase: RollbackCase): number {
+  return failEach("ADD", "send", rollbackCase, ({ stateNow, before, ipamCalls, output }) => {
+    expect([output, stateNow()]).toEqual([output, before]);
+    const count = (command: string) => ipamCalls.filter((call) => call === command).length;
+    expect([output, count("DEL")]).toEqual([output, count("ADD")]);
   });
 }
 
 /** The same with answers that are lost, so that nobody knows what was done: the DEL that follows takes it away. @returns how many are lost */
-export function expectCleanDel(task: Task): number {
-  return failEach("ADD", "receive", task, expectRemoval);
+export function expectCleanDel(rollbackCase: RollbackCase): number {
+  return failEach("ADD", "receive", rollbackCase, expectRemoval);
 }
 
 /** The same with the messages of a DEL: another one goes on where it stopped. @returns how many fail */
-export function expectSecondDel(task: Task): number {
-  return failEach("DEL", "send", task, expectRemoval);
+export function expectSecondDel(rollbackCase: RollbackCase): number {
+  return failEach("DEL", "send", rollbackCase, expectRemoval);
 }
 
-function expectRemoval({ seen, before, call, said }: Aftermath): void {
-  expect([said, call("DEL")]).toEqual([said, { exitCode: 0, stdout: "" }]);
-  expect([said, seen()]).toEqual([said, before]);
+function expectRemoval({ stateNow, before, call, output }: FaultAftermath): void {
+  expect([output, call("DEL")]).toEqual([output, { exitCode: 0, stdout: "" }]);
+  expect([output, stateNow()]).toEqual([output, before]);
 }
 
 /** What was found after a command that failed. */
-interface Aftermath {
+interface FaultAftermath {
   readonly before: readonly string[];
-  seen(): readonly string[];
-  readonly asked: readonly string[];
+  stateNow(): readonly string[];
+  readonly ipamCalls: readonly string[];
   /** Its answer. */
-  readonly said: string;
-  call(command: string): Pick<Response, "exitCode" | "stdout">;
+  readonly output: string;
+  call(command: string): Pick<PluginResponse, "exitCode" | "stdout">;
 }
 
-function failEach(command: "ADD" | "DEL", where: Where, task: Task, judge: (aftermath: Aftermath) => void): number {
+function failEach(
+  command: "ADD" | "DEL",
+  where: FailurePoint,
+  rollbackCase: RollbackCase,
+  check: (aftermath: FaultAftermath) => void,
+): number {
   for (let at = 1;; at++) {
     using namespaces = newNamespaces();
-    const fuse: Fuse = { where, left: Number.POSITIVE_INFINITY };
+    const fuse: FaultTrigger = { where, remaining: Number.POSITIVE_INFINITY };
     const asked: string[] = [];
-    const config = task.prepare(namespaces);
-    const before = stateOf(namespaces, task.hasRules);
-    const call = callerOf(task.plugin, config, namespaces, fuse, asked);
+    const config = rollbackCase.prepare(namespaces);
+    const before = stateOf(namespaces, rollbackCase.hasRules);
+    const call = callerOf(rollbackCase.plugin, config, namespaces, fuse, asked);
     if (command === "DEL") expect(call("ADD")).toMatchObject({ exitCode: 0 });
-    fuse.left = at;
-    const { exitCode, stdout: said } = call(command);
-    const isSpent = fuse.left <= 0;
-    fuse.left = Number.POSITIVE_INFINITY;
-    if (exitCode !== 0) judge({ before, asked, said, call, seen: () => stateOf(namespaces, task.hasRules) });
+    fuse.remaining = at;
+    const { exitCode, stdout: output } = call(command);
+    const isSpent = fuse.remaining <= 0;
+    fuse.remaining = Number.POSITIVE_INFINITY;
+    if (exitCode !== 0) {
+      check({
+        before,
+        ipamCalls: asked,
+        output,
+        call,
+        stateNow: () => stateOf(namespaces, rollbackCase.hasRules),
+      });
+    }
     if (isSpent) continue;
-    expect([said, exitCode]).toEqual([said, 0]);
+    expect([output, exitCode]).toEqual([output, 0]);
     return at - 1;
   }
 }
@@ -106,13 +121,13 @@ function callerOf(
   tested: AnyPlugin,
   config: object,
   { host, container }: Namespaces,
-  fuse: Fuse,
+  fuse: FaultTrigger,
   asked: string[],
-): Aftermath["call"] {
-  const surroundings: Surroundings = {
-    host: fused(host, fuse),
-    openNetns: (path) => fused(openNetns(path), fuse),
-    invoker: () => embedded(() => given(asked), surroundings),
+): FaultAftermath["call"] {
+  const surroundings: HostContext = {
+    host: failingNetns(host, fuse),
+    openNetns: (path) => failingNetns(openNetns(path), fuse),
+    invoker: () => builtinInvoker(() => isGiven(asked), surroundings),
     log: () => {},
   };
   const stdin = JSON.stringify({ cniVersion: "1.1.0", name: "net", type: tested.name, ...config });
@@ -124,25 +139,27 @@ function callerOf(
 }
 
 /** The IPAM plugin, which notes what it is asked. */
-const given = (asked: string[]) =>
+const isGiven = (commands: string[]) =>
   plugin({
     name: "given",
     about: "Gives the addresses in its configuration",
     config: anything,
     add({ config }) {
-      asked.push("ADD");
+      commands.push("ADD");
       const ip = (address: string, gateway: string) =>
         ({ address: parseCidr(address), gateway: parseIp(gateway) }) satisfies IpConfig;
-      return { ips: (config as { ipam: { ips: [string, string][] } }).ipam.ips.map((each) => ip(...each)) };
+      return { ips: (config as { ipam: { ips: [string, string][] } }).ipam.ips.map((pair) => ip(...pair)) };
     },
-    del: () => void asked.push("DEL"),
+    del: () => void commands.push("DEL"),
     check: () => {},
   });
 
 /** A namespace whose sockets fail when the fuse blows. */
-function fused(netns: Netns, fuse: Fuse): Netns {
-  const blow = (where: Where) => {
-    if (where === fuse.where && --fuse.left === 0) throw new SystemError(where === "send" ? "sendto" : "recvfrom", EIO);
+function failingNetns(netns: Netns, fuse: FaultTrigger): Netns {
+  const blow = (where: FailurePoint) => {
+    if (where === fuse.where && --fuse.remaining === 0) {
+      throw new SystemError(where === "send" ? "sendto" : "recvfrom", EIO);
+    }
   };
   const wrap = (nl: Netlink): Netlink => ({
     get sequence() {
@@ -164,9 +181,9 @@ function fused(netns: Netns, fuse: Fuse): Netns {
   });
   const sockets = new Map<Netlink, Netlink>();
   const socket = (nl: Netlink) => {
-    const known = sockets.get(nl) ?? wrap(nl);
-    sockets.set(nl, known);
-    return known;
+    const wrapped = sockets.get(nl) ?? wrap(nl);
+    sockets.set(nl, wrapped);
+    return wrapped;
   };
   return {
     path: netns.path,
@@ -203,7 +220,7 @@ function stateOf({ host, container }: Namespaces, hasRules = false): string[] {
     ...rule.list(nl).filter(({ table }) => table !== 0),
   ]);
   return [
-    ...all.map((each) => Bun.inspect(each, { depth: 9 })),
-    ...hasRules ? inNetns(host, "nft", "list", "ruleset").match(/.*c1 eth0.*/g) ?? [] : [],
+    ...all.map((element) => Bun.inspect(element, { depth: 9 })),
+    ...hasRules ? runInNetns(host, "nft", "list", "ruleset").match(/.*c1 eth0.*/g) ?? [] : [],
   ];
 }

@@ -9,15 +9,21 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createNetns, type Netns, openNetns } from "../ffi/netns.ts";
 import { type Namespaces, newNamespaces } from "./netns.ts";
-import { parseAnswer } from "../plugins/lib/protocol/response.ts";
+import { parsePluginResult } from "../plugins/lib/protocol/response.ts";
 import { CniError } from "../spec/error.ts";
 import type { Result } from "../spec/result.ts";
-import type { Verb, Version } from "../spec/version.ts";
-import type { Request } from "../plugins/lib/protocol/delegate.ts";
-import { type AnyPlugin, embedded, restore, serve, type Surroundings } from "../plugins/lib/protocol/serve.ts";
+import type { CniCommand, Version } from "../spec/version.ts";
+import type { PluginRequest } from "../plugins/lib/protocol/delegate.ts";
+import {
+  type AnyPlugin,
+  builtinInvoker,
+  type HostContext,
+  restoreRules,
+  serve,
+} from "../plugins/lib/protocol/serve.ts";
 
 /** Who is to be attached. */
-export interface CallOptions {
+export interface SandboxCallOptions {
   readonly containerId?: string;
   readonly ifname?: string;
   /** The container's namespace; that of the sandbox unless told, none if `null`. */
@@ -35,9 +41,9 @@ export interface Sandbox extends Namespaces {
   /** Another container, which lives as long as the sandbox. */
   newContainer(): Netns;
   /** Calls a plugin; gives the result of an ADD. @throws {CniError} what the plugin answered with */
-  call(plugin: AnyPlugin, verb: Verb, config: object, options?: CallOptions): Result;
+  call(plugin: AnyPlugin, verb: CniCommand, config: object, options?: SandboxCallOptions): Result;
   /** Has a plugin put back the rules that are missing. @returns what that was, in words */
-  restore(plugin: AnyPlugin, config: object, options?: CallOptions): readonly string[];
+  restore(plugin: AnyPlugin, config: object, options?: SandboxCallOptions): readonly string[];
 }
 
 /** A sandbox in which plugins may delegate to `plugins`. */
@@ -47,19 +53,19 @@ export function newSandbox(plugins: readonly AnyPlugin[]): Sandbox {
   const directory = mkdtempSync(join(tmpdir(), "cni-test-"));
   resources.defer(() => rmSync(directory, { recursive: true }));
   const log: string[] = [];
-  const surroundings: Surroundings = {
+  const surroundings: HostContext = {
     host: namespaces.host,
     openNetns,
-    invoker: () => embedded((type) => plugins.find(({ name }) => name === type), surroundings),
+    invoker: () => builtinInvoker((type) => plugins.find(({ name }) => name === type), surroundings),
     log: (message) => void log.push(message),
   };
-  const pathOf = (netns: CallOptions["netns"]) =>
+  const pathOf = (netns: SandboxCallOptions["netns"]) =>
     netns === null ? "" : typeof netns === "string" ? netns : (netns ?? namespaces.container).path;
   const requestOf = (
-    command: Verb,
+    command: CniCommand,
     document: object,
-    { containerId = "c1", ifname = "eth0", netns, env = {} }: CallOptions,
-  ): Request => {
+    { containerId = "c1", ifname = "eth0", netns, env = {} }: SandboxCallOptions,
+  ): PluginRequest => {
     const variables = {
       CNI_CONTAINERID: containerId,
       CNI_IFNAME: ifname,
@@ -78,11 +84,13 @@ export function newSandbox(plugins: readonly AnyPlugin[]): Sandbox {
     log,
     newContainer: () => resources.use(createNetns()),
     restore: (plugin, config, options = {}) =>
-      restore(plugin, requestOf("ADD", documentOf(plugin, config), options), surroundings),
+      restoreRules(plugin, requestOf("ADD", documentOf(plugin, config), options), surroundings),
     call(plugin, verb, config, options = {}) {
       const document = documentOf(plugin, config);
       const { exitCode, stdout } = serve(plugin, requestOf(verb, document, options), surroundings);
-      if (exitCode === 0) return verb === "ADD" ? parseAnswer(stdout, plugin.name, document.cniVersion as Version) : {};
+      if (exitCode === 0) {
+        return verb === "ADD" ? parsePluginResult(stdout, plugin.name, document.cniVersion as Version) : {};
+      }
       const { code, msg, details } = JSON.parse(stdout);
       throw new CniError(code, msg, details ? { details } : {});
     },
@@ -91,7 +99,7 @@ export function newSandbox(plugins: readonly AnyPlugin[]): Sandbox {
 }
 
 /** The configuration with the result of an ADD, as a runtime hands it on. */
-export function withResult<C extends object>(config: C, result: Result): C & { readonly prevResult: object } {
+export function withPrevResult<C extends object>(config: C, result: Result): C & { readonly prevResult: object } {
   return { ...config, prevResult: { cniVersion: "1.1.0", ...result } };
 }
 

@@ -4,11 +4,11 @@
  * @module
  */
 import type { Netns } from "../ffi/netns.ts";
-import { inNetns } from "./netns.ts";
+import { runInNetns } from "./netns.ts";
 
 /** Makes both interfaces; what is behind their cables answers nothing. */
 export function addInterfaces(netns: Netns): void {
-  inNetns(
+  runInNetns(
     netns,
     "sh",
     "-ec",
@@ -25,18 +25,18 @@ export function addInterfaces(netns: Netns): void {
 }
 
 /** Runs ip(8) in the namespace, command by command. */
-export function ip(netns: Netns, ...commands: string[]): void {
-  for (const each of commands) inNetns(netns, "ip", ...each.split(" "));
+export function ipCommands(netns: Netns, ...commands: string[]): void {
+  for (const command of commands) runInNetns(netns, "ip", ...command.split(" "));
 }
 
 /** The rules of both families, as ip(8) shows them, without those that every namespace has. */
-export function rules(netns: Netns): string[] {
+export function ipRules(netns: Netns): string[] {
   return [["-4"], ["-6"]].flatMap((family) => lines(netns, ...family, "rule"))
     .filter((line) => !/from all lookup (local|main|default)$/.test(line));
 }
 
 /** The routes of a table, or of all but `local`, in the order of their text. */
-export function routes(netns: Netns, table = "all"): string[] {
+export function ipRoutes(netns: Netns, table = "all"): string[] {
   return [["-4"], ["-6"]].flatMap((family) => lines(netns, ...family, "route", "show", "table", table))
     .filter((line) => !/ table local /.test(line)).sort();
 }

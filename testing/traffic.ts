@@ -6,22 +6,22 @@
 import type { Netns } from "../ffi/netns.ts";
 
 /** Something that answers with its own name and the address that it was asked from: `web 10.1.0.1`. */
-export interface Server extends Disposable {
+export interface TestServer extends Disposable {
   readonly port: number;
 }
 
 /** The address of a peer, unless it has left already. */
-const withoutMapping = (address: string | undefined): string => (address ?? "").replace(/^::ffff:/, "");
+const withoutIpv4Mapping = (address: string | undefined): string => (address ?? "").replace(/^::ffff:/, "");
 
 /** Answers TCP connections to any address of the namespace, on a given port or on one that the kernel chooses. */
-export function serveTcp(netns: Netns, name: string, port = 0, hostname = "::"): Server {
-  return netns.run<Server>(() => {
+export function serveTcp(netns: Netns, name: string, port = 0, hostname = "::"): TestServer {
+  return netns.run<TestServer>(() => {
     const listener = Bun.listen({
       hostname,
       port,
       socket: {
         open(socket) {
-          socket.end(`${name} ${withoutMapping(socket.remoteAddress)}`);
+          socket.end(`${name} ${withoutIpv4Mapping(socket.remoteAddress)}`);
         },
         data() {},
       },
@@ -31,15 +31,15 @@ export function serveTcp(netns: Netns, name: string, port = 0, hostname = "::"):
 }
 
 /** Answers UDP packets to any address of the namespace. */
-export async function serveUdp(netns: Netns, name: string, port = 0, hostname = "::"): Promise<Server> {
-  const socket = await inside(netns, () =>
+export async function serveUdp(netns: Netns, name: string, port = 0, hostname = "::"): Promise<TestServer> {
+  const socket = await openInNetns(netns, () =>
     Bun.udpSocket({
       hostname,
       port,
       socket: {
         error() {},
         data(self, _, fromPort, from) {
-          self.send(`${name} ${withoutMapping(from)}`, fromPort, from);
+          self.send(`${name} ${withoutIpv4Mapping(from)}`, fromPort, from);
         },
       },
     }));
@@ -47,20 +47,20 @@ export async function serveUdp(netns: Netns, name: string, port = 0, hostname = 
 }
 
 /** How long to wait for an answer before there is none: long enough for the kernel to repeat, after a second, a packet that was lost. */
-const PATIENCE_MS = 1500;
+const ANSWER_TIMEOUT_MS = 1500;
 /** The same where no answer is expected: one that should not come takes a millisecond as well. */
-export const SHORTLY_MS = 300;
+export const NO_ANSWER_TIMEOUT_MS = 300;
 
 /** What a TCP server answers; `undefined` if it cannot be reached. */
-export async function askTcp(
+export async function requestTcp(
   netns: Netns,
   hostname: string,
   port: number,
-  patienceMs: number = PATIENCE_MS,
+  patienceMs: number = ANSWER_TIMEOUT_MS,
 ): Promise<string | undefined> {
   const { promise, resolve } = Promise.withResolvers<string | undefined>();
   let answer = "";
-  const connected = inside(netns, () =>
+  const connected = openInNetns(netns, () =>
     Bun.connect({
       hostname,
       port,
@@ -82,12 +82,12 @@ export async function askTcp(
 /** A UDP socket that asks from the same port every time, as peers of long conversations do. */
 export interface UdpClient extends Disposable {
   /** What the server answers; `undefined` if nothing comes. */
-  ask(hostname: string, port: number): Promise<string | undefined>;
+  request(hostname: string, port: number): Promise<string | undefined>;
 }
 
-export async function udpClient(netns: Netns, hostname: string): Promise<UdpClient> {
+export async function newUdpClient(netns: Netns, hostname: string): Promise<UdpClient> {
   let resolve: (answer: string | undefined) => void = () => {};
-  const socket = await inside(
+  const socket = await openInNetns(
     netns,
     () =>
       Bun.udpSocket({
@@ -96,11 +96,11 @@ export async function udpClient(netns: Netns, hostname: string): Promise<UdpClie
       }),
   );
   return {
-    async ask(hostname, port) {
+    async request(hostname, port) {
       const answered = Promise.withResolvers<string | undefined>();
       resolve = answered.resolve;
       socket.send("?", port, hostname);
-      const timer = setTimeout(() => resolve(undefined), PATIENCE_MS);
+      const timer = setTimeout(() => resolve(undefined), ANSWER_TIMEOUT_MS);
       const result = await answered.promise;
       clearTimeout(timer);
       return result;
@@ -110,13 +110,13 @@ export async function udpClient(netns: Netns, hostname: string): Promise<UdpClie
 }
 
 /** What a UDP server answers; `undefined` if nothing comes. */
-export async function askUdp(netns: Netns, hostname: string, port: number): Promise<string | undefined> {
-  using client = await udpClient(netns, hostname.includes(":") ? "::" : "0.0.0.0");
-  return await client.ask(hostname, port);
+export async function requestUdp(netns: Netns, hostname: string, port: number): Promise<string | undefined> {
+  using client = await newUdpClient(netns, hostname.includes(":") ? "::" : "0.0.0.0");
+  return await client.request(hostname, port);
 }
 
 /** Opens a socket inside a namespace. It is opened by the call itself; only the wait for it is asynchronous and may be outside. */
-function inside<T>(netns: Netns, open: () => Promise<T>): Promise<T> {
+function openInNetns<T>(netns: Netns, open: () => Promise<T>): Promise<T> {
   let pending: Promise<T> | undefined;
   netns.run(() => void (pending = open()));
   return pending!;

@@ -10,7 +10,7 @@ import { RUN_OPTIONS } from "./run_arguments.ts";
 import { programVersion } from "../version.ts";
 
 /** The text for `cni --help`. */
-function general(): string {
+function generalHelp(): string {
   const names = pluginNames();
   const width = Math.max(...names.map((name) => name.length));
   const plugins = names.map((name) => `  ${name.padEnd(width)}  ${findPlugin(name)?.about}`);
@@ -31,7 +31,7 @@ ${plugins.join("\n")}
 }
 
 /** The text for `cni run --help`. */
-function run(): string {
+function runHelp(): string {
   return `usage:
   cni run add    NETWORK NETNS          attach; prints the result
   cni run check  NETWORK NETNS          fails if it is no longer as it was attached
@@ -63,7 +63,7 @@ example:
 `;
 }
 
-const INSTALL = `usage:
+const INSTALL_HELP = `usage:
   cni install DIR [--copy] [--force]
 
 Puts a relative link to this program into DIR for every plugin, and for "cni" itself.
@@ -73,7 +73,7 @@ options:
       --force  replace files that were not put there by this program
 `;
 
-const NETNS = `usage:
+const NETNS_HELP = `usage:
   cni netns [list]             names, one per line
   cni netns add NAME
   cni netns del NAME
@@ -82,7 +82,7 @@ const NETNS = `usage:
 The same namespaces as those of "ip netns".
 `;
 
-const PLUGIN = `usage:
+const PLUGIN_HELP = `usage:
   cni plugin NAME
 
 Runs a plugin as container engines do: CNI_COMMAND and its like in the environment, the configuration on stdin.
@@ -92,15 +92,15 @@ Runs a plugin as container engines do: CNI_COMMAND and its like in the environme
 export function helpText(command: string): string {
   switch (command) {
     case "run":
-      return run();
+      return runHelp();
     case "install":
-      return INSTALL;
+      return INSTALL_HELP;
     case "netns":
-      return NETNS;
+      return NETNS_HELP;
     case "plugin":
-      return PLUGIN;
+      return PLUGIN_HELP;
     default:
-      return general();
+      return generalHelp();
   }
 }
 

@@ -3,11 +3,11 @@
  *
  * @module
  */
-import { unless } from "../../ffi/sys/error.ts";
+import { ignoreErrors } from "../../ffi/sys/error.ts";
 import { ensureDirectory } from "../../ffi/sys/directory.ts";
-import { openFile, readEnd } from "../../ffi/sys/file.ts";
-import { type FileStatus, findLink, findStatus } from "../../ffi/sys/stat.ts";
-import { placeCopy, placeHardLink, placeSymbolicLink } from "../../ffi/sys/atomic_install.ts";
+import { openFile, readTail } from "../../ffi/sys/file.ts";
+import { type FileStat, findStat, findSymlinkTarget } from "../../ffi/sys/stat.ts";
+import { installCopy, installHardLink, installSymlink } from "../../ffi/sys/atomic_install.ts";
 
 /** What to put where. */
 export interface InstallOptions {
@@ -23,19 +23,19 @@ export interface InstallOptions {
 }
 
 /** What was done about one name. */
-export interface Installed {
+export interface InstalledFile {
   readonly path: string;
   /** Where the link leads, or that it is the binary itself. */
-  readonly what: string;
+  readonly target: string;
   /** False if it was so already. */
   readonly changed: boolean;
 }
 
 /** What the build writes at the end of the program, by which it knows copies of every version. Never to be changed. */
-export const MARK = "\ncni: the runtime and the plugins of container networks in one program\n";
+export const BINARY_MARK = "\ncni: the runtime and the plugins of container networks in one program\n";
 
 /** The command itself; installed beside the plugins. */
-const COMMAND = "cni";
+const COMMAND_NAME = "cni";
 
 /**
  * Puts every name in place, each at once and only where something is to be changed; a file of somebody else stops it before the first.
@@ -43,84 +43,90 @@ const COMMAND = "cni";
  * @throws {RangeError} naming the files in the way
  * @throws {SystemError} if the directory cannot be written
  */
-export function install(options: InstallOptions): Installed[] {
+export function install(options: InstallOptions): InstalledFile[] {
   ensureDirectory(options.directory);
   const directory = canonicalPath(options.directory);
   const program = canonicalPath(options.program);
   const plan = { ...options, directory, program };
-  const names = [COMMAND, ...options.names].filter((name) => `${directory}/${name}` !== program);
-  refuseForeign(plan, names);
-  return options.copy ? copyAll(plan, names) : names.map((name) => linkOne(plan, name));
+  const names = [COMMAND_NAME, ...options.names].filter((name) => `${directory}/${name}` !== program);
+  requireNoForeignFiles(plan, names);
+  return options.copy ? installCopies(plan, names) : names.map((name) => installLink(plan, name));
 }
 
 /** The path without links. @throws {SystemError} if there is nothing */
 export function canonicalPath(path: string): string {
   using file = openFile(path);
-  return findLink(`/proc/self/fd/${file.fd}`)!;
+  return findSymlinkTarget(`/proc/self/fd/${file.fd}`)!;
 }
 
-function refuseForeign(options: InstallOptions, names: readonly string[]): void {
+function requireNoForeignFiles(options: InstallOptions, names: readonly string[]): void {
   const { directory, program, force } = options;
-  const own = findStatus(program)!;
-  const inTheWay = names.map((name) => `${directory}/${name}`).filter((path) => isForeign(path, own, force));
-  if (inTheWay.length === 0) return;
+  const programStatus = findStat(program)!;
+  const foreignPaths = names.map((name) => `${directory}/${name}`).filter((path) =>
+    isForeignFile(path, programStatus, force)
+  );
+  if (foreignPaths.length === 0) return;
   const hint = force ? "a directory is never replaced" : "use --force to replace them";
   throw new RangeError(
-    `Cannot install into "${directory}": not put there by this program: ${inTheWay.join(", ")} (${hint})`,
+    `Cannot install into "${directory}": not put there by this program: ${foreignPaths.join(", ")} (${hint})`,
   );
 }
 
 /** Ours is what leads to this binary, a copy of any version of it, and a link to one of its name that is another version or gone. */
-function isForeign(path: string, own: FileStatus, force: boolean): boolean {
-  const target = findLink(path);
-  const status = findStatus(path);
+function isForeignFile(path: string, programStatus: FileStat, force: boolean): boolean {
+  const target = findSymlinkTarget(path);
+  const status = findStat(path);
   if (target === undefined && !status) return false;
   if (target === undefined && status?.isDirectory) return true;
-  if (force || (status && (isSame(status, own) || (status.isFile && isMarked(path))))) return false;
-  return target === undefined || target.slice(target.lastIndexOf("/") + 1) !== COMMAND;
+  if (force || (status && (isSameFile(status, programStatus) || (status.isFile && hasBinaryMark(path))))) return false;
+  return target === undefined || target.slice(target.lastIndexOf("/") + 1) !== COMMAND_NAME;
 }
 
-function isMarked(path: string): boolean {
-  const mark = new TextEncoder().encode(MARK);
-  return Buffer.from(readEnd(path, mark.length)).equals(mark);
+function hasBinaryMark(path: string): boolean {
+  const mark = new TextEncoder().encode(BINARY_MARK);
+  return Buffer.from(readTail(path, mark.length)).equals(mark);
 }
 
 /** The same file, or a copy that kept its time. */
-function isSame(a: FileStatus, b: FileStatus): boolean {
-  return a.identity === b.identity || (a.size === b.size && a.modified === b.modified);
+function isSameFile(a: FileStat, b: FileStat): boolean {
+  return a.identity === b.identity || (a.size === b.size && a.mtime === b.mtime);
 }
 
-function linkOne({ directory, program }: InstallOptions, name: string): Installed {
+function installLink({ directory, program }: InstallOptions, name: string): InstalledFile {
   const path = `${directory}/${name}`;
-  const what = relativePath(directory, program);
-  if (findLink(path) === what) return { path, what, changed: false };
-  placeSymbolicLink(what, path);
-  return { path, what, changed: true };
+  const target = relativePath(directory, program);
+  if (findSymlinkTarget(path) === target) return { path, target, changed: false };
+  installSymlink(target, path);
+  return { path, target, changed: true };
 }
 
 /** Relative, so that the tree can be moved or mounted elsewhere; both absolute and canonical. */
 export function relativePath(directory: string, path: string): string {
   const from = directory.split("/").filter((part) => part !== "");
   const to = path.split("/").filter((part) => part !== "");
-  let shared = 0;
-  while (shared < from.length && shared < to.length - 1 && from[shared] === to[shared]) shared++;
-  return [...from.slice(shared).map(() => ".."), ...to.slice(shared)].join("/");
+  let commonLength = 0;
+  while (commonLength < from.length && commonLength < to.length - 1 && from[commonLength] === to[commonLength]) {
+    commonLength++;
+  }
+  return [...from.slice(commonLength).map(() => ".."), ...to.slice(commonLength)].join("/");
 }
 
 /** The command is the copy, and the plugins are more names of that file, which take no room. */
-function copyAll({ directory, program }: InstallOptions, names: readonly string[]): Installed[] {
-  const copy = names.includes(COMMAND) ? `${directory}/${COMMAND}` : program;
+function installCopies({ directory, program }: InstallOptions, names: readonly string[]): InstalledFile[] {
+  const copy = names.includes(COMMAND_NAME) ? `${directory}/${COMMAND_NAME}` : program;
   return names.map((name) => {
     const path = `${directory}/${name}`;
-    const what = path === copy ? `copy of ${program}` : COMMAND;
+    const target = path === copy ? `copy of ${program}` : COMMAND_NAME;
     const source = path === copy ? program : copy;
-    const present = findLink(path) === undefined ? findStatus(path) : undefined;
-    if (present && isSame(present, findStatus(source)!)) return { path, what, changed: false };
-    if (path === copy) placeCopy(source, path);
+    const existing = findSymlinkTarget(path) === undefined ? findStat(path) : undefined;
+    if (existing && isSameFile(existing, findStat(source)!)) return { path, target, changed: false };
+    if (path === copy) installCopy(source, path);
     // Not every file system has more than one name for a file.
-    else if (unless(["EPERM", "EOPNOTSUPP", "EMLINK"], () => (placeHardLink(source, path), true)) === undefined) {
-      placeCopy(source, path);
+    else if (
+      ignoreErrors(["EPERM", "EOPNOTSUPP", "EMLINK"], () => (installHardLink(source, path), true)) === undefined
+    ) {
+      installCopy(source, path);
     }
-    return { path, what, changed: true };
+    return { path, target, changed: true };
   });
 }

@@ -18,7 +18,7 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { install, type InstallOptions, MARK, relativePath } from "./install.ts";
+import { BINARY_MARK, install, type InstallOptions, relativePath } from "./install.ts";
 
 const root = realpathSync(mkdtempSync(join(tmpdir(), "cni-install-")));
 afterAll(() => rmSync(root, { recursive: true }));
@@ -138,24 +138,24 @@ test("install() changes between links and copies", () => {
 
 test("install() over copies of another version replaces all of them", () => {
   for (const version of [1, 2, 3]) {
-    writeFileSync(program, `program ${version}${MARK}`);
+    writeFileSync(program, `program ${version}${BINARY_MARK}`);
     const copy = version < 3;
     put({ copy });
     const texts = readdirSync(bin).map((name) => readFileSync(join(bin, name), "utf8"));
-    expect(texts).toEqual(Array(3).fill(`program ${version}${MARK}`));
+    expect(texts).toEqual(Array(3).fill(`program ${version}${BINARY_MARK}`));
     expect(lstatSync(join(bin, "bridge")).isFile()).toBe(copy);
   }
 });
 
 test("install() takes a program without our mark at its end for somebody else's, however short", () => {
   put({ copy: true });
-  for (const content of ["", "program 2", `${MARK}program`]) {
-    writeFileSync(program, `${content}!${MARK}`);
+  for (const content of ["", "program 2", `${BINARY_MARK}program`]) {
+    writeFileSync(program, `${content}!${BINARY_MARK}`);
     writeFileSync(join(bin, "bridge"), content);
     expect(() => put({ copy: true })).toThrow(`${bin}/bridge`);
   }
   put({ copy: true, force: true });
-  expect(readFileSync(join(bin, "bridge"), "utf8")).toEndWith(MARK);
+  expect(readFileSync(join(bin, "bridge"), "utf8")).toEndWith(BINARY_MARK);
 });
 
 test("install() copies what is larger than one read", () => {

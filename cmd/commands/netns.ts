@@ -3,25 +3,25 @@
  *
  * @module
  */
-import { addNamedNetns, executeInNamedNetns, listNamedNetns, removeNamedNetns } from "../../ffi/named_netns.ts";
+import { addNamedNetns, execInNamedNetns, listNamedNetns, removeNamedNetns } from "../../ffi/named_netns.ts";
 import { UsageError } from "../options.ts";
-import { print, say } from "../../ffi/sys/stdio.ts";
+import { printStderr, printStdout } from "../../ffi/sys/stdio.ts";
 import { suggestion } from "../../spec/suggest.ts";
 
-const COMMANDS: Readonly<Record<string, (words: readonly string[]) => void>> = {
-  add: (words) => addNamedNetns(onlyName("add", words)),
-  del: (words) => removeNamedNetns(onlyName("del", words)),
-  delete: (words) => removeNamedNetns(onlyName("delete", words)),
+const NETNS_COMMANDS: Readonly<Record<string, (words: readonly string[]) => void>> = {
+  add: (words) => addNamedNetns(singleName("add", words)),
+  del: (words) => removeNamedNetns(singleName("del", words)),
+  delete: (words) => removeNamedNetns(singleName("delete", words)),
   list: ([surplus]) => {
     if (surplus !== undefined) throw new UsageError(`"netns list" takes no argument: got "${surplus}"`);
-    for (const name of listNamedNetns()) print(`${name}\n`);
+    for (const name of listNamedNetns()) printStdout(`${name}\n`);
   },
   exec: ([name, ...command]) => {
     const [program, ...rest] = command[0] === "--" ? command.slice(1) : command;
     if (name === undefined || program === undefined) {
       throw new UsageError('"netns exec" needs a name and a command');
     }
-    executeInNamedNetns(name, [program, ...rest], (message) => say(`cni: ${message}`));
+    execInNamedNetns(name, [program, ...rest], (message) => printStderr(`cni: ${message}`));
   },
 };
 
@@ -32,14 +32,14 @@ const COMMANDS: Readonly<Record<string, (words: readonly string[]) => void>> = {
  * @throws {SystemError} what the kernel refused
  */
 export function netns([verb = "list", ...words]: readonly string[]): void {
-  const command = Object.hasOwn(COMMANDS, verb) ? COMMANDS[verb] : undefined;
+  const command = Object.hasOwn(NETNS_COMMANDS, verb) ? NETNS_COMMANDS[verb] : undefined;
   if (!command) {
-    throw new UsageError(`unknown command "netns ${verb}"${suggestion(verb, Object.keys(COMMANDS))}`);
+    throw new UsageError(`unknown command "netns ${verb}"${suggestion(verb, Object.keys(NETNS_COMMANDS))}`);
   }
   command(words);
 }
 
-function onlyName(verb: string, words: readonly string[]): string {
+function singleName(verb: string, words: readonly string[]): string {
   const [name, ...surplus] = words;
   if (name === undefined || name.startsWith("-")) throw new UsageError(`"netns ${verb}" needs a name`);
   if (surplus.length > 0) throw new UsageError(`"netns ${verb}" takes one name: got "${words.join(" ")}"`);

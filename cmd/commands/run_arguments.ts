@@ -3,23 +3,23 @@
  *
  * @module
  */
-import { derivedContainerId } from "../../runtime/container_id.ts";
+import { containerIdOfNetns } from "../../runtime/container_id.ts";
 import { type Ip, parseIp, parseMac } from "../../ffi/address.ts";
 import { namedNetnsPath } from "../../ffi/named_netns.ts";
-import { findStatus } from "../../ffi/sys/stat.ts";
+import { findStat } from "../../ffi/sys/stat.ts";
 import type { Attachment } from "../../spec/plugin_config.ts";
 import { containerIdProblem, ifnameProblem } from "../../spec/env.ts";
 import { parseJson } from "../../spec/jsonc.ts";
 import { isJsonObject, type JsonObject } from "../../spec/schema.ts";
-import { type Arguments, type OptionSpec, parseOptions, UsageError } from "../options.ts";
-import { parsePublish, type PortMapping } from "../published_port.ts";
+import { type OptionSpec, type ParsedOptions, parseOptions, UsageError } from "../options.ts";
+import { parsePublishedPort, type PublishOption } from "../published_port.ts";
 import { suggestion } from "../../spec/suggest.ts";
 
 export type RunVerb = "add" | "check" | "del" | "gc" | "status" | "restore" | "list" | "derive";
 const VERBS: readonly RunVerb[] = ["add", "check", "del", "gc", "status", "restore", "list", "derive"];
 
 /** The commands that requests can be derived for. */
-const DERIVED = ["ADD", "CHECK", "DEL", "GC", "STATUS"] as const;
+const DERIVABLE_COMMANDS = ["ADD", "CHECK", "DEL", "GC", "STATUS"] as const;
 
 /** What `cni run` is asked to do; paths are absolute. */
 export interface RunRequest {
@@ -36,7 +36,7 @@ export interface RunRequest {
   /** CNI_ARGS; absent if not given, which for check means: as before. Of del, what is remembered counts. */
   readonly args?: readonly (readonly [string, string])[];
   readonly capabilityArgs?: JsonObject;
-  readonly publish: readonly PortMapping[];
+  readonly publish: readonly PublishOption[];
   readonly ips: readonly string[];
   readonly mac?: string;
   /** For gc: what is to stay. */
@@ -45,7 +45,7 @@ export interface RunRequest {
   readonly timeoutMs?: number;
   readonly json: boolean;
   /** For derive: what is asked of the plugins. */
-  readonly command: (typeof DERIVED)[number];
+  readonly command: (typeof DERIVABLE_COMMANDS)[number];
   /** What was given beyond; cnitool does not look at it either. */
   readonly surplus: readonly string[];
 }
@@ -75,10 +75,10 @@ export const RUN_OPTIONS: readonly OptionSpec[] = [
   { name: "help", short: "h", help: "print this" },
 ];
 
-type Variables = Readonly<Record<string, string | undefined>>;
+type Environment = Readonly<Record<string, string | undefined>>;
 
 /** What relative paths start from; `undefined` if it was removed. */
-type FindDirectory = () => string | undefined;
+type FindWorkingDirectory = () => string | undefined;
 
 /**
  * Reads the command line after `cni run`.
@@ -87,81 +87,81 @@ type FindDirectory = () => string | undefined;
  * @returns `undefined` if help is asked for
  * @throws {UsageError} naming what cannot be understood
  */
-export function parseRun(argv: readonly string[], env: Variables, cwd: FindDirectory): RunRequest | undefined {
-  const given = parseOptions(argv, RUN_OPTIONS, env);
-  if (given.has("help")) return undefined;
-  if (given.words[0] === "help") return undefined;
-  const { verb, network, netnsText, surplus } = wordsOf(given);
-  const netns = netnsText === undefined ? undefined : netnsPath(netnsText, cwd);
-  const args = given.find("args");
-  const capabilities = given.find("cap-args");
-  const mac = given.find("mac");
-  const timeout = given.find("timeout");
-  const ifname = given.find("ifname") ?? "eth0";
+export function parseRun(argv: readonly string[], env: Environment, cwd: FindWorkingDirectory): RunRequest | undefined {
+  const options = parseOptions(argv, RUN_OPTIONS, env);
+  if (options.has("help")) return undefined;
+  if (options.words[0] === "help") return undefined;
+  const { verb, network, netnsWord, surplus } = parseWords(options);
+  const netns = netnsWord === undefined ? undefined : netnsPath(netnsWord, cwd);
+  const args = options.find("args");
+  const capArgs = options.find("cap-args");
+  const mac = options.find("mac");
+  const timeout = options.find("timeout");
+  const ifname = options.find("ifname") ?? "eth0";
   return {
     verb,
     network,
     ...(netns !== undefined && { netns }),
-    containerId: containerIdOf(given, verb, netns),
+    containerId: containerIdOption(options, verb, netns),
     ifname,
-    confDirectory: absolutePath(given.find("conf-dir") ?? "/etc/cni/net.d", cwd),
-    pluginDirectories: (given.find("plugin-dir") ?? "/opt/cni/bin").split(":").filter((each) => each !== "")
-      .map((each) => absolutePath(each, cwd)),
-    cacheDirectory: absolutePath(given.find("cache-dir") ?? "/var/lib/cni", cwd),
+    confDirectory: absolutePath(options.find("conf-dir") ?? "/etc/cni/net.d", cwd),
+    pluginDirectories: (options.find("plugin-dir") ?? "/opt/cni/bin").split(":").filter((directory) => directory !== "")
+      .map((directory) => absolutePath(directory, cwd)),
+    cacheDirectory: absolutePath(options.find("cache-dir") ?? "/var/lib/cni", cwd),
     ...(args !== undefined && { args: parseArgsOption(args) }),
-    ...(capabilities !== undefined && { capabilityArgs: parseCapabilityArgs(capabilities) }),
-    publish: given.list("publish").map(parsePublish),
-    ips: given.list("ip").map(parseAddress),
-    ...(mac !== undefined && { mac: parse("--mac", mac, parseMac) }),
-    valid: validOf(given, verb, ifname),
-    ...(timeout !== undefined && { timeoutMs: parseTime(timeout) }),
-    json: given.has("json"),
-    command: parseCommand(given, verb),
+    ...(capArgs !== undefined && { capabilityArgs: parseCapabilityArgs(capArgs) }),
+    publish: options.list("publish").map(parsePublishedPort),
+    ips: options.list("ip").map(parseAddress),
+    ...(mac !== undefined && { mac: parseOrUsageError("--mac", mac, parseMac) }),
+    valid: parseValid(options, verb, ifname),
+    ...(timeout !== undefined && { timeoutMs: parseTimeout(timeout) }),
+    json: options.has("json"),
+    command: parseCommand(options, verb),
     surplus,
   };
 }
 
-interface Words {
+interface RunWords {
   readonly verb: RunVerb;
   readonly network: string;
-  readonly netnsText: string | undefined;
+  readonly netnsWord: string | undefined;
   readonly surplus: readonly string[];
 }
 
-function wordsOf({ words }: Arguments): Words {
-  const [verb, network = "", netnsText, ...surplus] = words;
-  const known = VERBS.find((each) => each === verb);
+function parseWords({ words }: ParsedOptions): RunWords {
+  const [verb, network = "", netnsWord, ...surplus] = words;
+  const runVerb = VERBS.find((candidate) => candidate === verb);
   if (verb === undefined) throw new UsageError(`what shall be run? ${VERBS.join(", ")}`);
-  if (!known) throw new UsageError(`unknown command "run ${verb}"${suggestion(verb, VERBS)}`);
-  const takesAll = known === "list" || known === "restore";
-  if (network === "" && !takesAll) {
+  if (!runVerb) throw new UsageError(`unknown command "run ${verb}"${suggestion(verb, VERBS)}`);
+  const isNetworkOptional = runVerb === "list" || runVerb === "restore";
+  if (network === "" && !isNetworkOptional) {
     throw new UsageError(`"run ${verb}" needs a network: a name, a path, or -`);
   }
-  if (takesAll) return { verb: known, network, netnsText: undefined, surplus: words.slice(2) };
-  if (!netnsText && (verb === "add" || verb === "check")) {
+  if (isNetworkOptional) return { verb: runVerb, network, netnsWord: undefined, surplus: words.slice(2) };
+  if (!netnsWord && (verb === "add" || verb === "check")) {
     throw new UsageError(`"run ${verb} ${network}" needs a network namespace: a name (see "cni netns list") or a path`);
   }
   // cnitool demands one for these, and does nothing with it.
-  const unused = known === "gc" || known === "status";
-  return { verb: known, network, netnsText: unused ? undefined : netnsText || undefined, surplus };
+  const ignoresNetns = runVerb === "gc" || runVerb === "status";
+  return { verb: runVerb, network, netnsWord: ignoresNetns ? undefined : netnsWord || undefined, surplus };
 }
 
 /** What has a slash is a path. A name is one of /run/netns, or, where none is there, a file of that name, as cnitool has it. */
-function netnsPath(text: string, cwd: FindDirectory): string {
+function netnsPath(text: string, cwd: FindWorkingDirectory): string {
   if (text.includes("/")) return absolutePath(text, cwd);
-  const named = parse("network namespace", text, namedNetnsPath);
-  if (findStatus(named) || cwd() === undefined) return named;
+  const namedPath = parseOrUsageError("network namespace", text, namedNetnsPath);
+  if (findStat(namedPath) || cwd() === undefined) return namedPath;
   const path = absolutePath(text, cwd);
-  return findStatus(path) ? path : named;
+  return findStat(path) ? path : namedPath;
 }
 
-function parseCommand(given: Arguments, verb: RunVerb): RunRequest["command"] {
-  const text = given.find("command");
+function parseCommand(options: ParsedOptions, verb: RunVerb): RunRequest["command"] {
+  const text = options.find("command");
   if (text === undefined) return "ADD";
   if (verb !== "derive") throw new UsageError('"--command" belongs to "run derive"');
-  const command = DERIVED.find((each) => each === text.toUpperCase());
+  const command = DERIVABLE_COMMANDS.find((candidate) => candidate === text.toUpperCase());
   if (command) return command;
-  throw new UsageError(`--command must be one of ${DERIVED.join(", ")}: got ${JSON.stringify(text)}`);
+  throw new UsageError(`--command must be one of ${DERIVABLE_COMMANDS.join(", ")}: got ${JSON.stringify(text)}`);
 }
 
 /**
@@ -169,23 +169,23 @@ function parseCommand(given: Arguments, verb: RunVerb): RunRequest["command"] {
  *
  * @throws {UsageError} if it is relative to a directory that was removed
  */
-export function absolutePath(path: string, cwd: FindDirectory): string {
-  const start = path.startsWith("/") ? "" : cwd();
-  if (start === undefined) {
+export function absolutePath(path: string, cwd: FindWorkingDirectory): string {
+  const base = path.startsWith("/") ? "" : cwd();
+  if (base === undefined) {
     throw new UsageError(`"${path}" is relative to the working directory, and that was removed`);
   }
   const parts: string[] = [];
-  for (const part of `${start}/${path}`.split("/")) {
+  for (const part of `${base}/${path}`.split("/")) {
     if (part === "..") parts.pop();
     else if (part !== "" && part !== ".") parts.push(part);
   }
   return `/${parts.join("/")}`;
 }
 
-function containerIdOf(given: Arguments, verb: RunVerb, netns: string | undefined): string {
-  const id = given.find("container-id");
+function containerIdOption(options: ParsedOptions, verb: RunVerb, netns: string | undefined): string {
+  const id = options.find("container-id");
   if (id !== undefined) return id;
-  if (netns !== undefined) return derivedContainerId(netns);
+  if (netns !== undefined) return containerIdOfNetns(netns);
   if (verb !== "del") return "";
   throw new UsageError('"run del" needs a network namespace or --container-id, to know what to remove');
 }
@@ -199,7 +199,7 @@ function parseArgsOption(text: string): (readonly [string, string])[] {
 }
 
 function parseCapabilityArgs(text: string): JsonObject {
-  const node = parse("--cap-args", text, (value) => parseJson(value, "it"));
+  const node = parseOrUsageError("--cap-args", text, (value) => parseJson(value, "it"));
   if (isJsonObject(node)) return node;
   throw new UsageError(`--cap-args must be a JSON object such as '{"ips":["10.1.0.5"]}': got ${JSON.stringify(text)}`);
 }
@@ -207,54 +207,54 @@ function parseCapabilityArgs(text: string): JsonObject {
 /** With or without a prefix length, which plugins take from their subnet. */
 function parseAddress(text: string): string {
   const slash = text.indexOf("/");
-  const ip: Ip = parse("--ip", slash < 0 ? text : text.slice(0, slash), parseIp);
+  const ip: Ip = parseOrUsageError("--ip", slash < 0 ? text : text.slice(0, slash), parseIp);
   const length = slash < 0 ? "" : text.slice(slash);
   if (length === "" || /^\/[0-9]{1,3}$/.test(length)) return ip + length;
   throw new UsageError(`--ip must be an address such as "10.1.0.5" or "10.1.0.5/16": got ${JSON.stringify(text)}`);
 }
 
-function validOf(given: Arguments, verb: RunVerb, ifname: string): Attachment[] {
-  const valid = given.list("valid");
+function parseValid(options: ParsedOptions, verb: RunVerb, ifname: string): Attachment[] {
+  const valid = options.list("valid");
   if (verb === "restore" && valid.length === 0) {
-    if (!given.has("all") || given.words.length < 2) return [];
-    throw new UsageError(`"run restore" takes a network or --all, not both: got "${given.words[1]}"`);
+    if (!options.has("all") || options.words.length < 2) return [];
+    throw new UsageError(`"run restore" takes a network or --all, not both: got "${options.words[1]}"`);
   }
-  if (verb !== "gc" && !(verb === "derive" && given.find("command")?.toUpperCase() === "GC")) {
-    if (valid.length > 0 || given.has("all")) {
+  if (verb !== "gc" && !(verb === "derive" && options.find("command")?.toUpperCase() === "GC")) {
+    if (valid.length > 0 || options.has("all")) {
       throw new UsageError('"--valid" and "--all" belong to "run gc", "--all" also to "run restore"');
     }
     return [];
   }
-  if (valid.length > 0 && given.has("all") || verb === "gc" && valid.length === 0 && !given.has("all")) {
+  if (valid.length > 0 && options.has("all") || verb === "gc" && valid.length === 0 && !options.has("all")) {
     throw new UsageError(
       '"run gc" removes every attachment that is not named: give --valid ID/IFNAME for each that stays, or --all',
     );
   }
   return valid.map((text) => {
     const slash = text.indexOf("/");
-    const each = slash < 0
+    const attachment = slash < 0
       ? { containerId: text, ifname }
       : { containerId: text.slice(0, slash), ifname: text.slice(slash + 1) };
-    const [what, problem] = containerIdProblem(each.containerId)
-      ? ["container id", containerIdProblem(each.containerId)]
-      : ["interface name", ifnameProblem(each.ifname)];
-    if (!problem) return each;
+    const [what, problem] = containerIdProblem(attachment.containerId)
+      ? ["container id", containerIdProblem(attachment.containerId)]
+      : ["interface name", ifnameProblem(attachment.ifname)];
+    if (!problem) return attachment;
     throw new UsageError(`--valid must be ID or ID/IFNAME: got ${JSON.stringify(text)}, whose ${what} ${problem}`);
   });
 }
 
 /** Seconds unless a unit follows. */
-function parseTime(text: string): number {
+function parseTimeout(text: string): number {
   const [, digits, unit = "s"] = /^([0-9]+(?:\.[0-9]+)?)(ms|s|m)?$/.exec(text) ?? [];
   const ms = Number(digits) * { ms: 1, s: 1000, m: 60_000 }[unit as "ms" | "s" | "m"];
   if (ms >= 1) return Math.round(ms);
   throw new UsageError(`--timeout must be a time such as "30s" or "500ms": got ${JSON.stringify(text)}`);
 }
 
-function parse<T>(what: string, text: string, parser: (text: string) => T): T {
+function parseOrUsageError<T>(subject: string, text: string, parseText: (text: string) => T): T {
   try {
-    return parser(text);
+    return parseText(text);
   } catch (error) {
-    throw new UsageError(`${what}: ${error instanceof Error ? error.message : error}`);
+    throw new UsageError(`${subject}: ${error instanceof Error ? error.message : error}`);
   }
 }

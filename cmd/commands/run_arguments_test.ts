@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { UsageError } from "../options.ts";
-import { derivedContainerId } from "../../runtime/container_id.ts";
+import { containerIdOfNetns } from "../../runtime/container_id.ts";
 import { absolutePath, parseRun } from "./run_arguments.ts";
 
 const parse = (argv: string, env: Record<string, string> = {}) => parseRun(argv.split(" "), env, () => "/base")!;
@@ -13,7 +13,7 @@ test("parseRun() takes the defaults of cnitool", () => {
     verb: "add",
     network: "web",
     netns: "/run/netns/blue",
-    containerId: derivedContainerId("/run/netns/blue"),
+    containerId: containerIdOfNetns("/run/netns/blue"),
     ifname: "eth0",
     confDirectory: "/etc/cni/net.d",
     pluginDirectories: ["/opt/cni/bin"],
@@ -81,7 +81,7 @@ test("parseRun() reads what is to be published and asked for", () => {
 
 test("derivedContainerId() is cnitool's for the same path", () => {
   // Printed by cnitool for `add NET /var/run/netns/blue`.
-  expect(derivedContainerId("/var/run/netns/blue")).toBe("cnitool-296747069b8a02dc4e2a");
+  expect(containerIdOfNetns("/var/run/netns/blue")).toBe("cnitool-296747069b8a02dc4e2a");
 });
 
 test.each([
@@ -90,7 +90,7 @@ test.each([
   ["./blue", "/base/blue"],
   ["/proc//12/./ns/../ns/net/", "/proc/12/ns/net"],
 ])("parseRun() finds namespace %j at %j, and takes the container id from there", (netns, path) => {
-  expect(parse(`add web ${netns}`)).toMatchObject({ netns: path, containerId: derivedContainerId(path) });
+  expect(parse(`add web ${netns}`)).toMatchObject({ netns: path, containerId: containerIdOfNetns(path) });
 });
 
 test.each([["/", "/"], ["..", "/"], ["../../..", "/"], ["a/b/../c", "/base/a/c"], ["/a/..", "/"]])(

@@ -2,10 +2,10 @@
 import { afterAll, expect } from "bun:test";
 import { existsSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { inNetns, netnsTest } from "../../testing/netns.ts";
-import { newRunBenches } from "../../testing/cli.ts";
+import { netnsTest, runInNetns } from "../../testing/netns.ts";
+import { newCliSandboxes } from "../../testing/cli.ts";
 
-const { root, bench } = newRunBenches();
+const { root, bench } = newCliSandboxes();
 afterAll(() => rmSync(root, { recursive: true }));
 
 const nested = `${"[".repeat(10_000)}${"]".repeat(10_000)}`;
@@ -58,7 +58,7 @@ netnsTest("cni run says what is at fault besides the configuration", ({ host, co
       `interface name "${name}" stands for all`,
     );
     // The kernel would not have it either.
-    expect(() => inNetns(container, "ip", "link", "add", name, "type", "veth")).toThrow();
+    expect(() => runInNetns(container, "ip", "link", "add", name, "type", "veth")).toThrow();
   }
   expect(run("add wbe blue").stderr).toStartWith(`cni: Cannot find network "wbe" in "${conf}"; did you mean "web"?\n`);
 });

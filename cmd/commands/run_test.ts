@@ -1,13 +1,13 @@
 import { expect, test } from "bun:test";
 import { CniError } from "../../spec/error.ts";
-import { parseNetworkList } from "../../spec/network_config_list.ts";
-import { wishes } from "./run.ts";
+import { parseNetworkConfigList } from "../../spec/network_config_list.ts";
+import { runtimeArguments } from "./run.ts";
 import { parseRun } from "./run_arguments.ts";
 import { DEFAULT_NETWORK } from "../../runtime/default_network.ts";
 
 const network = (...capabilities: string[]) => {
   const declared = Object.fromEntries(capabilities.map((name) => [name, true]));
-  return parseNetworkList(
+  return parseNetworkConfigList(
     JSON.stringify({
       cniVersion: "1.1.0",
       name: "web",
@@ -16,7 +16,7 @@ const network = (...capabilities: string[]) => {
   );
 };
 const wished = (list: ReturnType<typeof network>, ...argv: string[]) =>
-  wishes(list, parseRun(["add", "web", "blue", ...argv], {}, () => "/")!);
+  runtimeArguments(list, parseRun(["add", "web", "blue", ...argv], {}, () => "/")!);
 
 function failureOf(call: () => unknown): CniError {
   try {
@@ -66,7 +66,7 @@ test("wishes() that no plugin hears are an error", () => {
 
 test("wishes() of every kind are heard by the default network", () => {
   const { args, capabilityArgs } = wished(
-    parseNetworkList(DEFAULT_NETWORK),
+    parseNetworkConfigList(DEFAULT_NETWORK),
     "-p",
     "80:81",
     "--ip",

@@ -4,13 +4,13 @@
  *
  * @module
  */
-import { createTap, keepTap } from "../../ffi/route/tap.ts";
-import { tapOrder } from "../../plugins/tap/tap_device_options.ts";
+import { createTap, persistTap } from "../../ffi/route/tap.ts";
+import { tapDeviceOptions } from "../../plugins/tap/tap_device_options.ts";
 
 /** @returns the exit status @throws {SystemError} what the kernel refused */
-export function tapDevice([order = ""]: readonly string[]): number {
-  const { name, ...options } = tapOrder.parse(JSON.parse(order), "order");
+export function tapDevice([request = ""]: readonly string[]): number {
+  const { name, ...options } = tapDeviceOptions.parse(JSON.parse(request), "order");
   using tap = createTap(name, options);
-  keepTap(tap);
+  persistTap(tap);
   return 0;
 }

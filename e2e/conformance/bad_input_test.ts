@@ -1,31 +1,31 @@
 /** What plugins are given that nobody should: each time one error object, exit status 1, and nothing done. */
 import { expect, test } from "bun:test";
 import { readdirSync } from "node:fs";
-import { inNetns } from "../../testing/netns.ts";
+import { runInNetns } from "../../testing/netns.ts";
 import { findPlugin } from "../../plugins/registry.ts";
 import { ENGINE_ENV, errorOf, pluginLink } from "../../testing/binary.ts";
 import {
-  type CallOptions,
-  type Document,
-  EVERY_PLUGIN,
-  newNode,
-  type Node,
-  working,
+  type ConformanceNode,
+  type JsonDocument,
+  newConformanceNode,
+  type NodeCallOptions,
+  SUPPORTED_PLUGINS,
+  workingConfig,
 } from "../../testing/conformance.ts";
 
 /** 10 MB take a second each. */
 const TIMEOUT_MS = 60_000;
 
 /** Links, addresses, routes, rules and files: all that a plugin could have left. */
-function stateOf({ host, container, directory }: Node): readonly string[] {
+function stateOf({ host, container, directory }: ConformanceNode): readonly string[] {
   const programs = [["ip", "-j", "addr"], ["ip", "-j", "route", "show", "table", "all"], ["ip", "-j", "-6", "route"], [
     "ip",
     "-j",
     "rule",
   ]];
   return [
-    ...[host, container].flatMap((netns) => programs.map((program) => inNetns(netns, ...program))),
-    inNetns(host, "nft", "list", "ruleset"),
+    ...[host, container].flatMap((netns) => programs.map((program) => runInNetns(netns, ...program))),
+    runInNetns(host, "nft", "list", "ruleset"),
     ...(readdirSync(directory, { recursive: true }) as string[]).sort(),
   ];
 }
@@ -33,21 +33,21 @@ function stateOf({ host, container, directory }: Node): readonly string[] {
 /** Runs a test for every plugin on a node of its own, on which nothing may have changed afterwards. */
 function everyPlugin(
   name: string,
-  body: (type: string, node: Node, config: Document, options: CallOptions) => void,
+  body: (type: string, node: ConformanceNode, config: JsonDocument, options: NodeCallOptions) => void,
 ): void {
-  test.each(EVERY_PLUGIN.map((type) => [type]))(`%s: ${name}`, (type) => {
-    using node = newNode();
-    const { config, options } = working(type, node);
+  test.each(SUPPORTED_PLUGINS.map((type) => [type]))(`%s: ${name}`, (type) => {
+    using node = newConformanceNode();
+    const { config, options } = workingConfig(type, node);
     const before = stateOf(node);
     body(type, node, config, options);
     expect(stateOf(node)).toEqual(before);
     // The configuration that was spoiled would have worked.
-    node.ok(type, "ADD", config, options);
+    node.succeed(type, "ADD", config, options);
   }, TIMEOUT_MS);
 }
 
 everyPlugin("parameters that are missing or wrong have code 4, whatever the request", (type, node, config, options) => {
-  const wrong: CallOptions[] = [
+  const wrong: NodeCallOptions[] = [
     { containerId: "" },
     { containerId: "../c1" },
     { containerId: "c\n1" },
@@ -61,13 +61,13 @@ everyPlugin("parameters that are missing or wrong have code 4, whatever the requ
   ];
   for (const command of ["ADD", "DEL", "CHECK"]) {
     for (const each of wrong) {
-      const { code, msg } = node.error(type, command, config, { ...options, ...each });
+      const { code, msg } = node.fail(type, command, config, { ...options, ...each });
       expect([code, msg]).toEqual([4, expect.stringMatching(/CNI_CONTAINERID|CNI_IFNAME/)]);
     }
   }
-  for (const command of ["ADD", "CHECK"]) expect(node.error(type, command, config, { netns: null }).code).toBe(4);
+  for (const command of ["ADD", "CHECK"]) expect(node.fail(type, command, config, { netns: null }).code).toBe(4);
   for (const command of ["", "add", "ADD ", "constructor", "__proto__"]) {
-    expect(node.error(type, command, config, options)).toMatchObject({
+    expect(node.fail(type, command, config, options)).toMatchObject({
       code: 4,
       msg: expect.stringContaining("CNI_COMMAND"),
     });
@@ -75,7 +75,7 @@ everyPlugin("parameters that are missing or wrong have code 4, whatever the requ
 });
 
 everyPlugin("all that is missing is named at once", (type, node, config) => {
-  const { code, msg } = node.error(type, "ADD", config, { containerId: "", ifname: "", netns: null });
+  const { code, msg } = node.fail(type, "ADD", config, { containerId: "", ifname: "", netns: null });
   expect([code, msg.match(/CNI_\w+/g)]).toEqual([4, ["CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME"]]);
 });
 
@@ -387,14 +387,14 @@ everyPlugin("what is wrong in keys of its own has code 7", (type, node, config, 
   expect(Object.keys(OWN)).toContain(type);
   for (const each of OWN[type]!) {
     const change = "change" in each ? { ipam: { ...config.ipam, ...each.change as object } } : each;
-    const { code } = node.error(type, "ADD", { ...config, ...change }, options);
+    const { code } = node.fail(type, "ADD", { ...config, ...change }, options);
     expect({ change, code }).toEqual({ change, code: 7 });
   }
 });
 
 everyPlugin("nulls mean that a key is absent", (type, node, config) => {
   const nulls = { dns: null, args: null, capabilities: null, runtimeConfig: null, unknown: null };
-  node.ok(type, "STATUS", { ...config, ...nulls });
+  node.succeed(type, "STATUS", { ...config, ...nulls });
 });
 
 everyPlugin("of a key that is there twice the last counts, whatever its case", (type, node, config, options) => {
@@ -408,7 +408,7 @@ everyPlugin("of a key that is there twice the last counts, whatever its case", (
 });
 
 /** Runs a plugin with bytes on stdin. */
-function execBytes(node: Node, type: string, stdin: Uint8Array) {
+function execBytes(node: ConformanceNode, type: string, stdin: Uint8Array) {
   const env = { ...ENGINE_ENV, CNI_COMMAND: "ADD", CNI_NETNS: node.container.path };
   const child = node.host.run(() => Bun.spawnSync([pluginLink(type)], { env, stdin, cwd: "/" }));
   return { exitCode: child.exitCode, stdout: child.stdout.toString(), stderr: child.stderr.toString() };
@@ -444,13 +444,13 @@ test.each([
   ["a namespace that does not exist", "/nonexistent"],
   ["the plugin's own namespace", "host"],
 ])("%s has code 8 and is refused before anything is done", (_, path) => {
-  for (const type of EVERY_PLUGIN.filter((each) => !findPlugin(each)!.ignoresNetns)) {
-    using node = newNode();
-    const { config, options } = working(type, node);
+  for (const type of SUPPORTED_PLUGINS.filter((each) => !findPlugin(each)!.ignoresNetns)) {
+    using node = newConformanceNode();
+    const { config, options } = workingConfig(type, node);
     const before = stateOf(node);
     const netns = path === "host" ? node.host : path;
     for (const command of ["ADD", "CHECK"]) {
-      expect(node.error(type, command, config, { ...options, netns }).code).toBe(8);
+      expect(node.fail(type, command, config, { ...options, netns }).code).toBe(8);
     }
     expect(stateOf(node)).toEqual(before);
   }

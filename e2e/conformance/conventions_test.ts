@@ -1,39 +1,39 @@
 import { expect, test } from "bun:test";
-import { inNetns } from "../../testing/netns.ts";
+import { runInNetns } from "../../testing/netns.ts";
 import {
-  addresses,
-  bridged,
-  type Document,
-  earlier,
-  EVERY_PLUGIN,
-  newNode,
-  type Node,
-  published,
-  type Recorder,
-  working,
+  bridgeTestConfig,
+  type ConformanceNode,
+  earlierResult,
+  hostLocalConfig,
+  type JsonDocument,
+  newConformanceNode,
+  portmapConfig,
+  type RecordedProgram,
+  SUPPORTED_PLUGINS,
+  workingConfig,
 } from "../../testing/conformance.ts";
 
 const MAC = "0a:00:00:00:00:07";
 
 test("CNV-01 the conventions are supported where they make sense", () => {
-  using node = newNode();
+  using node = newConformanceNode();
   const give = (runtimeConfig: object) =>
-    node.ok("host-local", "ADD", { ipam: addresses(node), runtimeConfig }, {
+    node.succeed("host-local", "ADD", { ipam: hostLocalConfig(node), runtimeConfig }, {
       containerId: `c${Object.keys(runtimeConfig)}`,
     });
   expect(give({ ips: ["10.5.0.77"] }).ips[0].address).toBe("10.5.0.77/24");
   expect(give({ ipRanges: [[{ subnet: "10.6.0.0/24" }]] }).ips[0].address).toBe("10.6.0.2/24");
-  expect(node.ok("bridge", "ADD", { bridge: "br5", runtimeConfig: { mac: MAC } }).interfaces[2].mac).toBe(MAC);
-  node.ok("portmap", "ADD", published(node));
-  expect(inNetns(node.host, "nft", "list", "ruleset")).toContain("tcp . 8080");
+  expect(node.succeed("bridge", "ADD", { bridge: "br5", runtimeConfig: { mac: MAC } }).interfaces[2].mac).toBe(MAC);
+  node.succeed("portmap", "ADD", portmapConfig(node));
+  expect(runInNetns(node.host, "nft", "list", "ruleset")).toContain("tcp . 8080");
 });
 
 test("CNV-02 plugins take arguments in the conventional form", () => {
-  using node = newNode();
+  using node = newConformanceNode();
   const ask = (type: string, config: object, CNI_ARGS = "") =>
-    node.ok(type, "ADD", config, { containerId: `c${ids++}`, ifname: `eth${ids}`, env: { CNI_ARGS } });
+    node.succeed(type, "ADD", config, { containerId: `c${ids++}`, ifname: `eth${ids}`, env: { CNI_ARGS } });
   let ids = 0;
-  const ipam = addresses(node);
+  const ipam = hostLocalConfig(node);
   expect(ask("host-local", { ipam, args: { cni: { ips: ["10.5.0.78"] } } }).ips[0].address).toBe("10.5.0.78/24");
   expect(ask("host-local", { ipam }, "IgnoreUnknown=1;K8S=x;IP=10.5.0.79").ips[0].address).toBe("10.5.0.79/24");
   expect(ask("bridge", { args: { cni: { mac: MAC } } }).interfaces[2].mac).toBe(MAC);
@@ -41,7 +41,7 @@ test("CNV-02 plugins take arguments in the conventional form", () => {
 });
 
 /** What plugins get when the command line asks for ports and addresses. */
-function asked(node: Node, capabilities: readonly string[]): Recorder {
+function asked(node: ConformanceNode, capabilities: readonly string[]): RecordedProgram {
   const recorder = node.recorder("p");
   const declared = Object.fromEntries(capabilities.map((name) => [name, true]));
   const list = node.file({ cniVersion: "1.1.0", name: "web", plugins: [{ type: "p", capabilities: declared }] });
@@ -57,13 +57,13 @@ const CONVENTIONAL = {
 };
 
 test("CNV-03 the command line passes ports and addresses on in the conventional form only", () => {
-  using node = newNode();
+  using node = newConformanceNode();
   const request = asked(node, CAPABILITIES).stdin("ADD");
   expect(request).toEqual({ cniVersion: "1.1.0", name: "web", type: "p", runtimeConfig: CONVENTIONAL });
 });
 
 test("CNV-04 a malformed value that was expected is an error that names it", () => {
-  using node = newNode();
+  using node = newConformanceNode();
   const malformed: [type: string, runtimeConfig: object, named: string][] = [
     ["portmap", { portMappings: "8080:80" }, "portMappings"],
     ["portmap", { portMappings: [{ hostPort: 0, containerPort: 80 }] }, "portMappings[0].hostPort"],
@@ -73,14 +73,14 @@ test("CNV-04 a malformed value that was expected is an error that names it", () 
     ["bridge", { mac: "zz" }, "mac"],
   ];
   for (const [type, runtimeConfig, named] of malformed) {
-    const { config, options } = working(type, node);
-    const { code, msg } = node.error(type, "ADD", { ...config, runtimeConfig }, options);
+    const { config, options } = workingConfig(type, node);
+    const { code, msg } = node.fail(type, "ADD", { ...config, runtimeConfig }, options);
     expect([code, msg]).toEqual([7, expect.stringContaining(`runtimeConfig.${named}`)]);
   }
 });
 
 test("CNV-05 the command line puts dynamic data into runtimeConfig", () => {
-  using node = newNode();
+  using node = newConformanceNode();
   const recorder = node.recorder("p");
   const list = node.file({
     cniVersion: "1.1.0",
@@ -92,45 +92,45 @@ test("CNV-05 the command line puts dynamic data into runtimeConfig", () => {
 });
 
 test("CNV-06 the runtime puts nothing into args", () => {
-  using node = newNode();
+  using node = newConformanceNode();
   expect(asked(node, CAPABILITIES).stdin("ADD")).not.toHaveProperty("args");
-  expect(asked(newNode(), ["portMappings"]).stdin("ADD")).not.toHaveProperty("args");
+  expect(asked(newConformanceNode(), ["portMappings"]).stdin("ADD")).not.toHaveProperty("args");
 });
 
 test("CNV-07 args.cni that a plugin does not understand is ignored", () => {
-  for (const type of EVERY_PLUGIN) {
-    using node = newNode();
-    const { config, options } = working(type, node);
-    node.ok(type, "ADD", { ...config, args: { cni: { aliases: ["a"], GUID: "x", "": {} } } }, options);
+  for (const type of SUPPORTED_PLUGINS) {
+    using node = newConformanceNode();
+    const { config, options } = workingConfig(type, node);
+    node.succeed(type, "ADD", { ...config, args: { cni: { aliases: ["a"], GUID: "x", "": {} } } }, options);
   }
 });
 
 test("CNV-09 conventional args stand under args.cni, and only there", () => {
-  using node = newNode();
-  const ipam = addresses(node);
-  const first = (args: object, containerId: string): Document =>
-    node.ok("host-local", "ADD", { ipam, args }, { containerId }).ips[0].address;
+  using node = newConformanceNode();
+  const ipam = hostLocalConfig(node);
+  const first = (args: object, containerId: string): JsonDocument =>
+    node.succeed("host-local", "ADD", { ipam, args }, { containerId }).ips[0].address;
   expect(first({ ips: ["10.5.0.80"] }, "c1")).toBe("10.5.0.2/24");
   expect(first({ cni: { ips: ["10.5.0.80"] } }, "c2")).toBe("10.5.0.80/24");
 });
 
 test("CNV-10 what a plugin declares as a capability is not said in CNI_ARGS", () => {
-  using node = newNode();
+  using node = newConformanceNode();
   expect(asked(node, CAPABILITIES).env("ADD")!.CNI_ARGS).toBe("");
 });
 
 test("CNV-11 what is in args.cni makes the same field of CNI_ARGS void", () => {
-  using node = newNode();
+  using node = newConformanceNode();
   const config = { bridge: "br5", args: { cni: { mac: MAC } } };
   const env = { CNI_ARGS: "MAC=0a:00:00:00:00:08" };
-  expect(node.ok("bridge", "ADD", config, { env }).interfaces[2].mac).toBe(MAC);
+  expect(node.succeed("bridge", "ADD", config, { env }).interfaces[2].mac).toBe(MAC);
 });
 
 test("CNV-13 a plugin for any kind of interface works behind another", () => {
-  using node = newNode();
-  inNetns(node.container, "ip", "link", "add", "eth0", "type", "bridge");
-  const result = node.ok("portmap", "ADD", published(node));
-  expect(result).toMatchObject({ interfaces: earlier(node).interfaces });
-  node.ok("portmap", "CHECK", published(node));
-  expect(node.ok("bridge", "ADD", bridged(node), { ifname: "eth1" }).interfaces[2].name).toBe("eth1");
+  using node = newConformanceNode();
+  runInNetns(node.container, "ip", "link", "add", "eth0", "type", "bridge");
+  const result = node.succeed("portmap", "ADD", portmapConfig(node));
+  expect(result).toMatchObject({ interfaces: earlierResult(node).interfaces });
+  node.succeed("portmap", "CHECK", portmapConfig(node));
+  expect(node.succeed("bridge", "ADD", bridgeTestConfig(node), { ifname: "eth1" }).interfaces[2].name).toBe("eth1");
 });

@@ -1,9 +1,9 @@
 /** Results from any version to any other: what is kept, what is lost, what is refused, and how it is printed. */
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { formatResult, parseResult, printResult } from "../../spec/result.ts";
+import { formatResult, parseResult, stringifyResult } from "../../spec/result.ts";
 import { type Version, VERSIONS } from "../../spec/version.ts";
-import { network, newBench, newNode, refusal } from "../../testing/conformance.ts";
+import { errorOfCall, newConformanceNode, newRuntimeSandbox, twoPluginNetwork } from "../../testing/conformance.ts";
 
 const FORMS = { old: ["0.1.0", "0.2.0"], middle: ["0.3.0", "0.3.1", "0.4.0"], current: ["1.0.0", "1.1.0"] } as const;
 type Form = keyof typeof FORMS;
@@ -240,7 +240,7 @@ test("what a version says can be read again as it was said", () => {
 });
 
 test("a result is printed with four blanks, without an end of line, and < > & escaped", () => {
-  const printed = printResult(parseResult({ dns: { search: ["<&>\u2028\u2029é"] } }, "1.1.0"), "1.1.0");
+  const printed = stringifyResult(parseResult({ dns: { search: ["<&>\u2028\u2029é"] } }, "1.1.0"), "1.1.0");
   expect(printed).toBe(
     '{\n    "cniVersion": "1.1.0",\n    "dns": {\n        "search": [\n            "\\u003c\\u0026\\u003e\\u2028\\u2029é"\n        ]\n    }\n}',
   );
@@ -249,7 +249,7 @@ test("a result is printed with four blanks, without an end of line, and < > & es
 test("the version of a document decides how it is read, exactly spelled; none is 0.1.0 or the configuration's", () => {
   const ips = [{ address: "10.0.0.2/8", version: "4" }];
   for (const cniVersion of ["1.0", "1.1", "2.0.0", "v1.0.0", "0.3", "garbage"]) {
-    expect(refusal(() => parseResult({ cniVersion, ips }, "1.1.0"))).toMatchObject({ code: 6 });
+    expect(errorOfCall(() => parseResult({ cniVersion, ips }, "1.1.0"))).toMatchObject({ code: 6 });
   }
   expect(parseResult({ ips }, "0.1.0").ips).toBeUndefined();
   for (const none of [{}, { cniVersion: "" }, { cniVersion: null }]) {
@@ -262,7 +262,7 @@ for (const value of [1500.5, "1500", -1, 1e20, true, {}]) {
   test(`${JSON.stringify(value)} is no number of a route or an interface`, () => {
     const documents = [{ routes: [{ dst: "::/0", mtu: value }] }, { interfaces: [{ name: "a", mtu: value }] }];
     for (const document of documents) {
-      expect(refusal(() => parseResult(document, "1.1.0"))).toMatchObject({
+      expect(errorOfCall(() => parseResult(document, "1.1.0"))).toMatchObject({
         code: 6,
         message: expect.stringContaining("mtu"),
       });
@@ -272,24 +272,24 @@ for (const value of [1500.5, "1500", -1, 1e20, true, {}]) {
 
 test("a runtime of an old version hands on what a plugin of that version says, also without an address", () => {
   for (const cniVersion of FORMS.old) {
-    using bench = newBench();
+    using bench = newRuntimeSandbox();
     const said = { cniVersion, ip4: { ip: "10.0.0.2/8", routes: [{ dst: "0.0.0.0/0", ...extras }] }, dns };
     bench.answers["a ADD"] = () => ({ exitCode: 0, stdout: JSON.stringify(said) });
     bench.answers["b ADD"] = () => ({ exitCode: 0, stdout: "{}" });
-    expect(formatResult(bench.add(network({ cniVersion })), cniVersion)).toEqual({ cniVersion, dns: {} });
+    expect(formatResult(bench.add(twoPluginNetwork({ cniVersion })), cniVersion)).toEqual({ cniVersion, dns: {} });
     expect(bench.calls[1]!.config.prevResult).toEqual(said);
   }
 });
 
 test("VERSION is answered in the form of every version, whatever is asked", () => {
-  using node = newNode();
+  using node = newConformanceNode();
   for (const cniVersion of VERSIONS) {
     expect(node.call("bridge", "VERSION", { cniVersion }).stdout).toBe(
       `{"cniVersion":"${cniVersion}","supportedVersions":["${VERSIONS.join('","')}"]}\n`,
     );
   }
   for (const cniVersion of ["0.5.0", "2.0.0", "", 7, null]) {
-    expect(node.ok("bridge", "VERSION", { cniVersion }).cniVersion).toBe("1.1.0");
+    expect(node.succeed("bridge", "VERSION", { cniVersion }).cniVersion).toBe("1.1.0");
   }
 });
 
@@ -306,8 +306,8 @@ test("negotiation takes the newest version that is offered and released", () => 
     ["x", ["1.0.0"], 7],
   ];
   for (const [cniVersion, cniVersions, wanted] of rows) {
-    const choose = () => network({ cniVersion, cniVersions }).cniVersion;
-    if (typeof wanted === "number") expect(refusal(choose).code).toBe(wanted);
+    const choose = () => twoPluginNetwork({ cniVersion, cniVersions }).cniVersion;
+    if (typeof wanted === "number") expect(errorOfCall(choose).code).toBe(wanted);
     else expect(choose()).toBe(wanted);
   }
 });

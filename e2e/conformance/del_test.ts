@@ -1,58 +1,58 @@
 import { expect, test } from "bun:test";
 import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
-import { inNetns } from "../../testing/netns.ts";
+import { runInNetns } from "../../testing/netns.ts";
 import { pluginNames } from "../../plugins/registry.ts";
 import {
-  addresses,
-  bridged,
-  type Document,
-  earlier,
-  EVERY_PLUGIN,
-  network,
-  newBench,
-  newNode,
-  type Node,
-  published,
-  refusal,
-  WHERE,
-  working,
+  ATTACHMENT_WITH_NETNS,
+  bridgeTestConfig,
+  type ConformanceNode,
+  earlierResult,
+  errorOfCall,
+  hostLocalConfig,
+  type JsonDocument,
+  newConformanceNode,
+  newRuntimeSandbox,
+  portmapConfig,
+  SUPPORTED_PLUGINS,
+  twoPluginNetwork,
+  workingConfig,
 } from "../../testing/conformance.ts";
 
-const links = (netns: Parameters<typeof inNetns>[0]): string[] =>
-  JSON.parse(inNetns(netns, "ip", "-j", "link")).map((each: Document) => each.ifname);
+const links = (netns: Parameters<typeof runInNetns>[0]): string[] =>
+  JSON.parse(runInNetns(netns, "ip", "-j", "link")).map((each: JsonDocument) => each.ifname);
 /** Files that stand for addresses in use. */
-const reservations = ({ directory }: Node): string[] =>
+const reservations = ({ directory }: ConformanceNode): string[] =>
   readdirSync(join(directory, "ipam/net")).filter((name) => /^\d/.test(name));
-const veths = ({ host }: Node) => links(host).filter((name) => name.startsWith("veth"));
-const owned = ({ host }: Node) => inNetns(host, "nft", "list", "ruleset").includes("net c1 eth0");
+const veths = ({ host }: ConformanceNode) => links(host).filter((name) => name.startsWith("veth"));
+const owned = ({ host }: ConformanceNode) => runInNetns(host, "nft", "list", "ruleset").includes("net c1 eth0");
 
 test("DEL-01 DEL removes the interface from the container", () => {
-  using node = newNode();
+  using node = newConformanceNode();
   for (const cniVersion of ["1.0.0", "1.1.0"]) {
-    const prevResult = node.ok("bridge", "ADD", bridged(node, { cniVersion }));
+    const prevResult = node.succeed("bridge", "ADD", bridgeTestConfig(node, { cniVersion }));
     expect(links(node.container)).toContain("eth0");
-    node.ok("bridge", "DEL", bridged(node, { cniVersion, prevResult }));
+    node.succeed("bridge", "DEL", bridgeTestConfig(node, { cniVersion, prevResult }));
     expect(links(node.container)).toEqual(["lo"]);
   }
 });
 
 test("DEL-02 DEL frees everything that the container had in the network", () => {
-  using node = newNode();
-  const config = bridged(node, { cniVersion: "0.4.0", ipMasq: true });
-  const prevResult = node.ok("bridge", "ADD", config);
-  node.ok("portmap", "ADD", published(node, { cniVersion: "0.4.0", prevResult }));
+  using node = newConformanceNode();
+  const config = bridgeTestConfig(node, { cniVersion: "0.4.0", ipMasq: true });
+  const prevResult = node.succeed("bridge", "ADD", config);
+  node.succeed("portmap", "ADD", portmapConfig(node, { cniVersion: "0.4.0", prevResult }));
   expect([reservations(node), owned(node), veths(node).length]).toEqual([["10.5.0.2"], true, 1]);
-  node.ok("portmap", "DEL", published(node, { cniVersion: "0.4.0", prevResult }));
-  node.ok("bridge", "DEL", { ...config, prevResult });
+  node.succeed("portmap", "DEL", portmapConfig(node, { cniVersion: "0.4.0", prevResult }));
+  node.succeed("bridge", "DEL", { ...config, prevResult });
   expect([reservations(node), owned(node), veths(node).length]).toEqual([[], false, 0]);
 });
 
 test("DEL-03 DEL succeeds when there is nothing to remove", () => {
-  for (const type of EVERY_PLUGIN) {
+  for (const type of SUPPORTED_PLUGINS) {
     for (const cniVersion of ["0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"]) {
-      using node = newNode();
-      const { config, options } = working(type, node);
+      using node = newConformanceNode();
+      const { config, options } = workingConfig(type, node);
       expect(node.call(type, "DEL", { ...config, cniVersion }, options)).toEqual({ exitCode: 0, stdout: "" });
     }
   }
@@ -61,7 +61,7 @@ test("DEL-03 DEL succeeds when there is nothing to remove", () => {
 test.each(pluginNames())(
   "%s: DEL succeeds where there is nothing to remove, whatever the plugin's own keys are",
   (type) => {
-    using node = newNode();
+    using node = newConformanceNode();
     // Of every kind, none of which a key of that name has.
     const names = ["bridge", "master", "mode", "mtu", "vlanId", "vrfname", "table", "device", "hwaddr", "mac", "owner"];
     const spoiled = Object.fromEntries([...names, "args", "dataDir"].map((name) => [name, [7]]));
@@ -74,63 +74,63 @@ test.each(pluginNames())(
 );
 
 test("DEL-04 DEL goes as far as it can when state is missing", () => {
-  using node = newNode();
-  const config = bridged(node, { ipMasq: true });
-  const prevResult = node.ok("bridge", "ADD", config);
-  inNetns(node.container, "ip", "link", "del", "eth0");
-  inNetns(node.host, "ip", "link", "del", "br5");
-  node.ok("bridge", "DEL", { ...config, prevResult });
+  using node = newConformanceNode();
+  const config = bridgeTestConfig(node, { ipMasq: true });
+  const prevResult = node.succeed("bridge", "ADD", config);
+  runInNetns(node.container, "ip", "link", "del", "eth0");
+  runInNetns(node.host, "ip", "link", "del", "br5");
+  node.succeed("bridge", "DEL", { ...config, prevResult });
   expect([reservations(node), owned(node)]).toEqual([[], false]);
 });
 
 test("DEL-05 DEL without namespace and prevResult cleans what it can and succeeds", () => {
-  using node = newNode();
-  const config = bridged(node, { cniVersion: "0.4.0", ipMasq: true });
-  node.ok("bridge", "ADD", config);
-  node.ok("portmap", "ADD", published(node, { cniVersion: "0.4.0" }));
-  node.ok("portmap", "DEL", { cniVersion: "0.4.0" }, { netns: null });
-  node.ok("bridge", "DEL", config, { netns: null });
+  using node = newConformanceNode();
+  const config = bridgeTestConfig(node, { cniVersion: "0.4.0", ipMasq: true });
+  node.succeed("bridge", "ADD", config);
+  node.succeed("portmap", "ADD", portmapConfig(node, { cniVersion: "0.4.0" }));
+  node.succeed("portmap", "DEL", { cniVersion: "0.4.0" }, { netns: null });
+  node.succeed("bridge", "DEL", config, { netns: null });
   expect([reservations(node), owned(node)]).toEqual([[], false]);
 });
 
 test("DEL-06 DEL succeeds with an empty prevResult", () => {
-  for (const type of EVERY_PLUGIN) {
-    using node = newNode();
-    const { config, options } = working(type, node);
-    node.ok(type, "ADD", config, options);
-    for (const prevResult of [{}, null]) node.ok(type, "DEL", { ...config, prevResult }, options);
+  for (const type of SUPPORTED_PLUGINS) {
+    using node = newConformanceNode();
+    const { config, options } = workingConfig(type, node);
+    node.succeed(type, "ADD", config, options);
+    for (const prevResult of [{}, null]) node.succeed(type, "DEL", { ...config, prevResult }, options);
   }
 });
 
 test("DEL-07 an IPAM plugin releases the address though the namespace is gone", () => {
-  using node = newNode();
-  const config = { ipam: addresses(node) };
+  using node = newConformanceNode();
+  const config = { ipam: hostLocalConfig(node) };
   for (const netns of [null, "/nonexistent", node.directory]) {
-    node.ok("host-local", "ADD", config);
+    node.succeed("host-local", "ADD", config);
     expect(reservations(node)).toHaveLength(1);
-    node.ok("host-local", "DEL", config, { netns });
+    node.succeed("host-local", "DEL", config, { netns });
     expect(reservations(node)).toEqual([]);
   }
 });
 
 test("DEL-09 bridge delegates DEL and cleans up though the namespace is gone", () => {
   for (const netns of [null, "/nonexistent"]) {
-    using node = newNode();
-    const config = bridged(node, { ipMasq: true });
-    const prevResult = node.ok("bridge", "ADD", config);
-    node.ok("bridge", "DEL", { ...config, prevResult }, { netns });
+    using node = newConformanceNode();
+    const config = bridgeTestConfig(node, { ipMasq: true });
+    const prevResult = node.succeed("bridge", "ADD", config);
+    node.succeed("bridge", "DEL", { ...config, prevResult }, { netns });
     expect([reservations(node), owned(node), veths(node)]).toEqual([[], false, []]);
   }
 });
 
 /** Twice with all there is to know, and once without the namespace. */
 function expectRepeatable(cniVersion: string): void {
-  for (const type of EVERY_PLUGIN) {
-    using node = newNode();
-    const { config, options } = working(type, node);
-    const prevResult = node.ok(type, "ADD", { ...config, cniVersion }, options);
+  for (const type of SUPPORTED_PLUGINS) {
+    using node = newConformanceNode();
+    const { config, options } = workingConfig(type, node);
+    const prevResult = node.succeed(type, "ADD", { ...config, cniVersion }, options);
     for (const netns of [undefined, undefined, null]) {
-      node.ok(type, "DEL", { ...config, cniVersion, prevResult }, { ...options, ...netns === null && { netns } });
+      node.succeed(type, "DEL", { ...config, cniVersion, prevResult }, { ...options, ...netns === null && { netns } });
     }
   }
 }
@@ -139,25 +139,25 @@ test("DEL-10 in 0.4.0 DEL can be repeated", () => expectRepeatable("0.4.0"));
 
 test("DEL-11 from 1.0.0 on DEL can be repeated", () => {
   for (const cniVersion of ["1.0.0", "1.1.0"]) expectRepeatable(cniVersion);
-  using bench = newBench();
-  bench.add(network());
-  for (let i = 0; i < 3; i++) bench.del(network());
+  using bench = newRuntimeSandbox();
+  bench.add(twoPluginNetwork());
+  for (let i = 0; i < 3; i++) bench.del(twoPluginNetwork());
 });
 
 test("DEL-12 plugins run in reverse order of the list", () => {
   for (const cniVersion of ["0.1.0", "0.4.0", "1.1.0"]) {
-    using bench = newBench();
-    bench.del(network({ cniVersion, plugins: [{ type: "a" }, { type: "b" }, { type: "c" }] }));
-    expect(bench.sequence()).toEqual(["c DEL", "b DEL", "a DEL"]);
+    using bench = newRuntimeSandbox();
+    bench.del(twoPluginNetwork({ cniVersion, plugins: [{ type: "a" }, { type: "b" }, { type: "c" }] }));
+    expect(bench.takeCalls()).toEqual(["c DEL", "b DEL", "a DEL"]);
   }
 });
 
 /** What each plugin's DEL has as prevResult, after an ADD. */
-function sentToDel(cniVersion: string): Document[] {
-  using bench = newBench();
-  bench.add(network({ cniVersion }));
-  bench.sequence();
-  bench.del(network({ cniVersion }));
+function sentToDel(cniVersion: string): JsonDocument[] {
+  using bench = newRuntimeSandbox();
+  bench.add(twoPluginNetwork({ cniVersion }));
+  bench.takeCalls();
+  bench.del(twoPluginNetwork({ cniVersion }));
   return bench.calls.map(({ config }) => config.prevResult);
 }
 
@@ -181,12 +181,12 @@ test("DEL-15 from 1.0.0 on DEL has the final result for every plugin", () => {
 });
 
 test("DEL-16 the stored result is gone after a successful DEL, and only then", () => {
-  using bench = newBench();
-  const list = network({ cniVersion: "0.4.0" });
+  using bench = newRuntimeSandbox();
+  const list = twoPluginNetwork({ cniVersion: "0.4.0" });
   const stored = () => existsSync(join(bench.directory, "results/web-c1-eth0"));
   bench.add(list);
   bench.fail("a DEL", 11, "busy");
-  expect(refusal(() => bench.del(list)).code).toBe(11);
+  expect(errorOfCall(() => bench.del(list)).code).toBe(11);
   expect(stored()).toBe(true);
   delete bench.answers["a DEL"];
   bench.del(list);
@@ -194,8 +194,8 @@ test("DEL-16 the stored result is gone after a successful DEL, and only then", (
 });
 
 test("DEL-17 DEL has the parameters of the ADD", () => {
-  using bench = newBench();
-  const list = network({ cniVersion: "0.4.0" });
+  using bench = newRuntimeSandbox();
+  const list = twoPluginNetwork({ cniVersion: "0.4.0" });
   bench.add(list, { args: [["K", "V"]], capabilityArgs: { ports: [80] } });
   bench.del(list);
   const [add, del] = ["ADD", "DEL"].map((command) =>
@@ -206,33 +206,33 @@ test("DEL-17 DEL has the parameters of the ADD", () => {
 });
 
 test("DEL-18 the first error stops the chain and is returned", () => {
-  using bench = newBench();
+  using bench = newRuntimeSandbox();
   bench.fail("b DEL", 42, "broken");
-  expect(refusal(() => bench.del(network())).code).toBe(42);
-  expect(bench.sequence()).toEqual(["b DEL"]);
+  expect(errorOfCall(() => bench.del(twoPluginNetwork())).code).toBe(42);
+  expect(bench.takeCalls()).toEqual(["b DEL"]);
 });
 
 test("DEL-19 a missing executable fails the DEL", () => {
-  using bench = newBench();
-  const list = network({ cniVersion: "1.0.0", plugins: [{ type: "a" }, { type: "missing" }] });
-  expect(refusal(() => bench.del(list)).message).toContain('"missing"');
+  using bench = newRuntimeSandbox();
+  const list = twoPluginNetwork({ cniVersion: "1.0.0", plugins: [{ type: "a" }, { type: "missing" }] });
+  expect(errorOfCall(() => bench.del(list)).message).toContain('"missing"');
 });
 
 test("DEL-20 DEL needs no CNI_NETNS, CNI_ARGS and CNI_PATH", () => {
-  using bench = newBench();
-  bench.del(network({ cniVersion: "1.0.0" }));
+  using bench = newRuntimeSandbox();
+  bench.del(twoPluginNetwork({ cniVersion: "1.0.0" }));
   expect(bench.calls[0]!.env).toMatchObject({
     CNI_COMMAND: "DEL",
-    CNI_CONTAINERID: WHERE.containerId,
-    CNI_IFNAME: WHERE.ifname,
+    CNI_CONTAINERID: ATTACHMENT_WITH_NETNS.containerId,
+    CNI_IFNAME: ATTACHMENT_WITH_NETNS.ifname,
     CNI_NETNS: "",
     CNI_ARGS: "",
   });
-  for (const type of EVERY_PLUGIN) {
-    using node = newNode();
-    const { config: { ipam: _, ...config } } = working(type, node);
+  for (const type of SUPPORTED_PLUGINS) {
+    using node = newConformanceNode();
+    const { config: { ipam: _, ...config } } = workingConfig(type, node);
     const env = { CNI_PATH: "", CNI_ARGS: "" };
-    expect(node.exec(type, "DEL", { ...config, prevResult: earlier(node) }, { netns: null, env })).toMatchObject({
+    expect(node.exec(type, "DEL", { ...config, prevResult: earlierResult(node) }, { netns: null, env })).toMatchObject({
       exitCode: 0,
       stdout: "",
     });

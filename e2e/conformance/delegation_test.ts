@@ -1,25 +1,34 @@
 import { expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { inNetns } from "../../testing/netns.ts";
-import { addresses, bridged, type Document, network, newBench, newNode, type Node } from "../../testing/conformance.ts";
+import { runInNetns } from "../../testing/netns.ts";
+import {
+  bridgeTestConfig,
+  type ConformanceNode,
+  hostLocalConfig,
+  type JsonDocument,
+  newConformanceNode,
+  newRuntimeSandbox,
+  twoPluginNetwork,
+} from "../../testing/conformance.ts";
 
 const RESULT = { cniVersion: "1.1.0", ips: [{ address: "10.5.0.2/24", gateway: "10.5.0.1" }] };
 const config = (more: object = {}) => ({ bridge: "br5", ipam: { type: "my-ipam", key: 1 }, keyA: [1], ...more });
-const routes = ({ container }: Node): Document[] => JSON.parse(inNetns(container, "ip", "-j", "route"));
+const routes = ({ container }: ConformanceNode): JsonDocument[] =>
+  JSON.parse(runInNetns(container, "ip", "-j", "route"));
 
 test("DLG-01 the plugin calls its IPAM plugin, the runtime does not", () => {
-  using bench = newBench();
-  bench.add(network({ plugins: [{ type: "a", ipam: { type: "x" } }] }));
-  expect(bench.sequence()).toEqual(["a ADD"]);
-  using node = newNode();
+  using bench = newRuntimeSandbox();
+  bench.add(twoPluginNetwork({ plugins: [{ type: "a", ipam: { type: "x" } }] }));
+  expect(bench.takeCalls()).toEqual(["a ADD"]);
+  using node = newConformanceNode();
   const ipam = node.recorder("my-ipam", RESULT);
   node.exec("bridge", "ADD", config());
   expect(ipam.env("ADD")).toBeDefined();
 });
 
 test("DLG-02 the IPAM plugin is found in the directories of CNI_PATH", () => {
-  using node = newNode();
+  using node = newConformanceNode();
   node.program("my-ipam", `echo '${JSON.stringify(RESULT)}'`, "bin2");
   const env = { CNI_PATH: `${node.directory}/bin:${node.directory}/bin2` };
   expect(node.exec("bridge", "ADD", config(), { env })).toMatchObject({ exitCode: 0 });
@@ -31,7 +40,7 @@ test("DLG-02 the IPAM plugin is found in the directories of CNI_PATH", () => {
 });
 
 test("DLG-03 the IPAM plugin gets the environment of the plugin", () => {
-  using node = newNode();
+  using node = newConformanceNode();
   const ipam = node.recorder("my-ipam", RESULT);
   const env = { CNI_ARGS: "IgnoreUnknown=1;X=Y", EXTRA: "kept", TRACEPARENT: "00-a" };
   node.exec("bridge", "ADD", config(), { env, containerId: "c7", ifname: "net7" });
@@ -46,7 +55,7 @@ test("DLG-03 the IPAM plugin gets the environment of the plugin", () => {
 });
 
 test("DLG-04 the IPAM plugin gets the whole request", () => {
-  using node = newNode();
+  using node = newConformanceNode();
   const ipam = node.recorder("my-ipam", RESULT);
   const request = {
     cniVersion: "1.0.0",
@@ -59,14 +68,14 @@ test("DLG-04 the IPAM plugin gets the whole request", () => {
 });
 
 test("DLG-05 what the IPAM plugin says on stderr is passed on", () => {
-  using node = newNode();
+  using node = newConformanceNode();
   node.program("my-ipam", `echo "the pool is small" >&2; echo '${JSON.stringify(RESULT)}'`);
   const { exitCode, stderr } = node.exec("bridge", "ADD", config());
   expect([exitCode, stderr]).toEqual([0, "the pool is small\n"]);
 });
 
 test("DLG-06 CHECK, DEL and GC are delegated too", () => {
-  using node = newNode();
+  using node = newConformanceNode();
   const ipam = node.recorder("my-ipam", RESULT);
   const prevResult = JSON.parse(node.exec("bridge", "ADD", config()).stdout);
   for (const command of ["CHECK", "DEL", "GC"]) {
@@ -77,7 +86,7 @@ test("DLG-06 CHECK, DEL and GC are delegated too", () => {
 });
 
 test("DLG-07 an error of the IPAM plugin is returned", () => {
-  using node = newNode();
+  using node = newConformanceNode();
   for (const command of ["ADD", "DEL", "CHECK", "GC"]) {
     const error = '{"cniVersion":"1.0.0","code":142,"msg":"full","details":"ask for more"}';
     node.program("my-ipam", `[ $CNI_COMMAND != ${command} ] || { echo '${error}'; exit 3; }`);
@@ -94,7 +103,7 @@ test("DLG-07 an error of the IPAM plugin is returned", () => {
 });
 
 test("DLG-08 when the IPAM plugin fails an ADD, its DEL is called first", () => {
-  using node = newNode();
+  using node = newConformanceNode();
   node.program(
     "my-ipam",
     `echo $CNI_COMMAND >>"$0.log"; [ $CNI_COMMAND != ADD ] || { echo '{"code":142,"msg":"full"}'; exit 1; }`,
@@ -105,7 +114,7 @@ test("DLG-08 when the IPAM plugin fails an ADD, its DEL is called first", () => 
 
 test("DLG-09 the IPAM plugin succeeds with status 0 and a result", () => {
   const outcome = (script: string) => {
-    using node = newNode();
+    using node = newConformanceNode();
     node.program("my-ipam", script);
     return node.exec("bridge", "ADD", config()).exitCode;
   };
@@ -119,13 +128,13 @@ test("DLG-09 the IPAM plugin succeeds with status 0 and a result", () => {
 });
 
 test("DLG-10 the IPAM plugin decides on address, gateway and routes", () => {
-  using node = newNode();
-  const ipam = addresses(node, {
+  using node = newConformanceNode();
+  const ipam = hostLocalConfig(node, {
     gateway: "10.5.0.9",
     routes: [{ dst: "0.0.0.0/0" }, { dst: "10.9.0.0/16", gw: "10.5.0.8" }],
   });
   for (const cniVersion of ["0.4.0", "1.1.0"]) {
-    expect(node.ok("host-local", "ADD", { cniVersion, ipam }, { containerId: cniVersion })).toMatchObject({
+    expect(node.succeed("host-local", "ADD", { cniVersion, ipam }, { containerId: cniVersion })).toMatchObject({
       ips: [{ address: expect.stringMatching(/^10\.5\.0\.\d+\/24$/), gateway: "10.5.0.9" }],
       routes: ipam.routes,
     });
@@ -133,9 +142,9 @@ test("DLG-10 the IPAM plugin decides on address, gateway and routes", () => {
 });
 
 /** What host-local says in a version. */
-function fromIpam(cniVersion: string): Document {
-  using node = newNode();
-  return node.ok("host-local", "ADD", { cniVersion, ipam: addresses(node) });
+function fromIpam(cniVersion: string): JsonDocument {
+  using node = newConformanceNode();
+  return node.succeed("host-local", "ADD", { cniVersion, ipam: hostLocalConfig(node) });
 }
 
 test("DLG-11 in 0.3 and 0.4 a result of IPAM names no interface", () => {
@@ -160,15 +169,15 @@ test("DLG-12 from 1.0.0 on a result of IPAM is the abbreviated form", () => {
 });
 
 test("DLG-13 an IPAM plugin may leave out what does not apply", () => {
-  using node = newNode();
+  using node = newConformanceNode();
   node.recorder("my-ipam", { ips: [{ address: "10.5.0.2/24" }] });
   const { stdout } = node.exec("bridge", "ADD", config({ cniVersion: "1.0.0" }));
   expect(JSON.parse(stdout).ips).toEqual([{ address: "10.5.0.2/24", interface: 2 }]);
 });
 
 test("DLG-14 routes are added without a metric", () => {
-  using node = newNode();
-  node.ok("bridge", "ADD", bridged(node, { cniVersion: "0.4.0" }));
+  using node = newConformanceNode();
+  node.succeed("bridge", "ADD", bridgeTestConfig(node, { cniVersion: "0.4.0" }));
   expect(routes(node).map(({ dst, metric }) => [dst, metric])).toEqual([["default", undefined], [
     "10.5.0.0/24",
     undefined,
@@ -176,19 +185,19 @@ test("DLG-14 routes are added without a metric", () => {
 });
 
 test("DLG-15 a default route that another network has put there is borne", () => {
-  using node = newNode();
+  using node = newConformanceNode();
   const first = node.newContainer();
-  inNetns(node.container, "ip", "link", "add", "other", "type", "veth", "peer", "name", "o", "netns", first.path);
-  inNetns(node.container, "sh", "-ec", "ip addr add 192.0.2.2/24 dev other; ip link set other up");
-  inNetns(node.container, "ip", "route", "add", "default", "via", "192.0.2.1");
-  node.ok("bridge", "ADD", bridged(node, { cniVersion: "0.4.0" }));
+  runInNetns(node.container, "ip", "link", "add", "other", "type", "veth", "peer", "name", "o", "netns", first.path);
+  runInNetns(node.container, "sh", "-ec", "ip addr add 192.0.2.2/24 dev other; ip link set other up");
+  runInNetns(node.container, "ip", "route", "add", "default", "via", "192.0.2.1");
+  node.succeed("bridge", "ADD", bridgeTestConfig(node, { cniVersion: "0.4.0" }));
   expect(routes(node).filter(({ dst }) => dst === "default").map(({ gateway }) => gateway)).toContain("192.0.2.1");
 });
 
 test("DLG-16 a gateway alone adds no route", () => {
-  using node = newNode();
-  const ipam = addresses(node, { gateway: "10.5.0.1", routes: [] });
-  const { ips } = node.ok("bridge", "ADD", { cniVersion: "0.4.0", bridge: "br5", ipam });
+  using node = newConformanceNode();
+  const ipam = hostLocalConfig(node, { gateway: "10.5.0.1", routes: [] });
+  const { ips } = node.succeed("bridge", "ADD", { cniVersion: "0.4.0", bridge: "br5", ipam });
   expect(ips[0].gateway).toBe("10.5.0.1");
   expect(routes(node).map(({ dst }) => dst)).toEqual(["10.5.0.0/24"]);
 });

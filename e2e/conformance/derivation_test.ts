@@ -1,27 +1,33 @@
 import { expect, test } from "bun:test";
-import { deriveRequest, parseNetworkList, type RequestOptions } from "../../spec/network_config_list.ts";
+import { deriveRequest, parseNetworkConfigList, type PluginRequestOptions } from "../../spec/network_config_list.ts";
 import { parseResult } from "../../spec/result.ts";
-import { type Verb, VERSIONS } from "../../spec/version.ts";
-import type { Document } from "../../testing/conformance.ts";
+import { type CniCommand, VERSIONS } from "../../spec/version.ts";
+import type { JsonDocument } from "../../testing/conformance.ts";
 
 const ATTACHMENT_VERBS = ["ADD", "DEL", "CHECK"] as const;
-const VERBS: readonly Verb[] = [...ATTACHMENT_VERBS, "GC", "STATUS"];
+const VERBS: readonly CniCommand[] = [...ATTACHMENT_VERBS, "GC", "STATUS"];
 const capabilityArgs = { mac: "0a:00:00:00:00:01", portMappings: [{ hostPort: 80, containerPort: 80 }], bandwidth: {} };
 
 /** The request for a plugin of a network. */
-function derive(plugin: object, options: RequestOptions, versions: object = { cniVersion: "1.1.0" }): Document {
-  const list = parseNetworkList(JSON.stringify({ ...versions, name: "web", plugins: [{ type: "a", ...plugin }] }));
+function derive(
+  plugin: object,
+  options: PluginRequestOptions,
+  versions: object = { cniVersion: "1.1.0" },
+): JsonDocument {
+  const list = parseNetworkConfigList(
+    JSON.stringify({ ...versions, name: "web", plugins: [{ type: "a", ...plugin }] }),
+  );
   return JSON.parse(deriveRequest(list, list.plugins[0]!, options));
 }
 /** The same in a version, and its runtimeConfig. */
-const provided = (cniVersion: string, verb: Verb, capabilities: object): Document =>
-  derive({ capabilities }, { verb, capabilityArgs }, { cniVersion }).runtimeConfig;
+const provided = (cniVersion: string, verb: CniCommand, capabilities: object): JsonDocument =>
+  derive({ capabilities }, { command: verb, capabilityArgs }, { cniVersion }).runtimeConfig;
 
 test("DRV-01 the request has the version that was chosen", () => {
   for (const verb of VERBS) {
-    expect(derive({ cniVersion: "0.1.0" }, { verb }, { cniVersion: "1.0.0" }).cniVersion).toBe("1.0.0");
+    expect(derive({ cniVersion: "0.1.0" }, { command: verb }, { cniVersion: "1.0.0" }).cniVersion).toBe("1.0.0");
     const versions = { cniVersion: "0.4.0", cniVersions: ["1.1.0", "9.0.0"] };
-    expect(derive({ CNIVERSION: "x" }, { verb }, versions)).toEqual({
+    expect(derive({ CNIVERSION: "x" }, { command: verb }, versions)).toEqual({
       type: "a",
       name: "web",
       cniVersion: "1.1.0",
@@ -31,7 +37,7 @@ test("DRV-01 the request has the version that was chosen", () => {
 });
 
 test("DRV-02 the request has the network's name", () => {
-  for (const verb of VERBS) expect(derive({ name: "own" }, { verb }).name).toBe("web");
+  for (const verb of VERBS) expect(derive({ name: "own" }, { command: verb }).name).toBe("web");
 });
 
 test("DRV-03 in 0.3 and 0.4 a plugin with a capability gets a runtimeConfig", () => {
@@ -74,7 +80,7 @@ test("DRV-08 capabilities are not in the request", () => {
   for (const cniVersion of ["1.0.0", "1.1.0"]) {
     for (const key of ["capabilities", "Capabilities"]) {
       for (const verb of ATTACHMENT_VERBS) {
-        expect(Object.keys(derive({ [key]: { mac: true } }, { verb }, { cniVersion })).sort()).toEqual([
+        expect(Object.keys(derive({ [key]: { mac: true } }, { command: verb }, { cniVersion })).sort()).toEqual([
           "cniVersion",
           "name",
           "type",
@@ -87,9 +93,9 @@ test("DRV-08 capabilities are not in the request", () => {
 test("DRV-09 prevResult is in the request when there is one", () => {
   const prevResult = parseResult({ ips: [{ address: "10.0.0.2/24" }] }, "1.1.0");
   for (const cniVersion of VERSIONS) {
-    const sent = VERBS.filter((verb) => "prevResult" in derive({}, { verb, prevResult }, { cniVersion }));
+    const sent = VERBS.filter((verb) => "prevResult" in derive({}, { command: verb, prevResult }, { cniVersion }));
     expect(sent).toEqual(cniVersion < "0.4.0" ? ["ADD", "CHECK"] : ["ADD", "DEL", "CHECK"]);
-    for (const verb of VERBS) expect(derive({}, { verb }, { cniVersion })).not.toHaveProperty("prevResult");
+    for (const verb of VERBS) expect(derive({}, { command: verb }, { cniVersion })).not.toHaveProperty("prevResult");
   }
 });
 
@@ -105,7 +111,7 @@ const OTHER = {
 
 test("DRV-10 in 1.0.0 all other fields pass unaltered", () => {
   for (const verb of ATTACHMENT_VERBS) {
-    const request = derive(OTHER, { verb }, { cniVersion: "1.0.0" });
+    const request = derive(OTHER, { command: verb }, { cniVersion: "1.0.0" });
     expect(request).toEqual({ cniVersion: "1.0.0", name: "web", type: "a", ...OTHER });
   }
 });
@@ -117,7 +123,7 @@ function both(list: readonly object[]) {
 
 test("DRV-11 in 1.1.0 all other fields pass unaltered", () => {
   for (const verb of VERBS) {
-    const request = derive(OTHER, { verb });
+    const request = derive(OTHER, { command: verb });
     expect(request).toEqual({ cniVersion: "1.1.0", name: "web", type: "a", ...OTHER, ...verb === "GC" && both([]) });
   }
 });
@@ -126,11 +132,11 @@ test("DRV-12 the request for GC has the valid attachments", () => {
   const validAttachments = [{ containerId: "c1", ifname: "eth0" }, { containerId: "c1", ifname: "eth1" }];
   const sent = validAttachments.map(({ containerId, ifname }) => ({ containerID: containerId, ifname }));
   const request = derive({ "cni.dev/attachments": [{ containerID: "old", ifname: "x" }] }, {
-    verb: "GC",
+    command: "GC",
     validAttachments,
   });
   expect(request).toMatchObject(both(sent));
   for (const verb of ["ADD", "STATUS"] as const) {
-    expect(derive({}, { verb, validAttachments })).not.toHaveProperty(["cni.dev/valid-attachments"]);
+    expect(derive({}, { command: verb, validAttachments })).not.toHaveProperty(["cni.dev/valid-attachments"]);
   }
 });

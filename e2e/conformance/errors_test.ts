@@ -1,17 +1,27 @@
 import { expect, test } from "bun:test";
 import { errorOf, runPlugin } from "../../testing/binary.ts";
-import { addresses, EVERY_PLUGIN, network, newBench, newNode, refusal } from "../../testing/conformance.ts";
+import {
+  errorOfCall,
+  hostLocalConfig,
+  newConformanceNode,
+  newRuntimeSandbox,
+  SUPPORTED_PLUGINS,
+  twoPluginNetwork,
+} from "../../testing/conformance.ts";
 
 test("ERR-01 a plugin's own code from 100 up reaches the caller", () => {
-  using bench = newBench();
+  using bench = newRuntimeSandbox();
   for (const code of [100, 111, 4242]) {
     bench.fail("b ADD", code, "mine");
-    expect(refusal(() => bench.add(network()))).toMatchObject({ code, message: expect.stringContaining("mine") });
+    expect(errorOfCall(() => bench.add(twoPluginNetwork()))).toMatchObject({
+      code,
+      message: expect.stringContaining("mine"),
+    });
   }
 });
 
 test("ERR-02 of the codes below 100 only those of the specification are used, and 8", () => {
-  using node = newNode();
+  using node = newConformanceNode();
   const wrong = [
     {},
     { name: "" },
@@ -27,7 +37,7 @@ test("ERR-02 of the codes below 100 only those of the specification are used, an
     { dns: 1 },
   ];
   const codes = new Set<number>();
-  for (const type of EVERY_PLUGIN) {
+  for (const type of SUPPORTED_PLUGINS) {
     for (const command of ["ADD", "CHECK", "DEL", "GC", "STATUS", "NONE"]) {
       for (const config of wrong) {
         for (const netns of [null, "/nonexistent", node.host]) {
@@ -43,41 +53,41 @@ test("ERR-02 of the codes below 100 only those of the specification are used, an
 });
 
 test("ERR-03 1 says that the version does not have the command", () => {
-  using node = newNode();
-  for (const type of EVERY_PLUGIN) {
-    expect(node.error(type, "CHECK", { cniVersion: "0.3.1" })).toMatchObject({ code: 1, cniVersion: "0.3.1" });
-    for (const command of ["GC", "STATUS"]) expect(node.error(type, command, { cniVersion: "1.0.0" }).code).toBe(1);
+  using node = newConformanceNode();
+  for (const type of SUPPORTED_PLUGINS) {
+    expect(node.fail(type, "CHECK", { cniVersion: "0.3.1" })).toMatchObject({ code: 1, cniVersion: "0.3.1" });
+    for (const command of ["GC", "STATUS"]) expect(node.fail(type, command, { cniVersion: "1.0.0" }).code).toBe(1);
   }
-  using bench = newBench();
-  bench.add(network({ cniVersion: "0.3.1" }));
-  expect(refusal(() => bench.check(network({ cniVersion: "0.3.1" }))).code).toBe(1);
+  using bench = newRuntimeSandbox();
+  bench.add(twoPluginNetwork({ cniVersion: "0.3.1" }));
+  expect(errorOfCall(() => bench.check(twoPluginNetwork({ cniVersion: "0.3.1" }))).code).toBe(1);
 });
 
 test("ERR-05 3 says that the container is unknown", () => {
-  using bench = newBench();
-  expect(refusal(() => bench.check(network())).code).toBe(3);
+  using bench = newRuntimeSandbox();
+  expect(errorOfCall(() => bench.check(twoPluginNetwork())).code).toBe(3);
 });
 
 test("ERR-06 4 names every variable that is missing or wrong", () => {
-  using node = newNode();
-  for (const type of EVERY_PLUGIN) {
-    const { code, msg } = node.error(type, "ADD", {}, { containerId: "", ifname: "a/b", netns: null });
+  using node = newConformanceNode();
+  for (const type of SUPPORTED_PLUGINS) {
+    const { code, msg } = node.fail(type, "ADD", {}, { containerId: "", ifname: "a/b", netns: null });
     expect(code).toBe(4);
     for (const name of ["CNI_CONTAINERID", "CNI_IFNAME", "CNI_NETNS"]) expect(msg).toContain(name);
-    expect(node.error(type, "", {}).msg).toContain("CNI_COMMAND");
+    expect(node.fail(type, "", {}).msg).toContain("CNI_COMMAND");
   }
 });
 
 test("ERR-07 5 says that stdin cannot be read", () => {
-  for (const type of EVERY_PLUGIN) {
+  for (const type of SUPPORTED_PLUGINS) {
     const finished = runPlugin(type, { env: { CNI_COMMAND: "ADD" }, wrapper: ["sh", "-c", 'exec "$@" </', "sh"] });
     expect(errorOf(finished).code).toBe(5);
   }
 });
 
 test("ERR-08 6 says that the request cannot be decoded", () => {
-  using node = newNode();
-  for (const type of EVERY_PLUGIN) {
+  using node = newConformanceNode();
+  for (const type of SUPPORTED_PLUGINS) {
     for (const text of ["", "{", '{"name":"a",}}', "[]", '"x"', "1", '{"name":1}', '{"name":"a","cniVersion":1}']) {
       expect(errorOf(node.exec(type, "ADD", text)).code).toBe(6);
     }
@@ -85,28 +95,28 @@ test("ERR-08 6 says that the request cannot be decoded", () => {
 });
 
 test("ERR-09 7 names the path and the value of what is wrong in a configuration", () => {
-  using node = newNode();
-  for (const type of EVERY_PLUGIN) {
-    const { code, msg } = node.error(type, "ADD", { dns: { nameservers: "10.0.0.1" } });
+  using node = newConformanceNode();
+  for (const type of SUPPORTED_PLUGINS) {
+    const { code, msg } = node.fail(type, "ADD", { dns: { nameservers: "10.0.0.1" } });
     expect([code, msg]).toEqual([7, expect.stringMatching(/dns\.nameservers .*"10\.0\.0\.1"/)]);
   }
 });
 
 test("ERR-10 11 reaches the caller, who may try again", () => {
-  using bench = newBench();
+  using bench = newRuntimeSandbox();
   bench.fail("a ADD", 11, "later");
-  expect(refusal(() => bench.add(network())).code).toBe(11);
+  expect(errorOfCall(() => bench.add(twoPluginNetwork())).code).toBe(11);
 });
 
 test("ERR-11 50 says that an ADD could not be served", () => {
-  using node = newNode();
-  const config = { ipam: addresses(node, { subnet: "10.5.0.0/30" }) };
-  node.ok("host-local", "ADD", config);
-  expect(node.error("host-local", "STATUS", config).code).toBe(50);
+  using node = newConformanceNode();
+  const config = { ipam: hostLocalConfig(node, { subnet: "10.5.0.0/30" }) };
+  node.succeed("host-local", "ADD", config);
+  expect(node.fail("host-local", "STATUS", config).code).toBe(50);
 });
 
 test("ERR-12 51 reaches the caller of STATUS", () => {
-  using bench = newBench();
+  using bench = newRuntimeSandbox();
   bench.fail("b STATUS", 51, "half of it is gone");
-  expect(refusal(() => bench.status(network())).code).toBe(51);
+  expect(errorOfCall(() => bench.status(twoPluginNetwork())).code).toBe(51);
 });

@@ -3,11 +3,22 @@ import { describe, expect, test } from "bun:test";
 import examples from "../../testdata/spec/examples.json";
 import { parsePluginConfig } from "../../spec/plugin_config.ts";
 import { CniError } from "../../spec/error.ts";
-import { deriveRequest, type NetworkList, parseNetworkList, parsePluginEntry } from "../../spec/network_config_list.ts";
+import {
+  deriveRequest,
+  type NetworkConfigList,
+  parseNetworkConfigList,
+  parsePluginEntry,
+} from "../../spec/network_config_list.ts";
 import { formatResult, parseResult } from "../../spec/result.ts";
 import { parseVersion, type Version, VERSIONS } from "../../spec/version.ts";
 import { loadNetwork } from "../../runtime/load.ts";
-import { type Call, type Document, newBench, newNode, refusal } from "../../testing/conformance.ts";
+import {
+  errorOfCall,
+  type JsonDocument,
+  newConformanceNode,
+  newRuntimeSandbox,
+  type RecordedCall,
+} from "../../testing/conformance.ts";
 
 interface Block {
   readonly spec: string;
@@ -16,15 +27,15 @@ interface Block {
   readonly status: string;
   /** As printed, where it is known. */
   readonly text?: string;
-  readonly value: Document;
+  readonly value: JsonDocument;
 }
 const BLOCKS = examples as readonly Block[];
 const place = ({ spec, lines }: Block) => `${spec}, line ${lines[0]}`;
 const named = (blocks: readonly Block[]) => blocks.map((block) => [place(block), block] as const);
-const load = (text: string): NetworkList =>
-  loadNetwork("-", { directory: "/nonexistent", readInput: () => text, log: () => {} });
+const load = (text: string): NetworkConfigList =>
+  loadNetwork("-", { directory: "/nonexistent", readStdin: () => text, log: () => {} });
 
-const KINDS: Readonly<Record<string, (value: Document) => boolean>> = {
+const KINDS: Readonly<Record<string, (value: JsonDocument) => boolean>> = {
   version: (value) => "supportedVersions" in value,
   error: (value) => "code" in value,
   list: (value) => "plugins" in value,
@@ -47,7 +58,7 @@ describe("configurations", () => {
     expect(list).toMatchObject({ name: value.name, cniVersion: value.cniVersion });
     for (const [i, plugin] of list.plugins.entries()) {
       const { capabilities: _, ...kept } = value.plugins[i];
-      const request = JSON.parse(deriveRequest(list, plugin, { verb: "ADD" }));
+      const request = JSON.parse(deriveRequest(list, plugin, { command: "ADD" }));
       expect(request).toEqual({ cniVersion: value.cniVersion, name: value.name, ...kept });
     }
   });
@@ -58,8 +69,8 @@ describe("configurations", () => {
       const text = JSON.stringify(value);
       if (value.cniVersion === "0.1") {
         // The texts 0.1.0 and 0.2.0 have this slip; no such version was released.
-        expect(refusal(() => load(text)).code).toBe(1);
-        expect(refusal(() => parsePluginConfig(text, "ADD")).code).toBe(1);
+        expect(errorOfCall(() => load(text)).code).toBe(1);
+        expect(errorOfCall(() => parsePluginConfig(text, "ADD")).code).toBe(1);
         return;
       }
       expect(load(text).plugins).toMatchObject([{ type: value.type }]);
@@ -88,8 +99,8 @@ describe("configurations", () => {
 test.each(named(blocksOf("version")))(
   "the answer to VERSION at %s is what a plugin here says, as of then",
   (_, { value }) => {
-    using node = newNode();
-    const { cniVersion, supportedVersions } = node.ok("loopback", "VERSION", { cniVersion: value.cniVersion });
+    using node = newConformanceNode();
+    const { cniVersion, supportedVersions } = node.succeed("loopback", "VERSION", { cniVersion: value.cniVersion });
     const asOfThen = supportedVersions.slice(0, VERSIONS.indexOf(value.cniVersion) + 1);
     expect({ cniVersion, supportedVersions: asOfThen }).toEqual(value);
   },
@@ -107,8 +118,8 @@ test.each(named(blocksOf("result")))("the result at %s is read and printed", (_,
 
 /** A walk-through: the list, and the requests in the order in which plugins get them. */
 interface Walk {
-  readonly list: Document;
-  readonly requests: readonly Document[];
+  readonly list: JsonDocument;
+  readonly requests: readonly JsonDocument[];
 }
 
 function walkOf(spec: string): Walk {
@@ -121,15 +132,15 @@ function walkOf(spec: string): Walk {
 }
 
 /** Plays a walk-through with plugins that answer what the text says they do; gives the calls. */
-function play({ list, requests }: Walk, commands: readonly string[]): Call[] {
-  using bench = newBench();
+function play({ list, requests }: Walk, commands: readonly string[]): RecordedCall[] {
+  using bench = newRuntimeSandbox();
   const { length } = list.plugins;
   // What a plugin returned is what the next one got; what the last one returned, CHECK and DEL got.
   for (const [i, { type }] of list.plugins.entries()) {
-    const returned = (requests[i + 1]?.prevResult ?? requests[length - 1]!.prevResult) as Document;
+    const returned = (requests[i + 1]?.prevResult ?? requests[length - 1]!.prevResult) as JsonDocument;
     bench.answers[`${type} ADD`] = () => ({ exitCode: 0, stdout: JSON.stringify(returned) });
   }
-  const network = parseNetworkList(JSON.stringify(list));
+  const network = parseNetworkConfigList(JSON.stringify(list));
   const capabilityArgs = Object.assign({ unasked: 1 }, ...requests.map(({ runtimeConfig }) => runtimeConfig));
   bench.add(network, { capabilityArgs });
   if (commands.includes("CHECK")) bench.check(network);
@@ -138,8 +149,8 @@ function play({ list, requests }: Walk, commands: readonly string[]): Call[] {
 }
 
 /** As printed, but for two things: the list's ipam has routes that the requests of the texts lack, and a runtime tells the version of prevResult. */
-function expected(request: Document, list: Document): Document {
-  const plugin = list.plugins.find((each: Document) => each.type === request.type);
+function expected(request: JsonDocument, list: JsonDocument): JsonDocument {
+  const plugin = list.plugins.find((each: JsonDocument) => each.type === request.type);
   const version: Version = list.cniVersion;
   return {
     ...request,

@@ -1,40 +1,40 @@
 import { expect, test } from "bun:test";
 import { readFileSync, readlinkSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
-import { inNetns } from "../../testing/netns.ts";
+import { runInNetns } from "../../testing/netns.ts";
 import { VERSIONS } from "../../spec/version.ts";
 import { runPlugin } from "../../testing/binary.ts";
 import {
-  bridged,
-  type Document,
-  EVERY_PLUGIN,
-  network,
-  newBench,
-  newNode,
-  refusal,
-  WHERE,
-  WHO,
+  ATTACHMENT,
+  ATTACHMENT_WITH_NETNS,
+  bridgeTestConfig,
+  errorOfCall,
+  type JsonDocument,
+  newConformanceNode,
+  newRuntimeSandbox,
+  SUPPORTED_PLUGINS,
+  twoPluginNetwork,
 } from "../../testing/conformance.ts";
 
 const list = (...plugins: object[]) => ({ cniVersion: "1.1.0", name: "web", plugins });
 const ATTACHMENT_COMMANDS = ["ADD", "DEL", "CHECK"];
 
 test("EXE-01 a plugin is an executable", () => {
-  using node = newNode();
-  for (const type of EVERY_PLUGIN) {
+  using node = newConformanceNode();
+  for (const type of SUPPORTED_PLUGINS) {
     expect(node.exec(type, "VERSION", {})).toMatchObject({ exitCode: 0, stdout: expect.stringContaining("1.1.0") });
   }
 });
 
 test("EXE-02 the runtime executes the file named by type", () => {
-  using node = newNode();
+  using node = newConformanceNode();
   const recorder = node.recorder("a.b-c");
   node.run("add", node.file(list({ type: "a.b-c" })), node.container.path);
   expect(recorder.env("ADD")).toMatchObject({ CNI_COMMAND: "ADD" });
 });
 
 test("EXE-03 the executable is looked up in a list of directories, and the first wins", () => {
-  using node = newNode();
+  using node = newConformanceNode();
   const says = (where: string) =>
     `[ $CNI_COMMAND != ADD ] || echo '{"cniVersion":"1.1.0","dns":{"domain":"${where}"}}'`;
   const path = node.file(list({ type: "p" }));
@@ -46,14 +46,14 @@ test("EXE-03 the executable is looked up in a list of directories, and the first
 });
 
 test("EXE-04 plugins are told the list of directories", () => {
-  using node = newNode();
+  using node = newConformanceNode();
   const recorder = node.recorder("p");
   node.run("add", node.file(list({ type: "p" })), node.container.path);
   expect(recorder.env("ADD")!.CNI_PATH).toBe(`${node.directory}/bin:${node.directory}/bin2`);
 });
 
 test("EXE-05 plugins run in the namespace of the runtime", () => {
-  using node = newNode();
+  using node = newConformanceNode();
   node.program("p", `readlink /proc/self/ns/net >"$0.ns"; [ $CNI_COMMAND != ADD ] || echo '{}'`);
   expect(node.run("add", node.file(list({ type: "p" })), node.container.path)).toMatchObject({ exitCode: 0 });
   const own = node.host.run(() => readlinkSync("/proc/thread-self/ns/net"));
@@ -61,7 +61,7 @@ test("EXE-05 plugins run in the namespace of the runtime", () => {
 });
 
 test("EXE-06 parameters are in the environment, the configuration is on stdin", () => {
-  using node = newNode();
+  using node = newConformanceNode();
   const recorder = node.recorder("p");
   const path = node.file(list({ type: "p", key: 1 }));
   node.run("add", path, node.container.path, "--container-id", "c1", "--ifname", "eth3");
@@ -77,8 +77,8 @@ test("EXE-06 parameters are in the environment, the configuration is on stdin", 
 
 test("EXE-07 every plugin of a list gets the same environment", () => {
   for (const cniVersion of ["0.3.0", "0.3.1", "0.4.0"]) {
-    using bench = newBench();
-    bench.add(network({ cniVersion }), { args: [["K", "V"]] });
+    using bench = newRuntimeSandbox();
+    bench.add(twoPluginNetwork({ cniVersion }), { args: [["K", "V"]] });
     const [first, second] = bench.calls;
     expect(second!.env).toEqual(first!.env);
     expect(first!.env).toMatchObject({ PATH: "/bin", CNI_ARGS: "K=V" });
@@ -87,8 +87,8 @@ test("EXE-07 every plugin of a list gets the same environment", () => {
 
 test("EXE-08 a plugin of version 0.1.0 is told so in CNI_VERSION", () => {
   const told = VERSIONS.map((cniVersion) => {
-    using bench = newBench();
-    bench.add(network({ cniVersion }));
+    using bench = newRuntimeSandbox();
+    bench.add(twoPluginNetwork({ cniVersion }));
     return bench.calls[0]!.env.CNI_VERSION;
   });
   expect(told).toEqual(["0.1.0", ...VERSIONS.slice(1).map(() => undefined)]);
@@ -96,8 +96,8 @@ test("EXE-08 a plugin of version 0.1.0 is told so in CNI_VERSION", () => {
 
 test("EXE-09 CNI_COMMAND is a command that the version has", () => {
   const sent = (cniVersion: string) => {
-    using bench = newBench();
-    const web = network({ cniVersion });
+    using bench = newRuntimeSandbox();
+    const web = twoPluginNetwork({ cniVersion });
     bench.add(web);
     for (const each of [bench.check, bench.status, bench.del, bench.gc]) {
       try {
@@ -112,14 +112,14 @@ test("EXE-09 CNI_COMMAND is a command that the version has", () => {
     const later = [...(version >= "0.4.0" ? ["CHECK"] : []), ...(version >= "1.1.0" ? ["GC", "STATUS"] : [])];
     expect(sent(version)).toEqual(["ADD", "DEL", ...later].sort());
   }
-  using node = newNode();
-  for (const type of EVERY_PLUGIN) {
-    for (const command of ["add", "UPDATE", " ADD", "toString"]) expect(node.error(type, command, {}).code).toBe(4);
+  using node = newConformanceNode();
+  for (const type of SUPPORTED_PLUGINS) {
+    for (const command of ["add", "UPDATE", " ADD", "toString"]) expect(node.fail(type, command, {}).code).toBe(4);
   }
 });
 
 test("EXE-10 a container id is given, and is another for another container", () => {
-  using node = newNode();
+  using node = newConformanceNode();
   const recorder = node.recorder("p");
   const path = node.file(list({ type: "p" }));
   const ids = [node.container, node.newContainer()].map((container) => {
@@ -132,12 +132,12 @@ test("EXE-10 a container id is given, and is another for another container", () 
 
 /** Refused by the runtime before a plugin is called, and by every plugin. */
 function expectRefused(attachment: { containerId?: string; ifname?: string }): void {
-  using bench = newBench();
-  expect(refusal(() => bench.add(network(), attachment)).code).toBe(4);
+  using bench = newRuntimeSandbox();
+  expect(errorOfCall(() => bench.add(twoPluginNetwork(), attachment)).code).toBe(4);
   expect(bench.calls).toEqual([]);
-  using node = newNode();
-  for (const type of EVERY_PLUGIN) {
-    for (const command of ATTACHMENT_COMMANDS) expect(node.error(type, command, {}, attachment).code).toBe(4);
+  using node = newConformanceNode();
+  for (const type of SUPPORTED_PLUGINS) {
+    for (const command of ATTACHMENT_COMMANDS) expect(node.fail(type, command, {}, attachment).code).toBe(4);
   }
 }
 
@@ -148,13 +148,13 @@ test('EXE-12 a container id begins with a letter or digit and goes on with those
   for (const containerId of ["-a", ".a", "_a", "a/b", "../a", "a b", "a\n", "ä", "a\0", "a;b"]) {
     expectRefused({ containerId });
   }
-  using bench = newBench();
-  for (const containerId of ["a", "0", "A-b_c.d", "f".repeat(64)]) bench.add(network(), { containerId });
+  using bench = newRuntimeSandbox();
+  for (const containerId of ["a", "0", "A-b_c.d", "f".repeat(64)]) bench.add(twoPluginNetwork(), { containerId });
   expect(bench.calls).toHaveLength(8);
 });
 
 test("EXE-13 CNI_NETNS is the path of a namespace: of a process, of a link, of a mount", () => {
-  using node = newNode();
+  using node = newConformanceNode();
   const { host, container, directory } = node;
   using stack = new DisposableStack();
   const { child } = container.run(() => ({ child: Bun.spawn(["sleep", "60"]) }));
@@ -184,10 +184,10 @@ test("EXE-13 CNI_NETNS is the path of a namespace: of a process, of a link, of a
 });
 
 test("EXE-14 CNI_NETNS is passed on as it was given", () => {
-  using bench = newBench();
+  using bench = newRuntimeSandbox();
   const netns = "/run//netns/../netns/a b";
-  bench.add(network({ cniVersion: "1.0.0" }), { netns });
-  bench.del(network({ cniVersion: "1.0.0" }));
+  bench.add(twoPluginNetwork({ cniVersion: "1.0.0" }), { netns });
+  bench.del(twoPluginNetwork({ cniVersion: "1.0.0" }));
   expect(bench.calls.map(({ env }) => env.CNI_NETNS)).toEqual([netns, netns, netns, netns]);
 });
 
@@ -195,26 +195,26 @@ test("EXE-15 an interface name that Linux would not take is refused", () => {
   for (const ifname of ["", "x".repeat(16), "é".repeat(8), ".", "..", "a/b", "a:b", "a b", "a\tb", "a\u2003b"]) {
     expectRefused({ ifname });
   }
-  using bench = newBench();
-  for (const ifname of ["a", "x".repeat(15), "é".repeat(7), "eth0.5@x"]) bench.add(network(), { ifname });
+  using bench = newRuntimeSandbox();
+  for (const ifname of ["a", "x".repeat(15), "é".repeat(7), "eth0.5@x"]) bench.add(twoPluginNetwork(), { ifname });
   expect(bench.calls).toHaveLength(8);
 });
 
 test("EXE-16 the container's interface has the name that was asked for", () => {
-  using node = newNode();
-  const result = node.ok("bridge", "ADD", bridged(node), { ifname: "net7" });
-  expect(result.interfaces.filter((each: Document) => each.sandbox)).toMatchObject([{ name: "net7" }]);
-  expect(inNetns(node.container, "ip", "link", "show", "net7")).toContain("net7");
+  using node = newConformanceNode();
+  const result = node.succeed("bridge", "ADD", bridgeTestConfig(node), { ifname: "net7" });
+  expect(result.interfaces.filter((each: JsonDocument) => each.sandbox)).toMatchObject([{ name: "net7" }]);
+  expect(runInNetns(node.container, "ip", "link", "show", "net7")).toContain("net7");
 });
 
 test('EXE-17 CNI_ARGS are pairs with "=", joined by ";"', () => {
-  using bench = newBench();
-  bench.add(network(), { args: [["IgnoreUnknown", "1"], ["IP", "10.0.0.9"]] });
+  using bench = newRuntimeSandbox();
+  bench.add(twoPluginNetwork(), { args: [["IgnoreUnknown", "1"], ["IP", "10.0.0.9"]] });
   expect(bench.calls[0]!.env.CNI_ARGS).toBe("IgnoreUnknown=1;IP=10.0.0.9");
   for (const args of [[["A", "1;B=2"]], [["A", "1=2"]], [["", "1"]]] as const) {
-    expect(refusal(() => bench.add(network(), { containerId: "c2", args })).code).toBe(4);
+    expect(errorOfCall(() => bench.add(twoPluginNetwork(), { containerId: "c2", args })).code).toBe(4);
   }
-  using node = newNode();
+  using node = newConformanceNode();
   const mac = "0a:00:00:00:00:07";
   const add = (text: string) => node.call("bridge", "ADD", {}, { env: { CNI_ARGS: text } });
   for (const text of ["MAC", `MAC=${mac};`, `MAC=${mac};K8S=x`, "MAC=1=2"]) {
@@ -225,14 +225,14 @@ test('EXE-17 CNI_ARGS are pairs with "=", joined by ";"', () => {
 
 test('EXE-18 directories in CNI_PATH are joined by ":" when plugins are called', () => {
   for (const cniVersion of ["0.1.0", "0.2.0"]) {
-    using bench = newBench();
-    bench.add(network({ cniVersion }));
+    using bench = newRuntimeSandbox();
+    bench.add(twoPluginNetwork({ cniVersion }));
     expect(bench.calls[0]!.env.CNI_PATH).toBe("/a:/b");
   }
 });
 
 test('EXE-19 directories in CNI_PATH are split at ":" by plugins that delegate', () => {
-  using node = newNode();
+  using node = newConformanceNode();
   const ipam = node.recorder("my-ipam", { cniVersion: "1.1.0", ips: [{ address: "10.5.0.2/24" }] });
   const env = { CNI_PATH: `/nonexistent::${node.directory}/bin` };
   expect(node.exec("bridge", "ADD", { ipam: { type: "my-ipam" } }, { env })).toMatchObject({ exitCode: 0 });
@@ -240,30 +240,30 @@ test('EXE-19 directories in CNI_PATH are split at ":" by plugins that delegate',
 });
 
 test("EXE-20 all parameters of an attachment are set, also those that are empty", () => {
-  using bench = newBench();
-  bench.add(network());
-  bench.check(network());
-  bench.del(network(), { netns: "" });
+  using bench = newRuntimeSandbox();
+  bench.add(twoPluginNetwork());
+  bench.check(twoPluginNetwork());
+  bench.del(twoPluginNetwork(), { netns: "" });
   for (const { env } of bench.calls) {
     expect(Object.keys(env)).toContainValues(["CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME", "CNI_ARGS"]);
-    expect(env).toMatchObject({ CNI_CONTAINERID: WHO.containerId, CNI_IFNAME: WHO.ifname, CNI_ARGS: "" });
+    expect(env).toMatchObject({ CNI_CONTAINERID: ATTACHMENT.containerId, CNI_IFNAME: ATTACHMENT.ifname, CNI_ARGS: "" });
   }
-  expect(bench.calls.map(({ env }) => env.CNI_NETNS)).toEqual([...Array(4).fill(WHERE.netns), "", ""]);
+  expect(bench.calls.map(({ env }) => env.CNI_NETNS)).toEqual([...Array(4).fill(ATTACHMENT_WITH_NETNS.netns), "", ""]);
 });
 
 test("EXE-21 the exit status is 0 for success and 1 for failure", () => {
-  using node = newNode();
+  using node = newConformanceNode();
   expect(node.exec("loopback", "ADD", {}, { ifname: "lo" }).exitCode).toBe(0);
-  for (const type of EVERY_PLUGIN) {
+  for (const type of SUPPORTED_PLUGINS) {
     expect(node.exec(type, "ADD", { name: "" }).exitCode).toBe(1);
     expect(node.exec(type, "NONE", {}).exitCode).toBe(1);
   }
 });
 
 /** The error objects of every plugin, called as programs. */
-function failures(cniVersion: string | undefined): Document[] {
-  using node = newNode();
-  return EVERY_PLUGIN.map((type) => {
+function failures(cniVersion: string | undefined): JsonDocument[] {
+  using node = newConformanceNode();
+  return SUPPORTED_PLUGINS.map((type) => {
     const { exitCode, stdout, stderr } = node.exec(type, "ADD", { cniVersion, name: "-" });
     expect([exitCode, stderr]).toEqual([1, ""]);
     return JSON.parse(stdout);
@@ -291,9 +291,9 @@ test("EXE-24 an error object has cniVersion, code and msg, and details if there 
       details: expect.stringMatching(/./),
     });
   }
-  using node = newNode();
-  for (const type of EVERY_PLUGIN) {
-    expect(Object.keys(node.error(type, "ADD", { name: "" }))).toEqual(["cniVersion", "code", "msg"]);
+  using node = newConformanceNode();
+  for (const type of SUPPORTED_PLUGINS) {
+    expect(Object.keys(node.fail(type, "ADD", { name: "" }))).toEqual(["cniVersion", "code", "msg"]);
   }
 });
 
@@ -314,7 +314,7 @@ test("EXE-27 in 1.1.0 the error object names the version in use, also if the req
 });
 
 test("EXE-28 what a plugin says on stderr does not disturb its answer", () => {
-  using node = newNode();
+  using node = newConformanceNode();
   node.program("p", `echo '{"code":7} no JSON' >&2; [ $CNI_COMMAND != ADD ] || echo '{"dns":{"domain":"a"}}'`);
   const { exitCode, stdout, stderr } = node.run("add", node.file(list({ type: "p" })), node.container.path);
   expect([exitCode, JSON.parse(stdout).dns]).toEqual([0, { domain: "a" }]);
@@ -322,7 +322,7 @@ test("EXE-28 what a plugin says on stderr does not disturb its answer", () => {
 });
 
 test("EXE-29 a result is JSON on stdout", () => {
-  using node = newNode();
+  using node = newConformanceNode();
   for (const cniVersion of ["1.0.0", "1.1.0"]) {
     const { stdout, stderr } = node.exec("loopback", "ADD", { cniVersion }, { ifname: "lo" });
     expect(JSON.parse(stdout)).toMatchObject({ cniVersion, interfaces: [{ name: "lo" }] });

@@ -2,51 +2,51 @@ import { expect, test } from "bun:test";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { createNetns } from "../../ffi/netns.ts";
-import { inNetns } from "../../testing/netns.ts";
+import { runInNetns } from "../../testing/netns.ts";
 import { plugin } from "../../plugins/lib/protocol/plugin.ts";
 import { CniError } from "../../spec/error.ts";
 import { anything } from "../../spec/schema.ts";
-import { CNI } from "../../testing/binary.ts";
+import { CNI_PROGRAM } from "../../testing/binary.ts";
 import {
-  bridged,
-  EVERY_PLUGIN,
-  network,
-  newBench,
-  newNode,
-  type Node,
-  published,
-  refusal,
-  working,
+  bridgeTestConfig,
+  type ConformanceNode,
+  errorOfCall,
+  newConformanceNode,
+  newRuntimeSandbox,
+  portmapConfig,
+  SUPPORTED_PLUGINS,
+  twoPluginNetwork,
+  workingConfig,
 } from "../../testing/conformance.ts";
 
 const listed = (...containers: string[]) => containers.map((containerID) => ({ containerID, ifname: "eth0" }));
 const KEYS = ["cni.dev/valid-attachments", "cni.dev/attachments"];
 
 /** What a container has on the host, by its id. */
-function held({ host, directory }: Node): string[] {
+function held({ host, directory }: ConformanceNode): string[] {
   const files = readdirSync(join(directory, "ipam/net")).filter((name) => /^\d/.test(name));
-  const owners = inNetns(host, "nft", "list", "ruleset").matchAll(/comment "net (\w+) eth0"/g);
+  const owners = runInNetns(host, "nft", "list", "ruleset").matchAll(/comment "net (\w+) eth0"/g);
   return [...files, ...Array.from(owners, ([, id]) => id!)].sort();
 }
 
 test("GC-01 GC has the valid attachments, under the name of 1.1.0 and under the one after it", () => {
-  using bench = newBench();
-  bench.gc(network(), [{ containerId: "c2", ifname: "eth1" }]);
+  using bench = newRuntimeSandbox();
+  bench.gc(twoPluginNetwork(), [{ containerId: "c2", ifname: "eth1" }]);
   const list = [{ containerID: "c2", ifname: "eth1" }];
   for (const { config } of bench.calls) expect(KEYS.map((key) => config[key])).toEqual([list, list]);
-  expect(bench.sequence()).toEqual(["a GC", "b GC"]);
+  expect(bench.takeCalls()).toEqual(["a GC", "b GC"]);
 });
 
 test("GC-02 GC removes reservations, rules and published ports of attachments that are not listed", () => {
   for (const key of KEYS) {
-    using node = newNode();
-    const config = bridged(node, { ipMasq: true });
+    using node = newConformanceNode();
+    const config = bridgeTestConfig(node, { ipMasq: true });
     const ports = (hostPort: number, prevResult: object) =>
-      published(node, { prevResult, runtimeConfig: { portMappings: [{ hostPort, containerPort: 80 }] } });
+      portmapConfig(node, { prevResult, runtimeConfig: { portMappings: [{ hostPort, containerPort: 80 }] } });
     for (const [i, containerId] of ["c1", "c2"].entries()) {
       using gone = createNetns();
       const options = { containerId, netns: gone };
-      node.ok("portmap", "ADD", ports(8080 + i, node.ok("bridge", "ADD", config, options)), options);
+      node.succeed("portmap", "ADD", ports(8080 + i, node.succeed("bridge", "ADD", config, options)), options);
     }
     const ofOne = (
       id: string,
@@ -55,7 +55,7 @@ test("GC-02 GC removes reservations, rules and published ports of attachments th
     const [first, second] = [ofOne("c1", "10.5.0.2"), ofOne("c2", "10.5.0.3")];
     expect(held(node)).toEqual([...first, ...second].sort());
     expect(first.length).toBeGreaterThan(2);
-    for (const type of ["bridge", "portmap"]) node.ok(type, "GC", { ...config, [key]: listed("c2") });
+    for (const type of ["bridge", "portmap"]) node.succeed(type, "GC", { ...config, [key]: listed("c2") });
     expect(held(node)).toEqual(second.sort());
   }
 });
@@ -74,17 +74,17 @@ const stubborn = plugin({
 });
 
 test("GC-04 GC goes on behind a failure and reports it at the end", () => {
-  using node = newNode([stubborn]);
+  using node = newConformanceNode([stubborn]);
   const config = { bridge: "br5", ipMasq: true, ipam: { type: "stubborn" } };
-  node.ok("bridge", "ADD", config);
-  const owned = () => inNetns(node.host, "nft", "list", "ruleset").includes("net c1 eth0");
+  node.succeed("bridge", "ADD", config);
+  const owned = () => runInNetns(node.host, "nft", "list", "ruleset").includes("net c1 eth0");
   expect(owned()).toBe(true);
-  expect(node.error("bridge", "GC", { ...config, [KEYS[0]!]: [] })).toMatchObject({ code: 142, msg: "it stays" });
+  expect(node.fail("bridge", "GC", { ...config, [KEYS[0]!]: [] })).toMatchObject({ code: 142, msg: "it stays" });
   expect(owned()).toBe(false);
 });
 
 test("GC-05 GC is forwarded to the IPAM plugin", () => {
-  using node = newNode();
+  using node = newConformanceNode();
   const ipam = node.recorder("my-ipam");
   const config = { ipam: { type: "my-ipam" }, [KEYS[0]!]: listed("c1") };
   expect(node.exec("bridge", "GC", config)).toMatchObject({ exitCode: 0, stdout: "" });
@@ -92,59 +92,59 @@ test("GC-05 GC is forwarded to the IPAM plugin", () => {
 });
 
 test("GC-06 GC never stands in for a DEL", () => {
-  using bench = newBench();
-  bench.add(network());
-  bench.add(network(), { containerId: "c2" });
-  bench.sequence();
-  bench.del(network());
-  expect(bench.sequence()).toEqual(["b DEL", "a DEL"]);
-  bench.gc(network());
-  expect(bench.sequence()).toEqual(["b DEL", "a DEL", "a GC", "b GC"]);
+  using bench = newRuntimeSandbox();
+  bench.add(twoPluginNetwork());
+  bench.add(twoPluginNetwork(), { containerId: "c2" });
+  bench.takeCalls();
+  bench.del(twoPluginNetwork());
+  expect(bench.takeCalls()).toEqual(["b DEL", "a DEL"]);
+  bench.gc(twoPluginNetwork());
+  expect(bench.takeCalls()).toEqual(["b DEL", "a DEL", "a GC", "b GC"]);
 });
 
 test("GC-07 GC has CNI_COMMAND and CNI_PATH", () => {
-  using bench = newBench();
-  bench.gc(network());
+  using bench = newRuntimeSandbox();
+  bench.gc(twoPluginNetwork());
   expect(bench.calls[0]!.env).toMatchObject({ CNI_COMMAND: "GC", CNI_PATH: "/a:/b" });
-  for (const type of EVERY_PLUGIN) {
-    using node = newNode();
+  for (const type of SUPPORTED_PLUGINS) {
+    using node = newConformanceNode();
     const env = { CNI_CONTAINERID: "", CNI_NETNS: "", CNI_IFNAME: "" };
-    node.ok(type, "GC", { ...working(type, node).config, [KEYS[0]!]: [] }, { env });
+    node.succeed(type, "GC", { ...workingConfig(type, node).config, [KEYS[0]!]: [] }, { env });
   }
 });
 
 test("GC-08 GC prints nothing, or an error", () => {
-  for (const type of EVERY_PLUGIN) {
-    using node = newNode();
-    const config = { ...working(type, node).config, [KEYS[0]!]: [] };
+  for (const type of SUPPORTED_PLUGINS) {
+    using node = newConformanceNode();
+    const config = { ...workingConfig(type, node).config, [KEYS[0]!]: [] };
     expect(node.call(type, "GC", config)).toEqual({ exitCode: 0, stdout: "" });
-    expect(node.error(type, "GC", { ...config, [KEYS[0]!]: "all" })).toMatchObject({ code: 7, cniVersion: "1.1.0" });
+    expect(node.fail(type, "GC", { ...config, [KEYS[0]!]: "all" })).toMatchObject({ code: 7, cniVersion: "1.1.0" });
   }
 });
 
 test("GC-09 a plugin's error does not stop the run, and all errors are returned", () => {
-  using bench = newBench();
+  using bench = newRuntimeSandbox();
   bench.fail("a GC", 142, "first");
   bench.fail("b GC", 5, "second");
-  const { code, message, details } = refusal(() => bench.gc(network()));
+  const { code, message, details } = errorOfCall(() => bench.gc(twoPluginNetwork()));
   expect([code, `${message}; ${details}`]).toEqual([142, expect.stringMatching(/first.*second/)]);
-  expect(bench.sequence()).toEqual(["a GC", "b GC"]);
+  expect(bench.takeCalls()).toEqual(["a GC", "b GC"]);
 });
 
 test("GC-10 a missing executable is one of the errors", () => {
-  using bench = newBench();
-  const { message } = refusal(() => bench.gc(network({ plugins: [{ type: "missing" }, { type: "b" }] })));
+  using bench = newRuntimeSandbox();
+  const { message } = errorOfCall(() => bench.gc(twoPluginNetwork({ plugins: [{ type: "missing" }, { type: "b" }] })));
   expect(message).toContain('"missing"');
-  expect(bench.sequence()).toEqual(["missing GC", "b GC"]);
+  expect(bench.takeCalls()).toEqual(["missing GC", "b GC"]);
 });
 
 test("GC-11 no ADD or DEL runs beside GC", () => {
-  using node = newNode();
+  using node = newConformanceNode();
   const { directory, container } = node;
   const list = node.file({ cniVersion: "1.1.0", name: "web", plugins: [{ type: "p" }] });
   // Plugins that call the runtime once more: who has to wait is ended by timeout(1), with status 124.
   const beside = (command: string, words: string) =>
-    `[ "$CNI_COMMAND" != ${command} ] || { timeout 0.5 ${CNI} run ${words} --cache-dir ${directory}/cache ` +
+    `[ "$CNI_COMMAND" != ${command} ] || { timeout 0.5 ${CNI_PROGRAM} run ${words} --cache-dir ${directory}/cache ` +
     `--plugin-dir ${directory}/bin >&2; echo $? >>"$0.$CNI_COMMAND"; }`;
   const ended = (command: string) => readFileSync(join(directory, `bin/p.${command}`), "utf8");
   const done = '[ "$CNI_COMMAND" != ADD ] || echo "{}"';
@@ -162,10 +162,10 @@ test("GC-11 no ADD or DEL runs beside GC", () => {
 });
 
 test("GC-12 GC has no parameters of an attachment, no runtimeConfig and no prevResult", () => {
-  using bench = newBench();
-  bench.add(network(), { args: [["K", "V"]], capabilityArgs: { ports: [80] } });
+  using bench = newRuntimeSandbox();
+  bench.add(twoPluginNetwork(), { args: [["K", "V"]], capabilityArgs: { ports: [80] } });
   bench.calls.splice(0);
-  bench.gc(network(), [{ containerId: "c1", ifname: "eth0" }]);
+  bench.gc(twoPluginNetwork(), [{ containerId: "c1", ifname: "eth0" }]);
   for (const { env, config } of bench.calls) {
     expect(env).toMatchObject({ CNI_CONTAINERID: "", CNI_NETNS: "", CNI_IFNAME: "", CNI_ARGS: "" });
     for (const key of ["runtimeConfig", "prevResult"]) expect(config).not.toHaveProperty(key);

@@ -1,11 +1,18 @@
 import { expect, test } from "bun:test";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { CNI, pluginLink } from "../../testing/binary.ts";
-import { addresses, EVERY_PLUGIN, network, newBench, newNode, working } from "../../testing/conformance.ts";
+import { CNI_PROGRAM, pluginLink } from "../../testing/binary.ts";
+import {
+  hostLocalConfig,
+  newConformanceNode,
+  newRuntimeSandbox,
+  SUPPORTED_PLUGINS,
+  twoPluginNetwork,
+  workingConfig,
+} from "../../testing/conformance.ts";
 
 test("LIF-01 a namespace that does not exist is refused before the first plugin runs", () => {
-  using node = newNode();
+  using node = newConformanceNode();
   const recorder = node.recorder("p");
   const list = node.file({ cniVersion: "1.1.0", name: "web", plugins: [{ type: "p" }] });
   for (const path of ["/nonexistent", node.directory]) expect(node.run("add", list, path).exitCode).toBe(1);
@@ -14,12 +21,12 @@ test("LIF-01 a namespace that does not exist is refused before the first plugin 
 });
 
 test("LIF-05 commands for one container do not run in parallel", () => {
-  using node = newNode();
+  using node = newConformanceNode();
   const { directory, container } = node;
   const list = node.file({ cniVersion: "1.1.0", name: "web", plugins: [{ type: "p" }] });
   // A plugin that calls the runtime once more, for its own container and for another: who has to wait is ended by timeout(1), with 124.
   const beside = (id: string) =>
-    `timeout 0.5 ${CNI} run del ${list} --container-id ${id} --cache-dir ${directory}/cache ` +
+    `timeout 0.5 ${CNI_PROGRAM} run del ${list} --container-id ${id} --cache-dir ${directory}/cache ` +
     `--plugin-dir ${directory}/bin >&2; echo ${id} $? >>"$0.ended"`;
   node.program("p", `[ "$CNI_COMMAND" != ADD ] || { ${beside("c1")}; ${beside("c2")}; echo "{}"; }`);
   expect(node.run("add", list, container.path, "--container-id", "c1").exitCode).toBe(0);
@@ -27,8 +34,8 @@ test("LIF-05 commands for one container do not run in parallel", () => {
 });
 
 test("LIF-07 plugins called at the same time for different containers do not give one address twice", async () => {
-  using node = newNode();
-  const stdin = JSON.stringify({ cniVersion: "1.1.0", name: "net", type: "host-local", ipam: addresses(node) });
+  using node = newConformanceNode();
+  const stdin = JSON.stringify({ cniVersion: "1.1.0", name: "net", type: "host-local", ipam: hostLocalConfig(node) });
   const children = Array.from({ length: 16 }, (_, i) =>
     Bun.spawn([pluginLink("host-local")], {
       env: { CNI_COMMAND: "ADD", CNI_CONTAINERID: `c${i}`, CNI_IFNAME: "eth0", CNI_NETNS: "/netns" },
@@ -40,45 +47,45 @@ test("LIF-07 plugins called at the same time for different containers do not giv
 });
 
 test("LIF-10 state is kept by network, container and interface", () => {
-  using node = newNode();
-  const ipam = addresses(node);
+  using node = newConformanceNode();
+  const ipam = hostLocalConfig(node);
   const cniVersion = "0.4.0";
   type Key = readonly [network: string, containerId: string, ifname: string];
   const add = ([name, containerId, ifname]: Key) =>
-    node.ok("host-local", "ADD", { cniVersion, name, ipam }, { containerId, ifname });
+    node.succeed("host-local", "ADD", { cniVersion, name, ipam }, { containerId, ifname });
   const held = ([name, containerId, ifname]: Key) =>
     node.call("host-local", "CHECK", { cniVersion, name, ipam }, { containerId, ifname }).exitCode === 0;
   const all = [["net", "c1", "eth0"], ["net", "c1", "eth1"], ["net", "c2", "eth0"], ["other", "c1", "eth0"]] as const;
   all.forEach(add);
   expect(all.map(held)).toEqual([true, true, true, true]);
-  node.ok("host-local", "DEL", { cniVersion, name: "net", ipam }, { containerId: "c1", ifname: "eth0" });
+  node.succeed("host-local", "DEL", { cniVersion, name: "net", ipam }, { containerId: "c1", ifname: "eth0" });
   expect(all.map(held)).toEqual([false, true, true, true]);
 });
 
 test("LIF-12 two interfaces of one container are two attachments", () => {
-  using bench = newBench();
-  for (const ifname of ["eth0", "eth1"]) bench.add(network({ cniVersion: "1.0.0" }), { ifname });
-  bench.del(network());
-  bench.check(network(), { ifname: "eth1" });
+  using bench = newRuntimeSandbox();
+  for (const ifname of ["eth0", "eth1"]) bench.add(twoPluginNetwork({ cniVersion: "1.0.0" }), { ifname });
+  bench.del(twoPluginNetwork());
+  bench.check(twoPluginNetwork(), { ifname: "eth1" });
   expect(bench.calls.at(-1)).toMatchObject({ command: "CHECK", env: { CNI_IFNAME: "eth1" } });
 });
 
 test("LIF-13 DEL uses the configuration of the ADD, whatever has become of it", () => {
-  using bench = newBench();
-  bench.add(network({ cniVersion: "1.0.0", plugins: [{ type: "old", key: 1 }] }));
-  bench.del(network({ cniVersion: "1.1.0", plugins: [{ type: "new" }] }));
-  bench.add(network({ cniVersion: "1.0.0", plugins: [{ type: "old", key: 1 }] }));
+  using bench = newRuntimeSandbox();
+  bench.add(twoPluginNetwork({ cniVersion: "1.0.0", plugins: [{ type: "old", key: 1 }] }));
+  bench.del(twoPluginNetwork({ cniVersion: "1.1.0", plugins: [{ type: "new" }] }));
+  bench.add(twoPluginNetwork({ cniVersion: "1.0.0", plugins: [{ type: "old", key: 1 }] }));
   bench.del("web");
   for (const { type, config } of bench.calls) {
     expect([type, config]).toEqual(["old", expect.objectContaining({ cniVersion: "1.0.0", key: 1 })]);
   }
-  expect(bench.sequence()).toEqual(["old ADD", "old DEL", "old ADD", "old DEL"]);
+  expect(bench.takeCalls()).toEqual(["old ADD", "old DEL", "old ADD", "old DEL"]);
 });
 
 test("LIF-15 no plugin removes the namespace", () => {
-  for (const type of EVERY_PLUGIN) {
-    using node = newNode();
-    const { config, options: { ifname = "eth0" } } = working(type, node);
+  for (const type of SUPPORTED_PLUGINS) {
+    using node = newConformanceNode();
+    const { config, options: { ifname = "eth0" } } = workingConfig(type, node);
     const [mount, request] = [join(node.directory, "netns"), join(node.directory, "request")];
     writeFileSync(request, JSON.stringify({ cniVersion: "1.1.0", name: "net", type, ...config }));
     // In a mount namespace of its own: the mount is nobody else's.

@@ -1,14 +1,14 @@
 import { expect, test } from "bun:test";
-import { inNetns } from "../../testing/netns.ts";
+import { runInNetns } from "../../testing/netns.ts";
 import { parseResult } from "../../spec/result.ts";
 import {
-  addresses,
-  bridged,
-  type Document,
-  earlier,
-  newNode,
-  type Node,
-  published,
+  bridgeTestConfig,
+  type ConformanceNode,
+  earlierResult,
+  hostLocalConfig,
+  type JsonDocument,
+  newConformanceNode,
+  portmapConfig,
 } from "../../testing/conformance.ts";
 
 const OLD = ["0.1.0", "0.2.0"];
@@ -17,8 +17,8 @@ const NEW = ["1.0.0", "1.1.0"];
 const MAC = expect.stringMatching(/^([0-9a-f]{2}:){5}[0-9a-f]{2}$/);
 
 /** Both families, with a default route for each. */
-const dual = (node: Node) =>
-  addresses(node, {
+const dual = (node: ConformanceNode) =>
+  hostLocalConfig(node, {
     subnet: undefined,
     ranges: [[{ subnet: "10.5.0.0/24" }], [{ subnet: "fd05::/64" }]],
     routes: [{ dst: "0.0.0.0/0" }, { dst: "::/0" }],
@@ -27,17 +27,17 @@ const dual = (node: Node) =>
 /** What bridge answers, with the node in which it did. */
 function attached(
   cniVersion: string,
-  more: (node: Node) => object = () => ({}),
-): Disposable & { node: Node; result: Document } {
-  const node = newNode();
-  const result = node.ok("bridge", "ADD", bridged(node, { cniVersion, ...more(node) }));
+  more: (node: ConformanceNode) => object = () => ({}),
+): Disposable & { node: ConformanceNode; result: JsonDocument } {
+  const node = newConformanceNode();
+  const result = node.succeed("bridge", "ADD", bridgeTestConfig(node, { cniVersion, ...more(node) }));
   return { node, result, [Symbol.dispose]: () => node[Symbol.dispose]() };
 }
 
 test("RES-01 up to 0.2.0 a result has ip4, ip6 and dns", () => {
   for (const cniVersion of OLD) {
-    using node = newNode();
-    expect(node.ok("host-local", "ADD", { cniVersion, ipam: dual(node) })).toEqual({
+    using node = newConformanceNode();
+    expect(node.succeed("host-local", "ADD", { cniVersion, ipam: dual(node) })).toEqual({
       cniVersion,
       ip4: { ip: "10.5.0.2/24", gateway: "10.5.0.1", routes: [{ dst: "0.0.0.0/0" }] },
       ip6: { ip: "fd05::2/64", gateway: "fd05::1", routes: [{ dst: "::/0" }] },
@@ -66,12 +66,12 @@ test("RES-03 from 0.3.0 to 0.4.0 a result has interfaces, ips with their version
 test('RES-04 the version of an address is "4" or "6" and told from the address', () => {
   for (const version of MIDDLE) {
     using made = attached(version, (node) => ({ ipam: dual(node) }));
-    expect(made.result.ips.map((ip: Document) => [ip.version, ip.address, ip.gateway])).toEqual([
+    expect(made.result.ips.map((ip: JsonDocument) => [ip.version, ip.address, ip.gateway])).toEqual([
       ["4", "10.5.0.2/24", "10.5.0.1"],
       ["6", "fd05::2/64", "fd05::1"],
     ]);
     const wrong = { cniVersion: version, ips: [{ version: "4", address: "fd05::9/64" }] };
-    expect(made.node.ok("portmap", "ADD", { cniVersion: version, prevResult: wrong }).ips[0].version).toBe("6");
+    expect(made.node.succeed("portmap", "ADD", { cniVersion: version, prevResult: wrong }).ips[0].version).toBe("6");
   }
 });
 
@@ -85,17 +85,17 @@ test("RES-05 from 1.0.0 on an address has no version", () => {
 test("RES-06 interfaces have their hardware address", () => {
   for (const version of MIDDLE) {
     using made = attached(version);
-    expect(made.result.interfaces.map(({ mac }: Document) => mac)).toEqual([MAC, MAC, MAC]);
-    expect(inNetns(made.node.container, "ip", "link", "show", "eth0")).toContain(made.result.interfaces[2].mac);
+    expect(made.result.interfaces.map(({ mac }: JsonDocument) => mac)).toEqual([MAC, MAC, MAC]);
+    expect(runInNetns(made.node.container, "ip", "link", "show", "eth0")).toContain(made.result.interfaces[2].mac);
   }
 });
 
 test("RES-07 an interface in a container names its sandbox", () => {
   for (const version of MIDDLE) {
     using made = attached(version);
-    const inside = made.result.interfaces.filter((each: Document) => each.sandbox);
-    expect(inside.map((each: Document) => each.name)).toEqual(["eth0"]);
-    const lo = made.node.ok("loopback", "ADD", { cniVersion: version }, { ifname: "lo" });
+    const inside = made.result.interfaces.filter((each: JsonDocument) => each.sandbox);
+    expect(inside.map((each: JsonDocument) => each.name)).toEqual(["eth0"]);
+    const lo = made.node.succeed("loopback", "ADD", { cniVersion: version }, { ifname: "lo" });
     expect(lo.interfaces).toMatchObject([{ name: "lo", sandbox: made.node.container.path }]);
   }
 });
@@ -111,7 +111,7 @@ test("RES-08 the sandbox is the whole path", () => {
 test("RES-09 the sandbox is the value of CNI_NETNS, and absent on the host", () => {
   for (const version of NEW) {
     using made = attached(version);
-    const sandboxes = made.result.interfaces.map((each: Document) => each.sandbox);
+    const sandboxes = made.result.interfaces.map((each: JsonDocument) => each.sandbox);
     expect(sandboxes).toEqual([undefined, undefined, made.node.container.path]);
   }
 });
@@ -119,12 +119,12 @@ test("RES-09 the sandbox is the value of CNI_NETNS, and absent on the host", () 
 test("RES-10 interfaces are all that the plugin made, those of the host included", () => {
   for (const version of NEW) {
     using made = attached(version);
-    const namesIn = (netns: Node["host"]) =>
-      JSON.parse(inNetns(netns, "ip", "-j", "link")).map((each: Document) => each.ifname).filter((name: string) =>
-        name !== "lo"
-      );
+    const namesIn = (netns: ConformanceNode["host"]) =>
+      JSON.parse(runInNetns(netns, "ip", "-j", "link")).map((each: JsonDocument) => each.ifname).filter((
+        name: string,
+      ) => name !== "lo");
     const { host, container } = made.node;
-    const reported = made.result.interfaces.map((each: Document) => each.name).sort();
+    const reported = made.result.interfaces.map((each: JsonDocument) => each.name).sort();
     expect(reported).toEqual([...namesIn(host), ...namesIn(container)].sort());
   }
 });
@@ -158,7 +158,7 @@ test("RES-12 all that the plugin knows is in the result", () => {
 
 test("RES-13 several addresses are several entries", () => {
   using made = attached("1.1.0", (node) => ({ ipam: dual(node) }));
-  expect(made.result.ips.map((ip: Document) => [ip.address, ip.interface])).toEqual([["10.5.0.2/24", 2], [
+  expect(made.result.ips.map((ip: JsonDocument) => [ip.address, ip.interface])).toEqual([["10.5.0.2/24", 2], [
     "fd05::2/64",
     2,
   ]]);
@@ -166,36 +166,39 @@ test("RES-13 several addresses are several entries", () => {
 
 test("RES-14 addresses of the host may be in a result and are handed on", () => {
   for (const cniVersion of NEW) {
-    using node = newNode();
-    const { interfaces, ips } = earlier(node);
+    using node = newConformanceNode();
+    const { interfaces, ips } = earlierResult(node);
     const prevResult = {
       cniVersion,
       interfaces: [{ name: "br5" }, ...interfaces],
       ips: [{ address: "10.5.0.1/24", interface: 0 }, { ...ips[0], interface: 1 }],
     };
-    expect(node.ok("portmap", "ADD", published(node, { cniVersion, prevResult }))).toEqual(prevResult);
-    expect(inNetns(node.host, "nft", "list", "ruleset")).toMatch(/tcp \. 8080 [^:]*: 10\.5\.0\.9 \. 80/);
+    expect(node.succeed("portmap", "ADD", portmapConfig(node, { cniVersion, prevResult }))).toEqual(prevResult);
+    expect(runInNetns(node.host, "nft", "list", "ruleset")).toMatch(/tcp \. 8080 [^:]*: 10\.5\.0\.9 \. 80/);
   }
 });
 
 test("RES-15 destination and gateway of a route are of one family", () => {
   for (const cniVersion of [...MIDDLE, "1.1.0"]) {
-    using node = newNode();
+    using node = newConformanceNode();
     for (const route of [{ dst: "0.0.0.0/0", gw: "fd05::1" }, { dst: "::/0", gw: "10.5.0.1" }]) {
-      const { code, msg } = node.error("host-local", "ADD", { cniVersion, ipam: addresses(node, { routes: [route] }) });
+      const { code, msg } = node.fail("host-local", "ADD", {
+        cniVersion,
+        ipam: hostLocalConfig(node, { routes: [route] }),
+      });
       expect([code, msg]).toEqual([7, expect.stringContaining("ipam.routes[0]")]);
     }
-    expect(node.ok("host-local", "ADD", { cniVersion, ipam: dual(node) }).routes).toHaveLength(2);
+    expect(node.succeed("host-local", "ADD", { cniVersion, ipam: dual(node) }).routes).toHaveLength(2);
   }
 });
 
 /** The routes of the container's main table but for those of the subnet. */
-const routesOf = ({ container }: Node): Document[] =>
-  JSON.parse(inNetns(container, "ip", "-j", "route")).filter((each: Document) => each.protocol !== "kernel");
+const routesOf = ({ container }: ConformanceNode): JsonDocument[] =>
+  JSON.parse(runInNetns(container, "ip", "-j", "route")).filter((each: JsonDocument) => each.protocol !== "kernel");
 
 test("RES-16 every route is one of the container's interface", () => {
   const routes = [{ dst: "0.0.0.0/0" }, { dst: "10.9.0.0/16", gw: "10.5.0.7" }];
-  using made = attached("0.4.0", (node) => ({ ipam: addresses(node, { routes }) }));
+  using made = attached("0.4.0", (node) => ({ ipam: hostLocalConfig(node, { routes }) }));
   expect(made.result.routes).toEqual(routes);
   expect(routesOf(made.node).map(({ dst, dev }) => [dst, dev])).toEqual([["default", "eth0"], ["10.9.0.0/16", "eth0"]]);
 });
@@ -209,15 +212,15 @@ test("RES-17 up to 0.4.0 a route without a gateway gets one", () => {
 
 test("RES-18 from 1.0.0 on a route without a gateway gets that of the address", () => {
   for (const version of NEW) {
-    using made = attached(version, (node) => ({ ipam: addresses(node, { gateway: "10.5.0.200" }) }));
+    using made = attached(version, (node) => ({ ipam: hostLocalConfig(node, { gateway: "10.5.0.200" }) }));
     expect(routesOf(made.node)).toMatchObject([{ dst: "default", gateway: "10.5.0.200" }]);
   }
 });
 
 /** What comes out when this goes in as prevResult. */
-function handedOn(part: object): Document {
-  using node = newNode();
-  return node.ok("portmap", "ADD", { prevResult: { cniVersion: "1.1.0", ...part } });
+function handedOn(part: object): JsonDocument {
+  using node = newConformanceNode();
+  return node.succeed("portmap", "ADD", { prevResult: { cniVersion: "1.1.0", ...part } });
 }
 
 test("RES-19 an interface may have mtu, socketPath and pciID", () => {
@@ -233,13 +236,13 @@ test("RES-20 a route may have mtu, advmss, priority, table and scope", () => {
   expect(handedOn({ routes: [all] }).routes).toEqual([all]);
   const zeros = { dst: "10.0.0.0/8", mtu: 0, advmss: 0, priority: 0, table: 0, scope: 0 };
   expect(handedOn({ routes: [zeros] }).routes).toEqual([{ dst: "10.0.0.0/8", table: 0, scope: 0 }]);
-  using node = newNode();
+  using node = newConformanceNode();
   const negative = { routes: [{ ...all, priority: -1 }] };
-  expect(node.error("portmap", "ADD", { prevResult: negative })).toMatchObject({ code: 6 });
+  expect(node.fail("portmap", "ADD", { prevResult: negative })).toMatchObject({ code: 6 });
 });
 
 test("RES-22 a prevResult without a version has that of the configuration", () => {
-  using node = newNode();
+  using node = newConformanceNode();
   const middle = { ips: [{ version: "4", address: "10.5.0.9/24" }], dns: {} };
   const forms = {
     "0.2.0": { ip4: { ip: "10.5.0.9/24" }, dns: {} },
@@ -249,7 +252,7 @@ test("RES-22 a prevResult without a version has that of the configuration", () =
   for (const [cniVersion, form] of Object.entries(forms)) {
     for (const own of [{}, { cniVersion: "" }, { cniVersion: null }]) {
       const prevResult = { ...form, ...own };
-      expect(node.ok("portmap", "ADD", { cniVersion, prevResult })).toEqual({ ...form, cniVersion });
+      expect(node.succeed("portmap", "ADD", { cniVersion, prevResult })).toEqual({ ...form, cniVersion });
     }
   }
 });

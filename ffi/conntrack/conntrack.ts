@@ -9,9 +9,9 @@
  */
 import type { Ip } from "../address.ts";
 import { attrs } from "../netlink/attrs.ts";
-import { be16, be32, ip, struct, u32, u8 } from "../netlink/codec.ts";
+import { be16, be32, ipCodec, struct, u32, u8 } from "../netlink/codec.ts";
 import { NetlinkError } from "../netlink/error.ts";
-import { message, type MessageIn, type MessageOut, type Op } from "../netlink/message.ts";
+import { message, type MessageIn, type MessageOut, type Operation } from "../netlink/message.ts";
 import { dump, execute, type Netlink } from "../netlink/socket.ts";
 
 const NFNL_SUBSYS_CTNETLINK = 1;
@@ -47,14 +47,14 @@ export const IPPROTO_UDP = 17;
 
 /** struct nfgenmsg */
 const nfgenmsg = struct({ family: u8, version: u8, resource: be16 });
-const tuple = attrs(() => ({
+const tupleAttrs = attrs(() => ({
   ip: [
     CTA_TUPLE_IP,
     attrs(() => ({
-      source4: [CTA_IP_V4_SRC, ip],
-      destination4: [CTA_IP_V4_DST, ip],
-      source6: [CTA_IP_V6_SRC, ip],
-      destination6: [CTA_IP_V6_DST, ip],
+      source4: [CTA_IP_V4_SRC, ipCodec],
+      destination4: [CTA_IP_V4_DST, ipCodec],
+      source6: [CTA_IP_V6_SRC, ipCodec],
+      destination6: [CTA_IP_V6_DST, ipCodec],
     })),
   ],
   protocol: [
@@ -67,8 +67,8 @@ const tuple = attrs(() => ({
   ],
 }));
 const flowMessage = message("flow", nfgenmsg, () => ({
-  original: [CTA_TUPLE_ORIG, tuple],
-  reply: [CTA_TUPLE_REPLY, tuple],
+  original: [CTA_TUPLE_ORIG, tupleAttrs],
+  reply: [CTA_TUPLE_REPLY, tupleAttrs],
   id: [CTA_ID, be32],
   zone: [CTA_ZONE, be16],
   filter: [
@@ -76,14 +76,14 @@ const flowMessage = message("flow", nfgenmsg, () => ({
     attrs(() => ({ original: [CTA_FILTER_ORIG_FLAGS, u32], reply: [CTA_FILTER_REPLY_FLAGS, u32] })),
   ],
 }));
-type FlowOp = Op<typeof flowMessage>;
-const op = (name: string, type: number): FlowOp => ({
+type FlowOp = Operation<typeof flowMessage>;
+const ctOperation = (name: string, type: number): FlowOp => ({
   name: `IPCTNL_MSG_CT_${name}`,
   type: NFNL_SUBSYS_CTNETLINK << 8 | type,
   spec: flowMessage,
 });
-const GET = op("GET", IPCTNL_MSG_CT_GET);
-const DELETE = op("DELETE", IPCTNL_MSG_CT_DELETE);
+const GET = ctOperation("GET", IPCTNL_MSG_CT_GET);
+const DELETE = ctOperation("DELETE", IPCTNL_MSG_CT_DELETE);
 
 /** A tracked connection: what its first packet said, and where answers come from after translation. */
 export interface Flow {
@@ -111,7 +111,7 @@ export interface FlowFilter {
 
 /** The connections that `filter` describes. @throws {NetlinkError} */
 export function listFlows(nl: Netlink, filter: FlowFilter): Flow[] {
-  return found(nl, filter).map(({ flow }) => flow);
+  return dumpMatching(nl, filter).map(({ flow }) => flow);
 }
 
 /**
@@ -120,10 +120,10 @@ export function listFlows(nl: Netlink, filter: FlowFilter): Flow[] {
  * @returns how many there were
  * @throws {NetlinkError}
  */
-export function deleteFlows(nl: Netlink, filter: FlowFilter, which: (flow: Flow) => boolean = () => true): number {
+export function deleteFlows(nl: Netlink, filter: FlowFilter, accepts: (flow: Flow) => boolean = () => true): number {
   let deleted = 0;
-  for (const { flow, raw: { family, original, id, zone } } of found(nl, filter)) {
-    if (!which(flow)) continue;
+  for (const { flow, raw: { family, original, id, zone } } of dumpMatching(nl, filter)) {
+    if (!accepts(flow)) continue;
     try {
       // The id makes sure that it is this one and not a new one between the same peers.
       execute(nl, DELETE, { family, original, id, ...zone === undefined ? {} : { zone } });
@@ -135,38 +135,38 @@ export function deleteFlows(nl: Netlink, filter: FlowFilter, which: (flow: Flow)
   return deleted;
 }
 
-type Raw = MessageOut<typeof flowMessage>;
+type RawFlow = MessageOut<typeof flowMessage>;
 
-function found(nl: Netlink, filter: FlowFilter): { flow: Flow; raw: Raw }[] {
+function dumpMatching(nl: Netlink, filter: FlowFilter): { flow: Flow; raw: RawFlow }[] {
   // Kernels that know no filter list everything, so it is compared here as well.
-  return dump(nl, GET, requestFor(filter)).flatMap((raw) => {
+  return dump(nl, GET, dumpRequest(filter)).flatMap((raw) => {
     const flow = flowOf(raw);
     return flow && matches(flow, filter) ? [{ flow, raw }] : [];
   });
 }
 
-function requestFor(
+function dumpRequest(
   { family, protocol, originalPort, originalAddress, replySource }: FlowFilter,
 ): MessageIn<typeof flowMessage> {
-  const four = family === 4;
+  const isIpv4 = family === 4;
   const original = CTA_FILTER_F_CTA_PROTO_NUM | (originalPort === undefined ? 0 : CTA_FILTER_F_CTA_PROTO_DST_PORT) |
     (originalAddress === undefined ? 0 : CTA_FILTER_F_CTA_IP_DST);
   return {
-    family: four ? AF_INET : AF_INET6,
+    family: isIpv4 ? AF_INET : AF_INET6,
     original: {
       ip: originalAddress === undefined
         ? {}
-        : four
+        : isIpv4
         ? { destination4: originalAddress }
         : { destination6: originalAddress },
       protocol: { number: protocol, destinationPort: originalPort },
     },
-    ...replySource === undefined ? {} : { reply: { ip: four ? { source4: replySource } : { source6: replySource } } },
+    ...replySource === undefined ? {} : { reply: { ip: isIpv4 ? { source4: replySource } : { source6: replySource } } },
     filter: { original, reply: replySource === undefined ? 0 : CTA_FILTER_F_CTA_IP_SRC },
   };
 }
 
-function flowOf({ original, reply }: Raw): Flow | undefined {
+function flowOf({ original, reply }: RawFlow): Flow | undefined {
   const source = original?.ip?.source4 ?? original?.ip?.source6;
   const destination = original?.ip?.destination4 ?? original?.ip?.destination6;
   const replySource = reply?.ip?.source4 ?? reply?.ip?.source6;

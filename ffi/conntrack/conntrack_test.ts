@@ -1,6 +1,6 @@
 import { expect } from "bun:test";
 import { parseIp } from "../address.ts";
-import { inNetns, netnsTest } from "../../testing/netns.ts";
+import { netnsTest, runInNetns } from "../../testing/netns.ts";
 import { deleteFlows, IPPROTO_UDP, listFlows } from "./conntrack.ts";
 
 const add = (source: string, destination: string, port: number, replySource: string) =>
@@ -14,7 +14,7 @@ const FLOWS = [
 ];
 
 netnsTest("listFlows() and deleteFlows() concern the connections described and no others", ({ host }) => {
-  for (const flow of FLOWS) inNetns(host, "sh", "-c", `${flow} 2>&1`);
+  for (const flow of FLOWS) runInNetns(host, "sh", "-c", `${flow} 2>&1`);
   const nl = host.nft;
   const udp4 = { family: 4, protocol: IPPROTO_UDP } as const;
   expect(listFlows(nl, udp4)).toHaveLength(3);
@@ -32,7 +32,7 @@ netnsTest("listFlows() and deleteFlows() concern the connections described and n
   expect(
     deleteFlows(nl, { ...udp4, replySource: parseIp("10.1.0.2") }, ({ destinationPort }) => destinationPort === 54),
   ).toBe(1);
-  const left = inNetns(host, "sh", "-c", "conntrack -L -f ipv4 2>/dev/null");
+  const left = runInNetns(host, "sh", "-c", "conntrack -L -f ipv4 2>/dev/null");
   expect(left.trim().split("\n")).toHaveLength(1);
   expect(left).toContain("dst=198.51.100.1 sport=4000 dport=53 [UNREPLIED] src=10.1.0.2");
   expect(deleteFlows(nl, udp4)).toBe(1);

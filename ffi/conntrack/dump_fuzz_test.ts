@@ -1,8 +1,15 @@
 /** What ctnetlink reports of connections, damaged in every way: a value or one of our errors. */
 import { expect } from "bun:test";
 import fc from "fast-check";
-import { inNetns, netnsTest } from "../../testing/netns.ts";
-import { damaged, damages, fuzz, outcomeOf, record, replay } from "../../testing/fuzz.ts";
+import { netnsTest, runInNetns } from "../../testing/netns.ts";
+import {
+  applyDamage,
+  checkProperty,
+  damageArbitrary,
+  outcomeOf,
+  recordAnswers,
+  replayingSocket,
+} from "../../testing/fuzz.ts";
 import { deleteFlows, type FlowFilter, IPPROTO_UDP, listFlows } from "./conntrack.ts";
 
 const COMMON = "-p udp --sport 4000 --dport 53 --reply-port-src 53 --reply-port-dst 4000 -t 60";
@@ -12,15 +19,15 @@ const FLOWS = [
 ];
 
 netnsTest("connections of a damaged answer give a value or an error of ours", ({ host }) => {
-  for (const flow of FLOWS) inNetns(host, "sh", "-c", `${flow} 2>&1`);
+  for (const flow of FLOWS) runInNetns(host, "sh", "-c", `${flow} 2>&1`);
   for (const family of [4, 6] as const) {
     const filter: FlowFilter = { family, protocol: IPPROTO_UDP };
-    const recording = record(host.nft, (nl) => listFlows(nl, filter));
-    expect(listFlows(replay(recording), filter)).toHaveLength(1);
-    fuzz(
-      fc.property(damages, (list) => {
-        outcomeOf(() => listFlows(replay(damaged(recording, list)), filter));
-        outcomeOf(() => deleteFlows(replay(damaged(recording, list)), filter));
+    const recording = recordAnswers(host.nft, (nl) => listFlows(nl, filter));
+    expect(listFlows(replayingSocket(recording), filter)).toHaveLength(1);
+    checkProperty(
+      fc.property(damageArbitrary, (list) => {
+        outcomeOf(() => listFlows(replayingSocket(applyDamage(recording, list)), filter));
+        outcomeOf(() => deleteFlows(replayingSocket(applyDamage(recording, list)), filter));
       }),
       1000,
     );

@@ -8,20 +8,20 @@
  * @module
  */
 import { SystemError } from "../sys/error.ts";
-import { openFile, readSome } from "../sys/file.ts";
+import { openFile, readAvailable } from "../sys/file.ts";
 
-const FILE = "/proc/thread-self/net/nf_conntrack";
+const PROCFS_PATH = "/proc/thread-self/net/nf_conntrack";
 /** Each gives a page, some 20 connections. Old kernels begin at the start of their table for every one of them. */
-const MOST_READS = 8;
+const MAX_READS = 8;
 
 /**
  * Whether the thread's network namespace may track a connection whose first packet went to one of these ports.
  *
  * @returns false if there is none; true if there is one, if there are many, or if the kernel has no such file
  */
-export function mayTrack(ports: readonly number[]): boolean {
+export function hasEntriesFor(ports: readonly number[]): boolean {
   try {
-    const text = glance();
+    const text = readIfShort();
     return text === undefined || ports.some((port) => text.includes(` dport=${port} `));
   } catch (error) {
     if (error instanceof SystemError) return true;
@@ -30,14 +30,14 @@ export function mayTrack(ports: readonly number[]): boolean {
 }
 
 /** The file, unless it is long. */
-function glance(): string | undefined {
-  using file = openFile(FILE);
+function readIfShort(): string | undefined {
+  using file = openFile(PROCFS_PATH);
   const decoder = new TextDecoder();
   let text = "";
-  for (let read = 0; read < MOST_READS; read++) {
-    const some = readSome(file.fd);
-    if (some.length === 0) return text;
-    text += decoder.decode(some, { stream: true });
+  for (let reads = 0; reads < MAX_READS; reads++) {
+    const chunk = readAvailable(file.fd);
+    if (chunk.length === 0) return text;
+    text += decoder.decode(chunk, { stream: true });
   }
   return undefined;
 }

@@ -1,6 +1,6 @@
 import { expect } from "bun:test";
-import { inNetns, netnsTest } from "../../testing/netns.ts";
-import { mayTrack } from "./procfs.ts";
+import { netnsTest, runInNetns } from "../../testing/netns.ts";
+import { hasEntriesFor } from "./procfs.ts";
 
 const insert = (from: number, to: number) =>
   `for n in $(seq ${from} ${to}); do conntrack -I -p udp -s 192.0.2.1 -d 198.51.100.1 --sport $n --dport 5353 -t 60; done`;
@@ -8,11 +8,11 @@ const insert = (from: number, to: number) =>
 netnsTest(
   "mayTrack() tells the ports that nobody converses with, as long as there are few conversations",
   ({ host }) => {
-    const may = (...ports: number[]) => host.run(() => mayTrack(ports));
+    const may = (...ports: number[]) => host.run(() => hasEntriesFor(ports));
     expect([may(), may(53), may(53, 5353)]).toEqual([false, false, false]);
-    inNetns(host, "sh", "-c", `(${insert(1, 3)}) 2>&1`);
+    runInNetns(host, "sh", "-c", `(${insert(1, 3)}) 2>&1`);
     expect([may(53), may(535), may(353), may(53, 5353), may(5353)]).toEqual([false, false, false, true, true]);
-    inNetns(host, "sh", "-c", `(${insert(4, 400)}) 2>&1`);
+    runInNetns(host, "sh", "-c", `(${insert(4, 400)}) 2>&1`);
     expect(may(53)).toBe(true);
   },
 );

@@ -4,10 +4,10 @@
  * @see https://dbus.freedesktop.org/doc/dbus-specification.html
  * @module
  */
-import { forPurpose, SystemError, unless } from "../sys/error.ts";
+import { ignoreErrors, SystemError, withPurpose } from "../sys/error.ts";
 import { awaitReadable } from "../sys/file.ts";
 import { sys } from "../sys/libc.ts";
-import { type Answer, type BusCall, messageLength, readAnswer, writeCall } from "./message.ts";
+import { decodeMethodReply, encodeMethodCall, messageLength, type MethodCall, type MethodReply } from "./message.ts";
 
 const AF_UNIX = 1;
 const SOCK_STREAM = 1;
@@ -21,24 +21,24 @@ const SYS_connect = process.arch === "arm64" ? 203 : 42;
 /** Where a system's bus is unless DBUS_SYSTEM_BUS_ADDRESS says otherwise. */
 const SYSTEM_BUS = "unix:path=/run/dbus/system_bus_socket";
 /** A firewall that makes its rules anew answers when it is done with them. */
-const PATIENCE_MS = 20_000;
-const MOST_BYTES = 1 << 20;
+const REPLY_TIMEOUT_MS = 20_000;
+const MAX_MESSAGE_BYTES = 1 << 20;
 
 /** A connection to a bus. */
-export interface Bus extends Disposable {
-  /** Calls a method and gives what it returns, if that is text or true or false. @throws {BusError} @throws {SystemError} */
-  call(call: BusCall): string | boolean | undefined;
+export interface DbusConnection extends Disposable {
+  /** Calls a method and gives what it returns, if that is text or true or false. @throws {DbusError} @throws {SystemError} */
+  call(call: MethodCall): string | boolean | undefined;
 }
 
 /** A method answered with an error. */
-export class BusError extends Error {
+export class DbusError extends Error {
   override readonly name: string = "BusError";
   /** `org.freedesktop.DBus.Error.ServiceUnknown` */
   readonly errorName: string;
 
-  constructor(call: BusCall, errorName: string, text: string) {
+  constructor(call: MethodCall, errorName: string, text: string) {
     super(
-      `Cannot call ${call.member}(${call.args.map((each) => JSON.stringify(each)).join(", ")}) over D-Bus: ${
+      `Cannot call ${call.member}(${call.args.map((arg) => JSON.stringify(arg)).join(", ")}) over D-Bus: ${
         text || errorName
       }`,
     );
@@ -49,18 +49,18 @@ export class BusError extends Error {
 /**
  * Connects to the system's bus.
  *
- * @param patienceMs how long each answer may take
+ * @param timeoutMs how long each answer may take
  * @returns `undefined` if nobody listens there
  * @throws {SystemError} `ETIMEDOUT` if somebody does and does not answer
  */
 export function findSystemBus(
   address: string = process.env.DBUS_SYSTEM_BUS_ADDRESS || SYSTEM_BUS,
-  patienceMs: number = PATIENCE_MS,
-): Bus | undefined {
-  for (const name of socketNames(address)) {
+  timeoutMs: number = REPLY_TIMEOUT_MS,
+): DbusConnection | undefined {
+  for (const socketAddress of socketAddresses(address)) {
     const fd = sys.socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     try {
-      if (connect(fd, name, patienceMs)) return greet(fd, patienceMs);
+      if (connect(fd, socketAddress, timeoutMs)) return authenticate(fd, timeoutMs);
     } catch (error) {
       sys.close(fd);
       throw error;
@@ -71,7 +71,7 @@ export function findSystemBus(
 }
 
 /** The socket of each address of a list: `unix:path=/run/bus,guid=…;unix:abstract=…`, with `%20` for a blank. */
-function socketNames(addresses: string): Uint8Array[] {
+function socketAddresses(addresses: string): Uint8Array[] {
   return addresses.split(";").flatMap((address) => {
     const [, kind, value] = /^unix:(?:.*,)?(path|abstract)=([^,]+)/.exec(address) ?? [];
     if (value === undefined) return [];
@@ -83,31 +83,32 @@ function socketNames(addresses: string): Uint8Array[] {
 }
 
 /** False if nobody listens there. */
-function connect(fd: number, name: Uint8Array, patienceMs: number): boolean {
-  const NOBODY = ["ENOENT", "ECONNREFUSED", "ENOTDIR", "EACCES"];
+function connect(fd: number, socketAddress: Uint8Array, timeoutMs: number): boolean {
+  const NO_LISTENER_CODES = ["ENOENT", "ECONNREFUSED", "ENOTDIR", "EACCES"];
   // struct timeval: 64-bit seconds, 64-bit microseconds; it bounds connect(2) as well.
-  sys.setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, new Uint32Array([Math.ceil(patienceMs / 1000), 0, 0, 0]), 16);
-  return unless(NOBODY, () => sys.syscall(SYS_connect, fd, name, name.length, 0)) !== undefined;
+  sys.setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, new Uint32Array([Math.ceil(timeoutMs / 1000), 0, 0, 0]), 16);
+  return ignoreErrors(NO_LISTENER_CODES, () => sys.syscall(SYS_connect, fd, socketAddress, socketAddress.length, 0)) !==
+    undefined;
 }
 
-function greet(fd: number, patienceMs: number): Bus {
-  const stream = streamOf(fd, patienceMs);
+function authenticate(fd: number, timeoutMs: number): DbusConnection {
+  const stream = newByteStream(fd, timeoutMs);
   const uid = Buffer.from(String(process.getuid?.() ?? 0)).toString("hex");
   stream.send(new TextEncoder().encode(`\0AUTH EXTERNAL ${uid}\r\n`));
-  const answer = stream.receiveLine();
-  if (!answer.startsWith("OK ")) throw new SystemError("recv", EACCES, "use the D-Bus socket", answer.trim());
+  const reply = stream.receiveLine();
+  if (!reply.startsWith("OK ")) throw new SystemError("recv", EACCES, "use the D-Bus socket", reply.trim());
   stream.send(new TextEncoder().encode("BEGIN\r\n"));
   let serial = 0;
-  const bus: Bus = {
+  const bus: DbusConnection = {
     call(call) {
-      stream.send(writeCall(call, ++serial));
-      const answer = awaitAnswer(stream, serial);
-      if (answer.error !== undefined) throw new BusError(call, answer.error, String(answer.value ?? ""));
-      return answer.value;
+      stream.send(encodeMethodCall(call, ++serial));
+      const reply = receiveReply(stream, serial);
+      if (reply.error !== undefined) throw new DbusError(call, reply.error, String(reply.value ?? ""));
+      return reply.value;
     },
     [Symbol.dispose]: () => void sys.close(fd),
   };
-  bus.call({ ...BUS, member: "Hello", args: [] });
+  bus.call({ ...BUS_OBJECT, member: "Hello", args: [] });
   return bus;
 }
 
@@ -117,24 +118,24 @@ const ECONNRESET = 104;
 const EMSGSIZE = 90;
 
 /** The bus itself as somebody to call. */
-export const BUS = {
+export const BUS_OBJECT = {
   destination: "org.freedesktop.DBus",
   path: "/org/freedesktop/DBus",
   interface: "org.freedesktop.DBus",
 } as const;
 
 /** Everything else that arrives meanwhile is news that nobody asked for. */
-function awaitAnswer(stream: Stream, serial: number): Answer {
+function receiveReply(stream: ByteStream, serial: number): MethodReply {
   for (;;) {
     const length = messageLength(stream.peek(16));
-    if (length > MOST_BYTES) throw new SystemError("recv", EMSGSIZE, "read an answer over D-Bus");
-    const answer = readAnswer(stream.take(length));
-    if (answer?.to === serial) return answer;
+    if (length > MAX_MESSAGE_BYTES) throw new SystemError("recv", EMSGSIZE, "read an answer over D-Bus");
+    const reply = decodeMethodReply(stream.take(length));
+    if (reply?.replySerial === serial) return reply;
   }
 }
 
 /** Bytes in both directions, each within the time that one exchange may take. */
-interface Stream {
+interface ByteStream {
   send(bytes: Uint8Array): void;
   receiveLine(): string;
   /** The next bytes, which stay. */
@@ -142,14 +143,16 @@ interface Stream {
   take(length: number): Uint8Array;
 }
 
-function streamOf(fd: number, patienceMs: number): Stream {
+function newByteStream(fd: number, timeoutMs: number): ByteStream {
   let received: Uint8Array<ArrayBufferLike> = new Uint8Array();
   let deadline = 0;
   const receiveMore = () => {
-    const left = Math.ceil(deadline - performance.now());
-    if (left <= 0 || !awaitReadable(fd, left)) throw new SystemError("poll", ETIMEDOUT, "get an answer over D-Bus");
+    const remainingMs = Math.ceil(deadline - performance.now());
+    if (remainingMs <= 0 || !awaitReadable(fd, remainingMs)) {
+      throw new SystemError("poll", ETIMEDOUT, "get an answer over D-Bus");
+    }
     const buffer = new Uint8Array(4096);
-    const length = forPurpose("get an answer over D-Bus", () => sys.recv(fd, buffer, buffer.length, MSG_DONTWAIT));
+    const length = withPurpose("get an answer over D-Bus", () => sys.recv(fd, buffer, buffer.length, MSG_DONTWAIT));
     if (length === 0) throw new SystemError("recv", ECONNRESET, "get an answer over D-Bus");
     received = Buffer.concat([received, buffer.subarray(0, length)]);
   };
@@ -161,15 +164,15 @@ function streamOf(fd: number, patienceMs: number): Stream {
   };
   return {
     send(bytes) {
-      deadline = performance.now() + patienceMs;
-      for (let at = 0; at < bytes.length;) {
-        const rest = bytes.subarray(at);
-        at += forPurpose("send over D-Bus", () => sys.send(fd, rest, rest.length, MSG_NOSIGNAL));
+      deadline = performance.now() + timeoutMs;
+      for (let sent = 0; sent < bytes.length;) {
+        const rest = bytes.subarray(sent);
+        sent += withPurpose("send over D-Bus", () => sys.send(fd, rest, rest.length, MSG_NOSIGNAL));
       }
     },
     receiveLine() {
       while (!received.includes(10)) {
-        if (received.length > MOST_BYTES) throw new SystemError("recv", EMSGSIZE, "read an answer over D-Bus");
+        if (received.length > MAX_MESSAGE_BYTES) throw new SystemError("recv", EMSGSIZE, "read an answer over D-Bus");
         receiveMore();
       }
       return new TextDecoder().decode(take(received.indexOf(10) + 1));

@@ -6,7 +6,7 @@
  */
 
 /** A method and the texts that it takes. */
-export interface BusCall {
+export interface MethodCall {
   /** Who is called: `org.fedoraproject.FirewallD1`. */
   readonly destination: string;
   readonly path: string;
@@ -16,9 +16,9 @@ export interface BusCall {
 }
 
 /** What came back. */
-export interface Answer {
+export interface MethodReply {
   /** The number of the call. */
-  readonly to: number;
+  readonly replySerial: number;
   /** The name of the error, if it is one; then `value` says more. */
   readonly error?: string;
   /** The first value, if it is text or true or false. */
@@ -38,9 +38,9 @@ const DESTINATION = 6;
 const SIGNATURE = 8;
 const LITTLE_ENDIAN = "l".charCodeAt(0);
 /** Bytes before the header fields, with the length of these. */
-const FIXED = 16;
+const FIXED_HEADER_BYTES = 16;
 
-const aligned = (at: number, to: number): number => Math.ceil(at / to) * to;
+const alignUp = (at: number, alignment: number): number => Math.ceil(at / alignment) * alignment;
 
 /** Bytes with everything at multiples of its size, as the protocol wants it. */
 class Marshaller {
@@ -71,17 +71,17 @@ class Marshaller {
 }
 
 /** A call as it is sent; `serial` is the number that its answer will name. */
-export function writeCall(call: BusCall, serial: number): Uint8Array {
+export function encodeMethodCall(call: MethodCall, serial: number): Uint8Array {
   const body = new Marshaller();
-  for (const text of call.args) body.string(text);
+  for (const textFields of call.args) body.string(textFields);
   const fields = new Marshaller();
-  const text = [
+  const textFields = [
     [PATH, "o", call.path],
     [INTERFACE, "s", call.interface],
     [MEMBER, "s", call.member],
     [DESTINATION, "s", call.destination],
   ] as const;
-  for (const [code, type, value] of text) {
+  for (const [code, type, value] of textFields) {
     fields.align(8);
     fields.byte(code);
     fields.signature(type);
@@ -111,18 +111,18 @@ export function messageLength(start: Uint8Array): number {
   // Whoever sends chooses the order of bytes, and all on one machine choose the same.
   if (start[0] !== LITTLE_ENDIAN) throw new RangeError("Cannot read a D-Bus message: it is not little-endian");
   const view = viewOf(start);
-  return aligned(FIXED + view.getUint32(12, true), 8) + view.getUint32(4, true);
+  return alignUp(FIXED_HEADER_BYTES + view.getUint32(12, true), 8) + view.getUint32(4, true);
 }
 
 /** Reads a message; `undefined` if it answers nothing. @throws {RangeError} if it is cut short */
-export function readAnswer(message: Uint8Array): Answer | undefined {
+export function decodeMethodReply(message: Uint8Array): MethodReply | undefined {
   if (message[1] !== METHOD_RETURN && message[1] !== ERROR) return undefined;
-  const fieldsEnd = FIXED + numberAt(message, 12);
+  const fieldsEnd = FIXED_HEADER_BYTES + u32At(message, 12);
   const fields = readFields(message, fieldsEnd);
-  const value = readFirst(message, aligned(fieldsEnd, 8), String(fields.get(SIGNATURE) ?? ""));
+  const value = readFirstArgument(message, alignUp(fieldsEnd, 8), String(fields.get(SIGNATURE) ?? ""));
   const error = fields.get(ERROR_NAME);
   return {
-    to: Number(fields.get(REPLY_SERIAL)),
+    replySerial: Number(fields.get(REPLY_SERIAL)),
     ...message[1] === ERROR && { error: String(error) },
     ...value !== undefined && { value },
   };
@@ -131,36 +131,36 @@ export function readAnswer(message: Uint8Array): Answer | undefined {
 /** The header's fields: each a code, a signature of one type, and the value. */
 function readFields(message: Uint8Array, end: number): Map<number, string | number> {
   const fields = new Map<number, string | number>();
-  for (let at = FIXED; at < end;) {
-    at = aligned(at, 8);
+  for (let at = FIXED_HEADER_BYTES; at < end;) {
+    at = alignUp(at, 8);
     const code = message[at]!;
     const type = String.fromCharCode(message[at + 2]!);
     at += 4;
     if (type === "g") {
       const length = message[at]!;
-      fields.set(code, textAt(message, at + 1, length));
+      fields.set(code, stringAt(message, at + 1, length));
       at += length + 2;
       continue;
     }
-    at = aligned(at, 4);
-    const number = numberAt(message, at);
+    at = alignUp(at, 4);
+    const value = u32At(message, at);
     at += 4;
-    if (type === "u") fields.set(code, number);
+    if (type === "u") fields.set(code, value);
     else {
-      fields.set(code, textAt(message, at, number));
-      at += number + 1;
+      fields.set(code, stringAt(message, at, value));
+      at += value + 1;
     }
   }
   return fields;
 }
 
-function readFirst(message: Uint8Array, at: number, signature: string): string | boolean | undefined {
+function readFirstArgument(message: Uint8Array, at: number, signature: string): string | boolean | undefined {
   if (!/^[sb]/.test(signature)) return undefined;
-  const number = numberAt(message, at);
-  return signature[0] === "b" ? number !== 0 : textAt(message, at + 4, number);
+  const number = u32At(message, at);
+  return signature[0] === "b" ? number !== 0 : stringAt(message, at + 4, number);
 }
 
-function numberAt(message: Uint8Array, at: number): number {
+function u32At(message: Uint8Array, at: number): number {
   requireBytes(message, at, 4);
   return viewOf(message).getUint32(at, true);
 }
@@ -170,7 +170,7 @@ function requireBytes(message: Uint8Array, at: number, length: number): void {
   if (!(at + length <= message.length)) throw new RangeError("Cannot read a D-Bus message: it is cut short");
 }
 
-function textAt(message: Uint8Array, at: number, length: number): string {
+function stringAt(message: Uint8Array, at: number, length: number): string {
   requireBytes(message, at, length);
   return new TextDecoder().decode(message.subarray(at, at + length));
 }

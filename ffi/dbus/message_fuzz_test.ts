@@ -1,12 +1,12 @@
 /** What comes over the D-Bus socket, damaged in every way: an answer or one of our errors. */
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { fuzz, outcomeOf } from "../../testing/fuzz.ts";
-import { messageLength, readAnswer, writeCall } from "./message.ts";
+import { checkProperty, outcomeOf } from "../../testing/fuzz.ts";
+import { decodeMethodReply, encodeMethodCall, messageLength } from "./message.ts";
 
 /** A method's answer in a few bytes: header fields REPLY_SERIAL, SENDER and SIGNATURE, and one text. */
 function answer(): Uint8Array {
-  const call = writeCall(
+  const call = encodeMethodCall(
     { destination: "a.b", path: "/a", interface: "a.b", member: "M", args: ["some text", "more"] },
     7,
   ).slice();
@@ -17,16 +17,16 @@ function answer(): Uint8Array {
 
 test("a message with any bytes changed, or cut anywhere, is read or refused", () => {
   const whole = answer();
-  expect(readAnswer(whole)).toMatchObject({ value: "some text" });
+  expect(decodeMethodReply(whole)).toMatchObject({ value: "some text" });
   const EDGES = [0, 1, 2, 3, 4, 6, 7, 8, 0x73, 0x67, 0x75, 0x62, 0x7f, 0x80, 0xff];
   const change = fc.tuple(fc.nat(whole.length - 1), fc.oneof(fc.constantFrom(...EDGES), fc.nat(255)));
-  fuzz(
+  checkProperty(
     fc.property(fc.array(change, { maxLength: 6 }), fc.integer({ min: 16, max: whole.length }), (changes, length) => {
       const bytes = whole.slice();
       for (const [at, value] of changes) bytes[at] = value;
       outcomeOf(() => messageLength(bytes.subarray(0, 16)));
-      outcomeOf(() => readAnswer(bytes));
-      outcomeOf(() => readAnswer(bytes.subarray(0, length)));
+      outcomeOf(() => decodeMethodReply(bytes));
+      outcomeOf(() => decodeMethodReply(bytes.subarray(0, length)));
     }),
     3000,
   );

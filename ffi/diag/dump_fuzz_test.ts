@@ -2,7 +2,14 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { newNamespaces } from "../../testing/netns.ts";
-import { damaged, damages, fuzz, outcomeOf, record, replay } from "../../testing/fuzz.ts";
+import {
+  applyDamage,
+  checkProperty,
+  damageArbitrary,
+  outcomeOf,
+  recordAnswers,
+  replayingSocket,
+} from "../../testing/fuzz.ts";
 import { serveTcp, serveUdp } from "../../testing/traffic.ts";
 import { listListeners } from "./listeners.ts";
 
@@ -17,11 +24,11 @@ test("sockets of a damaged answer give a value or an error of ours", async () =>
   resources.use(await serveUdp(host, "udp", 8080, "0.0.0.0"));
   resources.use(await serveUdp(host, "udp", 8081));
   for (const protocol of [TCP, UDP]) {
-    const recording = record(host.diag, (nl) => listListeners(nl, protocol, 1, 65535));
-    expect(listListeners(replay(recording), protocol, 1, 65535)).toHaveLength(2);
-    fuzz(
-      fc.property(damages, (list) => {
-        outcomeOf(() => listListeners(replay(damaged(recording, list)), protocol, 1, 65535));
+    const recording = recordAnswers(host.diag, (nl) => listListeners(nl, protocol, 1, 65535));
+    expect(listListeners(replayingSocket(recording), protocol, 1, 65535)).toHaveLength(2);
+    checkProperty(
+      fc.property(damageArbitrary, (list) => {
+        outcomeOf(() => listListeners(replayingSocket(applyDamage(recording, list)), protocol, 1, 65535));
       }),
       500,
     );

@@ -7,7 +7,7 @@
  */
 import { type Ip, ipFromBytes } from "../address.ts";
 import { be16, be32, bytes, struct, u32, u8 } from "../netlink/codec.ts";
-import { message, type MessageOut, type Op } from "../netlink/message.ts";
+import { message, type MessageOut, type Operation } from "../netlink/message.ts";
 import { dump, type Netlink } from "../netlink/socket.ts";
 
 const TCPDIAG_GETSOCK = 18;
@@ -35,21 +35,21 @@ const socketId = {
   cookie0: u32,
   cookie1: u32,
 };
-const requested = () => ({ bytecode: [INET_DIAG_REQ_BYTECODE, bytes] }) as const;
+const requestAttributes = () => ({ bytecode: [INET_DIAG_REQ_BYTECODE, bytes] }) as const;
 /** struct inet_diag_req_v2 */
-const familyRequest = message(
+const inetDiagReqV2 = message(
   "sockets of a family",
   struct({ family: u8, protocol: u8, extensions: u8, pad0: u8, states: u32, ...socketId }),
-  requested,
+  requestAttributes,
 );
 /** struct inet_diag_req */
-const tcpRequest = message(
+const inetDiagReq = message(
   "sockets of TCP",
   struct({ family: u8, sourceLength: u8, destinationLength: u8, extensions: u8, ...socketId, states: u32, pad0: u32 }),
-  requested,
+  requestAttributes,
 );
 /** struct inet_diag_msg */
-const socketMessage = message(
+const inetDiagMsg = message(
   "socket",
   struct({
     ...{ family: u8, state: u8, timer: u8, retransmissions: u8 },
@@ -58,12 +58,12 @@ const socketMessage = message(
   }),
   () => ({ onlyV6: [INET_DIAG_SKV6ONLY, u8] }),
 );
-const BY_FAMILY: Op<typeof familyRequest> = {
+const GET_BY_FAMILY: Operation<typeof inetDiagReqV2> = {
   name: "SOCK_DIAG_BY_FAMILY",
   type: SOCK_DIAG_BY_FAMILY,
-  spec: familyRequest,
+  spec: inetDiagReqV2,
 };
-const OF_TCP: Op<typeof tcpRequest> = { name: "TCPDIAG_GETSOCK", type: TCPDIAG_GETSOCK, spec: tcpRequest };
+const GET_TCP: Operation<typeof inetDiagReq> = { name: "TCPDIAG_GETSOCK", type: TCPDIAG_GETSOCK, spec: inetDiagReq };
 
 /** A socket that waits for whoever calls. */
 export interface Listener {
@@ -71,9 +71,9 @@ export interface Listener {
   readonly address: Ip;
   readonly port: number;
   /** Of an IPv6 socket: whether IPv4 does not reach it. */
-  readonly onlyV6: boolean;
+  readonly v6Only: boolean;
   /** Whose it is: user id. */
-  readonly user: number;
+  readonly uid: number;
   /** What /proc/PID/fd calls it by: `socket:[inode]`. */
   readonly inode: number;
 }
@@ -84,47 +84,47 @@ export interface Listener {
  * @param protocol IPPROTO_TCP, IPPROTO_UDP, …
  * @throws {NetlinkError} `ENOENT` if the kernel has no sockets of the protocol, or cannot tell about them
  */
-export function listListeners(nl: Netlink, protocol: number, least: number, most: number): Listener[] {
+export function listListeners(nl: Netlink, protocol: number, firstPort: number, lastPort: number): Listener[] {
   const states = 1 << (protocol === IPPROTO_UDP ? TCP_CLOSE : TCP_LISTEN);
-  const bytecode = between(least, most);
+  const bytecode = portRangeBytecode(firstPort, lastPort);
   // The older way to ask gives both families at once; for each question the kernel goes through a table of up to 64,000 places.
-  const found: readonly unknown[] = protocol === IPPROTO_TCP
-    ? dump(nl, OF_TCP, { family: AF_INET, states, bytecode }, socketMessage)
+  const sockets: readonly unknown[] = protocol === IPPROTO_TCP
+    ? dump(nl, GET_TCP, { family: AF_INET, states, bytecode }, inetDiagMsg)
     : [AF_INET, AF_INET6].flatMap((family) =>
-      dump(nl, BY_FAMILY, { family, protocol, states, bytecode }, socketMessage)
+      dump(nl, GET_BY_FAMILY, { family, protocol, states, bytecode }, inetDiagMsg)
     );
   // Whether the kernel runs the program is up to the module of each protocol.
-  return (found as readonly Found[]).map(listenerOf).filter(({ port }) => port >= least && port <= most);
+  return (sockets as readonly DiagSocket[]).map(listenerOf).filter(({ port }) => port >= firstPort && port <= lastPort);
 }
 
-type Found = MessageOut<typeof socketMessage>;
+type DiagSocket = MessageOut<typeof inetDiagMsg>;
 
 /**
  * A program for the kernel: struct inet_diag_bc_op { u8 code, yes; u16 no; } twice for each comparison, the port in the second one's `no`.
  * `yes` and `no` say how many bytes further it goes on; four behind the end refuse the socket.
  */
-function between(least: number, most: number): Uint8Array {
-  const STEP = 8;
-  const program = new DataView(new ArrayBuffer(2 * STEP));
-  [[INET_DIAG_BC_S_GE, least], [INET_DIAG_BC_S_LE, most]].forEach(([code, port], i) => {
-    const at = i * STEP;
+function portRangeBytecode(firstPort: number, lastPort: number): Uint8Array {
+  const OP_PAIR_BYTES = 8;
+  const program = new DataView(new ArrayBuffer(2 * OP_PAIR_BYTES));
+  [[INET_DIAG_BC_S_GE, firstPort], [INET_DIAG_BC_S_LE, lastPort]].forEach(([code, port], i) => {
+    const at = i * OP_PAIR_BYTES;
     program.setUint8(at, code!);
-    program.setUint8(at + 1, STEP);
-    program.setUint16(at + 2, 2 * STEP - at + 4, true);
+    program.setUint8(at + 1, OP_PAIR_BYTES);
+    program.setUint16(at + 2, 2 * OP_PAIR_BYTES - at + 4, true);
     program.setUint16(at + 6, port!, true);
   });
   return new Uint8Array(program.buffer);
 }
 
-function listenerOf(socket: Found): Listener {
+function listenerOf(socket: DiagSocket): Listener {
   const { family, source0, source1, source2, source3, sourcePort, onlyV6, user, inode } = socket;
   const address = new DataView(new ArrayBuffer(16));
   [source0, source1, source2, source3].forEach((word, i) => address.setUint32(4 * i, word));
   return {
     address: ipFromBytes(new Uint8Array(address.buffer, 0, family === AF_INET ? 4 : 16)),
     port: sourcePort,
-    onlyV6: onlyV6 === 1,
-    user,
+    v6Only: onlyV6 === 1,
+    uid: user,
     inode,
   };
 }

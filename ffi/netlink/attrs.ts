@@ -20,16 +20,16 @@ const NLA_HDRLEN = 4;
 /** One row of the table: the kernel's number and the layout of the content. */
 export type Attr<C extends AnyCodec> = readonly [type: number, codec: C];
 /** A row whose attribute may be there several times; its value is an array. */
-export type Many<C extends AnyCodec> = readonly [type: number, codec: C, many: "many"];
+export type RepeatedAttr<C extends AnyCodec> = readonly [type: number, codec: C, many: "many"];
 /** Attributes by the name that the value uses. */
-export type AttrTable = Readonly<Record<string, Attr<AnyCodec> | Many<AnyCodec>>>;
+export type AttrTable = Readonly<Record<string, Attr<AnyCodec> | RepeatedAttr<AnyCodec>>>;
 /** What reading gives. Every attribute may be missing: that is netlink's truth. */
 export type AttrsOut<T extends AttrTable> = {
-  readonly [K in keyof T]?: T[K] extends Many<infer C> ? readonly Out<C>[] : Out<T[K][1]>;
+  readonly [K in keyof T]?: T[K] extends RepeatedAttr<infer C> ? readonly Out<C>[] : Out<T[K][1]>;
 };
 /** What writing takes; attributes are sent in the order of the value's keys. */
 export type AttrsIn<T extends AttrTable> = {
-  readonly [K in keyof T]?: (T[K] extends Many<infer C> ? readonly In<C>[] : In<T[K][1]>) | undefined;
+  readonly [K in keyof T]?: (T[K] extends RepeatedAttr<infer C> ? readonly In<C>[] : In<T[K][1]>) | undefined;
 };
 export type Attrs<T extends AttrTable> = Codec<AttrsOut<T>, AttrsIn<T>> & { readonly table: T };
 
@@ -45,7 +45,7 @@ export function attrs<const T extends AttrTable>(declare: () => T): Attrs<T> {
     nested: true,
     write: (w, value) => writeTable(w, rows(), value),
     read: (r) => readTable(r, rows(), names ??= namesOf(rows())) as AttrsOut<T>,
-    locate: (r, offset) => locate(r, offset, rows(), names ??= namesOf(rows())),
+    locate: (r, offset) => locateAttribute(r, offset, rows(), names ??= namesOf(rows())),
   };
 }
 
@@ -80,8 +80,8 @@ function writeAttribute<I>(w: Writer, type: number, codec: Codec<unknown, I>, va
 
 function readTable(r: Reader, table: AttrTable, names: readonly string[]): Record<string, unknown> {
   const value: Record<string, unknown> = {};
-  for (let at = next(r); at >= 0; at = next(r)) {
-    const name = names[typeAt(r, at)];
+  for (let at = nextAttribute(r); at >= 0; at = nextAttribute(r)) {
+    const name = names[attributeTypeAt(r, at)];
     if (name === undefined) continue;
     const [, codec, many] = table[name]!;
     const item = codec.read(contentAt(r, at));
@@ -98,36 +98,36 @@ function readTable(r: Reader, table: AttrTable, names: readonly string[]): Recor
  *
  * @throws {RangeError} if it claims more bytes than there are
  */
-function next(r: Reader): number {
-  const at = r.at;
+function nextAttribute(r: Reader): number {
+  const at = r.offset;
   if (r.end - at < NLA_HDRLEN) return -1;
   const length = r.view.getUint16(at, true);
   if (length < NLA_HDRLEN) throw new RangeError(`Cannot read the attribute at ${at}: its length is ${length}`);
-  r.take(length);
-  r.at = Math.min(r.end, at + ((length + 3) & ~3));
+  r.skip(length);
+  r.offset = Math.min(r.end, at + ((length + 3) & ~3));
   return at;
 }
 
-const typeAt = (r: Reader, at: number): number => r.view.getUint16(at + 2, true) & NLA_TYPE_MASK;
+const attributeTypeAt = (r: Reader, at: number): number => r.view.getUint16(at + 2, true) & NLA_TYPE_MASK;
 
 /** The content of the attribute at `at`. */
 function contentAt(r: Reader, at: number): Reader {
-  return r.part(at + NLA_HDRLEN, at + r.view.getUint16(at, true));
+  return r.slice(at + NLA_HDRLEN, at + r.view.getUint16(at, true));
 }
 
-function locate(r: Reader, offset: number, table: AttrTable, names: readonly string[]): string[] | undefined {
-  for (let at = next(r); at >= 0; at = next(r)) {
+function locateAttribute(r: Reader, offset: number, table: AttrTable, names: readonly string[]): string[] | undefined {
+  for (let at = nextAttribute(r); at >= 0; at = nextAttribute(r)) {
     const content = contentAt(r, at);
     if (offset >= content.end) continue;
-    const name = names[typeAt(r, at)];
-    if (name === undefined) return [`attribute ${typeAt(r, at)}`];
+    const name = names[attributeTypeAt(r, at)];
+    if (name === undefined) return [`attribute ${attributeTypeAt(r, at)}`];
     return [name, ...(offset > at ? table[name]![1].locate?.(content, offset) : undefined) ?? []];
   }
   return undefined;
 }
 
 /** A list whose elements all are attributes of one type (1, NFTA_LIST_ELEM, unless told). */
-export function list<C extends AnyCodec>(item: C, type = 1): Codec<readonly Out<C>[], readonly In<C>[]> {
+export function attrList<C extends AnyCodec>(item: C, type = 1): Codec<readonly Out<C>[], readonly In<C>[]> {
   return {
     nested: true,
     write(w, items) {
@@ -135,11 +135,11 @@ export function list<C extends AnyCodec>(item: C, type = 1): Codec<readonly Out<
     },
     read(r) {
       const items: Out<C>[] = [];
-      for (let at = next(r); at >= 0; at = next(r)) items.push(item.read(contentAt(r, at)) as Out<C>);
+      for (let at = nextAttribute(r); at >= 0; at = nextAttribute(r)) items.push(item.read(contentAt(r, at)) as Out<C>);
       return items;
     },
     locate(r, offset) {
-      for (let at = next(r), index = 0; at >= 0; at = next(r), index++) {
+      for (let at = nextAttribute(r), index = 0; at >= 0; at = nextAttribute(r), index++) {
         const content = contentAt(r, at);
         if (offset < content.end) {
           return [String(index), ...(offset > at ? item.locate?.(content, offset) : undefined) ?? []];
@@ -153,14 +153,14 @@ export function list<C extends AnyCodec>(item: C, type = 1): Codec<readonly Out<
 /** The layouts of a variant, by the name that selects them. */
 export type Variants = Readonly<Record<string, AttrTable>>;
 /** A variant that the table does not name. */
-export interface Unknown {
+export interface UnknownVariant {
   readonly kind: "unknown";
   readonly name: string;
   readonly raw: Uint8Array;
 }
 export type VariantOut<V extends Variants> =
   | { [K in keyof V]: { readonly kind: K } & AttrsOut<V[K]> }[keyof V]
-  | Unknown;
+  | UnknownVariant;
 export type VariantIn<V extends Variants> = { [K in keyof V]: { readonly kind: K } & AttrsIn<V[K]> }[keyof V];
 
 /** A nest with two attributes: a name, and data whose layout the name selects. The value is one flat object with that name as `kind`. */
@@ -171,9 +171,9 @@ export function variant<const V extends Variants>(
   let variants: V | undefined;
   let layouts: Map<string, Attrs<AttrTable>> | undefined;
   const layoutOf = (name: string): Attrs<AttrTable> | undefined => {
-    const all = variants ??= declare();
+    const variantTables = variants ??= declare();
     layouts ??= new Map();
-    if (!layouts.has(name) && Object.hasOwn(all, name)) layouts.set(name, attrs(() => all[name]!));
+    if (!layouts.has(name) && Object.hasOwn(variantTables, name)) layouts.set(name, attrs(() => variantTables[name]!));
     return layouts.get(name);
   };
   return {
@@ -201,11 +201,11 @@ function readVariant(
   r: Reader,
   ids: { readonly kind: number; readonly data: number },
 ): { name: string; data?: Reader } {
-  const found: { name: string; data?: Reader } = { name: "" };
-  for (let at = next(r); at >= 0; at = next(r)) {
-    const type = typeAt(r, at);
-    if (type === ids.kind) found.name = cstr.read(contentAt(r, at));
-    else if (type === ids.data) found.data = contentAt(r, at);
+  const result: { name: string; data?: Reader } = { name: "" };
+  for (let at = nextAttribute(r); at >= 0; at = nextAttribute(r)) {
+    const type = attributeTypeAt(r, at);
+    if (type === ids.kind) result.name = cstr.read(contentAt(r, at));
+    else if (type === ids.data) result.data = contentAt(r, at);
   }
-  return found;
+  return result;
 }

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { attrs, list, variant } from "./attrs.ts";
+import { attrList, attrs, variant } from "./attrs.ts";
 import { type Codec, cstr, flag, Reader, struct, u16, u32, u64, u8, Writer } from "./codec.ts";
 
 const inner = attrs(() => ({ id: [1, u16], name: [2, cstr] }));
@@ -10,7 +10,7 @@ const sample = attrs(() => ({
   here: [3, flag],
   nest: [4, inner],
   several: [5, u8, "many"],
-  items: [6, list(inner)],
+  items: [6, attrList(inner)],
   large: [7, u64],
   record: [8, struct({ a: u8, pad1: u8, b: u16 })],
   choice: [9, variant({ kind: 1, data: 2 }, () => ({ one: { x: [1, u32] }, two: { y: [1, cstr] } }))],

@@ -66,32 +66,32 @@ export class Writer {
 export class Reader {
   readonly bytes: Uint8Array;
   readonly view: DataView;
-  at: number;
+  offset: number;
   end: number;
 
   constructor(bytes: Uint8Array, at = 0, end: number = bytes.length, view?: DataView) {
     this.bytes = bytes;
     this.view = view ?? new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
-    this.at = at;
+    this.offset = at;
     this.end = end;
   }
 
   /** A reader of the bytes from `at` up to `end`. */
-  part(at: number, end: number): Reader {
+  slice(at: number, end: number): Reader {
     return new Reader(this.bytes, at, end, this.view);
   }
 
   /** Moves past `size` bytes and returns where they start. @throws {RangeError} if fewer are left */
-  take(size: number): number {
-    const at = this.at;
+  skip(size: number): number {
+    const at = this.offset;
     if (at + size > this.end) throw new RangeError(`Cannot read ${size} bytes at ${at}: the value ends at ${this.end}`);
-    this.at = at + size;
+    this.offset = at + size;
     return at;
   }
 
   /** All bytes up to the end. */
   rest(): Uint8Array {
-    const at = this.take(Math.max(0, this.end - this.at));
+    const at = this.skip(Math.max(0, this.end - this.offset));
     return this.bytes.subarray(at, this.end);
   }
 }
@@ -102,7 +102,7 @@ export const u8: Codec<number> = {
     const at = w.reserve(1);
     w.view.setUint8(at, value);
   },
-  read: (r) => r.view.getUint8(r.take(1)),
+  read: (r) => r.view.getUint8(r.skip(1)),
 };
 export const u16: Codec<number> = {
   size: 2,
@@ -110,7 +110,7 @@ export const u16: Codec<number> = {
     const at = w.reserve(2);
     w.view.setUint16(at, value, true);
   },
-  read: (r) => r.view.getUint16(r.take(2), true),
+  read: (r) => r.view.getUint16(r.skip(2), true),
 };
 export const u32: Codec<number> = {
   size: 4,
@@ -118,7 +118,7 @@ export const u32: Codec<number> = {
     const at = w.reserve(4);
     w.view.setUint32(at, value, true);
   },
-  read: (r) => r.view.getUint32(r.take(4), true),
+  read: (r) => r.view.getUint32(r.skip(4), true),
 };
 export const i32: Codec<number> = {
   size: 4,
@@ -126,7 +126,7 @@ export const i32: Codec<number> = {
     const at = w.reserve(4);
     w.view.setInt32(at, value, true);
   },
-  read: (r) => r.view.getInt32(r.take(4), true),
+  read: (r) => r.view.getInt32(r.skip(4), true),
 };
 export const be16: Codec<number> = {
   size: 2,
@@ -134,7 +134,7 @@ export const be16: Codec<number> = {
     const at = w.reserve(2);
     w.view.setUint16(at, value);
   },
-  read: (r) => r.view.getUint16(r.take(2)),
+  read: (r) => r.view.getUint16(r.skip(2)),
 };
 export const be32: Codec<number> = {
   size: 4,
@@ -142,7 +142,7 @@ export const be32: Codec<number> = {
     const at = w.reserve(4);
     w.view.setUint32(at, value);
   },
-  read: (r) => r.view.getUint32(r.take(4)),
+  read: (r) => r.view.getUint32(r.skip(4)),
 };
 /** A number of 32 bits in network order that may be negative, such as a hook's priority. */
 export const bei32: Codec<number> = {
@@ -151,7 +151,7 @@ export const bei32: Codec<number> = {
     const at = w.reserve(4);
     w.view.setInt32(at, value);
   },
-  read: (r) => r.view.getInt32(r.take(4)),
+  read: (r) => r.view.getInt32(r.skip(4)),
 };
 export const u64: Codec<bigint> = {
   size: 8,
@@ -159,7 +159,7 @@ export const u64: Codec<bigint> = {
     const at = w.reserve(8);
     w.view.setBigUint64(at, value, true);
   },
-  read: (r) => r.view.getBigUint64(r.take(8), true),
+  read: (r) => r.view.getBigUint64(r.skip(8), true),
 };
 export const be64: Codec<bigint> = {
   size: 8,
@@ -167,7 +167,7 @@ export const be64: Codec<bigint> = {
     const at = w.reserve(8);
     w.view.setBigUint64(at, value);
   },
-  read: (r) => r.view.getBigUint64(r.take(8)),
+  read: (r) => r.view.getBigUint64(r.skip(8)),
 };
 
 /** Text in UTF-8 with a NUL behind it. */
@@ -196,13 +196,13 @@ export const flag: Codec<true> = {
 };
 
 /** An IPv4 or IPv6 address; its length tells which. */
-export const ip: Codec<Ip> = {
+export const ipCodec: Codec<Ip> = {
   write: (w, value) => w.append(ipBytes(value)),
   read: (r) => ipFromBytes(r.rest()),
 };
 
 /** An Ethernet address; of another kind of link, whose address has 4, 16 or 20 bytes, nothing. */
-export const mac: Codec<Mac | undefined, Mac> = {
+export const macCodec: Codec<Mac | undefined, Mac> = {
   write: (w, value) => w.append(macBytes(value)),
   read(r) {
     const address = r.rest();

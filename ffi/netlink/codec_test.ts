@@ -1,9 +1,9 @@
 import { expect, test } from "bun:test";
 import { parseMac } from "../address.ts";
 import { attrs } from "./attrs.ts";
-import { cstr, mac, Reader, Writer } from "./codec.ts";
+import { cstr, macCodec, Reader, Writer } from "./codec.ts";
 
-const spec = attrs(() => ({ mac: [1, mac], name: [3, cstr] }));
+const spec = attrs(() => ({ mac: [1, macCodec], name: [3, cstr] }));
 
 test("a hardware address is read and written", () => {
   const w = new Writer();

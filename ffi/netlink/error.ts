@@ -6,14 +6,14 @@
 import { SystemError } from "../sys/error.ts";
 
 /** What the kernel answered besides the error number. */
-export interface Refusal {
+export interface NetlinkErrorFields {
   /** The request: `RTM_NEWLINK`. */
   readonly request: string;
   readonly errno: number;
   /** The attribute it did not like, as a path through the message: `info.data.id`. */
   readonly attribute?: string | undefined;
   /** Its own sentence, from the extended acknowledgement. */
-  readonly kernel?: string | undefined;
+  readonly extack?: string | undefined;
   /** Which message of a batch was refused, from 0. */
   readonly index?: number | undefined;
 }
@@ -27,29 +27,29 @@ export class NetlinkError extends SystemError {
   override readonly name: string = "NetlinkError";
   readonly request: string;
   readonly attribute: string | undefined;
-  readonly kernel: string | undefined;
+  readonly extack: string | undefined;
   readonly index: number;
 
-  constructor(refusal: Refusal, purpose?: string) {
-    const remarks = [refusal.attribute && `attribute ${refusal.attribute}`, refusal.kernel].filter(Boolean);
-    super("netlink", refusal.errno, purpose ?? `carry out ${refusal.request}`, remarks.join(": "));
-    this.request = refusal.request;
-    this.attribute = refusal.attribute;
-    this.kernel = refusal.kernel;
-    this.index = refusal.index ?? 0;
+  constructor(fields: NetlinkErrorFields, purpose?: string) {
+    const remarks = [fields.attribute && `attribute ${fields.attribute}`, fields.extack].filter(Boolean);
+    super("netlink", fields.errno, purpose ?? `carry out ${fields.request}`, remarks.join(": "));
+    this.request = fields.request;
+    this.attribute = fields.attribute;
+    this.extack = fields.extack;
+    this.index = fields.index ?? 0;
   }
 
   /** The same refusal, saying what the request was for: `add link "veth3f2a"`. */
-  forPurpose(purpose: string): NetlinkError {
+  withPurpose(purpose: string): NetlinkError {
     return new NetlinkError(this, purpose);
   }
 }
 
 /** Runs a request; when the kernel refuses it, the error says what it was for: `add link "veth3f2a"`. @throws {NetlinkError} */
-export function purposed<T>(purpose: () => string, call: () => T): T {
+export function withRequestPurpose<T>(purpose: () => string, call: () => T): T {
   try {
     return call();
   } catch (error) {
-    throw error instanceof NetlinkError ? error.forPurpose(purpose()) : error;
+    throw error instanceof NetlinkError ? error.withPurpose(purpose()) : error;
   }
 }

@@ -27,14 +27,14 @@ export interface MessageSpec<H extends Fields, T extends AttrTable> {
   readonly attributes: Attrs<T>;
 }
 // deno-lint-ignore no-explicit-any -- a socket carries messages of every layout
-export type AnySpec = MessageSpec<any, any>;
+export type AnyMessageSpec = MessageSpec<any, any>;
 /** A message that was read. */
 export type MessageOut<S> = S extends MessageSpec<infer H, infer T> ? StructOut<H> & AttrsOut<T> : never;
 /** A message to send. */
 export type MessageIn<S> = S extends MessageSpec<infer H, infer T> ? StructIn<H> & AttrsIn<T> : never;
 
 /** One thing the kernel can be asked to do: a message type and the layout that goes with it. */
-export interface Op<S extends AnySpec = AnySpec> {
+export interface Operation<S extends AnyMessageSpec = AnyMessageSpec> {
   /** The kernel's name: `RTM_NEWLINK`. */
   readonly name: string;
   readonly type: number;
@@ -51,9 +51,9 @@ export function message<const H extends Fields, const T extends AttrTable>(
 }
 
 /** Appends a message to what is being written. */
-export function writeMessage<S extends AnySpec>(
+export function writeMessage<S extends AnyMessageSpec>(
   w: Writer,
-  op: Op<S>,
+  op: Operation<S>,
   value: MessageIn<S>,
   flags: number,
   sequence: number,
@@ -67,28 +67,28 @@ export function writeMessage<S extends AnySpec>(
 }
 
 /** Appends the part of a message behind struct nlmsghdr. */
-export function writePayload<S extends AnySpec>(w: Writer, spec: S, value: MessageIn<S>): void {
+export function writePayload<S extends AnyMessageSpec>(w: Writer, spec: S, value: MessageIn<S>): void {
   spec.header.write(w, value as StructIn<Fields>);
   w.align();
   spec.attributes.write(w, withoutHeader(spec, value as Record<string, unknown>));
 }
 
 /** Header fields and attributes share one value; what is no field of the header is an attribute. */
-function withoutHeader(spec: AnySpec, value: Readonly<Record<string, unknown>>): Record<string, unknown> {
+function withoutHeader(spec: AnyMessageSpec, value: Readonly<Record<string, unknown>>): Record<string, unknown> {
   const rest: Record<string, unknown> = {};
   for (const name in value) if (!(name in spec.header.fields)) rest[name] = value[name];
   return rest;
 }
 
 /** Reads the part of a message behind struct nlmsghdr. @throws {RangeError} if it is cut short */
-export function readMessage<S extends AnySpec>(spec: S, payload: Reader): MessageOut<S> {
+export function readMessage<S extends AnyMessageSpec>(spec: S, payload: Reader): MessageOut<S> {
   const header = spec.header.read(payload);
-  payload.at = Math.min(payload.end, (payload.at + 3) & ~3);
+  payload.offset = Math.min(payload.end, (payload.offset + 3) & ~3);
   return { ...spec.attributes.read(payload), ...header } as MessageOut<S>;
 }
 
 /** The name of the attribute at `offset` from the start of a request, as a path such as `info.data.id`. */
-export function attributePath(spec: AnySpec, request: Uint8Array, offset: number): string | undefined {
+export function attributePath(spec: AnyMessageSpec, request: Uint8Array, offset: number): string | undefined {
   const reader = new Reader(request, NLMSG_HDRLEN + ((spec.header.size + 3) & ~3));
   return spec.attributes.locate?.(reader, offset)?.join(".");
 }

@@ -6,14 +6,14 @@
  * @see linux/netlink.h, net/netlink/af_netlink.c
  * @module
  */
-import { forPurpose, SystemError, unless } from "../sys/error.ts";
-import { closeLate } from "../sys/deferred_close.ts";
+import { ignoreErrors, SystemError, withPurpose } from "../sys/error.ts";
+import { closeDeferred } from "../sys/deferred_close.ts";
 import { sys } from "../sys/libc.ts";
 import { attrs } from "./attrs.ts";
 import { cstr, Reader, u32, Writer } from "./codec.ts";
 import { NetlinkError } from "./error.ts";
 import {
-  type AnySpec,
+  type AnyMessageSpec,
   attributePath,
   type MessageIn,
   type MessageOut,
@@ -21,7 +21,7 @@ import {
   NLM_F_DUMP,
   NLM_F_REQUEST,
   NLMSG_HDRLEN,
-  type Op,
+  type Operation,
   readMessage,
   writeMessage,
 } from "./message.ts";
@@ -67,7 +67,7 @@ export interface Transport extends Disposable {
   /** The next datagram; `undefined` if none comes, at once when `wait` is false, else after some seconds. */
   receive(wait: boolean): Uint8Array | undefined;
   /** Has the kernel close it in its own time, when it is closed. Whoever closes it as ever waits for what changes to the ruleset leave behind, some 9 ms. */
-  closeLate?(): void;
+  deferClose?(): void;
 }
 
 /** A socket of one netlink family, in the network namespace in which it was opened. */
@@ -89,11 +89,11 @@ export interface NetlinkSocket extends Netlink {
  * @throws {SystemError}
  */
 export function openNetlink(family: number, groups: readonly number[] = []): NetlinkSocket {
-  const fd = forPurpose("open netlink socket", () => sys.socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, family));
-  const one = new Uint32Array([1]);
+  const fd = withPurpose("open netlink socket", () => sys.socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, family));
+  const enabled = new Uint32Array([1]);
   // Answers with a reason and without a copy of the request; dumps that the kernel filters. Old kernels know none of these.
   for (const option of [NETLINK_EXT_ACK, NETLINK_CAP_ACK, NETLINK_GET_STRICT_CHK]) {
-    unless(["ENOPROTOOPT"], () => sys.setsockopt(fd, SOL_NETLINK, option, one, 4));
+    ignoreErrors(["ENOPROTOOPT"], () => sys.setsockopt(fd, SOL_NETLINK, option, enabled, 4));
   }
   // struct timeval: 64-bit seconds, 64-bit microseconds
   sys.setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, new Uint32Array([TIMEOUT_SECONDS, 0, 0, 0]), 16);
@@ -102,106 +102,109 @@ export function openNetlink(family: number, groups: readonly number[] = []): Net
     sys.bind(fd, new Uint16Array([AF_NETLINK, 0, 0, 0, 0, 0]), 12);
   }
   for (const group of groups) sys.setsockopt(fd, SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, new Uint32Array([group]), 4);
-  return socketOf(fd);
+  return newNetlinkSocket(fd);
 }
 
 /** Where every socket receives: what a datagram says is read before the next one comes. */
-let buffer = new Uint8Array(0);
-const BUFFER_SIZE = 64 * 1024;
+let receiveBuffer = new Uint8Array(0);
+const RECEIVE_BUFFER_BYTES = 64 * 1024;
 
-function socketOf(fd: number): NetlinkSocket {
-  if (buffer.length === 0) buffer = new Uint8Array(BUFFER_SIZE);
-  let isLate = false;
+function newNetlinkSocket(fd: number): NetlinkSocket {
+  if (receiveBuffer.length === 0) receiveBuffer = new Uint8Array(RECEIVE_BUFFER_BYTES);
+  let isCloseDeferred = false;
   return {
     sequence: 1,
-    closeLate() {
-      isLate = true;
+    deferClose() {
+      isCloseDeferred = true;
     },
     send(request) {
       const SEND_BUFFER = 128 * 1024;
       if (request.length > SEND_BUFFER) {
         sys.setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, new Uint32Array([request.length * 2]), 4);
       }
-      forPurpose(`send ${request.length} bytes to the kernel`, () => sys.send(fd, request, request.length, 0));
+      withPurpose(`send ${request.length} bytes to the kernel`, () => sys.send(fd, request, request.length, 0));
     },
     receive(wait) {
       const flags = MSG_TRUNC | (wait ? 0 : MSG_DONTWAIT);
-      const length = unless(["EAGAIN"], () => sys.recv(fd, buffer, buffer.length, flags));
+      const length = ignoreErrors(["EAGAIN"], () => sys.recv(fd, receiveBuffer, receiveBuffer.length, flags));
       if (length === undefined) return undefined;
-      if (length > buffer.length) {
-        buffer = new Uint8Array(length);
+      if (length > receiveBuffer.length) {
+        receiveBuffer = new Uint8Array(length);
         throw new SystemError("recv", 90, "receive an answer of the kernel");
       }
-      return buffer.subarray(0, length);
+      return receiveBuffer.subarray(0, length);
     },
     netnsCookie() {
       const cookie = new BigUint64Array(1);
       const length = new Uint32Array([cookie.byteLength]);
-      const answer = unless(["ENOPROTOOPT"], () => sys.getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, cookie, length));
+      const answer = ignoreErrors(
+        ["ENOPROTOOPT"],
+        () => sys.getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, cookie, length),
+      );
       return answer === undefined ? undefined : `${cookie[0]}`;
     },
-    [Symbol.dispose]: () => isLate ? closeLate(fd) : void sys.close(fd),
+    [Symbol.dispose]: () => isCloseDeferred ? closeDeferred(fd) : void sys.close(fd),
   };
 }
 
 /** One request of several that are sent together. */
-export interface Request<S extends AnySpec = AnySpec> {
-  readonly op: Op<S>;
+export interface NetlinkRequest<S extends AnyMessageSpec = AnyMessageSpec> {
+  readonly op: Operation<S>;
   readonly value: MessageIn<S>;
   readonly flags?: number;
 }
 
 /** A request whose value is checked against its message. */
-export function request<S extends AnySpec>(op: Op<S>, value: MessageIn<S>, flags = 0): Request {
-  return { op, value, flags } as Request;
+export function request<S extends AnyMessageSpec>(op: Operation<S>, value: MessageIn<S>, flags = 0): NetlinkRequest {
+  return { op, value, flags } as NetlinkRequest;
 }
 
 /** Sends one request and waits for the kernel's assent. @throws {NetlinkError} */
-export function execute<S extends AnySpec>(nl: Netlink, op: Op<S>, value: MessageIn<S>, flags = 0): void {
+export function execute<S extends AnyMessageSpec>(nl: Netlink, op: Operation<S>, value: MessageIn<S>, flags = 0): void {
   executeAll(nl, [request(op, value, flags)]);
 }
 
 /** So many answers wait for us without being lost. */
-const MOST_AT_ONCE = 64;
+const MAX_PENDING = 64;
 
 /**
  * Sends requests, many at once, and waits for the kernel's assent to all. The kernel carries out those after a refused one as well.
  *
  * @throws {NetlinkError} of the first that was refused; `index` tells which
  */
-export function executeAll(nl: Netlink, requests: readonly Request[]): void {
+export function executeAll(nl: Netlink, requests: readonly NetlinkRequest[]): void {
   // The kernel answers in order, and reports every refusal unasked.
-  const isLast = (i: number) => i === requests.length - 1 || i % MOST_AT_ONCE === MOST_AT_ONCE - 1;
-  const asked = requests.map((one, i) => isLast(i) ? { ...one, flags: (one.flags ?? 0) | NLM_F_ACK } : one);
-  exchange(nl, asked, () => {}, { atOnce: MOST_AT_ONCE });
+  const needsAck = (i: number) => i === requests.length - 1 || i % MAX_PENDING === MAX_PENDING - 1;
+  const withAcks = requests.map((item, i) => needsAck(i) ? { ...item, flags: (item.flags ?? 0) | NLM_F_ACK } : item);
+  exchange(nl, withAcks, () => {}, { batchSize: MAX_PENDING });
 }
 
 /** Sends a request that has one answer, and returns it. @throws {NetlinkError} */
-export function query<S extends AnySpec>(
+export function query<S extends AnyMessageSpec>(
   nl: Netlink,
-  op: Op<S>,
+  op: Operation<S>,
   value: MessageIn<S>,
-  reply: AnySpec = op.spec,
+  reply: AnyMessageSpec = op.spec,
 ): MessageOut<S> {
   return queryAll(nl, op, [value], reply)[0]!;
 }
 
 /** Sends requests that have one answer each, many at once, and returns the answers. @throws {NetlinkError} of the first that was refused */
-export function queryAll<S extends AnySpec>(
+export function queryAll<S extends AnyMessageSpec>(
   nl: Netlink,
-  op: Op<S>,
+  op: Operation<S>,
   values: readonly MessageIn<S>[],
-  reply: AnySpec = op.spec,
+  reply: AnyMessageSpec = op.spec,
 ): MessageOut<S>[] {
-  const answers: MessageOut<S>[] = [];
+  const replies: MessageOut<S>[] = [];
   // The answer itself is the kernel's assent; a second message that says so would only have to be read.
   exchange(
     nl,
     values.map((value) => request(op, value)),
-    (payload) => answers.push(readMessage(reply, payload) as MessageOut<S>),
-    { answered: true, atOnce: MOST_AT_ONCE },
+    (payload) => replies.push(readMessage(reply, payload) as MessageOut<S>),
+    { hasOneReply: true, batchSize: MAX_PENDING },
   );
-  return answers;
+  return replies;
 }
 
 /**
@@ -210,21 +213,24 @@ export function queryAll<S extends AnySpec>(
  * @returns the answers in order; `undefined` where the kernel says that there is no such thing
  * @throws {NetlinkError} of the first that was refused for another reason
  */
-export function findAll(nl: Netlink, questions: readonly Request[]): (MessageOut<AnySpec> | undefined)[] {
-  const answers: (MessageOut<AnySpec> | undefined)[] = questions.map(() => undefined);
-  const take = (payload: Reader, index: number) => {
-    answers[index] = readMessage(questions[index]!.op.spec, payload);
+export function queryAllIfPresent(
+  nl: Netlink,
+  requests: readonly NetlinkRequest[],
+): (MessageOut<AnyMessageSpec> | undefined)[] {
+  const replies: (MessageOut<AnyMessageSpec> | undefined)[] = requests.map(() => undefined);
+  const onMessage = (payload: Reader, index: number) => {
+    replies[index] = readMessage(requests[index]!.op.spec, payload);
   };
-  exchange(nl, questions, take, { answered: true, expected: ENOENT, atOnce: MOST_AT_ONCE });
-  return answers;
+  exchange(nl, requests, onMessage, { hasOneReply: true, expectedErrno: ENOENT, batchSize: MAX_PENDING });
+  return replies;
 }
 
 /** Everything of a kind. Repeated when it changed while the kernel was listing it. @throws {NetlinkError} */
-export function dump<S extends AnySpec>(
+export function dump<S extends AnyMessageSpec>(
   nl: Netlink,
-  op: Op<S>,
+  op: Operation<S>,
   value: MessageIn<S>,
-  reply: AnySpec = op.spec,
+  reply: AnyMessageSpec = op.spec,
 ): MessageOut<S>[] {
   for (let attempt = 1;; attempt++) {
     const items: MessageOut<S>[] = [];
@@ -233,7 +239,7 @@ export function dump<S extends AnySpec>(
     });
     if (!interrupted) return items;
     if (attempt === DUMP_ATTEMPTS) {
-      throw new NetlinkError({ request: op.name, errno: ERESTART, kernel: "The list kept changing" });
+      throw new NetlinkError({ request: op.name, errno: ERESTART, extack: "The list kept changing" });
     }
   }
 }
@@ -244,7 +250,10 @@ export function dump<S extends AnySpec>(
  * @returns those of type `op`; `undefined` if nothing came; `lost` if more happened than the socket could keep, so that only a look
  * at the state tells what
  */
-export function awaitEvents<S extends AnySpec>(nl: Netlink, op: Op<S>): MessageOut<S>[] | "lost" | undefined {
+export function receiveEvents<S extends AnyMessageSpec>(
+  nl: Netlink,
+  op: Operation<S>,
+): MessageOut<S>[] | "lost" | undefined {
   let datagram: Uint8Array | undefined;
   try {
     datagram = nl.receive(true);
@@ -254,37 +263,37 @@ export function awaitEvents<S extends AnySpec>(nl: Netlink, op: Op<S>): MessageO
   }
   if (!datagram) return undefined;
   const events: MessageOut<S>[] = [];
-  eachMessage(datagram, ({ type, payload }) => {
+  forEachMessage(datagram, ({ type, payload }) => {
     if (type === op.type) events.push(readMessage(op.spec, payload));
   });
   return events;
 }
 
-type Take = (payload: Reader, index: number) => void;
+type MessageHandler = (payload: Reader, index: number) => void;
 
 /** How requests are sent and what counts as an answer. */
-interface Manner {
+interface ExchangeOptions {
   /** Each request has one answer, and no other follows. */
-  readonly answered?: boolean;
+  readonly hasOneReply?: boolean;
   /** The error number that is an answer like others. */
-  readonly expected?: number;
+  readonly expectedErrno?: number;
   /** So many requests go into a datagram, and their answers are read before the next one; all into one if absent. */
-  readonly atOnce?: number;
+  readonly batchSize?: number;
 }
 
 /** Where the answers to one exchange stand. */
-interface Exchange extends Manner {
-  readonly requests: readonly Request[];
+interface ExchangeState extends ExchangeOptions {
+  readonly requests: readonly NetlinkRequest[];
   /** Sequence number of the first request. */
-  readonly first: number;
+  readonly firstSequence: number;
   /** Numbers of the requests whose last answer is still to come. */
-  readonly open: Set<number>;
+  readonly pending: Set<number>;
   /** Whether the kernel gives answers piece by piece. */
-  readonly waits: boolean;
-  refusal?: NetlinkError;
+  readonly isDumping: boolean;
+  error?: NetlinkError;
   interrupted: boolean;
   /** The socket could not keep all answers. */
-  overrun: boolean;
+  hasOverrun: boolean;
 }
 
 /**
@@ -293,80 +302,94 @@ interface Exchange extends Manner {
  * A request without NLM_F_ACK and NLM_F_DUMP has no last answer and is not waited for, though its refusal is noticed; unless `answered`
  * says that each has one answer.
  *
- * @param take gets, with each message, the position of its request
+ * @param onMessage gets, with each message, the position of its request
  * @throws {NetlinkError} of the first request that was refused; `ENOBUFS` if answers were lost, so that there is no telling
  */
 export function exchange(
   nl: Netlink,
-  requests: readonly Request[],
-  take: Take,
-  manner: Manner = {},
+  requests: readonly NetlinkRequest[],
+  onMessage: MessageHandler,
+  options: ExchangeOptions = {},
 ): { readonly interrupted: boolean } {
-  const waits = requests.some(({ flags = 0 }) => isDump(flags));
-  const progress = { open: new Set<number>(), interrupted: false, overrun: false };
-  const state: Exchange = { ...manner, ...progress, requests, first: nl.sequence, waits };
-  const { atOnce = requests.length } = manner;
-  for (let at = 0; at < requests.length; at += atOnce) {
-    const unasked = sendPart(nl, state, requests.slice(at, at + atOnce));
-    readAnswers(nl, state, take, unasked);
+  const isDumping = requests.some(({ flags = 0 }) => isDump(flags));
+  const initialState = { pending: new Set<number>(), interrupted: false, hasOverrun: false };
+  const state: ExchangeState = { ...options, ...initialState, requests, firstSequence: nl.sequence, isDumping };
+  const { batchSize = requests.length } = options;
+  for (let at = 0; at < requests.length; at += batchSize) {
+    const unacknowledged = sendBatch(nl, state, requests.slice(at, at + batchSize));
+    readReplies(nl, state, onMessage, unacknowledged);
   }
-  if (state.refusal) throw state.refusal;
+  if (state.error) throw state.error;
   return state;
 }
 
 /** @returns the number of the first request that has no last answer, if one has none */
-function sendPart(nl: Netlink, { open, answered }: Exchange, part: readonly Request[]): number | undefined {
+function sendBatch(
+  nl: Netlink,
+  { pending, hasOneReply }: ExchangeState,
+  batch: readonly NetlinkRequest[],
+): number | undefined {
   const w = new Writer();
-  let unasked: number | undefined;
-  for (const { op, value, flags = 0 } of part) {
-    if (answered || flags & NLM_F_ACK || isDump(flags)) open.add(nl.sequence);
-    else unasked ??= nl.sequence;
+  let unacknowledged: number | undefined;
+  for (const { op, value, flags = 0 } of batch) {
+    if (hasOneReply || flags & NLM_F_ACK || isDump(flags)) pending.add(nl.sequence);
+    else unacknowledged ??= nl.sequence;
     writeMessage(w, op, value, flags | NLM_F_REQUEST, nl.sequence++);
   }
   nl.send(w.written());
-  return unasked;
+  return unacknowledged;
 }
 
-const LOST = "more came at once than the socket keeps, see net.core.rmem_default, or memory was short";
+const LOST_REPLIES_HINT = "more came at once than the socket keeps, see net.core.rmem_default, or memory was short";
 
-function readAnswers(nl: Netlink, state: Exchange, take: Take, unasked: number | undefined): void {
-  const { open, requests, first } = state;
-  while (open.size > 0) {
-    const datagram = receiveAnswer(nl, state);
+function readReplies(
+  nl: Netlink,
+  state: ExchangeState,
+  onMessage: MessageHandler,
+  unacknowledged: number | undefined,
+): void {
+  const { pending, requests, firstSequence } = state;
+  while (pending.size > 0) {
+    const datagram = receiveDatagram(nl, state);
     if (!datagram) break;
-    readDatagram(state, datagram, take);
+    readDatagram(state, datagram, onMessage);
   }
   // What was lost may be the refusal of a request of which nothing else would be heard.
-  const [missing = state.overrun ? unasked : undefined] = open;
-  open.clear();
-  if (missing === undefined || state.refusal) return;
-  const [errno, kernel] = state.overrun
-    ? [ENOBUFS, `Answers were lost: ${LOST}`] as const
+  const [missing = state.hasOverrun ? unacknowledged : undefined] = pending;
+  pending.clear();
+  if (missing === undefined || state.error) return;
+  const [errno, extack] = state.hasOverrun
+    ? [ENOBUFS, `Answers were lost: ${LOST_REPLIES_HINT}`] as const
     : [ETIMEDOUT, "No answer from the kernel"] as const;
-  throw new NetlinkError({ request: requests[missing - first]!.op.name, errno, kernel, index: missing - first });
+  throw new NetlinkError({
+    request: requests[missing - firstSequence]!.op.name,
+    errno,
+    extack,
+    index: missing - firstSequence,
+  });
 }
 
 /**
  * What came of a request must be known: short of memory for a moment, the kernel may have the answer a little later. But what the socket
  * could not keep does not come any more, and a batch that is refused as a whole has one answer, whatever is in it.
  */
-function receiveAnswer(nl: Netlink, state: Exchange): Uint8Array | undefined {
-  const { waits } = state;
+function receiveDatagram(nl: Netlink, state: ExchangeState): Uint8Array | undefined {
+  const { isDumping } = state;
   try {
-    const datagram = nl.receive(waits);
-    if (datagram || waits) return datagram;
+    const datagram = nl.receive(isDumping);
+    if (datagram || isDumping) return datagram;
   } catch (error) {
     if (!(error instanceof SystemError) || !["ENOBUFS", "ENOMEM"].includes(error.code)) throw error;
-    state.overrun ||= error.code === "ENOBUFS";
+    state.hasOverrun ||= error.code === "ENOBUFS";
   }
-  return nl.receive(waits || !(state.overrun || state.refusal));
+  return nl.receive(isDumping || !(state.hasOverrun || state.error));
 }
 
 /** Each of its two bits alone means something else in a request that creates. */
 const isDump = (flags: number): boolean => (flags & NLM_F_DUMP) === NLM_F_DUMP;
 
 /** A message of a datagram: the fields of its struct nlmsghdr, and what is behind it. */
-interface Received {
+interface ReceivedMessage {
   readonly type: number;
   readonly flags: number;
   readonly sequence: number;
@@ -374,62 +397,67 @@ interface Received {
 }
 
 /** Gives each message of a datagram to `take`. */
-function eachMessage(datagram: Uint8Array, take: (message: Received) => void): void {
+function forEachMessage(datagram: Uint8Array, onMessage: (message: ReceivedMessage) => void): void {
   const reader = new Reader(datagram);
-  while (reader.end - reader.at >= NLMSG_HDRLEN) {
-    const start = reader.at;
+  while (reader.end - reader.offset >= NLMSG_HDRLEN) {
+    const start = reader.offset;
     const length = Math.max(NLMSG_HDRLEN, u32At(reader, start));
-    reader.take(length);
-    take({
+    reader.skip(length);
+    onMessage({
       type: reader.view.getUint16(start + 4, true),
       flags: reader.view.getUint16(start + 6, true),
       sequence: u32At(reader, start + 8),
-      payload: reader.part(start + NLMSG_HDRLEN, start + length),
+      payload: reader.slice(start + NLMSG_HDRLEN, start + length),
     });
-    reader.at = Math.min(reader.end, start + ((length + 3) & ~3));
+    reader.offset = Math.min(reader.end, start + ((length + 3) & ~3));
   }
 }
 
 const u32At = (reader: Reader, at: number): number => reader.view.getUint32(at, true);
 
-function readDatagram(state: Exchange, datagram: Uint8Array, take: Take): void {
-  eachMessage(datagram, (received) => {
-    const index = received.sequence - state.first;
+function readDatagram(state: ExchangeState, datagram: Uint8Array, onMessage: MessageHandler): void {
+  forEachMessage(datagram, (received) => {
+    const index = received.sequence - state.firstSequence;
     // What is left over from an earlier exchange, or was sent to a group, is not for us.
-    if (index >= 0 && index < state.requests.length) readAnswer(state, index, received, take);
+    if (index >= 0 && index < state.requests.length) readReply(state, index, received, onMessage);
   });
 }
 
-function readAnswer(state: Exchange, index: number, received: Received, take: Take): void {
+function readReply(state: ExchangeState, index: number, received: ReceivedMessage, onMessage: MessageHandler): void {
   const { type, flags, payload } = received;
   if (flags & NLM_F_MULTI && flags & NLM_F_DUMP_INTR) state.interrupted = true;
   if (type !== NLMSG_ERROR && type !== NLMSG_DONE) {
-    if (state.answered) state.open.delete(received.sequence);
-    return take(payload, index);
+    if (state.hasOneReply) state.pending.delete(received.sequence);
+    return onMessage(payload, index);
   }
-  state.open.delete(received.sequence);
-  const errno = payload.end - payload.at >= 4 ? -payload.view.getInt32(payload.take(4), true) : 0;
-  if (errno === 0 || errno === state.expected) return;
-  if (!state.refusal || index < state.refusal.index) state.refusal = refusalOf(state, index, errno, received);
+  state.pending.delete(received.sequence);
+  const errno = payload.end - payload.offset >= 4 ? -payload.view.getInt32(payload.skip(4), true) : 0;
+  if (errno === 0 || errno === state.expectedErrno) return;
+  if (!state.error || index < state.error.index) state.error = netlinkErrorOf(state, index, errno, received);
 }
 
 /** struct nlmsgerr { int error; struct nlmsghdr msg; } and, behind it, attributes with the kernel's explanation. */
-const explanation = attrs(() => ({ message: [1, cstr], offset: [2, u32] }));
+const extackAttrs = attrs(() => ({ message: [1, cstr], offset: [2, u32] }));
 
-function refusalOf(state: Exchange, index: number, errno: number, { type, flags, payload }: Received): NetlinkError {
+function netlinkErrorOf(
+  state: ExchangeState,
+  index: number,
+  errno: number,
+  { type, flags, payload }: ReceivedMessage,
+): NetlinkError {
   const { op, value } = state.requests[index]!;
   if (!(flags & NLM_F_ACK_TLVS)) return new NetlinkError({ request: op.name, errno, index });
   if (type === NLMSG_ERROR) {
-    const header = payload.take(NLMSG_HDRLEN);
-    if (!(flags & NLM_F_CAPPED)) payload.at = Math.min(payload.end, header + ((u32At(payload, header) + 3) & ~3));
+    const header = payload.skip(NLMSG_HDRLEN);
+    if (!(flags & NLM_F_CAPPED)) payload.offset = Math.min(payload.end, header + ((u32At(payload, header) + 3) & ~3));
   }
-  const { message, offset } = explanation.read(payload);
-  const attribute = offset === undefined ? undefined : attributePath(op.spec, written(op, value), offset);
-  return new NetlinkError({ request: op.name, errno, attribute, kernel: message, index });
+  const { message, offset } = extackAttrs.read(payload);
+  const attribute = offset === undefined ? undefined : attributePath(op.spec, encodeRequest(op, value), offset);
+  return new NetlinkError({ request: op.name, errno, attribute, extack: message, index });
 }
 
 /** A request as the kernel got it, but for flags and number. */
-function written<S extends AnySpec>(op: Op<S>, value: MessageIn<S>): Uint8Array {
+function encodeRequest<S extends AnyMessageSpec>(op: Operation<S>, value: MessageIn<S>): Uint8Array {
   const w = new Writer();
   writeMessage(w, op, value, 0, 0);
   return w.written();

@@ -3,15 +3,15 @@ import { SystemError } from "../sys/error.ts";
 import { cstr, struct, u32, u8 } from "./codec.ts";
 import * as link from "../route/link.ts";
 import { netnsTest } from "../../testing/netns.ts";
-import { message, NLM_F_ACK, type Op } from "./message.ts";
-import { acknowledgement, losing, recorder } from "../../testing/netlink.ts";
+import { message, NLM_F_ACK, type Operation } from "./message.ts";
+import { acknowledgement, lossySocket, recordingSocket } from "../../testing/netlink.ts";
 import { dump, exchange, execute, executeAll, query, request } from "./socket.ts";
 
 const spec = message("sample", struct({ family: u8, pad1: u8, pad2: u8, pad3: u8 }), () => ({
   name: [1, cstr],
   size: [2, u32],
 }));
-const OP: Op<typeof spec> = { name: "DO_SAMPLE", type: 40, spec };
+const OP: Operation<typeof spec> = { name: "DO_SAMPLE", type: 40, spec };
 
 /** An extended acknowledgement: the kernel's sentence, and the offset of the attribute it is about. */
 function explained(sentence: string, offset: number): Uint8Array {
@@ -46,7 +46,7 @@ const done = (sequence: number, flags = 2): Uint8Array => {
 };
 
 test("execute() turns the kernel's refusal into the name of the attribute and its sentence", () => {
-  const nl = recorder(acknowledgement(1, 34, explained("too long", 20)));
+  const nl = recordingSocket(acknowledgement(1, 34, explained("too long", 20)));
   expect(() => execute(nl, OP, { name: "x" })).toThrow(
     "Cannot carry out DO_SAMPLE: Numerical result out of range (ERANGE, attribute name: too long)",
   );
@@ -66,7 +66,7 @@ const sentIn = (datagram: Uint8Array) => {
 };
 
 test("executeAll() sends many requests in parts, and has the last of each acknowledged alone", () => {
-  const nl = recorder(...[64, 128, 150].map((sequence) => acknowledgement(sequence, 0)));
+  const nl = recordingSocket(...[64, 128, 150].map((sequence) => acknowledgement(sequence, 0)));
   executeAll(nl, NAMES);
   const part = (length: number) => [...Array(length - 1).fill(1), 5];
   expect(nl.sent.map(sentIn)).toEqual([part(64), part(64), part(22)]);
@@ -74,7 +74,7 @@ test("executeAll() sends many requests in parts, and has the last of each acknow
 
 test("executeAll() sends them all and reports the first of several refusals, by its place among all", () => {
   const answers = [[64, 0], [70, 17], [72, 2], [128, 0], [149, 1], [150, 0]] as const;
-  const nl = recorder(...answers.map(([sequence, errno]) => acknowledgement(sequence, errno)));
+  const nl = recordingSocket(...answers.map(([sequence, errno]) => acknowledgement(sequence, errno)));
   let refused: unknown;
   try {
     executeAll(nl, NAMES);
@@ -108,27 +108,31 @@ netnsTest("that answers were lost is said at once, and as such", ({ host }) => {
 test("executeAll() takes no acknowledgement for that of all, where an answer was lost that may have been a refusal", () => {
   const three = NAMES.slice(0, 3);
   const LOST = "Cannot carry out DO_SAMPLE: No buffer space available (ENOBUFS, Answers were lost";
-  expect(() => executeAll(losing(recorder(acknowledgement(3, 0))), three)).toThrow(LOST);
+  expect(() => executeAll(lossySocket(recordingSocket(acknowledgement(3, 0))), three)).toThrow(LOST);
   // What came tells more.
-  expect(() => executeAll(losing(recorder(acknowledgement(2, 17), acknowledgement(3, 0))), three)).toThrow("EEXIST");
-  executeAll(losing(recorder(acknowledgement(1, 0))), three.slice(0, 1));
+  expect(() => executeAll(lossySocket(recordingSocket(acknowledgement(2, 17), acknowledgement(3, 0))), three)).toThrow(
+    "EEXIST",
+  );
+  executeAll(lossySocket(recordingSocket(acknowledgement(1, 0))), three.slice(0, 1));
 });
 
 test("answers to an earlier request are passed over", () => {
-  const nl = recorder(acknowledgement(1, 17), part(9, 0, "00000000"), acknowledgement(9, 0));
+  const nl = recordingSocket(acknowledgement(1, 17), part(9, 0, "00000000"), acknowledgement(9, 0));
   nl.sequence = 9;
   expect(query(nl, OP, {})).toEqual({ family: 0 });
 });
 
 test("silence is an error, not a wait for ever", () => {
-  expect(() => execute(recorder(), OP, {})).toThrow("Connection timed out (ETIMEDOUT, No answer from the kernel)");
+  expect(() => execute(recordingSocket(), OP, {})).toThrow(
+    "Connection timed out (ETIMEDOUT, No answer from the kernel)",
+  );
 });
 
 test.each(["EAGAIN", "ENOBUFS", "ENOMEM"])(
   "an answer that the kernel cannot give at once is waited for: %s",
   (code) => {
     const errno = { EAGAIN: 11, ENOBUFS: 105, ENOMEM: 12 }[code]!;
-    const nl = recorder(acknowledgement(1, 0));
+    const nl = recordingSocket(acknowledgement(1, 0));
     const waits: boolean[] = [];
     const receive = (wait: boolean) => {
       waits.push(wait);
@@ -144,7 +148,7 @@ test.each(["EAGAIN", "ENOBUFS", "ENOMEM"])(
 
 test("dump() starts again when the list changed under it", () => {
   const INTERRUPTED = 2 | 0x10;
-  const nl = recorder(
+  const nl = recordingSocket(
     part(1, INTERRUPTED, "01000000"),
     done(1),
     part(2, 2, "02000000"),
@@ -157,5 +161,5 @@ test("dump() starts again when the list changed under it", () => {
 
 test("dump() gives up on a list that never rests, and says so", () => {
   const answers = Array.from({ length: 20 }, (_, i) => [part(i + 1, 2 | 0x10, "01000000"), done(i + 1)]).flat();
-  expect(() => dump(recorder(...answers), OP, {})).toThrow("The list kept changing");
+  expect(() => dump(recordingSocket(...answers), OP, {})).toThrow("The list kept changing");
 });

@@ -25,33 +25,33 @@ export const inetService: Datatype = { id: 13, size: 2 };
 export const ifnameType: Datatype = { id: 41, size: 16, hostOrder: true };
 
 /** What `table`, `name` and `family` are is up to the caller. */
-type SetShape = Pick<SetIn, "flags" | "keyType" | "keyLength" | "dataType" | "dataLength" | "userdata">;
+type SetDefinition = Pick<SetIn, "flags" | "keyType" | "keyLength" | "dataType" | "dataLength" | "userdata">;
 
 /** A set of keys; several types are a concatenation. */
-export function setOf(key: readonly Datatype[]): SetShape {
+export function setOf(key: readonly Datatype[]): SetDefinition {
   const userdata = key.length === 1 && key[0]!.hostOrder ? { userdata: { keyByteOrder: BYTEORDER_HOST_ENDIAN } } : {};
-  return { flags: 0, keyType: typeOf(key), keyLength: lengthOf(key), ...userdata };
+  return { flags: 0, keyType: concatenatedType(key), keyLength: concatenatedLength(key), ...userdata };
 }
 
 /** The same with a comment, which nft(8) shows. */
-export function commented(shape: SetShape, comment: string): SetShape {
-  return { ...shape, userdata: { ...shape.userdata, comment } };
+export function withComment(definition: SetDefinition, comment: string): SetDefinition {
+  return { ...definition, userdata: { ...definition.userdata, comment } };
 }
 
 /** A map from keys to data, or to verdicts. */
-export function mapOf(key: readonly Datatype[], data: readonly Datatype[] | "verdict"): SetShape {
+export function mapOf(key: readonly Datatype[], data: readonly Datatype[] | "verdict"): SetDefinition {
   const values = data === "verdict"
     ? { dataType: NFT_DATA_VERDICT, dataLength: 16 }
-    : { dataType: typeOf(data), dataLength: lengthOf(data) };
+    : { dataType: concatenatedType(data), dataLength: concatenatedLength(data) };
   return { ...setOf(key), ...values, flags: NFT_SET_MAP };
 }
 
 /** Of a concatenation, six bits for each. */
-function typeOf(types: readonly Datatype[]): number {
+function concatenatedType(types: readonly Datatype[]): number {
   return types.reduce((id, type) => id << 6 | type.id, 0);
 }
 
-function lengthOf(types: readonly Datatype[]): number {
+function concatenatedLength(types: readonly Datatype[]): number {
   if (types.length === 1) return types[0]!.size;
   return types.reduce((sum, { size }) => sum + ((size + 3) & ~3), 0);
 }

@@ -3,18 +3,25 @@ import { expect, test } from "bun:test";
 import fc from "fast-check";
 import {
   addressesIn,
-  commentOf,
-  findJump,
-  holds,
-  refusesAll,
-  targetOf,
-  textOf,
+  containsText,
+  dropsEverything,
+  jumpTarget,
+  normalizedText,
+  ruleComment,
+  unconditionalJumpTarget,
 } from "../../plugins/lib/ruleset/foreign_rules.ts";
-import { referenceOwner } from "../../plugins/lib/compat/reference_rules.ts";
+import { parseReferenceOwner } from "../../plugins/lib/compat/reference_rules.ts";
 import { createNetns, type Netns } from "../netns.ts";
 import { Reader } from "../netlink/codec.ts";
 import type { Netlink } from "../netlink/socket.ts";
-import { damaged, damages, fuzz, outcomeOf, record, replay } from "../../testing/fuzz.ts";
+import {
+  applyDamage,
+  checkProperty,
+  damageArbitrary,
+  outcomeOf,
+  recordAnswers,
+  replayingSocket,
+} from "../../testing/fuzz.ts";
 import { expression } from "./expressions.ts";
 import * as nft from "./objects.ts";
 
@@ -72,19 +79,19 @@ const FILTER = { family: 2, table: "filter" };
 /** What is asked of the rules of others. */
 function readRule(one: nft.LazyRule): unknown {
   return [
-    commentOf(one),
-    holds(one, "c1"),
-    textOf(one.expressions()),
-    findJump(one),
-    targetOf(one),
+    ruleComment(one),
+    containsText(one, "c1"),
+    normalizedText(one.expressions()),
+    unconditionalJumpTarget(one),
+    jumpTarget(one),
     addressesIn(one),
-    refusesAll(one),
-    referenceOwner(one),
+    dropsEverything(one),
+    parseReferenceOwner(one),
   ];
 }
 
 const QUESTIONS: Readonly<Record<string, (nl: Netlink) => unknown>> = {
-  "listTables": (nl) => [nft.listTables(nl), nft.generation(nl)],
+  "listTables": (nl) => [nft.listTables(nl), nft.getGenerationId(nl)],
   "find": (nl) => [nft.findTable(nl, INET), nft.findChain(nl, INET, "one"), nft.findSet(nl, INET, "ports")],
   "listChains": (nl) => [nft.listChains(nl, INET), nft.listBaseChains(nl, 1), nft.listBaseChains(nl, 2)],
   "listRules of nft(8)": (nl) => nft.listRules(nl, INET),
@@ -110,10 +117,16 @@ for (const [name, question] of Object.entries(QUESTIONS)) {
   const title = `${name} of a damaged answer gives a value or an error of ours`;
   const body = () => {
     let live: unknown;
-    const recording = record(netns.nft, (nl) => live = question(nl));
-    expect(question(replay(recording))).toEqual(live);
+    const recording = recordAnswers(netns.nft, (nl) => live = question(nl));
+    expect(question(replayingSocket(recording))).toEqual(live);
     expect(sizeOf(live)).toBeGreaterThan(20);
-    fuzz(fc.property(damages, (list) => void outcomeOf(() => question(replay(damaged(recording, list))))), 500);
+    checkProperty(
+      fc.property(
+        damageArbitrary,
+        (list) => void outcomeOf(() => question(replayingSocket(applyDamage(recording, list)))),
+      ),
+      500,
+    );
   };
   if (missing.length === 0) test(title, body);
   else test.skip(`${title} # needs ${missing.join(", ")}`, body);
@@ -125,7 +138,7 @@ function sizeOf(value: unknown): number {
 }
 
 test("expressions of any bytes give a value or an error of ours", () => {
-  fuzz(
+  checkProperty(
     fc.property(fc.uint8Array({ maxLength: 300 }), (bytes) => void outcomeOf(() => expression.read(new Reader(bytes)))),
     2000,
   );

@@ -6,10 +6,10 @@
  * @see linux/netfilter/nf_tables.h, net/netfilter/nf_tables_api.c
  * @module
  */
-import { attrs, list as listOf } from "../netlink/attrs.ts";
+import { attrList as listOf, attrs } from "../netlink/attrs.ts";
 import { be16, be32, be64, bei32, bytes, cstr, Reader, struct, u8 } from "../netlink/codec.ts";
-import { NetlinkError, purposed } from "../netlink/error.ts";
-import { message, type MessageIn, type MessageOut, type Op } from "../netlink/message.ts";
+import { NetlinkError, withRequestPurpose } from "../netlink/error.ts";
+import { message, type MessageIn, type MessageOut, type Operation } from "../netlink/message.ts";
 import { dump, type Netlink, query } from "../netlink/socket.ts";
 import { type Data, data, type Expression, expression } from "./expressions.ts";
 import * as uapi from "./uapi.ts";
@@ -76,7 +76,7 @@ export const setMessage = message("set", nfgenmsg, () => ({
   userdata: [uapi.NFTA_SET_USERDATA, setUserdata],
 }));
 
-const element = attrs(() => ({
+const elementAttrs = attrs(() => ({
   key: [uapi.NFTA_SET_ELEM_KEY, data],
   keyEnd: [uapi.NFTA_SET_ELEM_KEY_END, data],
   data: [uapi.NFTA_SET_ELEM_DATA, data],
@@ -88,22 +88,22 @@ export const elementsMessage = message("elements", nfgenmsg, () => ({
   table: [uapi.NFTA_SET_ELEM_LIST_TABLE, cstr],
   set: [uapi.NFTA_SET_ELEM_LIST_SET, cstr],
   setId: [uapi.NFTA_SET_ELEM_LIST_SET_ID, be32],
-  elements: [uapi.NFTA_SET_ELEM_LIST_ELEMENTS, listOf(element)],
+  elements: [uapi.NFTA_SET_ELEM_LIST_ELEMENTS, listOf(elementAttrs)],
 }));
 
 /** The same with the elements as they came, for picking some out of many. */
-const undecodedElements = message("elements", nfgenmsg, () => ({
+const rawElementsMessage = message("elements", nfgenmsg, () => ({
   elements: [uapi.NFTA_SET_ELEM_LIST_ELEMENTS, listOf(bytes)],
 }));
 
 /** The same with the expressions as they came. */
-const undecodedRule = message("rule", nfgenmsg, () => ({
+const rawRuleMessage = message("rule", nfgenmsg, () => ({
   handle: [uapi.NFTA_RULE_HANDLE, be64],
   expressions: [uapi.NFTA_RULE_EXPRESSIONS, bytes],
   comment: [uapi.NFTA_RULE_USERDATA, comment(RULE_COMMENT)],
 }));
 /** What tells a base chain from the many others. */
-const baseChain = message("chain", nfgenmsg, () => ({
+const baseChainMessage = message("chain", nfgenmsg, () => ({
   table: chainMessage.attributes.table.table,
   name: chainMessage.attributes.table.name,
   hook: chainMessage.attributes.table.hook,
@@ -138,20 +138,20 @@ export interface TableKey {
 }
 
 /** A request of nf_tables. */
-export function op<S extends Op["spec"]>(name: string, type: number, spec: S): Op<S> {
+export function nftOperation<S extends Operation["spec"]>(name: string, type: number, spec: S): Operation<S> {
   return { name: `NFT_MSG_${name}`, type: uapi.NFNL_SUBSYS_NFTABLES << 8 | type, spec };
 }
 
-export const getTable = op("GETTABLE", uapi.NFT_MSG_GETTABLE, tableMessage);
-export const getChain = op("GETCHAIN", uapi.NFT_MSG_GETCHAIN, chainMessage);
-const getRule = op("GETRULE", uapi.NFT_MSG_GETRULE, ruleMessage);
-const getSet = op("GETSET", uapi.NFT_MSG_GETSET, setMessage);
-export const getElements = op("GETSETELEM", uapi.NFT_MSG_GETSETELEM, elementsMessage);
-export const getGeneration = op("GETGEN", uapi.NFT_MSG_GETGEN, generationMessage);
+export const GET_TABLE = nftOperation("GETTABLE", uapi.NFT_MSG_GETTABLE, tableMessage);
+export const GET_CHAIN = nftOperation("GETCHAIN", uapi.NFT_MSG_GETCHAIN, chainMessage);
+const GET_RULE = nftOperation("GETRULE", uapi.NFT_MSG_GETRULE, ruleMessage);
+const GET_SET = nftOperation("GETSET", uapi.NFT_MSG_GETSET, setMessage);
+export const GET_ELEMENTS = nftOperation("GETSETELEM", uapi.NFT_MSG_GETSETELEM, elementsMessage);
+export const GET_GENERATION = nftOperation("GETGEN", uapi.NFT_MSG_GETGEN, generationMessage);
 
-function unlessAbsent<T>(purpose: () => string, call: () => T): T | undefined {
+function ignoreAbsent<T>(purpose: () => string, call: () => T): T | undefined {
   try {
-    return purposed(purpose, call);
+    return withRequestPurpose(purpose, call);
   } catch (error) {
     if (error instanceof NetlinkError && error.code === "ENOENT") return undefined;
     throw error;
@@ -160,32 +160,32 @@ function unlessAbsent<T>(purpose: () => string, call: () => T): T | undefined {
 
 /** A table, or `undefined`. @throws {NetlinkError} */
 export function findTable(nl: Netlink, { family, table }: TableKey): Table | undefined {
-  return unlessAbsent(() => `find table "${table}"`, () => query(nl, getTable, { family, name: table }));
+  return ignoreAbsent(() => `find table "${table}"`, () => query(nl, GET_TABLE, { family, name: table }));
 }
 
 /** The tables of one family, or of all. @throws {NetlinkError} */
 export function listTables(nl: Netlink, family = 0): Table[] {
-  return purposed(() => "list tables", () => dump(nl, getTable, { family }));
+  return withRequestPurpose(() => "list tables", () => dump(nl, GET_TABLE, { family }));
 }
 
 /** A chain with its `use`, or `undefined`. @throws {NetlinkError} */
 export function findChain(nl: Netlink, { family, table }: TableKey, name: string): Chain | undefined {
-  return unlessAbsent(
+  return ignoreAbsent(
     () => `find chain "${name}" of table "${table}"`,
-    () => query(nl, getChain, { family, table, name }),
+    () => query(nl, GET_CHAIN, { family, table, name }),
   );
 }
 
 /** The chains of a table. @throws {NetlinkError} */
 export function listChains(nl: Netlink, { family, table }: TableKey): Chain[] {
   // The kernel dumps the chains of all tables of the family.
-  const chains = purposed(() => `list chains of table "${table}"`, () => dump(nl, getChain, { family }));
+  const chains = withRequestPurpose(() => `list chains of table "${table}"`, () => dump(nl, GET_CHAIN, { family }));
   return chains.filter((chain) => chain.table === table);
 }
 
 /** The base chains of all tables of a family. @throws {NetlinkError} */
 export function listBaseChains(nl: Netlink, family: number): Chain[] {
-  const chains = purposed(() => "list chains", () => dump(nl, getChain, { family }, baseChain));
+  const chains = withRequestPurpose(() => "list chains", () => dump(nl, GET_CHAIN, { family }, baseChainMessage));
   return chains.filter(({ hook }) => hook !== undefined);
 }
 
@@ -201,9 +201,9 @@ export interface LazyRule {
 
 /** The rules of a chain, in order, for picking some out of many; none if there is no such chain. @throws {NetlinkError} */
 export function listLazyRules(nl: Netlink, { family, table }: TableKey, chain: string): LazyRule[] {
-  const rules = unlessAbsent(
+  const rules = ignoreAbsent(
     () => `list rules of chain "${chain}" of table "${table}"`,
-    () => dump(nl, getRule, { family, table, chain }, undecodedRule) as MessageOut<typeof undecodedRule>[],
+    () => dump(nl, GET_RULE, { family, table, chain }, rawRuleMessage) as MessageOut<typeof rawRuleMessage>[],
   );
   return (rules ?? []).map(({ handle = 0n, comment = "", expressions: raw = new Uint8Array() }) => ({
     handle,
@@ -215,15 +215,15 @@ export function listLazyRules(nl: Netlink, { family, table }: TableKey, chain: s
 
 /** The rules of a chain, or of all chains of the table, in order. @throws {NetlinkError} */
 export function listRules(nl: Netlink, { family, table }: TableKey, chain?: string): Rule[] {
-  const which = { family, table, ...chain === undefined ? {} : { chain } };
-  return purposed(() => `list rules of table "${table}"`, () => dump(nl, getRule, which));
+  const filter = { family, table, ...chain === undefined ? {} : { chain } };
+  return withRequestPurpose(() => `list rules of table "${table}"`, () => dump(nl, GET_RULE, filter));
 }
 
 /** A set or map, without its elements, or `undefined`. @throws {NetlinkError} */
 export function findSet(nl: Netlink, { family, table }: TableKey, name: string): Set | undefined {
-  return unlessAbsent(
+  return ignoreAbsent(
     () => `find set "${name}" of table "${table}"`,
-    () => query(nl, getSet, { family, table, name }),
+    () => query(nl, GET_SET, { family, table, name }),
   );
 }
 
@@ -234,33 +234,33 @@ export function findElement(
   set: string,
   key: Uint8Array,
 ): Element | undefined {
-  const answer = unlessAbsent(
-    () => `find element ${hex(key)} of set "${set}" of table "${table}"`,
-    () => query(nl, getElements, { family, table, set, elements: [{ key: { value: key } }] }),
+  const answer = ignoreAbsent(
+    () => `find element ${formatHex(key)} of set "${set}" of table "${table}"`,
+    () => query(nl, GET_ELEMENTS, { family, table, set, elements: [{ key: { value: key } }] }),
   );
-  return answer?.elements?.map(readElement)[0];
+  return answer?.elements?.map(toElement)[0];
 }
 
 /**
  * The elements of a set; none if there is no such set.
  *
- * @param commented only those whose comment holds this text; the others are not decoded, which is most of the work
+ * @param commentPart only those whose comment holds this text; the others are not decoded, which is most of the work
  * @throws {NetlinkError}
  */
-export function listElements(nl: Netlink, { family, table }: TableKey, set: string, commented?: string): Element[] {
-  const answers = unlessAbsent(
+export function listElements(nl: Netlink, { family, table }: TableKey, set: string, commentPart?: string): Element[] {
+  const answers = ignoreAbsent(
     () => `list elements of set "${set}" of table "${table}"`,
-    () => dump(nl, getElements, { family, table, set }, undecodedElements) as MessageOut<typeof undecodedElements>[],
+    () => dump(nl, GET_ELEMENTS, { family, table, set }, rawElementsMessage) as MessageOut<typeof rawElementsMessage>[],
   );
-  const isWanted = (raw: Uint8Array) => commented === undefined || Buffer.from(raw.buffer).includes(commented);
+  const isWanted = (raw: Uint8Array) => commentPart === undefined || Buffer.from(raw.buffer).includes(commentPart);
   return (answers ?? []).flatMap(({ elements = [] }) => elements)
-    .filter(isWanted).map((raw) => readElement(element.read(new Reader(raw))));
+    .filter(isWanted).map((raw) => toElement(elementAttrs.read(new Reader(raw))));
 }
 
 type RawElement = NonNullable<MessageOut<typeof elementsMessage>["elements"]>[number];
 
 /** An element as it is used, of what came. */
-export function readElement({ key, data, comment, flags }: RawElement): Element {
+export function toElement({ key, data, comment, flags }: RawElement): Element {
   return {
     key: key?.value ?? new Uint8Array(),
     ...data ? { data } : {},
@@ -270,15 +270,15 @@ export function readElement({ key, data, comment, flags }: RawElement): Element 
 }
 
 /** The number of the ruleset: it grows with every change in the network namespace. @throws {NetlinkError} */
-export function generation(nl: Netlink): number {
-  const { id } = purposed(
+export function getGenerationId(nl: Netlink): number {
+  const { id } = withRequestPurpose(
     () => "read the ruleset's generation (it needs the kernel's module nf_tables)",
-    () => query(nl, getGeneration, {}),
+    () => query(nl, GET_GENERATION, {}),
   );
   return id ?? 0;
 }
 
 /** Bytes as an error message shows them: `0x0a580002`. */
-export function hex(value: Uint8Array): string {
+export function formatHex(value: Uint8Array): string {
   return `0x${[...value].map((byte) => byte.toString(16).padStart(2, "0")).join("")}`;
 }

@@ -2,36 +2,36 @@ import { expect } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { parseCidr, parseIp } from "../address.ts";
 import type { Netns } from "../netns.ts";
-import { inNetns, netnsTest } from "../../testing/netns.ts";
+import { netnsTest, runInNetns } from "../../testing/netns.ts";
 import { ifnameType, inetProto, inetService, ipv4Addr, ipv6Addr, mapOf, setOf } from "./datatypes.ts";
 import {
   accept,
   concatenation,
+  ctStatusDnat,
   daddr,
-  destinationTranslated,
-  dnatFrom,
+  daddrIn,
+  dnatMap,
   dport,
   drop,
-  fromAnotherLink,
-  fromInterface,
-  fromNetwork,
-  goTo,
+  fibDaddrLocal,
+  fibDaddrNotOnIif,
+  fibSaddrNotOnIif,
+  gotoChain,
   ifnameField,
+  iifnameIs,
   inSet,
   ipField,
   jump,
   l4proto,
-  leave,
   masquerade,
-  ofVersion,
-  type Part,
+  metaNfproto,
   portField,
+  returnFromChain,
   rule,
+  type RuleStatement,
   saddr,
-  toAnotherLink,
-  toNetwork,
-  toThisHost,
-  verdictFrom,
+  saddrIn,
+  vmap,
 } from "./statements.ts";
 import * as nft from "./objects.ts";
 import { transaction } from "./transaction.ts";
@@ -56,33 +56,33 @@ function build(netns: Netns): void {
   tx.addChain({ ...TABLE, name: "net-10.1.0.0/16", comment: "a chain" });
   tx.addChain({ ...TABLE, name: "pre", type: "nat", hook: { number: NF_INET_PRE_ROUTING, priority: -100 }, policy: 1 });
   tx.addChain({ ...TABLE, name: "post", type: "nat", hook: { number: NF_INET_POST_ROUTING, priority: 100 } });
-  const add = (chain: string, comment: string | undefined, ...parts: Part[]) =>
+  const add = (chain: string, comment: string | undefined, ...parts: RuleStatement[]) =>
     tx.addRule({ ...TABLE, chain, expressions: rule(...parts), ...comment ? { comment } : {} });
-  add("net-10.1.0.0/16", "own network", toNetwork(parseCidr("10.1.0.0/16")), leave());
-  add("net-10.1.0.0/16", undefined, toNetwork(parseCidr("224.0.0.0/4")), drop());
+  add("net-10.1.0.0/16", "own network", daddrIn(parseCidr("10.1.0.0/16")), returnFromChain());
+  add("net-10.1.0.0/16", undefined, daddrIn(parseCidr("224.0.0.0/4")), drop());
   add(
     "net-10.1.0.0/16",
     undefined,
-    fromNetwork(parseCidr("10.1.2.3/32"), true),
-    toNetwork(parseCidr("0.0.0.0/0")),
+    saddrIn(parseCidr("10.1.2.3/32"), true),
+    daddrIn(parseCidr("0.0.0.0/0")),
     accept(),
   );
   add(
     "net-10.1.0.0/16",
     undefined,
-    fromNetwork(parseCidr("fd00::/61")),
-    toNetwork(parseCidr("ff00::/8"), true),
+    saddrIn(parseCidr("fd00::/61")),
+    daddrIn(parseCidr("ff00::/8"), true),
     accept(),
   );
-  add("net-10.1.0.0/16", undefined, fromInterface("lo", true), fromInterface("veth*"), accept());
-  add("pre", undefined, toThisHost(), jump("net-10.1.0.0/16"));
-  add("pre", undefined, toNetwork(parseCidr("127.0.0.0/8")), toAnotherLink(), fromAnotherLink(), drop());
-  add("pre", undefined, destinationTranslated(), verdictFrom([saddr(4)], "verdicts"));
-  add("pre", undefined, inSet([daddr(6)], "addresses", true), goTo("net-10.1.0.0/16"));
-  add("pre", undefined, dnatFrom(4, [l4proto(), dport()], "ports4"));
-  add("pre", undefined, dnatFrom(6, [daddr(6), l4proto(), dport()], "hosts6"));
-  add("pre", undefined, ofVersion(6), leave());
-  add("post", undefined, fromInterface("cni0"), masquerade());
+  add("net-10.1.0.0/16", undefined, iifnameIs("lo", true), iifnameIs("veth*"), accept());
+  add("pre", undefined, fibDaddrLocal(), jump("net-10.1.0.0/16"));
+  add("pre", undefined, daddrIn(parseCidr("127.0.0.0/8")), fibDaddrNotOnIif(), fibSaddrNotOnIif(), drop());
+  add("pre", undefined, ctStatusDnat(), vmap([saddr(4)], "verdicts"));
+  add("pre", undefined, inSet([daddr(6)], "addresses", true), gotoChain("net-10.1.0.0/16"));
+  add("pre", undefined, dnatMap(4, [l4proto(), dport()], "ports4"));
+  add("pre", undefined, dnatMap(6, [daddr(6), l4proto(), dport()], "hosts6"));
+  add("pre", undefined, metaNfproto(6), returnFromChain());
+  add("post", undefined, iifnameIs("cni0"), masquerade());
   const tcp = Uint8Array.of(6);
   tx.addElements(TABLE, "ports4", [{
     key: concatenation(tcp, portField(8080)),
@@ -160,11 +160,11 @@ const LISTED = `table inet t {
 
 netnsTest("what is sent is what nft(8) prints, and what nft(8) sends is read as the same", ({ host, container }) => {
   build(host);
-  const listing = inNetns(host, "nft", "list", "ruleset");
+  const listing = runInNetns(host, "nft", "list", "ruleset");
   expect(listing).toBe(LISTED);
   const file = `/tmp/nft-objects-${process.pid}.nft`;
   writeFileSync(file, listing);
-  inNetns(container, "nft", "-f", file);
+  runInNetns(container, "nft", "-f", file);
   expect(all(container)).toEqual(all(host));
 });
 

@@ -4,71 +4,71 @@
  * @module
  */
 import { NetlinkError } from "../netlink/error.ts";
-import type { AnySpec, MessageOut } from "../netlink/message.ts";
-import { findAll, type Netlink, type Request, request } from "../netlink/socket.ts";
+import type { AnyMessageSpec, MessageOut } from "../netlink/message.ts";
+import { type Netlink, type NetlinkRequest, queryAllIfPresent, request } from "../netlink/socket.ts";
 import {
   type Chain,
   type Element,
-  getChain,
-  getElements,
-  getGeneration,
-  getTable,
-  hex,
-  readElement,
+  formatHex,
+  GET_CHAIN,
+  GET_ELEMENTS,
+  GET_GENERATION,
+  GET_TABLE,
   type Table,
   type TableKey,
+  toElement,
 } from "./objects.ts";
 
 /** A question, and how its answer is read. */
-export interface Question<T> {
-  readonly request: Request;
+export interface Query<T> {
+  readonly request: NetlinkRequest;
   /** What it is for, in the words of an error. */
   purpose(): string;
-  read(answer: MessageOut<AnySpec>): T | undefined;
+  read(answer: MessageOut<AnyMessageSpec>): T | undefined;
 }
 
 /** Asks for a table. */
-export function tableQuestion({ family, table }: TableKey): Question<Table> {
+export function tableQuery({ family, table }: TableKey): Query<Table> {
   return {
-    request: request(getTable, { family, name: table }),
+    request: request(GET_TABLE, { family, name: table }),
     purpose: () => `find table "${table}"`,
     read: (answer) => answer as Table,
   };
 }
 
 /** Asks for a chain with its `use`. */
-export function chainQuestion({ family, table }: TableKey, name: string): Question<Chain> {
+export function chainQuery({ family, table }: TableKey, name: string): Query<Chain> {
   return {
-    request: request(getChain, { family, table, name }),
+    request: request(GET_CHAIN, { family, table, name }),
     purpose: () => `find chain "${name}" of table "${table}"`,
     read: (answer) => answer as Chain,
   };
 }
 
 /** Asks for the element of a set that has this key. */
-export function elementQuestion({ family, table }: TableKey, set: string, key: Uint8Array): Question<Element> {
+export function elementQuery({ family, table }: TableKey, set: string, key: Uint8Array): Query<Element> {
   return {
-    request: request(getElements, { family, table, set, elements: [{ key: { value: key } }] }),
-    purpose: () => `find element ${hex(key)} of set "${set}" of table "${table}"`,
-    read: (answer) => (answer as MessageOut<(typeof getElements)["spec"]>).elements?.map(readElement)[0],
+    request: request(GET_ELEMENTS, { family, table, set, elements: [{ key: { value: key } }] }),
+    purpose: () => `find element ${formatHex(key)} of set "${set}" of table "${table}"`,
+    read: (answer) => (answer as MessageOut<(typeof GET_ELEMENTS)["spec"]>).elements?.map(toElement)[0],
   };
 }
 
 /** Asks for the number of the ruleset. Asked first, it tells whether the other answers still hold. */
-export function generationQuestion(): Question<number> {
+export function generationQuery(): Query<number> {
   return {
-    request: request(getGeneration, {}),
+    request: request(GET_GENERATION, {}),
     purpose: () => "read the ruleset's generation (it needs the kernel's module nf_tables)",
-    read: (answer) => (answer as MessageOut<(typeof getGeneration)["spec"]>).id ?? 0,
+    read: (answer) => (answer as MessageOut<(typeof GET_GENERATION)["spec"]>).id ?? 0,
   };
 }
 
 /** What the questions are about, in order; `undefined` for what there is not. @throws {NetlinkError} */
-export function ask<T>(nl: Netlink, questions: readonly Question<T>[]): (T | undefined)[] {
+export function getAll<T>(nl: Netlink, queries: readonly Query<T>[]): (T | undefined)[] {
   try {
-    const answers = findAll(nl, questions.map((each) => each.request));
-    return answers.map((answer, i) => answer && questions[i]!.read(answer));
+    const replies = queryAllIfPresent(nl, queries.map((query) => query.request));
+    return replies.map((reply, i) => reply && queries[i]!.read(reply));
   } catch (error) {
-    throw error instanceof NetlinkError ? error.forPurpose(questions[error.index]!.purpose()) : error;
+    throw error instanceof NetlinkError ? error.withPurpose(queries[error.index]!.purpose()) : error;
   }
 }

@@ -1,7 +1,7 @@
 import { expect } from "bun:test";
-import { inNetns, netnsTest } from "../../testing/netns.ts";
+import { netnsTest, runInNetns } from "../../testing/netns.ts";
 import * as nft from "./objects.ts";
-import { ask, chainQuestion, elementQuestion, generationQuestion, tableQuestion } from "./queries.ts";
+import { chainQuery, elementQuery, generationQuery, getAll, tableQuery } from "./queries.ts";
 
 const TABLE = { family: 1, table: "t" };
 const ABSENT = { family: 1, table: "absent" };
@@ -9,31 +9,31 @@ const ABSENT = { family: 1, table: "absent" };
 netnsTest("ask() answers many questions of all kinds in their order, also where there is nothing", ({ host }) => {
   const numbers = Array.from({ length: 100 }, (_, i) => i);
   const elements = numbers.filter((n) => n % 3 === 0).join(", ");
-  inNetns(
+  runInNetns(
     host,
     "nft",
     `add table inet t; add chain inet t one; add set inet t s { type inet_service; elements = { ${elements} } }`,
   );
-  const found = ask<unknown>(host.nft, [
-    generationQuestion(),
-    chainQuestion(TABLE, "two"),
-    chainQuestion(TABLE, "one"),
-    chainQuestion(ABSENT, "one"),
-    tableQuestion(ABSENT),
-    tableQuestion(TABLE),
-    elementQuestion(TABLE, "absent", Uint8Array.of(0, 3)),
-    ...numbers.map((n) => elementQuestion(TABLE, "s", Uint8Array.of(0, n))),
+  const found = getAll<unknown>(host.nft, [
+    generationQuery(),
+    chainQuery(TABLE, "two"),
+    chainQuery(TABLE, "one"),
+    chainQuery(ABSENT, "one"),
+    tableQuery(ABSENT),
+    tableQuery(TABLE),
+    elementQuery(TABLE, "absent", Uint8Array.of(0, 3)),
+    ...numbers.map((n) => elementQuery(TABLE, "s", Uint8Array.of(0, n))),
   ]);
-  expect(found[0]).toBe(nft.generation(host.nft));
+  expect(found[0]).toBe(nft.getGenerationId(host.nft));
   expect(found.slice(1, 7)).toMatchObject([undefined, { name: "one" }, undefined, undefined, { name: "t" }, undefined]);
   expect(found.slice(7)).toEqual(numbers.map((n) => n % 3 === 0 ? { key: Uint8Array.of(0, n) } : undefined));
 });
 
 netnsTest("ask() says which question the kernel would not take", ({ host }) => {
-  inNetns(host, "nft", "add table inet t; add set inet t s { type inet_service; }");
-  const questions = [generationQuestion(), elementQuestion(TABLE, "s", new Uint8Array(8))];
-  expect(() => ask<unknown>(host.nft, questions)).toThrow(
+  runInNetns(host, "nft", "add table inet t; add set inet t s { type inet_service; }");
+  const questions = [generationQuery(), elementQuery(TABLE, "s", new Uint8Array(8))];
+  expect(() => getAll<unknown>(host.nft, questions)).toThrow(
     /^Cannot find element 0x0000000000000000 of set "s" of table "t": /,
   );
-  expect(nft.generation(host.nft)).toBeGreaterThan(0);
+  expect(nft.getGenerationId(host.nft)).toBeGreaterThan(0);
 });

@@ -44,176 +44,182 @@ import {
 } from "./uapi.ts";
 
 /** A part of a rule. */
-export type Part = readonly ExpressionIn[];
+export type RuleStatement = readonly ExpressionIn[];
 
 /** Something of a packet that can be loaded into registers from `slot` on. */
-export interface Field {
+export interface Selector {
   /** Bytes that it has. */
   readonly size: number;
-  load(slot: number): Part;
+  load(slot: number): RuleStatement;
   /** The family whose packets have it: NFPROTO_IPV4 or NFPROTO_IPV6. */
   readonly family?: number;
 }
 
 /** Joins parts into the expressions of one rule; that packets are of one family is checked once. */
-export function rule(...parts: readonly Part[]): ExpressionIn[] {
-  const all = parts.flat();
-  const isFamily = (one: ExpressionIn | undefined) => one?.kind === "meta" && one.key === NFT_META_NFPROTO;
-  const first = all.findIndex(isFamily);
+export function rule(...parts: readonly RuleStatement[]): ExpressionIn[] {
+  const expressions = parts.flat();
+  const isNfprotoLoad = (candidate: ExpressionIn | undefined) =>
+    candidate?.kind === "meta" && candidate.key === NFT_META_NFPROTO;
+  const firstCheck = expressions.findIndex(isNfprotoLoad);
   // A check is two expressions: load, then compare. Contradictory ones are kept: such a rule matches nothing.
-  const repeats = (i: number) => i > first && isFamily(all[i]) && sameFamily(all[first + 1], all[i + 1]);
-  return all.filter((_, i) => !repeats(i) && !repeats(i - 1));
+  const isRepeated = (i: number) =>
+    i > firstCheck && isNfprotoLoad(expressions[i]) && isSameFamily(expressions[firstCheck + 1], expressions[i + 1]);
+  return expressions.filter((_, i) => !isRepeated(i) && !isRepeated(i - 1));
 }
 
-function sameFamily(a: ExpressionIn | undefined, b: ExpressionIn | undefined): boolean {
+function isSameFamily(a: ExpressionIn | undefined, b: ExpressionIn | undefined): boolean {
   return a?.kind === "cmp" && b?.kind === "cmp" && a.data?.value?.[0] === b.data?.value?.[0];
 }
 
-const meta = (key: number, size: number): Field => ({
+const meta = (key: number, size: number): Selector => ({
   size,
   load: (slot) => [{ kind: "meta", key, dreg: register(slot) }],
 });
-const payload = (base: number, offset: number, size: number, family?: number): Field => ({
+const payload = (base: number, offset: number, size: number, family?: number): Selector => ({
   size,
   load: (slot) => [{ kind: "payload", dreg: register(slot), base, offset, length: size }],
   ...family === undefined ? {} : { family },
 });
-const network = (family: 4 | 6, offset4: number, offset6: number): Field =>
+const networkHeader = (family: 4 | 6, offset4: number, offset6: number): Selector =>
   family === 4
     ? payload(NFT_PAYLOAD_NETWORK_HEADER, offset4, 4, NFPROTO_IPV4)
     : payload(NFT_PAYLOAD_NETWORK_HEADER, offset6, 16, NFPROTO_IPV6);
 
 /** `ip saddr`, `ip6 saddr` */
-export function saddr(family: 4 | 6): Field {
-  return network(family, 12, 8);
+export function saddr(family: 4 | 6): Selector {
+  return networkHeader(family, 12, 8);
 }
 /** `ip daddr`, `ip6 daddr` */
-export function daddr(family: 4 | 6): Field {
-  return network(family, 16, 24);
+export function daddr(family: 4 | 6): Selector {
+  return networkHeader(family, 16, 24);
 }
 /** `meta l4proto` */
-export function l4proto(): Field {
+export function l4proto(): Selector {
   return meta(NFT_META_L4PROTO, 1);
 }
 /** `th dport`: the destination port of whatever protocol has one. */
-export function dport(): Field {
+export function dport(): Selector {
   return payload(NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2);
 }
 /** `iifname` */
-export function iifname(): Field {
+export function iifname(): Selector {
   return meta(NFT_META_IIFNAME, 16);
 }
 /** `oifname` */
-export function oifname(): Field {
+export function oifname(): Selector {
   return meta(NFT_META_OIFNAME, 16);
 }
 /** `ether saddr` */
-export function etherSaddr(): Field {
+export function etherSaddr(): Selector {
   return payload(NFT_PAYLOAD_LL_HEADER, 6, 6);
 }
 
 /** `meta nfproto ipv4` or `ipv6`: what follows is for packets of this family. */
-export function ofVersion(family: 4 | 6): Part {
-  return ofFamily(familyNumber(family));
+export function metaNfproto(family: 4 | 6): RuleStatement {
+  return nfprotoCheck(nfprotoOf(family));
 }
 
 /** What compares: `==` unless `not`. */
-const operator = (not: boolean): number => (not ? NFT_CMP_NEQ : NFT_CMP_EQ);
+const cmpOperator = (not: boolean): number => (not ? NFT_CMP_NEQ : NFT_CMP_EQ);
 
 /** Compares what a field holds, cut to `value`'s length, with `value`. */
-export function equals(field: Field, value: Uint8Array, not = false): Part {
-  return [...ofFamily(field.family), ...field.load(0), compare(value, not)];
+export function equals(field: Selector, value: Uint8Array, not = false): RuleStatement {
+  return [...nfprotoCheck(field.family), ...field.load(0), compare(value, not)];
 }
 
 function compare(value: Uint8Array, not: boolean): ExpressionIn {
-  return { kind: "cmp", sreg: register(0), op: operator(not), data: { value } };
+  return { kind: "cmp", sreg: register(0), op: cmpOperator(not), data: { value } };
 }
 
 /** In a table of family inet: only packets of this family have what follows. */
-function ofFamily(family: number | undefined): Part {
+function nfprotoCheck(family: number | undefined): RuleStatement {
   if (family === undefined) return [];
   return [...meta(NFT_META_NFPROTO, 1).load(0), compare(Uint8Array.of(family), false)];
 }
 
 /** Compares an address of the packet with a network: `ip saddr 10.1.0.0/16`. */
-function inNetwork(field: (family: 4 | 6) => Field, cidr: Cidr, not: boolean): Part {
+function addressIn(field: (family: 4 | 6) => Selector, cidr: Cidr, not: boolean): RuleStatement {
   const { size, load, family } = field(familyOf(cidr));
   const address = ipBytes(ipOf(networkOf(cidr)));
   const length = prefixLengthOf(cidr);
   // Whole bytes are loaded and compared as they are; the remaining bits of a byte need a mask.
   if (length > 0 && length % 8 === 0) {
-    return [...ofFamily(family), ...shortened(load(0), length / 8), compare(address.subarray(0, length / 8), not)];
+    return [
+      ...nfprotoCheck(family),
+      ...truncateLoad(load(0), length / 8),
+      compare(address.subarray(0, length / 8), not),
+    ];
   }
   const mask = address.map((_, i) => 0xff << Math.max(0, Math.min(8, 8 * (i + 1) - length)) & 0xff);
-  return [...ofFamily(family), ...load(0), ...masked(size, mask), compare(address, not)];
+  return [...nfprotoCheck(family), ...load(0), ...maskRegister(size, mask), compare(address, not)];
 }
 
-function shortened(parts: Part, length: number): Part {
-  return parts.map((one) => (one.kind === "payload" ? { ...one, length } : one));
+function truncateLoad(loads: RuleStatement, length: number): RuleStatement {
+  return loads.map((load) => (load.kind === "payload" ? { ...load, length } : load));
 }
 
-function masked(length: number, mask: Uint8Array): Part {
+function maskRegister(length: number, mask: Uint8Array): RuleStatement {
   const xor = { value: new Uint8Array(length) };
   return [{ kind: "bitwise", sreg: register(0), dreg: register(0), length, mask: { value: mask }, xor }];
 }
 
 /** `ip saddr 10.1.0.0/16`; with `not`, `!=` */
-export function fromNetwork(cidr: Cidr, not = false): Part {
-  return inNetwork(saddr, cidr, not);
+export function saddrIn(cidr: Cidr, not = false): RuleStatement {
+  return addressIn(saddr, cidr, not);
 }
 /** `ip daddr 10.1.0.0/16`; with `not`, `!=` */
-export function toNetwork(cidr: Cidr, not = false): Part {
-  return inNetwork(daddr, cidr, not);
+export function daddrIn(cidr: Cidr, not = false): RuleStatement {
+  return addressIn(daddr, cidr, not);
 }
 /** `iifname "eth0"`; with a final `*`, every name that starts so */
-export function fromInterface(name: string, not = false): Part {
+export function iifnameIs(name: string, not = false): RuleStatement {
   const prefix = name.endsWith("*");
   const text = new TextEncoder().encode(prefix ? name.slice(0, -1) : name);
   if (text.length > 15) throw new RangeError(`Cannot match interface "${name}": names have 15 bytes at most`);
-  return equals(iifname(), prefix ? text : padded(text, 16), not);
+  return equals(iifname(), prefix ? text : padTo(text, 16), not);
 }
 /** `fib daddr type local`: to an address of this host */
-export function toThisHost(): Part {
-  return [...addressType(NFTA_FIB_F_DADDR), compare(hostOrder(RTN_LOCAL), false)];
+export function fibDaddrLocal(): RuleStatement {
+  return [...fibAddrtype(NFTA_FIB_F_DADDR), compare(u32HostOrder(RTN_LOCAL), false)];
 }
 /** `fib daddr . iif type != local`: to an address that the link which it came in by does not have */
-export function toAnotherLink(): Part {
-  return [...addressType(NFTA_FIB_F_DADDR | NFTA_FIB_F_IIF), compare(hostOrder(RTN_LOCAL), true)];
+export function fibDaddrNotOnIif(): RuleStatement {
+  return [...fibAddrtype(NFTA_FIB_F_DADDR | NFTA_FIB_F_IIF), compare(u32HostOrder(RTN_LOCAL), true)];
 }
 /** `fib saddr . iif type != local`: from an address that the link which it came in by does not have */
-export function fromAnotherLink(): Part {
-  return [...addressType(NFTA_FIB_F_SADDR | NFTA_FIB_F_IIF), compare(hostOrder(RTN_LOCAL), true)];
+export function fibSaddrNotOnIif(): RuleStatement {
+  return [...fibAddrtype(NFTA_FIB_F_SADDR | NFTA_FIB_F_IIF), compare(u32HostOrder(RTN_LOCAL), true)];
 }
-function addressType(flags: number): Part {
+function fibAddrtype(flags: number): RuleStatement {
   return [{ kind: "fib", dreg: register(0), flags, result: NFT_FIB_RESULT_ADDRTYPE }];
 }
 /** `ct status dnat`: the connection's destination was translated */
-export function destinationTranslated(): Part {
+export function ctStatusDnat(): RuleStatement {
   return [
     { kind: "ct", dreg: register(0), key: NFT_CT_STATUS },
-    ...masked(4, hostOrder(IPS_DST_NAT)),
+    ...maskRegister(4, u32HostOrder(IPS_DST_NAT)),
     compare(new Uint8Array(4), true),
   ];
 }
 
 /** `ct state established,related`: part of a conversation that was let through before, or caused by one */
-export function ofConversation(): Part {
+export function ctStateEstablishedRelated(): RuleStatement {
   return [
     { kind: "ct", dreg: register(0), key: NFT_CT_STATE },
-    ...masked(4, hostOrder(NF_CT_STATE_ESTABLISHED | NF_CT_STATE_RELATED)),
+    ...maskRegister(4, u32HostOrder(NF_CT_STATE_ESTABLISHED | NF_CT_STATE_RELATED)),
     compare(new Uint8Array(4), true),
   ];
 }
 /** `-m conntrack --ctstate RELATED,ESTABLISHED`: the same as iptables writes it, whose tables hold no `ct state` */
-export function ofConversationToIptables(): Part {
-  return connectionStates(NF_CT_STATE_ESTABLISHED | NF_CT_STATE_RELATED);
+export function xtCtstateEstablishedRelated(): RuleStatement {
+  return xtConntrackState(NF_CT_STATE_ESTABLISHED | NF_CT_STATE_RELATED);
 }
-/** `-m conntrack --ctstate DNAT`: the same as {@linkcode destinationTranslated}, as iptables writes it */
-export function destinationTranslatedToIptables(): Part {
+/** `-m conntrack --ctstate DNAT`: the same as {@linkcode ctStatusDnat}, as iptables writes it */
+export function xtCtstateDnat(): RuleStatement {
   const XT_CONNTRACK_STATE_DNAT = 0x80;
-  return connectionStates(XT_CONNTRACK_STATE_DNAT);
+  return xtConntrackState(XT_CONNTRACK_STATE_DNAT);
 }
-function connectionStates(mask: number): Part {
+function xtConntrackState(mask: number): RuleStatement {
   // struct xt_conntrack_mtinfo3 (linux/netfilter/xt_conntrack.h), padded to a multiple of eight.
   const info = new Uint8Array(168);
   const MATCH_FLAGS = 146;
@@ -224,78 +230,78 @@ function connectionStates(mask: number): Part {
   return [{ kind: "match", name: "conntrack", revision: 3, info }];
 }
 /** `counter` */
-export function counter(): Part {
+export function counter(): RuleStatement {
   return [{ kind: "counter", bytes: 0n, packets: 0n }];
 }
 
 /** Loads fields behind each other, as the keys of concatenations are laid out, and looks them up. */
-function lookup(
-  fields: readonly Field[],
+function lookupIn(
+  fields: readonly Selector[],
   set: string,
   result: { readonly dreg?: number; readonly flags?: number },
-): Part {
+): RuleStatement {
   const family = fields.find((field) => field.family !== undefined)?.family;
   let slot = 0;
   const loads: ExpressionIn[] = [];
   for (const field of fields) {
     loads.push(...field.load(slot));
-    slot += slotsOf(field.size);
+    slot += registersFor(field.size);
   }
-  return [...ofFamily(family), ...loads, { kind: "lookup", set, sreg: register(0), ...result }];
+  return [...nfprotoCheck(family), ...loads, { kind: "lookup", set, sreg: register(0), ...result }];
 }
 
 /** `ip saddr . th dport @set`; with `not`, `!= @set` */
-export function inSet(fields: readonly Field[], set: string, not = false): Part {
-  return lookup(fields, set, not ? { flags: NFT_LOOKUP_F_INV } : {});
+export function inSet(fields: readonly Selector[], set: string, not = false): RuleStatement {
+  return lookupIn(fields, set, not ? { flags: NFT_LOOKUP_F_INV } : {});
 }
 /** `ip saddr . th dport vmap @map`: does what the map says for this packet, and goes on if it says nothing */
-export function verdictFrom(fields: readonly Field[], map: string): Part {
-  return lookup(fields, map, { dreg: NFT_REG_VERDICT });
+export function vmap(fields: readonly Selector[], map: string): RuleStatement {
+  return lookupIn(fields, map, { dreg: NFT_REG_VERDICT });
 }
 /** `dnat ip to … map @map`, where the map's data is an address and a port; goes on if it has nothing for this packet */
-export function dnatFrom(family: 4 | 6, fields: readonly Field[], map: string): Part {
-  const port = register(slotsOf(family === 4 ? 4 : 16));
+export function dnatMap(family: 4 | 6, fields: readonly Selector[], map: string): RuleStatement {
+  const port = register(registersFor(family === 4 ? 4 : 16));
   // The kernel does nothing to packets of the other family (net/netfilter/nft_nat.c nft_nat_inet_eval()).
-  const to = { type: NFT_NAT_DNAT, family: familyNumber(family), addressMin: register(0), portMin: port };
-  return [...lookup(fields, map, { dreg: register(0) }), { kind: "nat", ...to }];
+  const to = { type: NFT_NAT_DNAT, family: nfprotoOf(family), addressMin: register(0), portMin: port };
+  return [...lookupIn(fields, map, { dreg: register(0) }), { kind: "nat", ...to }];
 }
 /** `masquerade` */
-export function masquerade(): Part {
+export function masquerade(): RuleStatement {
   return [{ kind: "masq" }];
 }
 
-const familyNumber = (family: 4 | 6): number => (family === 4 ? NFPROTO_IPV4 : NFPROTO_IPV6);
+const nfprotoOf = (family: 4 | 6): number => (family === 4 ? NFPROTO_IPV4 : NFPROTO_IPV6);
 
-function verdict(value: Verdict): Part {
+function verdict(value: Verdict): RuleStatement {
   return [{ kind: "immediate", dreg: NFT_REG_VERDICT, data: { verdict: value } }];
 }
-export function accept(): Part {
+export function accept(): RuleStatement {
   return verdict({ code: NF_ACCEPT });
 }
-export function drop(): Part {
+export function drop(): RuleStatement {
   return verdict({ code: NF_DROP });
 }
-export function leave(): Part {
+export function returnFromChain(): RuleStatement {
   return verdict({ code: NFT_RETURN });
 }
-export function jump(chain: string): Part {
+export function jump(chain: string): RuleStatement {
   return verdict({ code: NFT_JUMP, chain });
 }
-export function goTo(chain: string): Part {
+export function gotoChain(chain: string): RuleStatement {
   return verdict({ code: NFT_GOTO, chain });
 }
 
 /** How many registers of 4 bytes hold `size` bytes. */
-function slotsOf(size: number): number {
+function registersFor(size: number): number {
   return (size + 3) >> 2;
 }
 
 /** A number as the kernel keeps it in a register. */
-function hostOrder(value: number): Uint8Array {
+function u32HostOrder(value: number): Uint8Array {
   return new Uint8Array(Uint32Array.of(value).buffer);
 }
 
-function padded(value: Uint8Array, size: number): Uint8Array {
+function padTo(value: Uint8Array, size: number): Uint8Array {
   const out = new Uint8Array(size);
   out.set(value);
   return out;
@@ -304,11 +310,11 @@ function padded(value: Uint8Array, size: number): Uint8Array {
 /** The key or data of a set: fields behind each other, each padded to 4 bytes unless it stands alone. */
 export function concatenation(...fields: readonly Uint8Array[]): Uint8Array {
   if (fields.length === 1) return fields[0]!;
-  const out = new Uint8Array(fields.reduce((sum, field) => sum + slotsOf(field.length) * 4, 0));
+  const out = new Uint8Array(fields.reduce((sum, field) => sum + registersFor(field.length) * 4, 0));
   let at = 0;
   for (const field of fields) {
     out.set(field, at);
-    at += slotsOf(field.length) * 4;
+    at += registersFor(field.length) * 4;
   }
   return out;
 }
@@ -323,5 +329,5 @@ export function portField(port: number): Uint8Array {
 }
 /** A link's name as a field of a key. */
 export function ifnameField(name: string): Uint8Array {
-  return padded(new TextEncoder().encode(name), 16);
+  return padTo(new TextEncoder().encode(name), 16);
 }

@@ -6,16 +6,16 @@
  */
 import { be32 } from "../netlink/codec.ts";
 import { NetlinkError } from "../netlink/error.ts";
-import { message, NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, type Op } from "../netlink/message.ts";
-import { exchange, type Netlink, type Request, request } from "../netlink/socket.ts";
+import { message, NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, type Operation } from "../netlink/message.ts";
+import { exchange, type Netlink, type NetlinkRequest, request } from "../netlink/socket.ts";
 import {
   type ChainIn,
   chainMessage,
   type Element,
   elementsMessage,
-  hex,
+  formatHex,
   nfgenmsg,
-  op,
+  nftOperation,
   type RuleIn,
   ruleMessage,
   type SetIn,
@@ -27,23 +27,27 @@ import {
 import * as uapi from "./uapi.ts";
 
 const batchMessage = message("batch", nfgenmsg, () => ({ generation: [uapi.NFNL_BATCH_GENID, be32] }));
-const BEGIN: Op<typeof batchMessage> = { name: "BATCH_BEGIN", type: uapi.NFNL_MSG_BATCH_BEGIN, spec: batchMessage };
-const END: Op<typeof batchMessage> = { name: "BATCH_END", type: uapi.NFNL_MSG_BATCH_END, spec: batchMessage };
+const BEGIN: Operation<typeof batchMessage> = {
+  name: "BATCH_BEGIN",
+  type: uapi.NFNL_MSG_BATCH_BEGIN,
+  spec: batchMessage,
+};
+const END: Operation<typeof batchMessage> = { name: "BATCH_END", type: uapi.NFNL_MSG_BATCH_END, spec: batchMessage };
 
-const NEW_TABLE = op("NEWTABLE", uapi.NFT_MSG_NEWTABLE, tableMessage);
-const DEL_TABLE = op("DELTABLE", uapi.NFT_MSG_DELTABLE, tableMessage);
-const NEW_CHAIN = op("NEWCHAIN", uapi.NFT_MSG_NEWCHAIN, chainMessage);
-const DEL_CHAIN = op("DELCHAIN", uapi.NFT_MSG_DELCHAIN, chainMessage);
-const NEW_RULE = op("NEWRULE", uapi.NFT_MSG_NEWRULE, ruleMessage);
-const DEL_RULE = op("DELRULE", uapi.NFT_MSG_DELRULE, ruleMessage);
-const NEW_SET = op("NEWSET", uapi.NFT_MSG_NEWSET, setMessage);
-const NEW_ELEMENTS = op("NEWSETELEM", uapi.NFT_MSG_NEWSETELEM, elementsMessage);
-const DEL_ELEMENTS = op("DELSETELEM", uapi.NFT_MSG_DELSETELEM, elementsMessage);
+const NEW_TABLE = nftOperation("NEWTABLE", uapi.NFT_MSG_NEWTABLE, tableMessage);
+const DEL_TABLE = nftOperation("DELTABLE", uapi.NFT_MSG_DELTABLE, tableMessage);
+const NEW_CHAIN = nftOperation("NEWCHAIN", uapi.NFT_MSG_NEWCHAIN, chainMessage);
+const DEL_CHAIN = nftOperation("DELCHAIN", uapi.NFT_MSG_DELCHAIN, chainMessage);
+const NEW_RULE = nftOperation("NEWRULE", uapi.NFT_MSG_NEWRULE, ruleMessage);
+const DEL_RULE = nftOperation("DELRULE", uapi.NFT_MSG_DELRULE, ruleMessage);
+const NEW_SET = nftOperation("NEWSET", uapi.NFT_MSG_NEWSET, setMessage);
+const NEW_ELEMENTS = nftOperation("NEWSETELEM", uapi.NFT_MSG_NEWSETELEM, elementsMessage);
+const DEL_ELEMENTS = nftOperation("DELSETELEM", uapi.NFT_MSG_DELSETELEM, elementsMessage);
 
 /** Changes that are still to be made. What is added must not exist yet. */
 export interface Transaction {
   /** True if there is nothing to change. */
-  readonly empty: boolean;
+  readonly isEmpty: boolean;
   addTable(table: TableIn): Transaction;
   deleteTable(key: TableKey): Transaction;
   addChain(chain: ChainIn): Transaction;
@@ -64,12 +68,12 @@ export interface Transaction {
    */
   commit(generation?: number): void;
   /** Has the kernel try the changes and take them back, as `nft --check` does. @throws {NetlinkError} as {@linkcode commit} */
-  verify(): void;
+  check(): void;
 }
 
 /** A request and the words for it in an error. */
-interface Step {
-  readonly request: Request;
+interface Change {
+  readonly request: NetlinkRequest;
   readonly purpose: string;
   /** The elements of the request, for errors that concern one of them. */
   readonly elements?: readonly Pick<Element, "key">[];
@@ -80,16 +84,16 @@ const ELEMENTS_PER_MESSAGE = 128;
 
 /** Starts a transaction that will be sent over `nl`, a socket of family NETLINK_NETFILTER. */
 export function transaction(nl: Netlink): Transaction {
-  const steps: Step[] = [];
-  let sets = 0;
-  const add = (one: Request, purpose: string) => {
-    steps.push({ request: one, purpose });
+  const changes: Change[] = [];
+  let setCount = 0;
+  const add = (netlinkRequest: NetlinkRequest, purpose: string) => {
+    changes.push({ request: netlinkRequest, purpose });
     return self;
   };
   const CREATE = NLM_F_CREATE | NLM_F_EXCL;
   const self: Transaction = {
-    get empty() {
-      return steps.length === 0;
+    get isEmpty() {
+      return changes.length === 0;
     },
     addTable: (table) => add(request(NEW_TABLE, table, CREATE), `add table "${table.name}"`),
     deleteTable: ({ family, table }) => add(request(DEL_TABLE, { family, name: table }), `delete table "${table}"`),
@@ -112,76 +116,81 @@ export function transaction(nl: Netlink): Transaction {
         `delete rule ${handle} of chain "${chain}" of table "${table}"`,
       ),
     addSet: (set) =>
-      add(request(NEW_SET, { id: ++sets, ...set }, CREATE), `add set "${set.name}" to table "${set.table}"`),
+      add(request(NEW_SET, { id: ++setCount, ...set }, CREATE), `add set "${set.name}" to table "${set.table}"`),
     addElements(key, set, elements) {
-      steps.push(...elementSteps("add", key, set, elements));
+      changes.push(...elementChanges("add", key, set, elements));
       return self;
     },
     deleteElements(key, set, elements) {
-      steps.push(...elementSteps("delete", key, set, elements));
+      changes.push(...elementChanges("delete", key, set, elements));
       return self;
     },
     commit(generation) {
-      send(nl, steps, generation === undefined ? {} : { generation }, true);
+      send(nl, changes, generation === undefined ? {} : { generation }, true);
       // The kernel frees what was deleted behind a grace period of RCU, and closing the socket waits for that.
-      const deletions: readonly Op[] = [DEL_TABLE, DEL_CHAIN, DEL_RULE, DEL_ELEMENTS];
-      if (steps.some(({ request }) => deletions.includes(request.op))) nl.closeLate?.();
+      const deletions: readonly Operation[] = [DEL_TABLE, DEL_CHAIN, DEL_RULE, DEL_ELEMENTS];
+      if (changes.some(({ request }) => deletions.includes(request.op))) nl.deferClose?.();
     },
     // Without an end, the kernel takes a batch back.
-    verify: () => send(nl, steps, {}, false),
+    check: () => send(nl, changes, {}, false),
   };
   return self;
 }
 
-function elementSteps(
+function elementChanges(
   verb: "add" | "delete",
   { family, table }: TableKey,
   set: string,
-  all: readonly Partial<Element>[],
-): Step[] {
-  const steps: Step[] = [];
-  for (let at = 0; at < all.length; at += ELEMENTS_PER_MESSAGE) {
-    const elements = all.slice(at, at + ELEMENTS_PER_MESSAGE) as readonly Element[];
+  elementList: readonly Partial<Element>[],
+): Change[] {
+  const changes: Change[] = [];
+  for (let at = 0; at < elementList.length; at += ELEMENTS_PER_MESSAGE) {
+    const elements = elementList.slice(at, at + ELEMENTS_PER_MESSAGE) as readonly Element[];
     const value = {
       family,
       table,
       set,
       elements: elements.map(({ key, ...rest }) => ({ key: { value: key }, ...rest })),
     };
-    steps.push({
+    changes.push({
       request: verb === "add" ? request(NEW_ELEMENTS, value, NLM_F_CREATE | NLM_F_EXCL) : request(DEL_ELEMENTS, value),
       purpose: `${verb} element of set "${set}" of table "${table}"`,
       elements,
     });
   }
-  return steps;
+  return changes;
 }
 
-function send(nl: Netlink, steps: readonly Step[], pin: { readonly generation?: number }, withEnd: boolean): void {
-  if (steps.length === 0) return;
+function send(
+  nl: Netlink,
+  changes: readonly Change[],
+  expected: { readonly generation?: number },
+  withEnd: boolean,
+): void {
+  if (changes.length === 0) return;
   // One acknowledgement is enough: the kernel answers after the whole batch, in order, and reports every refusal unasked.
-  const last = steps.length - 1;
-  const requests = steps.map(({ request }, i) =>
+  const last = changes.length - 1;
+  const requests = changes.map(({ request }, i) =>
     i === last ? { ...request, flags: (request.flags ?? 0) | NLM_F_ACK } : request
   );
   const resource = uapi.NFNL_SUBSYS_NFTABLES;
   try {
     const end = withEnd ? [request(END, { resource })] : [];
-    exchange(nl, [request(BEGIN, { resource, ...pin }), ...requests, ...end], () => {});
+    exchange(nl, [request(BEGIN, { resource, ...expected }), ...requests, ...end], () => {});
   } catch (error) {
-    throw error instanceof NetlinkError ? error.forPurpose(purposeOf(steps, error)) : error;
+    throw error instanceof NetlinkError ? error.withPurpose(failedPurpose(changes, error)) : error;
   }
 }
 
 /** What was to be done by the message that the kernel refused; the first message of a batch stands for the batch as a whole. */
-function purposeOf(steps: readonly Step[], { index, attribute }: NetlinkError): string {
-  const step = steps[index - 1];
-  if (!step) return "change the ruleset";
+function failedPurpose(changes: readonly Change[], { index, attribute }: NetlinkError): string {
+  const change = changes[index - 1];
+  if (!change) return "change the ruleset";
   const [name, position] = attribute?.split(".") ?? [];
   const refused = name === "elements"
-    ? step.elements?.[Number(position)]
-    : step.elements?.length === 1
-    ? step.elements[0]
+    ? change.elements?.[Number(position)]
+    : change.elements?.length === 1
+    ? change.elements[0]
     : undefined;
-  return refused ? step.purpose.replace("element", `element ${hex(refused.key)}`) : step.purpose;
+  return refused ? change.purpose.replace("element", `element ${formatHex(refused.key)}`) : change.purpose;
 }

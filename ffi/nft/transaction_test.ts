@@ -3,10 +3,10 @@ import fc from "fast-check";
 import { parseIp } from "../address.ts";
 import { Reader } from "../netlink/codec.ts";
 import { NetlinkError } from "../netlink/error.ts";
-import { type AnySpec, readMessage } from "../netlink/message.ts";
+import { type AnyMessageSpec, readMessage } from "../netlink/message.ts";
 import type { Netlink } from "../netlink/socket.ts";
-import { losing } from "../../testing/netlink.ts";
-import { inNetns, netnsTest } from "../../testing/netns.ts";
+import { lossySocket } from "../../testing/netlink.ts";
+import { netnsTest, runInNetns } from "../../testing/netns.ts";
 import { ipv4Addr, setOf } from "./datatypes.ts";
 import { ipField, jump, rule } from "./statements.ts";
 import * as nft from "./objects.ts";
@@ -34,7 +34,7 @@ function refusal(nl: Netlink, change: (tx: Transaction) => Transaction, generati
 netnsTest("a transaction of which an answer was lost is not taken for one that was made", ({ host: { nft: nl } }) => {
   const change = (tx: Transaction) =>
     tx.addTable({ family: NFPROTO_INET, name: "t" }).addChain({ ...TABLE, name: "c" });
-  expect(refusal(losing(nl), change)).toMatchObject({
+  expect(refusal(lossySocket(nl), change)).toMatchObject({
     code: "ENOBUFS",
     message: expect.stringContaining("Cannot change the ruleset"),
   });
@@ -43,7 +43,7 @@ netnsTest("a transaction of which an answer was lost is not taken for one that w
 netnsTest("a refused transaction names the object and changes nothing", ({ host: { nft: nl } }) => {
   expect(refusal(nl, (tx) => tx.addElements(TABLE, "s", [key("10.0.0.1")])).code).toBe("ENOENT");
   withSet(nl);
-  const before = nft.generation(nl);
+  const before = nft.getGenerationId(nl);
   const all: [(tx: Transaction) => Transaction, string, string][] = [
     [(tx) => tx.addTable({ family: NFPROTO_INET, name: "t" }), "EEXIST", 'Cannot add table "t": '],
     [(tx) => tx.addSet({ ...TABLE, name: "s", ...setOf([ipv4Addr]) }), "EEXIST", 'Cannot add set "s" to table "t": '],
@@ -69,15 +69,15 @@ netnsTest("a refused transaction names the object and changes nothing", ({ host:
     const error = refusal(nl, change);
     expect([error.code, error.message.slice(0, message.length)]).toEqual([code, message]);
   }
-  expect(nft.generation(nl)).toBe(before);
+  expect(nft.getGenerationId(nl)).toBe(before);
   expect(nft.listElements(nl, TABLE, "s")).toEqual([key("10.0.0.1")]);
 });
 
 netnsTest("verify() refuses what commit() would refuse, and changes nothing", ({ host }) => {
   const tx = () => transaction(host.nft).addTable({ family: NFPROTO_INET, name: "t" });
-  tx().verify();
-  expect(() => tx().addRule({ ...TABLE, chain: "none", expressions: [] }).verify()).toThrow('add rule to chain "none"');
-  expect(inNetns(host, "nft", "list", "ruleset")).toBe("");
+  tx().check();
+  expect(() => tx().addRule({ ...TABLE, chain: "none", expressions: [] }).check()).toThrow('add rule to chain "none"');
+  expect(runInNetns(host, "nft", "list", "ruleset")).toBe("");
 });
 
 netnsTest("a chain that something leads to is not deleted, and says how much", ({ host: { nft: nl } }) => {
@@ -101,19 +101,19 @@ netnsTest("a transaction that is refused as a whole has its answer at once, and 
       return host.nft.receive(wait);
     },
   };
-  const then = nft.generation(host.nft) - 1;
+  const then = nft.getGenerationId(host.nft) - 1;
   expect(refusal(watched, (tx) => tx.deleteElements(TABLE, "s", [key("10.0.0.1")]), then).code).toBe("ERESTART");
   expect(waits).not.toContain(true);
 });
 
 netnsTest("a transaction pinned to a generation is refused after any other change", ({ host }) => {
   withSet(host.nft);
-  const then = nft.generation(host.nft);
-  inNetns(host, "nft", "add table ip foreign");
+  const then = nft.getGenerationId(host.nft);
+  runInNetns(host, "nft", "add table ip foreign");
   const error = refusal(host.nft, (tx) => tx.deleteElements(TABLE, "s", [key("10.0.0.1")]), then);
   expect(error.message).toStartWith("Cannot change the ruleset: ");
   expect(error.code).toBe("ERESTART");
-  transaction(host.nft).deleteElements(TABLE, "s", [key("10.0.0.1")]).commit(nft.generation(host.nft));
+  transaction(host.nft).deleteElements(TABLE, "s", [key("10.0.0.1")]).commit(nft.getGenerationId(host.nft));
   expect(nft.listElements(host.nft, TABLE, "s")).toEqual([]);
 });
 
@@ -174,7 +174,7 @@ for (const spec of [nft.tableMessage, nft.chainMessage, nft.ruleMessage, nft.set
   test(`reading a ${spec.name} from any bytes gives a value or a RangeError`, () => {
     fc.assert(fc.property(attributesOf(5), (bytes) => {
       try {
-        readMessage(spec as AnySpec, new Reader(Uint8Array.from([1, 0, 0, 0, ...bytes])));
+        readMessage(spec as AnyMessageSpec, new Reader(Uint8Array.from([1, 0, 0, 0, ...bytes])));
       } catch (error) {
         expect(error).toBeInstanceOf(RangeError);
       }

@@ -25,7 +25,7 @@ export const COMMENT_MAX_BYTES = 251;
 export function comment(type: number): Codec<string> {
   return {
     write: (w, text) => writeComment(w, type, text),
-    read: (r) => textOf(records(r).get(type)),
+    read: (r) => decodeText(readTlvs(r).get(type)),
   };
 }
 
@@ -49,12 +49,12 @@ export const setUserdata: Codec<SetUserdata> = {
     if (comment !== undefined) writeComment(w, SET_COMMENT, comment);
   },
   read(r) {
-    const found = records(r);
-    const order = found.get(SET_KEYBYTEORDER);
-    const comment = found.get(SET_COMMENT);
+    const values = readTlvs(r);
+    const byteOrder = values.get(SET_KEYBYTEORDER);
+    const comment = values.get(SET_COMMENT);
     return {
-      ...comment && { comment: textOf(comment) },
-      ...order?.length === 4 && { keyByteOrder: new DataView(order.slice().buffer).getUint32(0, true) },
+      ...comment && { comment: decodeText(comment) },
+      ...byteOrder?.length === 4 && { keyByteOrder: new DataView(byteOrder.slice().buffer).getUint32(0, true) },
     };
   },
 };
@@ -70,19 +70,19 @@ function writeComment(w: Writer, type: number, text: string): void {
 }
 
 /** The values by type. @throws {RangeError} if one is cut short */
-function records(r: Reader): Map<number, Uint8Array> {
-  const found = new Map<number, Uint8Array>();
-  while (r.end - r.at >= 2) {
-    const at = r.take(2);
+function readTlvs(r: Reader): Map<number, Uint8Array> {
+  const values = new Map<number, Uint8Array>();
+  while (r.end - r.offset >= 2) {
+    const at = r.skip(2);
     const length = r.bytes[at + 1]!;
-    const start = r.take(length);
-    found.set(r.bytes[at]!, r.bytes.subarray(start, start + length));
+    const start = r.skip(length);
+    values.set(r.bytes[at]!, r.bytes.subarray(start, start + length));
   }
-  return found;
+  return values;
 }
 
 /** Text up to a NUL. */
-function textOf(value: Uint8Array = new Uint8Array()): string {
+function decodeText(value: Uint8Array = new Uint8Array()): string {
   const end = value.indexOf(0);
   return new TextDecoder().decode(end < 0 ? value : value.subarray(0, end));
 }

@@ -1,8 +1,8 @@
 import { expect } from "bun:test";
-import { cidr, parseCidr, parseIp } from "../address.ts";
+import { parseCidr, parseIp, toCidr } from "../address.ts";
 import { executeAll, NETLINK_ROUTE, openNetlink } from "../netlink/socket.ts";
 import { SystemError } from "../sys/error.ts";
-import { inNetns, netnsTest } from "../../testing/netns.ts";
+import { netnsTest, runInNetns } from "../../testing/netns.ts";
 import * as address from "./address.ts";
 import { veth } from "./link_kinds.ts";
 import * as link from "./link.ts";
@@ -17,8 +17,8 @@ netnsTest("addresses, link and routes go out in one send, and ip(8) shows them",
   link.setUp(nl, index);
   executeAll(nl, [
     address.addRequest(index, parseCidr("10.1.2.3/24")),
-    address.addRequest(index, parseCidr("fd00::3/64"), { withoutDad: true }),
-    route.addRequest({
+    address.addRequest(index, parseCidr("fd00::3/64"), { noDad: true }),
+    route.appendRequest({
       dst: parseCidr("0.0.0.0/0"),
       oif: index,
       gateway: parseIp("10.1.2.1"),
@@ -26,20 +26,20 @@ netnsTest("addresses, link and routes go out in one send, and ip(8) shows them",
       mtu: 1400,
       advmss: 1300,
     }),
-    route.addRequest({ dst: parseCidr("fd01::/16"), oif: index, gateway: parseIp("fd00::1"), table: 5000 }),
+    route.appendRequest({ dst: parseCidr("fd01::/16"), oif: index, gateway: parseIp("fd00::1"), table: 5000 }),
   ]);
-  const addresses = JSON.parse(inNetns(container, "ip", "-j", "addr", "show", "eth0"))[0].addr_info;
+  const addresses = JSON.parse(runInNetns(container, "ip", "-j", "addr", "show", "eth0"))[0].addr_info;
   expect(addresses).toContainEqual(
     expect.objectContaining({ local: "10.1.2.3", prefixlen: 24, broadcast: "10.1.2.255", scope: "global" }),
   );
-  expect(JSON.parse(inNetns(container, "ip", "-j", "route", "show", "default"))[0])
+  expect(JSON.parse(runInNetns(container, "ip", "-j", "route", "show", "default"))[0])
     .toMatchObject({ gateway: "10.1.2.1", metric: 50, metrics: [{ mtu: 1400, advmss: 1300 }] });
-  expect(JSON.parse(inNetns(container, "ip", "-6", "-j", "route", "show", "table", "5000"))[0]).toMatchObject({
+  expect(JSON.parse(runInNetns(container, "ip", "-6", "-j", "route", "show", "table", "5000"))[0]).toMatchObject({
     dst: "fd01::/16",
   });
 
   const global = address.list(nl, { index, family: AF_INET6 }).find((one) =>
-    one.address === cidr(parseIp("fd00::3"), 64)
+    one.address === toCidr(parseIp("fd00::3"), 64)
   );
   expect(global && global.flags & IFA_F_TENTATIVE).toBe(0);
   expect(route.list(nl, AF_INET6, 5000)).toContainEqual(
@@ -77,7 +77,7 @@ netnsTest("awaitUsable() looks itself when it has not been told of all that happ
   const other = parseCidr("fd01::1/128");
   const overrun = () => {
     for (let i = 0; i < 1000; i++) {
-      executeAll(nl, [address.addRequest(1, other, { withoutDad: true })]);
+      executeAll(nl, [address.addRequest(1, other, { noDad: true })]);
       address.remove(nl, 1, other);
     }
   };
@@ -86,7 +86,7 @@ netnsTest("awaitUsable() looks itself when it has not been told of all that happ
     if (looks++ === 0) overrun();
     return events.receive(wait);
   };
-  address.awaitUsable(nl, { ...events, receive }, index, [wanted], (duplicate) => new Error(duplicate));
+  address.awaitDad(nl, { ...events, receive }, index, [wanted], (duplicate) => new Error(duplicate));
   const found = address.list(nl, { index }).find((one) => one.address === wanted);
   expect(found!.flags & IFA_F_TENTATIVE).toBe(0);
   expect(looks).toBeGreaterThan(0);
@@ -105,10 +105,10 @@ netnsTest(
     let silences = 0;
     const receive = (wait: boolean) => silences++ < 3 ? undefined : events.receive(wait);
     const await_ = () =>
-      address.awaitUsable(nl, { ...events, receive }, index, [wanted], (duplicate) => new Error(duplicate));
+      address.awaitDad(nl, { ...events, receive }, index, [wanted], (duplicate) => new Error(duplicate));
     await_();
     expect(silences).toBeGreaterThan(3);
-    inNetns(host, "ip", "link", "set", "p1", "down");
+    runInNetns(host, "ip", "link", "set", "p1", "down");
     silences = 0;
     address.remove(nl, index, wanted);
     executeAll(nl, [address.addRequest(index, wanted)]);
@@ -119,7 +119,7 @@ netnsTest(
 netnsTest("awaitUsable() of an address that is usable since before the events that are left", ({ host }) => {
   const nl = host.route;
   const wanted = parseCidr("fd00::3/128");
-  executeAll(nl, [address.addRequest(1, wanted, { withoutDad: true })]);
+  executeAll(nl, [address.addRequest(1, wanted, { noDad: true })]);
   const answers: (() => Uint8Array | undefined)[] = [
     () => {
       throw new SystemError("recv", 105);
@@ -127,9 +127,9 @@ netnsTest("awaitUsable() of an address that is usable since before the events th
     () => undefined,
   ];
   const events = { sequence: 1, send() {}, receive: () => answers.shift()!(), [Symbol.dispose]() {} };
-  address.awaitUsable(nl, events, 1, [wanted], (duplicate) => new Error(duplicate));
+  address.awaitDad(nl, events, 1, [wanted], (duplicate) => new Error(duplicate));
   const absent = parseCidr("fd00::4/128");
-  expect(() => address.awaitUsable(nl, events, 1, [absent], (duplicate) => new Error(duplicate), 0)).toThrow(
+  expect(() => address.awaitDad(nl, events, 1, [absent], (duplicate) => new Error(duplicate), 0)).toThrow(
     "Connection timed out (ETIMEDOUT, no word about fd00::4/128)",
   );
 });

@@ -6,7 +6,7 @@
  */
 import { attrs } from "../netlink/attrs.ts";
 import { struct, u16, u32 } from "../netlink/codec.ts";
-import { message, type Op } from "../netlink/message.ts";
+import { message, type Operation } from "../netlink/message.ts";
 import { dump, execute, type Netlink } from "../netlink/socket.ts";
 import { ifinfomsg } from "./link.ts";
 import {
@@ -28,7 +28,7 @@ const vlanMessage = message("bridge vlan", ifinfomsg, () => ({
   filter: [IFLA_EXT_MASK, u32],
   vlans: [IFLA_AF_SPEC, attrs(() => ({ info: [IFLA_BRIDGE_VLAN_INFO, struct({ flags: u16, vid: u16 }), "many"] }))],
 }));
-type VlanOp = Op<typeof vlanMessage>;
+type VlanOp = Operation<typeof vlanMessage>;
 const SET: VlanOp = { name: "RTM_SETLINK", type: RTM_SETLINK, spec: vlanMessage };
 const DEL: VlanOp = { name: "RTM_DELLINK", type: RTM_DELLINK, spec: vlanMessage };
 const GET: VlanOp = { name: "RTM_GETLINK", type: RTM_GETLINK, spec: vlanMessage };
@@ -59,14 +59,17 @@ export function remove(nl: Netlink, port: number, vids: readonly number[]): void
 
 /** The VLANs of the bridge port with this index, ascending. @throws {NetlinkError} */
 export function list(nl: Netlink, port: number): Vlan[] {
-  const reply = dump(nl, GET, { family: AF_BRIDGE, filter: RTEXT_FILTER_BRVLAN }).find((one) => one.index === port);
+  const reply = dump(nl, GET, { family: AF_BRIDGE, filter: RTEXT_FILTER_BRVLAN }).find((entry) => entry.index === port);
   const vlans: Vlan[] = [];
   let first = 0;
   for (const { vid, flags } of reply?.vlans?.info ?? []) {
     if (flags & BRIDGE_VLAN_INFO_RANGE_BEGIN) first = vid;
     const from = flags & BRIDGE_VLAN_INFO_RANGE_END ? first + 1 : vid;
-    const marks = { pvid: (flags & BRIDGE_VLAN_INFO_PVID) !== 0, untagged: (flags & BRIDGE_VLAN_INFO_UNTAGGED) !== 0 };
-    for (let each = from; each <= vid; each++) vlans.push({ vid: each, ...marks });
+    const attributes = {
+      pvid: (flags & BRIDGE_VLAN_INFO_PVID) !== 0,
+      untagged: (flags & BRIDGE_VLAN_INFO_UNTAGGED) !== 0,
+    };
+    for (let vlanId = from; vlanId <= vid; vlanId++) vlans.push({ vid: vlanId, ...attributes });
   }
   return vlans;
 }

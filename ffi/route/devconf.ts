@@ -9,8 +9,8 @@
  */
 import { attrs } from "../netlink/attrs.ts";
 import { u32 } from "../netlink/codec.ts";
-import { message, type Op } from "../netlink/message.ts";
-import { type Request, request } from "../netlink/socket.ts";
+import { message, type Operation } from "../netlink/message.ts";
+import { type NetlinkRequest, request } from "../netlink/socket.ts";
 import { ifinfomsg } from "./link.ts";
 import { AF_INET, IFLA_AF_SPEC, IFLA_INET_CONF, IPV4_DEVCONF_ARP_NOTIFY, RTM_NEWLINK } from "./uapi.ts";
 
@@ -26,9 +26,9 @@ const devconfMessage = message("link", ifinfomsg, () => ({
     })),
   ],
 }));
-const SET: Op<typeof devconfMessage> = { name: "RTM_NEWLINK", type: RTM_NEWLINK, spec: devconfMessage };
+const SET: Operation<typeof devconfMessage> = { name: "RTM_NEWLINK", type: RTM_NEWLINK, spec: devconfMessage };
 
 /** The request that has a link announce its IPv4 addresses when it is set up: neighbours learn at once who has them now. */
-export function announceRequest(index: number): Request {
+export function arpNotifyRequest(index: number): NetlinkRequest {
   return request(SET, { index, families: { inet: { conf: { arpNotify: 1 } } } });
 }

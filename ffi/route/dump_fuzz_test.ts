@@ -4,8 +4,15 @@ import fc from "fast-check";
 import { createNetns, type Netns } from "../netns.ts";
 import { NetlinkError } from "../netlink/error.ts";
 import type { Netlink } from "../netlink/socket.ts";
-import { inNetns } from "../../testing/netns.ts";
-import { damaged, damages, fuzz, outcomeOf, record, replay } from "../../testing/fuzz.ts";
+import { runInNetns } from "../../testing/netns.ts";
+import {
+  applyDamage,
+  checkProperty,
+  damageArbitrary,
+  outcomeOf,
+  recordAnswers,
+  replayingSocket,
+} from "../../testing/fuzz.ts";
 import * as address from "./address.ts";
 import * as bridgeVlan from "./bridge_vlan.ts";
 import * as filter from "./filter.ts";
@@ -55,11 +62,11 @@ function populated(): Netns {
     rule add fwmark 7 iif v0 to 10.9.0.0/16 sport 1-9 table 100`;
   const load = netns.run(() => Bun.spawnSync(["ip", "-force", "-batch", "-"], { stdin: Buffer.from(batch) }));
   if (load.exitCode !== 0) throw new Error(load.stderr.toString());
-  inNetns(netns, "ip", "-6", "rule", "add", "from", "fd00:1::/64", "table", "4000");
-  inNetns(netns, "tc", "qdisc", "add", "dev", "v0", "root", "tbf", "rate", "8mbit", "burst", "32k", "limit", "64k");
-  inNetns(netns, "tc", "qdisc", "add", "dev", "v0", "ingress");
+  runInNetns(netns, "ip", "-6", "rule", "add", "from", "fd00:1::/64", "table", "4000");
+  runInNetns(netns, "tc", "qdisc", "add", "dev", "v0", "root", "tbf", "rate", "8mbit", "burst", "32k", "limit", "64k");
+  runInNetns(netns, "tc", "qdisc", "add", "dev", "v0", "ingress");
   const redirect = "filter add dev v0 parent ffff: protocol all u32 match u32 0 0 action mirred egress redirect dev v2";
-  inNetns(netns, "tc", ...redirect.split(" "));
+  runInNetns(netns, "tc", ...redirect.split(" "));
   return netns;
 }
 
@@ -73,7 +80,7 @@ const QUESTIONS: Readonly<Record<string, (nl: Netlink, v0: number) => unknown>> 
   "wholeRoute.list": (nl) =>
     wholeRoute.list(nl).map((each) => [
       wholeRoute.linksOf(each),
-      wholeRoute.gatewaysOf(each),
+      wholeRoute.nextHopGateways(each),
       wholeRoute.tableOf(each),
       wholeRoute.destinationOf(each),
     ]),
@@ -107,10 +114,13 @@ const v0 = link.get(netns.route, "v0").index;
 
 test.each(Object.entries(QUESTIONS))("%s of a damaged answer gives a value or an error of ours", (_name, question) => {
   let live: unknown;
-  const recording = record(netns.route, (nl) => live = question(nl, v0));
-  expect(question(replay(recording), v0)).toEqual(live);
-  fuzz(
-    fc.property(damages, (list) => void outcomeOf(() => question(replay(damaged(recording, list)), v0))),
+  const recording = recordAnswers(netns.route, (nl) => live = question(nl, v0));
+  expect(question(replayingSocket(recording), v0)).toEqual(live);
+  checkProperty(
+    fc.property(
+      damageArbitrary,
+      (list) => void outcomeOf(() => question(replayingSocket(applyDamage(recording, list)), v0)),
+    ),
     600,
   );
 });
@@ -119,13 +129,13 @@ test.each(Object.entries(QUESTIONS))("%s of a damaged answer gives a value or an
 test.each(Object.entries(QUESTIONS))(
   "%s of an answer with any one length wrong is no endless loop",
   (_name, question) => {
-    const recording = record(netns.route, (nl) => question(nl, v0)).map((each) => each?.subarray(0, 1024));
+    const recording = recordAnswers(netns.route, (nl) => question(nl, v0)).map((each) => each?.subarray(0, 1024));
     for (const [index, datagram] of recording.entries()) {
       for (let at = 0; datagram && at + 4 <= datagram.length; at += 4) {
         for (const length of [0, 4, 0xffff]) {
           const bytes = datagram.slice();
           new DataView(bytes.buffer).setUint16(at, length, true);
-          outcomeOf(() => question(replay(recording.with(index, bytes)), v0));
+          outcomeOf(() => question(replayingSocket(recording.with(index, bytes)), v0));
         }
       }
     }

@@ -7,10 +7,10 @@
  * @see linux/pkt_cls.h, linux/tc_act/tc_mirred.h, net/sched/cls_u32.c
  * @module
  */
-import { attrs, list as listOf, variant } from "../netlink/attrs.ts";
+import { attrList as listOf, attrs, variant } from "../netlink/attrs.ts";
 import { be16, be32, bytes, cstr, i32, Reader, struct, u16, u32, u8, Writer } from "../netlink/codec.ts";
-import { purposed } from "../netlink/error.ts";
-import { message, type MessageOut, NLM_F_CREATE, NLM_F_EXCL, type Op } from "../netlink/message.ts";
+import { withRequestPurpose } from "../netlink/error.ts";
+import { message, type MessageOut, NLM_F_CREATE, NLM_F_EXCL, type Operation } from "../netlink/message.ts";
 import { dump, execute, type Netlink } from "../netlink/socket.ts";
 import { INGRESS_HANDLE, tcmsg } from "./qdisc.ts";
 import {
@@ -37,12 +37,12 @@ export const filterMessage = message("filter", tcmsg, () => ({
 }));
 /** A filter as the kernel reports it. */
 export type Filter = MessageOut<typeof filterMessage>;
-type FilterOp = Op<typeof filterMessage>;
+type FilterOp = Operation<typeof filterMessage>;
 const NEW: FilterOp = { name: "RTM_NEWTFILTER", type: RTM_NEWTFILTER, spec: filterMessage };
 const GET: FilterOp = { name: "RTM_GETTFILTER", type: RTM_GETTFILTER, spec: filterMessage };
 
 /** struct tc_u32_sel with one struct tc_u32_key behind it. */
-const selector = struct({
+const u32Selector = struct({
   flags: u8,
   shift: u8,
   keys: u8,
@@ -58,7 +58,7 @@ const selector = struct({
   atMask: i32,
 });
 /** struct tc_mirred */
-const mirred = struct({
+const mirredParameters = struct({
   index: u32,
   capabilities: u32,
   action: i32,
@@ -70,7 +70,7 @@ const mirred = struct({
 const actions = listOf(
   variant(
     { kind: TCA_ACT_KIND, data: TCA_ACT_OPTIONS },
-    () => ({ mirred: { parameters: [TCA_MIRRED_PARMS, mirred] } }),
+    () => ({ mirred: { parameters: [TCA_MIRRED_PARMS, mirredParameters] } }),
   ),
 );
 /** What a u32 filter holds. */
@@ -83,29 +83,35 @@ export const u32Options = attrs(() => ({
 
 const PRIORITY = 1;
 /** Priority and protocol, the latter in network order. */
-const INFO = PRIORITY << 16 | (ETH_P_ALL << 8);
+const PRIORITY_AND_PROTOCOL = PRIORITY << 16 | (ETH_P_ALL << 8);
 /** Where the classifier would put a packet if it went on: `1:1`, what the reference says. */
-const CLASS = 0x1_0001;
+const CLASS_ID = 0x1_0001;
 
 /** Redirects everything that comes in over link `from` to link `to`, which sends it on. @throws {NetlinkError} */
 export function addRedirect(nl: Netlink, from: number, to: number): void {
   const purpose = () => `redirect packets of link ${from} to link ${to}`;
-  const value = { index: from, parent: INGRESS_HANDLE, info: INFO, kind: "u32", options: writeRedirect(to) };
-  purposed(purpose, () => execute(nl, NEW, value, NLM_F_CREATE | NLM_F_EXCL));
+  const value = {
+    index: from,
+    parent: INGRESS_HANDLE,
+    info: PRIORITY_AND_PROTOCOL,
+    kind: "u32",
+    options: writeRedirect(to),
+  };
+  withRequestPurpose(purpose, () => execute(nl, NEW, value, NLM_F_CREATE | NLM_F_EXCL));
 }
 
 /** The content of the options of a u32 filter that redirects everything to link `to`. */
 function writeRedirect(to: number): Uint8Array {
-  const all = new Writer();
-  selector.write(all, { flags: TC_U32_TERMINAL, keys: 1 });
+  const selectorWriter = new Writer();
+  u32Selector.write(selectorWriter, { flags: TC_U32_TERMINAL, keys: 1 });
   const w = new Writer();
   u32Options.write(w, {
-    classId: CLASS,
+    classId: CLASS_ID,
     actions: [{
       kind: "mirred",
       parameters: { action: TC_ACT_STOLEN, direction: TCA_EGRESS_REDIR, link: to },
     }],
-    selector: all.written(),
+    selector: selectorWriter.written(),
   });
   return w.written();
 }
@@ -113,22 +119,23 @@ function writeRedirect(to: number): Uint8Array {
 /** The links to which everything that comes in over link `from` is redirected; usually one or none. @throws {NetlinkError} */
 export function listRedirects(nl: Netlink, from: number): number[] {
   const value = { index: from, parent: INGRESS_HANDLE };
-  return purposed(() => `list filters of link ${from}`, () => dump(nl, GET, value)).flatMap(targetOf);
+  return withRequestPurpose(() => `list filters of link ${from}`, () => dump(nl, GET, value)).flatMap(redirectTargets);
 }
 
-function targetOf({ kind, options }: Filter): number[] {
+function redirectTargets({ kind, options }: Filter): number[] {
   if (kind !== "u32" || !options) return [];
-  const { actions = [], selector: found } = u32Options.read(new Reader(options));
-  if (!found || !matchesAll(found)) return [];
-  return actions.flatMap((each) =>
-    each.kind === "mirred" && each.parameters?.direction === TCA_EGRESS_REDIR ? [each.parameters.link] : []
+  const { actions = [], selector: rawSelector } = u32Options.read(new Reader(options));
+  if (!rawSelector || !matchesAll(rawSelector)) return [];
+  return actions.flatMap((action) =>
+    action.kind === "mirred" && action.parameters?.direction === TCA_EGRESS_REDIR ? [action.parameters.link] : []
   );
 }
 
-function matchesAll(found: Uint8Array): boolean {
+function matchesAll(rawSelector: Uint8Array): boolean {
   const KEY_BYTES = 16;
-  const first = selector.size;
-  if (found.length < first - KEY_BYTES) return false;
-  if (found[2] === 0) return true;
-  return found[2] === 1 && found.length >= first && selector.read(new Reader(found)).mask === 0;
+  const selectorBytes = u32Selector.size;
+  if (rawSelector.length < selectorBytes - KEY_BYTES) return false;
+  if (rawSelector[2] === 0) return true;
+  return rawSelector[2] === 1 && rawSelector.length >= selectorBytes &&
+    u32Selector.read(new Reader(rawSelector)).mask === 0;
 }

@@ -1,17 +1,17 @@
 import { expect, test } from "bun:test";
 import { Reader } from "../netlink/codec.ts";
-import { acknowledgement, recorded, recorder, valueOf } from "../../testing/netlink.ts";
-import { inNetns, netnsTest } from "../../testing/netns.ts";
+import { acknowledgement, recordedMessage, recordingSocket, valueOf } from "../../testing/netlink.ts";
+import { netnsTest, runInNetns } from "../../testing/netns.ts";
 import * as filter from "./filter.ts";
 import { ifb } from "./link_kinds.ts";
 import * as link from "./link.ts";
 import * as qdisc from "./qdisc.ts";
 
 test("a redirection has tc(8)'s values", () => {
-  const nl = recorder(acknowledgement(1, 0));
+  const nl = recordingSocket(acknowledgement(1, 0));
   filter.addRedirect(nl, 1, 1);
   const ours = valueOf(filter.filterMessage, nl.sent[0]!);
-  const theirs = valueOf(filter.filterMessage, recorded("filter_add_redirect"));
+  const theirs = valueOf(filter.filterMessage, recordedMessage("filter_add_redirect"));
   expect({ ...ours, options: undefined }).toEqual({ ...theirs, options: undefined });
   const options = filter.u32Options.read(new Reader(ours.options!));
   expect(options).toEqual(filter.u32Options.read(new Reader(theirs.options!)));
@@ -27,7 +27,7 @@ netnsTest("tc(8) shows a redirection, and only one of all packets is listed", ({
   );
   qdisc.addIngress(host.route, from);
   expect(filter.listRedirects(host.route, from)).toEqual([]);
-  const tc = (...args: string[]) => inNetns(host, "tc", ...args);
+  const tc = (...args: string[]) => runInNetns(host, "tc", ...args);
   const other = (rest: string) =>
     tc(...`filter add dev ifb8 parent ffff: protocol all prio 2 u32 match u32 ${rest}`.split(" "));
   other("1 1 action mirred egress redirect dev ifb9");

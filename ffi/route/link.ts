@@ -7,18 +7,25 @@
  * @module
  */
 import { attrs } from "../netlink/attrs.ts";
-import { bytes, cstr, i32, mac, struct, u16, u32, u8 } from "../netlink/codec.ts";
-import { NetlinkError, purposed } from "../netlink/error.ts";
-import { message, type MessageIn, type MessageOut, NLM_F_CREATE, NLM_F_EXCL, type Op } from "../netlink/message.ts";
+import { bytes, cstr, i32, macCodec, struct, u16, u32, u8 } from "../netlink/codec.ts";
+import { NetlinkError, withRequestPurpose } from "../netlink/error.ts";
 import {
-  awaitEvents,
+  message,
+  type MessageIn,
+  type MessageOut,
+  NLM_F_CREATE,
+  NLM_F_EXCL,
+  type Operation,
+} from "../netlink/message.ts";
+import {
   dump,
   execute,
   executeAll,
   type Netlink,
+  type NetlinkRequest,
   query,
   queryAll,
-  type Request,
+  receiveEvents,
   request,
 } from "../netlink/socket.ts";
 import {
@@ -55,7 +62,7 @@ export const ifinfomsg = struct({ family: u8, pad1: u8, type: u16, index: i32, f
 
 /** A link, as in RTM_NEWLINK and its relatives. */
 export const linkMessage = message("link", ifinfomsg, () => ({
-  mac: [IFLA_ADDRESS, mac],
+  mac: [IFLA_ADDRESS, macCodec],
   name: [IFLA_IFNAME, cstr],
   /** Largest packet, in bytes. */
   mtu: [IFLA_MTU, u32],
@@ -75,7 +82,7 @@ export const linkMessage = message("link", ifinfomsg, () => ({
   netnsFd: [IFLA_NET_NS_FD, u32],
   altName: [IFLA_ALT_IFNAME, cstr],
   /** What the hardware is born with. Kernels before 5.6 do not tell. */
-  permanentMac: [IFLA_PERM_ADDRESS, mac],
+  permanentMac: [IFLA_PERM_ADDRESS, macCodec],
   filter: [IFLA_EXT_MASK, u32],
   info: [
     IFLA_LINKINFO,
@@ -93,7 +100,7 @@ export type Link = MessageOut<typeof linkMessage>;
 /** A link to create, or the changes to one. */
 export type LinkIn = MessageIn<typeof linkMessage>;
 
-type LinkOp = Op<typeof linkMessage>;
+type LinkOp = Operation<typeof linkMessage>;
 const NEW: LinkOp = { name: "RTM_NEWLINK", type: RTM_NEWLINK, spec: linkMessage };
 const GET: LinkOp = { name: "RTM_GETLINK", type: RTM_GETLINK, spec: linkMessage };
 const DEL: LinkOp = { name: "RTM_DELLINK", type: RTM_DELLINK, spec: linkMessage };
@@ -108,12 +115,12 @@ function selector(key: string | number): LinkIn {
 
 /** Creates a link. @throws {NetlinkError} `EEXIST` if the name is taken */
 export function add(nl: Netlink, spec: LinkIn): void {
-  purposed(() => `add link "${spec.name}"`, () => execute(nl, NEW, spec, NLM_F_CREATE | NLM_F_EXCL));
+  withRequestPurpose(() => `add link "${spec.name}"`, () => execute(nl, NEW, spec, NLM_F_CREATE | NLM_F_EXCL));
 }
 
 /** The link of this name or index. @throws {NetlinkError} `ENODEV` if there is none */
 export function get(nl: Netlink, key: string | number): Link {
-  return purposed(
+  return withRequestPurpose(
     () => `find link "${key}"`,
     () => query(nl, GET, { ...selector(key), filter: RTEXT_FILTER_SKIP_STATS }),
   );
@@ -121,7 +128,7 @@ export function get(nl: Netlink, key: string | number): Link {
 
 /** The links of these names or indices, asked for at once. @throws {NetlinkError} `ENODEV` if one is missing */
 export function getAll(nl: Netlink, keys: readonly (string | number)[]): Link[] {
-  return purposed(
+  return withRequestPurpose(
     () => `find links ${keys.map((key) => `"${key}"`).join(", ")}`,
     () => queryAll(nl, GET, keys.map((key) => ({ ...selector(key), filter: RTEXT_FILTER_SKIP_STATS }))),
   );
@@ -139,30 +146,33 @@ export function find(nl: Netlink, key: string | number): Link | undefined {
 
 /** The links of the namespace, or the ports of the bridge or VRF with index `master`. @throws {NetlinkError} */
 export function list(nl: Netlink, { master }: { readonly master?: number } = {}): Link[] {
-  const wanted = master === undefined ? {} : { master };
-  const found = purposed(() => "list links", () => dump(nl, GET, { ...wanted, filter: RTEXT_FILTER_SKIP_STATS }));
+  const filter = master === undefined ? {} : { master };
+  const links = withRequestPurpose(
+    () => "list links",
+    () => dump(nl, GET, { ...filter, filter: RTEXT_FILTER_SKIP_STATS }),
+  );
   // Kernels before 4.6 do not filter.
-  return master === undefined ? found : found.filter((each) => each.master === master);
+  return master === undefined ? links : links.filter((entry) => entry.master === master);
 }
 
 /** Changes a link. @throws {NetlinkError} */
 export function set(nl: Netlink, key: string | number, change: LinkIn): void {
-  purposed(() => `change link "${key}"`, () => execute(nl, NEW, { ...change, ...selector(key) }));
+  withRequestPurpose(() => `change link "${key}"`, () => execute(nl, NEW, { ...change, ...selector(key) }));
 }
 
 /** The request that sets a link up, to be sent with others. */
-export function setUpRequest(index: number): Request {
+export function setUpRequest(index: number): NetlinkRequest {
   return request(NEW, { index, flags: IFF_UP, change: IFF_UP });
 }
 
 /** Sets a link up. @throws {NetlinkError} */
 export function setUp(nl: Netlink, index: number): void {
-  purposed(() => `set link ${index} up`, () => executeAll(nl, [setUpRequest(index)]));
+  withRequestPurpose(() => `set link ${index} up`, () => executeAll(nl, [setUpRequest(index)]));
 }
 
 /** Removes a link. @throws {NetlinkError} `ENODEV` if there is none */
 export function remove(nl: Netlink, key: string | number): void {
-  purposed(() => `remove link "${key}"`, () => execute(nl, DEL, selector(key)));
+  withRequestPurpose(() => `remove link "${key}"`, () => execute(nl, DEL, selector(key)));
 }
 
 /** Each time, links have gone on their own that were there when they were listed. */
@@ -172,20 +182,22 @@ const REMOVAL_ATTEMPTS = 20;
  * Removes the links that `choose` picks among all of the namespace. The kernel waits some 15 ms whenever links are removed, however many
  * they are, so they are put into a group of their own and removed by its number.
  *
- * @param choose asked again if links went away meanwhile
+ * @param select asked again if links went away meanwhile
  * @throws {NetlinkError}
  */
-export function removeChosen(nl: Netlink, choose: (all: readonly Link[]) => readonly Link[]): void {
+export function removeSelected(nl: Netlink, select: (all: readonly Link[]) => readonly Link[]): void {
   for (let attempt = 1;; attempt++) {
     const all = list(nl);
-    const chosen = choose(all);
-    if (chosen.length === 0) return;
-    const number = unusedGroup(all);
-    const wereThere = setGroup(nl, chosen, number);
-    succeeds(() => purposed(() => `remove ${chosen.length} links`, () => execute(nl, DEL, { group: number })));
-    if (wereThere) return;
+    const selected = select(all);
+    if (selected.length === 0) return;
+    const group = unusedGroup(all);
+    const allExisted = setGroup(nl, selected, group);
+    succeedsIgnoring(() =>
+      withRequestPurpose(() => `remove ${selected.length} links`, () => execute(nl, DEL, { group: group }))
+    );
+    if (allExisted) return;
     if (attempt === REMOVAL_ATTEMPTS) {
-      throw new NetlinkError({ request: DEL.name, errno: ERESTART, kernel: "Links kept going away" });
+      throw new NetlinkError({ request: DEL.name, errno: ERESTART, extack: "Links kept going away" });
     }
   }
 }
@@ -193,14 +205,14 @@ export function removeChosen(nl: Netlink, choose: (all: readonly Link[]) => read
 /** @returns false if some of them were gone, or the answers are; the others are in the group all the same */
 function setGroup(nl: Netlink, links: readonly Link[], group: number): boolean {
   const requests = links.map(({ index }) => request(NEW, { index, group }));
-  return succeeds(
-    () => purposed(() => `put ${links.length} links into group ${group}`, () => executeAll(nl, requests)),
+  return succeedsIgnoring(
+    () => withRequestPurpose(() => `put ${links.length} links into group ${group}`, () => executeAll(nl, requests)),
     ["ENODEV", "ENOBUFS"],
   );
 }
 
 /** False if it fails because there is no such link, or for what else is told. */
-function succeeds(call: () => void, expected: readonly string[] = ["ENODEV"]): boolean {
+function succeedsIgnoring(call: () => void, expected: readonly string[] = ["ENODEV"]): boolean {
   try {
     call();
     return true;
@@ -212,10 +224,10 @@ function succeeds(call: () => void, expected: readonly string[] = ["ENODEV"]): b
 
 /** Links are in group 0 unless somebody puts them into another. */
 function unusedGroup(all: readonly Link[]): number {
-  const used = new Set(all.map((each) => each.group));
+  const used = new Set(all.map((entry) => entry.group));
   for (;;) {
-    const [number = 0] = crypto.getRandomValues(new Uint32Array(1));
-    if (number !== 0 && !used.has(number)) return number;
+    const [group = 0] = crypto.getRandomValues(new Uint32Array(1));
+    if (group !== 0 && !used.has(group)) return group;
   }
 }
 
@@ -241,19 +253,19 @@ const OPERATIONAL_MS = 5000;
  * @param device as it is now
  * Recent kernels settle this while they answer; older ones say so in an event, which is waited for.
  *
- * @param listen opens a socket that listens to RTNLGRP_LINK in the same namespace as `nl`
+ * @param openEvents opens a socket that listens to RTNLGRP_LINK in the same namespace as `nl`
  * @throws {NetlinkError} `ETIMEDOUT` naming the state it is in
  */
-export function awaitOperational(nl: Netlink, device: Link, listen: () => Netlink): Link {
+export function awaitOperational(nl: Netlink, device: Link, openEvents: () => Netlink): Link {
   if (device.operstate === IF_OPER_UP) return device;
-  using events = listen();
+  using events = openEvents();
   const deadline = performance.now() + OPERATIONAL_MS;
   for (;;) {
-    const now = get(nl, device.index);
-    if (now.operstate === IF_OPER_UP) return now;
-    if (performance.now() > deadline || !awaitEvents(events, NEW)) {
+    const current = get(nl, device.index);
+    if (current.operstate === IF_OPER_UP) return current;
+    if (performance.now() > deadline || !receiveEvents(events, NEW)) {
       throw new NetlinkError(
-        { request: "wait", errno: ETIMEDOUT, kernel: `operational state ${now.operstate}` },
+        { request: "wait", errno: ETIMEDOUT, extack: `operational state ${current.operstate}` },
         `wait for "${device.name}" to come up`,
       );
     }
@@ -263,18 +275,18 @@ export function awaitOperational(nl: Netlink, device: Link, listen: () => Netlin
 /**
  * Waits, for some seconds at most, until `look` finds something among the links, which is asked whenever one appears or changes.
  *
- * @param listen as for {@linkcode awaitOperational}
+ * @param openEvents as for {@linkcode awaitOperational}
  * @returns `undefined` if the time is over
  */
 export function awaitLink(
   nl: Netlink,
-  look: (all: readonly Link[]) => Link | undefined,
-  listen: () => Netlink,
+  select: (all: readonly Link[]) => Link | undefined,
+  openEvents: () => Netlink,
 ): Link | undefined {
-  using events = listen();
+  using events = openEvents();
   for (const deadline = performance.now() + OPERATIONAL_MS;;) {
-    const found = look(list(nl));
-    if (found || performance.now() > deadline || !awaitEvents(events, NEW)) return found;
+    const selected = select(list(nl));
+    if (selected || performance.now() > deadline || !receiveEvents(events, NEW)) return selected;
   }
 }
 

@@ -46,14 +46,14 @@ function linkKind<const T extends AttrTable>(kind: string, declare: () => T): Li
 }
 
 /** A whole link message in an attribute: the veth's other end. */
-const peer: Codec<Link, LinkIn> = {
+const peerLink: Codec<Link, LinkIn> = {
   nested: true,
   write: (w, value) => writePayload(w, linkMessage, value),
   read: (r) => readMessage(linkMessage, r),
 };
 
 /** A pair of virtual Ethernet ends; `peer` is the other end, which may be born in another namespace. */
-export const veth = /* @__PURE__ */ linkKind("veth", () => ({ peer: [VETH_INFO_PEER, peer] }));
+export const veth = /* @__PURE__ */ linkKind("veth", () => ({ peer: [VETH_INFO_PEER, peerLink] }));
 
 /** A learning bridge. */
 export const bridge = /* @__PURE__ */ linkKind("bridge", () => ({
@@ -101,7 +101,7 @@ export const tun = /* @__PURE__ */ linkKind("tun", () => ({
 export const IFF_TAP = 2;
 
 /** What a bridge keeps about one of its ports. */
-const bridgePort = /* @__PURE__ */ attrs(() => ({
+const bridgePortAttrs = /* @__PURE__ */ attrs(() => ({
   /** Send frames back out of the port they came in by. */
   hairpin: [IFLA_BRPORT_MODE, u8],
   /** Exchange no frames with other isolated ports. */
@@ -109,16 +109,16 @@ const bridgePort = /* @__PURE__ */ attrs(() => ({
 }));
 
 /** The `info` that changes a bridge's port. */
-export function bridgePortChange(
-  value: In<typeof bridgePort>,
+export function bridgePortInfo(
+  value: In<typeof bridgePortAttrs>,
 ): { readonly portKind: string; readonly portData: Uint8Array } {
   const w = new Writer();
-  bridgePort.write(w, value);
+  bridgePortAttrs.write(w, value);
   return { portKind: "bridge", portData: w.written() };
 }
 
 /** What the bridge keeps about the port `link`, or `undefined` if it is no port of a bridge. */
-export function bridgePortOf(link: Link): Out<typeof bridgePort> | undefined {
+export function bridgePortOf(link: Link): Out<typeof bridgePortAttrs> | undefined {
   const { portKind, portData } = link.info ?? {};
-  return portKind === "bridge" && portData ? bridgePort.read(new Reader(portData)) : undefined;
+  return portKind === "bridge" && portData ? bridgePortAttrs.read(new Reader(portData)) : undefined;
 }

@@ -2,10 +2,10 @@ import { expect, test } from "bun:test";
 import { dlopen } from "bun:ffi";
 import { closeSync, existsSync, openSync } from "node:fs";
 import { type Netlink, NETLINK_ROUTE, openNetlink } from "../netlink/socket.ts";
-import { losing } from "../../testing/netlink.ts";
+import { lossySocket } from "../../testing/netlink.ts";
 import type { Netns } from "../netns.ts";
-import { inNetns, netnsTest, newNamespaces } from "../../testing/netns.ts";
-import { bridge, bridgePortChange, bridgePortOf, veth } from "./link_kinds.ts";
+import { netnsTest, newNamespaces, runInNetns } from "../../testing/netns.ts";
+import { bridge, bridgePortInfo, bridgePortOf, veth } from "./link_kinds.ts";
 import * as link from "./link.ts";
 import { parseMac } from "../address.ts";
 import { IFF_UP, RTNLGRP_LINK } from "./uapi.ts";
@@ -24,10 +24,10 @@ netnsTest("link.add() makes a veth whose other end is born in another namespace"
   const peer = { name: "eth0", mtu: 1400, mac: parseMac("0a:00:00:00:00:02"), netnsFd: container.fd };
   link.add(host.route, { name: "vethx", mtu: 1400, master, flags: IFF_UP, change: IFF_UP, info: veth({ peer }) });
 
-  const outside = shown(inNetns(host, "ip", "-j", "-d", "link", "show", "vethx"));
+  const outside = shown(runInNetns(host, "ip", "-j", "-d", "link", "show", "vethx"));
   expect(outside).toMatchObject({ master: "br0", mtu: 1400, linkinfo: { info_kind: "veth" } });
   expect(outside.flags).toContain("UP");
-  const inside = shown(inNetns(container, "ip", "-j", "link", "show", "eth0"));
+  const inside = shown(runInNetns(container, "ip", "-j", "link", "show", "eth0"));
   expect(inside).toMatchObject({ mtu: 1400, address: "0a:00:00:00:00:02" });
   expect(inside.flags).not.toContain("UP");
 });
@@ -37,8 +37,8 @@ netnsTest("bridge port flags are set and read as ip(8) shows them", ({ host }) =
   link.add(host.route, { name: "p0", master: link.get(host.route, "br0").index, info: veth({ peer: { name: "p1" } }) });
   const port = link.get(host.route, "p0");
   expect(bridgePortOf(port)).toMatchObject({ hairpin: 0, isolated: 0 });
-  link.set(host.route, port.index, { info: bridgePortChange({ hairpin: 1, isolated: 1 }) });
-  const { info_slave_data } = shown(inNetns(host, "ip", "-j", "-d", "link", "show", "p0")).linkinfo;
+  link.set(host.route, port.index, { info: bridgePortInfo({ hairpin: 1, isolated: 1 }) });
+  const { info_slave_data } = shown(runInNetns(host, "ip", "-j", "-d", "link", "show", "p0")).linkinfo;
   expect(info_slave_data).toMatchObject({ hairpin: true, isolated: true });
   expect(bridgePortOf(link.get(host.route, "p0"))).toMatchObject({ hairpin: 1, isolated: 1 });
 });
@@ -79,9 +79,9 @@ test.skipIf(!existsSync("/dev/net/tun"))("links whose addresses are not Ethernet
   const ARPHRD_TUNNEL6 = 769;
   const ARPHRD_SIT = 776;
   for (const [name, kind, address] of [["t0", ARPHRD_TUNNEL6, "::"], ["t1", ARPHRD_SIT, "0.0.0.0"]] as const) {
-    inNetns(host, "ip", "tuntap", "add", name, "mode", "tun");
+    runInNetns(host, "ip", "tuntap", "add", name, "mode", "tun");
     host.run(() => disguise(name, kind));
-    expect(shown(inNetns(host, "ip", "-j", "link", "show", name)).address).toBe(address);
+    expect(shown(runInNetns(host, "ip", "-j", "link", "show", name)).address).toBe(address);
     expect(link.get(host.route, name).mac).toBeUndefined();
   }
   expect(link.list(host.route).map(({ name }) => name)).toEqual(["lo", "t0", "t1"]);
@@ -126,28 +126,28 @@ function addCables(host: Netns, count: number): void {
 }
 
 const namesOf = (host: Netns): string[] =>
-  JSON.parse(inNetns(host, "ip", "-j", "link")).map(({ ifname }: { ifname: string }) => ifname);
+  JSON.parse(runInNetns(host, "ip", "-j", "link")).map(({ ifname }: { ifname: string }) => ifname);
 
 netnsTest("removeChosen() removes any number of links by one request, and no others", ({ host }) => {
   addCables(host, 150);
   // A group of somebody else's, with a number that may not be taken.
-  inNetns(host, "ip", "link", "set", "v149", "group", "77");
+  runInNetns(host, "ip", "link", "set", "v149", "group", "77");
   const { nl, types } = watched(host.route);
-  link.removeChosen(nl, (all) => all.filter(({ name }) => /^v\d+$/.test(name!) && !["v7", "v149"].includes(name!)));
+  link.removeSelected(nl, (all) => all.filter(({ name }) => /^v\d+$/.test(name!) && !["v7", "v149"].includes(name!)));
   expect(namesOf(host)).toEqual(["lo", "p7", "v7", "p149", "v149"]);
   expect(types.flat().filter((type) => type === RTM_DELLINK)).toHaveLength(1);
   // The list, the group for twice 64 and for 20 links, the removal.
   expect(types).toHaveLength(5);
-  link.removeChosen(nl, () => []);
+  link.removeSelected(nl, () => []);
   expect(types).toHaveLength(6);
-  expect(JSON.parse(inNetns(host, "ip", "-j", "link", "show", "v149"))[0].group).toBe("77");
+  expect(JSON.parse(runInNetns(host, "ip", "-j", "link", "show", "v149"))[0].group).toBe("77");
 });
 
 netnsTest("removeChosen() looks again when links went away meanwhile", ({ host }) => {
   addCables(host, 4);
   let asked = 0;
-  link.removeChosen(host.route, (all) => {
-    if (asked++ === 0) inNetns(host, "ip", "link", "del", "v1");
+  link.removeSelected(host.route, (all) => {
+    if (asked++ === 0) runInNetns(host, "ip", "link", "del", "v1");
     return all.filter(({ name }) => name!.startsWith("v"));
   });
   expect(asked).toBe(2);
@@ -162,8 +162,8 @@ netnsTest("removeChosen() looks again when an answer was lost", ({ host }) => {
     receive: (wait) => (lossy ?? host.route).receive(wait),
   };
   let looks = 0;
-  link.removeChosen(nl, (all) => {
-    lossy = looks++ === 0 ? losing(host.route) : undefined;
+  link.removeSelected(nl, (all) => {
+    lossy = looks++ === 0 ? lossySocket(host.route) : undefined;
     return all.filter(({ name }) => name!.startsWith("v"));
   });
   expect(looks).toBe(2);
@@ -171,5 +171,5 @@ netnsTest("removeChosen() looks again when an answer was lost", ({ host }) => {
 });
 
 netnsTest("removeChosen() says why links cannot be removed", ({ host }) => {
-  expect(() => link.removeChosen(host.route, (all) => all)).toThrow(/^Cannot remove 1 links: .*EOPNOTSUPP/);
+  expect(() => link.removeSelected(host.route, (all) => all)).toThrow(/^Cannot remove 1 links: .*EOPNOTSUPP/);
 });

@@ -5,7 +5,7 @@
  * @module
  */
 import { i32, struct, u32, u8 } from "../netlink/codec.ts";
-import { message, type Op } from "../netlink/message.ts";
+import { message, type Operation } from "../netlink/message.ts";
 import { type Netlink, query } from "../netlink/socket.ts";
 import { NETNSA_FD, NETNSA_NSID, RTM_GETNSID } from "./uapi.ts";
 
@@ -13,7 +13,7 @@ const nsidMessage = message("nsid", struct({ family: u8, pad1: u8, pad2: u8, pad
   nsid: [NETNSA_NSID, i32],
   fd: [NETNSA_FD, u32],
 }));
-const GET: Op<typeof nsidMessage> = { name: "RTM_GETNSID", type: RTM_GETNSID, spec: nsidMessage };
+const GET: Operation<typeof nsidMessage> = { name: "RTM_GETNSID", type: RTM_GETNSID, spec: nsidMessage };
 
 /**
  * The number by which the namespace of `nl` knows another one, or `undefined` if it knows none.

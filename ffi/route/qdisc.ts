@@ -8,7 +8,7 @@
  */
 import { attrs } from "../netlink/attrs.ts";
 import { bytes, cstr, i32, type Out, Reader, struct, u16, u32, u64, u8, Writer } from "../netlink/codec.ts";
-import { NetlinkError, purposed } from "../netlink/error.ts";
+import { NetlinkError, withRequestPurpose } from "../netlink/error.ts";
 import {
   message,
   type MessageIn,
@@ -17,7 +17,7 @@ import {
   NLM_F_CREATE,
   NLM_F_ECHO,
   NLM_F_EXCL,
-  type Op,
+  type Operation,
   readMessage,
 } from "../netlink/message.ts";
 import { exchange, execute, type Netlink, request } from "../netlink/socket.ts";
@@ -53,13 +53,13 @@ export const qdiscMessage = message("qdisc", tcmsg, () => ({
 }));
 /** A queueing discipline as the kernel reports it. */
 export type Qdisc = MessageOut<typeof qdiscMessage>;
-type QdiscOp = Op<typeof qdiscMessage>;
+type QdiscOp = Operation<typeof qdiscMessage>;
 const NEW: QdiscOp = { name: "RTM_NEWQDISC", type: RTM_NEWQDISC, spec: qdiscMessage };
 const DEL: QdiscOp = { name: "RTM_DELQDISC", type: RTM_DELQDISC, spec: qdiscMessage };
 const GET: QdiscOp = { name: "RTM_GETQDISC", type: RTM_GETQDISC, spec: qdiscMessage };
 
 /** struct tc_tbf_qopt, the two struct tc_ratespec in it written out. */
-const parameters = struct({
+const tbfQopt = struct({
   padCellLog: u8,
   linkLayer: u8,
   overhead: u16,
@@ -74,7 +74,7 @@ const parameters = struct({
   mtu: u32,
 });
 const tbfOptions = attrs(() => ({
-  parameters: [TCA_TBF_PARMS, parameters],
+  parameters: [TCA_TBF_PARMS, tbfQopt],
   rate64: [TCA_TBF_RATE64, u64],
   burst: [TCA_TBF_BURST, u32],
 }));
@@ -93,7 +93,7 @@ export interface TokenBucket {
 export const TICK_NS = 64;
 const U32_MAX = 0xffff_ffff;
 /** From here on, a part of a microsecond is nothing to a bucket. */
-const MANY_US = 1000;
+const LARGE_BURST_US = 1000;
 
 /** The content of a token bucket's options, by which it holds the same as one of tc(8) and of the reference plugin. */
 function writeTokenBucket({ rate, burst, limit }: TokenBucket): Uint8Array {
@@ -101,7 +101,7 @@ function writeTokenBucket({ rate, burst, limit }: TokenBucket): Uint8Array {
   // They count in whole microseconds.
   const us = BigInt(burst) * 1_000_000n / rate;
   const buffer = us * 1000n / BigInt(TICK_NS);
-  const isExact = us >= MANY_US && buffer <= U32_MAX;
+  const isExact = us >= LARGE_BURST_US && buffer <= U32_MAX;
   const w = new Writer();
   tbfOptions.write(w, {
     parameters: {
@@ -118,27 +118,27 @@ function writeTokenBucket({ rate, burst, limit }: TokenBucket): Uint8Array {
 }
 
 /** A token bucket as the kernel reports it: `buffer` in place of the burst. */
-export interface TokenBucketState {
+export interface ReportedTokenBucket {
   /** Bytes per second. */
   readonly rate: bigint;
   /** Bytes that may wait. */
   readonly limit: number;
-  /** Ticks in which the bucket fills; the kernel reports the lower 32 bits. See {@linkcode hasBurst}. */
+  /** Ticks in which the bucket fills; the kernel reports the lower 32 bits. See {@linkcode matchesBurst}. */
   readonly buffer: number;
 }
 
 /** The state of a token bucket, or `undefined` if the discipline is of another kind. */
-export function tokenBucketOf({ kind, options }: Qdisc): TokenBucketState | undefined {
+export function tokenBucketOf({ kind, options }: Qdisc): ReportedTokenBucket | undefined {
   if (kind !== "tbf" || !options) return undefined;
-  const { parameters: found, rate64 }: Out<typeof tbfOptions> = tbfOptions.read(new Reader(options));
-  return found && { rate: rate64 ?? BigInt(found.rate), limit: found.limit, buffer: found.buffer };
+  const { parameters: reported, rate64 }: Out<typeof tbfOptions> = tbfOptions.read(new Reader(options));
+  return reported && { rate: rate64 ?? BigInt(reported.rate), limit: reported.limit, buffer: reported.buffer };
 }
 
 /** True if a bucket that was reported holds what `wanted` says, but for a microsecond of traffic that different ways of rounding lose. */
-export function hasBurst({ buffer }: TokenBucketState, { rate, burst }: TokenBucket): boolean {
+export function matchesBurst({ buffer }: ReportedTokenBucket, { rate, burst }: TokenBucket): boolean {
   const ticks = BigInt(burst) * 1_000_000_000n / (rate * BigInt(TICK_NS));
-  const lost = BigInt.asUintN(32, ticks + 1n - BigInt(buffer));
-  return lost <= 1 + 1000 / TICK_NS + 1;
+  const missingTicks = BigInt.asUintN(32, ticks + 1n - BigInt(buffer));
+  return missingTicks <= 1 + 1000 / TICK_NS + 1;
 }
 
 /** The handle of a root discipline: `1:`. */
@@ -159,7 +159,7 @@ export function addIngress(nl: Netlink, index: number): void {
 
 function add(nl: Netlink, spec: MessageIn<typeof qdiscMessage>): void {
   const purpose = () => `add queueing discipline "${spec.kind}" to link ${spec.index}`;
-  purposed(purpose, () => execute(nl, NEW, spec, NLM_F_CREATE | NLM_F_EXCL));
+  withRequestPurpose(purpose, () => execute(nl, NEW, spec, NLM_F_CREATE | NLM_F_EXCL));
 }
 
 /** What decides what leaves a link; `undefined` if that is nothing that was put there, or there is no such link. @throws {NetlinkError} */
@@ -178,13 +178,16 @@ export function findIngress(nl: Netlink, index: number): Qdisc | undefined {
  */
 function find(nl: Netlink, index: number, parent: number): Qdisc | undefined {
   // Older kernels answer only those that want to hear of what they did; of a default that has no content, none says anything.
-  const question = request(GET, { index, parent }, NLM_F_ECHO | NLM_F_ACK);
+  const echoRequest = request(GET, { index, parent }, NLM_F_ECHO | NLM_F_ACK);
   let found: Qdisc | undefined;
-  unlessAbsent(() =>
-    purposed(() => `find queueing discipline of link ${index}`, () =>
-      exchange(nl, [question], (payload) => {
-        found = readMessage(qdiscMessage, payload);
-      }))
+  ignoreAbsent(() =>
+    withRequestPurpose(
+      () => `find queueing discipline of link ${index}`,
+      () =>
+        exchange(nl, [echoRequest], (payload) => {
+          found = readMessage(qdiscMessage, payload);
+        }),
+    )
   );
   return found;
 }
@@ -200,18 +203,18 @@ export function removeIngress(nl: Netlink, index: number): boolean {
 }
 
 /** The kernel's answers when there is nothing: no such discipline, the default one, no such link. */
-const ABSENT = ["ENOENT", "EINVAL", "ENODEV"];
+const ABSENT_CODES = ["ENOENT", "EINVAL", "ENODEV"];
 
-function unlessAbsent<T>(call: () => T): T | undefined {
+function ignoreAbsent<T>(call: () => T): T | undefined {
   try {
     return call();
   } catch (error) {
-    if (error instanceof NetlinkError && ABSENT.includes(error.code)) return undefined;
+    if (error instanceof NetlinkError && ABSENT_CODES.includes(error.code)) return undefined;
     throw error;
   }
 }
 
 function remove(nl: Netlink, index: number, parent: number): boolean {
   const purpose = () => `remove queueing discipline of link ${index}`;
-  return unlessAbsent(() => (purposed(purpose, () => execute(nl, DEL, { index, parent })), true)) ?? false;
+  return ignoreAbsent(() => (withRequestPurpose(purpose, () => execute(nl, DEL, { index, parent })), true)) ?? false;
 }

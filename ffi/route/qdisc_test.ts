@@ -3,22 +3,22 @@ import { expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { attrs } from "../netlink/attrs.ts";
 import { Reader, u32, u64 } from "../netlink/codec.ts";
-import { acknowledgement, recorded, recorder, valueOf } from "../../testing/netlink.ts";
-import { inNetns, netnsTest } from "../../testing/netns.ts";
+import { acknowledgement, recordedMessage, recordingSocket, valueOf } from "../../testing/netlink.ts";
+import { netnsTest, runInNetns } from "../../testing/netns.ts";
 import { ifb } from "./link_kinds.ts";
 import * as link from "./link.ts";
 import * as qdisc from "./qdisc.ts";
 import { IFF_UP, TCA_TBF_BURST, TCA_TBF_RATE64 } from "./uapi.ts";
 
 /** What is sent while `call` runs. */
-function sentBy(call: (nl: ReturnType<typeof recorder>) => void): Uint8Array {
-  const nl = recorder(acknowledgement(1, 0));
+function sentBy(call: (nl: ReturnType<typeof recordingSocket>) => void): Uint8Array {
+  const nl = recordingSocket(acknowledgement(1, 0));
   call(nl);
   return nl.sent[0]!;
 }
 
 test("an ingress discipline is added by tc(8)'s bytes", () => {
-  expect(sentBy((nl) => qdisc.addIngress(nl, 1)).toHex()).toBe(recorded("qdisc_add_ingress").toHex());
+  expect(sentBy((nl) => qdisc.addIngress(nl, 1)).toHex()).toBe(recordedMessage("qdisc_add_ingress").toHex());
 });
 
 const sizes = attrs(() => ({ rate64: [TCA_TBF_RATE64, u64], burst: [TCA_TBF_BURST, u32] }));
@@ -31,7 +31,7 @@ for (
 ) {
   test(`a token bucket of ${bucket.rate} bytes per second has tc(8)'s values`, () => {
     const ours = valueOf(qdisc.qdiscMessage, sentBy((nl) => qdisc.addTokenBucket(nl, 1, bucket)));
-    const theirs = valueOf(qdisc.qdiscMessage, recorded(name));
+    const theirs = valueOf(qdisc.qdiscMessage, recordedMessage(name));
     expect({ ...ours, options: undefined }).toEqual({ ...theirs, options: undefined });
     expect(qdisc.tokenBucketOf(ours)).toEqual(qdisc.tokenBucketOf(theirs)!);
     const [sent, wanted] = [ours, theirs].map(({ options }) => sizes.read(new Reader(options!)));
@@ -63,10 +63,10 @@ netnsTest("the kernel keeps every token bucket that it is given", ({ host }) => 
     const root = qdisc.findRoot(host.route, index);
     const state = qdisc.tokenBucketOf(root!)!;
     expect({ ...state, buffer: 0 }).toEqual({ rate, limit, buffer: 0 });
-    expect(qdisc.hasBurst(state, { rate, burst, limit })).toBe(true);
+    expect(qdisc.matchesBurst(state, { rate, burst, limit })).toBe(true);
     const ticks = burst * 1e9 / 64 / Number(rate);
-    if (ticks > 1000) expect(qdisc.hasBurst(state, { rate, burst: Math.ceil(burst * 1.1) + 1, limit })).toBe(false);
-    expect(JSON.parse(inNetns(host, "tc", "-j", "qdisc", "show", "dev", "ifb9"))[0]).toMatchObject({ kind: "tbf" });
+    if (ticks > 1000) expect(qdisc.matchesBurst(state, { rate, burst: Math.ceil(burst * 1.1) + 1, limit })).toBe(false);
+    expect(JSON.parse(runInNetns(host, "tc", "-j", "qdisc", "show", "dev", "ifb9"))[0]).toMatchObject({ kind: "tbf" });
     expect(qdisc.removeRoot(host.route, index)).toBe(true);
     expect(qdisc.removeRoot(host.route, index)).toBe(false);
   }
@@ -83,7 +83,7 @@ netnsTest("disciplines are found at their places, and a second one at a place is
   qdisc.addIngress(host.route, 1);
   qdisc.addTokenBucket(host.route, 1, bucket);
   expect([qdisc.findRoot(route, 1)?.kind, qdisc.findIngress(route, 1)?.kind]).toEqual(["tbf", "ingress"]);
-  expect(JSON.parse(inNetns(host, "tc", "-j", "qdisc", "show", "dev", "lo"))).toMatchObject([
+  expect(JSON.parse(runInNetns(host, "tc", "-j", "qdisc", "show", "dev", "lo"))).toMatchObject([
     { kind: "tbf", handle: "1:", root: true, options: { rate: 125_000, burst: 16_000 } },
     { kind: "ingress", handle: "ffff:" },
   ]);

@@ -1,6 +1,6 @@
 import { expect } from "bun:test";
 import type { Netns } from "../netns.ts";
-import { inNetns, netnsTest } from "../../testing/netns.ts";
+import { netnsTest, runInNetns } from "../../testing/netns.ts";
 import * as link from "./link.ts";
 import * as wholeRoute from "./raw_route.ts";
 
@@ -21,14 +21,14 @@ function prepare(host: Netns): { readonly v0: number } {
     ip -6 route add default via fd00:0::1 metric 9
     ip -6 route append default via fd00:1::1 metric 9
     ip -6 route add 2001:db8::/32 via fd00:0::9 mtu 1300 pref high`;
-  inNetns(host, "sh", "-ec", script);
+  runInNetns(host, "sh", "-ec", script);
   return { v0: link.get(host.route, "v0").index };
 }
 
 /** Routes as ip(8) shows them, without those of link-local addresses, which come when they like. */
 function shown(netns: Netns, table: string): string[] {
   return [["-4"], ["-6"]].flatMap((family) =>
-    inNetns(netns, "ip", ...family, "route", "show", "table", table).split("\n")
+    runInNetns(netns, "ip", ...family, "route", "show", "table", table).split("\n")
   )
     .map((line) => line.trim()).filter((line) =>
       line !== "" && !line.startsWith("fe80") && !line.startsWith("multicast")
@@ -39,13 +39,15 @@ netnsTest("routes copied into another table are shown there as in their own", ({
   const { v0 } = prepare(host);
   const own = wholeRoute.list(host.route).filter((each) => wholeRoute.tableOf(each) === MAIN);
   // In the order of their dependence: what has a gateway needs the way to it.
-  for (const each of own.toSorted((a, b) => wholeRoute.gatewaysOf(a).length - wholeRoute.gatewaysOf(b).length)) {
-    wholeRoute.append(host.route, wholeRoute.inTable(each, 5000));
+  for (
+    const each of own.toSorted((a, b) => wholeRoute.nextHopGateways(a).length - wholeRoute.nextHopGateways(b).length)
+  ) {
+    wholeRoute.append(host.route, wholeRoute.withTable(each, 5000));
   }
   expect(shown(host, "5000").toSorted()).toEqual(shown(host, "main").toSorted());
   expect(shown(host, "main").length).toBeGreaterThan(9);
   const copied = own.find((each) => wholeRoute.linksOf(each).includes(v0))!;
-  expect(() => wholeRoute.append(host.route, wholeRoute.inTable(copied, 5000))).toThrow("EEXIST");
+  expect(() => wholeRoute.append(host.route, wholeRoute.withTable(copied, 5000))).toThrow("EEXIST");
 });
 
 netnsTest("routes that are removed can be put back; those of other links stay", ({ host }) => {
@@ -56,12 +58,12 @@ netnsTest("routes that are removed can be put back; those of other links stay", 
       wholeRoute.tableOf(each) === MAIN && wholeRoute.linksOf(each).every((link) => link === v0)
     );
   // What has a gateway goes first, and comes back last.
-  const byV0 = listed().toSorted((a, b) => wholeRoute.gatewaysOf(b).length - wholeRoute.gatewaysOf(a).length);
+  const byV0 = listed().toSorted((a, b) => wholeRoute.nextHopGateways(b).length - wholeRoute.nextHopGateways(a).length);
   for (const each of byV0) wholeRoute.remove(host.route, each);
   expect(listed()).toEqual([]);
   // Of an IPv6 route over two links one half is gone; an IPv4 route is one route.
   expect(shown(host, "main")).toContain("default via fd00:1::1 dev v1 metric 9 pref medium");
-  expect(inNetns(host, "ip", "route")).toContain("203.0.113.0/24");
+  expect(runInNetns(host, "ip", "route")).toContain("203.0.113.0/24");
   for (const each of byV0.toReversed()) wholeRoute.append(host.route, each);
   expect(shown(host, "main").toSorted()).toEqual(before.toSorted());
 });

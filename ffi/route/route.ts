@@ -4,9 +4,9 @@
  * @see linux/rtnetlink.h struct rtmsg
  * @module
  */
-import { type Cidr, cidr, type Ip, ipOf, networkOf, prefixLengthOf } from "../address.ts";
+import { type Cidr, type Ip, ipOf, networkOf, prefixLengthOf, toCidr } from "../address.ts";
 import { attrs } from "../netlink/attrs.ts";
-import { type Codec, ip, Reader, struct, u32, u8 } from "../netlink/codec.ts";
+import { type Codec, ipCodec, Reader, struct, u32, u8 } from "../netlink/codec.ts";
 import {
   message,
   type MessageIn,
@@ -14,11 +14,11 @@ import {
   NLM_F_APPEND,
   NLM_F_CREATE,
   NLM_F_EXCL,
-  type Op,
+  type Operation,
 } from "../netlink/message.ts";
-import { dump, type Netlink, query, type Request, request } from "../netlink/socket.ts";
-import { unless } from "../sys/error.ts";
-import { afOf } from "./address.ts";
+import { dump, type Netlink, type NetlinkRequest, query, request } from "../netlink/socket.ts";
+import { ignoreErrors } from "../sys/error.ts";
+import { addressFamily } from "./address.ts";
 import {
   AF_INET,
   RT_SCOPE_LINK,
@@ -60,7 +60,7 @@ export interface NextHop {
   readonly oif: number;
   readonly gateway?: Ip;
 }
-const nextHop = attrs(() => ({ gateway: [RTA_GATEWAY, ip] }));
+const nextHopAttrs = attrs(() => ({ gateway: [RTA_GATEWAY, ipCodec] }));
 /** Several ways to a destination. struct rtnexthop { u16 len; u8 flags; u8 hops; s32 ifindex; }, each with attributes behind it. */
 export const nextHops: Codec<readonly NextHop[]> = {
   write() {
@@ -69,14 +69,14 @@ export const nextHops: Codec<readonly NextHop[]> = {
   read(r) {
     const hops: NextHop[] = [];
     const HEADER = 8;
-    while (r.end - r.at >= HEADER) {
-      const start = r.take(HEADER);
+    while (r.end - r.offset >= HEADER) {
+      const start = r.skip(HEADER);
       const length = r.view.getUint16(start, true);
       if (length < HEADER) throw new RangeError(`Cannot read the next hop at ${start}: its length is ${length}`);
-      r.take(length - HEADER);
-      const { gateway } = nextHop.read(new Reader(r.bytes, start + HEADER, r.at));
+      r.skip(length - HEADER);
+      const { gateway } = nextHopAttrs.read(new Reader(r.bytes, start + HEADER, r.offset));
       hops.push({ oif: r.view.getInt32(start + 4, true), ...gateway && { gateway } });
-      r.at = Math.min(r.end, start + ((length + 3) & ~3));
+      r.offset = Math.min(r.end, start + ((length + 3) & ~3));
     }
     return hops;
   },
@@ -84,28 +84,28 @@ export const nextHops: Codec<readonly NextHop[]> = {
 
 /** A route, as in RTM_NEWROUTE and its relatives. */
 export const routeMessage = message("route", rtmsg, () => ({
-  dst: [RTA_DST, ip],
+  dst: [RTA_DST, ipCodec],
   oif: [RTA_OIF, u32],
-  gateway: [RTA_GATEWAY, ip],
+  gateway: [RTA_GATEWAY, ipCodec],
   priority: [RTA_PRIORITY, u32],
-  prefsrc: [RTA_PREFSRC, ip],
+  prefsrc: [RTA_PREFSRC, ipCodec],
   metrics: [RTA_METRICS, attrs(() => ({ mtu: [RTAX_MTU, u32], advmss: [RTAX_ADVMSS, u32] }))],
   table: [RTA_TABLE, u32],
   /** Instead of `oif` and `gateway`, where the kernel joined routes: IPv6 routes of one destination and metric. */
   nextHops: [RTA_MULTIPATH, nextHops],
 }));
-type RouteOp = Op<typeof routeMessage>;
+type RouteOp = Operation<typeof routeMessage>;
 const NEW: RouteOp = { name: "RTM_NEWROUTE", type: RTM_NEWROUTE, spec: routeMessage };
 const GET: RouteOp = { name: "RTM_GETROUTE", type: RTM_GETROUTE, spec: routeMessage };
 
 /** A route out of one link. */
-export interface Route {
+export interface UnicastRoute {
   readonly dst: Cidr;
   /** Index of the link. */
   readonly oif?: number | undefined;
   readonly gateway?: Ip | undefined;
   /** What packets are from, unless their sender says so. */
-  readonly source?: Ip | undefined;
+  readonly prefsrc?: Ip | undefined;
   /** The gateway is at the other end of the link whatever the other routes say. */
   readonly onlink?: boolean | undefined;
   /** The metric: of two routes the lower wins. */
@@ -121,20 +121,21 @@ export interface Route {
 }
 
 /** The request that adds a route, to be sent with others; behind those that have the same destination and metric already. */
-export function addRequest(route: Route): Request {
+export function appendRequest(route: UnicastRoute): NetlinkRequest {
   return request(NEW, fields(route), NLM_F_CREATE | NLM_F_APPEND);
 }
 
 /** The request that adds a route unless there is one of the same destination and metric, to be sent with others. */
-export function addSoleRequest(route: Route): Request {
+export function addExclusiveRequest(route: UnicastRoute): NetlinkRequest {
   return request(NEW, fields(route), NLM_F_CREATE | NLM_F_EXCL);
 }
 
-function fields(route: Route): MessageIn<typeof routeMessage> {
-  const { dst, gateway, oif, source, priority, mtu, advmss, table = RT_TABLE_MAIN } = route;
-  const scope = route.scope ?? (gateway === undefined && afOf(dst) === AF_INET ? RT_SCOPE_LINK : RT_SCOPE_UNIVERSE);
+function fields(route: UnicastRoute): MessageIn<typeof routeMessage> {
+  const { dst, gateway, oif, prefsrc, priority, mtu, advmss, table = RT_TABLE_MAIN } = route;
+  const scope = route.scope ??
+    (gateway === undefined && addressFamily(dst) === AF_INET ? RT_SCOPE_LINK : RT_SCOPE_UNIVERSE);
   return {
-    family: afOf(dst),
+    family: addressFamily(dst),
     dstLength: prefixLengthOf(dst),
     shortTable: table < 256 ? table : RT_TABLE_UNSPEC,
     protocol: RTPROT_BOOT,
@@ -144,7 +145,7 @@ function fields(route: Route): MessageIn<typeof routeMessage> {
     dst: ipOf(networkOf(dst)),
     ...oif === undefined ? {} : { oif },
     ...gateway === undefined ? {} : { gateway },
-    ...source === undefined ? {} : { prefsrc: source },
+    ...prefsrc === undefined ? {} : { prefsrc: prefsrc },
     ...priority === undefined ? {} : { priority },
     ...mtu === undefined && advmss === undefined ? {} : { metrics: { mtu, advmss } },
     ...table < 256 ? {} : { table },
@@ -152,29 +153,29 @@ function fields(route: Route): MessageIn<typeof routeMessage> {
 }
 
 /** The unicast routes of a family, in every table or in one; one with several next hops is several routes. @throws {NetlinkError} */
-export function list(nl: Netlink, family: number, table?: number): Route[] {
+export function list(nl: Netlink, family: number, table?: number): UnicastRoute[] {
   // A table that never held a route of the family is none to the kernel.
-  const all = unless(["ENOENT"], () => dump(nl, GET, { family, ...table === undefined ? {} : { table } })) ?? [];
-  return all.filter((one) => one.type === RTN_UNICAST && !(one.flags & RTM_F_CLONED)).flatMap(read)
-    .filter((one) => table === undefined || one.table === table);
+  const all = ignoreErrors(["ENOENT"], () => dump(nl, GET, { family, ...table === undefined ? {} : { table } })) ?? [];
+  return all.filter((reply) => reply.type === RTN_UNICAST && !(reply.flags & RTM_F_CLONED)).flatMap(toRoutes)
+    .filter((reply) => table === undefined || reply.table === table);
 }
 
 /** The index of the link by which packets to `destination` leave, or `undefined` if the kernel names none. @throws {NetlinkError} */
 export function outgoingLink(nl: Netlink, destination: Ip): number | undefined {
-  const family = afOf(destination);
+  const family = addressFamily(destination);
   return query(nl, GET, { family, dstLength: family === AF_INET ? 32 : 128, dst: destination }).oif;
 }
 
-function read(one: MessageOut<typeof routeMessage>): Route[] {
-  const anywhere = (one.family === AF_INET ? "0.0.0.0" : "::") as Ip;
-  const common = {
-    dst: cidr(one.dst ?? anywhere, one.dstLength),
-    source: one.prefsrc,
-    priority: one.priority,
-    table: one.table ?? one.shortTable,
-    scope: one.scope,
-    mtu: one.metrics?.mtu,
-    advmss: one.metrics?.advmss,
+function toRoutes(reply: MessageOut<typeof routeMessage>): UnicastRoute[] {
+  const unspecified = (reply.family === AF_INET ? "0.0.0.0" : "::") as Ip;
+  const shared = {
+    dst: toCidr(reply.dst ?? unspecified, reply.dstLength),
+    source: reply.prefsrc,
+    priority: reply.priority,
+    table: reply.table ?? reply.shortTable,
+    scope: reply.scope,
+    mtu: reply.metrics?.mtu,
+    advmss: reply.metrics?.advmss,
   };
-  return (one.nextHops ?? [one]).map(({ oif, gateway }) => ({ ...common, oif, gateway }));
+  return (reply.nextHops ?? [reply]).map(({ oif, gateway }) => ({ ...shared, oif, gateway }));
 }

@@ -6,12 +6,19 @@
  * @see linux/fib_rules.h, ip-rule(8)
  * @module
  */
-import { type Cidr, cidr, type Ip, ipOf, prefixLengthOf } from "../address.ts";
-import { bytes, cstr, ip, struct, u32, u8 } from "../netlink/codec.ts";
-import { purposed } from "../netlink/error.ts";
-import { message, type MessageIn, type MessageOut, NLM_F_CREATE, NLM_F_EXCL, type Op } from "../netlink/message.ts";
+import { type Cidr, type Ip, ipOf, prefixLengthOf, toCidr } from "../address.ts";
+import { bytes, cstr, ipCodec, struct, u32, u8 } from "../netlink/codec.ts";
+import { withRequestPurpose } from "../netlink/error.ts";
+import {
+  message,
+  type MessageIn,
+  type MessageOut,
+  NLM_F_CREATE,
+  NLM_F_EXCL,
+  type Operation,
+} from "../netlink/message.ts";
 import { dump, execute, type Netlink } from "../netlink/socket.ts";
-import { afOf } from "./address.ts";
+import { addressFamily } from "./address.ts";
 import {
   AF_INET,
   AF_INET6,
@@ -36,7 +43,7 @@ import {
 } from "./uapi.ts";
 
 /** struct fib_rule_hdr */
-const header = struct({
+const fibRuleHdr = struct({
   family: u8,
   dstLength: u8,
   srcLength: u8,
@@ -49,7 +56,7 @@ const header = struct({
 });
 
 /** What a rule may ask for besides addresses; here it matters only whether it does. */
-const conditions = {
+const otherSelectors = {
   iif: [FRA_IIFNAME, cstr],
   oif: [FRA_OIFNAME, cstr],
   mark: [FRA_FWMARK, u32],
@@ -62,17 +69,17 @@ const conditions = {
 } as const;
 
 /** A rule, as in RTM_NEWRULE and its relatives. */
-export const ruleMessage = message("rule", header, () => ({
-  src: [FRA_SRC, ip],
-  dst: [FRA_DST, ip],
+export const fibRuleMessage = message("rule", fibRuleHdr, () => ({
+  src: [FRA_SRC, ipCodec],
+  dst: [FRA_DST, ipCodec],
   priority: [FRA_PRIORITY, u32],
   table: [FRA_TABLE, u32],
-  ...conditions,
+  ...otherSelectors,
 }));
-type RuleOp = Op<typeof ruleMessage>;
-const NEW: RuleOp = { name: "RTM_NEWRULE", type: RTM_NEWRULE, spec: ruleMessage };
-const DEL: RuleOp = { name: "RTM_DELRULE", type: RTM_DELRULE, spec: ruleMessage };
-const GET: RuleOp = { name: "RTM_GETRULE", type: RTM_GETRULE, spec: ruleMessage };
+type RuleOp = Operation<typeof fibRuleMessage>;
+const NEW: RuleOp = { name: "RTM_NEWRULE", type: RTM_NEWRULE, spec: fibRuleMessage };
+const DEL: RuleOp = { name: "RTM_DELRULE", type: RTM_DELRULE, spec: fibRuleMessage };
+const GET: RuleOp = { name: "RTM_GETRULE", type: RTM_GETRULE, spec: fibRuleMessage };
 
 /** Packets from these addresses are routed by this table. */
 export interface SourceRule {
@@ -83,7 +90,7 @@ export interface SourceRule {
 }
 
 /** A rule as the kernel has it. */
-export interface Rule {
+export interface FibRule {
   readonly family: 4 | 6;
   readonly priority: number;
   /** The table to look into; absent for a rule that does something else. */
@@ -91,12 +98,12 @@ export interface Rule {
   /** Absent for packets from anywhere. */
   readonly from?: Cidr;
   /** True if it asks for nothing but where packets are from. */
-  readonly isBySource: boolean;
+  readonly isSourceOnly: boolean;
 }
 
 /** Adds a rule; the kernel takes several that differ in nothing but their priority. @throws {NetlinkError} `EEXIST` if there is one like it */
 export function add(nl: Netlink, rule: SourceRule): void {
-  purposed(
+  withRequestPurpose(
     () => `add rule from ${rule.from} to table ${rule.table}`,
     () => execute(nl, NEW, fields(rule), NLM_F_CREATE | NLM_F_EXCL),
   );
@@ -104,19 +111,22 @@ export function add(nl: Netlink, rule: SourceRule): void {
 
 /** Removes a rule. @throws {NetlinkError} `ENOENT` if there is none */
 export function remove(nl: Netlink, rule: SourceRule): void {
-  purposed(() => `remove rule from ${rule.from} to table ${rule.table}`, () => execute(nl, DEL, fields(rule)));
-}
-
-/** The rules of IPv4 and IPv6, in the order in which they are asked. @throws {NetlinkError} */
-export function list(nl: Netlink): Rule[] {
-  return [AF_INET, AF_INET6].flatMap((family) =>
-    purposed(() => "list rules", () => dump(nl, GET, { family })).map(read)
+  withRequestPurpose(
+    () => `remove rule from ${rule.from} to table ${rule.table}`,
+    () => execute(nl, DEL, fields(rule)),
   );
 }
 
-function fields({ from, table, priority }: SourceRule): MessageIn<typeof ruleMessage> {
+/** The rules of IPv4 and IPv6, in the order in which they are asked. @throws {NetlinkError} */
+export function list(nl: Netlink): FibRule[] {
+  return [AF_INET, AF_INET6].flatMap((family) =>
+    withRequestPurpose(() => "list rules", () => dump(nl, GET, { family })).map(toFibRule)
+  );
+}
+
+function fields({ from, table, priority }: SourceRule): MessageIn<typeof fibRuleMessage> {
   return {
-    family: afOf(from),
+    family: addressFamily(from),
     srcLength: prefixLengthOf(from),
     shortTable: table < 256 ? table : RT_TABLE_UNSPEC,
     action: FR_ACT_TO_TBL,
@@ -126,16 +136,18 @@ function fields({ from, table, priority }: SourceRule): MessageIn<typeof ruleMes
   };
 }
 
-function read(one: MessageOut<typeof ruleMessage>): Rule {
-  const asksMore = one.dstLength > 0 || one.tos !== 0 ||
-    (Object.keys(conditions) as (keyof typeof conditions)[]).some((name) => one[name] !== undefined && one[name] !== 0);
-  const anywhere = (one.family === AF_INET ? "0.0.0.0" : "::") as Ip;
+function toFibRule(reply: MessageOut<typeof fibRuleMessage>): FibRule {
+  const hasOtherSelectors = reply.dstLength > 0 || reply.tos !== 0 ||
+    (Object.keys(otherSelectors) as (keyof typeof otherSelectors)[]).some((name) =>
+      reply[name] !== undefined && reply[name] !== 0
+    );
+  const unspecified = (reply.family === AF_INET ? "0.0.0.0" : "::") as Ip;
   return {
-    family: one.family === AF_INET ? 4 : 6,
+    family: reply.family === AF_INET ? 4 : 6,
     // The kernel does not say it of the first rule, whose it is to be 0.
-    priority: one.priority ?? 0,
-    ...one.action === FR_ACT_TO_TBL && { table: one.table ?? one.shortTable },
-    ...one.srcLength > 0 && { from: cidr(one.src ?? anywhere, one.srcLength) },
-    isBySource: !asksMore,
+    priority: reply.priority ?? 0,
+    ...reply.action === FR_ACT_TO_TBL && { table: reply.table ?? reply.shortTable },
+    ...reply.srcLength > 0 && { from: toCidr(reply.src ?? unspecified, reply.srcLength) },
+    isSourceOnly: !hasOtherSelectors,
   };
 }

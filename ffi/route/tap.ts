@@ -4,7 +4,7 @@
  * @see linux/if_tun.h, Documentation/networking/tuntap.rst
  * @module
  */
-import { forPurpose } from "../sys/error.ts";
+import { withPurpose } from "../sys/error.ts";
 import { type Descriptor, descriptor } from "../sys/file.ts";
 import { sys } from "../sys/libc.ts";
 import { IFF_TAP } from "./link_kinds.ts";
@@ -43,18 +43,18 @@ export interface TapOptions {
  * until a program that opens it says otherwise.
  *
  * @param name new to the namespace, of 15 bytes at most
- * @returns what keeps it in being: it is gone once this is closed, unless {@linkcode keepTap} was called
+ * @returns what keeps it in being: it is gone once this is closed, unless {@linkcode persistTap} was called
  * @throws {SystemError} `EBUSY` if there is an interface of that name
  */
 export function createTap(name: string, { multiQueue = false, owner, group }: TapOptions = {}): Descriptor {
-  const tap = descriptor(forPurpose(`open "${TUN_DEVICE}"`, () => sys.open(TUN_DEVICE, O_RDWR | O_CLOEXEC, 0)));
+  const tap = descriptor(withPurpose(`open "${TUN_DEVICE}"`, () => sys.open(TUN_DEVICE, O_RDWR | O_CLOEXEC, 0)));
   try {
-    forPurpose(`create tap "${name}"`, () => sys.ioctl(tap.fd, TUNSETIFF, interfaceRequest(name, multiQueue)));
+    withPurpose(`create tap "${name}"`, () => sys.ioctl(tap.fd, TUNSETIFF, newIfreq(name, multiQueue)));
     if (owner !== undefined) {
-      forPurpose(`give tap "${name}" to user ${owner}`, () => sys.ioctl(tap.fd, TUNSETOWNER, owner));
+      withPurpose(`give tap "${name}" to user ${owner}`, () => sys.ioctl(tap.fd, TUNSETOWNER, owner));
     }
     if (group !== undefined) {
-      forPurpose(`give tap "${name}" to group ${group}`, () => sys.ioctl(tap.fd, TUNSETGROUP, group));
+      withPurpose(`give tap "${name}" to group ${group}`, () => sys.ioctl(tap.fd, TUNSETGROUP, group));
     }
     return tap;
   } catch (error) {
@@ -64,7 +64,7 @@ export function createTap(name: string, { multiQueue = false, owner, group }: Ta
 }
 
 /** struct ifreq { char name[16]; short flags; … } */
-function interfaceRequest(name: string, multiQueue: boolean): Uint8Array {
+function newIfreq(name: string, multiQueue: boolean): Uint8Array {
   const request = new Uint8Array(IFREQ_BYTES);
   const encoded = new TextEncoder().encode(name);
   // A pattern would be filled in by the kernel.
@@ -78,6 +78,6 @@ function interfaceRequest(name: string, multiQueue: boolean): Uint8Array {
 }
 
 /** Has a tap stay when nobody has it open. @throws {SystemError} */
-export function keepTap({ fd }: Descriptor): void {
-  forPurpose("keep the tap", () => sys.ioctl(fd, TUNSETPERSIST, 1));
+export function persistTap({ fd }: Descriptor): void {
+  withPurpose("keep the tap", () => sys.ioctl(fd, TUNSETPERSIST, 1));
 }

@@ -8,22 +8,22 @@
  * @see random(4), proc_stat(5)
  * @module
  */
-import { listEntries } from "./directory.ts";
-import { SystemError, unlessFailed } from "./error.ts";
+import { listDirectory } from "./directory.ts";
+import { ignoreSystemErrors, SystemError } from "./error.ts";
 import { readText } from "./file.ts";
-import { type FileStatus, findStatus } from "./stat.ts";
+import { type FileStat, findStat } from "./stat.ts";
 
 /** How far the clock may have gone astray and come back, without a trace. */
-const MARGIN = 3_600_000_000_000n;
+const CLOCK_MARGIN_NS = 3_600_000_000_000n;
 /** Within this time after its start, a machine has made its devices. */
-const FIRST_DEVICES = 120_000_000_000n;
+const DEVICE_SETUP_NS = 120_000_000_000n;
 
 const EIO = 5;
-let known: string | undefined;
+let cachedBootId: string | undefined;
 
 /** Which boot of the kernel this is, a UUID; it is read once. @throws {SystemError} `EIO` if something else is in its place */
 export function bootId(): string {
-  return known ??= readBootId("/proc/sys/kernel/random/boot_id");
+  return cachedBootId ??= readBootId("/proc/sys/kernel/random/boot_id");
 }
 
 function readBootId(path: string): string {
@@ -34,37 +34,37 @@ function readBootId(path: string): string {
 
 /** {@linkcode bootId}, or `undefined` where it cannot be read. */
 export function findBootId(): string | undefined {
-  return unlessFailed(bootId);
+  return ignoreSystemErrors(bootId);
 }
 
 /** A file as it was left, in nanoseconds since 1970. */
-export type Times = Pick<FileStatus, "modified" | "changed">;
+export type FileTimes = Pick<FileStat, "mtime" | "ctime">;
 
 /**
  * Tells of files whether they were certainly written, and last moved, before this boot; `false` is no certainty of the opposite.
  *
- * @param stat content of `/proc/stat`
- * @param devices when the devices of this boot were made, in nanoseconds since 1970
+ * @param procStat content of `/proc/stat`
+ * @param deviceCtimes when the devices of this boot were made, in nanoseconds since 1970
  */
-export function beforeBoot(
-  stat = unlessFailed(() => readText("/proc/stat")) ?? "",
-  devices = unlessFailed(deviceTimes) ?? [],
-): (times: Times) => boolean {
-  const seconds = /^btime (\d+)$/m.exec(stat)?.[1];
-  const [first, ...others] = devices;
+export function modifiedBeforeBoot(
+  procStat = ignoreSystemErrors(() => readText("/proc/stat")) ?? "",
+  deviceCtimes = ignoreSystemErrors(listDeviceCtimes) ?? [],
+): (times: FileTimes) => boolean {
+  const seconds = /^btime (\d+)$/m.exec(procStat)?.[1];
+  const [first, ...others] = deviceCtimes;
   if (seconds === undefined || first === undefined) return () => false;
   // By the clock of now; the devices say what the clock of then was.
-  const start = BigInt(seconds) * 1_000_000_000n;
+  const bootTime = BigInt(seconds) * 1_000_000_000n;
   const earliest = others.reduce((a, b) => a < b ? a : b, first);
   // These are another's, such as those of a container, which say nothing of the start.
-  if (earliest > start + FIRST_DEVICES) return () => false;
-  const limit = (earliest < start ? earliest : start) - MARGIN;
-  return ({ modified, changed }) => modified < limit && changed < limit;
+  if (earliest > bootTime + DEVICE_SETUP_NS) return () => false;
+  const limit = (earliest < bootTime ? earliest : bootTime) - CLOCK_MARGIN_NS;
+  return ({ mtime, ctime }) => mtime < limit && ctime < limit;
 }
 
-function deviceTimes(): bigint[] {
-  return listEntries("/dev").flatMap(({ name }) => {
-    const status = findStatus(`/dev/${name}`);
-    return status?.isCharacterDevice ? [status.changed] : [];
+function listDeviceCtimes(): bigint[] {
+  return listDirectory("/dev").flatMap(({ name }) => {
+    const status = findStat(`/dev/${name}`);
+    return status?.isCharacterDevice ? [status.ctime] : [];
   });
 }

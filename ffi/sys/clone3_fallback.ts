@@ -8,7 +8,7 @@
  * @module
  */
 import { SystemError } from "./error.ts";
-import { filterProgram, sys } from "./libc.ts";
+import { newSockFprog, sys } from "./libc.ts";
 
 const arm = process.arch === "arm64";
 const SYS_prctl = arm ? 167 : 157;
@@ -20,7 +20,7 @@ const SECCOMP_SET_MODE_FILTER = 1;
 const ENOSYS = 38;
 
 /** Words of struct sock_filter { u16 code; u8 jt; u8 jf; u32 k; } */
-const PROGRAM = [
+const SECCOMP_PROGRAM = [
   // The number of the call, from the start of struct seccomp_data.
   ...[0x20, 0],
   // If it is another one, a step further.
@@ -33,17 +33,17 @@ const PROGRAM = [
  * Has clone3(2) say ENOSYS, here and in programs that are started, if a filter refuses it: of two filters that refuse a call, the error of
  * the later one counts. Where that is not permitted, nothing changes.
  */
-export function permitThreads(): void {
+export function allowClone3Fallback(): void {
   // One question where there is no filter.
-  if (outcomeOf(() => sys.syscall(SYS_prctl, PR_GET_SECCOMP, null, 0, 0)) !== SECCOMP_MODE_FILTER) return;
+  if (resultOrErrorCode(() => sys.syscall(SYS_prctl, PR_GET_SECCOMP, null, 0, 0)) !== SECCOMP_MODE_FILTER) return;
   // Without arguments it starts nothing.
-  if (outcomeOf(() => sys.syscall(SYS_clone3, 0, null, 0, 0)) !== "EPERM") return;
-  const { memory, address } = filterProgram(PROGRAM);
-  outcomeOf(() => sys.syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, null, address, 0) + memory.length);
+  if (resultOrErrorCode(() => sys.syscall(SYS_clone3, 0, null, 0, 0)) !== "EPERM") return;
+  const { memory, address } = newSockFprog(SECCOMP_PROGRAM);
+  resultOrErrorCode(() => sys.syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, null, address, 0) + memory.length);
 }
 
 /** What a call returns, or the code of its error. */
-function outcomeOf(call: () => number): number | string {
+function resultOrErrorCode(call: () => number): number | string {
   try {
     return call();
   } catch (error) {

@@ -8,30 +8,30 @@
  * @see unix(7) SCM_RIGHTS, net/unix/garbage.c
  * @module
  */
-import { unlessFailed } from "./error.ts";
-import { descriptorMessage, sys } from "./libc.ts";
+import { ignoreSystemErrors } from "./error.ts";
+import { scmRightsMessage, sys } from "./libc.ts";
 
 const AF_UNIX = 1;
 const SOCK_DGRAM = 2;
 const SOCK_CLOEXEC = 0o2000000;
 
 /** Closes `fd`; what the kernel has to wait for then, it waits for in a thread of its own where that is possible. */
-export function closeLate(fd: number): void {
+export function closeDeferred(fd: number): void {
   // Let go behind the descriptor: from then on the last reference is the one on its way.
-  using _detained = unlessFailed(() => detain(fd));
+  using _inFlight = ignoreSystemErrors(() => holdInFlight(fd));
   sys.close(fd);
 }
 
-function detain(fd: number): Disposable {
+function holdInFlight(fd: number): Disposable {
   const ends = new Int32Array(2);
   sys.socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, ends);
   const [sender, receiver] = ends as unknown as readonly [number, number];
   const close = () => {
-    for (const each of [sender, receiver]) sys.close(each);
+    for (const end of [sender, receiver]) sys.close(end);
   };
   try {
     // The receiver is sent to itself, so that it stays when nobody else has it any more.
-    sys.sendmsg(sender, descriptorMessage([receiver, fd]), 0);
+    sys.sendmsg(sender, scmRightsMessage([receiver, fd]), 0);
   } catch (error) {
     close();
     throw error;

@@ -1,8 +1,8 @@
 import { expect, test } from "bun:test";
 import { readdirSync } from "node:fs";
-import { awaitReadable, readSome } from "./file.ts";
+import { awaitReadable, readAvailable } from "./file.ts";
 import { SystemError } from "./error.ts";
-import { closeLate } from "./deferred_close.ts";
+import { closeDeferred } from "./deferred_close.ts";
 import { sys } from "./libc.ts";
 
 const O_NONBLOCK = 0o4000;
@@ -13,16 +13,16 @@ test("closeLate() closes, and keeps no descriptor", () => {
   const ends = new Int32Array(2);
   sys.pipe2(ends, O_NONBLOCK);
   const [reader, writer] = [ends[0]!, ends[1]!];
-  closeLate(writer);
+  closeDeferred(writer);
   expect(descriptors()).toBe(before + 1);
   // The end of the pipe comes when the kernel has let go of the other side.
   expect(awaitReadable(reader, 5000)).toBe(true);
-  expect(readSome(reader)).toHaveLength(0);
+  expect(readAvailable(reader)).toHaveLength(0);
   sys.close(reader);
 });
 
 test("closeLate() fails as close(2) does for what is not open", () => {
   const before = descriptors();
-  expect(() => closeLate(9999)).toThrow(SystemError);
+  expect(() => closeDeferred(9999)).toThrow(SystemError);
   expect(descriptors()).toBe(before);
 });

@@ -4,7 +4,7 @@
  * @see mkdir(2), getdents64(2), access(2)
  * @module
  */
-import { forPurpose, unless } from "./error.ts";
+import { ignoreErrors, withPurpose } from "./error.ts";
 import { descriptor } from "./file.ts";
 import { sys } from "./libc.ts";
 
@@ -25,8 +25,8 @@ const DT_REG = 8;
 
 /** Creates a directory and those above it, as `mkdir -p` does. @throws {SystemError} */
 export function ensureDirectory(path: string, mode = 0o755): void {
-  forPurpose(`create directory "${path}"`, () => {
-    if (unless(["ENOENT"], () => makeDirectory(path, mode)) !== undefined) return;
+  withPurpose(`create directory "${path}"`, () => {
+    if (ignoreErrors(["ENOENT"], () => makeDirectory(path, mode)) !== undefined) return;
     const parent = path.replace(/\/+[^/]*\/*$/, "");
     if (parent === "" || parent === path) throw new RangeError(`Cannot create directory "${path}": no such parent`);
     ensureDirectory(parent, mode);
@@ -35,7 +35,7 @@ export function ensureDirectory(path: string, mode = 0o755): void {
 }
 
 function makeDirectory(path: string, mode: number): number {
-  return unless(["EEXIST"], () => sys.mkdir(path, mode)) ?? 0;
+  return ignoreErrors(["EEXIST"], () => sys.mkdir(path, mode)) ?? 0;
 }
 
 /**
@@ -43,12 +43,14 @@ function makeDirectory(path: string, mode: number): number {
  *
  * @throws {SystemError} `EROFS`, `EACCES`, `ENOTDIR`
  */
-export function requireWritable(path: string): void {
-  forPurpose(`write to directory "${path}"`, () => {
+export function requireWritableDirectory(path: string): void {
+  withPurpose(`write to directory "${path}"`, () => {
     for (let directory = path;;) {
       // The final dot asks for a directory.
       const name = new TextEncoder().encode(`${directory}/.\0`);
-      if (unless(["ENOENT"], () => sys.syscall(SYS_faccessat, AT_FDCWD, name, W_OK | X_OK, 0)) !== undefined) return;
+      if (ignoreErrors(["ENOENT"], () => sys.syscall(SYS_faccessat, AT_FDCWD, name, W_OK | X_OK, 0)) !== undefined) {
+        return;
+      }
       const parent = directory.replace(/\/+[^/]*\/*$/, "");
       if (parent === directory) throw new RangeError(`Cannot write to directory "${path}": no such parent`);
       directory = parent;
@@ -57,12 +59,12 @@ export function requireWritable(path: string): void {
 }
 
 /** The names in a directory, without `.` and `..`, in the order of the file system; `undefined` if there is none. @throws {SystemError} */
-export function findNames(path: string): string[] | undefined {
-  return unless(["ENOENT"], () => listEntries(path).map(({ name }) => name));
+export function findEntryNames(path: string): string[] | undefined {
+  return ignoreErrors(["ENOENT"], () => listDirectory(path).map(({ name }) => name));
 }
 
 /** One name in a directory, with what is known without opening it. */
-export interface Entry {
+export interface DirectoryEntry {
   readonly name: string;
   /** Equal for two names of one file. A number if that can hold it exactly: large maps of those are several times faster. */
   readonly inode: number | bigint;
@@ -76,10 +78,10 @@ export interface Entry {
  * @param follow whether a link in the place of the directory is followed
  * @throws {SystemError} `ENOTDIR` for a link that is not
  */
-export function listEntries(path: string, follow = true): Entry[] {
-  return forPurpose(`list directory "${path}"`, () => {
+export function listDirectory(path: string, follow = true): DirectoryEntry[] {
+  return withPurpose(`list directory "${path}"`, () => {
     using directory = descriptor(sys.open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | (follow ? 0 : O_NOFOLLOW), 0));
-    const entries: Entry[] = [];
+    const entries: DirectoryEntry[] = [];
     const buffer = new Uint8Array(32 * 1024);
     for (;;) {
       const length = sys.syscall(SYS_getdents64, directory.fd, buffer, buffer.length, 0);
@@ -90,7 +92,7 @@ export function listEntries(path: string, follow = true): Entry[] {
 }
 
 /** struct linux_dirent64 { u64 d_ino; s64 d_off; u16 d_reclen; u8 d_type; char d_name[]; } */
-function readEntries(bytes: Uint8Array, entries: Entry[]): void {
+function readEntries(bytes: Uint8Array, entries: DirectoryEntry[]): void {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   const decoder = new TextDecoder();
   for (let at = 0; at < bytes.length; at += view.getUint16(at + 16, true)) {

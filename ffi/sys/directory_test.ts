@@ -2,37 +2,37 @@ import { afterAll, expect, test } from "bun:test";
 import { mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { listEntries, requireWritable } from "./directory.ts";
+import { listDirectory, requireWritableDirectory } from "./directory.ts";
 import { writeUnnamed } from "./file.ts";
-import { findStatus } from "./stat.ts";
+import { findStat } from "./stat.ts";
 
 const root = mkdtempSync(join(tmpdir(), "cni-directory-"));
 afterAll(() => rmSync(root, { recursive: true }));
 
-test("requireWritable() is content with what is there or could be made, and makes nothing", () => {
+test("requireWritableDirectory() is content with what is there or could be made, and makes nothing", () => {
   mkdirSync(join(root, "a"));
   symlinkSync("a", join(root, "link"));
-  for (const path of ["a", "a/", "a/b/c//d", "link/b"]) requireWritable(join(root, path));
-  requireWritable("/no-such-directory/a");
+  for (const path of ["a", "a/", "a/b/c//d", "link/b"]) requireWritableDirectory(join(root, path));
+  requireWritableDirectory("/no-such-directory/a");
   expect(readdirSync(root).sort()).toEqual(["a", "link"]);
   expect(readdirSync(join(root, "a"))).toEqual([]);
 });
 
-test("requireWritable() names the directory and what is in the way", () => {
+test("requireWritableDirectory() names the directory and what is in the way", () => {
   writeFileSync(join(root, "file"), "");
   for (const path of ["file", "file/a"]) {
-    expect(() => requireWritable(join(root, path))).toThrow(
+    expect(() => requireWritableDirectory(join(root, path))).toThrow(
       `Cannot write to directory "${join(root, path)}": Not a directory (ENOTDIR)`,
     );
   }
-  expect(() => requireWritable("a")).toThrow("no such parent");
+  expect(() => requireWritableDirectory("a")).toThrow("no such parent");
 });
 
-test("requireWritable() notices a file system that is read-only", () => {
+test("requireWritableDirectory() notices a file system that is read-only", () => {
   const mounted = join(root, "mounted");
   mkdirSync(mounted);
-  const script = `import { requireWritable } from "${import.meta.dir}/directory.ts";
-    try { requireWritable("${mounted}/a/b"); } catch (error) { console.log(error.message); }`;
+  const script = `import { requireWritableDirectory } from "${import.meta.dir}/directory.ts";
+    try { requireWritableDirectory("${mounted}/a/b"); } catch (error) { console.log(error.message); }`;
   const { stdout, stderr } = Bun.spawnSync([
     ...["unshare", "-m", "sh", "-e", "-c", `mount -t tmpfs -o ro none "$0"; exec "$@"`, mounted],
     ...[process.execPath, "-e", script],
@@ -45,11 +45,11 @@ test("a link in the place of a directory is followed only where that is wanted",
   const link = join(root, "other-link");
   mkdirSync(join(root, "target/inside"), { recursive: true });
   symlinkSync("target", link);
-  expect(listEntries(link).map(({ name }) => name)).toEqual(["inside"]);
-  expect(() => listEntries(link, false)).toThrow("(ENOTDIR)");
-  expect(listEntries(join(root, "target"), false)).toHaveLength(1);
-  expect([findStatus(link)?.isDirectory, findStatus(link, false)?.isDirectory]).toEqual([true, false]);
+  expect(listDirectory(link).map(({ name }) => name)).toEqual(["inside"]);
+  expect(() => listDirectory(link, false)).toThrow("(ENOTDIR)");
+  expect(listDirectory(join(root, "target"), false)).toHaveLength(1);
+  expect([findStat(link)?.isDirectory, findStat(link, false)?.isDirectory]).toEqual([true, false]);
   rmSync(join(root, "target"), { recursive: true });
-  expect([findStatus(link), findStatus(link, false)?.isDirectory]).toEqual([undefined, false]);
+  expect([findStat(link), findStat(link, false)?.isDirectory]).toEqual([undefined, false]);
   expect(() => writeUnnamed(link, "")).toThrow("(ENOTDIR)");
 });

@@ -42,7 +42,7 @@ export class SystemError extends Error {
 }
 
 /** Runs a system call and, if it fails, says what it was for: `open "/x"`. @throws {SystemError} */
-export function forPurpose<T>(purpose: string, call: () => T): T {
+export function withPurpose<T>(purpose: string, call: () => T): T {
   try {
     return call();
   } catch (error) {
@@ -52,7 +52,7 @@ export function forPurpose<T>(purpose: string, call: () => T): T {
 }
 
 /** Runs `call`; a failure of the kernel gives `undefined`, every other error passes: for what can be done without. */
-export function unlessFailed<T>(call: () => T): T | undefined {
+export function ignoreSystemErrors<T>(call: () => T): T | undefined {
   try {
     return call();
   } catch (error) {
@@ -62,7 +62,7 @@ export function unlessFailed<T>(call: () => T): T | undefined {
 }
 
 /** Runs `call`; a failure with one of these codes gives `undefined`, every other error passes. */
-export function unless<T>(codes: readonly string[], call: () => T): T | undefined {
+export function ignoreErrors<T>(codes: readonly string[], call: () => T): T | undefined {
   try {
     return call();
   } catch (error) {

@@ -5,7 +5,7 @@
  * @see open(2), rename(2)
  * @module
  */
-import { forPurpose, SystemError, unless } from "./error.ts";
+import { ignoreErrors, SystemError, withPurpose } from "./error.ts";
 import { sys } from "./libc.ts";
 
 // asm-generic/fcntl.h, but for the last, which is another on arm64.
@@ -35,35 +35,35 @@ export function descriptor(fd: number): Descriptor {
 
 /** Opens `path` for reading; never waits for a writer of a pipe. @throws {SystemError} */
 export function openFile(path: string): Descriptor {
-  return descriptor(forPurpose(`open "${path}"`, () => sys.open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0)));
+  return descriptor(withPurpose(`open "${path}"`, () => sys.open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0)));
 }
 
 /** What `fd` has right now, at most 4 KiB; empty at its end. @throws {SystemError} */
-export function readSome(fd: number): Uint8Array {
+export function readAvailable(fd: number): Uint8Array {
   const buffer = new Uint8Array(4 * 1024);
   return buffer.subarray(0, sys.read(fd, buffer, buffer.length));
 }
 
 /** More than anything that is read as a whole; what goes on for ever, such as /dev/zero, must not take all memory. */
-const MOST_BYTES = 16 * 1024 * 1024;
+const MAX_BYTES = 16 * 1024 * 1024;
 const EAGAIN = 11;
 const EFBIG = 27;
 
 /** Reads from `fd` to its end, also when it is set to not block. @throws {SystemError} `EFBIG` if there are more than 16 MiB */
 export function readAll(fd: number): Uint8Array<ArrayBuffer> {
-  return readToEnd(fd, () => void awaitReady(fd, POLLIN));
+  return readToEnd(fd, () => void pollFor(fd, POLLIN));
 }
 
-/** @param wait called when there is nothing to read yet */
-function readToEnd(fd: number, wait: () => void): Uint8Array<ArrayBuffer> {
+/** @param onWouldBlock called when there is nothing to read yet */
+function readToEnd(fd: number, onWouldBlock: () => void): Uint8Array<ArrayBuffer> {
   let buffer = new Uint8Array(16 * 1024);
   let length = 0;
   for (;;) {
-    const count = unless(["EAGAIN"], () => sys.read(fd, buffer.subarray(length), buffer.length - length));
-    if (count === undefined) wait();
+    const count = ignoreErrors(["EAGAIN"], () => sys.read(fd, buffer.subarray(length), buffer.length - length));
+    if (count === undefined) onWouldBlock();
     else if (count === 0) return buffer.subarray(0, length);
     else if ((length += count) === buffer.length) {
-      if (length >= MOST_BYTES) throw new SystemError("read", EFBIG);
+      if (length >= MAX_BYTES) throw new SystemError("read", EFBIG);
       const larger = new Uint8Array(buffer.length * 4);
       larger.set(buffer);
       buffer = larger;
@@ -73,26 +73,26 @@ function readToEnd(fd: number, wait: () => void): Uint8Array<ArrayBuffer> {
 
 /** Writes all of `bytes` to `fd`, also into a slow pipe that is set to not block. @throws {SystemError} */
 export function writeAll(fd: number, bytes: Uint8Array): void {
-  for (let done = 0; done < bytes.length;) {
-    const count = unless(["EAGAIN"], () => sys.write(fd, bytes.subarray(done), bytes.length - done));
-    if (count === undefined) awaitReady(fd, POLLOUT);
-    else done += count;
+  for (let written = 0; written < bytes.length;) {
+    const count = ignoreErrors(["EAGAIN"], () => sys.write(fd, bytes.subarray(written), bytes.length - written));
+    if (count === undefined) pollFor(fd, POLLOUT);
+    else written += count;
   }
 }
 
 /** Does nothing for a while. */
-export function pause(ms: number): void {
+export function sleep(ms: number): void {
   sys.poll(null, 0, ms);
 }
 
-function awaitReady(fd: number, events: number, timeoutMs = -1): boolean {
+function pollFor(fd: number, events: number, timeoutMs = -1): boolean {
   // struct pollfd { int fd; short events; short revents; }
   return sys.poll(new Int32Array([fd, events]), 1, timeoutMs) > 0;
 }
 
 /** True once `fd` has something to read; false after `timeoutMs`. @throws {SystemError} */
 export function awaitReadable(fd: number, timeoutMs: number): boolean {
-  return awaitReady(fd, POLLIN, timeoutMs);
+  return pollFor(fd, POLLIN, timeoutMs);
 }
 
 /**
@@ -103,15 +103,15 @@ export function awaitReadable(fd: number, timeoutMs: number): boolean {
  */
 export function readFile(path: string, wait = true): Uint8Array<ArrayBuffer> {
   using file = openFile(path);
-  return forPurpose(`read "${path}"`, () => wait ? readAll(file.fd) : readToEnd(file.fd, refuseToWait));
+  return withPurpose(`read "${path}"`, () => wait ? readAll(file.fd) : readToEnd(file.fd, throwWouldBlock));
 }
 
 /** The last `count` bytes of a file; all of it if it has fewer. @throws {SystemError} */
-export function readEnd(path: string, count: number): Uint8Array {
+export function readTail(path: string, count: number): Uint8Array {
   const SEEK_END = 2;
   using file = openFile(path);
-  return forPurpose(`read "${path}"`, () => {
-    unless(["EINVAL"], () => sys.lseek(file.fd, -count, SEEK_END));
+  return withPurpose(`read "${path}"`, () => {
+    ignoreErrors(["EINVAL"], () => sys.lseek(file.fd, -count, SEEK_END));
     return readAll(file.fd);
   });
 }
@@ -125,26 +125,26 @@ export function readText(path: string): string {
  * The content of an ordinary file, or `undefined` if there is none: for files of our own, in whose place somebody may have put something
  * else. A link is not followed, and nothing is waited for.
  *
- * @throws {SystemError} with one of {@linkcode NO_FILE} if it is no ordinary file, and for every other reason
+ * @throws {SystemError} with one of {@linkcode NOT_A_FILE_CODES} if it is no ordinary file, and for every other reason
  */
 export function findText(path: string): string | undefined {
   const flags = O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
-  return unless(["ENOENT", "ENOTDIR"], () => {
-    using file = descriptor(forPurpose(`open "${path}"`, () => sys.open(path, flags, 0)));
-    return forPurpose(`read "${path}"`, () => new TextDecoder().decode(readToEnd(file.fd, refuseToWait)));
+  return ignoreErrors(["ENOENT", "ENOTDIR"], () => {
+    using file = descriptor(withPurpose(`open "${path}"`, () => sys.open(path, flags, 0)));
+    return withPurpose(`read "${path}"`, () => new TextDecoder().decode(readToEnd(file.fd, throwWouldBlock)));
   });
 }
 
-function refuseToWait(): never {
+function throwWouldBlock(): never {
   throw new SystemError("read", EAGAIN);
 }
 
 /** What {@linkcode findText} says of links, directories, pipes, devices, sockets and endless files. */
-export const NO_FILE: readonly string[] = ["ELOOP", "EISDIR", "EAGAIN", "ENXIO", "ENODEV", "EFBIG"];
+export const NOT_A_FILE_CODES: readonly string[] = ["ELOOP", "EISDIR", "EAGAIN", "ENXIO", "ENODEV", "EFBIG"];
 
 /** Writes `text` into an existing file such as those of /proc/sys. @throws {SystemError} */
 export function overwrite(path: string, text: string): void {
-  forPurpose(`write "${text}" to "${path}"`, () => {
+  withPurpose(`write "${text}" to "${path}"`, () => {
     using file = descriptor(sys.open(path, O_WRONLY | O_CLOEXEC, 0));
     writeAll(file.fd, new TextEncoder().encode(text));
   });
@@ -162,12 +162,12 @@ export function writeTemporary(path: string, text: string, mode = 0o600, durable
   // At random: process numbers are equal in two containers that share the directory.
   const random = Math.random().toString(36).slice(2);
   const temporary = `${directory}.${path.slice(directory.length, directory.length + 100)}.${random}.tmp`;
-  writeNew(temporary, text, mode, durable);
+  writeNewFile(temporary, text, mode, durable);
   return temporary;
 }
 
-function writeNew(path: string, text: string, mode: number, durable: boolean): void {
-  forPurpose(`write "${path}"`, () => {
+function writeNewFile(path: string, text: string, mode: number, durable: boolean): void {
+  withPurpose(`write "${path}"`, () => {
     using file = descriptor(sys.open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
     try {
       writeAll(file.fd, new TextEncoder().encode(text));
@@ -179,7 +179,7 @@ function writeNew(path: string, text: string, mode: number, durable: boolean): v
   });
 }
 
-/** A file without a name: gone when it is closed, unless {@linkcode linkFile} gave it one by then. */
+/** A file without a name: gone when it is closed, unless {@linkcode hardLink} gave it one by then. */
 export interface UnnamedFile extends Descriptor {
   /** Leads to it for as long as it is open. */
   readonly path: string;
@@ -195,9 +195,9 @@ export interface UnnamedFile extends Descriptor {
  * @see O_TMPFILE in open(2)
  */
 export function writeUnnamed(directory: string, text: string, mode = 0o600, durable = true): UnnamedFile | undefined {
-  return forPurpose(`write to directory "${directory}"`, () => {
+  return withPurpose(`write to directory "${directory}"`, () => {
     // EISDIR and EINVAL: what kernels and file systems answer that take the flag for O_DIRECTORY.
-    const fd = unless(
+    const fd = ignoreErrors(
       ["EOPNOTSUPP", "EISDIR", "EINVAL"],
       () => sys.open(directory, O_WRONLY | O_TMPFILE | O_NOFOLLOW | O_CLOEXEC, mode),
     );
@@ -222,31 +222,31 @@ export function writeUnnamed(directory: string, text: string, mode = 0o600, dura
  * @throws {SystemError}
  */
 export function replaceFile(path: string, text: string, mode = 0o600, durable = true): void {
-  forPurpose(`write "${path}"`, () => {
+  withPurpose(`write "${path}"`, () => {
     const temporary = temporaryName(path);
     const replace = () => {
-      publish(path, temporary, text, mode, durable);
-      rename(temporary, path);
+      publishAs(path, temporary, text, mode, durable);
+      renameOrRemove(temporary, path);
     };
     // Whoever writes the same file may have taken it away to put its own there; the last one to come has the last word.
-    for (let left = 10; left > 0; left--) {
-      if (unless(["ENOENT"], () => (replace(), true))) return;
+    for (let attempts = 10; attempts > 0; attempts--) {
+      if (ignoreErrors(["ENOENT"], () => (replace(), true))) return;
     }
     replace();
   });
 }
 
 /** Gives a new file the name `temporary`, in one step; whatever had it is removed. */
-function publish(path: string, temporary: string, text: string, mode: number, durable: boolean): void {
+function publishAs(path: string, temporary: string, text: string, mode: number, durable: boolean): void {
   using unnamed = writeUnnamed(directoryOf(path), text, mode, durable);
   if (unnamed === undefined) {
     removeFile(temporary);
-    return writeNew(temporary, text, mode, durable);
+    return writeNewFile(temporary, text, mode, durable);
   }
-  while (!linkFile(unnamed.path, temporary)) removeFile(temporary);
+  while (!hardLink(unnamed.path, temporary)) removeFile(temporary);
 }
 
-function rename(temporary: string, path: string): void {
+function renameOrRemove(temporary: string, path: string): void {
   try {
     sys.rename(temporary, path);
   } catch (error) {
@@ -256,7 +256,7 @@ function rename(temporary: string, path: string): void {
 }
 
 /** Removes a file that {@linkcode replaceFile} or {@linkcode createFile} wrote, and what a crash left beside it. @throws {SystemError} */
-export function removeReplaced(path: string): void {
+export function removeWithTemporary(path: string): void {
   // The file itself last: as long as it is there, it is known that there is something to remove.
   removeFile(temporaryName(path));
   removeFile(path);
@@ -280,14 +280,14 @@ const directoryOf = (path: string): string => path.slice(0, path.lastIndexOf("/"
  * @throws {SystemError}
  */
 export function createFile(path: string, text: string, mode = 0o600, durable = true): boolean {
-  return forPurpose(`create "${path}"`, () => {
+  return withPurpose(`create "${path}"`, () => {
     using unnamed = writeUnnamed(directoryOf(path), text, mode, durable);
-    if (unnamed) return linkFile(unnamed.path, path);
+    if (unnamed) return hardLink(unnamed.path, path);
     const temporary = temporaryName(path);
     removeFile(temporary);
-    writeNew(temporary, text, mode, durable);
+    writeNewFile(temporary, text, mode, durable);
     try {
-      return linkFile(temporary, path);
+      return hardLink(temporary, path);
     } finally {
       removeFile(temporary);
     }
@@ -295,19 +295,22 @@ export function createFile(path: string, text: string, mode = 0o600, durable = t
 }
 
 /** Gives the file that `path` leads to a further name; false if there is a file of that name already. @throws {SystemError} */
-export function linkFile(path: string, name: string): boolean {
-  return forPurpose(
+export function hardLink(path: string, name: string): boolean {
+  return withPurpose(
     `create "${name}"`,
-    () => unless(["EEXIST"], () => sys.linkat(AT_FDCWD, path, AT_FDCWD, name, AT_SYMLINK_FOLLOW)) !== undefined,
+    () => ignoreErrors(["EEXIST"], () => sys.linkat(AT_FDCWD, path, AT_FDCWD, name, AT_SYMLINK_FOLLOW)) !== undefined,
   );
 }
 
 /** Gives the file at `path` another name, which it takes from any other file. @throws {SystemError} */
 export function renameFile(path: string, name: string): void {
-  forPurpose(`rename "${path}" to "${name}"`, () => sys.rename(path, name));
+  withPurpose(`rename "${path}" to "${name}"`, () => sys.rename(path, name));
 }
 
 /** Removes a file; false if there was none. @throws {SystemError} */
 export function removeFile(path: string): boolean {
-  return forPurpose(`remove "${path}"`, () => unless(["ENOENT", "ENOTDIR"], () => sys.unlink(path)) !== undefined);
+  return withPurpose(
+    `remove "${path}"`,
+    () => ignoreErrors(["ENOENT", "ENOTDIR"], () => sys.unlink(path)) !== undefined,
+  );
 }

@@ -2,7 +2,7 @@ import { afterAll, expect, test } from "bun:test";
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createFile, removeReplaced, replaceFile } from "./file.ts";
+import { createFile, removeWithTemporary, replaceFile } from "./file.ts";
 
 const root = mkdtempSync(join(tmpdir(), "cni-file-"));
 afterAll(() => rmSync(root, { recursive: true, force: true }));
@@ -60,9 +60,9 @@ test("removeReplaced() removes a file with what replaceFile() left beside it, an
   const directory = newDirectory({ a: "old", ".a.other.tmp": "", b: "" });
   callWith(kill("rename"), `replaceFile${argsOf(`${directory}/a`, "new")}`);
   expect(readdirSync(directory).length).toBe(4);
-  removeReplaced(`${directory}/a`);
+  removeWithTemporary(`${directory}/a`);
   expect(readdirSync(directory).sort()).toEqual([".a.other.tmp", "b"]);
-  removeReplaced(`${directory}/a`);
+  removeWithTemporary(`${directory}/a`);
 });
 
 test("files are written whole where a file system knows no files without a name", () => {

@@ -16,18 +16,18 @@ declare global {
   }
 }
 
-type Type = "i32" | "i64_fast" | "cstring" | "ptr" | "pointer";
+type CType = "i32" | "i64_fast" | "cstring" | "ptr" | "pointer";
 /** A buffer that the kernel reads or fills. `null` is the null pointer. */
-type Buffer = Uint8Array | Uint16Array | Uint32Array | Int32Array | BigInt64Array | BigUint64Array | null;
+type CBuffer = Uint8Array | Uint16Array | Uint32Array | Int32Array | BigInt64Array | BigUint64Array | null;
 /** `pointer`, another word for `ptr`, is where the C function takes either a buffer or a number. */
-type Argument<T extends Type> = T extends "ptr" ? Buffer
-  : T extends "pointer" ? Buffer | number
+type CArgument<T extends CType> = T extends "ptr" ? CBuffer
+  : T extends "pointer" ? CBuffer | number
   : T extends "cstring" ? string
   : number;
 /** What the function returns, and what it takes. Short, since every call of the binary makes all of them. */
-type Signature = readonly [returns: "i32" | "i64_fast" | "ptr", ...args: Type[]];
-type Arguments<S extends Signature> = S extends readonly [unknown, ...infer A extends readonly Type[]]
-  ? { -readonly [I in keyof A]: Argument<A[I]> }
+type Signature = readonly [returns: "i32" | "i64_fast" | "ptr", ...args: CType[]];
+type Arguments<S extends Signature> = S extends readonly [unknown, ...infer A extends readonly CType[]]
+  ? { -readonly [I in keyof A]: CArgument<A[I]> }
   : never;
 
 /** Only functions that glibc 2.17 and musl both have; what is newer goes through `syscall`. */
@@ -91,7 +91,7 @@ type Sys = {
 };
 type Call = (...args: unknown[]) => number;
 /** With the place of the C function. */
-type Native = Call & { readonly ptr: number };
+type NativeFunction = Call & { readonly ptr: number };
 
 const EINTR = 4;
 const EBADF = 9;
@@ -105,7 +105,7 @@ const EBADF = 9;
 export const sys: Sys = Object.create(
   new Proxy({}, {
     get(_, name, self) {
-      const value = bind(name as keyof Signatures);
+      const value = bindFunction(name as keyof Signatures);
       Object.defineProperty(self, name, { value });
       return value;
     },
@@ -113,14 +113,14 @@ export const sys: Sys = Object.create(
 );
 
 /** Where the C library keeps this thread's `errno`; the thread never changes. */
-let errno: number | undefined;
+let errnoAddress: number | undefined;
 
-function bind(name: keyof Signatures): Call {
-  const native = open(name);
+function bindFunction(name: keyof Signatures): Call {
+  const native = openFunction(name);
   // Asked for before anything can fail: looking a function up may change it.
-  const errnoAt = errno ??= open("__errno_location")();
+  const errnoAt = errnoAddress ??= openFunction("__errno_location")();
   return (...args) => {
-    refuseUnsafe(name, args);
+    requireSafeArguments(name, args);
     for (;;) {
       const result = native(...args);
       if (result >= 0) return result;
@@ -135,21 +135,21 @@ function bind(name: keyof Signatures): Call {
 }
 
 /** Where there is a function that does nothing: for a signal that is only to interrupt a call. */
-export function addressOfNothing(): number {
-  return open("getppid").ptr;
+export function noopFunctionAddress(): number {
+  return openFunction("getppid").ptr;
 }
 
-function open(name: keyof Signatures): Native {
+function openFunction(name: keyof Signatures): NativeFunction {
   const [returns, ...args]: Signature = SIGNATURES[name];
   // This name alone is safe: it is mapped already, whereas a missing library would be looked for in the current directory.
   const library = Bun.FFI.dlopen("libc.so.6", { [name]: { returns, args } } as Parameters<typeof dlopen>[1]);
   // It returns its error instead of throwing it.
   if (Error.isError(library)) throw library;
-  return (library.symbols as unknown as Record<string, Native>)[name]!;
+  return (library.symbols as unknown as Record<string, NativeFunction>)[name]!;
 }
 
 /** bun:ffi turns `undefined` into 0 and cuts a string at its first NUL: `close(undefined)` would close standard input. */
-function refuseUnsafe(name: string, args: readonly unknown[]): void {
+function requireSafeArguments(name: string, args: readonly unknown[]): void {
   for (const arg of args) {
     const safe = typeof arg === "number"
       ? Number.isSafeInteger(arg)
@@ -166,10 +166,10 @@ function refuseUnsafe(name: string, args: readonly unknown[]): void {
  * @throws {SystemError} if that fails; it does not return otherwise
  * @see execvp(3)
  */
-export function execute(argv: readonly [string, ...string[]]): never {
+export function execProgram(argv: readonly [string, ...string[]]): never {
   // The JavaScript runtime ignores these two (SIGPIPE, SIGXFSZ), and what is ignored would stay so in the program.
   for (const signal of [13, 25]) sys.signal(signal, null);
-  sys.execvp(argv[0], textTable(argv));
+  sys.execvp(argv[0], cStringArray(argv));
   throw new Error(`Cannot execute "${argv[0]}": its arguments were taken and nothing happened`);
 }
 
@@ -180,25 +180,25 @@ export function execute(argv: readonly [string, ...string[]]): never {
  *
  * @throws {TypeError} if a text holds a NUL, which would cut it short
  */
-export function textTable(texts: readonly string[]): Uint32Array {
-  let all = "";
-  for (const text of texts) all += `${text}\0`;
+export function cStringArray(strings: readonly string[]): Uint32Array {
+  let joined = "";
+  for (const text of strings) joined += `${text}\0`;
   // In one go: text by text costs a quarter of a millisecond for an ordinary environment.
-  const encoded = new TextEncoder().encode(all);
-  const first = (texts.length + 1) * 8;
-  const table = new Uint32Array(Math.ceil((first + encoded.length) / 4));
-  new Uint8Array(table.buffer).set(encoded, first);
+  const encoded = new TextEncoder().encode(joined);
+  const headerBytes = (strings.length + 1) * 8;
+  const table = new Uint32Array(Math.ceil((headerBytes + encoded.length) / 4));
+  new Uint8Array(table.buffer).set(encoded, headerBytes);
   // Asked for after the view above was made: making one may move the numbers of a small array.
-  const address = Bun.FFI.ptr(table) + first;
-  let at = 0;
-  for (let index = 0; index < texts.length; index++) {
-    table[index * 2] = address + at;
-    table[index * 2 + 1] = Math.floor((address + at) / 2 ** 32);
-    at = encoded.indexOf(0, at) + 1;
+  const address = Bun.FFI.ptr(table) + headerBytes;
+  let offset = 0;
+  for (let index = 0; index < strings.length; index++) {
+    table[index * 2] = address + offset;
+    table[index * 2 + 1] = Math.floor((address + offset) / 2 ** 32);
+    offset = encoded.indexOf(0, offset) + 1;
   }
-  if (at === encoded.length) return table;
-  const cut = texts.find((text) => text.includes("\0"));
-  throw new TypeError(`Cannot pass ${JSON.stringify(cut)} to a program: it holds a NUL`);
+  if (offset === encoded.length) return table;
+  const invalid = strings.find((text) => text.includes("\0"));
+  throw new TypeError(`Cannot pass ${JSON.stringify(invalid)} to a program: it holds a NUL`);
 }
 
 /**
@@ -206,7 +206,7 @@ export function textTable(texts: readonly string[]): Uint32Array {
  *
  * @see unix(7) SCM_RIGHTS
  */
-export function descriptorMessage(fds: readonly number[]): Uint32Array {
+export function scmRightsMessage(fds: readonly number[]): Uint32Array {
   const SOL_SOCKET = 1;
   const SCM_RIGHTS = 1;
   const [vectorAt, byteAt, controlAt] = [14, 18, 20];
@@ -234,7 +234,7 @@ export function descriptorMessage(fds: readonly number[]): Uint32Array {
  * @returns also its address, which is good as long as the memory is referred to
  * @see linux/filter.h
  */
-export function filterProgram(words: readonly number[]): { readonly memory: Uint32Array; readonly address: number } {
+export function newSockFprog(words: readonly number[]): { readonly memory: Uint32Array; readonly address: number } {
   const memory = new Uint32Array(4 + words.length);
   const address = Bun.FFI.ptr(memory) as number;
   memory.set([words.length / 2, 0, address + 16, Math.floor((address + 16) / 2 ** 32), ...words]);

@@ -6,11 +6,11 @@
  * @see flock(2)
  * @module
  */
-import { forPurpose, SystemError, unless, unlessFailed } from "./error.ts";
-import { type Descriptor, descriptor, openFile, pause, removeFile } from "./file.ts";
+import { ignoreErrors, ignoreSystemErrors, SystemError, withPurpose } from "./error.ts";
+import { type Descriptor, descriptor, openFile, removeFile, sleep } from "./file.ts";
 import { sys } from "./libc.ts";
-import { takeHeldSignal } from "./signals.ts";
-import { findLink, findStatus, statusOf } from "./stat.ts";
+import { takePendingSignal } from "./signals.ts";
+import { findStat, findSymlinkTarget, fstat } from "./stat.ts";
 
 // asm-generic/fcntl.h; O_NOFOLLOW is another on arm64.
 const O_RDONLY = 0;
@@ -26,10 +26,10 @@ const LOCK_NB = 4;
 const LOCK_UN = 8;
 
 /** For a few calls. */
-const REPLACING_MS = 1000;
+const REPLACE_TIMEOUT_MS = 1000;
 
 /** How a lock is held. */
-export interface LockOptions {
+export interface FileLockOptions {
   /** Longest wait, in milliseconds. */
   readonly timeoutMs: number;
   /** With others that share it too; else alone. */
@@ -43,15 +43,15 @@ export class LockedError extends SystemError {
   override readonly name: string = "LockedError";
   /** What can be done about it. */
   readonly advice: string;
-  /** That of the file, see {@linkcode FileStatus.identity}. */
+  /** That of the file, see {@linkcode FileStat.identity}. */
   readonly identity: string;
 
   /** `what` is locked: `"/run/lock"`. */
   constructor(what: string, identity: string) {
     super("flock", EAGAIN);
     this.identity = identity;
-    const { holder, advice } = holders().describeHolders(identity);
-    this.message = `Cannot lock ${what}: it is held by ${holder}`;
+    const { description, advice } = lockHolderModule().describeLockHolders(identity);
+    this.message = `Cannot lock ${what}: it is held by ${description}`;
     this.advice = advice;
   }
 }
@@ -63,15 +63,15 @@ export class LockedError extends SystemError {
  * @throws {LockedError} when the time is over
  * @throws {SystemError} `EINTR` if a signal that is held back asks to end, and if the file cannot be opened
  */
-export function lockFile(path: string, options: LockOptions): Disposable {
-  const file = unless(["ELOOP"], () => openLock(path, options)) ?? openInPlaceOfLink(path, options);
+export function lockFile(path: string, options: FileLockOptions): Disposable {
+  const file = ignoreErrors(["ELOOP"], () => openLock(path, options)) ?? openReplacingSymlink(path, options);
   try {
     acquire(file.fd, `"${path}"`, options);
   } catch (error) {
     file[Symbol.dispose]();
     throw error;
   }
-  return options.inherited ? releasing(file) : file;
+  return options.inherited ? releaseAndClose(file) : file;
 }
 
 /**
@@ -81,18 +81,18 @@ export function lockFile(path: string, options: LockOptions): Disposable {
  * @returns true if there is a new file, by whomever
  * @throws {SystemError}
  */
-export function replaceLeftLock(path: string, identity: string, ms: number): boolean {
+export function replaceOrphanedLock(path: string, identity: string, minAgeMs: number): boolean {
   using directory = openFile(path.slice(0, path.lastIndexOf("/") + 1));
   // One at a time: who is late would remove the file that another process has put there and locked.
-  using _ = lockOpenFile(directory.fd, `"${path}"`, { timeoutMs: REPLACING_MS });
-  if (findStatus(path)?.identity !== identity) return true;
-  if (!holders().isLeft(identity, ms)) return false;
+  using _ = lockOpenFile(directory.fd, `"${path}"`, { timeoutMs: REPLACE_TIMEOUT_MS });
+  if (findStat(path)?.identity !== identity) return true;
+  if (!lockHolderModule().isHeldByOrphansOnly(identity, minAgeMs)) return false;
   removeFile(path);
   return true;
 }
 
 /** To close it is not enough where others have it open. */
-function releasing(file: Descriptor): Disposable {
+function releaseAndClose(file: Descriptor): Disposable {
   return {
     [Symbol.dispose]() {
       using _ = file;
@@ -101,22 +101,22 @@ function releasing(file: Descriptor): Disposable {
   };
 }
 
-function openLock(path: string, { inherited = false }: LockOptions): Descriptor {
+function openLock(path: string, { inherited = false }: FileLockOptions): Descriptor {
   const flags = O_RDONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | (inherited ? 0 : O_CLOEXEC);
-  return descriptor(forPurpose(`open lock file "${path}"`, () => sys.open(path, flags, 0o600)));
+  return descriptor(withPurpose(`open lock file "${path}"`, () => sys.open(path, flags, 0o600)));
 }
 
 /** Whoever finds a link removes it, one at a time: who is late would remove the file that another process has put there and locked. */
-function openInPlaceOfLink(path: string, options: LockOptions): Descriptor {
+function openReplacingSymlink(path: string, options: FileLockOptions): Descriptor {
   const name = path.slice(0, path.lastIndexOf("/") + 1);
   using directory = openFile(name);
   using _ = lockOpenFile(directory.fd, `"${name}"`, { ...options, shared: false });
-  if (findLink(path) !== undefined) removeFile(path);
+  if (findSymlinkTarget(path) !== undefined) removeFile(path);
   return openLock(path, options);
 }
 
 /** Takes the lock of a file that is open as `fd`, in the words of `what`; released when its scope ends. @throws as {@linkcode lockFile} */
-export function lockOpenFile(fd: number, what: string, options: LockOptions): Disposable {
+export function lockOpenFile(fd: number, what: string, options: FileLockOptions): Disposable {
   acquire(fd, what, options);
   return { [Symbol.dispose]: () => release(fd) };
 }
@@ -124,47 +124,50 @@ export function lockOpenFile(fd: number, what: string, options: LockOptions): Di
 /** Nothing is lost where that fails: the lock goes with the descriptor, at the latest when the process ends. */
 function release(fd: number): void {
   // Twice for what injects errors: the kernel does not wait here.
-  unlessFailed(() => request(fd, LOCK_UN) || request(fd, LOCK_UN));
+  ignoreSystemErrors(() => tryFlock(fd, LOCK_UN) || tryFlock(fd, LOCK_UN));
 }
 
-function acquire(fd: number, what: string, { timeoutMs, shared = false }: LockOptions): void {
+function acquire(fd: number, what: string, { timeoutMs, shared = false }: FileLockOptions): void {
   const operation = shared ? LOCK_SH : LOCK_EX;
-  const isHeld = forPurpose(`lock ${what}`, () => request(fd, operation | LOCK_NB) || wait(fd, operation, timeoutMs));
-  if (!isHeld) throw new LockedError(what, statusOf(fd).identity);
+  const isHeld = withPurpose(
+    `lock ${what}`,
+    () => tryFlock(fd, operation | LOCK_NB) || waitForLock(fd, operation, timeoutMs),
+  );
+  if (!isHeld) throw new LockedError(what, fstat(fd).identity);
 }
 
 /** False if others have it, or a signal came. */
-function request(fd: number, operation: number): boolean {
-  return unless(["EAGAIN", "EINTR"], () => sys.flock(fd, operation)) !== undefined;
+function tryFlock(fd: number, operation: number): boolean {
+  return ignoreErrors(["EAGAIN", "EINTR"], () => sys.flock(fd, operation)) !== undefined;
 }
 
 /** False when the time is over. */
-function wait(fd: number, operation: number, timeoutMs: number): boolean {
+function waitForLock(fd: number, operation: number, timeoutMs: number): boolean {
   const deadline = performance.now() + timeoutMs;
   for (;;) {
-    if (takeHeldSignal()) throw new SystemError("flock", EINTR);
-    if (standInLine(fd, operation, deadline)) return true;
+    if (takePendingSignal()) throw new SystemError("flock", EINTR);
+    if (flockUntil(fd, operation, deadline)) return true;
     if (performance.now() >= deadline) return false;
   }
 }
 
 /** In the kernel's queue until the lock is there, the time is over or a signal came. */
-function standInLine(fd: number, operation: number, deadline: number): boolean {
-  using limit = unless(WITHOUT_TIMERS, () => limits().limitTime(deadline - performance.now()));
-  if (limit) return !limit.isAskedToEnd() && request(fd, operation);
-  pause(1);
-  return request(fd, operation | LOCK_NB);
+function flockUntil(fd: number, operation: number, deadline: number): boolean {
+  using limit = ignoreErrors(NO_TIMER_CODES, () => timeLimitModule().interruptAfter(deadline - performance.now()));
+  if (limit) return !limit.isTerminationRequested() && tryFlock(fd, operation);
+  sleep(1);
+  return tryFlock(fd, operation | LOCK_NB);
 }
 
 /** The caller may have used up what it may have, or be forbidden to: then it has to ask again and again. */
-const WITHOUT_TIMERS = ["EAGAIN", "ENOMEM", "EPERM", "ENOSYS"];
+const NO_TIMER_CODES = ["EAGAIN", "ENOMEM", "EPERM", "ENOSYS"];
 
 /** Needed where the lock is held only: `require` runs these here and not at start-up. */
-function limits(): typeof import("./time_limit.ts") {
+function timeLimitModule(): typeof import("./time_limit.ts") {
   return require("./time_limit.ts");
 }
 
-/** See {@linkcode limits}. */
-function holders(): typeof import("./lock_holder.ts") {
+/** See {@linkcode timeLimitModule}. */
+function lockHolderModule(): typeof import("./lock_holder.ts") {
   return require("./lock_holder.ts");
 }

@@ -5,7 +5,7 @@
  */
 
 /** This moment in nanoseconds since 1970, rounded up: what was written before must not look newer. */
-export function momentAfterNow(): bigint {
+export function nowCeil(): bigint {
   return BigInt(Date.now() + 1) * 1_000_000n;
 }
 
@@ -15,6 +15,6 @@ export function momentAfterNow(): bigint {
  *
  * @param start in nanoseconds since 1970
  */
-export function writtenSince(start: bigint): (modified: bigint) => boolean {
-  return (modified) => modified >= start && modified <= momentAfterNow();
+export function modifiedSince(start: bigint): (mtime: bigint) => boolean {
+  return (mtime) => mtime >= start && mtime <= nowCeil();
 }

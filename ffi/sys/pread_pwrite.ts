@@ -21,31 +21,31 @@ const SYS_pwrite64 = arm ? 68 : 18;
 const EIO = 5;
 
 /** Opens a file for reading and writing; follows no link in the place of its name, and waits for no pipe. @throws {SystemError} */
-export function openForUpdate(path: string): Descriptor {
+export function openReadWrite(path: string): Descriptor {
   return descriptor(sys.open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0));
 }
 
 /** Creates a file that does not exist. @throws {SystemError} */
-export function createForUpdate(path: string, mode = 0o600): Descriptor {
+export function createReadWrite(path: string, mode = 0o600): Descriptor {
   return descriptor(sys.open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
 }
 
 /** Fills `buffer` with what the file has from byte `at` on. @throws {SystemError} `EIO` if it ends before */
-export function readAt(fd: number, at: number, buffer: Uint8Array): void {
-  const count = sys.syscall(SYS_pread64, fd, buffer, buffer.length, at);
+export function pread(fd: number, offset: number, buffer: Uint8Array): void {
+  const count = sys.syscall(SYS_pread64, fd, buffer, buffer.length, offset);
   if (count !== buffer.length) throw new SystemError("pread", EIO);
 }
 
 /** Writes all of `bytes` from byte `at` on. @throws {SystemError} */
-export function writeAt(fd: number, at: number, bytes: Uint8Array): void {
-  for (let done = 0; done < bytes.length;) {
-    done += sys.syscall(SYS_pwrite64, fd, bytes.subarray(done), bytes.length - done, at + done);
+export function pwrite(fd: number, offset: number, bytes: Uint8Array): void {
+  for (let written = 0; written < bytes.length;) {
+    written += sys.syscall(SYS_pwrite64, fd, bytes.subarray(written), bytes.length - written, offset + written);
   }
 }
 
 /** Sets when a file or directory was changed, in nanoseconds since 1970. @throws {SystemError} */
-export function setModified(fd: number, time: bigint): void {
+export function setMtime(fd: number, mtime: bigint): void {
   // struct timespec times[2]: last access, last change
   const UTIME_OMIT = 0x3ffffffen;
-  sys.futimens(fd, new BigInt64Array([0n, UTIME_OMIT, time / 1_000_000_000n, time % 1_000_000_000n]));
+  sys.futimens(fd, new BigInt64Array([0n, UTIME_OMIT, mtime / 1_000_000_000n, mtime % 1_000_000_000n]));
 }

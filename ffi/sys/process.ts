@@ -5,8 +5,8 @@
  * @see posix_spawn(3), pidfd_open(2), waitid(2)
  * @module
  */
-import { SystemError, unless } from "./error.ts";
-import { sys, textTable } from "./libc.ts";
+import { ignoreErrors, SystemError } from "./error.ts";
+import { cStringArray, sys } from "./libc.ts";
 
 const O_CLOEXEC = 0o2000000;
 const SYS_pidfd_open = 434;
@@ -28,10 +28,10 @@ export const SIGKILL = 9;
 export const SIGTERM = 15;
 
 /** Kernels before 5.3, sandboxes, and when there are too many: the end is looked for then, instead of being told. */
-const NO_PIDFD = ["ENOSYS", "EPERM", "EINVAL", "ENODEV", "EMFILE", "ENFILE", "ENOMEM"];
+const NO_PIDFD_CODES = ["ENOSYS", "EPERM", "EINVAL", "ENODEV", "EMFILE", "ENFILE", "ENOMEM"];
 
 /** A program that was started. Whoever has it closes its descriptors and reaps it. */
-export interface Child {
+export interface ChildProcess {
   readonly pid: number;
   /** To be written to. */
   readonly stdin: number;
@@ -40,11 +40,11 @@ export interface Child {
   /** To be read from. */
   readonly stderr: number;
   /** Readable for poll(2) once the program has ended; -1 where the kernel has no such descriptors. */
-  readonly end: number;
+  readonly pidfd: number;
 }
 
 /** How a program ended: its exit status, or the signal that ended it. */
-export type End = { readonly status: number } | { readonly signal: number };
+export type ExitStatus = { readonly status: number } | { readonly signal: number };
 
 /**
  * Starts the program at `path`, in the working directory and the namespaces of this thread, with three pipes, and open besides
@@ -60,12 +60,12 @@ export function startProgram(
   env: readonly string[],
   group: boolean,
   args: readonly string[] = [],
-): Child {
+): ChildProcess {
   // A list and not a DisposableStack, which costs a quarter of a millisecond when it is used first.
   const fds: number[] = [];
   try {
     for (let count = 0; count < 3; count++) openPipe(fds);
-    const [stdin, writeEnd, readEnd, stdout, readErrors, stderr] = fds as unknown as readonly [
+    const [stdin, stdinWriter, stdoutReader, stdout, stderrReader, stderr] = fds as unknown as readonly [
       number,
       number,
       number,
@@ -75,10 +75,10 @@ export function startProgram(
     ];
     // If whoever started us has these ignored, the kernel forgets how children end before we can ask.
     sys.signal(SIGCHLD, null);
-    const pid = spawn([path, ...args], env, [stdin, stdout, stderr], group);
-    const end = unless(NO_PIDFD, () => sys.syscall(SYS_pidfd_open, pid, null, 0, 0)) ?? -1;
+    const pid = posixSpawn([path, ...args], env, [stdin, stdout, stderr], group);
+    const pidfd = ignoreErrors(NO_PIDFD_CODES, () => sys.syscall(SYS_pidfd_open, pid, null, 0, 0)) ?? -1;
     for (const fd of [stdin, stdout, stderr]) sys.close(fd);
-    return { pid, stdin: writeEnd, stdout: readEnd, stderr: readErrors, end };
+    return { pid, stdin: stdinWriter, stdout: stdoutReader, stderr: stderrReader, pidfd };
   } catch (error) {
     for (const fd of fds) sys.close(fd);
     throw error;
@@ -92,24 +92,24 @@ function openPipe(fds: number[]): void {
   fds.push(ends[0]!, ends[1]!);
 }
 
-function spawn(
-  words: readonly [path: string, ...args: string[]],
+function posixSpawn(
+  command: readonly [path: string, ...args: string[]],
   env: readonly string[],
   streams: readonly number[],
   group: boolean,
 ): number {
-  const [path] = words;
+  const [path] = command;
   const pid = new Int32Array(1);
   // Larger than posix_spawn_file_actions_t (80 bytes) and posix_spawnattr_t (336) of any C library.
   const actions = new Uint8Array(1024);
-  const argv = textTable(words);
-  const environ = textTable(env);
+  const argv = cStringArray(command);
+  const environ = cStringArray(env);
   sys.posix_spawn_file_actions_init(actions);
   try {
     streams.forEach((fd, number) => sys.posix_spawn_file_actions_adddup2(actions, fd, number));
     // The JavaScript runtime closes what it inherits, but begins with 4.
     sys.posix_spawn_file_actions_addclose(actions, 3);
-    const failure = sys.posix_spawn(pid, path, actions, attributes(group), argv, environ);
+    const failure = sys.posix_spawn(pid, path, actions, spawnAttributes(group), argv, environ);
     if (failure !== 0) throw new SystemError("posix_spawn", failure, `start "${path}"`);
   } finally {
     sys.posix_spawn_file_actions_destroy(actions);
@@ -118,7 +118,7 @@ function spawn(
 }
 
 /** The JavaScript runtime ignores SIGPIPE and SIGXFSZ, the C library its own two; what is ignored would stay so in the program. */
-function attributes(group: boolean): Uint8Array {
+function spawnAttributes(group: boolean): Uint8Array {
   const attributes = new Uint8Array(1024);
   // sigset_t: one bit for each signal, from 1
   const signals = new Uint8Array(128);
@@ -134,17 +134,17 @@ function attributes(group: boolean): Uint8Array {
 }
 
 /** How the program ended, or `undefined` while it runs. It can be asked and sent signals again. @throws {SystemError} */
-export function findEnd(child: Child): End | undefined {
-  return wait(child, WNOWAIT);
+export function findExitStatus(child: ChildProcess): ExitStatus | undefined {
+  return waitForExit(child, WNOWAIT);
 }
 
-/** As {@linkcode findEnd}, but makes the kernel forget a program that has ended: its number may belong to another then. @throws {SystemError} */
-export function reap(child: Child): End | undefined {
-  return wait(child, 0);
+/** As {@linkcode findExitStatus}, but makes the kernel forget a program that has ended: its number may belong to another then. @throws {SystemError} */
+export function reap(child: ChildProcess): ExitStatus | undefined {
+  return waitForExit(child, 0);
 }
 
 /** siginfo_t of SIGCHLD: { i32 signo, errno, code, padding; i32 pid; u32 uid; i32 status; … } of 128 bytes */
-function wait({ pid }: Child, flags: number): End | undefined {
+function waitForExit({ pid }: ChildProcess, flags: number): ExitStatus | undefined {
   const info = new Int32Array(32);
   sys.waitid(P_PID, pid, info, WEXITED | WNOHANG | flags);
   if (info[4] === 0) return undefined;
@@ -153,6 +153,6 @@ function wait({ pid }: Child, flags: number): End | undefined {
 }
 
 /** Sends a signal to a program that was not reaped, or to all of its group; to what has ended it does nothing. @throws {SystemError} */
-export function sendSignal({ pid }: Child, signal: number, group: boolean): void {
-  unless(["ESRCH"], () => sys.kill(group ? -pid : pid, signal));
+export function sendSignal({ pid }: ChildProcess, signal: number, group: boolean): void {
+  ignoreErrors(["ESRCH"], () => sys.kill(group ? -pid : pid, signal));
 }

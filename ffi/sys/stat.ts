@@ -4,7 +4,7 @@
  * @see stat(2), readlink(2)
  * @module
  */
-import { forPurpose, unless } from "./error.ts";
+import { ignoreErrors, withPurpose } from "./error.ts";
 import { descriptor } from "./file.ts";
 import { sys } from "./libc.ts";
 
@@ -14,7 +14,7 @@ const O_NOFOLLOW = arm ? 0o100000 : 0o400000;
 const SYS_fstat = arm ? 80 : 5;
 
 /** What tells one file from another, and its kind. */
-export interface FileStatus {
+export interface FileStat {
   /** Device and inode: equal for two paths of one file, one namespace, one program. */
   readonly identity: string;
   readonly isFile: boolean;
@@ -25,13 +25,13 @@ export interface FileStatus {
   /** Length in bytes. */
   readonly size: number;
   /** Last change of the content, in nanoseconds since 1970. */
-  readonly modified: bigint;
+  readonly mtime: bigint;
   /** Last change of the file or of what is known about it, in nanoseconds since 1970; nobody can set it. */
-  readonly changed: bigint;
+  readonly ctime: bigint;
 }
 
 /** The status of an open file. @throws {SystemError} @see asm/stat.h: the two architectures differ in the place of st_mode only */
-export function statusOf(fd: number): FileStatus {
+export function fstat(fd: number): FileStat {
   const bytes = new Uint8Array(144);
   sys.syscall(SYS_fstat, fd, bytes, 0, 0);
   const view = new DataView(bytes.buffer);
@@ -46,17 +46,17 @@ export function statusOf(fd: number): FileStatus {
     isCharacterDevice: (mode & 0o170000) === 0o020000,
     mode: mode & 0o7777,
     size: Number(view.getBigInt64(48, true)),
-    get modified() {
-      return readTime(view, 88);
+    get mtime() {
+      return readTimespec(view, 88);
     },
-    get changed() {
-      return readTime(view, 104);
+    get ctime() {
+      return readTimespec(view, 104);
     },
   };
 }
 
 /** struct timespec */
-function readTime(view: DataView, at: number): bigint {
+function readTimespec(view: DataView, at: number): bigint {
   return view.getBigInt64(at, true) * 1_000_000_000n + view.getBigInt64(at + 8, true);
 }
 
@@ -66,21 +66,21 @@ function readTime(view: DataView, at: number): bigint {
  * @param follow whether a link in the place of its last name is followed; else the status is that of the link
  * @throws {SystemError}
  */
-export function findStatus(path: string, follow = true): FileStatus | undefined {
+export function findStat(path: string, follow = true): FileStat | undefined {
   // Opens the place and not the file: that asks for no permission to read, and wakes no device.
   const O_PATH = 0o10000000;
-  const place = unless(
+  const fd = ignoreErrors(
     ["ENOENT", "ENOTDIR", "ELOOP"],
-    () => forPurpose(`find "${path}"`, () => sys.open(path, O_PATH | O_CLOEXEC | (follow ? 0 : O_NOFOLLOW), 0)),
+    () => withPurpose(`find "${path}"`, () => sys.open(path, O_PATH | O_CLOEXEC | (follow ? 0 : O_NOFOLLOW), 0)),
   );
-  if (place === undefined) return undefined;
-  using opened = descriptor(place);
-  return statusOf(opened.fd);
+  if (fd === undefined) return undefined;
+  using file = descriptor(fd);
+  return fstat(file.fd);
 }
 
 /** Where a symbolic link points, or `undefined` if `path` is no link or does not exist. @throws {SystemError} */
-export function findLink(path: string): string | undefined {
+export function findSymlinkTarget(path: string): string | undefined {
   const buffer = new Uint8Array(4096);
-  const length = unless(["ENOENT", "ENOTDIR", "EINVAL"], () => sys.readlink(path, buffer, buffer.length));
+  const length = ignoreErrors(["ENOENT", "ENOTDIR", "EINVAL"], () => sys.readlink(path, buffer, buffer.length));
   return length === undefined ? undefined : new TextDecoder().decode(buffer.subarray(0, length));
 }

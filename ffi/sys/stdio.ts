@@ -3,12 +3,12 @@
  *
  * @module
  */
-import { forPurpose, SystemError } from "./error.ts";
-import { awaitReadable, readAll, readSome, writeAll } from "./file.ts";
-import { statusOf } from "./stat.ts";
+import { SystemError, withPurpose } from "./error.ts";
+import { awaitReadable, readAll, readAvailable, writeAll } from "./file.ts";
+import { fstat } from "./stat.ts";
 
 /** All of standard input, as text. @throws {SystemError} @throws {SyntaxError} if it is not UTF-8 */
-export function readInput(): string {
+export function readStdin(): string {
   const bytes = readAll(0);
   try {
     return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
@@ -19,15 +19,15 @@ export function readInput(): string {
 }
 
 /** How long VERSION waits for a writer who is slower than this program's start. */
-const PATIENCE_MS = 50;
+const STDIN_WAIT_MS = 50;
 
 /** What standard input has to say soon; empty rather than late. A terminal is not asked at all. */
-export function readPromptInput(): string {
+export function readAvailableStdin(): string {
   const decoder = new TextDecoder();
   let text = "";
   try {
-    while (!statusOf(0).isCharacterDevice && awaitReadable(0, PATIENCE_MS)) {
-      const part = readSome(0);
+    while (!fstat(0).isCharacterDevice && awaitReadable(0, STDIN_WAIT_MS)) {
+      const part = readAvailable(0);
       if (part.length === 0) break;
       text += decoder.decode(part, { stream: true });
       // One JSON document is all that is asked for; a writer that keeps its end open is not waited for.
@@ -40,9 +40,9 @@ export function readPromptInput(): string {
 }
 
 /** Writes text to standard output, all of it. @throws {SystemError} if it cannot be kept there, as on a full disk */
-export function print(text: string): void {
+export function printStdout(text: string): void {
   try {
-    forPurpose("write to standard output", () => write(1, text, console.log));
+    withPurpose("write to standard output", () => writeOrFallback(1, text, console.log));
   } catch (error) {
     // Nobody listens any more; that is for the other side to judge.
     if (!(error instanceof SystemError && error.code === "EPIPE")) throw error;
@@ -50,26 +50,26 @@ export function print(text: string): void {
 }
 
 /** Writes a line to standard error, if somebody listens. */
-export function say(line: string): void {
+export function printStderr(line: string): void {
   try {
-    write(2, `${line}\n`, console.error);
+    writeOrFallback(2, `${line}\n`, console.error);
   } catch (error) {
     if (!(error instanceof SystemError)) throw error;
   }
 }
 
 /** Writes the error that ends the process to standard output, or to standard error where that is impossible. */
-export function printLast(text: string): void {
+export function printFinalError(text: string): void {
   try {
-    write(1, text, console.log);
+    writeOrFallback(1, text, console.log);
   } catch (error) {
     if (!(error instanceof SystemError)) throw error;
-    say(text.trimEnd());
+    printStderr(text.trimEnd());
   }
 }
 
 /** Where executable memory is forbidden no system call can be made, but the error that says so must still get out. */
-function write(fd: number, text: string, fallback: (text: string) => void): void {
+function writeOrFallback(fd: number, text: string, fallback: (text: string) => void): void {
   try {
     writeAll(fd, new TextEncoder().encode(text));
   } catch (error) {

@@ -5,10 +5,10 @@
  * @see poll(2)
  * @module
  */
-import { unless } from "./error.ts";
+import { ignoreErrors } from "./error.ts";
 import { sys } from "./libc.ts";
-import { areSignalsHeld, takeHeldSignal } from "./signals.ts";
-import { type Child, type End, findEnd, reap, sendSignal, SIGKILL, SIGTERM } from "./process.ts";
+import { areSignalsBlocked, takePendingSignal } from "./signals.ts";
+import { type ChildProcess, type ExitStatus, findExitStatus, reap, sendSignal, SIGKILL, SIGTERM } from "./process.ts";
 
 const POLLIN = 1;
 const POLLOUT = 4;
@@ -19,182 +19,191 @@ const PIPE_BUF = 4096;
 const PIPE_SIZE = 64 * 1024;
 
 /** How long others may hold the pipes open after the program itself has ended: background children do so for ever. */
-const PATIENCE_MS = 100;
+const PIPE_GRACE_MS = 100;
 /** Between asking a program to end and ending it. */
-const FAREWELL_MS = 250;
+const TERM_GRACE_MS = 250;
 /** How long an ended program may take to be gone: one that waits in the kernel for a broken device never is. */
-const BURIAL_MS = 1000;
+const KILL_GRACE_MS = 1000;
 /** How often to look for the end of a program where the kernel cannot tell of it. */
-const LOOK_MS = 5;
+const EXIT_POLL_MS = 5;
 /** How often to look for a signal that is held back. */
-const SIGNAL_LOOK_MS = 50;
+const SIGNAL_POLL_MS = 50;
 
 /** Bounds of a dialogue. */
-export interface Bounds {
+export interface SubprocessLimits {
   /** When the program is ended, by the clock of `performance.now()`; `Infinity` for never. */
   readonly deadline: number;
   /** How many bytes the program may print; it is ended if there are more. */
-  readonly mostOutput: number;
+  readonly maxOutputBytes: number;
   /** Whether the program was started in a group of its own, which then is ended as a whole. */
-  readonly group: boolean;
+  readonly processGroup: boolean;
 }
 
 /** What came of a dialogue. */
-export interface Outcome {
+export interface SubprocessResult {
   /** Absent if the program cannot be ended. */
-  readonly end?: End;
+  readonly exitStatus?: ExitStatus;
   /** What it printed. */
   readonly output: Uint8Array;
   /** Why it was ended, if it did not end by itself. */
-  readonly stopped?: Reason;
+  readonly stopReason?: StopReason;
 }
 
 /** It took too long, printed too much, or this process is asked to end. */
-type Reason = "time" | "output" | "signal";
+type StopReason = "time" | "output" | "signal";
 
-interface State {
-  readonly child: Child;
-  readonly bounds: Bounds;
+interface CommunicationState {
+  readonly child: ChildProcess;
+  readonly limits: SubprocessLimits;
   /** What is read goes here first. */
   readonly buffer: Uint8Array;
-  readonly parts: Uint8Array[];
-  size: number;
-  stopped?: Reason;
-  ended: boolean;
+  readonly chunks: Uint8Array[];
+  outputBytes: number;
+  stopReason?: StopReason;
+  hasExited: boolean;
   /** When something is to be done if nothing happens before. */
-  alarm: number;
+  nextDeadline: number;
   /** Signals that the program was sent. */
-  signals: number;
+  signalsSent: number;
 }
 
 /** What is done when a descriptor is ready; false when it is of no more use. */
-type Watch = () => boolean;
+type ReadyHandler = () => boolean;
 
 /**
  * Gives a program its input and hears what it has to say, until it has ended.
  *
- * @param hear takes what it writes to standard error, at once; the bytes are valid for this call only
+ * @param onStderr takes what it writes to standard error, at once; the bytes are valid for this call only
  * @throws {SystemError}
  */
-export function converse(child: Child, input: Uint8Array, hear: (bytes: Uint8Array) => void, bounds: Bounds): Outcome {
-  const state: State = {
+export function communicate(
+  child: ChildProcess,
+  input: Uint8Array,
+  onStderr: (bytes: Uint8Array) => void,
+  limits: SubprocessLimits,
+): SubprocessResult {
+  const state: CommunicationState = {
     child,
-    bounds,
+    limits,
     buffer: new Uint8Array(PIPE_SIZE),
-    parts: [],
-    size: 0,
-    ended: false,
-    alarm: bounds.deadline,
-    signals: 0,
+    chunks: [],
+    outputBytes: 0,
+    hasExited: false,
+    nextDeadline: limits.deadline,
+    signalsSent: 0,
   };
-  const watches = new Map<number, Watch>([
-    [child.stdin, feeder(child.stdin, input)],
-    [child.stdout, () => collect(state)],
-    [child.stderr, () => listen(state, hear)],
+  const handlers = new Map<number, ReadyHandler>([
+    [child.stdin, stdinFeeder(child.stdin, input)],
+    [child.stdout, () => readStdout(state)],
+    [child.stderr, () => readStderr(state, onStderr)],
   ]);
-  if (child.end >= 0) watches.set(child.end, () => false);
+  if (child.pidfd >= 0) handlers.set(child.pidfd, () => false);
   try {
-    while (goOn(state, watches)) {
+    while (continueCommunication(state, handlers)) {
       // everything happens in there
     }
   } finally {
-    for (const fd of watches.keys()) sys.close(fd);
+    for (const fd of handlers.keys()) sys.close(fd);
     // Those of the group that did not heed the first signal.
-    if (state.stopped && bounds.group) sendSignal(child, SIGKILL, true);
+    if (state.stopReason && limits.processGroup) sendSignal(child, SIGKILL, true);
   }
-  const end = reap(child);
-  return { output: joined(state), ...(end && { end }), ...(state.stopped && { stopped: state.stopped }) };
+  const exitStatus = reap(child);
+  return {
+    output: concatenateOutput(state),
+    ...(exitStatus && { exitStatus }),
+    ...(state.stopReason && { stopReason: state.stopReason }),
+  };
 }
 
 /** Waits for something to happen and deals with it; false when nothing more is to be waited for. */
-function goOn(state: State, watches: Map<number, Watch>): boolean {
+function continueCommunication(state: CommunicationState, handlers: Map<number, ReadyHandler>): boolean {
   // Looked at before, so that what is in the pipes by then is still read.
-  const late = performance.now() >= state.alarm;
-  if (late && !state.ended) stop(state, "time");
-  else if (!state.stopped && takeHeldSignal()) stop(state, "signal");
-  awaitNext(watches, state);
-  if (!state.ended && !watches.has(state.child.end) && findEnd(state.child)) {
-    state.ended = true;
-    state.alarm = performance.now() + PATIENCE_MS;
+  const isLate = performance.now() >= state.nextDeadline;
+  if (isLate && !state.hasExited) terminate(state, "time");
+  else if (!state.stopReason && takePendingSignal()) terminate(state, "signal");
+  pollOnce(handlers, state);
+  if (!state.hasExited && !handlers.has(state.child.pidfd) && findExitStatus(state.child)) {
+    state.hasExited = true;
+    state.nextDeadline = performance.now() + PIPE_GRACE_MS;
   }
-  const silent = !watches.has(state.child.stdout) && !watches.has(state.child.stderr);
-  return state.ended ? !late && !silent : state.signals <= 2;
+  const isOutputClosed = !handlers.has(state.child.stdout) && !handlers.has(state.child.stderr);
+  return state.hasExited ? !isLate && !isOutputClosed : state.signalsSent <= 2;
 }
 
 /** Asks the program to end; the second time it is not asked, and the third time it is given up. */
-function stop(state: State, why: Reason): void {
-  const { child, bounds } = state;
-  state.stopped ??= why;
-  const [signal, time] = state.signals === 0 ? [SIGTERM, FAREWELL_MS] : [SIGKILL, BURIAL_MS];
-  state.alarm = performance.now() + time;
-  state.signals++;
-  sendSignal(child, signal, bounds.group);
+function terminate(state: CommunicationState, reason: StopReason): void {
+  const { child, limits } = state;
+  state.stopReason ??= reason;
+  const [signal, graceMs] = state.signalsSent === 0 ? [SIGTERM, TERM_GRACE_MS] : [SIGKILL, KILL_GRACE_MS];
+  state.nextDeadline = performance.now() + graceMs;
+  state.signalsSent++;
+  sendSignal(child, signal, limits.processGroup);
 }
 
-function awaitNext(watches: Map<number, Watch>, { child, alarm, ended }: State): void {
+function pollOnce(handlers: Map<number, ReadyHandler>, { child, nextDeadline, hasExited }: CommunicationState): void {
   // struct pollfd { int fd; short events; short revents; }
-  const polled = new Int32Array(watches.size * 2);
-  let at = 0;
-  for (const fd of watches.keys()) {
-    polled[at++] = fd;
-    polled[at++] = fd === child.stdin ? POLLOUT : POLLIN;
+  const pollfds = new Int32Array(handlers.size * 2);
+  let index = 0;
+  for (const fd of handlers.keys()) {
+    pollfds[index++] = fd;
+    pollfds[index++] = fd === child.stdin ? POLLOUT : POLLIN;
   }
-  const left = Math.max(0, Math.min(alarm - performance.now(), 2 ** 30));
-  const blind = child.end < 0 && !ended;
-  const look = blind ? LOOK_MS : areSignalsHeld() ? SIGNAL_LOOK_MS : Infinity;
-  sys.poll(polled, watches.size, Math.ceil(Math.min(left, look)));
-  for (at = 0; at < polled.length; at += 2) {
-    const fd = polled[at]!;
-    const found = polled[at + 1]! >> 16;
+  const remainingMs = Math.max(0, Math.min(nextDeadline - performance.now(), 2 ** 30));
+  const lacksPidfd = child.pidfd < 0 && !hasExited;
+  const intervalMs = lacksPidfd ? EXIT_POLL_MS : areSignalsBlocked() ? SIGNAL_POLL_MS : Infinity;
+  sys.poll(pollfds, handlers.size, Math.ceil(Math.min(remainingMs, intervalMs)));
+  for (index = 0; index < pollfds.length; index += 2) {
+    const fd = pollfds[index]!;
+    const revents = pollfds[index + 1]! >> 16;
     // Nothing but POLLHUP: all that had it open have closed it, and everything was read.
-    if (found === 0 || found !== POLLHUP && watches.get(fd)!()) continue;
-    watches.delete(fd);
+    if (revents === 0 || revents !== POLLHUP && handlers.get(fd)!()) continue;
+    handlers.delete(fd);
     sys.close(fd);
   }
 }
 
 /** Writes a piece at a time. That the program does not read it is its own affair. */
-function feeder(fd: number, input: Uint8Array): Watch {
+function stdinFeeder(fd: number, input: Uint8Array): ReadyHandler {
   let rest = input;
   return () => {
     if (rest.length > 0) {
-      const written = unless(["EPIPE"], () => sys.write(fd, rest, Math.min(rest.length, PIPE_BUF)));
+      const written = ignoreErrors(["EPIPE"], () => sys.write(fd, rest, Math.min(rest.length, PIPE_BUF)));
       rest = rest.subarray(written ?? rest.length);
     }
     return rest.length > 0;
   };
 }
 
-function collect(state: State): boolean {
-  const part = readSome(state, state.child.stdout).slice();
-  if (part.length === 0) return false;
-  if (state.size + part.length > state.bounds.mostOutput) {
-    stop(state, "output");
+function readStdout(state: CommunicationState): boolean {
+  const chunk = readChunk(state, state.child.stdout).slice();
+  if (chunk.length === 0) return false;
+  if (state.outputBytes + chunk.length > state.limits.maxOutputBytes) {
+    terminate(state, "output");
     return false;
   }
-  state.size += part.length;
-  state.parts.push(part);
+  state.outputBytes += chunk.length;
+  state.chunks.push(chunk);
   return true;
 }
 
-function listen(state: State, hear: (bytes: Uint8Array) => void): boolean {
-  const part = readSome(state, state.child.stderr);
-  if (part.length > 0) hear(part);
-  return part.length > 0;
+function readStderr(state: CommunicationState, onStderr: (bytes: Uint8Array) => void): boolean {
+  const chunk = readChunk(state, state.child.stderr);
+  if (chunk.length > 0) onStderr(chunk);
+  return chunk.length > 0;
 }
 
 /** Valid until something else is read. */
-function readSome({ buffer }: State, fd: number): Uint8Array {
+function readChunk({ buffer }: CommunicationState, fd: number): Uint8Array {
   return buffer.subarray(0, sys.read(fd, buffer, buffer.length));
 }
 
-function joined({ parts, size }: State): Uint8Array {
-  if (parts.length === 1) return parts[0]!;
-  const all = new Uint8Array(size);
-  let at = 0;
-  for (const part of parts) {
-    all.set(part, at);
-    at += part.length;
+function concatenateOutput({ chunks, outputBytes }: CommunicationState): Uint8Array {
+  if (chunks.length === 1) return chunks[0]!;
+  const output = new Uint8Array(outputBytes);
+  let offset = 0;
+  for (const chunk of chunks) {
+    output.set(chunk, offset);
+    offset += chunk.length;
   }
-  return all;
+  return output;
 }

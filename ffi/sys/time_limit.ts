@@ -4,8 +4,16 @@
  * @see timer_create(2), sigaction(2)
  * @module
  */
-import { addressOfNothing, sys } from "./libc.ts";
-import { heldSignals, isDefault, isListening, newAction, setOf, SIG_SETMASK, SIG_UNBLOCK } from "./signals.ts";
+import { noopFunctionAddress, sys } from "./libc.ts";
+import {
+  hasDefaultHandler,
+  isReportingSignals,
+  newSigaction,
+  newSigset,
+  SIG_SETMASK,
+  SIG_UNBLOCK,
+  terminationSignals,
+} from "./signals.ts";
 
 // asm/unistd_64.h and asm-generic/unistd.h
 const arm = process.arch === "arm64";
@@ -17,15 +25,15 @@ const CLOCK_MONOTONIC = 1;
 const SIGEV_THREAD_ID = 4;
 const SIGALRM = 14;
 // Flags of struct sigaction of glibc and musl, which have it behind the handler and 128 bytes of signals.
-const FLAGS_AT = 34;
+const SA_FLAGS_INDEX = 34;
 const SA_RESETHAND = 0x8000_0000;
 /** The first signal may come just before the call that it is for. */
-const AGAIN_MS = 20;
+const REPEAT_MS = 20;
 
 /** From now on calls of this thread that wait are interrupted at some time. */
 export interface TimeLimit extends Disposable {
   /** Whether a signal that was held back has come: who waits is to end. */
-  isAskedToEnd(): boolean;
+  isTerminationRequested(): boolean;
 }
 
 /**
@@ -34,34 +42,34 @@ export interface TimeLimit extends Disposable {
  *
  * @throws {SystemError} where there are no timers
  */
-export function limitTime(timeoutMs: number): TimeLimit {
-  const interrupters = [SIGALRM, ...(isListening() ? heldSignals().filter(isDefault) : [])];
+export function interruptAfter(timeoutMs: number): TimeLimit {
+  const signals = [SIGALRM, ...(isReportingSignals() ? terminationSignals().filter(hasDefaultHandler) : [])];
   const timer = newTimer();
-  const before = interrupters.map((signal) => interruptBy(signal));
-  const mask = setOf([]);
-  sys.sigprocmask(SIG_UNBLOCK, setOf(interrupters), mask);
-  const isTold = (signal: number) => signal !== SIGALRM && isDefault(signal);
+  const previousActions = signals.map((signal) => installNoopHandler(signal));
+  const mask = newSigset([]);
+  sys.sigprocmask(SIG_UNBLOCK, newSigset(signals), mask);
+  const wasDelivered = (signal: number) => signal !== SIGALRM && hasDefaultHandler(signal);
   startTimer(timer, timeoutMs);
   return {
-    isAskedToEnd: () => interrupters.some(isTold),
+    isTerminationRequested: () => signals.some(wasDelivered),
     [Symbol.dispose]() {
       sys.syscall(SYS_timer_delete, timer, null, 0, 0);
       sys.sigprocmask(SIG_SETMASK, mask, null);
-      const told = interrupters.filter(isTold);
-      interrupters.forEach((signal, i) => sys.sigaction(signal, before[i]!, null));
+      const delivered = signals.filter(wasDelivered);
+      signals.forEach((signal, i) => sys.sigaction(signal, previousActions[i]!, null));
       // It waits again, for whoever looks next.
-      for (const signal of told) sys.kill(process.pid, signal);
+      for (const signal of delivered) sys.kill(process.pid, signal);
     },
   };
 }
 
 /** Has the signal do nothing; one that asks to end is told from others by what it does the next time. @returns what it did before */
-function interruptBy(signal: number): Uint32Array {
-  const before = newAction(0);
-  const action = newAction(addressOfNothing());
-  action[FLAGS_AT] = signal === SIGALRM ? 0 : SA_RESETHAND;
-  sys.sigaction(signal, action, before);
-  return before;
+function installNoopHandler(signal: number): Uint32Array {
+  const previousAction = newSigaction(0);
+  const action = newSigaction(noopFunctionAddress());
+  action[SA_FLAGS_INDEX] = signal === SIGALRM ? 0 : SA_RESETHAND;
+  sys.sigaction(signal, action, previousAction);
+  return previousAction;
 }
 
 function newTimer(): number {
@@ -77,7 +85,7 @@ function startTimer(timer: number, timeoutMs: number): void {
   // struct itimerspec { struct timespec it_interval; struct timespec it_value; }; zero would stop it.
   const nanoseconds = BigInt(Math.max(1, Math.ceil(timeoutMs))) * 1_000_000n;
   const spec = new BigInt64Array([
-    ...[0n, BigInt(AGAIN_MS) * 1_000_000n],
+    ...[0n, BigInt(REPEAT_MS) * 1_000_000n],
     ...[nanoseconds / 1_000_000_000n, nanoseconds % 1_000_000_000n],
   ]);
   sys.syscall(SYS_timer_settime, timer, null, spec, 0);

@@ -15,7 +15,7 @@ import {
   struct,
   withDefault,
 } from "../../spec/schema.ts";
-import { rate, size } from "./units.ts";
+import { bitRate, bitSize } from "./units.ts";
 
 /** How much may pass in one direction. */
 export interface Limit {
@@ -34,61 +34,63 @@ export interface BandwidthConfig {
 }
 
 /** The four keys as they stand at the top of a configuration and in the capability. */
-interface Keys {
+interface LimitKeys {
   readonly ingressRate?: bigint;
   readonly ingressBurst?: bigint;
   readonly egressRate?: bigint;
   readonly egressBurst?: bigint;
 }
-const NAMES = ["ingressRate", "ingressBurst", "egressRate", "egressBurst"] as const;
+const LIMIT_KEYS = ["ingressRate", "ingressBurst", "egressRate", "egressBurst"] as const;
 
-const shape = () => ({
-  ingressRate: optional(rate),
-  ingressBurst: optional(size),
-  egressRate: optional(rate),
-  egressBurst: optional(size),
+const limitSchemas = () => ({
+  ingressRate: optional(bitRate),
+  ingressBurst: optional(bitSize),
+  egressRate: optional(bitRate),
+  egressBurst: optional(bitSize),
 });
-const keys: Schema<Keys> = lazy(() => struct(shape()));
+const limitKeys: Schema<LimitKeys> = lazy(() => struct(limitSchemas()));
 
 /** One of the four keys at the top, even with `null`, is enough for the capability not to count. */
 export const bandwidthConfig: Schema<BandwidthConfig> = {
-  inner: () => struct({ ...shape(), runtimeConfig: struct({ bandwidth }) }),
+  inner: () => struct({ ...limitSchemas(), runtimeConfig: struct({ bandwidth: capabilitySchema }) }),
   parse(node, path = "") {
     const raw = jsonObject.parse(node, path);
-    if (NAMES.some((name) => findKey(raw, name) !== undefined)) return limitsOf(raw, path);
-    return capability.parse(raw, path).runtimeConfig.bandwidth;
+    if (LIMIT_KEYS.some((name) => findKey(raw, name) !== undefined)) return parseLimits(raw, path);
+    return runtimeSchema.parse(raw, path).runtimeConfig.bandwidth;
   },
 };
 
-const capability = lazy(() => struct({ runtimeConfig: withDefault(struct({ bandwidth }), { bandwidth: {} }) }));
-const bandwidth: Schema<BandwidthConfig> = {
-  inner: keys,
-  parse: (node, path = "") => limitsOf(jsonObject.parse(node ?? {}, path), path),
+const runtimeSchema = lazy(() =>
+  struct({ runtimeConfig: withDefault(struct({ bandwidth: capabilitySchema }), { bandwidth: {} }) })
+);
+const capabilitySchema: Schema<BandwidthConfig> = {
+  inner: limitKeys,
+  parse: (node, path = "") => parseLimits(jsonObject.parse(node ?? {}, path), path),
 };
 
-function limitsOf(raw: JsonObject, path: string): BandwidthConfig {
-  const found = keys.parse(raw, path);
+function parseLimits(raw: JsonObject, path: string): BandwidthConfig {
+  const values = limitKeys.parse(raw, path);
   // As it is written there: DEL goes on without the key that an error names.
-  const pathOf = (name: keyof Keys) => join(path, findKey(raw, name) ?? name);
-  const ingress = limitOf(found, "ingressRate", "ingressBurst", pathOf);
-  const egress = limitOf(found, "egressRate", "egressBurst", pathOf);
+  const keyPath = (name: keyof LimitKeys) => join(path, findKey(raw, name) ?? name);
+  const ingress = parseLimit(values, "ingressRate", "ingressBurst", keyPath);
+  const egress = parseLimit(values, "egressRate", "egressBurst", keyPath);
   return { ...ingress && { ingress }, ...egress && { egress } };
 }
 
 /** The kernel counts a burst in 32 bits, as bytes. */
-const BURST_BYTES_END = 0xffff_ffffn;
+const MAX_BURST_BYTES = 0xffff_ffffn;
 
-function limitOf(
-  found: Keys,
-  rateName: keyof Keys,
-  burstName: keyof Keys,
-  pathOf: (name: keyof Keys) => string,
+function parseLimit(
+  values: LimitKeys,
+  rateName: keyof LimitKeys,
+  burstName: keyof LimitKeys,
+  keyPath: (name: keyof LimitKeys) => string,
 ): Limit | undefined {
-  const { [rateName]: rate = 0n, [burstName]: burst = 0n } = found;
+  const { [rateName]: rate = 0n, [burstName]: burst = 0n } = values;
   if (rate === 0n && burst === 0n) return undefined;
-  if (burst === 0n) throw new ConfigError(pathOf(rateName), `set together with ${burstName}`, String(rate));
-  if (rate === 0n) throw new ConfigError(pathOf(burstName), `set together with ${rateName}`, String(burst));
-  if (burst / 8n < BURST_BYTES_END) return { rate, burst };
-  const expected = `less than ${BURST_BYTES_END * 8n} bits, which are 4 GiB`;
-  throw new ConfigError(pathOf(burstName), expected, `${burst} bits`);
+  if (burst === 0n) throw new ConfigError(keyPath(rateName), `set together with ${burstName}`, String(rate));
+  if (rate === 0n) throw new ConfigError(keyPath(burstName), `set together with ${rateName}`, String(burst));
+  if (burst / 8n < MAX_BURST_BYTES) return { rate, burst };
+  const expected = `less than ${MAX_BURST_BYTES * 8n} bits, which are 4 GiB`;
+  throw new ConfigError(keyPath(burstName), expected, `${burst} bits`);
 }

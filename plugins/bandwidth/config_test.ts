@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { bucketOf, doubtOf } from "./token_bucket.ts";
+import { limitWarning, tokenBucketFor } from "./token_bucket.ts";
 import { bandwidthConfig } from "./config.ts";
 
 const both = { ingressRate: 1000, ingressBurst: 2000, egressRate: 3000, egressBurst: 4000 };
@@ -64,7 +64,7 @@ for (
 }
 
 test("buckets hold what the limit says, from 1 bit/s to 100 Gbit/s and beyond", () => {
-  const bucket = (rate: bigint, burst: bigint) => Object.values(bucketOf({ rate, burst }));
+  const bucket = (rate: bigint, burst: bigint) => Object.values(tokenBucketFor({ rate, burst }));
   expect(bucket(8n, 8n)).toEqual([1n, 1, 1]);
   expect(bucket(8000n, 80n)).toEqual([1000n, 10, 35]);
   expect(bucket(1n, 1n)).toEqual([1n, 1, 1]);
@@ -74,7 +74,7 @@ test("buckets hold what the limit says, from 1 bit/s to 100 Gbit/s and beyond", 
 });
 
 test("a burst that makes a limit void, or that no packet fits into, is doubted", () => {
-  const doubt = (rate: bigint, burst: bigint) => doubtOf({ rate, burst }, 1500);
+  const doubt = (rate: bigint, burst: bigint) => limitWarning({ rate, burst }, 1500);
   expect(doubt(15_000_000n, 4_294_967_295n)).toContain(
     "burst 4294967295 bit is 286 seconds of traffic at 15000000 bit/s",
   );

@@ -14,23 +14,23 @@ import { ifb } from "../../ffi/route/link_kinds.ts";
 import * as link from "../../ffi/route/link.ts";
 import * as qdisc from "../../ffi/route/qdisc.ts";
 import { IFF_UP } from "../../ffi/route/uapi.ts";
-import { removeIfPresent } from "../lib/links/interface.ts";
-import { deadOf } from "../lib/ruleset/elements.ts";
+import { removeLinkIfPresent } from "../lib/links/interface.ts";
+import { isStaleIn } from "../lib/ruleset/elements.ts";
 import { formatAlias, type Owner, ownerText, parseAlias, sameOwner } from "../lib/protocol/owner.ts";
 import type { Attachment } from "../../spec/plugin_config.ts";
 import type { Result } from "../../spec/result.ts";
 
-const nameFrom = (text: string): string =>
+const hashedName = (text: string): string =>
   `bwp${new Bun.CryptoHasher("sha512").update(text).digest("hex").slice(0, 12)}`;
 
 /** The name that the reference gives, the same for all interfaces of a container on a network. */
-export function referenceName({ network, containerId }: Omit<Owner, "ifname">): string {
-  return nameFrom(`${network}${containerId}`);
+export function referenceIfbName({ network, containerId }: Omit<Owner, "ifname">): string {
+  return hashedName(`${network}${containerId}`);
 }
 
 /** The name that no other attachment has. */
-export function ownName(owner: Owner): string {
-  return nameFrom(ownerText(owner));
+export function attachmentIfbName(owner: Owner): string {
+  return hashedName(ownerText(owner));
 }
 
 /** Creates the owner's ifb and sets it up; one that an earlier attachment of the same name left is replaced. @throws {NetlinkError} */
@@ -38,76 +38,76 @@ export function createIfb(host: Netns, owner: Owner, mtu: number): link.Link {
   const alias = formatAlias(owner);
   removeIfbs(host, owner, {});
   const spec = { mtu, txQLen: 0, flags: IFF_UP, change: IFF_UP, info: ifb({}) };
-  let name = referenceName(owner);
+  let name = referenceIfbName(owner);
   try {
     link.add(host.route, { name, ...spec });
   } catch (error) {
     if (!(error instanceof NetlinkError && error.code === "EEXIST")) throw error;
-    name = ownName(owner);
+    name = attachmentIfbName(owner);
     link.add(host.route, { name, ...spec });
   }
   try {
     link.set(host.route, name, { alias });
     return link.get(host.route, name);
   } catch (error) {
-    removeIfPresent(host, name);
+    removeLinkIfPresent(host, name);
     throw error;
   }
 }
 
 /** The ifbs of an attachment; it has one at most. @throws {NetlinkError} */
 export function findIfbs(host: Netns, owner: Owner, prevResult: Result | undefined): link.Link[] {
-  return ifbsOf(owner, prevResult, (name) => link.find(host.route, name));
+  return selectIfbs(owner, prevResult, (name) => link.find(host.route, name));
 }
 
-function ifbsOf(
+function selectIfbs(
   owner: Owner,
   prevResult: Result | undefined,
   find: (name: string) => link.Link | undefined,
 ): link.Link[] {
-  return [referenceName(owner), ownName(owner)].flatMap((name) => {
-    const found = find(name);
-    return found && ifb.of(found) && isOf(found, owner, prevResult) ? [found] : [];
+  return [referenceIfbName(owner), attachmentIfbName(owner)].flatMap((name) => {
+    const device = find(name);
+    return device && ifb.of(device) && belongsTo(device, owner, prevResult) ? [device] : [];
   });
 }
 
 /** The reference writes no owner: then the result says whose it is, and without one the name has to do. */
-function isOf({ name, alias }: link.Link, owner: Owner, prevResult: Result | undefined): boolean {
+function belongsTo({ name, alias }: link.Link, owner: Owner, prevResult: Result | undefined): boolean {
   if (alias !== undefined) return sameOwner(parseAlias(alias), owner);
-  if (name === ownName(owner) || !prevResult) return true;
-  return prevResult.interfaces?.some((each) => each.name === name && !each.sandbox) === true;
+  if (name === attachmentIfbName(owner) || !prevResult) return true;
+  return prevResult.interfaces?.some((reported) => reported.name === name && !reported.sandbox) === true;
 }
 
 /** Removes the ifbs of an attachment. @throws {NetlinkError} */
 export function removeIfbs(host: Netns, owner: Owner, prevResult: Result | undefined): void {
-  for (const { name } of findIfbs(host, owner, prevResult)) removeIfPresent(host, name!);
+  for (const { name } of findIfbs(host, owner, prevResult)) removeLinkIfPresent(host, name!);
 }
 
 /** Removes the ifbs of many attachments. @throws {NetlinkError} */
-export function removeIfbsOfMany(
+export function removeIfbsOfAttachments(
   host: Netns,
   attachments: readonly { readonly owner: Owner; readonly prevResult: Result | undefined }[],
 ): void {
-  link.removeChosen(host.route, (all) => {
-    const byName = new Map(all.map((each) => [each.name, each]));
-    return attachments.flatMap(({ owner, prevResult }) => ifbsOf(owner, prevResult, (name) => byName.get(name)));
+  link.removeSelected(host.route, (links) => {
+    const byName = new Map(links.map((device) => [device.name, device]));
+    return attachments.flatMap(({ owner, prevResult }) => selectIfbs(owner, prevResult, (name) => byName.get(name)));
   });
 }
 
 /** Removes the ifbs of a network's attachments that live no more. @throws {NetlinkError} */
 export function collectIfbs(host: Netns, network: string, valid: readonly Attachment[]): void {
-  const isDead = deadOf(network, valid);
-  const living = new Set(valid.map((each) => referenceName({ ...each, network })));
-  link.removeChosen(host.route, (all) => {
-    const ifbs = all.filter((each) => ifb.of(each));
-    const unnamed = ifbs.filter(({ alias, name = "" }) =>
-      alias === undefined && /^bwp[0-9a-f]{12}$/.test(name) && !living.has(name)
+  const isStale = isStaleIn(network, valid);
+  const validNames = new Set(valid.map((each) => referenceIfbName({ ...each, network })));
+  link.removeSelected(host.route, (links) => {
+    const ifbs = links.filter((each) => ifb.of(each));
+    const withoutOwner = ifbs.filter(({ alias, name = "" }) =>
+      alias === undefined && /^bwp[0-9a-f]{12}$/.test(name) && !validNames.has(name)
     );
-    const dead = ifbs.filter(({ alias }) => {
+    const stale = ifbs.filter(({ alias }) => {
       const owner = parseAlias(alias);
-      return owner !== undefined && isDead(owner);
+      return owner !== undefined && isStale(owner);
     });
-    return unnamed.length > 0 ? [...dead, ...orphansOf(host, unnamed, all)] : dead;
+    return withoutOwner.length > 0 ? [...stale, ...orphanedReferenceIfbs(host, withoutOwner, links)] : stale;
   });
 }
 
@@ -116,15 +116,19 @@ export function collectIfbs(host: Netns, network: string, valid: readonly Attach
  *
  * The reference gives an ifb its bucket last, so one that has it is not just being made.
  */
-function orphansOf({ route }: Netns, unnamed: readonly link.Link[], all: readonly link.Link[]): link.Link[] {
+function orphanedReferenceIfbs(
+  { route }: Netns,
+  withoutOwner: readonly link.Link[],
+  links: readonly link.Link[],
+): link.Link[] {
   const isFinished = ({ index }: link.Link) => {
     const root = qdisc.findRoot(route, index);
     return root !== undefined && qdisc.tokenBucketOf(root) !== undefined;
   };
-  const used = new Set(
-    all.filter(({ index }) => qdisc.findIngress(route, index)).flatMap(({ index }) =>
+  const redirectTargets = new Set(
+    links.filter(({ index }) => qdisc.findIngress(route, index)).flatMap(({ index }) =>
       filter.listRedirects(route, index)
     ),
   );
-  return unnamed.filter((each) => isFinished(each) && !used.has(each.index));
+  return withoutOwner.filter((device) => isFinished(device) && !redirectTargets.has(device.index));
 }

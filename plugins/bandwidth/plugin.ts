@@ -4,16 +4,16 @@
  * @module
  */
 import { createNetns, type Netns } from "../../ffi/netns.ts";
-import { NetlinkError, purposed } from "../../ffi/netlink/error.ts";
+import { NetlinkError, withRequestPurpose } from "../../ffi/netlink/error.ts";
 import * as filter from "../../ffi/route/filter.ts";
 import { ifb } from "../../ffi/route/link_kinds.ts";
 import * as link from "../../ffi/route/link.ts";
 import * as qdisc from "../../ffi/route/qdisc.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
-import { bucketOf, doubtOf } from "./token_bucket.ts";
+import { limitWarning, tokenBucketFor } from "./token_bucket.ts";
 import { type BandwidthConfig, bandwidthConfig, type Limit } from "./config.ts";
-import { collectIfbs, createIfb, findIfbs, removeIfbs, removeIfbsOfMany } from "./ifb.ts";
-import { expectEqual, removeIfPresent } from "../lib/links/interface.ts";
+import { collectIfbs, createIfb, findIfbs, removeIfbs, removeIfbsOfAttachments } from "./ifb.ts";
+import { expectEqual, removeLinkIfPresent } from "../lib/links/interface.ts";
 import { type AddCall, type CheckCall, plugin, requirePrevResult } from "../lib/protocol/plugin.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import type { Result } from "../../spec/result.ts";
@@ -27,11 +27,11 @@ export default plugin({
     const { ingress, egress } = call.config;
     const result = requirePrevResult(call, "bandwidth");
     if (!ingress && !egress) return result;
-    const port = findPort(call, result);
-    warn(call, port);
-    if (ingress) limitReceiving(call, port, ingress);
+    const hostVeth = findHostVeth(call, result);
+    warnOfLimits(call, hostVeth);
+    if (ingress) limitIngress(call, hostVeth, ingress);
     if (!egress) return result;
-    const { name = "", mac } = limitSending(call, port, egress);
+    const { name = "", mac } = limitEgress(call, hostVeth, egress);
     return { ...result, interfaces: [...result.interfaces ?? [], { name, ...mac ? { mac } : {} }] };
   },
 
@@ -40,8 +40,8 @@ export default plugin({
     removeIfbs(host, owner, prevResult);
   },
 
-  delMany(calls) {
-    removeIfbsOfMany(calls[0].host, calls);
+  delBatch(calls) {
+    removeIfbsOfAttachments(calls[0].host, calls);
     return [];
   },
 
@@ -49,73 +49,76 @@ export default plugin({
     const { ingress, egress } = call.config;
     const result = requirePrevResult(call, "bandwidth");
     if (!ingress && !egress) return;
-    const port = findPort(call, result);
-    if (ingress) checkBucket(call.host, port, ingress);
-    if (egress) checkSending(call, port, egress);
+    const hostVeth = findHostVeth(call, result);
+    if (ingress) checkTokenBucket(call.host, hostVeth, ingress);
+    if (egress) checkEgress(call, hostVeth, egress);
   },
 
-  gc({ host, request, valid }) {
-    collectIfbs(host, request.name, valid);
+  gc({ host, pluginConfig, validAttachments }) {
+    collectIfbs(host, pluginConfig.name, validAttachments);
   },
 
   status() {
-    requireKernel();
+    requireKernelSupport();
   },
 });
 
 /** The host's end of the container's cable. @throws {CniError} if there is none, or if no plugin before this one named it */
-function findPort({ host, netns, ifname }: CheckCall<BandwidthConfig>, { interfaces = [] }: Result): link.Link {
-  const inner = link.get(netns.route, ifname);
-  const kind = inner.info?.kind;
-  if (kind !== "veth") throw unlimitable(ifname, `it is ${kind ? `of kind "${kind}"` : "no virtual interface"}`);
-  const port = link.find(host.route, inner.parent ?? 0);
+function findHostVeth({ host, netns, ifname }: CheckCall<BandwidthConfig>, { interfaces = [] }: Result): link.Link {
+  const containerVeth = link.get(netns.route, ifname);
+  const kind = containerVeth.info?.kind;
+  if (kind !== "veth") throw cannotLimitError(ifname, `it is ${kind ? `of kind "${kind}"` : "no virtual interface"}`);
+  const hostVeth = link.find(host.route, containerVeth.parent ?? 0);
   // The number alone might be that of any link here, if the other end is in a third namespace.
-  if (port?.info?.kind !== "veth" || port.parent !== inner.index) {
-    throw unlimitable(ifname, "its other end is elsewhere");
+  if (hostVeth?.info?.kind !== "veth" || hostVeth.parent !== containerVeth.index) {
+    throw cannotLimitError(ifname, "its other end is elsewhere");
   }
-  if (interfaces.some(({ name, sandbox }) => name === port.name && !sandbox)) return port;
-  throw unlimitable(ifname, `prevResult does not name its other end "${port.name}" as an interface of the host`);
+  if (interfaces.some(({ name, sandbox }) => name === hostVeth.name && !sandbox)) return hostVeth;
+  throw cannotLimitError(
+    ifname,
+    `prevResult does not name its other end "${hostVeth.name}" as an interface of the host`,
+  );
 }
 
-const unlimitable = (ifname: string, reason: string) =>
+const cannotLimitError = (ifname: string, reason: string) =>
   new CniError(Code.InvalidConfig, `Cannot limit the bandwidth of "${ifname}": ${reason}`, {
     details:
       'put "bandwidth" behind a plugin that connects the container to this host by a veth cable, such as "bridge"',
   });
 
-function warn({ config, ifname, log }: AddCall<BandwidthConfig>, { mtu = 0 }: link.Link): void {
+function warnOfLimits({ config, ifname, log }: AddCall<BandwidthConfig>, { mtu = 0 }: link.Link): void {
   for (const direction of ["ingress", "egress"] as const) {
     const limit = config[direction];
-    const doubt = limit && doubtOf(limit, mtu);
-    if (doubt) log(`The ${direction} limit of "${ifname}" is not what it seems: ${doubt}`);
+    const warning = limit && limitWarning(limit, mtu);
+    if (warning) log(`The ${direction} limit of "${ifname}" is not what it seems: ${warning}`);
   }
 }
 
 /** What the container receives leaves the host by the port. */
-function limitReceiving({ host, ifname, undo }: AddCall<BandwidthConfig>, { index }: link.Link, limit: Limit): void {
+function limitIngress({ host, ifname, undo }: AddCall<BandwidthConfig>, { index }: link.Link, limit: Limit): void {
   const purpose = `limit what "${ifname}" receives`;
-  unlimitedYet(purpose, () => qdisc.addTokenBucket(host.route, index, bucketOf(limit)));
+  refuseSecondLimit(purpose, () => qdisc.addTokenBucket(host.route, index, tokenBucketFor(limit)));
   undo.defer(() => void qdisc.removeRoot(host.route, index));
 }
 
 /** What the container sends comes in by the port, goes round through an ifb, and waits there. */
-function limitSending(call: AddCall<BandwidthConfig>, port: link.Link, limit: Limit): link.Link {
+function limitEgress(call: AddCall<BandwidthConfig>, hostVeth: link.Link, limit: Limit): link.Link {
   const { host, owner, ifname, undo } = call;
   const purpose = `limit what "${ifname}" sends`;
   // First, because it fails if there is a limit already, whose ifb must stay.
-  unlimitedYet(purpose, () => qdisc.addIngress(host.route, port.index));
-  undo.defer(() => void qdisc.removeIngress(host.route, port.index));
-  const device = createIfb(host, owner, port.mtu ?? 0);
-  undo.defer(() => void removeIfPresent(host, device.name!));
-  purposed(() => purpose, () => qdisc.addTokenBucket(host.route, device.index, bucketOf(limit)));
-  filter.addRedirect(host.route, port.index, device.index);
-  return device;
+  refuseSecondLimit(purpose, () => qdisc.addIngress(host.route, hostVeth.index));
+  undo.defer(() => void qdisc.removeIngress(host.route, hostVeth.index));
+  const ifbDevice = createIfb(host, owner, hostVeth.mtu ?? 0);
+  undo.defer(() => void removeLinkIfPresent(host, ifbDevice.name!));
+  withRequestPurpose(() => purpose, () => qdisc.addTokenBucket(host.route, ifbDevice.index, tokenBucketFor(limit)));
+  filter.addRedirect(host.route, hostVeth.index, ifbDevice.index);
+  return ifbDevice;
 }
 
 /** Calls what the kernel refuses if there is a limit already. */
-function unlimitedYet(purpose: string, call: () => void): void {
+function refuseSecondLimit(purpose: string, addLimit: () => void): void {
   try {
-    purposed(() => purpose, call);
+    withRequestPurpose(() => purpose, addLimit);
   } catch (error) {
     if (!(error instanceof NetlinkError && error.code === "EEXIST")) throw error;
     throw new CniError(Code.InvalidConfig, `Cannot ${purpose}: it is limited already`, {
@@ -125,39 +128,39 @@ function unlimitedYet(purpose: string, call: () => void): void {
   }
 }
 
-function checkBucket({ route }: Netns, { index, name }: link.Link, limit: Limit): void {
-  const root = qdisc.findRoot(route, index);
-  expectEqual(`queueing discipline of "${name}"`, root?.kind, "tbf");
-  const found = qdisc.tokenBucketOf(root!);
-  const wanted = bucketOf(limit);
-  expectEqual(`rate of "${name}" in bytes per second`, found && Number(found.rate), Number(wanted.rate));
-  expectEqual(`queue of "${name}" in bytes`, found?.limit, wanted.limit);
-  if (found && qdisc.hasBurst(found, wanted)) return;
-  throw new CniError(Code.Internal, `Check failed: burst of "${name}" is another than ${wanted.burst} bytes`);
+function checkTokenBucket({ route }: Netns, { index, name }: link.Link, limit: Limit): void {
+  const rootQdisc = qdisc.findRoot(route, index);
+  expectEqual(`queueing discipline of "${name}"`, rootQdisc?.kind, "tbf");
+  const actual = qdisc.tokenBucketOf(rootQdisc!);
+  const expected = tokenBucketFor(limit);
+  expectEqual(`rate of "${name}" in bytes per second`, actual && Number(actual.rate), Number(expected.rate));
+  expectEqual(`queue of "${name}" in bytes`, actual?.limit, expected.limit);
+  if (actual && qdisc.matchesBurst(actual, expected)) return;
+  throw new CniError(Code.Internal, `Check failed: burst of "${name}" is another than ${expected.burst} bytes`);
 }
 
-function checkSending(
+function checkEgress(
   { host, ifname, owner, prevResult }: CheckCall<BandwidthConfig>,
-  port: link.Link,
+  hostVeth: link.Link,
   limit: Limit,
 ): void {
-  const [device] = findIfbs(host, owner, prevResult);
-  if (!device) {
+  const [ifbDevice] = findIfbs(host, owner, prevResult);
+  if (!ifbDevice) {
     throw new CniError(
       Code.Internal,
       `Check failed: the ifb that limits what "${ifname}" sends is missing on the host`,
     );
   }
-  expectEqual(`administrative state of "${device.name}"`, link.isUp(device) ? "up" : "down", "up");
-  checkBucket(host, device, limit);
-  const ingress = qdisc.findIngress(host.route, port.index);
-  expectEqual(`ingress discipline of "${port.name}"`, ingress?.kind, "ingress");
-  const targets = filter.listRedirects(host.route, port.index);
-  expectEqual(`link that packets of "${port.name}" are redirected to`, targets[0], device.index);
+  expectEqual(`administrative state of "${ifbDevice.name}"`, link.isUp(ifbDevice) ? "up" : "down", "up");
+  checkTokenBucket(host, ifbDevice, limit);
+  const ingress = qdisc.findIngress(host.route, hostVeth.index);
+  expectEqual(`ingress discipline of "${hostVeth.name}"`, ingress?.kind, "ingress");
+  const redirectTargets = filter.listRedirects(host.route, hostVeth.index);
+  expectEqual(`link that packets of "${hostVeth.name}" are redirected to`, redirectTargets[0], ifbDevice.index);
 }
 
 /** Tries everything in a namespace that nobody sees: the kernel loads its parts when they are asked for, and tells of none before. */
-function requireKernel(): void {
+function requireKernelSupport(): void {
   try {
     using scratch: Netns = createNetns();
     link.add(scratch.route, { name: "bwp", info: ifb({}) });

@@ -1,19 +1,19 @@
 import { expect, test } from "bun:test";
 import type { Netns } from "../../ffi/netns.ts";
-import { inNetns } from "../../testing/netns.ts";
+import { runInNetns } from "../../testing/netns.ts";
 import bandwidth from "./plugin.ts";
-import { ownName, referenceName } from "./ifb.ts";
-import { connect, linkNames, shaping } from "../../testing/bandwidth.ts";
+import { attachmentIfbName, referenceIfbName } from "./ifb.ts";
+import { connectContainer, hostLinkNames, trafficControl } from "../../testing/bandwidth.ts";
 import { type Sandbox, sandboxTest } from "../../testing/sandbox.ts";
 
 const LIMITS = { ingressRate: "8Mbit", ingressBurst: "20kB", egressRate: "16Mbit", egressBurst: "40kB" };
-const NAME = referenceName({ network: "test", containerId: "c1" });
-const ip = (netns: Netns, args: string) => inNetns(netns, "ip", ...args.split(" "));
-const tc = (netns: Netns, args: string) => inNetns(netns, "tc", ...args.split(" "));
+const NAME = referenceIfbName({ network: "test", containerId: "c1" });
+const ip = (netns: Netns, args: string) => runInNetns(netns, "ip", ...args.split(" "));
+const tc = (netns: Netns, args: string) => runInNetns(netns, "tc", ...args.split(" "));
 
 /** A container that is connected by `veth1`. */
 function connected({ host, container }: Sandbox) {
-  const prevResult = connect({ host, container, port: "veth1", n: 1 });
+  const prevResult = connectContainer({ host, container, port: "veth1", n: 1 });
   return { prevResult, ...LIMITS };
 }
 
@@ -34,14 +34,14 @@ const redirected = (dev: string, ifb: string) => ({
 const sent = { kind: "tbf", handle: "1:", dev: NAME, rate: 2_000_000, burst: 40_000, lat: 25_000 };
 
 test("names of ifbs are the reference's", () => {
-  expect(referenceName({ network: "cni-plugin-bandwidth-test", containerId: "dummy" })).toBe("bwpa8eda89404b7");
+  expect(referenceIfbName({ network: "cni-plugin-bandwidth-test", containerId: "dummy" })).toBe("bwpa8eda89404b7");
 });
 
 sandboxTest("bandwidth ADD limits both directions, CHECK accepts it, DEL removes the ifb, twice", [], (sandbox) => {
   const { call, host, container, log } = sandbox;
   const config = connected(sandbox);
   const result = call(bandwidth, "ADD", config);
-  expect(shaping(host)).toEqual([sent, received, redirected("veth1", NAME)]);
+  expect(trafficControl(host)).toEqual([sent, received, redirected("veth1", NAME)]);
   const [ifb] = JSON.parse(ip(host, `-j -d link show ${NAME}`));
   expect(ifb).toMatchObject({ ifalias: "cni:test c1 eth0", mtu: 1400, flags: expect.arrayContaining(["UP"]) });
   expect(ifb.txqlen ?? 0).toBe(0);
@@ -49,7 +49,7 @@ sandboxTest("bandwidth ADD limits both directions, CHECK accepts it, DEL removes
   call(bandwidth, "CHECK", { ...config, prevResult: { cniVersion: "1.1.0", ...result } });
   expect(log).toEqual([]);
   call(bandwidth, "DEL", { ...config, prevResult: { cniVersion: "1.1.0", ...result } }, { netns: container });
-  expect(linkNames(host)).toEqual(["veth1"]);
+  expect(hostLinkNames(host)).toEqual(["veth1"]);
   call(bandwidth, "DEL", config);
 });
 
@@ -59,12 +59,12 @@ sandboxTest("bandwidth limits one direction and leaves the other alone", [], (sa
   const { ingressRate, ingressBurst, egressRate, egressBurst } = LIMITS;
   const egress = { prevResult, egressRate, egressBurst };
   expect(call(bandwidth, "ADD", egress).interfaces).toHaveLength(3);
-  expect(shaping(host)).toEqual([sent, redirected("veth1", NAME)]);
+  expect(trafficControl(host)).toEqual([sent, redirected("veth1", NAME)]);
   call(bandwidth, "CHECK", egress);
   // A second entry of the same list may limit the other direction.
   const ingress = { prevResult, ingressRate, ingressBurst };
   expect(call(bandwidth, "ADD", ingress).interfaces).toHaveLength(2);
-  expect(shaping(host)).toEqual([sent, received, redirected("veth1", NAME)]);
+  expect(trafficControl(host)).toEqual([sent, received, redirected("veth1", NAME)]);
   call(bandwidth, "CHECK", ingress);
 });
 
@@ -77,24 +77,24 @@ sandboxTest("bandwidth without limits hands the result on, whatever the interfac
     call(bandwidth, "CHECK", { prevResult, ...config });
     expect(() => call(bandwidth, "ADD", config)).toThrow('Cannot run "bandwidth": prevResult is missing');
   }
-  expect(linkNames(host)).toEqual([]);
+  expect(hostLinkNames(host)).toEqual([]);
 });
 
 sandboxTest("bandwidth takes the capability, in any case", [], (sandbox) => {
   const { prevResult } = connected(sandbox);
   sandbox.call(bandwidth, "ADD", { prevResult, runtimeConfig: { bandWidth: LIMITS } });
-  expect(shaping(sandbox.host)).toEqual([sent, received, redirected("veth1", NAME)]);
+  expect(trafficControl(sandbox.host)).toEqual([sent, received, redirected("veth1", NAME)]);
 });
 
 sandboxTest("bandwidth limits the host's end of the right cable among several", [], (sandbox) => {
   const { call, host, container } = sandbox;
   const others = ["veth7", "veth8"].map((port, i) =>
-    connect({ host, container, port, ifname: `net${i}`, n: 7 + i }).interfaces
+    connectContainer({ host, container, port, ifname: `net${i}`, n: 7 + i }).interfaces
   );
   const { prevResult } = connected(sandbox);
   const interfaces = [...others.flat(), ...prevResult.interfaces];
   call(bandwidth, "ADD", { ...LIMITS, prevResult: { ...prevResult, interfaces } });
-  expect(shaping(host)).toEqual([sent, received, redirected("veth1", NAME)]);
+  expect(trafficControl(host)).toEqual([sent, received, redirected("veth1", NAME)]);
 });
 
 sandboxTest("bandwidth refuses what it cannot limit", [], (sandbox) => {
@@ -114,36 +114,36 @@ sandboxTest("bandwidth refuses what it cannot limit", [], (sandbox) => {
   refused({}, 'Cannot limit the bandwidth of "br7": it is of kind "bridge"', "br7");
   refused({}, 'Cannot limit the bandwidth of "lo": it is no virtual interface', "lo");
   refused({}, 'Cannot find link "net5": No such device', "net5");
-  connect({ host: newContainer(), container, port: "veth1", ifname: "net1", n: 9 });
+  connectContainer({ host: newContainer(), container, port: "veth1", ifname: "net1", n: 9 });
   refused({}, 'Cannot limit the bandwidth of "net1": its other end is elsewhere', "net1");
   ip(container, "link add net2 type veth peer name net3");
   refused({}, 'Cannot limit the bandwidth of "net2": its other end is elsewhere', "net2");
-  expect([shaping(host), linkNames(host)]).toEqual([[], ["veth1"]]);
+  expect([trafficControl(host), hostLinkNames(host)]).toEqual([[], ["veth1"]]);
 });
 
 sandboxTest("two interfaces of a container on one network have a limit each", [], (sandbox) => {
   const { call, host, container } = sandbox;
-  const second = ownName({ network: "test", containerId: "c1", ifname: "eth1" });
+  const second = attachmentIfbName({ network: "test", containerId: "c1", ifname: "eth1" });
   for (const first of ["eth0", "eth1"]) {
     const one = connected(sandbox);
-    const prevResult = connect({ host, container, port: "veth2", ifname: "eth1", n: 2 });
+    const prevResult = connectContainer({ host, container, port: "veth2", ifname: "eth1", n: 2 });
     const two = { prevResult, egressRate: "1Mbit", egressBurst: "20kB" };
     const slow = { kind: "tbf", handle: "1:", dev: second, rate: 125_000, burst: 20_000, lat: 25_000 };
     call(bandwidth, "ADD", one);
     call(bandwidth, "ADD", two, { ifname: "eth1" });
-    expect(new Set(shaping(host))).toEqual(
+    expect(new Set(trafficControl(host))).toEqual(
       new Set([sent, slow, received, redirected("veth1", NAME), redirected("veth2", second)]),
     );
     call(bandwidth, "CHECK", one);
     call(bandwidth, "CHECK", two, { ifname: "eth1" });
     call(bandwidth, "DEL", {}, { ifname: first });
-    expect(linkNames(host)).toEqual([first === "eth0" ? second : NAME, "veth1", "veth2"]);
+    expect(hostLinkNames(host)).toEqual([first === "eth0" ? second : NAME, "veth1", "veth2"]);
     const [lost, kept] = first === "eth0" ? [one, two] : [two, one];
     expect(() => call(bandwidth, "CHECK", lost, { ifname: first })).toThrow("Check failed: the ifb that limits what");
     call(bandwidth, "CHECK", kept, { ifname: first === "eth0" ? "eth1" : "eth0" });
     call(bandwidth, "DEL", {}, { ifname: first === "eth0" ? "eth1" : "eth0", netns: null });
-    expect(linkNames(host)).toEqual(["veth1", "veth2"]);
-    for (const port of linkNames(host)) ip(host, `link del ${port}`);
+    expect(hostLinkNames(host)).toEqual(["veth1", "veth2"]);
+    for (const port of hostLinkNames(host)) ip(host, `link del ${port}`);
   }
 });
 
@@ -155,8 +155,8 @@ sandboxTest("bandwidth DEL needs neither namespace nor result nor a configuratio
     call(bandwidth, "ADD", config);
     ip(host, "link del veth1");
     for (const netns of [null, "/nonexistent/x"]) call(bandwidth, "DEL", each, { netns });
-    expect(linkNames(host)).toEqual([]);
-    connect({ host, container: sandbox.container, port: "veth1", n: 1 });
+    expect(hostLinkNames(host)).toEqual([]);
+    connectContainer({ host, container: sandbox.container, port: "veth1", n: 1 });
   }
   expect(log.some((line) => line.includes("INGRESSrate must be set together with ingressBurst"))).toBe(true);
 });
@@ -164,34 +164,34 @@ sandboxTest("bandwidth DEL needs neither namespace nor result nor a configuratio
 sandboxTest("bandwidth DEL keeps what is not the container's", [], (sandbox) => {
   const { call, host } = sandbox;
   connected(sandbox);
-  const mine = ownName({ network: "test", containerId: "c1", ifname: "eth0" });
+  const mine = attachmentIfbName({ network: "test", containerId: "c1", ifname: "eth0" });
   // By the reference, and listed by the result of another interface only; of another container; of another kind.
   ip(host, `link add ${NAME} type ifb`);
   ip(host, `link add ${mine} type ifb`);
   ip(host, `link set ${mine} alias other`);
   call(bandwidth, "DEL", { prevResult: { interfaces: [{ name: "veth1" }, { name: NAME, sandbox: "/x" }] } });
-  expect(linkNames(host)).toEqual([NAME, mine, "veth1"].sort());
+  expect(hostLinkNames(host)).toEqual([NAME, mine, "veth1"].sort());
   call(bandwidth, "DEL", { prevResult: { interfaces: [{ name: NAME }] } });
-  expect(linkNames(host)).toEqual([mine, "veth1"]);
+  expect(hostLinkNames(host)).toEqual([mine, "veth1"]);
   ip(host, `link add ${NAME} type bridge`);
   call(bandwidth, "DEL", {});
-  expect(linkNames(host)).toEqual([NAME, mine, "veth1"].sort());
+  expect(hostLinkNames(host)).toEqual([NAME, mine, "veth1"].sort());
 });
 
 sandboxTest("bandwidth ADD undoes what it did when it fails", [], (sandbox) => {
   const { call, host } = sandbox;
   const config = connected(sandbox);
-  const mine = ownName({ network: "test", containerId: "c1", ifname: "eth0" });
+  const mine = attachmentIfbName({ network: "test", containerId: "c1", ifname: "eth0" });
   for (const name of [NAME, mine]) {
     ip(host, `link add ${name} type ifb`);
     ip(host, `link set ${name} alias other`);
   }
   expect(() => call(bandwidth, "ADD", config)).toThrow(`Cannot add link "${mine}": File exists`);
-  expect([shaping(host), linkNames(host)]).toEqual([[], [NAME, mine, "veth1"].sort()]);
+  expect([trafficControl(host), hostLinkNames(host)]).toEqual([[], [NAME, mine, "veth1"].sort()]);
   for (const name of [NAME, mine]) ip(host, `link del ${name}`);
   // The version of the result cannot say it, which shows after everything was done.
   expect(() => call(bandwidth, "ADD", { ...config, cniVersion: "0.2.0" })).toThrow("cannot convert");
-  expect([shaping(host), linkNames(host)]).toEqual([[], ["veth1"]]);
+  expect([trafficControl(host), hostLinkNames(host)]).toEqual([[], ["veth1"]]);
 });
 
 sandboxTest("a second ADD fails and leaves the first; what a lost container left is replaced", [], (sandbox) => {
@@ -205,11 +205,11 @@ sandboxTest("a second ADD fails and leaves the first; what a lost container left
   );
   call(bandwidth, "CHECK", config);
   ip(host, "link del veth1");
-  expect(linkNames(host)).toEqual([NAME]);
-  connect({ host, container, port: "veth1", n: 1 });
+  expect(hostLinkNames(host)).toEqual([NAME]);
+  connectContainer({ host, container, port: "veth1", n: 1 });
   call(bandwidth, "ADD", config);
   call(bandwidth, "CHECK", config);
-  expect(linkNames(host)).toEqual([NAME, "veth1"]);
+  expect(hostLinkNames(host)).toEqual([NAME, "veth1"]);
 });
 
 sandboxTest("bandwidth CHECK finds every change", [], (sandbox) => {
@@ -253,8 +253,8 @@ sandboxTest("bandwidth CHECK finds every change", [], (sandbox) => {
     call(bandwidth, "CHECK", config);
     for (const each of commands) each.startsWith("ip ") ? ip(host, each.slice(3)) : tc(host, each);
     expect(() => call(bandwidth, "CHECK", config)).toThrow(`Check failed: ${reason}`);
-    for (const each of linkNames(host)) ip(host, `link del ${each}`);
-    connect({ host, container: sandbox.container, port: "veth1", n: 1 });
+    for (const each of hostLinkNames(host)) ip(host, `link del ${each}`);
+    connectContainer({ host, container: sandbox.container, port: "veth1", n: 1 });
   }
 });
 
@@ -262,32 +262,32 @@ sandboxTest("bandwidth GC removes the ifbs of the dead and no others", [], (sand
   const { call, host, newContainer } = sandbox;
   const attach = (containerId: string, n: number, name = "test") => {
     const container = newContainer();
-    const prevResult = connect({ host, container, port: `veth${n}`, n });
+    const prevResult = connectContainer({ host, container, port: `veth${n}`, n });
     call(bandwidth, "ADD", { name, prevResult, ...LIMITS }, { containerId, netns: container });
-    return referenceName({ network: name, containerId });
+    return referenceIfbName({ network: name, containerId });
   };
   const [dead, alive, other] = [attach("c1", 1), attach("c2", 2), attach("c1", 3, "other")];
   // What the reference made: in use, orphaned, just being made, and of an attachment that lives.
   const [used, orphan, unfinished] = ["bwp000000000001", "bwp000000000002", "bwp000000000003"];
-  const living = referenceName({ network: "test", containerId: "c9" });
+  const living = referenceIfbName({ network: "test", containerId: "c9" });
   for (const name of [used, orphan, unfinished, living, "bwp0", "ifb7"]) ip(host, `link add ${name} type ifb`);
   // Somebody else's, with an alias that begins like the network's name.
-  inNetns(host, "ip", "link", "set", "ifb7", "alias", "test server uplink");
+  runInNetns(host, "ip", "link", "set", "ifb7", "alias", "test server uplink");
   for (const name of [used, orphan, living]) {
     tc(host, `qdisc add dev ${name} root tbf rate 1mbit burst 20000 limit 50000`);
   }
-  connect({ host, container: newContainer(), port: "veth4", n: 4 });
+  connectContainer({ host, container: newContainer(), port: "veth4", n: 4 });
   tc(host, "qdisc add dev veth4 ingress");
   const redirect = "parent ffff: protocol all u32 match u32 0 0 action mirred egress redirect";
   tc(host, `filter add dev veth4 ${redirect} dev ${used}`);
-  const gone = linkNames(host).filter((name) => name !== dead && name !== orphan);
+  const gone = hostLinkNames(host).filter((name) => name !== dead && name !== orphan);
   const valid = ["c2", "c9"].map((containerID) => ({ containerID, ifname: "eth0" }));
   const collect = (config: object = {}) => call(bandwidth, "GC", { "cni.dev/valid-attachments": valid, ...config });
-  expect(linkNames(host)).toEqual(expect.arrayContaining([dead, alive, other, orphan]));
+  expect(hostLinkNames(host)).toEqual(expect.arrayContaining([dead, alive, other, orphan]));
   collect();
-  expect(linkNames(host)).toEqual(gone);
+  expect(hostLinkNames(host)).toEqual(gone);
   collect(LIMITS);
-  expect(linkNames(host)).toEqual(gone);
+  expect(hostLinkNames(host)).toEqual(gone);
 });
 
 sandboxTest("bandwidth ADD tells of bursts that make a limit void or too tight", [], (sandbox) => {
@@ -303,7 +303,7 @@ sandboxTest("bandwidth ADD tells of bursts that make a limit void or too tight",
 
 sandboxTest("bandwidth STATUS tries the kernel and leaves nothing", [], ({ call, host, log }) => {
   call(bandwidth, "STATUS", LIMITS);
-  expect([linkNames(host), shaping(host), log]).toEqual([[], [], []]);
+  expect([hostLinkNames(host), trafficControl(host), log]).toEqual([[], [], []]);
 });
 
 sandboxTest("bandwidth ADD answers in version 0.3.0", [], (sandbox) => {

@@ -6,14 +6,21 @@
  */
 import { expect } from "bun:test";
 import { errorOf, runPlugin, testWith } from "../../testing/binary.ts";
-import { inNetns } from "../../testing/netns.ts";
-import { referenceName } from "./ifb.ts";
-import { connect, linkNames, shaping } from "../../testing/bandwidth.ts";
-import { type Json, newWorld, ours, type Side, theirs, type World } from "../../testing/reference_host.ts";
+import { runInNetns } from "../../testing/netns.ts";
+import { referenceIfbName } from "./ifb.ts";
+import { connectContainer, hostLinkNames, trafficControl } from "../../testing/bandwidth.ts";
+import {
+  type AnyJson,
+  type ComparisonHost,
+  newComparisonHost,
+  ourPlugins,
+  type PluginSet,
+  referencePlugins,
+} from "../../testing/reference_host.ts";
 
 const PROGRAMS = ["/usr/lib/cni/bandwidth", "tc", "ip"];
 const type = "bandwidth";
-const NAME = referenceName({ network: "net", containerId: "c1" });
+const NAME = referenceIfbName({ network: "net", containerId: "c1" });
 
 const BOTH = { ingressRate: 8_000_000, ingressBurst: 160_000, egressRate: 16_000_000, egressBurst: 320_000 };
 const CONFIGS: readonly object[] = [
@@ -30,40 +37,45 @@ const CONFIGS: readonly object[] = [
   { egressRate: 100_000_000_000, egressBurst: 800_000_000 },
 ];
 
-function attached(world: World) {
-  return { prevResult: connect({ host: world.host, container: world.container, port: "veth1", n: 1 }) };
+function attached(world: ComparisonHost) {
+  return { prevResult: connectContainer({ host: world.host, container: world.container, port: "veth1", n: 1 }) };
 }
 
 /** An answer without what is random, and without the empty `dns` that the reference adds. */
-const answered = ({ dns: _, ...answer }: Json, { container }: World): Json =>
+const answered = ({ dns: _, ...answer }: AnyJson, { container }: ComparisonHost): AnyJson =>
   JSON.parse(JSON.stringify(answer).replaceAll(/"mac":"[^"]*"/g, '"mac":"MAC"').replaceAll(container.path, "SANDBOX"));
 
 for (const config of CONFIGS) {
   testWith(PROGRAMS, `both answer the same and tc(8) shows the same: ${JSON.stringify(config)}`, () => {
-    using first = newWorld();
-    using second = newWorld();
-    const theirAnswer = first.call(theirs, "ADD", { ...attached(first), ...config }, { type });
-    const ourAnswer = second.call(ours, "ADD", { ...attached(second), ...config }, { type });
+    using first = newComparisonHost();
+    using second = newComparisonHost();
+    const theirAnswer = first.call(referencePlugins, "ADD", { ...attached(first), ...config }, { type });
+    const ourAnswer = second.call(ourPlugins, "ADD", { ...attached(second), ...config }, { type });
     expect(answered(ourAnswer, second)).toEqual(answered(theirAnswer, first));
-    expect(shaping(second.host)).toEqual(shaping(first.host));
-    expect(linkNames(second.host)).toEqual(linkNames(first.host));
+    expect(trafficControl(second.host)).toEqual(trafficControl(first.host));
+    expect(hostLinkNames(second.host)).toEqual(hostLinkNames(first.host));
   });
 }
 
-for (const [first, second] of [[theirs, ours], [ours, theirs]] as const satisfies readonly (readonly Side[])[]) {
+for (
+  const [first, second] of [[referencePlugins, ourPlugins], [
+    ourPlugins,
+    referencePlugins,
+  ]] as const satisfies readonly (readonly PluginSet[])[]
+) {
   // More than 274 seconds of burst are cut off by the reference, and its CHECK wants them to be.
-  const containerd = first === theirs ? [{ egressRate: 15_000_000, egressBurst: 4_294_967_295 }] : [];
+  const containerd = first === referencePlugins ? [{ egressRate: 15_000_000, egressBurst: 4_294_967_295 }] : [];
   for (const config of [BOTH, { ingressRate: 12_345_677, ingressBurst: 1_234_567 }, ...containerd]) {
     testWith(
       PROGRAMS,
       `${second.name} checks and removes what ${first.name} limited: ${JSON.stringify(config)}`,
       () => {
-        using world = newWorld();
+        using world = newComparisonHost();
         const request = { ...attached(world), ...config };
         const added = { ...request, prevResult: world.call(first, "ADD", request, { type }) };
         world.call(second, "CHECK", added, { type });
         world.call(second, "DEL", added, { type });
-        expect(linkNames(world.host)).toEqual(["veth1"]);
+        expect(hostLinkNames(world.host)).toEqual(["veth1"]);
         world.call(second, "DEL", added, { type });
       },
     );
@@ -71,18 +83,19 @@ for (const [first, second] of [[theirs, ours], [ours, theirs]] as const satisfie
 }
 
 testWith(PROGRAMS, "we remove what the reference added without its result, and collect what it forgot", () => {
-  using world = newWorld();
+  using world = newComparisonHost();
   const request = { ...attached(world), ...BOTH };
-  world.call(theirs, "ADD", request, { type });
-  world.call(ours, "DEL", {}, { type, env: { CNI_NETNS: null } });
-  expect(linkNames(world.host)).toEqual(["veth1"]);
-  inNetns(world.host, "ip", "link", "del", "veth1");
-  world.call(theirs, "ADD", { ...attached(world), ...BOTH }, { type });
-  const collect = () => world.ask(ours, "GC", { cniVersion: "1.1.0", "cni.dev/valid-attachments": [] }, { type }).ok;
+  world.call(referencePlugins, "ADD", request, { type });
+  world.call(ourPlugins, "DEL", {}, { type, env: { CNI_NETNS: null } });
+  expect(hostLinkNames(world.host)).toEqual(["veth1"]);
+  runInNetns(world.host, "ip", "link", "del", "veth1");
+  world.call(referencePlugins, "ADD", { ...attached(world), ...BOTH }, { type });
+  const collect = () =>
+    world.tryCall(ourPlugins, "GC", { cniVersion: "1.1.0", "cni.dev/valid-attachments": [] }, { type }).succeeded;
   // Its cable is there, so that somebody may still use it.
-  expect([collect(), linkNames(world.host)]).toEqual([true, [NAME, "veth1"].sort()]);
-  inNetns(world.host, "ip", "link", "del", "veth1");
-  expect([collect(), linkNames(world.host)]).toEqual([true, []]);
+  expect([collect(), hostLinkNames(world.host)]).toEqual([true, [NAME, "veth1"].sort()]);
+  runInNetns(world.host, "ip", "link", "del", "veth1");
+  expect([collect(), hostLinkNames(world.host)]).toEqual([true, []]);
 });
 
 testWith(["setpriv"], "bandwidth STATUS has code 50 where the kernel would refuse", () => {

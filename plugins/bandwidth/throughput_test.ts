@@ -1,7 +1,7 @@
 /** Limits hold: what arrives in some seconds, behind the burst, is within 10 % of the rate. */
 import { expect } from "bun:test";
 import bandwidth from "./plugin.ts";
-import { connect, rateOf } from "../../testing/bandwidth.ts";
+import { connectContainer, measureRate } from "../../testing/bandwidth.ts";
 import { sandboxTest } from "../../testing/sandbox.ts";
 
 /**
@@ -35,13 +35,13 @@ for (
   for (const direction of ["ingress", "egress"] as const) {
     const what = direction === "ingress" ? "receives" : "sends";
     sandboxTest(`a container ${what} at ${title}`, [], async ({ call, host, container }) => {
-      const prevResult = connect({ host, container, port: "veth1", n: 1 });
+      const prevResult = connectContainer({ host, container, port: "veth1", n: 1 });
       const limit = { [`${direction}Rate`]: text.rate, [`${direction}Burst`]: text.burst };
       call(bandwidth, "ADD", { prevResult, ...limit });
       const way = direction === "ingress"
         ? { from: host, to: container, address: "10.1.0.2" }
         : { from: container, to: host, address: "10.1.0.1" };
-      await expectRates([rate], async () => [await rateOf({ ...way, ...course })]);
+      await expectRates([rate], async () => [await measureRate({ ...way, ...course })]);
     });
   }
 }
@@ -54,22 +54,24 @@ sandboxTest("two interfaces of a container have four rates of their own, two at 
     ...{ ingressRate, egressRate },
     ...{ ingressBurst: burst, egressBurst: burst },
   });
-  const one = connect({ host, container, port: "veth1", n: 1 });
-  const two = connect({ host, container, port: "veth2", ifname: "eth1", n: 2 });
+  const one = connectContainer({ host, container, port: "veth1", n: 1 });
+  const two = connectContainer({ host, container, port: "veth2", ifname: "eth1", n: 2 });
   call(bandwidth, "ADD", { prevResult: one, ...limits(10e6, 20e6) });
   call(bandwidth, "ADD", { prevResult: two, ...limits(30e6, 40e6) }, { ifname: "eth1" });
   const course = (rate: number) => ({ skip: startOf(rate, burst), seconds: 2 });
   const receive = (n: number, rate: number) =>
-    rateOf({ from: host, to: container, address: `10.${n}.0.2`, ...course(rate) });
+    measureRate({ from: host, to: container, address: `10.${n}.0.2`, ...course(rate) });
   const send = (n: number, rate: number) =>
-    rateOf({ from: container, to: host, address: `10.${n}.0.1`, ...course(rate) });
+    measureRate({ from: container, to: host, address: `10.${n}.0.1`, ...course(rate) });
   // Not both directions at a time: acknowledgements wait and get lost among what is sent, and TCP slows down by itself.
   await expectRates([10e6, 30e6], () => Promise.all([receive(1, 10e6), receive(2, 30e6)]));
   await expectRates([20e6, 40e6], () => Promise.all([send(1, 20e6), send(2, 40e6)]));
 });
 
 sandboxTest("without a limit the same course is faster than all of these", [], async ({ host, container }) => {
-  connect({ host, container, port: "veth1", n: 1 });
+  connectContainer({ host, container, port: "veth1", n: 1 });
   const skip = startOf(1e9, 0);
-  expect(await rateOf({ from: host, to: container, address: "10.1.0.2", skip, seconds: 1 })).toBeGreaterThan(1.05e9);
+  expect(await measureRate({ from: host, to: container, address: "10.1.0.2", skip, seconds: 1 })).toBeGreaterThan(
+    1.05e9,
+  );
 });

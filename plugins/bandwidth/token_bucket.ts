@@ -8,27 +8,27 @@ import type { Limit } from "./config.ts";
 
 const U32_MAX = 0xffff_ffffn;
 /** How long a packet may wait: what would wait longer is dropped, so that senders notice. */
-const LATENCY_MS = 25n;
+const MAX_LATENCY_MS = 25n;
 /** An Ethernet header, which counts and is not part of the MTU. */
-const HEADER_BYTES = 14;
+const ETHERNET_HEADER_BYTES = 14;
 
-const larger = (a: bigint, b: bigint): bigint => a > b ? a : b;
-const smaller = (a: bigint, b: bigint): bigint => a < b ? a : b;
+const max = (a: bigint, b: bigint): bigint => a > b ? a : b;
+const min = (a: bigint, b: bigint): bigint => a < b ? a : b;
 
 /** The bucket that keeps a limit; where the limit is less than one byte, one byte. */
-export function bucketOf({ rate, burst }: Limit): TokenBucket {
-  const bytesPerSecond = larger(rate / 8n, 1n);
-  const bytes = larger(burst / 8n, 1n);
-  const waiting = bytesPerSecond * LATENCY_MS / 1000n + bytes;
-  return { rate: bytesPerSecond, burst: Number(bytes), limit: Number(smaller(waiting, U32_MAX)) };
+export function tokenBucketFor({ rate, burst }: Limit): TokenBucket {
+  const bytesPerSecond = max(rate / 8n, 1n);
+  const burstBytes = max(burst / 8n, 1n);
+  const queueBytes = bytesPerSecond * MAX_LATENCY_MS / 1000n + burstBytes;
+  return { rate: bytesPerSecond, burst: Number(burstBytes), limit: Number(min(queueBytes, U32_MAX)) };
 }
 
 /** What the administrator should know of a limit that does not do what it seems to, or `undefined`. */
-export function doubtOf({ rate, burst }: Limit, mtu: number): string | undefined {
-  const { burst: bytes } = bucketOf({ rate, burst });
-  if (bytes < mtu + HEADER_BYTES) {
+export function limitWarning({ rate, burst }: Limit, mtu: number): string | undefined {
+  const { burst: burstBytes } = tokenBucketFor({ rate, burst });
+  if (burstBytes < mtu + ETHERNET_HEADER_BYTES) {
     return `burst ${burst} bit is less than one packet of ${
-      (mtu + HEADER_BYTES) * 8
+      (mtu + ETHERNET_HEADER_BYTES) * 8
     } bit (MTU ${mtu}): full-sized packets are dropped`;
   }
   if (burst <= rate) return undefined;

@@ -17,29 +17,29 @@ import { ConfigError } from "../../spec/error.ts";
 import { excerpt, type Schema, u64 } from "../../spec/schema.ts";
 
 /** Bits per second. */
-export const rate: Schema<bigint> = amount('bits per second, or text such as "15Mbit" or "2MB/s"', true);
+export const bitRate: Schema<bigint> = amountSchema('bits per second, or text such as "15Mbit" or "2MB/s"', true);
 /** Bits. */
-export const size: Schema<bigint> = amount('bits, or text such as "512kbit" or "64KB"', false);
+export const bitSize: Schema<bigint> = amountSchema('bits, or text such as "512kbit" or "64KB"', false);
 
-function amount(what: string, perSecond: boolean): Schema<bigint> {
+function amountSchema(expected: string, perSecond: boolean): Schema<bigint> {
   return {
     parse(node, path = "") {
       if (typeof node !== "string") return u64.parse(node, path);
       const bits = parseBits(node, perSecond);
       if (bits !== undefined) return u64.parse(JSON.rawJSON(String(bits)), path);
-      throw new ConfigError(path, `a whole number of ${what}`, excerpt(node));
+      throw new ConfigError(path, `a whole number of ${expected}`, excerpt(node));
     },
   };
 }
 
-const UNIT = /^([0-9]{1,20})(?:\.([0-9]{1,20}))? ?(?:([kmgtKMGT])([iI]?))?(bit|B)(\/s)?$/;
+const AMOUNT_PATTERN = /^([0-9]{1,20})(?:\.([0-9]{1,20}))? ?(?:([kmgtKMGT])([iI]?))?(bit|B)(\/s)?$/;
 const PREFIXES = "kmgt";
 
 /** The bits that a text means; `undefined` if it means nothing, or not a whole number of them. */
 function parseBits(text: string, perSecond: boolean): bigint | undefined {
-  const found = UNIT.exec(text);
-  if (!found || (found[6] && !perSecond)) return undefined;
-  const [, whole = "", fraction = "", prefix, binary, unit] = found;
+  const match = AMOUNT_PATTERN.exec(text);
+  if (!match || (match[6] && !perSecond)) return undefined;
+  const [, whole = "", fraction = "", prefix, binary, unit] = match;
   const factor = (binary ? 1024n : 1000n) ** BigInt(prefix ? PREFIXES.indexOf(prefix.toLowerCase()) + 1 : 0);
   const scaled = BigInt(whole + fraction) * factor * (unit === "B" ? 8n : 1n);
   const divisor = 10n ** BigInt(fraction.length);

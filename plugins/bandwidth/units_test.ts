@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { rate, size } from "./units.ts";
+import { bitRate, bitSize } from "./units.ts";
 
 for (
   const [text, bits] of [
@@ -22,9 +22,11 @@ for (
   ] as const
 ) {
   test(`"${text}" is ${bits} bits`, () => {
-    expect([rate.parse(text), size.parse(text)]).toEqual([bits, bits]);
-    expect(rate.parse(`${text}/s`)).toBe(bits);
-    expect(() => size.parse(`${text}/s`, "egressBurst")).toThrow("egressBurst must be a whole number of bits, or text");
+    expect([bitRate.parse(text), bitSize.parse(text)]).toEqual([bits, bits]);
+    expect(bitRate.parse(`${text}/s`)).toBe(bits);
+    expect(() => bitSize.parse(`${text}/s`, "egressBurst")).toThrow(
+      "egressBurst must be a whole number of bits, or text",
+    );
   });
 }
 
@@ -46,20 +48,20 @@ const ODD = ["-1bit", "+1bit", "1e3bit", "0x1bit", "0.5bit", "1.0001kbit", "1,5M
 for (const text of [...REFUSED, ...ODD, "15Mbit\n", "１Mbit", "9".repeat(21) + "bit"]) {
   test(`${JSON.stringify(text)} is refused`, () => {
     const reason = "must be a whole number of bits per second, or text such as";
-    expect(() => rate.parse(text, "ingressRate")).toThrow(`Cannot use configuration: ingressRate ${reason}`);
+    expect(() => bitRate.parse(text, "ingressRate")).toThrow(`Cannot use configuration: ingressRate ${reason}`);
   });
 }
 
 test("more than 64 bits hold is refused", () => {
   for (const text of ["18446744073709551616bit", "99999999999999999999TiB"]) {
-    expect(() => rate.parse(text)).toThrow("a whole number from 0 to 2^64-1");
+    expect(() => bitRate.parse(text)).toThrow("a whole number from 0 to 2^64-1");
   }
 });
 
 test("numbers are bits", () => {
   fc.assert(fc.property(fc.maxSafeNat(), (bits) => {
-    expect([rate.parse(bits), size.parse(bits)]).toEqual([BigInt(bits), BigInt(bits)]);
-    expect(rate.parse(`${bits}bit`)).toBe(BigInt(bits));
+    expect([bitRate.parse(bits), bitSize.parse(bits)]).toEqual([BigInt(bits), BigInt(bits)]);
+    expect(bitRate.parse(`${bits}bit`)).toBe(BigInt(bits));
   }));
-  expect(() => rate.parse(-1)).toThrow("a whole number from 0");
+  expect(() => bitRate.parse(-1)).toThrow("a whole number from 0");
 });

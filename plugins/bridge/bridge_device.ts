@@ -9,25 +9,25 @@ import { NetlinkError } from "../../ffi/netlink/error.ts";
 import { bridge as bridgeKind, veth } from "../../ffi/route/link_kinds.ts";
 import * as link from "../../ffi/route/link.ts";
 import { IFF_PROMISC, IFF_UP } from "../../ffi/route/uapi.ts";
-import { randomName } from "../lib/links/veth.ts";
+import { randomVethName } from "../lib/links/veth.ts";
 import { expectEqual } from "../lib/links/interface.ts";
-import { deafness, wishSysctls } from "../lib/links/sysctls.ts";
+import { disableRouterAdvertisements, trySysctls } from "../lib/links/sysctls.ts";
 import type { CheckCall } from "../lib/protocol/plugin.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import type { Result } from "../../spec/result.ts";
-import { type BridgeConfig, usesVlans, vlanGatewayName } from "./config.ts";
+import { type BridgeConfig, usesVlanFiltering, vlanGatewayName } from "./config.ts";
 import { setVlans } from "./vlan.ts";
 
 /** The bridge of the configuration, created if there is none. @throws {CniError} if the name belongs to something else */
 export function ensureBridge(host: Netns, config: BridgeConfig, log: (message: string) => void): link.Link {
-  const found = link.find(host.route, config.bridge);
-  const device = found ? adapt(host, found, config) : addBridge(host, config);
+  const existing = link.find(host.route, config.bridge);
+  const device = existing ? reuseBridge(host, existing, config) : createBridge(host, config);
   // Of every bridge: one that was there may be the system's, or that of an ADD that did not get this far.
-  host.run(() => wishSysctls(deafness(config.bridge), log));
+  host.run(() => trySysctls(disableRouterAdvertisements(config.bridge), log));
   return device;
 }
 
-function addBridge(host: Netns, config: BridgeConfig): link.Link {
+function createBridge(host: Netns, config: BridgeConfig): link.Link {
   const { bridge: name } = config;
   try {
     link.add(host.route, {
@@ -37,56 +37,56 @@ function addBridge(host: Netns, config: BridgeConfig): link.Link {
       ...config.mtu ? { mtu: config.mtu } : {},
       flags: IFF_UP | (config.promiscMode ? IFF_PROMISC : 0),
       change: IFF_UP | (config.promiscMode ? IFF_PROMISC : 0),
-      info: bridgeKind(usesVlans(config) ? { vlanFiltering: 1 } : {}),
+      info: bridgeKind(usesVlanFiltering(config) ? { vlanFiltering: 1 } : {}),
     });
   } catch (error) {
     // Another container's ADD was faster.
     if (!(error instanceof NetlinkError && error.code === "EEXIST")) throw error;
-    return adapt(host, link.get(host.route, name), config);
+    return reuseBridge(host, link.get(host.route, name), config);
   }
   return link.get(host.route, name);
 }
 
-function adapt(host: Netns, found: link.Link, config: BridgeConfig): link.Link {
+function reuseBridge(host: Netns, existing: link.Link, config: BridgeConfig): link.Link {
   const { bridge: name } = config;
-  const current = bridgeKind.of(found);
+  const current = bridgeKind.of(existing);
   if (!current) {
     throw new CniError(
       Code.InvalidConfig,
-      `Cannot use "${name}" as a bridge: it is an interface of another kind (${found.info?.kind ?? "device"})`,
+      `Cannot use "${name}" as a bridge: it is an interface of another kind (${existing.info?.kind ?? "device"})`,
       {
         details: `choose another name for "bridge", or remove the interface`,
       },
     );
   }
   const flags = IFF_UP | (config.promiscMode ? IFF_PROMISC : 0);
-  if ((found.flags & flags) !== flags) link.set(host.route, found.index, { flags, change: flags });
-  if (usesVlans(config) && !current.vlanFiltering) {
-    link.set(host.route, found.index, { info: bridgeKind({ vlanFiltering: 1 }) });
+  if ((existing.flags & flags) !== flags) link.set(host.route, existing.index, { flags, change: flags });
+  if (usesVlanFiltering(config) && !current.vlanFiltering) {
+    link.set(host.route, existing.index, { info: bridgeKind({ vlanFiltering: 1 }) });
   }
-  return found;
+  return existing;
 }
 
 /** Checks the bridge against the configuration and what ADD reported. @throws {CniError} on the first difference */
-export function checkBridge({ config, host, request }: CheckCall<BridgeConfig>, result: Result): link.Link {
-  const found = link.find(host.route, config.bridge);
-  if (!found || !bridgeKind.of(found)) {
-    throw new CniError(Code.Internal, `Check failed: network "${request.name}" has no bridge "${config.bridge}"`);
+export function checkBridge({ config, host, pluginConfig }: CheckCall<BridgeConfig>, result: Result): link.Link {
+  const device = link.find(host.route, config.bridge);
+  if (!device || !bridgeKind.of(device)) {
+    throw new CniError(Code.Internal, `Check failed: network "${pluginConfig.name}" has no bridge "${config.bridge}"`);
   }
   const reported = result.interfaces?.find(({ name, sandbox }) => name === config.bridge && !sandbox);
   expectEqual(`bridge "${config.bridge}" in prevResult`, reported?.name, config.bridge);
   if (reported?.mac) {
-    expectEqual(`MAC address of "${config.bridge}"`, found.mac as string | undefined, reported.mac.toLowerCase());
+    expectEqual(`MAC address of "${config.bridge}"`, device.mac as string | undefined, reported.mac.toLowerCase());
   }
-  if (config.promiscMode) expectEqual(`promiscuous mode of "${config.bridge}"`, (found.promiscuity ?? 0) > 0, true);
-  expectEqual(`administrative state of "${config.bridge}"`, link.isUp(found) ? "up" : "down", "up");
-  return found;
+  if (config.promiscMode) expectEqual(`promiscuous mode of "${config.bridge}"`, (device.promiscuity ?? 0) > 0, true);
+  expectEqual(`administrative state of "${config.bridge}"`, link.isUp(device) ? "up" : "down", "up");
+  return device;
 }
 
 /** The host's interface in the container's VLAN: a cable whose other end is a port of the bridge. Created if there is none. */
 export function ensureVlanGateway(host: Netns, bridge: link.Link, config: BridgeConfig): link.Link {
   const name = vlanGatewayName(config);
-  if (!link.find(host.route, name)) addVlanGateway(host, bridge, name);
+  if (!link.find(host.route, name)) createVlanGateway(host, bridge, name);
   const gateway = link.get(host.route, name);
   // It is brought up last: one that is down was left by an ADD that is not done yet, or never will be.
   if (link.isUp(gateway)) return gateway;
@@ -98,10 +98,10 @@ export function ensureVlanGateway(host: Netns, bridge: link.Link, config: Bridge
   return gateway;
 }
 
-function addVlanGateway(host: Netns, bridge: link.Link, name: string): void {
+function createVlanGateway(host: Netns, bridge: link.Link, name: string): void {
   const mtu = bridge.mtu ? { mtu: bridge.mtu } : {};
   const peer = { name, ...mtu };
-  const port = randomName();
+  const port = randomVethName();
   try {
     link.add(host.route, {
       name: port,

@@ -16,7 +16,7 @@ import {
   object,
   oneOf,
   optional,
-  satisfying,
+  refine,
   string,
   struct,
   withDefault,
@@ -25,10 +25,10 @@ import type { Vlan } from "../../ffi/route/bridge_vlan.ts";
 
 const vlanId = int({ min: 1, max: 4094 });
 const macSource = optional(struct({ mac: optional(mac) }));
-const off = withDefault(boolean, false);
+const falseByDefault = withDefault(boolean, false);
 
 /** A link's name: the kernel keeps 15 bytes. */
-const linkName = satisfying(
+const linkName = refine(
   string,
   "an interface name of 1 to 15 bytes",
   (name) => linkNameProblem(name) === undefined,
@@ -38,23 +38,23 @@ const linkName = satisfying(
 export const bridgeConfig = lazy(() =>
   object({
     bridge: withDefault(linkName, "cni0"),
-    isGateway: off,
-    isDefaultGateway: off,
-    forceAddress: off,
-    ipMasq: off,
+    isGateway: falseByDefault,
+    isDefaultGateway: falseByDefault,
+    forceAddress: falseByDefault,
+    ipMasq: falseByDefault,
     /** Accepted for what it means to the reference; the rules are nf_tables' in either case. */
     ipMasqBackend: optional(oneOf("iptables", "nftables")),
     /** Bytes; 0 leaves it to the kernel. */
     mtu: withDefault(int({ min: 0, max: 65535 }), 0),
-    hairpinMode: off,
-    promiscMode: off,
+    hairpinMode: falseByDefault,
+    promiscMode: falseByDefault,
     vlan: withDefault(int({ min: 0, max: 4094 }), 0),
     vlanTrunk: optional(array(struct({ id: optional(vlanId), minID: optional(vlanId), maxID: optional(vlanId) }))),
-    preserveDefaultVlan: off,
-    macspoofchk: off,
-    enabledad: off,
-    disableContainerInterface: off,
-    portIsolation: off,
+    preserveDefaultVlan: falseByDefault,
+    macspoofchk: falseByDefault,
+    enabledad: falseByDefault,
+    disableContainerInterface: falseByDefault,
+    portIsolation: falseByDefault,
     runtimeConfig: macSource,
     args: optional(struct({ cni: macSource })),
   })
@@ -84,31 +84,31 @@ export function refuseContradictions(config: BridgeConfig, hasIpam: boolean): vo
       JSON.stringify(config.bridge),
     );
   }
-  trunkIds(config);
+  trunkVlanIds(config);
 }
 
 /** The container's MAC address, if anyone asked for one: the runtime first, then `args.cni`, then CNI_ARGS. */
-export function wantedMac(config: BridgeConfig, args: Readonly<Record<string, string>>): Mac | undefined {
+export function requestedContainerMac(config: BridgeConfig, args: Readonly<Record<string, string>>): Mac | undefined {
   return config.runtimeConfig?.mac ?? config.args?.cni?.mac ??
     (args["MAC"] ? mac.parse(args["MAC"], "CNI_ARGS MAC") : undefined);
 }
 
 /** True if the bridge must tell VLANs apart. */
-export function usesVlans(config: BridgeConfig): boolean {
+export function usesVlanFiltering(config: BridgeConfig): boolean {
   return config.vlan !== 0 || config.vlanTrunk !== undefined;
 }
 
 /** The VLANs of the container's port: one untagged, the others tagged. @throws {ConfigError} */
 export function portVlans(config: BridgeConfig): Vlan[] {
-  const tagged = trunkIds(config);
-  const native = config.vlan || (tagged.length > 0 ? 1 : 0);
+  const tagged = trunkVlanIds(config);
+  const nativeVlan = config.vlan || (tagged.length > 0 ? 1 : 0);
   // The native VLAN is untagged also when the trunk's range covers it.
-  const rest = tagged.filter((vid) => vid !== native).map((vid) => ({ vid }));
-  return native === 0 ? rest : [{ vid: native, pvid: true, untagged: true }, ...rest];
+  const taggedVlans = tagged.filter((vid) => vid !== nativeVlan).map((vid) => ({ vid }));
+  return nativeVlan === 0 ? taggedVlans : [{ vid: nativeVlan, pvid: true, untagged: true }, ...taggedVlans];
 }
 
 /** The VLANs of the trunk, ascending, each once. @throws {ConfigError} when a range is open or upside down */
-function trunkIds({ vlanTrunk = [] }: Pick<BridgeConfig, "vlanTrunk">): number[] {
+function trunkVlanIds({ vlanTrunk = [] }: Pick<BridgeConfig, "vlanTrunk">): number[] {
   const ids = new Set<number>();
   vlanTrunk.forEach(({ id, minID, maxID }, i) => {
     const path = `vlanTrunk[${i}]`;

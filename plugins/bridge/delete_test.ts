@@ -1,7 +1,7 @@
 /** What DEL removes although little is as the ADD left it. */
 import { expect } from "bun:test";
 import { parseCidr } from "../../ffi/address.ts";
-import { inNetns, linkNames } from "../../testing/netns.ts";
+import { linkNames, runInNetns } from "../../testing/netns.ts";
 import bridge from "./plugin.ts";
 import { type Sandbox, sandboxTest } from "../../testing/sandbox.ts";
 import { newFixedIpam } from "../../testing/fixed_ipam.ts";
@@ -16,13 +16,13 @@ bridgeTest(
     const asked = { isGateway: true, ipMasq: true, macspoofchk: true, ipam: four };
     for (const known of [true, false]) {
       const prevResult = call(bridge, "ADD", asked);
-      expect(inNetns(host, "nft", "list", "ruleset").match(/"test c1 eth0"/g)).toHaveLength(3);
+      expect(runInNetns(host, "nft", "list", "ruleset").match(/"test c1 eth0"/g)).toHaveLength(3);
       call(bridge, "DEL", { ipam: four, ...known ? { prevResult } : {} });
-      expect(inNetns(host, "nft", "list", "ruleset")).not.toContain("test c1 eth0");
+      expect(runInNetns(host, "nft", "list", "ruleset")).not.toContain("test c1 eth0");
     }
     call(bridge, "ADD", asked);
     call(bridge, "GC", { ipam: four, "cni.dev/valid-attachments": [] });
-    expect(inNetns(host, "nft", "list", "ruleset")).not.toContain("test c1 eth0");
+    expect(runInNetns(host, "nft", "list", "ruleset")).not.toContain("test c1 eth0");
   },
 );
 
@@ -30,7 +30,7 @@ bridgeTest("bridge DEL finds the host's end that was renamed or has left the bri
   for (const netns of [null, "/nonexistent"]) {
     const result = call(bridge, "ADD", { ipam: four });
     const { name } = result.interfaces![1]!;
-    inNetns(
+    runInNetns(
       host,
       "sh",
       "-e",

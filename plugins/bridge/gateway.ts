@@ -5,37 +5,41 @@
  */
 import {
   type Cidr,
-  compareIp,
+  compareIps,
   familyOf,
   type Ip,
   ipOf,
   networkOf,
+  networksOverlap,
   nextIp,
-  overlaps,
   prefixLengthOf,
 } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
-import { NetlinkError, purposed } from "../../ffi/netlink/error.ts";
+import { NetlinkError, withRequestPurpose } from "../../ffi/netlink/error.ts";
 import { executeAll } from "../../ffi/netlink/socket.ts";
 import * as address from "../../ffi/route/address.ts";
 import * as link from "../../ffi/route/link.ts";
-import { onSubnet } from "../lib/links/interface.ts";
-import { requireForwarding, requireIpv6 } from "../lib/links/sysctls.ts";
+import { gatewayCidr } from "../lib/links/interface.ts";
+import { enableForwarding, enableIpv6 } from "../lib/links/sysctls.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import type { IpConfig, Result, RouteConfig } from "../../spec/result.ts";
 
 /** The addresses with a gateway for each: the subnet's first, where IPAM named none. @throws {CniError} when the subnet has no room for one */
 export function withGateways(ips: readonly IpConfig[]): IpConfig[] {
-  return ips.map((ip) => ip.gateway ? ip : { ...ip, gateway: firstOf(ip.address) });
+  return ips.map((ip) => ip.gateway ? ip : { ...ip, gateway: firstAddressOf(ip.address) });
 }
 
-function firstOf(own: Cidr): Ip {
-  const first = nextIp(ipOf(networkOf(own)));
-  const roomy = prefixLengthOf(own) <= (familyOf(own) === 4 ? 30 : 126);
-  if (first && roomy && compareIp(first, ipOf(own)) !== 0) return first;
-  throw new CniError(Code.InvalidConfig, `Cannot choose a gateway for ${own}: its subnet has no other first address`, {
-    details: 'name a "gateway" in the ipam configuration, or set isGateway to false',
-  });
+function firstAddressOf(containerAddress: Cidr): Ip {
+  const first = nextIp(ipOf(networkOf(containerAddress)));
+  const hasRoom = prefixLengthOf(containerAddress) <= (familyOf(containerAddress) === 4 ? 30 : 126);
+  if (first && hasRoom && compareIps(first, ipOf(containerAddress)) !== 0) return first;
+  throw new CniError(
+    Code.InvalidConfig,
+    `Cannot choose a gateway for ${containerAddress}: its subnet has no other first address`,
+    {
+      details: 'name a "gateway" in the ipam configuration, or set isGateway to false',
+    },
+  );
 }
 
 /** Adds a default route by the first gateway of each family that has none yet. */
@@ -44,7 +48,7 @@ export function withDefaultRoutes(result: Result): Result {
   for (const { gateway } of result.ips ?? []) {
     if (!gateway) continue;
     const dst = (familyOf(gateway) === 4 ? "0.0.0.0/0" : "::/0") as Cidr;
-    if (!routes.some((each) => networkOf(each.dst) === dst && !each.table)) routes.push({ dst, gw: gateway });
+    if (!routes.some((route) => networkOf(route.dst) === dst && !route.table)) routes.push({ dst, gw: gateway });
   }
   return { ...result, routes };
 }
@@ -53,34 +57,34 @@ export function withDefaultRoutes(result: Result): Result {
 export function setUpGateways(host: Netns, device: link.Link, ips: readonly IpConfig[], force: boolean): void {
   const wanted = gatewayAddresses(ips);
   if (wanted.length === 0) return;
-  let present = address.list(host.route, { index: device.index }).map((each) => each.address);
-  for (const each of wanted) {
-    if (present.includes(each)) continue;
-    const others = present.filter((other) => conflicts(other, each) && !wanted.includes(other));
-    if (others.length > 0 && !force) throw addressConflict(device, each, others);
-    if (familyOf(each) === 6) host.run(() => requireIpv6(host, device.name!));
-    removeAddresses(host, device, others);
-    addGateway(host, device, each);
-    present = [...present.filter((other) => !others.includes(other)), each];
+  let present = address.list(host.route, { index: device.index }).map((cidr) => cidr.address);
+  for (const cidr of wanted) {
+    if (present.includes(cidr)) continue;
+    const conflicting = present.filter((other) => isConflicting(other, cidr) && !wanted.includes(other));
+    if (conflicting.length > 0 && !force) throw addressConflictError(device, cidr, conflicting);
+    if (familyOf(cidr) === 6) host.run(() => enableIpv6(host, device.name!));
+    removeAddresses(host, device, conflicting);
+    addGatewayAddress(host, device, cidr);
+    present = [...present.filter((other) => !conflicting.includes(other)), cidr];
   }
-  requireForwarding(host, [...new Set(wanted.map(familyOf))]);
+  enableForwarding(host, [...new Set(wanted.map(familyOf))]);
 }
 
 /** The gateways' addresses with their prefix lengths, each once. */
 function gatewayAddresses(ips: readonly IpConfig[]): Cidr[] {
-  return [...new Set(ips.flatMap(({ gateway, address }) => gateway ? [onSubnet(gateway, address)] : []))];
+  return [...new Set(ips.flatMap(({ gateway, address }) => gateway ? [gatewayCidr(gateway, address)] : []))];
 }
 
 /** A bridge has one IPv4 network, and IPv6 networks that do not overlap. Link-local addresses are nobody's gateway. */
-function conflicts(present: Cidr, wanted: Cidr): boolean {
+function isConflicting(present: Cidr, wanted: Cidr): boolean {
   if (familyOf(present) !== familyOf(wanted)) return false;
-  return familyOf(wanted) === 4 || overlaps(present, wanted);
+  return familyOf(wanted) === 4 || networksOverlap(present, wanted);
 }
 
-const addressConflict = (device: link.Link, wanted: Cidr, others: readonly Cidr[]) =>
+const addressConflictError = (device: link.Link, wanted: Cidr, present: readonly Cidr[]) =>
   new CniError(
     Code.InvalidConfig,
-    `Cannot give "${device.name}" the gateway address ${wanted}: it has ${others.join(", ")} already`,
+    `Cannot give "${device.name}" the gateway address ${wanted}: it has ${present.join(", ")} already`,
     {
       details: "set forceAddress to replace it, or give this network a bridge of its own",
     },
@@ -88,11 +92,11 @@ const addressConflict = (device: link.Link, wanted: Cidr, others: readonly Cidr[
 
 /** Removing an IPv4 address may take those of its subnet along, so that a later one is gone already. */
 function removeAddresses(host: Netns, device: link.Link, addresses: readonly Cidr[]): void {
-  for (const each of addresses) {
+  for (const cidr of addresses) {
     try {
-      purposed(
-        () => `remove address ${each} from "${device.name}"`,
-        () => address.remove(host.route, device.index, each),
+      withRequestPurpose(
+        () => `remove address ${cidr} from "${device.name}"`,
+        () => address.remove(host.route, device.index, cidr),
       );
     } catch (error) {
       if (!(error instanceof NetlinkError && error.code === "EADDRNOTAVAIL")) throw error;
@@ -100,11 +104,11 @@ function removeAddresses(host: Netns, device: link.Link, addresses: readonly Cid
   }
 }
 
-function addGateway(host: Netns, device: link.Link, gateway: Cidr): void {
+function addGatewayAddress(host: Netns, device: link.Link, gateway: Cidr): void {
   try {
-    purposed(
+    withRequestPurpose(
       () => `add address ${gateway} to "${device.name}"`,
-      () => executeAll(host.route, [address.addRequest(device.index, gateway, { withoutDad: true })]),
+      () => executeAll(host.route, [address.addRequest(device.index, gateway, { noDad: true })]),
     );
   } catch (error) {
     // Another container's ADD was faster.
@@ -116,7 +120,7 @@ function addGateway(host: Netns, device: link.Link, gateway: Cidr): void {
 
 /** Checks that `device` has the gateways' addresses. @throws {CniError} on the first that is missing */
 export function checkGateways(host: Netns, device: link.Link, ips: readonly IpConfig[]): void {
-  const present = address.list(host.route, { index: device.index }).map((each) => each.address);
+  const present = address.list(host.route, { index: device.index }).map((found) => found.address);
   for (const wanted of gatewayAddresses(ips)) {
     if (!present.includes(wanted)) {
       throw new CniError(Code.Internal, `Check failed: "${device.name}" lacks gateway address ${wanted}`);

@@ -12,40 +12,40 @@ import {
   bridgeConfig,
   needsVlanGateway,
   refuseContradictions,
+  requestedContainerMac,
   vlanGatewayName,
-  wantedMac,
 } from "./config.ts";
 import { checkBridge, ensureBridge, ensureVlanGateway } from "./bridge_device.ts";
 import { checkGateways, setUpGateways, withDefaultRoutes, withGateways } from "./gateway.ts";
-import { checkPort, createPort, othersOf, setUpPort } from "./port.ts";
-import { collectCables, getEnd, removeCable, removeCables } from "../lib/links/veth.ts";
-import { removeRules } from "../lib/ruleset/nf_tables_support.ts";
+import { checkPort, createPort, otherHostInterfaces, setUpPort } from "./port.ts";
+import { gcVethPairs, getHostVeth, removeVethPair, removeVethPairs } from "../lib/links/veth.ts";
+import { removeRulesIfSupported } from "../lib/ruleset/nf_tables_support.ts";
 import {
-  awaitOperational,
-  configure,
-  containerInterface,
+  awaitLinkOperational,
+  configureInterface,
   expectConfigured,
   ipsOf,
-  removeIfPresent,
+  removeLinkIfPresent,
+  requireContainerInterface,
 } from "../lib/links/interface.ts";
 import {
   addMasquerade,
   checkMasquerade,
-  collectMasquerade,
+  gcMasquerade,
   removeMasquerade,
-  removeMasqueradeOfMany,
-  removeOwnMasquerade,
+  removeMasqueradeBatch,
+  removeMasqueradeElements,
   restoreMasquerade,
 } from "../lib/ruleset/masquerade.ts";
 import type { Owner } from "../lib/protocol/owner.ts";
 import { type AddCall, cleanUp, plugin, requirePrevResult, type RestoreCall } from "../lib/protocol/plugin.ts";
-import { requireRuleset } from "../lib/ruleset/inet_table.ts";
+import { requireInetTable } from "../lib/ruleset/inet_table.ts";
 import {
   addSpoofCheck,
-  collectSpoofChecks,
+  gcSpoofChecks,
   hasSpoofChecks,
   removeSpoofCheck,
-  removeSpoofCheckOfMany,
+  removeSpoofCheckBatch,
   requireSpoofCheck,
   restoreSpoofCheck,
 } from "../lib/ruleset/spoof_check.ts";
@@ -61,54 +61,54 @@ export default plugin({
   add(call) {
     const { config, host, netns, ifname, ipam, undo, log } = call;
     refuseContradictions(config, ipam !== undefined);
-    const mac = wantedMac(config, call.args);
+    const mac = requestedContainerMac(config, call.args);
     const bridge = ensureBridge(host, config, log);
     const port = createPort(host, { bridge, netns, ifname, mac }, config);
-    undo.defer(() => void removeIfPresent(host, port));
+    undo.defer(() => void removeLinkIfPresent(host, port));
     setUpPort(host, port, config, call.owner);
-    const inner = link.get(netns.route, ifname);
-    if (config.macspoofchk) guardMac(call, port, inner);
-    const result = ipam ? attachByAddress(call, bridge, inner, ipam.add()) : attachByFrames(call, inner);
+    const containerVeth = link.get(netns.route, ifname);
+    if (config.macspoofchk) enableMacSpoofCheck(call, port, containerVeth);
+    const result = ipam ? attachLayer3(call, bridge, containerVeth, ipam.add()) : attachLayer2(call, containerVeth);
     // Looked at again: the address of a bridge that is not ours may follow that of its ports.
-    const [device, outer] = link.getAll(host.route, [bridge.index, port]) as [link.Link, link.Link];
-    if (!config.disableContainerInterface) awaitOperational(host, outer);
-    return { ...result, interfaces: describeInterfaces(call, device, outer, inner) };
+    const [bridgeLink, hostVeth] = link.getAll(host.route, [bridge.index, port]) as [link.Link, link.Link];
+    if (!config.disableContainerInterface) awaitLinkOperational(host, hostVeth);
+    return { ...result, interfaces: describeInterfaces(call, bridgeLink, hostVeth, containerVeth) };
   },
 
   del(call) {
     const { config, host, ifname, ipam, owner, prevResult } = call;
-    const addresses = prevResult && ipsOf(prevResult, ifname).map((each) => each.address);
+    const addresses = prevResult && ipsOf(prevResult, ifname).map((ip) => ip.address);
     // Rules before links: both make the kernel wait, and sent in this order it waits once.
     cleanUp(
       () =>
-        removeRules(
+        removeRulesIfSupported(
           host,
           config.ipMasq,
-          (nl) => (config.ipMasq ? removeMasquerade : removeOwnMasquerade)(nl, owner, addresses),
+          (nl) => (config.ipMasq ? removeMasquerade : removeMasqueradeElements)(nl, owner, addresses),
         ),
       () =>
-        removeRules(host, config.macspoofchk, (nl) => {
+        removeRulesIfSupported(host, config.macspoofchk, (nl) => {
           if (config.macspoofchk || hasSpoofChecks(nl)) removeSpoofCheck(nl, owner);
         }),
-      () => removeCable(call, othersOf(config)),
+      () => removeVethPair(call, otherHostInterfaces(config)),
       () => ipam?.del(),
     );
   },
 
-  delMany(calls, ipam) {
-    const { config, host, request: { name } } = calls[0];
+  delBatch(calls, ipam) {
+    const { config, host, pluginConfig: { name } } = calls[0];
     const owners = calls.map(({ owner }) => owner);
-    const rest = new Set<Owner>();
-    const left = (found: Iterable<Owner>) => {
-      for (const owner of found) rest.add(owner);
+    const unfinished = new Set<Owner>();
+    const markUnfinished = (unfinishedOwners: Iterable<Owner>) => {
+      for (const owner of unfinishedOwners) unfinished.add(owner);
     };
     cleanUp(
-      () => config.ipMasq && left(removeMasqueradeOfMany(host.nft, name, owners)),
-      () => config.macspoofchk && left(removeSpoofCheckOfMany(host.nft, name, owners)),
-      () => removeCables(calls, othersOf(config)),
-      () => left(ipam.del(calls).map(({ owner }) => owner)),
+      () => config.ipMasq && markUnfinished(removeMasqueradeBatch(host.nft, name, owners)),
+      () => config.macspoofchk && markUnfinished(removeSpoofCheckBatch(host.nft, name, owners)),
+      () => removeVethPairs(calls, otherHostInterfaces(config)),
+      () => markUnfinished(ipam.del(calls).map(({ owner }) => owner)),
     );
-    return calls.filter(({ owner }) => rest.has(owner));
+    return calls.filter(({ owner }) => unfinished.has(owner));
   },
 
   check(call) {
@@ -116,13 +116,13 @@ export default plugin({
     ipam?.check();
     const result = requirePrevResult(call, "bridge");
     const bridge = checkBridge(call, result);
-    const inner = expectConfigured(call.netns, call.ifname, result);
-    containerInterface(result, call.ifname, call.sandbox);
-    checkPort(call, bridge, inner);
+    const containerVeth = expectConfigured(call.netns, call.ifname, result);
+    requireContainerInterface(result, call.ifname, call.sandbox);
+    checkPort(call, bridge, containerVeth);
     if (!ipam) return;
     const ips = ipsOf(result, call.ifname);
-    if (config.isGateway || config.isDefaultGateway) checkGateways(host, gatewayDevice(host, bridge, config), ips);
-    if (config.ipMasq) checkMasquerade(host.nft, owner, ips.map((each) => each.address));
+    if (config.isGateway || config.isDefaultGateway) checkGateways(host, getGatewayDevice(host, bridge, config), ips);
+    if (config.ipMasq) checkMasquerade(host.nft, owner, ips.map((ip) => ip.address));
   },
 
   restore(call) {
@@ -131,20 +131,20 @@ export default plugin({
     // Before 0.3.0 results named no interfaces; then all addresses are of this one.
     const ips = result.interfaces?.length ? ipsOf(result, ifname) : result.ips ?? [];
     return [
-      ...config.ipMasq && ipam ? restoreMasquerade(host.nft, owner, ips.map((each) => each.address)) : [],
-      ...config.macspoofchk ? restoreGuard(call) : [],
+      ...config.ipMasq && ipam ? restoreMasquerade(host.nft, owner, ips.map((ip) => ip.address)) : [],
+      ...config.macspoofchk ? restoreMacSpoofCheck(call) : [],
     ];
   },
 
   gc(call) {
-    const { config, request, host, ipam, valid } = call;
+    const { config, pluginConfig, host, ipam, validAttachments } = call;
     cleanUp(
-      () => removeRules(host, config.ipMasq, (nl) => collectMasquerade(nl, request.name, valid)),
+      () => removeRulesIfSupported(host, config.ipMasq, (nl) => gcMasquerade(nl, pluginConfig.name, validAttachments)),
       () =>
-        removeRules(host, config.macspoofchk, (nl) => {
-          if (config.macspoofchk || hasSpoofChecks(nl)) collectSpoofChecks(host, request.name, valid);
+        removeRulesIfSupported(host, config.macspoofchk, (nl) => {
+          if (config.macspoofchk || hasSpoofChecks(nl)) gcSpoofChecks(host, pluginConfig.name, validAttachments);
         }),
-      () => collectCables(call),
+      () => gcVethPairs(call),
       () => ipam?.gc(),
     );
   },
@@ -157,83 +157,93 @@ export default plugin({
         `Cannot attach containers: "${config.bridge}" is an interface of another kind than bridge`,
       );
     }
-    if (config.ipMasq) requireRuleset(host.nft);
+    if (config.ipMasq) requireInetTable(host.nft);
     if (config.macspoofchk) requireSpoofCheck(host.nft);
     ipam?.status();
   },
 });
 
 /** Only frames that come from the container's own address may enter the bridge. */
-function guardMac({ host, owner, undo }: AddCall<BridgeConfig>, port: string, inner: link.Link): void {
+function enableMacSpoofCheck(
+  { host, owner, undo }: AddCall<BridgeConfig>,
+  port: string,
+  containerVeth: link.Link,
+): void {
   undo.defer(() => removeSpoofCheck(host.nft, owner));
-  addSpoofCheck(host.nft, owner, port, inner.mac!);
+  addSpoofCheck(host.nft, owner, port, containerVeth.mac!);
 }
 
 /** The address is the one that the ADD told: what the container has by now, it may have chosen itself. */
-function restoreGuard(call: RestoreCall<BridgeConfig>): string[] {
+function restoreMacSpoofCheck(call: RestoreCall<BridgeConfig>): string[] {
   const { host, netns, ifname, owner, prevResult } = call;
-  const told = prevResult?.interfaces?.find(({ name, sandbox }) => name === ifname && sandbox)?.mac;
-  const mac = told ? parseMac(told) : link.get(netns.route, ifname).mac!;
-  return restoreSpoofCheck(host.nft, owner, getEnd(call, othersOf(call.config)).name!, mac);
+  const reportedMac = prevResult?.interfaces?.find(({ name, sandbox }) => name === ifname && sandbox)?.mac;
+  const mac = reportedMac ? parseMac(reportedMac) : link.get(netns.route, ifname).mac!;
+  return restoreSpoofCheck(host.nft, owner, getHostVeth(call, otherHostInterfaces(call.config)).name!, mac);
 }
 
 /** Without IPAM the container speaks whatever it likes; its end is set up and nothing more. */
-function attachByFrames({ config, netns, request }: AddCall<BridgeConfig>, inner: link.Link): Result {
-  if (!config.disableContainerInterface) link.setUp(netns.route, inner.index);
-  return request.dns ? { dns: request.dns } : {};
+function attachLayer2({ config, netns, pluginConfig }: AddCall<BridgeConfig>, containerVeth: link.Link): Result {
+  if (!config.disableContainerInterface) link.setUp(netns.route, containerVeth.index);
+  return pluginConfig.dns ? { dns: pluginConfig.dns } : {};
 }
 
-function attachByAddress(
+function attachLayer3(
   call: AddCall<BridgeConfig>,
   bridge: link.Link,
-  inner: link.Link,
-  assigned: Result,
+  containerVeth: link.Link,
+  ipamResult: Result,
 ): Result {
-  const { config, request, host, netns, ifname, owner, undo, log } = call;
-  const result = complete(call, assigned);
+  const { config, pluginConfig, host, netns, ifname, owner, undo, log } = call;
+  const result = completeResult(call, ipamResult);
   const ips = result.ips!;
   if (config.isGateway || config.isDefaultGateway) {
     const device = needsVlanGateway(config) ? ensureVlanGateway(host, bridge, config) : bridge;
     setUpGateways(host, device, ips, config.forceAddress);
   }
   if (config.ipMasq) {
-    undo.defer(() => removeMasquerade(host.nft, owner, ips.map((each) => each.address)));
-    addMasquerade(host.nft, owner, ips.map((each) => each.address));
+    undo.defer(() => removeMasquerade(host.nft, owner, ips.map((ip) => ip.address)));
+    addMasquerade(host.nft, owner, ips.map((ip) => ip.address));
   }
   const interfaces = [{ name: "" }, { name: "" }, { name: ifname }];
-  configure(netns, inner, { ...result, interfaces }, { withoutDad: !config.enabledad, log });
-  return request.dns && Object.keys(request.dns).length > 0 ? { ...result, dns: request.dns } : result;
+  configureInterface(netns, containerVeth, { ...result, interfaces }, { noDad: !config.enabledad, log });
+  return pluginConfig.dns && Object.keys(pluginConfig.dns).length > 0 ? { ...result, dns: pluginConfig.dns } : result;
 }
 
 /** What IPAM decided, with the container's interface, gateways and default routes filled in. */
-function complete({ config, ipam }: AddCall<BridgeConfig>, assigned: Result): Result {
-  if (!assigned.ips?.length) {
+function completeResult({ config, ipam }: AddCall<BridgeConfig>, ipamResult: Result): Result {
+  if (!ipamResult.ips?.length) {
     throw new CniError(Code.Internal, `Cannot attach the container: IPAM plugin "${ipam!.type}" returned no address`);
   }
   const isGateway = config.isGateway || config.isDefaultGateway;
-  const ips = (isGateway ? withGateways(assigned.ips) : assigned.ips).map((ip) => ({ ...ip, interface: CONTAINER }));
-  return config.isDefaultGateway ? withDefaultRoutes({ ...assigned, ips }) : { ...assigned, ips };
+  const ips = (isGateway ? withGateways(ipamResult.ips) : ipamResult.ips).map((ip) => ({
+    ...ip,
+    interface: CONTAINER_INTERFACE_INDEX,
+  }));
+  return config.isDefaultGateway ? withDefaultRoutes({ ...ipamResult, ips }) : { ...ipamResult, ips };
 }
 
 /** Where the container's interface stands in the result: behind the bridge and its port. */
-const CONTAINER = 2;
+const CONTAINER_INTERFACE_INDEX = 2;
 
 function describeInterfaces(
   { config, host, ipam, sandbox }: AddCall<BridgeConfig>,
   bridge: link.Link,
-  outer: link.Link,
-  inner: link.Link,
+  hostVeth: link.Link,
+  containerVeth: link.Link,
 ): Interface[] {
-  const onHost = (device: link.Link): Interface => ({ name: device.name!, ...device.mac ? { mac: device.mac } : {} });
+  const toInterface = (device: link.Link): Interface => ({
+    name: device.name!,
+    ...device.mac ? { mac: device.mac } : {},
+  });
   return [
-    onHost(bridge),
-    onHost(outer),
-    { ...onHost(inner), sandbox },
-    ...ipam && needsVlanGateway(config) ? [onHost(gatewayDevice(host, bridge, config))] : [],
+    toInterface(bridge),
+    toInterface(hostVeth),
+    { ...toInterface(containerVeth), sandbox },
+    ...ipam && needsVlanGateway(config) ? [toInterface(getGatewayDevice(host, bridge, config))] : [],
   ];
 }
 
 /** The interface that has the gateway's address. */
-function gatewayDevice(host: Netns, bridge: link.Link, config: BridgeConfig): link.Link {
+function getGatewayDevice(host: Netns, bridge: link.Link, config: BridgeConfig): link.Link {
   return needsVlanGateway(config) ? link.get(host.route, vlanGatewayName(config)) : bridge;
 }

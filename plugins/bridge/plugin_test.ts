@@ -1,7 +1,7 @@
 import { expect } from "bun:test";
 import { parseCidr, parseIp } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
-import { inNetns, linkNames, shown } from "../../testing/netns.ts";
+import { ipShow, linkNames, runInNetns } from "../../testing/netns.ts";
 import bridge from "./plugin.ts";
 import { plugin } from "../lib/protocol/plugin.ts";
 import { type Sandbox, sandboxTest } from "../../testing/sandbox.ts";
@@ -36,7 +36,7 @@ const four = ipam(address("10.1.2.2/24", "10.1.2.1"));
 const both = ipam(address("10.1.2.2/24", "10.1.2.1"), address("fd00:1::2/64", "fd00:1::1"));
 
 const bridgeTest = (name: string, body: (sandbox: Sandbox) => void) => sandboxTest(name, [fixed], body);
-const ping = (netns: Netns, target: string) => inNetns(netns, "busybox", "ping", "-c", "1", "-W", "2", target);
+const ping = (netns: Netns, target: string) => runInNetns(netns, "busybox", "ping", "-c", "1", "-W", "2", target);
 
 bridgeTest(
   "bridge ADD attaches on IPv4 and IPv6 with gateways and default routes; every address is usable at once",
@@ -54,14 +54,14 @@ bridgeTest(
     ping(container, "fd00:1::1");
     ping(host, "10.1.2.2");
     ping(host, "fd00:1::2");
-    expect(shown(container, "link", "show", "eth0")[0]).toMatchObject({
+    expect(ipShow(container, "link", "show", "eth0")[0]).toMatchObject({
       mtu: 1400,
       address: result.interfaces![2]!.mac,
       operstate: "UP",
     });
-    expect(shown(container, "route", "show", "default")[0]).toMatchObject({ gateway: "10.1.2.1", dev: "eth0" });
-    expect(shown(container, "-6", "route", "show", "default")[0]).toMatchObject({ gateway: "fd00:1::1", dev: "eth0" });
-    expect(inNetns(host, "cat", "/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/ipv6/conf/all/forwarding")).toBe(
+    expect(ipShow(container, "route", "show", "default")[0]).toMatchObject({ gateway: "10.1.2.1", dev: "eth0" });
+    expect(ipShow(container, "-6", "route", "show", "default")[0]).toMatchObject({ gateway: "fd00:1::1", dev: "eth0" });
+    expect(runInNetns(host, "cat", "/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/ipv6/conf/all/forwarding")).toBe(
       "1\n1\n",
     );
   },
@@ -112,11 +112,11 @@ bridgeTest("bridge CHECK passes after ADD and names what has changed since", ({ 
     ], 'MAC address of "eth0"'],
   ];
   for (const [netns, change, back, message] of drift) {
-    inNetns(netns, "ip", ...change);
+    runInNetns(netns, "ip", ...change);
     expect(check, change.join(" ")).toThrow(message);
-    inNetns(netns, "ip", ...back);
+    runInNetns(netns, "ip", ...back);
   }
-  inNetns(container, "ip", "link", "del", "eth0");
+  runInNetns(container, "ip", "link", "del", "eth0");
   expect(check).toThrow('interface "eth0" is missing');
 });
 
@@ -147,7 +147,7 @@ bridgeTest(
   ({ call, host }) => {
     const prevResult = { cniVersion: "1.1.0", ...call(bridge, "ADD", { ipam: four }) };
     const port = prevResult.interfaces![1]!;
-    const alias = (text: string) => inNetns(host, "ip", "link", "set", port.name, "alias", text);
+    const alias = (text: string) => runInNetns(host, "ip", "link", "set", port.name, "alias", text);
     alias("cni:test another eth0");
     call(bridge, "DEL", { ipam: four, prevResult }, { netns: null });
     expect(linkNames(host)).toContain(port.name);
@@ -194,7 +194,7 @@ bridgeTest("bridge ADD refuses a name that the container has, and keeps what was
   expect(() => call(bridge, "ADD", { ipam: four }, { containerId: "c1" })).toThrow(
     /Cannot create "eth0" in .*the container has an interface of that name/,
   );
-  expect(shown(container, "addr", "show", "eth0")[0].addr_info).toContainEqual(
+  expect(ipShow(container, "addr", "show", "eth0")[0].addr_info).toContainEqual(
     expect.objectContaining({ local: "10.1.2.2" }),
   );
   call(bridge, "ADD", { ipam: ipam(address("10.1.2.3/24")) }, { ifname: "net1" });
@@ -224,14 +224,27 @@ bridgeTest("containers of one bridge reach each other; isolated ports do not", (
 bridgeTest(
   "the bridge's MAC address stays while containers come and go, also on a bridge that was there",
   ({ call, host, newContainer }) => {
-    inNetns(host, "ip", "link", "add", "br9", "type", "bridge");
-    inNetns(host, "ip", "link", "add", "low", "address", "02:00:00:00:00:01", "type", "veth", "peer", "name", "low2");
+    runInNetns(host, "ip", "link", "add", "br9", "type", "bridge");
+    runInNetns(
+      host,
+      "ip",
+      "link",
+      "add",
+      "low",
+      "address",
+      "02:00:00:00:00:01",
+      "type",
+      "veth",
+      "peer",
+      "name",
+      "low2",
+    );
     for (const name of ["cni0", "br9"]) {
       const config = { bridge: name, isGateway: true, ipam: four };
-      const macNow = () => shown(host, "link", "show", name)[0].address;
+      const macNow = () => ipShow(host, "link", "show", name)[0].address;
       const { interfaces } = call(bridge, "ADD", config);
       expect(macNow()).toBe(interfaces![0]!.mac);
-      inNetns(host, "ip", "link", "set", "low", "master", name);
+      runInNetns(host, "ip", "link", "set", "low", "master", name);
       call(bridge, "ADD", { ...config, ipam: ipam(address("10.1.2.3/24", "10.1.2.1")) }, {
         containerId: "c2",
         netns: newContainer(),
@@ -245,10 +258,10 @@ bridgeTest(
 bridgeTest(
   "a container cannot make itself the host's router, also not on a bridge that was there",
   ({ call, host }) => {
-    inNetns(host, "ip", "link", "add", "br9", "type", "bridge");
+    runInNetns(host, "ip", "link", "add", "br9", "type", "bridge");
     for (const [ifname, name] of [["eth0", "cni0"], ["net1", "br9"]] as const) {
       call(bridge, "ADD", { bridge: name }, { ifname });
-      expect(inNetns(host, "cat", `/proc/sys/net/ipv6/conf/${name}/accept_ra`)).toBe("0\n");
+      expect(runInNetns(host, "cat", `/proc/sys/net/ipv6/conf/${name}/accept_ra`)).toBe("0\n");
     }
   },
 );
@@ -259,7 +272,7 @@ bridgeTest(
     const attach = (config: object, containerId: string) =>
       call(bridge, "ADD", { isGateway: true, ...config }, { containerId, netns: newContainer() });
     const gateways = () =>
-      shown(host, "addr", "show", "cni0")[0].addr_info.filter((each: { scope: string }) => each.scope === "global")
+      ipShow(host, "addr", "show", "cni0")[0].addr_info.filter((each: { scope: string }) => each.scope === "global")
         .map((each: { local: string }) => each.local).sort();
     attach({ ipam: both }, "a");
     expect(() => attach({ ipam: ipam(address("10.9.0.2/24")) }, "b")).toThrow(
@@ -295,11 +308,11 @@ bridgeTest(
   "bridge sets promiscuous and hairpin mode, and leaves the container's end down if told",
   ({ call, host, container }) => {
     const { interfaces } = call(bridge, "ADD", { hairpinMode: true, disableContainerInterface: true });
-    expect(shown(host, "link", "show", interfaces![1]!.name)[0].linkinfo.info_slave_data.hairpin).toBe(true);
-    expect(shown(container, "link", "show", "eth0")[0].flags).not.toContain("UP");
+    expect(ipShow(host, "link", "show", interfaces![1]!.name)[0].linkinfo.info_slave_data.hairpin).toBe(true);
+    expect(ipShow(container, "link", "show", "eth0")[0].flags).not.toContain("UP");
     call(bridge, "ADD", { promiscMode: true }, { ifname: "net1" });
     call(bridge, "ADD", { promiscMode: true }, { ifname: "net2" });
-    expect(shown(host, "link", "show", "cni0")[0].promiscuity).toBe(1);
+    expect(ipShow(host, "link", "show", "cni0")[0].promiscuity).toBe(1);
   },
 );
 
@@ -324,7 +337,7 @@ bridgeTest("bridge refuses contradictions and wrong values before it changes any
 });
 
 bridgeTest("bridge refuses a name that another kind of interface has", ({ call, host }) => {
-  inNetns(host, "ip", "link", "add", "cni0", "type", "veth", "peer", "name", "other");
+  runInNetns(host, "ip", "link", "add", "cni0", "type", "veth", "peer", "name", "other");
   expect(() => call(bridge, "ADD", {})).toThrow(
     'Cannot use "cni0" as a bridge: it is an interface of another kind (veth)',
   );
@@ -337,14 +350,14 @@ bridgeTest("a default route of IPAM without a gateway is not added twice", ({ ca
     scope: 253,
   }];
   call(bridge, "ADD", { isDefaultGateway: true, ipam: { type: "fixed", result: { ...four.result, routes } } });
-  expect(shown(container, "route", "show", "default")).toHaveLength(1);
-  expect(shown(container, "route", "show", "table", "100")[0]).toMatchObject({
+  expect(ipShow(container, "route", "show", "default")).toHaveLength(1);
+  expect(ipShow(container, "route", "show", "table", "100")[0]).toMatchObject({
     dst: "192.0.2.0/24",
     gateway: "10.1.2.1",
     metric: 7,
     metrics: [{ mtu: 1300 }],
   });
-  expect(shown(container, "route", "show", "198.51.100.0/24")[0]).toMatchObject({ scope: "link" });
+  expect(ipShow(container, "route", "show", "198.51.100.0/24")[0]).toMatchObject({ scope: "link" });
 });
 
 bridgeTest(
@@ -365,10 +378,10 @@ bridgeTest(
   ({ call, host }) => {
     const config = { ipMasq: true, macspoofchk: true, isGateway: true, ipam: both };
     const prevResult = { cniVersion: "1.1.0", ...call(bridge, "ADD", config) };
-    const rules = () => inNetns(host, "nft", "list", "ruleset");
+    const rules = () => runInNetns(host, "nft", "list", "ruleset");
     expect(rules().split("test c1 eth0").length - 1).toBeGreaterThanOrEqual(4);
     call(bridge, "CHECK", { ...config, prevResult });
-    inNetns(host, "nft", "flush", "ruleset");
+    runInNetns(host, "nft", "flush", "ruleset");
     expect(() => call(bridge, "CHECK", { ...config, prevResult })).toThrow("Check failed");
     call(bridge, "DEL", { ...config, prevResult }, { netns: null });
 
@@ -391,7 +404,7 @@ bridgeTest("ipMasqBackend changes nothing: the rules are the same, in the one ta
     const config = { ipMasq: true, isGateway: true, ipam: both, ...more };
     const prevResult = { cniVersion: "1.1.0", ...call(bridge, "ADD", config) };
     call(bridge, "CHECK", { ...config, prevResult });
-    const rules = inNetns(host, "nft", "-s", "list", "ruleset");
+    const rules = runInNetns(host, "nft", "-s", "list", "ruleset");
     call(bridge, "DEL", { ...config, prevResult });
     return rules;
   };
@@ -404,7 +417,7 @@ bridgeTest(
   "DEL without namespace and result, and GC, find the host's end by the owner that it names",
   ({ call, host, newContainer }) => {
     const attach = (containerId: string) => call(bridge, "ADD", { ipam: four }, { containerId, netns: newContainer() });
-    const aliases = () => shown(host, "link", "show", "type", "veth").map((each) => each.ifalias).sort();
+    const aliases = () => ipShow(host, "link", "show", "type", "veth").map((each) => each.ifalias).sort();
     for (const id of ["c1", "c2", "c3"]) attach(id);
     expect(aliases()).toEqual(["cni:test c1 eth0", "cni:test c2 eth0", "cni:test c3 eth0"]);
     call(bridge, "DEL", { ipam: four }, { containerId: "c2", netns: null });
@@ -427,7 +440,7 @@ bridgeTest("several interfaces of one container on one network are checked apart
     call(bridge, "CHECK", { ...config(ifname === "eth0" ? both : second), prevResult: results[ifname] }, { ifname });
   check("eth0")();
   check("eth1")();
-  inNetns(container, "ip", "-6", "route", "del", "default", "via", "fd00:1::1", "dev", "eth1");
+  runInNetns(container, "ip", "-6", "route", "del", "default", "via", "fd00:1::1", "dev", "eth1");
   check("eth0")();
   expect(check("eth1")).toThrow('Check failed: "eth1" lacks the route to ::/0 via fd00:1::1');
   call(bridge, "DEL", { ...config(second), prevResult: results.eth1 }, { ifname: "eth1" });
@@ -437,7 +450,7 @@ bridgeTest("several interfaces of one container on one network are checked apart
 bridgeTest("bridge DEL leaves alone what is no cable, so that a refused ADD can be undone", ({ call, container }) => {
   expect(() => call(bridge, "ADD", {}, { ifname: "lo" })).toThrow('Cannot create "lo"');
   call(bridge, "DEL", {}, { ifname: "lo" });
-  inNetns(container, "ip", "link", "add", "eth0", "type", "bridge");
+  runInNetns(container, "ip", "link", "add", "eth0", "type", "bridge");
   call(bridge, "DEL", {});
   expect(linkNames(container)).toEqual(["eth0", "lo"]);
 });
@@ -445,9 +458,9 @@ bridgeTest("bridge DEL leaves alone what is no cable, so that a refused ADD can 
 bridgeTest(
   "bridge ADD gives its bridge an IPv6 gateway where IPv6 is switched off by default, and leaves the default alone",
   ({ call, host, container }) => {
-    inNetns(host, "sh", "-c", "echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6");
+    runInNetns(host, "sh", "-c", "echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6");
     call(bridge, "ADD", { bridge: "cni4", isGateway: true, ipam: four }, { containerId: "c4", ifname: "net4" });
-    const disabled = (name: string) => inNetns(host, "cat", `/proc/sys/net/ipv6/conf/${name}/disable_ipv6`).trim();
+    const disabled = (name: string) => runInNetns(host, "cat", `/proc/sys/net/ipv6/conf/${name}/disable_ipv6`).trim();
     expect(disabled("cni4")).toBe("1");
     call(bridge, "ADD", { isGateway: true, ipam: both });
     expect(disabled("cni0")).toBe("0");

@@ -6,10 +6,10 @@
 import type { Mac } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import { NetlinkError } from "../../ffi/netlink/error.ts";
-import { bridgePortChange, bridgePortOf } from "../../ffi/route/link_kinds.ts";
+import { bridgePortInfo, bridgePortOf } from "../../ffi/route/link_kinds.ts";
 import * as link from "../../ffi/route/link.ts";
 import { IF_OPER_UP } from "../../ffi/route/uapi.ts";
-import { checkCable, createCable, type Others } from "../lib/links/veth.ts";
+import { checkVethPair, createVethPair, type OtherHostLinks } from "../lib/links/veth.ts";
 import { expectEqual } from "../lib/links/interface.ts";
 import { formatAlias, type Owner } from "../lib/protocol/owner.ts";
 import type { CheckCall } from "../lib/protocol/plugin.ts";
@@ -19,7 +19,7 @@ import { type BridgeConfig, portVlans, vlanGatewayName } from "./config.ts";
 import { checkVlans, setVlans } from "./vlan.ts";
 
 /** What a container's cable to a bridge is to be. */
-export interface PortCable {
+export interface PortOptions {
   readonly bridge: link.Link;
   readonly netns: Netns;
   readonly ifname: string;
@@ -32,15 +32,15 @@ export interface PortCable {
  * @returns the name of the host's end
  * @throws {CniError} if the container has an interface of that name, or the bridge no room
  */
-export function createPort(host: Netns, { bridge, ...cable }: PortCable, config: BridgeConfig): string {
+export function createPort(host: Netns, { bridge, ...veth }: PortOptions, config: BridgeConfig): string {
   try {
-    return createCable(host, { ...cable, mtu: config.mtu, master: bridge.index });
+    return createVethPair(host, { ...veth, mtu: config.mtu, master: bridge.index });
   } catch (error) {
-    throw error instanceof NetlinkError && error.code === "EXFULL" ? bridgeFull(config.bridge, error) : error;
+    throw error instanceof NetlinkError && error.code === "EXFULL" ? bridgeFullError(config.bridge, error) : error;
   }
 }
 
-const bridgeFull = (bridge: string, cause: unknown) =>
+const bridgeFullError = (bridge: string, cause: unknown) =>
   new CniError(
     Code.Internal,
     `Cannot attach another container to bridge "${bridge}": it has 1023 ports, the most that Linux allows`,
@@ -53,7 +53,7 @@ const bridgeFull = (bridge: string, cause: unknown) =>
 /** Writes down whose the container's port is, and sets what the configuration wants of it. @throws {NetlinkError} */
 export function setUpPort(host: Netns, name: string, config: BridgeConfig, owner: Owner): void {
   const { hairpinMode, portIsolation } = config;
-  const flags = bridgePortChange({ hairpin: Number(hairpinMode), isolated: Number(portIsolation) });
+  const flags = bridgePortInfo({ hairpin: Number(hairpinMode), isolated: Number(portIsolation) });
   // The alias is what `ip link` shows, and how DEL and GC find the port when all else is gone.
   link.set(host.route, name, { alias: formatAlias(owner), ...hairpinMode || portIsolation ? { info: flags } : {} });
   const vlans = portVlans(config);
@@ -61,20 +61,20 @@ export function setUpPort(host: Netns, name: string, config: BridgeConfig, owner
 }
 
 /** Checks that the other end of the container's cable is a port of the bridge, as the configuration wants it. @throws {CniError} */
-export function checkPort(call: CheckCall<BridgeConfig>, bridge: link.Link, inner: link.Link): void {
+export function checkPort(call: CheckCall<BridgeConfig>, bridge: link.Link, containerVeth: link.Link): void {
   const { config, host, owner } = call;
-  const port = checkCable(call, inner);
+  const port = checkVethPair(call, containerVeth);
   expectEqual(`bridge of "${port.name}"`, port.master, bridge.index);
   const flags = bridgePortOf(port);
   expectEqual(`hairpin mode of "${port.name}"`, flags?.hairpin === 1, config.hairpinMode);
   expectEqual(`isolation of "${port.name}"`, (flags?.isolated ?? 0) === 1, config.portIsolation);
-  if (config.macspoofchk) checkSpoofCheck(host.nft, owner, port.name!, inner.mac!);
+  if (config.macspoofchk) checkSpoofCheck(host.nft, owner, port.name!, containerVeth.mac!);
   checkVlans(host, bridge, port, config);
   if (config.mtu) expectEqual(`MTU of "${port.name}"`, port.mtu, config.mtu);
   if (!config.disableContainerInterface) expectEqual(`operational state of "${port.name}"`, port.operstate, IF_OPER_UP);
 }
 
 /** The links that the result tells of besides the cable's end. */
-export function othersOf(config: BridgeConfig): Others {
+export function otherHostInterfaces(config: BridgeConfig): OtherHostLinks {
   return [config.bridge, vlanGatewayName(config)];
 }

@@ -5,47 +5,55 @@
  * @module
  */
 import { expect } from "bun:test";
-import { inNetns } from "../../testing/netns.ts";
+import { runInNetns } from "../../testing/netns.ts";
 import {
-  both,
-  compare,
-  configs,
-  defaults,
-  dns,
-  envs,
-  four,
-  hostLocal,
-  ipams,
-  judge,
-  left,
-  named,
-  narrow,
-  prepare,
-  ranges,
-  type Request,
+  type ComparedRequest,
+  compareImplementations,
+  configRequests,
+  defaultRoutes,
+  dnsConfig,
+  dualStackIpam,
+  dualStackIpamWithDns,
+  envRequests,
+  hostLocalIpam,
+  hostLocalRanges,
+  ipamRequests,
+  ipv4Ipam,
+  leftBehind,
+  rangeWithGateway,
+  runIpCommands,
+  testRequests,
 } from "../../testing/reference_requests.ts";
-import { differences, type Json, newWorld, ours, peerTest, type Side, theirs } from "../../testing/reference_host.ts";
+import {
+  type AnyJson,
+  comparisonTest,
+  listDifferences,
+  newComparisonHost,
+  ourPlugins,
+  type PluginSet,
+  referencePlugins,
+} from "../../testing/reference_host.ts";
 
 const routes = [{ dst: "192.0.2.0/24" }, { dst: "198.51.100.0/24", gw: "10.1.0.9" }, { dst: "2001:db8::/32" }];
 const byOther = [{ dst: "0.0.0.0/0", gw: "10.1.0.7" }];
 const BRIDGE = "link add cni0 up type bridge";
 
 /** A dual-stack network of which the host is the gateway. */
-const gateway = (more: object = {}) => ({ isGateway: true, ipam: both, ...more });
-const isDefault = (more: object = {}) => ({ isDefaultGateway: true, ipam: both, ...more });
-const CASES: Record<string, Request> = {
+const gateway = (more: object = {}) => ({ isGateway: true, ipam: dualStackIpam, ...more });
+const isDefault = (more: object = {}) => ({ isDefaultGateway: true, ipam: dualStackIpam, ...more });
+const CASES: Record<string, ComparedRequest> = {
   "no ipam": { config: {} },
-  "no ipam; MTU, dns": { config: { mtu: 1400, dns } },
-  "addresses only": { config: { ipam: both } },
+  "no ipam; MTU, dns": { config: { mtu: 1400, dns: dnsConfig } },
+  "addresses only": { config: { ipam: dualStackIpam } },
   "gateway": { config: gateway() },
   "default gateway, MTU": { config: isDefault({ mtu: 1400 }) },
-  "IPv4 only": { config: isDefault({ ipam: four }) },
-  "routes": { config: gateway({ ipam: { ...both, routes: [...routes, ...defaults] } }) },
-  "routes by a gateway elsewhere": { config: { ipam: { ...both, routes: [...routes, ...defaults] } } },
-  "default route of ipam before ours": { config: isDefault({ ipam: { ...both, routes: byOther } }) },
-  "gateway named by ipam": { config: gateway({ ipam: hostLocal({ ranges: [narrow] }) }) },
-  "several ranges": { config: { ipam: ranges("10.1.0.0/24", "10.2.0.0/24", "fd00:2::/64") } },
-  "several IPv6 ranges": { config: isDefault({ ipam: ranges("10.1.0.0/24", "fd00:1::/64", "fd00:2::/64") }) },
+  "IPv4 only": { config: isDefault({ ipam: ipv4Ipam }) },
+  "routes": { config: gateway({ ipam: { ...dualStackIpam, routes: [...routes, ...defaultRoutes] } }) },
+  "routes by a gateway elsewhere": { config: { ipam: { ...dualStackIpam, routes: [...routes, ...defaultRoutes] } } },
+  "default route of ipam before ours": { config: isDefault({ ipam: { ...dualStackIpam, routes: byOther } }) },
+  "gateway named by ipam": { config: gateway({ ipam: hostLocalIpam({ ranges: [rangeWithGateway] }) }) },
+  "several ranges": { config: { ipam: hostLocalRanges("10.1.0.0/24", "10.2.0.0/24", "fd00:2::/64") } },
+  "several IPv6 ranges": { config: isDefault({ ipam: hostLocalRanges("10.1.0.0/24", "fd00:1::/64", "fd00:2::/64") }) },
   "hairpin": { config: gateway({ hairpinMode: true }) },
   "promisc": { config: gateway({ promiscMode: true }) },
   "isolation": { config: gateway({ portIsolation: true }) },
@@ -60,11 +68,11 @@ const CASES: Record<string, Request> = {
   },
   "addresses by runtimeConfig": { config: gateway({ runtimeConfig: { ips: ["10.1.0.77/24", "fd00:1::77"] } }) },
   "address by CNI_ARGS": { config: gateway(), env: { CNI_ARGS: "IgnoreUnknown=1;IP=10.1.0.78" } },
-  "dns": { config: gateway({ dns }) },
-  "dns of ipam": { config: gateway({ ipam: named }) },
-  "dns of both": { config: gateway({ dns: { domain: "c.example" }, ipam: named }) },
-  "empty list in dns": { config: gateway({ dns: { nameservers: [] }, ipam: named }) },
-  "upper case, null": { config: { ISGATEWAY: true, Bridge: null, MTU: 1300, IPAM: both, promiscMode: null } },
+  "dns": { config: gateway({ dns: dnsConfig }) },
+  "dns of ipam": { config: gateway({ ipam: dualStackIpamWithDns }) },
+  "dns of both": { config: gateway({ dns: { domain: "c.example" }, ipam: dualStackIpamWithDns }) },
+  "empty list in dns": { config: gateway({ dns: { nameservers: [] }, ipam: dualStackIpamWithDns }) },
+  "upper case, null": { config: { ISGATEWAY: true, Bridge: null, MTU: 1300, IPAM: dualStackIpam, promiscMode: null } },
   "a bridge that exists": { config: gateway({ mtu: 1400 }), host: ["link add cni0 type bridge"] },
   "a bridge with the address": { config: gateway(), host: [BRIDGE, "addr add 10.1.0.1/24 dev cni0"] },
   "force": {
@@ -72,8 +80,10 @@ const CASES: Record<string, Request> = {
     host: [BRIDGE, "addr add 10.9.0.1/24 dev cni0", "addr add fd00:1::9/60 dev cni0"],
   },
   ...Object.fromEntries(["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0"].flatMap((cniVersion) => [
-    [`version ${cniVersion}`, { config: isDefault({ cniVersion, dns, ipam: { ...both, routes } }) }],
-    [`version ${cniVersion}, little`, { config: gateway({ cniVersion, ipam: ranges("fd00:2::/64") }) }],
+    [`version ${cniVersion}`, {
+      config: isDefault({ cniVersion, dns: dnsConfig, ipam: { ...dualStackIpam, routes } }),
+    }],
+    [`version ${cniVersion}, little`, { config: gateway({ cniVersion, ipam: hostLocalRanges("fd00:2::/64") }) }],
   ])),
   "version 0.3.1, no ipam": { config: { cniVersion: "0.3.1" } },
 };
@@ -103,100 +113,108 @@ const DIFFERENCES: Record<string, readonly string[]> = {
 };
 
 for (const [name, request] of Object.entries(CASES)) {
-  peerTest(`same answer and state: ${name}`, () => {
-    const [reference, own] = compare("bridge", request);
-    expect(differences(reference, own)).toEqual([...DIFFERENCES[name] ?? []]);
+  comparisonTest(`same answer and state: ${name}`, () => {
+    const [reference, own] = compareImplementations("bridge", request);
+    expect(listDifferences(reference, own)).toEqual([...DIFFERENCES[name] ?? []]);
   });
 }
 
-const dels = (...all: Request[]) => all.map((each): Request => ({ verb: "DEL", ...each }));
+const dels = (...all: ComparedRequest[]) => all.map((each): ComparedRequest => ({ verb: "DEL", ...each }));
 const oneAddress = { subnet: "10.1.0.0/24", gateway: "10.1.0.50", rangeStart: "10.1.0.50", rangeEnd: "10.1.0.50" };
-const farGateway = hostLocal({ subnet: "10.1.0.0/24", gateway: "10.7.0.1" });
+const farGateway = hostLocalIpam({ subnet: "10.1.0.0/24", gateway: "10.7.0.1" });
 const OWN_NETNS = { CNI_NETNS: "/proc/self/ns/net" };
 
-const REFUSED: Request[] = [
-  ...configs({ name: undefined }, { name: "" }, { name: "a b" }, { name: 7 }),
-  ...configs({ cniVersion: "2.0.0" }, { cniVersion: 1 }, { cniVersion: null }, { cniVersion: "0.2.0" }),
-  ...configs({ hairpinMode: true, promiscMode: true }, { vlan: 5000 }, { vlan: -1 }, { args: 7 }),
-  ...configs({ mtu: "1500" }, { mtu: 1.5 }, { mtu: 67 }, { mtu: 70000 }, { isGateway: "yes" }, { isGateway: 1 }),
-  ...["", "a234567890123456", "a/b", ".", "a b", "all", "br%d", 7].flatMap((bridge) => configs({ bridge })),
+const REFUSED: ComparedRequest[] = [
+  ...configRequests({ name: undefined }, { name: "" }, { name: "a b" }, { name: 7 }),
+  ...configRequests({ cniVersion: "2.0.0" }, { cniVersion: 1 }, { cniVersion: null }, { cniVersion: "0.2.0" }),
+  ...configRequests({ hairpinMode: true, promiscMode: true }, { vlan: 5000 }, { vlan: -1 }, { args: 7 }),
+  ...configRequests({ mtu: "1500" }, { mtu: 1.5 }, { mtu: 67 }, { mtu: 70000 }, { isGateway: "yes" }, { isGateway: 1 }),
+  ...["", "a234567890123456", "a/b", ".", "a b", "all", "br%d", 7].flatMap((bridge) => configRequests({ bridge })),
   ...["x", "01:00:5e:00:00:01", "00:00:00:00:00:00:00:01", "00:00:00:00:00:00", 7].flatMap((mac) =>
-    configs({ runtimeConfig: { mac } })
+    configRequests({ runtimeConfig: { mac } })
   ),
-  ...ipams({ type: "absent" }, { type: "../cni/host-local" }, "host-local", []),
-  ...ipams({ ...four, routes: [{ dst: "192.0.2.0/24", gw: "172.16.0.1" }] }, { ...four, routes: [{ dst: "x" }] }),
-  ...configs(gateway({ ipam: hostLocal(oneAddress) }), isDefault({ ipam: farGateway })),
-  ...configs({ dns: "x" }, { dns: { nameservers: "x" } }, { prevResult: "x" }),
-  ...envs("CNI_ARGS", {}, "FOO=bar", "a", "a=b=c;IgnoreUnknown=1", "MAC=x", "mac=0a:00:00:00:00:01", ";", " "),
-  ...envs("CNI_ARGS", {}, "IgnoreUnknown=yes"),
-  ...envs("CNI_CONTAINERID", {}, null, "", "a/b"),
-  ...envs("CNI_IFNAME", {}, null, "", "a234567890123456", "a/b", "a:b", "..", "lo", "eth%d"),
-  ...envs("CNI_NETNS", {}, null, "", "/nonexistent/x", "/etc/passwd", "/proc/self/status", "/proc/self/ns/mnt"),
-  ...envs("CNI_COMMAND", {}, "FOO", "add"),
+  ...ipamRequests({ type: "absent" }, { type: "../cni/host-local" }, "host-local", []),
+  ...ipamRequests({ ...ipv4Ipam, routes: [{ dst: "192.0.2.0/24", gw: "172.16.0.1" }] }, {
+    ...ipv4Ipam,
+    routes: [{ dst: "x" }],
+  }),
+  ...configRequests(gateway({ ipam: hostLocalIpam(oneAddress) }), isDefault({ ipam: farGateway })),
+  ...configRequests({ dns: "x" }, { dns: { nameservers: "x" } }, { prevResult: "x" }),
+  ...envRequests("CNI_ARGS", {}, "FOO=bar", "a", "a=b=c;IgnoreUnknown=1", "MAC=x", "mac=0a:00:00:00:00:01", ";", " "),
+  ...envRequests("CNI_ARGS", {}, "IgnoreUnknown=yes"),
+  ...envRequests("CNI_CONTAINERID", {}, null, "", "a/b"),
+  ...envRequests("CNI_IFNAME", {}, null, "", "a234567890123456", "a/b", "a:b", "..", "lo", "eth%d"),
+  ...envRequests("CNI_NETNS", {}, null, "", "/nonexistent/x", "/etc/passwd", "/proc/self/status", "/proc/self/ns/mnt"),
+  ...envRequests("CNI_COMMAND", {}, "FOO", "add"),
   { host: ["link add cni0 type veth peer name other"] },
   { config: gateway(), host: [BRIDGE, "addr add 10.9.0.1/24 dev cni0"] },
   { config: gateway(), host: [BRIDGE, "addr add fd00:1::9/48 dev cni0"] },
-  { config: { ipam: both }, container: ["link add eth0 type bridge"] },
+  { config: { ipam: dualStackIpam }, container: ["link add eth0 type bridge"] },
   ...dels({ config: { ipam: { type: "absent" } } }),
   ...dels({ env: { CNI_CONTAINERID: null } }, { env: { CNI_IFNAME: null } }),
-  { verb: "CHECK", config: { ipam: four } },
-  { verb: "CHECK", config: { ipam: four, prevResult: { cniVersion: "1.0.0" } } },
-  { verb: "CHECK", config: { ipam: four, cniVersion: "0.3.1" } },
+  { verb: "CHECK", config: { ipam: ipv4Ipam } },
+  { verb: "CHECK", config: { ipam: ipv4Ipam, prevResult: { cniVersion: "1.0.0" } } },
+  { verb: "CHECK", config: { ipam: ipv4Ipam, cniVersion: "0.3.1" } },
 ];
 
-const ACCEPTED: Request[] = [
-  ...ipams({}, null, { type: "" }, { ...four, routes: [{ dst: "2001:db8::/32" }] }),
-  ...configs({ runtimeConfig: null, args: null, prevResult: null, dns: null }, gateway({ ipam: farGateway })),
-  ...configs({ runtimeConfig: { mac: "" } }, { runtimeConfig: { mac: "0a00.0000.0009" } }),
-  ...configs({ prevResult: { cniVersion: "1.0.0", interfaces: [], ips: [] } }, { prevResult: { cniVersion: "0.4.0" } }),
-  ...envs("CNI_ARGS", {}, "", "MAC=", "IgnoreUnknown=1;FOO=1", "FOO=;IgnoreUnknown=TRUE"),
-  ...envs("CNI_IFNAME", {}, "a23456789012345", "éé"),
-  ...envs("CNI_COMMAND", {}, "VERSION", null, ""),
+const ACCEPTED: ComparedRequest[] = [
+  ...ipamRequests({}, null, { type: "" }, { ...ipv4Ipam, routes: [{ dst: "2001:db8::/32" }] }),
+  ...configRequests({ runtimeConfig: null, args: null, prevResult: null, dns: null }, gateway({ ipam: farGateway })),
+  ...configRequests({ runtimeConfig: { mac: "" } }, { runtimeConfig: { mac: "0a00.0000.0009" } }),
+  ...configRequests({ prevResult: { cniVersion: "1.0.0", interfaces: [], ips: [] } }, {
+    prevResult: { cniVersion: "0.4.0" },
+  }),
+  ...envRequests("CNI_ARGS", {}, "", "MAC=", "IgnoreUnknown=1;FOO=1", "FOO=;IgnoreUnknown=TRUE"),
+  ...envRequests("CNI_IFNAME", {}, "a23456789012345", "éé"),
+  ...envRequests("CNI_COMMAND", {}, "VERSION", null, ""),
   { env: { ...OWN_NETNS, CNI_NETNS_OVERRIDE: "1" } },
-  { config: { ipam: both }, host: [BRIDGE, "addr add 10.9.0.1/24 dev cni0"] },
+  { config: { ipam: dualStackIpam }, host: [BRIDGE, "addr add 10.9.0.1/24 dev cni0"] },
   { config: gateway(), host: [BRIDGE, "addr add fd00:9::9/64 dev cni0"] },
   { config: gateway(), container: ["link add other type bridge", "addr add 10.1.0.2/24 dev other"] },
-  ...dels({}, { config: { ipam: both } }, { config: { hairpinMode: true, promiscMode: true } }),
-  ...dels({ config: { ipam: both }, env: { CNI_NETNS: "/nonexistent/x" } }, { env: { CNI_NETNS: null } }),
+  ...dels({}, { config: { ipam: dualStackIpam } }, { config: { hairpinMode: true, promiscMode: true } }),
+  ...dels({ config: { ipam: dualStackIpam }, env: { CNI_NETNS: "/nonexistent/x" } }, { env: { CNI_NETNS: null } }),
   ...dels({ config: { prevResult: { cniVersion: "9.0.0" } } }, { env: OWN_NETNS }),
 ];
 
-const ONLY_OURS: Request[] = [
+const ONLY_OURS: ComparedRequest[] = [
   // Newer than Debian's release.
-  ...configs({ cniVersion: "1.1.0" }),
+  ...configRequests({ cniVersion: "1.1.0" }),
   // Our plugins are built in.
-  ...envs("CNI_PATH", {}, null),
-  { config: { ipam: four }, env: { CNI_PATH: "/nonexistent" } },
+  ...envRequests("CNI_PATH", {}, null),
+  { config: { ipam: ipv4Ipam }, env: { CNI_PATH: "/nonexistent" } },
   // One address of the host is not in the way of another that the same request asks for.
-  ...configs(gateway({ ipam: ranges("10.1.0.0/24", "10.2.0.0/24") })),
+  ...configRequests(gateway({ ipam: hostLocalRanges("10.1.0.0/24", "10.2.0.0/24") })),
   // A route that comes twice is added once, and its destination is the network whatever the bits behind the prefix are.
-  ...configs(isDefault({ ipam: { ...four, routes: [{ dst: "0.0.0.0/0" }] } })),
-  ...ipams({ ...four, routes: [routes[0], routes[0]] }, { ...four, routes: [{ dst: "192.0.2.1/24" }] }),
+  ...configRequests(isDefault({ ipam: { ...ipv4Ipam, routes: [{ dst: "0.0.0.0/0" }] } })),
+  ...ipamRequests({ ...ipv4Ipam, routes: [routes[0], routes[0]] }, { ...ipv4Ipam, routes: [{ dst: "192.0.2.1/24" }] }),
   // What is wrong with the request must not keep a container from being removed.
   ...dels({ env: { CNI_NETNS: "/etc/passwd" } }, { env: { CNI_ARGS: "K8S=x" } }, { env: { CNI_ARGS: "x" } }),
-  ...dels({ config: { prevResult: "x" } }, { config: { ipam: hostLocal({ subnet: "x" }) } }),
+  ...dels({ config: { prevResult: "x" } }, { config: { ipam: hostLocalIpam({ subnet: "x" }) } }),
   ...dels({ config: { vlan: 5000 } }, { config: { mtu: "x" } }),
 ];
 
-const ONLY_THEIRS: Request[] = [
+const ONLY_THEIRS: ComparedRequest[] = [
   // Taken for 0 by the reference.
-  ...configs({ mtu: -1 }),
+  ...configRequests({ mtu: -1 }),
   // Later releases refuse it, once they have done it.
   { env: OWN_NETNS },
   // The reference looks at it in CHECK only.
-  ...configs({ prevResult: { ips: 7 } }, { prevResult: { cniVersion: "9.0.0" } }),
+  ...configRequests({ prevResult: { ips: 7 } }, { prevResult: { cniVersion: "9.0.0" } }),
 ];
 
-judge(
-  peerTest,
+testRequests(
+  comparisonTest,
   "bridge",
   { refused: REFUSED, accepted: ACCEPTED, onlyOurs: ONLY_OURS, onlyTheirs: ONLY_THEIRS },
   // For the others.
   "cni0",
 );
 
-const PAIRS: readonly (readonly [first: Side, second: Side])[] = [[theirs, ours], [ours, theirs]];
-const FULL = isDefault({ mtu: 1400, ipam: { ...both, routes: [{ dst: "198.51.100.0/24", gw: "10.1.0.9" }] } });
+const PAIRS: readonly (readonly [first: PluginSet, second: PluginSet])[] = [[referencePlugins, ourPlugins], [
+  ourPlugins,
+  referencePlugins,
+]];
+const FULL = isDefault({ mtu: 1400, ipam: { ...dualStackIpam, routes: [{ dst: "198.51.100.0/24", gw: "10.1.0.9" }] } });
 const GONE = { links: { host: ["cni0", "lo"], container: ["lo"] }, reserved: [] };
 
 /** What happens to the container's network, and what ip(8) is told to put it right again. */
@@ -214,61 +232,69 @@ const MISSED_BY_THEM = ["link set $PORT down", "addr del 10.1.0.1/24 dev cni0"];
 
 for (const [first, second] of PAIRS) {
   for (const cniVersion of ["0.4.0", "1.0.0"]) {
-    peerTest(`${second.name} checks and removes what ${first.name} added, version ${cniVersion}`, () => {
-      using world = newWorld();
+    comparisonTest(`${second.name} checks and removes what ${first.name} added, version ${cniVersion}`, () => {
+      using world = newComparisonHost();
       const prevResult = world.call(first, "ADD", { cniVersion, ...FULL });
       const config = { cniVersion, ...FULL, prevResult };
       const [, { name: port }, { mac }] = prevResult.interfaces;
       const put = (place: "host" | "container", command: string) =>
-        prepare(world[place], [command.replace("$PORT", port).replace("$MAC", mac)]);
+        runIpCommands(world[place], [command.replace("$PORT", port).replace("$MAC", mac)]);
       world.call(second, "CHECK", config);
       const missed = DRIFT.filter(([place, change, back]) => {
         put(place, change);
-        const { ok } = world.ask(second, "CHECK", config);
+        const { succeeded } = world.tryCall(second, "CHECK", config);
         put(place, back);
-        return ok;
+        return succeeded;
       });
-      expect(missed.map(([, change]) => change)).toEqual(second === ours ? [] : MISSED_BY_THEM);
+      expect(missed.map(([, change]) => change)).toEqual(second === ourPlugins ? [] : MISSED_BY_THEM);
       world.call(second, "CHECK", config);
       world.call(second, "DEL", config);
-      expect(left(world)).toEqual(GONE);
+      expect(leftBehind(world)).toEqual(GONE);
       world.call(second, "DEL", config);
-      expect(world.ask(second, "CHECK", config).ok).toBe(false);
+      expect(world.tryCall(second, "CHECK", config).succeeded).toBe(false);
     });
   }
 
-  peerTest(`${first.name} delegates to host-local of ${second.name}, and ${second.name} the other way round`, () => {
-    using world = newWorld();
-    const prevResult = world.call(first, "ADD", FULL, { ipamOf: second });
-    expect(prevResult.ips.map(({ address }: Json) => address)).toEqual(["10.1.0.2/24", "fd00:1::2/64"]);
-    world.call(second, "CHECK", { ...FULL, prevResult }, { ipamOf: first });
-    world.call(second, "DEL", FULL, { ipamOf: first });
-    expect(left(world)).toEqual(GONE);
-  });
+  comparisonTest(
+    `${first.name} delegates to host-local of ${second.name}, and ${second.name} the other way round`,
+    () => {
+      using world = newComparisonHost();
+      const prevResult = world.call(first, "ADD", FULL, { ipamFrom: second });
+      expect(prevResult.ips.map(({ address }: AnyJson) => address)).toEqual(["10.1.0.2/24", "fd00:1::2/64"]);
+      world.call(second, "CHECK", { ...FULL, prevResult }, { ipamFrom: first });
+      world.call(second, "DEL", FULL, { ipamFrom: first });
+      expect(leftBehind(world)).toEqual(GONE);
+    },
+  );
 
-  peerTest(`containers of ${first.name} and then ${second.name} share a bridge and are removed by the other`, () => {
-    using world = newWorld();
-    const other = world.newContainer();
-    const env = { CNI_CONTAINERID: "c2", CNI_NETNS: other.path, CNI_IFNAME: "net1" };
-    const one = world.call(first, "ADD", FULL);
-    const two = world.call(second, "ADD", FULL, { env });
-    expect(two.interfaces[0]).toEqual(one.interfaces[0]);
-    const ping = (...all: string[]) => all.map((each) => inNetns(other, "busybox", "ping", "-c1", "-W2", each));
-    ping("10.1.0.1", "10.1.0.2", "fd00:1::2");
-    world.call(second, "DEL", FULL);
-    ping("10.1.0.1");
-    world.call(first, "DEL", FULL, { env });
-    expect(left(world)).toEqual(GONE);
-  });
+  comparisonTest(
+    `containers of ${first.name} and then ${second.name} share a bridge and are removed by the other`,
+    () => {
+      using world = newComparisonHost();
+      const other = world.newContainer();
+      const env = { CNI_CONTAINERID: "c2", CNI_NETNS: other.path, CNI_IFNAME: "net1" };
+      const one = world.call(first, "ADD", FULL);
+      const two = world.call(second, "ADD", FULL, { env });
+      expect(two.interfaces[0]).toEqual(one.interfaces[0]);
+      const ping = (...all: string[]) => all.map((each) => runInNetns(other, "busybox", "ping", "-c1", "-W2", each));
+      ping("10.1.0.1", "10.1.0.2", "fd00:1::2");
+      world.call(second, "DEL", FULL);
+      ping("10.1.0.1");
+      world.call(first, "DEL", FULL, { env });
+      expect(leftBehind(world)).toEqual(GONE);
+    },
+  );
 }
 
 // In version 1.1.1 CHECK asks for an IPAM plugin where there is none, and looks for routes without the gateway that ADD gave them.
-for (const config of [{}, gateway({ ipam: { ...both, routes: [routes[0]] } })]) {
-  peerTest(`only our CHECK accepts what either added: ${JSON.stringify(config)}`, () => {
-    for (const side of [theirs, ours]) {
-      using world = newWorld();
+for (const config of [{}, gateway({ ipam: { ...dualStackIpam, routes: [routes[0]] } })]) {
+  comparisonTest(`only our CHECK accepts what either added: ${JSON.stringify(config)}`, () => {
+    for (const side of [referencePlugins, ourPlugins]) {
+      using world = newComparisonHost();
       const prevResult = world.call(side, "ADD", config);
-      expect([theirs, ours].map((each) => world.ask(each, "CHECK", { ...config, prevResult }).ok)).toEqual([
+      expect(
+        [referencePlugins, ourPlugins].map((each) => world.tryCall(each, "CHECK", { ...config, prevResult }).succeeded),
+      ).toEqual([
         false,
         true,
       ]);
@@ -277,10 +303,10 @@ for (const config of [{}, gateway({ ipam: { ...both, routes: [routes[0]] } })]) 
 }
 
 for (const CNI_NETNS of [null, "", "/nonexistent/x"]) {
-  peerTest(`we remove what the reference added even if CNI_NETNS is ${JSON.stringify(CNI_NETNS)}`, () => {
-    using world = newWorld();
-    const prevResult = world.call(theirs, "ADD", FULL);
-    world.call(ours, "DEL", { ...FULL, prevResult }, { env: { CNI_NETNS } });
-    expect(left(world)).toEqual(GONE);
+  comparisonTest(`we remove what the reference added even if CNI_NETNS is ${JSON.stringify(CNI_NETNS)}`, () => {
+    using world = newComparisonHost();
+    const prevResult = world.call(referencePlugins, "ADD", FULL);
+    world.call(ourPlugins, "DEL", { ...FULL, prevResult }, { env: { CNI_NETNS } });
+    expect(leftBehind(world)).toEqual(GONE);
   });
 }

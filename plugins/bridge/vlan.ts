@@ -8,38 +8,38 @@ import * as bridgeVlan from "../../ffi/route/bridge_vlan.ts";
 import { bridge as bridgeKind } from "../../ffi/route/link_kinds.ts";
 import type { Link } from "../../ffi/route/link.ts";
 import { expectEqual } from "../lib/links/interface.ts";
-import { type BridgeConfig, portVlans, usesVlans } from "./config.ts";
+import { type BridgeConfig, portVlans, usesVlanFiltering } from "./config.ts";
 
 /** Gives a port these VLANs, and takes from it those that the bridge gave, unless they are to be preserved. @throws {NetlinkError} */
-export function setVlans(host: Netns, port: number, preserve: boolean, vlans: readonly bridgeVlan.Vlan[]): void {
-  const given = preserve ? [] : bridgeVlan.list(host.route, port).map(({ vid }) => vid);
-  if (given.length > 0) bridgeVlan.remove(host.route, port, given);
+export function setVlans(host: Netns, port: number, preserveDefault: boolean, vlans: readonly bridgeVlan.Vlan[]): void {
+  const defaultVids = preserveDefault ? [] : bridgeVlan.list(host.route, port).map(({ vid }) => vid);
+  if (defaultVids.length > 0) bridgeVlan.remove(host.route, port, defaultVids);
   bridgeVlan.add(host.route, port, vlans);
 }
 
 /** Checks that a port has the VLANs of the configuration, and that the bridge heeds them. @throws {CniError} */
 export function checkVlans(host: Netns, bridge: Link, port: Link, config: BridgeConfig): void {
-  if (usesVlans(config)) {
+  if (usesVlanFiltering(config)) {
     expectEqual(`VLAN filtering of "${config.bridge}"`, bridgeKind.of(bridge)?.vlanFiltering === 1, true);
   }
   const wanted = portVlans(config).sort((a, b) => a.vid - b.vid);
   if (wanted.length === 0) return;
-  const isWanted = new Set(wanted.map(({ vid }) => vid));
+  const wantedVids = new Set(wanted.map(({ vid }) => vid));
   // Those that were preserved are not known any more: the bridge may have another default by now.
   const present = bridgeVlan.list(host.route, port.index).filter(({ vid }) =>
-    !config.preserveDefaultVlan || isWanted.has(vid)
+    !config.preserveDefaultVlan || wantedVids.has(vid)
   );
   expectEqual(`VLANs of "${port.name}"`, formatVlans(present), formatVlans(wanted));
 }
 
 /** `100 native, 101-103` for ascending VLANs. */
 function formatVlans(vlans: readonly bridgeVlan.Vlan[]): string {
-  const runs: { first: number; last: number; mode: string }[] = [];
+  const ranges: { first: number; last: number; mode: string }[] = [];
   for (const { vid, pvid, untagged } of vlans) {
     const mode = pvid && untagged ? " native" : pvid ? " pvid" : untagged ? " untagged" : "";
-    const run = runs.at(-1);
-    if (run && run.mode === mode && run.last === vid - 1) run.last = vid;
-    else runs.push({ first: vid, last: vid, mode });
+    const lastRange = ranges.at(-1);
+    if (lastRange && lastRange.mode === mode && lastRange.last === vid - 1) lastRange.last = vid;
+    else ranges.push({ first: vid, last: vid, mode });
   }
-  return runs.map(({ first, last, mode }) => `${first}${last > first ? `-${last}` : ""}${mode}`).join(", ");
+  return ranges.map(({ first, last, mode }) => `${first}${last > first ? `-${last}` : ""}${mode}`).join(", ");
 }

@@ -2,7 +2,7 @@
 import { expect } from "bun:test";
 import { parseCidr } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
-import { inNetns, linkNames, shown } from "../../testing/netns.ts";
+import { ipShow, linkNames, runInNetns } from "../../testing/netns.ts";
 import bridge from "./plugin.ts";
 import { plugin } from "../lib/protocol/plugin.ts";
 import { type Sandbox, sandboxTest } from "../../testing/sandbox.ts";
@@ -24,11 +24,11 @@ const ipam = (...addresses: string[]) => ({ type: "fixed", addresses });
 const vlanTest = (name: string, body: (sandbox: Sandbox) => void) => sandboxTest(name, [fixed], body);
 
 const isFiltering = (host: Netns, name: string): boolean =>
-  shown(host, "link", "show", name)[0].linkinfo.info_data.vlan_filtering === 1;
+  ipShow(host, "link", "show", name)[0].linkinfo.info_data.vlan_filtering === 1;
 
 /** The VLANs of a port as bridge(8) prints them: `100 PVID Egress Untagged`, `7`, `200-210`. */
 function vlansOf(host: Netns, port: string): string[] {
-  const [found] = JSON.parse(inNetns(host, "bridge", "-j", "-compressvlans", "vlan", "show", "dev", port));
+  const [found] = JSON.parse(runInNetns(host, "bridge", "-j", "-compressvlans", "vlan", "show", "dev", port));
   return found.vlans.map(({ vlan, vlanEnd, flags = [] }: { vlan: number; vlanEnd?: number; flags?: string[] }) =>
     [vlanEnd ? `${vlan}-${vlanEnd}` : vlan, ...flags].join(" ")
   );
@@ -41,15 +41,15 @@ const portOf = (result: Result): string => result.interfaces![1]!.name;
 /** Those of the addresses that answer a ping: asked all at once, since the silence of each takes a second. */
 function reached(netns: Netns, ...targets: string[]): string[] {
   const script = 'for target; do busybox ping -c 1 -W 1 "$target" >/dev/null && echo "$target" & done; wait';
-  const answers = inNetns(netns, "sh", "-c", script, "sh", ...targets).split("\n");
+  const answers = runInNetns(netns, "sh", "-c", script, "sh", ...targets).split("\n");
   return targets.filter((target) => answers.includes(target));
 }
 
 /** Adds an interface for a VLAN to the trunk that a container has. */
 function addTagged(netns: Netns, vlan: number, address: string): void {
-  inNetns(netns, "ip", "link", "add", "link", "eth0", "name", `eth0.${vlan}`, "type", "vlan", "id", String(vlan));
-  inNetns(netns, "ip", "addr", "add", address, "dev", `eth0.${vlan}`);
-  inNetns(netns, "ip", "link", "set", `eth0.${vlan}`, "up");
+  runInNetns(netns, "ip", "link", "add", "link", "eth0", "name", `eth0.${vlan}`, "type", "vlan", "id", String(vlan));
+  runInNetns(netns, "ip", "addr", "add", address, "dev", `eth0.${vlan}`);
+  runInNetns(netns, "ip", "link", "set", `eth0.${vlan}`, "up");
 }
 
 vlanTest("a port without VLAN settings leaves the bridge without filtering", ({ call, host }) => {
@@ -101,7 +101,7 @@ vlanTest("a trunk of all VLANs does not get in the way of other containers", ({ 
 vlanTest("preserveDefaultVlan keeps the VLAN that the bridge gives to every port", ({ call, host, newContainer }) => {
   const port = portOf(call(bridge, "ADD", { vlan: 100, preserveDefaultVlan: true }));
   expect(vlansOf(host, port)).toEqual(["1 Egress Untagged", `100 ${UNTAGGED}`]);
-  inNetns(host, "ip", "link", "set", "cni0", "type", "bridge", "vlan_default_pvid", "5");
+  runInNetns(host, "ip", "link", "set", "cni0", "type", "bridge", "vlan_default_pvid", "5");
   const trunk = (preserveDefaultVlan: boolean, containerId: string) =>
     call(bridge, "ADD", { vlanTrunk: [{ id: 7 }], preserveDefaultVlan }, { containerId, netns: newContainer() });
   expect(vlansOf(host, portOf(trunk(false, "c2")))).toEqual([`1 ${UNTAGGED}`, "7"]);
@@ -114,7 +114,7 @@ vlanTest(
     const attach = (config: object, netns: Netns, containerId: string) =>
       call(bridge, "ADD", config, { netns, containerId });
     const [second, third] = [newContainer(), newContainer()];
-    inNetns(host, "ip", "link", "add", "cni0", "type", "bridge");
+    runInNetns(host, "ip", "link", "add", "cni0", "type", "bridge");
     attach({ ipam: ipam("10.1.0.2/24") }, container, "c1");
     attach({ ipam: ipam("10.1.0.3/24") }, second, "c2");
     expect(isFiltering(host, "cni0")).toBe(false);
@@ -164,7 +164,7 @@ vlanTest(
     expect(reached(container, ...others)).toEqual(["10.100.0.2", "10.101.0.2"]);
 
     // The spoof check sees through the tag.
-    inNetns(container, "ip", "link", "set", "eth0.101", "address", "0a:00:00:00:00:66");
+    runInNetns(container, "ip", "link", "set", "eth0.101", "address", "0a:00:00:00:00:66");
     expect(reached(container, ...others)).toEqual(["10.100.0.2"]);
   },
 );
@@ -174,13 +174,13 @@ vlanTest(
   ({ call, host, container, newContainer }) => {
     const config = (...addresses: string[]) => ({ vlan: 100, isDefaultGateway: true, ipam: ipam(...addresses) });
     const result = call(bridge, "ADD", { mtu: 1400, ...config("10.1.0.2/24", "fd00:1::2/64") });
-    const gateway = shown(host, "addr", "show", "cni0.100")[0];
+    const gateway = ipShow(host, "addr", "show", "cni0.100")[0];
     expect(result.interfaces).toHaveLength(4);
     expect(result.interfaces![3] as unknown).toEqual({ name: "cni0.100", mac: gateway.address });
     const addresses = gateway.addr_info.filter((each: { scope: string }) => each.scope === "global");
     expect(addresses.map((each: { local: string }) => each.local)).toEqual(["10.1.0.1", "fd00:1::1"]);
     expect(gateway).toMatchObject({ mtu: 1400, operstate: "UP" });
-    expect(shown(host, "-4", "addr", "show", "cni0")).toEqual([]);
+    expect(ipShow(host, "-4", "addr", "show", "cni0")).toEqual([]);
     expect(vlansOf(host, gateway.link)).toEqual([`100 ${UNTAGGED}`]);
     expect(vlansOf(host, portOf(result))).toEqual([`100 ${UNTAGGED}`]);
 
@@ -207,8 +207,8 @@ vlanTest("the host routes between the VLANs that it is the gateway of", ({ call,
 });
 
 vlanTest("a gateway that an ADD could not finish is finished by the next one", ({ call, host, container }) => {
-  inNetns(host, ..."ip link add cni0 up type bridge vlan_filtering 1".split(" "));
-  inNetns(host, ..."ip link add half up master cni0 type veth peer name cni0.100".split(" "));
+  runInNetns(host, ..."ip link add cni0 up type bridge vlan_filtering 1".split(" "));
+  runInNetns(host, ..."ip link add half up master cni0 type veth peer name cni0.100".split(" "));
   call(bridge, "ADD", { vlan: 100, isGateway: true, ipam: ipam("10.1.0.2/24") });
   expect(vlansOf(host, "half")).toEqual([`100 ${UNTAGGED}`]);
   expect(reached(container, "10.1.0.1")).toEqual(["10.1.0.1"]);
@@ -236,12 +236,12 @@ vlanTest("CHECK notices VLANs that are gone or new, and that filtering is off", 
     ],
   ];
   for (const [change, back, message] of drift) {
-    inNetns(host, ...change.split(" "));
+    runInNetns(host, ...change.split(" "));
     expect(check, change).toThrow(message);
-    inNetns(host, ...back.split(" "));
+    runInNetns(host, ...back.split(" "));
     check();
   }
-  inNetns(host, "ip", "link", "del", "cni0.100");
+  runInNetns(host, "ip", "link", "del", "cni0.100");
   expect(check).toThrow("cni0.100");
 });
 
@@ -254,13 +254,13 @@ vlanTest("DEL leaves nothing but the bridge and the gateway of the VLAN", ({ cal
   const config = { vlan: 100, isGateway: true, ipMasq: true, macspoofchk: true, ipam: ipam("10.1.0.2/24") };
   for (const netns of [container, null]) {
     const result = call(bridge, "ADD", config);
-    const gatewayPort = shown(host, "link", "show", "cni0.100")[0].link;
+    const gatewayPort = ipShow(host, "link", "show", "cni0.100")[0].link;
     const prevResult = { cniVersion: "1.1.0", ...result };
     call(bridge, "DEL", { ...config, prevResult }, { netns });
     call(bridge, "DEL", { ...config, prevResult }, { netns });
     expect(linkNames(host)).toEqual(["cni0", "cni0.100", "lo", gatewayPort]);
     expect(linkNames(container)).toEqual(["lo"]);
-    expect(shown(host, "-4", "addr", "show", "cni0.100")).toHaveLength(1);
-    expect(inNetns(host, "nft", "list", "ruleset")).not.toContain("c1");
+    expect(ipShow(host, "-4", "addr", "show", "cni0.100")).toHaveLength(1);
+    expect(runInNetns(host, "nft", "list", "ruleset")).not.toContain("c1");
   }
 });

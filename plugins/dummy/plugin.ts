@@ -6,11 +6,16 @@
 import { dummy } from "../../ffi/route/link_kinds.ts";
 import * as link from "../../ffi/route/link.ts";
 import { expectEqual } from "../lib/links/interface.ts";
-import { addLink } from "../lib/links/container_link.ts";
+import { addContainerLink } from "../lib/links/container_link.ts";
 import { formatAlias } from "../lib/protocol/owner.ts";
 import { plugin } from "../lib/protocol/plugin.ts";
 import { requireIpam } from "../lib/protocol/require_ipam.ts";
-import { attach, checkAttached, detach, detachMany } from "../lib/links/single_interface.ts";
+import {
+  attachInterface,
+  checkAttachedInterface,
+  detachInterface,
+  detachInterfaces,
+} from "../lib/links/single_interface.ts";
 import { object } from "../../spec/schema.ts";
 
 const KIND = "dummy";
@@ -23,19 +28,19 @@ export default plugin({
   add(call) {
     const { netns, ifname, owner, undo } = call;
     requireIpam(call);
-    const device = addLink(netns, { name: ifname, info: dummy({}) }, undo);
+    const device = addContainerLink(netns, { name: ifname, info: dummy({}) }, undo);
     link.set(netns.route, device.index, { alias: formatAlias(owner) });
     // Nobody can answer there, who might have the address too.
-    return attach(call, device, true);
+    return attachInterface(call, device, true);
   },
 
-  del: (call) => detach(call, KIND),
+  del: (call) => detachInterface(call, KIND),
 
-  delMany: (calls, ipam) => detachMany(calls, ipam, KIND),
+  delBatch: (calls, ipam) => detachInterfaces(calls, ipam, KIND),
 
   check(call) {
     requireIpam(call);
-    const device = checkAttached(call, KIND);
+    const device = checkAttachedInterface(call, KIND);
     expectEqual(`kind of "${call.ifname}"`, device.info?.kind, KIND);
   },
 

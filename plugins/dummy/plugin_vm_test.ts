@@ -1,9 +1,9 @@
 /** On a kernel that has dummy links: not that of every machine. */
 import { expect } from "bun:test";
 import { parseCidr } from "../../ffi/address.ts";
-import { inNetns, linkNames, shown } from "../../testing/netns.ts";
+import { ipShow, linkNames, runInNetns } from "../../testing/netns.ts";
 import dummy from "./plugin.ts";
-import { type Sandbox, sandboxTest, withResult } from "../../testing/sandbox.ts";
+import { type Sandbox, sandboxTest, withPrevResult } from "../../testing/sandbox.ts";
 import { newFixedIpam } from "../../testing/fixed_ipam.ts";
 
 const { fixed, counts } = newFixedIpam();
@@ -20,27 +20,27 @@ const dummyTest = (name: string, body: (sandbox: Sandbox) => void) => sandboxTes
 dummyTest(
   "dummy ADD makes an interface that holds addresses and routes, whatever the host has",
   ({ call, host, container }) => {
-    inNetns(host, "ip", "link", "add", "eth0", "type", "dummy");
+    runInNetns(host, "ip", "link", "add", "eth0", "type", "dummy");
     const result = call(dummy, "ADD", { ipam: both });
-    const [shownLink] = shown(container, "addr", "show", "eth0");
+    const [shownLink] = ipShow(container, "addr", "show", "eth0");
     expect(shownLink.linkinfo.info_kind).toBe("dummy");
     expect(shownLink.flags).toContain("UP");
     expect(result.interfaces as unknown[]).toEqual([{ name: "eth0", mac: shownLink.address, sandbox: container.path }]);
     expect(result.ips!.map((each) => each.interface)).toEqual([0, 0, 0]);
     for (const each of ["10.1.2.2", "10.9.0.1", "fd00:1::2"]) {
-      inNetns(container, "ip", "link", "set", "lo", "up");
-      inNetns(container, "busybox", "ping", "-c", "1", "-W", "2", each);
+      runInNetns(container, "ip", "link", "set", "lo", "up");
+      runInNetns(container, "busybox", "ping", "-c", "1", "-W", "2", each);
     }
-    expect(shown(container, "route", "show", "192.0.2.0/24")).toMatchObject([{ dev: "eth0" }]);
-    expect(shown(container, "-6", "route", "show", "2001:db8::/32")).toMatchObject([{ dev: "eth0" }]);
-    expect(shown(container, "route", "show", "table", "500")).toMatchObject([{ dst: "198.51.100.0/24", dev: "eth0" }]);
+    expect(ipShow(container, "route", "show", "192.0.2.0/24")).toMatchObject([{ dev: "eth0" }]);
+    expect(ipShow(container, "-6", "route", "show", "2001:db8::/32")).toMatchObject([{ dev: "eth0" }]);
+    expect(ipShow(container, "route", "show", "table", "500")).toMatchObject([{ dst: "198.51.100.0/24", dev: "eth0" }]);
   },
 );
 
 dummyTest("dummy CHECK passes after ADD and names what has changed since", ({ call, container }) => {
   const config = { ipam: both };
   const result = call(dummy, "ADD", config);
-  const check = () => call(dummy, "CHECK", withResult(config, result));
+  const check = () => call(dummy, "CHECK", withPrevResult(config, result));
   check();
   const drift: [string, string, string][] = [
     ["addr del 10.9.0.1/32 dev eth0", "addr add 10.9.0.1/32 dev eth0", '"eth0" lacks address 10.9.0.1/32'],
@@ -54,14 +54,14 @@ dummyTest("dummy CHECK passes after ADD and names what has changed since", ({ ca
     ["link set eth0 down", "", 'administrative state of "eth0" is "down"'],
   ];
   for (const [change, back, message] of drift) {
-    inNetns(container, "ip", ...change.split(" "));
+    runInNetns(container, "ip", ...change.split(" "));
     expect(check, change).toThrow(message);
-    if (back) inNetns(container, "ip", ...back.split(" "));
+    if (back) runInNetns(container, "ip", ...back.split(" "));
     if (back) check();
   }
-  inNetns(container, "ip", "link", "del", "eth0");
+  runInNetns(container, "ip", "link", "del", "eth0");
   expect(check).toThrow('"eth0" is missing');
-  inNetns(
+  runInNetns(
     container,
     "sh",
     "-ec",
@@ -83,7 +83,7 @@ dummyTest("dummy ADD that fails leaves nothing and gives its addresses back", ({
     expect(linkNames(container)).toEqual(["lo"]);
     expect(counts.del - del).toBe(counts.add - add);
   }
-  inNetns(container, "ip", "link", "add", "eth0", "type", "bridge");
+  runInNetns(container, "ip", "link", "add", "eth0", "type", "bridge");
   expect(() => call(dummy, "ADD", { ipam: both })).toThrow("the container has an interface of that name");
   expect(linkNames(container)).toEqual(["eth0", "lo"]);
 });
@@ -109,7 +109,7 @@ dummyTest(
       expect(counts.del).toBe(del + 2);
       expect(linkNames(container)).toEqual(["lo"]);
     }
-    inNetns(container, "ip", "link", "add", "eth0", "type", "bridge");
+    runInNetns(container, "ip", "link", "add", "eth0", "type", "bridge");
     call(dummy, "DEL", { ipam: both });
     expect(linkNames(container)).toEqual(["eth0", "lo"]);
   },

@@ -1,7 +1,7 @@
 import { expect } from "bun:test";
 import { ENGINE_ENV, pluginLink, testWith } from "../../testing/binary.ts";
 import { type Namespaces, newNamespaces } from "../../testing/netns.ts";
-import { saved, sh } from "../../testing/firewall.ts";
+import { iptablesSave, shellInNetns } from "../../testing/firewall.ts";
 
 /** Calls the binary for a container without waiting. */
 async function call({ host, container }: Namespaces, verb: string, n: number): Promise<string> {
@@ -23,8 +23,8 @@ testWith(
   async () => {
     using namespaces = newNamespaces();
     const { host } = namespaces;
-    sh(host, "iptables -P FORWARD DROP; ip6tables -P FORWARD DROP");
-    const before = saved(host);
+    shellInNetns(host, "iptables -P FORWARD DROP; ip6tables -P FORWARD DROP");
+    const before = iptablesSave(host);
     const busy = host.run(() =>
       Bun.spawn([
         "sh",
@@ -35,11 +35,11 @@ testWith(
     );
     const all = (verb: string) => Promise.all(numbers.map((n) => call(namespaces, verb, n)));
     expect(new Set(await all("ADD"))).toEqual(new Set(["ok"]));
-    expect(saved(host).match(/web c\d+ eth0/g)).toHaveLength(numbers.length * 6);
-    expect(saved(host).match(/-A FORWARD/g)).toHaveLength(2);
+    expect(iptablesSave(host).match(/web c\d+ eth0/g)).toHaveLength(numbers.length * 6);
+    expect(iptablesSave(host).match(/-A FORWARD/g)).toHaveLength(2);
     expect(new Set(await all("CHECK"))).toEqual(new Set(["ok"]));
     expect(new Set(await all("DEL"))).toEqual(new Set(["ok"]));
     expect(await busy.exited).toBe(0);
-    expect(saved(host)).toBe(before);
+    expect(iptablesSave(host)).toBe(before);
   },
 );

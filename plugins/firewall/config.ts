@@ -11,7 +11,7 @@ import {
   object,
   oneOf,
   optional,
-  satisfying,
+  refine,
   withDefault,
 } from "../../spec/schema.ts";
 
@@ -27,41 +27,41 @@ export interface FirewallConfig {
 }
 
 /** What iptables takes. */
-const MOST_CHAIN_NAME = 28;
+const MAX_CHAIN_NAME_LENGTH = 28;
 /** Where an administrator's chain is asked from, directly or not. */
-const NO_ADMIN = ["FORWARD", "INPUT", "OUTPUT", "CNI-FORWARD"];
+const RESERVED_CHAINS = ["FORWARD", "INPUT", "OUTPUT", "CNI-FORWARD"];
 
 /** The keys of the `firewall` plugin. */
-export const firewallKeys = lazy(() =>
+export const firewallConfigSchema = lazy(() =>
   object({
-    backend: optional({ ...oneOf("iptables", "nftables", "firewalld"), blank: true }),
+    backend: optional({ ...oneOf("iptables", "nftables", "firewalld"), emptyIsUnset: true }),
     iptablesAdminChainName: withDefault(
-      satisfying(
+      refine(
         nonEmptyString,
-        `a chain's name: at most ${MOST_CHAIN_NAME} characters, no blanks, not starting with "-" or "!", none of ${
-          NO_ADMIN.join(", ")
+        `a chain's name: at most ${MAX_CHAIN_NAME_LENGTH} characters, no blanks, not starting with "-" or "!", none of ${
+          RESERVED_CHAINS.join(", ")
         }`,
-        (name) => /^[^\s!-][^\s\0]*$/.test(name) && name.length <= MOST_CHAIN_NAME && !NO_ADMIN.includes(name),
+        (name) =>
+          /^[^\s!-][^\s\0]*$/.test(name) && name.length <= MAX_CHAIN_NAME_LENGTH && !RESERVED_CHAINS.includes(name),
       ),
       "CNI-ADMIN",
     ),
     firewalldZone: withDefault(
-      satisfying(nonEmptyString, "a zone's name: at most 64 characters, no blanks", (name) =>
-        /^[^\s\0]{1,64}$/.test(name)),
+      refine(nonEmptyString, "a zone's name: at most 64 characters, no blanks", (name) => /^[^\s\0]{1,64}$/.test(name)),
       "trusted",
     ),
     ingressPolicy: withDefault(
-      { ...oneOf("open", "same-bridge", "isolated"), blank: true },
+      { ...oneOf("open", "same-bridge", "isolated"), emptyIsUnset: true },
       "open" as const,
     ),
   })
 );
 
 /** Reads the plugin's keys out of the configuration of a network. @throws {ConfigError} */
-export function parseFirewall(raw: JsonObject, network: string): FirewallConfig {
+export function parseFirewallConfig(raw: JsonObject, network: string): FirewallConfig {
   try {
-    return firewallKeys.parse(raw);
+    return firewallConfigSchema.parse(raw);
   } catch (error) {
-    throw error instanceof ConfigError ? error.at({ network }) : error;
+    throw error instanceof ConfigError ? error.withLocation({ network }) : error;
   }
 }

@@ -5,10 +5,14 @@
  * @module
  */
 import { familyOf, type Ip } from "../../ffi/address.ts";
-import { BUS, type Bus, findSystemBus } from "../../ffi/dbus/connection.ts";
+import { BUS_OBJECT, type DbusConnection, findSystemBus } from "../../ffi/dbus/connection.ts";
 
-const NAME = "org.fedoraproject.FirewallD1";
-const ZONES = { destination: NAME, path: "/org/fedoraproject/FirewallD1", interface: `${NAME}.zone` } as const;
+const BUS_NAME = "org.fedoraproject.FirewallD1";
+const ZONE_INTERFACE = {
+  destination: BUS_NAME,
+  path: "/org/fedoraproject/FirewallD1",
+  interface: `${BUS_NAME}.zone`,
+} as const;
 
 /** A firewalld that runs. */
 export interface Firewalld extends Disposable {
@@ -24,28 +28,28 @@ export interface Firewalld extends Disposable {
 export function findFirewalld(): Firewalld | undefined {
   const bus = findSystemBus();
   if (!bus) return undefined;
-  let runs: unknown = false;
+  let isRunning: unknown = false;
   try {
-    runs = bus.call({ ...BUS, member: "NameHasOwner", args: [NAME] });
+    isRunning = bus.call({ ...BUS_OBJECT, member: "NameHasOwner", args: [BUS_NAME] });
   } finally {
-    if (runs !== true) bus[Symbol.dispose]();
+    if (isRunning !== true) bus[Symbol.dispose]();
   }
-  return runs === true ? firewalldOn(bus) : undefined;
+  return isRunning === true ? connectFirewalld(bus) : undefined;
 }
 
-function firewalldOn(bus: Bus): Firewalld {
+function connectFirewalld(bus: DbusConnection): Firewalld {
   const call = (member: string, zone: string, address: Ip) =>
-    bus.call({ ...ZONES, member, args: [zone, `${address}/${familyOf(address) === 4 ? 32 : 128}`] });
-  const has = (zone: string, address: Ip) => call("querySource", zone, address) === true;
+    bus.call({ ...ZONE_INTERFACE, member, args: [zone, `${address}/${familyOf(address) === 4 ? 32 : 128}`] });
+  const isInZone = (zone: string, address: Ip) => call("querySource", zone, address) === true;
   return {
-    has,
+    has: isInZone,
     // Asked first: what it says of an address that is there already, or is not, is nothing but a sentence.
     add(zone, address) {
-      const isNew = !has(zone, address);
+      const isNew = !isInZone(zone, address);
       if (isNew) call("addSource", zone, address);
       return isNew;
     },
-    remove: (zone, address) => void (has(zone, address) && call("removeSource", zone, address)),
+    remove: (zone, address) => void (isInZone(zone, address) && call("removeSource", zone, address)),
     [Symbol.dispose]: () => bus[Symbol.dispose](),
   };
 }

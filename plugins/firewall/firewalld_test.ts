@@ -12,12 +12,12 @@ import type { Netns } from "../../ffi/netns.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { descriptor } from "../../ffi/sys/file.ts";
 import { sys } from "../../ffi/sys/libc.ts";
-import { askTcp, serveTcp, SHORTLY_MS } from "../../testing/traffic.ts";
+import { NO_ANSWER_TIMEOUT_MS, requestTcp, serveTcp } from "../../testing/traffic.ts";
 import firewall from "./plugin.ts";
-import { networkTest, type TestContainer, type TestNetwork } from "../../testing/bridge_network.ts";
-import { BUS, BusError, findSystemBus } from "../../ffi/dbus/connection.ts";
+import { type BridgeContainer, type BridgeNetwork, bridgeNetworkTest } from "../../testing/bridge_network.ts";
+import { BUS_OBJECT, DbusError, findSystemBus } from "../../ffi/dbus/connection.ts";
 import { findFirewalld } from "./firewalld.ts";
-import { sh } from "../../testing/firewall.ts";
+import { shellInNetns } from "../../testing/firewall.ts";
 
 const START_MS = 60_000;
 
@@ -74,26 +74,27 @@ async function startFirewalld(host: Netns): Promise<Disposable> {
     if (seen.includes("org.fedoraproject.FirewallD1")) break;
   }
   monitor.kill("SIGKILL");
-  sh(host, `${onBus()} firewall-cmd --state`);
+  shellInNetns(host, `${onBus()} firewall-cmd --state`);
   return { [Symbol.dispose]: () => daemon.kill("SIGKILL") };
 }
 
 const sources = (host: Netns, zone = "trusted"): string[] =>
-  sh(host, `${onBus()} firewall-cmd --zone=${zone} --list-sources`).split(/\s+/).filter((each) => each !== "").sort();
+  shellInNetns(host, `${onBus()} firewall-cmd --zone=${zone} --list-sources`).split(/\s+/).filter((each) => each !== "")
+    .sort();
 
 /** The machine outside knows the way to the containers, so that only rules keep anybody away. */
-function open({ outside }: TestNetwork): void {
-  sh(outside, "ip route add 10.88.0.0/16 via 192.0.2.1; ip -6 route add fd88::/64 via 2001:db8::1");
+function open({ outside }: BridgeNetwork): void {
+  shellInNetns(outside, "ip route add 10.88.0.0/16 via 192.0.2.1; ip -6 route add fd88::/64 via 2001:db8::1");
 }
 
-async function reaches({ netns }: TestContainer): Promise<boolean[]> {
-  const ask = async (to: string) => (await askTcp(netns, to, 80, SHORTLY_MS)) !== undefined;
+async function reaches({ netns }: BridgeContainer): Promise<boolean[]> {
+  const ask = async (to: string) => (await requestTcp(netns, to, 80, NO_ANSWER_TIMEOUT_MS)) !== undefined;
   return [await ask("192.0.2.2"), await ask("2001:db8::2")];
 }
 
-function firewalldTest(name: string, body: (network: TestNetwork) => Promise<void>): void {
+function firewalldTest(name: string, body: (network: BridgeNetwork) => Promise<void>): void {
   if (Bun.which("firewalld") && Bun.which("dbus-daemon")) {
-    networkTest(name, async (network) => {
+    bridgeNetworkTest(name, async (network) => {
       using _bus = await startBus();
       using _firewalld = await startFirewalld(network.host);
       await body(network);
@@ -137,7 +138,7 @@ firewalldTest(
     call(firewall, "ADD", zone, { container, containerId: "new" });
     call(firewall, "DEL", zone, { container, containerId: "late" });
     expect(sources(host, "internal")).toEqual(["10.88.0.2/32", "fd88::2/128"]);
-    sh(host, `${onBus()} firewall-cmd --zone=internal --remove-source=10.88.0.2/32`);
+    shellInNetns(host, `${onBus()} firewall-cmd --zone=internal --remove-source=10.88.0.2/32`);
     expect(() => call(firewall, "CHECK", zone, { container, containerId: "new" })).toThrow(
       'Check failed: firewalld does not have 10.88.0.2 in zone "internal"',
     );
@@ -145,12 +146,12 @@ firewalldTest(
     expect(sources(host, "internal")).toEqual([]);
     const nowhere = () => call(firewall, "ADD", { firewalldZone: "nowhere" }, { container });
     expect(nowhere).toThrow(/INVALID_ZONE: nowhere/);
-    expect(sh(host, "nft list table inet cni")).not.toContain("elements");
+    expect(shellInNetns(host, "nft list table inet cni")).not.toContain("elements");
     // A chain of another table that drops is another matter, and firewalld's own is its own.
-    const before = sh(host, "nft list table inet firewalld");
+    const before = shellInNetns(host, "nft list table inet firewalld");
     for (const backend of ["nftables", "iptables"]) call(firewall, "ADD", { backend }, { container });
     expect(sources(host)).toEqual([]);
-    expect(sh(host, "nft list table inet firewalld")).toBe(before);
+    expect(shellInNetns(host, "nft list table inet firewalld")).toBe(before);
     await Promise.resolve();
   },
 );
@@ -164,7 +165,7 @@ firewalldTest(
     const container = network.container(2);
     call(firewall, "ADD", {}, { container });
     expect(await reaches(container)).toEqual([true, true]);
-    sh(host, `${onBus()} firewall-cmd --reload`);
+    shellInNetns(host, `${onBus()} firewall-cmd --reload`);
     expect(await reaches(container)).toEqual([false, false]);
     let error: unknown;
     try {
@@ -188,21 +189,23 @@ testWith(["dbus-daemon"], "a bus without a firewalld is as good as none; errors 
   using _bus = await startBus();
   expect(findFirewalld()).toBeUndefined();
   using bus = findSystemBus()!;
-  expect(bus.call({ ...BUS, member: "NameHasOwner", args: ["org.freedesktop.DBus"] })).toBe(true);
-  expect(bus.call({ ...BUS, member: "GetNameOwner", args: ["org.freedesktop.DBus"] })).toBe("org.freedesktop.DBus");
-  const id = bus.call({ ...BUS, member: "GetId", args: [] });
+  expect(bus.call({ ...BUS_OBJECT, member: "NameHasOwner", args: ["org.freedesktop.DBus"] })).toBe(true);
+  expect(bus.call({ ...BUS_OBJECT, member: "GetNameOwner", args: ["org.freedesktop.DBus"] })).toBe(
+    "org.freedesktop.DBus",
+  );
+  const id = bus.call({ ...BUS_OBJECT, member: "GetId", args: [] });
   expect(id).toMatch(/^[0-9a-f]{32}$/);
   let error: unknown;
   try {
-    bus.call({ ...BUS, member: "GetNameOwner", args: ["no.body"] });
+    bus.call({ ...BUS_OBJECT, member: "GetNameOwner", args: ["no.body"] });
   } catch (thrown) {
     error = thrown;
   }
-  expect(error).toBeInstanceOf(BusError);
+  expect(error).toBeInstanceOf(DbusError);
   expect(error).toMatchObject({ errorName: "org.freedesktop.DBus.Error.NameHasNoOwner" });
   // Long texts span several reads.
   const long = "x".repeat(50_000);
-  expect(() => bus.call({ ...BUS, member: "GetNameOwner", args: [long] })).toThrow(long);
+  expect(() => bus.call({ ...BUS_OBJECT, member: "GetNameOwner", args: [long] })).toThrow(long);
 });
 
 testWith(["dbus-daemon"], "a bus that does not answer is given up, one that is gone is none", async () => {

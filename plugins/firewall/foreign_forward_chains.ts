@@ -5,11 +5,11 @@
  */
 import {
   counter,
-  destinationTranslated,
-  destinationTranslatedToIptables,
-  ofConversation,
-  ofConversationToIptables,
-  type Part,
+  ctStateEstablishedRelated,
+  ctStatusDnat,
+  type RuleStatement,
+  xtCtstateDnat,
+  xtCtstateEstablishedRelated,
 } from "../../ffi/nft/statements.ts";
 import * as nft from "../../ffi/nft/objects.ts";
 import {
@@ -22,22 +22,22 @@ import {
   NFPROTO_IPV6,
 } from "../../ffi/nft/uapi.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
-import { ruleset } from "../lib/ruleset/inet_table.ts";
+import { inetTable } from "../lib/ruleset/inet_table.ts";
 
 /** A table of others with such chains. */
-export interface Gate extends nft.TableKey {
-  readonly bases: readonly Base[];
+export interface ForeignTable extends nft.TableKey {
+  readonly forwardChains: readonly ForwardChain[];
   /** The table is one of iptables', which reads nothing but what it could have written itself. */
-  readonly ofIptables: boolean;
+  readonly isIptables: boolean;
   /** A running program has the table to itself. */
-  readonly isReserved: boolean;
+  readonly hasOwner: boolean;
 }
 
 /** A chain that sees what is forwarded. */
-export interface Base {
+export interface ForwardChain {
   readonly chain: string;
   /** It drops what no rule of it decides. */
-  readonly drops: boolean;
+  readonly dropsByPolicy: boolean;
   /** There is the table but not the chain, which iptables makes when it is first needed. */
   readonly isMissing?: true;
 }
@@ -46,7 +46,7 @@ export interface Base {
 const IPTABLES_TABLES = ["filter", "mangle", "security"];
 const FORWARD = "FORWARD";
 /** A program that makes its rules anew from its own settings, and is told over D-Bus. */
-const FIREWALLD = "firewalld";
+const FIREWALLD_TABLE = "firewalld";
 // linux/netfilter/nf_tables.h
 const NFT_TABLE_F_DORMANT = 1;
 const NFT_TABLE_F_OWNER = 2;
@@ -58,74 +58,79 @@ const NFT_TABLE_F_OWNER = 2;
  *
  * @throws {NetlinkError}
  */
-export function listGates(nl: Netlink): Gate[] {
-  const gates: Gate[] = [];
-  const others = new Map<string, nft.Table>();
+export function listForeignTables(nl: Netlink): ForeignTable[] {
+  const foreignTables: ForeignTable[] = [];
+  const nonIptablesTables = new Map<string, nft.Table>();
   for (const table of nft.listTables(nl)) {
     const { family, name = "", flags = 0 } = table;
     if (!isForeign(family, name) || flags & NFT_TABLE_F_DORMANT) continue;
-    if (!isOfIptables(family, name)) others.set(`${family} ${name}`, table);
-    else gates.push(gateOf(table, [nft.findChain(nl, { family, table: name }, FORWARD)]));
+    if (!isIptablesTable(family, name)) nonIptablesTables.set(`${family} ${name}`, table);
+    else foreignTables.push(toForeignTable(table, [nft.findChain(nl, { family, table: name }, FORWARD)]));
   }
-  for (const family of new Set([...others.values()].map((table) => table.family))) {
+  for (const family of new Set([...nonIptablesTables.values()].map((table) => table.family))) {
     const chains = nft.listBaseChains(nl, family);
-    for (const table of others.values()) {
-      if (table.family === family) gates.push(gateOf(table, chains.filter((chain) => chain.table === table.name)));
+    for (const table of nonIptablesTables.values()) {
+      if (table.family === family) {
+        foreignTables.push(toForeignTable(table, chains.filter((chain) => chain.table === table.name)));
+      }
     }
   }
-  return gates.filter(({ bases }) => bases.length > 0);
+  return foreignTables.filter(({ forwardChains }) => forwardChains.length > 0);
 }
 
 function isForeign(family: number, table: string): boolean {
-  return [NFPROTO_IPV4, NFPROTO_IPV6, NFPROTO_INET].includes(family) && table !== FIREWALLD &&
-    !(family === ruleset.family && table === ruleset.table);
+  return [NFPROTO_IPV4, NFPROTO_IPV6, NFPROTO_INET].includes(family) && table !== FIREWALLD_TABLE &&
+    !(family === inetTable.family && table === inetTable.table);
 }
 
-const isOfIptables = (family: number, table: string): boolean =>
+const isIptablesTable = (family: number, table: string): boolean =>
   family !== NFPROTO_INET && IPTABLES_TABLES.includes(table);
 
-function gateOf({ family, name = "", flags = 0 }: nft.Table, chains: readonly (nft.Chain | undefined)[]): Gate {
-  const ofIptables = isOfIptables(family, name);
-  const bases = chains.flatMap((chain): Base[] => {
-    if (!chain) return name === "filter" ? [{ chain: FORWARD, drops: false, isMissing: true }] : [];
+function toForeignTable(
+  { family, name = "", flags = 0 }: nft.Table,
+  chains: readonly (nft.Chain | undefined)[],
+): ForeignTable {
+  const isIptables = isIptablesTable(family, name);
+  const forwardChains = chains.flatMap((chain): ForwardChain[] => {
+    if (!chain) return name === "filter" ? [{ chain: FORWARD, dropsByPolicy: false, isMissing: true }] : [];
     if (chain.hook?.number !== NF_INET_FORWARD) return [];
-    return [{ chain: chain.name ?? "", drops: chain.policy === NF_DROP }];
+    return [{ chain: chain.name ?? "", dropsByPolicy: chain.policy === NF_DROP }];
   });
-  return { family, table: name, bases, ofIptables, isReserved: (flags & NFT_TABLE_F_OWNER) !== 0 };
+  return { family, table: name, forwardChains, isIptables, hasOwner: (flags & NFT_TABLE_F_OWNER) !== 0 };
 }
 
 /** The chain as iptables makes it. */
-export function baseChainOf({ family, table }: Gate, { chain }: Base): nft.ChainIn {
+export function iptablesForwardChain({ family, table }: ForeignTable, { chain }: ForwardChain): nft.ChainIn {
   const hook = { number: NF_INET_FORWARD, priority: NF_IP_PRI_FILTER };
   return { family, table, name: chain, type: "filter", hook, policy: NF_ACCEPT };
 }
 
 /** True if a gate sees packets of this family. */
-export function concerns(gate: Gate, family: 4 | 6): boolean {
-  return gate.family === NFPROTO_INET || gate.family === (family === 4 ? NFPROTO_IPV4 : NFPROTO_IPV6);
+export function seesFamily(table: ForeignTable, family: 4 | 6): boolean {
+  return table.family === NFPROTO_INET || table.family === (family === 4 ? NFPROTO_IPV4 : NFPROTO_IPV6);
 }
 
 /** Looks for what belongs to a conversation, in words that whoever has the table can read back. */
-export function conversationAt(gate: Gate): Part {
-  return gate.ofIptables ? [...ofConversationToIptables(), ...counter()] : ofConversation();
+export function establishedMatch(table: ForeignTable): RuleStatement {
+  return table.isIptables ? [...xtCtstateEstablishedRelated(), ...counter()] : ctStateEstablishedRelated();
 }
 
 /**
  * Looks for calls that a published port led to where they go, whoever published it.
  *
- * Not in one rule with {@linkcode conversationAt}: iptables could say both at once, but nft(8) shows half of that, and loads what it shows.
+ * Not in one rule with {@linkcode establishedMatch}: iptables could say both at once, but nft(8) shows half of that, and loads what it shows.
  */
-export function publishedAt(gate: Gate): Part {
-  return gate.ofIptables ? [...destinationTranslatedToIptables(), ...counter()] : destinationTranslated();
+export function dnatMatch(table: ForeignTable): RuleStatement {
+  return table.isIptables ? [...xtCtstateDnat(), ...counter()] : ctStatusDnat();
 }
 
 /** What iptables puts into every rule. */
-export function counterAt(gate: Gate): Part {
-  return gate.ofIptables ? counter() : [];
+export function counterFor(table: ForeignTable): RuleStatement {
+  return table.isIptables ? counter() : [];
 }
 
 /** `chain "FORWARD" of table "ip filter"` */
-export function describeBase({ family, table }: Gate, { chain }: Base): string {
+export function describeForwardChain({ family, table }: ForeignTable, { chain }: ForwardChain): string {
   const families: Record<number, string> = { [NFPROTO_INET]: "inet", [NFPROTO_IPV4]: "ip", [NFPROTO_IPV6]: "ip6" };
   return `chain "${chain}" of table "${families[family]} ${table}"`;
 }

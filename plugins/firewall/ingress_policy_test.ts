@@ -1,60 +1,66 @@
 import { expect } from "bun:test";
 import { createNetns, type Netns } from "../../ffi/netns.ts";
-import { askTcp, serveTcp, SHORTLY_MS } from "../../testing/traffic.ts";
+import { NO_ANSWER_TIMEOUT_MS, requestTcp, serveTcp } from "../../testing/traffic.ts";
 import firewall from "./plugin.ts";
-import { networkTest, type TestContainer, type TestNetwork } from "../../testing/bridge_network.ts";
-import { ruleset, sh, withoutBus } from "../../testing/firewall.ts";
+import { type BridgeContainer, type BridgeNetwork, bridgeNetworkTest } from "../../testing/bridge_network.ts";
+import { nftRuleset, shellInNetns, withoutSystemBus } from "../../testing/firewall.ts";
 
-withoutBus();
+withoutSystemBus();
 
 const SAME = { ingressPolicy: "same-bridge" };
 const ISOLATED = { ingressPolicy: "isolated" };
 
 /** A container on a second bridge, br1. */
-function neighbour({ host, container }: TestNetwork): TestContainer & Disposable {
+function neighbour({ host, container }: BridgeNetwork): BridgeContainer & Disposable {
   const netns = createNetns();
-  sh(host, "ip link add br1 type bridge; ip addr add 10.99.0.1/16 dev br1; ip link set br1 up");
-  sh(host, `ip link add port1 master br1 up type veth peer name eth0 netns ${netns.path}`);
-  sh(netns, "ip addr add 10.99.0.2/16 dev eth0; ip link set eth0 up; ip route add default via 10.99.0.1");
+  shellInNetns(host, "ip link add br1 type bridge; ip addr add 10.99.0.1/16 dev br1; ip link set br1 up");
+  shellInNetns(host, `ip link add port1 master br1 up type veth peer name eth0 netns ${netns.path}`);
+  shellInNetns(netns, "ip addr add 10.99.0.2/16 dev eth0; ip link set eth0 up; ip route add default via 10.99.0.1");
   const { v6, addresses: [, six] } = container(200);
   const interfaces = [{ name: "port1" }, { name: "eth0", sandbox: netns.path }, { name: "br1" }];
-  const address = "10.99.0.2/16" as TestContainer["addresses"][number];
+  const address = "10.99.0.2/16" as BridgeContainer["addresses"][number];
   const result = { interfaces, ips: [{ address, interface: 1 }] };
   return {
-    ...{ netns, v4: "10.99.0.2" as TestContainer["v4"], v6, addresses: [address, six!], result },
+    ...{ netns, v4: "10.99.0.2" as BridgeContainer["v4"], v6, addresses: [address, six!], result },
     [Symbol.dispose]: () => netns[Symbol.dispose](),
   };
 }
 
-const ask = async (from: Netns, to: string) => (await askTcp(from, to, 80, SHORTLY_MS)) !== undefined;
+const ask = async (from: Netns, to: string) => (await requestTcp(from, to, 80, NO_ANSWER_TIMEOUT_MS)) !== undefined;
 /** The lines about a chain, a set or a map, from its name to the closing brace. */
 const listed = (host: Netns, name: string) =>
-  new RegExp(`^\\t\\w+ ${name} \\{\\n([^]*?)\\t\\}`, "m").exec(ruleset(host))?.[1]?.replace(/\t+/g, "").trim();
+  new RegExp(`^\\t\\w+ ${name} \\{\\n([^]*?)\\t\\}`, "m").exec(nftRuleset(host))?.[1]?.replace(/\t+/g, "").trim();
 
-networkTest("the bridge is found wherever it stands in the result, and its chain reads like a sentence", (network) => {
-  const { host, call } = network;
-  using other = neighbour(network);
-  call(firewall, "ADD", SAME, { container: other, containerId: "other" });
-  call(firewall, "ADD", ISOLATED, { container: network.container(2) });
-  expect(listed(host, "ingress-same-bridge-br1")).toBe('iifname "br1" accept\niifname @ingress_bridges drop');
-  expect(listed(host, "ingress-isolated-br0")).toBe("iifname @ingress_bridges drop");
-  expect(listed(host, "same_bridge_bridges")).toContain(
-    'elements = { "br1" comment "ingressPolicy same-bridge" : goto ingress-same-bridge-br1 }',
-  );
-  expect(listed(host, "ingress4")?.replace(/\s+/g, " ")).toContain(
-    'elements = { 10.88.0.2 comment "web c1 eth0" : goto ingress-isolated-br0, 10.99.0.2 comment "web other eth0" : goto ingress-same-bridge-br1 }',
-  );
-  expect(listed(host, "isolated")).toContain('elements = { "veth2" comment "web c1 eth0" }');
-  return Promise.resolve();
-});
+bridgeNetworkTest(
+  "the bridge is found wherever it stands in the result, and its chain reads like a sentence",
+  (network) => {
+    const { host, call } = network;
+    using other = neighbour(network);
+    call(firewall, "ADD", SAME, { container: other, containerId: "other" });
+    call(firewall, "ADD", ISOLATED, { container: network.container(2) });
+    expect(listed(host, "ingress-same-bridge-br1")).toBe('iifname "br1" accept\niifname @ingress_bridges drop');
+    expect(listed(host, "ingress-isolated-br0")).toBe("iifname @ingress_bridges drop");
+    expect(listed(host, "same_bridge_bridges")).toContain(
+      'elements = { "br1" comment "ingressPolicy same-bridge" : goto ingress-same-bridge-br1 }',
+    );
+    expect(listed(host, "ingress4")?.replace(/\s+/g, " ")).toContain(
+      'elements = { 10.88.0.2 comment "web c1 eth0" : goto ingress-isolated-br0, 10.99.0.2 comment "web other eth0" : goto ingress-same-bridge-br1 }',
+    );
+    expect(listed(host, "isolated")).toContain('elements = { "veth2" comment "web c1 eth0" }');
+    return Promise.resolve();
+  },
+);
 
-networkTest("an address that nobody gave it does not bring a container past the policy", async (network) => {
+bridgeNetworkTest("an address that nobody gave it does not bring a container past the policy", async (network) => {
   const { host, call } = network;
   using other = neighbour(network);
   const c1 = network.container(2);
   using _c1 = serveTcp(c1.netns, "c1", 80);
-  sh(c1.netns, "ip addr add 10.88.0.77/16 dev eth0");
-  sh(other.netns, "ip addr add 10.99.0.77/32 dev eth0; ip route replace default via 10.99.0.1 src 10.99.0.77");
+  shellInNetns(c1.netns, "ip addr add 10.88.0.77/16 dev eth0");
+  shellInNetns(
+    other.netns,
+    "ip addr add 10.99.0.77/32 dev eth0; ip route replace default via 10.99.0.1 src 10.99.0.77",
+  );
   call(firewall, "ADD", SAME, { container: c1 });
   // A bridge without a policy is a place like any other.
   expect([await ask(other.netns, "10.88.0.2"), await ask(other.netns, "10.88.0.77")]).toEqual([true, true]);
@@ -63,14 +69,14 @@ networkTest("an address that nobody gave it does not bring a container past the 
   expect(await ask(host, "10.88.0.2")).toBe(true);
 });
 
-networkTest("a bridge with both policies keeps each as long as somebody has it", async (network) => {
+bridgeNetworkTest("a bridge with both policies keeps each as long as somebody has it", async (network) => {
   const { host, call } = network;
   using other = neighbour(network);
   const [c1, c2] = [network.container(2), network.container(3)];
   using _c1 = serveTcp(c1.netns, "c1", 80);
   // Routed over the host, as both are on one bridge: br0 is then the way in and the way out.
   for (const { netns } of [c1, c2]) {
-    sh(netns, "ip route add 10.88.0.2/31 via 10.88.0.1");
+    shellInNetns(netns, "ip route add 10.88.0.2/31 via 10.88.0.1");
   }
   call(firewall, "ADD", SAME, { container: other, containerId: "other" });
   call(firewall, "ADD", SAME, { container: c1 });
@@ -85,7 +91,7 @@ networkTest("a bridge with both policies keeps each as long as somebody has it",
   expect(listed(host, "ingress_bridges")).toContain('elements = { "br1" comment');
 });
 
-networkTest("of two entries in one list, the stricter policy counts, in either order", async (network) => {
+bridgeNetworkTest("of two entries in one list, the stricter policy counts, in either order", async (network) => {
   const { host, call } = network;
   using other = neighbour(network);
   const c1 = network.container(2);
@@ -96,7 +102,7 @@ networkTest("of two entries in one list, the stricter policy counts, in either o
       for (const each of entries) call(firewall, "ADD", each, { container: c1 });
       expect(await ask(other.netns, "10.88.0.2")).toBe(false);
       for (const each of entries) call(firewall, "CHECK", each, { container: c1 });
-      expect(ruleset(host).match(/chain ingress-\S+/g)).toHaveLength(2);
+      expect(nftRuleset(host).match(/chain ingress-\S+/g)).toHaveLength(2);
       for (const each of entries) call(firewall, "DEL", each, { container: c1 });
       expect(await ask(other.netns, "10.88.0.2")).toBe(true);
     }
@@ -107,32 +113,32 @@ networkTest("of two entries in one list, the stricter policy counts, in either o
   );
 });
 
-networkTest("CHECK names what is missing of the policy", (network) => {
+bridgeNetworkTest("CHECK names what is missing of the policy", (network) => {
   const { host, call } = network;
   const container = network.container(2);
   call(firewall, "ADD", ISOLATED, { container });
   call(firewall, "CHECK", ISOLATED, { container });
   const check = (config: object) => () => call(firewall, "CHECK", config, { container });
-  sh(host, "nft delete element bridge cni isolated '{ veth2 }'");
+  shellInNetns(host, "nft delete element bridge cni isolated '{ veth2 }'");
   expect(check(ISOLATED)).toThrow('Check failed: the ruleset\'s element for isolation of "veth2" is missing');
-  sh(host, "nft delete element inet cni ingress_bridges '{ br0 }'");
+  shellInNetns(host, "nft delete element inet cni ingress_bridges '{ br0 }'");
   expect(check(ISOLATED)).toThrow(/calls to 10\.88\.0\.2 leads to a chain that has lost what belongs to it/);
-  sh(host, "nft flush chain inet cni forward");
+  shellInNetns(host, "nft flush chain inet cni forward");
   expect(check({})).toThrow(/calls to 10\.88\.0\.2/);
   return Promise.resolve();
 });
 
-networkTest("a policy without an interface of the host is refused before anything is done", (network) => {
+bridgeNetworkTest("a policy without an interface of the host is refused before anything is done", (network) => {
   const { host, call } = network;
   const { result } = network.container(2);
   const prevResult = { ...result, interfaces: [{ name: "eth0", sandbox: "/x" }], ips: [{ address: "10.88.0.2/16" }] };
   const add = () => call(firewall, "ADD", SAME, { prevResult, container: network.container(3) });
   expect(add).toThrow('Cannot use ingressPolicy "same-bridge": prevResult names no interface of the host');
-  expect(ruleset(host)).toBe("");
+  expect(nftRuleset(host)).toBe("");
   return Promise.resolve();
 });
 
-networkTest("what ADD did is undone where it fails half-way", (network) => {
+bridgeNetworkTest("what ADD did is undone where it fails half-way", (network) => {
   const { host, call } = network;
   const container = network.container(2);
   const config = { ...ISOLATED, backend: "firewalld" };
@@ -141,10 +147,13 @@ networkTest("what ADD did is undone where it fails half-way", (network) => {
   );
   expect(() => call(firewall, "STATUS", config)).toThrow('Cannot use backend "firewalld": firewalld does not run');
   call(firewall, "STATUS", ISOLATED);
-  expect(ruleset(host)).toBe("");
+  expect(nftRuleset(host)).toBe("");
   // A chain of that name with another hook, which is not ours to lead packets to.
-  sh(host, "iptables -P FORWARD DROP; nft 'add chain ip filter CNI-FORWARD { type filter hook input priority 0; }'");
+  shellInNetns(
+    host,
+    "iptables -P FORWARD DROP; nft 'add chain ip filter CNI-FORWARD { type filter hook input priority 0; }'",
+  );
   expect(() => call(firewall, "ADD", ISOLATED, { container })).toThrow();
-  expect(ruleset(host)).not.toContain("web c1 eth0");
+  expect(nftRuleset(host)).not.toContain("web c1 eth0");
   return Promise.resolve();
 });

@@ -9,26 +9,39 @@
 import { type Ip, ipOf } from "../../ffi/address.ts";
 import * as link from "../../ffi/route/link.ts";
 import type { Netns } from "../../ffi/netns.ts";
-import { type FirewallConfig, firewallKeys, parseFirewall } from "./config.ts";
+import { type FirewallConfig, firewallConfigSchema, parseFirewallConfig } from "./config.ts";
 import { findFirewalld, type Firewalld } from "./firewalld.ts";
 import {
-  addIngress,
-  checkIngress,
-  listPassengers,
-  type Removed,
-  removeIngress,
-  restoreIngress,
-  type Restriction,
-  unowned,
+  addIngressElements,
+  checkIngressElements,
+  type IngressRestriction,
+  listEndpoints,
+  type RemovedAddress,
+  removeIngressElements,
+  restoreIngressElements,
+  unownedAddresses,
 } from "./ingress_policy.ts";
-import { checkPassage, closePassage, type Leaving, openPassage, type Passenger } from "./forward_accept.ts";
-import { bridgeRuleset } from "../lib/ruleset/bridge_table.ts";
+import {
+  addForwardAccept,
+  checkForwardAccept,
+  type Endpoint,
+  type RemovalFilter,
+  removeForwardAccept,
+} from "./forward_accept.ts";
+import { bridgeTable } from "../lib/ruleset/bridge_table.ts";
 import { requireTable } from "../lib/ruleset/table.ts";
-import { deadOf } from "../lib/ruleset/elements.ts";
-import { networkPrefix, oneOf, type Owner, ownerText, remedyFor, sameOwner } from "../lib/protocol/owner.ts";
-import { type AttachmentCall, type Call, cleanUp, plugin, requirePrevResult } from "../lib/protocol/plugin.ts";
+import { isStaleIn } from "../lib/ruleset/elements.ts";
+import {
+  isOneOfOwners,
+  type Owner,
+  ownerPrefix,
+  ownerRestoreHint,
+  ownerText,
+  sameOwner,
+} from "../lib/protocol/owner.ts";
+import { type AttachmentCall, cleanUp, plugin, type PluginCall, requirePrevResult } from "../lib/protocol/plugin.ts";
 import { listReferenceMasquerade } from "../lib/compat/masquerade.ts";
-import { requireRuleset } from "../lib/ruleset/inet_table.ts";
+import { requireInetTable } from "../lib/ruleset/inet_table.ts";
 import { CniError, Code, ConfigError } from "../../spec/error.ts";
 import type { Result } from "../../spec/result.ts";
 import { type JsonObject, jsonObject } from "../../spec/schema.ts";
@@ -37,117 +50,128 @@ export default plugin({
   name: "firewall",
   about: "Lets the container through firewalls, keeps others out",
   // Read by each command in its own way: what makes ADD fail must not make DEL fail as well.
-  config: { ...jsonObject, inner: firewallKeys },
+  config: { ...jsonObject, inner: firewallConfigSchema },
 
   add(call) {
-    const wanted = read(call);
-    if (wanted.addresses.length === 0) return wanted.result;
-    using firewalld = firewalldFor(wanted.config);
-    call.undo.defer(() => leave(call, undefined));
-    addIngress(call.host.nft, passengerOf(call, wanted), wanted.restriction);
-    letThrough(call, wanted, firewalld);
-    return wanted.result;
+    const request = readRequest(call);
+    if (request.addresses.length === 0) return request.result;
+    using firewalld = requiredFirewalld(request.config);
+    call.undo.defer(() => removeAttachment(call, undefined));
+    addIngressElements(call.host.nft, endpointOf(call, request), request.restriction);
+    allowForwarding(call, request, firewalld);
+    return request.result;
   },
 
   del(call) {
-    leave(call, call.prevResult);
+    removeAttachment(call, call.prevResult);
   },
 
-  delMany(calls) {
-    const { request } = calls[0];
-    const leaving = { commented: networkPrefix(request.name), mine: oneOf(calls.map(({ owner }) => owner)) };
-    const recorded = leaveAll(calls[0], leaving);
-    const isDone = oneOf(recorded.map(({ owner }) => owner));
-    return calls.filter(({ owner }) => !isDone(owner));
+  delBatch(calls) {
+    const { pluginConfig } = calls[0];
+    const removal = {
+      commented: ownerPrefix(pluginConfig.name),
+      isOwned: isOneOfOwners(calls.map(({ owner }) => owner)),
+    };
+    const removed = removeAttachments(calls[0], removal);
+    const isRemoved = isOneOfOwners(removed.map(({ owner }) => owner));
+    return calls.filter(({ owner }) => !isRemoved(owner));
   },
 
   check(call) {
     const { host, owner } = call;
-    const { config, addresses, restriction } = read(call);
-    const passenger = { owner, addresses };
-    checkIngress(host.nft, passenger, restriction);
-    checkPassage(host.nft, passenger, config.iptablesAdminChainName);
-    using firewalld = firewalldFor(config);
-    const lost = firewalld && addresses.find((address) => !firewalld.has(config.firewalldZone, address));
-    if (!lost) return;
+    const { config, addresses, restriction } = readRequest(call);
+    const endpoint = { owner, addresses };
+    checkIngressElements(host.nft, endpoint, restriction);
+    checkForwardAccept(host.nft, endpoint, config.iptablesAdminChainName);
+    using firewalld = requiredFirewalld(config);
+    const missing = firewalld && addresses.find((address) => !firewalld.has(config.firewalldZone, address));
+    if (!missing) return;
     throw new CniError(
       Code.Internal,
-      `Check failed: firewalld does not have ${lost} in zone "${config.firewalldZone}"`,
-      { details: remedyFor(owner) },
+      `Check failed: firewalld does not have ${missing} in zone "${config.firewalldZone}"`,
+      { details: ownerRestoreHint(owner) },
     );
   },
 
   restore(call) {
-    const wanted = read(call);
-    if (wanted.addresses.length === 0) return [];
-    using firewalld = firewalldFor(wanted.config);
+    const request = readRequest(call);
+    if (request.addresses.length === 0) return [];
+    using firewalld = requiredFirewalld(request.config);
     return [
-      ...restoreIngress(call.host.nft, passengerOf(call, wanted), wanted.restriction),
-      ...letThrough(call, wanted, firewalld),
+      ...restoreIngressElements(call.host.nft, endpointOf(call, request), request.restriction),
+      ...allowForwarding(call, request, firewalld),
     ];
   },
 
   gc(call) {
-    const { request, valid } = call;
-    leaveAll(call, { commented: networkPrefix(request.name), mine: deadOf(request.name, valid) });
+    const { pluginConfig, validAttachments } = call;
+    removeAttachments(call, {
+      commented: ownerPrefix(pluginConfig.name),
+      isOwned: isStaleIn(pluginConfig.name, validAttachments),
+    });
   },
 
-  status({ config: raw, request, host }) {
-    const config = parseFirewall(raw, request.name);
-    requireRuleset(host.nft);
-    if (config.ingressPolicy === "isolated") requireTable(host.nft, bridgeRuleset);
-    using _ = firewalldFor(config, Code.NotAvailable);
+  status({ config: raw, pluginConfig, host }) {
+    const config = parseFirewallConfig(raw, pluginConfig.name);
+    requireInetTable(host.nft);
+    if (config.ingressPolicy === "isolated") requireTable(host.nft, bridgeTable);
+    using _ = requiredFirewalld(config, Code.NotAvailable);
   },
 });
 
-type Attached = AttachmentCall<JsonObject>;
+type FirewallCall = AttachmentCall<JsonObject>;
 
-interface Wanted {
+interface FirewallRequest {
   readonly config: FirewallConfig;
   readonly result: Result;
   readonly addresses: readonly Ip[];
-  readonly restriction?: Restriction;
+  readonly restriction?: IngressRestriction;
 }
 
-function read(call: Attached): Wanted {
-  const config = parseFirewall(call.config, call.request.name);
+function readRequest(call: FirewallCall): FirewallRequest {
+  const config = parseFirewallConfig(call.config, call.pluginConfig.name);
   const result = requirePrevResult(call, "firewall");
   const { ingressPolicy: policy } = config;
-  const restriction = policy === "open" ? {} : { restriction: { policy, ...hostLinks(call.host, result, policy) } };
-  return { config, result, addresses: addressesOf(result), ...restriction };
+  const restriction = policy === "open"
+    ? {}
+    : { restriction: { policy, ...findBridgeAndPorts(call.host, result, policy) } };
+  return { config, result, addresses: resultAddresses(result), ...restriction };
 }
 
-const passengerOf = ({ owner }: Attached, { addresses }: Wanted): Passenger => ({ owner, addresses });
+const endpointOf = ({ owner }: FirewallCall, { addresses }: FirewallRequest): Endpoint => ({ owner, addresses });
 
 /** Has others let the container through. @returns by whom it was not yet, in words */
-function letThrough(call: Attached, wanted: Wanted, firewalld: Firewalld | undefined): string[] {
+function allowForwarding(call: FirewallCall, request: FirewallRequest, firewalld: Firewalld | undefined): string[] {
   const { host: { nft }, log } = call;
-  const { addresses, config: { firewalldZone: zone, iptablesAdminChainName: admin } } = wanted;
+  const { addresses, config: { firewalldZone: zone, iptablesAdminChainName: adminChain } } = request;
   const added = addresses.filter((address) => firewalld?.add(zone, address));
   return [
     ...added.map((address) => `${address} in zone "${zone}" of firewalld`),
-    ...openPassage(nft, passengerOf(call, wanted), admin, () => listPassengers(nft), log),
+    ...addForwardAccept(nft, endpointOf(call, request), adminChain, () => listEndpoints(nft), log),
   ];
 }
 
 /** All addresses of a result, each once, whatever interface they belong to. */
-function addressesOf({ ips = [] }: Result): Ip[] {
+function resultAddresses({ ips = [] }: Result): Ip[] {
   return [...new Set(ips.map(({ address }) => ipOf(address)))];
 }
 
-function linksOf({ interfaces = [] }: Result): string[] {
+function hostInterfaceNames({ interfaces = [] }: Result): string[] {
   return interfaces.filter(({ sandbox }) => !sandbox).map(({ name }) => name);
 }
 
 /** The bridge that a result names, wherever in it, and the links that are its ports. */
-function hostLinks(host: Netns, result: Result, policy: string): Omit<Restriction, "policy"> {
-  const names = linksOf(result);
+function findBridgeAndPorts(host: Netns, result: Result, policy: string): Omit<IngressRestriction, "policy"> {
+  const names = hostInterfaceNames(result);
   const links = names.flatMap((name) => link.find(host.route, name) ?? []);
   const bridge = links.find(({ info }) => info?.kind === "bridge");
   // Of a plugin that gives each container a link of its own, that link is what others come from.
-  const from = bridge?.name ?? names[0];
-  if (from !== undefined) {
-    return { bridge: from, ports: links.filter(({ master }) => master !== undefined).map(({ name = "" }) => name) };
+  const bridgeName = bridge?.name ?? names[0];
+  if (bridgeName !== undefined) {
+    return {
+      bridge: bridgeName,
+      ports: links.filter(({ master }) => master !== undefined).map(({ name = "" }) => name),
+    };
   }
   throw new CniError(
     Code.InvalidConfig,
@@ -159,7 +183,7 @@ function hostLinks(host: Netns, result: Result, policy: string): Omit<Restrictio
 }
 
 /** The firewalld to tell, if there is one to be told. @throws {CniError} if it must run and does not */
-function firewalldFor({ backend }: FirewallConfig, code: number = Code.TryAgainLater): Firewalld | undefined {
+function requiredFirewalld({ backend }: FirewallConfig, code: number = Code.TryAgainLater): Firewalld | undefined {
   if (backend !== undefined && backend !== "firewalld") return undefined;
   const firewalld = findFirewalld();
   if (!firewalld && backend) throw new CniError(code, `Cannot use backend "firewalld": firewalld does not run`);
@@ -167,43 +191,49 @@ function firewalldFor({ backend }: FirewallConfig, code: number = Code.TryAgainL
 }
 
 /** The zone to take addresses out of, if firewalld was told; also where the rest of the configuration cannot be used. */
-function zoneOf({ config, request }: Pick<Attached, "config" | "request">): string | undefined {
+function configuredZone({ config, pluginConfig }: Pick<FirewallCall, "config" | "pluginConfig">): string | undefined {
   try {
-    const { backend, firewalldZone } = parseFirewall(config, request.name);
+    const { backend, firewalldZone } = parseFirewallConfig(config, pluginConfig.name);
     return backend === undefined || backend === "firewalld" ? firewalldZone : undefined;
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
-    return zoneOf({ config: {}, request });
+    return configuredZone({ config: {}, pluginConfig });
   }
 }
 
 /** Takes back what ADD did for all that have a record. @returns what was recorded */
-function leaveAll({ config, request, host }: Call<JsonObject>, leaving: Leaving): Removed[] {
-  const recorded = removeIngress(host.nft, leaving);
+function removeAttachments(
+  { config, pluginConfig, host }: PluginCall<JsonObject>,
+  removal: RemovalFilter,
+): RemovedAddress[] {
+  const removed = removeIngressElements(host.nft, removal);
   cleanUp(
-    () => closePassage(host.nft, leaving),
-    () => leaveZone(zoneOf({ config, request }), recorded.map(({ address }) => address)),
+    () => removeForwardAccept(host.nft, removal),
+    () => removeFromZone(configuredZone({ config, pluginConfig }), removed.map(({ address }) => address)),
   );
-  return recorded;
+  return removed;
 }
 
 /** Takes back all that ADD did; also of addresses that the result names, as far as nobody else has them. */
-function leave({ config, request, host, owner }: Attached, result: Result | undefined): void {
-  const named = result ? addressesOf(result) : [];
-  const leaving = { commented: ownerText(owner), mine: (other: Owner) => sameOwner(other, owner) };
-  const recorded = removeIngress(host.nft, leaving, { addresses: named, links: result ? linksOf(result) : [] })
+function removeAttachment({ config, pluginConfig, host, owner }: FirewallCall, result: Result | undefined): void {
+  const reported = result ? resultAddresses(result) : [];
+  const removal = { commented: ownerText(owner), isOwned: (candidate: Owner) => sameOwner(candidate, owner) };
+  const removed = removeIngressElements(host.nft, removal, {
+    addresses: reported,
+    links: result ? hostInterfaceNames(result) : [],
+  })
     .map(({ address }) => address);
   // What has no record was attached by the reference plugin, whose rules name no owner; those of its masquerading do.
-  const addresses = recorded.length > 0
+  const addresses = removed.length > 0
     ? []
-    : unowned(host.nft, named.length > 0 ? named : listReferenceMasquerade(host.nft, owner));
+    : unownedAddresses(host.nft, reported.length > 0 ? reported : listReferenceMasquerade(host.nft, owner));
   cleanUp(
-    () => closePassage(host.nft, { ...leaving, addresses }),
-    () => leaveZone(zoneOf({ config, request }), [...recorded, ...addresses]),
+    () => removeForwardAccept(host.nft, { ...removal, addresses }),
+    () => removeFromZone(configuredZone({ config, pluginConfig }), [...removed, ...addresses]),
   );
 }
 
-function leaveZone(zone: string | undefined, addresses: readonly Ip[]): void {
+function removeFromZone(zone: string | undefined, addresses: readonly Ip[]): void {
   if (zone === undefined || addresses.length === 0) return;
   using firewalld = findFirewalld();
   for (const address of addresses) firewalld?.remove(zone, address);

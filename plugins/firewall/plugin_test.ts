@@ -1,26 +1,33 @@
 import { expect } from "bun:test";
-import { inNetns } from "../../testing/netns.ts";
-import { askTcp, serveTcp, SHORTLY_MS } from "../../testing/traffic.ts";
+import { runInNetns } from "../../testing/netns.ts";
+import { NO_ANSWER_TIMEOUT_MS, requestTcp, serveTcp } from "../../testing/traffic.ts";
 import firewall from "./plugin.ts";
-import { cniRules, foreignRuleset, ruleset, saved, sh, withoutBus } from "../../testing/firewall.ts";
-import { networkTest, type TestContainer, type TestNetwork } from "../../testing/bridge_network.ts";
+import {
+  foreignRuleset,
+  iptablesCniRules,
+  iptablesSave,
+  nftRuleset,
+  shellInNetns,
+  withoutSystemBus,
+} from "../../testing/firewall.ts";
+import { type BridgeContainer, type BridgeNetwork, bridgeNetworkTest } from "../../testing/bridge_network.ts";
 
-withoutBus();
+withoutSystemBus();
 
 /** The machine outside knows the way to the containers, so that only rules keep anybody away. */
-function open({ outside }: TestNetwork): void {
-  sh(outside, "ip route add 10.88.0.0/16 via 192.0.2.1; ip -6 route add fd88::/64 via 2001:db8::1");
+function open({ outside }: BridgeNetwork): void {
+  shellInNetns(outside, "ip route add 10.88.0.0/16 via 192.0.2.1; ip -6 route add fd88::/64 via 2001:db8::1");
 }
 
 /** Whether a container reaches the machine outside over either family. */
-async function reaches(container: TestContainer, patienceMs?: number): Promise<boolean[]> {
-  const ask = async (to: string) => (await askTcp(container.netns, to, 80, patienceMs)) !== undefined;
+async function reaches(container: BridgeContainer, patienceMs?: number): Promise<boolean[]> {
+  const ask = async (to: string) => (await requestTcp(container.netns, to, 80, patienceMs)) !== undefined;
   return [await ask("192.0.2.2"), await ask("2001:db8::2")];
 }
 
 const DROPPING = "iptables -P FORWARD DROP; ip6tables -P FORWARD DROP";
 
-networkTest(
+bridgeNetworkTest(
   "containers pass iptables chains that drop, in rules that iptables prints and restores",
   async (network) => {
     const { host, outside, call } = network;
@@ -29,20 +36,20 @@ networkTest(
     const c1 = network.container(2);
     const c2 = network.container(3);
     using _c1 = serveTcp(c1.netns, "c1", 80);
-    sh(
+    shellInNetns(
       host,
       DROPPING,
       "iptables -N DOCKER-USER; iptables -A FORWARD -j DOCKER-USER; iptables -A DOCKER-USER -j RETURN",
     );
-    const before = saved(host);
-    expect(await reaches(c1, SHORTLY_MS)).toEqual([false, false]);
+    const before = iptablesSave(host);
+    expect(await reaches(c1, NO_ANSWER_TIMEOUT_MS)).toEqual([false, false]);
     call(firewall, "ADD", {}, { container: c1 });
     expect(await reaches(c1)).toEqual([true, true]);
-    expect(await reaches(c2, SHORTLY_MS)).toEqual([false, false]);
+    expect(await reaches(c2, NO_ANSWER_TIMEOUT_MS)).toEqual([false, false]);
     // Answers come in, calls do not.
-    expect(await askTcp(outside, "10.88.0.2", 80, SHORTLY_MS)).toBeUndefined();
+    expect(await requestTcp(outside, "10.88.0.2", 80, NO_ANSWER_TIMEOUT_MS)).toBeUndefined();
     call(firewall, "ADD", { name: "db" }, { container: c2, containerId: "c2" });
-    expect(cniRules(host)).toEqual([
+    expect(iptablesCniRules(host)).toEqual([
       "-N CNI-FORWARD",
       '-A FORWARD -m comment --comment "CNI firewall plugin rules" -j CNI-FORWARD',
       '-A CNI-FORWARD -d 10.88.0.2/32 -m conntrack --ctstate RELATED,ESTABLISHED -m comment --comment "web c1 eth0" -j ACCEPT',
@@ -60,37 +67,39 @@ networkTest(
       '-A CNI-FORWARD -d fd88::3/128 -m conntrack --ctstate DNAT -m comment --comment "db c2 eth0" -j ACCEPT',
       '-A CNI-FORWARD -s fd88::3/128 -m comment --comment "db c2 eth0" -j ACCEPT',
     ]);
-    const during = saved(host);
-    sh(
+    const during = iptablesSave(host);
+    shellInNetns(
       host,
       "iptables-save >/tmp/$$; iptables-restore </tmp/$$; ip6tables-save >/tmp/$$; ip6tables-restore </tmp/$$; rm /tmp/$$",
     );
-    expect(saved(host)).toBe(during);
+    expect(iptablesSave(host)).toBe(during);
     expect([await reaches(c1), await reaches(c2)]).toEqual([[true, true], [true, true]]);
     // nft(8) shows all that they say: whoever saves what it prints loses nothing.
-    const shown = sh(host, "nft -s list chain ip filter CNI-FORWARD").replace(/ +/g, " ");
+    const shown = shellInNetns(host, "nft -s list chain ip filter CNI-FORWARD").replace(/ +/g, " ");
     for (const part of ["ct state related,established", "ct status dnat"]) {
       expect(shown).toContain(`ip daddr 10.88.0.2 ${part} counter accept`);
     }
     // What iptables wrote anew is found by CHECK, by another ADD and by DEL all the same.
     call(firewall, "CHECK", {}, { container: c1 });
     call(firewall, "ADD", {}, { container: c1 });
-    expect(saved(host)).toBe(during);
+    expect(iptablesSave(host)).toBe(during);
     call(firewall, "DEL", {}, { container: c1 });
-    expect([await reaches(c1, SHORTLY_MS), await reaches(c2)]).toEqual([[false, false], [true, true]]);
+    expect([await reaches(c1, NO_ANSWER_TIMEOUT_MS), await reaches(c2)]).toEqual([[false, false], [true, true]]);
     call(firewall, "DEL", { name: "db" }, { container: c2, containerId: "c2" });
-    expect(saved(host)).toBe(before);
+    expect(iptablesSave(host)).toBe(before);
   },
 );
 
-networkTest("chains of other tables that drop let containers through, whatever drops in them", async (network) => {
-  const { host, outside, call } = network;
-  open(network);
-  using _outside = serveTcp(outside, "outside", 80);
-  const c1 = network.container(2);
-  sh(
-    host,
-    `nft -f - <<'!'
+bridgeNetworkTest(
+  "chains of other tables that drop let containers through, whatever drops in them",
+  async (network) => {
+    const { host, outside, call } = network;
+    open(network);
+    using _outside = serveTcp(outside, "outside", 80);
+    const c1 = network.container(2);
+    shellInNetns(
+      host,
+      `nft -f - <<'!'
       table inet site {
         chain passing { type filter hook forward priority 0; policy drop; ct state invalid drop; }
         chain other { type filter hook forward priority 20; policy accept; }
@@ -101,19 +110,19 @@ networkTest("chains of other tables that drop let containers through, whatever d
         }
       }
 !`,
-  );
-  const before = foreignRuleset(host);
-  expect(await reaches(c1, SHORTLY_MS)).toEqual([false, false]);
-  call(firewall, "ADD", {}, { container: c1 });
-  expect(await reaches(c1)).toEqual([true, true]);
-  expect(foreignRuleset(host)).toContain(`
+    );
+    const before = foreignRuleset(host);
+    expect(await reaches(c1, NO_ANSWER_TIMEOUT_MS)).toEqual([false, false]);
+    call(firewall, "ADD", {}, { container: c1 });
+    expect(await reaches(c1)).toEqual([true, true]);
+    expect(foreignRuleset(host)).toContain(`
 	chain passing {
 		type filter hook forward priority filter; policy drop;
 		jump CNI-FORWARD comment "CNI firewall plugin rules"
 		ct state invalid drop
 	}
 `);
-  expect(foreignRuleset(host)).toContain(`
+    expect(foreignRuleset(host)).toContain(`
 	chain CNI-FORWARD {
 		ip daddr 10.88.0.2 ct state established,related accept comment "web c1 eth0"
 		ip daddr 10.88.0.2 ct status dnat accept comment "web c1 eth0"
@@ -123,13 +132,14 @@ networkTest("chains of other tables that drop let containers through, whatever d
 		ip6 saddr fd88::2 accept comment "web c1 eth0"
 	}
 `);
-  call(firewall, "CHECK", {}, { container: c1 });
-  const during = foreignRuleset(host);
-  call(firewall, "ADD", {}, { container: c1 });
-  expect(foreignRuleset(host)).toBe(during);
-  call(firewall, "DEL", {}, { container: c1 });
-  expect(foreignRuleset(host)).toBe(before);
-});
+    call(firewall, "CHECK", {}, { container: c1 });
+    const during = foreignRuleset(host);
+    call(firewall, "ADD", {}, { container: c1 });
+    expect(foreignRuleset(host)).toBe(during);
+    call(firewall, "DEL", {}, { container: c1 });
+    expect(foreignRuleset(host)).toBe(before);
+  },
+);
 
 /** Publishes port 80 of a container as port 8080 of the host, and leaves port 81 alone. */
 const PUBLISHED = `nft -f - <<'!'
@@ -148,47 +158,53 @@ for (
     ["nft", "nft 'add table inet site; add chain inet site fw { type filter hook forward priority 0; policy drop; }'"],
   ] as const
 ) {
-  networkTest(`where a chain of ${whose} drops, published ports are reached and others are not`, async (network) => {
-    const { host, outside, call } = network;
-    open(network);
-    const [c1, c2] = [network.container(2), network.container(3)];
-    using _80 = serveTcp(c1.netns, "c1", 80);
-    using _81 = serveTcp(c1.netns, "c1", 81);
-    const answer = async (to: string, port: number, from = outside) =>
-      (await askTcp(from, to, port, SHORTLY_MS))?.split(" ")[0];
-    const all = () =>
-      Promise.all([
-        ...[answer("192.0.2.1", 8080), answer("2001:db8::1", 8080)],
-        ...[answer("10.88.0.2", 80), answer("fd88::2", 80), answer("192.0.2.1", 81), answer("10.88.0.2", 81)],
-      ]);
-    const none = [undefined, undefined, undefined, undefined];
-    sh(host, drop, PUBLISHED);
-    call(firewall, "ADD", {}, { container: c2, containerId: "c2" });
-    // Others that have the plugin open nothing for a container that has not.
-    expect(await all()).toEqual([undefined, undefined, ...none]);
-    call(firewall, "ADD", {}, { container: c1 });
-    expect(await all()).toEqual(["c1", "c1", ...none]);
-    call(firewall, "CHECK", {}, { container: c1 });
-    sh(host, "iptables-save >/tmp/$$; iptables-restore </tmp/$$; ip6tables-save >/tmp/$$; ip6tables-restore </tmp/$$");
-    expect(await all()).toEqual(["c1", "c1", ...none]);
-    call(firewall, "DEL", {}, { container: c1 });
-    expect(await all()).toEqual([undefined, undefined, ...none]);
-    call(firewall, "DEL", {}, { container: c2, containerId: "c2" });
-    expect([cniRules(host), ruleset(host).includes("CNI-FORWARD")]).toEqual([[], false]);
-  });
+  bridgeNetworkTest(
+    `where a chain of ${whose} drops, published ports are reached and others are not`,
+    async (network) => {
+      const { host, outside, call } = network;
+      open(network);
+      const [c1, c2] = [network.container(2), network.container(3)];
+      using _80 = serveTcp(c1.netns, "c1", 80);
+      using _81 = serveTcp(c1.netns, "c1", 81);
+      const answer = async (to: string, port: number, from = outside) =>
+        (await requestTcp(from, to, port, NO_ANSWER_TIMEOUT_MS))?.split(" ")[0];
+      const all = () =>
+        Promise.all([
+          ...[answer("192.0.2.1", 8080), answer("2001:db8::1", 8080)],
+          ...[answer("10.88.0.2", 80), answer("fd88::2", 80), answer("192.0.2.1", 81), answer("10.88.0.2", 81)],
+        ]);
+      const none = [undefined, undefined, undefined, undefined];
+      shellInNetns(host, drop, PUBLISHED);
+      call(firewall, "ADD", {}, { container: c2, containerId: "c2" });
+      // Others that have the plugin open nothing for a container that has not.
+      expect(await all()).toEqual([undefined, undefined, ...none]);
+      call(firewall, "ADD", {}, { container: c1 });
+      expect(await all()).toEqual(["c1", "c1", ...none]);
+      call(firewall, "CHECK", {}, { container: c1 });
+      shellInNetns(
+        host,
+        "iptables-save >/tmp/$$; iptables-restore </tmp/$$; ip6tables-save >/tmp/$$; ip6tables-restore </tmp/$$",
+      );
+      expect(await all()).toEqual(["c1", "c1", ...none]);
+      call(firewall, "DEL", {}, { container: c1 });
+      expect(await all()).toEqual([undefined, undefined, ...none]);
+      call(firewall, "DEL", {}, { container: c2, containerId: "c2" });
+      expect([iptablesCniRules(host), nftRuleset(host).includes("CNI-FORWARD")]).toEqual([[], false]);
+    },
+  );
 }
 
-networkTest("a published port is no way round the ingressPolicy", async (network) => {
+bridgeNetworkTest("a published port is no way round the ingressPolicy", async (network) => {
   const { host, outside, call } = network;
   open(network);
   const [c1, c2] = [network.container(2), network.container(3)];
   using _80 = serveTcp(c1.netns, "c1", 80);
-  sh(host, DROPPING, PUBLISHED);
-  const reached = async (from: TestContainer["netns"]) =>
-    (await askTcp(from, "192.0.2.1", 8080, SHORTLY_MS)) !== undefined;
+  shellInNetns(host, DROPPING, PUBLISHED);
+  const reached = async (from: BridgeContainer["netns"]) =>
+    (await requestTcp(from, "192.0.2.1", 8080, NO_ANSWER_TIMEOUT_MS)) !== undefined;
   // Its neighbour answers it past the host, so that the connection must be with the host.
-  sh(host, "nft 'add chain inet published out { type nat hook postrouting priority srcnat; }'");
-  sh(host, "nft add rule inet published out ct status dnat oifname br0 masquerade");
+  shellInNetns(host, "nft 'add chain inet published out { type nat hook postrouting priority srcnat; }'");
+  shellInNetns(host, "nft add rule inet published out ct status dnat oifname br0 masquerade");
   for (const [ingressPolicy, neighbour] of [["open", true], ["same-bridge", true], ["isolated", false]] as const) {
     call(firewall, "ADD", { ingressPolicy }, { container: c1 });
     call(firewall, "ADD", { ingressPolicy }, { container: c2, containerId: "c2" });
@@ -198,13 +214,13 @@ networkTest("a published port is no way round the ingressPolicy", async (network
   }
 });
 
-networkTest("rules that an earlier version wrote are completed by ADD and removed by DEL and GC", (network) => {
+bridgeNetworkTest("rules that an earlier version wrote are completed by ADD and removed by DEL and GC", (network) => {
   const { host, call } = network;
   const container = network.container(2);
-  sh(host, DROPPING);
-  const before = saved(host);
+  shellInNetns(host, DROPPING);
+  const before = iptablesSave(host);
   const older = () =>
-    sh(
+    shellInNetns(
       host,
       "iptables -N CNI-FORWARD",
       'iptables -I FORWARD -m comment --comment "CNI firewall plugin rules" -j CNI-FORWARD',
@@ -217,20 +233,20 @@ networkTest("rules that an earlier version wrote are completed by ADD and remove
       expect(() => call(firewall, "CHECK", {}, { container })).toThrow("Check failed");
       call(firewall, "ADD", {}, { container });
       call(firewall, "CHECK", {}, { container });
-      expect(cniRules(host).join("\n")).toContain("--ctstate DNAT");
+      expect(iptablesCniRules(host).join("\n")).toContain("--ctstate DNAT");
       call(firewall, "DEL", {}, { container });
     } else {
       call(firewall, "GC", { "cni.dev/valid-attachments": [] });
     }
-    expect(saved(host)).toBe(before);
+    expect(iptablesSave(host)).toBe(before);
   }
   return Promise.resolve();
 });
 
-networkTest("where nobody drops, the tables of others are left alone", (network) => {
+bridgeNetworkTest("where nobody drops, the tables of others are left alone", (network) => {
   const { host, call } = network;
   const c1 = network.container(2);
-  sh(host, "iptables -A FORWARD -s 192.0.2.99 -j DROP; iptables -P INPUT DROP; nft add table inet firewalld");
+  shellInNetns(host, "iptables -A FORWARD -s 192.0.2.99 -j DROP; iptables -P INPUT DROP; nft add table inet firewalld");
   const before = foreignRuleset(host);
   call(firewall, "ADD", {}, { container: c1 });
   expect(foreignRuleset(host)).toBe(before);
@@ -240,85 +256,88 @@ networkTest("where nobody drops, the tables of others are left alone", (network)
   return Promise.resolve();
 });
 
-networkTest("when a chain begins to drop later, the next container brings all others with it", async (network) => {
-  const { host, outside, call } = network;
-  open(network);
-  using _outside = serveTcp(outside, "outside", 80);
-  const [c1, c2] = [network.container(2), network.container(3)];
-  call(firewall, "ADD", {}, { container: c1 });
-  sh(host, DROPPING);
-  expect(await reaches(c1, SHORTLY_MS)).toEqual([false, false]);
-  expect(() => call(firewall, "CHECK", {}, { container: c1 })).toThrow(
-    'Check failed: chain "FORWARD" of table "ip filter" does not lead to chain "CNI-FORWARD"',
-  );
-  call(firewall, "ADD", {}, { container: c2, containerId: "c2" });
-  expect([await reaches(c1), await reaches(c2)]).toEqual([[true, true], [true, true]]);
-  call(firewall, "CHECK", {}, { container: c1 });
-  sh(host, "iptables -F FORWARD");
-  expect(() => call(firewall, "CHECK", {}, { container: c1 })).toThrow(/does not lead to chain "CNI-FORWARD"/);
-  sh(host, "iptables -F CNI-FORWARD");
-  call(firewall, "ADD", {}, { container: c2, containerId: "c2" });
-  expect(() => call(firewall, "CHECK", {}, { container: c1 })).toThrow(/does not let the container through/);
-});
+bridgeNetworkTest(
+  "when a chain begins to drop later, the next container brings all others with it",
+  async (network) => {
+    const { host, outside, call } = network;
+    open(network);
+    using _outside = serveTcp(outside, "outside", 80);
+    const [c1, c2] = [network.container(2), network.container(3)];
+    call(firewall, "ADD", {}, { container: c1 });
+    shellInNetns(host, DROPPING);
+    expect(await reaches(c1, NO_ANSWER_TIMEOUT_MS)).toEqual([false, false]);
+    expect(() => call(firewall, "CHECK", {}, { container: c1 })).toThrow(
+      'Check failed: chain "FORWARD" of table "ip filter" does not lead to chain "CNI-FORWARD"',
+    );
+    call(firewall, "ADD", {}, { container: c2, containerId: "c2" });
+    expect([await reaches(c1), await reaches(c2)]).toEqual([[true, true], [true, true]]);
+    call(firewall, "CHECK", {}, { container: c1 });
+    shellInNetns(host, "iptables -F FORWARD");
+    expect(() => call(firewall, "CHECK", {}, { container: c1 })).toThrow(/does not lead to chain "CNI-FORWARD"/);
+    shellInNetns(host, "iptables -F CNI-FORWARD");
+    call(firewall, "ADD", {}, { container: c2, containerId: "c2" });
+    expect(() => call(firewall, "CHECK", {}, { container: c1 })).toThrow(/does not let the container through/);
+  },
+);
 
-networkTest("the administrator's chain goes first if there is one, and stays as it is", async (network) => {
+bridgeNetworkTest("the administrator's chain goes first if there is one, and stays as it is", async (network) => {
   const { host, outside, call } = network;
   open(network);
   using _outside = serveTcp(outside, "outside", 80);
   const c1 = network.container(2);
-  sh(host, "iptables -P FORWARD DROP; iptables -N CNI-ADMIN; iptables -A CNI-ADMIN -s 10.88.0.2 -j DROP");
+  shellInNetns(host, "iptables -P FORWARD DROP; iptables -N CNI-ADMIN; iptables -A CNI-ADMIN -s 10.88.0.2 -j DROP");
   // Another name, in a table where nothing drops: it is asked all the same.
-  sh(host, "ip6tables -P FORWARD ACCEPT; ip6tables -N SITE");
-  const before = saved(host);
+  shellInNetns(host, "ip6tables -P FORWARD ACCEPT; ip6tables -N SITE");
+  const before = iptablesSave(host);
   call(firewall, "ADD", {}, { container: c1 });
-  expect((await reaches(c1, SHORTLY_MS))[0]).toBe(false);
+  expect((await reaches(c1, NO_ANSWER_TIMEOUT_MS))[0]).toBe(false);
   call(firewall, "CHECK", {}, { container: c1 });
-  sh(host, "iptables -F CNI-ADMIN");
+  shellInNetns(host, "iptables -F CNI-ADMIN");
   expect((await reaches(c1))[0]).toBe(true);
-  sh(host, "iptables -A CNI-ADMIN -s 10.88.0.2 -j DROP");
+  shellInNetns(host, "iptables -A CNI-ADMIN -s 10.88.0.2 -j DROP");
   call(firewall, "DEL", {}, { container: c1 });
-  expect(saved(host)).toBe(before);
+  expect(iptablesSave(host)).toBe(before);
   call(firewall, "ADD", { iptablesAdminChainName: "SITE" }, { container: c1 });
   expect(await reaches(c1)).toEqual([true, true]);
-  sh(host, "ip6tables -A SITE -s fd88::2 -j DROP");
-  expect(await reaches(c1, SHORTLY_MS)).toEqual([true, false]);
-  sh(host, "ip6tables -F SITE");
+  shellInNetns(host, "ip6tables -A SITE -s fd88::2 -j DROP");
+  expect(await reaches(c1, NO_ANSWER_TIMEOUT_MS)).toEqual([true, false]);
+  shellInNetns(host, "ip6tables -F SITE");
   call(firewall, "DEL", {}, { container: c1 });
-  expect(saved(host)).toBe(before);
+  expect(iptablesSave(host)).toBe(before);
 });
 
-networkTest("the administrator's chain is none of those that lead to it", (network) => {
+bridgeNetworkTest("the administrator's chain is none of those that lead to it", (network) => {
   const { host, call } = network;
   const c1 = network.container(2);
-  sh(host, DROPPING);
-  const before = saved(host);
+  shellInNetns(host, DROPPING);
+  const before = iptablesSave(host);
   for (const iptablesAdminChainName of ["CNI-FORWARD", "FORWARD", "INPUT"]) {
     expect(() => call(firewall, "ADD", { iptablesAdminChainName }, { container: c1 })).toThrow(
       "iptablesAdminChainName must be a chain's name",
     );
   }
-  expect(saved(host)).toBe(before);
+  expect(iptablesSave(host)).toBe(before);
   return Promise.resolve();
 });
 
-networkTest("an administrator's chain is asked also where iptables has made no other yet", async (network) => {
+bridgeNetworkTest("an administrator's chain is asked also where iptables has made no other yet", async (network) => {
   const { host, outside, call } = network;
   open(network);
   using _outside = serveTcp(outside, "outside", 80);
   const c1 = network.container(2);
-  sh(host, "iptables -N CNI-ADMIN; iptables -A CNI-ADMIN -s 10.88.0.2 -j DROP");
+  shellInNetns(host, "iptables -N CNI-ADMIN; iptables -A CNI-ADMIN -s 10.88.0.2 -j DROP");
   call(firewall, "ADD", {}, { container: c1 });
-  expect(await reaches(c1, SHORTLY_MS)).toEqual([false, true]);
+  expect(await reaches(c1, NO_ANSWER_TIMEOUT_MS)).toEqual([false, true]);
   call(firewall, "CHECK", {}, { container: c1 });
   call(firewall, "DEL", {}, { container: c1 });
-  expect(cniRules(host)).toEqual(["-N CNI-ADMIN", "-A CNI-ADMIN -s 10.88.0.2/32 -j DROP"]);
+  expect(iptablesCniRules(host)).toEqual(["-N CNI-ADMIN", "-A CNI-ADMIN -s 10.88.0.2/32 -j DROP"]);
 });
 
-networkTest("a late DEL leaves alone who has got the address since", async (network) => {
+bridgeNetworkTest("a late DEL leaves alone who has got the address since", async (network) => {
   const { host, outside, call } = network;
   open(network);
   using _outside = serveTcp(outside, "outside", 80);
-  sh(host, DROPPING);
+  shellInNetns(host, DROPPING);
   const c1 = network.container(2);
   call(firewall, "ADD", {}, { container: c1, containerId: "late" });
   call(firewall, "ADD", {}, { container: c1, containerId: "new" });
@@ -327,12 +346,12 @@ networkTest("a late DEL leaves alone who has got the address since", async (netw
   call(firewall, "CHECK", {}, { container: c1, containerId: "new" });
   call(firewall, "DEL", {}, { container: c1, containerId: "late" });
   call(firewall, "DEL", {}, { container: c1, containerId: "new", prevResult: null });
-  expect(cniRules(host)).toEqual([]);
+  expect(iptablesCniRules(host)).toEqual([]);
 });
 
-networkTest("GC removes what belongs to containers of the network that live no more", (network) => {
+bridgeNetworkTest("GC removes what belongs to containers of the network that live no more", (network) => {
   const { host, call } = network;
-  sh(host, DROPPING);
+  shellInNetns(host, DROPPING);
   const all = [["web", "living"], ["web", "dead"], ["other", "dead"]] as const;
   all.forEach(([name, containerId], i) => {
     const policy = { name, ingressPolicy: "isolated" };
@@ -340,21 +359,21 @@ networkTest("GC removes what belongs to containers of the network that live no m
   });
   call(firewall, "GC", { "cni.dev/valid-attachments": [{ containerID: "living", ifname: "eth0" }] });
   const owners = () =>
-    new Set([...ruleset(host).matchAll(/comment "((?:web|other) \S+ eth0)"/g)].map(([, who]) => who));
+    new Set([...nftRuleset(host).matchAll(/comment "((?:web|other) \S+ eth0)"/g)].map(([, who]) => who));
   expect(owners()).toEqual(new Set(["web living eth0", "other dead eth0"]));
-  expect(cniRules(host).filter((rule) => rule.includes("web dead"))).toEqual([]);
-  expect(cniRules(host).filter((rule) => rule.includes("web living"))).toHaveLength(6);
+  expect(iptablesCniRules(host).filter((rule) => rule.includes("web dead"))).toEqual([]);
+  expect(iptablesCniRules(host).filter((rule) => rule.includes("web living"))).toHaveLength(6);
   call(firewall, "GC", { "cni.dev/valid-attachments": [] });
   call(firewall, "GC", { name: "other", "cni.dev/valid-attachments": [] });
   expect(owners()).toEqual(new Set());
-  expect(cniRules(host)).toEqual([]);
+  expect(iptablesCniRules(host)).toEqual([]);
   return Promise.resolve();
 });
 
-networkTest("a thousand containers cost the ruleset elements and no rules", (network) => {
+bridgeNetworkTest("a thousand containers cost the ruleset elements and no rules", (network) => {
   const { host, call } = network;
   const c1 = network.container(2);
-  const own = () => inNetns(host, "nft", "-s", "-t", "list", "ruleset");
+  const own = () => runInNetns(host, "nft", "-s", "-t", "list", "ruleset");
   call(firewall, "ADD", { ingressPolicy: "same-bridge" }, { container: c1 });
   const few = own();
   const ips = Array.from({ length: 1000 }, (_, i) => ({ address: `10.88.${4 + (i >> 8)}.${i & 255}/16` }));
@@ -364,7 +383,7 @@ networkTest("a thousand containers cost the ruleset elements and no rules", (net
   call(firewall, "CHECK", { ingressPolicy: "same-bridge" }, many);
   call(firewall, "DEL", { ingressPolicy: "same-bridge" }, many);
   call(firewall, "DEL", {}, { container: c1 });
-  expect(ruleset(host)).not.toContain("elements");
-  expect(ruleset(host)).not.toContain("ingress-");
+  expect(nftRuleset(host)).not.toContain("elements");
+  expect(nftRuleset(host)).not.toContain("ingress-");
   return Promise.resolve();
 });

@@ -5,12 +5,19 @@
  */
 import { expect } from "bun:test";
 import type { Netns } from "../../ffi/netns.ts";
-import { askTcp, type Server, serveTcp, SHORTLY_MS } from "../../testing/traffic.ts";
-import { newWorld, ours, peerTest, type Side, theirs, type World } from "../../testing/reference_host.ts";
-import { foreignRuleset, saved, sh } from "../../testing/firewall.ts";
+import { NO_ANSWER_TIMEOUT_MS, requestTcp, serveTcp, type TestServer } from "../../testing/traffic.ts";
+import {
+  type ComparisonHost,
+  comparisonTest,
+  newComparisonHost,
+  ourPlugins,
+  type PluginSet,
+  referencePlugins,
+} from "../../testing/reference_host.ts";
+import { foreignRuleset, iptablesSave, shellInNetns } from "../../testing/firewall.ts";
 
 /** They all ask at once. */
-const PATIENCE_MS = 2 * SHORTLY_MS;
+const PATIENCE_MS = 2 * NO_ANSWER_TIMEOUT_MS;
 const NETWORKS = { red: "10.1.0", blue: "10.2.0" } as const;
 type Network = keyof typeof NETWORKS;
 
@@ -30,21 +37,27 @@ interface Attached {
 
 /** Two containers on one network, two on another, and a machine outside that knows the way to them. */
 class Scene implements Disposable {
-  readonly world: World = newWorld();
-  readonly #side: Side;
+  readonly world: ComparisonHost = newComparisonHost();
+  readonly #side: PluginSet;
   readonly #policy: object;
-  readonly #servers: Server[] = [];
+  readonly #servers: TestServer[] = [];
   readonly all: Attached[] = [];
 
-  constructor(side: Side, policy: object, bridged: boolean) {
+  constructor(side: PluginSet, policy: object, bridged: boolean) {
     this.#side = side;
     this.#policy = policy;
     const { host } = this.world;
-    sh(host, "for each in /proc/sys/net/bridge/bridge-nf-call-ip*; do echo " + (bridged ? 1 : 0) + " >$each; done");
+    shellInNetns(
+      host,
+      "for each in /proc/sys/net/bridge/bridge-nf-call-ip*; do echo " + (bridged ? 1 : 0) + " >$each; done",
+    );
     const outside = this.world.newContainer();
-    sh(host, `ip link add up0 type veth peer name eth0 netns ${outside.path}; ip addr add 192.0.2.1/24 dev up0`);
-    sh(host, "ip link set lo up; ip link set up0 up; iptables -P FORWARD DROP");
-    sh(outside, "ip addr add 192.0.2.2/24 dev eth0; ip link set eth0 up; ip route add default via 192.0.2.1");
+    shellInNetns(
+      host,
+      `ip link add up0 type veth peer name eth0 netns ${outside.path}; ip addr add 192.0.2.1/24 dev up0`,
+    );
+    shellInNetns(host, "ip link set lo up; ip link set up0 up; iptables -P FORWARD DROP");
+    shellInNetns(outside, "ip addr add 192.0.2.2/24 dev eth0; ip link set eth0 up; ip route add default via 192.0.2.1");
     this.#enter({ name: "outside", netns: outside, address: "192.0.2.2", leave() {} });
   }
 
@@ -71,7 +84,7 @@ class Scene implements Disposable {
   async reached(): Promise<string[]> {
     const pairs = this.all.flatMap((from) => this.all.filter((to) => to !== from).map((to) => [from, to] as const));
     const answers = await Promise.all(pairs.map(async ([from, to]) => {
-      const answer = await askTcp(from.netns, to.address, 80, PATIENCE_MS);
+      const answer = await requestTcp(from.netns, to.address, 80, PATIENCE_MS);
       return answer?.startsWith(to.name) ? [`${from.name} to ${to.name}`] : [];
     }));
     return answers.flat().sort();
@@ -83,15 +96,15 @@ class Scene implements Disposable {
   }
 }
 
-async function reached(side: Side, policy: object, bridged: boolean): Promise<string[]> {
+async function reached(side: PluginSet, policy: object, bridged: boolean): Promise<string[]> {
   using scene = new Scene(side, policy, bridged);
   scene.attach("red1", "red");
   scene.attach("red2", "red");
   scene.attach("blue1", "blue");
   const answers = await scene.reached();
-  const before = saved(scene.world.host).includes("10.1.0.2");
+  const before = iptablesSave(scene.world.host).includes("10.1.0.2");
   for (const { leave } of scene.all) leave();
-  expect([before, saved(scene.world.host).includes("10.1.0.2")]).toEqual([true, false]);
+  expect([before, iptablesSave(scene.world.host).includes("10.1.0.2")]).toEqual([true, false]);
   return answers;
 }
 
@@ -108,27 +121,30 @@ for (
   ] as const
 ) {
   const how = bridged ? ", bridged packets passing iptables" : "";
-  peerTest(`ingressPolicy ${ingressPolicy}: the reference and this program let the same through${how}`, async () => {
-    for (const side of [theirs, ours]) {
-      expect([side.name, ...await reached(side, { ingressPolicy }, bridged)]).toEqual([
-        side.name,
-        ...[...expected].sort(),
-      ]);
-    }
-  });
+  comparisonTest(
+    `ingressPolicy ${ingressPolicy}: the reference and this program let the same through${how}`,
+    async () => {
+      for (const side of [referencePlugins, ourPlugins]) {
+        expect([side.name, ...await reached(side, { ingressPolicy }, bridged)]).toEqual([
+          side.name,
+          ...[...expected].sort(),
+        ]);
+      }
+    },
+  );
 }
 
 // Debian's reference is older than this policy.
 for (const bridged of [true, false]) {
   const how = bridged ? "pass iptables" : "pass no rules";
-  peerTest(`ingressPolicy isolated: nobody reaches a container, where bridged packets ${how}`, async () => {
-    expect(await reached(ours, { ingressPolicy: "isolated" }, bridged)).toEqual([...OUT].sort());
+  comparisonTest(`ingressPolicy isolated: nobody reaches a container, where bridged packets ${how}`, async () => {
+    expect(await reached(ourPlugins, { ingressPolicy: "isolated" }, bridged)).toEqual([...OUT].sort());
   });
 }
 
-peerTest("what the reference attached is deleted by this program, to the last chain", async () => {
+comparisonTest("what the reference attached is deleted by this program, to the last chain", async () => {
   for (const ingressPolicy of ["open", "same-bridge"]) {
-    using scene = new Scene(theirs, { ingressPolicy }, true);
+    using scene = new Scene(referencePlugins, { ingressPolicy }, true);
     const { host } = scene.world;
     const before = foreignRuleset(host);
     scene.attach("red1", "red");
@@ -138,7 +154,7 @@ peerTest("what the reference attached is deleted by this program, to the last ch
     const ours1 = (who: Attached, address: string) => {
       const prevResult = { cniVersion: "1.0.0", ips: [{ address }] };
       const env = { CNI_CONTAINERID: who.name, CNI_NETNS: who.netns.path };
-      scene.world.call(ours, "DEL", { name: "red", ingressPolicy, prevResult }, { type: "firewall", env });
+      scene.world.call(ourPlugins, "DEL", { name: "red", ingressPolicy, prevResult }, { type: "firewall", env });
     };
     ours1(red1, `${red1.address}/24`);
     expect(foreignRuleset(host)).not.toContain(red1.address);
@@ -148,19 +164,19 @@ peerTest("what the reference attached is deleted by this program, to the last ch
   }
 });
 
-peerTest("both live on one node: the same chain, and each takes what is its own", () => {
-  using scene = new Scene(theirs, {}, true);
+comparisonTest("both live on one node: the same chain, and each takes what is its own", () => {
+  using scene = new Scene(referencePlugins, {}, true);
   const { world } = scene;
   scene.attach("red1", "red");
-  const theirRules = saved(world.host);
+  const theirRules = iptablesSave(world.host);
   const prevResult = { cniVersion: "1.0.0", ips: [{ address: "10.9.0.2/24" }] };
   const env = { CNI_CONTAINERID: "other" };
-  world.call(ours, "ADD", { name: "mine", prevResult }, { type: "firewall", env });
+  world.call(ourPlugins, "ADD", { name: "mine", prevResult }, { type: "firewall", env });
   scene.attach("red2", "red");
-  expect(saved(world.host).match(/-j CNI-FORWARD/g)).toHaveLength(1);
-  world.call(theirs, "DEL", { name: "mine", prevResult }, { type: "firewall", env });
-  expect(saved(world.host).match(/mine other eth0/g)).toHaveLength(3);
+  expect(iptablesSave(world.host).match(/-j CNI-FORWARD/g)).toHaveLength(1);
+  world.call(referencePlugins, "DEL", { name: "mine", prevResult }, { type: "firewall", env });
+  expect(iptablesSave(world.host).match(/mine other eth0/g)).toHaveLength(3);
   scene.all[2]!.leave();
-  world.call(ours, "DEL", { name: "mine", prevResult }, { type: "firewall", env });
-  expect(saved(world.host)).toBe(theirRules);
+  world.call(ourPlugins, "DEL", { name: "mine", prevResult }, { type: "firewall", env });
+  expect(iptablesSave(world.host)).toBe(theirRules);
 });

@@ -10,33 +10,33 @@ import {
   nonEmptyString,
   object,
   optional,
-  satisfying,
+  refine,
   struct,
   withDefault,
 } from "../../spec/schema.ts";
 
 /** A name that is looked up among links or in a directory of sysfs, and must not lead elsewhere. */
-const name = (expected: string) =>
-  satisfying(nonEmptyString, expected, (text) => !/[/\0\s]/.test(text) && text !== "." && text !== "..");
-const path = satisfying(nonEmptyString, "a path without NUL", (text) => !text.includes("\0"));
+const pathComponent = (expected: string) =>
+  refine(nonEmptyString, expected, (text) => !/[/\0\s]/.test(text) && text !== "." && text !== "..");
+const path = refine(nonEmptyString, "a path without NUL", (text) => !text.includes("\0"));
 
 /** The keys of the `host-device` plugin. */
 export const hostDeviceConfig = lazy(() =>
   object({
     /** By its name, or one of its other names. */
-    device: optional(name("the name of an interface")),
+    device: optional(pathComponent("the name of an interface")),
     /** By its hardware address. */
     hwaddr: optional(mac),
     /** By its directory in sysfs. */
     kernelpath: optional(
-      satisfying(path, 'a path below "/sys/devices/"', (text) => text.startsWith("/sys/devices/")),
+      refine(path, 'a path below "/sys/devices/"', (text) => text.startsWith("/sys/devices/")),
     ),
     /** By its place on the PCI bus. */
-    pciBusID: optional(name('the address of a PCI device such as "0000:00:1f.6"')),
+    pciBusID: optional(pathComponent('the address of a PCI device such as "0000:00:1f.6"')),
     /** Where it is written down how devices were before; ours. */
     dataDir: withDefault(path, "/run/cni/host-device"),
     runtimeConfig: optional(
-      struct({ deviceID: optional(name('the id of a PCI or auxiliary device such as "0000:00:1f.6"')) }),
+      struct({ deviceID: optional(pathComponent('the id of a PCI or auxiliary device such as "0000:00:1f.6"')) }),
     ),
   })
 );

@@ -4,7 +4,7 @@ import { existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pluginLink, testWith } from "../../testing/binary.ts";
-import { inNetns, type Namespaces, newNamespaces } from "../../testing/netns.ts";
+import { type Namespaces, newNamespaces, runInNetns } from "../../testing/netns.ts";
 
 const directory = mkdtempSync(join(tmpdir(), "cni-test-"));
 afterAll(() => rmSync(directory, { recursive: true }));
@@ -40,13 +40,13 @@ function call({ host, container }: Namespaces, command: string, killedAt?: numbe
 
 /** A container may have an interface of the device's name, which makes the way back a longer one. */
 function prepare({ host, container }: Namespaces, hasNamesake: boolean): void {
-  inNetns(host, ..."ip link add nic0 type veth peer name far0".split(" "));
-  inNetns(host, ..."ip link set nic0 up address 0a:00:00:00:00:11 alias uplink".split(" "));
-  if (hasNamesake) inNetns(container, ..."ip link add nic0 type veth peer name other".split(" "));
+  runInNetns(host, ..."ip link add nic0 type veth peer name far0".split(" "));
+  runInNetns(host, ..."ip link set nic0 up address 0a:00:00:00:00:11 alias uplink".split(" "));
+  if (hasNamesake) runInNetns(container, ..."ip link add nic0 type veth peer name other".split(" "));
 }
 
 function expectHome({ host }: Namespaces, what: string): void {
-  const [{ address, flags, ifalias }] = JSON.parse(inNetns(host, "ip", "-j", "link", "show", "nic0"));
+  const [{ address, flags, ifalias }] = JSON.parse(runInNetns(host, "ip", "-j", "link", "show", "nic0"));
   expect([what, address, flags.includes("UP"), ifalias]).toEqual([what, MAC, true, "uplink"]);
   expect([what, existsSync(directory) ? readdirSync(directory) : []]).toEqual([what, []]);
 }

@@ -3,9 +3,9 @@ import { expect } from "bun:test";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import * as link from "../../ffi/route/link.ts";
-import { inNetns, type Namespaces, netnsTest } from "../../testing/netns.ts";
-import { moveBack, moveIn, reclaim } from "./move_device.ts";
-import { describeDevice, type Saved } from "./saved_device.ts";
+import { type Namespaces, netnsTest, runInNetns } from "../../testing/netns.ts";
+import { moveToContainer, moveToHost, restoreOnHost } from "./move_device.ts";
+import { describeDevice, type SavedDevice } from "./saved_device.ts";
 
 /** A namespace that does something before the request of this number; later ones find it done. */
 function interrupted(netns: Netns, at: number, act: () => void): Netns & { requests: number } {
@@ -27,32 +27,32 @@ function interrupted(netns: Netns, at: number, act: () => void): Netns & { reque
   return Object.assign(self, { ...netns, route, identity: netns.identity, nft: netns.nft });
 }
 
-function take({ host, container }: Namespaces): Saved {
-  inNetns(host, ..."ip link add nic0 mtu 1400 up type veth peer name far0".split(" "));
+function take({ host, container }: Namespaces): SavedDevice {
+  runInNetns(host, ..."ip link add nic0 mtu 1400 up type veth peer name far0".split(" "));
   const device = link.get(host.route, "nic0");
   const saved = {
     owner: { network: "net", containerID: "c1", ifname: "net1" },
     netns: { path: container.path, identity: container.identity },
     ...describeDevice(device),
   };
-  return { ...saved, inside: moveIn(host, container, device, "net1").index };
+  return { ...saved, inside: moveToContainer(host, container, device, "net1").index };
 }
 
 const WAYS = {
-  "out of the container": (namespaces: Namespaces, saved: Saved, at: number, act: () => void) => {
+  "out of the container": (namespaces: Namespaces, saved: SavedDevice, at: number, act: () => void) => {
     const container = interrupted(namespaces.container, at, act);
-    moveBack(namespaces.host, container, saved, () => {});
+    moveToHost(namespaces.host, container, saved, () => {});
     return container.requests;
   },
-  "on its way into the host": (namespaces: Namespaces, saved: Saved, at: number, act: () => void) => {
+  "on its way into the host": (namespaces: Namespaces, saved: SavedDevice, at: number, act: () => void) => {
     const host = interrupted(namespaces.host, at, act);
-    moveBack(host, namespaces.container, saved, () => {});
+    moveToHost(host, namespaces.container, saved, () => {});
     return host.requests;
   },
-  "on the host": (namespaces: Namespaces, saved: Saved, at: number, act: () => void) => {
+  "on the host": (namespaces: Namespaces, saved: SavedDevice, at: number, act: () => void) => {
     link.set(namespaces.container.route, saved.inside!, { netnsFd: namespaces.host.fd });
     const host = interrupted(namespaces.host, at, act);
-    reclaim(host, saved, false, () => {});
+    restoreOnHost(host, saved, false, () => {});
     return host.requests;
   },
 };
@@ -60,7 +60,7 @@ const WAYS = {
 for (const [where, way] of Object.entries(WAYS)) {
   netnsTest(`a device that is removed ${where} before any request is given up without an error`, (namespaces) => {
     const { host } = namespaces;
-    const removed = () => inNetns(host, "ip", "link", "del", "far0");
+    const removed = () => runInNetns(host, "ip", "link", "del", "far0");
     let at = 0;
     // Until there are no more requests than that.
     for (let made = Infinity; made >= at;) {

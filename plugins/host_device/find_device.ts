@@ -7,15 +7,15 @@
 import type { Mac } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import * as link from "../../ffi/route/link.ts";
-import { findNames } from "../../ffi/sys/directory.ts";
-import { unless } from "../../ffi/sys/error.ts";
+import { findEntryNames } from "../../ffi/sys/directory.ts";
+import { ignoreErrors } from "../../ffi/sys/error.ts";
 import { openFile } from "../../ffi/sys/file.ts";
-import { findLink, findStatus } from "../../ffi/sys/stat.ts";
+import { findStat, findSymlinkTarget } from "../../ffi/sys/stat.ts";
 import { CniError, Code, ConfigError } from "../../spec/error.ts";
 import type { HostDeviceConfig } from "./config.ts";
 
 /** A device of the host. */
-export interface Device {
+export interface HostDevice {
   /** Absent if a program drives the device, so that the kernel has no link for it. */
   readonly link: link.Link | undefined;
   /** Its place on the PCI bus, as far as it was found by it. */
@@ -32,13 +32,13 @@ const USERSPACE_DRIVERS = ["vfio-pci", "uio_pci_generic", "igb_uio"];
  * @throws {ConfigError} if nothing says which
  * @throws {CniError} if it is not on the host
  */
-export function getDevice(host: Netns, config: HostDeviceConfig, sysfs: string): Device {
+export function getHostDevice(host: Netns, config: HostDeviceConfig, sysfs: string): HostDevice {
   const { device, hwaddr, kernelpath, pciBusID, runtimeConfig } = config;
-  if (runtimeConfig?.deviceID) return byDeviceId(host, runtimeConfig.deviceID, sysfs);
-  if (device) return { link: byName(host, device) };
-  if (hwaddr) return { link: byMac(host, hwaddr) };
-  if (kernelpath) return { link: byKernelPath(host, kernelpath, sysfs) };
-  if (pciBusID) return byPci(host, pciBusID, sysfs);
+  if (runtimeConfig?.deviceID) return getByDeviceId(host, runtimeConfig.deviceID, sysfs);
+  if (device) return { link: getByName(host, device) };
+  if (hwaddr) return { link: getByMac(host, hwaddr) };
+  if (kernelpath) return { link: getByKernelPath(host, kernelpath, sysfs) };
+  if (pciBusID) return getByPciAddress(host, pciBusID, sysfs);
   throw new ConfigError(
     "device",
     'given, or "hwaddr", "kernelpath", "pciBusID" or the capability "deviceID"',
@@ -50,30 +50,30 @@ export function getDevice(host: Netns, config: HostDeviceConfig, sysfs: string):
 export function isUserspaceDriven(config: HostDeviceConfig, sysfs: string): boolean {
   const { device, hwaddr, kernelpath, pciBusID, runtimeConfig } = config;
   const id = runtimeConfig?.deviceID ?? (device || hwaddr || kernelpath ? undefined : pciBusID);
-  return id !== undefined && USERSPACE_DRIVERS.includes(driverOf(pciPath(sysfs, id)) ?? "");
+  return id !== undefined && USERSPACE_DRIVERS.includes(findDriver(pciPath(sysfs, id)) ?? "");
 }
 
-const missing = (what: string, details: string) =>
+const notFoundError = (what: string, details: string) =>
   new CniError(Code.Internal, `Cannot find ${what} on the host`, { details });
 
-function byName(host: Netns, name: string): link.Link {
+function getByName(host: Netns, name: string): link.Link {
   const found = link.find(host.route, name);
   if (found) return found;
-  throw missing(`device "${name}"`, "it may be in the namespace of a container");
+  throw notFoundError(`device "${name}"`, "it may be in the namespace of a container");
 }
 
 /** Kinds of links that have the hardware address of those below them. */
 const UPPER_KINDS = ["bond", "bridge", "hsr", "ipvlan", "macsec", "macvlan", "team", "vlan", "vrf"];
 
 /** Bridges, bonds and VLANs have the address of what they stand on: that one is meant. */
-function byMac(host: Netns, mac: Mac): link.Link {
-  const found = link.list(host.route).filter((each) => each.mac === mac);
+function getByMac(host: Netns, mac: Mac): link.Link {
+  const withMac = link.list(host.route).filter((candidate) => candidate.mac === mac);
   const isUpper = ({ info }: link.Link) => UPPER_KINDS.includes(info?.kind ?? "");
-  const lower = found.filter((each) => !isUpper(each));
-  const candidates = lower.length > 0 ? lower : found;
+  const lowerLinks = withMac.filter((candidate) => !isUpper(candidate));
+  const candidates = lowerLinks.length > 0 ? lowerLinks : withMac;
   if (candidates.length === 1) return candidates[0]!;
   if (candidates.length === 0) {
-    throw missing(`a device with MAC address ${mac}`, "it may be in the namespace of a container");
+    throw notFoundError(`a device with MAC address ${mac}`, "it may be in the namespace of a container");
   }
   throw new CniError(
     Code.InvalidConfig,
@@ -82,57 +82,57 @@ function byMac(host: Netns, mac: Mac): link.Link {
   );
 }
 
-function byKernelPath(host: Netns, path: string, sysfs: string): link.Link {
-  const place = resolve(`${sysfs}${path.slice("/sys".length)}`);
-  if (place === undefined) throw missing(`"${path}"`, "there is no such directory");
+function getByKernelPath(host: Netns, path: string, sysfs: string): link.Link {
+  const directory = realPath(`${sysfs}${path.slice("/sys".length)}`);
+  if (directory === undefined) throw notFoundError(`"${path}"`, "there is no such directory");
   // Only now are links and `..` gone from it.
-  if (!place.startsWith(`${resolve(sysfs)}/devices/`)) {
+  if (!directory.startsWith(`${realPath(sysfs)}/devices/`)) {
     throw new ConfigError("kernelpath", 'a path below "/sys/devices/"', JSON.stringify(path));
   }
-  return inDirectory(host, place, `"${path}"`);
+  return getLinkInDirectory(host, directory, `"${path}"`);
 }
 
-function byDeviceId(host: Netns, id: string, sysfs: string): Device {
-  if (findStatus(pciPath(sysfs, id))) return byPci(host, id, sysfs);
+function getByDeviceId(host: Netns, id: string, sysfs: string): HostDevice {
+  if (findStat(pciPath(sysfs, id))) return getByPciAddress(host, id, sysfs);
   const auxiliary = `${sysfs}/bus/auxiliary/devices/${id}`;
-  if (findStatus(auxiliary)) return { link: inDirectory(host, auxiliary, `auxiliary device "${id}"`) };
-  throw missing(`device "${id}"`, "neither the PCI bus nor the auxiliary bus has one of this id (deviceID)");
+  if (findStat(auxiliary)) return { link: getLinkInDirectory(host, auxiliary, `auxiliary device "${id}"`) };
+  throw notFoundError(`device "${id}"`, "neither the PCI bus nor the auxiliary bus has one of this id (deviceID)");
 }
 
-function byPci(host: Netns, id: string, sysfs: string): Device {
+function getByPciAddress(host: Netns, id: string, sysfs: string): HostDevice {
   const path = pciPath(sysfs, id);
   const what = `PCI device "${id}"`;
-  if (!findStatus(path)) throw missing(what, `the bus has none of this address: see ${sysfs}/bus/pci/devices`);
-  const driver = driverOf(path);
-  if (driver === undefined) throw missing(`an interface of ${what}`, "no driver has taken the device");
+  if (!findStat(path)) throw notFoundError(what, `the bus has none of this address: see ${sysfs}/bus/pci/devices`);
+  const driver = findDriver(path);
+  if (driver === undefined) throw notFoundError(`an interface of ${what}`, "no driver has taken the device");
   if (USERSPACE_DRIVERS.includes(driver)) return { link: undefined, pciID: id };
-  return { link: inDirectory(host, path, what), pciID: id };
+  return { link: getLinkInDirectory(host, path, what), pciID: id };
 }
 
 const pciPath = (sysfs: string, id: string) => `${sysfs}/bus/pci/devices/${id}`;
 
-function driverOf(path: string): string | undefined {
-  return findLink(`${path}/driver`)?.replace(/^.*\//, "");
+function findDriver(path: string): string | undefined {
+  return findSymlinkTarget(`${path}/driver`)?.replace(/^.*\//, "");
 }
 
 /** The link of a device, which stands below it, or below its virtio half. */
-function inDirectory(host: Netns, path: string, what: string): link.Link {
-  const halves = namesIn(path).filter((name) => name.startsWith("virtio")).sort();
-  for (const place of [path, ...halves.map((name) => `${path}/${name}`)]) {
-    for (const name of namesIn(`${place}/net`).sort()) {
+function getLinkInDirectory(host: Netns, path: string, what: string): link.Link {
+  const virtioDirectories = listNames(path).filter((name) => name.startsWith("virtio")).sort();
+  for (const directory of [path, ...virtioDirectories.map((name) => `${path}/${name}`)]) {
+    for (const name of listNames(`${directory}/net`).sort()) {
       const found = link.find(host.route, name);
       if (found) return found;
     }
   }
-  throw missing(`an interface of ${what}`, "it may be in the namespace of a container");
+  throw notFoundError(`an interface of ${what}`, "it may be in the namespace of a container");
 }
 
-const namesIn = (path: string): string[] => unless(["ENOTDIR"], () => findNames(path)) ?? [];
+const listNames = (path: string): string[] => ignoreErrors(["ENOTDIR"], () => findEntryNames(path)) ?? [];
 
 /** The path without links and `..`, or `undefined` if it leads nowhere. */
-function resolve(path: string): string | undefined {
-  return unless(["ENOENT", "ENOTDIR", "ELOOP"], () => {
+function realPath(path: string): string | undefined {
+  return ignoreErrors(["ENOENT", "ENOTDIR", "ELOOP"], () => {
     using file = openFile(path);
-    return findLink(`/proc/self/fd/${file.fd}`);
+    return findSymlinkTarget(`/proc/self/fd/${file.fd}`);
   });
 }

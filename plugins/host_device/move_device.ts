@@ -13,10 +13,10 @@ import { NetlinkError } from "../../ffi/netlink/error.ts";
 import { type Netlink, NETLINK_ROUTE, openNetlink } from "../../ffi/netlink/socket.ts";
 import * as link from "../../ffi/route/link.ts";
 import { IFF_UP, RTNLGRP_LINK } from "../../ffi/route/uapi.ts";
-import { unless } from "../../ffi/sys/error.ts";
-import { interfaceExists } from "../lib/links/container_link.ts";
+import { ignoreErrors } from "../../ffi/sys/error.ts";
+import { interfaceExistsError } from "../lib/links/container_link.ts";
 import { CniError, Code } from "../../spec/error.ts";
-import type { Saved } from "./saved_device.ts";
+import type { SavedDevice } from "./saved_device.ts";
 
 type Log = (message: string) => void;
 
@@ -26,15 +26,15 @@ type Log = (message: string) => void;
  * @throws {CniError} if the container has an interface of that name, or devices of this kind cannot be moved
  * @throws {NetlinkError} then it may be in the container all the same
  */
-export function moveIn(host: Netns, netns: Netns, device: link.Link, ifname: string): link.Link {
+export function moveToContainer(host: Netns, netns: Netns, device: link.Link, ifname: string): link.Link {
   const { name = "", index, info } = device;
-  if (link.find(netns.route, ifname)) throw interfaceExists(ifname, netns);
+  if (link.find(netns.route, ifname)) throw interfaceExistsError(ifname, netns);
   try {
     link.set(host.route, index, { netnsFd: netns.fd, name: ifname, alias: name });
   } catch (error) {
     if (!(error instanceof NetlinkError)) throw error;
-    if (error.code === "EEXIST") throw interfaceExists(ifname, netns);
-    if (error.code !== "EINVAL") throw error.forPurpose(`move device "${name}" to "${netns.path}"`);
+    if (error.code === "EEXIST") throw interfaceExistsError(ifname, netns);
+    if (error.code !== "EINVAL") throw error.withPurpose(`move device "${name}" to "${netns.path}"`);
     const kind = info?.kind ? `devices of kind "${info.kind}"` : "such devices";
     throw new CniError(Code.InvalidConfig, `Cannot move device "${name}": the kernel keeps ${kind} where they are`, {
       cause: error,
@@ -44,8 +44,8 @@ export function moveIn(host: Netns, netns: Netns, device: link.Link, ifname: str
 }
 
 /** True if the device is in the container. */
-export function isInside(netns: Netns, saved: Saved): boolean {
-  return pick(link.list(netns.route), saved) !== undefined;
+export function isInContainer(netns: Netns, saved: SavedDevice): boolean {
+  return findInContainer(link.list(netns.route), saved) !== undefined;
 }
 
 /**
@@ -55,21 +55,21 @@ export function isInside(netns: Netns, saved: Saved): boolean {
  * @throws {CniError} if the host has another device of that name by now; the container keeps it as it is then
  * @throws {NetlinkError}
  */
-export function moveBack(host: Netns, netns: Netns, saved: Saved, log: Log): boolean {
-  return unlessRemoved(() => bringBack(host, netns, saved, log));
+export function moveToHost(host: Netns, netns: Netns, saved: SavedDevice, log: Log): boolean {
+  return unlessRemoved(() => tryMoveToHost(host, netns, saved, log));
 }
 
 /** Somebody may remove the device at any time, and then it is not there; false in place of `ENODEV`. */
-const unlessRemoved = (call: () => boolean): boolean => unless(["ENODEV"], call) ?? false;
+const unlessRemoved = (call: () => boolean): boolean => ignoreErrors(["ENODEV"], call) ?? false;
 
-function bringBack(host: Netns, netns: Netns, saved: Saved, log: Log): boolean {
-  const all = link.list(netns.route);
-  const device = pick(all, saved);
+function tryMoveToHost(host: Netns, netns: Netns, saved: SavedDevice, log: Log): boolean {
+  const links = link.list(netns.route);
+  const device = findInContainer(links, saved);
   if (!device) return false;
   const { name } = saved.before;
-  if (link.find(host.route, name)) throw nameTaken(saved);
+  if (link.find(host.route, name)) throw nameTakenError(saved);
   // Until all is restored it keeps the alias: by that it is known for a device that has come back.
-  const home = { netnsFd: host.fd, alias: name };
+  const hostChange = { netnsFd: host.fd, alias: name };
   const { index, name: ifname = "" } = device;
   using undo = new DisposableStack();
   undo.defer(() => {
@@ -81,24 +81,24 @@ function bringBack(host: Netns, netns: Netns, saved: Saved, log: Log): boolean {
     });
   });
   link.set(netns.route, index, { flags: 0, change: IFF_UP });
-  const isFree = all.every((each) => each.name !== name || each === device);
+  const isFree = links.every((candidate) => candidate.name !== name || candidate === device);
   if (isFree) link.set(netns.route, index, { name });
   // Where another interface of the container has the name, it gets it on arrival.
-  explained(saved, () => link.set(netns.route, index, { ...home, name }));
+  explainNameTaken(saved, () => link.set(netns.route, index, { ...hostChange, name }));
   undo.move();
   restoreSettings(host, link.get(host.route, name), saved, log);
   return true;
 }
 
-function explained(saved: Saved, call: () => void): void {
+function explainNameTaken(saved: SavedDevice, call: () => void): void {
   try {
     call();
   } catch (error) {
-    throw error instanceof NetlinkError && error.code === "EEXIST" ? nameTaken(saved) : error;
+    throw error instanceof NetlinkError && error.code === "EEXIST" ? nameTakenError(saved) : error;
   }
 }
 
-const nameTaken = ({ before: { name }, owner: { containerID } }: Saved) =>
+const nameTakenError = ({ before: { name }, owner: { containerID } }: SavedDevice) =>
   new CniError(
     Code.TryAgainLater,
     `Cannot give device "${name}" back to the host: the host has another interface of that name`,
@@ -113,17 +113,17 @@ const nameTaken = ({ before: { name }, owner: { containerID } }: Saved) =>
  * @returns false if there is none
  * @throws {NetlinkError}
  */
-export function reclaim(host: Netns, saved: Saved, wait: boolean, log: Log): boolean {
-  return unlessRemoved(() => takeBack(host, saved, wait, log));
+export function restoreOnHost(host: Netns, saved: SavedDevice, wait: boolean, log: Log): boolean {
+  return unlessRemoved(() => tryRestoreOnHost(host, saved, wait, log));
 }
 
-function takeBack(host: Netns, saved: Saved, wait: boolean, log: Log): boolean {
-  const look = (all: readonly link.Link[]) => pickStray(all, saved);
-  const listen = () => host.run<Netlink>(() => openNetlink(NETLINK_ROUTE, [RTNLGRP_LINK]));
-  const device = wait ? link.awaitLink(host.route, look, listen) : look(link.list(host.route));
+function tryRestoreOnHost(host: Netns, saved: SavedDevice, wait: boolean, log: Log): boolean {
+  const select = (links: readonly link.Link[]) => findReturned(links, saved);
+  const subscribe = () => host.run<Netlink>(() => openNetlink(NETLINK_ROUTE, [RTNLGRP_LINK]));
+  const device = wait ? link.awaitLink(host.route, select, subscribe) : select(link.list(host.route));
   if (!device) return false;
   const { name } = saved.before;
-  if (device.name !== name && link.find(host.route, name)) throw nameTaken(saved);
+  if (device.name !== name && link.find(host.route, name)) throw nameTakenError(saved);
   // Kernels before 6.2 rename none that is up.
   link.set(host.route, device.index, { flags: 0, change: IFF_UP });
   link.set(host.route, device.index, { name });
@@ -132,60 +132,64 @@ function takeBack(host: Netns, saved: Saved, wait: boolean, log: Log): boolean {
 }
 
 /** True if the device is on the host under its own name, as though it had never left. */
-export function isHome(host: Netns, saved: Saved): boolean {
-  const found = link.find(host.route, saved.before.name);
-  return found !== undefined && isAlike(found, saved);
+export function isUnchangedOnHost(host: Netns, saved: SavedDevice): boolean {
+  const device = link.find(host.route, saved.before.name);
+  return device !== undefined && isSameDevice(device, saved);
 }
 
 /** Devices that have nothing below them but the hardware; others end with their namespace. */
-export function isPhysical({ kind }: Saved): boolean {
+export function isPhysical({ kind }: SavedDevice): boolean {
   return kind === undefined;
 }
 
 /** What cannot be restored must not keep the device from being given back. */
-function restoreSettings(host: Netns, now: link.Link, { before }: Saved, log: Log): void {
+function restoreSettings(host: Netns, device: link.Link, { before }: SavedDevice, log: Log): void {
   const { name, isUp } = before;
-  const wish = (change: link.LinkIn) => {
+  const trySet = (change: link.LinkIn) => {
     try {
-      link.set(host.route, now.index, change);
+      link.set(host.route, device.index, change);
     } catch (error) {
       if (!(error instanceof NetlinkError)) throw error;
       log(`Cannot make device "${name}" what it was, going on: ${error.message}`);
     }
   };
   for (const key of ["mac", "mtu", "txQLen"] as const) {
-    if (before[key] !== undefined && before[key] !== now[key]) wish({ [key]: before[key] });
+    if (before[key] !== undefined && before[key] !== device[key]) trySet({ [key]: before[key] });
   }
-  if (isUp) wish({ flags: IFF_UP, change: IFF_UP });
-  wish({ alias: before.alias ?? "" });
+  if (isUp) trySet({ flags: IFF_UP, change: IFF_UP });
+  trySet({ alias: before.alias ?? "" });
 }
 
-function isAlike({ info, permanentMac }: link.Link, saved: Saved): boolean {
+function isSameDevice({ info, permanentMac }: link.Link, saved: SavedDevice): boolean {
   return info?.kind === saved.kind && (permanentMac ?? undefined) === saved.permanentMac;
 }
 
 /** The device among the links of the container. Names and aliases are in the container's hands, the number is not. */
-function pick(all: readonly link.Link[], saved: Saved): link.Link | undefined {
-  const alike = all.filter((each) => isAlike(each, saved));
+function findInContainer(links: readonly link.Link[], saved: SavedDevice): link.Link | undefined {
+  const candidates = links.filter((candidate) => isSameDevice(candidate, saved));
   const { before: { name }, owner: { ifname }, inside } = saved;
-  return alike.find(({ index }) => index === inside) ??
-    alike.find((each) => each.name === ifname && each.alias === name) ??
-    alike.find(({ alias }) => alias === name) ??
+  return candidates.find(({ index }) => index === inside) ??
+    candidates.find((candidate) => candidate.name === ifname && candidate.alias === name) ??
+    candidates.find(({ alias }) => alias === name) ??
     // The way in ended in the middle.
-    (inside === undefined ? alike.find((each) => each.name === name && each.mac === saved.before.mac) : undefined) ??
-    byHardware(alike, saved);
+    (inside === undefined
+      ? candidates.find((candidate) => candidate.name === name && candidate.mac === saved.before.mac)
+      : undefined) ??
+    findByPermanentMac(candidates, saved);
 }
 
 /** The device among the links of the host, under a name that is not its own. */
-function pickStray(all: readonly link.Link[], saved: Saved): link.Link | undefined {
-  const alike = all.filter((each) => isAlike(each, saved));
+function findReturned(links: readonly link.Link[], saved: SavedDevice): link.Link | undefined {
+  const candidates = links.filter((candidate) => isSameDevice(candidate, saved));
   const { name, alias } = saved.before;
-  const only = byHardware(alike, saved);
-  return alike.find((each) => each.alias === name && (each.name !== name || each.alias !== alias)) ??
-    (only?.name === name ? undefined : only);
+  const byPermanentMac = findByPermanentMac(candidates, saved);
+  return candidates.find((candidate) =>
+    candidate.alias === name && (candidate.name !== name || candidate.alias !== alias)
+  ) ??
+    (byPermanentMac?.name === name ? undefined : byPermanentMac);
 }
 
 /** Several functions of one card may have the same. */
-function byHardware(alike: readonly link.Link[], { permanentMac }: Saved): link.Link | undefined {
-  return permanentMac !== undefined && alike.length === 1 ? alike[0] : undefined;
+function findByPermanentMac(candidates: readonly link.Link[], { permanentMac }: SavedDevice): link.Link | undefined {
+  return permanentMac !== undefined && candidates.length === 1 ? candidates[0] : undefined;
 }

@@ -12,11 +12,11 @@ import { createNetns, currentNetns, type Netns, openNetns } from "../../ffi/netn
 import { NETLINK_ROUTE, openNetlink } from "../../ffi/netlink/socket.ts";
 import * as link from "../../ffi/route/link.ts";
 import { RTNLGRP_LINK } from "../../ffi/route/uapi.ts";
-import { inNetns } from "../../testing/netns.ts";
+import { runInNetns } from "../../testing/netns.ts";
 import hostDevice from "./plugin.ts";
 import { plugin } from "../lib/protocol/plugin.ts";
-import { embedded, serve, type Surroundings } from "../lib/protocol/serve.ts";
-import type { Verb } from "../../spec/version.ts";
+import { builtinInvoker, type HostContext, serve } from "../lib/protocol/serve.ts";
+import type { CniCommand } from "../../spec/version.ts";
 import { anything } from "../../spec/schema.ts";
 
 const fixed = plugin({
@@ -44,8 +44,8 @@ beforeAll(() => {
   // On any other machine these would be interfaces that somebody needs.
   if (!other || !card) throw new Error("These tests are for the virtual machine: scripts/vm");
   NAME = card;
-  inNetns(host, "ip", "addr", "add", "10.7.0.1/24", "dev", other);
-  inNetns(host, "ip", "link", "set", other, "up");
+  runInNetns(host, "ip", "addr", "add", "10.7.0.1/24", "dev", other);
+  runInNetns(host, "ip", "link", "set", other, "up");
 });
 afterAll(() => {
   rmSync(dataDir, { recursive: true });
@@ -53,20 +53,20 @@ afterAll(() => {
 });
 
 // deno-lint-ignore no-explicit-any -- what ip(8) prints
-const shown = (netns: Netns, ...words: string[]): any[] => JSON.parse(inNetns(netns, "ip", "-j", "-d", ...words));
+const shown = (netns: Netns, ...words: string[]): any[] => JSON.parse(runInNetns(netns, "ip", "-j", "-d", ...words));
 const nameOf = (mac: string): string[] =>
   shown(host, "link", "show").filter(({ address }) => address === mac).map(({ ifname }) => ifname);
 const cardOn = (netns: Netns, name: string) => shown(netns, "link", "show", name)[0];
 
-const surroundings: Surroundings = {
+const surroundings: HostContext = {
   host,
   openNetns,
-  invoker: () => embedded((type) => type === "fixed" ? fixed : undefined, surroundings),
+  invoker: () => builtinInvoker((type) => type === "fixed" ? fixed : undefined, surroundings),
   log: () => {},
 };
 
 // deno-lint-ignore no-explicit-any -- what a plugin prints
-function ask(verb: Verb, netns: Netns | string, config: object, ifname = "net1", containerId = "c1"): any {
+function ask(verb: CniCommand, netns: Netns | string, config: object, ifname = "net1", containerId = "c1"): any {
   const env = { CNI_CONTAINERID: containerId, CNI_IFNAME: ifname, CNI_NETNS: pathOf(netns), CNI_PATH: "" };
   const document = { cniVersion: "1.1.0", name: "test", type: "host-device", dataDir, ...config };
   const { exitCode, stdout } = serve(
@@ -86,7 +86,7 @@ function expectHome(): void {
 }
 
 function prepare(): void {
-  inNetns(host, "ip", "link", "set", NAME, "up");
+  runInNetns(host, "ip", "link", "set", NAME, "up");
   expectHome();
 }
 
@@ -108,7 +108,7 @@ test("a card is found by its place, and sends and receives in the container", ()
     const result = ask("ADD", container, config);
     expect(result.interfaces).toEqual([{ name: "net1", mac: MAC, sandbox: container.path, ...pciID && { pciID } }]);
     expect(nameOf(MAC)).toEqual([]);
-    inNetns(container, "ping", "-c", "1", "-W", "5", "10.7.0.1");
+    runInNetns(container, "ping", "-c", "1", "-W", "5", "10.7.0.1");
     expect(() => ask("ADD", container, config, "net2", "c2")).toThrow("it may be in the namespace of a container");
     ask("CHECK", container, { ...config, prevResult: result });
     ask("DEL", container, config);
@@ -130,7 +130,7 @@ test("a card without a driver is refused, and DEL does not ask for one", () => {
 function addAndDie(ifname: string, change: readonly string[] = []): void {
   using container = createNetns();
   ask("ADD", container, { pciBusID: CARD }, ifname);
-  for (const line of change) inNetns(container, "ip", ...line.split(" "));
+  for (const line of change) runInNetns(container, "ip", ...line.split(" "));
 }
 
 test("DEL waits for the card that comes back from a dying namespace, and makes it what it was", () => {

@@ -3,37 +3,44 @@
  *
  * @module
  */
-import { isMarked, markOf, type Netns, NetnsError, openNetns } from "../../ffi/netns.ts";
+import { matchesNetnsRecord, type Netns, NetnsError, netnsRecordOf, openNetns } from "../../ffi/netns.ts";
 import * as link from "../../ffi/route/link.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
-import { findStatus } from "../../ffi/sys/stat.ts";
-import { writtenSince } from "../../ffi/sys/mtime.ts";
+import { findStat } from "../../ffi/sys/stat.ts";
+import { modifiedSince } from "../../ffi/sys/mtime.ts";
 import { type HostDeviceConfig, hostDeviceConfig } from "./config.ts";
-import { type Device, getDevice, isUserspaceDriven } from "./find_device.ts";
-import { isHome, isInside, isPhysical, moveBack, moveIn, reclaim } from "./move_device.ts";
+import { getHostDevice, type HostDevice, isUserspaceDriven } from "./find_device.ts";
+import {
+  isInContainer,
+  isPhysical,
+  isUnchangedOnHost,
+  moveToContainer,
+  moveToHost,
+  restoreOnHost,
+} from "./move_device.ts";
 import {
   describeDevice,
-  findSaved,
+  findSavedDevice,
   isLinkName,
-  listSaved,
-  removeSaved,
-  type Saved,
-  savedPath,
-  writeSaved,
+  listSavedDevices,
+  removeSavedDevice,
+  type SavedDevice,
+  savedDevicePath,
+  writeSavedDevice,
 } from "./saved_device.ts";
-import { containerInterface } from "../lib/links/interface.ts";
+import { requireContainerInterface } from "../lib/links/interface.ts";
 import {
   type AddCall,
   type AttachmentCall,
-  type Call,
   cleanUp,
   type DelCall,
   type GcCall,
   type Plugin,
   plugin,
+  type PluginCall,
   requirePrevResult,
 } from "../lib/protocol/plugin.ts";
-import { assign, attach, checkAttached } from "../lib/links/single_interface.ts";
+import { assignAddresses, attachInterface, checkAttachedInterface } from "../lib/links/single_interface.ts";
 import { CniError } from "../../spec/error.ts";
 import type { Result } from "../../spec/result.ts";
 import { LATEST } from "../../spec/version.ts";
@@ -48,31 +55,33 @@ export function hostDevice(sysfs = "/sys"): Plugin<HostDeviceConfig> {
     config: hostDeviceConfig,
 
     add(call) {
-      const found = findDevice(call, sysfs);
-      const result = found.link ? attach(call, takeIn(call, found.link), false) : withoutLink(call);
-      const [described] = result.interfaces!;
+      const device = findOrRestoreDevice(call, sysfs);
+      const result = device.link
+        ? attachInterface(call, attachDevice(call, device.link), false)
+        : attachWithoutLink(call);
+      const [reported] = result.interfaces!;
       // Older versions do not know the key, and nobody expects it there.
-      return found.pciID && call.request.cniVersion === LATEST
-        ? { ...result, interfaces: [{ ...described!, pciID: found.pciID }] }
+      return device.pciID && call.pluginConfig.cniVersion === LATEST
+        ? { ...result, interfaces: [{ ...reported!, pciID: device.pciID }] }
         : result;
     },
 
     del(call) {
       cleanUp(
-        () => giveBack(call, sysfs),
+        () => returnDevice(call, sysfs),
         () => call.ipam?.del(),
       );
     },
 
     check(call) {
-      if (!isUserspaceDriven(call.config, sysfs)) return void checkAttached(call, "host-device");
+      if (!isUserspaceDriven(call.config, sysfs)) return void checkAttachedInterface(call, "host-device");
       call.ipam?.check();
-      containerInterface(requirePrevResult(call, "host-device"), call.ifname, call.sandbox);
+      requireContainerInterface(requirePrevResult(call, "host-device"), call.ifname, call.sandbox);
     },
 
     gc(call) {
       cleanUp(
-        () => collect(call),
+        () => collectDevices(call),
         () => call.ipam?.gc(),
       );
     },
@@ -82,134 +91,147 @@ export function hostDevice(sysfs = "/sys"): Plugin<HostDeviceConfig> {
 export default hostDevice();
 
 /** The device that is meant. One that the kernel put back under the container's name gets its own back first. */
-function findDevice(call: AddCall<HostDeviceConfig>, sysfs: string): Device {
+function findOrRestoreDevice(call: AddCall<HostDeviceConfig>, sysfs: string): HostDevice {
   const { host, config } = call;
   try {
-    return getDevice(host, config, sysfs);
+    return getHostDevice(host, config, sysfs);
   } catch (error) {
-    if (!(error instanceof CniError) || !reclaimAll(call)) throw error;
-    return getDevice(host, config, sysfs);
+    if (!(error instanceof CniError) || !restoreAbandoned(call)) throw error;
+    return getHostDevice(host, config, sysfs);
   }
 }
 
 /** The address is there, and what drives the device has it from the result. */
-function withoutLink(call: AddCall<HostDeviceConfig>): Result {
-  return assign(call, { name: call.ifname, sandbox: call.sandbox });
+function attachWithoutLink(call: AddCall<HostDeviceConfig>): Result {
+  return assignAddresses(call, { name: call.ifname, sandbox: call.sandbox });
 }
 
 /** Moves the device into the container, and writes down before how it was. */
-function takeIn(call: AddCall<HostDeviceConfig>, device: link.Link): link.Link {
+function attachDevice(call: AddCall<HostDeviceConfig>, device: link.Link): link.Link {
   const { host, netns, ifname, config, containerId, undo, log } = call;
-  const path = savedPath(config.dataDir, call);
+  const path = savedDevicePath(config.dataDir, call);
   // Somebody's who was never removed.
-  const earlier = findSaved(path, log);
-  if (earlier) reclaim(host, earlier, false, log);
-  const saved: Saved = {
-    owner: { network: call.request.name, containerID: containerId, ifname },
-    netns: { path: netns.path, ...markOf(netns) },
+  const leftover = findSavedDevice(path, log);
+  if (leftover) restoreOnHost(host, leftover, false, log);
+  const saved: SavedDevice = {
+    owner: { network: call.pluginConfig.name, containerID: containerId, ifname },
+    netns: { path: netns.path, ...netnsRecordOf(netns) },
     ...describeDevice(device),
   };
   undo.defer(() => {
-    moveBack(host, netns, findSaved(path, log) ?? saved, log);
-    removeSaved(path);
+    moveToHost(host, netns, findSavedDevice(path, log) ?? saved, log);
+    removeSavedDevice(path);
   });
-  writeSaved(path, saved);
-  const inside = moveIn(host, netns, device, ifname);
-  writeSaved(path, { ...saved, inside: inside.index });
-  return inside;
+  writeSavedDevice(path, saved);
+  const containerLink = moveToContainer(host, netns, device, ifname);
+  writeSavedDevice(path, { ...saved, inside: containerLink.index });
+  return containerLink;
 }
 
 /** Has the device back on the host, wherever it is. That it is nowhere is no reason to keep the container attached. */
-function giveBack(call: DelCall<HostDeviceConfig>, sysfs: string): void {
+function returnDevice(call: DelCall<HostDeviceConfig>, sysfs: string): void {
   const { host, netns, config, log } = call;
-  const path = savedPath(config.dataDir, call);
-  const saved = findSaved(path, log);
-  if (!saved) return giveBackUnsaved(call, sysfs);
+  const path = savedDevicePath(config.dataDir, call);
+  const saved = findSavedDevice(path, log);
+  if (!saved) return returnUnsavedDevice(call, sysfs);
   // By now the path may lead to the namespace of another container; or it was not given, and the container lives.
-  const isThere = netns !== undefined && isMarked(netns, saved.netns);
-  const fromContainer = (): boolean =>
-    isThere ? moveBack(host, netns, saved, log) : withSavedNetns(saved, (inside) => moveBack(host, inside, saved, log));
-  if (putBack(call, saved, fromContainer, !isThere)) removeSaved(path);
+  const isSameNetns = netns !== undefined && matchesNetnsRecord(netns, saved.netns);
+  const returnFromContainer = (): boolean =>
+    isSameNetns
+      ? moveToHost(host, netns, saved, log)
+      : inSavedNetns(saved, (savedNetns) => moveToHost(host, savedNetns, saved, log));
+  if (returnOrRestore(call, saved, returnFromContainer, !isSameNetns)) removeSavedDevice(path);
   else log(`Device "${saved.before.name}" is neither in the container nor on the host; GC will look for it again`);
 }
 
 /** @returns false if it may still turn up */
-function putBack(
-  { host, log }: Pick<Call<unknown>, "host" | "log">,
-  saved: Saved,
-  fromContainer: () => boolean,
+function returnOrRestore(
+  { host, log }: Pick<PluginCall<unknown>, "host" | "log">,
+  saved: SavedDevice,
+  returnFromContainer: () => boolean,
   wait: boolean,
 ): boolean {
-  if (fromContainer() || reclaim(host, saved, false, log) || !isPhysical(saved) || isHome(host, saved)) return true;
-  return wait && reclaim(host, saved, true, log);
+  if (
+    returnFromContainer() || restoreOnHost(host, saved, false, log) || !isPhysical(saved) ||
+    isUnchangedOnHost(host, saved)
+  ) return true;
+  return wait && restoreOnHost(host, saved, true, log);
 }
 
 /** Of what the reference plugin attached, nothing is known but the alias. */
-function giveBackUnsaved(call: DelCall<HostDeviceConfig>, sysfs: string): void {
+function returnUnsavedDevice(call: DelCall<HostDeviceConfig>, sysfs: string): void {
   const { host, netns, ifname, owner, config, log } = call;
   const device = netns && link.find(netns.route, ifname);
   const alias = device?.alias ?? "";
-  if (!device || !isLinkName(alias) || isUserspaceDriven(config, sysfs) || !isMeant(call, device)) return;
-  if (isAnothers(call, netns)) return;
-  const saved: Saved = {
+  if (!device || !isLinkName(alias) || isUserspaceDriven(config, sysfs) || !matchesConfig(call, device)) return;
+  if (isOwnedByOther(call, netns)) return;
+  const saved: SavedDevice = {
     owner: { network: owner.network, containerID: owner.containerId, ifname },
-    netns: { path: netns.path, ...markOf(netns) },
+    netns: { path: netns.path, ...netnsRecordOf(netns) },
     ...describeDevice(device),
     before: { name: alias, isUp: false },
     inside: device.index,
   };
-  moveBack(host, netns, saved, log);
+  moveToHost(host, netns, saved, log);
 }
 
 /** Whether a link, of which the container chooses the alias, can be what the configuration means. Other names of a device stay with it. */
-function isMeant({ config, netns }: DelCall<HostDeviceConfig>, { index, alias, mac, info }: link.Link): boolean {
+function matchesConfig({ config, netns }: DelCall<HostDeviceConfig>, { index, alias, mac, info }: link.Link): boolean {
   const { device, hwaddr } = config;
   if (device) return device === alias || link.find(netns!.route, device)?.index === index;
   return hwaddr ? hwaddr === mac : info?.kind === undefined;
 }
 
 /** True if it is written down that another container, which came to the path of the namespace, has a device of this name there. */
-function isAnothers({ config, ifname }: DelCall<HostDeviceConfig>, netns: Netns): boolean {
-  return listSaved(config.dataDir).some(([, saved]) => saved.owner.ifname === ifname && isMarked(netns, saved.netns));
+function isOwnedByOther({ config, ifname }: DelCall<HostDeviceConfig>, netns: Netns): boolean {
+  return listSavedDevices(config.dataDir).some(([, saved]) =>
+    saved.owner.ifname === ifname && matchesNetnsRecord(netns, saved.netns)
+  );
 }
 
 /** Those whose containers died; that one of them cannot be had is not what keeps another from being found. @returns true if there was one */
-function reclaimAll({ host, config, log }: HostDeviceCall): boolean {
-  let any = false;
-  for (const [path, saved] of listSaved(config.dataDir)) {
+function restoreAbandoned({ host, config, log }: HostDeviceCall): boolean {
+  let restoredAny = false;
+  for (const [path, saved] of listSavedDevices(config.dataDir)) {
     try {
-      if (withSavedNetns(saved, (netns) => isInside(netns, saved)) || !reclaim(host, saved, false, log)) continue;
-      removeSaved(path);
-      any = true;
+      if (inSavedNetns(saved, (netns) => isInContainer(netns, saved)) || !restoreOnHost(host, saved, false, log)) {
+        continue;
+      }
+      removeSavedDevice(path);
+      restoredAny = true;
     } catch (error) {
       if (!(error instanceof CniError || error instanceof SystemError)) throw error;
       log(error.message);
     }
   }
-  return any;
+  return restoredAny;
 }
 
 /** Puts back the devices of this network's containers that live no more. */
-function collect({ config, request, valid, madeAt, host, log }: GcCall<HostDeviceConfig>): void {
-  const isYoung = writtenSince(madeAt);
-  const isDead = ({ owner }: Saved) =>
-    owner.network === request.name &&
-    !valid.some((each) => each.containerId === owner.containerID && each.ifname === owner.ifname);
+function collectDevices(
+  { config, pluginConfig, validAttachments, snapshotTime, host, log }: GcCall<HostDeviceConfig>,
+): void {
+  const isNewer = modifiedSince(snapshotTime);
+  const isStale = ({ owner }: SavedDevice) =>
+    owner.network === pluginConfig.name &&
+    !validAttachments.some((attachment) =>
+      attachment.containerId === owner.containerID && attachment.ifname === owner.ifname
+    );
   cleanUp(
-    ...listSaved(config.dataDir).filter(([, saved]) => isDead(saved)).map(([path, saved]) => () => {
+    ...listSavedDevices(config.dataDir).filter(([, saved]) => isStale(saved)).map(([path, saved]) => () => {
       // Whoever came after the list of the living was made cannot be on it.
-      if (isYoung(findStatus(path)?.modified ?? 0n)) return;
-      const fromContainer = () => withSavedNetns(saved, (netns) => moveBack(host, netns, saved, log));
-      if (putBack({ host, log }, saved, fromContainer, false)) removeSaved(path);
+      if (isNewer(findStat(path)?.mtime ?? 0n)) return;
+      const returnFromContainer = () => inSavedNetns(saved, (netns) => moveToHost(host, netns, saved, log));
+      if (returnOrRestore({ host, log }, saved, returnFromContainer, false)) removeSavedDevice(path);
     }),
   );
 }
 
 /** In the namespace that the container had, if it is there still. */
-function withSavedNetns(saved: Saved, call: (netns: Netns) => boolean): boolean {
+function inSavedNetns(saved: SavedDevice, call: (netns: Netns) => boolean): boolean {
   try {
     using netns = openNetns(saved.netns.path);
-    return isMarked(netns, saved.netns) && call(netns);
+    return matchesNetnsRecord(netns, saved.netns) && call(netns);
   } catch (error) {
     if (error instanceof NetnsError) return false;
     throw error;

@@ -2,166 +2,179 @@ import { expect } from "bun:test";
 import { mkdirSync, readdirSync, readFileSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Netns } from "../../ffi/netns.ts";
-import { inNetns, linkNames } from "../../testing/netns.ts";
-import { askTcp, serveTcp } from "../../testing/traffic.ts";
-import { counts, deviceTest, ip, ipam, linkOf, MAC } from "../../testing/host_device.ts";
-import type { CallOptions } from "../../testing/sandbox.ts";
+import { linkNames, runInNetns } from "../../testing/netns.ts";
+import { requestTcp, serveTcp } from "../../testing/traffic.ts";
+import { counts, DEVICE_MAC, deviceTest, giveAddresses, ipCommand, ipLinkShow } from "../../testing/host_device.ts";
+import type { SandboxCallOptions } from "../../testing/sandbox.ts";
 import type { CniError } from "../../spec/error.ts";
 
-const isUp = (netns: Netns, name: string): boolean => linkOf(netns, name).flags.includes("UP");
+const isUp = (netns: Netns, name: string): boolean => ipLinkShow(netns, name).flags.includes("UP");
 const filesIn = (directory: string): string[] => readdirSync(directory);
-const withRoutes = ({ result, ...rest }: ReturnType<typeof ipam>, routes: object) => ({
+const withRoutes = ({ result, ...rest }: ReturnType<typeof giveAddresses>, routes: object) => ({
   ...rest,
   result: { ...result, routes },
 });
 
 deviceTest(
   "the device is the container's until DEL, which gives it back as it was",
-  ({ ask, host, container, states }) => {
-    ip(host, "link set nic0 up mtu 1400 txqueuelen 77 alias uplink");
-    const result = ask("ADD");
-    expect(result as unknown).toEqual({ interfaces: [{ name: "net1", mac: MAC, sandbox: container.path }] });
+  ({ callPlugin, host, container, dataDir }) => {
+    ipCommand(host, "link set nic0 up mtu 1400 txqueuelen 77 alias uplink");
+    const result = callPlugin("ADD");
+    expect(result as unknown).toEqual({ interfaces: [{ name: "net1", mac: DEVICE_MAC, sandbox: container.path }] });
     expect(linkNames(host)).toEqual(["lo"]);
-    expect(linkOf(container, "net1")).toMatchObject({ address: MAC, ifalias: "nic0", mtu: 1400 });
+    expect(ipLinkShow(container, "net1")).toMatchObject({ address: DEVICE_MAC, ifalias: "nic0", mtu: 1400 });
     expect(isUp(container, "net1")).toBe(true);
-    expect(filesIn(states)).toEqual(["c1:net1.json"]);
+    expect(filesIn(dataDir)).toEqual(["c1:net1.json"]);
 
-    ip(container, "link set net1 down");
-    ip(container, "link set net1 mtu 1300 txqueuelen 5 address 0a:00:00:00:00:99 alias mine");
-    ask("DEL");
+    ipCommand(container, "link set net1 down");
+    ipCommand(container, "link set net1 mtu 1300 txqueuelen 5 address 0a:00:00:00:00:99 alias mine");
+    callPlugin("DEL");
     expect(linkNames(container)).toEqual(["lo"]);
-    expect(linkOf(host, "nic0")).toMatchObject({ address: MAC, ifalias: "uplink", mtu: 1400, txqlen: 77 });
+    expect(ipLinkShow(host, "nic0")).toMatchObject({ address: DEVICE_MAC, ifalias: "uplink", mtu: 1400, txqlen: 77 });
     expect(isUp(host, "nic0")).toBe(true);
-    expect(filesIn(states)).toEqual([]);
-    ask("DEL");
+    expect(filesIn(dataDir)).toEqual([]);
+    callPlugin("DEL");
     expect(linkNames(host)).toEqual(["lo", "nic0"]);
   },
 );
 
-deviceTest("a device that was down comes back down, without an alias", ({ ask, host }) => {
-  ask("ADD");
-  ask("DEL");
+deviceTest("a device that was down comes back down, without an alias", ({ callPlugin, host }) => {
+  callPlugin("ADD");
+  callPlugin("DEL");
   expect(isUp(host, "nic0")).toBe(false);
-  expect(linkOf(host, "nic0").ifalias).toBeUndefined();
+  expect(ipLinkShow(host, "nic0").ifalias).toBeUndefined();
 });
 
-deviceTest("traffic passes by the addresses that IPAM gives", async ({ ask, container, far }) => {
+deviceTest("traffic passes by the addresses that IPAM gives", async ({ callPlugin, container, peerNetns }) => {
   const routes = [{ dst: "192.0.2.0/24", gw: "10.7.0.1" }, { dst: "198.51.100.0/24", gw: "10.7.0.1", table: 77 }];
-  const config = { device: "nic0", ipam: withRoutes(ipam("10.7.0.9/24", "fd07::9/64"), routes) };
-  const result = ask("ADD", config);
+  const config = { device: "nic0", ipam: withRoutes(giveAddresses("10.7.0.9/24", "fd07::9/64"), routes) };
+  const result = callPlugin("ADD", config);
   expect(result.ips!.map((each) => [each.address as string, each.interface])).toEqual([
     ["10.7.0.9/24", 0],
     ["fd07::9/64", 0],
   ]);
-  using server = serveTcp(far, "far");
-  expect(await askTcp(container, "10.7.0.1", server.port)).toBe("far 10.7.0.9");
-  expect(await askTcp(container, "fd07::1", server.port)).toBe("far fd07::9");
-  const check = () => ask("CHECK", { ...config, prevResult: { cniVersion: "1.1.0", ...result } });
+  using server = serveTcp(peerNetns, "far");
+  expect(await requestTcp(container, "10.7.0.1", server.port)).toBe("far 10.7.0.9");
+  expect(await requestTcp(container, "fd07::1", server.port)).toBe("far fd07::9");
+  const check = () => callPlugin("CHECK", { ...config, prevResult: { cniVersion: "1.1.0", ...result } });
   check();
-  ip(container, "route del 198.51.100.0/24 table 77");
+  ipCommand(container, "route del 198.51.100.0/24 table 77");
   expect(check).toThrow("lacks the route to 198.51.100.0/24");
 });
 
-deviceTest("a device without a carrier gets its addresses all the same", ({ ask, container, far, log }) => {
-  ip(far, "link set far0 down");
-  const routes = [{ dst: "2001:db8::/32", gw: "fd07::1" }];
-  ask("ADD", { device: "nic0", ipam: withRoutes(ipam("10.7.0.9/24", "fd07::9/64"), routes) });
-  expect(ip(container, "addr show net1")).toContain("fd07::9/64");
-  expect(ip(container, "-6 route show 2001:db8::/32")).toContain("via fd07::1");
-  expect(log.join()).toContain('"net1" has no carrier');
-});
+deviceTest(
+  "a device without a carrier gets its addresses all the same",
+  ({ callPlugin, container, peerNetns, log }) => {
+    ipCommand(peerNetns, "link set far0 down");
+    const routes = [{ dst: "2001:db8::/32", gw: "fd07::1" }];
+    callPlugin("ADD", { device: "nic0", ipam: withRoutes(giveAddresses("10.7.0.9/24", "fd07::9/64"), routes) });
+    expect(ipCommand(container, "addr show net1")).toContain("fd07::9/64");
+    expect(ipCommand(container, "-6 route show 2001:db8::/32")).toContain("via fd07::1");
+    expect(log.join()).toContain('"net1" has no carrier');
+  },
+);
 
-deviceTest("CHECK passes for a single address and without any, and notices what is gone", ({ ask, container }) => {
-  for (const more of [{}, { ipam: ipam("10.7.0.9/32") }]) {
-    const config = { device: "nic0", ...more };
-    const result = ask("ADD", config);
-    const check = () => ask("CHECK", { ...config, prevResult: { cniVersion: "1.1.0", ...result } });
-    check();
-    ip(container, "link set net1 address 0a:00:00:00:00:99");
-    expect(check).toThrow('MAC address of "net1"');
-    ip(container, "link set net1 down");
-    ip(container, "link set net1 name other");
-    expect(check).toThrow('"net1" is missing');
-    ask("DEL", config);
-    expect(() => ask("CHECK", config)).toThrow("prevResult is missing");
-  }
-});
+deviceTest(
+  "CHECK passes for a single address and without any, and notices what is gone",
+  ({ callPlugin, container }) => {
+    for (const more of [{}, { ipam: giveAddresses("10.7.0.9/32") }]) {
+      const config = { device: "nic0", ...more };
+      const result = callPlugin("ADD", config);
+      const check = () => callPlugin("CHECK", { ...config, prevResult: { cniVersion: "1.1.0", ...result } });
+      check();
+      ipCommand(container, "link set net1 address 0a:00:00:00:00:99");
+      expect(check).toThrow('MAC address of "net1"');
+      ipCommand(container, "link set net1 down");
+      ipCommand(container, "link set net1 name other");
+      expect(check).toThrow('"net1" is missing');
+      callPlugin("DEL", config);
+      expect(() => callPlugin("CHECK", config)).toThrow("prevResult is missing");
+    }
+  },
+);
 
-deviceTest("another interface of the container may have the device's name", ({ ask, host, container, far }) => {
-  ip(container, "link add nic0 type veth peer name other");
-  ip(host, "link set nic0 up");
-  ask("ADD");
-  expect(linkOf(container, "net1").address).toBe(MAC);
-  ask("DEL");
-  expect(linkOf(host, "nic0").address).toBe(MAC);
-  expect(isUp(host, "nic0")).toBe(true);
-  expect(linkNames(container)).toEqual(["lo", "nic0", "other"]);
-  expect(linkNames(far)).toContain("far0");
-});
+deviceTest(
+  "another interface of the container may have the device's name",
+  ({ callPlugin, host, container, peerNetns }) => {
+    ipCommand(container, "link add nic0 type veth peer name other");
+    ipCommand(host, "link set nic0 up");
+    callPlugin("ADD");
+    expect(ipLinkShow(container, "net1").address).toBe(DEVICE_MAC);
+    callPlugin("DEL");
+    expect(ipLinkShow(host, "nic0").address).toBe(DEVICE_MAC);
+    expect(isUp(host, "nic0")).toBe(true);
+    expect(linkNames(container)).toEqual(["lo", "nic0", "other"]);
+    expect(linkNames(peerNetns)).toContain("far0");
+  },
+);
 
-deviceTest("the container's name may be that of an interface of the host", ({ ask, host, container }) => {
-  ip(host, "link add eth0 type veth peer name eth0peer");
-  ask("ADD", { device: "nic0" }, { ifname: "eth0" });
-  expect(linkOf(container, "eth0").address).toBe(MAC);
-  ask("DEL", { device: "nic0" }, { ifname: "eth0" });
+deviceTest("the container's name may be that of an interface of the host", ({ callPlugin, host, container }) => {
+  ipCommand(host, "link add eth0 type veth peer name eth0peer");
+  callPlugin("ADD", { device: "nic0" }, { ifname: "eth0" });
+  expect(ipLinkShow(container, "eth0").address).toBe(DEVICE_MAC);
+  callPlugin("DEL", { device: "nic0" }, { ifname: "eth0" });
   expect(linkNames(host)).toEqual(["eth0", "eth0peer", "lo", "nic0"]);
-  expect(linkOf(host, "nic0").address).toBe(MAC);
+  expect(ipLinkShow(host, "nic0").address).toBe(DEVICE_MAC);
 });
 
 deviceTest(
   "DEL fails while the host has another interface of that name, and succeeds later",
-  ({ ask, host, container }) => {
-    ask("ADD");
-    ip(host, "link add nic0 type veth peer name in-the-way");
-    expect(() => ask("DEL")).toThrow('Cannot give device "nic0" back to the host: the host has another interface');
-    expect(linkOf(container, "net1")).toMatchObject({ address: MAC, ifalias: "nic0" });
+  ({ callPlugin, host, container }) => {
+    callPlugin("ADD");
+    ipCommand(host, "link add nic0 type veth peer name in-the-way");
+    expect(() => callPlugin("DEL")).toThrow(
+      'Cannot give device "nic0" back to the host: the host has another interface',
+    );
+    expect(ipLinkShow(container, "net1")).toMatchObject({ address: DEVICE_MAC, ifalias: "nic0" });
     expect(isUp(container, "net1")).toBe(true);
-    ip(host, "link del nic0");
-    ask("DEL");
-    expect(linkOf(host, "nic0").address).toBe(MAC);
+    ipCommand(host, "link del nic0");
+    callPlugin("DEL");
+    expect(ipLinkShow(host, "nic0").address).toBe(DEVICE_MAC);
   },
 );
 
-deviceTest("a refused ADD leaves the device where and how it was", ({ ask, host, container, states }) => {
-  ip(host, "link set nic0 up alias uplink");
-  const before = linkOf(host, "nic0");
+deviceTest("a refused ADD leaves the device where and how it was", ({ callPlugin, host, container, dataDir }) => {
+  ipCommand(host, "link set nic0 up alias uplink");
+  const before = ipLinkShow(host, "nic0");
   const refused = (config: object, message: string) => {
-    expect(() => ask("ADD", { device: "nic0", ...config })).toThrow(message);
-    expect(linkOf(host, "nic0")).toMatchObject({ address: MAC, ifalias: "uplink", txqlen: before.txqlen });
+    expect(() => callPlugin("ADD", { device: "nic0", ...config })).toThrow(message);
+    expect(ipLinkShow(host, "nic0")).toMatchObject({ address: DEVICE_MAC, ifalias: "uplink", txqlen: before.txqlen });
     expect(isUp(host, "nic0")).toBe(true);
-    expect(filesIn(states)).toEqual([]);
+    expect(filesIn(dataDir)).toEqual([]);
   };
-  mkdirSync(states, { recursive: true });
-  refused({ ipam: { ...ipam("10.7.0.9/24"), fail: true } }, "no address now");
-  refused({ ipam: ipam() }, "returned no address");
-  refused({ ipam: ipam("10.7.0.9/24", "10.7.0.9/24") }, 'add address 10.7.0.9/24 to "net1"');
+  mkdirSync(dataDir, { recursive: true });
+  refused({ ipam: { ...giveAddresses("10.7.0.9/24"), fail: true } }, "no address now");
+  refused({ ipam: giveAddresses() }, "returned no address");
+  refused({ ipam: giveAddresses("10.7.0.9/24", "10.7.0.9/24") }, 'add address 10.7.0.9/24 to "net1"');
   refused({ cniVersion: "0.2.0" }, "");
   expect(linkNames(container)).toEqual(["lo"]);
-  ip(container, "link add net1 type veth peer name other");
+  ipCommand(container, "link add net1 type veth peer name other");
   refused({}, "the container has an interface of that name");
   expect(linkNames(container)).toEqual(["lo", "net1", "other"]);
 });
 
 deviceTest(
   "devices are found by hardware address, in any spelling, below what has the same",
-  ({ ask, host, container }) => {
-    ip(host, "link add br0 type bridge");
-    ip(host, `link set br0 address ${MAC}`);
-    ask("ADD", { hwaddr: "0A-00-00-00-00-11" });
-    expect(linkOf(container, "net1").ifalias).toBe("nic0");
-    expect(() => ask("ADD", { hwaddr: "0a:00:00:00:00:12" }, { ifname: "net2" })).toThrow("a device with MAC address");
-    ask("DEL", { hwaddr: "0A-00-00-00-00-11" });
-    ip(host, `link add twin address ${MAC} type veth peer name far1`);
-    expect(() => ask("ADD", { hwaddr: MAC })).toThrow(/"nic0" and "twin"|"twin" and "nic0"/);
+  ({ callPlugin, host, container }) => {
+    ipCommand(host, "link add br0 type bridge");
+    ipCommand(host, `link set br0 address ${DEVICE_MAC}`);
+    callPlugin("ADD", { hwaddr: "0A-00-00-00-00-11" });
+    expect(ipLinkShow(container, "net1").ifalias).toBe("nic0");
+    expect(() => callPlugin("ADD", { hwaddr: "0a:00:00:00:00:12" }, { ifname: "net2" })).toThrow(
+      "a device with MAC address",
+    );
+    callPlugin("DEL", { hwaddr: "0A-00-00-00-00-11" });
+    ipCommand(host, `link add twin address ${DEVICE_MAC} type veth peer name far1`);
+    expect(() => callPlugin("ADD", { hwaddr: DEVICE_MAC })).toThrow(/"nic0" and "twin"|"twin" and "nic0"/);
   },
 );
 
-deviceTest("devices are found by another of their names", ({ ask, host, container }) => {
-  ip(host, "link property add dev nic0 altname enp-a-long-name-of-a-device");
-  ask("ADD", { device: "enp-a-long-name-of-a-device" });
-  expect(linkOf(container, "net1").ifalias).toBe("nic0");
-  ask("DEL", { device: "enp-a-long-name-of-a-device" });
-  expect(linkOf(host, "nic0").altnames).toEqual(["enp-a-long-name-of-a-device"]);
+deviceTest("devices are found by another of their names", ({ callPlugin, host, container }) => {
+  ipCommand(host, "link property add dev nic0 altname enp-a-long-name-of-a-device");
+  callPlugin("ADD", { device: "enp-a-long-name-of-a-device" });
+  expect(ipLinkShow(container, "net1").ifalias).toBe("nic0");
+  callPlugin("DEL", { device: "enp-a-long-name-of-a-device" });
+  expect(ipLinkShow(host, "nic0").altnames).toEqual(["enp-a-long-name-of-a-device"]);
 });
 
 /** A device of a made-up sysfs: there is no PCI device in a namespace of a test. */
@@ -180,7 +193,7 @@ function fakeDevice(
   return device;
 }
 
-deviceTest("devices are found by their place in sysfs", ({ ask, container, sysfs }) => {
+deviceTest("devices are found by their place in sysfs", ({ callPlugin, container, sysfs }) => {
   fakeDevice(sysfs, "pci", "0000:00:04.0", { nets: ["nic0"], driver: "e1000" });
   fakeDevice(sysfs, "pci", "0000:00:05.0", { nets: ["nic0"], below: "virtio3", driver: "virtio-pci" });
   fakeDevice(sysfs, "auxiliary", "mlx5_core.sf.4", { nets: ["nic0"] });
@@ -194,15 +207,17 @@ deviceTest("devices are found by their place in sysfs", ({ ask, container, sysfs
     [{ kernelpath: "/sys/devices/../devices/pci0/0000:00:05.0" }],
   ];
   for (const [config, pciID] of found) {
-    const { interfaces } = ask("ADD", config);
+    const { interfaces } = callPlugin("ADD", config);
     expect(interfaces!.map((each) => each.pciID)).toEqual([pciID as string]);
-    expect(linkOf(container, "net1")).toMatchObject({ ifalias: "nic0", address: MAC });
-    ask("DEL", config);
+    expect(ipLinkShow(container, "net1")).toMatchObject({ ifalias: "nic0", address: DEVICE_MAC });
+    callPlugin("DEL", config);
   }
-  expect(ask("ADD", { cniVersion: "1.0.0", pciBusID: "0000:00:04.0" }).interfaces![0]).not.toHaveProperty("pciID");
+  expect(callPlugin("ADD", { cniVersion: "1.0.0", pciBusID: "0000:00:04.0" }).interfaces![0]).not.toHaveProperty(
+    "pciID",
+  );
 });
 
-deviceTest("what sysfs has no interface for is refused with the reason", ({ ask, sysfs, host }) => {
+deviceTest("what sysfs has no interface for is refused with the reason", ({ callPlugin, sysfs, host }) => {
   fakeDevice(sysfs, "pci", "0000:00:04.0", { driver: "e1000" });
   fakeDevice(sysfs, "pci", "0000:00:05.0", {});
   mkdirSync(join(sysfs, "elsewhere/net/nic0"), { recursive: true });
@@ -221,7 +236,7 @@ deviceTest("what sysfs has no interface for is refused with the reason", ({ ask,
     [{ device: "lo" }, 'Cannot move device "lo"', 7],
   ];
   for (const [config, message, code] of refused) {
-    const error = errorOf(() => ask("ADD", config));
+    const error = errorOf(() => callPlugin("ADD", config));
     expect(error.message).toContain(message);
     expect([config, error.code]).toEqual([config, code]);
   }
@@ -237,13 +252,13 @@ function errorOf(call: () => unknown): CniError {
   throw new Error("It did not fail");
 }
 
-deviceTest("a device that a program drives has addresses and no link", ({ ask, sysfs, container, states }) => {
+deviceTest("a device that a program drives has addresses and no link", ({ callPlugin, sysfs, container, dataDir }) => {
   for (const [i, driver] of ["vfio-pci", "uio_pci_generic", "igb_uio"].entries()) {
     const id = `0000:00:0${i}.0`;
     fakeDevice(sysfs, "pci", id, { driver });
     for (const chosen of [{ pciBusID: id }, { runtimeConfig: { deviceID: id } }]) {
-      const config = { ...chosen, ipam: ipam("10.7.0.9/24"), dns: { nameservers: ["10.7.0.1"] } };
-      const result = ask("ADD", config);
+      const config = { ...chosen, ipam: giveAddresses("10.7.0.9/24"), dns: { nameservers: ["10.7.0.1"] } };
+      const result = callPlugin("ADD", config);
       expect(result as unknown).toEqual({
         interfaces: [{ name: "net1", sandbox: container.path, pciID: id }],
         ips: [{ address: "10.7.0.9/24", interface: 0 }],
@@ -251,117 +266,121 @@ deviceTest("a device that a program drives has addresses and no link", ({ ask, s
       });
       expect(linkNames(container)).toEqual(["lo"]);
       const checks = counts.check;
-      ask("CHECK", { ...config, prevResult: { cniVersion: "1.1.0", ...result } });
+      callPlugin("CHECK", { ...config, prevResult: { cniVersion: "1.1.0", ...result } });
       expect(counts.check).toBe(checks + 1);
       // What the container has made up for itself is none of ours.
-      ip(container, "link add net1 type veth peer name other");
-      ip(container, "link set net1 alias stolen");
+      ipCommand(container, "link add net1 type veth peer name other");
+      ipCommand(container, "link set net1 alias stolen");
       const deleted = counts.del;
-      ask("DEL", config);
+      callPlugin("DEL", config);
       expect(counts.del).toBe(deleted + 1);
       expect(linkNames(container)).toEqual(["lo", "net1", "other"]);
-      ip(container, "link del net1");
-      expect(ask("ADD", { ...chosen, cniVersion: "1.0.0" }) as unknown).toEqual({
+      ipCommand(container, "link del net1");
+      expect(callPlugin("ADD", { ...chosen, cniVersion: "1.0.0" }) as unknown).toEqual({
         interfaces: [{ name: "net1", sandbox: container.path }],
       });
     }
   }
-  expect(() => filesIn(states)).toThrow("ENOENT");
+  expect(() => filesIn(dataDir)).toThrow("ENOENT");
 });
 
-deviceTest("DEL succeeds and releases the address whatever is gone", ({ ask, host, container }) => {
-  const config = { device: "nic0", ipam: ipam("10.7.0.9/24") };
-  const gone: [string, () => void, CallOptions][] = [
-    ["all", () => ip(container, "link del net1"), {}],
-    ["the namespace", () => ip(container, "link del net1"), { netns: "/run/netns/never" }],
-    ["the name of the namespace", () => ip(container, "link del net1"), { netns: null }],
+deviceTest("DEL succeeds and releases the address whatever is gone", ({ callPlugin, host, container }) => {
+  const config = { device: "nic0", ipam: giveAddresses("10.7.0.9/24") };
+  const gone: [string, () => void, SandboxCallOptions][] = [
+    ["all", () => ipCommand(container, "link del net1"), {}],
+    ["the namespace", () => ipCommand(container, "link del net1"), { netns: "/run/netns/never" }],
+    ["the name of the namespace", () => ipCommand(container, "link del net1"), { netns: null }],
   ];
   for (const [what, take, options] of gone) {
-    ask("ADD", config);
+    callPlugin("ADD", config);
     take();
     for (const rest of [config, { pciBusID: "0000:00:09.0", ipam: config.ipam }, { ipam: config.ipam }]) {
       const released = counts.del;
-      ask("DEL", rest, options);
+      callPlugin("DEL", rest, options);
       expect([what, counts.del]).toEqual([what, released + 1]);
     }
-    const far = ip(host, "-o link show");
+    const far = ipCommand(host, "-o link show");
     expect(far).not.toContain("nic0");
-    ip(host, `link add nic0 address ${MAC} type veth peer name peer0`);
+    ipCommand(host, `link add nic0 address ${DEVICE_MAC} type veth peer name peer0`);
   }
 });
 
 deviceTest(
   "the container cannot choose which link goes to the host, nor its name there",
-  ({ ask, host, container }) => {
-    ask("ADD");
-    ip(container, "link set net1 down");
-    ip(container, "link set net1 name hidden alias eth0");
-    ip(container, "link add net1 type veth peer name other");
-    ip(container, "link set net1 alias nic0");
-    ask("DEL");
-    expect(linkOf(host, "nic0").address).toBe(MAC);
+  ({ callPlugin, host, container }) => {
+    callPlugin("ADD");
+    ipCommand(container, "link set net1 down");
+    ipCommand(container, "link set net1 name hidden alias eth0");
+    ipCommand(container, "link add net1 type veth peer name other");
+    ipCommand(container, "link set net1 alias nic0");
+    callPlugin("DEL");
+    expect(ipLinkShow(host, "nic0").address).toBe(DEVICE_MAC);
     expect(linkNames(host)).toEqual(["lo", "nic0"]);
     expect(linkNames(container)).toEqual(["lo", "net1", "other"]);
     // Nor does a second DEL take what is there by now.
-    ip(container, "link set net1 alias wlan0");
-    ask("DEL");
+    ipCommand(container, "link set net1 alias wlan0");
+    callPlugin("DEL");
     expect(linkNames(host)).toEqual(["lo", "nic0"]);
   },
 );
 
 deviceTest("without a name, a second DEL takes what only hardware can be, or what has the address", (bench) => {
-  const { ask, host, container } = bench;
-  ip(container, "link add net1 address 0a:00:00:00:00:66 type veth peer name other");
-  ip(container, "link set net1 alias wlan0");
-  for (const config of [{ pciBusID: "0000:00:09.0" }, { kernelpath: "/sys/devices/x" }, { hwaddr: MAC }, {}]) {
-    ask("DEL", config);
+  const { callPlugin, host, container } = bench;
+  ipCommand(container, "link add net1 address 0a:00:00:00:00:66 type veth peer name other");
+  ipCommand(container, "link set net1 alias wlan0");
+  for (const config of [{ pciBusID: "0000:00:09.0" }, { kernelpath: "/sys/devices/x" }, { hwaddr: DEVICE_MAC }, {}]) {
+    callPlugin("DEL", config);
     expect(linkNames(host)).toEqual(["lo", "nic0"]);
   }
-  ask("DEL", { hwaddr: "0a:00:00:00:00:66" });
+  callPlugin("DEL", { hwaddr: "0a:00:00:00:00:66" });
   expect(linkNames(host)).toEqual(["lo", "nic0", "wlan0"]);
 });
 
 deviceTest("DEL leaves alone what another container has that came to the path of the namespace", (bench) => {
-  const { ask, host, container, newContainer, states } = bench;
-  ask("ADD", undefined, { netns: newContainer() });
+  const { callPlugin, host, container, newContainer, dataDir } = bench;
+  callPlugin("ADD", undefined, { netns: newContainer() });
   // The first device ended with its namespace, and there is another of its name.
-  ip(bench.far, "link del far0");
-  ip(host, `link add nic0 address ${MAC} type veth peer name peer0`);
-  ask("ADD", undefined, { containerId: "c2" });
-  expect(filesIn(states)).toHaveLength(2);
+  ipCommand(bench.peerNetns, "link del far0");
+  ipCommand(host, `link add nic0 address ${DEVICE_MAC} type veth peer name peer0`);
+  callPlugin("ADD", undefined, { containerId: "c2" });
+  expect(filesIn(dataDir)).toHaveLength(2);
   for (const _ of ["what it had", "nothing is known"]) {
-    ask("DEL");
+    callPlugin("DEL");
     expect(linkNames(container)).toEqual(["lo", "net1"]);
     expect(linkNames(host)).toEqual(["lo", "peer0"]);
   }
-  expect(filesIn(states)).toEqual(["c2:net1.json"]);
-  ask("DEL", undefined, { containerId: "c2" });
+  expect(filesIn(dataDir)).toEqual(["c2:net1.json"]);
+  callPlugin("DEL", undefined, { containerId: "c2" });
   expect(linkNames(host)).toEqual(["lo", "nic0", "peer0"]);
 });
 
-deviceTest("a namespace whose number was another's is not taken for that", ({ ask, container, host, states }) => {
-  ask("ADD");
-  const path = join(states, "c1:net1.json");
-  const saved = JSON.parse(readFileSync(path, "utf8"));
-  expect(saved.netns).toEqual({ path: container.path, identity: container.identity, cookie: container.cookie });
-  const as = (cookie?: string) => writeFileSync(path, JSON.stringify({ ...saved, netns: { ...saved.netns, cookie } }));
-  as("1");
-  ask("DEL");
-  expect(linkNames(container)).toEqual(["lo", "net1"]);
-  // As it was written before.
-  as();
-  ask("DEL");
-  expect([linkNames(host), linkNames(container)]).toEqual([["lo", "nic0"], ["lo"]]);
-});
+deviceTest(
+  "a namespace whose number was another's is not taken for that",
+  ({ callPlugin, container, host, dataDir }) => {
+    callPlugin("ADD");
+    const path = join(dataDir, "c1:net1.json");
+    const saved = JSON.parse(readFileSync(path, "utf8"));
+    expect(saved.netns).toEqual({ path: container.path, identity: container.identity, cookie: container.cookie });
+    const as = (cookie?: string) =>
+      writeFileSync(path, JSON.stringify({ ...saved, netns: { ...saved.netns, cookie } }));
+    as("1");
+    callPlugin("DEL");
+    expect(linkNames(container)).toEqual(["lo", "net1"]);
+    // As it was written before.
+    as();
+    callPlugin("DEL");
+    expect([linkNames(host), linkNames(container)]).toEqual([["lo", "nic0"], ["lo"]]);
+  },
+);
 
 deviceTest(
   "DEL without a namespace finds the one that it was, if that is there",
-  ({ ask, host, container, states }) => {
+  ({ callPlugin, host, container, dataDir }) => {
     for (const netns of [null, "/nonexistent"]) {
-      ask("ADD");
-      ask("DEL", undefined, { netns });
+      callPlugin("ADD");
+      callPlugin("DEL", undefined, { netns });
       expect([linkNames(host), linkNames(container)]).toEqual([["lo", "nic0"], ["lo"]]);
-      expect(filesIn(states)).toEqual([]);
+      expect(filesIn(dataDir)).toEqual([]);
     }
   },
 );
@@ -369,96 +388,99 @@ deviceTest(
 deviceTest(
   "a device that is sought is not made of another that has its name as alias while a container has it",
   (bench) => {
-    const { ask, host } = bench;
-    ip(host, "link add nic1 type veth peer name far1");
-    ip(host, "link set far1 alias nic0");
-    ask("ADD");
-    expect(() => ask("ADD", { device: "nic7" }, { ifname: "net2" })).toThrow('Cannot find device "nic7"');
+    const { callPlugin, host } = bench;
+    ipCommand(host, "link add nic1 type veth peer name far1");
+    ipCommand(host, "link set far1 alias nic0");
+    callPlugin("ADD");
+    expect(() => callPlugin("ADD", { device: "nic7" }, { ifname: "net2" })).toThrow('Cannot find device "nic7"');
     expect(linkNames(host)).toEqual(["far1", "lo", "nic1"]);
   },
 );
 
 deviceTest("a device that cannot be had back does not keep another from being found", (bench) => {
-  const { ask, host, container, log } = bench;
-  ip(host, "link add nic1 type veth peer name far1");
-  ask("ADD", { device: "nic1" }, { ifname: "net2" });
-  ask("ADD");
+  const { callPlugin, host, container, log } = bench;
+  ipCommand(host, "link add nic1 type veth peer name far1");
+  callPlugin("ADD", { device: "nic1" }, { ifname: "net2" });
+  callPlugin("ADD");
   // As the kernel does it when a namespace dies; both names are taken or free.
   for (const [name, stray] of [["net1", "dev1"], ["net2", "dev2"]] as const) {
-    ip(container, `link set ${name} down`);
-    ip(container, `link set ${name} name ${stray}`);
-    ip(container, `link set ${stray} netns ${host.path}`);
+    ipCommand(container, `link set ${name} down`);
+    ipCommand(container, `link set ${name} name ${stray}`);
+    ipCommand(container, `link set ${stray} netns ${host.path}`);
   }
-  ip(host, "link add nic0 type veth peer name other");
-  ask("ADD", { device: "nic1" }, { containerId: "c2" });
+  ipCommand(host, "link add nic0 type veth peer name other");
+  callPlugin("ADD", { device: "nic1" }, { containerId: "c2" });
   expect(linkNames(host)).toEqual(["dev1", "far1", "lo", "nic0", "other"]);
   expect(log.join()).toContain('Cannot give device "nic0" back to the host');
 });
 
-deviceTest("what a killed ADD or DEL has begun, the next DEL ends", ({ ask, host, container, states }) => {
+deviceTest("what a killed ADD or DEL has begun, the next DEL ends", ({ callPlugin, host, container, dataDir }) => {
   const prepare = () => {
-    ip(host, "link set nic0 up alias uplink");
-    ask("ADD");
+    ipCommand(host, "link set nic0 up alias uplink");
+    callPlugin("ADD");
   };
-  const state = (name: string) => join(states, name);
+  const state = (name: string) => join(dataDir, name);
   // In the middle of the way back: down, under its own name.
   prepare();
-  ip(container, "link set net1 down");
-  ip(container, "link set net1 name nic0");
-  ask("DEL");
-  expect([isUp(host, "nic0"), linkOf(host, "nic0").ifalias]).toEqual([true, "uplink"]);
+  ipCommand(container, "link set net1 down");
+  ipCommand(container, "link set net1 name nic0");
+  callPlugin("DEL");
+  expect([isUp(host, "nic0"), ipLinkShow(host, "nic0").ifalias]).toEqual([true, "uplink"]);
 
   // Moved, and not yet written down where to.
   prepare();
-  const { inside: _, ...rest } = JSON.parse(inNetns(host, "cat", state("c1:net1.json")));
+  const { inside: _, ...rest } = JSON.parse(runInNetns(host, "cat", state("c1:net1.json")));
   writeFileSync(state("c1:net1.json"), JSON.stringify(rest));
-  ask("DEL");
-  expect([isUp(host, "nic0"), linkOf(host, "nic0").ifalias]).toEqual([true, "uplink"]);
+  callPlugin("DEL");
+  expect([isUp(host, "nic0"), ipLinkShow(host, "nic0").ifalias]).toEqual([true, "uplink"]);
 
   // Written down, and not yet moved.
-  mkdirSync(states, { recursive: true });
+  mkdirSync(dataDir, { recursive: true });
   writeFileSync(state("c1:net1.json"), JSON.stringify(rest));
-  ask("DEL");
+  callPlugin("DEL");
   expect(linkNames(host)).toEqual(["lo", "nic0"]);
-  expect([isUp(host, "nic0"), filesIn(states)]).toEqual([true, []]);
+  expect([isUp(host, "nic0"), filesIn(dataDir)]).toEqual([true, []]);
 
   // What is written down is lost: the alias tells the name.
   prepare();
   for (const text of ["{", JSON.stringify({ ...rest, before: { name: "../x", isUp: true } })]) {
     writeFileSync(state("c1:net1.json"), text);
   }
-  ask("DEL");
+  callPlugin("DEL");
   expect(linkNames(host)).toEqual(["lo", "nic0"]);
 });
 
 deviceTest(
   "GC puts back what dead containers have, and leaves the living alone",
-  ({ ask, host, container, newContainer }) => {
+  ({ callPlugin, host, container, newContainer }) => {
     const living = newContainer();
-    ip(host, "link add nic1 type veth peer name far1");
-    ask("ADD");
-    ask("ADD", { device: "nic1" }, { containerId: "c2", netns: living });
-    ask("GC", {
+    ipCommand(host, "link add nic1 type veth peer name far1");
+    callPlugin("ADD");
+    callPlugin("ADD", { device: "nic1" }, { containerId: "c2", netns: living });
+    callPlugin("GC", {
       "cni.dev/valid-attachments": [{ containerID: "c1", ifname: "net1" }, { containerID: "c2", ifname: "net1" }],
     });
     expect(linkNames(host)).toEqual(["far1", "lo"]);
-    ask("GC", { name: "other", "cni.dev/valid-attachments": [] });
+    callPlugin("GC", { name: "other", "cni.dev/valid-attachments": [] });
     expect(linkNames(host)).toEqual(["far1", "lo"]);
-    ask("GC", { "cni.dev/valid-attachments": [{ containerID: "c2", ifname: "net1" }] });
+    callPlugin("GC", { "cni.dev/valid-attachments": [{ containerID: "c2", ifname: "net1" }] });
     expect(linkNames(host)).toEqual(["far1", "lo", "nic0"]);
     expect(linkNames(container)).toEqual(["lo"]);
     expect(linkNames(living)).toEqual(["lo", "net1"]);
   },
 );
 
-deviceTest("GC puts back what seems to be of the future, as the clock was set back since", ({ ask, host, states }) => {
-  ask("ADD");
-  utimesSync(join(states, "c1:net1.json"), 4e9, 4e9);
-  ask("GC", { "cni.dev/valid-attachments": [] });
-  expect([linkNames(host), filesIn(states)]).toEqual([["lo", "nic0"], []]);
-});
+deviceTest(
+  "GC puts back what seems to be of the future, as the clock was set back since",
+  ({ callPlugin, host, dataDir }) => {
+    callPlugin("ADD");
+    utimesSync(join(dataDir, "c1:net1.json"), 4e9, 4e9);
+    callPlugin("GC", { "cni.dev/valid-attachments": [] });
+    expect([linkNames(host), filesIn(dataDir)]).toEqual([["lo", "nic0"], []]);
+  },
+);
 
-deviceTest("STATUS needs no device", ({ ask }) => {
-  ask("STATUS", {});
-  ask("STATUS", { device: "absent" });
+deviceTest("STATUS needs no device", ({ callPlugin }) => {
+  callPlugin("STATUS", {});
+  callPlugin("STATUS", { device: "absent" });
 });

@@ -9,13 +9,13 @@
 import type { Mac } from "../../ffi/address.ts";
 import type { Link } from "../../ffi/route/link.ts";
 import { isUp } from "../../ffi/route/link.ts";
-import { ensureDirectory, findNames } from "../../ffi/sys/directory.ts";
+import { ensureDirectory, findEntryNames } from "../../ffi/sys/directory.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
-import { createFile, findText, NO_FILE, removeReplaced, replaceFile } from "../../ffi/sys/file.ts";
+import { createFile, findText, NOT_A_FILE_CODES, removeWithTemporary, replaceFile } from "../../ffi/sys/file.ts";
 import type { Attachment } from "../../spec/plugin_config.ts";
 import { linkNameProblem } from "../../spec/env.ts";
 import { ConfigError } from "../../spec/error.ts";
-import { parseJson, printJson } from "../../spec/jsonc.ts";
+import { parseJson, stringifyJson } from "../../spec/jsonc.ts";
 import {
   boolean,
   type Infer,
@@ -24,23 +24,23 @@ import {
   mac,
   nonEmptyString,
   optional,
-  satisfying,
+  refine,
   string,
   struct,
 } from "../../spec/schema.ts";
 
-const size = int({ min: 0, max: 0xffff_ffff });
+const u32 = int({ min: 0, max: 0xffff_ffff });
 /** What is put back is given to a device of the host, whoever wrote the file. */
-const linkName = satisfying(nonEmptyString, "an interface name", isLinkName);
+const linkName = refine(nonEmptyString, "an interface name", isLinkName);
 
 const withoutNul = (text: string): boolean => !text.includes("\0");
 
-const saved = lazy(() =>
+const savedDevice = lazy(() =>
   struct({
     owner: struct({ network: nonEmptyString, containerID: nonEmptyString, ifname: linkName }),
     /** Where it was taken: the path, and what tells the namespace from a later one. */
     netns: struct({
-      path: satisfying(nonEmptyString, "text without NUL", withoutNul),
+      path: refine(nonEmptyString, "text without NUL", withoutNul),
       identity: nonEmptyString,
       cookie: optional(nonEmptyString),
     }),
@@ -48,10 +48,10 @@ const saved = lazy(() =>
     before: struct({
       name: linkName,
       isUp: boolean,
-      mtu: optional(size),
-      txQLen: optional(size),
+      mtu: optional(u32),
+      txQLen: optional(u32),
       mac: optional(mac),
-      alias: optional(satisfying(string, "text without NUL", withoutNul)),
+      alias: optional(refine(string, "text without NUL", withoutNul)),
     }),
     /** Of virtual devices; what they are. */
     kind: optional(string),
@@ -62,7 +62,7 @@ const saved = lazy(() =>
   })
 );
 /** The content of a file. */
-export type Saved = Infer<typeof saved>;
+export type SavedDevice = Infer<typeof savedDevice>;
 
 /** True for a name that a link can be given. */
 export function isLinkName(name: string): boolean {
@@ -70,7 +70,7 @@ export function isLinkName(name: string): boolean {
 }
 
 /** What there is to remember of a device before it leaves. */
-export function describeDevice(device: Link): Pick<Saved, "before" | "kind" | "permanentMac"> {
+export function describeDevice(device: Link): Pick<SavedDevice, "before" | "kind" | "permanentMac"> {
   const { name = "", mtu, txQLen, mac, alias, info, permanentMac } = device;
   return {
     before: {
@@ -78,31 +78,31 @@ export function describeDevice(device: Link): Pick<Saved, "before" | "kind" | "p
       isUp: isUp(device),
       ...mtu !== undefined && { mtu },
       ...txQLen !== undefined && { txQLen },
-      ...isOwnMac(mac) && { mac },
+      ...isAssignableMac(mac) && { mac },
       ...alias && { alias },
     },
     ...info?.kind && { kind: info.kind },
-    ...isOwnMac(permanentMac) && { permanentMac },
+    ...isAssignableMac(permanentMac) && { permanentMac },
   };
 }
 
 /** False for what stands for none, which no interface can be given. */
-function isOwnMac(mac: Mac | undefined): mac is Mac {
+function isAssignableMac(mac: Mac | undefined): mac is Mac {
   return mac !== undefined && mac !== "00:00:00:00:00:00" && (Number.parseInt(mac.slice(0, 2), 16) & 1) === 0;
 }
 
 /** Where it is written down what an attachment has. Neither of the two names can hold a colon. */
-export function savedPath(dataDir: string, { containerId, ifname }: Attachment): string {
+export function savedDevicePath(dataDir: string, { containerId, ifname }: Attachment): string {
   return `${dataDir}/${containerId}:${ifname}.json`;
 }
 
 /** Reads a file; `undefined` if there is none, or none that makes sense. @throws {SystemError} */
-export function findSaved(path: string, log: (message: string) => void): Saved | undefined {
+export function findSavedDevice(path: string, log: (message: string) => void): SavedDevice | undefined {
   try {
     const text = findText(path);
-    return text === undefined ? undefined : saved.parse(parseJson(text, path));
+    return text === undefined ? undefined : savedDevice.parse(parseJson(text, path));
   } catch (error) {
-    const isNoFile = error instanceof SystemError && NO_FILE.includes(error.code);
+    const isNoFile = error instanceof SystemError && NOT_A_FILE_CODES.includes(error.code);
     if (!(isNoFile || error instanceof SyntaxError || error instanceof ConfigError)) throw error;
     log(`Cannot use "${path}", going on without: ${error.message}`);
     return undefined;
@@ -110,23 +110,23 @@ export function findSaved(path: string, log: (message: string) => void): Saved |
 }
 
 /** Replaces a file as a whole. It describes what no reboot survives, so nothing waits for the disk. @throws {SystemError} */
-export function writeSaved(path: string, content: Saved): void {
+export function writeSavedDevice(path: string, content: SavedDevice): void {
   ensureDirectory(path.slice(0, path.lastIndexOf("/")), 0o700);
-  const text = printJson(content, 1);
+  const text = stringifyJson(content, 1);
   if (!createFile(path, text, 0o600, false)) replaceFile(path, text, 0o600, false);
 }
 
 /** Forgets a device. @throws {SystemError} */
-export function removeSaved(path: string): void {
-  removeReplaced(path);
+export function removeSavedDevice(path: string): void {
+  removeWithTemporary(path);
 }
 
 /** All that is written down, with the paths. @throws {SystemError} */
-export function listSaved(dataDir: string): [path: string, saved: Saved][] {
-  const names = (findNames(dataDir) ?? []).filter((name) => name.endsWith(".json") && !name.startsWith("."));
+export function listSavedDevices(dataDir: string): [path: string, saved: SavedDevice][] {
+  const names = (findEntryNames(dataDir) ?? []).filter((name) => name.endsWith(".json") && !name.startsWith("."));
   return names.flatMap((name) => {
     const path = `${dataDir}/${name}`;
-    const found = findSaved(path, () => {});
-    return found ? [[path, found]] : [];
+    const device = findSavedDevice(path, () => {});
+    return device ? [[path, device]] : [];
   });
 }

@@ -4,12 +4,20 @@ import fc from "fast-check";
 import { lstatSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fuzz, outcomeOf } from "../../testing/fuzz.ts";
-import { findSaved, isLinkName, listSaved, removeSaved, type Saved, savedPath, writeSaved } from "./saved_device.ts";
+import { checkProperty, outcomeOf } from "../../testing/fuzz.ts";
+import {
+  findSavedDevice,
+  isLinkName,
+  listSavedDevices,
+  removeSavedDevice,
+  type SavedDevice,
+  savedDevicePath,
+  writeSavedDevice,
+} from "./saved_device.ts";
 
 const root = mkdtempSync(join(tmpdir(), "cni-saved-"));
 const dataDir = join(root, "host-device");
-const path = savedPath(dataDir, { containerId: "c1", ifname: "net1" });
+const path = savedDevicePath(dataDir, { containerId: "c1", ifname: "net1" });
 const said: string[] = [];
 const log = (message: string) => void said.push(message);
 afterAll(() => rmSync(root, { recursive: true }));
@@ -24,13 +32,13 @@ const SAVED = {
   netns: { path: "/run/netns/c1", identity: "4:1" },
   before: { name: "nic0", isUp: true, mtu: 1500, txQLen: 1000, mac: "0a:00:00:00:00:01", alias: "uplink" },
   inside: 7,
-} as Saved;
+} as SavedDevice;
 
 test("a device is read as it was written, by its owner alone", () => {
-  writeSaved(path, SAVED);
-  expect(findSaved(path, log)).toEqual(SAVED);
+  writeSavedDevice(path, SAVED);
+  expect(findSavedDevice(path, log)).toEqual(SAVED);
   expect(lstatSync(path).mode & 0o777).toBe(0o600);
-  expect(listSaved(dataDir)).toEqual([[path, SAVED]]);
+  expect(listSavedDevices(dataDir)).toEqual([[path, SAVED]]);
 });
 
 test.each([
@@ -41,18 +49,18 @@ test.each([
   ["owner", { ...SAVED.owner, ifname: "a/b" }],
 ])("a file with another %s is not believed: %j", (key, value) => {
   writeFileSync(path, JSON.stringify({ ...SAVED, [key]: value }));
-  expect(findSaved(path, log)).toBeUndefined();
+  expect(findSavedDevice(path, log)).toBeUndefined();
   expect(said.join()).toContain(`Cannot use "${path}"`);
 });
 
 test("a link in the place of a file is not followed, and is replaced and removed like one", () => {
   const target = join(root, "target");
   writeFileSync(target, JSON.stringify(SAVED));
-  for (const take of [() => writeSaved(path, SAVED), () => removeSaved(path)]) {
+  for (const take of [() => writeSavedDevice(path, SAVED), () => removeSavedDevice(path)]) {
     rmSync(path, { force: true });
     symlinkSync(target, path);
-    expect(findSaved(path, log)).toBeUndefined();
-    expect(listSaved(dataDir)).toEqual([]);
+    expect(findSavedDevice(path, log)).toBeUndefined();
+    expect(listSavedDevices(dataDir)).toEqual([]);
     take();
     expect(lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink()).not.toBe(true);
     expect(readFileSync(target, "utf8")).toBe(JSON.stringify(SAVED));
@@ -72,10 +80,10 @@ const text = fc.oneof(
 );
 
 test("whatever a file holds, there is a device that can have that name, or none", () => {
-  fuzz(
+  checkProperty(
     fc.property(text, (content) => {
       writeFileSync(path, content);
-      const found = outcomeOf(() => findSaved(path, log));
+      const found = outcomeOf(() => findSavedDevice(path, log));
       if ("error" in found) throw found.error;
       if (!found.value) return;
       const { before, netns, owner } = found.value;

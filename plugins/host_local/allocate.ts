@@ -6,12 +6,20 @@
 import { type Ip, nextIp } from "../../ffi/address.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import { describeHolder, type Holder } from "./inventory.ts";
-import { capacityOf, findRange, formatRanges, includes, isBetween, type Range, type RangeSet } from "./ranges.ts";
+import {
+  type AddressRange,
+  capacityOf,
+  findRangeOf,
+  formatRanges,
+  isBetween,
+  rangeIncludes,
+  type RangeSet,
+} from "./ranges.ts";
 
 /** What is known about the addresses of a network. */
-export interface Usage {
+export interface AddressUsage {
   /** Whether it cannot be given out. */
-  isTaken(address: Ip): boolean;
+  isAllocated(address: Ip): boolean;
   /** Who holds an address that is taken; `undefined` where something else has its name. */
   findHolder(address: Ip): Holder | undefined;
   /** The first address from `from` on that is not taken. */
@@ -20,9 +28,9 @@ export interface Usage {
 }
 
 /** An address and the range it is from. */
-export interface Choice {
+export interface Allocation {
   readonly address: Ip;
-  readonly range: Range;
+  readonly range: AddressRange;
 }
 
 /**
@@ -30,27 +38,27 @@ export interface Choice {
  *
  * @throws {CniError} code 7 for a request that cannot be met, code 11 for one that cannot be met now
  */
-export function allocate(sets: readonly RangeSet[], requested: readonly Ip[], usage: Usage): Choice[] {
-  const left = [...requested];
-  const choices = sets.map((set, i) => {
-    const at = left.findIndex((ip) => findRange(set, ip));
-    return at < 0
+export function allocate(sets: readonly RangeSet[], requested: readonly Ip[], usage: AddressUsage): Allocation[] {
+  const remaining = [...requested];
+  const allocations = sets.map((set, i) => {
+    const index = remaining.findIndex((ip) => findRangeOf(set, ip));
+    return index < 0
       ? allocateNext(set, usage.findLastReserved(i), usage)
-      : checkRequested(set, left.splice(at, 1)[0]!, usage);
+      : checkRequested(set, remaining.splice(index, 1)[0]!, usage);
   });
-  if (left.length > 0) throw leftError(left, requested, sets);
-  return choices;
+  if (remaining.length > 0) throw unmetRequestError(remaining, requested, sets);
+  return allocations;
 }
 
-function checkRequested(set: RangeSet, address: Ip, { isTaken, findHolder }: Usage): Choice {
-  const range = findRange(set, address)!;
+function checkRequested(set: RangeSet, address: Ip, { isAllocated, findHolder }: AddressUsage): Allocation {
+  const range = findRangeOf(set, address)!;
   if (address === range.gateway) {
     throw new CniError(
       Code.InvalidConfig,
       `Cannot reserve requested address ${address}: it is the gateway of ${range.subnet}`,
     );
   }
-  if (!isTaken(address)) return { address, range };
+  if (!isAllocated(address)) return { address, range };
   const holder = findHolder(address);
   throw new CniError(
     Code.TryAgainLater,
@@ -59,21 +67,21 @@ function checkRequested(set: RangeSet, address: Ip, { isTaken, findHolder }: Usa
   );
 }
 
-function leftError(left: readonly Ip[], requested: readonly Ip[], sets: readonly RangeSet[]): CniError {
+function unmetRequestError(remaining: readonly Ip[], requested: readonly Ip[], sets: readonly RangeSet[]): CniError {
   const ranges = sets.map((set) => formatRanges(set.ranges)).join("; ");
   return new CniError(
     Code.InvalidConfig,
-    `Cannot reserve requested address ${left.join(", ")}: every range set gives one address, and ${
-      left.length < requested.length ? "those are taken by the other requests" : "none of them includes it"
+    `Cannot reserve requested address ${remaining.join(", ")}: every range set gives one address, and ${
+      remaining.length < requested.length ? "those are taken by the other requests" : "none of them includes it"
     }`,
     { details: `range sets: ${ranges}` },
   );
 }
 
-function allocateNext(set: RangeSet, last: Ip | undefined, usage: Usage): Choice {
-  for (const stretch of stretches(set, last)) {
-    const address = findFreeIn(stretch, usage);
-    if (address !== undefined) return { address, range: stretch.range };
+function allocateNext(set: RangeSet, last: Ip | undefined, usage: AddressUsage): Allocation {
+  for (const span of listSpans(set, last)) {
+    const address = findFreeInSpan(span, usage);
+    if (address !== undefined) return { address, range: span.range };
   }
   throw new CniError(
     Code.TryAgainLater,
@@ -83,8 +91,8 @@ function allocateNext(set: RangeSet, last: Ip | undefined, usage: Usage): Choice
 }
 
 /** The addresses of a range from `from` to `to`, both included. */
-interface Stretch {
-  readonly range: Range;
+interface AddressSpan {
+  readonly range: AddressRange;
   readonly from: Ip;
   readonly to: Ip;
 }
@@ -94,21 +102,21 @@ interface Stretch {
  *
  * So an address that became free is left alone for as long as possible: somebody may still have it in a cache.
  */
-function stretches({ ranges }: RangeSet, last?: Ip): Stretch[] {
-  const at = last === undefined ? -1 : ranges.findIndex((each) => includes(each, last));
-  const whole = (range: Range): Stretch => ({ range, from: range.start, to: range.end });
-  if (at < 0) return ranges.map(whole);
-  const range = ranges[at]!;
+function listSpans({ ranges }: RangeSet, last?: Ip): AddressSpan[] {
+  const index = last === undefined ? -1 : ranges.findIndex((candidate) => rangeIncludes(candidate, last));
+  const fullSpan = (range: AddressRange): AddressSpan => ({ range, from: range.start, to: range.end });
+  if (index < 0) return ranges.map(fullSpan);
+  const range = ranges[index]!;
   const next = last === range.end ? undefined : nextIp(last!);
   return [
     ...(next === undefined ? [] : [{ range, from: next, to: range.end }]),
-    ...ranges.slice(at + 1).map(whole),
-    ...ranges.slice(0, at).map(whole),
+    ...ranges.slice(index + 1).map(fullSpan),
+    ...ranges.slice(0, index).map(fullSpan),
     { range, from: range.start, to: last! },
   ];
 }
 
-function findFreeIn({ range, from, to }: Stretch, { findFree }: Usage): Ip | undefined {
+function findFreeInSpan({ range, from, to }: AddressSpan, { findFree }: AddressUsage): Ip | undefined {
   let free = findFree(from);
   if (free === range.gateway) {
     const next = nextIp(free);

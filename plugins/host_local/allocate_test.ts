@@ -1,15 +1,15 @@
 import { expect, test } from "bun:test";
 import { type Ip, nextIp, parseIp } from "../../ffi/address.ts";
 import { CniError } from "../../spec/error.ts";
-import { allocate, type Usage } from "./allocate.ts";
+import { type AddressUsage, allocate } from "./allocate.ts";
 import { rangeSet } from "./ranges.ts";
 
 const set = (...subnets: string[]) => rangeSet.parse(subnets.map((subnet) => ({ subnet })), "r");
 const ips = (...texts: string[]) => texts.map(parseIp);
-const usage = (taken: string[] = [], last?: string): Usage => {
+const usage = (taken: string[] = [], last?: string): AddressUsage => {
   const isTaken = (address: Ip) => ips(...taken).includes(address);
   return {
-    isTaken,
+    isAllocated: isTaken,
     findHolder: () => ({ containerId: "other", ifname: "eth0" }),
     findFree(from) {
       let address: Ip | undefined = from;

@@ -1,12 +1,19 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { type Ip, ipBytes, ipFromBytes, nextIp, parseIp } from "../../ffi/address.ts";
-import { addSlot, findSlots, PAGE_WORDS, pagesFor, removeSlot, type Table } from "./pages.ts";
-import { groupByNode, isTaken, mark, markGroup, nextFree, NODE_WORDS } from "./allocation_bitmap.ts";
+import { addSlot, findSlots, type HashTable, PAGE_WORDS, pageCountFor, removeSlot } from "./pages.ts";
+import {
+  findNextFree,
+  groupByNode,
+  isAllocated,
+  NODE_SLOT_WORDS,
+  setAllocated,
+  setGroupAllocated,
+} from "./allocation_bitmap.ts";
 
-function newTable(count: number, slotWords: number, reach = Infinity): Table {
+function newTable(count: number, slotWords: number, reach = Infinity): HashTable {
   const all = Array.from({ length: count }, () => new Uint32Array(PAGE_WORDS));
-  return { pages: { load: (number) => all[number]!, touch() {} }, first: 0, count, slotWords, reach };
+  return { pages: { load: (number) => all[number]!, markDirty() {} }, first: 0, count, slotWords, maxProbes: reach };
 }
 
 test("a table finds what was added and not removed, also where pages are full", () => {
@@ -64,22 +71,22 @@ test("the tree of taken addresses agrees with a set of them", () => {
       fc.array(change, { maxLength: 20 }),
       fc.array(address, { minLength: 8, maxLength: 8 }),
       (changes, asked) => {
-        const table = newTable(4, NODE_WORDS);
+        const table = newTable(4, NODE_SLOT_WORDS);
         const model = new Set<Ip>();
         for (const { taken, ...what } of changes) {
           const all = "address" in what ? [what.address] : blockOf(what.block);
           for (const each of all) {
-            mark(table, ipBytes(each), taken);
+            setAllocated(table, ipBytes(each), taken);
             if (taken) model.add(each);
             else model.delete(each);
           }
         }
-        const bulk = newTable(pagesFor(8, NODE_WORDS), NODE_WORDS);
-        for (const group of groupByNode([...model].map(ipBytes))) markGroup(bulk, group);
+        const bulk = newTable(pageCountFor(8, NODE_SLOT_WORDS), NODE_SLOT_WORDS);
+        for (const group of groupByNode([...model].map(ipBytes))) setGroupAllocated(bulk, group);
         for (const each of asked) {
           for (const tree of [table, bulk]) {
-            expect(isTaken(tree, ipBytes(each))).toBe(model.has(each));
-            const free = nextFree(tree, ipBytes(each));
+            expect(isAllocated(tree, ipBytes(each))).toBe(model.has(each));
+            const free = findNextFree(tree, ipBytes(each));
             expect(free && ipFromBytes(free)).toBe(firstFree(model, each));
           }
         }
@@ -90,24 +97,24 @@ test("the tree of taken addresses agrees with a set of them", () => {
 });
 
 test("the tree of taken addresses ends with the family", () => {
-  const table = newTable(2, NODE_WORDS);
-  mark(table, ipBytes(parseIp("255.255.255.255")), true);
-  expect(nextFree(table, ipBytes(parseIp("255.255.255.255")))).toBeUndefined();
-  expect(nextFree(table, ipBytes(parseIp("255.255.255.254")))).toEqual(ipBytes(parseIp("255.255.255.254")));
+  const table = newTable(2, NODE_SLOT_WORDS);
+  setAllocated(table, ipBytes(parseIp("255.255.255.255")), true);
+  expect(findNextFree(table, ipBytes(parseIp("255.255.255.255")))).toBeUndefined();
+  expect(findNextFree(table, ipBytes(parseIp("255.255.255.254")))).toEqual(ipBytes(parseIp("255.255.255.254")));
 });
 
 test("a search passes 65,536 taken addresses within a dozen pages", () => {
-  const table = newTable(pagesFor(257, NODE_WORDS), NODE_WORDS);
+  const table = newTable(pageCountFor(257, NODE_SLOT_WORDS), NODE_SLOT_WORDS);
   let loads = 0;
   const counting = {
     ...table,
     pages: { ...table.pages, load: (number: number) => (loads++, table.pages.load(number)) },
   };
-  for (let i = 0; i < 65536; i++) mark(table, new Uint8Array([10, 1, i >> 8, i & 255]), true);
-  expect(nextFree(counting, new Uint8Array([10, 1, 0, 2]))).toEqual(new Uint8Array([10, 2, 0, 0]));
+  for (let i = 0; i < 65536; i++) setAllocated(table, new Uint8Array([10, 1, i >> 8, i & 255]), true);
+  expect(findNextFree(counting, new Uint8Array([10, 1, 0, 2]))).toEqual(new Uint8Array([10, 2, 0, 0]));
   expect(loads).toBeLessThan(12);
-  mark(table, new Uint8Array([10, 1, 200, 9]), false);
-  expect(nextFree(table, new Uint8Array([10, 1, 0, 2]))).toEqual(new Uint8Array([10, 1, 200, 9]));
+  setAllocated(table, new Uint8Array([10, 1, 200, 9]), false);
+  expect(findNextFree(table, new Uint8Array([10, 1, 0, 2]))).toEqual(new Uint8Array([10, 1, 200, 9]));
 });
 
 function blockOf(first: string): Ip[] {

@@ -5,7 +5,7 @@
 import { afterEach, beforeEach, expect, test } from "bun:test";
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { type Network, newNetwork } from "../../testing/host_local.ts";
+import { type HostLocalNetwork, newHostLocalNetwork } from "../../testing/host_local.ts";
 
 const DAY_S = 86_400;
 const DEVICE = "/dev/of-the-beginning";
@@ -23,10 +23,10 @@ function setClock(days: number): void {
   ahead = days;
 }
 
-let net: Network;
+let net: HostLocalNetwork;
 beforeEach(() => {
   // Room for 10.0.0.2 and 10.0.0.3, of which another program has the first.
-  net = newNetwork({ ranges: [[{ subnet: "10.0.0.0/29", rangeEnd: "10.0.0.3" }]] });
+  net = newHostLocalNetwork({ ranges: [[{ subnet: "10.0.0.0/29", rangeEnd: "10.0.0.3" }]] });
   mkdirSync(net.directory);
 });
 afterEach(() => {

@@ -5,24 +5,24 @@
  */
 import { expect, test } from "bun:test";
 import { join } from "node:path";
-import { newNetwork } from "../../testing/host_local.ts";
-import { expectTruth } from "../../testing/host_local_index.ts";
+import { newHostLocalNetwork } from "../../testing/host_local.ts";
+import { expectIndexMatchesDirectory } from "../../testing/host_local_index.ts";
 
 const testing = join(import.meta.dir, "../../testing/host_local.ts");
 
 /** A program that opens the same network and runs `body` with `net`. */
 function program(ipam: object, dataDir: string, body: string): string[] {
-  const open = `newNetwork(${JSON.stringify(ipam)}, ${JSON.stringify(dataDir)})`;
+  const open = `newHostLocalNetwork(${JSON.stringify(ipam)}, ${JSON.stringify(dataDir)})`;
   return [
     process.execPath,
     "-e",
-    `import { newNetwork } from ${JSON.stringify(testing)}; const net = ${open}; ${body}`,
+    `import { newHostLocalNetwork } from ${JSON.stringify(testing)}; const net = ${open}; ${body}`,
   ];
 }
 
 test("8 processes with 50 ADDs each get 400 addresses, no two of them the same", async () => {
   const ipam = { ranges: [[{ subnet: "10.0.0.0/22" }], [{ subnet: "fd00::/64" }]] };
-  using net = newNetwork(ipam);
+  using net = newHostLocalNetwork(ipam);
   const workers = Array.from({ length: 8 }, (_, worker) => {
     const body = `for (let i = 0; i < 50; i++) {
       const { ips } = net.call("ADD", { id: "w${worker}-" + i });
@@ -54,7 +54,7 @@ for (let i = 1; i <= 3; i++) CRASHES.push(["unlink", i]);
 for (const [call, when] of CRASHES) {
   test.skipIf(!Bun.which("strace"))(`killed at ${call} ${when}, ADD and DEL leave whole reservations or none`, () => {
     const ipam = { ranges: [[{ subnet: "10.0.0.0/30" }], [{ subnet: "fd00::/126", rangeEnd: "fd00::2" }]] };
-    using net = newNetwork(ipam);
+    using net = newHostLocalNetwork(ipam);
     const inject = `inject=/^${call}(at)?$:signal=KILL:when=${when}`;
     const killed = Bun.spawnSync(
       [
@@ -74,7 +74,7 @@ for (const [call, when] of CRASHES) {
       if (/^(10|fd)/.test(name)) expect(content).toBe("c1\r\neth0");
       if (name.startsWith("last_reserved_ip.")) expect(content).toMatch(/^(10\.0\.0\.2|fd00::2)$/);
     }
-    expectTruth(net.directory, "10.0.0.0", 5);
+    expectIndexMatchesDirectory(net.directory, "10.0.0.0", 5);
     // What a runtime does after a failed ADD; then the only address of each set has to be free.
     net.call("DEL");
     expect(net.add("c2")).toBe("10.0.0.2");

@@ -17,16 +17,16 @@ import {
   lazy,
   nonEmptyString,
   optional,
+  refine,
   route,
-  satisfying,
   type Schema,
   struct,
   withDefault,
 } from "../../spec/schema.ts";
 import { atLeast } from "../../spec/version.ts";
-import { rangeOrSet, type RangeSet, rangeSet, refuseOverlaps, toRange, toRangeSet } from "./ranges.ts";
+import { rangeOrSet, type RangeSet, rangeSet, refuseRangeOverlaps, resolveRange, resolveRangeSet } from "./ranges.ts";
 
-export interface Settings {
+export interface HostLocalConfig {
   /** Each gives one address; the place in the list is the number of `last_reserved_ip.N`. */
   readonly sets: readonly RangeSet[];
   readonly routes: readonly RouteConfig[];
@@ -35,10 +35,14 @@ export interface Settings {
 }
 
 /** The kernel would take what stands before a NUL. */
-export const path: Schema<string> = satisfying(nonEmptyString, "a path without NUL", (text) => !text.includes("\0"));
+export const pathWithoutNul: Schema<string> = refine(
+  nonEmptyString,
+  "a path without NUL",
+  (text) => !text.includes("\0"),
+);
 
 /** The text demands it (SPEC §Result, routes), and no plugin that gets such a route could add it. */
-const routeOfOneFamily = satisfying(
+const routeOfOneFamily = refine(
   route,
   "a route with destination and gateway of one family",
   ({ dst, gw }) => gw === undefined || familyOf(gw) === familyOf(dst),
@@ -47,42 +51,42 @@ const routeOfOneFamily = satisfying(
 const ipam = lazy(() =>
   struct({
     // One range of the oldest form; the empty string is as good as none.
-    subnet: optional({ ...cidr, blank: true }),
+    subnet: optional({ ...cidr, emptyIsUnset: true }),
     rangeStart: optional(ipAddress),
     rangeEnd: optional(ipAddress),
     gateway: optional(ipAddress),
     ranges: withDefault(array(rangeSet), []),
     routes: withDefault(array(routeOfOneFamily), []),
     // Read by every command, see ../host_local.ts.
-    dataDir: optional(path),
-    resolvConf: optional(path),
+    dataDir: optional(pathWithoutNul),
+    resolvConf: optional(pathWithoutNul),
   })
 );
 const ipRanges = lazy(() => withDefault(array(rangeOrSet), []));
 const ips = lazy(() => withDefault(array(ipOrCidr), []));
 
 /** The keys of the `host-local` plugin. */
-export const hostLocalKeys = () =>
+export const hostLocalConfigSchema = () =>
   struct({ ipam, runtimeConfig: struct({ ipRanges, ips }), args: struct({ cni: struct({ ips }) }) });
 
 /** Reads what ADD, CHECK and STATUS need; there may be no range at all. @throws {ConfigError} naming the path of what is wrong */
-export function parseSettings({ raw, runtimeConfig, cniVersion }: PluginConfig): Settings {
-  const { subnet, ranges, routes, resolvConf, dataDir: _, ...legacy } = ipam.parse(
-    jsonObject.parse(find(raw, "ipam"), "ipam"),
+export function parseHostLocalConfig({ raw, runtimeConfig, cniVersion }: PluginConfig): HostLocalConfig {
+  const { subnet, ranges, routes, resolvConf, dataDir: _, ...legacyRange } = ipam.parse(
+    jsonObject.parse(findValue(raw, "ipam"), "ipam"),
     "ipam",
   );
   const sets = [
-    ...ipRanges.parse(find(runtimeConfig, "ipRanges"), "runtimeConfig.ipRanges"),
-    ...(subnet ? [toRangeSet([toRange({ ...legacy, subnet }, "ipam")], "ipam.subnet")] : []),
+    ...ipRanges.parse(findValue(runtimeConfig, "ipRanges"), "runtimeConfig.ipRanges"),
+    ...(subnet ? [resolveRangeSet([resolveRange({ ...legacyRange, subnet }, "ipam")], "ipam.subnet")] : []),
     ...ranges,
   ];
-  if (!atLeast(cniVersion, "0.3.0")) refuseSecondOfFamily(sets, cniVersion);
-  refuseOverlaps(sets);
+  if (!atLeast(cniVersion, "0.3.0")) refuseSecondRangeSetOfFamily(sets, cniVersion);
+  refuseRangeOverlaps(sets);
   return { sets, routes, ...(resolvConf && { resolvConf }) };
 }
 
 /** The results of these versions have room for one address per family. */
-function refuseSecondOfFamily(sets: readonly RangeSet[], version: string): void {
+function refuseSecondRangeSetOfFamily(sets: readonly RangeSet[], version: string): void {
   for (const family of [4, 6]) {
     const [, second] = sets.filter(({ ranges }) => familyOf(ranges[0]!.subnet) === family);
     if (!second) continue;
@@ -100,16 +104,19 @@ function refuseSecondOfFamily(sets: readonly RangeSet[], version: string): void 
  * All sources add up, although CONVENTIONS.md lets `args` replace CNI_ARGS: the reference plugin adds them up, and
  * somebody who asks for IPv4 in one place and for IPv6 in another gets both.
  *
- * @param argument the value of `IP` in CNI_ARGS
+ * @param ipArgument the value of `IP` in CNI_ARGS
  * @throws {ConfigError} or, for CNI_ARGS, {@linkcode CniError} with code 4
  */
-export function parseRequestedIps({ args, runtimeConfig }: PluginConfig, argument: string | undefined): readonly Ip[] {
-  const wanted = [
-    ...(argument ? [parseArgument(argument)] : []),
-    ...ips.parse(find(args, "ips"), "args.cni.ips"),
-    ...ips.parse(find(runtimeConfig, "ips"), "runtimeConfig.ips"),
+export function parseRequestedIps(
+  { args, runtimeConfig }: PluginConfig,
+  ipArgument: string | undefined,
+): readonly Ip[] {
+  const requested = [
+    ...(ipArgument ? [parseArgument(ipArgument)] : []),
+    ...ips.parse(findValue(args, "ips"), "args.cni.ips"),
+    ...ips.parse(findValue(runtimeConfig, "ips"), "runtimeConfig.ips"),
   ].map(withoutPrefix);
-  return wanted.filter((ip, i) => wanted.indexOf(ip) === i);
+  return requested.filter((ip, i) => requested.indexOf(ip) === i);
 }
 
 function parseArgument(text: string): Ip | Cidr {
@@ -128,7 +135,7 @@ function withoutPrefix(address: Ip | Cidr): Ip {
   return address.includes("/") ? ipOf(address as Cidr) : address as Ip;
 }
 
-function find(node: Readonly<Record<string, unknown>>, key: string): unknown {
+function findValue(node: Readonly<Record<string, unknown>>, key: string): unknown {
   const spelling = findKey(node, key);
   return spelling === undefined ? undefined : node[spelling];
 }

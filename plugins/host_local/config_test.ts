@@ -1,12 +1,12 @@
 import { expect, test } from "bun:test";
 import { parsePluginConfig } from "../../spec/plugin_config.ts";
 import { CniError, ConfigError } from "../../spec/error.ts";
-import { parseRequestedIps, parseSettings } from "./config.ts";
+import { parseHostLocalConfig, parseRequestedIps } from "./config.ts";
 
 const request = (document: object) =>
   parsePluginConfig(JSON.stringify({ cniVersion: "1.1.0", name: "net", ...document }), "ADD");
-const settings = (ipam: object, rest: object = {}) => parseSettings(request({ ipam, ...rest }));
-const starts = ({ sets }: ReturnType<typeof parseSettings>) =>
+const settings = (ipam: object, rest: object = {}) => parseHostLocalConfig(request({ ipam, ...rest }));
+const starts = ({ sets }: ReturnType<typeof parseHostLocalConfig>) =>
   sets.map(({ ranges }) => ranges.map(({ start }) => `${start}`));
 
 test("parseSettings() reads the single range of the oldest form", () => {
@@ -74,7 +74,7 @@ for (
   test(`parseSettings() names ${path} in ${JSON.stringify(ipam)}`, () => {
     let error: unknown;
     try {
-      parseSettings(request({ ipam }));
+      parseHostLocalConfig(request({ ipam }));
     } catch (thrown) {
       error = thrown;
     }

@@ -11,8 +11,8 @@
  */
 import { type Ip, isIp, parseIp } from "../../ffi/address.ts";
 import { findBootId } from "../../ffi/sys/boot.ts";
-import { SystemError, unless } from "../../ffi/sys/error.ts";
-import { type Entry, listEntries } from "../../ffi/sys/directory.ts";
+import { ignoreErrors, SystemError } from "../../ffi/sys/error.ts";
+import { type DirectoryEntry, listDirectory } from "../../ffi/sys/directory.ts";
 import { findText } from "../../ffi/sys/file.ts";
 import type { Attachment } from "../../spec/plugin_config.ts";
 import { containerIdProblem, ifnameProblem } from "../../spec/env.ts";
@@ -24,85 +24,85 @@ export interface Holder {
 }
 
 /** An address and who holds it. */
-export interface Held {
+export interface HeldAddress {
   readonly address: Ip;
   readonly holder: Holder;
   /** Mark of the boot in which it was reserved; 0 if that is not known. */
-  readonly boot: number;
+  readonly bootTag: number;
 }
 
 export interface Inventory {
   /** Every address that cannot be given out; without a holder where something else has the name of an address. */
   readonly holders: ReadonlyMap<Ip, Holder | undefined>;
   /** Marks of the boots in which they were reserved, where that is known. */
-  readonly boots: ReadonlyMap<Ip, number>;
+  readonly bootTags: ReadonlyMap<Ip, number>;
   /** Files named like an address that reserve nothing: what a crash left of a reservation. */
-  readonly broken: readonly { readonly name: Ip; readonly content: string }[];
+  readonly corrupt: readonly { readonly name: Ip; readonly content: string }[];
   /** Second names whose address is gone. */
-  readonly orphans: readonly SecondName[];
+  readonly orphans: readonly HolderLink[];
   /** Files that were to become something else, or still are. */
-  readonly temporaries: readonly string[];
+  readonly temporaryFiles: readonly string[];
 }
 
-/** What {@linkcode indexName} gave to a file. */
-export interface SecondName {
+/** What {@linkcode holderLinkName} gave to a file. */
+export interface HolderLink {
   readonly name: string;
   readonly holder: Holder;
   /** The mark of the boot, 0 where it is not told. */
-  readonly boot: number;
+  readonly bootTag: number;
 }
 
 /** Reads the directory of a network; one that does not exist is empty, a link as well. @throws {SystemError} */
 export function readInventory(directory: string): Inventory {
-  const entries = unless(["ENOENT", "ENOTDIR"], () => listEntries(directory, false)) ?? [];
-  const seconds = new Map<Entry["inode"], SecondName>();
+  const entries = ignoreErrors(["ENOENT", "ENOTDIR"], () => listDirectory(directory, false)) ?? [];
+  const linksByInode = new Map<DirectoryEntry["inode"], HolderLink>();
   for (const { name, inode } of entries) {
-    const second = name.startsWith(".") ? parseIndexName(name) : undefined;
-    if (!second) continue;
-    const other = seconds.get(inode);
+    const holderLink = name.startsWith(".") ? parseHolderLinkName(name) : undefined;
+    if (!holderLink) continue;
+    const previous = linksByInode.get(inode);
     // Of two that somebody linked, the one that spares the address.
-    if (!other || other.boot !== currentBoot()) seconds.set(inode, second);
+    if (!previous || previous.bootTag !== currentBootTag()) linksByInode.set(inode, holderLink);
   }
   const holders = new Map<Ip, Holder | undefined>();
-  const boots = new Map<Ip, number>();
-  const broken: { name: Ip; content: string }[] = [];
-  const temporaries: string[] = [];
-  const used = new Set<Entry["inode"]>();
+  const bootTags = new Map<Ip, number>();
+  const corrupt: { name: Ip; content: string }[] = [];
+  const temporaryFiles: string[] = [];
+  const usedInodes = new Set<DirectoryEntry["inode"]>();
   for (const entry of entries) {
     if (entry.name.startsWith(".")) {
-      if (isTemporary(entry.name)) temporaries.push(entry.name);
+      if (isTemporaryName(entry.name)) temporaryFiles.push(entry.name);
       continue;
     }
-    const second = seconds.get(entry.inode);
-    if (second) used.add(entry.inode);
+    const holderLink = linksByInode.get(entry.inode);
+    if (holderLink) usedInodes.add(entry.inode);
     if (!isCanonicalIp(entry.name)) continue;
-    const found = second?.holder ?? readHolder(directory, entry);
-    if (typeof found === "string") broken.push({ name: entry.name, content: found });
-    else if (found !== null) holders.set(entry.name, found);
-    if (second && second.boot !== 0) boots.set(entry.name, second.boot);
+    const holder = holderLink?.holder ?? readEntryHolder(directory, entry);
+    if (typeof holder === "string") corrupt.push({ name: entry.name, content: holder });
+    else if (holder !== null) holders.set(entry.name, holder);
+    if (holderLink && holderLink.bootTag !== 0) bootTags.set(entry.name, holderLink.bootTag);
   }
-  const orphans: SecondName[] = [];
-  for (const [inode, second] of seconds) if (!used.has(inode)) orphans.push(second);
-  return { holders, boots, broken, orphans, temporaries };
+  const orphans: HolderLink[] = [];
+  for (const [inode, holderLink] of linksByInode) if (!usedInodes.has(inode)) orphans.push(holderLink);
+  return { holders, bootTags, corrupt, orphans, temporaryFiles };
 }
 
 /** Every reservation of which it is known who holds it. */
-export function heldOf({ holders, boots }: Inventory): Held[] {
+export function listHeldAddresses({ holders, bootTags }: Inventory): HeldAddress[] {
   return [...holders].flatMap(([address, holder]) =>
-    holder ? [{ address, holder, boot: boots.get(address) ?? 0 }] : []
+    holder ? [{ address, holder, bootTag: bootTags.get(address) ?? 0 }] : []
   );
 }
 
 /** The addresses that an attachment holds, from old versions if there are no others. */
-export function addressesOf({ holders }: Inventory, { containerId, ifname }: Attachment): Ip[] {
-  const own: Ip[] = [];
-  const old: Ip[] = [];
+export function addressesHeldBy({ holders }: Inventory, { containerId, ifname }: Attachment): Ip[] {
+  const byInterface: Ip[] = [];
+  const legacy: Ip[] = [];
   for (const [address, holder] of holders) {
     if (holder?.containerId !== containerId) continue;
-    if (holder.ifname === ifname) own.push(address);
-    else if (holder.ifname === undefined) old.push(address);
+    if (holder.ifname === ifname) byInterface.push(address);
+    else if (holder.ifname === undefined) legacy.push(address);
   }
-  return own.length > 0 ? own : old;
+  return byInterface.length > 0 ? byInterface : legacy;
 }
 
 /** What is written into the file of a reservation. */
@@ -111,7 +111,7 @@ export function formatHolder({ containerId, ifname }: Holder): string {
 }
 
 /** The holder that the file of a reservation names; `undefined` if there is no such file, or it names nobody. @throws {SystemError} */
-export function findHolder(path: string): Holder | undefined {
+export function readHolderFile(path: string): Holder | undefined {
   const content = findText(path);
   return content === undefined ? undefined : parseHolder(content);
 }
@@ -122,31 +122,31 @@ export function describeHolder({ containerId, ifname }: Holder): string {
 }
 
 /** What tells this boot from others: 32 bits of its id, which are not all 0; 0 if it cannot be told. */
-export function currentBoot(): number {
+export function currentBootTag(): number {
   return parseInt(findBootId()?.slice(0, 8) ?? "0", 16) || 0;
 }
 
 /**
  * The second name of a reservation, unless it would be too long for a file name.
  *
- * @param boot mark of the boot, 0 if it is not known
+ * @param bootTag mark of the boot, 0 if it is not known
  */
-export function indexName({ containerId, ifname }: Holder, boot: number): string | undefined {
+export function holderLinkName({ containerId, ifname }: Holder, bootTag: number): string | undefined {
   // 255 bytes are the limit, of which an interface name takes 15 and the boot 9.
   if (ifname === undefined || containerId.length > 200) return undefined;
-  return `.${containerId}:${ifname}${boot === 0 ? "" : `:${boot.toString(16).padStart(8, "0")}`}`;
+  return `.${containerId}:${ifname}${bootTag === 0 ? "" : `:${bootTag.toString(16).padStart(8, "0")}`}`;
 }
 
 /** Neither an id nor the name of an interface can hold a colon. */
-function parseIndexName(name: string): SecondName | undefined {
-  const [containerId = "", ifname, boot, ...more] = name.slice(1).split(":");
-  if (containerId === "" || ifname === undefined || more.length > 0) return undefined;
-  if (boot !== undefined && !/^[0-9a-f]{8}$/.test(boot)) return undefined;
-  return { name, holder: { containerId, ifname }, boot: boot === undefined ? 0 : parseInt(boot, 16) };
+function parseHolderLinkName(name: string): HolderLink | undefined {
+  const [containerId = "", ifname, bootTag, ...surplus] = name.slice(1).split(":");
+  if (containerId === "" || ifname === undefined || surplus.length > 0) return undefined;
+  if (bootTag !== undefined && !/^[0-9a-f]{8}$/.test(bootTag)) return undefined;
+  return { name, holder: { containerId, ifname }, bootTag: bootTag === undefined ? 0 : parseInt(bootTag, 16) };
 }
 
 /** True for the names that writeTemporary() gives to what is written here; files of others, and `.c1:x.tmp`, stay. */
-function isTemporary(name: string): boolean {
+function isTemporaryName(name: string): boolean {
   return name.endsWith(".tmp") && /^\.(new|status|last_reserved_ip\.\d+)\.[a-z\d]+\.tmp$/.test(name);
 }
 
@@ -156,7 +156,7 @@ function isCanonicalIp(name: string): name is Ip {
 }
 
 /** The holder; `undefined` if that is not for us to know, `null` if the file is gone, the content if that names nobody. */
-function readHolder(directory: string, { name, isFile }: Entry): Holder | string | null | undefined {
+function readEntryHolder(directory: string, { name, isFile }: DirectoryEntry): Holder | string | null | undefined {
   if (!isFile) return undefined;
   try {
     const content = findText(`${directory}/${name}`);
@@ -169,8 +169,8 @@ function readHolder(directory: string, { name, isFile }: Entry): Holder | string
 }
 
 function parseHolder(content: string): Holder | undefined {
-  const [containerId = "", ifname, ...more] = content.trim().split(/\r?\n/);
-  if (containerIdProblem(containerId) || more.length > 0) return undefined;
+  const [containerId = "", ifname, ...surplus] = content.trim().split(/\r?\n/);
+  if (containerIdProblem(containerId) || surplus.length > 0) return undefined;
   if (ifname === undefined) return { containerId };
   return ifnameProblem(ifname) ? undefined : { containerId, ifname };
 }
@@ -179,23 +179,25 @@ function parseHolder(content: string): Holder | undefined {
  * Tells whose attachment is on the list of the living. What another program wrote may be cut off, as somebody's hand leaves it: it stays for
  * as long as it could be the beginning of an attachment on the list, of which one that names no interface is the same.
  */
-export function survivors(valid: readonly Attachment[]): (held: Pick<Held, "holder" | "boot">) => boolean {
+export function validHolderFilter(
+  valid: readonly Attachment[],
+): (held: Pick<HeldAddress, "holder" | "bootTag">) => boolean {
   // In order, all that begin with a text stand together, and it comes first itself. A node that was taken over has thousands to ask for.
-  const texts = valid.map(formatHolder).sort();
-  return ({ holder, boot }) => {
+  const validTexts = valid.map(formatHolder).sort();
+  return ({ holder, bootTag }) => {
     const text = formatHolder(holder);
-    const next = firstFrom(texts, text);
-    return next === text || boot === 0 && next?.startsWith(text) === true;
+    const next = lowerBound(validTexts, text);
+    return next === text || bootTag === 0 && next?.startsWith(text) === true;
   };
 }
 
 /** The first of `ordered` that is not before `text`. */
-function firstFrom(ordered: readonly string[], text: string): string | undefined {
-  let [from, to] = [0, ordered.length];
+function lowerBound(sorted: readonly string[], text: string): string | undefined {
+  let [from, to] = [0, sorted.length];
   while (from < to) {
     const middle = (from + to) >> 1;
-    if (ordered[middle]! < text) from = middle + 1;
+    if (sorted[middle]! < text) from = middle + 1;
     else to = middle;
   }
-  return ordered[from];
+  return sorted[from];
 }

@@ -7,24 +7,24 @@
  * @module
  */
 import { SystemError } from "../../ffi/sys/error.ts";
-import { setModified } from "../../ffi/sys/pread_pwrite.ts";
-import { statusOf } from "../../ffi/sys/stat.ts";
+import { setMtime } from "../../ffi/sys/pread_pwrite.ts";
+import { fstat } from "../../ffi/sys/stat.ts";
 
 const ESTALE = 116;
 
 /** Tells this state of the directory that is open as `fd` from every other. @throws {SystemError} */
-export function sealOf(fd: number, boot: string): string {
-  const { identity, modified, changed } = statusOf(fd);
-  return `${boot} ${identity} ${modified} ${changed}`;
+export function readStamp(fd: number, boot: string): string {
+  const { identity, mtime, ctime } = fstat(fd);
+  return `${boot} ${identity} ${mtime} ${ctime}`;
 }
 
 /** Gives the directory a time of change that no clock gives, so that its seal is one that it never had. @throws {SystemError} */
-export function sealAnew(fd: number, boot: string): string {
+export function renewStamp(fd: number, boot: string): string {
   const second = Math.floor(Date.now() / 1000) - 1;
   const time = BigInt(second) * 1_000_000_000n + BigInt(Math.floor(Math.random() * 1e9));
-  setModified(fd, time);
-  const seal = sealOf(fd, boot);
+  setMtime(fd, time);
+  const stamp = readStamp(fd, boot);
   // Changed again by now, or a file system with coarser times, where two changes could look like one.
-  if (!seal.includes(` ${time} `)) throw new SystemError("futimens", ESTALE, "seal the directory");
-  return seal;
+  if (!stamp.includes(` ${time} `)) throw new SystemError("futimens", ESTALE, "seal the directory");
+  return stamp;
 }

@@ -11,35 +11,35 @@ import { SystemError } from "../../ffi/sys/error.ts";
 export const PAGE_BYTES = 4096;
 export const PAGE_WORDS = PAGE_BYTES / 4;
 // Places of the words in front of the slots.
-const CHECKSUM = 0;
-const NUMBER = 1;
-const COUNT = 2;
+const CHECKSUM_WORD = 0;
+const NUMBER_WORD = 1;
+const COUNT_WORD = 2;
 /** Set for ever once a slot had to go to the next page. */
-const GOES_ON = 3;
+const OVERFLOW_WORD = 3;
 const EIO = 5;
 const ENOSPC = 28;
 
 /** Pages as they are read and changed. */
-export interface Pages {
+export interface PageCache {
   /** The page of this number, the same array every time. @throws {SystemError} `EIO` if it is damaged */
   load(number: number): Uint32Array;
   /** Tells that the page was changed. */
-  touch(number: number): void;
+  markDirty(number: number): void;
 }
 
 /** A hash table: `count` pages from number `first` on. */
-export interface Table {
-  readonly pages: Pages;
+export interface HashTable {
+  readonly pages: PageCache;
   readonly first: number;
   readonly count: number;
   /** Two for the key, the rest is the user's. A page keeps the room of the first slot to itself. */
   readonly slotWords: number;
   /** In how many pages a new slot may look for room. */
-  readonly reach: number;
+  readonly maxProbes: number;
 }
 
 /** 64 bits that stand for something longer. */
-export interface Key {
+export interface KeyHash {
   readonly low: number;
   readonly high: number;
 }
@@ -51,78 +51,82 @@ export interface Slot {
 }
 
 /** By two functions that give numbers: taking a bigint to pieces takes longer than both. */
-export function keyOf(what: string | Uint8Array): Key {
-  return { low: Bun.hash.xxHash32(what), high: Bun.hash.murmur32v3(what) };
+export function hashKey(key: string | Uint8Array): KeyHash {
+  return { low: Bun.hash.xxHash32(key), high: Bun.hash.murmur32v3(key) };
 }
 
 /** A number of pages that so many slots fill to the half, since every ADD may bring one more. */
-export function pagesFor(slots: number, slotWords: number): number {
+export function pageCountFor(slots: number, slotWords: number): number {
   return 1 + Math.ceil(slots / (PAGE_WORDS / slotWords / 2));
 }
 
 /** The number of the page that may hold a key after `before` others were full; most of the time the first is all there is. */
-function pageNumber({ first, count }: Table, { low }: Key, before: number): number {
-  return first + (Math.floor(low / 2 ** 32 * count) + before) % count;
+function pageNumber({ first, count }: HashTable, { low }: KeyHash, probe: number): number {
+  return first + (Math.floor(low / 2 ** 32 * count) + probe) % count;
 }
 
 /** The slots of a key. */
-export function findSlots(table: Table, key: Key): Slot[] {
+export function findSlots(table: HashTable, key: KeyHash): Slot[] {
   const { pages, slotWords } = table;
-  const found: Slot[] = [];
+  const slots: Slot[] = [];
   for (let i = 0; i < table.count; i++) {
     const number = pageNumber(table, key, i);
     const page = pages.load(number);
-    const end = (page[COUNT]! + 1) * slotWords;
-    for (let at = page.indexOf(key.low, slotWords); at >= 0 && at < end; at = page.indexOf(key.low, at + 1)) {
-      if (at % slotWords !== 0 || page[at + 1] !== key.high) continue;
-      found.push({ page: number, words: page.subarray(at, at + slotWords) });
+    const end = (page[COUNT_WORD]! + 1) * slotWords;
+    for (
+      let offset = page.indexOf(key.low, slotWords);
+      offset >= 0 && offset < end;
+      offset = page.indexOf(key.low, offset + 1)
+    ) {
+      if (offset % slotWords !== 0 || page[offset + 1] !== key.high) continue;
+      slots.push({ page: number, words: page.subarray(offset, offset + slotWords) });
     }
-    if (page[GOES_ON] === 0) break;
+    if (page[OVERFLOW_WORD] === 0) break;
   }
-  return found;
+  return slots;
 }
 
 /** A new slot, all zeros behind the key. @throws {SystemError} `ENOSPC` if there is none within reach: the table is too small by now */
-export function addSlot(table: Table, key: Key): Slot {
+export function addSlot(table: HashTable, key: KeyHash): Slot {
   const { pages, slotWords } = table;
-  for (let i = 0; i < Math.min(table.count, table.reach); i++) {
+  for (let i = 0; i < Math.min(table.count, table.maxProbes); i++) {
     const number = pageNumber(table, key, i);
     const page = pages.load(number);
-    pages.touch(number);
-    const at = (page[COUNT]! + 1) * slotWords;
-    if (at === PAGE_WORDS) {
-      page[GOES_ON] = 1;
+    pages.markDirty(number);
+    const offset = (page[COUNT_WORD]! + 1) * slotWords;
+    if (offset === PAGE_WORDS) {
+      page[OVERFLOW_WORD] = 1;
       continue;
     }
-    page[COUNT]!++;
-    page[at] = key.low;
-    page[at + 1] = key.high;
-    return { page: number, words: page.subarray(at, at + slotWords) };
+    page[COUNT_WORD]!++;
+    page[offset] = key.low;
+    page[offset + 1] = key.high;
+    return { page: number, words: page.subarray(offset, offset + slotWords) };
   }
   throw new SystemError("write", ENOSPC, "find room in a table");
 }
 
 /** Removes a slot. Other slots of its page are void after that. */
-export function removeSlot({ pages, slotWords }: Table, { page: number, words }: Slot): void {
+export function removeSlot({ pages, slotWords }: HashTable, { page: number, words }: Slot): void {
   const page = pages.load(number);
-  const last = page.subarray(page[COUNT]! * slotWords, (page[COUNT]! + 1) * slotWords);
+  const last = page.subarray(page[COUNT_WORD]! * slotWords, (page[COUNT_WORD]! + 1) * slotWords);
   words.set(last);
   last.fill(0);
-  page[COUNT]!--;
-  pages.touch(number);
+  page[COUNT_WORD]!--;
+  pages.markDirty(number);
 }
 
 /** Makes a page ready to be written as page `number`. */
-export function sealPage(page: Uint32Array, number: number): void {
-  page[NUMBER] = number;
-  page[CHECKSUM] = checksum(page);
+export function writeChecksum(page: Uint32Array, number: number): void {
+  page[NUMBER_WORD] = number;
+  page[CHECKSUM_WORD] = checksum(page);
 }
 
 /** @throws {SystemError} `EIO` if the page is not the one that was written as `number`: something else wrote into the file */
-export function requireSealed(page: Uint32Array, number: number): void {
-  if (page[NUMBER] !== number || page[CHECKSUM] !== checksum(page)) throw new SystemError("read", EIO);
+export function requireChecksum(page: Uint32Array, number: number): void {
+  if (page[NUMBER_WORD] !== number || page[CHECKSUM_WORD] !== checksum(page)) throw new SystemError("read", EIO);
 }
 
 function checksum(page: Uint32Array): number {
-  return Bun.hash.crc32(page.subarray(CHECKSUM + 1));
+  return Bun.hash.crc32(page.subarray(CHECKSUM_WORD + 1));
 }

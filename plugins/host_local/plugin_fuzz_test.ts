@@ -8,10 +8,10 @@ import { lstatSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, w
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { currentNetns, openNetns } from "../../ffi/netns.ts";
-import { fuzz } from "../../testing/fuzz.ts";
-import { plant, type PlantName, PLANTS } from "../../testing/planted_paths.ts";
+import { checkProperty } from "../../testing/fuzz.ts";
+import { PLANTED_KINDS, type PlantedKind, plantPath } from "../../testing/planted_paths.ts";
 import hostLocal from "./plugin.ts";
-import { embedded, serve, type Surroundings } from "../lib/protocol/serve.ts";
+import { builtinInvoker, type HostContext, serve } from "../lib/protocol/serve.ts";
 
 const root = mkdtempSync(join(tmpdir(), "cni-reservations-"));
 const outside = join(root, "outside");
@@ -20,10 +20,10 @@ const network = join(dataDir, "net");
 afterAll(() => rmSync(root, { recursive: true }));
 
 const said: string[] = [];
-const surroundings: Surroundings = {
+const surroundings: HostContext = {
   host: currentNetns(),
   openNetns,
-  invoker: () => embedded(() => undefined, surroundings),
+  invoker: () => builtinInvoker(() => undefined, surroundings),
   log: (message) => void said.push(message),
 };
 
@@ -130,7 +130,7 @@ const CONTENTS = [
   ],
 ];
 
-type Kind = "file" | "directory" | PlantName;
+type Kind = "file" | "directory" | PlantedKind;
 interface Foreign {
   readonly name: string;
   readonly kind: Kind;
@@ -140,7 +140,7 @@ const foreign: fc.Arbitrary<Foreign> = fc.record({
   name: fc.constantFrom(...NAMES),
   kind: fc.oneof(
     { weight: 6, arbitrary: fc.constant<Kind>("file") },
-    { weight: 5, arbitrary: fc.constantFrom<Kind>("directory", ...Object.keys(PLANTS) as PlantName[]) },
+    { weight: 5, arbitrary: fc.constantFrom<Kind>("directory", ...Object.keys(PLANTED_KINDS) as PlantedKind[]) },
   ),
   content: fc.oneof(fc.constantFrom(...CONTENTS), fc.string({ unit: "binary", maxLength: 40 })),
 });
@@ -151,14 +151,14 @@ function put({ name, kind, content }: Foreign): Disposable | undefined {
   const path = join(network, name);
   // A socket's path has 107 bytes at most.
   if (lstatSync(path, { throwIfNoEntry: false }) || kind === "a socket" && path.length > 100) return undefined;
-  if (kind !== "directory" && kind !== "file") return plant(kind, path, TARGETS);
+  if (kind !== "directory" && kind !== "file") return plantPath(kind, path, TARGETS);
   if (kind === "directory") mkdirSync(path);
   else writeFileSync(path, content);
   return undefined;
 }
 
 test("whatever lies among the reservations, every call ends well or with an error of ours, and touches nothing else", () => {
-  fuzz(
+  checkProperty(
     fc.property(fc.array(foreign, { maxLength: 6 }), (plants) => {
       reset();
       const before = outsiders();
@@ -195,7 +195,7 @@ test("index files of any content are made anew", () => {
   reset();
   call("ADD", "c1");
   const whole = readFileSync(index);
-  fuzz(
+  checkProperty(
     fc.property(
       fc.array(fc.tuple(fc.nat(whole.length - 1), fc.nat(255)), { minLength: 1, maxLength: 8 }),
       fc.nat(),

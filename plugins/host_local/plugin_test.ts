@@ -2,13 +2,13 @@ import { expect, test } from "bun:test";
 import { closeSync, existsSync, mkdirSync, openSync, readdirSync, rmSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import fc from "fast-check";
-import { newNetwork } from "../../testing/host_local.ts";
+import { newHostLocalNetwork } from "../../testing/host_local.ts";
 
 const DUAL = { ranges: [[{ subnet: "10.1.2.0/24" }, { subnet: "10.2.2.0/24" }], [{ subnet: "fd00:1::/64" }]] };
 const SMALL = { ranges: [[{ subnet: "10.0.0.0/29" }]] };
 
 test("ADD gives one address per set, routes and name servers, and remembers them in the reference's form", () => {
-  using net = newNetwork(DUAL);
+  using net = newHostLocalNetwork(DUAL);
   const resolvConf = join(net.dataDir, "resolv.conf");
   writeFileSync(resolvConf, "nameserver 192.0.2.3\nsearch a b\n");
   const routes = [
@@ -38,7 +38,7 @@ test("ADD gives one address per set, routes and name servers, and remembers them
 });
 
 test("ADD answers in the form of every version", () => {
-  using net = newNetwork(DUAL);
+  using net = newHostLocalNetwork(DUAL);
   expect<object>(net.call("ADD", { id: "a", config: { cniVersion: "0.2.0" } })).toEqual({
     cniVersion: "0.2.0",
     ip4: { ip: "10.1.2.2/24", gateway: "10.1.2.1" },
@@ -56,14 +56,14 @@ test("ADD answers in the form of every version", () => {
 });
 
 test("ADD goes on behind what was released", () => {
-  using net = newNetwork(SMALL);
+  using net = newHostLocalNetwork(SMALL);
   expect(net.add("a")).toBe("10.0.0.2");
   net.call("DEL", { id: "a" });
   expect(net.add("a")).toBe("10.0.0.3");
 });
 
 test("ADD of an attachment that has an address is refused and keeps that address", () => {
-  using net = newNetwork(SMALL);
+  using net = newHostLocalNetwork(SMALL);
   net.add("a");
   const refused = 'Cannot allocate an address: container "a", interface "eth0" holds 10.0.0.2 already';
   expect(() => net.add("a")).toThrow(refused);
@@ -73,7 +73,7 @@ test("ADD of an attachment that has an address is refused and keeps that address
 });
 
 test("ADD honours an address from CNI_ARGS, args and runtimeConfig", () => {
-  using net = newNetwork(DUAL);
+  using net = newHostLocalNetwork(DUAL);
   expect(net.add("a", { args: "IgnoreUnknown=1;K8S_POD_NAME=x;IP=10.1.2.50/24" })).toBe("10.1.2.50");
   expect(net.add("b", { config: { args: { cni: { ips: ["10.2.2.60"] } } } })).toBe("10.2.2.60");
   const { ips } = net.call("ADD", {
@@ -90,7 +90,7 @@ test("ADD honours an address from CNI_ARGS, args and runtimeConfig", () => {
 });
 
 test("ADD that fails releases nothing of others and nothing of before", () => {
-  using net = newNetwork({ ranges: [[{ subnet: "10.0.0.0/29" }], [{ subnet: "10.0.1.0/30" }]] });
+  using net = newHostLocalNetwork({ ranges: [[{ subnet: "10.0.0.0/29" }], [{ subnet: "10.0.1.0/30" }]] });
   net.add("a");
   const before = net.files();
   expect(() => net.add("b")).toThrow("all 1 addresses of range set 10.0.1.1-10.0.1.2 are in use");
@@ -99,7 +99,7 @@ test("ADD that fails releases nothing of others and nothing of before", () => {
 });
 
 test("ADD recovers what a crash left and says so", () => {
-  using net = newNetwork(SMALL);
+  using net = newHostLocalNetwork(SMALL);
   mkdirSync(net.directory);
   for (let i = 2; i <= 6; i++) writeFileSync(join(net.directory, `10.0.0.${i}`), "");
   writeFileSync(join(net.directory, "last_reserved_ip.0"), "");
@@ -109,7 +109,7 @@ test("ADD recovers what a crash left and says so", () => {
 });
 
 test("ADD needs ranges, and CNI_ARGS that it understands", () => {
-  using net = newNetwork({});
+  using net = newHostLocalNetwork({});
   expect(() => net.add("a")).toThrow(
     'Cannot use network "net": ipam.ranges must be a list of at least one range set: got nothing',
   );
@@ -125,7 +125,7 @@ test("ADD needs ranges, and CNI_ARGS that it understands", () => {
 });
 
 test("DEL releases what this interface of this container holds, and nothing else", () => {
-  using net = newNetwork(DUAL);
+  using net = newHostLocalNetwork(DUAL);
   net.add("a");
   net.add("a", { ifname: "eth1" });
   net.add("ab");
@@ -135,7 +135,7 @@ test("DEL releases what this interface of this container holds, and nothing else
 });
 
 test("DEL releases what old versions wrote", () => {
-  using net = newNetwork(SMALL);
+  using net = newHostLocalNetwork(SMALL);
   mkdirSync(net.directory);
   writeFileSync(join(net.directory, "10.0.0.2"), "a");
   writeFileSync(join(net.directory, "10.0.0.3"), "  b\n");
@@ -144,7 +144,7 @@ test("DEL releases what old versions wrote", () => {
 });
 
 test("DEL works whatever the configuration says by now, and twice", () => {
-  using net = newNetwork(SMALL);
+  using net = newHostLocalNetwork(SMALL);
   for (const ipam of [{ ranges: [] }, { ranges: [[{ subnet: "10.0.0.9/29" }]] }, { subnet: "nonsense" }]) {
     net.add("a");
     net.call("DEL", { id: "a", ipam, args: "FOO=bar;;" });
@@ -154,14 +154,14 @@ test("DEL works whatever the configuration says by now, and twice", () => {
 });
 
 test("DEL and GC of a network that has no files leave it so", () => {
-  using net = newNetwork(SMALL);
+  using net = newHostLocalNetwork(SMALL);
   net.call("DEL");
   net.call("GC", { config: { "cni.dev/valid-attachments": [] } });
   expect(existsSync(net.directory)).toBe(false);
 });
 
 test("CHECK compares reservations with prevResult", () => {
-  using net = newNetwork(DUAL);
+  using net = newHostLocalNetwork(DUAL);
   const { ips } = net.call("ADD");
   const check = (addresses: string[]) => () => {
     const prevResult = { cniVersion: "1.1.0", ips: addresses.map((address) => ({ address })) };
@@ -181,7 +181,7 @@ test("CHECK compares reservations with prevResult", () => {
 });
 
 test("GC releases what is not on the list and nothing else", () => {
-  using net = newNetwork(DUAL);
+  using net = newHostLocalNetwork(DUAL);
   for (const id of ["a", "b", "c"]) net.add(id);
   net.add("a", { ifname: "eth1" });
   writeFileSync(join(net.directory, "10.1.2.100"), "a");
@@ -212,20 +212,20 @@ test("GC releases what is not on the list and nothing else", () => {
 });
 
 test("GC spares a reservation that is newer than the list it was called with, but none of a time to come", () => {
-  using net = newNetwork(SMALL);
+  using net = newHostLocalNetwork(SMALL);
   const before = BigInt(Date.now() - 1000) * 1_000_000n;
   net.add("a");
-  net.call("GC", { config: { "cni.dev/valid-attachments": [] }, madeAt: before });
+  net.call("GC", { config: { "cni.dev/valid-attachments": [] }, snapshotTime: before });
   expect(net.names()).toContain("10.0.0.2");
   // The clock was set back since.
   const tomorrow = new Date(Date.now() + 86_400_000);
   utimesSync(join(net.directory, "10.0.0.2"), tomorrow, tomorrow);
-  net.call("GC", { config: { "cni.dev/valid-attachments": [] }, madeAt: before });
+  net.call("GC", { config: { "cni.dev/valid-attachments": [] }, snapshotTime: before });
   expect(net.names()).not.toContain("10.0.0.2");
 });
 
 test("STATUS tells whether an ADD would get an address", () => {
-  using net = newNetwork({ ranges: [[{ subnet: "10.0.0.0/29" }], [{ subnet: "10.0.1.0/30" }]] });
+  using net = newHostLocalNetwork({ ranges: [[{ subnet: "10.0.0.0/29" }], [{ subnet: "10.0.1.0/30" }]] });
   net.call("STATUS");
   expect(readdirSync(net.dataDir)).toEqual([]);
   net.add("a");
@@ -242,7 +242,7 @@ test("STATUS tells whether an ADD would get an address", () => {
 });
 
 test("STATUS fails without a range, as every ADD would, unless the runtime is to give it", () => {
-  using net = newNetwork({ ranges: [] });
+  using net = newHostLocalNetwork({ ranges: [] });
   for (const capabilities of [undefined, {}, { ipRanges: false }, { ips: true }]) {
     expect(() => net.call("STATUS", { config: { capabilities } })).toThrow(
       "ipam.ranges must be a list of at least one range set: got nothing",
@@ -252,7 +252,7 @@ test("STATUS fails without a range, as every ADD would, unless the runtime is to
 });
 
 test("STATUS tells when reservations cannot be written", () => {
-  using net = newNetwork(SMALL);
+  using net = newHostLocalNetwork(SMALL);
   writeFileSync(net.directory, "not a directory");
   expect(() => net.call("STATUS")).toThrow(
     expect.objectContaining({
@@ -275,7 +275,7 @@ test("random ADD, DEL and GC agree with a model", () => {
   );
   fc.assert(
     fc.property(fc.array(step, { maxLength: 30 }), (steps) => {
-      using net = newNetwork(SMALL);
+      using net = newHostLocalNetwork(SMALL);
       const model = newModel();
       for (const { verb, container: { id, ifname } } of steps) {
         const key = `${id} ${ifname}`;

@@ -8,8 +8,8 @@
 import {
   broadcastOf,
   type Cidr,
-  compareIp,
-  contains,
+  compareIps,
+  containsIp,
   familyOf,
   type Ip,
   ipBytes,
@@ -23,7 +23,7 @@ import { ConfigError } from "../../spec/error.ts";
 import { array, cidr, ipAddress, lazy, optional, type Schema, struct } from "../../spec/schema.ts";
 
 /** The addresses from `start` to `end`, both included, of which `gateway` is never given out. */
-export interface Range {
+export interface AddressRange {
   readonly subnet: Cidr;
   readonly start: Ip;
   readonly end: Ip;
@@ -35,18 +35,18 @@ export interface Range {
 export interface RangeSet {
   /** Where it stands in the configuration: `ipam.ranges[0]`. */
   readonly path: string;
-  readonly ranges: readonly Range[];
+  readonly ranges: readonly AddressRange[];
 }
 
 /** A range as it is written. */
-export interface RangeFields {
+export interface RangeConfig {
   readonly subnet: Cidr;
   readonly rangeStart?: Ip;
   readonly rangeEnd?: Ip;
   readonly gateway?: Ip;
 }
 
-const fields = lazy(() =>
+const rangeConfig = lazy(() =>
   struct({
     subnet: cidr,
     rangeStart: optional(ipAddress),
@@ -54,13 +54,16 @@ const fields = lazy(() =>
     gateway: optional(ipAddress),
   })
 );
-const range: Schema<Range> = { inner: fields, parse: (node, path = "") => toRange(fields.parse(node, path), path) };
+const range: Schema<AddressRange> = {
+  inner: rangeConfig,
+  parse: (node, path = "") => resolveRange(rangeConfig.parse(node, path), path),
+};
 const ranges = array(range);
 
 /** A list of ranges. */
 export const rangeSet: Schema<RangeSet> = {
   inner: ranges,
-  parse: (node, path = "") => toRangeSet(ranges.parse(node, path), path),
+  parse: (node, path = "") => resolveRangeSet(ranges.parse(node, path), path),
 };
 /** A list of ranges, or a single one in its place: containerd's library sends `ipRanges` with one level less. */
 export const rangeOrSet: Schema<RangeSet> = {
@@ -70,7 +73,7 @@ export const rangeOrSet: Schema<RangeSet> = {
 };
 
 /** The range that `fields` describe, with what they leave out. @throws {ConfigError} naming the field below `path` */
-export function toRange({ subnet, rangeStart, rangeEnd, gateway }: RangeFields, path: string): Range {
+export function resolveRange({ subnet, rangeStart, rangeEnd, gateway }: RangeConfig, path: string): AddressRange {
   const bits = familyOf(subnet) === 4 ? 32 : 128;
   const refuse = (field: string, expected: string, got: string): never => {
     throw new ConfigError(`${path}.${field}`, expected, JSON.stringify(got));
@@ -85,14 +88,14 @@ export function toRange({ subnet, rangeStart, rangeEnd, gateway }: RangeFields, 
   const start = rangeStart ?? first;
   // An IPv6 network has no broadcast address.
   const end = rangeEnd ?? (bits === 32 ? previousIp(last)! : last);
-  if (!contains(network, start)) refuse("rangeStart", `an address in ${network}`, start);
-  if (!contains(network, end)) refuse("rangeEnd", `an address in ${network}`, end);
-  if (compareIp(start, end) > 0) refuse("rangeStart", `an address in ${network} that is not after ${end}`, start);
+  if (!containsIp(network, start)) refuse("rangeStart", `an address in ${network}`, start);
+  if (!containsIp(network, end)) refuse("rangeEnd", `an address in ${network}`, end);
+  if (compareIps(start, end) > 0) refuse("rangeStart", `an address in ${network} that is not after ${end}`, start);
   return { subnet, start, end, gateway: gateway ?? first };
 }
 
 /** Makes sure that the ranges can stand together. @throws {ConfigError} */
-export function toRangeSet(ranges: readonly Range[], path: string): RangeSet {
+export function resolveRangeSet(ranges: readonly AddressRange[], path: string): RangeSet {
   const [first] = ranges;
   if (!first) throw new ConfigError(path, "a list of at least one range", "[]");
   if (ranges.some(({ subnet }) => familyOf(subnet) !== familyOf(first.subnet))) {
@@ -100,16 +103,16 @@ export function toRangeSet(ranges: readonly Range[], path: string): RangeSet {
   }
   const [other, later] = findOverlap(ranges) ?? [];
   if (other && later) {
-    const placeOf = (each: Range) => `${path}[${ranges.indexOf(each)}]`;
-    throw overlapError(placeOf(later), [later], placeOf(other), [other]);
+    const pathOf = (member: AddressRange) => `${path}[${ranges.indexOf(member)}]`;
+    throw overlapError(pathOf(later), [later], pathOf(other), [other]);
   }
   return { path, ranges };
 }
 
 /** Makes sure that no address is in two sets. @throws {ConfigError} */
-export function refuseOverlaps(sets: readonly RangeSet[]): void {
-  const setOf = new Map(sets.flatMap((set) => set.ranges.map((each) => [each, set] as const)));
-  const [other, set] = findOverlap([...setOf.keys()])?.map((each) => setOf.get(each)!) ?? [];
+export function refuseRangeOverlaps(sets: readonly RangeSet[]): void {
+  const setOf = new Map(sets.flatMap((set) => set.ranges.map((member) => [member, set] as const)));
+  const [other, set] = findOverlap([...setOf.keys()])?.map((member) => setOf.get(member)!) ?? [];
   if (other && set) throw overlapError(set.path, set.ranges, other.path, other.ranges);
 }
 
@@ -118,48 +121,54 @@ export function refuseOverlaps(sets: readonly RangeSet[]): void {
  *
  * Ordered by their starts, each has to be compared with the one before it alone: there may be thousands.
  */
-function findOverlap(ranges: readonly Range[]): Range[] | undefined {
-  const sorted = ranges.toSorted((a, b) => compareIp(a.start, b.start));
-  const at = sorted.findIndex((each, i) => i > 0 && overlap(sorted[i - 1]!, each));
-  if (at < 0) return undefined;
-  return sorted.slice(at - 1, at + 1).sort((a, b) => ranges.indexOf(a) - ranges.indexOf(b));
+function findOverlap(ranges: readonly AddressRange[]): AddressRange[] | undefined {
+  const sorted = ranges.toSorted((a, b) => compareIps(a.start, b.start));
+  const index = sorted.findIndex((current, i) => i > 0 && rangesOverlap(sorted[i - 1]!, current));
+  if (index < 0) return undefined;
+  return sorted.slice(index - 1, index + 1).sort((a, b) => ranges.indexOf(a) - ranges.indexOf(b));
 }
 
-function overlapError(path: string, ranges: readonly Range[], other: string, others: readonly Range[]): ConfigError {
+function overlapError(
+  path: string,
+  ranges: readonly AddressRange[],
+  other: string,
+  others: readonly AddressRange[],
+): ConfigError {
   return new ConfigError(path, `apart from ${other}, which is ${formatRanges(others)}`, formatRanges(ranges));
 }
 
 /** Tells whether two ranges share an address; two ranges of one subnet need not. */
-export function overlap(a: Range, b: Range): boolean {
-  return familyOf(a.subnet) === familyOf(b.subnet) && compareIp(a.start, b.end) <= 0 && compareIp(b.start, a.end) <= 0;
+export function rangesOverlap(a: AddressRange, b: AddressRange): boolean {
+  return familyOf(a.subnet) === familyOf(b.subnet) && compareIps(a.start, b.end) <= 0 &&
+    compareIps(b.start, a.end) <= 0;
 }
 
 /** Tells whether an address is in a range, be it the gateway's. */
-export function includes({ start, end }: Range, ip: Ip): boolean {
+export function rangeIncludes({ start, end }: AddressRange, ip: Ip): boolean {
   return isBetween(start, ip, end);
 }
 
 /** Tells whether an address is neither before `first` nor after `last`, which are of one family. */
 export function isBetween(first: Ip, ip: Ip, last: Ip): boolean {
-  return familyOf(first) === familyOf(ip) && compareIp(first, ip) <= 0 && compareIp(ip, last) <= 0;
+  return familyOf(first) === familyOf(ip) && compareIps(first, ip) <= 0 && compareIps(ip, last) <= 0;
 }
 
 /** The range of the set that an address is in. */
-export function findRange(set: RangeSet, ip: Ip): Range | undefined {
-  return set.ranges.find((each) => includes(each, ip));
+export function findRangeOf(set: RangeSet, ip: Ip): AddressRange | undefined {
+  return set.ranges.find((candidate) => rangeIncludes(candidate, ip));
 }
 
 /** How many containers the set has an address for. */
 export function capacityOf(set: RangeSet): bigint {
   let count = 0n;
-  for (const each of set.ranges) {
-    count += toNumber(each.end) - toNumber(each.start) + (includes(each, each.gateway) ? 0n : 1n);
+  for (const member of set.ranges) {
+    count += toNumber(member.end) - toNumber(member.start) + (rangeIncludes(member, member.gateway) ? 0n : 1n);
   }
   return count;
 }
 
 /** `10.0.0.2-10.0.0.9,10.0.1.2-10.0.1.9` */
-export function formatRanges(ranges: readonly Range[]): string {
+export function formatRanges(ranges: readonly AddressRange[]): string {
   return ranges.map(({ start, end }) => `${start}-${end}`).join(",");
 }
 

@@ -2,7 +2,15 @@ import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { ipFromBytes, parseIp } from "../../ffi/address.ts";
 import { ConfigError } from "../../spec/error.ts";
-import { capacityOf, findRange, includes, overlap, rangeOrSet, rangeSet, refuseOverlaps } from "./ranges.ts";
+import {
+  capacityOf,
+  findRangeOf,
+  rangeIncludes,
+  rangeOrSet,
+  rangeSet,
+  rangesOverlap,
+  refuseRangeOverlaps,
+} from "./ranges.ts";
 
 const set = (...ranges: object[]) => rangeSet.parse(ranges, "r");
 const range = (subnet: string, rangeStart?: string, rangeEnd?: string, gateway?: string) =>
@@ -84,7 +92,7 @@ test("rangeSet takes two parts of one subnet", () => {
     subnet: "192.0.2.0/24",
     rangeStart: "192.0.2.10",
   });
-  expect(findRange(parts, parseIp("192.0.2.10"))).toBe(parts.ranges[1]!);
+  expect(findRangeOf(parts, parseIp("192.0.2.10"))).toBe(parts.ranges[1]!);
 });
 
 test("rangeOrSet takes one range where a list belongs, keys in any case", () => {
@@ -104,7 +112,7 @@ test("rangeSet refuses some ranges just if two of them overlap, in whatever orde
       ...{ subnet: "10.0.0.0/24", rangeStart: `10.0.0.${start}`, rangeEnd: `10.0.0.${start + more}` },
     }));
     const all = fields.map(({ subnet, rangeStart, rangeEnd }) => range(subnet, rangeStart, rangeEnd));
-    const some = all.some((a, i) => all.slice(i + 1).some((b) => overlap(a, b)));
+    const some = all.some((a, i) => all.slice(i + 1).some((b) => rangesOverlap(a, b)));
     if (some) expect(() => set(...fields)).toThrow("must be apart from");
     else expect(set(...fields).ranges).toHaveLength(parts.length);
   }));
@@ -113,7 +121,7 @@ test("rangeSet refuses some ranges just if two of them overlap, in whatever orde
 test("rangeSet and refuseOverlaps() take 20,000 ranges in a moment", () => {
   const fields = Array.from({ length: 20_000 }, (_, i) => ({ subnet: `10.${i >> 8}.${i & 255}.0/24` }));
   const started = performance.now();
-  refuseOverlaps([set(...fields), set({ subnet: "fd00::/64" })]);
+  refuseRangeOverlaps([set(...fields), set({ subnet: "fd00::/64" })]);
   // Compared pair by pair it was more than a minute.
   expect(performance.now() - started).toBeLessThan(10_000);
 });
@@ -122,8 +130,8 @@ test("refuseOverlaps() names both sets", () => {
   const a = rangeSet.parse([{ subnet: "192.0.2.0/24" }], "ipam.ranges[0]");
   const b = rangeSet.parse([{ subnet: "fd00::/64" }], "ipam.ranges[1]");
   const c = rangeSet.parse([{ subnet: "198.51.100.0/24" }, { subnet: "192.0.0.0/16" }], "ipam.ranges[2]");
-  refuseOverlaps([a, b]);
-  expect(() => refuseOverlaps([a, b, c])).toThrow(
+  refuseRangeOverlaps([a, b]);
+  expect(() => refuseRangeOverlaps([a, b, c])).toThrow(
     "ipam.ranges[2] must be apart from ipam.ranges[0], which is 192.0.2.1",
   );
 });
@@ -139,16 +147,16 @@ for (
   ] as const
 ) {
   test(`overlap() of ${a.start}-${a.end} and ${b.start}-${b.end} is ${wanted}, both ways`, () => {
-    expect([overlap(a, b), overlap(b, a)]).toEqual([wanted, wanted]);
+    expect([rangesOverlap(a, b), rangesOverlap(b, a)]).toEqual([wanted, wanted]);
   });
 }
 
 test("includes() keeps to the range and the family", () => {
   const six = range("2001:db8:1::/64", "2001:db8:1::40", "2001:db8:1::50");
-  const inside = (text: string) => includes(six, parseIp(text));
+  const inside = (text: string) => rangeIncludes(six, parseIp(text));
   expect([inside("2001:db8:1::3f"), inside("2001:db8:1::40"), inside("2001:db8:1::50"), inside("2001:db8:1::51")])
     .toEqual([false, true, true, false]);
-  expect(includes(range("0.0.0.0/0"), parseIp("::1"))).toBe(false);
+  expect(rangeIncludes(range("0.0.0.0/0"), parseIp("::1"))).toBe(false);
 });
 
 test("capacityOf() counts without walking, the gateway left out where it is inside", () => {
@@ -163,7 +171,7 @@ test("capacityOf() agrees with counting", () => {
     let count = 0n;
     for (let host = 0; host < 256; host++) {
       const ip = ipFromBytes(new Uint8Array([10, net >> 8, net & 255, host]));
-      if (includes(first!, ip) && ip !== first!.gateway) count++;
+      if (rangeIncludes(first!, ip) && ip !== first!.gateway) count++;
     }
     return capacityOf({ path: "", ranges: [first!] }) === count;
   }));

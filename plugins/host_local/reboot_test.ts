@@ -18,9 +18,9 @@ import {
 import { join } from "node:path";
 import fc from "fast-check";
 import { readInventory } from "./inventory.ts";
-import { findEarlier } from "./recovery.ts";
-import { type Network, newNetwork } from "../../testing/host_local.ts";
-import { expectTruth } from "../../testing/host_local_index.ts";
+import { findEarlierBootAddresses } from "./recovery.ts";
+import { type HostLocalNetwork, newHostLocalNetwork } from "../../testing/host_local.ts";
+import { expectIndexMatchesDirectory } from "../../testing/host_local_index.ts";
 
 const REFERENCE = "/usr/lib/cni/host-local";
 const peerTest = test.skipIf(!existsSync(REFERENCE));
@@ -32,7 +32,7 @@ const GC = (...ids: string[]) => ({
 });
 
 /** Has everything that was reserved be of another boot. */
-function restart({ directory }: Network): void {
+function restart({ directory }: HostLocalNetwork): void {
   for (const name of readdirSync(directory)) {
     if (!name.startsWith(".")) continue;
     const old = name.replace(/:[0-9a-f]{8}$/, (boot) => `:${boot.slice(2)}${boot[1] === "0" ? "1" : "0"}`);
@@ -40,13 +40,13 @@ function restart({ directory }: Network): void {
   }
 }
 
-function networkOf(ipam: object, ...ids: string[]): Network {
-  const net = newNetwork(ipam);
+function networkOf(ipam: object, ...ids: string[]): HostLocalNetwork {
+  const net = newHostLocalNetwork(ipam);
   for (const id of ids) net.add(id);
   return net;
 }
 
-function peer({ dataDir }: Network, command: string, id: string, ipam: object = SMALL): { exitCode: number } {
+function peer({ dataDir }: HostLocalNetwork, command: string, id: string, ipam: object = SMALL): { exitCode: number } {
   return Bun.spawnSync([REFERENCE], {
     env: {
       CNI_COMMAND: command,
@@ -65,7 +65,7 @@ function peer({ dataDir }: Network, command: string, id: string, ipam: object = 
 }
 
 /** `10.0.0.2 a` for every reservation. */
-const reserved = (net: Network): string[] =>
+const reserved = (net: HostLocalNetwork): string[] =>
   Object.entries(net.files()).filter(([name]) => /^[\da-f.:]+$/.test(name)).map(([name, text]) =>
     `${name} ${text.split("\r")[0]}`
   ).sort();
@@ -84,7 +84,7 @@ test("a full range is cleared of an earlier boot, which is said; this boot's and
   ]);
   expect(reserved(net)).toEqual(["10.0.0.2 d", "10.0.0.4 c", "10.0.0.5 foreign", "10.0.0.6 oldest"]);
   expect(net.names().filter((name) => name.startsWith("."))).toEqual([".c:eth0", ".d:eth0"]);
-  expectTruth(net.directory, "10.0.0.0", 9);
+  expectIndexMatchesDirectory(net.directory, "10.0.0.0", 9);
   net.add("e");
   for (let i = 0; i < 3; i++) expect(() => net.add("f")).toThrow("are in use");
   expect(net.log).toHaveLength(1);
@@ -140,9 +140,9 @@ test("GC takes what an earlier boot left also where its clock was ahead, and spa
   for (const last of [2, 3]) utimesSync(join(net.directory, `10.0.0.${last}`), soon, soon);
   Bun.sleepSync(2);
   net.add("c");
-  net.call("GC", { ...GC("b"), madeAt });
+  net.call("GC", { ...GC("b"), snapshotTime: madeAt });
   expect(reserved(net)).toEqual(["10.0.0.3 b", "10.0.0.4 c"]);
-  net.call("GC", { ...GC(), madeAt });
+  net.call("GC", { ...GC(), snapshotTime: madeAt });
   // Who came after the list was made.
   expect(reserved(net)).toEqual(["10.0.0.4 c"]);
 });
@@ -163,12 +163,12 @@ test("a reservation whose boot is not told counts as one of this boot, unless it
   const old = BigInt(Date.parse("2020-01-01T00:00:00Z")) * 1_000_000n;
   utimesSync(join(net.directory, "10.0.0.4"), 1577836800, 1577836800);
   const earlier = (limit: bigint) =>
-    findEarlier(net.directory, readInventory(net.directory), () => ({ modified }) => modified < limit)
+    findEarlierBootAddresses(net.directory, readInventory(net.directory), () => ({ mtime }) => mtime < limit)
       .map(({ address }) => address);
   expect(earlier(old)).toEqual([]);
   expect<string[]>(earlier(old + 1n)).toEqual(["10.0.0.4"]);
   // Nobody sets the time of change, so that on this kernel they are of this boot.
-  expect(findEarlier(net.directory, readInventory(net.directory))).toEqual([]);
+  expect(findEarlierBootAddresses(net.directory, readInventory(net.directory))).toEqual([]);
 });
 
 const WRONG_NAMES = [":12345678:9", ":1234567", ":123456789", ":1234567g", ":ABCDEF01", ":", ""];
@@ -268,7 +268,7 @@ test(
           } else rmSync(join(net.dataDir, ".net.index"), { force: true });
           const files = reserved(net);
           for (const [each, address] of [...living, ...foreign]) expect(files).toContain(`${address} ${each}`);
-          expectTruth(net.directory, "10.0.0.0", 8);
+          expectIndexMatchesDirectory(net.directory, "10.0.0.0", 8);
         }
       }),
       { numRuns: 60 },
@@ -290,7 +290,7 @@ test.each(HALVES)("%p in a file of its own: nobody is given the address before a
   for (const id of ["x", "y", "z"]) net.call("DEL", { id });
   net.call("GC", GC("subject", "other"));
   expect(readFileSync(file, "utf8")).toBe(half);
-  expectTruth(net.directory, "10.0.0.0", 8);
+  expectIndexMatchesDirectory(net.directory, "10.0.0.0", 8);
   net.call("DEL", { id: "subject" });
   net.call("GC", GC("other"));
   expect(reserved(net)).toEqual(["10.0.0.3 other"]);
@@ -313,7 +313,7 @@ test.each(["", ...HALVES, "\0\0\0\0"])("%p in the file and its second name: the 
 });
 
 test("a DEL that was killed before its last removal takes no address of another interface with it", () => {
-  using net = newNetwork(SMALL);
+  using net = newHostLocalNetwork(SMALL);
   mkdirSync(net.directory);
   writeFileSync(join(net.directory, "10.0.0.2"), "abc\r\nnet1");
   rmSync(join(net.directory, net.add("abc", { ifname: "net10" })));
@@ -324,7 +324,7 @@ test("a DEL that was killed before its last removal takes no address of another 
 });
 
 test("a reservation by id alone is not that of a container whose id begins like it", () => {
-  using net = newNetwork(SMALL);
+  using net = newHostLocalNetwork(SMALL);
   mkdirSync(net.directory);
   writeFileSync(join(net.directory, "10.0.0.6"), "web");
   const other = { ipam: { ranges: [[{ subnet: "fd00::/64" }]] } };
@@ -382,8 +382,8 @@ test.skipIf(!Bun.which("strace"))(
       using net = networkOf(SMALL, "a", "b");
       restart(net);
       for (const id of ["c", "d", "e"]) net.add(id);
-      const body = `import { newNetwork } from ${testing};
-      newNetwork(${JSON.stringify(SMALL)}, ${JSON.stringify(net.dataDir)}).add("x");`;
+      const body = `import { newHostLocalNetwork } from ${testing};
+      newHostLocalNetwork(${JSON.stringify(SMALL)}, ${JSON.stringify(net.dataDir)}).add("x");`;
       const paths = readdirSync(net.directory).filter((name) => /^(\.[ab]:|10\.0\.0\.[23]$)/.test(name))
         .flatMap((name) => ["-P", join(net.directory, name)]);
       const inject = ["-e", `inject=unlink,unlinkat:signal=KILL:when=${when}`];
@@ -394,7 +394,7 @@ test.skipIf(!Bun.which("strace"))(
       for (const id of ["f", "g"]) net.add(id);
       expect(reserved(net).map((each) => each.split(" ")[1]).sort()).toEqual(["c", "d", "e", "f", "g"]);
       expect(net.names().filter((name) => /^\.[abx]:/.test(name))).toEqual([]);
-      expectTruth(net.directory, "10.0.0.0", 8);
+      expectIndexMatchesDirectory(net.directory, "10.0.0.0", 8);
       if (exitCode === 0) break;
       killed++;
     }

@@ -6,7 +6,7 @@
 import { expect, test } from "bun:test";
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { type CallOptions, type Network, newNetwork } from "../../testing/host_local.ts";
+import { type HostLocalCallOptions, type HostLocalNetwork, newHostLocalNetwork } from "../../testing/host_local.ts";
 
 const REFERENCE = "/usr/lib/cni/host-local";
 const peerTest = test.skipIf(!existsSync(REFERENCE));
@@ -17,7 +17,7 @@ const cniVersion = "1.0.0";
 interface Plugin {
   readonly name: string;
   /** What the plugin prints for success, or "refused". */
-  call(net: Network, verb: "ADD" | "DEL" | "CHECK", ipam: object, options?: CallOptions): unknown;
+  call(net: HostLocalNetwork, verb: "ADD" | "DEL" | "CHECK", ipam: object, options?: HostLocalCallOptions): unknown;
 }
 
 const own: Plugin = {
@@ -60,13 +60,16 @@ const reference: Plugin = {
 };
 
 /** Names and contents, without the second names that only we keep. */
-function files({ directory }: Network): Record<string, string> {
+function files({ directory }: HostLocalNetwork): Record<string, string> {
   const names = existsSync(directory) ? readdirSync(directory).filter((name) => !name.startsWith(".")).sort() : [];
   return Object.fromEntries(names.map((name) => [name, readFileSync(join(directory, name), "utf8")]));
 }
 
 const DUAL = { ranges: [[{ subnet: "10.1.2.0/29" }, { subnet: "10.2.2.0/30" }], [{ subnet: "fd00:1::/64" }]] };
-const SCRIPTS: Record<string, { ipam: object; steps: [verb: "ADD" | "DEL" | "CHECK", options?: CallOptions][] }> = {
+const SCRIPTS: Record<
+  string,
+  { ipam: object; steps: [verb: "ADD" | "DEL" | "CHECK", options?: HostLocalCallOptions][] }
+> = {
   "one range of the oldest form": {
     ipam: { subnet: "10.1.0.0/16", rangeStart: "10.1.7.7", rangeEnd: "10.1.7.9", gateway: "10.1.7.8" },
     steps: [["ADD", { id: "a" }], ["ADD", { id: "b" }], ["ADD", { id: "c" }], ["DEL", { id: "a" }], ["ADD", {
@@ -76,7 +79,7 @@ const SCRIPTS: Record<string, { ipam: object; steps: [verb: "ADD" | "DEL" | "CHE
   "range sets, round robin and exhaustion": {
     ipam: DUAL,
     steps: [
-      ...[..."abcdef"].map((id): ["ADD", CallOptions] => ["ADD", { id }]),
+      ...[..."abcdef"].map((id): ["ADD", HostLocalCallOptions] => ["ADD", { id }]),
       ["ADD", { id: "g" }],
       ["DEL", { id: "c" }],
       ["ADD", { id: "g" }],
@@ -132,7 +135,7 @@ const SCRIPTS: Record<string, { ipam: object; steps: [verb: "ADD" | "DEL" | "CHE
 for (const [name, { ipam, steps }] of Object.entries(SCRIPTS)) {
   peerTest(`same answers and files: ${name}`, () => {
     const [ours, theirs] = [own, reference].map((plugin) => {
-      using net = newNetwork(ipam);
+      using net = newHostLocalNetwork(ipam);
       return steps.map(([verb, options]) => ({ answer: plugin.call(net, verb, ipam, options), files: files(net) }));
     });
     for (const [i, step] of theirs!.entries()) {
@@ -177,7 +180,7 @@ const ACCEPTED_CONFIGS: object[] = [
 for (const ipam of [...REFUSED_CONFIGS, ...ACCEPTED_CONFIGS]) {
   peerTest(`same judgement of ${JSON.stringify(ipam)}`, () => {
     const [ours, theirs] = [own, reference].map((plugin) => {
-      using net = newNetwork(ipam);
+      using net = newHostLocalNetwork(ipam);
       return plugin.call(net, "ADD", ipam);
     });
     expect(ours).toEqual(theirs);
@@ -187,7 +190,7 @@ for (const ipam of [...REFUSED_CONFIGS, ...ACCEPTED_CONFIGS]) {
 
 for (const [first, second] of [[own, reference], [reference, own]] as const) {
   peerTest(`${second.name} goes on where ${first.name} stopped, and removes what it reserved`, () => {
-    using net = newNetwork(DUAL);
+    using net = newHostLocalNetwork(DUAL);
     first.call(net, "ADD", DUAL, { id: "a" });
     first.call(net, "ADD", DUAL, { id: "a", ifname: "eth1" });
     // A second ADD of the same attachment, and a CHECK, see the reservation of the other.
@@ -217,12 +220,12 @@ for (const [first, second] of [[own, reference], [reference, own]] as const) {
 
 peerTest("a file of an old version is released by either", () => {
   for (const plugin of [own, reference]) {
-    using net = newNetwork(DUAL);
+    using net = newHostLocalNetwork(DUAL);
     first(net);
     plugin.call(net, "DEL", DUAL, { id: "old" });
     expect(readdirSync(net.directory).sort()).toEqual(["10.1.2.3", "lock"]);
   }
-  function first(net: Network): void {
+  function first(net: HostLocalNetwork): void {
     own.call(net, "ADD", DUAL, { id: "x" });
     own.call(net, "DEL", DUAL, { id: "x" });
     for (const name of ["last_reserved_ip.0", "last_reserved_ip.1"]) Bun.spawnSync(["rm", join(net.directory, name)]);

@@ -14,36 +14,58 @@
  */
 import { type Ip, ipBytes, ipFromBytes } from "../../ffi/address.ts";
 import { bootId } from "../../ffi/sys/boot.ts";
-import { SystemError, unlessFailed } from "../../ffi/sys/error.ts";
+import { ignoreSystemErrors, SystemError } from "../../ffi/sys/error.ts";
 import { type Descriptor, openFile, removeFile, writeAll } from "../../ffi/sys/file.ts";
-import { createForUpdate, openForUpdate, readAt, writeAt } from "../../ffi/sys/pread_pwrite.ts";
-import { keyOf, PAGE_BYTES, PAGE_WORDS, type Pages, pagesFor, requireSealed, sealPage, type Table } from "./pages.ts";
-import { currentBoot, type Holder, type Inventory } from "./inventory.ts";
-import { addOwner, findOwned, type Owned, OWNER_WORDS, removeOwner } from "./holder_table.ts";
-import { sealAnew, sealOf } from "./mtime_stamp.ts";
-import { groupByNode, isTaken, mark, markGroup, nextFree, NODE_WORDS } from "./allocation_bitmap.ts";
+import { createReadWrite, openReadWrite, pread, pwrite } from "../../ffi/sys/pread_pwrite.ts";
+import {
+  hashKey,
+  type HashTable,
+  PAGE_BYTES,
+  PAGE_WORDS,
+  type PageCache,
+  pageCountFor,
+  requireChecksum,
+  writeChecksum,
+} from "./pages.ts";
+import { currentBootTag, type Holder, type Inventory } from "./inventory.ts";
+import {
+  addHolderAddress,
+  findHolderAddresses,
+  HOLDER_SLOT_WORDS,
+  type HolderEntry,
+  removeHolderAddress,
+} from "./holder_table.ts";
+import { readStamp, renewStamp } from "./mtime_stamp.ts";
+import {
+  findNextFree,
+  groupByNode,
+  isAllocated,
+  NODE_SLOT_WORDS,
+  setAllocated,
+  setGroupAllocated,
+} from "./allocation_bitmap.ts";
 
 // Of the form and of the hash function, which another version of the program may have changed.
-const form = () => `host-local index 2 ${keyOf("host-local").low}`;
+const formatVersion = () => `host-local index 2 ${hashKey("host-local").low}`;
 
 const ESTALE = 116;
 /** From there on an index is too small, and making a larger one pays. */
-const REACH = 4;
+const MAX_PROBES = 4;
 
 /** More than any network has addresses for, and few enough to be numbered in 32 bits. */
-const MOST_PAGES = 2 ** 31;
+const MAX_PAGES = 2 ** 31;
 
 /** What is known about the addresses of a network, kept by its user as the directory changes. */
-export interface Index extends Disposable {
+export interface ReservationIndex extends Disposable {
   /** When the directory was read, in milliseconds since 1970. */
   readonly listedAt: number;
   /** Whether some reservations may be of an earlier boot, for all that is known. */
-  mayHaveEarlier(): boolean;
+  mayHaveEarlierBoot(): boolean;
   /** Notes that none is. */
-  settle(): void;
+  clearEarlierBoot(): void;
   /** Addresses that this holder may have: a hash of its names fits. */
-  findOwned(holder: Holder): Owned[];
-  isTaken(address: Ip): boolean;
+  findByHolder(holder: Holder): HolderEntry[];
+  isAllocated(address: Ip): boolean;
   /** The first free address from `from` on, of its family. */
   findFree(from: Ip): Ip | undefined;
   /** @param boot mark of the boot in which it was reserved, 0 if that is not known */
@@ -52,37 +74,37 @@ export interface Index extends Disposable {
   /** Has the index hold for the directory as it is now. Where that cannot be, the next one who needs it lists the directory. */
   commit(): void;
   /** Has the next one list the directory. */
-  forget(): void;
+  invalidate(): void;
 }
 
 /** Pages 1… are the owners, after them come the nodes of the taken addresses. */
-interface Layout {
-  readonly ownerPages: number;
-  readonly takenPages: number;
+interface IndexHeader {
+  readonly holderPages: number;
+  readonly bitmapPages: number;
   /** Whether some reservations name no interface. */
-  readonly hasOld: boolean;
+  readonly hasLegacy: boolean;
   readonly listedAt: number;
-  /** See {@linkcode Index.mayHaveEarlier}. */
-  mayHaveEarlier: boolean;
+  /** See {@linkcode ReservationIndex.mayHaveEarlierBoot}. */
+  mayHaveEarlierBoot: boolean;
 }
 
-interface PageSet extends Pages {
+interface DirtyPageCache extends PageCache {
   /** Those that were changed, which are none after that. */
-  takeChanged(): [number: number, page: Uint32Array][];
+  takeDirty(): [number: number, page: Uint32Array][];
 }
 
 /** The index of `directory`, `undefined` if there is none that holds. @throws {SystemError} if there is no directory */
-export function openIndex(directory: string): Index | undefined {
+export function openIndex(directory: string): ReservationIndex | undefined {
   using resources = new DisposableStack();
   const opened = resources.use(openFile(directory));
-  return unlessFailed(() => {
-    const file = resources.use(openForUpdate(pathOf(directory)));
+  return ignoreSystemErrors(() => {
+    const file = resources.use(openReadWrite(indexPath(directory)));
     const boot = bootId();
-    const layout = readLayout(file.fd, sealOf(opened.fd, boot));
-    if (!layout) return undefined;
-    const pages = pageSet((number) => readPage(file.fd, number));
-    const commit = () => writeChanged({ directory: opened.fd, file: file.fd, boot, layout, pages });
-    return newIndex(directory, layout, pages, commit, resources.move());
+    const header = readHeader(file.fd, readStamp(opened.fd, boot));
+    if (!header) return undefined;
+    const pages = createPageCache((number) => readPage(file.fd, number));
+    const commit = () => writeDirtyPages({ directory: opened.fd, file: file.fd, boot, header, pages });
+    return createIndex(directory, header, pages, commit, resources.move());
   });
 }
 
@@ -91,189 +113,204 @@ export function openIndex(directory: string): Index | undefined {
  *
  * Where it changes, or the file cannot be written, this index is as good, and the next one who needs one makes it again.
  */
-export function makeIndex(
+export function rebuildIndex(
   directory: string,
   list: () => Inventory,
-): { readonly index: Index; readonly all: Inventory } {
+): { readonly index: ReservationIndex; readonly all: Inventory } {
   using resources = new DisposableStack();
   const opened = resources.use(openFile(directory));
-  const boot = unlessFailed(bootId);
-  const seal = boot && unlessFailed(() => sealAnew(opened.fd, boot));
-  const all = list();
-  const { layout, image, pages } = newImage(all);
-  const file = seal && unlessFailed(() => {
-    const created = resources.use(createAnew(pathOf(directory)));
+  const boot = ignoreSystemErrors(bootId);
+  const stamp = boot && ignoreSystemErrors(() => renewStamp(opened.fd, boot));
+  const inventory = list();
+  const { layout: header, image, pages } = buildImage(inventory);
+  const file = stamp && ignoreSystemErrors(() => {
+    const created = resources.use(recreateFile(indexPath(directory)));
     writeImage(created.fd, image);
-    if (sealOf(opened.fd, boot) !== seal) throw new SystemError("futimens", ESTALE);
-    writeLayout(created.fd, seal, layout);
+    if (readStamp(opened.fd, boot) !== stamp) throw new SystemError("futimens", ESTALE);
+    writeHeader(created.fd, stamp, header);
     return created.fd;
   });
   // What is half written helps nobody, and the disk may be full.
-  if (!file) unlessFailed(() => removeFile(pathOf(directory)));
-  const commit = () => file && boot && writeChanged({ directory: opened.fd, file, boot, layout, pages });
-  return { index: newIndex(directory, layout, pages, commit, resources.move()), all };
+  if (!file) ignoreSystemErrors(() => removeFile(indexPath(directory)));
+  const commit = () => file && boot && writeDirtyPages({ directory: opened.fd, file, boot, header, pages });
+  return { index: createIndex(directory, header, pages, commit, resources.move()), all: inventory };
 }
 
-function newIndex(
+function createIndex(
   directory: string,
-  layout: Layout,
-  pages: PageSet,
+  header: IndexHeader,
+  pages: DirtyPageCache,
   commit: () => void,
   resources: Disposable,
-): Index {
-  const { owners, taken } = tablesOf(pages, layout, REACH);
-  let isWhole = true;
+): ReservationIndex {
+  const { owners: holders, taken: bitmap } = hashTables(pages, header, MAX_PROBES);
+  let isIntact = true;
   // The directory is changed by then: what cannot be noted is found by the next one who lists it.
-  const note = (action: () => void) => void (isWhole &&= unlessFailed(() => (action(), true)) ?? false);
+  const attemptUpdate = (action: () => void) => void (isIntact &&= ignoreSystemErrors(() => (action(), true)) ?? false);
   return {
-    listedAt: layout.listedAt,
-    mayHaveEarlier: () => layout.mayHaveEarlier,
-    settle() {
-      layout.mayHaveEarlier = false;
-      note(commit);
+    listedAt: header.listedAt,
+    mayHaveEarlierBoot: () => header.mayHaveEarlierBoot,
+    clearEarlierBoot() {
+      header.mayHaveEarlierBoot = false;
+      attemptUpdate(commit);
     },
-    findOwned: (holder) => holder.ifname === undefined && !layout.hasOld ? [] : findOwned(owners, holder),
-    isTaken: (address) => isTaken(taken, ipBytes(address)),
+    findByHolder: (holder) =>
+      holder.ifname === undefined && !header.hasLegacy ? [] : findHolderAddresses(holders, holder),
+    isAllocated: (address) => isAllocated(bitmap, ipBytes(address)),
     findFree(from) {
-      const free = nextFree(taken, ipBytes(from));
+      const free = findNextFree(bitmap, ipBytes(from));
       return free && ipFromBytes(free);
     },
     add: (address, holder, boot) =>
-      note(() => {
+      attemptUpdate(() => {
         const bytes = ipBytes(address);
-        addOwner(owners, holder, bytes, boot);
-        mark(taken, bytes, true);
+        addHolderAddress(holders, holder, bytes, boot);
+        setAllocated(bitmap, bytes, true);
       }),
     remove: (address, holder) =>
-      note(() => {
+      attemptUpdate(() => {
         const bytes = ipBytes(address);
-        removeOwner(owners, holder, bytes);
-        mark(taken, bytes, false);
+        removeHolderAddress(holders, holder, bytes);
+        setAllocated(bitmap, bytes, false);
       }),
-    commit: () => note(commit),
-    forget: () => void unlessFailed(() => removeFile(pathOf(directory))),
+    commit: () => attemptUpdate(commit),
+    invalidate: () => void ignoreSystemErrors(() => removeFile(indexPath(directory))),
     [Symbol.dispose]: () => resources[Symbol.dispose](),
   };
 }
 
 /** Beside the directory, since the reference plugin walks all that is in it; hidden, since names of networks begin with a letter or digit. */
-function pathOf(directory: string): string {
+function indexPath(directory: string): string {
   const slash = directory.lastIndexOf("/") + 1;
   return `${directory.slice(0, slash)}.${directory.slice(slash)}.index`;
 }
 
-function readLayout(fd: number, seal: string): Layout | undefined {
+function readHeader(fd: number, stamp: string): IndexHeader | undefined {
   const buffer = new Uint8Array(512);
-  readAt(fd, 0, buffer);
-  const [is, about, numbers = ""] = new TextDecoder().decode(buffer).split("\n");
-  if (is !== form() || about !== seal) return undefined;
-  const [ownerPages = 0, takenPages = 0, hasOld, mayHaveEarlier, listedAt = 0] = numbers.split(" ").map(Number);
+  pread(fd, 0, buffer);
+  const [version, storedStamp, numbers = ""] = new TextDecoder().decode(buffer).split("\n");
+  if (version !== formatVersion() || storedStamp !== stamp) return undefined;
+  const [holderPages = 0, bitmapPages = 0, hasLegacy, mayHaveEarlierBoot, listedAt = 0] = numbers.split(" ").map(
+    Number,
+  );
   // Whoever wrote that is another.
-  if (!isCount(ownerPages) || !isCount(takenPages)) return undefined;
-  return { ownerPages, takenPages, hasOld: hasOld !== 0, listedAt, mayHaveEarlier: mayHaveEarlier !== 0 };
+  if (!isPageCount(holderPages) || !isPageCount(bitmapPages)) return undefined;
+  return {
+    holderPages,
+    bitmapPages,
+    hasLegacy: hasLegacy !== 0,
+    listedAt,
+    mayHaveEarlierBoot: mayHaveEarlierBoot !== 0,
+  };
 }
 
-const isCount = (pages: number): boolean => Number.isInteger(pages) && pages > 0 && pages < MOST_PAGES;
+const isPageCount = (pages: number): boolean => Number.isInteger(pages) && pages > 0 && pages < MAX_PAGES;
 
 /** In one write, as the last one. */
-function writeLayout(fd: number, seal: string, layout: Layout): void {
-  const { ownerPages, takenPages, hasOld, listedAt, mayHaveEarlier } = layout;
-  const numbers = [ownerPages, takenPages, Number(hasOld), Number(mayHaveEarlier), listedAt];
-  const text = `${form()}\n${seal}\n${numbers.join(" ")}\n`;
+function writeHeader(fd: number, stamp: string, header: IndexHeader): void {
+  const { holderPages, bitmapPages, hasLegacy, listedAt, mayHaveEarlierBoot } = header;
+  const numbers = [holderPages, bitmapPages, Number(hasLegacy), Number(mayHaveEarlierBoot), listedAt];
+  const text = `${formatVersion()}\n${stamp}\n${numbers.join(" ")}\n`;
   const buffer = new Uint8Array(512);
   new TextEncoder().encodeInto(text, buffer);
-  writeAt(fd, 0, buffer);
+  pwrite(fd, 0, buffer);
 }
 
 function readPage(fd: number, number: number): Uint32Array {
   const page = new Uint32Array(PAGE_WORDS);
-  readAt(fd, number * PAGE_BYTES, new Uint8Array(page.buffer));
-  requireSealed(page, number);
+  pread(fd, number * PAGE_BYTES, new Uint8Array(page.buffer));
+  requireChecksum(page, number);
   return page;
 }
 
-interface Written {
+interface WriteTarget {
   /** File descriptors. */
   readonly directory: number;
   readonly file: number;
   readonly boot: string;
-  readonly layout: Layout;
-  readonly pages: PageSet;
+  readonly header: IndexHeader;
+  readonly pages: DirtyPageCache;
 }
 
-function writeChanged({ directory, file, boot, layout, pages }: Written): void {
+function writeDirtyPages({ directory, file, boot, header, pages }: WriteTarget): void {
   // First: from here on the old first page is void, even if the directory were as before.
-  const seal = sealAnew(directory, boot);
-  for (const [number, page] of pages.takeChanged()) {
-    sealPage(page, number);
-    writeAt(file, number * PAGE_BYTES, new Uint8Array(page.buffer, page.byteOffset, PAGE_BYTES));
+  const stamp = renewStamp(directory, boot);
+  for (const [number, page] of pages.takeDirty()) {
+    writeChecksum(page, number);
+    pwrite(file, number * PAGE_BYTES, new Uint8Array(page.buffer, page.byteOffset, PAGE_BYTES));
   }
-  if (sealOf(directory, boot) !== seal) throw new SystemError("futimens", ESTALE);
-  writeLayout(file, seal, layout);
+  if (readStamp(directory, boot) !== stamp) throw new SystemError("futimens", ESTALE);
+  writeHeader(file, stamp, header);
 }
 
-type Sizes = Pick<Layout, "ownerPages" | "takenPages">;
+type TableSizes = Pick<IndexHeader, "holderPages" | "bitmapPages">;
 
-function tablesOf(pages: Pages, { ownerPages, takenPages }: Sizes, reach: number): { owners: Table; taken: Table } {
+function hashTables(
+  pages: PageCache,
+  { holderPages, bitmapPages }: TableSizes,
+  maxProbes: number,
+): { owners: HashTable; taken: HashTable } {
   return {
-    owners: { pages, first: 1, count: ownerPages, slotWords: OWNER_WORDS, reach },
-    taken: { pages, first: 1 + ownerPages, count: takenPages, slotWords: NODE_WORDS, reach },
+    owners: { pages, first: 1, count: holderPages, slotWords: HOLDER_SLOT_WORDS, maxProbes },
+    taken: { pages, first: 1 + holderPages, count: bitmapPages, slotWords: NODE_SLOT_WORDS, maxProbes },
   };
 }
 
-function pageSet(read: (number: number) => Uint32Array): PageSet {
-  const known = new Map<number, Uint32Array>();
-  const changed = new Set<number>();
+function createPageCache(read: (number: number) => Uint32Array): DirtyPageCache {
+  const loaded = new Map<number, Uint32Array>();
+  const dirty = new Set<number>();
   return {
     load(number) {
-      const page = known.get(number) ?? read(number);
-      known.set(number, page);
+      const page = loaded.get(number) ?? read(number);
+      loaded.set(number, page);
       return page;
     },
-    touch: (number) => void changed.add(number),
-    takeChanged() {
-      const list = [...changed].map((number): [number, Uint32Array] => [number, known.get(number)!]);
-      changed.clear();
-      return list;
+    markDirty: (number) => void dirty.add(number),
+    takeDirty() {
+      const entries = [...dirty].map((number): [number, Uint32Array] => [number, loaded.get(number)!]);
+      dirty.clear();
+      return entries;
     },
   };
 }
 
 /** The pages of an index, in memory. */
-function newImage({ holders, boots }: Inventory): { layout: Layout; image: Uint32Array; pages: PageSet } {
+function buildImage(
+  { holders, bootTags }: Inventory,
+): { layout: IndexHeader; image: Uint32Array; pages: DirtyPageCache } {
   const addresses = [...holders.keys()].map(ipBytes);
-  const ownerPages = pagesFor(holders.size, OWNER_WORDS);
+  const holderPages = pageCountFor(holders.size, HOLDER_SLOT_WORDS);
   const groups = groupByNode(addresses);
-  const takenPages = pagesFor(groups.length, NODE_WORDS);
-  const image = new Uint32Array((1 + ownerPages + takenPages) * PAGE_WORDS);
-  const pages = pageSet((number) => image.subarray(number * PAGE_WORDS, (number + 1) * PAGE_WORDS));
-  const current = currentBoot();
-  let hasOld = false;
-  let mayHaveEarlier = false;
-  const tables = tablesOf(pages, { ownerPages, takenPages }, Infinity);
-  let at = 0;
+  const bitmapPages = pageCountFor(groups.length, NODE_SLOT_WORDS);
+  const image = new Uint32Array((1 + holderPages + bitmapPages) * PAGE_WORDS);
+  const pages = createPageCache((number) => image.subarray(number * PAGE_WORDS, (number + 1) * PAGE_WORDS));
+  const currentTag = currentBootTag();
+  let hasLegacy = false;
+  let mayHaveEarlierBoot = false;
+  const tables = hashTables(pages, { holderPages, bitmapPages }, Infinity);
+  let index = 0;
   for (const [ip, holder] of holders) {
-    const address = addresses[at++]!;
+    const address = addresses[index++]!;
     if (!holder) continue;
-    const boot = boots.get(ip) ?? 0;
-    addOwner(tables.owners, holder, address, boot);
-    if (boot !== current) mayHaveEarlier = true;
-    if (holder.ifname === undefined) hasOld = true;
+    const boot = bootTags.get(ip) ?? 0;
+    addHolderAddress(tables.owners, holder, address, boot);
+    if (boot !== currentTag) mayHaveEarlierBoot = true;
+    if (holder.ifname === undefined) hasLegacy = true;
   }
-  for (const group of groups) markGroup(tables.taken, group);
-  pages.takeChanged();
-  return { layout: { ownerPages, takenPages, hasOld, listedAt: Date.now(), mayHaveEarlier }, image, pages };
+  for (const group of groups) setGroupAllocated(tables.taken, group);
+  pages.takeDirty();
+  return { layout: { holderPages, bitmapPages, hasLegacy, listedAt: Date.now(), mayHaveEarlierBoot }, image, pages };
 }
 
 function writeImage(fd: number, image: Uint32Array): void {
   for (let number = 1; number < image.length / PAGE_WORDS; number++) {
-    sealPage(image.subarray(number * PAGE_WORDS, (number + 1) * PAGE_WORDS), number);
+    writeChecksum(image.subarray(number * PAGE_WORDS, (number + 1) * PAGE_WORDS), number);
   }
   writeAll(fd, new Uint8Array(image.buffer));
 }
 
 /** In place of whatever bears the name, save a directory. */
-function createAnew(path: string): Descriptor {
+function recreateFile(path: string): Descriptor {
   removeFile(path);
-  return createForUpdate(path);
+  return createReadWrite(path);
 }

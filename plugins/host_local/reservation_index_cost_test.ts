@@ -7,8 +7,8 @@ import { afterAll, expect, test } from "bun:test";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { newNetwork } from "../../testing/host_local.ts";
-import { holdsIndex } from "../../testing/host_local_index.ts";
+import { newHostLocalNetwork } from "../../testing/host_local.ts";
+import { isIndexCurrent } from "../../testing/host_local_index.ts";
 
 const IPAM = { ranges: [[{ subnet: "10.0.0.0/16" }]] };
 // In memory if possible: the files are many, and what the disk does is not asked here.
@@ -24,17 +24,17 @@ function networkOf(count: number): string {
     writeFileSync(join(dataDir, "net", address), `container-${i}\r\neth0`, { mode: 0o600 });
     if (i === count - 1) writeFileSync(join(dataDir, "net", "last_reserved_ip.0"), address);
   }
-  newNetwork(IPAM, dataDir).call("DEL", { id: "nobody" });
-  expect(holdsIndex(join(dataDir, "net"))).toBe(true);
+  newHostLocalNetwork(IPAM, dataDir).call("DEL", { id: "nobody" });
+  expect(isIndexCurrent(join(dataDir, "net"))).toBe(true);
   return dataDir;
 }
 
 /** How often each system call is made by an ADD and the DEL of it, and how many bytes they read. */
 function costs(dataDir: string): { calls: Record<string, number>; bytesRead: number } {
   const marker = join(dataDir, "marker");
-  const open = `newNetwork(${JSON.stringify(IPAM)}, ${JSON.stringify(dataDir)})`;
+  const open = `newHostLocalNetwork(${JSON.stringify(IPAM)}, ${JSON.stringify(dataDir)})`;
   const body = `import { existsSync } from "node:fs";
-    import { newNetwork } from ${
+    import { newHostLocalNetwork } from ${
     JSON.stringify(join(import.meta.dir, "../../testing/host_local.ts"))
   }; const net = ${open};
     net.call("ADD", { id: "warm" }); net.call("DEL", { id: "warm" });

@@ -6,8 +6,8 @@
 import { expect, test } from "bun:test";
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { type Network, newNetwork } from "../../testing/host_local.ts";
-import { expectTruth, holdsIndex } from "../../testing/host_local_index.ts";
+import { type HostLocalNetwork, newHostLocalNetwork } from "../../testing/host_local.ts";
+import { expectIndexMatchesDirectory, isIndexCurrent } from "../../testing/host_local_index.ts";
 
 const IPAM = { ranges: [[{ subnet: "10.0.0.0/26" }], [{ subnet: "fd00::/64" }]] };
 const REFERENCE = "/usr/lib/cni/host-local";
@@ -15,13 +15,13 @@ const traceTest = test.skipIf(!Bun.which("strace"));
 const peerTest = test.skipIf(!existsSync(REFERENCE));
 
 /** Arguments of a program that runs `body` with the network. */
-function program(net: Network, body: string): string[] {
+function program(net: HostLocalNetwork, body: string): string[] {
   const testing = JSON.stringify(join(import.meta.dir, "../../testing/host_local.ts"));
-  const open = `newNetwork(${JSON.stringify(IPAM)}, ${JSON.stringify(net.dataDir)})`;
-  return [process.execPath, "-e", `import { newNetwork } from ${testing}; const net = ${open}; ${body}`];
+  const open = `newHostLocalNetwork(${JSON.stringify(IPAM)}, ${JSON.stringify(net.dataDir)})`;
+  return [process.execPath, "-e", `import { newHostLocalNetwork } from ${testing}; const net = ${open}; ${body}`];
 }
 
-function traced(net: Network, options: string[], body: string) {
+function traced(net: HostLocalNetwork, options: string[], body: string) {
   return Bun.spawnSync(["strace", "-f", "-o", "/dev/null", ...options, ...program(net, body)], { stderr: "pipe" });
 }
 
@@ -32,7 +32,7 @@ for (const before of ["an index", "none"]) {
       () => {
         let killed = 0;
         for (let when = 1;; when++) {
-          using net = newNetwork(IPAM);
+          using net = newHostLocalNetwork(IPAM);
           for (const id of ["a", "b"]) net.add(id);
           const index = join(net.dataDir, ".net.index");
           if (before === "none") rmSync(index);
@@ -41,9 +41,9 @@ for (const before of ["an index", "none"]) {
             ["-e", `inject=${call}:signal=KILL:when=${when}`],
             `net.call("ADD", { id: "x" }); net.call("DEL", { id: "a" });`,
           );
-          expectTruth(net.directory, "10.0.0.0", 10);
+          expectIndexMatchesDirectory(net.directory, "10.0.0.0", 10);
           net.call("DEL", { id: "x" });
-          expectTruth(net.directory, "10.0.0.0", 10);
+          expectIndexMatchesDirectory(net.directory, "10.0.0.0", 10);
           expect(Object.values(net.files())).not.toContain("x\r\neth0");
           if (exitCode === 0) break;
           expect(signalCode).toBe("SIGKILL");
@@ -55,7 +55,7 @@ for (const before of ["an index", "none"]) {
   }
 }
 
-const FAILURES: [what: string, options: (net: Network) => string[]][] = [
+const FAILURES: [what: string, options: (net: HostLocalNetwork) => string[]][] = [
   ["no room for the index", () => ["-e", "inject=pwrite64:error=ENOSPC"]],
   ["no room for a part of it", () => ["-e", "inject=pwrite64:error=ENOSPC:when=2"]],
   [
@@ -72,7 +72,7 @@ const FAILURES: [what: string, options: (net: Network) => string[]][] = [
 for (const [what, options] of FAILURES) {
   for (const before of ["an index", "none"]) {
     traceTest(`with ${what}, and ${before} before, ADD and DEL do their work`, () => {
-      using net = newNetwork(IPAM);
+      using net = newHostLocalNetwork(IPAM);
       for (const id of ["a", "b"]) net.add(id);
       if (before === "none") rmSync(join(net.dataDir, ".net.index"));
       const body = `net.call("ADD", { id: "x" }); net.call("DEL", { id: "a" });`;
@@ -80,14 +80,14 @@ for (const [what, options] of FAILURES) {
       expect([exitCode, stderr.toString()]).toEqual([0, ""]);
       const names = net.names().filter((name) => !name.startsWith("l"));
       expect(names).toEqual([".b:eth0", ".x:eth0", "10.0.0.3", "10.0.0.4", "fd00::3", "fd00::4"]);
-      expectTruth(net.directory, "10.0.0.0", 10);
-      expect(holdsIndex(net.directory)).toBe(true);
+      expectIndexMatchesDirectory(net.directory, "10.0.0.0", 10);
+      expect(isIndexCurrent(net.directory)).toBe(true);
     });
   }
 }
 
 /** Starts the reference plugin. */
-function reference(net: Network, verb: string, id: string) {
+function reference(net: HostLocalNetwork, verb: string, id: string) {
   const ipam = { type: "host-local", dataDir: net.dataDir, ...IPAM };
   return Bun.spawn([REFERENCE], {
     env: { CNI_COMMAND: verb, CNI_CONTAINERID: id, CNI_IFNAME: "eth0", CNI_NETNS: "/netns", CNI_PATH: "/usr/lib/cni" },
@@ -97,14 +97,14 @@ function reference(net: Network, verb: string, id: string) {
 }
 
 peerTest("this plugin and the reference in turn: the next address, no second one, and nothing left", async () => {
-  using net = newNetwork(IPAM);
+  using net = newHostLocalNetwork(IPAM);
   for (let round = 0; round < 3; round++) {
     for (let i = 0; i < 8; i++) {
       const id = `${round}-${i}`;
       if (i % 3 === 0) expect(await reference(net, "ADD", id).exited).toBe(0);
       else net.add(id);
       expect(net.files()["last_reserved_ip.0"]).toBe(`10.0.0.${2 + round * 8 + i}`);
-      if (i % 3 === 1) expectTruth(net.directory, "10.0.0.0", 30);
+      if (i % 3 === 1) expectIndexMatchesDirectory(net.directory, "10.0.0.0", 30);
     }
     // Each deletes what either added.
     for (let i = 0; i < 8; i++) {
@@ -118,7 +118,7 @@ peerTest("this plugin and the reference in turn: the next address, no second one
 });
 
 peerTest("this plugin and the reference at once: no address twice, and nothing left", async () => {
-  using net = newNetwork(IPAM);
+  using net = newHostLocalNetwork(IPAM);
   mkdirSync(net.directory);
   writeFileSync(join(net.directory, "lock"), "");
   const body = (worker: string) =>
@@ -142,7 +142,7 @@ peerTest("this plugin and the reference at once: no address twice, and nothing l
   const files = readdirSync(net.directory).filter((name) => name.startsWith("10.0.0."));
   const holders = files.map((name) => readFileSync(join(net.directory, name), "utf8"));
   expect(holders.sort()).toEqual([..."abcd"].flatMap((worker) => [0, 1, 2, 3].map((i) => `${worker}-${i}\r\neth0`)));
-  expectTruth(net.directory, "10.0.0.0", 64);
+  expectIndexMatchesDirectory(net.directory, "10.0.0.0", 64);
   for (const [i, holder] of holders.entries()) {
     const id = holder.split("\r")[0]!;
     if (i % 2 === 0) net.call("DEL", { id });

@@ -15,13 +15,13 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import fc from "fast-check";
-import { newNetwork } from "../../testing/host_local.ts";
-import { expectTruth, holdsIndex } from "../../testing/host_local_index.ts";
+import { newHostLocalNetwork } from "../../testing/host_local.ts";
+import { expectIndexMatchesDirectory, isIndexCurrent } from "../../testing/host_local_index.ts";
 
 const IPAM = { ranges: [[{ subnet: "10.0.0.0/28" }], [{ subnet: "fd00::/64" }]] };
 
 function networkWith(...ids: string[]) {
-  const net = newNetwork(IPAM);
+  const net = newHostLocalNetwork(IPAM);
   for (const id of ids) net.add(id);
   const index = join(net.dataDir, ".net.index");
   return { ...net, index };
@@ -33,22 +33,22 @@ test("the index holds after every call, and stands beside the directory for its 
   expect(statSync(net.index).mode & 0o7777).toBe(0o600);
   for (const verb of ["ADD", "CHECK", "STATUS", "DEL", "DEL"] as const) {
     net.call(verb, { id: "c" });
-    expect([verb, holdsIndex(net.directory)]).toEqual([verb, true]);
+    expect([verb, isIndexCurrent(net.directory)]).toEqual([verb, true]);
   }
   net.call("GC", { config: { "cni.dev/valid-attachments": [] } });
-  expect(holdsIndex(net.directory)).toBe(true);
-  expectTruth(net.directory, "10.0.0.0", 20);
+  expect(isIndexCurrent(net.directory)).toBe(true);
+  expectIndexMatchesDirectory(net.directory, "10.0.0.0", 20);
 });
 
 test("ADD and DEL go by the index alone", () => {
   using net = networkWith("a");
   // A name that comes and goes unseen would be seen in a list; here its trace is removed.
   const { mtime, atime } = statSync(net.directory);
-  expect(holdsIndex(net.directory)).toBe(true);
+  expect(isIndexCurrent(net.directory)).toBe(true);
   writeFileSync(join(net.directory, "10.0.0.9"), "");
   utimesSync(net.directory, atime, mtime);
   // Setting the time back is a change as well, which nobody can hide.
-  expect(holdsIndex(net.directory)).toBe(false);
+  expect(isIndexCurrent(net.directory)).toBe(false);
   net.add("b");
   expect(net.log).toEqual([expect.stringContaining("Recovered address 10.0.0.9")]);
 });
@@ -75,9 +75,9 @@ for (const [what, change] of Object.entries(CHANGES)) {
     for (let i = 0; i < 20; i++) {
       using net = networkWith("a");
       change(net.directory);
-      expect(holdsIndex(net.directory)).toBe(false);
-      expectTruth(net.directory, "10.0.0.0", 20);
-      expect(holdsIndex(net.directory)).toBe(true);
+      expect(isIndexCurrent(net.directory)).toBe(false);
+      expectIndexMatchesDirectory(net.directory, "10.0.0.0", 20);
+      expect(isIndexCurrent(net.directory)).toBe(true);
     }
   });
 }
@@ -116,12 +116,12 @@ for (const [what, damage] of Object.entries(DAMAGES)) {
   test(`an index that is ${what} is made anew`, () => {
     using net = networkWith("a", "b");
     damage(net.index);
-    expectTruth(net.directory, "10.0.0.0", 20);
+    expectIndexMatchesDirectory(net.directory, "10.0.0.0", 20);
     damage(net.index);
     net.call("DEL", { id: "a" });
     damage(net.index);
     expect(net.add("c")).toBe("10.0.0.4");
-    expect(holdsIndex(net.directory)).toBe(true);
+    expect(isIndexCurrent(net.directory)).toBe(true);
     expect(Object.keys(net.files()).filter((name) => name.startsWith("10."))).toEqual(["10.0.0.3", "10.0.0.4"]);
     expect(net.log).toEqual([]);
   });
@@ -145,19 +145,19 @@ test("without an index all works, by lists", () => {
   expect(net.add("b")).toBe("10.0.0.3");
   expect(() => net.add("a")).toThrow("holds 10.0.0.2 already");
   net.call("DEL", { id: "a" });
-  expectTruth(net.directory, "10.0.0.0", 20);
+  expectIndexMatchesDirectory(net.directory, "10.0.0.0", 20);
   expect(net.names()).not.toContain("10.0.0.2");
   expect(readdirSync(net.index)).toEqual(["full"]);
 });
 
 test("an attachment may hold more than a page has room for", () => {
-  using net = newNetwork({ ranges: [[{ subnet: "10.0.0.0/16" }]] });
+  using net = newHostLocalNetwork({ ranges: [[{ subnet: "10.0.0.0/16" }]] });
   mkdirSync(net.directory);
   for (let i = 0; i < 700; i++) writeFileSync(join(net.directory, `10.0.${i >> 8}.${i & 255}`), "a\r\neth0");
   for (let i = 700; i < 1000; i++) writeFileSync(join(net.directory, `10.0.${i >> 8}.${i & 255}`), "old");
-  expectTruth(net.directory, "10.0.0.0", 1030);
-  expect(holdsIndex(net.directory)).toBe(true);
-  expectTruth(net.directory, "10.0.0.0", 1030);
+  expectIndexMatchesDirectory(net.directory, "10.0.0.0", 1030);
+  expect(isIndexCurrent(net.directory)).toBe(true);
+  expectIndexMatchesDirectory(net.directory, "10.0.0.0", 1030);
   expect(net.add("b")).toBe("10.0.3.232");
   net.call("DEL", { id: "a" });
   net.call("DEL", { id: "old" });
@@ -165,14 +165,14 @@ test("an attachment may hold more than a page has room for", () => {
 });
 
 test("an index grows with the network", () => {
-  using net = newNetwork({ ranges: [[{ subnet: "10.0.0.0/20" }]] });
+  using net = newHostLocalNetwork({ ranges: [[{ subnet: "10.0.0.0/20" }]] });
   const sizes = new Set<number>();
   for (let i = 0; i < 420; i++) {
     net.add(`c${i}`);
     sizes.add(statSync(join(net.dataDir, ".net.index")).size);
   }
   expect(sizes.size).toBeWithin(3, 8);
-  expectTruth(net.directory, "10.0.0.0", 430);
+  expectIndexMatchesDirectory(net.directory, "10.0.0.0", 430);
 });
 
 test("an address that appears where the index knows of none is not given, and is known from then on", () => {
@@ -189,7 +189,7 @@ test("an address that appears where the index knows of none is not given, and is
 });
 
 test("an address that is gone is missed by DEL, and a full network is looked at again", () => {
-  using net = newNetwork({ ranges: [[{ subnet: "10.0.0.0/30" }]] });
+  using net = newHostLocalNetwork({ ranges: [[{ subnet: "10.0.0.0/30" }]] });
   const index = join(net.dataDir, ".net.index");
   net.add("a");
   unlinkSync(join(net.directory, "10.0.0.2"));
@@ -203,7 +203,7 @@ test("an address that is gone is missed by DEL, and a full network is looked at 
   unlinkSync(join(net.directory, "10.0.0.2"));
   forge(net.directory, index);
   net.call("DEL", { id: "b" });
-  expectTruth(net.directory, "10.0.0.0", 5);
+  expectIndexMatchesDirectory(net.directory, "10.0.0.0", 5);
 });
 
 function overwriteText(path: string, change: (text: string) => string): void {
@@ -214,7 +214,7 @@ function overwriteText(path: string, change: (text: string) => string): void {
 function forge(directory: string, index: string): void {
   const { mtimeNs, ctimeNs } = statSync(directory, { bigint: true });
   overwriteText(index, (text) => text.replace(/ \d+ \d+\n(?=\d+ \d+ 0 )/, ` ${mtimeNs} ${ctimeNs}\n`));
-  expect(holdsIndex(directory)).toBe(true);
+  expect(isIndexCurrent(directory)).toBe(true);
 }
 
 const id = fc.constantFrom("a", "b", "c", "d");
@@ -230,7 +230,7 @@ const step = fc.oneof(
 test("random calls and foreign changes: the index says what the directory holds", () => {
   fc.assert(
     fc.property(fc.array(step, { maxLength: 25 }), (steps) => {
-      using net = newNetwork(IPAM);
+      using net = newHostLocalNetwork(IPAM);
       mkdirSync(net.directory);
       for (const each of steps) {
         if ("our" in each) {
@@ -248,7 +248,7 @@ test("random calls and foreign changes: the index says what the directory holds"
           else if (each.foreign === "mkdir") mkdirSync(path);
           else writeFileSync(path, each.content);
         }
-        expectTruth(net.directory, "10.0.0.0", 17);
+        expectIndexMatchesDirectory(net.directory, "10.0.0.0", 17);
       }
     }),
     { numRuns: 60 },

@@ -14,8 +14,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Ip, parseIp } from "../../ffi/address.ts";
 import { CniError } from "../../spec/error.ts";
-import { addressesOf, readInventory } from "./inventory.ts";
-import { namesIn } from "../../testing/host_local.ts";
+import { addressesHeldBy, readInventory } from "./inventory.ts";
+import { listFileNames } from "../../testing/host_local.ts";
 import { lockStore, prepareReservation } from "./reservation_store.ts";
 
 const directories: string[] = [];
@@ -52,7 +52,7 @@ function recover(directory: string): string[] {
 test("reserve() writes the bytes that the reference plugin writes", () => {
   const directory = directoryWith();
   reserve(directory, c1, ip("10.0.0.2"), ip("2001:DB8:0::2"));
-  expect(namesIn(directory)).toEqual([
+  expect(listFileNames(directory)).toEqual([
     ".c1:eth0",
     "10.0.0.2",
     "2001:db8::2",
@@ -87,12 +87,12 @@ test("release() takes the second name away with the last address, not before", (
   reserve(directory, c2, ip("10.0.0.3"));
   const release = (address: Ip) => {
     using store = lockStore(directory, () => {});
-    store.release(store.findHeld(c1).filter((each) => each.address === address));
+    store.release(store.findByAttachment(c1).filter((each) => each.address === address));
   };
   release(ip("10.0.0.2"));
-  expect(namesIn(directory)).toContain(".c1:eth0");
+  expect(listFileNames(directory)).toContain(".c1:eth0");
   release(ip("fd00::2"));
-  const names = namesIn(directory).filter((name) => !name.startsWith("l")).sort();
+  const names = listFileNames(directory).filter((name) => !name.startsWith("l")).sort();
   expect(names).toEqual([".c2:eth0", "10.0.0.3"]);
 });
 
@@ -108,7 +108,7 @@ test("readInventory() reads what others wrote, and what it cannot read is taken"
   });
   mkdirSync(join(directory, "10.0.0.6"));
   symlinkSync("nowhere", join(directory, "10.0.0.7"));
-  const { holders, broken, orphans, temporaries } = readInventory(directory);
+  const { holders, corrupt, orphans, temporaryFiles } = readInventory(directory);
   expect(Object.fromEntries(holders)).toEqual({
     "10.0.0.2": { containerId: "c1", ifname: "eth0" },
     "10.0.0.3": { containerId: "c1" },
@@ -116,7 +116,7 @@ test("readInventory() reads what others wrote, and what it cannot read is taken"
     "10.0.0.6": undefined,
     "10.0.0.7": undefined,
   });
-  expect([broken, orphans, temporaries]).toEqual([[], [], []]);
+  expect([corrupt, orphans, temporaryFiles]).toEqual([[], [], []]);
 });
 
 test("readInventory() gives the same with second names and without", () => {
@@ -145,7 +145,7 @@ test("readInventory() of no directory is empty", () => {
 test("addressesOf() falls back to files without an interface only if there are no others", () => {
   const directory = directoryWith({ "10.0.0.2": "c1\r\neth0", "10.0.0.3": "c1", "10.0.0.4": "c2" });
   const inventory = readInventory(directory);
-  const of = (containerId: string, ifname: string): string[] => addressesOf(inventory, { containerId, ifname });
+  const of = (containerId: string, ifname: string): string[] => addressesHeldBy(inventory, { containerId, ifname });
   expect(of("c1", "eth0")).toEqual(["10.0.0.2"]);
   expect(of("c1", "eth1")).toEqual(["10.0.0.3"]);
   expect(of("c2", "eth0")).toEqual(["10.0.0.4"]);

@@ -1,14 +1,14 @@
 import { expect, test } from "bun:test";
 import { mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { newNetwork } from "../../testing/host_local.ts";
+import { newHostLocalNetwork } from "../../testing/host_local.ts";
 
 const IPAM = { ranges: [[{ subnet: "10.0.0.0/29" }]] };
 const GC = { config: { "cni.dev/valid-attachments": [] } };
 
 for (const [what, exists] of [["somewhere else", true], ["nowhere", false]] as const) {
   test(`a link to ${what} in the place of a network's directory is not followed`, () => {
-    using net = newNetwork(IPAM);
+    using net = newHostLocalNetwork(IPAM);
     const target = join(net.dataDir, "target");
     const files: Record<string, string> = exists ? { "10.0.0.2": "", "10.0.0.3": "c1\r\neth0" } : {};
     if (exists) mkdirSync(target);
@@ -35,7 +35,7 @@ for (const [what, exists] of [["somewhere else", true], ["nowhere", false]] as c
 }
 
 test("the directory above may be a link, as of one who has moved the state of the node", () => {
-  using net = newNetwork(IPAM);
+  using net = newHostLocalNetwork(IPAM);
   const moved = join(net.dataDir, "moved");
   mkdirSync(moved);
   symlinkSync(moved, join(net.dataDir, "link"));
@@ -51,7 +51,7 @@ test("the directory above may be a link, as of one who has moved the state of th
 const HINT = "last_reserved_ip.0";
 for (const name of [HINT, `.${HINT}.${Bun.hash.wyhash(HINT).toString(36)}.tmp`]) {
   test(`a directory called ${name} is in the way of no ADD, as it is only a hint that cannot be written`, () => {
-    using net = newNetwork(IPAM);
+    using net = newHostLocalNetwork(IPAM);
     net.add("c1");
     const names = net.names();
     if (name === HINT) rmSync(join(net.directory, name));

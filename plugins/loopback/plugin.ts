@@ -8,14 +8,14 @@ import * as address from "../../ffi/route/address.ts";
 import * as link from "../../ffi/route/link.ts";
 import { IFF_UP } from "../../ffi/route/uapi.ts";
 import type { Netns } from "../../ffi/netns.ts";
-import { isBesideAnothers } from "../lib/links/ownership.ts";
+import { ownedByOtherContainer } from "../lib/links/ownership.ts";
 import { expectEqual } from "../lib/links/interface.ts";
 import { plugin } from "../lib/protocol/plugin.ts";
 import type { Result } from "../../spec/result.ts";
 import { object } from "../../spec/schema.ts";
 
 /** The kernel gives every namespace's loopback interface this name and this index; CNI_IFNAME does not change it. */
-const LO = { name: "lo", index: 1 };
+const LOOPBACK = { name: "lo", index: 1 };
 
 export default plugin({
   name: "loopback",
@@ -23,28 +23,28 @@ export default plugin({
   config: object({}),
 
   add({ netns, sandbox, prevResult }) {
-    link.setUp(netns.route, LO.index);
+    link.setUp(netns.route, LOOPBACK.index);
     return prevResult ?? describe(netns, sandbox);
   },
 
   del(call) {
     const { netns, ifname, prevResult } = call;
-    if (!netns || prevResult && isBesideAnothers(call, netns, link.find(netns.route, ifname))) return;
-    link.set(netns.route, LO.index, { flags: 0, change: IFF_UP });
+    if (!netns || prevResult && ownedByOtherContainer(call, netns, link.find(netns.route, ifname))) return;
+    link.set(netns.route, LOOPBACK.index, { flags: 0, change: IFF_UP });
   },
 
   check({ netns }) {
-    expectEqual('administrative state of "lo"', link.isUp(link.get(netns.route, LO.index)) ? "up" : "down", "up");
+    expectEqual('administrative state of "lo"', link.isUp(link.get(netns.route, LOOPBACK.index)) ? "up" : "down", "up");
   },
 
   status() {},
 });
 
 function describe(netns: Netns, sandbox: string): Result {
-  const present = address.list(netns.route, { index: LO.index }).map((each) => each.address);
-  const ips = ([4, 6] as const).flatMap((family) => present.find((each) => familyOf(each) === family) ?? []);
+  const present = address.list(netns.route, { index: LOOPBACK.index }).map((cidr) => cidr.address);
+  const ips = ([4, 6] as const).flatMap((family) => present.find((cidr) => familyOf(cidr) === family) ?? []);
   return {
-    interfaces: [{ name: LO.name, mac: "00:00:00:00:00:00", sandbox }],
-    ips: ips.map((each) => ({ address: each, interface: 0 })),
+    interfaces: [{ name: LOOPBACK.name, mac: "00:00:00:00:00:00", sandbox }],
+    ips: ips.map((cidr) => ({ address: cidr, interface: 0 })),
   };
 }

@@ -1,5 +1,5 @@
 import { expect } from "bun:test";
-import { inNetns } from "../../testing/netns.ts";
+import { runInNetns } from "../../testing/netns.ts";
 import { sandboxTest } from "../../testing/sandbox.ts";
 import loopback from "./plugin.ts";
 
@@ -11,11 +11,11 @@ sandboxTest("loopback ADD brings lo up, CHECK accepts it, DEL takes it down, twi
     // deno-lint-ignore no-explicit-any -- branded addresses, written as they print
     ips: [{ address: "127.0.0.1/8", interface: 0 }, { address: "::1/128", interface: 0 }] as any,
   });
-  expect(loFlags(inNetns(container, "ip", "-j", "link", "show", "lo"))).toContain("UP");
+  expect(loFlags(runInNetns(container, "ip", "-j", "link", "show", "lo"))).toContain("UP");
   call(loopback, "CHECK", {});
   call(loopback, "DEL", {});
   call(loopback, "DEL", {});
-  expect(loFlags(inNetns(container, "ip", "-j", "link", "show", "lo"))).not.toContain("UP");
+  expect(loFlags(runInNetns(container, "ip", "-j", "link", "show", "lo"))).not.toContain("UP");
   expect(() => call(loopback, "CHECK", {})).toThrow('administrative state of "lo" is "down", expected "up"');
 });
 
@@ -34,14 +34,14 @@ sandboxTest(
 
 sandboxTest("loopback refuses the host's own namespace before it touches it", [], ({ call, host }) => {
   expect(() => call(loopback, "ADD", {}, { netns: host })).toThrow("should not be the same");
-  expect(loFlags(inNetns(host, "ip", "-j", "link", "show", "lo"))).not.toContain("UP");
+  expect(loFlags(runInNetns(host, "ip", "-j", "link", "show", "lo"))).not.toContain("UP");
   call(loopback, "ADD", {}, { netns: host, env: { CNI_NETNS_OVERRIDE: "TRUE" } });
-  expect(loFlags(inNetns(host, "ip", "-j", "link", "show", "lo"))).toContain("UP");
+  expect(loFlags(runInNetns(host, "ip", "-j", "link", "show", "lo"))).toContain("UP");
 });
 
 sandboxTest("loopback DEL takes the host's own namespace for the container's being gone", [], ({ call, host, log }) => {
-  inNetns(host, "ip", "link", "set", "lo", "up");
+  runInNetns(host, "ip", "link", "set", "lo", "up");
   call(loopback, "DEL", {}, { netns: host });
   expect(log).toEqual([`loopback: "${host.path}" leads to the host's own namespace; going on as if it were gone`]);
-  expect(loFlags(inNetns(host, "ip", "-j", "link", "show", "lo"))).toContain("UP");
+  expect(loFlags(runInNetns(host, "ip", "-j", "link", "show", "lo"))).toContain("UP");
 });

@@ -12,10 +12,21 @@ import {
   MACVLAN_MODE_VEPA,
 } from "../../ffi/route/uapi.ts";
 import { expectEqual } from "../lib/links/interface.ts";
-import { checkOnMaster, createOnMaster, getMaster, masterKeys, requireMaster } from "../lib/links/lower_device.ts";
+import {
+  checkUpperDevice,
+  createUpperDevice,
+  getLowerDevice,
+  lowerDeviceKeys,
+  requireLowerDevice,
+} from "../lib/links/lower_device.ts";
 import { plugin } from "../lib/protocol/plugin.ts";
-import { attachToSegment } from "../lib/links/address_conflict.ts";
-import { assign, describe, detach, detachMany } from "../lib/links/single_interface.ts";
+import { configureWithConflictDetection } from "../lib/links/address_conflict.ts";
+import {
+  assignAddresses,
+  describeInterface,
+  detachInterface,
+  detachInterfaces,
+} from "../lib/links/single_interface.ts";
 import { type Infer, int, lazy, mac, object, oneOf, optional, struct, withDefault } from "../../spec/schema.ts";
 
 const KIND = "macvlan";
@@ -28,11 +39,11 @@ const MODES = {
   passthru: MACVLAN_MODE_PASSTHRU,
 };
 
-const config = lazy(() => {
+const macvlanConfig = lazy(() => {
   const macSource = optional(struct({ mac: optional(mac) }));
   return object({
-    ...masterKeys(),
-    mode: withDefault({ ...oneOf("bridge", "private", "vepa", "passthru"), blank: true }, "bridge"),
+    ...lowerDeviceKeys(),
+    mode: withDefault({ ...oneOf("bridge", "private", "vepa", "passthru"), emptyIsUnset: true }, "bridge"),
     mac: optional(mac),
     /** Broadcast packets that may wait to be handed on; 0 leaves it to the kernel. */
     bcqueuelen: withDefault(int({ min: 0, max: 0xffff_ffff }), 0),
@@ -40,55 +51,58 @@ const config = lazy(() => {
     args: optional(struct({ cni: macSource })),
   });
 });
-type MacvlanConfig = Infer<typeof config>;
+type MacvlanConfig = Infer<typeof macvlanConfig>;
 
 export default plugin({
   name: KIND,
   about: "Gives the container an interface with a MAC address of its own on the wire of a master",
-  config,
+  config: macvlanConfig,
   args: ["MAC"],
 
   add(call) {
     const { config } = call;
-    const mac = wantedMac(config, call.args);
-    const master = getMaster(call, KIND);
+    const mac = requestedMac(config, call.args);
+    const lowerDevice = getLowerDevice(call, KIND);
     const { mode, bcqueuelen } = config;
-    const device = createOnMaster(call, master, {
+    const device = createUpperDevice(call, lowerDevice, {
       info: macvlan({ mode: MODES[mode], ...bcqueuelen ? { bcQueueLen: bcqueuelen } : {} }),
       mac,
       conflictsWith: ({ info }) => info?.kind !== "vlan",
     });
-    const result = assign(call, describe(call, device));
-    attachToSegment(call, master, device, result, { asks: "container", withMaster: true });
+    const result = assignAddresses(call, describeInterface(call, device));
+    configureWithConflictDetection(call, lowerDevice, device, result, {
+      probeFrom: "container",
+      includesLowerDevice: true,
+    });
     return result;
   },
 
-  del: (call) => detach(call, KIND),
+  del: (call) => detachInterface(call, KIND),
 
-  delMany: (calls, ipam) => detachMany(calls, ipam, KIND),
+  delBatch: (calls, ipam) => detachInterfaces(calls, ipam, KIND),
 
   check(call) {
     const { config, ifname } = call;
-    const device = checkOnMaster(call, KIND);
+    const device = checkUpperDevice(call, KIND);
     const actual = macvlan.of(device);
-    expectEqual(`mode of "${ifname}"`, nameOfMode(actual?.mode), config.mode);
+    expectEqual(`mode of "${ifname}"`, modeName(actual?.mode), config.mode);
     if (config.bcqueuelen) expectEqual(`bcqueuelen of "${ifname}"`, actual?.bcQueueLen, config.bcqueuelen);
-    const mac = wantedMac(config, call.args);
+    const mac = requestedMac(config, call.args);
     if (mac) expectEqual(`MAC address of "${ifname}"`, device.mac, mac);
   },
 
   status(call) {
-    requireMaster(call);
+    requireLowerDevice(call);
     call.ipam?.status();
   },
 });
 
 /** The container's MAC address, if anyone asked for one: the runtime first, then `args.cni`, CNI_ARGS and the configuration. */
-function wantedMac(config: MacvlanConfig, args: Readonly<Record<string, string>>): Mac | undefined {
+function requestedMac(config: MacvlanConfig, args: Readonly<Record<string, string>>): Mac | undefined {
   return config.runtimeConfig?.mac ?? config.args?.cni?.mac ??
     (args["MAC"] ? mac.parse(args["MAC"], "CNI_ARGS MAC") : config.mac);
 }
 
-function nameOfMode(mode: number | undefined): string | undefined {
+function modeName(mode: number | undefined): string | undefined {
   return Object.entries(MODES).find(([, value]) => value === mode)?.[0];
 }

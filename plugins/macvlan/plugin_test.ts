@@ -1,64 +1,64 @@
 import { expect } from "bun:test";
-import { attacher, giving, inhabit, reached, segmentTest, statusOf } from "../../testing/lan.ts";
+import { ipamGiving, lanTest, newAttacher, pingReachable, startProcessInNetns, statusCode } from "../../testing/lan.ts";
 import macvlan from "./plugin.ts";
 import type { Netns } from "../../ffi/netns.ts";
-import { linkNames, shell, shown } from "../../testing/netns.ts";
-import { withResult } from "../../testing/sandbox.ts";
+import { ipShow, linkNames, runShellInNetns } from "../../testing/netns.ts";
+import { withPrevResult } from "../../testing/sandbox.ts";
 import type { Result } from "../../spec/result.ts";
 
 const MASTER = { master: "up0" };
-const dataOf = (netns: Netns) => shown(netns, "link", "show", "eth0")[0].linkinfo;
-const attach = attacher(macvlan, MASTER);
+const dataOf = (netns: Netns) => ipShow(netns, "link", "show", "eth0")[0].linkinfo;
+const attach = newAttacher(macvlan, MASTER);
 
-segmentTest("the container speaks to machines on the wire and to its siblings, in both families", (segment) => {
+lanTest("the container speaks to machines on the wire and to its siblings, in both families", (segment) => {
   const { call, container, outside, host } = segment;
-  const result = call(macvlan, "ADD", { ...MASTER, ...giving("10.5.0.2/24", "fd05::2/64") });
-  const [link] = shown(container, "link", "show", "eth0");
+  const result = call(macvlan, "ADD", { ...MASTER, ...ipamGiving("10.5.0.2/24", "fd05::2/64") });
+  const [link] = ipShow(container, "link", "show", "eth0");
   expect(link).toMatchObject({ linkinfo: { info_kind: "macvlan", info_data: { mode: "bridge" } }, mtu: 1500 });
   expect(result).toEqual({
     interfaces: [{ name: "eth0", mac: link.address, sandbox: container.path }],
     ips: [{ address: "10.5.0.2/24", interface: 0 }, { address: "fd05::2/64", interface: 0 }],
   } as unknown as Result);
   expect(link.ifalias).toBe("cni:test c1 eth0");
-  const second = attach(segment, "c2", giving("10.5.0.3/24"));
-  expect(reached(container, "10.5.0.1", "fd05::1", "10.5.0.3")).toEqual(["10.5.0.1", "fd05::1", "10.5.0.3"]);
-  expect(reached(second.netns, "10.5.0.1", "10.5.0.2")).toEqual(["10.5.0.1", "10.5.0.2"]);
-  expect(reached(outside, "10.5.0.2", "fd05::2")).toEqual(["10.5.0.2", "fd05::2"]);
+  const second = attach(segment, "c2", ipamGiving("10.5.0.3/24"));
+  expect(pingReachable(container, "10.5.0.1", "fd05::1", "10.5.0.3")).toEqual(["10.5.0.1", "fd05::1", "10.5.0.3"]);
+  expect(pingReachable(second.netns, "10.5.0.1", "10.5.0.2")).toEqual(["10.5.0.1", "10.5.0.2"]);
+  expect(pingReachable(outside, "10.5.0.2", "fd05::2")).toEqual(["10.5.0.2", "fd05::2"]);
   expect(linkNames(host)).toEqual(["lo", "up0"]);
 });
 
-segmentTest("each mode is the kernel's; private containers do not reach each other", (segment) => {
+lanTest("each mode is the kernel's; private containers do not reach each other", (segment) => {
   for (const mode of ["bridge", "private", "vepa"]) {
     const { netns } = attach(segment, mode, { mode });
     expect(dataOf(netns).info_data.mode).toBe(mode);
   }
-  const first = attach(segment, "c1", { mode: "private", ...giving("10.5.0.2/24") });
-  attach(segment, "c2", { mode: "private", ...giving("10.5.0.3/24") });
-  expect(reached(first.netns, "10.5.0.1", "10.5.0.3")).toEqual(["10.5.0.1"]);
+  const first = attach(segment, "c1", { mode: "private", ...ipamGiving("10.5.0.2/24") });
+  attach(segment, "c2", { mode: "private", ...ipamGiving("10.5.0.3/24") });
+  expect(pingReachable(first.netns, "10.5.0.1", "10.5.0.3")).toEqual(["10.5.0.1"]);
   const empty = attach(segment, "c3", { mode: "" });
   expect(dataOf(empty.netns).info_data.mode).toBe("bridge");
 });
 
-segmentTest("passthru has the master for itself, with any address, and gives the address back", (segment) => {
+lanTest("passthru has the master for itself, with any address, and gives the address back", (segment) => {
   const { call, container, host } = segment;
-  const before = shown(host, "link", "show", "up0")[0].address;
-  const config = { ...MASTER, mode: "passthru", mac: "0a:00:00:00:00:07", ...giving("10.5.0.2/24") };
+  const before = ipShow(host, "link", "show", "up0")[0].address;
+  const config = { ...MASTER, mode: "passthru", mac: "0a:00:00:00:00:07", ...ipamGiving("10.5.0.2/24") };
   const result = call(macvlan, "ADD", config);
   expect(result.interfaces![0]!.mac as string).toBe("0a:00:00:00:00:07");
-  expect(shown(container, "link", "show", "eth0")[0].address).toBe("0a:00:00:00:00:07");
-  expect(reached(container, "10.5.0.1")).toEqual(["10.5.0.1"]);
-  call(macvlan, "CHECK", withResult(config, result));
-  using home = inhabit(container);
+  expect(ipShow(container, "link", "show", "eth0")[0].address).toBe("0a:00:00:00:00:07");
+  expect(pingReachable(container, "10.5.0.1")).toEqual(["10.5.0.1"]);
+  call(macvlan, "CHECK", withPrevResult(config, result));
+  using home = startProcessInNetns(container);
   expect(() => attach(segment, "c2", {})).toThrow(
     `"up0" is used by container "c1" (network "test", interface "eth0") in "${home.place}"`,
   );
   call(macvlan, "DEL", config);
-  expect(shown(host, "link", "show", "up0")[0].address).toBe(before);
+  expect(ipShow(host, "link", "show", "up0")[0].address).toBe(before);
 });
 
-segmentTest("mtu: the master's, or less", (segment) => {
-  shell(segment.host, "ip link set up0 mtu 1400");
-  const mtuOf = (netns: Netns) => shown(netns, "link", "show", "eth0")[0].mtu;
+lanTest("mtu: the master's, or less", (segment) => {
+  runShellInNetns(segment.host, "ip link set up0 mtu 1400");
+  const mtuOf = (netns: Netns) => ipShow(netns, "link", "show", "eth0")[0].mtu;
   const first = attach(segment, "c1", {});
   expect(mtuOf(first.netns)).toBe(1400);
   expect(mtuOf(attach(segment, "c2", { mtu: 1300 }).netns)).toBe(1300);
@@ -67,13 +67,13 @@ segmentTest("mtu: the master's, or less", (segment) => {
   );
   expect(() => attach(segment, "c3", { mtu: -1 })).toThrow("mtu must be a whole number from 0");
   // Nobody is to blame for it but who wants it.
-  using _home = inhabit(first.netns);
+  using _home = startProcessInNetns(first.netns);
   expect(() => attach(segment, "c3", { mtu: 67 })).toThrow(
     /^Cannot create "eth0" on master "up0": Invalid argument \(EINVAL, mtu less than device minimum\)$/,
   );
 });
 
-segmentTest(
+lanTest(
   "the MAC address: the runtime's before the hint's before that of CNI_ARGS before the configuration's",
   (segment) => {
     const [runtime, hint, args, own] = [1, 2, 3, 4].map((n) => `0a:00:00:00:00:0${n}`);
@@ -87,10 +87,10 @@ segmentTest(
       const { netns, result } = attach(segment, `c${Object.keys(config).length}${Object.keys(env).length}`, config, {
         env,
       });
-      const actual = shown(netns, "link", "show", "eth0")[0].address;
+      const actual = ipShow(netns, "link", "show", "eth0")[0].address;
       expect(result.interfaces![0]!.mac).toBe(actual);
-      segment.call(macvlan, "CHECK", withResult({ ...MASTER, ...config }, result), { netns, env });
-      shell(netns, "ip link del eth0");
+      segment.call(macvlan, "CHECK", withPrevResult({ ...MASTER, ...config }, result), { netns, env });
+      runShellInNetns(netns, "ip link del eth0");
       return actual;
     };
     expect(macOf(wanted, { CNI_ARGS })).toBe(runtime);
@@ -102,36 +102,36 @@ segmentTest(
   },
 );
 
-segmentTest("a MAC address that is on the wire of the master already is refused with its holder", (segment) => {
+lanTest("a MAC address that is on the wire of the master already is refused with its holder", (segment) => {
   const mac = "0a:00:00:00:00:07";
   const first = attach(segment, "c1", { mac });
-  using home = inhabit(first.netns);
+  using home = startProcessInNetns(first.netns);
   expect(() => attach(segment, "c2", { mac })).toThrow(
     `Cannot set "eth0" up: Address already in use (EADDRINUSE): "up0" is used by container "c1" (network "test", interface "eth0") in "${home.place}"`,
   );
-  const own = shown(segment.host, "link", "show", "up0")[0].address;
+  const own = ipShow(segment.host, "link", "show", "up0")[0].address;
   expect(() => attach(segment, "c3", { mac: own })).toThrow(
     `Cannot set "eth0" up: its master "up0" has MAC address ${own} too`,
   );
 });
 
-segmentTest("bcqueuelen is set, and compared by CHECK", ({ call, container }) => {
+lanTest("bcqueuelen is set, and compared by CHECK", ({ call, container }) => {
   const config = { ...MASTER, bcqueuelen: 321 };
   const result = call(macvlan, "ADD", config);
   expect(dataOf(container).info_data.bcqueuelen).toBe(321);
-  call(macvlan, "CHECK", withResult(config, result));
-  expect(() => call(macvlan, "CHECK", withResult({ ...MASTER, bcqueuelen: 5 }, result))).toThrow(
+  call(macvlan, "CHECK", withPrevResult(config, result));
+  expect(() => call(macvlan, "CHECK", withPrevResult({ ...MASTER, bcqueuelen: 5 }, result))).toThrow(
     'bcqueuelen of "eth0" is 321, expected 5',
   );
 });
 
-segmentTest("linkInContainer takes a master of the container", ({ call, container, host }) => {
-  shell(container, "ip link add up1 up type veth peer name far; ip link set far up");
-  const config = { master: "up1", linkInContainer: true, ...giving("10.5.0.2/24") };
+lanTest("linkInContainer takes a master of the container", ({ call, container, host }) => {
+  runShellInNetns(container, "ip link add up1 up type veth peer name far; ip link set far up");
+  const config = { master: "up1", linkInContainer: true, ...ipamGiving("10.5.0.2/24") };
   const result = call(macvlan, "ADD", config);
-  expect(shown(container, "link", "show", "eth0")[0].link).toBe("up1");
-  call(macvlan, "CHECK", withResult(config, result));
-  expect(() => call(macvlan, "CHECK", withResult({ ...config, linkInContainer: false, master: "up0" }, result)))
+  expect(ipShow(container, "link", "show", "eth0")[0].link).toBe("up1");
+  call(macvlan, "CHECK", withPrevResult(config, result));
+  expect(() => call(macvlan, "CHECK", withPrevResult({ ...config, linkInContainer: false, master: "up0" }, result)))
     .toThrow('master of "eth0" is elsewhere, expected "up0"');
   call(macvlan, "DEL", config);
   expect(linkNames(container)).toEqual(["far", "lo", "up1"]);
@@ -141,50 +141,53 @@ segmentTest("linkInContainer takes a master of the container", ({ call, containe
   );
 });
 
-segmentTest("on a macvlan the container's is its sibling, with the same users and the same wire", (segment) => {
-  const { call, host, container, asked } = segment;
-  shell(host, "ip link add mv0 link up0 up mtu 1400 type macvlan mode bridge; ip addr add 10.5.0.7/24 dev mv0");
-  const config = { master: "mv0", ...giving("10.5.0.2/24") };
+lanTest("on a macvlan the container's is its sibling, with the same users and the same wire", (segment) => {
+  const { call, host, container, ipamCalls } = segment;
+  runShellInNetns(
+    host,
+    "ip link add mv0 link up0 up mtu 1400 type macvlan mode bridge; ip addr add 10.5.0.7/24 dev mv0",
+  );
+  const config = { master: "mv0", ...ipamGiving("10.5.0.2/24") };
   const first = call(macvlan, "ADD", config);
-  call(macvlan, "CHECK", withResult(config, first));
-  call(macvlan, "CHECK", withResult({ ...config, master: "up0" }, first));
-  shell(host, "ip link add other up type veth peer name far");
-  expect(() => call(macvlan, "CHECK", withResult({ ...config, master: "other" }, first))).toThrow(
+  call(macvlan, "CHECK", withPrevResult(config, first));
+  call(macvlan, "CHECK", withPrevResult({ ...config, master: "up0" }, first));
+  runShellInNetns(host, "ip link add other up type veth peer name far");
+  expect(() => call(macvlan, "CHECK", withPrevResult({ ...config, master: "other" }, first))).toThrow(
     'master of "eth0" is "up0", expected "other"',
   );
   expect(() => attach(segment, "c2", { ...config, mtu: 1401 })).toThrow('at most 1400, the MTU of its master "mv0"');
-  expect(() => attach(segment, "c2", { ...config, ...giving("10.5.0.7/24") })).toThrow(
+  expect(() => attach(segment, "c2", { ...config, ...ipamGiving("10.5.0.7/24") })).toThrow(
     'Cannot use address 10.5.0.7/24: master "mv0" has it',
   );
 
   // The one that the container has from the host, as the next one's master.
-  const own = { master: "eth0", linkInContainer: true, ...giving("10.5.0.3/24") };
+  const own = { master: "eth0", linkInContainer: true, ...ipamGiving("10.5.0.3/24") };
   const options = { ifname: "net1" };
   const second = call(macvlan, "ADD", own, options);
-  call(macvlan, "CHECK", withResult(own, second), options);
-  shell(container, "ip route add default via 10.5.0.1");
-  call(macvlan, "CHECK", withResult({ ...own, master: "" }, second), options);
-  expect(reached(container, "10.5.0.1")).toEqual(["10.5.0.1"]);
+  call(macvlan, "CHECK", withPrevResult(own, second), options);
+  runShellInNetns(container, "ip route add default via 10.5.0.1");
+  call(macvlan, "CHECK", withPrevResult({ ...own, master: "" }, second), options);
+  expect(pingReachable(container, "10.5.0.1")).toEqual(["10.5.0.1"]);
   const mac = second.interfaces![0]!.mac!;
-  using home = inhabit(container);
+  using home = startProcessInNetns(container);
   const net1 = `container "c1" (network "test", interface "net1") in "${home.place}"`;
   const again = (change: object) => call(macvlan, "ADD", { ...own, ...change }, { ifname: "net2" });
-  expect(() => again({ mac, ...giving("10.5.0.4/24") })).toThrow(`"up0" is used by ${net1}`);
+  expect(() => again({ mac, ...ipamGiving("10.5.0.4/24") })).toThrow(`"up0" is used by ${net1}`);
   expect(() => again({})).toThrow(`Cannot use address 10.5.0.3 on "net2" of master "up0": in use by ${net1}`);
-  expect(() => again({ mode: "passthru", ...giving("10.5.0.4/24") })).toThrow(net1);
+  expect(() => again({ mode: "passthru", ...ipamGiving("10.5.0.4/24") })).toThrow(net1);
   expect(linkNames(container)).toEqual(["eth0", "lo", "net1"]);
   for (const ifname of ["net1", "eth0"]) call(macvlan, "DEL", own, { ifname });
   expect(linkNames(container)).toEqual(["lo"]);
-  expect(asked.filter((each) => each === "ADD").length).toBe(asked.filter((each) => each === "DEL").length);
+  expect(ipamCalls.filter((each) => each === "ADD").length).toBe(ipamCalls.filter((each) => each === "DEL").length);
 });
 
-segmentTest("without master, the link of the best default route is taken", (segment) => {
+lanTest("without master, the link of the best default route is taken", (segment) => {
   const { call, host, container } = segment;
-  const config = giving("10.6.0.2/24");
+  const config = ipamGiving("10.6.0.2/24");
   expect(() => call(macvlan, "ADD", config)).toThrow(
     "master must be given, since the host has no default route that would tell it: got nothing",
   );
-  shell(
+  runShellInNetns(
     host,
     "for n in 1 2; do ip link add up$n up type veth peer name far$n; ip link set far$n up; done",
     "ip addr add 10.7.0.1/24 dev up1; ip addr add 10.8.0.1/24 dev up2; ip addr add fd08::1/64 dev up2 nodad",
@@ -193,45 +196,47 @@ segmentTest("without master, the link of the best default route is taken", (segm
   );
   const masterOf = () => {
     const result = call(macvlan, "ADD", config);
-    call(macvlan, "CHECK", withResult(config, result));
-    const { link_index } = shown(container, "link", "show", "eth0")[0];
+    call(macvlan, "CHECK", withPrevResult(config, result));
+    const { link_index } = ipShow(container, "link", "show", "eth0")[0];
     call(macvlan, "DEL", config);
-    return shown(host, "link", "show").find(({ ifindex }) => ifindex === link_index).ifname;
+    return ipShow(host, "link", "show").find(({ ifindex }) => ifindex === link_index).ifname;
   };
   expect(masterOf()).toBe("up2");
-  shell(host, "ip route add default via 10.8.0.9 metric 300; ip route add default via 10.7.0.9 metric 200");
+  runShellInNetns(host, "ip route add default via 10.8.0.9 metric 300; ip route add default via 10.7.0.9 metric 200");
   expect(masterOf()).toBe("up1");
-  shell(host, "ip route add default metric 100 nexthop via 10.8.0.9 nexthop via 10.7.0.9");
+  runShellInNetns(host, "ip route add default metric 100 nexthop via 10.8.0.9 nexthop via 10.7.0.9");
   expect(masterOf()).toBe("up2");
 });
 
-segmentTest("without IPAM the link is up and bare, also for CHECK", ({ call, container, asked }) => {
+lanTest("without IPAM the link is up and bare, also for CHECK", ({ call, container, ipamCalls }) => {
   const config = { ...MASTER, dns: { nameservers: ["192.0.2.53"] } };
   const result = call(macvlan, "ADD", config);
   expect(result).toEqual({
     interfaces: [{ name: "eth0", mac: expect.any(String), sandbox: container.path }],
     dns: { nameservers: ["192.0.2.53"] },
   } as unknown as Result);
-  expect(shown(container, "link", "show", "eth0")[0].flags).toContain("UP");
-  call(macvlan, "CHECK", withResult(config, result));
-  shell(container, "ip link set eth0 down");
-  expect(() => call(macvlan, "CHECK", withResult(config, result))).toThrow('administrative state of "eth0" is "down"');
-  expect(asked).toEqual([]);
+  expect(ipShow(container, "link", "show", "eth0")[0].flags).toContain("UP");
+  call(macvlan, "CHECK", withPrevResult(config, result));
+  runShellInNetns(container, "ip link set eth0 down");
+  expect(() => call(macvlan, "CHECK", withPrevResult(config, result))).toThrow(
+    'administrative state of "eth0" is "down"',
+  );
+  expect(ipamCalls).toEqual([]);
 });
 
-segmentTest("CHECK accepts /32, routes of other tables and metrics, and asks IPAM", ({ call, asked }) => {
+lanTest("CHECK accepts /32, routes of other tables and metrics, and asks IPAM", ({ call, ipamCalls }) => {
   const routes = [{ dst: "10.5.0.1/32", scope: 253 }, { dst: "0.0.0.0/0", gw: "10.5.0.1", table: 5000, priority: 7 }];
   const config = { ...MASTER, ipam: { type: "fixed", ips: ["10.5.0.2/32"], routes } };
   const result = call(macvlan, "ADD", config);
-  call(macvlan, "CHECK", withResult(config, result));
-  expect(asked).toEqual(["ADD", "CHECK"]);
+  call(macvlan, "CHECK", withPrevResult(config, result));
+  expect(ipamCalls).toEqual(["ADD", "CHECK"]);
 });
 
-segmentTest("CHECK names what is otherwise than ADD left it", ({ call, container, host }) => {
-  shell(host, "ip link add other up type veth peer name far");
-  const config = { ...MASTER, mtu: 1400, ...giving("10.5.0.2/24") };
+lanTest("CHECK names what is otherwise than ADD left it", ({ call, container, host }) => {
+  runShellInNetns(host, "ip link add other up type veth peer name far");
+  const config = { ...MASTER, mtu: 1400, ...ipamGiving("10.5.0.2/24") };
   const result = call(macvlan, "ADD", config);
-  const check = (change: object = {}) => call(macvlan, "CHECK", withResult({ ...config, ...change }, result));
+  const check = (change: object = {}) => call(macvlan, "CHECK", withPrevResult({ ...config, ...change }, result));
   check();
   expect(() => check({ mode: "vepa" })).toThrow('mode of "eth0" is "bridge", expected "vepa"');
   expect(() => check({ master: "other" })).toThrow('master of "eth0" is "up0", expected "other"');
@@ -239,49 +244,49 @@ segmentTest("CHECK names what is otherwise than ADD left it", ({ call, container
   expect(() => check({ mtu: 1300 })).toThrow('MTU of "eth0" is 1400, expected 1300');
   expect(() => check({ mac: "0a:00:00:00:00:09" })).toThrow('MAC address of "eth0"');
   expect(() => call(macvlan, "CHECK", config)).toThrow("prevResult is missing");
-  shell(container, "ip addr del 10.5.0.2/24 dev eth0");
+  runShellInNetns(container, "ip addr del 10.5.0.2/24 dev eth0");
   expect(() => check()).toThrow('"eth0" lacks address 10.5.0.2/24');
-  shell(container, "ip link del eth0; ip link add eth0 type veth peer name far");
-  shell(
+  runShellInNetns(container, "ip link del eth0; ip link add eth0 type veth peer name far");
+  runShellInNetns(
     container,
     `ip link set eth0 address ${result.interfaces![0]!.mac} mtu 1400 up; ip addr add 10.5.0.2/24 dev eth0`,
   );
   expect(() => check()).toThrow('kind of "eth0" is "veth", expected "macvlan"');
 });
 
-segmentTest(
+lanTest(
   "DEL needs neither master nor namespace, and leaves what is not its own",
-  ({ call, container, host, asked }) => {
-    const config = { ...MASTER, ...giving("10.5.0.2/24") };
+  ({ call, container, host, ipamCalls }) => {
+    const config = { ...MASTER, ...ipamGiving("10.5.0.2/24") };
     call(macvlan, "ADD", config);
     call(macvlan, "DEL", { ...config, mode: "nosuch", mtu: -5, master: 5 });
     expect(linkNames(container)).toEqual(["lo"]);
-    shell(host, "ip link del up0");
+    runShellInNetns(host, "ip link del up0");
     call(macvlan, "DEL", config);
     call(macvlan, "DEL", config, { netns: null });
     call(macvlan, "DEL", { ...config, linkInContainer: true }, { netns: "/run/netns/gone" });
-    expect(asked).toEqual(["ADD", "DEL", "DEL", "DEL", "DEL"]);
-    shell(container, "ip link add eth0 type veth peer name far");
+    expect(ipamCalls).toEqual(["ADD", "DEL", "DEL", "DEL", "DEL"]);
+    runShellInNetns(container, "ip link add eth0 type veth peer name far");
     call(macvlan, "DEL", config);
     expect(linkNames(container)).toEqual(["eth0", "far", "lo"]);
   },
 );
 
-segmentTest("DEL leaves alone what another container has that came to the path of the namespace", (segment) => {
+lanTest("DEL leaves alone what another container has that came to the path of the namespace", (segment) => {
   const { call, container } = segment;
-  const second = attach(segment, "c2", giving("10.5.0.3/24"));
-  call(macvlan, "DEL", { ...MASTER, ...giving("10.5.0.2/24") }, { containerId: "c1", netns: second.netns });
+  const second = attach(segment, "c2", ipamGiving("10.5.0.3/24"));
+  call(macvlan, "DEL", { ...MASTER, ...ipamGiving("10.5.0.2/24") }, { containerId: "c1", netns: second.netns });
   expect(linkNames(second.netns)).toEqual(["eth0", "lo"]);
   // The reference says nowhere whose it is.
   call(macvlan, "ADD", MASTER);
-  shell(container, "ip link set eth0 alias ''");
+  runShellInNetns(container, "ip link set eth0 alias ''");
   call(macvlan, "DEL", MASTER, { containerId: "c3" });
   expect(linkNames(container)).toEqual(["lo"]);
 });
 
-segmentTest("an ADD that fails leaves nothing", (segment) => {
-  const { call, container, asked } = segment;
-  expect(() => call(macvlan, "ADD", { ...MASTER, ...giving() })).toThrow("returned no address");
+lanTest("an ADD that fails leaves nothing", (segment) => {
+  const { call, container, ipamCalls } = segment;
+  expect(() => call(macvlan, "ADD", { ...MASTER, ...ipamGiving() })).toThrow("returned no address");
   expect(() => call(macvlan, "ADD", { ...MASTER, cniVersion: "0.2.0" })).toThrow();
   const routes = [{ dst: "10.99.0.0/16", gw: "192.0.2.1" }];
   expect(() => call(macvlan, "ADD", { ...MASTER, ipam: { type: "fixed", ips: ["10.5.0.2/24"], routes } })).toThrow(
@@ -291,75 +296,75 @@ segmentTest("an ADD that fails leaves nothing", (segment) => {
   // The kernel would name it eth0.
   expect(() => call(macvlan, "ADD", { ...MASTER }, { ifname: "eth%d" })).toThrow('CNI_IFNAME "eth%d" has a %');
   expect(linkNames(container)).toEqual(["lo"]);
-  expect(asked).toEqual(["ADD", "DEL", "ADD", "DEL"]);
-  shell(container, "ip link add eth0 type veth peer name far");
-  expect(() => call(macvlan, "ADD", { ...MASTER, ...giving("10.5.0.2/24") })).toThrow(
+  expect(ipamCalls).toEqual(["ADD", "DEL", "ADD", "DEL"]);
+  runShellInNetns(container, "ip link add eth0 type veth peer name far");
+  expect(() => call(macvlan, "ADD", { ...MASTER, ...ipamGiving("10.5.0.2/24") })).toThrow(
     "the container has an interface of that name",
   );
   expect(linkNames(container)).toEqual(["eth0", "far", "lo"]);
 });
 
-segmentTest("a master that is a port of a bridge is refused with the bridge", ({ call, host }) => {
-  shell(host, "ip link add br7 type bridge; ip link set up0 master br7");
+lanTest("a master that is a port of a bridge is refused with the bridge", ({ call, host }) => {
+  runShellInNetns(host, "ip link add br7 type bridge; ip link set up0 master br7");
   expect(() => call(macvlan, "ADD", MASTER)).toThrow(
     'Cannot create "eth0" on master "up0": Device or resource busy (EBUSY): "up0" is used by bridge "br7", of which it is a port',
   );
 });
 
-segmentTest("an address that another machine has is refused with its MAC address, on IPv4 and IPv6", (segment) => {
-  const { call, container, outside, asked } = segment;
-  const mac = shown(outside, "link", "show", "eth0")[0].address;
-  expect(() => call(macvlan, "ADD", { ...MASTER, ...giving("10.5.0.9/24", "10.5.0.1/24") })).toThrow(
+lanTest("an address that another machine has is refused with its MAC address, on IPv4 and IPv6", (segment) => {
+  const { call, container, outside, ipamCalls } = segment;
+  const mac = ipShow(outside, "link", "show", "eth0")[0].address;
+  expect(() => call(macvlan, "ADD", { ...MASTER, ...ipamGiving("10.5.0.9/24", "10.5.0.1/24") })).toThrow(
     `Cannot use address 10.5.0.1 on "eth0" of master "up0": in use by another machine on the wire, MAC address ${mac}`,
   );
-  expect(() => call(macvlan, "ADD", { ...MASTER, ...giving("fd05::1/64") })).toThrow(
+  expect(() => call(macvlan, "ADD", { ...MASTER, ...ipamGiving("fd05::1/64") })).toThrow(
     'Cannot use address fd05::1/64 on "eth0" of master "up0": in use by another machine on the wire',
   );
   expect(linkNames(container)).toEqual(["lo"]);
-  expect(asked).toEqual(["ADD", "DEL", "ADD", "DEL"]);
+  expect(ipamCalls).toEqual(["ADD", "DEL", "ADD", "DEL"]);
 });
 
-segmentTest("an address that a sibling or the master has is refused with its holder", (segment) => {
-  const first = attach(segment, "c1", giving("10.5.0.2/24", "fd05::2/64"));
-  using home = inhabit(first.netns);
+lanTest("an address that a sibling or the master has is refused with its holder", (segment) => {
+  const first = attach(segment, "c1", ipamGiving("10.5.0.2/24", "fd05::2/64"));
+  using home = startProcessInNetns(first.netns);
   const mac = first.result.interfaces![0]!.mac;
-  expect(() => attach(segment, "c2", giving("10.5.0.2/16"))).toThrow(
+  expect(() => attach(segment, "c2", ipamGiving("10.5.0.2/16"))).toThrow(
     `in use by container "c1" (network "test", interface "eth0") in "${home.place}", MAC address ${mac}`,
   );
-  expect(() => attach(segment, "c2", giving("fd05::2/64"))).toThrow(
+  expect(() => attach(segment, "c2", ipamGiving("fd05::2/64"))).toThrow(
     `in use by container "c1" (network "test", interface "eth0") in "${home.place}"`,
   );
-  shell(segment.host, "ip addr add 10.5.0.7/24 dev up0");
-  expect(() => attach(segment, "c2", giving("10.5.0.7/24"))).toThrow(
+  runShellInNetns(segment.host, "ip addr add 10.5.0.7/24 dev up0");
+  expect(() => attach(segment, "c2", ipamGiving("10.5.0.7/24"))).toThrow(
     'Cannot use address 10.5.0.7/24: master "up0" has it',
   );
 });
 
-segmentTest("machines on the wire learn at once that an address has moved", ({ call, outside, container }) => {
-  shell(outside, "ip neigh add 10.5.0.2 lladdr 0a:00:00:00:00:99 dev eth0 nud stale");
-  const { interfaces } = call(macvlan, "ADD", { ...MASTER, ...giving("10.5.0.2/24") });
-  expect(shown(outside, "neigh", "show", "10.5.0.2")[0].lladdr).toBe(interfaces![0]!.mac);
+lanTest("machines on the wire learn at once that an address has moved", ({ call, outside, container }) => {
+  runShellInNetns(outside, "ip neigh add 10.5.0.2 lladdr 0a:00:00:00:00:99 dev eth0 nud stale");
+  const { interfaces } = call(macvlan, "ADD", { ...MASTER, ...ipamGiving("10.5.0.2/24") });
+  expect(ipShow(outside, "neigh", "show", "10.5.0.2")[0].lladdr).toBe(interfaces![0]!.mac);
   expect(linkNames(container)).toEqual(["eth0", "lo"]);
 });
 
-segmentTest("a master that is down is taken, and that nobody was heard is said", ({ call, host, container, log }) => {
-  shell(host, "ip link set up0 down");
-  const config = { ...MASTER, ...giving("10.5.0.2/24", "fd05::2/64") };
+lanTest("a master that is down is taken, and that nobody was heard is said", ({ call, host, container, log }) => {
+  runShellInNetns(host, "ip link set up0 down");
+  const config = { ...MASTER, ...ipamGiving("10.5.0.2/24", "fd05::2/64") };
   const result = call(macvlan, "ADD", config);
   expect(log.join()).toContain('Nobody can be heard on "up0"');
-  call(macvlan, "CHECK", withResult(config, result));
-  shell(host, "ip link set up0 up");
+  call(macvlan, "CHECK", withPrevResult(config, result));
+  runShellInNetns(host, "ip link set up0 up");
   // The first question may come before the wire is there, and is repeated after a second.
-  shell(container, "busybox ping -c 1 -W 5 10.5.0.1");
+  runShellInNetns(container, "busybox ping -c 1 -W 5 10.5.0.1");
 });
 
-segmentTest("STATUS tells whether there is a master", (segment) => {
+lanTest("STATUS tells whether there is a master", (segment) => {
   const { call, host } = segment;
   call(macvlan, "STATUS", MASTER);
   call(macvlan, "STATUS", { master: "nosuch", linkInContainer: true });
-  const refusal = (config: object) => statusOf(segment, macvlan, config);
+  const refusal = (config: object) => statusCode(segment, macvlan, config);
   expect(refusal({ master: "nosuch" })).toBe(50);
   expect(refusal({})).toBe(50);
-  shell(host, "ip addr add 10.5.0.7/24 dev up0; ip route add default via 10.5.0.1");
+  runShellInNetns(host, "ip addr add 10.5.0.7/24 dev up0; ip route add default via 10.5.0.1");
   expect(refusal({})).toBe(0);
 });

@@ -5,20 +5,20 @@
  *
  * @module
  */
-import { type Cidr, cidr, familyOf, parseCidr, parseIp } from "../../ffi/address.ts";
-import { fromInterface, fromNetwork, type Part, toNetwork } from "../../ffi/nft/statements.ts";
+import { type Cidr, familyOf, parseCidr, parseIp, toCidr } from "../../ffi/address.ts";
+import { daddrIn, iifnameIs, type RuleStatement, saddrIn } from "../../ffi/nft/statements.ts";
 import { ConfigError } from "../../spec/error.ts";
 
 /** Conditions as they are written and as expressions of a rule. */
 export interface Conditions {
   readonly text: string;
-  readonly parts: readonly Part[];
+  readonly parts: readonly RuleStatement[];
 }
 
 /** What is compared. */
-type Subject = "source" | "destination" | "interface";
+type MatchField = "source" | "destination" | "interface";
 
-const OPTIONS: Readonly<Record<string, Subject>> = {
+const IPTABLES_OPTIONS: Readonly<Record<string, MatchField>> = {
   "-s": "source",
   "--source": "source",
   "--src": "source",
@@ -28,21 +28,21 @@ const OPTIONS: Readonly<Record<string, Subject>> = {
   "-i": "interface",
   "--in-interface": "interface",
 };
-const FIELDS: Readonly<Record<string, Subject>> = { saddr: "source", daddr: "destination" };
+const NFT_FIELDS: Readonly<Record<string, MatchField>> = { saddr: "source", daddr: "destination" };
 
 /** The conditions for a family; `undefined` if there are none. @throws {ConfigError} naming the word that is not understood */
-export function conditionsOf(tokens: readonly string[], family: 4 | 6, path: string): Conditions | undefined {
+export function parseConditions(tokens: readonly string[], family: 4 | 6, path: string): Conditions | undefined {
   // A whole phrase may stand in one string.
   const words = tokens.flatMap((token) => token.split(/\s+/)).filter((word) => word !== "");
   if (words.length === 0) return undefined;
-  const reader = new Words(words, family, path);
-  const parts: Part[] = [];
-  while (!reader.atEnd) parts.push(readCondition(reader));
+  const reader = new WordReader(words, family, path);
+  const parts: RuleStatement[] = [];
+  while (!reader.isAtEnd) parts.push(readCondition(reader));
   return { text: words.join(" "), parts };
 }
 
 /** The words that are still to be read. */
-class Words {
+class WordReader {
   readonly #words: readonly string[];
   readonly family: 4 | 6;
   readonly #path: string;
@@ -54,7 +54,7 @@ class Words {
     this.#path = path;
   }
 
-  get atEnd(): boolean {
+  get isAtEnd(): boolean {
     return this.#at >= this.#words.length;
   }
 
@@ -69,61 +69,63 @@ class Words {
   }
 
   /** An error about the word that was taken last. */
-  refuse(expected: string): ConfigError {
+  errorAt(expected: string): ConfigError {
     const word = this.#words[this.#at - 1];
     return new ConfigError(this.#path, expected, word === undefined ? "nothing more" : JSON.stringify(word));
   }
 }
 
-function readCondition(words: Words): Part {
-  let not = words.takeOneOf("!") !== undefined;
+function readCondition(words: WordReader): RuleStatement {
+  let isNegated = words.takeOneOf("!") !== undefined;
   const word = words.take() ?? "";
-  const option = Object.hasOwn(OPTIONS, word) ? OPTIONS[word] : undefined;
-  const subject = option ?? (not ? undefined : readField(words, word));
-  if (!subject) {
-    throw words.refuse(
-      `conditions such as -s, -d, -i, "${ipName(words)} saddr", "${ipName(words)} daddr" or "iifname"`,
+  const option = Object.hasOwn(IPTABLES_OPTIONS, word) ? IPTABLES_OPTIONS[word] : undefined;
+  const matchField = option ?? (isNegated ? undefined : readField(words, word));
+  if (!matchField) {
+    throw words.errorAt(
+      `conditions such as -s, -d, -i, "${nftProtocolName(words)} saddr", "${
+        nftProtocolName(words)
+      } daddr" or "iifname"`,
     );
   }
   // nft writes the operator behind the field; of iptables, old versions wrote the "!" there.
   const operator = option ? words.takeOneOf("!") : words.takeOneOf("!=", "ne", "==", "eq");
-  if (operator === "!" || operator === "!=" || operator === "ne") not = true;
-  return compare(words, subject, not, option !== undefined);
+  if (operator === "!" || operator === "!=" || operator === "ne") isNegated = true;
+  return readMatch(words, matchField, isNegated, option !== undefined);
 }
 
-const ipName = ({ family }: Words): string => (family === 4 ? "ip" : "ip6");
+const nftProtocolName = ({ family }: WordReader): string => (family === 4 ? "ip" : "ip6");
 
-function readField(words: Words, word: string): Subject | undefined {
+function readField(words: WordReader, word: string): MatchField | undefined {
   if (word === "iifname") return "interface";
-  if (word !== ipName(words)) return undefined;
+  if (word !== nftProtocolName(words)) return undefined;
   const field = words.take() ?? "";
-  if (!Object.hasOwn(FIELDS, field)) throw words.refuse(`"saddr" or "daddr" behind "${word}"`);
-  return FIELDS[field];
+  if (!Object.hasOwn(NFT_FIELDS, field)) throw words.errorAt(`"saddr" or "daddr" behind "${word}"`);
+  return NFT_FIELDS[field];
 }
 
-function compare(words: Words, subject: Subject, not: boolean, isOption: boolean): Part {
+function readMatch(words: WordReader, matchField: MatchField, isNegated: boolean, isOption: boolean): RuleStatement {
   const value = (words.take() ?? "").replace(/^"(.*)"$/, "$1");
-  if (subject === "interface") {
+  if (matchField === "interface") {
     // iptables marks the beginning of a name with "+", nft with "*".
     const name = isOption && value.endsWith("+") ? `${value.slice(0, -1)}*` : value;
     if (!/^[^/:\s{}]+$/.test(name) || new TextEncoder().encode(name.replace(/\*$/, "")).length > 15) {
-      throw words.refuse("an interface name in a condition");
+      throw words.errorAt("an interface name in a condition");
     }
-    return fromInterface(name, not);
+    return iifnameIs(name, isNegated);
   }
   const network = readNetwork(words, value);
-  return subject === "source" ? fromNetwork(network, not) : toNetwork(network, not);
+  return matchField === "source" ? saddrIn(network, isNegated) : daddrIn(network, isNegated);
 }
 
-function readNetwork(words: Words, value: string): Cidr {
+function readNetwork(words: WordReader, value: string): Cidr {
   const expected = `an IPv${words.family} address or network in a condition`;
   try {
     const network = value.includes("/")
       ? parseCidr(value)
-      : cidr(parseIp(value), familyOf(parseIp(value)) === 4 ? 32 : 128);
+      : toCidr(parseIp(value), familyOf(parseIp(value)) === 4 ? 32 : 128);
     if (familyOf(network) === words.family) return network;
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
   }
-  throw words.refuse(expected);
+  throw words.errorAt(expected);
 }

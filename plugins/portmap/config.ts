@@ -16,13 +16,13 @@ import {
   object,
   oneOf,
   optional,
-  satisfying,
+  refine,
   type Schema,
   string,
   struct,
   withDefault,
 } from "../../spec/schema.ts";
-import { type Conditions, conditionsOf } from "./conditions.ts";
+import { type Conditions, parseConditions } from "./conditions.ts";
 
 /** Protocols that have ports and that the kernel translates, with their numbers (RFC 5237). */
 export const PROTOCOLS = { tcp: 6, udp: 17, sctp: 132 } as const;
@@ -51,20 +51,20 @@ export interface PortmapConfig {
   readonly hostPortInUse: "refuse" | "warn" | "ignore";
 }
 
-const port = int({ min: 1, max: 65535 });
+const portNumber = int({ min: 1, max: 65535 });
 const protocol: Schema<Protocol> = {
   parse(node, path) {
     const names = Object.keys(PROTOCOLS) as Protocol[];
     const expected = `"tcp", "udp" or "sctp"`;
-    const known = satisfying(string, expected, (text) => names.includes(text.toLowerCase() as Protocol));
+    const known = refine(string, expected, (text) => names.includes(text.toLowerCase() as Protocol));
     return known.parse(node, path).toLowerCase() as Protocol;
   },
-  blank: true,
+  emptyIsUnset: true,
 };
-const mapping = lazy(() =>
+const portMapping = lazy(() =>
   struct({
-    hostPort: port,
-    containerPort: port,
+    hostPort: portNumber,
+    containerPort: portNumber,
     protocol: withDefault<Protocol>(protocol, "tcp"),
     hostIP: optional(ipAddress),
   })
@@ -72,9 +72,9 @@ const mapping = lazy(() =>
 const tokens = withDefault(array(string), []);
 
 /** The keys of the `portmap` plugin. */
-export const portmapKeys = lazy(() =>
+export const portmapConfigSchema = lazy(() =>
   object({
-    backend: optional({ ...oneOf("nftables", "iptables"), blank: true }),
+    backend: optional({ ...oneOf("nftables", "iptables"), emptyIsUnset: true }),
     snat: withDefault(boolean, true),
     masqAll: withDefault(boolean, false),
     // To the reference these say how packets are marked between the rule that recognizes them and the one that masquerades. Here one rule
@@ -83,14 +83,14 @@ export const portmapKeys = lazy(() =>
     externalSetMarkChain: optional(nonEmptyString),
     conditionsV4: tokens,
     conditionsV6: tokens,
-    hostPortInUse: withDefault({ ...oneOf("refuse", "warn", "ignore"), blank: true }, "refuse"),
-    runtimeConfig: withDefault(struct({ portMappings: withDefault(array(mapping), []) }), { portMappings: [] }),
+    hostPortInUse: withDefault({ ...oneOf("refuse", "warn", "ignore"), emptyIsUnset: true }, "refuse"),
+    runtimeConfig: withDefault(struct({ portMappings: withDefault(array(portMapping), []) }), { portMappings: [] }),
   })
 );
 
 /** Reads the plugin's keys out of a configuration. @throws {ConfigError} */
-export function parsePortmap(raw: JsonObject): PortmapConfig {
-  const config = portmapKeys.parse(raw);
+export function parsePortmapConfig(raw: JsonObject): PortmapConfig {
+  const config = portmapConfigSchema.parse(raw);
   if (config.markMasqBit !== undefined && config.externalSetMarkChain !== undefined) {
     throw new ConfigError(
       "externalSetMarkChain",
@@ -99,13 +99,13 @@ export function parsePortmap(raw: JsonObject): PortmapConfig {
     );
   }
   const { snat, masqAll, backend, hostPortInUse } = config;
-  const four = conditionsOf(config.conditionsV4, 4, "conditionsV4");
-  const six = conditionsOf(config.conditionsV6, 6, "conditionsV6");
+  const ipv4Conditions = parseConditions(config.conditionsV4, 4, "conditionsV4");
+  const ipv6Conditions = parseConditions(config.conditionsV6, 6, "conditionsV6");
   return {
-    mappings: distinct(config.runtimeConfig.portMappings),
+    mappings: mergeDuplicates(config.runtimeConfig.portMappings),
     snat,
     masqAll,
-    conditions: { ...four && { 4: four }, ...six && { 6: six } },
+    conditions: { ...ipv4Conditions && { 4: ipv4Conditions }, ...ipv6Conditions && { 6: ipv6Conditions } },
     ...backend && { backend },
     hostPortInUse,
   };
@@ -116,29 +116,29 @@ export function parsePortmap(raw: JsonObject): PortmapConfig {
  *
  * @throws {ConfigError} if one host port leads to two places
  */
-function distinct(mappings: readonly PortMapping[]): PortMapping[] {
+function mergeDuplicates(mappings: readonly PortMapping[]): PortMapping[] {
   const seen = new Map<string, PortMapping>();
-  mappings.forEach((each, i) => {
-    for (const place of placesOf(each)) {
-      const other = seen.get(place) ?? each;
-      if (other.containerPort !== each.containerPort) {
+  mappings.forEach((entry, i) => {
+    for (const key of hostPortKeys(entry)) {
+      const existing = seen.get(key) ?? entry;
+      if (existing.containerPort !== entry.containerPort) {
         throw new ConfigError(
           `runtimeConfig.portMappings[${i}]`,
-          `the only mapping of ${describeHostPort(each)}`,
-          `one to container port ${each.containerPort} besides one to ${other.containerPort}`,
+          `the only mapping of ${describeHostPort(entry)}`,
+          `one to container port ${entry.containerPort} besides one to ${existing.containerPort}`,
         );
       }
       // Without an address it is meant for both families.
-      if (other === each || each.hostIP === undefined) seen.set(place, each);
+      if (existing === entry || entry.hostIP === undefined) seen.set(key, entry);
     }
   });
   return [...new Set(seen.values())];
 }
 
 /** What a mapping takes of the host, as text, by family. */
-function placesOf(mapping: PortMapping): string[] {
+function hostPortKeys(mapping: PortMapping): string[] {
   const { protocol, hostPort } = mapping;
-  return familiesOf(mapping).map((family) => `${family} ${publishedOn(mapping) ?? "all"} ${hostPort}/${protocol}`);
+  return familiesOf(mapping).map((family) => `${family} ${hostAddressOf(mapping) ?? "all"} ${hostPort}/${protocol}`);
 }
 
 /** The families that a mapping is for. */
@@ -147,7 +147,7 @@ export function familiesOf({ hostIP }: PortMapping): readonly (4 | 6)[] {
 }
 
 /** The address that a mapping is published on, if it is not published on all. */
-export function publishedOn({ hostIP }: PortMapping): Ip | undefined {
+export function hostAddressOf({ hostIP }: PortMapping): Ip | undefined {
   return hostIP === "0.0.0.0" || hostIP === "::" ? undefined : hostIP;
 }
 

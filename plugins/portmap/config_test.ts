@@ -1,9 +1,9 @@
 import { expect, test } from "bun:test";
-import { parsePortmap } from "./config.ts";
-import { publishing } from "../../testing/portmap.ts";
+import { parsePortmapConfig } from "./config.ts";
+import { portMappingConfig } from "../../testing/portmap.ts";
 
 test("keys, protocols and empty values are read as the ecosystem writes them", () => {
-  const config = parsePortmap({
+  const config = parsePortmapConfig({
     Backend: "",
     SNAT: false,
     RuntimeConfig: {
@@ -34,7 +34,9 @@ for (
 ) {
   test(`a mapping is kept once, however its address is written: ${given}`, () => {
     const mappings = given.map((hostIP) => ({ hostPort: 1, containerPort: 2, ...hostIP && { hostIP } }));
-    expect(parsePortmap(publishing(mappings)).mappings.map(({ hostIP }) => hostIP)).toEqual([...kept] as never);
+    expect(parsePortmapConfig(portMappingConfig(mappings)).mappings.map(({ hostIP }) => hostIP)).toEqual(
+      [...kept] as never,
+    );
   });
 }
 
@@ -48,35 +50,35 @@ for (
       'externalSetMarkChain must be absent when markMasqBit is set: got "X"',
     ],
     [
-      publishing([{ hostPort: 65536, containerPort: 1 }]),
+      portMappingConfig([{ hostPort: 65536, containerPort: 1 }]),
       "portMappings[0].hostPort must be a whole number from 1 to 65535: got 65536",
     ],
     [
-      publishing([{ hostPort: 1, containerPort: 0 }]),
+      portMappingConfig([{ hostPort: 1, containerPort: 0 }]),
       "portMappings[0].containerPort must be a whole number from 1 to 65535: got 0",
     ],
     [
-      publishing([{ hostPort: 1, containerPort: 1, protocol: "icmp" }]),
+      portMappingConfig([{ hostPort: 1, containerPort: 1, protocol: "icmp" }]),
       'portMappings[0].protocol must be "tcp", "udp" or "sctp": got "icmp"',
     ],
     [
-      publishing([{ hostPort: 1, containerPort: 1, hostIP: "localhost" }]),
+      portMappingConfig([{ hostPort: 1, containerPort: 1, hostIP: "localhost" }]),
       'portMappings[0].hostIP must be an IP address such as "10.1.0.2": got "localhost"',
     ],
     [
-      publishing([{ hostPort: 1, containerPort: 1 }, { hostPort: 1, containerPort: 2 }]),
+      portMappingConfig([{ hostPort: 1, containerPort: 1 }, { hostPort: 1, containerPort: 2 }]),
       "portMappings[1] must be the only mapping of host port 1/tcp: got one to container port 2 besides one to 1",
     ],
     [
-      publishing([{ hostPort: 1, containerPort: 1 }, { hostPort: 1, containerPort: 2, hostIP: "0.0.0.0" }]),
+      portMappingConfig([{ hostPort: 1, containerPort: 1 }, { hostPort: 1, containerPort: 2, hostIP: "0.0.0.0" }]),
       "portMappings[1] must be the only mapping of host port 0.0.0.0:1/tcp: got one to container port 2 besides one to 1",
     ],
     [
-      publishing([{ hostPort: 1, containerPort: 1, hostIP: "::" }, { hostPort: 1, containerPort: 2 }]),
+      portMappingConfig([{ hostPort: 1, containerPort: 1, hostIP: "::" }, { hostPort: 1, containerPort: 2 }]),
       "portMappings[1] must be the only mapping of host port 1/tcp: got one to container port 2 besides one to 1",
     ],
     [
-      publishing([{ hostPort: 1, containerPort: 1, hostIP: "127.0.0.1" }, {
+      portMappingConfig([{ hostPort: 1, containerPort: 1, hostIP: "127.0.0.1" }, {
         hostPort: 1,
         containerPort: 2,
         hostIP: "::ffff:127.0.0.1",
@@ -104,6 +106,6 @@ for (
   ] as const
 ) {
   test(`a configuration is refused: ${message}`, () => {
-    expect(() => parsePortmap(config)).toThrow(message);
+    expect(() => parsePortmapConfig(config)).toThrow(message);
   });
 }

@@ -7,31 +7,31 @@ import { type Cidr, familyOf, type Ip, ipFromBytes, ipOf } from "../../ffi/addre
 import {
   concatenation,
   daddr,
-  dnatFrom,
+  dnatMap,
   dport,
-  goTo,
+  gotoChain,
   ipField,
   l4proto,
   portField,
   rule,
 } from "../../ffi/nft/statements.ts";
 import type { FoundElement, Place, Selection, WantedElement } from "../lib/ruleset/elements.ts";
-import { ANY_ADDRESS_CHAIN, hairpinChain, hairpinEverybodyChain } from "../lib/ruleset/inet_table.ts";
+import { ANY_ADDRESS_CHAIN, hairpinAllChain, hairpinChain } from "../lib/ruleset/inet_table.ts";
 import type { SharedChain } from "../lib/ruleset/shared_chains.ts";
-import { identify } from "../lib/ruleset/snapshot.ts";
+import { elementId } from "../lib/ruleset/snapshot.ts";
 import type { Conditions } from "./conditions.ts";
 import {
   describeHostPort,
   familiesOf,
+  hostAddressOf,
   type PortmapConfig,
   type PortMapping,
   PROTOCOLS,
-  publishedOn,
 } from "./config.ts";
-import { standbyOf, standbySet } from "./failover.ts";
+import { failoverKey, failoverSet } from "./failover.ts";
 
 const PORT_MAPS = ["hostports", "hostip_hostports", "conditions", "hostip_conditions"];
-const FAMILIES = [4, 6] as const;
+const IP_FAMILIES = [4, 6] as const;
 
 /**
  * What to publish on a container's addresses: none or one of each family.
@@ -39,36 +39,36 @@ const FAMILIES = [4, 6] as const;
  * Those that say who is to be hidden, of which there are few, note what all of them are; where nobody is, the ports do. A DEL that would
  * remove the same finds by this that there is nothing else.
  */
-export function wantedElements(config: PortmapConfig, addresses: readonly Cidr[]): WantedElement[] {
-  const wanted = addresses.flatMap((address) => {
-    const mappings = mappingsFor(config.mappings, address);
+export function publishedElements(config: PortmapConfig, addresses: readonly Cidr[]): WantedElement[] {
+  const elements = addresses.flatMap((address) => {
+    const mappings = mappingsForFamily(config.mappings, address);
     if (mappings.length === 0) return [];
     const conditions = config.conditions[familyOf(address)];
     const ports = mappings.flatMap((mapping) => portElements(mapping, address, conditions));
     return config.snat ? [...ports, hairpinElement(address, config.masqAll)] : ports;
   });
-  const note = digestOf(wanted);
-  return wanted.map((each) => config.snat && !each.set.startsWith("hairpin") ? each : { ...each, note });
+  const note = digestKeys(elements);
+  return elements.map((element) => config.snat && !element.set.startsWith("hairpin") ? element : { ...element, note });
 }
 
 /** The same for the same places, in whatever order. */
-function digestOf(places: readonly Place[]): string {
-  return Bun.hash.crc32(places.map(identify).sort().join()).toString(36);
+function digestKeys(keys: readonly Place[]): string {
+  return Bun.hash.crc32(keys.map(elementId).sort().join()).toString(36);
 }
 
 /** The mappings that concern the family of an address. */
-export function mappingsFor(mappings: readonly PortMapping[], address: Cidr): PortMapping[] {
-  return mappings.filter((each) => familiesOf(each).includes(familyOf(address)));
+export function mappingsForFamily(mappings: readonly PortMapping[], address: Cidr): PortMapping[] {
+  return mappings.filter((candidate) => familiesOf(candidate).includes(familyOf(address)));
 }
 
 function portElements(mapping: PortMapping, address: Cidr, conditions: Conditions | undefined): WantedElement[] {
   const family = familyOf(address);
   const title = describeHostPort(mapping);
-  const { prefix, key } = keyOf(mapping);
+  const { prefix, key } = mapKeyOf(mapping);
   const value = concatenation(ipField(ipOf(address)), portField(mapping.containerPort));
   const element = { set: `${prefix}hostports${family}`, key, value, title, exclusive: true };
   if (!conditions) {
-    return [{ ...element, standby: standbyOf(family, publishedOn(mapping), portKeyOf(mapping), value) }];
+    return [{ ...element, failover: failoverKey(family, hostAddressOf(mapping), portKeyOf(mapping), value) }];
   }
   const chain = conditionsChain(conditions, family, prefix);
   return [element, {
@@ -80,10 +80,12 @@ function portElements(mapping: PortMapping, address: Cidr, conditions: Condition
   }];
 }
 
-function keyOf(mapping: PortMapping): { prefix: "" | "hostip_"; key: Uint8Array } {
-  const on = publishedOn(mapping);
+function mapKeyOf(mapping: PortMapping): { prefix: "" | "hostip_"; key: Uint8Array } {
+  const hostAddress = hostAddressOf(mapping);
   const port = portKeyOf(mapping);
-  return on === undefined ? { prefix: "", key: port } : { prefix: "hostip_", key: concatenation(ipField(on), port) };
+  return hostAddress === undefined
+    ? { prefix: "", key: port }
+    : { prefix: "hostip_", key: concatenation(ipField(hostAddress), port) };
 }
 
 /** Protocol and port of the host: the whole key where they are published on all addresses, and the end of it where on one. */
@@ -99,19 +101,19 @@ export function portKeyOf({ protocol, hostPort }: PortMapping): Uint8Array {
 function conditionsChain({ text, parts }: Conditions, family: 4 | 6, prefix: "" | "hostip_"): SharedChain {
   const key = [...prefix ? [daddr(family)] : [], l4proto(), dport()];
   const name = `${prefix}conditions${family}-${new Bun.CryptoHasher("sha256").update(text).digest("hex").slice(0, 16)}`;
-  const translate = rule(...parts, dnatFrom(family, key, `${prefix}hostports${family}`));
+  const translate = rule(...parts, dnatMap(family, key, `${prefix}hostports${family}`));
   return {
     name,
-    rules: prefix ? [translate, rule(goTo(ANY_ADDRESS_CHAIN))] : [translate],
-    isFinal: true,
+    rules: prefix ? [translate, rule(gotoChain(ANY_ADDRESS_CHAIN))] : [translate],
+    usesGoto: true,
   };
 }
 
-function hairpinElement(address: Cidr, everybody: boolean): WantedElement {
+function hairpinElement(address: Cidr, allSources: boolean): WantedElement {
   return {
     set: `hairpin${familyOf(address)}`,
     key: ipField(ipOf(address)),
-    chain: everybody ? hairpinEverybodyChain() : hairpinChain(address),
+    chain: allSources ? hairpinAllChain() : hairpinChain(address),
     title: `masquerading of what reaches ${ipOf(address)} by a published port`,
   };
 }
@@ -120,11 +122,11 @@ function hairpinElement(address: Cidr, everybody: boolean): WantedElement {
  * Where to look for what was published: everywhere, since only the elements themselves say what an ADD was asked for. What stands by is
  * selected whoever owns it.
  */
-export function selectionsOf(commented: string): Selection[] {
-  const named = [...PORT_MAPS, "hairpin"].flatMap((name) =>
-    FAMILIES.map((family) => ({ set: `${name}${family}`, commented }))
+export function selectAllPublished(commented: string): Selection[] {
+  const byComment = [...PORT_MAPS, "hairpin"].flatMap((name) =>
+    IP_FAMILIES.map((family) => ({ set: `${name}${family}`, commented }))
   );
-  return [...named, ...FAMILIES.map((family) => ({ set: standbySet(family) }))];
+  return [...byComment, ...IP_FAMILIES.map((family) => ({ set: failoverSet(family) }))];
 }
 
 /** A published port as the kernel has it. */
@@ -136,16 +138,16 @@ export interface PublishedPort {
 }
 
 /** Reads an element of the port maps; `undefined` for those of others. */
-export function publishedPort({ set, key, data }: FoundElement): PublishedPort | undefined {
+export function parsePortElement({ set, key, data }: FoundElement): PublishedPort | undefined {
   const [, prefix, family] = /^(hostip_)?hostports([46])$/.exec(set) ?? [];
   const value = data?.value;
   if (!family || !value) return undefined;
   const addressSize = family === "4" ? 4 : 16;
-  const at = prefix ? addressSize : 0;
+  const portOffset = prefix ? addressSize : 0;
   const portAt = (bytes: Uint8Array, offset: number) => bytes[offset]! << 8 | bytes[offset + 1]!;
   return {
-    protocol: key[at]!,
-    hostPort: portAt(key, at + 4),
+    protocol: key[portOffset]!,
+    hostPort: portAt(key, portOffset + 4),
     address: ipFromBytes(value.subarray(0, addressSize)),
     containerPort: portAt(value, addressSize),
   };

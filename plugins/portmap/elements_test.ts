@@ -1,9 +1,17 @@
 import { expect } from "bun:test";
-import { inNetns } from "../../testing/netns.ts";
-import { askTcp, askUdp } from "../../testing/traffic.ts";
-import { networkTest } from "../../testing/bridge_network.ts";
+import { runInNetns } from "../../testing/netns.ts";
+import { requestTcp, requestUdp } from "../../testing/traffic.ts";
+import { bridgeNetworkTest } from "../../testing/bridge_network.ts";
 import portmap from "./plugin.ts";
-import { chains, elements, listing, publishing, refusal, servers, WEB } from "../../testing/portmap.ts";
+import {
+  containerChains,
+  nftElements,
+  nftListRuleset,
+  portmapError,
+  portMappingConfig,
+  startServers,
+  WEB_PORT_MAPPINGS,
+} from "../../testing/portmap.ts";
 
 const LISTING = `table inet cni {
 	comment "Container networks; managed by cni"
@@ -124,109 +132,116 @@ const LISTING = `table inet cni {
 }
 `;
 
-networkTest("route_localnet is set on the container's link, and only if it is needed", (network) => {
+bridgeNetworkTest("route_localnet is set on the container's link, and only if it is needed", (network) => {
   const c1 = network.container(2);
   const opened = () =>
-    inNetns(network.host, "sh", "-c", "grep -l 1 /proc/sys/net/ipv4/conf/*/route_localnet || true").trim();
+    runInNetns(network.host, "sh", "-c", "grep -l 1 /proc/sys/net/ipv4/conf/*/route_localnet || true").trim();
   const mapping = { hostPort: 8080, containerPort: 80 };
   for (
     const config of [
-      publishing([mapping], { snat: false }),
-      publishing([{ ...mapping, hostIP: "192.0.2.1" }]),
-      publishing([{ ...mapping, hostIP: "::" }]),
+      portMappingConfig([mapping], { snat: false }),
+      portMappingConfig([{ ...mapping, hostIP: "192.0.2.1" }]),
+      portMappingConfig([{ ...mapping, hostIP: "::" }]),
     ]
   ) {
     network.call(portmap, "ADD", config, { container: c1 });
     expect(opened()).toBe("");
     network.call(portmap, "DEL", config, { container: c1 });
   }
-  network.call(portmap, "ADD", publishing([mapping]), { container: c1 });
+  network.call(portmap, "ADD", portMappingConfig([mapping]), { container: c1 });
   expect(opened()).toBe("/proc/sys/net/ipv4/conf/br0/route_localnet");
   return Promise.resolve();
 });
 
-networkTest("of two containers that want one port, the second is refused and told who has it", async (network) => {
-  const { host, outside, call } = network;
-  const c1 = network.container(2);
-  const c2 = network.container(3);
-  using _c1 = await servers(c1, "c1");
-  using _c2 = await servers(c2, "c2");
-  call(portmap, "ADD", WEB, { container: c1, containerId: "first" });
-  const before = listing(host);
-  const config = publishing([{ hostPort: 9090, containerPort: 80 }, {
-    hostPort: 5353,
-    containerPort: 53,
-    protocol: "UDP",
-  }]);
-  const { code, message } = refusal(() => call(portmap, "ADD", config, { container: c2, containerId: "second" }));
-  expect(code).toBe(100);
-  expect(message).toBe('Cannot publish host port 5353/udp: container "first" (network "web", interface "eth0") has it');
-  expect(listing(host)).toBe(before);
-  call(portmap, "DEL", config, { container: c2, containerId: "second" });
-  expect(listing(host)).toBe(before);
-  expect(await askUdp(outside, "192.0.2.1", 5353)).toBe("c1 192.0.2.2");
-  // The same number of another protocol is another port.
-  const others = publishing([{ hostPort: 8080, containerPort: 80, protocol: "sctp" }]);
-  call(portmap, "ADD", others, { container: c2, containerId: "second" });
-});
+bridgeNetworkTest(
+  "of two containers that want one port, the second is refused and told who has it",
+  async (network) => {
+    const { host, outside, call } = network;
+    const c1 = network.container(2);
+    const c2 = network.container(3);
+    using _c1 = await startServers(c1, "c1");
+    using _c2 = await startServers(c2, "c2");
+    call(portmap, "ADD", WEB_PORT_MAPPINGS, { container: c1, containerId: "first" });
+    const before = nftListRuleset(host);
+    const config = portMappingConfig([{ hostPort: 9090, containerPort: 80 }, {
+      hostPort: 5353,
+      containerPort: 53,
+      protocol: "UDP",
+    }]);
+    const { code, message } = portmapError(() =>
+      call(portmap, "ADD", config, { container: c2, containerId: "second" })
+    );
+    expect(code).toBe(100);
+    expect(message).toBe(
+      'Cannot publish host port 5353/udp: container "first" (network "web", interface "eth0") has it',
+    );
+    expect(nftListRuleset(host)).toBe(before);
+    call(portmap, "DEL", config, { container: c2, containerId: "second" });
+    expect(nftListRuleset(host)).toBe(before);
+    expect(await requestUdp(outside, "192.0.2.1", 5353)).toBe("c1 192.0.2.2");
+    // The same number of another protocol is another port.
+    const others = portMappingConfig([{ hostPort: 8080, containerPort: 80, protocol: "sctp" }]);
+    call(portmap, "ADD", others, { container: c2, containerId: "second" });
+  },
+);
 
-networkTest(
+bridgeNetworkTest(
   "ADD may be repeated, replaces its own stale address, and a late DEL takes nothing from others",
   (network) => {
     const { host, call } = network;
     const c1 = network.container(2);
     const c2 = network.container(3);
-    const result = call(portmap, "ADD", WEB, { container: c1 });
-    const once = elements(host);
-    expect(call(portmap, "ADD", WEB, { container: c1 })).toEqual(result);
-    expect(elements(host)).toEqual(once);
-    call(portmap, "CHECK", WEB, { container: c1 });
-    expect(() => call(portmap, "CHECK", WEB, { container: c2 })).toThrow(
+    const result = call(portmap, "ADD", WEB_PORT_MAPPINGS, { container: c1 });
+    const once = nftElements(host);
+    expect(call(portmap, "ADD", WEB_PORT_MAPPINGS, { container: c1 })).toEqual(result);
+    expect(nftElements(host)).toEqual(once);
+    call(portmap, "CHECK", WEB_PORT_MAPPINGS, { container: c1 });
+    expect(() => call(portmap, "CHECK", WEB_PORT_MAPPINGS, { container: c2 })).toThrow(
       /Check failed: .* host port 8080\/tcp leads elsewhere/,
     );
-    call(portmap, "ADD", WEB, { container: c2 });
-    expect(elements(host).filter((each) => each.startsWith("hostports4"))).toEqual([
+    call(portmap, "ADD", WEB_PORT_MAPPINGS, { container: c2 });
+    expect(nftElements(host).filter((each) => each.startsWith("hostports4"))).toEqual([
       'hostports4: tcp . 8080 comment "web c1 eth0" : 10.88.0.3 . 80',
       'hostports4: udp . 5353 comment "web c1 eth0" : 10.88.0.3 . 53',
     ]);
-    call(portmap, "DEL", WEB, { container: c2 });
+    call(portmap, "DEL", WEB_PORT_MAPPINGS, { container: c2 });
     // A has port and address, then B has both, then A's DEL comes (again).
-    call(portmap, "ADD", WEB, { container: c1, containerId: "a" });
-    call(portmap, "DEL", WEB, { container: c1, containerId: "a" });
-    call(portmap, "ADD", WEB, { container: c1, containerId: "b" });
-    const held = elements(host);
-    call(portmap, "DEL", WEB, { container: c1, containerId: "a" });
+    call(portmap, "ADD", WEB_PORT_MAPPINGS, { container: c1, containerId: "a" });
+    call(portmap, "DEL", WEB_PORT_MAPPINGS, { container: c1, containerId: "a" });
+    call(portmap, "ADD", WEB_PORT_MAPPINGS, { container: c1, containerId: "b" });
+    const held = nftElements(host);
+    call(portmap, "DEL", WEB_PORT_MAPPINGS, { container: c1, containerId: "a" });
     call(portmap, "DEL", {}, { containerId: "a" });
-    call(portmap, "DEL", WEB, { container: c1, containerId: "b", ifname: "net1" });
-    call(portmap, "DEL", { ...WEB, name: "other" }, { container: c1, containerId: "b" });
-    expect(elements(host)).toEqual(held);
-    call(portmap, "CHECK", WEB, { container: c1, containerId: "b" });
+    call(portmap, "DEL", WEB_PORT_MAPPINGS, { container: c1, containerId: "b", ifname: "net1" });
+    call(portmap, "DEL", { ...WEB_PORT_MAPPINGS, name: "other" }, { container: c1, containerId: "b" });
+    expect(nftElements(host)).toEqual(held);
+    call(portmap, "CHECK", WEB_PORT_MAPPINGS, { container: c1, containerId: "b" });
     return Promise.resolve();
   },
 );
 
 for (
   const [name, config, withResult] of [
-    ["the mappings", WEB, true],
-    ["the mappings and no prevResult", WEB, false],
+    ["the mappings", WEB_PORT_MAPPINGS, true],
+    ["the mappings and no prevResult", WEB_PORT_MAPPINGS, false],
     ["neither mappings nor prevResult", {}, false],
-    ["mappings that cannot be read", publishing([{ hostPort: 0, containerPort: 80 }]), true],
-    ["other mappings than ADD had", publishing([{ hostPort: 9, containerPort: 9 }]), true],
+    ["mappings that cannot be read", portMappingConfig([{ hostPort: 0, containerPort: 80 }]), true],
+    ["other mappings than ADD had", portMappingConfig([{ hostPort: 9, containerPort: 9 }]), true],
   ] as const
 ) {
-  networkTest(`DEL with ${name} leaves nothing of the container`, (network) => {
+  bridgeNetworkTest(`DEL with ${name} leaves nothing of the container`, (network) => {
     const container = network.container(2);
-    network.call(portmap, "ADD", WEB, { container });
-    expect(elements(network.host)).toHaveLength(6);
+    network.call(portmap, "ADD", WEB_PORT_MAPPINGS, { container });
+    expect(nftElements(network.host)).toHaveLength(6);
     network.call(portmap, "DEL", config, withResult ? { container } : {});
     network.call(portmap, "DEL", config, withResult ? { container } : {});
-    expect(elements(network.host)).toEqual([]);
-    expect(chains(network.host)).toEqual([]);
+    expect(nftElements(network.host)).toEqual([]);
+    expect(containerChains(network.host)).toEqual([]);
     return Promise.resolve();
   });
 }
 
-networkTest("nft(8) prints what is published, and reads it back", (network) => {
+bridgeNetworkTest("nft(8) prints what is published, and reads it back", (network) => {
   const { host, outside, call } = network;
   const container = network.container(2);
   const mappings = [{ hostPort: 8080, containerPort: 80 }, {
@@ -236,23 +251,23 @@ networkTest("nft(8) prints what is published, and reads it back", (network) => {
     hostIP: "192.0.2.1",
   }];
   const conditions = { conditionsV4: ["!", "-s", "192.0.2.0/24", "-i", "up+"] };
-  call(portmap, "ADD", publishing(mappings, conditions), { container });
-  const printed = listing(host);
+  call(portmap, "ADD", portMappingConfig(mappings, conditions), { container });
+  const printed = nftListRuleset(host);
   outside.run(() => void Bun.spawnSync(["nft", "-f", "-"], { stdin: new TextEncoder().encode(printed) }));
-  expect(listing(outside)).toBe(printed);
+  expect(nftListRuleset(outside)).toBe(printed);
   // Sets and maps without elements say nothing.
   expect(printed.replaceAll(/\t(map|set) \S+ \{\n\t\ttype .*\n\t\tcomment .*\n\t\}\n\n/g, "")).toBe(LISTING);
   return Promise.resolve();
 });
 
-networkTest("GC removes what belongs to containers that live no more", (network) => {
+bridgeNetworkTest("GC removes what belongs to containers that live no more", (network) => {
   const { host, call } = network;
-  const mapping = (hostPort: number) => publishing([{ hostPort, containerPort: 80 }]);
+  const mapping = (hostPort: number) => portMappingConfig([{ hostPort, containerPort: 80 }]);
   call(portmap, "ADD", mapping(1), { container: network.container(2), containerId: "living" });
   call(portmap, "ADD", mapping(2), { container: network.container(3), containerId: "dead" });
   call(portmap, "ADD", { ...mapping(3), name: "other" }, { container: network.container(4), containerId: "dead" });
   call(portmap, "GC", { "cni.dev/valid-attachments": [{ containerID: "living", ifname: "eth0" }] });
-  expect(elements(host).map((each) => each.replace(/ :.*/, ""))).toEqual([
+  expect(nftElements(host).map((each) => each.replace(/ :.*/, ""))).toEqual([
     'hairpin4: 10.88.0.2 comment "web living eth0 #inuqhj"',
     'hairpin4: 10.88.0.4 comment "other dead eth0 #1wsag"',
     'hairpin6: fd88::2 comment "web living eth0 #inuqhj"',
@@ -265,54 +280,60 @@ networkTest("GC removes what belongs to containers that live no more", (network)
   return Promise.resolve();
 });
 
-networkTest("CHECK notices what is missing and what is not ours", (network) => {
+bridgeNetworkTest("CHECK notices what is missing and what is not ours", (network) => {
   const { host, call } = network;
   const container = network.container(2);
-  call(portmap, "ADD", WEB, { container });
-  call(portmap, "CHECK", WEB, { container });
-  expect(() => call(portmap, "CHECK", WEB, { container, containerId: "c2" })).toThrow(/belongs to container "c1"/);
-  inNetns(host, "nft", "delete", "element", "inet", "cni", "hairpin6", "{ fd88::2 }");
-  expect(() => call(portmap, "CHECK", WEB, { container })).toThrow(/fd88::2 by a published port is missing/);
-  inNetns(host, "nft", "delete", "table", "inet", "cni");
-  expect(() => call(portmap, "CHECK", WEB, { container })).toThrow(/host port 8080\/tcp is missing/);
+  call(portmap, "ADD", WEB_PORT_MAPPINGS, { container });
+  call(portmap, "CHECK", WEB_PORT_MAPPINGS, { container });
+  expect(() => call(portmap, "CHECK", WEB_PORT_MAPPINGS, { container, containerId: "c2" })).toThrow(
+    /belongs to container "c1"/,
+  );
+  runInNetns(host, "nft", "delete", "element", "inet", "cni", "hairpin6", "{ fd88::2 }");
+  expect(() => call(portmap, "CHECK", WEB_PORT_MAPPINGS, { container })).toThrow(
+    /fd88::2 by a published port is missing/,
+  );
+  runInNetns(host, "nft", "delete", "table", "inet", "cni");
+  expect(() => call(portmap, "CHECK", WEB_PORT_MAPPINGS, { container })).toThrow(/host port 8080\/tcp is missing/);
   call(portmap, "CHECK", {}, { container });
   return Promise.resolve();
 });
 
-networkTest("a thousand mappings are a thousand elements and the same rules", async (network) => {
+bridgeNetworkTest("a thousand mappings are a thousand elements and the same rules", async (network) => {
   const { host, outside, call } = network;
   const container = network.container(2);
-  using _c1 = await servers(container, "c1");
-  const rules = () => inNetns(host, "nft", "-s", "-t", "list", "ruleset");
-  call(portmap, "ADD", WEB, { container, containerId: "one" });
+  using _c1 = await startServers(container, "c1");
+  const rules = () => runInNetns(host, "nft", "-s", "-t", "list", "ruleset");
+  call(portmap, "ADD", WEB_PORT_MAPPINGS, { container, containerId: "one" });
   const few = rules();
-  const many = publishing(Array.from({ length: 1000 }, (_, i) => ({ hostPort: 10000 + i, containerPort: 80 })));
+  const many = portMappingConfig(Array.from({ length: 1000 }, (_, i) => ({ hostPort: 10000 + i, containerPort: 80 })));
   call(portmap, "ADD", many, { container, containerId: "thousand" });
   expect(rules()).toBe(few);
-  expect(elements(host).filter((each) => each.startsWith("hostports4"))).toHaveLength(1002);
-  expect(await askTcp(outside, "192.0.2.1", 10999)).toBe("c1 192.0.2.2");
+  expect(nftElements(host).filter((each) => each.startsWith("hostports4"))).toHaveLength(1002);
+  expect(await requestTcp(outside, "192.0.2.1", 10999)).toBe("c1 192.0.2.2");
   call(portmap, "CHECK", many, { container, containerId: "thousand" });
   call(portmap, "DEL", many, { container, containerId: "thousand" });
-  expect(elements(host).filter((each) => each.startsWith("hostports4"))).toHaveLength(2);
+  expect(nftElements(host).filter((each) => each.startsWith("hostports4"))).toHaveLength(2);
 });
 
-networkTest(
+bridgeNetworkTest(
   "the result passes through in every version; without one, or without mappings, nothing is set up",
   (network) => {
     const { host, call } = network;
     const container = network.container(2);
     expect(call(portmap, "ADD", {}, { container })).toEqual({ cniVersion: "1.1.0", ...container.result });
     const old = { cniVersion: "0.2.0", ip4: { ip: "10.88.0.2/16" }, dns: {} };
-    expect(call(portmap, "ADD", { ...WEB, cniVersion: "0.2.0" }, { container, prevResult: old })).toEqual(old);
-    expect(elements(host)).toContain('hostports4: tcp . 8080 comment "web c1 eth0" : 10.88.0.2 . 80');
-    call(portmap, "DEL", { ...WEB, cniVersion: "0.2.0" }, { container, prevResult: old });
-    expect(refusal(() => call(portmap, "ADD", WEB, { container, prevResult: null })).code).toBe(7);
-    expect(elements(host)).toEqual([]);
+    expect(call(portmap, "ADD", { ...WEB_PORT_MAPPINGS, cniVersion: "0.2.0" }, { container, prevResult: old })).toEqual(
+      old,
+    );
+    expect(nftElements(host)).toContain('hostports4: tcp . 8080 comment "web c1 eth0" : 10.88.0.2 . 80');
+    call(portmap, "DEL", { ...WEB_PORT_MAPPINGS, cniVersion: "0.2.0" }, { container, prevResult: old });
+    expect(portmapError(() => call(portmap, "ADD", WEB_PORT_MAPPINGS, { container, prevResult: null })).code).toBe(7);
+    expect(nftElements(host)).toEqual([]);
     return Promise.resolve();
   },
 );
 
-networkTest("addresses of other interfaces are not published, and what cannot be is said", (network) => {
+bridgeNetworkTest("addresses of other interfaces are not published, and what cannot be is said", (network) => {
   const { host, call, log } = network;
   const container = network.container(2);
   const interfaces = [{ name: "eth0" }, { name: "eth0", sandbox: container.netns.path }, {
@@ -329,11 +350,14 @@ networkTest("addresses of other interfaces are not published, and what cannot be
       address: "10.1.0.4/16",
     }],
   };
-  const config = publishing([{ hostPort: 1, containerPort: 2 }, { hostPort: 3, containerPort: 4, hostIP: "::" }], {
-    backend: "iptables",
-  });
+  const config = portMappingConfig(
+    [{ hostPort: 1, containerPort: 2 }, { hostPort: 3, containerPort: 4, hostIP: "::" }],
+    {
+      backend: "iptables",
+    },
+  );
   call(portmap, "ADD", config, { container, prevResult });
-  expect(elements(host)).toEqual([
+  expect(nftElements(host)).toEqual([
     'hairpin4: 10.1.0.3 comment "web c1 eth0 #aznlkc" : jump hairpin-10.1.0.0/16',
     'hostports4: tcp . 1 comment "web c1 eth0" : 10.1.0.3 . 2',
   ]);
@@ -344,8 +368,8 @@ networkTest("addresses of other interfaces are not published, and what cannot be
   return Promise.resolve();
 });
 
-networkTest("STATUS is content where nf_tables can be used", (network) => {
+bridgeNetworkTest("STATUS is content where nf_tables can be used", (network) => {
   network.call(portmap, "STATUS", {});
-  expect(refusal(() => network.call(portmap, "STATUS", { backend: "ipfw" })).code).toBe(7);
+  expect(portmapError(() => network.call(portmap, "STATUS", { backend: "ipfw" })).code).toBe(7);
   return Promise.resolve();
 });

@@ -8,45 +8,47 @@
  */
 import type { Ip } from "../../ffi/address.ts";
 import { concatenation, ipField } from "../../ffi/nft/statements.ts";
-import { hex } from "../../ffi/nft/objects.ts";
-import type { FoundElement, Heir, Place } from "../lib/ruleset/elements.ts";
+import { formatHex } from "../../ffi/nft/objects.ts";
+import type { FoundElement, Place, Promotion } from "../lib/ruleset/elements.ts";
 import type { Owner } from "../lib/protocol/owner.ts";
 
 /** The set of what stands by. */
-export function standbySet(family: 4 | 6): string {
+export function failoverSet(family: 4 | 6): string {
   return `hostports_standby${family}`;
 }
 
 /**
  * Where a port stands by: its key is all that a published port consists of, so that several may wait for one.
  *
- * @param on the address that it is published on, if not on all
+ * @param hostAddress the address that it is published on, if not on all
  * @param port protocol and port of the host
  * @param target address and port of the container
  */
-export function standbyOf(family: 4 | 6, on: Ip | undefined, port: Uint8Array, target: Uint8Array): Place {
+export function failoverKey(family: 4 | 6, hostAddress: Ip | undefined, port: Uint8Array, target: Uint8Array): Place {
   const anyAddress = family === 4 ? "0.0.0.0" : "::";
-  return { set: standbySet(family), key: concatenation(ipField(on ?? (anyAddress as Ip)), port, target) };
+  return { set: failoverSet(family), key: concatenation(ipField(hostAddress ?? (anyAddress as Ip)), port, target) };
 }
 
 /** For each published port that was removed, what stands by for it on another network of the same container, if anything. */
-export function heirsOf(removed: readonly FoundElement[], others: readonly FoundElement[]): Heir[] {
-  const waiting = others.flatMap((from) => {
-    const to = targetOf(from);
+export function promotionsOf(removed: readonly FoundElement[], others: readonly FoundElement[]): Promotion[] {
+  const candidates = others.flatMap((from) => {
+    const to = promotionTarget(from);
     return to ? [{ from, to }] : [];
   });
   // Of several the first.
-  const byPlace = new Map(waiting.toReversed().map((heir) => [identify(heir.to, heir.from.owner), heir]));
-  return removed.flatMap((each) => byPlace.get(identify(each, each.owner)) ?? []);
+  const byKey = new Map(
+    candidates.toReversed().map((promotion) => [promotionKey(promotion.to, promotion.from.owner), promotion]),
+  );
+  return removed.flatMap((element) => byKey.get(promotionKey(element, element.owner)) ?? []);
 }
 
-function identify({ set, key }: Place, owner: Owner | undefined): string {
-  return `${set} ${hex(key)} ${owner?.containerId}`;
+function promotionKey({ set, key }: Place, owner: Owner | undefined): string {
+  return `${set} ${formatHex(key)} ${owner?.containerId}`;
 }
 
 /** The published port that an element of the set stands by for; `undefined` for elements of other sets. */
-function targetOf({ set, key }: FoundElement): Heir["to"] | undefined {
-  const family = ([4, 6] as const).find((each) => set === standbySet(each));
+function promotionTarget({ set, key }: FoundElement): Promotion["to"] | undefined {
+  const family = ([4, 6] as const).find((candidate) => set === failoverSet(candidate));
   if (!family) return undefined;
   const addressSize = family === 4 ? 4 : 16;
   const valueAt = key.length - addressSize - 4;

@@ -15,11 +15,11 @@
 import { type Cidr, familyOf, type Ip } from "../../ffi/address.ts";
 import { type Listener, listListeners } from "../../ffi/diag/listeners.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
-import { unless } from "../../ffi/sys/error.ts";
+import { ignoreErrors } from "../../ffi/sys/error.ts";
 import { CniError } from "../../spec/error.ts";
-import { describeHostPort, familiesOf, type PortMapping, type Protocol, PROTOCOLS, publishedOn } from "./config.ts";
-import { mappingsFor } from "./elements.ts";
-import type { Program } from "./socket_owners.ts";
+import { describeHostPort, familiesOf, hostAddressOf, type PortMapping, type Protocol, PROTOCOLS } from "./config.ts";
+import { mappingsForFamily } from "./elements.ts";
+import type { SocketOwner } from "./socket_owners.ts";
 import { HOST_PORT_TAKEN } from "./port_conflicts.ts";
 
 /**
@@ -36,66 +36,66 @@ export function refuseListeners(
 ): void {
   // One after the other: what the kernel does not tell of one protocol must not hide what it tells of another.
   for (const protocol of Object.keys(PROTOCOLS) as Protocol[]) {
-    const met = findMet(nl, protocol, mappings, addresses);
-    if (met.length > 0) refuse(met, containerId);
+    const conflicts = findListenerConflicts(nl, protocol, mappings, addresses);
+    if (conflicts.length > 0) throwUnlessReserved(conflicts, containerId);
   }
 }
 
 /** A mapping, and a socket that packets for it could be meant for. */
-interface Met {
+interface ListenerConflict {
   readonly mapping: PortMapping;
   readonly listener: Listener;
 }
 
-function findMet(
+function findListenerConflicts(
   nl: Netlink,
   protocol: Protocol,
   mappings: readonly PortMapping[],
   addresses: readonly Cidr[],
-): Met[] {
+): ListenerConflict[] {
   const families = addresses.map(familyOf);
-  const wanted = mappings.filter((each) =>
-    each.protocol === protocol && addresses.some((address) => mappingsFor([each], address).length > 0)
+  const relevant = mappings.filter((candidate) =>
+    candidate.protocol === protocol && addresses.some((address) => mappingsForFamily([candidate], address).length > 0)
   );
-  if (wanted.length === 0) return [];
+  if (relevant.length === 0) return [];
   const listeners = Map.groupBy(
-    listenersOn(nl, protocol, wanted.map(({ hostPort }) => hostPort)),
+    listListenersOn(nl, protocol, relevant.map(({ hostPort }) => hostPort)),
     ({ port }) => port,
   );
-  return wanted.flatMap((mapping) =>
+  return relevant.flatMap((mapping) =>
     (listeners.get(mapping.hostPort) ?? [])
-      .filter((listener) => families.some((family) => meets(mapping, listener, family)))
+      .filter((listener) => families.some((family) => conflictsWith(mapping, listener, family)))
       .map((listener) => ({ mapping, listener }))
   );
 }
 
-function listenersOn(nl: Netlink, protocol: Protocol, ports: readonly number[]): Listener[] {
+function listListenersOn(nl: Netlink, protocol: Protocol, ports: readonly number[]): Listener[] {
   const list = () => listListeners(nl, PROTOCOLS[protocol], Math.min(...ports), Math.max(...ports));
   // Nobody listens with a protocol that the kernel does not know; and where it does, SCTP is told about by a module that few have.
-  return protocol === "sctp" ? unless(["ENOENT"], list) ?? [] : list();
+  return protocol === "sctp" ? ignoreErrors(["ENOENT"], list) ?? [] : list();
 }
 
 /** True if a packet of this family to that port could be meant for both. */
-function meets(mapping: PortMapping, { address, onlyV6 }: Listener, family: 4 | 6): boolean {
+function conflictsWith(mapping: PortMapping, { address, v6Only }: Listener, family: 4 | 6): boolean {
   if (!familiesOf(mapping).includes(family)) return false;
-  const isReached = familyOf(address) === family || (address === "::" && !onlyV6);
-  const on = publishedOn(mapping);
-  return isReached && (on === undefined || isUnspecified(address) || on === address);
+  const isSameFamily = familyOf(address) === family || (address === "::" && !v6Only);
+  const hostAddress = hostAddressOf(mapping);
+  return isSameFamily && (hostAddress === undefined || isUnspecified(address) || hostAddress === address);
 }
 
 const isUnspecified = (address: Ip): boolean => address === "0.0.0.0" || address === "::";
 
-function refuse(met: readonly Met[], containerId: string): void {
-  const { describeHolders, findHolders } = holders();
+function throwUnlessReserved(conflicts: readonly ListenerConflict[], containerId: string): void {
+  const { describeSocketOwners, findSocketOwners } = loadSocketOwners();
   // Once for all of them: every descriptor of every program is looked at, and an engine may keep hundreds of ports for a container.
-  const found = findHolders(met.map(({ listener }) => listener.inode));
-  for (const { mapping, listener } of met) {
-    const programs = found.get(listener.inode) ?? [];
-    if (programs.some((each) => keepsFor(each, containerId))) continue;
+  const ownersByInode = findSocketOwners(conflicts.map(({ listener }) => listener.inode));
+  for (const { mapping, listener } of conflicts) {
+    const owners = ownersByInode.get(listener.inode) ?? [];
+    if (owners.some((owner) => reservesPortFor(owner, containerId))) continue;
     const { address, port } = listener;
     throw new CniError(
       HOST_PORT_TAKEN,
-      `Cannot publish ${describeHostPort(mapping)}: ${describeHolders(programs, listener.user)} listens on ${
+      `Cannot publish ${describeHostPort(mapping)}: ${describeSocketOwners(owners, listener.uid)} listens on ${
         address.includes(":") ? `[${address}]` : address
       }:${port}`,
       {
@@ -106,16 +106,16 @@ function refuse(met: readonly Met[], containerId: string): void {
 }
 
 /** Those of engines have 64 digits; a short one may stand in any command line. */
-const SHORTEST_ID = 32;
+const MIN_ID_LENGTH = 32;
 
 /** Whether a program listens for the container: it was started with its id, or calls this plugin. */
-function keepsFor({ pid, words }: Program, containerId: string): boolean {
+function reservesPortFor({ pid, cmdline }: SocketOwner, containerId: string): boolean {
   // The first process of a system listens for services of all kinds, and may start this one as well.
   if (pid === process.ppid && pid !== 1) return true;
-  return containerId.length >= SHORTEST_ID && words.includes(containerId);
+  return containerId.length >= MIN_ID_LENGTH && cmdline.includes(containerId);
 }
 
 /** Needed where somebody listens only: `require` runs it here and not at start-up. */
-function holders(): typeof import("./socket_owners.ts") {
+function loadSocketOwners(): typeof import("./socket_owners.ts") {
   return require("./socket_owners.ts");
 }

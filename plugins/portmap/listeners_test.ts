@@ -1,18 +1,18 @@
 import { expect, spyOn } from "bun:test";
 import { readFileSync } from "node:fs";
 import { ENGINE_ENV, pluginLink } from "../../testing/binary.ts";
-import { askTcp, serveTcp, serveUdp } from "../../testing/traffic.ts";
+import { requestTcp, serveTcp, serveUdp } from "../../testing/traffic.ts";
 import { type Netns, openNetns } from "../../ffi/netns.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
-import { inNetns } from "../../testing/netns.ts";
+import { runInNetns } from "../../testing/netns.ts";
 import { serve } from "../lib/protocol/serve.ts";
-import { networkTest } from "../../testing/bridge_network.ts";
+import { bridgeNetworkTest } from "../../testing/bridge_network.ts";
 import portmap from "./plugin.ts";
 import * as holders from "./socket_owners.ts";
-import { listing, publishing, refusal, servers } from "../../testing/portmap.ts";
+import { nftListRuleset, portmapError, portMappingConfig, startServers } from "../../testing/portmap.ts";
 
 const on = (hostIP?: string, protocol = "tcp", more = {}) =>
-  publishing([{ hostPort: 8080, containerPort: 80, protocol, ...hostIP === undefined ? {} : { hostIP } }], more);
+  portMappingConfig([{ hostPort: 8080, containerPort: 80, protocol, ...hostIP === undefined ? {} : { hostIP } }], more);
 
 /** Which published addresses are refused while something listens on the first. */
 const CASES: readonly (readonly [listening: string, shown: string, refused: readonly string[]])[] = [
@@ -33,7 +33,7 @@ const listen = (protocol: string, host: Netns, address: string) =>
   protocol === "tcp" ? serveTcp(host, "host", 8080, address) : serveUdp(host, "host", 8080, address);
 
 for (const protocol of ["tcp", "udp"]) {
-  networkTest(
+  bridgeNetworkTest(
     `a ${protocol} port that a program listens on is refused with its name, as bind(2) would`,
     async (network) => {
       const { host, call } = network;
@@ -60,7 +60,7 @@ for (const protocol of ["tcp", "udp"]) {
   );
 }
 
-networkTest(
+bridgeNetworkTest(
   "a port that is refused leaves nothing, and what does not concern it is no reason to refuse",
   async (network) => {
     const { host, call } = network;
@@ -70,20 +70,21 @@ networkTest(
     using _between = serveTcp(host, "between", 8079, "0.0.0.0");
     const only6 = { ...container.result, ips: container.result.ips!.slice(1) };
     const mapping = { hostPort: 8080, containerPort: 80 };
-    call(portmap, "ADD", publishing([mapping]), { container, prevResult: only6 });
-    call(portmap, "DEL", publishing([mapping]), { container, prevResult: only6 });
+    call(portmap, "ADD", portMappingConfig([mapping]), { container, prevResult: only6 });
+    call(portmap, "DEL", portMappingConfig([mapping]), { container, prevResult: only6 });
     const other = [{ ...mapping, protocol: "udp" }, { ...mapping, hostPort: 5353 }, { ...mapping, hostPort: 8078 }];
-    call(portmap, "ADD", publishing(other), { container });
-    const before = listing(host);
-    expect(refusal(() => call(portmap, "ADD", publishing([...other, mapping]), { container })).message).toBe(
-      `Cannot publish host port 8080/tcp: ${SELF} listens on 0.0.0.0:8080`,
-    );
-    expect(listing(host)).toBe(before);
+    call(portmap, "ADD", portMappingConfig(other), { container });
+    const before = nftListRuleset(host);
+    expect(portmapError(() => call(portmap, "ADD", portMappingConfig([...other, mapping]), { container })).message)
+      .toBe(
+        `Cannot publish host port 8080/tcp: ${SELF} listens on 0.0.0.0:8080`,
+      );
+    expect(nftListRuleset(host)).toBe(before);
     // SCTP is nothing that this kernel has sockets for, or nobody has one.
-    call(portmap, "ADD", publishing([...other, { ...mapping, protocol: "sctp" }]), { container });
+    call(portmap, "ADD", portMappingConfig([...other, { ...mapping, protocol: "sctp" }]), { container });
     // Calls that the host makes itself take ports as well, and are no listeners.
     using _client = await connected(host, network.outside);
-    call(portmap, "ADD", publishing([{ ...mapping, hostPort: _client.port }]), { container, containerId: "c2" });
+    call(portmap, "ADD", portMappingConfig([{ ...mapping, hostPort: _client.port }]), { container, containerId: "c2" });
   },
 );
 
@@ -101,17 +102,17 @@ async function connected(host: Netns, outside: Netns): Promise<Disposable & { po
   return { port: socket.localPort, [Symbol.dispose]: () => resources.dispose() };
 }
 
-networkTest("hostPortInUse publishes it all the same, with a warning or without", async (network) => {
+bridgeNetworkTest("hostPortInUse publishes it all the same, with a warning or without", async (network) => {
   const { host, outside, call, log } = network;
   const [a, b] = [network.container(2), network.container(3)];
-  using _a = await servers(a, "a");
-  using _b = await servers(b, "b");
+  using _a = await startServers(a, "a");
+  using _b = await startServers(b, "b");
   using _host = serveTcp(host, "host", 8080);
   for (const [hostPortInUse, said] of [["warn", 1], ["ignore", 0]] as const) {
     const config = on(undefined, "tcp", { hostPortInUse });
-    expect(await askTcp(outside, "192.0.2.1", 8080)).toBe("host 192.0.2.2");
+    expect(await requestTcp(outside, "192.0.2.1", 8080)).toBe("host 192.0.2.2");
     call(portmap, "ADD", config, { container: a, containerId: "a" });
-    expect(await askTcp(outside, "192.0.2.1", 8080)).toBe("a 192.0.2.2");
+    expect(await requestTcp(outside, "192.0.2.1", 8080)).toBe("a 192.0.2.2");
     expect(log.splice(0)).toEqual(
       Array(said).fill(
         `portmap: hostPortInUse is "warn", going on: Cannot publish host port 8080/tcp: ${SELF} listens on [::]:8080`,
@@ -120,10 +121,10 @@ networkTest("hostPortInUse publishes it all the same, with a warning or without"
     // The one address of a port that another container has on all of them.
     const one = on("192.0.2.1", "tcp", { hostPortInUse });
     call(portmap, "ADD", one, { container: b, containerId: "b" });
-    expect(await askTcp(outside, "192.0.2.1", 8080)).toBe("b 192.0.2.2");
+    expect(await requestTcp(outside, "192.0.2.1", 8080)).toBe("b 192.0.2.2");
     expect(log.splice(0)).toHaveLength(2 * said);
     // The same port of the same address can have one container only.
-    const error = refusal(() => call(portmap, "ADD", config, { container: b, containerId: "b" }));
+    const error = portmapError(() => call(portmap, "ADD", config, { container: b, containerId: "b" }));
     expect(error.message).toBe(
       'Cannot publish host port 8080/tcp: container "a" (network "web", interface "eth0") has it',
     );
@@ -146,7 +147,7 @@ async function program(host: Netns, ...words: string[]): Promise<Disposable & { 
   return { pid: child.pid, [Symbol.dispose]: () => child.kill("SIGKILL") };
 }
 
-networkTest(
+bridgeNetworkTest(
   "who listens on behalf of the container is none of those, and rules are put back whoever listens",
   async (network) => {
     const { host, call, restore } = network;
@@ -159,30 +160,33 @@ networkTest(
     call(portmap, "DEL", on(), { container, containerId: id! });
     // An id that could stand in any command line proves nothing.
     for (const each of [other!, "8080"]) {
-      expect(refusal(() => add(each)).message).toBe(
+      expect(portmapError(() => add(each)).message).toBe(
         `Cannot publish host port 8080/tcp: "${
           nameOf(supervisor.pid)
         }" (process ${supervisor.pid}) listens on 0.0.0.0:8080`,
       );
     }
     call(portmap, "ADD", on(undefined, "tcp", { hostPortInUse: "ignore" }), { container, containerId: other! });
-    inNetns(host, "nft", "flush", "ruleset");
+    runInNetns(host, "nft", "flush", "ruleset");
     expect(restore(portmap, on(), { container, containerId: other! })).toContain("host port 8080/tcp");
   },
 );
 
-networkTest("however many ports are kept for the container, programs are looked through once", async (network) => {
-  const { host, call } = network;
-  const id = "0123456789abcdef".repeat(4);
-  const ports = Array.from({ length: 50 }, (_, i) => 8081 + i);
-  using _supervisor = await program(host, id, ...ports.map(String));
-  using find = spyOn(holders, "findHolders");
-  const mappings = ports.map((hostPort) => ({ hostPort, containerPort: 80 }));
-  call(portmap, "ADD", publishing(mappings), { container: network.container(2), containerId: id });
-  expect(find).toHaveBeenCalledTimes(1);
-});
+bridgeNetworkTest(
+  "however many ports are kept for the container, programs are looked through once",
+  async (network) => {
+    const { host, call } = network;
+    const id = "0123456789abcdef".repeat(4);
+    const ports = Array.from({ length: 50 }, (_, i) => 8081 + i);
+    using _supervisor = await program(host, id, ...ports.map(String));
+    using find = spyOn(holders, "findSocketOwners");
+    const mappings = ports.map((hostPort) => ({ hostPort, containerPort: 80 }));
+    call(portmap, "ADD", portMappingConfig(mappings), { container: network.container(2), containerId: id });
+    expect(find).toHaveBeenCalledTimes(1);
+  },
+);
 
-networkTest("a port that the caller listens on itself is kept for the container", async (network) => {
+bridgeNetworkTest("a port that the caller listens on itself is kept for the container", async (network) => {
   const { host } = network;
   const { result, netns } = network.container(2);
   const env = { ...ENGINE_ENV, CNI_COMMAND: "ADD", CNI_CONTAINERID: "c1", CNI_NETNS: netns.path };
@@ -208,7 +212,7 @@ networkTest("a port that the caller listens on itself is kept for the container"
   });
 });
 
-networkTest("where the kernel does not tell who listens, that is said, and the port is published", (network) => {
+bridgeNetworkTest("where the kernel does not tell who listens, that is said, and the port is published", (network) => {
   const { result, netns } = network.container(2);
   const log: string[] = [];
   const refused = () => {
@@ -224,6 +228,6 @@ networkTest("where the kernel does not tell who listens, that is said, and the p
       "Cannot see whether programs listen on the host ports, going on without: Cannot open netlink socket",
     ),
   ]);
-  expect(listing(network.host)).toContain("tcp . 8080");
+  expect(nftListRuleset(network.host)).toContain("tcp . 8080");
   return Promise.resolve();
 });

@@ -16,30 +16,30 @@ import type { Netns } from "../../ffi/netns.ts";
 import { requireSysctl } from "../lib/links/sysctls.ts";
 import {
   checkElements,
-  deadOf,
+  ElementInUseError,
   ensureElements,
+  isStaleIn,
   removeElements,
   restoreElements,
-  TakenError,
 } from "../lib/ruleset/elements.ts";
-import { networkPrefix, oneOf, type Owner, sameOwner } from "../lib/protocol/owner.ts";
+import { isOneOfOwners, type Owner, ownerPrefix, sameOwner } from "../lib/protocol/owner.ts";
 import { type AttachmentCall, cleanUp, plugin, requirePrevResult } from "../lib/protocol/plugin.ts";
-import { requireRuleset, ruleset } from "../lib/ruleset/inet_table.ts";
+import { inetTable, requireInetTable } from "../lib/ruleset/inet_table.ts";
 import {
   describeHostPort,
-  parsePortmap,
+  hostAddressOf,
+  parsePortmapConfig,
   type PortmapConfig,
-  portmapKeys,
+  portmapConfigSchema,
   type PortMapping,
-  publishedOn,
 } from "./config.ts";
-import { mappingsFor, publishedPort, selectionsOf, wantedElements } from "./elements.ts";
-import { forgetFormer, forgetWithdrawn } from "./conntrack_flush.ts";
+import { mappingsForFamily, parsePortElement, publishedElements, selectAllPublished } from "./elements.ts";
+import { flushStaleFlows, flushWithdrawnFlows } from "./conntrack_flush.ts";
 import { refuseListeners } from "./listeners.ts";
-import { HOST_PORT_TAKEN, refuseOverlaps, takenError } from "./port_conflicts.ts";
-import { collectReferencePorts, removeReferencePorts, withReferencePorts } from "./reference_port_rules.ts";
-import { type Search, searchFor } from "./del_scope.ts";
-import { heirsOf } from "./failover.ts";
+import { HOST_PORT_TAKEN, hostPortTakenError, refusePortConflicts } from "./port_conflicts.ts";
+import { collectReferencePorts, ownersWithReferencePorts, removeReferencePorts } from "./reference_port_rules.ts";
+import { type DelScope, delScopeOf } from "./del_scope.ts";
+import { promotionsOf } from "./failover.ts";
 import { CniError, Code, ConfigError } from "../../spec/error.ts";
 import type { Result } from "../../spec/result.ts";
 import { type JsonObject, jsonObject } from "../../spec/schema.ts";
@@ -48,24 +48,24 @@ export default plugin({
   name: "portmap",
   about: "Publishes ports of the container on the host",
   // Read by each command in its own way: what makes ADD fail must not make DEL fail as well.
-  config: { ...jsonObject, inner: portmapKeys },
+  config: { ...jsonObject, inner: portmapConfigSchema },
 
   add(call) {
     const { host, owner, undo, log } = call;
-    const config = parse(call);
+    const config = parseConfig(call);
     const result = requirePrevResult(call, "portmap");
     if (config.mappings.length === 0) return result;
-    refuseLoopback(config.mappings);
+    refuseIpv6Loopback(config.mappings);
     if (config.backend === "iptables") {
       log('backend "iptables": the ports are published by nf_tables rules of this program all the same');
     }
     const addresses = containerAddresses(result, call.ifname);
-    reportUnreachable(config.mappings, addresses, log);
+    logUnreachable(config.mappings, addresses, log);
     // Whose rules are put back has had the ports all the time; so only here.
-    publish(call, config, addresses, ensureElements, once(() => lookForListeners(call, config, addresses)));
-    undo.defer(() => withdraw(host, isOwn(call), searchFor(owner, findConfig(call), addresses)));
-    for (const address of addresses) openLoopback(host, config, address);
-    forgetEarlier(call, config, addresses);
+    publishPorts(call, config, addresses, ensureElements, once(() => checkListeners(call, config, addresses)));
+    undo.defer(() => removePublishedPorts(host, ownedBy(call), delScopeOf(owner, tryParseConfig(call), addresses)));
+    for (const address of addresses) enableRouteLocalnet(host, config, address);
+    flushEarlierFlows(call, config, addresses);
     return result;
   },
 
@@ -73,78 +73,84 @@ export default plugin({
     const { host, owner, prevResult, ifname, log } = call;
     const addresses = prevResult ? containerAddresses(prevResult, ifname) : [];
     cleanUp(
-      () => withdraw(host, isOwn(call), searchFor(owner, findConfig(call), addresses), log),
+      () => removePublishedPorts(host, ownedBy(call), delScopeOf(owner, tryParseConfig(call), addresses), log),
       () => removeReferencePorts(host.nft, owner, addresses.map(ipOf)),
     );
   },
 
-  delMany(calls) {
-    const { host, request, log } = calls[0];
+  delBatch(calls) {
+    const { host, pluginConfig, log } = calls[0];
     const owners = calls.map(({ owner }) => owner);
-    withdraw(host, oneOf(owners), { selections: selectionsOf(networkPrefix(request.name)) }, log);
-    const rest = withReferencePorts(host.nft, owners);
-    return calls.filter(({ owner }) => rest.has(owner));
+    removePublishedPorts(host, isOneOfOwners(owners), {
+      selections: selectAllPublished(ownerPrefix(pluginConfig.name)),
+    }, log);
+    const withReferenceRules = ownersWithReferencePorts(host.nft, owners);
+    return calls.filter(({ owner }) => withReferenceRules.has(owner));
   },
 
   check(call) {
-    const config = parse(call);
+    const config = parseConfig(call);
     const addresses = containerAddresses(requirePrevResult(call, "portmap"), call.ifname);
-    checkElements(call.host.nft, ruleset, call.owner, wantedElements(config, addresses));
+    checkElements(call.host.nft, inetTable, call.owner, publishedElements(config, addresses));
   },
 
   restore(call) {
-    const config = parse(call);
+    const config = parseConfig(call);
     const addresses = containerAddresses(requirePrevResult(call, "portmap"), call.ifname);
-    const restored = publish(call, config, addresses, restoreElements);
-    if (restored.length > 0) forgetEarlier(call, config, addresses);
+    const restored = publishPorts(call, config, addresses, restoreElements);
+    if (restored.length > 0) flushEarlierFlows(call, config, addresses);
     return restored;
   },
 
-  gc({ host, request, valid, log }) {
-    withdraw(host, deadOf(request.name, valid), { selections: selectionsOf(networkPrefix(request.name)) }, log);
-    collectReferencePorts(host.nft, request.name, valid);
+  gc({ host, pluginConfig, validAttachments, log }) {
+    removePublishedPorts(host, isStaleIn(pluginConfig.name, validAttachments), {
+      selections: selectAllPublished(ownerPrefix(pluginConfig.name)),
+    }, log);
+    collectReferencePorts(host.nft, pluginConfig.name, validAttachments);
   },
 
   status(call) {
-    parse(call);
-    requireRuleset(call.host.nft);
+    parseConfig(call);
+    requireInetTable(call.host.nft);
   },
 });
 
-type Configured = Pick<AttachmentCall<JsonObject>, "config" | "request">;
+type ConfiguredCall = Pick<AttachmentCall<JsonObject>, "config" | "pluginConfig">;
 
-function parse({ config, request }: Configured): PortmapConfig {
+function parseConfig({ config, pluginConfig }: ConfiguredCall): PortmapConfig {
   try {
-    return parsePortmap(config);
+    return parsePortmapConfig(config);
   } catch (error) {
-    throw error instanceof ConfigError ? error.at({ network: request.name }) : error;
+    throw error instanceof ConfigError ? error.withLocation({ network: pluginConfig.name }) : error;
   }
 }
 
 /** The first address of each family that is the container's, or that no interface of another is named for. */
 function containerAddresses({ ips = [], interfaces = [] }: Result, ifname: string): Cidr[] {
-  const own = ips.filter((ip) => {
+  const containerIps = ips.filter((ip) => {
     const device = ip.interface === undefined ? undefined : interfaces[ip.interface];
     return !device || (device.name === ifname && device.sandbox);
   });
-  return ([4, 6] as const).flatMap((family) => own.find(({ address }) => familyOf(address) === family)?.address ?? []);
+  return ([4, 6] as const).flatMap((family) =>
+    containerIps.find(({ address }) => familyOf(address) === family)?.address ?? []
+  );
 }
 
-type Attached = AttachmentCall<JsonObject>;
+type PortmapCall = AttachmentCall<JsonObject>;
 
 /** Does not stand in the way of those who want to publish ports that are in use. */
-function unlessAllowed({ log }: Attached, { hostPortInUse }: PortmapConfig, look: () => void): void {
+function unlessPortInUseAllowed({ log }: PortmapCall, { hostPortInUse }: PortmapConfig, check: () => void): void {
   if (hostPortInUse === "ignore") return;
   try {
-    look();
+    check();
   } catch (error) {
     if (hostPortInUse !== "warn" || !(error instanceof CniError && error.code === HOST_PORT_TAKEN)) throw error;
     log(`hostPortInUse is "warn", going on: ${error.message}`);
   }
 }
 
-function lookForListeners({ host, owner, log }: Attached, { mappings }: PortmapConfig, addresses: readonly Cidr[]) {
-  attempt(
+function checkListeners({ host, owner, log }: PortmapCall, { mappings }: PortmapConfig, addresses: readonly Cidr[]) {
+  attemptOrLog(
     log,
     "see whether programs listen on the host ports",
     () => refuseListeners(host.diag, owner.containerId, mappings, addresses),
@@ -153,87 +159,89 @@ function lookForListeners({ host, owner, log }: Attached, { mappings }: PortmapC
 
 /** Calls it once, however often it is called itself. */
 function once(call: () => void): () => void {
-  let isDone = false;
+  let isCalled = false;
   return () => {
-    if (isDone) return;
-    isDone = true;
+    if (isCalled) return;
+    isCalled = true;
     call();
   };
 }
 
 /**
- * @param ensure how the elements are made
- * @param lookBesides sees whether others than containers are in the way
+ * @param applyElements how the elements are made
+ * @param checkHostPrograms sees whether others than containers are in the way
  * @returns what was not published yet, in words
  */
-function publish(
-  call: Attached,
+function publishPorts(
+  call: PortmapCall,
   config: PortmapConfig,
   addresses: readonly Cidr[],
-  ensure: typeof ensureElements,
-  lookBesides = () => {},
+  applyElements: typeof ensureElements,
+  checkHostPrograms = () => {},
 ): string[] {
   const { host, owner } = call;
-  const look = () => {
-    unlessAllowed(call, config, () => refuseOverlaps(host.nft, owner, config.mappings, addresses));
-    unlessAllowed(call, config, lookBesides);
+  const checkConflicts = () => {
+    unlessPortInUseAllowed(call, config, () => refusePortConflicts(host.nft, owner, config.mappings, addresses));
+    unlessPortInUseAllowed(call, config, checkHostPrograms);
   };
   try {
-    return ensure(host.nft, ruleset, owner, wantedElements(config, addresses), look);
+    return applyElements(host.nft, inetTable, owner, publishedElements(config, addresses), checkConflicts);
   } catch (error) {
-    throw error instanceof TakenError ? takenError(error.element.title, error.holder, "it", error) : error;
+    throw error instanceof ElementInUseError
+      ? hostPortTakenError(error.element.title, error.currentOwner, "it", error)
+      : error;
   }
 }
 
 /** Conversations with former holders of the ports, or that began while nobody held them. */
-function forgetEarlier({ host, log }: Attached, { mappings }: PortmapConfig, addresses: readonly Cidr[]): void {
-  attempt(
+function flushEarlierFlows({ host, log }: PortmapCall, { mappings }: PortmapConfig, addresses: readonly Cidr[]): void {
+  attemptOrLog(
     log,
     "forget conversations with former holders of the ports",
-    () => forgetFormer(host, mappings, addresses),
+    () => flushStaleFlows(host, mappings, addresses),
   );
 }
 
-const isOwn = ({ owner }: Pick<Attached, "owner">) => (other: Owner): boolean => sameOwner(other, owner);
+const ownedBy = ({ owner }: Pick<PortmapCall, "owner">) => (candidate: Owner): boolean => sameOwner(candidate, owner);
 
 /** The configuration, if it can be used. */
-function findConfig(call: Configured): PortmapConfig | undefined {
+function tryParseConfig(call: ConfiguredCall): PortmapConfig | undefined {
   try {
-    return parse(call);
+    return parseConfig(call);
   } catch (error) {
     if (error instanceof ConfigError) return undefined;
     throw error;
   }
 }
 
-function withdraw(
+function removePublishedPorts(
   host: Netns,
-  mine: (owner: Owner) => boolean,
-  { selections, more }: Search,
+  isOwned: (owner: Owner) => boolean,
+  { selections, moreSelections }: DelScope,
   log?: (message: string) => void,
 ): void {
-  const removed = removeElements(host.nft, ruleset, selections, mine, heirsOf, more);
-  const ports = removed.flatMap((each) => publishedPort(each) ?? []);
-  attempt(log, "forget conversations with former containers", () => forgetWithdrawn(host, ports));
+  const removed = removeElements(host.nft, inetTable, selections, isOwned, promotionsOf, moreSelections);
+  const ports = removed.flatMap((element) => parsePortElement(element) ?? []);
+  attemptOrLog(log, "forget conversations with former containers", () => flushWithdrawnFlows(host, ports));
 }
 
 /**
  * Lets the container's link carry packets that come from 127.0.0.1 before they are translated; without it a port published on the host's
  * loopback addresses cannot be reached over IPv4.
  */
-function openLoopback(host: Netns, { snat, mappings }: PortmapConfig, address: Cidr): void {
-  if (!snat || familyOf(address) !== 4 || !mappingsFor(mappings, address).some(reachesLoopback)) return;
-  const index = findOutgoingLink(host, address);
+function enableRouteLocalnet(host: Netns, { snat, mappings }: PortmapConfig, address: Cidr): void {
+  if (!snat || familyOf(address) !== 4 || !mappingsForFamily(mappings, address).some(reachesLoopback)) return;
+  const index = findOutgoingInterface(host, address);
   const name = index === undefined ? undefined : link.find(host.route, index)?.name;
   if (name !== undefined) host.run(() => requireSysctl(`net/ipv4/conf/${name}/route_localnet`, "1"));
 }
 
 function reachesLoopback(mapping: PortMapping): boolean {
-  return publishedOn(mapping)?.startsWith("127.") ?? true;
+  return hostAddressOf(mapping)?.startsWith("127.") ?? true;
 }
 
 /** By which link the container is reached; `undefined` if it is not. */
-function findOutgoingLink(host: Netns, address: Cidr): number | undefined {
+function findOutgoingInterface(host: Netns, address: Cidr): number | undefined {
   try {
     return outgoingLink(host.route, ipOf(address));
   } catch (error) {
@@ -243,7 +251,7 @@ function findOutgoingLink(host: Netns, address: Cidr): number | undefined {
 }
 
 /** @throws {CniError} for a port on ::1: whoever calls it would wait for an answer that never comes */
-function refuseLoopback(mappings: readonly PortMapping[]): void {
+function refuseIpv6Loopback(mappings: readonly PortMapping[]): void {
   const mapping = mappings.find(({ hostIP }) => hostIP === "::1");
   if (!mapping) return;
   throw new CniError(
@@ -254,19 +262,19 @@ function refuseLoopback(mappings: readonly PortMapping[]): void {
 }
 
 /** Says what is asked for and cannot be: such a mapping is passed over, as a runtime may offer all of its addresses. */
-function reportUnreachable(
+function logUnreachable(
   mappings: readonly PortMapping[],
   addresses: readonly Cidr[],
   log: (text: string) => void,
 ): void {
   for (const mapping of mappings) {
-    const possible = addresses.some((address) => mappingsFor([mapping], address).length > 0);
-    if (!possible) log(`Cannot publish ${describeHostPort(mapping)}: the container has no address of that family`);
+    const isReachable = addresses.some((address) => mappingsForFamily([mapping], address).length > 0);
+    if (!isReachable) log(`Cannot publish ${describeHostPort(mapping)}: the container has no address of that family`);
   }
 }
 
 /** What is better done but not needed: a failure is said and no more. */
-function attempt(log: ((message: string) => void) | undefined, purpose: string, call: () => void): void {
+function attemptOrLog(log: ((message: string) => void) | undefined, purpose: string, call: () => void): void {
   try {
     call();
   } catch (error) {

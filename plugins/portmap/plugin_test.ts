@@ -1,9 +1,24 @@
 import { expect } from "bun:test";
-import { inNetns } from "../../testing/netns.ts";
-import { askTcp, askUdp, serveTcp, serveUdp, SHORTLY_MS, udpClient } from "../../testing/traffic.ts";
-import { networkTest } from "../../testing/bridge_network.ts";
+import { runInNetns } from "../../testing/netns.ts";
+import {
+  newUdpClient,
+  NO_ANSWER_TIMEOUT_MS,
+  requestTcp,
+  requestUdp,
+  serveTcp,
+  serveUdp,
+} from "../../testing/traffic.ts";
+import { bridgeNetworkTest } from "../../testing/bridge_network.ts";
 import portmap from "./plugin.ts";
-import { chains, elements, listing, publishing, refusal, servers, WEB } from "../../testing/portmap.ts";
+import {
+  containerChains,
+  nftElements,
+  nftListRuleset,
+  portmapError,
+  portMappingConfig,
+  startServers,
+  WEB_PORT_MAPPINGS,
+} from "../../testing/portmap.ts";
 
 for (
   const [title, bridged] of [
@@ -12,163 +27,170 @@ for (
     [" where bridged packets pass the rules", true],
   ] as const
 ) {
-  networkTest(`published ports are reached by everybody, over both families and protocols${title}`, async (network) => {
-    const { host, outside, call } = network;
-    const c1 = network.container(2);
-    const c2 = network.container(3);
-    if (bridged) {
-      const calls = "for each in /proc/sys/net/bridge/bridge-nf-call-ip*; do echo 1 >$each; done";
-      inNetns(host, "sh", "-e", "-c", `bridge link set dev veth2 hairpin on; ${calls}`);
-    }
-    using _c1 = await servers(c1, "c1");
-    call(portmap, "ADD", WEB, { container: c1 });
-    const who = [
-      [outside, "192.0.2.1", "192.0.2.2"],
-      [outside, "2001:db8::1", "2001:db8::2"],
-      [host, "192.0.2.1", "192.0.2.1"],
-      [host, "10.88.0.1", "10.88.0.1"],
-      [host, "2001:db8::1", "2001:db8::1"],
-      // Loopback addresses, neighbours and the container itself are hidden behind the bridge's address.
-      [host, "127.0.0.1", "10.88.0.1"],
-      [host, "127.1.2.3", "10.88.0.1"],
-      [c1.netns, "192.0.2.1", "10.88.0.1"],
-      [c1.netns, "10.88.0.1", "10.88.0.1"],
-      [c1.netns, "2001:db8::1", "fd88::1"],
-      [c2.netns, "192.0.2.1", "10.88.0.1"],
-      [c2.netns, "10.88.0.1", "10.88.0.1"],
-      [c2.netns, "fd88::1", "fd88::1"],
-    ] as const;
-    for (const [from, to, seen] of who) {
-      const answers = [await askTcp(from, to, 8080), await askUdp(from, to, 5353)];
-      expect([to, ...answers]).toEqual([to, `c1 ${seen}`, `c1 ${seen}`]);
-    }
-    call(portmap, "DEL", WEB, { container: c1 });
-    expect(await askTcp(outside, "192.0.2.1", 8080, SHORTLY_MS)).toBeUndefined();
-    expect(await askTcp(host, "127.0.0.1", 8080, SHORTLY_MS)).toBeUndefined();
-  });
+  bridgeNetworkTest(
+    `published ports are reached by everybody, over both families and protocols${title}`,
+    async (network) => {
+      const { host, outside, call } = network;
+      const c1 = network.container(2);
+      const c2 = network.container(3);
+      if (bridged) {
+        const calls = "for each in /proc/sys/net/bridge/bridge-nf-call-ip*; do echo 1 >$each; done";
+        runInNetns(host, "sh", "-e", "-c", `bridge link set dev veth2 hairpin on; ${calls}`);
+      }
+      using _c1 = await startServers(c1, "c1");
+      call(portmap, "ADD", WEB_PORT_MAPPINGS, { container: c1 });
+      const who = [
+        [outside, "192.0.2.1", "192.0.2.2"],
+        [outside, "2001:db8::1", "2001:db8::2"],
+        [host, "192.0.2.1", "192.0.2.1"],
+        [host, "10.88.0.1", "10.88.0.1"],
+        [host, "2001:db8::1", "2001:db8::1"],
+        // Loopback addresses, neighbours and the container itself are hidden behind the bridge's address.
+        [host, "127.0.0.1", "10.88.0.1"],
+        [host, "127.1.2.3", "10.88.0.1"],
+        [c1.netns, "192.0.2.1", "10.88.0.1"],
+        [c1.netns, "10.88.0.1", "10.88.0.1"],
+        [c1.netns, "2001:db8::1", "fd88::1"],
+        [c2.netns, "192.0.2.1", "10.88.0.1"],
+        [c2.netns, "10.88.0.1", "10.88.0.1"],
+        [c2.netns, "fd88::1", "fd88::1"],
+      ] as const;
+      for (const [from, to, seen] of who) {
+        const answers = [await requestTcp(from, to, 8080), await requestUdp(from, to, 5353)];
+        expect([to, ...answers]).toEqual([to, `c1 ${seen}`, `c1 ${seen}`]);
+      }
+      call(portmap, "DEL", WEB_PORT_MAPPINGS, { container: c1 });
+      expect(await requestTcp(outside, "192.0.2.1", 8080, NO_ANSWER_TIMEOUT_MS)).toBeUndefined();
+      expect(await requestTcp(host, "127.0.0.1", 8080, NO_ANSWER_TIMEOUT_MS)).toBeUndefined();
+    },
+  );
 }
 
-networkTest("at ::1 a published port is refused at once rather than never answered", async (network) => {
+bridgeNetworkTest("at ::1 a published port is refused at once rather than never answered", async (network) => {
   const { host, call } = network;
   const c1 = network.container(2);
-  using _c1 = await servers(c1, "c1");
+  using _c1 = await startServers(c1, "c1");
   const all = { hostPort: 8080, containerPort: 80 };
   const loopback = { hostPort: 1, containerPort: 2, hostIP: "::1" };
-  expect(refusal(() => call(portmap, "ADD", publishing([all, loopback]), { container: c1 }))).toMatchObject({
-    code: 7,
-    message: "Cannot publish host port [::1]:1/tcp: the kernel delivers no answer to ::1 from another interface",
-  });
-  expect(listing(host)).toBe("");
+  expect(portmapError(() => call(portmap, "ADD", portMappingConfig([all, loopback]), { container: c1 }))).toMatchObject(
+    {
+      code: 7,
+      message: "Cannot publish host port [::1]:1/tcp: the kernel delivers no answer to ::1 from another interface",
+    },
+  );
+  expect(nftListRuleset(host)).toBe("");
   // What was published before it was refused must go.
-  call(portmap, "DEL", publishing([all, loopback]), { container: c1 });
-  call(portmap, "ADD", publishing([all]), { container: c1 });
+  call(portmap, "DEL", portMappingConfig([all, loopback]), { container: c1 });
+  call(portmap, "ADD", portMappingConfig([all]), { container: c1 });
   using _host = serveTcp(host, "host", 8080, "::1");
-  expect(await askTcp(host, "::1", 8080)).toBe("host ::1");
-  expect(await askTcp(host, "127.0.0.1", 8080)).toBe("c1 10.88.0.1");
+  expect(await requestTcp(host, "::1", 8080)).toBe("host ::1");
+  expect(await requestTcp(host, "127.0.0.1", 8080)).toBe("c1 10.88.0.1");
 });
 
-networkTest("a port that is given for all addresses in several ways is published once", (network) => {
+bridgeNetworkTest("a port that is given for all addresses in several ways is published once", (network) => {
   const { host, call } = network;
   const container = network.container(2);
   const mapping = { hostPort: 8080, containerPort: 80 };
-  call(portmap, "ADD", publishing([mapping]), { container });
-  const once = elements(host);
+  call(portmap, "ADD", portMappingConfig([mapping]), { container });
+  const once = nftElements(host);
   call(portmap, "DEL", {}, { container });
   for (const hostIPs of [["", "0.0.0.0"], ["0.0.0.0", "::"], ["::", "0.0.0.0", ""]]) {
-    const config = publishing(hostIPs.map((hostIP) => ({ ...mapping, hostIP })));
+    const config = portMappingConfig(hostIPs.map((hostIP) => ({ ...mapping, hostIP })));
     call(portmap, "ADD", config, { container });
-    expect(elements(host)).toEqual(once);
+    expect(nftElements(host)).toEqual(once);
     call(portmap, "CHECK", config, { container });
     call(portmap, "DEL", config, { container });
-    expect(elements(host)).toEqual([]);
+    expect(nftElements(host)).toEqual([]);
   }
   return Promise.resolve();
 });
 
-networkTest("what only passes through the host is not caught, whatever hostIP says", async (network) => {
+bridgeNetworkTest("what only passes through the host is not caught, whatever hostIP says", async (network) => {
   const { host, outside, call } = network;
   const c1 = network.container(2);
   const c2 = network.container(3);
-  using _c1 = await servers(c1, "c1");
+  using _c1 = await startServers(c1, "c1");
   using _far = serveTcp(outside, "outside", 8080);
-  inNetns(outside, "ip", "route", "add", "10.88.0.0/16", "via", "192.0.2.1");
+  runInNetns(outside, "ip", "route", "add", "10.88.0.0/16", "via", "192.0.2.1");
   const foreign = { hostPort: 8080, containerPort: 80, hostIP: "192.0.2.2" };
-  call(portmap, "ADD", publishing([{ hostPort: 8080, containerPort: 80 }, foreign]), { container: c1 });
-  expect(await askTcp(c2.netns, "192.0.2.2", 8080)).toBe("outside 10.88.0.3");
-  expect(await askTcp(host, "192.0.2.2", 8080)).toBe("outside 192.0.2.1");
+  call(portmap, "ADD", portMappingConfig([{ hostPort: 8080, containerPort: 80 }, foreign]), { container: c1 });
+  expect(await requestTcp(c2.netns, "192.0.2.2", 8080)).toBe("outside 10.88.0.3");
+  expect(await requestTcp(host, "192.0.2.2", 8080)).toBe("outside 192.0.2.1");
 });
 
-networkTest(
+bridgeNetworkTest(
   "a port published on one address is reached there, and goes before one published on all",
   async (network) => {
     const { outside, call } = network;
     const c1 = network.container(2);
     const c2 = network.container(3);
-    using _c1 = await servers(c1, "c1");
-    using _c2 = await servers(c2, "c2");
-    inNetns(network.host, "ip", "addr", "add", "192.0.2.11/24", "dev", "up0");
-    const on = (hostIP: string, hostPort = 8080) => publishing([{ hostPort, containerPort: 80, hostIP }]);
+    using _c1 = await startServers(c1, "c1");
+    using _c2 = await startServers(c2, "c2");
+    runInNetns(network.host, "ip", "addr", "add", "192.0.2.11/24", "dev", "up0");
+    const on = (hostIP: string, hostPort = 8080) => portMappingConfig([{ hostPort, containerPort: 80, hostIP }]);
     call(portmap, "ADD", on("192.0.2.11"), { container: c1, containerId: "c2" });
-    expect(await askTcp(outside, "192.0.2.1", 8080, SHORTLY_MS)).toBeUndefined();
+    expect(await requestTcp(outside, "192.0.2.1", 8080, NO_ANSWER_TIMEOUT_MS)).toBeUndefined();
     call(portmap, "ADD", on("0.0.0.0"), { container: c2, containerId: "c2" });
     call(portmap, "ADD", on("127.0.0.1", 9090), { container: c2, containerId: "c2" });
-    expect(await askTcp(outside, "192.0.2.11", 8080)).toBe("c1 192.0.2.2");
-    expect(await askTcp(outside, "192.0.2.1", 8080)).toBe("c2 192.0.2.2");
+    expect(await requestTcp(outside, "192.0.2.11", 8080)).toBe("c1 192.0.2.2");
+    expect(await requestTcp(outside, "192.0.2.1", 8080)).toBe("c2 192.0.2.2");
     // 0.0.0.0 speaks of IPv4 alone.
-    expect(await askTcp(outside, "2001:db8::1", 8080, SHORTLY_MS)).toBeUndefined();
-    expect(await askTcp(outside, "192.0.2.1", 9090, SHORTLY_MS)).toBeUndefined();
-    expect(await askTcp(network.host, "127.0.0.1", 9090)).toBe("c2 10.88.0.1");
+    expect(await requestTcp(outside, "2001:db8::1", 8080, NO_ANSWER_TIMEOUT_MS)).toBeUndefined();
+    expect(await requestTcp(outside, "192.0.2.1", 9090, NO_ANSWER_TIMEOUT_MS)).toBeUndefined();
+    expect(await requestTcp(network.host, "127.0.0.1", 9090)).toBe("c2 10.88.0.1");
   },
 );
 
-networkTest("a neighbour cannot use the host's loopback addresses", async (network) => {
+bridgeNetworkTest("a neighbour cannot use the host's loopback addresses", async (network) => {
   const { host, outside, call } = network;
   const c1 = network.container(2);
   const c2 = network.container(3);
-  using _c1 = await servers(c1, "c1");
+  using _c1 = await startServers(c1, "c1");
   using _local = serveTcp(host, "local", 631, "127.0.0.1");
-  call(portmap, "ADD", publishing([{ hostPort: 8080, containerPort: 80, hostIP: "127.0.0.1" }]), { container: c1 });
-  expect(await askTcp(host, "127.0.0.1", 8080)).toBe("c1 10.88.0.1");
+  call(portmap, "ADD", portMappingConfig([{ hostPort: 8080, containerPort: 80, hostIP: "127.0.0.1" }]), {
+    container: c1,
+  });
+  expect(await requestTcp(host, "127.0.0.1", 8080)).toBe("c1 10.88.0.1");
   for (const neighbour of [c2.netns, outside]) {
     // Whoever owns a machine can have it send to 127.0.0.1.
-    inNetns(neighbour, "ip", "addr", "del", "127.0.0.1/8", "dev", "lo");
-    inNetns(neighbour, "sh", "-c", "echo 1 >/proc/sys/net/ipv4/conf/eth0/route_localnet");
+    runInNetns(neighbour, "ip", "addr", "del", "127.0.0.1/8", "dev", "lo");
+    runInNetns(neighbour, "sh", "-c", "echo 1 >/proc/sys/net/ipv4/conf/eth0/route_localnet");
     const bridge = neighbour === outside ? "192.0.2.1" : "10.88.0.1";
-    inNetns(neighbour, "ip", "route", "replace", "127.0.0.1/32", "via", bridge, "dev", "eth0", "onlink");
-    expect(await askTcp(neighbour, "127.0.0.1", 631, SHORTLY_MS)).toBeUndefined();
-    expect(await askTcp(neighbour, "127.0.0.1", 8080, SHORTLY_MS)).toBeUndefined();
+    runInNetns(neighbour, "ip", "route", "replace", "127.0.0.1/32", "via", bridge, "dev", "eth0", "onlink");
+    expect(await requestTcp(neighbour, "127.0.0.1", 631, NO_ANSWER_TIMEOUT_MS)).toBeUndefined();
+    expect(await requestTcp(neighbour, "127.0.0.1", 8080, NO_ANSWER_TIMEOUT_MS)).toBeUndefined();
   }
   // The guard is what keeps it out: the kernel alone would let it in over the link that was opened.
-  inNetns(host, "nft", "flush", "chain", "inet", "cni", "guard");
-  expect(await askTcp(c2.netns, "127.0.0.1", 631)).toBe("local 10.88.0.3");
+  runInNetns(host, "nft", "flush", "chain", "inet", "cni", "guard");
+  expect(await requestTcp(c2.netns, "127.0.0.1", 631)).toBe("local 10.88.0.3");
 });
 
-networkTest("snat decides who is hidden, masqAll hides everybody", async (network) => {
+bridgeNetworkTest("snat decides who is hidden, masqAll hides everybody", async (network) => {
   const { outside, host, call } = network;
   const c1 = network.container(2);
   const c2 = network.container(3);
-  using _c1 = await servers(c1, "c1");
+  using _c1 = await startServers(c1, "c1");
   const mapping = [{ hostPort: 8080, containerPort: 80 }];
-  call(portmap, "ADD", publishing(mapping, { snat: false }), { container: c1 });
-  expect(await askTcp(outside, "192.0.2.1", 8080)).toBe("c1 192.0.2.2");
-  expect(await askTcp(c2.netns, "192.0.2.1", 8080, SHORTLY_MS)).toBeUndefined();
-  expect(await askTcp(host, "127.0.0.1", 8080, SHORTLY_MS)).toBeUndefined();
-  call(portmap, "DEL", publishing(mapping, { snat: false }), { container: c1 });
-  expect(chains(host)).toEqual([]);
-  call(portmap, "ADD", publishing(mapping, { masqAll: true }), { container: c1 });
-  expect(await askTcp(outside, "192.0.2.1", 8080)).toBe("c1 10.88.0.1");
-  expect(await askTcp(outside, "2001:db8::1", 8080)).toBe("c1 fd88::1");
-  expect(chains(host)).toEqual(["hairpin-everybody"]);
+  call(portmap, "ADD", portMappingConfig(mapping, { snat: false }), { container: c1 });
+  expect(await requestTcp(outside, "192.0.2.1", 8080)).toBe("c1 192.0.2.2");
+  expect(await requestTcp(c2.netns, "192.0.2.1", 8080, NO_ANSWER_TIMEOUT_MS)).toBeUndefined();
+  expect(await requestTcp(host, "127.0.0.1", 8080, NO_ANSWER_TIMEOUT_MS)).toBeUndefined();
+  call(portmap, "DEL", portMappingConfig(mapping, { snat: false }), { container: c1 });
+  expect(containerChains(host)).toEqual([]);
+  call(portmap, "ADD", portMappingConfig(mapping, { masqAll: true }), { container: c1 });
+  expect(await requestTcp(outside, "192.0.2.1", 8080)).toBe("c1 10.88.0.1");
+  expect(await requestTcp(outside, "2001:db8::1", 8080)).toBe("c1 fd88::1");
+  expect(containerChains(host)).toEqual(["hairpin-everybody"]);
 });
 
-networkTest("conditions keep others out, and concern their own network's ports only", async (network) => {
+bridgeNetworkTest("conditions keep others out, and concern their own network's ports only", async (network) => {
   const { host, outside, call } = network;
   const c1 = network.container(2);
   const c2 = network.container(3);
-  using _c1 = await servers(c1, "c1");
-  using _c2 = await servers(c2, "c2");
-  inNetns(outside, "ip", "addr", "add", "192.0.2.3/24", "dev", "eth0");
-  inNetns(host, "ip", "addr", "add", "192.0.2.11/24", "dev", "up0");
+  using _c1 = await startServers(c1, "c1");
+  using _c2 = await startServers(c2, "c2");
+  runInNetns(outside, "ip", "addr", "add", "192.0.2.3/24", "dev", "eth0");
+  runInNetns(host, "ip", "addr", "add", "192.0.2.11/24", "dev", "up0");
   const strict = {
     name: "strict",
     conditionsV4: ["!", "-s", "192.0.2.2/32", "-i", "up0"],
@@ -176,56 +198,56 @@ networkTest("conditions keep others out, and concern their own network's ports o
   };
   const mapping = { hostPort: 8080, containerPort: 80 };
   const onAddress = { ...mapping, hostPort: 8081, hostIP: "192.0.2.11" };
-  call(portmap, "ADD", publishing([mapping, onAddress], strict), { container: c1, containerId: "c1" });
+  call(portmap, "ADD", portMappingConfig([mapping, onAddress], strict), { container: c1, containerId: "c1" });
   // The same plugin twice in one list: one attachment, once with conditions and once without.
-  const onAll = publishing([{ ...mapping, hostPort: 8081 }], { name: "strict" });
+  const onAll = portMappingConfig([{ ...mapping, hostPort: 8081 }], { name: "strict" });
   call(portmap, "ADD", onAll, { container: c2, containerId: "c1" });
-  call(portmap, "ADD", publishing([{ ...mapping, hostPort: 8082 }]), { container: c2, containerId: "c2" });
-  const ask = (port: number, to = "192.0.2.1") => askTcp(outside, to, port);
+  call(portmap, "ADD", portMappingConfig([{ ...mapping, hostPort: 8082 }]), { container: c2, containerId: "c2" });
+  const ask = (port: number, to = "192.0.2.1") => requestTcp(outside, to, port);
   expect(await ask(8080)).toBeUndefined();
   expect(await ask(8080, "2001:db8::1")).toBeUndefined();
   expect(await ask(8082)).toBe("c2 192.0.2.2");
   // Whom the conditions keep from the one address, meets the port as published on all.
   expect(await ask(8081, "192.0.2.11")).toBe("c2 192.0.2.2");
-  inNetns(outside, "ip", "route", "replace", "192.0.2.0/24", "dev", "eth0", "src", "192.0.2.3");
+  runInNetns(outside, "ip", "route", "replace", "192.0.2.0/24", "dev", "eth0", "src", "192.0.2.3");
   expect(await ask(8080)).toBe("c1 192.0.2.3");
   expect(await ask(8081, "192.0.2.11")).toBe("c1 192.0.2.3");
-  expect(await askTcp(host, "192.0.2.1", 8080, SHORTLY_MS)).toBeUndefined();
-  call(portmap, "CHECK", publishing([mapping, onAddress], strict), { container: c1, containerId: "c1" });
-  call(portmap, "DEL", publishing([mapping, onAddress], strict), { container: c1, containerId: "c1" });
-  expect(chains(host).filter((name) => name.includes("conditions"))).toEqual([]);
+  expect(await requestTcp(host, "192.0.2.1", 8080, NO_ANSWER_TIMEOUT_MS)).toBeUndefined();
+  call(portmap, "CHECK", portMappingConfig([mapping, onAddress], strict), { container: c1, containerId: "c1" });
+  call(portmap, "DEL", portMappingConfig([mapping, onAddress], strict), { container: c1, containerId: "c1" });
+  expect(containerChains(host).filter((name) => name.includes("conditions"))).toEqual([]);
 });
 
-networkTest(
+bridgeNetworkTest(
   "a UDP peer that keeps sending follows the port from one container to the next, and to the host",
   async (network) => {
     const { host, outside, call } = network;
     const c1 = network.container(2);
     const c2 = network.container(3);
-    using _c1 = await servers(c1, "c1");
-    using _c2 = await servers(c2, "c2");
+    using _c1 = await startServers(c1, "c1");
+    using _c2 = await startServers(c2, "c2");
     using _host = await serveUdp(host, "host", 5353);
-    const config = { ...WEB, hostPortInUse: "ignore" };
+    const config = { ...WEB_PORT_MAPPINGS, hostPortInUse: "ignore" };
     using _far = await serveUdp(outside, "outside", 5353);
-    using peer = await udpClient(outside, "0.0.0.0");
-    using passing = await udpClient(c2.netns, "0.0.0.0");
-    inNetns(outside, "ip", "route", "add", "10.88.0.0/16", "via", "192.0.2.1");
+    using peer = await newUdpClient(outside, "0.0.0.0");
+    using passing = await newUdpClient(c2.netns, "0.0.0.0");
+    runInNetns(outside, "ip", "route", "add", "10.88.0.0/16", "via", "192.0.2.1");
     // Without any rule that translates, the kernel tracks no connections.
-    call(portmap, "ADD", publishing([{ hostPort: 1, containerPort: 1 }]), { container: c1, containerId: "c0" });
-    expect(await passing.ask("192.0.2.2", 5353)).toBe("outside 10.88.0.3");
-    const flows = () => inNetns(host, "sh", "-c", "conntrack -L -f ipv4 -p udp 2>/dev/null").trim().split("\n");
+    call(portmap, "ADD", portMappingConfig([{ hostPort: 1, containerPort: 1 }]), { container: c1, containerId: "c0" });
+    expect(await passing.request("192.0.2.2", 5353)).toBe("outside 10.88.0.3");
+    const flows = () => runInNetns(host, "sh", "-c", "conntrack -L -f ipv4 -p udp 2>/dev/null").trim().split("\n");
     const unrelated = () =>
       flows().filter((flow) => /^udp +17 +\d+ +(\[\w+\] +)?src=10\.88\.0\.3 /.test(flow)).map((flow) =>
         /sport=\d+/.exec(flow)![0]
       );
     const before = unrelated();
-    expect(await peer.ask("192.0.2.1", 5353)).toBe("host 192.0.2.2");
+    expect(await peer.request("192.0.2.1", 5353)).toBe("host 192.0.2.2");
     call(portmap, "ADD", config, { container: c1, containerId: "c1" });
-    expect(await peer.ask("192.0.2.1", 5353)).toBe("c1 192.0.2.2");
+    expect(await peer.request("192.0.2.1", 5353)).toBe("c1 192.0.2.2");
     call(portmap, "DEL", config, { container: c1, containerId: "c1" });
-    expect(await peer.ask("192.0.2.1", 5353)).toBe("host 192.0.2.2");
+    expect(await peer.request("192.0.2.1", 5353)).toBe("host 192.0.2.2");
     call(portmap, "ADD", config, { container: c2, containerId: "c2" });
-    expect(await peer.ask("192.0.2.1", 5353)).toBe("c2 192.0.2.2");
+    expect(await peer.request("192.0.2.1", 5353)).toBe("c2 192.0.2.2");
     expect(unrelated()).toEqual(before);
   },
 );

@@ -11,25 +11,30 @@
  */
 import { type Cidr, familyOf, ipFromBytes } from "../../ffi/address.ts";
 import * as nft from "../../ffi/nft/objects.ts";
-import { ask, elementQuestion } from "../../ffi/nft/queries.ts";
+import { elementQuery, getAll } from "../../ffi/nft/queries.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { describeOwner, type Owner, parseOwner } from "../lib/protocol/owner.ts";
-import { ruleset } from "../lib/ruleset/inet_table.ts";
+import { inetTable } from "../lib/ruleset/inet_table.ts";
 import { CniError } from "../../spec/error.ts";
-import { describeHostPort, type PortMapping, publishedOn } from "./config.ts";
-import { mappingsFor, portKeyOf } from "./elements.ts";
+import { describeHostPort, hostAddressOf, type PortMapping } from "./config.ts";
+import { mappingsForFamily, portKeyOf } from "./elements.ts";
 
 /** The host port belongs to another container, or to a program of the host (codes from 100 up are the plugin's own, SPEC §Error). */
 export const HOST_PORT_TAKEN = 100;
 
 /** The error for a host port that another attachment has; `has` says what it has. */
-export function takenError(title: string, holder: Owner | undefined, has = "it", cause?: unknown): CniError {
-  const who = holder ? describeOwner(holder) : "somebody else";
-  return new CniError(HOST_PORT_TAKEN, `Cannot publish ${title}: ${who} has ${has}`, { cause });
+export function hostPortTakenError(
+  title: string,
+  occupant: Owner | undefined,
+  occupied = "it",
+  cause?: unknown,
+): CniError {
+  const who = occupant ? describeOwner(occupant) : "somebody else";
+  return new CniError(HOST_PORT_TAKEN, `Cannot publish ${title}: ${who} has ${occupied}`, { cause });
 }
 
 /** @throws {CniError} code 100 naming the other container, if one of the mappings shares packets with a port of another */
-export function refuseOverlaps(
+export function refusePortConflicts(
   nl: Netlink,
   owner: Owner,
   mappings: readonly PortMapping[],
@@ -37,30 +42,43 @@ export function refuseOverlaps(
 ): void {
   for (const address of addresses) {
     const family = familyOf(address);
-    const concerned = mappingsFor(mappings, address);
-    const everywhere = concerned.filter((each) => publishedOn(each) === undefined);
-    refuseOnOne(nl, owner, concerned.filter((each) => publishedOn(each) !== undefined), family);
-    if (everywhere.length > 0) refuseOnAll(nl, owner, everywhere, family);
+    const relevant = mappingsForFamily(mappings, address);
+    const onAllAddresses = relevant.filter((candidate) => hostAddressOf(candidate) === undefined);
+    refuseSingleAddressConflicts(
+      nl,
+      owner,
+      relevant.filter((candidate) => hostAddressOf(candidate) !== undefined),
+      family,
+    );
+    if (onAllAddresses.length > 0) refuseAllAddressConflicts(nl, owner, onAllAddresses, family);
   }
 }
 
-function refuseOnOne(nl: Netlink, owner: Owner, mappings: readonly PortMapping[], family: 4 | 6): void {
-  const found = ask(nl, mappings.map((each) => elementQuestion(ruleset, `hostports${family}`, portKeyOf(each))));
+function refuseSingleAddressConflicts(
+  nl: Netlink,
+  owner: Owner,
+  mappings: readonly PortMapping[],
+  family: 4 | 6,
+): void {
+  const elements = getAll(
+    nl,
+    mappings.map((candidate) => elementQuery(inetTable, `hostports${family}`, portKeyOf(candidate))),
+  );
   for (const [i, mapping] of mappings.entries()) {
-    const holder = parseOwner(found[i]?.comment ?? "");
-    if (!found[i] || holder?.containerId === owner.containerId) continue;
-    throw takenError(describeHostPort(mapping), holder, "that port on all addresses");
+    const occupant = parseOwner(elements[i]?.comment ?? "");
+    if (!elements[i] || occupant?.containerId === owner.containerId) continue;
+    throw hostPortTakenError(describeHostPort(mapping), occupant, "that port on all addresses");
   }
 }
 
-function refuseOnAll(nl: Netlink, owner: Owner, mappings: readonly PortMapping[], family: 4 | 6): void {
+function refuseAllAddressConflicts(nl: Netlink, owner: Owner, mappings: readonly PortMapping[], family: 4 | 6): void {
   const addressSize = family === 4 ? 4 : 16;
-  const wanted = new Map(mappings.map((each) => [nft.hex(portKeyOf(each)), each]));
-  for (const { key, comment } of nft.listElements(nl, ruleset, `hostip_hostports${family}`)) {
-    const mapping = wanted.get(nft.hex(key.subarray(addressSize)));
-    const holder = parseOwner(comment ?? "");
-    if (!mapping || holder?.containerId === owner.containerId) continue;
-    const held = describeHostPort({ ...mapping, hostIP: ipFromBytes(key.subarray(0, addressSize)) });
-    throw takenError(describeHostPort(mapping), holder, held);
+  const mappingByKey = new Map(mappings.map((candidate) => [nft.formatHex(portKeyOf(candidate)), candidate]));
+  for (const { key, comment } of nft.listElements(nl, inetTable, `hostip_hostports${family}`)) {
+    const mapping = mappingByKey.get(nft.formatHex(key.subarray(addressSize)));
+    const occupant = parseOwner(comment ?? "");
+    if (!mapping || occupant?.containerId === owner.containerId) continue;
+    const occupied = describeHostPort({ ...mapping, hostIP: ipFromBytes(key.subarray(0, addressSize)) });
+    throw hostPortTakenError(describeHostPort(mapping), occupant, occupied);
   }
 }

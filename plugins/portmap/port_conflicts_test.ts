@@ -1,25 +1,25 @@
 import { expect } from "bun:test";
 import { ENGINE_ENV, pluginLink } from "../../testing/binary.ts";
-import { askTcp } from "../../testing/traffic.ts";
+import { requestTcp } from "../../testing/traffic.ts";
 import { ensureElements } from "../lib/ruleset/elements.ts";
-import { ruleset } from "../lib/ruleset/inet_table.ts";
-import { networkTest, type TestContainer } from "../../testing/bridge_network.ts";
+import { inetTable } from "../lib/ruleset/inet_table.ts";
+import { type BridgeContainer, bridgeNetworkTest } from "../../testing/bridge_network.ts";
 import portmap from "./plugin.ts";
-import { parsePortmap } from "./config.ts";
-import { wantedElements } from "./elements.ts";
-import { refuseOverlaps } from "./port_conflicts.ts";
-import { elements, listing, publishing, refusal, servers } from "../../testing/portmap.ts";
+import { parsePortmapConfig } from "./config.ts";
+import { publishedElements } from "./elements.ts";
+import { refusePortConflicts } from "./port_conflicts.ts";
+import { nftElements, nftListRuleset, portmapError, portMappingConfig, startServers } from "../../testing/portmap.ts";
 
 const on = (hostIP?: string, hostPort = 8080) =>
-  publishing([{ hostPort, containerPort: 80, ...hostIP === undefined ? {} : { hostIP } }]);
+  portMappingConfig([{ hostPort, containerPort: 80, ...hostIP === undefined ? {} : { hostIP } }]);
 
-networkTest(
+bridgeNetworkTest(
   "a port on one address cannot be taken from the container that has it on all, nor the reverse",
   async (network) => {
     const { host, call } = network;
     const a = network.container(2);
     const b = network.container(3);
-    using _a = await servers(a, "a");
+    using _a = await startServers(a, "a");
     const all = [undefined, "0.0.0.0"];
     for (
       const [first, second, held] of [
@@ -30,33 +30,35 @@ networkTest(
       ]
     ) {
       call(portmap, "ADD", on(first), { container: a, containerId: "a" });
-      const before = listing(host);
-      const { code, message } = refusal(() => call(portmap, "ADD", on(second), { container: b, containerId: "b" }));
+      const before = nftListRuleset(host);
+      const { code, message } = portmapError(() =>
+        call(portmap, "ADD", on(second), { container: b, containerId: "b" })
+      );
       expect(code).toBe(100);
       expect(message).toEndWith(`: container "a" (network "web", interface "eth0") has ${held}`);
-      expect(listing(host)).toBe(before);
-      if (first === undefined) expect(await askTcp(host, "127.0.0.1", 8080)).toBe("a 10.88.0.1");
+      expect(nftListRuleset(host)).toBe(before);
+      if (first === undefined) expect(await requestTcp(host, "127.0.0.1", 8080)).toBe("a 10.88.0.1");
       call(portmap, "DEL", on(first), { container: a, containerId: "a" });
     }
   },
 );
 
-networkTest("ports that share no packet, or have one owner, are no overlap", (network) => {
+bridgeNetworkTest("ports that share no packet, or have one owner, are no overlap", (network) => {
   const { host, call } = network;
   const a = network.container(2);
   const b = network.container(3);
   call(portmap, "ADD", on("127.0.0.1"), { container: a, containerId: "a" });
   const same = { container: a, containerId: "a" };
-  call(portmap, "ADD", publishing([{ hostPort: 8080, containerPort: 81 }]), same);
+  call(portmap, "ADD", portMappingConfig([{ hostPort: 8080, containerPort: 81 }]), same);
   call(portmap, "ADD", on("192.0.2.1"), same);
   const others = { container: b, containerId: "b" };
   call(portmap, "ADD", on("127.0.0.1", 8081), others);
   call(portmap, "ADD", on(undefined, 8082), others);
-  call(portmap, "ADD", publishing([{ hostPort: 8080, containerPort: 80, protocol: "udp" }]), others);
+  call(portmap, "ADD", portMappingConfig([{ hostPort: 8080, containerPort: 80, protocol: "udp" }]), others);
   call(portmap, "DEL", {}, same);
   call(portmap, "ADD", on("0.0.0.0"), same);
   call(portmap, "ADD", on("fd88::1"), others);
-  expect(elements(host).filter((each) => each.includes("8080"))).toEqual([
+  expect(nftElements(host).filter((each) => each.includes("8080"))).toEqual([
     'hostip_hostports6: fd88::1 . tcp . 8080 comment "web b eth0" : fd88::3 . 80',
     'hostports4: tcp . 8080 comment "web a eth0" : 10.88.0.2 . 80',
     'hostports4: udp . 8080 comment "web b eth0" : 10.88.0.3 . 80',
@@ -65,17 +67,17 @@ networkTest("ports that share no packet, or have one owner, are no overlap", (ne
   return Promise.resolve();
 });
 
-networkTest(
+bridgeNetworkTest(
   "a container of another network is named as well, for every protocol, and only where packets are shared",
   (network) => {
     const { call } = network;
     const a = network.container(2);
     const b = network.container(3);
     const config = (name: string, protocol: string, hostIP?: string) =>
-      publishing([{ hostPort: 8080, containerPort: 80, protocol, ...hostIP === undefined ? {} : { hostIP } }], {
+      portMappingConfig([{ hostPort: 8080, containerPort: 80, protocol, ...hostIP === undefined ? {} : { hostIP } }], {
         name,
       });
-    const only = ({ result }: TestContainer, family: 4 | 6) => ({
+    const only = ({ result }: BridgeContainer, family: 4 | 6) => ({
       prevResult: { ...result, ips: [result.ips![family === 4 ? 0 : 1]!] },
     });
     const one = { 4: "192.0.2.1", 6: "2001:db8::1" } as const;
@@ -86,7 +88,7 @@ networkTest(
           const has = { container: a, containerId: "a", ...only(a, family) };
           const wants = { container: b, containerId: "b", ...only(b, family) };
           call(portmap, "ADD", config("first", protocol, first), has);
-          const error = refusal(() => call(portmap, "ADD", config("second", protocol, second), wants));
+          const error = portmapError(() => call(portmap, "ADD", config("second", protocol, second), wants));
           expect(error.code).toBe(100);
           expect(error.message).toContain(`8080/${protocol}: container "a" (network "first", interface "eth0") has `);
           // Neither the other family's packets are shared, nor another protocol's.
@@ -106,7 +108,7 @@ networkTest(
   },
 );
 
-networkTest(
+bridgeNetworkTest(
   "of a hundred that want one port at once, one gets it and the others are told who has it",
   async (network) => {
     const { host } = network;
@@ -134,28 +136,30 @@ networkTest(
         `8080/tcp: container "${winner}" (network "web", interface "eth0") has `,
       );
     }
-    expect(new Set(elements(host).map((each) => /comment "(\S+ \S+)/.exec(each)?.[1]))).toEqual(
+    expect(new Set(nftElements(host).map((each) => /comment "(\S+ \S+)/.exec(each)?.[1]))).toEqual(
       new Set([`web ${winner}`]),
     );
   },
   60_000,
 );
 
-networkTest("of two that come at the same time one is refused", (network) => {
+bridgeNetworkTest("of two that come at the same time one is refused", (network) => {
   const { host, call } = network;
   const a = network.container(2);
   const b = network.container(3);
   const owner = { network: "web", containerId: "a", ifname: "eth0" };
-  const config = parsePortmap(on());
+  const config = parsePortmapConfig(on());
   call(portmap, "ADD", on(undefined, 1), { container: b, containerId: "other" });
   let looks = 0;
   const look = () => {
-    refuseOverlaps(host.nft, owner, config.mappings, a.addresses);
+    refusePortConflicts(host.nft, owner, config.mappings, a.addresses);
     // Right after the look, and before what was found free is taken.
     if (looks++ === 0) call(portmap, "ADD", on("127.0.0.1"), { container: b, containerId: "b" });
   };
-  const error = refusal(() => ensureElements(host.nft, ruleset, owner, wantedElements(config, a.addresses), look));
+  const error = portmapError(() =>
+    ensureElements(host.nft, inetTable, owner, publishedElements(config, a.addresses), look)
+  );
   expect(error.message).toEndWith("has host port 127.0.0.1:8080/tcp");
-  expect(elements(host).filter((each) => each.includes("web a "))).toEqual([]);
+  expect(nftElements(host).filter((each) => each.includes("web a "))).toEqual([]);
   return Promise.resolve();
 });

@@ -12,29 +12,29 @@ import * as nft from "../../ffi/nft/objects.ts";
 import type { Transaction } from "../../ffi/nft/transaction.ts";
 import { NFPROTO_IPV4, NFPROTO_IPV6 } from "../../ffi/nft/uapi.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
-import { addressesIn, targetOf } from "../lib/ruleset/foreign_rules.ts";
+import { addressesIn, jumpTarget } from "../lib/ruleset/foreign_rules.ts";
 import type { Owner } from "../lib/protocol/owner.ts";
 import {
-  changeRuleset,
-  deadIn,
-  isNat,
+  existingTables,
+  isNatTable,
   NAT_TABLES,
-  presentTables,
-  referenceChain,
+  referenceChainName,
   type ReferenceOwner,
-  removeChains,
-  removeRules,
+  removeReferenceChains,
+  removeReferenceRules,
+  staleOwnersIn,
+  updateRuleset,
 } from "../lib/compat/reference_rules.ts";
 
 /** Where a container's chains are entered; the second is of releases before 0.8. */
-const ENTRIES = ["CNI-HOSTPORT-DNAT", "CNI-HOSTPORT-SNAT"];
+const ENTRY_CHAINS = ["CNI-HOSTPORT-DNAT", "CNI-HOSTPORT-SNAT"];
 /** Mark what is to be masqueraded, and masquerade what is marked. */
-const MASQUERADING = ["CNI-HOSTPORT-MASQ", "CNI-HOSTPORT-SETMARK"];
-const BASES = ["PREROUTING", "OUTPUT", "POSTROUTING"];
+const MASQUERADE_CHAINS = ["CNI-HOSTPORT-MASQ", "CNI-HOSTPORT-SETMARK"];
+const BASE_CHAINS = ["PREROUTING", "OUTPUT", "POSTROUTING"];
 
-const OWN_TABLES = [NFPROTO_IPV4, NFPROTO_IPV6].map((family) => ({ family, table: "cni_hostport" }));
-const PER_CONTAINER = ["hostports", "hostip_hostports", "masquerading"];
-const KNOWN = [...PER_CONTAINER, "hostports_all", "prerouting", "output"];
+const NFT_TABLES = [NFPROTO_IPV4, NFPROTO_IPV6].map((family) => ({ family, table: "cni_hostport" }));
+const CONTAINER_CHAINS = ["hostports", "hostip_hostports", "masquerading"];
+const KNOWN_CHAINS = [...CONTAINER_CHAINS, "hostports_all", "prerouting", "output"];
 
 /**
  * Withdraws the ports of a container, whatever became of its namespace and result.
@@ -43,26 +43,30 @@ const KNOWN = [...PER_CONTAINER, "hostports_all", "prerouting", "output"];
  * @throws {NetlinkError}
  */
 export function removeReferencePorts(nl: Netlink, owner: Owner, addresses: readonly Ip[]): void {
-  const tables = presentTables(nl, [...NAT_TABLES, ...OWN_TABLES])
-    .filter((table) => !isNat(table) || nft.findChain(nl, table, referenceChain("CNI-DN-", owner)));
+  const tables = existingTables(nl, [...NAT_TABLES, ...NFT_TABLES])
+    .filter((table) => !isNatTable(table) || nft.findChain(nl, table, referenceChainName("CNI-DN-", owner)));
   if (tables.length === 0) return;
-  const isOwn = (rule: nft.LazyRule) =>
+  const isOwned = (rule: nft.LazyRule) =>
     rule.comment === owner.containerId &&
     (addresses.length === 0 || addressesIn(rule).some((address) => addresses.includes(address)));
-  changeRuleset(nl, (tx) => {
+  updateRuleset(nl, (tx) => {
     for (const table of tables) {
-      if (isNat(table)) withdraw(tx, nl, table, [owner]);
-      else removeRules(tx, nl, table, { known: KNOWN, chains: PER_CONTAINER, goes: isOwn });
+      if (isNatTable(table)) removeContainerChains(tx, nl, table, [owner]);
+      else {removeReferenceRules(tx, nl, table, {
+          knownChains: KNOWN_CHAINS,
+          chains: CONTAINER_CHAINS,
+          shouldRemove: isOwned,
+        });}
     }
   });
 }
 
 /** Those of the attachments that may have published ports. @throws {NetlinkError} */
-export function withReferencePorts(nl: Netlink, owners: readonly Owner[]): ReadonlySet<Owner> {
-  const tables = presentTables(nl, [...NAT_TABLES, ...OWN_TABLES]);
-  if (tables.some((table) => !isNat(table))) return new Set(owners);
+export function ownersWithReferencePorts(nl: Netlink, owners: readonly Owner[]): ReadonlySet<Owner> {
+  const tables = existingTables(nl, [...NAT_TABLES, ...NFT_TABLES]);
+  if (tables.some((table) => !isNatTable(table))) return new Set(owners);
   const chains = new Set(tables.flatMap((table) => nft.listChains(nl, table).map(({ name }) => name)));
-  return new Set(owners.filter((owner) => chains.has(referenceChain("CNI-DN-", owner))));
+  return new Set(owners.filter((owner) => chains.has(referenceChainName("CNI-DN-", owner))));
 }
 
 /**
@@ -73,29 +77,37 @@ export function withReferencePorts(nl: Netlink, owners: readonly Owner[]): Reado
  * @throws {NetlinkError}
  */
 export function collectReferencePorts(nl: Netlink, network: string, valid: readonly Omit<Owner, "network">[]): void {
-  const tables = presentTables(nl, NAT_TABLES)
-    .filter((table) => ENTRIES.some((chain) => nft.findChain(nl, table, chain)));
+  const tables = existingTables(nl, NAT_TABLES)
+    .filter((table) => ENTRY_CHAINS.some((chain) => nft.findChain(nl, table, chain)));
   if (tables.length === 0) return;
-  changeRuleset(nl, (tx) => {
+  updateRuleset(nl, (tx) => {
     for (const table of tables) {
-      const entered = ENTRIES.flatMap((chain) => nft.listLazyRules(nl, table, chain));
-      withdraw(tx, nl, table, deadIn(entered, network, valid));
+      const entryRules = ENTRY_CHAINS.flatMap((chain) => nft.listLazyRules(nl, table, chain));
+      removeContainerChains(tx, nl, table, staleOwnersIn(entryRules, network, valid));
     }
   });
 }
 
 /** Removes the chains of these containers; with the last of all, what leads to them. */
-function withdraw(tx: Transaction, nl: Netlink, table: nft.TableKey, owners: readonly ReferenceOwner[]): void {
+function removeContainerChains(
+  tx: Transaction,
+  nl: Netlink,
+  table: nft.TableKey,
+  owners: readonly ReferenceOwner[],
+): void {
   const prefixes = ["CNI-DN-", "CNI-SN-"] as const;
-  const chains = [...new Set(owners.flatMap((owner) => prefixes.map((prefix) => referenceChain(prefix, owner))))];
-  if (isLast(nl, table, chains)) {
-    removeChains(tx, nl, table, { chains: [...ENTRIES, ...chains, ...MASQUERADING], entries: BASES });
-  } else removeChains(tx, nl, table, { chains, entries: ENTRIES });
+  const chains = [...new Set(owners.flatMap((owner) => prefixes.map((prefix) => referenceChainName(prefix, owner))))];
+  if (isLastContainer(nl, table, chains)) {
+    removeReferenceChains(tx, nl, table, {
+      chains: [...ENTRY_CHAINS, ...chains, ...MASQUERADE_CHAINS],
+      jumpingChains: BASE_CHAINS,
+    });
+  } else removeReferenceChains(tx, nl, table, { chains, jumpingChains: ENTRY_CHAINS });
 }
 
 /** True if no other container has ports, nor is about to: the reference makes a container's chain before it leads there. */
-function isLast(nl: Netlink, table: nft.TableKey, going: readonly string[]): boolean {
-  const leadsElsewhere = (rule: nft.LazyRule) => !going.includes(targetOf(rule) ?? "");
-  if (ENTRIES.some((entry) => nft.listLazyRules(nl, table, entry).some(leadsElsewhere))) return false;
-  return nft.listChains(nl, table).every(({ name = "" }) => !/^CNI-[DS]N-/.test(name) || going.includes(name));
+function isLastContainer(nl: Netlink, table: nft.TableKey, removed: readonly string[]): boolean {
+  const jumpsElsewhere = (rule: nft.LazyRule) => !removed.includes(jumpTarget(rule) ?? "");
+  if (ENTRY_CHAINS.some((entry) => nft.listLazyRules(nl, table, entry).some(jumpsElsewhere))) return false;
+  return nft.listChains(nl, table).every(({ name = "" }) => !/^CNI-[DS]N-/.test(name) || removed.includes(name));
 }

@@ -5,14 +5,14 @@
 import { expect } from "bun:test";
 import { type Ip, parseIp } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
-import { inNetns } from "../../testing/netns.ts";
+import { runInNetns } from "../../testing/netns.ts";
 import type { Owner } from "../lib/protocol/owner.ts";
 import { newSandbox, type Sandbox } from "../../testing/sandbox.ts";
-import { callReference, counting, referenceNetnsTest, referenceTest } from "../../testing/reference.ts";
+import { callReference, referenceNetnsTest, referenceTest, sendCountingSocket } from "../../testing/reference.ts";
 import portmap from "./plugin.ts";
 import { collectReferencePorts, removeReferencePorts } from "./reference_port_rules.ts";
 
-const sh = (host: Netns, ...lines: string[]): string => inNetns(host, "sh", "-e", "-c", lines.join("\n"));
+const sh = (host: Netns, ...lines: string[]): string => runInNetns(host, "sh", "-e", "-c", lines.join("\n"));
 const counted = (text: string) => text.replace(/packets \d+ bytes \d+|\[\d+:\d+\]|^#.*\n/gm, "");
 const saved = (host: Netns): string => counted(sh(host, "iptables-save -t nat; ip6tables-save -t nat"));
 const listing = (host: Netns): string => counted(sh(host, "nft list ruleset"));
@@ -169,7 +169,7 @@ referenceNetnsTest("with nft: a container on two networks keeps the ports of the
 referenceNetnsTest(
   "a node that never saw the reference pays one message, and two more where iptables has its tables",
   ({ host }) => {
-    const nl = counting(host.nft);
+    const nl = sendCountingSocket(host.nft);
     removeReferencePorts(nl, ownerOf("a"), []);
     expect(nl.sent).toBe(1);
     withOthers(host);

@@ -5,9 +5,16 @@
  */
 import { expect } from "bun:test";
 import type { Netns } from "../../ffi/netns.ts";
-import { inNetns } from "../../testing/netns.ts";
-import { askTcp, askUdp, serveTcp, serveUdp } from "../../testing/traffic.ts";
-import { newWorld, ours, peerTest, type Side, theirs, type World } from "../../testing/reference_host.ts";
+import { runInNetns } from "../../testing/netns.ts";
+import { requestTcp, requestUdp, serveTcp, serveUdp } from "../../testing/traffic.ts";
+import {
+  type ComparisonHost,
+  comparisonTest,
+  newComparisonHost,
+  ourPlugins,
+  type PluginSet,
+  referencePlugins,
+} from "../../testing/reference_host.ts";
 
 const config = {
   isDefaultGateway: true,
@@ -21,11 +28,11 @@ const portMappings = [
 ];
 
 function run(netns: Netns, ...lines: string[]): void {
-  inNetns(netns, "sh", "-e", "-c", lines.join("\n"));
+  runInNetns(netns, "sh", "-e", "-c", lines.join("\n"));
 }
 
 /** A machine outside, at 192.0.2.2 and 2001:db8::2; the host is 192.0.2.1 and 2001:db8::1 there. */
-function connectOutside({ host, newContainer }: World): Netns {
+function connectOutside({ host, newContainer }: ComparisonHost): Netns {
   const outside = newContainer();
   const addresses = (n: number, name: string) =>
     `ip addr add 192.0.2.${n}/24 dev ${name}; ip addr add 2001:db8::${n}/64 dev ${name} nodad; ip link set ${name} up`;
@@ -36,8 +43,8 @@ function connectOutside({ host, newContainer }: World): Netns {
   return outside;
 }
 
-async function answersOf(side: Side): Promise<Record<string, string | undefined>> {
-  using world = newWorld();
+async function answersOf(side: PluginSet): Promise<Record<string, string | undefined>> {
+  using world = newComparisonHost();
   const { host, container, call } = world;
   const outside = connectOutside(world);
   const prevResult = call(side, "ADD", config);
@@ -55,19 +62,22 @@ async function answersOf(side: Side): Promise<Record<string, string | undefined>
   ];
   for (const [name, from, all, port] of places) {
     for (const to of all) {
-      answers[`${name} to ${to}, TCP ${port}`] = await askTcp(from, to, port);
-      if (port === 8080) answers[`${name} to ${to}, UDP`] = await askUdp(from, to, 5353);
+      answers[`${name} to ${to}, TCP ${port}`] = await requestTcp(from, to, port);
+      if (port === 8080) answers[`${name} to ${to}, UDP`] = await requestUdp(from, to, 5353);
     }
   }
   call(side, "DEL", published, { type: "portmap" });
-  answers["after DEL"] = await askTcp(outside, "192.0.2.1", 8080);
+  answers["after DEL"] = await requestTcp(outside, "192.0.2.1", 8080);
   call(side, "DEL", config);
   return answers;
 }
 
-peerTest("published ports and masquerading: everybody gets the same answer, seen from the same address", async () => {
-  const reference = await answersOf(theirs);
-  const unanswered = Object.entries(reference).filter(([, answer]) => !answer).map(([question]) => question);
-  expect(unanswered).toEqual(["after DEL"]);
-  expect(await answersOf(ours)).toEqual(reference);
-});
+comparisonTest(
+  "published ports and masquerading: everybody gets the same answer, seen from the same address",
+  async () => {
+    const reference = await answersOf(referencePlugins);
+    const unanswered = Object.entries(reference).filter(([, answer]) => !answer).map(([question]) => question);
+    expect(unanswered).toEqual(["after DEL"]);
+    expect(await answersOf(ourPlugins)).toEqual(reference);
+  },
+);

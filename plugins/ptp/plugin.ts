@@ -4,35 +4,35 @@
  * @module
  */
 import * as link from "../../ffi/route/link.ts";
-import { checkCable, collectCables, createCable, removeCable, removeCables } from "../lib/links/veth.ts";
-import { removeRules } from "../lib/ruleset/nf_tables_support.ts";
+import { checkVethPair, createVethPair, gcVethPairs, removeVethPair, removeVethPairs } from "../lib/links/veth.ts";
+import { removeRulesIfSupported } from "../lib/ruleset/nf_tables_support.ts";
 import {
-  awaitOperational,
-  configure,
-  containerInterface,
+  awaitLinkOperational,
+  configureInterface,
   expectConfigured,
   expectEqual,
   expectRoute,
   ipsOf,
-  removeIfPresent,
+  removeLinkIfPresent,
+  requireContainerInterface,
 } from "../lib/links/interface.ts";
-import { deafness, wishSysctls } from "../lib/links/sysctls.ts";
+import { disableRouterAdvertisements, trySysctls } from "../lib/links/sysctls.ts";
 import {
   addMasquerade,
   checkMasquerade,
-  collectMasquerade,
+  gcMasquerade,
   removeMasquerade,
-  removeMasqueradeOfMany,
-  removeOwnMasquerade,
+  removeMasqueradeBatch,
+  removeMasqueradeElements,
   restoreMasquerade,
 } from "../lib/ruleset/masquerade.ts";
 import { formatAlias, type Owner } from "../lib/protocol/owner.ts";
 import { type AddCall, cleanUp, plugin, requirePrevResult } from "../lib/protocol/plugin.ts";
 import { requireIpam } from "../lib/protocol/require_ipam.ts";
-import { requireRuleset } from "../lib/ruleset/inet_table.ts";
-import { assign, describe } from "../lib/links/single_interface.ts";
-import { checkHostSide, setUpHostSide } from "./host_veth.ts";
-import { type GatewayedIp, requireGateways, routesBy, waysOf } from "./routes.ts";
+import { requireInetTable } from "../lib/ruleset/inet_table.ts";
+import { assignAddresses, describeInterface } from "../lib/links/single_interface.ts";
+import { checkHostVeth, setUpHostVeth } from "./host_veth.ts";
+import { connectedRoutes, type IpWithGateway, requireHostGateways, resultRoutes } from "./routes.ts";
 import { boolean, type Infer, int, lazy, object, oneOf, optional, withDefault } from "../../spec/schema.ts";
 
 const ptpConfig = lazy(() =>
@@ -55,52 +55,54 @@ export default plugin({
     const { host, netns, ifname } = call;
     const { type } = requireIpam(call);
     // First, since a container that is attached already would lose its addresses: whoever asks for some in vain gives back all.
-    const { outer, inner } = connect(call);
-    const assigned = assign(call, { name: ifname });
-    const ips = requireGateways(assigned.ips!, type);
-    setUpHostSide(host, outer, ips);
-    masquerade(call, ips);
+    const { outer: hostVeth, inner: containerVeth } = createVeths(call);
+    const ipamResult = assignAddresses(call, { name: ifname });
+    const ips = requireHostGateways(ipamResult.ips!, type);
+    setUpHostVeth(host, hostVeth, ips);
+    addMasqueradeFor(call, ips);
     // Nobody but the host can have the address, and it has others.
-    const ways = [...waysOf(ips), ...routesBy(assigned, ips)];
-    configure(netns, inner, { ...assigned, routes: [] }, { withoutDad: true, ways, log: call.log });
-    awaitOperational(netns, link.get(netns.route, inner.index));
-    awaitOperational(host, link.get(host.route, outer.index));
-    const onHost = { name: outer.name!, ...outer.mac ? { mac: outer.mac } : {} };
+    const routes = [...connectedRoutes(ips), ...resultRoutes(ipamResult, ips)];
+    configureInterface(netns, containerVeth, { ...ipamResult, routes: [] }, { noDad: true, routes, log: call.log });
+    awaitLinkOperational(netns, link.get(netns.route, containerVeth.index));
+    awaitLinkOperational(host, link.get(host.route, hostVeth.index));
+    const hostInterface = { name: hostVeth.name!, ...hostVeth.mac ? { mac: hostVeth.mac } : {} };
     return {
-      ...assigned,
-      interfaces: [onHost, describe(call, inner)],
-      ips: assigned.ips!.map((ip) => ({ ...ip, interface: CONTAINER })),
+      ...ipamResult,
+      interfaces: [hostInterface, describeInterface(call, containerVeth)],
+      ips: ipamResult.ips!.map((ip) => ({ ...ip, interface: CONTAINER_INTERFACE_INDEX })),
     };
   },
 
   del(call) {
     const { config, host, ifname, ipam, owner, prevResult } = call;
-    const addresses = prevResult && ipsOf(prevResult, ifname).map((each) => each.address);
+    const addresses = prevResult && ipsOf(prevResult, ifname).map((ip) => ip.address);
     // Rules before links: both make the kernel wait, and sent in this order it waits once.
     cleanUp(
       () =>
-        removeRules(
+        removeRulesIfSupported(
           host,
           config.ipMasq,
-          (nl) => (config.ipMasq ? removeMasquerade : removeOwnMasquerade)(nl, owner, addresses),
+          (nl) => (config.ipMasq ? removeMasquerade : removeMasqueradeElements)(nl, owner, addresses),
         ),
-      () => removeCable(call),
+      () => removeVethPair(call),
       () => ipam?.del(),
     );
   },
 
-  delMany(calls, ipam) {
-    const { config, host, request: { name } } = calls[0];
-    const rest = new Set<Owner>();
+  delBatch(calls, ipam) {
+    const { config, host, pluginConfig: { name } } = calls[0];
+    const unfinished = new Set<Owner>();
     cleanUp(
       () => {
         if (!config.ipMasq) return;
-        for (const each of removeMasqueradeOfMany(host.nft, name, calls.map(({ owner }) => owner))) rest.add(each);
+        for (const remaining of removeMasqueradeBatch(host.nft, name, calls.map(({ owner }) => owner))) {
+          unfinished.add(remaining);
+        }
       },
-      () => removeCables(calls),
-      () => ipam.del(calls).forEach(({ owner }) => rest.add(owner)),
+      () => removeVethPairs(calls),
+      () => ipam.del(calls).forEach(({ owner }) => unfinished.add(owner)),
     );
-    return calls.filter(({ owner }) => rest.has(owner));
+    return calls.filter(({ owner }) => unfinished.has(owner));
   },
 
   check(call) {
@@ -108,13 +110,17 @@ export default plugin({
     const ipam = requireIpam(call);
     ipam.check();
     const result = requirePrevResult(call, "ptp");
-    containerInterface(result, ifname, call.sandbox);
-    const inner = expectConfigured(netns, ifname, result);
-    const outer = checkCable(call, inner);
-    const ips = requireGateways(ipsOf(result, ifname), ipam.type);
-    for (const { dst, gateway } of waysOf(ips)) expectRoute(netns, inner, { dst, ...gateway ? { gw: gateway } : {} });
-    checkHostSide(host, outer, ips);
-    if (config.mtu) { for (const each of [inner, outer]) expectEqual(`MTU of "${each.name}"`, each.mtu, config.mtu); }
+    requireContainerInterface(result, ifname, call.sandbox);
+    const containerVeth = expectConfigured(netns, ifname, result);
+    const hostVeth = checkVethPair(call, containerVeth);
+    const ips = requireHostGateways(ipsOf(result, ifname), ipam.type);
+    for (const { dst, gateway } of connectedRoutes(ips)) {
+      expectRoute(netns, containerVeth, { dst, ...gateway ? { gw: gateway } : {} });
+    }
+    checkHostVeth(host, hostVeth, ips);
+    if (config.mtu) {
+      for (const each of [containerVeth, hostVeth]) expectEqual(`MTU of "${each.name}"`, each.mtu, config.mtu);
+    }
     if (config.ipMasq) checkMasquerade(host.nft, owner, ips.map((each) => each.address));
   },
 
@@ -123,41 +129,41 @@ export default plugin({
     const result = requirePrevResult(call, "ptp");
     // Before 0.3.0 results named no interfaces; then all addresses are of this one.
     const ips = result.interfaces?.length ? ipsOf(result, ifname) : result.ips ?? [];
-    return config.ipMasq ? restoreMasquerade(host.nft, owner, ips.map((each) => each.address)) : [];
+    return config.ipMasq ? restoreMasquerade(host.nft, owner, ips.map((ip) => ip.address)) : [];
   },
 
   gc(call) {
-    const { config, request, host, ipam, valid } = call;
+    const { config, pluginConfig, host, ipam, validAttachments } = call;
     cleanUp(
-      () => removeRules(host, config.ipMasq, (nl) => collectMasquerade(nl, request.name, valid)),
-      () => collectCables(call),
+      () => removeRulesIfSupported(host, config.ipMasq, (nl) => gcMasquerade(nl, pluginConfig.name, validAttachments)),
+      () => gcVethPairs(call),
       () => ipam?.gc(),
     );
   },
 
   status(call) {
-    if (call.config.ipMasq) requireRuleset(call.host.nft);
+    if (call.config.ipMasq) requireInetTable(call.host.nft);
     requireIpam(call).status();
   },
 });
 
 /** Where the container's interface stands in the result: behind the host's. */
-const CONTAINER = 1;
+const CONTAINER_INTERFACE_INDEX = 1;
 
 /** Lays the cable. */
-function connect({ config, host, netns, ifname, owner, undo, log }: AddCall<PtpConfig>) {
-  const name = createCable(host, { netns, ifname, mtu: config.mtu });
-  undo.defer(() => void removeIfPresent(host, name));
+function createVeths({ config, host, netns, ifname, owner, undo, log }: AddCall<PtpConfig>) {
+  const name = createVethPair(host, { netns, ifname, mtu: config.mtu });
+  undo.defer(() => void removeLinkIfPresent(host, name));
   // The alias is what `ip link` shows, and how DEL and GC find the end when all else is gone.
   link.set(host.route, name, { alias: formatAlias(owner) });
   // While it searched for duplicates, the host could ask for nobody's hardware address, and would drop what it is to forward.
-  host.run(() => wishSysctls({ ...deafness(name), [`net/ipv6/conf/${name}/accept_dad`]: "0" }, log));
+  host.run(() => trySysctls({ ...disableRouterAdvertisements(name), [`net/ipv6/conf/${name}/accept_dad`]: "0" }, log));
   return { outer: link.get(host.route, name), inner: link.get(netns.route, ifname) };
 }
 
-function masquerade({ config, host, owner, undo }: AddCall<PtpConfig>, ips: readonly GatewayedIp[]): void {
+function addMasqueradeFor({ config, host, owner, undo }: AddCall<PtpConfig>, ips: readonly IpWithGateway[]): void {
   if (!config.ipMasq) return;
-  const addresses = ips.map((each) => each.address);
+  const addresses = ips.map((ip) => ip.address);
   undo.defer(() => removeMasquerade(host.nft, owner, addresses));
   addMasquerade(host.nft, owner, addresses);
 }

@@ -1,9 +1,9 @@
 import { expect } from "bun:test";
 import { parseCidr, parseIp } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
-import { inNetns, linkNames, shown } from "../../testing/netns.ts";
-import { askTcp, serveTcp, SHORTLY_MS } from "../../testing/traffic.ts";
-import { type Sandbox, sandboxTest, withResult } from "../../testing/sandbox.ts";
+import { ipShow, linkNames, runInNetns } from "../../testing/netns.ts";
+import { NO_ANSWER_TIMEOUT_MS, requestTcp, serveTcp } from "../../testing/traffic.ts";
+import { type Sandbox, sandboxTest, withPrevResult } from "../../testing/sandbox.ts";
 import { newFixedIpam } from "../../testing/fixed_ipam.ts";
 import ptp from "./plugin.ts";
 import type { CniError } from "../../spec/error.ts";
@@ -20,10 +20,10 @@ const SIX = ip("fd00:1::2/64", "fd00:1::1");
 const both = ipam([FOUR, SIX], { routes: [{ dst: "0.0.0.0/0" }, { dst: "::/0" }] });
 
 const ptpTest = (name: string, body: (sandbox: Sandbox) => void | Promise<void>) => sandboxTest(name, [fixed], body);
-const ping = (netns: Netns, target: string) => inNetns(netns, "busybox", "ping", "-c", "1", "-W", "2", target);
+const ping = (netns: Netns, target: string) => runInNetns(netns, "busybox", "ping", "-c", "1", "-W", "2", target);
 /** Each route as `destination gateway device source metric`, without the kernel's own link-local ones. */
 const routes = (netns: Netns, family: "-4" | "-6"): string[] =>
-  inNetns(netns, "ip", family, "route", "show").trim().split("\n").map((line) => line.trim().replace(/ +/g, " "))
+  runInNetns(netns, "ip", family, "route", "show").trim().split("\n").map((line) => line.trim().replace(/ +/g, " "))
     .filter((line) => !line.startsWith("fe80::")).map((line) =>
       line.replace(/ (proto \w+|metric 1024|pref medium)/g, "")
     );
@@ -45,11 +45,11 @@ ptpTest(
     ping(host, "fd00:1::2");
     ping(host, "10.1.2.2");
     const outer = result.interfaces![0]!.name;
-    expect(shown(container, "link", "show", "eth0")[0]).toMatchObject({
+    expect(ipShow(container, "link", "show", "eth0")[0]).toMatchObject({
       mtu: 1400,
       address: result.interfaces![1]!.mac,
     });
-    expect(shown(host, "link", "show", outer)[0]).toMatchObject({
+    expect(ipShow(host, "link", "show", outer)[0]).toMatchObject({
       mtu: 1400,
       address: result.interfaces![0]!.mac,
       ifalias: "cni:test c1 eth0",
@@ -67,10 +67,10 @@ ptpTest(
     ]);
     expect(routes(host, "-4")).toEqual([`10.1.2.2 dev ${outer} scope host`]);
     expect(routes(host, "-6")).toContain(`fd00:1::2 dev ${outer}`);
-    expect(inNetns(host, "cat", "/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/ipv6/conf/all/forwarding")).toBe(
+    expect(runInNetns(host, "cat", "/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/ipv6/conf/all/forwarding")).toBe(
       "1\n1\n",
     );
-    expect(inNetns(host, "cat", `/proc/sys/net/ipv6/conf/${outer}/accept_ra`)).toBe("0\n");
+    expect(runInNetns(host, "cat", `/proc/sys/net/ipv6/conf/${outer}/accept_ra`)).toBe("0\n");
   },
 );
 
@@ -80,8 +80,8 @@ ptpTest("ptp containers of one subnet reach each other through the host", async 
   const other = ipam([ip("10.1.2.3/24", "10.1.2.1"), ip("fd00:1::3/64", "fd00:1::1")]);
   call(ptp, "ADD", { ipam: other }, { netns: second, containerId: "c2" });
   using server = serveTcp(second, "second");
-  expect(await askTcp(container, "10.1.2.3", server.port)).toBe("second 10.1.2.2");
-  expect(await askTcp(container, "fd00:1::3", server.port)).toBe("second fd00:1::2");
+  expect(await requestTcp(container, "10.1.2.3", server.port)).toBe("second 10.1.2.2");
+  expect(await requestTcp(container, "fd00:1::3", server.port)).toBe("second fd00:1::2");
 });
 
 ptpTest(
@@ -103,7 +103,7 @@ ptpTest(
       "10.2.0.0/24 via 10.2.0.1 dev eth0 src 10.2.0.2",
       "10.2.0.1 dev eth0 scope link src 10.2.0.2",
     ]);
-    call(ptp, "CHECK", withResult(config, result));
+    call(ptp, "CHECK", withPrevResult(config, result));
   },
 );
 
@@ -120,17 +120,17 @@ ptpTest("ptp installs the routes of IPAM, also by another gateway than its own",
     "192.0.2.0/24 via 10.1.2.1 dev eth0",
     "198.51.100.0/24 via 10.1.2.9 dev eth0 onlink mtu 1300",
   ]));
-  expect(shown(container, "-6", "route", "show", "table", "500")).toMatchObject([{
+  expect(ipShow(container, "-6", "route", "show", "table", "500")).toMatchObject([{
     dst: "2001:db8::/32",
     gateway: "fd00:1::1",
   }]);
-  expect(shown(container, "route", "show", "table", "500")).toMatchObject([{ dst: "203.0.113.0/24", scope: "link" }]);
-  call(ptp, "CHECK", withResult(config, result));
+  expect(ipShow(container, "route", "show", "table", "500")).toMatchObject([{ dst: "203.0.113.0/24", scope: "link" }]);
+  call(ptp, "CHECK", withPrevResult(config, result));
 });
 
 ptpTest("ptp works where IPv6 is off by default, on either side", ({ call, host, container }) => {
   for (const netns of [host, container]) {
-    inNetns(netns, "sh", "-c", "for i in all default; do echo 1 >/proc/sys/net/ipv6/conf/$i/disable_ipv6; done");
+    runInNetns(netns, "sh", "-c", "for i in all default; do echo 1 >/proc/sys/net/ipv6/conf/$i/disable_ipv6; done");
   }
   call(ptp, "ADD", { ipam: both });
   ping(container, "fd00:1::1");
@@ -159,7 +159,7 @@ function expectNothing(sandbox: Sandbox, config: object, error: string | RegExp)
   const state = () => [
     ...[host, container].flatMap((each) => [linkNames(each), routes(each, "-4"), routes(each, "-6")]),
     // The table stays, and what is in it belongs to no container.
-    inNetns(host, "nft", "list", "ruleset").split("\n").filter((line) => line.includes("c1 eth0")),
+    runInNetns(host, "nft", "list", "ruleset").split("\n").filter((line) => line.includes("c1 eth0")),
   ];
   const before = state();
   const { add, del } = counts;
@@ -203,8 +203,8 @@ ptpTest("ptp refuses an address that the host leads elsewhere, and names who has
     /Cannot connect 10\.1\.2\.2: the host leads packets for it to "veth[0-9a-f]{8}", to container "c0"/,
   );
   expectNothing(sandbox, { ipam: ipam([SIX]) }, 'to container "c0"');
-  inNetns(host, "ip", "link", "add", "mine", "up", "type", "veth", "peer", "name", "other");
-  inNetns(host, "ip", "route", "add", "10.7.0.2/32", "dev", "mine");
+  runInNetns(host, "ip", "link", "add", "mine", "up", "type", "veth", "peer", "name", "other");
+  runInNetns(host, "ip", "route", "add", "10.7.0.2/32", "dev", "mine");
   expectNothing(sandbox, { ipam: ipam([ip("10.7.0.2/24", "10.7.0.1")]) }, 'leads packets for it to "mine"');
   expect(linkNames(container)).toEqual(["lo"]);
 });
@@ -221,7 +221,7 @@ ptpTest("ptp undoes all when a late step fails", (sandbox) => {
   const { host, container } = sandbox;
   const unreachable = ipam([FOUR], { routes: [{ dst: "192.0.2.0/24", gw: "172.16.0.1" }] });
   expectNothing(sandbox, { ipMasq: true, ipam: unreachable }, "add route to 192.0.2.0/24 via 172.16.0.1");
-  inNetns(container, "ip", "link", "add", "eth0", "type", "veth", "peer", "name", "other");
+  runInNetns(container, "ip", "link", "add", "eth0", "type", "veth", "peer", "name", "other");
   const taken = expectNothing(sandbox, { ipam: both }, "the container has an interface of that name");
   expect(taken.code).toBe(4);
   expect(linkNames(host)).toEqual(["lo"]);
@@ -230,7 +230,7 @@ ptpTest("ptp undoes all when a late step fails", (sandbox) => {
 ptpTest("ptp CHECK passes after ADD and names what has changed since", ({ call, host, container }) => {
   const config = { mtu: 1400, ipMasq: true, ipam: both };
   const result = call(ptp, "ADD", config);
-  const check = () => call(ptp, "CHECK", withResult(config, result));
+  const check = () => call(ptp, "CHECK", withPrevResult(config, result));
   check();
   const outer = result.interfaces![0]!.name;
   const inside = result.interfaces![1]!.mac!;
@@ -278,18 +278,18 @@ ptpTest("ptp CHECK passes after ADD and names what has changed since", ({ call, 
     ],
   ];
   for (const [netns, change, back, message] of drift) {
-    inNetns(netns, "ip", ...change.split(" "));
+    runInNetns(netns, "ip", ...change.split(" "));
     expect(check, change).toThrow(message);
-    for (const each of back.split("; ")) inNetns(netns, "ip", ...each.split(" "));
+    for (const each of back.split("; ")) runInNetns(netns, "ip", ...each.split(" "));
     check();
   }
-  inNetns(host, "nft", "flush", "ruleset");
+  runInNetns(host, "nft", "flush", "ruleset");
   expect(check).toThrow("masquerading");
-  inNetns(host, "ip", "link", "set", outer, "down");
+  runInNetns(host, "ip", "link", "set", outer, "down");
   expect(check).toThrow(`operational state of "${outer}"`);
-  inNetns(container, "ip", "link", "del", "eth0");
+  runInNetns(container, "ip", "link", "del", "eth0");
   expect(check).toThrow('interface "eth0" is missing');
-  inNetns(container, "ip", "link", "add", "eth0", "up", "type", "bridge");
+  runInNetns(container, "ip", "link", "add", "eth0", "up", "type", "bridge");
   expect(check).toThrow('"eth0"');
   expect(() => call(ptp, "CHECK", config)).toThrow("prevResult is missing");
 });
@@ -297,8 +297,8 @@ ptpTest("ptp CHECK passes after ADD and names what has changed since", ({ call, 
 ptpTest("ipMasqBackend changes nothing: the rules are the same, in the one table", ({ call, host }) => {
   const rulesFor = (more: object) => {
     const config = { ipMasq: true, ipam: both, ...more };
-    call(ptp, "CHECK", withResult(config, call(ptp, "ADD", config)));
-    const rules = inNetns(host, "nft", "-s", "list", "ruleset");
+    call(ptp, "CHECK", withPrevResult(config, call(ptp, "ADD", config)));
+    const rules = runInNetns(host, "nft", "-s", "list", "ruleset");
     call(ptp, "DEL", config);
     return rules;
   };
@@ -313,12 +313,12 @@ ptpTest("ptp DEL leaves nothing, also a second time, and without namespace or re
   for (const netns of [container, null, gone]) {
     for (const knows of [true, false]) {
       const result = call(ptp, "ADD", config);
-      const request = knows ? withResult(config, result) : config;
+      const request = knows ? withPrevResult(config, result) : config;
       const { del } = counts;
       call(ptp, "DEL", request, { netns });
       expect(linkNames(host)).toEqual(["lo"]);
       expect(linkNames(container)).toEqual(["lo"]);
-      expect(inNetns(host, "nft", "list", "ruleset")).not.toContain("c1 eth0");
+      expect(runInNetns(host, "nft", "list", "ruleset")).not.toContain("c1 eth0");
       call(ptp, "DEL", request, { netns });
       expect(counts.del).toBe(del + 2);
     }
@@ -329,12 +329,12 @@ ptpTest("ptp DEL leaves nothing, also a second time, and without namespace or re
 ptpTest(
   "ptp DEL leaves alone what is not its own: interfaces of other kinds, cables of others",
   ({ call, host, container }) => {
-    inNetns(container, "ip", "link", "add", "eth0", "type", "bridge");
+    runInNetns(container, "ip", "link", "add", "eth0", "type", "bridge");
     call(ptp, "DEL", { ipam: both });
     expect(linkNames(container)).toEqual(["eth0", "lo"]);
-    inNetns(container, "ip", "link", "del", "eth0");
+    runInNetns(container, "ip", "link", "del", "eth0");
     const result = call(ptp, "ADD", { ipam: both });
-    call(ptp, "DEL", withResult({ ipam: both }, result), { netns: null, containerId: "c2" });
+    call(ptp, "DEL", withPrevResult({ ipam: both }, result), { netns: null, containerId: "c2" });
     expect(linkNames(host)).toEqual(["lo", result.interfaces![0]!.name]);
   },
 );
@@ -346,10 +346,10 @@ ptpTest(
     const result = call(ptp, "ADD", config);
     const late = { containerId: "c2" };
     call(ptp, "DEL", config, late);
-    call(ptp, "DEL", withResult(config, { ...result, interfaces: [{ name: "veth00000000" }] }), late);
+    call(ptp, "DEL", withPrevResult(config, { ...result, interfaces: [{ name: "veth00000000" }] }), late);
     expect(linkNames(container)).toEqual(["eth0", "lo"]);
     // The reference says nowhere whose it is.
-    inNetns(host, "ip", "link", "set", result.interfaces![0]!.name, "alias", "");
+    runInNetns(host, "ip", "link", "set", result.interfaces![0]!.name, "alias", "");
     call(ptp, "DEL", config, late);
     expect([linkNames(host), linkNames(container)]).toEqual([["lo"], ["lo"]]);
   },
@@ -369,7 +369,7 @@ ptpTest(
     call(ptp, "GC", { ...config, "cni.dev/valid-attachments": [{ containerID: "living", ifname: "eth0" }] });
     expect(linkNames(host)).toEqual(["lo", living, foreign].sort());
     expect(linkNames(host)).not.toContain(dead);
-    const rules = inNetns(host, "nft", "list", "ruleset");
+    const rules = runInNetns(host, "nft", "list", "ruleset");
     expect(["test dead eth0", "test living eth0", "other dead eth0"].map((each) => rules.includes(each))).toEqual([
       false,
       true,
@@ -393,7 +393,7 @@ ptpTest("ptp takes no MTU that no link has", (sandbox) => {
 /** A machine behind the host that has no route to the containers. */
 function addOutside({ host, newContainer }: Sandbox): Netns {
   const outside = newContainer();
-  const put = (netns: Netns, ...lines: string[]) => inNetns(netns, "sh", "-e", "-c", lines.join("\n"));
+  const put = (netns: Netns, ...lines: string[]) => runInNetns(netns, "sh", "-e", "-c", lines.join("\n"));
   put(host, `ip link add up0 type veth peer name eth0 netns ${outside.path}`);
   for (const [netns, last, device] of [[host, 1, "up0"], [outside, 2, "eth0"]] as const) {
     put(netns, `ip addr add 192.0.2.${last}/24 dev ${device}; ip addr add 2001:db8::${last}/64 dev ${device} nodad`);
@@ -409,18 +409,18 @@ ptpTest(
     const outside = addOutside(sandbox);
     using server = serveTcp(outside, "outside");
     const ask = (patience?: number) =>
-      Promise.all(["192.0.2.2", "2001:db8::2"].map((each) => askTcp(container, each, server.port, patience)));
+      Promise.all(["192.0.2.2", "2001:db8::2"].map((each) => requestTcp(container, each, server.port, patience)));
     const plain = { ipam: both };
     call(ptp, "ADD", plain);
-    expect(await ask(SHORTLY_MS)).toEqual([undefined, undefined]);
+    expect(await ask(NO_ANSWER_TIMEOUT_MS)).toEqual([undefined, undefined]);
     call(ptp, "DEL", plain);
 
     const config = { ipMasq: true, ipam: both };
-    const attached = withResult(config, call(ptp, "ADD", config));
+    const attached = withPrevResult(config, call(ptp, "ADD", config));
     expect(await ask()).toEqual(["outside 192.0.2.1", "outside 2001:db8::1"]);
     expect(restore(ptp, attached)).toEqual([]);
-    inNetns(host, "nft", "flush", "ruleset");
-    expect(await ask(SHORTLY_MS)).toEqual([undefined, undefined]);
+    runInNetns(host, "nft", "flush", "ruleset");
+    expect(await ask(NO_ANSWER_TIMEOUT_MS)).toEqual([undefined, undefined]);
     expect(restore(ptp, attached).toSorted()).toEqual(["masquerading of 10.1.2.2", "masquerading of fd00:1::2"]);
     expect(await ask()).toEqual(["outside 192.0.2.1", "outside 2001:db8::1"]);
     expect(restore(ptp, { ...attached, ipMasq: false })).toEqual([]);

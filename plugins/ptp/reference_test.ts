@@ -6,81 +6,97 @@
  */
 import { expect, test } from "bun:test";
 import { existsSync } from "node:fs";
-import { inNetns } from "../../testing/netns.ts";
+import { runInNetns } from "../../testing/netns.ts";
 import {
-  both,
-  compare,
-  configs,
-  defaults,
-  dns,
-  envs,
-  four,
-  hostLocal,
-  ipams,
-  judge,
-  left,
-  named,
-  narrow,
-  prepare,
-  ranges,
-  type Request,
+  type ComparedRequest,
+  compareImplementations,
+  configRequests,
+  defaultRoutes,
+  dnsConfig,
+  dualStackIpam,
+  dualStackIpamWithDns,
+  envRequests,
+  hostLocalIpam,
+  hostLocalRanges,
+  ipamRequests,
+  ipv4Ipam,
+  leftBehind,
+  rangeWithGateway,
+  runIpCommands,
+  testRequests,
 } from "../../testing/reference_requests.ts";
 import {
-  type CallOptions,
-  differences,
-  type Json,
-  newWorld,
-  ours,
-  peerTest,
-  type Side,
-  theirs,
-  type World,
+  type AnyJson,
+  type ComparisonCallOptions,
+  type ComparisonHost,
+  comparisonTest,
+  listDifferences,
+  newComparisonHost,
+  ourPlugins,
+  type PluginSet,
+  referencePlugins,
 } from "../../testing/reference_host.ts";
 
 const ptpTest = (name: string, body: () => void | Promise<void>) =>
-  existsSync(theirs.path("ptp")) ? peerTest(name, body) : test.skip(name, () => {});
+  existsSync(referencePlugins.path("ptp")) ? comparisonTest(name, body) : test.skip(name, () => {});
 
-const ask = (world: World, side: Side, verb: string, config: object, options: CallOptions = {}) =>
-  world.ask(side, verb, { type: "ptp", ...config }, { type: "ptp", ...options });
-const call = (world: World, side: Side, verb: string, config: object, options: CallOptions = {}): Json =>
-  world.call(side, verb, { type: "ptp", ...config }, { type: "ptp", ...options });
+const ask = (
+  world: ComparisonHost,
+  side: PluginSet,
+  verb: string,
+  config: object,
+  options: ComparisonCallOptions = {},
+) => world.tryCall(side, verb, { type: "ptp", ...config }, { type: "ptp", ...options });
+const call = (
+  world: ComparisonHost,
+  side: PluginSet,
+  verb: string,
+  config: object,
+  options: ComparisonCallOptions = {},
+): AnyJson => world.call(side, verb, { type: "ptp", ...config }, { type: "ptp", ...options });
 
 const routes = [{ dst: "192.0.2.0/24" }, { dst: "2001:db8::/32" }];
 const nearby = [{ dst: "198.51.100.0/24", gw: "10.1.0.9" }];
 
-const CASES: Record<string, Request> = {
-  "IPv4": { config: { ipam: four } },
-  "IPv6": { config: { ipam: ranges("fd00:1::/64") } },
-  "both": { config: { ipam: both } },
-  "both, with default routes": { config: { ipam: { ...both, routes: defaults } } },
-  "MTU": { config: { mtu: 1400, ipam: both } },
-  "routes": { config: { ipam: { ...both, routes: [...routes, ...defaults] } } },
-  "a route by another gateway of the subnet": { config: { ipam: { ...four, routes: nearby } } },
-  "gateway named by ipam": { config: { ipam: hostLocal({ ranges: [narrow] }) } },
-  "a gateway outside of the subnet": { config: { ipam: hostLocal({ subnet: "10.1.0.0/24", gateway: "10.7.0.1" }) } },
-  "several ranges": { config: { ipam: ranges("10.1.0.0/24", "10.2.0.0/24", "fd00:2::/64", "fd00:3::/64") } },
-  "masquerade": { config: { ipMasq: true, ipam: both } },
-  "addresses by runtimeConfig": { config: { ipam: both, runtimeConfig: { ips: ["10.1.0.77/24", "fd00:1::77"] } } },
-  "MAC addresses, of which it knows nothing": {
-    config: { ipam: four, runtimeConfig: { mac: "x" }, args: { cni: { mac: 7 } } },
+const CASES: Record<string, ComparedRequest> = {
+  "IPv4": { config: { ipam: ipv4Ipam } },
+  "IPv6": { config: { ipam: hostLocalRanges("fd00:1::/64") } },
+  "both": { config: { ipam: dualStackIpam } },
+  "both, with default routes": { config: { ipam: { ...dualStackIpam, routes: defaultRoutes } } },
+  "MTU": { config: { mtu: 1400, ipam: dualStackIpam } },
+  "routes": { config: { ipam: { ...dualStackIpam, routes: [...routes, ...defaultRoutes] } } },
+  "a route by another gateway of the subnet": { config: { ipam: { ...ipv4Ipam, routes: nearby } } },
+  "gateway named by ipam": { config: { ipam: hostLocalIpam({ ranges: [rangeWithGateway] }) } },
+  "a gateway outside of the subnet": {
+    config: { ipam: hostLocalIpam({ subnet: "10.1.0.0/24", gateway: "10.7.0.1" }) },
   },
-  "dns": { config: { ipam: both, dns } },
-  "dns of ipam": { config: { ipam: named } },
-  "dns of both": { config: { ipam: named, dns: { domain: "c.example" } } },
-  "empty list in dns": { config: { ipam: named, dns: { nameservers: [] } } },
-  "upper case, null": { config: { MTU: 1300, IPAM: both, ipMasq: null } },
+  "several ranges": { config: { ipam: hostLocalRanges("10.1.0.0/24", "10.2.0.0/24", "fd00:2::/64", "fd00:3::/64") } },
+  "masquerade": { config: { ipMasq: true, ipam: dualStackIpam } },
+  "addresses by runtimeConfig": {
+    config: { ipam: dualStackIpam, runtimeConfig: { ips: ["10.1.0.77/24", "fd00:1::77"] } },
+  },
+  "MAC addresses, of which it knows nothing": {
+    config: { ipam: ipv4Ipam, runtimeConfig: { mac: "x" }, args: { cni: { mac: 7 } } },
+  },
+  "dns": { config: { ipam: dualStackIpam, dns: dnsConfig } },
+  "dns of ipam": { config: { ipam: dualStackIpamWithDns } },
+  "dns of both": { config: { ipam: dualStackIpamWithDns, dns: { domain: "c.example" } } },
+  "empty list in dns": { config: { ipam: dualStackIpamWithDns, dns: { nameservers: [] } } },
+  "upper case, null": { config: { MTU: 1300, IPAM: dualStackIpam, ipMasq: null } },
   ...Object.fromEntries(["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0"].map((cniVersion) => [
     `version ${cniVersion}`,
-    { config: { cniVersion, dns, ipam: { ...both, routes } } },
+    { config: { cniVersion, dns: dnsConfig, ipam: { ...dualStackIpam, routes } } },
   ])),
 };
 
 /** Ours puts no route to the subnet there where the reference takes it away again, and needs no search for duplicates: as `path: theirs | ours`. */
-function usual(reference: Json): string[] {
+function usual(reference: AnyJson): string[] {
   const { addresses } = reference.added.container.links[1];
-  const withSix = addresses.some(({ family }: Json) => family === "inet6");
+  const withSix = addresses.some(({ family }: AnyJson) => family === "inet6");
   return [
-    ...addresses.map((_: Json, i: number) => `added.container.links.1.addresses.${i}.noprefixroute: undefined | true`),
+    ...addresses.map((_: AnyJson, i: number) =>
+      `added.container.links.1.addresses.${i}.noprefixroute: undefined | true`
+    ),
     'added.container.sysctls.ipv4/conf/eth0/arp_notify: "0" | "1"',
     ...withSix ? ['added.container.sysctls.ipv6/conf/eth0/accept_dad: "1" | "0"'] : [],
   ];
@@ -91,56 +107,59 @@ const DIFFERENCES: Record<string, readonly string[]> = {
 
 for (const [name, request] of Object.entries(CASES)) {
   ptpTest(`same answer and state: ${name}`, () => {
-    const [reference, own] = compare("ptp", request);
-    expect(differences(reference, own)).toEqual([...usual(reference), ...DIFFERENCES[name] ?? []].sort());
+    const [reference, own] = compareImplementations("ptp", request);
+    expect(listDifferences(reference, own)).toEqual([...usual(reference), ...DIFFERENCES[name] ?? []].sort());
   });
 }
 
-const dels = (...all: Request[]) => all.map((each): Request => ({ verb: "DEL", config: { ipam: four }, ...each }));
+const dels = (...all: ComparedRequest[]) =>
+  all.map((each): ComparedRequest => ({ verb: "DEL", config: { ipam: ipv4Ipam }, ...each }));
 const fixed = (...addresses: object[]) => ({ type: "static", addresses });
 
-const REFUSED: Request[] = [
-  ...ipams(undefined, {}, { type: "absent" }, { type: "../cni/host-local" }, "host-local", []),
-  ...ipams(fixed({ address: "10.1.0.2/24" })),
-  ...ipams({ ...four, routes: [{ dst: "192.0.2.0/24", gw: "172.16.0.1" }] }),
-  ...configs({ ipam: four, mtu: "1500" }, { ipam: four, mtu: 70000 }, { ipam: four, ipMasq: "yes" }),
-  ...configs({ ipam: four, cniVersion: "0.3.9" }, { ipam: four, name: "a b" }),
-  ...envs("CNI_NETNS", { ipam: four }, null, "", "/nonexistent/x", "/etc/passwd", "/proc/self/ns/mnt"),
-  ...envs("CNI_IFNAME", { ipam: four }, null, "a234567890123456", "a/b", "..", "lo"),
-  { config: { ipam: four }, container: ["link add eth0 type bridge"] },
+const REFUSED: ComparedRequest[] = [
+  ...ipamRequests(undefined, {}, { type: "absent" }, { type: "../cni/host-local" }, "host-local", []),
+  ...ipamRequests(fixed({ address: "10.1.0.2/24" })),
+  ...ipamRequests({ ...ipv4Ipam, routes: [{ dst: "192.0.2.0/24", gw: "172.16.0.1" }] }),
+  ...configRequests({ ipam: ipv4Ipam, mtu: "1500" }, { ipam: ipv4Ipam, mtu: 70000 }, { ipam: ipv4Ipam, ipMasq: "yes" }),
+  ...configRequests({ ipam: ipv4Ipam, cniVersion: "0.3.9" }, { ipam: ipv4Ipam, name: "a b" }),
+  ...envRequests("CNI_NETNS", { ipam: ipv4Ipam }, null, "", "/nonexistent/x", "/etc/passwd", "/proc/self/ns/mnt"),
+  ...envRequests("CNI_IFNAME", { ipam: ipv4Ipam }, null, "a234567890123456", "a/b", "..", "lo"),
+  { config: { ipam: ipv4Ipam }, container: ["link add eth0 type bridge"] },
   ...dels({ config: { ipam: { type: "absent" } } }),
-  { verb: "CHECK", config: { ipam: four } },
-  { verb: "STATUS", config: { ipam: four, cniVersion: "1.0.0" } },
+  { verb: "CHECK", config: { ipam: ipv4Ipam } },
+  { verb: "STATUS", config: { ipam: ipv4Ipam, cniVersion: "1.0.0" } },
 ];
 
-const ACCEPTED: Request[] = [
-  ...configs({ ipam: four, runtimeConfig: null, args: null, prevResult: null, dns: null }),
-  ...configs({ ipam: { ...four, routes: [{ dst: "2001:db8::/32" }] } }),
-  ...envs("CNI_ARGS", { ipam: four }, "", "IgnoreUnknown=1;FOO=1"),
+const ACCEPTED: ComparedRequest[] = [
+  ...configRequests({ ipam: ipv4Ipam, runtimeConfig: null, args: null, prevResult: null, dns: null }),
+  ...configRequests({ ipam: { ...ipv4Ipam, routes: [{ dst: "2001:db8::/32" }] } }),
+  ...envRequests("CNI_ARGS", { ipam: ipv4Ipam }, "", "IgnoreUnknown=1;FOO=1"),
   ...dels({}, { env: { CNI_NETNS: null } }, { env: { CNI_NETNS: "/nonexistent/x" } }),
 ];
 
-const ONLY_OURS: Request[] = [
+const ONLY_OURS: ComparedRequest[] = [
   // A single address, and two of one subnet.
-  ...ipams(fixed({ address: "10.1.0.2/32", gateway: "10.1.0.1" })),
-  ...ipams(fixed({ address: "10.1.0.2/24", gateway: "10.1.0.1" }, { address: "10.1.0.3/24", gateway: "10.1.0.1" })),
-  ...ipams({ ...four, routes: [routes[0], routes[0]] }),
-  ...configs({ cniVersion: "1.1.0", ipam: four }),
-  ...dels({ env: { CNI_NETNS: "/etc/passwd" } }, { config: { ipam: four, mtu: "x" } }, { config: {} }),
+  ...ipamRequests(fixed({ address: "10.1.0.2/32", gateway: "10.1.0.1" })),
+  ...ipamRequests(
+    fixed({ address: "10.1.0.2/24", gateway: "10.1.0.1" }, { address: "10.1.0.3/24", gateway: "10.1.0.1" }),
+  ),
+  ...ipamRequests({ ...ipv4Ipam, routes: [routes[0], routes[0]] }),
+  ...configRequests({ cniVersion: "1.1.0", ipam: ipv4Ipam }),
+  ...dels({ env: { CNI_NETNS: "/etc/passwd" } }, { config: { ipam: ipv4Ipam, mtu: "x" } }, { config: {} }),
 ];
 
-const ONLY_THEIRS: Request[] = [
+const ONLY_THEIRS: ComparedRequest[] = [
   // Taken for 0, and for nothing at all.
-  ...configs({ ipam: four, mtu: -1 }, { ipam: four, ipMasqBackend: "x" }),
+  ...configRequests({ ipam: ipv4Ipam, mtu: -1 }, { ipam: ipv4Ipam, ipMasqBackend: "x" }),
   // The host would have the address that the container has.
-  ...ipams(fixed({ address: "10.1.0.2/24", gateway: "10.1.0.2" })),
+  ...ipamRequests(fixed({ address: "10.1.0.2/24", gateway: "10.1.0.2" })),
   // The host leads what is for the address elsewhere, and goes on doing so.
-  { config: { ipam: four }, host: ["link add mine up type bridge", "route add 10.1.0.2 dev mine scope host"] },
+  { config: { ipam: ipv4Ipam }, host: ["link add mine up type bridge", "route add 10.1.0.2 dev mine scope host"] },
 ];
 
-judge(ptpTest, "ptp", { refused: REFUSED, accepted: ACCEPTED, onlyOurs: ONLY_OURS, onlyTheirs: ONLY_THEIRS });
+testRequests(ptpTest, "ptp", { refused: REFUSED, accepted: ACCEPTED, onlyOurs: ONLY_OURS, onlyTheirs: ONLY_THEIRS });
 
-const FULL = { mtu: 1400, ipMasq: true, ipam: { ...both, routes: defaults } };
+const FULL = { mtu: 1400, ipMasq: true, ipam: { ...dualStackIpam, routes: defaultRoutes } };
 /** The reference's DEL fails where another has made the rules. */
 const PLAIN = { ...FULL, ipMasq: false };
 const GONE = { links: { host: ["lo"], container: ["lo"] }, reserved: [] };
@@ -155,45 +174,51 @@ const DRIFT: readonly (readonly [place: "host" | "container", change: string, ba
   ["host", "-6 route del fd00:1::2", "-6 route add fd00:1::2 dev $PORT", false],
 ];
 
-const PAIRS: readonly (readonly [first: Side, second: Side])[] = [[theirs, ours], [ours, theirs]];
+const PAIRS: readonly (readonly [first: PluginSet, second: PluginSet])[] = [[referencePlugins, ourPlugins], [
+  ourPlugins,
+  referencePlugins,
+]];
 for (const [first, second] of PAIRS) {
   for (const cniVersion of ["0.4.0", "1.0.0"]) {
     ptpTest(`${second.name} checks and removes what ${first.name} added, version ${cniVersion}`, () => {
-      using world = newWorld();
+      using world = newComparisonHost();
       const prevResult = call(world, first, "ADD", { cniVersion, ...PLAIN });
       const config = { cniVersion, ...PLAIN, prevResult };
       const [{ name: port }, { mac }] = prevResult.interfaces;
       const put = (place: "host" | "container", command: string) =>
-        prepare(world[place], [command.replace("$PORT", port).replace("$MAC", mac)]);
+        runIpCommands(world[place], [command.replace("$PORT", port).replace("$MAC", mac)]);
       call(world, second, "CHECK", config);
       for (const [place, change, back, byThem] of DRIFT) {
         put(place, change);
-        expect([change, ask(world, second, "CHECK", config).ok]).toEqual([change, second === theirs && !byThem]);
+        expect([change, ask(world, second, "CHECK", config).succeeded]).toEqual([
+          change,
+          second === referencePlugins && !byThem,
+        ]);
         put(place, back);
       }
       call(world, second, "CHECK", config);
       call(world, second, "DEL", config);
-      expect(left(world)).toEqual(GONE);
+      expect(leftBehind(world)).toEqual(GONE);
       call(world, second, "DEL", config);
-      expect(ask(world, second, "CHECK", config).ok).toBe(false);
+      expect(ask(world, second, "CHECK", config).succeeded).toBe(false);
     });
   }
 
   ptpTest(`containers of ${first.name} and ${second.name} reach each other, and are removed by the other`, () => {
-    using world = newWorld();
+    using world = newComparisonHost();
     const other = world.newContainer();
     const env = { CNI_CONTAINERID: "c2", CNI_NETNS: other.path, CNI_IFNAME: "net1" };
     call(world, first, "ADD", PLAIN);
     call(world, second, "ADD", PLAIN, { env });
-    const ping = (...all: string[]) => all.map((each) => inNetns(other, "busybox", "ping", "-c1", "-W2", each));
+    const ping = (...all: string[]) => all.map((each) => runInNetns(other, "busybox", "ping", "-c1", "-W2", each));
     ping("10.1.0.1", "10.1.0.2");
     // For a second the host's end of the reference's has no address to ask for neighbours from.
-    inNetns(other, "busybox", "ping", "-c3", "-W2", "fd00:1::2");
+    runInNetns(other, "busybox", "ping", "-c3", "-W2", "fd00:1::2");
     ping("fd00:1::1");
     call(world, second, "DEL", PLAIN);
     ping("10.1.0.1", "fd00:1::1");
     call(world, first, "DEL", PLAIN, { env });
-    expect(left(world)).toEqual(GONE);
+    expect(leftBehind(world)).toEqual(GONE);
   });
 }
 
@@ -201,11 +226,11 @@ for (const CNI_NETNS of [null, "", "/nonexistent/x"]) {
   ptpTest(
     `we remove what the reference added, rules and all, even if CNI_NETNS is ${JSON.stringify(CNI_NETNS)}`,
     () => {
-      using world = newWorld();
-      const prevResult = call(world, theirs, "ADD", FULL);
-      call(world, ours, "DEL", { ...FULL, prevResult }, { env: { CNI_NETNS } });
-      expect(left(world)).toEqual(GONE);
-      expect(inNetns(world.host, "iptables-save")).not.toContain("CNI-");
+      using world = newComparisonHost();
+      const prevResult = call(world, referencePlugins, "ADD", FULL);
+      call(world, ourPlugins, "DEL", { ...FULL, prevResult }, { env: { CNI_NETNS } });
+      expect(leftBehind(world)).toEqual(GONE);
+      expect(runInNetns(world.host, "iptables-save")).not.toContain("CNI-");
     },
   );
 }

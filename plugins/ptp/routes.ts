@@ -3,68 +3,81 @@
  *
  * @module
  */
-import { type Cidr, cidr, contains, familyOf, type Ip, ipOf, networkOf, prefixLengthOf } from "../../ffi/address.ts";
+import {
+  type Cidr,
+  containsIp,
+  familyOf,
+  type Ip,
+  ipOf,
+  networkOf,
+  prefixLengthOf,
+  toCidr,
+} from "../../ffi/address.ts";
 import { RT_SCOPE_LINK } from "../../ffi/route/uapi.ts";
-import { routesOf, type Way } from "../lib/links/interface.ts";
+import { type InterfaceRoute, routesWithGateways } from "../lib/links/interface.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import type { IpConfig, Result } from "../../spec/result.ts";
 
 /** An address of the container, with the one that the host's end has for it. */
-export type GatewayedIp = IpConfig & { readonly gateway: Ip };
+export type IpWithGateway = IpConfig & { readonly gateway: Ip };
 
 /** The addresses, each with a gateway. @throws {CniError} if one has none, or none that the host can have */
-export function requireGateways(ips: readonly IpConfig[], ipamType: string): GatewayedIp[] {
+export function requireHostGateways(ips: readonly IpConfig[], ipamType: string): IpWithGateway[] {
   return ips.map((ip) => {
     const { address, gateway } = ip;
-    if (gateway === undefined) throw unusable(ipamType, address, "no gateway");
-    if (familyOf(gateway) !== familyOf(address)) throw unusable(ipamType, address, `gateway ${gateway}`);
-    if (gateway === ipOf(address)) throw unusable(ipamType, address, "itself as gateway");
+    if (gateway === undefined) throw unusableGatewayError(ipamType, address, "no gateway");
+    if (familyOf(gateway) !== familyOf(address)) throw unusableGatewayError(ipamType, address, `gateway ${gateway}`);
+    if (gateway === ipOf(address)) throw unusableGatewayError(ipamType, address, "itself as gateway");
     return { ...ip, gateway };
   });
 }
 
-const unusable = (ipamType: string, address: Cidr, what: string) =>
+const unusableGatewayError = (ipamType: string, address: Cidr, what: string) =>
   new CniError(Code.InvalidConfig, `Cannot connect ${address}: IPAM plugin "${ipamType}" gave it ${what}`, {
     details:
       "the host's end of the cable takes the gateway as its address; name one of the same family for every subnet",
   });
 
 /** An address alone, as a destination. */
-export function hostOf(address: Ip): Cidr {
-  return cidr(address, familyOf(address) === 4 ? 32 : 128);
+export function hostPrefix(address: Ip): Cidr {
+  return toCidr(address, familyOf(address) === 4 ? 32 : 128);
 }
 
 /** The addresses that the host's end has, each once. */
-export function gatewaysOf(ips: readonly GatewayedIp[]): Cidr[] {
-  return [...new Set(ips.map(({ gateway }) => hostOf(gateway)))];
+export function gatewayPrefixes(ips: readonly IpWithGateway[]): Cidr[] {
+  return [...new Set(ips.map(({ gateway }) => hostPrefix(gateway)))];
 }
 
 /** From the container: to each gateway directly, and to each subnet by its gateway, as there are no neighbours. Of two addresses of a subnet the first is what packets are from. */
-export function waysOf(ips: readonly GatewayedIp[]): Way[] {
+export function connectedRoutes(ips: readonly IpWithGateway[]): InterfaceRoute[] {
   const seen = new Set<Cidr>();
-  const isNew = ({ dst }: Way) => !seen.has(dst) && seen.add(dst);
+  const isNew = ({ dst }: InterfaceRoute) => !seen.has(dst) && seen.add(dst);
   return [
-    ...ips.map(({ address, gateway }): Way => ({ dst: hostOf(gateway), source: ipOf(address), scope: RT_SCOPE_LINK })),
-    ...ips.filter(({ address }) => !isSingle(address)).map(({ address, gateway }): Way => ({
+    ...ips.map(({ address, gateway }): InterfaceRoute => ({
+      dst: hostPrefix(gateway),
+      prefsrc: ipOf(address),
+      scope: RT_SCOPE_LINK,
+    })),
+    ...ips.filter(({ address }) => !isHostPrefix(address)).map(({ address, gateway }): InterfaceRoute => ({
       dst: networkOf(address),
       gateway,
-      source: ipOf(address),
+      prefsrc: ipOf(address),
     })),
   ].filter(isNew);
 }
 
 /** The routes of a result. By another gateway of a subnet the cable leads as well: what is behind the host may answer for it. */
-export function routesBy(result: Result, ips: readonly GatewayedIp[]): Way[] {
-  const isOwn = (gw: Ip) => ips.some(({ gateway }) => gateway === gw);
-  const isNear = (gw: Ip) =>
-    ips.some(({ address }) => familyOf(address) === familyOf(gw) && contains(networkOf(address), gw));
-  return routesOf(result, ips).map(({ gw, ...each }) => ({
-    ...each,
-    ...gw && { gateway: gw, onlink: !isOwn(gw) && isNear(gw) },
+export function resultRoutes(result: Result, ips: readonly IpWithGateway[]): InterfaceRoute[] {
+  const isHostGateway = (gw: Ip) => ips.some(({ gateway }) => gateway === gw);
+  const isInSubnet = (gw: Ip) =>
+    ips.some(({ address }) => familyOf(address) === familyOf(gw) && containsIp(networkOf(address), gw));
+  return routesWithGateways(result, ips).map(({ gw, ...route }) => ({
+    ...route,
+    ...gw && { gateway: gw, onlink: !isHostGateway(gw) && isInSubnet(gw) },
   }));
 }
 
 /** True for an address that is a subnet of its own. */
-function isSingle(address: Cidr): boolean {
-  return prefixLengthOf(address) === prefixLengthOf(hostOf(ipOf(address)));
+function isHostPrefix(address: Cidr): boolean {
+  return prefixLengthOf(address) === prefixLengthOf(hostPrefix(ipOf(address)));
 }

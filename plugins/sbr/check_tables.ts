@@ -9,70 +9,74 @@ import * as address from "../../ffi/route/address.ts";
 import type { Link } from "../../ffi/route/link.ts";
 import * as rule from "../../ffi/route/rule.ts";
 import { IFA_F_NOPREFIXROUTE, RT_TABLE_MAIN } from "../../ffi/route/uapi.ts";
-import * as whole from "../../ffi/route/raw_route.ts";
-import { isOwnTable, leavesBy } from "../lib/links/routes.ts";
+import * as rawRoute from "../../ffi/route/raw_route.ts";
+import { isCustomTable, usesOnlyLink } from "../lib/links/routes.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import type { IpConfig } from "../../spec/result.ts";
-import { hostOf, type SbrConfig } from "./config.ts";
-import { forcedGateway } from "./move_routes.ts";
+import { type SbrConfig, sourcePrefix } from "./config.ts";
+import { configuredGateway } from "./move_routes.ts";
 
 /** @throws {CniError} naming the first rule or route that is missing, or that is back where it was */
 export function checkTables(netns: Netns, device: Link, ips: readonly IpConfig[], config: SbrConfig): void {
-  const rules = rule.list(netns.route).filter((each) => each.isBySource);
-  const routes = whole.list(netns.route).filter((each) => leavesBy(each, device.index));
+  const rules = rule.list(netns.route).filter((each) => each.isSourceOnly);
+  const routes = rawRoute.list(netns.route).filter((each) => usesOnlyLink(each, device.index));
   for (const ip of ips) {
-    const from = hostOf(ip.address);
+    const from = sourcePrefix(ip.address);
     // The kernel takes the first that fits.
     const isPossible = (table: number | undefined) =>
-      isOwnTable(table) || table !== undefined && table === config.table;
-    const found = rules.find((each) => each.from === from && isPossible(each.table));
-    const wanted = config.table === undefined ? "a table of its own" : `table ${config.table}`;
-    if (found?.table === undefined) throw failed(`no rule sends what is from ${ipOf(from)} to ${wanted}`);
-    if (config.table === undefined) checkTable(netns, device, { ip, table: found.table, config, routes });
-    else if (found.table !== config.table) {
-      throw failed(`what is from ${ipOf(from)} goes to table ${found.table}, expected ${wanted}`);
+      isCustomTable(table) || table !== undefined && table === config.table;
+    const match = rules.find((each) => each.from === from && isPossible(each.table));
+    const expected = config.table === undefined ? "a table of its own" : `table ${config.table}`;
+    if (match?.table === undefined) throw checkFailedError(`no rule sends what is from ${ipOf(from)} to ${expected}`);
+    if (config.table === undefined) checkTable(netns, device, { ip, table: match.table, config, routes });
+    else if (match.table !== config.table) {
+      throw checkFailedError(`what is from ${ipOf(from)} goes to table ${match.table}, expected ${expected}`);
     }
   }
 }
 
-interface Case {
+interface TableCheck {
   readonly ip: IpConfig;
   readonly table: number;
   readonly config: SbrConfig;
   /** Those by the interface, of every table. */
-  readonly routes: readonly whole.WholeRoute[];
+  readonly routes: readonly rawRoute.RawRoute[];
 }
 
-function checkTable(netns: Netns, { index, name }: Link, { ip, table, config, routes }: Case): void {
-  const inTable = (number: number) => routes.filter((each) => whole.tableOf(each) === number);
-  const forced = forcedGateway(ip, config);
-  const defaults = inTable(table).filter((each) => each.dstLength === 0 && each.family === address.afOf(ip.address));
-  if (forced && !defaults.some((each) => whole.gatewaysOf(each).includes(forced))) {
-    throw failed(`table ${table} lacks the default route via ${forced} dev "${name}"`);
+function checkTable(netns: Netns, { index, name }: Link, { ip, table, config, routes }: TableCheck): void {
+  const inTable = (number: number) => routes.filter((route) => rawRoute.tableOf(route) === number);
+  const fixedGateway = configuredGateway(ip, config);
+  const defaults = inTable(table).filter((route) =>
+    route.dstLength === 0 && route.family === address.addressFamily(ip.address)
+  );
+  if (fixedGateway && !defaults.some((route) => rawRoute.nextHopGateways(route).includes(fixedGateway))) {
+    throw checkFailedError(`table ${table} lacks the default route via ${fixedGateway} dev "${name}"`);
   }
-  if (ip.gateway && defaults.length === 0) throw failed(`table ${table} lacks a default route by "${name}"`);
+  if (ip.gateway && defaults.length === 0) throw checkFailedError(`table ${table} lacks a default route by "${name}"`);
   if (!hasSubnetRoute(netns, index, ip)) return;
   const subnet = networkOf(ip.address);
-  const isToSubnet = (each: whole.WholeRoute) => whole.destinationOf(each) === subnet;
-  if (!inTable(table).some(isToSubnet)) throw failed(`table ${table} lacks the route to ${subnet} dev "${name}"`);
+  const isToSubnet = (route: rawRoute.RawRoute) => rawRoute.destinationOf(route) === subnet;
+  if (!inTable(table).some(isToSubnet)) {
+    throw checkFailedError(`table ${table} lacks the route to ${subnet} dev "${name}"`);
+  }
   const inMain = inTable(RT_TABLE_MAIN).filter(isToSubnet);
   if (config.addSourceHints) {
-    if (inMain.some((each) => each.prefsrc === ipOf(ip.address))) return;
-    throw failed(`the main table lacks the route to ${subnet} dev "${name}" src ${ipOf(ip.address)}`);
+    if (inMain.some((route) => route.prefsrc === ipOf(ip.address))) return;
+    throw checkFailedError(`the main table lacks the route to ${subnet} dev "${name}" src ${ipOf(ip.address)}`);
   }
   // In IPv6, routers can announce it anew.
   if (familyOf(subnet) === 4 && inMain.length > 0) {
-    throw failed(`the route to ${subnet} dev "${name}" is back in the main table`);
+    throw checkFailedError(`the route to ${subnet} dev "${name}" is back in the main table`);
   }
 }
 
 /** True if the kernel made a route to the subnet when the interface got the address. */
 function hasSubnetRoute(netns: Netns, index: number, ip: IpConfig): boolean {
   if (prefixLengthOf(ip.address) === (familyOf(ip.address) === 4 ? 32 : 128)) return false;
-  const held = address.list(netns.route, { index }).find((each) => each.address === ip.address);
-  return held !== undefined && (held.flags & IFA_F_NOPREFIXROUTE) === 0;
+  const found = address.list(netns.route, { index }).find((candidate) => candidate.address === ip.address);
+  return found !== undefined && (found.flags & IFA_F_NOPREFIXROUTE) === 0;
 }
 
-function failed(what: string): CniError {
+function checkFailedError(what: string): CniError {
   return new CniError(Code.Internal, `Check failed: ${what}`);
 }

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { type Cidr, cidr, familyOf, type Ip, ipOf } from "../../ffi/address.ts";
+import { type Cidr, familyOf, type Ip, ipOf, toCidr } from "../../ffi/address.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import type { IpConfig, Result } from "../../spec/result.ts";
 import {
@@ -15,7 +15,7 @@ import {
   lazy,
   object,
   optional,
-  satisfying,
+  refine,
   withDefault,
 } from "../../spec/schema.ts";
 
@@ -25,10 +25,10 @@ export const sbrConfig = lazy(() =>
     /** A table that somebody else fills; then nothing is done but to add the rules. */
     table: optional(int({ min: 1, max: 0xffff_ffff })),
     gateways: withDefault(
-      satisfying(
+      refine(
         array(ipAddress),
         "a list of at most one IPv4 and one IPv6 address",
-        (all) => new Set(all.map(familyOf)).size === all.length,
+        (addresses) => new Set(addresses.map(familyOf)).size === addresses.length,
       ),
       [],
     ),
@@ -42,16 +42,16 @@ export type SbrConfig = Infer<typeof sbrConfig>;
  * The addresses of a result that the plugin is about: those of the interface, and those of which the result does not say whose they are,
  * as results up to 0.2.0 never do.
  */
-export function ownIps({ interfaces = [], ips = [] }: Result, ifname: string): IpConfig[] {
+export function containerIps({ interfaces = [], ips = [] }: Result, ifname: string): IpConfig[] {
   return ips.filter(({ interface: index = -1 }) => {
-    const holder = interfaces[index];
-    return holder === undefined || holder.name === ifname;
+    const device = interfaces[index];
+    return device === undefined || device.name === ifname;
   });
 }
 
 /** The same, and at least one. @throws {CniError} */
-export function requireIps(result: Result, ifname: string): IpConfig[] {
-  const ips = ownIps(result, ifname);
+export function requireContainerIps(result: Result, ifname: string): IpConfig[] {
+  const ips = containerIps(result, ifname);
   if (ips.length > 0) return ips;
   throw new CniError(Code.InvalidConfig, `Cannot run "sbr": prevResult has no address on "${ifname}"`, {
     details: "packets are routed by the address that they are from; put sbr behind a plugin that gives one",
@@ -59,7 +59,7 @@ export function requireIps(result: Result, ifname: string): IpConfig[] {
 }
 
 /** The address alone, as rules have it. */
-export function hostOf(address: Cidr | Ip): Cidr {
+export function sourcePrefix(address: Cidr | Ip): Cidr {
   const ip = address.includes("/") ? ipOf(address as Cidr) : address as Ip;
-  return cidr(ip, familyOf(ip) === 4 ? 32 : 128);
+  return toCidr(ip, familyOf(ip) === 4 ? 32 : 128);
 }

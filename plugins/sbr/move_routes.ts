@@ -3,13 +3,13 @@
  *
  * @module
  */
-import { type Cidr, contains, familyOf, type Ip, ipOf, networkOf, prefixLengthOf } from "../../ffi/address.ts";
+import { type Cidr, containsIp, familyOf, type Ip, ipOf, networkOf, prefixLengthOf } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import { NetlinkError } from "../../ffi/netlink/error.ts";
-import { afOf } from "../../ffi/route/address.ts";
+import { addressFamily } from "../../ffi/route/address.ts";
 import * as rule from "../../ffi/route/rule.ts";
-import * as whole from "../../ffi/route/raw_route.ts";
-import type { WholeRoute } from "../../ffi/route/raw_route.ts";
+import * as rawRoute from "../../ffi/route/raw_route.ts";
+import type { RawRoute } from "../../ffi/route/raw_route.ts";
 import {
   AF_INET6,
   RT_SCOPE_LINK,
@@ -19,15 +19,15 @@ import {
   RTPROT_BOOT,
 } from "../../ffi/route/uapi.ts";
 import type { IpConfig } from "../../spec/result.ts";
-import { byDependence, freeTables, leavesBy } from "../lib/links/routes.ts";
-import { hostOf, type SbrConfig } from "./config.ts";
+import { compareGatewayDependence, freeTableIds, usesOnlyLink } from "../lib/links/routes.ts";
+import { type SbrConfig, sourcePrefix } from "./config.ts";
 
 const FIRST_TABLE = 100;
 /** What the kernel gives a route of IPv6 that says none. */
 const IPV6_METRIC = 1024;
 
 /** Where the changes are made, and what takes them back. */
-export interface Place {
+export interface RoutingContext {
   readonly netns: Netns;
   /** Of the interface. */
   readonly index: number;
@@ -35,108 +35,120 @@ export interface Place {
 }
 
 /** Sends what is from these addresses to `table`, unless it is sent there already. @throws {NetlinkError} */
-export function addRules(place: Place, ips: readonly IpConfig[], table: number): void {
-  const present = rule.list(place.netns.route);
-  for (const from of ips.map((ip) => hostOf(ip.address))) {
-    if (present.some((each) => each.isBySource && each.from === from && each.table === table)) continue;
-    addRule(place, { from, table });
+export function addSourceRules(context: RoutingContext, ips: readonly IpConfig[], table: number): void {
+  const present = rule.list(context.netns.route);
+  for (const from of ips.map((ip) => sourcePrefix(ip.address))) {
+    if (
+      present.some((sourceRule) => sourceRule.isSourceOnly && sourceRule.from === from && sourceRule.table === table)
+    ) continue;
+    addSourceRule(context, { from, table });
   }
 }
 
-function addRule({ netns, undo }: Place, wanted: rule.SourceRule): void {
+function addSourceRule({ netns, undo }: RoutingContext, wanted: rule.SourceRule): void {
   rule.add(netns.route, wanted);
   undo.defer(() => rule.remove(netns.route, wanted));
 }
 
 /** Gives each address a rule and a table, and moves the interface's routes out of the main table into those. @throws {NetlinkError} */
-export function moveRoutes(place: Place, ips: readonly IpConfig[], config: SbrConfig): void {
-  const { netns, index } = place;
-  const all = whole.list(netns.route);
-  const own = all.filter((each) => whole.tableOf(each) === RT_TABLE_MAIN && leavesBy(each, index));
-  const tables = freeTables(FIRST_TABLE, rule.list(netns.route), all);
+export function moveRoutesToTables(context: RoutingContext, ips: readonly IpConfig[], config: SbrConfig): void {
+  const { netns, index } = context;
+  const routes = rawRoute.list(netns.route);
+  const mainRoutes = routes.filter((route) => rawRoute.tableOf(route) === RT_TABLE_MAIN && usesOnlyLink(route, index));
+  const tables = freeTableIds(FIRST_TABLE, rule.list(netns.route), routes);
   for (const ip of ips) {
     const table = tables.next().value;
-    addRule(place, { from: hostOf(ip.address), table });
-    fillTable(place, table, ip, routesOf(ip, ips, own), config);
+    addSourceRule(context, { from: sourcePrefix(ip.address), table });
+    fillTable(context, table, ip, routesForAddress(ip, ips, mainRoutes), config);
   }
-  if (config.addSourceHints) leaveHints(place, ips, own);
-  else clear(place, own);
+  if (config.addSourceHints) addHintRoutes(context, ips, mainRoutes);
+  else removeFromMain(context, mainRoutes);
 }
 
 /** Copies what leads to the neighbours and the gateways of an address into its table, and adds a default route. */
-function fillTable(place: Place, table: number, ip: IpConfig, own: readonly WholeRoute[], config: SbrConfig): void {
-  const forced = forcedGateway(ip, config);
-  const isDefaultRoute = (each: WholeRoute) => each.family === afOf(ip.address) && each.dstLength === 0;
+function fillTable(
+  context: RoutingContext,
+  table: number,
+  ip: IpConfig,
+  mainRoutes: readonly RawRoute[],
+  config: SbrConfig,
+): void {
+  const fixedGateway = configuredGateway(ip, config);
+  const isDefaultRoute = (route: RawRoute) => route.family === addressFamily(ip.address) && route.dstLength === 0;
   // What the configuration names is the only one there.
-  const copied = forced ? own.filter((each) => !isDefaultRoute(each)) : own;
-  for (const each of copied.toSorted(byDependence)) append(place, whole.inTable(each, table));
-  const gateway = forced ?? ip.gateway;
+  const copied = fixedGateway ? mainRoutes.filter((route) => !isDefaultRoute(route)) : mainRoutes;
+  for (const route of copied.toSorted(compareGatewayDependence)) appendRoute(context, rawRoute.withTable(route, table));
+  const gateway = fixedGateway ?? ip.gateway;
   const metric = familyOf(ip.address) === 4 ? 0 : IPV6_METRIC;
-  if (!gateway || copied.some((each) => isDefaultRoute(each) && (each.priority ?? 0) === metric)) return;
-  append(place, whole.inTable({ ...plainRoute(place, ip.address), gateway }, table));
+  if (!gateway || copied.some((route) => isDefaultRoute(route) && (route.priority ?? 0) === metric)) return;
+  appendRoute(context, rawRoute.withTable({ ...defaultRouteVia(context, ip.address), gateway }, table));
 }
 
 /** The gateway that the configuration has for the family of an address. */
-export function forcedGateway(ip: IpConfig, { gateways }: SbrConfig): Ip | undefined {
-  return gateways.find((each) => familyOf(each) === familyOf(ip.address));
+export function configuredGateway(ip: IpConfig, { gateways }: SbrConfig): Ip | undefined {
+  return gateways.find((gateway) => familyOf(gateway) === familyOf(ip.address));
 }
 
 /** The routes that are of use to an address: those by its subnet, those that are nobody's, those by no subnet at all. */
-function routesOf(ip: IpConfig, ips: readonly IpConfig[], own: readonly WholeRoute[]): WholeRoute[] {
-  return own.filter((each) => {
-    const named = [...each.prefsrc ? [each.prefsrc] : [], ...whole.gatewaysOf(each)];
-    const isBy = ({ address }: IpConfig) => named.some((one) => contains(networkOf(address), one));
-    return named.length === 0 || isBy(ip) || (each.family === afOf(ip.address) && !ips.some(isBy));
+function routesForAddress(ip: IpConfig, ips: readonly IpConfig[], mainRoutes: readonly RawRoute[]): RawRoute[] {
+  return mainRoutes.filter((route) => {
+    const neighbours = [...route.prefsrc ? [route.prefsrc] : [], ...rawRoute.nextHopGateways(route)];
+    const isInSubnet = ({ address }: IpConfig) =>
+      neighbours.some((neighbour) => containsIp(networkOf(address), neighbour));
+    return neighbours.length === 0 || isInSubnet(ip) ||
+      (route.family === addressFamily(ip.address) && !ips.some(isInSubnet));
   });
 }
 
 /** Removes routes from the main table. */
-function clear({ netns, undo }: Place, routes: readonly WholeRoute[]): void {
+function removeFromMain({ netns, undo }: RoutingContext, routes: readonly RawRoute[]): void {
   // What leads to a gateway goes last, and is put back first.
-  for (const each of routes.toSorted(byDependence).toReversed()) {
-    tolerating("ESRCH", () => {
-      whole.remove(netns.route, each);
-      undo.defer(() => whole.append(netns.route, each));
+  for (const route of routes.toSorted(compareGatewayDependence).toReversed()) {
+    ignoreErrno("ESRCH", () => {
+      rawRoute.remove(netns.route, route);
+      undo.defer(() => rawRoute.append(netns.route, route));
     });
   }
 }
 
 /** Leaves in the main table the ways to the subnets, so that programs that name no source get the right one. */
-function leaveHints(place: Place, ips: readonly IpConfig[], own: readonly WholeRoute[]): void {
-  const { netns, undo } = place;
+function addHintRoutes(context: RoutingContext, ips: readonly IpConfig[], mainRoutes: readonly RawRoute[]): void {
+  const { netns, undo } = context;
   const replaced = ips.map(({ address }) => {
     const hint = {
-      ...plainRoute(place, address),
+      ...defaultRouteVia(context, address),
       dst: ipOf(networkOf(address)),
       dstLength: prefixLengthOf(address),
       prefsrc: ipOf(address),
       scope: RT_SCOPE_LINK,
     };
-    const former = familyOf(address) === 4 ? own.find((each) => isSamePlace(each, hint)) : undefined;
-    whole.replace(netns.route, hint);
-    undo.defer(() => former ? whole.replace(netns.route, former) : whole.remove(netns.route, hint));
-    return former;
+    const replacedRoute = familyOf(address) === 4 ? mainRoutes.find((route) => isReplacedBy(route, hint)) : undefined;
+    rawRoute.replace(netns.route, hint);
+    undo.defer(() => replacedRoute ? rawRoute.replace(netns.route, replacedRoute) : rawRoute.remove(netns.route, hint));
+    return replacedRoute;
   });
-  clear(
-    place,
-    own.filter((each) => !replaced.includes(each) && (each.scope !== RT_SCOPE_LINK || each.family === AF_INET6)),
+  removeFromMain(
+    context,
+    mainRoutes.filter((route) =>
+      !replaced.includes(route) && (route.scope !== RT_SCOPE_LINK || route.family === AF_INET6)
+    ),
   );
 }
 
 /** True for two routes of IPv4 of which the kernel replaces one by the other. */
-function isSamePlace(a: WholeRoute, b: WholeRoute): boolean {
-  return whole.destinationOf(a) === whole.destinationOf(b) && (a.priority ?? 0) === (b.priority ?? 0);
+function isReplacedBy(a: RawRoute, b: RawRoute): boolean {
+  return rawRoute.destinationOf(a) === rawRoute.destinationOf(b) && (a.priority ?? 0) === (b.priority ?? 0);
 }
 
-function append({ netns, undo }: Place, route: WholeRoute): void {
-  tolerating("EEXIST", () => {
-    whole.append(netns.route, route);
-    undo.defer(() => whole.remove(netns.route, route));
+function appendRoute({ netns, undo }: RoutingContext, route: RawRoute): void {
+  ignoreErrno("EEXIST", () => {
+    rawRoute.append(netns.route, route);
+    undo.defer(() => rawRoute.remove(netns.route, route));
   });
 }
 
 /** What is so already needs not be done. */
-function tolerating(code: string, call: () => void): void {
+function ignoreErrno(code: string, call: () => void): void {
   try {
     call();
   } catch (error) {
@@ -145,9 +157,9 @@ function tolerating(code: string, call: () => void): void {
 }
 
 /** A route in the main table to everywhere, by the link. */
-function plainRoute({ index }: Place, address: Cidr): WholeRoute {
+function defaultRouteVia({ index }: RoutingContext, address: Cidr): RawRoute {
   return {
-    family: afOf(address),
+    family: addressFamily(address),
     dstLength: 0,
     srcLength: 0,
     tos: 0,

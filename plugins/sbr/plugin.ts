@@ -7,13 +7,13 @@
  */
 import * as address from "../../ffi/route/address.ts";
 import * as link from "../../ffi/route/link.ts";
-import { isBesideAnothers } from "../lib/links/ownership.ts";
-import { lockTables, lockTablesIfFree } from "../lib/links/routing_table_lock.ts";
+import { ownedByOtherContainer } from "../lib/links/ownership.ts";
+import { lockRoutingTables, tryLockRoutingTables } from "../lib/links/routing_table_lock.ts";
 import { type AddCall, type CheckCall, type DelCall, plugin, requirePrevResult } from "../lib/protocol/plugin.ts";
 import { checkTables } from "./check_tables.ts";
-import { hostOf, ownIps, requireIps, type SbrConfig, sbrConfig } from "./config.ts";
-import { addRules, moveRoutes } from "./move_routes.ts";
-import { removeRules } from "./remove_rules.ts";
+import { containerIps, requireContainerIps, type SbrConfig, sbrConfig, sourcePrefix } from "./config.ts";
+import { addSourceRules, moveRoutesToTables } from "./move_routes.ts";
+import { removeSourceRules } from "./remove_rules.ts";
 import type { Result } from "../../spec/result.ts";
 
 export default plugin<SbrConfig>({
@@ -24,30 +24,30 @@ export default plugin<SbrConfig>({
   add(call: AddCall<SbrConfig>): Result {
     const { netns, ifname, config, undo } = call;
     const result = requirePrevResult(call, "sbr");
-    const ips = requireIps(result, ifname);
-    using _lock = lockTables(netns);
-    const place = { netns, index: link.get(netns.route, ifname).index, undo };
-    if (config.table === undefined) moveRoutes(place, ips, config);
-    else addRules(place, ips, config.table);
+    const ips = requireContainerIps(result, ifname);
+    using _lock = lockRoutingTables(netns);
+    const context = { netns, index: link.get(netns.route, ifname).index, undo };
+    if (config.table === undefined) moveRoutesToTables(context, ips, config);
+    else addSourceRules(context, ips, config.table);
     return result;
   },
 
   del(call: DelCall<SbrConfig>) {
     const { netns, ifname, config, prevResult, log } = call;
     if (!netns) return;
-    using _lock = lockTablesIfFree(netns, log);
+    using _lock = tryLockRoutingTables(netns, log);
     const device = link.find(netns.route, ifname);
-    if (isBesideAnothers(call, netns, device)) return;
+    if (ownedByOtherContainer(call, netns, device)) return;
     const index = device?.index;
     const present = index === undefined ? [] : address.list(netns.route, { index });
-    const given = prevResult ? ownIps(prevResult, ifname) : [];
-    const sources = new Set([...present, ...given].map((each) => hostOf(each.address)));
-    removeRules(netns, { sources, index, table: config.table });
+    const reported = prevResult ? containerIps(prevResult, ifname) : [];
+    const sources = new Set([...present, ...reported].map((ip) => sourcePrefix(ip.address)));
+    removeSourceRules(netns, { sources, index, table: config.table });
   },
 
   check(call: CheckCall<SbrConfig>) {
     const { netns, ifname, config } = call;
-    const ips = requireIps(requirePrevResult(call, "sbr"), ifname);
+    const ips = requireContainerIps(requirePrevResult(call, "sbr"), ifname);
     checkTables(netns, link.get(netns.route, ifname), ips, config);
   },
 

@@ -1,17 +1,17 @@
 import { expect } from "bun:test";
 import { existsSync, readFileSync, statSync } from "node:fs";
 import type { Netns } from "../../ffi/netns.ts";
-import { inNetns } from "../../testing/netns.ts";
-import { type CallOptions, type Sandbox, sandboxTest } from "../../testing/sandbox.ts";
+import { runInNetns } from "../../testing/netns.ts";
+import { type Sandbox, type SandboxCallOptions, sandboxTest } from "../../testing/sandbox.ts";
 import sbr from "./plugin.ts";
-import { addInterfaces, ip, routes, rules } from "../../testing/sbr.ts";
+import { addInterfaces, ipCommands, ipRoutes, ipRules } from "../../testing/sbr.ts";
 import type { Result } from "../../spec/result.ts";
 
 type Verb = "ADD" | "DEL" | "CHECK" | "GC" | "STATUS";
 type Json = Readonly<Record<string, unknown>>;
 interface Bench extends Sandbox {
   /** Calls the plugin on `net1`, whose prevResult has the address 192.0.2.9/24 with a gateway, unless told. */
-  run(verb: Verb, config?: Json, options?: CallOptions): Result;
+  run(verb: Verb, config?: Json, options?: SandboxCallOptions): Result;
   /** Rules and routes: all that the plugin changes. */
   state(): string[];
 }
@@ -28,12 +28,12 @@ function sbrTest(name: string, body: (bench: Bench) => void): void {
   sandboxTest(`sbr: ${name}`, [], (sandbox) => {
     const { container, call } = sandbox;
     addInterfaces(container);
-    ip(container, "addr add 192.0.2.9/24 dev net1");
+    ipCommands(container, "addr add 192.0.2.9/24 dev net1");
     body({
       ...sandbox,
       run: (verb, config = {}, options = {}) =>
         call(sbr, verb, { prevResult: result(container, FOUR), ...config }, { ifname: "net1", ...options }),
-      state: () => [...rules(container), ...routes(container)],
+      state: () => [...ipRules(container), ...ipRoutes(container)],
     });
   });
 }
@@ -41,24 +41,24 @@ function sbrTest(name: string, body: (bench: Bench) => void): void {
 sbrTest(
   "ADD sends what is from the address by the interface, CHECK accepts it, DEL takes the rule away",
   ({ run, container }) => {
-    const before = routes(container);
+    const before = ipRoutes(container);
     const others = before.filter((line) => line.includes("net0"));
     const answer = run("ADD");
     expect(answer.ips).toHaveLength(2);
-    expect(rules(container)).toEqual(["32765: from 192.0.2.9 lookup 100"]);
-    expect(routes(container, "100")).toEqual([
+    expect(ipRules(container)).toEqual(["32765: from 192.0.2.9 lookup 100"]);
+    expect(ipRoutes(container, "100")).toEqual([
       "192.0.2.0/24 dev net1 proto kernel scope link src 192.0.2.9",
       "default via 192.0.2.1 dev net1",
       "fe80::/64 dev net1 proto kernel metric 256 pref medium",
     ]);
-    expect(routes(container, "main").filter((line) => line.includes("net1"))).toEqual([]);
-    expect(routes(container).filter((line) => line.includes("net0"))).toEqual(others);
-    const way = (...from: string[]) => inNetns(container, "ip", "route", "get", "8.8.8.8", ...from).split("\n")[0]!;
+    expect(ipRoutes(container, "main").filter((line) => line.includes("net1"))).toEqual([]);
+    expect(ipRoutes(container).filter((line) => line.includes("net0"))).toEqual(others);
+    const way = (...from: string[]) => runInNetns(container, "ip", "route", "get", "8.8.8.8", ...from).split("\n")[0]!;
     expect(way("from", "192.0.2.9")).toContain("via 192.0.2.1 dev net1");
     expect(way()).toContain("via 10.0.0.1 dev net0");
     run("CHECK");
     run("DEL");
-    expect([rules(container), routes(container)]).toEqual([[], before]);
+    expect([ipRules(container), ipRoutes(container)]).toEqual([[], before]);
     run("DEL");
   },
 );
@@ -77,7 +77,7 @@ sbrTest("DEL spares what another container has that came to the path of the name
 sbrTest(
   "every address has a table, with the routes by its own subnet and those that are nobody's",
   ({ run, container }) => {
-    ip(
+    ipCommands(
       container,
       "addr add fd00:1::9/64 dev net1 nodad",
       "route add 198.51.100.0/24 via 192.0.2.7 metric 5 mtu 1400",
@@ -87,10 +87,10 @@ sbrTest(
     );
     const config = { prevResult: result(container, FOUR, SIX) };
     run("ADD", config);
-    expect(rules(container)).toEqual(["32765: from 192.0.2.9 lookup 100", "32765: from fd00:1::9 lookup 101"]);
+    expect(ipRules(container)).toEqual(["32765: from 192.0.2.9 lookup 100", "32765: from fd00:1::9 lookup 101"]);
     const link = ["203.0.113.0/24 dev net1 scope link"];
     const six = ["fd00:1::/64", "fe80::/64"].map((each) => `${each} dev net1 proto kernel metric 256 pref medium`);
-    expect(routes(container, "100")).toEqual([
+    expect(ipRoutes(container, "100")).toEqual([
       "192.0.2.0/24 dev net1 proto kernel scope link src 192.0.2.9",
       "198.51.100.0/24 via 192.0.2.7 dev net1 metric 5 mtu 1400",
       ...link,
@@ -98,7 +98,7 @@ sbrTest(
       "default via 192.0.2.1 dev net1",
       ...six,
     ]);
-    expect(routes(container, "101")).toEqual([
+    expect(ipRoutes(container, "101")).toEqual([
       "2001:db8::/32 via fd00:1::7 dev net1 metric 1024 pref medium",
       ...link,
       "default via fd00:1::1 dev net1 metric 1024 pref medium",
@@ -106,30 +106,30 @@ sbrTest(
     ]);
     run("CHECK", config);
     run("DEL", config);
-    expect([rules(container), routes(container, "100"), routes(container, "101")]).toEqual([[], [], []]);
+    expect([ipRules(container), ipRoutes(container, "100"), ipRoutes(container, "101")]).toEqual([[], [], []]);
   },
 );
 
 sbrTest(
   "a default route that is there already moves as it is, and the gateway of the address is not added to it",
   ({ run, container }) => {
-    ip(container, "route append default via 192.0.2.77 src 192.0.2.9");
+    ipCommands(container, "route append default via 192.0.2.77 src 192.0.2.9");
     run("ADD");
-    expect(routes(container, "100")[1]).toBe("default via 192.0.2.77 dev net1 src 192.0.2.9");
-    expect(routes(container, "100").filter((line) => line.startsWith("default"))).toHaveLength(1);
-    expect(routes(container, "main")).toContain("default via 10.0.0.1 dev net0");
+    expect(ipRoutes(container, "100")[1]).toBe("default via 192.0.2.77 dev net1 src 192.0.2.9");
+    expect(ipRoutes(container, "100").filter((line) => line.startsWith("default"))).toHaveLength(1);
+    expect(ipRoutes(container, "main")).toContain("default via 10.0.0.1 dev net0");
     run("CHECK");
   },
 );
 
 sbrTest("a gateway of the configuration is the only one of its family", ({ run, container }) => {
-  ip(container, "route append default via 192.0.2.77", "addr add fd00:1::9/64 dev net1 nodad");
+  ipCommands(container, "route append default via 192.0.2.77", "addr add fd00:1::9/64 dev net1 nodad");
   const config = {
     gateways: ["192.0.2.5", "fd00:1::5"],
     prevResult: result(container, FOUR, { ...SIX, gateway: undefined }),
   };
   run("ADD", config);
-  expect(routes(container).filter((line) => line.startsWith("default") && line.includes("net1"))).toEqual([
+  expect(ipRoutes(container).filter((line) => line.startsWith("default") && line.includes("net1"))).toEqual([
     "default via 192.0.2.5 dev net1 table 100",
     "default via fd00:1::5 dev net1 table 101 metric 1024 pref medium",
   ]);
@@ -145,16 +145,16 @@ sbrTest("a gateway of the configuration is the only one of its family", ({ run, 
 sbrTest(
   "with source hints the way to the subnet stays in the main table and names the source",
   ({ run, container }) => {
-    ip(container, "addr add fd00:1::9/64 dev net1 nodad", "route add 198.51.100.0/24 via 192.0.2.7");
+    ipCommands(container, "addr add fd00:1::9/64 dev net1 nodad", "route add 198.51.100.0/24 via 192.0.2.7");
     const config = { addSourceHints: true, prevResult: result(container, FOUR, SIX) };
     run("ADD", config);
-    expect(routes(container, "main").filter((line) => line.includes("net1"))).toEqual([
+    expect(ipRoutes(container, "main").filter((line) => line.includes("net1"))).toEqual([
       "192.0.2.0/24 dev net1 scope link src 192.0.2.9",
       "fd00:1::/64 dev net1 src fd00:1::9 metric 1024 pref medium",
     ]);
-    expect(routes(container, "100")).toContain("198.51.100.0/24 via 192.0.2.7 dev net1");
+    expect(ipRoutes(container, "100")).toContain("198.51.100.0/24 via 192.0.2.7 dev net1");
     run("CHECK", config);
-    ip(container, "route del 192.0.2.0/24");
+    ipCommands(container, "route del 192.0.2.0/24");
     expect(() => run("CHECK", config)).toThrow("the main table lacks the route to 192.0.2.0/24");
   },
 );
@@ -162,12 +162,12 @@ sbrTest(
 sbrTest(
   "with a table of somebody else's only rules are added, each once, and only those are removed",
   ({ run, container }) => {
-    ip(container, "route add default via 192.0.2.1 table 5000", "rule add from 192.0.2.9 lookup 77");
-    const before = routes(container);
+    ipCommands(container, "route add default via 192.0.2.1 table 5000", "rule add from 192.0.2.9 lookup 77");
+    const before = ipRoutes(container);
     const config = { table: 5000, gateways: ["192.0.2.5"] };
     run("ADD", config);
     run("ADD", config);
-    expect([rules(container), routes(container)]).toEqual([
+    expect([ipRules(container), ipRoutes(container)]).toEqual([
       ["32764: from 192.0.2.9 lookup 5000", "32765: from 192.0.2.9 lookup 77"],
       before,
     ]);
@@ -176,14 +176,14 @@ sbrTest(
       "what is from 192.0.2.9 goes to table 5000, expected table 5001",
     );
     run("DEL", config);
-    expect([rules(container), routes(container)]).toEqual([["32765: from 192.0.2.9 lookup 77"], before]);
+    expect([ipRules(container), ipRoutes(container)]).toEqual([["32765: from 192.0.2.9 lookup 77"], before]);
   },
 );
 
 sbrTest(
   "a table in use is not taken: neither one that a rule names, nor one that holds a route of any kind",
   ({ run, container }) => {
-    ip(
+    ipCommands(
       container,
       "rule add from 10.9.9.9 lookup 100",
       "-6 rule add from fd09::9 lookup 101",
@@ -192,21 +192,21 @@ sbrTest(
       "-6 route add fd07::/64 via fd00:0::9 table 104",
     );
     run("ADD");
-    expect(rules(container)).toContain("32764: from 192.0.2.9 lookup 105");
+    expect(ipRules(container)).toContain("32764: from 192.0.2.9 lookup 105");
   },
 );
 
 sbrTest("addresses of which nobody says whose they are belong to the interface", ({ run, container }) => {
   run("ADD", { cniVersion: "0.2.0", prevResult: { cniVersion: "0.2.0", ip4: { ip: "192.0.2.9/24" } } });
-  expect(rules(container)).toEqual(["32765: from 192.0.2.9 lookup 100"]);
+  expect(ipRules(container)).toEqual(["32765: from 192.0.2.9 lookup 100"]);
   run("ADD", { prevResult: { ...result(container), ips: [{ address: "192.0.2.10/24", interface: 7 }] } });
-  expect(rules(container)).toContain("32764: from 192.0.2.10 lookup 101");
+  expect(ipRules(container)).toContain("32764: from 192.0.2.10 lookup 101");
   expect(() => run("ADD", { prevResult: result(container) })).toThrow('prevResult has no address on "net1"');
   expect(() => run("ADD", { prevResult: undefined })).toThrow("prevResult is missing");
 });
 
 sbrTest("an ADD that fails leaves rules and routes as they were", ({ run, state, container }) => {
-  ip(
+  ipCommands(
     container,
     "addr add 198.51.100.9/24 dev net1",
     "route add 203.0.113.0/24 via 192.0.2.7 mtu 1400",
@@ -217,9 +217,9 @@ sbrTest("an ADD that fails leaves rules and routes as they were", ({ run, state,
   const prevResult = result(container, FOUR, second);
   for (const addSourceHints of [false, true]) {
     // Everything of the first address is done by then; of the second there is no way to its gateway.
-    ip(container, "route del default via 192.0.2.77");
+    ipCommands(container, "route del default via 192.0.2.77");
     expect(() => run("ADD", { addSourceHints, prevResult })).toThrow("Cannot add route to 0.0.0.0/0 via 172.16.0.1");
-    ip(container, "route append default via 192.0.2.77");
+    ipCommands(container, "route append default via 192.0.2.77");
     expect(state()).toEqual(before);
   }
 });
@@ -248,47 +248,47 @@ sbrTest("CHECK names what is missing, and what is back in the main table", ({ ru
   ];
   for (const [change, back, message] of drift) {
     // Without the way to it, no route by a gateway is accepted.
-    ip(container, change);
+    ipCommands(container, change);
     expect(() => run("CHECK"), change).toThrow(message);
     if (change.startsWith("route del default")) {
-      ip(container, "route add default via 192.0.2.1 dev net1 onlink table 100");
-    } else ip(container, back);
+      ipCommands(container, "route add default via 192.0.2.1 dev net1 onlink table 100");
+    } else ipCommands(container, back);
     run("CHECK");
   }
-  ip(container, "link del net1");
+  ipCommands(container, "link del net1");
   expect(() => run("CHECK")).toThrow('Cannot find link "net1"');
 });
 
 sbrTest(
   "DEL removes rules of addresses that are gone, also with the interface, and those of no one else",
   ({ run, container }) => {
-    ip(container, "rule add from 10.9.9.9 lookup 77", "rule add from 192.0.2.9 iif net0 lookup 78");
-    const others = rules(container);
+    ipCommands(container, "rule add from 10.9.9.9 lookup 77", "rule add from 192.0.2.9 iif net0 lookup 78");
+    const others = ipRules(container);
     run("ADD");
-    ip(container, "addr del 192.0.2.9/24 dev net1");
+    ipCommands(container, "addr del 192.0.2.9/24 dev net1");
     run("DEL");
-    expect(rules(container)).toEqual(others);
-    ip(container, "addr add 192.0.2.9/24 dev net1");
+    expect(ipRules(container)).toEqual(others);
+    ipCommands(container, "addr add 192.0.2.9/24 dev net1");
     run("ADD");
     // Without a result the interface's own addresses tell.
     run("DEL", { prevResult: undefined });
-    expect(rules(container)).toEqual(others);
+    expect(ipRules(container)).toEqual(others);
     run("ADD");
-    ip(container, "link del net1");
+    ipCommands(container, "link del net1");
     run("DEL");
-    expect(rules(container)).toEqual(others);
+    expect(ipRules(container)).toEqual(others);
   },
 );
 
 sbrTest("DEL leaves the rule of another interface that has the same address", ({ run, container }) => {
-  ip(container, "addr add 192.0.2.9/24 dev net0");
+  ipCommands(container, "addr add 192.0.2.9/24 dev net0");
   run("ADD");
   run("ADD", { prevResult: result(container, { ...FOUR, interface: 0 }) }, { ifname: "net0" });
   const net0 = ["32763: from 192.0.2.9 lookup 102", "32764: from 10.0.0.2 lookup 101"];
-  expect(rules(container)).toEqual([...net0, "32765: from 192.0.2.9 lookup 100"]);
+  expect(ipRules(container)).toEqual([...net0, "32765: from 192.0.2.9 lookup 100"]);
   run("DEL");
-  expect(rules(container)).toEqual(net0);
-  expect(routes(container, "101")).toContain("default via 10.0.0.1 dev net0");
+  expect(ipRules(container)).toEqual(net0);
+  expect(ipRoutes(container, "101")).toContain("default via 10.0.0.1 dev net0");
 });
 
 sbrTest(
@@ -313,7 +313,7 @@ sbrTest(
     );
     while (!existsSync(ready)) Bun.sleepSync(1);
     run("ADD");
-    expect(rules(container)).toEqual(["32764: from 192.0.2.9 lookup 101", "32765: from 10.9.9.9 lookup 100"]);
+    expect(ipRules(container)).toEqual(["32764: from 192.0.2.9 lookup 101", "32765: from 10.9.9.9 lookup 100"]);
     holder.kill();
   },
 );
@@ -340,7 +340,7 @@ sbrTest("a table of the system's is one like any other, if the configuration nam
   const before = state();
   for (const [table, name] of [[254, "main"], [255, "local"], [253, "default"]] as const) {
     run("ADD", { table });
-    expect(rules(container)).toEqual([`32765: from 192.0.2.9 lookup ${name}`]);
+    expect(ipRules(container)).toEqual([`32765: from 192.0.2.9 lookup ${name}`]);
     run("CHECK", { table });
     run("DEL", { table });
     expect(state()).toEqual(before);

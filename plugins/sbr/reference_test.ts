@@ -3,13 +3,13 @@ import { expect } from "bun:test";
 import { newSandbox, type Sandbox } from "../../testing/sandbox.ts";
 import { callReference, REFERENCE_VERSION, referenceTest } from "../../testing/reference.ts";
 import sbr from "./plugin.ts";
-import { addInterfaces, ip, routes, rules } from "../../testing/sbr.ts";
-import type { Verb } from "../../spec/version.ts";
+import { addInterfaces, ipCommands, ipRoutes, ipRules } from "../../testing/sbr.ts";
+import type { CniCommand } from "../../spec/version.ts";
 
 const peerTest = referenceTest("sbr");
 
 type Json = Readonly<Record<string, unknown>>;
-type Side = (sandbox: Sandbox, verb: Verb, config: Json) => unknown;
+type Side = (sandbox: Sandbox, verb: CniCommand, config: Json) => unknown;
 const theirs: Side = (sandbox, verb, config) => callReference(sandbox, "sbr", verb, config, { ifname: "net1" });
 const ours: Side = ({ call }, verb, config) => {
   try {
@@ -73,8 +73,8 @@ for (const [name, { ips, config = {}, before = [] }] of Object.entries(CASES)) {
       using sandbox = newSandbox([]);
       const { container } = sandbox;
       addInterfaces(container);
-      ip(container, ...before);
-      const others = rules(container);
+      ipCommands(container, ...before);
+      const others = ipRules(container);
       const request = {
         ...config,
         prevResult: {
@@ -84,10 +84,10 @@ for (const [name, { ips, config = {}, before = [] }] of Object.entries(CASES)) {
         },
       };
       const answer = side(sandbox, "ADD", request);
-      const state = { rules: rules(container), routes: routes(container) };
+      const state = { rules: ipRules(container), routes: ipRoutes(container) };
       expect(ours(sandbox, "CHECK", request)).toEqual({});
       expect((side === ours ? theirs : ours)(sandbox, "DEL", request)).toEqual({});
-      expect(rules(container)).toEqual(others);
+      expect(ipRules(container)).toEqual(others);
       return { answer, state };
     });
     expect(mine).toEqual(reference!);
@@ -104,7 +104,7 @@ for (const config of REFUSED) {
     for (const side of [ours, theirs]) {
       using sandbox = newSandbox([]);
       addInterfaces(sandbox.container);
-      ip(sandbox.container, FOUR);
+      ipCommands(sandbox.container, FOUR);
       expect(side(sandbox, "ADD", config)).toBe("refused");
     }
   });

@@ -3,11 +3,11 @@
  *
  * @module
  */
-import { type Cidr, contains, familyOf, type Ip, parseCidr, parseIp } from "../../ffi/address.ts";
+import { type Cidr, containsIp, familyOf, type Ip, parseCidr, parseIp } from "../../ffi/address.ts";
 import { type AttachmentCall, type CheckCall, plugin, requirePrevResult } from "../lib/protocol/plugin.ts";
 import type { PluginConfig } from "../../spec/plugin_config.ts";
 import { CniError, Code, ConfigError } from "../../spec/error.ts";
-import { dns, type IpConfig, type Result } from "../../spec/result.ts";
+import { dnsSchema, type IpConfig, type Result } from "../../spec/result.ts";
 import {
   array,
   cidr,
@@ -18,18 +18,18 @@ import {
   jsonObject,
   lazy,
   optional,
+  refine,
   route,
-  satisfying,
   struct,
   withDefault,
 } from "../../spec/schema.ts";
 import { atLeast } from "../../spec/version.ts";
 
-type Args = AttachmentCall<unknown>["args"];
+type CniArgs = AttachmentCall<unknown>["args"];
 
 /** No interface could have such a route. */
 const routeOfOneFamily = lazy(() =>
-  satisfying(
+  refine(
     route,
     "a route with destination and gateway of one family",
     ({ dst, gw }) => gw === undefined || familyOf(gw) === familyOf(dst),
@@ -37,54 +37,54 @@ const routeOfOneFamily = lazy(() =>
 );
 /** What connects the container would give the host that gateway as an address of this subnet. */
 const addressOfOneFamily = lazy(() =>
-  satisfying(
+  refine(
     struct({ address: cidr, gateway: optional(ipAddress) }),
     "an address with a gateway of its own family",
     ({ address, gateway }) => gateway === undefined || familyOf(gateway) === familyOf(address),
   )
 );
-const ipam = lazy(() =>
+const ipamSchema = lazy(() =>
   struct({
     addresses: withDefault(array(addressOfOneFamily), []),
     routes: withDefault(array(routeOfOneFamily), []),
-    dns: withDefault(dns, {}),
+    dns: withDefault(dnsSchema, {}),
   })
 );
-type Ipam = Infer<typeof ipam>;
+type Ipam = Infer<typeof ipamSchema>;
 const cidrs = lazy(() => withDefault(array(cidr), []));
-const keys = () => {
+const staticConfig = () => {
   const ips = struct({ ips: cidrs });
-  return struct({ ipam, runtimeConfig: ips, args: struct({ cni: ips }) });
+  return struct({ ipam: ipamSchema, runtimeConfig: ips, args: struct({ cni: ips }) });
 };
 
 export default plugin({
   name: "static",
   about: "Gives the addresses that stand in the configuration",
   // Read by those that need it: DEL must work whatever stands there.
-  config: { ...jsonObject, inner: keys },
+  config: { ...jsonObject, inner: staticConfig },
   args: ["IP", "GATEWAY"],
   ignoresNetns: true,
 
-  add({ request, args }) {
-    const settings = parseIpam(request);
-    return { ips: wantedIps(request, settings, args), routes: settings.routes, dns: settings.dns };
+  add({ pluginConfig, args }) {
+    const settings = parseIpam(pluginConfig);
+    return { ips: configuredIps(pluginConfig, settings, args), routes: settings.routes, dns: settings.dns };
   },
 
   del() {},
 
-  delMany: () => [],
+  delBatch: () => [],
 
   check: checkAddresses,
 
   gc() {},
 
-  status({ request }) {
-    wantedIps(request, parseIpam(request), {});
+  status({ pluginConfig }) {
+    configuredIps(pluginConfig, parseIpam(pluginConfig), {});
   },
 });
 
 function parseIpam({ raw }: PluginConfig): Ipam {
-  return ipam.parse(jsonObject.parse(find(raw, "ipam"), "ipam"), "ipam");
+  return ipamSchema.parse(jsonObject.parse(findValue(raw, "ipam"), "ipam"), "ipam");
 }
 
 /**
@@ -94,28 +94,32 @@ function parseIpam({ raw }: PluginConfig): Ipam {
  *
  * @throws {ConfigError} or, for CNI_ARGS, {@linkcode CniError} with code 4
  */
-function wantedIps({ runtimeConfig, args, cniVersion }: PluginConfig, { addresses }: Ipam, given: Args): IpConfig[] {
-  const asked = listOf(given, "IP", parseCidr, 'a CIDR such as "10.1.0.2/16"');
-  const gateways = listOf(given, "GATEWAY", parseIp, 'an IP address such as "10.1.0.1"');
-  const byRuntime = cidrs.parse(find(runtimeConfig, "ips"), "runtimeConfig.ips");
-  const byArgs = cidrs.parse(find(args, "ips"), "args.cni.ips");
-  const instead = byRuntime.length > 0 ? byRuntime : byArgs;
-  const ips: readonly IpConfig[] = instead.length > 0
-    ? instead.map((address) => ({ address }))
-    : [...addresses, ...asked.map((address) => ({ address }))].map((ip) => withGateway(ip, gateways));
-  if (!atLeast(cniVersion, "0.3.0")) refuseSecondOfFamily(ips, cniVersion);
+function configuredIps(
+  { runtimeConfig, args, cniVersion }: PluginConfig,
+  { addresses }: Ipam,
+  cniArgs: CniArgs,
+): IpConfig[] {
+  const fromCniArgs = parseList(cniArgs, "IP", parseCidr, 'a CIDR such as "10.1.0.2/16"');
+  const gateways = parseList(cniArgs, "GATEWAY", parseIp, 'an IP address such as "10.1.0.1"');
+  const fromRuntime = cidrs.parse(findValue(runtimeConfig, "ips"), "runtimeConfig.ips");
+  const fromArgs = cidrs.parse(findValue(args, "ips"), "args.cni.ips");
+  const replacing = fromRuntime.length > 0 ? fromRuntime : fromArgs;
+  const ips: readonly IpConfig[] = replacing.length > 0
+    ? replacing.map((address) => ({ address }))
+    : [...addresses, ...fromCniArgs.map((address) => ({ address }))].map((ip) => withGateway(ip, gateways));
+  if (!atLeast(cniVersion, "0.3.0")) refuseSecondAddressOfFamily(ips, cniVersion);
   return [...ips];
 }
 
 /** Of several gateways in one subnet the last. */
 function withGateway(ip: IpConfig, gateways: readonly Ip[]): IpConfig {
-  const gateway = gateways.findLast((each) => contains(ip.address, each));
+  const gateway = gateways.findLast((candidate) => containsIp(ip.address, candidate));
   return gateway === undefined ? ip : { ...ip, gateway };
 }
 
 /** A value of CNI_ARGS with commas in it. */
-function listOf<T>(given: Args, key: string, parse: (text: string) => T, expected: string): T[] {
-  return (given[key] ?? "").split(",").map((text) => text.trim()).filter((text) => text !== "").map((text) => {
+function parseList<T>(cniArgs: CniArgs, key: string, parse: (text: string) => T, expected: string): T[] {
+  return (cniArgs[key] ?? "").split(",").map((text) => text.trim()).filter((text) => text !== "").map((text) => {
     try {
       return parse(text);
     } catch (error) {
@@ -129,7 +133,7 @@ function listOf<T>(given: Args, key: string, parse: (text: string) => T, expecte
 }
 
 /** The results of these versions have room for one address per family. */
-function refuseSecondOfFamily(ips: readonly IpConfig[], version: string): void {
+function refuseSecondAddressOfFamily(ips: readonly IpConfig[], version: string): void {
   for (const family of [4, 6]) {
     const [, second] = ips.filter(({ address }) => familyOf(address) === family);
     if (!second) continue;
@@ -143,21 +147,21 @@ function refuseSecondOfFamily(ips: readonly IpConfig[], version: string): void {
 
 /** @throws {CniError} if the container did not get an address that it was to get, or got it with another gateway */
 function checkAddresses(call: CheckCall<unknown>): void {
-  const { request, args } = call;
-  const { ips: given = [] }: Result = requirePrevResult(call, "static");
-  for (const { address, gateway } of wantedIps(request, parseIpam(request), args)) {
-    const found = given.filter((each) => each.address === address);
-    if (found.length === 0) throw checkFailed(address, "it lacks the address");
-    if (gateway === undefined || found.some((each) => each.gateway === gateway)) continue;
-    throw checkFailed(address, `its gateway is ${found[0]!.gateway ?? "missing"}, expected ${gateway}`);
+  const { pluginConfig, args } = call;
+  const { ips: reported = [] }: Result = requirePrevResult(call, "static");
+  for (const { address, gateway } of configuredIps(pluginConfig, parseIpam(pluginConfig), args)) {
+    const found = reported.filter((ip) => ip.address === address);
+    if (found.length === 0) throw checkFailedError(address, "it lacks the address");
+    if (gateway === undefined || found.some((ip) => ip.gateway === gateway)) continue;
+    throw checkFailedError(address, `its gateway is ${found[0]!.gateway ?? "missing"}, expected ${gateway}`);
   }
 }
 
-function checkFailed(address: Cidr, what: string): CniError {
+function checkFailedError(address: Cidr, what: string): CniError {
   return new CniError(Code.Internal, `Check failed: prevResult does not have ${address} as configured: ${what}`);
 }
 
-function find(node: Readonly<Record<string, unknown>>, key: string): unknown {
+function findValue(node: Readonly<Record<string, unknown>>, key: string): unknown {
   const spelling = findKey(node, key);
   return spelling === undefined ? undefined : node[spelling];
 }

@@ -4,7 +4,7 @@
  * @module
  */
 import type { Mac } from "../../ffi/address.ts";
-import { identity } from "./tap_device_options.ts";
+import { userOrGroupId } from "./tap_device_options.ts";
 import {
   boolean,
   type Infer,
@@ -15,7 +15,7 @@ import {
   nonEmptyString,
   object,
   optional,
-  satisfying,
+  refine,
   struct,
   withDefault,
 } from "../../spec/schema.ts";
@@ -28,15 +28,15 @@ export const tapConfig = lazy(() =>
     mtu: withDefault(int({ min: 0, max: 65535 }), 0),
     mac: optional(mac),
     /** The user who may open the tap. */
-    owner: optional(identity),
+    owner: optional(userOrGroupId),
     /** The group whose members may. */
-    group: optional(identity),
+    group: optional(userOrGroupId),
     /** The SELinux context that opens the tap: `system_u:system_r:container_t:s0`. */
     selinuxContext: optional(
-      satisfying(nonEmptyString, "an SELinux context", (text) => !/[\0\n]/.test(text)),
+      refine(nonEmptyString, "an SELinux context", (text) => !/[\0\n]/.test(text)),
     ),
     /** A bridge inside the container that the tap is to be a port of. */
-    bridge: optional(satisfying(nonEmptyString, "the name of an interface", (text) => !text.includes("\0"))),
+    bridge: optional(refine(nonEmptyString, "the name of an interface", (text) => !text.includes("\0"))),
     /** Nothing in it is for this plugin. */
     args: optional(jsonObject),
     runtimeConfig: optional(struct({ mac: optional(mac) })),
@@ -46,7 +46,7 @@ export const tapConfig = lazy(() =>
 export type TapConfig = Infer<typeof tapConfig>;
 
 /** The tap's MAC address, if anyone asked for one: the runtime first, then CNI_ARGS, then the configuration. @throws {ConfigError} */
-export function wantedMac(config: TapConfig, args: Readonly<Record<string, string>>): Mac | undefined {
+export function requestedTapMac(config: TapConfig, args: Readonly<Record<string, string>>): Mac | undefined {
   const byArgs = args["MAC"] ? mac.parse(args["MAC"], "CNI_ARGS MAC") : undefined;
   return config.runtimeConfig?.mac ?? byArgs ?? config.mac;
 }

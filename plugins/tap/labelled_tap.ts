@@ -5,56 +5,56 @@
  * @see selinux_tun_dev_create in security/selinux/hooks.c, proc_pid_attr(5)
  * @module
  */
-import { converse } from "../../ffi/sys/subprocess.ts";
+import { communicate } from "../../ffi/sys/subprocess.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { overwrite } from "../../ffi/sys/file.ts";
 import { sys } from "../../ffi/sys/libc.ts";
 import { startProgram } from "../../ffi/sys/process.ts";
-import type { TapOrder } from "./tap_device_options.ts";
+import type { TapDeviceOptions } from "./tap_device_options.ts";
 import { CniError, Code } from "../../spec/error.ts";
 
 /** The context of what this thread executes next. */
-const CONTEXT = "/proc/thread-self/attr/exec";
+const EXEC_CONTEXT_PATH = "/proc/thread-self/attr/exec";
 const OWN_PROGRAM = "/proc/self/exe";
 const TIMEOUT_MS = 30_000;
-const MOST_OUTPUT = 64 * 1024;
+const MAX_OUTPUT_BYTES = 64 * 1024;
 
 /** Has a tap made that stays, in the namespace that the thread is in. @throws {CniError} */
-export function createLabelledTap(context: string, order: TapOrder): void {
-  const child = inContext(context, () => {
+export function createLabelledTap(context: string, options: TapDeviceOptions): void {
+  const child = withExecContext(context, () => {
     try {
-      return startProgram(OWN_PROGRAM, [], false, ["tap-device", JSON.stringify(order)]);
+      return startProgram(OWN_PROGRAM, [], false, ["tap-device", JSON.stringify(options)]);
     } catch (error) {
-      throw error instanceof SystemError ? refused(context, error) : error;
+      throw error instanceof SystemError ? contextRefusedError(context, error) : error;
     }
   });
-  let said = "";
-  const hear = (bytes: Uint8Array) => void (said += new TextDecoder().decode(bytes));
-  const bounds = { deadline: performance.now() + TIMEOUT_MS, mostOutput: MOST_OUTPUT, group: false };
-  const { end } = converse(child, new Uint8Array(), hear, bounds);
-  if (end && "status" in end && end.status === 0) return;
-  throw new CniError(Code.Internal, `Cannot create tap "${order.name}" in SELinux context "${context}"`, {
-    details: said.trim() || "the program that makes it was stopped",
+  let output = "";
+  const onOutput = (bytes: Uint8Array) => void (output += new TextDecoder().decode(bytes));
+  const limits = { deadline: performance.now() + TIMEOUT_MS, maxOutputBytes: MAX_OUTPUT_BYTES, processGroup: false };
+  const { exitStatus } = communicate(child, new Uint8Array(), onOutput, limits);
+  if (exitStatus && "status" in exitStatus && exitStatus.status === 0) return;
+  throw new CniError(Code.Internal, `Cannot create tap "${options.name}" in SELinux context "${context}"`, {
+    details: output.trim() || "the program that makes it was stopped",
   });
 }
 
-function inContext<T>(context: string, call: () => T): T {
+function withExecContext<T>(context: string, call: () => T): T {
   try {
-    overwrite(CONTEXT, context);
+    overwrite(EXEC_CONTEXT_PATH, context);
   } catch (error) {
-    throw error instanceof SystemError ? refused(context, error) : error;
+    throw error instanceof SystemError ? contextRefusedError(context, error) : error;
   }
   try {
     return call();
   } finally {
-    reset();
+    resetExecContext();
   }
 }
 
 /** Writing nothing stands for the context that the policy says. */
-function reset(): void {
+function resetExecContext(): void {
   const O_WRONLY = 1, O_CLOEXEC = 0o2000000;
-  const fd = sys.open(CONTEXT, O_WRONLY | O_CLOEXEC, 0);
+  const fd = sys.open(EXEC_CONTEXT_PATH, O_WRONLY | O_CLOEXEC, 0);
   try {
     sys.write(fd, new Uint8Array(1), 0);
   } finally {
@@ -62,7 +62,7 @@ function reset(): void {
   }
 }
 
-function refused(context: string, cause: SystemError): CniError {
+function contextRefusedError(context: string, cause: SystemError): CniError {
   const details = cause.code === "EINVAL"
     ? "the policy has no such context, or this host has no SELinux"
     : "the policy does not allow it";

@@ -6,19 +6,24 @@
 import type { Netns } from "../../ffi/netns.ts";
 import { IFF_TAP, tun } from "../../ffi/route/link_kinds.ts";
 import * as link from "../../ffi/route/link.ts";
-import { createTap, keepTap, TUN_DEVICE } from "../../ffi/route/tap.ts";
+import { createTap, persistTap, TUN_DEVICE } from "../../ffi/route/tap.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
-import { findStatus } from "../../ffi/sys/stat.ts";
-import { expectEqual, removeIfPresent } from "../lib/links/interface.ts";
-import { interfaceExists } from "../lib/links/container_link.ts";
+import { findStat } from "../../ffi/sys/stat.ts";
+import { expectEqual, removeLinkIfPresent } from "../lib/links/interface.ts";
+import { interfaceExistsError } from "../lib/links/container_link.ts";
 import { formatAlias } from "../lib/protocol/owner.ts";
 import { type AddCall, plugin } from "../lib/protocol/plugin.ts";
-import { attach, checkAttached, detach, detachMany } from "../lib/links/single_interface.ts";
+import {
+  attachInterface,
+  checkAttachedInterface,
+  detachInterface,
+  detachInterfaces,
+} from "../lib/links/single_interface.ts";
 import { CniError, Code } from "../../spec/error.ts";
-import { type TapConfig, tapConfig, wantedMac } from "./config.ts";
+import { requestedTapMac, type TapConfig, tapConfig } from "./config.ts";
 import { createLabelledTap } from "./labelled_tap.ts";
 
-const NO_DRIVER = "load the driver: modprobe tun";
+const LOAD_DRIVER = "load the driver: modprobe tun";
 
 /** What the kernel calls both, taps and tuns. */
 const KIND = "tun";
@@ -31,10 +36,10 @@ export default plugin({
 
   add(call) {
     const { config, netns, ifname, owner, undo, args } = call;
-    const mac = wantedMac(config, args);
+    const mac = requestedTapMac(config, args);
     const bridge = config.bridge === undefined ? undefined : getBridge(netns, config.bridge);
-    create(call);
-    undo.defer(() => void removeIfPresent(netns, ifname));
+    createDevice(call);
+    undo.defer(() => void removeLinkIfPresent(netns, ifname));
     link.set(netns.route, ifname, {
       alias: formatAlias(owner),
       ...config.mtu ? { mtu: config.mtu } : {},
@@ -42,16 +47,16 @@ export default plugin({
       ...bridge ? { master: bridge.index } : {},
     });
     // Nobody is at the other end yet who could have an address.
-    return attach(call, link.get(netns.route, ifname), true);
+    return attachInterface(call, link.get(netns.route, ifname), true);
   },
 
-  del: (call) => detach(call, KIND),
+  del: (call) => detachInterface(call, KIND),
 
-  delMany: (calls, ipam) => detachMany(calls, ipam, KIND),
+  delBatch: (calls, ipam) => detachInterfaces(calls, ipam, KIND),
 
   check(call) {
     const { config, netns, ifname } = call;
-    const device = checkAttached(call, "tap");
+    const device = checkAttachedInterface(call, "tap");
     expectEqual(`kind of "${ifname}"`, device.info?.kind, KIND);
     const tap = tun.of(device)!;
     expectEqual(`type of "${ifname}"`, tap.type === IFF_TAP ? "tap" : "tun", "tap");
@@ -63,33 +68,33 @@ export default plugin({
   },
 
   status({ ipam }) {
-    if (!findStatus(TUN_DEVICE)) {
-      throw new CniError(Code.NotAvailable, `Cannot create taps: "${TUN_DEVICE}" is missing`, { details: NO_DRIVER });
+    if (!findStat(TUN_DEVICE)) {
+      throw new CniError(Code.NotAvailable, `Cannot create taps: "${TUN_DEVICE}" is missing`, { details: LOAD_DRIVER });
     }
     ipam?.status();
   },
 });
 
 /** Makes the tap, which stays from now on. */
-function create({ config, netns, ifname }: AddCall<TapConfig>): void {
+function createDevice({ config, netns, ifname }: AddCall<TapConfig>): void {
   const { multiQueue, owner, group, selinuxContext } = config;
   const options = { multiQueue, ...owner !== undefined && { owner }, ...group !== undefined && { group } };
-  if (link.find(netns.route, ifname)) throw interfaceExists(ifname, netns);
+  if (link.find(netns.route, ifname)) throw interfaceExistsError(ifname, netns);
   try {
     netns.run(() => {
       if (selinuxContext) return createLabelledTap(selinuxContext, { name: ifname, ...options });
       using tap = createTap(ifname, options);
-      keepTap(tap);
+      persistTap(tap);
     });
   } catch (error) {
-    throw error instanceof SystemError ? explain(error, ifname, netns) : error;
+    throw error instanceof SystemError ? explainTapError(error, ifname, netns) : error;
   }
 }
 
-function explain(error: SystemError, ifname: string, netns: Netns): Error {
-  if (error.code === "EBUSY") return interfaceExists(ifname, netns);
+function explainTapError(error: SystemError, ifname: string, netns: Netns): Error {
+  if (error.code === "EBUSY") return interfaceExistsError(ifname, netns);
   const isMissing = error.syscall === "open" && ["ENOENT", "ENODEV", "ENXIO"].includes(error.code);
-  return isMissing ? new CniError(Code.Internal, error.message, { details: NO_DRIVER, cause: error }) : error;
+  return isMissing ? new CniError(Code.Internal, error.message, { details: LOAD_DRIVER, cause: error }) : error;
 }
 
 /** @throws {CniError} if the container has no such bridge */

@@ -1,11 +1,11 @@
 import { expect } from "bun:test";
-import { errorOf, runPlugin, type Start, testWith } from "../../testing/binary.ts";
+import { errorOf, type PluginStart, runPlugin, testWith } from "../../testing/binary.ts";
 import { parseCidr, parseIp } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
-import { awaitReadable, type Descriptor, descriptor, readSome } from "../../ffi/sys/file.ts";
+import { awaitReadable, type Descriptor, descriptor, readAvailable } from "../../ffi/sys/file.ts";
 import { sys } from "../../ffi/sys/libc.ts";
-import { inNetns } from "../../testing/netns.ts";
-import { type CallOptions, type Sandbox, sandboxTest } from "../../testing/sandbox.ts";
+import { runInNetns } from "../../testing/netns.ts";
+import { type Sandbox, type SandboxCallOptions, sandboxTest } from "../../testing/sandbox.ts";
 import { newFixedIpam } from "../../testing/fixed_ipam.ts";
 import tap from "./plugin.ts";
 
@@ -24,18 +24,19 @@ const ipam = (addresses: string[], gateways: string[] = [], more: object = {}) =
 const tapTest = (name: string, body: (sandbox: Sandbox) => void) => sandboxTest(name, [fixed], body);
 
 function ip(netns: Netns, line: string): string {
-  return inNetns(netns, "ip", ...line.split(" "));
+  return runInNetns(netns, "ip", ...line.split(" "));
 }
 // deno-lint-ignore no-explicit-any -- what ip(8) prints
-const shown = (netns: Netns, line: string): any[] => JSON.parse(inNetns(netns, "ip", "-j", "-d", ...line.split(" ")));
+const shown = (netns: Netns, line: string): any[] =>
+  JSON.parse(runInNetns(netns, "ip", "-j", "-d", ...line.split(" ")));
 const names = (netns: Netns): string[] => shown(netns, "link show").map(({ ifname }) => ifname).sort();
 const linkOf = (netns: Netns, name: string) => shown(netns, `link show ${name}`)[0];
 const tunOf = (netns: Netns) => linkOf(netns, "tap0").linkinfo.info_data;
 
-const options = { ifname: "tap0" } satisfies CallOptions;
-const add = ({ call }: Sandbox, config: object = {}, more: CallOptions = {}) =>
+const options = { ifname: "tap0" } satisfies SandboxCallOptions;
+const add = ({ call }: Sandbox, config: object = {}, more: SandboxCallOptions = {}) =>
   call(tap, "ADD", config, { ...options, ...more });
-const del = ({ call }: Sandbox, config: object = {}, more: CallOptions = {}) =>
+const del = ({ call }: Sandbox, config: object = {}, more: SandboxCallOptions = {}) =>
   call(tap, "DEL", config, { ...options, ...more });
 
 // linux/if_tun.h
@@ -93,7 +94,7 @@ tapTest("tap ADD heeds every key, also all of them together", (sandbox) => {
 
 tapTest("owner and group are numbers that the kernel keeps", (sandbox) => {
   add(sandbox, { owner: 4_000_000_000, group: 4_000_000_001 });
-  expect(inNetns(sandbox.container, "ip", "-N", "-d", "link", "show", "tap0")).toContain(
+  expect(runInNetns(sandbox.container, "ip", "-N", "-d", "link", "show", "tap0")).toContain(
     "user 4000000000 group 4000000001",
   );
 });
@@ -101,7 +102,7 @@ tapTest("owner and group are numbers that the kernel keeps", (sandbox) => {
 tapTest("the MAC address is the runtime's, else that of CNI_ARGS, else that of the configuration", (sandbox) => {
   const [first, second, third] = ["0a:00:00:00:00:01", "0a:00:00:00:00:02", "0a:00:00:00:00:03"];
   const env = { CNI_ARGS: `IgnoreUnknown=1;K8S=x;MAC=${second}` };
-  const wanted: [object, CallOptions, string][] = [
+  const wanted: [object, SandboxCallOptions, string][] = [
     [{ mac: third, runtimeConfig: { mac: first } }, { env }, first],
     [{ mac: third, args: { cni: { mac: first } } }, { env }, second],
     [{ mac: third }, {}, third],
@@ -117,10 +118,10 @@ tapTest("frames go to the program that opens the tap", (sandbox) => {
   const { container } = sandbox;
   add(sandbox, { ipam: ipam(["10.1.0.2/24"]), mac: "0a:00:00:00:00:01" });
   using opened = open(container);
-  inNetns(container, "sh", "-c", "busybox ping -c 1 -W 1 10.1.0.1 >/dev/null || :");
+  runInNetns(container, "sh", "-c", "busybox ping -c 1 -W 1 10.1.0.1 >/dev/null || :");
   for (;;) {
     expect(awaitReadable(opened.fd, 5000)).toBe(true);
-    const frame = readSome(opened.fd).toHex();
+    const frame = readAvailable(opened.fd).toHex();
     // ARP, from that address, who has 10.1.0.1
     if (!frame.startsWith("0806", 24) || !frame.includes("0a010001")) continue;
     expect(frame.slice(12, 24)).toBe("0a0000000001");
@@ -150,7 +151,7 @@ tapTest("addresses and routes are usable before anything opens the tap", (sandbo
   expect(shown(container, "route show default")[0]).toMatchObject({ gateway: "10.1.0.1", dev: "tap0" });
   expect(shown(container, "-6 route show default")[0]).toMatchObject({ gateway: "fd00:1::1", dev: "tap0" });
   expect(ip(container, "-6 addr show tentative")).toBe("");
-  inNetns(container, "busybox", "ping", "-c", "1", "-W", "2", "fd00:1::2");
+  runInNetns(container, "busybox", "ping", "-c", "1", "-W", "2", "fd00:1::2");
   const check = () =>
     sandbox.call(tap, "CHECK", { ...config, prevResult: { cniVersion: "1.1.0", ...result } }, options);
   check();
@@ -246,7 +247,7 @@ tapTest("an SELinux context is refused where there is no SELinux, and nothing is
 });
 
 testWith(["unshare", "mount"], "STATUS tells whether the driver is there", () => {
-  const start: Start = {
+  const start: PluginStart = {
     env: { CNI_COMMAND: "STATUS" },
     stdin: JSON.stringify({ cniVersion: "1.1.0", name: "net", type: "tap" }),
   };

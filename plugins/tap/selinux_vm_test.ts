@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { inNetns, newNamespaces } from "../../testing/netns.ts";
+import { newNamespaces, runInNetns } from "../../testing/netns.ts";
 import { createLabelledTap } from "./labelled_tap.ts";
 
 const directory = mkdtempSync(join(tmpdir(), "cni-test-"));
@@ -38,7 +38,7 @@ test("a tap is made by a program in the context, and what is started later is in
     createLabelledTap("unlabeled", { name: "tap0", owner: 4_000_000_000, group: 4_000_000_001, multiQueue: true })
   );
   expect(contextIn("context")).toBe("unlabeled");
-  const [{ linkinfo }] = JSON.parse(inNetns(container, "ip", "-N", "-j", "-d", "link", "show", "tap0"));
+  const [{ linkinfo }] = JSON.parse(runInNetns(container, "ip", "-N", "-j", "-d", "link", "show", "tap0"));
   expect(linkinfo.info_data).toMatchObject({
     type: "tap",
     persist: true,

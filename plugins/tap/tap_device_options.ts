@@ -6,16 +6,16 @@
 import { boolean, type Infer, int, lazy, nonEmptyString, optional, struct } from "../../spec/schema.ts";
 
 /** A user or group; the last number stands for none. */
-export const identity = int({ min: 0, max: 0xffff_fffe });
+export const userOrGroupId = int({ min: 0, max: 0xffff_fffe });
 
 /** The order. */
-export const tapOrder = lazy(() =>
+export const tapDeviceOptions = lazy(() =>
   struct({
     name: nonEmptyString,
     multiQueue: optional(boolean),
-    owner: optional(identity),
-    group: optional(identity),
+    owner: optional(userOrGroupId),
+    group: optional(userOrGroupId),
   })
 );
-/** What {@linkcode tapOrder} reads. */
-export type TapOrder = Infer<typeof tapOrder>;
+/** What {@linkcode tapDeviceOptions} reads. */
+export type TapDeviceOptions = Infer<typeof tapDeviceOptions>;

@@ -5,22 +5,22 @@
  * @see https://github.com/google/re2/wiki/Syntax
  * @module
  */
-import { unless } from "../../ffi/sys/error.ts";
+import { ignoreErrors } from "../../ffi/sys/error.ts";
 import { readText } from "../../ffi/sys/file.ts";
 import { CniError, Code, ConfigError } from "../../spec/error.ts";
 import { join } from "../../spec/schema.ts";
 
 /** Where the reference plugin has it. */
-export const ALLOWLIST = "/etc/cni/tuning/allowlist.conf";
+export const ALLOWLIST_PATH = "/etc/cni/tuning/allowlist.conf";
 
 /** @throws {ConfigError} naming the first key that no line allows; without a file all are allowed, with an empty one none */
-export function refuseForbidden(file: string, keys: readonly string[]): void {
+export function refuseDisallowed(file: string, keys: readonly string[]): void {
   if (keys.length === 0) return;
   // The administrator's may be a link: that is how Kubernetes puts configuration into directories.
-  const text = unless(["ENOENT", "ENOTDIR"], () => readText(file));
+  const text = ignoreErrors(["ENOENT", "ENOTDIR"], () => readText(file));
   if (text === undefined) return;
   const lines = text.split("\n").map((line) => line.trim());
-  const allowed = lines.flatMap((line, i) => line === "" ? [] : [compile(line, `${file}:${i + 1}`)]);
+  const allowed = lines.flatMap((line, i) => line === "" ? [] : [compilePattern(line, `${file}:${i + 1}`)]);
   const forbidden = keys.find((key) => !allowed.some((pattern) => pattern.test(key)));
   if (forbidden === undefined) return;
   throw new ConfigError(
@@ -31,16 +31,16 @@ export function refuseForbidden(file: string, keys: readonly string[]): void {
 }
 
 /** What is written differently in the two languages; all else that only one of them has is an error in the other. */
-const TRANSLATIONS: readonly (readonly [RegExp, (...parts: string[]) => string])[] = [
+const RE2_TRANSLATIONS: readonly (readonly [RegExp, (...parts: string[]) => string])[] = [
   [/^\\A/, () => "(?<![^])"],
   [/^\\z/, () => "(?![^])"],
   [/^\\(p|P)([A-Z])/, (_, negation, letter) => `\\${negation}{${letter}}`],
   [/^\(\?P</, () => "(?<"],
-  [/^\[:(\^?)(\w+):\]/, (whole, negation, name) => POSIX[name!] && !negation ? POSIX[name!]! : whole!],
+  [/^\[:(\^?)(\w+):\]/, (whole, negation, name) => POSIX_CLASSES[name!] && !negation ? POSIX_CLASSES[name!]! : whole!],
   // Punctuation may be escaped whether it means something or not; there only where it does.
   [/^\\([^0-9A-Za-z\s])/, (_, char) => /[\^$\\.*+?()[\]{}|/-]/.test(char!) ? `\\x${hex(char!)}` : char!],
 ];
-const POSIX: Readonly<Record<string, string>> = {
+const POSIX_CLASSES: Readonly<Record<string, string>> = {
   alnum: "0-9A-Za-z",
   alpha: "A-Za-z",
   digit: "0-9",
@@ -52,21 +52,21 @@ const POSIX: Readonly<Record<string, string>> = {
 const hex = (char: string) => char.charCodeAt(0).toString(16).padStart(2, "0");
 
 /** @throws {CniError} naming the line that cannot be used: whoever cannot read a list must not allow what it forbids */
-function compile(line: string, place: string): RegExp {
-  const [flags = "", letters = ""] = /^\(\?([is]+)\)/.exec(line) ?? [];
+function compilePattern(line: string, location: string): RegExp {
+  const [flags = "", flagLetters = ""] = /^\(\?([is]+)\)/.exec(line) ?? [];
   let pattern = "";
   for (let rest = line.slice(flags.length); rest !== "";) {
-    const [length, piece] = translate(rest);
+    const [length, piece] = translateToken(rest);
     pattern += piece;
     rest = rest.slice(length);
   }
   try {
-    return new RegExp(pattern, `u${letters}`);
+    return new RegExp(pattern, `u${flagLetters}`);
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
     throw new CniError(
       Code.InvalidConfig,
-      `Cannot use the list of allowed sysctls: ${place} is no pattern: ${reason}`,
+      `Cannot use the list of allowed sysctls: ${location} is no pattern: ${reason}`,
       {
         details: line,
       },
@@ -74,8 +74,8 @@ function compile(line: string, place: string): RegExp {
   }
 }
 
-function translate(rest: string): [length: number, piece: string] {
-  for (const [from, to] of TRANSLATIONS) {
+function translateToken(rest: string): [length: number, piece: string] {
+  for (const [from, to] of RE2_TRANSLATIONS) {
     const found = from.exec(rest);
     if (found) return [found[0].length, to(...found)];
   }

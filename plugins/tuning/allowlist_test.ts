@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { refuseForbidden } from "./allowlist.ts";
+import { refuseDisallowed } from "./allowlist.ts";
 
 const KEYS = [
   "net.core.somaxconn",
@@ -18,7 +18,7 @@ function withList(text: string | undefined, body: (judge: Judge) => void): void 
   const file = join(directory, "allowlist.conf");
   try {
     if (text !== undefined) writeFileSync(file, text);
-    body((...keys) => refuseForbidden(file, keys));
+    body((...keys) => refuseDisallowed(file, keys));
   } finally {
     rmSync(directory, { recursive: true });
   }

@@ -7,16 +7,16 @@
  *
  * @module
  */
-import { isMarked, markOf, type Netns } from "../../ffi/netns.ts";
+import { matchesNetnsRecord, type Netns, netnsRecordOf } from "../../ffi/netns.ts";
 import type { Link } from "../../ffi/route/link.ts";
-import { ensureDirectory, findNames } from "../../ffi/sys/directory.ts";
+import { ensureDirectory, findEntryNames } from "../../ffi/sys/directory.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
-import { createFile, findText, NO_FILE, removeReplaced, replaceFile } from "../../ffi/sys/file.ts";
-import { findStatus } from "../../ffi/sys/stat.ts";
-import { writtenSince } from "../../ffi/sys/mtime.ts";
+import { createFile, findText, NOT_A_FILE_CODES, removeWithTemporary, replaceFile } from "../../ffi/sys/file.ts";
+import { findStat } from "../../ffi/sys/stat.ts";
+import { modifiedSince } from "../../ffi/sys/mtime.ts";
 import type { Attachment } from "../../spec/plugin_config.ts";
 import { ConfigError } from "../../spec/error.ts";
-import { parseJson, printJson } from "../../spec/jsonc.ts";
+import { parseJson, stringifyJson } from "../../spec/jsonc.ts";
 import {
   boolean,
   int,
@@ -25,7 +25,7 @@ import {
   nonEmptyString,
   optional,
   record,
-  satisfying,
+  refine,
   type Schema,
   string,
   struct,
@@ -34,7 +34,7 @@ import {
 import type { LinkState } from "./link_state.ts";
 
 /** A kernel parameter: its value before, if it could be read, and what `tuning` made of it. */
-export interface ParameterBackup {
+export interface SysctlBackup {
   readonly before?: string;
   readonly after: string;
 }
@@ -43,13 +43,13 @@ export interface Backup {
   readonly before: LinkState;
   readonly after: LinkState;
   /** By path below /proc/sys. */
-  readonly sysctl: Readonly<Record<string, ParameterBackup>>;
+  readonly sysctl: Readonly<Record<string, SysctlBackup>>;
   /** Absent from the reference plugin's files. */
   readonly owner?: { readonly network: string; readonly containerID: string; readonly ifname: string };
   /** The namespace, and the link in it; absent from the reference plugin's files. */
-  readonly place?: Place;
+  readonly place?: LinkIdentity;
 }
-interface Place {
+interface LinkIdentity {
   /** The file's number; it comes back when the namespace is gone. */
   readonly netns: string;
   /** The kernel's number, which does not; absent from older files, and where the kernel has none. */
@@ -68,23 +68,23 @@ const linkState: Schema<LinkState> = lazy(() =>
   })
 );
 /** What is put back is written to these paths, whoever wrote the file: nothing but a parameter of the network must be reached by it. */
-const parameters = lazy(() =>
-  satisfying(
+const sysctlBackups = lazy(() =>
+  refine(
     record(struct({ before: optional(string), after: string })),
     'paths of kernel parameters, below "net"',
-    (all) => Object.keys(all).every(isNetworkParameter),
+    (all) => Object.keys(all).every(isNetworkSysctl),
   )
 );
-const ours = lazy(() =>
+const ownKeys = lazy(() =>
   struct({
     after: withDefault(linkState, {}),
-    sysctl: withDefault(parameters, {}),
+    sysctl: withDefault(sysctlBackups, {}),
     owner: optional(struct({ network: nonEmptyString, containerID: nonEmptyString, ifname: nonEmptyString })),
     place: optional(struct({ netns: nonEmptyString, cookie: optional(nonEmptyString), link: int({ min: 0 }) })),
   })
 );
 
-function isNetworkParameter(path: string): boolean {
+function isNetworkSysctl(path: string): boolean {
   return /^net(\/[^/\0]+)+$/.test(path) && !path.split("/").some((part) => part === "." || part === "..");
 }
 
@@ -98,9 +98,9 @@ function backupName({ containerId, ifname }: Attachment): string {
 }
 
 /** Those of the attachments of which there is a backup. @throws {SystemError} */
-export function withBackup<A extends Attachment>(dataDir: string, attachments: readonly A[]): A[] {
-  const names = new Set(findNames(dataDir));
-  return attachments.filter((each) => names.has(backupName(each)));
+export function filterWithBackup<A extends Attachment>(dataDir: string, attachments: readonly A[]): A[] {
+  const names = new Set(findEntryNames(dataDir));
+  return attachments.filter((attachment) => names.has(backupName(attachment)));
 }
 
 /** Reads a backup; `undefined` if there is none, or none that makes sense. @throws {SystemError} */
@@ -109,9 +109,9 @@ export function findBackup(path: string, log: (message: string) => void): Backup
     const text = findText(path);
     if (text === undefined) return undefined;
     const node = parseJson(text, path);
-    return { before: linkState.parse(node), ...ours.parse(node) };
+    return { before: linkState.parse(node), ...ownKeys.parse(node) };
   } catch (error) {
-    const isNoFile = error instanceof SystemError && NO_FILE.includes(error.code);
+    const isNoFile = error instanceof SystemError && NOT_A_FILE_CODES.includes(error.code);
     if (!(isNoFile || error instanceof SyntaxError || error instanceof ConfigError)) throw error;
     log(`Cannot use "${path}", going on without: ${error.message}`);
     return undefined;
@@ -121,25 +121,25 @@ export function findBackup(path: string, log: (message: string) => void): Backup
 /** Replaces a backup as a whole. It describes what no reboot survives, so nothing waits for the disk. @throws {SystemError} */
 export function writeBackup(path: string, { before, ...rest }: Backup): void {
   ensureDirectory(path.slice(0, path.lastIndexOf("/")), 0o700);
-  const text = printJson({ ...before, ...rest }, 1);
+  const text = stringifyJson({ ...before, ...rest }, 1);
   // Replacing it can leave something behind, which is found by way of the file itself.
   if (!createFile(path, text, 0o600, false)) replaceFile(path, text, 0o600, false);
 }
 
 /** What identifies the place that a backup is of. */
-export function placeOf(netns: Netns, device: Link | undefined): Place {
-  const { identity, ...cookie } = markOf(netns);
+export function linkIdentityOf(netns: Netns, device: Link | undefined): LinkIdentity {
+  const { identity, ...cookie } = netnsRecordOf(netns);
   return { netns: identity, ...cookie, link: indexOf(device) };
 }
 
 /** False if the backup is of a link that is no more, whose name another has; what does not say is believed. */
-export function isOf(backup: Backup, netns: Netns, device: Link | undefined): boolean {
-  return isFrom(backup, netns) && (backup.place === undefined || backup.place.link === indexOf(device));
+export function isOfLink(backup: Backup, netns: Netns, device: Link | undefined): boolean {
+  return isOfNetns(backup, netns) && (backup.place === undefined || backup.place.link === indexOf(device));
 }
 
 /** False if the backup is of a namespace that is no more, whose path another has; what does not say is believed. */
-export function isFrom({ place }: Backup, netns: Netns): boolean {
-  return place === undefined || isMarked(netns, { identity: place.netns, cookie: place.cookie });
+export function isOfNetns({ place }: Backup, netns: Netns): boolean {
+  return place === undefined || matchesNetnsRecord(netns, { identity: place.netns, cookie: place.cookie });
 }
 
 function indexOf(device: Link | undefined): number {
@@ -155,26 +155,28 @@ function indexOf(device: Link | undefined): number {
 export function collectBackups(
   dataDir: string,
   madeAt: bigint,
-  isToGo: (owner: NonNullable<Backup["owner"]>) => boolean,
+  isStale: (owner: NonNullable<Backup["owner"]>) => boolean,
 ): void {
-  const isYoung = writtenSince(madeAt);
-  for (const name of backupNames(dataDir)) {
+  const isNewer = modifiedSince(madeAt);
+  for (const name of listBackupNames(dataDir)) {
     const path = `${dataDir}/${name}`;
     const owner = findBackup(path, () => {})?.owner;
     // Whoever came after the list of the living was made cannot be on it.
-    if (owner && isToGo(owner) && !isYoung(findStatus(path)?.modified ?? 0n)) removeReplaced(path);
+    if (owner && isStale(owner) && !isNewer(findStat(path)?.mtime ?? 0n)) removeWithTemporary(path);
   }
 }
 
 /** The other backups of a container, with their paths. @throws {SystemError} */
-export function siblings(dataDir: string, attachment: Attachment): [path: string, backup: Backup][] {
-  const own = backupPath(dataDir, attachment);
-  return backupNames(dataDir).map((name) => `${dataDir}/${name}`).filter((path) => path !== own).flatMap((path) => {
-    const backup = path.startsWith(`${dataDir}/${attachment.containerId}_`) && findBackup(path, () => {});
-    return backup && backup.owner?.containerID === attachment.containerId ? [[path, backup]] : [];
-  });
+export function listOtherBackups(dataDir: string, attachment: Attachment): [path: string, backup: Backup][] {
+  const ownPath = backupPath(dataDir, attachment);
+  return listBackupNames(dataDir).map((name) => `${dataDir}/${name}`).filter((path) => path !== ownPath).flatMap(
+    (path) => {
+      const backup = path.startsWith(`${dataDir}/${attachment.containerId}_`) && findBackup(path, () => {});
+      return backup && backup.owner?.containerID === attachment.containerId ? [[path, backup]] : [];
+    },
+  );
 }
 
-function backupNames(dataDir: string): string[] {
-  return (findNames(dataDir) ?? []).filter((name) => name.endsWith(".json") && !name.startsWith("."));
+function listBackupNames(dataDir: string): string[] {
+  return (findEntryNames(dataDir) ?? []).filter((name) => name.endsWith(".json") && !name.startsWith("."));
 }

@@ -4,8 +4,8 @@ import fc from "fast-check";
 import { lstatSync, mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
-import { fuzz, outcomeOf } from "../../testing/fuzz.ts";
-import { type Backup, backupPath, collectBackups, findBackup, siblings, writeBackup } from "./backup.ts";
+import { checkProperty, outcomeOf } from "../../testing/fuzz.ts";
+import { type Backup, backupPath, collectBackups, findBackup, listOtherBackups, writeBackup } from "./backup.ts";
 
 const root = mkdtempSync(join(tmpdir(), "cni-backup-"));
 const dataDir = join(root, "tuning");
@@ -82,7 +82,7 @@ const text = fc.oneof(
 );
 
 test("whatever a file holds, there is a backup of parameters of the network, or none", () => {
-  fuzz(
+  checkProperty(
     fc.property(text, (content) => {
       writeFileSync(path, content);
       writeFileSync(join(dataDir, "c1_eth1.json"), content);
@@ -92,7 +92,7 @@ test("whatever a file holds, there is a backup of parameters of the network, or 
         expect(resolve("/proc/sys", parameter)).toBe(`/proc/sys/${parameter}`);
         expect(parameter).toStartWith("net/");
       }
-      outcomeOf(() => siblings(dataDir, attachment));
+      outcomeOf(() => listOtherBackups(dataDir, attachment));
       outcomeOf(() => collectBackups(dataDir, 0n, () => false));
       expect(readdirSync(dataDir).length).toBe(2);
     }),

@@ -14,7 +14,7 @@ import {
   object,
   optional,
   record,
-  satisfying,
+  refine,
   type Schema,
   string,
   struct,
@@ -25,11 +25,11 @@ import type { LinkState } from "./link_state.ts";
 const u32 = lazy(() => int({ min: 0, max: 0xffff_ffff }));
 const mtu = lazy(() => int({ min: 0, max: 0x7fff_ffff }));
 const sysctl = lazy(() => withDefault(record(string), {}));
-const path = lazy(() => satisfying(nonEmptyString, "a path without NUL", (text) => !text.includes("\0")));
+const path = lazy(() => refine(nonEmptyString, "a path without NUL", (text) => !text.includes("\0")));
 /** Here an empty one is not the same as none: it takes back what others ask for. */
 const macOrEmpty: Schema<Mac | ""> = { parse: (node, path) => node === "" ? "" : mac.parse(node, path) };
 
-const hints = lazy(() =>
+const argsConfig = lazy(() =>
   struct({
     sysctl,
     mac: optional(macOrEmpty),
@@ -49,9 +49,9 @@ export const tuningConfig = lazy(() =>
     mtu: withDefault(mtu, 0),
     allmulti: optional(boolean),
     txQLen: optional(u32),
-    dataDir: withDefault({ ...path, blank: true }, "/run/cni/tuning"),
+    dataDir: withDefault({ ...path, emptyIsUnset: true }, "/run/cni/tuning"),
     runtimeConfig: optional(struct({ mac: optional(mac) })),
-    args: optional(struct({ cni: optional(hints) })),
+    args: optional(struct({ cni: optional(argsConfig) })),
   })
 );
 /** What {@linkcode tuningConfig} reads. */
@@ -61,18 +61,18 @@ export type TuningConfig = Infer<typeof tuningConfig>;
  * What the link is to be like: a hint in `args.cni` comes before the rest, and for the MAC address `runtimeConfig` before CNI_ARGS before
  * the configuration.
  *
- * @param asked the value of `MAC` in CNI_ARGS
+ * @param macArgument the value of `MAC` in CNI_ARGS
  * @throws {ConfigError}
  */
-export function wantedState(config: TuningConfig, asked: string | undefined): LinkState {
-  const hint = config.args?.cni;
-  const byArgs = asked ? mac.parse(asked, "CNI_ARGS MAC") : undefined;
-  const address = (hint?.mac ?? config.runtimeConfig?.mac ?? byArgs ?? config.mac) || undefined;
+export function requestedLinkState(config: TuningConfig, macArgument: string | undefined): LinkState {
+  const cniArgs = config.args?.cni;
+  const macFromArgs = macArgument ? mac.parse(macArgument, "CNI_ARGS MAC") : undefined;
+  const address = (cniArgs?.mac ?? config.runtimeConfig?.mac ?? macFromArgs ?? config.mac) || undefined;
   // False and 0 cannot be told from "as it is": the reference has it so.
-  const promisc = hint?.promisc ?? config.promisc;
-  const bytes = hint?.mtu ?? config.mtu;
-  const allmulti = hint?.allmulti ?? config.allmulti;
-  const txQLen = hint?.txQLen ?? config.txQLen;
+  const promisc = cniArgs?.promisc ?? config.promisc;
+  const bytes = cniArgs?.mtu ?? config.mtu;
+  const allmulti = cniArgs?.allmulti ?? config.allmulti;
+  const txQLen = cniArgs?.txQLen ?? config.txQLen;
   return {
     ...address && { mac: address },
     ...promisc && { promisc },

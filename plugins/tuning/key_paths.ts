@@ -22,17 +22,18 @@ export function* keyPaths(text: string): Generator<readonly string[]> {
   const levels: Level[] = [];
   for (const [token] of text.matchAll(/"[^"\\]*(?:\\.[^"\\]*)*"|[{}[\],]|\/\/[^\n]*|\/\*[^]*?\*\//g)) {
     const level = levels[levels.length - 1];
-    if (token === "{" || token === "[") levels.push({ path: pathOf(level), isObject: token === "{", key: undefined });
-    else if (token === "}" || token === "]") levels.pop();
+    if (token === "{" || token === "[") {
+      levels.push({ path: childPath(level), isObject: token === "{", key: undefined });
+    } else if (token === "}" || token === "]") levels.pop();
     else if (!level?.isObject) continue;
     else if (token === ",") level.key = undefined;
     else if (token[0] === '"' && level.key === undefined) {
       level.key = JSON.parse(token) as string;
-      yield pathOf(level);
+      yield childPath(level);
     }
   }
 }
 
-function pathOf(level: Level | undefined): readonly string[] {
+function childPath(level: Level | undefined): readonly string[] {
   return level ? [...level.path, level.isObject ? level.key ?? "" : "[]"] : [];
 }

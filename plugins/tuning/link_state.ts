@@ -5,7 +5,7 @@
  */
 import type { Mac } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
-import { purposed } from "../../ffi/netlink/error.ts";
+import { withRequestPurpose } from "../../ffi/netlink/error.ts";
 import * as link from "../../ffi/route/link.ts";
 import { IFF_ALLMULTI, IFF_PROMISC } from "../../ffi/route/uapi.ts";
 
@@ -17,7 +17,7 @@ export interface LinkState {
   readonly allmulti?: boolean;
   readonly txQLen?: number;
 }
-type Key = keyof LinkState;
+type SettingKey = keyof LinkState;
 
 interface Setting<T> {
   readonly name: string;
@@ -25,57 +25,60 @@ interface Setting<T> {
   change(value: T): link.LinkIn;
 }
 
-const flag = (bit: number) => ({
+const flagSetting = (bit: number) => ({
   // As somebody asked for it: what looks at packets for a while does not show here.
   read: (device: link.Link) => (device.flags & bit) !== 0,
   change: (on: boolean) => ({ flags: on ? bit : 0, change: bit }),
 });
 
 /** In the order in which they are set. */
-const SETTINGS: { readonly [K in Key]-?: Setting<NonNullable<LinkState[K]>> } = {
+const SETTINGS: { readonly [K in SettingKey]-?: Setting<NonNullable<LinkState[K]>> } = {
   mac: { name: "MAC address", read: (device) => device.mac, change: (mac) => ({ mac }) },
-  promisc: { name: "promiscuous mode", ...flag(IFF_PROMISC) },
+  promisc: { name: "promiscuous mode", ...flagSetting(IFF_PROMISC) },
   mtu: { name: "MTU", read: (device) => device.mtu, change: (mtu) => ({ mtu }) },
-  allmulti: { name: "reception of all multicast", ...flag(IFF_ALLMULTI) },
+  allmulti: { name: "reception of all multicast", ...flagSetting(IFF_ALLMULTI) },
   txQLen: { name: "length of the transmit queue", read: (device) => device.txQLen, change: (txQLen) => ({ txQLen }) },
 };
 
 /** True if there is anything to set. */
-export function isAnything(state: LinkState): boolean {
-  return keysOf(state).length > 0;
+export function hasSettings(state: LinkState): boolean {
+  return settingKeys(state).length > 0;
 }
 
 /** How those settings are that `wanted` has; without what such a link does not have. */
-export function stateOf(device: link.Link, wanted: LinkState): LinkState {
+export function readLinkState(device: link.Link, wanted: LinkState): LinkState {
   return Object.fromEntries(
-    keysOf(wanted).map((key) => [key, SETTINGS[key].read(device)]).filter(([, value]) => value !== undefined),
+    settingKeys(wanted).map((key) => [key, SETTINGS[key].read(device)]).filter(([, value]) => value !== undefined),
   );
 }
 
 /** Makes a link like this; what is so already is not touched. @throws {NetlinkError} naming what the kernel refused */
-export function setState(netns: Netns, ifname: string, wanted: LinkState): void {
+export function setLinkState(netns: Netns, ifname: string, wanted: LinkState): void {
   const device = link.get(netns.route, ifname);
-  for (const key of keysOf(wanted)) {
+  for (const key of settingKeys(wanted)) {
     const { name, read, change } = SETTINGS[key] as Setting<unknown>;
     const value = wanted[key];
     if (read(device) === value) continue;
-    purposed(() => `set ${name} of "${ifname}" to ${value}`, () => link.set(netns.route, device.index, change(value)));
+    withRequestPurpose(
+      () => `set ${name} of "${ifname}" to ${value}`,
+      () => link.set(netns.route, device.index, change(value)),
+    );
   }
 }
 
 /** Calls `differs` for each setting that is not as wanted. */
-export function compareState(
+export function compareLinkState(
   device: link.Link,
   wanted: LinkState,
-  differs: (name: string, actual: unknown, wanted: unknown) => void,
+  onDifference: (name: string, actual: unknown, wanted: unknown) => void,
 ): void {
-  for (const key of keysOf(wanted)) {
+  for (const key of settingKeys(wanted)) {
     const { name, read } = SETTINGS[key];
     const actual = read(device);
-    if (actual !== wanted[key]) differs(name, actual, wanted[key]);
+    if (actual !== wanted[key]) onDifference(name, actual, wanted[key]);
   }
 }
 
-function keysOf(state: LinkState): Key[] {
-  return (Object.keys(SETTINGS) as Key[]).filter((key) => state[key] !== undefined);
+function settingKeys(state: LinkState): SettingKey[] {
+  return (Object.keys(SETTINGS) as SettingKey[]).filter((key) => state[key] !== undefined);
 }

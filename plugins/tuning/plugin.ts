@@ -13,15 +13,15 @@ import {
 } from "../lib/protocol/plugin.ts";
 import { CniError } from "../../spec/error.ts";
 import type { Interface, Result } from "../../spec/result.ts";
-import { ALLOWLIST, refuseForbidden } from "./allowlist.ts";
-import { collectBackups, withBackup } from "./backup.ts";
-import { type TuningConfig, tuningConfig, wantedState } from "./config.ts";
+import { ALLOWLIST_PATH, refuseDisallowed } from "./allowlist.ts";
+import { collectBackups, filterWithBackup } from "./backup.ts";
+import { requestedLinkState, type TuningConfig, tuningConfig } from "./config.ts";
 import type { LinkState } from "./link_state.ts";
-import { parametersOf, refuseRepeated } from "./sysctls.ts";
-import { type Changes, checkChanges, forget, restore, tune } from "./apply.ts";
+import { refuseDuplicateSysctls, requestedSysctls } from "./sysctls.ts";
+import { applyChanges, type Changes, checkChanges, removeBackup, restoreChanges } from "./apply.ts";
 
 /** @param allowlist the file with the kernel parameters that may be set, a pattern per line */
-export function tuning(allowlist: string = ALLOWLIST): Plugin<TuningConfig> {
+export function tuning(allowlist: string = ALLOWLIST_PATH): Plugin<TuningConfig> {
   return plugin<TuningConfig>({
     name: "tuning",
     about: "Sets kernel parameters, MAC address, MTU and flags",
@@ -30,36 +30,42 @@ export function tuning(allowlist: string = ALLOWLIST): Plugin<TuningConfig> {
 
     add(call) {
       const result = requirePrevResult(call, "tuning");
-      const changes = changesOf(call);
-      refuseForbidden(allowlist, changes.parameters.map(({ key }) => key));
-      tune(call, changes);
-      return withState(result, call.ifname, changes.state);
+      const changes = readChanges(call);
+      refuseDisallowed(allowlist, changes.sysctls.map(({ key }) => key));
+      applyChanges(call, changes);
+      return withLinkState(result, call.ifname, changes.linkState);
     },
 
     /** Always succeeds: what cannot be put back must not keep the container attached. */
     del(call) {
       try {
-        restore(call);
+        restoreChanges(call);
       } catch {
         // What failed may have been in the way for a moment; in the end there is to be no file of a container that is gone.
-        for (const step of [restore, forget]) attempt(call, step);
+        for (const step of [restoreChanges, removeBackup]) attemptOrLog(call, step);
       }
     },
 
     /** Of most there is no backup, as nothing was changed. */
-    delMany(calls) {
-      return withBackup(calls[0].config.dataDir, calls);
+    delBatch(calls) {
+      return filterWithBackup(calls[0].config.dataDir, calls);
     },
 
     check(call) {
       requirePrevResult(call, "tuning");
-      checkChanges(call, changesOf(call));
+      checkChanges(call, readChanges(call));
     },
 
-    gc({ config, request, valid, madeAt }) {
-      collectBackups(config.dataDir, madeAt, ({ network, containerID, ifname }) =>
-        network === request.name &&
-        !valid.some((each) => each.containerId === containerID && each.ifname === ifname));
+    gc({ config, pluginConfig, validAttachments, snapshotTime }) {
+      collectBackups(
+        config.dataDir,
+        snapshotTime,
+        ({ network, containerID, ifname }) =>
+          network === pluginConfig.name &&
+          !validAttachments.some((attachment) =>
+            attachment.containerId === containerID && attachment.ifname === ifname
+          ),
+      );
     },
 
     status() {},
@@ -68,7 +74,7 @@ export function tuning(allowlist: string = ALLOWLIST): Plugin<TuningConfig> {
 
 export default tuning();
 
-function attempt(call: DelCall<TuningConfig>, step: (call: DelCall<TuningConfig>) => void): void {
+function attemptOrLog(call: DelCall<TuningConfig>, step: (call: DelCall<TuningConfig>) => void): void {
   try {
     step(call);
   } catch (error) {
@@ -77,20 +83,20 @@ function attempt(call: DelCall<TuningConfig>, step: (call: DelCall<TuningConfig>
   }
 }
 
-function changesOf({ text, ifname, config, args }: AddCall<TuningConfig> | CheckCall<TuningConfig>): Changes {
-  refuseRepeated(text, ifname);
-  return { parameters: parametersOf(config, ifname), state: wantedState(config, args["MAC"]) };
+function readChanges({ configText, ifname, config, args }: AddCall<TuningConfig> | CheckCall<TuningConfig>): Changes {
+  refuseDuplicateSysctls(configText, ifname);
+  return { sysctls: requestedSysctls(config, ifname), linkState: requestedLinkState(config, args["MAC"]) };
 }
 
 /** The result with what it says of the container's interface made true again. The MTU is said only where it was said before. */
-function withState(result: Result, ifname: string, { mac, mtu }: LinkState): Result {
-  const named = result.interfaces?.filter(({ name }) => name === ifname) ?? [];
-  if (named.length === 0) return result;
+function withLinkState(result: Result, ifname: string, { mac, mtu }: LinkState): Result {
+  const matching = result.interfaces?.filter(({ name }) => name === ifname) ?? [];
+  if (matching.length === 0) return result;
   // An interface of the host can have the same name; where nothing tells them apart, it is the container's.
-  const hasSandbox = named.some(({ sandbox }) => sandbox);
-  const change = (each: Interface): Interface =>
-    !named.includes(each) || hasSandbox && !each.sandbox
-      ? each
-      : { ...each, ...mac && { mac }, ...mtu && each.mtu && { mtu } };
+  const hasSandbox = matching.some(({ sandbox }) => sandbox);
+  const change = (entry: Interface): Interface =>
+    !matching.includes(entry) || hasSandbox && !entry.sandbox
+      ? entry
+      : { ...entry, ...mac && { mac }, ...mtu && entry.mtu && { mtu } };
   return { ...result, interfaces: result.interfaces!.map(change) };
 }

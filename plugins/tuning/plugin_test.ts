@@ -2,9 +2,9 @@ import { expect } from "bun:test";
 import { existsSync, mkdirSync, readdirSync, readFileSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type Netns, openNetns } from "../../ffi/netns.ts";
-import { inNetns } from "../../testing/netns.ts";
-import { embedded, serve, type Surroundings } from "../lib/protocol/serve.ts";
-import { type CallOptions, type Sandbox, sandboxTest } from "../../testing/sandbox.ts";
+import { runInNetns } from "../../testing/netns.ts";
+import { builtinInvoker, type HostContext, serve } from "../lib/protocol/serve.ts";
+import { type Sandbox, type SandboxCallOptions, sandboxTest } from "../../testing/sandbox.ts";
 import type { Result } from "../../spec/result.ts";
 import { tuning } from "./plugin.ts";
 
@@ -13,7 +13,7 @@ type Json = Readonly<Record<string, unknown>>;
 interface Bench extends Sandbox {
   readonly dataDir: string;
   /** Gives the result of an ADD; `$` is for CNI_ARGS and the like. */
-  run(verb: "ADD" | "DEL" | "CHECK" | "GC", config: Json, options?: CallOptions): Result;
+  run(verb: "ADD" | "DEL" | "CHECK" | "GC", config: Json, options?: SandboxCallOptions): Result;
   /** The link's settings as ip(8) shows them. */
   link(ifname?: string): Json;
   sysctl(path: string): string;
@@ -27,7 +27,7 @@ const ALL = { mac: "0a:00:00:00:00:07", mtu: 1400, promisc: true, allmulti: true
 const SOMAXCONN = "net.core.somaxconn";
 
 function addLink(netns: Netns, ifname: string): void {
-  inNetns(
+  runInNetns(
     netns,
     "ip",
     "link",
@@ -45,7 +45,7 @@ function addLink(netns: Netns, ifname: string): void {
 
 function linkOf(netns: Netns, ifname: string): Json {
   const [{ address: mac, mtu, txqlen: txQLen, promiscuity, flags }] = JSON.parse(
-    inNetns(netns, "ip", "-j", "-d", "link", "show", ifname),
+    runInNetns(netns, "ip", "-j", "-d", "link", "show", ifname),
   );
   return {
     mac,
@@ -69,7 +69,7 @@ function tuningTest(name: string, body: (bench: Bench) => void): void {
       run: (verb, config, options) =>
         call(plugin, verb, { dataDir, prevResult: previous(container), ...config }, options),
       link: (ifname = "eth0") => linkOf(container, ifname),
-      sysctl: (path) => inNetns(container, "cat", `/proc/sys/${path}`).trimEnd(),
+      sysctl: (path) => runInNetns(container, "cat", `/proc/sys/${path}`).trimEnd(),
       files: () => existsSync(dataDir) ? readdirSync(dataDir).sort() : [],
       allowlist: (text) => writeFileSync(list, text),
     });
@@ -202,8 +202,8 @@ tuningTest("a parameter that is there twice is refused, whatever its spelling", 
     const text = JSON.stringify({ cniVersion: "1.1.0", name: "n", mtu: 1300, prevResult: previous(container) });
     const stdin = `${text.slice(0, -1)},"sysctl":{"${SOMAXCONN}":"1", /* again */ "net.core.som\\u0061xconn":"1"}}`;
     const env = { CNI_CONTAINERID: "c1", CNI_IFNAME: "eth0", CNI_NETNS: container.path };
-    const around: Surroundings = { host, openNetns, invoker: () => embedded(() => undefined, around), log() {} };
-    const { exitCode, stdout } = serve(tuning(), { command: verb, env, stdin }, around);
+    const context: HostContext = { host, openNetns, invoker: () => builtinInvoker(() => undefined, context), log() {} };
+    const { exitCode, stdout } = serve(tuning(), { command: verb, env, stdin }, context);
     expect([exitCode, JSON.parse(stdout).code, JSON.parse(stdout).msg]).toEqual([
       1,
       7,
@@ -247,18 +247,18 @@ tuningTest("CHECK names what has changed since", ({ run, container }) => {
     [["txqueuelen", "78"], ["txqueuelen", "77"], "transmit queue"],
   ];
   for (const [change, back, message] of drift) {
-    inNetns(container, "ip", "link", "set", "eth0", ...change);
+    runInNetns(container, "ip", "link", "set", "eth0", ...change);
     expect(() => run("CHECK", config)).toThrow(message);
-    inNetns(container, "ip", "link", "set", "eth0", ...back);
+    runInNetns(container, "ip", "link", "set", "eth0", ...back);
     run("CHECK", config);
   }
   // Nobody asked for the opposite of it.
-  inNetns(container, "ip", "link", "set", "eth0", "promisc", "on");
+  runInNetns(container, "ip", "link", "set", "eth0", "promisc", "on");
   run("CHECK", { mtu: 1400 });
-  inNetns(container, "sh", "-c", "echo 4096 131072 6291455 >/proc/sys/net/ipv4/tcp_rmem");
+  runInNetns(container, "sh", "-c", "echo 4096 131072 6291455 >/proc/sys/net/ipv4/tcp_rmem");
   expect(() => run("CHECK", config)).toThrow('kernel parameter net.ipv4.tcp_rmem is "4096\\t131072\\t6291455"');
   run("CHECK", ALL);
-  inNetns(container, "ip", "link", "del", "eth0");
+  runInNetns(container, "ip", "link", "del", "eth0");
   expect(() => run("CHECK", ALL)).toThrow('interface "eth0" is missing');
   expect(() => run("CHECK", { ...ALL, prevResult: undefined })).toThrow("prevResult is missing");
 });
@@ -329,7 +329,7 @@ tuningTest(
     }
     // What somebody else has set since is theirs.
     run("ADD", { sysctl: { [SOMAXCONN]: "500" } });
-    inNetns(container, "sh", "-c", "echo 700 >/proc/sys/net/core/somaxconn");
+    runInNetns(container, "sh", "-c", "echo 700 >/proc/sys/net/core/somaxconn");
     run("DEL", {});
     expect(sysctl("net/core/somaxconn")).toBe("700");
   },
@@ -339,7 +339,7 @@ tuningTest(
   "DEL succeeds when link, namespace, file or configuration are gone, and leaves no file",
   ({ run, container, files, dataDir, newContainer, log }) => {
     run("ADD", ALL);
-    inNetns(container, "ip", "link", "del", "eth0");
+    runInNetns(container, "ip", "link", "del", "eth0");
     run("DEL", ALL);
     expect(files()).toEqual([]);
     for (const netns of [null, "/nonexistent"]) {
@@ -363,16 +363,16 @@ tuningTest(
   "a file of an earlier interface of the same name is not put on its successor",
   ({ run, container, link }) => {
     run("ADD", { mtu: 1400, mac: ALL.mac });
-    inNetns(container, "ip", "link", "del", "eth0");
+    runInNetns(container, "ip", "link", "del", "eth0");
     addLink(container, "eth0");
-    inNetns(container, "ip", "link", "set", "eth0", "mtu", "1450");
+    runInNetns(container, "ip", "link", "set", "eth0", "mtu", "1450");
     run("ADD", { mtu: 1300 });
     run("DEL", {});
     expect(link()).toEqual({ ...ORIGINAL, mtu: 1450 });
     run("ADD", { mtu: 1400 });
-    inNetns(container, "ip", "link", "del", "eth0");
+    runInNetns(container, "ip", "link", "del", "eth0");
     addLink(container, "eth0");
-    inNetns(container, "ip", "link", "set", "eth0", "mtu", "1450");
+    runInNetns(container, "ip", "link", "set", "eth0", "mtu", "1450");
     run("DEL", {});
     expect(link()).toEqual({ ...ORIGINAL, mtu: 1450 });
   },
@@ -456,7 +456,7 @@ tuningTest("DEL forgets what cannot be put back, and puts back the rest", ({ run
 });
 
 tuningTest("an MTU is set on the container's side and nowhere else", ({ run, host, container }) => {
-  inNetns(host, "ip", "link", "add", "out", "type", "veth", "peer", "name", "eth5", "netns", container.path);
+  runInNetns(host, "ip", "link", "add", "out", "type", "veth", "peer", "name", "eth5", "netns", container.path);
   run("ADD", { mtu: 1400 }, { ifname: "eth5" });
   expect([linkOf(container, "eth5")["mtu"], linkOf(host, "out")["mtu"]]).toEqual([1400, 1500]);
 });

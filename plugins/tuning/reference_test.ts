@@ -2,14 +2,14 @@
 import { expect } from "bun:test";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { inNetns } from "../../testing/netns.ts";
-import { type CallOptions, newSandbox, type Sandbox } from "../../testing/sandbox.ts";
+import { runInNetns } from "../../testing/netns.ts";
+import { newSandbox, type Sandbox, type SandboxCallOptions } from "../../testing/sandbox.ts";
 import { callReference, REFERENCE_VERSION, referenceTest } from "../../testing/reference.ts";
-import type { Verb } from "../../spec/version.ts";
+import type { CniCommand } from "../../spec/version.ts";
 import tuning from "./plugin.ts";
 
 type Json = Readonly<Record<string, unknown>>;
-type Side = (sandbox: Sandbox, verb: Verb, config: Json, options?: CallOptions) => unknown;
+type Side = (sandbox: Sandbox, verb: CniCommand, config: Json, options?: SandboxCallOptions) => unknown;
 
 const peerTest = referenceTest("tuning");
 const dataDirOf = ({ directory }: Sandbox) => join(directory, "state");
@@ -34,16 +34,16 @@ const PARAMETERS = ["net/core/somaxconn", "net/ipv4/conf/eth0/rp_filter", "net/i
 /** A sandbox whose container has a link, with its path known to nobody: it differs from sandbox to sandbox. */
 function prepared(): Sandbox {
   const sandbox = newSandbox([]);
-  inNetns(sandbox.container, "ip", ...LINK.split(" "));
+  runInNetns(sandbox.container, "ip", ...LINK.split(" "));
   return sandbox;
 }
 
 function stateOf(sandbox: Sandbox): unknown {
   const { container } = sandbox;
   const [{ address, mtu, txqlen, promiscuity, flags }] = JSON.parse(
-    inNetns(container, "ip", "-j", "-d", "link", "show", "eth0"),
+    runInNetns(container, "ip", "-j", "-d", "link", "show", "eth0"),
   );
-  const parameters = PARAMETERS.map((each) => inNetns(container, "cat", `/proc/sys/${each}`));
+  const parameters = PARAMETERS.map((each) => runInNetns(container, "cat", `/proc/sys/${each}`));
   return { address, mtu, txqlen, promiscuity, flags, parameters };
 }
 

@@ -5,9 +5,9 @@
  * @module
  */
 import type { Netns } from "../../ffi/netns.ts";
-import { SystemError, unless } from "../../ffi/sys/error.ts";
+import { ignoreErrors, SystemError } from "../../ffi/sys/error.ts";
 import { overwrite } from "../../ffi/sys/file.ts";
-import { findStatus } from "../../ffi/sys/stat.ts";
+import { findStat } from "../../ffi/sys/stat.ts";
 import { findSysctl } from "../../ffi/sysctl.ts";
 import { CniError, Code, ConfigError } from "../../spec/error.ts";
 import { keyPaths } from "./key_paths.ts";
@@ -15,7 +15,7 @@ import { join } from "../../spec/schema.ts";
 import type { TuningConfig } from "./config.ts";
 
 /** One parameter and the value it is to have. */
-export interface Parameter {
+export interface RequestedSysctl {
   /** As it is written in the configuration. */
   readonly key: string;
   /** Below /proc/sys: `net/ipv4/conf/eth0.100/forwarding`. */
@@ -24,9 +24,9 @@ export interface Parameter {
 }
 
 /** The parameters of a configuration, each once: a hint in `args.cni` counts more. @throws {ConfigError} naming the key that means none */
-export function parametersOf({ sysctl, args }: TuningConfig, ifname: string): readonly Parameter[] {
-  const all = Object.entries({ ...sysctl, ...args?.cni?.sysctl });
-  const byPath = new Map(all.map(([key, value]) => [pathOf(key, ifname), { key, value }]));
+export function requestedSysctls({ sysctl, args }: TuningConfig, ifname: string): readonly RequestedSysctl[] {
+  const entries = Object.entries({ ...sysctl, ...args?.cni?.sysctl });
+  const byPath = new Map(entries.map(([key, value]) => [sysctlPath(key, ifname), { key, value }]));
   return Array.from(byPath, ([path, parameter]) => ({ path, ...parameter }));
 }
 
@@ -36,18 +36,18 @@ export function parametersOf({ sysctl, args }: TuningConfig, ifname: string): re
  * @param text the request as it came
  * @throws {ConfigError}
  */
-export function refuseRepeated(text: string, ifname: string): void {
+export function refuseDuplicateSysctls(text: string, ifname: string): void {
   // Most requests have none, and reading a text key by key is the most expensive thing here. A backslash may hide a letter.
   if (!text.toLowerCase().includes("sysctl") && !text.includes("\\")) return;
   const seen = new Set<string>();
   for (const path of keyPaths(text)) {
-    const holder = holderOf(path);
-    if (holder === undefined) continue;
+    const objectPath = sysctlObjectPath(path);
+    if (objectPath === undefined) continue;
     const key = path[path.length - 1]!;
-    const isParameter = holder.length < path.length;
-    const id = JSON.stringify([holder, isParameter && pathOf(key, ifname)]);
+    const isParameter = objectPath.length < path.length;
+    const id = JSON.stringify([objectPath, isParameter && sysctlPath(key, ifname)]);
     if (seen.has(id)) {
-      const where = isParameter ? join(holder.join("."), key) : holder.join(".");
+      const where = isParameter ? join(objectPath.join("."), key) : objectPath.join(".");
       throw new ConfigError(where, "there once, as duplicated sysctl keys are not allowed", "it twice");
     }
     seen.add(id);
@@ -55,7 +55,7 @@ export function refuseRepeated(text: string, ifname: string): void {
 }
 
 /** The `sysctl` object that the key at this path is, or is in. */
-function holderOf(path: readonly string[]): readonly string[] | undefined {
+function sysctlObjectPath(path: readonly string[]): readonly string[] | undefined {
   const folded = path.map((key) => key.toLowerCase());
   return [["sysctl"], ["args", "cni", "sysctl"]].find((holder) =>
     (path.length === holder.length || path.length === holder.length + 1) &&
@@ -67,11 +67,11 @@ function holderOf(path: readonly string[]): readonly string[] | undefined {
  * Below /proc/sys. As for sysctl(8), the separator that comes first separates and the other one belongs to a name; an interface's name is
  * recognised with its dots, and `IFNAME` stands for it.
  */
-function pathOf(key: string, ifname: string): string {
-  const named = key.replace(`.${ifname}.`, ".IFNAME.");
-  const slashes = /[./]/.exec(named)?.[0] === "."
-    ? named.replace(/[./]/g, (separator) => separator === "." ? "/" : ".")
-    : named;
+function sysctlPath(key: string, ifname: string): string {
+  const withPlaceholder = key.replace(`.${ifname}.`, ".IFNAME.");
+  const slashes = /[./]/.exec(withPlaceholder)?.[0] === "."
+    ? withPlaceholder.replace(/[./]/g, (separator) => separator === "." ? "/" : ".")
+    : withPlaceholder;
   const parts = slashes.split("/").filter((part) => part !== "");
   const isBelowNet = parts.length > 1 && parts[0] === "net" && !parts.includes("..") && !parts.includes(".");
   if (!isBelowNet || key.includes("\0")) {
@@ -85,43 +85,43 @@ function pathOf(key: string, ifname: string): string {
 }
 
 /** The value of a parameter in the namespace; `undefined` if there is none, or none that can be read. */
-export function findValue(netns: Netns, path: string): string | undefined {
+export function findSysctlValue(netns: Netns, path: string): string | undefined {
   // Some can be written only: net/ipv4/route/flush.
-  return unless(
+  return ignoreErrors(
     ["EACCES", "EPERM", "EINVAL", "EIO", "EISDIR"],
     () => netns.run<string | undefined>(() => findSysctl(path)),
   );
 }
 
 /** Refuses a parameter that the kernel does not have in this namespace. @throws {ConfigError} */
-export function refuseUnknown(netns: Netns, parameters: readonly Parameter[]): void {
+export function refuseUnknownSysctls(netns: Netns, parameters: readonly RequestedSysctl[]): void {
   for (const { key, path } of parameters) {
-    if (netns.run<boolean>(() => findStatus(`/proc/sys/${path}`)?.isFile ?? false)) continue;
+    if (netns.run<boolean>(() => findStat(`/proc/sys/${path}`)?.isFile ?? false)) continue;
     const found = JSON.stringify(key);
     throw new ConfigError(join("sysctl", key), "a parameter that the kernel has in this container", found);
   }
 }
 
 /** Sets a parameter unless it has the value, which is all that is needed where /proc/sys is read-only. @throws {CniError} */
-export function setValue(netns: Netns, { key, path, value }: Parameter): void {
-  const present = findValue(netns, path);
-  if (present !== undefined && isSameValue(present, value)) return;
+export function setSysctlValue(netns: Netns, { key, path, value }: RequestedSysctl): void {
+  const present = findSysctlValue(netns, path);
+  if (present !== undefined && isSameSysctlValue(present, value)) return;
   try {
     // Of nothing at all the kernel takes no notice.
     netns.run<void>(() => overwrite(`/proc/sys/${path}`, value === "" ? "\n" : value));
   } catch (error) {
     if (!(error instanceof SystemError)) throw error;
-    const now = present === undefined ? "it cannot be read" : `it is ${JSON.stringify(present)} now`;
+    const currentText = present === undefined ? "it cannot be read" : `it is ${JSON.stringify(present)} now`;
     const message = `Cannot set kernel parameter ${key} to ${JSON.stringify(value)}: ${error.message}`;
-    throw new CniError(Code.Internal, message, { details: now, cause: error });
+    throw new CniError(Code.Internal, message, { details: currentText, cause: error });
   }
 }
 
 /** Tells whether two texts are one value: numbers may be written in several ways and be separated by any blanks. */
-export function isSameValue(a: string, b: string): boolean {
-  const [left, right] = [a, b].map((text) => text.trim().split(/\s+/));
-  return left!.length === right!.length &&
-    left!.every((word, i) => word === right![i] || isSameNumber(word, right![i]!));
+export function isSameSysctlValue(a: string, b: string): boolean {
+  const [wordsOfA, wordsOfB] = [a, b].map((text) => text.trim().split(/\s+/));
+  return wordsOfA!.length === wordsOfB!.length &&
+    wordsOfA!.every((word, i) => word === wordsOfB![i] || isSameNumber(word, wordsOfB![i]!));
 }
 
 function isSameNumber(a: string, b: string): boolean {

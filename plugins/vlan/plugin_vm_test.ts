@@ -1,28 +1,28 @@
 /** The vlan plugin on a kernel that has VLANs: not that of every machine. */
 import { expect } from "bun:test";
 import type { Netns } from "../../ffi/netns.ts";
-import { linkNames, shell, shown } from "../../testing/netns.ts";
-import { withResult } from "../../testing/sandbox.ts";
+import { ipShow, linkNames, runShellInNetns } from "../../testing/netns.ts";
+import { withPrevResult } from "../../testing/sandbox.ts";
 import {
-  askPatiently,
-  attacher,
-  giving,
-  inhabit,
-  reached,
-  type Segment,
-  segmentTest,
-  statusOf,
+  ipamGiving,
+  type LanSandbox,
+  lanTest,
+  newAttacher,
+  pingReachable,
+  repeatDadProbes,
+  startProcessInNetns,
+  statusCode,
 } from "../../testing/lan.ts";
 import type { Result } from "../../spec/result.ts";
 import vlan from "./plugin.ts";
 
 const FIVE = { master: "up0", vlanId: 5 };
-const linkOf = (netns: Netns) => shown(netns, "link", "show", "eth0")[0];
-const attach = attacher(vlan, FIVE);
+const linkOf = (netns: Netns) => ipShow(netns, "link", "show", "eth0")[0];
+const attach = newAttacher(vlan, FIVE);
 
 /** Gives the machine outside addresses in a VLAN. */
-function joinOutside({ outside }: Segment, id: number, ...addresses: string[]): void {
-  shell(
+function joinOutside({ outside }: LanSandbox, id: number, ...addresses: string[]): void {
+  runShellInNetns(
     outside,
     `ip link add link eth0 name v${id} type vlan id ${id}`,
     ...addresses.map((each) => `ip addr add ${each} dev v${id} ${each.includes(":") ? "nodad" : ""}`),
@@ -30,10 +30,10 @@ function joinOutside({ outside }: Segment, id: number, ...addresses: string[]): 
   );
 }
 
-segmentTest("the container speaks to machines in its VLAN, in both families, and to nobody else", (segment) => {
+lanTest("the container speaks to machines in its VLAN, in both families, and to nobody else", (segment) => {
   const { call, container, host } = segment;
   joinOutside(segment, 5, "10.6.0.1/24", "fd06::1/64");
-  const config = { ...FIVE, ...giving("10.6.0.9/24", "fd06::9/64") };
+  const config = { ...FIVE, ...ipamGiving("10.6.0.9/24", "fd06::9/64") };
   const result = call(vlan, "ADD", config);
   const link = linkOf(container);
   expect(link).toMatchObject({
@@ -45,15 +45,15 @@ segmentTest("the container speaks to machines in its VLAN, in both families, and
     interfaces: [{ name: "eth0", mac: link.address, sandbox: container.path }],
     ips: [{ address: "10.6.0.9/24", interface: 0 }, { address: "fd06::9/64", interface: 0 }],
   } as unknown as Result);
-  expect(reached(container, "10.6.0.1", "fd06::1")).toEqual(["10.6.0.1", "fd06::1"]);
-  const other = attach(segment, "c2", { vlanId: 6, ...giving("10.6.0.8/24") });
-  expect(reached(other.netns, "10.6.0.1", "10.6.0.9")).toEqual([]);
-  call(vlan, "CHECK", withResult(config, result));
+  expect(pingReachable(container, "10.6.0.1", "fd06::1")).toEqual(["10.6.0.1", "fd06::1"]);
+  const other = attach(segment, "c2", { vlanId: 6, ...ipamGiving("10.6.0.8/24") });
+  expect(pingReachable(other.netns, "10.6.0.1", "10.6.0.9")).toEqual([]);
+  call(vlan, "CHECK", withPrevResult(config, result));
   expect(linkNames(host)).toEqual(["lo", "up0"]);
 });
 
-segmentTest("VLANs 0 to 4094; mtu: the master's, or less", (segment) => {
-  shell(segment.host, "ip link set up0 mtu 1400");
+lanTest("VLANs 0 to 4094; mtu: the master's, or less", (segment) => {
+  runShellInNetns(segment.host, "ip link set up0 mtu 1400");
   const idOf = (netns: Netns) => linkOf(netns).linkinfo.info_data.id;
   expect(idOf(attach(segment, "c0", { vlanId: 0 }).netns)).toBe(0);
   expect(idOf(attach(segment, "c4094", { vlanId: 4094 }).netns)).toBe(4094);
@@ -66,123 +66,123 @@ segmentTest("VLANs 0 to 4094; mtu: the master's, or less", (segment) => {
   expect(() => attach(segment, "c9", { master: "" })).toThrow("master must be the interface whose VLAN it is to be");
 });
 
-segmentTest("a VLAN that another container has is refused with that container", (segment) => {
+lanTest("a VLAN that another container has is refused with that container", (segment) => {
   const first = attach(segment, "c1", {});
-  using home = inhabit(first.netns);
+  using home = startProcessInNetns(first.netns);
   expect(() => attach(segment, "c2", {})).toThrow(
     `Cannot create "eth0" on master "up0": File exists (EEXIST, 8021q: VLAN device already exists): "up0" is used by container "c1" (network "test", interface "eth0") in "${home.place}"`,
   );
-  shell(segment.host, "ip link add link up0 name mine type vlan id 9");
+  runShellInNetns(segment.host, "ip link add link up0 name mine type vlan id 9");
   expect(() => attach(segment, "c2", { vlanId: 9 })).toThrow('"up0" is used by vlan "mine"');
-  shell(segment.container, "ip link add eth0 type veth peer name far");
+  runShellInNetns(segment.container, "ip link add eth0 type veth peer name far");
   expect(() => segment.call(vlan, "ADD", { ...FIVE, vlanId: 10 })).toThrow(
     "the container has an interface of that name",
   );
 });
 
-segmentTest("a master that is down is named", ({ call, host, container, asked }) => {
-  shell(host, "ip link set up0 down");
-  expect(() => call(vlan, "ADD", { ...FIVE, ...giving("10.6.0.9/24") })).toThrow(
+lanTest("a master that is down is named", ({ call, host, container, ipamCalls }) => {
+  runShellInNetns(host, "ip link set up0 down");
+  expect(() => call(vlan, "ADD", { ...FIVE, ...ipamGiving("10.6.0.9/24") })).toThrow(
     'Cannot set "eth0" up: its master "up0" is down',
   );
   expect(linkNames(container)).toEqual(["lo"]);
-  expect(asked).toEqual(["ADD", "DEL"]);
+  expect(ipamCalls).toEqual(["ADD", "DEL"]);
 });
 
-segmentTest("linkInContainer takes a master of the container", ({ call, container }) => {
-  shell(container, "ip link add up1 up type veth peer name far; ip link set far up");
-  const config = { master: "up1", vlanId: 5, linkInContainer: true, ...giving("10.6.0.9/24") };
+lanTest("linkInContainer takes a master of the container", ({ call, container }) => {
+  runShellInNetns(container, "ip link add up1 up type veth peer name far; ip link set far up");
+  const config = { master: "up1", vlanId: 5, linkInContainer: true, ...ipamGiving("10.6.0.9/24") };
   const result = call(vlan, "ADD", config);
   expect(linkOf(container).link).toBe("up1");
-  call(vlan, "CHECK", withResult(config, result));
-  expect(() => call(vlan, "CHECK", withResult({ ...config, linkInContainer: false, master: "up0" }, result)))
+  call(vlan, "CHECK", withPrevResult(config, result));
+  expect(() => call(vlan, "CHECK", withPrevResult({ ...config, linkInContainer: false, master: "up0" }, result)))
     .toThrow('master of "eth0" is elsewhere, expected "up0"');
   call(vlan, "DEL", config);
   expect(linkNames(container)).toEqual(["far", "lo", "up1"]);
 });
 
-segmentTest("without IPAM the link is up and bare, also for CHECK", ({ call, container, asked }) => {
+lanTest("without IPAM the link is up and bare, also for CHECK", ({ call, container, ipamCalls }) => {
   const result = call(vlan, "ADD", FIVE);
   expect(result.ips).toBeUndefined();
   expect(linkOf(container).flags).toContain("UP");
-  call(vlan, "CHECK", withResult(FIVE, result));
-  expect(asked).toEqual([]);
+  call(vlan, "CHECK", withPrevResult(FIVE, result));
+  expect(ipamCalls).toEqual([]);
 });
 
-segmentTest(
+lanTest(
   "CHECK accepts /32 and routes of other tables, and names what is otherwise",
   ({ call, container, host }) => {
-    shell(host, "ip link add other up type veth peer name far");
+    runShellInNetns(host, "ip link add other up type veth peer name far");
     const routes = [{ dst: "10.6.0.1/32", scope: 253 }, { dst: "0.0.0.0/0", gw: "10.6.0.1", table: 5000 }];
     const config = { ...FIVE, mtu: 1400, ipam: { type: "fixed", ips: ["10.6.0.2/32"], routes } };
     const result = call(vlan, "ADD", config);
-    const check = (change: object = {}) => call(vlan, "CHECK", withResult({ ...config, ...change }, result));
+    const check = (change: object = {}) => call(vlan, "CHECK", withPrevResult({ ...config, ...change }, result));
     check();
     expect(() => check({ vlanId: 6 })).toThrow('VLAN of "eth0" is 5, expected 6');
     expect(() => check({ master: "other" })).toThrow('master of "eth0" is "up0", expected "other"');
     expect(() => check({ master: "gone" })).toThrow('the host has no master "gone" for "eth0"');
     expect(() => check({ mtu: 1300 })).toThrow('MTU of "eth0" is 1400, expected 1300');
-    shell(container, "ip route flush table 5000");
+    runShellInNetns(container, "ip route flush table 5000");
     expect(() => check()).toThrow('"eth0" lacks the route to 0.0.0.0/0 via 10.6.0.1');
   },
 );
 
-segmentTest("DEL needs neither master nor namespace, and leaves what is not its own", (segment) => {
-  const { call, container, host, asked } = segment;
-  const config = { ...FIVE, ...giving("10.6.0.9/24") };
+lanTest("DEL needs neither master nor namespace, and leaves what is not its own", (segment) => {
+  const { call, container, host, ipamCalls } = segment;
+  const config = { ...FIVE, ...ipamGiving("10.6.0.9/24") };
   call(vlan, "ADD", config);
   call(vlan, "DEL", { ...config, vlanId: 9999, mtu: -5, master: "" });
   expect(linkNames(container)).toEqual(["lo"]);
-  shell(host, "ip link del up0");
+  runShellInNetns(host, "ip link del up0");
   call(vlan, "DEL", config);
   call(vlan, "DEL", { ...config, linkInContainer: true }, { netns: null });
   call(vlan, "DEL", { ...config, linkInContainer: true }, { netns: "/run/netns/gone" });
-  expect(asked).toEqual(["ADD", "DEL", "DEL", "DEL", "DEL"]);
-  shell(container, "ip link add eth0 type veth peer name far");
+  expect(ipamCalls).toEqual(["ADD", "DEL", "DEL", "DEL", "DEL"]);
+  runShellInNetns(container, "ip link add eth0 type veth peer name far");
   call(vlan, "DEL", config);
   expect(linkNames(container)).toEqual(["eth0", "far", "lo"]);
 });
 
-segmentTest("an ADD that fails leaves nothing", ({ call, container, asked }) => {
-  expect(() => call(vlan, "ADD", { ...FIVE, ...giving() })).toThrow("returned no address");
+lanTest("an ADD that fails leaves nothing", ({ call, container, ipamCalls }) => {
+  expect(() => call(vlan, "ADD", { ...FIVE, ...ipamGiving() })).toThrow("returned no address");
   expect(() => call(vlan, "ADD", { ...FIVE, cniVersion: "0.2.0" })).toThrow();
   const routes = [{ dst: "10.99.0.0/16", gw: "192.0.2.1" }];
   expect(() => call(vlan, "ADD", { ...FIVE, ipam: { type: "fixed", ips: ["10.6.0.2/24"], routes } })).toThrow(
     "10.99.0.0/16",
   );
   expect(linkNames(container)).toEqual(["lo"]);
-  expect(asked).toEqual(["ADD", "DEL", "ADD", "DEL"]);
+  expect(ipamCalls).toEqual(["ADD", "DEL", "ADD", "DEL"]);
 });
 
-segmentTest("an address that another machine of the VLAN has is refused, on IPv4 and IPv6", (segment) => {
-  const { call, container, outside, asked, host } = segment;
+lanTest("an address that another machine of the VLAN has is refused, on IPv4 and IPv6", (segment) => {
+  const { call, container, outside, ipamCalls, host } = segment;
   joinOutside(segment, 5, "10.6.0.1/24", "fd06::1/64");
-  const mac = shown(outside, "link", "show", "v5")[0].address;
-  askPatiently(container);
+  const mac = ipShow(outside, "link", "show", "v5")[0].address;
+  repeatDadProbes(container);
   // In another VLAN the same address is another one.
-  using _home = inhabit(attach(segment, "c2", { vlanId: 6, ...giving("fd06::1/64") }).netns);
-  expect(() => call(vlan, "ADD", { ...FIVE, ...giving("10.6.0.1/24") })).toThrow(
+  using _home = startProcessInNetns(attach(segment, "c2", { vlanId: 6, ...ipamGiving("fd06::1/64") }).netns);
+  expect(() => call(vlan, "ADD", { ...FIVE, ...ipamGiving("10.6.0.1/24") })).toThrow(
     `Cannot use address 10.6.0.1 on "eth0" of master "up0": in use by another machine on the wire, MAC address ${mac}`,
   );
-  expect(() => call(vlan, "ADD", { ...FIVE, ...giving("fd06::1/64") })).toThrow(
+  expect(() => call(vlan, "ADD", { ...FIVE, ...ipamGiving("fd06::1/64") })).toThrow(
     'Cannot use address fd06::1/64 on "eth0" of master "up0": in use by another machine on the wire',
   );
   expect(linkNames(container)).toEqual(["lo"]);
-  expect(asked).toEqual(["ADD", "ADD", "DEL", "ADD", "DEL"]);
+  expect(ipamCalls).toEqual(["ADD", "ADD", "DEL", "ADD", "DEL"]);
   // Outside of the VLAN it is another address.
-  shell(host, "ip addr add 10.6.0.7/24 dev up0");
-  call(vlan, "ADD", { ...FIVE, ...giving("10.6.0.7/24") });
+  runShellInNetns(host, "ip addr add 10.6.0.7/24 dev up0");
+  call(vlan, "ADD", { ...FIVE, ...ipamGiving("10.6.0.7/24") });
 });
 
-segmentTest("machines in the VLAN learn at once that an address has moved", (segment) => {
+lanTest("machines in the VLAN learn at once that an address has moved", (segment) => {
   joinOutside(segment, 5, "10.6.0.1/24");
-  shell(segment.outside, "ip neigh add 10.6.0.9 lladdr 0a:00:00:00:00:99 dev v5 nud stale");
-  const { interfaces } = segment.call(vlan, "ADD", { ...FIVE, ...giving("10.6.0.9/24") });
-  expect(shown(segment.outside, "neigh", "show", "10.6.0.9")[0].lladdr).toBe(interfaces![0]!.mac);
+  runShellInNetns(segment.outside, "ip neigh add 10.6.0.9 lladdr 0a:00:00:00:00:99 dev v5 nud stale");
+  const { interfaces } = segment.call(vlan, "ADD", { ...FIVE, ...ipamGiving("10.6.0.9/24") });
+  expect(ipShow(segment.outside, "neigh", "show", "10.6.0.9")[0].lladdr).toBe(interfaces![0]!.mac);
 });
 
-segmentTest("STATUS tells whether there is a master", (segment) => {
-  const codeOf = (config: object) => statusOf(segment, vlan, config);
+lanTest("STATUS tells whether there is a master", (segment) => {
+  const codeOf = (config: object) => statusCode(segment, vlan, config);
   expect(codeOf(FIVE)).toBe(0);
   expect(codeOf({ ...FIVE, master: "nosuch" })).toBe(50);
   expect(codeOf({ ...FIVE, master: "nosuch", linkInContainer: true })).toBe(0);

@@ -5,15 +5,15 @@
  */
 import { linkNameProblem } from "../../spec/env.ts";
 import { ConfigError } from "../../spec/error.ts";
-import { type Infer, int, lazy, object, satisfying, string, withDefault } from "../../spec/schema.ts";
+import { type Infer, int, lazy, object, refine, string, withDefault } from "../../spec/schema.ts";
 
-const NAME = "an interface name of 1 to 15 bytes";
+const NAME_REQUIREMENT = "an interface name of 1 to 15 bytes";
 
 /** The keys of the `vrf` plugin. */
 export const vrfConfig = lazy(() =>
   object({
     /** Empty if it is not given, which only a DEL can do without. */
-    vrfname: withDefault(satisfying(string, NAME, (name) => linkNameProblem(name) === undefined), ""),
+    vrfname: withDefault(refine(string, NAME_REQUIREMENT, (name) => linkNameProblem(name) === undefined), ""),
     /** The routing table; 0 for one that is free. */
     table: withDefault(int({ min: 0, max: 0xffff_ffff }), 0),
   })
@@ -22,6 +22,6 @@ export const vrfConfig = lazy(() =>
 export type VrfConfig = Infer<typeof vrfConfig>;
 
 /** @throws {ConfigError} if the name is not given */
-export function requireName({ vrfname }: VrfConfig): void {
-  if (vrfname === "") throw new ConfigError("vrfname", NAME, "nothing");
+export function requireVrfName({ vrfname }: VrfConfig): void {
+  if (vrfname === "") throw new ConfigError("vrfname", NAME_REQUIREMENT, "nothing");
 }

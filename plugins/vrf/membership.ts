@@ -24,95 +24,99 @@ import {
   RTPROT_BOOT,
   RTPROT_RA,
 } from "../../ffi/route/uapi.ts";
-import * as whole from "../../ffi/route/raw_route.ts";
-import { unless } from "../../ffi/sys/error.ts";
-import { awaitOperational } from "../lib/links/interface.ts";
+import * as rawRoute from "../../ffi/route/raw_route.ts";
+import { ignoreErrors } from "../../ffi/sys/error.ts";
+import { awaitLinkOperational } from "../lib/links/interface.ts";
 import { cleanUp } from "../lib/protocol/plugin.ts";
-import { byDependence, leavesBy } from "../lib/links/routes.ts";
+import { compareGatewayDependence, usesOnlyLink } from "../lib/links/routes.ts";
 import { CniError, Code } from "../../spec/error.ts";
 
 /** Makes `device` a port of the VRF. When it returns, addresses that could be used before can be used. @throws {CniError} @throws {NetlinkError} */
-export function enter(netns: Netns, device: link.Link, vrf: link.Link, undo: DisposableStack): void {
+export function addToVrf(netns: Netns, device: link.Link, vrf: link.Link, undo: DisposableStack): void {
   const { index } = device;
   using events = netns.run<Netlink>(() => openNetlink(NETLINK_ROUTE, [RTNLGRP_IPV6_IFADDR]));
-  const had = recall(netns, index);
-  undo.defer(() => release(netns, device, had, {}));
+  const saved = saveSettings(netns, index);
+  undo.defer(() => detachAndRestore(netns, device, saved, {}));
   link.set(netns.route, index, { master: vrf.index });
   // One that is down has lost nothing, and has nothing to wait for.
   if (!link.isUp(device)) return;
-  restoreAddresses(netns, index, had.addresses);
-  awaitFormerState(netns, device, events);
-  const moved = { [RT_TABLE_MAIN]: tableOf(vrf) };
-  for (const each of had.routes) restoreRoute(netns, each, moved);
+  restoreAddresses(netns, index, saved.addresses);
+  awaitFormerLinkState(netns, device, events);
+  const tableMap = { [RT_TABLE_MAIN]: vrfTable(vrf) };
+  for (const route of saved.routes) restoreRoute(netns, route, tableMap);
 }
 
 /** Takes `device` out of the VRF. Nothing is waited for: mostly it is removed next. @throws {Error} naming what could not be given back */
-export function leave(netns: Netns, device: link.Link, vrf: link.Link): void {
-  release(netns, device, recall(netns, device.index), { [tableOf(vrf)]: RT_TABLE_MAIN });
+export function removeFromVrf(netns: Netns, device: link.Link, vrf: link.Link): void {
+  detachAndRestore(netns, device, saveSettings(netns, device.index), { [vrfTable(vrf)]: RT_TABLE_MAIN });
 }
 
 /** What a link had. */
-interface Belongings {
-  readonly addresses: readonly address.Address[];
-  readonly routes: readonly whole.WholeRoute[];
+interface SavedSettings {
+  readonly addresses: readonly address.InterfaceAddress[];
+  readonly routes: readonly rawRoute.RawRoute[];
 }
 
 /** The tables that routes go to, by those that they were in; others stay. */
-type Moved = Readonly<Record<number, number>>;
+type TableMap = Readonly<Record<number, number>>;
 
-function release(netns: Netns, device: link.Link, had: Belongings, moved: Moved): void {
+function detachAndRestore(netns: Netns, device: link.Link, saved: SavedSettings, tableMap: TableMap): void {
   link.set(netns.route, device.index, { master: 0 });
   if (!link.isUp(device)) return;
   cleanUp(
-    () => restoreAddresses(netns, device.index, had.addresses),
-    ...had.routes.map((each) => () => restoreRoute(netns, each, moved)),
+    () => restoreAddresses(netns, device.index, saved.addresses),
+    ...saved.routes.map((route) => () => restoreRoute(netns, route, tableMap)),
   );
 }
 
 /** Waits until the link carries frames and has its addresses, if it was so before. */
-function awaitFormerState(netns: Netns, device: link.Link, events: Netlink): void {
+function awaitFormerLinkState(netns: Netns, device: link.Link, events: Netlink): void {
   const { index, operstate } = device;
-  if (operstate === IF_OPER_UP) awaitOperational(netns, link.get(netns.route, index));
+  if (operstate === IF_OPER_UP) awaitLinkOperational(netns, link.get(netns.route, index));
   // Some kinds of links never say in what state they are.
   if (operstate !== IF_OPER_UP && operstate !== IF_OPER_UNKNOWN) return;
-  const tentative = listSix(netns, index).filter(({ flags }) => flags & IFA_F_TENTATIVE).map((each) => each.address);
-  address.awaitUsable(netns.route, events, index, tentative, describeDuplicate(device));
+  const tentative = listIpv6Addresses(netns, index).filter(({ flags }) => flags & IFA_F_TENTATIVE).map((each) =>
+    each.address
+  );
+  address.awaitDad(netns.route, events, index, tentative, duplicateAddressError(device));
 }
 
-function tableOf(vrf: link.Link): number {
+function vrfTable(vrf: link.Link): number {
   return vrfKind.of(vrf)?.table ?? RT_TABLE_MAIN;
 }
 
 /** What a link loses when it is set down: those of its addresses and routes that nobody else gives it anew. */
-function recall(netns: Netns, index: number): Belongings {
-  const isLasting = ({ protocol }: whole.WholeRoute) => protocol >= RTPROT_BOOT && protocol !== RTPROT_RA;
+function saveSettings(netns: Netns, index: number): SavedSettings {
+  const isPersistent = ({ protocol }: rawRoute.RawRoute) => protocol >= RTPROT_BOOT && protocol !== RTPROT_RA;
   return {
-    addresses: listSix(netns, index).filter(({ flags }) => flags & IFA_F_PERMANENT),
-    routes: whole.list(netns.route)
-      .filter((each) => leavesBy(each, index) && isLasting(each) && whole.tableOf(each) !== RT_TABLE_LOCAL)
-      .toSorted(byDependence),
+    addresses: listIpv6Addresses(netns, index).filter(({ flags }) => flags & IFA_F_PERMANENT),
+    routes: rawRoute.list(netns.route)
+      .filter((route) =>
+        usesOnlyLink(route, index) && isPersistent(route) && rawRoute.tableOf(route) !== RT_TABLE_LOCAL
+      )
+      .toSorted(compareGatewayDependence),
   };
 }
 
 /** The IPv6 addresses that the kernel has not made itself. */
-function listSix(netns: Netns, index: number): address.Address[] {
+function listIpv6Addresses(netns: Netns, index: number): address.InterfaceAddress[] {
   return address.list(netns.route, { index, family: AF_INET6 }).filter(({ scope }) => scope === RT_SCOPE_UNIVERSE);
 }
 
 /** Puts back what is missing; that nobody else has it is known from before. */
-function restoreAddresses(netns: Netns, index: number, wanted: readonly address.Address[]): void {
-  const present = new Set<Cidr>(listSix(netns, index).map((each) => each.address));
-  const missing = wanted.filter((each) => !present.has(each.address)).map(({ address: own, flags }) =>
-    address.addRequest(index, own, { withoutDad: true, withoutRoute: (flags & IFA_F_NOPREFIXROUTE) !== 0 })
+function restoreAddresses(netns: Netns, index: number, wanted: readonly address.InterfaceAddress[]): void {
+  const present = new Set<Cidr>(listIpv6Addresses(netns, index).map((each) => each.address));
+  const missing = wanted.filter((each) => !present.has(each.address)).map(({ address: cidr, flags }) =>
+    address.addRequest(index, cidr, { noDad: true, noPrefixRoute: (flags & IFA_F_NOPREFIXROUTE) !== 0 })
   );
   if (missing.length > 0) executeAll(netns.route, missing);
 }
 
 /** Puts a route back where it was, or where such routes go. */
-function restoreRoute(netns: Netns, route: whole.WholeRoute, moved: Moved): void {
-  const table = whole.tableOf(route);
-  unless(["EEXIST"], () => whole.append(netns.route, whole.inTable(route, moved[table] ?? table)));
+function restoreRoute(netns: Netns, route: rawRoute.RawRoute, tableMap: TableMap): void {
+  const table = rawRoute.tableOf(route);
+  ignoreErrors(["EEXIST"], () => rawRoute.append(netns.route, rawRoute.withTable(route, tableMap[table] ?? table)));
 }
 
-const describeDuplicate = ({ name }: link.Link) => (duplicate: Cidr) =>
+const duplicateAddressError = ({ name }: link.Link) => (duplicate: Cidr) =>
   new CniError(Code.Internal, `Cannot use address ${duplicate} on "${name}": another host of the network has it`);

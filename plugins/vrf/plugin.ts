@@ -6,13 +6,13 @@
 import type { Netns } from "../../ffi/netns.ts";
 import { vrf as vrfKind } from "../../ffi/route/link_kinds.ts";
 import * as link from "../../ffi/route/link.ts";
-import { isBesideAnothers } from "../lib/links/ownership.ts";
-import { expectEqual, removeIfPresent } from "../lib/links/interface.ts";
-import { lockTables, lockTablesIfFree } from "../lib/links/routing_table_lock.ts";
+import { ownedByOtherContainer } from "../lib/links/ownership.ts";
+import { expectEqual, removeLinkIfPresent } from "../lib/links/interface.ts";
+import { lockRoutingTables, tryLockRoutingTables } from "../lib/links/routing_table_lock.ts";
 import { cleanUp, plugin, requirePrevResult } from "../lib/protocol/plugin.ts";
 import { CniError, Code } from "../../spec/error.ts";
-import { requireName, vrfConfig } from "./config.ts";
-import { enter, leave } from "./membership.ts";
+import { requireVrfName, vrfConfig } from "./config.ts";
+import { addToVrf, removeFromVrf } from "./membership.ts";
 import { ensureVrf } from "./vrf_device.ts";
 
 export default plugin({
@@ -22,14 +22,14 @@ export default plugin({
 
   add(call) {
     const { config, netns, ifname, undo } = call;
-    requireName(config);
+    requireVrfName(config);
     const result = requirePrevResult(call, "vrf");
-    using _lock = lockTables(netns);
+    using _lock = lockRoutingTables(netns);
     const device = link.get(netns.route, ifname);
     refuseOtherMaster(netns, device, config.vrfname);
     const vrf = ensureVrf(netns, config, undo);
     if (device.master === vrf.index) return result;
-    enter(netns, device, vrf, undo);
+    addToVrf(netns, device, vrf, undo);
     return result;
   },
 
@@ -37,20 +37,20 @@ export default plugin({
     const { config: { vrfname }, netns, ifname, log } = call;
     // Without a name ADD has put nothing in.
     if (!netns || vrfname === "") return;
-    using _lock = lockTablesIfFree(netns, log);
+    using _lock = tryLockRoutingTables(netns, log);
     const vrf = link.find(netns.route, vrfname);
     if (!vrf || !vrfKind.of(vrf)) return;
     const device = link.find(netns.route, ifname);
-    if (isBesideAnothers(call, netns, device)) return;
+    if (ownedByOtherContainer(call, netns, device)) return;
     cleanUp(
-      () => device?.master === vrf.index && leave(netns, device, vrf),
-      () => link.list(netns.route, { master: vrf.index }).length === 0 && removeIfPresent(netns, vrfname),
+      () => device?.master === vrf.index && removeFromVrf(netns, device, vrf),
+      () => link.list(netns.route, { master: vrf.index }).length === 0 && removeLinkIfPresent(netns, vrfname),
     );
   },
 
   check(call) {
     const { config, netns, ifname } = call;
-    requireName(config);
+    requireVrfName(config);
     requirePrevResult(call, "vrf");
     const vrf = link.find(netns.route, config.vrfname);
     const kind = vrf && vrfKind.of(vrf);
@@ -59,22 +59,22 @@ export default plugin({
     expectEqual(`administrative state of "${config.vrfname}"`, link.isUp(vrf) ? "up" : "down", "up");
     const device = link.find(netns.route, ifname);
     if (!device) throw new CniError(Code.Internal, `Check failed: interface "${ifname}" is missing in "${netns.path}"`);
-    expectEqual(`VRF of "${ifname}"`, nameOf(netns, device.master), config.vrfname);
+    expectEqual(`VRF of "${ifname}"`, findLinkName(netns, device.master), config.vrfname);
   },
 
   /** All there is is in the container's namespace, and goes with it. */
   gc() {},
 
-  status: ({ config }) => requireName(config),
+  status: ({ config }) => requireVrfName(config),
 });
 
-function nameOf(netns: Netns, index: number | undefined): string | undefined {
+function findLinkName(netns: Netns, index: number | undefined): string | undefined {
   return index === undefined ? undefined : link.find(netns.route, index)?.name;
 }
 
 /** A link can be a port of one other only. */
 function refuseOtherMaster(netns: Netns, { name, master }: link.Link, vrfname: string): void {
-  const other = nameOf(netns, master);
+  const other = findLinkName(netns, master);
   if (other === undefined || other === vrfname) return;
   throw new CniError(Code.InvalidConfig, `Cannot put "${name}" into VRF "${vrfname}": it is a port of "${other}"`, {
     details: `take it out first: ip link set ${name} nomaster`,

@@ -2,8 +2,8 @@
 import { expect } from "bun:test";
 import type { Netns } from "../../ffi/netns.ts";
 import * as link from "../../ffi/route/link.ts";
-import { inNetns, linkNames, shown, until } from "../../testing/netns.ts";
-import { awaitOperational } from "../lib/links/interface.ts";
+import { ipShow, linkNames, runInNetns, until } from "../../testing/netns.ts";
+import { awaitLinkOperational } from "../lib/links/interface.ts";
 import { type Sandbox, sandboxTest } from "../../testing/sandbox.ts";
 import type { Result } from "../../spec/result.ts";
 import ptp from "../ptp/plugin.ts";
@@ -12,10 +12,10 @@ import vrf from "./plugin.ts";
 
 const vrfTest = (name: string, body: (sandbox: Sandbox) => void | Promise<void>) =>
   sandboxTest(name, [staticIpam], body);
-const tableOf = (netns: Netns, name: string): number => shown(netns, "link", "show", name)[0].linkinfo.info_data.table;
-const masterOf = (netns: Netns, name: string): string | undefined => shown(netns, "link", "show", name)[0].master;
+const tableOf = (netns: Netns, name: string): number => ipShow(netns, "link", "show", name)[0].linkinfo.info_data.table;
+const masterOf = (netns: Netns, name: string): string | undefined => ipShow(netns, "link", "show", name)[0].master;
 const ip = (netns: Netns, ...lines: string[]) =>
-  inNetns(netns, "sh", "-ec", lines.map((each) => `ip ${each}`).join("\n"));
+  runInNetns(netns, "sh", "-ec", lines.map((each) => `ip ${each}`).join("\n"));
 /** The destinations in a table, without the kernel's own. */
 const routes = (netns: Netns, table: number | string): string[] =>
   ["-4", "-6"].flatMap((family) =>
@@ -30,11 +30,12 @@ const routes = (netns: Netns, table: number | string): string[] =>
 // deno-lint-ignore no-explicit-any -- what ip(8) prints
 const listed = (netns: Netns, family: string, table: number | string): any[] =>
   JSON.parse(
-    inNetns(netns, "sh", "-c", `it=$(ip -j -d ${family} route show table ${table} 2>&-) && echo "$it"; true`).trim() ||
+    runInNetns(netns, "sh", "-c", `it=$(ip -j -d ${family} route show table ${table} 2>&-) && echo "$it"; true`)
+      .trim() ||
       "[]",
   );
 const addresses = (netns: Netns, name: string): string[] =>
-  shown(netns, "addr", "show", "dev", name)[0].addr_info.filter(({ scope }: { scope: string }) => scope === "global")
+  ipShow(netns, "addr", "show", "dev", name)[0].addr_info.filter(({ scope }: { scope: string }) => scope === "global")
     .map(({ local, tentative }: { local: string; tentative?: boolean }) => tentative ? `${local} tentative` : local);
 
 /** An interface with addresses, up, whose other end stands on the host. Both carry frames. */
@@ -45,8 +46,8 @@ function addInterface({ host, container }: Sandbox, name: string, ...given: stri
     ...given.map((each) => `addr add ${each} dev ${name}${each.includes(":") ? " nodad" : ""}`),
     `link set ${name} up`,
   );
-  awaitOperational(container, link.get(container.route, name));
-  awaitOperational(host, link.get(host.route, `${name}h`));
+  awaitLinkOperational(container, link.get(container.route, name));
+  awaitLinkOperational(host, link.get(host.route, `${name}h`));
 }
 const prevResult = { cniVersion: "1.1.0", interfaces: [], ips: [], routes: [] };
 const red = { vrfname: "red", prevResult };
@@ -194,7 +195,7 @@ vrfTest("DEL gives routes and addresses back, and succeeds when things are gone"
   expect([routes(container, 1), routes(container, "main")]).toEqual([before, []]);
   call(vrf, "DEL", red);
   expect(routes(container, "main")).toEqual(before);
-  expect(shown(container, "addr", "show", "dev", "eth0")[0].addr_info.map(({ local }: { local: string }) => local))
+  expect(ipShow(container, "addr", "show", "dev", "eth0")[0].addr_info.map(({ local }: { local: string }) => local))
     .toEqual(
       expect.arrayContaining(["10.1.2.2", "fd00:1::2"]),
     );
@@ -235,7 +236,7 @@ vrfTest("CHECK names what has changed", (sandbox) => {
 
 /** IPv6 addresses that stay when the interface is set down, and are then asked about on the wire again. */
 const askedAgain = (netns: Netns) =>
-  inNetns(netns, "sh", "-ec", "cd /proc/sys/net/ipv6/conf/eth0; echo 1 >keep_addr_on_down; echo 0 >accept_dad");
+  runInNetns(netns, "sh", "-ec", "cd /proc/sys/net/ipv6/conf/eth0; echo 1 >keep_addr_on_down; echo 0 >accept_dad");
 
 vrfTest("an ADD that fails late puts the interface back where it was", async (sandbox) => {
   const { call, host, container } = sandbox;
@@ -244,7 +245,7 @@ vrfTest("an ADD that fails late puts the interface back where it was", async (sa
   ip(container, "addr add fd00:1::2/64 dev eth0", "route add 192.0.2.0/24 via 10.1.2.1");
   await until(() => addresses(container, "eth0").includes("fd00:1::2"));
   // It asks until it is answered: the host hears nothing yet when the link has just come up.
-  inNetns(container, "sh", "-ec", "cd /proc/sys/net/ipv6/conf/eth0; echo 1 >accept_dad; echo 60 >dad_transmits");
+  runInNetns(container, "sh", "-ec", "cd /proc/sys/net/ipv6/conf/eth0; echo 1 >accept_dad; echo 60 >dad_transmits");
   ip(host, "addr add fd00:1::2/64 dev eth0h nodad");
   expect(() => call(vrf, "ADD", red)).toThrow('Cannot use address fd00:1::2/64 on "eth0": another host of the network');
   expect(linkNames(container)).toEqual(["eth0", "lo"]);
@@ -282,7 +283,7 @@ vrfTest(
     call(vrf, "CHECK", { vrfname: "red", ...after });
     call(ptp, "CHECK", { ...first, ...after });
     for (const each of ["10.1.2.1", "fd00:1::1"]) {
-      inNetns(
+      runInNetns(
         container,
         "busybox",
         "ping",

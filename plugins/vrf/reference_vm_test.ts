@@ -1,17 +1,17 @@
 /** The same requests to the reference plugin and to this one: the same VRF, addresses and routes, and either removes what the other made. */
 import { expect } from "bun:test";
 import type { Netns } from "../../ffi/netns.ts";
-import { inNetns } from "../../testing/netns.ts";
+import { runInNetns } from "../../testing/netns.ts";
 import { newSandbox, type Sandbox } from "../../testing/sandbox.ts";
 import { callReference, REFERENCE_VERSION, referenceTest } from "../../testing/reference.ts";
-import type { Verb } from "../../spec/version.ts";
+import type { CniCommand } from "../../spec/version.ts";
 import vrf from "./plugin.ts";
 
 const peerTest = referenceTest("vrf");
 
 // deno-lint-ignore no-explicit-any -- what ip(8) prints
 type Json = any;
-type Side = (sandbox: Sandbox, verb: Verb, config: object) => unknown;
+type Side = (sandbox: Sandbox, verb: CniCommand, config: object) => unknown;
 const theirs: Side = (sandbox, verb, config) => callReference(sandbox, "vrf", verb, config);
 const ours: Side = ({ call }, verb, config) => {
   try {
@@ -24,12 +24,12 @@ const ours: Side = ({ call }, verb, config) => {
 const prevResult = { cniVersion: "1.0.0", interfaces: [{ name: "eth0" }], routes: [{ dst: "192.0.2.0/24" }] };
 const red = { vrfname: "red", prevResult };
 const ip = (netns: Netns, ...lines: readonly string[]) =>
-  inNetns(netns, "sh", "-ec", lines.map((each) => `ip ${each}`).join("\n"));
+  runInNetns(netns, "sh", "-ec", lines.map((each) => `ip ${each}`).join("\n"));
 
 /** eth0 with both families and routes, and eth1 with others. */
 function prepare({ container }: Sandbox, ...more: string[]): void {
   for (const each of ["all", "default"]) {
-    inNetns(container, "sh", "-ec", `echo 0 >/proc/sys/net/ipv6/conf/${each}/accept_dad`);
+    runInNetns(container, "sh", "-ec", `echo 0 >/proc/sys/net/ipv6/conf/${each}/accept_dad`);
   }
   for (const i of [0, 1]) {
     ip(
@@ -48,7 +48,7 @@ function prepare({ container }: Sandbox, ...more: string[]): void {
 
 /** The VRFs, and what there is of addresses and routes, in the words of ip(8). */
 function picture({ container }: Sandbox): Json {
-  const shown = (...words: string[]): Json[] => JSON.parse(inNetns(container, "ip", "-j", "-d", ...words) || "[]");
+  const shown = (...words: string[]): Json[] => JSON.parse(runInNetns(container, "ip", "-j", "-d", ...words) || "[]");
   const routes = ["-4", "-6"].flatMap((family) => shown(family, "route", "show", "table", "all"));
   const lasting = ({ protocol, table, dst }: Json) =>
     protocol !== "kernel" && table !== "local" && !dst.startsWith("f");

@@ -11,31 +11,31 @@ import { type Cidr, type Ip, ipOf } from "../../../ffi/address.ts";
 import * as nft from "../../../ffi/nft/objects.ts";
 import { NFPROTO_INET } from "../../../ffi/nft/uapi.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
-import { addressesIn, targetOf } from "../ruleset/foreign_rules.ts";
+import { addressesIn, jumpTarget } from "../ruleset/foreign_rules.ts";
 import type { Owner } from "../protocol/owner.ts";
 import {
-  changeRuleset,
-  deadIn,
-  isNat,
+  existingTables,
+  isNatTable,
   NAT_TABLES,
-  type OwnTableRemoval,
-  presentTables,
-  referenceChain,
-  removeChains,
-  removeRules,
+  referenceChainName,
+  removeReferenceChains,
+  removeReferenceRules,
+  type RuleRemoval,
   shortHash,
+  staleOwnersIn,
+  updateRuleset,
 } from "./reference_rules.ts";
 
-const OWN_TABLE = { family: NFPROTO_INET, table: "cni_plugins_masquerade" };
-const TABLES = [...NAT_TABLES, OWN_TABLE];
-const CHECKS = "masq_checks";
+const NFT_TABLE = { family: NFPROTO_INET, table: "cni_plugins_masquerade" };
+const TABLES = [...NAT_TABLES, NFT_TABLE];
+const MASQ_CHECKS_CHAIN = "masq_checks";
 const POSTROUTING = "POSTROUTING";
 
-const DIGITS = 16;
+const HASH_DIGITS = 16;
 
-const networkHash = (network: string): string => `${shortHash(network, DIGITS)}-`;
+const networkHash = (network: string): string => `${shortHash(network, HASH_DIGITS)}-`;
 const instanceHash = ({ network, containerId, ifname }: Owner): string =>
-  `${networkHash(network)}${shortHash(`${ifname}:${containerId}`, DIGITS)},`;
+  `${networkHash(network)}${shortHash(`${ifname}:${containerId}`, HASH_DIGITS)},`;
 
 /**
  * Stops masquerading for an attachment, whatever became of its namespace and result.
@@ -46,79 +46,92 @@ const instanceHash = ({ network, containerId, ifname }: Owner): string =>
 export function removeReferenceMasquerade(nl: Netlink, owner: Owner, addresses: readonly (Ip | Cidr)[] = []): void {
   const tables = tablesOf(nl, owner);
   if (tables.length === 0) return;
-  const own = new Set(addresses.map((each) => each.includes("/") ? ipOf(each as Cidr) : each));
-  changeRuleset(nl, (tx) => {
+  const ownAddresses = new Set(addresses.map((element) => element.includes("/") ? ipOf(element as Cidr) : element));
+  updateRuleset(nl, (tx) => {
     for (const table of tables) {
-      if (isNat(table)) {
-        const others = (rule: nft.LazyRule) => own.size > 0 && addressesIn(rule).some((address) => !own.has(address));
-        const chains = [referenceChain("CNI-", owner)];
-        removeChains(tx, nl, table, { chains, entries: [POSTROUTING], goes: (rule) => !others(rule) });
-      } else removeRules(tx, nl, table, ownRemoval((comment) => comment.startsWith(instanceHash(owner))));
+      if (isNatTable(table)) {
+        const servesOtherAddress = (rule: nft.LazyRule) =>
+          ownAddresses.size > 0 && addressesIn(rule).some((address) => !ownAddresses.has(address));
+        const chains = [referenceChainName("CNI-", owner)];
+        removeReferenceChains(tx, nl, table, {
+          chains,
+          jumpingChains: [POSTROUTING],
+          shouldRemove: (rule) => !servesOtherAddress(rule),
+        });
+      } else removeReferenceRules(tx, nl, table, nftRuleRemoval((comment) => comment.startsWith(instanceHash(owner))));
     }
   });
 }
 
 /** Those of the attachments that may be masqueraded. @throws {NetlinkError} */
-export function withReferenceMasquerade(nl: Netlink, owners: readonly Owner[]): ReadonlySet<Owner> {
-  const tables = presentTables(nl, TABLES);
-  if (tables.some((table) => !isNat(table))) return new Set(owners);
+export function ownersWithReferenceMasquerade(nl: Netlink, owners: readonly Owner[]): ReadonlySet<Owner> {
+  const tables = existingTables(nl, TABLES);
+  if (tables.some((table) => !isNatTable(table))) return new Set(owners);
   const chains = new Set(tables.flatMap((table) => nft.listChains(nl, table).map(({ name }) => name)));
-  return new Set(owners.filter((owner) => chains.has(referenceChain("CNI-", owner))));
+  return new Set(owners.filter((owner) => chains.has(referenceChainName("CNI-", owner))));
 }
 
 /** The addresses that an attachment is masqueraded for. @throws {NetlinkError} */
 export function listReferenceMasquerade(nl: Netlink, owner: Owner): Ip[] {
   return tablesOf(nl, owner).flatMap((table) => {
-    const chain = referenceChain("CNI-", owner);
-    const rules = isNat(table)
-      ? nft.listLazyRules(nl, table, POSTROUTING).filter((rule) => targetOf(rule) === chain)
-      : nft.listLazyRules(nl, table, CHECKS).filter(({ comment }) => comment.startsWith(instanceHash(owner)));
+    const chain = referenceChainName("CNI-", owner);
+    const rules = isNatTable(table)
+      ? nft.listLazyRules(nl, table, POSTROUTING).filter((rule) => jumpTarget(rule) === chain)
+      : nft.listLazyRules(nl, table, MASQ_CHECKS_CHAIN).filter(({ comment }) =>
+        comment.startsWith(instanceHash(owner))
+      );
     // The first is the address; what may follow is the subnet.
     return rules.flatMap((rule) => addressesIn(rule).slice(0, 1));
   });
 }
 
 /** Stops masquerading for all attachments of a network that are not among the valid ones. @throws {NetlinkError} */
-export function collectReferenceMasquerade(
+export function gcReferenceMasquerade(
   nl: Netlink,
   network: string,
-  valid: readonly Omit<Owner, "network">[],
+  validAttachments: readonly Omit<Owner, "network">[],
 ): void {
-  const tables = presentTables(nl, TABLES);
+  const tables = existingTables(nl, TABLES);
   if (tables.length === 0) return;
-  const living = new Set(valid.map((each) => instanceHash({ ...each, network })));
-  const isDead = (comment: string) =>
-    comment.startsWith(networkHash(network)) && !living.has(comment.slice(0, comment.indexOf(",") + 1));
-  changeRuleset(nl, (tx) => {
+  const validHashes = new Set(validAttachments.map((attachment) => instanceHash({ ...attachment, network })));
+  const isStale = (comment: string) =>
+    comment.startsWith(networkHash(network)) && !validHashes.has(comment.slice(0, comment.indexOf(",") + 1));
+  updateRuleset(nl, (tx) => {
     for (const table of tables) {
-      if (isNat(table)) {
-        const chains = deadChains(nl, table, network, valid);
-        removeChains(tx, nl, table, { chains, entries: [POSTROUTING] });
-      } else removeRules(tx, nl, table, ownRemoval(isDead));
+      if (isNatTable(table)) {
+        const chains = staleChains(nl, table, network, validAttachments);
+        removeReferenceChains(tx, nl, table, { chains, jumpingChains: [POSTROUTING] });
+      } else removeReferenceRules(tx, nl, table, nftRuleRemoval(isStale));
     }
   });
 }
 
 /** Where the owner may have something. */
 function tablesOf(nl: Netlink, owner: Owner): nft.TableKey[] {
-  return presentTables(nl, TABLES)
-    .filter((table) => !isNat(table) || nft.findChain(nl, table, referenceChain("CNI-", owner)));
+  return existingTables(nl, TABLES)
+    .filter((table) => !isNatTable(table) || nft.findChain(nl, table, referenceChainName("CNI-", owner)));
 }
 
-function ownRemoval(goes: (comment: string) => boolean): OwnTableRemoval {
-  return { known: [CHECKS, "postrouting"], chains: [CHECKS], goes: ({ comment }) => goes(comment) };
+function nftRuleRemoval(matchesComment: (comment: string) => boolean): RuleRemoval {
+  return {
+    knownChains: [MASQ_CHECKS_CHAIN, "postrouting"],
+    chains: [MASQ_CHECKS_CHAIN],
+    shouldRemove: ({ comment }) => matchesComment(comment),
+  };
 }
 
 /** Also those that nothing leads to any more, as a DEL leaves them that did not come to its end. */
-function deadChains(
+function staleChains(
   nl: Netlink,
   table: nft.TableKey,
   network: string,
-  valid: readonly Omit<Owner, "network">[],
+  validAttachments: readonly Omit<Owner, "network">[],
 ): string[] {
   const names = nft.listChains(nl, table).map(({ name = "" }) => name).filter((name) =>
     /^CNI-[0-9a-f]{24}$/.test(name)
   );
-  const dead = [POSTROUTING, ...names].flatMap((name) => deadIn(nft.listLazyRules(nl, table, name), network, valid));
-  return [...new Set(dead.map((owner) => referenceChain("CNI-", owner)))];
+  const staleOwners = [POSTROUTING, ...names].flatMap((name) =>
+    staleOwnersIn(nft.listLazyRules(nl, table, name), network, validAttachments)
+  );
+  return [...new Set(staleOwners.map((owner) => referenceChainName("CNI-", owner)))];
 }

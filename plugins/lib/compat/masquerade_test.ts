@@ -5,16 +5,16 @@
 import { expect, test } from "bun:test";
 import { parseCidr } from "../../../ffi/address.ts";
 import type { Netns } from "../../../ffi/netns.ts";
-import { inNetns } from "../../../testing/netns.ts";
+import { runInNetns } from "../../../testing/netns.ts";
 import type { Owner } from "../protocol/owner.ts";
-import { referenceChain, shortHash } from "./reference_rules.ts";
-import { collectReferenceMasquerade, listReferenceMasquerade, removeReferenceMasquerade } from "./masquerade.ts";
-import { counting, referenceNetnsTest } from "../../../testing/reference.ts";
+import { referenceChainName, shortHash } from "./reference_rules.ts";
+import { gcReferenceMasquerade, listReferenceMasquerade, removeReferenceMasquerade } from "./masquerade.ts";
+import { referenceNetnsTest, sendCountingSocket } from "../../../testing/reference.ts";
 
 const ownerOf = (containerId: string, ifname = "eth0", network = "net"): Owner => ({ network, containerId, ifname });
 const A = ownerOf("a");
 
-const sh = (host: Netns, ...lines: string[]): string => inNetns(host, "sh", "-e", "-c", lines.join("\n"));
+const sh = (host: Netns, ...lines: string[]): string => runInNetns(host, "sh", "-e", "-c", lines.join("\n"));
 const counted = (text: string) => text.replace(/packets \d+ bytes \d+|\[\d+:\d+\]|^#.*\n/gm, "");
 const saved = (host: Netns): string => counted(sh(host, "iptables-save -t nat; ip6tables-save -t nat"));
 const listing = (host: Netns): string => counted(sh(host, "nft list ruleset"));
@@ -34,7 +34,7 @@ function attach(host: Netns, { network, containerId }: Owner, ...addresses: read
   for (const address of addresses) {
     const [ip, groups] = [address.split("/")[0]!, address.includes(":") ? "ff00::/8" : "224.0.0.0/4"];
     const iptables = address.includes(":") ? "ip6tables -t nat" : "iptables -t nat";
-    const chain = referenceChain("CNI-", { network, containerId });
+    const chain = referenceChainName("CNI-", { network, containerId });
     const comment = `-m comment --comment 'name: "${network}" id: "${containerId}"'`;
     sh(
       host,
@@ -69,8 +69,8 @@ function attachByNft(host: Netns, { network, containerId, ifname }: Owner, ...ad
 }
 
 test("chains have the reference's names", () => {
-  expect(referenceChain("CNI-", { network: "test", containerId: "1234" })).toBe("CNI-2bbe0c48b91a7d1b8a6753a8");
-  expect(referenceChain("CNI-", { network: "testalongnamethatdoesnotmakesense", containerId: "1234" }))
+  expect(referenceChainName("CNI-", { network: "test", containerId: "1234" })).toBe("CNI-2bbe0c48b91a7d1b8a6753a8");
+  expect(referenceChainName("CNI-", { network: "testalongnamethatdoesnotmakesense", containerId: "1234" }))
     .toBe("CNI-374f33fe84ab0ed84dcdebe3");
   expect([shortHash("unit-test", 16), shortHash("eth0:one", 16)]).toEqual(["6fd94d501e58f0aa", "287fc69eff0574a2"]);
 });
@@ -109,7 +109,7 @@ referenceNetnsTest("rules of early releases, with the subnet as source, go as we
   withOthers(host);
   const before = saved(host);
   attach(host, A, "10.1.0.2/24");
-  sh(host, `iptables -t nat -A POSTROUTING -s 10.1.0.2/20 -j ${referenceChain("CNI-", A)}`);
+  sh(host, `iptables -t nat -A POSTROUTING -s 10.1.0.2/20 -j ${referenceChainName("CNI-", A)}`);
   removeReferenceMasquerade(host.nft, A, [parseCidr("10.1.0.2/24")]);
   expect(saved(host)).toBe(before);
 });
@@ -117,7 +117,7 @@ referenceNetnsTest("rules of early releases, with the subnet as source, go as we
 referenceNetnsTest("a chain that an administrator's rule leads to is left to the administrator", ({ host }) => {
   withOthers(host);
   attach(host, A, "10.1.0.2/24");
-  const chain = referenceChain("CNI-", A);
+  const chain = referenceChainName("CNI-", A);
   sh(host, `iptables -t nat -A MINE -s 10.1.0.9 -j ${chain}`);
   removeReferenceMasquerade(host.nft, A);
   expect(saved(host)).not.toContain("-s 10.1.0.2");
@@ -135,7 +135,7 @@ referenceNetnsTest(
     attach(host, ownerOf("c"), "10.1.0.4/24");
     sh(host, `iptables -t nat -D POSTROUTING 4`);
     expect(saved(host).match(/-j CNI-/g)).toHaveLength(4);
-    collectReferenceMasquerade(host.nft, "net", [{ containerId: "a", ifname: "eth0" }]);
+    gcReferenceMasquerade(host.nft, "net", [{ containerId: "a", ifname: "eth0" }]);
     expect(saved(host)).toBe(living);
   },
 );
@@ -163,10 +163,10 @@ referenceNetnsTest(
     attachByNft(host, ownerOf("a", "eth0", "other"), "10.2.0.2/24");
     const living = listing(host);
     attachByNft(host, ownerOf("a", "eth1"), "10.1.0.3/24");
-    collectReferenceMasquerade(host.nft, "net", [{ containerId: "a", ifname: "eth0" }]);
+    gcReferenceMasquerade(host.nft, "net", [{ containerId: "a", ifname: "eth0" }]);
     expect(listing(host)).toBe(living);
     sh(host, "nft add chain inet cni_plugins_masquerade mine");
-    for (const network of ["net", "other"]) collectReferenceMasquerade(host.nft, network, []);
+    for (const network of ["net", "other"]) gcReferenceMasquerade(host.nft, network, []);
     expect(listing(host)).toContain("chain mine");
     expect(listing(host)).not.toContain("saddr");
   },
@@ -175,7 +175,7 @@ referenceNetnsTest(
 referenceNetnsTest(
   "a node that never saw the reference pays one message, and two more where iptables has its tables",
   ({ host }) => {
-    const nl = counting(host.nft);
+    const nl = sendCountingSocket(host.nft);
     removeReferenceMasquerade(nl, A);
     expect(nl.sent).toBe(1);
     withOthers(host);

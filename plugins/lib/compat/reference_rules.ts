@@ -8,11 +8,11 @@
  */
 import * as nft from "../../../ffi/nft/objects.ts";
 import { type Transaction, transaction } from "../../../ffi/nft/transaction.ts";
-import { ask, tableQuestion } from "../../../ffi/nft/queries.ts";
+import { getAll, tableQuery } from "../../../ffi/nft/queries.ts";
 import { NFPROTO_IPV4, NFPROTO_IPV6 } from "../../../ffi/nft/uapi.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
-import { commentOf, holds, targetOf } from "../ruleset/foreign_rules.ts";
-import { untilUndisturbed } from "../ruleset/retry.ts";
+import { containsText, jumpTarget, ruleComment } from "../ruleset/foreign_rules.ts";
+import { retryOnConflict } from "../ruleset/retry.ts";
 import type { Owner } from "../protocol/owner.ts";
 
 /** What the reference knows an attachment by: in most places it does not look at the interface. */
@@ -23,7 +23,7 @@ export const NAT_TABLES: readonly nft.TableKey[] = [
   { family: NFPROTO_IPV4, table: "nat" },
   { family: NFPROTO_IPV6, table: "nat" },
 ];
-export const isNat = ({ table }: nft.TableKey): boolean => table === "nat";
+export const isNatTable = ({ table }: nft.TableKey): boolean => table === "nat";
 
 /** The reference cuts SHA-512 as hexadecimal digits. */
 export function shortHash(text: string, length: number): string {
@@ -31,117 +31,119 @@ export function shortHash(text: string, length: number): string {
 }
 
 /** iptables takes 28 characters. */
-const CHAIN_LENGTH = 28;
+const MAX_CHAIN_LENGTH = 28;
 
 /** The name of a container's chain: the prefix says what for. */
-export function referenceChain(
+export function referenceChainName(
   prefix: "CNI-" | "CNI-DN-" | "CNI-SN-",
   { network, containerId }: ReferenceOwner,
 ): string {
-  return prefix + shortHash(`${network}${containerId}`, CHAIN_LENGTH - prefix.length);
+  return prefix + shortHash(`${network}${containerId}`, MAX_CHAIN_LENGTH - prefix.length);
 }
 
 /** Whose the rule is, by the comment that the reference gives to iptables; names hold nothing that would have to be quoted. */
-export function referenceOwner(rule: nft.LazyRule): ReferenceOwner | undefined {
-  const [, network, containerId] = /^(?:dnat )?name: "([^"]+)" id: "([^"]+)"$/.exec(commentOf(rule)) ?? [];
+export function parseReferenceOwner(rule: nft.LazyRule): ReferenceOwner | undefined {
+  const [, network, containerId] = /^(?:dnat )?name: "([^"]+)" id: "([^"]+)"$/.exec(ruleComment(rule)) ?? [];
   return network && containerId ? { network, containerId } : undefined;
 }
 
 /** The owners in a chain's rules that are of this network and live no more. */
-export function deadIn(
+export function staleOwnersIn(
   rules: readonly nft.LazyRule[],
   network: string,
-  valid: readonly Omit<Owner, "network">[],
+  validAttachments: readonly Omit<Owner, "network">[],
 ): ReferenceOwner[] {
-  const living = new Set(valid.map(({ containerId }) => containerId));
-  return rules.filter((rule) => holds(rule, `name: "${network}" id: "`)).flatMap((rule) => {
-    const owner = referenceOwner(rule);
-    return owner && owner.network === network && !living.has(owner.containerId) ? [owner] : [];
+  const validContainerIds = new Set(validAttachments.map(({ containerId }) => containerId));
+  return rules.filter((rule) => containsText(rule, `name: "${network}" id: "`)).flatMap((rule) => {
+    const owner = parseReferenceOwner(rule);
+    return owner && owner.network === network && !validContainerIds.has(owner.containerId) ? [owner] : [];
   });
 }
 
 /** Those of the tables that there are: nothing is asked about others, nor about rules. @throws {NetlinkError} */
-export function presentTables(nl: Netlink, wanted: readonly nft.TableKey[]): nft.TableKey[] {
-  const found = ask(nl, wanted.map(tableQuestion));
-  return wanted.filter((_, i) => found[i]);
+export function existingTables(nl: Netlink, tables: readonly nft.TableKey[]): nft.TableKey[] {
+  const found = getAll(nl, tables.map(tableQuery));
+  return tables.filter((_, i) => found[i]);
 }
 
 /** Reads and changes as one: begins anew if somebody else changed the ruleset meanwhile. @throws {NetlinkError} */
-export function changeRuleset(nl: Netlink, plan: (tx: Transaction) => void): void {
-  untilUndisturbed(() => {
-    const generation = nft.generation(nl);
+export function updateRuleset(nl: Netlink, fillTransaction: (tx: Transaction) => void): void {
+  retryOnConflict(() => {
+    const generation = nft.getGenerationId(nl);
     const tx = transaction(nl);
-    plan(tx);
-    if (!tx.empty) tx.commit(generation);
+    fillTransaction(tx);
+    if (!tx.isEmpty) tx.commit(generation);
   });
 }
 
 /** What is to go from a table. */
-export interface Removal {
+export interface ChainRemoval {
   /** Chains, those that lead to others before the others. */
   readonly chains: readonly string[];
   /** Chains that stay, in which rules lead to those that go. */
-  readonly entries: readonly string[];
+  readonly jumpingChains: readonly string[];
   /** Which of these rules go; all unless told. */
-  goes?(rule: nft.LazyRule): boolean;
+  shouldRemove?(rule: nft.LazyRule): boolean;
 }
 
 /** Removes chains with the rules that lead to them; a chain stays that somebody else's rule leads to. @throws {NetlinkError} */
-export function removeChains(
+export function removeReferenceChains(
   tx: Transaction,
   nl: Netlink,
   table: nft.TableKey,
-  { chains, entries, goes = () => true }: Removal,
+  { chains, jumpingChains, shouldRemove = () => true }: ChainRemoval,
 ): void {
-  const led = new Map<string, number>();
-  const follow = (rule: nft.LazyRule): boolean => {
-    const to = targetOf(rule);
-    if (to === undefined || !chains.includes(to)) return false;
-    led.set(to, (led.get(to) ?? 0) + 1);
+  const removedJumps = new Map<string, number>();
+  const countJump = (rule: nft.LazyRule): boolean => {
+    const target = jumpTarget(rule);
+    if (target === undefined || !chains.includes(target)) return false;
+    removedJumps.set(target, (removedJumps.get(target) ?? 0) + 1);
     return true;
   };
-  for (const entry of entries) {
-    const leading = nft.listLazyRules(nl, table, entry).filter((rule) => chains.some((chain) => holds(rule, chain)));
-    for (const rule of leading.filter(goes).filter(follow)) tx.deleteRule(table, entry, rule.handle);
+  for (const jumpingChain of jumpingChains) {
+    const jumps = nft.listLazyRules(nl, table, jumpingChain).filter((rule) =>
+      chains.some((chain) => containsText(rule, chain))
+    );
+    for (const rule of jumps.filter(shouldRemove).filter(countJump)) tx.deleteRule(table, jumpingChain, rule.handle);
   }
   for (const name of chains) {
     const use = nft.findChain(nl, table, name)?.use;
     if (use === undefined) continue;
     const rules = nft.listLazyRules(nl, table, name);
-    if (use !== rules.length + (led.get(name) ?? 0)) continue;
+    if (use !== rules.length + (removedJumps.get(name) ?? 0)) continue;
     tx.deleteChain(table, name);
-    rules.forEach(follow);
+    rules.forEach(countJump);
   }
 }
 
 /** Removes rules from a table that is the reference's own, and with the last of them the table. */
-export interface OwnTableRemoval {
+export interface RuleRemoval {
   /** All chains that the reference makes there; with another one, the table is somebody else's as well. */
-  readonly known: readonly string[];
+  readonly knownChains: readonly string[];
   /** Those of them that hold a rule per container. */
   readonly chains: readonly string[];
-  goes(rule: nft.LazyRule): boolean;
+  shouldRemove(rule: nft.LazyRule): boolean;
 }
 
 /** @throws {NetlinkError} */
-export function removeRules(
+export function removeReferenceRules(
   tx: Transaction,
   nl: Netlink,
   table: nft.TableKey,
-  { known, chains, goes }: OwnTableRemoval,
+  { knownChains, chains, shouldRemove }: RuleRemoval,
 ): void {
-  let stays = 0;
-  let gone = 0;
+  let remaining = 0;
+  let removed = 0;
   for (const chain of chains) {
     for (const rule of nft.listLazyRules(nl, table, chain)) {
-      if (!goes(rule)) {
-        stays++;
+      if (!shouldRemove(rule)) {
+        remaining++;
         continue;
       }
       tx.deleteRule(table, chain, rule.handle);
-      gone++;
+      removed++;
     }
   }
-  if (gone === 0 || stays > 0) return;
-  if (nft.listChains(nl, table).every(({ name = "" }) => known.includes(name))) tx.deleteTable(table);
+  if (removed === 0 || remaining > 0) return;
+  if (nft.listChains(nl, table).every(({ name = "" }) => knownChains.includes(name))) tx.deleteTable(table);
 }

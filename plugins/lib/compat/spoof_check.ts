@@ -11,61 +11,65 @@ import * as nft from "../../../ffi/nft/objects.ts";
 import type { Transaction } from "../../../ffi/nft/transaction.ts";
 import { NFPROTO_BRIDGE, NFT_META_IIFNAME } from "../../../ffi/nft/uapi.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
-import { targetOf } from "../ruleset/foreign_rules.ts";
+import { jumpTarget } from "../ruleset/foreign_rules.ts";
 import type { Owner } from "../protocol/owner.ts";
-import { changeRuleset, removeChains } from "./reference_rules.ts";
+import { removeReferenceChains, updateRuleset } from "./reference_rules.ts";
 
 const TABLE = { family: NFPROTO_BRIDGE, table: "nat" };
 const PREROUTING = "PREROUTING";
-const PREFIX = "cni-br-iface-";
+const CHAIN_PREFIX = "cni-br-iface-";
 
-const chainOf = ({ containerId, ifname }: Owner): string => `${PREFIX}${containerId}-${ifname}`;
+const spoofChainName = ({ containerId, ifname }: Owner): string => `${CHAIN_PREFIX}${containerId}-${ifname}`;
 
 /** Ends the check for an attachment. @throws {NetlinkError} */
 export function removeReferenceSpoofCheck(nl: Netlink, owner: Owner): void {
-  const chain = chainOf(owner);
-  if (nft.findChain(nl, TABLE, chain)) changeRuleset(nl, (tx) => remove(tx, nl, new Set([chain])));
+  const chain = spoofChainName(owner);
+  if (nft.findChain(nl, TABLE, chain)) updateRuleset(nl, (tx) => removeSpoofChains(tx, nl, new Set([chain])));
 }
 
 /** Those of the attachments that are checked. @throws {NetlinkError} */
-export function withReferenceSpoofCheck(nl: Netlink, owners: readonly Owner[]): ReadonlySet<Owner> {
+export function ownersWithReferenceSpoofCheck(nl: Netlink, owners: readonly Owner[]): ReadonlySet<Owner> {
   const chains = new Set(nft.listChains(nl, TABLE).map(({ name }) => name));
-  return new Set(owners.filter((owner) => chains.has(chainOf(owner))));
+  return new Set(owners.filter((owner) => chains.has(spoofChainName(owner))));
 }
 
 /**
  * Ends the checks of ports that are no more.
  *
- * @param isThere whether there is a link of this name
+ * @param linkExists whether there is a link of this name
  * @throws {NetlinkError}
  */
-export function collectReferenceSpoofChecks(nl: Netlink, isThere: (name: string) => boolean): void {
+export function gcReferenceSpoofChecks(nl: Netlink, linkExists: (name: string) => boolean): void {
   if (!nft.findChain(nl, TABLE, PREROUTING)) return;
-  changeRuleset(nl, (tx) => {
-    const gone = nft.listLazyRules(nl, TABLE, PREROUTING).flatMap((rule) => {
-      const chain = targetOf(rule);
-      const port = portOf(rule);
-      return chain?.startsWith(PREFIX) && port !== undefined && !isThere(port) ? [chain] : [];
+  updateRuleset(nl, (tx) => {
+    const staleChains = nft.listLazyRules(nl, TABLE, PREROUTING).flatMap((rule) => {
+      const chain = jumpTarget(rule);
+      const port = matchedPort(rule);
+      return chain?.startsWith(CHAIN_PREFIX) && port !== undefined && !linkExists(port) ? [chain] : [];
     });
-    if (gone.length > 0) remove(tx, nl, new Set(gone));
+    if (staleChains.length > 0) removeSpoofChains(tx, nl, new Set(staleChains));
   });
 }
 
 /** Removes chains, and the table if there is nothing else in it: that of ebtables has more chains from the beginning. */
-function remove(tx: Transaction, nl: Netlink, going: ReadonlySet<string>): void {
-  const chains = [...going].flatMap((name) => [name, `${name}-mac`]);
-  const isOthers = ({ name = "" }: nft.Chain) => name !== PREROUTING && !chains.includes(name);
-  const stays = nft.listLazyRules(nl, TABLE, PREROUTING).some((rule) => !going.has(targetOf(rule) ?? ""));
-  if (stays || nft.listChains(nl, TABLE).some(isOthers)) {
-    removeChains(tx, nl, TABLE, { chains, entries: [PREROUTING] });
+function removeSpoofChains(tx: Transaction, nl: Netlink, removedChains: ReadonlySet<string>): void {
+  const chains = [...removedChains].flatMap((name) => [name, `${name}-mac`]);
+  const isForeignChain = ({ name = "" }: nft.Chain) => name !== PREROUTING && !chains.includes(name);
+  const hasOtherJumps = nft.listLazyRules(nl, TABLE, PREROUTING).some((rule) =>
+    !removedChains.has(jumpTarget(rule) ?? "")
+  );
+  if (hasOtherJumps || nft.listChains(nl, TABLE).some(isForeignChain)) {
+    removeReferenceChains(tx, nl, TABLE, { chains, jumpingChains: [PREROUTING] });
   } else tx.deleteTable(TABLE);
 }
 
 /** The link that the rule is about. */
-function portOf(rule: nft.LazyRule): string | undefined {
-  const all = rule.expressions();
-  const at = all.findIndex((one) => one.kind === "meta" && one.key === NFT_META_IIFNAME);
-  const compared = all[at + 1];
-  if (at < 0 || compared?.kind !== "cmp") return undefined;
-  return new TextDecoder().decode(compared.data?.value).replace(/\0.*$/s, "");
+function matchedPort(rule: nft.LazyRule): string | undefined {
+  const expressions = rule.expressions();
+  const metaPosition = expressions.findIndex((expression) =>
+    expression.kind === "meta" && expression.key === NFT_META_IIFNAME
+  );
+  const comparison = expressions[metaPosition + 1];
+  if (metaPosition < 0 || comparison?.kind !== "cmp") return undefined;
+  return new TextDecoder().decode(comparison.data?.value).replace(/\0.*$/s, "");
 }

@@ -2,12 +2,12 @@
 import { expect } from "bun:test";
 import type { Netns } from "../../../ffi/netns.ts";
 import * as link from "../../../ffi/route/link.ts";
-import { inNetns } from "../../../testing/netns.ts";
-import { collectReferenceSpoofChecks, removeReferenceSpoofCheck } from "./spoof_check.ts";
+import { runInNetns } from "../../../testing/netns.ts";
+import { gcReferenceSpoofChecks, removeReferenceSpoofCheck } from "./spoof_check.ts";
 import { newSandbox, type Sandbox } from "../../../testing/sandbox.ts";
 import { callReference, referenceTest } from "../../../testing/reference.ts";
 
-const listing = (host: Netns): string => inNetns(host, "nft", "list", "ruleset");
+const listing = (host: Netns): string => runInNetns(host, "nft", "list", "ruleset");
 const ownerOf = (containerId: string) => ({ network: "test", containerId, ifname: "eth0" });
 
 function attach(sandbox: Sandbox, containerId: string): void {
@@ -38,12 +38,12 @@ referenceTest("bridge")("GC removes the checks of ports that are gone; a table t
   const ports = () => link.list(host.route).filter(({ info }) => info?.kind === "veth").map(({ name = "" }) => name);
   const [kept] = ports();
   attach(sandbox, "b");
-  inNetns(host, "ip", "link", "del", ports().find((name) => name !== kept)!);
-  const collect = () => collectReferenceSpoofChecks(host.nft, (name) => link.find(host.route, name) !== undefined);
+  runInNetns(host, "ip", "link", "del", ports().find((name) => name !== kept)!);
+  const collect = () => gcReferenceSpoofChecks(host.nft, (name) => link.find(host.route, name) !== undefined);
   collect();
   expect(listing(host)).toBe(one);
-  inNetns(host, "nft", "add", "chain", "bridge", "nat", "mine");
-  inNetns(host, "ip", "link", "del", kept!);
+  runInNetns(host, "nft", "add", "chain", "bridge", "nat", "mine");
+  runInNetns(host, "ip", "link", "del", kept!);
   collect();
   expect(listing(host)).toContain("chain mine");
   expect(listing(host)).not.toContain("cni-br");

@@ -7,8 +7,8 @@ import type { Netns } from "../../../ffi/netns.ts";
 import { NetlinkError } from "../../../ffi/netlink/error.ts";
 import * as link from "../../../ffi/route/link.ts";
 import { CniError, Code } from "../../../spec/error.ts";
-import { isAnothers, type Told } from "./ownership.ts";
-import { removeIfPresent } from "./interface.ts";
+import { ownedByOther, type OwnershipEvidence } from "./ownership.ts";
+import { removeLinkIfPresent } from "./interface.ts";
 
 /**
  * Adds an interface inside the container's namespace; it goes again if the ADD fails.
@@ -16,7 +16,7 @@ import { removeIfPresent } from "./interface.ts";
  * @throws {CniError} if the container has an interface of that name, or the kernel no links of that kind
  * @throws {NetlinkError}
  */
-export function addLink(
+export function addContainerLink(
   netns: Netns,
   spec: link.LinkIn & { readonly name: string },
   undo: DisposableStack,
@@ -25,14 +25,16 @@ export function addLink(
     link.add(netns.route, spec);
   } catch (error) {
     if (!(error instanceof NetlinkError)) throw error;
-    throw error.code === "EEXIST" ? interfaceExists(spec.name, netns) : explainKind(error, spec.info?.kind);
+    throw error.code === "EEXIST"
+      ? interfaceExistsError(spec.name, netns)
+      : explainUnsupportedKind(error, spec.info?.kind);
   }
-  undo.defer(() => void removeIfPresent(netns, spec.name));
+  undo.defer(() => void removeLinkIfPresent(netns, spec.name));
   return link.get(netns.route, spec.name);
 }
 
 /** The container has an interface of the name that a new one is to get. */
-export function interfaceExists(ifname: string, netns: Netns): CniError {
+export function interfaceExistsError(ifname: string, netns: Netns): CniError {
   return new CniError(
     Code.InvalidEnvironment,
     `Cannot create "${ifname}" in "${netns.path}": the container has an interface of that name`,
@@ -41,7 +43,7 @@ export function interfaceExists(ifname: string, netns: Netns): CniError {
 }
 
 /** The error in other words if the kernel does not know this kind of link; else as it is. */
-export function explainKind(error: NetlinkError, kind: string | undefined): Error {
+export function explainUnsupportedKind(error: NetlinkError, kind: string | undefined): Error {
   if (error.code !== "EOPNOTSUPP" || kind === undefined) return error;
   return new CniError(Code.Internal, `Cannot create an interface of kind "${kind}": this kernel has none`, {
     details: `load what it is missing: modprobe rtnl-link-${kind}`,
@@ -50,8 +52,10 @@ export function explainKind(error: NetlinkError, kind: string | undefined): Erro
 }
 
 /** Removes the container's interface, unless it is of another kind and so not this plugin's, or another container's. */
-export function removeOwnLink(netns: Netns | undefined, call: Told, kind: string): void {
+export function removeContainerLink(netns: Netns | undefined, call: OwnershipEvidence, kind: string): void {
   if (!netns) return;
-  const found = link.find(netns.route, call.ifname);
-  if (found?.info?.kind === kind && !isAnothers(call, netns, found)) removeIfPresent(netns, call.ifname);
+  const containerLink = link.find(netns.route, call.ifname);
+  if (containerLink?.info?.kind === kind && !ownedByOther(call, netns, containerLink)) {
+    removeLinkIfPresent(netns, call.ifname);
+  }
 }

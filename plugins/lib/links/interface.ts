@@ -3,13 +3,28 @@
  *
  * @module
  */
-import { type Cidr, cidr, contains, familyOf, type Ip, ipOf, networkOf, prefixLengthOf } from "../../../ffi/address.ts";
+import {
+  type Cidr,
+  containsIp,
+  familyOf,
+  type Ip,
+  ipOf,
+  networkOf,
+  prefixLengthOf,
+  toCidr,
+} from "../../../ffi/address.ts";
 import type { Netns } from "../../../ffi/netns.ts";
 import { NetlinkError } from "../../../ffi/netlink/error.ts";
-import { executeAll, type Netlink, NETLINK_ROUTE, openNetlink, type Request } from "../../../ffi/netlink/socket.ts";
+import {
+  executeAll,
+  type Netlink,
+  NETLINK_ROUTE,
+  type NetlinkRequest,
+  openNetlink,
+} from "../../../ffi/netlink/socket.ts";
 import * as address from "../../../ffi/route/address.ts";
 import { vrf } from "../../../ffi/route/link_kinds.ts";
-import { announceRequest } from "../../../ffi/route/devconf.ts";
+import { arpNotifyRequest } from "../../../ffi/route/devconf.ts";
 import * as link from "../../../ffi/route/link.ts";
 import * as route from "../../../ffi/route/route.ts";
 import * as rule from "../../../ffi/route/rule.ts";
@@ -23,21 +38,21 @@ import {
 } from "../../../ffi/route/uapi.ts";
 import { CniError, Code } from "../../../spec/error.ts";
 import type { Interface, IpConfig, Result, RouteConfig } from "../../../spec/result.ts";
-import { requireIpv6, wishSysctls } from "./sysctls.ts";
+import { enableIpv6, trySysctls } from "./sysctls.ts";
 
 /** A route out of the interface that is configured. */
-export type Way = Omit<route.Route, "oif">;
+export type InterfaceRoute = Omit<route.UnicastRoute, "oif">;
 
 /** How an interface is to be configured. */
 export interface ConfigureOptions {
   /** IPv6 addresses are usable at once, without a search for duplicates: right where nobody else can have them. */
-  readonly withoutDad: boolean;
+  readonly noDad: boolean;
   /** Ways out of the interface that come before the result's routes, in place of the kernel's routes to the subnets of the addresses. */
-  readonly ways?: readonly Way[];
+  readonly routes?: readonly InterfaceRoute[];
   /** Nobody can be heard on the wire now, so that the end of the search for duplicates is not waited for: it has not begun. */
-  readonly unheard?: boolean;
+  readonly noCarrier?: boolean;
   /** Makes the error for an IPv6 address that another host has, where more is known of it. */
-  readonly duplicate?: (address: Cidr) => Error;
+  readonly duplicateAddressError?: (address: Cidr) => Error;
   log(message: string): void;
 }
 
@@ -49,32 +64,35 @@ export interface ConfigureOptions {
  * @throws {CniError} when another host has one of the addresses
  * @throws {NetlinkError} what the kernel refused, naming the address or route
  */
-export function configure(netns: Netns, device: link.Link, result: Result, options: ConfigureOptions): void {
+export function configureInterface(netns: Netns, device: link.Link, result: Result, options: ConfigureOptions): void {
   const { index, name: ifname = "" } = device;
   const ips = ipsOf(result, ifname);
   const addresses = ips.map((ip) => ip.address);
-  const six = addresses.filter((each) => familyOf(each) === 6);
-  if (six.length > 0) netns.run(() => prepareSysctls(netns, ifname, options));
-  using events = six.length > 0 && !options.unheard
+  const ipv6Addresses = addresses.filter((element) => familyOf(element) === 6);
+  if (ipv6Addresses.length > 0) netns.run(() => prepareSysctls(netns, ifname, options));
+  using events = ipv6Addresses.length > 0 && !options.noCarrier
     ? netns.run<Netlink>(() => openNetlink(NETLINK_ROUTE, [RTNLGRP_IPV6_IFADDR]))
     : undefined;
-  const add = addresses.map((each): Step => ({
-    purpose: `add address ${each} to "${ifname}"`,
-    request: address.addRequest(index, each, { ...options, withoutRoute: options.ways !== undefined }),
+  const addAddresses = addresses.map((element): LabelledRequest => ({
+    purpose: `add address ${element} to "${ifname}"`,
+    request: address.addRequest(index, element, { ...options, noPrefixRoute: options.routes !== undefined }),
   }));
-  const announce = { purpose: `have "${ifname}" announce its addresses`, request: announceRequest(index) };
+  const announce = { purpose: `have "${ifname}" announce its addresses`, request: arpNotifyRequest(index) };
   const up = { purpose: `set "${ifname}" up`, request: link.setUpRequest(index) };
-  const start = [announce, ...add, up];
-  const all = [...options.ways ?? [], ...routesOf(result, ips).map(({ gw, ...each }) => ({ ...each, gateway: gw }))];
-  const routes = all.map((each): Step => ({
-    purpose: `add route to ${each.dst}${each.gateway ? ` via ${each.gateway}` : ""} dev "${ifname}"`,
-    request: route.addRequest({ ...each, oif: index }),
+  const addressRequests = [announce, ...addAddresses, up];
+  const allRoutes = [
+    ...options.routes ?? [],
+    ...routesWithGateways(result, ips).map(({ gw, ...element }) => ({ ...element, gateway: gw })),
+  ];
+  const routeRequests = allRoutes.map((element): LabelledRequest => ({
+    purpose: `add route to ${element.dst}${element.gateway ? ` via ${element.gateway}` : ""} dev "${ifname}"`,
+    request: route.appendRequest({ ...element, oif: index }),
   }));
   // A route may need an address that is still being checked for duplicates.
-  const sends = options.withoutDad ? [[...start, ...routes]] : [start, routes];
-  perform(netns.route, sends[0]!);
-  if (events) awaitUsable(netns, events, device, six, options);
-  if (sends[1]) perform(netns.route, sends[1]);
+  const batches = options.noDad ? [[...addressRequests, ...routeRequests]] : [addressRequests, routeRequests];
+  executeLabelled(netns.route, batches[0]!);
+  if (events) awaitUsable(netns, events, device, ipv6Addresses, options);
+  if (batches[1]) executeLabelled(netns.route, batches[1]);
 }
 
 /** An interface without a carrier, such as a card whose cable is not plugged in, hears of nobody: what it has is used when there is one. */
@@ -83,10 +101,10 @@ function awaitUsable(
   events: Netlink,
   { index, name: ifname = "" }: link.Link,
   addresses: readonly Cidr[],
-  { duplicate = describeDuplicate(ifname), log }: ConfigureOptions,
+  { duplicateAddressError: makeDuplicateError = duplicateAddressError(ifname), log }: ConfigureOptions,
 ): void {
   try {
-    address.awaitUsable(netns.route, events, index, addresses, duplicate);
+    address.awaitDad(netns.route, events, index, addresses, makeDuplicateError);
   } catch (error) {
     if (!(error instanceof NetlinkError && error.code === "ETIMEDOUT")) throw error;
     if (link.isRunning(link.get(netns.route, index))) {
@@ -96,34 +114,34 @@ function awaitUsable(
   }
 }
 
-interface Step {
+interface LabelledRequest {
   readonly purpose: string;
-  readonly request: Request;
+  readonly request: NetlinkRequest;
 }
 
-function perform(nl: Netlink, steps: readonly Step[]): void {
+function executeLabelled(nl: Netlink, steps: readonly LabelledRequest[]): void {
   if (steps.length === 0) return;
   try {
     executeAll(nl, steps.map((step) => step.request));
   } catch (error) {
-    throw error instanceof NetlinkError ? error.forPurpose(steps[error.index]!.purpose) : error;
+    throw error instanceof NetlinkError ? error.withPurpose(steps[error.index]!.purpose) : error;
   }
 }
 
-const describeDuplicate = (ifname: string) => (duplicate: Cidr) =>
+const duplicateAddressError = (ifname: string) => (duplicate: Cidr) =>
   new CniError(
     Code.Internal,
     `Cannot use address ${duplicate} on "${ifname}": another host of the network has it (duplicate address detection)`,
   );
 
 /** IPv6 on the interface, and parameters that make the kernel announce new addresses and keep them while the link is down; without those it works, only later. */
-function prepareSysctls(netns: Netns, ifname: string, { withoutDad, log }: ConfigureOptions): void {
-  for (const each of [ifname, "lo"]) requireIpv6(netns, each);
-  wishSysctls({
+function prepareSysctls(netns: Netns, ifname: string, { noDad, log }: ConfigureOptions): void {
+  for (const name of [ifname, "lo"]) enableIpv6(netns, name);
+  trySysctls({
     [`net/ipv6/conf/${ifname}/keep_addr_on_down`]: "1",
     [`net/ipv6/conf/${ifname}/ndisc_notify`]: "1",
     // The link-local address too; the others say so with their own flag.
-    [`net/ipv6/conf/${ifname}/accept_dad`]: withoutDad ? "0" : "1",
+    [`net/ipv6/conf/${ifname}/accept_dad`]: noDad ? "0" : "1",
   }, log);
 }
 
@@ -134,13 +152,14 @@ export function ipsOf(result: Result, ifname: string): IpConfig[] {
 }
 
 /** The routes as the kernel is to have them: gateways filled in, each of them once. */
-export function routesOf(result: Result, ips: readonly IpConfig[]): RouteConfig[] {
-  const gateway = (family: 4 | 6) => ips.map((ip) => ip.gateway).find((each) => each && familyOf(each) === family);
+export function routesWithGateways(result: Result, ips: readonly IpConfig[]): RouteConfig[] {
+  const gateway = (family: 4 | 6) =>
+    ips.map((ip) => ip.gateway).find((element) => element && familyOf(element) === family);
   const seen = new Set<string>();
-  return (result.routes ?? []).map((each) => {
+  return (result.routes ?? []).map((element) => {
     // To a scope of link or host no gateway can lead.
-    const gw = each.gw ?? ((each.scope ?? 0) >= RT_SCOPE_LINK ? undefined : gateway(familyOf(each.dst)));
-    return gw === undefined ? each : { ...each, gw };
+    const gw = element.gw ?? ((element.scope ?? 0) >= RT_SCOPE_LINK ? undefined : gateway(familyOf(element.dst)));
+    return gw === undefined ? element : { ...element, gw };
   }).filter(({ dst, gw, priority = 0, table, scope }) => {
     const key = [networkOf(dst), gw, priority, table, scope].join(" ");
     return !seen.has(key) && seen.add(key);
@@ -148,7 +167,7 @@ export function routesOf(result: Result, ips: readonly IpConfig[]): RouteConfig[
 }
 
 /** Waits until frames pass between `device` and what it is connected to. @throws {NetlinkError} `ETIMEDOUT` */
-export function awaitOperational(netns: Netns, device: link.Link): link.Link {
+export function awaitLinkOperational(netns: Netns, device: link.Link): link.Link {
   return link.awaitOperational(
     netns.route,
     device,
@@ -157,7 +176,7 @@ export function awaitOperational(netns: Netns, device: link.Link): link.Link {
 }
 
 /** Removes a link; true if it was there. @throws {NetlinkError} */
-export function removeIfPresent(netns: Netns | undefined, ifname: string): boolean {
+export function removeLinkIfPresent(netns: Netns | undefined, ifname: string): boolean {
   if (!netns) return false;
   try {
     link.remove(netns.route, ifname);
@@ -171,38 +190,38 @@ export function removeIfPresent(netns: Netns | undefined, ifname: string): boole
 /** Compares what is with what ADD left. @throws {CniError} naming both */
 export function expectEqual<T>(what: string, actual: T, wanted: T): void {
   if (actual === wanted) return;
-  throw new CniError(Code.Internal, `Check failed: ${what} is ${show(actual)}, expected ${show(wanted)}`);
+  throw new CniError(Code.Internal, `Check failed: ${what} is ${formatValue(actual)}, expected ${formatValue(wanted)}`);
 }
 
-const show = (value: unknown): string => value === undefined ? "missing" : JSON.stringify(value);
+const formatValue = (value: unknown): string => value === undefined ? "missing" : JSON.stringify(value);
 
 /** The interface that ADD reported as the container's. @throws {CniError} */
-export function containerInterface(result: Result, ifname: string, sandbox: string): Interface {
-  const found = result.interfaces?.find((each) => each.name === ifname && each.sandbox);
-  if (!found) {
+export function requireContainerInterface(result: Result, ifname: string, sandbox: string): Interface {
+  const reported = result.interfaces?.find((element) => element.name === ifname && element.sandbox);
+  if (!reported) {
     throw new CniError(Code.Internal, `Check failed: prevResult names no interface "${ifname}" in a container`);
   }
-  expectEqual(`sandbox of "${ifname}" in prevResult`, found.sandbox, sandbox);
-  return found;
+  expectEqual(`sandbox of "${ifname}" in prevResult`, reported.sandbox, sandbox);
+  return reported;
 }
 
 /** Checks link, MAC, addresses and routes of the container's interface against a result. @throws {CniError} on the first difference */
 export function expectConfigured(netns: Netns, ifname: string, result: Result): link.Link {
   const device = link.find(netns.route, ifname);
   if (!device) throw new CniError(Code.Internal, `Check failed: interface "${ifname}" is missing in "${netns.path}"`);
-  const reported = result.interfaces?.find((each) => each.name === ifname && each.sandbox);
+  const reported = result.interfaces?.find((element) => element.name === ifname && element.sandbox);
   if (reported?.mac) {
     expectEqual(`MAC address of "${ifname}"`, device.mac as string | undefined, reported.mac.toLowerCase());
   }
   const ips = ipsOf(result, ifname);
   if (ips.length > 0) expectEqual(`administrative state of "${ifname}"`, link.isUp(device) ? "up" : "down", "up");
-  const present = new Set(address.list(netns.route, { index: device.index }).map((each) => each.address));
+  const present = new Set(address.list(netns.route, { index: device.index }).map((element) => element.address));
   for (const ip of ips) {
     if (!present.has(ip.address)) {
       throw new CniError(Code.Internal, `Check failed: "${ifname}" lacks address ${ip.address}`);
     }
   }
-  for (const wanted of routesOf(result, ips)) expectRoute(netns, device, wanted);
+  for (const wanted of routesWithGateways(result, ips)) expectRoute(netns, device, wanted);
   return device;
 }
 
@@ -210,34 +229,36 @@ export function expectConfigured(netns: Netns, ifname: string, result: Result): 
 export function expectRoute(netns: Netns, device: link.Link, wanted: RouteConfig): void {
   const family = familyOf(wanted.dst) === 4 ? AF_INET : AF_INET6;
   const isIn = (table: number, gateway: Ip | undefined) =>
-    route.list(netns.route, family, table).some((each) =>
-      each.oif === device.index && each.dst === networkOf(wanted.dst) &&
-      (gateway === undefined || each.gateway === gateway)
+    route.list(netns.route, family, table).some((candidate) =>
+      candidate.oif === device.index && candidate.dst === networkOf(wanted.dst) &&
+      (gateway === undefined || candidate.gateway === gateway)
     );
   if (isIn(wanted.table ?? RT_TABLE_MAIN, wanted.gw)) return;
   // That plugin's configuration may name another gateway for what is from the address; it sees to it itself.
   const isMoved = (table: number) => isIn(table, prefixLengthOf(wanted.dst) === 0 ? undefined : wanted.gw);
-  if (wanted.table === undefined && [...vrfTables(netns, device), ...sourceTables(netns, device)].some(isMoved)) return;
+  if (
+    wanted.table === undefined && [...vrfTablesOf(netns, device), ...sourceRuleTablesOf(netns, device)].some(isMoved)
+  ) return;
   const via = wanted.gw ? ` via ${wanted.gw}` : "";
   throw new CniError(Code.Internal, `Check failed: "${device.name}" lacks the route to ${wanted.dst}${via}`);
 }
 
 /** The table of the VRF that the interface is in, if it is in one: a later plugin of the list may have put it there. */
-function vrfTables(netns: Netns, { master }: link.Link): number[] {
-  const found = master === undefined ? undefined : link.find(netns.route, master);
-  const table = found && vrf.of(found)?.table;
+function vrfTablesOf(netns: Netns, { master }: link.Link): number[] {
+  const vrfLink = master === undefined ? undefined : link.find(netns.route, master);
+  const table = vrfLink && vrf.of(vrfLink)?.table;
   return table === undefined ? [] : [table];
 }
 
 /** The tables for what is from an address of the interface: a later plugin of the list may have moved the routes there. */
-function sourceTables(netns: Netns, { index }: link.Link): number[] {
-  const own = address.list(netns.route, { index }).map((each) => ipOf(each.address));
-  return rule.list(netns.route).flatMap(({ from, isBySource, table = RT_TABLE_MAIN }) =>
-    from && isBySource && own.some((each) => contains(from, each)) ? [table] : []
+function sourceRuleTablesOf(netns: Netns, { index }: link.Link): number[] {
+  const linkAddresses = address.list(netns.route, { index }).map((element) => ipOf(element.address));
+  return rule.list(netns.route).flatMap(({ from, isSourceOnly, table = RT_TABLE_MAIN }) =>
+    from && isSourceOnly && linkAddresses.some((element) => containsIp(from, element)) ? [table] : []
   );
 }
 
 /** The address `gateway` as it stands on the host's side of the subnet that `container` is in. */
-export function onSubnet(gateway: Ip, container: Cidr): Cidr {
-  return cidr(gateway, prefixLengthOf(container));
+export function gatewayCidr(gateway: Ip, container: Cidr): Cidr {
+  return toCidr(gateway, prefixLengthOf(container));
 }

@@ -1,6 +1,6 @@
 import { expect } from "bun:test";
 import { parseCidr, parseIp } from "../../../ffi/address.ts";
-import { linkNames, shown } from "../../../testing/netns.ts";
+import { ipShow, linkNames } from "../../../testing/netns.ts";
 import bridge from "../../bridge/plugin.ts";
 import ptp from "../../ptp/plugin.ts";
 import tap from "../../tap/plugin.ts";
@@ -22,7 +22,7 @@ const attachments = {
 for (const [name, [plugin, more]] of Object.entries(attachments)) {
   sandboxTest(`${name} ADD gives a container 2000 routes`, [fixed], ({ call, container }) => {
     call(plugin, "ADD", { ...more, ...ipam({ ips: [FOUR, SIX], routes: MANY }) });
-    const present = new Set(shown(container, "-4", "route", "show").map(({ dst }) => dst));
+    const present = new Set(ipShow(container, "-4", "route", "show").map(({ dst }) => dst));
     expect(MANY.filter(({ dst }) => !present.has(dst))).toEqual([]);
   });
 }
@@ -58,7 +58,7 @@ for (const [name, [plugin, more, device]] of Object.entries(small)) {
       ),
     });
     expect(linkNames(container)).toEqual(["lo"]);
-    expect(shown(host, "link", "show").filter(({ mtu }) => mtu === 1279)).toEqual([]);
+    expect(ipShow(host, "link", "show").filter(({ mtu }) => mtu === 1279)).toEqual([]);
     call(plugin, "ADD", { ...config, ...ipam({ ips: [FOUR] }) });
     call(plugin, "DEL", config);
     call(plugin, "ADD", { ...config, mtu: 1280 });

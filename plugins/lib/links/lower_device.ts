@@ -11,16 +11,16 @@ import { findNsid } from "../../../ffi/route/nsid.ts";
 import * as route from "../../../ffi/route/route.ts";
 import { AF_INET, AF_INET6, RT_TABLE_MAIN } from "../../../ffi/route/uapi.ts";
 import { CniError, Code, ConfigError } from "../../../spec/error.ts";
-import { boolean, int, satisfying, type Schema, string, withDefault } from "../../../spec/schema.ts";
-import { expectEqual, removeIfPresent } from "./interface.ts";
-import { describeUser, type LinkUser, listUsers } from "./upper_device.ts";
-import { explainKind, interfaceExists } from "./container_link.ts";
+import { boolean, int, refine, type Schema, string, withDefault } from "../../../spec/schema.ts";
+import { expectEqual, removeLinkIfPresent } from "./interface.ts";
+import { describeUpperDevice, listUpperDevices, type UpperDevice } from "./upper_device.ts";
+import { explainUnsupportedKind, interfaceExistsError } from "./container_link.ts";
 import { formatAlias } from "../protocol/owner.ts";
-import type { AddCall, Call, CheckCall } from "../protocol/plugin.ts";
-import { checkAttached } from "./single_interface.ts";
+import type { AddCall, CheckCall, PluginCall } from "../protocol/plugin.ts";
+import { checkAttachedInterface } from "./single_interface.ts";
 
 /** What the configurations of these plugins have in common. */
-export interface MasterConfig {
+export interface LowerDeviceConfig {
   /** Name of the link; empty for that of the default route. */
   readonly master: string;
   /** Of the container's link, in bytes; 0 for the master's. */
@@ -29,12 +29,12 @@ export interface MasterConfig {
   readonly linkInContainer: boolean;
 }
 
-/** The keys of {@linkcode MasterConfig}. */
-export function masterKeys(): { readonly [K in keyof MasterConfig]: Schema<MasterConfig[K]> } {
+/** The keys of {@linkcode LowerDeviceConfig}. */
+export function lowerDeviceKeys(): { readonly [K in keyof LowerDeviceConfig]: Schema<LowerDeviceConfig[K]> } {
   return {
     // The kernel keeps 127 bytes of an alternative name.
     master: withDefault(
-      satisfying(string, "the name of an interface", (name) => !name.includes("\0") && utf8Length(name) <= 127),
+      refine(string, "the name of an interface", (name) => !name.includes("\0") && utf8Length(name) <= 127),
       "",
     ),
     mtu: withDefault(int({ min: 0, max: 0x7fff_ffff }), 0),
@@ -45,15 +45,15 @@ export function masterKeys(): { readonly [K in keyof MasterConfig]: Schema<Maste
 const utf8Length = (text: string): number => new TextEncoder().encode(text).length;
 
 /** The link that others stand on. */
-export interface Master {
+export interface LowerDevice {
   readonly netns: Netns;
   readonly link: link.Link;
   /** The one that was named, if that is of the same kind and stands on this one itself: the kernel makes siblings of the two. */
-  readonly named?: Master;
+  readonly configured?: LowerDevice;
 }
 
 /** The master in the words of an error message. */
-export function nameOf({ link: { name } }: Master): string {
+export function quotedName({ link: { name } }: LowerDevice): string {
   return `"${name}"`;
 }
 
@@ -63,54 +63,62 @@ export function nameOf({ link: { name } }: Master): string {
  * @param kind of the link that is to stand on it
  * @throws {ConfigError} if there is none
  */
-export function getMaster(
-  { host, netns, config }: AddCall<MasterConfig>,
+export function getLowerDevice(
+  { host, netns, config }: AddCall<LowerDeviceConfig>,
   kind: string,
   name: string = config.master,
-): Master {
-  const master = findMaster(config.linkInContainer ? netns : host, config, name);
-  if (config.mtu <= (master.link.mtu ?? 0)) return throughKind(master, host, kind);
-  throw new ConfigError("mtu", `at most ${master.link.mtu}, the MTU of its master ${nameOf(master)}`, `${config.mtu}`);
+): LowerDevice {
+  const lower = findLowerDevice(config.linkInContainer ? netns : host, config, name);
+  if (config.mtu <= (lower.link.mtu ?? 0)) return resolveNonStacking(lower, host, kind);
+  throw new ConfigError(
+    "mtu",
+    `at most ${lower.link.mtu}, the MTU of its master ${quotedName(lower)}`,
+    `${config.mtu}`,
+  );
 }
 
 /** Kinds that never stand on one another, see macvlan_common_newlink and ipvlan_link_new. */
-const FLAT_KINDS = ["ipvlan", "macvlan"];
+const NON_STACKING_KINDS = ["ipvlan", "macvlan"];
 
 /** What the kernel puts a link of this kind on that is to stand on `master`. */
-function throughKind(master: Master, host: Netns, kind = ""): Master {
-  const { netns, link: { info, parent, parentNetns } } = master;
-  if (info?.kind !== kind || parent === undefined || !FLAT_KINDS.includes(kind)) return master;
-  const home = parentNetns === undefined ? netns : findNsid(netns.route, host.fd) === parentNetns ? host : undefined;
-  const below = home && link.find(home.route, parent);
-  return below ? { netns: home, link: below, named: master } : master;
+function resolveNonStacking(lower: LowerDevice, host: Netns, kind = ""): LowerDevice {
+  const { netns, link: { info, parent, parentNetns } } = lower;
+  if (info?.kind !== kind || parent === undefined || !NON_STACKING_KINDS.includes(kind)) return lower;
+  const lowerNetns = parentNetns === undefined
+    ? netns
+    : findNsid(netns.route, host.fd) === parentNetns
+    ? host
+    : undefined;
+  const lowerLink = lowerNetns && link.find(lowerNetns.route, parent);
+  return lowerLink ? { netns: lowerNetns, link: lowerLink, configured: lower } : lower;
 }
 
-function findMaster(netns: Netns, { linkInContainer }: MasterConfig, name: string): Master {
-  const place = linkInContainer ? "container" : "host";
-  const found = name === "" ? findDefault(netns) : link.find(netns.route, name);
+function findLowerDevice(netns: Netns, { linkInContainer }: LowerDeviceConfig, name: string): LowerDevice {
+  const side = linkInContainer ? "container" : "host";
+  const found = name === "" ? findDefaultRouteDevice(netns) : link.find(netns.route, name);
   if (found) return { netns, link: found };
   throw name === ""
-    ? new ConfigError("master", `given, since the ${place} has no default route that would tell it`, "nothing")
-    : new ConfigError("master", `an interface of the ${place}`, JSON.stringify(name));
+    ? new ConfigError("master", `given, since the ${side} has no default route that would tell it`, "nothing")
+    : new ConfigError("master", `an interface of the ${side}`, JSON.stringify(name));
 }
 
 /** By the default route with the lowest metric, IPv4 first. */
-function findDefault(netns: Netns): link.Link | undefined {
+function findDefaultRouteDevice(netns: Netns): link.Link | undefined {
   for (const family of [AF_INET, AF_INET6]) {
-    const [best] = route.list(netns.route, family, RT_TABLE_MAIN)
+    const [bestRoute] = route.list(netns.route, family, RT_TABLE_MAIN)
       .filter(({ dst, oif }) => prefixLengthOf(dst) === 0 && oif !== undefined)
       .sort((a, b) => (a.priority ?? 0) - (b.priority ?? 0));
-    const found = best && link.find(netns.route, best.oif!);
+    const found = bestRoute && link.find(netns.route, bestRoute.oif!);
     if (found) return found;
   }
   return undefined;
 }
 
 /** Makes sure that an ADD would find its master, as far as that can be told without the container. @throws {CniError} code 50 */
-export function requireMaster({ host, config }: Call<MasterConfig>): void {
+export function requireLowerDevice({ host, config }: PluginCall<LowerDeviceConfig>): void {
   if (config.linkInContainer) return;
   try {
-    findMaster(host, config, config.master);
+    findLowerDevice(host, config, config.master);
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
     throw new CniError(Code.NotAvailable, error.message, { cause: error });
@@ -118,7 +126,7 @@ export function requireMaster({ host, config }: Call<MasterConfig>): void {
 }
 
 /** A link to put on a master. */
-export interface OnMaster {
+export interface UpperDeviceSpec {
   readonly info: { readonly kind: string; readonly data: Uint8Array };
   readonly mac?: Mac | undefined;
   /** Whether another link on the same master may be what is in the way. */
@@ -131,21 +139,25 @@ export interface OnMaster {
  * @throws {CniError} if the name is taken, or something else has the master, which is named
  * @throws {NetlinkError}
  */
-export function createOnMaster(call: AddCall<MasterConfig>, master: Master, spec: OnMaster): link.Link {
+export function createUpperDevice(
+  call: AddCall<LowerDeviceConfig>,
+  lower: LowerDevice,
+  spec: UpperDeviceSpec,
+): link.Link {
   const { netns, ifname, config: { mtu }, owner, undo } = call;
   try {
-    link.add(master.netns.route, {
+    link.add(lower.netns.route, {
       name: ifname,
-      parent: master.link.index,
-      ...master.netns.identity === netns.identity ? {} : { netnsFd: netns.fd },
+      parent: lower.link.index,
+      ...lower.netns.identity === netns.identity ? {} : { netnsFd: netns.fd },
       ...mtu ? { mtu } : {},
       ...spec.mac ? { mac: spec.mac } : {},
       info: spec.info,
     });
   } catch (error) {
-    throw error instanceof NetlinkError ? explain(error, call, master, spec) : error;
+    throw error instanceof NetlinkError ? explainCreateError(error, call, lower, spec) : error;
   }
-  undo.defer(() => void removeIfPresent(netns, ifname));
+  undo.defer(() => void removeLinkIfPresent(netns, ifname));
   const created = link.get(netns.route, ifname);
   // A link that has its master's address for itself takes another one only when it is there.
   const mac = spec.mac && created.mac !== spec.mac ? { mac: spec.mac } : {};
@@ -154,31 +166,36 @@ export function createOnMaster(call: AddCall<MasterConfig>, master: Master, spec
 }
 
 /** The refusal, with what is in the way. */
-function explain(
+function explainCreateError(
   error: NetlinkError,
-  { netns, ifname }: AddCall<MasterConfig>,
-  master: Master,
-  { info, conflictsWith }: OnMaster,
+  { netns, ifname }: AddCall<LowerDeviceConfig>,
+  lower: LowerDevice,
+  { info, conflictsWith }: UpperDeviceSpec,
 ): Error {
-  if (error.code === "EEXIST" && link.find(netns.route, ifname)) return interfaceExists(ifname, netns);
-  const refusal = error.forPurpose(`create "${ifname}" on master ${nameOf(master)}`);
+  if (error.code === "EEXIST" && link.find(netns.route, ifname)) return interfaceExistsError(ifname, netns);
+  const refusal = error.withPurpose(`create "${ifname}" on master ${quotedName(lower)}`);
   // Of an MTU that the kernel does not take, it says so, and nobody else is to blame.
-  const isAlone = error.kernel?.startsWith("mtu ") || !["EEXIST", "EBUSY", "EINVAL", "EADDRINUSE"].includes(error.code);
-  if (isAlone) return explainKind(refusal, info.kind);
-  return usedBy(refusal, master, (other) => conflictsWith(other.link));
+  const isOwnFault = error.extack?.startsWith("mtu ") ||
+    !["EEXIST", "EBUSY", "EINVAL", "EADDRINUSE"].includes(error.code);
+  if (isOwnFault) return explainUnsupportedKind(refusal, info.kind);
+  return lowerDeviceInUseError(refusal, lower, (candidate) => conflictsWith(candidate.link));
 }
 
 /** The refusal, naming those users of a master whom `isRival` picks; as it is if there are none. */
-export function usedBy(refusal: NetlinkError, master: Master, isRival: (user: LinkUser) => boolean): Error {
-  const { netns, link: { index, master: over } } = master;
-  const port = over === undefined ? undefined : link.find(netns.route, over);
-  const users = [
-    ...port ? [`${port.info?.kind ?? "link"} "${port.name}", of which it is a port`] : [],
-    ...listUsers(netns, index).filter(isRival).map(describeUser),
+export function lowerDeviceInUseError(
+  refusal: NetlinkError,
+  lower: LowerDevice,
+  isConflicting: (user: UpperDevice) => boolean,
+): Error {
+  const { netns, link: { index, master: masterIndex } } = lower;
+  const masterLink = masterIndex === undefined ? undefined : link.find(netns.route, masterIndex);
+  const userNames = [
+    ...masterLink ? [`${masterLink.info?.kind ?? "link"} "${masterLink.name}", of which it is a port`] : [],
+    ...listUpperDevices(netns, index).filter(isConflicting).map(describeUpperDevice),
   ];
-  if (users.length === 0) return refusal;
-  const shown = users.length > 5 ? [...users.slice(0, 5), `${users.length - 5} more`] : users;
-  return new CniError(Code.Internal, `${refusal.message}: ${nameOf(master)} is used by ${shown.join(", ")}`, {
+  if (userNames.length === 0) return refusal;
+  const shown = userNames.length > 5 ? [...userNames.slice(0, 5), `${userNames.length - 5} more`] : userNames;
+  return new CniError(Code.Internal, `${refusal.message}: ${quotedName(lower)} is used by ${shown.join(", ")}`, {
     cause: refusal,
   });
 }
@@ -188,35 +205,40 @@ export function usedBy(refusal: NetlinkError, master: Master, isRival: (user: Li
  *
  * @throws {CniError} on the first difference
  */
-export function checkOnMaster(call: CheckCall<MasterConfig>, type: string): link.Link {
+export function checkUpperDevice(call: CheckCall<LowerDeviceConfig>, type: string): link.Link {
   const { ifname, config } = call;
-  const device = checkAttached(call, type);
+  const device = checkAttachedInterface(call, type);
   expectEqual(`kind of "${ifname}"`, device.info?.kind, type);
   expectEqual(`administrative state of "${ifname}"`, link.isUp(device) ? "up" : "down", "up");
-  checkMaster(call, device);
+  checkLowerDevice(call, device);
   if (config.mtu) expectEqual(`MTU of "${ifname}"`, device.mtu, config.mtu);
   return device;
 }
 
-function checkMaster(
-  { host, netns, config: { master, linkInContainer }, ifname }: CheckCall<MasterConfig>,
+function checkLowerDevice(
+  { host, netns, config: { master, linkInContainer }, ifname }: CheckCall<LowerDeviceConfig>,
   device: link.Link,
 ): void {
   const isLocal = device.parentNetns === undefined;
-  const place = isLocal ? netns : host;
-  const actual = device.parent ? link.find(place.route, device.parent) : undefined;
-  const home = linkInContainer ? netns : host;
-  const named = master === "" ? undefined : link.find(home.route, master);
-  const wanted = named && throughKind({ netns: home, link: named }, host, device.info?.kind);
+  const actualNetns = isLocal ? netns : host;
+  const actual = device.parent ? link.find(actualNetns.route, device.parent) : undefined;
+  const configuredNetns = linkInContainer ? netns : host;
+  const configuredLink = master === "" ? undefined : link.find(configuredNetns.route, master);
+  const expected = configuredLink &&
+    resolveNonStacking({ netns: configuredNetns, link: configuredLink }, host, device.info?.kind);
   // Which link a default route told of at the time of the ADD, nothing says.
   if (master === "" && actual) return;
-  if (wanted && isLocal === (wanted.netns.identity === netns.identity) && wanted.link.index === device.parent) return;
-  const where = linkInContainer ? "container" : "host";
-  const found = actual && isLocal === (home.identity === netns.identity) ? `"${actual.name}"` : "elsewhere";
+  if (expected && isLocal === (expected.netns.identity === netns.identity) && expected.link.index === device.parent) {
+    return;
+  }
+  const side = linkInContainer ? "container" : "host";
+  const actualName = actual && isLocal === (configuredNetns.identity === netns.identity)
+    ? `"${actual.name}"`
+    : "elsewhere";
   throw new CniError(
     Code.Internal,
-    named
-      ? `Check failed: master of "${ifname}" is ${found}, expected "${named.name}"`
-      : `Check failed: the ${where} has no master ${master && `"${master}" `}for "${ifname}"`,
+    configuredLink
+      ? `Check failed: master of "${ifname}" is ${actualName}, expected "${configuredLink.name}"`
+      : `Check failed: the ${side} has no master ${master && `"${master}" `}for "${ifname}"`,
   );
 }

@@ -12,7 +12,7 @@ import { type Owner, parseAlias, sameOwner } from "../protocol/owner.ts";
 import type { AttachmentCall } from "../protocol/plugin.ts";
 
 /** What tells whose an interface is. */
-export type Told = Pick<AttachmentCall<unknown>, "host" | "ifname" | "owner" | "prevResult">;
+export type OwnershipEvidence = Pick<AttachmentCall<unknown>, "host" | "ifname" | "owner" | "prevResult">;
 
 /**
  * Whether the interface CNI_IFNAME of a namespace is another attachment's than the one that is to be removed.
@@ -23,35 +23,41 @@ export type Told = Pick<AttachmentCall<unknown>, "host" | "ifname" | "owner" | "
  *
  * @returns false also if nothing tells
  */
-export function isAnothers(call: Told, netns: Netns, inner: link.Link): boolean {
-  const owner = ownerOf(call, inner);
-  return owner ? !sameOwner(owner, call.owner) : isUnlikeTold(call, netns, inner);
+export function ownedByOther(call: OwnershipEvidence, netns: Netns, containerLink: link.Link): boolean {
+  const owner = findOwner(call, containerLink);
+  return owner ? !sameOwner(owner, call.owner) : differsFromPrevResult(call, netns, containerLink);
 }
 
 /**
  * Whether the interface is another container's, for plugins that did not make it and work on what is around it: asks nobody where the result
  * tells its hardware address, or none.
  */
-export function isBesideAnothers(call: Told, netns: Netns, inner: link.Link | undefined): boolean {
-  if (!inner || hasToldMac(call, inner)) return false;
-  const owner = ownerOf(call, inner);
+export function ownedByOtherContainer(
+  call: OwnershipEvidence,
+  netns: Netns,
+  containerLink: link.Link | undefined,
+): boolean {
+  if (!containerLink || hasReportedMac(call, containerLink)) return false;
+  const owner = findOwner(call, containerLink);
   // Its interface may have come with another network.
-  return owner ? owner.containerId !== call.owner.containerId : isUnlikeTold(call, netns, inner);
+  return owner ? owner.containerId !== call.owner.containerId : differsFromPrevResult(call, netns, containerLink);
 }
 
-function ownerOf({ host }: Told, { info, parent, index, alias }: link.Link): Owner | undefined {
-  const outer = info?.kind === "veth" && parent !== undefined ? link.find(host.route, parent) : undefined;
-  return parseAlias(outer?.parent === index ? outer.alias : alias);
+function findOwner({ host }: OwnershipEvidence, { info, parent, index, alias }: link.Link): Owner | undefined {
+  const hostVeth = info?.kind === "veth" && parent !== undefined ? link.find(host.route, parent) : undefined;
+  return parseAlias(hostVeth?.parent === index ? hostVeth.alias : alias);
 }
 
-function isUnlikeTold(call: Told, netns: Netns, { index, mac }: link.Link): boolean {
-  if (hasToldMac(call, { mac })) return false;
-  const told = new Set(call.prevResult?.ips?.map((each) => ipOf(each.address)));
-  return told.size === 0 || !address.list(netns.route, { index }).some((each) => told.has(ipOf(each.address)));
+function differsFromPrevResult(call: OwnershipEvidence, netns: Netns, { index, mac }: link.Link): boolean {
+  if (hasReportedMac(call, { mac })) return false;
+  const reportedAddresses = new Set(call.prevResult?.ips?.map((element) => ipOf(element.address)));
+  return reportedAddresses.size === 0 ||
+    !address.list(netns.route, { index }).some((element) => reportedAddresses.has(ipOf(element.address)));
 }
 
 /** True also if the result tells none. */
-function hasToldMac({ prevResult, ifname }: Told, { mac }: Pick<link.Link, "mac">): boolean {
-  const told = prevResult?.interfaces?.find(({ name, sandbox }) => name === ifname && sandbox)?.mac?.toLowerCase();
-  return told === undefined || told === mac;
+function hasReportedMac({ prevResult, ifname }: OwnershipEvidence, { mac }: Pick<link.Link, "mac">): boolean {
+  const reportedMac = prevResult?.interfaces?.find(({ name, sandbox }) => name === ifname && sandbox)?.mac
+    ?.toLowerCase();
+  return reportedMac === undefined || reportedMac === mac;
 }

@@ -1,10 +1,10 @@
 /** A path that leads to the namespace of another container by the time of the DEL: what the plugins spare, and what they remove. */
 import { expect } from "bun:test";
 import type { Netns } from "../../../ffi/netns.ts";
-import { inNetns, linkNames, type Namespaces, netnsTest } from "../../../testing/netns.ts";
+import { linkNames, type Namespaces, netnsTest, runInNetns } from "../../../testing/netns.ts";
 import bridge from "../../bridge/plugin.ts";
 import loopback from "../../loopback/plugin.ts";
-import { removeOwnLink } from "./container_link.ts";
+import { removeContainerLink } from "./container_link.ts";
 import { sandboxTest } from "../../../testing/sandbox.ts";
 import { parseResult } from "../../../spec/result.ts";
 
@@ -19,17 +19,17 @@ const toldBy = (mac: string | undefined, address = "10.1.0.2/24") => ({
 
 /** Gives the container a cable of which it has changed the hardware address, or which is another's. */
 function addCable({ host, container }: Namespaces, alias?: string): void {
-  inNetns(
+  runInNetns(
     host,
     "sh",
     "-ec",
     `ip link add out0 type veth peer name eth0 address ${OTHER} netns ${container.path}
     ${alias ? `ip link set out0 alias "${alias}"` : ""}`,
   );
-  inNetns(container, "sh", "-ec", "ip link set lo up; ip addr add 10.1.0.3/24 dev eth0");
+  runInNetns(container, "sh", "-ec", "ip link set lo up; ip addr add 10.1.0.3/24 dev eth0");
 }
 
-const isLoUp = (netns: Netns): boolean => inNetns(netns, "ip", "link", "show", "lo").includes("UP");
+const isLoUp = (netns: Netns): boolean => runInNetns(netns, "ip", "link", "show", "lo").includes("UP");
 
 /** Who says whose the interface is, and whether it is that of c1. */
 const CASES = [
@@ -62,12 +62,12 @@ for (const [what, alias, prevResult, isOwn] of CASES) {
 netnsTest("an interface without another end says itself whose it is, else the result does", ({ host, container }) => {
   const owner = { network: "test", containerId: "c1", ifname: "eth0" };
   const removed = (alias: string, mac: string) => {
-    inNetns(container, "ip", "link", "add", "eth0", "address", OTHER, "type", "bridge");
-    inNetns(container, "ip", "link", "set", "eth0", "alias", alias);
+    runInNetns(container, "ip", "link", "add", "eth0", "address", OTHER, "type", "bridge");
+    runInNetns(container, "ip", "link", "set", "eth0", "alias", alias);
     const prevResult = parseResult(toldBy(mac), "1.1.0", "prevResult");
-    removeOwnLink(container, { host, owner, ifname: "eth0", prevResult }, "bridge");
+    removeContainerLink(container, { host, owner, ifname: "eth0", prevResult }, "bridge");
     const isRemoved = !linkNames(container).includes("eth0");
-    if (!isRemoved) inNetns(container, "ip", "link", "del", "eth0");
+    if (!isRemoved) runInNetns(container, "ip", "link", "del", "eth0");
     return isRemoved;
   };
   expect(removed("cni:test c1 eth0", OWN)).toBe(true);

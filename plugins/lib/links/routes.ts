@@ -4,22 +4,22 @@
  * @module
  */
 import { RT_TABLE_DEFAULT, RT_TABLE_LOCAL, RT_TABLE_MAIN } from "../../../ffi/route/uapi.ts";
-import { gatewaysOf, linksOf, tableOf, type WholeRoute } from "../../../ffi/route/raw_route.ts";
-import type { Rule } from "../../../ffi/route/rule.ts";
+import { linksOf, nextHopGateways, type RawRoute, tableOf } from "../../../ffi/route/raw_route.ts";
+import type { FibRule } from "../../../ffi/route/rule.ts";
 
 /** True for a route that leaves by this link and by no other. */
-export function leavesBy(route: WholeRoute, index: number): boolean {
+export function usesOnlyLink(route: RawRoute, index: number): boolean {
   const links = linksOf(route);
-  return links.length > 0 && links.every((each) => each === index);
+  return links.length > 0 && links.every((linkIndex) => linkIndex === index);
 }
 
 /** The way to a gateway comes before what goes by the gateway. */
-export function byDependence(a: WholeRoute, b: WholeRoute): number {
-  return gatewaysOf(a).length - gatewaysOf(b).length;
+export function compareGatewayDependence(a: RawRoute, b: RawRoute): number {
+  return nextHopGateways(a).length - nextHopGateways(b).length;
 }
 
 /** True for a table that is not the system's own. */
-export function isOwnTable(table: number | undefined): table is number {
+export function isCustomTable(table: number | undefined): table is number {
   return table !== undefined && ![RT_TABLE_DEFAULT, RT_TABLE_MAIN, RT_TABLE_LOCAL].includes(table);
 }
 
@@ -28,11 +28,11 @@ export function isOwnTable(table: number | undefined): table is number {
  *
  * @param first where to begin
  */
-export function* freeTables(
+export function* freeTableIds(
   first: number,
-  rules: readonly Rule[],
-  routes: readonly WholeRoute[],
+  rules: readonly FibRule[],
+  routes: readonly RawRoute[],
 ): Generator<number, never> {
   const used = new Set([...rules.map(({ table }) => table), ...routes.map(tableOf)]);
-  for (let table = first;; table++) if (!used.has(table) && isOwnTable(table)) yield table;
+  for (let table = first;; table++) if (!used.has(table) && isCustomTable(table)) yield table;
 }

@@ -5,29 +5,29 @@
  */
 import type { Netns } from "../../../ffi/netns.ts";
 import { LockedError, lockOpenFile } from "../../../ffi/sys/lock.ts";
-import { tryAgainLater } from "../protocol/lock_wait.ts";
+import { lockOrTryAgainLater } from "../protocol/lock_wait.ts";
 
 /** As long as other interfaces of the container may take. */
 const LOCK_TIMEOUT_MS = 10_000;
 /** Longer than an ADD has it unless the machine is very busy. */
-const PATIENCE_OF_DEL_MS = 1000;
+const DEL_LOCK_TIMEOUT_MS = 1000;
 
 /**
  * Lets one at a time choose tables in a namespace: the reference plugins take the same lock, that of the namespace itself.
  *
  * @throws {CniError} code 11 naming who holds it, when the time is over
  */
-export function lockTables(netns: Netns, timeoutMs = LOCK_TIMEOUT_MS): Disposable {
-  return tryAgainLater(() => lock(netns, timeoutMs));
+export function lockRoutingTables(netns: Netns, timeoutMs = LOCK_TIMEOUT_MS): Disposable {
+  return lockOrTryAgainLater(() => lockNetns(netns, timeoutMs));
 }
 
 /**
  * The same for a DEL, which goes on without the lock when the time is over, and says so: any process in the container can hold it for ever,
  * and must not keep itself from being removed by that.
  */
-export function lockTablesIfFree(netns: Netns, log: (message: string) => void): Disposable | undefined {
+export function tryLockRoutingTables(netns: Netns, log: (message: string) => void): Disposable | undefined {
   try {
-    return lock(netns, PATIENCE_OF_DEL_MS);
+    return lockNetns(netns, DEL_LOCK_TIMEOUT_MS);
   } catch (error) {
     if (!(error instanceof LockedError)) throw error;
     log(`${error.message}; going on without it`);
@@ -35,6 +35,6 @@ export function lockTablesIfFree(netns: Netns, log: (message: string) => void): 
   }
 }
 
-function lock(netns: Netns, timeoutMs: number): Disposable {
+function lockNetns(netns: Netns, timeoutMs: number): Disposable {
   return lockOpenFile(netns.fd, `network namespace "${netns.path}"`, { timeoutMs });
 }

@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import type { Netns } from "../../../ffi/netns.ts";
 import { newNamespaces } from "../../../testing/netns.ts";
 import { CniError } from "../../../spec/error.ts";
-import { lockTables, lockTablesIfFree } from "./routing_table_lock.ts";
+import { lockRoutingTables, tryLockRoutingTables } from "./routing_table_lock.ts";
 
 /** Another process that has the lock until it is killed. */
 async function holder({ path }: Netns) {
@@ -23,7 +23,7 @@ test("who does not get a namespace's lock in time is told to try again later, an
   const other = await holder(container);
   let error: unknown;
   try {
-    lockTables(container, 50)[Symbol.dispose]();
+    lockRoutingTables(container, 50)[Symbol.dispose]();
   } catch (thrown) {
     error = thrown;
   }
@@ -32,14 +32,14 @@ test("who does not get a namespace's lock in time is told to try again later, an
   // The one that took it, flock(1), has ended; sh has the file open.
   expect((error as CniError).message).toStartWith(`Cannot lock network namespace "${container.path}": it is held by `);
   await other.end();
-  lockTables(container, 10_000)[Symbol.dispose]();
+  lockRoutingTables(container, 10_000)[Symbol.dispose]();
 });
 
 test("a DEL goes on without a namespace's lock that somebody in there does not give up, and says who it is", async () => {
   using namespaces = newNamespaces();
   const { container } = namespaces;
   const said: string[] = [];
-  const tryLock = () => lockTablesIfFree(container, (message) => said.push(message));
+  const tryLock = () => tryLockRoutingTables(container, (message) => said.push(message));
   const other = await holder(container);
   const began = performance.now();
   expect(tryLock()).toBeUndefined();

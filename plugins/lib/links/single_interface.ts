@@ -7,21 +7,21 @@ import type { Link } from "../../../ffi/route/link.ts";
 import * as link from "../../../ffi/route/link.ts";
 import { CniError, Code } from "../../../spec/error.ts";
 import type { Interface, Result } from "../../../spec/result.ts";
-import { configure, containerInterface, expectConfigured } from "./interface.ts";
-import { removeOwnLink } from "./container_link.ts";
+import { configureInterface, expectConfigured, requireContainerInterface } from "./interface.ts";
+import { removeContainerLink } from "./container_link.ts";
 import {
   type AddCall,
+  type BatchIpamDelegate,
   type CheckCall,
   cleanUp,
+  type DelBatch,
+  type DelBatchCall,
   type DelCall,
-  type DelegateOfMany,
-  type DelManyCall,
-  type ManyCalls,
   requirePrevResult,
 } from "../protocol/plugin.ts";
 
 /** The interface as it stands in the result: `{ name, mac, sandbox }`. */
-export function describe({ sandbox }: AddCall<unknown>, { name = "", mac }: Link): Interface {
+export function describeInterface({ sandbox }: AddCall<unknown>, { name = "", mac }: Link): Interface {
   return { name, ...mac ? { mac } : {}, sandbox };
 }
 
@@ -31,28 +31,28 @@ export function describe({ sandbox }: AddCall<unknown>, { name = "", mac }: Link
  *
  * @throws {CniError} what IPAM failed with, or that it gave no address
  */
-export function assign({ ipam, request: { dns } }: AddCall<unknown>, described: Interface): Result {
+export function assignAddresses({ ipam, pluginConfig: { dns } }: AddCall<unknown>, interfaceEntry: Interface): Result {
   const hasDns = dns !== undefined && Object.keys(dns).length > 0;
-  if (!ipam) return { interfaces: [described], ...hasDns ? { dns } : {} };
+  if (!ipam) return { interfaces: [interfaceEntry], ...hasDns ? { dns } : {} };
   const assigned = ipam.add();
   if (!assigned.ips?.length) {
     throw new CniError(Code.Internal, `Cannot attach the container: IPAM plugin "${ipam.type}" returned no address`);
   }
   const ips = assigned.ips.map((ip) => ({ ...ip, interface: 0 }));
-  return { ...assigned, interfaces: [described], ips, ...hasDns ? { dns } : {} };
+  return { ...assigned, interfaces: [interfaceEntry], ips, ...hasDns ? { dns } : {} };
 }
 
 /**
  * Gives `device`, which is in the container by its final name, what IPAM decided, and sets it up; without an IPAM plugin it is set up and
  * nothing more.
  *
- * @param withoutDad as in {@linkcode configure}
+ * @param noDad as in {@linkcode configureInterface}
  * @throws {CniError} what IPAM failed with, that it gave no address, or that another host has one of them
  * @throws {NetlinkError} what the kernel refused
  */
-export function attach(call: AddCall<unknown>, device: Link, withoutDad: boolean): Result {
-  const result = assign(call, describe(call, device));
-  if (call.ipam) configure(call.netns, device, result, { withoutDad, log: call.log });
+export function attachInterface(call: AddCall<unknown>, device: Link, noDad: boolean): Result {
+  const result = assignAddresses(call, describeInterface(call, device));
+  if (call.ipam) configureInterface(call.netns, device, result, { noDad, log: call.log });
   else link.setUp(call.netns.route, device.index);
   return result;
 }
@@ -63,17 +63,17 @@ export function attach(call: AddCall<unknown>, device: Link, withoutDad: boolean
  * @param type the plugin's name
  * @throws {CniError} on the first difference
  */
-export function checkAttached(call: CheckCall<unknown>, type: string): Link {
+export function checkAttachedInterface(call: CheckCall<unknown>, type: string): Link {
   call.ipam?.check();
   const result = requirePrevResult(call, type);
-  containerInterface(result, call.ifname, call.sandbox);
+  requireContainerInterface(result, call.ifname, call.sandbox);
   return expectConfigured(call.netns, call.ifname, result);
 }
 
 /** Removes the container's interface of this kind, and gives back its addresses. @throws {Error} naming what could not be done */
-export function detach(call: DelCall<unknown>, kind: string): void {
+export function detachInterface(call: DelCall<unknown>, kind: string): void {
   cleanUp(
-    () => removeOwnLink(call.netns, call, kind),
+    () => removeContainerLink(call.netns, call, kind),
     () => call.ipam?.del(),
   );
 }
@@ -83,11 +83,15 @@ export function detach(call: DelCall<unknown>, kind: string): void {
  *
  * @returns those whose addresses are still to be given back @throws {Error} naming what could not be done
  */
-export function detachMany<C>(calls: ManyCalls<C>, ipam: DelegateOfMany, kind: string): readonly DelManyCall<C>[] {
-  let rest: readonly DelManyCall<C>[] = [];
+export function detachInterfaces<C>(
+  calls: DelBatch<C>,
+  ipam: BatchIpamDelegate,
+  kind: string,
+): readonly DelBatchCall<C>[] {
+  let remaining: readonly DelBatchCall<C>[] = [];
   cleanUp(
-    ...calls.map((call) => () => call.within((netns) => removeOwnLink(netns, call, kind))),
-    () => void (rest = ipam.del(calls)),
+    ...calls.map((call) => () => call.withNetns((netns) => removeContainerLink(netns, call, kind))),
+    () => void (remaining = ipam.del(calls)),
   );
-  return rest;
+  return remaining;
 }

@@ -10,27 +10,27 @@ import { ensureSysctl, findSysctl } from "../../../ffi/sysctl.ts";
 import { CniError, Code } from "../../../spec/error.ts";
 
 /** The smallest MTU with which the kernel has IPv6 on a link: IPV6_MIN_MTU of linux/ipv6.h, RFC 8200 §5. */
-const LEAST_MTU = 1280;
+const IPV6_MIN_MTU = 1280;
 
 /**
  * Lets an interface have IPv6 addresses, as where the administrator has switched IPv6 off by default; call it inside `netns`.
  *
  * @throws {CniError} code 7 where its MTU is too small for IPv6
  */
-export function requireIpv6(netns: Netns, ifname: string): void {
+export function enableIpv6(netns: Netns, ifname: string): void {
   const name = `net/ipv6/conf/${ifname}/disable_ipv6`;
   const value = findSysctl(name);
   if (value === "1") requireSysctl(name, "0");
   if (value !== undefined) return;
-  const mtu = link.find(netns.route, ifname)?.mtu ?? LEAST_MTU;
+  const mtu = link.find(netns.route, ifname)?.mtu ?? IPV6_MIN_MTU;
   // The kernel has no IPv6 at all, then, which it says itself.
-  if (mtu >= LEAST_MTU) return;
+  if (mtu >= IPV6_MIN_MTU) return;
   throw new CniError(
     Code.InvalidConfig,
-    `Cannot give "${ifname}" an IPv6 address: its MTU must be at least ${LEAST_MTU} for IPv6, got ${mtu}`,
+    `Cannot give "${ifname}" an IPv6 address: its MTU must be at least ${IPV6_MIN_MTU} for IPv6, got ${mtu}`,
     {
       details:
-        `set "mtu" to ${LEAST_MTU} or more (a bridge has the least of its ports), or have IPAM give IPv4 addresses alone`,
+        `set "mtu" to ${IPV6_MIN_MTU} or more (a bridge has the least of its ports), or have IPAM give IPv4 addresses alone`,
     },
   );
 }
@@ -55,14 +55,16 @@ export function requireSysctl(name: string, value: string): void {
 }
 
 /** What makes an interface deaf to router advertisements: a container must not make the host its router's client. */
-export const deafness = (ifname: string): Wishes => ({ [`net/ipv6/conf/${ifname}/accept_ra`]: "0" });
+export const disableRouterAdvertisements = (ifname: string): Sysctls => ({
+  [`net/ipv6/conf/${ifname}/accept_ra`]: "0",
+});
 
 /** Kernel parameters and the values that they should have. */
-export type Wishes = Readonly<Record<string, string>>;
+export type Sysctls = Readonly<Record<string, string>>;
 
 /** Sets kernel parameters that the network can do without; call it inside the namespace. @param log told once of all that cannot be set */
-export function wishSysctls(wishes: Wishes, log: Log): void {
-  const failed = Object.entries(wishes).flatMap(([name, value]) => {
+export function trySysctls(sysctls: Sysctls, log: Log): void {
+  const failed = Object.entries(sysctls).flatMap(([name, value]) => {
     try {
       ensureSysctl(name, value);
       return [];
@@ -72,13 +74,17 @@ export function wishSysctls(wishes: Wishes, log: Log): void {
     }
   });
   const [first] = failed;
-  if (first) log(`Cannot set ${failed.map(({ what }) => what).join(", ")}, going on without: ${first.error.message}`);
+  if (first) {
+    log(
+      `Cannot set ${failed.map(({ what: setting }) => setting).join(", ")}, going on without: ${first.error.message}`,
+    );
+  }
 }
 
 type Log = (message: string) => void;
 
 /** Lets the host forward packets of these families. @throws {CniError} if the parameter is off and cannot be set */
-export function requireForwarding(host: Netns, families: readonly (4 | 6)[]): void {
+export function enableForwarding(host: Netns, families: readonly (4 | 6)[]): void {
   host.run(() => {
     if (families.includes(4)) requireSysctl("net/ipv4/ip_forward", "1");
     if (families.includes(6)) requireSysctl("net/ipv6/conf/all/forwarding", "1");

@@ -8,48 +8,56 @@ import { type Netns, NetnsError, openNetns } from "../../../ffi/netns.ts";
 import * as address from "../../../ffi/route/address.ts";
 import * as link from "../../../ffi/route/link.ts";
 import { findNsid } from "../../../ffi/route/nsid.ts";
-import { findNames } from "../../../ffi/sys/directory.ts";
-import { SystemError, unlessFailed } from "../../../ffi/sys/error.ts";
+import { findEntryNames } from "../../../ffi/sys/directory.ts";
+import { ignoreSystemErrors, SystemError } from "../../../ffi/sys/error.ts";
 import { readText } from "../../../ffi/sys/file.ts";
-import { findLink } from "../../../ffi/sys/stat.ts";
+import { findSymlinkTarget } from "../../../ffi/sys/stat.ts";
 import { describeOwner, parseAlias } from "../protocol/owner.ts";
 
 /** A link that stands on another one. */
-export interface LinkUser {
+export interface UpperDevice {
   readonly link: link.Link;
   /** The path of its namespace; absent if that is the same as of the link it stands on. */
-  readonly place?: string;
+  readonly netnsPath?: string;
   readonly addresses: readonly Cidr[];
 }
 
 /** The links that stand on `master` of `netns`, here and in the containers. @throws {SystemError} */
-export function listUsers(netns: Netns, master: number): LinkUser[] {
-  const here = usersIn(netns, (each) => each.parent === master && each.parentNetns === undefined);
-  return [...here, ...namespacePaths(netns.identity).flatMap((path) => usersElsewhere(path, netns, master))];
+export function listUpperDevices(netns: Netns, lowerIndex: number): UpperDevice[] {
+  const upperDevices = upperDevicesIn(
+    netns,
+    (candidate) => candidate.parent === lowerIndex && candidate.parentNetns === undefined,
+  );
+  return [
+    ...upperDevices,
+    ...netnsPaths(netns.identity).flatMap((path) => upperDevicesInNetns(path, netns, lowerIndex)),
+  ];
 }
 
 /** The user in the words of an error message. */
-export function describeUser({ link: { alias, name, info }, place }: LinkUser): string {
+export function describeUpperDevice({ link: { alias, name, info }, netnsPath }: UpperDevice): string {
   const owner = parseAlias(alias);
-  const what = owner ? describeOwner(owner) : `${info?.kind ?? "link"} "${name}"`;
-  return place === undefined ? what : `${what} in "${place}"`;
+  const description = owner ? describeOwner(owner) : `${info?.kind ?? "link"} "${name}"`;
+  return netnsPath === undefined ? description : `${description} in "${netnsPath}"`;
 }
 
-function usersIn(netns: Netns, isUser: (each: link.Link) => boolean): LinkUser[] {
-  return link.list(netns.route).filter((each) => isUser(each) && each.info?.kind !== "veth").map((each) => ({
-    link: each,
-    addresses: address.list(netns.route, { index: each.index }).map((one) => one.address),
+function upperDevicesIn(netns: Netns, isUpperDevice: (device: link.Link) => boolean): UpperDevice[] {
+  return link.list(netns.route).filter((device) => isUpperDevice(device) && device.info?.kind !== "veth").map((
+    device,
+  ) => ({
+    link: device,
+    addresses: address.list(netns.route, { index: device.index }).map((entry) => entry.address),
   }));
 }
 
-function usersElsewhere(path: string, home: Netns, master: number): LinkUser[] {
+function upperDevicesInNetns(path: string, lowerNetns: Netns, lowerIndex: number): UpperDevice[] {
   try {
     using netns = openNetns(path);
-    if (netns.identity === home.identity) return [];
-    const nsid = findNsid(netns.route, home.fd);
+    if (netns.identity === lowerNetns.identity) return [];
+    const nsid = findNsid(netns.route, lowerNetns.fd);
     if (nsid === undefined) return [];
-    const found = usersIn(netns, (each) => each.parent === master && each.parentNetns === nsid);
-    return found.map((each) => ({ ...each, place: path }));
+    const upperDevices = upperDevicesIn(netns, (device) => device.parent === lowerIndex && device.parentNetns === nsid);
+    return upperDevices.map((device) => ({ ...device, netnsPath: path }));
   } catch (error) {
     // It may have gone, or be none that one may enter.
     if (error instanceof NetnsError || error instanceof SystemError) return [];
@@ -58,23 +66,23 @@ function usersElsewhere(path: string, home: Netns, master: number): LinkUser[] {
 }
 
 /** A path to each network namespace that has a mount or a process, each once. */
-function namespacePaths(own: string): string[] {
+function netnsPaths(excludedIdentity: string): string[] {
   const paths = new Map<string, string>();
   const add = (inode: string, path: string) => {
-    if (!paths.has(inode) && !own.endsWith(`:${inode}`)) paths.set(inode, path);
+    if (!paths.has(inode) && !excludedIdentity.endsWith(`:${inode}`)) paths.set(inode, path);
   };
   // 36 35 0:4 net:[4026532288] /run/netns/web rw shared:1 - nsfs nsfs rw; see proc_pid_mountinfo(5)
   for (const [, inode, path] of readText("/proc/self/mountinfo").matchAll(/ net:\[(\d+)\] (\S+) /g)) {
     add(inode!, path!.replaceAll(/\\(\d{3})/g, (_, octal) => String.fromCharCode(Number.parseInt(octal, 8))));
   }
-  for (const name of findNames("/proc") ?? []) {
+  for (const name of findEntryNames("/proc") ?? []) {
     if (!/^\d+$/.test(name)) continue;
-    const inode = findInode(`/proc/${name}/ns/net`);
+    const inode = findNetnsInode(`/proc/${name}/ns/net`);
     if (inode) add(inode, `/proc/${name}/ns/net`);
   }
   return [...paths.values()];
 }
 
-function findInode(path: string): string | undefined {
-  return /^net:\[(\d+)\]$/.exec(unlessFailed(() => findLink(path)) ?? "")?.[1];
+function findNetnsInode(path: string): string | undefined {
+  return /^net:\[(\d+)\]$/.exec(ignoreSystemErrors(() => findSymlinkTarget(path)) ?? "")?.[1];
 }

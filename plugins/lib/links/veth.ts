@@ -11,15 +11,15 @@ import { veth } from "../../../ffi/route/link_kinds.ts";
 import * as link from "../../../ffi/route/link.ts";
 import { IFF_UP } from "../../../ffi/route/uapi.ts";
 import { CniError, Code } from "../../../spec/error.ts";
-import { isAnothers } from "./ownership.ts";
-import { expectEqual, removeIfPresent } from "./interface.ts";
-import { deadOf } from "../ruleset/elements.ts";
-import { interfaceExists } from "./container_link.ts";
+import { ownedByOther } from "./ownership.ts";
+import { expectEqual, removeLinkIfPresent } from "./interface.ts";
+import { isStaleIn } from "../ruleset/elements.ts";
+import { interfaceExistsError } from "./container_link.ts";
 import { type Owner, ownerText, parseAlias, sameOwner } from "../protocol/owner.ts";
-import type { AttachmentCall, CheckCall, DelCall, GcCall, ManyCalls } from "../protocol/plugin.ts";
+import type { AttachmentCall, CheckCall, DelBatch, DelCall, GcCall } from "../protocol/plugin.ts";
 
 /** What the two ends of a container's cable are to be. */
-export interface Cable {
+export interface VethPairOptions {
   readonly netns: Netns;
   readonly ifname: string;
   /** Of the container's end; chosen by the kernel unless told. */
@@ -37,25 +37,25 @@ export interface Cable {
  * @throws {CniError} if the container has an interface of that name
  * @throws {NetlinkError}
  */
-export function createCable(host: Netns, { netns, ifname, mac, mtu, master }: Cable): string {
-  const both = mtu ? { mtu } : {};
-  const peer = { name: ifname, netnsFd: netns.fd, ...both, ...mac ? { mac } : {} };
-  const outer = { ...master === undefined ? {} : { master }, ...both, flags: IFF_UP, change: IFF_UP };
+export function createVethPair(host: Netns, { netns, ifname, mac, mtu, master }: VethPairOptions): string {
+  const mtuOption = mtu ? { mtu } : {};
+  const peer = { name: ifname, netnsFd: netns.fd, ...mtuOption, ...mac ? { mac } : {} };
+  const hostVeth = { ...master === undefined ? {} : { master }, ...mtuOption, flags: IFF_UP, change: IFF_UP };
   for (let attempt = 1;; attempt++) {
-    const name = randomName();
+    const name = randomVethName();
     try {
-      link.add(host.route, { name, ...outer, info: veth({ peer }) });
+      link.add(host.route, { name, ...hostVeth, info: veth({ peer }) });
       return name;
     } catch (error) {
       if (!(error instanceof NetlinkError)) throw error;
-      if (error.code !== "EEXIST" || attempt === 10) throw error.forPurpose(`create "${ifname}" in "${netns.path}"`);
-      if (link.find(netns.route, ifname)) throw interfaceExists(ifname, netns);
+      if (error.code !== "EEXIST" || attempt === 10) throw error.withPurpose(`create "${ifname}" in "${netns.path}"`);
+      if (link.find(netns.route, ifname)) throw interfaceExistsError(ifname, netns);
     }
   }
 }
 
 /** A name that no other interface of the host has, as far as chance can tell. */
-export function randomName(): string {
+export function randomVethName(): string {
   return `veth${crypto.getRandomValues(new Uint8Array(4)).toHex()}`;
 }
 
@@ -63,107 +63,113 @@ export function randomName(): string {
  * Names of links of the host that the plugin's results tell of besides the ends of cables: asking the kernel for them is spared. One that is
  * missing here, as the configuration may have changed since, is not taken for an end.
  */
-export type Others = readonly string[];
+export type OtherHostLinks = readonly string[];
 
-function isEnd({ info }: link.Link): boolean {
+function isVeth({ info }: link.Link): boolean {
   return info?.kind === "veth";
 }
 
 /** The other end of the container's interface `inner`, which is to be one of a cable. @throws {CniError} if it is none, or the end is missing */
-export function checkCable({ host, ifname }: CheckCall<unknown>, inner: link.Link): link.Link {
-  expectEqual(`kind of "${ifname}"`, inner.info?.kind, "veth");
-  const outer = link.find(host.route, inner.parent ?? 0);
-  if (outer?.info?.kind === "veth" && outer.parent === inner.index) return outer;
+export function checkVethPair({ host, ifname }: CheckCall<unknown>, containerVeth: link.Link): link.Link {
+  expectEqual(`kind of "${ifname}"`, containerVeth.info?.kind, "veth");
+  const hostVeth = link.find(host.route, containerVeth.parent ?? 0);
+  if (hostVeth?.info?.kind === "veth" && hostVeth.parent === containerVeth.index) return hostVeth;
   throw new CniError(Code.Internal, `Check failed: the other end of "${ifname}" is missing on the host`);
 }
 
 /** The host's end of the attachment's cable. @throws {CniError} if it is missing */
-export function getEnd(call: AttachmentCall<unknown>, others: Others = []): link.Link {
-  const found = findTold(call, others) ?? ownedEnds(link.list(call.host.route), isOf(call))[0];
-  if (found) return found;
+export function getHostVeth(call: AttachmentCall<unknown>, otherLinks: OtherHostLinks = []): link.Link {
+  const hostVeth = findReportedHostVeth(call, otherLinks) ??
+    filterOwnedVeths(link.list(call.host.route), isOwnerOf(call))[0];
+  if (hostVeth) return hostVeth;
   throw new CniError(Code.Internal, `Cannot find the other end of "${call.ifname}": it is missing on the host`);
 }
 
 /** Removes the cable, by the end that is found first. @throws {NetlinkError} */
-export function removeCable(call: DelCall<unknown>, others: Others = []): void {
+export function removeVethPair(call: DelCall<unknown>, otherLinks: OtherHostLinks = []): void {
   const { host, netns } = call;
-  const told = findTold(call, others);
-  if (told) return void removeIfPresent(host, told.name!);
-  if (removeInnerEnd(call, netns)) return;
+  const hostVeth = findReportedHostVeth(call, otherLinks);
+  if (hostVeth) return void removeLinkIfPresent(host, hostVeth.name!);
+  if (removeContainerVeth(call, netns)) return;
   // Somebody may have renamed it since, or taken it from the bridge.
-  for (const each of ownedEnds(link.list(host.route), isOf(call))) removeIfPresent(host, each.name!);
+  for (const ownedVeth of filterOwnedVeths(link.list(host.route), isOwnerOf(call))) {
+    removeLinkIfPresent(host, ownedVeth.name!);
+  }
 }
 
 /** Removes many cables: what the host's side does not tell of is looked for in the containers. @throws {NetlinkError} */
-export function removeCables<C>(calls: ManyCalls<C>, others: Others = []): void {
-  const found = removeEnds(calls, others);
-  for (const call of calls) if (!found.has(call)) call.within((netns) => removeInnerEnd(call, netns));
+export function removeVethPairs<C>(calls: DelBatch<C>, otherLinks: OtherHostLinks = []): void {
+  const foundCalls = removeHostVeths(calls, otherLinks);
+  for (const call of calls) if (!foundCalls.has(call)) call.withNetns((netns) => removeContainerVeth(call, netns));
 }
 
 /** Removes the container's end, unless it is another container's. @returns true if it was there */
-function removeInnerEnd(call: AttachmentCall<unknown>, netns: Netns | undefined): boolean {
-  const inner = netns && link.find(netns.route, call.ifname);
-  if (!inner || !isEnd(inner)) return false;
-  return !isAnothers(call, netns, inner) && removeIfPresent(netns, call.ifname);
+function removeContainerVeth(call: AttachmentCall<unknown>, netns: Netns | undefined): boolean {
+  const containerVeth = netns && link.find(netns.route, call.ifname);
+  if (!containerVeth || !isVeth(containerVeth)) return false;
+  return !ownedByOther(call, netns, containerVeth) && removeLinkIfPresent(netns, call.ifname);
 }
 
 /** Removes the host's ends. @returns the attachments that one was found for @throws {NetlinkError} */
-function removeEnds<C>(calls: ManyCalls<C>, others: Others): ReadonlySet<ManyCalls<C>[number]> {
-  const found = new Set<ManyCalls<C>[number]>();
-  link.removeChosen(calls[0].host.route, (all) => {
-    const byName = new Map(all.map((each) => [each.name, each]));
-    const owned = new Map(
-      all.filter(isEnd).flatMap((each) => {
-        const owner = parseAlias(each.alias);
-        return owner ? [[ownerText(owner), each]] : [];
+function removeHostVeths<C>(calls: DelBatch<C>, otherLinks: OtherHostLinks): ReadonlySet<DelBatch<C>[number]> {
+  const foundCalls = new Set<DelBatch<C>[number]>();
+  link.removeSelected(calls[0].host.route, (links) => {
+    const byName = new Map(links.map((element) => [element.name, element]));
+    const vethByOwner = new Map(
+      links.filter(isVeth).flatMap((element) => {
+        const owner = parseAlias(element.alias);
+        return owner ? [[ownerText(owner), element]] : [];
       }),
     );
     return calls.flatMap((call) => {
-      const end = told(call, others, (name) => byName.get(name)) ?? owned.get(ownerText(call.owner));
-      if (end) found.add(call);
-      return end ?? [];
+      const hostVeth = selectReportedHostVeth(call, otherLinks, (name) => byName.get(name)) ??
+        vethByOwner.get(ownerText(call.owner));
+      if (hostVeth) foundCalls.add(call);
+      return hostVeth ?? [];
     });
   });
-  return found;
+  return foundCalls;
 }
 
 /** Removes the cables of this network's containers that live no more, wherever they are by now. @throws {NetlinkError} */
-export function collectCables({ host, request, valid }: GcCall<unknown>): void {
-  const isDead = deadOf(request.name, valid);
-  link.removeChosen(host.route, (all) => ownedEnds(all, isDead));
+export function gcVethPairs({ host, pluginConfig, validAttachments }: GcCall<unknown>): void {
+  const isStale = isStaleIn(pluginConfig.name, validAttachments);
+  link.removeSelected(host.route, (links) => filterOwnedVeths(links, isStale));
 }
 
 /** The host's end as far as the result tells which it is. */
-function findTold(call: AttachmentCall<unknown>, others: Others): link.Link | undefined {
-  return told(call, others, (name) => link.find(call.host.route, name));
+function findReportedHostVeth(call: AttachmentCall<unknown>, otherLinks: OtherHostLinks): link.Link | undefined {
+  return selectReportedHostVeth(call, otherLinks, (name) => link.find(call.host.route, name));
 }
 
-function told(
+function selectReportedHostVeth(
   call: AttachmentCall<unknown>,
-  others: Others,
+  otherLinks: OtherHostLinks,
   find: (name: string) => link.Link | undefined,
 ): link.Link | undefined {
   for (const { name, mac, sandbox } of call.prevResult?.interfaces ?? []) {
-    if (sandbox || others.includes(name)) continue;
-    const found = find(name);
+    if (sandbox || otherLinks.includes(name)) continue;
+    const candidate = find(name);
     // The name alone might be another container's by now.
-    if (found && isEnd(found) && (isUnnamedEnd(found, mac) || isOwned(found, isOf(call)))) return found;
+    if (candidate && isVeth(candidate) && (isUnownedHostVeth(candidate, mac) || hasOwner(candidate, isOwnerOf(call)))) {
+      return candidate;
+    }
   }
   return undefined;
 }
 
-const isOf = (call: AttachmentCall<unknown>) => (owner: Owner): boolean => sameOwner(owner, call.owner);
+const isOwnerOf = (call: AttachmentCall<unknown>) => (owner: Owner): boolean => sameOwner(owner, call.owner);
 
 /** The reference plugins write no owner. A gateway of a VLAN has none either, but it has its other end on the host. */
-function isUnnamedEnd(found: link.Link, mac: string | undefined): boolean {
-  return found.alias === undefined && found.parentNetns !== undefined && found.mac === mac;
+function isUnownedHostVeth(hostVeth: link.Link, mac: string | undefined): boolean {
+  return hostVeth.alias === undefined && hostVeth.parentNetns !== undefined && hostVeth.mac === mac;
 }
 
-function ownedEnds(all: readonly link.Link[], mine: (owner: Owner) => boolean): link.Link[] {
-  return all.filter((each) => isEnd(each) && isOwned(each, mine));
+function filterOwnedVeths(links: readonly link.Link[], isOwner: (owner: Owner) => boolean): link.Link[] {
+  return links.filter((element) => isVeth(element) && hasOwner(element, isOwner));
 }
 
-function isOwned({ alias }: link.Link, mine: (owner: Owner) => boolean): boolean {
+function hasOwner({ alias }: link.Link, isOwner: (owner: Owner) => boolean): boolean {
   const owner = parseAlias(alias);
-  return owner !== undefined && mine(owner);
+  return owner !== undefined && isOwner(owner);
 }

@@ -2,23 +2,23 @@
 import { expect } from "bun:test";
 import { parseCidr } from "../../../ffi/address.ts";
 import type { Netns } from "../../../ffi/netns.ts";
-import { inNetns, linkNames, shown } from "../../../testing/netns.ts";
+import { ipShow, linkNames, runInNetns } from "../../../testing/netns.ts";
 import bridge from "../../bridge/plugin.ts";
 import ptp from "../../ptp/plugin.ts";
 import type { Result } from "../../../spec/result.ts";
-import { embeddedForMany } from "../protocol/serve_batch.ts";
-import { type Sandbox, sandboxTest, withResult } from "../../../testing/sandbox.ts";
+import { builtinBatchInvoker } from "../protocol/serve_batch.ts";
+import { type Sandbox, sandboxTest, withPrevResult } from "../../../testing/sandbox.ts";
 import { newFixedIpam } from "../../../testing/fixed_ipam.ts";
 
 const { fixed } = newFixedIpam();
 const ipam = { type: "fixed", result: { ips: [{ address: parseCidr("10.1.2.2/24"), gateway: "10.1.2.1" }] } };
 const cableTest = (name: string, body: (sandbox: Sandbox) => void) => sandboxTest(name, [fixed], body);
-const put = (netns: Netns, ...lines: string[]) => inNetns(netns, "sh", "-e", "-c", lines.join("\n"));
+const put = (netns: Netns, ...lines: string[]) => runInNetns(netns, "sh", "-e", "-c", lines.join("\n"));
 
 /** The gateway of a VLAN, made by hand since not every kernel has VLANs for bridges, and the result of an ADD that told of it. */
 function addVlanGateway(host: Netns, result: Result): Result {
   put(host, "ip link add gwport type veth peer name cni0.100", "ip link set gwport master cni0");
-  const mac = shown(host, "link", "show", "cni0.100")[0].address;
+  const mac = ipShow(host, "link", "show", "cni0.100")[0].address;
   return { ...result, interfaces: [...result.interfaces!, { name: "cni0.100", mac }] };
 }
 
@@ -26,11 +26,11 @@ cableTest(
   "DEL leaves the gateway of the VLAN that the configuration no longer speaks of",
   ({ call, host, container }) => {
     const result = addVlanGateway(host, call(bridge, "ADD", { ipam }));
-    inNetns(container, "ip", "link", "del", "eth0");
+    runInNetns(container, "ip", "link", "del", "eth0");
     const links = ["cni0", "cni0.100", "gwport", "lo"];
     for (const config of [{ vlan: 200 }, { bridge: "br1" }, { vlan: "unusable" }]) {
       for (const netns of [container, null]) {
-        call(bridge, "DEL", withResult({ ...config, isGateway: true, ipam }, result), { netns });
+        call(bridge, "DEL", withPrevResult({ ...config, isGateway: true, ipam }, result), { netns });
         expect(linkNames(host)).toEqual(links);
       }
     }
@@ -46,7 +46,7 @@ cableTest("DEL of many leaves the gateway of the VLAN too, and finds cables that
   const told = addVlanGateway(host, { interfaces: [{ name: "cni0" }] });
   const [renamed, ended] = containers.map(({ result }) => result.interfaces![1]!.name);
   put(host, `ip link set ${renamed} down nomaster name other0`, `ip link del ${ended}`);
-  const { delMany } = embeddedForMany((type) => (type === "bridge" ? bridge : fixed), {
+  const { delBatch } = builtinBatchInvoker((type) => (type === "bridge" ? bridge : fixed), {
     host,
     openNetns: () => {
       throw new Error("not looked for there");
@@ -57,13 +57,13 @@ cableTest("DEL of many leaves the gateway of the VLAN too, and finds cables that
     log: (message) => expect(message).toBeUndefined(),
   });
   const document = { cniVersion: "1.1.0", name: "test", type: "bridge", vlan: 200, isGateway: true };
-  const stdin = JSON.stringify(withResult(document, told));
+  const stdin = JSON.stringify(withPrevResult(document, told));
   const requests = containers.map(({ containerId }) => ({
     command: "DEL" as const,
     env: { CNI_CONTAINERID: containerId, CNI_IFNAME: "eth0", CNI_NETNS: "", CNI_PATH: "" },
     stdin,
   }));
-  expect(delMany("bridge", requests)).toEqual([]);
+  expect(delBatch("bridge", requests)).toEqual([]);
   expect(linkNames(host)).toEqual(["cni0", "cni0.100", "gwport", "lo"]);
 });
 
@@ -99,7 +99,7 @@ cableTest(
 cableTest("the longest names that an owner may have fit the alias", ({ call, host }) => {
   const name = "n".repeat(250 - " c1 eth0".length);
   const result = call(bridge, "ADD", { name, ipam });
-  expect(shown(host, "link", "show", result.interfaces![1]!.name)[0].ifalias).toBe(`cni:${name} c1 eth0`);
+  expect(ipShow(host, "link", "show", result.interfaces![1]!.name)[0].ifalias).toBe(`cni:${name} c1 eth0`);
   call(bridge, "GC", { name, ipam, "cni.dev/valid-attachments": [] });
   expect(linkNames(host)).toEqual(["cni0", "lo"]);
 });

@@ -6,11 +6,11 @@
  */
 import { CniError, Code } from "../../../spec/error.ts";
 import type { Result } from "../../../spec/result.ts";
-import type { Verb, Version } from "../../../spec/version.ts";
-import { NotRunError, parseAnswer, parseFailure } from "./response.ts";
+import type { CniCommand, Version } from "../../../spec/version.ts";
+import { NotRunError, parsePluginError, parsePluginResult } from "./response.ts";
 
 /** A plugin call as the protocol has it: the parameters in the environment, the configuration as JSON text. */
-export interface Request {
+export interface PluginRequest {
   /** CNI_COMMAND: `ADD`. */
   readonly command: string;
   /** CNI_CONTAINERID and its like; other variables are for programs that are started. */
@@ -19,12 +19,12 @@ export interface Request {
   readonly stdin: string;
   /** Within a process: the `prevResult` of the configuration, which need not be read again. */
   readonly prevResult?: Result;
-  /** Within a process: see {@linkcode GcCall.madeAt}; when the first plugin is called unless told. */
-  readonly madeAt?: bigint;
+  /** Within a process: see {@linkcode GcCall.snapshotTime}; when the first plugin is called unless told. */
+  readonly snapshotTime?: bigint;
 }
 
 /** What a plugin answers. */
-export interface Response {
+export interface PluginResponse {
   /** 0 for success; with any other, `stdout` should be an error object. */
   readonly exitCode: number;
   /** One JSON document, or nothing. */
@@ -36,9 +36,9 @@ export interface Response {
   /** Where the program is that answered; absent for a plugin in this process. */
   readonly program?: string;
   /** Whether the program is called instead of a plugin of this process. */
-  readonly replaces?: boolean;
+  readonly shadowsBuiltin?: boolean;
   /** Whether the program refused the request, and does not speak its version by its own answer to VERSION, so that it did nothing. */
-  readonly lacksVersion?: boolean;
+  readonly isVersionUnsupported?: boolean;
   /** Of a plugin in this process: what it threw, which knows more than the document says. */
   readonly error?: unknown;
   /** Of an ADD in this process: what `stdout` says, which need not be read again. */
@@ -47,9 +47,9 @@ export interface Response {
 
 /** True if a plugin failed for nothing else than that its delegate was not run; of a failure that could not be undone, the failure counts. */
 export function delegateWasNotRun(error: unknown): boolean {
-  for (let each = error; each instanceof Error;) {
-    if (each instanceof NotRunError) return true;
-    each = each instanceof SuppressedError ? each.suppressed : each.cause;
+  for (let current = error; current instanceof Error;) {
+    if (current instanceof NotRunError) return true;
+    current = current instanceof SuppressedError ? current.suppressed : current.cause;
   }
   return false;
 }
@@ -57,9 +57,9 @@ export function delegateWasNotRun(error: unknown): boolean {
 /** Finds a plugin by its type and calls it. */
 export interface Invoker {
   /** Calls the plugin and gives its answer, also if that is an error. @throws {NotRunError} if it cannot be run @throws {CniError} if it does not end */
-  invoke(type: string, request: Request): Response;
+  invoke(type: string, request: PluginRequest): PluginResponse;
   /** False for a plugin of this process that others cannot leave addresses to. */
-  givesAddresses?(type: string): boolean;
+  isIpam?(type: string): boolean;
   /**
    * Has a plugin of this process put back the rules of an attachment that are missing.
    *
@@ -67,7 +67,7 @@ export interface Invoker {
    * @returns what was missing, in words; `undefined` if the plugin is a program of its own, or there is none
    * @throws {CniError} and every other error as its cause made it
    */
-  restore?(type: string, request: Request): readonly string[] | undefined;
+  restoreRules?(type: string, request: PluginRequest): readonly string[] | undefined;
   /** Where the program is that would be called; `undefined` if it is a plugin of this process, or there is none. */
   findProgram?(type: string): string | undefined;
   /**
@@ -77,11 +77,11 @@ export interface Invoker {
    * @returns those that are still to be carried out, each by itself: all of them, if the plugin is a program of its own
    * @throws {Error} if something went wrong; then each is to be carried out
    */
-  delMany?(type: string, requests: readonly Request[]): readonly Request[];
+  delBatch?(type: string, requests: readonly PluginRequest[]): readonly PluginRequest[];
 }
 
 /** An IPAM plugin, as the plugin that delegates to it sees it. */
-export interface Delegate {
+export interface IpamDelegate {
   /** `ipam.type` of the configuration. */
   readonly type: string;
   /** The addresses it gives. Its DEL is called if the ADD that asked for them fails later, or this call itself does, once it was run. */
@@ -97,26 +97,26 @@ export interface Delegate {
 }
 
 /** The plugin `type` called with the same parameters and the same configuration as `request`. */
-export function delegate(
+export function ipamDelegate(
   invoker: Invoker,
   type: string,
-  request: Request,
+  request: PluginRequest,
   version: Version,
   undo: DisposableStack | undefined,
-): Delegate {
-  const call = (command: Verb): Response => invokeChecked(invoker, type, { ...request, command });
+): IpamDelegate {
+  const call = (command: CniCommand): PluginResponse => invokeOrThrow(invoker, type, { ...request, command });
   return {
     type,
     add() {
-      let ran = true;
+      let wasRun = true;
       undo?.defer(() => {
-        if (ran) call("DEL");
+        if (wasRun) call("DEL");
       });
       try {
         const { result, stdout } = call("ADD");
-        return result ?? parseAnswer(stdout, type, version);
+        return result ?? parsePluginResult(stdout, type, version);
       } catch (error) {
-        ran = !(error instanceof NotRunError);
+        wasRun = !(error instanceof NotRunError);
         throw error;
       }
     },
@@ -138,8 +138,8 @@ export function delegate(
 }
 
 /** Calls a plugin. @throws {CniError} the one that it answered with */
-export function invokeChecked(invoker: Invoker, type: string, request: Request): Response {
+export function invokeOrThrow(invoker: Invoker, type: string, request: PluginRequest): PluginResponse {
   const response = invoker.invoke(type, request);
   if (response.exitCode === 0) return response;
-  throw parseFailure(response, type);
+  throw parsePluginError(response, type);
 }

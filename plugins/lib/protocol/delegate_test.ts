@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { CniError } from "../../../spec/error.ts";
 import { NotRunError } from "./response.ts";
-import { delegate, type Invoker } from "./delegate.ts";
+import { type Invoker, ipamDelegate } from "./delegate.ts";
 
 /** Calls ADD of a delegate that answers in this way, and then fails for another reason; gives what it was asked, and the failure. */
 function attempt(invoke: Invoker["invoke"]): { asked: string[]; failure: CniError } {
@@ -14,7 +14,7 @@ function attempt(invoke: Invoker["invoke"]): { asked: string[]; failure: CniErro
   };
   try {
     using undo = new DisposableStack();
-    delegate(invoker, "ipam", { command: "ADD", env: {}, stdin: "{}" }, "1.1.0", undo).add();
+    ipamDelegate(invoker, "ipam", { command: "ADD", env: {}, stdin: "{}" }, "1.1.0", undo).add();
     throw new Error("Cannot go on");
   } catch (error) {
     return { asked, failure: CniError.from(error) };

@@ -4,42 +4,42 @@
  * @see SPEC.md §2 Execution Protocol
  * @module
  */
-import { converse, type Outcome } from "../../../ffi/sys/subprocess.ts";
-import { SystemError, unless } from "../../../ffi/sys/error.ts";
-import { findNames } from "../../../ffi/sys/directory.ts";
-import { pause, writeAll } from "../../../ffi/sys/file.ts";
-import { type FileStatus, findStatus } from "../../../ffi/sys/stat.ts";
-import { type Child, startProgram } from "../../../ffi/sys/process.ts";
+import { communicate, type SubprocessResult } from "../../../ffi/sys/subprocess.ts";
+import { ignoreErrors, SystemError } from "../../../ffi/sys/error.ts";
+import { findEntryNames } from "../../../ffi/sys/directory.ts";
+import { sleep, writeAll } from "../../../ffi/sys/file.ts";
+import { type FileStat, findStat } from "../../../ffi/sys/stat.ts";
+import { type ChildProcess, startProgram } from "../../../ffi/sys/process.ts";
 import { CniError, Code } from "../../../spec/error.ts";
 import { suggestion } from "../../../spec/suggest.ts";
-import { NotRunError, readError } from "./response.ts";
-import type { Invoker, Request, Response } from "./delegate.ts";
+import { NotRunError, parseErrorObject } from "./response.ts";
+import type { Invoker, PluginRequest, PluginResponse } from "./delegate.ts";
 
 /** No result comes near; a plugin that prints more has gone wrong. */
-const MOST_OUTPUT = 64 * 1024 * 1024;
+const MAX_OUTPUT_BYTES = 64 * 1024 * 1024;
 /** Longer than any plugin works, the slowest DHCP server included; engines give up within minutes. */
-const LONGEST_MS = 15 * 60_000;
+const PLUGIN_TIMEOUT_MS = 15 * 60_000;
 /** VERSION needs nothing but the program itself. */
-const LONGEST_VERSION_MS = 10_000;
+const VERSION_TIMEOUT_MS = 10_000;
 /** How much of what a plugin said last goes into the error it fails with, in bytes. */
-const TAIL = 1024;
+const STDERR_TAIL_BYTES = 1024;
 /** How long a program may be busy being written: whoever installs it should be done by then. */
-const BUSY_MS = 5000;
+const ETXTBSY_TIMEOUT_MS = 5000;
 
 /** Plugins of other programs, found in directories of executables. */
-export interface Executables extends Invoker {
+export interface ExecInvoker extends Invoker {
   /** Where the program of that name is, unless it is this binary under another name. @throws {CniError} code 7 if it is no name */
-  find(type: string): string | undefined;
+  findExecutable(type: string): string | undefined;
 }
 
 /** How plugins are found and run. */
-export interface ExecutableOptions {
+export interface ExecOptions {
   /** How long a plugin may run, in milliseconds; a quarter of an hour unless told. */
   readonly timeoutMs?: number;
   /** Names of plugins of this process: a mistyped one may have been meant to be one of them. */
-  readonly others?: readonly string[];
+  readonly builtinPlugins?: readonly string[];
   /** Takes what plugins write to standard error, while they run; it goes to our own unless told. */
-  readonly hear?: (bytes: Uint8Array) => void;
+  readonly onStderr?: (bytes: Uint8Array) => void;
 }
 
 /**
@@ -50,35 +50,35 @@ export interface ExecutableOptions {
  *
  * @param directories absolute paths; others are passed over, since what they mean would depend on where the caller stands
  */
-export function executables(directories: readonly string[], options: ExecutableOptions = {}): Executables {
+export function execInvoker(directories: readonly string[], options: ExecOptions = {}): ExecInvoker {
   const find = (type: string): string | undefined => {
-    refuseName(type);
+    requireFileName(type);
     for (const directory of directories) {
       if (!isAbsolute(directory)) continue;
       const path = `${directory}/${type}`;
-      const status = statusAt(path);
-      if (status && isProgram(status)) return isOwnProgram(status) ? undefined : path;
+      const status = findUsableStatus(path);
+      if (status && isExecutableFile(status)) return isThisBinary(status) ? undefined : path;
     }
     return undefined;
   };
   return {
-    find,
+    findExecutable: find,
     invoke(type, request) {
       const path = find(type);
-      if (path === undefined) throw notFound(directories, type, options.others ?? []);
-      const response = run(path, request, options);
+      if (path === undefined) throw notFoundError(directories, type, options.builtinPlugins ?? []);
+      const response = runExecutable(path, request, options);
       return {
         ...response,
         program: path,
-        replaces: options.others?.includes(type) ?? false,
-        ...(isRefusal(response) && { lacksVersion: lacksVersion(path, request, options) }),
+        shadowsBuiltin: options.builtinPlugins?.includes(type) ?? false,
+        ...(isIncompatibleVersion(response) && { isVersionUnsupported: rejectsVersion(path, request, options) }),
       };
     },
   };
 }
 
 /** The name comes from a configuration, and must not lead out of the directories. */
-function refuseName(type: string): void {
+function requireFileName(type: string): void {
   if (type !== "" && type !== "." && type !== ".." && !type.includes("/") && !type.includes("\0")) return;
   throw new NotRunError(
     Code.InvalidConfig,
@@ -91,49 +91,55 @@ function isAbsolute(path: string): boolean {
 }
 
 /** A place that cannot be looked at holds nothing that could be run. */
-function statusAt(path: string): FileStatus | undefined {
-  return unless(["EACCES", "ENAMETOOLONG"], () => findStatus(path));
+function findUsableStatus(path: string): FileStat | undefined {
+  return ignoreErrors(["EACCES", "ENAMETOOLONG"], () => findStat(path));
 }
 
-function isProgram({ isFile, mode }: FileStatus): boolean {
+function isExecutableFile({ isFile, mode }: FileStat): boolean {
   return isFile && (mode & 0o111) !== 0;
 }
 
 /** True for a link to this binary, and for a copy made by `cni install --copy`, which keeps the time. */
-function isOwnProgram(status: FileStatus): boolean {
-  const own = findStatus("/proc/self/exe");
-  return own?.identity === status.identity || (own?.size === status.size && own.modified === status.modified);
+function isThisBinary(status: FileStat): boolean {
+  const thisBinary = findStat("/proc/self/exe");
+  return thisBinary?.identity === status.identity ||
+    (thisBinary?.size === status.size && thisBinary.mtime === status.mtime);
 }
 
-function notFound(directories: readonly string[], type: string, others: readonly string[]): NotRunError {
+function notFoundError(directories: readonly string[], type: string, builtinPlugins: readonly string[]): NotRunError {
   const reason = `Cannot run plugin "${type}": no such plugin is built in`;
   if (directories.length === 0) {
     return new NotRunError(Code.InvalidEnvironment, `${reason}, and CNI_PATH names no directory to look for it`);
   }
-  const usable = directories.filter(isAbsolute);
-  const ignored = directories.filter((path) => !isAbsolute(path)).map((path) => JSON.stringify(path));
-  const there = usable.flatMap((path) => unless(["EACCES", "ENOTDIR", "ENAMETOOLONG"], () => findNames(path)) ?? []);
-  const meant = suggestion(type, [...others, ...there].filter((name) => name !== type)).replace("; ", "");
+  const searchedDirectories = directories.filter(isAbsolute);
+  const relativeDirectories = directories.filter((path) => !isAbsolute(path)).map((path) => JSON.stringify(path));
+  const executableNames = searchedDirectories.flatMap((path) =>
+    ignoreErrors(["EACCES", "ENOTDIR", "ENAMETOOLONG"], () => findEntryNames(path)) ?? []
+  );
+  const hint = suggestion(type, [...builtinPlugins, ...executableNames].filter((name) => name !== type)).replace(
+    "; ",
+    "",
+  );
   return new NotRunError(Code.InvalidConfig, `${reason}, and no executable has that name`, {
     details: [
-      ...(meant ? [meant] : []),
-      ...(usable.length ? [`looked in ${usable.join(", ")}`] : []),
-      ...(ignored.length ? [`not in ${ignored.join(", ")}: not an absolute path`] : []),
-      ...usable.flatMap((directory) => describeUnusable(`${directory}/${type}`)),
+      ...(hint ? [hint] : []),
+      ...(searchedDirectories.length ? [`looked in ${searchedDirectories.join(", ")}`] : []),
+      ...(relativeDirectories.length ? [`not in ${relativeDirectories.join(", ")}: not an absolute path`] : []),
+      ...searchedDirectories.flatMap((directory) => describeUnusable(`${directory}/${type}`)),
     ].join("; "),
   });
 }
 
 /** Why something of the right name is not the plugin. */
 function describeUnusable(path: string): string[] {
-  const status = statusAt(path);
+  const status = findUsableStatus(path);
   if (!status) return [];
-  if (isProgram(status)) return [`"${path}" is this very program, which has no such plugin`];
+  if (isExecutableFile(status)) return [`"${path}" is this very program, which has no such plugin`];
   return [`"${path}" is ${status.isFile ? "not executable" : "not a file"}`];
 }
 
-function isRefusal({ exitCode, stdout }: Response): boolean {
-  return exitCode !== 0 && readError(stdout)?.code === Code.IncompatibleVersion;
+function isIncompatibleVersion({ exitCode, stdout }: PluginResponse): boolean {
+  return exitCode !== 0 && parseErrorObject(stdout)?.code === Code.IncompatibleVersion;
 }
 
 /**
@@ -142,14 +148,19 @@ function isRefusal({ exitCode, stdout }: Response): boolean {
  *
  * @returns false also if there is no telling
  */
-function lacksVersion(path: string, request: Request, options: ExecutableOptions): boolean {
-  const version = memberOf(request.stdin, "cniVersion");
+function rejectsVersion(path: string, request: PluginRequest, options: ExecOptions): boolean {
+  const version = jsonMember(request.stdin, "cniVersion");
   if (typeof version !== "string") return false;
-  const question = { ...request, command: "VERSION", stdin: JSON.stringify({ cniVersion: version }) };
+  const versionRequest = { ...request, command: "VERSION", stdin: JSON.stringify({ cniVersion: version }) };
   try {
-    const { exitCode, stdout } = run(path, question, { ...options, hear: () => {} }, LONGEST_VERSION_MS);
-    const supported = exitCode === 0 && memberOf(stdout, "supportedVersions");
-    return Array.isArray(supported) && !supported.includes(version);
+    const { exitCode, stdout } = runExecutable(
+      path,
+      versionRequest,
+      { ...options, onStderr: () => {} },
+      VERSION_TIMEOUT_MS,
+    );
+    const supportedVersions = exitCode === 0 && jsonMember(stdout, "supportedVersions");
+    return Array.isArray(supportedVersions) && !supportedVersions.includes(version);
   } catch (error) {
     // What the program answered is to be told, not that it cannot be asked any more.
     if (error instanceof CniError || error instanceof SystemError) return false;
@@ -158,7 +169,7 @@ function lacksVersion(path: string, request: Request, options: ExecutableOptions
 }
 
 /** A member of a JSON object; `undefined` if it is none, or has none of that name. */
-function memberOf(text: string, name: string): unknown {
+function jsonMember(text: string, name: string): unknown {
   try {
     return (JSON.parse(text) as Readonly<Record<string, unknown>> | null)?.[name];
   } catch {
@@ -166,104 +177,110 @@ function memberOf(text: string, name: string): unknown {
   }
 }
 
-function run(
+function runExecutable(
   path: string,
-  request: Request,
-  { timeoutMs, hear = passOn }: ExecutableOptions,
-  longestMs: number = LONGEST_MS,
-): Response {
-  const deadline = performance.now() + Math.min(timeoutMs ?? longestMs, longestMs);
-  const group = timeoutMs !== undefined;
-  const child = start(path, environment(request), group, deadline);
+  request: PluginRequest,
+  { timeoutMs, onStderr = writeToStderr }: ExecOptions,
+  maxTimeoutMs: number = PLUGIN_TIMEOUT_MS,
+): PluginResponse {
+  const deadline = performance.now() + Math.min(timeoutMs ?? maxTimeoutMs, maxTimeoutMs);
+  const ownProcessGroup = timeoutMs !== undefined;
+  const child = startPlugin(path, environment(request), ownProcessGroup, deadline);
   let tail: Uint8Array = new Uint8Array(0);
-  const listener = (bytes: Uint8Array) => {
-    tail = lastOf(tail, bytes);
-    hear(bytes);
+  const collectStderr = (bytes: Uint8Array) => {
+    tail = appendTail(tail, bytes);
+    onStderr(bytes);
   };
   const input = new TextEncoder().encode(request.stdin);
-  const outcome = converse(child, input, listener, { deadline, mostOutput: MOST_OUTPUT, group });
-  const stderr = readTail(tail);
-  if (outcome.stopped || !outcome.end) throw stoppedError(path, outcome, timeoutMs, stderr);
+  const outcome = communicate(child, input, collectStderr, {
+    deadline,
+    maxOutputBytes: MAX_OUTPUT_BYTES,
+    processGroup: ownProcessGroup,
+  });
+  const stderr = decodeTail(tail);
+  if (outcome.stopReason || !outcome.exitStatus) throw timeoutError(path, outcome, timeoutMs, stderr);
   const stdout = new TextDecoder().decode(outcome.output);
-  return "signal" in outcome.end
-    ? { exitCode: 128 + outcome.end.signal, signal: outcome.end.signal, stdout, stderr }
-    : { exitCode: outcome.end.status, stdout, stderr };
+  return "signal" in outcome.exitStatus
+    ? { exitCode: 128 + outcome.exitStatus.signal, signal: outcome.exitStatus.signal, stdout, stderr }
+    : { exitCode: outcome.exitStatus.status, stdout, stderr };
 }
 
-function environment({ env, command }: Request): string[] {
-  const texts = [`CNI_COMMAND=${command}`];
+function environment({ env, command }: PluginRequest): string[] {
+  const entries = [`CNI_COMMAND=${command}`];
   for (const name of Object.keys(env)) {
     const value = env[name];
-    if (value !== undefined && name !== "CNI_COMMAND" && !name.startsWith("BUN_")) texts.push(`${name}=${value}`);
+    if (value !== undefined && name !== "CNI_COMMAND" && !name.startsWith("BUN_")) entries.push(`${name}=${value}`);
   }
-  return texts;
+  return entries;
 }
 
 /** Starts a program; one that is being replaced is waited for. @throws {CniError} saying why it cannot be started */
-function start(path: string, env: readonly string[], group: boolean, deadline: number): Child {
-  const last = Math.min(deadline, performance.now() + BUSY_MS);
-  for (let wait = 1;; wait = Math.min(wait * 2, 100)) {
+function startPlugin(path: string, env: readonly string[], ownProcessGroup: boolean, deadline: number): ChildProcess {
+  const busyDeadline = Math.min(deadline, performance.now() + ETXTBSY_TIMEOUT_MS);
+  for (let delayMs = 1;; delayMs = Math.min(delayMs * 2, 100)) {
     try {
-      return startProgram(path, env, group);
+      return startProgram(path, env, ownProcessGroup);
     } catch (error) {
       if (!(error instanceof SystemError)) throw error;
-      const left = last - performance.now();
-      if (error.code !== "ETXTBSY" || left <= 0) throw startError(error);
-      pause(Math.min(wait, Math.ceil(left)));
+      const remainingMs = busyDeadline - performance.now();
+      if (error.code !== "ETXTBSY" || remainingMs <= 0) throw toNotRunError(error);
+      sleep(Math.min(delayMs, Math.ceil(remainingMs)));
     }
   }
 }
 
-const REASONS: Readonly<Record<string, string>> = {
+const EXEC_ERROR_CAUSES: Readonly<Record<string, string>> = {
   EACCES: "its file system may be mounted noexec, or its interpreter may not be executable",
   ENOENT: "the interpreter or the loader that it names does not exist here",
   ENOEXEC: 'it is for another processor, or a script whose first line is not "#!"',
   ETXTBSY: "somebody has it open for writing",
 };
 
-function startError(error: SystemError): NotRunError {
-  const passing = ["ETXTBSY", "EAGAIN", "EMFILE", "ENFILE", "ENOMEM"].includes(error.code);
-  const details = REASONS[error.code];
-  return new NotRunError(passing ? Code.TryAgainLater : Code.IoFailure, error.message, {
+function toNotRunError(error: SystemError): NotRunError {
+  const isTemporary = ["ETXTBSY", "EAGAIN", "EMFILE", "ENFILE", "ENOMEM"].includes(error.code);
+  const details = EXEC_ERROR_CAUSES[error.code];
+  return new NotRunError(isTemporary ? Code.TryAgainLater : Code.IoFailure, error.message, {
     ...(details && { details }),
     cause: error,
   });
 }
 
-function stoppedError(
+function timeoutError(
   path: string,
-  { stopped, end }: Outcome,
+  { stopReason, exitStatus }: SubprocessResult,
   timeoutMs: number | undefined,
   stderr: string,
 ): CniError {
   const notes = [
     // Without a time limit it has no process group of its own.
-    !end ? "it cannot be ended" : `it was ended${timeoutMs === undefined ? "" : ", and what it had started with it"}`,
+    !exitStatus
+      ? "it cannot be ended"
+      : `it was ended${timeoutMs === undefined ? "" : ", and what it had started with it"}`,
     ...(stderr ? [`it said ${JSON.stringify(stderr)}`] : []),
   ];
   const options = { details: notes.join("; ") };
-  if (stopped === "signal") {
+  if (stopReason === "signal") {
     return new CniError(
       Code.TryAgainLater,
       `Cannot wait for plugin "${path}": this process was asked to end`,
       options,
     );
   }
-  return stopped === "output"
+  return stopReason === "output"
     ? new CniError(
       Code.DecodeFailure,
-      `Cannot read what plugin "${path}" prints: more than ${MOST_OUTPUT} bytes`,
+      `Cannot read what plugin "${path}" prints: more than ${MAX_OUTPUT_BYTES} bytes`,
       options,
     )
     : new CniError(
       Code.TryAgainLater,
-      `Cannot wait for plugin "${path}": it did not end within ${timeoutMs ?? LONGEST_MS} ms`,
+      `Cannot wait for plugin "${path}": it did not end within ${timeoutMs ?? PLUGIN_TIMEOUT_MS} ms`,
       options,
     );
 }
 
 /** To our own standard error; that nobody reads it any more is no reason to fail. */
-function passOn(bytes: Uint8Array): void {
+function writeToStderr(bytes: Uint8Array): void {
   try {
     writeAll(2, bytes);
   } catch (error) {
@@ -272,15 +289,15 @@ function passOn(bytes: Uint8Array): void {
 }
 
 /** One byte more than is shown, by which can be told that something is left out. */
-function lastOf(tail: Uint8Array, bytes: Uint8Array): Uint8Array {
-  const all = new Uint8Array(tail.length + bytes.length);
-  all.set(tail);
-  all.set(bytes, tail.length);
-  return all.slice(-(TAIL + 1));
+function appendTail(tail: Uint8Array, bytes: Uint8Array): Uint8Array {
+  const joined = new Uint8Array(tail.length + bytes.length);
+  joined.set(tail);
+  joined.set(bytes, tail.length);
+  return joined.slice(-(STDERR_TAIL_BYTES + 1));
 }
 
-function readTail(tail: Uint8Array): string {
-  if (tail.length <= TAIL) return new TextDecoder().decode(tail).trim();
+function decodeTail(tail: Uint8Array): string {
+  if (tail.length <= STDERR_TAIL_BYTES) return new TextDecoder().decode(tail).trim();
   // Not from the middle of a character.
   const start = tail.findIndex((byte, index) => index > 0 && (byte & 0xc0) !== 0x80);
   return `…${new TextDecoder().decode(tail.subarray(start)).trimEnd()}`;

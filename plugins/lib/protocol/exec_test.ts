@@ -15,8 +15,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { CniError } from "../../../spec/error.ts";
 import { NotRunError } from "./response.ts";
-import { delegate, type Response } from "./delegate.ts";
-import { type ExecutableOptions, executables } from "./exec.ts";
+import { ipamDelegate, type PluginResponse } from "./delegate.ts";
+import { execInvoker, type ExecOptions } from "./exec.ts";
 
 const root = mkdtempSync(join(tmpdir(), "cni-executable-"));
 afterAll(() => rmSync(root, { recursive: true }));
@@ -33,15 +33,15 @@ function directoryWith(name: string, script: string, mode = 0o755): string {
 interface Run {
   readonly env?: Readonly<Record<string, string | undefined>>;
   readonly stdin?: string;
-  readonly options?: ExecutableOptions;
+  readonly options?: ExecOptions;
 }
 
 const silent = () => {};
 
 /** Runs a shell script as a plugin. */
-function run(script: string, { env = {}, stdin = "{}", options }: Run = {}): Response {
+function run(script: string, { env = {}, stdin = "{}", options }: Run = {}): PluginResponse {
   const directory = directoryWith("p", `cd ${root}\n${script}`);
-  return executables([directory], { hear: silent, ...options }).invoke("p", { command: "ADD", env, stdin });
+  return execInvoker([directory], { onStderr: silent, ...options }).invoke("p", { command: "ADD", env, stdin });
 }
 
 function errorOf(call: () => unknown): CniError {
@@ -57,8 +57,8 @@ function errorOf(call: () => unknown): CniError {
 /** A command that calls the plugin from a process of its own, and does something with its response. */
 function callFrom(directory: string, then: string): string[] {
   const module = JSON.stringify(join(import.meta.dir, "exec.ts"));
-  const call = `executables([${JSON.stringify(directory)}]).invoke("p", { command: "ADD", env: {}, stdin: "" })`;
-  return [process.execPath, "-e", `import { executables } from ${module}; (${then})(${call});`];
+  const call = `execInvoker([${JSON.stringify(directory)}]).invoke("p", { command: "ADD", env: {}, stdin: "" })`;
+  return [process.execPath, "-e", `import { execInvoker } from ${module}; (${then})(${call});`];
 }
 
 /** A zombie has ended too. */
@@ -73,7 +73,7 @@ describe("find()", () => {
   const plain = directoryWith("p", "exit 1", 0o644);
   const folder = join(root, "folder");
   mkdirSync(join(folder, "p"), { recursive: true });
-  const find = (...paths: string[]) => executables(paths).find("p");
+  const find = (...paths: string[]) => execInvoker(paths).findExecutable("p");
 
   test("takes the first directory that has the program", () => {
     expect(find("/nonexistent", executable, other)).toBe(`${executable}/p`);
@@ -85,7 +85,7 @@ describe("find()", () => {
     symlinkSync(join(executable, "p"), join(links, "p"));
     symlinkSync("nowhere", join(links, "q"));
     expect(find(links)).toBe(`${links}/p`);
-    expect(executables([links]).find("q")).toBeUndefined();
+    expect(execInvoker([links]).findExecutable("q")).toBeUndefined();
   });
 
   test("passes over files that cannot be executed, and directories of that name", () => {
@@ -97,7 +97,7 @@ describe("find()", () => {
     process.chdir(executable);
     try {
       expect(find("", ".", "./", "../", `${executable}/p`)).toBeUndefined();
-      expect(executables([""]).find("true")).toBeUndefined();
+      expect(execInvoker([""]).findExecutable("true")).toBeUndefined();
     } finally {
       process.chdir(before);
     }
@@ -111,13 +111,13 @@ describe("find()", () => {
   });
 
   test.each(["", ".", "..", "a/b", "/bin/true", "a\0b"])("refuses the name %j", (name) => {
-    expect(errorOf(() => executables([executable]).find(name))).toMatchObject({ code: 7 });
+    expect(errorOf(() => execInvoker([executable]).findExecutable(name))).toMatchObject({ code: 7 });
   });
 });
 
 describe("a plugin that is not there", () => {
   const invoke = (paths: readonly string[], type: string, others: readonly string[] = []) =>
-    errorOf(() => executables(paths, { others }).invoke(type, { command: "ADD", env: {}, stdin: "" }));
+    errorOf(() => execInvoker(paths, { builtinPlugins: others }).invoke(type, { command: "ADD", env: {}, stdin: "" }));
 
   test("is reported with the directories and the nearest name in them", () => {
     const directory = directoryWith("portmap", "exit 0");
@@ -166,7 +166,7 @@ describe("what a plugin gets", () => {
       CNI_COMMAND: "ADD",
       CNI_NETNS_OVERRIDE: "1",
     };
-    const { stdout } = executables([directory]).invoke("p", { command: "DEL", env, stdin: "" });
+    const { stdout } = execInvoker([directory]).invoke("p", { command: "DEL", env, stdin: "" });
     expect(stdout.trimEnd().split("\n").sort()).toEqual([
       "CNI_COMMAND=DEL",
       "CNI_NETNS_OVERRIDE=1",
@@ -212,7 +212,9 @@ describe("what a plugin says", () => {
       // The plugin waits for this, and would be ended if its first line came with its last.
       if (heard.length === 1) writeFileSync(fifo, "go\n");
     };
-    const { stderr } = run("echo one >&2; read go <fifo; echo two >&2", { options: { hear, timeoutMs: 500 } });
+    const { stderr } = run("echo one >&2; read go <fifo; echo two >&2", {
+      options: { onStderr: hear, timeoutMs: 500 },
+    });
     expect(heard).toEqual(["one\n", "two\n"]);
     expect(stderr).toBe("one\ntwo");
   });
@@ -267,7 +269,7 @@ describe("a plugin that refuses a version", () => {
   const refuse = `echo '{"code":1,"msg":"incompatible"}'; exit 1`;
   const list = (...versions: string[]) => `echo '{"supportedVersions":${JSON.stringify(versions)}}'`;
   const lacksVersion = (answer: string, { stdin = '{"cniVersion":"1.1.0"}', options }: Run = {}) =>
-    run(`[ $CNI_COMMAND = VERSION ] || { ${refuse}; }; ${answer}`, { stdin, options }).lacksVersion;
+    run(`[ $CNI_COMMAND = VERSION ] || { ${refuse}; }; ${answer}`, { stdin, options }).isVersionUnsupported;
 
   test("is asked whether it does not speak it", () => {
     expect(lacksVersion(`cat >asked; ${list("0.4.0", "1.0.0")}`)).toBe(true);
@@ -335,8 +337,8 @@ describe("a time limit", () => {
 });
 
 describe("a program that cannot be started", () => {
-  const start = (path: string, options: ExecutableOptions = {}) =>
-    executables([path], options).invoke("p", { command: "ADD", env: {}, stdin: "" });
+  const start = (path: string, options: ExecOptions = {}) =>
+    execInvoker([path], options).invoke("p", { command: "ADD", env: {}, stdin: "" });
 
   test("is waited for while it is written, and runs once", async () => {
     const directory = directoryWith("p", `echo ran >>${root}/busy; echo {}`);
@@ -412,18 +414,18 @@ describe.skipIf(!existsSync(join(reference, "static")))("the reference's plugins
     CNI_IFNAME: "eth0",
     CNI_PATH: reference,
   };
-  const programs = executables([reference], { hear: silent });
+  const programs = execInvoker([reference], { onStderr: silent });
 
   test("can be delegated to", () => {
     using undo = new DisposableStack();
-    const ipam = delegate(programs, "static", { command: "ADD", env, stdin }, "0.4.0", undo);
+    const ipam = ipamDelegate(programs, "static", { command: "ADD", env, stdin }, "0.4.0", undo);
     expect(ipam.add().ips).toEqual([{ address: "10.1.0.2/24", gateway: "10.1.0.1" }] as never);
     ipam.del();
   });
 
   test("fail with their own errors", () => {
     const broken = { command: "ADD", env: { ...env, CNI_IFNAME: "" }, stdin };
-    expect(errorOf(() => delegate(programs, "static", broken, "0.4.0", undefined).add())).toMatchObject({
+    expect(errorOf(() => ipamDelegate(programs, "static", broken, "0.4.0", undefined).add())).toMatchObject({
       code: 4,
       message: "required env variables [CNI_IFNAME] missing",
     });

@@ -18,21 +18,21 @@ export interface Owner {
 }
 
 /** What the kernel keeps with an element of a set: see COMMENT_MAX_BYTES. nft(8) reads back up to 127. */
-const MAX_BYTES = 250;
+const MAX_COMMENT_BYTES = 250;
 
 /** `network containerId ifname`, to be written @throws {CniError} code 4 if that is more than the kernel keeps */
 export function formatOwner(owner: Owner): string {
   const text = ownerText(owner);
-  const length = lengthOf(text);
-  if (length <= MAX_BYTES) return text;
+  const length = utf8LengthOf(text);
+  if (length <= MAX_COMMENT_BYTES) return text;
   throw new CniError(
     Code.InvalidEnvironment,
     `Cannot name owner ${excerpt(text)} in the ruleset: network name, container id and interface name have ${length} ` +
-      `bytes together with two blanks, and ${MAX_BYTES} fit`,
+      `bytes together with two blanks, and ${MAX_COMMENT_BYTES} fit`,
   );
 }
 
-const lengthOf = (text: string): number => new TextEncoder().encode(text).length;
+const utf8LengthOf = (text: string): number => new TextEncoder().encode(text).length;
 
 /** The same to search for and to compare, however long: what could not be written is not there, and DEL and GC have nothing to remove. */
 export function ownerText({ network, containerId, ifname }: Owner): string {
@@ -40,49 +40,49 @@ export function ownerText({ network, containerId, ifname }: Owner): string {
 }
 
 /** Tells whether an owner is one of many, in a time that does not depend on how many. */
-export function oneOf(owners: readonly Owner[]): (owner: Owner) => boolean {
+export function isOneOfOwners(owners: readonly Owner[]): (owner: Owner) => boolean {
   const texts = new Set(owners.map(ownerText));
   return (owner) => texts.has(ownerText(owner));
 }
 
 /** What the text of every owner on this network begins with. */
-export function networkPrefix(network: string): string {
+export function ownerPrefix(network: string): string {
   return `${network} `;
 }
 
-/** Reads what {@linkcode formatOwner} or {@linkcode formatNoted} wrote; `undefined` for any other text. */
+/** Reads what {@linkcode formatOwner} or {@linkcode formatOwnerWithNote} wrote; `undefined` for any other text. */
 export function parseOwner(text: string): Owner | undefined {
-  const [network, containerId, ifname, note = NOTE, ...more] = text.split(" ");
-  if (!network || !containerId || !ifname || !note.startsWith(NOTE) || more.length > 0) return undefined;
+  const [network, containerId, ifname, note = NOTE_PREFIX, ...surplus] = text.split(" ");
+  if (!network || !containerId || !ifname || !note.startsWith(NOTE_PREFIX) || surplus.length > 0) return undefined;
   return { network, containerId, ifname };
 }
 
 /** What no other word behind an owner begins with. */
-const NOTE = "#";
+const NOTE_PREFIX = "#";
 
 /** `network containerId ifname #note`; without the note if there is none, or if it does not fit. @throws {CniError} as {@linkcode formatOwner} */
-export function formatNoted(owner: Owner, note: string | undefined): string {
+export function formatOwnerWithNote(owner: Owner, note: string | undefined): string {
   const text = formatOwner(owner);
-  const noted = `${text} ${NOTE}${note}`;
-  return note === undefined || lengthOf(noted) > MAX_BYTES ? text : noted;
+  const textWithNote = `${text} ${NOTE_PREFIX}${note}`;
+  return note === undefined || utf8LengthOf(textWithNote) > MAX_COMMENT_BYTES ? text : textWithNote;
 }
 
 /** The note behind an owner. */
-export function noteIn(text: string): string | undefined {
-  return text.split(" ")[3]?.slice(NOTE.length);
+export function parseNote(text: string): string | undefined {
+  return text.split(" ")[3]?.slice(NOTE_PREFIX.length);
 }
 
 /** What nobody else begins the alias of a link with: three words may be anybody's, and GC goes by the alias alone. */
-const MARK = "cni:";
+const ALIAS_PREFIX = "cni:";
 
 /** `cni:network containerId ifname`, what a link says of its owner. @throws {CniError} code 4 if that is more than the kernel keeps: IFALIASZ */
 export function formatAlias(owner: Owner): string {
-  return MARK + formatOwner(owner);
+  return ALIAS_PREFIX + formatOwner(owner);
 }
 
 /** Reads what {@linkcode formatAlias} wrote; `undefined` for any other text, or none. */
 export function parseAlias(alias: string | undefined): Owner | undefined {
-  return alias?.startsWith(MARK) ? parseOwner(alias.slice(MARK.length)) : undefined;
+  return alias?.startsWith(ALIAS_PREFIX) ? parseOwner(alias.slice(ALIAS_PREFIX.length)) : undefined;
 }
 
 /** The owner in the words of an error message. */
@@ -91,7 +91,7 @@ export function describeOwner({ network, containerId, ifname }: Owner): string {
 }
 
 /** Whose it is that CHECK misses, and how it comes back. */
-export function remedyFor(owner: Owner): string {
+export function ownerRestoreHint(owner: Owner): string {
   return `of ${describeOwner(owner)}; put back what is missing: cni run restore ${owner.network}`;
 }
 

@@ -1,5 +1,13 @@
 import { expect, test } from "bun:test";
-import { formatAlias, formatNoted, formatOwner, noteIn, parseAlias, parseOwner, sameOwner } from "./owner.ts";
+import {
+  formatAlias,
+  formatOwner,
+  formatOwnerWithNote,
+  parseAlias,
+  parseNote,
+  parseOwner,
+  sameOwner,
+} from "./owner.ts";
 
 const owner = { network: "web", containerId: "4f1b", ifname: "eth0" };
 
@@ -37,11 +45,15 @@ test("sameOwner() compares all three names", () => {
 });
 
 test("formatNoted() writes a note where there is one that fits, and the owner is read all the same", () => {
-  expect(formatNoted(owner, undefined)).toBe("web 4f1b eth0");
-  const noted = formatNoted({ ...owner, ifname: "#0" }, "1abc");
-  expect([noted, parseOwner(noted), noteIn(noted)]).toEqual(["web 4f1b #0 #1abc", { ...owner, ifname: "#0" }, "1abc"]);
-  expect(noteIn("web 4f1b #0")).toBeUndefined();
+  expect(formatOwnerWithNote(owner, undefined)).toBe("web 4f1b eth0");
+  const noted = formatOwnerWithNote({ ...owner, ifname: "#0" }, "1abc");
+  expect([noted, parseOwner(noted), parseNote(noted)]).toEqual([
+    "web 4f1b #0 #1abc",
+    { ...owner, ifname: "#0" },
+    "1abc",
+  ]);
+  expect(parseNote("web 4f1b #0")).toBeUndefined();
   const network = "n".repeat(250 - " 4f1b eth0 #1abc".length);
-  expect(formatNoted({ ...owner, network }, "1abc")).toHaveLength(250);
-  expect(formatNoted({ ...owner, network }, "1abcd")).toBe(formatOwner({ ...owner, network }));
+  expect(formatOwnerWithNote({ ...owner, network }, "1abc")).toHaveLength(250);
+  expect(formatOwnerWithNote({ ...owner, network }, "1abcd")).toBe(formatOwner({ ...owner, network }));
 });

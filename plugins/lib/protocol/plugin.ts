@@ -8,27 +8,27 @@ import type { Attachment, PluginConfig } from "../../../spec/plugin_config.ts";
 import { CniError, Code } from "../../../spec/error.ts";
 import type { Result } from "../../../spec/result.ts";
 import type { Schema } from "../../../spec/schema.ts";
-import type { Delegate } from "./delegate.ts";
+import type { IpamDelegate } from "./delegate.ts";
 import type { Owner } from "./owner.ts";
 
 /** What every command gets. `C` is what the plugin's own schema makes of the configuration. */
-export interface Call<C> {
+export interface PluginCall<C> {
   /** The plugin's own keys. */
   readonly config: C;
   /** The keys that the specification defines. */
-  readonly request: PluginConfig;
+  readonly pluginConfig: PluginConfig;
   /** The configuration as it came, for what is lost in reading it: a key that is there twice. */
-  readonly text: string;
+  readonly configText: string;
   /** The namespace the plugin runs in. */
   readonly host: Netns;
   /** The IPAM plugin that the configuration names, if it names one. */
-  readonly ipam: Delegate | undefined;
+  readonly ipam: IpamDelegate | undefined;
   /** Says something on stderr, where it does not disturb the answer. */
   log(message: string): void;
 }
 
 /** What the commands on one attachment get. */
-export interface AttachmentCall<C> extends Call<C>, Attachment {
+export interface AttachmentCall<C> extends PluginCall<C>, Attachment {
   /** CNI_NETNS as it was given; empty if it was not. */
   readonly sandbox: string;
   /** CNI_ARGS, as far as the plugin declares them. */
@@ -54,19 +54,19 @@ export interface DelCall<C> extends AttachmentCall<C> {
 }
 
 /** What `delMany` gets for each attachment. */
-export interface DelManyCall<C> extends AttachmentCall<C> {
+export interface DelBatchCall<C> extends AttachmentCall<C> {
   /** Opens the container's namespace for as long as `call` runs; it gets what DEL would. */
-  within<T>(call: (netns: Netns | undefined) => T): T;
+  withNetns<T>(call: (netns: Netns | undefined) => T): T;
 }
 
 /** The IPAM plugin of attachments that are removed together. */
-export interface DelegateOfMany {
+export interface BatchIpamDelegate {
   /** Gives back what the attachments have. @returns those for which this is still to be done by their own DEL @throws {CniError} */
-  del<C>(calls: readonly DelManyCall<C>[]): readonly DelManyCall<C>[];
+  del<C>(calls: readonly DelBatchCall<C>[]): readonly DelBatchCall<C>[];
 }
 
 /** Attachments that are removed together: of one network, with one configuration. */
-export type ManyCalls<C> = readonly [DelManyCall<C>, ...DelManyCall<C>[]];
+export type DelBatch<C> = readonly [DelBatchCall<C>, ...DelBatchCall<C>[]];
 
 /** What CHECK gets. */
 export interface CheckCall<C> extends AttachmentCall<C> {
@@ -78,11 +78,11 @@ export interface CheckCall<C> extends AttachmentCall<C> {
 export type RestoreCall<C> = CheckCall<C>;
 
 /** What GC gets. */
-export interface GcCall<C> extends Call<C> {
+export interface GcCall<C> extends PluginCall<C> {
   /** The attachments of this network that still live; everything else of this network is to go. */
-  readonly valid: readonly Attachment[];
+  readonly validAttachments: readonly Attachment[];
   /** When that list was made, at the latest, in nanoseconds since 1970: who was attached since cannot be on it. */
-  readonly madeAt: bigint;
+  readonly snapshotTime: bigint;
 }
 
 /** A plugin. All of it is synchronous: see {@linkcode Netns}. */
@@ -108,7 +108,7 @@ export interface Plugin<C = unknown> {
    *
    * @returns those for which `del` is to be called all the same
    */
-  delMany?(calls: ManyCalls<C>, ipam: DelegateOfMany): readonly DelManyCall<C>[];
+  delBatch?(calls: DelBatch<C>, ipam: BatchIpamDelegate): readonly DelBatchCall<C>[];
   /** Looks whether all is still there. @throws {CniError} on the first difference from what ADD set up */
   check(call: CheckCall<C>): void;
   /**
@@ -125,7 +125,7 @@ export interface Plugin<C = unknown> {
    *
    * @throws {CniError} with code 50 or 51 if it could not
    */
-  status?(call: Call<C>): void;
+  status?(call: PluginCall<C>): void;
 }
 
 /**

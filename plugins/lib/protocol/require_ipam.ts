@@ -4,11 +4,11 @@
  * @module
  */
 import { ConfigError } from "../../../spec/error.ts";
-import type { Delegate } from "./delegate.ts";
-import type { Call } from "./plugin.ts";
+import type { IpamDelegate } from "./delegate.ts";
+import type { PluginCall } from "./plugin.ts";
 
 /** The IPAM plugin of a configuration that must name one. @throws {ConfigError} if it names none */
-export function requireIpam({ ipam }: Pick<Call<unknown>, "ipam">): Delegate {
+export function requireIpam({ ipam }: Pick<PluginCall<unknown>, "ipam">): IpamDelegate {
   if (ipam) return ipam;
   throw new ConfigError(
     "ipam.type",

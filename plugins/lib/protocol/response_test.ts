@@ -1,11 +1,11 @@
 import { describe, expect, test } from "bun:test";
 import { CniError } from "../../../spec/error.ts";
-import { printResult } from "../../../spec/result.ts";
-import { NotRunError, parseAnswer, parseFailure } from "./response.ts";
-import type { Response } from "./delegate.ts";
+import { stringifyResult } from "../../../spec/result.ts";
+import { NotRunError, parsePluginError, parsePluginResult } from "./response.ts";
+import type { PluginResponse } from "./delegate.ts";
 
-function failure(response: Partial<Response>): { code: number; message: string; details: string | undefined } {
-  const { code, message, details } = parseFailure({ exitCode: 1, stdout: "", ...response }, "x");
+function failure(response: Partial<PluginResponse>): { code: number; message: string; details: string | undefined } {
+  const { code, message, details } = parsePluginError({ exitCode: 1, stdout: "", ...response }, "x");
   return { code, message, details };
 }
 
@@ -43,10 +43,10 @@ describe("parseFailure() names the program that failed", () => {
 
   test("and what to do with one that does not speak the version, which has done nothing", () => {
     const refusal = { exitCode: 1, stdout: '{"code":1,"msg":"incompatible"}', program };
-    const lacking = { ...refusal, lacksVersion: true };
-    expect(parseFailure(lacking, "x")).toBeInstanceOf(NotRunError);
+    const lacking = { ...refusal, isVersionUnsupported: true };
+    expect(parsePluginError(lacking, "x")).toBeInstanceOf(NotRunError);
     expect(failure(lacking).details).toBe('its program is "/opt/cni/bin/x"');
-    expect(failure({ ...lacking, replaces: true })).toEqual({
+    expect(failure({ ...lacking, shadowsBuiltin: true })).toEqual({
       code: 1,
       message: "incompatible",
       details: 'its program is "/opt/cni/bin/x", which is called instead of the plugin that is built in; ' +
@@ -55,9 +55,9 @@ describe("parseFailure() names the program that failed", () => {
   });
 
   test("and blames none that may have been told so by the one it called", () => {
-    const refusal = { exitCode: 1, stdout: '{"code":1,"msg":"incompatible"}', program, replaces: true };
-    for (const each of [refusal, { ...refusal, lacksVersion: false }]) {
-      expect(parseFailure(each, "x")).not.toBeInstanceOf(NotRunError);
+    const refusal = { exitCode: 1, stdout: '{"code":1,"msg":"incompatible"}', program, shadowsBuiltin: true };
+    for (const each of [refusal, { ...refusal, isVersionUnsupported: false }]) {
+      expect(parsePluginError(each, "x")).not.toBeInstanceOf(NotRunError);
       expect(failure(each).details).toBe(
         'its program is "/opt/cni/bin/x", which is called instead of the plugin that is built in',
       );
@@ -116,7 +116,7 @@ describe("parseFailure() explains what is no error object", () => {
 
 describe("parseAnswer()", () => {
   test.each(["", "\n", "words", "{}{}", '{"ips":'])("explains what is not one document: %j", (stdout) => {
-    const call = () => parseAnswer(stdout, "x", "1.1.0");
+    const call = () => parsePluginResult(stdout, "x", "1.1.0");
     expect(call).toThrow(CniError);
     expect(call).toThrow('Cannot read the result of plugin "x": expected one JSON document');
   });
@@ -126,12 +126,14 @@ describe("parseAnswer()", () => {
     ["no version", '{"ips":[]}'],
     ["an error object, as the status was 0", '{"code":7,"msg":"no"}'],
   ])("takes %s for an empty result", (_, stdout) => {
-    expect(JSON.parse(printResult(parseAnswer(stdout, "x", "1.0.0"), "1.0.0"))).toEqual({ cniVersion: "1.0.0" });
+    expect(JSON.parse(stringifyResult(parsePluginResult(stdout, "x", "1.0.0"), "1.0.0"))).toEqual({
+      cniVersion: "1.0.0",
+    });
   });
 
   test("converts an answer in another version", () => {
     const older = '{"cniVersion":"0.2.0","ip4":{"ip":"10.1.0.2/16","gateway":"10.1.0.1"}}';
-    expect(JSON.parse(printResult(parseAnswer(older, "x", "1.1.0"), "1.1.0"))).toEqual({
+    expect(JSON.parse(stringifyResult(parsePluginResult(older, "x", "1.1.0"), "1.1.0"))).toEqual({
       cniVersion: "1.1.0",
       ips: [{ address: "10.1.0.2/16", gateway: "10.1.0.1" }],
     });

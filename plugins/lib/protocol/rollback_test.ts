@@ -3,9 +3,15 @@ import { afterAll, expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { inNetns } from "../../../testing/netns.ts";
+import { runInNetns } from "../../../testing/netns.ts";
 import hostDevice from "../../host_device/plugin.ts";
-import { addressed, expectCleanDel, expectRollback, expectSecondDel, type Task } from "../../../testing/rollback.ts";
+import {
+  dualStackFixedIpam,
+  expectCleanDel,
+  expectRollback,
+  expectSecondDel,
+  type RollbackCase,
+} from "../../../testing/rollback.ts";
 import macvlan from "../../macvlan/plugin.ts";
 import ptp from "../../ptp/plugin.ts";
 import tap from "../../tap/plugin.ts";
@@ -16,15 +22,15 @@ afterAll(() => rmSync(directory, { recursive: true }));
 /** Links whose state changes no more: nobody is at the other end. */
 const cable = (name: string) => `ip link add ${name} type veth peer name far`;
 
-const TASKS: readonly (readonly [string, Task])[] = [
-  ["ptp", { plugin: ptp, hasRules: true, prepare: () => ({ ...addressed(), ipMasq: true, mtu: 1400 }) }],
+const TASKS: readonly (readonly [string, RollbackCase])[] = [
+  ["ptp", { plugin: ptp, hasRules: true, prepare: () => ({ ...dualStackFixedIpam(), ipMasq: true, mtu: 1400 }) }],
   [
     "macvlan",
     {
       plugin: macvlan,
       prepare({ host }) {
-        inNetns(host, "sh", "-ec", cable("up0"));
-        return { ...addressed(), master: "up0", mac: "0a:00:00:00:00:07" };
+        runInNetns(host, "sh", "-ec", cable("up0"));
+        return { ...dualStackFixedIpam(), master: "up0", mac: "0a:00:00:00:00:07" };
       },
     },
   ],
@@ -33,8 +39,14 @@ const TASKS: readonly (readonly [string, Task])[] = [
     {
       plugin: macvlan,
       prepare({ container }) {
-        inNetns(container, "sh", "-ec", cable("up0"));
-        return { ...addressed(), master: "up0", linkInContainer: true, mode: "passthru", mac: "0a:00:00:00:00:07" };
+        runInNetns(container, "sh", "-ec", cable("up0"));
+        return {
+          ...dualStackFixedIpam(),
+          master: "up0",
+          linkInContainer: true,
+          mode: "passthru",
+          mac: "0a:00:00:00:00:07",
+        };
       },
     },
   ],
@@ -43,8 +55,8 @@ const TASKS: readonly (readonly [string, Task])[] = [
     {
       plugin: tap,
       prepare({ container }) {
-        inNetns(container, "ip", "link", "add", "br1", "address", "0a:00:00:00:00:09", "type", "bridge");
-        return { ...addressed(), mtu: 1400, bridge: "br1", owner: 7 };
+        runInNetns(container, "ip", "link", "add", "br1", "address", "0a:00:00:00:00:09", "type", "bridge");
+        return { ...dualStackFixedIpam(), mtu: 1400, bridge: "br1", owner: 7 };
       },
     },
   ],
@@ -53,8 +65,8 @@ const TASKS: readonly (readonly [string, Task])[] = [
     {
       plugin: hostDevice,
       prepare({ host }) {
-        inNetns(host, "sh", "-ec", `${cable("nic0")}; ip link set nic0 mtu 1400 alias uplink`);
-        return { ...addressed(4), device: "nic0", dataDir: directory };
+        runInNetns(host, "sh", "-ec", `${cable("nic0")}; ip link set nic0 mtu 1400 alias uplink`);
+        return { ...dualStackFixedIpam(4), device: "nic0", dataDir: directory };
       },
     },
   ],

@@ -5,27 +5,27 @@
  * @module
  */
 import { type Netns, NetnsError } from "../../../ffi/netns.ts";
-import { stopListening } from "../../../ffi/sys/signals.ts";
-import { momentAfterNow } from "../../../ffi/sys/mtime.ts";
-import { parsePluginConfig, parseUsable, type PluginConfig } from "../../../spec/plugin_config.ts";
+import { stopReportingSignals } from "../../../ffi/sys/signals.ts";
+import { nowCeil } from "../../../ffi/sys/mtime.ts";
+import { parseLenient, parsePluginConfig, type PluginConfig } from "../../../spec/plugin_config.ts";
 import { type Environment, parseArgs, parseEnvironment, parsePairs } from "../../../spec/env.ts";
 import { CniError, Code, ConfigError } from "../../../spec/error.ts";
-import { printJson } from "../../../spec/jsonc.ts";
-import { printResult } from "../../../spec/result.ts";
+import { stringifyJson } from "../../../spec/jsonc.ts";
+import { stringifyResult } from "../../../spec/result.ts";
 import { excerpt } from "../../../spec/schema.ts";
-import { LATEST, type Verb } from "../../../spec/version.ts";
-import { stopIfAsked } from "./signal.ts";
+import { type CniCommand, LATEST } from "../../../spec/version.ts";
+import { throwIfSignalled } from "./signal.ts";
 import { NotRunError } from "./response.ts";
-import { type Delegate, delegate, type Invoker, type Request, type Response } from "./delegate.ts";
-import { answerVersion, findVersion } from "./version.ts";
-import type { AddCall, AttachmentCall, Call, DelCall, Plugin } from "./plugin.ts";
+import { type Invoker, type IpamDelegate, ipamDelegate, type PluginRequest, type PluginResponse } from "./delegate.ts";
+import { requestedVersion, versionResponse } from "./version.ts";
+import type { AddCall, AttachmentCall, DelCall, Plugin, PluginCall } from "./plugin.ts";
 
 /** A plugin of any configuration. */
 // deno-lint-ignore no-explicit-any -- a registry holds plugins of every configuration
 export type AnyPlugin = Plugin<any>;
 
 /** What a plugin is served in. */
-export interface Surroundings {
+export interface HostContext {
   /** The namespace that plugins run in. */
   readonly host: Netns;
   /** Opens the namespace of a container, the path being CNI_NETNS. @throws {NetnsError} */
@@ -43,7 +43,7 @@ export interface Surroundings {
  *
  * @example
  * ```ts
- * import { plugin, schema, serve, surroundings } from "./mod.ts";
+ * import { plugin, schema, serve, createHostContext } from "./mod.ts";
  *
  * const greet = plugin({
  *   name: "greet",
@@ -58,24 +58,24 @@ export interface Surroundings {
  * });
  * const stdin = JSON.stringify({ cniVersion: "1.1.0", name: "web", type: "greet", greeting: "hi" });
  * const env = { CNI_CONTAINERID: "c1", CNI_IFNAME: "eth0", CNI_NETNS: "/run/netns/c1" };
- * const around = surroundings({ log: (message) => console.log(message) });
+ * const context = createHostContext({ log: (message) => console.log(message) });
  *
- * const answer = serve(greet, { command: "ADD", env, stdin }, around); // greet: hi
+ * const answer = serve(greet, { command: "ADD", env, stdin }, context); // greet: hi
  * console.log(answer.exitCode); // 0
- * const { exitCode, stdout } = serve(greet, { command: "ADD", env: {}, stdin }, around);
+ * const { exitCode, stdout } = serve(greet, { command: "ADD", env: {}, stdin }, context);
  * console.log(exitCode, JSON.parse(stdout).code); // 1 4
  * ```
  */
-export function serve(plugin: AnyPlugin, request: Request, around: Surroundings): Response {
-  const surroundings = { ...around, log: (message: string) => around.log(`${plugin.name}: ${message}`) };
+export function serve(plugin: AnyPlugin, request: PluginRequest, hostContext: HostContext): PluginResponse {
+  const context = { ...hostContext, log: (message: string) => hostContext.log(`${plugin.name}: ${message}`) };
   try {
-    if (request.command === "VERSION") return { exitCode: 0, stdout: answerVersion(request.stdin) };
+    if (request.command === "VERSION") return { exitCode: 0, stdout: versionResponse(request.stdin) };
     const environment = parseEnvironment({ ...request.env, CNI_COMMAND: request.command });
-    const config = readRequest(request, environment.verb, surroundings);
-    const answer = forNetwork(config, () => dispatch(plugin, request, environment, config, surroundings));
+    const config = parseRequestOnce(request, environment.command, context);
+    const answer = withNetworkInErrors(config, () => dispatch(plugin, request, environment, config, context));
     return { exitCode: 0, stdout: "", ...answer };
   } catch (error) {
-    return { exitCode: 1, stdout: printError(error, request.stdin), error };
+    return { exitCode: 1, stdout: formatErrorObject(error, request.stdin), error };
   }
 }
 
@@ -86,50 +86,50 @@ export function serve(plugin: AnyPlugin, request: Request, around: Surroundings)
  * @returns what was missing, in words; nothing for a plugin that has no rules
  * @throws {CniError} and every other error as its cause made it
  */
-export function restore(plugin: AnyPlugin, request: Request, around: Surroundings): readonly string[] {
+export function restoreRules(plugin: AnyPlugin, request: PluginRequest, hostContext: HostContext): readonly string[] {
   if (!plugin.restore) return [];
-  const surroundings = { ...around, log: (message: string) => around.log(`${plugin.name}: ${message}`) };
+  const context = { ...hostContext, log: (message: string) => hostContext.log(`${plugin.name}: ${message}`) };
   const env = parseEnvironment({ ...request.env, CNI_COMMAND: "ADD" });
   const config = parsePluginConfig(request.stdin, "ADD");
-  return forNetwork(config, () => {
-    const call = attachmentCall(plugin, env, callFor(plugin, request, env, config, surroundings));
-    using netns = plugin.ignoresNetns ? undefined : openSandbox(env, surroundings);
+  return withNetworkInErrors(config, () => {
+    const call = buildAttachmentCall(plugin, env, buildCall(plugin, request, env, config, context));
+    using netns = plugin.ignoresNetns ? undefined : openContainerNetns(env, context);
     return plugin.restore!({ ...call, netns: netns! });
   });
 }
 
 /** The error object of the specification, in the version of the request as far as that can be told. */
-export function printError(error: unknown, stdin: string): string {
-  return printJson(CniError.from(error).toJSON(findVersion(stdin) ?? LATEST), 4);
+export function formatErrorObject(error: unknown, stdin: string): string {
+  return stringifyJson(CniError.from(error).toJSON(requestedVersion(stdin) ?? LATEST), 4);
 }
 
 /** What an ADD answers; the other commands have nothing to say. */
-type Answer = Pick<Response, "stdout" | "result"> | undefined;
+type CommandResponse = Pick<PluginResponse, "stdout" | "result"> | undefined;
 
 function dispatch(
   plugin: AnyPlugin,
-  request: Request,
+  request: PluginRequest,
   env: Environment,
   config: PluginConfig,
-  surroundings: Surroundings,
-): Answer {
+  context: HostContext,
+): CommandResponse {
   using undo = new DisposableStack();
   // Its IPAM plugin is called with the same request, and comes to that when this one is through with its own.
-  const { madeAt = momentAfterNow() } = request;
-  const call = callFor(
+  const { snapshotTime = nowCeil() } = request;
+  const call = buildCall(
     plugin,
-    { ...request, madeAt },
+    { ...request, snapshotTime },
     env,
     config,
-    surroundings,
-    env.verb === "ADD" ? undo : undefined,
+    context,
+    env.command === "ADD" ? undo : undefined,
   );
-  switch (env.verb) {
+  switch (env.command) {
     case "GC": {
-      const valid = config.validAttachments;
-      if (!valid) {
+      const validAttachments = config.validAttachments;
+      if (!validAttachments) {
         call.log("Nothing is collected: the request does not say which attachments live (cni.dev/valid-attachments)");
-      } else if (plugin.gc) plugin.gc({ ...call, valid, madeAt });
+      } else if (plugin.gc) plugin.gc({ ...call, validAttachments, snapshotTime });
       else call.ipam?.gc();
       return undefined;
     }
@@ -137,141 +137,145 @@ function dispatch(
       plugin.status ? plugin.status(call) : call.ipam?.status();
       return undefined;
     default:
-      return attachmentCommand(plugin, env, attachmentCall(plugin, env, call), surroundings, undo);
+      return runAttachmentCommand(plugin, env, buildAttachmentCall(plugin, env, call), context, undo);
   }
 }
 
 /** What every command gets. */
-export function callFor(
+export function buildCall(
   plugin: AnyPlugin,
-  request: Request,
+  request: PluginRequest,
   env: Environment,
   config: PluginConfig,
-  surroundings: Surroundings,
+  context: HostContext,
   undo?: DisposableStack,
-): Call<unknown> {
-  const { host, log } = surroundings;
-  const ipam = findIpam(request, env, config, surroundings, undo);
-  const own = readConfig(plugin, config, env, log);
-  return { config: own, request: config, text: request.stdin, host, ipam, log };
+): PluginCall<unknown> {
+  const { host, log } = context;
+  const ipam = findIpamDelegate(request, env, config, context, undo);
+  const pluginKeys = parsePluginKeys(plugin, config, env, log);
+  return { config: pluginKeys, pluginConfig: config, configText: request.stdin, host, ipam, log };
 }
 
 /** A plugin that gives no addresses is refused: that of a bridge could be the bridge itself, without end. */
-function findIpam(
-  request: Request,
-  { path, verb }: Environment,
+function findIpamDelegate(
+  request: PluginRequest,
+  { path, command }: Environment,
   { ipamType: type, cniVersion }: PluginConfig,
-  { log, invoker }: Surroundings,
+  { log, invoker }: HostContext,
   undo?: DisposableStack,
-): Delegate | undefined {
+): IpamDelegate | undefined {
   if (type === undefined) return undefined;
-  const found = invoker(path);
-  if (found.givesAddresses?.(type) ?? true) return delegate(found, type, request, cniVersion, undo);
+  const ipamInvoker = invoker(path);
+  if (ipamInvoker.isIpam?.(type) ?? true) return ipamDelegate(ipamInvoker, type, request, cniVersion, undo);
   const error = new ConfigError("ipam.type", 'an IPAM plugin such as "host-local"', excerpt(type));
-  if (verb !== "DEL" && verb !== "GC") throw error;
+  if (command !== "DEL" && command !== "GC") throw error;
   // It was refused for ADD, so that there is nothing to give back.
   log(`${error.message}; going on without it`);
   return undefined;
 }
 
 /** Runs a plugin; a configuration that it cannot use is reported with the network it is of. */
-function forNetwork<T>({ name }: PluginConfig, call: () => T): T {
+function withNetworkInErrors<T>({ name }: PluginConfig, run: () => T): T {
   try {
-    return call();
+    return run();
   } catch (error) {
-    throw error instanceof ConfigError ? error.at({ network: name }) : error;
+    throw error instanceof ConfigError ? error.withLocation({ network: name }) : error;
   }
 }
 
 /** What the commands on one attachment get. */
-export function attachmentCall(plugin: AnyPlugin, env: Environment, call: Call<unknown>): AttachmentCall<unknown> {
+export function buildAttachmentCall(
+  plugin: AnyPlugin,
+  env: Environment,
+  call: PluginCall<unknown>,
+): AttachmentCall<unknown> {
   const { containerId, ifname } = env;
   return {
     ...call,
     containerId,
     ifname,
     sandbox: env.netns ?? "",
-    args: readArgs(plugin, env),
-    owner: { network: call.request.name, containerId, ifname },
-    prevResult: call.request.prevResult,
+    args: parseDeclaredArgs(plugin, env),
+    owner: { network: call.pluginConfig.name, containerId, ifname },
+    prevResult: call.pluginConfig.prevResult,
   };
 }
 
 /** The plugin's own keys; for DEL, as far as they can be used. */
-function readConfig(
+function parsePluginKeys(
   plugin: AnyPlugin,
   { raw }: PluginConfig,
-  { verb }: Environment,
-  log: Surroundings["log"],
+  { command }: Environment,
+  log: HostContext["log"],
 ): unknown {
-  return verb === "DEL" ? parseUsable(plugin.config, raw, log).value : plugin.config.parse(raw);
+  return command === "DEL" ? parseLenient(plugin.config, raw, log).value : plugin.config.parse(raw);
 }
 
 /** What cannot be understood must not keep a container from being removed. */
-function readArgs(plugin: AnyPlugin, env: Environment): Readonly<Record<string, string>> {
+function parseDeclaredArgs(plugin: AnyPlugin, env: Environment): Readonly<Record<string, string>> {
   if (!plugin.args) return {};
-  return env.verb === "DEL"
+  return env.command === "DEL"
     ? Object.fromEntries(parsePairs(env.args))
     : parseArgs(env.args, plugin.args) as Record<string, string>;
 }
 
-function attachmentCommand(
+function runAttachmentCommand(
   plugin: AnyPlugin,
   env: Environment,
   call: AttachmentCall<unknown>,
-  surroundings: Surroundings,
+  context: HostContext,
   undo: DisposableStack,
-): Answer {
+): CommandResponse {
   using netns = plugin.ignoresNetns
     ? undefined
-    : env.verb === "DEL"
-    ? findNetns(env, surroundings)
-    : openSandbox(env, surroundings);
+    : env.command === "DEL"
+    ? findContainerNetns(env, context)
+    : openContainerNetns(env, context);
   // Whatever is undone needs the namespace, which is closed behind it.
   using _rollback = undo;
-  if (env.verb === "DEL") {
+  if (env.command === "DEL") {
     plugin.del({ ...call, netns } satisfies DelCall<unknown>);
     return undefined;
   }
-  const inside = { ...call, netns: netns! };
-  if (env.verb === "CHECK") {
-    plugin.check(inside);
+  const callWithNetns = { ...call, netns: netns! };
+  if (env.command === "CHECK") {
+    plugin.check(callWithNetns);
     return undefined;
   }
   try {
-    const result = plugin.add({ ...inside, undo } satisfies AddCall<unknown>);
+    const result = plugin.add({ ...callWithNetns, undo } satisfies AddCall<unknown>);
     // A version that cannot say the result makes the whole ADD fail, so it is printed before what was done becomes final.
-    const stdout = printResult(result, call.request.cniVersion);
-    stopIfAsked();
-    surroundings.deliver?.(stdout);
+    const stdout = stringifyResult(result, call.pluginConfig.cniVersion);
+    throwIfSignalled();
+    context.deliver?.(stdout);
     undo.move();
     return { stdout, result };
   } catch (error) {
     // Before the undoing begins.
-    stopListening();
+    stopReportingSignals();
     throw error;
   }
 }
 
 /** The request that was read last: an IPAM plugin is given that of the plugin that calls it. */
-let last: { readonly text: string; readonly verb: Verb; readonly config: PluginConfig } | undefined;
+let lastRequest: { readonly text: string; readonly verb: CniCommand; readonly config: PluginConfig } | undefined;
 
 /** The request as the plugins get it. @throws {SyntaxError} @throws {ConfigError} */
-export function readRequest(
-  { stdin: text, prevResult }: Request,
-  verb: Verb,
-  { log }: Pick<Surroundings, "log">,
+export function parseRequestOnce(
+  { stdin: text, prevResult }: PluginRequest,
+  command: CniCommand,
+  { log }: Pick<HostContext, "log">,
 ): PluginConfig {
-  if (last?.text !== text || last.verb !== verb) {
-    last = { text, verb, config: parsePluginConfig(text, verb, prevResult, log) };
+  if (lastRequest?.text !== text || lastRequest.verb !== command) {
+    lastRequest = { text, verb: command, config: parsePluginConfig(text, command, prevResult, log) };
   }
-  return last.config;
+  return lastRequest.config;
 }
 
 /** The container's namespace. @throws {CniError} code 8 if it is none, or the plugin's own: a recycled path once changed hosts */
-function openSandbox(env: Environment, surroundings: Surroundings): Netns {
+function openContainerNetns(env: Environment, context: HostContext): Netns {
   try {
-    const netns = openForeign(env, surroundings);
+    const netns = openUnlessHostNetns(env, context);
     if (netns) return netns;
   } catch (error) {
     throw error instanceof NetnsError ? new CniError(Code.InvalidNetns, error.message, { cause: error }) : error;
@@ -282,7 +286,7 @@ function openSandbox(env: Environment, surroundings: Surroundings): Netns {
 }
 
 /** `undefined` if it is the plugin's own, unless that is wanted. @throws {NetnsError} */
-function openForeign(env: Environment, { host, openNetns }: Surroundings): Netns | undefined {
+function openUnlessHostNetns(env: Environment, { host, openNetns }: HostContext): Netns | undefined {
   const netns = openNetns(env.netns!);
   if (env.netnsOverride || netns.identity !== host.identity) return netns;
   netns[Symbol.dispose]();
@@ -294,36 +298,36 @@ function openForeign(env: Environment, { host, openNetns }: Surroundings): Netns
  * a process by another one of its number, may lead to the plugin's own: nothing of the container is there, and it must not stay attached for
  * ever because of it.
  */
-export function findNetns(env: Environment, surroundings: Surroundings): Netns | undefined {
+export function findContainerNetns(env: Environment, context: HostContext): Netns | undefined {
   if (env.netns === undefined) return undefined;
   try {
-    const netns = openForeign(env, surroundings);
-    if (!netns) surroundings.log(`"${env.netns}" leads to the host's own namespace; going on as if it were gone`);
+    const netns = openUnlessHostNetns(env, context);
+    if (!netns) context.log(`"${env.netns}" leads to the host's own namespace; going on as if it were gone`);
     return netns;
   } catch (error) {
     if (!(error instanceof NetnsError)) throw error;
-    if (!error.absent) surroundings.log(`${error.message}; going on as if it were gone`);
+    if (!error.absent) context.log(`${error.message}; going on as if it were gone`);
     return undefined;
   }
 }
 
 /** Plugins of this binary, called in this process. */
-export interface Embedded extends Required<Pick<Invoker, "invoke" | "restore">> {
+export interface BuiltinInvoker extends Required<Pick<Invoker, "invoke" | "restoreRules">> {
   has(type: string): boolean;
 }
 
 /** Calls plugins of this binary in this process. */
-export function embedded(find: (type: string) => AnyPlugin | undefined, surroundings: Surroundings): Embedded {
+export function builtinInvoker(find: (type: string) => AnyPlugin | undefined, context: HostContext): BuiltinInvoker {
   return {
     has: (type) => find(type) !== undefined,
-    restore(type, request) {
+    restoreRules(type, request) {
       const plugin = find(type);
-      return plugin && restore(plugin, request, surroundings);
+      return plugin && restoreRules(plugin, request, context);
     },
     invoke(type, request) {
       const plugin = find(type);
       if (!plugin) throw new NotRunError(Code.InvalidConfig, `Cannot run plugin "${type}": no such plugin is built in`);
-      return serve(plugin, request, surroundings);
+      return serve(plugin, request, context);
     },
   };
 }

@@ -1,10 +1,10 @@
 import { expect, test } from "bun:test";
 import type { Netns } from "../../../ffi/netns.ts";
-import { inNetns } from "../../../testing/netns.ts";
+import { runInNetns } from "../../../testing/netns.ts";
 import * as link from "../../../ffi/route/link.ts";
 import { anything } from "../../../spec/schema.ts";
 import { plugin } from "./plugin.ts";
-import { embedded, serve, type Surroundings } from "./serve.ts";
+import { builtinInvoker, type HostContext, serve } from "./serve.ts";
 import { sandboxTest } from "../../../testing/sandbox.ts";
 
 sandboxTest("serve() undoes a failed ADD while the container's namespace is still open", [], ({ call, container }) => {
@@ -21,7 +21,7 @@ sandboxTest("serve() undoes a failed ADD while the container's namespace is stil
     check() {},
   });
   expect(() => call(failing, "ADD", {})).toThrow(/^Cannot go on: this is a test$/);
-  expect(JSON.parse(inNetns(container, "ip", "-j", "link", "show", "lo"))[0].mtu).toBe(65536);
+  expect(JSON.parse(runInNetns(container, "ip", "-j", "link", "show", "lo"))[0].mtu).toBe(65536);
 });
 
 test("serve() tells a GC when its list was made, and the IPAM plugin the same, however long the first one takes", () => {
@@ -31,8 +31,8 @@ test("serve() tells a GC when its list was made, and the IPAM plugin the same, h
     ...nothing,
     name: "outer",
     about: "Takes its time before it calls its IPAM plugin",
-    gc({ madeAt, ipam }) {
-      told.push(madeAt);
+    gc({ snapshotTime, ipam }) {
+      told.push(snapshotTime);
       Bun.sleepSync(5);
       ipam!.gc();
     },
@@ -41,12 +41,12 @@ test("serve() tells a GC when its list was made, and the IPAM plugin the same, h
     ...nothing,
     name: "inner",
     about: "Notes when the list was made",
-    gc: ({ madeAt }) => void told.push(madeAt),
+    gc: ({ snapshotTime }) => void told.push(snapshotTime),
   });
-  const around: Surroundings = {
+  const context: HostContext = {
     host: { identity: "host" } as Netns,
     openNetns: () => undefined!,
-    invoker: () => embedded((type) => type === "inner" ? inner : undefined, around),
+    invoker: () => builtinInvoker((type) => type === "inner" ? inner : undefined, context),
     log() {},
   };
   const config = { cniVersion: "1.1.0", name: "net", type: "outer", ipam: { type: "inner" } };
@@ -56,8 +56,8 @@ test("serve() tells a GC when its list was made, and the IPAM plugin the same, h
     stdin: JSON.stringify({ ...config, "cni.dev/valid-attachments": [] }),
   };
   const before = BigInt(Date.now()) * 1_000_000n;
-  for (const each of [request, { ...request, madeAt: 7n }]) {
-    expect(serve(outer, each, around)).toMatchObject({ exitCode: 0 });
+  for (const each of [request, { ...request, snapshotTime: 7n }]) {
+    expect(serve(outer, each, context)).toMatchObject({ exitCode: 0 });
   }
   expect(Number(told[0]! - before)).toBeWithin(0, 1e9);
   expect(told).toEqual([told[0]!, told[0]!, 7n, 7n]);

@@ -3,12 +3,12 @@
  *
  * @module
  */
-import { takeHeldSignal } from "../../../ffi/sys/signals.ts";
+import { takePendingSignal } from "../../../ffi/sys/signals.ts";
 import { CniError, Code } from "../../../spec/error.ts";
 
 /** @throws {CniError} code 11 if a signal that is held back asks this process to end */
-export function stopIfAsked(): void {
-  const signal = takeHeldSignal();
+export function throwIfSignalled(): void {
+  const signal = takePendingSignal();
   if (signal === undefined) return;
   throw new CniError(Code.TryAgainLater, `Cannot attach the container: the process was asked to end by ${signal}`);
 }

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { commented, etherAddr, ifnameType, setOf } from "../../../ffi/nft/datatypes.ts";
+import { etherAddr, ifnameType, setOf, withComment } from "../../../ffi/nft/datatypes.ts";
 import { drop, etherSaddr, iifname, inSet, oifname, rule } from "../../../ffi/nft/statements.ts";
 import {
   NF_BR_PRI_FILTER_BRIDGED,
@@ -12,24 +12,40 @@ import {
   NF_IP_PRI_RAW,
   NFPROTO_BRIDGE,
 } from "../../../ffi/nft/uapi.ts";
-import type { OwnTable } from "./table.ts";
+import type { TableDefinition } from "./table.ts";
 
-const KEY = { family: NFPROTO_BRIDGE, table: "cni" };
+const BRIDGE_TABLE = { family: NFPROTO_BRIDGE, table: "cni" };
 
 /** `table bridge cni` */
-export const bridgeRuleset: OwnTable = {
-  ...KEY,
+export const bridgeTable: TableDefinition = {
+  ...BRIDGE_TABLE,
   create(tx) {
-    tx.addTable({ family: KEY.family, name: KEY.table, comment: "Container networks; managed by cni" });
+    tx.addTable({
+      family: BRIDGE_TABLE.family,
+      name: BRIDGE_TABLE.table,
+      comment: "Container networks; managed by cni",
+    });
     const names = setOf([ifnameType]);
-    tx.addSet({ ...KEY, name: "guarded", ...commented(names, "Ports with macspoofchk") });
-    const allowed = commented(setOf([ifnameType, etherAddr]), "The same, with the addresses that they may send from");
-    tx.addSet({ ...KEY, name: "allowed", ...allowed });
-    tx.addSet({ ...KEY, name: "isolated", ...commented(names, "Ports with ingressPolicy isolated") });
+    tx.addSet({ ...BRIDGE_TABLE, name: "guarded", ...withComment(names, "Ports with macspoofchk") });
+    const allowed = withComment(setOf([ifnameType, etherAddr]), "The same, with the addresses that they may send from");
+    tx.addSet({ ...BRIDGE_TABLE, name: "allowed", ...allowed });
+    tx.addSet({ ...BRIDGE_TABLE, name: "isolated", ...withComment(names, "Ports with ingressPolicy isolated") });
     const hook = { number: NF_INET_PRE_ROUTING, priority: NF_IP_PRI_RAW };
-    tx.addChain({ ...KEY, name: "prerouting", type: "filter", hook, comment: "Frames with the address of another" });
+    tx.addChain({
+      ...BRIDGE_TABLE,
+      name: "prerouting",
+      type: "filter",
+      hook,
+      comment: "Frames with the address of another",
+    });
     const forward = { number: NF_INET_FORWARD, priority: NF_BR_PRI_FILTER_BRIDGED };
-    tx.addChain({ ...KEY, name: "forward", type: "filter", hook: forward, comment: "Frames from port to port" });
+    tx.addChain({
+      ...BRIDGE_TABLE,
+      name: "forward",
+      type: "filter",
+      hook: forward,
+      comment: "Frames from port to port",
+    });
   },
   sentinel: { chain: "prerouting", rules: 1 },
   rules: () => [

@@ -9,20 +9,25 @@ import type { Transaction } from "../../../ffi/nft/transaction.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
 
 /** A chain from which rules were taken away. */
-export interface Loss {
+export interface MissingRules {
   readonly chain: string;
   readonly present: number;
   readonly expected: number;
 }
 
 /** What a chain has lost, if it has; one that is gone has lost all. More rules than ours are somebody's wish. @throws {NetlinkError} */
-export function findChainLoss(nl: Netlink, key: nft.TableKey, chain: string, expected: number): Loss | undefined {
+export function findMissingRules(
+  nl: Netlink,
+  key: nft.TableKey,
+  chain: string,
+  expected: number,
+): MissingRules | undefined {
   const present = nft.listLazyRules(nl, key, chain).length;
   return present < expected ? { chain, present, expected } : undefined;
 }
 
 /** `chain "postrouting" has 0 rules, expected 4` */
-export function describeLoss({ chain, present, expected }: Loss): string {
+export function describeMissingRules({ chain, present, expected }: MissingRules): string {
   return `chain "${chain}" has ${present} rules, expected ${expected}`;
 }
 
@@ -31,7 +36,7 @@ export function describeLoss({ chain, present, expected }: Loss): string {
  *
  * The ruleset must not change before the transaction is committed.
  */
-export function mendChain(
+export function repairChain(
   tx: Transaction,
   nl: Netlink,
   { family, table }: nft.TableKey,
@@ -39,17 +44,19 @@ export function mendChain(
   rules: readonly (readonly ExpressionIn[])[],
 ): void {
   // Of a chain that lost nothing, as where only a companion is missing, this would give every rule another handle.
-  if (!findChainLoss(nl, { family, table }, chain, rules.length)) return;
+  if (!findMissingRules(nl, { family, table }, chain, rules.length)) return;
   for (const { handle, expressions } of nft.listLazyRules(nl, { family, table }, chain)) {
-    const found = expressions();
-    const isOurs = rules.some((rule) => rule.length === found.length && covers(found, rule));
+    const presentExpressions = expressions();
+    const isOurs = rules.some((rule) =>
+      rule.length === presentExpressions.length && isSuperset(presentExpressions, rule)
+    );
     if (isOurs) tx.deleteRule({ family, table }, chain, handle);
   }
-  addRules(tx, { family, table }, chain, rules);
+  appendRules(tx, { family, table }, chain, rules);
 }
 
 /** Adds rules behind those of a chain. */
-export function addRules(
+export function appendRules(
   tx: Transaction,
   { family, table }: nft.TableKey,
   chain: string,
@@ -59,11 +66,13 @@ export function addRules(
 }
 
 /** True if all that was sent came back; the kernel adds what goes without saying. */
-function covers(found: unknown, sent: unknown): boolean {
-  if (sent instanceof Uint8Array) return found instanceof Uint8Array && nft.hex(found) === nft.hex(sent);
-  if (typeof sent !== "object" || sent === null) return found === sent;
-  if (typeof found !== "object" || found === null) return false;
-  return Object.entries(sent).every(([key, value]) =>
-    value === undefined || covers((found as Record<string, unknown>)[key], value)
+function isSuperset(present: unknown, expected: unknown): boolean {
+  if (expected instanceof Uint8Array) {
+    return present instanceof Uint8Array && nft.formatHex(present) === nft.formatHex(expected);
+  }
+  if (typeof expected !== "object" || expected === null) return present === expected;
+  if (typeof present !== "object" || present === null) return false;
+  return Object.entries(expected).every(([key, value]) =>
+    value === undefined || isSuperset((present as Record<string, unknown>)[key], value)
   );
 }

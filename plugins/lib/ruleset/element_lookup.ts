@@ -4,11 +4,11 @@
  * @module
  */
 import * as nft from "../../../ffi/nft/objects.ts";
-import { noteIn, type Owner, parseOwner } from "../protocol/owner.ts";
-import { identify, type Place, type View } from "./snapshot.ts";
+import { type Owner, parseNote, parseOwner } from "../protocol/owner.ts";
+import { elementId, type ElementKey, type RulesetSnapshot } from "./snapshot.ts";
 
 /** Elements to look at: those with these keys, or all of the set. */
-export interface Selection {
+export interface ElementSelector {
   readonly set: string;
   readonly keys?: readonly Uint8Array[];
   /** Without keys: only those whose comment holds this text, which are found quickly among many others. */
@@ -23,27 +23,32 @@ export interface FoundElement extends nft.Element {
 }
 
 /** From about here on, listing a whole set is faster than asking for one element after the other. */
-const MANY_KEYS = 64;
+const LIST_ALL_THRESHOLD = 64;
 
 /** The places that are looked at one by one. */
-export function placesIn(selections: readonly Selection[]): Place[] {
-  return selections.flatMap(({ set, keys = [] }) => keys.length <= MANY_KEYS ? keys.map((key) => ({ set, key })) : []);
+export function elementKeysOf(selectors: readonly ElementSelector[]): ElementKey[] {
+  return selectors.flatMap(({ set, keys = [] }) =>
+    keys.length <= LIST_ALL_THRESHOLD ? keys.map((key) => ({ set, key })) : []
+  );
 }
 
 /** The elements that are selected, by their places as text. @throws {NetlinkError} */
-export function readElements(view: View, selections: readonly Selection[]): Map<string, FoundElement> {
+export function fetchElements(
+  snapshot: RulesetSnapshot,
+  selectors: readonly ElementSelector[],
+): Map<string, FoundElement> {
   const found = new Map<string, FoundElement>();
-  view.look(placesIn(selections), []);
-  for (const { set, keys, commented } of selections) {
-    const elements = keys && keys.length <= MANY_KEYS
-      ? keys.flatMap((key) => view.element({ set, key }) ?? [])
-      : nft.listElements(view.nl, view.table, set, commented);
-    const wanted = keys && keys.length > MANY_KEYS ? new Set(keys.map(nft.hex)) : undefined;
-    for (const each of elements) {
-      if (wanted && !wanted.has(nft.hex(each.key))) continue;
-      const { comment = "" } = each;
-      const element = { ...each, set, owner: parseOwner(comment), note: noteIn(comment) };
-      found.set(identify(element), element);
+  snapshot.fetch(elementKeysOf(selectors), []);
+  for (const { set, keys, commented } of selectors) {
+    const elements = keys && keys.length <= LIST_ALL_THRESHOLD
+      ? keys.flatMap((key) => snapshot.element({ set, key }) ?? [])
+      : nft.listElements(snapshot.nl, snapshot.table, set, commented);
+    const wantedKeys = keys && keys.length > LIST_ALL_THRESHOLD ? new Set(keys.map(nft.formatHex)) : undefined;
+    for (const listed of elements) {
+      if (wantedKeys && !wantedKeys.has(nft.formatHex(listed.key))) continue;
+      const { comment = "" } = listed;
+      const element = { ...listed, set, owner: parseOwner(comment), note: parseNote(comment) };
+      found.set(elementId(element), element);
     }
   }
   return found;

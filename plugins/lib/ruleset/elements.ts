@@ -13,16 +13,23 @@ import { type Transaction, transaction } from "../../../ffi/nft/transaction.ts";
 import { NFT_GOTO, NFT_JUMP } from "../../../ffi/nft/uapi.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import { CniError, Code } from "../../../spec/error.ts";
-import { findChainLoss } from "./chain_rules.ts";
-import { checkRules, ensureTable, lossError, type OwnTable } from "./table.ts";
-import { describeOwner, formatNoted, oneOf, type Owner, remedyFor, sameOwner } from "../protocol/owner.ts";
-import { ensureChains, listLostCompanions, removeUnusedChains, type SharedChain } from "./shared_chains.ts";
-import { untilUndisturbed } from "./retry.ts";
-import { type FoundElement, placesIn, readElements, type Selection } from "./element_lookup.ts";
-import { identify, type Place, type View, viewOf } from "./snapshot.ts";
+import { findMissingRules } from "./chain_rules.ts";
+import { checkStaticRules, ensureTable, missingRulesError, type TableDefinition } from "./table.ts";
+import {
+  describeOwner,
+  formatOwnerWithNote,
+  isOneOfOwners,
+  type Owner,
+  ownerRestoreHint,
+  sameOwner,
+} from "../protocol/owner.ts";
+import { ensureChains, listMissingChainElements, removeUnusedChains, type SharedChain } from "./shared_chains.ts";
+import { retryOnConflict } from "./retry.ts";
+import { elementKeysOf, type ElementSelector, fetchElements, type FoundElement } from "./element_lookup.ts";
+import { elementId, type ElementKey, type RulesetSnapshot, takeSnapshot } from "./snapshot.ts";
 
-export type { FoundElement, Selection } from "./element_lookup.ts";
-export type { Place } from "./snapshot.ts";
+export type { ElementSelector as Selection, FoundElement } from "./element_lookup.ts";
+export type { ElementKey as Place } from "./snapshot.ts";
 
 /** An element that an attachment needs. */
 export interface WantedElement {
@@ -33,27 +40,27 @@ export interface WantedElement {
   /** In a verdict map: where packets go on. */
   readonly chain?: SharedChain;
   /** A chain that does what this one is for, and more: if the owner's element leads there, it stays so. */
-  readonly orChain?: (name: string) => SharedChain | undefined;
+  readonly alternativeChain?: (name: string) => SharedChain | undefined;
   /** What it is for, in the words of an error: `host port 8080/tcp`. */
   readonly title: string;
   /** True if another owner keeps it; else it is taken from the other, whose DEL is late. */
   readonly exclusive?: boolean;
   /** What to have instead, in a set that no rule looks at, as long as another attachment of the same container has an exclusive one. */
-  readonly standby?: Place;
+  readonly failover?: ElementKey;
   /** What the element tells of all that its owner has: one word, which is left out as soon as it is not true any more. */
   readonly note?: string;
 }
 
 /** Another attachment has what this one needs. */
-export class TakenError extends Error {
+export class ElementInUseError extends Error {
   override readonly name: string = "TakenError";
   readonly element: WantedElement;
-  readonly holder: Owner | undefined;
+  readonly currentOwner: Owner | undefined;
 
   constructor(element: WantedElement, holder: Owner | undefined) {
     super(`Cannot use ${element.title}: it belongs to ${holder ? describeOwner(holder) : "an unknown owner"}`);
     this.element = element;
-    this.holder = holder;
+    this.currentOwner = holder;
   }
 }
 
@@ -62,35 +69,37 @@ export class TakenError extends Error {
  *
  * What they lead to and what belongs to that is put back as well, if somebody took it away.
  *
- * @param look sees whether anything else is in the way, and throws if so; what is seen there still holds when the elements are added
+ * @param checkConflicts sees whether anything else is in the way, and throws if so; what is seen there still holds when the elements are added
  * @returns the titles of those that were not as they are to be
- * @throws {TakenError} if another owner has an exclusive one
+ * @throws {ElementInUseError} if another owner has an exclusive one
  * @throws {CniError} if the table has lost rules
  * @throws {NetlinkError}
  */
 export function ensureElements(
   nl: Netlink,
-  table: OwnTable,
+  table: TableDefinition,
   owner: Owner,
   wanted: readonly WantedElement[],
-  look?: () => void,
+  checkConflicts?: () => void,
 ): string[] {
   if (wanted.length === 0) return [];
-  return untilUndisturbed(() => {
-    let view = viewFor(nl, table, wanted);
-    if (ensureTable(nl, table, view.chain(table.sentinel.chain))) view = viewFor(nl, table, wanted);
-    const { possible, present } = findPlaces(view, owner, wanted);
-    const missing = possible.filter((each) => !isSettled(each, present.get(identify(each)), owner));
-    look?.();
-    const stale = missing.flatMap((each) => present.get(identify(each)) ?? []);
+  return retryOnConflict(() => {
+    let snapshot = takeSnapshotFor(nl, table, wanted);
+    if (ensureTable(nl, table, snapshot.chain(table.sentinel.chain))) snapshot = takeSnapshotFor(nl, table, wanted);
+    const { possible: resolved, present } = resolveWanted(snapshot, owner, wanted);
+    const missing = resolved.filter((element) => !isUpToDate(element, present.get(elementId(element)), owner));
+    checkConflicts?.();
+    const stale = missing.flatMap((element) => present.get(elementId(element)) ?? []);
     const tx = transaction(nl);
-    removeFrom(tx, table, stale);
-    const { mended, relies } = ensureChains(tx, view, chainsOf(possible));
-    addTo(tx, table, missing, owner);
-    removeUnused(tx, view, stale, possible);
+    deleteElements(tx, table, stale);
+    const { repaired: repairedChains, needsGeneration } = ensureChains(tx, snapshot, sharedChainsOf(resolved));
+    addElements(tx, table, missing, owner);
+    removeUnusedTargets(tx, snapshot, stale, resolved);
     // Additions alone need no pin: the kernel refuses a second element of the same key, and a chain that is not there.
-    tx.commit(stale.length > 0 || relies || look ? view.generation : undefined);
-    const changed = possible.filter((each) => missing.includes(each) || (each.chain && mended.has(each.chain.name)));
+    tx.commit(stale.length > 0 || needsGeneration || checkConflicts ? snapshot.generation : undefined);
+    const changed = resolved.filter((element) =>
+      missing.includes(element) || (element.chain && repairedChains.has(element.chain.name))
+    );
     return [...new Set(changed.map(({ title }) => title))];
   });
 }
@@ -99,100 +108,111 @@ export function ensureElements(
  * Does what {@linkcode ensureElements} does, for an attachment that had these elements before: what another owner has by now it keeps.
  *
  * @returns the titles of those that were missing
- * @throws {TakenError} if another owner has one of them
+ * @throws {ElementInUseError} if another owner has one of them
  */
 export function restoreElements(
   nl: Netlink,
-  table: OwnTable,
+  table: TableDefinition,
   owner: Owner,
   wanted: readonly WantedElement[],
-  look?: () => void,
+  checkConflicts?: () => void,
 ): string[] {
-  return ensureElements(nl, table, owner, wanted.map((each) => ({ ...each, exclusive: true })), look);
+  return ensureElements(nl, table, owner, wanted.map((element) => ({ ...element, exclusive: true })), checkConflicts);
 }
 
 /** An element that stood by, and the one in a map that it becomes. */
-export interface Heir {
+export interface Promotion {
   readonly from: FoundElement;
-  readonly to: Place & { readonly value: Uint8Array };
+  readonly to: ElementKey & { readonly value: Uint8Array };
 }
 
 /**
  * Removes the elements whose owners are `mine`, and the chains that nothing leads to any more.
  *
- * @param heirsOf which of the others that were selected take the place of removed ones
- * @param more where to look besides, by those that were found, first those that are to go
+ * @param promotionsOf which of the others that were selected take the place of removed ones
+ * @param moreSelectors where to look besides, by those that were found, first those that are to go
  * @returns the elements that were removed
  * @throws {NetlinkError}
  */
 export function removeElements(
   nl: Netlink,
-  table: OwnTable,
-  selections: readonly Selection[],
-  mine: (owner: Owner) => boolean,
-  heirsOf: (removed: readonly FoundElement[], others: readonly FoundElement[]) => readonly Heir[] = () => [],
-  more: (mine: readonly FoundElement[], others: readonly FoundElement[]) => readonly Selection[] = () => [],
+  table: TableDefinition,
+  selectors: readonly ElementSelector[],
+  isOwner: (owner: Owner) => boolean,
+  promotionsOf: (removed: readonly FoundElement[], others: readonly FoundElement[]) => readonly Promotion[] = () => [],
+  moreSelectors: (isOwner: readonly FoundElement[], others: readonly FoundElement[]) => readonly ElementSelector[] =
+    () => [],
 ): FoundElement[] {
-  return untilUndisturbed(() => {
-    const view = viewOf(nl, table, placesIn(selections), []);
-    const isMine = ({ owner }: FoundElement) => owner !== undefined && mine(owner);
-    const seen = readElements(view, selections);
-    const split = () => Object.groupBy(seen.values(), (each) => isMine(each) ? "mine" : "others");
-    const first = split();
-    for (const [id, each] of readElements(view, more(first.mine ?? [], first.others ?? []))) seen.set(id, each);
-    const { mine: found = [], others = [] } = split();
-    const heirs = heirsOf(found, others);
+  return retryOnConflict(() => {
+    const snapshot = takeSnapshot(nl, table, elementKeysOf(selectors), []);
+    const isOwned = ({ owner }: FoundElement) => owner !== undefined && isOwner(owner);
+    const fetched = fetchElements(snapshot, selectors);
+    const split = () => Object.groupBy(fetched.values(), (element) => isOwned(element) ? "mine" : "others");
+    const firstSplit = split();
+    for (
+      const [id, element] of fetchElements(snapshot, moreSelectors(firstSplit.mine ?? [], firstSplit.others ?? []))
+    ) fetched.set(id, element);
+    const { mine: removed = [], others = [] } = split();
+    const promotions = promotionsOf(removed, others);
     const tx = transaction(nl);
-    removeFrom(tx, table, [...found, ...heirs.map(({ from }) => from)]);
-    for (const { from: { comment }, to: { set, key, value } } of heirs) {
+    deleteElements(tx, table, [...removed, ...promotions.map(({ from }) => from)]);
+    for (const { from: { comment }, to: { set, key, value } } of promotions) {
       tx.addElements(table, set, [{ key, data: { value }, ...comment !== undefined && { comment } }]);
     }
-    removeUnused(tx, view, found, []);
-    tx.commit(view.generation);
-    return found;
+    removeUnusedTargets(tx, snapshot, removed, []);
+    tx.commit(snapshot.generation);
+    return removed;
   });
 }
 
 /** Compares what is with what {@linkcode ensureElements} made, and whether rules were taken away. @throws {CniError} on the first difference */
-export function checkElements(nl: Netlink, table: OwnTable, owner: Owner, wanted: readonly WantedElement[]): void {
+export function checkElements(
+  nl: Netlink,
+  table: TableDefinition,
+  owner: Owner,
+  wanted: readonly WantedElement[],
+): void {
   if (wanted.length === 0) return;
-  const view = viewFor(nl, table, wanted);
-  const { possible, present } = findPlaces(view, owner, wanted);
-  for (const each of possible) {
-    const found = present.get(identify(each));
-    const isOthers = found !== undefined && !sameOwner(found.owner, owner);
+  const snapshot = takeSnapshotFor(nl, table, wanted);
+  const { possible: resolved, present } = resolveWanted(snapshot, owner, wanted);
+  for (const element of resolved) {
+    const found = present.get(elementId(element));
+    const ownedByOther = found !== undefined && !sameOwner(found.owner, owner);
     const fault = !found
       ? "is missing"
-      : isOthers
+      : ownedByOther
       ? `belongs to ${found.owner ? describeOwner(found.owner) : "an unknown owner"}`
-      : !sameContent(each, found)
+      : !hasSameTarget(element, found)
       ? "leads elsewhere"
-      : each.chain && listLostCompanions(view, each.chain.name).length > 0
+      : element.chain && listMissingChainElements(snapshot, element.chain.name).length > 0
       ? "leads to a chain that has lost what belongs to it"
       : undefined;
     if (fault) {
-      throw new CniError(Code.Internal, `Check failed: the ruleset's element for ${each.title} ${fault}`, {
-        details: `set "${each.set}" of table "${table.table}"${isOthers ? "" : `; ${remedyFor(owner)}`}`,
+      throw new CniError(Code.Internal, `Check failed: the ruleset's element for ${element.title} ${fault}`, {
+        details: `set "${element.set}" of table "${table.table}"${ownedByOther ? "" : `; ${ownerRestoreHint(owner)}`}`,
       });
     }
   }
-  checkRules(nl, table);
-  for (const { name, rules } of chainsOf(possible).values()) {
-    const loss = findChainLoss(nl, table, name, rules.length);
-    if (loss) throw lossError(table, loss);
+  checkStaticRules(nl, table);
+  for (const { name, rules } of sharedChainsOf(resolved).values()) {
+    const loss = findMissingRules(nl, table, name, rules.length);
+    if (loss) throw missingRulesError(table, loss);
   }
 }
 
 /** The attachments of a network that live no more, by those that do: what GC removes (SPEC §GC). */
-export function deadOf(network: string, valid: readonly Omit<Owner, "network">[]): (owner: Owner) => boolean {
-  const lives = oneOf(valid.map((each) => ({ ...each, network })));
-  return (owner) => owner.network === network && !lives(owner);
+export function isStaleIn(
+  network: string,
+  validAttachments: readonly Omit<Owner, "network">[],
+): (owner: Owner) => boolean {
+  const isValid = isOneOfOwners(validAttachments.map((attachment) => ({ ...attachment, network })));
+  return (owner) => owner.network === network && !isValid(owner);
 }
 
 /** Sees at once all that may matter for what is wanted. */
-function viewFor(nl: Netlink, table: OwnTable, wanted: readonly WantedElement[]): View {
-  const places = placesIn(selectionOf(wanted));
-  return viewOf(nl, table, places, [table.sentinel.chain, ...chainsOf(wanted).keys()]);
+function takeSnapshotFor(nl: Netlink, table: TableDefinition, wanted: readonly WantedElement[]): RulesetSnapshot {
+  const keys = elementKeysOf(selectorsFor(wanted));
+  return takeSnapshot(nl, table, keys, [table.sentinel.chain, ...sharedChainsOf(wanted).keys()]);
 }
 
 /**
@@ -200,96 +220,100 @@ function viewFor(nl: Netlink, table: OwnTable, wanted: readonly WantedElement[])
  *
  * Of several for one place, as an address that was given twice asks for, the first counts: the kernel refuses the whole batch for a second.
  */
-function findPlaces(view: View, owner: Owner, wanted: readonly WantedElement[]) {
-  const present = readElements(view, selectionOf(wanted));
-  const waiting: WantedElement[] = [];
-  const places = new Map(wanted.toReversed().map((each) => [identify(each), each]));
-  const possible = [...places.values()].reverse().map((each): WantedElement => {
-    const found = present.get(identify(each));
-    const holder = found?.owner;
-    const led = sameOwner(holder, owner) ? found?.data?.verdict?.chain : undefined;
-    const chain = led === undefined ? undefined : each.orChain?.(led);
-    if (chain) return { ...each, chain };
-    if (!each.standby || holder?.containerId !== owner.containerId || sameOwner(holder, owner)) return each;
-    const instead = { ...each.standby, title: `${each.title} (it stands by)` };
-    waiting.push(instead);
-    return instead;
+function resolveWanted(snapshot: RulesetSnapshot, owner: Owner, wanted: readonly WantedElement[]) {
+  const present = fetchElements(snapshot, selectorsFor(wanted));
+  const failoverElements: WantedElement[] = [];
+  const wantedById = new Map(wanted.toReversed().map((element) => [elementId(element), element]));
+  const resolved = [...wantedById.values()].reverse().map((element): WantedElement => {
+    const found = present.get(elementId(element));
+    const currentOwner = found?.owner;
+    const currentChain = sameOwner(currentOwner, owner) ? found?.data?.verdict?.chain : undefined;
+    const alternative = currentChain === undefined ? undefined : element.alternativeChain?.(currentChain);
+    if (alternative) return { ...element, chain: alternative };
+    if (!element.failover || currentOwner?.containerId !== owner.containerId || sameOwner(currentOwner, owner)) {
+      return element;
+    }
+    const failoverElement = { ...element.failover, title: `${element.title} (it stands by)` };
+    failoverElements.push(failoverElement);
+    return failoverElement;
   });
-  for (const [id, element] of readElements(view, selectionOf(waiting))) present.set(id, element);
+  for (const [id, element] of fetchElements(snapshot, selectorsFor(failoverElements))) present.set(id, element);
   // Then something else was asked for before, and there may be more of it than is seen here.
-  const isAnother = possible.some((each) => {
-    const found = present.get(identify(each));
-    return found !== undefined && sameOwner(found.owner, owner) && !isAsWanted(each, found);
+  const hasChanged = resolved.some((element) => {
+    const found = present.get(elementId(element));
+    return found !== undefined && sameOwner(found.owner, owner) && !matchesWanted(element, found);
   });
-  return { possible: isAnother ? possible.map(({ note: _, ...rest }) => rest) : possible, present };
+  return { possible: hasChanged ? resolved.map(({ note: _, ...rest }) => rest) : resolved, present };
 }
 
-function selectionOf(wanted: readonly WantedElement[]): Selection[] {
+function selectorsFor(wanted: readonly WantedElement[]): ElementSelector[] {
   return [...new Set(wanted.map(({ set }) => set))].map((set) => ({
     set,
-    keys: wanted.filter((each) => each.set === set).map(({ key }) => key),
+    keys: wanted.filter((element) => element.set === set).map(({ key }) => key),
   }));
 }
 
-/** True if the element is the owner's already, with the same content. @throws {TakenError} */
-function isSettled(wanted: WantedElement, found: FoundElement | undefined, owner: Owner): boolean {
+/** True if the element is the owner's already, with the same content. @throws {ElementInUseError} */
+function isUpToDate(wanted: WantedElement, found: FoundElement | undefined, owner: Owner): boolean {
   if (!found) return false;
-  const own = sameOwner(found.owner, owner);
-  if (!own && wanted.exclusive) throw new TakenError(wanted, found.owner);
-  return own && isAsWanted(wanted, found);
+  const isOwned = sameOwner(found.owner, owner);
+  if (!isOwned && wanted.exclusive) throw new ElementInUseError(wanted, found.owner);
+  return isOwned && matchesWanted(wanted, found);
 }
 
-function isAsWanted(wanted: WantedElement, found: FoundElement): boolean {
-  return sameContent(wanted, found) && wanted.note === found.note;
+function matchesWanted(wanted: WantedElement, found: FoundElement): boolean {
+  return hasSameTarget(wanted, found) && wanted.note === found.note;
 }
 
-function sameContent({ value, chain }: WantedElement, { data }: nft.Element): boolean {
+function hasSameTarget({ value, chain }: WantedElement, { data }: nft.Element): boolean {
   if (chain) return data?.verdict?.chain === chain.name;
-  return value === undefined || (data?.value !== undefined && nft.hex(data.value) === nft.hex(value));
+  return value === undefined || (data?.value !== undefined && nft.formatHex(data.value) === nft.formatHex(value));
 }
 
-function removeFrom(tx: Transaction, table: OwnTable, found: readonly FoundElement[]): void {
-  for (const [set, elements] of bySet(found)) tx.deleteElements(table, set, elements.map(({ key }) => ({ key })));
+function deleteElements(tx: Transaction, table: TableDefinition, found: readonly FoundElement[]): void {
+  for (const [set, elements] of groupBySet(found)) tx.deleteElements(table, set, elements.map(({ key }) => ({ key })));
 }
 
-function addTo(tx: Transaction, table: OwnTable, missing: readonly WantedElement[], owner: Owner): void {
-  const elementOf = ({ key, value, chain, note }: WantedElement): nft.Element => {
-    return { key, comment: formatNoted(owner, note), ...dataOf(value, chain) };
+function addElements(tx: Transaction, table: TableDefinition, missing: readonly WantedElement[], owner: Owner): void {
+  const toElement = ({ key, value, chain, note }: WantedElement): nft.Element => {
+    return { key, comment: formatOwnerWithNote(owner, note), ...elementData(value, chain) };
   };
-  for (const [set, elements] of bySet(missing)) tx.addElements(table, set, elements.map(elementOf));
+  for (const [set, elements] of groupBySet(missing)) tx.addElements(table, set, elements.map(toElement));
 }
 
 /** The chains that elements lead to, each once. */
-function chainsOf(wanted: readonly WantedElement[]): Map<string, SharedChain> {
+function sharedChainsOf(wanted: readonly WantedElement[]): Map<string, SharedChain> {
   return new Map(wanted.flatMap(({ chain }) => chain ? [[chain.name, chain]] : []));
 }
 
-function dataOf(value: Uint8Array | undefined, chain: SharedChain | undefined): Pick<nft.Element, "data"> {
-  if (chain) return { data: { verdict: { code: chain.isFinal ? NFT_GOTO : NFT_JUMP, chain: chain.name } } };
+function elementData(value: Uint8Array | undefined, chain: SharedChain | undefined): Pick<nft.Element, "data"> {
+  if (chain) return { data: { verdict: { code: chain.usesGoto ? NFT_GOTO : NFT_JUMP, chain: chain.name } } };
   return value ? { data: { value } } : {};
 }
 
-function bySet<T extends { readonly set: string }>(elements: readonly T[]): Map<string, T[]> {
+function groupBySet<T extends { readonly set: string }>(elements: readonly T[]): Map<string, T[]> {
   const sets = new Map<string, T[]>();
-  for (const each of elements) {
-    const others = sets.get(each.set);
-    if (others) others.push(each);
-    else sets.set(each.set, [each]);
+  for (const element of elements) {
+    const group = sets.get(element.set);
+    if (group) group.push(element);
+    else sets.set(element.set, [element]);
   }
   return sets;
 }
 
 /** Removes the chains to which nothing but the removed elements led. */
-function removeUnused(
+function removeUnusedTargets(
   tx: Transaction,
-  view: View,
+  snapshot: RulesetSnapshot,
   removed: readonly FoundElement[],
   added: readonly WantedElement[],
 ): void {
-  const led = new Map<string, number>();
+  const removedReferences = new Map<string, number>();
   for (const { data } of removed) {
     const name = data?.verdict?.chain;
-    if (name !== undefined && !added.some(({ chain }) => chain?.name === name)) led.set(name, (led.get(name) ?? 0) + 1);
+    if (name !== undefined && !added.some(({ chain }) => chain?.name === name)) {
+      removedReferences.set(name, (removedReferences.get(name) ?? 0) + 1);
+    }
   }
-  removeUnusedChains(tx, view, led, new Set(chainsOf(added).keys()));
+  removeUnusedChains(tx, snapshot, removedReferences, new Set(sharedChainsOf(added).keys()));
 }

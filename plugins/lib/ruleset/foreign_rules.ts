@@ -5,15 +5,15 @@
  */
 import { type Ip, ipFromBytes } from "../../../ffi/address.ts";
 import type { Expression } from "../../../ffi/nft/expressions.ts";
-import { hex, type LazyRule } from "../../../ffi/nft/objects.ts";
+import { formatHex, type LazyRule } from "../../../ffi/nft/objects.ts";
 import { NFT_CMP_EQ, NFT_JUMP } from "../../../ffi/nft/uapi.ts";
 
 /** The comment that nft(8) keeps, or else the one that iptables does. */
-export function commentOf(rule: LazyRule): string {
+export function ruleComment(rule: LazyRule): string {
   if (rule.comment !== "") return rule.comment;
-  for (const one of rule.expressions()) {
-    if (one.kind !== "match" || one.name !== "comment") continue;
-    const info = one.info ?? new Uint8Array();
+  for (const expression of rule.expressions()) {
+    if (expression.kind !== "match" || expression.name !== "comment") continue;
+    const info = expression.info ?? new Uint8Array();
     const end = info.indexOf(0);
     return new TextDecoder().decode(end < 0 ? info : info.subarray(0, end));
   }
@@ -21,75 +21,80 @@ export function commentOf(rule: LazyRule): string {
 }
 
 /** True if the rule holds the text anywhere: most do not, and those need not be decoded. */
-export function holds(rule: LazyRule, text: string): boolean {
+export function containsText(rule: LazyRule, text: string): boolean {
   return rule.comment.includes(text) ||
     Buffer.from(rule.raw.buffer, rule.raw.byteOffset, rule.raw.length).includes(text);
 }
 
 /** What expressions say, without counters and comments: equal texts mean equal rules. */
-export function textOf(expressions: readonly Expression[]): string {
-  return expressions.map(wordOf).filter((word) => word !== "").join(" ");
+export function normalizedText(expressions: readonly Expression[]): string {
+  return expressions.map(normalizedExpression).filter((text) => text !== "").join(" ");
 }
 
-function wordOf(one: Expression): string {
-  switch (one.kind) {
+function normalizedExpression(expression: Expression): string {
+  switch (expression.kind) {
     case "counter":
       return "";
     case "payload":
-      return `bytes ${one.base}+${one.offset}`;
+      return `bytes ${expression.base}+${expression.offset}`;
     case "cmp":
-      return `${one.op === NFT_CMP_EQ ? "is" : `op ${one.op}`} ${hex(one.data?.value ?? new Uint8Array())}`;
+      return `${expression.op === NFT_CMP_EQ ? "is" : `op ${expression.op}`} ${
+        formatHex(expression.data?.value ?? new Uint8Array())
+      }`;
     case "bitwise":
-      return `mask ${hex(one.mask?.value ?? new Uint8Array())}`;
+      return `mask ${formatHex(expression.mask?.value ?? new Uint8Array())}`;
     case "meta":
     case "ct":
-      return `${one.kind} ${one.key}`;
+      return `${expression.kind} ${expression.key}`;
     case "match":
     case "target":
-      return one.name === "comment" ? "" : `${one.kind} ${one.name} ${hex(one.info ?? new Uint8Array())}`;
+      return expression.name === "comment"
+        ? ""
+        : `${expression.kind} ${expression.name} ${formatHex(expression.info ?? new Uint8Array())}`;
     case "immediate":
-      return `verdict ${one.data?.verdict?.code} ${one.data?.verdict?.chain ?? ""}`.trimEnd();
+      return `verdict ${expression.data?.verdict?.code} ${expression.data?.verdict?.chain ?? ""}`.trimEnd();
     default:
-      return one.kind === "unknown" ? one.name : one.kind;
+      return expression.kind === "unknown" ? expression.name : expression.kind;
   }
 }
 
 /** True if the rule sends every packet to the chain. */
-export function jumpsTo(rule: LazyRule, chain: string): boolean {
-  return holds(rule, chain) && textOf(rule.expressions()) === `verdict ${NFT_JUMP} ${chain}`;
+export function jumpsUnconditionallyTo(rule: LazyRule, chain: string): boolean {
+  return containsText(rule, chain) && normalizedText(rule.expressions()) === `verdict ${NFT_JUMP} ${chain}`;
 }
 
 /** The chain that the rule sends every packet to, if that is what it does. */
-export function findJump(rule: LazyRule): string | undefined {
-  return /^verdict -3 (\S+)$/.exec(textOf(rule.expressions()))?.[1];
+export function unconditionalJumpTarget(rule: LazyRule): string | undefined {
+  return /^verdict -3 (\S+)$/.exec(normalizedText(rule.expressions()))?.[1];
 }
 
 /** The chain that the rule sends packets to, whichever those are. */
-export function targetOf(rule: LazyRule): string | undefined {
-  for (const one of rule.expressions()) {
-    if (one.kind === "immediate" && one.data?.verdict?.chain) return one.data.verdict.chain;
+export function jumpTarget(rule: LazyRule): string | undefined {
+  for (const expression of rule.expressions()) {
+    if (expression.kind === "immediate" && expression.data?.verdict?.chain) return expression.data.verdict.chain;
   }
   return undefined;
 }
 
 /** The single addresses that the rule compares with or translates to, whole ones and not networks. */
 export function addressesIn(rule: LazyRule): Ip[] {
-  return rule.expressions().flatMap((one, i, all) => {
-    const value = one.kind === "cmp" || one.kind === "immediate" ? one.data?.value : undefined;
-    const isMasked = all[i - 1]?.kind === "bitwise";
-    return value && !isMasked && (value.length === 4 || value.length === 16) && isAddress(all[i - 1], one.kind)
+  return rule.expressions().flatMap((expression, i, expressions) => {
+    const value = expression.kind === "cmp" || expression.kind === "immediate" ? expression.data?.value : undefined;
+    const isMasked = expressions[i - 1]?.kind === "bitwise";
+    return value && !isMasked && (value.length === 4 || value.length === 16) &&
+        isPacketAddress(expressions[i - 1], expression.kind)
       ? [ipFromBytes(value)]
       : [];
   });
 }
 
 /** What is compared has to come from the packet: a mark has four bytes as well. */
-function isAddress(loaded: Expression | undefined, kind: string): boolean {
-  return kind === "immediate" || loaded?.kind === "payload";
+function isPacketAddress(loadExpression: Expression | undefined, kind: string): boolean {
+  return kind === "immediate" || loadExpression?.kind === "payload";
 }
 
 /** True if no packet gets past the rule. */
-export function refusesAll(rule: LazyRule): boolean {
+export function dropsEverything(rule: LazyRule): boolean {
   // In the words of iptables, of nft(8), or without a word (0 is NF_DROP); a log may go before.
-  return /^(log |target LOG \S+ )?(target REJECT \S+|reject|verdict 0)$/.test(textOf(rule.expressions()));
+  return /^(log |target LOG \S+ )?(target REJECT \S+|reject|verdict 0)$/.test(normalizedText(rule.expressions()));
 }

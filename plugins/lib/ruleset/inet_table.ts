@@ -7,7 +7,6 @@
  */
 import { type Cidr, familyOf, networkOf, parseCidr } from "../../../ffi/address.ts";
 import {
-  commented,
   ifnameType,
   inetProto,
   inetService,
@@ -15,34 +14,35 @@ import {
   ipv6Addr,
   mapOf,
   setOf,
+  withComment,
 } from "../../../ffi/nft/datatypes.ts";
 import {
   accept,
+  ctStatusDnat,
   daddr,
-  destinationTranslated,
-  dnatFrom,
+  daddrIn,
+  dnatMap,
   dport,
   drop,
-  fromAnotherLink,
-  fromInterface,
-  fromNetwork,
-  goTo,
+  fibDaddrLocal,
+  fibDaddrNotOnIif,
+  fibSaddrNotOnIif,
+  gotoChain,
   ifnameField,
   iifname,
+  iifnameIs,
   inSet,
   jump,
   l4proto,
-  leave,
   masquerade,
-  ofVersion,
+  metaNfproto,
   oifname,
-  type Part,
+  returnFromChain,
   rule,
+  type RuleStatement,
   saddr,
-  toAnotherLink,
-  toNetwork,
-  toThisHost,
-  verdictFrom,
+  saddrIn,
+  vmap,
 } from "../../../ffi/nft/statements.ts";
 import {
   NF_INET_FORWARD,
@@ -56,38 +56,42 @@ import {
   NFPROTO_INET,
 } from "../../../ffi/nft/uapi.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
-import { type Creation, type OwnTable, requireTable } from "./table.ts";
-import type { Companion, SharedChain } from "./shared_chains.ts";
+import { requireTable, type TableBuilder, type TableDefinition } from "./table.ts";
+import type { ChainElement, SharedChain } from "./shared_chains.ts";
 
-const KEY = { family: NFPROTO_INET, table: "cni" };
+const INET_TABLE = { family: NFPROTO_INET, table: "cni" };
 /** Published ports whatever the address; a chain of its own, so that conditions on a port of one address can go on to it. */
 export const ANY_ADDRESS_CHAIN = "hostports_any_address";
 
 /** The strictest first. */
-const POLICIES = ["isolated", "same-bridge"] as const;
+const INGRESS_POLICIES = ["isolated", "same-bridge"] as const;
 
 /** `table inet cni` */
-export const ruleset: OwnTable = {
-  ...KEY,
+export const inetTable: TableDefinition = {
+  ...INET_TABLE,
   create(tx) {
-    tx.addTable({ family: KEY.family, name: KEY.table, comment: "Container networks; managed by cni" });
+    tx.addTable({ family: INET_TABLE.family, name: INET_TABLE.table, comment: "Container networks; managed by cni" });
     for (const family of [4, 6] as const) addMaps(tx, family);
-    const bridges = commented(setOf([ifnameType]), "Bridges with an ingressPolicy, which keep each other out");
-    tx.addSet({ ...KEY, name: "ingress_bridges", ...bridges });
-    for (const policy of POLICIES) {
-      const shape = commented(mapOf([ifnameType], "verdict"), `Bridges with ingressPolicy ${policy}`);
-      tx.addSet({ ...KEY, name: bridgesOf(policy), ...shape });
+    const bridges = withComment(setOf([ifnameType]), "Bridges with an ingressPolicy, which keep each other out");
+    tx.addSet({ ...INET_TABLE, name: "ingress_bridges", ...bridges });
+    for (const policy of INGRESS_POLICIES) {
+      const shape = withComment(mapOf([ifnameType], "verdict"), `Bridges with ingressPolicy ${policy}`);
+      tx.addSet({ ...INET_TABLE, name: bridgeSetName(policy), ...shape });
     }
-    tx.addChain({ ...KEY, name: "hostports", comment: "Published ports, first those of one address of the host" });
-    tx.addChain({ ...KEY, name: ANY_ADDRESS_CHAIN, comment: "Published ports of all addresses of the host" });
-    for (const each of baseChains()) tx.addChain({ ...KEY, ...each });
+    tx.addChain({
+      ...INET_TABLE,
+      name: "hostports",
+      comment: "Published ports, first those of one address of the host",
+    });
+    tx.addChain({ ...INET_TABLE, name: ANY_ADDRESS_CHAIN, comment: "Published ports of all addresses of the host" });
+    for (const each of baseChains()) tx.addChain({ ...INET_TABLE, ...each });
   },
   sentinel: { chain: "postrouting", rules: 4 },
-  rules: () => rules().map(([chain, ...parts]) => ({ chain, expressions: rule(...parts) })),
-  companionsOf: ingressCompanions,
+  rules: () => staticRules().map(([chain, ...parts]) => ({ chain, expressions: rule(...parts) })),
+  chainElementsOf: ingressChainElements,
 };
 
-function addMaps(tx: Creation, family: 4 | 6): void {
+function addMaps(tx: TableBuilder, family: 4 | 6): void {
   const address = family === 4 ? ipv4Addr : ipv6Addr;
   const port = [inetProto, inetService];
   const maps = {
@@ -111,7 +115,7 @@ function addMaps(tx: Creation, family: 4 | 6): void {
     ],
   } as const;
   for (const [name, [shape, comment]] of Object.entries(maps)) {
-    tx.addSet({ ...KEY, name: `${name}${family}`, ...commented(shape, comment) });
+    tx.addSet({ ...INET_TABLE, name: `${name}${family}`, ...withComment(shape, comment) });
   }
 }
 
@@ -149,59 +153,65 @@ const baseChains = () =>
     },
   ] as const;
 
-function rules(): [chain: string, ...Part[]][] {
+function staticRules(): [chain: string, ...RuleStatement[]][] {
   const loopback = parseCidr("127.0.0.0/8");
   return [
     // A port published on 127.0.0.1 needs route_localnet on the container's link, which lets neighbours send from and to 127.0.0.0/8.
     // Asked by link rather than by name, a VRF that has loopback addresses of its own keeps them.
-    ["guard", toNetwork(loopback), toAnotherLink(), drop()],
-    ["guard", fromNetwork(loopback), fromAnotherLink(), drop()],
+    ["guard", daddrIn(loopback), fibDaddrNotOnIif(), drop()],
+    ["guard", saddrIn(loopback), fibSaddrNotOnIif(), drop()],
     // What only passes through this host is nobody's published port.
-    ["prerouting", toThisHost(), jump("hostports")],
+    ["prerouting", fibDaddrLocal(), jump("hostports")],
     // The kernel delivers no answer to ::1 that came in by a link. Refused at once, a caller of "localhost" turns to 127.0.0.1.
-    ["output", toNetwork(parseCidr("::1/128")), leave()],
-    ["output", toThisHost(), jump("hostports")],
+    ["output", daddrIn(parseCidr("::1/128")), returnFromChain()],
+    ["output", fibDaddrLocal(), jump("hostports")],
     ...portRules((family) => [daddr(family), l4proto(), dport()], "hostports", "hostip_"),
-    ["hostports", goTo(ANY_ADDRESS_CHAIN)],
+    ["hostports", gotoChain(ANY_ADDRESS_CHAIN)],
     ...portRules(() => [l4proto(), dport()], ANY_ADDRESS_CHAIN, ""),
     // By bridge, so that nobody gets past by taking another address; an isolated bridge stays so whatever else is on it.
-    ...POLICIES.map((policy): [string, ...Part[]] => ["forward", verdictFrom([oifname()], bridgesOf(policy))]),
-    ...([4, 6] as const).map((family): [string, ...Part[]] => [
+    ...INGRESS_POLICIES.map((
+      policy,
+    ): [string, ...RuleStatement[]] => ["forward", vmap([oifname()], bridgeSetName(policy))]),
+    ...([4, 6] as const).map((family): [string, ...RuleStatement[]] => [
       "forward",
-      verdictFrom([daddr(family)], `ingress${family}`),
+      vmap([daddr(family)], `ingress${family}`),
     ]),
-    ...([4, 6] as const).map((family): [string, ...Part[]] => [
+    ...([4, 6] as const).map((family): [string, ...RuleStatement[]] => [
       "postrouting",
-      destinationTranslated(),
-      verdictFrom([daddr(family)], `hairpin${family}`),
+      ctStatusDnat(),
+      vmap([daddr(family)], `hairpin${family}`),
     ]),
-    ...([4, 6] as const).map((family): [string, ...Part[]] => [
+    ...([4, 6] as const).map((family): [string, ...RuleStatement[]] => [
       "postrouting",
-      verdictFrom([saddr(family)], `masquerade${family}`),
+      vmap([saddr(family)], `masquerade${family}`),
     ]),
   ];
 }
 
-type Fields = Parameters<typeof dnatFrom>[1];
+type LookupFields = Parameters<typeof dnatMap>[1];
 
 /** Published ports of one kind: first what has conditions, then all. */
-function portRules(fields: (family: 4 | 6) => Fields, chain: string, prefix: string): [chain: string, ...Part[]][] {
-  return ([4, 6] as const).flatMap((family): [string, ...Part[]][] => [
-    [chain, ofVersion(family), verdictFrom(fields(family), `${prefix}conditions${family}`)],
-    [chain, dnatFrom(family, fields(family), `${prefix}hostports${family}`)],
+function portRules(
+  fields: (family: 4 | 6) => LookupFields,
+  chain: string,
+  prefix: string,
+): [chain: string, ...RuleStatement[]][] {
+  return ([4, 6] as const).flatMap((family): [string, ...RuleStatement[]][] => [
+    [chain, metaNfproto(family), vmap(fields(family), `${prefix}conditions${family}`)],
+    [chain, dnatMap(family, fields(family), `${prefix}hostports${family}`)],
   ]);
 }
 
 /** The subnet as part of a chain's name, as nft(8) reads it back: it takes no colons. */
-const nameOf = (subnet: Cidr): string => subnet.replaceAll(":", "-");
+const subnetChainName = (subnet: Cidr): string => subnet.replaceAll(":", "-");
 
 /** Hides addresses of the subnet behind the host, except within the subnet and to groups. */
 export function masqueradeChain(address: Cidr): SharedChain {
   const subnet = networkOf(address);
   const groups = parseCidr(familyOf(subnet) === 4 ? "224.0.0.0/4" : "ff00::/8");
   return {
-    name: `masquerade-${nameOf(subnet)}`,
-    rules: [rule(toNetwork(subnet), leave()), rule(toNetwork(groups), leave()), rule(masquerade())],
+    name: `masquerade-${subnetChainName(subnet)}`,
+    rules: [rule(daddrIn(subnet), returnFromChain()), rule(daddrIn(groups), returnFromChain()), rule(masquerade())],
   };
 }
 
@@ -211,20 +221,20 @@ export function masqueradeChain(address: Cidr): SharedChain {
  */
 export function hairpinChain(address: Cidr): SharedChain {
   const subnet = networkOf(address);
-  const loopback = familyOf(subnet) === 4 ? [rule(fromNetwork(parseCidr("127.0.0.0/8")), masquerade())] : [];
-  return { name: `hairpin-${nameOf(subnet)}`, rules: [rule(fromNetwork(subnet), masquerade()), ...loopback] };
+  const loopback = familyOf(subnet) === 4 ? [rule(saddrIn(parseCidr("127.0.0.0/8")), masquerade())] : [];
+  return { name: `hairpin-${subnetChainName(subnet)}`, rules: [rule(saddrIn(subnet), masquerade()), ...loopback] };
 }
 
 /** Hides everybody who calls a published port. */
-export function hairpinEverybodyChain(): SharedChain {
+export function hairpinAllChain(): SharedChain {
   return { name: "hairpin-everybody", rules: [rule(masquerade())] };
 }
 
 /** Who may call containers of a bridge: those of no other bridge that has such a policy, or none of these bridges at all. */
-export type BridgePolicy = (typeof POLICIES)[number];
+export type BridgeIngressPolicy = (typeof INGRESS_POLICIES)[number];
 
-const bridgesOf = (policy: BridgePolicy): string => `${policy.replace("-", "_")}_bridges`;
-const ingressName = (policy: BridgePolicy, bridge: string): string => `ingress-${policy}-${bridge}`;
+const bridgeSetName = (policy: BridgeIngressPolicy): string => `${policy.replace("-", "_")}_bridges`;
+const ingressChainName = (policy: BridgeIngressPolicy, bridge: string): string => `ingress-${policy}-${bridge}`;
 
 /** Lets everybody in. */
 export function openIngressChain(): SharedChain {
@@ -232,50 +242,50 @@ export function openIngressChain(): SharedChain {
     name: "ingress-open",
     rules: [rule(accept())],
     comment: "Containers that everybody may call",
-    isFinal: true,
+    usesGoto: true,
   };
 }
 
 /** Keeps out whoever comes from a bridge that has a policy; as `same-bridge`, except from the same bridge. */
-export function bridgeIngressChain(policy: BridgePolicy, bridge: string): SharedChain {
+export function bridgeIngressChain(policy: BridgeIngressPolicy, bridge: string): SharedChain {
   const rules = [rule(inSet([iifname()], "ingress_bridges"), drop())];
-  if (policy === "same-bridge") rules.unshift(rule(fromInterface(bridge), accept()));
-  return { name: ingressName(policy, bridge), rules, isFinal: true };
+  if (policy === "same-bridge") rules.unshift(rule(iifnameIs(bridge), accept()));
+  return { name: ingressChainName(policy, bridge), rules, usesGoto: true };
 }
 
 /** The chain of this name that keeps out more than `policy` does, `open` or one of a bridge; undefined if that is not what it does. */
-export function stricterIngressChain(policy: "open" | BridgePolicy, name: string): SharedChain | undefined {
-  const stricter = policy === "open" ? POLICIES : POLICIES.slice(0, POLICIES.indexOf(policy));
-  for (const each of stricter) {
-    const bridge = bridgeIn(each, name);
-    if (bridge !== undefined) return bridgeIngressChain(each, bridge);
+export function stricterIngressChain(policy: "open" | BridgeIngressPolicy, name: string): SharedChain | undefined {
+  const stricter = policy === "open" ? INGRESS_POLICIES : INGRESS_POLICIES.slice(0, INGRESS_POLICIES.indexOf(policy));
+  for (const stricterPolicy of stricter) {
+    const bridge = bridgeOfChain(stricterPolicy, name);
+    if (bridge !== undefined) return bridgeIngressChain(stricterPolicy, bridge);
   }
   return undefined;
 }
 
 /** The bridge that the chain is about, if it is one for this policy. */
-function bridgeIn(policy: BridgePolicy, chain: string): string | undefined {
-  const bridge = chain.slice(ingressName(policy, "").length);
-  return chain === ingressName(policy, bridge) ? bridge : undefined;
+function bridgeOfChain(policy: BridgeIngressPolicy, chain: string): string | undefined {
+  const bridge = chain.slice(ingressChainName(policy, "").length);
+  return chain === ingressChainName(policy, bridge) ? bridge : undefined;
 }
 
-function ingressCompanions(chain: string): Companion[] {
-  return POLICIES.flatMap((policy, i): Companion[] => {
-    const bridge = bridgeIn(policy, chain);
+function ingressChainElements(chain: string): ChainElement[] {
+  return INGRESS_POLICIES.flatMap((policy, i): ChainElement[] => {
+    const bridge = bridgeOfChain(policy, chain);
     if (bridge === undefined) return [];
     const key = ifnameField(bridge);
     const comment = `ingressPolicy ${policy}`;
-    const alsoOf = ingressName(POLICIES[1 - i]!, bridge);
-    return [{ set: bridgesOf(policy), key, leads: true, comment }, {
+    const alsoOfChain = ingressChainName(INGRESS_POLICIES[1 - i]!, bridge);
+    return [{ set: bridgeSetName(policy), key, jumpsToChain: true, comment }, {
       set: "ingress_bridges",
       key,
-      alsoOf,
+      alsoOfChain,
       comment: "ingressPolicy",
     }];
   });
 }
 
 /** Makes sure that the rules are there, or that the kernel would take them, without changing anything. @throws {CniError} code 50 */
-export function requireRuleset(nl: Netlink): void {
-  requireTable(nl, ruleset);
+export function requireInetTable(nl: Netlink): void {
+  requireTable(nl, inetTable);
 }

@@ -1,21 +1,21 @@
 import { expect, test } from "bun:test";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import { SystemError } from "../../../ffi/sys/error.ts";
-import { inNetns, netnsTest } from "../../../testing/netns.ts";
+import { netnsTest, runInNetns } from "../../../testing/netns.ts";
 import { parseCidr, parseMac } from "../../../ffi/address.ts";
 import { CniError } from "../../../spec/error.ts";
 import { addMasquerade, checkMasquerade } from "./masquerade.ts";
-import { requireRuleset } from "./inet_table.ts";
+import { requireInetTable } from "./inet_table.ts";
 import { addSpoofCheck, requireSpoofCheck } from "./spoof_check.ts";
 
 const owner = { network: "web", containerId: "a", ifname: "eth0" };
 const addresses = [parseCidr("10.88.0.2/16")];
 
 netnsTest("requireRuleset() tries the rules and changes nothing", ({ host }) => {
-  requireRuleset(host.nft);
-  expect(inNetns(host, "nft", "list", "ruleset")).toBe("");
+  requireInetTable(host.nft);
+  expect(runInNetns(host, "nft", "list", "ruleset")).toBe("");
   addMasquerade(host.nft, owner, addresses);
-  requireRuleset(host.nft);
+  requireInetTable(host.nft);
 });
 
 test("requireRuleset() answers with code 50 where nf_tables cannot be used", () => {
@@ -28,7 +28,7 @@ test("requireRuleset() answers with code 50 where nf_tables cannot be used", () 
     [Symbol.dispose]: () => {},
   };
   try {
-    requireRuleset(refusing);
+    requireInetTable(refusing);
     expect.unreachable();
   } catch (error) {
     expect(error).toBeInstanceOf(CniError);
@@ -39,20 +39,20 @@ test("requireRuleset() answers with code 50 where nf_tables cannot be used", () 
 
 netnsTest("a chain that somebody emptied is noticed, one that somebody added to is not", ({ host }) => {
   addMasquerade(host.nft, owner, addresses);
-  inNetns(host, "nft", "add", "rule", "inet", "cni", "postrouting", "counter");
+  runInNetns(host, "nft", "add", "rule", "inet", "cni", "postrouting", "counter");
   checkMasquerade(host.nft, owner, addresses);
-  inNetns(host, "nft", "flush", "chain", "inet", "cni", "postrouting");
+  runInNetns(host, "nft", "flush", "chain", "inet", "cni", "postrouting");
   expect(() => checkMasquerade(host.nft, owner, addresses)).toThrow(
     'Check failed: the ruleset\'s chain "postrouting" has 0 rules, expected 4',
   );
 });
 
 netnsTest("a foreign table of the same name is reported, not changed", ({ host }) => {
-  inNetns(host, "nft", "add table inet cni");
+  runInNetns(host, "nft", "add table inet cni");
   expect(() => addMasquerade(host.nft, owner, addresses)).toThrow(
     'Cannot use the ruleset: its chain "postrouting" has 0 rules, expected 4',
   );
-  expect(inNetns(host, "nft", "list", "ruleset")).toBe("table inet cni {\n}\n");
+  expect(runInNetns(host, "nft", "list", "ruleset")).toBe("table inet cni {\n}\n");
 });
 
 netnsTest(
@@ -60,25 +60,25 @@ netnsTest(
   ({ host }) => {
     addMasquerade(host.nft, owner, addresses);
     const other = { ...owner, containerId: "b" };
-    inNetns(host, "nft", "flush", "table", "inet", "cni");
-    const before = inNetns(host, "nft", "list", "ruleset");
-    expect(() => requireRuleset(host.nft)).toThrow('its chain "guard" has 0 rules, expected 2');
+    runInNetns(host, "nft", "flush", "table", "inet", "cni");
+    const before = runInNetns(host, "nft", "list", "ruleset");
+    expect(() => requireInetTable(host.nft)).toThrow('its chain "guard" has 0 rules, expected 2');
     expect(() => addMasquerade(host.nft, other, [parseCidr("10.88.0.3/16")])).toThrow(
       'its chain "postrouting" has 0 rules, expected 4',
     );
-    expect(inNetns(host, "nft", "list", "ruleset")).toBe(before);
-    inNetns(host, "nft", "delete", "table", "inet", "cni");
+    expect(runInNetns(host, "nft", "list", "ruleset")).toBe(before);
+    runInNetns(host, "nft", "delete", "table", "inet", "cni");
     addMasquerade(host.nft, other, [parseCidr("10.88.0.3/16")]);
-    requireRuleset(host.nft);
+    requireInetTable(host.nft);
   },
 );
 
 netnsTest("STATUS of a single chain that was flushed names it with code 50", ({ host }) => {
   addMasquerade(host.nft, owner, addresses);
-  inNetns(host, "nft", "flush", "chain", "inet", "cni", "hostports");
+  runInNetns(host, "nft", "flush", "chain", "inet", "cni", "hostports");
   let error: unknown;
   try {
-    requireRuleset(host.nft);
+    requireInetTable(host.nft);
   } catch (thrown) {
     error = thrown;
   }
@@ -90,11 +90,11 @@ netnsTest("STATUS of a single chain that was flushed names it with code 50", ({ 
 
 netnsTest("the spoof check's table is reported when it was flushed", ({ host }) => {
   requireSpoofCheck(host.nft);
-  expect(inNetns(host, "nft", "list", "ruleset")).toBe("");
+  expect(runInNetns(host, "nft", "list", "ruleset")).toBe("");
   const mac = parseMac("0a:00:00:00:00:01");
   addSpoofCheck(host.nft, owner, "veth1", mac);
   requireSpoofCheck(host.nft);
-  inNetns(host, "nft", "flush", "table", "bridge", "cni");
+  runInNetns(host, "nft", "flush", "table", "bridge", "cni");
   const lost = 'its chain "prerouting" has 0 rules, expected 1';
   expect(() => requireSpoofCheck(host.nft)).toThrow(lost);
   expect(() => addSpoofCheck(host.nft, { ...owner, containerId: "b" }, "veth2", mac)).toThrow(lost);
@@ -103,12 +103,12 @@ netnsTest("the spoof check's table is reported when it was flushed", ({ host }) 
 netnsTest("nft(8) shows what every set, map and chain is for", ({ host }) => {
   addMasquerade(host.nft, owner, addresses);
   addSpoofCheck(host.nft, owner, "veth1", parseMac("0a:00:00:00:00:01"));
-  const listing = inNetns(host, "nft", "list", "ruleset");
+  const listing = runInNetns(host, "nft", "list", "ruleset");
   const all = [...listing.matchAll(/^(?:table|\t(?:set|map|chain)) (.*) \{\n([^]*?)\n\t?\}/gm)];
   expect(all.length).toBeGreaterThan(25);
   // Its rules say what a shared chain is for.
   const mute = all.filter(([, name, body]) => !name!.startsWith("masquerade-") && !/^\t+comment "[A-Z]/m.test(body!));
   expect(mute.map(([, name]) => name)).toEqual([]);
-  inNetns(host, "sh", "-c", "nft list ruleset >/tmp/$$ && nft flush ruleset && nft -f /tmp/$$; rm /tmp/$$");
-  expect(inNetns(host, "nft", "list", "ruleset")).toBe(listing);
+  runInNetns(host, "sh", "-c", "nft list ruleset >/tmp/$$ && nft flush ruleset && nft -f /tmp/$$; rm /tmp/$$");
+  expect(runInNetns(host, "nft", "list", "ruleset")).toBe(listing);
 });

@@ -4,13 +4,13 @@ import bandwidth from "../../bandwidth/plugin.ts";
 import bridge from "../../bridge/plugin.ts";
 import firewall from "../../firewall/plugin.ts";
 import type { AnyPlugin } from "../protocol/serve.ts";
-import { networkTest } from "../../../testing/bridge_network.ts";
+import { bridgeNetworkTest } from "../../../testing/bridge_network.ts";
 import portmap from "../../portmap/plugin.ts";
-import { elements, listing, publishing } from "../../../testing/portmap.ts";
+import { nftElements, nftListRuleset, portMappingConfig } from "../../../testing/portmap.ts";
 import ptp from "../../ptp/plugin.ts";
 
 const LONG = { name: "n".repeat(200), containerId: "x".repeat(64) };
-const PORTS = publishing([{ hostPort: 8080, containerPort: 80 }]);
+const PORTS = portMappingConfig([{ hostPort: 8080, containerPort: 80 }]);
 
 const CALLS: readonly (readonly [string, AnyPlugin, object])[] = [
   ["portmap", portmap, PORTS],
@@ -27,27 +27,27 @@ const CALLS: readonly (readonly [string, AnyPlugin, object])[] = [
 ];
 
 for (const [name, plugin, config] of CALLS) {
-  networkTest(`DEL and GC of ${name} get along with names that ADD finds too long`, (network) => {
+  bridgeNetworkTest(`DEL and GC of ${name} get along with names that ADD finds too long`, (network) => {
     const { host, call } = network;
     const [container, other] = [network.container(2), network.container(3)];
     for (const each of [portmap, firewall]) {
       call(each, "ADD", each === portmap ? PORTS : {}, { container: other, containerId: "other" });
     }
-    const before = listing(host);
+    const before = nftListRuleset(host);
     const long = { ...config, name: LONG.name };
     for (const result of [{ container }, {}]) {
       call(plugin, "DEL", long, { ...result, containerId: LONG.containerId, ifname: "eth9" });
     }
     const stays = [{ containerID: "x".repeat(240), ifname: "eth0" }];
     call(plugin, "GC", { ...long, "cni.dev/valid-attachments": stays });
-    expect(listing(host)).toBe(before);
+    expect(nftListRuleset(host)).toBe(before);
     call(plugin, "GC", {
       ...config,
       "cni.dev/valid-attachments": [{ containerID: "other", ifname: "eth0" }, ...stays],
     });
-    expect(listing(host)).toBe(before);
+    expect(nftListRuleset(host)).toBe(before);
     call(plugin, "GC", { ...config, "cni.dev/valid-attachments": stays });
-    if (plugin === portmap) expect(elements(host).filter((each) => each.startsWith("hostports"))).toEqual([]);
+    if (plugin === portmap) expect(nftElements(host).filter((each) => each.startsWith("hostports"))).toEqual([]);
     return Promise.resolve();
   });
 }

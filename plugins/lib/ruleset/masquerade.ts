@@ -7,29 +7,29 @@ import { type Cidr, familyOf, type Ip, ipBytes, ipOf } from "../../../ffi/addres
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import {
   checkElements,
-  deadOf,
   ensureElements,
+  isStaleIn,
   removeElements,
   restoreElements,
   type WantedElement,
 } from "./elements.ts";
-import { networkPrefix, oneOf, type Owner, sameOwner } from "../protocol/owner.ts";
+import { isOneOfOwners, type Owner, ownerPrefix, sameOwner } from "../protocol/owner.ts";
 import { cleanUp } from "../protocol/plugin.ts";
 import {
-  collectReferenceMasquerade,
+  gcReferenceMasquerade,
+  ownersWithReferenceMasquerade,
   removeReferenceMasquerade,
-  withReferenceMasquerade,
 } from "../compat/masquerade.ts";
-import { masqueradeChain, ruleset } from "./inet_table.ts";
+import { inetTable, masqueradeChain } from "./inet_table.ts";
 
-const setOf = (address: Ip | Cidr): string => `masquerade${familyOf(address)}`;
-const keyOf = (address: Ip | Cidr): Uint8Array =>
+const masqueradeSet = (address: Ip | Cidr): string => `masquerade${familyOf(address)}`;
+const addressKey = (address: Ip | Cidr): Uint8Array =>
   ipBytes(address.includes("/") ? ipOf(address as Cidr) : address as Ip);
 
-function wanted(addresses: readonly Cidr[]): WantedElement[] {
+function masqueradeElements(addresses: readonly Cidr[]): WantedElement[] {
   return addresses.map((address) => ({
-    set: setOf(address),
-    key: keyOf(address),
+    set: masqueradeSet(address),
+    key: addressKey(address),
     chain: masqueradeChain(address),
     title: `masquerading of ${ipOf(address)}`,
   }));
@@ -37,12 +37,12 @@ function wanted(addresses: readonly Cidr[]): WantedElement[] {
 
 /** Masquerades what comes from these addresses; one that another attachment still has is taken over. @throws {NetlinkError} */
 export function addMasquerade(nl: Netlink, owner: Owner, addresses: readonly Cidr[]): void {
-  ensureElements(nl, ruleset, owner, wanted(addresses));
+  ensureElements(nl, inetTable, owner, masqueradeElements(addresses));
 }
 
 /** Puts back what {@linkcode addMasquerade} made and is missing. @returns what that was, in words @throws {TakenError} @throws {NetlinkError} */
 export function restoreMasquerade(nl: Netlink, owner: Owner, addresses: readonly Cidr[]): string[] {
-  return restoreElements(nl, ruleset, owner, wanted(addresses));
+  return restoreElements(nl, inetTable, owner, masqueradeElements(addresses));
 }
 
 /**
@@ -54,7 +54,7 @@ export function restoreMasquerade(nl: Netlink, owner: Owner, addresses: readonly
  */
 export function removeMasquerade(nl: Netlink, owner: Owner, addresses?: readonly (Ip | Cidr)[]): void {
   cleanUp(
-    () => removeOwnMasquerade(nl, owner, addresses),
+    () => removeMasqueradeElements(nl, owner, addresses),
     () => removeReferenceMasquerade(nl, owner, addresses),
   );
 }
@@ -65,32 +65,32 @@ export function removeMasquerade(nl: Netlink, owner: Owner, addresses?: readonly
  * @returns those for which the reference plugin has set up something, which is still there
  * @throws {NetlinkError}
  */
-export function removeMasqueradeOfMany(nl: Netlink, network: string, owners: readonly Owner[]): ReadonlySet<Owner> {
-  const sets = ["masquerade4", "masquerade6"].map((set) => ({ set, commented: networkPrefix(network) }));
-  removeElements(nl, ruleset, sets, oneOf(owners));
-  return withReferenceMasquerade(nl, owners);
+export function removeMasqueradeBatch(nl: Netlink, network: string, owners: readonly Owner[]): ReadonlySet<Owner> {
+  const selectors = ["masquerade4", "masquerade6"].map((set) => ({ set, commented: ownerPrefix(network) }));
+  removeElements(nl, inetTable, selectors, isOneOfOwners(owners));
+  return ownersWithReferenceMasquerade(nl, owners);
 }
 
 /** As {@linkcode removeMasquerade}, without a question for what the reference plugin has set up. @throws {NetlinkError} */
-export function removeOwnMasquerade(nl: Netlink, owner: Owner, addresses?: readonly (Ip | Cidr)[]): void {
-  const selections = ["masquerade4", "masquerade6"].map((set) => ({
+export function removeMasqueradeElements(nl: Netlink, owner: Owner, addresses?: readonly (Ip | Cidr)[]): void {
+  const selectors = ["masquerade4", "masquerade6"].map((set) => ({
     set,
     // A result that names no address of the interface says nothing about what there is.
-    ...addresses?.length && { keys: addresses.filter((each) => setOf(each) === set).map(keyOf) },
+    ...addresses?.length && { keys: addresses.filter((element) => masqueradeSet(element) === set).map(addressKey) },
   }));
-  removeElements(nl, ruleset, selections, (other) => sameOwner(other, owner));
+  removeElements(nl, inetTable, selectors, (elementOwner) => sameOwner(elementOwner, owner));
 }
 
 /** @throws {CniError} if what {@linkcode addMasquerade} made is not there any more */
 export function checkMasquerade(nl: Netlink, owner: Owner, addresses: readonly Cidr[]): void {
-  checkElements(nl, ruleset, owner, wanted(addresses));
+  checkElements(nl, inetTable, owner, masqueradeElements(addresses));
 }
 
 /** Stops masquerading for all attachments of a network that are not among the valid ones, the reference plugin's included. @throws {NetlinkError} */
-export function collectMasquerade(nl: Netlink, network: string, valid: readonly Omit<Owner, "network">[]): void {
-  const sets = [{ set: "masquerade4" }, { set: "masquerade6" }];
+export function gcMasquerade(nl: Netlink, network: string, validAttachments: readonly Omit<Owner, "network">[]): void {
+  const selectors = [{ set: "masquerade4" }, { set: "masquerade6" }];
   cleanUp(
-    () => void removeElements(nl, ruleset, sets, deadOf(network, valid)),
-    () => collectReferenceMasquerade(nl, network, valid),
+    () => void removeElements(nl, inetTable, selectors, isStaleIn(network, validAttachments)),
+    () => gcReferenceMasquerade(nl, network, validAttachments),
   );
 }

@@ -1,12 +1,12 @@
 import { expect } from "bun:test";
 import { parseCidr } from "../../../ffi/address.ts";
 import { type Netlink, NETLINK_NETFILTER, openNetlink } from "../../../ffi/netlink/socket.ts";
-import { losing } from "../../../testing/netlink.ts";
-import { inNetns, netnsTest } from "../../../testing/netns.ts";
-import { askTcp, askUdp, serveTcp, serveUdp, SHORTLY_MS } from "../../../testing/traffic.ts";
-import { addMasquerade, checkMasquerade, collectMasquerade, removeMasquerade } from "./masquerade.ts";
+import { lossySocket } from "../../../testing/netlink.ts";
+import { netnsTest, runInNetns } from "../../../testing/netns.ts";
+import { NO_ANSWER_TIMEOUT_MS, requestTcp, requestUdp, serveTcp, serveUdp } from "../../../testing/traffic.ts";
+import { addMasquerade, checkMasquerade, gcMasquerade, removeMasquerade } from "./masquerade.ts";
 import type { Owner } from "../protocol/owner.ts";
-import { networkTest } from "../../../testing/bridge_network.ts";
+import { bridgeNetworkTest } from "../../../testing/bridge_network.ts";
 
 const ownerOf = (containerId: string, network = "web"): Owner => ({ network, containerId, ifname: "eth0" });
 const A = ownerOf("a");
@@ -22,49 +22,49 @@ function state(listing: string): { elements: string[]; chains: string[] } {
   };
 }
 
-networkTest("addMasquerade() lets containers reach the outside under the host's address", async (network) => {
+bridgeNetworkTest("addMasquerade() lets containers reach the outside under the host's address", async (network) => {
   const { host, outside } = network;
   const c1 = network.container(2);
   const c2 = network.container(3);
   using _tcp = serveTcp(outside, "outside", 80);
   using _udp = await serveUdp(outside, "outside", 53);
   using _sibling = serveTcp(c2.netns, "sibling", 80);
-  expect(await askTcp(c1.netns, "192.0.2.2", 80, SHORTLY_MS)).toBeUndefined();
+  expect(await requestTcp(c1.netns, "192.0.2.2", 80, NO_ANSWER_TIMEOUT_MS)).toBeUndefined();
   addMasquerade(host.nft, A, c1.addresses);
-  for (const ask of [() => askTcp(c1.netns, "192.0.2.2", 80), () => askUdp(c1.netns, "192.0.2.2", 53)]) {
+  for (const ask of [() => requestTcp(c1.netns, "192.0.2.2", 80), () => requestUdp(c1.netns, "192.0.2.2", 53)]) {
     expect(await ask()).toBe("outside 192.0.2.1");
   }
-  expect(await askTcp(c1.netns, "2001:db8::2", 80)).toBe("outside 2001:db8::1");
-  expect(await askUdp(c1.netns, "2001:db8::2", 53)).toBe("outside 2001:db8::1");
-  expect(await askTcp(c1.netns, c2.v4, 80)).toBe("sibling 10.88.0.2");
-  expect(await askTcp(c2.netns, "192.0.2.2", 80, SHORTLY_MS)).toBeUndefined();
+  expect(await requestTcp(c1.netns, "2001:db8::2", 80)).toBe("outside 2001:db8::1");
+  expect(await requestUdp(c1.netns, "2001:db8::2", 53)).toBe("outside 2001:db8::1");
+  expect(await requestTcp(c1.netns, c2.v4, 80)).toBe("sibling 10.88.0.2");
+  expect(await requestTcp(c2.netns, "192.0.2.2", 80, NO_ANSWER_TIMEOUT_MS)).toBeUndefined();
   removeMasquerade(host.nft, A, c1.addresses);
-  expect(await askTcp(c1.netns, "192.0.2.2", 80, SHORTLY_MS)).toBeUndefined();
+  expect(await requestTcp(c1.netns, "192.0.2.2", 80, NO_ANSWER_TIMEOUT_MS)).toBeUndefined();
 });
 
 netnsTest("removeMasquerade() with a result that names no address removes all that is the owner's", ({ host }) => {
   addMasquerade(host.nft, A, [v4, v6]);
   removeMasquerade(host.nft, A, []);
-  expect(state(inNetns(host, "nft", "list", "ruleset"))).toEqual({ elements: [], chains: [] });
+  expect(state(runInNetns(host, "nft", "list", "ruleset"))).toEqual({ elements: [], chains: [] });
 });
 
 netnsTest("masquerading is added and removed whichever answer of the kernel is lost", ({ host }) => {
-  const look = () => state(inNetns(host, "nft", "list", "ruleset"));
+  const look = () => state(runInNetns(host, "nft", "list", "ruleset"));
   addMasquerade(host.nft, A, [v4, v6]);
   const added = look();
   for (let number = 0; number < 12; number++) {
-    removeMasquerade(losing(host.nft, number), A, [v4, v6]);
+    removeMasquerade(lossySocket(host.nft, number), A, [v4, v6]);
     expect(look()).toEqual({ elements: [], chains: [] });
-    addMasquerade(losing(host.nft, number), A, [v4, v6]);
+    addMasquerade(lossySocket(host.nft, number), A, [v4, v6]);
     expect(look()).toEqual(added);
   }
 });
 
 netnsTest("masquerading is added once, found, and removed with its chains", ({ host }) => {
   const nl = host.nft;
-  const list = () => inNetns(host, "nft", "list", "ruleset");
+  const list = () => runInNetns(host, "nft", "list", "ruleset");
   removeMasquerade(nl, A);
-  collectMasquerade(nl, "web", []);
+  gcMasquerade(nl, "web", []);
   expect(list()).toBe("");
   expect(() => checkMasquerade(nl, A, [v4])).toThrow(/masquerading of 10\.88\.0\.2 is missing/);
   addMasquerade(nl, A, [v4, v6]);
@@ -98,7 +98,7 @@ netnsTest("an address that comes twice is masqueraded once", ({ host }) => {
   const twice = [v4, v6, v4, parseCidr("10.88.0.2/24")];
   addMasquerade(nl, A, twice);
   addMasquerade(nl, A, twice);
-  expect(state(inNetns(host, "nft", "list", "ruleset"))).toEqual({
+  expect(state(runInNetns(host, "nft", "list", "ruleset"))).toEqual({
     elements: [
       '10.88.0.2 comment "web a eth0" : jump masquerade-10.88.0.0/16',
       'fd88::2 comment "web a eth0" : jump masquerade-fd88--/64',
@@ -107,7 +107,7 @@ netnsTest("an address that comes twice is masqueraded once", ({ host }) => {
   });
   checkMasquerade(nl, A, twice);
   removeMasquerade(nl, A, twice);
-  expect(state(inNetns(host, "nft", "list", "ruleset"))).toEqual({ elements: [], chains: [] });
+  expect(state(runInNetns(host, "nft", "list", "ruleset"))).toEqual({ elements: [], chains: [] });
 });
 
 netnsTest("a late DEL takes nothing from the container that has the address now", ({ host }) => {
@@ -124,7 +124,7 @@ netnsTest("a late DEL takes nothing from the container that has the address now"
 netnsTest("an address that moves to another subnet leaves no chain behind", ({ host }) => {
   addMasquerade(host.nft, A, [v4]);
   addMasquerade(host.nft, B, [parseCidr("10.88.0.2/24")]);
-  expect(state(inNetns(host, "nft", "list", "ruleset"))).toEqual({
+  expect(state(runInNetns(host, "nft", "list", "ruleset"))).toEqual({
     elements: ['10.88.0.2 comment "web b eth0" : jump masquerade-10.88.0.0/24'],
     chains: ["masquerade-10.88.0.0/24"],
   });
@@ -136,8 +136,8 @@ netnsTest("collectMasquerade() removes what belongs to dead attachments of the n
   addMasquerade(nl, B, [parseCidr("10.88.0.3/16")]);
   addMasquerade(nl, { ...A, ifname: "net1" }, [parseCidr("10.88.0.4/16")]);
   addMasquerade(nl, ownerOf("a", "other"), [parseCidr("10.88.0.5/16")]);
-  collectMasquerade(nl, "web", [{ containerId: "a", ifname: "eth0" }]);
-  expect(state(inNetns(host, "nft", "list", "ruleset")).elements).toEqual([
+  gcMasquerade(nl, "web", [{ containerId: "a", ifname: "eth0" }]);
+  expect(state(runInNetns(host, "nft", "list", "ruleset")).elements).toEqual([
     '10.88.0.2 comment "web a eth0" : jump masquerade-10.88.0.0/16',
     '10.88.0.5 comment "other a eth0" : jump masquerade-10.88.0.0/16',
   ]);
@@ -148,14 +148,14 @@ netnsTest(
   ({ host, container }) => {
     const nl = host.nft;
     const addresses = Array.from({ length: 500 }, (_, i) => parseCidr(`10.88.${i >> 8}.${i & 255}/16`));
-    const rules = () => inNetns(host, "nft", "list", "ruleset").replace(/elements = \{[^}]*\}/g, "");
+    const rules = () => runInNetns(host, "nft", "list", "ruleset").replace(/elements = \{[^}]*\}/g, "");
     addMasquerade(nl, A, addresses.slice(0, 1));
     const one = rules().replaceAll(/\n\t\t\n/g, "\n");
     addresses.forEach((address, i) => addMasquerade(nl, ownerOf(`c${i}`), [address]));
     expect(rules().replaceAll(/\n\t\t\n/g, "\n")).toBe(one);
-    const listing = inNetns(host, "nft", "list", "ruleset");
+    const listing = runInNetns(host, "nft", "list", "ruleset");
     container.run(() => Bun.spawnSync(["nft", "-f", "-"], { stdin: Buffer.from(listing) }));
-    expect(inNetns(container, "nft", "list", "ruleset")).toBe(listing);
+    expect(runInNetns(container, "nft", "list", "ruleset")).toBe(listing);
   },
 );
 

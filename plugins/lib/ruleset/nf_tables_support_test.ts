@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import { SystemError } from "../../../ffi/sys/error.ts";
-import { removeRules } from "./nf_tables_support.ts";
+import { removeRulesIfSupported } from "./nf_tables_support.ts";
 
 const EPROTONOSUPPORT = 93, EINVAL = 22, EPERM = 1;
 /** A host whose kernel has nothing for rules. */
@@ -15,12 +15,12 @@ const failing = (errno: number) => () => {
 };
 
 test("rules that nobody asks for are no matter where the kernel knows none", () => {
-  removeRules(without, false, () => {});
-  removeRules({ nft: {} as Netlink }, false, failing(EINVAL));
-  expect(() => removeRules(without, true, () => {})).toThrow(SystemError);
-  expect(() => removeRules({ nft: {} as Netlink }, true, failing(EINVAL))).toThrow(SystemError);
+  removeRulesIfSupported(without, false, () => {});
+  removeRulesIfSupported({ nft: {} as Netlink }, false, failing(EINVAL));
+  expect(() => removeRulesIfSupported(without, true, () => {})).toThrow(SystemError);
+  expect(() => removeRulesIfSupported({ nft: {} as Netlink }, true, failing(EINVAL))).toThrow(SystemError);
 });
 
 test("what keeps rules from being removed is told, also where nobody asks for them", () => {
-  expect(() => removeRules({ nft: {} as Netlink }, false, failing(EPERM))).toThrow(SystemError);
+  expect(() => removeRulesIfSupported({ nft: {} as Netlink }, false, failing(EPERM))).toThrow(SystemError);
 });

@@ -8,14 +8,14 @@ import { type Transaction, transaction } from "../../../ffi/nft/transaction.ts";
 import { NFPROTO_BRIDGE } from "../../../ffi/nft/uapi.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import { CniError, Code } from "../../../spec/error.ts";
-import { bridgeRuleset } from "./bridge_table.ts";
-import { mendChain } from "./chain_rules.ts";
-import { type Creation, listLosses, type OwnTable } from "./table.ts";
-import { untilUndisturbed } from "./retry.ts";
-import { ruleset } from "./inet_table.ts";
+import { bridgeTable } from "./bridge_table.ts";
+import { repairChain } from "./chain_rules.ts";
+import { listMissingRules, type TableBuilder, type TableDefinition } from "./table.ts";
+import { retryOnConflict } from "./retry.ts";
+import { inetTable } from "./inet_table.ts";
 
 /** All of them. */
-export const OWN_TABLES: readonly OwnTable[] = [ruleset, bridgeRuleset];
+export const TABLES: readonly TableDefinition[] = [inetTable, bridgeTable];
 
 /**
  * Puts back the chains, sets and rules that were taken from a table, all or none; its elements stay. A table that is not there is left so.
@@ -26,19 +26,21 @@ export const OWN_TABLES: readonly OwnTable[] = [ruleset, bridgeRuleset];
  * @throws {CniError} if the table is somebody else's
  * @throws {NetlinkError}
  */
-export function repairTable(nl: Netlink, table: OwnTable): string[] {
-  return untilUndisturbed(() => {
-    const generation = nft.generation(nl);
-    const found = nft.findTable(nl, table);
-    const losses = found ? listLosses(nl, table) : [];
+export function repairTable(nl: Netlink, table: TableDefinition): string[] {
+  return retryOnConflict(() => {
+    const generation = nft.getGenerationId(nl);
+    const present = nft.findTable(nl, table);
+    const missing = present ? listMissingRules(nl, table) : [];
     const tx = transaction(nl);
-    if (losses.length > 0) table.create(missingOnly(tx, nl, table, found?.comment));
-    for (const { chain } of losses) {
-      const rules = table.rules().filter((each) => each.chain === chain).map(({ expressions }) => expressions);
-      mendChain(tx, nl, table, chain, rules);
+    if (missing.length > 0) table.create(missingObjectsBuilder(tx, nl, table, present?.comment));
+    for (const { chain } of missing) {
+      const rules = table.rules().filter((staticRule) => staticRule.chain === chain).map(({ expressions }) =>
+        expressions
+      );
+      repairChain(tx, nl, table, chain, rules);
     }
     tx.commit(generation);
-    return losses.map(({ chain }) => `chain "${chain}" of ${describeTable(table)}`);
+    return missing.map(({ chain }) => `chain "${chain}" of ${describeTable(table)}`);
   });
 }
 
@@ -47,7 +49,12 @@ const describeTable = ({ family, table }: nft.TableKey): string =>
   `table "${family === NFPROTO_BRIDGE ? "bridge" : "inet"} ${table}"`;
 
 /** Adds what is not there yet, to a table that is. @throws {CniError} if that is somebody else's of the same name */
-function missingOnly(tx: Transaction, nl: Netlink, table: OwnTable, present: string | undefined): Creation {
+function missingObjectsBuilder(
+  tx: Transaction,
+  nl: Netlink,
+  table: TableDefinition,
+  present: string | undefined,
+): TableBuilder {
   return {
     addTable({ comment }) {
       if (present === comment) return tx;

@@ -1,20 +1,20 @@
 import { expect, test } from "bun:test";
 import { parseCidr, parseMac } from "../../../ffi/address.ts";
-import { generation } from "../../../ffi/nft/objects.ts";
+import { getGenerationId } from "../../../ffi/nft/objects.ts";
 import type { Netns } from "../../../ffi/netns.ts";
-import { inNetns, netnsTest, newNamespaces } from "../../../testing/netns.ts";
-import { bridgeRuleset } from "./bridge_table.ts";
+import { netnsTest, newNamespaces, runInNetns } from "../../../testing/netns.ts";
+import { bridgeTable } from "./bridge_table.ts";
 import { addMasquerade, checkMasquerade, restoreMasquerade } from "./masquerade.ts";
-import { ensureElements, restoreElements, TakenError, type WantedElement } from "./elements.ts";
+import { ElementInUseError, ensureElements, restoreElements, type WantedElement } from "./elements.ts";
 import { repairTable } from "./repair.ts";
-import { bridgeIngressChain, hairpinChain, masqueradeChain, requireRuleset, ruleset } from "./inet_table.ts";
+import { bridgeIngressChain, hairpinChain, inetTable, masqueradeChain, requireInetTable } from "./inet_table.ts";
 import type { SharedChain } from "./shared_chains.ts";
 import { addSpoofCheck, requireSpoofCheck } from "./spoof_check.ts";
 
 const A = { network: "web", containerId: "a", ifname: "eth0" };
 const B = { ...A, containerId: "b" };
 const address = parseCidr("10.88.0.2/16");
-const nft = (host: Netns, ...words: string[]) => inNetns(host, "nft", ...words);
+const nft = (host: Netns, ...words: string[]) => runInNetns(host, "nft", ...words);
 const list = (host: Netns) => nft(host, "list", "ruleset");
 
 /** `[table, chain, handles of its rules]` */
@@ -33,19 +33,19 @@ netnsTest("a table that was emptied gets its rules back in one change, and its e
   addSpoofCheck(host.nft, A, "veth1", parseMac("0a:00:00:00:00:01"));
   const whole = list(host);
   nft(host, "flush table inet cni; flush table bridge cni");
-  const before = generation(host.nft);
-  const restored = repairTable(host.nft, ruleset);
-  expect(generation(host.nft)).toBe(before + 1);
+  const before = getGenerationId(host.nft);
+  const restored = repairTable(host.nft, inetTable);
+  expect(getGenerationId(host.nft)).toBe(before + 1);
   expect(restored.sort()).toEqual(
     ["forward", "guard", "hostports", "hostports_any_address", "output", "postrouting", "prerouting"].map((chain) =>
       `chain "${chain}" of table "inet cni"`
     ),
   );
-  expect(repairTable(host.nft, bridgeRuleset)).toEqual([
+  expect(repairTable(host.nft, bridgeTable)).toEqual([
     'chain "prerouting" of table "bridge cni"',
     'chain "forward" of table "bridge cni"',
   ]);
-  requireRuleset(host.nft);
+  requireInetTable(host.nft);
   requireSpoofCheck(host.nft);
   // What belongs to attachments comes back with them.
   expect(() => checkMasquerade(host.nft, A, [address])).toThrow(
@@ -53,21 +53,21 @@ netnsTest("a table that was emptied gets its rules back in one change, and its e
   );
   expect(restoreMasquerade(host.nft, A, [address])).toEqual(["masquerading of 10.88.0.2"]);
   expect(list(host)).toBe(whole);
-  const now = generation(host.nft);
-  expect([repairTable(host.nft, ruleset), restoreMasquerade(host.nft, A, [address])]).toEqual([[], []]);
-  expect(generation(host.nft)).toBe(now);
+  const now = getGenerationId(host.nft);
+  expect([repairTable(host.nft, inetTable), restoreMasquerade(host.nft, A, [address])]).toEqual([[], []]);
+  expect(getGenerationId(host.nft)).toBe(now);
 });
 
 netnsTest("a table that is not there, or whole, is left as it is", ({ host }) => {
-  const before = generation(host.nft);
-  expect(repairTable(host.nft, ruleset)).toEqual([]);
+  const before = getGenerationId(host.nft);
+  expect(repairTable(host.nft, inetTable)).toEqual([]);
   expect(list(host)).toBe("");
   addMasquerade(host.nft, A, [address]);
   nft(host, "add rule inet cni forward counter");
-  const added = generation(host.nft);
+  const added = getGenerationId(host.nft);
   expect(added).toBeGreaterThan(before);
-  expect(repairTable(host.nft, ruleset)).toEqual([]);
-  expect(generation(host.nft)).toBe(added);
+  expect(repairTable(host.nft, inetTable)).toEqual([]);
+  expect(getGenerationId(host.nft)).toBe(added);
 });
 
 /** An element that leads to a chain, wherever that is. */
@@ -81,7 +81,7 @@ const SHARED: readonly WantedElement[] = [
 test("every rule is known again: what is left of a chain is neither doubled nor put into another order", () => {
   using namespaces = newNamespaces();
   const { host } = namespaces;
-  ensureElements(host.nft, ruleset, A, SHARED);
+  ensureElements(host.nft, inetTable, A, SHARED);
   addSpoofCheck(host.nft, A, "veth1", parseMac("0a:00:00:00:00:01"));
   const whole = list(host);
   const chains = chainsOf(host);
@@ -91,9 +91,9 @@ test("every rule is known again: what is left of a chain is neither doubled nor 
       // By now every rule has another handle.
       const [, , now] = chainsOf(host).find(([t, c]) => t === table && c === chain)!;
       nft(host, `delete rule ${table} ${chain} handle ${now[i]}`);
-      repairTable(host.nft, ruleset);
-      repairTable(host.nft, bridgeRuleset);
-      restoreElements(host.nft, ruleset, A, SHARED);
+      repairTable(host.nft, inetTable);
+      repairTable(host.nft, bridgeTable);
+      restoreElements(host.nft, inetTable, A, SHARED);
       expect(list(host)).toBe(whole);
     }
   }
@@ -105,7 +105,7 @@ netnsTest("rules of others in our chains stay where they are", ({ host }) => {
   nft(host, 'add rule inet cni postrouting counter comment "mine"');
   const chain = "masquerade-10.88.0.0/16";
   nft(host, `flush chain inet cni ${chain}; add rule inet cni ${chain} counter comment "mine as well"`);
-  expect(repairTable(host.nft, ruleset)).toEqual(['chain "postrouting" of table "inet cni"']);
+  expect(repairTable(host.nft, inetTable)).toEqual(['chain "postrouting" of table "inet cni"']);
   restoreMasquerade(host.nft, A, [address]);
   const rules = (name: string) =>
     nft(host, "list", "chain", "inet", "cni", name).match(/^\t\t(?!type |comment ).*$/gm)!;
@@ -118,7 +118,7 @@ netnsTest("rules of others in our chains stay where they are", ({ host }) => {
 netnsTest("a table of somebody else's that has the same name is refused and left as it is", ({ host }) => {
   nft(host, "add table inet cni; add chain inet cni postrouting; add rule inet cni postrouting drop");
   const before = list(host);
-  expect(() => repairTable(host.nft, ruleset)).toThrow(
+  expect(() => repairTable(host.nft, inetTable)).toThrow(
     'Cannot repair table "inet cni": it was not made by this program',
   );
   expect(list(host)).toBe(before);
@@ -129,26 +129,26 @@ netnsTest("chains and sets that were deleted are made again", ({ host }) => {
   const sorted = () => list(host).split("\n").sort();
   const whole = sorted();
   nft(host, "flush chain inet cni forward; delete chain inet cni forward; delete map inet cni ingress4");
-  expect(repairTable(host.nft, ruleset)).toEqual(['chain "forward" of table "inet cni"']);
+  expect(repairTable(host.nft, inetTable)).toEqual(['chain "forward" of table "inet cni"']);
   expect(sorted()).toEqual(whole);
-  requireRuleset(host.nft);
+  requireInetTable(host.nft);
 });
 
 netnsTest("what belongs to a chain comes back with it", ({ host }) => {
-  ensureElements(host.nft, ruleset, A, SHARED);
+  ensureElements(host.nft, inetTable, A, SHARED);
   const whole = list(host);
   nft(host, "delete element inet cni ingress_bridges { br0 }; flush map inet cni same_bridge_bridges");
-  expect(restoreElements(host.nft, ruleset, A, SHARED)).toEqual(["ingress4"]);
+  expect(restoreElements(host.nft, inetTable, A, SHARED)).toEqual(["ingress4"]);
   expect(list(host)).toBe(whole);
 });
 
 netnsTest("what another attachment has by now is not taken from it", ({ host }) => {
   addMasquerade(host.nft, A, [address]);
   addMasquerade(host.nft, B, [address]);
-  const before = generation(host.nft);
-  expect(() => restoreMasquerade(host.nft, A, [address])).toThrow(TakenError);
+  const before = getGenerationId(host.nft);
+  expect(() => restoreMasquerade(host.nft, A, [address])).toThrow(ElementInUseError);
   expect(restoreMasquerade(host.nft, B, [address])).toEqual([]);
-  expect(generation(host.nft)).toBe(before);
+  expect(getGenerationId(host.nft)).toBe(before);
 });
 
 netnsTest(

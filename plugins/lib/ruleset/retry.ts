@@ -6,18 +6,18 @@
 import { NetlinkError } from "../../../ffi/netlink/error.ts";
 import { openFile } from "../../../ffi/sys/file.ts";
 import { CniError, Code } from "../../../spec/error.ts";
-import { stopIfAsked } from "../protocol/signal.ts";
+import { throwIfSignalled } from "../protocol/signal.ts";
 
 /** Refusals that mean: somebody else was faster; or what became of the attempt is not known. A look tells. */
-const DISTURBED = ["ERESTART", "EEXIST", "ENOENT", "EBUSY", "ENOBUFS"];
+const CONFLICT_ERRORS = ["ERESTART", "EEXIST", "ENOENT", "EBUSY", "ENOBUFS"];
 /** A pinned transaction that comes too late costs little. Against a program that commits 20,000 times a second, a dozen attempts were enough. */
-const PATIENCE_MS = 10_000;
+const RETRY_TIMEOUT_MS = 10_000;
 /** Who was too late so often stands in line with others of this program. */
-const MOST_UNORDERED = 3;
+const MAX_UNQUEUED_RESTARTS = 3;
 /** Somebody who is stopped must not stop everybody. */
-const LONGEST_TURN_MS = 1000;
+const QUEUE_TIMEOUT_MS = 1000;
 /** Other refusals cost a grace period; where they persist, the table is not what it should be. */
-const MOST_CONFLICTS = 10;
+const MAX_CONFLICTS = 10;
 
 /**
  * Repeats an attempt that somebody else's changes made fail. Of many that do so at the same time, those that were too late several times
@@ -26,50 +26,50 @@ const MOST_CONFLICTS = 10;
  * @throws {CniError} code 11 if somebody changes the ruleset without end, or if this process is asked to end meanwhile
  * @throws {NetlinkError} if it is not as it should be
  */
-export function untilUndisturbed<T>(attempt: () => T, patienceMs = PATIENCE_MS): T {
+export function retryOnConflict<T>(attempt: () => T, timeoutMs = RETRY_TIMEOUT_MS): T {
   let deadline: number | undefined;
   let restarts = 0;
   let conflicts = 0;
-  using turns = new DisposableStack();
+  using heldLocks = new DisposableStack();
   for (;;) {
     try {
       return attempt();
     } catch (error) {
-      if (!(error instanceof NetlinkError) || !DISTURBED.includes(error.code)) throw error;
+      if (!(error instanceof NetlinkError) || !CONFLICT_ERRORS.includes(error.code)) throw error;
       if (error.code !== "ERESTART") {
-        if (++conflicts > MOST_CONFLICTS) throw error;
+        if (++conflicts > MAX_CONFLICTS) throw error;
         continue;
       }
       restarts++;
-      deadline ??= performance.now() + patienceMs;
-      stopIfAsked();
-      if (performance.now() > deadline) throw tooBusy(error, restarts, patienceMs);
-      if (restarts === MOST_UNORDERED) takeTurn(turns);
+      deadline ??= performance.now() + timeoutMs;
+      throwIfSignalled();
+      if (performance.now() > deadline) throw retryTimeoutError(error, restarts, timeoutMs);
+      if (restarts === MAX_UNQUEUED_RESTARTS) waitInQueue(heldLocks);
     }
   }
 }
 
 /** Waits for those that came before, as far as they move. @throws {SystemError} `EINTR` if this process is asked to end */
-function takeTurn(turns: DisposableStack): void {
+function waitInQueue(heldLocks: DisposableStack): void {
   // Every network namespace has a ruleset of its own, and a lock that needs no file.
-  const namespace = turns.use(openFile("/proc/thread-self/ns/net"));
-  const { LockedError, lockOpenFile } = locks();
+  const netnsFile = heldLocks.use(openFile("/proc/thread-self/ns/net"));
+  const { LockedError, lockOpenFile } = loadLockModule();
   try {
-    turns.use(lockOpenFile(namespace.fd, "the ruleset", { timeoutMs: LONGEST_TURN_MS }));
+    heldLocks.use(lockOpenFile(netnsFile.fd, "the ruleset", { timeoutMs: QUEUE_TIMEOUT_MS }));
   } catch (error) {
     if (!(error instanceof LockedError)) throw error;
   }
 }
 
 /** Needed where others are faster only: `require` runs it here and not at start-up. */
-function locks(): typeof import("../../../ffi/sys/lock.ts") {
+function loadLockModule(): typeof import("../../../ffi/sys/lock.ts") {
   return require("../../../ffi/sys/lock.ts");
 }
 
-function tooBusy(cause: NetlinkError, restarts: number, patienceMs: number): CniError {
+function retryTimeoutError(cause: NetlinkError, restarts: number, timeoutMs: number): CniError {
   return new CniError(
     Code.TryAgainLater,
-    `Cannot change the ruleset: others changed it during each of ${restarts} attempts in ${patienceMs / 1000} s`,
+    `Cannot change the ruleset: others changed it during each of ${restarts} attempts in ${timeoutMs / 1000} s`,
     { details: `who it is, "nft monitor" tells; the kernel refused the last one: ${cause.message}`, cause },
   );
 }

@@ -1,19 +1,19 @@
 import { expect, test } from "bun:test";
 import { readFileSync, statSync } from "node:fs";
 import { NetlinkError } from "../../../ffi/netlink/error.ts";
-import { generation } from "../../../ffi/nft/objects.ts";
+import { getGenerationId } from "../../../ffi/nft/objects.ts";
 import { transaction } from "../../../ffi/nft/transaction.ts";
 import type { Netns } from "../../../ffi/netns.ts";
-import { inNetns } from "../../../testing/netns.ts";
+import { runInNetns } from "../../../testing/netns.ts";
 import firewall from "../../firewall/plugin.ts";
-import { withoutBus } from "../../../testing/firewall.ts";
+import { withoutSystemBus } from "../../../testing/firewall.ts";
 import portmap from "../../portmap/plugin.ts";
-import { publishing } from "../../../testing/portmap.ts";
+import { portMappingConfig } from "../../../testing/portmap.ts";
 import { CniError } from "../../../spec/error.ts";
-import { networkTest } from "../../../testing/bridge_network.ts";
-import { untilUndisturbed } from "./retry.ts";
+import { bridgeNetworkTest } from "../../../testing/bridge_network.ts";
+import { retryOnConflict } from "./retry.ts";
 
-withoutBus();
+withoutSystemBus();
 
 const refusal = (errno: number) => new NetlinkError({ request: "NFT_MSG_NEWSETELEM", errno });
 const ERESTART = 85;
@@ -25,7 +25,7 @@ const ENOBUFS = 105;
 function attempts(errno: number, patienceMs?: number): { error: Error & { code: unknown }; count: number } {
   let count = 0;
   try {
-    untilUndisturbed(() => {
+    retryOnConflict(() => {
       count++;
       throw refusal(errno);
     }, patienceMs);
@@ -52,7 +52,7 @@ test("conflicts that persist are told as they are, and other refusals at once", 
   expect(attempts(ENOBUFS)).toMatchObject({ count: 11, error: { code: "ENOBUFS" } });
   expect(attempts(EPERM)).toMatchObject({ count: 1, error: { code: "EPERM" } });
   let left = 3;
-  expect(untilUndisturbed(() => {
+  expect(retryOnConflict(() => {
     if (left-- > 0) throw refusal(ERESTART);
     return "done";
   })).toBe("done");
@@ -77,33 +77,33 @@ async function committer(host: Netns): Promise<Disposable> {
   return { [Symbol.dispose]: () => child.kill("SIGKILL") };
 }
 
-networkTest("ADD and DEL succeed while another program changes the ruleset all the time", async (network) => {
+bridgeNetworkTest("ADD and DEL succeed while another program changes the ruleset all the time", async (network) => {
   const { host, call } = network;
   const container = network.container(2);
-  const config = publishing([{ hostPort: 8080, containerPort: 80 }, {
+  const config = portMappingConfig([{ hostPort: 8080, containerPort: 80 }, {
     hostPort: 53,
     containerPort: 53,
     protocol: "udp",
   }]);
-  inNetns(
+  runInNetns(
     host,
     "nft",
     "add table inet site; add chain inet site fw { type filter hook forward priority 0; policy drop; }",
   );
-  const before = inNetns(host, "nft", "-a", "list", "table", "inet", "site");
+  const before = runInNetns(host, "nft", "-a", "list", "table", "inet", "site");
   using _committer = await committer(host);
-  const began = generation(host.nft);
+  const began = getGenerationId(host.nft);
   for (let i = 0; i < 25; i++) {
     for (const plugin of [portmap, firewall]) call(plugin, "ADD", config, { container, containerId: `c${i}` });
     for (const plugin of [firewall, portmap]) call(plugin, "DEL", config, { container, containerId: `c${i}` });
   }
-  expect(generation(host.nft) - began).toBeGreaterThan(1000);
-  expect(inNetns(host, "nft", "list", "table", "inet", "cni")).not.toContain("elements");
-  expect(inNetns(host, "nft", "-a", "list", "table", "inet", "site")).toBe(before);
+  expect(getGenerationId(host.nft) - began).toBeGreaterThan(1000);
+  expect(runInNetns(host, "nft", "list", "table", "inet", "cni")).not.toContain("elements");
+  expect(runInNetns(host, "nft", "-a", "list", "table", "inet", "site")).toBe(before);
   // Without further attempts they would not.
   expect(() => {
     for (let i = 0; i < 1000; i++) {
-      const now = generation(host.nft);
+      const now = getGenerationId(host.nft);
       transaction(host.nft).addChain({ family: 1, table: "cni", name: `test${i}` }).commit(now);
     }
   }).toThrow("ERESTART");
@@ -117,7 +117,7 @@ const holders = (): string[] =>
 
 test("who was too late three times goes alone, until it is through", () => {
   const seen: boolean[] = [];
-  untilUndisturbed(() => {
+  retryOnConflict(() => {
     seen.push(holders().includes(`${process.pid}`));
     if (seen.length <= 4) throw refusal(ERESTART);
   });
@@ -131,7 +131,7 @@ test("who does not get its turn because somebody hangs goes on without", async (
   await other.stdout.getReader().read();
   let count = 0;
   const began = performance.now();
-  untilUndisturbed(() => {
+  retryOnConflict(() => {
     if (++count <= 5) throw refusal(ERESTART);
   });
   expect(performance.now() - began).toBeLessThan(5000);
@@ -142,12 +142,12 @@ test("who does not get its turn because somebody hangs goes on without", async (
 test("who is asked to end in the middle of an ADD does not wait for the ruleset any longer", () => {
   const script = `
     import { NetlinkError } from "${FFI}/netlink/error.ts";
-    import { holdSignals } from "${FFI}/sys/signals.ts";
-    import { untilUndisturbed } from "${import.meta.dir}/retry.ts";
-    holdSignals();
+    import { blockSignals } from "${FFI}/sys/signals.ts";
+    import { retryOnConflict } from "${import.meta.dir}/retry.ts";
+    blockSignals();
     let count = 0;
     try {
-      untilUndisturbed(() => {
+      retryOnConflict(() => {
         if (++count === 5) process.kill(process.pid, "SIGTERM");
         throw new NetlinkError({ request: "NFT_MSG_NEWSETELEM", errno: ${ERESTART} });
       });

@@ -7,8 +7,8 @@ import type { ExpressionIn } from "../../../ffi/nft/expressions.ts";
 import * as nft from "../../../ffi/nft/objects.ts";
 import type { Transaction } from "../../../ffi/nft/transaction.ts";
 import { NFT_GOTO } from "../../../ffi/nft/uapi.ts";
-import { addRules, findChainLoss, mendChain } from "./chain_rules.ts";
-import type { View } from "./snapshot.ts";
+import { appendRules, findMissingRules, repairChain } from "./chain_rules.ts";
+import type { RulesetSnapshot } from "./snapshot.ts";
 
 /** A chain that elements lead to. Equal names mean equal rules. */
 export interface SharedChain {
@@ -16,92 +16,92 @@ export interface SharedChain {
   readonly rules: readonly (readonly ExpressionIn[])[];
   readonly comment?: string;
   /** True if packets do not come back from it to the rule behind the one that led there. */
-  readonly isFinal?: boolean;
+  readonly usesGoto?: boolean;
 }
 
 /** An element that belongs to no attachment but to a shared chain, and is there as long as the chain is. */
-export interface Companion {
+export interface ChainElement {
   readonly set: string;
   readonly key: Uint8Array;
   /** True of a verdict map, in which it leads to the chain. */
-  readonly leads?: boolean;
+  readonly jumpsToChain?: boolean;
   /** The chain that it belongs to as well, if that is there. */
-  readonly alsoOf?: string;
+  readonly alsoOfChain?: string;
   readonly comment: string;
 }
 
 /** What {@linkcode ensureChains} found and did. */
 export interface EnsuredChains {
   /** Names of the chains that were there, but without some of their rules or companions, which they have got back. */
-  readonly mended: ReadonlySet<string>;
+  readonly repaired: ReadonlySet<string>;
   /** True if the ruleset must not change before the transaction is committed. */
-  readonly relies: boolean;
+  readonly needsGeneration: boolean;
 }
 
 /** Adds those of the chains that are missing, and what was taken away from the others. @throws {NetlinkError} */
 export function ensureChains(
   tx: Transaction,
-  view: View,
+  snapshot: RulesetSnapshot,
   chains: ReadonlyMap<string, SharedChain>,
 ): EnsuredChains {
-  const { nl, table } = view;
-  const mended = new Set<string>();
-  let relies = false;
+  const { nl, table } = snapshot;
+  const repaired = new Set<string>();
+  let needsGeneration = false;
   for (const { name, rules, comment } of chains.values()) {
-    const isNew = !view.chain(name);
-    const lost = listLostCompanions(view, name);
-    const isWhole = !isNew && lost.length === 0 && !findChainLoss(nl, table, name, rules.length);
-    if (isWhole) continue;
+    const isNew = !snapshot.chain(name);
+    const missingElements = listMissingChainElements(snapshot, name);
+    const isComplete = !isNew && missingElements.length === 0 && !findMissingRules(nl, table, name, rules.length);
+    if (isComplete) continue;
     if (isNew) tx.addChain({ family: table.family, table: table.table, name, comment });
-    else mended.add(name);
-    if (isNew) addRules(tx, table, name, rules);
-    else mendChain(tx, nl, table, name, rules);
-    for (const { set, key, leads, comment } of lost) {
-      const data = leads ? { data: { verdict: { code: NFT_GOTO, chain: name } } } : {};
+    else repaired.add(name);
+    if (isNew) appendRules(tx, table, name, rules);
+    else repairChain(tx, nl, table, name, rules);
+    for (const { set, key, jumpsToChain, comment } of missingElements) {
+      const data = jumpsToChain ? { data: { verdict: { code: NFT_GOTO, chain: name } } } : {};
       tx.addElements(table, set, [{ key, comment, ...data }]);
     }
-    relies ||= lost.length > 0 || !isNew;
+    needsGeneration ||= missingElements.length > 0 || !isNew;
   }
-  return { mended, relies };
+  return { repaired, needsGeneration };
 }
 
 /** No chain has more, even if an administrator adds some: where more than that leads to it or stands in it, its rules need not be counted. */
-const MOST_RULES = 16;
+const MAX_CHAIN_RULES = 16;
 
 /**
  * Removes those of the chains to which nothing leads but elements of which as many are removed as `led` says.
  *
- * @param wanted chains that there are after this transaction, whether there are now or not
+ * @param keptChains chains that there are after this transaction, whether there are now or not
  */
 export function removeUnusedChains(
   tx: Transaction,
-  view: View,
-  led: ReadonlyMap<string, number>,
-  wanted: ReadonlySet<string>,
+  snapshot: RulesetSnapshot,
+  removedReferences: ReadonlyMap<string, number>,
+  keptChains: ReadonlySet<string>,
 ): void {
-  const { nl, table } = view;
-  view.look([], [...led.keys()]);
-  const gone = new Set<string>();
-  for (const [name, count] of led) {
-    const use = view.chain(name)?.use;
+  const { nl, table } = snapshot;
+  snapshot.fetch([], [...removedReferences.keys()]);
+  const removedChains = new Set<string>();
+  for (const [name, count] of removedReferences) {
+    const use = snapshot.chain(name)?.use;
     if (use === undefined) continue;
-    const companions = (table.companionsOf?.(name) ?? []).filter((each) => view.element(each));
-    const leading = companions.filter(({ leads }) => leads).length;
+    const chainElements = (table.chainElementsOf?.(name) ?? []).filter((element) => snapshot.element(element));
+    const ownJumps = chainElements.filter(({ jumpsToChain }) => jumpsToChain).length;
     // Others lead there as well, for certain.
-    if (use - leading - count > MOST_RULES) continue;
+    if (use - ownJumps - count > MAX_CHAIN_RULES) continue;
     // The kernel counts the chain's own rules as well.
-    if (use - nft.listRules(nl, table, name).length - leading !== count) continue;
-    gone.add(name);
-    for (const { set, key, alsoOf } of companions) {
-      const stays = alsoOf !== undefined && !gone.has(alsoOf) &&
-        (wanted.has(alsoOf) || view.chain(alsoOf));
-      if (!stays) tx.deleteElements(table, set, [{ key }]);
+    if (use - nft.listRules(nl, table, name).length - ownJumps !== count) continue;
+    removedChains.add(name);
+    for (const { set, key, alsoOfChain } of chainElements) {
+      const isStillNeeded = alsoOfChain !== undefined && !removedChains.has(alsoOfChain) &&
+        (keptChains.has(alsoOfChain) || snapshot.chain(alsoOfChain));
+      if (!isStillNeeded) tx.deleteElements(table, set, [{ key }]);
     }
     tx.deleteChain(table, name);
   }
 }
 
 /** The companions of a chain that are missing. @throws {NetlinkError} */
-export function listLostCompanions(view: View, chain: string): Companion[] {
-  return (view.table.companionsOf?.(chain) ?? []).filter((each) => !view.element(each));
+export function listMissingChainElements(snapshot: RulesetSnapshot, chain: string): ChainElement[] {
+  return (snapshot.table.chainElementsOf?.(chain) ?? []).filter((element) => !snapshot.element(element));
 }

@@ -4,74 +4,79 @@
  * @module
  */
 import * as nft from "../../../ffi/nft/objects.ts";
-import { ask, chainQuestion, elementQuestion, generationQuestion, type Question } from "../../../ffi/nft/queries.ts";
+import { chainQuery, elementQuery, generationQuery, getAll, type Query } from "../../../ffi/nft/queries.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
-import type { OwnTable } from "./table.ts";
+import type { TableDefinition } from "./table.ts";
 
 /** Where an element is. */
-export interface Place {
+export interface ElementKey {
   readonly set: string;
   readonly key: Uint8Array;
 }
 
 /** A place as text. */
-export function identify({ set, key }: Place): string {
-  return `${set} ${nft.hex(key)}`;
+export function elementId({ set, key }: ElementKey): string {
+  return `${set} ${nft.formatHex(key)}`;
 }
 
 /** What a table was like when it was looked at. */
-export interface View {
+export interface RulesetSnapshot {
   readonly nl: Netlink;
-  readonly table: OwnTable;
+  readonly table: TableDefinition;
   /** The ruleset's number before the first look: as long as it is the same, all that was seen is so. */
   readonly generation: number;
   /** Looks at all of these at once, as far as they were not yet; at chains with their companions. */
-  look(places: readonly Place[], chains: readonly string[]): void;
+  fetch(places: readonly ElementKey[], chains: readonly string[]): void;
   /** The element at this place, if there is one. */
-  element(place: Place): nft.Element | undefined;
+  element(place: ElementKey): nft.Element | undefined;
   /** The chain of this name, if there is one. */
   chain(name: string): nft.Chain | undefined;
 }
 
 /** Looks at a table for the first time. @throws {NetlinkError} */
-export function viewOf(nl: Netlink, table: OwnTable, places: readonly Place[], chains: readonly string[]): View {
-  const elements = new Map<string, nft.Element | undefined>();
-  const byName = new Map<string, nft.Chain | undefined>();
+export function takeSnapshot(
+  nl: Netlink,
+  table: TableDefinition,
+  keys: readonly ElementKey[],
+  chains: readonly string[],
+): RulesetSnapshot {
+  const elementsById = new Map<string, nft.Element | undefined>();
+  const chainsByName = new Map<string, nft.Chain | undefined>();
   let generation: number | undefined;
-  const look: View["look"] = (morePlaces, moreChains) => {
-    const questions: Question<unknown>[] = [];
-    const takers: ((answer: unknown) => void)[] = [];
-    const put = <T>(question: Question<T>, take: (answer: T | undefined) => void) => {
-      questions.push(question);
-      takers.push(take as (answer: unknown) => void);
+  const fetch: RulesetSnapshot["fetch"] = (moreKeys, moreChains) => {
+    const queries: Query<unknown>[] = [];
+    const handlers: ((answer: unknown) => void)[] = [];
+    const addQuery = <T>(query: Query<T>, handle: (answer: T | undefined) => void) => {
+      queries.push(query);
+      handlers.push(handle as (answer: unknown) => void);
     };
-    if (generation === undefined) put(generationQuestion(), (answer) => generation = answer ?? 0);
+    if (generation === undefined) addQuery(generationQuery(), (answer) => generation = answer ?? 0);
     for (const name of moreChains) {
-      if (byName.has(name)) continue;
-      byName.set(name, undefined);
-      put(chainQuestion(table, name), (answer) => byName.set(name, answer));
+      if (chainsByName.has(name)) continue;
+      chainsByName.set(name, undefined);
+      addQuery(chainQuery(table, name), (answer) => chainsByName.set(name, answer));
     }
-    for (const place of [...morePlaces, ...moreChains.flatMap((name) => table.companionsOf?.(name) ?? [])]) {
-      const id = identify(place);
-      if (elements.has(id)) continue;
-      elements.set(id, undefined);
-      put(elementQuestion(table, place.set, place.key), (answer) => elements.set(id, answer));
+    for (const elementKey of [...moreKeys, ...moreChains.flatMap((name) => table.chainElementsOf?.(name) ?? [])]) {
+      const id = elementId(elementKey);
+      if (elementsById.has(id)) continue;
+      elementsById.set(id, undefined);
+      addQuery(elementQuery(table, elementKey.set, elementKey.key), (answer) => elementsById.set(id, answer));
     }
-    ask(nl, questions).forEach((answer, i) => takers[i]!(answer));
+    getAll(nl, queries).forEach((answer, i) => handlers[i]!(answer));
   };
-  look(places, chains);
+  fetch(keys, chains);
   return {
     nl,
     table,
     generation: generation ?? 0,
-    look,
-    element(place) {
-      look([place], []);
-      return elements.get(identify(place));
+    fetch,
+    element(elementKey) {
+      fetch([elementKey], []);
+      return elementsById.get(elementId(elementKey));
     },
     chain(name) {
-      look([], [name]);
-      return byName.get(name);
+      fetch([], [name]);
+      return chainsByName.get(name);
     },
   };
 }

@@ -9,27 +9,27 @@ import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import type { Netns } from "../../../ffi/netns.ts";
 import * as nft from "../../../ffi/nft/objects.ts";
 import * as link from "../../../ffi/route/link.ts";
-import { bridgeRuleset } from "./bridge_table.ts";
+import { bridgeTable } from "./bridge_table.ts";
 import {
   checkElements,
-  deadOf,
   ensureElements,
+  isStaleIn,
   removeElements,
   restoreElements,
   type WantedElement,
 } from "./elements.ts";
 import { requireTable } from "./table.ts";
-import { networkPrefix, oneOf, type Owner, sameOwner } from "../protocol/owner.ts";
+import { isOneOfOwners, type Owner, ownerPrefix, sameOwner } from "../protocol/owner.ts";
 import { cleanUp } from "../protocol/plugin.ts";
 import {
-  collectReferenceSpoofChecks,
+  gcReferenceSpoofChecks,
+  ownersWithReferenceSpoofCheck,
   removeReferenceSpoofCheck,
-  withReferenceSpoofCheck,
 } from "../compat/spoof_check.ts";
 
-const SETS = [{ set: "guarded" }, { set: "allowed" }];
+const SELECTORS = [{ set: "guarded" }, { set: "allowed" }];
 
-function wanted(hostIfname: string, mac: Mac): WantedElement[] {
+function spoofCheckElements(hostIfname: string, mac: Mac): WantedElement[] {
   const name = ifnameField(hostIfname);
   const title = `the hardware address of "${hostIfname}"`;
   return [
@@ -40,30 +40,30 @@ function wanted(hostIfname: string, mac: Mac): WantedElement[] {
 
 /** Drops what comes from the port `hostIfname` of a bridge with another source address than `mac`. @throws {NetlinkError} */
 export function addSpoofCheck(nl: Netlink, owner: Owner, hostIfname: string, mac: Mac): void {
-  ensureElements(nl, bridgeRuleset, owner, wanted(hostIfname, mac));
+  ensureElements(nl, bridgeTable, owner, spoofCheckElements(hostIfname, mac));
 }
 
 /** Puts back what {@linkcode addSpoofCheck} made and is missing. @returns what that was, in words @throws {TakenError} @throws {NetlinkError} */
 export function restoreSpoofCheck(nl: Netlink, owner: Owner, hostIfname: string, mac: Mac): string[] {
-  return restoreElements(nl, bridgeRuleset, owner, wanted(hostIfname, mac));
+  return restoreElements(nl, bridgeTable, owner, spoofCheckElements(hostIfname, mac));
 }
 
 /** Makes sure that {@linkcode addSpoofCheck} could do its work, without changing anything. @throws {CniError} code 50 */
 export function requireSpoofCheck(nl: Netlink): void {
-  requireTable(nl, bridgeRuleset);
+  requireTable(nl, bridgeTable);
 }
 
 /** Ends the check for an attachment, whatever its port was called, the reference plugin's included. @throws {NetlinkError} */
 export function removeSpoofCheck(nl: Netlink, owner: Owner): void {
   cleanUp(
-    () => void removeElements(nl, bridgeRuleset, SETS, (other) => sameOwner(other, owner)),
+    () => void removeElements(nl, bridgeTable, SELECTORS, (elementOwner) => sameOwner(elementOwner, owner)),
     () => removeReferenceSpoofCheck(nl, owner),
   );
 }
 
 /** Whether any attachment has a check of this program, or had one since the machine was started: one question. @throws {NetlinkError} */
 export function hasSpoofChecks(nl: Netlink): boolean {
-  return nft.findTable(nl, bridgeRuleset) !== undefined;
+  return nft.findTable(nl, bridgeTable) !== undefined;
 }
 
 /**
@@ -72,15 +72,15 @@ export function hasSpoofChecks(nl: Netlink): boolean {
  * @returns those for which the reference plugin has set up something, which is still there
  * @throws {NetlinkError}
  */
-export function removeSpoofCheckOfMany(nl: Netlink, network: string, owners: readonly Owner[]): ReadonlySet<Owner> {
-  const sets = SETS.map((each) => ({ ...each, commented: networkPrefix(network) }));
-  removeElements(nl, bridgeRuleset, sets, oneOf(owners));
-  return withReferenceSpoofCheck(nl, owners);
+export function removeSpoofCheckBatch(nl: Netlink, network: string, owners: readonly Owner[]): ReadonlySet<Owner> {
+  const selectors = SELECTORS.map((selector) => ({ ...selector, commented: ownerPrefix(network) }));
+  removeElements(nl, bridgeTable, selectors, isOneOfOwners(owners));
+  return ownersWithReferenceSpoofCheck(nl, owners);
 }
 
 /** @throws {CniError} if what {@linkcode addSpoofCheck} made is not there any more */
 export function checkSpoofCheck(nl: Netlink, owner: Owner, hostIfname: string, mac: Mac): void {
-  checkElements(nl, bridgeRuleset, owner, wanted(hostIfname, mac));
+  checkElements(nl, bridgeTable, owner, spoofCheckElements(hostIfname, mac));
 }
 
 /**
@@ -89,13 +89,13 @@ export function checkSpoofCheck(nl: Netlink, owner: Owner, hostIfname: string, m
  *
  * @throws {NetlinkError}
  */
-export function collectSpoofChecks(
+export function gcSpoofChecks(
   { nft, route }: Pick<Netns, "nft" | "route">,
   network: string,
-  valid: readonly Omit<Owner, "network">[],
+  validAttachments: readonly Omit<Owner, "network">[],
 ): void {
   cleanUp(
-    () => void removeElements(nft, bridgeRuleset, SETS, deadOf(network, valid)),
-    () => collectReferenceSpoofChecks(nft, (name) => link.find(route, name) !== undefined),
+    () => void removeElements(nft, bridgeTable, SELECTORS, isStaleIn(network, validAttachments)),
+    () => gcReferenceSpoofChecks(nft, (name) => link.find(route, name) !== undefined),
   );
 }

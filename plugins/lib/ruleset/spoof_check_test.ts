@@ -1,15 +1,15 @@
 import { expect } from "bun:test";
 import { parseMac } from "../../../ffi/address.ts";
 import * as link from "../../../ffi/route/link.ts";
-import { inNetns, netnsTest } from "../../../testing/netns.ts";
-import { askTcp, serveTcp, SHORTLY_MS } from "../../../testing/traffic.ts";
-import { addSpoofCheck, checkSpoofCheck, collectSpoofChecks, removeSpoofCheck } from "./spoof_check.ts";
-import { networkTest } from "../../../testing/bridge_network.ts";
+import { netnsTest, runInNetns } from "../../../testing/netns.ts";
+import { NO_ANSWER_TIMEOUT_MS, requestTcp, serveTcp } from "../../../testing/traffic.ts";
+import { addSpoofCheck, checkSpoofCheck, gcSpoofChecks, removeSpoofCheck } from "./spoof_check.ts";
+import { bridgeNetworkTest } from "../../../testing/bridge_network.ts";
 
 const A = { network: "web", containerId: "a", ifname: "eth0" };
 const mac = parseMac("0a:00:00:00:00:01");
 
-networkTest("a container with a forged hardware address reaches nobody", async (network) => {
+bridgeNetworkTest("a container with a forged hardware address reaches nobody", async (network) => {
   const { host } = network;
   const c1 = network.container(2);
   const c2 = network.container(3);
@@ -17,19 +17,19 @@ networkTest("a container with a forged hardware address reaches nobody", async (
   using _sibling = serveTcp(c2.netns, "sibling", 80);
   const own = link.get(c1.netns.route, "eth0").mac!;
   addSpoofCheck(host.nft, A, "veth2", own);
-  expect(await askTcp(c1.netns, "10.88.0.1", 80)).toBe("host 10.88.0.2");
-  expect(await askTcp(c1.netns, c2.v4, 80)).toBe("sibling 10.88.0.2");
-  inNetns(c1.netns, "ip", "link", "set", "eth0", "address", "0a:00:00:00:00:99");
-  expect(await askTcp(c1.netns, "10.88.0.1", 80, SHORTLY_MS)).toBeUndefined();
-  expect(await askTcp(c1.netns, c2.v4, 80, SHORTLY_MS)).toBeUndefined();
-  expect(await askTcp(c2.netns, "10.88.0.1", 80)).toBe("host 10.88.0.3");
+  expect(await requestTcp(c1.netns, "10.88.0.1", 80)).toBe("host 10.88.0.2");
+  expect(await requestTcp(c1.netns, c2.v4, 80)).toBe("sibling 10.88.0.2");
+  runInNetns(c1.netns, "ip", "link", "set", "eth0", "address", "0a:00:00:00:00:99");
+  expect(await requestTcp(c1.netns, "10.88.0.1", 80, NO_ANSWER_TIMEOUT_MS)).toBeUndefined();
+  expect(await requestTcp(c1.netns, c2.v4, 80, NO_ANSWER_TIMEOUT_MS)).toBeUndefined();
+  expect(await requestTcp(c2.netns, "10.88.0.1", 80)).toBe("host 10.88.0.3");
   removeSpoofCheck(host.nft, A);
-  inNetns(host, "ip", "neigh", "flush", "all");
-  expect(await askTcp(c1.netns, "10.88.0.1", 80)).toBe("host 10.88.0.2");
+  runInNetns(host, "ip", "neigh", "flush", "all");
+  expect(await requestTcp(c1.netns, "10.88.0.1", 80)).toBe("host 10.88.0.2");
 });
 
 netnsTest("spoof checks are listed by nft(8), found, and removed by owner or with the dead", ({ host }) => {
-  const elements = () => inNetns(host, "nft", "list", "table", "bridge", "cni").match(/elements = .*/g) ?? [];
+  const elements = () => runInNetns(host, "nft", "list", "table", "bridge", "cni").match(/elements = .*/g) ?? [];
   addSpoofCheck(host.nft, A, "veth2", mac);
   addSpoofCheck(host.nft, A, "veth2", mac);
   addSpoofCheck(host.nft, { ...A, containerId: "b" }, "veth3", mac);
@@ -37,7 +37,7 @@ netnsTest("spoof checks are listed by nft(8), found, and removed by owner or wit
   expect(() => checkSpoofCheck(host.nft, A, "veth2", parseMac("0a:00:00:00:00:02"))).toThrow(
     /hardware address of "veth2" is missing/,
   );
-  collectSpoofChecks(host, "web", [{ containerId: "a", ifname: "eth0" }]);
+  gcSpoofChecks(host, "web", [{ containerId: "a", ifname: "eth0" }]);
   expect(elements()).toEqual([
     'elements = { "veth2" comment "web a eth0" }',
     'elements = { "veth2" . 0a:00:00:00:00:01 comment "web a eth0" }',

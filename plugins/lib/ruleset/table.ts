@@ -9,26 +9,26 @@ import { type Transaction, transaction } from "../../../ffi/nft/transaction.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import { SystemError } from "../../../ffi/sys/error.ts";
 import { CniError, Code } from "../../../spec/error.ts";
-import { describeLoss, findChainLoss, type Loss } from "./chain_rules.ts";
-import type { Companion } from "./shared_chains.ts";
+import { describeMissingRules, findMissingRules, type MissingRules } from "./chain_rules.ts";
+import type { ChainElement } from "./shared_chains.ts";
 
 /** A table of our own, made when first needed and kept. */
-export interface OwnTable extends nft.TableKey {
+export interface TableDefinition extends nft.TableKey {
   /** Adds the table and all that does not depend on attachments, but for the rules. */
-  create(tx: Creation): void;
+  create(tx: TableBuilder): void;
   /** The rules that do not depend on attachments, in order. */
-  rules(): readonly FixedRule[];
+  rules(): readonly StaticRule[];
   /** A chain that nothing leads to, with the number of its rules: by it an ADD sees in one question whether the table is there and whole. */
   readonly sentinel: { readonly chain: string; readonly rules: number };
   /** What is there as long as a shared chain is. */
-  companionsOf?(chain: string): readonly Companion[];
+  chainElementsOf?(chain: string): readonly ChainElement[];
 }
 
 /** What a table is made with. */
-export type Creation = Pick<Transaction, "addTable" | "addSet" | "addChain">;
+export type TableBuilder = Pick<Transaction, "addTable" | "addSet" | "addChain">;
 
 /** A rule and the chain that it stands in. */
-export interface FixedRule {
+export interface StaticRule {
   readonly chain: string;
   readonly expressions: readonly ExpressionIn[];
 }
@@ -39,57 +39,59 @@ export interface FixedRule {
  * One whose rules somebody removed is not repaired here: with them went those of the chains that other attachments lead to, and only what
  * is remembered of these says what they were. Elements in it would do nothing, and nobody would notice.
  *
- * @param seen its sentinel, as far as that was seen
+ * @param sentinelChain its sentinel, as far as that was seen
  * @returns true if the table has come to be since
  * @throws {CniError} if rules were taken away
  * @throws {NetlinkError} `EEXIST` if another process made it meanwhile
  */
-export function ensureTable(nl: Netlink, table: OwnTable, seen: nft.Chain | undefined): boolean {
+export function ensureTable(nl: Netlink, table: TableDefinition, sentinelChain: nft.Chain | undefined): boolean {
   const { chain, rules: expected } = table.sentinel;
   // A table is made with its chains or not at all, so that of one that has just come to be the second answer tells.
-  const found = seen ?? (nft.findTable(nl, table) && (nft.findChain(nl, table, chain) ?? { use: 0 }));
-  if (!found) {
+  const presentChain = sentinelChain ?? (nft.findTable(nl, table) && (nft.findChain(nl, table, chain) ?? { use: 0 }));
+  if (!presentChain) {
     const tx = transaction(nl);
-    addTable(tx, table);
+    addTableWithRules(tx, table);
     tx.commit();
-  } else if ((found.use ?? 0) < expected) {
+  } else if ((presentChain.use ?? 0) < expected) {
     throw new CniError(
       Code.Internal,
-      `Cannot use the ruleset: its ${describeLoss({ chain, present: found.use ?? 0, expected })}`,
+      `Cannot use the ruleset: its ${describeMissingRules({ chain, present: presentChain.use ?? 0, expected })}`,
       {
-        details: remedy(table),
+        details: restoreHint(table),
       },
     );
   }
-  return !seen;
+  return !sentinelChain;
 }
 
 /** Checks that no rule was taken away: elements do nothing without the rules that look them up. @throws {CniError} on the first that was */
-export function checkRules(nl: Netlink, table: OwnTable): void {
-  const [loss] = listLosses(nl, table);
-  if (loss) throw lossError(table, loss);
+export function checkStaticRules(nl: Netlink, table: TableDefinition): void {
+  const [missing] = listMissingRules(nl, table);
+  if (missing) throw missingRulesError(table, missing);
 }
 
 /** What CHECK fails with where a chain lost rules. */
-export function lossError(table: OwnTable, loss: Loss): CniError {
-  return new CniError(Code.Internal, `Check failed: the ruleset's ${describeLoss(loss)}`, { details: remedy(table) });
-}
-
-/** Makes sure that the table is whole, or that the kernel would take it, without changing anything. @throws {CniError} code 50 */
-export function requireTable(nl: Netlink, table: OwnTable): void {
-  const loss = tryTable(nl, table);
-  if (!loss) return;
-  throw new CniError(Code.NotAvailable, `Cannot use the ruleset: its ${describeLoss(loss)}`, {
-    details: remedy(table),
+export function missingRulesError(table: TableDefinition, missing: MissingRules): CniError {
+  return new CniError(Code.Internal, `Check failed: the ruleset's ${describeMissingRules(missing)}`, {
+    details: restoreHint(table),
   });
 }
 
-function tryTable(nl: Netlink, table: OwnTable): Loss | undefined {
+/** Makes sure that the table is whole, or that the kernel would take it, without changing anything. @throws {CniError} code 50 */
+export function requireTable(nl: Netlink, table: TableDefinition): void {
+  const missing = verifyTable(nl, table);
+  if (!missing) return;
+  throw new CniError(Code.NotAvailable, `Cannot use the ruleset: its ${describeMissingRules(missing)}`, {
+    details: restoreHint(table),
+  });
+}
+
+function verifyTable(nl: Netlink, table: TableDefinition): MissingRules | undefined {
   try {
-    if (nft.findTable(nl, table)) return listLosses(nl, table)[0];
+    if (nft.findTable(nl, table)) return listMissingRules(nl, table)[0];
     const tx = transaction(nl);
-    addTable(tx, table);
-    tx.verify();
+    addTableWithRules(tx, table);
+    tx.check();
     return undefined;
   } catch (error) {
     if (!(error instanceof SystemError)) throw error;
@@ -100,16 +102,17 @@ function tryTable(nl: Netlink, table: OwnTable): Loss | undefined {
   }
 }
 
-function addTable(tx: Transaction, table: OwnTable): void {
+function addTableWithRules(tx: Transaction, table: TableDefinition): void {
   table.create(tx);
-  for (const each of table.rules()) tx.addRule({ family: table.family, table: table.table, ...each });
+  for (const staticRule of table.rules()) tx.addRule({ family: table.family, table: table.table, ...staticRule });
 }
 
 /** The chains with fewer rules than they were made with. @throws {NetlinkError} */
-export function listLosses(nl: Netlink, table: OwnTable): Loss[] {
-  const wanted = new Map<string, number>();
-  for (const { chain } of table.rules()) wanted.set(chain, (wanted.get(chain) ?? 0) + 1);
-  return [...wanted].flatMap(([chain, expected]) => findChainLoss(nl, table, chain, expected) ?? []);
+export function listMissingRules(nl: Netlink, table: TableDefinition): MissingRules[] {
+  const expectedCounts = new Map<string, number>();
+  for (const { chain } of table.rules()) expectedCounts.set(chain, (expectedCounts.get(chain) ?? 0) + 1);
+  return [...expectedCounts].flatMap(([chain, expected]) => findMissingRules(nl, table, chain, expected) ?? []);
 }
 
-const remedy = ({ table }: OwnTable): string => `table "${table}"; put back what is missing: cni run restore`;
+const restoreHint = ({ table }: TableDefinition): string =>
+  `table "${table}"; put back what is missing: cni run restore`;

@@ -9,9 +9,9 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Netns } from "../../../ffi/netns.ts";
-import { ROOT } from "../repository.ts";
-import { type Command, must } from "./process.ts";
-import { bytesOf, parseTrace, STRACE, STRACE_DATA, type TracedCall } from "./trace.ts";
+import { REPOSITORY_ROOT } from "../repository.ts";
+import { type ProcessCommand, runSuccessfully } from "./process.ts";
+import { bytesOf, parseTrace, STRACE_COMMAND, STRACE_DATA_COMMAND, type TracedCall } from "./trace.ts";
 
 /** A compiled floor. */
 export interface Floor {
@@ -81,7 +81,7 @@ const NLMSG_ERROR = 2;
 const NLMSG_HEADER = 16;
 
 /** What `record` makes, or why there is no floor, as text. */
-export function recorded<T>(record: () => T): T | string {
+export function recordedOrReason<T>(record: () => T): T | string {
   if (!Bun.which("cc")) return "no compiler";
   if (!Bun.which("strace")) return "no strace";
   try {
@@ -92,21 +92,29 @@ export function recorded<T>(record: () => T): T | string {
 }
 
 /** Traces `command`, whose container is `container`, and compiles the floor of it. What the command does is done afterwards. */
-export function recordFloor(state: string, name: string, host: Netns, container: Netns, command: Command): Floor {
+export function recordFloor(
+  state: string,
+  name: string,
+  host: Netns,
+  container: Netns,
+  command: ProcessCommand,
+): Floor {
   const file = join(state, `${name}.trace`);
-  host.run(() => must({ ...command, argv: [...STRACE, ...STRACE_DATA, "-o", file, ...command.argv] }));
+  host.run(() =>
+    runSuccessfully({ ...command, argv: [...STRACE_COMMAND, ...STRACE_DATA_COMMAND, "-o", file, ...command.argv] })
+  );
   const calls = ownCalls(parseTrace(readFileSync(file, "latin1")), container.path);
   const header = join(state, `${name}.h`);
-  writeFileSync(header, requests(calls, container.path));
-  const program = compile(name, state, [`-DREQUESTS="${header}"`, join(ROOT, "scripts/src/bench/floor.c")]);
+  writeFileSync(header, requestsSource(calls, container.path));
+  const program = compile(name, state, [`-DREQUESTS="${header}"`, join(REPOSITORY_ROOT, "scripts/src/bench/floor.c")]);
   return {
     requests: `${calls.length} system calls, ${calls.filter(({ name }) => name === "sendto").length} of them messages`,
-    run: (host, { path }) => host.run(() => must({ argv: [program, path], stdin: command.stdin })).ms,
+    run: (host, { path }) => host.run(() => runSuccessfully({ argv: [program, path], stdin: command.stdin })).ms,
   };
 }
 
 /** Compiles a C program that does nothing, which is what the floor costs above its requests. */
-export function compileNothing(state: string): Command {
+export function compileNothing(state: string): ProcessCommand {
   const source = join(state, "nothing.c");
   writeFileSync(source, "int main(void) { return 0; }\n");
   return { argv: [compile("nothing", state, [source])] };
@@ -114,7 +122,7 @@ export function compileNothing(state: string): Command {
 
 function compile(name: string, state: string, options: readonly string[]): string {
   const program = join(state, `floor-${name}`);
-  must({ argv: ["cc", "-O2", "-static", "-o", program, ...options] });
+  runSuccessfully({ argv: ["cc", "-O2", "-static", "-o", program, ...options] });
   return program;
 }
 
@@ -142,9 +150,9 @@ function pathOf(argument: string): string {
 }
 
 /** The header that `floor.c` includes. */
-function requests(calls: readonly TracedCall[], container: string): string {
-  const opened = calls.map(opens).filter((fd) => fd >= 0);
-  const lines = calls.map((call) => line(call, container));
+function requestsSource(calls: readonly TracedCall[], container: string): string {
+  const opened = calls.map(isOpenCall).filter((fd) => fd >= 0);
+  const lines = calls.map((call) => requestSource(call, container));
   return [
     `enum { FIRST_DESCRIPTOR = ${Math.min(...opened)} };`,
     "static const struct request requests[] = {",
@@ -154,14 +162,14 @@ function requests(calls: readonly TracedCall[], container: string): string {
 }
 
 /** The descriptor that a call opened, or -1. */
-const opens = ({ name, result }: TracedCall): number => ["openat", "socket"].includes(name) ? result : -1;
+const isOpenCall = ({ name, result }: TracedCall): number => ["openat", "socket"].includes(name) ? result : -1;
 
 /** A request as the initializer of a `struct request`. */
-function line(call: TracedCall, container: string): string {
+function requestSource(call: TracedCall, container: string): string {
   const signature = CALLS[call.name];
   if (signature === undefined) throw new Error(`Cannot replay the system call "${call.name}": add it to CALLS`);
   const args = [...signature].map((letter, at) => argumentOf(letter, call.args[at] ?? "0", call, container));
-  return `  { SYS_${call.name}, ${opens(call)}, ${errorOf(call)}, { ${args.join(", ")} } },`;
+  return `  { SYS_${call.name}, ${isOpenCall(call)}, ${errorOf(call)}, { ${args.join(", ")} } },`;
 }
 
 function errorOf({ name, error, data }: TracedCall): string {
@@ -183,7 +191,7 @@ function argumentOf(letter: string, text: string, { data }: TracedCall, containe
     case "o":
       return bytes(bytesOf(text) ?? new Uint8Array(Int32Array.from(JSON.parse(text)).buffer));
     case "t":
-      return bytes(twoTimes(text));
+      return bytes(timespecs(text));
     case "a":
       return bytes(unixAddress(text));
     case "d":
@@ -198,7 +206,7 @@ function bytes(values: Iterable<number>): string {
 }
 
 /** `[{tv_sec=0, tv_nsec=1073741822}, {tv_sec=1, tv_nsec=2}]` as the kernel reads it. */
-function twoTimes(text: string): Uint8Array {
+function timespecs(text: string): Uint8Array {
   const numbers = [...text.matchAll(/tv_n?sec=(\d+)/g)].map(([, digits]) => BigInt(digits));
   return new Uint8Array(BigInt64Array.from(numbers).buffer);
 }

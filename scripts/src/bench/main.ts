@@ -8,30 +8,30 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { cpus, release, totalmem } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { atOnceRows } from "./concurrent_adds.ts";
+import { concurrentAddRows } from "./concurrent_adds.ts";
 import { chainRows } from "./chain.ts";
-import { collectRows } from "./gc.ts";
-import { settle } from "./measure.ts";
+import { gcRows } from "./gc.ts";
+import { awaitNamespaceCleanup } from "./measure.ts";
 import { memoryRows } from "./memory.ts";
-import { type Bench, prepare } from "./workspace.ts";
-import { plainRows } from "./bridge.ts";
+import { type BenchWorkspace, prepareBench } from "./workspace.ts";
+import { bridgeRows } from "./bridge.ts";
 import { plot } from "./plot.ts";
 import { reservationRows } from "./reservations.ts";
-import { type Scale, scale } from "./scale.ts";
-import { startRows } from "./startup.ts";
-import { markdown, type Row, type Section } from "./table.ts";
-import { ROOT } from "../repository.ts";
+import { measureScale, type ScaleResult } from "./scale.ts";
+import { startupRows } from "./startup.ts";
+import { type BenchRow, type BenchSection, formatMarkdown } from "./table.ts";
+import { REPOSITORY_ROOT } from "../repository.ts";
 
 /** The sections by the words that choose them, those last that leave the kernel the most to do behind our back. */
-const SECTIONS: Readonly<Record<string, (bench: Bench) => readonly Row[] | Scale>> = {
-  start: startRows,
-  bridge: plainRows,
+const SECTIONS: Readonly<Record<string, (bench: BenchWorkspace) => readonly BenchRow[] | ScaleResult>> = {
+  start: startupRows,
+  bridge: bridgeRows,
   chain: chainRows,
   "host-local": reservationRows,
   memory: memoryRows,
-  once: atOnceRows,
-  gc: collectRows,
-  scale,
+  once: concurrentAddRows,
+  gc: gcRows,
+  scale: measureScale,
 };
 
 const USAGE = `usage: scripts/bench [--runs N] [--quick] [SECTION…]
@@ -40,7 +40,7 @@ const USAGE = `usage: scripts/bench [--runs N] [--quick] [SECTION…]
   SECTION    ${Object.keys(SECTIONS).join(", ")}; all unless told`;
 
 /** What was asked for. @throws {TypeError} saying what is wrong with it */
-function request(argv: readonly string[]) {
+function parseArguments(argv: readonly string[]) {
   const options = { runs: { type: "string" }, quick: { type: "boolean" }, help: { type: "boolean" } } as const;
   const { values, positionals } = parseArgs({ args: [...argv], options, allowPositionals: true });
   const quick = values.quick ?? false;
@@ -57,9 +57,9 @@ function request(argv: readonly string[]) {
 }
 
 function main(argv: readonly string[]): number {
-  let asked: ReturnType<typeof request>;
+  let asked: ReturnType<typeof parseArguments>;
   try {
-    asked = request(argv);
+    asked = parseArguments(argv);
   } catch (error) {
     console.error(`${error instanceof Error ? error.message : error}\n${USAGE}`);
     return 2;
@@ -69,32 +69,32 @@ function main(argv: readonly string[]): number {
     console.log(USAGE);
     return 0;
   }
-  using bench = prepare({ quick, rounds, say: console.error });
-  const sections: Section[] = [];
-  let scaling: Scale | undefined;
+  using bench = prepareBench({ quick, rounds, log: console.error });
+  const sections: BenchSection[] = [];
+  let scaling: ScaleResult | undefined;
   for (const name of chosen) {
     const began = performance.now();
-    bench.say(`Measuring ${name}`);
+    bench.log(`Measuring ${name}`);
     const found = SECTIONS[name](bench);
     if ("lines" in found) scaling = found;
     sections.push({ name, rows: "lines" in found ? found.rows : found });
-    bench.say(`  ${((performance.now() - began) / 1000).toFixed(0)} s`);
-    settle();
+    bench.log(`  ${((performance.now() - began) / 1000).toFixed(0)} s`);
+    awaitNamespaceCleanup();
   }
-  const about = `${new Date().toISOString().slice(0, 10)}, ${machine()}, median of ${rounds} interleaved runs`;
-  console.log(`${about}\n\n${markdown(sections)}`);
+  const about = `${new Date().toISOString().slice(0, 10)}, ${describeMachine()}, median of ${rounds} interleaved runs`;
+  console.log(`${about}\n\n${formatMarkdown(sections)}`);
   for (const { what, note } of sections.flatMap(({ rows }) => rows)) if (note) console.log(`\n${what}: ${note}.`);
   // Part of a table is not to replace a whole one.
   if (!quick && chosen.length === Object.keys(SECTIONS).length) save(about, sections, scaling!);
   return 0;
 }
 
-function machine(): string {
+function describeMachine(): string {
   return `${cpus().length} × ${cpus()[0].model.trim()}, ${Math.round(totalmem() / 2 ** 30)} GiB, Linux ${release()}`;
 }
 
-function save(about: string, sections: readonly Section[], { lines, remarks }: Scale): void {
-  const directory = join(ROOT, "bench");
+function save(about: string, sections: readonly BenchSection[], { lines, remarks }: ScaleResult): void {
+  const directory = join(REPOSITORY_ROOT, "bench");
   mkdirSync(directory, { recursive: true });
   const title = "Attaching a container to the whole chain, two published ports each";
   writeFileSync(join(directory, "latest.json"), `${JSON.stringify({ about, sections, lines, remarks }, null, 2)}\n`);

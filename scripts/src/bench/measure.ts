@@ -15,33 +15,33 @@ export interface InterleaveOptions {
   /** How often a side is run before its values count; 3 unless told. */
   readonly warmUp?: number;
   /** How many rounds are made however long they take; 3 unless told. */
-  readonly always?: number;
+  readonly minimumRounds?: number;
 }
 
 /** How long a row may take before it ends early, so that the whole remains a matter of minutes. */
-const PATIENCE_MS = 25_000;
+const ROW_TIME_LIMIT_MS = 25_000;
 
 /** Runs all sides in turn, `rounds` times and a few times before. `round` counts from 0, those before included. */
 export function interleave(
   rounds: number,
   sides: Readonly<Record<string, (round: number) => Measurement>>,
-  { warmUp = 3, always = 3 }: InterleaveOptions = {},
+  { warmUp = 3, minimumRounds = 3 }: InterleaveOptions = {},
 ): Samples {
   const samples: Record<string, number[]> = {};
   const began = performance.now();
   for (let round = 0; round < rounds + warmUp; round++) {
-    if (round >= warmUp + always && performance.now() - began > PATIENCE_MS) break;
+    if (round >= warmUp + minimumRounds && performance.now() - began > ROW_TIME_LIMIT_MS) break;
     for (const [name, side] of Object.entries(sides)) {
       const measured = side(round);
       if (round < warmUp) continue;
-      const values = typeof measured === "number" ? { [name]: measured } : named(name, measured);
+      const values = typeof measured === "number" ? { [name]: measured } : withPrefix(name, measured);
       for (const [key, value] of Object.entries(values)) (samples[key] ??= []).push(value);
     }
   }
   return samples;
 }
 
-function named(name: string, values: Readonly<Record<string, number>>): Readonly<Record<string, number>> {
+function withPrefix(name: string, values: Readonly<Record<string, number>>): Readonly<Record<string, number>> {
   return Object.fromEntries(Object.entries(values).map(([key, value]) => [`${name}.${key}`, value]));
 }
 
@@ -54,15 +54,15 @@ export function percentile(values: readonly number[], fraction: number): number 
 export const median = (values: readonly number[]): number => percentile(values, 0.5);
 
 /** Lets the kernel finish what it does behind our back: taking down the namespaces of the row before, which can take it seconds. */
-export function settle(): void {
+export function awaitNamespaceCleanup(): void {
   for (let quiet = 0, waited = 0; quiet < 4 && waited < 600; waited++) {
     Bun.sleepSync(50);
-    quiet = takesDownNamespaces() ? 0 : quiet + 1;
+    quiet = isCleaningUpNamespaces() ? 0 : quiet + 1;
   }
 }
 
 /** Whether a thread of the kernel is at it: `kworker/u8:4+netns`. */
-function takesDownNamespaces(): boolean {
+function isCleaningUpNamespaces(): boolean {
   return readdirSync("/proc").filter((name) => /^\d+$/.test(name)).some((pid) => {
     try {
       return readFileSync(`/proc/${pid}/comm`, "latin1").endsWith("+netns\n");

@@ -2,38 +2,45 @@
 import { closeSync, constants, openSync, readdirSync, readFileSync, readSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { createNetns, type Netns } from "../../../ffi/netns.ts";
-import { type Container, type Network, pluginCall, wholeChain } from "./network.ts";
-import { type Bench, REFERENCE } from "./workspace.ts";
-import { type Command, must, type Running, start, succeeded, waitForAny } from "./process.ts";
-import { figure, plain, type Row, times } from "./table.ts";
+import { type BenchContainer, type BenchNetwork, chainNetwork, pluginCall } from "./network.ts";
+import { type BenchWorkspace, REFERENCE_DIRECTORY } from "./workspace.ts";
+import {
+  type ProcessCommand,
+  requireSuccess,
+  type RunningProcess,
+  runSuccessfully,
+  startProcess,
+  waitForAny,
+} from "./process.ts";
+import { type BenchRow, plainRow, ratioRow, summarize } from "./table.ts";
 
 /** MiB. */
-interface Memory {
-  readonly privateOnly: number;
-  readonly peak: number;
+interface MemoryUse {
+  readonly privateBytes: number;
+  readonly peakBytes: number;
 }
 
 /** Several at a time, as on a busy node: what they share is shared. */
-const AT_A_TIME = 3;
-const PATIENCE_MS = 10_000;
+const PROCESSES = 3;
+const OUTPUT_TIMEOUT_MS = 10_000;
 
-export function memoryRows(bench: Bench): readonly Row[] {
-  const ours = measureChain(bench, bench.plugins, wholeChain(bench, "memory0"));
-  const reference = measureChain(bench, REFERENCE, wholeChain(bench, "memory1"));
+export function memoryRows(bench: BenchWorkspace): readonly BenchRow[] {
+  const ours = measureChain(bench, bench.plugins, chainNetwork(bench, "memory0"));
+  const reference = measureChain(bench, REFERENCE_DIRECTORY, chainNetwork(bench, "memory1"));
   return [...ours].flatMap(([type, memories]) => {
-    const ourPeak = figure("cni", memories.map(({ peak }) => peak));
-    const theirPeak = figure("reference", reference.get(type)!.map(({ peak }) => peak));
-    const ourOwn = figure("cni", memories.map(({ privateOnly }) => privateOnly));
+    const ourPeak = summarize("cni", memories.map(({ peakBytes }) => peakBytes));
+    const theirPeak = summarize("reference", reference.get(type)!.map(({ peakBytes }) => peakBytes));
+    const ourOwn = summarize("cni", memories.map(({ privateBytes }) => privateBytes));
     return [
-      plain({ what: `Private memory of a running ${type}`, unit: "MiB", ours: ourOwn, goal: { atMost: 4 } }),
-      times({
+      plainRow({ what: `Private memory of a running ${type}`, unit: "MiB", ours: ourOwn, goal: { atMost: 4 } }),
+      ratioRow({
         what: `Peak RSS of ${type} against the Go plugin`,
         unit: "MiB",
         ours: ourPeak,
         other: theirPeak,
         goal: { atMost: 1.5 },
         note: `private memory of the Go plugin: ${
-          figure("", reference.get(type)!.map(({ privateOnly }) => privateOnly)).median.toFixed(1)
+          summarize("", reference.get(type)!.map(({ privateBytes }) => privateBytes)).median.toFixed(1)
         } MiB`,
       }),
     ];
@@ -41,17 +48,21 @@ export function memoryRows(bench: Bench): readonly Row[] {
 }
 
 /** The memory of each plugin of a chain in the order of the chain, by its type. */
-function measureChain(bench: Bench, directory: string, network: Network): Map<string, readonly Memory[]> {
+function measureChain(
+  bench: BenchWorkspace,
+  directory: string,
+  network: BenchNetwork,
+): Map<string, readonly MemoryUse[]> {
   using scope = new DisposableStack();
   const host = scope.use(createNetns());
   const containers = Array.from(
-    { length: AT_A_TIME },
+    { length: PROCESSES },
     (_, number) => ({ netns: scope.use(createNetns()), id: `c${number}`, number }),
   );
-  const answers = new Map<Container, unknown>();
-  const memories = new Map<string, readonly Memory[]>();
+  const answers = new Map<BenchContainer, unknown>();
+  const memories = new Map<string, readonly MemoryUse[]>();
   for (const { type } of network.plugins) {
-    const call = (container: Container) =>
+    const call = (container: BenchContainer) =>
       pluginCall(directory, network, type, "ADD", container, answers.get(container));
     const measured = measurePlugin(bench, host, containers.map(call));
     memories.set(type, measured.map(({ memory }) => memory));
@@ -60,19 +71,19 @@ function measureChain(bench: Bench, directory: string, network: Network): Map<st
   return memories;
 }
 
-function measurePlugin(bench: Bench, host: Netns, commands: readonly Command[]) {
+function measurePlugin(bench: BenchWorkspace, host: Netns, commands: readonly ProcessCommand[]) {
   const started = commands.map((command, at) => {
     const path = join(bench.state, `output-${at}`);
-    if (!readdirSync(bench.state).includes(`output-${at}`)) must({ argv: ["mkfifo", path] });
+    if (!readdirSync(bench.state).includes(`output-${at}`)) runSuccessfully({ argv: ["mkfifo", path] });
     const pipe = openSync(path, constants.O_RDWR | constants.O_NONBLOCK);
     fill(pipe);
-    return { pipe, running: host.run(() => start({ ...command, stdoutPath: path })) };
+    return { pipe, running: host.run(() => startProcess({ ...command, stdoutPath: path })) };
   });
-  for (const { running } of started) waitUntilItWrites(running);
+  for (const { running } of started) awaitOutput(running);
   const memories = started.map(({ running }) => memoryOf(running.pid));
   return started.map(({ pipe, running }, at) => {
     let answer = drain(pipe);
-    succeeded(running.command, waitForAny(new Map([[running.pid, running]])).ended);
+    requireSuccess(running.command, waitForAny(new Map([[running.pid, running]])).ended);
     answer += drain(pipe);
     closeSync(pipe);
     return { memory: memories[at], answer };
@@ -102,9 +113,9 @@ function drain(pipe: number): string {
 }
 
 /** Waits until a thread of the program is in write(2) to its standard output. */
-function waitUntilItWrites({ pid, command }: Running): void {
+function awaitOutput({ pid, command }: RunningProcess): void {
   const write = process.arch === "arm64" ? "64" : "1";
-  const deadline = performance.now() + PATIENCE_MS;
+  const deadline = performance.now() + OUTPUT_TIMEOUT_MS;
   const writes = (thread: string) =>
     readFileSync(`/proc/${pid}/task/${thread}/syscall`, "latin1").startsWith(`${write} 0x1 `);
   while (!readdirSync(`/proc/${pid}/task`).some(writes)) {
@@ -113,12 +124,12 @@ function waitUntilItWrites({ pid, command }: Running): void {
   }
 }
 
-function memoryOf(pid: number): Memory {
+function memoryOf(pid: number): MemoryUse {
   const read = (file: string, name: string) => {
     const match = new RegExp(`^${name}:\\s+(\\d+) kB`, "m").exec(readFileSync(`/proc/${pid}/${file}`, "latin1"));
     if (!match) throw new Error(`Cannot find ${name} of process ${pid}`);
     return Number(match[1]) / 1024;
   };
   const privateOnly = read("smaps_rollup", "Private_Clean") + read("smaps_rollup", "Private_Dirty");
-  return { privateOnly, peak: read("status", "VmHWM") };
+  return { privateBytes: privateOnly, peakBytes: read("status", "VmHWM") };
 }

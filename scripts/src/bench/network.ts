@@ -2,18 +2,18 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Netns } from "../../../ffi/netns.ts";
-import type { Bench } from "./workspace.ts";
-import { type Command, must } from "./process.ts";
+import type { BenchWorkspace } from "./workspace.ts";
+import { type ProcessCommand, runSuccessfully } from "./process.ts";
 
 /** A configuration list. */
-export interface Network {
+export interface BenchNetwork {
   readonly cniVersion: string;
   readonly name: string;
   readonly plugins: readonly (Readonly<Record<string, unknown>> & { readonly type: string })[];
 }
 
 /** What is attached: a namespace, a name for it, and a number, which decides the ports. */
-export interface Container {
+export interface BenchContainer {
   readonly netns: Netns;
   readonly id: string;
   readonly number: number;
@@ -22,9 +22,9 @@ export interface Container {
 }
 
 /** A way to attach and detach. Both give the milliseconds that the programs took. */
-export interface Side {
-  add(container: Container): number;
-  del(container: Container): number;
+export interface Contender {
+  add(container: BenchContainer): number;
+  del(container: BenchContainer): number;
 }
 
 export const SUBNET = "10.66.0.0/16";
@@ -40,19 +40,19 @@ function bridge(state: string, name: string, ipMasq: boolean) {
 }
 
 /** A bridge with addresses, and masqueraded if told. */
-export function plainNetwork({ state }: Bench, name: string, ipMasq = false): Network {
+export function plainNetwork({ state }: BenchWorkspace, name: string, ipMasq = false): BenchNetwork {
   return { cniVersion: "1.0.0", name, plugins: [bridge(state, name, ipMasq)] };
 }
 
 /** The chain that podman makes for a network, masqueraded. */
-export function wholeChain({ state }: Bench, name: string): Network {
+export function chainNetwork({ state }: BenchWorkspace, name: string): BenchNetwork {
   const portmap = { type: "portmap", capabilities: { portMappings: true } };
   const plugins = [bridge(state, name, true), portmap, { type: "firewall" }, { type: "tuning" }];
   return { cniVersion: "1.0.0", name, plugins };
 }
 
 /** Two published ports. */
-export const portMappings = ({ number, udp = false }: Pick<Container, "number" | "udp">) => [
+export const benchPortMappings = ({ number, udp = false }: Pick<BenchContainer, "number" | "udp">) => [
   { hostPort: 20000 + 2 * number, containerPort: 80, protocol: "tcp" },
   { hostPort: 20001 + 2 * number, containerPort: 53, protocol: udp ? "udp" : "tcp" },
 ];
@@ -60,19 +60,19 @@ export const portMappings = ({ number, udp = false }: Pick<Container, "number" |
 /** The call of one plugin. */
 export function pluginCall(
   directory: string,
-  network: Network,
+  network: BenchNetwork,
   type: string,
   command: string,
-  container: Container,
+  container: BenchContainer,
   prevResult?: unknown,
-): Command {
+): ProcessCommand {
   const plugin = network.plugins.find((entry) => entry.type === type);
   const capable = plugin?.type === "portmap";
   const request = {
     ...plugin,
     name: network.name,
     cniVersion: network.cniVersion,
-    ...capable ? { runtimeConfig: { portMappings: portMappings(container) } } : {},
+    ...capable ? { runtimeConfig: { portMappings: benchPortMappings(container) } } : {},
     ...prevResult ? { prevResult } : {},
   };
   const env = {
@@ -86,10 +86,10 @@ export function pluginCall(
 }
 
 /** Plugin by plugin, as container engines do. Only the plugins are on the clock, not what makes their requests. */
-export function byExec(host: Netns, directory: string, network: Network): Side {
+export function execContender(host: Netns, directory: string, network: BenchNetwork): Contender {
   const results = new Map<string, unknown>();
-  const call = (type: string, command: string, container: Container, prevResult: unknown) =>
-    host.run(() => must(pluginCall(directory, network, type, command, container, prevResult)));
+  const call = (type: string, command: string, container: BenchContainer, prevResult: unknown) =>
+    host.run(() => runSuccessfully(pluginCall(directory, network, type, command, container, prevResult)));
   return {
     add(container) {
       let ms = 0;
@@ -113,18 +113,23 @@ export function byExec(host: Netns, directory: string, network: Network): Side {
 }
 
 /** The call of `cni run` for the whole list. */
-export function runCall(bench: Bench, network: Network, verb: string, container: Container): Command {
+export function runCall(
+  bench: BenchWorkspace,
+  network: BenchNetwork,
+  verb: string,
+  container: BenchContainer,
+): ProcessCommand {
   const file = join(bench.state, `${network.name}.conflist`);
   writeFileSync(file, JSON.stringify(network));
-  const options = ["--container-id", container.id, ...runOptions(bench)];
-  const ports = JSON.stringify({ portMappings: portMappings(container) });
+  const options = ["--container-id", container.id, ...benchRuntimeContext(bench)];
+  const ports = JSON.stringify({ portMappings: benchPortMappings(container) });
   return { argv: [bench.cni, "run", verb, file, container.netns.path, ...options, "--cap-args", ports] };
 }
 
-export const cacheDirectory = ({ state }: Bench): string => join(state, "cache");
+export const cacheDirectory = ({ state }: BenchWorkspace): string => join(state, "cache");
 
 /** What `cni run` is to be told always: to leave the directories of the machine alone. */
-export const runOptions = (bench: Bench): readonly string[] => [
+export const benchRuntimeContext = (bench: BenchWorkspace): readonly string[] => [
   "--cache-dir",
   cacheDirectory(bench),
   "--plugin-dir",
@@ -132,13 +137,13 @@ export const runOptions = (bench: Bench): readonly string[] => [
 ];
 
 /** The whole list in one process of ours. */
-export function byRun(host: Netns, bench: Bench, network: Network): Side {
-  const call = (verb: string, container: Container) =>
-    host.run(() => must(runCall(bench, network, verb, container))).ms;
+export function runContender(host: Netns, bench: BenchWorkspace, network: BenchNetwork): Contender {
+  const call = (verb: string, container: BenchContainer) =>
+    host.run(() => runSuccessfully(runCall(bench, network, verb, container))).ms;
   return { add: (container) => call("add", container), del: (container) => call("del", container) };
 }
 
 /** Attaches and detaches one container. */
-export function addAndDel(side: Side, container: Container): { readonly add: number; readonly del: number } {
+export function addAndDel(side: Contender, container: BenchContainer): { readonly add: number; readonly del: number } {
   return { add: side.add(container), del: side.del(container) };
 }

@@ -7,7 +7,7 @@ import { veth } from "../../../ffi/route/link_kinds.ts";
 import * as links from "../../../ffi/route/link.ts";
 import { parseCidr } from "../../../ffi/address.ts";
 import { median } from "./measure.ts";
-import { type Container, portMappings } from "./network.ts";
+import { type BenchContainer, benchPortMappings } from "./network.ts";
 
 /** Microseconds. */
 export interface PacketCost extends Readonly<Record<string, number>> {
@@ -26,10 +26,10 @@ const CONNECTIONS = 300;
 const BURSTS = 40;
 const BURST = 50;
 
-let library: ReturnType<typeof open> | undefined;
-const c = () => library ??= open();
+let libcLibrary: ReturnType<typeof openLibc> | undefined;
+const libcFunctions = () => libcLibrary ??= openLibc();
 
-function open() {
+function openLibc() {
   return dlopen("libc.so.6", {
     socket: { args: ["i32", "i32", "i32"], returns: "i32" },
     bind: { args: ["i32", "ptr", "u32"], returns: "i32" },
@@ -42,17 +42,17 @@ function open() {
 }
 
 /** A `struct sockaddr_in`. */
-function address(ip: readonly number[], port: number): Uint8Array {
+function socketAddress(ip: readonly number[], port: number): Uint8Array {
   return new Uint8Array([AF_INET, 0, port >> 8, port & 255, ...ip, 0, 0, 0, 0, 0, 0, 0, 0]);
 }
 
-const done = (result: number, what: string): number => {
+const requireSuccess = (result: number, what: string): number => {
   if (result < 0) throw new Error(`Cannot ${what}`);
   return result;
 };
 
 /** A neighbour of the host, by which packets come in. */
-export function neighbour(scope: DisposableStack, host: Netns): Netns {
+export function addPeerHost(scope: DisposableStack, host: Netns): Netns {
   const outside = scope.use(createNetns());
   links.add(host.route, { name: "outside", info: veth({ peer: { name: "inside", netnsFd: outside.fd } }) });
   for (const [netns, name, cidr] of [[host, "outside", "192.0.2.1/24"], [outside, "inside", "192.0.2.2/24"]] as const) {
@@ -64,52 +64,52 @@ export function neighbour(scope: DisposableStack, host: Netns): Netns {
 }
 
 /** Measures once, for the ports of `container`. */
-export function packetCost(outside: Netns, container: Container): PacketCost {
-  const [tcp, udp] = portMappings(container);
+export function packetCost(outside: Netns, container: BenchContainer): PacketCost {
+  const [tcp, udp] = benchPortMappings(container);
   const server = container.netns.run(() => {
-    const fd = done(c().socket(AF_INET, SOCK_STREAM, 0), "open a socket");
-    done(c().bind(fd, address([0, 0, 0, 0], tcp.containerPort), 16), "bind");
-    done(c().listen(fd, 4096), "listen");
+    const fd = requireSuccess(libcFunctions().socket(AF_INET, SOCK_STREAM, 0), "open a socket");
+    requireSuccess(libcFunctions().bind(fd, socketAddress([0, 0, 0, 0], tcp.containerPort), 16), "bind");
+    requireSuccess(libcFunctions().listen(fd, 4096), "listen");
     return fd;
   });
   const sink = container.netns.run(() => {
-    const fd = done(c().socket(AF_INET, SOCK_DGRAM, 0), "open a socket");
-    done(c().bind(fd, address([0, 0, 0, 0], udp.containerPort), 16), "bind");
+    const fd = requireSuccess(libcFunctions().socket(AF_INET, SOCK_DGRAM, 0), "open a socket");
+    requireSuccess(libcFunctions().bind(fd, socketAddress([0, 0, 0, 0], udp.containerPort), 16), "bind");
     return fd;
   });
   try {
     return outside.run(() => ({ connection: connect(tcp.hostPort), packet: send(udp.hostPort) }));
   } finally {
-    c().close(server);
-    c().close(sink);
+    libcFunctions().close(server);
+    libcFunctions().close(sink);
   }
 }
 
 function connect(port: number): number {
-  const to = address([192, 0, 2, 1], port);
+  const to = socketAddress([192, 0, 2, 1], port);
   const reset = new Int32Array([1, 0]);
   const times: number[] = [];
   for (let at = 0; at < CONNECTIONS; at++) {
-    const fd = done(c().socket(AF_INET, SOCK_STREAM, 0), "open a socket");
+    const fd = requireSuccess(libcFunctions().socket(AF_INET, SOCK_STREAM, 0), "open a socket");
     const started = performance.now();
-    done(c().connect(fd, to, 16), `connect to port ${port}`);
+    requireSuccess(libcFunctions().connect(fd, to, 16), `connect to port ${port}`);
     times.push(performance.now() - started);
-    c().setsockopt(fd, SOL_SOCKET, SO_LINGER, reset, 8);
-    c().close(fd);
+    libcFunctions().setsockopt(fd, SOL_SOCKET, SO_LINGER, reset, 8);
+    libcFunctions().close(fd);
   }
   return median(times) * 1000;
 }
 
 function send(port: number): number {
-  const fd = done(c().socket(AF_INET, SOCK_DGRAM, 0), "open a socket");
-  done(c().connect(fd, address([192, 0, 2, 1], port), 16), "connect");
+  const fd = requireSuccess(libcFunctions().socket(AF_INET, SOCK_DGRAM, 0), "open a socket");
+  requireSuccess(libcFunctions().connect(fd, socketAddress([192, 0, 2, 1], port), 16), "connect");
   const payload = new Uint8Array(64);
   const times: number[] = [];
   for (let burst = 0; burst < BURSTS; burst++) {
     const started = performance.now();
-    for (let at = 0; at < BURST; at++) c().send(fd, payload, payload.length, 0);
+    for (let at = 0; at < BURST; at++) libcFunctions().send(fd, payload, payload.length, 0);
     times.push(performance.now() - started);
   }
-  c().close(fd);
+  libcFunctions().close(fd);
   return median(times) / BURST * 1000;
 }

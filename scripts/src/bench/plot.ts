@@ -1,5 +1,5 @@
 /** The plot: cost against the number of containers, as SVG that is readable on light and dark pages. @module */
-import type { Line, Point } from "./scale.ts";
+import type { PlotLine, PlotPoint } from "./scale.ts";
 
 /** What the plot says besides its lines. */
 export interface PlotText {
@@ -31,12 +31,12 @@ const STYLE = `
 `;
 
 /** Draws lines whose points are ascending; both axes are logarithmic. */
-export function plot(lines: readonly Line[], { title, subtitle, remarks }: PlotText): string {
+export function plot(lines: readonly PlotLine[], { title, subtitle, remarks }: PlotText): string {
   const drawn = lines.filter(({ points }) => points.length > 0);
   const points = drawn.flatMap((line) => line.points);
   const x = axis(points.map(({ containers }) => containers), AREA.left, AREA.right);
   const y = axis(points.map(({ ms }) => ms), AREA.bottom, AREA.top);
-  const place = ({ containers, ms }: Point): readonly [number, number] => [x.at(containers), y.at(ms)];
+  const place = ({ containers, ms }: PlotPoint): readonly [number, number] => [x.at(containers), y.at(ms)];
   return [
     `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${HEIGHT}" width="${WIDTH}" height="${HEIGHT}" role="img">`,
     `<title>${escape(title)}</title>`,
@@ -93,7 +93,7 @@ function mark(x: number, y: number, at: number): string {
 }
 
 /** Names and last values at the ends of the lines, apart from each other. */
-function labels(lines: readonly Line[], end: (line: Line) => readonly [number, number]): readonly string[] {
+function labels(lines: readonly PlotLine[], end: (line: PlotLine) => readonly [number, number]): readonly string[] {
   const sorted = lines.map((line, at) => ({ line, at, place: end(line) })).sort((a, b) => a.place[1] - b.place[1]);
   let lowest = -Infinity;
   return sorted.map(({ line, at, place: [x, y] }) => {

@@ -2,29 +2,29 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createNetns, type Netns } from "../../../ffi/netns.ts";
-import { parseNetworkList, Runtime } from "../../../mod.ts";
-import { cacheDirectory, type Container, type Network, portMappings } from "./network.ts";
-import type { Bench } from "./workspace.ts";
-import { must } from "./process.ts";
+import { parseNetworkConfigList, Runtime } from "../../../mod.ts";
+import { type BenchContainer, type BenchNetwork, benchPortMappings, cacheDirectory } from "./network.ts";
+import type { BenchWorkspace } from "./workspace.ts";
+import { runSuccessfully } from "./process.ts";
 
 /** Attaches containers number `from` to `to`, the last excluded, in this process by the same code that `cni run` executes. */
-export function attachAll(
+export function attachContainers(
   scope: DisposableStack,
-  bench: Bench,
+  bench: BenchWorkspace,
   host: Netns,
-  network: Network,
+  network: BenchNetwork,
   from: number,
   to: number,
-): readonly Container[] {
-  const list = parseNetworkList(JSON.stringify(network));
+): readonly BenchContainer[] {
+  const list = parseNetworkConfigList(JSON.stringify(network));
   const runtime = new Runtime({ cacheDirectory: cacheDirectory(bench), pluginDirectories: [] });
   return Array.from({ length: to - from }, (_, at) => {
-    const container: Container = { netns: scope.use(createNetns()), id: `p${from + at}`, number: from + at };
+    const container: BenchContainer = { netns: scope.use(createNetns()), id: `p${from + at}`, number: from + at };
     const parameters = {
       containerId: container.id,
       ifname: "eth0",
       netns: container.netns.path,
-      capabilityArgs: { portMappings: portMappings(container) },
+      capabilityArgs: { portMappings: benchPortMappings(container) },
     };
     host.run(() => void runtime.add(list, parameters));
     return container;
@@ -38,12 +38,12 @@ const CHAIN = /^-A POSTROUTING -s ([\d.]+)\/32 .*-j CNI-([0-9a-f]{21})([0-9a-f]{
  * Gives the host of the reference what `from` to `to` more containers would: copies of the rules that it made for its only container, and
  * their reservations. Interfaces they have none, so what the reference then takes is less than it would be.
  */
-export function copyRules(host: Netns, bench: Bench, network: Network, from: number, to: number): void {
-  const saved = host.run(() => must({ argv: ["iptables-save"] })).stdout;
+export function copyRules(host: Netns, bench: BenchWorkspace, network: BenchNetwork, from: number, to: number): void {
+  const saved = host.run(() => runSuccessfully({ argv: ["iptables-save"] })).stdout;
   const [, address, digits] = CHAIN.exec(saved) ?? [];
   if (!address) throw new Error("Cannot find the rules of the reference's container");
   const input = saved.split(/^(?=\*)/m).slice(1).map((table) => copyTable(table, address, digits, from, to)).join("");
-  host.run(() => must({ argv: ["iptables-restore", "--noflush"], stdin: input }));
+  host.run(() => runSuccessfully({ argv: ["iptables-restore", "--noflush"], stdin: input }));
   const directory = join(bench.state, "networks", network.name);
   for (let number = from; number < to; number++) {
     writeFileSync(join(directory, addressOf(number)), `p${number}\r\neth0`);
@@ -55,15 +55,15 @@ const addressOf = (number: number): string => `10.66.${128 + (number >> 8)}.${nu
 /** The lines of one table that belong to the container, once for each number. */
 function copyTable(table: string, address: string, digits: string, from: number, to: number): string {
   const lines = table.split("\n");
-  const own = lines.filter((line) => line.includes(digits) || line.includes(`${address}/32`));
+  const containerLines = lines.filter((line) => line.includes(digits) || line.includes(`${address}/32`));
   const copies = Array.from(
     { length: to - from },
     (_, at) =>
-      own.map((line) =>
+      containerLines.map((line) =>
         line.replaceAll(digits, (from + at).toString(16).padStart(digits.length, "0"))
           .replaceAll(address, addressOf(from + at))
-          .replaceAll(/\b20000\b/g, String(portMappings({ number: from + at })[0].hostPort))
-          .replaceAll(/\b20001\b/g, String(portMappings({ number: from + at })[1].hostPort))
+          .replaceAll(/\b20000\b/g, String(benchPortMappings({ number: from + at })[0].hostPort))
+          .replaceAll(/\b20001\b/g, String(benchPortMappings({ number: from + at })[1].hostPort))
       ),
   ).flat();
   const [chains, rules] = [":", "-A"].map((start) => copies.filter((line) => line.startsWith(start)));

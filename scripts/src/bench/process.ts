@@ -7,7 +7,7 @@
 import { dlopen, type Pointer, ptr, read } from "bun:ffi";
 
 /** What to start. */
-export interface Command {
+export interface ProcessCommand {
   readonly argv: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
   readonly stdin?: string;
@@ -16,7 +16,7 @@ export interface Command {
 }
 
 /** A program that has ended. */
-export interface Ended {
+export interface ProcessResult {
   readonly ms: number;
   readonly userMs: number;
   readonly systemMs: number;
@@ -27,10 +27,10 @@ export interface Ended {
 }
 
 /** A program that runs. */
-export interface Running {
+export interface RunningProcess {
   readonly pid: number;
   readonly started: number;
-  readonly command: Command;
+  readonly command: ProcessCommand;
   readonly files: Files;
 }
 
@@ -43,10 +43,10 @@ const SPAWN_SETSIGMASK = 8;
 const MFD_CLOEXEC = 1;
 const O_WRONLY = 1;
 
-let library: ReturnType<typeof open> | undefined;
-const c = () => library ??= open();
+let libcLibrary: ReturnType<typeof openLibc> | undefined;
+const libcFunctions = () => libcLibrary ??= openLibc();
 
-function open() {
+function openLibc() {
   return dlopen("libc.so.6", {
     posix_spawnp: { args: ["ptr", "cstring", "ptr", "ptr", "ptr", "ptr"], returns: "i32" },
     posix_spawn_file_actions_init: { args: ["ptr"], returns: "i32" },
@@ -66,40 +66,42 @@ function open() {
   }).symbols;
 }
 
-const terminated = (text: string): Uint8Array => new TextEncoder().encode(`${text}\0`);
+const cString = (text: string): Uint8Array => new TextEncoder().encode(`${text}\0`);
 
 /** A NULL-terminated array of pointers to strings, and what must outlive it. */
-function strings(values: readonly string[]) {
-  const kept = values.map(terminated);
-  return { kept, array: new BigUint64Array([...kept.map((bytes) => BigInt(ptr(bytes))), 0n]) };
+function cStringArray(values: readonly string[]) {
+  const buffers = values.map(cString);
+  return { kept: buffers, array: new BigUint64Array([...buffers.map((bytes) => BigInt(ptr(bytes))), 0n]) };
 }
 
 /** Starts a program in the network namespace that the thread is in. The clock runs from here. */
-export function start(command: Command): Running {
+export function startProcess(command: ProcessCommand): RunningProcess {
   const memory = (text = "") => {
-    const fd = c().memfd_create(Buffer.from("bench\0"), MFD_CLOEXEC);
-    if (text !== "") c().pwrite(fd, Buffer.from(text), Buffer.byteLength(text), 0);
+    const fd = libcFunctions().memfd_create(Buffer.from("bench\0"), MFD_CLOEXEC);
+    if (text !== "") libcFunctions().pwrite(fd, Buffer.from(text), Buffer.byteLength(text), 0);
     return fd;
   };
   const files: Files = [memory(command.stdin), memory(), memory()];
-  const argv = strings(command.argv);
-  const env = strings(Object.entries({ PATH, ...command.env }).map(([name, value]) => `${name}=${value}`));
+  const argv = cStringArray(command.argv);
+  const env = cStringArray(Object.entries({ PATH, ...command.env }).map(([name, value]) => `${name}=${value}`));
   const actions = new Uint8Array(256);
   const attributes = new Uint8Array(512);
-  c().posix_spawn_file_actions_init(actions);
-  files.forEach((fd, place) => c().posix_spawn_file_actions_adddup2(actions, fd, place));
+  libcFunctions().posix_spawn_file_actions_init(actions);
+  files.forEach((fd, place) => libcFunctions().posix_spawn_file_actions_adddup2(actions, fd, place));
   const { stdoutPath } = command;
-  if (stdoutPath) c().posix_spawn_file_actions_addopen(actions, 1, Buffer.from(`${stdoutPath}\0`), O_WRONLY, 0);
+  if (stdoutPath) {
+    libcFunctions().posix_spawn_file_actions_addopen(actions, 1, Buffer.from(`${stdoutPath}\0`), O_WRONLY, 0);
+  }
   // The runtime of this script ignores and blocks some signals; a program that an engine starts does not inherit that.
-  c().posix_spawnattr_init(attributes);
-  c().posix_spawnattr_setsigdefault(attributes, new Uint8Array(128).fill(255, 0, 8));
-  c().posix_spawnattr_setsigmask(attributes, new Uint8Array(128));
-  c().posix_spawnattr_setflags(attributes, SPAWN_SETSIGDEF | SPAWN_SETSIGMASK);
+  libcFunctions().posix_spawnattr_init(attributes);
+  libcFunctions().posix_spawnattr_setsigdefault(attributes, new Uint8Array(128).fill(255, 0, 8));
+  libcFunctions().posix_spawnattr_setsigmask(attributes, new Uint8Array(128));
+  libcFunctions().posix_spawnattr_setflags(attributes, SPAWN_SETSIGDEF | SPAWN_SETSIGMASK);
   const pid = new Int32Array(1);
-  const program = terminated(command.argv[0]);
+  const program = cString(command.argv[0]);
   const started = performance.now();
-  const error = c().posix_spawnp(pid, program, actions, attributes, argv.array, env.array);
-  c().posix_spawn_file_actions_destroy(actions);
+  const error = libcFunctions().posix_spawnp(pid, program, actions, attributes, argv.array, env.array);
+  libcFunctions().posix_spawn_file_actions_destroy(actions);
   if (error !== 0 || argv.kept.length + env.kept.length === 0) {
     throw new Error(`Cannot start "${command.argv[0]}": error ${error}`);
   }
@@ -107,59 +109,61 @@ export function start(command: Command): Running {
 }
 
 /** Waits for one of `running` and takes it out; the clock stops here. */
-export function waitForAny(running: Map<number, Running>): { readonly which: Running; readonly ended: Ended } {
+export function waitForAny(
+  running: Map<number, RunningProcess>,
+): { readonly which: RunningProcess; readonly ended: ProcessResult } {
   const status = new Int32Array(1);
   const usage = new BigInt64Array(18);
   for (;;) {
-    const pid = c().wait4(-1, status, 0, usage);
+    const pid = libcFunctions().wait4(-1, status, 0, usage);
     const ms = performance.now();
     const which = running.get(pid);
     if (which) {
       running.delete(pid);
-      return { which, ended: describe(which, ms - which.started, status[0], usage) };
+      return { which, ended: processResult(which, ms - which.started, status[0], usage) };
     }
-    if (pid < 0 && read.i32(c().__errno_location() as Pointer, 0) !== 4) {
+    if (pid < 0 && read.i32(libcFunctions().__errno_location() as Pointer, 0) !== 4) {
       throw new Error("There is no child to wait for");
     }
   }
 }
 
-function describe({ files }: Running, ms: number, status: number, usage: BigInt64Array): Ended {
+function processResult({ files }: RunningProcess, ms: number, status: number, usage: BigInt64Array): ProcessResult {
   const time = (at: number) => Number(usage[at]) * 1e3 + Number(usage[at + 1]) / 1e3;
   const [stdin, stdout, stderr] = files;
-  const ended: Ended = {
+  const ended: ProcessResult = {
     ms,
     userMs: time(0),
     systemMs: time(2),
     faults: Number(usage[8]),
     exitCode: (status & 0x7f) === 0 ? status >> 8 & 0xff : 128 + (status & 0x7f),
-    stdout: content(stdout),
-    stderr: content(stderr),
+    stdout: readAllFromFd(stdout),
+    stderr: readAllFromFd(stderr),
   };
-  for (const fd of [stdin, stdout, stderr]) c().close(fd);
+  for (const fd of [stdin, stdout, stderr]) libcFunctions().close(fd);
   return ended;
 }
 
 let room: Uint8Array | undefined;
 
-function content(fd: number): string {
+function readAllFromFd(fd: number): string {
   const bytes = room ??= new Uint8Array(1 << 20);
-  return new TextDecoder().decode(bytes.subarray(0, Number(c().pread(fd, bytes, bytes.length, 0))));
+  return new TextDecoder().decode(bytes.subarray(0, Number(libcFunctions().pread(fd, bytes, bytes.length, 0))));
 }
 
 /** Runs a program to its end. */
-export function run(command: Command): Ended {
-  const running = start(command);
+export function runProcess(command: ProcessCommand): ProcessResult {
+  const running = startProcess(command);
   return waitForAny(new Map([[running.pid, running]])).ended;
 }
 
 /** Runs a program to its end. @throws {Error} with what it said, if it fails */
-export function must(command: Command): Ended {
-  return succeeded(command, run(command));
+export function runSuccessfully(command: ProcessCommand): ProcessResult {
+  return requireSuccess(command, runProcess(command));
 }
 
 /** What has ended, if it succeeded. @throws {Error} with what it said otherwise */
-export function succeeded({ argv }: Command, ended: Ended): Ended {
+export function requireSuccess({ argv }: ProcessCommand, ended: ProcessResult): ProcessResult {
   if (ended.exitCode === 0) return ended;
   throw new Error(`"${argv.join(" ")}" ended with ${ended.exitCode}: ${ended.stdout}${ended.stderr}`);
 }

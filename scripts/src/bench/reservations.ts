@@ -4,33 +4,33 @@ import { join } from "node:path";
 import { createNetns, type Netns } from "../../../ffi/netns.ts";
 import { interleave } from "./measure.ts";
 import { SUBNET } from "./network.ts";
-import { type Bench, REFERENCE } from "./workspace.ts";
-import { type Command, must } from "./process.ts";
-import { faster, figure, type Row, times } from "./table.ts";
+import { type BenchWorkspace, REFERENCE_DIRECTORY } from "./workspace.ts";
+import { type ProcessCommand, runSuccessfully } from "./process.ts";
+import { type BenchRow, ratioRow, speedupRow, summarize } from "./table.ts";
 
-const FEW = 10;
+const FEW_RESERVATIONS = 10;
 
-export function reservationRows(bench: Bench): readonly Row[] {
+export function reservationRows(bench: BenchWorkspace): readonly BenchRow[] {
   using netns = createNetns();
   const many = bench.quick ? 6_000 : 60_000;
   const side = (directory: string, name: string, count: number) => {
     const dataDir = join(bench.state, `reservations-${name}`);
     fill(join(dataDir, name), count);
     return () => ({
-      add: must(call(directory, dataDir, name, "ADD", netns)).ms,
-      del: must(call(directory, dataDir, name, "DEL", netns)).ms,
+      add: runSuccessfully(call(directory, dataDir, name, "ADD", netns)).ms,
+      del: runSuccessfully(call(directory, dataDir, name, "DEL", netns)).ms,
     });
   };
   const quickly = interleave(bench.rounds, {
-    few: side(bench.plugins, "few", FEW),
+    few: side(bench.plugins, "few", FEW_RESERVATIONS),
     many: side(bench.plugins, "many", many),
-    reference: side(REFERENCE, "reference-few", FEW),
+    reference: side(REFERENCE_DIRECTORY, "reference-few", FEW_RESERVATIONS),
   });
   // A call of the reference takes half a second then.
   const rounds = Math.max(3, Math.ceil(bench.rounds / 6));
   const slowly = interleave(rounds, {
     cni: side(bench.plugins, "cni-again", many),
-    reference: side(REFERENCE, "reference-many", many),
+    reference: side(REFERENCE_DIRECTORY, "reference-many", many),
   }, { warmUp: 1 });
   return ["add", "del"].flatMap((verb) => rows(verb, many.toLocaleString("en"), quickly, slowly));
 }
@@ -43,22 +43,22 @@ function rows(
 ) {
   const what = `host-local ${verb.toUpperCase()} with ${many} reservations`;
   return [
-    times({
-      what: `${what} against ${FEW}`,
-      ours: figure("cni", quickly[`many.${verb}`]),
-      other: figure(`cni, ${FEW}`, quickly[`few.${verb}`]),
+    ratioRow({
+      what: `${what} against ${FEW_RESERVATIONS}`,
+      ours: summarize("cni", quickly[`many.${verb}`]),
+      other: summarize(`cni, ${FEW_RESERVATIONS}`, quickly[`few.${verb}`]),
       goal: { atMost: 1.3 },
     }),
-    faster({
+    speedupRow({
       what: `${what} against the reference`,
-      ours: figure("cni", slowly[`cni.${verb}`]),
-      other: figure("reference", slowly[`reference.${verb}`]),
+      ours: summarize("cni", slowly[`cni.${verb}`]),
+      other: summarize("reference", slowly[`reference.${verb}`]),
       goal: { atLeast: 50 },
     }),
-    faster({
-      what: `host-local ${verb.toUpperCase()} with ${FEW} reservations`,
-      ours: figure("cni", quickly[`few.${verb}`]),
-      other: figure("reference", quickly[`reference.${verb}`]),
+    speedupRow({
+      what: `host-local ${verb.toUpperCase()} with ${FEW_RESERVATIONS} reservations`,
+      ours: summarize("cni", quickly[`few.${verb}`]),
+      other: summarize("reference", quickly[`reference.${verb}`]),
     }),
   ];
 }
@@ -73,7 +73,7 @@ function fill(directory: string, count: number): void {
   writeFileSync(join(directory, "last_reserved_ip.0"), address(count + 1));
 }
 
-function call(directory: string, dataDir: string, name: string, command: string, netns: Netns): Command {
+function call(directory: string, dataDir: string, name: string, command: string, netns: Netns): ProcessCommand {
   const ipam = { type: "host-local", dataDir, ranges: [[{ subnet: SUBNET }]] };
   const env = {
     CNI_COMMAND: command,

@@ -1,31 +1,39 @@
 /** The same work on a host with more and more containers, two published ports each. @module */
 import { createNetns, type Netns } from "../../../ffi/netns.ts";
-import { containers, recordOn } from "./chain.ts";
-import { recorded } from "./floor.ts";
+import { createContainers, recordChainOn } from "./chain.ts";
+import { recordedOrReason } from "./floor.ts";
 import { interleave, median, type Samples } from "./measure.ts";
-import { addAndDel, byExec, byRun, type Container, type Network, type Side, wholeChain } from "./network.ts";
-import { neighbour, packetCost } from "./packets.ts";
-import { type Bench, REFERENCE } from "./workspace.ts";
-import { attachAll, copyRules } from "./populate.ts";
-import { faster, figure, type Row, times } from "./table.ts";
+import {
+  addAndDel,
+  type BenchContainer,
+  type BenchNetwork,
+  chainNetwork,
+  type Contender,
+  execContender,
+  runContender,
+} from "./network.ts";
+import { addPeerHost, packetCost } from "./packets.ts";
+import { type BenchWorkspace, REFERENCE_DIRECTORY } from "./workspace.ts";
+import { attachContainers, copyRules } from "./populate.ts";
+import { type BenchRow, ratioRow, speedupRow, summarize } from "./table.ts";
 
 /** One point of the plot. */
-export interface Point {
+export interface PlotPoint {
   readonly containers: number;
   readonly ms: number;
   readonly values: number;
 }
 
 /** A line of the plot. */
-export interface Line {
+export interface PlotLine {
   readonly name: string;
-  readonly points: readonly Point[];
+  readonly points: readonly PlotPoint[];
 }
 
 /** What the section yields. */
-export interface Scale {
-  readonly rows: readonly Row[];
-  readonly lines: readonly Line[];
+export interface ScaleResult {
+  readonly rows: readonly BenchRow[];
+  readonly lines: readonly PlotLine[];
   readonly remarks: readonly string[];
 }
 
@@ -35,46 +43,48 @@ const PATIENCE_MS = 60_000;
  * So many new containers disturb: each asks for IPv6 routers three times in its first twelve seconds, and the bridge brings every question
  * to every other, which is millions of packets.
  */
-const CROWD = 1000;
+const CROWD_SIZE = 1000;
 const CROWD_SETTLES_MS = 15_000;
 /** Numbers of the containers that are measured, above those that stay. */
 const FIRST_MEASURED = 2000;
 
 /** A host of one kind, with what is on it. */
-interface Host {
+interface ContenderHost {
   readonly netns: Netns;
-  readonly network: Network;
-  readonly sides: Readonly<Record<string, Side>>;
+  readonly network: BenchNetwork;
+  readonly contenders: Readonly<Record<string, Contender>>;
 }
 
-export function scale(bench: Bench): Scale {
+export function measureScale(bench: BenchWorkspace): ScaleResult {
   using scope = new DisposableStack();
   const counts = bench.quick ? [1, 10, 50] : [1, 10, 30, 100, 300, 1000];
   const rounds = Math.max(3, Math.ceil(bench.rounds / 4));
   const [first, full] = ["scale0", "scale1"].map((name) => oursHost(scope, bench, name));
   const [firstOther, fullOther] = ["scale2", "scale3"].map((name) => referenceHost(scope, bench, name));
-  const make = containers(scope, "m");
+  const make = createContainers(scope, "m");
   let number = FIRST_MEASURED;
-  const adds = (sides: Readonly<Record<string, Side>>) =>
+  const adds = (sides: Readonly<Record<string, Contender>>) =>
     Object.fromEntries(Object.entries(sides).map(([name, side]) => [name, () => addAndDel(side, make(number++))]));
-  attachAll(scope, bench, first.netns, first.network, 0, 1);
-  const lines: Record<string, Point[]> = { "cni run": [], "plugin by plugin": [], reference: [] };
+  attachContainers(scope, bench, first.netns, first.network, 0, 1);
+  const lines: Record<string, PlotPoint[]> = { "cni run": [], "plugin by plugin": [], reference: [] };
   const remarks = [
     `each point is the median of ${rounds} ADDs; the reference's containers after its first have rules and reservations, but no interfaces`,
   ];
   let spent = 0;
-  let there = 0;
+  let attachedCount = 0;
   for (const count of counts) {
-    bench.say(`  ${count} containers`);
-    attachAll(scope, bench, full.netns, full.network, there, count);
-    if (there > 0) copyRules(fullOther.netns, bench, fullOther.network, there, count);
-    there = count;
-    if (count >= CROWD) Bun.sleepSync(CROWD_SETTLES_MS);
+    bench.log(`  ${count} containers`);
+    attachContainers(scope, bench, full.netns, full.network, attachedCount, count);
+    if (attachedCount > 0) copyRules(fullOther.netns, bench, fullOther.network, attachedCount, count);
+    attachedCount = count;
+    if (count >= CROWD_SIZE) Bun.sleepSync(CROWD_SETTLES_MS);
     const patient = spent < PATIENCE_MS;
     if (!patient) {
       remarks.push(`the reference was not measured at ${count}: it had taken ${PATIENCE_MS / 1000} s before`);
     }
-    const samples = interleave(rounds, adds({ ...full.sides, ...patient ? fullOther.sides : {} }), { warmUp: 1 });
+    const samples = interleave(rounds, adds({ ...full.contenders, ...patient ? fullOther.contenders : {} }), {
+      warmUp: 1,
+    });
     for (const verb of ["add", "del"]) for (const ms of samples[`reference.${verb}`] ?? []) spent += ms;
     for (const [name, points] of Object.entries(lines)) {
       const values = samples[`${name}.add`];
@@ -82,15 +92,15 @@ export function scale(bench: Bench): Scale {
     }
   }
   const most = counts.at(-1)!;
-  const [one, all] = [first, full].map(({ sides }) => adds(sides));
-  const floor = recorded(() => {
-    const [one, all] = [first, full].map(({ netns, network }) =>
-      recordOn(scope, bench, netns, network, FIRST_MEASURED - 1).measure
+  const [single, all] = [first, full].map(({ contenders }) => adds(contenders));
+  const floor = recordedOrReason(() => {
+    const [single, all] = [first, full].map(({ netns, network }) =>
+      recordChainOn(scope, bench, netns, network, FIRST_MEASURED - 1).measure
     );
-    return { "first floor": one, "full floor": all };
+    return { "first floor": single, "full floor": all };
   });
   const again = interleave(bench.rounds, {
-    ...prefixed("first", one),
+    ...prefixed("first", single),
     ...prefixed("full", all),
     ...typeof floor === "string" ? {} : floor,
   });
@@ -105,33 +115,36 @@ export function scale(bench: Bench): Scale {
 const prefixed = <T>(prefix: string, sides: Readonly<Record<string, T>>) =>
   Object.fromEntries(Object.entries(sides).map(([name, side]) => [`${prefix} ${name}`, side]));
 
-function oursHost(scope: DisposableStack, bench: Bench, name: string): Host {
+function oursHost(scope: DisposableStack, bench: BenchWorkspace, name: string): ContenderHost {
   const netns = scope.use(createNetns());
-  const network = wholeChain(bench, name);
+  const network = chainNetwork(bench, name);
   return {
     netns,
     network,
-    sides: { "cni run": byRun(netns, bench, network), "plugin by plugin": byExec(netns, bench.plugins, network) },
+    contenders: {
+      "cni run": runContender(netns, bench, network),
+      "plugin by plugin": execContender(netns, bench.plugins, network),
+    },
   };
 }
 
-function referenceHost(scope: DisposableStack, bench: Bench, name: string): Host {
+function referenceHost(scope: DisposableStack, bench: BenchWorkspace, name: string): ContenderHost {
   const netns = scope.use(createNetns());
-  const network = wholeChain(bench, name);
-  const reference = byExec(netns, REFERENCE, network);
+  const network = chainNetwork(bench, name);
+  const reference = execContender(netns, REFERENCE_DIRECTORY, network);
   reference.add({ netns: scope.use(createNetns()), id: "p0", number: 0 });
-  return { netns, network, sides: { reference } };
+  return { netns, network, contenders: { reference } };
 }
 
-function growth(samples: Samples, most: number): readonly Row[] {
+function growth(samples: Samples, most: number): readonly BenchRow[] {
   const grown = (way: string, verb: string): number =>
     median(samples[`full ${way}.${verb}`] ?? []) - median(samples[`first ${way}.${verb}`] ?? []);
   return ["cni run", "plugin by plugin"].flatMap((way) =>
     ["add", "del"].map((verb) =>
-      times({
+      ratioRow({
         what: `${verb.toUpperCase()} at ${most} containers against 1, ${way}`,
-        ours: figure(`at ${most}`, samples[`full ${way}.${verb}`]),
-        other: figure("at 1", samples[`first ${way}.${verb}`]),
+        ours: summarize(`at ${most}`, samples[`full ${way}.${verb}`]),
+        other: summarize("at 1", samples[`first ${way}.${verb}`]),
         ...verb === "add" ? { goal: { atMost: 1.15 } } : {},
         note: `${grown(way, verb).toFixed(1)} ms more; the C program with the requests of cni run: ` +
           `${grown("floor", verb).toFixed(1)} ms more`,
@@ -140,41 +153,41 @@ function growth(samples: Samples, most: number): readonly Row[] {
   );
 }
 
-function referenceRows(lines: Readonly<Record<string, readonly Point[]>>, most: number): readonly Row[] {
+function referenceRows(lines: Readonly<Record<string, readonly PlotPoint[]>>, most: number): readonly BenchRow[] {
   const last = (name: string) => lines[name].find(({ containers }) => containers === most);
   const [ours, other] = [last("cni run"), last("reference")];
   if (!ours || !other) return [];
-  return [faster({
+  return [speedupRow({
     what: `ADD at ${most} containers by \`cni run\` against the reference`,
-    ours: figure("cni", [ours.ms]),
-    other: figure("reference", [other.ms]),
+    ours: summarize("cni", [ours.ms]),
+    other: summarize("reference", [other.ms]),
   })];
 }
 
 /** Attaches one more container to each host and sends packets to its ports. */
 function packetRows(
   scope: DisposableStack,
-  bench: Bench,
+  bench: BenchWorkspace,
   most: number,
-  ours: readonly Host[],
-  reference: readonly Host[],
-  make: (number: number) => Container,
-): readonly Row[] {
-  const side = ({ netns, sides }: Host) => {
+  ours: readonly ContenderHost[],
+  reference: readonly ContenderHost[],
+  make: (number: number) => BenchContainer,
+): readonly BenchRow[] {
+  const side = ({ netns, contenders }: ContenderHost) => {
     const container = { ...make(1900), udp: true };
-    Object.values(sides)[0].add(container);
-    const outside = neighbour(scope, netns);
+    Object.values(contenders)[0].add(container);
+    const outside = addPeerHost(scope, netns);
     return () => packetCost(outside, container);
   };
   const [first, full] = ours.map(side);
   const [firstOther, fullOther] = reference.map(side);
   const samples = interleave(Math.max(5, Math.ceil(bench.rounds / 2)), { first, full, firstOther, fullOther });
   const row = (who: string, what: string, kind: string, [one, all]: readonly [string, string]) =>
-    times({
+    ratioRow({
       what: `${what} at ${most} containers against 1, ${who}`,
       unit: "µs",
-      ours: figure(`at ${most}`, samples[`${all}.${kind}`]),
-      other: figure("at 1", samples[`${one}.${kind}`]),
+      ours: summarize(`at ${most}`, samples[`${all}.${kind}`]),
+      other: summarize("at 1", samples[`${one}.${kind}`]),
       ...who === "cni" ? { goal: { atMost: 1.15 } } : {},
     });
   return [["A connection to a published port", "connection"], ["A packet to a published port", "packet"]].flatMap((

@@ -17,7 +17,7 @@ export interface Figure {
 }
 
 /** One line. */
-export interface Row {
+export interface BenchRow {
   readonly what: string;
   readonly unit: string;
   readonly ours: Figure;
@@ -34,9 +34,9 @@ export interface Row {
 }
 
 /** A group of rows under the words by which it is chosen: `chain`. */
-export interface Section {
+export interface BenchSection {
   readonly name: string;
-  readonly rows: readonly Row[];
+  readonly rows: readonly BenchRow[];
 }
 
 /** What a row is made of. */
@@ -49,7 +49,7 @@ export interface RowOptions {
   readonly note?: string;
 }
 
-export function figure(who: string, values: readonly number[]): Figure {
+export function summarize(who: string, values: readonly number[]): Figure {
   return {
     who,
     median: median(values),
@@ -60,56 +60,65 @@ export function figure(who: string, values: readonly number[]): Figure {
 }
 
 /** How many times as fast as the other ours is. */
-export function faster(options: RowOptions & { readonly other: Figure }): Row {
+export function speedupRow(options: RowOptions & { readonly other: Figure }): BenchRow {
   const result = options.other.median / options.ours.median;
-  return row(options, result, "×", "× as fast");
+  return buildRow(options, result, "×", "× as fast");
 }
 
 /** How many times the other's figure ours is. */
-export function times(options: RowOptions & { readonly other: Figure }): Row {
+export function ratioRow(options: RowOptions & { readonly other: Figure }): BenchRow {
   const result = options.ours.median / options.other.median;
-  return row(options, result, "×", "×");
+  return buildRow(options, result, "×", "×");
 }
 
 /** How much more than the other ours is. */
-export function above(options: RowOptions & { readonly other: Figure }): Row {
+export function differenceRow(options: RowOptions & { readonly other: Figure }): BenchRow {
   const result = options.ours.median - options.other.median;
   const { unit = "ms" } = options;
-  return row(options, result, unit, `${unit} more`);
+  return buildRow(options, result, unit, `${unit} more`);
 }
 
 /** The figure itself. */
-export function plain(options: RowOptions): Row {
+export function plainRow(options: RowOptions): BenchRow {
   const { unit = "ms" } = options;
-  return row(options, options.ours.median, unit, unit);
+  return buildRow(options, options.ours.median, unit, unit);
 }
 
-function row(options: RowOptions, result: number, measure: string, words: string): Row {
+function buildRow(options: RowOptions, result: number, measure: string, words: string): BenchRow {
   const { goal, unit = "ms" } = options;
   const met = goal && Number.isFinite(result) && result >= (goal.atLeast ?? -Infinity) &&
     result <= (goal.atMost ?? Infinity);
-  return { ...options, unit, result, text: `${number(result)} ${words}`, measure, ...met === undefined ? {} : { met } };
+  return {
+    ...options,
+    unit,
+    result,
+    text: `${formatNumber(result)} ${words}`,
+    measure,
+    ...met === undefined ? {} : { met },
+  };
 }
 
 /** A row that could not be measured. */
-export function missing(what: string, why: string): Row {
-  return { what, unit: "", ours: figure("", []), result: NaN, text: why, measure: "" };
+export function missingRow(what: string, why: string): BenchRow {
+  return { what, unit: "", ours: summarize("", []), result: NaN, text: why, measure: "" };
 }
 
-const HEAD = ["what", "cni", "against", "", "goal", ""];
+const TABLE_HEAD = ["what", "cni", "against", "", "goal", ""];
 
 /** The table as Markdown. */
-export function markdown(sections: readonly Section[]): string {
+export function formatMarkdown(sections: readonly BenchSection[]): string {
   const cells = sections.flatMap(({ rows }) => rows.map(rowCells));
-  const widths = HEAD.map((name, at) =>
+  const widths = TABLE_HEAD.map((name, at) =>
     Math.max(3, ...[name, ...cells.map((row) => row[at])].map((text) => text.length))
   );
   const line = (row: readonly string[]) => `| ${row.map((text, at) => text.padEnd(widths[at])).join(" | ")} |`;
-  return [line(HEAD), `| ${widths.map((width) => "-".repeat(width)).join(" | ")} |`, ...cells.map(line)].join("\n");
+  return [line(TABLE_HEAD), `| ${widths.map((width) => "-".repeat(width)).join(" | ")} |`, ...cells.map(line)].join(
+    "\n",
+  );
 }
 
-function rowCells({ what, unit, ours, other, text, goal, measure, met }: Row): readonly string[] {
-  const value = (figure?: Figure) => figure && figure.values > 0 ? `${number(figure.median)} ${unit}` : "";
+function rowCells({ what, unit, ours, other, text, goal, measure, met }: BenchRow): readonly string[] {
+  const value = (figure?: Figure) => figure && figure.values > 0 ? `${formatNumber(figure.median)} ${unit}` : "";
   const against = other ? `${value(other)} ${other.who}` : "";
   return [
     what,
@@ -126,7 +135,7 @@ function goalText({ atLeast, atMost }: Goal, measure: string): string {
 }
 
 /** Three digits of a number: `7.25`, `43.4`, `190`. */
-export function number(value: number): string {
+export function formatNumber(value: number): string {
   if (!Number.isFinite(value)) return "–";
   const size = Math.abs(value);
   return value.toFixed(size >= 100 ? 0 : size >= 10 ? 1 : 2);

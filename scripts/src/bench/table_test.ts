@@ -1,27 +1,36 @@
 import { expect, test } from "bun:test";
 import { interleave, percentile } from "./measure.ts";
-import { above, faster, figure, markdown, missing, number, plain, times } from "./table.ts";
+import {
+  differenceRow,
+  formatMarkdown,
+  formatNumber,
+  missingRow,
+  plainRow,
+  ratioRow,
+  speedupRow,
+  summarize,
+} from "./table.ts";
 
-const ours = figure("cni", [9, 10, 11]);
-const other = figure("reference", [90, 100, 500]);
+const ours = summarize("cni", [9, 10, 11]);
+const other = summarize("reference", [90, 100, 500]);
 
 test("a goal is met at its limit and not beyond", () => {
   const met = (row: { readonly met?: boolean }) => row.met;
-  expect(met(faster({ what: "", ours, other, goal: { atLeast: 10 } }))).toBe(true);
-  expect(met(faster({ what: "", ours, other, goal: { atLeast: 10.1 } }))).toBe(false);
-  expect(met(times({ what: "", ours: other, other: ours, goal: { atMost: 10 } }))).toBe(true);
-  expect(met(times({ what: "", ours: other, other: ours, goal: { atMost: 9.9 } }))).toBe(false);
-  expect(met(plain({ what: "", ours, goal: { atMost: 9 } }))).toBe(false);
-  expect(met(plain({ what: "", ours: figure("cni", []), goal: { atMost: 9 } }))).toBe(false);
-  expect(met(above({ what: "", ours, other }))).toBeUndefined();
+  expect(met(speedupRow({ what: "", ours, other, goal: { atLeast: 10 } }))).toBe(true);
+  expect(met(speedupRow({ what: "", ours, other, goal: { atLeast: 10.1 } }))).toBe(false);
+  expect(met(ratioRow({ what: "", ours: other, other: ours, goal: { atMost: 10 } }))).toBe(true);
+  expect(met(ratioRow({ what: "", ours: other, other: ours, goal: { atMost: 9.9 } }))).toBe(false);
+  expect(met(plainRow({ what: "", ours, goal: { atMost: 9 } }))).toBe(false);
+  expect(met(plainRow({ what: "", ours: summarize("cni", []), goal: { atMost: 9 } }))).toBe(false);
+  expect(met(differenceRow({ what: "", ours, other }))).toBeUndefined();
 });
 
 test("the table says what was measured, against what, and whether that is enough", () => {
   const rows = [
-    faster({ what: "Something", ours, other, goal: { atLeast: 20 } }),
-    missing("The floor", "no compiler"),
+    speedupRow({ what: "Something", ours, other, goal: { atLeast: 20 } }),
+    missingRow("The floor", "no compiler"),
   ];
-  expect(markdown([{ name: "one", rows }]).split("\n").map((line) => line.replaceAll(/ +/g, " "))).toEqual([
+  expect(formatMarkdown([{ name: "one", rows }]).split("\n").map((line) => line.replaceAll(/ +/g, " "))).toEqual([
     "| what | cni | against | | goal | |",
     expect.stringMatching(/^[| -]+$/),
     "| Something | 10.0 ms | 100 ms reference | 10.0 × as fast | ≥ 20 × | **not met** |",
@@ -30,7 +39,14 @@ test("the table says what was measured, against what, and whether that is enough
 });
 
 test("numbers have three digits", () => {
-  expect([0.5, 7.249, 43.44, 190.4, 29355, NaN].map(number)).toEqual(["0.50", "7.25", "43.4", "190", "29355", "–"]);
+  expect([0.5, 7.249, 43.44, 190.4, 29355, NaN].map(formatNumber)).toEqual([
+    "0.50",
+    "7.25",
+    "43.4",
+    "190",
+    "29355",
+    "–",
+  ]);
 });
 
 test("percentile takes a value that was measured", () => {

@@ -13,8 +13,8 @@ export interface TracedCall {
 }
 
 /** What strace must be called with, besides the file to write to, for {@linkcode parseTrace} to understand it. */
-export const STRACE = ["strace", "-xx", "-s", "65536", "-X", "raw", "-e", "trace=%file,%desc,%network,setns"];
-export const STRACE_DATA = ["-e", "read=all", "-e", "write=all"];
+export const STRACE_COMMAND = ["strace", "-xx", "-s", "65536", "-X", "raw", "-e", "trace=%file,%desc,%network,setns"];
+export const STRACE_DATA_COMMAND = ["-e", "read=all", "-e", "write=all"];
 
 /** The calls of a trace, in order. */
 export function parseTrace(text: string): readonly TracedCall[] {

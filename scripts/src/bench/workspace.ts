@@ -2,14 +2,14 @@
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { ROOT } from "../repository.ts";
-import { must } from "./process.ts";
+import { REPOSITORY_ROOT } from "../repository.ts";
+import { runSuccessfully } from "./process.ts";
 
 /** The reference plugins, where Debian's package puts them. */
-export const REFERENCE = "/usr/lib/cni";
+export const REFERENCE_DIRECTORY = "/usr/lib/cni";
 
 /** What every row needs. */
-export interface Bench extends Disposable {
+export interface BenchWorkspace extends Disposable {
   /** A directory of this run, on the disk where temporary files are. */
   readonly state: string;
   /** The compiled program. */
@@ -23,19 +23,26 @@ export interface Bench extends Disposable {
   /** Smaller sizes, to see that everything works. */
   readonly quick: boolean;
   /** Says on stderr what goes on. */
-  say(text: string): void;
+  log(text: string): void;
 }
 
 /** Compiles the empty program and installs ours. */
-export function prepare(options: Pick<Bench, "rounds" | "quick" | "say">): Bench {
+export function prepareBench(options: Pick<BenchWorkspace, "rounds" | "quick" | "log">): BenchWorkspace {
   const state = mkdtempSync(join(tmpdir(), "cni-bench-"));
-  const cni = join(ROOT, "dist/cni");
+  const cni = join(REPOSITORY_ROOT, "dist/cni");
   const empty = join(state, "empty");
   const plugins = join(state, "bin");
   mkdirSync(plugins);
-  must({ argv: [cni, "install", plugins] });
-  const entry = join(ROOT, "scripts/src/bench/empty.ts");
-  must({ argv: [process.execPath, join(ROOT, "scripts/src/build/main.ts"), `--entry=${entry}`, `--outfile=${empty}`] });
+  runSuccessfully({ argv: [cni, "install", plugins] });
+  const entry = join(REPOSITORY_ROOT, "scripts/src/bench/empty.ts");
+  runSuccessfully({
+    argv: [
+      process.execPath,
+      join(REPOSITORY_ROOT, "scripts/src/build/main.ts"),
+      `--entry=${entry}`,
+      `--outfile=${empty}`,
+    ],
+  });
   return {
     ...options,
     state,

@@ -2,7 +2,7 @@
 import { bytesOf, parseTrace, type TracedCall } from "../bench/trace.ts";
 
 /** What a call costs, in numbers that no clock and no other load changes. */
-export interface Cost {
+export interface CallCost {
   /** System calls, but for those that manage memory, whose cost are the page faults. */
   readonly syscalls: number;
   /** New threads and processes. */
@@ -29,7 +29,7 @@ export interface Cost {
  * What strace must be called with, besides the file to write to. Threads are not followed: there must be none, and a first one
  * is seen here.
  */
-export const STRACE = ["strace", "-xx", "-s", "65536", "-X", "raw", "-e", "read=all", "-e", "write=all"];
+export const COUNT_STRACE_COMMAND = ["strace", "-xx", "-s", "65536", "-X", "raw", "-e", "read=all", "-e", "write=all"];
 
 /** What the runtime does for its heap, its threads and its event loop whenever it likes. */
 const OF_THE_RUNTIME =
@@ -40,8 +40,8 @@ const START = "/etc/localtime";
 const AF_NETLINK = 16;
 const NLMSG_HEADER = 16;
 
-/** What a trace by {@linkcode STRACE} amounts to. @throws {Error} if the start of the runtime is not in it */
-export function countTrace(text: string): Cost {
+/** What a trace by {@linkcode COUNT_STRACE_COMMAND} amounts to. @throws {Error} if the start of the runtime is not in it */
+export function countTrace(text: string): CallCost {
   const calls = ownCalls(parseTrace(text));
   const named = (...names: readonly string[]) => calls.filter(({ name }) => names.includes(name));
   const netlink = netlinkCalls(calls);

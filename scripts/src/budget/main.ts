@@ -7,29 +7,31 @@
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { pluginNames } from "../../../plugins/registry.ts";
-import { compare, readBudget, thisMachine, writeBudget } from "./compare.ts";
-import { measure, merge, type Rows } from "./measure.ts";
-import { prepare } from "./workspace.ts";
-import { ROOT } from "../repository.ts";
+import { compareWithBudget, currentMachine, readBudget, writeBudget } from "./compare.ts";
+import { type CostRows, measureCosts, mergeRows } from "./measure.ts";
+import { prepareBudget } from "./workspace.ts";
+import { REPOSITORY_ROOT } from "../repository.ts";
 
 const { values, positionals } = parseArgs({ options: { record: { type: "boolean" } }, allowPositionals: true });
 const names = positionals.length > 0 ? positionals : [...pluginNames(), "cni run"];
-using programs = prepare(process.env.CNI_BINARY ?? join(ROOT, "dist/cni"));
-const rows: Record<string, Rows[string]> = {};
+using programs = prepareBudget(process.env.CNI_BINARY ?? join(REPOSITORY_ROOT, "dist/cni"));
+const rows: Record<string, CostRows[string]> = {};
 for (const name of names) {
-  const both = [measure(programs, name), measure(programs, name)];
-  rows[name] = Object.fromEntries(Object.keys(both[0]).map((verb) => [verb, merge(both.map((each) => each[verb]))]));
+  const both = [measureCosts(programs, name), measureCosts(programs, name)];
+  rows[name] = Object.fromEntries(
+    Object.keys(both[0]).map((verb) => [verb, mergeRows(both.map((each) => each[verb]))]),
+  );
   console.log(name);
   console.table(rows[name]);
 }
 if (values.record) {
   // Those of some plugins only are put among the others, which were recorded on this machine or are not kept.
   const before = positionals.length > 0 ? readBudget() : undefined;
-  const kept = before?.machine === thisMachine() ? before.rows : {};
-  writeBudget({ machine: thisMachine(), rows: { ...kept, ...rows } });
+  const kept = before?.machine === currentMachine() ? before.rows : {};
+  writeBudget({ machine: currentMachine(), rows: { ...kept, ...rows } });
 } else {
   const budget = readBudget();
-  const verdicts = names.map((name) => compare(budget, name, rows[name], thisMachine()));
+  const verdicts = names.map((name) => compareWithBudget(budget, name, rows[name], currentMachine()));
   for (const { problems, notes } of verdicts) console.log([...problems, ...notes].join("\n"));
   process.exitCode = verdicts.some(({ problems }) => problems.length > 0) ? 1 : 0;
 }

@@ -6,7 +6,7 @@
  */
 import { cpSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join, normalize } from "node:path";
-import { productSources, ROOT } from "../repository.ts";
+import { productSources, REPOSITORY_ROOT } from "../repository.ts";
 
 const DECLARATION = /^(?:export )?const ([A-Z][A-Z0-9_]+)(?:: number)? = (0x[\da-fA-F_]+|0o[0-7_]+|\d[\d_]*);$/gm;
 /** What is left alone: imports, comments, text; and, as the last two, a name of a module and a name. */
@@ -19,10 +19,10 @@ type Constants = ReadonlyMap<string, string>;
 /** Copies the product's sources below `directory`, with the constants of `ffi/` in the place of their names. */
 export function copyInlined(directory: string): void {
   const paths = productSources();
-  const texts = new Map(paths.map((path) => [path, readFileSync(join(ROOT, path), "utf8")]));
+  const texts = new Map(paths.map((path) => [path, readFileSync(join(REPOSITORY_ROOT, path), "utf8")]));
   const declared = new Map([...texts].map(([path, text]) => [path, declarationsIn(text)]));
   for (const [path, text] of texts) {
-    cpSync(join(ROOT, path), join(directory, path));
+    cpSync(join(REPOSITORY_ROOT, path), join(directory, path));
     if (path.startsWith("ffi/")) writeFileSync(join(directory, path), inline(path, text, declared));
   }
 }
@@ -33,18 +33,18 @@ function declarationsIn(text: string): Constants {
 
 /** The text of a module with numbers for names, line by line as it was. */
 export function inline(path: string, text: string, declared: ReadonlyMap<string, Constants>): string {
-  const known = new Map(declared.get(path));
+  const knownConstants = new Map(declared.get(path));
   for (const [, module, names, from = ""] of text.matchAll(IMPORT)) {
     const constants = declared.get(normalize(join(dirname(path), from))) ?? new Map<string, string>();
-    if (module) { for (const [name, value] of constants) known.set(`${module}.${name}`, value); }
-    for (const name of names?.split(",").map((each) => each.trim()) ?? []) {
+    if (module) { for (const [name, value] of constants) knownConstants.set(`${module}.${name}`, value); }
+    for (const name of names?.split(",").map((importedName) => importedName.trim()) ?? []) {
       const value = constants.get(name);
-      if (value !== undefined) known.set(name, value);
+      if (value !== undefined) knownConstants.set(name, value);
     }
   }
   return text.replace(
     TOKEN,
     (token, module: string | undefined, name: string | undefined) =>
-      name === undefined ? token : known.get(module ? `${module}.${name}` : name) ?? token,
+      name === undefined ? token : knownConstants.get(module ? `${module}.${name}` : name) ?? token,
   );
 }

@@ -25,9 +25,9 @@ import {
   refuseStrip,
   skipWarmUp,
 } from "./runtime_patch.ts";
-import { MARK } from "../../../cmd/commands/install.ts";
+import { BINARY_MARK } from "../../../cmd/commands/install.ts";
 import { copyInlined } from "./inline_constants.ts";
-import { ROOT } from "../repository.ts";
+import { REPOSITORY_ROOT } from "../repository.ts";
 
 /**
  * Nothing of the working directory is read at run time, and no code but the embedded one can be evaluated; bytecode
@@ -68,8 +68,8 @@ function plan(argv: readonly string[], cwd: string): BuildPlan {
   const name = args.target === undefined ? "cni" : `cni-${processor}`;
   return {
     processor,
-    entry: args.entry ? resolve(cwd, args.entry) : join(ROOT, "cmd/cni.ts"),
-    outfile: args.outfile ? resolve(cwd, args.outfile) : join(ROOT, "dist", name),
+    entry: args.entry ? resolve(cwd, args.entry) : join(REPOSITORY_ROOT, "cmd/cni.ts"),
+    outfile: args.outfile ? resolve(cwd, args.outfile) : join(REPOSITORY_ROOT, "dist", name),
   };
 }
 
@@ -78,8 +78,8 @@ function compile({ processor, entry }: BuildPlan, scratch: string): string {
   // The base name is baked into the file, so it is the same for every target and every --outfile.
   const executable = join(scratch, "cni");
   // In the repository, whose packages it imports.
-  mkdirSync(join(ROOT, "dist"), { recursive: true });
-  const source = mkdtempSync(join(ROOT, "dist/.source-"));
+  mkdirSync(join(REPOSITORY_ROOT, "dist"), { recursive: true });
+  const source = mkdtempSync(join(REPOSITORY_ROOT, "dist/.source-"));
   try {
     copyInlined(source);
     compileFrom(source, { processor, entry }, executable);
@@ -94,12 +94,12 @@ function compileFrom(
   { processor, entry }: Pick<BuildPlan, "processor" | "entry">,
   executable: string,
 ): void {
-  const own = relative(ROOT, entry);
-  const version: string = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8")).version;
+  const relativeEntry = relative(REPOSITORY_ROOT, entry);
+  const version: string = JSON.parse(readFileSync(join(REPOSITORY_ROOT, "package.json"), "utf8")).version;
   const command = [
     process.execPath,
     "build",
-    existsSync(join(source, own)) ? own : entry,
+    existsSync(join(source, relativeEntry)) ? relativeEntry : entry,
     "--compile",
     `--target=bun-linux-${processor}`,
     `--outfile=${executable}`,
@@ -126,7 +126,7 @@ function build(task: BuildPlan): void {
     const closed = closeEnvironment(bytes, task.processor, programRange(bytes));
     skipWarmUp(bytes, task.processor);
     refuseStrip(bytes);
-    const marked = Buffer.concat([bytes, Buffer.from(MARK)]);
+    const marked = Buffer.concat([bytes, Buffer.from(BINARY_MARK)]);
     writeFileSync(executable, marked);
     chmodSync(executable, 0o755);
     renameSync(executable, task.outfile);

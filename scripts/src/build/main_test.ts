@@ -2,8 +2,8 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { MARK } from "../../../cmd/commands/install.ts";
-import { ROOT } from "../repository.ts";
+import { BINARY_MARK } from "../../../cmd/commands/install.ts";
+import { REPOSITORY_ROOT } from "../repository.ts";
 
 let scratch = "";
 beforeAll(() => {
@@ -22,29 +22,31 @@ function digest(path: string): string {
 
 test("build gives the same bytes from another directory and another checkout", () => {
   const checkout = join(scratch, "another checkout");
-  const { dependencies } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
+  const { dependencies } = JSON.parse(readFileSync(join(REPOSITORY_ROOT, "package.json"), "utf8"));
   const packages = Object.keys(dependencies).map((name) => `node_modules/${name}`);
   for (
     const name of ["cmd", "runtime", "plugins", "spec", "ffi", "scripts", "package.json", "deno.json", ...packages]
   ) {
-    cpSync(join(ROOT, name), join(checkout, name), { recursive: true });
+    cpSync(join(REPOSITORY_ROOT, name), join(checkout, name), { recursive: true });
   }
   const here = join(scratch, "here");
-  expect(build(ROOT, ROOT, `--outfile=${here}`)).toBe("");
+  expect(build(REPOSITORY_ROOT, REPOSITORY_ROOT, `--outfile=${here}`)).toBe("");
   expect(build(checkout, scratch)).toBe("");
   expect(digest(join(checkout, "dist/cni"))).toBe(digest(here));
   expect(readdirSync(join(checkout, "dist"))).toEqual(["cni"]);
   // By this "cni install" knows copies of any version.
-  expect(readFileSync(here).subarray(-MARK.length).toString()).toBe(MARK);
+  expect(readFileSync(here).subarray(-BINARY_MARK.length).toString()).toBe(BINARY_MARK);
 });
 
 test("build names the file that does not compile, and leaves nothing", () => {
-  expect(build(ROOT, scratch, "--entry=absent.ts", "--outfile=out/cni")).toContain(
+  expect(build(REPOSITORY_ROOT, scratch, "--entry=absent.ts", "--outfile=out/cni")).toContain(
     `Cannot compile "${scratch}/absent.ts"`,
   );
   expect(readdirSync(join(scratch, "out"))).toEqual([]);
 });
 
 test("build refuses a target it cannot close", () => {
-  expect(build(ROOT, scratch, "--target=bun-darwin-arm64")).toContain('Cannot build for target "bun-darwin-arm64"');
+  expect(build(REPOSITORY_ROOT, scratch, "--target=bun-darwin-arm64")).toContain(
+    'Cannot build for target "bun-darwin-arm64"',
+  );
 });

@@ -83,7 +83,7 @@ const EXPECTED: Readonly<Record<Processor, Expected>> = {
 };
 
 /** A part of a file: the offset of its first byte, and of the first behind it. */
-export interface Range {
+export interface ByteRange {
   readonly start: number;
   readonly end: number;
 }
@@ -93,7 +93,7 @@ export interface Range {
  *
  * @see elf(5) Elf64_Ehdr, Elf64_Shdr
  */
-export function programRange(file: Buffer): Range {
+export function programRange(file: Buffer): ByteRange {
   const table = Number(file.readBigUInt64LE(0x28));
   const size = file.readUInt16LE(0x3a);
   const section = (index: number) => {
@@ -116,7 +116,7 @@ export function programRange(file: Buffer): Range {
  * @param program where our own program is, which is left alone: what its text and numbers happen to look like changes with every build
  * @throws {Error} When the runtime inside is not the one the counts were taken from.
  */
-export function closeEnvironment(file: Buffer, processor: Processor, program: Range): PatchReport {
+export function closeEnvironment(file: Buffer, processor: Processor, program: ByteRange): PatchReport {
   const expected = EXPECTED[processor];
   const runtime = Buffer.from(file).fill(0, program.start, program.end);
   const names = bunNames(runtime);
@@ -187,9 +187,9 @@ function onlyOffset(file: Buffer, needle: Buffer, what: string): number {
   return first;
 }
 
-function mismatch(what: string, wanted: number, found: number | string): Error {
+function mismatch(what: string, expected: number, found: number | string): Error {
   return new Error(
-    `Cannot close the environment of the runtime: ${what} occur(s) ${found} time(s), expected ${wanted} in Bun ` +
+    `Cannot close the environment of the runtime: ${what} occur(s) ${found} time(s), expected ${expected} in Bun ` +
       `${PATCHED_RUNTIME}; take the counts again and run e2e/hardening_test.ts`,
   );
 }

@@ -148,7 +148,7 @@ function importProblem(path: string, layer: Layer, { form, specifier }: Import):
   }
   const target = join(path, "..", specifier);
   if (isForTests(target)) return `imports "${target}": only tests may`;
-  if (inside(target, layer.path)) return undefined;
+  if (isWithin(target, layer.path)) return undefined;
   if (layer.imports.some((rule) => allows(rule, form, target))) return undefined;
   return `${form} of "${target}": ${layer.path} may import ${layer.imports.join(", ") || "nothing"}`;
 }
@@ -156,10 +156,10 @@ function importProblem(path: string, layer: Layer, { form, specifier }: Import):
 function allows(rule: string, form: ImportForm, target: string): boolean {
   const [, only = "", path = ""] = /^(type:)?(.*)$/.exec(rule) ?? [];
   if (only === "type:" && form !== "import type") return false;
-  return inside(target, path);
+  return isWithin(target, path);
 }
 
-function inside(target: string, path: string): boolean {
+function isWithin(target: string, path: string): boolean {
   if (path === "plugins/*") return layerOf(target)?.path === `plugins/${pluginOf(target)}/`;
   return path.endsWith("/") ? target.startsWith(path) : target === path;
 }

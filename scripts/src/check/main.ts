@@ -8,34 +8,40 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { importProblems } from "./layers.ts";
-import { ROOT, sources } from "../repository.ts";
+import { listSources, REPOSITORY_ROOT } from "../repository.ts";
 
 /** The outcome of a step: `problems` is the text to show, empty when the step passed. */
-export interface Outcome {
+export interface CheckOutcome {
   readonly problems: string;
   /** Why the step did not run, when it did not. */
   readonly skipped?: string;
 }
 
 /** One line of the report. */
-export interface Step {
+export interface CheckStep {
   readonly name: string;
-  run(): Outcome;
+  run(): CheckOutcome;
 }
 
 /** Runs a command in the root of the repository; its output is a problem when it fails. */
-export function command(...argv: readonly string[]): Outcome {
+export function runCommandStep(...argv: readonly string[]): CheckOutcome {
   const env = { ...process.env, NO_COLOR: "1", DENO_NO_UPDATE_CHECK: "1", DENO_NO_PROMPT: "1" };
-  const child = Bun.spawnSync([...argv], { cwd: ROOT, env, stdin: "ignore", stdout: "pipe", stderr: "pipe" });
+  const child = Bun.spawnSync([...argv], {
+    cwd: REPOSITORY_ROOT,
+    env,
+    stdin: "ignore",
+    stdout: "pipe",
+    stderr: "pipe",
+  });
   if (child.success) return { problems: "" };
   const output = `${child.stdout.toString()}${child.stderr.toString()}`.trim();
   return { problems: output || `exit status ${child.exitCode}` };
 }
 
 /** Runs a step and prints its line. */
-export function report(step: Step): Outcome {
+export function runStep(step: CheckStep): CheckOutcome {
   const started = performance.now();
-  let outcome: Outcome;
+  let outcome: CheckOutcome;
   try {
     outcome = step.run();
   } catch (error) {
@@ -51,20 +57,20 @@ export function report(step: Step): Outcome {
 const deno = "node_modules/.bin/deno";
 
 /** The checks, in the order in which they run. */
-export const CHECKS: readonly Step[] = [
-  { name: "deno fmt --check", run: () => command(deno, "fmt", "--check") },
-  { name: "deno lint", run: () => command(deno, "lint") },
-  { name: "deno check", run: () => command(deno, "check", "--quiet", ...sources()) },
+export const CHECKS: readonly CheckStep[] = [
+  { name: "deno fmt --check", run: () => runCommandStep(deno, "fmt", "--check") },
+  { name: "deno lint", run: () => runCommandStep(deno, "lint") },
+  { name: "deno check", run: () => runCommandStep(deno, "check", "--quiet", ...listSources()) },
   { name: "deno doc --lint mod.ts", run: documentation },
-  { name: "layers", run: () => ({ problems: importProblems(ROOT, sources()).join("\n") }) },
+  { name: "layers", run: () => ({ problems: importProblems(REPOSITORY_ROOT, listSources()).join("\n") }) },
 ];
 
-function documentation(): Outcome {
-  if (!existsSync(join(ROOT, "mod.ts"))) return { problems: "", skipped: "there is no mod.ts yet" };
-  return command(deno, "doc", "--quiet", "--lint", "mod.ts");
+function documentation(): CheckOutcome {
+  if (!existsSync(join(REPOSITORY_ROOT, "mod.ts"))) return { problems: "", skipped: "there is no mod.ts yet" };
+  return runCommandStep(deno, "doc", "--quiet", "--lint", "mod.ts");
 }
 
 if (import.meta.main) {
-  const failed = CHECKS.map(report).filter((outcome) => outcome.problems !== "");
+  const failed = CHECKS.map(runStep).filter((outcome) => outcome.problems !== "");
   process.exitCode = failed.length > 0 ? 1 : 0;
 }

@@ -8,8 +8,8 @@
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type Case, parseCases } from "../test/junit.ts";
-import { ROOT, sources } from "../repository.ts";
+import { parseCases, type TestCase } from "../test/junit.ts";
+import { listSources, REPOSITORY_ROOT } from "../repository.ts";
 
 /** A line of the checklist. */
 export interface Statement {
@@ -27,7 +27,8 @@ export interface Statement {
 
 /** What the specification says, one statement per id. */
 export function readChecklist(): readonly Statement[] {
-  const [, ...lines] = readFileSync(join(ROOT, "testdata/conformance/checklist.tsv"), "utf8").trimEnd().split("\n");
+  const [, ...lines] = readFileSync(join(REPOSITORY_ROOT, "testdata/conformance/checklist.tsv"), "utf8").trimEnd()
+    .split("\n");
   return lines.map((line) => {
     const [id = "", versions = "", who = "", level = "", statement = "", untestable = ""] = line.split("\t");
     return { id, versions, who, level, statement, untestable };
@@ -36,17 +37,23 @@ export function readChecklist(): readonly Statement[] {
 
 /** The files with conformance tests. */
 export function conformanceTests(): readonly string[] {
-  return sources().filter((path) => /^cmd\/conformance\/.*_test\.ts$/.test(path));
+  return listSources().filter((path) => /^e2e\/conformance\/.*_test\.ts$/.test(path));
 }
 
 /** Runs a test file; gives its tests, and what it printed if one failed. */
-function runTests(file: string): { cases: readonly Case[]; log: string } {
+function runTests(file: string): { cases: readonly TestCase[]; log: string } {
   const scratch = mkdtempSync(join(tmpdir(), "cni-conformance-"));
   try {
     const report = join(scratch, "report.xml");
     const command = [process.execPath, "test", `./${file}`, "--reporter=junit", `--reporter-outfile=${report}`];
     const env = { ...process.env, NO_COLOR: "1", TMPDIR: scratch };
-    const child = Bun.spawnSync(command, { cwd: ROOT, env, stdin: "ignore", stdout: "pipe", stderr: "pipe" });
+    const child = Bun.spawnSync(command, {
+      cwd: REPOSITORY_ROOT,
+      env,
+      stdin: "ignore",
+      stdout: "pipe",
+      stderr: "pipe",
+    });
     const cases = existsSync(report) ? parseCases(readFileSync(report, "utf8")) : [];
     return { cases, log: child.success ? "" : `${child.stdout}${child.stderr}` };
   } finally {
@@ -55,18 +62,18 @@ function runTests(file: string): { cases: readonly Case[]; log: string } {
 }
 
 /** `pass`, `fail`, `skipped` or `not testable`; a test that did not come to an end has failed. */
-function verdictOf({ id, untestable }: Statement, cases: readonly Case[]): string {
+function verdictOf({ id, untestable }: Statement, cases: readonly TestCase[]): string {
   if (untestable) return "not testable";
-  const own = cases.filter(({ name }) => name.startsWith(`${id} `));
-  const [first] = own;
-  if (own.length !== 1 || !first || first.outcome === "failed") return "fail";
+  const matchingCases = cases.filter(({ name }) => name.startsWith(`${id} `));
+  const [first] = matchingCases;
+  if (matchingCases.length !== 1 || !first || first.outcome === "failed") return "fail";
   return first.outcome === "passed" ? "pass" : "skipped";
 }
 
 function main(): number {
   const runs = conformanceTests().map(runTests);
   const cases = runs.flatMap((run) => run.cases);
-  const verdicts = readChecklist().map((each) => ({ ...each, verdict: verdictOf(each, cases) }));
+  const verdicts = readChecklist().map((statement) => ({ ...statement, verdict: verdictOf(statement, cases) }));
   for (const { id, level, statement, untestable, verdict } of verdicts) {
     const reason = untestable && ` (${untestable})`;
     console.log(`${id.padEnd(6)}  ${level.padEnd(19)}  ${verdict.padEnd(12)}  ${statement}${reason}`);
@@ -74,9 +81,9 @@ function main(): number {
   for (const { log } of runs) if (log) console.error(log.trim());
   const count = (wanted: string) => verdicts.filter(({ verdict }) => verdict === wanted).length;
   const [failed, skipped] = [count("fail"), count("skipped")];
-  const left = skipped > 0 ? `, ${skipped} skipped` : "";
+  const skippedText = skipped > 0 ? `, ${skipped} skipped` : "";
   console.log(
-    `${verdicts.length} statements: ${count("pass")} pass, ${failed} fail${left}, ${
+    `${verdicts.length} statements: ${count("pass")} pass, ${failed} fail${skippedText}, ${
       count("not testable")
     } not testable`,
   );

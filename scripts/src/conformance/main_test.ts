@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { conformanceTests, readChecklist } from "./main.ts";
-import { ROOT } from "../repository.ts";
+import { REPOSITORY_ROOT } from "../repository.ts";
 
 const CHECKLIST = readChecklist();
 const UNTESTABLE = CHECKLIST.filter(({ untestable }) => untestable !== "");
@@ -10,7 +10,7 @@ const UNTESTABLE = CHECKLIST.filter(({ untestable }) => untestable !== "");
 /** The names of all tests that begin with an id. */
 function names(): string[] {
   return conformanceTests().flatMap((path) => {
-    const source = readFileSync(join(ROOT, path), "utf8");
+    const source = readFileSync(join(REPOSITORY_ROOT, path), "utf8");
     return Array.from(source.matchAll(/\btest\(\s*(["'])([A-Z]+-\d+ .*)\1,/g), ([, , name]) => name!);
   });
 }
@@ -31,6 +31,8 @@ test("every statement is the name of exactly one test, or is said to be not test
 test("README quotes the totals", () => {
   const pass = CHECKLIST.length - UNTESTABLE.length;
   const totals = `${CHECKLIST.length} statements: ${pass} pass, 0 fail, ${UNTESTABLE.length} not testable`;
-  const quoted = /\bscripts\/conformance .*?(\d+ statements: .*)/.exec(readFileSync(join(ROOT, "README.md"), "utf8"));
+  const quoted = /\bscripts\/conformance .*?(\d+ statements: .*)/.exec(
+    readFileSync(join(REPOSITORY_ROOT, "README.md"), "utf8"),
+  );
   expect(quoted?.[1]).toBe(totals);
 });

@@ -12,11 +12,11 @@ import { veth } from "../../../ffi/route/link_kinds.ts";
 import * as link from "../../../ffi/route/link.ts";
 import * as route from "../../../ffi/route/route.ts";
 import { listElements } from "../../../ffi/nft/objects.ts";
-import { ruleset } from "../../../plugins/lib/ruleset/inet_table.ts";
-import { ROOT } from "../repository.ts";
+import { inetTable } from "../../../plugins/lib/ruleset/inet_table.ts";
+import { REPOSITORY_ROOT } from "../repository.ts";
 
-const CNI = join(ROOT, "dist/cni");
-const PEER = join(ROOT, "scripts/src/demo/peer.ts");
+const CNI = join(REPOSITORY_ROOT, "dist/cni");
+const PEER = join(REPOSITORY_ROOT, "scripts/src/demo/peer.ts");
 
 using resources = new DisposableStack();
 const state = mkdtempSync(join(tmpdir(), "cni-demo-"));
@@ -89,7 +89,7 @@ async function serve(netns: Netns, name: string, port: number): Promise<void> {
 }
 
 /** Asks an HTTP server from a namespace; the answer must begin with `expected`. */
-function ask(what: string, netns: Netns, url: string, expected: string): void {
+function checkHttp(what: string, netns: Netns, url: string, expected: string): void {
   const { ok, text } = run(netns, process.execPath, PEER, "ask", url);
   report(
     ok && text.startsWith(expected),
@@ -108,7 +108,7 @@ function connectOutside(): void {
   for (const [netns, name, addresses] of ends) {
     const { index } = link.get(netns.route, name);
     link.setUp(netns.route, index);
-    executeAll(netns.route, addresses.map((each) => address.addRequest(index, parseCidr(each), { withoutDad: true })));
+    executeAll(netns.route, addresses.map((cidr) => address.addRequest(index, parseCidr(cidr), { noDad: true })));
   }
 }
 
@@ -116,7 +116,7 @@ function connectOutside(): void {
 function ownedElements(): string[] {
   const maps = ["hostports", "hostip_hostports", "hairpin", "masquerade"].flatMap((name) => [`${name}4`, `${name}6`]);
   return maps.flatMap((map) =>
-    listElements(host.nft, ruleset, map).map(({ comment }) => `${map.padEnd(14)} ${comment}`)
+    listElements(host.nft, inetTable, map).map(({ comment }) => `${map.padEnd(14)} ${comment}`)
   );
 }
 
@@ -124,31 +124,33 @@ function ownedElements(): string[] {
 function showObjects(): void {
   say("\nWhat exists now");
   for (const [name, netns] of Object.entries(namespaces)) {
-    for (const each of link.list(netns.route).filter((device) => device.name !== "lo")) {
-      const addresses = address.list(netns.route, { index: each.index }).filter((one) => one.scope === 0).map((one) =>
-        one.address
-      );
-      const master = each.master ? `port of ${link.get(netns.route, each.master).name}` : "";
+    for (const device of link.list(netns.route).filter((device) => device.name !== "lo")) {
+      const addresses = address.list(netns.route, { index: device.index }).filter((entry) => entry.scope === 0).map((
+        entry,
+      ) => entry.address);
+      const master = device.master ? `port of ${link.get(netns.route, device.master).name}` : "";
       say(
-        `  ${name.padEnd(8)} ${each.name!.padEnd(14)} ${(each.info?.kind ?? "").padEnd(7)} ${
+        `  ${name.padEnd(8)} ${device.name!.padEnd(14)} ${(device.info?.kind ?? "").padEnd(7)} ${
           addresses.join(", ") || master
         }`,
       );
     }
-    const gateways = route.list(netns.route, 2).filter((each) => each.dst === "0.0.0.0/0").map((each) => each.gateway);
+    const gateways = route.list(netns.route, 2).filter((device) => device.dst === "0.0.0.0/0").map((device) =>
+      device.gateway
+    );
     if (gateways.length > 0) say(`  ${name.padEnd(8)} ${"default route".padEnd(22)} ${gateways.join(", ")}`);
   }
-  for (const each of ownedElements()) say(`  host     ${each}`);
+  for (const device of ownedElements()) say(`  host     ${device}`);
 }
 
 function showNothingLeft(before: readonly string[]): void {
   say("\nWhat is left");
-  const links = link.list(host.route).map((each) => each.name!).filter((name) =>
+  const links = link.list(host.route).map((device) => device.name!).filter((name) =>
     !before.includes(name) && name !== "demo0"
   );
   report(links.length === 0, "links on the host, but for the network's bridge", links.join(", ") || "none");
   for (const [name, netns] of [["web", web], ["client", client]] as const) {
-    const inside = link.list(netns.route).map((each) => each.name!).filter((each) => each !== "lo");
+    const inside = link.list(netns.route).map((device) => device.name!).filter((device) => device !== "lo");
     report(inside.length === 0, `links in ${name}`, inside.join(", ") || "none");
   }
   const rules = ownedElements();
@@ -167,34 +169,39 @@ async function proveTraffic(webAddress: { four: string; six: string }): Promise<
   await serve(outside, "outside", 9000);
   const { four, six } = webAddress;
   say("\nTraffic");
-  ask("container to container, IPv4", client, `http://${four}/`, "web, asked from 10.88.0.");
-  ask("container to container, IPv6", client, `http://[${six}]/`, "web, asked from fd00:88::");
-  ask("container to host", client, "http://10.88.0.1:9000/", "host, asked from 10.88.0.");
-  ask(
+  checkHttp("container to container, IPv4", client, `http://${four}/`, "web, asked from 10.88.0.");
+  checkHttp("container to container, IPv6", client, `http://[${six}]/`, "web, asked from fd00:88::");
+  checkHttp("container to host", client, "http://10.88.0.1:9000/", "host, asked from 10.88.0.");
+  checkHttp(
     "container to outside, masqueraded, IPv4",
     client,
     "http://198.51.100.2:9000/",
     "outside, asked from 198.51.100.1",
   );
-  ask(
+  checkHttp(
     "container to outside, masqueraded, IPv6",
     client,
     "http://[2001:db8:100::2]:9000/",
     "outside, asked from 2001:db8:100::1",
   );
-  ask("host to published port", host, "http://198.51.100.1:8080/", "web, asked from ");
-  ask("host to published port on 127.0.0.1", host, "http://127.0.0.1:8080/", "web, asked from ");
-  ask("outside to published port, IPv4", outside, "http://198.51.100.1:8080/", "web, asked from 198.51.100.2");
-  ask("outside to published port, IPv6", outside, "http://[2001:db8:100::1]:8080/", "web, asked from 2001:db8:100::2");
-  ask("container to its own published port", web, "http://198.51.100.1:8080/", "web, asked from ");
-  ask("container to its sibling's published port", client, "http://198.51.100.1:8080/", "web, asked from ");
+  checkHttp("host to published port", host, "http://198.51.100.1:8080/", "web, asked from ");
+  checkHttp("host to published port on 127.0.0.1", host, "http://127.0.0.1:8080/", "web, asked from ");
+  checkHttp("outside to published port, IPv4", outside, "http://198.51.100.1:8080/", "web, asked from 198.51.100.2");
+  checkHttp(
+    "outside to published port, IPv6",
+    outside,
+    "http://[2001:db8:100::1]:8080/",
+    "web, asked from 2001:db8:100::2",
+  );
+  checkHttp("container to its own published port", web, "http://198.51.100.1:8080/", "web, asked from ");
+  checkHttp("container to its sibling's published port", client, "http://198.51.100.1:8080/", "web, asked from ");
 }
 
 async function main(): Promise<void> {
   const started = performance.now();
   for (const netns of Object.values(namespaces)) link.setUp(netns.route, 1);
   connectOutside();
-  const before = link.list(host.route).map((each) => each.name!);
+  const before = link.list(host.route).map((device) => device.name!);
 
   say("cni run add demo web -p 8080:80");
   const result = cni("add", "demo", web.path, "--container-id", "web", "-p", "8080:80");

@@ -3,12 +3,12 @@
  *
  * @module
  */
-import { CniError, parseNetworkList, Runtime } from "../../../mod.ts";
-import { run, write } from "../harness/node.ts";
-import { listOf, type Network, pluginsOf } from "./networks.ts";
+import { CniError, parseNetworkConfigList, Runtime } from "../../../mod.ts";
+import { runProgram, writeJsonFile } from "../harness/node.ts";
+import { type DetachNetwork, networkListOf, pluginsOf } from "./networks.ts";
 
 /** Whom a command is for. */
-export interface Attached {
+export interface AttachedContainer {
   readonly id: string;
   /** Path of the namespace; empty as engines give it when the container has none any more. */
   readonly netns: string;
@@ -17,7 +17,7 @@ export interface Attached {
 }
 
 /** How a command ended. */
-export interface Answer {
+export interface CommandAnswer {
   /** What it failed with. */
   readonly error?: string;
   /** 11 among them: later it may succeed. */
@@ -27,36 +27,36 @@ export interface Answer {
 /** How much DEL is told. */
 export interface DelOptions {
   /** Nothing is known of what ADD answered. */
-  readonly forgetful: boolean;
+  readonly withoutResult: boolean;
 }
 
 /** One of the ways. */
-export interface Caller {
+export interface Driver {
   readonly name: string;
-  add(network: Network, container: Attached): Answer;
-  del(network: Network, container: Attached, options: DelOptions): Answer;
-  check(network: Network, container: Attached): Answer;
-  gc(network: Network, valid: readonly string[]): Answer;
+  add(network: DetachNetwork, container: AttachedContainer): CommandAnswer;
+  del(network: DetachNetwork, container: AttachedContainer, options: DelOptions): CommandAnswer;
+  check(network: DetachNetwork, container: AttachedContainer): CommandAnswer;
+  gc(network: DetachNetwork, valid: readonly string[]): CommandAnswer;
   /** Puts back rules that others took away. */
-  restore(): Answer;
+  restore(): CommandAnswer;
   /** Called between two plugins of a command, in the way that has such a time. */
-  between?: (() => void) | undefined;
+  betweenPlugins?: (() => void) | undefined;
 }
 
-const portMappings = ({ port }: Attached) => [
+const portMappings = ({ port }: AttachedContainer) => [
   { hostPort: port, containerPort: 80, protocol: "tcp" },
   { hostPort: port, containerPort: 53, protocol: "udp" },
 ];
 const IFNAME = "eth0";
-const attachmentOf = ({ id }: Attached) => ({ containerId: id, ifname: IFNAME });
+const attachmentOf = ({ id }: AttachedContainer) => ({ containerId: id, ifname: IFNAME });
 
 // Else a firewalld of the machine would be told of containers that are none of its own.
-const NO_BUS = { DBUS_SYSTEM_BUS_ADDRESS: "unix:path=/run/absent" };
+const WITHOUT_SYSTEM_BUS = { DBUS_SYSTEM_BUS_ADDRESS: "unix:path=/run/absent" };
 
 /** The runtime in this process. Nothing that happens there may be an error of another kind than those that are meant. */
-export function inProcess(): Caller {
-  const runtime = new Runtime({ pluginDirectories: ["/nonexistent"], env: NO_BUS, log: () => {} });
-  const answer = (call: () => unknown): Answer => {
+export function libraryDriver(): Driver {
+  const runtime = new Runtime({ pluginDirectories: ["/nonexistent"], env: WITHOUT_SYSTEM_BUS, log: () => {} });
+  const answerFrom = (call: () => unknown): CommandAnswer => {
     try {
       call();
       return {};
@@ -66,33 +66,33 @@ export function inProcess(): Caller {
       return { error: `${message}; ${details}`, code };
     }
   };
-  const parse = (network: Network) => parseNetworkList(JSON.stringify(listOf(network)));
+  const parse = (network: DetachNetwork) => parseNetworkConfigList(JSON.stringify(networkListOf(network)));
   return {
     name: "library",
     add: (network, container) =>
-      answer(() => {
+      answerFrom(() => {
         const capabilityArgs = { portMappings: portMappings(container) };
         runtime.add(parse(network), { ...attachmentOf(container), netns: container.netns, capabilityArgs });
       }),
-    del: (network, container, { forgetful }) =>
-      answer(() => {
+    del: (network, container, { withoutResult }) =>
+      answerFrom(() => {
         const parameters = { ...attachmentOf(container), netns: container.netns };
-        runtime.del(parse(network), forgetful ? { ...parameters, capabilityArgs: {} } : parameters);
+        runtime.del(parse(network), withoutResult ? { ...parameters, capabilityArgs: {} } : parameters);
       }),
-    check: (network, container) => answer(() => runtime.check(parse(network), attachmentOf(container))),
+    check: (network, container) => answerFrom(() => runtime.check(parse(network), attachmentOf(container))),
     gc: (network, valid) =>
-      answer(() => runtime.gc(parse(network), valid.map((containerId) => ({ containerId, ifname: IFNAME })))),
-    restore: () => answer(() => void runtime.restore()),
+      answerFrom(() => runtime.gc(parse(network), valid.map((containerId) => ({ containerId, ifname: IFNAME })))),
+    restore: () => answerFrom(() => void runtime.restore()),
   };
 }
 
-interface Finished {
+interface FinishedProgram {
   readonly exitCode: number | null;
   readonly stdout: string;
   readonly stderr: string;
 }
 
-function answerOf(what: string, { exitCode, stdout, stderr }: Finished): Answer {
+function answerOf(what: string, { exitCode, stdout, stderr }: FinishedProgram): CommandAnswer {
   if (exitCode === 0) return {};
   const { code, msg, details } = parseError(stdout);
   if (typeof code === "number") return { error: `${msg}; ${details}`, code };
@@ -108,13 +108,13 @@ function parseError(text: string): { code?: number; msg?: string; details?: stri
 }
 
 /** `cni run`, one process for the whole chain. */
-export function byRun(cni: string): Caller {
+export function runDriver(cni: string): Driver {
   const file = "/run/detachment.conflist";
-  const call = (verb: string, network: Network, ...words: string[]) => {
-    write(file, listOf(network));
-    return answerOf(verb, run([cni, "run", verb, file, ...words, "--json"], { env: NO_BUS }));
+  const call = (verb: string, network: DetachNetwork, ...words: string[]) => {
+    writeJsonFile(file, networkListOf(network));
+    return answerOf(verb, runProgram([cni, "run", verb, file, ...words, "--json"], { env: WITHOUT_SYSTEM_BUS }));
   };
-  const idOf = ({ id }: Attached) => ["--container-id", id];
+  const idOf = ({ id }: AttachedContainer) => ["--container-id", id];
   return {
     name: "cni run",
     add: (network, container) =>
@@ -131,15 +131,16 @@ export function byRun(cni: string): Caller {
   };
 }
 
-const BIN = "/opt/cni/bin";
+const PLUGIN_DIRECTORY = "/opt/cni/bin";
 
-const restore = (cni: string): Answer => answerOf("restore", run([cni, "run", "restore"], { env: NO_BUS }));
+const restore = (cni: string): CommandAnswer =>
+  answerOf("restore", runProgram([cni, "run", "restore"], { env: WITHOUT_SYSTEM_BUS }));
 
 /** One process for each plugin, with the configuration of now; results are remembered here. */
-export function byExec(cni: string): Caller {
+export function execDriver(cni: string): Driver {
   const results = new Map<string, unknown>();
-  const keyOf = ({ name }: Network, { id }: Attached) => `${name} ${id}`;
-  const caller: Caller = {
+  const keyOf = ({ name }: DetachNetwork, { id }: AttachedContainer) => `${name} ${id}`;
+  const driver: Driver = {
     name: "exec",
     add(network, container) {
       let prevResult: unknown;
@@ -148,17 +149,17 @@ export function byExec(cni: string): Caller {
         // As engines do, whose next step is a DEL.
         if (finished.exitCode !== 0) return answerOf("ADD", finished);
         prevResult = JSON.parse(finished.stdout);
-        caller.between?.();
+        driver.betweenPlugins?.();
       }
       results.set(keyOf(network, container), prevResult);
       return {};
     },
-    del(network, container, { forgetful }) {
-      const prevResult = forgetful ? undefined : results.get(keyOf(network, container));
+    del(network, container, { withoutResult }) {
+      const prevResult = withoutResult ? undefined : results.get(keyOf(network, container));
       for (const plugin of pluginsOf(network).toReversed()) {
         const finished = callPlugin("DEL", network, plugin, { container, prevResult });
         if (finished.exitCode !== 0) return answerOf("DEL", finished);
-        caller.between?.();
+        driver.betweenPlugins?.();
       }
       results.delete(keyOf(network, container));
       return {};
@@ -182,21 +183,21 @@ export function byExec(cni: string): Caller {
     },
     restore: () => restore(cni),
   };
-  return caller;
+  return driver;
 }
 
-interface PluginCall {
-  readonly container?: Attached;
+interface PluginCallInput {
+  readonly container?: AttachedContainer;
   readonly prevResult?: unknown;
   readonly valid?: readonly object[];
 }
 
 function callPlugin(
   verb: string,
-  { name }: Network,
+  { name }: DetachNetwork,
   plugin: { readonly type: string },
-  { container, prevResult, valid }: PluginCall,
-): Finished {
+  { container, prevResult, valid }: PluginCallInput,
+): FinishedProgram {
   const request = {
     ...{ cniVersion: "1.1.0", name, ...plugin },
     ...(container && "capabilities" in plugin ? { runtimeConfig: { portMappings: portMappings(container) } } : {}),
@@ -204,6 +205,6 @@ function callPlugin(
     ...(prevResult ? { prevResult } : {}),
   };
   const of = container && { CNI_CONTAINERID: container.id, CNI_NETNS: container.netns, CNI_IFNAME: IFNAME };
-  const env = { ...NO_BUS, CNI_COMMAND: verb, CNI_PATH: BIN, ...of };
-  return run([`${BIN}/${plugin.type}`], { env, stdin: JSON.stringify(request) });
+  const env = { ...WITHOUT_SYSTEM_BUS, CNI_COMMAND: verb, CNI_PATH: PLUGIN_DIRECTORY, ...of };
+  return runProgram([`${PLUGIN_DIRECTORY}/${plugin.type}`], { env, stdin: JSON.stringify(request) });
 }

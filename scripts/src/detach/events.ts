@@ -1,15 +1,15 @@
 /** What can happen on a node between two commands, or in the middle of one: what is done by people, engines and other programs. @module */
 import { openSync } from "node:fs";
-import { run } from "../harness/node.ts";
+import { runProgram } from "../harness/node.ts";
 
 /** A namespace that does not search for duplicate addresses, which takes a second each time. */
-export const newNamespace = (name: string): string =>
+export const addNamespaceScript = (name: string): string =>
   `ip netns add ${name}; ip netns exec ${name} sh -c 'ip link set lo up; echo 0 >/proc/sys/net/ipv6/conf/default/dad_transmits'`;
 
 /** All of them; a script with `$c`, the container's name, and `$n`, a number at random. */
-const SCRIPTS = {
+const EVENT_SCRIPTS = {
   "the namespace goes": "ip netns del $c || :",
-  "the namespace comes anew": `ip netns del $c || :; ${newNamespace("$c")}`,
+  "the namespace comes anew": `ip netns del $c || :; ${addNamespaceScript("$c")}`,
   "the mount of the namespace goes": "umount -l /run/netns/$c || :",
   "the machine is restarted": `
     for n in $(ip netns list | cut -d' ' -f1); do [ $n = pristine ] || ip netns del $n; done
@@ -49,27 +49,27 @@ const SCRIPTS = {
   "forwarding is switched off": "echo 0 >/proc/sys/net/ipv4/ip_forward",
 } as const;
 
-export type Happening = keyof typeof SCRIPTS;
-export const HAPPENINGS = Object.keys(SCRIPTS) as readonly Happening[];
+export type NodeEvent = keyof typeof EVENT_SCRIPTS;
+export const NODE_EVENTS = Object.keys(EVENT_SCRIPTS) as readonly NodeEvent[];
 
 /** Cables, but for those that the node has from its start. */
-const VETHS = "ip -o link show type veth | sed 's/^[0-9]*: \\([^:@]*\\).*/\\1/' | grep -v '^up\\|phys'";
+const LIST_VETHS = "ip -o link show type veth | sed 's/^[0-9]*: \\([^:@]*\\).*/\\1/' | grep -v '^up\\|phys'";
 
-let home: string | undefined;
+let hostNetnsPath: string | undefined;
 
 /** Has it happen on the host, wherever this thread is at the moment. What cannot happen, since there is nothing to do it to, does not. */
-export function happen(what: Happening, container: string, number: number): void {
-  const script = `c=${container}; n=${number}; ${SCRIPTS[what].replaceAll("VETHS", VETHS)}`;
-  onHost("sh", "-c", script);
+export function triggerEvent(event: NodeEvent, container: string, number: number): void {
+  const script = `c=${container}; n=${number}; ${EVENT_SCRIPTS[event].replaceAll("VETHS", LIST_VETHS)}`;
+  runOnHost("sh", "-c", script);
 }
 
 /** Runs a program in the namespace that this process was started in. */
-export function onHost(...command: readonly string[]): { readonly stdout: string; readonly stderr: string } {
-  if (home === undefined) throw new Error("Cannot run anything: takeHome() was not called");
-  return run(["nsenter", `--net=${home}`, ...command]);
+export function runOnHost(...command: readonly string[]): { readonly stdout: string; readonly stderr: string } {
+  if (hostNetnsPath === undefined) throw new Error("Cannot run anything: takeHome() was not called");
+  return runProgram(["nsenter", `--net=${hostNetnsPath}`, ...command]);
 }
 
 /** Remembers the namespace of the host. */
-export function takeHome(): void {
-  home ??= `/proc/${process.pid}/fd/${openSync("/proc/self/ns/net", "r")}`;
+export function rememberHostNetns(): void {
+  hostNetnsPath ??= `/proc/${process.pid}/fd/${openSync("/proc/self/ns/net", "r")}`;
 }

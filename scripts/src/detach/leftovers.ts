@@ -2,44 +2,44 @@
 import { existsSync, lstatSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { stateFiles } from "../harness/node_state.ts";
-import { onHost } from "./events.ts";
+import { runOnHost } from "./events.ts";
 
 /** Names of links that belong to the node or are shared by containers. */
-const SHARED = /^(lo|br\d|up\d|(peer)?phys\d)$/;
-const MARK = "== ";
+const SHARED_LINKS = /^(lo|br\d|up\d|(peer)?phys\d)$/;
+const SECTION_MARK = "== ";
 
 const SCRIPT = `
-echo "${MARK}links"; ip -o link
-echo "${MARK}tc"; tc qdisc
-echo "${MARK}nft"; nft list ruleset
+echo "${SECTION_MARK}links"; ip -o link
+echo "${SECTION_MARK}tc"; tc qdisc
+echo "${SECTION_MARK}nft"; nft list ruleset
 for n in $(ls /run/netns); do
-  echo "${MARK}inside $n"
+  echo "${SECTION_MARK}inside $n"
   printf 'link\\naddr\\nroute show table all\\nrule\\n' | ip -n $n -o -batch - || :
   ip -n $n -6 route show table all || :; ip -n $n -6 rule || :
 done`;
 
 /** All of it, as lines; none if all is well. */
-export function leftovers(): readonly string[] {
+export function listLeftovers(): readonly string[] {
   const sections = new Map(
-    onHost("sh", "-c", SCRIPT).stdout.split(new RegExp(`^${MARK}`, "m")).slice(1).map((text) => {
+    runOnHost("sh", "-c", SCRIPT).stdout.split(new RegExp(`^${SECTION_MARK}`, "m")).slice(1).map((text) => {
       const end = text.indexOf("\n");
       return [text.slice(0, end), text.slice(end + 1)] as const;
     }),
   );
   const text = (name: string) => sections.get(name) ?? "";
   return [
-    ...linksIn(text("links")).filter((name) => !SHARED.test(name)).map((name) => `link ${name}`),
+    ...linkNamesIn(text("links")).filter((name) => !SHARED_LINKS.test(name)).map((name) => `link ${name}`),
     ...text("tc").split("\n").filter((line) => /tbf|ingress/.test(line)).map((line) => `tc ${line}`),
-    ...rulesIn(text("nft")),
-    ...[...sections].flatMap(([name, inside]) => insideOf(name, inside, text("inside pristine"))),
+    ...ruleLeftovers(text("nft")),
+    ...[...sections].flatMap(([name, inside]) => namespaceLeftovers(name, inside, text("inside pristine"))),
     ...stateFiles().map((line) => line.slice(0, 200)),
   ];
 }
 
-const linksIn = (text: string): string[] => text.match(/(?<=^\d+: )[^:@]+/gm) ?? [];
+const linkNamesIn = (text: string): string[] => text.match(/(?<=^\d+: )[^:@]+/gm) ?? [];
 
 /** Elements and chains of containers, and what is in the tables of others besides what they themselves have put there. */
-function rulesIn(text: string): string[] {
+function ruleLeftovers(text: string): string[] {
   const tables = text.split(/^(?=table )/m).filter((table) => table !== "");
   return tables.flatMap((table) => {
     const found = [...table.matchAll(/elements = \{[^}]*\}|chain [a-z6]+-\S+/g)].map(([each]) => `rule ${each}`);
@@ -49,14 +49,14 @@ function rulesIn(text: string): string[] {
 }
 
 /** What a container has that a namespace has not in which nothing ever was. */
-function insideOf(name: string, text: string, pristine: string): string[] {
+function namespaceLeftovers(name: string, text: string, pristine: string): string[] {
   if (!name.startsWith("inside ")) return [];
-  const known = new Set(pristine.split("\n"));
-  return text.split("\n").filter((line) => !known.has(line)).map((line) => `${name}: ${line.trim()}`);
+  const pristineLines = new Set(pristine.split("\n"));
+  return text.split("\n").filter((line) => !pristineLines.has(line)).map((line) => `${name}: ${line.trim()}`);
 }
 
 /** Files of state that others may read, and what is neither file nor directory, with their modes. */
-export function exposed(): readonly string[] {
+export function findExposedFiles(): readonly string[] {
   return ["/var/lib/cni", "/run/cni"].filter((directory) => existsSync(directory)).flatMap((directory) =>
     readdirSync(directory, { recursive: true, encoding: "utf8" }).flatMap((name) => {
       const status = lstatSync(join(directory, name));

@@ -7,13 +7,13 @@
 import fc from "fast-check";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { byExec, byRun, type Caller, inProcess } from "./drivers.ts";
-import { watchCalls } from "./syscall_hook.ts";
-import { takeHome } from "./events.ts";
+import { type Driver, execDriver, libraryDriver, runDriver } from "./drivers.ts";
+import { hookSyscalls } from "./syscall_hook.ts";
+import { rememberHostNetns } from "./events.ts";
 import { formatSequence, type Sequence, sequence } from "./steps.ts";
-import { attempt } from "./run_sequence.ts";
-import { enterNode, sh } from "../harness/node.ts";
-import { ROOT } from "../repository.ts";
+import { runSequence } from "./run_sequence.ts";
+import { hideMachineState, runShell } from "../harness/node.ts";
+import { REPOSITORY_ROOT } from "../repository.ts";
 
 const USAGE = `usage: scripts/detach [--runs N] [--seed N] [--jobs N] [--way library|run|exec] [--verbose] [--cni FILE]
   --runs N    sequences of things that happen to three containers, 1000 unless told
@@ -28,31 +28,31 @@ const flag = { type: "boolean" } as const;
 const { values } = parseArgs({
   options: { runs: text, seed: text, jobs: text, way: text, cni: text, job: text, verbose: flag, help: flag },
 });
-const cni = values.cni ?? join(ROOT, "dist/cni");
+const cni = values.cni ?? join(REPOSITORY_ROOT, "dist/cni");
 const runs = Number(values.runs ?? 1000);
 const jobs = Math.min(Number(values.jobs ?? 4), runs);
 const seed = Number(values.seed ?? crypto.getRandomValues(new Uint32Array(1))[0]! >>> 1);
 
-const WAYS = { library: inProcess, run: () => byRun(cni), exec: () => byExec(cni) };
+const DRIVERS = { library: libraryDriver, run: () => runDriver(cni), exec: () => execDriver(cni) };
 
 /** Most of them in this process: it is quick there, and things can happen between any two system calls. */
-const wayOf = fc.oneof(
-  { weight: 4, arbitrary: fc.constant<keyof typeof WAYS>("library") },
-  { weight: 1, arbitrary: fc.constant<keyof typeof WAYS>("run") },
-  { weight: 1, arbitrary: fc.constant<keyof typeof WAYS>("exec") },
+const driverOf = fc.oneof(
+  { weight: 4, arbitrary: fc.constant<keyof typeof DRIVERS>("library") },
+  { weight: 1, arbitrary: fc.constant<keyof typeof DRIVERS>("run") },
+  { weight: 1, arbitrary: fc.constant<keyof typeof DRIVERS>("exec") },
 );
 
 /** One of the jobs. */
 function work(job: number): void {
-  takeHome();
-  enterNode();
-  watchCalls();
-  sh(`${cni} install /opt/cni/bin`);
-  const callers = Object.fromEntries(Object.entries(WAYS).map(([name, make]) => [name, make()]));
+  rememberHostNetns();
+  hideMachineState();
+  hookSyscalls();
+  runShell(`${cni} install /opt/cni/bin`);
+  const callers = Object.fromEntries(Object.entries(DRIVERS).map(([name, make]) => [name, make()]));
   const refusals = new Map<string, number>();
-  const ways = values.way ? fc.constant(values.way as keyof typeof WAYS) : wayOf;
-  const property = fc.property(ways, sequence, (way, each) => {
-    attempt(each, callers[way]!, ({ error = "" }) => {
+  const ways = values.way ? fc.constant(values.way as keyof typeof DRIVERS) : driverOf;
+  const property = fc.property(ways, sequence, (driver, steps) => {
+    runSequence(steps, callers[driver]!, ({ error = "" }) => {
       const kind = error.replaceAll(/[0-9a-f]{4,}|\d+/g, "…").slice(0, 160);
       refusals.set(kind, (refusals.get(kind) ?? 0) + 1);
     });
@@ -63,22 +63,22 @@ function work(job: number): void {
 }
 
 function report(
-  { counterexample, errorInstance }: fc.RunDetails<[keyof typeof WAYS, Sequence]>,
-  callers: Readonly<Record<string, Caller>>,
+  { counterexample, errorInstance }: fc.RunDetails<[keyof typeof DRIVERS, Sequence]>,
+  callers: Readonly<Record<string, Driver>>,
 ): void {
-  const [way, each] = counterexample!;
+  const [driver, steps] = counterexample!;
   const problem = errorInstance instanceof Error ? errorInstance.message : errorInstance;
-  console.log(`FAILED by ${callers[way]!.name}: ${formatSequence(each)}\n  ${problem}`);
+  console.log(`FAILED by ${callers[driver]!.name}: ${formatSequence(steps)}\n  ${problem}`);
   if (values.verbose && errorInstance instanceof Error) console.log(errorInstance.stack);
   process.exitCode = 1;
 }
 
 /** All of them at once. */
 async function startAll(): Promise<void> {
-  const own = [process.execPath, import.meta.path, "--runs", `${runs}`, "--jobs", `${jobs}`, "--seed", `${seed}`];
+  const command = [process.execPath, import.meta.path, "--runs", `${runs}`, "--jobs", `${jobs}`, "--seed", `${seed}`];
   const also = ["--cni", cni, ...values.way ? ["--way", values.way] : [], ...values.verbose ? ["--verbose"] : []];
   const ended = Array.from({ length: jobs }, (_, job) => {
-    const argv = ["unshare", "-mn", "--kill-child", "-f", ...own, ...also, "--job", `${job}`];
+    const argv = ["unshare", "-mn", "--kill-child", "-f", ...command, ...also, "--job", `${job}`];
     return Bun.spawn(argv, { stdio: ["ignore", "inherit", "inherit"] }).exited;
   });
   const failed = (await Promise.all(ended)).filter((status) => status !== 0).length;

@@ -1,11 +1,11 @@
 /** The networks that containers are attached to, and what may become of their configuration. @module */
 
 /** The plugin that connects the container. */
-export type Kind = keyof typeof CHAINS;
+export type NetworkKind = keyof typeof CHAINS;
 
 /** A network as it is at a time. */
-export interface Network {
-  readonly kind: Kind;
+export interface DetachNetwork {
+  readonly kind: NetworkKind;
   readonly name: string;
   /** Which of its configurations. */
   readonly variant: number;
@@ -35,7 +35,7 @@ const bandwidth = (variant: number) =>
     ...(variant === 3 ? {} : { egressRate: 8e6, egressBurst: 8e5 }),
   };
 /** What follows the first plugin, in an order that changes too. */
-const others = (variant: number) => {
+const chainedPlugins = (variant: number) => {
   const all = [tuning(variant), portmap(variant), firewall(variant), bandwidth(variant)];
   return variant === 3 ? all.toReversed() : all;
 };
@@ -47,10 +47,10 @@ const CHAINS = {
     ...{ bridge: variant === 1 ? "br1" : "br0", isGateway: true, ipMasq: variant !== 1, hairpinMode: true },
     ...(variant === 3 ? { macspoofchk: true } : {}),
     ipam: hostLocal(variant),
-  }, ...others(variant)],
+  }, ...chainedPlugins(variant)],
   ptp: (variant: number) => [
     { type: "ptp", ipMasq: variant !== 1, ipam: hostLocal(variant), ...(variant === 3 ? { mtu: 1300 } : {}) },
-    ...others(variant),
+    ...chainedPlugins(variant),
   ],
   macvlan: (variant: number) => [
     { type: "macvlan", master: variant === 1 ? "up1" : "up0", mode: "bridge", ipam: hostLocal(variant) },
@@ -70,9 +70,10 @@ const CHAINS = {
 export const VARIANTS = 4;
 
 /** The plugins of a network, each with its keys. */
-export const pluginsOf = ({ kind, variant }: Network): readonly { readonly type: string }[] => CHAINS[kind](variant);
+export const pluginsOf = ({ kind, variant }: DetachNetwork): readonly { readonly type: string }[] =>
+  CHAINS[kind](variant);
 
 /** The network as a configuration list. */
-export const listOf = (network: Network) => ({
+export const networkListOf = (network: DetachNetwork) => ({
   ...{ cniVersion: "1.1.0", name: network.name, plugins: pluginsOf(network) },
 });

@@ -1,25 +1,25 @@
-/** Acts between two system calls of this process. Call {@linkcode watchCalls} before anything else uses the table of them. @module */
+/** Acts between two system calls of this process. Call {@linkcode hookSyscalls} before anything else uses the table of them. @module */
 import { sys } from "../../../ffi/sys/libc.ts";
 
 /** Calls with which something begins that another process could come between. */
-const WATCHED = [
+const HOOKED_SYSCALLS = [
   ...["open", "send", "sendmsg", "recv", "setns", "flock", "mkdir"],
   ...["linkat", "rename", "unlink", "write", "read"],
 ] as const;
 
-let left = 0;
-let act: (() => void) | undefined;
+let remaining = 0;
+let action: (() => void) | undefined;
 
 /** Puts a counter in front of every call. */
-export function watchCalls(): void {
-  for (const name of WATCHED) {
+export function hookSyscalls(): void {
+  for (const name of HOOKED_SYSCALLS) {
     // Bound as the table itself does it, but kept elsewhere.
     const call = Reflect.get(Object.getPrototypeOf(sys), name, {}) as (...args: unknown[]) => number;
     const value = (...args: unknown[]) => {
-      if (act && --left <= 0) {
-        const now = act;
-        act = undefined;
-        now();
+      if (action && --remaining <= 0) {
+        const due = action;
+        action = undefined;
+        due();
       }
       return call(...args);
     };
@@ -28,13 +28,13 @@ export function watchCalls(): void {
 }
 
 /** Has `happen` called before the `count`-th system call of `command`, if it makes so many; else behind it. */
-export function during<T>(count: number, happen: () => void, command: () => T): T {
-  [left, act] = [count, happen];
+export function runWithInterruption<T>(count: number, interrupt: () => void, command: () => T): T {
+  [remaining, action] = [count, interrupt];
   try {
     return command();
   } finally {
-    const isOutstanding = act !== undefined;
-    act = undefined;
-    if (isOutstanding) happen();
+    const isPending = action !== undefined;
+    action = undefined;
+    if (isPending) interrupt();
   }
 }

@@ -1,13 +1,13 @@
 /** Has one thing go wrong and looks whether the node gets over it. @module */
 import { type Fault, isSignal } from "./fault.ts";
-import type { Ended } from "../harness/node.ts";
-import { must, type Situation, SUBJECT } from "./scenario.ts";
-import { requireSame } from "../harness/node_state.ts";
-import { findPlace } from "./plan.ts";
-import { type Command, reserve, type Way } from "./invocation.ts";
+import type { ProgramEnd } from "../harness/node.ts";
+import { mustSucceed, type Scenario, TEST_CONTAINER } from "./scenario.ts";
+import { requireSameState } from "../harness/node_state.ts";
+import { findFaultInTrace } from "./plan.ts";
+import { type FaultCommand, type Invocation, reserveAddresses } from "./invocation.ts";
 
 /** How it went. */
-export interface Outcome {
+export interface FaultOutcome {
   readonly result:
     /** A signal ended the process there, and what it left was removed. */
     | "ended"
@@ -25,103 +25,106 @@ export interface Outcome {
 }
 
 /** A fault that was tried. */
-export interface Tried extends Outcome {
+export interface FaultReport extends FaultOutcome {
   /** `run add sendto#12 ENOBUFS` */
   readonly name: string;
   readonly kind: string;
 }
 
 /** One thing that can go wrong. */
-export interface Trial {
+export interface FaultCase {
   readonly name: string;
   readonly kind: string;
-  attempt(): Outcome;
+  run(): FaultOutcome;
 }
 
-const LONG_MS = 10_000;
+const SLOW_MS = 10_000;
 
 /** So often it is tried whether all addresses can be had, besides where the fault was one of their files. */
-const EVERY = 4;
+const ADDRESS_CHECK_EVERY = 4;
 
 /** What there is before a command, and what after an ADD and a DEL that nothing interrupted. */
-interface Prepared {
-  readonly situation: Situation;
+interface PreparedScenario {
+  readonly scenario: Scenario;
   readonly before: readonly string[];
-  readonly rest: readonly string[];
+  readonly afterDel: readonly string[];
 }
 
 /** Prepared by an earlier fault that left it as it was. */
-let prepared: Prepared | undefined;
+let preparedScenario: PreparedScenario | undefined;
 
-let count = 0;
+let experimentCount = 0;
 
 /** What is tried, and on what. */
 export interface Experiment {
-  readonly way: Way;
-  readonly situation: Situation;
+  readonly invocation: Invocation;
+  readonly scenario: Scenario;
   /** Which of the programs that the command runs. */
-  readonly part: string;
+  readonly program: string;
   readonly fault: Fault;
   /** Runs that program with the fault. */
-  run(command: Command): Ended;
+  run(command: FaultCommand): ProgramEnd;
   /** What strace(1) wrote of it. */
   log(): string;
 }
 
 /** Has a command go wrong at one place. */
-export function judge(experiment: Experiment): Outcome {
-  const { situation, log } = experiment;
-  const { before, rest } = prepare(experiment);
-  let said = "";
+export function runExperiment(experiment: Experiment): FaultOutcome {
+  const { scenario, log } = experiment;
+  const { before, afterDel } = prepareScenario(experiment);
+  let output = "";
   try {
-    const { ended, kept } = suffer(experiment, before);
-    said = ended.stdout.trim() || ended.stderr.trim();
-    const result = resultOf(experiment, ended);
-    requireSense(ended, result);
-    requireTruth(experiment, ended, kept);
-    recover(experiment, before, rest);
-    if (count++ % EVERY === 0 || log().includes("/networks/")) requireAllAddresses(situation);
-    return { result, ...(result === "refused" && { said }) };
+    const { ended: programEnd, kept: expected } = runWithFault(experiment, before);
+    output = programEnd.stdout.trim() || programEnd.stderr.trim();
+    const result = resultOf(experiment, programEnd);
+    requireWellFormedAnswer(programEnd, result);
+    requireAnswerMatchesState(experiment, programEnd, expected);
+    requireRecovery(experiment, before, afterDel);
+    if (experimentCount++ % ADDRESS_CHECK_EVERY === 0 || log().includes("/networks/")) requireAllAddresses(scenario);
+    return { result, ...(result === "refused" && { said: output }) };
   } catch (error) {
-    prepared = undefined;
-    return { result: "FAILED", problem: error instanceof Error ? error.message : String(error), said };
+    preparedScenario = undefined;
+    return { result: "FAILED", problem: error instanceof Error ? error.message : String(error), said: output };
   }
 }
 
 /** Makes it so, once where nobody else lives on the node: there it is the same each time. */
-function prepare({ way, situation }: Experiment): Prepared {
-  if (prepared?.situation !== situation) {
-    prepared = undefined;
-    situation.prepare(way);
-    const before = situation.look();
-    must(way, "add", SUBJECT);
-    must(way, "del", SUBJECT);
-    prepared = { situation, before, rest: situation.lookAtRest() };
+function prepareScenario({ invocation, scenario }: Experiment): PreparedScenario {
+  if (preparedScenario?.scenario !== scenario) {
+    preparedScenario = undefined;
+    scenario.prepare(invocation);
+    const before = scenario.snapshot();
+    mustSucceed(invocation, "add", TEST_CONTAINER);
+    mustSucceed(invocation, "del", TEST_CONTAINER);
+    preparedScenario = { scenario, before, afterDel: scenario.snapshotAfterDel() };
   }
-  if (!situation.inhabited) situation.prepare(way);
-  return prepared;
+  if (!scenario.hasResident) scenario.prepare(invocation);
+  return preparedScenario;
 }
 
 /** @returns also what was there before the program that the fault is for: a plugin of a chain undoes its own part only */
-function suffer({ way, situation, part, run }: Experiment, before: readonly string[]) {
-  const { verb, subject } = situation;
-  if (verb !== "add") must(way, "add", SUBJECT);
-  let kept = before;
-  const looked = (command: Command) => {
-    if (verb === "add" && way.parts(verb).length > 1) kept = situation.look();
+function runWithFault({ invocation, scenario, program, run }: Experiment, before: readonly string[]) {
+  const { verb, container } = scenario;
+  if (verb !== "add") mustSucceed(invocation, "add", TEST_CONTAINER);
+  let expected = before;
+  const runAfterSnapshot = (command: FaultCommand) => {
+    if (verb === "add" && invocation.programs(verb).length > 1) expected = scenario.snapshot();
     return run(command);
   };
-  return { ended: way.call(verb, subject, { part, run: looked }), kept };
+  return { ended: invocation.call(verb, container, { part: program, run: runAfterSnapshot }), kept: expected };
 }
 
-function resultOf({ situation, fault, log }: Experiment, { exitCode, signal, stdout }: Ended): Outcome["result"] {
+function resultOf(
+  { scenario, fault, log }: Experiment,
+  { exitCode, signal, stdout }: ProgramEnd,
+): FaultOutcome["result"] {
   const { kind } = fault;
   if (isSignal(kind)) {
     if (signal === `SIG${kind}`) return kind === "TERM" && isError(stdout) ? "refused" : "ended";
-    const place = findPlace(log(), fault);
-    if (!place) return "not reached";
+    const location = findFaultInTrace(log(), fault);
+    if (!location) return "not reached";
     // Asked to end when all was done and said, an ADD has succeeded.
-    if (kind === "TERM" && situation.verb === "add" && exitCode === 0 && place.answered) return "succeeded";
+    if (kind === "TERM" && scenario.verb === "add" && exitCode === 0 && location.answered) return "succeeded";
     throw new Error(`It went on to its end, ${exitCode ?? signal}, in spite of SIG${kind}`);
   }
   if (!log().includes("INJECTED")) return "not reached";
@@ -131,40 +134,44 @@ function resultOf({ situation, fault, log }: Experiment, { exitCode, signal, std
 const isError = (stdout: string): boolean => stdout !== "" && typeof JSON.parse(stdout).code === "number";
 
 /** An answer in the words of the specification, in good time. */
-function requireSense({ exitCode, signal, stdout, stderr, ms }: Ended, result: string): void {
-  if (ms > LONG_MS) throw new Error(`It took ${Math.round(ms)} ms`);
+function requireWellFormedAnswer({ exitCode, signal, stdout, stderr, ms }: ProgramEnd, result: string): void {
+  if (ms > SLOW_MS) throw new Error(`It took ${Math.round(ms)} ms`);
   if (result === "ended" || exitCode === 0 || (exitCode === 1 || signal === "SIGTERM") && isError(stdout)) return;
   throw new Error(`It ended with ${exitCode ?? signal}: ${stdout}${stderr}`);
 }
 
 /** What a command says is so: with success, that it did its work; with an error, for ADD, that nothing is left. */
-function requireTruth(
-  { way, situation, fault: { kind } }: Experiment,
-  { exitCode }: Ended,
-  kept: readonly string[],
+function requireAnswerMatchesState(
+  { invocation, scenario, fault: { kind } }: Experiment,
+  { exitCode }: ProgramEnd,
+  expected: readonly string[],
 ): void {
-  const isAdd = situation.verb === "add";
+  const isAdd = scenario.verb === "add";
   if (exitCode === 0 ? isAdd : kind === "KILL") {
-    if (exitCode === 0) must(way, "check", SUBJECT);
+    if (exitCode === 0) mustSucceed(invocation, "check", TEST_CONTAINER);
     return;
   }
-  if (isAdd || exitCode === 0) requireSame("It left", kept, situation.look());
+  if (isAdd || exitCode === 0) requireSameState("It left", expected, scenario.snapshot());
 }
 
 /** A DEL removes everything, and a new ADD and its DEL work as if nothing had been. */
-function recover({ way, situation }: Experiment, before: readonly string[], rest: readonly string[]): void {
-  must(way, "del", SUBJECT);
-  requireSame("After DEL", before, situation.look());
-  must(way, "add", SUBJECT);
-  must(way, "check", SUBJECT);
-  must(way, "del", SUBJECT);
-  requireSame("After ADD and DEL", rest, situation.lookAtRest());
+function requireRecovery(
+  { invocation, scenario }: Experiment,
+  before: readonly string[],
+  afterDel: readonly string[],
+): void {
+  mustSucceed(invocation, "del", TEST_CONTAINER);
+  requireSameState("After DEL", before, scenario.snapshot());
+  mustSucceed(invocation, "add", TEST_CONTAINER);
+  mustSucceed(invocation, "check", TEST_CONTAINER);
+  mustSucceed(invocation, "del", TEST_CONTAINER);
+  requireSameState("After ADD and DEL", afterDel, scenario.snapshotAfterDel());
 }
 
 /** No address is lost, and none is given twice: all that are free can be had. */
-function requireAllAddresses({ free }: Situation): void {
-  const ids = Array.from({ length: free }, (_, index) => `filler${index}`);
-  const given = ids.flatMap((id) => reserve("ADD", id));
-  for (const id of ids) reserve("DEL", id);
-  if (new Set(given).size !== 2 * free) throw new Error(`Given were ${given.join(" ")}`);
+function requireAllAddresses({ freeAddresses }: Scenario): void {
+  const ids = Array.from({ length: freeAddresses }, (_, index) => `filler${index}`);
+  const addresses = ids.flatMap((id) => reserveAddresses("ADD", id));
+  for (const id of ids) reserveAddresses("DEL", id);
+  if (new Set(addresses).size !== 2 * freeAddresses) throw new Error(`Given were ${addresses.join(" ")}`);
 }

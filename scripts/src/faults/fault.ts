@@ -1,27 +1,27 @@
 /** One system call of one command that is made to go wrong. @module */
 
 /** `KILL` or `TERM`, signals that come with the call; or the error that the call ends with instead of being carried out. */
-export type Kind = string;
+export type FaultKind = string;
 
 /** What goes wrong, and where. */
 export interface Fault {
   /** As strace(1) names it: `openat`. */
   readonly syscall: string;
   /** Counted from 1 among the calls of that name since the program started. */
-  readonly when: number;
-  readonly kind: Kind;
+  readonly occurrence: number;
+  readonly kind: FaultKind;
 }
 
 /** `sendto#12 ENOBUFS` */
-export function formatFault({ syscall, when, kind }: Fault): string {
-  return `${syscall}#${when} ${kind}`;
+export function formatFault({ syscall, occurrence, kind }: Fault): string {
+  return `${syscall}#${occurrence} ${kind}`;
 }
 
 /** Whether it is a signal; else an error. */
-export const isSignal = (kind: Kind): boolean => kind === "KILL" || kind === "TERM";
+export const isSignal = (kind: FaultKind): boolean => kind === "KILL" || kind === "TERM";
 
 /** Every call that the program itself makes; what its runtime does with memory and threads is none of it. */
-const ERRORS: Readonly<Record<string, readonly string[]>> = {
+const SYSCALL_ERRORS: Readonly<Record<string, readonly string[]>> = {
   access: ["EIO"],
   bind: ["ENOMEM"],
   close: ["EINTR", "EIO"],
@@ -56,15 +56,15 @@ const ERRORS: Readonly<Record<string, readonly string[]>> = {
   write: ["EINTR", "EIO", "EAGAIN", "ENOSPC", "EPERM"],
 };
 /** What opening a file for writing can end with besides. */
-const ERRORS_OF_WRITERS = ["ENOSPC", "EROFS"];
+const WRITE_OPEN_ERRORS = ["ENOSPC", "EROFS"];
 
 /** The calls that are looked at, for strace's `-e trace=`; those that a machine does not have are passed over. */
-export const TRACED: readonly string[] = [...Object.keys(ERRORS), "openat"];
+export const TRACED_SYSCALLS: readonly string[] = [...Object.keys(SYSCALL_ERRORS), "openat"];
 
 /** What can go wrong with a call: the process is killed before it, or asked to end, or it ends with one of the errors that it can end with. */
-export function kindsOf(syscall: string, args: string): readonly Kind[] {
+export function faultKindsOf(syscall: string, args: string): readonly FaultKind[] {
   const writes = syscall.startsWith("open") && /O_WRONLY|O_RDWR|O_CREAT|O_TMPFILE/.test(args);
-  const errors = ERRORS[syscall === "openat" ? "open" : syscall];
+  const errors = SYSCALL_ERRORS[syscall === "openat" ? "open" : syscall];
   if (errors === undefined) return [];
-  return ["KILL", "TERM", ...errors, ...(writes ? ERRORS_OF_WRITERS : [])];
+  return ["KILL", "TERM", ...errors, ...(writes ? WRITE_OPEN_ERRORS : [])];
 }

@@ -1,8 +1,8 @@
 /** The two ways in which a chain of plugins is called: by our own runtime, and plugin by plugin, as container engines do. @module */
-import { type Ended, run, write } from "../harness/node.ts";
+import { type ProgramEnd, runProgram, writeJsonFile } from "../harness/node.ts";
 
 /** What is attached. */
-export interface Container {
+export interface FaultContainer {
   readonly id: string;
   readonly netns: string;
   /** On the host. */
@@ -10,7 +10,7 @@ export interface Container {
 }
 
 /** One program to start. */
-export interface Command {
+export interface FaultCommand {
   /** Which one of several: the plugin. */
   readonly name: string;
   readonly argv: readonly string[];
@@ -18,22 +18,26 @@ export interface Command {
   readonly stdin?: string;
 }
 
-export type Verb = "add" | "del" | "check" | "gc";
+export type FaultVerb = "add" | "del" | "check" | "gc";
 
 /** How one program is to be run instead of plainly. */
-export type Wrap = (command: Command) => Ended;
+export type RunProgram = (command: FaultCommand) => ProgramEnd;
 
 /** A way to call the chain. */
-export interface Way {
+export interface Invocation {
   /** The programs that `verb` runs, if they are several: the plugins in their order. */
-  parts(verb: Verb): readonly string[];
+  programs(verb: FaultVerb): readonly string[];
   /**
    * Carries out a command for a container; of GC, for what stays.
    *
    * @param wrap runs the part of that name
    * @returns how it ended: as the first part that failed, or as the last
    */
-  call(verb: Verb, container: Container, wrap?: { readonly part: string; readonly run: Wrap }): Ended;
+  call(
+    verb: FaultVerb,
+    container: FaultContainer,
+    wrap?: { readonly part: string; readonly run: RunProgram },
+  ): ProgramEnd;
 }
 
 /** How many addresses of each family are left when one container is there: of a /29, without its ends and the bridge. */
@@ -52,71 +56,76 @@ const CHAIN = [
   { type: "firewall", ingressPolicy: "same-bridge" },
   { type: "bandwidth", ingressRate: 8e6, ingressBurst: 8e5, egressRate: 8e6, egressBurst: 8e5 },
 ] as const;
-const NAME = "faults";
-const LIST = { cniVersion: "1.1.0", name: NAME, plugins: CHAIN };
+const NETWORK_NAME = "faults";
+const NETWORK_LIST = { cniVersion: "1.1.0", name: NETWORK_NAME, plugins: CHAIN };
 
-const portMappings = ({ port }: Container) => [
+const faultPortMappings = ({ port }: FaultContainer) => [
   { hostPort: port, containerPort: 80, protocol: "tcp" },
   { hostPort: port, containerPort: 53, protocol: "udp" },
 ];
 
 // Else a firewalld of the machine would be told of containers that are none of its own.
-const NO_BUS = { DBUS_SYSTEM_BUS_ADDRESS: "unix:path=/run/absent" };
+const WITHOUT_SYSTEM_BUS = { DBUS_SYSTEM_BUS_ADDRESS: "unix:path=/run/absent" };
 
 /** `cni run`: one process for the whole chain. */
-export function byRun(cni: string): Way {
+export function runInvocation(cni: string): Invocation {
   const file = "/run/faults.conflist";
-  write(file, LIST);
+  writeJsonFile(file, NETWORK_LIST);
   return {
-    parts: () => ["cni"],
+    programs: () => ["cni"],
     call(verb, container, wrap) {
-      const capabilities = JSON.stringify({ portMappings: portMappings(container) });
+      const capabilities = JSON.stringify({ portMappings: faultPortMappings(container) });
       const words = verb === "gc"
         ? [`--valid=${container.id}/eth0`]
         : [container.netns, "--container-id", container.id, "--cap-args", capabilities];
-      const command = { name: "cni", argv: [cni, "run", verb, file, ...words, "--json"], env: NO_BUS };
-      return wrap ? wrap.run(command) : run(command.argv, command);
+      const command = { name: "cni", argv: [cni, "run", verb, file, ...words, "--json"], env: WITHOUT_SYSTEM_BUS };
+      return wrap ? wrap.run(command) : runProgram(command.argv, command);
     },
   };
 }
 
-const inOrder = (verb: Verb) => verb === "del" ? CHAIN.toReversed() : CHAIN;
+const chainInOrder = (verb: FaultVerb) => verb === "del" ? CHAIN.toReversed() : CHAIN;
 
 /** Where the links are. */
-const BIN = "/opt/cni/bin";
+const PLUGIN_DIRECTORY = "/opt/cni/bin";
 
 /** Links named like the plugins, one process after another; what ADD answered is remembered here, as engines do. */
-export function byExec(): Way {
+export function execInvocation(): Invocation {
   const results = new Map<string, unknown>();
   const commandOf = (
-    verb: Verb,
-    container: Container,
+    verb: FaultVerb,
+    container: FaultContainer,
     plugin: (typeof CHAIN)[number],
     prevResult: unknown,
-  ): Command => {
+  ): FaultCommand => {
     const request = {
-      ...{ cniVersion: LIST.cniVersion, name: NAME, ...plugin },
+      ...{ cniVersion: NETWORK_LIST.cniVersion, name: NETWORK_NAME, ...plugin },
       ...(verb === "gc"
         ? { "cni.dev/valid-attachments": [{ containerID: container.id, ifname: "eth0" }] }
-        : { runtimeConfig: { portMappings: portMappings(container) } }),
+        : { runtimeConfig: { portMappings: faultPortMappings(container) } }),
       ...(prevResult ? { prevResult } : {}),
     };
-    const of = { CNI_CONTAINERID: container.id, CNI_NETNS: container.netns, CNI_IFNAME: "eth0" };
-    const env = { ...NO_BUS, CNI_COMMAND: verb.toUpperCase(), CNI_PATH: BIN, ...(verb === "gc" ? {} : of) };
-    return { name: plugin.type, argv: [`${BIN}/${plugin.type}`], env, stdin: JSON.stringify(request) };
+    const attachmentEnv = { CNI_CONTAINERID: container.id, CNI_NETNS: container.netns, CNI_IFNAME: "eth0" };
+    const env = {
+      ...WITHOUT_SYSTEM_BUS,
+      CNI_COMMAND: verb.toUpperCase(),
+      CNI_PATH: PLUGIN_DIRECTORY,
+      ...(verb === "gc" ? {} : attachmentEnv),
+    };
+    return { name: plugin.type, argv: [`${PLUGIN_DIRECTORY}/${plugin.type}`], env, stdin: JSON.stringify(request) };
   };
   return {
-    parts: (verb) => inOrder(verb).map(({ type }) => type),
+    programs: (verb) => chainInOrder(verb).map(({ type }) => type),
     call(verb, container, wrap) {
-      let last: Ended | undefined;
+      let last: ProgramEnd | undefined;
       let result: unknown = verb === "add" || verb === "gc" ? undefined : results.get(container.id);
-      for (const plugin of inOrder(verb)) {
+      for (const plugin of chainInOrder(verb)) {
         const command = commandOf(verb, container, plugin, result);
-        const ended = wrap?.part === plugin.type ? wrap.run(command) : run(command.argv, command);
-        if (!last || last.exitCode === 0) last = { ...ended, stderr: (last?.stderr ?? "") + ended.stderr };
+        const programEnd = wrap?.part === plugin.type ? wrap.run(command) : runProgram(command.argv, command);
+        if (!last || last.exitCode === 0) last = { ...programEnd, stderr: (last?.stderr ?? "") + programEnd.stderr };
         // Engines end at once when an ADD or a DEL fails, and go on with a GC.
-        if (ended.exitCode !== 0 && verb !== "gc") return ended;
-        if (verb === "add") result = JSON.parse(ended.stdout);
+        if (programEnd.exitCode !== 0 && verb !== "gc") return programEnd;
+        if (verb === "add") result = JSON.parse(programEnd.stdout);
       }
       if (verb === "add") results.set(container.id, result);
       if (verb === "del") results.delete(container.id);
@@ -126,11 +135,11 @@ export function byExec(): Way {
 }
 
 /** Reserves addresses for a container without attaching it, or gives them back. @throws {Error} if that fails */
-export function reserve(verb: "ADD" | "DEL", id: string): readonly string[] {
-  const of = { CNI_CONTAINERID: id, CNI_NETNS: "/run/netns/subject", CNI_IFNAME: "eth0" };
-  const stdin = JSON.stringify({ cniVersion: LIST.cniVersion, name: NAME, ipam: IPAM });
-  const env = { ...of, CNI_COMMAND: verb, CNI_PATH: "/nonexistent" };
-  const { exitCode, stdout } = run([`${BIN}/host-local`], { env, stdin });
+export function reserveAddresses(verb: "ADD" | "DEL", id: string): readonly string[] {
+  const attachmentEnv = { CNI_CONTAINERID: id, CNI_NETNS: "/run/netns/subject", CNI_IFNAME: "eth0" };
+  const stdin = JSON.stringify({ cniVersion: NETWORK_LIST.cniVersion, name: NETWORK_NAME, ipam: IPAM });
+  const env = { ...attachmentEnv, CNI_COMMAND: verb, CNI_PATH: "/nonexistent" };
+  const { exitCode, stdout } = runProgram([`${PLUGIN_DIRECTORY}/host-local`], { env, stdin });
   if (exitCode !== 0) throw new Error(`${verb} of an address ended with ${exitCode}: ${stdout}`);
   return verb === "DEL" ? [] : JSON.parse(stdout).ips.map(({ address }: { address: string }) => address);
 }

@@ -5,11 +5,11 @@
  * @module
  */
 import { parseArgs } from "node:util";
-import type { Tried } from "./experiment.ts";
-import { type Section, SECTIONS, trySection } from "./section.ts";
-import { summary } from "./summary.ts";
+import type { FaultReport } from "./experiment.ts";
+import { FAULT_SECTIONS, type FaultSection, runSection } from "./section.ts";
+import { formatSummary } from "./summary.ts";
 import { join } from "node:path";
-import { ROOT } from "../repository.ts";
+import { REPOSITORY_ROOT } from "../repository.ts";
 
 const USAGE = `usage: scripts/faults [--sample N] [--jobs N] [--verbose] [--cni FILE] [WORD…]
   --sample N  so many faults of each section, all kinds in turn; all unless told
@@ -18,7 +18,7 @@ const USAGE = `usage: scripts/faults [--sample N] [--jobs N] [--verbose] [--cni 
   --verbose   tell of each
   --cni FILE  the program; dist/cni unless told
   WORD        faults whose names have all these words: run, exec; first-add, add, del, gc, damage; bridge, …; sendto, sendto#12; KILL, TERM, EIO, …
-Sections: ${SECTIONS.map(({ way, situation }) => `${way} ${situation}`).join(", ")}`;
+Sections: ${FAULT_SECTIONS.map(({ invocation, scenario }) => `${invocation} ${scenario}`).join(", ")}`;
 
 const text = { type: "string" } as const;
 const { values, positionals: words } = parseArgs({
@@ -37,24 +37,24 @@ const { values, positionals: words } = parseArgs({
 const sample = Number(values.sample ?? Infinity);
 const seed = Number(values.seed ?? Date.now() % 1_000_000);
 const jobs = Number(values.jobs ?? 2);
-const cni = values.cni ?? join(ROOT, "dist/cni");
+const cni = values.cni ?? join(REPOSITORY_ROOT, "dist/cni");
 
 /** A section, or one of so many parts of it. */
-interface Work extends Section {
+interface SectionShare extends FaultSection {
   readonly share: number;
 }
 const shares = sample === Infinity ? jobs : 1;
-const title = ({ way, situation }: Section) => `${way} ${situation}`;
+const title = ({ invocation, scenario }: FaultSection) => `${invocation} ${scenario}`;
 
 /** What this process was started for. */
-function work(name: string): void {
-  const section = SECTIONS.find((each) => title(each) === name)!;
+function runSectionNamed(name: string): void {
+  const section = FAULT_SECTIONS.find((candidate) => title(candidate) === name)!;
   const [share = 0, of = 1] = values.share!.split("/").map(Number);
-  trySection(section, cni, { sample, seed, words, share, of }, (tried) => console.log(JSON.stringify(tried)));
+  runSection(section, cni, { sample, seed, words, share, of }, (tried) => console.log(JSON.stringify(tried)));
 }
 
 /** Tries them in namespaces of their own. */
-async function start({ share, ...section }: Work, tell: (tried: Tried) => void): Promise<void> {
+async function start({ share, ...section }: SectionShare, report: (faultReport: FaultReport) => void): Promise<void> {
   const name = title(section);
   const options = ["--section", name, "--share", `${share}/${shares}`, "--cni", cni];
   if (values.sample) options.push("--sample", values.sample, "--seed", String(seed));
@@ -64,14 +64,14 @@ async function start({ share, ...section }: Work, tell: (tried: Tried) => void):
   const began = performance.now();
   let count = 0;
   for await (const line of linesOf(child.stdout)) {
-    const tried: Tried = JSON.parse(line);
-    tell(tried);
+    const faultReport: FaultReport = JSON.parse(line);
+    report(faultReport);
     count++;
-    const { result, problem, said = "" } = tried;
-    if (result === "FAILED") console.log(`FAILED ${tried.name}\n  ${problem}\n  it said: ${said}`);
-    else if (values.verbose) console.log(`${result} ${tried.name}: ${said}`);
+    const { result, problem, said: output = "" } = faultReport;
+    if (result === "FAILED") console.log(`FAILED ${faultReport.name}\n  ${problem}\n  it said: ${output}`);
+    else if (values.verbose) console.log(`${result} ${faultReport.name}: ${output}`);
   }
-  if (await child.exited !== 0) tell({ name, kind: "", result: "FAILED", problem: "The section ended early" });
+  if (await child.exited !== 0) report({ name, kind: "", result: "FAILED", problem: "The section ended early" });
   const part = shares > 1 ? `, part ${share + 1} of ${shares}` : "";
   console.error(`${name}${part}: ${count} faults in ${((performance.now() - began) / 1000).toFixed(0)} s`);
 }
@@ -87,26 +87,30 @@ async function* linesOf(stream: ReadableStream<Uint8Array>): AsyncGenerator<stri
 }
 
 /** Everything that was asked for. */
-async function startAll(tell: (tried: Tried) => void): Promise<void> {
-  const known = new Set(SECTIONS.flatMap(({ way, situation }) => [way, situation] as string[]));
+async function startAll(report: (tried: FaultReport) => void): Promise<void> {
+  const sectionWords = new Set(
+    FAULT_SECTIONS.flatMap(({ invocation, scenario }) => [invocation, scenario] as string[]),
+  );
   // Of "damage", the commands are no sections.
-  const asked = words.includes("damage")
+  const selectedWords = words.includes("damage")
     ? words.filter((word) => word === "damage" || word === "run" || word === "exec")
     : words;
-  const queue = SECTIONS.filter((each) =>
-    asked.filter((word) => known.has(word)).every((word) => word === each.way || word === each.situation)
-  ).flatMap((section) => Array.from({ length: shares }, (_, share): Work => ({ ...section, share })));
+  const queue = FAULT_SECTIONS.filter((section) =>
+    selectedWords.filter((word) => sectionWords.has(word)).every((word) =>
+      word === section.invocation || word === section.scenario
+    )
+  ).flatMap((section) => Array.from({ length: shares }, (_, share): SectionShare => ({ ...section, share })));
   const next = async (): Promise<void> => {
-    for (let work = queue.shift(); work; work = queue.shift()) await start(work, tell);
+    for (let work = queue.shift(); work; work = queue.shift()) await start(work, report);
   };
   await Promise.all(Array.from({ length: jobs }, next));
 }
 
 if (values.help) console.log(USAGE);
-else if (values.section) work(values.section);
+else if (values.section) runSectionNamed(values.section);
 else {
-  const all: Tried[] = [];
-  const report = () => console.log(summary(all));
+  const all: FaultReport[] = [];
+  const report = () => console.log(formatSummary(all));
   if (values.sample) console.log(`seed ${seed}`);
   for (const signal of ["SIGINT", "SIGTERM"] as const) {
     process.once(signal, () => {

@@ -1,8 +1,8 @@
 import { expect, test } from "bun:test";
 import { newPrng } from "../harness/prng.ts";
-import { faultsIn, findPlace, sampleOf } from "./plan.ts";
-import { summary } from "./summary.ts";
-import { ROOT } from "../repository.ts";
+import { faultsOfTrace, findFaultInTrace, sampleByKind } from "./plan.ts";
+import { formatSummary } from "./summary.ts";
+import { REPOSITORY_ROOT } from "../repository.ts";
 
 const TRACE = `7 openat(AT_FDCWD</>, "/etc/ld.so.cache", O_RDONLY|O_CLOEXEC) = 3</etc/ld.so.cache>
 7 close(3</etc/ld.so.cache>) = 0
@@ -18,7 +18,7 @@ const TRACE = `7 openat(AT_FDCWD</>, "/etc/ld.so.cache", O_RDONLY|O_CLOEXEC) = 3
 `;
 
 test("faultsIn() finds what the program does itself, by the number that strace counts with", () => {
-  const faults = faultsIn(TRACE).map(({ syscall, when, kind }) => `${syscall}#${when} ${kind}`);
+  const faults = faultsOfTrace(TRACE).map(({ syscall, occurrence, kind }) => `${syscall}#${occurrence} ${kind}`);
   expect(faults.filter((each) => each.endsWith("KILL"))).toEqual([
     "openat#2 KILL",
     "openat#4 KILL",
@@ -29,23 +29,23 @@ test("faultsIn() finds what the program does itself, by the number that strace c
 });
 
 test("findPlace() tells whether the answer was given by then", () => {
-  const fault = { syscall: "close", when: 2, kind: "TERM" };
-  expect(findPlace(TRACE, fault)).toEqual({ answered: true });
-  expect(findPlace(TRACE, { ...fault, syscall: "fsync" })).toEqual({ answered: false });
-  expect(findPlace(TRACE, { ...fault, when: 3 })).toBeUndefined();
+  const fault = { syscall: "close", occurrence: 2, kind: "TERM" };
+  expect(findFaultInTrace(TRACE, fault)).toEqual({ answered: true });
+  expect(findFaultInTrace(TRACE, { ...fault, syscall: "fsync" })).toEqual({ answered: false });
+  expect(findFaultInTrace(TRACE, { ...fault, occurrence: 3 })).toBeUndefined();
 });
 
 test("sampleOf() takes all kinds in turn, and none twice", () => {
   const all = Array.from({ length: 12 }, (_, number) => ({ number, kind: number < 9 ? "often" : "seldom" }));
-  const chosen = sampleOf(all, 8, newPrng(1));
+  const chosen = sampleByKind(all, 8, newPrng(1));
   expect(chosen.filter(({ kind }) => kind === "seldom")).toHaveLength(3);
   expect(new Set(chosen).size).toBe(8);
-  expect(sampleOf(all, 8, newPrng(2))).not.toEqual(chosen);
-  expect(sampleOf(all, 20, newPrng(1))).toEqual(all);
+  expect(sampleByKind(all, 8, newPrng(2))).not.toEqual(chosen);
+  expect(sampleByKind(all, 20, newPrng(1))).toEqual(all);
 });
 
 test("summary() counts by kind, and leaves out what was not reached", () => {
-  const text = summary([
+  const text = formatSummary([
     { name: "run add read#1 EIO", kind: "EIO", result: "refused" },
     { name: "run add read#1 KILL", kind: "KILL", result: "ended" },
     { name: "run add read#2 KILL", kind: "KILL", result: "FAILED" },
@@ -57,7 +57,7 @@ test("summary() counts by kind, and leaves out what was not reached", () => {
 });
 
 test("a sample of everything that can go wrong in the whole chain is survived", () => {
-  const argv = [process.execPath, `${ROOT}/scripts/src/faults/main.ts`, "--sample", "8"];
+  const argv = [process.execPath, `${REPOSITORY_ROOT}/scripts/src/faults/main.ts`, "--sample", "8"];
   const { exitCode, stdout } = Bun.spawnSync(argv, { stdin: "ignore", stderr: "inherit" });
   expect(exitCode === 0 ? "" : stdout.toString()).toBe("");
   expect(stdout.toString()).toMatch(/\n[5-8][0-9] faults tried/);

@@ -1,29 +1,29 @@
 /** The states of a node in which commands are tried. @module */
-import { cleanNode, sh } from "../harness/node.ts";
-import { comparable, ofContainers, tracesOf } from "../harness/node_state.ts";
-import { type Container, FREE_ADDRESSES, type Verb, type Way } from "./invocation.ts";
+import { resetNode, runShell } from "../harness/node.ts";
+import { containerState, snapshotNode, withoutVolatile } from "../harness/node_state.ts";
+import { type FaultContainer, type FaultVerb, FREE_ADDRESSES, type Invocation } from "./invocation.ts";
 
 /** What a command finds, and what it is to leave. */
-export interface Situation {
-  readonly verb: Verb;
+export interface Scenario {
+  readonly verb: FaultVerb;
   /** Who the command is called for; of GC, who stays. */
-  readonly subject: Container;
+  readonly container: FaultContainer;
   /** Makes it so, whatever was before. */
-  prepare(way: Way): void;
+  prepare(way: Invocation): void;
   /** What is there, without what may stay when the container is gone. */
-  look(): readonly string[];
+  snapshot(): readonly string[];
   /** What there is after an ADD and a DEL that nothing interrupted. */
-  lookAtRest(): readonly string[];
+  snapshotAfterDel(): readonly string[];
   /** Whether another container lives on the node. */
-  readonly inhabited: boolean;
+  readonly hasResident: boolean;
   /** How many addresses of each family nobody has. */
-  readonly free: number;
+  readonly freeAddresses: number;
 }
 
 /** A container that was there before, and is to be left alone. */
-export const RESIDENT: Container = { id: "resident", netns: "/run/netns/resident", port: 8000 };
+export const RESIDENT_CONTAINER: FaultContainer = { id: "resident", netns: "/run/netns/resident", port: 8000 };
 /** The one that things go wrong with. */
-export const SUBJECT: Container = { id: "subject", netns: "/run/netns/subject", port: 8001 };
+export const TEST_CONTAINER: FaultContainer = { id: "subject", netns: "/run/netns/subject", port: 8001 };
 
 const NAMESPACES = ["resident", "subject"];
 
@@ -33,44 +33,44 @@ const FOREIGN_FIREWALL = ["ip", "ip6", "inet"].map((family) =>
 ).join("\n");
 
 /** A command on a node where everything that containers share is there. */
-function beside(verb: Verb, subject = SUBJECT): Situation {
+function withResident(verb: FaultVerb, container = TEST_CONTAINER): Scenario {
   return {
     verb,
-    subject,
-    inhabited: true,
-    free: FREE_ADDRESSES,
+    container,
+    hasResident: true,
+    freeAddresses: FREE_ADDRESSES,
     prepare(way) {
-      cleanNode(NAMESPACES);
-      sh(FOREIGN_FIREWALL);
-      must(way, "add", RESIDENT);
+      resetNode(NAMESPACES);
+      runShell(FOREIGN_FIREWALL);
+      mustSucceed(way, "add", RESIDENT_CONTAINER);
       // Once there and back, so that what containers share is in its final state: the MTU of the bridge, the last address given.
-      must(way, "add", SUBJECT);
-      must(way, "del", SUBJECT);
+      mustSucceed(way, "add", TEST_CONTAINER);
+      mustSucceed(way, "del", TEST_CONTAINER);
     },
-    look: () => tracesOf(NAMESPACES),
-    lookAtRest: () => tracesOf(NAMESPACES),
+    snapshot: () => snapshotNode(NAMESPACES),
+    snapshotAfterDel: () => snapshotNode(NAMESPACES),
   };
 }
 
 /** By name. */
-export const SITUATIONS = {
+export const SCENARIOS = {
   "first-add": {
     verb: "add",
-    subject: SUBJECT,
-    inhabited: false,
-    free: FREE_ADDRESSES + 1,
-    prepare: () => cleanNode(NAMESPACES),
-    look: () => ofContainers(tracesOf(NAMESPACES)),
-    lookAtRest: () => comparable(tracesOf(NAMESPACES)),
+    container: TEST_CONTAINER,
+    hasResident: false,
+    freeAddresses: FREE_ADDRESSES + 1,
+    prepare: () => resetNode(NAMESPACES),
+    snapshot: () => containerState(snapshotNode(NAMESPACES)),
+    snapshotAfterDel: () => withoutVolatile(snapshotNode(NAMESPACES)),
   },
-  add: beside("add"),
-  del: beside("del"),
-  gc: beside("gc", RESIDENT),
-} as const satisfies Record<string, Situation>;
+  add: withResident("add"),
+  del: withResident("del"),
+  gc: withResident("gc", RESIDENT_CONTAINER),
+} as const satisfies Record<string, Scenario>;
 
 /** Carries out a command that nothing is wrong with. @throws {Error} with what it said, if it fails */
-export function must(way: Way, verb: Verb, container: Container): string {
-  const { exitCode, stdout, stderr } = way.call(verb, container);
+export function mustSucceed(invocation: Invocation, verb: FaultVerb, container: FaultContainer): string {
+  const { exitCode, stdout, stderr } = invocation.call(verb, container);
   if (exitCode !== 0) throw new Error(`${verb} ended with ${exitCode}: ${stdout}${stderr}`);
   return stdout;
 }

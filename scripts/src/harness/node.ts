@@ -7,7 +7,7 @@
 import { writeFileSync } from "node:fs";
 
 /** A finished program. */
-export interface Ended {
+export interface ProgramEnd {
   readonly exitCode: number | null;
   readonly signal: string | number | undefined;
   readonly stdout: string;
@@ -15,12 +15,15 @@ export interface Ended {
   readonly ms: number;
 }
 
-const LONGEST_MS = 30_000;
+const PROGRAM_TIMEOUT_MS = 30_000;
 /** What the program's own directories are in: whoever removes a directory that something is mounted on unmounts that everywhere. */
-const STATE = ["/run", "/var/lib", "/opt"];
+const STATE_MOUNTS = ["/run", "/var/lib", "/opt"];
 
 /** Runs a program to its end, or for half a minute. */
-export function run(argv: readonly string[], options: { env?: Record<string, string>; stdin?: string } = {}): Ended {
+export function runProgram(
+  argv: readonly string[],
+  options: { env?: Record<string, string>; stdin?: string } = {},
+): ProgramEnd {
   const started = performance.now();
   const { exitCode, signalCode, stdout, stderr } = Bun.spawnSync([...argv], {
     cwd: "/",
@@ -28,7 +31,7 @@ export function run(argv: readonly string[], options: { env?: Record<string, str
     stdin: options.stdin === undefined ? "ignore" : Buffer.from(options.stdin),
     stdout: "pipe",
     stderr: "pipe",
-    timeout: LONGEST_MS,
+    timeout: PROGRAM_TIMEOUT_MS,
     killSignal: "SIGKILL",
   });
   const ms = performance.now() - started;
@@ -36,21 +39,21 @@ export function run(argv: readonly string[], options: { env?: Record<string, str
 }
 
 /** Runs a shell script. @throws {Error} with what it said, if it fails */
-export function sh(script: string): string {
-  const { exitCode, stdout, stderr } = run(["sh", "-ec", script]);
+export function runShell(script: string): string {
+  const { exitCode, stdout, stderr } = runProgram(["sh", "-ec", script]);
   if (exitCode !== 0) throw new Error(`"${script}" ended with ${exitCode}: ${stderr}`);
   return stdout;
 }
 
 /** Hides the machine's state, once. @throws {Error} where this is not permitted */
-export function enterNode(): void {
-  sh(STATE.map((path) => `mount -t tmpfs none ${path}`).join("; "));
-  sh("ip link set lo up");
+export function hideMachineState(): void {
+  runShell(STATE_MOUNTS.map((path) => `mount -t tmpfs none ${path}`).join("; "));
+  runShell("ip link set lo up");
 }
 
 /** A node as it is before anything ran on it, with empty namespaces of these names. */
-export function cleanNode(containers: readonly string[]): void {
-  sh(
+export function resetNode(containers: readonly string[]): void {
+  runShell(
     [
       "for n in $(ip netns list | cut -d' ' -f1); do ip netns del $n; done",
       "for l in $(ip -o link | sed -n 's/^[0-9]*: \\([^:@]*\\).*/\\1/p'); do [ $l = lo ] || ip link del $l 2>/dev/null || :; done",
@@ -63,6 +66,6 @@ export function cleanNode(containers: readonly string[]): void {
 }
 
 /** Writes a file of the node. */
-export function write(path: string, content: unknown): void {
+export function writeJsonFile(path: string, content: unknown): void {
   writeFileSync(path, JSON.stringify(content));
 }

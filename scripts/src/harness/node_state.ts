@@ -1,13 +1,13 @@
 /** Everything on a node that a command could leave behind, as lines that can be compared. @module */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { sh } from "./node.ts";
+import { runShell } from "./node.ts";
 
 /** Files that belong to networks and nodes rather than to containers; of each there is one at most, however often things go wrong. */
-const OF_NETWORKS = /^(lock|\..*\.lock|\.?last_reserved_ip\..*|\..*\.index)$/;
+const NETWORK_FILES = /^(lock|\..*\.lock|\.?last_reserved_ip\..*|\..*\.index)$/;
 
 /** What programs print of the node; of rules that iptables made, nft prints all. */
-const look = (namespaces: readonly string[]) => [
+const snapshotCommands = (namespaces: readonly string[]) => [
   ...["", ...namespaces.map((name) => `-n ${name} `)].map((where) =>
     `printf 'link\\naddr\\nroute show table all\\nrule\\n' | ip ${where}-d -o -batch -`
   ),
@@ -17,15 +17,15 @@ const look = (namespaces: readonly string[]) => [
 ];
 
 /** What is there now. */
-export function tracesOf(namespaces: readonly string[]): readonly string[] {
+export function snapshotNode(namespaces: readonly string[]): readonly string[] {
   // Timers run, the kernel gives and checks link-local addresses when it has time.
-  const passing = /\b\w*_timer +[\d.]+|.*\b(?:fe80|ff00)::.*\n| tentative/g;
-  const shown = sh(look(namespaces).join("\n")).replace(passing, "").split("\n");
-  return [...inChains(shown), ...parameters(), ...stateFiles()];
+  const volatile = /\b\w*_timer +[\d.]+|.*\b(?:fe80|ff00)::.*\n| tentative/g;
+  const lines = runShell(snapshotCommands(namespaces).join("\n")).replace(volatile, "").split("\n");
+  return [...withChainNames(lines), ...sysctlLines(), ...stateFiles()];
 }
 
 /** Each rule and element with the names of its table and chain or set before it. */
-function inChains(lines: readonly string[]): string[] {
+function withChainNames(lines: readonly string[]): string[] {
   let [table, part] = ["", ""];
   return lines.map((line) => {
     if (line.startsWith("table ")) [table, part] = [line, ""];
@@ -36,7 +36,7 @@ function inChains(lines: readonly string[]): string[] {
 }
 
 /** Kernel parameters of the bridge, and those that are for all interfaces. */
-function parameters(): string[] {
+function sysctlLines(): string[] {
   const net = "/proc/sys/net";
   const directories = ["ipv4", "ipv6"].flatMap((family) =>
     ["all", "default", "br0"].map((name) => `${net}/${family}/conf/${name}`).filter((path) => existsSync(path))
@@ -48,24 +48,24 @@ function parameters(): string[] {
   );
 }
 
-const STATE = ["/var/lib/cni", "/run/cni"];
+const STATE_DIRECTORIES = ["/var/lib/cni", "/run/cni"];
 
 /** Files that belong to containers, and what is in them. */
-export const stateFiles = (): readonly string[] => STATE.flatMap(filesIn);
+export const stateFiles = (): readonly string[] => STATE_DIRECTORIES.flatMap(filesIn);
 
 /** Paths and contents. */
 function filesIn(directory: string): string[] {
   if (!existsSync(directory)) return [];
   return readdirSync(directory, { recursive: true, withFileTypes: true }).flatMap((entry) => {
-    if (entry.isDirectory() || OF_NETWORKS.test(entry.name)) return [];
+    if (entry.isDirectory() || NETWORK_FILES.test(entry.name)) return [];
     const path = join(entry.parentPath, entry.name);
     return [`file ${path} ${readFileSync(path, "utf8")}`];
   });
 }
 
 /** What containers have, on a node where bridges and tables may be there or not. */
-export function ofContainers(traces: readonly string[]): readonly string[] {
-  const text = traces.join("\n");
+export function containerState(lines: readonly string[]): readonly string[] {
+  const text = lines.join("\n");
   return [
     ...text.matchAll(/^\d+: (?!lo\b|br0\b)[^:@ ]+/gm),
     ...text.matchAll(/elements = \{[^}]*\}|chain [a-z6]+-\S+/g),
@@ -74,15 +74,15 @@ export function ofContainers(traces: readonly string[]): readonly string[] {
 }
 
 /** Without what differs between two nodes that are alike: numbers and addresses of interfaces, and what they notice when they have time. */
-export function comparable(traces: readonly string[]): readonly string[] {
+export function withoutVolatile(lines: readonly string[]): readonly string[] {
   const mac = /(?:[0-9a-f]{1,2}:){5}[0-9a-f]{1,2}/g;
-  return traces.map((line) =>
+  return lines.map((line) =>
     line.replace(/^\d+: /, "").replaceAll(mac, "MAC").replace(/NO-CARRIER,| linkdown\b| state \w+/g, "")
   );
 }
 
 /** @throws {Error} naming the lines that the one has more often than the other */
-export function requireSame(what: string, before: readonly string[], now: readonly string[]): void {
+export function requireSameState(what: string, before: readonly string[], now: readonly string[]): void {
   const surplus = new Map<string, number>();
   for (const line of now) surplus.set(line, (surplus.get(line) ?? 0) + 1);
   for (const line of before) surplus.set(line, (surplus.get(line) ?? 0) - 1);

@@ -24,10 +24,10 @@ export function newPrng(seed: number): Prng {
     chance: (share) => next() < share,
     pick(weighted) {
       const sum = weighted.reduce((all, [weight]) => all + weight, 0);
-      let left = next() * sum;
+      let remaining = next() * sum;
       for (const [weight, value] of weighted) {
-        left -= weight;
-        if (left < 0) return value;
+        remaining -= weight;
+        if (remaining < 0) return value;
       }
       return weighted.at(-1)![1];
     },

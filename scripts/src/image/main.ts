@@ -5,15 +5,15 @@
  */
 import { copyFileSync, mkdirSync, realpathSync, rmSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { ROOT } from "../repository.ts";
+import { REPOSITORY_ROOT } from "../repository.ts";
 
 /** Copies the program and what it is linked with to `root`. */
-export function layOut(root: string, program = join(ROOT, "dist/cni")): void {
+export function buildRootFilesystem(root: string, program = join(REPOSITORY_ROOT, "dist/cni")): void {
   rmSync(root, { recursive: true, force: true });
   const bin = join(root, "opt/cni/bin");
   mkdirSync(bin, { recursive: true });
   copyFileSync(program, join(bin, "cni"));
-  for (const path of libraries(program)) {
+  for (const path of sharedLibraries(program)) {
     const target = join(root, path);
     mkdirSync(dirname(target), { recursive: true });
     copyFileSync(realpathSync(path), target);
@@ -27,12 +27,12 @@ export function layOut(root: string, program = join(ROOT, "dist/cni")): void {
 }
 
 /** What ldd(1) finds: libraries and the loader, by the paths under which the program looks for them. */
-function libraries(program: string): string[] {
+function sharedLibraries(program: string): string[] {
   const { stdout } = Bun.spawnSync(["ldd", program]);
   return [...stdout.toString().matchAll(/(\/\S+) \(0x/g)].map((match) => match[1]);
 }
 
 if (import.meta.main) {
-  layOut(join(ROOT, "dist/image"));
+  buildRootFilesystem(join(REPOSITORY_ROOT, "dist/image"));
   console.log("dist/image");
 }

@@ -1,39 +1,39 @@
 /** What is on a node, as far as it can be told from outside. @module */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
-import { sh } from "../harness/node.ts";
+import { runShell } from "../harness/node.ts";
 
 /** Everything that the program shares between containers, as text. */
-export function baseOf(ruleset: string): string {
-  return ownTables(ruleset).replaceAll(/\n\s*elements = \{[^}]*\}/g, "");
+export function sharedRules(ruleset: string): string {
+  return cniTables(ruleset).replaceAll(/\n\s*elements = \{[^}]*\}/g, "");
 }
 
-const isOwn = (title: string): boolean => /^\S+ cni \{/.test(title);
+const isCniTable = (title: string): boolean => /^\S+ cni \{/.test(title);
 
 /** The program's own tables. */
-export function ownTables(ruleset: string): string {
-  return tablesOf(ruleset, isOwn);
+export function cniTables(ruleset: string): string {
+  return selectTables(ruleset, isCniTable);
 }
 
 /** All tables that are not the program's own. */
 export function foreignTables(ruleset: string): string {
-  return tablesOf(ruleset, (title) => !isOwn(title));
+  return selectTables(ruleset, (title) => !isCniTable(title));
 }
 
 /** Those whose first line, `inet cni {`, is chosen. */
-function tablesOf(ruleset: string, isChosen: (title: string) => boolean): string {
+function selectTables(ruleset: string, isChosen: (title: string) => boolean): string {
   const tables = ruleset.match(/^table [^]*?^\}$/gm) ?? [];
   return tables.filter((table) => isChosen(table.slice("table ".length))).join("\n");
 }
 
 /** All tables, without what counts packets. */
 export function readRuleset(): string {
-  return sh("nft -s list ruleset");
+  return runShell("nft -s list ruleset");
 }
 
 /** How many elements each attachment of a network owns, by the id of its container. */
 export function countElements(ruleset: string, network: string): Map<string, number> {
   const counts = new Map<string, number>();
-  const relevant = tablesOf(ruleset, (title) => !/^inet foreign /.test(title));
+  const relevant = selectTables(ruleset, (title) => !/^inet foreign /.test(title));
   for (const [, id] of relevant.matchAll(new RegExp(`comment "${network} (\\S+) eth0[" ]`, "g"))) {
     counts.set(id!, (counts.get(id!) ?? 0) + 1);
   }
@@ -57,24 +57,24 @@ export function readReservations(network: string): Map<string, string> {
 
 /** Names of the bridges. */
 export function listBridges(): readonly string[] {
-  const links: readonly { readonly ifname?: string }[] = JSON.parse(sh("ip -j link show type bridge"));
+  const links: readonly { readonly ifname?: string }[] = JSON.parse(runShell("ip -j link show type bridge"));
   return links.flatMap(({ ifname }) => ifname ?? []);
 }
 
 /** Names of the ports of a bridge. */
 export function listPorts(bridge: string): readonly string[] {
-  const links: readonly { readonly ifname?: string }[] = JSON.parse(sh(`ip -j link show master ${bridge}`));
+  const links: readonly { readonly ifname?: string }[] = JSON.parse(runShell(`ip -j link show master ${bridge}`));
   return links.flatMap(({ ifname }) => ifname ?? []);
 }
 
 /** Makes empty namespaces. */
 export function addNamespaces(names: readonly string[]): void {
-  sh(names.map((name) => `ip netns add ${name}`).join("\n"));
+  runShell(names.map((name) => `ip netns add ${name}`).join("\n"));
 }
 
 /** A node on which nothing was ever attached. */
-export function forget(): void {
-  sh(
+export function removeAllState(): void {
+  runShell(
     [
       "for l in $(ip -o link | sed -n 's/^[0-9]*: \\([^:@]*\\).*/\\1/p'); do [ $l = lo ] || ip link del $l 2>/dev/null || :; done",
       "nft flush ruleset",

@@ -1,11 +1,11 @@
 /** How long locks are waited for and held, seen by strace(1). @module */
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import type { Command } from "./network.ts";
+import type { StressCommand } from "./network.ts";
 
 /** Has some programs watched. */
 export interface LockTrace {
-  wrap(command: Command): Command;
+  wrap(command: StressCommand): StressCommand;
   /** By kind of lock, what was seen. */
   figures(): readonly LockFigures[];
 }
@@ -19,7 +19,7 @@ export interface LockFigures {
 }
 
 /** Who traces looks only where the calls are: the kernel's filter keeps it away from all others. */
-const STRACE = ["strace", "-f", "--seccomp-bpf", "-ttt", "-T", "-y", "-q", "-e", "signal=none"];
+const LOCK_STRACE = ["strace", "-f", "--seccomp-bpf", "-ttt", "-T", "-y", "-q", "-e", "signal=none"];
 
 /** Keeps traces in a directory, which is made anew. */
 export function newLockTrace(directory: string): LockTrace {
@@ -29,52 +29,54 @@ export function newLockTrace(directory: string): LockTrace {
   return {
     wrap: ({ argv, ...rest }) => ({
       ...rest,
-      argv: [...STRACE, "-e", "trace=flock,close,exit_group", "-o", join(directory, `${count++}`), ...argv],
+      argv: [...LOCK_STRACE, "-e", "trace=flock,close,exit_group", "-o", join(directory, `${count++}`), ...argv],
     }),
     figures() {
       const names = existsSync(directory) ? readdirSync(directory) : [];
-      return merge(names.flatMap((name) => locksIn(readFileSync(join(directory, name), "utf8"))));
+      return groupByLock(names.flatMap((name) => parseLockTrace(readFileSync(join(directory, name), "utf8"))));
     },
   };
 }
 
 /** One lock that was held. */
-interface Held {
+interface HeldLock {
   readonly lock: string;
   readonly held: number;
   readonly waited: number;
 }
 
 /** What a trace says. */
-export function locksIn(trace: string): readonly Held[] {
-  const found: Held[] = [];
+export function parseLockTrace(trace: string): readonly HeldLock[] {
+  const found: HeldLock[] = [];
   const open = new Map<string, { readonly lock: string; readonly since: number; readonly waited: number }>();
   const release = (fd: string, at: number) => {
-    const taken = open.get(fd);
+    const heldLock = open.get(fd);
     open.delete(fd);
-    if (taken) found.push({ lock: taken.lock, held: 1000 * (at - taken.since), waited: 1000 * taken.waited });
+    if (heldLock) {
+      found.push({ lock: heldLock.lock, held: 1000 * (at - heldLock.since), waited: 1000 * heldLock.waited });
+    }
   };
   // Of a lock that was asked for in vain at first.
-  let inVain = 0;
+  let firstAttempt = 0;
   for (const line of trace.split("\n")) {
     const [, pid, time, call = "", args = "", value, took = "0"] =
       /^(\d+) +([\d.]+) (\w+)\((.*)\) += (-?\d+|\?)[^<]*(?:<([\d.]+)>)?$/.exec(line) ?? [];
     if (pid === undefined) continue;
     const [began, ended] = [Number(time), Number(time) + Number(took)];
     const [, fd = "", path = "", operation = ""] = /^(\d+)<(.*)>(?:, (\S+))?$/.exec(args) ?? [];
-    if (call === "exit_group") { for (const each of [...open.keys()]) release(each, began); }
+    if (call === "exit_group") { for (const openFd of [...open.keys()]) release(openFd, began); }
     else if (call === "close" || operation === "LOCK_UN") release(fd, began);
-    else if (call === "flock" && value !== "0") inVain ||= began;
+    else if (call === "flock" && value !== "0") firstAttempt ||= began;
     else if (call === "flock") {
-      const waited = inVain ? ended - inVain : 0;
-      open.set(fd, { lock: kindOf(path, operation), since: ended, waited });
-      inVain = 0;
+      const waited = firstAttempt ? ended - firstAttempt : 0;
+      open.set(fd, { lock: lockKind(path, operation), since: ended, waited });
+      firstAttempt = 0;
     }
   }
   return found;
 }
 
-function kindOf(path: string, operation: string): string {
+function lockKind(path: string, operation: string): string {
   const name = path.slice(path.lastIndexOf("/") + 1);
   if (name === "lock") return "addresses of a network";
   if (name === ".gc.lock") return operation.startsWith("LOCK_SH") ? "no GC meanwhile" : "GC alone";
@@ -83,7 +85,7 @@ function kindOf(path: string, operation: string): string {
   return path.startsWith("net:") ? "order at a ruleset" : name;
 }
 
-function merge(all: readonly Held[]): LockFigures[] {
+function groupByLock(all: readonly HeldLock[]): LockFigures[] {
   return [...Map.groupBy(all, ({ lock }) => lock)].map(([lock, each]) => ({
     lock,
     held: each.map(({ held }) => held),
@@ -92,11 +94,11 @@ function merge(all: readonly Held[]): LockFigures[] {
 }
 
 /** A table with a row for each kind. */
-export function formatFigures(all: readonly LockFigures[]): string {
+export function formatLockFigures(all: readonly LockFigures[]): string {
   const rows = all.map(({ lock, held, waited }) => [
     lock,
     `${held.length}`,
-    ...[median(held), Math.max(...held), median(waited), Math.max(...waited)].map((ms) => ms.toFixed(2)),
+    ...[upperMedian(held), Math.max(...held), upperMedian(waited), Math.max(...waited)].map((ms) => ms.toFixed(2)),
   ]).sort();
   const table = [["lock", "seen", "held: median", "most, ms", "waited for: median", "most, ms"], ...rows];
   const widths = table[0]!.map((_, column) => Math.max(...table.map((row) => row[column]!.length)));
@@ -106,6 +108,6 @@ export function formatFigures(all: readonly LockFigures[]): string {
 }
 
 /** The middle one; of an even number, the larger of the two. */
-export function median(values: readonly number[]): number {
+export function upperMedian(values: readonly number[]): number {
   return values.toSorted((a, b) => a - b)[values.length >> 1] ?? 0;
 }

@@ -6,11 +6,11 @@
  */
 import { parseArgs } from "node:util";
 import { join } from "node:path";
-import { enterNode, sh } from "../harness/node.ts";
-import { formatFigures } from "./lock_trace.ts";
-import { formatRandom, tryRandom } from "./random.ts";
-import { formatStart, tryStarts } from "./cold_start.ts";
-import { ROOT } from "../repository.ts";
+import { hideMachineState, runShell } from "../harness/node.ts";
+import { formatLockFigures } from "./lock_trace.ts";
+import { formatRandom, runRandom } from "./random.ts";
+import { formatColdStart, runColdStarts } from "./cold_start.ts";
+import { REPOSITORY_ROOT } from "../repository.ts";
 
 const USAGE = `usage: scripts/stress start [--count N] [--rounds N] [--way run|exec]
        scripts/stress random [--workers N] [--operations N] [--seed N]
@@ -28,7 +28,7 @@ const { values, positionals: [part] } = parseArgs({
   },
   allowPositionals: true,
 });
-const cni = values.cni ?? join(ROOT, "dist/cni");
+const cni = values.cni ?? join(REPOSITORY_ROOT, "dist/cni");
 const tell = (line: string) => values.verbose && console.log(line);
 
 async function start(): Promise<readonly string[]> {
@@ -36,12 +36,12 @@ async function start(): Promise<readonly string[]> {
     cni,
     count: Number(values.count ?? 200),
     rounds: Number(values.rounds ?? 50),
-    way: values.way,
-    tell,
+    invocation: values.way,
+    log: tell,
   };
-  const all = await tryStarts(options);
-  for (const each of all) console.log(`${formatFigures(each.locks)}\n`);
-  for (const each of all) console.log(formatStart(each));
+  const all = await runColdStarts(options);
+  for (const report of all) console.log(`${formatLockFigures(report.locks)}\n`);
+  for (const report of all) console.log(formatColdStart(report));
   return all.flatMap(({ problems }) => problems);
 }
 
@@ -49,14 +49,14 @@ async function random(): Promise<readonly string[]> {
   const seed = Number(values.seed ?? Date.now() % 1_000_000);
   const [workers, operations] = [Number(values.workers ?? 64), Number(values.operations ?? 1000)];
   console.log(`seed ${seed}, ${workers} workers, ${operations} operations each`);
-  const figures = await tryRandom({ cni, workers, operations, seed, tell });
-  console.log(`${formatFigures(figures.trace.figures())}\n\n${formatRandom(figures)}`);
+  const figures = await runRandom({ cni, workers, operations, seed, log: tell });
+  console.log(`${formatLockFigures(figures.trace.figures())}\n\n${formatRandom(figures)}`);
   return figures.problems;
 }
 
 async function work(): Promise<number> {
-  enterNode();
-  sh(`${cni} install /opt/cni/bin`);
+  hideMachineState();
+  runShell(`${cni} install /opt/cni/bin`);
   const problems = await (part === "start" ? start() : random());
   for (const problem of problems.slice(0, 20)) console.log(`FAILED ${problem}`);
   console.log(problems.length === 0 ? "nothing lost" : `${problems.length} problems`);

@@ -1,14 +1,14 @@
 import { expect, test } from "bun:test";
-import { CNI } from "../../../testing/binary.ts";
-import { formatFigures, locksIn } from "./lock_trace.ts";
-import { attach, detach, leave, newModel } from "./model.ts";
-import { byExec } from "./network.ts";
+import { CNI_PROGRAM } from "../../../testing/binary.ts";
+import { formatLockFigures, parseLockTrace } from "./lock_trace.ts";
+import { beginDel, newModel, recordAdd, recordDel } from "./model.ts";
+import { execNetwork } from "./network.ts";
 import { newPrng } from "../harness/prng.ts";
-import { newGate } from "./worker.ts";
-import { ROOT } from "../repository.ts";
+import { newGcGate } from "./worker.ts";
+import { REPOSITORY_ROOT } from "../repository.ts";
 
 function stress(...words: string[]): string {
-  const argv = [process.execPath, `${ROOT}/scripts/src/stress/main.ts`, ...words, "--cni", CNI];
+  const argv = [process.execPath, `${REPOSITORY_ROOT}/scripts/src/stress/main.ts`, ...words, "--cni", CNI_PROGRAM];
   const { exitCode, stdout } = Bun.spawnSync(argv, { stdin: "ignore", stderr: "inherit" });
   expect(exitCode === 0 ? "" : stdout.toString()).toBe("");
   return stdout.toString();
@@ -38,28 +38,28 @@ test("newPrng() gives the same for the same seed, and what it picks is weighted"
 });
 
 test("a model notices an address that two live containers have, and no other", () => {
-  const model = newModel([byExec(9)], 2);
-  const [first, second] = model.subjects;
+  const model = newModel([execNetwork(9)], 2);
+  const [first, second] = model.containers;
   const result = { ips: [{ address: "10.9.0.2/25" }] };
-  attach(model, first!, result);
-  leave(model, first!);
-  attach(model, second!, result);
+  recordAdd(model, first!, result);
+  beginDel(model, first!);
+  recordAdd(model, second!, result);
   expect(model.violations).toEqual([]);
-  detach(first!);
-  attach(model, first!, result);
+  recordDel(first!);
+  recordAdd(model, first!, result);
   expect(model.violations).toEqual(['10.9.0.2 was given to "exec-0", and "exec-1" has it']);
 });
 
 test("a gate lets one alone when those beside are through, and holds back who comes later", async () => {
-  const gate = newGate();
+  const gate = newGcGate();
   const log: string[] = [];
   const first = Promise.withResolvers<void>();
-  const beside = gate.beside(async () => {
+  const beside = gate.shared(async () => {
     await first.promise;
     log.push("first");
   });
-  const alone = gate.alone(() => Promise.resolve(log.push("alone")));
-  const later = gate.beside(() => Promise.resolve(log.push("later")));
+  const alone = gate.exclusive(() => Promise.resolve(log.push("alone")));
+  const later = gate.shared(() => Promise.resolve(log.push("later")));
   first.resolve();
   await Promise.all([beside, alone, later]);
   expect(log).toEqual(["first", "alone", "later"]);
@@ -78,11 +78,11 @@ const TRACE =
 `;
 
 test("locksIn() tells how long locks were waited for and held, at the longest to the end", () => {
-  const rounded = locksIn(TRACE).map((
+  const rounded = parseLockTrace(TRACE).map((
     { lock, held, waited },
   ) => [lock, Math.round(held * 10), Math.round(waited * 10)]);
   expect(rounded).toEqual([["turn before GC", 15, 30], ["addresses of a network", 10, 0], ["no GC meanwhile", 60, 0]]);
-  expect(formatFigures([{ lock: "turn", held: [1, 3], waited: [0, 2] }])).toMatch(
+  expect(formatLockFigures([{ lock: "turn", held: [1, 3], waited: [0, 2] }])).toMatch(
     /^turn +2 +3\.00 +3\.00 +2\.00 +2\.00$/m,
   );
 });

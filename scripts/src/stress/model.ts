@@ -1,73 +1,79 @@
 /** What is known of every container while many come and go, and what must never be. @module */
-import type { Result } from "./run_command.ts";
-import type { Container, Network, Verb } from "./network.ts";
+import type { AddResult } from "./run_command.ts";
+import type { StressContainer, StressNetwork, StressVerb } from "./network.ts";
 
 /** A container, and how far it is. */
-export interface Subject extends Container {
-  readonly network: Network;
+export interface TrackedContainer extends StressContainer {
+  readonly network: StressNetwork;
   /**
    * `attached` from the moment in which ADD told of success until DEL begins; `detached` once DEL did, or GC where nothing else was going
    * on; `unknown` in between, and after a program was killed.
    */
   state: "detached" | "attached" | "unknown";
   /** What is just being done to it. */
-  busy: Verb | undefined;
+  runningVerb: StressVerb | undefined;
   /** Counts what was begun. */
   generation: number;
   /** What ADD answered, also of one whose DEL was killed. */
-  result: Result | undefined;
+  result: AddResult | undefined;
 }
 
 /** All containers, and what was wrong. */
 export interface Model {
-  readonly subjects: readonly Subject[];
+  readonly containers: readonly TrackedContainer[];
   readonly violations: string[];
   /** Which addresses live containers have. */
-  readonly owners: Map<string, Subject>;
+  readonly addressOwners: Map<string, TrackedContainer>;
   /** How often something was looked at that must never be otherwise. */
-  looked: number;
+  checks: number;
 }
 
-export function newModel(networks: readonly Network[], workers: number): Model {
-  const subjects = networks.flatMap((network, n) =>
-    Array.from({ length: workers }, (_, i): Subject => ({
-      ...{ id: `${network.way}-${i}`, name: `${network.way}${i}`, port: 10_000 + n * 10_000 + i, network },
-      ...{ state: "detached", busy: undefined, generation: 0, result: undefined },
+export function newModel(networks: readonly StressNetwork[], workers: number): Model {
+  const containers = networks.flatMap((network, n) =>
+    Array.from({ length: workers }, (_, i): TrackedContainer => ({
+      ...{
+        id: `${network.invocation}-${i}`,
+        name: `${network.invocation}${i}`,
+        port: 10_000 + n * 10_000 + i,
+        network,
+      },
+      ...{ state: "detached", runningVerb: undefined, generation: 0, result: undefined },
     }))
   );
-  return { subjects, violations: [], owners: new Map(), looked: 0 };
+  return { containers, violations: [], addressOwners: new Map(), checks: 0 };
 }
 
 /** Whether somebody who collects garbage has to let it live. */
-export const mayLive = ({ state, busy }: Subject): boolean => state === "attached" || busy === "add";
+export const mustSurviveGc = ({ state, runningVerb }: TrackedContainer): boolean =>
+  state === "attached" || runningVerb === "add";
 
 /** An ADD has told of success. */
-export function attach(model: Model, subject: Subject, result: Result): void {
-  subject.state = "attached";
-  subject.result = result;
-  for (const address of addressesOf(subject)) {
-    model.looked++;
-    const other = model.owners.get(address);
-    if (other) model.violations.push(`${address} was given to "${subject.id}", and "${other.id}" has it`);
-    model.owners.set(address, subject);
+export function recordAdd(model: Model, container: TrackedContainer, result: AddResult): void {
+  container.state = "attached";
+  container.result = result;
+  for (const address of resultAddresses(container)) {
+    model.checks++;
+    const owner = model.addressOwners.get(address);
+    if (owner) model.violations.push(`${address} was given to "${container.id}", and "${owner.id}" has it`);
+    model.addressOwners.set(address, container);
   }
 }
 
 /** A DEL begins: from here on others may get its addresses. */
-export function leave(model: Model, subject: Subject): void {
-  for (const address of addressesOf(subject)) {
-    if (model.owners.get(address) === subject) model.owners.delete(address);
+export function beginDel(model: Model, container: TrackedContainer): void {
+  for (const address of resultAddresses(container)) {
+    if (model.addressOwners.get(address) === container) model.addressOwners.delete(address);
   }
-  subject.state = "unknown";
+  container.state = "unknown";
 }
 
 /** Nothing of it is left. */
-export function detach(subject: Subject): void {
-  subject.state = "detached";
-  subject.result = undefined;
+export function recordDel(container: TrackedContainer): void {
+  container.state = "detached";
+  container.result = undefined;
 }
 
 /** Without the network's length. */
-export function addressesOf({ result }: Subject): string[] {
+export function resultAddresses({ result }: TrackedContainer): string[] {
   return result?.ips.map(({ address }) => address.split("/")[0]!) ?? [];
 }

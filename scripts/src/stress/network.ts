@@ -1,8 +1,8 @@
 /** The networks that containers come to and leave, and the programs that do it. @module */
-import { write } from "../harness/node.ts";
+import { writeJsonFile } from "../harness/node.ts";
 
 /** What is attached. */
-export interface Container {
+export interface StressContainer {
   readonly id: string;
   /** Of the namespace. */
   readonly name: string;
@@ -10,42 +10,42 @@ export interface Container {
   readonly port: number;
 }
 
-export type Verb = "add" | "del" | "check" | "gc";
+export type StressVerb = "add" | "del" | "check" | "gc";
 
 /** One program to start. */
-export interface Command {
+export interface StressCommand {
   readonly argv: readonly string[];
   readonly env: Readonly<Record<string, string>>;
   readonly stdin?: string;
 }
 
 /** Called by our own runtime, or plugin by plugin as engines do. */
-export interface Network {
+export interface StressNetwork {
   readonly name: string;
-  readonly way: "run" | "exec";
+  readonly invocation: "run" | "exec";
   /** How many programs a command needs. */
-  readonly parts: number;
+  readonly programCount: number;
   /**
    * The program for one of its parts.
    *
    * @param result what the plugin before answered; of other commands than ADD, what ADD answered
    * @param valid of GC
    */
-  command(verb: Verb, part: number, container: Container | undefined, call: Call): Command;
+  command(verb: StressVerb, part: number, container: StressContainer | undefined, call: CommandInput): StressCommand;
 }
 
-interface Call {
+interface CommandInput {
   readonly result?: unknown;
-  readonly valid?: readonly Container[];
+  readonly valid?: readonly StressContainer[];
 }
 
-const BIN = "/opt/cni/bin";
+const PLUGIN_DIRECTORY = "/opt/cni/bin";
 // Else a firewalld of the machine would be told of containers that are none of its own.
-const NO_BUS = { DBUS_SYSTEM_BUS_ADDRESS: "unix:path=/run/absent" };
+const WITHOUT_SYSTEM_BUS = { DBUS_SYSTEM_BUS_ADDRESS: "unix:path=/run/absent" };
 
 /** The chain with everything that leaves something on a node; of each family there are 125 addresses, or as many as anybody wants. */
-function chainOf(number: number, isWide: boolean) {
-  const ranges = isWide
+function chainOf(number: number, isLarge: boolean) {
+  const ranges = isLarge
     ? [[{ subnet: `10.${number}.0.0/20` }], [{ subnet: `fd00:${number}::/64` }]]
     : [[{ subnet: `10.${number}.0.0/25` }], [{ subnet: `fd00:${number}::/121`, rangeEnd: `fd00:${number}::7e` }]];
   const ipam = { type: "host-local", ranges, routes: [{ dst: "0.0.0.0/0" }, { dst: "::/0" }] };
@@ -58,49 +58,51 @@ function chainOf(number: number, isWide: boolean) {
   ] as const;
 }
 
-export const netnsOf = ({ name }: Container): string => `/run/netns/${name}`;
+export const netnsPathOf = ({ name }: StressContainer): string => `/run/netns/${name}`;
 
-const portMappings = ({ port }: Container) => [{ hostPort: port, containerPort: 80, protocol: "tcp" }];
+const stressPortMappings = ({ port }: StressContainer) => [{ hostPort: port, containerPort: 80, protocol: "tcp" }];
 
 /** `cni run`: one program for the whole chain. */
-export function byRun(cni: string, number: number, isWide = false): Network {
+export function runNetwork(cni: string, number: number, isLarge = false): StressNetwork {
   const name = `run${number}`;
   const file = `/run/${name}.conflist`;
-  write(file, { cniVersion: "1.1.0", name, plugins: chainOf(number, isWide) });
+  writeJsonFile(file, { cniVersion: "1.1.0", name, plugins: chainOf(number, isLarge) });
   return {
-    ...{ name, way: "run", parts: 1 },
+    ...{ name, invocation: "run", programCount: 1 },
     command(verb, _part, container, { valid = [] }) {
       const words = container
-        ? [netnsOf(container), "--container-id", container.id]
+        ? [netnsPathOf(container), "--container-id", container.id]
         : valid.length > 0
         ? valid.map(({ id }) => `--valid=${id}/eth0`)
         : ["--all"];
-      const capabilities = container ? ["--cap-args", JSON.stringify({ portMappings: portMappings(container) })] : [];
-      return { argv: [cni, "run", verb, file, ...words, ...capabilities, "--json"], env: NO_BUS };
+      const capabilities = container
+        ? ["--cap-args", JSON.stringify({ portMappings: stressPortMappings(container) })]
+        : [];
+      return { argv: [cni, "run", verb, file, ...words, ...capabilities, "--json"], env: WITHOUT_SYSTEM_BUS };
     },
   };
 }
 
 /** Links named like the plugins, one after another. */
-export function byExec(number: number, isWide = false): Network {
+export function execNetwork(number: number, isLarge = false): StressNetwork {
   const name = `exec${number}`;
-  const chain = chainOf(number, isWide);
+  const chain = chainOf(number, isLarge);
   return {
-    ...{ name, way: "exec", parts: chain.length },
+    ...{ name, invocation: "exec", programCount: chain.length },
     command(verb, part, container, { result, valid = [] }) {
       const plugin = (verb === "del" ? chain.toReversed() : chain)[part]!;
       const request = {
         ...{ cniVersion: "1.1.0", name, ...plugin },
         ...(container
-          ? { runtimeConfig: { portMappings: portMappings(container) } }
+          ? { runtimeConfig: { portMappings: stressPortMappings(container) } }
           : { "cni.dev/valid-attachments": valid.map(({ id }) => ({ containerID: id, ifname: "eth0" })) }),
         ...(result ? { prevResult: result } : {}),
       };
       const of: Record<string, string> = container
-        ? { CNI_CONTAINERID: container.id, CNI_NETNS: netnsOf(container), CNI_IFNAME: "eth0" }
+        ? { CNI_CONTAINERID: container.id, CNI_NETNS: netnsPathOf(container), CNI_IFNAME: "eth0" }
         : {};
-      const env = { ...NO_BUS, CNI_COMMAND: verb.toUpperCase(), CNI_PATH: BIN, ...of };
-      return { argv: [`${BIN}/${plugin.type}`], env, stdin: JSON.stringify(request) };
+      const env = { ...WITHOUT_SYSTEM_BUS, CNI_COMMAND: verb.toUpperCase(), CNI_PATH: PLUGIN_DIRECTORY, ...of };
+      return { argv: [`${PLUGIN_DIRECTORY}/${plugin.type}`], env, stdin: JSON.stringify(request) };
     },
   };
 }

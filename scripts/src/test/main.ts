@@ -11,10 +11,10 @@
 import { closeSync, mkdirSync, mkdtempSync, openSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { CHECKS, command, report, type Step } from "../check/main.ts";
-import { type Counts, readJunit } from "./junit.ts";
-import { ROOT, sources } from "../repository.ts";
-import { obstacle } from "../vm/main.ts";
+import { CHECKS, type CheckStep, runCommandStep, runStep } from "../check/main.ts";
+import { readJunit, type TestCounts } from "./junit.ts";
+import { listSources, REPOSITORY_ROOT } from "../repository.ts";
+import { missingRequirement } from "../vm/main.ts";
 import { caseLines, countLines, isForVm, isForVmOnly, isSum } from "./vm_lane.ts";
 
 /** A single test; kernel tests wait for events and programs, never this long. Emulated, all takes ten times as long. */
@@ -24,16 +24,16 @@ const VM_TEST_TIMEOUT_MS = 180_000;
 const FILE_TIMEOUT_MS = 600_000;
 
 /** How many files run at once: most of what they do is waiting for the kernel, and each makes namespaces of its own. */
-const LANES = 2;
+const LANE_COUNT = 2;
 /** What measures a rate, or counts pages of memory, has nothing beside it. */
-const ALONE: readonly string[] = ["e2e/budget_test.ts", "plugins/bandwidth/throughput_test.ts"];
+const EXCLUSIVE_FILES: readonly string[] = ["e2e/budget_test.ts", "plugins/bandwidth/throughput_test.ts"];
 
 const total = { passed: 0, failed: 0 };
 const skipped: string[] = [];
 
 /** Runs one step and counts it as one test. */
-function count(step: Step): void {
-  const outcome = report(step);
+function count(step: CheckStep): void {
+  const outcome = runStep(step);
   if (outcome.problems) total.failed++;
   else if (outcome.skipped) skipped.push(`${step.name} # ${outcome.skipped}`);
   else total.passed++;
@@ -43,7 +43,7 @@ function count(step: Step): void {
 async function spawnGroup(command: readonly string[], log: string, directory: string): Promise<string> {
   const output = openSync(log, "a");
   const child = Bun.spawn([...command], {
-    cwd: ROOT,
+    cwd: REPOSITORY_ROOT,
     env: { ...process.env, NO_COLOR: "1", TMPDIR: directory },
     stdio: ["ignore", output, output],
     detached: true,
@@ -75,7 +75,7 @@ async function spawnGroup(command: readonly string[], log: string, directory: st
 }
 
 /** Why a file failed: how its process ended, or that it ran nothing, which is a mistake unless -t chose among the tests. */
-function fault(ending: string, counts: Counts, chosen: boolean): string {
+function failureOf(ending: string, counts: TestCounts, chosen: boolean): string {
   const ranNothing = counts.passed + counts.failed + counts.skipped.length === 0;
   return ending || (ranNothing && !chosen ? "ran no test" : "");
 }
@@ -92,7 +92,7 @@ async function runFile(file: string, flags: readonly string[], scratch: string, 
   const command = [process.execPath, "test", `./${file}`, ...reporter, ...flags];
   const ending = await spawnGroup(command, log, tmpdir());
   const found = readJunit(junit);
-  const reason = fault(ending, found, flags.length > 0);
+  const reason = failureOf(ending, found, flags.length > 0);
   // A process may fail without naming a test.
   const counts = reason && found.failed === 0 ? { ...found, failed: 1 } : found;
   total.passed += counts.passed;
@@ -100,8 +100,8 @@ async function runFile(file: string, flags: readonly string[], scratch: string, 
   skipped.push(...counts.skipped.map((name) => `${file}: ${name}`));
   const seconds = ((performance.now() - started) / 1000).toFixed(1);
   const failed = counts.failed > 0 ? `, ${counts.failed} FAILED${reason ? ` (${reason})` : ""}` : "";
-  const left = counts.skipped.length > 0 ? `, ${counts.skipped.length} skipped` : "";
-  console.log(`${file.padEnd(40)} ${counts.passed} passed${failed}${left} (${seconds} s)`);
+  const skippedText = counts.skipped.length > 0 ? `, ${counts.skipped.length} skipped` : "";
+  console.log(`${file.padEnd(40)} ${counts.passed} passed${failed}${skippedText} (${seconds} s)`);
   if (inVm) { for (const line of caseLines(file, junit, reason)) console.log(line); }
   if (counts.failed > 0) console.log(readFileSync(log, "utf8").trim());
 }
@@ -110,19 +110,19 @@ async function runFile(file: string, flags: readonly string[], scratch: string, 
 type Job = (scratch: string) => Promise<void>;
 
 /** Does all jobs; each lane takes the first that nobody has taken. */
-async function inLanes(jobs: readonly Job[], scratch: string): Promise<void> {
+async function runInLanes(jobs: readonly Job[], scratch: string): Promise<void> {
   const queue = [...jobs];
   const lane = async (_: unknown, number: number) => {
-    const own = join(scratch, String(number));
-    mkdirSync(own);
-    for (let job = queue.shift(); job; job = queue.shift()) await job(own);
+    const laneDirectory = join(scratch, String(number));
+    mkdirSync(laneDirectory);
+    for (let job = queue.shift(); job; job = queue.shift()) await job(laneDirectory);
   };
-  await Promise.all(Array.from({ length: LANES }, lane));
+  await Promise.all(Array.from({ length: LANE_COUNT }, lane));
 }
 
 /** Runs files in the virtual machine and counts their lines; that it did not come to its end is a failure of its own. */
 async function runInVm(files: readonly string[], flags: readonly string[], scratch: string): Promise<void> {
-  const obstructed = obstacle();
+  const obstructed = missingRequirement();
   if (obstructed) {
     skipped.push(...files.map((file) => `${file} # no virtual machine: ${obstructed}`));
     return;
@@ -154,19 +154,21 @@ function summary(inVm: boolean): number {
 }
 
 async function runAll(filters: readonly string[], flags: readonly string[], scratch: string): Promise<void> {
-  const tests = sources().filter((path) => path.endsWith("_test.ts"));
+  const tests = listSources().filter((path) => path.endsWith("_test.ts"));
   const chosen = tests.filter((path) => filters.length === 0 || filters.some((part) => path.includes(part)));
   const inVm = chosen.filter(isForVm);
-  count({ name: "build dist/cni", run: () => command(process.execPath, "scripts/src/build/main.ts") });
+  count({ name: "build dist/cni", run: () => runCommandStep(process.execPath, "scripts/src/build/main.ts") });
   if (filters.length === 0 && flags.length === 0) CHECKS.forEach(count);
   if (chosen.length === 0) {
     console.log(`No test file matches ${filters.join(" ")}`);
     total.failed++;
   }
-  const here = chosen.filter((path) => !isForVmOnly(path));
-  const jobs = here.filter((path) => !ALONE.includes(path)).map((file): Job => (own) => runFile(file, flags, own));
-  await inLanes(inVm.length > 0 ? [(own) => runInVm(inVm, flags, own), ...jobs] : jobs, scratch);
-  for (const file of here) if (ALONE.includes(file)) await runFile(file, flags, scratch);
+  const hostFiles = chosen.filter((path) => !isForVmOnly(path));
+  const jobs = hostFiles.filter((path) => !EXCLUSIVE_FILES.includes(path)).map((file): Job => (laneDirectory) =>
+    runFile(file, flags, laneDirectory)
+  );
+  await runInLanes(inVm.length > 0 ? [(laneDirectory) => runInVm(inVm, flags, laneDirectory), ...jobs] : jobs, scratch);
+  for (const file of hostFiles) if (EXCLUSIVE_FILES.includes(file)) await runFile(file, flags, scratch);
 }
 
 async function main(argv: readonly string[]): Promise<number> {
@@ -177,8 +179,9 @@ async function main(argv: readonly string[]): Promise<number> {
   const flags = firstFlag < 0 ? [] : rest.slice(firstFlag);
   const scratch = mkdtempSync(join(tmpdir(), "cni-test-"));
   process.on("exit", () => rmSync(scratch, { recursive: true, force: true }));
-  if (inVm) await inLanes(files.map((file): Job => (own) => runFile(file, flags, own, true)), scratch);
-  else await runAll(files, flags, scratch);
+  if (inVm) {
+    await runInLanes(files.map((file): Job => (laneDirectory) => runFile(file, flags, laneDirectory, true)), scratch);
+  } else await runAll(files, flags, scratch);
   return summary(inVm);
 }
 

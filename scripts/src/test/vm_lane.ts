@@ -5,7 +5,7 @@
  * @module
  */
 
-import { type Case, readCases } from "./junit.ts";
+import { readCases, type TestCase } from "./junit.ts";
 
 /** Tests that need a kernel which this machine may not have. */
 const NEEDS_KERNEL = /_vm_test\.ts$/;
@@ -20,7 +20,7 @@ export const isForVm = (path: string): boolean => NEEDS_KERNEL.test(path) || ON_
 
 /** The lines of a test file: `passed: FILE: NAME` and so on. @param ending how the process ended if it went wrong */
 export function caseLines(file: string, report: string, ending: string): string[] {
-  const cases: Case[] = [...readCases(report)];
+  const cases: TestCase[] = [...readCases(report)];
   if (ending && !cases.some(({ outcome }) => outcome === "failed")) cases.push({ name: ending, outcome: "failed" });
   return cases.map(({ name, outcome }) => `${outcome}: ${file}: ${name}`);
 }
@@ -42,7 +42,7 @@ export const isSum = (line: string): boolean => SUMS.test(line);
 
 /** Counts the lines of a run. */
 export function countLines(output: string): LaneOutcome {
-  const of = (outcome: Case["outcome"]) =>
+  const of = (outcome: TestCase["outcome"]) =>
     Array.from(output.matchAll(new RegExp(`^${outcome}: (.*)`, "gm")), ([, what]) => what!);
   const [passed, failed, skipped] = [of("passed").length, of("failed").length, of("skipped")];
   const sums = SUMS.exec(output.trimEnd().split("\n").at(-1)!)?.slice(1).map(Number).join();

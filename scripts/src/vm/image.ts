@@ -18,7 +18,7 @@ import {
 } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { type Archive, newArchive } from "./cpio.ts";
-import { ROOT } from "../repository.ts";
+import { REPOSITORY_ROOT } from "../repository.ts";
 
 /** What tests look at the kernel with. A program that is missing here is missing there. */
 const PROGRAMS = ["ip", "bridge", "tc", "nft", "conntrack", "strace", "unshare", "nsenter", "findmnt", "flock"];
@@ -43,7 +43,7 @@ const EARLY_MODULES = [
 ];
 
 /** What to do once the machine is up. */
-export interface Job {
+export interface VmJob {
   /** A program and its arguments; none for a shell. */
   readonly command: readonly string[];
   /** Rows, columns and kind of the terminal of a shell. */
@@ -63,7 +63,7 @@ export function openImage(modules: string): number {
   // Not Bun.hash.wyhash: of parts of some 100 MB it is the same whatever the seed, so that changes before them went unnoticed.
   const hasher = new Bun.CryptoHasher("sha256");
   for (const part of parts) hasher.update(part);
-  const file = join(ROOT, `dist/vm/image-${hasher.digest("hex").slice(0, 16)}`);
+  const file = join(REPOSITORY_ROOT, `dist/vm/image-${hasher.digest("hex").slice(0, 16)}`);
   if (!existsSync(file)) write(file, parts);
   return openSync(file, "r");
 }
@@ -88,7 +88,7 @@ function archiveOf(modules: string): Archive {
     "options dummy numdummies=0\noptions ifb numifbs=0\noptions bonding max_bonds=0\n",
   );
   for (const path of TABLES) if (existsSync(path)) archive.file(path, readFileSync(path));
-  addTree(archive, modules, "/lib/modules", () => true);
+  addDirectoryTree(archive, modules, "/lib/modules", () => true);
   addRepository(archive);
   ["/proc", "/sys", "/dev", "/run", "/tmp", "/root", "/var/lib"].forEach(archive.folder);
   return archive;
@@ -127,24 +127,30 @@ function addRepository(archive: Archive): void {
   const bun = realpathSync(process.execPath);
   addProgram(archive, bun, bun);
   archive.link("/bin/bun", bun);
-  const binary = join(ROOT, "dist/cni");
+  const binary = join(REPOSITORY_ROOT, "dist/cni");
   if (existsSync(binary)) addProgram(archive, binary, binary);
-  addTree(archive, ROOT, ROOT, (path) => !/^(\.git|dist|node_modules)$/.test(path));
-  addTree(
+  addDirectoryTree(archive, REPOSITORY_ROOT, REPOSITORY_ROOT, (path) => !/^(\.git|dist|node_modules)$/.test(path));
+  addDirectoryTree(
     archive,
-    join(ROOT, "node_modules"),
-    join(ROOT, "node_modules"),
+    join(REPOSITORY_ROOT, "node_modules"),
+    join(REPOSITORY_ROOT, "node_modules"),
     (path) => !UNUSED_PACKAGES.test(path) && path !== ".bin" && !path.endsWith("/bunx.exe") && !path.endsWith(".map"),
   );
-  archive.link(join(ROOT, "node_modules/.bin/bun"), bun);
+  archive.link(join(REPOSITORY_ROOT, "node_modules/.bin/bun"), bun);
 }
 
 /** Adds the files below a folder whose relative path is wanted, and so is that of every folder above them. */
-function addTree(archive: Archive, from: string, to: string, wanted: (path: string) => boolean, below = ""): void {
+function addDirectoryTree(
+  archive: Archive,
+  from: string,
+  to: string,
+  isIncluded: (path: string) => boolean,
+  below = "",
+): void {
   for (const entry of readdirSync(join(from, below), { withFileTypes: true })) {
     const path = join(below, entry.name);
-    if (!wanted(path)) continue;
-    if (entry.isDirectory()) addTree(archive, from, to, wanted, path);
+    if (!isIncluded(path)) continue;
+    if (entry.isDirectory()) addDirectoryTree(archive, from, to, isIncluded, path);
     else if (entry.isFile()) archive.file(join(to, path), readFileSync(join(from, path)));
   }
 }
@@ -178,9 +184,9 @@ reboot -f
 `;
 
 /** What init runs. */
-export function jobScript({ command, terminal }: Job): string {
+export function jobScript({ command, terminal }: VmJob): string {
   const words = command.map((word) => `'${word.replaceAll("'", `'\\''`)}'`).join(" ");
-  const lines = ["#!/bin/sh", `cd '${ROOT.replaceAll("'", `'\\''`)}'`];
+  const lines = ["#!/bin/sh", `cd '${REPOSITORY_ROOT.replaceAll("'", `'\\''`)}'`];
   if (terminal) {
     lines.push(`stty sane rows ${terminal.rows} columns ${terminal.columns}`, `export TERM='${terminal.kind}'`);
   }

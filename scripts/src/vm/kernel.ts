@@ -17,7 +17,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { dirname, join } from "node:path";
-import { ROOT } from "../repository.ts";
+import { REPOSITORY_ROOT } from "../repository.ts";
 
 /** Debian's kernel as most machines have it. */
 const PACKAGE = "linux-image-amd64";
@@ -52,7 +52,7 @@ const MODULES = [
 ];
 
 /** A kernel ready to boot. */
-export interface Kernel {
+export interface VmKernel {
   /** An executable that the emulator loads as it is, or the compressed one where it could not be unpacked. */
   readonly image: string;
   /** The folder that becomes `/lib/modules`. */
@@ -60,9 +60,12 @@ export interface Kernel {
 }
 
 /** The kernel below `dist/vm/`, downloaded first if it is not there. @throws {Error} where it cannot be had */
-export function ensureKernel(): Kernel {
+export function ensureKernel(): VmKernel {
   // With other modules it is another one.
-  const directory = join(ROOT, `dist/vm/kernel-${Bun.hash.wyhash([PACKAGE, ...MODULES].join()).toString(36)}`);
+  const directory = join(
+    REPOSITORY_ROOT,
+    `dist/vm/kernel-${Bun.hash.wyhash([PACKAGE, ...MODULES].join()).toString(36)}`,
+  );
   const kernel = { image: join(directory, "image"), modules: join(directory, "modules") };
   if (existsSync(directory)) return kernel;
   if (process.arch !== "x64") throw new Error(`Cannot prepare a kernel: only amd64 is supported, not ${process.arch}`);
@@ -84,13 +87,14 @@ export function ensureKernel(): Kernel {
 function download(): string {
   let name = currentPackage();
   if (!name) {
-    run(ROOT, "apt-get", "-qq", "update");
+    run(REPOSITORY_ROOT, "apt-get", "-qq", "update");
     name = currentPackage();
   }
   if (!name) throw new Error(`Cannot prepare a kernel: there is no package "${PACKAGE}" here`);
-  const directory = join(ROOT, "dist/vm/package");
+  const directory = join(REPOSITORY_ROOT, "dist/vm/package");
   mkdirSync(directory, { recursive: true });
-  const file = readdirSync(directory).find((each) => each.startsWith(`${name}_`)) ?? fetchPackage(name, directory);
+  const file = readdirSync(directory).find((fileName) => fileName.startsWith(`${name}_`)) ??
+    fetchPackage(name, directory);
   return join(directory, file);
 }
 
@@ -115,7 +119,7 @@ function fetchPackage(name: string, directory: string): string {
 
 function currentPackage(): string | undefined {
   if (!Bun.which("apt-get")) throw new Error("Cannot prepare a kernel: this is not a Debian system");
-  return /Depends: (linux-image-\S+)/.exec(run(ROOT, "apt-cache", "depends", PACKAGE))?.[1];
+  return /Depends: (linux-image-\S+)/.exec(run(REPOSITORY_ROOT, "apt-cache", "depends", PACKAGE))?.[1];
 }
 
 /** Turns a package into `<directory>/kernel`. */
@@ -124,12 +128,12 @@ function unpackKernel(file: string, directory: string): void {
   run(directory, "dpkg-deb", "-x", file, unpacked);
   const version = readdirSync(join(unpacked, "lib/modules"))[0]!;
   const from = join(unpacked, "lib/modules", version);
-  const wanted = join(directory, "wanted/lib/modules", version);
+  const modulesPath = join(directory, "wanted/lib/modules", version);
   run(directory, "busybox", "depmod", "-b", unpacked, version);
   for (const path of withDependencies(readFileSync(join(from, "modules.dep"), "utf8"))) {
-    cpSync(join(from, path), join(wanted, path));
+    cpSync(join(from, path), join(modulesPath, path));
   }
-  cpSync(join(from, "modules.builtin"), join(wanted, "modules.builtin"));
+  cpSync(join(from, "modules.builtin"), join(modulesPath, "modules.builtin"));
   // Once more, for tables of these modules only: the emulated machine reads them whenever it needs a module.
   run(directory, "busybox", "depmod", "-b", join(directory, "wanted"), version);
   mkdirSync(join(directory, "kernel"));

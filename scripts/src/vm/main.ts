@@ -16,10 +16,10 @@ const EMULATOR = "qemu-system-x86_64";
 const BOOT_TIMEOUT_S = 60;
 const JOB_TIMEOUT_S = 600;
 /** Exit status when the machine failed, not the command. */
-const BROKEN = 125;
+const MACHINE_FAILED = 125;
 
 /** Everything a run leaves behind, in a folder of its own. */
-interface Run {
+interface VmRun {
   /** The script that the machine runs. */
   readonly job: string;
   /** What the kernel and init say. */
@@ -51,7 +51,7 @@ const CARDS = ["04", "05"].flatMap((slot) => [
 ]);
 
 /** @param image where the image is, as the emulator sees it */
-function emulator(kernel: string, image: string, { job, log }: Run): string[] {
+function emulator(kernel: string, image: string, { job, log }: VmRun): string[] {
   return [
     ...[EMULATOR, "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "2048", "-M", "pc"],
     ...["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"],
@@ -63,7 +63,7 @@ function emulator(kernel: string, image: string, { job, log }: Run): string[] {
 }
 
 /** Why there can be no virtual machine here; the empty text if there can. Fetches the kernel. */
-export function obstacle(): string {
+export function missingRequirement(): string {
   const missing = [EMULATOR, "busybox", "ip"].filter((program) => !Bun.which(program));
   if (missing.length > 0) return `${missing.join(" and ")} ${missing.length > 1 ? "are" : "is"} missing`;
   try {
@@ -75,7 +75,7 @@ export function obstacle(): string {
 }
 
 /** Boots, runs and waits. Gives the exit status and what went wrong with the machine, if anything did. */
-async function boot(command: readonly string[], run: Run): Promise<{ status: number; trouble: string }> {
+async function boot(command: readonly string[], run: VmRun): Promise<{ status: number; trouble: string }> {
   const kernel = ensureKernel();
   const { rows, columns } = process.stdout;
   const terminal = { rows: rows || 24, columns: columns || 80, kind: process.env["TERM"] ?? "vt100" };
@@ -91,26 +91,26 @@ async function boot(command: readonly string[], run: Run): Promise<{ status: num
     trouble = reason;
     child.kill("SIGKILL");
   };
-  const said = () => existsSync(run.log) ? readFileSync(run.log, "latin1") : "";
+  const output = () => existsSync(run.log) ? readFileSync(run.log, "latin1") : "";
   const timers = [
-    setTimeout(() => said().includes("vm: up") || stop(`did not boot in ${BOOT_TIMEOUT_S} s`), BOOT_TIMEOUT_S * 1000),
+    setTimeout(() => output().includes("vm: up") || stop(`did not boot in ${BOOT_TIMEOUT_S} s`), BOOT_TIMEOUT_S * 1000),
     setTimeout(() => isShell || stop(`was still busy after ${JOB_TIMEOUT_S} s`), JOB_TIMEOUT_S * 1000),
   ];
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => stop(`was stopped by ${signal}`));
   await child.exited;
   timers.forEach(clearTimeout);
-  const status = /^vm: status (\d+)/m.exec(said())?.[1];
+  const status = /^vm: status (\d+)/m.exec(output())?.[1];
   if (status === undefined) {
     trouble ||= child.exitCode === 0 ? "ended early" : `failed: ${EMULATOR} ended with ${child.exitCode}`;
   }
-  return trouble ? { status: BROKEN, trouble } : { status: Number(status), trouble };
+  return trouble ? { status: MACHINE_FAILED, trouble } : { status: Number(status), trouble };
 }
 
 async function main(command: readonly string[]): Promise<number> {
-  const reason = obstacle();
+  const reason = missingRequirement();
   if (reason) {
     console.error(`vm: ${reason}`);
-    return BROKEN;
+    return MACHINE_FAILED;
   }
   const scratch = mkdtempSync(join(tmpdir(), "cni-vm-"));
   try {
