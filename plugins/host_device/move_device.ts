@@ -131,10 +131,10 @@ function tryRestoreOnHost(host: Netns, saved: SavedDevice, wait: boolean, log: L
   return true;
 }
 
-/** True if the device is on the host under its own name, as though it had never left. */
+/** True if the device is on the host under its own name, as though it had never left; not so if the kernel has just put it there. */
 export function isUnchangedOnHost(host: Netns, saved: SavedDevice): boolean {
-  const device = link.find(host.route, saved.before.name);
-  return device !== undefined && isSameDevice(device, saved);
+  const all = link.list(host.route);
+  return !findReturned(all, saved) && all.some((each) => each.name === saved.before.name && isSameDevice(each, saved));
 }
 
 /** Devices that have nothing below them but the hardware; others end with their namespace. */
