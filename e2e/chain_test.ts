@@ -2,7 +2,7 @@
 import { expect, test } from "bun:test";
 import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
-import { runInNetns } from "../testing/netns.ts";
+import { ping, runInNetns } from "../testing/netns.ts";
 import { type ConformanceNode, newConformanceNode } from "../testing/conformance.ts";
 
 const ranges = (n: number) => [[{ subnet: `10.5.${n}.0/24` }], [{ subnet: `fd05:${n}::/64` }]];
@@ -96,8 +96,8 @@ test("static addresses: what the configuration says is what the container has", 
   const bridge = { type: "bridge", bridge: "br1", isGateway: true, ipam: { type: "static", addresses, routes } };
   const file = node.file({ cniVersion: "1.1.0", name: "net1", plugins: [bridge] });
   expect(node.run("add", file, node.container.path)).toMatchObject({ exitCode: 0, stderr: "" });
-  runInNetns(node.container, "busybox", "ping", "-c", "1", "-W", "2", "10.5.1.1");
-  runInNetns(node.container, "busybox", "ping", "-c", "1", "-W", "2", "fd05:1::1");
+  ping(node.container, "10.5.1.1");
+  ping(node.container, "fd05:1::1");
   expect(node.run("check", file, node.container.path)).toEqual({ exitCode: 0, stdout: "", stderr: "" });
   expect(node.run("del", file, node.container.path)).toEqual({ exitCode: 0, stdout: "", stderr: "" });
 });

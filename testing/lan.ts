@@ -4,9 +4,10 @@
  *
  * @module
  */
+import { expect } from "bun:test";
 import { parseCidr } from "../ffi/address.ts";
 import type { Netns } from "../ffi/netns.ts";
-import { runInNetns, runShellInNetns } from "./netns.ts";
+import { ping, runInNetns, runShellInNetns } from "./netns.ts";
 import type { CniError } from "../spec/error.ts";
 import type { IpConfig, Result, RouteConfig } from "../spec/result.ts";
 import { anything } from "../spec/schema.ts";
@@ -72,22 +73,18 @@ export function lanTest(name: string, body: (segment: LanSandbox) => void | Prom
   });
 }
 
-/** Has interfaces of a namespace ask thrice who has an IPv6 address: on a machine with much to do an answer may take longer than a second. */
-export function repeatDadProbes(netns: Netns): void {
-  runShellInNetns(netns, "echo 3 >/proc/sys/net/ipv6/conf/default/dad_transmits");
+/** Those of the addresses that must answer a ping do, however long it takes, and none of the others in a second. */
+export function expectReached(netns: Netns, targets: readonly string[], expected: readonly string[]): void {
+  const silent = targets.filter((target) => !expected.includes(target));
+  const script = 'for target; do busybox ping -c 1 -W 1 "$target" >/dev/null && echo "$target" & done; wait';
+  expect(runInNetns(netns, "sh", "-c", script, "sh", ...silent)).toBe("");
+  for (const target of expected) ping(netns, target);
 }
 
 /** A process that stays in a namespace, so that it can be found as a container's can. */
 export function startProcessInNetns(netns: Netns): Disposable & { readonly place: string } {
   const child = netns.run<Bun.Subprocess & { pid: number }>(() => Bun.spawn(["sleep", "60"]));
   return { place: `/proc/${child.pid}/ns/net`, [Symbol.dispose]: () => child.kill() };
-}
-
-/** Those of the addresses that answer a ping: asked all at once, since the silence of each takes a second. */
-export function pingReachable(netns: Netns, ...targets: string[]): string[] {
-  const script = 'for target; do busybox ping -c 1 -W 1 "$target" >/dev/null && echo "$target" & done; wait';
-  const answers = runInNetns(netns, "sh", "-c", script, "sh", ...targets).split("\n");
-  return targets.filter((target) => answers.includes(target));
 }
 
 /** Attaches further containers of a segment by a plugin, with a configuration that the one of each call is added to. */

@@ -40,6 +40,21 @@ export async function until(happened: () => boolean): Promise<void> {
   }
 }
 
+/** Sends one packet that must be answered. @param patienceS ends the wait for an answer that is not to come */
+export function ping(netns: Netns, target: string, patienceS = PATIENCE_MS / 1000): void {
+  runInNetns(netns, "busybox", "ping", "-c", "1", "-W", `${patienceS}`, target);
+}
+
+/** Has interfaces that a namespace gets ask again and again who has an IPv6 address: for tests in which somebody has it. */
+export function askUntilAnswered(netns: Netns): void {
+  runShellInNetns(netns, "echo 60 >/proc/sys/net/ipv6/conf/default/dad_transmits");
+}
+
+/** Has them ask as often as ever. */
+export function askOnce(netns: Netns): void {
+  runShellInNetns(netns, "echo 1 >/proc/sys/net/ipv6/conf/default/dad_transmits");
+}
+
 /** A test on the real kernel, in namespaces of its own. */
 export function netnsTest(name: string, body: (namespaces: Namespaces) => void): void {
   test(name, () => {

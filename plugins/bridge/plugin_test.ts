@@ -1,7 +1,7 @@
 import { expect } from "bun:test";
 import { parseCidr, parseIp } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
-import { ipShow, linkNames, runInNetns } from "../../testing/netns.ts";
+import { askOnce, askUntilAnswered, ipShow, linkNames, ping, runInNetns } from "../../testing/netns.ts";
 import bridge from "./plugin.ts";
 import { plugin } from "../lib/protocol/plugin.ts";
 import { type Sandbox, sandboxTest } from "../../testing/sandbox.ts";
@@ -36,7 +36,6 @@ const four = ipam(address("10.1.2.2/24", "10.1.2.1"));
 const both = ipam(address("10.1.2.2/24", "10.1.2.1"), address("fd00:1::2/64", "fd00:1::1"));
 
 const bridgeTest = (name: string, body: (sandbox: Sandbox) => void) => sandboxTest(name, [fixed], body);
-const ping = (netns: Netns, target: string) => runInNetns(netns, "busybox", "ping", "-c", "1", "-W", "2", target);
 
 bridgeTest(
   "bridge ADD attaches on IPv4 and IPv6 with gateways and default routes; every address is usable at once",
@@ -218,7 +217,7 @@ bridgeTest("containers of one bridge reach each other; isolated ports do not", (
   ping(container, "10.1.2.3");
   ping(container, "fd00:1::3");
   ping(third, "10.1.2.2");
-  expect(() => ping(third, "10.1.2.5")).toThrow("ended with 1");
+  expect(() => ping(third, "10.1.2.5", 1)).toThrow("ended with 1");
 });
 
 bridgeTest(
@@ -364,10 +363,12 @@ bridgeTest(
   "enabledad: an address that another container has is refused, and the container is left clean",
   ({ call, container, newContainer }) => {
     call(bridge, "ADD", { ipam: ipam(address("fd00:1::2/64")) }, { containerId: "first", netns: newContainer() });
+    askUntilAnswered(container);
     expect(() => call(bridge, "ADD", { enabledad: true, ipam: ipam(address("fd00:1::2/64")) })).toThrow(
       'Cannot use address fd00:1::2/64 on "eth0": another host',
     );
     expect(linkNames(container)).toEqual(["lo"]);
+    askOnce(container);
     call(bridge, "ADD", { enabledad: true, ipam: ipam(address("fd00:1::3/64")) });
     ping(container, "fd00:1::2");
   },

@@ -276,7 +276,7 @@ for (const [first, second] of PAIRS) {
       const one = world.call(first, "ADD", FULL);
       const two = world.call(second, "ADD", FULL, { env });
       expect(two.interfaces[0]).toEqual(one.interfaces[0]);
-      const ping = (...all: string[]) => all.map((each) => runInNetns(other, "busybox", "ping", "-c1", "-W2", each));
+      const ping = (...all: string[]) => all.map((each) => runInNetns(other, "busybox", "ping", "-c1", "-W20", each));
       ping("10.1.0.1", "10.1.0.2", "fd00:1::2");
       world.call(second, "DEL", FULL);
       ping("10.1.0.1");

@@ -6,6 +6,7 @@ import { ipShow, linkNames, runInNetns } from "../../testing/netns.ts";
 import bridge from "./plugin.ts";
 import { plugin } from "../lib/protocol/plugin.ts";
 import { type Sandbox, sandboxTest } from "../../testing/sandbox.ts";
+import { expectReached } from "../../testing/lan.ts";
 import type { Result } from "../../spec/result.ts";
 import { anything } from "../../spec/schema.ts";
 
@@ -37,13 +38,6 @@ function vlansOf(host: Netns, port: string): string[] {
 const UNTAGGED = "PVID Egress Untagged";
 
 const portOf = (result: Result): string => result.interfaces![1]!.name;
-
-/** Those of the addresses that answer a ping: asked all at once, since the silence of each takes a second. */
-function reached(netns: Netns, ...targets: string[]): string[] {
-  const script = 'for target; do busybox ping -c 1 -W 1 "$target" >/dev/null && echo "$target" & done; wait';
-  const answers = runInNetns(netns, "sh", "-c", script, "sh", ...targets).split("\n");
-  return targets.filter((target) => answers.includes(target));
-}
 
 /** Adds an interface for a VLAN to the trunk that a container has. */
 function addTagged(netns: Netns, vlan: number, address: string): void {
@@ -120,7 +114,7 @@ vlanTest(
     expect(isFiltering(host, "cni0")).toBe(false);
     attach({ vlan: 100, ipam: ipam("10.1.0.4/24") }, third, "c3");
     expect(isFiltering(host, "cni0")).toBe(true);
-    expect(reached(container, "10.1.0.3", "10.1.0.4")).toEqual(["10.1.0.3"]);
+    expectReached(container, ["10.1.0.3", "10.1.0.4"], ["10.1.0.3"]);
   },
 );
 
@@ -135,9 +129,9 @@ vlanTest(
     attach({ vlan: 200, ipam: ipam("10.1.0.4/24", "fd00:1::4/64") }, other, "c3");
     attach({ ipam: ipam("10.1.0.5/24", "fd00:1::5/64") }, plain, "c4");
     const others = ["10.1.0.3", "10.1.0.4", "10.1.0.5", "fd00:1::3", "fd00:1::4", "fd00:1::5"];
-    expect(reached(container, ...others)).toEqual(["10.1.0.3", "fd00:1::3"]);
-    expect(reached(other, "10.1.0.2", "10.1.0.5", "fd00:1::2", "fd00:1::5")).toEqual([]);
-    expect(reached(plain, "10.1.0.2", "10.1.0.4", "fd00:1::2", "fd00:1::4")).toEqual([]);
+    expectReached(container, others, ["10.1.0.3", "fd00:1::3"]);
+    expectReached(other, ["10.1.0.2", "10.1.0.5", "fd00:1::2", "fd00:1::5"], []);
+    expectReached(plain, ["10.1.0.2", "10.1.0.4", "fd00:1::2", "fd00:1::4"], []);
   },
 );
 
@@ -161,11 +155,11 @@ vlanTest(
     access(101, "10.101.0.2/24");
     access(102, "10.102.0.2/24");
     const others = ["10.100.0.2", "10.101.0.2", "10.102.0.2"];
-    expect(reached(container, ...others)).toEqual(["10.100.0.2", "10.101.0.2"]);
+    expectReached(container, others, ["10.100.0.2", "10.101.0.2"]);
 
     // The spoof check sees through the tag.
     runInNetns(container, "ip", "link", "set", "eth0.101", "address", "0a:00:00:00:00:66");
-    expect(reached(container, ...others)).toEqual(["10.100.0.2"]);
+    expectReached(container, others, ["10.100.0.2"]);
   },
 );
 
@@ -191,9 +185,9 @@ vlanTest(
     });
     expect(again.interfaces![3]).toEqual(result.interfaces![3]!);
     const gateways = ["10.1.0.1", "fd00:1::1"];
-    expect(reached(container, ...gateways)).toEqual(gateways);
-    expect(reached(second, ...gateways)).toEqual(gateways);
-    expect(reached(host, "10.1.0.2", "fd00:1::3")).toEqual(["10.1.0.2", "fd00:1::3"]);
+    expectReached(container, gateways, gateways);
+    expectReached(second, gateways, gateways);
+    expectReached(host, ["10.1.0.2", "fd00:1::3"], ["10.1.0.2", "fd00:1::3"]);
   },
 );
 
@@ -203,7 +197,7 @@ vlanTest("the host routes between the VLANs that it is the gateway of", ({ call,
     call(bridge, "ADD", { vlan, isDefaultGateway: true, ipam: ipam(address) }, { containerId: `vlan${vlan}`, netns });
   attach(100, "10.1.0.2/24", container);
   attach(200, "10.2.0.2/24", second);
-  expect(reached(container, "10.2.0.2")).toEqual(["10.2.0.2"]);
+  expectReached(container, ["10.2.0.2"], ["10.2.0.2"]);
 });
 
 vlanTest("a gateway that an ADD could not finish is finished by the next one", ({ call, host, container }) => {
@@ -211,7 +205,7 @@ vlanTest("a gateway that an ADD could not finish is finished by the next one", (
   runInNetns(host, ..."ip link add half up master cni0 type veth peer name cni0.100".split(" "));
   call(bridge, "ADD", { vlan: 100, isGateway: true, ipam: ipam("10.1.0.2/24") });
   expect(vlansOf(host, "half")).toEqual([`100 ${UNTAGGED}`]);
-  expect(reached(container, "10.1.0.1")).toEqual(["10.1.0.1"]);
+  expectReached(container, ["10.1.0.1"], ["10.1.0.1"]);
 });
 
 vlanTest("CHECK notices VLANs that are gone or new, and that filtering is off", ({ call, host }) => {

@@ -1,7 +1,7 @@
 /** On a kernel that has dummy links: not that of every machine. */
 import { expect } from "bun:test";
 import { parseCidr } from "../../ffi/address.ts";
-import { ipShow, linkNames, runInNetns } from "../../testing/netns.ts";
+import { ipShow, linkNames, ping, runInNetns } from "../../testing/netns.ts";
 import dummy from "./plugin.ts";
 import { type Sandbox, sandboxTest, withPrevResult } from "../../testing/sandbox.ts";
 import { newFixedIpam } from "../../testing/fixed_ipam.ts";
@@ -29,7 +29,7 @@ dummyTest(
     expect(result.ips!.map((each) => each.interface)).toEqual([0, 0, 0]);
     for (const each of ["10.1.2.2", "10.9.0.1", "fd00:1::2"]) {
       runInNetns(container, "ip", "link", "set", "lo", "up");
-      runInNetns(container, "busybox", "ping", "-c", "1", "-W", "2", each);
+      ping(container, each);
     }
     expect(ipShow(container, "route", "show", "192.0.2.0/24")).toMatchObject([{ dev: "eth0" }]);
     expect(ipShow(container, "-6", "route", "show", "2001:db8::/32")).toMatchObject([{ dev: "eth0" }]);

@@ -63,7 +63,6 @@ const surroundings: HostContext = {
   log: () => {},
 };
 
-// deno-lint-ignore no-explicit-any -- what a plugin prints
 function ask(
   verb: CniCommand,
   netns: Netns | string,
@@ -71,6 +70,7 @@ function ask(
   ifname = "net1",
   containerId = "c1",
   around = surroundings,
+  // deno-lint-ignore no-explicit-any -- what a plugin prints
 ): any {
   const env = { CNI_CONTAINERID: containerId, CNI_IFNAME: ifname, CNI_NETNS: pathOf(netns), CNI_PATH: "" };
   const document = { cniVersion: "1.1.0", name: "test", type: "host-device", dataDir, ...config };
@@ -114,7 +114,7 @@ test("a card is found by its place, and sends and receives in the container", ()
     expect(result.interfaces).toEqual([{ name: "net1", mac: MAC, sandbox: container.path, ...pciID && { pciID } }]);
     expect(nameOf(MAC)).toEqual([]);
     // Until it is answered: the wire is not there at once.
-    runInNetns(container, "sh", "-c", "until ping -c 1 -W 1 10.7.0.1; do :; done");
+    runInNetns(container, "sh", "-c", "for _ in $(seq 50); do ping -c 1 -W 1 10.7.0.1 && exit; done; exit 1");
     expect(() => ask("ADD", container, config, "net2", "c2")).toThrow("it may be in the namespace of a container");
     ask("CHECK", container, { ...config, prevResult: result });
     ask("DEL", container, config);

@@ -1,18 +1,10 @@
 /** The ipvlan plugin on a kernel that has links of this kind: not that of every machine. */
 import { expect } from "bun:test";
 import type { Netns } from "../../ffi/netns.ts";
-import { ipShow, linkNames, runShellInNetns } from "../../testing/netns.ts";
+import { askUntilAnswered, ipShow, linkNames, runShellInNetns } from "../../testing/netns.ts";
 import ipvlan from "./plugin.ts";
 import { withPrevResult } from "../../testing/sandbox.ts";
-import {
-  ipamGiving,
-  lanTest,
-  newAttacher,
-  pingReachable,
-  repeatDadProbes,
-  startProcessInNetns,
-  statusCode,
-} from "../../testing/lan.ts";
+import { expectReached, ipamGiving, lanTest, newAttacher, startProcessInNetns, statusCode } from "../../testing/lan.ts";
 import type { Result } from "../../spec/result.ts";
 
 const MASTER = { master: "up0" };
@@ -33,14 +25,14 @@ lanTest("the container speaks to machines on the wire and to its siblings, in bo
     ips: [{ address: "10.5.0.2/24", interface: 0 }, { address: "fd05::2/64", interface: 0 }],
   } as unknown as Result);
   const second = attach(segment, "c2", ipamGiving("10.5.0.3/24"));
-  expect(pingReachable(container, "10.5.0.1", "fd05::1", "10.5.0.3")).toEqual(["10.5.0.1", "fd05::1", "10.5.0.3"]);
-  expect(pingReachable(second.netns, "10.5.0.1", "10.5.0.2")).toEqual(["10.5.0.1", "10.5.0.2"]);
-  expect(pingReachable(outside, "10.5.0.2", "fd05::2")).toEqual(["10.5.0.2", "fd05::2"]);
+  expectReached(container, ["10.5.0.1", "fd05::1", "10.5.0.3"], ["10.5.0.1", "fd05::1", "10.5.0.3"]);
+  expectReached(second.netns, ["10.5.0.1", "10.5.0.2"], ["10.5.0.1", "10.5.0.2"]);
+  expectReached(outside, ["10.5.0.2", "fd05::2"], ["10.5.0.2", "fd05::2"]);
   call(ipvlan, "CHECK", withPrevResult(config, result));
 });
 
 for (const mode of ["l3", "l3s"]) {
-  lanTest(`mode ${mode}: the wire is reached by routes`, (segment) => {
+  lanTest(`mode ${mode}: the wire is expectReached by routes`, (segment) => {
     const { call, container, outside, host } = segment;
     const routes = [{ dst: "0.0.0.0/0" }];
     const config = { ...MASTER, mode, ipam: { type: "fixed", ips: ["10.77.0.2/24"], routes } };
@@ -53,7 +45,7 @@ for (const mode of ["l3", "l3s"]) {
     // Of these modes the master routes what the containers send, and answers for none of them.
     runShellInNetns(host, "ip addr add 10.5.0.7/24 dev up0");
     runShellInNetns(outside, "ip route add 10.77.0.0/24 via 10.5.0.7");
-    expect(pingReachable(container, "10.5.0.1")).toEqual(["10.5.0.1"]);
+    expectReached(container, ["10.5.0.1"], ["10.5.0.1"]);
   });
 }
 
@@ -191,7 +183,7 @@ lanTest("a master that something else has is refused with it", (segment) => {
 lanTest("an address that another machine has is refused with its MAC address, on IPv4 and IPv6", (segment) => {
   const { call, container, outside, ipamCalls } = segment;
   const mac = ipShow(outside, "link", "show", "eth0")[0].address;
-  repeatDadProbes(container);
+  askUntilAnswered(container);
   expect(() => call(ipvlan, "ADD", { ...MASTER, ...ipamGiving("10.5.0.1/24") })).toThrow(
     `Cannot use address 10.5.0.1 on "eth0" of master "up0": in use by another machine on the wire, MAC address ${mac}`,
   );

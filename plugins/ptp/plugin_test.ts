@@ -1,7 +1,7 @@
 import { expect } from "bun:test";
 import { parseCidr, parseIp } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
-import { ipShow, linkNames, runInNetns } from "../../testing/netns.ts";
+import { ipShow, linkNames, ping, runInNetns } from "../../testing/netns.ts";
 import { NO_ANSWER_TIMEOUT_MS, requestTcp, serveTcp } from "../../testing/traffic.ts";
 import { type Sandbox, sandboxTest, withPrevResult } from "../../testing/sandbox.ts";
 import { newFixedIpam } from "../../testing/fixed_ipam.ts";
@@ -20,7 +20,6 @@ const SIX = ip("fd00:1::2/64", "fd00:1::1");
 const both = ipam([FOUR, SIX], { routes: [{ dst: "0.0.0.0/0" }, { dst: "::/0" }] });
 
 const ptpTest = (name: string, body: (sandbox: Sandbox) => void | Promise<void>) => sandboxTest(name, [fixed], body);
-const ping = (netns: Netns, target: string) => runInNetns(netns, "busybox", "ping", "-c", "1", "-W", "2", target);
 /** Each route as `destination gateway device source metric`, without the kernel's own link-local ones. */
 const routes = (netns: Netns, family: "-4" | "-6"): string[] =>
   runInNetns(netns, "ip", family, "route", "show").trim().split("\n").map((line) => line.trim().replace(/ +/g, " "))

@@ -210,10 +210,10 @@ for (const [first, second] of PAIRS) {
     const env = { CNI_CONTAINERID: "c2", CNI_NETNS: other.path, CNI_IFNAME: "net1" };
     call(world, first, "ADD", PLAIN);
     call(world, second, "ADD", PLAIN, { env });
-    const ping = (...all: string[]) => all.map((each) => runInNetns(other, "busybox", "ping", "-c1", "-W2", each));
+    const ping = (...all: string[]) => all.map((each) => runInNetns(other, "busybox", "ping", "-c1", "-W20", each));
     ping("10.1.0.1", "10.1.0.2");
     // For a second the host's end of the reference's has no address to ask for neighbours from.
-    runInNetns(other, "busybox", "ping", "-c3", "-W2", "fd00:1::2");
+    runInNetns(other, "busybox", "ping", "-c3", "-W20", "fd00:1::2");
     ping("fd00:1::1");
     call(world, second, "DEL", PLAIN);
     ping("10.1.0.1", "fd00:1::1");

@@ -4,7 +4,7 @@ import { parseCidr, parseIp } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import { awaitReadable, type Descriptor, descriptor, readAvailable } from "../../ffi/sys/file.ts";
 import { sys } from "../../ffi/sys/libc.ts";
-import { runInNetns } from "../../testing/netns.ts";
+import { ping, runInNetns } from "../../testing/netns.ts";
 import { type Sandbox, type SandboxCallOptions, sandboxTest } from "../../testing/sandbox.ts";
 import { newFixedIpam } from "../../testing/fixed_ipam.ts";
 import tap from "./plugin.ts";
@@ -151,7 +151,7 @@ tapTest("addresses and routes are usable before anything opens the tap", (sandbo
   expect(shown(container, "route show default")[0]).toMatchObject({ gateway: "10.1.0.1", dev: "tap0" });
   expect(shown(container, "-6 route show default")[0]).toMatchObject({ gateway: "fd00:1::1", dev: "tap0" });
   expect(ip(container, "-6 addr show tentative")).toBe("");
-  runInNetns(container, "busybox", "ping", "-c", "1", "-W", "2", "fd00:1::2");
+  ping(container, "fd00:1::2");
   const check = () =>
     sandbox.call(tap, "CHECK", { ...config, prevResult: { cniVersion: "1.1.0", ...result } }, options);
   check();

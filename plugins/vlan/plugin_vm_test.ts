@@ -1,15 +1,14 @@
 /** The vlan plugin on a kernel that has VLANs: not that of every machine. */
 import { expect } from "bun:test";
 import type { Netns } from "../../ffi/netns.ts";
-import { ipShow, linkNames, runShellInNetns } from "../../testing/netns.ts";
+import { askUntilAnswered, ipShow, linkNames, runShellInNetns } from "../../testing/netns.ts";
 import { withPrevResult } from "../../testing/sandbox.ts";
 import {
+  expectReached,
   ipamGiving,
   type LanSandbox,
   lanTest,
   newAttacher,
-  pingReachable,
-  repeatDadProbes,
   startProcessInNetns,
   statusCode,
 } from "../../testing/lan.ts";
@@ -45,9 +44,9 @@ lanTest("the container speaks to machines in its VLAN, in both families, and to 
     interfaces: [{ name: "eth0", mac: link.address, sandbox: container.path }],
     ips: [{ address: "10.6.0.9/24", interface: 0 }, { address: "fd06::9/64", interface: 0 }],
   } as unknown as Result);
-  expect(pingReachable(container, "10.6.0.1", "fd06::1")).toEqual(["10.6.0.1", "fd06::1"]);
+  expectReached(container, ["10.6.0.1", "fd06::1"], ["10.6.0.1", "fd06::1"]);
   const other = attach(segment, "c2", { vlanId: 6, ...ipamGiving("10.6.0.8/24") });
-  expect(pingReachable(other.netns, "10.6.0.1", "10.6.0.9")).toEqual([]);
+  expectReached(other.netns, ["10.6.0.1", "10.6.0.9"], []);
   call(vlan, "CHECK", withPrevResult(config, result));
   expect(linkNames(host)).toEqual(["lo", "up0"]);
 });
@@ -158,7 +157,7 @@ lanTest("an address that another machine of the VLAN has is refused, on IPv4 and
   const { call, container, outside, ipamCalls, host } = segment;
   joinOutside(segment, 5, "10.6.0.1/24", "fd06::1/64");
   const mac = ipShow(outside, "link", "show", "v5")[0].address;
-  repeatDadProbes(container);
+  askUntilAnswered(container);
   // In another VLAN the same address is another one.
   using _home = startProcessInNetns(attach(segment, "c2", { vlanId: 6, ...ipamGiving("fd06::1/64") }).netns);
   expect(() => call(vlan, "ADD", { ...FIVE, ...ipamGiving("10.6.0.1/24") })).toThrow(
