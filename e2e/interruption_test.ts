@@ -13,7 +13,7 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type Namespaces, newNamespaces, runInNetns } from "../testing/netns.ts";
+import { type Namespaces, newNamespaces, runInNetns, until } from "../testing/netns.ts";
 import { lockFile } from "../ffi/sys/lock.ts";
 import { CNI_PROGRAM, ENGINE_ENV, pluginLink } from "../testing/binary.ts";
 
@@ -41,13 +41,11 @@ function newPlace(): Place {
   };
 }
 
-/** Waits for something that another process does. */
-async function until(happened: () => boolean): Promise<void> {
-  const deadline = performance.now() + 20_000;
-  while (!happened()) {
-    if (performance.now() > deadline) throw new Error(`It did not happen: ${happened}`);
-    await Bun.sleep(5);
-  }
+/** Whether a process waits for input, on stdin or on a file. */
+function isReading(pid: number): boolean {
+  const [SYS_READ, SYS_POLL] = process.arch === "arm64" ? [63, 73] : [0, 7];
+  const waiting = readFileSync(`/proc/${pid}/syscall`, "utf8");
+  return waiting.startsWith(`${SYS_READ} 0x0 `) || waiting.startsWith(`${SYS_POLL} `);
 }
 
 const linksIn = ({ host }: Place): string[] => runInNetns(host, "ip", "-o", "link").match(/(?<=^\d+: )[^:@]+/gm) ?? [];
@@ -243,7 +241,7 @@ test("cni run add that is asked to end while it undoes another failure undoes al
 
 for (
   const [end, options, reason] of [
-    ["the time limit", ["--timeout", "1s"], "did not end within 1000 ms"],
+    ["the time limit", ["--timeout", "3s"], "did not end within 3000 ms"],
     // What a terminal sends goes to the whole group.
     ["a further Ctrl-C", [], "signal 2 ended it"],
   ] as const
@@ -278,7 +276,7 @@ for (const verb of ["del", "gc"]) {
       place,
       "late",
       `case $CNI_COMMAND in
-      ADD) : >${directory}/began; sleep 1; : >${directory}/taken ;;
+      ADD) echo $$ >${directory}/late.pid; : >${directory}/began; sleep 1; : >${directory}/taken ;;
       DEL) rm -f ${directory}/taken ;;
       esac`,
     );
@@ -288,8 +286,8 @@ for (const verb of ["del", "gc"]) {
     await child.exited;
     const words = verb === "gc" ? ["--all"] : [container.path];
     expect(await startCommand(place, [verb, `${directory}/web.conflist`, ...words]).exited).toBe(0);
-    // Not to be made afterwards.
-    await Bun.sleep(1500);
+    // Nothing is made afterwards.
+    await until(() => !existsSync(`/proc/${readFileSync(`${directory}/late.pid`, "utf8").trim()}`));
     expect(existsSync(`${directory}/taken`)).toBe(false);
     expectUndone(place);
   });
@@ -308,9 +306,7 @@ test("cni run del does not wait for what the program of a plugin left running", 
   );
   expect(await startRun(place, [bridge, { type: "parent" }]).exited).toBe(0);
   const pid = Number(readFileSync(`${directory}/left`, "utf8"));
-  const began = performance.now();
   expect(await startCommand(place, ["del", `${directory}/web.conflist`, container.path]).exited).toBe(0);
-  expect(performance.now() - began).toBeLessThan(30_000);
   process.kill(pid, "SIGKILL");
   expectUndone(place);
 });
@@ -344,7 +340,7 @@ test("cni run add ends at once when it is asked to before it has a configuration
       stdout: "ignore",
       stderr: "ignore",
     });
-    await Bun.sleep(500);
+    await until(() => isReading(child.pid));
     child.kill("SIGINT");
     await child.exited;
     expect(child.signalCode).toBe("SIGINT");

@@ -212,7 +212,7 @@ test("who waits in vain is told to try again later, and by whom", async () => {
     message: `Cannot lock "${directory}/${container}": it is held by process ${first.pid} ("${
       basename(process.execPath)
     }")`,
-    details: expect.stringMatching(/^waited for 0\.\d s; wait for it, or end it if it hangs \(kill \d+\)$/),
+    details: expect.stringMatching(/^waited for \d+\.\d s; wait for it, or end it if it hangs \(kill \d+\)$/),
   });
   expect(refusal(() => lockNode(directory, { maxWaitMs: 50 }))).toMatchObject({
     code: 11,

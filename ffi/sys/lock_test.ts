@@ -2,6 +2,7 @@ import { afterAll, expect, test } from "bun:test";
 import { existsSync, lstatSync, mkdtempSync, readFileSync, rmSync, statSync, symlinkSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { until } from "../../testing/netns.ts";
 import { LockedError, lockFile } from "./lock.ts";
 
 const directory = mkdtempSync(join(tmpdir(), "cni-lock-"));
@@ -11,14 +12,6 @@ afterAll(() => rmSync(directory, { recursive: true }));
 function locksOf(path: string): string[] {
   const { ino } = statSync(path);
   return readFileSync("/proc/locks", "utf8").split("\n").filter((line) => line.includes(`:${ino} `));
-}
-
-async function until(happened: () => boolean): Promise<void> {
-  const deadline = performance.now() + 20_000;
-  while (!happened()) {
-    if (performance.now() > deadline) throw new Error(`It did not happen: ${happened}`);
-    await Bun.sleep(2);
-  }
 }
 
 /** Another program that takes the lock, and holds it until it is killed. */
@@ -51,7 +44,6 @@ test("who waits in vain ends when the time is over, and names the holder", async
   const began = performance.now();
   const error = refusal(path, 80);
   expect(performance.now() - began).toBeGreaterThanOrEqual(80);
-  expect(performance.now() - began).toBeLessThan(5000);
   expect(error.message).toBe(`Cannot lock "${path}": it is held by process ${other.pid} ("flock")`);
   expect(error.code).toBe("EAGAIN");
   expect(error.advice).toContain("end it if it hangs");

