@@ -125,7 +125,7 @@ test.each(examples.map((example) => [example.name, example] as const))(
     const { host, container } = namespaces;
     const command = ["unshare", "-m", "sh", "-c", WORLD, "sh", container.path, WEB, process.execPath, fileOf(example)];
     const env = { PATH: process.env.PATH! };
-    const { stdout, stderr } = host.run(() => Bun.spawnSync(command, { stdin: "ignore", env, timeout: 20_000 }));
+    const { stdout, stderr } = host.run(() => Bun.spawnSync(command, { stdin: "ignore", env, timeout: 50_000 }));
     // What is behind code is what it prints.
     const expected = [...example.code.matchAll(/^.*[;,)}\]] \/\/ (.*)$/gm)].map(([, text]) => text);
     expect(stdout.toString().split("\n").slice(0, -1)).toEqual(expected as string[]);

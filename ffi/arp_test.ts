@@ -2,7 +2,9 @@ import { expect } from "bun:test";
 import { type Mac, parseIp } from "./address.ts";
 import { type ArpSocket, openArpSocket } from "./arp.ts";
 import type { Netns } from "./netns.ts";
+import { type Netlink, NETLINK_ROUTE, openNetlink } from "./netlink/socket.ts";
 import * as link from "./route/link.ts";
+import { RTNLGRP_LINK } from "./route/uapi.ts";
 import { type Namespaces, netnsTest, runInNetns } from "../testing/netns.ts";
 
 const WANTED = parseIp("10.5.0.2");
@@ -17,6 +19,13 @@ function listen(netns: Netns): ArpSocket & { readonly mac: Mac } {
 function connect({ host, container }: Namespaces): void {
   runInNetns(host, "ip", "link", "add", "eth0", "up", "type", "veth", "peer", "name", "eth0", "netns", container.path);
   runInNetns(container, "ip", "link", "set", "eth0", "up");
+  for (const netns of [host, container]) {
+    link.awaitOperational(
+      netns.route,
+      link.get(netns.route, "eth0"),
+      () => netns.run<Netlink>(() => openNetlink(NETLINK_ROUTE, [RTNLGRP_LINK])),
+    );
+  }
 }
 
 netnsTest("an address that nobody has is free, one that the kernel at the other end has is claimed by it", (both) => {

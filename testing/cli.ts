@@ -55,7 +55,7 @@ export function newCliSandboxes() {
       cwd: root,
       env: { PATH: process.env.PATH!, ...env },
       stdin: stdin === undefined ? "ignore" : Buffer.from(stdin),
-      timeout: 20_000,
+      timeout: 50_000,
     });
     return { exitCode, stdout: stdout.toString(), stderr: stderr.toString() };
   };

@@ -416,3 +416,17 @@ export function workingConfig(type: string, node: ConformanceNode): WorkingConfi
   if (make) return make(node);
   throw new Error(`Cannot test plugin "${type}": say in WORKING with what configuration it works`);
 }
+
+/** The status of a command that has to wait. */
+export const WAITS = 200;
+/** The function `beside` of a shell script: runs a command to its end, or until it waits for a lock; then it is ended. */
+export const BESIDE = `beside() {
+  "$@" >&2 &
+  until grep -q -- "-> FLOCK .* $! " /proc/locks; do
+    case $(cut -d " " -f 3 "/proc/$!/stat" 2>&-) in Z | "") wait $!; return ;; esac
+    sleep 0.01
+  done
+  kill $!
+  wait $!
+  return ${WAITS}
+}`;

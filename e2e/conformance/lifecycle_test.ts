@@ -3,11 +3,13 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { CNI_PROGRAM, pluginLink } from "../../testing/binary.ts";
 import {
+  BESIDE,
   hostLocalConfig,
   newConformanceNode,
   newRuntimeSandbox,
   SUPPORTED_PLUGINS,
   twoPluginNetwork,
+  WAITS,
   workingConfig,
 } from "../../testing/conformance.ts";
 
@@ -24,13 +26,13 @@ test("LIF-05 commands for one container do not run in parallel", () => {
   using node = newConformanceNode();
   const { directory, container } = node;
   const list = node.file({ cniVersion: "1.1.0", name: "web", plugins: [{ type: "p" }] });
-  // A plugin that calls the runtime once more, for its own container and for another: who has to wait is ended by timeout(1), with 124.
+  // A plugin that calls the runtime once more, for its own container and for another.
   const beside = (id: string) =>
-    `timeout 0.5 ${CNI_PROGRAM} run del ${list} --container-id ${id} --cache-dir ${directory}/cache ` +
-    `--plugin-dir ${directory}/bin >&2; echo ${id} $? >>"$0.ended"`;
-  node.program("p", `[ "$CNI_COMMAND" != ADD ] || { ${beside("c1")}; ${beside("c2")}; echo "{}"; }`);
+    `beside ${CNI_PROGRAM} run del ${list} --container-id ${id} --cache-dir ${directory}/cache ` +
+    `--plugin-dir ${directory}/bin; echo ${id} $? >>"$0.ended"`;
+  node.program("p", `${BESIDE}\n[ "$CNI_COMMAND" != ADD ] || { ${beside("c1")}; ${beside("c2")}; echo "{}"; }`);
   expect(node.run("add", list, container.path, "--container-id", "c1").exitCode).toBe(0);
-  expect(readFileSync(join(directory, "bin/p.ended"), "utf8")).toBe("c1 124\nc2 0\n");
+  expect(readFileSync(join(directory, "bin/p.ended"), "utf8")).toBe(`c1 ${WAITS}\nc2 0\n`);
 });
 
 test("LIF-07 plugins called at the same time for different containers do not give one address twice", async () => {

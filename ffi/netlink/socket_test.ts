@@ -5,7 +5,7 @@ import * as link from "../route/link.ts";
 import { netnsTest } from "../../testing/netns.ts";
 import { message, NLM_F_ACK, type Operation } from "./message.ts";
 import { acknowledgement, lossySocket, recordingSocket } from "../../testing/netlink.ts";
-import { dump, exchange, execute, executeAll, query, request } from "./socket.ts";
+import { dump, exchange, execute, executeAll, type Netlink, query, request } from "./socket.ts";
 
 const spec = message("sample", struct({ family: u8, pad1: u8, pad2: u8, pad3: u8 }), () => ({
   name: [1, cstr],
@@ -85,23 +85,37 @@ test("executeAll() sends them all and reports the first of several refusals, by 
   expect(nl.sent).toHaveLength(3);
 });
 
+/** A socket that notes where it waited for what did not come. */
+function listening(route: Netlink): { readonly nl: Netlink; readonly silences: unknown[] } {
+  const silences: unknown[] = [];
+  const nl: Netlink = {
+    ...route,
+    receive(wait) {
+      const datagram = route.receive(wait);
+      if (wait && !datagram) silences.push("waited");
+      return datagram;
+    },
+  };
+  return { nl, silences };
+}
+
 netnsTest("what the kernel says of many things at once is read before the socket is full", ({ host }) => {
   const found = link.getAll(host.route, Array(2000).fill("lo"));
   expect(found.map(({ index }) => index)).toEqual(Array(2000).fill(1));
   // Each is refused, though nobody asked for its acknowledgement.
   const absent = Array.from({ length: 2000 }, (_, i) => link.setUpRequest(i + 100));
-  const started = performance.now();
-  expect(() => executeAll(host.route, absent)).toThrow("No such device (ENODEV");
-  expect(performance.now() - started).toBeLessThan(2000);
+  const { nl, silences } = listening(host.route);
+  expect(() => executeAll(nl, absent)).toThrow("No such device (ENODEV");
+  expect(silences).toEqual([]);
 });
 
 netnsTest("that answers were lost is said at once, and as such", ({ host }) => {
   const OK = link.setUpRequest(1);
-  const started = performance.now();
-  expect(() => exchange(host.route, Array(5000).fill({ ...OK, flags: NLM_F_ACK }), () => {})).toThrow(
+  const { nl, silences } = listening(host.route);
+  expect(() => exchange(nl, Array(5000).fill({ ...OK, flags: NLM_F_ACK }), () => {})).toThrow(
     "Cannot carry out RTM_NEWLINK: No buffer space available (ENOBUFS, Answers were lost: more came at once than the",
   );
-  expect(performance.now() - started).toBeLessThan(2000);
+  expect(silences).toEqual([]);
   expect(link.get(host.route, "lo").index).toBe(1);
 });
 

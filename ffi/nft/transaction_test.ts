@@ -140,26 +140,26 @@ netnsTest(
   ({ host: { nft: nl } }) => {
     withSet(nl);
     const elements = Array.from({ length: 8000 }, (_, i) => key(`10.1.${i >> 8}.${i & 255}`));
-    let answers = 0;
+    let answers = 0, silences = 0;
     const counting: Netlink = {
       ...nl,
       receive(wait) {
         const found = nl.receive(wait);
         if (found) answers++;
+        else if (wait) silences++;
         return found;
       },
     };
     transaction(counting).addElements(TABLE, "s", elements).commit();
     expect(answers).toBe(1);
     // More refusals than the socket keeps: those that are lost come behind the first.
-    const started = performance.now();
-    const error = refusal(nl, (tx) => {
+    const error = refusal(counting, (tx) => {
       for (let i = 0; i < 8000; i++) tx.deleteRule(TABLE, i < 10 ? "x" : "y", 7n);
       return tx;
     });
     expect(error.message).toStartWith('Cannot delete rule 7 of chain "x" of table "t": ');
     expect(error.index).toBe(1);
-    expect(performance.now() - started).toBeLessThan(2000);
+    expect(silences).toBe(0);
     expect(nft.listElements(nl, TABLE, "s")).toHaveLength(8001);
   },
 );

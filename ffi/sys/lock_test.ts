@@ -83,7 +83,7 @@ test("files of one number on two file systems are told apart", () => {
   const code = `import { lockFile } from "${import.meta.dir}/lock.ts";
     try { lockFile("${second}/lock", { timeoutMs: 20 }) } catch (error) { console.log(error.message) }`;
   const argv = ["unshare", "-m", "sh", "-ec", script, process.execPath, code];
-  const [pid, message] = Bun.spawnSync(argv, { stdin: "ignore", timeout: 20_000 }).stdout.toString().split("\n");
+  const [pid, message] = Bun.spawnSync(argv, { stdin: "ignore", timeout: 50_000 }).stdout.toString().split("\n");
   expect(message).toBe(`Cannot lock "${second}/lock": it is held by process ${pid} ("sleep")`);
 });
 
@@ -91,7 +91,7 @@ test("who waits gets the lock when it is given up, without asking again and agai
   const path = join(directory, "given");
   const log = join(directory, "trace");
   const lock = lockFile(path, { timeoutMs: 0 });
-  const code = `import { lockFile } from "${import.meta.dir}/lock.ts"; lockFile("${path}", { timeoutMs: 20_000 });`;
+  const code = `import { lockFile } from "${import.meta.dir}/lock.ts"; lockFile("${path}", { timeoutMs: 50_000 });`;
   const child = Bun.spawn(["strace", "-f", "-o", log, "-e", "trace=flock", process.execPath, "-e", code], {
     stderr: "inherit",
   });
@@ -108,7 +108,7 @@ test.each(["EPERM", "EAGAIN"])("where there are no timers (%s) it waits all the 
   const script = `import { lockFile } from "${import.meta.dir}/lock.ts";
     try { lockFile("${path}", { timeoutMs: 40 }) } catch (error) { console.log(error.message) }
     process.kill(${other.pid}, 0); console.log("waiting"); Bun.spawnSync(["pkill", "-KILL", "-P", "${other.pid}"]);
-    lockFile("${path}", { timeoutMs: 20_000 }); console.log("locked");`;
+    lockFile("${path}", { timeoutMs: 50_000 }); console.log("locked");`;
   const strace = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", `inject=timer_create:error=${code}`];
   const { stdout } = Bun.spawnSync([...strace, process.execPath, "-e", script]);
   expect(stdout.toString()).toMatch(/^Cannot lock .* is held by process \d+ \("flock"\)\nwaiting\nlocked\n$/);

@@ -13,7 +13,7 @@ const COUNT = 64;
 async function waiters(path: string, count: number): Promise<void> {
   const { ino } = statSync(path);
   const isWaiting = new RegExp(`-> FLOCK .*:${ino} `, "g");
-  const deadline = performance.now() + 20_000;
+  const deadline = performance.now() + 50_000;
   while ((readFileSync("/proc/locks", "utf8").match(isWaiting)?.length ?? 0) < count) {
     if (performance.now() > deadline) throw new Error(`${count} do not wait`);
     await Bun.sleep(1);

@@ -1,5 +1,6 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
+import { processorMs } from "../../testing/fuzz.ts";
 import { ipFromBytes, parseIp } from "../../ffi/address.ts";
 import { ConfigError } from "../../spec/error.ts";
 import {
@@ -120,10 +121,10 @@ test("rangeSet refuses some ranges just if two of them overlap, in whatever orde
 
 test("rangeSet and refuseOverlaps() take 20,000 ranges in a moment", () => {
   const fields = Array.from({ length: 20_000 }, (_, i) => ({ subnet: `10.${i >> 8}.${i & 255}.0/24` }));
-  const started = performance.now();
+  const started = processorMs();
   refuseRangeOverlaps([set(...fields), set({ subnet: "fd00::/64" })]);
   // Compared pair by pair it was more than a minute.
-  expect(performance.now() - started).toBeLessThan(10_000);
+  expect(processorMs() - started).toBeLessThan(10_000);
 });
 
 test("refuseOverlaps() names both sets", () => {

@@ -1,5 +1,6 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
+import { processorMs } from "../../testing/fuzz.ts";
 import { formatHolder, validHolderFilter } from "./inventory.ts";
 
 const text = fc.string({ unit: fc.constantFrom("a", "b", "ü", "😀"), minLength: 1, maxLength: 3 });
@@ -20,8 +21,8 @@ test("a reservation is spared that is an attachment on the list, or could be the
 test("tens of thousands are told apart in no time", () => {
   const named = (i: number, mark: string) => ({ containerId: `${i * 7919 % 50_000}${mark}`, ifname: "eth0" });
   const numbers = Array.from({ length: 50_000 }, (_, i) => i);
-  const started = performance.now();
+  const started = processorMs();
   const lives = validHolderFilter(numbers.map((i) => named(i, "x")));
   expect(numbers.filter((i) => lives({ holder: named(i, "y"), bootTag: 0 }))).toEqual([]);
-  expect(performance.now() - started).toBeLessThan(2000);
+  expect(processorMs() - started).toBeLessThan(2000);
 });

@@ -306,8 +306,10 @@ sbrTest(
   "one at a time chooses tables in a namespace: who comes second takes the next",
   ({ run, container, directory }) => {
     const ready = `${directory}/ready`;
-    // It lets go long after we have begun to wait; did we not wait, the table would be ours already.
-    const script = `exec 9<"$0"; flock 9; : >"$1"; sleep 0.3; ip rule add from 10.9.9.9 lookup 100`;
+    // It takes the table once we wait; did we not wait, the table would be ours already, and nobody would let it go on.
+    const script = `exec 9<"$0"; flock 9; : >"$1"
+      until grep -q -- "-> FLOCK .*:$(stat -L -c %i "$0") " /proc/locks; do sleep 0.01; done
+      ip rule add from 10.9.9.9 lookup 100`;
     const holder = container.run(() =>
       Bun.spawn(["sh", "-ec", script, container.path, ready], { stdio: [null, null, null] })
     );

@@ -25,8 +25,12 @@ const FILE_TIMEOUT_MS = 600_000;
 
 /** How many files run at once: most of what they do is waiting for the kernel, and each makes namespaces of its own. */
 const LANE_COUNT = 2;
-/** What measures a rate, or counts pages of memory, has nothing beside it. */
-const EXCLUSIVE_FILES: readonly string[] = ["e2e/budget_test.ts", "plugins/bandwidth/throughput_test.ts"];
+/** What measures a rate, counts pages of memory or sets the clock has nothing beside it. */
+const EXCLUSIVE_FILES: readonly string[] = [
+  "e2e/budget_test.ts",
+  "plugins/bandwidth/throughput_test.ts",
+  "plugins/host_local/clock_vm_test.ts",
+];
 
 const total = { passed: 0, failed: 0 };
 const skipped: string[] = [];
@@ -164,11 +168,20 @@ async function runAll(filters: readonly string[], flags: readonly string[], scra
     total.failed++;
   }
   const hostFiles = chosen.filter((path) => !isForVmOnly(path));
-  const jobs = hostFiles.filter((path) => !EXCLUSIVE_FILES.includes(path)).map((file): Job => (laneDirectory) =>
-    runFile(file, flags, laneDirectory)
+  await runFiles(
+    hostFiles,
+    flags,
+    scratch,
+    inVm.length > 0 ? [(laneDirectory) => runInVm(inVm, flags, laneDirectory)] : [],
   );
-  await runInLanes(inVm.length > 0 ? [(laneDirectory) => runInVm(inVm, flags, laneDirectory), ...jobs] : jobs, scratch);
-  for (const file of hostFiles) if (EXCLUSIVE_FILES.includes(file)) await runFile(file, flags, scratch);
+}
+
+/** Runs files on the machine that this process is on. @param first what else there is to do */
+async function runFiles(files: readonly string[], flags: readonly string[], scratch: string, first?: readonly Job[]) {
+  const inVm = first === undefined;
+  const jobOf = (file: string): Job => (own) => runFile(file, flags, own, inVm);
+  await runInLanes([...first ?? [], ...files.filter((path) => !EXCLUSIVE_FILES.includes(path)).map(jobOf)], scratch);
+  for (const file of files) if (EXCLUSIVE_FILES.includes(file)) await jobOf(file)(scratch);
 }
 
 async function main(argv: readonly string[]): Promise<number> {
@@ -179,9 +192,8 @@ async function main(argv: readonly string[]): Promise<number> {
   const flags = firstFlag < 0 ? [] : rest.slice(firstFlag);
   const scratch = mkdtempSync(join(tmpdir(), "cni-test-"));
   process.on("exit", () => rmSync(scratch, { recursive: true, force: true }));
-  if (inVm) {
-    await runInLanes(files.map((file): Job => (laneDirectory) => runFile(file, flags, laneDirectory, true)), scratch);
-  } else await runAll(files, flags, scratch);
+  if (inVm) await runFiles(files, flags, scratch);
+  else await runAll(files, flags, scratch);
   return summary(inVm);
 }
 
