@@ -12,9 +12,9 @@ import firewall from "../plugins/firewall/plugin.ts";
 import { withoutSystemBus } from "../testing/firewall.ts";
 import hostLocal from "../plugins/host_local/plugin.ts";
 import macvlan from "../plugins/macvlan/plugin.ts";
-import type { Invoker, PluginRequest, PluginResponse } from "../plugins/lib/protocol/delegate.ts";
-import type { AnyPlugin, HostContext } from "../plugins/lib/protocol/serve.ts";
-import { builtinBatchInvoker } from "../plugins/lib/protocol/serve_batch.ts";
+import type { PluginRequest, PluginResponse } from "../plugins/lib/protocol/delegate.ts";
+import type { AnyPlugin } from "../plugins/lib/protocol/serve.ts";
+import { newHostContext } from "../testing/plugin_call.ts";
 import portmap from "../plugins/portmap/plugin.ts";
 import ptp from "../plugins/ptp/plugin.ts";
 import staticIpam from "../plugins/static/plugin.ts";
@@ -73,33 +73,29 @@ function newBench(scope: DisposableStack): Bench {
     tuning: tuning("/nonexistent"),
   };
   const ended = new Set<string>();
-  const kernel: HostContext = {
-    host: watched(host, sent),
-    // The number in the path of one that ended is soon that of another file.
-    openNetns: (path) => {
-      if (ended.has(path)) throw new NetnsError(path, "there is no such file", true);
-      return openNetns(path);
-    },
-    invoker: () => invoker,
-    log: (message) => void log.push(message),
-  };
-  const ours = builtinBatchInvoker((type) => builtIn[type], kernel);
   const program = (type: string, { command, env, stdin }: PluginRequest): PluginResponse => {
     programs.push(`${type} ${command} ${env.CNI_CONTAINERID}`);
     const { prevResult = { cniVersion: "1.1.0", ips: [{ address: "10.9.0.2/24" }] } } = JSON.parse(stdin);
     return answers[`${type} ${command} ${env.CNI_CONTAINERID}`] ??
       { exitCode: 0, stdout: command === "ADD" ? JSON.stringify(prevResult) : "" };
   };
-  const invoker: Invoker = {
-    ...ours,
-    invoke: (type, request) => (type in builtIn ? ours.invoke(type, request) : program(type, request)),
-  };
+  const context = newHostContext({
+    host: watched(host, sent),
+    // The number in the path of one that ended is soon that of another file.
+    openNetns: (path) => {
+      if (ended.has(path)) throw new NetnsError(path, "there is no such file", true);
+      return openNetns(path);
+    },
+    findPlugin: (type) => builtIn[type],
+    programs: program,
+    log,
+  });
   const runtime: RuntimeContext = {
-    invoker,
+    invoker: context.invoker([]),
     pluginDirectories: [],
     cacheDirectory: join(directory, "cache"),
     env: {},
-    log: kernel.log,
+    log: context.log,
   };
   const living = new Set<Netns>();
   scope.defer(() => living.forEach((each) => each[Symbol.dispose]()));

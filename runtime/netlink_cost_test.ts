@@ -8,13 +8,14 @@ import type { Cidr } from "../ffi/address.ts";
 import { createNetns } from "../ffi/netns.ts";
 import type { NetlinkCounts } from "../testing/netlink_counts.ts";
 import { addMasquerade } from "../plugins/lib/ruleset/masquerade.ts";
-import { type AnyPlugin, type HostContext, serve } from "../plugins/lib/protocol/serve.ts";
+import type { AnyPlugin, HostContext } from "../plugins/lib/protocol/serve.ts";
 import firewall from "../plugins/firewall/plugin.ts";
 import portmap from "../plugins/portmap/plugin.ts";
 import { loadPlugins } from "../plugins/registry.ts";
 import { parseNetworkConfigList } from "../spec/network_config_list.ts";
 import * as runtime from "./operations.ts";
 import { newCountingHost } from "../testing/counting_host.ts";
+import { callPlugin, newRequest } from "../testing/plugin_call.ts";
 
 await loadPlugins();
 
@@ -51,27 +52,19 @@ function chainIn(directory: string) {
 }
 
 /** Gives the host the rules of a container that has no interface. */
-function addRules(surroundings: HostContext, number: number): void {
+function addRules(context: HostContext, number: number): void {
   const address = `10.66.${128 + (number >> 8)}.${number & 255}/16`;
   const owner = { network: NAME, containerId: `p${number}`, ifname: "eth0" };
-  addMasquerade(surroundings.host.nft, owner, [address as Cidr]);
+  addMasquerade(context.host.nft, owner, [address as Cidr]);
   for (const plugin of [portmap, firewall] as AnyPlugin[]) {
     const config = {
       cniVersion: "1.0.0",
       name: NAME,
-      type: plugin.name,
       runtimeConfig: { portMappings: portsOf(number) },
       prevResult: { cniVersion: "1.0.0", ips: [{ address }] },
     };
-    const env = {
-      CNI_CONTAINERID: owner.containerId,
-      CNI_IFNAME: "eth0",
-      CNI_NETNS: "/unseen",
-      CNI_PATH: "/nonexistent",
-    };
-    const request = { command: "ADD", env, stdin: JSON.stringify(config) } as const;
-    const { exitCode, stdout } = serve({ ...plugin, ignoresNetns: true }, request, surroundings);
-    if (exitCode !== 0) throw new Error(stdout);
+    const request = newRequest(plugin.name, "ADD", config, { containerId: owner.containerId, netns: "/unseen" });
+    callPlugin({ ...plugin, ignoresNetns: true }, request, context);
   }
 }
 

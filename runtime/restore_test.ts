@@ -3,12 +3,12 @@ import { expect, test } from "bun:test";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createNetns, type Netns, openNetns } from "../ffi/netns.ts";
+import { createNetns, type Netns } from "../ffi/netns.ts";
 import { getGenerationId } from "../ffi/nft/objects.ts";
 import { runInNetns } from "../testing/netns.ts";
 import { newUdpClient, NO_ANSWER_TIMEOUT_MS, requestTcp, requestUdp, serveTcp, serveUdp } from "../testing/traffic.ts";
 import { withoutSystemBus } from "../testing/firewall.ts";
-import { builtinInvoker, type HostContext } from "../plugins/lib/protocol/serve.ts";
+import { newHostContext } from "../testing/plugin_call.ts";
 import { type BridgeNetwork, bridgeNetworkTest } from "../testing/bridge_network.ts";
 import { findPlugin, loadPlugins } from "../plugins/registry.ts";
 import { CniError } from "../spec/error.ts";
@@ -54,25 +54,19 @@ function newBench({ host, outside }: BridgeNetwork, resources: DisposableStack):
   const directory = mkdtempSync(join(tmpdir(), "cni-restore-"));
   resources.defer(() => rmSync(directory, { recursive: true }));
   const log: string[] = [];
-  const kernel: HostContext = {
+  const context = newHostContext({
     host,
-    openNetns,
-    invoker: () => builtinInvoker(findPlugin, kernel),
-    log: (message) => void log.push(message),
-  };
-  const builtIn = builtinInvoker((type) => type === "foreign" ? undefined : findPlugin(type), kernel);
+    findPlugin,
+    // A program that is no plugin of ours, such as "foreign".
+    programs: (_, { stdin }) => ({ exitCode: 0, stdout: JSON.stringify(JSON.parse(stdin).prevResult) }),
+    log,
+  });
   const runtime: RuntimeContext = {
-    invoker: {
-      ...builtIn,
-      invoke: (type, request) =>
-        type === "foreign"
-          ? { exitCode: 0, stdout: JSON.stringify(JSON.parse(request.stdin).prevResult) }
-          : builtIn.invoke(type, request),
-    },
+    invoker: context.invoker([]),
     pluginDirectories: [],
     cacheDirectory: directory,
     env: {},
-    log: kernel.log,
+    log: context.log,
   };
   let subnets = 0;
   return {
@@ -92,7 +86,7 @@ function newBench({ host, outside }: BridgeNetwork, resources: DisposableStack):
       const parameters = { containerId, ifname, netns: netns.path, capabilityArgs: { portMappings } };
       return { netns, result: addNetworkList(runtime, list, parameters) };
     },
-    restore: (network) => restoreAttachments(runtime, kernel, network),
+    restore: (network) => restoreAttachments(runtime, context, network),
     check(list, containerId) {
       try {
         checkNetworkList(runtime, list, { containerId, ifname: "eth0" });
@@ -467,9 +461,9 @@ restoreTest("a container on two networks has its port over the first again, and 
 test("without a cache there is nothing to restore", () => {
   using resources = new DisposableStack();
   const host = resources.use(createNetns());
-  const kernel: HostContext = { host, openNetns, invoker: () => builtinInvoker(findPlugin, kernel), log: () => {} };
+  const context = newHostContext({ host, findPlugin });
   const cacheDirectory = "/nonexistent/cache";
-  const runtime = { invoker: kernel.invoker([]), pluginDirectories: [], cacheDirectory, env: {}, log: () => {} };
-  expect(restoreAttachments(runtime, kernel)).toEqual({ tables: [], attachments: [], problems: [] });
+  const runtime = { invoker: context.invoker([]), pluginDirectories: [], cacheDirectory, env: {}, log: () => {} };
+  expect(restoreAttachments(runtime, context)).toEqual({ tables: [], attachments: [], problems: [] });
   expect(runInNetns(host, "nft", "list", "ruleset")).toBe("");
 });

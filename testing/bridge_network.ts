@@ -11,19 +11,13 @@
  */
 import { test } from "bun:test";
 import { type Cidr, type Ip, parseCidr, parseIp } from "../ffi/address.ts";
-import { createNetns, type Netns, openNetns } from "../ffi/netns.ts";
+import { createNetns, type Netns } from "../ffi/netns.ts";
 import { runInNetns } from "./netns.ts";
-import { CniError } from "../spec/error.ts";
 import type { Result } from "../spec/result.ts";
 import type { CniCommand } from "../spec/version.ts";
 import type { PluginRequest } from "../plugins/lib/protocol/delegate.ts";
-import {
-  type AnyPlugin,
-  builtinInvoker,
-  type HostContext,
-  restoreRules,
-  serve,
-} from "../plugins/lib/protocol/serve.ts";
+import type { AnyPlugin } from "../plugins/lib/protocol/serve.ts";
+import { callPlugin, newHostContext, newRequest, restorePlugin } from "./plugin_call.ts";
 
 export interface BridgeContainer {
   readonly netns: Netns;
@@ -81,18 +75,13 @@ function buildBridgeNetwork(resources: DisposableStack): BridgeNetwork {
   );
   run(outside, "ip addr add 192.0.2.2/24 dev eth0; ip addr add 2001:db8::2/64 dev eth0 nodad; ip link set eth0 up");
   const log: string[] = [];
-  const surroundings: HostContext = {
-    host,
-    openNetns,
-    invoker: () => builtinInvoker(() => undefined, surroundings),
-    log: (message) => void log.push(message),
-  };
+  const context = newHostContext({ host, log });
   return {
     host,
     outside,
     log,
-    call: (...all) => callPlugin(surroundings, ...all),
-    restore: (plugin, ...all) => restoreRules(plugin, requestFor(plugin, "ADD", ...all), surroundings),
+    call: (plugin, ...all) => callPlugin(plugin, requestFor(plugin, ...all), context),
+    restore: (plugin, ...all) => restorePlugin(plugin, requestFor(plugin, "ADD", ...all), context),
     container(n) {
       const netns = resources.use(createNetns());
       run(netns, WITHOUT_DAD);
@@ -110,33 +99,18 @@ function buildBridgeNetwork(resources: DisposableStack): BridgeNetwork {
   };
 }
 
-function callPlugin(
-  surroundings: HostContext,
-  plugin: AnyPlugin,
-  verb: CniCommand,
-  config: object,
-  call?: BridgeNetworkCall,
-): unknown {
-  const { exitCode, stdout } = serve(plugin, requestFor(plugin, verb, config, call), surroundings);
-  const answer = stdout === "" ? undefined : JSON.parse(stdout);
-  if (exitCode === 0) return answer;
-  throw new CniError(answer.code, answer.msg, answer.details ? { details: answer.details } : {});
-}
-
 function requestFor(
   plugin: AnyPlugin,
   verb: CniCommand,
   config: object,
-  { container, containerId = "c1", ifname = "eth0", prevResult = container?.result }: BridgeNetworkCall = {},
+  { container, containerId, ifname, prevResult = container?.result }: BridgeNetworkCall = {},
 ): PluginRequest {
-  const env = {
-    CNI_CONTAINERID: containerId,
-    CNI_IFNAME: ifname,
-    CNI_NETNS: container?.netns.path ?? "",
-    CNI_PATH: "/nonexistent",
-  };
-  const document = { cniVersion: "1.1.0", name: "web", type: plugin.name, ...prevResult && { prevResult }, ...config };
-  return { command: verb, env, stdin: JSON.stringify(document) };
+  const document = { name: "web", ...prevResult && { prevResult }, ...config };
+  return newRequest(plugin.name, verb, document, {
+    netns: container?.netns ?? null,
+    ...containerId !== undefined && { containerId },
+    ...ifname !== undefined && { ifname },
+  });
 }
 
 /** A test in a network of its own. */

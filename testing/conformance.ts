@@ -9,13 +9,13 @@
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createNetns, type Netns, openNetns } from "../ffi/netns.ts";
+import { createNetns, type Netns } from "../ffi/netns.ts";
 import { NetlinkError } from "../ffi/netlink/error.ts";
 import * as link from "../ffi/route/link.ts";
 import { type Namespaces, newNamespaces, runInNetns } from "./netns.ts";
 import type { PluginRequest, PluginResponse } from "../plugins/lib/protocol/delegate.ts";
 import { awaitLinkOperational } from "../plugins/lib/links/interface.ts";
-import { type AnyPlugin, builtinInvoker, type HostContext, serve } from "../plugins/lib/protocol/serve.ts";
+import type { AnyPlugin, HostContext } from "../plugins/lib/protocol/serve.ts";
 import { findPlugin, loadPlugins, pluginNames } from "../plugins/registry.ts";
 import type { Attachment } from "../spec/plugin_config.ts";
 import { CniError } from "../spec/error.ts";
@@ -23,6 +23,7 @@ import { type NetworkConfigList, parseNetworkConfigList } from "../spec/network_
 import type { Result } from "../spec/result.ts";
 import { gcNetworkList } from "../runtime/gc.ts";
 import * as runtime from "../runtime/operations.ts";
+import { newHostContext, newRequest, requestText, respond } from "./plugin_call.ts";
 import { CNI_PROGRAM, type FinishedProcess, pluginLink, runPlugin } from "./binary.ts";
 
 await loadPlugins();
@@ -131,16 +132,6 @@ function resultWithOneMoreIp({ command, stdin }: PluginRequest): PluginResponse 
   return { exitCode: 0, stdout: JSON.stringify({ cniVersion: "1.1.0", ips: [...ips, { address }] }) };
 }
 
-/** What a call that must fail was refused with. */
-export function errorOfCall(call: () => unknown): CniError {
-  try {
-    call();
-  } catch (error) {
-    return CniError.from(error);
-  }
-  throw new Error("Expected an error, and there was none");
-}
-
 /** Who is to be attached, and how a plugin is told. */
 export interface NodeCallOptions {
   readonly containerId?: string;
@@ -192,12 +183,7 @@ export function newConformanceNode(extraPlugins: readonly AnyPlugin[] = []): Con
   for (const folder of ["bin", "bin2"]) mkdirSync(join(directory, folder));
   const log: string[] = [];
   const findTestPlugin = (name: string) => extraPlugins.find((folder) => folder.name === name) ?? findPlugin(name);
-  const context: HostContext = {
-    host: namespaces.host,
-    openNetns,
-    invoker: () => builtinInvoker(findTestPlugin, context),
-    log: (message) => void log.push(message),
-  };
+  const context = newHostContext({ host: namespaces.host, findPlugin: findTestPlugin, log });
   const variables = variablesFor(directory, namespaces.container);
   return {
     ...namespaces,
@@ -225,21 +211,13 @@ function variablesFor(directory: string, container: Netns): Variables {
   });
 }
 
-function requestText(type: string, config: object): string {
-  return JSON.stringify({ cniVersion: "1.1.0", name: "net", type, ...config });
-}
-
 function pluginCalls(
   context: HostContext,
   find: (name: string) => AnyPlugin | undefined,
   variables: Variables,
 ): Pick<ConformanceNode, "call" | "succeed" | "fail"> {
   const call: ConformanceNode["call"] = (type, verb, config, options) =>
-    serve(
-      find(type)!,
-      { command: verb, env: variables(verb, options), stdin: requestText(type, config) },
-      context,
-    );
+    respond(find(type)!, newRequest(type, verb, config, { env: variables(verb, options) }), context);
   return {
     call,
     succeed(...args) {

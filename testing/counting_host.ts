@@ -8,7 +8,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createNetns, type Netns, openNetns } from "../ffi/netns.ts";
 import { countingNetns, type NetlinkCounts } from "./netlink_counts.ts";
-import { builtinInvoker, type HostContext } from "../plugins/lib/protocol/serve.ts";
+import type { HostContext } from "../plugins/lib/protocol/serve.ts";
+import { newHostContext } from "./plugin_call.ts";
 import { findPlugin } from "../plugins/registry.ts";
 import type { RuntimeContext } from "../runtime/operations.ts";
 
@@ -33,20 +34,19 @@ export function newCountingHost(resources: DisposableStack): CountingHost {
   const zero = { sends: 0, messages: 0, dumps: 0, received: 0 };
   const counts: NetlinkCounts = { ...zero };
   const host = resources.use(createNetns());
-  const context: HostContext = {
+  const context = newHostContext({
     host: countingNetns(host, counts),
     openNetns: (path) => countingNetns(openNetns(path), counts),
-    invoker: () => invoker,
-    log: (message) => void log.push(message),
-  };
-  const invoker = builtinInvoker(findPlugin, context);
+    findPlugin,
+    log,
+  });
   const cacheDirectory = join(directory, "cache");
   return {
     host,
     directory,
     log,
     context,
-    runtime: { invoker, pluginDirectories: [], cacheDirectory, env: {}, log: context.log },
+    runtime: { invoker: context.invoker([]), pluginDirectories: [], cacheDirectory, env: {}, log: context.log },
     measure(call) {
       Object.assign(counts, zero);
       host.run(call);

@@ -8,10 +8,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Netns } from "../ffi/netns.ts";
 import hostLocal from "../plugins/host_local/plugin.ts";
-import { serve } from "../plugins/lib/protocol/serve.ts";
-import { CniError } from "../spec/error.ts";
 import type { Result } from "../spec/result.ts";
 import type { CniCommand } from "../spec/version.ts";
+import { callPlugin, newHostContext, newRequest } from "./plugin_call.ts";
 
 export interface HostLocalCallOptions {
   readonly id?: string;
@@ -55,35 +54,23 @@ export function newHostLocalNetwork(
 ): HostLocalNetwork {
   const directory = join(dataDir, "net");
   const log: string[] = [];
-  const call: HostLocalNetwork["call"] = (verb, { id = "c1", ifname = "eth0", args = "", ...options } = {}) => {
-    const env = { CNI_CONTAINERID: id, CNI_IFNAME: ifname, CNI_NETNS: "/netns", CNI_ARGS: args };
-    const document = {
-      cniVersion: "1.1.0",
-      name: "net",
+  const context = newHostContext({
+    host: { identity: "host" } as Netns,
+    openNetns: (path) => ({ path, identity: "container", [Symbol.dispose]() {} }) as Netns,
+    log,
+  });
+  const call: HostLocalNetwork["call"] = (verb, options = {}) => {
+    const { id: containerId = "c1", ifname = "eth0", args = "", snapshotTime } = options;
+    const config = {
       type: "bridge",
       ipam: { type: "host-local", dataDir, ...ipam, ...options.ipam },
       ...options.config,
     };
-    const { snapshotTime } = options;
-    const request = {
-      command: verb,
-      env,
-      stdin: JSON.stringify(document),
+    const request = newRequest("host-local", verb, config, {
+      ...{ containerId, ifname, netns: "/netns", env: { CNI_ARGS: args } },
       ...snapshotTime !== undefined && { snapshotTime },
-    };
-    const { exitCode, stdout } = serve(hostLocal, request, {
-      host: { identity: "host" } as Netns,
-      openNetns: (path) => ({ path, identity: "container", [Symbol.dispose]() {} }) as Netns,
-      invoker: () => ({
-        invoke() {
-          throw new Error("it calls no other plugin");
-        },
-      }),
-      log: (message) => void log.push(message),
     });
-    const answer = stdout === "" ? {} : JSON.parse(stdout);
-    if (exitCode !== 0) throw new CniError(answer.code, answer.msg, { details: answer.details });
-    return answer;
+    return (callPlugin(hostLocal, request, context) ?? {}) as Result;
   };
   const names = () => listFileNames(directory);
   return {

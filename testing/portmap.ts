@@ -7,7 +7,6 @@ import type { Netns } from "../ffi/netns.ts";
 import { runInNetns } from "./netns.ts";
 import { serveTcp, serveUdp } from "./traffic.ts";
 import type { BridgeContainer } from "./bridge_network.ts";
-import { CniError } from "../spec/error.ts";
 
 export interface TestPortMapping {
   hostPort: number;
@@ -42,13 +41,3 @@ export function nftElements(host: Netns): string[] {
 }
 export const containerChains = (host: Netns): string[] =>
   [...nftListRuleset(host).matchAll(/chain (\S*-\S+)/g)].map(([, name]) => name!);
-
-export function portmapError(call: () => unknown): CniError {
-  try {
-    call();
-  } catch (error) {
-    if (error instanceof CniError) return error;
-    throw error;
-  }
-  throw new Error("the call succeeded");
-}

@@ -17,7 +17,8 @@ import type { IpConfig } from "../spec/result.ts";
 import { anything } from "../spec/schema.ts";
 import type { PluginResponse } from "../plugins/lib/protocol/delegate.ts";
 import { plugin } from "../plugins/lib/protocol/plugin.ts";
-import { type AnyPlugin, builtinInvoker, type HostContext, serve } from "../plugins/lib/protocol/serve.ts";
+import type { AnyPlugin } from "../plugins/lib/protocol/serve.ts";
+import { newHostContext, newRequest, respond } from "./plugin_call.ts";
 
 /** What a plugin is to do, on a host and a container of its own each time. */
 export interface RollbackCase {
@@ -124,16 +125,14 @@ function callerOf(
   fuse: FaultTrigger,
   asked: string[],
 ): FaultAftermath["call"] {
-  const surroundings: HostContext = {
+  const context = newHostContext({
     host: failingNetns(host, fuse),
     openNetns: (path) => failingNetns(openNetns(path), fuse),
-    invoker: () => builtinInvoker(() => isGiven(asked), surroundings),
-    log: () => {},
-  };
-  const stdin = JSON.stringify({ cniVersion: "1.1.0", name: "net", type: tested.name, ...config });
-  const env = { CNI_CONTAINERID: "c1", CNI_IFNAME: "eth0", CNI_NETNS: container.path };
+    findPlugin: () => isGiven(asked),
+  });
   return (command) => {
-    const { exitCode, stdout } = serve(tested, { command, env, stdin }, surroundings);
+    const request = newRequest(tested.name, command, config, { netns: container });
+    const { exitCode, stdout } = respond(tested, request, context);
     return { exitCode, stdout };
   };
 }

@@ -7,30 +7,16 @@ import { test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createNetns, type Netns, openNetns } from "../ffi/netns.ts";
+import { createNetns, type Netns } from "../ffi/netns.ts";
 import { type Namespaces, newNamespaces } from "./netns.ts";
 import { parsePluginResult } from "../plugins/lib/protocol/response.ts";
-import { CniError } from "../spec/error.ts";
 import type { Result } from "../spec/result.ts";
 import type { CniCommand, Version } from "../spec/version.ts";
-import type { PluginRequest } from "../plugins/lib/protocol/delegate.ts";
-import {
-  type AnyPlugin,
-  builtinInvoker,
-  type HostContext,
-  restoreRules,
-  serve,
-} from "../plugins/lib/protocol/serve.ts";
+import type { AnyPlugin } from "../plugins/lib/protocol/serve.ts";
+import { callPlugin, newHostContext, newRequest, type RequestParameters, restorePlugin } from "./plugin_call.ts";
 
-/** Who is to be attached. */
-export interface SandboxCallOptions {
-  readonly containerId?: string;
-  readonly ifname?: string;
-  /** The container's namespace; that of the sandbox unless told, none if `null`. */
-  readonly netns?: Netns | string | null;
-  /** Other CNI_* variables. */
-  readonly env?: Readonly<Record<string, string>>;
-}
+/** Who is to be attached; in the container of the sandbox unless told. */
+export type SandboxCallOptions = Omit<RequestParameters, "snapshotTime">;
 
 /** A host with one container, and the means to call plugins there. */
 export interface Sandbox extends Namespaces {
@@ -53,46 +39,29 @@ export function newSandbox(plugins: readonly AnyPlugin[]): Sandbox {
   const directory = mkdtempSync(join(tmpdir(), "cni-test-"));
   resources.defer(() => rmSync(directory, { recursive: true }));
   const log: string[] = [];
-  const surroundings: HostContext = {
+  const context = newHostContext({
     host: namespaces.host,
-    openNetns,
-    invoker: () => builtinInvoker((type) => plugins.find(({ name }) => name === type), surroundings),
-    log: (message) => void log.push(message),
-  };
-  const pathOf = (netns: SandboxCallOptions["netns"]) =>
-    netns === null ? "" : typeof netns === "string" ? netns : (netns ?? namespaces.container).path;
+    findPlugin: (type) => plugins.find(({ name }) => name === type),
+    log,
+  });
   const requestOf = (
+    plugin: AnyPlugin,
     command: CniCommand,
-    document: object,
-    { containerId = "c1", ifname = "eth0", netns, env = {} }: SandboxCallOptions,
-  ): PluginRequest => {
-    const variables = {
-      CNI_CONTAINERID: containerId,
-      CNI_IFNAME: ifname,
-      CNI_NETNS: pathOf(netns),
-      CNI_PATH: "",
-      ...env,
-    };
-    return { command, env: variables, stdin: JSON.stringify(document) };
-  };
-  const documentOf = (plugin: AnyPlugin, config: object) => {
-    return { cniVersion: "1.1.0", name: "test", type: plugin.name, ...config };
-  };
+    config: object,
+    { netns = namespaces.container, ...parameters }: SandboxCallOptions,
+  ) => newRequest(plugin.name, command, { name: "test", ...config }, { netns, ...parameters });
   return {
     ...namespaces,
     directory,
     log,
     newContainer: () => resources.use(createNetns()),
     restore: (plugin, config, options = {}) =>
-      restoreRules(plugin, requestOf("ADD", documentOf(plugin, config), options), surroundings),
+      restorePlugin(plugin, requestOf(plugin, "ADD", config, options), context),
     call(plugin, verb, config, options = {}) {
-      const document = documentOf(plugin, config);
-      const { exitCode, stdout } = serve(plugin, requestOf(verb, document, options), surroundings);
-      if (exitCode === 0) {
-        return verb === "ADD" ? parsePluginResult(stdout, plugin.name, document.cniVersion as Version) : {};
-      }
-      const { code, msg, details } = JSON.parse(stdout);
-      throw new CniError(code, msg, details ? { details } : {});
+      const document = callPlugin(plugin, requestOf(plugin, verb, config, options), context);
+      if (verb !== "ADD") return {};
+      const { cniVersion = "1.1.0" } = config as { readonly cniVersion?: Version };
+      return parsePluginResult(JSON.stringify(document), plugin.name, cniVersion);
     },
     [Symbol.dispose]: () => resources.dispose(),
   };

@@ -5,7 +5,6 @@ import { runInNetns } from "../../testing/netns.ts";
 import {
   ATTACHMENT_WITH_NETNS,
   bridgeTestConfig,
-  errorOfCall,
   hostLocalConfig,
   type JsonDocument,
   newConformanceNode,
@@ -13,6 +12,7 @@ import {
   portmapConfig,
   twoPluginNetwork,
 } from "../../testing/conformance.ts";
+import { errorOfCall } from "../../testing/plugin_call.ts";
 
 const links = (netns: Parameters<typeof runInNetns>[0]): string[] =>
   JSON.parse(runInNetns(netns, "ip", "-j", "link")).map((each: JsonDocument) => each.ifname).sort();

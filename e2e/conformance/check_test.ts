@@ -6,7 +6,6 @@ import {
   ATTACHMENT_WITH_NETNS,
   bridgeTestConfig,
   type ConformanceNode,
-  errorOfCall,
   type JsonDocument,
   newConformanceNode,
   newRuntimeSandbox,
@@ -15,6 +14,7 @@ import {
   twoPluginNetwork,
   workingConfig,
 } from "../../testing/conformance.ts";
+import { errorOfCall } from "../../testing/plugin_call.ts";
 
 const VERSIONS = ["0.4.0", "1.0.0", "1.1.0"];
 

@@ -8,7 +8,6 @@ import { VERSIONS } from "../../spec/version.ts";
 import { loadNetwork } from "../../runtime/load.ts";
 import {
   bridgeTestConfig,
-  errorOfCall,
   hostLocalConfig,
   type JsonDocument,
   newConformanceNode,
@@ -17,6 +16,7 @@ import {
   twoPluginNetwork,
   workingConfig,
 } from "../../testing/conformance.ts";
+import { errorOfCall } from "../../testing/plugin_call.ts";
 
 const parse = (list: object): NetworkConfigList => parseNetworkConfigList(JSON.stringify(list));
 const typesOf = ({ plugins }: NetworkConfigList) => plugins.map(({ type }) => type);

@@ -3,7 +3,8 @@ import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { formatResult, parseResult, stringifyResult } from "../../spec/result.ts";
 import { type Version, VERSIONS } from "../../spec/version.ts";
-import { errorOfCall, newConformanceNode, newRuntimeSandbox, twoPluginNetwork } from "../../testing/conformance.ts";
+import { newConformanceNode, newRuntimeSandbox, twoPluginNetwork } from "../../testing/conformance.ts";
+import { errorOfCall } from "../../testing/plugin_call.ts";
 
 const FORMS = { old: ["0.1.0", "0.2.0"], middle: ["0.3.0", "0.3.1", "0.4.0"], current: ["1.0.0", "1.1.0"] } as const;
 type Form = keyof typeof FORMS;

@@ -8,7 +8,6 @@ import {
   bridgeTestConfig,
   type ConformanceNode,
   earlierResult,
-  errorOfCall,
   hostLocalConfig,
   type JsonDocument,
   newConformanceNode,
@@ -18,6 +17,7 @@ import {
   twoPluginNetwork,
   workingConfig,
 } from "../../testing/conformance.ts";
+import { errorOfCall } from "../../testing/plugin_call.ts";
 
 const links = (netns: Parameters<typeof runInNetns>[0]): string[] =>
   JSON.parse(runInNetns(netns, "ip", "-j", "link")).map((each: JsonDocument) => each.ifname);

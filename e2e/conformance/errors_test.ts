@@ -1,13 +1,13 @@
 import { expect, test } from "bun:test";
 import { errorOf, runPlugin } from "../../testing/binary.ts";
 import {
-  errorOfCall,
   hostLocalConfig,
   newConformanceNode,
   newRuntimeSandbox,
   SUPPORTED_PLUGINS,
   twoPluginNetwork,
 } from "../../testing/conformance.ts";
+import { errorOfCall } from "../../testing/plugin_call.ts";
 
 test("ERR-01 a plugin's own code from 100 up reaches the caller", () => {
   using bench = newRuntimeSandbox();

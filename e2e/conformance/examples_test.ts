@@ -13,12 +13,12 @@ import { formatResult, parseResult } from "../../spec/result.ts";
 import { parseVersion, type Version, VERSIONS } from "../../spec/version.ts";
 import { loadNetwork } from "../../runtime/load.ts";
 import {
-  errorOfCall,
   type JsonDocument,
   newConformanceNode,
   newRuntimeSandbox,
   type RecordedCall,
 } from "../../testing/conformance.ts";
+import { errorOfCall } from "../../testing/plugin_call.ts";
 
 interface Block {
   readonly spec: string;

@@ -8,13 +8,13 @@ import {
   ATTACHMENT,
   ATTACHMENT_WITH_NETNS,
   bridgeTestConfig,
-  errorOfCall,
   type JsonDocument,
   newConformanceNode,
   newRuntimeSandbox,
   SUPPORTED_PLUGINS,
   twoPluginNetwork,
 } from "../../testing/conformance.ts";
+import { errorOfCall } from "../../testing/plugin_call.ts";
 
 const list = (...plugins: object[]) => ({ cniVersion: "1.1.0", name: "web", plugins });
 const ATTACHMENT_COMMANDS = ["ADD", "DEL", "CHECK"];

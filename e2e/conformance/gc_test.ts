@@ -11,7 +11,6 @@ import {
   BESIDE,
   bridgeTestConfig,
   type ConformanceNode,
-  errorOfCall,
   newConformanceNode,
   newRuntimeSandbox,
   portmapConfig,
@@ -20,6 +19,7 @@ import {
   WAITS,
   workingConfig,
 } from "../../testing/conformance.ts";
+import { errorOfCall } from "../../testing/plugin_call.ts";
 
 const listed = (...containers: string[]) => containers.map((containerID) => ({ containerID, ifname: "eth0" }));
 const KEYS = ["cni.dev/valid-attachments", "cni.dev/attachments"];

@@ -2,13 +2,13 @@ import { expect, test } from "bun:test";
 import { parseNetworkConfigList } from "../../spec/network_config_list.ts";
 import { VERSIONS } from "../../spec/version.ts";
 import {
-  errorOfCall,
   newConformanceNode,
   newRuntimeSandbox,
   SUPPORTED_PLUGINS,
   twoPluginNetwork,
   workingConfig,
 } from "../../testing/conformance.ts";
+import { errorOfCall } from "../../testing/plugin_call.ts";
 
 /** What a plugin prints on ADD in a version. */
 function addResult(type: string, cniVersion: string | undefined) {

@@ -9,11 +9,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { runPlugin } from "../../testing/binary.ts";
 import { parseCidr } from "../../ffi/address.ts";
-import { createNetns, currentNetns, type Netns, openNetns } from "../../ffi/netns.ts";
+import { createNetns, currentNetns, type Netns } from "../../ffi/netns.ts";
 import { runInNetns, until } from "../../testing/netns.ts";
 import hostDevice from "./plugin.ts";
 import { plugin } from "../lib/protocol/plugin.ts";
-import { builtinInvoker, type HostContext, serve } from "../lib/protocol/serve.ts";
+import { callPlugin, newHostContext, newRequest } from "../../testing/plugin_call.ts";
 import type { CniCommand } from "../../spec/version.ts";
 import { anything } from "../../spec/schema.ts";
 
@@ -56,12 +56,7 @@ const nameOf = (mac: string): string[] =>
   shown(host, "link", "show").filter(({ address }) => address === mac).map(({ ifname }) => ifname);
 const cardOn = (netns: Netns, name: string) => shown(netns, "link", "show", name)[0];
 
-const surroundings: HostContext = {
-  host,
-  openNetns,
-  invoker: () => builtinInvoker((type) => type === "fixed" ? fixed : undefined, surroundings),
-  log: () => {},
-};
+const context = newHostContext({ host, findPlugin: (type) => type === "fixed" ? fixed : undefined });
 
 function ask(
   verb: CniCommand,
@@ -69,20 +64,12 @@ function ask(
   config: object,
   ifname = "net1",
   containerId = "c1",
-  around = surroundings,
+  hostContext = context,
   // deno-lint-ignore no-explicit-any -- what a plugin prints
 ): any {
-  const env = { CNI_CONTAINERID: containerId, CNI_IFNAME: ifname, CNI_NETNS: pathOf(netns), CNI_PATH: "" };
-  const document = { cniVersion: "1.1.0", name: "test", type: "host-device", dataDir, ...config };
-  const { exitCode, stdout } = serve(
-    hostDevice,
-    { command: verb, env, stdin: JSON.stringify(document) },
-    around,
-  );
-  if (exitCode !== 0) throw new Error(stdout);
-  return stdout === "" ? undefined : JSON.parse(stdout);
+  const request = newRequest("host-device", verb, { dataDir, ...config }, { containerId, ifname, netns });
+  return callPlugin(hostDevice, request, hostContext);
 }
-const pathOf = (netns: Netns | string) => typeof netns === "string" ? netns : netns.path;
 
 function expectHome(): void {
   const { address, flags, ifalias, mtu } = cardOn(host, NAME);
@@ -198,7 +185,7 @@ test("DEL makes the card what it was, whichever of its looks finds that it has c
       host.route.send(request);
     };
     const watched: Netns = { ...host, route: { ...host.route, send } };
-    ask("DEL", "/run/netns/gone", {}, NAME, "c1", { ...surroundings, host: watched });
+    ask("DEL", "/run/netns/gone", {}, NAME, "c1", { ...context, host: watched });
     expect(sent).toBeGreaterThanOrEqual(look);
     expectHome();
   }

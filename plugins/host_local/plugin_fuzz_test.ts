@@ -7,11 +7,11 @@ import fc from "fast-check";
 import { lstatSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { currentNetns, openNetns } from "../../ffi/netns.ts";
+import { currentNetns } from "../../ffi/netns.ts";
 import { checkProperty } from "../../testing/fuzz.ts";
 import { PLANTED_KINDS, type PlantedKind, plantPath } from "../../testing/planted_paths.ts";
 import hostLocal from "./plugin.ts";
-import { builtinInvoker, type HostContext, serve } from "../lib/protocol/serve.ts";
+import { newHostContext, newRequest, respond } from "../../testing/plugin_call.ts";
 
 const root = mkdtempSync(join(tmpdir(), "cni-reservations-"));
 const outside = join(root, "outside");
@@ -20,12 +20,7 @@ const network = join(dataDir, "net");
 afterAll(() => rmSync(root, { recursive: true }));
 
 const said: string[] = [];
-const surroundings: HostContext = {
-  host: currentNetns(),
-  openNetns,
-  invoker: () => builtinInvoker(() => undefined, surroundings),
-  log: (message) => void said.push(message),
-};
+const context = newHostContext({ host: currentNetns(), log: said });
 
 interface Answer {
   readonly exitCode: number;
@@ -35,19 +30,10 @@ interface Answer {
 }
 
 function call(command: string, containerId: string): Answer {
-  const config = {
-    cniVersion: "1.1.0",
-    name: "net",
-    type: "host-local",
-    ipam: { type: "host-local", dataDir, subnet: "10.9.0.0/29" },
-  };
-  const env = { CNI_CONTAINERID: containerId, CNI_IFNAME: "eth0", CNI_NETNS: "/x" };
+  const ipam = { type: "host-local", dataDir, subnet: "10.9.0.0/29" };
   const extra = command === "GC" ? { "cni.dev/valid-attachments": [{ containerID: "keep", ifname: "eth0" }] } : {};
-  const { exitCode, stdout } = serve(
-    hostLocal,
-    { command, env, stdin: JSON.stringify({ ...config, ...extra }) },
-    surroundings,
-  );
+  const request = newRequest("host-local", command, { ipam, ...extra }, { containerId, netns: "/x" });
+  const { exitCode, stdout } = respond(hostLocal, request, context);
   const answer = stdout === "" ? {} : JSON.parse(stdout);
   return { exitCode, code: answer.code, msg: answer.msg, address: answer.ips?.[0].address };
 }

@@ -7,11 +7,11 @@ import {
   containerChains,
   nftElements,
   nftListRuleset,
-  portmapError,
   portMappingConfig,
   startServers,
   WEB_PORT_MAPPINGS,
 } from "../../testing/portmap.ts";
+import { errorOfCall } from "../../testing/plugin_call.ts";
 
 const LISTING = `table inet cni {
 	comment "Container networks; managed by cni"
@@ -168,9 +168,7 @@ bridgeNetworkTest(
       containerPort: 53,
       protocol: "UDP",
     }]);
-    const { code, message } = portmapError(() =>
-      call(portmap, "ADD", config, { container: c2, containerId: "second" })
-    );
+    const { code, message } = errorOfCall(() => call(portmap, "ADD", config, { container: c2, containerId: "second" }));
     expect(code).toBe(100);
     expect(message).toBe(
       'Cannot publish host port 5353/udp: container "first" (network "web", interface "eth0") has it',
@@ -327,7 +325,7 @@ bridgeNetworkTest(
     );
     expect(nftElements(host)).toContain('hostports4: tcp . 8080 comment "web c1 eth0" : 10.88.0.2 . 80');
     call(portmap, "DEL", { ...WEB_PORT_MAPPINGS, cniVersion: "0.2.0" }, { container, prevResult: old });
-    expect(portmapError(() => call(portmap, "ADD", WEB_PORT_MAPPINGS, { container, prevResult: null })).code).toBe(7);
+    expect(errorOfCall(() => call(portmap, "ADD", WEB_PORT_MAPPINGS, { container, prevResult: null })).code).toBe(7);
     expect(nftElements(host)).toEqual([]);
     return Promise.resolve();
   },
@@ -370,6 +368,6 @@ bridgeNetworkTest("addresses of other interfaces are not published, and what can
 
 bridgeNetworkTest("STATUS is content where nf_tables can be used", (network) => {
   network.call(portmap, "STATUS", {});
-  expect(portmapError(() => network.call(portmap, "STATUS", { backend: "ipfw" })).code).toBe(7);
+  expect(errorOfCall(() => network.call(portmap, "STATUS", { backend: "ipfw" })).code).toBe(7);
   return Promise.resolve();
 });

@@ -5,11 +5,11 @@ import portmap from "./plugin.ts";
 import {
   nftElements,
   nftListRuleset,
-  portmapError,
   portMappingConfig,
   startServers,
   WEB_PORT_MAPPINGS,
 } from "../../testing/portmap.ts";
+import { errorOfCall } from "../../testing/plugin_call.ts";
 
 /** One container that is on networks "web", "second" and "third": what stands for each is a container of the test. */
 function attachment(container: BridgeContainer, ifname: string) {
@@ -83,7 +83,7 @@ bridgeNetworkTest(
       'hostports6: tcp . 8080 comment "second pod eth1" : fd88::3 . 80',
     ]);
     const other = { container: c!, containerId: "other" };
-    expect(portmapError(() => call(portmap, "ADD", on("web"), other)).code).toBe(100);
+    expect(errorOfCall(() => call(portmap, "ADD", on("web"), other)).code).toBe(100);
     call(portmap, "DEL", { name: "second" }, second);
     expect(ports(nftElements(host))).toEqual([]);
     call(portmap, "ADD", on("web"), other);
@@ -102,7 +102,7 @@ bridgeNetworkTest("CHECK misses what stood by, and a port with conditions does n
   );
   const before = nftListRuleset(host);
   const conditions = { ...second, conditionsV4: ["-i", "up0"], conditionsV6: ["-i", "up0"] };
-  expect(portmapError(() => call(portmap, "ADD", conditions, attachment(b!, "eth1"))).message).toContain(
+  expect(errorOfCall(() => call(portmap, "ADD", conditions, attachment(b!, "eth1"))).message).toContain(
     'container "pod" (network "web", interface "eth0") has it',
   );
   expect(nftListRuleset(host)).toBe(before);

@@ -2,14 +2,14 @@ import { expect, spyOn } from "bun:test";
 import { readFileSync } from "node:fs";
 import { ENGINE_ENV, pluginLink } from "../../testing/binary.ts";
 import { requestTcp, serveTcp, serveUdp } from "../../testing/traffic.ts";
-import { type Netns, openNetns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { runInNetns } from "../../testing/netns.ts";
-import { serve } from "../lib/protocol/serve.ts";
+import { callPlugin, errorOfCall, newHostContext, newRequest } from "../../testing/plugin_call.ts";
 import { bridgeNetworkTest } from "../../testing/bridge_network.ts";
 import portmap from "./plugin.ts";
 import * as holders from "./socket_owners.ts";
-import { nftListRuleset, portmapError, portMappingConfig, startServers } from "../../testing/portmap.ts";
+import { nftListRuleset, portMappingConfig, startServers } from "../../testing/portmap.ts";
 
 const on = (hostIP?: string, protocol = "tcp", more = {}) =>
   portMappingConfig([{ hostPort: 8080, containerPort: 80, protocol, ...hostIP === undefined ? {} : { hostIP } }], more);
@@ -75,7 +75,7 @@ bridgeNetworkTest(
     const other = [{ ...mapping, protocol: "udp" }, { ...mapping, hostPort: 5353 }, { ...mapping, hostPort: 8078 }];
     call(portmap, "ADD", portMappingConfig(other), { container });
     const before = nftListRuleset(host);
-    expect(portmapError(() => call(portmap, "ADD", portMappingConfig([...other, mapping]), { container })).message)
+    expect(errorOfCall(() => call(portmap, "ADD", portMappingConfig([...other, mapping]), { container })).message)
       .toBe(
         `Cannot publish host port 8080/tcp: ${SELF} listens on 0.0.0.0:8080`,
       );
@@ -124,7 +124,7 @@ bridgeNetworkTest("hostPortInUse publishes it all the same, with a warning or wi
     expect(await requestTcp(outside, "192.0.2.1", 8080)).toBe("b 192.0.2.2");
     expect(log.splice(0)).toHaveLength(2 * said);
     // The same port of the same address can have one container only.
-    const error = portmapError(() => call(portmap, "ADD", config, { container: b, containerId: "b" }));
+    const error = errorOfCall(() => call(portmap, "ADD", config, { container: b, containerId: "b" }));
     expect(error.message).toBe(
       'Cannot publish host port 8080/tcp: container "a" (network "web", interface "eth0") has it',
     );
@@ -160,7 +160,7 @@ bridgeNetworkTest(
     call(portmap, "DEL", on(), { container, containerId: id! });
     // An id that could stand in any command line proves nothing.
     for (const each of [other!, "8080"]) {
-      expect(portmapError(() => add(each)).message).toBe(
+      expect(errorOfCall(() => add(each)).message).toBe(
         `Cannot publish host port 8080/tcp: "${
           nameOf(supervisor.pid)
         }" (process ${supervisor.pid}) listens on 0.0.0.0:8080`,
@@ -219,10 +219,8 @@ bridgeNetworkTest("where the kernel does not tell who listens, that is said, and
     throw new SystemError("socket", 93, "open netlink socket");
   };
   const host: Netns = Object.create(network.host, { diag: { get: refused } });
-  const env = { CNI_CONTAINERID: "c1", CNI_IFNAME: "eth0", CNI_NETNS: netns.path, CNI_PATH: "" };
-  const stdin = JSON.stringify({ cniVersion: "1.1.0", name: "web", type: "portmap", prevResult: result, ...on() });
-  const surroundings = { host, openNetns, invoker: refused, log: (message: string) => void log.push(message) };
-  expect(serve(portmap, { command: "ADD", env, stdin }, surroundings).exitCode).toBe(0);
+  const request = newRequest("portmap", "ADD", { name: "web", prevResult: result, ...on() }, { netns });
+  callPlugin(portmap, request, newHostContext({ host, log }));
   expect(log).toEqual([
     expect.stringContaining(
       "Cannot see whether programs listen on the host ports, going on without: Cannot open netlink socket",

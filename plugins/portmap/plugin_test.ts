@@ -14,11 +14,11 @@ import {
   containerChains,
   nftElements,
   nftListRuleset,
-  portmapError,
   portMappingConfig,
   startServers,
   WEB_PORT_MAPPINGS,
 } from "../../testing/portmap.ts";
+import { errorOfCall } from "../../testing/plugin_call.ts";
 
 for (
   const [title, bridged] of [
@@ -72,7 +72,7 @@ bridgeNetworkTest("at ::1 a published port is refused at once rather than never 
   using _c1 = await startServers(c1, "c1");
   const all = { hostPort: 8080, containerPort: 80 };
   const loopback = { hostPort: 1, containerPort: 2, hostIP: "::1" };
-  expect(portmapError(() => call(portmap, "ADD", portMappingConfig([all, loopback]), { container: c1 }))).toMatchObject(
+  expect(errorOfCall(() => call(portmap, "ADD", portMappingConfig([all, loopback]), { container: c1 }))).toMatchObject(
     {
       code: 7,
       message: "Cannot publish host port [::1]:1/tcp: the kernel delivers no answer to ::1 from another interface",

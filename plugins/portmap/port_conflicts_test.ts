@@ -8,7 +8,8 @@ import portmap from "./plugin.ts";
 import { parsePortmapConfig } from "./config.ts";
 import { publishedElements } from "./elements.ts";
 import { refusePortConflicts } from "./port_conflicts.ts";
-import { nftElements, nftListRuleset, portmapError, portMappingConfig, startServers } from "../../testing/portmap.ts";
+import { nftElements, nftListRuleset, portMappingConfig, startServers } from "../../testing/portmap.ts";
+import { errorOfCall } from "../../testing/plugin_call.ts";
 
 const on = (hostIP?: string, hostPort = 8080) =>
   portMappingConfig([{ hostPort, containerPort: 80, ...hostIP === undefined ? {} : { hostIP } }]);
@@ -31,9 +32,7 @@ bridgeNetworkTest(
     ) {
       call(portmap, "ADD", on(first), { container: a, containerId: "a" });
       const before = nftListRuleset(host);
-      const { code, message } = portmapError(() =>
-        call(portmap, "ADD", on(second), { container: b, containerId: "b" })
-      );
+      const { code, message } = errorOfCall(() => call(portmap, "ADD", on(second), { container: b, containerId: "b" }));
       expect(code).toBe(100);
       expect(message).toEndWith(`: container "a" (network "web", interface "eth0") has ${held}`);
       expect(nftListRuleset(host)).toBe(before);
@@ -88,7 +87,7 @@ bridgeNetworkTest(
           const has = { container: a, containerId: "a", ...only(a, family) };
           const wants = { container: b, containerId: "b", ...only(b, family) };
           call(portmap, "ADD", config("first", protocol, first), has);
-          const error = portmapError(() => call(portmap, "ADD", config("second", protocol, second), wants));
+          const error = errorOfCall(() => call(portmap, "ADD", config("second", protocol, second), wants));
           expect(error.code).toBe(100);
           expect(error.message).toContain(`8080/${protocol}: container "a" (network "first", interface "eth0") has `);
           // Neither the other family's packets are shared, nor another protocol's.
@@ -156,7 +155,7 @@ bridgeNetworkTest("of two that come at the same time one is refused", (network) 
     // Right after the look, and before what was found free is taken.
     if (looks++ === 0) call(portmap, "ADD", on("127.0.0.1"), { container: b, containerId: "b" });
   };
-  const error = portmapError(() =>
+  const error = errorOfCall(() =>
     ensureElements(host.nft, inetTable, owner, publishedElements(config, a.addresses), look)
   );
   expect(error.message).toEndWith("has host port 127.0.0.1:8080/tcp");

@@ -1,9 +1,9 @@
 import { expect } from "bun:test";
 import { existsSync, mkdirSync, readdirSync, readFileSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { type Netns, openNetns } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns.ts";
 import { runInNetns } from "../../testing/netns.ts";
-import { builtinInvoker, type HostContext, serve } from "../lib/protocol/serve.ts";
+import { callPlugin, errorOfCall, newHostContext, newRequest } from "../../testing/plugin_call.ts";
 import { type Sandbox, type SandboxCallOptions, sandboxTest } from "../../testing/sandbox.ts";
 import type { Result } from "../../spec/result.ts";
 import { tuning } from "./plugin.ts";
@@ -201,14 +201,9 @@ tuningTest("a parameter that is there twice is refused, whatever its spelling", 
     expect(() => run(verb, { sysctl: {}, SYSCTL: {} })).toThrow(message);
     const text = JSON.stringify({ cniVersion: "1.1.0", name: "n", mtu: 1300, prevResult: previous(container) });
     const stdin = `${text.slice(0, -1)},"sysctl":{"${SOMAXCONN}":"1", /* again */ "net.core.som\\u0061xconn":"1"}}`;
-    const env = { CNI_CONTAINERID: "c1", CNI_IFNAME: "eth0", CNI_NETNS: container.path };
-    const context: HostContext = { host, openNetns, invoker: () => builtinInvoker(() => undefined, context), log() {} };
-    const { exitCode, stdout } = serve(tuning(), { command: verb, env, stdin }, context);
-    expect([exitCode, JSON.parse(stdout).code, JSON.parse(stdout).msg]).toEqual([
-      1,
-      7,
-      expect.stringContaining(message),
-    ]);
+    const request = newRequest("tuning", verb, stdin, { netns: container });
+    const { code, message: found } = errorOfCall(() => callPlugin(tuning(), request, newHostContext({ host })));
+    expect([code, found]).toEqual([7, expect.stringContaining(message)]);
   }
   expect(link()).toEqual(ORIGINAL);
 });

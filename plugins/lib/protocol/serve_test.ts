@@ -4,7 +4,7 @@ import { runInNetns } from "../../../testing/netns.ts";
 import * as link from "../../../ffi/route/link.ts";
 import { anything } from "../../../spec/schema.ts";
 import { plugin } from "./plugin.ts";
-import { builtinInvoker, type HostContext, serve } from "./serve.ts";
+import { callPlugin, newHostContext, newRequest } from "../../../testing/plugin_call.ts";
 import { sandboxTest } from "../../../testing/sandbox.ts";
 
 sandboxTest("serve() undoes a failed ADD while the container's namespace is still open", [], ({ call, container }) => {
@@ -43,21 +43,11 @@ test("serve() tells a GC when its list was made, and the IPAM plugin the same, h
     about: "Notes when the list was made",
     gc: ({ snapshotTime }) => void told.push(snapshotTime),
   });
-  const context: HostContext = {
-    host: { identity: "host" } as Netns,
-    openNetns: () => undefined!,
-    invoker: () => builtinInvoker((type) => type === "inner" ? inner : undefined, context),
-    log() {},
-  };
-  const config = { cniVersion: "1.1.0", name: "net", type: "outer", ipam: { type: "inner" } };
-  const request = {
-    command: "GC",
-    env: { CNI_PATH: "/nonexistent" },
-    stdin: JSON.stringify({ ...config, "cni.dev/valid-attachments": [] }),
-  };
+  const context = newHostContext({ host: { identity: "host" } as Netns, findPlugin: () => inner });
+  const request = newRequest("outer", "GC", { ipam: { type: "inner" }, "cni.dev/valid-attachments": [] });
   const before = BigInt(Date.now()) * 1_000_000n;
   for (const each of [request, { ...request, snapshotTime: 7n }]) {
-    expect(serve(outer, each, context)).toMatchObject({ exitCode: 0 });
+    callPlugin(outer, each, context);
   }
   expect(Number(told[0]! - before)).toBeWithin(0, 1e9);
   expect(told).toEqual([told[0]!, told[0]!, 7n, 7n]);
