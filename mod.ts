@@ -24,7 +24,7 @@
  * ```ts
  * import { loadNetwork, Runtime } from "./mod.ts";
  *
- * const runtime = new Runtime({ pluginDirectories: ["/opt/cni/bin"], log: console.error });
+ * const runtime = new Runtime({ env: process.env, log: console.error });
  * const result = runtime.add(loadNetwork("web"), { containerId: "c1", ifname: "eth0", netns: "/run/netns/c1" });
  * console.log(result.ips?.map(({ address }) => address)); // [ "10.1.0.2/24" ]
  * runtime.del("web", { containerId: "c1", ifname: "eth0" });
@@ -36,7 +36,8 @@
 import { loadPlugins } from "./plugins/registry.ts";
 
 // Run networks.
-export { Runtime, type RuntimeOptions } from "./runtime/runtime.ts";
+export { type GcOptions, Runtime, type RuntimeOptions } from "./runtime/runtime.ts";
+export { containerIdOfNetns } from "./runtime/container_id.ts";
 export { loadNetwork, type LoadOptions } from "./runtime/load.ts";
 export type { AddRuntimeConf } from "./runtime/operations.ts";
 export type { RuntimeConf } from "./runtime/resolve_attachment.ts";

@@ -205,10 +205,11 @@ test("convertResult() is parsing and formatting, and needs no version in the doc
 });
 
 /** A runtime whose plugins and memory belong to the test. */
-function newRuntime(settings: RuntimeOptions = {}) {
+function newRuntime(settings: Partial<RuntimeOptions> = {}) {
   const log: string[] = [];
   const cacheDirectory = mkdtempSync(join(directory, "cache-"));
   const runtime = new Runtime({
+    env: process.env,
     plugins: [greet],
     pluginDirectories: [],
     cacheDirectory,

@@ -1,6 +1,15 @@
 /** The container id that stands for a namespace where nobody gave one. @module */
 
-/** The id that cnitool gives to the namespace at this path, so that either can remove what the other added. */
+/**
+ * The id that cnitool gives to the namespace at this path, so that either can remove what the other added.
+ *
+ * @example
+ * ```ts
+ * import { containerIdOfNetns } from "./mod.ts";
+ *
+ * console.log(containerIdOfNetns("/var/run/netns/blue")); // cnitool-296747069b8a02dc4e2a
+ * ```
+ */
 export function containerIdOfNetns(netns: string): string {
   return `cnitool-${new Bun.CryptoHasher("sha512").update(netns).digest("hex").slice(0, 20)}`;
 }

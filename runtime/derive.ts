@@ -9,6 +9,7 @@ import { deriveRequest, type NetworkConfigList } from "../spec/network_config_li
 import { atLeast, type CniCommand, introducedIn } from "../spec/version.ts";
 import { type CacheStore, findCachedResult, resolveAttachment, type RuntimeConf } from "./resolve_attachment.ts";
 import { requireVersion } from "./operations.ts";
+import { resolveAttachmentNames } from "./valid_attachments.ts";
 
 /** The request for one plugin. */
 export interface DerivedRequest {
@@ -26,6 +27,8 @@ export interface DeriveOptions {
   readonly parameters?: RuntimeConf;
   /** For GC: what is to stay. */
   readonly valid?: readonly Attachment[];
+  /** Container ids in `valid` may also be names of network namespaces, as people write them. */
+  readonly resolveNames?: boolean;
 }
 
 /**
@@ -38,7 +41,7 @@ export interface DeriveOptions {
 export function deriveRequests(
   store: CacheStore,
   network: NetworkConfigList | string,
-  { verb, parameters, valid = [] }: DeriveOptions,
+  { verb, parameters, valid = [], resolveNames = false }: DeriveOptions,
 ): DerivedRequest[] {
   const isForAttachment = verb === "CHECK" || verb === "DEL";
   const attachment = isForAttachment && parameters
@@ -57,7 +60,7 @@ export function deriveRequests(
     command: verb,
     ...(prevResult && { prevResult }),
     ...(capabilityArgs && { capabilityArgs }),
-    validAttachments: valid,
+    validAttachments: resolveNames ? resolveAttachmentNames(store.cacheDirectory, list.name, valid) : valid,
   };
   const plugins = verb === "DEL" ? list.plugins.toReversed() : list.plugins;
   return plugins.map((plugin) => ({ type: plugin.type, request: deriveRequest(list, plugin, options) }));

@@ -12,6 +12,11 @@ import { type DerivedRequest, type DeriveOptions, deriveRequests } from "./deriv
 import { gcNetworkList } from "./gc.ts";
 import type { RuntimeConf } from "./resolve_attachment.ts";
 import { restoreAttachments, type RestoreReport } from "./restore.ts";
+import { findPlugin } from "../plugins/registry.ts";
+import { nowCeil } from "../ffi/sys/mtime.ts";
+import { findEntry } from "./cache.ts";
+import { findUnknownKeys } from "./unknown_keys.ts";
+import { hasCacheFile, validAttachments } from "./valid_attachments.ts";
 import {
   type AddRuntimeConf,
   checkNetworkList,
@@ -22,16 +27,31 @@ import {
 import { printStderr } from "../ffi/sys/stdio.ts";
 import { createHostContext, type HostContextOptions } from "./host_context.ts";
 
-/** How a {@linkcode Runtime} works; all of it has a default. */
+const DEFAULT_CACHE_DIRECTORY = "/var/lib/cni";
+
+/** How a {@linkcode Runtime} works. */
 export interface RuntimeOptions extends HostContextOptions {
+  /** What plugins that are programs inherit; mostly that of this process: `process.env`. */
+  readonly env: Readonly<Record<string, string | undefined>>;
   /** Where plugins of others are, absolute paths: `["/opt/cni/bin"]`. */
   readonly pluginDirectories?: readonly string[];
   /** Where attachments are remembered, in the format of libcni: `/var/lib/cni`. */
   readonly cacheDirectory?: string;
-  /** What plugins that are programs inherit: the environment of this process. */
-  readonly env?: Readonly<Record<string, string | undefined>>;
   /** Whether a failed ADD is undone at once, as it is unless told; without it the caller owes a {@linkcode Runtime.del}. */
   readonly rollback?: boolean;
+  /** Takes what plugins of this process say, each behind its name; `log` does unless told. */
+  readonly pluginLog?: (message: string) => void;
+}
+
+/** How {@linkcode Runtime.gc} reads the list of those that stay. */
+export interface GcOptions {
+  /** When that list was made, in nanoseconds since 1970: what was attached since stays as well. Now, unless told. */
+  readonly snapshotTime?: bigint;
+  /**
+   * The list was written by a person. A container id in it may also be the name of a network namespace. Of what nothing is known is logged,
+   * and if nothing is known of any, GC is refused while an attachment may live.
+   */
+  readonly resolveNames?: boolean;
 }
 
 /**
@@ -44,7 +64,7 @@ export interface RuntimeOptions extends HostContextOptions {
  * ```ts
  * import { loadNetwork, Runtime } from "./mod.ts";
  *
- * const runtime = new Runtime({ cacheDirectory: "/var/lib/cni" });
+ * const runtime = new Runtime({ env: process.env, cacheDirectory: "/var/lib/cni" });
  * const network = loadNetwork("web", { directory: "/etc/cni/net.d" });
  * const attachment = { containerId: "c1", ifname: "eth0" };
  *
@@ -60,13 +80,37 @@ export interface RuntimeOptions extends HostContextOptions {
  * ```ts
  * import { loadNetwork, Runtime } from "./mod.ts";
  *
- * const runtime = new Runtime({ log: () => {} });
+ * const runtime = new Runtime({ env: process.env, log: () => {} });
  * runtime.add(loadNetwork("default"), { containerId: "c1", ifname: "eth0", netns: "/run/netns/c1" });
  * Bun.spawnSync(["nft", "delete table inet cni"]);
  * for (const { containerId, state, plugins } of runtime.restore("default").attachments) {
  *   console.log(`${containerId} ${state}: ${plugins[0]?.restored[0]}`); // c1 restored: masquerading of 10.63.0.2
  * }
  * console.log(runtime.restore("default").attachments[0]?.state); // whole
+ * ```
+ *
+ * @example Say what is likely to be a mistake, and what plugins would read
+ * ```ts
+ * import { parseNetworkConfigList, Runtime } from "./mod.ts";
+ *
+ * const runtime = new Runtime({ env: process.env });
+ * const network = parseNetworkConfigList(`{ "name": "lan", "plugins": [{ "type": "macvlan", "mastr": "eth0" }] }`);
+ * console.log(runtime.unknownKeys(network)[0]); // network "lan": plugins[0].mastr is not read; did you mean "master"?
+ * console.log(runtime.deriveRequests(network, { verb: "ADD" }).map(({ type }) => type)); // [ "macvlan" ]
+ * ```
+ *
+ * @example Detach whatever is not in use any more, by the names of the namespaces that are
+ * ```ts
+ * import { loadNetwork, Runtime } from "./mod.ts";
+ *
+ * const runtime = new Runtime({ env: process.env });
+ * const network = loadNetwork("web");
+ * runtime.add(network, { containerId: "a", ifname: "eth0", netns: "/run/netns/c1" });
+ * runtime.add(network, { containerId: "b", ifname: "eth1", netns: "/run/netns/c1" });
+ *
+ * runtime.gc(network, [{ containerId: "c1", ifname: "eth1" }], { resolveNames: true });
+ * console.log(runtime.attachments("web").map(({ containerId }) => containerId)); // [ "b" ]
+ * console.log(runtime.attachedConfiguration("web", { containerId: "b", ifname: "eth1" }) === network.text); // true
  * ```
  *
  * @example Use a plugin of your own
@@ -84,7 +128,7 @@ export interface RuntimeOptions extends HostContextOptions {
  *   del: () => {},
  *   check: () => {},
  * });
- * const runtime = new Runtime({ plugins: [greet], log: console.log });
+ * const runtime = new Runtime({ env: process.env, plugins: [greet], log: console.log });
  * const network = parseNetworkConfigList(`{ "cniVersion": "1.1.0", "name": "hi", "plugins": [{ "type": "greet" }] }`);
  * runtime.add(network, { containerId: "c1", ifname: "eth0", netns: "/run/netns/c1" }); // greet: hello, c1
  * ```
@@ -93,7 +137,7 @@ export class Runtime {
   readonly #options: RuntimeOptions;
 
   /** Nothing is opened, read or started before a method is called. */
-  constructor(options: RuntimeOptions = {}) {
+  constructor(options: RuntimeOptions) {
     this.#options = options;
   }
 
@@ -131,8 +175,15 @@ export class Runtime {
    *
    * @throws {CniError} naming everything that failed, after everything was tried
    */
-  gc(network: NetworkConfigList, valid: readonly Attachment[]): void {
-    this.#withContext((options) => gcNetworkList(options, network, valid));
+  gc(
+    network: NetworkConfigList,
+    valid: readonly Attachment[],
+    { snapshotTime = nowCeil(), resolveNames = false }: GcOptions = {},
+  ): void {
+    this.#withContext((options, context) => {
+      const attachments = resolveNames ? validAttachments(options, network, valid, context, snapshotTime) : valid;
+      gcNetworkList(options, network, attachments, snapshotTime);
+    });
   }
 
   /** Asks the plugins whether they could serve an ADD (STATUS). @throws {CniError} code 50 or 51 if one could not */
@@ -151,9 +202,38 @@ export class Runtime {
     return this.#withContext((options, context) => restoreAttachments(options, context, network));
   }
 
-  /** What is attached to a network, or to any, as far as it is remembered. @throws {SystemError} */
+  /**
+   * What is attached to a network, or to any, as far as it is remembered. What cannot be understood is logged and left out.
+   *
+   * @throws {SystemError}
+   */
   attachments(network?: string): NetworkAttachment[] {
-    return this.#withContext(({ cacheDirectory }, context) => listAttachments(cacheDirectory, context, network));
+    return this.#withContext(({ cacheDirectory, log }, context) =>
+      listAttachments(cacheDirectory, context, network, log)
+    );
+  }
+
+  /**
+   * The configuration that an attachment was made with, which counts for its CHECK and DEL.
+   *
+   * @param network its name
+   * @returns `undefined` if nothing is remembered of the attachment, or nothing that can be read
+   */
+  attachedConfiguration(network: string, { containerId, ifname }: Attachment): string | undefined {
+    const { cacheDirectory = DEFAULT_CACHE_DIRECTORY } = this.#options;
+    const key = { network, containerId, ifname };
+    try {
+      return hasCacheFile(cacheDirectory, key) && findEntry(cacheDirectory, key)?.config || undefined;
+    } catch {
+      // The command that needs it fails for the same reason, and says it.
+      return undefined;
+    }
+  }
+
+  /** What is to be said of keys that no plugin reads, and that look like one that a plugin would: they may be misspelt. */
+  unknownKeys(network: NetworkConfigList): string[] {
+    const { plugins = [] } = this.#options;
+    return findUnknownKeys(network, (type) => (plugins.find(({ name }) => name === type) ?? findPlugin(type))?.config);
   }
 
   /** What each plugin would read from stdin for a command, without calling one. @throws {CniError} as the command itself, if it called none */
@@ -163,9 +243,9 @@ export class Runtime {
 
   /** The namespace of the host is held for the time of a call only, so that nobody has to let go of it. */
   #withContext<T>(call: (options: RuntimeContext, context: ReturnType<typeof createHostContext>) => T): T {
-    const { pluginDirectories = ["/opt/cni/bin"], cacheDirectory = "/var/lib/cni", rollback = true } = this.#options;
-    const { env = process.env, log = printStderr } = this.#options;
-    const context = createHostContext(this.#options);
+    const { pluginDirectories = ["/opt/cni/bin"], cacheDirectory = DEFAULT_CACHE_DIRECTORY } = this.#options;
+    const { env, rollback = true, log = printStderr, pluginLog = log } = this.#options;
+    const context = createHostContext({ ...this.#options, log: pluginLog });
     using _ = context.host;
     const [invoker, builtInPlugins] = [context.invoker(pluginDirectories), context.invoker([])];
     return call({ invoker, builtInPlugins, pluginDirectories, cacheDirectory, env, rollback, log }, context);

@@ -32,7 +32,11 @@ export function hasCacheFile(cacheDirectory: string, key: AttachmentKey): boolea
  *
  * @throws {SystemError}
  */
-export function resolveNames(cacheDirectory: string, network: string, names: readonly Attachment[]): Attachment[] {
+export function resolveAttachmentNames(
+  cacheDirectory: string,
+  network: string,
+  names: readonly Attachment[],
+): Attachment[] {
   if (names.length === 0) return [];
   const byNetns = Map.groupBy(listCacheEntries(cacheDirectory, network), ({ netns }) => netns);
   return names.flatMap((attachment) => {
@@ -64,7 +68,7 @@ export function validAttachments(
   context: NamespaceContext,
   snapshotTime: bigint,
 ): Attachment[] {
-  const resolved = resolveNames(cacheDirectory, name, names);
+  const resolved = resolveAttachmentNames(cacheDirectory, name, names);
   const unknown = resolved.filter((attachment) => !hasCacheFile(cacheDirectory, attachmentKey(name, attachment)));
   for (const { containerId, ifname } of unknown) {
     log(`No attachment "${containerId}/${ifname}" to network "${name}" is remembered`);

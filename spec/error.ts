@@ -13,7 +13,7 @@ import type { Version } from "./version.ts";
  * import { CniError, Code, loadNetwork, Runtime } from "./mod.ts";
  *
  * try {
- *   new Runtime().check(loadNetwork("web"), { containerId: "c1", ifname: "eth0" });
+ *   new Runtime({ env: process.env }).check(loadNetwork("web"), { containerId: "c1", ifname: "eth0" });
  * } catch (error) {
  *   if (CniError.from(error).code === Code.UnknownContainer) console.log("it was never attached"); // it was never attached
  * }

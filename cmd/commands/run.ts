@@ -33,7 +33,7 @@ import {
 } from "../../runtime/operations.ts";
 import { printStderr, printStdout } from "../../ffi/sys/stdio.ts";
 import { createHostContext } from "../../runtime/host_context.ts";
-import { hasCacheFile, resolveNames, validAttachments } from "../../runtime/valid_attachments.ts";
+import { hasCacheFile, resolveAttachmentNames, validAttachments } from "../../runtime/valid_attachments.ts";
 import { formatTable } from "../output/table.ts";
 
 /**
@@ -146,7 +146,7 @@ function jsonDocument({ result, ...rest }: NetworkAttachment): object {
 function runDerive(runtime: RuntimeContext, request: RunRequest): void {
   const { command, containerId, cacheDirectory } = request;
   const network = command === "DEL" || command === "CHECK" ? networkOrCachedName(request) : loadRequested(request);
-  const valid = typeof network === "string" ? [] : resolveNames(cacheDirectory, network.name, request.valid);
+  const valid = typeof network === "string" ? [] : resolveAttachmentNames(cacheDirectory, network.name, request.valid);
   const parameters = containerId === "" && command !== "ADD" ? undefined : runtimeConf(network, request);
   const requests = deriveRequests(runtime, network, { verb: command, ...(parameters && { parameters }), valid });
   printStdout(`${stringifyJson(requests.map(({ type, request }) => ({ type, request: parseJson(request) })), 4)}\n`);

@@ -17,7 +17,7 @@ export function attachContainers(
   to: number,
 ): readonly BenchContainer[] {
   const list = parseNetworkConfigList(JSON.stringify(network));
-  const runtime = new Runtime({ cacheDirectory: cacheDirectory(bench), pluginDirectories: [] });
+  const runtime = new Runtime({ env: process.env, cacheDirectory: cacheDirectory(bench), pluginDirectories: [] });
   return Array.from({ length: to - from }, (_, at) => {
     const container: BenchContainer = { netns: scope.use(createNetns()), id: `p${from + at}`, number: from + at };
     const parameters = {
