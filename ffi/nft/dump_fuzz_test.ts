@@ -9,7 +9,7 @@ import {
   normalizedText,
   ruleComment,
   unconditionalJumpTarget,
-} from "../../plugins/lib/ruleset/foreign_rules.ts";
+} from "./rule_contents.ts";
 import { parseReferenceOwner } from "../../plugins/lib/compat/reference_rules.ts";
 import { createNetns, type Netns } from "../netns.ts";
 import { Reader } from "../netlink/codec.ts";

@@ -15,8 +15,7 @@ import * as link from "../../ffi/route/link.ts";
 import * as qdisc from "../../ffi/route/qdisc.ts";
 import { IFF_UP } from "../../ffi/route/uapi.ts";
 import { removeLinkIfPresent } from "../lib/links/interface.ts";
-import { isStaleIn } from "../lib/ruleset/elements.ts";
-import { formatAlias, type Owner, ownerText, parseAlias, sameOwner } from "../lib/protocol/owner.ts";
+import { formatAlias, isStaleIn, type Owner, ownerText, parseAlias, sameOwner } from "../lib/protocol/owner.ts";
 import type { Attachment } from "../../spec/plugin_config.ts";
 import type { Result } from "../../spec/result.ts";
 

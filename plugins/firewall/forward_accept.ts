@@ -24,7 +24,7 @@ import {
   normalizedText,
   ruleComment,
   unconditionalJumpTarget,
-} from "../lib/ruleset/foreign_rules.ts";
+} from "../../ffi/nft/rule_contents.ts";
 import {
   counterFor,
   describeForwardChain,
@@ -38,11 +38,14 @@ import {
 } from "./foreign_forward_chains.ts";
 
 const FORWARD_CHAIN = "CNI-FORWARD";
+
 /** The reference looks for this very rule. */
 const JUMP_COMMENT = "CNI firewall plugin rules";
+
 /** Other than the reference's, who makes the chain that is led to: ours is the administrator's, also when it is empty. */
 const ADMIN_COMMENT = "CNI admin overrides come first";
 const REFERENCE_ADMIN_COMMENT = "CNI firewall plugin admin overrides";
+
 /** What the reference leaves behind for its `ingressPolicy`, in an order in which it can be removed. */
 const REFERENCE_CHAINS = ["CNI-ISOLATION-STAGE-1", "CNI-ISOLATION-STAGE-2"];
 

@@ -7,11 +7,11 @@ import { familyOf, type Ip, ipBytes, ipFromBytes } from "../../ffi/address.ts";
 import { ifnameField } from "../../ffi/nft/statements.ts";
 import { listElements } from "../../ffi/nft/objects.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
+import type { FoundElement } from "../lib/ruleset/element_lookup.ts";
 import { bridgeTable } from "../lib/ruleset/bridge_table.ts";
 import {
   checkElements,
   ensureElements,
-  type FoundElement,
   removeElements,
   restoreElements,
   type WantedElement,

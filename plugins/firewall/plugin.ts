@@ -30,9 +30,9 @@ import {
 } from "./forward_accept.ts";
 import { bridgeTable } from "../lib/ruleset/bridge_table.ts";
 import { requireTable } from "../lib/ruleset/table.ts";
-import { isStaleIn } from "../lib/ruleset/elements.ts";
 import {
   isOneOfOwners,
+  isStaleIn,
   type Owner,
   ownerPrefix,
   ownerRestoreHint,

@@ -5,7 +5,8 @@
  */
 import { type Cidr, familyOf, ipOf } from "../../ffi/address.ts";
 import { ipField } from "../../ffi/nft/statements.ts";
-import type { FoundElement, Selection, WantedElement } from "../lib/ruleset/elements.ts";
+import type { ElementSelector, FoundElement } from "../lib/ruleset/element_lookup.ts";
+import type { WantedElement } from "../lib/ruleset/elements.ts";
 import { type Owner, ownerText } from "../lib/protocol/owner.ts";
 import type { PortmapConfig } from "./config.ts";
 import { publishedElements, selectAllPublished } from "./elements.ts";
@@ -13,9 +14,9 @@ import { failoverSet } from "./failover.ts";
 
 /** Where to look for what is to be withdrawn. */
 export interface DelScope {
-  readonly selections: readonly Selection[];
+  readonly selections: readonly ElementSelector[];
   /** Where to look besides, by what was found that is the container's, and what is not. */
-  moreSelections?(mine: readonly FoundElement[], others: readonly FoundElement[]): readonly Selection[];
+  moreSelections?(mine: readonly FoundElement[], others: readonly FoundElement[]): readonly ElementSelector[];
 }
 
 /** By keys as far as the request tells them; everywhere if it does not, or if its ADD was another one. */
@@ -39,7 +40,7 @@ export function delScopeOf(owner: Owner, config: PortmapConfig | undefined, addr
 }
 
 /** Where these are, or stand by. */
-function selectionsByKey(elements: readonly WantedElement[]): Selection[] {
+function selectionsByKey(elements: readonly WantedElement[]): ElementSelector[] {
   const keys = elements.flatMap(({ set, key, failover }) => [{ set, key }, ...failover ? [failover] : []]);
   return [...Map.groupBy(keys, ({ set }) => set)].map(([set, entries]) => ({
     set,
@@ -60,12 +61,12 @@ function isComplete(owned: readonly FoundElement[], elements: readonly WantedEle
  * Where a container has an element if it has any: nobody publishes on an address without saying who is to be hidden there, unless told not
  * to hide anybody.
  */
-function hairpinSelections(addresses: readonly Cidr[]): Selection[] {
+function hairpinSelections(addresses: readonly Cidr[]): ElementSelector[] {
   return addresses.map((address) => ({ set: `hairpin${familyOf(address)}`, keys: [ipField(ipOf(address))] }));
 }
 
 /** Where to look for what stands by for these, on other networks of the container. */
-function failoverSelections(removed: readonly FoundElement[], containerId: string): Selection[] {
+function failoverSelections(removed: readonly FoundElement[], containerId: string): ElementSelector[] {
   const families = ([4, 6] as const).filter((family) => removed.some(({ set }) => set.endsWith(`hostports${family}`)));
   return families.map((family) => ({ set: failoverSet(family), commented: containerId }));
 }

@@ -15,7 +15,9 @@ import {
   portField,
   rule,
 } from "../../ffi/nft/statements.ts";
-import type { FoundElement, Place, Selection, WantedElement } from "../lib/ruleset/elements.ts";
+import type { ElementSelector, FoundElement } from "../lib/ruleset/element_lookup.ts";
+import type { WantedElement } from "../lib/ruleset/elements.ts";
+import type { ElementKey } from "../lib/ruleset/snapshot.ts";
 import { ANY_ADDRESS_CHAIN, hairpinAllChain, hairpinChain } from "../lib/ruleset/inet_table.ts";
 import type { SharedChain } from "../lib/ruleset/shared_chains.ts";
 import { elementId } from "../lib/ruleset/snapshot.ts";
@@ -52,7 +54,7 @@ export function publishedElements(config: PortmapConfig, addresses: readonly Cid
 }
 
 /** The same for the same places, in whatever order. */
-function digestKeys(keys: readonly Place[]): string {
+function digestKeys(keys: readonly ElementKey[]): string {
   return Bun.hash.crc32(keys.map(elementId).sort().join()).toString(36);
 }
 
@@ -122,7 +124,7 @@ function hairpinElement(address: Cidr, allSources: boolean): WantedElement {
  * Where to look for what was published: everywhere, since only the elements themselves say what an ADD was asked for. What stands by is
  * selected whoever owns it.
  */
-export function selectAllPublished(commented: string): Selection[] {
+export function selectAllPublished(commented: string): ElementSelector[] {
   const byComment = [...PORT_MAPS, "hairpin"].flatMap((name) =>
     IP_FAMILIES.map((family) => ({ set: `${name}${family}`, commented }))
   );

@@ -9,7 +9,9 @@
 import type { Ip } from "../../ffi/address.ts";
 import { concatenation, ipField } from "../../ffi/nft/statements.ts";
 import { formatHex } from "../../ffi/nft/objects.ts";
-import type { FoundElement, Place, Promotion } from "../lib/ruleset/elements.ts";
+import type { FoundElement } from "../lib/ruleset/element_lookup.ts";
+import type { Promotion } from "../lib/ruleset/elements.ts";
+import type { ElementKey } from "../lib/ruleset/snapshot.ts";
 import type { Owner } from "../lib/protocol/owner.ts";
 
 /** The set of what stands by. */
@@ -24,7 +26,12 @@ export function failoverSet(family: 4 | 6): string {
  * @param port protocol and port of the host
  * @param target address and port of the container
  */
-export function failoverKey(family: 4 | 6, hostAddress: Ip | undefined, port: Uint8Array, target: Uint8Array): Place {
+export function failoverKey(
+  family: 4 | 6,
+  hostAddress: Ip | undefined,
+  port: Uint8Array,
+  target: Uint8Array,
+): ElementKey {
   const anyAddress = family === 4 ? "0.0.0.0" : "::";
   return { set: failoverSet(family), key: concatenation(ipField(hostAddress ?? (anyAddress as Ip)), port, target) };
 }
@@ -42,7 +49,7 @@ export function promotionsOf(removed: readonly FoundElement[], others: readonly 
   return removed.flatMap((element) => byKey.get(promotionKey(element, element.owner)) ?? []);
 }
 
-function promotionKey({ set, key }: Place, owner: Owner | undefined): string {
+function promotionKey({ set, key }: ElementKey, owner: Owner | undefined): string {
   return `${set} ${formatHex(key)} ${owner?.containerId}`;
 }
 

@@ -18,11 +18,10 @@ import {
   checkElements,
   ElementInUseError,
   ensureElements,
-  isStaleIn,
   removeElements,
   restoreElements,
 } from "../lib/ruleset/elements.ts";
-import { isOneOfOwners, type Owner, ownerPrefix, sameOwner } from "../lib/protocol/owner.ts";
+import { isOneOfOwners, isStaleIn, type Owner, ownerPrefix, sameOwner } from "../lib/protocol/owner.ts";
 import { type AttachmentCall, cleanUp, plugin, requirePrevResult } from "../lib/protocol/plugin.ts";
 import { inetTable, requireInetTable } from "../lib/ruleset/inet_table.ts";
 import {

@@ -12,7 +12,7 @@ import * as nft from "../../ffi/nft/objects.ts";
 import type { Transaction } from "../../ffi/nft/transaction.ts";
 import { NFPROTO_IPV4, NFPROTO_IPV6 } from "../../ffi/nft/uapi.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
-import { addressesIn, jumpTarget } from "../lib/ruleset/foreign_rules.ts";
+import { addressesIn, jumpTarget } from "../../ffi/nft/rule_contents.ts";
 import type { Owner } from "../lib/protocol/owner.ts";
 import {
   existingTables,
@@ -28,6 +28,7 @@ import {
 
 /** Where a container's chains are entered; the second is of releases before 0.8. */
 const ENTRY_CHAINS = ["CNI-HOSTPORT-DNAT", "CNI-HOSTPORT-SNAT"];
+
 /** Mark what is to be masqueraded, and masquerade what is marked. */
 const MASQUERADE_CHAINS = ["CNI-HOSTPORT-MASQ", "CNI-HOSTPORT-SETMARK"];
 const BASE_CHAINS = ["PREROUTING", "OUTPUT", "POSTROUTING"];

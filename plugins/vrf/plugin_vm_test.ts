@@ -6,9 +6,12 @@ import { ipShow, linkNames, runInNetns, until } from "../../testing/netns.ts";
 import { awaitLinkOperational } from "../lib/links/interface.ts";
 import { type Sandbox, sandboxTest } from "../../testing/sandbox.ts";
 import type { Result } from "../../spec/result.ts";
-import ptp from "../ptp/plugin.ts";
-import staticIpam from "../static/plugin.ts";
+import { findPlugin, loadPlugins } from "../registry.ts";
 import vrf from "./plugin.ts";
+
+// What a chain of plugins needs besides this one comes from the registry, as in a call.
+await loadPlugins(["ptp", "static"]);
+const [ptp, staticIpam] = [findPlugin("ptp")!, findPlugin("static")!];
 
 const vrfTest = (name: string, body: (sandbox: Sandbox) => void | Promise<void>) =>
   sandboxTest(name, [staticIpam], body);

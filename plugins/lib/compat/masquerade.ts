@@ -11,7 +11,7 @@ import { type Cidr, type Ip, ipOf } from "../../../ffi/address.ts";
 import * as nft from "../../../ffi/nft/objects.ts";
 import { NFPROTO_INET } from "../../../ffi/nft/uapi.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
-import { addressesIn, jumpTarget } from "../ruleset/foreign_rules.ts";
+import { addressesIn, jumpTarget } from "../../../ffi/nft/rule_contents.ts";
 import type { Owner } from "../protocol/owner.ts";
 import {
   existingTables,

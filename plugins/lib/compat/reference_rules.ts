@@ -11,7 +11,7 @@ import { type Transaction, transaction } from "../../../ffi/nft/transaction.ts";
 import { getAll, tableQuery } from "../../../ffi/nft/queries.ts";
 import { NFPROTO_IPV4, NFPROTO_IPV6 } from "../../../ffi/nft/uapi.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
-import { containsText, jumpTarget, ruleComment } from "../ruleset/foreign_rules.ts";
+import { containsText, jumpTarget, ruleComment } from "../../../ffi/nft/rule_contents.ts";
 import { retryOnConflict } from "../ruleset/retry.ts";
 import type { Owner } from "../protocol/owner.ts";
 

@@ -11,7 +11,7 @@ import * as nft from "../../../ffi/nft/objects.ts";
 import type { Transaction } from "../../../ffi/nft/transaction.ts";
 import { NFPROTO_BRIDGE, NFT_META_IIFNAME } from "../../../ffi/nft/uapi.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
-import { jumpTarget } from "../ruleset/foreign_rules.ts";
+import { jumpTarget } from "../../../ffi/nft/rule_contents.ts";
 import type { Owner } from "../protocol/owner.ts";
 import { removeReferenceChains, updateRuleset } from "./reference_rules.ts";
 

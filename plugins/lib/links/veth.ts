@@ -13,9 +13,8 @@ import { IFF_UP } from "../../../ffi/route/uapi.ts";
 import { CniError, Code } from "../../../spec/error.ts";
 import { ownedByOther } from "./ownership.ts";
 import { expectEqual, removeLinkIfPresent } from "./interface.ts";
-import { isStaleIn } from "../ruleset/elements.ts";
+import { isStaleIn, type Owner, ownerText, parseAlias, sameOwner } from "../protocol/owner.ts";
 import { interfaceExistsError } from "./container_link.ts";
-import { type Owner, ownerText, parseAlias, sameOwner } from "../protocol/owner.ts";
 import type { AttachmentCall, CheckCall, DelBatch, DelCall, GcCall } from "../protocol/plugin.ts";
 
 /** What the two ends of a container's cable are to be. */

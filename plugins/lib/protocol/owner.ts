@@ -98,3 +98,12 @@ export function ownerRestoreHint(owner: Owner): string {
 export function sameOwner(a: Owner | undefined, b: Owner | undefined): boolean {
   return a?.network === b?.network && a?.containerId === b?.containerId && a?.ifname === b?.ifname;
 }
+
+/** The attachments of a network that live no more, by those that do: what GC removes (SPEC §GC). */
+export function isStaleIn(
+  network: string,
+  validAttachments: readonly Omit<Owner, "network">[],
+): (owner: Owner) => boolean {
+  const isValid = isOneOfOwners(validAttachments.map((attachment) => ({ ...attachment, network })));
+  return (owner) => owner.network === network && !isValid(owner);
+}

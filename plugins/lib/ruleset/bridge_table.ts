@@ -12,7 +12,7 @@ import {
   NF_IP_PRI_RAW,
   NFPROTO_BRIDGE,
 } from "../../../ffi/nft/uapi.ts";
-import type { TableDefinition } from "./table.ts";
+import type { TableDefinition } from "./table_definition.ts";
 
 const BRIDGE_TABLE = { family: NFPROTO_BRIDGE, table: "cni" };
 

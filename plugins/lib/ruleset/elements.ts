@@ -14,22 +14,13 @@ import { NFT_GOTO, NFT_JUMP } from "../../../ffi/nft/uapi.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import { CniError, Code } from "../../../spec/error.ts";
 import { findMissingRules } from "./chain_rules.ts";
-import { checkStaticRules, ensureTable, missingRulesError, type TableDefinition } from "./table.ts";
-import {
-  describeOwner,
-  formatOwnerWithNote,
-  isOneOfOwners,
-  type Owner,
-  ownerRestoreHint,
-  sameOwner,
-} from "../protocol/owner.ts";
+import { checkStaticRules, ensureTable, missingRulesError } from "./table.ts";
+import type { TableDefinition } from "./table_definition.ts";
+import { describeOwner, formatOwnerWithNote, type Owner, ownerRestoreHint, sameOwner } from "../protocol/owner.ts";
 import { ensureChains, listMissingChainElements, removeUnusedChains, type SharedChain } from "./shared_chains.ts";
 import { retryOnConflict } from "./retry.ts";
 import { elementKeysOf, type ElementSelector, fetchElements, type FoundElement } from "./element_lookup.ts";
 import { elementId, type ElementKey, type RulesetSnapshot, takeSnapshot } from "./snapshot.ts";
-
-export type { ElementSelector as Selection, FoundElement } from "./element_lookup.ts";
-export type { ElementKey as Place } from "./snapshot.ts";
 
 /** An element that an attachment needs. */
 export interface WantedElement {
@@ -198,15 +189,6 @@ export function checkElements(
     const loss = findMissingRules(nl, table, name, rules.length);
     if (loss) throw missingRulesError(table, loss);
   }
-}
-
-/** The attachments of a network that live no more, by those that do: what GC removes (SPEC §GC). */
-export function isStaleIn(
-  network: string,
-  validAttachments: readonly Omit<Owner, "network">[],
-): (owner: Owner) => boolean {
-  const isValid = isOneOfOwners(validAttachments.map((attachment) => ({ ...attachment, network })));
-  return (owner) => owner.network === network && !isValid(owner);
 }
 
 /** Sees at once all that may matter for what is wanted. */

@@ -56,10 +56,12 @@ import {
   NFPROTO_INET,
 } from "../../../ffi/nft/uapi.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
-import { requireTable, type TableBuilder, type TableDefinition } from "./table.ts";
-import type { ChainElement, SharedChain } from "./shared_chains.ts";
+import { requireTable } from "./table.ts";
+import type { ChainElement, TableBuilder, TableDefinition } from "./table_definition.ts";
+import type { SharedChain } from "./shared_chains.ts";
 
 const INET_TABLE = { family: NFPROTO_INET, table: "cni" };
+
 /** Published ports whatever the address; a chain of its own, so that conditions on a port of one address can go on to it. */
 export const ANY_ADDRESS_CHAIN = "hostports_any_address";
 

@@ -5,15 +5,8 @@
  */
 import { type Cidr, familyOf, type Ip, ipBytes, ipOf } from "../../../ffi/address.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
-import {
-  checkElements,
-  ensureElements,
-  isStaleIn,
-  removeElements,
-  restoreElements,
-  type WantedElement,
-} from "./elements.ts";
-import { isOneOfOwners, type Owner, ownerPrefix, sameOwner } from "../protocol/owner.ts";
+import { checkElements, ensureElements, removeElements, restoreElements, type WantedElement } from "./elements.ts";
+import { isOneOfOwners, isStaleIn, type Owner, ownerPrefix, sameOwner } from "../protocol/owner.ts";
 import { cleanUp } from "../protocol/plugin.ts";
 import {
   gcReferenceMasquerade,

@@ -10,7 +10,8 @@ import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import { CniError, Code } from "../../../spec/error.ts";
 import { bridgeTable } from "./bridge_table.ts";
 import { repairChain } from "./chain_rules.ts";
-import { listMissingRules, type TableBuilder, type TableDefinition } from "./table.ts";
+import { listMissingRules } from "./table.ts";
+import type { TableBuilder, TableDefinition } from "./table_definition.ts";
 import { retryOnConflict } from "./retry.ts";
 import { inetTable } from "./inet_table.ts";
 

@@ -9,6 +9,7 @@ import type { Transaction } from "../../../ffi/nft/transaction.ts";
 import { NFT_GOTO } from "../../../ffi/nft/uapi.ts";
 import { appendRules, findMissingRules, repairChain } from "./chain_rules.ts";
 import type { RulesetSnapshot } from "./snapshot.ts";
+import type { ChainElement } from "./table_definition.ts";
 
 /** A chain that elements lead to. Equal names mean equal rules. */
 export interface SharedChain {
@@ -17,17 +18,6 @@ export interface SharedChain {
   readonly comment?: string;
   /** True if packets do not come back from it to the rule behind the one that led there. */
   readonly usesGoto?: boolean;
-}
-
-/** An element that belongs to no attachment but to a shared chain, and is there as long as the chain is. */
-export interface ChainElement {
-  readonly set: string;
-  readonly key: Uint8Array;
-  /** True of a verdict map, in which it leads to the chain. */
-  readonly jumpsToChain?: boolean;
-  /** The chain that it belongs to as well, if that is there. */
-  readonly alsoOfChain?: string;
-  readonly comment: string;
 }
 
 /** What {@linkcode ensureChains} found and did. */

@@ -6,7 +6,7 @@
 import * as nft from "../../../ffi/nft/objects.ts";
 import { chainQuery, elementQuery, generationQuery, getAll, type Query } from "../../../ffi/nft/queries.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
-import type { TableDefinition } from "./table.ts";
+import type { TableDefinition } from "./table_definition.ts";
 
 /** Where an element is. */
 export interface ElementKey {

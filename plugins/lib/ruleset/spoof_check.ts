@@ -10,16 +10,9 @@ import type { Netns } from "../../../ffi/netns.ts";
 import * as nft from "../../../ffi/nft/objects.ts";
 import * as link from "../../../ffi/route/link.ts";
 import { bridgeTable } from "./bridge_table.ts";
-import {
-  checkElements,
-  ensureElements,
-  isStaleIn,
-  removeElements,
-  restoreElements,
-  type WantedElement,
-} from "./elements.ts";
+import { checkElements, ensureElements, removeElements, restoreElements, type WantedElement } from "./elements.ts";
+import { isOneOfOwners, isStaleIn, type Owner, ownerPrefix, sameOwner } from "../protocol/owner.ts";
 import { requireTable } from "./table.ts";
-import { isOneOfOwners, type Owner, ownerPrefix, sameOwner } from "../protocol/owner.ts";
 import { cleanUp } from "../protocol/plugin.ts";
 import {
   gcReferenceSpoofChecks,

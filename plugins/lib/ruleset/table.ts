@@ -3,35 +3,13 @@
  *
  * @module
  */
-import type { ExpressionIn } from "../../../ffi/nft/expressions.ts";
 import * as nft from "../../../ffi/nft/objects.ts";
 import { type Transaction, transaction } from "../../../ffi/nft/transaction.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import { SystemError } from "../../../ffi/sys/error.ts";
 import { CniError, Code } from "../../../spec/error.ts";
 import { describeMissingRules, findMissingRules, type MissingRules } from "./chain_rules.ts";
-import type { ChainElement } from "./shared_chains.ts";
-
-/** A table of our own, made when first needed and kept. */
-export interface TableDefinition extends nft.TableKey {
-  /** Adds the table and all that does not depend on attachments, but for the rules. */
-  create(tx: TableBuilder): void;
-  /** The rules that do not depend on attachments, in order. */
-  rules(): readonly StaticRule[];
-  /** A chain that nothing leads to, with the number of its rules: by it an ADD sees in one question whether the table is there and whole. */
-  readonly sentinel: { readonly chain: string; readonly rules: number };
-  /** What is there as long as a shared chain is. */
-  chainElementsOf?(chain: string): readonly ChainElement[];
-}
-
-/** What a table is made with. */
-export type TableBuilder = Pick<Transaction, "addTable" | "addSet" | "addChain">;
-
-/** A rule and the chain that it stands in. */
-export interface StaticRule {
-  readonly chain: string;
-  readonly expressions: readonly ExpressionIn[];
-}
+import type { TableDefinition } from "./table_definition.ts";
 
 /**
  * Makes the table unless it is there.

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { fileProblems, importsOf } from "./layers.ts";
+import { circleProblems, fileProblems, importsOf, LAYERS } from "./layers.ts";
 
 test("importsOf() finds every form with its line", () => {
   const source = [
@@ -45,6 +45,13 @@ const ALLOWED: readonly (readonly [string, string])[] = [
   ["cmd/cni.ts", 'import { attach } from "../runtime/attach.ts";'],
   ["runtime/attach.ts", 'import { registry } from "../plugins/registry.ts";'],
   ["runtime/cache_test.ts", 'import { mkdtempSync } from "node:fs";'],
+  ["plugins/bridge/plugin_test.ts", 'import { vlan } from "./vlan.ts";'],
+  ["plugins/bridge/plugin_test.ts", 'import { findPlugin } from "../registry.ts";'],
+  ["plugins/bridge/plugin_test.ts", 'import { inetTable } from "../lib/ruleset/inet_table.ts";'],
+  ["plugins/bridge/fixture.ts", 'import { sandbox } from "../../testing/sandbox.ts";'],
+  ["testing/portmap.ts", 'import portmap from "../plugins/portmap/plugin.ts";'],
+  ["plugins/lib/ruleset/masquerade.ts", 'import { gcReferenceMasquerade } from "../compat/masquerade.ts";'],
+  ["plugins/lib/compat/reference_rules.ts", 'import { retryOnConflict } from "../ruleset/retry.ts";'],
   ["scripts/anything.ts", 'import { registry } from "../plugins/registry.ts";'],
 ];
 
@@ -54,14 +61,31 @@ test.each(ALLOWED.map(([path, source]) => ({ path, source })))("$path may: $sour
 
 const REFUSED: readonly (readonly [string, string, string])[] = [
   ["ffi/netlink/socket.ts", 'import { dlopen } from "bun:ffi";', "only ffi/sys/libc.ts may"],
-  ["ffi/sys/file.ts", 'import { message } from "../netlink/message.ts";', "ffi/sys/ may import ffi/sys/"],
+  ["ffi/sys/file.ts", 'import { message } from "../netlink/message.ts";', "ffi/sys/ may import ffi/address.ts"],
   ["ffi/route/link.ts", 'import { rule } from "../nft/rule.ts";', "ffi/route/ may import"],
   ["ffi/route/link.ts", "libc.setns(fd, 0);", "only ffi/netns.ts may"],
   ["ffi/route/link.ts", 'import { test } from "bun:test";', "may import no package"],
   ["plugins/lib/protocol/serve.ts", 'import { netnsTest } from "../../../testing/netns.ts";', "only tests may"],
   ["spec/error.ts", 'import { SystemError } from "../ffi/sys/error.ts";', "type:ffi/sys/error.ts"],
   ["spec/error.ts", 'import { openSync } from "node:fs";', "cost start-up time"],
-  ["plugins/lib/protocol/serve.ts", 'import { bridge } from "../../bridge/plugin.ts";', "plugins/lib/ may import"],
+  [
+    "plugins/lib/protocol/serve.ts",
+    'import { bridge } from "../../bridge/plugin.ts";',
+    "plugins/lib/protocol/ may import",
+  ],
+  ["plugins/lib/protocol/serve.ts", 'import { veth } from "../links/veth.ts";', "plugins/lib/protocol/ may import"],
+  [
+    "plugins/lib/compat/masquerade.ts",
+    'import { check } from "../ruleset/elements.ts";',
+    "plugins/lib/compat/ may import",
+  ],
+  ["plugins/lib/ruleset/retry.ts", 'import { check } from "./elements.ts";', "plugins/lib/ruleset/retry.ts may import"],
+  ["plugins/lib/links/veth.ts", 'import type { Table } from "../ruleset/table.ts";', "plugins/lib/links/ may import"],
+  ["plugins/lib/other/file.ts", "export {};", "belongs to no layer"],
+  ["plugins/bridge/plugin_test.ts", 'import ptp from "../ptp/plugin.ts";', "a file of another plugin"],
+  ["plugins/bridge/plugin_vm_test.ts", 'import type { A } from "../ptp/config.ts";', "a file of another plugin"],
+  ["plugins/bridge/fixture.ts", 'import { ptpFixture } from "../ptp/fixture.ts";', "a file of another plugin"],
+  ["plugins/bridge/plugin.ts", 'import { bridgeFixture } from "./fixture.ts";', "only tests may"],
   ["plugins/bridge/plugin.ts", 'import { allocate } from "../host_local/plugin.ts";', "plugins/bridge/ may import"],
   ["plugins/bridge/plugin.ts", 'import { registry } from "../registry.ts";', "plugins/bridge/ may import"],
   ["plugins/bridge/plugin.ts", 'import { cut } from "../bridges/cut.ts";', "plugins/bridge/ may import"],
@@ -83,3 +107,31 @@ test.each(REFUSED.map(([path, source, text]) => ({ path, source, text })))(
     expect(more).toEqual([]);
   },
 );
+
+test("circleProblems() reports each circle once, of types and of tests as well", () => {
+  const sources = new Map([
+    ["ffi/a.ts", 'import { b } from "./b.ts";'],
+    ["ffi/b.ts", 'import type { C } from "./c.ts";\nimport { leaf } from "./leaf.ts";'],
+    ["ffi/c.ts", 'export type { A } from "./a.ts";'],
+    ["ffi/leaf.ts", 'import { Missing } from "./not_listed.ts";'],
+    ["ffi/top.ts", 'import { a } from "./a.ts";\nimport { leaf } from "./leaf.ts";'],
+    ["testing/self.ts", '/** import("./top.ts") */\nconst load = () => import("./self.ts");'],
+  ]);
+  expect(circleProblems(sources)).toEqual([
+    "ffi/a.ts:1: import circle: ffi/a.ts -> ffi/b.ts -> ffi/c.ts -> ffi/a.ts",
+    "testing/self.ts:1: import circle: testing/self.ts -> testing/self.ts",
+  ]);
+});
+
+test("the rows of LAYERS point one way: each names rows above it", () => {
+  const paths = LAYERS.map(({ path }) => path);
+  for (const [row, { path, imports }] of LAYERS.entries()) {
+    for (const rule of imports) {
+      const target = rule.replace(/^type:/, "");
+      const targetRow = paths.findIndex((candidate) =>
+        target === candidate || candidate.endsWith("/") && target.startsWith(candidate)
+      );
+      expect(targetRow, `${path} -> ${target}`).toBeWithin(0, row);
+    }
+  }
+});

@@ -1,12 +1,12 @@
 /**
- * Rules in the tables of others, reduced to what they say, so that they can be compared whoever wrote them.
+ * What a rule contains: its comment, jump target, addresses and verdict, in one form whether nft(8) or iptables wrote it.
  *
  * @module
  */
-import { type Ip, ipFromBytes } from "../../../ffi/address.ts";
-import type { Expression } from "../../../ffi/nft/expressions.ts";
-import { formatHex, type LazyRule } from "../../../ffi/nft/objects.ts";
-import { NFT_CMP_EQ, NFT_JUMP } from "../../../ffi/nft/uapi.ts";
+import { type Ip, ipFromBytes } from "../address.ts";
+import type { Expression } from "./expressions.ts";
+import { formatHex, type LazyRule } from "./objects.ts";
+import { NFT_CMP_EQ, NFT_JUMP } from "./uapi.ts";
 
 /** The comment that nft(8) keeps, or else the one that iptables does. */
 export function ruleComment(rule: LazyRule): string {
