@@ -65,7 +65,7 @@ export {
   type RestoreCall,
 } from "./plugins/lib/protocol/plugin.ts";
 export * as schema from "./spec/schema.ts";
-export type { JsonObject, Route, Schema } from "./spec/schema.ts";
+export type { JsonObject, RouteConfig, Schema } from "./spec/schema.ts";
 export type { Attachment, PluginConfig } from "./spec/plugin_config.ts";
 export type { Owner } from "./plugins/lib/protocol/owner.ts";
 

@@ -56,7 +56,7 @@ const MAX_NAME_BYTES = 255;
 /** What plugins get as a variable of their environment, which ends at a NUL. */
 const environmentText = schema.refine(schema.string, "text without NUL", (text) => !text.includes("\0"));
 const entrySchema = schema.lazy(() =>
-  schema.struct({
+  schema.knownKeys({
     containerId: schema.string,
     ifName: schema.string,
     networkName: schema.string,

@@ -9,7 +9,15 @@
 import { locate, parseJson } from "../spec/jsonc.ts";
 import type { NetworkConfigList, PluginEntry } from "../spec/network_config_list.ts";
 import { dnsSchema } from "../spec/result.ts";
-import { anything, isJsonObject, join, type JsonObject, type Schema, type Shape, struct } from "../spec/schema.ts";
+import {
+  anything,
+  isJsonObject,
+  type JsonObject,
+  knownKeys,
+  memberPath,
+  type Schema,
+  type Shape,
+} from "../spec/schema.ts";
 import { suggestion } from "../spec/suggest.ts";
 
 /** The keys of a list itself (SPEC §Configuration format). */
@@ -46,7 +54,7 @@ export function findUnknownKeys(list: NetworkConfigList, findConfigSchema: FindC
 export function findUnknownListKeys(document: JsonObject): UnknownKey[] {
   return Object.keys(document).filter((key) => !LIST_KEYS.includes(key)).flatMap((key) => {
     const hint = suggestion(key, LIST_KEYS);
-    return hint ? [{ path: join("", key), hint }] : [];
+    return hint ? [{ path: memberPath("", key), hint }] : [];
   });
 }
 
@@ -61,7 +69,7 @@ export function commonShape(): Shape {
       prevResult: anything,
       dns: dnsSchema,
     },
-    ...{ capabilities: anything, runtimeConfig: anything, args: anything, ipam: struct({ type: anything }) },
+    ...{ capabilities: anything, runtimeConfig: anything, args: anything, ipam: knownKeys({ type: anything }) },
     ...{ "cni.dev/valid-attachments": anything, "cni.dev/attachments": anything },
   };
 }
@@ -74,9 +82,9 @@ function shapeOfEntry({ type, ipamType = "" }: PluginEntry, findConfigSchema: Fi
   return {
     ...commonShape(),
     ...pluginShape,
-    capabilities: struct(runtimeConfig),
-    runtimeConfig: struct(runtimeConfig),
-    ipam: struct({ ...shapeOf(pluginShape?.ipam), ...shapeOf(ipamShape?.ipam), type: anything }),
+    capabilities: knownKeys(runtimeConfig),
+    runtimeConfig: knownKeys(runtimeConfig),
+    ipam: knownKeys({ ...shapeOf(pluginShape?.ipam), ...shapeOf(ipamShape?.ipam), type: anything }),
   };
 }
 
@@ -93,7 +101,7 @@ function searchNode(shape: Shape, node: unknown, parentPath: string): UnknownKey
   if (!isJsonObject(node)) return [];
   const knownKeys = Object.keys(shape);
   return Object.entries(node).flatMap(([key, value]) => {
-    const path = join(parentPath, key);
+    const path = memberPath(parentPath, key);
     const knownKey = knownKeys.find((element) => element.toLowerCase() === key.toLowerCase());
     if (knownKey !== undefined) {
       const childShape = shapeOf(shape[knownKey]);

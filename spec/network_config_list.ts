@@ -60,16 +60,17 @@ const networkNameSchema = schema.refine(
   (name) => networkNameProblem(name) === undefined,
 );
 const pluginEntrySchema = schema.lazy(() =>
-  schema.struct({
+  schema.knownKeys({
     type: pluginTypeSchema,
     capabilities: schema.withDefault(capabilitiesSchema, {}),
-    ipam: schema.optional(schema.struct({ type: schema.optional(pluginTypeSchema) })),
+    ipam: schema.optional(schema.knownKeys({ type: schema.optional(pluginTypeSchema) })),
     dns: schema.optional(dnsSchema),
     prevResult: schema.optional(schema.jsonObject),
     "cni.dev/valid-attachments": schema.optional(attachmentsSchema),
     "cni.dev/attachments": schema.optional(attachmentsSchema),
   })
 );
+
 /** Far above what anybody needs. Without a limit, a file by mistake would be worked on for minutes, and each plugin is called twice. */
 const MAX_PLUGINS = 1000;
 const MAX_TEXT_LENGTH = 4 * 1024 * 1024;

@@ -50,22 +50,24 @@ export const pluginTypeSchema: schema.Schema<string> = schema.refine(
   "the name of a plugin, without a directory",
   (type) => !type.includes("/") && !type.includes("\\") && !type.includes("\0") && type !== "." && type !== "..",
 );
+
 /** Capabilities that a plugin declares. */
 export const capabilitiesSchema = schema.lazy(() => schema.record(schema.withDefault(schema.boolean, false)));
 
 const standardKeys = schema.lazy(() =>
-  schema.struct({
+  schema.knownKeys({
     type: schema.withDefault(schema.string, ""),
-    ipam: schema.optional(schema.struct({ type: schema.optional(pluginTypeSchema) })),
+    ipam: schema.optional(schema.knownKeys({ type: schema.optional(pluginTypeSchema) })),
     dns: schema.optional(dnsSchema),
     runtimeConfig: schema.withDefault(schema.jsonObject, {}),
     capabilities: schema.withDefault(capabilitiesSchema, {}),
   })
 );
+
 /** Attachments as GC names them. */
 export const attachmentsSchema: schema.Schema<readonly { readonly containerID: string; readonly ifname: string }[]> =
   schema
-    .lazy(() => schema.array(schema.struct({ containerID: schema.string, ifname: schema.string })));
+    .lazy(() => schema.array(schema.knownKeys({ containerID: schema.string, ifname: schema.string })));
 
 /**
  * Reads a request for `verb` and makes sure that its version has that verb. For DEL, what cannot be used is as good as absent, see
@@ -198,7 +200,7 @@ function parseAttachments(raw: schema.JsonObject): readonly Attachment[] | undef
     .filter((key) => key !== undefined);
   if (keys.length === 0) return undefined;
   const key = keys.find((candidate) => raw[candidate] !== null);
-  const list = key === undefined ? [] : attachmentsSchema.parse(raw[key], schema.join("", key));
+  const list = key === undefined ? [] : attachmentsSchema.parse(raw[key], schema.memberPath("", key));
   return list.map(({ containerID, ifname }) => ({ containerId: containerID, ifname }));
 }
 

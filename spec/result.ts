@@ -17,7 +17,7 @@ export interface Result {
   /** Addresses of the container. */
   readonly ips?: readonly IpConfig[];
   /** Routes of the container. */
-  readonly routes?: readonly schema.Route[];
+  readonly routes?: readonly schema.RouteConfig[];
   /** Resolver settings for the container. */
   readonly dns?: Dns;
 }
@@ -48,9 +48,6 @@ export interface IpConfig {
   readonly interface?: number;
 }
 
-/** A route, in a result as in a configuration. */
-export type RouteConfig = schema.Route;
-
 /** Resolver settings; see resolv.conf(5). */
 export interface Dns {
   /** Addresses, most wanted first. */
@@ -73,9 +70,10 @@ export interface ResultFormat {
 
 const optionalString = schema.optional(schema.nonEmptyString);
 const optionalStrings = schema.optional(schema.array(schema.string));
+
 /** Resolver settings, in a configuration and in a result. */
 export const dnsSchema: schema.Schema<Dns> = schema.lazy(() =>
-  schema.struct({
+  schema.knownKeys({
     nameservers: optionalStrings,
     domain: optionalString,
     search: optionalStrings,
@@ -86,10 +84,10 @@ const optionalRoutes = schema.optional(schema.array(schema.route));
 
 /** @param interfaceExtras what interfaces have besides name, address and sandbox */
 const resultSchema = <S extends schema.Shape>(interfaceExtras: S) =>
-  schema.struct({
+  schema.knownKeys({
     interfaces: schema.optional(
       schema.array(
-        schema.struct({
+        schema.knownKeys({
           name: schema.withDefault(schema.string, ""),
           mac: optionalString,
           sandbox: optionalString,
@@ -97,7 +95,7 @@ const resultSchema = <S extends schema.Shape>(interfaceExtras: S) =>
         }),
       ),
     ),
-    ips: schema.optional(schema.array(schema.struct({
+    ips: schema.optional(schema.array(schema.knownKeys({
       address: schema.cidr,
       gateway: schema.optional(schema.ipAddress),
       interface: schema.optional(schema.int()),
@@ -109,20 +107,21 @@ const resultSchema = <S extends schema.Shape>(interfaceExtras: S) =>
 const schema100 = schema.lazy(() =>
   resultSchema({ mtu: schema.optional(schema.int({ min: 0 })), socketPath: optionalString, pciID: optionalString })
 );
+
 /** Here those are unknown keys, which may hold anything. */
 const schema040 = schema.lazy(() => resultSchema({}));
 
-const familySchema020 = schema.optional(schema.struct({
+const familySchema020 = schema.optional(schema.knownKeys({
   ip: schema.cidr,
   gateway: schema.optional(schema.ipAddress),
   routes: optionalRoutes,
 }));
 const schema020 = schema.lazy(() =>
-  schema.struct({ ip4: familySchema020, ip6: familySchema020, dns: schema.optional(dnsSchema) })
+  schema.knownKeys({ ip4: familySchema020, ip6: familySchema020, dns: schema.optional(dnsSchema) })
 );
 
 const headerSchema = schema.lazy(() =>
-  schema.struct({
+  schema.knownKeys({
     cniVersion: optionalString,
     ip4: schema.optional(schema.anything),
     ip6: schema.optional(schema.anything),
@@ -315,7 +314,7 @@ function formatInterface({ mac, mtu, name, pciID, sandbox, socketPath }: Interfa
 }
 
 /** Zero means "not set" for all but table and scope, where it is a value of its own. */
-function formatRoute({ dst, gw, mtu, advmss, priority, table, scope }: RouteConfig): object {
+function formatRoute({ dst, gw, mtu, advmss, priority, table, scope }: schema.RouteConfig): object {
   return omitEmpty({
     dst,
     gw,

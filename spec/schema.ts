@@ -24,7 +24,7 @@ import { type Cidr, type Ip, type Mac, parseCidr, parseIp, parseMac } from "../f
 import { excerpt, memberPath } from "./error_text.ts";
 import { ConfigError } from "./error.ts";
 
-export { excerpt, memberPath as join };
+export { excerpt, memberPath };
 
 declare global {
   // Newer than the type library: numbers kept as their text (ECMA-262 proposal "JSON.parse source text access").
@@ -46,47 +46,57 @@ export interface Schema<T> {
   /** What it is made from: the element of a list, or what else reads the node; as a function where it is not made yet. */
   readonly inner?: Schema<unknown> | (() => Schema<unknown>);
 }
+
 /** A schema whose key may be missing. */
 export interface Optional<T> extends Schema<T | undefined> {
   /** Tells {@linkcode ObjectOf} so. */
   readonly optional: true;
 }
+
 /** What a schema reads: `Infer<typeof string>` is `string`. */
 export type Infer<S> = S extends Schema<infer T> ? T : never;
 
 /** The keys of an object and what belongs there. */
 export type Shape = Readonly<Record<string, Schema<unknown>>>;
 type OptionalKeys<S extends Shape> = { [K in keyof S]: S[K] extends Optional<unknown> ? K : never }[keyof S];
+
 /** The object a shape describes. */
 export type ObjectOf<S extends Shape> = Simplify<
   & { readonly [K in Exclude<keyof S, OptionalKeys<S>>]: Infer<S[K]> }
   & { readonly [K in OptionalKeys<S>]?: Exclude<Infer<S[K]>, undefined> }
 >;
 type Simplify<T> = { [K in keyof T]: T[K] };
+
 /** An object of a JSON document, nothing known of its keys. */
 export type JsonObject = Readonly<Record<string, unknown>>;
 
 /** A string, also an empty one. */
 export const string: Schema<string> = primitive("a string", isString);
+
 /** A string; an empty one means "not set" where a key may be missing. */
 export const nonEmptyString: Schema<string> = {
   ...primitive("a non-empty string", (node): node is string => isString(node) && node !== ""),
   emptyIsUnset: true,
 };
+
 /** `true` or `false`, not as text. */
 export const boolean: Schema<boolean> = primitive("true or false", (node) => typeof node === "boolean");
+
 /** Any object, as it is. */
 export const jsonObject: Schema<JsonObject> = primitive("an object", isJsonObject);
+
 /** Whatever is there, as it is. */
 export const anything: Schema<unknown> = { parse: (node) => node };
 
 /** An address with a prefix length, made canonical; host bits are kept. */
 export const cidr: Schema<Cidr> = parsedString('a CIDR such as "10.1.0.0/16"', parseCidr);
+
 /** An IPv4 or IPv6 address, made canonical; empty means "not set" where the key may be missing. */
 export const ipAddress: Schema<Ip> = {
   ...parsedString('an IP address such as "10.1.0.2"', parseIp),
   emptyIsUnset: true,
 };
+
 /** Either of the two, told apart by the `/`; empty as for {@linkcode ipAddress}. */
 export const ipOrCidr: Schema<Ip | Cidr> = {
   ...parsedString(
@@ -95,6 +105,7 @@ export const ipOrCidr: Schema<Ip | Cidr> = {
   ),
   emptyIsUnset: true,
 };
+
 /** A 48-bit hardware address that an interface can have, made canonical; empty as for {@linkcode ipAddress}. */
 export const mac: Schema<Mac> = {
   parse(node, path = "") {
@@ -125,7 +136,7 @@ export function int({ min = Number.MIN_SAFE_INTEGER, max = Number.MAX_SAFE_INTEG
 }
 
 /** A whole number from 0 to 2^64-1, also where a double would lose digits. */
-export const u64: Schema<bigint> = {
+export const uint64: Schema<bigint> = {
   parse(node, path = "") {
     const value = toUnsignedBigInt(node);
     if (value === undefined || value > 0xffff_ffff_ffff_ffffn) {
@@ -174,7 +185,7 @@ export function object<const S extends Shape>(shape: S): Schema<ObjectOf<S>> {
 }
 
 /** An object; keys that the shape does not name are left out. */
-export function struct<const S extends Shape>(shape: S): Schema<ObjectOf<S>> {
+export function knownKeys<const S extends Shape>(shape: S): Schema<ObjectOf<S>> {
   return { shape, parse: (node, path = "") => parseShape(shape, node, path, false) };
 }
 
@@ -213,8 +224,8 @@ export function refine<T>(inner: Schema<T>, expected: string, predicate: (value:
 
 const u32 = int({ min: 0, max: 0xffff_ffff });
 
-/** A route of a configuration or a result (SPEC §ADD Success). */
-export interface Route {
+/** A route, in a configuration as in a result (SPEC §ADD Success). */
+export interface RouteConfig {
   /** Where it leads: `0.0.0.0/0` is the default route. */
   readonly dst: Cidr;
   /** The next hop; without it a plugin may take the gateway of an address. */
@@ -230,9 +241,10 @@ export interface Route {
   /** 0 global, 253 link, 254 host. */
   readonly scope?: number;
 }
-/** Reads a {@linkcode Route}. */
-export const route: Schema<Route> = lazy(() =>
-  struct({
+
+/** Reads a {@linkcode RouteConfig}. */
+export const route: Schema<RouteConfig> = lazy(() =>
+  knownKeys({
     dst: cidr,
     gw: optional(ipAddress),
     mtu: optional(u32),

@@ -6,13 +6,13 @@
 import { ConfigError } from "../../spec/error.ts";
 import {
   findKey,
-  join,
   type JsonObject,
   jsonObject,
+  knownKeys,
   lazy,
+  memberPath,
   optional,
   type Schema,
-  struct,
   withDefault,
 } from "../../spec/schema.ts";
 import { bitRate, bitSize } from "./units.ts";
@@ -40,6 +40,7 @@ interface LimitKeys {
   readonly egressRate?: bigint;
   readonly egressBurst?: bigint;
 }
+
 const LIMIT_KEYS = ["ingressRate", "ingressBurst", "egressRate", "egressBurst"] as const;
 
 const limitSchemas = () => ({
@@ -48,11 +49,11 @@ const limitSchemas = () => ({
   egressRate: optional(bitRate),
   egressBurst: optional(bitSize),
 });
-const limitKeys: Schema<LimitKeys> = lazy(() => struct(limitSchemas()));
+const limitKeys: Schema<LimitKeys> = lazy(() => knownKeys(limitSchemas()));
 
 /** One of the four keys at the top, even with `null`, is enough for the capability not to count. */
 export const bandwidthConfig: Schema<BandwidthConfig> = {
-  inner: () => struct({ ...limitSchemas(), runtimeConfig: struct({ bandwidth: capabilitySchema }) }),
+  inner: () => knownKeys({ ...limitSchemas(), runtimeConfig: knownKeys({ bandwidth: capabilitySchema }) }),
   parse(node, path = "") {
     const raw = jsonObject.parse(node, path);
     if (LIMIT_KEYS.some((name) => findKey(raw, name) !== undefined)) return parseLimits(raw, path);
@@ -61,7 +62,7 @@ export const bandwidthConfig: Schema<BandwidthConfig> = {
 };
 
 const runtimeSchema = lazy(() =>
-  struct({ runtimeConfig: withDefault(struct({ bandwidth: capabilitySchema }), { bandwidth: {} }) })
+  knownKeys({ runtimeConfig: withDefault(knownKeys({ bandwidth: capabilitySchema }), { bandwidth: {} }) })
 );
 const capabilitySchema: Schema<BandwidthConfig> = {
   inner: limitKeys,
@@ -71,7 +72,7 @@ const capabilitySchema: Schema<BandwidthConfig> = {
 function parseLimits(raw: JsonObject, path: string): BandwidthConfig {
   const values = limitKeys.parse(raw, path);
   // As it is written there: DEL goes on without the key that an error names.
-  const keyPath = (name: keyof LimitKeys) => join(path, findKey(raw, name) ?? name);
+  const keyPath = (name: keyof LimitKeys) => memberPath(path, findKey(raw, name) ?? name);
   const ingress = parseLimit(values, "ingressRate", "ingressBurst", keyPath);
   const egress = parseLimit(values, "egressRate", "egressBurst", keyPath);
   return { ...ingress && { ingress }, ...egress && { egress } };

@@ -14,19 +14,20 @@
  * @module
  */
 import { ConfigError } from "../../spec/error.ts";
-import { excerpt, type Schema, u64 } from "../../spec/schema.ts";
+import { excerpt, type Schema, uint64 } from "../../spec/schema.ts";
 
 /** Bits per second. */
 export const bitRate: Schema<bigint> = amountSchema('bits per second, or text such as "15Mbit" or "2MB/s"', true);
+
 /** Bits. */
 export const bitSize: Schema<bigint> = amountSchema('bits, or text such as "512kbit" or "64KB"', false);
 
 function amountSchema(expected: string, perSecond: boolean): Schema<bigint> {
   return {
     parse(node, path = "") {
-      if (typeof node !== "string") return u64.parse(node, path);
+      if (typeof node !== "string") return uint64.parse(node, path);
       const bits = parseBits(node, perSecond);
-      if (bits !== undefined) return u64.parse(JSON.rawJSON(String(bits)), path);
+      if (bits !== undefined) return uint64.parse(JSON.rawJSON(String(bits)), path);
       throw new ConfigError(path, `a whole number of ${expected}`, excerpt(node));
     },
   };

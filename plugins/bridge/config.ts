@@ -11,6 +11,7 @@ import {
   boolean,
   type Infer,
   int,
+  knownKeys,
   lazy,
   mac,
   object,
@@ -18,13 +19,12 @@ import {
   optional,
   refine,
   string,
-  struct,
   withDefault,
 } from "../../spec/schema.ts";
 import type { Vlan } from "../../ffi/route/bridge_vlan.ts";
 
 const vlanId = int({ min: 1, max: 4094 });
-const macSource = optional(struct({ mac: optional(mac) }));
+const macSource = optional(knownKeys({ mac: optional(mac) }));
 const falseByDefault = withDefault(boolean, false);
 
 /** A link's name: the kernel keeps 15 bytes. */
@@ -49,14 +49,14 @@ export const bridgeConfig = lazy(() =>
     hairpinMode: falseByDefault,
     promiscMode: falseByDefault,
     vlan: withDefault(int({ min: 0, max: 4094 }), 0),
-    vlanTrunk: optional(array(struct({ id: optional(vlanId), minID: optional(vlanId), maxID: optional(vlanId) }))),
+    vlanTrunk: optional(array(knownKeys({ id: optional(vlanId), minID: optional(vlanId), maxID: optional(vlanId) }))),
     preserveDefaultVlan: falseByDefault,
     macspoofchk: falseByDefault,
     enabledad: falseByDefault,
     disableContainerInterface: falseByDefault,
     portIsolation: falseByDefault,
     runtimeConfig: macSource,
-    args: optional(struct({ cni: macSource })),
+    args: optional(knownKeys({ cni: macSource })),
   })
 );
 export type BridgeConfig = Infer<typeof bridgeConfig>;

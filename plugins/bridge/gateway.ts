@@ -22,7 +22,8 @@ import * as link from "../../ffi/route/link.ts";
 import { gatewayCidr } from "../lib/links/interface.ts";
 import { enableForwarding, enableIpv6 } from "../lib/links/sysctls.ts";
 import { CniError, Code } from "../../spec/error.ts";
-import type { IpConfig, Result, RouteConfig } from "../../spec/result.ts";
+import type { IpConfig, Result } from "../../spec/result.ts";
+import type { RouteConfig } from "../../spec/schema.ts";
 
 /** The addresses with a gateway for each: the subnet's first, where IPAM named none. @throws {CniError} when the subnet has no room for one */
 export function withGateways(ips: readonly IpConfig[]): IpConfig[] {

@@ -5,13 +5,13 @@
  */
 import {
   type Infer,
+  knownKeys,
   lazy,
   mac,
   nonEmptyString,
   object,
   optional,
   refine,
-  struct,
   withDefault,
 } from "../../spec/schema.ts";
 
@@ -36,9 +36,10 @@ export const hostDeviceConfig = lazy(() =>
     /** Where it is written down how devices were before; ours. */
     dataDir: withDefault(path, "/run/cni/host-device"),
     runtimeConfig: optional(
-      struct({ deviceID: optional(pathComponent('the id of a PCI or auxiliary device such as "0000:00:1f.6"')) }),
+      knownKeys({ deviceID: optional(pathComponent('the id of a PCI or auxiliary device such as "0000:00:1f.6"')) }),
     ),
   })
 );
+
 /** What {@linkcode hostDeviceConfig} reads. */
 export type HostDeviceConfig = Infer<typeof hostDeviceConfig>;

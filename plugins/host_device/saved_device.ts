@@ -7,8 +7,7 @@
  * @module
  */
 import type { Mac } from "../../ffi/address.ts";
-import type { Link } from "../../ffi/route/link.ts";
-import { isUp } from "../../ffi/route/link.ts";
+import { isUp, type Link } from "../../ffi/route/link.ts";
 import { ensureDirectory, findEntryNames } from "../../ffi/sys/directory.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { createFile, findText, NOT_A_FILE_CODES, removeWithTemporary, replaceFile } from "../../ffi/sys/file.ts";
@@ -20,32 +19,33 @@ import {
   boolean,
   type Infer,
   int,
+  knownKeys,
   lazy,
   mac,
   nonEmptyString,
   optional,
   refine,
   string,
-  struct,
 } from "../../spec/schema.ts";
 
 const u32 = int({ min: 0, max: 0xffff_ffff });
+
 /** What is put back is given to a device of the host, whoever wrote the file. */
 const linkName = refine(nonEmptyString, "an interface name", isLinkName);
 
 const withoutNul = (text: string): boolean => !text.includes("\0");
 
 const savedDevice = lazy(() =>
-  struct({
-    owner: struct({ network: nonEmptyString, containerID: nonEmptyString, ifname: linkName }),
+  knownKeys({
+    owner: knownKeys({ network: nonEmptyString, containerID: nonEmptyString, ifname: linkName }),
     /** Where it was taken: the path, and what tells the namespace from a later one. */
-    netns: struct({
+    netns: knownKeys({
       path: refine(nonEmptyString, "text without NUL", withoutNul),
       identity: nonEmptyString,
       cookie: optional(nonEmptyString),
     }),
     /** The device as it was on the host. */
-    before: struct({
+    before: knownKeys({
       name: linkName,
       isUp: boolean,
       mtu: optional(u32),
@@ -61,6 +61,7 @@ const savedDevice = lazy(() =>
     inside: optional(int({ min: 1 })),
   })
 );
+
 /** The content of a file. */
 export type SavedDevice = Infer<typeof savedDevice>;
 

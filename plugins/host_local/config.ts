@@ -6,7 +6,6 @@
 import { type Cidr, familyOf, type Ip, ipOf } from "../../ffi/address.ts";
 import type { PluginConfig } from "../../spec/plugin_config.ts";
 import { CniError, Code, ConfigError } from "../../spec/error.ts";
-import type { RouteConfig } from "../../spec/result.ts";
 import {
   array,
   cidr,
@@ -14,13 +13,14 @@ import {
   ipAddress,
   ipOrCidr,
   jsonObject,
+  knownKeys,
   lazy,
   nonEmptyString,
   optional,
   refine,
   route,
+  type RouteConfig,
   type Schema,
-  struct,
   withDefault,
 } from "../../spec/schema.ts";
 import { atLeast } from "../../spec/version.ts";
@@ -49,7 +49,7 @@ const routeOfOneFamily = refine(
 );
 
 const ipam = lazy(() =>
-  struct({
+  knownKeys({
     // One range of the oldest form; the empty string is as good as none.
     subnet: optional({ ...cidr, emptyIsUnset: true }),
     rangeStart: optional(ipAddress),
@@ -67,7 +67,7 @@ const ips = lazy(() => withDefault(array(ipOrCidr), []));
 
 /** The keys of the `host-local` plugin. */
 export const hostLocalConfigSchema = () =>
-  struct({ ipam, runtimeConfig: struct({ ipRanges, ips }), args: struct({ cni: struct({ ips }) }) });
+  knownKeys({ ipam, runtimeConfig: knownKeys({ ipRanges, ips }), args: knownKeys({ cni: knownKeys({ ips }) }) });
 
 /** Reads what ADD, CHECK and STATUS need; there may be no range at all. @throws {ConfigError} naming the path of what is wrong */
 export function parseHostLocalConfig({ raw, runtimeConfig, cniVersion }: PluginConfig): HostLocalConfig {

@@ -26,7 +26,7 @@ import { isNetworkDirectory, lockStore, prepareReservation, tryWriteReservation 
 import { type AddCall, type CheckCall, plugin, type PluginCall } from "../lib/protocol/plugin.ts";
 import type { Attachment } from "../../spec/plugin_config.ts";
 import { CniError, Code, ConfigError } from "../../spec/error.ts";
-import { findKey, isJsonObject, type JsonObject, lazy, struct, withDefault } from "../../spec/schema.ts";
+import { findKey, isJsonObject, type JsonObject, knownKeys, lazy, withDefault } from "../../spec/schema.ts";
 
 const DEFAULT_DATA_DIR = "/var/lib/cni/networks";
 
@@ -34,9 +34,10 @@ const DEFAULT_DATA_DIR = "/var/lib/cni/networks";
 interface DataDirConfig {
   readonly ipam: { readonly dataDir: string };
 }
+
 const dataDirConfig = lazy(() =>
-  struct({
-    ipam: withDefault(struct({ dataDir: withDefault(pathWithoutNul, DEFAULT_DATA_DIR) }), {
+  knownKeys({
+    ipam: withDefault(knownKeys({ dataDir: withDefault(pathWithoutNul, DEFAULT_DATA_DIR) }), {
       dataDir: DEFAULT_DATA_DIR,
     }),
   })

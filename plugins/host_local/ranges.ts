@@ -20,7 +20,7 @@ import {
   previousIp,
 } from "../../ffi/address.ts";
 import { ConfigError } from "../../spec/error.ts";
-import { array, cidr, ipAddress, lazy, optional, type Schema, struct } from "../../spec/schema.ts";
+import { array, cidr, ipAddress, knownKeys, lazy, optional, type Schema } from "../../spec/schema.ts";
 
 /** The addresses from `start` to `end`, both included, of which `gateway` is never given out. */
 export interface AddressRange {
@@ -47,7 +47,7 @@ export interface RangeConfig {
 }
 
 const rangeConfig = lazy(() =>
-  struct({
+  knownKeys({
     subnet: cidr,
     rangeStart: optional(ipAddress),
     rangeEnd: optional(ipAddress),
@@ -65,6 +65,7 @@ export const rangeSet: Schema<RangeSet> = {
   inner: ranges,
   parse: (node, path = "") => resolveRangeSet(ranges.parse(node, path), path),
 };
+
 /** A list of ranges, or a single one in its place: containerd's library sends `ipRanges` with one level less. */
 export const rangeOrSet: Schema<RangeSet> = {
   inner: range,

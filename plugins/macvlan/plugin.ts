@@ -27,7 +27,7 @@ import {
   detachInterface,
   detachInterfaces,
 } from "../lib/links/single_interface.ts";
-import { type Infer, int, lazy, mac, object, oneOf, optional, struct, withDefault } from "../../spec/schema.ts";
+import { type Infer, int, knownKeys, lazy, mac, object, oneOf, optional, withDefault } from "../../spec/schema.ts";
 
 const KIND = "macvlan";
 
@@ -40,7 +40,7 @@ const MODES = {
 };
 
 const macvlanConfig = lazy(() => {
-  const macSource = optional(struct({ mac: optional(mac) }));
+  const macSource = optional(knownKeys({ mac: optional(mac) }));
   return object({
     ...lowerDeviceKeys(),
     mode: withDefault({ ...oneOf("bridge", "private", "vepa", "passthru"), emptyIsUnset: true }, "bridge"),
@@ -48,7 +48,7 @@ const macvlanConfig = lazy(() => {
     /** Broadcast packets that may wait to be handed on; 0 leaves it to the kernel. */
     bcqueuelen: withDefault(int({ min: 0, max: 0xffff_ffff }), 0),
     runtimeConfig: macSource,
-    args: optional(struct({ cni: macSource })),
+    args: optional(knownKeys({ cni: macSource })),
   });
 });
 type MacvlanConfig = Infer<typeof macvlanConfig>;

@@ -11,6 +11,7 @@ import {
   int,
   ipAddress,
   type JsonObject,
+  knownKeys,
   lazy,
   nonEmptyString,
   object,
@@ -19,7 +20,6 @@ import {
   refine,
   type Schema,
   string,
-  struct,
   withDefault,
 } from "../../spec/schema.ts";
 import { type Conditions, parseConditions } from "./conditions.ts";
@@ -62,7 +62,7 @@ const protocol: Schema<Protocol> = {
   emptyIsUnset: true,
 };
 const portMapping = lazy(() =>
-  struct({
+  knownKeys({
     hostPort: portNumber,
     containerPort: portNumber,
     protocol: withDefault<Protocol>(protocol, "tcp"),
@@ -84,7 +84,7 @@ export const portmapConfigSchema = lazy(() =>
     conditionsV4: tokens,
     conditionsV6: tokens,
     hostPortInUse: withDefault({ ...oneOf("refuse", "warn", "ignore"), emptyIsUnset: true }, "refuse"),
-    runtimeConfig: withDefault(struct({ portMappings: withDefault(array(portMapping), []) }), { portMappings: [] }),
+    runtimeConfig: withDefault(knownKeys({ portMappings: withDefault(array(portMapping), []) }), { portMappings: [] }),
   })
 );
 

@@ -16,11 +16,11 @@ import {
   type Infer,
   ipAddress,
   jsonObject,
+  knownKeys,
   lazy,
   optional,
   refine,
   route,
-  struct,
   withDefault,
 } from "../../spec/schema.ts";
 import { atLeast } from "../../spec/version.ts";
@@ -35,16 +35,17 @@ const routeOfOneFamily = lazy(() =>
     ({ dst, gw }) => gw === undefined || familyOf(gw) === familyOf(dst),
   )
 );
+
 /** What connects the container would give the host that gateway as an address of this subnet. */
 const addressOfOneFamily = lazy(() =>
   refine(
-    struct({ address: cidr, gateway: optional(ipAddress) }),
+    knownKeys({ address: cidr, gateway: optional(ipAddress) }),
     "an address with a gateway of its own family",
     ({ address, gateway }) => gateway === undefined || familyOf(gateway) === familyOf(address),
   )
 );
 const ipamSchema = lazy(() =>
-  struct({
+  knownKeys({
     addresses: withDefault(array(addressOfOneFamily), []),
     routes: withDefault(array(routeOfOneFamily), []),
     dns: withDefault(dnsSchema, {}),
@@ -53,8 +54,8 @@ const ipamSchema = lazy(() =>
 type Ipam = Infer<typeof ipamSchema>;
 const cidrs = lazy(() => withDefault(array(cidr), []));
 const staticConfig = () => {
-  const ips = struct({ ips: cidrs });
-  return struct({ ipam: ipamSchema, runtimeConfig: ips, args: struct({ cni: ips }) });
+  const ips = knownKeys({ ips: cidrs });
+  return knownKeys({ ipam: ipamSchema, runtimeConfig: ips, args: knownKeys({ cni: ips }) });
 };
 
 export default plugin({

@@ -10,13 +10,13 @@ import {
   type Infer,
   int,
   jsonObject,
+  knownKeys,
   lazy,
   mac,
   nonEmptyString,
   object,
   optional,
   refine,
-  struct,
   withDefault,
 } from "../../spec/schema.ts";
 
@@ -39,9 +39,10 @@ export const tapConfig = lazy(() =>
     bridge: optional(refine(nonEmptyString, "the name of an interface", (text) => !text.includes("\0"))),
     /** Nothing in it is for this plugin. */
     args: optional(jsonObject),
-    runtimeConfig: optional(struct({ mac: optional(mac) })),
+    runtimeConfig: optional(knownKeys({ mac: optional(mac) })),
   })
 );
+
 /** What {@linkcode tapConfig} reads. */
 export type TapConfig = Infer<typeof tapConfig>;
 

@@ -3,19 +3,20 @@
  *
  * @module
  */
-import { boolean, type Infer, int, lazy, nonEmptyString, optional, struct } from "../../spec/schema.ts";
+import { boolean, type Infer, int, knownKeys, lazy, nonEmptyString, optional } from "../../spec/schema.ts";
 
 /** A user or group; the last number stands for none. */
 export const userOrGroupId = int({ min: 0, max: 0xffff_fffe });
 
 /** The order. */
 export const tapDeviceOptions = lazy(() =>
-  struct({
+  knownKeys({
     name: nonEmptyString,
     multiQueue: optional(boolean),
     owner: optional(userOrGroupId),
     group: optional(userOrGroupId),
   })
 );
+
 /** What {@linkcode tapDeviceOptions} reads. */
 export type TapDeviceOptions = Infer<typeof tapDeviceOptions>;

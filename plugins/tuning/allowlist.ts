@@ -8,7 +8,7 @@
 import { ignoreErrors } from "../../ffi/sys/error.ts";
 import { readText } from "../../ffi/sys/file.ts";
 import { CniError, Code, ConfigError } from "../../spec/error.ts";
-import { join } from "../../spec/schema.ts";
+import { memberPath } from "../../spec/schema.ts";
 
 /** Where the reference plugin has it. */
 export const ALLOWLIST_PATH = "/etc/cni/tuning/allowlist.conf";
@@ -24,7 +24,7 @@ export function refuseDisallowed(file: string, keys: readonly string[]): void {
   const forbidden = keys.find((key) => !allowed.some((pattern) => pattern.test(key)));
   if (forbidden === undefined) return;
   throw new ConfigError(
-    join("sysctl", forbidden),
+    memberPath("sysctl", forbidden),
     `a kernel parameter that a line of "${file}" allows`,
     JSON.stringify(forbidden),
   );

@@ -20,6 +20,7 @@ import { parseJson, stringifyJson } from "../../spec/jsonc.ts";
 import {
   boolean,
   int,
+  knownKeys,
   lazy,
   mac,
   nonEmptyString,
@@ -28,7 +29,6 @@ import {
   refine,
   type Schema,
   string,
-  struct,
   withDefault,
 } from "../../spec/schema.ts";
 import type { LinkState } from "./link_state.ts";
@@ -38,6 +38,7 @@ export interface SysctlBackup {
   readonly before?: string;
   readonly after: string;
 }
+
 /** The content of a file. */
 export interface Backup {
   readonly before: LinkState;
@@ -49,6 +50,7 @@ export interface Backup {
   /** The namespace, and the link in it; absent from the reference plugin's files. */
   readonly place?: LinkIdentity;
 }
+
 interface LinkIdentity {
   /** The file's number; it comes back when the namespace is gone. */
   readonly netns: string;
@@ -59,7 +61,7 @@ interface LinkIdentity {
 }
 
 const linkState: Schema<LinkState> = lazy(() =>
-  struct({
+  knownKeys({
     mac: optional(mac),
     promisc: optional(boolean),
     mtu: optional(int({ min: 0 })),
@@ -67,20 +69,21 @@ const linkState: Schema<LinkState> = lazy(() =>
     txQLen: optional(int({ min: 0 })),
   })
 );
+
 /** What is put back is written to these paths, whoever wrote the file: nothing but a parameter of the network must be reached by it. */
 const sysctlBackups = lazy(() =>
   refine(
-    record(struct({ before: optional(string), after: string })),
+    record(knownKeys({ before: optional(string), after: string })),
     'paths of kernel parameters, below "net"',
     (all) => Object.keys(all).every(isNetworkSysctl),
   )
 );
 const ownKeys = lazy(() =>
-  struct({
+  knownKeys({
     after: withDefault(linkState, {}),
     sysctl: withDefault(sysctlBackups, {}),
-    owner: optional(struct({ network: nonEmptyString, containerID: nonEmptyString, ifname: nonEmptyString })),
-    place: optional(struct({ netns: nonEmptyString, cookie: optional(nonEmptyString), link: int({ min: 0 }) })),
+    owner: optional(knownKeys({ network: nonEmptyString, containerID: nonEmptyString, ifname: nonEmptyString })),
+    place: optional(knownKeys({ netns: nonEmptyString, cookie: optional(nonEmptyString), link: int({ min: 0 }) })),
   })
 );
 

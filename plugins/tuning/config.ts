@@ -8,6 +8,7 @@ import {
   boolean,
   type Infer,
   int,
+  knownKeys,
   lazy,
   mac,
   nonEmptyString,
@@ -17,7 +18,6 @@ import {
   refine,
   type Schema,
   string,
-  struct,
   withDefault,
 } from "../../spec/schema.ts";
 import type { LinkState } from "./link_state.ts";
@@ -26,11 +26,12 @@ const u32 = lazy(() => int({ min: 0, max: 0xffff_ffff }));
 const mtu = lazy(() => int({ min: 0, max: 0x7fff_ffff }));
 const sysctl = lazy(() => withDefault(record(string), {}));
 const path = lazy(() => refine(nonEmptyString, "a path without NUL", (text) => !text.includes("\0")));
+
 /** Here an empty one is not the same as none: it takes back what others ask for. */
 const macOrEmpty: Schema<Mac | ""> = { parse: (node, path) => node === "" ? "" : mac.parse(node, path) };
 
 const argsConfig = lazy(() =>
-  struct({
+  knownKeys({
     sysctl,
     mac: optional(macOrEmpty),
     promisc: optional(boolean),
@@ -50,10 +51,11 @@ export const tuningConfig = lazy(() =>
     allmulti: optional(boolean),
     txQLen: optional(u32),
     dataDir: withDefault({ ...path, emptyIsUnset: true }, "/run/cni/tuning"),
-    runtimeConfig: optional(struct({ mac: optional(mac) })),
-    args: optional(struct({ cni: optional(argsConfig) })),
+    runtimeConfig: optional(knownKeys({ mac: optional(mac) })),
+    args: optional(knownKeys({ cni: optional(argsConfig) })),
   })
 );
+
 /** What {@linkcode tuningConfig} reads. */
 export type TuningConfig = Infer<typeof tuningConfig>;
 

@@ -11,7 +11,7 @@ import { findStat } from "../../ffi/sys/stat.ts";
 import { findSysctl } from "../../ffi/sysctl.ts";
 import { CniError, Code, ConfigError } from "../../spec/error.ts";
 import { keyPaths } from "./key_paths.ts";
-import { join } from "../../spec/schema.ts";
+import { memberPath } from "../../spec/schema.ts";
 import type { TuningConfig } from "./config.ts";
 
 /** One parameter and the value it is to have. */
@@ -47,7 +47,7 @@ export function refuseDuplicateSysctls(text: string, ifname: string): void {
     const isParameter = objectPath.length < path.length;
     const id = JSON.stringify([objectPath, isParameter && sysctlPath(key, ifname)]);
     if (seen.has(id)) {
-      const where = isParameter ? join(objectPath.join("."), key) : objectPath.join(".");
+      const where = isParameter ? memberPath(objectPath.join("."), key) : objectPath.join(".");
       throw new ConfigError(where, "there once, as duplicated sysctl keys are not allowed", "it twice");
     }
     seen.add(id);
@@ -76,7 +76,7 @@ function sysctlPath(key: string, ifname: string): string {
   const isBelowNet = parts.length > 1 && parts[0] === "net" && !parts.includes("..") && !parts.includes(".");
   if (!isBelowNet || key.includes("\0")) {
     throw new ConfigError(
-      join("sysctl", key),
+      memberPath("sysctl", key),
       'a network parameter, below "net": no other belongs to the container',
       JSON.stringify(key),
     );
@@ -98,7 +98,7 @@ export function refuseUnknownSysctls(netns: Netns, parameters: readonly Requeste
   for (const { key, path } of parameters) {
     if (netns.run<boolean>(() => findStat(`/proc/sys/${path}`)?.isFile ?? false)) continue;
     const found = JSON.stringify(key);
-    throw new ConfigError(join("sysctl", key), "a parameter that the kernel has in this container", found);
+    throw new ConfigError(memberPath("sysctl", key), "a parameter that the kernel has in this container", found);
   }
 }
 

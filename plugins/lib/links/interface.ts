@@ -37,7 +37,8 @@ import {
   RTNLGRP_LINK,
 } from "../../../ffi/route/uapi.ts";
 import { CniError, Code } from "../../../spec/error.ts";
-import type { Interface, IpConfig, Result, RouteConfig } from "../../../spec/result.ts";
+import type { Interface, IpConfig, Result } from "../../../spec/result.ts";
+import type { RouteConfig } from "../../../spec/schema.ts";
 import { enableIpv6, trySysctls } from "./sysctls.ts";
 
 /** A route out of the interface that is configured. */

@@ -6,7 +6,6 @@
  * @module
  */
 
-import { readFileSync } from "node:fs";
 import { join } from "node:path";
 
 /** One folder or file of the product and what it may import besides itself. */
@@ -28,6 +27,7 @@ const FFI = [
   ...["ffi/dbus/", "ffi/arp.ts", "ffi/netns.ts", "ffi/named_netns.ts", "ffi/sysctl.ts"],
 ];
 const PROTOCOL = "plugins/lib/protocol/";
+
 /** Below the rest of its folder: the rules of the reference plugins, which the folder's other files remove, need it too. */
 const RETRY = "plugins/lib/ruleset/retry.ts";
 const PLUGIN_LIB = [
@@ -63,8 +63,10 @@ export const LAYERS: readonly Layer[] = [
 
 /** Only this file may reach native code: every other module gets typed wrappers with checked arguments. */
 const NATIVE = "ffi/sys/libc.ts";
+
 /** Only these may change the namespace of the thread; everything else goes through a handle that goes back. */
 const NAMESPACES = ["ffi/netns.ts", NATIVE];
+
 /** Files that only the command line loads and that may therefore import `node:` modules; each costs 0.3 to 2 ms. */
 const NODE_ALLOWED: readonly string[] = [];
 const MAX_LINES = 500;
@@ -85,9 +87,8 @@ export interface Import {
   readonly specifier: string;
 }
 
-/** Problems of the given files (paths relative to `root`) as `file:line: text`, in order. */
-export function importProblems(root: string, files: readonly string[]): readonly string[] {
-  const sources = new Map(files.map((path) => [path, readFileSync(join(root, path), "utf8")]));
+/** Problems of the given sources (by path) as `file:line: text`, in order. */
+export function importProblems(sources: ReadonlyMap<string, string>): readonly string[] {
   const circles = circleProblems(sources);
   return [
     ...[...sources].flatMap(([path, source]) => fileProblems(path, source)),

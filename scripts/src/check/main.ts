@@ -1,12 +1,13 @@
 /**
- * The checks that need no test run: format, lint, types, documentation, layers. `bun run check` runs them alone;
+ * The checks that need no test run: format, lint, types, documentation, layers, exported names. `bun run check` runs them alone;
  * `scripts/test` counts each as one test. Every check is one line with its time; its output is shown when it fails.
  *
  * @module
  */
 
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import { exportProblems } from "./exports.ts";
 import { importProblems } from "./layers.ts";
 import { listSources, REPOSITORY_ROOT } from "../repository.ts";
 
@@ -62,8 +63,13 @@ export const CHECKS: readonly CheckStep[] = [
   { name: "deno lint", run: () => runCommandStep(deno, "lint") },
   { name: "deno check", run: () => runCommandStep(deno, "check", "--quiet", ...listSources()) },
   { name: "deno doc --lint mod.ts", run: documentation },
-  { name: "layers", run: () => ({ problems: importProblems(REPOSITORY_ROOT, listSources()).join("\n") }) },
+  { name: "layers", run: () => ({ problems: importProblems(readSources()).join("\n") }) },
+  { name: "exported names", run: () => ({ problems: exportProblems(readSources()).join("\n") }) },
 ];
+
+function readSources(): ReadonlyMap<string, string> {
+  return new Map(listSources().map((path) => [path, readFileSync(join(REPOSITORY_ROOT, path), "utf8")]));
+}
 
 function documentation(): CheckOutcome {
   if (!existsSync(join(REPOSITORY_ROOT, "mod.ts"))) return { problems: "", skipped: "there is no mod.ts yet" };

@@ -1,0 +1,102 @@
+/**
+ * Checks that an exported name means one thing in the whole tree, so that a search for it finds one declaration.
+ *
+ * Functions that are called through their module's name are exempt: `link.add` and `rule.add` are two names. Reads export
+ * and import statements as `deno fmt` writes them.
+ *
+ * @module
+ */
+
+import { join } from "node:path";
+
+/** A name that several files may export, each with its own meaning. */
+export interface SharedName {
+  readonly name: string;
+  /** The files that may export it. */
+  readonly paths: RegExp;
+  /** Why one name is better here than several. */
+  readonly reason: string;
+}
+
+/** The exceptions. */
+export const SHARED_NAMES: readonly SharedName[] = [];
+
+/** A declaration that a file exports. */
+export interface Declaration {
+  readonly path: string;
+  readonly line: number;
+  readonly name: string;
+  readonly isFunction: boolean;
+}
+
+/** Problems of the given sources (by path) as `file:line: text`, in order. */
+export function exportProblems(
+  sources: ReadonlyMap<string, string>,
+  sharedNames: readonly SharedName[] = SHARED_NAMES,
+): readonly string[] {
+  const declarations = [...sources].flatMap(([path, source]) => declarationsOf(path, source));
+  const { namespaces, names } = importedNames(sources);
+  const isCalledThroughModule = ({ path, name, isFunction }: Declaration) =>
+    isFunction && namespaces.has(path) && !names.has(`${path} ${name}`);
+  const isExempt = (declaration: Declaration) => sharedNames.some((shared) => isSharedBy(shared, declaration));
+  const checked = declarations.filter((declaration) => !isCalledThroughModule(declaration) && !isExempt(declaration));
+  const duplicates = [...Map.groupBy(checked, ({ name }) => name).values()].flatMap(([first, ...others]) =>
+    others.map(({ path, line, name }) =>
+      `${path}:${line}: exports "${name}", as ${first!.path} does: rename one, or use one for both`
+    )
+  );
+  const unusedExceptions = sharedNames.filter((shared) =>
+    declarations.filter((found) => isSharedBy(shared, found)).length < 2
+  )
+    .map(({ name }) => `scripts/src/check/exports.ts:1: SHARED_NAMES lists "${name}", which is not shared`);
+  return [
+    ...duplicates,
+    ...[...sources].flatMap(([path, source]) => renamedExports(path, source)),
+    ...unusedExceptions,
+  ];
+}
+
+function isSharedBy(shared: SharedName, { path, name }: Declaration): boolean {
+  return shared.name === name && shared.paths.test(path);
+}
+
+/** The exported declarations of a file; a type and a value of one name, and overloads, are one. */
+export function declarationsOf(path: string, source: string): readonly Declaration[] {
+  const found = new Map<string, Declaration>();
+  const add = (index: number, name: string, isFunction: boolean) => {
+    const line = source.slice(0, index).split("\n").length;
+    if (!found.has(name)) found.set(name, { path, line, name, isFunction });
+  };
+  const single = /^export (?:async )?(?:abstract )?(function\*?|const|let|class|interface|type|enum) ([\w$]+)/gm;
+  for (const { index, 1: keyword = "", 2: name = "" } of source.matchAll(single)) {
+    add(index, name, keyword.startsWith("function"));
+  }
+  for (const { index, 1: list = "" } of source.matchAll(/^export const [{[]([^=]*?)[}\]](?::| =)/gm)) {
+    for (const name of list.split(",")) add(index, name.replace(/^.*:/s, "").trim(), false);
+  }
+  return [...found.values()].filter(({ name }) => name !== "");
+}
+
+/** The modules that are imported as a namespace, and every `module name` that is imported by its name. */
+function importedNames(sources: ReadonlyMap<string, string>) {
+  const namespaces = new Set<string>();
+  const names = new Set<string>();
+  for (const [path, source] of sources) {
+    for (const [, from = ""] of source.matchAll(/^import (?:type )?\* as \w+ from "(\.[^"]+)"/gm)) {
+      namespaces.add(join(path, "..", from));
+    }
+    for (const [, list = "", from = ""] of source.matchAll(/^import (?:type )?\{([^}]*)\} from "(\.[^"]+)"/gm)) {
+      for (const name of list.split(",")) {
+        names.add(`${join(path, "..", from)} ${name.trim().replace(/^type /, "").replace(/ as .*/, "")}`);
+      }
+    }
+  }
+  return { namespaces, names };
+}
+
+/** Exports under another name than the declaration's: two names for one thing. */
+function renamedExports(path: string, source: string): readonly string[] {
+  return [...source.matchAll(/^export (?:type )?\{[^}]*?([\w$]+) as ([\w$]+)[^}]*\}/gm)].map((
+    { index, 1: from, 2: to },
+  ) => `${path}:${source.slice(0, index).split("\n").length}: exports "${from}" as "${to}": one thing has one name`);
+}
