@@ -100,12 +100,12 @@ export function createEntry(directory: string, entry: CacheEntry): boolean {
   const path = cachePath(directory, entry);
   requireNoSymlink(directory);
   ensureDirectory(`${directory}/results`, 0o700);
-  return createFile(path, formatEntry(entry), 0o600);
+  return createFile(path, formatEntry(entry));
 }
 
 /** Writes an entry over the one that is there. @throws {CniError} @throws {SystemError} */
 export function replaceEntry(directory: string, entry: CacheEntry): void {
-  replaceFile(cachePath(directory, entry), formatEntry(entry), 0o600);
+  replaceFile(cachePath(directory, entry), formatEntry(entry));
 }
 
 /**

@@ -153,25 +153,23 @@ export function overwrite(path: string, text: string): void {
 /**
  * Writes a complete new file beside `path`, under a hidden name that no reader looks for and that ends in `.tmp`.
  *
- * @param durable on disk before it returns, so that not even a power cut leaves half of it
  * @returns its path
  * @throws {SystemError}
  */
-export function writeTemporary(path: string, text: string, mode = 0o600, durable = true): string {
+export function writeTemporary(path: string, text: string, mode = 0o600): string {
   const directory = directoryOf(path);
   // At random: process numbers are equal in two containers that share the directory.
   const random = Math.random().toString(36).slice(2);
   const temporary = `${directory}.${path.slice(directory.length, directory.length + 100)}.${random}.tmp`;
-  writeNewFile(temporary, text, mode, durable);
+  writeNewFile(temporary, text, mode);
   return temporary;
 }
 
-function writeNewFile(path: string, text: string, mode: number, durable: boolean): void {
+function writeNewFile(path: string, text: string, mode: number): void {
   withPurpose(`write "${path}"`, () => {
     using file = descriptor(sys.open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
     try {
       writeAll(file.fd, new TextEncoder().encode(text));
-      if (durable) sys.fsync(file.fd);
     } catch (error) {
       sys.unlink(path);
       throw error;
@@ -189,12 +187,11 @@ export interface UnnamedFile extends Descriptor {
  * Writes a complete new file that has no name yet, on the file system of `directory`, which does not change by that; a link in its place
  * is followed only if a slash ends the path.
  *
- * @param durable on disk before it returns
  * @returns `undefined` where the file system knows no such files
  * @throws {SystemError} `ENOTDIR` for a link that is not followed
  * @see O_TMPFILE in open(2)
  */
-export function writeUnnamed(directory: string, text: string, mode = 0o600, durable = true): UnnamedFile | undefined {
+export function writeUnnamed(directory: string, text: string, mode = 0o600): UnnamedFile | undefined {
   return withPurpose(`write to directory "${directory}"`, () => {
     // EISDIR and EINVAL: what kernels and file systems answer that take the flag for O_DIRECTORY.
     const fd = ignoreErrors(
@@ -205,7 +202,6 @@ export function writeUnnamed(directory: string, text: string, mode = 0o600, dura
     const file = descriptor(fd);
     try {
       writeAll(fd, new TextEncoder().encode(text));
-      if (durable) sys.fsync(fd);
       return { ...file, path: `/proc/self/fd/${fd}` };
     } catch (error) {
       file[Symbol.dispose]();
@@ -215,17 +211,18 @@ export function writeUnnamed(directory: string, text: string, mode = 0o600, dura
 }
 
 /**
- * Replaces `path` as a whole: a reader, and a crash at any point, finds the old content or the new.
+ * Replaces `path` as a whole: a reader finds the old content or the new, also after this process was killed at any point.
  *
- * A crash in the moment before the file is in its place leaves it under {@linkcode temporaryName}, which the next replacement uses up.
+ * A kill in the moment before the file is in its place leaves it under {@linkcode temporaryName}, which the next replacement uses up.
+ * A power cut may leave an empty or damaged file, see {@linkcode createFile}.
  *
  * @throws {SystemError}
  */
-export function replaceFile(path: string, text: string, mode = 0o600, durable = true): void {
+export function replaceFile(path: string, text: string, mode = 0o600): void {
   withPurpose(`write "${path}"`, () => {
     const temporary = temporaryName(path);
     const replace = () => {
-      publishAs(path, temporary, text, mode, durable);
+      publishAs(path, temporary, text, mode);
       renameOrRemove(temporary, path);
     };
     // Whoever writes the same file may have taken it away to put its own there; the last one to come has the last word.
@@ -237,11 +234,11 @@ export function replaceFile(path: string, text: string, mode = 0o600, durable = 
 }
 
 /** Gives a new file the name `temporary`, in one step; whatever had it is removed. */
-function publishAs(path: string, temporary: string, text: string, mode: number, durable: boolean): void {
-  using unnamed = writeUnnamed(directoryOf(path), text, mode, durable);
+function publishAs(path: string, temporary: string, text: string, mode: number): void {
+  using unnamed = writeUnnamed(directoryOf(path), text, mode);
   if (unnamed === undefined) {
     removeFile(temporary);
-    return writeNewFile(temporary, text, mode, durable);
+    return writeNewFile(temporary, text, mode);
   }
   while (!hardLink(unnamed.path, temporary)) removeFile(temporary);
 }
@@ -273,19 +270,22 @@ function temporaryName(path: string): string {
 const directoryOf = (path: string): string => path.slice(0, path.lastIndexOf("/") + 1);
 
 /**
- * Creates `path` with its content in one step; false if it exists. A crash leaves the whole file or none.
+ * Creates `path` with its content in one step; false if it exists. A killed process leaves the whole file or none.
+ *
+ * Nothing waits for the disk. What is written here describes links, rules and addresses that no boot outlives; a power cut, which ends the
+ * boot, may leave the name without all of the content, and whoever reads such a file in a later boot has to expect that.
  *
  * Two that do so at once for one path, on a file system that knows no files without a name, are in each other's way.
  *
  * @throws {SystemError}
  */
-export function createFile(path: string, text: string, mode = 0o600, durable = true): boolean {
+export function createFile(path: string, text: string, mode = 0o600): boolean {
   return withPurpose(`create "${path}"`, () => {
-    using unnamed = writeUnnamed(directoryOf(path), text, mode, durable);
+    using unnamed = writeUnnamed(directoryOf(path), text, mode);
     if (unnamed) return hardLink(unnamed.path, path);
     const temporary = temporaryName(path);
     removeFile(temporary);
-    writeNewFile(temporary, text, mode, durable);
+    writeNewFile(temporary, text, mode);
     try {
       return hardLink(temporary, path);
     } finally {

@@ -126,7 +126,7 @@ function bindFunction(name: keyof Signatures): Call {
       if (result >= 0) return result;
       const code = Bun.FFI.read.i32(errnoAt as Parameters<typeof read.i32>[0], 0);
       if (name === "close") {
-        // Whatever else it says, close(2) has closed the descriptor, and what must be on disk was asked for with fsync(2).
+        // Whatever else it says, close(2) has closed the descriptor, and fsync(2) has told of what must be on disk.
         if (code !== EBADF) return 0;
       } else if (code === EINTR && name !== "flock") continue;
       throw new SystemError(name, code);

@@ -110,11 +110,11 @@ export function findSavedDevice(path: string, log: (message: string) => void): S
   }
 }
 
-/** Replaces a file as a whole. It describes what no reboot survives, so nothing waits for the disk. @throws {SystemError} */
+/** Replaces a file as a whole. The next boot gives a device its own name and settings again, so it needs none of this. @throws {SystemError} */
 export function writeSavedDevice(path: string, content: SavedDevice): void {
   ensureDirectory(path.slice(0, path.lastIndexOf("/")), 0o700);
   const text = stringifyJson(content, 1);
-  if (!createFile(path, text, 0o600, false)) replaceFile(path, text, 0o600, false);
+  if (!createFile(path, text)) replaceFile(path, text);
 }
 
 /** Forgets a device. @throws {SystemError} */

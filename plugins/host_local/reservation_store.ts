@@ -91,7 +91,7 @@ function explainSymlink<T>(directory: string, call: () => T): T {
   }
 }
 
-/** Writes a reservation to disk, where that may take its time: before the lock is taken. @throws {SystemError} */
+/** Writes a reservation before the lock is taken, so that others wait for less. @throws {SystemError} */
 export function prepareReservation(directory: string, attachment: Attachment): PreparedReservation {
   const content = formatHolder(attachment);
   // Without a name it leaves the directory as it is, and the index with it, and is gone after a crash.
@@ -103,9 +103,9 @@ export function prepareReservation(directory: string, attachment: Attachment): P
 
 /** Makes sure that a reservation could be written. @throws {SystemError} */
 export function tryWriteReservation(directory: string): void {
-  const unnamed = explainSymlink(directory, () => writeUnnamed(directory, "", 0o600, false));
+  const unnamed = explainSymlink(directory, () => writeUnnamed(directory, ""));
   if (unnamed) unnamed[Symbol.dispose]();
-  else removeFile(writeTemporary(`${directory}/status`, "", 0o600, false));
+  else removeFile(writeTemporary(`${directory}/status`, ""));
 }
 
 /**
@@ -253,7 +253,7 @@ function findLastReserved(path: string, log: (message: string) => void): Ip | un
 /** See {@linkcode findLastReserved}: a directory that somebody put there is in nobody's way. */
 function writeLastReserved(path: string, address: Ip, log: (message: string) => void): void {
   try {
-    replaceFile(path, address, 0o600, false);
+    replaceFile(path, address);
   } catch (error) {
     if (!(error instanceof SystemError && error.code === "EISDIR")) throw error;
     log(`${error.message}; going on without it`);

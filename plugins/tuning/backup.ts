@@ -126,7 +126,7 @@ export function writeBackup(path: string, { before, ...rest }: Backup): void {
   ensureDirectory(path.slice(0, path.lastIndexOf("/")), 0o700);
   const text = stringifyJson({ ...before, ...rest }, 1);
   // Replacing it can leave something behind, which is found by way of the file itself.
-  if (!createFile(path, text, 0o600, false)) replaceFile(path, text, 0o600, false);
+  if (!createFile(path, text)) replaceFile(path, text);
 }
 
 /** What identifies the place that a backup is of. */

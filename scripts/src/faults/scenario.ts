@@ -1,5 +1,5 @@
 /** The states of a node in which commands are tried. @module */
-import { resetNode, runShell } from "../harness/node.ts";
+import { type ProgramEnd, resetNode, runShell } from "../harness/node.ts";
 import { containerState, snapshotNode, withoutVolatile } from "../harness/node_state.ts";
 import { type FaultContainer, type FaultVerb, FREE_ADDRESSES, type Invocation } from "./invocation.ts";
 
@@ -69,8 +69,10 @@ export const SCENARIOS = {
 } as const satisfies Record<string, Scenario>;
 
 /** Carries out a command that nothing is wrong with. @throws {Error} with what it said, if it fails */
-export function mustSucceed(invocation: Invocation, verb: FaultVerb, container: FaultContainer): string {
-  const { exitCode, stdout, stderr } = invocation.call(verb, container);
-  if (exitCode !== 0) throw new Error(`${verb} ended with ${exitCode}: ${stdout}${stderr}`);
-  return stdout;
+export function mustSucceed(invocation: Invocation, verb: FaultVerb, container: FaultContainer): ProgramEnd {
+  const end = invocation.call(verb, container);
+  if (end.exitCode !== 0) {
+    throw new Error(`${verb} of ${container.id} ended with ${end.exitCode}: ${end.stdout}${end.stderr}`);
+  }
+  return end;
 }
