@@ -6,7 +6,12 @@
  * @see sysctl(8)
  * @module
  */
-import { findText, overwrite } from "./sys/file.ts";
+import { ignoreErrors, withPurpose } from "./sys/error.ts";
+import { findText, overwrite, readOrdinaryText } from "./sys/file.ts";
+import { openReadWrite, pwrite } from "./sys/pread_pwrite.ts";
+
+/** What opening a parameter ends with that can be read at most. */
+const READ_ONLY_CODES = ["EROFS", "EACCES", "EPERM"];
 
 /** The value of a parameter, or `undefined` if the kernel does not have it. @throws {SystemError} */
 export function findSysctl(name: string): string | undefined {
@@ -15,5 +20,11 @@ export function findSysctl(name: string): string | undefined {
 
 /** Sets a parameter unless it has the value already, so that a read-only /proc/sys does no harm where nothing needs to change. @throws {SystemError} */
 export function ensureSysctl(name: string, value: string): void {
-  if (findSysctl(name) !== value) overwrite(`/proc/sys/${name}`, value);
+  const path = `/proc/sys/${name}`;
+  withPurpose(`write "${value}" to "${path}"`, () => {
+    using file = ignoreErrors(READ_ONLY_CODES, () => openReadWrite(path));
+    if (file) {
+      if (readOrdinaryText(file.fd).trim() !== value) pwrite(file.fd, 0, new TextEncoder().encode(value));
+    } else if (findSysctl(name) !== value) overwrite(path, value);
+  });
 }

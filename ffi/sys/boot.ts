@@ -10,7 +10,7 @@
  */
 import { listDirectory } from "./directory.ts";
 import { ignoreSystemErrors, SystemError } from "./error.ts";
-import { readText } from "./file.ts";
+import { findText, readText } from "./file.ts";
 import { type FileStat, findStat } from "./stat.ts";
 
 /** How far the clock may have gone astray and come back, without a trace. */
@@ -27,7 +27,7 @@ export function bootId(): string {
 }
 
 function readBootId(path: string): string {
-  const text = readText(path).trim();
+  const text = findText(path)?.trim() ?? "";
   if (!/^[0-9a-f-]{36}$/.test(text)) throw new SystemError("read", EIO, `read "${path}"`);
   return text;
 }

@@ -54,8 +54,15 @@ export function readAll(fd: number): Uint8Array<ArrayBuffer> {
   return readToEnd(fd, () => void pollFor(fd, POLLIN));
 }
 
-/** @param onWouldBlock called when there is nothing to read yet */
-function readToEnd(fd: number, onWouldBlock: () => void): Uint8Array<ArrayBuffer> {
+/**
+ * @param onWouldBlock called when there is nothing to read yet
+ * @param isAtEnd whether a read that did not fill the buffer, and ended after so many bytes of the file, was the last
+ */
+function readToEnd(
+  fd: number,
+  onWouldBlock: () => void,
+  isAtEnd: (length: number) => boolean = () => false,
+): Uint8Array<ArrayBuffer> {
   let buffer = new Uint8Array(16 * 1024);
   let length = 0;
   for (;;) {
@@ -67,7 +74,7 @@ function readToEnd(fd: number, onWouldBlock: () => void): Uint8Array<ArrayBuffer
       const larger = new Uint8Array(buffer.length * 4);
       larger.set(buffer);
       buffer = larger;
-    }
+    } else if (isAtEnd(length)) return buffer.subarray(0, length);
   }
 }
 
@@ -131,9 +138,25 @@ export function findText(path: string): string | undefined {
   const flags = O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
   return ignoreErrors(["ENOENT", "ENOTDIR"], () => {
     using file = descriptor(withPurpose(`open "${path}"`, () => sys.open(path, flags, 0)));
-    return withPurpose(`read "${path}"`, () => new TextDecoder().decode(readToEnd(file.fd, throwWouldBlock)));
+    return withPurpose(`read "${path}"`, () => readOrdinaryText(file.fd));
   });
 }
+
+/** The content of an ordinary file or a kernel parameter that is open as `fd`, from its position on. @throws as {@linkcode findText} */
+export function readOrdinaryText(fd: number): string {
+  return new TextDecoder().decode(readToEnd(fd, throwWouldBlock, endsAtShortRead));
+}
+
+/** What a page cache reads at a time, at least. */
+const PAGE_BYTES = 4096;
+
+/**
+ * Of ordinary files, and of kernel parameters, which are read as a whole, a read that gives less than it could is at the end: no signal cuts
+ * it short but one that kills. Only where the disk fails, it ends with the pages before. Files of /proc outside /proc/sys give piece by piece.
+ *
+ * @see mm/filemap.c filemap_read(), fs/proc/proc_sysctl.c proc_sys_call_handler()
+ */
+const endsAtShortRead = (length: number): boolean => length % PAGE_BYTES !== 0;
 
 function throwWouldBlock(): never {
   throw new SystemError("read", EAGAIN);

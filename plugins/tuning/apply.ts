@@ -21,13 +21,7 @@ import {
 } from "./backup.ts";
 import type { TuningConfig } from "./config.ts";
 import { compareLinkState, hasSettings, type LinkState, readLinkState, setLinkState } from "./link_state.ts";
-import {
-  findSysctlValue,
-  isSameSysctlValue,
-  refuseUnknownSysctls,
-  type RequestedSysctl,
-  setSysctlValue,
-} from "./sysctls.ts";
+import { isSameSysctlValue, readSysctl, readSysctls, type RequestedSysctl, writeSysctl } from "./sysctls.ts";
 
 /** What is to be changed. */
 export interface Changes {
@@ -35,32 +29,54 @@ export interface Changes {
   readonly linkState: LinkState;
 }
 
-/** Makes the changes. Writes down first how things are: after a crash in between, DEL finds the way back. */
+/** Makes the changes. Writes down first how things are: after a kill in between, DEL finds the way back. */
 export function applyChanges(call: AddCall<TuningConfig>, changes: Changes): void {
-  const { netns, undo } = call;
   if (changes.sysctls.length === 0 && !hasSettings(changes.linkState)) return;
-  refuseUnknownSysctls(netns, changes.sysctls);
-  const path = backupPath(call.config.dataDir, call);
-  const existing = findBackup(path, call.log);
-  const backup = newBackup(call, changes, existing);
-  writeBackup(path, backup);
-  undo.defer(() => existing ? writeBackup(path, existing) : removeWithTemporary(path));
-  for (const sysctl of changes.sysctls) {
-    const value = findSysctlValue(netns, sysctl.path);
-    if (value !== undefined) undo.defer(() => setSysctlValue(netns, { ...sysctl, value }));
-    setSysctlValue(netns, sysctl);
-  }
-  setLink(call, changes.linkState);
-  recordActualValues(call, path, backup, changes.sysctls);
+  // Entered once: files and links can be reached from inside as well.
+  call.netns.run<void>(() => applyInside(call, changes));
 }
 
-function newBackup(call: AddCall<TuningConfig>, { sysctls, linkState }: Changes, existing: Backup | undefined): Backup {
-  const { netns, ifname, containerId } = call;
+function applyInside(call: AddCall<TuningConfig>, changes: Changes): void {
+  const { netns, ifname, undo } = call;
+  const { sysctls, linkState } = changes;
+  const values = readSysctls(sysctls);
+  const path = backupPath(call.config.dataDir, call);
+  const existing = findBackup(path, call.log);
   const device = hasSettings(linkState) ? link.get(netns.route, ifname) : link.find(netns.route, ifname);
+  const backup = newBackup(call, changes, { existing, device, values });
+  writeBackup(path, backup);
+  undo.defer(() => existing ? writeBackup(path, existing) : removeWithTemporary(path));
+  for (const sysctl of sysctls) setSysctl(call, sysctl, values.get(sysctl.path));
+  if (device && hasSettings(linkState)) setLink(call, device, linkState);
+  recordActualValues(path, backup, sysctls);
+}
+
+/** @param before what it has, `undefined` if it cannot be read */
+function setSysctl({ netns, undo }: AddCall<TuningConfig>, sysctl: RequestedSysctl, before: string | undefined): void {
+  if (before !== undefined) {
+    undo.defer(() => netns.run<void>(() => writeSysctl({ ...sysctl, value: before }, readSysctl(sysctl.path))));
+  }
+  writeSysctl(sysctl, before);
+}
+
+/** How things are before the changes. */
+interface InitialState {
+  readonly existing: Backup | undefined;
+  readonly device: link.Link | undefined;
+  /** Of the parameters that can be read, by their paths. */
+  readonly values: ReadonlyMap<string, string>;
+}
+
+function newBackup(
+  call: AddCall<TuningConfig>,
+  { sysctls, linkState }: Changes,
+  { existing, device, values }: InitialState,
+): Backup {
+  const { netns, ifname, containerId } = call;
   // Of an interface that is no more, nothing can be put back.
   const earlier = existing && isOfLink(existing, netns, device) ? existing : undefined;
   const sysctl = sysctls.map(({ path, value }): [string, SysctlBackup] => {
-    const before = earlier?.sysctl[path]?.before ?? findSysctlValue(netns, path);
+    const before = earlier?.sysctl[path]?.before ?? values.get(path);
     return [path, { ...before !== undefined && { before }, after: value }];
   });
   return {
@@ -72,22 +88,16 @@ function newBackup(call: AddCall<TuningConfig>, { sysctls, linkState }: Changes,
   };
 }
 
-function setLink({ netns, ifname, undo }: AddCall<TuningConfig>, state: LinkState): void {
-  if (!hasSettings(state)) return;
-  const before = readLinkState(link.get(netns.route, ifname), state);
-  undo.defer(() => setLinkState(netns, ifname, before));
-  setLinkState(netns, ifname, state);
+function setLink({ netns, ifname, undo }: AddCall<TuningConfig>, device: link.Link, state: LinkState): void {
+  const before = readLinkState(device, state);
+  undo.defer(() => setLinkState(netns, link.get(netns.route, ifname), before));
+  setLinkState(netns, device, state);
 }
 
 /** Some parameters read other than they were written: `1,2,3` as `1-3`. */
-function recordActualValues(
-  { netns }: AddCall<TuningConfig>,
-  path: string,
-  backup: Backup,
-  sysctls: readonly RequestedSysctl[],
-): void {
+function recordActualValues(path: string, backup: Backup, sysctls: readonly RequestedSysctl[]): void {
   const differing = sysctls.flatMap((sysctl): [string, SysctlBackup][] => {
-    const after = findSysctlValue(netns, sysctl.path) ?? sysctl.value;
+    const after = readSysctl(sysctl.path) ?? sysctl.value;
     return isSameSysctlValue(after, sysctl.value) ? [] : [[sysctl.path, { ...backup.sysctl[sysctl.path], after }]];
   });
   if (differing.length === 0) return;
@@ -102,9 +112,12 @@ export function restoreChanges(call: DelCall<TuningConfig>): void {
   if (netns && backup) {
     const device = link.find(netns.route, ifname);
     const { before } = backup;
-    const keys = device && isOfLink(backup, netns, device) ? Object.keys(before) as (keyof LinkState)[] : [];
+    const keys = Object.keys(before) as (keyof LinkState)[];
+    const linkSteps = device && isOfLink(backup, netns, device)
+      ? keys.map((key) => () => setLinkState(netns, device, { [key]: before[key] }))
+      : [];
     cleanUp(
-      ...keys.map((key) => () => setLinkState(netns, ifname, { [key]: before[key] })),
+      ...linkSteps,
       ...isOfNetns(backup, netns) ? sysctlRestoreSteps(call, netns, backup) : [],
     );
   }
@@ -145,7 +158,10 @@ function restoreSysctl(
   value: string,
   after: string,
 ): void {
-  if (isPresentAndSame(findSysctlValue(netns, path), after)) setSysctlValue(netns, { key: path, path, value });
+  netns.run<void>(() => {
+    const present = readSysctl(path);
+    if (isPresentAndSame(present, after)) writeSysctl({ key: path, path, value }, present);
+  });
 }
 
 function isPresentAndSame(a: string | undefined, b: string): boolean {
@@ -160,7 +176,7 @@ export function checkChanges(call: CheckCall<TuningConfig>, { sysctls, linkState
   const backup = found && isOfLink(found, netns, device) ? found : undefined;
   for (const { path, key, value } of sysctls) {
     const { before, after = value } = backup?.sysctl[path] ?? { before: "" };
-    const actualValue = findSysctlValue(netns, path);
+    const actualValue = netns.run<string | undefined>(() => readSysctl(path));
     const isReadable = actualValue !== undefined || before !== undefined;
     if (isReadable && !isPresentAndSame(actualValue, after)) expectEqual(`kernel parameter ${key}`, actualValue, after);
   }

@@ -52,15 +52,14 @@ export function readLinkState(device: link.Link, wanted: LinkState): LinkState {
   );
 }
 
-/** Makes a link like this; what is so already is not touched. @throws {NetlinkError} naming what the kernel refused */
-export function setLinkState(netns: Netns, ifname: string, wanted: LinkState): void {
-  const device = link.get(netns.route, ifname);
+/** Makes a link like this; what is so already in `device` is not touched. @throws {NetlinkError} naming what the kernel refused */
+export function setLinkState(netns: Netns, device: link.Link, wanted: LinkState): void {
   for (const key of settingKeys(wanted)) {
     const { name, read, change } = SETTINGS[key] as Setting<unknown>;
     const value = wanted[key];
     if (read(device) === value) continue;
     withRequestPurpose(
-      () => `set ${name} of "${ifname}" to ${value}`,
+      () => `set ${name} of "${device.name}" to ${value}`,
       () => link.set(netns.route, device.index, change(value)),
     );
   }

@@ -4,10 +4,8 @@
  * @see sysctl(8)
  * @module
  */
-import type { Netns } from "../../ffi/netns.ts";
 import { ignoreErrors, SystemError } from "../../ffi/sys/error.ts";
 import { overwrite } from "../../ffi/sys/file.ts";
-import { findStat } from "../../ffi/sys/stat.ts";
 import { findSysctl } from "../../ffi/sysctl.ts";
 import { CniError, Code, ConfigError } from "../../spec/error.ts";
 import { keyPaths } from "./key_paths.ts";
@@ -84,31 +82,55 @@ function sysctlPath(key: string, ifname: string): string {
   return parts.join("/").replace("IFNAME", () => ifname);
 }
 
-/** The value of a parameter in the namespace; `undefined` if there is none, or none that can be read. */
-export function findSysctlValue(netns: Netns, path: string): string | undefined {
-  // Some can be written only: net/ipv4/route/flush.
-  return ignoreErrors(
-    ["EACCES", "EPERM", "EINVAL", "EIO", "EISDIR"],
-    () => netns.run<string | undefined>(() => findSysctl(path)),
-  );
+/** What reading a parameter ends with that is there and cannot be read: net/ipv4/route/flush can be written only. */
+const UNREADABLE_CODES = ["EACCES", "EPERM", "EINVAL", "EIO"];
+
+/** The value of a parameter; `undefined` if there is none, or none that can be read. Call it inside the namespace. @throws {SystemError} */
+export function readSysctl(path: string): string | undefined {
+  return ignoreErrors([...UNREADABLE_CODES, "EISDIR"], () => findSysctl(path));
 }
 
-/** Refuses a parameter that the kernel does not have in this namespace. @throws {ConfigError} */
-export function refuseUnknownSysctls(netns: Netns, parameters: readonly RequestedSysctl[]): void {
+/**
+ * The values of parameters by their paths, without those that cannot be read. Call it inside the namespace.
+ *
+ * @throws {ConfigError} for a parameter that the kernel does not have there
+ */
+export function readSysctls(parameters: readonly RequestedSysctl[]): ReadonlyMap<string, string> {
+  const values = new Map<string, string>();
   for (const { key, path } of parameters) {
-    if (netns.run<boolean>(() => findStat(`/proc/sys/${path}`)?.isFile ?? false)) continue;
-    const found = JSON.stringify(key);
-    throw new ConfigError(memberPath("sysctl", key), "a parameter that the kernel has in this container", found);
+    const { isPresent, value } = lookUpSysctl(path);
+    if (!isPresent) {
+      const found = JSON.stringify(key);
+      throw new ConfigError(memberPath("sysctl", key), "a parameter that the kernel has in this container", found);
+    }
+    if (value !== undefined) values.set(path, value);
+  }
+  return values;
+}
+
+function lookUpSysctl(path: string): { readonly isPresent: boolean; readonly value?: string } {
+  try {
+    const value = findSysctl(path);
+    return { isPresent: value !== undefined, ...value !== undefined && { value } };
+  } catch (error) {
+    if (!(error instanceof SystemError)) throw error;
+    if (error.code === "EISDIR") return { isPresent: false };
+    if (UNREADABLE_CODES.includes(error.code)) return { isPresent: true };
+    throw error;
   }
 }
 
-/** Sets a parameter unless it has the value, which is all that is needed where /proc/sys is read-only. @throws {CniError} */
-export function setSysctlValue(netns: Netns, { key, path, value }: RequestedSysctl): void {
-  const present = findSysctlValue(netns, path);
+/**
+ * Sets a parameter unless it has the value, which is all that is needed where /proc/sys is read-only. Call it inside the namespace.
+ *
+ * @param present the value that it has, `undefined` if it cannot be read
+ * @throws {CniError}
+ */
+export function writeSysctl({ key, path, value }: RequestedSysctl, present: string | undefined): void {
   if (present !== undefined && isSameSysctlValue(present, value)) return;
   try {
     // Of nothing at all the kernel takes no notice.
-    netns.run<void>(() => overwrite(`/proc/sys/${path}`, value === "" ? "\n" : value));
+    overwrite(`/proc/sys/${path}`, value === "" ? "\n" : value);
   } catch (error) {
     if (!(error instanceof SystemError)) throw error;
     const currentText = present === undefined ? "it cannot be read" : `it is ${JSON.stringify(present)} now`;
