@@ -280,6 +280,41 @@ netnsTest("Runtime prefers one's own plugin, then a program, then the built-in o
   ).toBe("lo");
 });
 
+netnsTest("Runtime keeps what plugins say apart from what it says itself", ({ host, container }) => {
+  const said: string[] = [];
+  const { runtime, log, cacheDirectory } = newRuntime({ pluginLog: (message) => void said.push(message) });
+  const network = parseNetworkConfigList('{"cniVersion":"1.1.0","name":"web","type":"greet"}');
+  host.run(() => void runtime.add(network, { ...attachment, netns: container.path }));
+  expect([said, log]).toEqual([["greet: hello"], []]);
+  writeFileSync(join(cacheDirectory, "results/web-c2-eth0"), "half");
+  expect(host.run(() => runtime.attachments()).map(({ containerId }) => containerId)).toEqual(["c1"]);
+  expect([said.length, log]).toEqual([1, [expect.stringContaining("web-c2-eth0")]]);
+});
+
+netnsTest("Runtime tells the configuration that an attachment was made with, and none of what it cannot read", ({
+  host,
+  container,
+}) => {
+  const { runtime, cacheDirectory } = newRuntime();
+  const network = parseNetworkConfigList('{"cniVersion":"1.1.0","name":"web","type":"greet"}');
+  host.run(() => void runtime.add(network, { ...attachment, netns: container.path }));
+  expect(runtime.attachedConfiguration("web", attachment)).toBe(network.text);
+  writeFileSync(join(cacheDirectory, "results/web-c2-eth0"), "half");
+  for (const containerId of ["c2", "c3", "../c1", ""]) {
+    expect(runtime.attachedConfiguration("web", { ...attachment, containerId })).toBeUndefined();
+  }
+});
+
+test("Runtime finds keys that are likely to be misspelt, also those of plugins of one's own", () => {
+  const { runtime } = newRuntime();
+  const network = parseNetworkConfigList(
+    '{"name":"web","plugins":[{"type":"greet","greting":"hi"},{"type":"x","y":1}]}',
+  );
+  expect(runtime.unknownKeys(network)).toEqual([
+    'network "web": plugins[0].greting is not read; did you mean "greeting"?',
+  ]);
+});
+
 netnsTest("Runtime opens nothing that it leaves open", ({ host, container }) => {
   const { runtime } = newRuntime();
   const network = parseNetworkConfigList('{"cniVersion":"1.1.0","name":"web","type":"greet"}');

@@ -3,60 +3,45 @@
  *
  * @module
  */
-import { findStat } from "../ffi/sys/stat.ts";
 import { formatErrorObject } from "../plugins/lib/protocol/serve.ts";
-import { hasPlugin, loadPlugins, pluginNames } from "../plugins/registry.ts";
+import { hasPlugin, pluginNames } from "../plugins/registry.ts";
 import { CniError, Code } from "../spec/error.ts";
-import { helpText, versionText } from "./commands/help.ts";
-import { canonicalPath, install } from "./commands/install.ts";
-import { netns } from "./commands/netns.ts";
-import { parseOptions, UsageError } from "./options.ts";
-import { AlreadyReportedError, executeRun } from "./commands/run.ts";
-import { absolutePath, parseRun } from "./commands/run_arguments.ts";
-import { servePlugin } from "./serve_plugin.ts";
-import { tapDevice } from "./commands/tap_device.ts";
+import { CNI } from "./commands/registry.ts";
+import type { CliContext, Command, CommandContext, CommandGroup } from "./command.ts";
+import {
+  HELP_OPTION,
+  type OptionSpec,
+  type ParsedOptions,
+  parseOptions,
+  UnknownOptionError,
+  UsageError,
+} from "./options.ts";
 import { printFinalError, printStderr, printStdout } from "../ffi/sys/stdio.ts";
 import { suggestion } from "../spec/suggest.ts";
 
-/** What the command line is run in. */
-export interface CliContext {
-  readonly env: Readonly<Record<string, string | undefined>>;
-  /** The name that the program was called by. */
-  readonly programName: string;
-}
-
-type CommandFunction = (argv: readonly string[], around: CliContext) => number | Promise<number>;
-
-const COMMANDS: Readonly<Record<string, CommandFunction>> = {
-  run: runCommand,
-  plugin: pluginCommand,
-  install: installCommand,
-  netns: netnsCommand,
-  // Not for people, and so not among those that help tells of.
-  "tap-device": tapDevice,
-  help: ([command = ""]) => printAndSucceed(helpText(command)),
-  version: () => printAndSucceed(versionText()),
-};
 const SUCCESS = 0, FAILURE = 1, USAGE_ERROR = 2;
+
+/** A command line as far as it has been read. */
+interface CommandLine {
+  /** The words of the command: `["run", "add"]`. */
+  readonly path: string[];
+  /** The groups that it is in, the outermost first. */
+  readonly groups: CommandGroup[];
+}
 
 /** Carries out a command line. Never throws. @returns the exit status: 0 done, 1 failed, 2 not understood */
 export async function runCommandLine(argv: readonly string[], context: CliContext): Promise<number> {
-  const [name = "", ...rest] = argv;
-  if (name !== "run") await loadPlugins();
-  if (name === "") return answerWithoutArguments(context);
+  const line: CommandLine = { path: [], groups: [] };
   try {
-    if (name === "--help" || name === "-h") return printAndSucceed(helpText(""));
-    if (name === "--version") return printAndSucceed(versionText());
-    const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
-    if (!command) throw new UsageError(`unknown command "${name}"${commandHint(name)}`);
-    return await command(rest, context);
+    if (argv.length === 0) return await answerWithoutArguments(context);
+    return await runInGroup(CNI, argv, line, { ...context, formatHelp });
   } catch (error) {
-    return reportFailure(error, name);
+    return reportFailure(error, line.path);
   }
 }
 
 /** A container engine gives no arguments but a command: it took us for a plugin that is not here. */
-function answerWithoutArguments({ programName, env }: CliContext): number {
+async function answerWithoutArguments({ programName, env }: CliContext): Promise<number> {
   if (env.CNI_COMMAND) {
     const error = new CniError(Code.InvalidConfig, `Cannot run plugin "${programName}": no such plugin is built in`, {
       details: `there are ${pluginNames().join(", ")}`,
@@ -64,97 +49,160 @@ function answerWithoutArguments({ programName, env }: CliContext): number {
     printStdout(formatErrorObject(error, ""));
     return FAILURE;
   }
-  printStderr(helpText("").trimEnd());
+  printStderr((await formatHelp([])).trimEnd());
   return USAGE_ERROR;
 }
 
-function commandHint(name: string): string {
-  if (hasPlugin(name)) return `; "${name}" is a plugin: cni plugin ${name}`;
-  if (/^(add|check|del|gc|status|restore)$/.test(name)) return `; did you mean "run ${name}"?`;
-  return suggestion(name, Object.keys(COMMANDS));
-}
-
-/** Only relative paths need it: who stands in a directory that was removed can still name others. */
-function findWorkingDirectory(): string | undefined {
-  try {
-    return process.cwd();
-  } catch {
-    return undefined;
+async function runInGroup(
+  group: CommandGroup,
+  argv: readonly string[],
+  line: CommandLine,
+  context: CommandContext,
+): Promise<number> {
+  line.groups.push(group);
+  const { word = group.defaultCommand, rest, wantsHelp } = await splitAtCommand(group, argv);
+  if (wantsHelp) return printHelp(await formatHelp(line.path));
+  if (word === undefined) {
+    throw new UsageError(`"${line.path.join(" ")}" needs a command: ${Object.keys(group.commands).join(", ")}`);
   }
+  const command = await findCommand(group, word, line.path);
+  line.path.push(command.name);
+  return "commands" in command ? runInGroup(command, rest, line, context) : runCommand(command, rest, line, context);
 }
 
-async function runCommand(argv: readonly string[], context: CliContext): Promise<number> {
-  const request = parseRun(argv, context.env, findWorkingDirectory);
-  if (!request) return printAndSucceed(helpText("run"));
+interface SplitCommandLine {
+  readonly word: string | undefined;
+  readonly rest: readonly string[];
+  readonly wantsHelp: boolean;
+}
+
+/** The word for the command, which may have options before it. */
+async function splitAtCommand(group: CommandGroup, argv: readonly string[]): Promise<SplitCommandLine> {
+  const [first = "", ...rest] = argv;
+  const isKnown = Object.hasOwn({ ...group.commands, ...group.aliases }, first);
+  if (isKnown || !/^(-.|help$)/.test(first)) return { word: argv[0], rest, wantsHelp: false };
+  if (first === "help") return { word: undefined, rest, wantsHelp: true };
+  const { words, has } = parseOptions(argv, await optionsInGroup(group), {}, 0);
+  const before = argv.slice(0, argv.length - words.length);
+  const [word, ...others] = words;
+  return { word, rest: [...before, ...others], wantsHelp: word === undefined && has(HELP_OPTION.name) };
+}
+
+/** All options that some command of the group takes. */
+async function optionsInGroup(group: CommandGroup): Promise<readonly OptionSpec[]> {
+  const commands = await loadCommands(group);
+  return [...group.options ?? [], ...commands.flatMap((command) => command.options ?? []), HELP_OPTION];
+}
+
+async function loadCommands({ commands }: CommandGroup): Promise<readonly (Command | CommandGroup)[]> {
+  return (await Promise.all(Object.values(commands).map((load) => load()))).map((module) => module.default);
+}
+
+async function findCommand(
+  group: CommandGroup,
+  word: string,
+  path: readonly string[],
+): Promise<Command | CommandGroup> {
+  const { commands, aliases = {} } = group;
+  const name = Object.hasOwn(aliases, word) ? aliases[word]! : word;
+  if (Object.hasOwn(commands, name)) return (await commands[name]!()).default;
+  throw new UsageError(`unknown command "${[...path, word].join(" ")}"${await commandHint(group, word)}`);
+}
+
+async function commandHint(group: CommandGroup, word: string): Promise<string> {
+  if (group === CNI && hasPlugin(word)) return `; "${word}" is a plugin: cni plugin ${word}`;
+  const parent = (await loadCommands(group)).find((command) =>
+    "commands" in command && Object.hasOwn(command.commands, word)
+  );
+  return parent ? `; did you mean "${parent.name} ${word}"?` : suggestion(word, Object.keys(group.commands));
+}
+
+async function runCommand(
+  command: Command,
+  argv: readonly string[],
+  line: CommandLine,
+  context: CommandContext,
+): Promise<number> {
+  const options = await parseCommandOptions(command, argv, line, context);
+  if (options.has(HELP_OPTION.name)) return printHelp(await formatHelp([...line.path, ...options.words]));
+  const words = await commandWords(command, options.words, line);
   try {
-    await executeRun(request, context.env);
-    return SUCCESS;
+    return await command.run({ ...options, words }, context) ?? SUCCESS;
   } catch (error) {
-    if (request.json && !(error instanceof UsageError || error instanceof AlreadyReportedError)) {
+    if (options.has("json") && !(error instanceof UsageError)) {
       printFinalError(`${formatErrorObject(error, "")}\n`);
     }
-    return reportFailure(error, "run");
+    throw error;
   }
 }
 
-function pluginCommand([name, ...surplus]: readonly string[]): number | Promise<number> {
-  if (name === "--help" || name === "-h") return printAndSucceed(helpText("plugin"));
-  if (name === undefined) throw new UsageError(`which plugin? ${pluginNames().join(", ")}`);
-  if (!hasPlugin(name)) {
-    throw new UsageError(
-      `no plugin "${name}" is built in${suggestion(name, pluginNames()) || `; there are ${pluginNames().join(", ")}`}`,
-    );
+async function parseCommandOptions(
+  command: Command,
+  argv: readonly string[],
+  { path, groups }: CommandLine,
+  { env }: CommandContext,
+): Promise<ParsedOptions> {
+  const accepted = [...command.options, ...groups.flatMap(({ options = [] }) => options), HELP_OPTION];
+  const repeated = command.arguments.findIndex((argument) => argument.repeated);
+  try {
+    return parseOptions(argv, accepted, env, repeated < 0 ? Infinity : repeated);
+  } catch (error) {
+    const owners = error instanceof UnknownOptionError ? await commandsWithOption(error.option, groups.at(-1)!) : [];
+    if (!(error instanceof UnknownOptionError) || owners.length === 0) throw error;
+    const names = owners.map(({ name }) => `"${[...path.slice(0, -1), name].join(" ")}"`);
+    throw new UsageError(`option "${error.option}" belongs to ${names.join(", ")}`);
   }
-  if (surplus.length > 0) throw new UsageError(`a plugin takes no arguments: got "${surplus.join(" ")}"`);
-  return servePlugin(name);
 }
 
-const INSTALL_OPTIONS = [
-  { name: "copy", help: "" },
-  { name: "force", help: "" },
-  { name: "help", short: "h", help: "" },
-];
-
-function installCommand(argv: readonly string[], { env }: CliContext): number {
-  const args = parseOptions(argv, INSTALL_OPTIONS, env);
-  if (args.has("help")) return printAndSucceed(helpText("install"));
-  const [directory, ...surplus] = args.words;
-  if (!directory) throw new UsageError("where to? a directory such as /opt/cni/bin");
-  if (surplus.length > 0) throw new UsageError(`one directory at a time: got "${args.words.join(" ")}"`);
-  const installed = install({
-    directory: absolutePath(directory, findWorkingDirectory),
-    program: runningProgram(),
-    names: pluginNames(),
-    force: args.has("force"),
-    copy: args.has("copy"),
-  });
-  return printAndSucceed(
-    installed.map(({ path, target, changed }) => `${path} -> ${target}${changed ? "" : " (unchanged)"}\n`).join(""),
+async function commandsWithOption(option: string, group: CommandGroup): Promise<readonly (Command | CommandGroup)[]> {
+  const commands = await loadCommands(group);
+  return commands.filter(({ options = [] }) =>
+    options.some(({ name, short }) => option === `--${name}` || option === `-${short}`)
   );
 }
 
-/** The file that this process runs. @throws {RangeError} if it was replaced meanwhile */
-function runningProgram(): string {
-  const path = canonicalPath("/proc/self/exe");
-  if (findStat(path)?.identity === findStat("/proc/self/exe")?.identity) return path;
-  throw new RangeError(`Cannot install "${path}": it is not the program that is running any more`);
+/** The words that the command has a use for. @throws {UsageError} if one is missing, or if there are more */
+async function commandWords(
+  command: Command,
+  words: readonly string[],
+  { path, groups }: CommandLine,
+): Promise<readonly string[]> {
+  const name = path.join(" ");
+  const { arguments: specs } = command;
+  const missing = specs.find(({ optional }, i) => !optional && !words[i]);
+  if (missing) throw new UsageError(`"${name}" needs ${missing.name}, ${missing.help}`);
+  if (words.length <= specs.length || specs.at(-1)?.repeated) return words;
+  const surplus = words.slice(specs.length);
+  if (groups.some(({ ignoresSurplus }) => ignoresSurplus)) {
+    printStderr(`cni: Ignoring what follows the arguments: "${surplus.join(" ")}"`);
+    return words.slice(0, specs.length);
+  }
+  const { formatUsage } = await import("./help.ts");
+  const usage = specs.length === 0 ? "no argument" : `${formatUsage(specs)} alone`;
+  throw new UsageError(`"${name}" takes ${usage}: got "${words.join(" ")}"`);
 }
 
-function netnsCommand(argv: readonly string[]): number {
-  if (argv[0] === "--help" || argv[0] === "-h") return printAndSucceed(helpText("netns"));
-  netns(argv);
-  return SUCCESS;
+/** The help for a command, by its words and those behind it. @throws {UsageError} if there is no such command */
+async function formatHelp(words: readonly string[]): Promise<string> {
+  const { formatCommandHelp, formatGroupHelp } = await import("./help.ts");
+  const path: string[] = [];
+  let command: Command | CommandGroup = CNI;
+  for (const [i, word] of words.entries()) {
+    if (!("commands" in command)) return formatCommandHelp(command, path, words.slice(i));
+    command = await findCommand(command, word, path);
+    path.push(command.name);
+  }
+  return "commands" in command ? formatGroupHelp(command, path) : formatCommandHelp(command, path, []);
 }
 
-function printAndSucceed(text: string): number {
+function printHelp(text: string): number {
   printStdout(text);
   return SUCCESS;
 }
 
-function reportFailure(error: unknown, command: string): number {
+function reportFailure(error: unknown, path: readonly string[]): number {
   if (error instanceof UsageError) {
-    const hasHelp = ["run", "install", "netns", "plugin"].includes(command);
-    printStderr(`cni: ${oneLine(error.message)}\n     see "cni ${hasHelp ? `${command} ` : ""}--help"`);
+    printStderr(`cni: ${oneLine(error.message)}\n     see "${["cni", ...path, "--help"].join(" ")}"`);
     return USAGE_ERROR;
   }
   const { message, details } = CniError.from(error);

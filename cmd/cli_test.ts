@@ -2,7 +2,6 @@ import { afterAll, expect, test } from "bun:test";
 import { readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { netnsTest, runInNetns } from "../testing/netns.ts";
-import { pluginNames } from "../plugins/registry.ts";
 import { containerIdOfNetns } from "../runtime/container_id.ts";
 import { createEntry, findEntry } from "../runtime/cache.ts";
 import { newCliSandboxes } from "../testing/cli.ts";
@@ -11,58 +10,6 @@ const { root, cni, bench } = newCliSandboxes();
 afterAll(() => rmSync(root, { recursive: true }));
 
 const one = (...plugins: object[]) => JSON.stringify({ cniVersion: "1.1.0", name: "x", plugins });
-
-test("cni --help and --version print on stdout and succeed", () => {
-  const help = cni(["--help"]);
-  expect([help.exitCode, help.stderr]).toEqual([0, ""]);
-  for (const word of ["run", "netns", "install", "plugin", ...pluginNames()]) {
-    expect(help.stdout).toContain(word);
-  }
-  expect(cni(["--version"]).stdout).toMatch(/^cni \S+\n.*1\.1\.0\n.*host-local/);
-  expect(cni(["run", "--help"]).stdout).toContain("--publish PORTS");
-  for (const command of ["install", "netns", "plugin"]) {
-    expect(cni([command, "--help"]).stdout).toContain(`cni ${command}`);
-  }
-});
-
-test.each([
-  [[], "usage:"],
-  [["rnu"], 'unknown command "rnu"; did you mean "run"?'],
-  [["add", "web"], 'did you mean "run add"?'],
-  [["bridge"], "cni plugin bridge"],
-  [["toString"], 'unknown command "toString"'],
-  [["run", "add", "web", "blue", "--ifnmae", "x"], 'unknown option "--ifnmae"; did you mean "--ifname"?'],
-  [["netns", "ad"], 'did you mean "add"?'],
-  [["netns", "add"], "needs a name"],
-  [["netns", "exec", "x"], "needs a name and a command"],
-  [["plugin"], "which plugin?"],
-  [["plugin", "brigde"], 'did you mean "bridge"?'],
-  [["install"], "where to?"],
-  [["install", "/tmp", "--froce"], 'did you mean "--force"?'],
-])("cni %j is misuse: exit status 2, nothing on stdout", (argv, message) => {
-  const { exitCode, stdout, stderr } = cni(argv);
-  expect([exitCode, stdout]).toEqual([2, ""]);
-  expect(stderr).toContain(message);
-});
-
-test("cni called as a plugin that is not there answers with an error object", () => {
-  const { exitCode, stdout } = cni([], { env: { CNI_COMMAND: "ADD" } });
-  expect(exitCode).toBe(1);
-  const { code, details } = JSON.parse(stdout);
-  expect([code, details]).toEqual([7, `there are ${pluginNames().join(", ")}`]);
-});
-
-test("cni plugin runs a plugin as its link would", () => {
-  const { exitCode, stdout } = cni(["plugin", "bridge"], {
-    env: { CNI_COMMAND: "VERSION" },
-    stdin: '{"cniVersion":"0.4.0"}',
-  });
-  expect(exitCode).toBe(0);
-  expect(JSON.parse(stdout)).toMatchObject({
-    cniVersion: "0.4.0",
-    supportedVersions: expect.arrayContaining(["1.1.0"]),
-  });
-});
 
 netnsTest("cni run attaches, checks and detaches", ({ host, container }) => {
   const { run, network, entries } = bench(host);

@@ -18,7 +18,16 @@ async function main(): Promise<number> {
   const { allowClone3Fallback } = await import("../ffi/sys/clone3_fallback.ts");
   allowClone3Fallback();
   const { runCommandLine } = await import("./cli.ts");
-  return runCommandLine(process.argv.slice(2), { programName, env: process.env });
+  return runCommandLine(process.argv.slice(2), { programName, env: process.env, findWorkingDirectory });
+}
+
+/** Only relative paths need it: whoever is in a directory that was removed can still name others. */
+function findWorkingDirectory(): string | undefined {
+  try {
+    return process.cwd();
+  } catch {
+    return undefined;
+  }
 }
 
 function exitWith(status: number): never {

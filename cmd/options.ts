@@ -1,11 +1,17 @@
 /**
  * Options of a command line, declared in a table that parsing and help share.
  *
- * Own code, as the small parsers guess: `-` becomes an option that eats the next word, `10` a number, a missing value `true`.
+ * Own code, because the small libraries guess. `mri` reads `-` as an option without a name and loses the word behind it, so that of
+ * `add - NETNS` nothing is left but `add`; `-p80:80` is six options to it; `--json=yes` makes a word `yes`.
  *
  * @module
  */
 import { suggestion } from "../spec/suggest.ts";
+
+/** What words and values are called in usage lines. What is of one kind has one name. */
+export type ValueName =
+  | ("ARGS" | "COMMAND" | "DIR" | "DIRS" | "ID" | "ID[/IFNAME]" | "IFNAME" | "IP" | "JSON" | "K=V;K=V" | "MAC")
+  | ("NAME" | "NETNS" | "NETWORK" | "PLUGIN" | "PORTS" | "TIME");
 
 /** One option. */
 export interface OptionSpec {
@@ -14,15 +20,37 @@ export interface OptionSpec {
   /** A letter for `-p`. */
   readonly short?: string;
   /** What to call the value in help: `DIR`. Without it the option is a switch. */
-  readonly value?: string;
+  readonly value?: ValueName;
+  /** The only values that there are; upper and lower case are the same. */
+  readonly choices?: readonly string[];
   /** The environment variable that stands in for it; an empty one is none. */
   readonly env?: string;
   readonly help: string;
 }
 
+/** Every command has it. */
+export const HELP_OPTION: OptionSpec = { name: "help", short: "h", help: "print this" };
+
 /** The command line cannot be understood; the exit status is 2. */
 export class UsageError extends Error {
   override readonly name = "UsageError";
+}
+
+/** What `parseText` makes of the text. @throws {UsageError} what it throws, behind what the text is for */
+export function parseOrUsageError<T>(subject: string, text: string, parseText: (text: string) => T): T {
+  try {
+    return parseText(text);
+  } catch (error) {
+    throw new UsageError(`${subject}: ${error instanceof Error ? error.message : error}`);
+  }
+}
+
+/** There is no such option. */
+export class UnknownOptionError extends UsageError {
+  /** @param option as it was written: `--conf-dri` */
+  constructor(readonly option: string, known: readonly string[]) {
+    super(`unknown option "${option}"${suggestion(option, known)}`);
+  }
 }
 
 /** A command line taken apart. */
@@ -40,12 +68,14 @@ export interface ParsedOptions {
 /**
  * Takes a command line apart: `--name VALUE`, `--name=VALUE`, `-n VALUE`, `-nVALUE`; after `--` everything is a word.
  *
- * @throws {UsageError} for an unknown option, a missing value, or a value that a switch does not take
+ * @param optionsUntil so many words may have options before and between them; from the next word on everything is a word
+ * @throws {UsageError} for an unknown option, a missing value, or a value that the option does not take
  */
 export function parseOptions(
   argv: readonly string[],
   specs: readonly OptionSpec[],
   env: Readonly<Record<string, string | undefined>>,
+  optionsUntil = Infinity,
 ): ParsedOptions {
   const words: string[] = [];
   const values = new Map<string, string[]>();
@@ -57,6 +87,7 @@ export function parseOptions(
     }
     if (word === "-" || !word.startsWith("-")) {
       words.push(word);
+      if (words.length > optionsUntil) words.push(...remaining.splice(0));
       continue;
     }
     const { spec, inline } = findOption(word, specs);
@@ -80,9 +111,7 @@ function findOption(word: string, specs: readonly OptionSpec[]): { spec: OptionS
   if (spec) {
     return { spec, inline: long ? (equals < 0 ? undefined : word.slice(equals + 1)) : word.slice(2) || undefined };
   }
-  const text = long ? `--${name}` : `-${name}`;
-  const known = specs.map((candidate) => `--${candidate.name}`);
-  throw new UsageError(`unknown option "${text}"${suggestion(text, known)}`);
+  throw new UnknownOptionError(long ? `--${name}` : `-${name}`, specs.map((candidate) => `--${candidate.name}`));
 }
 
 function optionValue(spec: OptionSpec, inline: string | undefined, remaining: string[]): string {
@@ -91,18 +120,10 @@ function optionValue(spec: OptionSpec, inline: string | undefined, remaining: st
     return "";
   }
   const value = inline ?? remaining.shift();
-  // An empty one is that of a variable that was never set, and no option has a meaning for it: no directory of plugins is ":".
+  // An empty value comes from a variable that was never set. No option has a meaning for it: no directory of plugins is ":".
   if (!value) throw new UsageError(`option "--${spec.name}" needs a value: ${spec.value}`);
-  return value;
-}
-
-/** One line per option, for help. */
-export function formatOptions(specs: readonly OptionSpec[]): string {
-  const columns = specs.map(({ name, short, value }) =>
-    `${short ? `-${short}, ` : "    "}--${name}${value === undefined ? "" : ` ${value}`}`
-  );
-  const width = Math.max(...columns.map((text) => text.length));
-  return specs.map(({ help, env }, i) => `  ${columns[i]!.padEnd(width)}  ${help}${env ? ` [$${env}]` : ""}`).join(
-    "\n",
-  );
+  if (!spec.choices) return value;
+  const choice = spec.choices.find((candidate) => candidate.toLowerCase() === value.toLowerCase());
+  if (choice !== undefined) return choice;
+  throw new UsageError(`--${spec.name} must be one of ${spec.choices.join(", ")}: got ${JSON.stringify(value)}`);
 }

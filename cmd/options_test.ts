@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { formatOptions, type OptionSpec, parseOptions, UsageError } from "./options.ts";
+import { type OptionSpec, parseOptions, UsageError } from "./options.ts";
 
 const SPECS: readonly OptionSpec[] = [
   { name: "conf-dir", value: "DIR", env: "NETCONFPATH", help: "where" },
@@ -60,8 +60,21 @@ test.each([
   expect(() => parse(...argv)).toThrow(new UsageError(message));
 });
 
-test("formatOptions() aligns the options and names their variables", () => {
-  expect(formatOptions(SPECS)).toBe(
-    "      --conf-dir DIR   where [$NETCONFPATH]\n  -p, --publish PORTS  what\n      --force          anyway",
-  );
+test("parseOptions() leaves the words of another program alone", () => {
+  const { words, has } = parseOptions(["--force", "web", "ls", "--force", "--", "-x"], SPECS, {}, 1);
+  expect(words).toEqual(["web", "ls", "--force", "--", "-x"]);
+  expect(has("force")).toBe(true);
+  expect(parseOptions(["web", "--", "-x", "--", "y"], SPECS, {}, 1).words).toEqual(["web", "-x", "--", "y"]);
+});
+
+test("parseOptions() takes only the values that there are, in upper or lower case", () => {
+  const find = (value: string) =>
+    parseOptions(
+      ["--command", value],
+      [{ name: "command", value: "COMMAND", choices: ["ADD", "DEL"], help: "what" }],
+      {},
+    )
+      .find("command");
+  expect(find("del")).toBe("DEL");
+  expect(() => find("VERSION")).toThrow(new UsageError('--command must be one of ADD, DEL: got "VERSION"'));
 });

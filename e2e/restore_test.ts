@@ -159,8 +159,8 @@ test("cni run restore has nothing to do where nothing is remembered, and refuses
   for (
     const [words, reason] of [
       [["web", "--all"], '"run restore" takes a network or --all, not both: got "web"'],
-      [["--valid", "c1"], '"--valid" and "--all" belong to "run gc", "--all" also to "run restore"'],
-      [["--command", "GC"], '"--command" belongs to "run derive"'],
+      [["--valid", "c1"], 'option "--valid" belongs to "run gc", "run derive"'],
+      [["--command", "GC"], 'option "--command" belongs to "run derive"'],
     ] as const
   ) {
     expect(run("restore", ...words)).toMatchObject({

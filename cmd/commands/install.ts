@@ -8,6 +8,36 @@ import { ensureDirectory } from "../../ffi/sys/directory.ts";
 import { openFile, readTail } from "../../ffi/sys/file.ts";
 import { type FileStat, findStat, findSymlinkTarget } from "../../ffi/sys/stat.ts";
 import { installCopy, installHardLink, installSymlink } from "../../ffi/sys/atomic_install.ts";
+import { printStdout } from "../../ffi/sys/stdio.ts";
+import { pluginNames } from "../../plugins/registry.ts";
+import { absolutePath } from "../arguments/path.ts";
+import type { Command } from "../command.ts";
+
+const command: Command = {
+  name: "install",
+  summary: "put the plugins where a container engine looks for them",
+  description: 'Every plugin becomes a relative link to this program, and so does "cni" itself.',
+  arguments: [{ name: "DIR", help: "a directory such as /opt/cni/bin" }],
+  options: [
+    { name: "copy", help: "copy the program, for a DIR that is seen where the program is not, as in a container" },
+    { name: "force", help: "replace files that were not put there by this program" },
+  ],
+  examples: [{ command: "cni install /opt/cni/bin", about: "make the links, or correct them" }],
+  run(input, context) {
+    const [directory = ""] = input.words;
+    const installed = install({
+      directory: absolutePath(directory, context),
+      program: runningProgram(),
+      names: pluginNames(),
+      force: input.has("force"),
+      copy: input.has("copy"),
+    });
+    for (const { path, target, changed } of installed) {
+      printStdout(`${path} -> ${target}${changed ? "" : " (unchanged)"}\n`);
+    }
+  },
+};
+export default command;
 
 /** What to put where. */
 export interface InstallOptions {
@@ -53,8 +83,15 @@ export function install(options: InstallOptions): InstalledFile[] {
   return options.copy ? installCopies(plan, names) : names.map((name) => installLink(plan, name));
 }
 
+/** The file that this process runs. @throws {RangeError} if it was replaced meanwhile */
+function runningProgram(): string {
+  const path = canonicalPath("/proc/self/exe");
+  if (findStat(path)?.identity === findStat("/proc/self/exe")?.identity) return path;
+  throw new RangeError(`Cannot install "${path}": it is not the program that is running any more`);
+}
+
 /** The path without links. @throws {SystemError} if there is nothing */
-export function canonicalPath(path: string): string {
+function canonicalPath(path: string): string {
   using file = openFile(path);
   return findSymlinkTarget(`/proc/self/fd/${file.fd}`)!;
 }

@@ -1,16 +1,27 @@
 /**
- * `cni tap-device '{"name":"tap0"}'`: makes a tap and ends. The plugin `tap` has this program started once more for a tap that is to have an
- * SELinux context of its own: it is that of the process.
+ * `cni tap-device '{"name":"tap0"}'`: makes a tap and ends.
+ *
+ * The plugin `tap` starts it for a tap that is to have an SELinux context of its own: a tap gets the context of the process.
  *
  * @module
  */
 import { createTap, persistTap } from "../../ffi/route/tap.ts";
 import { tapDeviceOptions } from "../../plugins/tap/tap_device_options.ts";
+import type { Command } from "../command.ts";
 
-/** @returns the exit status @throws {SystemError} what the kernel refused */
-export function tapDevice([request = ""]: readonly string[]): number {
+const command: Command = {
+  name: "tap-device",
+  summary: "make a tap that outlives this process",
+  arguments: [{ name: "JSON", help: "name, owner, group and multiQueue of the tap" }],
+  options: [],
+  hidden: true,
+  run: ({ words: [request = ""] }) => tapDevice(request),
+};
+export default command;
+
+/** Makes the tap that a JSON object describes. @throws {SystemError} what the kernel refused */
+export function tapDevice(request: string): void {
   const { name, ...options } = tapDeviceOptions.parse(JSON.parse(request), "order");
   using tap = createTap(name, options);
   persistTap(tap);
-  return 0;
 }

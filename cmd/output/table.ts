@@ -1,14 +1,18 @@
 /**
- * Tables for people.
+ * Text in columns, for people.
  *
  * @module
  */
 
-/** Columns as wide as they must be, two spaces between them; an empty cell is a dash. What others wrote cannot steer the terminal. */
+/** A line per row, its cells as wide as their column must be, two spaces between them. */
+export function alignColumns(rows: readonly (readonly string[])[]): string[] {
+  const widths: number[] = [];
+  for (const row of rows) row.forEach((cell, column) => widths[column] = Math.max(widths[column] ?? 0, cell.length));
+  return rows.map((row) => row.map((cell, column) => cell.padEnd(widths[column]!)).join("  ").trimEnd());
+}
+
+/** A table; an empty cell is a dash. What others wrote cannot steer the terminal. */
 export function formatTable(header: readonly string[], rows: readonly (readonly string[])[]): string {
-  const lines = [header, ...rows].map((row) => row.map((cell) => cell.replace(/\p{Cc}/gu, "?") || "-"));
-  const widths = header.map((_, column) => Math.max(...lines.map((line) => line[column]?.length ?? 0)));
-  return lines.map((line) => `${line.map((cell, column) => cell.padEnd(widths[column]!)).join("  ").trimEnd()}\n`).join(
-    "",
-  );
+  const cells = [header, ...rows].map((row) => row.map((cell) => cell.replace(/\p{Cc}/gu, "?") || "-"));
+  return alignColumns(cells).map((line) => `${line}\n`).join("");
 }

@@ -35,6 +35,9 @@ const PLUGIN_LIB = [
   ...["plugins/lib/compat/", "plugins/lib/ruleset/", "plugins/lib/links/"],
 ];
 
+/** What `mod.ts` exports of the runtime: the command line is made of the same. */
+const PUBLIC_RUNTIME = ["runtime.ts", "load.ts", "container_id.ts", "host_context.ts"].map((file) => `runtime/${file}`);
+
 /** The layers, lowest first: each row names rows above it only. This is the one place that says which import is allowed. */
 export const LAYERS: readonly Layer[] = [
   { path: "ffi/address.ts", imports: [] },
@@ -58,7 +61,11 @@ export const LAYERS: readonly Layer[] = [
   { path: "plugins/*", imports: PLUGIN_LIB },
   { path: "plugins/registry.ts", imports: ["spec/", PROTOCOL, "plugins/*"] },
   { path: "runtime/", imports: [...PLUGIN_LIB, "plugins/registry.ts"] },
-  { path: "cmd/", imports: [...PLUGIN_LIB, "plugins/*", "plugins/registry.ts", "runtime/"], packages: ["bun"] },
+  {
+    path: "cmd/",
+    imports: [...PLUGIN_LIB, "plugins/*", "plugins/registry.ts", ...PUBLIC_RUNTIME, "type:runtime/"],
+    packages: ["bun"],
+  },
 ];
 
 /** Only this file may reach native code: every other module gets typed wrappers with checked arguments. */

@@ -2,29 +2,29 @@
 import { afterAll, expect } from "bun:test";
 import { existsSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { netnsTest, runInNetns } from "../../testing/netns.ts";
-import { newCliSandboxes } from "../../testing/cli.ts";
+import { netnsTest, runInNetns } from "../../../testing/netns.ts";
+import { newCliSandboxes } from "../../../testing/cli.ts";
 
 const { root, bench } = newCliSandboxes();
 afterAll(() => rmSync(root, { recursive: true }));
 
 const nested = `${"[".repeat(10_000)}${"]".repeat(10_000)}`;
-const around = (extra: string) => `{"cniVersion":"1.1.0","name":"web","plugins":[{"type":"bridge"${extra}}]}`;
+const networkWith = (extra: string) => `{"cniVersion":"1.1.0","name":"web","plugins":[{"type":"bridge"${extra}}]}`;
 const cases: readonly (readonly [what: string, text: string | Uint8Array, code: number])[] = [
   ["nothing", "", 6],
   ["no JSON", "web: {}", 6],
   ["no object", "[]", 7],
   ["null", "null", 7],
-  ["two documents", `${around("")}${around("")}`, 6],
-  ["no UTF-8", Buffer.from(around(',"x":"\xe9"'), "latin1"), 6],
-  ["10 MB", around(`,"x":"${"y".repeat(10 << 20)}"`), 6],
-  ["10,000 levels", around(`,"x":${nested}`), 6],
+  ["two documents", `${networkWith("")}${networkWith("")}`, 6],
+  ["no UTF-8", Buffer.from(networkWith(',"x":"\xe9"'), "latin1"), 6],
+  ["10 MB", networkWith(`,"x":"${"y".repeat(10 << 20)}"`), 6],
+  ["10,000 levels", networkWith(`,"x":${nested}`), 6],
   ["10,000 plugins", JSON.stringify({ name: "web", plugins: Array(10_000).fill({ type: "bridge" }) }), 7],
-  ["a NUL in its name", around("").replace('"web"', '"w\\u0000b"'), 7],
-  ["a NUL in a type", around("").replace('"bridge"', '"bridge\\u0000"'), 7],
+  ["a NUL in its name", networkWith("").replace('"web"', '"w\\u0000b"'), 7],
+  ["a NUL in a type", networkWith("").replace('"bridge"', '"bridge\\u0000"'), 7],
   ["null for a plugin", '{"name":"web","plugins":[null]}', 7],
   ["no name", '{"plugins":[{"type":"bridge"}]}', 7],
-  ["a version that is not spoken", around("").replace("1.1.0", "2.0.0"), 1],
+  ["a version that is not spoken", networkWith("").replace("1.1.0", "2.0.0"), 1],
 ];
 
 for (const [what, text, code] of cases) {

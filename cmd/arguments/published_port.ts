@@ -3,8 +3,8 @@
  *
  * @module
  */
-import { type Ip, parseIp } from "../ffi/address.ts";
-import { UsageError } from "./options.ts";
+import { type Ip, parseIp } from "../../ffi/address.ts";
+import { UsageError } from "../options.ts";
 
 /** One entry of the capability `portMappings` (CONVENTIONS.md). */
 export interface PublishOption {

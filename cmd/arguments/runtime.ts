@@ -1,0 +1,112 @@
+/**
+ * The options that say what the runtime works with, and the runtime itself.
+ *
+ * @module
+ */
+import { printStderr } from "../../ffi/sys/stdio.ts";
+import { loadNetwork } from "../../runtime/load.ts";
+import type { Runtime, RuntimeOptions } from "../../runtime/runtime.ts";
+import type { NetworkConfigList } from "../../spec/network_config_list.ts";
+import { CniError } from "../../spec/error.ts";
+import type { Attachment } from "../../spec/plugin_config.ts";
+import type { ArgumentSpec, CliContext } from "../command.ts";
+import { type OptionSpec, type ParsedOptions, UsageError } from "../options.ts";
+import { absolutePath } from "./path.ts";
+
+/** A network. */
+export const NETWORK: ArgumentSpec = {
+  name: "NETWORK",
+  help: 'a name in the configuration directory, a path (with a "/"), or - for stdin; "default" is built in',
+};
+
+/** Where networks are. */
+export const CONF_DIR_OPTION: OptionSpec = {
+  name: "conf-dir",
+  value: "DIR",
+  env: "NETCONFPATH",
+  help: "where networks are found by name (/etc/cni/net.d)",
+};
+
+/** Where attachments are remembered. */
+export const CACHE_DIR_OPTION: OptionSpec = {
+  name: "cache-dir",
+  value: "DIR",
+  help: "where attachments are remembered (/var/lib/cni)",
+};
+
+/** On failure, what went wrong is printed for programs. */
+export const JSON_OPTION: OptionSpec = { name: "json", help: "on failure, print the error object on stdout" };
+
+/** The options of every command that calls plugins. */
+export const RUNTIME_OPTIONS: readonly OptionSpec[] = [
+  CONF_DIR_OPTION,
+  {
+    name: "plugin-dir",
+    value: "DIRS",
+    env: "CNI_PATH",
+    help: "other plugins, separated by ':'; none: ':' (/opt/cni/bin)",
+  },
+  CACHE_DIR_OPTION,
+  { name: "timeout", value: "TIME", help: "for each plugin that is a program of its own: 30s, 500ms" },
+  JSON_OPTION,
+];
+
+/** The runtime that the options describe. @throws {UsageError} */
+export function runtimeOptions(options: ParsedOptions, context: CliContext): RuntimeOptions {
+  const timeout = options.find("timeout");
+  return {
+    env: context.env,
+    pluginDirectories: (options.find("plugin-dir") ?? "/opt/cni/bin").split(":").filter((path) => path !== "")
+      .map((path) => absolutePath(path, context)),
+    cacheDirectory: absolutePath(options.find(CACHE_DIR_OPTION.name) ?? "/var/lib/cni", context),
+    ...(timeout !== undefined && { timeoutMs: parseTimeout(timeout) }),
+    log,
+    pluginLog: printStderr,
+  };
+}
+
+/** Says something on stderr. */
+export function log(message: string): void {
+  printStderr(`cni: ${message}`);
+}
+
+/** The network that a word stands for. @throws as {@linkcode loadNetwork} */
+export function loadRequested(word: string, options: ParsedOptions, context: CliContext): NetworkConfigList {
+  const directory = absolutePath(options.find(CONF_DIR_OPTION.name) ?? "/etc/cni/net.d", context);
+  return loadNetwork(word, { directory, log });
+}
+
+/** Whether a word is the name of a network, not a path or standard input. */
+export function isNetworkName(word: string): boolean {
+  return word !== "-" && !word.includes("/");
+}
+
+/** The network, or its name if the attachment remembers a configuration: the file may be gone, or broken by now. */
+export function loadAttachedNetwork(
+  word: string,
+  attachment: Attachment,
+  runtime: Runtime,
+  options: ParsedOptions,
+  context: CliContext,
+): NetworkConfigList | string {
+  try {
+    return loadRequested(word, options, context);
+  } catch (error) {
+    if (!isNetworkName(word) || runtime.attachedConfiguration(word, attachment) === undefined) throw error;
+    const { containerId, ifname } = attachment;
+    const { message, details } = CniError.from(error);
+    log(details ? `${message} (${details})` : message);
+    log(
+      `Using the configuration that "${ifname}" of container "${containerId}" on network "${word}" was attached with`,
+    );
+    return word;
+  }
+}
+
+/** Seconds unless a unit follows. */
+function parseTimeout(text: string): number {
+  const [, digits, unit = "s"] = /^([0-9]+(?:\.[0-9]+)?)(ms|s|m)?$/.exec(text) ?? [];
+  const ms = Number(digits) * { ms: 1, s: 1000, m: 60_000 }[unit as "ms" | "s" | "m"];
+  if (ms >= 1) return Math.round(ms);
+  throw new UsageError(`--timeout must be a time such as "30s" or "500ms": got ${JSON.stringify(text)}`);
+}

@@ -1,0 +1,43 @@
+import { expect, test } from "bun:test";
+import { parseOptions, UsageError } from "../options.ts";
+import { RUNTIME_OPTIONS, runtimeOptions } from "./runtime.ts";
+
+type Environment = Readonly<Record<string, string>>;
+
+function parse(argv: readonly string[], env: Environment = {}) {
+  const context = { env, programName: "cni", findWorkingDirectory: () => "/base" };
+  return runtimeOptions(parseOptions(argv, RUNTIME_OPTIONS, env), context);
+}
+
+test("runtimeOptions() are those of cnitool without options, and pass the environment on", () => {
+  expect(parse([], { HOME: "/root" })).toMatchObject({
+    env: { HOME: "/root" },
+    pluginDirectories: ["/opt/cni/bin"],
+    cacheDirectory: "/var/lib/cni",
+  });
+});
+
+test("runtimeOptions() prefer options over variables, and make paths absolute", () => {
+  expect(parse([], { CNI_PATH: "/a:/b" }).pluginDirectories).toEqual(["/a", "/b"]);
+  expect(
+    parse(["--plugin-dir", "bin:/c", "--cache-dir", "../cache", "--timeout", "500ms"], { CNI_PATH: "/a:/b" }),
+  ).toMatchObject({ pluginDirectories: ["/base/bin", "/c"], cacheDirectory: "/cache", timeoutMs: 500 });
+});
+
+test("runtimeOptions() take a separator alone for no directory of plugins, and an empty variable for none given", () => {
+  expect(parse(["--plugin-dir", ":"]).pluginDirectories).toEqual([]);
+  expect(parse([], { CNI_PATH: ":" }).pluginDirectories).toEqual([]);
+  expect(parse([], { CNI_PATH: "" }).pluginDirectories).toEqual(["/opt/cni/bin"]);
+  expect(() => parse(["--plugin-dir", ""])).toThrow(UsageError);
+});
+
+test.each([["30", 30_000], ["1.5s", 1500], ["2m", 120_000], ["20ms", 20]])(
+  "runtimeOptions() read a time of %j as %d ms",
+  (text, expected) => {
+    expect(parse(["--timeout", text]).timeoutMs).toBe(expected);
+  },
+);
+
+test.each(["soon", "0"])("runtimeOptions() refuse a time of %j", (text) => {
+  expect(() => parse(["--timeout", text])).toThrow(UsageError);
+});

@@ -1,0 +1,18 @@
+/** `cni netns exec` @module */
+import { execInNamedNetns } from "../../../ffi/named_netns.ts";
+import { printStderr } from "../../../ffi/sys/stdio.ts";
+import type { Command } from "../../command.ts";
+
+const exec: Command = {
+  name: "exec",
+  summary: "run a program in a network namespace",
+  arguments: [
+    { name: "NAME", help: "a name under /run/netns" },
+    { name: "COMMAND", help: "a program and its arguments", repeated: true },
+  ],
+  options: [],
+  examples: [{ command: "cni netns exec web ip address", about: 'print the addresses of the namespace "web"' }],
+  run: ({ words: [name = "", program = "", ...rest] }) =>
+    execInNamedNetns(name, [program, ...rest], (message) => printStderr(`cni: ${message}`)),
+};
+export default exec;

@@ -1,0 +1,29 @@
+/**
+ * The list of commands, and nothing else.
+ *
+ * @module
+ */
+import type { CommandGroup } from "../command.ts";
+
+/** The program. */
+export const CNI: CommandGroup = {
+  name: "cni",
+  summary: "A whole CNI installation in one program: the runtime and its plugins",
+  commands: {
+    run: () => import("./run.ts"),
+    netns: () => import("./netns.ts"),
+    install: () => import("./install.ts"),
+    plugin: () => import("./plugin.ts"),
+    "tap-device": () => import("./tap_device.ts"),
+    help: () => import("./help.ts"),
+    version: () => import("./version.ts"),
+  },
+  aliases: { "--version": "version" },
+  examples: [
+    {
+      command: "cni netns add web && cni run add default web -p 8080:80",
+      about: 'attach the namespace "web" to the built-in network, and publish its port 80 as port 8080 of the host',
+    },
+  ],
+  details: async () => (await import("../plugin_help.ts")).formatPluginList(),
+};

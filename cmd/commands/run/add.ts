@@ -1,0 +1,61 @@
+/** `cni run add` @module */
+import { blockSignals, stopReportingSignals } from "../../../ffi/sys/signals.ts";
+import { printStdout } from "../../../ffi/sys/stdio.ts";
+import { throwIfSignalled } from "../../../plugins/lib/protocol/signal.ts";
+import { loadPlugins, pluginsMentionedIn } from "../../../plugins/registry.ts";
+import type { AddRuntimeConf } from "../../../runtime/operations.ts";
+import { Runtime } from "../../../runtime/runtime.ts";
+import type { NetworkConfigList } from "../../../spec/network_config_list.ts";
+import { type Result, stringifyResult } from "../../../spec/result.ts";
+import { ATTACHMENT_OPTIONS, NETNS, parseAttachment, runtimeArguments } from "../../arguments/attachment.ts";
+import { loadRequested, log, NETWORK, RUNTIME_OPTIONS, runtimeOptions } from "../../arguments/runtime.ts";
+import type { Command } from "../../command.ts";
+
+const add: Command = {
+  name: "add",
+  summary: "attach a container and print the result",
+  description:
+    "An attachment of the same name whose namespace is gone is removed first. If a plugin fails, all is undone.",
+  arguments: [NETWORK, NETNS],
+  options: [...ATTACHMENT_OPTIONS, ...RUNTIME_OPTIONS],
+  examples: [
+    {
+      command: "cni netns add web && cni run add default web -p 8080:80",
+      about: 'attach the namespace "web" to the built-in network, and publish its port 80 as port 8080 of the host',
+    },
+  ],
+  async run(input, context) {
+    const [word = "", netnsWord] = input.words;
+    const request = parseAttachment(input, netnsWord, context);
+    const runtime = new Runtime(runtimeOptions(input, context));
+    // Threads that the runtime starts, as for a long configuration, block what is blocked by then.
+    blockSignals();
+    const network = loadRequested(word, input, context);
+    // An attachment of that name that is stale is removed with the plugins that made it.
+    const staleConfiguration = runtime.attachedConfiguration(network.name, request) ?? "";
+    await loadPlugins(pluginsMentionedIn(network.text + staleConfiguration));
+    const { containerId, ifname, netns = "" } = request;
+    const parameters = { containerId, ifname, netns, ...runtimeArguments(network, request) };
+    const result = addOrLogUnknownKeys(runtime, network, parameters);
+    try {
+      throwIfSignalled();
+      printStdout(`${stringifyResult(result, network.cniVersion)}\n`);
+    } catch (error) {
+      // The caller does not know of the attachment, so that nobody would ever remove it.
+      stopReportingSignals();
+      runtime.del(network, { containerId, ifname });
+      throw error;
+    }
+  },
+};
+export default add;
+
+/** Looks for unknown keys only where it fails: it would take a twentieth of a success. */
+function addOrLogUnknownKeys(runtime: Runtime, network: NetworkConfigList, parameters: AddRuntimeConf): Result {
+  try {
+    return runtime.add(network, parameters);
+  } catch (error) {
+    for (const message of runtime.unknownKeys(network)) log(message);
+    throw error;
+  }
+}

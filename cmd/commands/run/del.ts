@@ -1,0 +1,33 @@
+/** `cni run del` @module */
+import { loadPlugins } from "../../../plugins/registry.ts";
+import { Runtime } from "../../../runtime/runtime.ts";
+import { ATTACHMENT_OPTIONS, NETNS, parseAttachment, runtimeArgumentsForDel } from "../../arguments/attachment.ts";
+import { loadAttachedNetwork, NETWORK, RUNTIME_OPTIONS, runtimeOptions } from "../../arguments/runtime.ts";
+import type { Command } from "../../command.ts";
+import { UsageError } from "../../options.ts";
+
+const del: Command = {
+  name: "del",
+  summary: "detach a container",
+  description: "The configuration that it was attached with counts. It succeeds if the container is detached already.",
+  arguments: [NETWORK, { ...NETNS, optional: true }],
+  options: [...ATTACHMENT_OPTIONS, ...RUNTIME_OPTIONS],
+  examples: [
+    { command: "cni run del default web", about: 'detach the namespace "web" from the built-in network' },
+    { command: "cni run del default --container-id c1", about: "detach a container whose namespace is not at hand" },
+  ],
+  async run(input, context) {
+    const [word = "", netnsWord] = input.words;
+    const request = parseAttachment(input, netnsWord, context);
+    const { containerId, ifname, netns } = request;
+    if (containerId === "") {
+      throw new UsageError('"run del" needs a network namespace or --container-id, to know what to remove');
+    }
+    const runtime = new Runtime(runtimeOptions(input, context));
+    const network = loadAttachedNetwork(word, request, runtime, input, context);
+    await loadPlugins();
+    const args = runtimeArgumentsForDel(network, request);
+    runtime.del(network, { containerId, ifname, ...(netns !== undefined && { netns }), ...args });
+  },
+};
+export default del;

@@ -1,0 +1,82 @@
+/** `cni run derive` @module */
+import { printStdout } from "../../../ffi/sys/stdio.ts";
+import type { DeriveOptions } from "../../../runtime/derive.ts";
+import { parseJson, stringifyJson } from "../../../spec/jsonc.ts";
+import type { NetworkConfigList } from "../../../spec/network_config_list.ts";
+import { Runtime } from "../../../runtime/runtime.ts";
+import {
+  ALL_OPTION,
+  ATTACHMENT_OPTIONS,
+  type AttachmentRequest,
+  givenRuntimeArguments,
+  NETNS,
+  parseAttachment,
+  parseValid,
+  runtimeArgumentsForDel,
+  VALID_OPTION,
+} from "../../arguments/attachment.ts";
+import {
+  loadAttachedNetwork,
+  loadRequested,
+  NETWORK,
+  RUNTIME_OPTIONS,
+  runtimeOptions,
+} from "../../arguments/runtime.ts";
+import type { Command } from "../../command.ts";
+import { type OptionSpec, UsageError } from "../../options.ts";
+
+const COMMANDS: readonly DeriveOptions["verb"][] = ["ADD", "CHECK", "DEL", "GC", "STATUS"];
+const COMMAND_OPTION: OptionSpec = {
+  name: "command",
+  value: "COMMAND",
+  choices: COMMANDS,
+  help: "ADD (the default), CHECK, DEL, GC or STATUS",
+};
+
+const derive: Command = {
+  name: "derive",
+  summary: "print what each plugin would read, and call none",
+  description: "Of an ADD, what the plugin before would answer is not in it.",
+  arguments: [NETWORK, { ...NETNS, optional: true }],
+  options: [
+    COMMAND_OPTION,
+    { ...VALID_OPTION, help: `GC: ${VALID_OPTION.help}` },
+    { ...ALL_OPTION, help: `GC: ${ALL_OPTION.help}` },
+    ...ATTACHMENT_OPTIONS,
+    ...RUNTIME_OPTIONS,
+  ],
+  examples: [
+    {
+      command: "cni run derive default web --command DEL",
+      about: "one JSON document, a request for each plugin in the order of the calls",
+    },
+  ],
+  run(input, context) {
+    const [word = "", netnsWord] = input.words;
+    const verb = COMMANDS.find((command) => command === input.find(COMMAND_OPTION.name)) ?? "ADD";
+    if (verb !== "GC" && (input.has(VALID_OPTION.name) || input.has(ALL_OPTION.name))) {
+      throw new UsageError('"--valid" and "--all" belong to "run gc", and to "run derive" with --command GC');
+    }
+    const valid = parseValid(input);
+    const request = parseAttachment(input, netnsWord, context);
+    const runtime = new Runtime(runtimeOptions(input, context));
+    const network = verb === "DEL" || verb === "CHECK"
+      ? loadAttachedNetwork(word, request, runtime, input, context)
+      : loadRequested(word, input, context);
+    const parameters = parametersOf(verb, network, request);
+    const requests = runtime.deriveRequests(network, { verb, ...parameters, valid, resolveNames: true });
+    printStdout(`${stringifyJson(requests.map(({ type, request }) => ({ type, request: parseJson(request) })), 4)}\n`);
+  },
+};
+export default derive;
+
+function parametersOf(
+  verb: DeriveOptions["verb"],
+  network: NetworkConfigList | string,
+  request: AttachmentRequest,
+): Pick<DeriveOptions, "parameters"> {
+  const { containerId, ifname, netns } = request;
+  if (containerId === "" && verb !== "ADD") return {};
+  const args = verb === "DEL" ? runtimeArgumentsForDel(network, request) : givenRuntimeArguments(network, request);
+  return { parameters: { containerId, ifname, ...(netns !== undefined && { netns }), ...args } };
+}

@@ -1,0 +1,41 @@
+/** `cni run gc` @module */
+import { processStartTime } from "../../../ffi/sys/start_time.ts";
+import { loadPlugins } from "../../../plugins/registry.ts";
+import { Runtime } from "../../../runtime/runtime.ts";
+import { ALL_OPTION, IFNAME_OPTION, NETNS, parseValid, VALID_OPTION } from "../../arguments/attachment.ts";
+import { loadRequested, NETWORK, RUNTIME_OPTIONS, runtimeOptions } from "../../arguments/runtime.ts";
+import type { Command } from "../../command.ts";
+import { UsageError } from "../../options.ts";
+
+const gc: Command = {
+  name: "gc",
+  summary: "detach all containers that are not named",
+  description:
+    `Give --valid for each that stays, by its id as in "cni run list" or by the name of its namespace, or --all.
+What was attached since the command began stays as well.`,
+  arguments: [NETWORK, { ...NETNS, optional: true, help: "is taken as cnitool takes it, and ignored" }],
+  options: [
+    VALID_OPTION,
+    ALL_OPTION,
+    { ...IFNAME_OPTION, help: "interface of a --valid that names none (eth0)" },
+    ...RUNTIME_OPTIONS,
+  ],
+  examples: [
+    { command: "cni run gc default --valid web --valid c1/eth1", about: "detach all but eth0 of web and eth1 of c1" },
+  ],
+  async run(input, context) {
+    const [word = ""] = input.words;
+    const valid = parseValid(input);
+    if (valid.length === 0 && !input.has(ALL_OPTION.name)) {
+      throw new UsageError(
+        '"run gc" removes every attachment that is not named: give --valid ID/IFNAME for each that stays, or --all',
+      );
+    }
+    const runtime = new Runtime(runtimeOptions(input, context));
+    const network = loadRequested(word, input, context);
+    await loadPlugins();
+    // The caller made the list before it started this process.
+    runtime.gc(network, valid, { snapshotTime: processStartTime(), resolveNames: true });
+  },
+};
+export default gc;

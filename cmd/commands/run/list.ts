@@ -1,0 +1,52 @@
+/** `cni run list` @module */
+import { printStdout } from "../../../ffi/sys/stdio.ts";
+import type { NetworkAttachment } from "../../../runtime/attachments.ts";
+import { stringifyJson } from "../../../spec/jsonc.ts";
+import { formatResult } from "../../../spec/result.ts";
+import { LATEST } from "../../../spec/version.ts";
+import { Runtime } from "../../../runtime/runtime.ts";
+import {
+  CACHE_DIR_OPTION,
+  CONF_DIR_OPTION,
+  isNetworkName,
+  JSON_OPTION,
+  loadRequested,
+  NETWORK,
+  runtimeOptions,
+} from "../../arguments/runtime.ts";
+import type { Command } from "../../command.ts";
+import { formatTable } from "../../output/table.ts";
+
+const HEADER = ["NETWORK", "CONTAINER", "INTERFACE", "STATE", "ADDRESSES", "NAMESPACE", "REASON"];
+
+const list: Command = {
+  name: "list",
+  summary: "show what is attached, as far as it is remembered",
+  arguments: [{ ...NETWORK, optional: true }],
+  options: [{ ...JSON_OPTION, help: `print JSON; ${JSON_OPTION.help}` }, CONF_DIR_OPTION, CACHE_DIR_OPTION],
+  examples: [{ command: "cni run list --json", about: "everything that is attached, with results, for programs" }],
+  run(input, context) {
+    const [word = ""] = input.words;
+    const runtime = new Runtime(runtimeOptions(input, context));
+    const network = isNetworkName(word) ? word || undefined : loadRequested(word, input, context).name;
+    const attachments = runtime.attachments(network);
+    printStdout(
+      input.has(JSON_OPTION.name)
+        ? `${stringifyJson(attachments.map(jsonDocument), 4)}\n`
+        : formatTable(HEADER, attachments.map(tableRow)),
+    );
+  },
+};
+export default list;
+
+function tableRow(
+  { network, containerId, ifname, state, netns = "", reason = "", result }: NetworkAttachment,
+): string[] {
+  const addresses = (result?.ips ?? []).map(({ address }) => address);
+  return [network, containerId, ifname, state, addresses.join(","), netns, reason];
+}
+
+/** The result in the newest form, whatever version the network has. */
+function jsonDocument({ result, ...rest }: NetworkAttachment): object {
+  return { ...rest, ...(result && { result: formatResult(result, LATEST) }) };
+}

@@ -1,0 +1,62 @@
+/** `cni run restore` @module */
+import { printStdout } from "../../../ffi/sys/stdio.ts";
+import { loadPlugins } from "../../../plugins/registry.ts";
+import { Runtime } from "../../../runtime/runtime.ts";
+import { stringifyJson } from "../../../spec/jsonc.ts";
+import type { NetworkConfigList } from "../../../spec/network_config_list.ts";
+import {
+  isNetworkName,
+  loadRequested,
+  log,
+  NETWORK,
+  RUNTIME_OPTIONS,
+  runtimeOptions,
+} from "../../arguments/runtime.ts";
+import type { CliContext, Command, CommandInput } from "../../command.ts";
+import { UsageError } from "../../options.ts";
+
+const restore: Command = {
+  name: "restore",
+  summary: "put back rules of attachments that somebody flushed",
+  description:
+    `For after "nft flush ruleset", "firewall-cmd --reload" or the like. Rules that are there are not touched.
+Prints JSON.`,
+  arguments: [{ ...NETWORK, optional: true }],
+  options: [{ name: "all", help: "of every network, as without one" }, ...RUNTIME_OPTIONS],
+  examples: [{ command: "cni run restore", about: "put back the rules of everything that is attached" }],
+  async run(input, context) {
+    const [word = ""] = input.words;
+    if (word !== "" && input.has("all")) {
+      throw new UsageError(`"run restore" takes a network or --all, not both: got "${word}"`);
+    }
+    const runtime = new Runtime(runtimeOptions(input, context));
+    await loadPlugins();
+    const report = runtime.restore(word === "" ? undefined : networkToRestore(word, runtime, input, context));
+    printStdout(`${stringifyJson(report, 4)}\n`);
+    const failed = report.attachments.filter(({ state }) => state === "failed").length;
+    const failures = [
+      ...failed ? [`${failed} of ${report.attachments.length} attachments`] : [],
+      ...report.problems.length ? ["what is named above"] : [],
+    ];
+    if (failures.length === 0) return 0;
+    // The document says what is wrong, so that no error object may follow it.
+    log(`Cannot restore ${failures.join(" and ")}`);
+    return 1;
+  },
+};
+export default restore;
+
+/** Attachments remember their configuration: the file may be gone, or broken by now. */
+function networkToRestore(
+  word: string,
+  runtime: Runtime,
+  input: CommandInput,
+  context: CliContext,
+): NetworkConfigList | string {
+  try {
+    return loadRequested(word, input, context);
+  } catch (error) {
+    if (!isNetworkName(word) || runtime.attachments(word).length === 0) throw error;
+    return word;
+  }
+}

@@ -1,0 +1,104 @@
+/**
+ * Help, made from the objects of the commands.
+ *
+ * @module
+ */
+import type { ArgumentSpec, Command, CommandGroup } from "./command.ts";
+import { alignColumns } from "./output/table.ts";
+import { HELP_OPTION, type OptionSpec } from "./options.ts";
+
+const EXIT_STATUS = "exit status: 0 done, 1 failed, 2 the command line cannot be understood";
+
+/** The arguments as a usage line has them: `NETWORK [NETNS]`. */
+export function formatUsage(specs: readonly ArgumentSpec[]): string {
+  return specs.map(({ name, optional, repeated }) => {
+    const text = repeated ? `${name}…` : name;
+    return optional ? `[${text}]` : text;
+  }).join(" ");
+}
+
+/**
+ * Help for a command.
+ *
+ * @param path its words: `["run", "add"]`
+ * @param words what stands behind them
+ */
+export async function formatCommandHelp(
+  command: Command,
+  path: readonly string[],
+  words: readonly string[],
+): Promise<string> {
+  const usage = ["cni", ...path, formatUsage(command.arguments), command.options.length > 0 ? "[OPTION…]" : ""];
+  return joinSections([
+    `usage:\n  ${usage.filter((part) => part !== "").join(" ")}`,
+    ...description(command),
+    ...section("arguments:", formatRows(command.arguments.map(({ name, help }) => [name, help]))),
+    ...section(optionsTitle(command.options), formatOptions([...command.options, HELP_OPTION])),
+    ...examples(command),
+    ...command.details ? [await command.details(words)] : [],
+  ]);
+}
+
+/** Help for a group of commands, which lists them all. */
+export async function formatGroupHelp(group: CommandGroup, path: readonly string[]): Promise<string> {
+  const { options = [] } = group;
+  return joinSections([
+    ...path.length === 0 ? [group.summary] : [],
+    `usage:\n${formatRows(await usageRows(group, ["cni", ...path]))}`,
+    ...path.length === 0 ? [] : description(group),
+    ...section(optionsTitle(options), formatOptions(options)),
+    ...examples(group),
+    ...path.length === 0 ? [EXIT_STATUS] : [`"cni ${path.join(" ")} COMMAND --help" says more of a command.`],
+    ...group.details ? [await group.details([])] : [],
+  ]);
+}
+
+async function usageRows(group: CommandGroup, path: readonly string[]): Promise<Row[]> {
+  const rows: Row[] = [];
+  for (const load of Object.values(group.commands)) {
+    const { default: command } = await load();
+    const words = [...path, command.name];
+    if ("commands" in command) rows.push(...await usageRows(command, words));
+    else if (!command.hidden) {
+      rows.push([[...words, formatUsage(command.arguments)].join(" ").trimEnd(), command.summary]);
+    }
+  }
+  return rows;
+}
+
+type Row = readonly [left: string, right: string];
+
+/** Two columns, indented. */
+export function formatRows(rows: readonly Row[]): string {
+  return alignColumns(rows).map((line) => `  ${line}`).join("\n");
+}
+
+/** One line per option. */
+export function formatOptions(specs: readonly OptionSpec[]): string {
+  return formatRows(specs.map(({ name, short, value, help, env }) => [
+    `${short ? `-${short}, ` : "    "}--${name}${value === undefined ? "" : ` ${value}`}`,
+    `${help}${env ? ` [$${env}]` : ""}`,
+  ]));
+}
+
+function optionsTitle(options: readonly OptionSpec[]): string {
+  return options.some(({ env }) => env) ? "options, in brackets the variable that stands in for one:" : "options:";
+}
+
+function description({ summary, description = "" }: Command | CommandGroup): string[] {
+  const sentence = `${summary[0]!.toUpperCase()}${summary.slice(1)}.`;
+  return [description === "" ? sentence : `${sentence}\n${description}`];
+}
+
+function examples({ examples = [] }: Command | CommandGroup): string[] {
+  const lines = examples.map(({ command, about }) => `  ${command}\n      ${about}`);
+  return section(examples.length === 1 ? "example:" : "examples:", lines.join("\n"));
+}
+
+function section(title: string, body: string): string[] {
+  return body === "" ? [] : [`${title}\n${body}`];
+}
+
+function joinSections(sections: readonly string[]): string {
+  return `${sections.join("\n\n")}\n`;
+}

@@ -1,0 +1,20 @@
+/**
+ * What help says of plugins: it is taken from their definitions.
+ *
+ * @module
+ */
+import { findPlugin, loadPlugins, pluginNames } from "../plugins/registry.ts";
+import { formatRows } from "./help.ts";
+
+/** All plugins, one per line. */
+export async function formatPluginList(): Promise<string> {
+  await loadPlugins();
+  const rows = pluginNames().map((name) => [name, findPlugin(name)!.about] as const);
+  return `plugins, also run by a link of that name to this program:\n${formatRows(rows)}`;
+}
+
+/** One plugin. */
+export async function formatPluginHelp(name: string): Promise<string> {
+  await loadPlugins([name]);
+  return `plugin ${name}:\n  ${findPlugin(name)!.about}`;
+}

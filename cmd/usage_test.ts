@@ -1,0 +1,102 @@
+/** How the command line is understood: help, usage errors, and which of its parts is meant. */
+import { afterAll, expect, test } from "bun:test";
+import { rmSync } from "node:fs";
+import { join } from "node:path";
+import { pluginNames } from "../plugins/registry.ts";
+import { newCliSandboxes } from "../testing/cli.ts";
+
+const { root, cni } = newCliSandboxes();
+afterAll(() => rmSync(root, { recursive: true }));
+
+test("cni --help and --version print on stdout and succeed", () => {
+  const help = cni(["--help"]);
+  expect([help.exitCode, help.stderr]).toEqual([0, ""]);
+  for (const word of ["run", "netns", "install", "plugin", ...pluginNames()]) {
+    expect(help.stdout).toContain(word);
+  }
+  expect(cni(["--version"]).stdout).toMatch(/^cni \S+\n.*1\.1\.0\n.*host-local/);
+  expect(cni(["run", "--help"]).stdout).toContain("--publish PORTS");
+  for (const command of ["install", "netns", "plugin"]) {
+    expect(cni([command, "--help"]).stdout).toContain(`cni ${command}`);
+  }
+});
+
+test("every command explains itself, by --help and by help", () => {
+  for (const words of [["run"], ["run", "add"], ["run", "gc"], ["netns", "exec"], ["install"], ["plugin"], ["help"]]) {
+    const asked = cni([...words, "--help"]);
+    expect([asked.exitCode, asked.stderr]).toEqual([0, ""]);
+    expect(asked.stdout).toStartWith(`usage:\n  cni ${words.join(" ")}`);
+    expect(cni(["help", ...words])).toEqual(asked);
+  }
+  expect(cni(["run", "--ifname", "x", "--help"]).stdout).toStartWith("usage:\n  cni run add ");
+  expect(cni(["run", "add", "web", "-h"]).stdout).toStartWith("usage:\n  cni run add NETWORK NETNS");
+  expect(cni(["plugin", "bridge", "--help"]).stdout).toContain("plugin bridge:\n  Connects the container to a bridge");
+});
+
+test.each([
+  [[], "usage:"],
+  [["rnu"], 'unknown command "rnu"; did you mean "run"?'],
+  [["add", "web"], 'did you mean "run add"?'],
+  [["bridge"], "cni plugin bridge"],
+  [["toString"], 'unknown command "toString"'],
+  [["help", "nosuch"], 'unknown command "nosuch"'],
+  [["run"], '"run" needs a command: add, check'],
+  [["run", "ad", "web", "blue"], 'unknown command "run ad"; did you mean "add"?'],
+  [["run", "add"], '"run add" needs NETWORK, a name'],
+  [["run", "add", ""], '"run add" needs NETWORK, a name'],
+  [["run", "add", "web"], '"run add" needs NETNS, a network namespace'],
+  [["run", "add", "web", ""], '"run add" needs NETNS, a network namespace'],
+  [["run", "check", "web"], '"run check" needs NETNS, a network namespace'],
+  [["run", "del", "web"], "--container-id"],
+  [["run", "derive"], '"run derive" needs NETWORK'],
+  [["run", "gc", "web"], "give --valid ID/IFNAME for each that stays, or --all"],
+  [["run", "derive", "web", "--valid", "c1"], 'belong to "run gc"'],
+  [["run", "derive", "web", "--command", "GC", "--valid", "c1", "--all"], "give one of them"],
+  [["run", "derive", "web", "--command", "VERSION"], "--command must be one of ADD, CHECK, DEL, GC, STATUS"],
+  [["run", "add", "web", "blue", "--all"], 'option "--all" belongs to "run gc", "run restore", "run derive"'],
+  [["run", "add", "web", "blue", "--command", "ADD"], 'option "--command" belongs to "run derive"'],
+  [["run", "add", "web", "blue", "--ifnmae", "x"], 'unknown option "--ifnmae"; did you mean "--ifname"?'],
+  [["run", "--nosuch", "list"], 'unknown option "--nosuch"'],
+  [["netns", "ad"], 'did you mean "add"?'],
+  [["netns", "add"], '"netns add" needs NAME'],
+  [["netns", "add", "a", "b"], '"netns add" takes NAME alone: got "a b"'],
+  [["netns", "list", "x"], '"netns list" takes no argument: got "x"'],
+  [["netns", "exec", "x"], '"netns exec" needs COMMAND, a program and its arguments'],
+  [["plugin"], '"plugin" needs PLUGIN'],
+  [["plugin", "brigde"], 'did you mean "bridge"?'],
+  [["plugin", "bridge", "x"], '"plugin" takes PLUGIN alone: got "bridge x"'],
+  [["install"], '"install" needs DIR'],
+  [["install", "/tmp", "--froce"], 'did you mean "--force"?'],
+])("cni %j is misuse: exit status 2, nothing on stdout", (argv, message) => {
+  const { exitCode, stdout, stderr } = cni(argv);
+  expect([exitCode, stdout]).toEqual([2, ""]);
+  expect(stderr).toContain(message);
+  if (argv.length > 0) expect(stderr).toMatch(/^cni: .*\n {5}see "cni .*--help"\n$/);
+});
+
+test("options may stand before the command that they are for", () => {
+  const dir = join(root, "none");
+  const expected = cni(["run", "list", "--json", "--cache-dir", dir]);
+  expect(expected).toEqual({ exitCode: 0, stdout: "[]\n", stderr: "" });
+  expect(cni(["run", "--json", "--cache-dir", dir, "list"])).toEqual(expected);
+  expect(cni(["run", "--cache-dir", dir, "list", "--publish", "1:1", "--json"])).toEqual(expected);
+});
+
+test("cni called as a plugin that is not there answers with an error object", () => {
+  const { exitCode, stdout } = cni([], { env: { CNI_COMMAND: "ADD" } });
+  expect(exitCode).toBe(1);
+  const { code, details } = JSON.parse(stdout);
+  expect([code, details]).toEqual([7, `there are ${pluginNames().join(", ")}`]);
+});
+
+test("cni plugin runs a plugin as its link would", () => {
+  const { exitCode, stdout } = cni(["plugin", "bridge"], {
+    env: { CNI_COMMAND: "VERSION" },
+    stdin: '{"cniVersion":"0.4.0"}',
+  });
+  expect(exitCode).toBe(0);
+  expect(JSON.parse(stdout)).toMatchObject({
+    cniVersion: "0.4.0",
+    supportedVersions: expect.arrayContaining(["1.1.0"]),
+  });
+});
