@@ -61,8 +61,10 @@ export {
   type Plugin,
   plugin,
   type PluginCall,
+  type PluginService,
   requirePrevResult,
   type RestoreCall,
+  type ServiceContext,
 } from "./plugins/lib/protocol/plugin.ts";
 export * as schema from "./spec/schema.ts";
 export type { JsonObject, RouteConfig, Schema } from "./spec/schema.ts";

@@ -65,6 +65,7 @@ test.each([
   [["plugin"], '"plugin" needs PLUGIN'],
   [["plugin", "brigde"], 'did you mean "bridge"?'],
   [["plugin", "bridge", "x"], '"plugin" takes PLUGIN alone: got "bridge x"'],
+  [["plugin", "bridge", "--service"], 'plugin "bridge" has no service'],
   [["install"], '"install" needs DIR'],
   [["install", "/tmp", "--froce"], 'did you mean "--force"?'],
 ])("cni %j is misuse: exit status 2, nothing on stdout", (argv, message) => {

@@ -85,7 +85,23 @@ export interface GcCall<C> extends PluginCall<C> {
   readonly snapshotTime: bigint;
 }
 
-/** A plugin. All of it is synchronous: see {@linkcode Netns}. */
+/** What a plugin does between calls, in a process of its own that a long-running command starts. */
+export interface PluginService {
+  /** In a few words: `keeps DHCP leases alive`. */
+  readonly summary: string;
+  /** Does it for as long as it is needed; a signal ends the process. */
+  run(context: ServiceContext): void | Promise<void>;
+}
+
+/** What a service gets. */
+export interface ServiceContext {
+  /** That of the command that starts it. */
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** Says something on stderr. */
+  log(message: string): void;
+}
+
+/** A plugin. All of it but a service is synchronous: see {@linkcode Netns}. */
 export interface Plugin<C = unknown> {
   /** `type` in a configuration, and the name it is called by. */
   readonly name: string;
@@ -126,6 +142,8 @@ export interface Plugin<C = unknown> {
    * @throws {CniError} with code 50 or 51 if it could not
    */
   status?(call: PluginCall<C>): void;
+  /** What it does between calls. No call starts it. */
+  readonly service?: PluginService;
 }
 
 /**
