@@ -12,7 +12,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createNetns, type Netns } from "../ffi/netns.ts";
 import { linkNames, type Namespaces, newNamespaces, runInNetns } from "../testing/netns.ts";
-import { bytesOf, parseTrace, STRACE_COMMAND, type TracedCall } from "../scripts/src/bench/trace.ts";
+import { bytesOf, parseTrace, STRACE_COMMAND, type TracedCall } from "../scripts/src/harness/trace.ts";
 import { DAMAGE_KINDS } from "../scripts/src/faults/file_damage.ts";
 import { CNI_PROGRAM, ENGINE_ENV, pluginLink, testWith } from "../testing/binary.ts";
 

@@ -1,5 +1,5 @@
 /** Counts what a traced call of the compiled program asks of the kernel, without what an empty program asks as well. @module */
-import { bytesOf, parseTrace, type TracedCall } from "../bench/trace.ts";
+import { bytesOf, parseTrace, type TracedCall } from "../harness/trace.ts";
 
 /** What a call costs, in numbers that no clock and no other load changes. */
 export interface CallCost {

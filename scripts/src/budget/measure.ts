@@ -2,7 +2,7 @@
 import { mkdtempSync, readFileSync, rmSync, symlinkSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { runProcess } from "../bench/process.ts";
+import { runProcess } from "../harness/process.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
 import { chainSubject, CLI_ENTRY, type MeasuredCall, pluginSubject, type RunMeasuredCall } from "./calls.ts";
 import { type CallCost, COUNT_STRACE_COMMAND, countTrace } from "./count.ts";

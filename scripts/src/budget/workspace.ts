@@ -2,7 +2,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { runSuccessfully } from "../bench/process.ts";
+import { runSuccessfully } from "../harness/process.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
 import type { MeasuredPrograms } from "./measure.ts";
 

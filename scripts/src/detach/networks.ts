@@ -1,4 +1,5 @@
-/** The networks that containers are attached to, and what may become of their configuration. @module */
+/** The networks that containers are attached to, in several variants of their configuration. @module */
+import { BANDWIDTH, bridge, FIREWALL, hostLocal, type Network, type PluginConfig, PORTMAP, TUNING } from "../harness/networks.ts";
 
 /** The plugin that connects the container. */
 export type NetworkKind = keyof typeof CHAINS;
@@ -11,69 +12,56 @@ export interface DetachNetwork {
   readonly variant: number;
 }
 
-/** Addresses that the configurations take turns with. */
-const ranges = (second: boolean) =>
-  second
-    ? [[{ subnet: "10.8.0.0/24" }], [{ subnet: "fd00:8::/64" }]]
-    : [[{ subnet: "10.9.0.0/24" }], [{ subnet: "fd00:9::/64" }]];
-const routes = [{ dst: "0.0.0.0/0" }, { dst: "::/0" }];
-const hostLocal = (variant: number) => ({ type: "host-local", ranges: ranges(variant === 2), routes });
+const ipamOf = (variant: number) => {
+  const number = variant === 2 ? 8 : 9;
+  return hostLocal({ subnet: `10.${number}.0.0/24` }, { subnet: `fd00:${number}::/64` });
+};
 
-const tuning = (variant: number) => ({
-  type: "tuning",
-  sysctl: variant === 0 ? { "net.ipv4.conf.IFNAME.log_martians": "1" } : {},
-  ...(variant === 3 ? {} : { mtu: 1400, promisc: true, allmulti: true }),
-});
-const portmap = (variant: number) => ({ type: "portmap", capabilities: { portMappings: true }, snat: variant !== 1 });
-const firewall = (variant: number) => ({
-  type: "firewall",
-  ...(variant === 0 ? { ingressPolicy: "same-bridge" } : variant === 2 ? { ingressPolicy: "isolated" } : {}),
-});
-const bandwidth = (variant: number) =>
-  variant === 1 ? { type: "bandwidth" } : {
-    ...{ type: "bandwidth", ingressRate: 8e6, ingressBurst: 8e5 },
-    ...(variant === 3 ? {} : { egressRate: 8e6, egressBurst: 8e5 }),
-  };
+const tuning = (variant: number): PluginConfig => {
+  const { mtu: _mtu, promisc: _promisc, allmulti: _allmulti, ...rest } = TUNING;
+  return { ...variant === 3 ? rest : TUNING, ...variant === 0 ? {} : { sysctl: {} } };
+};
+const firewall = (variant: number): PluginConfig =>
+  [FIREWALL, { type: "firewall" }, { ...FIREWALL, ingressPolicy: "isolated" }, { type: "firewall" }][variant];
+const bandwidth = (variant: number): PluginConfig => {
+  const { egressRate: _rate, egressBurst: _burst, ...ingress } = BANDWIDTH;
+  return [BANDWIDTH, { type: "bandwidth" }, BANDWIDTH, ingress][variant];
+};
 /** What follows the first plugin, in an order that changes too. */
-const chainedPlugins = (variant: number) => {
-  const all = [tuning(variant), portmap(variant), firewall(variant), bandwidth(variant)];
+const chainedPlugins = (variant: number): readonly PluginConfig[] => {
+  const all = [tuning(variant), { ...PORTMAP, snat: variant !== 1 }, firewall(variant), bandwidth(variant)];
   return variant === 3 ? all.toReversed() : all;
 };
 
 /** By the plugin that connects the container; each takes the number of a variant. */
 const CHAINS = {
-  bridge: (variant: number) => [{
-    type: "bridge",
-    ...{ bridge: variant === 1 ? "br1" : "br0", isGateway: true, ipMasq: variant !== 1, hairpinMode: true },
-    ...(variant === 3 ? { macspoofchk: true } : {}),
-    ipam: hostLocal(variant),
-  }, ...chainedPlugins(variant)],
-  ptp: (variant: number) => [
-    { type: "ptp", ipMasq: variant !== 1, ipam: hostLocal(variant), ...(variant === 3 ? { mtu: 1300 } : {}) },
+  bridge: (variant) => [
+    {
+      ...bridge(variant === 1 ? "br1" : "br0", ipamOf(variant)),
+      ...variant === 1 ? { ipMasq: false } : {},
+      ...variant === 3 ? { macspoofchk: true } : {},
+    },
     ...chainedPlugins(variant),
   ],
-  macvlan: (variant: number) => [
-    { type: "macvlan", master: variant === 1 ? "up1" : "up0", mode: "bridge", ipam: hostLocal(variant) },
+  ptp: (variant) => [
+    { type: "ptp", ipMasq: variant !== 1, ipam: ipamOf(variant), ...variant === 3 ? { mtu: 1300 } : {} },
+    ...chainedPlugins(variant),
+  ],
+  macvlan: (variant) => [
+    { type: "macvlan", master: variant === 1 ? "up1" : "up0", mode: "bridge", ipam: ipamOf(variant) },
     ...[tuning(variant), { type: "sbr" }],
   ],
-  "host-device": (variant: number) => [
-    { type: "host-device", device: variant === 1 ? "phys1" : "phys0", ipam: hostLocal(variant) },
+  "host-device": (variant) => [
+    { type: "host-device", device: variant === 1 ? "phys1" : "phys0", ipam: ipamOf(variant) },
     tuning(variant),
   ],
-  tap: (variant: number) => [
-    { type: "tap", multiQueue: variant === 1, ipam: hostLocal(variant) },
-    tuning(variant),
-  ],
-} as const satisfies Record<string, (variant: number) => readonly { readonly type: string }[]>;
+  tap: (variant) => [{ type: "tap", multiQueue: variant === 1, ipam: ipamOf(variant) }, tuning(variant)],
+} as const satisfies Record<string, (variant: number) => readonly PluginConfig[]>;
 
 /** How many configurations each network has. */
 export const VARIANTS = 4;
 
-/** The plugins of a network, each with its keys. */
-export const pluginsOf = ({ kind, variant }: DetachNetwork): readonly { readonly type: string }[] =>
-  CHAINS[kind](variant);
-
 /** The network as a configuration list. */
-export const networkListOf = (network: DetachNetwork) => ({
-  ...{ cniVersion: "1.1.0", name: network.name, plugins: pluginsOf(network) },
+export const networkListOf = ({ name, kind, variant }: DetachNetwork): Network => ({
+  ...{ cniVersion: "1.1.0", name, plugins: CHAINS[kind](variant) },
 });

@@ -1,12 +1,12 @@
-/** Has one thing go wrong and looks whether the node gets over it. @module */
+/** Injects one fault and checks that the node recovers. @module */
 import { type Fault, isSignal } from "./fault.ts";
-import type { ProgramEnd } from "../harness/node.ts";
-import { mustSucceed, type Scenario, TEST_CONTAINER } from "./scenario.ts";
+import type { Caller } from "../harness/invocation.ts";
+import type { ProcessCommand, ProcessResult } from "../harness/process.ts";
+import { callChain, mustSucceed, NETWORK, reserveAddresses, type Scenario, TEST_CONTAINER } from "./scenario.ts";
 import { requireSameState } from "../harness/node_state.ts";
 import { findFaultInTrace } from "./plan.ts";
-import { type FaultCommand, type Invocation, reserveAddresses } from "./invocation.ts";
 
-/** How it went. */
+/** How a command ended, and whether that is right. */
 export interface FaultOutcome {
   readonly result:
     /** A signal ended the process there, and what it left was removed. */
@@ -15,13 +15,13 @@ export interface FaultOutcome {
     | "succeeded"
     /** The command failed and said so. */
     | "refused"
-    /** The command did not come by there. */
+    /** The command did not make that system call. */
     | "not reached"
     | "FAILED";
   /** What was wrong. */
   readonly problem?: string;
-  /** What the command said of the error. */
-  readonly said?: string;
+  /** The command's output. */
+  readonly output?: string;
 }
 
 /** A fault that was tried. */
@@ -31,7 +31,7 @@ export interface FaultReport extends FaultOutcome {
   readonly kind: string;
 }
 
-/** One thing that can go wrong. */
+/** A fault that can be tried. */
 export interface FaultCase {
   readonly name: string;
   readonly kind: string;
@@ -40,7 +40,7 @@ export interface FaultCase {
 
 const SLOW_MS = 10_000;
 
-/** So often it is tried whether all addresses can be had, besides where the fault was one of their files. */
+/** After every so many experiments all addresses are reserved, and after each whose trace has one of their files. */
 const ADDRESS_CHECK_EVERY = 4;
 
 /** What there is before a command, and what after an ADD and a DEL that nothing interrupted. */
@@ -55,75 +55,75 @@ let preparedScenario: PreparedScenario | undefined;
 
 let experimentCount = 0;
 
-/** What is tried, and on what. */
+/** A fault to try. */
 export interface Experiment {
-  readonly invocation: Invocation;
+  readonly caller: Caller;
   readonly scenario: Scenario;
   /** Which of the programs that the command runs. */
   readonly program: string;
   readonly fault: Fault;
   /** Runs that program with the fault. */
-  run(command: FaultCommand): ProgramEnd;
+  run(command: ProcessCommand): ProcessResult;
   /** What strace(1) wrote of it. */
   log(): string;
 }
 
-/** Has a command go wrong at one place. */
+/** Runs a command with a fault. */
 export function runExperiment(experiment: Experiment): FaultOutcome {
   const { scenario, log } = experiment;
   const { before, afterDel } = prepareScenario(experiment);
   let output = "";
   try {
-    const { ended: programEnd, kept: expected } = runWithFault(experiment, before);
-    output = programEnd.stdout.trim() || programEnd.stderr.trim();
-    const result = resultOf(experiment, programEnd);
-    requireWellFormedAnswer(programEnd, result);
-    requireAnswerMatchesState(experiment, programEnd, expected);
+    const { ended, expected } = runWithFault(experiment, before);
+    output = ended.stdout.trim() || ended.stderr.trim();
+    const result = resultOf(experiment, ended);
+    requireWellFormedAnswer(ended, result);
+    requireAnswerMatchesState(experiment, ended, expected);
     requireRecovery(experiment, before, afterDel);
     if (experimentCount++ % ADDRESS_CHECK_EVERY === 0 || log().includes("/networks/")) requireAllAddresses(scenario);
-    return { result, ...(result === "refused" && { said: output }) };
+    return { result, ...(result === "refused" && { output }) };
   } catch (error) {
     preparedScenario = undefined;
-    return { result: "FAILED", problem: error instanceof Error ? error.message : String(error), said: output };
+    return { result: "FAILED", problem: error instanceof Error ? error.message : String(error), output };
   }
 }
 
-/** Makes it so, once where nobody else lives on the node: there it is the same each time. */
-function prepareScenario({ invocation, scenario }: Experiment): PreparedScenario {
+/** Without another container on the node, the state before the command is the same each time and read once. */
+function prepareScenario({ caller, scenario }: Experiment): PreparedScenario {
   if (preparedScenario?.scenario !== scenario) {
     preparedScenario = undefined;
-    scenario.prepare(invocation);
+    scenario.prepare(caller);
     const before = scenario.snapshot();
-    mustSucceed(invocation, "add", TEST_CONTAINER);
-    mustSucceed(invocation, "del", TEST_CONTAINER);
+    mustSucceed(caller, "add", TEST_CONTAINER);
+    mustSucceed(caller, "del", TEST_CONTAINER);
     preparedScenario = { scenario, before, afterDel: scenario.snapshotAfterDel() };
   }
-  if (!scenario.hasResident) scenario.prepare(invocation);
+  if (!scenario.hasResident) scenario.prepare(caller);
   return preparedScenario;
 }
 
 /** @returns also what was there before the program that the fault is for: a plugin of a chain undoes its own part only */
-function runWithFault({ invocation, scenario, program, run }: Experiment, before: readonly string[]) {
+function runWithFault({ caller, scenario, program, run }: Experiment, before: readonly string[]) {
   const { verb, container } = scenario;
-  if (verb !== "add") mustSucceed(invocation, "add", TEST_CONTAINER);
+  if (verb !== "add") mustSucceed(caller, "add", TEST_CONTAINER);
   let expected = before;
-  const runAfterSnapshot = (command: FaultCommand) => {
-    if (verb === "add" && invocation.programs(verb).length > 1) expected = scenario.snapshot();
+  const runAfterSnapshot = (command: ProcessCommand) => {
+    if (verb === "add" && caller.invocation.programs(NETWORK, verb).length > 1) expected = scenario.snapshot();
     return run(command);
   };
-  return { ended: invocation.call(verb, container, { part: program, run: runAfterSnapshot }), kept: expected };
+  return { ended: callChain(caller, verb, container, { program, run: runAfterSnapshot }), expected };
 }
 
 function resultOf(
   { scenario, fault, log }: Experiment,
-  { exitCode, signal, stdout }: ProgramEnd,
+  { exitCode, signal, stdout }: ProcessResult,
 ): FaultOutcome["result"] {
   const { kind } = fault;
   if (isSignal(kind)) {
     if (signal === `SIG${kind}`) return kind === "TERM" && isError(stdout) ? "refused" : "ended";
     const location = findFaultInTrace(log(), fault);
     if (!location) return "not reached";
-    // Asked to end when all was done and said, an ADD has succeeded.
+    // An ADD that has printed its answer before SIGTERM has succeeded.
     if (kind === "TERM" && scenario.verb === "add" && exitCode === 0 && location.answered) return "succeeded";
     throw new Error(`It went on to its end, ${exitCode ?? signal}, in spite of SIG${kind}`);
   }
@@ -133,45 +133,45 @@ function resultOf(
 
 const isError = (stdout: string): boolean => stdout !== "" && typeof JSON.parse(stdout).code === "number";
 
-/** An answer in the words of the specification, in good time. */
-function requireWellFormedAnswer({ exitCode, signal, stdout, stderr, ms }: ProgramEnd, result: string): void {
+/** The answer is one of the specification, and was not slow. */
+function requireWellFormedAnswer({ exitCode, signal, stdout, stderr, ms }: ProcessResult, result: string): void {
   if (ms > SLOW_MS) throw new Error(`It took ${Math.round(ms)} ms`);
   if (result === "ended" || exitCode === 0 || (exitCode === 1 || signal === "SIGTERM") && isError(stdout)) return;
   throw new Error(`It ended with ${exitCode ?? signal}: ${stdout}${stderr}`);
 }
 
-/** What a command says is so: with success, that it did its work; with an error, for ADD, that nothing is left. */
+/** After success the work is done; after an error of ADD nothing is left. */
 function requireAnswerMatchesState(
-  { invocation, scenario, fault: { kind } }: Experiment,
-  { exitCode }: ProgramEnd,
+  { caller, scenario, fault: { kind } }: Experiment,
+  { exitCode }: ProcessResult,
   expected: readonly string[],
 ): void {
   const isAdd = scenario.verb === "add";
   if (exitCode === 0 ? isAdd : kind === "KILL") {
-    if (exitCode === 0) mustSucceed(invocation, "check", TEST_CONTAINER);
+    if (exitCode === 0) mustSucceed(caller, "check", TEST_CONTAINER);
     return;
   }
   if (isAdd || exitCode === 0) requireSameState("It left", expected, scenario.snapshot());
 }
 
-/** A DEL removes everything, and a new ADD and its DEL work as if nothing had been. */
+/** A DEL removes everything, and a new ADD and its DEL leave the node as they do without a fault. */
 function requireRecovery(
-  { invocation, scenario }: Experiment,
+  { caller, scenario }: Experiment,
   before: readonly string[],
   afterDel: readonly string[],
 ): void {
-  mustSucceed(invocation, "del", TEST_CONTAINER);
+  mustSucceed(caller, "del", TEST_CONTAINER);
   requireSameState("After DEL", before, scenario.snapshot());
-  mustSucceed(invocation, "add", TEST_CONTAINER);
-  mustSucceed(invocation, "check", TEST_CONTAINER);
-  mustSucceed(invocation, "del", TEST_CONTAINER);
+  mustSucceed(caller, "add", TEST_CONTAINER);
+  mustSucceed(caller, "check", TEST_CONTAINER);
+  mustSucceed(caller, "del", TEST_CONTAINER);
   requireSameState("After ADD and DEL", afterDel, scenario.snapshotAfterDel());
 }
 
-/** No address is lost, and none is given twice: all that are free can be had. */
+/** No address is lost or given twice: all that are free can be reserved. */
 function requireAllAddresses({ freeAddresses }: Scenario): void {
   const ids = Array.from({ length: freeAddresses }, (_, index) => `filler${index}`);
-  const addresses = ids.flatMap((id) => reserveAddresses("ADD", id));
-  for (const id of ids) reserveAddresses("DEL", id);
+  const addresses = ids.flatMap((id) => reserveAddresses("add", id));
+  for (const id of ids) reserveAddresses("del", id);
   if (new Set(addresses).size !== 2 * freeAddresses) throw new Error(`Given were ${addresses.join(" ")}`);
 }

@@ -1,18 +1,20 @@
-/** Files as a power cut, a full disk or somebody's hand leaves them, in every place where state is kept. @module */
+/** Files as a power cut, a full disk or a person leaves them, in every directory of state. @module */
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import type { FaultCase, FaultOutcome } from "./experiment.ts";
 import { mustSucceed, RESIDENT_CONTAINER, SCENARIOS, TEST_CONTAINER } from "./scenario.ts";
-import { runShell } from "../harness/node.ts";
+import { newContainer } from "../harness/container.ts";
+import type { Caller } from "../harness/invocation.ts";
+import { addNamespaces } from "../harness/node.ts";
 import { requireSameState } from "../harness/node_state.ts";
-import type { FaultContainer, Invocation } from "./invocation.ts";
+import { runShell } from "../harness/process.ts";
 
 /** What disks and page caches write at a time. */
 const BLOCK_BYTES = 4096;
 /** Where the second block of a file begins; a file of one block is cut in the middle. */
 const secondBlock = ({ length }: Uint8Array): number => Math.min(BLOCK_BYTES, length >> 1);
 
-/** What becomes of a file. */
+/** What a file becomes. */
 export const DAMAGE_KINDS: Readonly<Record<string, (content: Uint8Array) => Uint8Array>> = {
   empty: () => new Uint8Array(0),
   half: (content) => content.subarray(0, content.length >> 1),
@@ -28,8 +30,8 @@ export const DAMAGE_KINDS: Readonly<Record<string, (content: Uint8Array) => Uint
   garbage: () => Uint8Array.from({ length: 300 }, (_, index) => index * 37 % 256),
 };
 
-/** A third one, which lives nowhere else. */
-const OTHER_CONTAINER: FaultContainer = { id: "other", netns: "/run/netns/other", port: 8002 };
+/** A third one, which is not in the scenarios. */
+const OTHER_CONTAINER = newContainer("other", 8002);
 
 const STATE_DIRECTORIES = [
   "/var/lib/cni/results",
@@ -38,38 +40,38 @@ const STATE_DIRECTORIES = [
   "/var/lib/cni",
   "/run/cni/tuning",
 ];
-/** Nothing need be said of files that are made anew whenever they do not fit, and of those that a command does not look into. */
+/** Files that are made anew when they are wrong, and those that a command does not read, need not be named. */
 function isDetected(verb: DamageVerb, path: string, kind: string): boolean {
   if (/\.index$|lock$|\/\.subject:eth0(:[0-9a-f]{8})?$/.test(path)) return false;
   if (path.includes("last_reserved")) return verb === "add" || verb === "add-other";
-  // Of reservations that are damaged in place, the second name tells whose they are.
+  // Reservations that are damaged in place are attributed by their second name.
   if (verb === "gc") return path.startsWith("/var/lib/cni/results/");
   return verb !== "add-other" && !isUndetectable(path, kind);
 }
 
-/** A part of an id is the id of somebody, as far as anybody can tell who does not know all containers: with them all, a GC can. */
+/** A part of an id could be the id of another container: only a GC, which knows all of them, can tell. */
 function isUndetectable(path: string, kind: string): boolean {
   return (kind === "half" || kind === "swapped-blocks") && isReservation(path);
 }
 
 /**
- * What is called for the damaged attachment: its DEL, or an ADD that finds the file, as after a restart of the machine. Or else what is
- * called while it lives: the ADD of another container, which must not get its addresses, or a GC that it is no more on the list of.
+ * The command after the damage: DEL of the attachment, or an ADD that finds the file, as after a restart of the machine; or, while it is
+ * attached, the ADD of another container, which must not get its addresses, or a GC for which it is not valid.
  */
 const DAMAGE_VERBS = ["del", "add", "add-other", "gc"] as const;
 type DamageVerb = (typeof DAMAGE_VERBS)[number];
 
-/** Each file of an attachment, damaged before each of these calls. */
-export function fileDamageCases(invocation: Invocation): readonly FaultCase[] {
-  SCENARIOS.del.prepare(invocation);
-  mustSucceed(invocation, "add", TEST_CONTAINER);
+/** Each file of an attachment, damaged before each of these commands. */
+export function fileDamageCases(caller: Caller): readonly FaultCase[] {
+  SCENARIOS.del.prepare(caller);
+  mustSucceed(caller, "add", TEST_CONTAINER);
   const files = stateFilePaths();
   return DAMAGE_VERBS.flatMap((verb) =>
     files.flatMap((file) =>
       Object.keys(DAMAGE_KINDS).map((kind) => ({
         name: `${verb} ${file} ${kind}`,
         kind,
-        run: () => outcomeOf(() => runWithDamage(invocation, verb, file, kind)),
+        run: () => outcomeOf(() => runWithDamage(caller, verb, file, kind)),
       }))
     )
   );
@@ -84,59 +86,59 @@ function outcomeOf(call: () => void): FaultOutcome {
   }
 }
 
-function runWithDamage(invocation: Invocation, verb: DamageVerb, path: string, kind: string): void {
+function runWithDamage(caller: Caller, verb: DamageVerb, path: string, kind: string): void {
   const { prepare, snapshot } = SCENARIOS.del;
-  prepare(invocation);
+  prepare(caller);
   addForeignFiles();
   const before = snapshot();
-  mustSucceed(invocation, "add", TEST_CONTAINER);
+  mustSucceed(caller, "add", TEST_CONTAINER);
   const damaged = DAMAGE_KINDS[kind]!(readFileSync(path));
-  if (verb === "add") mustSucceed(invocation, "del", TEST_CONTAINER);
-  // As from somebody's hand, a file of its own, since others may be further names of it; else as a disk damages it, under all its names.
+  if (verb === "add") mustSucceed(caller, "del", TEST_CONTAINER);
+  // As by a person, a new file, since others may be further names of the old one; else as by a disk, under all its names.
   if (verb === "add" || verb === "del") rmSync(path, { force: true });
   mkdirSync(dirname(path), { recursive: true });
   writeFileSync(path, damaged);
-  const stderr = DAMAGED_CALLS[verb](invocation);
+  const stderr = DAMAGED_CALLS[verb](caller);
   if (isDetected(verb, path, kind) && !stderr.includes(path)) {
-    throw new Error(`It said nothing of "${path}": ${stderr}`);
+    throw new Error(`It did not name "${path}": ${stderr}`);
   }
-  if (isUndetectable(path, kind)) mustSucceed(invocation, "gc", RESIDENT_CONTAINER);
-  mustSucceed(invocation, "check", RESIDENT_CONTAINER);
+  if (isUndetectable(path, kind)) mustSucceed(caller, "gc", RESIDENT_CONTAINER);
+  mustSucceed(caller, "check", RESIDENT_CONTAINER);
   requireSameState("It left", before, snapshot());
-  mustSucceed(invocation, "add", TEST_CONTAINER);
-  mustSucceed(invocation, "check", TEST_CONTAINER);
-  mustSucceed(invocation, "del", TEST_CONTAINER);
+  mustSucceed(caller, "add", TEST_CONTAINER);
+  mustSucceed(caller, "check", TEST_CONTAINER);
+  mustSucceed(caller, "del", TEST_CONTAINER);
   requireSameState("A further ADD and DEL left", before, snapshot());
 }
 
-/** What is called while a file is damaged, and then to be rid of the container. @returns what the first call printed on stderr */
-const DAMAGED_CALLS: Readonly<Record<DamageVerb, (invocation: Invocation) => string>> = {
-  del: (invocation) => mustSucceed(invocation, "del", TEST_CONTAINER).stderr,
-  add(invocation) {
-    const { stderr } = mustSucceed(invocation, "add", TEST_CONTAINER);
-    mustSucceed(invocation, "check", TEST_CONTAINER);
-    mustSucceed(invocation, "del", TEST_CONTAINER);
+/** The command, and those that remove the containers then. @returns what the first command printed to stderr */
+const DAMAGED_CALLS: Readonly<Record<DamageVerb, (caller: Caller) => string>> = {
+  del: (caller) => mustSucceed(caller, "del", TEST_CONTAINER).stderr,
+  add(caller) {
+    const { stderr } = mustSucceed(caller, "add", TEST_CONTAINER);
+    mustSucceed(caller, "check", TEST_CONTAINER);
+    mustSucceed(caller, "del", TEST_CONTAINER);
     return stderr;
   },
-  "add-other"(invocation) {
-    runShell("ip netns add other; ip -n other link set lo up");
-    const taken = runShell("for n in resident subject; do ip -n $n -o addr show dev eth0; done");
-    const { stdout, stderr } = mustSucceed(invocation, "add", OTHER_CONTAINER);
-    const given: string[] = JSON.parse(stdout).ips.map(({ address }: { address: string }) => address);
-    const shared = given.filter((address) => taken.includes(` ${address} `));
-    if (shared.length > 0) throw new Error(`It gave away ${shared.join(", ")}, which a living container has`);
-    mustSucceed(invocation, "del", OTHER_CONTAINER);
-    mustSucceed(invocation, "del", TEST_CONTAINER);
+  "add-other"(caller) {
+    addNamespaces([OTHER_CONTAINER.id]);
+    const attached = runShell("for n in resident subject; do ip -n $n -o addr show dev eth0; done");
+    const { stdout, stderr } = mustSucceed(caller, "add", OTHER_CONTAINER);
+    const addresses: string[] = JSON.parse(stdout).ips.map(({ address }: { address: string }) => address);
+    const shared = addresses.filter((address) => attached.includes(` ${address} `));
+    if (shared.length > 0) throw new Error(`It reserved ${shared.join(", ")}, which another container has`);
+    mustSucceed(caller, "del", OTHER_CONTAINER);
+    mustSucceed(caller, "del", TEST_CONTAINER);
     return stderr;
   },
-  gc(invocation) {
-    const { stderr } = mustSucceed(invocation, "gc", RESIDENT_CONTAINER);
-    mustSucceed(invocation, "del", TEST_CONTAINER);
+  gc(caller) {
+    const { stderr } = mustSucceed(caller, "gc", RESIDENT_CONTAINER);
+    mustSucceed(caller, "del", TEST_CONTAINER);
     return stderr;
   },
 };
 
-/** What belongs to the container, or to all of the network. */
+/** Files of the container, or of the whole network. */
 function stateFilePaths(): string[] {
   return STATE_DIRECTORIES.flatMap((directory) =>
     existsSync(directory)
@@ -153,11 +155,11 @@ const isOwn = (path: string): boolean =>
 
 const isReservation = (path: string): boolean => /\/(10|fd00)[.:\d]+$/.test(path);
 
-/** Files of which nobody knows whose they are. */
+/** Files that are not the program's own. */
 function addForeignFiles(): void {
   for (const directory of STATE_DIRECTORIES.filter((path) => existsSync(path))) {
     for (const name of ["stranger.txt", ".stranger", "stranger.json"]) {
-      writeFileSync(join(directory, name), "no business of yours");
+      writeFileSync(join(directory, name), "not ours");
     }
   }
 }

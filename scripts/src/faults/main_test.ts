@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { newPrng } from "../harness/prng.ts";
+import { newRandomSource } from "../harness/random.ts";
 import { faultsOfTrace, findFaultInTrace, sampleByKind } from "./plan.ts";
 import { formatSummary } from "./summary.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
@@ -17,9 +17,9 @@ const TRACE = `7 openat(AT_FDCWD</>, "/etc/ld.so.cache", O_RDONLY|O_CLOEXEC) = 3
 7 exit_group(0) = ?
 `;
 
-test("faultsIn() finds what the program does itself, by the number that strace counts with", () => {
+test("faultsOfTrace() finds what the program does itself, by the number that strace counts with", () => {
   const faults = faultsOfTrace(TRACE).map(({ syscall, occurrence, kind }) => `${syscall}#${occurrence} ${kind}`);
-  expect(faults.filter((each) => each.endsWith("KILL"))).toEqual([
+  expect(faults.filter((fault) => fault.endsWith("KILL"))).toEqual([
     "openat#2 KILL",
     "openat#4 KILL",
     "fsync#2 KILL",
@@ -28,23 +28,23 @@ test("faultsIn() finds what the program does itself, by the number that strace c
   ]);
 });
 
-test("findPlace() tells whether the answer was given by then", () => {
+test("findFaultInTrace() tells whether the answer was given by then", () => {
   const fault = { syscall: "close", occurrence: 2, kind: "TERM" };
   expect(findFaultInTrace(TRACE, fault)).toEqual({ answered: true });
   expect(findFaultInTrace(TRACE, { ...fault, syscall: "fsync" })).toEqual({ answered: false });
   expect(findFaultInTrace(TRACE, { ...fault, occurrence: 3 })).toBeUndefined();
 });
 
-test("sampleOf() takes all kinds in turn, and none twice", () => {
+test("sampleByKind() takes all kinds in turn, and none twice", () => {
   const all = Array.from({ length: 12 }, (_, number) => ({ number, kind: number < 9 ? "often" : "seldom" }));
-  const chosen = sampleByKind(all, 8, newPrng(1));
+  const chosen = sampleByKind(all, 8, newRandomSource(1));
   expect(chosen.filter(({ kind }) => kind === "seldom")).toHaveLength(3);
   expect(new Set(chosen).size).toBe(8);
-  expect(sampleByKind(all, 8, newPrng(2))).not.toEqual(chosen);
-  expect(sampleByKind(all, 20, newPrng(1))).toEqual(all);
+  expect(sampleByKind(all, 8, newRandomSource(2))).not.toEqual(chosen);
+  expect(sampleByKind(all, 20, newRandomSource(1))).toEqual(all);
 });
 
-test("summary() counts by kind, and leaves out what was not reached", () => {
+test("formatSummary() counts by kind, and leaves out what was not reached", () => {
   const text = formatSummary([
     { name: "run add read#1 EIO", kind: "EIO", result: "refused" },
     { name: "run add read#1 KILL", kind: "KILL", result: "ended" },
@@ -56,7 +56,7 @@ test("summary() counts by kind, and leaves out what was not reached", () => {
   expect(text).toEndWith("3 faults tried, 2 survived, 1 not reached");
 });
 
-test("a sample of everything that can go wrong in the whole chain is survived", () => {
+test("the node recovers from a sample of all faults", () => {
   const argv = [process.execPath, `${REPOSITORY_ROOT}/scripts/src/faults/main.ts`, "--sample", "8"];
   const { exitCode, stdout } = Bun.spawnSync(argv, { stdin: "ignore", stderr: "inherit" });
   expect(exitCode === 0 ? "" : stdout.toString()).toBe("");

@@ -1,51 +1,60 @@
-/** The states of a node in which commands are tried. @module */
-import { type ProgramEnd, resetNode, runShell } from "../harness/node.ts";
+/** The network and the states of a node in which commands are tried. @module */
+import { type Container, newContainer } from "../harness/container.ts";
+import { type Caller, pluginCommand, type Verb } from "../harness/invocation.ts";
+import { bridge, hostLocal, newChain } from "../harness/networks.ts";
+import { resetNode } from "../harness/node.ts";
 import { containerState, snapshotNode, withoutVolatile } from "../harness/node_state.ts";
-import { type FaultContainer, type FaultVerb, FREE_ADDRESSES, type Invocation } from "./invocation.ts";
+import { type ProcessCommand, type ProcessResult, requireSuccess, runLimited, runShell } from "../harness/process.ts";
+
+const IPAM = hostLocal({ subnet: "10.9.0.0/29" }, { subnet: "fd00:9::/125", rangeEnd: "fd00:9::6" });
+export const NETWORK = newChain("faults", bridge("br0", IPAM));
+
+/** How many addresses of each family are left when one container is there: of a /29, without its ends and the bridge. */
+const FREE_ADDRESSES = 4;
 
 /** What a command finds, and what it is to leave. */
 export interface Scenario {
-  readonly verb: FaultVerb;
-  /** Who the command is called for; of GC, who stays. */
-  readonly container: FaultContainer;
-  /** Makes it so, whatever was before. */
-  prepare(way: Invocation): void;
+  readonly verb: Verb;
+  /** Of GC, the one that stays. */
+  readonly container: Container;
+  /** Brings the node into this state from any other. */
+  prepare(caller: Caller): void;
   /** What is there, without what may stay when the container is gone. */
   snapshot(): readonly string[];
   /** What there is after an ADD and a DEL that nothing interrupted. */
   snapshotAfterDel(): readonly string[];
   /** Whether another container lives on the node. */
   readonly hasResident: boolean;
-  /** How many addresses of each family nobody has. */
+  /** How many addresses of each family are not reserved. */
   readonly freeAddresses: number;
 }
 
-/** A container that was there before, and is to be left alone. */
-export const RESIDENT_CONTAINER: FaultContainer = { id: "resident", netns: "/run/netns/resident", port: 8000 };
-/** The one that things go wrong with. */
-export const TEST_CONTAINER: FaultContainer = { id: "subject", netns: "/run/netns/subject", port: 8001 };
+/** A container that was there before and must not change. */
+export const RESIDENT_CONTAINER = newContainer("resident", 8000);
+/** The container of the commands with faults. */
+export const TEST_CONTAINER = newContainer("subject", 8001);
 
-const NAMESPACES = ["resident", "subject"];
+const NAMESPACES = [RESIDENT_CONTAINER.id, TEST_CONTAINER.id];
 
-/** Somebody else's, in which the firewall has to be let through. */
+/** A firewall that drops what is forwarded, so that containers need accept rules in it. */
 const FOREIGN_FIREWALL = ["ip", "ip6", "inet"].map((family) =>
   `nft 'table ${family} foreign { chain forward { type filter hook forward priority 0; policy drop; }; }'`
 ).join("\n");
 
 /** A command on a node where everything that containers share is there. */
-function withResident(verb: FaultVerb, container = TEST_CONTAINER): Scenario {
+function withResident(verb: Verb, container = TEST_CONTAINER): Scenario {
   return {
     verb,
     container,
     hasResident: true,
     freeAddresses: FREE_ADDRESSES,
-    prepare(way) {
+    prepare(caller) {
       resetNode(NAMESPACES);
       runShell(FOREIGN_FIREWALL);
-      mustSucceed(way, "add", RESIDENT_CONTAINER);
-      // Once there and back, so that what containers share is in its final state: the MTU of the bridge, the last address given.
-      mustSucceed(way, "add", TEST_CONTAINER);
-      mustSucceed(way, "del", TEST_CONTAINER);
+      mustSucceed(caller, "add", RESIDENT_CONTAINER);
+      // An ADD and a DEL bring what containers share into its final state: the MTU of the bridge, the last reserved address.
+      mustSucceed(caller, "add", TEST_CONTAINER);
+      mustSucceed(caller, "del", TEST_CONTAINER);
     },
     snapshot: () => snapshotNode(NAMESPACES),
     snapshotAfterDel: () => snapshotNode(NAMESPACES),
@@ -68,11 +77,31 @@ export const SCENARIOS = {
   gc: withResident("gc", RESIDENT_CONTAINER),
 } as const satisfies Record<string, Scenario>;
 
-/** Carries out a command that nothing is wrong with. @throws {Error} with what it said, if it fails */
-export function mustSucceed(invocation: Invocation, verb: FaultVerb, container: FaultContainer): ProgramEnd {
-  const end = invocation.call(verb, container);
-  if (end.exitCode !== 0) {
-    throw new Error(`${verb} of ${container.id} ended with ${end.exitCode}: ${end.stdout}${end.stderr}`);
-  }
-  return end;
+/** Carries out a command. @param traced is run in another way than the other programs of the command */
+export function callChain(
+  caller: Caller,
+  verb: Verb,
+  container: Container,
+  traced?: { readonly program: string; run(command: ProcessCommand): ProcessResult },
+): ProcessResult {
+  const input = verb === "gc" ? { valid: [container.id] } : { container };
+  return caller.call(
+    NETWORK,
+    verb,
+    input,
+    (command) => traced?.program === command.program ? traced.run(command) : runLimited(command),
+  );
+}
+
+/** Carries out a command without a fault. @throws {Error} with its output, if it fails */
+export function mustSucceed(caller: Caller, verb: Verb, container: Container): ProcessResult {
+  return requireSuccess({ argv: [verb, container.id] }, callChain(caller, verb, container));
+}
+
+/** Reserves addresses for a container without attaching it, or releases them. @throws {Error} if that fails */
+export function reserveAddresses(verb: "add" | "del", id: string): readonly string[] {
+  const plugin = { type: IPAM.type, ipam: IPAM };
+  const command = pluginCommand(NETWORK, plugin, verb, { container: { ...TEST_CONTAINER, id } });
+  const { stdout } = requireSuccess(command, runLimited(command));
+  return verb === "del" ? [] : JSON.parse(stdout).ips.map(({ address }: { address: string }) => address);
 }

@@ -1,17 +1,18 @@
-/** One command called in one way, and every fault that it can meet. @module */
+/** One command called in one way, and all faults that can be injected into it. @module */
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { newPrng } from "../harness/prng.ts";
+import { Caller, execInvocation, runInvocation } from "../harness/invocation.ts";
+import { prepareNode, resetNode } from "../harness/node.ts";
+import { type ProcessCommand, requireSuccess, runLimited } from "../harness/process.ts";
+import { newRandomSource } from "../harness/random.ts";
 import { fileDamageCases } from "./file_damage.ts";
 import { type FaultCase, type FaultReport, runExperiment } from "./experiment.ts";
 import { type Fault, formatFault, isSignal, TRACED_SYSCALLS } from "./fault.ts";
-import { hideMachineState, resetNode, runProgram, runShell } from "../harness/node.ts";
 import { faultsOfTrace, sampleByKind } from "./plan.ts";
-import { type Scenario, SCENARIOS } from "./scenario.ts";
-import { execInvocation, type FaultCommand, type Invocation, runInvocation } from "./invocation.ts";
+import { callChain, NETWORK, type Scenario, SCENARIOS } from "./scenario.ts";
 
-/** What is to be tried: a command at all of its system calls, or commands on damaged files. */
+/** A command with faults at all of its system calls, or commands on damaged files. */
 export interface FaultSection {
   readonly invocation: "run" | "exec";
   readonly scenario: keyof typeof SCENARIOS | "damage";
@@ -45,25 +46,24 @@ export function runSection(
   section: FaultSection,
   cni: string,
   { sample, seed, words, share, of }: FaultSelection,
-  report: (tried: FaultReport) => void,
+  onReport: (report: FaultReport) => void,
 ): void {
-  hideMachineState();
-  runShell(`${cni} install /opt/cni/bin`);
+  prepareNode(cni);
   const scratch = mkdtempSync(join(tmpdir(), "cni-faults-"));
   try {
-    const invocation = section.invocation === "run" ? runInvocation(cni) : execInvocation();
+    const caller = new Caller(section.invocation === "run" ? runInvocation(cni, "/run") : execInvocation());
     const title = `${section.invocation} ${section.scenario}`;
     const all = section.scenario === "damage"
-      ? fileDamageCases(invocation)
-      : faultCases(invocation, SCENARIOS[section.scenario], scratch);
+      ? fileDamageCases(caller)
+      : faultCases(caller, SCENARIOS[section.scenario], scratch);
     const chosen = all.map((faultCase) => ({ ...faultCase, name: `${title} ${faultCase.name}` })).filter(({ name }) =>
       words.every((word) => matchesWord(name, word))
     );
-    // By name: the processes that share a section need not find the same number of places.
-    const selected = sampleByKind(chosen, sample, newPrng(seed)).filter(({ name }) =>
+    // By name: the processes that share a section need not find the same number of system calls.
+    const selected = sampleByKind(chosen, sample, newRandomSource(seed)).filter(({ name }) =>
       Bun.hash.crc32(name) % of === share
     );
-    for (const { name, kind, run } of selected) report({ name, kind, ...run() });
+    for (const { name, kind, run } of selected) onReport({ name, kind, ...run() });
   } finally {
     rmSync(scratch, { recursive: true, force: true });
   }
@@ -72,53 +72,47 @@ export function runSection(
 /** `sendto` and `sendto#12` are names of the one, and of one of it. */
 const matchesWord = (name: string, word: string): boolean => [...name.split(" "), ...name.split(/[ #]/)].includes(word);
 
-function faultCases(invocation: Invocation, scenario: Scenario, scratch: string): readonly FaultCase[] {
+function faultCases(caller: Caller, scenario: Scenario, scratch: string): readonly FaultCase[] {
   const log = join(scratch, "log");
-  const sites = findFaultSites(invocation, scenario, join(scratch, "trace"));
+  const sites = findFaultSites(caller, scenario, join(scratch, "trace"));
   resetNode([]);
   return sites.map(({ program, fault }) => ({
     name: [...(program === "cni" ? [] : [program]), formatFault(fault)].join(" "),
     kind: fault.kind,
     run: () =>
       runExperiment({
-        ...{ invocation, scenario, program, fault },
+        ...{ caller, scenario, program, fault },
         run: (command) => runTraced(command, log, fault),
         log: () => readFileSync(log, "utf8"),
       }),
   }));
 }
 
-const syscallFilter = (calls: readonly string[]) => calls.map((name) => `?${name}`).join(",");
-const straceCommand = (
-  log: string,
-  ...options: string[]
-) => ["strace", "-f", "-y", "-q", "-o", log, "-e", "signal=none", ...options];
-
-/** Where the command can go wrong: found by running it once, well. */
-function findFaultSites(invocation: Invocation, scenario: Scenario, log: string): readonly FaultSite[] {
-  return invocation.programs(scenario.verb).flatMap((program) => {
-    scenario.prepare(invocation);
-    const run = (command: FaultCommand) => runTraced(command, log);
-    const { exitCode, stdout, stderr } = invocation.call(scenario.verb, scenario.container, { part: program, run });
-    if (exitCode !== 0) {
-      throw new Error(`Without any fault, ${scenario.verb} ended with ${exitCode}: ${stdout}${stderr}`);
-    }
+/** The system calls of a command, found by running it once without a fault. */
+function findFaultSites(caller: Caller, scenario: Scenario, log: string): readonly FaultSite[] {
+  const { verb, container } = scenario;
+  return caller.invocation.programs(NETWORK, verb).flatMap((program) => {
+    scenario.prepare(caller);
+    const run = (command: ProcessCommand) => runTraced(command, log);
+    requireSuccess({ argv: [verb, "without any fault"] }, callChain(caller, verb, container, { program, run }));
     return faultsOfTrace(readFileSync(log, "utf8")).map((fault) => ({ program, fault }));
   });
 }
 
 /** Runs a program under strace(1), with a fault or without. */
-function runTraced(command: FaultCommand, log: string, fault?: Fault) {
-  const options = fault
+function runTraced(command: ProcessCommand, log: string, fault?: Fault) {
+  const traced = !fault ? TRACED_SYSCALLS : [fault.syscall, ...fault.kind === "TERM" ? ["write"] : []];
+  const injection = fault
     ? [
-      `trace=${syscallFilter([fault.syscall, ...fault.kind === "TERM" ? ["write"] : []])}`,
+      "-e",
       `inject=${fault.syscall}:${isSignal(fault.kind) ? "signal" : "error"}=${fault.kind}:when=${fault.occurrence}`,
     ]
-    : [`trace=${syscallFilter(TRACED_SYSCALLS)}`];
-  // The kernel's filter makes the trace cheap, but no signal can be delivered where it stops the program.
-  const filterOptions = fault && isSignal(fault.kind) ? [] : ["--seccomp-bpf"];
-  return runProgram([
-    ...straceCommand(log, ...filterOptions, ...options.flatMap((option) => ["-e", option])),
-    ...command.argv,
-  ], command);
+    : [];
+  const strace = [
+    ...["strace", "-f", "-y", "-q", "-o", log, "-e", "signal=none", ...injection],
+    ...["-e", `trace=${traced.map((name) => `?${name}`).join(",")}`],
+    // The kernel's filter makes the trace cheap, but no signal can be delivered where it stops the program.
+    ...fault && isSignal(fault.kind) ? [] : ["--seccomp-bpf"],
+  ];
+  return runLimited({ ...command, argv: [...strace, ...command.argv] });
 }

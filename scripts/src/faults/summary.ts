@@ -1,5 +1,6 @@
 /** The figures of a run. @module */
 import { isSignal } from "./fault.ts";
+import { formatTable } from "../harness/table.ts";
 import type { FaultReport } from "./experiment.ts";
 
 const COLUMNS = ["ended", "succeeded", "refused", "FAILED"] as const;
@@ -19,17 +20,7 @@ export function formatSummary(all: readonly FaultReport[]): string {
     ...kinds.map((kind) => row(kind, reports.filter((report) => report.kind === kind))),
     row("all", reports),
   ];
-  const widths = rows[0]!.map((_, column) => Math.max(...rows.map((report) => String(report[column]).length)));
-  const lines = rows.map((report) =>
-    report.map((cell, column) =>
-      column === 0 ? String(cell).padEnd(widths[column]!) : String(cell).padStart(widths[column]!)
-    ).join("  ")
-  );
   const survived = reports.filter(({ result }) => result !== "FAILED").length;
-  return [
-    ...lines,
-    "",
-    `${reports.length} faults tried, ${survived} survived, ${all.length - reports.length} not reached`,
-  ]
-    .join("\n");
+  const notReached = all.length - reports.length;
+  return `${formatTable(rows)}\n\n${reports.length} faults tried, ${survived} survived, ${notReached} not reached`;
 }

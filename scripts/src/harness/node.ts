@@ -1,71 +1,63 @@
 /**
- * The node that things go wrong on: network and mount namespaces of this process, in which every place that the program keeps things in
- * is on a file system of its own. Call only in a process that was started in new namespaces.
+ * The node of a harness: network and mount namespaces of a process of their own, in which everything that the program keeps is on file
+ * systems that end with them.
  *
  * @module
  */
-import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { REPOSITORY_ROOT } from "../repository.ts";
+import { runShell, runSuccessfully } from "./process.ts";
 
-/** A finished program. */
-export interface ProgramEnd {
-  readonly exitCode: number | null;
-  readonly signal: string | number | undefined;
-  readonly stdout: string;
-  readonly stderr: string;
-  readonly ms: number;
-}
+/** The compiled program, unless a script is told of another. */
+export const CNI_BINARY = join(REPOSITORY_ROOT, "dist/cni");
 
-const PROGRAM_TIMEOUT_MS = 30_000;
-/** What the program's own directories are in: whoever removes a directory that something is mounted on unmounts that everywhere. */
+/** Where the links to the program are on a node, named like the plugins. */
+export const PLUGIN_DIRECTORY = "/opt/cni/bin";
+
+/** The environment of all programs: a firewalld of the machine is not told of containers that are none of its own. */
+export const WITHOUT_SYSTEM_BUS = { DBUS_SYSTEM_BUS_ADDRESS: "unix:path=/run/absent" };
+
+/** The parents of the program's directories: whoever removes a directory that something is mounted on unmounts that everywhere. */
 const STATE_MOUNTS = ["/run", "/var/lib", "/opt"];
 
-/** Runs a program to its end, or for half a minute. */
-export function runProgram(
-  argv: readonly string[],
-  options: { env?: Record<string, string>; stdin?: string } = {},
-): ProgramEnd {
-  const started = performance.now();
-  const { exitCode, signalCode, stdout, stderr } = Bun.spawnSync([...argv], {
-    cwd: "/",
-    env: { PATH: "/usr/sbin:/usr/bin:/sbin:/bin", ...options.env },
-    stdin: options.stdin === undefined ? "ignore" : Buffer.from(options.stdin),
-    stdout: "pipe",
-    stderr: "pipe",
-    timeout: PROGRAM_TIMEOUT_MS,
-    killSignal: "SIGKILL",
-  });
-  const ms = performance.now() - started;
-  return { exitCode, signal: signalCode, stdout: stdout.toString(), stderr: stderr.toString(), ms };
+/** Starts this script once more as a new node, which ends with it. Its process is to call {@linkcode prepareNode}. */
+export function startOnNewNode(stdout: "inherit" | "pipe", ...options: readonly string[]) {
+  const script = [process.execPath, process.argv[1], ...options];
+  return Bun.spawn(["unshare", "-mn", "--kill-child", "-f", ...script], { stdin: "ignore", stdout, stderr: "inherit" });
 }
 
-/** Runs a shell script. @throws {Error} with what it said, if it fails */
-export function runShell(script: string): string {
-  const { exitCode, stdout, stderr } = runProgram(["sh", "-ec", script]);
-  if (exitCode !== 0) throw new Error(`"${script}" ended with ${exitCode}: ${stderr}`);
-  return stdout;
-}
-
-/** Hides the machine's state, once. @throws {Error} where this is not permitted */
-export function hideMachineState(): void {
+/** Hides the machine's state from this process and installs the program. @throws {Error} where this is not permitted */
+export function prepareNode(cni: string): void {
+  process.chdir("/");
   runShell(STATE_MOUNTS.map((path) => `mount -t tmpfs none ${path}`).join("; "));
   runShell("ip link set lo up");
+  runSuccessfully({ argv: [cni, "install", PLUGIN_DIRECTORY] });
 }
 
 /** A node as it is before anything ran on it, with empty namespaces of these names. */
-export function resetNode(containers: readonly string[]): void {
+export function resetNode(namespaces: readonly string[]): void {
+  runShell("for n in $(ip netns list | cut -d' ' -f1); do ip netns del $n; done");
+  clearNode();
+  addNamespaces(namespaces);
+}
+
+/** Removes all links, rules and state, but no namespace. */
+export function clearNode(): void {
   runShell(
     [
-      "for n in $(ip netns list | cut -d' ' -f1); do ip netns del $n; done",
-      "for l in $(ip -o link | sed -n 's/^[0-9]*: \\([^:@]*\\).*/\\1/p'); do [ $l = lo ] || ip link del $l 2>/dev/null || :; done",
+      `for l in ${listLinksCommand("")}; do [ $l = lo ] || ip link del $l 2>/dev/null || :; done`,
       "nft flush ruleset",
       "rm -rf /var/lib/cni/* /var/lib/cni/.[!.]* /run/cni",
       "echo 0 > /proc/sys/net/ipv4/ip_forward; echo 0 > /proc/sys/net/ipv6/conf/all/forwarding",
-      ...containers.map((name) => `ip netns add ${name}; ip -n ${name} link set lo up`),
     ].join("\n"),
   );
 }
 
-/** Writes a file of the node. */
-export function writeJsonFile(path: string, content: unknown): void {
-  writeFileSync(path, JSON.stringify(content));
+/** A part of a shell script: the names of links. @param filter of ip-link(8): `type ifb` */
+export const listLinksCommand = (filter: string): string =>
+  `$(ip -o link show ${filter} | sed 's/^[0-9]*: \\([^:@]*\\).*/\\1/')`;
+
+/** Makes empty namespaces. */
+export function addNamespaces(names: readonly string[]): void {
+  runShell(names.map((name) => `ip netns add ${name}; ip -n ${name} link set lo up`).join("\n"));
 }

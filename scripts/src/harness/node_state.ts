@@ -1,9 +1,9 @@
-/** Everything on a node that a command could leave behind, as lines that can be compared. @module */
+/** Everything that a command could leave on a node, as lines that can be compared. @module */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { runShell } from "./node.ts";
+import { runShell } from "./process.ts";
 
-/** Files that belong to networks and nodes rather than to containers; of each there is one at most, however often things go wrong. */
+/** Files that belong to networks and nodes rather than to containers; there is at most one of each. */
 const NETWORK_FILES = /^(lock|\..*\.lock|\.?last_reserved_ip\..*|\..*\.index)$/;
 
 /** What programs print of the node; of rules that iptables made, nft prints all. */
@@ -18,7 +18,7 @@ const snapshotCommands = (namespaces: readonly string[]) => [
 
 /** What is there now. */
 export function snapshotNode(namespaces: readonly string[]): readonly string[] {
-  // Timers run, the kernel gives and checks link-local addresses when it has time.
+  // Timers run, and the kernel adds and checks link-local addresses with a delay.
   const volatile = /\b\w*_timer +[\d.]+|.*\b(?:fe80|ff00)::.*\n| tentative/g;
   const lines = runShell(snapshotCommands(namespaces).join("\n")).replace(volatile, "").split("\n");
   return [...withChainNames(lines), ...sysctlLines(), ...stateFiles()];
@@ -73,7 +73,7 @@ export function containerState(lines: readonly string[]): readonly string[] {
   ].map(([line]) => line.replace(/^\d+: /, "link "));
 }
 
-/** Without what differs between two nodes that are alike: numbers and addresses of interfaces, and what they notice when they have time. */
+/** Without what differs between two equal nodes: numbers and addresses of interfaces, and states that follow with a delay. */
 export function withoutVolatile(lines: readonly string[]): readonly string[] {
   const mac = /(?:[0-9a-f]{1,2}:){5}[0-9a-f]{1,2}/g;
   return lines.map((line) =>

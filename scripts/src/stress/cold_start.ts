@@ -1,20 +1,15 @@
 /** Many containers that come at once to a node that has nothing yet: no bridge, no table, no directory. @module */
 import { containerState, requireSameState, snapshotNode } from "../harness/node_state.ts";
+import { type Container, newContainer } from "../harness/container.ts";
+import type { Verb } from "../harness/invocation.ts";
+import { addNamespaces, clearNode } from "../harness/node.ts";
+import { median, percentile } from "../harness/statistics.ts";
 import { type CommandOutcome, runCommand } from "./run_command.ts";
-import {
-  addNamespaces,
-  countElements,
-  listBridges,
-  listPorts,
-  readReservations,
-  readRuleset,
-  removeAllState,
-  sharedRules,
-} from "./inspect.ts";
-import { type LockFigures, newLockTrace, upperMedian } from "./lock_trace.ts";
-import { execNetwork, runNetwork, type StressContainer, type StressNetwork, type StressVerb } from "./network.ts";
+import { countElements, listBridges, listPorts, readReservations, readRuleset, sharedRules } from "./inspect.ts";
+import { type LockFigures, newLockTrace } from "./lock_trace.ts";
+import { newNetworks, type StressNetwork } from "./network.ts";
 
-/** How it went in one way. */
+/** How the ADDs by one invocation ended. */
 export interface ColdStartReport {
   readonly invocation: string;
   readonly rounds: number;
@@ -31,12 +26,12 @@ export interface ColdStartOptions {
   readonly cni: string;
   readonly count: number;
   readonly rounds: number;
-  /** Only by this way. */
+  /** `run` or `exec`; both if undefined. */
   readonly invocation?: string | undefined;
   log(line: string): void;
 }
 
-/** Every so many-th program is watched. */
+/** One of so many commands is traced. */
 const TRACE_EVERY = 20;
 
 /** In these rounds all containers leave at once as well; after the others garbage collection removes them, which is faster. */
@@ -46,20 +41,19 @@ const DEL_EVERY = 10;
 export async function runColdStarts(
   { cni, count, rounds, invocation, log }: ColdStartOptions,
 ): Promise<readonly ColdStartReport[]> {
-  const containers = Array.from({ length: count }, (_, i) => ({ id: `c${i}`, name: `n${i}`, port: 10_000 + i }));
-  addNamespaces(containers.map(({ name }) => name));
+  const containers = Array.from({ length: count }, (_, i) => newContainer(`c${i}`, 10_000 + i));
+  addNamespaces(containers.map(({ id }) => id));
   const all: ColdStartReport[] = [];
-  const networks = [runNetwork(cni, 1, true), execNetwork(2, true)];
-  for (
-    const network of networks.filter((candidate) => invocation === undefined || candidate.invocation === invocation)
-  ) {
-    const trace = newLockTrace(`/run/locks-${network.invocation}`);
+  for (const network of newNetworks(cni, true)) {
+    const { name } = network.invocation;
+    if (invocation !== undefined && name !== invocation) continue;
+    const trace = newLockTrace(`/run/locks-${name}`);
     const ms: number[] = [];
     const problems: string[] = [];
     const expected = await measureSingleAdd(network, containers[0]!);
     for (let round = 1; round <= rounds; round++) {
-      removeAllState();
-      const runForAll = (verb: StressVerb, results: readonly CommandOutcome[] = []) =>
+      clearNode();
+      const runForAll = (verb: Verb, results: readonly CommandOutcome[] = []) =>
         Promise.all(containers.map((container, i) =>
           runCommand(network, verb, container, {
             result: results[i]?.result,
@@ -69,19 +63,19 @@ export async function runColdStarts(
       const startTime = performance.now();
       const added = await runForAll("add");
       const elapsedMs = performance.now() - startTime;
-      ms.push(...added.map((candidate) => candidate.ms));
+      ms.push(...added.map((outcome) => outcome.ms));
       const roundProblems = problemsOf(network, containers, added, expected);
       const isDel = round % DEL_EVERY === 1;
       const removed = isDel ? await runForAll("del", added) : [await runCommand(network, "gc", undefined)];
       roundProblems.push(...failuresOf(isDel ? "DEL" : "GC", removed), ...leftovers());
-      problems.push(...roundProblems.map((problem) => `${network.invocation}, round ${round}: ${problem}`));
+      problems.push(...roundProblems.map((problem) => `${name}, round ${round}: ${problem}`));
       log(
-        `${network.invocation}, round ${round}: ${count} ADDs in ${Math.round(elapsedMs)} ms, ${
-          roundProblems.length === 0 ? "all well" : roundProblems.slice(0, 3).join("; ")
+        `${name}, round ${round}: ${count} ADDs in ${Math.round(elapsedMs)} ms, ${
+          roundProblems.length === 0 ? "no problem" : roundProblems.slice(0, 3).join("; ")
         }`,
       );
     }
-    all.push({ invocation: network.invocation, rounds, adds: rounds * count, problems, ms, locks: trace.figures() });
+    all.push({ invocation: name, rounds, adds: rounds * count, problems, ms, locks: trace.figures() });
   }
   return all;
 }
@@ -93,29 +87,33 @@ interface ExpectedState {
   readonly bridge: string;
 }
 
-async function measureSingleAdd(network: StressNetwork, container: StressContainer): Promise<ExpectedState> {
-  removeAllState();
+async function measureSingleAdd(network: StressNetwork, container: Container): Promise<ExpectedState> {
+  clearNode();
   const added = await runCommand(network, "add", container);
   if (added.status !== "succeeded") throw new Error(`A single ADD failed: ${added.output}`);
   const ruleset = readRuleset();
   const [bridge, ...others] = listBridges();
   if (bridge === undefined || others.length > 0) throw new Error("A single ADD did not make one bridge");
   await runCommand(network, "del", container, { result: added.result });
-  return { base: sharedRules(ruleset), elements: countElements(ruleset, network.name).get(container.id) ?? 0, bridge };
+  return {
+    base: sharedRules(ruleset),
+    elements: countElements(ruleset, network.network.name).get(container.id) ?? 0,
+    bridge,
+  };
 }
 
 function problemsOf(
   network: StressNetwork,
-  containers: readonly StressContainer[],
+  containers: readonly Container[],
   added: readonly CommandOutcome[],
   expected: ExpectedState,
 ): string[] {
   const ruleset = readRuleset();
   const bridges = listBridges();
   const ports = listPorts(expected.bridge).length;
-  const elements = countElements(ruleset, network.name);
+  const elements = countElements(ruleset, network.network.name);
   const addresses = added.flatMap(({ result }) => result?.ips.map(({ address }) => address) ?? []);
-  const reserved = readReservations(network.name).size;
+  const reserved = readReservations(network.network.name).size;
   const count = containers.length;
   return [
     ...failuresOf("ADD", added),
@@ -144,11 +142,9 @@ function leftovers(): string[] {
   }
 }
 
-/** A line for each way. */
+/** A line for each invocation. */
 export function formatColdStart({ invocation, rounds, adds, problems, ms }: ColdStartReport): string {
-  const sorted = ms.toSorted((a, b) => a - b);
-  const p99 = sorted[Math.floor(sorted.length * 0.99)] ?? 0;
   return `${invocation}: ${adds} ADDs in ${rounds} rounds, ${problems.length} problems; an ADD ended after ${
-    Math.round(upperMedian(ms))
-  } ms (median), ${Math.round(p99)} ms (p99), ${Math.round(sorted.at(-1) ?? 0)} ms (last)`;
+    Math.round(median(ms))
+  } ms (median), ${Math.round(percentile(ms, 0.99))} ms (p99), ${Math.round(Math.max(...ms))} ms (last)`;
 }

@@ -1,12 +1,12 @@
-/** What is on the node and none of the program's business. @module */
+/** Rules, links and files on the node that are not the program's own. @module */
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
-import { runProgram, runShell } from "../harness/node.ts";
+import { runShell, runSuccessfully } from "../harness/process.ts";
 import { foreignTables, readRuleset } from "./inspect.ts";
 
 const ELEMENT_COUNT = 500;
 const FOREIGN_RESERVATION = "/var/lib/cni/networks/foreign/10.200.0.2";
 
-/** Rules, links and files of others, some of which look like the program's own; and a firewall that lets nobody through. */
+/** Adds them, some of which look like the program's own, and a firewall that drops what is forwarded. */
 export function addForeignState(networks: readonly string[]): void {
   const lookalikes = networks.map((name, i) => `10.201.0.${i + 1} comment "${name} ${name}-0 eth0"`);
   const elements = [...Array.from({ length: ELEMENT_COUNT }, (_, i) => `10.200.${i >> 8}.${i & 255}`), ...lookalikes];
@@ -23,8 +23,7 @@ export function addForeignState(networks: readonly string[]): void {
   table inet busy {
     set s { type ipv4_addr; }
   }`;
-  const { exitCode, stderr } = runProgram(["nft", "-f", "-"], { stdin: ruleset });
-  if (exitCode !== 0) throw new Error(`Cannot load the foreign rules: ${stderr}`);
+  runSuccessfully({ argv: ["nft", "-f", "-"], stdin: ruleset });
   runShell(
     [
       "iptables -P FORWARD DROP; iptables -A FORWARD -s 10.200.0.0/16 -j ACCEPT; iptables -A INPUT -p tcp --dport 10000 -j ACCEPT",
@@ -36,9 +35,9 @@ export function addForeignState(networks: readonly string[]): void {
   writeFileSync(FOREIGN_RESERVATION, "foreign\r\neth0");
 }
 
-/** All of that as text that must stay the same, given the ruleset. */
+/** All of them as text that must stay the same, given the ruleset. */
 export function snapshotForeign(ruleset = readRuleset()): string {
-  // What lets containers through stands among the rules of others.
+  // The accept rules for containers stand among the rules of others.
   const rules = foreignTables(ruleset).replaceAll(/\n\tchain CNI-FORWARD \{[^]*?\n\t\}/g, "").replaceAll(
     /\n.*CNI-FORWARD.*/g,
     "",
@@ -65,7 +64,7 @@ export function findForeignChange(before: string, ruleset: string): string | und
 /** Its links, which stay where they are. */
 export const FOREIGN_LINKS = ["lo", "foreign0", "foreign1", "brforeign"];
 
-/** Commits to the ruleset again and again until it is told to end. */
+/** Commits to the ruleset again and again until it is disposed. */
 export function commitContinuously(): AsyncDisposable {
   const script =
     "while :; do nft add element inet busy s { 10.0.0.1 }; nft delete element inet busy s { 10.0.0.1 }; sleep 0.1; done";

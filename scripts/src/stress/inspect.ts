@@ -1,6 +1,6 @@
-/** What is on a node, as far as it can be told from outside. @module */
+/** Reads the state of a node by other programs than our own. @module */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
-import { runShell } from "../harness/node.ts";
+import { runShell } from "../harness/process.ts";
 
 /** Everything that the program shares between containers, as text. */
 export function sharedRules(ruleset: string): string {
@@ -40,7 +40,7 @@ export function countElements(ruleset: string, network: string): Map<string, num
   return counts;
 }
 
-/** Who has which address of a network, by the address: the id of the container. */
+/** The ids of containers by the addresses of a network that are reserved for them. */
 export function readReservations(network: string): Map<string, string> {
   const directory = `/var/lib/cni/networks/${network}`;
   const found = new Map<string, string>();
@@ -49,36 +49,19 @@ export function readReservations(network: string): Map<string, string> {
     try {
       found.set(name, readFileSync(`${directory}/${name}`, "utf8").split("\r\n")[0]!);
     } catch {
-      // It was given back meanwhile.
+      // It was released meanwhile.
     }
   }
   return found;
 }
 
 /** Names of the bridges. */
-export function listBridges(): readonly string[] {
-  const links: readonly { readonly ifname?: string }[] = JSON.parse(runShell("ip -j link show type bridge"));
-  return links.flatMap(({ ifname }) => ifname ?? []);
-}
+export const listBridges = (): readonly string[] => linkNames("type bridge");
 
 /** Names of the ports of a bridge. */
-export function listPorts(bridge: string): readonly string[] {
-  const links: readonly { readonly ifname?: string }[] = JSON.parse(runShell(`ip -j link show master ${bridge}`));
+export const listPorts = (bridge: string): readonly string[] => linkNames(`master ${bridge}`);
+
+function linkNames(filter: string): readonly string[] {
+  const links: readonly { readonly ifname?: string }[] = JSON.parse(runShell(`ip -j link show ${filter}`));
   return links.flatMap(({ ifname }) => ifname ?? []);
-}
-
-/** Makes empty namespaces. */
-export function addNamespaces(names: readonly string[]): void {
-  runShell(names.map((name) => `ip netns add ${name}`).join("\n"));
-}
-
-/** A node on which nothing was ever attached. */
-export function removeAllState(): void {
-  runShell(
-    [
-      "for l in $(ip -o link | sed -n 's/^[0-9]*: \\([^:@]*\\).*/\\1/p'); do [ $l = lo ] || ip link del $l 2>/dev/null || :; done",
-      "nft flush ruleset",
-      "rm -rf /var/lib/cni/* /var/lib/cni/.[!.]* /run/cni",
-    ].join("\n"),
-  );
 }

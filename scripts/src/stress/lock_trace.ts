@@ -1,16 +1,19 @@
-/** How long locks are waited for and held, seen by strace(1). @module */
+/** How long programs wait for locks and hold them, traced by strace(1). @module */
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import type { StressCommand } from "./network.ts";
+import type { ProcessCommand } from "../harness/process.ts";
+import { median } from "../harness/statistics.ts";
+import { formatTable } from "../harness/table.ts";
+import { parseStartedCalls } from "../harness/trace.ts";
 
-/** Has some programs watched. */
+/** Traces some programs. */
 export interface LockTrace {
-  wrap(command: StressCommand): StressCommand;
-  /** By kind of lock, what was seen. */
+  wrap(command: ProcessCommand): ProcessCommand;
+  /** By kind of lock, all that were traced. */
   figures(): readonly LockFigures[];
 }
 
-/** Milliseconds of all that were seen. */
+/** Milliseconds of all that were traced. */
 export interface LockFigures {
   /** `addresses of a network`, `garbage collection (shared)`, … */
   readonly lock: string;
@@ -18,7 +21,7 @@ export interface LockFigures {
   readonly waited: readonly number[];
 }
 
-/** Who traces looks only where the calls are: the kernel's filter keeps it away from all others. */
+/** The kernel's filter stops the program at the traced calls only. */
 const LOCK_STRACE = ["strace", "-f", "--seccomp-bpf", "-ttt", "-T", "-y", "-q", "-e", "signal=none"];
 
 /** Keeps traces in a directory, which is made anew. */
@@ -45,31 +48,25 @@ interface HeldLock {
   readonly waited: number;
 }
 
-/** What a trace says. */
+/** The locks of a trace. */
 export function parseLockTrace(trace: string): readonly HeldLock[] {
   const found: HeldLock[] = [];
   const open = new Map<string, { readonly lock: string; readonly since: number; readonly waited: number }>();
-  const release = (fd: string, at: number) => {
-    const heldLock = open.get(fd);
+  const release = (fd: string, time: number) => {
+    const held = open.get(fd);
     open.delete(fd);
-    if (heldLock) {
-      found.push({ lock: heldLock.lock, held: 1000 * (at - heldLock.since), waited: 1000 * heldLock.waited });
-    }
+    if (held) found.push({ lock: held.lock, held: 1000 * (time - held.since), waited: 1000 * held.waited });
   };
-  // Of a lock that was asked for in vain at first.
+  // Of a lock that could not be had without waiting.
   let firstAttempt = 0;
-  for (const line of trace.split("\n")) {
-    const [, pid, time, call = "", args = "", value, took = "0"] =
-      /^(\d+) +([\d.]+) (\w+)\((.*)\) += (-?\d+|\?)[^<]*(?:<([\d.]+)>)?$/.exec(line) ?? [];
-    if (pid === undefined) continue;
-    const [began, ended] = [Number(time), Number(time) + Number(took)];
-    const [, fd = "", path = "", operation = ""] = /^(\d+)<(.*)>(?:, (\S+))?$/.exec(args) ?? [];
-    if (call === "exit_group") { for (const openFd of [...open.keys()]) release(openFd, began); }
-    else if (call === "close" || operation === "LOCK_UN") release(fd, began);
-    else if (call === "flock" && value !== "0") firstAttempt ||= began;
-    else if (call === "flock") {
-      const waited = firstAttempt ? ended - firstAttempt : 0;
-      open.set(fd, { lock: lockKind(path, operation), since: ended, waited });
+  for (const { name, args: [file = "", operation = ""], startTime, duration, result } of parseStartedCalls(trace)) {
+    const [, fd = "", path = ""] = /^(\d+)<(.*)>$/.exec(file) ?? [];
+    if (name === "exit_group") { for (const openFd of [...open.keys()]) release(openFd, startTime); }
+    else if (name === "close" || operation === "LOCK_UN") release(fd, startTime);
+    else if (name === "flock" && result !== 0) firstAttempt ||= startTime;
+    else if (name === "flock") {
+      const since = startTime + duration;
+      open.set(fd, { lock: lockKind(path, operation), since, waited: firstAttempt ? since - firstAttempt : 0 });
       firstAttempt = 0;
     }
   }
@@ -86,28 +83,18 @@ function lockKind(path: string, operation: string): string {
 }
 
 function groupByLock(all: readonly HeldLock[]): LockFigures[] {
-  return [...Map.groupBy(all, ({ lock }) => lock)].map(([lock, each]) => ({
+  return [...Map.groupBy(all, ({ lock }) => lock)].map(([lock, group]) => ({
     lock,
-    held: each.map(({ held }) => held),
-    waited: each.map(({ waited }) => waited),
+    held: group.map(({ held }) => held),
+    waited: group.map(({ waited }) => waited),
   }));
 }
 
 /** A table with a row for each kind. */
 export function formatLockFigures(all: readonly LockFigures[]): string {
   const rows = all.map(({ lock, held, waited }) => [
-    lock,
-    `${held.length}`,
-    ...[upperMedian(held), Math.max(...held), upperMedian(waited), Math.max(...waited)].map((ms) => ms.toFixed(2)),
-  ]).sort();
-  const table = [["lock", "seen", "held: median", "most, ms", "waited for: median", "most, ms"], ...rows];
-  const widths = table[0]!.map((_, column) => Math.max(...table.map((row) => row[column]!.length)));
-  return table.map((row) =>
-    row.map((cell, column) => column === 0 ? cell.padEnd(widths[column]!) : cell.padStart(widths[column]!)).join("  ")
-  ).join("\n");
-}
-
-/** The middle one; of an even number, the larger of the two. */
-export function upperMedian(values: readonly number[]): number {
-  return values.toSorted((a, b) => a - b)[values.length >> 1] ?? 0;
+    ...[lock, `${held.length}`],
+    ...[median(held), Math.max(...held), median(waited), Math.max(...waited)].map((ms) => ms.toFixed(2)),
+  ]);
+  return formatTable([["lock", "seen", "held: median", "most, ms", "waited for: median", "most, ms"], ...rows.sort()]);
 }

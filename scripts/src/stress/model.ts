@@ -1,53 +1,50 @@
-/** What is known of every container while many come and go, and what must never be. @module */
+/** What the state of every container must be while many come and go. @module */
 import type { AddResult } from "./run_command.ts";
-import type { StressContainer, StressNetwork, StressVerb } from "./network.ts";
+import { type Container, newContainer } from "../harness/container.ts";
+import type { Verb } from "../harness/invocation.ts";
+import type { StressNetwork } from "./network.ts";
 
-/** A container, and how far it is. */
-export interface TrackedContainer extends StressContainer {
+/** A container, and its state. */
+export interface TrackedContainer extends Container {
   readonly network: StressNetwork;
   /**
-   * `attached` from the moment in which ADD told of success until DEL begins; `detached` once DEL did, or GC where nothing else was going
-   * on; `unknown` in between, and after a program was killed.
+   * `attached` from the success of ADD until DEL begins; `detached` after the success of DEL, or of GC while nothing else ran; `unknown`
+   * in between, and after a program was killed.
    */
   state: "detached" | "attached" | "unknown";
-  /** What is just being done to it. */
-  runningVerb: StressVerb | undefined;
-  /** Counts what was begun. */
+  /** The command that is running for it. */
+  runningVerb: Verb | undefined;
+  /** Counts its commands. */
   generation: number;
   /** What ADD answered, also of one whose DEL was killed. */
   result: AddResult | undefined;
 }
 
-/** All containers, and what was wrong. */
+/** All containers, and what was found wrong. */
 export interface Model {
   readonly containers: readonly TrackedContainer[];
   readonly violations: string[];
   /** Which addresses live containers have. */
   readonly addressOwners: Map<string, TrackedContainer>;
-  /** How often something was looked at that must never be otherwise. */
+  /** How many checks were made. */
   checks: number;
 }
 
 export function newModel(networks: readonly StressNetwork[], workers: number): Model {
   const containers = networks.flatMap((network, n) =>
     Array.from({ length: workers }, (_, i): TrackedContainer => ({
-      ...{
-        id: `${network.invocation}-${i}`,
-        name: `${network.invocation}${i}`,
-        port: 10_000 + n * 10_000 + i,
-        network,
-      },
-      ...{ state: "detached", runningVerb: undefined, generation: 0, result: undefined },
+      ...newContainer(`${network.invocation.name}-${i}`, 10_000 + n * 10_000 + i),
+      ...{ network, state: "detached", runningVerb: undefined, generation: 0, result: undefined },
     }))
   );
   return { containers, violations: [], addressOwners: new Map(), checks: 0 };
 }
 
-/** Whether somebody who collects garbage has to let it live. */
+/** Whether a GC must keep it. */
 export const mustSurviveGc = ({ state, runningVerb }: TrackedContainer): boolean =>
   state === "attached" || runningVerb === "add";
 
-/** An ADD has told of success. */
+/** An ADD has succeeded. */
 export function recordAdd(model: Model, container: TrackedContainer, result: AddResult): void {
   container.state = "attached";
   container.result = result;

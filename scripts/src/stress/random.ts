@@ -1,6 +1,8 @@
-/** Many workers that have containers come and go at random, while programs are killed and stopped, beside rules of others. @module */
-import { runShell } from "../harness/node.ts";
+/** Many workers that attach and detach containers at random, while programs are killed and stopped, beside rules of others. @module */
+import { addNamespaces, clearNode } from "../harness/node.ts";
 import { containerState, snapshotNode } from "../harness/node_state.ts";
+import { runShell } from "../harness/process.ts";
+import { newRandomSource, type RandomSource } from "../harness/random.ts";
 import { runCommand } from "./run_command.ts";
 import {
   addForeignState,
@@ -9,11 +11,10 @@ import {
   FOREIGN_LINKS,
   snapshotForeign,
 } from "./foreign_state.ts";
-import { addNamespaces, cniTables, countElements, readReservations, readRuleset, removeAllState } from "./inspect.ts";
+import { cniTables, countElements, readReservations, readRuleset } from "./inspect.ts";
 import { newLockTrace } from "./lock_trace.ts";
 import { type Model, newModel, resultAddresses, type TrackedContainer } from "./model.ts";
-import { execNetwork, runNetwork, type StressNetwork } from "./network.ts";
-import { newPrng, type Prng } from "../harness/prng.ts";
+import { newNetworks, type StressNetwork } from "./network.ts";
 import { newGcGate, openGate, runOnContainer, runWorker, type SharedState } from "./worker.ts";
 
 /** How much. */
@@ -26,39 +27,44 @@ export interface RandomOptions {
   log(line: string): void;
 }
 
-/** What came of it. */
+/** What was done, and what was found wrong. */
 export interface RandomReport extends Pick<SharedState, "tally" | "trace"> {
   readonly seconds: number;
-  /** How often something was looked at that must never be otherwise. */
+  /** How many checks were made. */
   readonly checks: number;
   /** What was wrong; empty if all is well. */
   readonly problems: readonly string[];
 }
 
 const CHECK_INTERVAL_MS = 2000;
-/** Namespaces that are looked into each time. */
+/** Namespaces that are checked each time. */
 const SAMPLE_SIZE = 6;
 
-/** Does everything, once. */
+/** Runs all workers to their end. */
 export async function runRandom({ cni, workers, operations, seed, log }: RandomOptions): Promise<RandomReport> {
-  removeAllState();
-  const networks = [runNetwork(cni, 1), execNetwork(2)];
+  clearNode();
+  const networks = newNetworks(cni);
   const model = newModel(networks, workers);
-  addNamespaces(model.containers.map(({ name }) => name));
-  addForeignState(networks.map(({ name }) => name));
+  addNamespaces(model.containers.map(({ id }) => id));
+  addForeignState(networks.map(({ network }) => network.name));
   const foreign = snapshotForeign();
   const elements = new Map<StressNetwork, number>();
   for (const network of networks) elements.set(network, await elementsPerContainer(model, network));
-  const gates = new Map(networks.map((network) => [network, network.invocation === "run" ? openGate : newGcGate()]));
+  const gates = new Map(
+    networks.map((network) => [network, network.invocation.name === "run" ? openGate : newGcGate()]),
+  );
   const tally = { counts: new Map<string, number>(), stops: 0, longestMs: 0 };
   const shared = { model, tally, trace: newLockTrace("/run/locks"), typicalMs: new Map(), gates, log };
   const startTime = performance.now();
   {
     await using _busy = commitContinuously();
-    using _looking = checkPeriodically(model, elements, foreign, newPrng(seed), log);
+    using _checks = checkPeriodically(model, elements, foreign, newRandomSource(seed), log);
     const containersOf = (worker: number) => model.containers.filter((_, i) => i % workers === worker);
     await Promise.all(
-      Array.from({ length: workers }, (_, i) => runWorker(shared, containersOf(i), newPrng(seed + 1 + i), operations)),
+      Array.from(
+        { length: workers },
+        (_, i) => runWorker(shared, containersOf(i), newRandomSource(seed + 1 + i), operations),
+      ),
     );
   }
   const seconds = (performance.now() - startTime) / 1000;
@@ -72,9 +78,9 @@ export async function runRandom({ cni, workers, operations, seed, log }: RandomO
 async function elementsPerContainer(model: Model, network: StressNetwork): Promise<number> {
   const container = model.containers.find((candidate) => candidate.network === network)!;
   await runOnContainer(model, container, "add", {});
-  const count = countElements(readRuleset(), network.name).get(container.id) ?? 0;
+  const count = countElements(readRuleset(), network.network.name).get(container.id) ?? 0;
   await runOnContainer(model, container, "del", {});
-  if (count === 0) throw new Error(`A single container of ${network.name} has no elements`);
+  if (count === 0) throw new Error(`A single container of ${network.network.name} has no elements`);
   return count;
 }
 
@@ -82,14 +88,11 @@ function checkPeriodically(
   model: Model,
   elements: ReadonlyMap<StressNetwork, number>,
   foreign: string,
-  prng: Prng,
+  random: RandomSource,
   log: (line: string) => void,
 ): Disposable {
   const timer = setInterval(() => {
-    const sample = Array.from(
-      { length: SAMPLE_SIZE },
-      () => prng.pick(model.containers.map((container) => [1, container] as const)),
-    );
+    const sample = Array.from({ length: SAMPLE_SIZE }, () => random.pick(model.containers));
     const before = model.violations.length;
     checkInvariants(model, elements, foreign, sample);
     for (const violation of model.violations.slice(before)) log(violation);
@@ -97,26 +100,26 @@ function checkPeriodically(
   return { [Symbol.dispose]: () => clearInterval(timer) };
 }
 
-/** Looks whether everybody who lives has what is its own, some of them in their namespaces, and whether nobody touched what is others'. */
+/** Checks that attached containers have what is theirs, some of them in their namespaces, and that the state of others is as it was. */
 function checkInvariants(
   model: Model,
   elements: ReadonlyMap<StressNetwork, number>,
   foreign: string,
   sample: readonly TrackedContainer[],
 ): void {
-  // Nothing is begun and no end is noticed meanwhile; but who is just leaving has no claim.
+  // No command begins or ends meanwhile; a container whose DEL is running has no claim.
   const attached = model.containers.filter(({ state, runningVerb }) => state === "attached" && runningVerb !== "del");
   const ruleset = readRuleset();
   const addViolation = (violation: string) => void model.violations.push(violation);
   for (const [network, count] of elements) {
-    const reserved = readReservations(network.name);
-    const counts = countElements(ruleset, network.name);
+    const reserved = readReservations(network.network.name);
+    const counts = countElements(ruleset, network.network.name);
     for (const container of attached.filter((candidate) => candidate.network === network)) {
       model.checks += 2;
       for (const address of resultAddresses(container)) {
         const owner = reserved.get(address);
         if (owner !== container.id) {
-          addViolation(`${address} of "${container.id}" is reserved for ${owner ?? "nobody"}`);
+          addViolation(`${address} of "${container.id}" is reserved for ${owner ?? "none"}`);
         }
       }
       const found = counts.get(container.id) ?? 0;
@@ -126,7 +129,7 @@ function checkInvariants(
   for (const container of new Set(sample)) {
     if (!attached.includes(container)) continue;
     model.checks++;
-    const shown = runShell(`ip -n ${container.name} -br addr show dev eth0 2>&1 || :`);
+    const shown = runShell(`ip -n ${container.id} -br addr show dev eth0 2>&1 || :`);
     for (const address of resultAddresses(container)) {
       if (!shown.includes(` ${address}/`)) addViolation(`"${container.id}" has not ${address}, but ${shown.trim()}`);
     }
@@ -136,16 +139,16 @@ function checkInvariants(
   if (foreignChange !== undefined) addViolation(foreignChange);
 }
 
-/** Half of those who live leave by DEL, all at once, and what was killed under an engine; all others are collected. */
+/** Half of the attached containers are removed by DEL at once, and those whose program was killed under an engine; GC removes the others. */
 async function removeAll(model: Model, networks: readonly StressNetwork[]): Promise<void> {
   const leaving = model.containers.filter(({ state, network }, i) =>
-    state !== "detached" && (i % 2 === 0 || (state === "unknown" && network.invocation === "exec"))
+    state !== "detached" && (i % 2 === 0 || (state === "unknown" && network.invocation.name === "exec"))
   );
   await Promise.all(leaving.map((container) => runOnContainer(model, container, "del", {})));
   for (const network of networks) {
     const outcome = await runCommand(network, "gc", undefined);
     if (outcome.status !== "succeeded") {
-      model.violations.push(`The last gc of ${network.name} ${outcome.status}: ${outcome.output}`);
+      model.violations.push(`The last gc of ${network.network.name} ${outcome.status}: ${outcome.output}`);
     }
   }
 }
@@ -166,9 +169,9 @@ function findLeftovers({ containers }: Model, foreign: string): string[] {
     line.startsWith("file ") && !line.includes("/foreign/")
   );
   if (files.length > 0) found.push(`Left are ${files.join(", ")}`);
-  for (const { name } of containers) {
-    const inside = runShell(`ip -n ${name} -br link`).trim().split("\n").map((line) => line.split(/[ @]/)[0]);
-    if (inside.join() !== "lo") found.push(`Left in namespace ${name} are ${inside.join(", ")}`);
+  for (const { id } of containers) {
+    const inside = runShell(`ip -n ${id} -br link`).trim().split("\n").map((line) => line.split(/[ @]/)[0]);
+    if (inside.join() !== "lo") found.push(`Left in namespace ${id} are ${inside.join(", ")}`);
   }
   return found;
 }
@@ -181,8 +184,7 @@ export function formatRandom({ tally, seconds, checks, problems }: RandomReport)
   return [
     ...counts.map(([key, count]) => `${key.padEnd(16)} ${String(count).padStart(7)}`),
     `longest operation ${Math.round(tally.longestMs)} ms; ${(sum(/./) / seconds).toFixed(0)} operations per second`,
-    `${sum(/./)} operations, ${sum(/killed/)} killed, ${
-      sum(/put off/)
-    } put off, ${tally.stops} stopped for a while, ${checks} times looked, ${problems.length} problems`,
+    `${sum(/./)} operations, ${sum(/killed/)} killed, ${sum(/try again/)} to try again, ` +
+    `${tally.stops} stopped for a while, ${checks} checks, ${problems.length} problems`,
   ].join("\n");
 }

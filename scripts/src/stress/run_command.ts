@@ -1,8 +1,11 @@
-/** Carries out commands of the specification beside others, and lets bad things happen to them. @module */
+/** Carries out commands of the specification while others run, and sends signals to their programs. @module */
+import type { Container } from "../harness/container.ts";
+import type { Verb } from "../harness/invocation.ts";
+import { type ProcessCommand, type ProcessResult, runInBackground } from "../harness/process.ts";
 import type { LockTrace } from "./lock_trace.ts";
-import type { StressCommand, StressContainer, StressNetwork, StressVerb } from "./network.ts";
+import type { StressNetwork } from "./network.ts";
 
-/** What is to be done to a command, and when. */
+/** A signal to a command, and when. */
 export interface SignalFault {
   readonly kind: "kill" | "stop";
   readonly afterMs: number;
@@ -10,10 +13,10 @@ export interface SignalFault {
 
 /** How a command ended. */
 export interface CommandOutcome {
-  /** `killed` by the fault; who was `put off` is to try again later, since others did not give up a lock in time; who failed said why. */
-  readonly status: "succeeded" | "failed" | "killed" | "put off";
+  /** `killed` by the fault; `try again` with the specification's code 11, since others did not release a lock in time. */
+  readonly status: "succeeded" | "failed" | "killed" | "try again";
   readonly ms: number;
-  /** What the last of its programs said. */
+  /** Of the last program that failed; empty if none did. */
   readonly output: string;
   /** Of ADD that succeeded. */
   readonly result?: AddResult;
@@ -26,79 +29,59 @@ export interface AddResult {
 
 /** What a command works with. */
 export interface CommandOptions {
-  /** Of GC: who stays. */
-  readonly valid?: readonly StressContainer[];
-  /** Of DEL and CHECK of an engine. */
+  /** Of GC: the ids of containers that stay. */
+  readonly valid?: readonly string[];
+  /** Of DEL and CHECK: what ADD answered. */
   readonly result?: AddResult | undefined;
   readonly fault?: SignalFault | undefined;
-  /** Has the locks of its programs watched. */
+  /** Traces the locks of its programs. */
   readonly trace?: LockTrace | undefined;
 }
 
-/** A program that hangs is a failure; no engine waits for longer. */
+/** A program that hangs is a failure. */
 const TIMEOUT_MS = 100_000;
 const STOP_DURATION_MS = 50;
 
 /** Carries out a command for a container, or GC for all. */
 export async function runCommand(
-  network: StressNetwork,
-  verb: StressVerb,
-  container: StressContainer | undefined,
+  { invocation, network }: StressNetwork,
+  verb: Verb,
+  container: Container | undefined,
   { valid = [], result, fault, trace }: CommandOptions = {},
 ): Promise<CommandOutcome> {
   const startTime = performance.now();
-  let last: ProgramResult = { exitCode: 0, signal: null, stdout: "", stderr: "" };
+  const programs = invocation.command(network, verb, { container, valid: container ? undefined : valid, result });
   let output = "";
-  let chainResult: unknown = verb === "add" ? undefined : result;
-  const timing = { fault: fault, began: startTime };
-  for (let index = 0; index < network.programCount; index++) {
-    const command = network.command(verb, index, container, { result: chainResult, valid });
-    last = await startProgram(trace ? trace.wrap(command) : command, timing);
-    if (last.exitCode !== 0) output = `${last.stdout}${last.stderr}`.trim() || `${last.exitCode ?? last.signal}`;
-    // Engines end at once when an ADD or a DEL fails, and go on with a GC.
-    if (last.exitCode !== 0 && (verb !== "gc" || last.signal === "SIGKILL")) break;
-    if (verb === "add") chainResult = JSON.parse(last.stdout);
+  let step = programs.next();
+  while (!step.done) {
+    const ended = await runProgram(trace ? trace.wrap(step.value) : step.value, startTime, fault);
+    if (ended.exitCode !== 0) output = `${ended.stdout}${ended.stderr}`.trim() || `${ended.exitCode ?? ended.signal}`;
+    step = ended.signal === "SIGKILL" ? programs.return(ended) : programs.next(ended);
   }
+  const { signal, stdout } = step.value;
   const ms = performance.now() - startTime;
-  const status = last.signal === "SIGKILL" && ms < TIMEOUT_MS
+  const status = signal === "SIGKILL" && ms < TIMEOUT_MS
     ? "killed"
     : output === ""
     ? "succeeded"
     : output.includes('"code": 11,')
-    ? "put off"
+    ? "try again"
     : "failed";
-  return { status, ms, output, ...(status === "succeeded" && verb === "add" && { result: chainResult as AddResult }) };
+  return { status, ms, output, ...(status === "succeeded" && verb === "add" && { result: JSON.parse(stdout) }) };
 }
 
-interface ProgramResult {
-  readonly exitCode: number | null;
-  readonly signal: string | number | null;
-  readonly stdout: string;
-  readonly stderr: string;
-}
-
-async function startProgram(
-  { argv, env, stdin }: StressCommand,
-  { fault: fault, began: startTime }: { readonly fault: SignalFault | undefined; readonly began: number },
-): Promise<ProgramResult> {
-  const child = Bun.spawn([...argv], {
-    cwd: "/",
-    env: { PATH: "/usr/sbin:/usr/bin:/sbin:/bin", ...env },
-    stdin: stdin === undefined ? "ignore" : Buffer.from(stdin),
-    stdout: "pipe",
-    stderr: "pipe",
-    timeout: TIMEOUT_MS,
-    killSignal: "SIGKILL",
-  });
-  const timers: Timer[] = [];
-  if (fault) {
-    const signalAfter = (ms: number, signal: NodeJS.Signals) => timers.push(setTimeout(() => child.kill(signal), ms));
+async function runProgram(command: ProcessCommand, startTime: number, fault?: SignalFault): Promise<ProcessResult> {
+  using signals = new DisposableStack();
+  return await runInBackground({ ...command, timeoutMs: TIMEOUT_MS }, (child) => {
+    if (!fault) return;
     const afterMs = Math.max(0, fault.afterMs - (performance.now() - startTime));
-    signalAfter(afterMs, fault.kind === "kill" ? "SIGKILL" : "SIGSTOP");
-    if (fault.kind === "stop") signalAfter(afterMs + STOP_DURATION_MS, "SIGCONT");
-  }
-  const [stdout, stderr] = await Promise.all([child.stdout.text(), child.stderr.text()]);
-  await child.exited;
-  for (const timer of timers) clearTimeout(timer);
-  return { exitCode: child.exitCode, signal: child.signalCode, stdout, stderr };
+    signals.use(scheduleSignals(child, { ...fault, afterMs }));
+  });
+}
+
+function scheduleSignals(child: Bun.Subprocess, { kind, afterMs }: SignalFault): Disposable {
+  const signalAfter = (ms: number, signal: NodeJS.Signals) => setTimeout(() => child.kill(signal), ms);
+  const timers = [signalAfter(afterMs, kind === "kill" ? "SIGKILL" : "SIGSTOP")];
+  if (kind === "stop") timers.push(signalAfter(afterMs + STOP_DURATION_MS, "SIGCONT"));
+  return { [Symbol.dispose]: () => timers.forEach((timer) => clearTimeout(timer)) };
 }

@@ -1,11 +1,12 @@
-/** Somebody who has containers come and go at random. @module */
+/** A worker, which attaches and detaches containers at random. @module */
 import { type CommandOptions, type CommandOutcome, runCommand, type SignalFault } from "./run_command.ts";
 import type { LockTrace } from "./lock_trace.ts";
 import { beginDel, type Model, mustSurviveGc, recordAdd, recordDel, type TrackedContainer } from "./model.ts";
-import type { StressNetwork, StressVerb } from "./network.ts";
-import type { Prng } from "../harness/prng.ts";
+import type { Verb } from "../harness/invocation.ts";
+import type { RandomSource } from "../harness/random.ts";
+import type { StressNetwork } from "./network.ts";
 
-/** What was done. */
+/** How many operations there were. */
 export interface OperationCounts {
   /** By `add succeeded`, `del killed`, … */
   readonly counts: Map<string, number>;
@@ -18,7 +19,7 @@ export interface SharedState {
   readonly model: Model;
   readonly tally: OperationCounts;
   readonly trace: LockTrace;
-  /** Usual milliseconds, by way and verb. */
+  /** Moving average of milliseconds, by invocation and verb. */
   readonly typicalMs: Map<string, number>;
   readonly gates: ReadonlyMap<StressNetwork, GcGate>;
   log(line: string): void;
@@ -32,16 +33,16 @@ const TRACE_PROBABILITY = 0.02;
 export async function runWorker(
   shared: SharedState,
   containers: readonly TrackedContainer[],
-  prng: Prng,
+  random: RandomSource,
   operations: number,
 ): Promise<void> {
   for (let i = 0; i < operations; i++) {
-    const container = prng.pick(containers.map((each) => [1, each] as const));
-    const verb = chooseVerb(container, prng);
-    const key = `${container.network.invocation} ${verb}`;
+    const container = random.pick(containers);
+    const verb = chooseVerb(container, random);
+    const key = `${container.network.invocation.name} ${verb}`;
     const typicalMs = shared.typicalMs.get(key) ?? 50;
-    const fault = chooseFault(prng, typicalMs);
-    const trace = !fault && prng.chance(TRACE_PROBABILITY) ? shared.trace : undefined;
+    const fault = chooseFault(random, typicalMs);
+    const trace = !fault && random.chance(TRACE_PROBABILITY) ? shared.trace : undefined;
     const outcome = await runOperation(shared, container, verb, { fault, trace });
     if (outcome.status === "succeeded" && !fault) shared.typicalMs.set(key, typicalMs * 0.9 + outcome.ms * 0.1);
     countOutcome(shared.tally, verb, outcome, fault);
@@ -49,20 +50,20 @@ export async function runWorker(
   }
 }
 
-function chooseVerb({ state, network }: TrackedContainer, prng: Prng): StressVerb {
-  // Who is attached must not be attached again: an engine never asks for that, and our own runtime refuses it.
-  const again = network.invocation === "run" ? 0.1 : 0;
+function chooseVerb({ state, network }: TrackedContainer, random: RandomSource): Verb {
+  // An engine never attaches twice, and our own runtime refuses it.
+  const again = network.invocation.name === "run" ? 0.1 : 0;
   const weights = {
     detached: { add: 0.9, del: 0.07, check: 0, gc: 0.03 },
     attached: { add: again, del: 0.5, check: 0.4, gc: 0.03 },
     unknown: { add: 0.2, del: 0.7, check: 0, gc: 0.1 },
   }[state];
-  return prng.pick(Object.entries(weights).map(([verb, weight]) => [weight, verb as StressVerb] as const));
+  return random.pickWeighted(Object.entries(weights).map(([verb, weight]) => [weight, verb as Verb] as const));
 }
 
-function chooseFault(prng: Prng, typicalMs: number): SignalFault | undefined {
-  const afterMs = prng.next() * 1.2 * typicalMs;
-  return prng.pick<SignalFault | undefined>([
+function chooseFault(random: RandomSource, typicalMs: number): SignalFault | undefined {
+  const afterMs = random.next() * 1.2 * typicalMs;
+  return random.pickWeighted<SignalFault | undefined>([
     [KILL_PROBABILITY, { kind: "kill", afterMs }],
     [STOP_PROBABILITY, { kind: "stop", afterMs }],
     [1 - KILL_PROBABILITY - STOP_PROBABILITY, undefined],
@@ -71,7 +72,7 @@ function chooseFault(prng: Prng, typicalMs: number): SignalFault | undefined {
 
 function countOutcome(
   tally: OperationCounts,
-  verb: StressVerb,
+  verb: Verb,
   { status, ms }: CommandOutcome,
   fault: SignalFault | undefined,
 ): void {
@@ -83,7 +84,7 @@ function countOutcome(
 function runOperation(
   shared: SharedState,
   container: TrackedContainer,
-  verb: StressVerb,
+  verb: Verb,
   options: CommandOptions,
 ): Promise<CommandOutcome> {
   const { model, gates } = shared;
@@ -92,11 +93,11 @@ function runOperation(
   return verb === "add" ? gates.get(container.network)!.shared(runOne) : runOne();
 }
 
-/** Does something to one container, and sees that it ends as it must. */
+/** Runs a command for one container, and checks how it ends. */
 export async function runOnContainer(
   model: Model,
   container: TrackedContainer,
-  verb: StressVerb,
+  verb: Verb,
   options: CommandOptions,
 ): Promise<CommandOutcome> {
   const before = container.state;
@@ -126,7 +127,7 @@ export async function runOnContainer(
   return outcome;
 }
 
-/** Has a network cleaned of whom nobody knows. */
+/** Runs a GC that keeps all containers that it must keep. */
 function runGc(
   { model, gates }: SharedState,
   network: StressNetwork,
@@ -135,18 +136,14 @@ function runGc(
   return gates.get(network)!.exclusive(async () => {
     const all = model.containers.filter((container) => container.network === network);
     const valid = all.filter(mustSurviveGc);
-    const garbage = all.filter((container) => !mustSurviveGc(container) && container.runningVerb === undefined).map((
-      container,
-    ) => ({
-      each: container,
-      generation: container.generation,
-    }));
-    const outcome = await runCommand(network, "gc", undefined, { ...options, valid });
+    const garbage = all.filter((container) => !mustSurviveGc(container) && container.runningVerb === undefined)
+      .map((container) => ({ container, generation: container.generation }));
+    const outcome = await runCommand(network, "gc", undefined, { ...options, valid: valid.map(({ id }) => id) });
     model.checks++;
-    if (outcome.status === "failed") model.violations.push(`gc of ${network.name} failed: ${outcome.output}`);
-    for (const { each: container, generation } of garbage) {
-      // What a plugin that was killed has made is nowhere written down, but where our own runtime called it.
-      if (outcome.status === "succeeded" && container.generation === generation && network.invocation === "run") {
+    if (outcome.status === "failed") model.violations.push(`gc of ${network.network.name} failed: ${outcome.output}`);
+    for (const { container, generation } of garbage) {
+      // Only our own runtime records what it calls, and so knows of plugins that were killed.
+      if (outcome.status === "succeeded" && container.generation === generation && network.invocation.name === "run") {
         recordDel(container);
       }
     }
@@ -154,16 +151,16 @@ function runGc(
   });
 }
 
-/** Who may work at a time. */
+/** Keeps ADDs and a GC apart. */
 export interface GcGate {
   shared<T>(work: () => Promise<T>): Promise<T>;
   exclusive<T>(work: () => Promise<T>): Promise<T>;
 }
 
-/** Our own runtime sees to it that nothing is attached while garbage is collected. */
+/** Does nothing: our own runtime keeps them apart itself. */
 export const openGate: GcGate = { shared: (work) => work(), exclusive: (work) => work() };
 
-/** An engine that calls plugins has to see to it itself, or its list of the living would be wrong by the time that it is read. */
+/** For an engine, whose list of valid attachments would be wrong otherwise by the time that it is read. */
 export function newGcGate(): GcGate {
   let last: Promise<unknown> | undefined;
   const running = new Set<Promise<unknown>>();

@@ -1,10 +1,16 @@
-/** Reads what strace(1) wrote about a program's requests, with the bytes that were sent and received. @module */
+/** Reads what strace(1) wrote: system calls, and the bytes that were sent and received by them. @module */
 
 /** One system call. */
 export interface TracedCall {
+  /** Of the process or thread, where strace follows several. */
+  readonly pid: string;
+  /** When it began, in seconds, and how long it took, where strace tells. */
+  readonly startTime: number;
+  readonly duration: number;
   readonly name: string;
   /** As strace prints them: `AT_FDCWD`, `"\x2f\x70"`, `O_RDONLY|O_CLOEXEC`. */
   readonly args: readonly string[];
+  /** NaN of a call that did not return. */
   readonly result: number;
   /** `ENOENT`; empty for a call that succeeded. */
   readonly error: string;
@@ -12,20 +18,36 @@ export interface TracedCall {
   readonly data: Uint8Array;
 }
 
-/** What strace must be called with, besides the file to write to, for {@linkcode parseTrace} to understand it. */
+/** What strace must be called with, besides the file to write to, for {@linkcode parseTrace} to find paths and bytes. */
 export const STRACE_COMMAND = ["strace", "-xx", "-s", "65536", "-X", "raw", "-e", "trace=%file,%desc,%network,setns"];
 export const STRACE_DATA_COMMAND = ["-e", "read=all", "-e", "write=all"];
 
-/** The calls of a trace, in order. */
+/** `7 100.004000 flock(4</var/lib/cni/lock>, LOCK_EX) = -1 EAGAIN (Resource temporarily unavailable) <0.000010>` */
+const CALL = /^(?:(\d+) +)?(?:([\d.]+) )?(\w+)\((.*)/;
+const RESULT = /\) += (?:(-?(?:0x)?[0-9a-f]+)|\?)(?:<[^>]*>)?(?: ([A-Z][A-Z0-9]+)\b)?(?: .*?)?(?: ?<([\d.]+)>)?$/;
+/** ` | 00010  00 00 00 00                                       ....             |` */
+const DUMP = /^ \| [0-9a-f]{5} {2}((?:[0-9a-f]{2} {1,2}){1,16})/;
+
+/** The calls of a trace that returned, in order. */
 export function parseTrace(text: string): readonly TracedCall[] {
+  return parseStartedCalls(text).filter(({ result }) => !Number.isNaN(result));
+}
+
+/** The calls of a trace in order, those included that a signal or the end of the process interrupted. */
+export function parseStartedCalls(text: string): readonly TracedCall[] {
   const calls: (Omit<TracedCall, "data"> & { bytes: number[] })[] = [];
   for (const line of text.split("\n")) {
-    const dump = /^ \| [0-9a-f]{5} {2}((?:[0-9a-f]{2} {1,2}){1,16})/.exec(line);
+    const dump = DUMP.exec(line);
     if (dump) calls.at(-1)?.bytes.push(...dump[1].trim().split(/ +/).map((byte) => parseInt(byte, 16)));
-    const call = /^(\w+)\((.*)\) += (-?(?:0x)?[0-9a-f]+)(?: ([A-Z][A-Z0-9]+) )?/.exec(line);
-    if (!call) continue;
-    const [, name, args, result, error = ""] = call;
-    calls.push({ name, args: splitArguments(args), result: Number(result), error, bytes: [] });
+    const [, pid = "", time, name, rest] = CALL.exec(line) ?? [];
+    if (name === undefined) continue;
+    const end = RESULT.exec(rest);
+    const [, result, error = "", duration] = end ?? [];
+    calls.push({
+      ...{ pid, startTime: Number(time), duration: Number(duration), name, error, bytes: [] },
+      args: splitArguments(end ? rest.slice(0, end.index) : rest),
+      result: Number(result ?? NaN),
+    });
   }
   return calls.map(({ bytes, ...call }) => ({ ...call, data: Uint8Array.from(bytes) }));
 }

@@ -1,0 +1,142 @@
+/** The two ways to call the plugins of a network: by our own runtime, and one by one, as container engines do. @module */
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { type Container, IFNAME } from "./container.ts";
+import type { Network, PluginConfig } from "./networks.ts";
+import { PLUGIN_DIRECTORY, WITHOUT_SYSTEM_BUS } from "./node.ts";
+import { type ProcessCommand, type ProcessResult, runLimited } from "./process.ts";
+
+/** A command of the specification. */
+export type Verb = "add" | "del" | "check" | "gc" | "status";
+
+/** What a command is for. */
+export interface CommandInput {
+  /** Of all but GC and STATUS. */
+  readonly container?: Container | undefined;
+  /** Of GC: the ids of the containers that stay. */
+  readonly valid?: readonly string[];
+  /** What the plugin before answered; of DEL and CHECK, what ADD answered. Our own runtime knows it by itself. */
+  readonly result?: unknown;
+}
+
+/** A program that carries out a command or a part of it. */
+export interface ProgramCommand extends ProcessCommand {
+  /** The plugin, or `cni`. */
+  readonly program: string;
+}
+
+/** The programs of a command, one after another. It is told how each ended, and gives how the whole did. */
+export type ProgramSequence = Generator<ProgramCommand, ProcessResult, ProcessResult>;
+
+/** A way to call the plugins of a network. */
+export interface Invocation {
+  readonly name: "run" | "exec";
+  /** The names of the programs of a command, in order. */
+  programs(network: Network, verb: Verb): readonly string[];
+  command(network: Network, verb: Verb, input: CommandInput): ProgramSequence;
+}
+
+/** `cni run`: one program for the whole chain. @param directory where the configuration is written @param options for `cni run` */
+export function runInvocation(cni: string, directory: string, options: readonly string[] = []): Invocation {
+  const written = new Map<string, string>();
+  const networkFile = (network: Network): string => {
+    const [file, text] = [join(directory, `${network.name}.conflist`), JSON.stringify(network)];
+    // Programs that run at the same time read it.
+    if (written.get(file) !== text) writeFileSync(file, text);
+    written.set(file, text);
+    return file;
+  };
+  return {
+    name: "run",
+    programs: () => ["cni"],
+    *command(network, verb, { container, valid = [] }) {
+      const words = container ? attachmentWords(container) : validWords(valid);
+      const argv = [cni, "run", verb, networkFile(network), ...words, ...options, "--json"];
+      return yield { program: "cni", argv, env: WITHOUT_SYSTEM_BUS };
+    },
+  };
+}
+
+function attachmentWords({ id, netns, portMappings }: Container): readonly string[] {
+  const capabilities = portMappings.length > 0 ? ["--cap-args", JSON.stringify({ portMappings })] : [];
+  return [...netns === "" ? [] : [netns], "--container-id", id, ...capabilities];
+}
+
+const validWords = (valid: readonly string[]): readonly string[] =>
+  valid.length > 0 ? valid.map((id) => `--valid=${id}/${IFNAME}`) : ["--all"];
+
+/** Plugin by plugin. @param directory where the plugins are */
+export function execInvocation(directory = PLUGIN_DIRECTORY): Invocation {
+  const inOrder = ({ plugins }: Network, verb: Verb) => verb === "del" ? plugins.toReversed() : plugins;
+  return {
+    name: "exec",
+    programs: (network, verb) => inOrder(network, verb).map(({ type }) => type),
+    *command(network, verb, input) {
+      let result = verb === "add" ? undefined : input.result;
+      let last: ProcessResult | undefined;
+      for (const plugin of inOrder(network, verb)) {
+        const ended = yield pluginCommand(network, plugin, verb, { ...input, result }, directory);
+        if (!last || last.exitCode === 0) last = { ...ended, stderr: (last?.stderr ?? "") + ended.stderr };
+        // Engines end at once when an ADD or a DEL fails, and go on with a GC.
+        if (ended.exitCode !== 0 && verb !== "gc") break;
+        if (verb === "add") result = JSON.parse(ended.stdout);
+      }
+      return last!;
+    },
+  };
+}
+
+/** The call of one plugin. */
+export function pluginCommand(
+  { cniVersion, name }: Network,
+  plugin: PluginConfig,
+  verb: Verb,
+  { container, valid, result }: CommandInput,
+  directory = PLUGIN_DIRECTORY,
+): ProgramCommand {
+  const request = {
+    ...{ ...plugin, cniVersion, name },
+    ...container && "capabilities" in plugin ? { runtimeConfig: { portMappings: container.portMappings } } : {},
+    ...valid ? { "cni.dev/valid-attachments": valid.map((containerID) => ({ containerID, ifname: IFNAME })) } : {},
+    ...result ? { prevResult: result } : {},
+  };
+  const attachment: Record<string, string> = container
+    ? { CNI_CONTAINERID: container.id, CNI_NETNS: container.netns, CNI_IFNAME: IFNAME }
+    : {};
+  const env = { ...WITHOUT_SYSTEM_BUS, CNI_COMMAND: verb.toUpperCase(), CNI_PATH: directory, ...attachment };
+  return { program: plugin.type, argv: [join(directory, plugin.type)], env, stdin: JSON.stringify(request) };
+}
+
+/** Calls networks in one way, and remembers what ADD answered, as engines do. */
+export class Caller {
+  readonly #results = new Map<string, unknown>();
+
+  constructor(readonly invocation: Invocation) {}
+
+  /** @param run is used for each program @returns how the last program ended, or the first that failed */
+  call(
+    network: Network,
+    verb: Verb,
+    input: CommandInput,
+    run: (command: ProgramCommand) => ProcessResult = runLimited,
+  ) {
+    const key = `${network.name} ${input.container?.id}`;
+    const sequence = this.invocation.command(network, verb, { result: this.#results.get(key), ...input });
+    const ended = runSequence(sequence, run);
+    if (ended.exitCode === 0 && verb === "add") this.#results.set(key, JSON.parse(ended.stdout));
+    if (ended.exitCode === 0 && verb === "del") this.#results.delete(key);
+    return ended;
+  }
+
+  /** Whether an ADD succeeded, and no DEL since. */
+  isAttached(network: Network, container: Container): boolean {
+    return this.#results.has(`${network.name} ${container.id}`);
+  }
+}
+
+/** Carries out a command. @param run is used for each of its programs */
+function runSequence(sequence: ProgramSequence, run: (command: ProgramCommand) => ProcessResult): ProcessResult {
+  let step = sequence.next();
+  while (!step.done) step = sequence.next(run(step.value));
+  return step.value;
+}

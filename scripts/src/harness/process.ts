@@ -1,0 +1,210 @@
+/**
+ * Runs programs. {@linkcode runProcess} starts and awaits them as a container engine written in C would, by `posix_spawn(3)` and
+ * `wait4(2)`, with standard input and output in memory and nothing polled: what `Bun.spawnSync` adds would make every ratio of the
+ * benchmark look smaller than it is, and it does not tell page faults. {@linkcode runInBackground} is for many at a time.
+ *
+ * @module
+ */
+import { dlopen, type Pointer, ptr, read } from "bun:ffi";
+import { closeSync, readFileSync, writeSync } from "node:fs";
+import { constants } from "node:os";
+
+/** What to start. */
+export interface ProcessCommand {
+  readonly argv: readonly string[];
+  /** Besides PATH. */
+  readonly env?: Readonly<Record<string, string>>;
+  readonly stdin?: string;
+  /** Where standard output goes instead of into memory. */
+  readonly stdoutPath?: string;
+  /** The program is killed when it takes longer. */
+  readonly timeoutMs?: number;
+}
+
+/** A program that has ended. */
+export interface ProcessResult {
+  readonly ms: number;
+  /** `null` if a signal ended it. */
+  readonly exitCode: number | null;
+  /** `SIGKILL`; `null` if it exited by itself. */
+  readonly signal: string | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** The same, with what getrusage(2) tells. */
+export interface MeasuredProcess extends ProcessResult {
+  readonly userMs: number;
+  readonly faults: number;
+}
+
+/** A program that runs. */
+export interface RunningProcess {
+  readonly pid: number;
+  readonly startTime: number;
+  readonly command: ProcessCommand;
+  /** Standard input, output and error, in memory. */
+  readonly files: readonly number[];
+}
+
+const PATH = "/usr/sbin:/usr/bin:/sbin:/bin";
+const SPAWN_SETSIGDEF = 4;
+const SPAWN_SETSIGMASK = 8;
+const MFD_CLOEXEC = 1;
+const O_WRONLY = 1;
+const POLLIN = 1;
+const SYS_PIDFD_OPEN = 434;
+
+let libcLibrary: ReturnType<typeof openLibc> | undefined;
+const libcFunctions = () => libcLibrary ??= openLibc();
+
+function openLibc() {
+  return dlopen("libc.so.6", {
+    posix_spawnp: { args: ["ptr", "cstring", "ptr", "ptr", "ptr", "ptr"], returns: "i32" },
+    posix_spawn_file_actions_init: { args: ["ptr"], returns: "i32" },
+    posix_spawn_file_actions_destroy: { args: ["ptr"], returns: "i32" },
+    posix_spawn_file_actions_adddup2: { args: ["ptr", "i32", "i32"], returns: "i32" },
+    posix_spawn_file_actions_addopen: { args: ["ptr", "i32", "cstring", "i32", "u32"], returns: "i32" },
+    posix_spawnattr_init: { args: ["ptr"], returns: "i32" },
+    posix_spawnattr_setflags: { args: ["ptr", "i16"], returns: "i32" },
+    posix_spawnattr_setsigdefault: { args: ["ptr", "ptr"], returns: "i32" },
+    posix_spawnattr_setsigmask: { args: ["ptr", "ptr"], returns: "i32" },
+    wait4: { args: ["i32", "ptr", "i32", "ptr"], returns: "i32" },
+    memfd_create: { args: ["cstring", "u32"], returns: "i32" },
+    syscall: { args: ["i64", "i32", "u32"], returns: "i64" },
+    poll: { args: ["ptr", "u64", "i32"], returns: "i32" },
+    __errno_location: { args: [], returns: "ptr" },
+  }).symbols;
+}
+
+const cString = (text: string): Uint8Array => new TextEncoder().encode(`${text}\0`);
+
+/** A NULL-terminated array of pointers to strings, and what must outlive it. */
+function cStringArray(values: readonly string[]) {
+  const buffers = values.map(cString);
+  return { kept: buffers, array: new BigUint64Array([...buffers.map((bytes) => BigInt(ptr(bytes))), 0n]) };
+}
+
+/** Starts a program in the network namespace that the thread is in. The clock runs from here. */
+export function startProcess(command: ProcessCommand): RunningProcess {
+  const libc = libcFunctions();
+  const files = [0, 1, 2].map(() => libc.memfd_create(cString("stdio"), MFD_CLOEXEC));
+  if (command.stdin) writeSync(files[0], command.stdin, 0);
+  const argv = cStringArray(command.argv);
+  const env = cStringArray(Object.entries({ PATH, ...command.env }).map(([name, value]) => `${name}=${value}`));
+  const actions = new Uint8Array(256);
+  const attributes = new Uint8Array(512);
+  libc.posix_spawn_file_actions_init(actions);
+  files.forEach((fd, target) => libc.posix_spawn_file_actions_adddup2(actions, fd, target));
+  if (command.stdoutPath) libc.posix_spawn_file_actions_addopen(actions, 1, cString(command.stdoutPath), O_WRONLY, 0);
+  // The runtime of this script ignores and blocks some signals; a program that an engine starts does not inherit that.
+  libc.posix_spawnattr_init(attributes);
+  libc.posix_spawnattr_setsigdefault(attributes, new Uint8Array(128).fill(255, 0, 8));
+  libc.posix_spawnattr_setsigmask(attributes, new Uint8Array(128));
+  libc.posix_spawnattr_setflags(attributes, SPAWN_SETSIGDEF | SPAWN_SETSIGMASK);
+  const pid = new Int32Array(1);
+  const program = cString(command.argv[0]);
+  const startTime = performance.now();
+  const error = libc.posix_spawnp(pid, program, actions, attributes, argv.array, env.array);
+  libc.posix_spawn_file_actions_destroy(actions);
+  if (error !== 0 || argv.kept.length + env.kept.length === 0) {
+    throw new Error(`Cannot start "${command.argv[0]}": error ${error}`);
+  }
+  return { pid: pid[0], startTime, command, files };
+}
+
+/** Waits for one of `running` and takes it out; the clock stops here. */
+export function waitForAny(
+  running: Map<number, RunningProcess>,
+): { readonly which: RunningProcess; readonly ended: MeasuredProcess } {
+  const status = new Int32Array(1);
+  const usage = new BigInt64Array(18);
+  // Of a single one by its pid: the runtime awaits its own children itself.
+  const [only, ...others] = running.keys();
+  for (;;) {
+    const pid = libcFunctions().wait4(others.length === 0 ? only : -1, status, 0, usage);
+    const endTime = performance.now();
+    const which = running.get(pid);
+    if (which) {
+      running.delete(pid);
+      return { which, ended: processResult(which, endTime, status[0], usage) };
+    }
+    if (pid < 0 && read.i32(libcFunctions().__errno_location() as Pointer, 0) !== constants.errno.EINTR) {
+      throw new Error("There is no child to wait for");
+    }
+  }
+}
+
+function processResult(
+  { files, startTime }: RunningProcess,
+  endTime: number,
+  status: number,
+  usage: BigInt64Array,
+): MeasuredProcess {
+  const signal = status & 0x7f;
+  const [stdout, stderr] = files.slice(1).map((fd) => readFileSync(`/proc/self/fd/${fd}`, "utf8"));
+  for (const fd of files) closeSync(fd);
+  return {
+    ms: endTime - startTime,
+    userMs: Number(usage[0]) * 1e3 + Number(usage[1]) / 1e3,
+    faults: Number(usage[8]),
+    exitCode: signal === 0 ? status >> 8 & 0xff : null,
+    signal: Object.entries(constants.signals).find(([, number]) => number === signal)?.[0] ?? null,
+    stdout,
+    stderr,
+  };
+}
+
+/** Runs a program to its end. */
+export function runProcess(command: ProcessCommand): MeasuredProcess {
+  const running = startProcess(command);
+  if (command.timeoutMs !== undefined) killWhenLate(running.pid, command.timeoutMs);
+  return waitForAny(new Map([[running.pid, running]])).ended;
+}
+
+function killWhenLate(pid: number, timeoutMs: number): void {
+  const { syscall, poll } = libcFunctions();
+  const pidfd = Number(syscall(SYS_PIDFD_OPEN, pid, 0));
+  if (poll(new Int32Array([pidfd, POLLIN]), 1, timeoutMs) === 0) process.kill(pid, "SIGKILL");
+  closeSync(pidfd);
+}
+
+/** Runs a program to its end, or kills it after half a minute. */
+export const runLimited = (command: ProcessCommand): MeasuredProcess => runProcess({ timeoutMs: 30_000, ...command });
+
+/** Runs a program to its end. @throws {Error} with its output, if it fails */
+export function runSuccessfully(command: ProcessCommand): MeasuredProcess {
+  return requireSuccess(command, runProcess(command));
+}
+
+/** A process that succeeded. @throws {Error} with its output otherwise */
+export function requireSuccess<T extends ProcessResult>({ argv }: ProcessCommand, ended: T): T {
+  if (ended.exitCode === 0) return ended;
+  throw new Error(`"${argv.join(" ")}" ended with ${ended.exitCode ?? ended.signal}: ${ended.stdout}${ended.stderr}`);
+}
+
+/** Runs a shell script up to the first command that fails, and gives its output. @throws {Error} with its output, if it fails */
+export function runShell(script: string): string {
+  return runSuccessfully({ argv: ["sh", "-ec", script], timeoutMs: 30_000 }).stdout;
+}
+
+/** Runs a program beside others. @param onStart is called with the process, to send it signals */
+export async function runInBackground(
+  { argv, env, stdin, timeoutMs }: ProcessCommand,
+  onStart?: (child: Bun.Subprocess) => void,
+): Promise<ProcessResult> {
+  const startTime = performance.now();
+  const child = Bun.spawn([...argv], {
+    env: { PATH, ...env },
+    stdin: stdin === undefined ? "ignore" : Buffer.from(stdin),
+    stdout: "pipe",
+    stderr: "pipe",
+    timeout: timeoutMs,
+    killSignal: "SIGKILL",
+  });
+  onStart?.(child);
+  const [stdout, stderr] = await Promise.all([child.stdout.text(), child.stderr.text()]);
+  await child.exited;
+  const ms = performance.now() - startTime;
+  return { ms, exitCode: child.exitCode, signal: child.signalCode as string | null, stdout, stderr };
+}
