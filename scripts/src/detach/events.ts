@@ -1,19 +1,23 @@
-/** What can happen on a node between two commands, or in the middle of one: what is done by people, engines and other programs. @module */
+/** What people, engines and other programs do on a node between two commands, or in the middle of one. @module */
 import { openSync } from "node:fs";
-import { runProgram } from "../harness/node.ts";
+import { listLinksCommand } from "../harness/node.ts";
+import { runLimited } from "../harness/process.ts";
 
 /** A namespace that does not search for duplicate addresses, which takes a second each time. */
 export const addNamespaceScript = (name: string): string =>
   `ip netns add ${name}; ip netns exec ${name} sh -c 'ip link set lo up; echo 0 >/proc/sys/net/ipv6/conf/default/dad_transmits'`;
 
-/** All of them; a script with `$c`, the container's name, and `$n`, a number at random. */
+/** Host ends of veth pairs, but for those that the node has from its start. */
+const HOST_VETHS = `$(printf '%s\\n' ${listLinksCommand("type veth")} | grep -v '^up\\|phys')`;
+
+/** All events; a script with `$c`, the container's name, and `$n`, a number at random. */
 const EVENT_SCRIPTS = {
   "the namespace goes": "ip netns del $c || :",
   "the namespace comes anew": `ip netns del $c || :; ${addNamespaceScript("$c")}`,
   "the mount of the namespace goes": "umount -l /run/netns/$c || :",
   "the machine is restarted": `
     for n in $(ip netns list | cut -d' ' -f1); do [ $n = pristine ] || ip netns del $n; done
-    for l in $(ip -o link | sed -n 's/^[0-9]*: \\([^:@]*\\).*/\\1/p'); do
+    for l in ${listLinksCommand("")}; do
       case $l in lo|up*|*phys*) ;; *) ip link del $l || : ;; esac; done
     nft flush ruleset; rm -rf /run/cni`,
   "the bridges are deleted": "for b in br0 br1; do ip link del $b || :; done",
@@ -28,8 +32,8 @@ const EVENT_SCRIPTS = {
     for f in ip ip6; do
       nft "table $f filter { chain FORWARD { type filter hook forward priority 0; policy drop; }; }"; done`,
   "the other firewall goes": "for f in ip ip6; do nft delete table $f filter || :; done",
-  "what is remembered of it is lost": "rm -f /var/lib/cni/results/*-$c-*",
-  "all that is remembered is lost": "rm -rf /var/lib/cni/results",
+  "its cache entry is lost": "rm -f /var/lib/cni/results/*-$c-*",
+  "the attachment cache is lost": "rm -rf /var/lib/cni/results",
   "all reservations are lost": "rm -rf /var/lib/cni/networks",
   "an index is lost": "rm -f /var/lib/cni/networks/.*.index",
   "backups are lost": "rm -rf /run/cni",
@@ -39,34 +43,31 @@ const EVENT_SCRIPTS = {
   "its addresses are flushed": "ip -n $c addr flush dev eth0",
   "its MAC address is changed": "ip -n $c link set eth0 address 02:00:00:00:00:07",
   "its interface is moved to the host": "ip -n $c link set eth0 name moved$n netns 1",
-  "the host's ends are deleted": "for l in $(VETHS); do ip link del $l || :; done",
+  "the host's ends are deleted": `for l in ${HOST_VETHS}; do ip link del $l || :; done`,
   "the host's ends are renamed":
-    "i=$n; for l in $(VETHS); do i=$((i + 1)); ip link set $l down; ip link set $l name other$i; done",
-  "the host's ends leave the bridge": "for l in $(VETHS); do ip link set $l nomaster; done",
-  "limits are removed": "for l in $(VETHS); do tc qdisc del dev $l root || :; tc qdisc del dev $l ingress || :; done",
-  "ifbs are deleted":
-    "for l in $(ip -o link show type ifb | sed 's/^[0-9]*: \\([^:@]*\\).*/\\1/'); do ip link del $l; done",
+    `i=$n; for l in ${HOST_VETHS}; do i=$((i + 1)); ip link set $l down; ip link set $l name other$i; done`,
+  "the host's ends leave the bridge": `for l in ${HOST_VETHS}; do ip link set $l nomaster; done`,
+  "limits are removed":
+    `for l in ${HOST_VETHS}; do tc qdisc del dev $l root || :; tc qdisc del dev $l ingress || :; done`,
+  "ifbs are deleted": `for l in ${listLinksCommand("type ifb")}; do ip link del $l; done`,
   "forwarding is switched off": "echo 0 >/proc/sys/net/ipv4/ip_forward",
 } as const;
 
 export type NodeEvent = keyof typeof EVENT_SCRIPTS;
 export const NODE_EVENTS = Object.keys(EVENT_SCRIPTS) as readonly NodeEvent[];
 
-/** Cables, but for those that the node has from its start. */
-const LIST_VETHS = "ip -o link show type veth | sed 's/^[0-9]*: \\([^:@]*\\).*/\\1/' | grep -v '^up\\|phys'";
-
 let hostNetnsPath: string | undefined;
 
-/** Has it happen on the host, wherever this thread is at the moment. What cannot happen, since there is nothing to do it to, does not. */
+/** Runs the script of an event on the host, whatever namespace this thread is in. Commands that find nothing to change fail silently. */
 export function triggerEvent(event: NodeEvent, container: string, number: number): void {
-  const script = `c=${container}; n=${number}; ${EVENT_SCRIPTS[event].replaceAll("VETHS", LIST_VETHS)}`;
+  const script = `c=${container}; n=${number}; ${EVENT_SCRIPTS[event]}`;
   runOnHost("sh", "-c", script);
 }
 
 /** Runs a program in the namespace that this process was started in. */
 export function runOnHost(...command: readonly string[]): { readonly stdout: string; readonly stderr: string } {
-  if (hostNetnsPath === undefined) throw new Error("Cannot run anything: takeHome() was not called");
-  return runProgram(["nsenter", `--net=${hostNetnsPath}`, ...command]);
+  if (hostNetnsPath === undefined) throw new Error("Cannot run anything: rememberHostNetns() was not called");
+  return runLimited({ argv: ["nsenter", `--net=${hostNetnsPath}`, ...command] });
 }
 
 /** Remembers the namespace of the host. */

@@ -1,4 +1,4 @@
-/** What containers have left on a node where none is attached any more. @module */
+/** What containers left on a node where none is attached any more. @module */
 import { existsSync, lstatSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { stateFiles } from "../harness/node_state.ts";
@@ -42,13 +42,13 @@ const linkNamesIn = (text: string): string[] => text.match(/(?<=^\d+: )[^:@]+/gm
 function ruleLeftovers(text: string): string[] {
   const tables = text.split(/^(?=table )/m).filter((table) => table !== "");
   return tables.flatMap((table) => {
-    const found = [...table.matchAll(/elements = \{[^}]*\}|chain [a-z6]+-\S+/g)].map(([each]) => `rule ${each}`);
+    const found = [...table.matchAll(/elements = \{[^}]*\}|chain [a-z6]+-\S+/g)].map(([match]) => `rule ${match}`);
     if (/^table (inet|bridge) cni /.test(table)) return found;
-    return [...found, ...[...table.matchAll(/^.*(comment|jump).*/gm)].map(([each]) => `foreign rule ${each.trim()}`)];
+    return [...found, ...[...table.matchAll(/^.*(comment|jump).*/gm)].map(([match]) => `foreign rule ${match.trim()}`)];
   });
 }
 
-/** What a container has that a namespace has not in which nothing ever was. */
+/** What a namespace has that one without any attachment has not. */
 function namespaceLeftovers(name: string, text: string, pristine: string): string[] {
   if (!name.startsWith("inside ")) return [];
   const pristineLines = new Set(pristine.split("\n"));

@@ -1,5 +1,14 @@
 /** The networks that containers are attached to, in several variants of their configuration. @module */
-import { BANDWIDTH, bridge, FIREWALL, hostLocal, type Network, type PluginConfig, PORTMAP, TUNING } from "../harness/networks.ts";
+import {
+  BANDWIDTH,
+  bridge,
+  FIREWALL,
+  hostLocal,
+  type Network,
+  type PluginConfig,
+  PORTMAP,
+  TUNING,
+} from "../harness/networks.ts";
 
 /** The plugin that connects the container. */
 export type NetworkKind = keyof typeof CHAINS;

@@ -1,41 +1,41 @@
-/** What is done one after the other, made up at random. @module */
+/** Random sequences of commands and events. @module */
 import fc from "fast-check";
 import { NODE_EVENTS, type NodeEvent } from "./events.ts";
 import { type NetworkKind, VARIANTS } from "./networks.ts";
 
-/** Something that happens in the middle of a command. */
+/** An event in the middle of a command. */
 export interface MidCommandEvent {
   /** Before which system call, or behind which plugin. */
   readonly at: number;
-  readonly what: NodeEvent;
+  readonly event: NodeEvent;
 }
 
-/** How the namespace is named to DEL: as it is, not at all, or by a path where nothing is, or where there is no namespace. */
-export type NetnsNaming = "path" | "empty" | "absent" | "file";
+/** The namespace that DEL is told: its path, none, or a path where nothing is, or where a plain file is. */
+export type NetnsKind = "path" | "empty" | "absent" | "file";
 
-/** One step; `who` is the number of a container. */
+/** One step; containers are numbers. */
 export type SequenceStep =
-  | { readonly do: "add"; readonly who: number; readonly meanwhile?: MidCommandEvent | undefined }
+  | { readonly do: "add"; readonly container: number; readonly meanwhile?: MidCommandEvent | undefined }
   | {
     readonly do: "del";
-    readonly who: number;
-    readonly naming: NetnsNaming;
+    readonly container: number;
+    readonly netns: NetnsKind;
     readonly withoutResult: boolean;
     readonly meanwhile?: MidCommandEvent | undefined;
   }
-  | { readonly do: "check"; readonly who: number }
-  /** Each number of `valid` is one that lives. */
+  | { readonly do: "check"; readonly container: number }
+  /** `valid` are the containers that stay. */
   | { readonly do: "gc"; readonly valid: readonly number[] }
-  | { readonly do: "happen"; readonly who: number; readonly what: NodeEvent; readonly number: number }
+  | { readonly do: "event"; readonly container: number; readonly event: NodeEvent; readonly number: number }
   | { readonly do: "change"; readonly variant: number }
   | { readonly do: "rename" };
 
-/** What is done on one node. */
+/** What happens on one node. */
 export interface Sequence {
   readonly kind: NetworkKind;
   readonly steps: readonly SequenceStep[];
-  /** How the DELs in the end name the namespace. */
-  readonly naming: NetnsNaming;
+  /** Of the DELs in the end. */
+  readonly netns: NetnsKind;
 }
 
 /** Containers on the node. */
@@ -43,29 +43,29 @@ export const CONTAINER_COUNT = 3;
 
 const containerNumber = fc.nat(CONTAINER_COUNT - 1);
 const nodeEvent = fc.constantFrom(...NODE_EVENTS);
-const naming = fc.constantFrom<NetnsNaming>("path", "path", "empty", "absent", "file");
-const meanwhile = fc.option(fc.record({ at: fc.nat(250), what: nodeEvent }), { nil: undefined, freq: 2 });
+const netns = fc.constantFrom<NetnsKind>("path", "path", "empty", "absent", "file");
+const meanwhile = fc.option(fc.record({ at: fc.nat(250), event: nodeEvent }), { nil: undefined, freq: 2 });
 
 const step: fc.Arbitrary<SequenceStep> = fc.oneof(
-  { weight: 8, arbitrary: fc.record({ do: fc.constant("add" as const), who: containerNumber, meanwhile }) },
+  { weight: 8, arbitrary: fc.record({ do: fc.constant("add" as const), container: containerNumber, meanwhile }) },
   {
     weight: 5,
     arbitrary: fc.record({
       do: fc.constant("del" as const),
-      who: containerNumber,
-      naming,
+      container: containerNumber,
+      netns,
       withoutResult: fc.boolean(),
       meanwhile,
     }),
   },
-  { weight: 1, arbitrary: fc.record({ do: fc.constant("check" as const), who: containerNumber }) },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant("check" as const), container: containerNumber }) },
   { weight: 1, arbitrary: fc.record({ do: fc.constant("gc" as const), valid: fc.uniqueArray(containerNumber) }) },
   {
     weight: 8,
     arbitrary: fc.record({
-      do: fc.constant("happen" as const),
-      who: containerNumber,
-      what: nodeEvent,
+      do: fc.constant("event" as const),
+      container: containerNumber,
+      event: nodeEvent,
       number: fc.nat(99),
     }),
   },
@@ -86,27 +86,29 @@ const kind = fc.oneof(
 export const sequence: fc.Arbitrary<Sequence> = fc.record({
   kind,
   steps: fc.tuple(
-    fc.record({ do: fc.constant("add" as const), who: containerNumber }),
+    fc.record({ do: fc.constant("add" as const), container: containerNumber }),
     fc.array(step, { minLength: 1, maxLength: 9 }),
   ).map(([first, rest]): readonly SequenceStep[] => [first, ...rest]),
-  naming,
+  netns,
 });
 
 const formatStep = (sequenceStep: SequenceStep): string => {
   const words: (string | number)[] = [sequenceStep.do];
-  if ("who" in sequenceStep) words.push(`c${sequenceStep.who}`);
-  if (sequenceStep.do === "del") words.push(sequenceStep.naming, ...(sequenceStep.withoutResult ? ["forgetful"] : []));
+  if ("container" in sequenceStep) words.push(`c${sequenceStep.container}`);
+  if (sequenceStep.do === "del") {
+    words.push(sequenceStep.netns, ...(sequenceStep.withoutResult ? ["without result"] : []));
+  }
   if (sequenceStep.do === "gc") {
     words.push(`valid ${sequenceStep.valid.map((number) => `c${number}`).join(" ") || "none"}`);
   }
-  if (sequenceStep.do === "happen") words.push(sequenceStep.what, sequenceStep.number);
+  if (sequenceStep.do === "event") words.push(sequenceStep.event, sequenceStep.number);
   if (sequenceStep.do === "change") words.push(sequenceStep.variant);
   if ("meanwhile" in sequenceStep && sequenceStep.meanwhile) {
-    words.push(`(at ${sequenceStep.meanwhile.at}: ${sequenceStep.meanwhile.what})`);
+    words.push(`(at ${sequenceStep.meanwhile.at}: ${sequenceStep.meanwhile.event})`);
   }
   return words.join(" ");
 };
 
 /** A sequence for people. */
-export const formatSequence = ({ kind, steps, naming }: Sequence): string =>
-  [`on ${kind}`, ...steps.map(formatStep), `in the end DEL with namespace: ${naming}`].join("\n    ");
+export const formatSequence = ({ kind, steps, netns }: Sequence): string =>
+  [`on ${kind}`, ...steps.map(formatStep), `in the end DEL with namespace: ${netns}`].join("\n    ");

@@ -27,7 +27,7 @@ export function hookSyscalls(): void {
   }
 }
 
-/** Has `happen` called before the `count`-th system call of `command`, if it makes so many; else behind it. */
+/** Calls `interrupt` before the `count`-th system call of `command`, or after the command if it makes fewer. */
 export function runWithInterruption<T>(count: number, interrupt: () => void, command: () => T): T {
   [remaining, action] = [count, interrupt];
   try {
