@@ -1,34 +1,29 @@
 /** A bridge with addresses and nothing else, by exec: what of it is the plugin's own, and the reference. @module */
-import { createNetns, type Netns } from "../../../ffi/netns.ts";
+import type { Netns } from "../../../ffi/netns.ts";
 import { createContainers, hostWithContainer } from "./chain.ts";
 import { compileNothing, recordedOrReason, recordFloor } from "./floor.ts";
-import { interleave, median, type Samples } from "./measure.ts";
-import {
-  addAndDel,
-  type BenchContainer,
-  type BenchNetwork,
-  type Contender,
-  execContender,
-  plainNetwork,
-  pluginCall,
-} from "./network.ts";
-import { type BenchWorkspace, REFERENCE_DIRECTORY } from "./workspace.ts";
-import { runProcess, runSuccessfully } from "./process.ts";
+import { interleave, type Samples } from "./measure.ts";
+import { type Invocation, pluginCommand, type Verb } from "../harness/invocation.ts";
+import type { Network } from "../harness/networks.ts";
+import { runProcess, runSuccessfully } from "../harness/process.ts";
+import { median } from "../harness/statistics.ts";
+import { addAndDel, type BenchContainer, newBenchContainer, plainNetwork } from "./network.ts";
+import type { BenchWorkspace } from "./workspace.ts";
 import { type BenchRow, missingRow, plainRow, speedupRow, summarize } from "./table.ts";
 
 export function bridgeRows(bench: BenchWorkspace): readonly BenchRow[] {
   using scope = new DisposableStack();
   const floor = recordedOrReason(() => recordBridge(scope, bench));
-  const make = createContainers(scope, "c");
-  const side = (directory: string, network: BenchNetwork): (round: number) => { add: number; del: number } => {
-    const { side } = hostWithContainer(scope, (host): Contender => execContender(host, directory, network));
-    return (round) => addAndDel(side, make(round + 1));
+  const newContainer = createContainers(scope, "c");
+  const side = (invocation: Invocation, network: Network): (round: number) => { add: number; del: number } => {
+    const { side } = hostWithContainer(scope, invocation, network);
+    return (round) => addAndDel(side, newContainer(round + 1));
   };
   const samples = interleave(bench.rounds, {
-    cni: side(bench.plugins, plainNetwork(bench, "plain0")),
-    reference: side(REFERENCE_DIRECTORY, plainNetwork(bench, "plain1")),
-    masqueraded: side(bench.plugins, plainNetwork(bench, "plain2", true)),
-    referenceMasqueraded: side(REFERENCE_DIRECTORY, plainNetwork(bench, "plain3", true)),
+    cni: side(bench.exec, plainNetwork(bench, "plain0")),
+    reference: side(bench.reference, plainNetwork(bench, "plain1")),
+    masqueraded: side(bench.exec, plainNetwork(bench, "plain2", true)),
+    referenceMasqueraded: side(bench.reference, plainNetwork(bench, "plain3", true)),
     empty: () => {
       const { ms, userMs } = runSuccessfully({ argv: [bench.empty] });
       return { ms, userMs };
@@ -76,29 +71,28 @@ function timeAboveFloor(samples: Samples, floor: unknown): BenchRow {
 }
 
 function recordBridge(scope: DisposableStack, bench: BenchWorkspace) {
-  const call = (network: BenchNetwork, command: string, container: BenchContainer) =>
-    pluginCall(bench.plugins, network, "bridge", command, container);
-  // The floor leaves what is beside the reservations as it was when it was recorded: our own call needs a place of its own.
+  const call = (network: Network, verb: Verb, container: BenchContainer) =>
+    pluginCommand(network, network.plugins[0], verb, { container }, bench.plugins);
+  // The floor replays a state of the reservations as it was recorded: our own call needs a network of its own.
   const [network, ownNetwork] = ["plain4", "plain5"].map((name) => plainNetwork(bench, name));
-  const [{ host }, nestedHost] = [network, ownNetwork].map((network) =>
-    hostWithContainer(scope, (host) => execContender(host, bench.plugins, network))
-  );
-  const sample: BenchContainer = { netns: scope.use(createNetns()), id: "sample", number: 1 };
-  const program = recordFloor(bench.state, "bridge", host, sample.netns, call(network, "ADD", sample));
+  const { host } = hostWithContainer(scope, bench.exec, network);
+  const own = hostWithContainer(scope, bench.exec, ownNetwork);
+  const sample = newBenchContainer(scope, "sample", 1);
+  const program = recordFloor(bench.state, "bridge", host, sample.namespace, call(network, "add", sample));
   const nothing = compileNothing(bench.state);
-  const undo = (netns: Netns) => host.run(() => runSuccessfully(call(network, "DEL", { ...sample, netns })));
-  undo(sample.netns);
+  const undo = ({ path }: Netns) => host.run(() => runSuccessfully(call(network, "del", { ...sample, netns: path })));
+  undo(sample.namespace);
   return {
     bridge: (round: number) => {
-      const container: BenchContainer = { netns: scope.use(createNetns()), id: `c${round}`, number: 0 };
-      const { ms, userMs } = nestedHost.host.run(() => runSuccessfully(call(ownNetwork, "ADD", container)));
-      nestedHost.side.del(container);
+      const container = newBenchContainer(scope, `c${round}`, 0);
+      const { ms, userMs } = own.host.run(() => runSuccessfully(call(ownNetwork, "add", container)));
+      own.side.del(container);
       return { ms, userMs };
     },
     floor: () => {
-      const netns = scope.use(createNetns());
-      const ms = program.run(host, netns);
-      undo(netns);
+      const { namespace } = newBenchContainer(scope, "floor", 1);
+      const ms = program.run(host, namespace);
+      undo(namespace);
       return ms;
     },
     nothing: () => runProcess(nothing).ms,

@@ -1,61 +1,61 @@
 /** The whole chain: by one process, plugin by plugin, by the reference, and the floor under it. @module */
-import { createNetns, type Netns } from "../../../ffi/netns.ts";
 import { type Floor, recordedOrReason, recordFloor } from "./floor.ts";
 import { interleave, type Samples } from "./measure.ts";
+import { createNetns, type Netns } from "../../../ffi/netns.ts";
+import { firstProgram, type Invocation } from "../harness/invocation.ts";
+import type { Network } from "../harness/networks.ts";
+import { runSuccessfully } from "../harness/process.ts";
 import {
   addAndDel,
   type BenchContainer,
-  type BenchNetwork,
   chainNetwork,
   type Contender,
-  execContender,
-  runCall,
-  runContender,
+  newBenchContainer,
+  newContender,
 } from "./network.ts";
-import { type BenchWorkspace, REFERENCE_DIRECTORY } from "./workspace.ts";
-import { runSuccessfully } from "./process.ts";
+import type { BenchWorkspace } from "./workspace.ts";
 import { type BenchRow, missingRow, ratioRow, speedupRow, summarize } from "./table.ts";
 
 /** Containers for one side, alive until the row is done: taking one down takes the kernel a while and would disturb what comes next. */
-export function createContainers(scope: DisposableStack, prefix: string): (number: number) => BenchContainer {
-  return (number) => ({ netns: scope.use(createNetns()), id: `${prefix}${number}`, number });
+export function createContainers(
+  scope: DisposableStack,
+  prefix: string,
+): (number: number, isUdp?: boolean) => BenchContainer {
+  return (number, isUdp) => newBenchContainer(scope, `${prefix}${number}`, number, isUdp);
 }
 
-/** A host with one container on it, so that the bridge and the rules that all containers share stand. */
+/** A host with one container on it, so that the bridge and the rules that all containers share exist. */
 export function hostWithContainer(
   scope: DisposableStack,
-  side: (host: Netns) => Contender,
+  invocation: Invocation,
+  network: Network,
 ): { host: Netns; side: Contender } {
   const host = scope.use(createNetns());
-  const contender = side(host);
-  contender.add({ netns: scope.use(createNetns()), id: "resident", number: 0 });
-  return { host, side: contender };
+  const side = newContender(host, invocation, network);
+  side.add(newBenchContainer(scope, "resident", 0));
+  return { host, side };
 }
 
 export function chainRows(bench: BenchWorkspace): readonly BenchRow[] {
   using scope = new DisposableStack();
-  const ours = chainNetwork(bench, "chain0");
-  const run = hostWithContainer(scope, (host) => runContender(host, bench, ours));
-  const exec = hostWithContainer(scope, (host) => execContender(host, bench.plugins, chainNetwork(bench, "chain1")));
-  const reference = hostWithContainer(
-    scope,
-    (host) => execContender(host, REFERENCE_DIRECTORY, chainNetwork(bench, "chain2")),
+  const [run, exec, reference] = [bench.run, bench.exec, bench.reference].map((invocation, number) =>
+    hostWithContainer(scope, invocation, chainNetwork(bench, `chain${number}`)).side
   );
   const floor = recordedOrReason(() => recordChain(scope, bench));
-  const make = createContainers(scope, "c");
+  const newContainer = createContainers(scope, "c");
   const samples = interleave(bench.rounds, {
-    run: (round) => addAndDel(run.side, make(round + 1)),
-    exec: (round) => addAndDel(exec.side, make(round + 1)),
-    reference: (round) => addAndDel(reference.side, make(round + 1)),
+    run: (round) => addAndDel(run, newContainer(round + 1)),
+    exec: (round) => addAndDel(exec, newContainer(round + 1)),
+    reference: (round) => addAndDel(reference, newContainer(round + 1)),
     ...typeof floor === "string" ? {} : { floor: floor.measure },
     empty: () => runSuccessfully({ argv: [bench.empty] }).ms,
-    runUdp: (round) => addAndDel(run.side, { ...make(round + 1), udp: true }),
-    referenceUdp: (round) => addAndDel(reference.side, { ...make(round + 1), udp: true }),
+    runUdp: (round) => addAndDel(run, newContainer(round + 1, true)),
+    referenceUdp: (round) => addAndDel(reference, newContainer(round + 1, true)),
   });
-  const against = (way: string, who: string, verb: string, atLeast: number) =>
+  const against = (side: string, how: string, verb: string, atLeast: number) =>
     speedupRow({
-      what: `Whole chain ${who}: ${verb.toUpperCase()}`,
-      ours: summarize("cni", samples[`${way}.${verb}`]),
+      what: `Whole chain ${how}: ${verb.toUpperCase()}`,
+      ours: summarize("cni", samples[`${side}.${verb}`]),
       other: summarize("reference", samples[`reference.${verb}`]),
       goal: { atLeast },
     });
@@ -99,8 +99,8 @@ function floorRows(samples: Samples, { add, del }: { add: Floor; del: Floor }): 
 
 /** Traces ADD and DEL of one container on a host of their own, where they are made again for others. */
 function recordChain(scope: DisposableStack, bench: BenchWorkspace): RecordedChain {
-  const network: BenchNetwork = chainNetwork(bench, "chain3");
-  const { host } = hostWithContainer(scope, (host) => runContender(host, bench, network));
+  const network = chainNetwork(bench, "chain3");
+  const { host } = hostWithContainer(scope, bench.run, network);
   return recordChainOn(scope, bench, host, network, 1);
 }
 
@@ -117,12 +117,14 @@ export function recordChainOn(
   scope: DisposableStack,
   bench: BenchWorkspace,
   host: Netns,
-  network: BenchNetwork,
+  network: Network,
   number: number,
 ): RecordedChain {
-  const sample: BenchContainer = { netns: scope.use(createNetns()), id: "sample", number };
-  const record = (verb: string) =>
-    recordFloor(bench.state, `${network.name}-${verb}`, host, sample.netns, runCall(bench, network, verb, sample));
+  const sample = newBenchContainer(scope, "sample", number);
+  const record = (verb: "add" | "del") => {
+    const command = firstProgram(bench.run.command(network, verb, { container: sample }));
+    return recordFloor(bench.state, `${network.name}-${verb}`, host, sample.namespace, command);
+  };
   const [add, del] = [record("add"), record("del")];
   const measure = () => {
     const container = scope.use(createNetns());

@@ -1,40 +1,46 @@
 /** Many containers that start at the same moment, as after a reboot. @module */
-import { createNetns, type Netns } from "../../../ffi/netns.ts";
-import { awaitNamespaceCleanup, median, percentile } from "./measure.ts";
-import { type BenchContainer, type BenchNetwork, chainNetwork, pluginCall, runCall } from "./network.ts";
-import { type BenchWorkspace, REFERENCE_DIRECTORY } from "./workspace.ts";
-import { type ProcessCommand, type ProcessResult, type RunningProcess, startProcess, waitForAny } from "./process.ts";
+import { createNetns } from "../../../ffi/netns.ts";
+import type { Invocation, ProgramSequence } from "../harness/invocation.ts";
+import type { Network } from "../harness/networks.ts";
+import {
+  type ProcessCommand,
+  type ProcessResult,
+  type RunningProcess,
+  startProcess,
+  waitForAny,
+} from "../harness/process.ts";
+import { median, percentile } from "../harness/statistics.ts";
+import { awaitNamespaceCleanup } from "./measure.ts";
+import { chainNetwork, newBenchContainer } from "./network.ts";
 import { type BenchRow, ratioRow, speedupRow, summarize } from "./table.ts";
+import type { BenchWorkspace } from "./workspace.ts";
 
-/** One storm. */
+/** ADDs of many containers at once. */
 interface ConcurrentRun {
   readonly total: number;
-  /** Of each container, from the storm's beginning to its end. */
-  readonly perCall: readonly number[];
+  /** Of each container, from the beginning of all to its end. */
+  readonly perContainer: readonly number[];
   readonly failures: readonly string[];
 }
-
-/** What a container needs next, given what its last program answered; `undefined` if it is attached. */
-type Next = (container: BenchContainer, step: number, answer: string) => ProcessCommand | undefined;
 
 export function concurrentAddRows(bench: BenchWorkspace): readonly BenchRow[] {
   const count = bench.quick ? 20 : 100;
   const rounds = bench.quick ? 1 : 3;
-  // One storm of the reference takes as long as ten of ours.
+  // One round of the reference takes as long as ten of ours.
   const withReference = rounds >> 1;
   const ours: ConcurrentRun[] = [];
   const exec: ConcurrentRun[] = [];
   const reference: ConcurrentRun[] = [];
   for (let round = 0; round < rounds; round++) {
     const network = (name: string) => chainNetwork(bench, `${name}${round}`);
-    ours.push(runConcurrently(count, byRun(bench, network("at0n"))));
-    exec.push(runConcurrently(count, byExec(bench.plugins, network("at1n"))));
-    if (round === withReference) reference.push(runConcurrently(count, byExec(REFERENCE_DIRECTORY, network("at2n"))));
+    ours.push(runConcurrently(count, bench.run, network("at0n")));
+    exec.push(runConcurrently(count, bench.exec, network("at1n")));
+    if (round === withReference) reference.push(runConcurrently(count, bench.reference, network("at2n")));
   }
-  const total = (storms: readonly ConcurrentRun[]) => storms.map(({ total }) => total);
-  const failed = (storms: readonly ConcurrentRun[]) => storms.flatMap(({ failures }) => failures);
-  const outcome = (who: string, storms: readonly ConcurrentRun[]) =>
-    `${failed(storms).length} of ${storms.length * count} by ${who}${failed(storms)[0] ?? ""}`;
+  const total = (runs: readonly ConcurrentRun[]) => runs.map(({ total }) => total);
+  const failed = (runs: readonly ConcurrentRun[]) => runs.flatMap(({ failures }) => failures);
+  const outcome = (name: string, runs: readonly ConcurrentRun[]) =>
+    `${failed(runs).length} of ${runs.length * count} by ${name}${failed(runs)[0] ?? ""}`;
   const note = `ADDs that failed: ${outcome("cni run", ours)}, ${outcome("plugins of cni", exec)}, ${
     outcome("the reference", reference)
   }`;
@@ -55,59 +61,47 @@ export function concurrentAddRows(bench: BenchWorkspace): readonly BenchRow[] {
     }),
     ratioRow({
       what: `${what}: 99th percentile against the median`,
-      ours: summarize("cni, p99", ours.map(({ perCall }) => percentile(perCall, 0.99))),
-      other: summarize("cni, p50", ours.map(({ perCall }) => median(perCall))),
+      ours: summarize("cni, p99", ours.map(({ perContainer }) => percentile(perContainer, 0.99))),
+      other: summarize("cni, p50", ours.map(({ perContainer }) => median(perContainer))),
       goal: { atMost: 3 },
     }),
   ];
 }
 
-function byRun(bench: BenchWorkspace, network: BenchNetwork): Next {
-  return (container, step) => step === 0 ? runCall(bench, network, "add", container) : undefined;
-}
-
-function byExec(directory: string, network: BenchNetwork): Next {
-  return (container, step, answer) => {
-    const plugin = network.plugins[step];
-    const result = step === 0 ? undefined : JSON.parse(answer);
-    return plugin && pluginCall(directory, network, plugin.type, "ADD", container, result);
-  };
-}
-
-/** Starts everything at once on a host of its own, and each container's next program when the one before has ended. */
-function runConcurrently(count: number, next: Next): ConcurrentRun {
+/** Starts all ADDs at once on a host of their own, and each container's next program when the one before has ended. */
+function runConcurrently(count: number, invocation: Invocation, network: Network): ConcurrentRun {
   const scope = new DisposableStack();
-  const host: Netns = scope.use(createNetns());
-  const all = Array.from(
-    { length: count },
-    (_, number) => ({ netns: scope.use(createNetns()), id: `c${number}`, number }),
-  );
+  const host = scope.use(createNetns());
+  const containers = Array.from({ length: count }, (_, number) => newBenchContainer(scope, `c${number}`, number));
   const running = new Map<number, RunningProcess>();
-  const places = new Map<number, { readonly container: BenchContainer; readonly step: number }>();
+  const sequences = new Map<number, ProgramSequence>();
   const failures: string[] = [];
-  const each: number[] = [];
-  const began = performance.now();
-  const proceed = (container: BenchContainer, step: number, answer: string) => {
-    const command = next(container, step, answer);
-    if (!command) return void each.push(performance.now() - began);
-    const started = startProcess(command);
-    running.set(started.pid, started);
-    places.set(started.pid, { container, step });
+  const perContainer: number[] = [];
+  const startTime = performance.now();
+  const proceed = (sequence: ProgramSequence, step: IteratorResult<ProcessCommand, ProcessResult>) => {
+    if (!step.done) {
+      const started = startProcess(step.value);
+      running.set(started.pid, started);
+      sequences.set(started.pid, sequence);
+    } else if (step.value.exitCode === 0) perContainer.push(performance.now() - startTime);
+    else failures.push(outputOf(step.value));
   };
   host.run(() => {
-    for (const container of all) proceed(container, 0, "");
+    for (const container of containers) {
+      const sequence = invocation.command(network, "add", { container });
+      proceed(sequence, sequence.next());
+    }
     while (running.size > 0) {
       const { which, ended } = waitForAny(running);
-      const { container, step } = places.get(which.pid)!;
-      if (ended.exitCode === 0) proceed(container, step + 1, ended.stdout);
-      else failures.push(outputOf(ended));
+      const sequence = sequences.get(which.pid)!;
+      proceed(sequence, sequence.next(ended));
     }
   });
-  const total = performance.now() - began;
+  const total = performance.now() - startTime;
   scope.dispose();
   awaitNamespaceCleanup();
-  return { total, perCall: each, failures };
+  return { total, perContainer, failures };
 }
 
-const outputOf = ({ exitCode, stdout, stderr }: ProcessResult): string =>
-  ` (${exitCode}: ${stdout.trim()}${stderr.trim()})`;
+const outputOf = ({ exitCode, signal, stdout, stderr }: ProcessResult): string =>
+  ` (${exitCode ?? signal}: ${stdout.trim()}${stderr.trim()})`;

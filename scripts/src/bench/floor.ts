@@ -10,8 +10,8 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Netns } from "../../../ffi/netns.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
-import { type ProcessCommand, runSuccessfully } from "./process.ts";
-import { bytesOf, parseTrace, STRACE_COMMAND, STRACE_DATA_COMMAND, type TracedCall } from "./trace.ts";
+import { type ProcessCommand, runSuccessfully } from "../harness/process.ts";
+import { bytesOf, parseTrace, STRACE_COMMAND, STRACE_DATA_COMMAND, type TracedCall } from "../harness/trace.ts";
 
 /** A compiled floor. */
 export interface Floor {
@@ -63,6 +63,7 @@ const CALLS: Readonly<Record<string, string>> = {
   fstatfs: "nr",
   socket: "nnn",
   setsockopt: "nnnon",
+  getsockopt: "nnnro",
   bind: "nan",
   connect: "nan",
   socketpair: "nnnr",
@@ -80,7 +81,7 @@ const OWN_NETNS = "/proc/thread-self/ns/net";
 const NLMSG_ERROR = 2;
 const NLMSG_HEADER = 16;
 
-/** What `record` makes, or why there is no floor, as text. */
+/** What `record` returns, or as text why it cannot. */
 export function recordedOrReason<T>(record: () => T): T | string {
   if (!Bun.which("cc")) return "no compiler";
   if (!Bun.which("strace")) return "no strace";

@@ -7,7 +7,7 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { cpus, release, totalmem } from "node:os";
 import { join } from "node:path";
-import { parseArgs } from "node:util";
+import { exitWithUsage, flag, parseOptions, text } from "../harness/options.ts";
 import { concurrentAddRows } from "./concurrent_adds.ts";
 import { chainRows } from "./chain.ts";
 import { gcRows } from "./gc.ts";
@@ -22,7 +22,7 @@ import { startupRows } from "./startup.ts";
 import { type BenchRow, type BenchSection, formatMarkdown } from "./table.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
 
-/** The sections by the words that choose them, those last that leave the kernel the most to do behind our back. */
+/** The sections by the words that choose them, those last that leave the kernel the most to clean up. */
 const SECTIONS: Readonly<Record<string, (bench: BenchWorkspace) => readonly BenchRow[] | ScaleResult>> = {
   start: startupRows,
   bridge: bridgeRows,
@@ -35,40 +35,18 @@ const SECTIONS: Readonly<Record<string, (bench: BenchWorkspace) => readonly Benc
 };
 
 const USAGE = `usage: scripts/bench [--runs N] [--quick] [SECTION…]
-  --runs N   rounds per row, 30 unless told
+  --runs N   rounds per row, 30 by default
   --quick    few rounds and small sizes, to see that it works; nothing is written to bench/
-  SECTION    ${Object.keys(SECTIONS).join(", ")}; all unless told`;
+  SECTION    ${Object.keys(SECTIONS).join(", ")}; all by default`;
 
-/** What was asked for. @throws {TypeError} saying what is wrong with it */
-function parseArguments(argv: readonly string[]) {
-  const options = { runs: { type: "string" }, quick: { type: "boolean" }, help: { type: "boolean" } } as const;
-  const { values, positionals } = parseArgs({ args: [...argv], options, allowPositionals: true });
+function main(): void {
+  const { values, positionals } = parseOptions(USAGE, { runs: text, quick: flag });
   const quick = values.quick ?? false;
   const rounds = Number(values.runs ?? (quick ? 3 : 30));
   const unknown = positionals.find((name) => !(name in SECTIONS));
-  if (unknown !== undefined) throw new TypeError(`There is no section "${unknown}"`);
-  if (!Number.isInteger(rounds) || rounds < 1) throw new TypeError(`Cannot run ${values.runs} rounds`);
-  return {
-    help: values.help ?? false,
-    quick,
-    rounds,
-    chosen: positionals.length > 0 ? positionals : Object.keys(SECTIONS),
-  };
-}
-
-function main(argv: readonly string[]): number {
-  let asked: ReturnType<typeof parseArguments>;
-  try {
-    asked = parseArguments(argv);
-  } catch (error) {
-    console.error(`${error instanceof Error ? error.message : error}\n${USAGE}`);
-    return 2;
-  }
-  const { help, quick, rounds, chosen } = asked;
-  if (help) {
-    console.log(USAGE);
-    return 0;
-  }
+  if (unknown !== undefined) exitWithUsage(`There is no section "${unknown}"`, USAGE);
+  if (!Number.isInteger(rounds) || rounds < 1) exitWithUsage(`Cannot run ${values.runs} rounds`, USAGE);
+  const chosen = positionals.length > 0 ? positionals : Object.keys(SECTIONS);
   using bench = prepareBench({ quick, rounds, log: console.error });
   const sections: BenchSection[] = [];
   let scaling: ScaleResult | undefined;
@@ -86,7 +64,6 @@ function main(argv: readonly string[]): number {
   for (const { what, note } of sections.flatMap(({ rows }) => rows)) if (note) console.log(`\n${what}: ${note}.`);
   // Part of a table is not to replace a whole one.
   if (!quick && chosen.length === Object.keys(SECTIONS).length) save(about, sections, scaling!);
-  return 0;
 }
 
 function describeMachine(): string {
@@ -102,4 +79,4 @@ function save(about: string, sections: readonly BenchSection[], { lines, remarks
   console.log("\nWritten: bench/latest.json, bench/containers.svg");
 }
 
-process.exitCode = main(process.argv.slice(2));
+main();

@@ -12,9 +12,9 @@ export type Samples = Readonly<Record<string, readonly number[]>>;
 
 /** How to interleave. */
 export interface InterleaveOptions {
-  /** How often a side is run before its values count; 3 unless told. */
+  /** How often a side is run before its values count; default: 3. */
   readonly warmUp?: number;
-  /** How many rounds are made however long they take; 3 unless told. */
+  /** How many rounds are made however long they take; default: 3. */
   readonly minimumRounds?: number;
 }
 
@@ -45,15 +45,7 @@ function withPrefix(name: string, values: Readonly<Record<string, number>>): Rea
   return Object.fromEntries(Object.entries(values).map(([key, value]) => [`${name}.${key}`, value]));
 }
 
-/** The value that `fraction` of the values do not exceed. NaN of none. */
-export function percentile(values: readonly number[], fraction: number): number {
-  const sorted = [...values].sort((a, b) => a - b);
-  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * fraction))] ?? NaN;
-}
-
-export const median = (values: readonly number[]): number => percentile(values, 0.5);
-
-/** Lets the kernel finish what it does behind our back: taking down the namespaces of the row before, which can take it seconds. */
+/** Waits until the kernel has taken down the namespaces of the row before, which can take seconds. */
 export function awaitNamespaceCleanup(): void {
   for (let quiet = 0, waited = 0; quiet < 4 && waited < 600; waited++) {
     Bun.sleepSync(50);
@@ -61,7 +53,7 @@ export function awaitNamespaceCleanup(): void {
   }
 }
 
-/** Whether a thread of the kernel is at it: `kworker/u8:4+netns`. */
+/** Whether a thread of the kernel does so: `kworker/u8:4+netns`. */
 function isCleaningUpNamespaces(): boolean {
   return readdirSync("/proc").filter((name) => /^\d+$/.test(name)).some((pid) => {
     try {

@@ -2,8 +2,9 @@
 import { closeSync, constants, openSync, readdirSync, readFileSync, readSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { createNetns, type Netns } from "../../../ffi/netns.ts";
-import { type BenchContainer, type BenchNetwork, chainNetwork, pluginCall } from "./network.ts";
-import { type BenchWorkspace, REFERENCE_DIRECTORY } from "./workspace.ts";
+import type { Container } from "../harness/container.ts";
+import { pluginCommand } from "../harness/invocation.ts";
+import type { Network } from "../harness/networks.ts";
 import {
   type ProcessCommand,
   requireSuccess,
@@ -11,7 +12,9 @@ import {
   runSuccessfully,
   startProcess,
   waitForAny,
-} from "./process.ts";
+} from "../harness/process.ts";
+import { chainNetwork, newBenchContainer } from "./network.ts";
+import { type BenchWorkspace, REFERENCE_DIRECTORY } from "./workspace.ts";
 import { type BenchRow, plainRow, ratioRow, summarize } from "./table.ts";
 
 /** MiB. */
@@ -51,19 +54,20 @@ export function memoryRows(bench: BenchWorkspace): readonly BenchRow[] {
 function measureChain(
   bench: BenchWorkspace,
   directory: string,
-  network: BenchNetwork,
+  network: Network,
 ): Map<string, readonly MemoryUse[]> {
   using scope = new DisposableStack();
   const host = scope.use(createNetns());
   const containers = Array.from(
     { length: PROCESSES },
-    (_, number) => ({ netns: scope.use(createNetns()), id: `c${number}`, number }),
+    (_, number) => newBenchContainer(scope, `c${number}`, number),
   );
-  const answers = new Map<BenchContainer, unknown>();
+  const answers = new Map<Container, unknown>();
   const memories = new Map<string, readonly MemoryUse[]>();
-  for (const { type } of network.plugins) {
-    const call = (container: BenchContainer) =>
-      pluginCall(directory, network, type, "ADD", container, answers.get(container));
+  for (const plugin of network.plugins) {
+    const { type } = plugin;
+    const call = (container: Container) =>
+      pluginCommand(network, plugin, "add", { container, result: answers.get(container) }, directory);
     const measured = measurePlugin(bench, host, containers.map(call));
     memories.set(type, measured.map(({ memory }) => memory));
     measured.forEach(({ answer }, at) => answers.set(containers[at], JSON.parse(answer)));

@@ -1,149 +1,65 @@
-/** The networks that are attached, and the ways to attach to them. @module */
-import { writeFileSync } from "node:fs";
+/** The networks that containers are attached to, and the contenders that do it. @module */
 import { join } from "node:path";
-import type { Netns } from "../../../ffi/netns.ts";
+import { createNetns, type Netns } from "../../../ffi/netns.ts";
+import type { Container } from "../harness/container.ts";
+import { Caller, type Invocation, type Verb } from "../harness/invocation.ts";
+import { bridge, hostLocal, type Network, PORTMAP } from "../harness/networks.ts";
+import { runSuccessfully } from "../harness/process.ts";
 import type { BenchWorkspace } from "./workspace.ts";
-import { type ProcessCommand, runSuccessfully } from "./process.ts";
 
-/** A configuration list. */
-export interface BenchNetwork {
-  readonly cniVersion: string;
-  readonly name: string;
-  readonly plugins: readonly (Readonly<Record<string, unknown>> & { readonly type: string })[];
+/** A container whose namespace is open. */
+export interface BenchContainer extends Container {
+  readonly namespace: Netns;
 }
 
-/** What is attached: a namespace, a name for it, and a number, which decides the ports. */
-export interface BenchContainer {
-  readonly netns: Netns;
-  readonly id: string;
-  readonly number: number;
-  /** Whether one of its ports is for UDP; what the kernel remembers of UDP conversations is then to be looked through. */
-  readonly udp?: boolean;
-}
-
-/** A way to attach and detach. Both give the milliseconds that the programs took. */
+/** Attaches and detaches. Both give the milliseconds that the programs took. */
 export interface Contender {
-  add(container: BenchContainer): number;
-  del(container: BenchContainer): number;
+  add(container: Container): number;
+  del(container: Container): number;
 }
 
 export const SUBNET = "10.66.0.0/16";
 
-function bridge(state: string, name: string, ipMasq: boolean) {
-  const ipam = {
-    type: "host-local",
-    dataDir: join(state, "networks"),
-    ranges: [[{ subnet: SUBNET }]],
-    routes: [{ dst: "0.0.0.0/0" }],
-  };
-  return { type: "bridge", bridge: name, isGateway: true, ipMasq, hairpinMode: true, ipam };
-}
-
-/** A bridge with addresses, and masqueraded if told. */
-export function plainNetwork({ state }: BenchWorkspace, name: string, ipMasq = false): BenchNetwork {
-  return { cniVersion: "1.0.0", name, plugins: [bridge(state, name, ipMasq)] };
+/** A bridge with addresses, masqueraded if `ipMasq`. */
+export function plainNetwork({ state }: BenchWorkspace, name: string, ipMasq = false): Network {
+  const ipam = { ...hostLocal({ subnet: SUBNET }), dataDir: join(state, "networks") };
+  return { cniVersion: "1.0.0", name, plugins: [{ ...bridge(name, ipam), ipMasq }] };
 }
 
 /** The chain that podman makes for a network, masqueraded. */
-export function chainNetwork({ state }: BenchWorkspace, name: string): BenchNetwork {
-  const portmap = { type: "portmap", capabilities: { portMappings: true } };
-  const plugins = [bridge(state, name, true), portmap, { type: "firewall" }, { type: "tuning" }];
-  return { cniVersion: "1.0.0", name, plugins };
+export function chainNetwork(bench: BenchWorkspace, name: string): Network {
+  const network = plainNetwork(bench, name, true);
+  return { ...network, plugins: [...network.plugins, PORTMAP, { type: "firewall" }, { type: "tuning" }] };
 }
 
-/** Two published ports. */
-export const benchPortMappings = ({ number, udp = false }: Pick<BenchContainer, "number" | "udp">) => [
+/** A container until the end of the scope. Its number decides which two ports are published. */
+export function newBenchContainer(scope: DisposableStack, id: string, number: number, isUdp = false): BenchContainer {
+  const namespace = scope.use(createNetns());
+  return { id, namespace, netns: namespace.path, portMappings: portMappingsOf(number, isUdp) };
+}
+
+/** @param isUdp whether one of them is for UDP, so that DEL has to look through the conntrack entries */
+export const portMappingsOf = (number: number, isUdp = false) => [
   { hostPort: 20000 + 2 * number, containerPort: 80, protocol: "tcp" },
-  { hostPort: 20001 + 2 * number, containerPort: 53, protocol: udp ? "udp" : "tcp" },
+  { hostPort: 20001 + 2 * number, containerPort: 53, protocol: isUdp ? "udp" : "tcp" },
 ];
 
-/** The call of one plugin. */
-export function pluginCall(
-  directory: string,
-  network: BenchNetwork,
-  type: string,
-  command: string,
-  container: BenchContainer,
-  prevResult?: unknown,
-): ProcessCommand {
-  const plugin = network.plugins.find((entry) => entry.type === type);
-  const capable = plugin?.type === "portmap";
-  const request = {
-    ...plugin,
-    name: network.name,
-    cniVersion: network.cniVersion,
-    ...capable ? { runtimeConfig: { portMappings: benchPortMappings(container) } } : {},
-    ...prevResult ? { prevResult } : {},
+/** Calls the plugins of a network on a host. Only the programs are on the clock, not what makes their requests. */
+export function newContender(host: Netns, invocation: Invocation, network: Network): Contender {
+  const caller = new Caller(invocation);
+  const call = (verb: Verb) => (container: Container) => {
+    let ms = 0;
+    caller.call(network, verb, { container }, (command) => {
+      const ended = host.run(() => runSuccessfully(command));
+      ms += ended.ms;
+      return ended;
+    });
+    return ms;
   };
-  const env = {
-    CNI_COMMAND: command,
-    CNI_CONTAINERID: container.id,
-    CNI_NETNS: container.netns.path,
-    CNI_IFNAME: "eth0",
-    CNI_PATH: directory,
-  };
-  return { argv: [join(directory, type)], env, stdin: JSON.stringify(request) };
-}
-
-/** Plugin by plugin, as container engines do. Only the plugins are on the clock, not what makes their requests. */
-export function execContender(host: Netns, directory: string, network: BenchNetwork): Contender {
-  const results = new Map<string, unknown>();
-  const call = (type: string, command: string, container: BenchContainer, prevResult: unknown) =>
-    host.run(() => runSuccessfully(pluginCall(directory, network, type, command, container, prevResult)));
-  return {
-    add(container) {
-      let ms = 0;
-      let result: unknown;
-      for (const { type } of network.plugins) {
-        const ended = call(type, "ADD", container, result);
-        ms += ended.ms;
-        result = JSON.parse(ended.stdout);
-      }
-      results.set(container.id, result);
-      return ms;
-    },
-    del(container) {
-      let ms = 0;
-      for (const { type } of [...network.plugins].reverse()) {
-        ms += call(type, "DEL", container, results.get(container.id)).ms;
-      }
-      return ms;
-    },
-  };
-}
-
-/** The call of `cni run` for the whole list. */
-export function runCall(
-  bench: BenchWorkspace,
-  network: BenchNetwork,
-  verb: string,
-  container: BenchContainer,
-): ProcessCommand {
-  const file = join(bench.state, `${network.name}.conflist`);
-  writeFileSync(file, JSON.stringify(network));
-  const options = ["--container-id", container.id, ...benchRuntimeContext(bench)];
-  const ports = JSON.stringify({ portMappings: benchPortMappings(container) });
-  return { argv: [bench.cni, "run", verb, file, container.netns.path, ...options, "--cap-args", ports] };
-}
-
-export const cacheDirectory = ({ state }: BenchWorkspace): string => join(state, "cache");
-
-/** What `cni run` is to be told always: to leave the directories of the machine alone. */
-export const benchRuntimeContext = (bench: BenchWorkspace): readonly string[] => [
-  "--cache-dir",
-  cacheDirectory(bench),
-  "--plugin-dir",
-  bench.plugins,
-];
-
-/** The whole list in one process of ours. */
-export function runContender(host: Netns, bench: BenchWorkspace, network: BenchNetwork): Contender {
-  const call = (verb: string, container: BenchContainer) =>
-    host.run(() => runSuccessfully(runCall(bench, network, verb, container))).ms;
-  return { add: (container) => call("add", container), del: (container) => call("del", container) };
+  return { add: call("add"), del: call("del") };
 }
 
 /** Attaches and detaches one container. */
-export function addAndDel(side: Contender, container: BenchContainer): { readonly add: number; readonly del: number } {
+export function addAndDel(side: Contender, container: Container): { readonly add: number; readonly del: number } {
   return { add: side.add(container), del: side.del(container) };
 }

@@ -1,13 +1,9 @@
 /** What a packet to a published port costs, from a neighbour of the host to the container. @module */
 import { dlopen } from "bun:ffi";
 import { createNetns, type Netns } from "../../../ffi/netns.ts";
-import { executeAll } from "../../../ffi/netlink/socket.ts";
-import { addRequest } from "../../../ffi/route/address.ts";
-import { veth } from "../../../ffi/route/link_kinds.ts";
-import * as links from "../../../ffi/route/link.ts";
-import { parseCidr } from "../../../ffi/address.ts";
-import { median } from "./measure.ts";
-import { type BenchContainer, benchPortMappings } from "./network.ts";
+import { connectHosts } from "../harness/hosts.ts";
+import { median } from "../harness/statistics.ts";
+import type { BenchContainer } from "./network.ts";
 
 /** Microseconds. */
 export interface PacketCost extends Readonly<Record<string, number>> {
@@ -54,25 +50,23 @@ const requireSuccess = (result: number, what: string): number => {
 /** A neighbour of the host, by which packets come in. */
 export function addPeerHost(scope: DisposableStack, host: Netns): Netns {
   const outside = scope.use(createNetns());
-  links.add(host.route, { name: "outside", info: veth({ peer: { name: "inside", netnsFd: outside.fd } }) });
-  for (const [netns, name, cidr] of [[host, "outside", "192.0.2.1/24"], [outside, "inside", "192.0.2.2/24"]] as const) {
-    const { index } = links.get(netns.route, name);
-    executeAll(netns.route, [addRequest(index, parseCidr(cidr)!)]);
-    links.setUp(netns.route, index);
-  }
+  connectHosts(
+    { netns: host, name: "outside", addresses: ["192.0.2.1/24"] },
+    { netns: outside, name: "inside", addresses: ["192.0.2.2/24"] },
+  );
   return outside;
 }
 
 /** Measures once, for the ports of `container`. */
 export function packetCost(outside: Netns, container: BenchContainer): PacketCost {
-  const [tcp, udp] = benchPortMappings(container);
-  const server = container.netns.run(() => {
+  const [tcp, udp] = container.portMappings;
+  const server = container.namespace.run(() => {
     const fd = requireSuccess(libcFunctions().socket(AF_INET, SOCK_STREAM, 0), "open a socket");
     requireSuccess(libcFunctions().bind(fd, socketAddress([0, 0, 0, 0], tcp.containerPort), 16), "bind");
     requireSuccess(libcFunctions().listen(fd, 4096), "listen");
     return fd;
   });
-  const sink = container.netns.run(() => {
+  const sink = container.namespace.run(() => {
     const fd = requireSuccess(libcFunctions().socket(AF_INET, SOCK_DGRAM, 0), "open a socket");
     requireSuccess(libcFunctions().bind(fd, socketAddress([0, 0, 0, 0], udp.containerPort), 16), "bind");
     return fd;

@@ -1,34 +1,30 @@
 /** Makes a host full of containers, faster than by starting programs. @module */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { createNetns, type Netns } from "../../../ffi/netns.ts";
+import type { Netns } from "../../../ffi/netns.ts";
 import { parseNetworkConfigList, Runtime } from "../../../mod.ts";
-import { type BenchContainer, type BenchNetwork, benchPortMappings, cacheDirectory } from "./network.ts";
+import { IFNAME } from "../harness/container.ts";
+import type { Network } from "../harness/networks.ts";
+import { runSuccessfully } from "../harness/process.ts";
+import { newBenchContainer, portMappingsOf } from "./network.ts";
 import type { BenchWorkspace } from "./workspace.ts";
-import { runSuccessfully } from "./process.ts";
 
 /** Attaches containers number `from` to `to`, the last excluded, in this process by the same code that `cni run` executes. */
 export function attachContainers(
   scope: DisposableStack,
   bench: BenchWorkspace,
   host: Netns,
-  network: BenchNetwork,
+  network: Network,
   from: number,
   to: number,
-): readonly BenchContainer[] {
+): void {
   const list = parseNetworkConfigList(JSON.stringify(network));
-  const runtime = new Runtime({ env: process.env, cacheDirectory: cacheDirectory(bench), pluginDirectories: [] });
-  return Array.from({ length: to - from }, (_, at) => {
-    const container: BenchContainer = { netns: scope.use(createNetns()), id: `p${from + at}`, number: from + at };
-    const parameters = {
-      containerId: container.id,
-      ifname: "eth0",
-      netns: container.netns.path,
-      capabilityArgs: { portMappings: benchPortMappings(container) },
-    };
+  const runtime = new Runtime({ env: process.env, cacheDirectory: bench.cache, pluginDirectories: [] });
+  for (let number = from; number < to; number++) {
+    const { id, netns, portMappings } = newBenchContainer(scope, `p${number}`, number);
+    const parameters = { containerId: id, ifname: IFNAME, netns, capabilityArgs: { portMappings } };
     host.run(() => void runtime.add(list, parameters));
-    return container;
-  });
+  }
 }
 
 /** A chain that the reference makes for a container: named by 24 digits, or by 21 where the name is longer. */
@@ -38,7 +34,7 @@ const CHAIN = /^-A POSTROUTING -s ([\d.]+)\/32 .*-j CNI-([0-9a-f]{21})([0-9a-f]{
  * Gives the host of the reference what `from` to `to` more containers would: copies of the rules that it made for its only container, and
  * their reservations. Interfaces they have none, so what the reference then takes is less than it would be.
  */
-export function copyRules(host: Netns, bench: BenchWorkspace, network: BenchNetwork, from: number, to: number): void {
+export function copyRules(host: Netns, bench: BenchWorkspace, network: Network, from: number, to: number): void {
   const saved = host.run(() => runSuccessfully({ argv: ["iptables-save"] })).stdout;
   const [, address, digits] = CHAIN.exec(saved) ?? [];
   if (!address) throw new Error("Cannot find the rules of the reference's container");
@@ -62,8 +58,8 @@ function copyTable(table: string, address: string, digits: string, from: number,
       containerLines.map((line) =>
         line.replaceAll(digits, (from + at).toString(16).padStart(digits.length, "0"))
           .replaceAll(address, addressOf(from + at))
-          .replaceAll(/\b20000\b/g, String(benchPortMappings({ number: from + at })[0].hostPort))
-          .replaceAll(/\b20001\b/g, String(benchPortMappings({ number: from + at })[1].hostPort))
+          .replaceAll(/\b20000\b/g, String(portMappingsOf(from + at)[0].hostPort))
+          .replaceAll(/\b20001\b/g, String(portMappingsOf(from + at)[1].hostPort))
       ),
   ).flat();
   const [chains, rules] = [":", "-A"].map((start) => copies.filter((line) => line.startsWith(start)));

@@ -1,24 +1,26 @@
 /** host-local with a full directory. @module */
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { createNetns, type Netns } from "../../../ffi/netns.ts";
 import { interleave } from "./measure.ts";
-import { SUBNET } from "./network.ts";
+import type { Container } from "../harness/container.ts";
+import { pluginCommand } from "../harness/invocation.ts";
+import { runSuccessfully } from "../harness/process.ts";
+import { newBenchContainer, SUBNET } from "./network.ts";
 import { type BenchWorkspace, REFERENCE_DIRECTORY } from "./workspace.ts";
-import { type ProcessCommand, runSuccessfully } from "./process.ts";
 import { type BenchRow, ratioRow, speedupRow, summarize } from "./table.ts";
 
 const FEW_RESERVATIONS = 10;
 
 export function reservationRows(bench: BenchWorkspace): readonly BenchRow[] {
-  using netns = createNetns();
+  using scope = new DisposableStack();
+  const container = newBenchContainer(scope, "one", 0);
   const many = bench.quick ? 6_000 : 60_000;
   const side = (directory: string, name: string, count: number) => {
     const dataDir = join(bench.state, `reservations-${name}`);
     fill(join(dataDir, name), count);
     return () => ({
-      add: runSuccessfully(call(directory, dataDir, name, "ADD", netns)).ms,
-      del: runSuccessfully(call(directory, dataDir, name, "DEL", netns)).ms,
+      add: call(directory, dataDir, name, "add", container),
+      del: call(directory, dataDir, name, "del", container),
     });
   };
   const quickly = interleave(bench.rounds, {
@@ -73,14 +75,9 @@ function fill(directory: string, count: number): void {
   writeFileSync(join(directory, "last_reserved_ip.0"), address(count + 1));
 }
 
-function call(directory: string, dataDir: string, name: string, command: string, netns: Netns): ProcessCommand {
+/** @returns milliseconds */
+function call(directory: string, dataDir: string, name: string, verb: "add" | "del", container: Container): number {
+  const network = { cniVersion: "1.0.0", name, plugins: [] };
   const ipam = { type: "host-local", dataDir, ranges: [[{ subnet: SUBNET }]] };
-  const env = {
-    CNI_COMMAND: command,
-    CNI_CONTAINERID: "one",
-    CNI_IFNAME: "eth0",
-    CNI_NETNS: netns.path,
-    CNI_PATH: directory,
-  };
-  return { argv: [join(directory, "host-local")], env, stdin: JSON.stringify({ cniVersion: "1.0.0", name, ipam }) };
+  return runSuccessfully(pluginCommand(network, { type: ipam.type, ipam }, verb, { container }, directory)).ms;
 }

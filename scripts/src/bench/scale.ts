@@ -2,18 +2,19 @@
 import { createNetns, type Netns } from "../../../ffi/netns.ts";
 import { createContainers, recordChainOn } from "./chain.ts";
 import { recordedOrReason } from "./floor.ts";
-import { interleave, median, type Samples } from "./measure.ts";
+import { interleave, type Samples } from "./measure.ts";
+import type { Network } from "../harness/networks.ts";
+import { median } from "../harness/statistics.ts";
 import {
   addAndDel,
   type BenchContainer,
-  type BenchNetwork,
   chainNetwork,
   type Contender,
-  execContender,
-  runContender,
+  newBenchContainer,
+  newContender,
 } from "./network.ts";
 import { addPeerHost, packetCost } from "./packets.ts";
-import { type BenchWorkspace, REFERENCE_DIRECTORY } from "./workspace.ts";
+import type { BenchWorkspace } from "./workspace.ts";
 import { attachContainers, copyRules } from "./populate.ts";
 import { type BenchRow, ratioRow, speedupRow, summarize } from "./table.ts";
 
@@ -38,20 +39,20 @@ export interface ScaleResult {
 }
 
 /** How long the reference may take in all, in milliseconds; it grows by the container. */
-const PATIENCE_MS = 60_000;
+const REFERENCE_LIMIT_MS = 60_000;
 /**
- * So many new containers disturb: each asks for IPv6 routers three times in its first twelve seconds, and the bridge brings every question
- * to every other, which is millions of packets.
+ * So many new containers disturb: each solicits IPv6 routers three times in its first twelve seconds, and the bridge forwards every
+ * solicitation to all others, which is millions of packets.
  */
-const CROWD_SIZE = 1000;
-const CROWD_SETTLES_MS = 15_000;
+const DISTURBING_COUNT = 1000;
+const ROUTER_SOLICITATION_MS = 15_000;
 /** Numbers of the containers that are measured, above those that stay. */
 const FIRST_MEASURED = 2000;
 
 /** A host of one kind, with what is on it. */
 interface ContenderHost {
   readonly netns: Netns;
-  readonly network: BenchNetwork;
+  readonly network: Network;
   readonly contenders: Readonly<Record<string, Contender>>;
 }
 
@@ -61,10 +62,12 @@ export function measureScale(bench: BenchWorkspace): ScaleResult {
   const rounds = Math.max(3, Math.ceil(bench.rounds / 4));
   const [first, full] = ["scale0", "scale1"].map((name) => oursHost(scope, bench, name));
   const [firstOther, fullOther] = ["scale2", "scale3"].map((name) => referenceHost(scope, bench, name));
-  const make = createContainers(scope, "m");
+  const newContainer = createContainers(scope, "m");
   let number = FIRST_MEASURED;
   const adds = (sides: Readonly<Record<string, Contender>>) =>
-    Object.fromEntries(Object.entries(sides).map(([name, side]) => [name, () => addAndDel(side, make(number++))]));
+    Object.fromEntries(
+      Object.entries(sides).map(([name, side]) => [name, () => addAndDel(side, newContainer(number++))]),
+    );
   attachContainers(scope, bench, first.netns, first.network, 0, 1);
   const lines: Record<string, PlotPoint[]> = { "cni run": [], "plugin by plugin": [], reference: [] };
   const remarks = [
@@ -77,12 +80,12 @@ export function measureScale(bench: BenchWorkspace): ScaleResult {
     attachContainers(scope, bench, full.netns, full.network, attachedCount, count);
     if (attachedCount > 0) copyRules(fullOther.netns, bench, fullOther.network, attachedCount, count);
     attachedCount = count;
-    if (count >= CROWD_SIZE) Bun.sleepSync(CROWD_SETTLES_MS);
-    const patient = spent < PATIENCE_MS;
-    if (!patient) {
-      remarks.push(`the reference was not measured at ${count}: it had taken ${PATIENCE_MS / 1000} s before`);
+    if (count >= DISTURBING_COUNT) Bun.sleepSync(ROUTER_SOLICITATION_MS);
+    const withReference = spent < REFERENCE_LIMIT_MS;
+    if (!withReference) {
+      remarks.push(`the reference was not measured at ${count}: it had taken ${REFERENCE_LIMIT_MS / 1000} s before`);
     }
-    const samples = interleave(rounds, adds({ ...full.contenders, ...patient ? fullOther.contenders : {} }), {
+    const samples = interleave(rounds, adds({ ...full.contenders, ...withReference ? fullOther.contenders : {} }), {
       warmUp: 1,
     });
     for (const verb of ["add", "del"]) for (const ms of samples[`reference.${verb}`] ?? []) spent += ms;
@@ -106,7 +109,7 @@ export function measureScale(bench: BenchWorkspace): ScaleResult {
   });
   const rows = [
     ...growth(again, most),
-    ...packetRows(scope, bench, most, [first, full], [firstOther, fullOther], make),
+    ...packetRows(scope, bench, most, [first, full], [firstOther, fullOther], newContainer),
     ...referenceRows(lines, most),
   ];
   return { rows, lines: Object.entries(lines).map(([name, points]) => ({ name, points })), remarks };
@@ -122,8 +125,8 @@ function oursHost(scope: DisposableStack, bench: BenchWorkspace, name: string): 
     netns,
     network,
     contenders: {
-      "cni run": runContender(netns, bench, network),
-      "plugin by plugin": execContender(netns, bench.plugins, network),
+      "cni run": newContender(netns, bench.run, network),
+      "plugin by plugin": newContender(netns, bench.exec, network),
     },
   };
 }
@@ -131,22 +134,22 @@ function oursHost(scope: DisposableStack, bench: BenchWorkspace, name: string): 
 function referenceHost(scope: DisposableStack, bench: BenchWorkspace, name: string): ContenderHost {
   const netns = scope.use(createNetns());
   const network = chainNetwork(bench, name);
-  const reference = execContender(netns, REFERENCE_DIRECTORY, network);
-  reference.add({ netns: scope.use(createNetns()), id: "p0", number: 0 });
+  const reference = newContender(netns, bench.reference, network);
+  reference.add(newBenchContainer(scope, "p0", 0));
   return { netns, network, contenders: { reference } };
 }
 
 function growth(samples: Samples, most: number): readonly BenchRow[] {
-  const grown = (way: string, verb: string): number =>
-    median(samples[`full ${way}.${verb}`] ?? []) - median(samples[`first ${way}.${verb}`] ?? []);
-  return ["cni run", "plugin by plugin"].flatMap((way) =>
+  const grown = (side: string, verb: string): number =>
+    median(samples[`full ${side}.${verb}`] ?? []) - median(samples[`first ${side}.${verb}`] ?? []);
+  return ["cni run", "plugin by plugin"].flatMap((side) =>
     ["add", "del"].map((verb) =>
       ratioRow({
-        what: `${verb.toUpperCase()} at ${most} containers against 1, ${way}`,
-        ours: summarize(`at ${most}`, samples[`full ${way}.${verb}`]),
-        other: summarize("at 1", samples[`first ${way}.${verb}`]),
+        what: `${verb.toUpperCase()} at ${most} containers against 1, ${side}`,
+        ours: summarize(`at ${most}`, samples[`full ${side}.${verb}`]),
+        other: summarize("at 1", samples[`first ${side}.${verb}`]),
         ...verb === "add" ? { goal: { atMost: 1.15 } } : {},
-        note: `${grown(way, verb).toFixed(1)} ms more; the C program with the requests of cni run: ` +
+        note: `${grown(side, verb).toFixed(1)} ms more; the C program with the requests of cni run: ` +
           `${grown("floor", verb).toFixed(1)} ms more`,
       })
     )
@@ -171,10 +174,10 @@ function packetRows(
   most: number,
   ours: readonly ContenderHost[],
   reference: readonly ContenderHost[],
-  make: (number: number) => BenchContainer,
+  newContainer: (number: number, isUdp?: boolean) => BenchContainer,
 ): readonly BenchRow[] {
   const side = ({ netns, contenders }: ContenderHost) => {
-    const container = { ...make(1900), udp: true };
+    const container = newContainer(1900, true);
     Object.values(contenders)[0].add(container);
     const outside = addPeerHost(scope, netns);
     return () => packetCost(outside, container);
@@ -182,13 +185,13 @@ function packetRows(
   const [first, full] = ours.map(side);
   const [firstOther, fullOther] = reference.map(side);
   const samples = interleave(Math.max(5, Math.ceil(bench.rounds / 2)), { first, full, firstOther, fullOther });
-  const row = (who: string, what: string, kind: string, [one, all]: readonly [string, string]) =>
+  const row = (side: string, what: string, kind: string, [one, all]: readonly [string, string]) =>
     ratioRow({
-      what: `${what} at ${most} containers against 1, ${who}`,
+      what: `${what} at ${most} containers against 1, ${side}`,
       unit: "µs",
       ours: summarize(`at ${most}`, samples[`${all}.${kind}`]),
       other: summarize("at 1", samples[`${one}.${kind}`]),
-      ...who === "cni" ? { goal: { atMost: 1.15 } } : {},
+      ...side === "cni" ? { goal: { atMost: 1.15 } } : {},
     });
   return [["A connection to a published port", "connection"], ["A packet to a published port", "packet"]].flatMap((
     [what, kind],

@@ -1,21 +1,24 @@
-/** Calls that change nothing: what starting costs. @module */
+/** Calls that change nothing: the cost of starting. @module */
 import { join } from "node:path";
 import { createNetns } from "../../../ffi/netns.ts";
 import { interleave } from "./measure.ts";
-import { plainNetwork, pluginCall } from "./network.ts";
+import { pluginCommand } from "../harness/invocation.ts";
+import { type ProcessCommand, runSuccessfully } from "../harness/process.ts";
+import { newBenchContainer, plainNetwork } from "./network.ts";
 import { type BenchWorkspace, REFERENCE_DIRECTORY } from "./workspace.ts";
-import { type ProcessCommand, runSuccessfully } from "./process.ts";
 import { type BenchRow, differenceRow, speedupRow, summarize } from "./table.ts";
 
 export function startupRows(bench: BenchWorkspace): readonly BenchRow[] {
-  using host = createNetns();
+  using scope = new DisposableStack();
+  const host = scope.use(createNetns());
   const version = (directory: string): ProcessCommand => ({
     argv: [join(directory, "bridge")],
     env: { CNI_COMMAND: "VERSION" },
     stdin: `{"cniVersion":"1.0.0"}`,
   });
   const newest = { ...plainNetwork(bench, "start0"), cniVersion: "1.1.0" };
-  const status = pluginCall(bench.plugins, newest, "bridge", "STATUS", { netns: host, id: "c1", number: 0 });
+  const container = newBenchContainer(scope, "c1", 0);
+  const status = pluginCommand(newest, newest.plugins[0], "status", { container }, bench.plugins);
   const time = (command: ProcessCommand) => () => host.run(() => runSuccessfully(command)).ms;
   const samples = interleave(bench.rounds * 3, {
     version: time(version(bench.plugins)),

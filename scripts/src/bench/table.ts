@@ -1,5 +1,5 @@
 /** The table: rows with what was measured, against what, and whether a goal is met. @module */
-import { median, percentile } from "./measure.ts";
+import { median, percentile } from "../harness/statistics.ts";
 
 /** What a row is to reach: the figure that it compares with, at least or at most. */
 export interface Goal {

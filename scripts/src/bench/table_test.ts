@@ -1,5 +1,6 @@
 import { expect, test } from "bun:test";
-import { interleave, percentile } from "./measure.ts";
+import { percentile } from "../harness/statistics.ts";
+import { interleave } from "./measure.ts";
 import {
   differenceRow,
   formatMarkdown,

@@ -107,6 +107,9 @@ export function pluginCommand(
   return { program: plugin.type, argv: [join(directory, plugin.type)], env, stdin: JSON.stringify(request) };
 }
 
+/** The first program of a command: of `cni run`, the only one. */
+export const firstProgram = (sequence: ProgramSequence): ProgramCommand => sequence.next().value as ProgramCommand;
+
 /** Calls networks in one way, and remembers what ADD answered, as engines do. */
 export class Caller {
   readonly #results = new Map<string, unknown>();
