@@ -4,18 +4,17 @@
 import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { parseCidr } from "../../../ffi/address.ts";
 import { createNetns, type Netns } from "../../../ffi/netns.ts";
-import { executeAll } from "../../../ffi/netlink/socket.ts";
 import * as address from "../../../ffi/route/address.ts";
-import { veth } from "../../../ffi/route/link_kinds.ts";
 import * as link from "../../../ffi/route/link.ts";
 import * as route from "../../../ffi/route/route.ts";
 import { listElements } from "../../../ffi/nft/objects.ts";
 import { inetTable } from "../../../plugins/lib/ruleset/inet_table.ts";
+import { connectHosts } from "../harness/hosts.ts";
+import { CNI_BINARY } from "../harness/node.ts";
+import { runProcess } from "../harness/process.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
 
-const CNI = join(REPOSITORY_ROOT, "dist/cni");
 const PEER = join(REPOSITORY_ROOT, "scripts/src/demo/peer.ts");
 
 using resources = new DisposableStack();
@@ -50,25 +49,21 @@ writeFileSync(join(state, "demo.conflist"), NETWORK);
 
 let failures = 0;
 
-function say(text: string): void {
-  console.log(text);
-}
-
-/** Prints one line of the report, and remembers if it is bad. */
+/** Prints one line of the report, and counts it if it is a failure. */
 function report(good: boolean, what: string, detail: string): void {
   if (!good) failures++;
-  say(`  ${good ? "ok  " : "FAIL"}  ${what.padEnd(46)} ${detail}`);
+  console.log(`  ${good ? "ok  " : "FAIL"}  ${what.padEnd(46)} ${detail}`);
 }
 
 /** Runs a program in a namespace to its end. */
 function run(netns: Netns, ...command: string[]): { ok: boolean; text: string } {
-  const { exitCode, stdout, stderr } = netns.run(() => Bun.spawnSync(command, { stdin: "ignore" }));
-  return { ok: exitCode === 0, text: (exitCode === 0 ? stdout : stderr).toString().trim() };
+  const { exitCode, stdout, stderr } = netns.run(() => runProcess({ argv: command }));
+  return { ok: exitCode === 0, text: (exitCode === 0 ? stdout : stderr).trim() };
 }
 
 function cni(...args: string[]): string {
   const options = ["--conf-dir", state, "--cache-dir", join(state, "cache"), "--plugin-dir", join(state, "plugins")];
-  const { ok, text } = run(host, CNI, "run", ...args, ...options);
+  const { ok, text } = run(host, CNI_BINARY, "run", ...args, ...options);
   if (!ok) throw new Error(`cni run ${args.join(" ")} failed: ${text}`);
   return text;
 }
@@ -88,9 +83,9 @@ async function serve(netns: Netns, name: string, port: number): Promise<void> {
   if (!new TextDecoder().decode(value).startsWith("ready")) throw new Error(`the server "${name}" did not start`);
 }
 
-/** Asks an HTTP server from a namespace; the answer must begin with `expected`. */
+/** Sends a request to an HTTP server from a namespace; the answer must begin with `expected`. */
 function checkHttp(what: string, netns: Netns, url: string, expected: string): void {
-  const { ok, text } = run(netns, process.execPath, PEER, "ask", url);
+  const { ok, text } = run(netns, process.execPath, PEER, "get", url);
   report(
     ok && text.startsWith(expected),
     what,
@@ -98,21 +93,7 @@ function checkHttp(what: string, netns: Netns, url: string, expected: string): v
   );
 }
 
-/** A cable between the host and another host, and addresses on both. */
-function connectOutside(): void {
-  link.add(host.route, { name: "uplink", info: veth({ peer: { name: "far", netnsFd: outside.fd } }) });
-  const ends: [Netns, string, string[]][] = [
-    [host, "uplink", ["198.51.100.1/24", "2001:db8:100::1/64"]],
-    [outside, "far", ["198.51.100.2/24", "2001:db8:100::2/64"]],
-  ];
-  for (const [netns, name, addresses] of ends) {
-    const { index } = link.get(netns.route, name);
-    link.setUp(netns.route, index);
-    executeAll(netns.route, addresses.map((cidr) => address.addRequest(index, parseCidr(cidr), { noDad: true })));
-  }
-}
-
-/** The elements in the maps of the ruleset: the map, and whose it is. */
+/** The elements in the maps of the ruleset: the map, and the owner. */
 function ownedElements(): string[] {
   const maps = ["hostports", "hostip_hostports", "hairpin", "masquerade"].flatMap((name) => [`${name}4`, `${name}6`]);
   return maps.flatMap((map) =>
@@ -120,37 +101,30 @@ function ownedElements(): string[] {
   );
 }
 
-/** What an administrator would look at: who has which interface and address. */
+/** The interfaces and addresses of each namespace. */
 function showObjects(): void {
-  say("\nWhat exists now");
+  console.log("\nWhat exists now");
   for (const [name, netns] of Object.entries(namespaces)) {
-    for (const device of link.list(netns.route).filter((device) => device.name !== "lo")) {
-      const addresses = address.list(netns.route, { index: device.index }).filter((entry) => entry.scope === 0).map((
-        entry,
-      ) => entry.address);
-      const master = device.master ? `port of ${link.get(netns.route, device.master).name}` : "";
-      say(
-        `  ${name.padEnd(8)} ${device.name!.padEnd(14)} ${(device.info?.kind ?? "").padEnd(7)} ${
-          addresses.join(", ") || master
-        }`,
-      );
+    for (const { index, name: ifname, info, master } of link.list(netns.route).filter(({ name }) => name !== "lo")) {
+      const addresses = address.list(netns.route, { index }).filter(({ scope }) => scope === 0);
+      const port = master ? `port of ${link.get(netns.route, master).name}` : "";
+      const detail = addresses.map((entry) => entry.address).join(", ") || port;
+      console.log(`  ${name.padEnd(8)} ${ifname!.padEnd(14)} ${(info?.kind ?? "").padEnd(7)} ${detail}`);
     }
-    const gateways = route.list(netns.route, 2).filter((device) => device.dst === "0.0.0.0/0").map((device) =>
-      device.gateway
-    );
-    if (gateways.length > 0) say(`  ${name.padEnd(8)} ${"default route".padEnd(22)} ${gateways.join(", ")}`);
+    const gateways = route.list(netns.route, 2).filter(({ dst }) => dst === "0.0.0.0/0").map(({ gateway }) => gateway);
+    if (gateways.length > 0) console.log(`  ${name.padEnd(8)} ${"default route".padEnd(22)} ${gateways.join(", ")}`);
   }
-  for (const device of ownedElements()) say(`  host     ${device}`);
+  for (const element of ownedElements()) console.log(`  host     ${element}`);
 }
 
+const linkNames = (netns: Netns): string[] => link.list(netns.route).map(({ name }) => name!);
+
 function showNothingLeft(before: readonly string[]): void {
-  say("\nWhat is left");
-  const links = link.list(host.route).map((device) => device.name!).filter((name) =>
-    !before.includes(name) && name !== "demo0"
-  );
+  console.log("\nWhat is left");
+  const links = linkNames(host).filter((name) => !before.includes(name) && name !== "demo0");
   report(links.length === 0, "links on the host, but for the network's bridge", links.join(", ") || "none");
   for (const [name, netns] of [["web", web], ["client", client]] as const) {
-    const inside = link.list(netns.route).map((device) => device.name!).filter((device) => device !== "lo");
+    const inside = linkNames(netns).filter((ifname) => ifname !== "lo");
     report(inside.length === 0, `links in ${name}`, inside.join(", ") || "none");
   }
   const rules = ownedElements();
@@ -168,65 +142,70 @@ async function proveTraffic(webAddress: { four: string; six: string }): Promise<
   await serve(host, "host", 9000);
   await serve(outside, "outside", 9000);
   const { four, six } = webAddress;
-  say("\nTraffic");
-  checkHttp("container to container, IPv4", client, `http://${four}/`, "web, asked from 10.88.0.");
-  checkHttp("container to container, IPv6", client, `http://[${six}]/`, "web, asked from fd00:88::");
-  checkHttp("container to host", client, "http://10.88.0.1:9000/", "host, asked from 10.88.0.");
+  console.log("\nTraffic");
+  checkHttp("container to container, IPv4", client, `http://${four}/`, "web, from 10.88.0.");
+  checkHttp("container to container, IPv6", client, `http://[${six}]/`, "web, from fd00:88::");
+  checkHttp("container to host", client, "http://10.88.0.1:9000/", "host, from 10.88.0.");
   checkHttp(
     "container to outside, masqueraded, IPv4",
     client,
     "http://198.51.100.2:9000/",
-    "outside, asked from 198.51.100.1",
+    "outside, from 198.51.100.1",
   );
   checkHttp(
     "container to outside, masqueraded, IPv6",
     client,
     "http://[2001:db8:100::2]:9000/",
-    "outside, asked from 2001:db8:100::1",
+    "outside, from 2001:db8:100::1",
   );
-  checkHttp("host to published port", host, "http://198.51.100.1:8080/", "web, asked from ");
-  checkHttp("host to published port on 127.0.0.1", host, "http://127.0.0.1:8080/", "web, asked from ");
-  checkHttp("outside to published port, IPv4", outside, "http://198.51.100.1:8080/", "web, asked from 198.51.100.2");
+  checkHttp("host to published port", host, "http://198.51.100.1:8080/", "web, from ");
+  checkHttp("host to published port on 127.0.0.1", host, "http://127.0.0.1:8080/", "web, from ");
+  checkHttp("outside to published port, IPv4", outside, "http://198.51.100.1:8080/", "web, from 198.51.100.2");
   checkHttp(
     "outside to published port, IPv6",
     outside,
     "http://[2001:db8:100::1]:8080/",
-    "web, asked from 2001:db8:100::2",
+    "web, from 2001:db8:100::2",
   );
-  checkHttp("container to its own published port", web, "http://198.51.100.1:8080/", "web, asked from ");
-  checkHttp("container to its sibling's published port", client, "http://198.51.100.1:8080/", "web, asked from ");
+  checkHttp("container to its own published port", web, "http://198.51.100.1:8080/", "web, from ");
+  checkHttp("container to its sibling's published port", client, "http://198.51.100.1:8080/", "web, from ");
 }
 
 async function main(): Promise<void> {
   const started = performance.now();
   for (const netns of Object.values(namespaces)) link.setUp(netns.route, 1);
-  connectOutside();
-  const before = link.list(host.route).map((device) => device.name!);
+  connectHosts(
+    { netns: host, name: "uplink", addresses: ["198.51.100.1/24", "2001:db8:100::1/64"] },
+    { netns: outside, name: "far", addresses: ["198.51.100.2/24", "2001:db8:100::2/64"] },
+  );
+  const before = linkNames(host);
 
-  say("cni run add demo web -p 8080:80");
+  console.log("cni run add demo web -p 8080:80");
   const result = cni("add", "demo", web.path, "--container-id", "web", "-p", "8080:80");
-  say(result);
-  say("cni run add demo client");
+  console.log(result);
+  console.log("cni run add demo client");
   cni("add", "demo", client.path, "--container-id", "client");
   showObjects();
 
   const [four, six] = (JSON.parse(result).ips as { address: string }[]).map((ip) => ip.address.split("/")[0]);
   await proveTraffic({ four, six });
 
-  say("\ncni run del demo web; cni run del demo client");
+  console.log("\ncni run del demo web; cni run del demo client");
   cni("del", "demo", web.path, "--container-id", "web", "-p", "8080:80");
   cni("del", "demo", client.path, "--container-id", "client");
   showNothingLeft(before);
 
   const seconds = ((performance.now() - started) / 1000).toFixed(1);
-  say(failures === 0 ? `\nEverything as it should be, in ${seconds} s.` : `\n${failures} failed, after ${seconds} s.`);
+  console.log(
+    failures === 0 ? `\nAll checks passed, in ${seconds} s.` : `\n${failures} failed, after ${seconds} s.`,
+  );
 }
 
 try {
   await main();
 } catch (error) {
   failures++;
-  say(`\nFAIL  ${error instanceof Error ? error.message : error}`);
+  console.log(`\nFAIL  ${error instanceof Error ? error.message : error}`);
 }
 resources.dispose();
 process.exit(failures === 0 ? 0 : 1);

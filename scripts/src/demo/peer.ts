@@ -1,6 +1,6 @@
 /**
- * The programs that the demonstration runs in its namespaces: `serve NAME PORT` answers HTTP requests with its name and the address it was
- * asked from, `ask URL` prints an answer.
+ * The programs that the demonstration runs in its namespaces: `serve NAME PORT` answers HTTP requests with its name and the
+ * address of the client, `get URL` prints an answer.
  */
 const [role, ...args] = process.argv.slice(2);
 
@@ -11,13 +11,13 @@ if (role === "serve") {
     port: Number(port),
     fetch(request, server): Response {
       const from = server.requestIP(request)?.address.replace(/^::ffff:/, "");
-      return new Response(`${name}, asked from ${from}`);
+      return new Response(`${name}, from ${from}`);
     },
   });
   console.log("ready");
-} else if (role === "ask") {
+} else if (role === "get") {
   const answer = await fetch(args[0], { signal: AbortSignal.timeout(3000) });
   console.log(await answer.text());
 } else {
-  throw new Error("usage: demo_peer.ts serve NAME PORT | ask URL");
+  throw new Error("usage: peer.ts serve NAME PORT | get URL");
 }

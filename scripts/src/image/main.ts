@@ -27,8 +27,8 @@ export function buildRootFilesystem(root: string, program = join(REPOSITORY_ROOT
 }
 
 /** What ldd(1) finds: libraries and the loader, by the paths under which the program looks for them. */
-function sharedLibraries(program: string): string[] {
-  const { stdout } = Bun.spawnSync(["ldd", program]);
+export function sharedLibraries(program: string): string[] {
+  const { stdout } = Bun.spawnSync(["ldd", realpathSync(program)], { stderr: "ignore" });
   return [...stdout.toString().matchAll(/(\/\S+) \(0x/g)].map((match) => match[1]);
 }
 

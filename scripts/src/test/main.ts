@@ -8,11 +8,12 @@
  * @module
  */
 
-import { closeSync, mkdirSync, mkdtempSync, openSync, readFileSync, rmSync } from "node:fs";
+import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { CHECKS, type CheckStep, runCommandStep, runStep } from "../check/main.ts";
-import { readJunit, type TestCounts } from "./junit.ts";
+import { countCases, readCases, type TestCounts } from "./junit.ts";
+import { runInLanes } from "../harness/lanes.ts";
 import { listSources, REPOSITORY_ROOT } from "../repository.ts";
 import { missingRequirement } from "../vm/main.ts";
 import { caseLines, countLines, isForVm, isForVmOnly, isSum } from "./vm_lane.ts";
@@ -84,7 +85,7 @@ function failureOf(ending: string, counts: TestCounts, chosen: boolean): string 
   return ending || (ranNothing && !chosen ? "ran no test" : "");
 }
 
-/** @param inVm says what came of each test as well */
+/** @param inVm also prints the outcome of each test */
 async function runFile(file: string, flags: readonly string[], scratch: string, inVm = false): Promise<void> {
   const started = performance.now();
   const junit = join(scratch, "report.xml");
@@ -95,7 +96,7 @@ async function runFile(file: string, flags: readonly string[], scratch: string, 
   const reporter = ["--reporter=junit", `--reporter-outfile=${junit}`, timeout];
   const command = [process.execPath, "test", `./${file}`, ...reporter, ...flags];
   const ending = await spawnGroup(command, log, tmpdir());
-  const found = readJunit(junit);
+  const found = countCases(readCases(junit));
   const reason = failureOf(ending, found, flags.length > 0);
   // A process may fail without naming a test.
   const counts = reason && found.failed === 0 ? { ...found, failed: 1 } : found;
@@ -112,17 +113,6 @@ async function runFile(file: string, flags: readonly string[], scratch: string, 
 
 /** A piece of the run. @param scratch a directory that no other piece uses at the same time */
 type Job = (scratch: string) => Promise<void>;
-
-/** Does all jobs; each lane takes the first that nobody has taken. */
-async function runInLanes(jobs: readonly Job[], scratch: string): Promise<void> {
-  const queue = [...jobs];
-  const lane = async (_: unknown, number: number) => {
-    const laneDirectory = join(scratch, String(number));
-    mkdirSync(laneDirectory);
-    for (let job = queue.shift(); job; job = queue.shift()) await job(laneDirectory);
-  };
-  await Promise.all(Array.from({ length: LANE_COUNT }, lane));
-}
 
 /** Runs files in the virtual machine and counts their lines; that it did not come to its end is a failure of its own. */
 async function runInVm(files: readonly string[], flags: readonly string[], scratch: string): Promise<void> {
@@ -146,7 +136,7 @@ async function runInVm(files: readonly string[], flags: readonly string[], scrat
   skipped.push(...lane.skipped);
 }
 
-/** @param inVm there, what was skipped has been said */
+/** @param inVm there, skipped tests have been printed */
 function summary(inVm: boolean): number {
   if (!inVm) { for (const line of skipped) console.log(`skipped: ${line}`); }
   if (total.passed + total.failed === 0) {
@@ -180,7 +170,9 @@ async function runAll(filters: readonly string[], flags: readonly string[], scra
 async function runFiles(files: readonly string[], flags: readonly string[], scratch: string, first?: readonly Job[]) {
   const inVm = first === undefined;
   const jobOf = (file: string): Job => (own) => runFile(file, flags, own, inVm);
-  await runInLanes([...first ?? [], ...files.filter((path) => !EXCLUSIVE_FILES.includes(path)).map(jobOf)], scratch);
+  const jobs = [...first ?? [], ...files.filter((path) => !EXCLUSIVE_FILES.includes(path)).map(jobOf)];
+  const directories = Array.from({ length: LANE_COUNT }, (_, lane) => mkdtempSync(join(scratch, `${lane}-`)));
+  await runInLanes(LANE_COUNT, jobs.map((job) => (lane) => job(directories[lane]!)));
   for (const file of files) if (EXCLUSIVE_FILES.includes(file)) await jobOf(file)(scratch);
 }
 

@@ -5,32 +5,24 @@
  * @module
  */
 
-import {
-  closeSync,
-  existsSync,
-  openSync,
-  readdirSync,
-  readFileSync,
-  realpathSync,
-  renameSync,
-  rmSync,
-  writeSync,
-} from "node:fs";
-import { basename, dirname, join } from "node:path";
-import { type Archive, newArchive } from "./cpio.ts";
+import { existsSync, mkdirSync, mkdtempSync, openSync, realpathSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { sharedLibraries } from "../image/main.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
+import { Archive } from "./archive.ts";
 
-/** What tests look at the kernel with. A program that is missing here is missing there. */
+/** Programs that tests inspect the kernel with. One that is missing here is missing there. */
 const PROGRAMS = ["ip", "bridge", "tc", "nft", "conntrack", "strace", "unshare", "nsenter", "findmnt", "flock"];
 
 /** Plugins of the distribution that ours are compared with there, because only that kernel has what they need. */
 const REFERENCE = ["/usr/lib/cni/host-local", "/usr/lib/cni/ipvlan", "/usr/lib/cni/vlan", "/usr/lib/cni/vrf"];
 
-/** What these programs take names from. */
+/** Files that these programs read names from. */
 const TABLES = ["/etc/protocols", "/etc/services", "/etc/passwd", "/etc/group"];
 
-/** npm packages that no test loads. Bun itself is taken along. */
-const UNUSED_PACKAGES = /^(@deno|deno|@types|@oven|bun-types|undici-types)$/;
+/** npm packages that no test loads, and links to programs. */
+const UNUSED_PACKAGES = /^(@deno|deno|@types|@oven|bun|bun-types|undici-types|\.bin)$/;
 
 /**
  * Modules that are loaded from the start. The kernel would ask for them, but where two tests need one at the same time, busybox takes
@@ -42,7 +34,7 @@ const EARLY_MODULES = [
   ...["sch_tbf", "sch_ingress", "cls_u32", "act_mirred"],
 ];
 
-/** What to do once the machine is up. */
+/** The command of a machine. */
 export interface VmJob {
   /** A program and its arguments; none for a shell. */
   readonly command: readonly string[];
@@ -50,54 +42,42 @@ export interface VmJob {
   readonly terminal?: { readonly rows: number; readonly columns: number; readonly kind: string };
 }
 
-/** What QEMU is to call the file with the job, and where init finds it. */
+/** The name of the file with the job in the firmware configuration. */
 export const JOB_NAME = "opt/cni/job";
 
-/**
- * The archive, written below `dist/vm/` unless it is there: its name is a hash of what is in it.
- *
- * @returns a descriptor, so that a run of another state of the repository may remove the file meanwhile
- */
+/** Writes the archive. @returns a descriptor of it, which alone keeps it */
 export function openImage(modules: string): number {
-  const parts = archiveOf(modules).finish();
-  // Not Bun.hash.wyhash: of parts of some 100 MB it is the same whatever the seed, so that changes before them went unnoticed.
-  const hasher = new Bun.CryptoHasher("sha256");
-  for (const part of parts) hasher.update(part);
-  const file = join(REPOSITORY_ROOT, `dist/vm/image-${hasher.digest("hex").slice(0, 16)}`);
-  if (!existsSync(file)) write(file, parts);
-  return openSync(file, "r");
+  const root = mkdtempSync(join(tmpdir(), "cni-vm-root-"));
+  const file = join(REPOSITORY_ROOT, `dist/vm/image-${process.pid}`);
+  mkdirSync(dirname(file), { recursive: true });
+  try {
+    const archive = new Archive(root);
+    addSystem(archive, modules);
+    addPrograms(archive);
+    addRepository(archive);
+    archive.pack(file, "*.map");
+    return openSync(file, "r");
+  } finally {
+    for (const path of [root, file]) rmSync(path, { recursive: true, force: true });
+  }
 }
 
-function write(file: string, parts: readonly Uint8Array[]): void {
-  const scratch = `${file}.${process.pid}`;
-  const output = openSync(scratch, "w");
-  for (const part of parts) if (part.length > 0) writeSync(output, part);
-  closeSync(output);
-  renameSync(scratch, file);
-  const images = readdirSync(dirname(file)).filter((name) => /^image-[^.]+$/.test(name) && name !== basename(file));
-  for (const name of images) rmSync(join(dirname(file), name), { force: true });
-}
-
-function archiveOf(modules: string): Archive {
-  const archive = newArchive();
-  archive.file("/init", INIT);
-  addPrograms(archive);
+function addSystem(archive: Archive, modules: string): void {
+  archive.write("/init", INIT);
+  archive.add("/lib/modules", modules);
   // No interfaces but those that a test makes.
-  archive.file(
+  archive.write(
     "/etc/modprobe.d/none.conf",
     "options dummy numdummies=0\noptions ifb numifbs=0\noptions bonding max_bonds=0\n",
   );
-  for (const path of TABLES) if (existsSync(path)) archive.file(path, readFileSync(path));
-  addDirectoryTree(archive, modules, "/lib/modules", () => true);
-  addRepository(archive);
-  ["/proc", "/sys", "/dev", "/run", "/tmp", "/root", "/var/lib"].forEach(archive.folder);
-  return archive;
+  for (const path of TABLES) if (existsSync(path)) archive.add(path, path);
+  for (const path of ["/proc", "/sys", "/dev", "/run", "/tmp", "/root", "/sbin", "/var/lib"]) {
+    archive.addDirectory(path);
+  }
 }
 
 function addPrograms(archive: Archive): void {
-  const busybox = Bun.which("busybox");
-  if (!busybox) throw new Error("Cannot build the virtual machine: busybox is missing");
-  archive.file("/bin/busybox", readFileSync(busybox));
+  archive.add("/bin/busybox", Bun.which("busybox")!);
   for (const name of PROGRAMS) {
     const path = findProgram(name);
     if (path) addProgram(archive, path, `/bin/${name}`);
@@ -105,11 +85,7 @@ function addPrograms(archive: Archive): void {
   for (const path of REFERENCE) if (existsSync(path)) addProgram(archive, path, path);
   // The shell of busybox would prefer its own ip to the one that is there.
   addProgram(archive, findProgram("dash") ?? "/bin/sh", "/bin/sh");
-  const applets = Bun.spawnSync([busybox, "--list"]).stdout.toString().trim().split("\n");
-  for (const name of applets) archive.link(`/bin/${name}`, "busybox");
-  // Where the kernel looks when it needs a module.
-  archive.link("/sbin/modprobe", "/bin/busybox");
-  archive.file("/bin/ldd", '#!/bin/sh\nexec /lib64/ld-linux-x86-64.so.2 --list "$@"\n');
+  archive.write("/bin/ldd", '#!/bin/sh\nexec /lib64/ld-linux-x86-64.so.2 --list "$@"\n');
 }
 
 function findProgram(name: string): string | null {
@@ -118,47 +94,36 @@ function findProgram(name: string): string | null {
 
 /** Adds a program and the libraries that the dynamic linker would load for it. */
 function addProgram(archive: Archive, path: string, target: string): void {
-  archive.file(target, readFileSync(path));
-  const libraries = Bun.spawnSync(["ldd", realpathSync(path)], { stderr: "ignore" }).stdout.toString();
-  for (const [, library] of libraries.matchAll(/(\/\S+) \(0x/g)) archive.file(library!, readFileSync(library!));
+  archive.add(target, path);
+  for (const library of sharedLibraries(path)) archive.add(library, library);
 }
+
+/** The program that runs this script. */
+const BUN = realpathSync(process.execPath);
 
 function addRepository(archive: Archive): void {
-  const bun = realpathSync(process.execPath);
-  addProgram(archive, bun, bun);
-  archive.link("/bin/bun", bun);
+  addProgram(archive, BUN, BUN);
   const binary = join(REPOSITORY_ROOT, "dist/cni");
   if (existsSync(binary)) addProgram(archive, binary, binary);
-  addDirectoryTree(archive, REPOSITORY_ROOT, REPOSITORY_ROOT, (path) => !/^(\.git|dist|node_modules)$/.test(path));
-  addDirectoryTree(
-    archive,
-    join(REPOSITORY_ROOT, "node_modules"),
-    join(REPOSITORY_ROOT, "node_modules"),
-    (path) => !UNUSED_PACKAGES.test(path) && path !== ".bin" && !path.endsWith("/bunx.exe") && !path.endsWith(".map"),
-  );
-  archive.link(join(REPOSITORY_ROOT, "node_modules/.bin/bun"), bun);
+  archive.addEntries(REPOSITORY_ROOT, REPOSITORY_ROOT, (name) => !/^(\.git|dist|node_modules)$/.test(name));
+  const packages = join(REPOSITORY_ROOT, "node_modules");
+  archive.addEntries(packages, packages, (name) => !UNUSED_PACKAGES.test(name));
 }
 
-/** Adds the files below a folder whose relative path is wanted, and so is that of every folder above them. */
-function addDirectoryTree(
-  archive: Archive,
-  from: string,
-  to: string,
-  isIncluded: (path: string) => boolean,
-  below = "",
-): void {
-  for (const entry of readdirSync(join(from, below), { withFileTypes: true })) {
-    const path = join(below, entry.name);
-    if (!isIncluded(path)) continue;
-    if (entry.isDirectory()) addDirectoryTree(archive, from, to, isIncluded, path);
-    else if (entry.isFile()) archive.file(join(to, path), readFileSync(join(from, path)));
-  }
-}
+const quote = (word: string): string => `'${word.replaceAll("'", `'\\''`)}'`;
 
-/** Nothing is mounted over /tmp: the checkout may be there. The first line is the terminal of the job, the second takes what the kernel says, and how the job ended. */
+/**
+ * Nothing is mounted over /tmp: the checkout may be there. The first serial line is the terminal of the job, the second takes the messages
+ * of the kernel and the exit status of the job. Programs that exist are not replaced by links to busybox.
+ */
 const INIT = `#!/bin/sh
 # What an optimizing compiler gains, the emulation of what it writes loses.
 export PATH=/bin HOME=/root NO_COLOR=1 BUN_JSC_useDFGJIT=0
+/bin/busybox --install -s /bin 2>/dev/null
+# Where the kernel looks when it needs a module.
+ln -s /bin/busybox /sbin/modprobe
+mkdir -p ${quote(join(REPOSITORY_ROOT, "node_modules/.bin"))}
+for link in /bin/bun ${quote(join(REPOSITORY_ROOT, "node_modules/.bin/bun"))}; do ln -s ${quote(BUN)} "$link"; done
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs devtmpfs /dev
@@ -176,19 +141,18 @@ cp /sys/firmware/qemu_fw_cfg/by_name/${JOB_NAME}/raw /job
 chmod 755 /job
 setsid -c /job </dev/ttyS0 >/dev/ttyS0 2>&1
 status=$?
-# Waits until all that was printed has left.
+# Waits until all output is sent.
 stty -F /dev/ttyS0 sane
 echo "vm: status $status"
 stty -F /dev/ttyS1 sane
 reboot -f
 `;
 
-/** What init runs. */
+/** The script that init runs. */
 export function jobScript({ command, terminal }: VmJob): string {
-  const words = command.map((word) => `'${word.replaceAll("'", `'\\''`)}'`).join(" ");
-  const lines = ["#!/bin/sh", `cd '${REPOSITORY_ROOT.replaceAll("'", `'\\''`)}'`];
+  const lines = ["#!/bin/sh", `cd ${quote(REPOSITORY_ROOT)}`];
   if (terminal) {
     lines.push(`stty sane rows ${terminal.rows} columns ${terminal.columns}`, `export TERM='${terminal.kind}'`);
   }
-  return [...lines, `exec ${words || "sh -l"}`, ""].join("\n");
+  return [...lines, `exec ${command.map(quote).join(" ") || "sh -l"}`, ""].join("\n");
 }

@@ -17,6 +17,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { dirname, join } from "node:path";
+import { runSuccessfully } from "../harness/process.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
 
 /** Debian's kernel as most machines have it. */
@@ -170,9 +171,9 @@ function writeImage(packed: string, image: string): void {
   writeFileSync(image, xz ? Bun.spawnSync([xz, "-dc"], { stdin: payload }).stdout : bytes);
 }
 
-/** Runs a program and gives what it printed. @throws {Error} with what it said if it fails */
+/** Runs a program and gives its output. @throws {Error} with its output if it fails */
 function run(cwd: string, ...argv: string[]): string {
-  const { exitCode, stdout, stderr } = Bun.spawnSync(argv, { cwd, stdin: "ignore" });
-  if (exitCode !== 0) throw new Error(`Cannot prepare a kernel: ${argv.join(" ")}: ${stderr.toString().trim()}`);
-  return stdout.toString();
+  // With this environment, in which a proxy may be named.
+  const env = process.env as Record<string, string>;
+  return runSuccessfully({ argv: ["env", "-C", cwd, ...argv], env }).stdout;
 }

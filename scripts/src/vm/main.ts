@@ -18,11 +18,11 @@ const JOB_TIMEOUT_S = 600;
 /** Exit status when the machine failed, not the command. */
 const MACHINE_FAILED = 125;
 
-/** Everything a run leaves behind, in a folder of its own. */
+/** Files of a run, in a folder of its own. */
 interface VmRun {
   /** The script that the machine runs. */
   readonly job: string;
-  /** What the kernel and init say. */
+  /** The output of the kernel and init. */
   readonly log: string;
 }
 
@@ -118,7 +118,7 @@ async function main(command: readonly string[]): Promise<number> {
     const { status, trouble } = await boot(command, run);
     if (trouble) {
       const log = existsSync(run.log) ? readFileSync(run.log, "utf8").trim().split("\n").slice(-60).join("\n") : "";
-      console.error(`vm: The virtual machine ${trouble}. Its kernel said:\n${log || "nothing"}`);
+      console.error(`vm: The virtual machine ${trouble}. The log of its kernel:\n${log || "nothing"}`);
     }
     return status;
   } finally {
