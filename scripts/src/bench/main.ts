@@ -7,7 +7,7 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { cpus, release, totalmem } from "node:os";
 import { join } from "node:path";
-import { exitWithUsage, flag, parseOptions, text } from "../harness/options.ts";
+import { exitWithUsage, parseScriptOptions } from "../harness/options.ts";
 import { concurrentAddRows } from "./concurrent_adds.ts";
 import { chainRows } from "./chain.ts";
 import { gcRows } from "./gc.ts";
@@ -40,13 +40,13 @@ const USAGE = `usage: scripts/bench [--runs N] [--quick] [SECTION…]
   SECTION    ${Object.keys(SECTIONS).join(", ")}; all by default`;
 
 function main(): void {
-  const { values, positionals } = parseOptions(USAGE, { runs: text, quick: flag });
+  const { values, words } = parseScriptOptions(USAGE, ["runs"], ["quick"]);
   const quick = values.quick ?? false;
   const rounds = Number(values.runs ?? (quick ? 3 : 30));
-  const unknown = positionals.find((name) => !(name in SECTIONS));
+  const unknown = words.find((name) => !(name in SECTIONS));
   if (unknown !== undefined) exitWithUsage(`There is no section "${unknown}"`, USAGE);
   if (!Number.isInteger(rounds) || rounds < 1) exitWithUsage(`Cannot run ${values.runs} rounds`, USAGE);
-  const chosen = positionals.length > 0 ? positionals : Object.keys(SECTIONS);
+  const chosen = words.length > 0 ? words : Object.keys(SECTIONS);
   using bench = prepareBench({ quick, rounds, log: console.error });
   const sections: BenchSection[] = [];
   let scaling: ScaleResult | undefined;

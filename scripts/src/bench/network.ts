@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { createNetns, type Netns } from "../../../ffi/netns.ts";
 import type { Container } from "../harness/container.ts";
 import { Caller, type Invocation, type Verb } from "../harness/invocation.ts";
-import { bridge, hostLocal, type Network, PORTMAP } from "../harness/networks.ts";
+import { bridgePlugin, hostLocal, type Network, PORTMAP } from "../harness/networks.ts";
 import { runSuccessfully } from "../harness/process.ts";
 import type { BenchWorkspace } from "./workspace.ts";
 
@@ -23,7 +23,7 @@ export const SUBNET = "10.66.0.0/16";
 /** A bridge with addresses, masqueraded if `ipMasq`. */
 export function plainNetwork({ state }: BenchWorkspace, name: string, ipMasq = false): Network {
   const ipam = { ...hostLocal({ subnet: SUBNET }), dataDir: join(state, "networks") };
-  return { cniVersion: "1.0.0", name, plugins: [{ ...bridge(name, ipam), ipMasq }] };
+  return { cniVersion: "1.0.0", name, plugins: [{ ...bridgePlugin(name, ipam), ipMasq }] };
 }
 
 /** The chain that podman makes for a network, masqueraded. */

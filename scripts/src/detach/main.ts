@@ -6,7 +6,7 @@
  */
 import fc from "fast-check";
 import { CNI_BINARY, prepareNode, startOnNewNode } from "../harness/node.ts";
-import { flag, parseOptions, text } from "../harness/options.ts";
+import { parseScriptOptions } from "../harness/options.ts";
 import { type Driver, execDriver, libraryDriver, runDriver } from "./drivers.ts";
 import { rememberHostNetns } from "./events.ts";
 import { runSequence } from "./run_sequence.ts";
@@ -22,11 +22,8 @@ const USAGE =
   --verbose   print why ADDs failed, which they may
   --cni FILE  the program; default: dist/cni`;
 
-const { values } = parseOptions(USAGE, {
-  ...{ runs: text, seed: text, jobs: text, driver: text, cni: text, verbose: flag },
-  // How the process of a job is started.
-  job: text,
-});
+// The process of a job is started with its number.
+const { values } = parseScriptOptions(USAGE, ["runs", "seed", "jobs", "driver", "cni", "job"], ["verbose"]);
 const cni = values.cni ?? CNI_BINARY;
 const runs = Number(values.runs ?? 1000);
 const jobs = Math.min(Number(values.jobs ?? 4), runs);

@@ -1,11 +1,11 @@
 /** The networks that containers are attached to, in several variants of their configuration. @module */
 import {
   BANDWIDTH,
-  bridge,
+  bridgePlugin,
   FIREWALL,
   hostLocal,
   type Network,
-  type PluginConfig,
+  type NetworkPlugin,
   PORTMAP,
   TUNING,
 } from "../harness/networks.ts";
@@ -26,18 +26,18 @@ const ipamOf = (variant: number) => {
   return hostLocal({ subnet: `10.${number}.0.0/24` }, { subnet: `fd00:${number}::/64` });
 };
 
-const tuning = (variant: number): PluginConfig => {
+const tuning = (variant: number): NetworkPlugin => {
   const { mtu: _mtu, promisc: _promisc, allmulti: _allmulti, ...rest } = TUNING;
   return { ...variant === 3 ? rest : TUNING, ...variant === 0 ? {} : { sysctl: {} } };
 };
-const firewall = (variant: number): PluginConfig =>
+const firewall = (variant: number): NetworkPlugin =>
   [FIREWALL, { type: "firewall" }, { ...FIREWALL, ingressPolicy: "isolated" }, { type: "firewall" }][variant];
-const bandwidth = (variant: number): PluginConfig => {
+const bandwidth = (variant: number): NetworkPlugin => {
   const { egressRate: _rate, egressBurst: _burst, ...ingress } = BANDWIDTH;
   return [BANDWIDTH, { type: "bandwidth" }, BANDWIDTH, ingress][variant];
 };
 /** What follows the first plugin, in an order that changes too. */
-const chainedPlugins = (variant: number): readonly PluginConfig[] => {
+const chainedPlugins = (variant: number): readonly NetworkPlugin[] => {
   const all = [tuning(variant), { ...PORTMAP, snat: variant !== 1 }, firewall(variant), bandwidth(variant)];
   return variant === 3 ? all.toReversed() : all;
 };
@@ -46,7 +46,7 @@ const chainedPlugins = (variant: number): readonly PluginConfig[] => {
 const CHAINS = {
   bridge: (variant) => [
     {
-      ...bridge(variant === 1 ? "br1" : "br0", ipamOf(variant)),
+      ...bridgePlugin(variant === 1 ? "br1" : "br0", ipamOf(variant)),
       ...variant === 1 ? { ipMasq: false } : {},
       ...variant === 3 ? { macspoofchk: true } : {},
     },
@@ -65,7 +65,7 @@ const CHAINS = {
     tuning(variant),
   ],
   tap: (variant) => [{ type: "tap", multiQueue: variant === 1, ipam: ipamOf(variant) }, tuning(variant)],
-} as const satisfies Record<string, (variant: number) => readonly PluginConfig[]>;
+} as const satisfies Record<string, (variant: number) => readonly NetworkPlugin[]>;
 
 /** How many configurations each network has. */
 export const VARIANTS = 4;

@@ -9,7 +9,7 @@ import { FAULT_SECTIONS, type FaultSection, runSection } from "./section.ts";
 import { formatSummary } from "./summary.ts";
 import { runInLanes } from "../harness/lanes.ts";
 import { CNI_BINARY, startOnNewNode } from "../harness/node.ts";
-import { flag, parseOptions, text } from "../harness/options.ts";
+import { parseScriptOptions } from "../harness/options.ts";
 
 const USAGE = `usage: scripts/faults [--sample N] [--jobs N] [--verbose] [--cni FILE] [WORD…]
   --sample N  so many faults of each section, all kinds in turn; default: all
@@ -20,11 +20,8 @@ const USAGE = `usage: scripts/faults [--sample N] [--jobs N] [--verbose] [--cni 
   WORD        faults whose names have all these words: run, exec; first-add, add, del, gc, damage; bridge, …; sendto, sendto#12; KILL, TERM, EIO, …
 Sections: ${FAULT_SECTIONS.map(({ invocation, scenario }) => `${invocation} ${scenario}`).join(", ")}`;
 
-const { values, positionals: words } = parseOptions(USAGE, {
-  ...{ sample: text, seed: text, jobs: text, cni: text, verbose: flag },
-  // How a process that tries one section is started.
-  ...{ section: text, share: text },
-});
+// A process that tries one section is started with it and its share.
+const { values, words } = parseScriptOptions(USAGE, ["sample", "seed", "jobs", "cni", "section", "share"], ["verbose"]);
 const sample = Number(values.sample ?? Infinity);
 const seed = Number(values.seed ?? Date.now() % 1_000_000);
 const jobs = Number(values.jobs ?? 2);

@@ -1,13 +1,13 @@
 /** The network and the states of a node in which commands are tried. @module */
 import { type Container, newContainer } from "../harness/container.ts";
 import { type Caller, pluginCommand, type Verb } from "../harness/invocation.ts";
-import { bridge, hostLocal, newChain } from "../harness/networks.ts";
+import { bridgePlugin, hostLocal, newChain } from "../harness/networks.ts";
 import { resetNode } from "../harness/node.ts";
 import { containerState, snapshotNode, withoutVolatile } from "../harness/node_state.ts";
 import { type ProcessCommand, type ProcessResult, requireSuccess, runLimited, runShell } from "../harness/process.ts";
 
 const IPAM = hostLocal({ subnet: "10.9.0.0/29" }, { subnet: "fd00:9::/125", rangeEnd: "fd00:9::6" });
-export const NETWORK = newChain("faults", bridge("br0", IPAM));
+export const NETWORK = newChain("faults", bridgePlugin("br0", IPAM));
 
 /** How many addresses of each family are left when one container is there: of a /29, without its ends and the bridge. */
 const FREE_ADDRESSES = 4;

@@ -1,6 +1,6 @@
 /** The figures of a run. @module */
 import { isSignal } from "./fault.ts";
-import { formatTable } from "../harness/table.ts";
+import { formatTable } from "../../../cmd/output/table.ts";
 import type { FaultReport } from "./experiment.ts";
 
 const COLUMNS = ["ended", "succeeded", "refused", "FAILED"] as const;
@@ -11,16 +11,20 @@ export function formatSummary(all: readonly FaultReport[]): string {
   const kinds = [...new Set(reports.map(({ kind }) => kind))].sort((a, b) =>
     Number(isSignal(b)) - Number(isSignal(a)) || (a < b ? -1 : 1)
   );
-  const row = (
-    name: string,
-    of: readonly FaultReport[],
-  ) => [name, of.length, ...COLUMNS.map((column) => of.filter(({ result }) => result === column).length)];
+  const row = (name: string, group: readonly FaultReport[]) => [
+    name,
+    ...[group, ...COLUMNS.map((column) => group.filter(({ result }) => result === column))].map(({ length }) =>
+      `${length}`
+    ),
+  ];
+  const header = ["fault", "tried", "ended, then removed", "succeeded", "refused and undone", "FAILED"];
   const rows = [
-    ["fault", "tried", "ended, then removed", "got over", "refused and undone", "FAILED"],
     ...kinds.map((kind) => row(kind, reports.filter((report) => report.kind === kind))),
     row("all", reports),
   ];
   const survived = reports.filter(({ result }) => result !== "FAILED").length;
   const notReached = all.length - reports.length;
-  return `${formatTable(rows)}\n\n${reports.length} faults tried, ${survived} survived, ${notReached} not reached`;
+  return `${
+    formatTable(header, rows)
+  }\n${reports.length} faults tried, ${survived} survived, ${notReached} not reached`;
 }

@@ -2,7 +2,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type Container, IFNAME } from "./container.ts";
-import type { Network, PluginConfig } from "./networks.ts";
+import type { Network, NetworkPlugin } from "./networks.ts";
 import { PLUGIN_DIRECTORY, WITHOUT_SYSTEM_BUS } from "./node.ts";
 import { type ProcessCommand, type ProcessResult, runLimited } from "./process.ts";
 
@@ -89,7 +89,7 @@ export function execInvocation(directory = PLUGIN_DIRECTORY): Invocation {
 /** The call of one plugin. */
 export function pluginCommand(
   { cniVersion, name }: Network,
-  plugin: PluginConfig,
+  plugin: NetworkPlugin,
   verb: Verb,
   { container, valid, result }: CommandInput,
   directory = PLUGIN_DIRECTORY,

@@ -1,13 +1,13 @@
 /** Networks, and the plugins that they are made of. @module */
 
 /** The configuration of one plugin. */
-export type PluginConfig = Readonly<Record<string, unknown>> & { readonly type: string };
+export type NetworkPlugin = Readonly<Record<string, unknown>> & { readonly type: string };
 
 /** A configuration list. */
 export interface Network {
   readonly cniVersion: string;
   readonly name: string;
-  readonly plugins: readonly PluginConfig[];
+  readonly plugins: readonly NetworkPlugin[];
 }
 
 /** Addresses of a node, with default routes. @param ranges one of each family, with the keys of host-local */
@@ -17,7 +17,7 @@ export const hostLocal = (...ranges: readonly { readonly subnet: string; readonl
   routes: [{ dst: "0.0.0.0/0" }, { dst: "::/0" }].slice(0, ranges.length),
 });
 
-export const bridge = (name: string, ipam: object) => ({
+export const bridgePlugin = (name: string, ipam: object) => ({
   ...{ type: "bridge", bridge: name, isGateway: true, ipMasq: true, hairpinMode: true, ipam },
 });
 export const TUNING = {
@@ -30,6 +30,6 @@ export const BANDWIDTH = {
 };
 
 /** A chain with everything in it that leaves something behind. */
-export const newChain = (name: string, first: PluginConfig): Network => ({
+export const newChain = (name: string, first: NetworkPlugin): Network => ({
   ...{ cniVersion: "1.1.0", name, plugins: [first, TUNING, PORTMAP, FIREWALL, BANDWIDTH] },
 });

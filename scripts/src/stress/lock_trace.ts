@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync } from "node:f
 import { join } from "node:path";
 import type { ProcessCommand } from "../harness/process.ts";
 import { median } from "../harness/statistics.ts";
-import { formatTable } from "../harness/table.ts";
+import { formatTable } from "../../../cmd/output/table.ts";
 import { parseStartedCalls } from "../harness/trace.ts";
 
 /** Traces some programs. */
@@ -96,5 +96,5 @@ export function formatLockFigures(all: readonly LockFigures[]): string {
     ...[lock, `${held.length}`],
     ...[median(held), Math.max(...held), median(waited), Math.max(...waited)].map((ms) => ms.toFixed(2)),
   ]);
-  return formatTable([["lock", "seen", "held: median", "most, ms", "waited for: median", "most, ms"], ...rows.sort()]);
+  return formatTable(["lock", "seen", "held: median", "most, ms", "waited for: median", "most, ms"], rows.sort());
 }

@@ -5,7 +5,7 @@
  * @module
  */
 import { CNI_BINARY, prepareNode, startOnNewNode } from "../harness/node.ts";
-import { exitWithUsage, flag, parseOptions, text } from "../harness/options.ts";
+import { exitWithUsage, parseScriptOptions } from "../harness/options.ts";
 import { formatLockFigures } from "./lock_trace.ts";
 import { formatRandom, runRandom } from "./random.ts";
 import { formatColdStart, runColdStarts } from "./cold_start.ts";
@@ -17,11 +17,12 @@ const USAGE = `usage: scripts/stress start [--count N] [--rounds N] [--invocatio
   --verbose     print each round, and each operation that failed
   --cni FILE    the program; default: dist/cni`;
 
-const { values, positionals: [part] } = parseOptions(USAGE, {
-  ...{ count: text, rounds: text, workers: text, operations: text, seed: text, cni: text, invocation: text },
-  // How the process on the node is started.
-  ...{ verbose: flag, inside: flag },
-});
+const { values, words: [part] } = parseScriptOptions(
+  USAGE,
+  ["count", "rounds", "workers", "operations", "seed", "cni", "invocation"],
+  // The process on the node is started with the latter.
+  ["verbose", "inside"],
+);
 const cni = values.cni ?? CNI_BINARY;
 const log = (line: string) => values.verbose && console.log(line);
 

@@ -1,6 +1,6 @@
 /** The networks that containers come to and leave. @module */
 import { execInvocation, type Invocation, runInvocation } from "../harness/invocation.ts";
-import { bridge, hostLocal, type Network, newChain } from "../harness/networks.ts";
+import { bridgePlugin, hostLocal, type Network, newChain } from "../harness/networks.ts";
 
 /** A network, and how its plugins are called. */
 export interface StressNetwork {
@@ -16,6 +16,6 @@ export function newNetworks(cni: string, isLarge = false): readonly StressNetwor
     const ipam = isLarge
       ? hostLocal({ subnet: `${ipv4}/20` }, { subnet: `${ipv6}/64` })
       : hostLocal({ subnet: `${ipv4}/25` }, { subnet: `${ipv6}/121`, rangeEnd: `${ipv6}7e` });
-    return { invocation, network: newChain(`${invocation.name}${number}`, bridge(`br${number}`, ipam)) };
+    return { invocation, network: newChain(`${invocation.name}${number}`, bridgePlugin(`br${number}`, ipam)) };
   });
 }
