@@ -4,7 +4,8 @@ import { existsSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { runInNetns } from "../testing/netns.ts";
 import { NO_ANSWER_TIMEOUT_MS, requestTcp, serveTcp } from "../testing/traffic.ts";
-import { bridgeTestConfig, type ConformanceNode, newConformanceNode } from "../testing/conformance.ts";
+import { type ConformanceNode, newConformanceNode } from "../testing/conformance.ts";
+import { bridgeTestConfig } from "../testing/fixture_configs.ts";
 import { CNI_PROGRAM } from "../testing/binary.ts";
 
 const HTTP = ["-p", "8080:80"];

@@ -7,9 +7,9 @@ import { afterAll, expect } from "bun:test";
 import { existsSync, mkdirSync, readdirSync, rmSync, symlinkSync, unlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createNetns, type Netns } from "../ffi/netns.ts";
-import { runInNetns } from "../testing/netns.ts";
+import { runInNetns, runShellInNetns } from "../testing/netns.ts";
 import { NO_ANSWER_TIMEOUT_MS, requestTcp, serveTcp } from "../testing/traffic.ts";
-import { foreignRuleset, iptablesSave, shellInNetns } from "../testing/firewall.ts";
+import { foreignRuleset, iptablesSave } from "../testing/ruleset.ts";
 import { testWith } from "../testing/binary.ts";
 import { newCliSandboxes } from "../testing/cli.ts";
 
@@ -51,13 +51,13 @@ class Node implements Disposable {
     mkdirSync(this.#state);
     this.configure("1.0.0");
     const quick = "for each in all default; do echo 0 >/proc/sys/net/ipv6/conf/$each/accept_dad; done";
-    shellInNetns(this.host, quick, "ip link set lo up", ...administrator);
+    runShellInNetns(this.host, quick, "ip link set lo up", ...administrator);
     // What each of them leaves, as the bridge stays.
-    shellInNetns(
+    runShellInNetns(
       this.host,
       "ip link add br9 type bridge; ip addr add 10.9.0.1/24 dev br9; ip addr add fd00:9::1/64 dev br9 nodad",
     );
-    shellInNetns(this.host, "ip link set br9 up");
+    runShellInNetns(this.host, "ip link set br9 up");
   }
 
   /** Writes the network; only version 1.1.0 has GC, which the reference of the distribution does not speak. */
@@ -177,7 +177,7 @@ function once(call: () => void): () => void {
 
 /** Elements of our own tables. */
 const ownElements = (host: Netns): string[] =>
-  [...shellInNetns(host, "nft list ruleset").matchAll(/elements = \{([^}]*)\}/g)].map(([, all]) => all!.trim());
+  [...runShellInNetns(host, "nft list ruleset").matchAll(/elements = \{([^}]*)\}/g)].map(([, all]) => all!.trim());
 
 /** What a container has beyond loopback and what it was born with. */
 const inside = (netns: Netns) => ({

@@ -19,7 +19,7 @@ import {
   NFT_MSG_GETTABLE,
 } from "../ffi/nft/uapi.ts";
 import { runInNetns } from "../testing/netns.ts";
-import { withoutSystemBus } from "../testing/firewall.ts";
+import { withoutSystemBus } from "../testing/plugin_call.ts";
 import { loadPlugins } from "../plugins/registry.ts";
 import { parseNetworkConfigList } from "../spec/network_config_list.ts";
 import { gcNetworkList } from "./gc.ts";

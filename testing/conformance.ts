@@ -10,11 +10,9 @@ import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createNetns, type Netns } from "../ffi/netns.ts";
-import { NetlinkError } from "../ffi/netlink/error.ts";
-import * as link from "../ffi/route/link.ts";
-import { type Namespaces, newNamespaces, runInNetns } from "./netns.ts";
+import { type JsonDocument, loadFixtures } from "./fixture.ts";
+import { kernelHasLinkKind, type Namespaces, newNamespaces } from "./netns.ts";
 import type { PluginRequest, PluginResponse } from "../plugins/lib/protocol/delegate.ts";
-import { awaitLinkOperational } from "../plugins/lib/links/interface.ts";
 import type { AnyPlugin, HostContext } from "../plugins/lib/protocol/serve.ts";
 import { findPlugin, loadPlugins, pluginNames } from "../plugins/registry.ts";
 import type { Attachment } from "../spec/plugin_config.ts";
@@ -28,28 +26,13 @@ import { CNI_PROGRAM, type FinishedProcess, pluginLink, runPlugin } from "./bina
 
 await loadPlugins();
 
-/** A JSON document. */
-// deno-lint-ignore no-explicit-any -- documents are looked into at many places
-export type JsonDocument = any;
-
-/** Plugins named after the kind of link that they make, which the kernel of a small machine may lack. */
-const OPTIONAL_LINK_KINDS: readonly string[] = ["dummy", "ipvlan", "macvlan", "vlan", "vrf"];
-
-function hasLinkKind(kind: string): boolean {
-  using netns = createNetns();
-  try {
-    // A kind that the kernel knows has something else to say of this, such as that it wants to stand on another link.
-    link.add(netns.route, { name: "x", info: { kind, data: new Uint8Array() } });
-  } catch (error) {
-    return error instanceof NetlinkError && error.code !== "EOPNOTSUPP";
-  }
-  return true;
-}
+const FIXTURES = await loadFixtures();
 
 /** The name of every plugin in the binary that works on this kernel; the others are tested in the virtual machine. */
-export const SUPPORTED_PLUGINS: readonly string[] = pluginNames().filter((name) =>
-  !OPTIONAL_LINK_KINDS.includes(name) || hasLinkKind(name)
-);
+export const SUPPORTED_PLUGINS: readonly string[] = pluginNames().filter((name) => {
+  const { linkKind } = FIXTURES[name]!;
+  return linkKind === undefined || kernelHasLinkKind(linkKind);
+});
 
 /** A network with plugin `a` and, behind it, plugin `b`, which declares a capability. */
 export function twoPluginNetwork(options: Readonly<Record<string, unknown>> = {}): NetworkConfigList {
@@ -290,109 +273,16 @@ function recorderAt(path: string): RecordedProgram {
   };
 }
 
-/** A configuration with which a plugin can do all that it is for, with the name that the interface should have. */
+/** A configuration with which a plugin does all that it is for, and the name that the interface should have. */
 export interface WorkingConfig {
   readonly config: JsonDocument;
   readonly options: NodeCallOptions;
 }
 
-/** host-local with one subnet, its state in the node's directory. */
-export const hostLocalConfig = ({ directory }: ConformanceNode, more: object = {}) => ({
-  type: "host-local",
-  dataDir: join(directory, "ipam"),
-  subnet: "10.5.0.0/24",
-  routes: [{ dst: "0.0.0.0/0" }],
-  ...more,
-});
-
-/** bridge with these addresses. */
-export const bridgeTestConfig = (node: ConformanceNode, more: object = {}) => ({
-  bridge: "br5",
-  isGateway: true,
-  ipam: hostLocalConfig(node),
-  ...more,
-});
-
-/** The result of an earlier plugin. It says its version, so that it fits into requests of any other. */
-export const earlierResult = ({ container }: ConformanceNode) => ({
-  cniVersion: "1.1.0",
-  interfaces: [{ name: "eth0", sandbox: container.path }],
-  ips: [{ address: "10.5.0.9/24", interface: 0 }],
-});
-
-/** portmap behind such a plugin. */
-export const portmapConfig = (node: ConformanceNode, more: object = {}) => ({
-  prevResult: earlierResult(node),
-  runtimeConfig: { portMappings: [{ hostPort: 8080, containerPort: 80, protocol: "tcp" }] },
-  ...more,
-});
-
-/** bandwidth behind a plugin that connected the container by a cable. */
-function bandwidthConfig({ host, container }: ConformanceNode): JsonDocument {
-  runInNetns(host, "ip", "link", "add", "veth5", "type", "veth", "peer", "name", "eth0", "netns", container.path);
-  const interfaces = [{ name: "veth5" }, { name: "eth0", sandbox: container.path }];
-  const prevResult = { cniVersion: "1.1.0", interfaces, ips: [{ address: "10.5.0.9/24", interface: 1 }] };
-  return { prevResult, ingressRate: 8e6, ingressBurst: 8e6, runtimeConfig: {} };
-}
-
-/** sbr behind a plugin that gave the container an interface with an address. */
-const sbrConfig = (node: ConformanceNode) => {
-  const ip = (...words: string[]) => runInNetns(node.container, "ip", ...words);
-  // Without what takes its time, link-local addresses and a state that is not final: what is there before and after is compared.
-  ip("link", "add", "eth0", "type", "veth", "peer", "name", "peer0");
-  const both = ["eth0", "peer0"];
-  for (const linkName of both) ip("link", "set", linkName, "addrgenmode", "none", "up");
-  for (const linkName of both) awaitLinkOperational(node.container, link.get(node.container.route, linkName));
-  ip("addr", "add", "10.5.0.9/24", "dev", "eth0");
-  return { prevResult: earlierResult(node) };
-};
-
-/** A device of the host, which is one end of a cable. It is down: a carrier comes and goes in its own time. */
-const hostDeviceConfig = (node: ConformanceNode) => {
-  runInNetns(node.host, "ip", "link", "add", "nic5", "type", "veth", "peer", "name", "far5");
-  return { device: "nic5", dataDir: join(node.directory, "host-device"), ipam: hostLocalConfig(node) };
-};
-
-/** tuning behind a plugin that made an interface, which stands there. */
-const tuningConfig = (node: ConformanceNode) => {
-  runInNetns(node.container, "ip", "link", "add", "eth0", "type", "veth", "peer", "name", "peer0");
-  const config = { mtu: 1400, mac: "0a:00:00:00:00:07", sysctl: { "net.core.somaxconn": "500" } };
-  return { ...config, dataDir: join(node.directory, "tuning"), prevResult: earlierResult(node) };
-};
-
-/** An interface on a wire that nobody else is on, so that nobody is asked for addresses. */
-const lowerDeviceConfig = (node: ConformanceNode, more: object = {}) => {
-  const ip = (...words: string[]) => runInNetns(node.host, "ip", ...words);
-  ip("link", "add", "up0", "type", "veth", "peer", "name", "far0");
-  ip("link", "set", "up0", "addrgenmode", "none", "up");
-  return { master: "up0", ipam: hostLocalConfig(node), ...more };
-};
-
-const WORKING_CONFIGS: Readonly<Record<string, (node: ConformanceNode) => WorkingConfig>> = {
-  "bandwidth": (node) => ({ config: bandwidthConfig(node), options: {} }),
-  "bridge": (node) => ({ config: bridgeTestConfig(node), options: {} }),
-  "dummy": (node) => ({ config: { ipam: hostLocalConfig(node) }, options: {} }),
-  "firewall": (node) => ({ config: { prevResult: earlierResult(node), backend: "nftables" }, options: {} }),
-  "host-device": (node) => ({ config: hostDeviceConfig(node), options: {} }),
-  "host-local": (node) => ({ config: { ipam: hostLocalConfig(node) }, options: {} }),
-  "ipvlan": (node) => ({ config: lowerDeviceConfig(node), options: {} }),
-  "loopback": () => ({ config: {}, options: { ifname: "lo" } }),
-  "macvlan": (node) => ({ config: lowerDeviceConfig(node), options: {} }),
-  "portmap": (node) => ({ config: portmapConfig(node), options: {} }),
-  "ptp": (node) => ({ config: { ipam: hostLocalConfig(node), ipMasq: true }, options: {} }),
-  "sbr": (node) => ({ config: sbrConfig(node), options: {} }),
-  "static": () => ({ config: { ipam: { type: "static", addresses: [{ address: "10.5.0.9/24" }] } }, options: {} }),
-  "tap": (node) => ({ config: { mtu: 1400, mac: "0a:00:00:00:00:07", ipam: hostLocalConfig(node) }, options: {} }),
-  "tuning": (node) => ({ config: tuningConfig(node), options: {} }),
-  "vlan": (node) => ({ config: lowerDeviceConfig(node, { vlanId: 5 }), options: {} }),
-  "vrf": (node) => ({ config: { vrfname: "red", ...sbrConfig(node) }, options: {} }),
-};
-
-/** @throws {Error} for a plugin that was added to the registry and not here */
+/** That of a plugin's fixture, for which it is prepared what has to be there. */
 export function workingConfig(type: string, node: ConformanceNode): WorkingConfig {
-  const make = WORKING_CONFIGS[type];
-  if (make) return make(node);
-  throw new Error(`Cannot test plugin "${type}": say in WORKING with what configuration it works`);
+  const { working, ifname } = FIXTURES[type]!;
+  return { config: working(node), options: ifname === undefined ? {} : { ifname } };
 }
 
 /** The status of a command that has to wait. */

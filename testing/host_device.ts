@@ -2,7 +2,7 @@
 import { join } from "node:path";
 import { parseCidr } from "../ffi/address.ts";
 import type { Netns } from "../ffi/netns.ts";
-import { ipShow, runInNetns } from "./netns.ts";
+import { ipShow, runIp } from "./netns.ts";
 import { hostDevice } from "../plugins/host_device/plugin.ts";
 import type { AnyPlugin } from "../plugins/lib/protocol/serve.ts";
 import { type Sandbox, type SandboxCallOptions, sandboxTest } from "./sandbox.ts";
@@ -29,11 +29,6 @@ export interface DeviceSandbox extends Sandbox {
 /** Of the device. */
 export const DEVICE_MAC = "0a:00:00:00:00:11";
 
-/** Runs ip(8) with the words of a line. */
-export function ipCommand(netns: Netns, line: string): string {
-  return runInNetns(netns, "ip", ...line.split(" "));
-}
-
 /** A link as ip(8) shows it. */
 // deno-lint-ignore no-explicit-any -- what ip(8) prints
 export const ipLinkShow = (netns: Netns, name: string): any => ipShow(netns, "link", "show", name)[0];
@@ -46,10 +41,10 @@ export function deviceTest(name: string, body: (bench: DeviceSandbox) => void | 
 /** Puts the device onto the host of a sandbox. */
 export function newDeviceSandbox(sandbox: Sandbox): DeviceSandbox {
   const peerNetns = sandbox.newContainer();
-  ipCommand(sandbox.host, `link add nic0 address ${DEVICE_MAC} type veth peer name far0 netns ${peerNetns.path}`);
-  ipCommand(peerNetns, "addr add 10.7.0.1/24 dev far0");
-  ipCommand(peerNetns, "-6 addr add fd07::1/64 dev far0 nodad");
-  ipCommand(peerNetns, "link set far0 up");
+  runIp(sandbox.host, `link add nic0 address ${DEVICE_MAC} type veth peer name far0 netns ${peerNetns.path}`);
+  runIp(peerNetns, "addr add 10.7.0.1/24 dev far0");
+  runIp(peerNetns, "-6 addr add fd07::1/64 dev far0 nodad");
+  runIp(peerNetns, "link set far0 up");
   const [sysfs, dataDir] = [join(sandbox.directory, "sys"), join(sandbox.directory, "states")];
   const tested = hostDevice(sysfs);
   return {

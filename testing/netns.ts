@@ -4,7 +4,9 @@
  * @module
  */
 import { test } from "bun:test";
+import { NetlinkError } from "../ffi/netlink/error.ts";
 import { createNetns, type Netns } from "../ffi/netns.ts";
+import * as link from "../ffi/route/link.ts";
 
 /** A host and a container, neither of which is the machine's own namespace. */
 export interface Namespaces extends Disposable {
@@ -55,6 +57,18 @@ export function askOnce(netns: Netns): void {
   runShellInNetns(netns, "echo 1 >/proc/sys/net/ipv6/conf/default/dad_transmits");
 }
 
+/** Whether the kernel has links of this kind: `vrf`. */
+export function kernelHasLinkKind(kind: string): boolean {
+  using netns = createNetns();
+  try {
+    // A kind that the kernel knows has something else to say of this, such as that it wants to stand on another link.
+    link.add(netns.route, { name: "probe0", info: { kind, data: new Uint8Array() } });
+  } catch (error) {
+    return error instanceof NetlinkError && error.code !== "EOPNOTSUPP";
+  }
+  return true;
+}
+
 /** A test on the real kernel, in namespaces of its own. */
 export function netnsTest(name: string, body: (namespaces: Namespaces) => void): void {
   test(name, () => {
@@ -73,6 +87,11 @@ export function runInNetns(netns: Netns, ...command: string[]): string {
 /** Runs lines of the shell inside a namespace, up to the first that fails. @throws {Error} if one does, with what it said */
 export function runShellInNetns(netns: Netns, ...lines: readonly string[]): string {
   return runInNetns(netns, "sh", "-e", "-c", lines.join("\n"));
+}
+
+/** Runs ip(8) inside a namespace, once with the words of each line. @returns what they printed @throws {Error} if one fails */
+export function runIp(netns: Netns, ...lines: readonly string[]): string {
+  return lines.map((line) => runInNetns(netns, "ip", ...line.split(" "))).join("");
 }
 
 /** What ip(8) shows, with all details; nothing where it says nothing. */

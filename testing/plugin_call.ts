@@ -118,3 +118,8 @@ export function errorOfCall(call: () => unknown): CniError {
   }
   throw new Error("Expected an error, and there was none");
 }
+
+/** Keeps plugins of this process away from the system bus, and so from a firewalld of the machine that runs the tests. */
+export function withoutSystemBus(): void {
+  process.env.DBUS_SYSTEM_BUS_ADDRESS = "unix:path=/nonexistent/bus";
+}

@@ -3,8 +3,6 @@
  *
  * @module
  */
-import type { Netns } from "../ffi/netns.ts";
-import { runInNetns } from "./netns.ts";
 import { serveTcp, serveUdp } from "./traffic.ts";
 import type { BridgeContainer } from "./bridge_network.ts";
 
@@ -31,13 +29,3 @@ export async function startServers(container: BridgeContainer, name: string): Pr
   stack.use(await serveUdp(container.netns, name, 53));
   return stack;
 }
-
-export const nftListRuleset = (host: Netns): string => runInNetns(host, "nft", "list", "ruleset");
-/** The elements that there are, in the words of nft(8), as `map: element`. */
-export function nftElements(host: Netns): string[] {
-  return [...nftListRuleset(host).matchAll(/map (\S+) \{[^}]*?elements = \{ ([^}]*) \}/g)].flatMap(([, map, all]) =>
-    all!.split(/,\s*/).map((element) => `${map}: ${element}`)
-  ).sort();
-}
-export const containerChains = (host: Netns): string[] =>
-  [...nftListRuleset(host).matchAll(/chain (\S*-\S+)/g)].map(([, name]) => name!);

@@ -10,7 +10,7 @@ import { type Namespaces, netnsTest } from "./netns.ts";
 import type { CniCommand } from "../spec/version.ts";
 import type { Sandbox, SandboxCallOptions } from "./sandbox.ts";
 
-/** The newest version that they speak. */
+/** The newest version that Debian's reference plugins speak. */
 export const REFERENCE_VERSION = "1.0.0";
 
 /** A test that needs the reference plugin of this name. */

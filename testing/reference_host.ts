@@ -10,11 +10,9 @@ import { pluginLink, testWith } from "./binary.ts";
 import { createNetns, type Netns } from "../ffi/netns.ts";
 import { findSysctl } from "../ffi/sysctl.ts";
 import { type Namespaces, newNamespaces, runInNetns } from "./netns.ts";
+import { REFERENCE_VERSION } from "./reference.ts";
 
 const REFERENCE_DIRECTORY = "/usr/lib/cni";
-
-/** Newest version that Debian's reference plugins speak. */
-export const NEWEST_REFERENCE_VERSION = "1.0.0";
 
 /** What the reference runs, and what the tests look with. */
 const PROGRAMS = [join(REFERENCE_DIRECTORY, "bridge"), "iptables", "nft", "ip", "busybox"];
@@ -83,7 +81,7 @@ export function newComparisonHost(): ComparisonHost {
       CNI_PATH: dirname(ipamFrom.path("host-local")),
       ...env,
     }).filter(([, value]) => value !== null);
-    const document = JSON.stringify({ cniVersion: NEWEST_REFERENCE_VERSION, name: "net", type, ...config });
+    const document = JSON.stringify({ cniVersion: REFERENCE_VERSION, name: "net", type, ...config });
     const { exitCode, stdout } = host.run(() =>
       Bun.spawnSync([side.path(type)], {
         cwd: "/",

@@ -6,8 +6,7 @@
 import { expect } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { Netns } from "../ffi/netns.ts";
-import { runInNetns } from "./netns.ts";
+import { runIp } from "./netns.ts";
 import {
   type AnyJson,
   type ComparisonHost,
@@ -61,28 +60,23 @@ export const ipamRequests = (...all: unknown[]) => configRequests(...all.map((ip
 export const envRequests = (name: string, config: object, ...all: (string | null)[]) =>
   all.map((value): ComparedRequest => ({ config, env: { [name]: value } }));
 
-/** Tells ip(8). */
-export function runIpCommands(netns: Netns, commands: readonly string[] = []): void {
-  for (const command of commands) runInNetns(netns, "ip", ...command.split(" "));
-}
-
 /** What is there besides the ruleset. */
 export const leftBehind = (world: ComparisonHost) => ({ links: world.links(), reserved: world.reserved() });
 
 /** Has each side serve an ADD and a DEL on a host of its own. @returns what each made of it, for `differences` */
-export function compareImplementations(type: string, { config = {}, env, host }: ComparedRequest): AnyJson[] {
+export function compareImplementations(type: string, { config = {}, env, host = [] }: ComparedRequest): AnyJson[] {
   return [referencePlugins, ourPlugins].map((side) => {
     using world = newComparisonHost();
-    runIpCommands(world.host, host);
+    runIp(world.host, ...host);
     writeFileSync(join(world.directory, "resolv.conf"), "nameserver 192.0.2.53\nsearch one.example\noptions edns0\n");
     const request = { type, ...config };
     const answer = world.call(side, "ADD", request, { type, env });
     // Later releases leave an empty one out, too.
     if (answer.cniVersion === "1.0.0" && Object.keys(answer.dns ?? {}).length === 0) delete answer.dns;
     // The kernel decides on the state of a link while it answers about it alone.
-    runIpCommands(world.container, ["link show eth0"]);
+    runIp(world.container, "link show eth0");
     for (const { name, sandbox } of answer.interfaces ?? []) {
-      if (!sandbox) runIpCommands(world.host, [`link show ${name}`]);
+      if (!sandbox) runIp(world.host, `link show ${name}`);
     }
     const added = snapshotHost(world, answer);
     world.call(side, "DEL", request, { type, env });
@@ -128,13 +122,13 @@ export function testRequests(
 
 function outcomesOf(
   type: string,
-  { verb = "ADD", config = {}, env, host, container }: ComparedRequest,
+  { verb = "ADD", config = {}, env, host = [], container = [] }: ComparedRequest,
   shared?: string,
 ) {
   return [referencePlugins, ourPlugins].map((side) => {
     using world = newComparisonHost();
-    runIpCommands(world.host, host);
-    runIpCommands(world.container, container);
+    runIp(world.host, ...host);
+    runIp(world.container, ...container);
     const hostState = () => {
       const { links, reserved } = leftBehind(world);
       return { container: links.container, host: links.host.filter((name) => name !== shared), reserved };

@@ -24,11 +24,6 @@ export function addInterfaces(netns: Netns): void {
   );
 }
 
-/** Runs ip(8) in the namespace, command by command. */
-export function ipCommands(netns: Netns, ...commands: string[]): void {
-  for (const command of commands) runInNetns(netns, "ip", ...command.split(" "));
-}
-
 /** The rules of both families, as ip(8) shows them, without those that every namespace has. */
 export function ipRules(netns: Netns): string[] {
   return [["-4"], ["-6"]].flatMap((family) => lines(netns, ...family, "rule"))

@@ -4,14 +4,12 @@ import { join } from "node:path";
 import { runInNetns } from "../../testing/netns.ts";
 import {
   ATTACHMENT_WITH_NETNS,
-  bridgeTestConfig,
-  hostLocalConfig,
-  type JsonDocument,
   newConformanceNode,
   newRuntimeSandbox,
-  portmapConfig,
   twoPluginNetwork,
 } from "../../testing/conformance.ts";
+import type { JsonDocument } from "../../testing/fixture.ts";
+import { bridgeTestConfig, hostLocalConfig, portmapConfig } from "../../testing/fixture_configs.ts";
 import { errorOfCall } from "../../testing/plugin_call.ts";
 
 const links = (netns: Parameters<typeof runInNetns>[0]): string[] =>

@@ -4,14 +4,16 @@ import { readdirSync } from "node:fs";
 import { runInNetns } from "../../testing/netns.ts";
 import { findPlugin } from "../../plugins/registry.ts";
 import { ENGINE_ENV, errorOf, pluginLink } from "../../testing/binary.ts";
+import { type JsonDocument, loadFixtures } from "../../testing/fixture.ts";
 import {
   type ConformanceNode,
-  type JsonDocument,
   newConformanceNode,
   type NodeCallOptions,
   SUPPORTED_PLUGINS,
   workingConfig,
 } from "../../testing/conformance.ts";
+
+const FIXTURES = await loadFixtures();
 
 /** 10 MB take a second each. */
 const TIMEOUT_MS = 60_000;
@@ -161,236 +163,18 @@ everyPlugin(
   },
 );
 
-/** What is wrong in the keys of plugins that put a link on a master. */
-const ON_MASTER: readonly object[] = [
-  ...["master", "mtu", "linkInContainer"].map((key) => ({ [key]: {} })),
-  { master: "" },
-  { master: "nosuch" },
-  { master: "up0\0" },
-  { master: "x".repeat(1000) },
-  { master: "up0", linkInContainer: true },
-  { mtu: "1500" },
-  { mtu: -1 },
-  { mtu: 1501 },
-  { mtu: 1.5 },
-  { linkInContainer: "yes" },
-];
-
-/** What is wrong in a plugin's own keys. */
-const OWN: Readonly<Record<string, readonly object[]>> = {
-  "bandwidth": [
-    { prevResult: null },
-    { prevResult: { interfaces: [] } },
-    { ingressBurst: null },
-    { ingressRate: 0 },
-    { egressRate: 1 },
-    { ingressRate: -1 },
-    { ingressRate: 0.5 },
-    { ingressRate: "8e6" },
-    { ingressRate: "8Mbps" },
-    { ingressRate: "8Mbit\0" },
-    { ingressBurst: 34359738368 },
-    { egressRate: [], egressBurst: {} },
-  ],
-  "bridge": [
-    ...["bridge", "isGateway", "ipMasq", "mtu", "vlan", "hairpinMode", "vlanTrunk"].map((key) => ({ [key]: {} })),
-    { bridge: "" },
-    { bridge: "br\0" },
-    { bridge: "x".repeat(16) },
-    { bridge: "a/b" },
-    { mtu: "1500" },
-    { mtu: -1 },
-    { mtu: 1e9 },
-    { mtu: 1.5 },
-    { vlan: 4095 },
-    { vlanTrunk: [null] },
-    { isGateway: "yes" },
-    { runtimeConfig: { mac: 1 } },
-    { hairpinMode: true, promiscMode: true },
-  ],
-  "dummy": [{ ipam: null }, { ipam: 1 }, { ipam: { type: "" } }],
-  "firewall": [
-    { prevResult: null },
-    { backend: "ipset" },
-    { backend: 1 },
-    { ingressPolicy: "closed" },
-    { ingressPolicy: "isolated" },
-    { ingressPolicy: true },
-    { iptablesAdminChainName: "two words" },
-    { iptablesAdminChainName: "-j" },
-    { iptablesAdminChainName: "x".repeat(29) },
-    { iptablesAdminChainName: "A\0" },
-    { firewalldZone: {} },
-    { firewalldZone: "x".repeat(10_000) },
-  ],
-  "host-device": [
-    ...["device", "hwaddr", "kernelpath", "pciBusID", "dataDir"].map((key) => ({ [key]: {} })),
-    { device: null },
-    { device: "" },
-    { device: "a/b" },
-    { device: "nic5\0" },
-    { hwaddr: "x" },
-    { hwaddr: "01:00:5e:00:00:01" },
-    { device: null, kernelpath: "/sys/class/net/nic5" },
-    { device: null, kernelpath: "/sys/devices/../class" },
-    { pciBusID: "../0000:00:00.0" },
-    { runtimeConfig: { deviceID: 1 } },
-    { runtimeConfig: { deviceID: ".." } },
-    { dataDir: "/tmp/cni\0conformance" },
-  ],
-  "host-local": [
-    { ipam: null },
-    ...[
-      { subnet: "10.5.0.0" },
-      { subnet: "10.5.0.0/33" },
-      { subnet: 1 },
-      { subnet: "10.5.0.0/24\0" },
-      { rangeStart: "10.6.0.1" },
-      { gateway: "x" },
-      { ranges: {} },
-      { ranges: [null] },
-      { ranges: [[null]] },
-      { ranges: [[{ subnet: "10.5.0.0/24" }]] },
-      { routes: {} },
-      { routes: [null] },
-      { routes: [{ dst: "x" }] },
-      { dataDir: 1 },
-      { dataDir: "/tmp/cni\0conformance" },
-      { resolvConf: 1 },
-    ].map((change) => ({ change })),
-    { runtimeConfig: { ips: "x" } },
-    { runtimeConfig: { ips: [null] } },
-    { runtimeConfig: { ipRanges: [[{ subnet: null }]] } },
-  ],
-  "ipvlan": [...ON_MASTER, { mode: "l4" }, { mode: 2 }, { ipam: null }],
-  "loopback": [],
-  "macvlan": [
-    ...ON_MASTER,
-    { mode: "l2" },
-    { mode: 4 },
-    { mac: "x" },
-    { mac: "01:00:5e:00:00:01" },
-    { mac: "00:00:00:00:00:00" },
-    { runtimeConfig: { mac: 1 } },
-    { args: { cni: { mac: "x" } } },
-    { bcqueuelen: -1 },
-    { bcqueuelen: 4294967296 },
-  ],
-  "portmap": [
-    { snat: "x" },
-    { conditionsV4: 1 },
-    { conditionsV4: [1] },
-    { conditionsV4: ["-j", "ACCEPT"] },
-    { backend: "ebpf" },
-    { markMasqBit: 32 },
-    { prevResult: null },
-    ...[
-      {},
-      [null],
-      [{}],
-      [{ hostPort: "80", containerPort: 80 }],
-      [{ hostPort: 0, containerPort: 80 }],
-      [{ hostPort: 65536, containerPort: 80 }],
-      [{ hostPort: 80, containerPort: 80, protocol: "icmp" }],
-      [{ hostPort: 80, containerPort: 80, protocol: "tcp\0" }],
-      [{ hostPort: 80, containerPort: 80, hostIP: "x" }],
-    ].map((portMappings) => ({ runtimeConfig: { portMappings } })),
-  ],
-  "ptp": [
-    ...["ipMasq", "ipMasqBackend", "mtu"].map((key) => ({ [key]: [1] })),
-    { ipam: null },
-    { ipMasq: 1 },
-    { ipMasqBackend: "ebpf" },
-    { mtu: "1500" },
-    { mtu: -1 },
-    { mtu: 65536 },
-    { mtu: 1.5 },
-    { change: { gateway: null, type: "static", addresses: [{ address: "10.5.0.9/24" }] } },
-  ],
-  "sbr": [
-    { table: "100" },
-    { table: 0 },
-    { table: 4294967296 },
-    { gateways: "10.5.0.1" },
-    { gateways: ["x"] },
-    { gateways: ["10.5.0.1", "10.5.0.2"] },
-    { addSourceHints: "yes" },
-    { prevResult: null },
-    { prevResult: { interfaces: [] } },
-  ],
-  "static": [
-    { ipam: null },
-    ...[
-      { addresses: {} },
-      { addresses: [null] },
-      { addresses: [{ address: "10.5.0.9" }] },
-      { addresses: [{ address: "10.5.0.9/24", gateway: "x" }] },
-      { routes: [{ dst: "x" }] },
-      { routes: [{ dst: "::/0", gw: "10.5.0.1" }] },
-      { dns: { search: "x" } },
-    ].map((change) => ({ change })),
-    { runtimeConfig: { ips: "x" } },
-    { runtimeConfig: { ips: ["10.5.0.9"] } },
-    { args: { cni: { ips: [1] } } },
-  ],
-  "tap": [
-    ...["multiQueue", "mtu", "owner", "group", "mac", "selinuxContext", "bridge"].map((key) => ({ [key]: {} })),
-    { multiQueue: "yes" },
-    { mtu: -1 },
-    { mtu: "1500" },
-    { owner: -1 },
-    { owner: 4294967295 },
-    { owner: "root" },
-    { group: 4294967296 },
-    { mac: "x" },
-    { mac: "01:00:5e:00:00:01" },
-    { runtimeConfig: { mac: 1 } },
-    { args: [] },
-    { selinuxContext: "a\nb" },
-    { bridge: "nosuch" },
-  ],
-  "tuning": [
-    ...["sysctl", "mac", "promisc", "mtu", "allmulti", "txQLen", "dataDir"].map((key) => ({ [key]: [1] })),
-    ...["mac", "promisc", "mtu", "allmulti", "txQLen", "sysctl"].map((key) => ({ args: { cni: { [key]: "x" } } })),
-    { sysctl: { "net.core.somaxconn": 500 } },
-    { sysctl: { "kernel.hostname": "x" } },
-    { sysctl: { "net/../kernel/hostname": "x" } },
-    { sysctl: { "net.core.somaxconn\0": "1" } },
-    { sysctl: { "net.core.somaxconn": "1", "net/core/somaxconn": "1" } },
-    { sysctl: { "net.nosuch": "1" } },
-    { mac: "x" },
-    { mtu: -1 },
-    { mtu: 1.5 },
-    { txQLen: -1 },
-    { dataDir: "/tmp/cni\0conformance" },
-    { prevResult: null },
-    { runtimeConfig: { mac: 1 } },
-  ],
-  "vlan": [...ON_MASTER, { vlanId: -1 }, { vlanId: 4095 }, { vlanId: "5" }, { vlanId: 1.5 }],
-  "vrf": [
-    ...["vrfname", "table"].map((key) => ({ [key]: [1] })),
-    { vrfname: null },
-    { vrfname: "" },
-    { vrfname: "a/b" },
-    { vrfname: "red\0" },
-    { vrfname: "x".repeat(16) },
-    { vrfname: "peer0" },
-    { table: "100" },
-    { table: -1 },
-    { table: 1.5 },
-    { table: 4294967296 },
-    { prevResult: null },
-  ],
-};
-
 everyPlugin("what is wrong in keys of its own has code 7", (type, node, config, options) => {
-  expect(Object.keys(OWN)).toContain(type);
-  for (const each of OWN[type]!) {
-    const change = "change" in each ? { ipam: { ...config.ipam, ...each.change as object } } : each;
-    const { code } = node.fail(type, "ADD", { ...config, ...change }, options);
+  for (const change of FIXTURES[type]!.invalid) {
+    const { code } = node.fail(type, "ADD", withChange(config, change), options);
     expect({ change, code }).toEqual({ change, code: 7 });
   }
 });
+
+/** The configuration with other keys, also within `ipam`. */
+function withChange(config: JsonDocument, change: JsonDocument): JsonDocument {
+  const ipam = change.ipam instanceof Object ? { ipam: { ...config.ipam, ...change.ipam } } : {};
+  return { ...config, ...change, ...ipam };
+}
 
 everyPlugin("nulls mean that a key is absent", (type, node, config) => {
   const nulls = { dns: null, args: null, capabilities: null, runtimeConfig: null, unknown: null };

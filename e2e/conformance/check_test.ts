@@ -4,16 +4,15 @@ import { join } from "node:path";
 import { runInNetns } from "../../testing/netns.ts";
 import {
   ATTACHMENT_WITH_NETNS,
-  bridgeTestConfig,
   type ConformanceNode,
-  type JsonDocument,
   newConformanceNode,
   newRuntimeSandbox,
-  portmapConfig,
   SUPPORTED_PLUGINS,
   twoPluginNetwork,
   workingConfig,
 } from "../../testing/conformance.ts";
+import type { JsonDocument } from "../../testing/fixture.ts";
+import { bridgeTestConfig, portmapConfig } from "../../testing/fixture_configs.ts";
 import { errorOfCall } from "../../testing/plugin_call.ts";
 
 const VERSIONS = ["0.4.0", "1.0.0", "1.1.0"];

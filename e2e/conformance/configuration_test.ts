@@ -7,15 +7,14 @@ import { deriveRequest, type NetworkConfigList, parseNetworkConfigList } from ".
 import { VERSIONS } from "../../spec/version.ts";
 import { loadNetwork } from "../../runtime/load.ts";
 import {
-  bridgeTestConfig,
-  hostLocalConfig,
-  type JsonDocument,
   newConformanceNode,
   newRuntimeSandbox,
   SUPPORTED_PLUGINS,
   twoPluginNetwork,
   workingConfig,
 } from "../../testing/conformance.ts";
+import type { JsonDocument } from "../../testing/fixture.ts";
+import { bridgeTestConfig, hostLocalConfig } from "../../testing/fixture_configs.ts";
 import { errorOfCall } from "../../testing/plugin_call.ts";
 
 const parse = (list: object): NetworkConfigList => parseNetworkConfigList(JSON.stringify(list));

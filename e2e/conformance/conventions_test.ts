@@ -1,17 +1,14 @@
 import { expect, test } from "bun:test";
 import { runInNetns } from "../../testing/netns.ts";
 import {
-  bridgeTestConfig,
   type ConformanceNode,
-  earlierResult,
-  hostLocalConfig,
-  type JsonDocument,
   newConformanceNode,
-  portmapConfig,
   type RecordedProgram,
   SUPPORTED_PLUGINS,
   workingConfig,
 } from "../../testing/conformance.ts";
+import type { JsonDocument } from "../../testing/fixture.ts";
+import { bridgeTestConfig, earlierResult, hostLocalConfig, portmapConfig } from "../../testing/fixture_configs.ts";
 
 const MAC = "0a:00:00:00:00:07";
 

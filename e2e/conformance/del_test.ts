@@ -5,18 +5,15 @@ import { runInNetns } from "../../testing/netns.ts";
 import { pluginNames } from "../../plugins/registry.ts";
 import {
   ATTACHMENT_WITH_NETNS,
-  bridgeTestConfig,
   type ConformanceNode,
-  earlierResult,
-  hostLocalConfig,
-  type JsonDocument,
   newConformanceNode,
   newRuntimeSandbox,
-  portmapConfig,
   SUPPORTED_PLUGINS,
   twoPluginNetwork,
   workingConfig,
 } from "../../testing/conformance.ts";
+import type { JsonDocument } from "../../testing/fixture.ts";
+import { bridgeTestConfig, earlierResult, hostLocalConfig, portmapConfig } from "../../testing/fixture_configs.ts";
 import { errorOfCall } from "../../testing/plugin_call.ts";
 
 const links = (netns: Parameters<typeof runInNetns>[0]): string[] =>

@@ -3,14 +3,13 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { runInNetns } from "../../testing/netns.ts";
 import {
-  bridgeTestConfig,
   type ConformanceNode,
-  hostLocalConfig,
-  type JsonDocument,
   newConformanceNode,
   newRuntimeSandbox,
   twoPluginNetwork,
 } from "../../testing/conformance.ts";
+import type { JsonDocument } from "../../testing/fixture.ts";
+import { bridgeTestConfig, hostLocalConfig } from "../../testing/fixture_configs.ts";
 
 const RESULT = { cniVersion: "1.1.0", ips: [{ address: "10.5.0.2/24", gateway: "10.5.0.1" }] };
 const config = (more: object = {}) => ({ bridge: "br5", ipam: { type: "my-ipam", key: 1 }, keyA: [1], ...more });

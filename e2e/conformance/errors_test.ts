@@ -1,12 +1,12 @@
 import { expect, test } from "bun:test";
 import { errorOf, runPlugin } from "../../testing/binary.ts";
 import {
-  hostLocalConfig,
   newConformanceNode,
   newRuntimeSandbox,
   SUPPORTED_PLUGINS,
   twoPluginNetwork,
 } from "../../testing/conformance.ts";
+import { hostLocalConfig } from "../../testing/fixture_configs.ts";
 import { errorOfCall } from "../../testing/plugin_call.ts";
 
 test("ERR-01 a plugin's own code from 100 up reaches the caller", () => {

@@ -12,12 +12,8 @@ import {
 import { formatResult, parseResult } from "../../spec/result.ts";
 import { parseVersion, type Version, VERSIONS } from "../../spec/version.ts";
 import { loadNetwork } from "../../runtime/load.ts";
-import {
-  type JsonDocument,
-  newConformanceNode,
-  newRuntimeSandbox,
-  type RecordedCall,
-} from "../../testing/conformance.ts";
+import { newConformanceNode, newRuntimeSandbox, type RecordedCall } from "../../testing/conformance.ts";
+import type { JsonDocument } from "../../testing/fixture.ts";
 import { errorOfCall } from "../../testing/plugin_call.ts";
 
 interface Block {

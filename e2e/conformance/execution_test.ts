@@ -7,13 +7,13 @@ import { runPlugin } from "../../testing/binary.ts";
 import {
   ATTACHMENT,
   ATTACHMENT_WITH_NETNS,
-  bridgeTestConfig,
-  type JsonDocument,
   newConformanceNode,
   newRuntimeSandbox,
   SUPPORTED_PLUGINS,
   twoPluginNetwork,
 } from "../../testing/conformance.ts";
+import type { JsonDocument } from "../../testing/fixture.ts";
+import { bridgeTestConfig } from "../../testing/fixture_configs.ts";
 import { errorOfCall } from "../../testing/plugin_call.ts";
 
 const list = (...plugins: object[]) => ({ cniVersion: "1.1.0", name: "web", plugins });

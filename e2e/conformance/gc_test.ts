@@ -9,16 +9,15 @@ import { anything } from "../../spec/schema.ts";
 import { CNI_PROGRAM } from "../../testing/binary.ts";
 import {
   BESIDE,
-  bridgeTestConfig,
   type ConformanceNode,
   newConformanceNode,
   newRuntimeSandbox,
-  portmapConfig,
   SUPPORTED_PLUGINS,
   twoPluginNetwork,
   WAITS,
   workingConfig,
 } from "../../testing/conformance.ts";
+import { bridgeTestConfig, portmapConfig } from "../../testing/fixture_configs.ts";
 import { errorOfCall } from "../../testing/plugin_call.ts";
 
 const listed = (...containers: string[]) => containers.map((containerID) => ({ containerID, ifname: "eth0" }));

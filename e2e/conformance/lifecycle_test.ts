@@ -4,7 +4,6 @@ import { join } from "node:path";
 import { CNI_PROGRAM, pluginLink } from "../../testing/binary.ts";
 import {
   BESIDE,
-  hostLocalConfig,
   newConformanceNode,
   newRuntimeSandbox,
   SUPPORTED_PLUGINS,
@@ -12,6 +11,7 @@ import {
   WAITS,
   workingConfig,
 } from "../../testing/conformance.ts";
+import { hostLocalConfig } from "../../testing/fixture_configs.ts";
 
 test("LIF-01 a namespace that does not exist is refused before the first plugin runs", () => {
   using node = newConformanceNode();

@@ -5,15 +5,14 @@ import { runInNetns } from "../../testing/netns.ts";
 import { VERSIONS } from "../../spec/version.ts";
 import { CNI_PROGRAM, pluginLink } from "../../testing/binary.ts";
 import {
-  bridgeTestConfig,
   type ConformanceNode,
-  hostLocalConfig,
   newConformanceNode,
   newRuntimeSandbox,
   SUPPORTED_PLUGINS,
   twoPluginNetwork,
   workingConfig,
 } from "../../testing/conformance.ts";
+import { bridgeTestConfig, hostLocalConfig } from "../../testing/fixture_configs.ts";
 
 /** host-local with a single address, which is taken. */
 function exhausted(node: ConformanceNode) {

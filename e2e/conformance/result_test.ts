@@ -1,15 +1,9 @@
 import { expect, test } from "bun:test";
 import { runInNetns } from "../../testing/netns.ts";
 import { parseResult } from "../../spec/result.ts";
-import {
-  bridgeTestConfig,
-  type ConformanceNode,
-  earlierResult,
-  hostLocalConfig,
-  type JsonDocument,
-  newConformanceNode,
-  portmapConfig,
-} from "../../testing/conformance.ts";
+import { type ConformanceNode, newConformanceNode } from "../../testing/conformance.ts";
+import type { JsonDocument } from "../../testing/fixture.ts";
+import { bridgeTestConfig, earlierResult, hostLocalConfig, portmapConfig } from "../../testing/fixture_configs.ts";
 
 const OLD = ["0.1.0", "0.2.0"];
 const MIDDLE = ["0.3.0", "0.3.1", "0.4.0"];

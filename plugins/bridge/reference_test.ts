@@ -5,7 +5,7 @@
  * @module
  */
 import { expect } from "bun:test";
-import { runInNetns } from "../../testing/netns.ts";
+import { runInNetns, runIp } from "../../testing/netns.ts";
 import {
   type ComparedRequest,
   compareImplementations,
@@ -21,7 +21,6 @@ import {
   ipv4Ipam,
   leftBehind,
   rangeWithGateway,
-  runIpCommands,
   testRequests,
 } from "../../testing/reference_requests.ts";
 import {
@@ -238,7 +237,7 @@ for (const [first, second] of PAIRS) {
       const config = { cniVersion, ...FULL, prevResult };
       const [, { name: port }, { mac }] = prevResult.interfaces;
       const put = (place: "host" | "container", command: string) =>
-        runIpCommands(world[place], [command.replace("$PORT", port).replace("$MAC", mac)]);
+        runIp(world[place], command.replace("$PORT", port).replace("$MAC", mac));
       world.call(second, "CHECK", config);
       const missed = DRIFT.filter(([place, change, back]) => {
         put(place, change);

@@ -1,7 +1,7 @@
 import { expect } from "bun:test";
 import { ENGINE_ENV, pluginLink, testWith } from "../../testing/binary.ts";
-import { type Namespaces, newNamespaces } from "../../testing/netns.ts";
-import { iptablesSave, shellInNetns } from "../../testing/firewall.ts";
+import { type Namespaces, newNamespaces, runShellInNetns } from "../../testing/netns.ts";
+import { iptablesSave } from "../../testing/ruleset.ts";
 
 /** Calls the binary for a container without waiting. */
 async function call({ host, container }: Namespaces, verb: string, n: number): Promise<string> {
@@ -23,7 +23,7 @@ testWith(
   async () => {
     using namespaces = newNamespaces();
     const { host } = namespaces;
-    shellInNetns(host, "iptables -P FORWARD DROP; ip6tables -P FORWARD DROP");
+    runShellInNetns(host, "iptables -P FORWARD DROP; ip6tables -P FORWARD DROP");
     const before = iptablesSave(host);
     const busy = host.run(() =>
       Bun.spawn([

@@ -17,7 +17,7 @@ import firewall from "./plugin.ts";
 import { type BridgeContainer, type BridgeNetwork, bridgeNetworkTest } from "../../testing/bridge_network.ts";
 import { BUS_OBJECT, DbusError, findSystemBus } from "../../ffi/dbus/connection.ts";
 import { findFirewalld } from "./firewalld.ts";
-import { shellInNetns } from "../../testing/firewall.ts";
+import { runShellInNetns } from "../../testing/netns.ts";
 
 const START_MS = 60_000;
 
@@ -74,17 +74,19 @@ async function startFirewalld(host: Netns): Promise<Disposable> {
     if (seen.includes("org.fedoraproject.FirewallD1")) break;
   }
   monitor.kill("SIGKILL");
-  shellInNetns(host, `${onBus()} firewall-cmd --state`);
+  runShellInNetns(host, `${onBus()} firewall-cmd --state`);
   return { [Symbol.dispose]: () => daemon.kill("SIGKILL") };
 }
 
 const sources = (host: Netns, zone = "trusted"): string[] =>
-  shellInNetns(host, `${onBus()} firewall-cmd --zone=${zone} --list-sources`).split(/\s+/).filter((each) => each !== "")
+  runShellInNetns(host, `${onBus()} firewall-cmd --zone=${zone} --list-sources`).split(/\s+/).filter((each) =>
+    each !== ""
+  )
     .sort();
 
 /** The machine outside knows the way to the containers, so that only rules keep anybody away. */
 function open({ outside }: BridgeNetwork): void {
-  shellInNetns(outside, "ip route add 10.88.0.0/16 via 192.0.2.1; ip -6 route add fd88::/64 via 2001:db8::1");
+  runShellInNetns(outside, "ip route add 10.88.0.0/16 via 192.0.2.1; ip -6 route add fd88::/64 via 2001:db8::1");
 }
 
 async function reaches({ netns }: BridgeContainer): Promise<boolean[]> {
@@ -138,7 +140,7 @@ firewalldTest(
     call(firewall, "ADD", zone, { container, containerId: "new" });
     call(firewall, "DEL", zone, { container, containerId: "late" });
     expect(sources(host, "internal")).toEqual(["10.88.0.2/32", "fd88::2/128"]);
-    shellInNetns(host, `${onBus()} firewall-cmd --zone=internal --remove-source=10.88.0.2/32`);
+    runShellInNetns(host, `${onBus()} firewall-cmd --zone=internal --remove-source=10.88.0.2/32`);
     expect(() => call(firewall, "CHECK", zone, { container, containerId: "new" })).toThrow(
       'Check failed: firewalld does not have 10.88.0.2 in zone "internal"',
     );
@@ -146,12 +148,12 @@ firewalldTest(
     expect(sources(host, "internal")).toEqual([]);
     const nowhere = () => call(firewall, "ADD", { firewalldZone: "nowhere" }, { container });
     expect(nowhere).toThrow(/INVALID_ZONE: nowhere/);
-    expect(shellInNetns(host, "nft list table inet cni")).not.toContain("elements");
+    expect(runShellInNetns(host, "nft list table inet cni")).not.toContain("elements");
     // A chain of another table that drops is another matter, and firewalld's own is its own.
-    const before = shellInNetns(host, "nft list table inet firewalld");
+    const before = runShellInNetns(host, "nft list table inet firewalld");
     for (const backend of ["nftables", "iptables"]) call(firewall, "ADD", { backend }, { container });
     expect(sources(host)).toEqual([]);
-    expect(shellInNetns(host, "nft list table inet firewalld")).toBe(before);
+    expect(runShellInNetns(host, "nft list table inet firewalld")).toBe(before);
     await Promise.resolve();
   },
 );
@@ -165,7 +167,7 @@ firewalldTest(
     const container = network.container(2);
     call(firewall, "ADD", {}, { container });
     expect(await reaches(container)).toEqual([true, true]);
-    shellInNetns(host, `${onBus()} firewall-cmd --reload`);
+    runShellInNetns(host, `${onBus()} firewall-cmd --reload`);
     expect(await reaches(container)).toEqual([false, false]);
     let error: unknown;
     try {

@@ -3,7 +3,9 @@ import { createNetns, type Netns } from "../../ffi/netns.ts";
 import { NO_ANSWER_TIMEOUT_MS, requestTcp, serveTcp } from "../../testing/traffic.ts";
 import firewall from "./plugin.ts";
 import { type BridgeContainer, type BridgeNetwork, bridgeNetworkTest } from "../../testing/bridge_network.ts";
-import { nftRuleset, shellInNetns, withoutSystemBus } from "../../testing/firewall.ts";
+import { nftListRuleset } from "../../testing/ruleset.ts";
+import { withoutSystemBus } from "../../testing/plugin_call.ts";
+import { runShellInNetns } from "../../testing/netns.ts";
 
 withoutSystemBus();
 
@@ -13,9 +15,9 @@ const ISOLATED = { ingressPolicy: "isolated" };
 /** A container on a second bridge, br1. */
 function neighbour({ host, container }: BridgeNetwork): BridgeContainer & Disposable {
   const netns = createNetns();
-  shellInNetns(host, "ip link add br1 type bridge; ip addr add 10.99.0.1/16 dev br1; ip link set br1 up");
-  shellInNetns(host, `ip link add port1 master br1 up type veth peer name eth0 netns ${netns.path}`);
-  shellInNetns(netns, "ip addr add 10.99.0.2/16 dev eth0; ip link set eth0 up; ip route add default via 10.99.0.1");
+  runShellInNetns(host, "ip link add br1 type bridge; ip addr add 10.99.0.1/16 dev br1; ip link set br1 up");
+  runShellInNetns(host, `ip link add port1 master br1 up type veth peer name eth0 netns ${netns.path}`);
+  runShellInNetns(netns, "ip addr add 10.99.0.2/16 dev eth0; ip link set eth0 up; ip route add default via 10.99.0.1");
   const { v6, addresses: [, six] } = container(200);
   const interfaces = [{ name: "port1" }, { name: "eth0", sandbox: netns.path }, { name: "br1" }];
   const address = "10.99.0.2/16" as BridgeContainer["addresses"][number];
@@ -29,7 +31,7 @@ function neighbour({ host, container }: BridgeNetwork): BridgeContainer & Dispos
 const ask = async (from: Netns, to: string) => (await requestTcp(from, to, 80, NO_ANSWER_TIMEOUT_MS)) !== undefined;
 /** The lines about a chain, a set or a map, from its name to the closing brace. */
 const listed = (host: Netns, name: string) =>
-  new RegExp(`^\\t\\w+ ${name} \\{\\n([^]*?)\\t\\}`, "m").exec(nftRuleset(host))?.[1]?.replace(/\t+/g, "").trim();
+  new RegExp(`^\\t\\w+ ${name} \\{\\n([^]*?)\\t\\}`, "m").exec(nftListRuleset(host))?.[1]?.replace(/\t+/g, "").trim();
 
 bridgeNetworkTest(
   "the bridge is found wherever it stands in the result, and its chain reads like a sentence",
@@ -56,8 +58,8 @@ bridgeNetworkTest("an address that nobody gave it does not bring a container pas
   using other = neighbour(network);
   const c1 = network.container(2);
   using _c1 = serveTcp(c1.netns, "c1", 80);
-  shellInNetns(c1.netns, "ip addr add 10.88.0.77/16 dev eth0");
-  shellInNetns(
+  runShellInNetns(c1.netns, "ip addr add 10.88.0.77/16 dev eth0");
+  runShellInNetns(
     other.netns,
     "ip addr add 10.99.0.77/32 dev eth0; ip route replace default via 10.99.0.1 src 10.99.0.77",
   );
@@ -76,7 +78,7 @@ bridgeNetworkTest("a bridge with both policies keeps each as long as somebody ha
   using _c1 = serveTcp(c1.netns, "c1", 80);
   // Routed over the host, as both are on one bridge: br0 is then the way in and the way out.
   for (const { netns } of [c1, c2]) {
-    shellInNetns(netns, "ip route add 10.88.0.2/31 via 10.88.0.1");
+    runShellInNetns(netns, "ip route add 10.88.0.2/31 via 10.88.0.1");
   }
   call(firewall, "ADD", SAME, { container: other, containerId: "other" });
   call(firewall, "ADD", SAME, { container: c1 });
@@ -102,7 +104,7 @@ bridgeNetworkTest("of two entries in one list, the stricter policy counts, in ei
       for (const each of entries) call(firewall, "ADD", each, { container: c1 });
       expect(await ask(other.netns, "10.88.0.2")).toBe(false);
       for (const each of entries) call(firewall, "CHECK", each, { container: c1 });
-      expect(nftRuleset(host).match(/chain ingress-\S+/g)).toHaveLength(2);
+      expect(nftListRuleset(host).match(/chain ingress-\S+/g)).toHaveLength(2);
       for (const each of entries) call(firewall, "DEL", each, { container: c1 });
       expect(await ask(other.netns, "10.88.0.2")).toBe(true);
     }
@@ -119,11 +121,11 @@ bridgeNetworkTest("CHECK names what is missing of the policy", (network) => {
   call(firewall, "ADD", ISOLATED, { container });
   call(firewall, "CHECK", ISOLATED, { container });
   const check = (config: object) => () => call(firewall, "CHECK", config, { container });
-  shellInNetns(host, "nft delete element bridge cni isolated '{ veth2 }'");
+  runShellInNetns(host, "nft delete element bridge cni isolated '{ veth2 }'");
   expect(check(ISOLATED)).toThrow('Check failed: the ruleset\'s element for isolation of "veth2" is missing');
-  shellInNetns(host, "nft delete element inet cni ingress_bridges '{ br0 }'");
+  runShellInNetns(host, "nft delete element inet cni ingress_bridges '{ br0 }'");
   expect(check(ISOLATED)).toThrow(/calls to 10\.88\.0\.2 leads to a chain that has lost what belongs to it/);
-  shellInNetns(host, "nft flush chain inet cni forward");
+  runShellInNetns(host, "nft flush chain inet cni forward");
   expect(check({})).toThrow(/calls to 10\.88\.0\.2/);
   return Promise.resolve();
 });
@@ -134,7 +136,7 @@ bridgeNetworkTest("a policy without an interface of the host is refused before a
   const prevResult = { ...result, interfaces: [{ name: "eth0", sandbox: "/x" }], ips: [{ address: "10.88.0.2/16" }] };
   const add = () => call(firewall, "ADD", SAME, { prevResult, container: network.container(3) });
   expect(add).toThrow('Cannot use ingressPolicy "same-bridge": prevResult names no interface of the host');
-  expect(nftRuleset(host)).toBe("");
+  expect(nftListRuleset(host)).toBe("");
   return Promise.resolve();
 });
 
@@ -147,13 +149,13 @@ bridgeNetworkTest("what ADD did is undone where it fails half-way", (network) =>
   );
   expect(() => call(firewall, "STATUS", config)).toThrow('Cannot use backend "firewalld": firewalld does not run');
   call(firewall, "STATUS", ISOLATED);
-  expect(nftRuleset(host)).toBe("");
+  expect(nftListRuleset(host)).toBe("");
   // A chain of that name with another hook, which is not ours to lead packets to.
-  shellInNetns(
+  runShellInNetns(
     host,
     "iptables -P FORWARD DROP; nft 'add chain ip filter CNI-FORWARD { type filter hook input priority 0; }'",
   );
   expect(() => call(firewall, "ADD", ISOLATED, { container })).toThrow();
-  expect(nftRuleset(host)).not.toContain("web c1 eth0");
+  expect(nftListRuleset(host)).not.toContain("web c1 eth0");
   return Promise.resolve();
 });

@@ -1,22 +1,16 @@
 import { expect } from "bun:test";
-import { runInNetns } from "../../testing/netns.ts";
+import { runInNetns, runShellInNetns } from "../../testing/netns.ts";
 import { NO_ANSWER_TIMEOUT_MS, requestTcp, serveTcp } from "../../testing/traffic.ts";
 import firewall from "./plugin.ts";
-import {
-  foreignRuleset,
-  iptablesCniRules,
-  iptablesSave,
-  nftRuleset,
-  shellInNetns,
-  withoutSystemBus,
-} from "../../testing/firewall.ts";
+import { foreignRuleset, iptablesCniRules, iptablesSave, nftListRuleset } from "../../testing/ruleset.ts";
+import { withoutSystemBus } from "../../testing/plugin_call.ts";
 import { type BridgeContainer, type BridgeNetwork, bridgeNetworkTest } from "../../testing/bridge_network.ts";
 
 withoutSystemBus();
 
 /** The machine outside knows the way to the containers, so that only rules keep anybody away. */
 function open({ outside }: BridgeNetwork): void {
-  shellInNetns(outside, "ip route add 10.88.0.0/16 via 192.0.2.1; ip -6 route add fd88::/64 via 2001:db8::1");
+  runShellInNetns(outside, "ip route add 10.88.0.0/16 via 192.0.2.1; ip -6 route add fd88::/64 via 2001:db8::1");
 }
 
 /** Whether a container reaches the machine outside over either family. */
@@ -36,7 +30,7 @@ bridgeNetworkTest(
     const c1 = network.container(2);
     const c2 = network.container(3);
     using _c1 = serveTcp(c1.netns, "c1", 80);
-    shellInNetns(
+    runShellInNetns(
       host,
       DROPPING,
       "iptables -N DOCKER-USER; iptables -A FORWARD -j DOCKER-USER; iptables -A DOCKER-USER -j RETURN",
@@ -68,14 +62,14 @@ bridgeNetworkTest(
       '-A CNI-FORWARD -s fd88::3/128 -m comment --comment "db c2 eth0" -j ACCEPT',
     ]);
     const during = iptablesSave(host);
-    shellInNetns(
+    runShellInNetns(
       host,
       "iptables-save >/tmp/$$; iptables-restore </tmp/$$; ip6tables-save >/tmp/$$; ip6tables-restore </tmp/$$; rm /tmp/$$",
     );
     expect(iptablesSave(host)).toBe(during);
     expect([await reaches(c1), await reaches(c2)]).toEqual([[true, true], [true, true]]);
     // nft(8) shows all that they say: whoever saves what it prints loses nothing.
-    const shown = shellInNetns(host, "nft -s list chain ip filter CNI-FORWARD").replace(/ +/g, " ");
+    const shown = runShellInNetns(host, "nft -s list chain ip filter CNI-FORWARD").replace(/ +/g, " ");
     for (const part of ["ct state related,established", "ct status dnat"]) {
       expect(shown).toContain(`ip daddr 10.88.0.2 ${part} counter accept`);
     }
@@ -97,7 +91,7 @@ bridgeNetworkTest(
     open(network);
     using _outside = serveTcp(outside, "outside", 80);
     const c1 = network.container(2);
-    shellInNetns(
+    runShellInNetns(
       host,
       `nft -f - <<'!'
       table inet site {
@@ -174,14 +168,14 @@ for (
           ...[answer("10.88.0.2", 80), answer("fd88::2", 80), answer("192.0.2.1", 81), answer("10.88.0.2", 81)],
         ]);
       const none = [undefined, undefined, undefined, undefined];
-      shellInNetns(host, drop, PUBLISHED);
+      runShellInNetns(host, drop, PUBLISHED);
       call(firewall, "ADD", {}, { container: c2, containerId: "c2" });
       // Others that have the plugin open nothing for a container that has not.
       expect(await all()).toEqual([undefined, undefined, ...none]);
       call(firewall, "ADD", {}, { container: c1 });
       expect(await all()).toEqual(["c1", "c1", ...none]);
       call(firewall, "CHECK", {}, { container: c1 });
-      shellInNetns(
+      runShellInNetns(
         host,
         "iptables-save >/tmp/$$; iptables-restore </tmp/$$; ip6tables-save >/tmp/$$; ip6tables-restore </tmp/$$",
       );
@@ -189,7 +183,7 @@ for (
       call(firewall, "DEL", {}, { container: c1 });
       expect(await all()).toEqual([undefined, undefined, ...none]);
       call(firewall, "DEL", {}, { container: c2, containerId: "c2" });
-      expect([iptablesCniRules(host), nftRuleset(host).includes("CNI-FORWARD")]).toEqual([[], false]);
+      expect([iptablesCniRules(host), nftListRuleset(host).includes("CNI-FORWARD")]).toEqual([[], false]);
     },
   );
 }
@@ -199,12 +193,12 @@ bridgeNetworkTest("a published port is no way round the ingressPolicy", async (n
   open(network);
   const [c1, c2] = [network.container(2), network.container(3)];
   using _80 = serveTcp(c1.netns, "c1", 80);
-  shellInNetns(host, DROPPING, PUBLISHED);
+  runShellInNetns(host, DROPPING, PUBLISHED);
   const reached = async (from: BridgeContainer["netns"]) =>
     (await requestTcp(from, "192.0.2.1", 8080, NO_ANSWER_TIMEOUT_MS)) !== undefined;
   // Its neighbour answers it past the host, so that the connection must be with the host.
-  shellInNetns(host, "nft 'add chain inet published out { type nat hook postrouting priority srcnat; }'");
-  shellInNetns(host, "nft add rule inet published out ct status dnat oifname br0 masquerade");
+  runShellInNetns(host, "nft 'add chain inet published out { type nat hook postrouting priority srcnat; }'");
+  runShellInNetns(host, "nft add rule inet published out ct status dnat oifname br0 masquerade");
   for (const [ingressPolicy, neighbour] of [["open", true], ["same-bridge", true], ["isolated", false]] as const) {
     call(firewall, "ADD", { ingressPolicy }, { container: c1 });
     call(firewall, "ADD", { ingressPolicy }, { container: c2, containerId: "c2" });
@@ -217,10 +211,10 @@ bridgeNetworkTest("a published port is no way round the ingressPolicy", async (n
 bridgeNetworkTest("rules that an earlier version wrote are completed by ADD and removed by DEL and GC", (network) => {
   const { host, call } = network;
   const container = network.container(2);
-  shellInNetns(host, DROPPING);
+  runShellInNetns(host, DROPPING);
   const before = iptablesSave(host);
   const older = () =>
-    shellInNetns(
+    runShellInNetns(
       host,
       "iptables -N CNI-FORWARD",
       'iptables -I FORWARD -m comment --comment "CNI firewall plugin rules" -j CNI-FORWARD',
@@ -246,7 +240,10 @@ bridgeNetworkTest("rules that an earlier version wrote are completed by ADD and 
 bridgeNetworkTest("where nobody drops, the tables of others are left alone", (network) => {
   const { host, call } = network;
   const c1 = network.container(2);
-  shellInNetns(host, "iptables -A FORWARD -s 192.0.2.99 -j DROP; iptables -P INPUT DROP; nft add table inet firewalld");
+  runShellInNetns(
+    host,
+    "iptables -A FORWARD -s 192.0.2.99 -j DROP; iptables -P INPUT DROP; nft add table inet firewalld",
+  );
   const before = foreignRuleset(host);
   call(firewall, "ADD", {}, { container: c1 });
   expect(foreignRuleset(host)).toBe(before);
@@ -264,7 +261,7 @@ bridgeNetworkTest(
     using _outside = serveTcp(outside, "outside", 80);
     const [c1, c2] = [network.container(2), network.container(3)];
     call(firewall, "ADD", {}, { container: c1 });
-    shellInNetns(host, DROPPING);
+    runShellInNetns(host, DROPPING);
     expect(await reaches(c1, NO_ANSWER_TIMEOUT_MS)).toEqual([false, false]);
     expect(() => call(firewall, "CHECK", {}, { container: c1 })).toThrow(
       'Check failed: chain "FORWARD" of table "ip filter" does not lead to chain "CNI-FORWARD"',
@@ -272,9 +269,9 @@ bridgeNetworkTest(
     call(firewall, "ADD", {}, { container: c2, containerId: "c2" });
     expect([await reaches(c1), await reaches(c2)]).toEqual([[true, true], [true, true]]);
     call(firewall, "CHECK", {}, { container: c1 });
-    shellInNetns(host, "iptables -F FORWARD");
+    runShellInNetns(host, "iptables -F FORWARD");
     expect(() => call(firewall, "CHECK", {}, { container: c1 })).toThrow(/does not lead to chain "CNI-FORWARD"/);
-    shellInNetns(host, "iptables -F CNI-FORWARD");
+    runShellInNetns(host, "iptables -F CNI-FORWARD");
     call(firewall, "ADD", {}, { container: c2, containerId: "c2" });
     expect(() => call(firewall, "CHECK", {}, { container: c1 })).toThrow(/does not let the container through/);
   },
@@ -285,23 +282,23 @@ bridgeNetworkTest("the administrator's chain goes first if there is one, and sta
   open(network);
   using _outside = serveTcp(outside, "outside", 80);
   const c1 = network.container(2);
-  shellInNetns(host, "iptables -P FORWARD DROP; iptables -N CNI-ADMIN; iptables -A CNI-ADMIN -s 10.88.0.2 -j DROP");
+  runShellInNetns(host, "iptables -P FORWARD DROP; iptables -N CNI-ADMIN; iptables -A CNI-ADMIN -s 10.88.0.2 -j DROP");
   // Another name, in a table where nothing drops: it is asked all the same.
-  shellInNetns(host, "ip6tables -P FORWARD ACCEPT; ip6tables -N SITE");
+  runShellInNetns(host, "ip6tables -P FORWARD ACCEPT; ip6tables -N SITE");
   const before = iptablesSave(host);
   call(firewall, "ADD", {}, { container: c1 });
   expect((await reaches(c1, NO_ANSWER_TIMEOUT_MS))[0]).toBe(false);
   call(firewall, "CHECK", {}, { container: c1 });
-  shellInNetns(host, "iptables -F CNI-ADMIN");
+  runShellInNetns(host, "iptables -F CNI-ADMIN");
   expect((await reaches(c1))[0]).toBe(true);
-  shellInNetns(host, "iptables -A CNI-ADMIN -s 10.88.0.2 -j DROP");
+  runShellInNetns(host, "iptables -A CNI-ADMIN -s 10.88.0.2 -j DROP");
   call(firewall, "DEL", {}, { container: c1 });
   expect(iptablesSave(host)).toBe(before);
   call(firewall, "ADD", { iptablesAdminChainName: "SITE" }, { container: c1 });
   expect(await reaches(c1)).toEqual([true, true]);
-  shellInNetns(host, "ip6tables -A SITE -s fd88::2 -j DROP");
+  runShellInNetns(host, "ip6tables -A SITE -s fd88::2 -j DROP");
   expect(await reaches(c1, NO_ANSWER_TIMEOUT_MS)).toEqual([true, false]);
-  shellInNetns(host, "ip6tables -F SITE");
+  runShellInNetns(host, "ip6tables -F SITE");
   call(firewall, "DEL", {}, { container: c1 });
   expect(iptablesSave(host)).toBe(before);
 });
@@ -309,7 +306,7 @@ bridgeNetworkTest("the administrator's chain goes first if there is one, and sta
 bridgeNetworkTest("the administrator's chain is none of those that lead to it", (network) => {
   const { host, call } = network;
   const c1 = network.container(2);
-  shellInNetns(host, DROPPING);
+  runShellInNetns(host, DROPPING);
   const before = iptablesSave(host);
   for (const iptablesAdminChainName of ["CNI-FORWARD", "FORWARD", "INPUT"]) {
     expect(() => call(firewall, "ADD", { iptablesAdminChainName }, { container: c1 })).toThrow(
@@ -325,7 +322,7 @@ bridgeNetworkTest("an administrator's chain is asked also where iptables has mad
   open(network);
   using _outside = serveTcp(outside, "outside", 80);
   const c1 = network.container(2);
-  shellInNetns(host, "iptables -N CNI-ADMIN; iptables -A CNI-ADMIN -s 10.88.0.2 -j DROP");
+  runShellInNetns(host, "iptables -N CNI-ADMIN; iptables -A CNI-ADMIN -s 10.88.0.2 -j DROP");
   call(firewall, "ADD", {}, { container: c1 });
   expect(await reaches(c1, NO_ANSWER_TIMEOUT_MS)).toEqual([false, true]);
   call(firewall, "CHECK", {}, { container: c1 });
@@ -337,7 +334,7 @@ bridgeNetworkTest("a late DEL leaves alone who has got the address since", async
   const { host, outside, call } = network;
   open(network);
   using _outside = serveTcp(outside, "outside", 80);
-  shellInNetns(host, DROPPING);
+  runShellInNetns(host, DROPPING);
   const c1 = network.container(2);
   call(firewall, "ADD", {}, { container: c1, containerId: "late" });
   call(firewall, "ADD", {}, { container: c1, containerId: "new" });
@@ -351,7 +348,7 @@ bridgeNetworkTest("a late DEL leaves alone who has got the address since", async
 
 bridgeNetworkTest("GC removes what belongs to containers of the network that live no more", (network) => {
   const { host, call } = network;
-  shellInNetns(host, DROPPING);
+  runShellInNetns(host, DROPPING);
   const all = [["web", "living"], ["web", "dead"], ["other", "dead"]] as const;
   all.forEach(([name, containerId], i) => {
     const policy = { name, ingressPolicy: "isolated" };
@@ -359,7 +356,7 @@ bridgeNetworkTest("GC removes what belongs to containers of the network that liv
   });
   call(firewall, "GC", { "cni.dev/valid-attachments": [{ containerID: "living", ifname: "eth0" }] });
   const owners = () =>
-    new Set([...nftRuleset(host).matchAll(/comment "((?:web|other) \S+ eth0)"/g)].map(([, who]) => who));
+    new Set([...nftListRuleset(host).matchAll(/comment "((?:web|other) \S+ eth0)"/g)].map(([, who]) => who));
   expect(owners()).toEqual(new Set(["web living eth0", "other dead eth0"]));
   expect(iptablesCniRules(host).filter((rule) => rule.includes("web dead"))).toEqual([]);
   expect(iptablesCniRules(host).filter((rule) => rule.includes("web living"))).toHaveLength(6);
@@ -383,7 +380,7 @@ bridgeNetworkTest("a thousand containers cost the ruleset elements and no rules"
   call(firewall, "CHECK", { ingressPolicy: "same-bridge" }, many);
   call(firewall, "DEL", { ingressPolicy: "same-bridge" }, many);
   call(firewall, "DEL", {}, { container: c1 });
-  expect(nftRuleset(host)).not.toContain("elements");
-  expect(nftRuleset(host)).not.toContain("ingress-");
+  expect(nftListRuleset(host)).not.toContain("elements");
+  expect(nftListRuleset(host)).not.toContain("ingress-");
   return Promise.resolve();
 });

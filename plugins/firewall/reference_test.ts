@@ -14,7 +14,8 @@ import {
   type PluginSet,
   referencePlugins,
 } from "../../testing/reference_host.ts";
-import { foreignRuleset, iptablesSave, shellInNetns } from "../../testing/firewall.ts";
+import { foreignRuleset, iptablesSave } from "../../testing/ruleset.ts";
+import { runShellInNetns } from "../../testing/netns.ts";
 
 /** They all ask at once. */
 const PATIENCE_MS = 2 * NO_ANSWER_TIMEOUT_MS;
@@ -47,17 +48,20 @@ class Scene implements Disposable {
     this.#side = side;
     this.#policy = policy;
     const { host } = this.world;
-    shellInNetns(
+    runShellInNetns(
       host,
       "for each in /proc/sys/net/bridge/bridge-nf-call-ip*; do echo " + (bridged ? 1 : 0) + " >$each; done",
     );
     const outside = this.world.newContainer();
-    shellInNetns(
+    runShellInNetns(
       host,
       `ip link add up0 type veth peer name eth0 netns ${outside.path}; ip addr add 192.0.2.1/24 dev up0`,
     );
-    shellInNetns(host, "ip link set lo up; ip link set up0 up; iptables -P FORWARD DROP");
-    shellInNetns(outside, "ip addr add 192.0.2.2/24 dev eth0; ip link set eth0 up; ip route add default via 192.0.2.1");
+    runShellInNetns(host, "ip link set lo up; ip link set up0 up; iptables -P FORWARD DROP");
+    runShellInNetns(
+      outside,
+      "ip addr add 192.0.2.2/24 dev eth0; ip link set eth0 up; ip route add default via 192.0.2.1",
+    );
     this.#enter({ name: "outside", netns: outside, address: "192.0.2.2", leave() {} });
   }
 

@@ -2,9 +2,9 @@ import { expect } from "bun:test";
 import { mkdirSync, readdirSync, readFileSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Netns } from "../../ffi/netns.ts";
-import { linkNames, runInNetns } from "../../testing/netns.ts";
+import { linkNames, runInNetns, runIp } from "../../testing/netns.ts";
 import { requestTcp, serveTcp } from "../../testing/traffic.ts";
-import { counts, DEVICE_MAC, deviceTest, giveAddresses, ipCommand, ipLinkShow } from "../../testing/host_device.ts";
+import { counts, DEVICE_MAC, deviceTest, giveAddresses, ipLinkShow } from "../../testing/host_device.ts";
 import type { SandboxCallOptions } from "../../testing/sandbox.ts";
 import type { CniError } from "../../spec/error.ts";
 
@@ -18,7 +18,7 @@ const withRoutes = ({ result, ...rest }: ReturnType<typeof giveAddresses>, route
 deviceTest(
   "the device is the container's until DEL, which gives it back as it was",
   ({ callPlugin, host, container, dataDir }) => {
-    ipCommand(host, "link set nic0 up mtu 1400 txqueuelen 77 alias uplink");
+    runIp(host, "link set nic0 up mtu 1400 txqueuelen 77 alias uplink");
     const result = callPlugin("ADD");
     expect(result as unknown).toEqual({ interfaces: [{ name: "net1", mac: DEVICE_MAC, sandbox: container.path }] });
     expect(linkNames(host)).toEqual(["lo"]);
@@ -26,8 +26,8 @@ deviceTest(
     expect(isUp(container, "net1")).toBe(true);
     expect(filesIn(dataDir)).toEqual(["c1:net1.json"]);
 
-    ipCommand(container, "link set net1 down");
-    ipCommand(container, "link set net1 mtu 1300 txqueuelen 5 address 0a:00:00:00:00:99 alias mine");
+    runIp(container, "link set net1 down");
+    runIp(container, "link set net1 mtu 1300 txqueuelen 5 address 0a:00:00:00:00:99 alias mine");
     callPlugin("DEL");
     expect(linkNames(container)).toEqual(["lo"]);
     expect(ipLinkShow(host, "nic0")).toMatchObject({ address: DEVICE_MAC, ifalias: "uplink", mtu: 1400, txqlen: 77 });
@@ -58,18 +58,18 @@ deviceTest("traffic passes by the addresses that IPAM gives", async ({ callPlugi
   expect(await requestTcp(container, "fd07::1", server.port)).toBe("far fd07::9");
   const check = () => callPlugin("CHECK", { ...config, prevResult: { cniVersion: "1.1.0", ...result } });
   check();
-  ipCommand(container, "route del 198.51.100.0/24 table 77");
+  runIp(container, "route del 198.51.100.0/24 table 77");
   expect(check).toThrow("lacks the route to 198.51.100.0/24");
 });
 
 deviceTest(
   "a device without a carrier gets its addresses all the same",
   ({ callPlugin, container, peerNetns, log }) => {
-    ipCommand(peerNetns, "link set far0 down");
+    runIp(peerNetns, "link set far0 down");
     const routes = [{ dst: "2001:db8::/32", gw: "fd07::1" }];
     callPlugin("ADD", { device: "nic0", ipam: withRoutes(giveAddresses("10.7.0.9/24", "fd07::9/64"), routes) });
-    expect(ipCommand(container, "addr show net1")).toContain("fd07::9/64");
-    expect(ipCommand(container, "-6 route show 2001:db8::/32")).toContain("via fd07::1");
+    expect(runIp(container, "addr show net1")).toContain("fd07::9/64");
+    expect(runIp(container, "-6 route show 2001:db8::/32")).toContain("via fd07::1");
     expect(log.join()).toContain('"net1" has no carrier');
   },
 );
@@ -82,10 +82,10 @@ deviceTest(
       const result = callPlugin("ADD", config);
       const check = () => callPlugin("CHECK", { ...config, prevResult: { cniVersion: "1.1.0", ...result } });
       check();
-      ipCommand(container, "link set net1 address 0a:00:00:00:00:99");
+      runIp(container, "link set net1 address 0a:00:00:00:00:99");
       expect(check).toThrow('MAC address of "net1"');
-      ipCommand(container, "link set net1 down");
-      ipCommand(container, "link set net1 name other");
+      runIp(container, "link set net1 down");
+      runIp(container, "link set net1 name other");
       expect(check).toThrow('"net1" is missing');
       callPlugin("DEL", config);
       expect(() => callPlugin("CHECK", config)).toThrow("prevResult is missing");
@@ -96,8 +96,8 @@ deviceTest(
 deviceTest(
   "another interface of the container may have the device's name",
   ({ callPlugin, host, container, peerNetns }) => {
-    ipCommand(container, "link add nic0 type veth peer name other");
-    ipCommand(host, "link set nic0 up");
+    runIp(container, "link add nic0 type veth peer name other");
+    runIp(host, "link set nic0 up");
     callPlugin("ADD");
     expect(ipLinkShow(container, "net1").address).toBe(DEVICE_MAC);
     callPlugin("DEL");
@@ -109,7 +109,7 @@ deviceTest(
 );
 
 deviceTest("the container's name may be that of an interface of the host", ({ callPlugin, host, container }) => {
-  ipCommand(host, "link add eth0 type veth peer name eth0peer");
+  runIp(host, "link add eth0 type veth peer name eth0peer");
   callPlugin("ADD", { device: "nic0" }, { ifname: "eth0" });
   expect(ipLinkShow(container, "eth0").address).toBe(DEVICE_MAC);
   callPlugin("DEL", { device: "nic0" }, { ifname: "eth0" });
@@ -121,20 +121,20 @@ deviceTest(
   "DEL fails while the host has another interface of that name, and succeeds later",
   ({ callPlugin, host, container }) => {
     callPlugin("ADD");
-    ipCommand(host, "link add nic0 type veth peer name in-the-way");
+    runIp(host, "link add nic0 type veth peer name in-the-way");
     expect(() => callPlugin("DEL")).toThrow(
       'Cannot give device "nic0" back to the host: the host has another interface',
     );
     expect(ipLinkShow(container, "net1")).toMatchObject({ address: DEVICE_MAC, ifalias: "nic0" });
     expect(isUp(container, "net1")).toBe(true);
-    ipCommand(host, "link del nic0");
+    runIp(host, "link del nic0");
     callPlugin("DEL");
     expect(ipLinkShow(host, "nic0").address).toBe(DEVICE_MAC);
   },
 );
 
 deviceTest("a refused ADD leaves the device where and how it was", ({ callPlugin, host, container, dataDir }) => {
-  ipCommand(host, "link set nic0 up alias uplink");
+  runIp(host, "link set nic0 up alias uplink");
   const before = ipLinkShow(host, "nic0");
   const refused = (config: object, message: string) => {
     expect(() => callPlugin("ADD", { device: "nic0", ...config })).toThrow(message);
@@ -148,7 +148,7 @@ deviceTest("a refused ADD leaves the device where and how it was", ({ callPlugin
   refused({ ipam: giveAddresses("10.7.0.9/24", "10.7.0.9/24") }, 'add address 10.7.0.9/24 to "net1"');
   refused({ cniVersion: "0.2.0" }, "");
   expect(linkNames(container)).toEqual(["lo"]);
-  ipCommand(container, "link add net1 type veth peer name other");
+  runIp(container, "link add net1 type veth peer name other");
   refused({}, "the container has an interface of that name");
   expect(linkNames(container)).toEqual(["lo", "net1", "other"]);
 });
@@ -156,21 +156,21 @@ deviceTest("a refused ADD leaves the device where and how it was", ({ callPlugin
 deviceTest(
   "devices are found by hardware address, in any spelling, below what has the same",
   ({ callPlugin, host, container }) => {
-    ipCommand(host, "link add br0 type bridge");
-    ipCommand(host, `link set br0 address ${DEVICE_MAC}`);
+    runIp(host, "link add br0 type bridge");
+    runIp(host, `link set br0 address ${DEVICE_MAC}`);
     callPlugin("ADD", { hwaddr: "0A-00-00-00-00-11" });
     expect(ipLinkShow(container, "net1").ifalias).toBe("nic0");
     expect(() => callPlugin("ADD", { hwaddr: "0a:00:00:00:00:12" }, { ifname: "net2" })).toThrow(
       "a device with MAC address",
     );
     callPlugin("DEL", { hwaddr: "0A-00-00-00-00-11" });
-    ipCommand(host, `link add twin address ${DEVICE_MAC} type veth peer name far1`);
+    runIp(host, `link add twin address ${DEVICE_MAC} type veth peer name far1`);
     expect(() => callPlugin("ADD", { hwaddr: DEVICE_MAC })).toThrow(/"nic0" and "twin"|"twin" and "nic0"/);
   },
 );
 
 deviceTest("devices are found by another of their names", ({ callPlugin, host, container }) => {
-  ipCommand(host, "link property add dev nic0 altname enp-a-long-name-of-a-device");
+  runIp(host, "link property add dev nic0 altname enp-a-long-name-of-a-device");
   callPlugin("ADD", { device: "enp-a-long-name-of-a-device" });
   expect(ipLinkShow(container, "net1").ifalias).toBe("nic0");
   callPlugin("DEL", { device: "enp-a-long-name-of-a-device" });
@@ -269,13 +269,13 @@ deviceTest("a device that a program drives has addresses and no link", ({ callPl
       callPlugin("CHECK", { ...config, prevResult: { cniVersion: "1.1.0", ...result } });
       expect(counts.check).toBe(checks + 1);
       // What the container has made up for itself is none of ours.
-      ipCommand(container, "link add net1 type veth peer name other");
-      ipCommand(container, "link set net1 alias stolen");
+      runIp(container, "link add net1 type veth peer name other");
+      runIp(container, "link set net1 alias stolen");
       const deleted = counts.del;
       callPlugin("DEL", config);
       expect(counts.del).toBe(deleted + 1);
       expect(linkNames(container)).toEqual(["lo", "net1", "other"]);
-      ipCommand(container, "link del net1");
+      runIp(container, "link del net1");
       expect(callPlugin("ADD", { ...chosen, cniVersion: "1.0.0" }) as unknown).toEqual({
         interfaces: [{ name: "net1", sandbox: container.path }],
       });
@@ -287,9 +287,9 @@ deviceTest("a device that a program drives has addresses and no link", ({ callPl
 deviceTest("DEL succeeds and releases the address whatever is gone", ({ callPlugin, host, container }) => {
   const config = { device: "nic0", ipam: giveAddresses("10.7.0.9/24") };
   const gone: [string, () => void, SandboxCallOptions][] = [
-    ["all", () => ipCommand(container, "link del net1"), {}],
-    ["the namespace", () => ipCommand(container, "link del net1"), { netns: "/run/netns/never" }],
-    ["the name of the namespace", () => ipCommand(container, "link del net1"), { netns: null }],
+    ["all", () => runIp(container, "link del net1"), {}],
+    ["the namespace", () => runIp(container, "link del net1"), { netns: "/run/netns/never" }],
+    ["the name of the namespace", () => runIp(container, "link del net1"), { netns: null }],
   ];
   for (const [what, take, options] of gone) {
     callPlugin("ADD", config);
@@ -299,9 +299,9 @@ deviceTest("DEL succeeds and releases the address whatever is gone", ({ callPlug
       callPlugin("DEL", rest, options);
       expect([what, counts.del]).toEqual([what, released + 1]);
     }
-    const far = ipCommand(host, "-o link show");
+    const far = runIp(host, "-o link show");
     expect(far).not.toContain("nic0");
-    ipCommand(host, `link add nic0 address ${DEVICE_MAC} type veth peer name peer0`);
+    runIp(host, `link add nic0 address ${DEVICE_MAC} type veth peer name peer0`);
   }
 });
 
@@ -309,16 +309,16 @@ deviceTest(
   "the container cannot choose which link goes to the host, nor its name there",
   ({ callPlugin, host, container }) => {
     callPlugin("ADD");
-    ipCommand(container, "link set net1 down");
-    ipCommand(container, "link set net1 name hidden alias eth0");
-    ipCommand(container, "link add net1 type veth peer name other");
-    ipCommand(container, "link set net1 alias nic0");
+    runIp(container, "link set net1 down");
+    runIp(container, "link set net1 name hidden alias eth0");
+    runIp(container, "link add net1 type veth peer name other");
+    runIp(container, "link set net1 alias nic0");
     callPlugin("DEL");
     expect(ipLinkShow(host, "nic0").address).toBe(DEVICE_MAC);
     expect(linkNames(host)).toEqual(["lo", "nic0"]);
     expect(linkNames(container)).toEqual(["lo", "net1", "other"]);
     // Nor does a second DEL take what is there by now.
-    ipCommand(container, "link set net1 alias wlan0");
+    runIp(container, "link set net1 alias wlan0");
     callPlugin("DEL");
     expect(linkNames(host)).toEqual(["lo", "nic0"]);
   },
@@ -326,8 +326,8 @@ deviceTest(
 
 deviceTest("without a name, a second DEL takes what only hardware can be, or what has the address", (bench) => {
   const { callPlugin, host, container } = bench;
-  ipCommand(container, "link add net1 address 0a:00:00:00:00:66 type veth peer name other");
-  ipCommand(container, "link set net1 alias wlan0");
+  runIp(container, "link add net1 address 0a:00:00:00:00:66 type veth peer name other");
+  runIp(container, "link set net1 alias wlan0");
   for (const config of [{ pciBusID: "0000:00:09.0" }, { kernelpath: "/sys/devices/x" }, { hwaddr: DEVICE_MAC }, {}]) {
     callPlugin("DEL", config);
     expect(linkNames(host)).toEqual(["lo", "nic0"]);
@@ -340,8 +340,8 @@ deviceTest("DEL leaves alone what another container has that came to the path of
   const { callPlugin, host, container, newContainer, dataDir } = bench;
   callPlugin("ADD", undefined, { netns: newContainer() });
   // The first device ended with its namespace, and there is another of its name.
-  ipCommand(bench.peerNetns, "link del far0");
-  ipCommand(host, `link add nic0 address ${DEVICE_MAC} type veth peer name peer0`);
+  runIp(bench.peerNetns, "link del far0");
+  runIp(host, `link add nic0 address ${DEVICE_MAC} type veth peer name peer0`);
   callPlugin("ADD", undefined, { containerId: "c2" });
   expect(filesIn(dataDir)).toHaveLength(2);
   for (const _ of ["what it had", "nothing is known"]) {
@@ -389,8 +389,8 @@ deviceTest(
   "a device that is sought is not made of another that has its name as alias while a container has it",
   (bench) => {
     const { callPlugin, host } = bench;
-    ipCommand(host, "link add nic1 type veth peer name far1");
-    ipCommand(host, "link set far1 alias nic0");
+    runIp(host, "link add nic1 type veth peer name far1");
+    runIp(host, "link set far1 alias nic0");
     callPlugin("ADD");
     expect(() => callPlugin("ADD", { device: "nic7" }, { ifname: "net2" })).toThrow('Cannot find device "nic7"');
     expect(linkNames(host)).toEqual(["far1", "lo", "nic1"]);
@@ -399,16 +399,16 @@ deviceTest(
 
 deviceTest("a device that cannot be had back does not keep another from being found", (bench) => {
   const { callPlugin, host, container, log } = bench;
-  ipCommand(host, "link add nic1 type veth peer name far1");
+  runIp(host, "link add nic1 type veth peer name far1");
   callPlugin("ADD", { device: "nic1" }, { ifname: "net2" });
   callPlugin("ADD");
   // As the kernel does it when a namespace dies; both names are taken or free.
   for (const [name, stray] of [["net1", "dev1"], ["net2", "dev2"]] as const) {
-    ipCommand(container, `link set ${name} down`);
-    ipCommand(container, `link set ${name} name ${stray}`);
-    ipCommand(container, `link set ${stray} netns ${host.path}`);
+    runIp(container, `link set ${name} down`);
+    runIp(container, `link set ${name} name ${stray}`);
+    runIp(container, `link set ${stray} netns ${host.path}`);
   }
-  ipCommand(host, "link add nic0 type veth peer name other");
+  runIp(host, "link add nic0 type veth peer name other");
   callPlugin("ADD", { device: "nic1" }, { containerId: "c2" });
   expect(linkNames(host)).toEqual(["dev1", "far1", "lo", "nic0", "other"]);
   expect(log.join()).toContain('Cannot give device "nic0" back to the host');
@@ -416,14 +416,14 @@ deviceTest("a device that cannot be had back does not keep another from being fo
 
 deviceTest("what a killed ADD or DEL has begun, the next DEL ends", ({ callPlugin, host, container, dataDir }) => {
   const prepare = () => {
-    ipCommand(host, "link set nic0 up alias uplink");
+    runIp(host, "link set nic0 up alias uplink");
     callPlugin("ADD");
   };
   const state = (name: string) => join(dataDir, name);
   // In the middle of the way back: down, under its own name.
   prepare();
-  ipCommand(container, "link set net1 down");
-  ipCommand(container, "link set net1 name nic0");
+  runIp(container, "link set net1 down");
+  runIp(container, "link set net1 name nic0");
   callPlugin("DEL");
   expect([isUp(host, "nic0"), ipLinkShow(host, "nic0").ifalias]).toEqual([true, "uplink"]);
 
@@ -454,7 +454,7 @@ deviceTest(
   "GC puts back what dead containers have, and leaves the living alone",
   ({ callPlugin, host, container, newContainer }) => {
     const living = newContainer();
-    ipCommand(host, "link add nic1 type veth peer name far1");
+    runIp(host, "link add nic1 type veth peer name far1");
     callPlugin("ADD");
     callPlugin("ADD", { device: "nic1" }, { containerId: "c2", netns: living });
     callPlugin("GC", {

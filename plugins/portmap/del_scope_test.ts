@@ -8,7 +8,8 @@ import { bridgeNetworkTest } from "../../testing/bridge_network.ts";
 import portmap from "./plugin.ts";
 import { parsePortmapConfig } from "./config.ts";
 import { delScopeOf } from "./del_scope.ts";
-import { containerChains, nftElements, portMappingConfig } from "../../testing/portmap.ts";
+import { portMappingConfig } from "../../testing/portmap.ts";
+import { containerChains, nftElements } from "../../testing/ruleset.ts";
 
 const MAPPINGS = [{ hostPort: 8080, containerPort: 80 }, { hostPort: 53, containerPort: 53, hostIP: "192.0.2.1" }];
 const WEB = portMappingConfig(MAPPINGS);

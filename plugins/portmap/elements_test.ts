@@ -3,14 +3,8 @@ import { runInNetns } from "../../testing/netns.ts";
 import { requestTcp, requestUdp } from "../../testing/traffic.ts";
 import { bridgeNetworkTest } from "../../testing/bridge_network.ts";
 import portmap from "./plugin.ts";
-import {
-  containerChains,
-  nftElements,
-  nftListRuleset,
-  portMappingConfig,
-  startServers,
-  WEB_PORT_MAPPINGS,
-} from "../../testing/portmap.ts";
+import { portMappingConfig, startServers, WEB_PORT_MAPPINGS } from "../../testing/portmap.ts";
+import { containerChains, nftElements, nftListRuleset } from "../../testing/ruleset.ts";
 import { errorOfCall } from "../../testing/plugin_call.ts";
 
 const LISTING = `table inet cni {

@@ -2,13 +2,8 @@ import { expect } from "bun:test";
 import { requestTcp, requestUdp } from "../../testing/traffic.ts";
 import { type BridgeContainer, bridgeNetworkTest } from "../../testing/bridge_network.ts";
 import portmap from "./plugin.ts";
-import {
-  nftElements,
-  nftListRuleset,
-  portMappingConfig,
-  startServers,
-  WEB_PORT_MAPPINGS,
-} from "../../testing/portmap.ts";
+import { portMappingConfig, startServers, WEB_PORT_MAPPINGS } from "../../testing/portmap.ts";
+import { nftElements, nftListRuleset } from "../../testing/ruleset.ts";
 import { errorOfCall } from "../../testing/plugin_call.ts";
 
 /** One container that is on networks "web", "second" and "third": what stands for each is a container of the test. */

@@ -9,7 +9,8 @@ import { callPlugin, errorOfCall, newHostContext, newRequest } from "../../testi
 import { bridgeNetworkTest } from "../../testing/bridge_network.ts";
 import portmap from "./plugin.ts";
 import * as holders from "./socket_owners.ts";
-import { nftListRuleset, portMappingConfig, startServers } from "../../testing/portmap.ts";
+import { portMappingConfig, startServers } from "../../testing/portmap.ts";
+import { nftListRuleset } from "../../testing/ruleset.ts";
 
 const on = (hostIP?: string, protocol = "tcp", more = {}) =>
   portMappingConfig([{ hostPort: 8080, containerPort: 80, protocol, ...hostIP === undefined ? {} : { hostIP } }], more);

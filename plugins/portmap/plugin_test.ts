@@ -10,14 +10,8 @@ import {
 } from "../../testing/traffic.ts";
 import { bridgeNetworkTest } from "../../testing/bridge_network.ts";
 import portmap from "./plugin.ts";
-import {
-  containerChains,
-  nftElements,
-  nftListRuleset,
-  portMappingConfig,
-  startServers,
-  WEB_PORT_MAPPINGS,
-} from "../../testing/portmap.ts";
+import { portMappingConfig, startServers, WEB_PORT_MAPPINGS } from "../../testing/portmap.ts";
+import { containerChains, nftElements, nftListRuleset } from "../../testing/ruleset.ts";
 import { errorOfCall } from "../../testing/plugin_call.ts";
 
 for (

@@ -8,7 +8,8 @@ import portmap from "./plugin.ts";
 import { parsePortmapConfig } from "./config.ts";
 import { publishedElements } from "./elements.ts";
 import { refusePortConflicts } from "./port_conflicts.ts";
-import { nftElements, nftListRuleset, portMappingConfig, startServers } from "../../testing/portmap.ts";
+import { portMappingConfig, startServers } from "../../testing/portmap.ts";
+import { nftElements, nftListRuleset } from "../../testing/ruleset.ts";
 import { errorOfCall } from "../../testing/plugin_call.ts";
 
 const on = (hostIP?: string, hostPort = 8080) =>

@@ -6,7 +6,7 @@
  */
 import { expect, test } from "bun:test";
 import { existsSync } from "node:fs";
-import { runInNetns } from "../../testing/netns.ts";
+import { runInNetns, runIp } from "../../testing/netns.ts";
 import {
   type ComparedRequest,
   compareImplementations,
@@ -22,7 +22,6 @@ import {
   ipv4Ipam,
   leftBehind,
   rangeWithGateway,
-  runIpCommands,
   testRequests,
 } from "../../testing/reference_requests.ts";
 import {
@@ -186,7 +185,7 @@ for (const [first, second] of PAIRS) {
       const config = { cniVersion, ...PLAIN, prevResult };
       const [{ name: port }, { mac }] = prevResult.interfaces;
       const put = (place: "host" | "container", command: string) =>
-        runIpCommands(world[place], [command.replace("$PORT", port).replace("$MAC", mac)]);
+        runIp(world[place], command.replace("$PORT", port).replace("$MAC", mac));
       call(world, second, "CHECK", config);
       for (const [place, change, back, byThem] of DRIFT) {
         put(place, change);

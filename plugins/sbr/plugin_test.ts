@@ -1,10 +1,10 @@
 import { expect } from "bun:test";
 import { existsSync, readFileSync, statSync } from "node:fs";
 import type { Netns } from "../../ffi/netns.ts";
-import { runInNetns } from "../../testing/netns.ts";
+import { runInNetns, runIp } from "../../testing/netns.ts";
 import { type Sandbox, type SandboxCallOptions, sandboxTest } from "../../testing/sandbox.ts";
 import sbr from "./plugin.ts";
-import { addInterfaces, ipCommands, ipRoutes, ipRules } from "../../testing/sbr.ts";
+import { addInterfaces, ipRoutes, ipRules } from "../../testing/sbr.ts";
 import type { Result } from "../../spec/result.ts";
 
 type Verb = "ADD" | "DEL" | "CHECK" | "GC" | "STATUS";
@@ -28,7 +28,7 @@ function sbrTest(name: string, body: (bench: Bench) => void): void {
   sandboxTest(`sbr: ${name}`, [], (sandbox) => {
     const { container, call } = sandbox;
     addInterfaces(container);
-    ipCommands(container, "addr add 192.0.2.9/24 dev net1");
+    runIp(container, "addr add 192.0.2.9/24 dev net1");
     body({
       ...sandbox,
       run: (verb, config = {}, options = {}) =>
@@ -77,7 +77,7 @@ sbrTest("DEL spares what another container has that came to the path of the name
 sbrTest(
   "every address has a table, with the routes by its own subnet and those that are nobody's",
   ({ run, container }) => {
-    ipCommands(
+    runIp(
       container,
       "addr add fd00:1::9/64 dev net1 nodad",
       "route add 198.51.100.0/24 via 192.0.2.7 metric 5 mtu 1400",
@@ -113,7 +113,7 @@ sbrTest(
 sbrTest(
   "a default route that is there already moves as it is, and the gateway of the address is not added to it",
   ({ run, container }) => {
-    ipCommands(container, "route append default via 192.0.2.77 src 192.0.2.9");
+    runIp(container, "route append default via 192.0.2.77 src 192.0.2.9");
     run("ADD");
     expect(ipRoutes(container, "100")[1]).toBe("default via 192.0.2.77 dev net1 src 192.0.2.9");
     expect(ipRoutes(container, "100").filter((line) => line.startsWith("default"))).toHaveLength(1);
@@ -123,7 +123,7 @@ sbrTest(
 );
 
 sbrTest("a gateway of the configuration is the only one of its family", ({ run, container }) => {
-  ipCommands(container, "route append default via 192.0.2.77", "addr add fd00:1::9/64 dev net1 nodad");
+  runIp(container, "route append default via 192.0.2.77", "addr add fd00:1::9/64 dev net1 nodad");
   const config = {
     gateways: ["192.0.2.5", "fd00:1::5"],
     prevResult: result(container, FOUR, { ...SIX, gateway: undefined }),
@@ -145,7 +145,7 @@ sbrTest("a gateway of the configuration is the only one of its family", ({ run, 
 sbrTest(
   "with source hints the way to the subnet stays in the main table and names the source",
   ({ run, container }) => {
-    ipCommands(container, "addr add fd00:1::9/64 dev net1 nodad", "route add 198.51.100.0/24 via 192.0.2.7");
+    runIp(container, "addr add fd00:1::9/64 dev net1 nodad", "route add 198.51.100.0/24 via 192.0.2.7");
     const config = { addSourceHints: true, prevResult: result(container, FOUR, SIX) };
     run("ADD", config);
     expect(ipRoutes(container, "main").filter((line) => line.includes("net1"))).toEqual([
@@ -154,7 +154,7 @@ sbrTest(
     ]);
     expect(ipRoutes(container, "100")).toContain("198.51.100.0/24 via 192.0.2.7 dev net1");
     run("CHECK", config);
-    ipCommands(container, "route del 192.0.2.0/24");
+    runIp(container, "route del 192.0.2.0/24");
     expect(() => run("CHECK", config)).toThrow("the main table lacks the route to 192.0.2.0/24");
   },
 );
@@ -162,7 +162,7 @@ sbrTest(
 sbrTest(
   "with a table of somebody else's only rules are added, each once, and only those are removed",
   ({ run, container }) => {
-    ipCommands(container, "route add default via 192.0.2.1 table 5000", "rule add from 192.0.2.9 lookup 77");
+    runIp(container, "route add default via 192.0.2.1 table 5000", "rule add from 192.0.2.9 lookup 77");
     const before = ipRoutes(container);
     const config = { table: 5000, gateways: ["192.0.2.5"] };
     run("ADD", config);
@@ -183,7 +183,7 @@ sbrTest(
 sbrTest(
   "a table in use is not taken: neither one that a rule names, nor one that holds a route of any kind",
   ({ run, container }) => {
-    ipCommands(
+    runIp(
       container,
       "rule add from 10.9.9.9 lookup 100",
       "-6 rule add from fd09::9 lookup 101",
@@ -206,7 +206,7 @@ sbrTest("addresses of which nobody says whose they are belong to the interface",
 });
 
 sbrTest("an ADD that fails leaves rules and routes as they were", ({ run, state, container }) => {
-  ipCommands(
+  runIp(
     container,
     "addr add 198.51.100.9/24 dev net1",
     "route add 203.0.113.0/24 via 192.0.2.7 mtu 1400",
@@ -217,9 +217,9 @@ sbrTest("an ADD that fails leaves rules and routes as they were", ({ run, state,
   const prevResult = result(container, FOUR, second);
   for (const addSourceHints of [false, true]) {
     // Everything of the first address is done by then; of the second there is no way to its gateway.
-    ipCommands(container, "route del default via 192.0.2.77");
+    runIp(container, "route del default via 192.0.2.77");
     expect(() => run("ADD", { addSourceHints, prevResult })).toThrow("Cannot add route to 0.0.0.0/0 via 172.16.0.1");
-    ipCommands(container, "route append default via 192.0.2.77");
+    runIp(container, "route append default via 192.0.2.77");
     expect(state()).toEqual(before);
   }
 });
@@ -248,40 +248,40 @@ sbrTest("CHECK names what is missing, and what is back in the main table", ({ ru
   ];
   for (const [change, back, message] of drift) {
     // Without the way to it, no route by a gateway is accepted.
-    ipCommands(container, change);
+    runIp(container, change);
     expect(() => run("CHECK"), change).toThrow(message);
     if (change.startsWith("route del default")) {
-      ipCommands(container, "route add default via 192.0.2.1 dev net1 onlink table 100");
-    } else ipCommands(container, back);
+      runIp(container, "route add default via 192.0.2.1 dev net1 onlink table 100");
+    } else runIp(container, back);
     run("CHECK");
   }
-  ipCommands(container, "link del net1");
+  runIp(container, "link del net1");
   expect(() => run("CHECK")).toThrow('Cannot find link "net1"');
 });
 
 sbrTest(
   "DEL removes rules of addresses that are gone, also with the interface, and those of no one else",
   ({ run, container }) => {
-    ipCommands(container, "rule add from 10.9.9.9 lookup 77", "rule add from 192.0.2.9 iif net0 lookup 78");
+    runIp(container, "rule add from 10.9.9.9 lookup 77", "rule add from 192.0.2.9 iif net0 lookup 78");
     const others = ipRules(container);
     run("ADD");
-    ipCommands(container, "addr del 192.0.2.9/24 dev net1");
+    runIp(container, "addr del 192.0.2.9/24 dev net1");
     run("DEL");
     expect(ipRules(container)).toEqual(others);
-    ipCommands(container, "addr add 192.0.2.9/24 dev net1");
+    runIp(container, "addr add 192.0.2.9/24 dev net1");
     run("ADD");
     // Without a result the interface's own addresses tell.
     run("DEL", { prevResult: undefined });
     expect(ipRules(container)).toEqual(others);
     run("ADD");
-    ipCommands(container, "link del net1");
+    runIp(container, "link del net1");
     run("DEL");
     expect(ipRules(container)).toEqual(others);
   },
 );
 
 sbrTest("DEL leaves the rule of another interface that has the same address", ({ run, container }) => {
-  ipCommands(container, "addr add 192.0.2.9/24 dev net0");
+  runIp(container, "addr add 192.0.2.9/24 dev net0");
   run("ADD");
   run("ADD", { prevResult: result(container, { ...FOUR, interface: 0 }) }, { ifname: "net0" });
   const net0 = ["32763: from 192.0.2.9 lookup 102", "32764: from 10.0.0.2 lookup 101"];

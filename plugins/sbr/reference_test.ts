@@ -3,7 +3,8 @@ import { expect } from "bun:test";
 import { newSandbox, type Sandbox } from "../../testing/sandbox.ts";
 import { callReference, REFERENCE_VERSION, referenceTest } from "../../testing/reference.ts";
 import sbr from "./plugin.ts";
-import { addInterfaces, ipCommands, ipRoutes, ipRules } from "../../testing/sbr.ts";
+import { addInterfaces, ipRoutes, ipRules } from "../../testing/sbr.ts";
+import { runIp } from "../../testing/netns.ts";
 import type { CniCommand } from "../../spec/version.ts";
 
 const peerTest = referenceTest("sbr");
@@ -73,7 +74,7 @@ for (const [name, { ips, config = {}, before = [] }] of Object.entries(CASES)) {
       using sandbox = newSandbox([]);
       const { container } = sandbox;
       addInterfaces(container);
-      ipCommands(container, ...before);
+      runIp(container, ...before);
       const others = ipRules(container);
       const request = {
         ...config,
@@ -104,7 +105,7 @@ for (const config of REFUSED) {
     for (const side of [ours, theirs]) {
       using sandbox = newSandbox([]);
       addInterfaces(sandbox.container);
-      ipCommands(sandbox.container, FOUR);
+      runIp(sandbox.container, FOUR);
       expect(side(sandbox, "ADD", config)).toBe("refused");
     }
   });

@@ -6,7 +6,8 @@ import firewall from "../../firewall/plugin.ts";
 import type { AnyPlugin } from "../protocol/serve.ts";
 import { bridgeNetworkTest } from "../../../testing/bridge_network.ts";
 import portmap from "../../portmap/plugin.ts";
-import { nftElements, nftListRuleset, portMappingConfig } from "../../../testing/portmap.ts";
+import { portMappingConfig } from "../../../testing/portmap.ts";
+import { nftElements, nftListRuleset } from "../../../testing/ruleset.ts";
 import ptp from "../../ptp/plugin.ts";
 
 const LONG = { name: "n".repeat(200), containerId: "x".repeat(64) };

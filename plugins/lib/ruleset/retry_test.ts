@@ -6,7 +6,7 @@ import { transaction } from "../../../ffi/nft/transaction.ts";
 import type { Netns } from "../../../ffi/netns.ts";
 import { runInNetns } from "../../../testing/netns.ts";
 import firewall from "../../firewall/plugin.ts";
-import { withoutSystemBus } from "../../../testing/firewall.ts";
+import { withoutSystemBus } from "../../../testing/plugin_call.ts";
 import portmap from "../../portmap/plugin.ts";
 import { portMappingConfig } from "../../../testing/portmap.ts";
 import { CniError } from "../../../spec/error.ts";

@@ -1,0 +1,88 @@
+/**
+ * The type of `plugins/NAME/fixture.ts`, which says what the suites that run over every plugin need to know of one: conformance,
+ * bad input, cost budget, and the lane in the virtual machine. Only tests load fixtures.
+ *
+ * @module
+ */
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import type { Netns } from "../ffi/netns.ts";
+import { pluginNames } from "../plugins/registry.ts";
+
+/** A JSON document. */
+// deno-lint-ignore no-explicit-any -- documents are looked into at many places
+export type JsonDocument = any;
+
+/** A host with a container, on which a suite calls the plugin. */
+export interface FixtureNode {
+  readonly host: Netns;
+  readonly container: Netns;
+  /** For state; removed after the test. */
+  readonly directory: string;
+}
+
+/** The calls that have a cost budget. */
+export interface TypicalUse {
+  /**
+   * The configuration of most installations. The host has two pairs of veth devices which are up: `wire0` with `wire1`, `device0` with
+   * `device1`.
+   *
+   * @param stateDirectory for state; removed after the measurement
+   */
+  config(stateDirectory: string): JsonDocument;
+  /** Whether the plugin is called behind a bridge, with its result as `prevResult`. */
+  readonly isChained?: true;
+}
+
+/** What a plugin does that the kernel shows. Before ADD and after DEL, `observe` gives the same, and something else than `attached`. */
+export interface KernelEffect {
+  /** Tells the effects of a plugin apart: `with vlan`. */
+  readonly name?: string;
+  /** Keys beside or instead of those of {@linkcode PluginFixture.working}. */
+  readonly config?: object;
+  /** Lines of the shell that prepare the host. */
+  readonly host?: readonly string[];
+  /** Looks at the kernel, or at files below `root`, which is where the plugin's own file system is. */
+  observe(node: FixtureNode, root: string): unknown;
+  /** What that gives while the container is attached. */
+  readonly attached: unknown;
+}
+
+/** What the suites need to know of a plugin. */
+export interface PluginFixture {
+  /** The kind of link without which the kernel has nothing to attach, such as `vlan`; without it, only the virtual machine runs all. */
+  readonly linkKind?: string;
+  /** CNI_IFNAME; `eth0` unless told. */
+  readonly ifname?: string;
+  /** How the cost budget calls it. */
+  readonly typical: TypicalUse;
+  /**
+   * Makes what has to be there before an ADD, and gives a configuration with which the plugin does all that it is for, with
+   * `prevResult` if it needs one. Nothing of what it makes may change by itself afterwards: what is there before and after is compared.
+   */
+  working(node: FixtureNode): JsonDocument;
+  /**
+   * What is wrong in keys of the plugin's own, each to be refused with code 7: keys that replace those of the working configuration.
+   * Those of an object `ipam` replace those of the working one's `ipam`.
+   */
+  readonly invalid: readonly object[];
+  /** What the kernel shows of its work; empty for a plugin whose answer is all there is. */
+  readonly effects: readonly KernelEffect[];
+}
+
+const PLUGIN_DIRECTORY = join(import.meta.dir, "../plugins");
+
+/** The fixtures of all plugins, by name. @throws {Error} naming the plugins that have none */
+export async function loadFixtures(): Promise<Readonly<Record<string, PluginFixture>>> {
+  const files = pluginNames().map((name) =>
+    [name, join(PLUGIN_DIRECTORY, name.replaceAll("-", "_"), "fixture.ts")] as const
+  );
+  const missing = files.filter(([, file]) => !existsSync(file)).map(([, file]) => file);
+  if (missing.length > 0) {
+    throw new Error(
+      `Every plugin needs a fixture, which says how to test it (see testing/fixture.ts): add ${missing.join(", ")}`,
+    );
+  }
+  const loaded = files.map(async ([name, file]) => [name, (await import(file)).fixture as PluginFixture] as const);
+  return Object.fromEntries(await Promise.all(loaded));
+}

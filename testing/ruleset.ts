@@ -1,0 +1,39 @@
+/**
+ * What nft(8) and iptables-save(8) show of a host's rules.
+ *
+ * @module
+ */
+import type { Netns } from "../ffi/netns.ts";
+import { runInNetns, runShellInNetns } from "./netns.ts";
+
+/** The whole ruleset, as `nft list ruleset` prints it. */
+export const nftListRuleset = (host: Netns): string => runInNetns(host, "nft", "list", "ruleset");
+
+/** The ruleset without our own tables, and without counts of packets. */
+export function foreignRuleset(host: Netns): string {
+  return nftListRuleset(host).replace(/^table (inet|bridge) cni \{\n[^]*?^\}\n/gm, "").replace(
+    /packets \d+ bytes \d+/g,
+    "",
+  );
+}
+
+/** The elements of all maps, in the words of nft(8), as `map: element`, sorted. */
+export function nftElements(host: Netns): string[] {
+  return [...nftListRuleset(host).matchAll(/map (\S+) \{[^}]*?elements = \{ ([^}]*) \}/g)].flatMap(([, map, all]) =>
+    all!.split(/,\s*/).map((element) => `${map}: ${element}`)
+  ).sort();
+}
+
+/** The names of the chains that are one container's. */
+export const containerChains = (host: Netns): string[] =>
+  [...nftListRuleset(host).matchAll(/chain (\S*-\S+)/g)].map(([, name]) => name!);
+
+/** What iptables and ip6tables have, without dates and counters. */
+export function iptablesSave(host: Netns): string {
+  return runShellInNetns(host, "iptables-save; ip6tables-save").replace(/^#.*\n/gm, "").replace(/\[\d+:\d+\]/g, "[]");
+}
+
+/** The rules of iptables and ip6tables that name a CNI chain, as `-S` prints them. */
+export function iptablesCniRules(host: Netns): string[] {
+  return runShellInNetns(host, "iptables -S; ip6tables -S").split("\n").filter((line) => line.includes("CNI"));
+}
