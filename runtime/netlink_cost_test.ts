@@ -15,7 +15,7 @@ import { loadPlugins } from "../plugins/registry.ts";
 import { parseNetworkConfigList } from "../spec/network_config_list.ts";
 import * as runtime from "./operations.ts";
 import { newCountingHost } from "../testing/counting_host.ts";
-import { callPlugin, newRequest } from "../testing/plugin_call.ts";
+import { invokePlugin, newRequest } from "../testing/plugin_call.ts";
 
 await loadPlugins();
 
@@ -64,7 +64,7 @@ function addRules(context: HostContext, number: number): void {
       prevResult: { cniVersion: "1.0.0", ips: [{ address }] },
     };
     const request = newRequest(plugin.name, "ADD", config, { containerId: owner.containerId, netns: "/unseen" });
-    callPlugin({ ...plugin, ignoresNetns: true }, request, context);
+    invokePlugin({ ...plugin, ignoresNetns: true }, request, context);
   }
 }
 

@@ -17,7 +17,7 @@ import type { Result } from "../spec/result.ts";
 import type { CniCommand } from "../spec/version.ts";
 import type { PluginRequest } from "../plugins/lib/protocol/delegate.ts";
 import type { AnyPlugin } from "../plugins/lib/protocol/serve.ts";
-import { callPlugin, newHostContext, newRequest, restorePlugin } from "./plugin_call.ts";
+import { invokePlugin, newHostContext, newRequest, restorePlugin } from "./plugin_call.ts";
 
 export interface BridgeContainer {
   readonly netns: Netns;
@@ -80,7 +80,7 @@ function buildBridgeNetwork(resources: DisposableStack): BridgeNetwork {
     host,
     outside,
     log,
-    call: (plugin, ...all) => callPlugin(plugin, requestFor(plugin, ...all), context),
+    call: (plugin, ...all) => invokePlugin(plugin, requestFor(plugin, ...all), context),
     restore: (plugin, ...all) => restorePlugin(plugin, requestFor(plugin, "ADD", ...all), context),
     container(n) {
       const netns = resources.use(createNetns());

@@ -1,5 +1,5 @@
 /**
- * The type of `plugins/NAME/fixture.ts`, which says what the suites that run over every plugin need to know of one: conformance,
+ * The type of what `plugins/NAME/fixture.ts` exports by default, which says what the suites that run over every plugin need to know of one: conformance,
  * bad input, cost budget, and the lane in the virtual machine. Only tests load fixtures.
  *
  * @module
@@ -83,6 +83,6 @@ export async function loadFixtures(): Promise<Readonly<Record<string, PluginFixt
       `Every plugin needs a fixture, which says how to test it (see testing/fixture.ts): add ${missing.join(", ")}`,
     );
   }
-  const loaded = files.map(async ([name, file]) => [name, (await import(file)).fixture as PluginFixture] as const);
+  const loaded = files.map(async ([name, file]) => [name, (await import(file)).default as PluginFixture] as const);
   return Object.fromEntries(await Promise.all(loaded));
 }

@@ -10,7 +10,7 @@ import type { Netns } from "../ffi/netns.ts";
 import hostLocal from "../plugins/host_local/plugin.ts";
 import type { Result } from "../spec/result.ts";
 import type { CniCommand } from "../spec/version.ts";
-import { callPlugin, newHostContext, newRequest } from "./plugin_call.ts";
+import { invokePlugin, newHostContext, newRequest } from "./plugin_call.ts";
 
 export interface HostLocalCallOptions {
   readonly id?: string;
@@ -70,7 +70,7 @@ export function newHostLocalNetwork(
       ...{ containerId, ifname, netns: "/netns", env: { CNI_ARGS: args } },
       ...snapshotTime !== undefined && { snapshotTime },
     });
-    return (callPlugin(hostLocal, request, context) ?? {}) as Result;
+    return (invokePlugin(hostLocal, request, context) ?? {}) as Result;
   };
   const names = () => listFileNames(directory);
   return {

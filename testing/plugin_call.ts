@@ -91,7 +91,7 @@ export function respond(plugin: AnyPlugin, request: PluginRequest, context: Host
 }
 
 /** Has a plugin answer a request. Gives the document it printed, `undefined` for none. @throws {CniError} its error */
-export function callPlugin(plugin: AnyPlugin, request: PluginRequest, context: HostContext): unknown {
+export function invokePlugin(plugin: AnyPlugin, request: PluginRequest, context: HostContext): unknown {
   const { exitCode, stdout } = respond(plugin, request, context);
   const document = stdout === "" ? undefined : JSON.parse(stdout);
   if (exitCode === 0) return document;

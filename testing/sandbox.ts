@@ -13,7 +13,7 @@ import { parsePluginResult } from "../plugins/lib/protocol/response.ts";
 import type { Result } from "../spec/result.ts";
 import type { CniCommand, Version } from "../spec/version.ts";
 import type { AnyPlugin } from "../plugins/lib/protocol/serve.ts";
-import { callPlugin, newHostContext, newRequest, type RequestParameters, restorePlugin } from "./plugin_call.ts";
+import { invokePlugin, newHostContext, newRequest, type RequestParameters, restorePlugin } from "./plugin_call.ts";
 
 /** Who is to be attached; in the container of the sandbox unless told. */
 export type SandboxCallOptions = Omit<RequestParameters, "snapshotTime">;
@@ -58,7 +58,7 @@ export function newSandbox(plugins: readonly AnyPlugin[]): Sandbox {
     restore: (plugin, config, options = {}) =>
       restorePlugin(plugin, requestOf(plugin, "ADD", config, options), context),
     call(plugin, verb, config, options = {}) {
-      const document = callPlugin(plugin, requestOf(plugin, verb, config, options), context);
+      const document = invokePlugin(plugin, requestOf(plugin, verb, config, options), context);
       if (verb !== "ADD") return {};
       const { cniVersion = "1.1.0" } = config as { readonly cniVersion?: Version };
       return parsePluginResult(JSON.stringify(document), plugin.name, cniVersion);

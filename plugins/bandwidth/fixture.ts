@@ -2,7 +2,7 @@ import type { JsonDocument, PluginFixture } from "../../testing/fixture.ts";
 import { runInNetns } from "../../testing/netns.ts";
 
 /** `bandwidth` in the suites that run over every plugin. */
-export const fixture: PluginFixture = {
+export default {
   typical: {
     config: () => ({ ingressRate: 8e6, ingressBurst: 8e5, egressRate: 8e6, egressBurst: 8e5 }),
     isChained: true,
@@ -35,4 +35,4 @@ export const fixture: PluginFixture = {
         .map(({ options }: JsonDocument) => options.rate),
     attached: [1e6],
   }],
-};
+} satisfies PluginFixture;

@@ -18,7 +18,7 @@ const vlansOf = (node: FixtureNode): string[][] =>
 const UNTAGGED = "PVID Egress Untagged";
 
 /** `bridge` in the suites that run over every plugin. */
-export const fixture: PluginFixture = {
+export default {
   typical: {
     config: (stateDirectory) => ({
       ...{ bridge: "br0", isGateway: true, ipMasq: true, hairpinMode: true },
@@ -70,4 +70,4 @@ export const fixture: PluginFixture = {
       attached: [["1 Egress Untagged", `100 ${UNTAGGED}`]],
     },
   ],
-};
+} satisfies PluginFixture;

@@ -3,7 +3,7 @@ import { earlierResult } from "../../testing/fixture_configs.ts";
 import { nftListRuleset } from "../../testing/ruleset.ts";
 
 /** `firewall` in the suites that run over every plugin. */
-export const fixture: PluginFixture = {
+export default {
   typical: { config: () => ({}), isChained: true },
   working: (node) => ({ prevResult: earlierResult(node), backend: "nftables" }),
   invalid: [
@@ -28,4 +28,4 @@ export const fixture: PluginFixture = {
     observe: ({ host }) => nftListRuleset(host).match(/ip [sd]addr 10\.5\.0\.9 .*accept/g)?.length,
     attached: 3,
   }],
-};
+} satisfies PluginFixture;

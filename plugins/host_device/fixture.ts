@@ -4,7 +4,7 @@ import { findShownLink, hostLocalConfig, shownAddresses, typicalIpv4Ipam } from 
 import { runIp } from "../../testing/netns.ts";
 
 /** `host-device` in the suites that run over every plugin. */
-export const fixture: PluginFixture = {
+export default {
   typical: { config: (stateDirectory) => ({ device: "device0", ipam: typicalIpv4Ipam(stateDirectory) }) },
   working(node) {
     // Both ends are down: a carrier comes and goes in its own time.
@@ -33,4 +33,4 @@ export const fixture: PluginFixture = {
     ],
     attached: [undefined, ["10.5.0.2"]],
   }],
-};
+} satisfies PluginFixture;

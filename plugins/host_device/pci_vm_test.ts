@@ -13,7 +13,7 @@ import { createNetns, currentNetns, type Netns } from "../../ffi/netns.ts";
 import { runInNetns, until } from "../../testing/netns.ts";
 import hostDevice from "./plugin.ts";
 import { plugin } from "../lib/protocol/plugin.ts";
-import { callPlugin, newHostContext, newRequest } from "../../testing/plugin_call.ts";
+import { invokePlugin, newHostContext, newRequest } from "../../testing/plugin_call.ts";
 import type { CniCommand } from "../../spec/version.ts";
 import { anything } from "../../spec/schema.ts";
 
@@ -68,7 +68,7 @@ function ask(
   // deno-lint-ignore no-explicit-any -- what a plugin prints
 ): any {
   const request = newRequest("host-device", verb, { dataDir, ...config }, { containerId, ifname, netns });
-  return callPlugin(hostDevice, request, hostContext);
+  return invokePlugin(hostDevice, request, hostContext);
 }
 
 function expectHome(): void {

@@ -8,7 +8,7 @@ function reservations(directory: string): string[] {
 }
 
 /** `host-local` in the suites that run over every plugin. */
-export const fixture: PluginFixture = {
+export default {
   typical: { config: (stateDirectory) => ({ ipam: typicalIpam(stateDirectory) }) },
   working: (node) => ({ ipam: hostLocalConfig(node) }),
   invalid: [
@@ -39,4 +39,4 @@ export const fixture: PluginFixture = {
     observe: ({ directory }, root) => reservations(join(root, directory, "ipam/net")),
     attached: ["10.5.0.2"],
   }],
-};
+} satisfies PluginFixture;

@@ -8,10 +8,10 @@ import {
 } from "../../testing/fixture_configs.ts";
 
 /** `ipvlan` in the suites that run over every plugin. */
-export const fixture: PluginFixture = {
+export default {
   linkKind: "ipvlan",
   typical: { config: (stateDirectory) => ({ master: "wire0", ipam: typicalIpv4Ipam(stateDirectory) }) },
   working: (node) => lowerDeviceConfig(node),
   invalid: [...INVALID_LOWER_DEVICE, { mode: "l4" }, { mode: 2 }, { ipam: null }],
   effects: [{ host: FAR_END_UP, observe: observeKind("mode"), attached: ["ipvlan", "l2", ["10.5.0.2"]] }],
-};
+} satisfies PluginFixture;

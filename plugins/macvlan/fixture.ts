@@ -8,7 +8,7 @@ import {
 } from "../../testing/fixture_configs.ts";
 
 /** `macvlan` in the suites that run over every plugin. */
-export const fixture: PluginFixture = {
+export default {
   linkKind: "macvlan",
   typical: { config: (stateDirectory) => ({ master: "wire0", ipam: typicalIpv4Ipam(stateDirectory) }) },
   working: (node) => lowerDeviceConfig(node),
@@ -25,4 +25,4 @@ export const fixture: PluginFixture = {
     { bcqueuelen: 4294967296 },
   ],
   effects: [{ host: FAR_END_UP, observe: observeKind("mode"), attached: ["macvlan", "bridge", ["10.5.0.2"]] }],
-};
+} satisfies PluginFixture;

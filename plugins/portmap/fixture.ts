@@ -3,7 +3,7 @@ import { portmapConfig } from "../../testing/fixture_configs.ts";
 import { nftListRuleset } from "../../testing/ruleset.ts";
 
 /** `portmap` in the suites that run over every plugin. */
-export const fixture: PluginFixture = {
+export default {
   typical: {
     config: () => ({
       capabilities: { portMappings: true },
@@ -33,4 +33,4 @@ export const fixture: PluginFixture = {
     ].map((portMappings) => ({ runtimeConfig: { portMappings } })),
   ],
   effects: [{ observe: ({ host }) => nftListRuleset(host).includes("10.5.0.9 . 80"), attached: true }],
-};
+} satisfies PluginFixture;

@@ -5,7 +5,7 @@ import { requestTcp, serveTcp, serveUdp } from "../../testing/traffic.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { runInNetns } from "../../testing/netns.ts";
-import { callPlugin, errorOfCall, newHostContext, newRequest } from "../../testing/plugin_call.ts";
+import { errorOfCall, invokePlugin, newHostContext, newRequest } from "../../testing/plugin_call.ts";
 import { bridgeNetworkTest } from "../../testing/bridge_network.ts";
 import portmap from "./plugin.ts";
 import * as holders from "./socket_owners.ts";
@@ -221,7 +221,7 @@ bridgeNetworkTest("where the kernel does not tell who listens, that is said, and
   };
   const host: Netns = Object.create(network.host, { diag: { get: refused } });
   const request = newRequest("portmap", "ADD", { name: "web", prevResult: result, ...on() }, { netns });
-  callPlugin(portmap, request, newHostContext({ host, log }));
+  invokePlugin(portmap, request, newHostContext({ host, log }));
   expect(log).toEqual([
     expect.stringContaining(
       "Cannot see whether programs listen on the host ports, going on without: Cannot open netlink socket",

@@ -4,7 +4,7 @@ import { runInNetns } from "../../testing/netns.ts";
 import { nftListRuleset } from "../../testing/ruleset.ts";
 
 /** `ptp` in the suites that run over every plugin. */
-export const fixture: PluginFixture = {
+export default {
   typical: { config: (stateDirectory) => ({ ipMasq: true, ipam: typicalIpam(stateDirectory) }) },
   working: (node) => ({ ipam: hostLocalConfig(node), ipMasq: true }),
   invalid: [
@@ -26,4 +26,4 @@ export const fixture: PluginFixture = {
     ],
     attached: ["10.5.0.2 dev veth scope host", ["10.5.0.2"], true],
   }],
-};
+} satisfies PluginFixture;

@@ -3,7 +3,7 @@ import { addContainerInterface, earlierResult } from "../../testing/fixture_conf
 import { runInNetns } from "../../testing/netns.ts";
 
 /** `sbr` in the suites that run over every plugin. */
-export const fixture: PluginFixture = {
+export default {
   typical: { config: () => ({}), isChained: true },
   working(node) {
     addContainerInterface(node);
@@ -24,4 +24,4 @@ export const fixture: PluginFixture = {
     observe: ({ container }) => runInNetns(container, "ip", "rule").match(/from 10\.5\.0\.9 lookup .*\d/),
     attached: ["from 10.5.0.9 lookup 100"],
   }],
-};
+} satisfies PluginFixture;

@@ -1,7 +1,7 @@
 import type { PluginFixture } from "../../testing/fixture.ts";
 
 /** `static` in the suites that run over every plugin. */
-export const fixture: PluginFixture = {
+export default {
   typical: { config: () => ({ ipam: { type: "static", addresses: [{ address: "10.66.0.9/16" }] } }) },
   working: () => ({ ipam: { type: "static", addresses: [{ address: "10.5.0.9/24" }] } }),
   invalid: [
@@ -20,4 +20,4 @@ export const fixture: PluginFixture = {
     { args: { cni: { ips: [1] } } },
   ],
   effects: [],
-};
+} satisfies PluginFixture;

@@ -2,7 +2,7 @@ import type { PluginFixture } from "../../testing/fixture.ts";
 import { findShownLink, hostLocalConfig, observeKind, typicalIpam } from "../../testing/fixture_configs.ts";
 
 /** `tap` in the suites that run over every plugin. */
-export const fixture: PluginFixture = {
+export default {
   typical: { config: (stateDirectory) => ({ ipam: typicalIpam(stateDirectory) }) },
   working: (node) => ({ mtu: 1400, mac: "0a:00:00:00:00:07", ipam: hostLocalConfig(node) }),
   invalid: [
@@ -25,4 +25,4 @@ export const fixture: PluginFixture = {
     observe: (node) => [observeKind("type")(node), findShownLink(node.container)?.address],
     attached: [["tun", "tap", ["10.5.0.2"]], "0a:00:00:00:00:07"],
   }],
-};
+} satisfies PluginFixture;

@@ -4,7 +4,7 @@ import { earlierResult, findShownLink } from "../../testing/fixture_configs.ts";
 import { runInNetns, runIp } from "../../testing/netns.ts";
 
 /** `tuning` in the suites that run over every plugin. */
-export const fixture: PluginFixture = {
+export default {
   typical: { config: () => ({ sysctl: { "net.ipv4.conf.IFNAME.arp_filter": "1" }, mtu: 1400 }), isChained: true },
   working(node) {
     runIp(node.container, "link add eth0 type veth peer name peer0");
@@ -36,4 +36,4 @@ export const fixture: PluginFixture = {
     },
     attached: [1400, "0a:00:00:00:00:07", "500"],
   }],
-};
+} satisfies PluginFixture;

@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, utimesSync, writeFile
 import { join } from "node:path";
 import type { Netns } from "../../ffi/netns.ts";
 import { runInNetns } from "../../testing/netns.ts";
-import { callPlugin, errorOfCall, newHostContext, newRequest } from "../../testing/plugin_call.ts";
+import { errorOfCall, invokePlugin, newHostContext, newRequest } from "../../testing/plugin_call.ts";
 import { type Sandbox, type SandboxCallOptions, sandboxTest } from "../../testing/sandbox.ts";
 import type { Result } from "../../spec/result.ts";
 import { tuning } from "./plugin.ts";
@@ -202,7 +202,7 @@ tuningTest("a parameter that is there twice is refused, whatever its spelling", 
     const text = JSON.stringify({ cniVersion: "1.1.0", name: "n", mtu: 1300, prevResult: previous(container) });
     const stdin = `${text.slice(0, -1)},"sysctl":{"${SOMAXCONN}":"1", /* again */ "net.core.som\\u0061xconn":"1"}}`;
     const request = newRequest("tuning", verb, stdin, { netns: container });
-    const { code, message: found } = errorOfCall(() => callPlugin(tuning(), request, newHostContext({ host })));
+    const { code, message: found } = errorOfCall(() => invokePlugin(tuning(), request, newHostContext({ host })));
     expect([code, found]).toEqual([7, expect.stringContaining(message)]);
   }
   expect(link()).toEqual(ORIGINAL);

@@ -2,7 +2,7 @@ import type { PluginFixture } from "../../testing/fixture.ts";
 import { addContainerInterface, earlierResult, findShownLink } from "../../testing/fixture_configs.ts";
 
 /** `vrf` in the suites that run over every plugin. */
-export const fixture: PluginFixture = {
+export default {
   linkKind: "vrf",
   typical: { config: () => ({ vrfname: "red" }), isChained: true },
   working(node) {
@@ -30,4 +30,4 @@ export const fixture: PluginFixture = {
     ],
     attached: ["red", "vrf"],
   }],
-};
+} satisfies PluginFixture;

@@ -4,7 +4,7 @@ import { runInNetns } from "../../../testing/netns.ts";
 import * as link from "../../../ffi/route/link.ts";
 import { anything } from "../../../spec/schema.ts";
 import { plugin } from "./plugin.ts";
-import { callPlugin, newHostContext, newRequest } from "../../../testing/plugin_call.ts";
+import { invokePlugin, newHostContext, newRequest } from "../../../testing/plugin_call.ts";
 import { sandboxTest } from "../../../testing/sandbox.ts";
 
 sandboxTest("serve() undoes a failed ADD while the container's namespace is still open", [], ({ call, container }) => {
@@ -47,7 +47,7 @@ test("serve() tells a GC when its list was made, and the IPAM plugin the same, h
   const request = newRequest("outer", "GC", { ipam: { type: "inner" }, "cni.dev/valid-attachments": [] });
   const before = BigInt(Date.now()) * 1_000_000n;
   for (const each of [request, { ...request, snapshotTime: 7n }]) {
-    callPlugin(outer, each, context);
+    invokePlugin(outer, each, context);
   }
   expect(Number(told[0]! - before)).toBeWithin(0, 1e9);
   expect(told).toEqual([told[0]!, told[0]!, 7n, 7n]);
