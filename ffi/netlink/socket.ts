@@ -1,13 +1,15 @@
 /**
  * A netlink socket: requests, answers and dumps.
  *
- * The kernel handles a request while it is being sent, so that all answers but those of a dump are waiting once the send returns.
+ * The kernel handles a request while it is being sent, so that all answers are waiting once the send returns; of a dump, the first part, and
+ * the next one as soon as the one before is received.
  *
  * @see linux/netlink.h, net/netlink/af_netlink.c
  * @module
  */
 import { ignoreErrors, SystemError, withPurpose } from "../sys/error.ts";
 import { closeDeferred } from "../sys/deferred_close.ts";
+import { awaitReadable } from "../sys/file.ts";
 import { sys } from "../sys/libc.ts";
 import { attrs } from "./attrs.ts";
 import { cstr, Reader, u32, Writer } from "./codec.ts";
@@ -30,11 +32,9 @@ const AF_NETLINK = 16;
 const SOCK_RAW = 3;
 const SOCK_CLOEXEC = 0o2000000;
 const SOL_SOCKET = 1;
-const SO_RCVTIMEO = 20;
 const SO_SNDBUFFORCE = 32;
 const SO_NETNS_COOKIE = 71;
 const SOL_NETLINK = 270;
-const NETLINK_ADD_MEMBERSHIP = 1;
 const NETLINK_CAP_ACK = 10;
 const NETLINK_EXT_ACK = 11;
 const NETLINK_GET_STRICT_CHK = 12;
@@ -48,7 +48,7 @@ const NLM_F_DUMP_INTR = 0x10;
 const NLM_F_CAPPED = 0x100;
 const NLM_F_ACK_TLVS = 0x200;
 
-const TIMEOUT_SECONDS = 5;
+const TIMEOUT_MS = 5000;
 const DUMP_ATTEMPTS = 20;
 const ENOENT = 2;
 const ERESTART = 85;
@@ -83,26 +83,40 @@ export interface NetlinkSocket extends Netlink {
 }
 
 /**
- * Opens a socket of `family` in the thread's network namespace.
- *
- * @param groups multicast groups whose messages it receives besides answers
- * @throws {SystemError}
+ * What sockets are asked for; old kernels know none of these. All have refusals with a reason. Those of links have dumps that the kernel
+ * filters. A refusal holds a copy of its request, which only those of rules do without: their requests can be larger than what they keep.
  */
-export function openNetlink(family: number, groups: readonly number[] = []): NetlinkSocket {
-  const fd = withPurpose("open netlink socket", () => sys.socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, family));
+const SOCKET_OPTIONS: Readonly<Record<number, readonly number[]>> = {
+  [NETLINK_ROUTE]: [NETLINK_EXT_ACK, NETLINK_GET_STRICT_CHK],
+  [NETLINK_SOCK_DIAG]: [NETLINK_EXT_ACK],
+  [NETLINK_NETFILTER]: [NETLINK_EXT_ACK, NETLINK_CAP_ACK],
+};
+
+/** Opens a socket of `family` for requests, in the thread's network namespace. @throws {SystemError} */
+export function openNetlink(family: number): NetlinkSocket {
+  const fd = newSocket(family);
   const enabled = new Uint32Array([1]);
-  // Answers with a reason and without a copy of the request; dumps that the kernel filters. Old kernels know none of these.
-  for (const option of [NETLINK_EXT_ACK, NETLINK_CAP_ACK, NETLINK_GET_STRICT_CHK]) {
+  for (const option of SOCKET_OPTIONS[family]!) {
     ignoreErrors(["ENOPROTOOPT"], () => sys.setsockopt(fd, SOL_NETLINK, option, enabled, 4));
   }
-  // struct timeval: 64-bit seconds, 64-bit microseconds
-  sys.setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, new Uint32Array([TIMEOUT_SECONDS, 0, 0, 0]), 16);
-  if (groups.length > 0) {
-    // A socket that has no address yet passes for the kernel itself, who is not told of its own news.
-    sys.bind(fd, new Uint16Array([AF_NETLINK, 0, 0, 0, 0, 0]), 12);
-  }
-  for (const group of groups) sys.setsockopt(fd, SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, new Uint32Array([group]), 4);
   return newNetlinkSocket(fd);
+}
+
+/**
+ * Opens a socket of `family` for the messages of a multicast group, in the thread's network namespace.
+ *
+ * @param group from 1 to 32
+ * @throws {SystemError}
+ */
+export function openEvents(family: number, group: number): NetlinkSocket {
+  const fd = newSocket(family);
+  // struct sockaddr_nl { u16 nl_family; u16 nl_pad; u32 nl_pid; u32 nl_groups; }
+  sys.bind(fd, new Uint32Array([AF_NETLINK, 0, 1 << group - 1]), 12);
+  return newNetlinkSocket(fd);
+}
+
+function newSocket(family: number): number {
+  return withPurpose("open netlink socket", () => sys.socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, family));
 }
 
 /** Where every socket receives: what a datagram says is read before the next one comes. */
@@ -125,7 +139,8 @@ function newNetlinkSocket(fd: number): NetlinkSocket {
       withPurpose(`send ${request.length} bytes to the kernel`, () => sys.send(fd, request, request.length, 0));
     },
     receive(wait) {
-      const flags = MSG_TRUNC | (wait ? 0 : MSG_DONTWAIT);
+      if (wait && !awaitReadable(fd, TIMEOUT_MS)) return undefined;
+      const flags = MSG_TRUNC | MSG_DONTWAIT;
       const length = ignoreErrors(["EAGAIN"], () => sys.recv(fd, receiveBuffer, receiveBuffer.length, flags));
       if (length === undefined) return undefined;
       if (length > receiveBuffer.length) {
@@ -374,15 +389,14 @@ function readReplies(
  * could not keep does not come any more, and a batch that is refused as a whole has one answer, whatever is in it.
  */
 function receiveDatagram(nl: Netlink, state: ExchangeState): Uint8Array | undefined {
-  const { isDumping } = state;
   try {
-    const datagram = nl.receive(isDumping);
-    if (datagram || isDumping) return datagram;
+    const datagram = nl.receive(false);
+    if (datagram) return datagram;
   } catch (error) {
     if (!(error instanceof SystemError) || !["ENOBUFS", "ENOMEM"].includes(error.code)) throw error;
     state.hasOverrun ||= error.code === "ENOBUFS";
   }
-  return nl.receive(isDumping || !(state.hasOverrun || state.error));
+  return nl.receive(state.isDumping || !(state.hasOverrun || state.error));
 }
 
 /** Each of its two bits alone means something else in a request that creates. */

@@ -1,6 +1,6 @@
 import { expect } from "bun:test";
 import { parseCidr, parseIp, toCidr } from "../address.ts";
-import { executeAll, NETLINK_ROUTE, openNetlink } from "../netlink/socket.ts";
+import { executeAll, NETLINK_ROUTE, openEvents } from "../netlink/socket.ts";
 import { SystemError } from "../sys/error.ts";
 import { netnsTest, runInNetns } from "../../testing/netns.ts";
 import * as address from "./address.ts";
@@ -70,7 +70,7 @@ netnsTest("awaitUsable() looks itself when it has not been told of all that happ
   const nl = host.route;
   link.add(nl, { name: "p0", info: veth({ peer: { name: "p1" } }) });
   const { index } = link.get(nl, "p0");
-  using events = host.run(() => openNetlink(NETLINK_ROUTE, [RTNLGRP_IPV6_IFADDR]));
+  using events = host.run(() => openEvents(NETLINK_ROUTE, RTNLGRP_IPV6_IFADDR));
   for (const name of ["p0", "p1"]) link.setUp(nl, link.get(nl, name).index);
   const wanted = parseCidr("fd00::3/64");
   executeAll(nl, [address.addRequest(index, wanted)]);
@@ -98,7 +98,7 @@ netnsTest(
     const nl = host.route;
     link.add(nl, { name: "p0", info: veth({ peer: { name: "p1" } }) });
     const { index } = link.get(nl, "p0");
-    using events = host.run(() => openNetlink(NETLINK_ROUTE, [RTNLGRP_IPV6_IFADDR]));
+    using events = host.run(() => openEvents(NETLINK_ROUTE, RTNLGRP_IPV6_IFADDR));
     for (const name of ["p0", "p1"]) link.setUp(nl, link.get(nl, name).index);
     const wanted = parseCidr("fd00::3/64");
     executeAll(nl, [address.addRequest(index, wanted)]);

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { dlopen } from "bun:ffi";
 import { closeSync, existsSync, openSync } from "node:fs";
-import { type Netlink, NETLINK_ROUTE, openNetlink } from "../netlink/socket.ts";
+import { type Netlink, NETLINK_ROUTE, openEvents } from "../netlink/socket.ts";
 import { lossySocket } from "../../testing/netlink.ts";
 import type { Netns } from "../netns.ts";
 import { netnsTest, newNamespaces, runInNetns } from "../../testing/netns.ts";
@@ -91,7 +91,7 @@ netnsTest("awaitOperational() looks again when it has not been told of all that 
   link.add(host.route, { name: "p0", info: veth({ peer: { name: "p1" } }) });
   link.setUp(host.route, link.get(host.route, "p0").index);
   const overrun = () => {
-    const events = host.run(() => openNetlink(NETLINK_ROUTE, [RTNLGRP_LINK]));
+    const events = host.run(() => openEvents(NETLINK_ROUTE, RTNLGRP_LINK));
     const receive = (wait: boolean) => {
       link.setUp(host.route, link.get(host.route, "p1").index);
       for (let i = 0; i < 1000; i++) link.set(host.route, "lo", { mtu: 60_000 + (i % 2) });

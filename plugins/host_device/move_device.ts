@@ -10,7 +10,7 @@
  */
 import type { Netns } from "../../ffi/netns.ts";
 import { NetlinkError } from "../../ffi/netlink/error.ts";
-import { type Netlink, NETLINK_ROUTE, openNetlink } from "../../ffi/netlink/socket.ts";
+import { type Netlink, NETLINK_ROUTE, openEvents } from "../../ffi/netlink/socket.ts";
 import * as link from "../../ffi/route/link.ts";
 import { IFF_UP, RTNLGRP_LINK } from "../../ffi/route/uapi.ts";
 import { ignoreErrors } from "../../ffi/sys/error.ts";
@@ -119,7 +119,7 @@ export function restoreOnHost(host: Netns, saved: SavedDevice, wait: boolean, lo
 
 function tryRestoreOnHost(host: Netns, saved: SavedDevice, wait: boolean, log: Log): boolean {
   const select = (links: readonly link.Link[]) => findReturned(links, saved);
-  const subscribe = () => host.run<Netlink>(() => openNetlink(NETLINK_ROUTE, [RTNLGRP_LINK]));
+  const subscribe = () => host.run<Netlink>(() => openEvents(NETLINK_ROUTE, RTNLGRP_LINK));
   const device = wait ? link.awaitLink(host.route, select, subscribe) : select(link.list(host.route));
   if (!device) return false;
   const { name } = saved.before;

@@ -6,7 +6,7 @@
  */
 import type { Cidr } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
-import { executeAll, type Netlink, NETLINK_ROUTE, openNetlink } from "../../ffi/netlink/socket.ts";
+import { executeAll, type Netlink, NETLINK_ROUTE, openEvents } from "../../ffi/netlink/socket.ts";
 import * as address from "../../ffi/route/address.ts";
 import { vrf as vrfKind } from "../../ffi/route/link_kinds.ts";
 import * as link from "../../ffi/route/link.ts";
@@ -34,7 +34,7 @@ import { CniError, Code } from "../../spec/error.ts";
 /** Makes `device` a port of the VRF. When it returns, addresses that could be used before can be used. @throws {CniError} @throws {NetlinkError} */
 export function addToVrf(netns: Netns, device: link.Link, vrf: link.Link, undo: DisposableStack): void {
   const { index } = device;
-  using events = netns.run<Netlink>(() => openNetlink(NETLINK_ROUTE, [RTNLGRP_IPV6_IFADDR]));
+  using events = netns.run<Netlink>(() => openEvents(NETLINK_ROUTE, RTNLGRP_IPV6_IFADDR));
   const saved = saveSettings(netns, index);
   undo.defer(() => detachAndRestore(netns, device, saved, {}));
   link.set(netns.route, index, { master: vrf.index });

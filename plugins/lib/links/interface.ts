@@ -20,7 +20,7 @@ import {
   type Netlink,
   NETLINK_ROUTE,
   type NetlinkRequest,
-  openNetlink,
+  openEvents,
 } from "../../../ffi/netlink/socket.ts";
 import * as address from "../../../ffi/route/address.ts";
 import { vrf } from "../../../ffi/route/link_kinds.ts";
@@ -72,7 +72,7 @@ export function configureInterface(netns: Netns, device: link.Link, result: Resu
   const ipv6Addresses = addresses.filter((element) => familyOf(element) === 6);
   if (ipv6Addresses.length > 0) netns.run(() => prepareSysctls(netns, ifname, options));
   using events = ipv6Addresses.length > 0 && !options.noCarrier
-    ? netns.run<Netlink>(() => openNetlink(NETLINK_ROUTE, [RTNLGRP_IPV6_IFADDR]))
+    ? netns.run<Netlink>(() => openEvents(NETLINK_ROUTE, RTNLGRP_IPV6_IFADDR))
     : undefined;
   const addAddresses = addresses.map((element): LabelledRequest => ({
     purpose: `add address ${element} to "${ifname}"`,
@@ -172,7 +172,7 @@ export function awaitLinkOperational(netns: Netns, device: link.Link): link.Link
   return link.awaitOperational(
     netns.route,
     device,
-    () => netns.run<Netlink>(() => openNetlink(NETLINK_ROUTE, [RTNLGRP_LINK])),
+    () => netns.run<Netlink>(() => openEvents(NETLINK_ROUTE, RTNLGRP_LINK)),
   );
 }
 
