@@ -10,7 +10,7 @@
  * @module
  */
 import { type FileTimes, findBootId } from "../ffi/sys/boot.ts";
-import { ensureDirectory, findEntryNames } from "../ffi/sys/directory.ts";
+import { findEntryNames, inDirectory } from "../ffi/sys/directory.ts";
 import { SystemError } from "../ffi/sys/error.ts";
 import { createFile, findText, NOT_A_FILE_CODES, removeWithTemporary, replaceFile } from "../ffi/sys/file.ts";
 import { findStat, findSymlinkTarget } from "../ffi/sys/stat.ts";
@@ -99,8 +99,7 @@ export function cachePath(directory: string, { network, containerId, ifname }: A
 export function createEntry(directory: string, entry: CacheEntry): boolean {
   const path = cachePath(directory, entry);
   requireNoSymlink(directory);
-  ensureDirectory(`${directory}/results`, 0o700);
-  return createFile(path, formatEntry(entry));
+  return inDirectory(`${directory}/results`, 0o700, () => createFile(path, formatEntry(entry)));
 }
 
 /** Writes an entry over the one that is there. @throws {CniError} @throws {SystemError} */

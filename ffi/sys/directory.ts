@@ -4,7 +4,7 @@
  * @see mkdir(2), getdents64(2), access(2)
  * @module
  */
-import { ignoreErrors, withPurpose } from "./error.ts";
+import { ignoreErrors, SystemError, withPurpose } from "./error.ts";
 import { descriptor } from "./file.ts";
 import { sys } from "./libc.ts";
 
@@ -32,6 +32,17 @@ export function ensureDirectory(path: string, mode = 0o755): void {
     ensureDirectory(parent, mode);
     makeDirectory(path, mode);
   });
+}
+
+/** Calls what works in the directory `path`, and again with the directory made if it is missing. @throws {SystemError} */
+export function inDirectory<T>(path: string, mode: number, call: () => T): T {
+  try {
+    return call();
+  } catch (error) {
+    if (!(error instanceof SystemError && error.code === "ENOENT")) throw error;
+  }
+  ensureDirectory(path, mode);
+  return call();
 }
 
 function makeDirectory(path: string, mode: number): number {

@@ -8,7 +8,7 @@
  */
 import type { Mac } from "../../ffi/address.ts";
 import { isUp, type Link } from "../../ffi/route/link.ts";
-import { ensureDirectory, findEntryNames } from "../../ffi/sys/directory.ts";
+import { findEntryNames, inDirectory } from "../../ffi/sys/directory.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { createFile, findText, NOT_A_FILE_CODES, removeWithTemporary, replaceFile } from "../../ffi/sys/file.ts";
 import type { Attachment } from "../../spec/plugin_config.ts";
@@ -112,9 +112,9 @@ export function findSavedDevice(path: string, log: (message: string) => void): S
 
 /** Replaces a file as a whole. The next boot gives a device its own name and settings again, so it needs none of this. @throws {SystemError} */
 export function writeSavedDevice(path: string, content: SavedDevice): void {
-  ensureDirectory(path.slice(0, path.lastIndexOf("/")), 0o700);
   const text = stringifyJson(content, 1);
-  if (!createFile(path, text)) replaceFile(path, text);
+  const isNew = inDirectory(path.slice(0, path.lastIndexOf("/")), 0o700, () => createFile(path, text));
+  if (!isNew) replaceFile(path, text);
 }
 
 /** Forgets a device. @throws {SystemError} */

@@ -18,13 +18,21 @@ export function readStamp(fd: number, boot: string): string {
   return `${boot} ${identity} ${mtime} ${ctime}`;
 }
 
-/** Gives the directory a time of change that no clock gives, so that its seal is one that it never had. @throws {SystemError} */
-export function renewStamp(fd: number, boot: string): string {
+/** Gives the directory a time of change that no clock gives: from here on, its stamp is none that it ever had. @throws {SystemError} */
+export function breakStamp(fd: number): bigint {
   const second = Math.floor(Date.now() / 1000) - 1;
   const time = BigInt(second) * 1_000_000_000n + BigInt(Math.floor(Math.random() * 1e9));
   setMtime(fd, time);
+  return time;
+}
+
+/**
+ * The stamp of a directory that nobody has changed since {@linkcode breakStamp} gave it this time of change.
+ *
+ * @throws {SystemError} `ESTALE` if it was changed, and on a file system with coarser times, where two changes could look like one
+ */
+export function readRenewedStamp(fd: number, boot: string, time: bigint): string {
   const stamp = readStamp(fd, boot);
-  // Changed again by now, or a file system with coarser times, where two changes could look like one.
   if (!stamp.includes(` ${time} `)) throw new SystemError("futimens", ESTALE, "seal the directory");
   return stamp;
 }

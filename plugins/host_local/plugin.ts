@@ -5,7 +5,7 @@
  */
 import { type Ip, ipOf, prefixLengthOf, toCidr } from "../../ffi/address.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
-import { ensureDirectory, requireWritableDirectory } from "../../ffi/sys/directory.ts";
+import { inDirectory, requireWritableDirectory } from "../../ffi/sys/directory.ts";
 import { readText } from "../../ffi/sys/file.ts";
 import { findStat } from "../../ffi/sys/stat.ts";
 import { modifiedSince } from "../../ffi/sys/mtime.ts";
@@ -142,8 +142,8 @@ function reserveAddresses(
   requested: readonly Ip[],
 ): Allocation[] {
   const directory = networkDirectory(call);
-  ensureDirectory(directory, 0o700);
-  using reservation = prepareReservation(directory, { containerId: call.containerId, ifname: call.ifname });
+  const attachment = { containerId: call.containerId, ifname: call.ifname };
+  using reservation = inDirectory(directory, 0o700, () => prepareReservation(directory, attachment));
   using store = lockStore(directory, call.log);
   const choices = store.allocateWith(() => {
     refuseSecondAdd(call, sets, store.findByAttachment(call).map(({ address }) => address));

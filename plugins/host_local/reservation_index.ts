@@ -14,7 +14,7 @@
  */
 import { type Ip, ipBytes, ipFromBytes } from "../../ffi/address.ts";
 import { bootId } from "../../ffi/sys/boot.ts";
-import { ignoreSystemErrors, SystemError } from "../../ffi/sys/error.ts";
+import { ignoreSystemErrors } from "../../ffi/sys/error.ts";
 import { type Descriptor, openFile, removeFile, writeAll } from "../../ffi/sys/file.ts";
 import { createReadWrite, openReadWrite, pread, pwrite } from "../../ffi/sys/pread_pwrite.ts";
 import {
@@ -35,7 +35,7 @@ import {
   type HolderEntry,
   removeHolderAddress,
 } from "./holder_table.ts";
-import { readStamp, renewStamp } from "./mtime_stamp.ts";
+import { breakStamp, readRenewedStamp, readStamp } from "./mtime_stamp.ts";
 import {
   findNextFree,
   groupByNode,
@@ -48,7 +48,6 @@ import {
 // Of the form and of the hash function, which another version of the program may have changed.
 const formatVersion = () => `host-local index 2 ${hashKey("host-local").low}`;
 
-const ESTALE = 116;
 /** From there on an index is too small, and making a larger one pays. */
 const MAX_PROBES = 4;
 
@@ -120,14 +119,13 @@ export function rebuildIndex(
   using resources = new DisposableStack();
   const opened = resources.use(openFile(directory));
   const boot = ignoreSystemErrors(bootId);
-  const stamp = boot && ignoreSystemErrors(() => renewStamp(opened.fd, boot));
+  const time = boot && ignoreSystemErrors(() => breakStamp(opened.fd));
   const inventory = list();
   const { layout: header, image, pages } = buildImage(inventory);
-  const file = stamp && ignoreSystemErrors(() => {
+  const file = boot && time && ignoreSystemErrors(() => {
     const created = resources.use(recreateFile(indexPath(directory)));
     writeImage(created.fd, image);
-    if (readStamp(opened.fd, boot) !== stamp) throw new SystemError("futimens", ESTALE);
-    writeHeader(created.fd, stamp, header);
+    writeHeader(created.fd, readRenewedStamp(opened.fd, boot, time), header);
     return created.fd;
   });
   // What is half written helps nobody, and the disk may be full.
@@ -234,13 +232,12 @@ interface WriteTarget {
 
 function writeDirtyPages({ directory, file, boot, header, pages }: WriteTarget): void {
   // First: from here on the old first page is void, even if the directory were as before.
-  const stamp = renewStamp(directory, boot);
+  const time = breakStamp(directory);
   for (const [number, page] of pages.takeDirty()) {
     writeChecksum(page, number);
     pwrite(file, number * PAGE_BYTES, new Uint8Array(page.buffer, page.byteOffset, PAGE_BYTES));
   }
-  if (readStamp(directory, boot) !== stamp) throw new SystemError("futimens", ESTALE);
-  writeHeader(file, stamp, header);
+  writeHeader(file, readRenewedStamp(directory, boot, time), header);
 }
 
 type TableSizes = Pick<IndexHeader, "holderPages" | "bitmapPages">;

@@ -3,24 +3,16 @@
  *
  * @module
  */
-import { type Ip, parseIp } from "../../ffi/address.ts";
-import { ignoreErrors, ignoreSystemErrors, SystemError } from "../../ffi/sys/error.ts";
-import {
-  findText,
-  hardLink,
-  NOT_A_FILE_CODES,
-  removeFile,
-  renameFile,
-  replaceFile,
-  writeTemporary,
-  writeUnnamed,
-} from "../../ffi/sys/file.ts";
+import type { Ip } from "../../ffi/address.ts";
+import { ignoreSystemErrors, SystemError } from "../../ffi/sys/error.ts";
+import { hardLink, removeFile, renameFile, writeTemporary, writeUnnamed } from "../../ffi/sys/file.ts";
 import { lockFile } from "../../ffi/sys/lock.ts";
 import { findStat, findSymlinkTarget } from "../../ffi/sys/stat.ts";
 import { lockOrTryAgainLater } from "../lib/protocol/lock_wait.ts";
 import type { Attachment } from "../../spec/plugin_config.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import type { AddressUsage } from "./allocate.ts";
+import { type LastReserved, openLastReserved } from "./last_reserved.ts";
 import { openIndex, rebuildIndex, type ReservationIndex } from "./reservation_index.ts";
 import {
   currentBootTag,
@@ -124,20 +116,21 @@ export function lockStore(
   resources.use(lockOrTryAgainLater(() => lockFile(`${directory}/lock`, { timeoutMs })));
   const view = openDirectoryView(directory, log);
   resources.use(view);
+  const lastReserved = resources.use(openLastReserved(directory, log));
   const lock = resources.move();
   const { query } = view;
   return {
     isAllocated: (address) => query((index) => index.isAllocated(address)),
     findFree: (from) => query((index) => index.findFree(from)),
     findHolder: (address) => tryReadHolder(directory, address),
-    findLastReserved: (set) => findLastReserved(`${directory}/last_reserved_ip.${set}`, log),
+    findLastReserved: (set) => lastReserved.find(set),
     findByAttachment({ containerId, ifname }) {
       const byInterface = findAddressesOf(directory, view, { containerId, ifname });
       return byInterface.length > 0 ? byInterface : findAddressesOf(directory, view, { containerId });
     },
     list: view.list,
     allocateWith: (choose) => retryAfterReclaim(view, () => reclaimEarlierBoots(directory, view, log), choose),
-    reserve: (reservation, addresses) => linkReservation(directory, view, reservation, addresses, log),
+    reserve: (reservation, addresses) => linkReservation(directory, view, reservation, addresses, lastReserved),
     release: (held) => releaseAddresses(directory, view, held),
     [Symbol.dispose]: () => lock.dispose(),
   };
@@ -237,36 +230,13 @@ function tryReadHolder(directory: string, address: Ip): Holder | undefined {
   return ignoreSystemErrors(() => readHolderFile(`${directory}/${address}`));
 }
 
-/** Only a hint where to go on, so what cannot be read is as good as nothing. */
-function findLastReserved(path: string, log: (message: string) => void): Ip | undefined {
-  const text = ignoreErrors(NOT_A_FILE_CODES, () => findText(path));
-  if (text === undefined) return undefined;
-  try {
-    return parseIp(text);
-  } catch (error) {
-    if (!(error instanceof SyntaxError)) throw error;
-    log(`Starting at the first address: "${path}" holds no address but ${JSON.stringify(text.slice(0, 80))}`);
-    return undefined;
-  }
-}
-
-/** See {@linkcode findLastReserved}: a directory that somebody put there is in nobody's way. */
-function writeLastReserved(path: string, address: Ip, log: (message: string) => void): void {
-  try {
-    replaceFile(path, address);
-  } catch (error) {
-    if (!(error instanceof SystemError && error.code === "EISDIR")) throw error;
-    log(`${error.message}; going on without it`);
-  }
-}
-
 /** From the first link on, the reservation is whole; a crash before the last leaves a part of the addresses to DEL. */
 function linkReservation(
   directory: string,
   { query }: DirectoryView,
   reservation: PreparedReservation,
   addresses: readonly Ip[],
-  log: (message: string) => void,
+  lastReserved: LastReserved,
 ): void {
   const linked: Ip[] = [];
   const boot = currentBootTag();
@@ -278,9 +248,7 @@ function linkReservation(
       }
       linked.push(address);
     }
-    for (const [set, address] of addresses.entries()) {
-      writeLastReserved(`${directory}/last_reserved_ip.${set}`, address, log);
-    }
+    for (const [set, address] of addresses.entries()) lastReserved.write(set, address);
     addHolderLink(directory, reservation, boot);
   } catch (error) {
     for (const address of linked) removeFile(`${directory}/${address}`);

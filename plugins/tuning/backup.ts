@@ -9,7 +9,7 @@
  */
 import { matchesNetnsRecord, type Netns, netnsRecordOf } from "../../ffi/netns.ts";
 import type { Link } from "../../ffi/route/link.ts";
-import { ensureDirectory, findEntryNames } from "../../ffi/sys/directory.ts";
+import { findEntryNames, inDirectory } from "../../ffi/sys/directory.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { createFile, findText, NOT_A_FILE_CODES, removeWithTemporary, replaceFile } from "../../ffi/sys/file.ts";
 import { findStat } from "../../ffi/sys/stat.ts";
@@ -123,10 +123,10 @@ export function findBackup(path: string, log: (message: string) => void): Backup
 
 /** Replaces a backup as a whole. It describes what no reboot survives, so nothing waits for the disk. @throws {SystemError} */
 export function writeBackup(path: string, { before, ...rest }: Backup): void {
-  ensureDirectory(path.slice(0, path.lastIndexOf("/")), 0o700);
   const text = stringifyJson({ ...before, ...rest }, 1);
   // Replacing it can leave something behind, which is found by way of the file itself.
-  if (!createFile(path, text)) replaceFile(path, text);
+  const isNew = inDirectory(path.slice(0, path.lastIndexOf("/")), 0o700, () => createFile(path, text));
+  if (!isNew) replaceFile(path, text);
 }
 
 /** What identifies the place that a backup is of. */
