@@ -211,7 +211,7 @@ test("previousIp() is undefined before the first address", () => {
   expect(address.previousIp(parseIp("::"))).toBeUndefined();
 });
 
-test("compareIp() sorts by value, IPv4 first", () => {
+test("compareIps() sorts by value, IPv4 first", () => {
   const sorted = ["9.0.0.0", "10.0.0.2", "10.0.0.10", "::", "::1", "ff02::1"].map(parseIp);
   expect(sorted.toReversed().sort(address.compareIps)).toEqual(sorted);
 });

@@ -232,7 +232,7 @@ test("check() of whatever the cache holds asks the plugins with a result, or fai
   );
 });
 
-test("listEntries() and deriveRequests() take whatever the cache holds", () => {
+test("listCacheEntries() and deriveRequests() take whatever the cache holds", () => {
   const now = parseNetworkConfigList(JSON.stringify(config));
   fc.assert(
     fc.property(content, (text) => {

@@ -211,7 +211,7 @@ test("removeEntry() succeeds when there is nothing", () => {
   expect(findEntry(directory, key)).toBeUndefined();
 });
 
-test("listEntries() passes over a copy of a file, which is not the attachment's", () => {
+test("listCacheEntries() passes over a copy of a file, which is not the attachment's", () => {
   createEntry(directory, { ...key, config: "", args: [], capabilityArgs: {} });
   const text = readFileSync(join(directory, "results/web-c1-eth0"), "utf8");
   plant("web-c1-eth0.bak", text);
@@ -219,7 +219,7 @@ test("listEntries() passes over a copy of a file, which is not the attachment's"
   expect(listCacheEntries(directory)).toHaveLength(1);
 });
 
-test("listEntries() gives the attachments of a network by file name, and not those of one whose name is longer", () => {
+test("listCacheEntries() gives the attachments of a network by file name, and not those of one whose name is longer", () => {
   const entries = [
     { ...bare, containerId: "c2" },
     { ...bare, containerId: "c1", ifname: "eth1" },
@@ -232,7 +232,7 @@ test("listEntries() gives the attachments of a network by file name, and not tho
   expect(listCacheEntries(directory)).toHaveLength(4);
 });
 
-test("listEntries() passes over what a crash left of replacing an entry: it is no further attachment", () => {
+test("listCacheEntries() passes over what a crash left of replacing an entry: it is no further attachment", () => {
   createEntry(directory, full);
   plant(".web-c1-eth0.0.tmp", readFileSync(cachePath(directory, full), "utf8"));
   expect(listCacheEntries(directory)).toHaveLength(1);

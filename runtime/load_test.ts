@@ -210,7 +210,7 @@ test("loadNetwork() has a default network until there is a configuration of that
   expect(load("default", directory({ "1.conflist": list("default", "mine") })).types).toEqual(["mine"]);
 });
 
-test("decodeConfiguration() refuses what is not UTF-8, and takes a byte order mark for nothing", () => {
+test("decodeUtf8Configuration() refuses what is not UTF-8, and takes a byte order mark for nothing", () => {
   expect(() => decodeUtf8Configuration(new Uint8Array([0x22, 0xff, 0x22]), "x.conf")).toThrow(
     "Cannot parse x.conf: it is not UTF-8",
   );

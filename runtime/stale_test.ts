@@ -55,17 +55,17 @@ function move(from: Netns, name: string, to: Netns): void {
   runInNetns(from, "ip", "link", "set", name, "netns", to.path);
 }
 
-netnsTest("whyEnded() finds no reason while the interface is there", ({ host, container }) => {
+netnsTest("staleReason() finds no reason while the interface is there", ({ host, container }) => {
   expect(staleReason(attached(host, container), { host, openNetns })).toBeUndefined();
 });
 
-netnsTest("whyEnded() finds no reason when the interface has another name", ({ host, container }) => {
+netnsTest("staleReason() finds no reason when the interface has another name", ({ host, container }) => {
   const known = attached(host, container);
   runInNetns(container, "ip", "link", "set", "eth0", "name", "net0");
   expect(staleReason(known, { host, openNetns })).toBeUndefined();
 });
 
-netnsTest("whyEnded() finds no reason when an interface of that name has another address", ({ host, container }) => {
+netnsTest("staleReason() finds no reason when an interface of that name has another address", ({ host, container }) => {
   const known = attached(host, container);
   runInNetns(host, "ip", "link", "del", "veth0");
   runInNetns(container, "ip", "link", "add", "eth0", "type", "bridge");
@@ -73,7 +73,7 @@ netnsTest("whyEnded() finds no reason when an interface of that name has another
 });
 
 netnsTest(
-  "whyEnded() finds no reason while the host's end is there, wherever the container's went",
+  "staleReason() finds no reason while the host's end is there, wherever the container's went",
   ({ host, container }) => {
     const known = attached(host, container);
     using elsewhere = createNetns();
@@ -86,20 +86,23 @@ netnsTest(
   },
 );
 
-netnsTest("whyEnded() finds that a namespace is another one, although the bridge is there", ({ host, container }) => {
-  const known = attached(host, container);
-  runInNetns(host, "ip", "link", "del", "veth0");
-  // A port of another container, whose address the bridge may show as its own.
-  runInNetns(host, "ip", "link", "add", "veth7", "address", MAC.bridge, "type", "veth", "peer", "veth8");
-  expect(staleReason(known, { host, openNetns })).toBe(`namespace "${container.path}" is another one by now`);
-});
+netnsTest(
+  "staleReason() finds that a namespace is another one, although the bridge is there",
+  ({ host, container }) => {
+    const known = attached(host, container);
+    runInNetns(host, "ip", "link", "del", "veth0");
+    // A port of another container, whose address the bridge may show as its own.
+    runInNetns(host, "ip", "link", "add", "veth7", "address", MAC.bridge, "type", "veth", "peer", "veth8");
+    expect(staleReason(known, { host, openNetns })).toBe(`namespace "${container.path}" is another one by now`);
+  },
+);
 
-netnsTest("whyEnded() finds nothing in loopback, which is everywhere", ({ host, container }) => {
+netnsTest("staleReason() finds nothing in loopback, which is everywhere", ({ host, container }) => {
   const interfaces = [{ name: "lo", mac: "00:00:00:00:00:00", sandbox: container.path }];
   expect(staleReason({ ...entry(container.path, { interfaces }), ifname: "lo" }, { host, openNetns })).toBeUndefined();
 });
 
-netnsTest("whyEnded() goes by the cookie of the namespace, where it is remembered", ({ host, container }) => {
+netnsTest("staleReason() goes by the cookie of the namespace, where it is remembered", ({ host, container }) => {
   const known = attached(host, container);
   const reasonOf = (cookie: string | undefined, { result }: CacheEntry = known) =>
     staleReason({ ...entry(container.path, result as object), ...cookie && { netnsCookie: cookie } }, {
@@ -120,7 +123,7 @@ netnsTest("whyEnded() goes by the cookie of the namespace, where it is remembere
   expect(reasonOf("1", entry(container.path, {}))).toBeUndefined();
 });
 
-netnsTest("whyEnded() finds no reason where there is nothing to go by", ({ host, container }) => {
+netnsTest("staleReason() finds no reason where there is nothing to go by", ({ host, container }) => {
   const { path } = container;
   const unknown = [
     entry(path),
@@ -135,7 +138,7 @@ netnsTest("whyEnded() finds no reason where there is nothing to go by", ({ host,
   for (const each of unknown) expect(staleReason(each, { host, openNetns })).toBeUndefined();
 });
 
-test("whyEnded() finds that a namespace is gone, and that its file was left", () => {
+test("staleReason() finds that a namespace is gone, and that its file was left", () => {
   using kernel = newNamespaces();
   const file = join(directory, "file");
   writeFileSync(file, "");
@@ -147,7 +150,7 @@ test("whyEnded() finds that a namespace is gone, and that its file was left", ()
 });
 
 netnsTest(
-  "whyEnded() finds that an attachment is of an earlier boot, whatever is at its path by now",
+  "staleReason() finds that an attachment is of an earlier boot, whatever is at its path by now",
   ({ host, container }) => {
     const known = attached(host, container);
     const boot = readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();

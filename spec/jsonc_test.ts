@@ -79,7 +79,7 @@ test("parseJson() leaves numbers a double holds as numbers", () => {
   });
 });
 
-test("parseJson() and printJson() undo each other", () => {
+test("parseJson() and stringifyJson() undo each other", () => {
   fc.assert(fc.property(fc.jsonValue(), fc.nat(4), (value, indent) => {
     expect(parseJson(stringifyJson(value, indent))).toEqual(JSON.parse(JSON.stringify(value)));
   }));
@@ -142,7 +142,7 @@ test("parseJson() of random text returns or throws SyntaxError", () => {
   );
 });
 
-test("printJson() escapes what the ecosystem escapes", () => {
+test("stringifyJson() escapes what the ecosystem escapes", () => {
   expect(stringifyJson({ a: "<&>\u2028\u2029é" }, 4)).toBe('{\n    "a": "\\u003c\\u0026\\u003e\\u2028\\u2029é"\n}');
 });
 

@@ -18,7 +18,7 @@ import type { Version } from "./version.ts";
 const parse = (list: object) => parseNetworkConfigList(JSON.stringify(list));
 const minimal = { cniVersion: "1.0.0", name: "web", plugins: [{ type: "bridge" }] };
 
-test("parseNetworkList() reads a list with comments and keeps its text", () => {
+test("parseNetworkConfigList() reads a list with comments and keeps its text", () => {
   const text = `{
     // a network
     "cniVersion": "1.1.0", "name": "web", "disableCheck": true, "disableGC": "False",
@@ -51,18 +51,18 @@ test("parseNetworkList() reads a list with comments and keeps its text", () => {
   });
 });
 
-test("parseNetworkList() takes a single plugin as a list of one", () => {
+test("parseNetworkConfigList() takes a single plugin as a list of one", () => {
   const single = { cniVersion: "0.4.0", name: "myptp", type: "ptp", ipMasq: true, disableCheck: true };
   const list = parse(single);
   expect(list).toMatchObject({ name: "myptp", cniVersion: "0.4.0", disableCheck: false });
   expect(list.plugins).toEqual([{ type: "ptp", capabilities: [], raw: single }]);
 });
 
-test("parseNetworkList() accepts a list whose plugins stand elsewhere", () => {
+test("parseNetworkConfigList() accepts a list whose plugins stand elsewhere", () => {
   expect(parse({ name: "web", cniVersion: "1.1.0" }).plugins).toEqual([]);
 });
 
-test("parseNetworkList() takes the last of duplicate keys", () => {
+test("parseNetworkConfigList() takes the last of duplicate keys", () => {
   const list = parseNetworkConfigList(
     '{"name":"a","name":"web","plugins":[],"plugins":[{"type":"x","type":"bridge"}]}',
   );
@@ -83,13 +83,13 @@ for (
     [{ cniVersion: "0.4.0", cniVersions: ["0.9.9", "1.1"] }, "0.4.0"],
   ] as [object, Version][]
 ) {
-  test(`parseNetworkList() chooses ${expected} from ${JSON.stringify(versions)}`, () => {
+  test(`parseNetworkConfigList() chooses ${expected} from ${JSON.stringify(versions)}`, () => {
     expect(parse({ name: "web", ...versions }).cniVersion).toBe(expected);
   });
 }
 
 for (const versions of [{ cniVersion: "9.9.9" }, { cniVersion: "garbage" }, { cniVersions: ["9.9.9"] }]) {
-  test(`parseNetworkList() finds no version in ${JSON.stringify(versions)}`, () => {
+  test(`parseNetworkConfigList() finds no version in ${JSON.stringify(versions)}`, () => {
     expect(() => parse({ name: "web", ...versions })).toThrow('Cannot use network "web": no supported version among');
   });
 }
@@ -157,31 +157,31 @@ for (
     [{ plugins: [{ type: "a", prevResult: 1 }] }, "plugins[0].prevResult", "an object: got 1"],
   ] as [object, string, string][]
 ) {
-  test(`parseNetworkList() refuses ${JSON.stringify(change)}`, () => {
+  test(`parseNetworkConfigList() refuses ${JSON.stringify(change)}`, () => {
     expect(() => parse({ ...minimal, ...change })).toThrow(`: ${path} must be ${rest}`);
   });
 }
 
 for (const text of ["", " ", "null", "[]", "5", '"web"', "\0"]) {
-  test(`parseNetworkList() refuses ${JSON.stringify(text)}`, () => {
+  test(`parseNetworkConfigList() refuses ${JSON.stringify(text)}`, () => {
     expect(() => parseNetworkConfigList(text)).toThrow(
       /^Cannot (parse JSON:1:|use configuration: the document must be an object)/,
     );
   });
 }
 
-test("parseNetworkList() refuses what follows the document", () => {
+test("parseNetworkConfigList() refuses what follows the document", () => {
   expect(() => parseNetworkConfigList(`${JSON.stringify(minimal)} {}`)).toThrow(
     "Cannot parse JSON:1:67: end of file expected",
   );
 });
 
-test("parseNetworkList() takes a byte order mark for nothing", () => {
+test("parseNetworkConfigList() takes a byte order mark for nothing", () => {
   expect(parseNetworkConfigList(`\ufeff${JSON.stringify(minimal)}`).name).toBe("web");
 });
 
 test.each([["true", true], ["TRUE", true], ["False", false], [true, true]])(
-  "parseNetworkList() reads a flag %j as %j",
+  "parseNetworkConfigList() reads a flag %j as %j",
   (given, expected) => {
     const flags = { disableCheck: given, disableGC: given, loadOnlyInlinedPlugins: given };
     const { disableCheck, disableGC, loadOnlyInlinedPlugins } = parse({ ...minimal, ...flags });
@@ -204,7 +204,7 @@ test.each([
   ["a million arrays in each other", absurd(nested(1_000_000)), "nested more than 1000 levels deep"],
   ["10,000 arrays that do not end", absurd("[".repeat(10_000)), ":1:10042, in plugins[0].a[0][0]"],
   ["a million arrays that do not end", absurd("[".repeat(1_000_000)), "Cannot parse JSON: "],
-])("parseNetworkList() refuses %s, briefly", (_, text, message) => {
+])("parseNetworkConfigList() refuses %s, briefly", (_, text, message) => {
   let thrown: unknown;
   try {
     parseNetworkConfigList(text);
@@ -221,7 +221,7 @@ test("deriveRequest() passes on what is nested as deep as is accepted", () => {
   expect(() => parseNetworkConfigList(absurd(nested(998)))).toThrow("levels deep");
 });
 
-test("parseNetworkList() names network, file, line and column", () => {
+test("parseNetworkConfigList() names network, file, line and column", () => {
   const text =
     '{\n  "name": "web", // c\n  "plugins": [\n    { "type": "bridge",\n      "ipam": { "type": 7 } }\n  ]\n}';
   let thrown: unknown;
@@ -352,7 +352,7 @@ test("deriveRequest() adds nothing but what it must to any plugin object", () =>
   }));
 });
 
-test("parseNetworkList() of random JSON returns or throws one of its errors", () => {
+test("parseNetworkConfigList() of random JSON returns or throws one of its errors", () => {
   const key = fc.constantFrom("name", "cniVersion", "cniVersions", "plugins", "type", "ipam", "capabilities", "dns");
   const { node } = fc.letrec((tie) => ({
     node: fc.oneof(

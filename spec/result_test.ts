@@ -89,7 +89,7 @@ test("formatResult() prints 1.x with all keys sorted", () => {
   }));
 });
 
-test("printResult() of an empty result prints dns up to 0.4.0 only, and nothing else", () => {
+test("stringifyResult() of an empty result prints dns up to 0.4.0 only, and nothing else", () => {
   expect(stringifyResult({}, "0.4.0")).toBe('{\n    "cniVersion": "0.4.0",\n    "dns": {}\n}');
   expect(stringifyResult({}, "0.3.1")).toBe('{\n    "cniVersion": "0.3.1",\n    "dns": {}\n}');
   expect(stringifyResult({}, "1.1.0")).toBe('{\n    "cniVersion": "1.1.0"\n}');

@@ -9,7 +9,7 @@ test.each<[string, object]>([
   ["127.0.0.1:8080:80/udp", { hostPort: 8080, containerPort: 80, protocol: "udp", hostIP: "127.0.0.1" }],
   ["[::1]:53:53/udp", { hostPort: 53, containerPort: 53, protocol: "udp", hostIP: "::1" }],
   ["[FD00:0::1]:1:2", { hostPort: 1, containerPort: 2, protocol: "tcp", hostIP: "fd00::1" }],
-])("parsePublish() reads %j", (text, expected) => {
+])("parsePublishedPort() reads %j", (text, expected) => {
   expect(parsePublishedPort(text)).toEqual(expected as PublishOption);
 });
 
@@ -30,7 +30,7 @@ test.each([
   ["80:80/icmp", "tcp, udp or sctp"],
   ["80:80/", "expected"],
   ["80:80\n", "expected"],
-])("parsePublish() refuses %j", (text, message) => {
+])("parsePublishedPort() refuses %j", (text, message) => {
   expect(() => parsePublishedPort(text)).toThrow(UsageError);
   expect(() => parsePublishedPort(text)).toThrow(message);
 });

@@ -6,7 +6,7 @@ const insert = (from: number, to: number) =>
   `for n in $(seq ${from} ${to}); do conntrack -I -p udp -s 192.0.2.1 -d 198.51.100.1 --sport $n --dport 5353 -t 60; done`;
 
 netnsTest(
-  "mayTrack() tells the ports that nobody converses with, as long as there are few conversations",
+  "hasEntriesFor() tells the ports that nobody converses with, as long as there are few conversations",
   ({ host }) => {
     const may = (...ports: number[]) => host.run(() => hasEntriesFor(ports));
     expect([may(), may(53), may(53, 5353)]).toEqual([false, false, false]);

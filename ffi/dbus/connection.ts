@@ -32,7 +32,7 @@ export interface DbusConnection extends Disposable {
 
 /** A method answered with an error. */
 export class DbusError extends Error {
-  override readonly name: string = "BusError";
+  override readonly name: string = "DbusError";
   /** `org.freedesktop.DBus.Error.ServiceUnknown` */
   readonly errorName: string;
 

@@ -128,7 +128,7 @@ function addCables(host: Netns, count: number): void {
 const namesOf = (host: Netns): string[] =>
   JSON.parse(runInNetns(host, "ip", "-j", "link")).map(({ ifname }: { ifname: string }) => ifname);
 
-netnsTest("removeChosen() removes any number of links by one request, and no others", ({ host }) => {
+netnsTest("removeSelected() removes any number of links by one request, and no others", ({ host }) => {
   addCables(host, 150);
   // A group of somebody else's, with a number that may not be taken.
   runInNetns(host, "ip", "link", "set", "v149", "group", "77");
@@ -143,7 +143,7 @@ netnsTest("removeChosen() removes any number of links by one request, and no oth
   expect(JSON.parse(runInNetns(host, "ip", "-j", "link", "show", "v149"))[0].group).toBe("77");
 });
 
-netnsTest("removeChosen() looks again when links went away meanwhile", ({ host }) => {
+netnsTest("removeSelected() looks again when links went away meanwhile", ({ host }) => {
   addCables(host, 4);
   let asked = 0;
   link.removeSelected(host.route, (all) => {
@@ -154,7 +154,7 @@ netnsTest("removeChosen() looks again when links went away meanwhile", ({ host }
   expect(namesOf(host)).toEqual(["lo"]);
 });
 
-netnsTest("removeChosen() looks again when an answer was lost", ({ host }) => {
+netnsTest("removeSelected() looks again when an answer was lost", ({ host }) => {
   for (const name of ["v0", "v1"]) link.add(host.route, { name, info: veth({ peer: { name: `p${name}` } }) });
   let lossy: Netlink | undefined;
   const nl: Netlink = {
@@ -170,6 +170,6 @@ netnsTest("removeChosen() looks again when an answer was lost", ({ host }) => {
   expect(link.list(host.route).map(({ name }) => name)).toEqual(["lo"]);
 });
 
-netnsTest("removeChosen() says why links cannot be removed", ({ host }) => {
+netnsTest("removeSelected() says why links cannot be removed", ({ host }) => {
   expect(() => link.removeSelected(host.route, (all) => all)).toThrow(/^Cannot remove 1 links: .*EOPNOTSUPP/);
 });

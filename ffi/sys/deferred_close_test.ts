@@ -8,7 +8,7 @@ import { sys } from "./libc.ts";
 const O_NONBLOCK = 0o4000;
 const descriptors = () => readdirSync("/proc/self/fd").length;
 
-test("closeLate() closes, and keeps no descriptor", () => {
+test("deferClose() closes, and keeps no descriptor", () => {
   const before = descriptors();
   const ends = new Int32Array(2);
   sys.pipe2(ends, O_NONBLOCK);
@@ -21,7 +21,7 @@ test("closeLate() closes, and keeps no descriptor", () => {
   sys.close(reader);
 });
 
-test("closeLate() fails as close(2) does for what is not open", () => {
+test("deferClose() fails as close(2) does for what is not open", () => {
   const before = descriptors();
   expect(() => closeDeferred(9999)).toThrow(SystemError);
   expect(descriptors()).toBe(before);

@@ -56,7 +56,7 @@ test.each(["linkat", "rename"])(
   },
 );
 
-test("removeReplaced() removes a file with what replaceFile() left beside it, and nothing else", () => {
+test("removeWithTemporary() removes a file with what replaceFile() left beside it, and nothing else", () => {
   const directory = newDirectory({ a: "old", ".a.other.tmp": "", b: "" });
   callWith(kill("rename"), `replaceFile${argsOf(`${directory}/a`, "new")}`);
   expect(readdirSync(directory).length).toBe(4);

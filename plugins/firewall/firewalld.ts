@@ -16,11 +16,11 @@ const ZONE_INTERFACE = {
 
 /** A firewalld that runs. */
 export interface Firewalld extends Disposable {
-  /** Puts an address into a zone, unless it is there. @returns true if it was not @throws {BusError} */
+  /** Puts an address into a zone, unless it is there. @returns true if it was not @throws {DbusError} */
   add(zone: string, address: Ip): boolean;
-  /** Takes an address out of a zone, if it is there. @throws {BusError} */
+  /** Takes an address out of a zone, if it is there. @throws {DbusError} */
   remove(zone: string, address: Ip): void;
-  /** True if the address is in the zone. @throws {BusError} */
+  /** True if the address is in the zone. @throws {DbusError} */
   has(zone: string, address: Ip): boolean;
 }
 

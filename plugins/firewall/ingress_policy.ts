@@ -69,7 +69,7 @@ export function addIngressElements(
   ensureElements(nl, bridgeTable, owner, isolatedPortElements(restriction));
 }
 
-/** Puts back what {@linkcode addIngressElements} made and is missing. @returns what that was, in words @throws {TakenError} @throws {NetlinkError} */
+/** Puts back what {@linkcode addIngressElements} made and is missing. @returns what that was, in words @throws {ElementInUseError} @throws {NetlinkError} */
 export function restoreIngressElements(
   nl: Netlink,
   { owner, addresses }: Endpoint,

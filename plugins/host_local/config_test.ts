@@ -9,7 +9,7 @@ const settings = (ipam: object, rest: object = {}) => parseHostLocalConfig(reque
 const starts = ({ sets }: ReturnType<typeof parseHostLocalConfig>) =>
   sets.map(({ ranges }) => ranges.map(({ start }) => `${start}`));
 
-test("parseSettings() reads the single range of the oldest form", () => {
+test("parseHostLocalConfig() reads the single range of the oldest form", () => {
   const { sets } = settings({
     subnet: "10.1.2.0/24",
     rangeStart: "10.1.2.9",
@@ -22,7 +22,7 @@ test("parseSettings() reads the single range of the oldest form", () => {
   }]);
 });
 
-test("parseSettings() takes ranges from runtimeConfig first, then the oldest form, then ipam.ranges", () => {
+test("parseHostLocalConfig() takes ranges from runtimeConfig first, then the oldest form, then ipam.ranges", () => {
   const ipam = {
     subnet: "10.1.0.0/24",
     ranges: [[{ subnet: "10.2.0.0/24" }, { subnet: "10.3.0.0/24" }], [{ subnet: "fd00::/64" }]],
@@ -33,7 +33,7 @@ test("parseSettings() takes ranges from runtimeConfig first, then the oldest for
   ]]);
 });
 
-test("parseSettings() reads ipRanges as containerd's library sends it", () => {
+test("parseHostLocalConfig() reads ipRanges as containerd's library sends it", () => {
   const ipRanges = [
     { Subnet: "10.4.0.0/24", RangeStart: "10.4.0.8", RangeEnd: "10.4.0.9", Gateway: "10.4.0.1" },
     { Subnet: "fd00::/64", RangeStart: "", RangeEnd: "", Gateway: "" },
@@ -42,7 +42,7 @@ test("parseSettings() reads ipRanges as containerd's library sends it", () => {
   expect(() => settings({ ranges: ipRanges })).toThrow("ipam.ranges[0] must be an array");
 });
 
-test("parseSettings() takes null and the empty string as not set", () => {
+test("parseHostLocalConfig() takes null and the empty string as not set", () => {
   expect(
     settings({ subnet: "", rangeStart: "", ranges: null, routes: null, resolvConf: "" }, {
       runtimeConfig: { ipRanges: null },
@@ -51,7 +51,7 @@ test("parseSettings() takes null and the empty string as not set", () => {
     .toEqual({ sets: [], routes: [] });
 });
 
-test("parseSettings() keeps every attribute of a route", () => {
+test("parseHostLocalConfig() keeps every attribute of a route", () => {
   const routes = [
     { dst: "0.0.0.0/0" },
     { dst: "192.0.2.0/24", gw: "10.1.0.9", mtu: 1400, advmss: 1360, priority: 7, table: 100, scope: 253 },
@@ -71,7 +71,7 @@ for (
     [{ routes: [{ gw: "10.1.0.1" }] }, "ipam.routes[0].dst"],
   ] as const
 ) {
-  test(`parseSettings() names ${path} in ${JSON.stringify(ipam)}`, () => {
+  test(`parseHostLocalConfig() names ${path} in ${JSON.stringify(ipam)}`, () => {
     let error: unknown;
     try {
       parseHostLocalConfig(request({ ipam }));
@@ -83,7 +83,7 @@ for (
   });
 }
 
-test("parseSettings() refuses overlaps between runtimeConfig and the file", () => {
+test("parseHostLocalConfig() refuses overlaps between runtimeConfig and the file", () => {
   const runtimeConfig = { ipRanges: [[{ subnet: "10.1.0.0/16" }]] };
   expect(() => settings({ subnet: "10.1.7.0/24" }, { runtimeConfig })).toThrow(
     "ipam.subnet must be apart from runtimeConfig.ipRanges[0], which is 10.1.0.1-10.1.255.254: got 10.1.7.1-10.1.7.254",
@@ -91,7 +91,7 @@ test("parseSettings() refuses overlaps between runtimeConfig and the file", () =
 });
 
 for (const [cniVersion, limited] of [["0.1.0", true], ["0.2.0", true], ["0.3.0", false], ["1.1.0", false]] as const) {
-  test(`parseSettings() ${limited ? "allows one set per family" : "has no limit"} in version ${cniVersion}`, () => {
+  test(`parseHostLocalConfig() ${limited ? "allows one set per family" : "has no limit"} in version ${cniVersion}`, () => {
     const both = [[{ subnet: "10.1.0.0/24" }], [{ subnet: "fd00::/64" }]];
     expect(settings({ ranges: both }, { cniVersion }).sets).toHaveLength(2);
     const call = () => settings({ ranges: [...both, [{ subnet: "fd01::/64" }]] }, { cniVersion });

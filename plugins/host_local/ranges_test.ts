@@ -119,7 +119,7 @@ test("rangeSet refuses some ranges just if two of them overlap, in whatever orde
   }));
 });
 
-test("rangeSet and refuseOverlaps() take 20,000 ranges in a moment", () => {
+test("rangeSet and refuseRangeOverlaps() take 20,000 ranges in a moment", () => {
   const fields = Array.from({ length: 20_000 }, (_, i) => ({ subnet: `10.${i >> 8}.${i & 255}.0/24` }));
   const started = processorMs();
   refuseRangeOverlaps([set(...fields), set({ subnet: "fd00::/64" })]);
@@ -127,7 +127,7 @@ test("rangeSet and refuseOverlaps() take 20,000 ranges in a moment", () => {
   expect(processorMs() - started).toBeLessThan(10_000);
 });
 
-test("refuseOverlaps() names both sets", () => {
+test("refuseRangeOverlaps() names both sets", () => {
   const a = rangeSet.parse([{ subnet: "192.0.2.0/24" }], "ipam.ranges[0]");
   const b = rangeSet.parse([{ subnet: "fd00::/64" }], "ipam.ranges[1]");
   const c = rangeSet.parse([{ subnet: "198.51.100.0/24" }, { subnet: "192.0.0.0/16" }], "ipam.ranges[2]");

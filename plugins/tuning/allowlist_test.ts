@@ -44,7 +44,7 @@ const LINES: readonly [line: string, allowed: readonly number[]][] = [
   ["\n \n", []],
 ];
 for (const [line, allowed] of LINES) {
-  test(`refuseForbidden() lets pass what a line of the list allows: ${JSON.stringify(line)}`, () => {
+  test(`refuseDisallowed() lets pass what a line of the list allows: ${JSON.stringify(line)}`, () => {
     withList(line, (judge) => {
       for (const [i, key] of KEYS.entries()) {
         const passes = expect(() => judge(key), key);
@@ -55,7 +55,7 @@ for (const [line, allowed] of LINES) {
   });
 }
 
-test("refuseForbidden() allows everything where there is no list, and names the key that is forbidden", () => {
+test("refuseDisallowed() allows everything where there is no list, and names the key that is forbidden", () => {
   withList(undefined, (judge) => judge(...KEYS));
   withList("somaxconn", (judge) => {
     judge();
@@ -63,7 +63,7 @@ test("refuseForbidden() allows everything where there is no list, and names the 
   });
 });
 
-test("refuseForbidden() names the line that is no pattern, or one that it cannot read, and allows nothing", () => {
+test("refuseDisallowed() names the line that is no pattern, or one that it cannot read, and allows nothing", () => {
   for (const line of ["(", "[a", "a**", "*", String.raw`\Qnet\E`, "[[:nosuch:]x]", "[[:^alpha:]]", "x{2,1}"]) {
     withList(`somaxconn\n\n${line}`, (judge) => {
       expect(() => judge("net.core.somaxconn"), line).toThrow("allowlist.conf:3 is no pattern");

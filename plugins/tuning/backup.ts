@@ -150,7 +150,7 @@ function indexOf(device: Link | undefined): number {
 }
 
 /**
- * Removes the backups that `isToGo` picks among those of a directory, and that are not of later than `madeAt`.
+ * Removes the backups that `isRemovable` picks among those of a directory, and that are not of later than `madeAt`.
  *
  * @param madeAt in nanoseconds since 1970
  * @throws {SystemError}

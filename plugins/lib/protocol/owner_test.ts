@@ -44,7 +44,7 @@ test("sameOwner() compares all three names", () => {
   expect(sameOwner(owner, undefined)).toBeFalse();
 });
 
-test("formatNoted() writes a note where there is one that fits, and the owner is read all the same", () => {
+test("formatOwnerWithNote() writes a note where there is one that fits, and the owner is read all the same", () => {
   expect(formatOwnerWithNote(owner, undefined)).toBe("web 4f1b eth0");
   const noted = formatOwnerWithNote({ ...owner, ifname: "#0" }, "1abc");
   expect([noted, parseOwner(noted), parseNote(noted)]).toEqual([

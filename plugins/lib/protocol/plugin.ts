@@ -53,7 +53,7 @@ export interface DelCall<C> extends AttachmentCall<C> {
   readonly netns: Netns | undefined;
 }
 
-/** What `delMany` gets for each attachment. */
+/** What `delBatch` gets for each attachment. */
 export interface DelBatchCall<C> extends AttachmentCall<C> {
   /** Opens the container's namespace for as long as `call` runs; it gets what DEL would. */
   withNetns<T>(call: (netns: Netns | undefined) => T): T;

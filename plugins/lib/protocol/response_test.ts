@@ -9,7 +9,7 @@ function failure(response: Partial<PluginResponse>): { code: number; message: st
   return { code, message, details };
 }
 
-describe("parseFailure() takes the plugin's own error", () => {
+describe("parsePluginError() takes the plugin's own error", () => {
   test.each([
     ["whole", '{"cniVersion":"1.1.0","code":11,"msg":"busy","details":"later"}', 11, "busy", "later"],
     ["keys in any case", '{"CODE":101,"Msg":"no","dETAILS":"why"}', 101, "no", "why"],
@@ -29,7 +29,7 @@ describe("parseFailure() takes the plugin's own error", () => {
   });
 });
 
-describe("parseFailure() names the program that failed", () => {
+describe("parsePluginError() names the program that failed", () => {
   const program = "/opt/cni/bin/x";
 
   test("also without an error object", () => {
@@ -65,7 +65,7 @@ describe("parseFailure() names the program that failed", () => {
   });
 });
 
-describe("parseFailure() explains what is no error object", () => {
+describe("parsePluginError() explains what is no error object", () => {
   test("nothing at all", () => {
     expect(failure({ exitCode: 3 })).toEqual({
       code: 999,
@@ -114,7 +114,7 @@ describe("parseFailure() explains what is no error object", () => {
   });
 });
 
-describe("parseAnswer()", () => {
+describe("parsePluginResult()", () => {
   test.each(["", "\n", "words", "{}{}", '{"ips":'])("explains what is not one document: %j", (stdout) => {
     const call = () => parsePluginResult(stdout, "x", "1.1.0");
     expect(call).toThrow(CniError);

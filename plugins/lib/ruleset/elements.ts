@@ -44,7 +44,7 @@ export interface WantedElement {
 
 /** Another attachment has what this one needs. */
 export class ElementInUseError extends Error {
-  override readonly name: string = "TakenError";
+  override readonly name: string = "ElementInUseError";
   readonly element: WantedElement;
   readonly currentOwner: Owner | undefined;
 

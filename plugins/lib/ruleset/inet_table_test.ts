@@ -11,14 +11,14 @@ import { addSpoofCheck, requireSpoofCheck } from "./spoof_check.ts";
 const owner = { network: "web", containerId: "a", ifname: "eth0" };
 const addresses = [parseCidr("10.88.0.2/16")];
 
-netnsTest("requireRuleset() tries the rules and changes nothing", ({ host }) => {
+netnsTest("requireInetTable() tries the rules and changes nothing", ({ host }) => {
   requireInetTable(host.nft);
   expect(runInNetns(host, "nft", "list", "ruleset")).toBe("");
   addMasquerade(host.nft, owner, addresses);
   requireInetTable(host.nft);
 });
 
-test("requireRuleset() answers with code 50 where nf_tables cannot be used", () => {
+test("requireInetTable() answers with code 50 where nf_tables cannot be used", () => {
   const refusing: Netlink = {
     sequence: 1,
     send() {

@@ -33,7 +33,7 @@ export function addMasquerade(nl: Netlink, owner: Owner, addresses: readonly Cid
   ensureElements(nl, inetTable, owner, masqueradeElements(addresses));
 }
 
-/** Puts back what {@linkcode addMasquerade} made and is missing. @returns what that was, in words @throws {TakenError} @throws {NetlinkError} */
+/** Puts back what {@linkcode addMasquerade} made and is missing. @returns what that was, in words @throws {ElementInUseError} @throws {NetlinkError} */
 export function restoreMasquerade(nl: Netlink, owner: Owner, addresses: readonly Cidr[]): string[] {
   return restoreElements(nl, inetTable, owner, masqueradeElements(addresses));
 }

@@ -130,7 +130,7 @@ netnsTest("an address that moves to another subnet leaves no chain behind", ({ h
   });
 });
 
-netnsTest("collectMasquerade() removes what belongs to dead attachments of the network", ({ host }) => {
+netnsTest("gcMasquerade() removes what belongs to dead attachments of the network", ({ host }) => {
   const nl = host.nft;
   addMasquerade(nl, A, [v4]);
   addMasquerade(nl, B, [parseCidr("10.88.0.3/16")]);

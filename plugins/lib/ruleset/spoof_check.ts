@@ -36,7 +36,7 @@ export function addSpoofCheck(nl: Netlink, owner: Owner, hostIfname: string, mac
   ensureElements(nl, bridgeTable, owner, spoofCheckElements(hostIfname, mac));
 }
 
-/** Puts back what {@linkcode addSpoofCheck} made and is missing. @returns what that was, in words @throws {TakenError} @throws {NetlinkError} */
+/** Puts back what {@linkcode addSpoofCheck} made and is missing. @returns what that was, in words @throws {ElementInUseError} @throws {NetlinkError} */
 export function restoreSpoofCheck(nl: Netlink, owner: Owner, hostIfname: string, mac: Mac): string[] {
   return restoreElements(nl, bridgeTable, owner, spoofCheckElements(hostIfname, mac));
 }
