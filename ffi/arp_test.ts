@@ -2,7 +2,7 @@ import { expect } from "bun:test";
 import { type Mac, parseIp } from "./address.ts";
 import { type ArpSocket, openArpSocket } from "./arp.ts";
 import type { Netns } from "./netns.ts";
-import { type Netlink, NETLINK_ROUTE, openNetlink } from "./netlink/socket.ts";
+import { type Netlink, NETLINK_ROUTE, openEvents } from "./netlink/socket.ts";
 import * as link from "./route/link.ts";
 import { RTNLGRP_LINK } from "./route/uapi.ts";
 import { type Namespaces, netnsTest, runInNetns } from "../testing/netns.ts";
@@ -23,7 +23,7 @@ function connect({ host, container }: Namespaces): void {
     link.awaitOperational(
       netns.route,
       link.get(netns.route, "eth0"),
-      () => netns.run<Netlink>(() => openNetlink(NETLINK_ROUTE, [RTNLGRP_LINK])),
+      () => netns.run<Netlink>(() => openEvents(NETLINK_ROUTE, RTNLGRP_LINK)),
     );
   }
 }

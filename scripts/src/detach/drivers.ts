@@ -1,7 +1,7 @@
 /** The ways to attach and detach a container: by the runtime in this process, by `cni run`, and plugin by plugin as engines do. @module */
 import { CniError, parseNetworkConfigList, Runtime } from "../../../mod.ts";
 import { type Container, IFNAME } from "../harness/container.ts";
-import { Caller, type CommandInput, execInvocation, type Invocation, runInvocation } from "../harness/invocation.ts";
+import { Caller, type ChainCallInput, execInvocation, type Invocation, runInvocation } from "../harness/invocation.ts";
 import { WITHOUT_SYSTEM_BUS } from "../harness/node.ts";
 import { type ProcessResult, runLimited } from "../harness/process.ts";
 import { type DetachNetwork, networkListOf } from "./networks.ts";
@@ -84,7 +84,7 @@ export const execDriver = (cni: string): Driver => processDriver("exec", execInv
 
 function processDriver(name: string, invocation: Invocation, cni: string): Driver {
   const caller = new Caller(invocation);
-  const call = (verb: "add" | "del" | "check" | "gc", network: DetachNetwork, input: CommandInput) => {
+  const call = (verb: "add" | "del" | "check" | "gc", network: DetachNetwork, input: ChainCallInput) => {
     const ended = caller.call(networkListOf(network), verb, input, (command) => {
       const result = runLimited(command);
       if (result.exitCode === 0 && (verb === "add" || verb === "del")) driver.betweenPlugins?.();

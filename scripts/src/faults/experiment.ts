@@ -2,7 +2,7 @@
 import { type Fault, isSignal } from "./fault.ts";
 import type { Caller } from "../harness/invocation.ts";
 import type { ProcessCommand, ProcessResult } from "../harness/process.ts";
-import { callChain, mustSucceed, NETWORK, reserveAddresses, type Scenario, TEST_CONTAINER } from "./scenario.ts";
+import { callChain, FAULTS_NETWORK, mustSucceed, reserveAddresses, type Scenario, TEST_CONTAINER } from "./scenario.ts";
 import { requireSameState } from "../harness/node_state.ts";
 import { findFaultInTrace } from "./plan.ts";
 
@@ -108,7 +108,7 @@ function runWithFault({ caller, scenario, program, run }: Experiment, before: re
   if (verb !== "add") mustSucceed(caller, "add", TEST_CONTAINER);
   let expected = before;
   const runAfterSnapshot = (command: ProcessCommand) => {
-    if (verb === "add" && caller.invocation.programs(NETWORK, verb).length > 1) expected = scenario.snapshot();
+    if (verb === "add" && caller.invocation.programs(FAULTS_NETWORK, verb).length > 1) expected = scenario.snapshot();
     return run(command);
   };
   return { ended: callChain(caller, verb, container, { program, run: runAfterSnapshot }), expected };

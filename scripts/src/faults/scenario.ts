@@ -7,7 +7,7 @@ import { containerState, snapshotNode, withoutVolatile } from "../harness/node_s
 import { type ProcessCommand, type ProcessResult, requireSuccess, runLimited, runShell } from "../harness/process.ts";
 
 const IPAM = hostLocal({ subnet: "10.9.0.0/29" }, { subnet: "fd00:9::/125", rangeEnd: "fd00:9::6" });
-export const NETWORK = newChain("faults", bridgePlugin("br0", IPAM));
+export const FAULTS_NETWORK = newChain("faults", bridgePlugin("br0", IPAM));
 
 /** How many addresses of each family are left when one container is there: of a /29, without its ends and the bridge. */
 const FREE_ADDRESSES = 4;
@@ -86,7 +86,7 @@ export function callChain(
 ): ProcessResult {
   const input = verb === "gc" ? { valid: [container.id] } : { container };
   return caller.call(
-    NETWORK,
+    FAULTS_NETWORK,
     verb,
     input,
     (command) => traced?.program === command.program ? traced.run(command) : runLimited(command),
@@ -101,7 +101,7 @@ export function mustSucceed(caller: Caller, verb: Verb, container: Container): P
 /** Reserves addresses for a container without attaching it, or releases them. @throws {Error} if that fails */
 export function reserveAddresses(verb: "add" | "del", id: string): readonly string[] {
   const plugin = { type: IPAM.type, ipam: IPAM };
-  const command = pluginCommand(NETWORK, plugin, verb, { container: { ...TEST_CONTAINER, id } });
+  const command = pluginCommand(FAULTS_NETWORK, plugin, verb, { container: { ...TEST_CONTAINER, id } });
   const { stdout } = requireSuccess(command, runLimited(command));
   return verb === "del" ? [] : JSON.parse(stdout).ips.map(({ address }: { address: string }) => address);
 }

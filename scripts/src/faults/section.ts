@@ -10,7 +10,7 @@ import { fileDamageCases } from "./file_damage.ts";
 import { type FaultCase, type FaultReport, runExperiment } from "./experiment.ts";
 import { type Fault, formatFault, isSignal, TRACED_SYSCALLS } from "./fault.ts";
 import { faultsOfTrace, sampleByKind } from "./plan.ts";
-import { callChain, NETWORK, type Scenario, SCENARIOS } from "./scenario.ts";
+import { callChain, FAULTS_NETWORK, type Scenario, SCENARIOS } from "./scenario.ts";
 
 /** A command with faults at all of its system calls, or commands on damaged files. */
 export interface FaultSection {
@@ -91,7 +91,7 @@ function faultCases(caller: Caller, scenario: Scenario, scratch: string): readon
 /** The system calls of a command, found by running it once without a fault. */
 function findFaultSites(caller: Caller, scenario: Scenario, log: string): readonly FaultSite[] {
   const { verb, container } = scenario;
-  return caller.invocation.programs(NETWORK, verb).flatMap((program) => {
+  return caller.invocation.programs(FAULTS_NETWORK, verb).flatMap((program) => {
     scenario.prepare(caller);
     const run = (command: ProcessCommand) => runTraced(command, log);
     requireSuccess({ argv: [verb, "without any fault"] }, callChain(caller, verb, container, { program, run }));

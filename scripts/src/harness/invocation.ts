@@ -10,7 +10,7 @@ import { type ProcessCommand, type ProcessResult, runLimited } from "./process.t
 export type Verb = "add" | "del" | "check" | "gc" | "status";
 
 /** What a command is for. */
-export interface CommandInput {
+export interface ChainCallInput {
   /** Of all but GC and STATUS. */
   readonly container?: Container | undefined;
   /** Of GC: the ids of the containers that stay. */
@@ -33,7 +33,7 @@ export interface Invocation {
   readonly name: "run" | "exec";
   /** The names of the programs of a command, in order. */
   programs(network: Network, verb: Verb): readonly string[];
-  command(network: Network, verb: Verb, input: CommandInput): ProgramSequence;
+  command(network: Network, verb: Verb, input: ChainCallInput): ProgramSequence;
 }
 
 /** `cni run`: one program for the whole chain. @param directory where the configuration is written @param options for `cni run` */
@@ -91,7 +91,7 @@ export function pluginCommand(
   { cniVersion, name }: Network,
   plugin: NetworkPlugin,
   verb: Verb,
-  { container, valid, result }: CommandInput,
+  { container, valid, result }: ChainCallInput,
   directory = PLUGIN_DIRECTORY,
 ): ProgramCommand {
   const request = {
@@ -120,7 +120,7 @@ export class Caller {
   call(
     network: Network,
     verb: Verb,
-    input: CommandInput,
+    input: ChainCallInput,
     run: (command: ProgramCommand) => ProcessResult = runLimited,
   ) {
     const key = `${network.name} ${input.container?.id}`;
