@@ -1,4 +1,4 @@
-/** The memory of a plugin that has done all its work and waits for somebody to read its result. @module */
+/** The memory of a plugin that has done its work and waits until its result is read. @module */
 import { closeSync, constants, openSync, readdirSync, readFileSync, readSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { createNetns, type Netns } from "../../../ffi/netns.ts";

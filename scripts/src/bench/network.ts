@@ -38,7 +38,7 @@ export function newBenchContainer(scope: DisposableStack, id: string, number: nu
   return { id, namespace, netns: namespace.path, portMappings: portMappingsOf(number, isUdp) };
 }
 
-/** @param isUdp whether one of them is for UDP, so that DEL has to look through the conntrack entries */
+/** @param isUdp whether one of them is for UDP, so that DEL has to list the conntrack entries */
 export const portMappingsOf = (number: number, isUdp = false) => [
   { hostPort: 20000 + 2 * number, containerPort: 80, protocol: "tcp" },
   { hostPort: 20001 + 2 * number, containerPort: 53, protocol: isUdp ? "udp" : "tcp" },

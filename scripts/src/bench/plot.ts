@@ -36,7 +36,7 @@ export function plot(lines: readonly PlotLine[], { title, subtitle, remarks }: P
   const points = drawn.flatMap((line) => line.points);
   const x = axis(points.map(({ containers }) => containers), AREA.left, AREA.right);
   const y = axis(points.map(({ ms }) => ms), AREA.bottom, AREA.top);
-  const place = ({ containers, ms }: PlotPoint): readonly [number, number] => [x.at(containers), y.at(ms)];
+  const position = ({ containers, ms }: PlotPoint): readonly [number, number] => [x.at(containers), y.at(ms)];
   return [
     `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${HEIGHT}" width="${WIDTH}" height="${HEIGHT}" role="img">`,
     `<title>${escape(title)}</title>`,
@@ -53,8 +53,8 @@ export function plot(lines: readonly PlotLine[], { title, subtitle, remarks }: P
       "containers on the host; both axes are logarithmic",
       "middle",
     ),
-    ...drawn.flatMap((line, at) => drawLine(line.points.map(place), at)),
-    ...labels(drawn, (line) => place(line.points.at(-1)!)),
+    ...drawn.flatMap((line, at) => drawLine(line.points.map(position), at)),
+    ...labels(drawn, (line) => position(line.points.at(-1)!)),
     ...remarks.map((remark, at) => text(AREA.left - 40, AREA.bottom + 64 + 16 * at, "quiet", remark)),
     "</svg>",
     "",
@@ -79,9 +79,9 @@ function horizontal(y: number, label: string): string {
   return line + text(AREA.left - 8, y + 4, "text", label, "end");
 }
 
-function drawLine(places: readonly (readonly [number, number])[], at: number): readonly string[] {
-  const path = places.map(([x, y]) => `${round(x)},${round(y)}`).join(" ");
-  return [`<polyline class="line line${at}" points="${path}"/>`, ...places.map(([x, y]) => mark(x, y, at))];
+function drawLine(positions: readonly (readonly [number, number])[], at: number): readonly string[] {
+  const path = positions.map(([x, y]) => `${round(x)},${round(y)}`).join(" ");
+  return [`<polyline class="line line${at}" points="${path}"/>`, ...positions.map(([x, y]) => mark(x, y, at))];
 }
 
 /** Lines differ in the shape of their marks as well as in their colours. */
@@ -94,9 +94,11 @@ function mark(x: number, y: number, at: number): string {
 
 /** Names and last values at the ends of the lines, apart from each other. */
 function labels(lines: readonly PlotLine[], end: (line: PlotLine) => readonly [number, number]): readonly string[] {
-  const sorted = lines.map((line, at) => ({ line, at, place: end(line) })).sort((a, b) => a.place[1] - b.place[1]);
+  const sorted = lines.map((line, at) => ({ line, at, position: end(line) })).sort((a, b) =>
+    a.position[1] - b.position[1]
+  );
   let lowest = -Infinity;
-  return sorted.map(({ line, at, place: [x, y] }) => {
+  return sorted.map(({ line, at, position: [x, y] }) => {
     lowest = Math.max(lowest + LABEL_DISTANCE, y + 4);
     const { ms } = line.points.at(-1)!;
     return text(x + 10, lowest, `mark${at}`, `${line.name}, ${ms.toFixed(0)} ms`);

@@ -9,16 +9,16 @@ const line = (name: string, values: readonly number[]) => ({
 const drawing = plot([line("ours", [20, 21, 20, 22]), line("theirs", [90, 120, 300, 950]), line("neither", [])], text);
 
 test("every point is drawn inside, and no line without points", () => {
-  const places = [...drawing.matchAll(/<polyline [^>]*points="([^"]+)"/g)].map(([, points]) =>
+  const lines = [...drawing.matchAll(/<polyline [^>]*points="([^"]+)"/g)].map(([, points]) =>
     points.split(" ").map((point) => point.split(",").map(Number))
   );
-  expect(places.map((line) => line.length)).toEqual([4, 4]);
-  for (const [x, y] of places.flat()) {
+  expect(lines.map((line) => line.length)).toEqual([4, 4]);
+  for (const [x, y] of lines.flat()) {
     expect(x >= 64 && x <= 600 && y >= 64 && y <= 340).toBe(true);
   }
   // More milliseconds are higher up, more containers further right.
-  expect(places[1][3][1]).toBeLessThan(places[1][0][1]);
-  expect(places[1][3][0]).toBeGreaterThan(places[1][0][0]);
+  expect(lines[1][3][1]).toBeLessThan(lines[1][0][1]);
+  expect(lines[1][3][0]).toBeGreaterThan(lines[1][0][0]);
 });
 
 test("labels are apart from each other and their text is escaped", () => {

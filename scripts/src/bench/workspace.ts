@@ -34,6 +34,13 @@ export interface BenchWorkspace extends Disposable {
   log(text: string): void;
 }
 
+/** Compiles an empty program as ours is. */
+export function compileEmptyProgram(outfile: string): void {
+  const script = (path: string) => join(REPOSITORY_ROOT, "scripts/src", path);
+  const options = [`--entry=${script("bench/empty.ts")}`, `--outfile=${outfile}`];
+  runSuccessfully({ argv: [process.execPath, script("build/main.ts"), ...options] });
+}
+
 /** Compiles the empty program and installs ours. */
 export function prepareBench(options: Pick<BenchWorkspace, "rounds" | "quick" | "log">): BenchWorkspace {
   const state = mkdtempSync(join(tmpdir(), "cni-bench-"));
@@ -43,15 +50,7 @@ export function prepareBench(options: Pick<BenchWorkspace, "rounds" | "quick" | 
   const cache = join(state, "cache");
   mkdirSync(plugins);
   runSuccessfully({ argv: [cni, "install", plugins] });
-  const entry = join(REPOSITORY_ROOT, "scripts/src/bench/empty.ts");
-  runSuccessfully({
-    argv: [
-      process.execPath,
-      join(REPOSITORY_ROOT, "scripts/src/build/main.ts"),
-      `--entry=${entry}`,
-      `--outfile=${empty}`,
-    ],
-  });
+  compileEmptyProgram(empty);
   return {
     ...options,
     state,

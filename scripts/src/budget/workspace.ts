@@ -2,22 +2,13 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { runSuccessfully } from "../harness/process.ts";
-import { REPOSITORY_ROOT } from "../repository.ts";
+import { compileEmptyProgram } from "../bench/workspace.ts";
 import type { MeasuredPrograms } from "./measure.ts";
 
 /** The compiled program `cni`, and an empty one, which is compiled here. */
 export function prepareBudget(cni: string): MeasuredPrograms & Disposable {
   const directory = mkdtempSync(join(tmpdir(), "cni-budget-"));
   const empty = join(directory, "empty");
-  const entry = join(REPOSITORY_ROOT, "scripts/src/bench/empty.ts");
-  runSuccessfully({
-    argv: [
-      process.execPath,
-      join(REPOSITORY_ROOT, "scripts/src/build/main.ts"),
-      `--entry=${entry}`,
-      `--outfile=${empty}`,
-    ],
-  });
+  compileEmptyProgram(empty);
   return { cni, empty, [Symbol.dispose]: () => rmSync(directory, { recursive: true, force: true }) };
 }

@@ -1,4 +1,4 @@
-/** The ways to attach and detach a container: by the runtime in this process, by `cni run`, and plugin by plugin as engines do. @module */
+/** Drivers that attach and detach a container: by the runtime in this process, by `cni run`, and plugin by plugin as engines do. @module */
 import { CniError, parseNetworkConfigList, Runtime } from "../../../mod.ts";
 import { type Container, IFNAME } from "../harness/container.ts";
 import { Caller, type ChainCallInput, execInvocation, type Invocation, runInvocation } from "../harness/invocation.ts";
@@ -14,13 +14,13 @@ export interface CommandAnswer {
   readonly code?: number;
 }
 
-/** What DEL is told. */
+/** How DEL is called. */
 export interface DelOptions {
-  /** Not what ADD answered. */
+  /** Without what ADD was called with and answered. */
   readonly withoutResult: boolean;
 }
 
-/** One of the ways. */
+/** One of them. */
 export interface Driver {
   readonly name: string;
   add(network: DetachNetwork, container: Container): CommandAnswer;
@@ -68,7 +68,7 @@ export function libraryDriver(): Driver {
   };
 }
 
-/** `cni run`, which knows by itself what ADD was told and answered. */
+/** `cni run`, which keeps what ADD was called with and answered. */
 export function runDriver(cni: string): Driver {
   const driver = processDriver("cni run", runInvocation(cni, "/run"), cni);
   const withoutPorts = (container: Container): Container => ({ ...container, portMappings: [] });
@@ -98,7 +98,7 @@ function processDriver(name: string, invocation: Invocation, cni: string): Drive
     del: (network, container, { withoutResult }) =>
       call("del", network, { container, ...withoutResult ? { result: undefined } : {} }),
     check: (network, container) =>
-      // A plugin is to be told what ADD answered.
+      // A plugin needs the result of ADD.
       name === "exec" && !caller.isAttached(networkListOf(network), container)
         ? { error: "unknown", code: 3 }
         : call("check", network, { container }),

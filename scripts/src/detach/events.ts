@@ -12,9 +12,9 @@ const HOST_VETHS = `$(printf '%s\\n' ${listLinksCommand("type veth")} | grep -v 
 
 /** All events; a script with `$c`, the container's name, and `$n`, a number at random. */
 const EVENT_SCRIPTS = {
-  "the namespace goes": "ip netns del $c || :",
-  "the namespace comes anew": `ip netns del $c || :; ${addNamespaceScript("$c")}`,
-  "the mount of the namespace goes": "umount -l /run/netns/$c || :",
+  "the namespace is deleted": "ip netns del $c || :",
+  "the namespace is made anew": `ip netns del $c || :; ${addNamespaceScript("$c")}`,
+  "the namespace is unmounted": "umount -l /run/netns/$c || :",
   "the machine is restarted": `
     for n in $(ip netns list | cut -d' ' -f1); do [ $n = pristine ] || ip netns del $n; done
     for l in ${listLinksCommand("")}; do
@@ -31,7 +31,7 @@ const EVENT_SCRIPTS = {
   "another firewall drops what is forwarded": `
     for f in ip ip6; do
       nft "table $f filter { chain FORWARD { type filter hook forward priority 0; policy drop; }; }"; done`,
-  "the other firewall goes": "for f in ip ip6; do nft delete table $f filter || :; done",
+  "the other firewall is deleted": "for f in ip ip6; do nft delete table $f filter || :; done",
   "its cache entry is lost": "rm -f /var/lib/cni/results/*-$c-*",
   "the attachment cache is lost": "rm -rf /var/lib/cni/results",
   "all reservations are lost": "rm -rf /var/lib/cni/networks",

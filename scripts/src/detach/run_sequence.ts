@@ -1,4 +1,4 @@
-/** Carries out a sequence on a node and looks whether every DEL in it succeeds, and whether in the end nothing is left. @module */
+/** Carries out a sequence on a node and checks that every DEL in it succeeds, and that nothing is left in the end. @module */
 import { writeFileSync } from "node:fs";
 import { type Container, newContainer } from "../harness/container.ts";
 import { resetNode } from "../harness/node.ts";
@@ -10,7 +10,7 @@ import { findExposedFiles, listLeftovers } from "./leftovers.ts";
 import type { DetachNetwork, NetworkKind } from "./networks.ts";
 import { CONTAINER_COUNT, type MidCommandEvent, type NetnsKind, type Sequence, type SequenceStep } from "./steps.ts";
 
-/** Whether a link on the host tells of the one in the container. */
+/** Whether the interface of the container has a peer on the host. */
 const hasVethPair = (kind: NetworkKind): boolean => kind === "bridge" || kind === "ptp";
 
 /** An attachment that is owed a DEL. */
@@ -129,7 +129,7 @@ function del(
   if (answer.error !== undefined) {
     throw new Error(`DEL of ${containerName(container)} from "${network.name}": ${answer.error}`);
   }
-  // Without an end on the host, only a DEL that is told the namespace can remove the interface.
+  // Without an end on the host, only a DEL with the namespace can remove the interface.
   if (hasVethPair(network.kind) || netns === "path") owedDels.delete(owedKey(network, container));
 }
 

@@ -10,7 +10,7 @@ export interface MidCommandEvent {
   readonly event: NodeEvent;
 }
 
-/** The namespace that DEL is told: its path, none, or a path where nothing is, or where a plain file is. */
+/** CNI_NETNS of DEL: the path of the namespace, none, a path where nothing is, or one of a plain file. */
 export type NetnsKind = "path" | "empty" | "absent" | "file";
 
 /** One step; containers are numbers. */

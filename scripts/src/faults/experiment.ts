@@ -13,7 +13,7 @@ export interface FaultOutcome {
     | "ended"
     /** The command succeeded in spite of the error. */
     | "succeeded"
-    /** The command failed and said so. */
+    /** The command failed and printed an error. */
     | "refused"
     /** The command did not make that system call. */
     | "not reached"

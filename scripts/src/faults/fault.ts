@@ -1,9 +1,9 @@
-/** One system call of one command that is made to go wrong. @module */
+/** A fault that is injected into one system call of one command. @module */
 
 /** `KILL` or `TERM`, signals that come with the call; or the error that the call ends with instead of being carried out. */
 export type FaultKind = string;
 
-/** What goes wrong, and where. */
+/** What fails, and where. */
 export interface Fault {
   /** As strace(1) names it: `openat`. */
   readonly syscall: string;
@@ -20,7 +20,7 @@ export function formatFault({ syscall, occurrence, kind }: Fault): string {
 /** Whether it is a signal; else an error. */
 export const isSignal = (kind: FaultKind): boolean => kind === "KILL" || kind === "TERM";
 
-/** Every call that the program itself makes; what its runtime does with memory and threads is none of it. */
+/** Every call that the program itself makes, without those of its runtime for memory and threads. */
 const SYSCALL_ERRORS: Readonly<Record<string, readonly string[]>> = {
   access: ["EIO"],
   bind: ["ENOMEM"],
@@ -58,10 +58,10 @@ const SYSCALL_ERRORS: Readonly<Record<string, readonly string[]>> = {
 /** What opening a file for writing can end with besides. */
 const WRITE_OPEN_ERRORS = ["ENOSPC", "EROFS"];
 
-/** The calls that are looked at, for strace's `-e trace=`; those that a machine does not have are passed over. */
+/** The calls that are traced, for strace's `-e trace=`; those that a machine does not have are passed over. */
 export const TRACED_SYSCALLS: readonly string[] = [...Object.keys(SYSCALL_ERRORS), "openat"];
 
-/** What can go wrong with a call: the process is killed before it, or asked to end, or it ends with one of the errors that it can end with. */
+/** The faults of a call: a signal that comes with it, or one of the errors that it can end with. */
 export function faultKindsOf(syscall: string, args: string): readonly FaultKind[] {
   const writes = syscall.startsWith("open") && /O_WRONLY|O_RDWR|O_CREAT|O_TMPFILE/.test(args);
   const errors = SYSCALL_ERRORS[syscall === "openat" ? "open" : syscall];

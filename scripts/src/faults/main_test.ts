@@ -28,7 +28,7 @@ test("faultsOfTrace() finds what the program does itself, by the number that str
   ]);
 });
 
-test("findFaultInTrace() tells whether the answer was given by then", () => {
+test("findFaultInTrace() finds whether the answer was written before", () => {
   const fault = { syscall: "close", occurrence: 2, kind: "TERM" };
   expect(findFaultInTrace(TRACE, fault)).toEqual({ answered: true });
   expect(findFaultInTrace(TRACE, { ...fault, syscall: "fsync" })).toEqual({ answered: false });

@@ -77,7 +77,7 @@ export const SCENARIOS = {
   gc: withResident("gc", RESIDENT_CONTAINER),
 } as const satisfies Record<string, Scenario>;
 
-/** Carries out a command. @param traced is run in another way than the other programs of the command */
+/** Carries out a command. @param traced is run by its own function */
 export function callChain(
   caller: Caller,
   verb: Verb,

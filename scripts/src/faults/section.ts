@@ -69,7 +69,7 @@ export function runSection(
   }
 }
 
-/** `sendto` and `sendto#12` are names of the one, and of one of it. */
+/** `sendto` matches all faults of the call, `sendto#12` those of one. */
 const matchesWord = (name: string, word: string): boolean => [...name.split(" "), ...name.split(/[ #]/)].includes(word);
 
 function faultCases(caller: Caller, scenario: Scenario, scratch: string): readonly FaultCase[] {

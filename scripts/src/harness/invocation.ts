@@ -1,4 +1,4 @@
-/** The two ways to call the plugins of a network: by our own runtime, and one by one, as container engines do. @module */
+/** Calls the plugins of a network: by our own runtime, or one by one, as container engines do. @module */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type Container, IFNAME } from "./container.ts";
@@ -25,10 +25,10 @@ export interface ProgramCommand extends ProcessCommand {
   readonly program: string;
 }
 
-/** The programs of a command, one after another. It is told how each ended, and gives how the whole did. */
+/** The programs of a command, one after another. It receives the result of each, and returns the result of the whole. */
 export type ProgramSequence = Generator<ProgramCommand, ProcessResult, ProcessResult>;
 
-/** A way to call the plugins of a network. */
+/** Calls the plugins of a network. */
 export interface Invocation {
   readonly name: "run" | "exec";
   /** The names of the programs of a command, in order. */
@@ -110,7 +110,7 @@ export function pluginCommand(
 /** The first program of a command: of `cni run`, the only one. */
 export const firstProgram = (sequence: ProgramSequence): ProgramCommand => sequence.next().value as ProgramCommand;
 
-/** Calls networks in one way, and remembers what ADD answered, as engines do. */
+/** Calls networks and keeps the results of ADD, as engines do. */
 export class Caller {
   readonly #results = new Map<string, unknown>();
 

@@ -1,6 +1,6 @@
-/** Does several things at a time. @module */
+/** Runs several jobs at a time. @module */
 
-/** Does all jobs, so many at a time; each is told the number of its lane. */
+/** Does all jobs, so many at a time; each gets the number of its lane. */
 export async function runInLanes(count: number, jobs: readonly ((lane: number) => Promise<void>)[]): Promise<void> {
   const queue = [...jobs];
   const runLane = async (lane: number) => {

@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { REPOSITORY_ROOT } from "../repository.ts";
 import { runShell, runSuccessfully } from "./process.ts";
 
-/** The compiled program, unless a script is told of another. */
+/** The compiled program, unless `--cni` names another. */
 export const CNI_BINARY = join(REPOSITORY_ROOT, "dist/cni");
 
 /** Where the links to the program are on a node, named like the plugins. */

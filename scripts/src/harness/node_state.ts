@@ -81,13 +81,18 @@ export function withoutVolatile(lines: readonly string[]): readonly string[] {
   );
 }
 
-/** @throws {Error} naming the lines that the one has more often than the other */
+/** @throws {Error} with the difference */
 export function requireSameState(what: string, before: readonly string[], now: readonly string[]): void {
+  const difference = stateDifference(before, now);
+  if (difference.length > 0) throw new Error(`${what}: ${difference.slice(0, 12).join(" | ")}`);
+}
+
+/** The lines that the one has more often than the other. */
+export function stateDifference(before: readonly string[], now: readonly string[]): readonly string[] {
   const surplus = new Map<string, number>();
   for (const line of now) surplus.set(line, (surplus.get(line) ?? 0) + 1);
   for (const line of before) surplus.set(line, (surplus.get(line) ?? 0) - 1);
-  const difference = [...surplus].filter(([, count]) => count !== 0).map(([line, count]) =>
+  return [...surplus].filter(([, count]) => count !== 0).map(([line, count]) =>
     `${count > 0 ? "+" : "-"} ${line.trim().slice(0, 160)}`
   );
-  if (difference.length > 0) throw new Error(`${what}: ${difference.slice(0, 12).join(" | ")}`);
 }

@@ -1,7 +1,7 @@
 /**
  * Runs programs. {@linkcode runProcess} starts and awaits them as a container engine written in C would, by `posix_spawn(3)` and
  * `wait4(2)`, with standard input and output in memory and nothing polled: what `Bun.spawnSync` adds would make every ratio of the
- * benchmark look smaller than it is, and it does not tell page faults. {@linkcode runInBackground} is for many at a time.
+ * benchmark look smaller than it is, and it does not count page faults. {@linkcode runInBackground} is for many at a time.
  *
  * @module
  */
@@ -32,7 +32,7 @@ export interface ProcessResult {
   readonly stderr: string;
 }
 
-/** The same, with what getrusage(2) tells. */
+/** The same, with figures of getrusage(2). */
 export interface MeasuredProcess extends ProcessResult {
   readonly userMs: number;
   readonly faults: number;

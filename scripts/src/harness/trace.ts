@@ -4,7 +4,7 @@
 export interface TracedCall {
   /** Of the process or thread, where strace follows several. */
   readonly pid: string;
-  /** When it began, in seconds, and how long it took, where strace tells. */
+  /** When it began, in seconds, and how long it took, where strace prints that. */
   readonly startTime: number;
   readonly duration: number;
   readonly name: string;

@@ -1,11 +1,18 @@
 /** Many containers that come at once to a node that has nothing yet: no bridge, no table, no directory. @module */
-import { containerState, requireSameState, snapshotNode } from "../harness/node_state.ts";
 import { type Container, newContainer } from "../harness/container.ts";
 import type { Verb } from "../harness/invocation.ts";
 import { addNamespaces, clearNode } from "../harness/node.ts";
 import { median, percentile } from "../harness/statistics.ts";
 import { type CommandOutcome, runCommand } from "./run_command.ts";
-import { countElements, listBridges, listPorts, readReservations, readRuleset, sharedRules } from "./inspect.ts";
+import {
+  countElements,
+  findLeftovers,
+  listBridges,
+  listPorts,
+  readReservations,
+  readRuleset,
+  sharedRules,
+} from "./inspect.ts";
 import { type LockFigures, newLockTrace } from "./lock_trace.ts";
 import { newNetworks, type StressNetwork } from "./network.ts";
 
@@ -67,7 +74,7 @@ export async function runColdStarts(
       const roundProblems = problemsOf(network, containers, added, expected);
       const isDel = round % DEL_EVERY === 1;
       const removed = isDel ? await runForAll("del", added) : [await runCommand(network, "gc", undefined)];
-      roundProblems.push(...failuresOf(isDel ? "DEL" : "GC", removed), ...leftovers());
+      roundProblems.push(...failuresOf(isDel ? "DEL" : "GC", removed), ...findLeftovers([], []));
       problems.push(...roundProblems.map((problem) => `${name}, round ${round}: ${problem}`));
       log(
         `${name}, round ${round}: ${count} ADDs in ${Math.round(elapsedMs)} ms, ${
@@ -130,16 +137,6 @@ function problemsOf(
 
 function failuresOf(verb: string, all: readonly CommandOutcome[]): string[] {
   return all.filter(({ status }) => status !== "succeeded").map(({ status, output }) => `${verb} ${status}: ${output}`);
-}
-
-/** What is left of containers. */
-function leftovers(): string[] {
-  try {
-    requireSameState("Left are", [], containerState(snapshotNode([])).filter((line) => !/^link br\d/.test(line)));
-    return [];
-  } catch (error) {
-    return [(error as Error).message];
-  }
 }
 
 /** A line for each invocation. */

@@ -1,5 +1,6 @@
 /** Rules, links and files on the node that are not the program's own. @module */
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { stateDifference } from "../harness/node_state.ts";
 import { runShell, runSuccessfully } from "../harness/process.ts";
 import { foreignTables, readRuleset } from "./inspect.ts";
 
@@ -46,33 +47,20 @@ export function snapshotForeign(ruleset = readRuleset()): string {
   return `${rules}\n${readFileSync(FOREIGN_RESERVATION, "utf8")}`;
 }
 
-/** What was changed about it; `undefined` if nothing was. */
-export function findForeignChange(before: string, ruleset: string): string | undefined {
-  const now = snapshotForeign(ruleset);
-  if (now === before) return undefined;
-  const linesMissingFrom = (from: string, other: string) => {
-    const otherLines = new Set(other.split("\n"));
-    return from.split("\n").filter((line) => !otherLines.has(line)).map((line) => line.trim().slice(0, 200)).join(
-      " | ",
-    );
-  };
-  return `Rules of others were touched: missing are ${linesMissingFrom(before, now)}, new are ${
-    linesMissingFrom(now, before)
-  }`;
-}
-
-/** Its links, which stay where they are. */
-export const FOREIGN_LINKS = ["lo", "foreign0", "foreign1", "brforeign"];
+/** What was changed; empty if nothing was. */
+export const findForeignChange = (before: string, ruleset: string): readonly string[] =>
+  stateDifference(before.split("\n"), snapshotForeign(ruleset).split("\n")).map((line) => `Changed of others: ${line}`);
 
 /** Commits to the ruleset again and again until it is disposed. */
 export function commitContinuously(): AsyncDisposable {
   const script =
-    "while :; do nft add element inet busy s { 10.0.0.1 }; nft delete element inet busy s { 10.0.0.1 }; sleep 0.1; done";
+    "trap exit TERM; while :; do nft add element inet busy s { 10.0.0.1 }; nft delete element inet busy s { 10.0.0.1 }; sleep 0.1; done";
   const child = Bun.spawn(["sh", "-c", script], { stdin: "ignore", stdout: "ignore", stderr: "inherit" });
   return {
     async [Symbol.asyncDispose]() {
       child.kill();
       await child.exited;
+      runShell("nft flush set inet busy s");
     },
   };
 }

@@ -1,18 +1,14 @@
 /** Reads the state of a node by other programs than our own. @module */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { containerState, snapshotNode, stateDifference } from "../harness/node_state.ts";
 import { runShell } from "../harness/process.ts";
 
 /** Everything that the program shares between containers, as text. */
 export function sharedRules(ruleset: string): string {
-  return cniTables(ruleset).replaceAll(/\n\s*elements = \{[^}]*\}/g, "");
+  return selectTables(ruleset, isCniTable).replaceAll(/\n\s*elements = \{[^}]*\}/g, "");
 }
 
 const isCniTable = (title: string): boolean => /^\S+ cni \{/.test(title);
-
-/** The program's own tables. */
-export function cniTables(ruleset: string): string {
-  return selectTables(ruleset, isCniTable);
-}
 
 /** All tables that are not the program's own. */
 export function foreignTables(ruleset: string): string {
@@ -64,4 +60,14 @@ export const listPorts = (bridge: string): readonly string[] => linkNames(`maste
 function linkNames(filter: string): readonly string[] {
   const links: readonly { readonly ifname?: string }[] = JSON.parse(runShell(`ip -j link show ${filter}`));
   return links.flatMap(({ ifname }) => ifname ?? []);
+}
+
+/** What containers have on the node, in namespaces and in files. */
+export const readContainerState = (namespaces: readonly string[]): readonly string[] =>
+  containerState(snapshotNode(namespaces)).filter((line) => !/^link br\d/.test(line));
+
+/** What containers left on the node, given what was there before. */
+export function findLeftovers(before: readonly string[], namespaces: readonly string[]): readonly string[] {
+  const found = stateDifference(before, readContainerState(namespaces)).map((line) => `Left is: ${line}`);
+  return /CNI-FORWARD/.test(readRuleset()) ? [...found, "Left of the firewall: chain CNI-FORWARD"] : found;
 }

@@ -35,7 +35,7 @@ async function start(): Promise<readonly string[]> {
     log,
   };
   const all = await runColdStarts(options);
-  for (const report of all) console.log(`${formatLockFigures(report.locks)}\n`);
+  for (const report of all) console.log(formatLockFigures(report.locks));
   for (const report of all) console.log(formatColdStart(report));
   return all.flatMap(({ problems }) => problems);
 }
@@ -45,7 +45,7 @@ async function random(): Promise<readonly string[]> {
   const [workers, operations] = [Number(values.workers ?? 64), Number(values.operations ?? 1000)];
   console.log(`seed ${seed}, ${workers} workers, ${operations} operations each`);
   const figures = await runRandom({ cni, workers, operations, seed, log });
-  console.log(`${formatLockFigures(figures.trace.figures())}\n\n${formatRandom(figures)}`);
+  console.log(`${formatLockFigures(figures.trace.figures())}\n${formatRandom(figures)}`);
   return figures.problems;
 }
 

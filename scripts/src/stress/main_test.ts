@@ -39,18 +39,18 @@ test("a model notices an address that two live containers have, and no other", (
   expect(model.violations).toEqual(['10.9.0.2 was given to "exec-0", and "exec-1" has it']);
 });
 
-test("a gate lets one alone when those beside are through, and holds back who comes later", async () => {
+test("a gate lets one run alone after those before, and holds back later ones", async () => {
   const gate = newGcGate();
   const log: string[] = [];
   const first = Promise.withResolvers<void>();
-  const beside = gate.shared(async () => {
+  const before = gate.shared(async () => {
     await first.promise;
     log.push("first");
   });
   const alone = gate.exclusive(() => Promise.resolve(log.push("alone")));
   const later = gate.shared(() => Promise.resolve(log.push("later")));
   first.resolve();
-  await Promise.all([beside, alone, later]);
+  await Promise.all([before, alone, later]);
   expect(log).toEqual(["first", "alone", "later"]);
 });
 

@@ -1,17 +1,10 @@
 /** Many workers that attach and detach containers at random, while programs are killed and stopped, beside rules of others. @module */
 import { addNamespaces, clearNode } from "../harness/node.ts";
-import { containerState, snapshotNode } from "../harness/node_state.ts";
 import { runShell } from "../harness/process.ts";
 import { newRandomSource, type RandomSource } from "../harness/random.ts";
 import { runCommand } from "./run_command.ts";
-import {
-  addForeignState,
-  commitContinuously,
-  findForeignChange,
-  FOREIGN_LINKS,
-  snapshotForeign,
-} from "./foreign_state.ts";
-import { cniTables, countElements, readReservations, readRuleset } from "./inspect.ts";
+import { addForeignState, commitContinuously, findForeignChange, snapshotForeign } from "./foreign_state.ts";
+import { countElements, findLeftovers, readContainerState, readReservations, readRuleset } from "./inspect.ts";
 import { newLockTrace } from "./lock_trace.ts";
 import { type Model, newModel, resultAddresses, type TrackedContainer } from "./model.ts";
 import { newNetworks, type StressNetwork } from "./network.ts";
@@ -45,9 +38,11 @@ export async function runRandom({ cni, workers, operations, seed, log }: RandomO
   clearNode();
   const networks = newNetworks(cni);
   const model = newModel(networks, workers);
-  addNamespaces(model.containers.map(({ id }) => id));
+  const namespaces = model.containers.map(({ id }) => id);
+  addNamespaces(namespaces);
   addForeignState(networks.map(({ network }) => network.name));
   const foreign = snapshotForeign();
+  const before = readContainerState(namespaces);
   const elements = new Map<StressNetwork, number>();
   for (const network of networks) elements.set(network, await elementsPerContainer(model, network));
   const gates = new Map(
@@ -70,7 +65,7 @@ export async function runRandom({ cni, workers, operations, seed, log }: RandomO
   const seconds = (performance.now() - startTime) / 1000;
   checkInvariants(model, elements, foreign, model.containers);
   await removeAll(model, networks);
-  model.violations.push(...findLeftovers(model, foreign));
+  model.violations.push(...findLeftovers(before, namespaces), ...findForeignChange(foreign, readRuleset()));
   return { tally, trace: shared.trace, seconds, checks: model.checks, problems: model.violations };
 }
 
@@ -135,8 +130,7 @@ function checkInvariants(
     }
   }
   model.checks++;
-  const foreignChange = findForeignChange(foreign, ruleset);
-  if (foreignChange !== undefined) addViolation(foreignChange);
+  for (const change of findForeignChange(foreign, ruleset)) addViolation(change);
 }
 
 /** Half of the attached containers are removed by DEL at once, and those whose program was killed under an engine; GC removes the others. */
@@ -151,29 +145,6 @@ async function removeAll(model: Model, networks: readonly StressNetwork[]): Prom
       model.violations.push(`The last gc of ${network.network.name} ${outcome.status}: ${outcome.output}`);
     }
   }
-}
-
-function findLeftovers({ containers }: Model, foreign: string): string[] {
-  const ruleset = readRuleset();
-  const found: string[] = [];
-  if (/elements = |chain \S+-\S+ /.test(cniTables(ruleset))) {
-    found.push(`Left in the ruleset: ${cniTables(ruleset)}`);
-  }
-  if (/CNI-FORWARD/.test(ruleset)) found.push("Left of the firewall: chain CNI-FORWARD");
-  const foreignChange = findForeignChange(foreign, ruleset);
-  if (foreignChange !== undefined) found.push(foreignChange);
-  const links = [...runShell("ip -o link").matchAll(/^\d+: ([^:@]+)/gm)].map(([, name]) => name!);
-  const unexpected = links.filter((name) => !FOREIGN_LINKS.includes(name) && !/^br\d$/.test(name));
-  if (unexpected.length > 0) found.push(`Left are links ${unexpected.join(", ")}`);
-  const files = containerState(snapshotNode([])).filter((line) =>
-    line.startsWith("file ") && !line.includes("/foreign/")
-  );
-  if (files.length > 0) found.push(`Left are ${files.join(", ")}`);
-  for (const { id } of containers) {
-    const inside = runShell(`ip -n ${id} -br link`).trim().split("\n").map((line) => line.split(/[ @]/)[0]);
-    if (inside.join() !== "lo") found.push(`Left in namespace ${id} are ${inside.join(", ")}`);
-  }
-  return found;
 }
 
 /** What was done, and how it ended. */
