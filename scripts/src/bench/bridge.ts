@@ -1,4 +1,4 @@
-/** A bridge with addresses and nothing else, by exec: what of it is the plugin's own, and the reference. @module */
+/** A bridge with addresses and nothing else, by exec: against the reference, and the time in user space. @module */
 import type { Netns } from "../../../ffi/netns.ts";
 import { createContainers, hostWithContainer } from "./chain.ts";
 import { compileNothing, recordedOrReason, recordFloor } from "./floor.ts";
@@ -48,8 +48,8 @@ export function bridgeRows(bench: BenchWorkspace): readonly BenchRow[] {
 }
 
 /**
- * What ADD takes above an empty program, less what a C program takes for the same requests above one that makes none: what is spent
- * outside the kernel's work on the requests, page faults of the program included.
+ * The time of ADD above that of an empty program, less that of a C program for the same requests above one that makes none. Page faults
+ * of the program are in it, the kernel's work on the requests is not.
  */
 function timeAboveFloor(samples: Samples, floor: unknown): BenchRow {
   const what = "User-space time of a bridge ADD above an empty compiled program";

@@ -16,7 +16,7 @@ import {
 import type { BenchWorkspace } from "./workspace.ts";
 import { type BenchRow, missingRow, ratioRow, speedupRow, summarize } from "./table.ts";
 
-/** Containers for one side, alive until the row is done: taking one down takes the kernel a while and would disturb what comes next. */
+/** Containers for one side. They live until the row is done: while the kernel removes one, it disturbs what is measured. */
 export function createContainers(
   scope: DisposableStack,
   prefix: string,
@@ -97,7 +97,7 @@ function floorRows(samples: Samples, { add, del }: { add: Floor; del: Floor }): 
   ];
 }
 
-/** Traces ADD and DEL of one container on a host of their own, where they are made again for others. */
+/** Traces ADD and DEL of one container on a host of their own, where they are replayed for others. */
 function recordChain(scope: DisposableStack, bench: BenchWorkspace): RecordedChain {
   const network = chainNetwork(bench, "chain3");
   const { host } = hostWithContainer(scope, bench.run, network);

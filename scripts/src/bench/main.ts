@@ -1,6 +1,6 @@
 /**
  * The measurement behind `scripts/bench`: every row runs its sides in turn, so that a machine whose speed drifts slows all of them, and
- * prints medians and what the goals speak of. The parts are in `scripts/src/bench/`.
+ * prints medians and whether the goals are met. The parts are in `scripts/src/bench/`.
  *
  * @module
  */
@@ -62,7 +62,7 @@ function main(): void {
   const about = `${new Date().toISOString().slice(0, 10)}, ${describeMachine()}, median of ${rounds} interleaved runs`;
   console.log(`${about}\n\n${formatMarkdown(sections)}`);
   for (const { what, note } of sections.flatMap(({ rows }) => rows)) if (note) console.log(`\n${what}: ${note}.`);
-  // Part of a table is not to replace a whole one.
+  // A part of the table does not replace a whole one.
   if (!quick && chosen.length === Object.keys(SECTIONS).length) save(about, sections, scaling!);
 }
 

@@ -32,7 +32,7 @@ const CHAIN = /^-A POSTROUTING -s ([\d.]+)\/32 .*-j CNI-([0-9a-f]{21})([0-9a-f]{
 
 /**
  * Gives the host of the reference what `from` to `to` more containers would: copies of the rules that it made for its only container, and
- * their reservations. Interfaces they have none, so what the reference then takes is less than it would be.
+ * their reservations. They have no interfaces, so the reference is faster than it would be.
  */
 export function copyRules(host: Netns, bench: BenchWorkspace, network: Network, from: number, to: number): void {
   const saved = host.run(() => runSuccessfully({ argv: ["iptables-save"] })).stdout;

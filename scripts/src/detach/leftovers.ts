@@ -38,7 +38,7 @@ export function listLeftovers(): readonly string[] {
 
 const linkNamesIn = (text: string): string[] => text.match(/(?<=^\d+: )[^:@]+/gm) ?? [];
 
-/** Elements and chains of containers, and what is in the tables of others besides what they themselves have put there. */
+/** Elements and chains of containers, and rules for containers in the tables of others. */
 function ruleLeftovers(text: string): string[] {
   const tables = text.split(/^(?=table )/m).filter((table) => table !== "");
   return tables.flatMap((table) => {

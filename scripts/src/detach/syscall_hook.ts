@@ -1,7 +1,7 @@
 /** Acts between two system calls of this process. Call {@linkcode hookSyscalls} before anything else uses the table of them. @module */
 import { sys } from "../../../ffi/sys/libc.ts";
 
-/** Calls with which something begins that another process could come between. */
+/** Calls before which another process could change something. */
 const HOOKED_SYSCALLS = [
   ...["open", "send", "sendmsg", "recv", "setns", "flock", "mkdir"],
   ...["linkat", "rename", "unlink", "write", "read"],
@@ -13,7 +13,7 @@ let action: (() => void) | undefined;
 /** Puts a counter in front of every call. */
 export function hookSyscalls(): void {
   for (const name of HOOKED_SYSCALLS) {
-    // Bound as the table itself does it, but kept elsewhere.
+    // Bound as the table binds it, but kept here.
     const call = Reflect.get(Object.getPrototypeOf(sys), name, {}) as (...args: unknown[]) => number;
     const value = (...args: unknown[]) => {
       if (action && --remaining <= 0) {

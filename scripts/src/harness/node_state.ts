@@ -6,7 +6,7 @@ import { runShell } from "./process.ts";
 /** Files that belong to networks and nodes rather than to containers; there is at most one of each. */
 const NETWORK_FILES = /^(lock|\..*\.lock|\.?last_reserved_ip\..*|\..*\.index)$/;
 
-/** What programs print of the node; of rules that iptables made, nft prints all. */
+/** Commands that print the state of the node; nft prints the rules of iptables too. */
 const snapshotCommands = (namespaces: readonly string[]) => [
   ...["", ...namespaces.map((name) => `-n ${name} `)].map((where) =>
     `printf 'link\\naddr\\nroute show table all\\nrule\\n' | ip ${where}-d -o -batch -`

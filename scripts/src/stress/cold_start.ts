@@ -21,14 +21,14 @@ export interface ColdStartReport {
   readonly invocation: string;
   readonly rounds: number;
   readonly adds: number;
-  /** What was wrong; empty if all is well. */
+  /** What was wrong; empty if nothing was. */
   readonly problems: readonly string[];
   /** Milliseconds of each ADD. */
   readonly ms: readonly number[];
   readonly locks: readonly LockFigures[];
 }
 
-/** How much. */
+/** What is attached, and how often. */
 export interface ColdStartOptions {
   readonly cni: string;
   readonly count: number;
@@ -41,10 +41,10 @@ export interface ColdStartOptions {
 /** One of so many commands is traced. */
 const TRACE_EVERY = 20;
 
-/** In these rounds all containers leave at once as well; after the others garbage collection removes them, which is faster. */
+/** In one of so many rounds all containers are removed by DELs at once; in the others by GC, which is faster. */
 const DEL_EVERY = 10;
 
-/** Has `count` containers come and go at once, again and again, on a node that every time knows nothing. */
+/** Attaches and removes `count` containers at once, `rounds` times, each time on a node without any state. */
 export async function runColdStarts(
   { cni, count, rounds, invocation, log }: ColdStartOptions,
 ): Promise<readonly ColdStartReport[]> {
@@ -127,7 +127,7 @@ function problemsOf(
     ...(bridges.join() === expected.bridge ? [] : [`the bridges are ${bridges.join(", ")}`]),
     ...(ports === count ? [] : [`the bridge has ${ports} ports`]),
     ...(sharedRules(ruleset) === expected.base ? [] : ["the ruleset is not that of a single ADD"]),
-    ...(new Set(addresses).size === 2 * count ? [] : [`${new Set(addresses).size} addresses were given`]),
+    ...(new Set(addresses).size === 2 * count ? [] : [`${new Set(addresses).size} addresses were assigned`]),
     ...(reserved === 2 * count ? [] : [`${reserved} addresses are reserved`]),
     ...containers.filter(({ id }) => elements.get(id) !== expected.elements).map(({ id }) =>
       `"${id}" has ${elements.get(id) ?? 0} elements, and alone ${expected.elements}`

@@ -15,7 +15,7 @@ export function foreignTables(ruleset: string): string {
   return selectTables(ruleset, (title) => !isCniTable(title));
 }
 
-/** Those whose first line, `inet cni {`, is chosen. */
+/** The tables whose title, `inet cni {`, is chosen. */
 function selectTables(ruleset: string, isChosen: (title: string) => boolean): string {
   const tables = ruleset.match(/^table [^]*?^\}$/gm) ?? [];
   return tables.filter((table) => isChosen(table.slice("table ".length))).join("\n");

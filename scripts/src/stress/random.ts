@@ -25,7 +25,7 @@ export interface RandomReport extends Pick<SharedState, "tally" | "trace"> {
   readonly seconds: number;
   /** How many checks were made. */
   readonly checks: number;
-  /** What was wrong; empty if all is well. */
+  /** What was wrong; empty if nothing was. */
   readonly problems: readonly string[];
 }
 

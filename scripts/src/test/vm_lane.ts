@@ -1,6 +1,6 @@
 /**
- * The tests that run in the virtual machine, and how the outcome of each comes back from there: as a line of its own, so that what
- * came to an end counts also when the machine does not.
+ * The tests that run in the virtual machine, and how the outcome of each comes back from there: as a line of its own, so that a
+ * test that has ended counts even if the machine fails.
  *
  * @module
  */

@@ -34,7 +34,7 @@ const EARLY_MODULES = [
   ...["sch_tbf", "sch_ingress", "cls_u32", "act_mirred"],
 ];
 
-/** The command of a machine. */
+/** The command that the machine runs. */
 export interface VmJob {
   /** A program and its arguments; none for a shell. */
   readonly command: readonly string[];
