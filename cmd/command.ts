@@ -58,11 +58,8 @@ export interface Command extends CommandInfo {
   /** Programs call it, not people: help does not list it. */
   readonly hidden?: true;
   /** Does it. Words that must be there are there. @returns the exit status; 0 for none */
-  run(input: CommandInput, context: CommandContext): number | void | Promise<number | void>;
+  run(input: ParsedOptions, context: CommandContext): number | void | Promise<number | void>;
 }
-
-/** The words and options that a command was given. */
-export type CommandInput = ParsedOptions;
 
 /** Commands by name. Each is loaded when it is asked for: a call pays for the start of what it needs only. */
 export type CommandTable = Readonly<Record<string, () => Promise<{ readonly default: Command | CommandGroup }>>>;

@@ -19,9 +19,16 @@ import { log } from "./runtime.ts";
 import { parsePublishedPort, type PublishOption } from "./published_port.ts";
 
 /** A network namespace. */
-export const NETNS: ArgumentSpec = {
+export const NETNS_ARGUMENT: ArgumentSpec = {
   name: "NETNS",
   help: 'a network namespace: a name under /run/netns, or a path (with a "/")',
+};
+
+/** A network namespace that no command needs here, and that cnitool demands. */
+export const IGNORED_NETNS_ARGUMENT: ArgumentSpec = {
+  name: "NETNS",
+  help: "is accepted as cnitool has it, and ignored",
+  optional: true,
 };
 
 /** The interface, which has a default for every command. */

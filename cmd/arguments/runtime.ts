@@ -5,7 +5,7 @@
  */
 import { printStderr } from "../../ffi/sys/stdio.ts";
 import { loadNetwork } from "../../runtime/load.ts";
-import type { Runtime, RuntimeOptions } from "../../runtime/runtime.ts";
+import { Runtime, type RuntimeOptions } from "../../runtime/runtime.ts";
 import type { NetworkConfigList } from "../../spec/network_config_list.ts";
 import { CniError } from "../../spec/error.ts";
 import type { Attachment } from "../../spec/plugin_config.ts";
@@ -14,7 +14,7 @@ import { type OptionSpec, type ParsedOptions, UsageError } from "../options.ts";
 import { absolutePath } from "./path.ts";
 
 /** A network. */
-export const NETWORK: ArgumentSpec = {
+export const NETWORK_ARGUMENT: ArgumentSpec = {
   name: "NETWORK",
   help: 'a name in the configuration directory, a path (with a "/"), or - for stdin; "default" is built in',
 };
@@ -52,6 +52,11 @@ export const RUNTIME_OPTIONS: readonly OptionSpec[] = [
 ];
 
 /** The runtime that the options describe. @throws {UsageError} */
+export function openRuntime(options: ParsedOptions, context: CliContext): Runtime {
+  return new Runtime(runtimeOptions(options, context));
+}
+
+/** What the options say of the runtime. @throws {UsageError} */
 export function runtimeOptions(options: ParsedOptions, context: CliContext): RuntimeOptions {
   const timeout = options.find("timeout");
   return {

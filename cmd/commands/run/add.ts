@@ -4,11 +4,11 @@ import { printStdout } from "../../../ffi/sys/stdio.ts";
 import { throwIfSignalled } from "../../../plugins/lib/protocol/signal.ts";
 import { loadPlugins, pluginsMentionedIn } from "../../../plugins/registry.ts";
 import type { AddRuntimeConf } from "../../../runtime/operations.ts";
-import { Runtime } from "../../../runtime/runtime.ts";
+import type { Runtime } from "../../../runtime/runtime.ts";
 import type { NetworkConfigList } from "../../../spec/network_config_list.ts";
 import { type Result, stringifyResult } from "../../../spec/result.ts";
-import { ATTACHMENT_OPTIONS, NETNS, parseAttachment, runtimeArguments } from "../../arguments/attachment.ts";
-import { loadRequested, log, NETWORK, RUNTIME_OPTIONS, runtimeOptions } from "../../arguments/runtime.ts";
+import { ATTACHMENT_OPTIONS, NETNS_ARGUMENT, parseAttachment, runtimeArguments } from "../../arguments/attachment.ts";
+import { loadRequested, log, NETWORK_ARGUMENT, openRuntime, RUNTIME_OPTIONS } from "../../arguments/runtime.ts";
 import type { Command } from "../../command.ts";
 
 const add: Command = {
@@ -16,7 +16,7 @@ const add: Command = {
   summary: "attach a container and print the result",
   description:
     "An attachment of the same name whose namespace is gone is removed first. If a plugin fails, all is undone.",
-  arguments: [NETWORK, NETNS],
+  arguments: [NETWORK_ARGUMENT, NETNS_ARGUMENT],
   options: [...ATTACHMENT_OPTIONS, ...RUNTIME_OPTIONS],
   examples: [
     {
@@ -27,7 +27,7 @@ const add: Command = {
   async run(input, context) {
     const [word = "", netnsWord] = input.words;
     const request = parseAttachment(input, netnsWord, context);
-    const runtime = new Runtime(runtimeOptions(input, context));
+    const runtime = openRuntime(input, context);
     // Threads that the runtime starts, as for a long configuration, block what is blocked by then.
     blockSignals();
     const network = loadRequested(word, input, context);

@@ -1,14 +1,18 @@
 /** `cni run check` @module */
 import { loadPlugins } from "../../../plugins/registry.ts";
-import { Runtime } from "../../../runtime/runtime.ts";
-import { ATTACHMENT_OPTIONS, givenRuntimeArguments, NETNS, parseAttachment } from "../../arguments/attachment.ts";
-import { loadAttachedNetwork, NETWORK, RUNTIME_OPTIONS, runtimeOptions } from "../../arguments/runtime.ts";
+import {
+  ATTACHMENT_OPTIONS,
+  givenRuntimeArguments,
+  NETNS_ARGUMENT,
+  parseAttachment,
+} from "../../arguments/attachment.ts";
+import { loadAttachedNetwork, NETWORK_ARGUMENT, openRuntime, RUNTIME_OPTIONS } from "../../arguments/runtime.ts";
 import type { Command } from "../../command.ts";
 
 const check: Command = {
   name: "check",
   summary: "fail unless a container is still attached as it was",
-  arguments: [NETWORK, NETNS],
+  arguments: [NETWORK_ARGUMENT, NETNS_ARGUMENT],
   options: [...ATTACHMENT_OPTIONS, ...RUNTIME_OPTIONS],
   examples: [{
     command: "cni run check default web",
@@ -17,7 +21,7 @@ const check: Command = {
   async run(input, context) {
     const [word = "", netnsWord] = input.words;
     const request = parseAttachment(input, netnsWord, context);
-    const runtime = new Runtime(runtimeOptions(input, context));
+    const runtime = openRuntime(input, context);
     const network = loadAttachedNetwork(word, request, runtime, input, context);
     await loadPlugins();
     const { containerId, ifname, netns = "" } = request;

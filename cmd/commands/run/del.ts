@@ -1,8 +1,12 @@
 /** `cni run del` @module */
 import { loadPlugins } from "../../../plugins/registry.ts";
-import { Runtime } from "../../../runtime/runtime.ts";
-import { ATTACHMENT_OPTIONS, NETNS, parseAttachment, runtimeArgumentsForDel } from "../../arguments/attachment.ts";
-import { loadAttachedNetwork, NETWORK, RUNTIME_OPTIONS, runtimeOptions } from "../../arguments/runtime.ts";
+import {
+  ATTACHMENT_OPTIONS,
+  NETNS_ARGUMENT,
+  parseAttachment,
+  runtimeArgumentsForDel,
+} from "../../arguments/attachment.ts";
+import { loadAttachedNetwork, NETWORK_ARGUMENT, openRuntime, RUNTIME_OPTIONS } from "../../arguments/runtime.ts";
 import type { Command } from "../../command.ts";
 import { UsageError } from "../../options.ts";
 
@@ -10,7 +14,7 @@ const del: Command = {
   name: "del",
   summary: "detach a container",
   description: "The configuration that it was attached with counts. It succeeds if the container is detached already.",
-  arguments: [NETWORK, { ...NETNS, optional: true }],
+  arguments: [NETWORK_ARGUMENT, { ...NETNS_ARGUMENT, optional: true }],
   options: [...ATTACHMENT_OPTIONS, ...RUNTIME_OPTIONS],
   examples: [
     { command: "cni run del default web", about: 'detach the namespace "web" from the built-in network' },
@@ -23,7 +27,7 @@ const del: Command = {
     if (containerId === "") {
       throw new UsageError('"run del" needs a network namespace or --container-id, to know what to remove');
     }
-    const runtime = new Runtime(runtimeOptions(input, context));
+    const runtime = openRuntime(input, context);
     const network = loadAttachedNetwork(word, request, runtime, input, context);
     await loadPlugins();
     const args = runtimeArgumentsForDel(network, request);

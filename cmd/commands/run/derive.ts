@@ -3,13 +3,12 @@ import { printStdout } from "../../../ffi/sys/stdio.ts";
 import type { DeriveOptions } from "../../../runtime/derive.ts";
 import { parseJson, stringifyJson } from "../../../spec/jsonc.ts";
 import type { NetworkConfigList } from "../../../spec/network_config_list.ts";
-import { Runtime } from "../../../runtime/runtime.ts";
 import {
   ALL_OPTION,
   ATTACHMENT_OPTIONS,
   type AttachmentRequest,
   givenRuntimeArguments,
-  NETNS,
+  NETNS_ARGUMENT,
   parseAttachment,
   parseValid,
   runtimeArgumentsForDel,
@@ -18,9 +17,9 @@ import {
 import {
   loadAttachedNetwork,
   loadRequested,
-  NETWORK,
+  NETWORK_ARGUMENT,
+  openRuntime,
   RUNTIME_OPTIONS,
-  runtimeOptions,
 } from "../../arguments/runtime.ts";
 import type { Command } from "../../command.ts";
 import { type OptionSpec, UsageError } from "../../options.ts";
@@ -37,7 +36,7 @@ const derive: Command = {
   name: "derive",
   summary: "print what each plugin would read, and call none",
   description: "Of an ADD, what the plugin before would answer is not in it.",
-  arguments: [NETWORK, { ...NETNS, optional: true }],
+  arguments: [NETWORK_ARGUMENT, { ...NETNS_ARGUMENT, optional: true }],
   options: [
     COMMAND_OPTION,
     { ...VALID_OPTION, help: `GC: ${VALID_OPTION.help}` },
@@ -59,7 +58,7 @@ const derive: Command = {
     }
     const valid = parseValid(input);
     const request = parseAttachment(input, netnsWord, context);
-    const runtime = new Runtime(runtimeOptions(input, context));
+    const runtime = openRuntime(input, context);
     const network = verb === "DEL" || verb === "CHECK"
       ? loadAttachedNetwork(word, request, runtime, input, context)
       : loadRequested(word, input, context);

@@ -1,9 +1,14 @@
 /** `cni run gc` @module */
 import { processStartTime } from "../../../ffi/sys/start_time.ts";
 import { loadPlugins } from "../../../plugins/registry.ts";
-import { Runtime } from "../../../runtime/runtime.ts";
-import { ALL_OPTION, IFNAME_OPTION, NETNS, parseValid, VALID_OPTION } from "../../arguments/attachment.ts";
-import { loadRequested, NETWORK, RUNTIME_OPTIONS, runtimeOptions } from "../../arguments/runtime.ts";
+import {
+  ALL_OPTION,
+  IFNAME_OPTION,
+  IGNORED_NETNS_ARGUMENT,
+  parseValid,
+  VALID_OPTION,
+} from "../../arguments/attachment.ts";
+import { loadRequested, NETWORK_ARGUMENT, openRuntime, RUNTIME_OPTIONS } from "../../arguments/runtime.ts";
 import type { Command } from "../../command.ts";
 import { UsageError } from "../../options.ts";
 
@@ -13,7 +18,7 @@ const gc: Command = {
   description:
     `Give --valid for each that stays, by its id as in "cni run list" or by the name of its namespace, or --all.
 What was attached since the command began stays as well.`,
-  arguments: [NETWORK, { ...NETNS, optional: true, help: "is taken as cnitool takes it, and ignored" }],
+  arguments: [NETWORK_ARGUMENT, IGNORED_NETNS_ARGUMENT],
   options: [
     VALID_OPTION,
     ALL_OPTION,
@@ -31,7 +36,7 @@ What was attached since the command began stays as well.`,
         '"run gc" removes every attachment that is not named: give --valid ID/IFNAME for each that stays, or --all',
       );
     }
-    const runtime = new Runtime(runtimeOptions(input, context));
+    const runtime = openRuntime(input, context);
     const network = loadRequested(word, input, context);
     await loadPlugins();
     // The caller made the list before it started this process.

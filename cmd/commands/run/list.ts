@@ -4,15 +4,14 @@ import type { NetworkAttachment } from "../../../runtime/attachments.ts";
 import { stringifyJson } from "../../../spec/jsonc.ts";
 import { formatResult } from "../../../spec/result.ts";
 import { LATEST } from "../../../spec/version.ts";
-import { Runtime } from "../../../runtime/runtime.ts";
 import {
   CACHE_DIR_OPTION,
   CONF_DIR_OPTION,
   isNetworkName,
   JSON_OPTION,
   loadRequested,
-  NETWORK,
-  runtimeOptions,
+  NETWORK_ARGUMENT,
+  openRuntime,
 } from "../../arguments/runtime.ts";
 import type { Command } from "../../command.ts";
 import { formatTable } from "../../output/table.ts";
@@ -22,12 +21,12 @@ const HEADER = ["NETWORK", "CONTAINER", "INTERFACE", "STATE", "ADDRESSES", "NAME
 const list: Command = {
   name: "list",
   summary: "show what is attached, as far as it is remembered",
-  arguments: [{ ...NETWORK, optional: true }],
+  arguments: [{ ...NETWORK_ARGUMENT, optional: true }],
   options: [{ ...JSON_OPTION, help: `print JSON; ${JSON_OPTION.help}` }, CONF_DIR_OPTION, CACHE_DIR_OPTION],
   examples: [{ command: "cni run list --json", about: "everything that is attached, with results, for programs" }],
   run(input, context) {
     const [word = ""] = input.words;
-    const runtime = new Runtime(runtimeOptions(input, context));
+    const runtime = openRuntime(input, context);
     const network = isNetworkName(word) ? word || undefined : loadRequested(word, input, context).name;
     const attachments = runtime.attachments(network);
     printStdout(

@@ -1,19 +1,19 @@
 /** `cni run restore` @module */
 import { printStdout } from "../../../ffi/sys/stdio.ts";
 import { loadPlugins } from "../../../plugins/registry.ts";
-import { Runtime } from "../../../runtime/runtime.ts";
+import type { Runtime } from "../../../runtime/runtime.ts";
 import { stringifyJson } from "../../../spec/jsonc.ts";
 import type { NetworkConfigList } from "../../../spec/network_config_list.ts";
 import {
   isNetworkName,
   loadRequested,
   log,
-  NETWORK,
+  NETWORK_ARGUMENT,
+  openRuntime,
   RUNTIME_OPTIONS,
-  runtimeOptions,
 } from "../../arguments/runtime.ts";
-import type { CliContext, Command, CommandInput } from "../../command.ts";
-import { UsageError } from "../../options.ts";
+import type { CliContext, Command } from "../../command.ts";
+import { type ParsedOptions, UsageError } from "../../options.ts";
 
 const restore: Command = {
   name: "restore",
@@ -21,7 +21,7 @@ const restore: Command = {
   description:
     `For after "nft flush ruleset", "firewall-cmd --reload" or the like. Rules that are there are not touched.
 Prints JSON.`,
-  arguments: [{ ...NETWORK, optional: true }],
+  arguments: [{ ...NETWORK_ARGUMENT, optional: true }],
   options: [{ name: "all", help: "of every network, as without one" }, ...RUNTIME_OPTIONS],
   examples: [{ command: "cni run restore", about: "put back the rules of everything that is attached" }],
   async run(input, context) {
@@ -29,7 +29,7 @@ Prints JSON.`,
     if (word !== "" && input.has("all")) {
       throw new UsageError(`"run restore" takes a network or --all, not both: got "${word}"`);
     }
-    const runtime = new Runtime(runtimeOptions(input, context));
+    const runtime = openRuntime(input, context);
     await loadPlugins();
     const report = runtime.restore(word === "" ? undefined : networkToRestore(word, runtime, input, context));
     printStdout(`${stringifyJson(report, 4)}\n`);
@@ -50,7 +50,7 @@ export default restore;
 function networkToRestore(
   word: string,
   runtime: Runtime,
-  input: CommandInput,
+  input: ParsedOptions,
   context: CliContext,
 ): NetworkConfigList | string {
   try {
