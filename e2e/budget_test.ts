@@ -4,12 +4,12 @@
  * the machine, is not counted.
  */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { pluginNames } from "../plugins/registry.ts";
 import { type Budget, compareWithBudget, currentMachine, readBudget } from "../scripts/src/budget/compare.ts";
 import { countMessages, countTrace } from "../scripts/src/budget/count.ts";
 import { type CostRow, measureCosts, type MeasuredPrograms, mergeRows } from "../scripts/src/budget/measure.ts";
 import { prepareBudget } from "../scripts/src/budget/workspace.ts";
 import { CNI_PROGRAM, testWith } from "../testing/binary.ts";
+import { testedPlugins } from "../testing/fixture.ts";
 
 let programs: MeasuredPrograms & Disposable;
 beforeAll(() => {
@@ -21,7 +21,7 @@ afterAll(() => programs[Symbol.dispose]());
 const ATTEMPTS = 10;
 
 describe("no verb costs more than was recorded:", () => {
-  for (const name of [...pluginNames(), "cni run"]) {
+  for (const name of [...testedPlugins(), "cni run"]) {
     testWith(["strace", "ip"], name, () => {
       const budget = readBudget();
       let rows = measureCosts(programs, name);

@@ -4,7 +4,7 @@
  */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { type ConformanceNode, newConformanceNode, workingConfig } from "../testing/conformance.ts";
-import { type KernelEffect, loadFixtures } from "../testing/fixture.ts";
+import { type KernelEffect, loadFixtures, testedPlugins } from "../testing/fixture.ts";
 import { runShellInNetns } from "../testing/netns.ts";
 import { MINIMAL_ROOT_BIN, type MinimalRoot, newMinimalRoot } from "../testing/minimal_root.ts";
 
@@ -40,7 +40,8 @@ const SILENT = { exitCode: 0, stderr: "", answer: undefined };
 /** A plugin whose answer is all there is to see. */
 const NO_EFFECT: KernelEffect = { observe: () => undefined, attached: undefined };
 
-for (const [type, { effects }] of Object.entries(FIXTURES)) {
+for (const type of testedPlugins()) {
+  const { effects } = FIXTURES[type]!;
   for (const effect of effects.length > 0 ? effects : [NO_EFFECT]) {
     const title = [type, ...effect.name === undefined ? [] : [effect.name]].join(" ");
     test(`${title}: VERSION, STATUS, ADD, CHECK, DEL and GC of the compiled binary, and what the kernel shows`, () => {

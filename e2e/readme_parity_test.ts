@@ -65,7 +65,7 @@ function untruths(readme: string): string[] {
 
 function untruthsOf(plugin: string, rows: readonly Row[]): string[] {
   const own = rows.filter((row) => row.plugin === plugin);
-  if (own.length === 0) return [`${plugin} is missing`];
+  if (own.length === 0) return [`${plugin} has no row in README.md, table "Parity"`];
   const isAbsent = ({ here }: Row) => here.startsWith("no");
   const named = own.filter((row) => !isAbsent(row)).flatMap(({ fields }) => fields.flatMap(chainOf));
   const real = fieldsOf(plugin);
@@ -121,5 +121,16 @@ test.each<[string, string, string]>([
 });
 
 test("a plugin without a row is noticed", () => {
-  expect(untruths(README.replaceAll(/^\| sbr .*\n/gm, ""))).toContain("sbr is missing");
+  expect(untruths(README.replaceAll(/^\| sbr .*\n/gm, ""))).toContain('sbr has no row in README.md, table "Parity"');
+});
+
+/** Plugins that the table "Plugins" leaves out. */
+function undescribed(readme: string): string[] {
+  return pluginNames().filter((name) => !readme.includes(`\n| \`${name}\``))
+    .map((name) => `${name} has no row in README.md, table "Plugins"`);
+}
+
+test("the table of plugins names all of them", () => {
+  expect(undescribed(README)).toEqual([]);
+  expect(undescribed(README.replace(/^\| `sbr` .*\n/m, ""))).toEqual(['sbr has no row in README.md, table "Plugins"']);
 });

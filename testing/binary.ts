@@ -96,8 +96,13 @@ function isErrorDocument(value: unknown): value is ErrorDocument {
 }
 
 /** Defines a test that needs programs; where one is missing it is skipped, and its name says which. */
-export function testWith(programs: readonly string[], name: string, body: () => void | Promise<void>): void {
+export function testWith(
+  programs: readonly string[],
+  name: string,
+  body: () => void | Promise<void>,
+  timeoutMs?: number,
+): void {
   const missing = programs.filter((program) => Bun.which(program) === null);
-  if (missing.length === 0) test(name, body);
+  if (missing.length === 0) test(name, body, timeoutMs);
   else test.skip(`${name} # needs ${missing.join(", ")}`, body);
 }

@@ -10,11 +10,11 @@ import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createNetns, type Netns } from "../ffi/netns.ts";
-import { type JsonDocument, loadFixtures } from "./fixture.ts";
+import { type JsonDocument, loadFixtures, testedPlugins } from "./fixture.ts";
 import { kernelHasLinkKind, type Namespaces, newNamespaces } from "./netns.ts";
 import type { PluginRequest, PluginResponse } from "../plugins/lib/protocol/delegate.ts";
 import type { AnyPlugin, HostContext } from "../plugins/lib/protocol/serve.ts";
-import { findPlugin, loadPlugins, pluginNames } from "../plugins/registry.ts";
+import { findPlugin, loadPlugins } from "../plugins/registry.ts";
 import type { Attachment } from "../spec/plugin_config.ts";
 import { CniError } from "../spec/error.ts";
 import { type NetworkConfigList, parseNetworkConfigList } from "../spec/network_config_list.ts";
@@ -28,8 +28,8 @@ await loadPlugins();
 
 const FIXTURES = await loadFixtures();
 
-/** The name of every plugin in the binary that works on this kernel; the others are tested in the virtual machine. */
-export const SUPPORTED_PLUGINS: readonly string[] = pluginNames().filter((name) => {
+/** The names of the tested plugins that work on this kernel; the others are tested in the virtual machine. */
+export const SUPPORTED_PLUGINS: readonly string[] = testedPlugins().filter((name) => {
   const { linkKind } = FIXTURES[name]!;
   return linkKind === undefined || kernelHasLinkKind(linkKind);
 });

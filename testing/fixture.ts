@@ -7,7 +7,7 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import type { Netns } from "../ffi/netns.ts";
-import { pluginNames } from "../plugins/registry.ts";
+import { hasPlugin, pluginNames } from "../plugins/registry.ts";
 
 /** A JSON document. */
 // deno-lint-ignore no-explicit-any -- documents are looked into at many places
@@ -85,4 +85,16 @@ export async function loadFixtures(): Promise<Readonly<Record<string, PluginFixt
   }
   const loaded = files.map(async ([name, file]) => [name, (await import(file)).default as PluginFixture] as const);
   return Object.fromEntries(await Promise.all(loaded));
+}
+
+/**
+ * The names of the plugins that the suites run over: all, or those that TEST_PLUGINS names, with commas between them.
+ *
+ * @throws {RangeError} if one of them is unknown
+ */
+export function testedPlugins(): readonly string[] {
+  const names = process.env.TEST_PLUGINS?.split(",") ?? pluginNames();
+  const unknown = names.filter((name) => !hasPlugin(name));
+  if (unknown.length > 0) throw new RangeError(`Cannot test "${unknown.join()}": TEST_PLUGINS names what is no plugin`);
+  return names;
 }

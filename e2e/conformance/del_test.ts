@@ -2,7 +2,6 @@ import { expect, test } from "bun:test";
 import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { runInNetns } from "../../testing/netns.ts";
-import { pluginNames } from "../../plugins/registry.ts";
 import {
   ATTACHMENT_WITH_NETNS,
   type ConformanceNode,
@@ -14,6 +13,7 @@ import {
 } from "../../testing/conformance.ts";
 import type { JsonDocument } from "../../testing/fixture.ts";
 import { bridgeTestConfig, earlierResult, hostLocalConfig, portmapConfig } from "../../testing/fixture_configs.ts";
+import { testedPlugins } from "../../testing/fixture.ts";
 import { errorOfCall } from "../../testing/plugin_call.ts";
 
 const links = (netns: Parameters<typeof runInNetns>[0]): string[] =>
@@ -55,7 +55,7 @@ test("DEL-03 DEL succeeds when there is nothing to remove", () => {
   }
 });
 
-test.each(pluginNames())(
+test.each([...testedPlugins()])(
   "%s: DEL succeeds where there is nothing to remove, whatever the plugin's own keys are",
   (type) => {
     using node = newConformanceNode();

@@ -1,0 +1,92 @@
+/**
+ * The body of `scripts/new-plugin NAME`: writes plugins/NAME/ as a small plugin that passes every suite, and its line in
+ * plugins/registry.ts. Exit status 1 if there can be no plugin of that name.
+ *
+ * @module
+ */
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { hasPlugin } from "../../../plugins/registry.ts";
+import { REPOSITORY_ROOT } from "../repository.ts";
+
+const TEMPLATE_DIRECTORY = join(import.meta.dir, "template");
+/** What the plugin of the template is called, and where its files stand. */
+const TEMPLATE_NAME = "new-plugin";
+const TEMPLATE_ROOT = "../../../../";
+const REGISTRY_FILE = join(REPOSITORY_ROOT, "plugins/registry.ts");
+
+/** Words that are commands of the program, and folders below plugins/. */
+const RESERVED_NAMES: readonly string[] = [
+  "cni",
+  "lib",
+  "run",
+  "netns",
+  "install",
+  "plugin",
+  "tap-device",
+  "help",
+  "version",
+];
+
+/** Why there can be no new plugin of this name; empty if there can. */
+export function nameProblem(name: string): string {
+  if (hasPlugin(name)) return `there is a plugin "${name}" already`;
+  if (RESERVED_NAMES.includes(name)) return `"${name}" means something else to the program`;
+  return /^[a-z][a-z0-9]*(-[a-z0-9]+)*$/.test(name)
+    ? ""
+    : `a plugin's name is lower-case words with "-" between them, such as "host-device"`;
+}
+
+/** The text of a template file as it stands in the folder of the plugin `name`. */
+export function instantiate(text: string, name: string): string {
+  const [first = "", ...others] = name.split("-");
+  const capitalize = (word: string) => word.slice(0, 1).toUpperCase() + word.slice(1);
+  const camelCase = [first, ...others.map(capitalize)].join("");
+  return text.replaceAll(`${TEMPLATE_ROOT}plugins/`, "../").replaceAll(TEMPLATE_ROOT, "../../")
+    .replaceAll(TEMPLATE_NAME, name).replaceAll("newPlugin", camelCase).replaceAll("NewPlugin", capitalize(camelCase));
+}
+
+/** The registry with a line for the plugin, in the order of names. */
+export function withRegistryLine(registry: string, name: string, folder: string): string {
+  const entry = /^ {2}"?([a-z0-9-]+)"?: \(\) => import\(.*\n/gm;
+  const following = [...registry.matchAll(entry)].find(([, other]) => other! > name);
+  const end = registry.indexOf("};", registry.indexOf("PLUGIN_MODULES"));
+  const key = /-/.test(name) ? `"${name}"` : name;
+  const at = following?.index ?? end;
+  return `${registry.slice(0, at)}  ${key}: () => import("./${folder}/plugin.ts"),\n${registry.slice(at)}`;
+}
+
+/** Writes the plugin; gives the folder. */
+function writePlugin(name: string): string {
+  const folder = name.replaceAll("-", "_");
+  const directory = join(REPOSITORY_ROOT, "plugins", folder);
+  mkdirSync(directory);
+  for (const file of readdirSync(TEMPLATE_DIRECTORY)) {
+    writeFileSync(join(directory, file), instantiate(readFileSync(join(TEMPLATE_DIRECTORY, file), "utf8"), name));
+  }
+  writeFileSync(REGISTRY_FILE, withRegistryLine(readFileSync(REGISTRY_FILE, "utf8"), name, folder));
+  return `plugins/${folder}`;
+}
+
+const NEXT_STEPS = (name: string, directory: string) =>
+  `Wrote ${directory}/ and a line in plugins/registry.ts. The plugin works: it puts the interface into a group of links.
+
+Next:
+  1. Make it yours: ${directory}/plugin.ts, config.ts and plugin_test.ts.
+  2. Say in ${directory}/fixture.ts how the suites over every plugin are to test it.
+  3. Add "${name}" to both tables of README.md: Plugins and Parity.
+  4. Record what it costs: scripts/budget --record ${name}
+  5. TEST_PLUGINS=${name} scripts/conformance tests it alone; scripts/test tests everything.
+`;
+
+function main(name = ""): number {
+  const problem = nameProblem(name);
+  if (problem) {
+    console.error(`Cannot make a plugin "${name}": ${problem}`);
+    return 1;
+  }
+  console.log(NEXT_STEPS(name, writePlugin(name)));
+  return 0;
+}
+
+if (import.meta.main) process.exitCode = main(...process.argv.slice(2));
