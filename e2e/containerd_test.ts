@@ -2,10 +2,10 @@
 import { afterAll, beforeAll, describe, expect } from "bun:test";
 import { rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { requestTcp, requestUdp } from "../testing/traffic.ts";
+import { requestTcp, requestUdp, serveTcpAndUdp } from "../testing/traffic.ts";
 import { testWith } from "../testing/binary.ts";
 import { type Containerd, CONTAINERD_PROGRAMS, newContainerd } from "../testing/containerd.ts";
-import { cleanNodeState, newTestNode, nodeState, serveTcpAndUdp, type TestNode } from "../testing/node.ts";
+import { cleanNodeState, newTestNode, nodeState, type TestNode } from "../testing/node.ts";
 
 const NETWORK = {
   cniVersion: "1.0.0",

@@ -15,7 +15,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createNetns, type Netns } from "../ffi/netns.ts";
 import { newNamespaces, runInNetns } from "../testing/netns.ts";
-import { CNI_PROGRAM, pluginLink, testWith } from "../testing/binary.ts";
+import { CNI_PROGRAM, finishedProcess, pluginLink, testWith } from "../testing/binary.ts";
 
 /** A host, a container and a directory, all of the test's own. */
 interface Node extends Disposable {
@@ -86,7 +86,7 @@ function request(list: { name: string; cniVersion: string }, plugin: object, pre
 function exec(host: Netns, type: string, env: Record<string, string>, stdin: string): Ended {
   for (const name of ["bridge", "host-local", "loopback", "portmap"]) pluginLink(name);
   const child = host.run(() => Bun.spawnSync([pluginLink(type)], { env, stdin: Buffer.from(stdin), cwd: "/" }));
-  return { exitCode: child.exitCode, stdout: child.stdout.toString(), stderr: child.stderr.toString() };
+  return finishedProcess(child);
 }
 
 /** The chain, plugin by plugin. */

@@ -2,7 +2,7 @@ import { afterAll, expect, test } from "bun:test";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { CNI_PROGRAM } from "../testing/binary.ts";
+import { CNI_PROGRAM, finishedProcess } from "../testing/binary.ts";
 
 const root = mkdtempSync(join(tmpdir(), "cni-foreign-"));
 afterAll(() => rmSync(root, { recursive: true }));
@@ -31,7 +31,7 @@ function cni(...args: readonly string[]) {
     TRACEPARENT: "00-1",
   };
   const child = Bun.spawnSync([CNI_PROGRAM, "run", ...args, "--cache-dir", join(root, "cache")], { env, cwd: "/" });
-  return { exitCode: child.exitCode, stdout: child.stdout.toString(), stderr: child.stderr.toString() };
+  return finishedProcess(child);
 }
 
 /** What a script left with `env >`. */

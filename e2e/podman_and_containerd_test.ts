@@ -1,9 +1,9 @@
 /** podman and containerd on one node, with the same links, the same network and the same state. */
 import { describe, expect } from "bun:test";
-import { requestTcp } from "../testing/traffic.ts";
+import { requestTcp, serveTcpAndUdp } from "../testing/traffic.ts";
 import { testWith } from "../testing/binary.ts";
 import { ENGINE_PROGRAMS, useEngines } from "../testing/engines.ts";
-import { cleanNodeState, nodeState, type RunningContainer, serveTcpAndUdp } from "../testing/node.ts";
+import { cleanNodeState, nodeState, type RunningContainer } from "../testing/node.ts";
 
 describe("podman and containerd side by side", () => {
   const both = useEngines();

@@ -2,16 +2,9 @@
 import { afterAll, beforeAll, describe, expect } from "bun:test";
 import { readdirSync } from "node:fs";
 import { runInNetns } from "../testing/netns.ts";
-import { NO_ANSWER_TIMEOUT_MS, requestTcp, requestUdp, serveTcp } from "../testing/traffic.ts";
+import { NO_ANSWER_TIMEOUT_MS, requestTcp, requestUdp, serveTcp, serveTcpAndUdp } from "../testing/traffic.ts";
 import { testWith } from "../testing/binary.ts";
-import {
-  addPodmanNetwork,
-  cleanNodeState,
-  newTestNode,
-  nodeState,
-  serveTcpAndUdp,
-  type TestNode,
-} from "../testing/node.ts";
+import { addPodmanNetwork, cleanNodeState, newTestNode, nodeState, type TestNode } from "../testing/node.ts";
 import { newPodman, type Podman, PODMAN_PROGRAMS } from "../testing/podman.ts";
 
 describe("podman's own networks", () => {

@@ -3,12 +3,12 @@ import { afterAll, beforeAll, describe, expect } from "bun:test";
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createNetns } from "../ffi/netns.ts";
-import { requestTcp } from "../testing/traffic.ts";
+import { requestTcp, serveTcpAndUdp } from "../testing/traffic.ts";
 import { buildRootFilesystem } from "../scripts/src/image/main.ts";
 import { REPOSITORY_ROOT } from "../scripts/src/repository.ts";
 import { createEntry, findEntry, removeEntry } from "../runtime/cache.ts";
 import { CNI_PROGRAM, testWith } from "../testing/binary.ts";
-import { newTestNode, serveTcpAndUdp, type TestNode } from "../testing/node.ts";
+import { newTestNode, type TestNode } from "../testing/node.ts";
 import { newPodman, type Podman, PODMAN_PROGRAMS } from "../testing/podman.ts";
 
 const NETWORK = {

@@ -1,9 +1,9 @@
 /** `cni run restore` on a node whose containers podman and containerd started: what their libcni remembers is enough. */
 import { describe, expect } from "bun:test";
-import { NO_ANSWER_TIMEOUT_MS, requestTcp, requestUdp } from "../testing/traffic.ts";
+import { NO_ANSWER_TIMEOUT_MS, requestTcp, requestUdp, serveTcpAndUdp } from "../testing/traffic.ts";
 import { CNI_PROGRAM, testWith } from "../testing/binary.ts";
 import { ENGINE_PROGRAMS, useEngines } from "../testing/engines.ts";
-import { cleanNodeState, nodeState, serveTcpAndUdp } from "../testing/node.ts";
+import { cleanNodeState, nodeState } from "../testing/node.ts";
 
 describe("restoring what engines attached", () => {
   const both = useEngines();

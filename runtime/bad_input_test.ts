@@ -16,6 +16,7 @@ import {
   delNetworkList,
   type RuntimeContext,
 } from "./operations.ts";
+import { placesIn, replaceAt } from "../testing/fuzz_documents.ts";
 
 const root = mkdtempSync(join(tmpdir(), "cni-bad-"));
 afterAll(() => rmSync(root, { recursive: true }));
@@ -83,20 +84,6 @@ const entry = {
   result: { cniVersion: "1.1.0", interfaces: [{ name: "eth0", sandbox: "/x" }], ips: [{ address: "10.1.0.5/16" }] },
 };
 
-/** Every place in a document, as the keys that lead there. */
-function placesIn(node: unknown, path: readonly string[] = []): (readonly string[])[] {
-  if (typeof node !== "object" || node === null) return [path];
-  return [path, ...Object.entries(node).flatMap(([key, value]) => placesIn(value, [...path, key]))];
-}
-
-/** The document with something else at a place. */
-function replaced(node: unknown, [key, ...rest]: readonly string[], value: unknown): unknown {
-  if (key === undefined) return value;
-  const copy = structuredClone(node) as Record<string, unknown>;
-  copy[key] = replaced(copy[key], rest, value);
-  return copy;
-}
-
 const strange = fc.oneof(
   fc.constantFrom<unknown>(null, true, 0, -1, 1e300, "", "\0", "..", "../x", "a/b", "\u{10000}", [], [null], {}, {
     "": null,
@@ -106,14 +93,7 @@ const strange = fc.oneof(
 );
 const mutation = (document: object) =>
   fc.array(fc.tuple(fc.constantFrom(...placesIn(document)), strange), { minLength: 1, maxLength: 3 }).map((changes) =>
-    // A change inside something that was replaced before changes nothing.
-    changes.reduce<unknown>((node, [path, value]) => {
-      try {
-        return replaced(node, path, value);
-      } catch {
-        return node;
-      }
-    }, document)
+    changes.reduce<unknown>((node, [path, value]) => replaceAt(node, path, value), document)
   );
 
 test("add() of any configuration calls plugins with a proper request, or fails clearly and does nothing", () => {

@@ -26,6 +26,7 @@ import {
   removeEntry,
   replaceEntry,
 } from "./cache.ts";
+import { errorOfCall } from "../testing/plugin_call.ts";
 
 const root = mkdtempSync(join(tmpdir(), "cni-cache-"));
 afterAll(() => rmSync(root, { recursive: true }));
@@ -54,16 +55,6 @@ const bare: CacheEntry = { ...key, config: "{}", args: [], capabilityArgs: {}, w
 function plant(name: string, text: string): void {
   mkdirSync(join(directory, "results"), { recursive: true });
   writeFileSync(join(directory, "results", name), text);
-}
-
-function failureOf(call: () => unknown): CniError {
-  try {
-    call();
-  } catch (error) {
-    if (error instanceof CniError) return error;
-    throw error;
-  }
-  throw new Error("nothing was thrown");
 }
 
 test("createEntry() writes what libcni would, and the boot behind it", () => {
@@ -185,7 +176,7 @@ test.each([
   ["wrong arguments", '{"kind":"cniCacheV1","containerId":"c1","ifName":"eth0","networkName":"web","cniArgs":5}'],
 ])("findEntry() refuses %s, and removeEntry() removes it", (_, text) => {
   plant("web-c1-eth0", text);
-  const error = failureOf(() => findEntry(directory, key));
+  const error = errorOfCall(() => findEntry(directory, key));
   expect(error.code).toBe(6);
   expect(error.message).toContain(`${directory}/results/web-c1-eth0`);
   expect(listCacheEntries(directory)).toEqual([]);
@@ -239,7 +230,7 @@ test("listCacheEntries() passes over what a crash left of replacing an entry: it
 });
 
 test("createEntry() refuses names that do not fit into a file name before anything is written", () => {
-  const error = failureOf(() => createEntry(directory, { ...bare, containerId: "c".repeat(300) }));
+  const error = errorOfCall(() => createEntry(directory, { ...bare, containerId: "c".repeat(300) }));
   expect(error.code).toBe(4);
   expect(error.message).toContain("307 bytes together, and 253 fit");
   expect(createEntry(directory, { ...bare, containerId: "c".repeat(255 - "web--eth0".length) })).toBe(true);
@@ -270,7 +261,7 @@ test("removeEntry() removes no file outside of the directory", () => {
   mkdirSync(join(directory, "results/web-x"), { recursive: true });
   const victim = join(directory, "victim-eth0");
   writeFileSync(victim, "");
-  expect(failureOf(() => removeEntry(directory, { ...key, containerId: "x/../../victim" })).code).toBe(4);
+  expect(errorOfCall(() => removeEntry(directory, { ...key, containerId: "x/../../victim" })).code).toBe(4);
   expect(existsSync(victim)).toBe(true);
 });
 

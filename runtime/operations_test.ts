@@ -13,6 +13,7 @@ import {
   getNetworkListStatus,
   type RuntimeContext,
 } from "./operations.ts";
+import { errorOfCall } from "../testing/plugin_call.ts";
 
 const root = mkdtempSync(join(tmpdir(), "cni-runtime-"));
 afterAll(() => rmSync(root, { recursive: true }));
@@ -94,16 +95,6 @@ const who = { containerId: "c1", ifname: "eth0" };
 const where = { ...who, netns: "/run/netns/x" };
 const entryPath = () => join(bench.directory, "results/web-c1-eth0");
 
-function failureOf(call: () => unknown): CniError {
-  try {
-    call();
-  } catch (error) {
-    if (error instanceof CniError) return error;
-    throw error;
-  }
-  throw new Error("nothing was thrown");
-}
-
 test("add() chains the plugins, converting what one answers for the next, and returns the last result", () => {
   const result = addNetworkList(bench.runtime, list({ cniVersion: "0.4.0" }), where);
   expect(result.ips?.map(({ address }) => String(address))).toEqual(["10.0.0.1/24", "10.0.0.2/24"]);
@@ -145,7 +136,7 @@ test("add() converts a result of another version and says so", () => {
 test("add() refuses a container that is attached already, before any plugin is called", () => {
   addNetworkList(bench.runtime, list(), where);
   bench.sequence();
-  expect(failureOf(() => addNetworkList(bench.runtime, list(), where)).message).toContain("attached already");
+  expect(errorOfCall(() => addNetworkList(bench.runtime, list(), where)).message).toContain("attached already");
   expect(bench.sequence()).toEqual([]);
   addNetworkList(bench.runtime, list(), { ...where, ifname: "eth1" });
 });
@@ -153,7 +144,7 @@ test("add() refuses a container that is attached already, before any plugin is c
 test("add() refuses an attachment whose file is another's", () => {
   addNetworkList(bench.runtime, list({ name: "a-b" }), { ...where, containerId: "c" });
   bench.sequence();
-  const error = failureOf(() => addNetworkList(bench.runtime, list({ name: "a" }), { ...where, containerId: "b-c" }));
+  const error = errorOfCall(() => addNetworkList(bench.runtime, list({ name: "a" }), { ...where, containerId: "b-c" }));
   expect(error.message).toContain('container "c" on network "a-b" has the same file name');
   expect(bench.sequence()).toEqual([]);
 });
@@ -168,7 +159,7 @@ test.each([
   [{ args: [["A", "B;C=D"]] as const }, 'argument "A"'],
   [{ containerId: "c".repeat(260) }, "fit into a file name"],
 ])("add() refuses %j with code 4 before any plugin is called", (parameters, text) => {
-  const error = failureOf(() => addNetworkList(bench.runtime, list(), { ...where, ...parameters }));
+  const error = errorOfCall(() => addNetworkList(bench.runtime, list(), { ...where, ...parameters }));
   expect(error.code).toBe(4);
   expect(error.message).toContain(text);
   expect(bench.sequence()).toEqual([]);
@@ -177,7 +168,7 @@ test.each([
 
 test("add() names plugin and command in an error, and keeps its code", () => {
   bench.answers["b ADD"] = fails(111, "broken");
-  const { code, message, details } = failureOf(() => addNetworkList(bench.runtime, list(), where));
+  const { code, message, details } = errorOfCall(() => addNetworkList(bench.runtime, list(), where));
   expect({ code, message, details }).toEqual({ code: 111, message: 'plugin "b" (ADD): broken', details: "why" });
 });
 
@@ -201,7 +192,7 @@ test("add() tells the plugins that it undoes what was set up", () => {
 test("add() goes on undoing when that fails too, says so, and keeps the entry for DEL", () => {
   bench.answers["b ADD"] = fails(111, "broken");
   bench.answers["b DEL"] = fails(5, "stuck");
-  const { code, message, details } = failureOf(() => addNetworkList(bench.runtime, list(), where));
+  const { code, message, details } = errorOfCall(() => addNetworkList(bench.runtime, list(), where));
   expect({ code, message }).toEqual({ code: 111, message: 'plugin "b" (ADD): broken' });
   expect(details).toBe('why; undoing it failed: plugin "b" (DEL): stuck; why');
   expect(bench.sequence()).toEqual(["a ADD", "b ADD", "b DEL", "a DEL"]);
@@ -213,7 +204,7 @@ test("add() goes on undoing when that fails too, says so, and keeps the entry fo
 
 test("add() leaves nothing behind for a plugin that does not exist", () => {
   const plugins = [{ type: "a" }, { type: "missing" }];
-  const { message, details } = failureOf(() => addNetworkList(bench.runtime, list({ plugins }), where));
+  const { message, details } = errorOfCall(() => addNetworkList(bench.runtime, list({ plugins }), where));
   expect(message).toBe('plugin "missing" (ADD): no such plugin');
   expect(details).toBeUndefined();
   expect(bench.sequence()).toEqual(["a ADD", "missing ADD", "missing DEL", "a DEL"]);
@@ -244,7 +235,7 @@ test("add() undoes everything when it cannot remember the result", () => {
     rmSync(join(bench.directory, "results"), { recursive: true });
     return answer(request);
   };
-  expect(failureOf(() => addNetworkList(bench.runtime, list(), where)).code).toBe(5);
+  expect(errorOfCall(() => addNetworkList(bench.runtime, list(), where)).code).toBe(5);
   expect(bench.sequence()).toEqual(["a ADD", "b ADD", "b DEL", "a DEL"]);
 });
 
@@ -326,7 +317,7 @@ test("del() succeeds without a cached entry, and again", () => {
   delNetworkList(bench.runtime, list(), where);
   delNetworkList(bench.runtime, list(), where);
   expect(bench.sequence()).toEqual(["b DEL", "a DEL", "b DEL", "a DEL"]);
-  expect(failureOf(() => delNetworkList(bench.runtime, "web", where)).code).toBe(7);
+  expect(errorOfCall(() => delNetworkList(bench.runtime, "web", where)).code).toBe(7);
 });
 
 test.each([
@@ -350,7 +341,7 @@ test("del() stops at the first failure and keeps the entry", () => {
   addNetworkList(bench.runtime, list(), where);
   bench.sequence();
   bench.answers["b DEL"] = fails(11, "busy");
-  const { code, message } = failureOf(() => delNetworkList(bench.runtime, list(), who));
+  const { code, message } = errorOfCall(() => delNetworkList(bench.runtime, list(), who));
   expect({ code, message }).toEqual({ code: 11, message: 'plugin "b" (DEL): busy' });
   expect(bench.sequence()).toEqual(["b DEL"]);
   expect(existsSync(entryPath())).toBe(true);
@@ -359,7 +350,7 @@ test("del() stops at the first failure and keeps the entry", () => {
 test.each(["", "../../victim", "a/b"])(
   "del() refuses container id %j, which would lead out of the cache",
   (containerId) => {
-    expect(failureOf(() => delNetworkList(bench.runtime, list(), { ...where, containerId })).code).toBe(4);
+    expect(errorOfCall(() => delNetworkList(bench.runtime, list(), { ...where, containerId })).code).toBe(4);
     expect(bench.sequence()).toEqual([]);
   },
 );
@@ -380,17 +371,17 @@ test("check() calls the plugins in order with the result of the ADD", () => {
 });
 
 test("check() refuses without a result, with code 3", () => {
-  expect(failureOf(() => checkNetworkList(bench.runtime, list(), where)).code).toBe(3);
+  expect(errorOfCall(() => checkNetworkList(bench.runtime, list(), where)).code).toBe(3);
   bench.answers["b ADD"] = fails(111, "broken");
   expect(() => addNetworkList({ ...bench.runtime, rollback: false }, list(), where)).toThrow();
   bench.sequence();
-  expect(failureOf(() => checkNetworkList(bench.runtime, list(), where)).code).toBe(3);
+  expect(errorOfCall(() => checkNetworkList(bench.runtime, list(), where)).code).toBe(3);
   expect(bench.sequence()).toEqual([]);
 });
 
 test("check() refuses versions that have none, also with disableCheck, which else makes it succeed", () => {
   expect(
-    failureOf(() => checkNetworkList(bench.runtime, list({ cniVersion: "0.3.1", disableCheck: true }), where)).code,
+    errorOfCall(() => checkNetworkList(bench.runtime, list({ cniVersion: "0.3.1", disableCheck: true }), where)).code,
   ).toBe(1);
   checkNetworkList(bench.runtime, list({ disableCheck: true }), where);
   expect(bench.sequence()).toEqual([]);
@@ -400,7 +391,7 @@ test("check() stops at the first failure", () => {
   addNetworkList(bench.runtime, list(), where);
   bench.sequence();
   bench.answers["a CHECK"] = fails(111, "drift");
-  expect(failureOf(() => checkNetworkList(bench.runtime, list(), who)).message).toBe('plugin "a" (CHECK): drift');
+  expect(errorOfCall(() => checkNetworkList(bench.runtime, list(), who)).message).toBe('plugin "a" (CHECK): drift');
   expect(bench.sequence()).toEqual(["a CHECK"]);
 });
 
@@ -446,7 +437,7 @@ test("gc() goes on behind failures and names them all", () => {
   bench.answers["b DEL"] = ({ env }) =>
     env.CNI_CONTAINERID === "c1" ? fails(11, "busy")() : { exitCode: 0, stdout: "" };
   bench.answers["a GC"] = fails(5, "disk");
-  const { code, message, details } = failureOf(() => gcNetworkList(bench.runtime, list(), []));
+  const { code, message, details } = errorOfCall(() => gcNetworkList(bench.runtime, list(), []));
   expect({ code, message }).toEqual({ code: 11, message: 'Cannot clean up network "web"' });
   expect(details).toBe('plugin "b" (DEL): busy; why; plugin "a" (GC): disk; why');
   expect(bench.sequence()).toEqual(["b DEL", "b DEL", "a DEL", "a GC", "b GC"]);
@@ -464,7 +455,7 @@ test("status() asks the plugins in order and stops at the first that could not s
   getNetworkListStatus(bench.runtime, list());
   expect(bench.sequence()).toEqual(["a STATUS", "b STATUS"]);
   bench.answers["a STATUS"] = fails(50, "no addresses left");
-  const { code, message } = failureOf(() => getNetworkListStatus(bench.runtime, list()));
+  const { code, message } = errorOfCall(() => getNetworkListStatus(bench.runtime, list()));
   expect({ code, message }).toEqual({ code: 50, message: 'plugin "a" (STATUS): no addresses left' });
   expect(bench.sequence()).toEqual(["a STATUS"]);
 });

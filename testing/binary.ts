@@ -33,14 +33,25 @@ export interface FinishedProcess {
   readonly stderr: string;
 }
 
-/** How to start it, besides {@link ENGINE_ENV}. */
-export interface PluginStart {
-  /** Entries to add; a value of "" stays an empty value. */
+/** What a process that was waited for left. */
+export function finishedProcess({ exitCode, stdout, stderr }: Bun.SyncSubprocess<"pipe", "pipe">): FinishedProcess {
+  return { exitCode, stdout: stdout.toString(), stderr: stderr.toString() };
+}
+
+/** How to start a process. */
+export interface ProcessStart {
+  /** Entries to add to the environment; a value of "" stays an empty value. */
   readonly env?: Readonly<Record<string, string>>;
+  /** Nothing unless told. */
   readonly stdin?: string;
-  readonly cwd?: string;
   /** A command that ends by executing its arguments: `["sh", "-c", 'ulimit -v 1; exec "$@"', "sh"]`. */
   readonly wrapper?: readonly string[];
+}
+
+/** How to start a plugin, besides {@link ENGINE_ENV}. */
+export interface PluginStart extends ProcessStart {
+  /** `/` unless told. */
+  readonly cwd?: string;
 }
 
 /** The path of a link to the binary that is named like a plugin. @throws {Error} When the binary was not built. */
@@ -66,7 +77,7 @@ export function runPlugin(name: string, { env, stdin, cwd, wrapper }: PluginStar
     stdout: "pipe",
     stderr: "pipe",
   });
-  return { exitCode: child.exitCode, stdout: child.stdout.toString(), stderr: child.stderr.toString() };
+  return finishedProcess(child);
 }
 
 /** A CNI error as the specification defines it: `code`, `msg`, and nothing else on stdout. */

@@ -12,7 +12,7 @@
 import { test } from "bun:test";
 import { type Cidr, type Ip, parseCidr, parseIp } from "../ffi/address.ts";
 import { createNetns, type Netns } from "../ffi/netns.ts";
-import { runInNetns } from "./netns.ts";
+import { runInNetns, WITHOUT_DAD } from "./netns.ts";
 import type { Result } from "../spec/result.ts";
 import type { CniCommand } from "../spec/version.ts";
 import type { PluginRequest } from "../plugins/lib/protocol/delegate.ts";
@@ -53,9 +53,6 @@ export interface BridgeNetwork {
 function run(netns: Netns, ...lines: string[]): void {
   runInNetns(netns, "sh", "-e", "-c", lines.join("\n"));
 }
-
-// Without this, nothing is sent over IPv6 in the first second of a link.
-const WITHOUT_DAD = "for each in all default; do echo 0 >/proc/sys/net/ipv6/conf/$each/accept_dad; done";
 
 function buildBridgeNetwork(resources: DisposableStack): BridgeNetwork {
   const host = resources.use(createNetns());

@@ -7,22 +7,9 @@ import { chmodSync, mkdirSync, mkdtempSync, readdirSync, writeFileSync } from "n
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Netns } from "../ffi/netns.ts";
+import { type FinishedProcess, finishedProcess, type ProcessStart } from "./binary.ts";
 
 const CLI_ENTRY = join(import.meta.dir, "../cmd/cni.ts");
-
-/** What a finished command left. */
-export interface CliResult {
-  readonly exitCode: number | null;
-  readonly stdout: string;
-  readonly stderr: string;
-}
-/** How to start it. */
-export interface CliStart {
-  readonly stdin?: string;
-  readonly env?: Readonly<Record<string, string>>;
-  /** A command that runs its arguments. */
-  readonly wrapper?: readonly string[];
-}
 
 /** Everything that `cni run` works with. */
 export interface CliSandbox {
@@ -39,7 +26,7 @@ export interface CliSandbox {
   /** The words behind `cni run`. */
   command(argv: string): string[];
   /** Runs `cni run`; `argv` is split at spaces. */
-  run(argv: string, start?: CliStart): CliResult;
+  run(argv: string, start?: ProcessStart): FinishedProcess;
   /** Puts a program into the plugin directory. */
   plugin(name: string, script: string): void;
   /** Writes a network of the bridge plugin. */
@@ -50,14 +37,14 @@ export interface CliSandbox {
 export function newCliSandboxes() {
   const root = mkdtempSync(join(tmpdir(), "cni-cli-"));
   let states = 0;
-  const cni = (argv: readonly string[], { stdin, env, wrapper = [] }: CliStart = {}): CliResult => {
-    const { exitCode, stdout, stderr } = Bun.spawnSync([...wrapper, process.execPath, CLI_ENTRY, ...argv], {
+  const cni = (argv: readonly string[], { stdin, env, wrapper = [] }: ProcessStart = {}): FinishedProcess => {
+    const child = Bun.spawnSync([...wrapper, process.execPath, CLI_ENTRY, ...argv], {
       cwd: root,
       env: { PATH: process.env.PATH!, ...env },
       stdin: stdin === undefined ? "ignore" : Buffer.from(stdin),
       timeout: 50_000,
     });
-    return { exitCode, stdout: stdout.toString(), stderr: stderr.toString() };
+    return finishedProcess(child);
   };
   return { root, cni, bench: (host: Netns): CliSandbox => newCliSandbox(join(root, String(states++)), host, cni) };
 }
@@ -65,7 +52,7 @@ export function newCliSandboxes() {
 function newCliSandbox(
   state: string,
   host: Netns,
-  cni: (argv: readonly string[], start?: CliStart) => CliResult,
+  cni: (argv: readonly string[], start?: ProcessStart) => FinishedProcess,
 ): CliSandbox {
   const [conf, bin, cache] = ["conf", "bin", "cache"].map((name) => join(state, name)) as [string, string, string];
   for (const path of [conf, bin]) mkdirSync(path, { recursive: true });

@@ -22,7 +22,7 @@ import type { Result } from "../spec/result.ts";
 import { gcNetworkList } from "../runtime/gc.ts";
 import * as runtime from "../runtime/operations.ts";
 import { newHostContext, newRequest, requestText, respond } from "./plugin_call.ts";
-import { CNI_PROGRAM, type FinishedProcess, pluginLink, runPlugin } from "./binary.ts";
+import { CNI_PROGRAM, type FinishedProcess, finishedProcess, pluginLink, runPlugin } from "./binary.ts";
 
 await loadPlugins();
 
@@ -226,7 +226,7 @@ function processCalls(host: Netns, directory: string, variables: Variables): Pic
       const directories = ["--cache-dir", `${directory}/cache`, "--plugin-dir", `${directory}/bin:${directory}/bin2`];
       const command = [CNI_PROGRAM, "run", ...words, ...directories];
       const child = host.run(() => Bun.spawnSync(command, { env: { PATH: "/usr/bin:/bin" }, cwd: "/" }));
-      return { exitCode: child.exitCode, stdout: child.stdout.toString(), stderr: child.stderr.toString() };
+      return finishedProcess(child);
     },
   };
 }

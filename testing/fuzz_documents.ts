@@ -58,17 +58,18 @@ function objectsIn(node: unknown): object[] {
 }
 
 /** Every place in a tree, as the keys that lead there. */
-function placesIn(node: unknown, path: readonly string[] = []): (readonly string[])[] {
+export function placesIn(node: unknown, path: readonly string[] = []): (readonly string[])[] {
   if (typeof node !== "object" || node === null) return [path];
   return [path, ...Object.entries(node).flatMap(([key, value]) => placesIn(value, [...path, key]))];
 }
 
-function replaced(node: unknown, [key, ...rest]: readonly string[], value: unknown): unknown {
+/** The tree with another value at a place; unchanged where the place is no more. */
+export function replaceAt(node: unknown, [key, ...rest]: readonly string[], value: unknown): unknown {
   if (key === undefined) return value;
   if (typeof node !== "object" || node === null) return node;
   const copy = structuredClone(node) as Record<string, unknown>;
   Object.defineProperty(copy, key, {
-    value: replaced(copy[key], rest, value),
+    value: replaceAt(copy[key], rest, value),
     configurable: true,
     enumerable: true,
     writable: true,
@@ -133,7 +134,7 @@ const damagedOf = (documents: readonly object[], most: number): fc.Arbitrary<unk
     changes.reduce<unknown>((node, [place, key, value]) => {
       const places = placesIn(node);
       const path = places[place % places.length]!;
-      return replaced(node, key === null ? path : [...path, key], value);
+      return replaceAt(node, key === null ? path : [...path, key], value);
     }, document)
     // What no text can say, such as an array with keys, is dropped.
   ).map((node) => JSON.parse(JSON.stringify(node)) as unknown);

@@ -7,7 +7,7 @@
 import { expect } from "bun:test";
 import { parseCidr } from "../ffi/address.ts";
 import type { Netns } from "../ffi/netns.ts";
-import { ping, runInNetns, runShellInNetns } from "./netns.ts";
+import { ping, runInNetns, runShellInNetns, WITHOUT_DAD } from "./netns.ts";
 import type { CniError } from "../spec/error.ts";
 import type { IpConfig, Result } from "../spec/result.ts";
 import { anything, type RouteConfig } from "../spec/schema.ts";
@@ -54,9 +54,6 @@ export interface LanSandbox extends Sandbox {
   /** What the IPAM plugin was asked for. */
   readonly ipamCalls: string[];
 }
-
-// Without this, nothing is sent over IPv6 in the first second of a link.
-const WITHOUT_DAD = "for each in all default; do echo 0 >/proc/sys/net/ipv6/conf/$each/accept_dad; done";
 
 /** A test on a wire of its own. */
 export function lanTest(name: string, body: (segment: LanSandbox) => void | Promise<void>): void {

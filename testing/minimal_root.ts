@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Netns } from "../ffi/netns.ts";
 import { buildRootFilesystem } from "../scripts/src/image/main.ts";
-import { CNI_PROGRAM, type FinishedProcess } from "./binary.ts";
+import { CNI_PROGRAM, type FinishedProcess, finishedProcess, type ProcessStart } from "./binary.ts";
 
 /** What {@linkcode newMinimalRoot} needs besides. */
 export const MINIMAL_ROOT_PROGRAMS: readonly string[] = ["ldd", "unshare", "sh", "mount", "chroot"];
@@ -17,13 +17,9 @@ export const MINIMAL_ROOT_PROGRAMS: readonly string[] = ["ldd", "unshare", "sh",
 export const MINIMAL_ROOT_BIN = "/opt/cni/bin";
 
 /** How to start it. */
-export interface MinimalRootStart {
-  readonly env?: Readonly<Record<string, string>>;
-  readonly stdin?: string;
+export interface MinimalRootStart extends ProcessStart {
   /** Further mounts and the like, for this start alone: lines of the shell, of which `$root` is the root. */
   readonly mounts?: string;
-  /** A command that ends by executing its arguments. */
-  readonly wrapper?: readonly string[];
 }
 
 /** A network of the root, with a whole chain. */
@@ -85,7 +81,7 @@ export function newMinimalRoot(): MinimalRoot {
           stderr: "pipe",
         })
       );
-      return { exitCode: child.exitCode, stdout: child.stdout.toString(), stderr: child.stderr.toString() };
+      return finishedProcess(child);
     },
     [Symbol.dispose]: () => rmSync(root, { recursive: true, force: true }),
   };

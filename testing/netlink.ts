@@ -1,5 +1,5 @@
 /**
- * Recorded messages, and a socket that records instead of sending.
+ * Netlink without or around the kernel: recorded messages, and sockets that record, lose, or tell of what passes.
  *
  * @module
  */
@@ -8,6 +8,7 @@ import { SystemError } from "../ffi/sys/error.ts";
 import { Reader } from "../ffi/netlink/codec.ts";
 import { type AnyMessageSpec, type MessageOut, NLMSG_HDRLEN, readMessage } from "../ffi/netlink/message.ts";
 import type { Netlink } from "../ffi/netlink/socket.ts";
+import type { Netns } from "../ffi/netns.ts";
 
 /** A message that another program sent: testdata/netlink/`name`.hex. */
 export function recordedMessage(name: string): Uint8Array {
@@ -31,6 +32,73 @@ export function recordingSocket(...answers: readonly Uint8Array[]): Netlink & { 
     receive: () => queue.shift(),
     [Symbol.dispose]: () => {},
   };
+}
+
+/** What happens around each datagram of a socket; what it throws, the socket throws. */
+export interface DatagramEvents {
+  /** Before a datagram is sent. */
+  readonly onSend?: (request: Uint8Array) => void;
+  /** After one was received. */
+  readonly onReceive?: (answer: Uint8Array) => void;
+}
+
+/** The socket, which tells of each datagram. */
+export function watchedSocket(nl: Netlink, { onSend, onReceive }: DatagramEvents): Netlink {
+  return {
+    get sequence() {
+      return nl.sequence;
+    },
+    set sequence(number) {
+      nl.sequence = number;
+    },
+    send(request) {
+      onSend?.(request);
+      nl.send(request);
+    },
+    receive(wait) {
+      const answer = nl.receive(wait);
+      if (answer) onReceive?.(answer);
+      return answer;
+    },
+    [Symbol.dispose]: () => nl[Symbol.dispose](),
+  };
+}
+
+/** The namespace with sockets that tell of each datagram. */
+export function watchedNetns(netns: Netns, events: DatagramEvents): Netns {
+  const sockets = new Map<Netlink, Netlink>();
+  const watched = (nl: Netlink) => sockets.getOrInsertComputed(nl, () => watchedSocket(nl, events));
+  return {
+    path: netns.path,
+    fd: netns.fd,
+    get identity() {
+      return netns.identity;
+    },
+    get cookie() {
+      return netns.cookie;
+    },
+    get route() {
+      return watched(netns.route);
+    },
+    get nft() {
+      return watched(netns.nft);
+    },
+    get diag() {
+      return watched(netns.diag);
+    },
+    run: (call) => netns.run(call),
+    [Symbol.dispose]: () => netns[Symbol.dispose](),
+  };
+}
+
+/** A socket that counts the datagrams that are sent over another, which stays open. */
+export function sendCountingSocket(nl: Netlink): Netlink & { sent: number } {
+  const counting = { sent: 0 };
+  const socket = watchedSocket(nl, { onSend: () => void counting.sent++ });
+  return Object.defineProperties(counting, {
+    ...Object.getOwnPropertyDescriptors(socket),
+    [Symbol.dispose]: { value: () => {} },
+  }) as Netlink & { sent: number };
 }
 
 /** The socket, which says once, before the message of this number, that it lost one, as where the kernel had no memory for an answer. */

@@ -57,6 +57,9 @@ export function askOnce(netns: Netns): void {
   runShellInNetns(netns, "echo 1 >/proc/sys/net/ipv6/conf/default/dad_transmits");
 }
 
+/** A line of the shell after which IPv6 addresses of new links are usable at once: else, nothing is sent in the first second. */
+export const WITHOUT_DAD = "for each in all default; do echo 0 >/proc/sys/net/ipv6/conf/$each/accept_dad; done";
+
 /** Whether the kernel has links of this kind: `vrf`. */
 export function kernelHasLinkKind(kind: string): boolean {
   using netns = createNetns();

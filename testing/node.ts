@@ -23,7 +23,6 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createNetns, type Netns, openNetns } from "../ffi/netns.ts";
 import { runInNetns } from "./netns.ts";
-import { serveTcp, serveUdp } from "./traffic.ts";
 import { CNI_PROGRAM, ENGINE_ENV } from "./binary.ts";
 
 /** Programs without which there is no node. */
@@ -192,14 +191,6 @@ export function runningContainer(pid: number, id: string): RunningContainer {
     mac: interfaceOf("eth0").address,
     [Symbol.dispose]: () => netns[Symbol.dispose](),
   };
-}
-
-/** Answers on TCP port 80 and UDP port 53, with its name and the address that asked. */
-export async function serveTcpAndUdp(netns: Netns, name: string): Promise<Disposable> {
-  const stack = new DisposableStack();
-  stack.use(serveTcp(netns, name, 80));
-  stack.use(await serveUdp(netns, name, 53));
-  return stack;
 }
 
 /** An image with busybox that sleeps, named `web:1`, as `docker save` writes it. @returns its path */

@@ -3,8 +3,6 @@
  *
  * @module
  */
-import { serveTcp, serveUdp } from "./traffic.ts";
-import type { BridgeContainer } from "./bridge_network.ts";
 
 export interface TestPortMapping {
   hostPort: number;
@@ -21,11 +19,3 @@ export const WEB_PORT_MAPPINGS = portMappingConfig([{ hostPort: 8080, containerP
   containerPort: 53,
   protocol: "udp",
 }]);
-
-/** Serves TCP port 80 and UDP port 53 in a container. */
-export async function startServers(container: BridgeContainer, name: string): Promise<DisposableStack> {
-  const stack = new DisposableStack();
-  stack.use(serveTcp(container.netns, name, 80));
-  stack.use(await serveUdp(container.netns, name, 53));
-  return stack;
-}

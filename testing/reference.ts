@@ -5,7 +5,6 @@
  */
 import { test } from "bun:test";
 import { existsSync } from "node:fs";
-import type { Netlink } from "../ffi/netlink/socket.ts";
 import { type Namespaces, netnsTest } from "./netns.ts";
 import type { CniCommand } from "../spec/version.ts";
 import type { Sandbox, SandboxCallOptions } from "./sandbox.ts";
@@ -21,25 +20,6 @@ export function referenceNetnsTest(name: string, body: (namespaces: Namespaces) 
   const missing = ["iptables", "ip6tables", "nft"].filter((program) => Bun.which(program) === null);
   if (missing.length === 0) netnsTest(name, body);
   else test.skip(`${name} # needs ${missing.join(", ")}`, () => {});
-}
-
-/** A socket that counts what is sent over another. */
-export function sendCountingSocket(nl: Netlink): Netlink & { sent: number } {
-  return {
-    sent: 0,
-    get sequence() {
-      return nl.sequence;
-    },
-    set sequence(value) {
-      nl.sequence = value;
-    },
-    send(bytes) {
-      this.sent++;
-      nl.send(bytes);
-    },
-    receive: (waits) => nl.receive(waits),
-    [Symbol.dispose]: () => {},
-  };
 }
 
 /** Its answer: a result, `{}` for none, or "refused". */

@@ -4,7 +4,7 @@
  * @module
  */
 import { expect } from "bun:test";
-import type { Netlink } from "../ffi/netlink/socket.ts";
+import { watchedNetns } from "./netlink.ts";
 import * as address from "../ffi/route/address.ts";
 import * as link from "../ffi/route/link.ts";
 import * as rule from "../ffi/route/rule.ts";
@@ -160,51 +160,7 @@ function failingNetns(netns: Netns, fuse: FaultTrigger): Netns {
       throw new SystemError(where === "send" ? "sendto" : "recvfrom", EIO);
     }
   };
-  const wrap = (nl: Netlink): Netlink => ({
-    get sequence() {
-      return nl.sequence;
-    },
-    set sequence(value) {
-      nl.sequence = value;
-    },
-    send(request) {
-      blow("send");
-      nl.send(request);
-    },
-    receive(waits) {
-      const answer = nl.receive(waits);
-      if (answer) blow("receive");
-      return answer;
-    },
-    [Symbol.dispose]: () => nl[Symbol.dispose](),
-  });
-  const sockets = new Map<Netlink, Netlink>();
-  const socket = (nl: Netlink) => {
-    const wrapped = sockets.get(nl) ?? wrap(nl);
-    sockets.set(nl, wrapped);
-    return wrapped;
-  };
-  return {
-    path: netns.path,
-    fd: netns.fd,
-    get identity() {
-      return netns.identity;
-    },
-    get cookie() {
-      return netns.cookie;
-    },
-    get route() {
-      return socket(netns.route);
-    },
-    get nft() {
-      return socket(netns.nft);
-    },
-    get diag() {
-      return socket(netns.diag);
-    },
-    run: (call) => netns.run(call),
-    [Symbol.dispose]: () => netns[Symbol.dispose](),
-  };
+  return watchedNetns(netns, { onSend: () => blow("send"), onReceive: () => blow("receive") });
 }
 
 /**

@@ -46,6 +46,14 @@ export async function serveUdp(netns: Netns, name: string, port = 0, hostname = 
   return { port: socket.port, [Symbol.dispose]: () => socket.close() };
 }
 
+/** Answers on TCP port 80 and UDP port 53 of the namespace. */
+export async function serveTcpAndUdp(netns: Netns, name: string): Promise<Disposable> {
+  const stack = new DisposableStack();
+  stack.use(serveTcp(netns, name, 80));
+  stack.use(await serveUdp(netns, name, 53));
+  return stack;
+}
+
 /** An upper bound for an answer that is sure to come, however much the machine has to do. */
 const ANSWER_TIMEOUT_MS = 20_000;
 /** The same where no answer is expected: one that should not come takes a millisecond as well. */

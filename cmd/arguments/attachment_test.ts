@@ -1,5 +1,4 @@
 import { expect, test } from "bun:test";
-import { CniError } from "../../spec/error.ts";
 import { parseNetworkConfigList } from "../../spec/network_config_list.ts";
 import { containerIdOfNetns } from "../../runtime/container_id.ts";
 import { DEFAULT_NETWORK } from "../../runtime/default_network.ts";
@@ -14,6 +13,7 @@ import {
   runtimeArgumentsForDel,
   VALID_OPTION,
 } from "./attachment.ts";
+import { errorOfCall } from "../../testing/plugin_call.ts";
 
 type Environment = Readonly<Record<string, string>>;
 
@@ -96,16 +96,6 @@ const network = (...capabilities: string[]) => {
 };
 const argumentsOf = (list: ReturnType<typeof network>, ...argv: string[]) => runtimeArguments(list, parse(argv));
 
-function failureOf(call: () => unknown): CniError {
-  try {
-    call();
-  } catch (error) {
-    if (error instanceof CniError) return error;
-    throw error;
-  }
-  throw new Error("nothing was thrown");
-}
-
 const published = { hostPort: 80, containerPort: 81, protocol: "tcp" };
 
 test("runtimeArguments() are capabilities where a plugin declares them", () => {
@@ -139,8 +129,8 @@ test("runtimeArguments() add to the capability arguments that the caller made", 
 });
 
 test("runtimeArguments() that no plugin hears are an error", () => {
-  expect(failureOf(() => argumentsOf(network("ips"), "-p", "80:81")).message).toContain('capability "portMappings"');
-  expect(failureOf(() => argumentsOf(network(), "--ip", "10.1.0.5", "--ip", "fd00::5")).code).toBe(7);
+  expect(errorOfCall(() => argumentsOf(network("ips"), "-p", "80:81")).message).toContain('capability "portMappings"');
+  expect(errorOfCall(() => argumentsOf(network(), "--ip", "10.1.0.5", "--ip", "fd00::5")).code).toBe(7);
 });
 
 test("runtimeArgumentsForDel() go on without options that no plugin hears of", () => {

@@ -3,7 +3,7 @@ import { expect, test } from "bun:test";
 import { readdirSync } from "node:fs";
 import { runInNetns } from "../../testing/netns.ts";
 import { findPlugin } from "../../plugins/registry.ts";
-import { ENGINE_ENV, errorOf, pluginLink } from "../../testing/binary.ts";
+import { ENGINE_ENV, errorOf, finishedProcess, pluginLink } from "../../testing/binary.ts";
 import { type JsonDocument, loadFixtures } from "../../testing/fixture.ts";
 import {
   type ConformanceNode,
@@ -195,7 +195,7 @@ everyPlugin("of a key that is there twice the last counts, whatever its case", (
 function execBytes(node: ConformanceNode, type: string, stdin: Uint8Array) {
   const env = { ...ENGINE_ENV, CNI_COMMAND: "ADD", CNI_NETNS: node.container.path };
   const child = node.host.run(() => Bun.spawnSync([pluginLink(type)], { env, stdin, cwd: "/" }));
-  return { exitCode: child.exitCode, stdout: child.stdout.toString(), stderr: child.stderr.toString() };
+  return finishedProcess(child);
 }
 
 everyPlugin("text that is no UTF-8 has code 6", (type, node, config) => {

@@ -2,30 +2,12 @@ import { expect } from "bun:test";
 import { parseCidr, parseIp } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import { askOnce, askUntilAnswered, ipShow, linkNames, ping, runInNetns } from "../../testing/netns.ts";
+import { errorOfCall } from "../../testing/plugin_call.ts";
 import bridge from "./plugin.ts";
-import { plugin } from "../lib/protocol/plugin.ts";
 import { type Sandbox, sandboxTest } from "../../testing/sandbox.ts";
-import { CniError } from "../../spec/error.ts";
-import type { Result } from "../../spec/result.ts";
-import { anything } from "../../spec/schema.ts";
+import { newFixedIpam } from "../../testing/fixed_ipam.ts";
 
-/** An IPAM plugin that says what its configuration tells it to, and counts. */
-const counts = { add: 0, del: 0, check: 0, gc: 0, status: 0 };
-const fixed = plugin({
-  name: "fixed",
-  about: "Gives the addresses in its configuration",
-  config: anything,
-  add({ config }) {
-    counts.add++;
-    const { ipam } = config as { ipam: { fail?: boolean; result: Result } };
-    if (ipam.fail) throw new CniError(11, "no address now");
-    return ipam.result;
-  },
-  del: () => void counts.del++,
-  check: () => void counts.check++,
-  gc: () => void counts.gc++,
-  status: () => void counts.status++,
-});
+const { fixed, counts } = newFixedIpam();
 
 const address = (each: string, gateway?: string) => ({
   address: parseCidr(each),
@@ -478,12 +460,7 @@ bridgeTest("bridge ADD names the gateway's address and the bridge that the kerne
 });
 
 bridgeTest("bridge ADD with an IPAM plugin that is not there says so once", ({ call }) => {
-  let error: unknown;
-  try {
-    call(bridge, "ADD", { ipam: { type: "absent" } });
-  } catch (thrown) {
-    error = thrown;
-  }
+  const error = errorOfCall(() => call(bridge, "ADD", { ipam: { type: "absent" } }));
   expect(error).toMatchObject({ code: 7, message: 'Cannot run plugin "absent": no such plugin is built in' });
-  expect((error as CniError).details).toBeUndefined();
+  expect(error.details).toBeUndefined();
 });

@@ -6,7 +6,7 @@ import { linkNames, runInNetns, runIp } from "../../testing/netns.ts";
 import { requestTcp, serveTcp } from "../../testing/traffic.ts";
 import { counts, DEVICE_MAC, deviceTest, giveAddresses, ipLinkShow } from "../../testing/host_device.ts";
 import type { SandboxCallOptions } from "../../testing/sandbox.ts";
-import type { CniError } from "../../spec/error.ts";
+import { errorOfCall } from "../../testing/plugin_call.ts";
 
 const isUp = (netns: Netns, name: string): boolean => ipLinkShow(netns, name).flags.includes("UP");
 const filesIn = (directory: string): string[] => readdirSync(directory);
@@ -236,21 +236,12 @@ deviceTest("what sysfs has no interface for is refused with the reason", ({ call
     [{ device: "lo" }, 'Cannot move device "lo"', 7],
   ];
   for (const [config, message, code] of refused) {
-    const error = errorOf(() => callPlugin("ADD", config));
+    const error = errorOfCall(() => callPlugin("ADD", config));
     expect(error.message).toContain(message);
     expect([config, error.code]).toEqual([config, code]);
   }
   expect(linkNames(host)).toEqual(["lo", "nic0"]);
 });
-
-function errorOf(call: () => unknown): CniError {
-  try {
-    call();
-  } catch (error) {
-    return error as CniError;
-  }
-  throw new Error("It did not fail");
-}
 
 deviceTest("a device that a program drives has addresses and no link", ({ callPlugin, sysfs, container, dataDir }) => {
   for (const [i, driver] of ["vfio-pci", "uio_pci_generic", "igb_uio"].entries()) {

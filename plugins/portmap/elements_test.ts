@@ -1,9 +1,9 @@
 import { expect } from "bun:test";
 import { runInNetns } from "../../testing/netns.ts";
-import { requestTcp, requestUdp } from "../../testing/traffic.ts";
+import { requestTcp, requestUdp, serveTcpAndUdp } from "../../testing/traffic.ts";
 import { bridgeNetworkTest } from "../../testing/bridge_network.ts";
 import portmap from "./plugin.ts";
-import { portMappingConfig, startServers, WEB_PORT_MAPPINGS } from "../../testing/portmap.ts";
+import { portMappingConfig, WEB_PORT_MAPPINGS } from "../../testing/portmap.ts";
 import { containerChains, nftElements, nftListRuleset } from "../../testing/ruleset.ts";
 import { errorOfCall } from "../../testing/plugin_call.ts";
 
@@ -153,8 +153,8 @@ bridgeNetworkTest(
     const { host, outside, call } = network;
     const c1 = network.container(2);
     const c2 = network.container(3);
-    using _c1 = await startServers(c1, "c1");
-    using _c2 = await startServers(c2, "c2");
+    using _c1 = await serveTcpAndUdp(c1.netns, "c1");
+    using _c2 = await serveTcpAndUdp(c2.netns, "c2");
     call(portmap, "ADD", WEB_PORT_MAPPINGS, { container: c1, containerId: "first" });
     const before = nftListRuleset(host);
     const config = portMappingConfig([{ hostPort: 9090, containerPort: 80 }, {
@@ -293,7 +293,7 @@ bridgeNetworkTest("CHECK notices what is missing and what is not ours", (network
 bridgeNetworkTest("a thousand mappings are a thousand elements and the same rules", async (network) => {
   const { host, outside, call } = network;
   const container = network.container(2);
-  using _c1 = await startServers(container, "c1");
+  using _c1 = await serveTcpAndUdp(container.netns, "c1");
   const rules = () => runInNetns(host, "nft", "-s", "-t", "list", "ruleset");
   call(portmap, "ADD", WEB_PORT_MAPPINGS, { container, containerId: "one" });
   const few = rules();

@@ -1,8 +1,8 @@
 import { expect } from "bun:test";
-import { requestTcp, requestUdp } from "../../testing/traffic.ts";
+import { requestTcp, requestUdp, serveTcpAndUdp } from "../../testing/traffic.ts";
 import { type BridgeContainer, bridgeNetworkTest } from "../../testing/bridge_network.ts";
 import portmap from "./plugin.ts";
-import { portMappingConfig, startServers, WEB_PORT_MAPPINGS } from "../../testing/portmap.ts";
+import { portMappingConfig, WEB_PORT_MAPPINGS } from "../../testing/portmap.ts";
 import { nftElements, nftListRuleset } from "../../testing/ruleset.ts";
 import { errorOfCall } from "../../testing/plugin_call.ts";
 
@@ -21,7 +21,7 @@ bridgeNetworkTest(
     const { host, outside, call } = network;
     const on = [2, 3, 4].map((n) => network.container(n));
     using stack = new DisposableStack();
-    for (const [i, each] of on.entries()) stack.use(await startServers(each, `over${i}`));
+    for (const [i, each] of on.entries()) stack.use(await serveTcpAndUdp(each.netns, `over${i}`));
     const calls = on.map((each, i) =>
       [{ ...WEB_PORT_MAPPINGS, name: NETWORKS[i]! }, attachment(each, `eth${i}`)] as const
     );

@@ -1,11 +1,11 @@
 /** Traffic that only passes through this host, or leaves it, is nobody's published port: real TCP and UDP, over both families. */
 import { expect } from "bun:test";
 import { createNetns, type Netns } from "../../ffi/netns.ts";
-import { runInNetns } from "../../testing/netns.ts";
-import { requestTcp, requestUdp, serveTcp, serveUdp } from "../../testing/traffic.ts";
+import { runInNetns, WITHOUT_DAD } from "../../testing/netns.ts";
+import { requestTcp, requestUdp, serveTcp, serveTcpAndUdp, serveUdp } from "../../testing/traffic.ts";
 import { type BridgeNetwork, bridgeNetworkTest } from "../../testing/bridge_network.ts";
 import portmap from "./plugin.ts";
-import { portMappingConfig, startServers } from "../../testing/portmap.ts";
+import { portMappingConfig } from "../../testing/portmap.ts";
 
 const FAR = ["203.0.113.2", "2001:db8:1::2"] as const;
 
@@ -13,7 +13,7 @@ const FAR = ["203.0.113.2", "2001:db8:1::2"] as const;
 async function newFar({ host, outside }: BridgeNetwork, resources: DisposableStack): Promise<void> {
   const far = resources.use(createNetns());
   const sh = (netns: Netns, ...lines: string[]) => runInNetns(netns, "sh", "-e", "-c", lines.join("\n"));
-  sh(far, "for each in all default; do echo 0 >/proc/sys/net/ipv6/conf/$each/accept_dad; done");
+  sh(far, WITHOUT_DAD);
   sh(
     host,
     `ip link add up1 type veth peer name eth0 netns ${far.path}; ip link set up1 up`,
@@ -62,7 +62,7 @@ for (const [title, config] of Object.entries(CONFIGS)) {
       const { host, outside, call } = network;
       using resources = new DisposableStack();
       const [c1, c2] = [network.container(2), network.container(3)];
-      resources.use(await startServers(c1, "c1"));
+      resources.use(await serveTcpAndUdp(c1.netns, "c1"));
       await newFar(network, resources);
       call(portmap, "ADD", config, { container: c1 });
       // They are published.
@@ -91,7 +91,7 @@ bridgeNetworkTest("without the question whether a packet is for this host, they 
   const { host, outside, call } = network;
   using resources = new DisposableStack();
   const c1 = network.container(2);
-  resources.use(await startServers(c1, "c1"));
+  resources.use(await serveTcpAndUdp(c1.netns, "c1"));
   await newFar(network, resources);
   call(portmap, "ADD", CONFIGS["on all addresses"], { container: c1 });
   runInNetns(host, "nft", "flush chain inet cni prerouting; add rule inet cni prerouting jump hostports");

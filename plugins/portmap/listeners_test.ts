@@ -1,7 +1,7 @@
 import { expect, spyOn } from "bun:test";
 import { readFileSync } from "node:fs";
 import { ENGINE_ENV, pluginLink } from "../../testing/binary.ts";
-import { requestTcp, serveTcp, serveUdp } from "../../testing/traffic.ts";
+import { requestTcp, serveTcp, serveTcpAndUdp, serveUdp } from "../../testing/traffic.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { runInNetns } from "../../testing/netns.ts";
@@ -9,7 +9,7 @@ import { errorOfCall, invokePlugin, newHostContext, newRequest } from "../../tes
 import { bridgeNetworkTest } from "../../testing/bridge_network.ts";
 import portmap from "./plugin.ts";
 import * as holders from "./socket_owners.ts";
-import { portMappingConfig, startServers } from "../../testing/portmap.ts";
+import { portMappingConfig } from "../../testing/portmap.ts";
 import { nftListRuleset } from "../../testing/ruleset.ts";
 
 const on = (hostIP?: string, protocol = "tcp", more = {}) =>
@@ -106,8 +106,8 @@ async function connected(host: Netns, outside: Netns): Promise<Disposable & { po
 bridgeNetworkTest("hostPortInUse publishes it all the same, with a warning or without", async (network) => {
   const { host, outside, call, log } = network;
   const [a, b] = [network.container(2), network.container(3)];
-  using _a = await startServers(a, "a");
-  using _b = await startServers(b, "b");
+  using _a = await serveTcpAndUdp(a.netns, "a");
+  using _b = await serveTcpAndUdp(b.netns, "b");
   using _host = serveTcp(host, "host", 8080);
   for (const [hostPortInUse, said] of [["warn", 1], ["ignore", 0]] as const) {
     const config = on(undefined, "tcp", { hostPortInUse });

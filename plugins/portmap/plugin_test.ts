@@ -6,11 +6,12 @@ import {
   requestTcp,
   requestUdp,
   serveTcp,
+  serveTcpAndUdp,
   serveUdp,
 } from "../../testing/traffic.ts";
 import { bridgeNetworkTest } from "../../testing/bridge_network.ts";
 import portmap from "./plugin.ts";
-import { portMappingConfig, startServers, WEB_PORT_MAPPINGS } from "../../testing/portmap.ts";
+import { portMappingConfig, WEB_PORT_MAPPINGS } from "../../testing/portmap.ts";
 import { containerChains, nftElements, nftListRuleset } from "../../testing/ruleset.ts";
 import { errorOfCall } from "../../testing/plugin_call.ts";
 
@@ -31,7 +32,7 @@ for (
         const calls = "for each in /proc/sys/net/bridge/bridge-nf-call-ip*; do echo 1 >$each; done";
         runInNetns(host, "sh", "-e", "-c", `bridge link set dev veth2 hairpin on; ${calls}`);
       }
-      using _c1 = await startServers(c1, "c1");
+      using _c1 = await serveTcpAndUdp(c1.netns, "c1");
       call(portmap, "ADD", WEB_PORT_MAPPINGS, { container: c1 });
       const who = [
         [outside, "192.0.2.1", "192.0.2.2"],
@@ -63,7 +64,7 @@ for (
 bridgeNetworkTest("at ::1 a published port is refused at once rather than never answered", async (network) => {
   const { host, call } = network;
   const c1 = network.container(2);
-  using _c1 = await startServers(c1, "c1");
+  using _c1 = await serveTcpAndUdp(c1.netns, "c1");
   const all = { hostPort: 8080, containerPort: 80 };
   const loopback = { hostPort: 1, containerPort: 2, hostIP: "::1" };
   expect(errorOfCall(() => call(portmap, "ADD", portMappingConfig([all, loopback]), { container: c1 }))).toMatchObject(
@@ -103,7 +104,7 @@ bridgeNetworkTest("what only passes through the host is not caught, whatever hos
   const { host, outside, call } = network;
   const c1 = network.container(2);
   const c2 = network.container(3);
-  using _c1 = await startServers(c1, "c1");
+  using _c1 = await serveTcpAndUdp(c1.netns, "c1");
   using _far = serveTcp(outside, "outside", 8080);
   runInNetns(outside, "ip", "route", "add", "10.88.0.0/16", "via", "192.0.2.1");
   const foreign = { hostPort: 8080, containerPort: 80, hostIP: "192.0.2.2" };
@@ -118,8 +119,8 @@ bridgeNetworkTest(
     const { outside, call } = network;
     const c1 = network.container(2);
     const c2 = network.container(3);
-    using _c1 = await startServers(c1, "c1");
-    using _c2 = await startServers(c2, "c2");
+    using _c1 = await serveTcpAndUdp(c1.netns, "c1");
+    using _c2 = await serveTcpAndUdp(c2.netns, "c2");
     runInNetns(network.host, "ip", "addr", "add", "192.0.2.11/24", "dev", "up0");
     const on = (hostIP: string, hostPort = 8080) => portMappingConfig([{ hostPort, containerPort: 80, hostIP }]);
     call(portmap, "ADD", on("192.0.2.11"), { container: c1, containerId: "c2" });
@@ -139,7 +140,7 @@ bridgeNetworkTest("a neighbour cannot use the host's loopback addresses", async 
   const { host, outside, call } = network;
   const c1 = network.container(2);
   const c2 = network.container(3);
-  using _c1 = await startServers(c1, "c1");
+  using _c1 = await serveTcpAndUdp(c1.netns, "c1");
   using _local = serveTcp(host, "local", 631, "127.0.0.1");
   call(portmap, "ADD", portMappingConfig([{ hostPort: 8080, containerPort: 80, hostIP: "127.0.0.1" }]), {
     container: c1,
@@ -163,7 +164,7 @@ bridgeNetworkTest("snat decides who is hidden, masqAll hides everybody", async (
   const { outside, host, call } = network;
   const c1 = network.container(2);
   const c2 = network.container(3);
-  using _c1 = await startServers(c1, "c1");
+  using _c1 = await serveTcpAndUdp(c1.netns, "c1");
   const mapping = [{ hostPort: 8080, containerPort: 80 }];
   call(portmap, "ADD", portMappingConfig(mapping, { snat: false }), { container: c1 });
   expect(await requestTcp(outside, "192.0.2.1", 8080)).toBe("c1 192.0.2.2");
@@ -181,8 +182,8 @@ bridgeNetworkTest("conditions keep others out, and concern their own network's p
   const { host, outside, call } = network;
   const c1 = network.container(2);
   const c2 = network.container(3);
-  using _c1 = await startServers(c1, "c1");
-  using _c2 = await startServers(c2, "c2");
+  using _c1 = await serveTcpAndUdp(c1.netns, "c1");
+  using _c2 = await serveTcpAndUdp(c2.netns, "c2");
   runInNetns(outside, "ip", "addr", "add", "192.0.2.3/24", "dev", "eth0");
   runInNetns(host, "ip", "addr", "add", "192.0.2.11/24", "dev", "up0");
   const strict = {
@@ -218,8 +219,8 @@ bridgeNetworkTest(
     const { host, outside, call } = network;
     const c1 = network.container(2);
     const c2 = network.container(3);
-    using _c1 = await startServers(c1, "c1");
-    using _c2 = await startServers(c2, "c2");
+    using _c1 = await serveTcpAndUdp(c1.netns, "c1");
+    using _c2 = await serveTcpAndUdp(c2.netns, "c2");
     using _host = await serveUdp(host, "host", 5353);
     const config = { ...WEB_PORT_MAPPINGS, hostPortInUse: "ignore" };
     using _far = await serveUdp(outside, "outside", 5353);

@@ -1,6 +1,6 @@
 import { expect } from "bun:test";
 import { ENGINE_ENV, pluginLink } from "../../testing/binary.ts";
-import { requestTcp } from "../../testing/traffic.ts";
+import { requestTcp, serveTcpAndUdp } from "../../testing/traffic.ts";
 import { ensureElements } from "../lib/ruleset/elements.ts";
 import { inetTable } from "../lib/ruleset/inet_table.ts";
 import { type BridgeContainer, bridgeNetworkTest } from "../../testing/bridge_network.ts";
@@ -8,7 +8,7 @@ import portmap from "./plugin.ts";
 import { parsePortmapConfig } from "./config.ts";
 import { publishedElements } from "./elements.ts";
 import { refusePortConflicts } from "./port_conflicts.ts";
-import { portMappingConfig, startServers } from "../../testing/portmap.ts";
+import { portMappingConfig } from "../../testing/portmap.ts";
 import { nftElements, nftListRuleset } from "../../testing/ruleset.ts";
 import { errorOfCall } from "../../testing/plugin_call.ts";
 
@@ -21,7 +21,7 @@ bridgeNetworkTest(
     const { host, call } = network;
     const a = network.container(2);
     const b = network.container(3);
-    using _a = await startServers(a, "a");
+    using _a = await serveTcpAndUdp(a.netns, "a");
     const all = [undefined, "0.0.0.0"];
     for (
       const [first, second, held] of [

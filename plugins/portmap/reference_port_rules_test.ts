@@ -8,7 +8,8 @@ import type { Netns } from "../../ffi/netns.ts";
 import { runInNetns } from "../../testing/netns.ts";
 import type { Owner } from "../lib/protocol/owner.ts";
 import { newSandbox, type Sandbox } from "../../testing/sandbox.ts";
-import { callReference, referenceNetnsTest, referenceTest, sendCountingSocket } from "../../testing/reference.ts";
+import { callReference, referenceNetnsTest, referenceTest } from "../../testing/reference.ts";
+import { sendCountingSocket } from "../../testing/netlink.ts";
 import portmap from "./plugin.ts";
 import { collectReferencePorts, removeReferencePorts } from "./reference_port_rules.ts";
 

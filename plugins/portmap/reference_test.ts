@@ -5,7 +5,7 @@
  */
 import { expect } from "bun:test";
 import type { Netns } from "../../ffi/netns.ts";
-import { runInNetns } from "../../testing/netns.ts";
+import { runInNetns, WITHOUT_DAD } from "../../testing/netns.ts";
 import { requestTcp, requestUdp, serveTcp, serveUdp } from "../../testing/traffic.ts";
 import {
   type ComparisonHost,
@@ -37,7 +37,7 @@ function connectOutside({ host, newContainer }: ComparisonHost): Netns {
   const addresses = (n: number, name: string) =>
     `ip addr add 192.0.2.${n}/24 dev ${name}; ip addr add 2001:db8::${n}/64 dev ${name} nodad; ip link set ${name} up`;
   // Else the gateway of the reference does not speak IPv6 in its first seconds.
-  run(host, "for each in all default; do echo 0 >/proc/sys/net/ipv6/conf/$each/accept_dad; done; ip link set lo up");
+  run(host, WITHOUT_DAD, "ip link set lo up");
   run(host, `ip link add up0 type veth peer name eth0 netns ${outside.path}`, addresses(1, "up0"));
   run(outside, addresses(2, "eth0"));
   return outside;

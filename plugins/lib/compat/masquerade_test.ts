@@ -9,7 +9,8 @@ import { runInNetns } from "../../../testing/netns.ts";
 import type { Owner } from "../protocol/owner.ts";
 import { referenceChainName, shortHash } from "./reference_rules.ts";
 import { gcReferenceMasquerade, listReferenceMasquerade, removeReferenceMasquerade } from "./masquerade.ts";
-import { referenceNetnsTest, sendCountingSocket } from "../../../testing/reference.ts";
+import { referenceNetnsTest } from "../../../testing/reference.ts";
+import { sendCountingSocket } from "../../../testing/netlink.ts";
 
 const ownerOf = (containerId: string, ifname = "eth0", network = "net"): Owner => ({ network, containerId, ifname });
 const A = ownerOf("a");

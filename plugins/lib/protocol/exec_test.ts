@@ -13,10 +13,10 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { CniError } from "../../../spec/error.ts";
 import { NotRunError } from "./response.ts";
 import { ipamDelegate, type PluginResponse } from "./delegate.ts";
 import { execInvoker, type ExecOptions } from "./exec.ts";
+import { errorOfCall } from "../../../testing/plugin_call.ts";
 
 const root = mkdtempSync(join(tmpdir(), "cni-executable-"));
 afterAll(() => rmSync(root, { recursive: true }));
@@ -42,16 +42,6 @@ const silent = () => {};
 function run(script: string, { env = {}, stdin = "{}", options }: Run = {}): PluginResponse {
   const directory = directoryWith("p", `cd ${root}\n${script}`);
   return execInvoker([directory], { onStderr: silent, ...options }).invoke("p", { command: "ADD", env, stdin });
-}
-
-function errorOf(call: () => unknown): CniError {
-  try {
-    call();
-  } catch (error) {
-    if (error instanceof CniError) return error;
-    throw error;
-  }
-  throw new Error("nothing was thrown");
 }
 
 /** A command that calls the plugin from a process of its own, and does something with its response. */
@@ -111,13 +101,15 @@ describe("find()", () => {
   });
 
   test.each(["", ".", "..", "a/b", "/bin/true", "a\0b"])("refuses the name %j", (name) => {
-    expect(errorOf(() => execInvoker([executable]).findExecutable(name))).toMatchObject({ code: 7 });
+    expect(errorOfCall(() => execInvoker([executable]).findExecutable(name))).toMatchObject({ code: 7 });
   });
 });
 
 describe("a plugin that is not there", () => {
   const invoke = (paths: readonly string[], type: string, others: readonly string[] = []) =>
-    errorOf(() => execInvoker(paths, { builtinPlugins: others }).invoke(type, { command: "ADD", env: {}, stdin: "" }));
+    errorOfCall(() =>
+      execInvoker(paths, { builtinPlugins: others }).invoke(type, { command: "ADD", env: {}, stdin: "" })
+    );
 
   test("is reported with the directories and the nearest name in them", () => {
     const directory = directoryWith("portmap", "exit 0");
@@ -246,7 +238,7 @@ describe("what a plugin says", () => {
 
   test("may be much, but not without end", () => {
     expect(run("head -c 3000000 /dev/zero").stdout.length).toBe(3_000_000);
-    const error = errorOf(() => run("echo why >&2; exec cat /dev/zero"));
+    const error = errorOfCall(() => run("echo why >&2; exec cat /dev/zero"));
     expect(error).toMatchObject({ code: 6, message: expect.stringContaining("more than 67108864 bytes") });
     expect(error.details).toBe('it was ended; it said "why"');
   });
@@ -303,7 +295,7 @@ describe("a time limit", () => {
   const LIMIT_MS = 3000;
 
   test("ends the plugin and all that it has started", () => {
-    const error = errorOf(() =>
+    const error = errorOfCall(() =>
       run("sleep 1000 & echo $! >group; echo why >&2; sleep 1000", { options: { timeoutMs: LIMIT_MS } })
     );
     expect(error).toMatchObject({ code: 11, message: expect.stringContaining(`it did not end within ${LIMIT_MS} ms`) });
@@ -314,19 +306,19 @@ describe("a time limit", () => {
 
   test("lets it clean up", () => {
     const script = "trap 'echo cleaned >&2; exit 0' TERM; sleep 1000 & wait";
-    expect(errorOf(() => run(script, { options: { timeoutMs: LIMIT_MS } })).details).toContain('it said "cleaned"');
+    expect(errorOfCall(() => run(script, { options: { timeoutMs: LIMIT_MS } })).details).toContain('it said "cleaned"');
   });
 
   test("ends it also if it does not want to", () => {
     const script = 'trap "" TERM; echo $$ >stubborn; while :; do sleep 1; done';
-    expect(errorOf(() => run(script, { options: { timeoutMs: LIMIT_MS } })).code).toBe(11);
+    expect(errorOfCall(() => run(script, { options: { timeoutMs: LIMIT_MS } })).code).toBe(11);
     expect(isRunning(readFileSync(join(root, "stubborn"), "utf8"))).toBe(false);
   });
 
   test("holds while the plugin does not read, does not write and has closed everything", () => {
     const stdin = " ".repeat(200_000);
     for (const script of ["sleep 30", "exec <&- >&- 2>&-; sleep 30"]) {
-      expect(errorOf(() => run(script, { stdin, options: { timeoutMs: 50 } })).code).toBe(11);
+      expect(errorOfCall(() => run(script, { stdin, options: { timeoutMs: 50 } })).code).toBe(11);
     }
   });
 
@@ -343,7 +335,7 @@ describe("a program that cannot be started", () => {
     const directory = directoryWith("p", `echo ran >>${root}/busy; echo {}`);
     await using writer = Bun.spawn(["sh", "-c", `exec 9>>${directory}/p; echo open; sleep 0.15`], { stdout: "pipe" });
     await writer.stdout.getReader().read();
-    expect(errorOf(() => start(directory, { timeoutMs: 1 })).code).toBe(11);
+    expect(errorOfCall(() => start(directory, { timeoutMs: 1 })).code).toBe(11);
     expect(start(directory)).toMatchObject({ exitCode: 0, stdout: "{}\n" });
     expect(readFileSync(join(root, "busy"), "utf8")).toBe("ran\n");
   });
@@ -352,7 +344,7 @@ describe("a program that cannot be started", () => {
     const directory = directoryWith("p", "exit 0");
     const writer = openSync(join(directory, "p"), "a");
     try {
-      const error = errorOf(() => start(directory, { timeoutMs: 50 }));
+      const error = errorOfCall(() => start(directory, { timeoutMs: 50 }));
       expect(error).toMatchObject({ code: 11, details: "somebody has it open for writing" });
       expect(error.message).toBe(`Cannot start "${directory}/p": Text file busy (ETXTBSY)`);
     } finally {
@@ -368,7 +360,7 @@ describe("a program that cannot be started", () => {
   ])("is explained: %s", (_, content, code, reason) => {
     const directory = directoryWith("p", "");
     writeFileSync(join(directory, "p"), content);
-    const error = errorOf(() => start(directory));
+    const error = errorOfCall(() => start(directory));
     expect(error.code).toBe(5);
     expect(error).toBeInstanceOf(NotRunError);
     expect(error.message).toContain(code);
@@ -382,7 +374,7 @@ describe("a program that cannot be started", () => {
     start(directoryWith("p", "exit 0"));
     const before = open();
     for (let count = 0; count < 20; count++) {
-      errorOf(() => start(bad));
+      errorOfCall(() => start(bad));
       run("exit 1");
     }
     expect(open()).toBe(before);
@@ -424,7 +416,7 @@ describe.skipIf(!existsSync(join(reference, "static")))("the reference's plugins
 
   test("fail with their own errors", () => {
     const broken = { command: "ADD", env: { ...env, CNI_IFNAME: "" }, stdin };
-    expect(errorOf(() => ipamDelegate(programs, "static", broken, "0.4.0", undefined).add())).toMatchObject({
+    expect(errorOfCall(() => ipamDelegate(programs, "static", broken, "0.4.0", undefined).add())).toMatchObject({
       code: 4,
       message: "required env variables [CNI_IFNAME] missing",
     });
