@@ -1,5 +1,6 @@
 /**
- * How fast a container receives and sends: one process that sends as much as it can, and this one, which counts what arrives.
+ * The rate at which packets pass between two namespaces, and what tc(8) shows of a host. One process sends as much as it can, this one
+ * counts what arrives.
  *
  * @module
  */
@@ -16,24 +17,24 @@ Bun.connect({
   socket: { open: fill, drain: fill, data() {}, close: () => process.exit(), error: () => process.exit() },
 });`;
 
-/** Of all cables here. */
+/** The MTU of both ends, in bytes. */
 const MTU = 1400;
-/** What the kernel counts and what the receiver reads: between them are the headers of Ethernet, IPv4 and TCP with timestamps. */
+/** The bytes that the kernel counts for each byte that the receiver reads: headers of Ethernet, IPv4, and TCP with timestamps. */
 const HEADERS = (MTU + 14) / (MTU - 20 - 32);
 
 /** What is to be measured. */
 export interface Transfer {
   readonly from: Netns;
   readonly to: Netns;
-  /** Of `to`, as `from` reaches it. */
+  /** The IPv4 address of `to`, as `from` reaches it. */
   readonly address: string;
-  /** How much to let pass before the clock starts, in bytes: what the bucket holds, and what TCP needs to find its pace. */
+  /** Bytes that pass before the clock starts: what the bucket holds, and what TCP needs to find its pace. */
   readonly skip: number;
-  /** How long to count. */
+  /** How long to count, in seconds. */
   readonly seconds: number;
 }
 
-/** The rate at which packets pass, in bits per second with their headers. */
+/** Measures a rate in bits per second, headers included. The sender is killed and the listener closed at the end. @throws {Error} if the sender ends */
 export async function measureRate({ from, to, address, skip, seconds }: Transfer): Promise<number> {
   const { promise, resolve } = Promise.withResolvers<number>();
   let received = 0;
@@ -60,11 +61,11 @@ export async function measureRate({ from, to, address, skip, seconds }: Transfer
   }
 }
 
-/** A cable between a host and a container, as another plugin makes it. */
+/** A veth pair between a host and a container, as another plugin makes it. */
 export interface TestVethPair {
   readonly host: Netns;
   readonly container: Netns;
-  /** The name of the host's end. */
+  /** The name of the host's interface. */
   readonly port: string;
   /** The container's interface, `eth0` unless told. */
   readonly ifname?: string;
@@ -72,7 +73,7 @@ export interface TestVethPair {
   readonly n: number;
 }
 
-/** Connects a container; gives the result that the plugin would have given. */
+/** Makes the pair, with addresses and up; gives the result that the plugin would have given. */
 export function connectContainer({ host, container, port, ifname = "eth0", n }: TestVethPair) {
   const run = (netns: Netns, ...lines: string[]) => runInNetns(netns, "sh", "-ec", lines.join("\n"));
   run(
@@ -90,7 +91,7 @@ type Json = any;
 const tc = (netns: Netns, args: string): Json[] =>
   JSON.parse(runInNetns(netns, "tc", "-j", ...args.split(" ")).trim() || "[]");
 
-/** What tc(8) shows of a host: the disciplines that are not the kernel's default, and where filters lead. */
+/** The queueing disciplines of a host as tc(8) shows them, without the kernel's default ones, and where their filters lead. */
 export function trafficControl(host: Netns): Json[] {
   const disciplines = tc(host, "qdisc show").filter(({ kind }) => kind === "tbf" || kind === "ingress");
   return disciplines.map(({ kind, handle, dev, options }) => {

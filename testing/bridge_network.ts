@@ -19,6 +19,7 @@ import type { PluginRequest } from "../plugins/lib/protocol/delegate.ts";
 import type { AnyPlugin } from "../plugins/lib/protocol/serve.ts";
 import { invokePlugin, newHostContext, newRequest, restorePlugin } from "./plugin_call.ts";
 
+/** A container on the bridge. */
 export interface BridgeContainer {
   readonly netns: Netns;
   readonly v4: Ip;
@@ -28,21 +29,22 @@ export interface BridgeContainer {
   readonly result: Result;
 }
 
-/** Whom a command is for. */
+/** The container that a command is for, and its parameters. */
 export interface BridgeNetworkCall {
   readonly container?: BridgeContainer;
-  /** The container's, if any, unless told. */
+  /** The result of {@linkcode BridgeContainer.result} unless told; none for `null`. */
   readonly prevResult?: object | null;
   readonly containerId?: string;
   readonly ifname?: string;
 }
 
+/** The host, its containers and the machine outside. */
 export interface BridgeNetwork {
   readonly host: Netns;
   readonly outside: Netns;
-  /** A container on the bridge: the n-th has 10.88.0.n and fd88::n; the host's end of its cable is `veth<n>`. */
+  /** A container on the bridge: the n-th has 10.88.0.n and fd88::n; the host's end of its veth pair is `veth<n>`. */
   container(n: number): BridgeContainer;
-  /** What plugins said on stderr. */
+  /** The lines that plugins logged. */
   readonly log: string[];
   /** Calls a plugin as a runtime does and gives what it printed, parsed. @throws {CniError} what it answered with */
   call(plugin: AnyPlugin, verb: CniCommand, config: object, call?: BridgeNetworkCall): unknown;
@@ -110,7 +112,7 @@ function requestFor(
   });
 }
 
-/** A test in a network of its own. */
+/** Defines a test in a network of its own, which is gone afterwards. @param timeoutMs that of the test runner unless told */
 export function bridgeNetworkTest(
   name: string,
   body: (network: BridgeNetwork) => Promise<void>,

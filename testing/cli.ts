@@ -17,7 +17,7 @@ export interface CliSandbox {
   readonly conf: string;
   /** Directory with plugins. */
   readonly bin: string;
-  /** Directory of what is remembered. */
+  /** Directory of the attachment cache. */
   readonly cache: string;
   /** Names of files in the cache. @throws {Error} `ENOENT` before anything was attached */
   entries(): string[];
@@ -33,7 +33,10 @@ export interface CliSandbox {
   network(name: string): void;
 }
 
-/** Benches below one directory, which the caller removes. */
+/**
+ * Makes sandboxes below one directory, `root`, which the caller removes. `cni` runs the command line with any words, and ends it after 20 s;
+ * `bench` gives another sandbox on a host.
+ */
 export function newCliSandboxes() {
   const root = mkdtempSync(join(tmpdir(), "cni-cli-"));
   let states = 0;

@@ -1,8 +1,8 @@
 /**
- * What the conformance tests run things in: a runtime over plugins that only write down how they are called, and a node with a container
- * of its own on which every plugin of this binary is called in all the ways there are.
+ * What the tests in e2e/conformance/ run things in: a runtime over plugins that only record how they are called, and a node with a container
+ * on which every plugin of this binary is called in this process, as a program, and by `cni run`.
  *
- * Every test of this folder is named after an id of testdata/conformance/checklist.tsv, followed by the statement that stands there.
+ * Each of those tests is named after an id of testdata/conformance/checklist.tsv, followed by the statement that stands there.
  *
  * @module
  */
@@ -10,7 +10,8 @@ import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createNetns, type Netns } from "../ffi/netns.ts";
-import { type JsonDocument, loadFixtures, testedPlugins } from "./fixture.ts";
+import { loadFixtures, testedPlugins } from "./fixture.ts";
+import type { JsonDocument } from "./json_document.ts";
 import { kernelHasLinkKind, type Namespaces, newNamespaces } from "./netns.ts";
 import type { PluginRequest, PluginResponse } from "../plugins/lib/protocol/delegate.ts";
 import type { AnyPlugin, HostContext } from "../plugins/lib/protocol/serve.ts";
@@ -42,7 +43,7 @@ export function twoPluginNetwork(options: Readonly<Record<string, unknown>> = {}
 
 /** The attachment that the tests of the runtime are about. */
 export const ATTACHMENT = { containerId: "c1", ifname: "eth0" };
-/** The same with its namespace, which nobody opens. */
+/** The same with the path of a namespace, which nobody opens. */
 export const ATTACHMENT_WITH_NETNS = { ...ATTACHMENT, netns: "/run/netns/x" };
 
 /** A call as a plugin saw it. */
@@ -72,6 +73,7 @@ export interface RuntimeSandbox extends Disposable {
   takeCalls(): string[];
 }
 
+/** Makes a runtime whose cache is removed with it. */
 export function newRuntimeSandbox(): RuntimeSandbox {
   const directory = mkdtempSync(join(tmpdir(), "cni-conformance-"));
   const calls: RecordedCall[] = [];
@@ -115,7 +117,7 @@ function resultWithOneMoreIp({ command, stdin }: PluginRequest): PluginResponse 
   return { exitCode: 0, stdout: JSON.stringify({ cniVersion: "1.1.0", ips: [...ips, { address }] }) };
 }
 
-/** Who is to be attached, and how a plugin is told. */
+/** The attachment that a call is for. */
 export interface NodeCallOptions {
   readonly containerId?: string;
   readonly ifname?: string;
@@ -129,7 +131,7 @@ export interface NodeCallOptions {
 export interface ConformanceNode extends Namespaces {
   /** For state; removed with the node. */
   readonly directory: string;
-  /** What plugins said on stderr. */
+  /** The lines that plugins logged. */
   readonly log: string[];
   /** Another container. */
   newContainer(): Netns;
@@ -157,7 +159,7 @@ export interface RecordedProgram {
   stdin(command: string): JsonDocument;
 }
 
-/** @param extraPlugins plugins besides those of the binary, of which the first of a name counts */
+/** Makes a node, whose namespaces and files go with it. @param extraPlugins found before those of the binary */
 export function newConformanceNode(extraPlugins: readonly AnyPlugin[] = []): ConformanceNode {
   const resources = new DisposableStack();
   const namespaces = resources.use(newNamespaces());
@@ -273,13 +275,13 @@ function recorderAt(path: string): RecordedProgram {
   };
 }
 
-/** A configuration with which a plugin does all that it is for, and the name that the interface should have. */
+/** A configuration with which a plugin does all that it is for, and the parameters of its calls. */
 export interface WorkingConfig {
   readonly config: JsonDocument;
   readonly options: NodeCallOptions;
 }
 
-/** That of a plugin's fixture, for which it is prepared what has to be there. */
+/** Prepares a node for a plugin as its fixture says, and gives the configuration. */
 export function workingConfig(type: string, node: ConformanceNode): WorkingConfig {
   const { working, ifname } = FIXTURES[type]!;
   return { config: working(node), options: ifname === undefined ? {} : { ifname } };

@@ -19,6 +19,7 @@ export interface AttendedContainer extends RunningContainer {
   kill(): Promise<string>;
 }
 
+/** containerd, whose containers and cgroups are removed when it is disposed of. It ends with its node. */
 export interface Containerd extends Disposable {
   /** Runs ctr. @throws {Error} with what it said, if it fails */
   ctr(...words: string[]): string;
@@ -28,7 +29,7 @@ export interface Containerd extends Disposable {
   runDetached(id: string): RunningContainer;
 }
 
-/** containerd with the image `web:1`. */
+/** Starts containerd on a node, with the image `web:1`. */
 export async function newContainerd(node: TestNode, image = newImage(node)): Promise<Containerd> {
   const directory = join(node.directory, "containerd");
   mkdirSync(directory);

@@ -13,11 +13,12 @@ import { newHostContext } from "./plugin_call.ts";
 import { findPlugin } from "../plugins/registry.ts";
 import type { RuntimeContext } from "../runtime/operations.ts";
 
+/** A host whose messages to the kernel are counted. */
 export interface CountingHost {
   readonly host: Netns;
   /** For state, removed with the host. */
   readonly directory: string;
-  /** What was said on stderr. */
+  /** The lines that plugins and the runtime logged. */
   readonly log: readonly string[];
   /** What plugins are called with: sockets that count. */
   readonly context: HostContext;
@@ -26,7 +27,7 @@ export interface CountingHost {
   measure(call: () => void): NetlinkCounts;
 }
 
-/** A host without anything. */
+/** Makes a host without anything, which goes with `resources`. */
 export function newCountingHost(resources: DisposableStack): CountingHost {
   const directory = mkdtempSync(join(tmpdir(), "cni-cost-"));
   resources.defer(() => rmSync(directory, { recursive: true }));

@@ -7,11 +7,8 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import type { Netns } from "../ffi/netns.ts";
+import type { JsonDocument } from "./json_document.ts";
 import { hasPlugin, pluginNames } from "../plugins/registry.ts";
-
-/** A JSON document. */
-// deno-lint-ignore no-explicit-any -- documents are looked into at many places
-export type JsonDocument = any;
 
 /** A host with a container, on which a suite calls the plugin. */
 export interface FixtureNode {

@@ -7,7 +7,8 @@ import { join } from "node:path";
 import type { Netns } from "../ffi/netns.ts";
 import * as link from "../ffi/route/link.ts";
 import { awaitLinkOperational } from "../plugins/lib/links/interface.ts";
-import type { FixtureNode, JsonDocument } from "./fixture.ts";
+import type { FixtureNode } from "./fixture.ts";
+import type { JsonDocument } from "./json_document.ts";
 import { ipShow, runIp } from "./netns.ts";
 
 /** host-local with one subnet, 10.5.0.0/24, its state in the node's directory. */

@@ -13,27 +13,31 @@ import type { CniCommand } from "../spec/version.ts";
 /** The IPAM plugin of these tests, and how often it was called. */
 export const { fixed, counts }: { fixed: AnyPlugin; counts: Readonly<Record<string, number>> } = newFixedIpam();
 
-/** Has `fixed` give these addresses. */
+/** The `ipam` with which `fixed` gives these addresses, written as `10.0.0.2/24`. */
 export function giveAddresses(...addresses: string[]): FixedIpam & { result: Result } {
   return { type: "fixed", result: { ips: addresses.map((cidr) => ({ address: parseCidr(cidr) })) } };
 }
 
 /** A host with the device `nic0`, of which the other end is `far0` in a namespace of its own. */
 export interface DeviceSandbox extends Sandbox {
+  /** The namespace of `far0`, which has 10.7.0.1/24 and fd07::1/64. */
   readonly peerNetns: Netns;
+  /** Where the plugin finds sysfs: a directory that is not there yet. */
   readonly sysfs: string;
+  /** Where the plugin keeps its state. */
   readonly dataDir: string;
+  /** Calls the plugin for `nic0` unless told, as `net1`. */
   callPlugin(verb: CniCommand, config?: object, options?: SandboxCallOptions): ReturnType<Sandbox["call"]>;
 }
 
-/** Of the device. */
+/** The MAC address of the device. */
 export const DEVICE_MAC = "0a:00:00:00:00:11";
 
 /** A link as ip(8) shows it. */
 // deno-lint-ignore no-explicit-any -- what ip(8) prints
 export const ipLinkShow = (netns: Netns, name: string): any => ipShow(netns, "link", "show", name)[0];
 
-/** A test with such a host. */
+/** Defines a test with such a host. */
 export function deviceTest(name: string, body: (bench: DeviceSandbox) => void | Promise<void>): void {
   sandboxTest(name, [fixed], (sandbox) => body(newDeviceSandbox(sandbox)));
 }

@@ -12,7 +12,9 @@ import type { Result } from "../spec/result.ts";
 import type { CniCommand } from "../spec/version.ts";
 import { invokePlugin, newHostContext, newRequest } from "./plugin_call.ts";
 
+/** The parameters of a call. */
 export interface HostLocalCallOptions {
+  /** CNI_CONTAINERID, `c1` unless told. */
   readonly id?: string;
   readonly ifname?: string;
   /** CNI_ARGS */
@@ -29,7 +31,7 @@ export interface HostLocalNetwork extends Disposable {
   readonly dataDir: string;
   /** Where its files are, once there are any. */
   readonly directory: string;
-  /** What the plugin said on stderr. */
+  /** The lines that the plugin logged. */
   readonly log: string[];
   /** Calls the plugin; gives the document it printed, `{}` for none. @throws {CniError} what it answered with */
   call(verb: CniCommand, options?: HostLocalCallOptions): Result;
@@ -47,7 +49,7 @@ export function listFileNames(directory: string): string[] {
   return readdirSync(directory).map((name) => name.startsWith(".") ? name.replace(`:${boot}`, "") : name).sort();
 }
 
-/** A network with this `ipam`, in a new directory or one that another process made. */
+/** Makes a network with this `ipam`, in a new directory or one that another process made; it is removed with the network. */
 export function newHostLocalNetwork(
   ipam: object,
   dataDir = mkdtempSync(join(tmpdir(), "cni-test-")),

@@ -4,6 +4,7 @@
  * @module
  */
 import { expect } from "bun:test";
+import type { JsonDocument } from "./json_document.ts";
 import { ipShow, linkNames, runShellInNetns } from "./netns.ts";
 import host_local from "../plugins/host_local/plugin.ts";
 import type { AnyPlugin } from "../plugins/lib/protocol/serve.ts";
@@ -15,10 +16,8 @@ export interface ReferenceCase {
   readonly config: object;
   readonly env?: Readonly<Record<string, string>>;
 }
+/** Cases by the name of their test. */
 export type ReferenceCases = Readonly<Record<string, (sandbox: Sandbox) => ReferenceCase>>;
-
-// deno-lint-ignore no-explicit-any -- documents are looked into at many places
-type AnyDocument = any;
 
 /** The configuration of host-local with a subnet on the wire, its state in the sandbox. */
 export function lanHostLocalIpam({ directory }: Sandbox, extra: object = {}): { readonly ipam: object } {
@@ -44,7 +43,7 @@ export function compareWithReference(plugin: AnyPlugin, cases: ReferenceCases): 
 }
 
 /** What one of the two made of it: the answers, and what the kernel shows. */
-function observe(plugin: AnyPlugin, prepare: (sandbox: Sandbox) => ReferenceCase, isOurs: boolean): AnyDocument {
+function observe(plugin: AnyPlugin, prepare: (sandbox: Sandbox) => ReferenceCase, isOurs: boolean): JsonDocument {
   using sandbox = newSandbox([host_local]);
   const { host, container } = sandbox;
   runShellInNetns(
@@ -72,11 +71,11 @@ function observe(plugin: AnyPlugin, prepare: (sandbox: Sandbox) => ReferenceCase
   return normalize({ result, state, check, gone: delResult, left: remainingLinks }, container.path, state.mac);
 }
 
-function stateOf({ container }: Sandbox): AnyDocument {
+function stateOf({ container }: Sandbox): JsonDocument {
   const [{ address, mtu, flags, linkinfo, link, link_index }] = ipShow(container, "link", "show", "eth0");
   const ips = ipShow(container, "addr", "show", "eth0")[0].addr_info
-    .filter(({ scope }: AnyDocument) => scope === "global")
-    .map(({ local, prefixlen, broadcast, flags }: AnyDocument) => ({ local, prefixlen, broadcast, flags }));
+    .filter(({ scope }: JsonDocument) => scope === "global")
+    .map(({ local, prefixlen, broadcast, flags }: JsonDocument) => ({ local, prefixlen, broadcast, flags }));
   const routes = [...ipShow(container, "route", "show"), ...ipShow(container, "-6", "route", "show")]
     .filter(({ dst }) => !dst.startsWith("fe80")).map(({ flags: _, ...each }) => each);
   // How long a queue is at the moment is chance.
@@ -86,7 +85,7 @@ function stateOf({ container }: Sandbox): AnyDocument {
 }
 
 /** The kernel chooses MAC addresses at random. */
-function normalize(value: unknown, path: string, mac: string): AnyDocument {
+function normalize(value: unknown, path: string, mac: string): JsonDocument {
   const text = JSON.stringify(value).replaceAll(path, "SANDBOX");
   return JSON.parse(mac.startsWith("0a:00:00:00:00:") ? text : text.replaceAll(mac, "MAC"));
 }

@@ -28,7 +28,7 @@ export function newNamespaces(): Namespaces {
   };
 }
 
-/** How often it is looked whether something has happened. */
+/** The pause between two looks whether something has happened. */
 const LOOK_MS = 2;
 /** An upper bound for what is sure to happen, however much the machine has to do. */
 const PATIENCE_MS = 50_000;

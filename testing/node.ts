@@ -31,13 +31,14 @@ export const NODE_PROGRAMS = ["ip", "nft", "iptables", "nsenter", "unshare", "bu
 /** What the places are seen as by everything that runs on a node. */
 const NODE_PATHS = { networks: "/etc/cni/net.d", bin: "/opt/cni/bin", state: "/var/lib/cni" };
 
+/** A node, which ends with all that runs on it when it is disposed of. */
 export interface TestNode extends Disposable {
   readonly directory: string;
   /** Configurations: /etc/cni/net.d. */
   readonly networks: string;
   /** Our links: /opt/cni/bin. */
   readonly bin: string;
-  /** Reservations and what libcni remembers: /var/lib/cni. */
+  /** Reservations and libcni's cache: /var/lib/cni. */
   readonly state: string;
   readonly host: Netns;
   /** Another machine, which knows of no network but the one that it shares with the host. */
@@ -176,7 +177,7 @@ export interface RunningContainer extends Disposable {
   readonly mac: string;
 }
 
-/** @param pid of a process in the container */
+/** Opens the namespace of a container that an engine runs. @param pid of a process in the container */
 export function runningContainer(pid: number, id: string): RunningContainer {
   const netns = openNetns(`/proc/${pid}/ns/net`);
   const interfaceOf = (ifname: string) => JSON.parse(runInNetns(netns, "ip", "-j", "addr", "show", "dev", ifname))[0];

@@ -22,6 +22,7 @@ network_backend = "cni"
 cni_plugin_dirs = ["/opt/cni/bin"]
 `;
 
+/** podman, whose containers are removed when it is disposed of. */
 export interface Podman extends Disposable {
   /** Runs podman. @throws {Error} with what it said, if it fails */
   podman(...words: string[]): string;
@@ -31,7 +32,7 @@ export interface Podman extends Disposable {
   container(name: string): RunningContainer;
 }
 
-/** podman with the image `web:1`. */
+/** Sets up podman on a node, with the image `web:1`. */
 export function newPodman(node: TestNode, image = newImage(node)): Podman {
   const directory = join(node.directory, "podman");
   mkdirSync(directory);

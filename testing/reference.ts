@@ -25,7 +25,7 @@ export function referenceNetnsTest(name: string, body: (namespaces: Namespaces) 
 /** Its answer: a result, `{}` for none, or "refused". */
 export type ReferenceAnswer = Readonly<Record<string, unknown>> | "refused";
 
-/** @param wrapper a command that ends by executing its arguments */
+/** Calls a reference plugin in a sandbox, as Sandbox.call calls ours. @param wrapper a command that ends by executing its arguments */
 export function callReference(
   { host, container }: Sandbox,
   name: string,

@@ -9,6 +9,7 @@ import { dirname, join } from "node:path";
 import { pluginLink, testWith } from "./binary.ts";
 import { createNetns, type Netns } from "../ffi/netns.ts";
 import { findSysctl } from "../ffi/sysctl.ts";
+import type { JsonDocument } from "./json_document.ts";
 import { type Namespaces, newNamespaces, runInNetns } from "./netns.ts";
 import { REFERENCE_VERSION } from "./reference.ts";
 
@@ -22,17 +23,17 @@ export function comparisonTest(name: string, body: () => void | Promise<void>): 
   testWith(PROGRAMS, name, body);
 }
 
-/** Whose plugins are called. */
+/** A side of the comparison. */
 export interface PluginSet {
   readonly name: string;
   path(type: string): string;
 }
+/** The plugins of Debian's containernetworking-plugins. */
 export const referencePlugins: PluginSet = { name: "the reference", path: (type) => join(REFERENCE_DIRECTORY, type) };
+/** Links to the compiled binary. */
 export const ourPlugins: PluginSet = { name: "this program", path: pluginLink };
 
-// deno-lint-ignore no-explicit-any -- what plugins and ip(8) print
-export type AnyJson = any;
-
+/** The parameters of a call. */
 export interface ComparisonCallOptions {
   /** The plugin, `bridge` unless told. */
   readonly type?: string;
@@ -46,7 +47,7 @@ export interface ComparisonCallOptions {
 export interface PluginOutcome {
   readonly succeeded: boolean;
   /** Its one JSON document; undefined if there is none. */
-  readonly answer: AnyJson;
+  readonly answer: JsonDocument;
 }
 
 /** A host and a container on which either side may work. */
@@ -56,13 +57,14 @@ export interface ComparisonHost extends Namespaces {
   /** Calls a plugin of one side; `$DIR` in the configuration is {@linkcode ComparisonHost.directory}. */
   tryCall(side: PluginSet, verb: string, config: object, options?: ComparisonCallOptions): PluginOutcome;
   /** What the plugin printed. @throws {Error} if it refused */
-  call(side: PluginSet, verb: string, config: object, options?: ComparisonCallOptions): AnyJson;
+  call(side: PluginSet, verb: string, config: object, options?: ComparisonCallOptions): JsonDocument;
   /** The addresses that are reserved for network `net`. */
   reserved(): string[];
   /** The names of all links, those of ports as `PORT`. */
   links(): { host: string[]; container: string[] };
 }
 
+/** Makes a host, whose namespaces and files go with it. */
 export function newComparisonHost(): ComparisonHost {
   const resources = new DisposableStack();
   const namespaces = resources.use(newNamespaces());
@@ -72,7 +74,7 @@ export function newComparisonHost(): ComparisonHost {
   const ask: ComparisonHost["tryCall"] = (side, verb, config, { type = "bridge", ipamFrom = side, env = {} } = {}) => {
     const variables = Object.entries({
       PATH: "/usr/sbin:/usr/bin:/sbin:/bin",
-      // Whoever tests with a firewalld has a bus of its own; the machine's is none of theirs.
+      // The firewalld of the machine that runs the tests is not to be told of their containers.
       DBUS_SYSTEM_BUS_ADDRESS: "unix:path=/nonexistent/bus",
       CNI_COMMAND: verb,
       CNI_CONTAINERID: "c1",
@@ -111,7 +113,7 @@ export function newComparisonHost(): ComparisonHost {
   };
 }
 
-function findDocument(text: string): AnyJson {
+function findDocument(text: string): JsonDocument {
   try {
     return JSON.parse(text);
   } catch {
@@ -119,7 +121,7 @@ function findDocument(text: string): AnyJson {
   }
 }
 
-const ipJson = (netns: Netns, args: string): AnyJson[] =>
+const ipJson = (netns: Netns, args: string): JsonDocument[] =>
   JSON.parse(runInNetns(netns, "ip", "-j", ...args.split(" ")) || "[]");
 const linkNames = (netns: Netns) =>
   ipJson(netns, "link").map(({ ifname }) => ifname.replace(/^veth[0-9a-f]{8}$/, "PORT")).sort();
@@ -132,7 +134,10 @@ const linkNames = (netns: Netns) =>
 const IGNORED_KEYS = /_timer$|^(tentative|nodad|ifalias|txqlen|bridge_id|root_id)$/;
 
 /** Everything that an ADD did, with names instead of what is random: compare two by {@linkcode listDifferences}. */
-export function snapshotHost({ host, container, directory, reserved }: ComparisonHost, answer: AnyJson): AnyJson {
+export function snapshotHost(
+  { host, container, directory, reserved }: ComparisonHost,
+  answer: JsonDocument,
+): JsonDocument {
   const state = {
     answer,
     host: kernelState(host, ["ipv4/ip_forward", "ipv6/conf/all/forwarding", "ipv6/conf/cni0/accept_ra"]),
@@ -150,13 +155,13 @@ export function snapshotHost({ host, container, directory, reserved }: Compariso
   return JSON.parse(text.replaceAll(/veth[0-9a-f]{8}/g, "PORT"));
 }
 
-function kernelState(netns: Netns, sysctls: readonly string[]): AnyJson {
+function kernelState(netns: Netns, sysctls: readonly string[]): JsonDocument {
   // The kernel adds these once it has found an address to be unique, so they tell the time.
-  const lasting = ({ dst, table }: AnyJson) => table !== "local" && !/^(fe80|ff00)::/.test(dst);
+  const lasting = ({ dst, table }: JsonDocument) => table !== "local" && !/^(fe80|ff00)::/.test(dst);
   return {
     links: ipJson(netns, "-d addr").map(({ addr_info, ...link }) => ({
       ...link,
-      addresses: addr_info.filter(({ scope }: AnyJson) => scope !== "link"),
+      addresses: addr_info.filter(({ scope }: JsonDocument) => scope !== "link"),
     })),
     routes: ipJson(netns, "route show table all").filter(lasting),
     sysctls: Object.fromEntries(
@@ -166,7 +171,7 @@ function kernelState(netns: Netns, sysctls: readonly string[]): AnyJson {
 }
 
 /** `path: first | second` for everything that differs. */
-export function listDifferences(first: AnyJson, second: AnyJson, path = ""): string[] {
+export function listDifferences(first: JsonDocument, second: JsonDocument, path = ""): string[] {
   if (JSON.stringify(first) === JSON.stringify(second)) return [];
   if (![first, second].every((side) => side !== null && typeof side === "object")) {
     return [`${path}: ${JSON.stringify(first)} | ${JSON.stringify(second)}`];

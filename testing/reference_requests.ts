@@ -8,13 +8,13 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { runIp } from "./netns.ts";
 import {
-  type AnyJson,
   type ComparisonHost,
   newComparisonHost,
   ourPlugins,
   referencePlugins,
   snapshotHost,
 } from "./reference_host.ts";
+import type { JsonDocument } from "./json_document.ts";
 
 /** What is asked of either side. */
 export interface ComparedRequest {
@@ -27,7 +27,7 @@ export interface ComparedRequest {
   readonly container?: readonly string[];
 }
 
-/** host-local with its state in the world's directory. */
+/** host-local with its state in {@linkcode ComparisonHost.directory}. */
 export const hostLocalIpam = (more: object) => ({ type: "host-local", dataDir: "$DIR", ...more });
 /** The same with an address of each subnet. */
 export const hostLocalRanges = (...subnets: string[]) =>
@@ -38,6 +38,7 @@ export const ipv4Ipam = hostLocalIpam({ subnet: "10.1.0.0/24" });
 export const dualStackIpam = hostLocalRanges("10.1.0.0/24", "fd00:1::/64");
 /** The same with what {@linkcode compareImplementations} writes into a file for the resolver. */
 export const dualStackIpamWithDns = { ...dualStackIpam, resolvConf: "$DIR/resolv.conf" };
+/** A `dns` with every key. */
 export const dnsConfig = {
   nameservers: ["10.1.0.1"],
   domain: "a.example",
@@ -54,17 +55,19 @@ export const rangeWithGateway = [{
   rangeEnd: "10.1.0.30",
 }];
 
+/** Requests with these configurations. */
 export const configRequests = (...all: object[]) => all.map((config): ComparedRequest => ({ config }));
+/** Requests with these values of `ipam`. */
 export const ipamRequests = (...all: unknown[]) => configRequests(...all.map((ipam) => ({ ipam })));
 /** Requests with values of a variable, `null` for its absence. */
 export const envRequests = (name: string, config: object, ...all: (string | null)[]) =>
   all.map((value): ComparedRequest => ({ config, env: { [name]: value } }));
 
-/** What is there besides the ruleset. */
+/** The links and reservations that are there. */
 export const leftBehind = (world: ComparisonHost) => ({ links: world.links(), reserved: world.reserved() });
 
-/** Has each side serve an ADD and a DEL on a host of its own. @returns what each made of it, for `differences` */
-export function compareImplementations(type: string, { config = {}, env, host = [] }: ComparedRequest): AnyJson[] {
+/** Has each side serve an ADD and a DEL on a host of its own. @returns what each did, for {@linkcode listDifferences} */
+export function compareImplementations(type: string, { config = {}, env, host = [] }: ComparedRequest): JsonDocument[] {
   return [referencePlugins, ourPlugins].map((side) => {
     using world = newComparisonHost();
     runIp(world.host, ...host);

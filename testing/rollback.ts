@@ -25,7 +25,7 @@ export interface RollbackCase {
   readonly plugin: AnyPlugin;
   /** Whether it makes rules. */
   readonly hasRules?: true;
-  /** Makes what has to be there; gives the configuration. Nothing in it may change by itself afterwards. */
+  /** Makes what has to be there, which may not change by itself afterwards, and gives the configuration. */
   prepare(namespaces: Namespaces): object;
 }
 

@@ -22,7 +22,7 @@ export type SandboxCallOptions = Omit<RequestParameters, "snapshotTime">;
 export interface Sandbox extends Namespaces {
   /** A directory of its own, for state files. */
   readonly directory: string;
-  /** What plugins said on stderr. */
+  /** The lines that plugins logged. */
   readonly log: readonly string[];
   /** Another container, which lives as long as the sandbox. */
   newContainer(): Netns;
@@ -32,7 +32,7 @@ export interface Sandbox extends Namespaces {
   restore(plugin: AnyPlugin, config: object, options?: SandboxCallOptions): readonly string[];
 }
 
-/** A sandbox in which plugins may delegate to `plugins`. */
+/** Makes a sandbox in which plugins may delegate to `plugins`; namespaces and files go with it. */
 export function newSandbox(plugins: readonly AnyPlugin[]): Sandbox {
   const resources = new DisposableStack();
   const namespaces = resources.use(newNamespaces());
@@ -72,7 +72,7 @@ export function withPrevResult<C extends object>(config: C, result: Result): C &
   return { ...config, prevResult: { cniVersion: "1.1.0", ...result } };
 }
 
-/** A test in a sandbox of its own. */
+/** Defines a test in a sandbox of its own. @param plugins those that others may delegate to */
 export function sandboxTest(
   name: string,
   plugins: readonly AnyPlugin[],

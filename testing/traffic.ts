@@ -93,6 +93,7 @@ export interface UdpClient extends Disposable {
   request(hostname: string, port: number): Promise<string | undefined>;
 }
 
+/** Opens such a socket on any port. @param hostname the address to bind to, `0.0.0.0` or `::` for any */
 export async function newUdpClient(netns: Netns, hostname: string): Promise<UdpClient> {
   let resolve: (answer: string | undefined) => void = () => {};
   const socket = await openInNetns(

@@ -8,7 +8,7 @@ import {
   newRuntimeSandbox,
   twoPluginNetwork,
 } from "../../testing/conformance.ts";
-import type { JsonDocument } from "../../testing/fixture.ts";
+import type { JsonDocument } from "../../testing/json_document.ts";
 import { bridgeTestConfig, hostLocalConfig, portmapConfig } from "../../testing/fixture_configs.ts";
 import { errorOfCall } from "../../testing/plugin_call.ts";
 

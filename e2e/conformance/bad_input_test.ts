@@ -4,7 +4,8 @@ import { readdirSync } from "node:fs";
 import { runInNetns } from "../../testing/netns.ts";
 import { findPlugin } from "../../plugins/registry.ts";
 import { ENGINE_ENV, errorOf, finishedProcess, pluginLink } from "../../testing/binary.ts";
-import { type JsonDocument, loadFixtures } from "../../testing/fixture.ts";
+import { loadFixtures } from "../../testing/fixture.ts";
+import type { JsonDocument } from "../../testing/json_document.ts";
 import {
   type ConformanceNode,
   newConformanceNode,

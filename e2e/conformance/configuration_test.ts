@@ -13,7 +13,7 @@ import {
   twoPluginNetwork,
   workingConfig,
 } from "../../testing/conformance.ts";
-import type { JsonDocument } from "../../testing/fixture.ts";
+import type { JsonDocument } from "../../testing/json_document.ts";
 import { bridgeTestConfig, hostLocalConfig } from "../../testing/fixture_configs.ts";
 import { errorOfCall } from "../../testing/plugin_call.ts";
 

@@ -7,7 +7,7 @@ import {
   SUPPORTED_PLUGINS,
   workingConfig,
 } from "../../testing/conformance.ts";
-import type { JsonDocument } from "../../testing/fixture.ts";
+import type { JsonDocument } from "../../testing/json_document.ts";
 import { bridgeTestConfig, earlierResult, hostLocalConfig, portmapConfig } from "../../testing/fixture_configs.ts";
 
 const MAC = "0a:00:00:00:00:07";

@@ -11,7 +11,7 @@ import {
   twoPluginNetwork,
   workingConfig,
 } from "../../testing/conformance.ts";
-import type { JsonDocument } from "../../testing/fixture.ts";
+import type { JsonDocument } from "../../testing/json_document.ts";
 import { bridgeTestConfig, earlierResult, hostLocalConfig, portmapConfig } from "../../testing/fixture_configs.ts";
 import { testedPlugins } from "../../testing/fixture.ts";
 import { errorOfCall } from "../../testing/plugin_call.ts";

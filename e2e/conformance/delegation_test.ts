@@ -8,7 +8,7 @@ import {
   newRuntimeSandbox,
   twoPluginNetwork,
 } from "../../testing/conformance.ts";
-import type { JsonDocument } from "../../testing/fixture.ts";
+import type { JsonDocument } from "../../testing/json_document.ts";
 import { bridgeTestConfig, hostLocalConfig } from "../../testing/fixture_configs.ts";
 
 const RESULT = { cniVersion: "1.1.0", ips: [{ address: "10.5.0.2/24", gateway: "10.5.0.1" }] };

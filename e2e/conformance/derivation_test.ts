@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import { deriveRequest, parseNetworkConfigList, type PluginRequestOptions } from "../../spec/network_config_list.ts";
 import { parseResult } from "../../spec/result.ts";
 import { type CniCommand, VERSIONS } from "../../spec/version.ts";
-import type { JsonDocument } from "../../testing/fixture.ts";
+import type { JsonDocument } from "../../testing/json_document.ts";
 
 const ATTACHMENT_VERBS = ["ADD", "DEL", "CHECK"] as const;
 const VERBS: readonly CniCommand[] = [...ATTACHMENT_VERBS, "GC", "STATUS"];

@@ -13,7 +13,7 @@ import { formatResult, parseResult } from "../../spec/result.ts";
 import { parseVersion, type Version, VERSIONS } from "../../spec/version.ts";
 import { loadNetwork } from "../../runtime/load.ts";
 import { newConformanceNode, newRuntimeSandbox, type RecordedCall } from "../../testing/conformance.ts";
-import type { JsonDocument } from "../../testing/fixture.ts";
+import type { JsonDocument } from "../../testing/json_document.ts";
 import { errorOfCall } from "../../testing/plugin_call.ts";
 
 interface Block {

@@ -12,7 +12,7 @@ import {
   SUPPORTED_PLUGINS,
   twoPluginNetwork,
 } from "../../testing/conformance.ts";
-import type { JsonDocument } from "../../testing/fixture.ts";
+import type { JsonDocument } from "../../testing/json_document.ts";
 import { bridgeTestConfig } from "../../testing/fixture_configs.ts";
 import { errorOfCall } from "../../testing/plugin_call.ts";
 

@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import { runInNetns } from "../../testing/netns.ts";
 import { parseResult } from "../../spec/result.ts";
 import { type ConformanceNode, newConformanceNode } from "../../testing/conformance.ts";
-import type { JsonDocument } from "../../testing/fixture.ts";
+import type { JsonDocument } from "../../testing/json_document.ts";
 import { bridgeTestConfig, earlierResult, hostLocalConfig, portmapConfig } from "../../testing/fixture_configs.ts";
 
 const OLD = ["0.1.0", "0.2.0"];

@@ -1,4 +1,5 @@
-import type { JsonDocument, PluginFixture } from "../../testing/fixture.ts";
+import type { PluginFixture } from "../../testing/fixture.ts";
+import type { JsonDocument } from "../../testing/json_document.ts";
 import { runInNetns } from "../../testing/netns.ts";
 
 /** `bandwidth` in the suites that run over every plugin. */

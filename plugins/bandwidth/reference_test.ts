@@ -10,13 +10,13 @@ import { runInNetns } from "../../testing/netns.ts";
 import { referenceIfbName } from "./ifb.ts";
 import { connectContainer, hostLinkNames, trafficControl } from "../../testing/bandwidth.ts";
 import {
-  type AnyJson,
   type ComparisonHost,
   newComparisonHost,
   ourPlugins,
   type PluginSet,
   referencePlugins,
 } from "../../testing/reference_host.ts";
+import type { JsonDocument } from "../../testing/json_document.ts";
 
 const PROGRAMS = ["/usr/lib/cni/bandwidth", "tc", "ip"];
 const type = "bandwidth";
@@ -42,7 +42,7 @@ function attached(world: ComparisonHost) {
 }
 
 /** An answer without what is random, and without the empty `dns` that the reference adds. */
-const answered = ({ dns: _, ...answer }: AnyJson, { container }: ComparisonHost): AnyJson =>
+const answered = ({ dns: _, ...answer }: JsonDocument, { container }: ComparisonHost): JsonDocument =>
   JSON.parse(JSON.stringify(answer).replaceAll(/"mac":"[^"]*"/g, '"mac":"MAC"').replaceAll(container.path, "SANDBOX"));
 
 for (const config of CONFIGS) {

@@ -1,4 +1,5 @@
-import type { FixtureNode, JsonDocument, PluginFixture } from "../../testing/fixture.ts";
+import type { FixtureNode, PluginFixture } from "../../testing/fixture.ts";
+import type { JsonDocument } from "../../testing/json_document.ts";
 import { bridgeTestConfig, findShownLink, shownAddresses, typicalIpam } from "../../testing/fixture_configs.ts";
 import { ipShow, runInNetns } from "../../testing/netns.ts";
 

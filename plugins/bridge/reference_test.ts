@@ -24,7 +24,6 @@ import {
   testRequests,
 } from "../../testing/reference_requests.ts";
 import {
-  type AnyJson,
   comparisonTest,
   listDifferences,
   newComparisonHost,
@@ -32,6 +31,7 @@ import {
   type PluginSet,
   referencePlugins,
 } from "../../testing/reference_host.ts";
+import type { JsonDocument } from "../../testing/json_document.ts";
 
 const routes = [{ dst: "192.0.2.0/24" }, { dst: "198.51.100.0/24", gw: "10.1.0.9" }, { dst: "2001:db8::/32" }];
 const byOther = [{ dst: "0.0.0.0/0", gw: "10.1.0.7" }];
@@ -259,7 +259,7 @@ for (const [first, second] of PAIRS) {
     () => {
       using world = newComparisonHost();
       const prevResult = world.call(first, "ADD", FULL, { ipamFrom: second });
-      expect(prevResult.ips.map(({ address }: AnyJson) => address)).toEqual(["10.1.0.2/24", "fd00:1::2/64"]);
+      expect(prevResult.ips.map(({ address }: JsonDocument) => address)).toEqual(["10.1.0.2/24", "fd00:1::2/64"]);
       world.call(second, "CHECK", { ...FULL, prevResult }, { ipamFrom: first });
       world.call(second, "DEL", FULL, { ipamFrom: first });
       expect(leftBehind(world)).toEqual(GONE);

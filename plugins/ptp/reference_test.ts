@@ -25,7 +25,6 @@ import {
   testRequests,
 } from "../../testing/reference_requests.ts";
 import {
-  type AnyJson,
   type ComparisonCallOptions,
   type ComparisonHost,
   comparisonTest,
@@ -35,6 +34,7 @@ import {
   type PluginSet,
   referencePlugins,
 } from "../../testing/reference_host.ts";
+import type { JsonDocument } from "../../testing/json_document.ts";
 
 const ptpTest = (name: string, body: () => void | Promise<void>) =>
   existsSync(referencePlugins.path("ptp")) ? comparisonTest(name, body) : test.skip(name, () => {});
@@ -52,7 +52,7 @@ const call = (
   verb: string,
   config: object,
   options: ComparisonCallOptions = {},
-): AnyJson => world.call(side, verb, { type: "ptp", ...config }, { type: "ptp", ...options });
+): JsonDocument => world.call(side, verb, { type: "ptp", ...config }, { type: "ptp", ...options });
 
 const routes = [{ dst: "192.0.2.0/24" }, { dst: "2001:db8::/32" }];
 const nearby = [{ dst: "198.51.100.0/24", gw: "10.1.0.9" }];
@@ -89,11 +89,11 @@ const CASES: Record<string, ComparedRequest> = {
 };
 
 /** Ours puts no route to the subnet there where the reference takes it away again, and needs no search for duplicates: as `path: theirs | ours`. */
-function usual(reference: AnyJson): string[] {
+function usual(reference: JsonDocument): string[] {
   const { addresses } = reference.added.container.links[1];
-  const withSix = addresses.some(({ family }: AnyJson) => family === "inet6");
+  const withSix = addresses.some(({ family }: JsonDocument) => family === "inet6");
   return [
-    ...addresses.map((_: AnyJson, i: number) =>
+    ...addresses.map((_: JsonDocument, i: number) =>
       `added.container.links.1.addresses.${i}.noprefixroute: undefined | true`
     ),
     'added.container.sysctls.ipv4/conf/eth0/arp_notify: "0" | "1"',

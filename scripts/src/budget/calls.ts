@@ -2,7 +2,8 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createNetns, type Netns } from "../../../ffi/netns.ts";
-import { type JsonDocument, loadFixtures } from "../../../testing/fixture.ts";
+import { loadFixtures } from "../../../testing/fixture.ts";
+import type { JsonDocument } from "../../../testing/json_document.ts";
 import { kernelHasLinkKind, runIp } from "../../../testing/netns.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
 
