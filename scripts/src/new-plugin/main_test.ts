@@ -95,9 +95,9 @@ testWith(
   [...MINIMAL_ROOT_PROGRAMS, "strace", "ip", "nft"],
   "the suites find a new plugin, pass, and fail once it is broken",
   () => {
-    const made = runBun("scripts/src/new_plugin/main.ts", NAME);
+    const made = runBun("scripts/src/new-plugin/main.ts", NAME);
     expect(made).toMatchObject({ exitCode: 0, output: expect.stringContaining(`Wrote ${FOLDER}/`) });
-    expect(runBun("scripts/src/new_plugin/main.ts", NAME)).toEqual({
+    expect(runBun("scripts/src/new-plugin/main.ts", NAME)).toEqual({
       exitCode: 1,
       output: `Cannot make a plugin "${NAME}": there is a plugin "${NAME}" already\n`,
     });
