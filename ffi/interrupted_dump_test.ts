@@ -144,9 +144,10 @@ test("nothing but dump() asks for lists, so that there is one place that reads a
 const WAITS: readonly [what: RegExp, where: Readonly<Record<string, string>>][] = [
   [/sys\.recv\b/, {
     "ffi/arp.ts": "MSG_DONTWAIT",
-    "ffi/netlink/socket.ts": "MSG_DONTWAIT",
+    "ffi/netlink/receive_buffer.ts": "MSG_DONTWAIT",
     "ffi/dbus/connection.ts": "MSG_DONTWAIT",
   }],
+  [/sys\.recvmmsg\b/, { "ffi/netlink/receive_buffer.ts": "MSG_DONTWAIT" }],
   [/sys\.send\b/, {
     "ffi/arp.ts": "a few frames, of which the socket's buffer takes hundreds",
     "ffi/netlink/socket.ts": "the kernel takes a request at once: it is never queued",

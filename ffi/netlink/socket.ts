@@ -27,6 +27,7 @@ import {
   readMessage,
   writeMessage,
 } from "./message.ts";
+import { lastReceiver, receiveDatagrams } from "./receive_buffer.ts";
 
 const AF_NETLINK = 16;
 const SOCK_RAW = 3;
@@ -38,8 +39,6 @@ const SOL_NETLINK = 270;
 const NETLINK_CAP_ACK = 10;
 const NETLINK_EXT_ACK = 11;
 const NETLINK_GET_STRICT_CHK = 12;
-const MSG_DONTWAIT = 0x40;
-const MSG_TRUNC = 0x20;
 
 const NLMSG_ERROR = 2;
 const NLMSG_DONE = 3;
@@ -64,8 +63,13 @@ export const NETLINK_NETFILTER = 12;
 export interface Transport extends Disposable {
   /** Sends one datagram: a request, or several that belong together. @throws {SystemError} */
   send(request: Uint8Array): void;
-  /** The next datagram; `undefined` if none comes, at once when `wait` is false, else after some seconds. */
-  receive(wait: boolean): Uint8Array | undefined;
+  /**
+   * The next datagram; `undefined` if none comes, at once when `wait` is false, else after some seconds.
+   *
+   * @param expected how many are on their way, each of 8 KiB at most, or of 32 if there are two; what is not received before the next request
+   * is lost
+   */
+  receive(wait: boolean, expected?: number): Uint8Array | undefined;
   /** Has the kernel close it in its own time, when it is closed. Whoever closes it as ever waits for what changes to the ruleset leave behind, some 9 ms. */
   deferClose?(): void;
 }
@@ -119,13 +123,9 @@ function newSocket(family: number): number {
   return withPurpose("open netlink socket", () => sys.socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, family));
 }
 
-/** Where every socket receives: what a datagram says is read before the next one comes. */
-let receiveBuffer = new Uint8Array(0);
-const RECEIVE_BUFFER_BYTES = 64 * 1024;
-
 function newNetlinkSocket(fd: number): NetlinkSocket {
-  if (receiveBuffer.length === 0) receiveBuffer = new Uint8Array(RECEIVE_BUFFER_BYTES);
   let isCloseDeferred = false;
+  let received: Uint8Array[] = [];
   return {
     sequence: 1,
     deferClose() {
@@ -136,18 +136,15 @@ function newNetlinkSocket(fd: number): NetlinkSocket {
       if (request.length > SEND_BUFFER) {
         sys.setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, new Uint32Array([request.length * 2]), 4);
       }
+      received = [];
       withPurpose(`send ${request.length} bytes to the kernel`, () => sys.send(fd, request, request.length, 0));
     },
-    receive(wait) {
+    receive(wait, expected = 1) {
+      const next = lastReceiver() === fd ? received.shift() : undefined;
+      if (next) return next;
       if (wait && !awaitReadable(fd, TIMEOUT_MS)) return undefined;
-      const flags = MSG_TRUNC | MSG_DONTWAIT;
-      const length = ignoreErrors(["EAGAIN"], () => sys.recv(fd, receiveBuffer, receiveBuffer.length, flags));
-      if (length === undefined) return undefined;
-      if (length > receiveBuffer.length) {
-        receiveBuffer = new Uint8Array(length);
-        throw new SystemError("recv", 90, "receive an answer of the kernel");
-      }
-      return receiveBuffer.subarray(0, length);
+      received = receiveDatagrams(fd, expected);
+      return received.shift();
     },
     netnsCookie() {
       const cookie = new BigUint64Array(1);
@@ -390,7 +387,8 @@ function readReplies(
  */
 function receiveDatagram(nl: Netlink, state: ExchangeState): Uint8Array | undefined {
   try {
-    const datagram = nl.receive(false);
+    // A list ends in a datagram of its own.
+    const datagram = nl.receive(false, state.isDumping ? 2 : state.pending.size);
     if (datagram) return datagram;
   } catch (error) {
     if (!(error instanceof SystemError) || !["ENOBUFS", "ENOMEM"].includes(error.code)) throw error;

@@ -177,3 +177,10 @@ test("dump() gives up on a list that never rests, and says so", () => {
   const answers = Array.from({ length: 20 }, (_, i) => [part(i + 1, 2 | 0x10, "01000000"), done(i + 1)]).flat();
   expect(() => dump(recordingSocket(...answers), OP, {})).toThrow("The list kept changing");
 });
+
+netnsTest("answers find their place however often memory is collected and reused", ({ host }) => {
+  for (let round = 0; round < 3000; round++) {
+    expect(link.getAll(host.route, Array(round % 9).fill("lo"))).toHaveLength(round % 9);
+    if (round % 300 === 0) Bun.gc(true);
+  }
+});

@@ -53,6 +53,7 @@ const SIGNATURES = {
   read: ["i64_fast", "i32", "ptr", "i64_fast"],
   readlink: ["i64_fast", "cstring", "ptr", "i64_fast"],
   recv: ["i64_fast", "i32", "ptr", "i64_fast", "i32"],
+  recvmmsg: ["i32", "i32", "ptr", "i32", "i32", "ptr"],
   rename: ["i32", "cstring", "cstring"],
   rmdir: ["i32", "cstring"],
   send: ["i64_fast", "i32", "ptr", "i64_fast", "i32"],
@@ -226,6 +227,38 @@ export function scmRightsMessage(fds: readonly number[]): Uint32Array {
   put(controlAt, controlHeader + fds.length * 4);
   message.set([SOL_SOCKET, SCM_RIGHTS, ...fds], controlAt + 2);
   return message;
+}
+
+/** Where recvmmsg(2) puts datagrams, each into a part of one buffer. */
+export interface MessageVector {
+  /** An array of struct mmsghdr with what they point to behind it, save the buffer. */
+  readonly headers: Uint32Array;
+  /** The length of the datagram that came into a part. */
+  lengthOf(index: number): number;
+}
+
+/** A struct mmsghdr for each of `count` parts of `buffer`, which must live as long and are equally long. @see recvmmsg(2) */
+export function newMessageVector(buffer: Uint8Array, count: number): MessageVector {
+  const [headerWords, vectorWords] = [16, 4];
+  const [vectorAt, vectorCountAt, lengthAt] = [4, 6, 14];
+  // Of a buffer that was there first: else there may be one later, and the numbers of a small array move into it.
+  const headers = new Uint32Array(new ArrayBuffer(count * (headerWords + vectorWords) * 4));
+  const headersAddress = Bun.FFI.ptr(headers) as number;
+  const bufferAddress = Bun.FFI.ptr(buffer) as number;
+  const partBytes = Math.floor(buffer.length / count);
+  const put = (at: number, value: number) => {
+    headers[at] = value;
+    headers[at + 1] = Math.floor(value / 2 ** 32);
+  };
+  for (let index = 0; index < count; index++) {
+    const header = index * headerWords;
+    const vector = count * headerWords + index * vectorWords;
+    put(header + vectorAt, headersAddress + vector * 4);
+    put(header + vectorCountAt, 1);
+    put(vector, bufferAddress + index * partBytes);
+    put(vector + 2, partBytes);
+  }
+  return { headers, lengthOf: (index) => headers[index * headerWords + lengthAt]! };
 }
 
 /**

@@ -28,9 +28,10 @@ struct request {
   struct argument arguments[6];
 };
 
+static _Alignas(8) unsigned char room[1 << 17];
+
 #include REQUESTS
 
-static _Alignas(8) unsigned char room[1 << 17];
 static unsigned char generation[4];
 
 /* linux/netlink.h, linux/netfilter/nfnetlink.h, linux/netfilter/nf_tables.h */
@@ -79,6 +80,9 @@ int main(int count, char **arguments) {
     long result = syscall(request->number, a[0], a[1], a[2], a[3], a[4], a[5]);
     int error = result < 0 ? errno : 0;
     if (request->number == SYS_recvfrom && result >= HEADER + 4) error = received(room);
+    for (int i = 0; request->number == SYS_recvmmsg && i < result; i++) {
+      received(((struct mmsghdr *)a[1])[i].msg_hdr.msg_iov->iov_base);
+    }
     if (error != request->error || (request->opens >= 0 && request->opens != result)) {
       fprintf(stderr, "request %u (system call %d) gave %ld, %s; recorded: %s\n", at, request->number, result, strerror(error),
               strerror(request->error));

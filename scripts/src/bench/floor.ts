@@ -23,7 +23,7 @@ export interface Floor {
 
 /**
  * How the arguments of a call are replayed: a number or descriptor, a path, what was written, room to
- * read into, an option's value, times, an address, descriptors that are sent.
+ * read into, an option's value, times, an address, descriptors that are sent, room for messages.
  */
 const CALLS: Readonly<Record<string, string>> = {
   openat: "npnn",
@@ -70,6 +70,7 @@ const CALLS: Readonly<Record<string, string>> = {
   sendto: "nwnn",
   sendmsg: "ndn",
   recvfrom: "nrnn",
+  recvmmsg: "nmnnp",
   setns: "nn",
 };
 
@@ -180,7 +181,7 @@ function errorOf({ name, error, data }: TracedCall): string {
   return view.getUint16(4, true) === NLMSG_ERROR ? String(-view.getInt32(NLMSG_HEADER, true)) : "0";
 }
 
-function argumentOf(letter: string, text: string, { data }: TracedCall, container: string): string {
+function argumentOf(letter: string, text: string, { args, data }: TracedCall, container: string): string {
   switch (letter) {
     case "p":
       if (text === "NULL") return "{ VALUE, 0 }";
@@ -197,6 +198,8 @@ function argumentOf(letter: string, text: string, { data }: TracedCall, containe
       return bytes(unixAddress(text));
     case "d":
       return descriptors(text);
+    case "m":
+      return messages(text, Number(args[2]));
     default:
       return `{ VALUE, ${text} }`;
   }
@@ -227,4 +230,18 @@ function descriptors(text: string): string {
   const control = `(int[]){ 24, 0, SOL_SOCKET, SCM_RIGHTS, ${first}, ${second} }`;
   const message = `.msg_iov = ${vector}, .msg_iovlen = 1, .msg_control = ${control}, .msg_controllen = 24`;
   return `{ BYTES, 0, &(struct msghdr){ ${message} } }`;
+}
+
+/**
+ * `[{msg_hdr={…, msg_iov=[{iov_base="…", iov_len=8192}], …}, msg_len=52}, …]`: the parts of the room that messages come into.
+ *
+ * @param count how many there are, of which the trace shows those that something came into
+ */
+function messages(text: string, count: number): string {
+  const length = Number(/iov_len=(\d+)/.exec(text)?.[1] ?? 8192);
+  const headers = Array.from({ length: count }, (_, at) => {
+    const vector = `&(struct iovec){ room + ${at * length}, ${length} }`;
+    return `{ .msg_hdr = { .msg_iov = ${vector}, .msg_iovlen = 1 } }`;
+  });
+  return `{ BYTES, 0, (struct mmsghdr[]){ ${headers.join(", ")} } }`;
 }

@@ -3,7 +3,7 @@ import { sys } from "../../../ffi/sys/libc.ts";
 
 /** Calls before which another process could change something. */
 const HOOKED_SYSCALLS = [
-  ...["open", "send", "sendmsg", "recv", "setns", "flock", "mkdir"],
+  ...["open", "send", "sendmsg", "recv", "recvmmsg", "setns", "flock", "mkdir"],
   ...["linkat", "rename", "unlink", "write", "read"],
 ] as const;
 

@@ -45,6 +45,7 @@ const SYSCALL_ERRORS: Readonly<Record<string, readonly string[]>> = {
   read: ["EINTR", "EIO"],
   readlink: ["EIO", "ENOMEM"],
   recvfrom: ["EINTR", "EAGAIN", "ENOBUFS", "ENOMEM"],
+  recvmmsg: ["EINTR", "EAGAIN", "ENOBUFS", "ENOMEM"],
   rename: ["EIO", "ENOSPC", "EROFS", "EPERM", "ENOMEM"],
   rmdir: ["EIO", "EROFS", "EBUSY"],
   sendto: ["EINTR", "EAGAIN", "ENOBUFS", "ENOMEM", "EPERM"],

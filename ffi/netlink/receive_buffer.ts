@@ -1,0 +1,63 @@
+/**
+ * Where all netlink sockets receive: what datagrams say is read before the next request is sent, so that one buffer is enough.
+ *
+ * The answers to several requests are waiting together, and are received with one system call.
+ *
+ * @see recv(2), recvmmsg(2)
+ * @module
+ */
+import { ignoreErrors, SystemError } from "../sys/error.ts";
+import { type MessageVector, newMessageVector, sys } from "../sys/libc.ts";
+
+const MSG_TRUNC = 0x20;
+const MSG_DONTWAIT = 0x40;
+const EMSGSIZE = 90;
+
+const BUFFER_BYTES = 64 * 1024;
+/** Into how many parts it can be divided: one of two holds a part of a list, one of eight an answer. */
+const PART_COUNTS = [2, 8] as const;
+
+let buffer = new Uint8Array(0);
+const vectors = new Map<number, MessageVector>();
+let receiver = -1;
+
+/** The descriptor of the socket whose datagrams are in the buffer. */
+export const lastReceiver = (): number => receiver;
+
+/**
+ * The datagrams that are waiting, without waiting for any.
+ *
+ * @param expected how many may be received at a time, see {@linkcode Transport.receive}
+ * @throws {SystemError} `EMSGSIZE` for one that did not fit; the next one of its size does
+ */
+export function receiveDatagrams(fd: number, expected: number): Uint8Array[] {
+  if (buffer.length === 0) resizeBuffer(BUFFER_BYTES);
+  receiver = fd;
+  return ignoreErrors(["EAGAIN"], () => expected > 1 ? receiveSeveral(fd, expected) : [receiveOne(fd)]) ?? [];
+}
+
+function resizeBuffer(length: number): void {
+  // Of memory that stays where it is, since the vectors hold its address.
+  buffer = new Uint8Array(new ArrayBuffer(length));
+  vectors.clear();
+}
+
+function receiveOne(fd: number): Uint8Array {
+  const length = sys.recv(fd, buffer, buffer.length, MSG_TRUNC | MSG_DONTWAIT);
+  return receivedPart(0, buffer.length, length);
+}
+
+function receiveSeveral(fd: number, expected: number): Uint8Array[] {
+  const parts = PART_COUNTS.find((count) => count >= expected) ?? PART_COUNTS[PART_COUNTS.length - 1]!;
+  const vector = vectors.get(parts) ?? newMessageVector(buffer, parts);
+  vectors.set(parts, vector);
+  const count = sys.recvmmsg(fd, vector.headers, Math.min(parts, expected), MSG_TRUNC | MSG_DONTWAIT, null);
+  const room = Math.floor(buffer.length / parts);
+  return Array.from({ length: count }, (_, index) => receivedPart(index * room, room, vector.lengthOf(index)));
+}
+
+function receivedPart(start: number, room: number, length: number): Uint8Array {
+  if (length <= room) return buffer.subarray(start, start + length);
+  resizeBuffer(length * (buffer.length / room));
+  throw new SystemError("recv", EMSGSIZE, "receive an answer of the kernel");
+}
