@@ -7,8 +7,7 @@
  * @module
  */
 import { ignoreErrors, withPurpose } from "./sys/error.ts";
-import { findText, overwrite, readOrdinaryText } from "./sys/file.ts";
-import { openReadWrite, pwrite } from "./sys/pread_pwrite.ts";
+import { findText, openReadWrite, overwrite, pwrite, readOrdinaryText } from "./sys/file.ts";
 
 /** What opening a parameter ends with that can be read at most. */
 const READ_ONLY_CODES = ["EROFS", "EACCES", "EPERM"];

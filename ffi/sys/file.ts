@@ -2,15 +2,16 @@
  * Files, by system calls alone: loading `node:fs` would cost each call of a plugin a millisecond, and its asynchronous half runs in
  * threads that do not follow `setns(2)`.
  *
- * @see open(2), rename(2)
+ * @see open(2), rename(2), pread(2), futimens(3)
  * @module
  */
 import { ignoreErrors, SystemError, withPurpose } from "./error.ts";
 import { sys } from "./libc.ts";
 
-// asm-generic/fcntl.h, but for the last, which is another on arm64.
+// asm-generic/fcntl.h; O_NOFOLLOW is another on arm64.
 const O_RDONLY = 0;
 const O_WRONLY = 0o1;
+const O_RDWR = 0o2;
 const O_CREAT = 0o100;
 const O_EXCL = 0o200;
 const O_CLOEXEC = 0o2000000;
@@ -18,6 +19,8 @@ const O_NONBLOCK = 0o4000;
 const O_NOFOLLOW = process.arch === "arm64" ? 0o100000 : 0o400000;
 // The flag and the one of a directory, which is another on arm64.
 const O_TMPFILE = 0o20000000 | (process.arch === "arm64" ? 0o40000 : 0o200000);
+const SYS_pread64 = process.arch === "arm64" ? 67 : 17;
+const SYS_pwrite64 = process.arch === "arm64" ? 68 : 18;
 const AT_FDCWD = -100;
 const AT_SYMLINK_FOLLOW = 0x400;
 const POLLIN = 1;
@@ -46,6 +49,7 @@ export function readAvailable(fd: number): Uint8Array {
 
 /** More than anything that is read as a whole; what goes on for ever, such as /dev/zero, must not take all memory. */
 const MAX_BYTES = 16 * 1024 * 1024;
+const EIO = 5;
 const EAGAIN = 11;
 const EFBIG = 27;
 
@@ -171,6 +175,36 @@ export function overwrite(path: string, text: string): void {
     using file = descriptor(sys.open(path, O_WRONLY | O_CLOEXEC, 0));
     writeAll(file.fd, new TextEncoder().encode(text));
   });
+}
+
+/** Opens a file for reading and writing; follows no link in the place of its name, and waits for no pipe. @throws {SystemError} */
+export function openReadWrite(path: string): Descriptor {
+  return descriptor(sys.open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0));
+}
+
+/** Creates a file that does not exist. @throws {SystemError} */
+export function createReadWrite(path: string, mode = 0o600): Descriptor {
+  return descriptor(sys.open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
+}
+
+/** Fills `buffer` with what the file has from byte `at` on. @throws {SystemError} `EIO` if it ends before */
+export function pread(fd: number, offset: number, buffer: Uint8Array): void {
+  const count = sys.syscall(SYS_pread64, fd, buffer, buffer.length, offset);
+  if (count !== buffer.length) throw new SystemError("pread", EIO);
+}
+
+/** Writes all of `bytes` from byte `at` on. @throws {SystemError} */
+export function pwrite(fd: number, offset: number, bytes: Uint8Array): void {
+  for (let written = 0; written < bytes.length;) {
+    written += sys.syscall(SYS_pwrite64, fd, bytes.subarray(written), bytes.length - written, offset + written);
+  }
+}
+
+/** Sets when a file or directory was changed, in nanoseconds since 1970. @throws {SystemError} */
+export function setMtime(fd: number, mtime: bigint): void {
+  // struct timespec times[2]: last access, last change
+  const UTIME_OMIT = 0x3ffffffen;
+  sys.futimens(fd, new BigInt64Array([0n, UTIME_OMIT, mtime / 1_000_000_000n, mtime % 1_000_000_000n]));
 }
 
 /**

@@ -5,8 +5,15 @@
  */
 import { type Ip, parseIp } from "../../ffi/address.ts";
 import { ignoreErrors, ignoreSystemErrors, SystemError } from "../../ffi/sys/error.ts";
-import { type Descriptor, findText, NOT_A_FILE_CODES, readOrdinaryText, replaceFile } from "../../ffi/sys/file.ts";
-import { openReadWrite, pwrite } from "../../ffi/sys/pread_pwrite.ts";
+import {
+  type Descriptor,
+  findText,
+  NOT_A_FILE_CODES,
+  openReadWrite,
+  pwrite,
+  readOrdinaryText,
+  replaceFile,
+} from "../../ffi/sys/file.ts";
 
 /** The hints of a network, by the numbers of its range sets. */
 export interface LastReserved extends Disposable {

@@ -7,7 +7,7 @@
  * @module
  */
 import { SystemError } from "../../ffi/sys/error.ts";
-import { setMtime } from "../../ffi/sys/pread_pwrite.ts";
+import { setMtime } from "../../ffi/sys/file.ts";
 import { fstat } from "../../ffi/sys/stat.ts";
 
 const ESTALE = 116;

@@ -15,8 +15,16 @@
 import { type Ip, ipBytes, ipFromBytes } from "../../ffi/address.ts";
 import { bootId } from "../../ffi/sys/boot.ts";
 import { ignoreSystemErrors } from "../../ffi/sys/error.ts";
-import { type Descriptor, openFile, removeFile, writeAll } from "../../ffi/sys/file.ts";
-import { createReadWrite, openReadWrite, pread, pwrite } from "../../ffi/sys/pread_pwrite.ts";
+import {
+  createReadWrite,
+  type Descriptor,
+  openFile,
+  openReadWrite,
+  pread,
+  pwrite,
+  removeFile,
+  writeAll,
+} from "../../ffi/sys/file.ts";
 import {
   hashKey,
   type HashTable,
