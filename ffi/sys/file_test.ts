@@ -100,3 +100,23 @@ test("a file is read although the kernel has something to say when it is closed"
     expect(callWith(strace, `writeAll(1, file.readFile(${JSON.stringify(`${directory}/a`)}))`)).toBe(0);
   }
 });
+
+test.each([
+  ["of one read, is read with one", 100, 1],
+  ["that ends with a page is asked for more", 8192, 2],
+  ["of two reads is read with two", 20_000, 2],
+])("the text of an ordinary file %s", (_, length, reads) => {
+  const directory = newDirectory({ a: "a".repeat(length) });
+  const trace = `${directory}/trace`;
+  expect(callWith(["-P", `${directory}/a`, "-e", "trace=read", "-o", trace], `findText("${directory}/a")`)).toBe(0);
+  const counts = [...readFileSync(trace, "utf8").matchAll(/ read\(.*= (\d+)$/gm)].map(([, count]) => Number(count));
+  expect(counts).toHaveLength(reads);
+  expect(counts.reduce((sum, count) => sum + count)).toBe(length);
+});
+
+test("where the disk fails after some pages, the text is not taken for all of it", () => {
+  const directory = newDirectory({ a: "a".repeat(8192) });
+  const path = `${directory}/a`;
+  const fail = ["-P", path, "-e", "trace=read", "-e", "inject=read:error=EIO:when=2"];
+  expect(callWith(fail, `findText("${path}")`)).toBe(1);
+});
