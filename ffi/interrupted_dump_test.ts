@@ -194,7 +194,18 @@ test("of the calls that have no function of their own, only connect(2) waits", (
   const called = productSources()
     .flatMap((path) => readFileSync(join(REPOSITORY_ROOT, path), "utf8").match(/\bSYS_\w+/g) ?? []);
   const known = [
-    ...["clock_gettime", "clone3", "connect", "faccessat", "fstat", "getdents64", "gettid", "pidfd_open", "prctl"],
+    ...[
+      "clock_gettime",
+      "clone3",
+      "connect",
+      "faccessat",
+      "fstat",
+      "getdents64",
+      "gettid",
+      "newfstatat",
+      "pidfd_open",
+      "prctl",
+    ],
     ...["pread64", "pwrite64", "seccomp", "timer_create", "timer_delete", "timer_settime"],
   ];
   expect([...new Set(called)].sort()).toEqual(known.map((name) => `SYS_${name}`));

@@ -5,13 +5,15 @@
  * @module
  */
 import { ignoreErrors, withPurpose } from "./error.ts";
-import { descriptor } from "./file.ts";
 import { sys } from "./libc.ts";
 
 const arm = process.arch === "arm64";
-const O_CLOEXEC = 0o2000000;
-const O_NOFOLLOW = arm ? 0o100000 : 0o400000;
 const SYS_fstat = arm ? 80 : 5;
+const SYS_newfstatat = arm ? 79 : 262;
+const AT_FDCWD = -100;
+const AT_SYMLINK_NOFOLLOW = 0x100;
+/** Of struct stat; the two architectures differ in the place of st_mode only. */
+const STAT_BYTES = 144;
 
 /** What tells one file from another, and its kind. */
 export interface FileStat {
@@ -30,11 +32,16 @@ export interface FileStat {
   readonly ctime: bigint;
 }
 
-/** The status of an open file. @throws {SystemError} @see asm/stat.h: the two architectures differ in the place of st_mode only */
+/** The status of an open file. @throws {SystemError} */
 export function fstat(fd: number): FileStat {
-  const bytes = new Uint8Array(144);
+  const bytes = new Uint8Array(STAT_BYTES);
   sys.syscall(SYS_fstat, fd, bytes, 0, 0);
-  const view = new DataView(bytes.buffer);
+  return parseStat(bytes);
+}
+
+/** @see asm/stat.h */
+function parseStat(bytes: Uint8Array): FileStat {
+  const view = new DataView(bytes.buffer, bytes.byteOffset);
   const mode = view.getUint32(arm ? 16 : 24, true);
   return {
     // Two large numbers are put together when somebody asks.
@@ -67,15 +74,18 @@ function readTimespec(view: DataView, at: number): bigint {
  * @throws {SystemError}
  */
 export function findStat(path: string, follow = true): FileStat | undefined {
-  // Opens the place and not the file: that asks for no permission to read, and wakes no device.
-  const O_PATH = 0o10000000;
-  const fd = ignoreErrors(
+  if (path.includes("\0")) throw new TypeError(`Cannot find ${JSON.stringify(path)}: it holds a NUL`);
+  const bytes = new Uint8Array(STAT_BYTES);
+  const name = new TextEncoder().encode(`${path}\0`);
+  const found = ignoreErrors(
     ["ENOENT", "ENOTDIR", "ELOOP"],
-    () => withPurpose(`find "${path}"`, () => sys.open(path, O_PATH | O_CLOEXEC | (follow ? 0 : O_NOFOLLOW), 0)),
+    () =>
+      withPurpose(
+        `find "${path}"`,
+        () => sys.syscall(SYS_newfstatat, AT_FDCWD, name, bytes, follow ? 0 : AT_SYMLINK_NOFOLLOW),
+      ),
   );
-  if (fd === undefined) return undefined;
-  using file = descriptor(fd);
-  return fstat(file.fd);
+  return found === undefined ? undefined : parseStat(bytes);
 }
 
 /** Where a symbolic link points, or `undefined` if `path` is no link or does not exist. @throws {SystemError} */
