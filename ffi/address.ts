@@ -7,8 +7,10 @@
 
 /** An address in canonical form: `10.1.0.2`, `fd00::2` (RFC 5952). */
 export type Ip = string & { readonly "~": "Ip" };
+
 /** An address with a prefix length, host bits kept: `10.1.0.2/16`. */
 export type Cidr = string & { readonly "~": "Cidr" };
+
 /** A 48-bit hardware address: `0a:58:0a:01:00:02`. */
 export type Mac = string & { readonly "~": "Mac" };
 
@@ -99,6 +101,16 @@ export function toCidr(ip: Ip, prefixLength: number): Cidr {
     throw new RangeError(`Cannot use prefix length "${prefixLength}" with "${ip}": out of range`);
   }
   return `${ip}/${prefixLength}` as Cidr;
+}
+
+/** The network of one address: `10.1.0.2/32`. */
+export function hostPrefix(ip: Ip): Cidr {
+  return toCidr(ip, familyOf(ip) === 4 ? 32 : 128);
+}
+
+/** True for the network of one address. */
+export function isHostPrefix(network: Cidr): boolean {
+  return prefixLengthOf(network) === (familyOf(network) === 4 ? 32 : 128);
 }
 
 export function ipOf(network: Cidr): Ip {

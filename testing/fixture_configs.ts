@@ -6,7 +6,7 @@
 import { join } from "node:path";
 import type { Netns } from "../ffi/netns.ts";
 import * as link from "../ffi/route/link.ts";
-import { awaitLinkOperational } from "../plugins/lib/links/interface.ts";
+import { awaitLinkOperational } from "../plugins/lib/links/configure_interface.ts";
 import type { FixtureNode } from "./fixture.ts";
 import type { JsonDocument } from "./json_document.ts";
 import { ipShow, runIp } from "./netns.ts";

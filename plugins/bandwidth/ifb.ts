@@ -14,7 +14,7 @@ import { ifb } from "../../ffi/route/link_kinds.ts";
 import * as link from "../../ffi/route/link.ts";
 import * as qdisc from "../../ffi/route/qdisc.ts";
 import { IFF_UP } from "../../ffi/route/uapi.ts";
-import { removeLinkIfPresent } from "../lib/links/interface.ts";
+import { removeLinkIfPresent } from "../lib/links/container_link.ts";
 import { formatAlias, isStaleIn, type Owner, ownerText, parseAlias, sameOwner } from "../lib/protocol/owner.ts";
 import type { Attachment } from "../../spec/plugin_config.ts";
 import type { Result } from "../../spec/result.ts";

@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { checkFailedError, expectEqual } from "../lib/protocol/check_failed.ts";
 import { createNetns, type Netns } from "../../ffi/netns.ts";
 import { NetlinkError, withRequestPurpose } from "../../ffi/netlink/error.ts";
 import * as filter from "../../ffi/route/filter.ts";
@@ -13,7 +14,7 @@ import { SystemError } from "../../ffi/sys/error.ts";
 import { limitWarning, tokenBucketFor } from "./token_bucket.ts";
 import { type BandwidthConfig, bandwidthConfig, type Limit } from "./config.ts";
 import { collectIfbs, createIfb, findIfbs, removeIfbs, removeIfbsOfAttachments } from "./ifb.ts";
-import { expectEqual, removeLinkIfPresent } from "../lib/links/interface.ts";
+import { removeLinkIfPresent } from "../lib/links/container_link.ts";
 import { type AddCall, type CheckCall, plugin, requirePrevResult } from "../lib/protocol/plugin.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import type { Result } from "../../spec/result.ts";
@@ -136,7 +137,7 @@ function checkTokenBucket({ route }: Netns, { index, name }: link.Link, limit: L
   expectEqual(`rate of "${name}" in bytes per second`, actual && Number(actual.rate), Number(expected.rate));
   expectEqual(`queue of "${name}" in bytes`, actual?.limit, expected.limit);
   if (actual && qdisc.matchesBurst(actual, expected)) return;
-  throw new CniError(Code.Internal, `Check failed: burst of "${name}" is another than ${expected.burst} bytes`);
+  throw checkFailedError(`burst of "${name}" is another than ${expected.burst} bytes`);
 }
 
 function checkEgress(
@@ -146,10 +147,7 @@ function checkEgress(
 ): void {
   const [ifbDevice] = findIfbs(host, owner, prevResult);
   if (!ifbDevice) {
-    throw new CniError(
-      Code.Internal,
-      `Check failed: the ifb that limits what "${ifname}" sends is missing on the host`,
-    );
+    throw checkFailedError(`the ifb that limits what "${ifname}" sends is missing on the host`);
   }
   expectEqual(`administrative state of "${ifbDevice.name}"`, link.isUp(ifbDevice) ? "up" : "down", "up");
   checkTokenBucket(host, ifbDevice, limit);

@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { checkFailedError, expectEqual } from "../lib/protocol/check_failed.ts";
 import { type Mac, macFromBytes } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import { NetlinkError } from "../../ffi/netlink/error.ts";
@@ -10,7 +11,6 @@ import { bridge as bridgeKind, veth } from "../../ffi/route/link_kinds.ts";
 import * as link from "../../ffi/route/link.ts";
 import { IFF_PROMISC, IFF_UP } from "../../ffi/route/uapi.ts";
 import { randomVethName } from "../lib/links/veth.ts";
-import { expectEqual } from "../lib/links/interface.ts";
 import { disableRouterAdvertisements, trySysctls } from "../lib/links/sysctls.ts";
 import type { CheckCall } from "../lib/protocol/plugin.ts";
 import { CniError, Code } from "../../spec/error.ts";
@@ -71,7 +71,7 @@ function reuseBridge(host: Netns, existing: link.Link, config: BridgeConfig): li
 export function checkBridge({ config, host, pluginConfig }: CheckCall<BridgeConfig>, result: Result): link.Link {
   const device = link.find(host.route, config.bridge);
   if (!device || !bridgeKind.of(device)) {
-    throw new CniError(Code.Internal, `Check failed: network "${pluginConfig.name}" has no bridge "${config.bridge}"`);
+    throw checkFailedError(`network "${pluginConfig.name}" has no bridge "${config.bridge}"`);
   }
   const reported = result.interfaces?.find(({ name, sandbox }) => name === config.bridge && !sandbox);
   expectEqual(`bridge "${config.bridge}" in prevResult`, reported?.name, config.bridge);

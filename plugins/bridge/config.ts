@@ -4,6 +4,7 @@
  * @module
  */
 import type { Mac } from "../../ffi/address.ts";
+import { macArgument } from "../lib/links/mac_argument.ts";
 import { linkNameProblem } from "../../spec/env.ts";
 import { ConfigError } from "../../spec/error.ts";
 import {
@@ -90,7 +91,7 @@ export function refuseContradictions(config: BridgeConfig, hasIpam: boolean): vo
 /** The container's MAC address, if anyone asked for one: the runtime first, then `args.cni`, then CNI_ARGS. */
 export function requestedContainerMac(config: BridgeConfig, args: Readonly<Record<string, string>>): Mac | undefined {
   return config.runtimeConfig?.mac ?? config.args?.cni?.mac ??
-    (args["MAC"] ? mac.parse(args["MAC"], "CNI_ARGS MAC") : undefined);
+    macArgument(args);
 }
 
 /** True if the bridge must tell VLANs apart. */

@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { checkFailedError } from "../lib/protocol/check_failed.ts";
 import {
   type Cidr,
   compareIps,
@@ -13,13 +14,13 @@ import {
   networksOverlap,
   nextIp,
   prefixLengthOf,
+  toCidr,
 } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import { NetlinkError, withRequestPurpose } from "../../ffi/netlink/error.ts";
 import { executeAll } from "../../ffi/netlink/socket.ts";
 import * as address from "../../ffi/route/address.ts";
 import * as link from "../../ffi/route/link.ts";
-import { gatewayCidr } from "../lib/links/interface.ts";
 import { enableForwarding, enableIpv6 } from "../lib/links/sysctls.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import type { IpConfig, Result } from "../../spec/result.ts";
@@ -124,7 +125,12 @@ export function checkGateways(host: Netns, device: link.Link, ips: readonly IpCo
   const present = address.list(host.route, { index: device.index }).map((found) => found.address);
   for (const wanted of gatewayAddresses(ips)) {
     if (!present.includes(wanted)) {
-      throw new CniError(Code.Internal, `Check failed: "${device.name}" lacks gateway address ${wanted}`);
+      throw checkFailedError(`"${device.name}" lacks gateway address ${wanted}`);
     }
   }
+}
+
+/** The address `gateway` as it stands on the host's side of the subnet that `container` is in. */
+export function gatewayCidr(gateway: Ip, container: Cidr): Cidr {
+  return toCidr(gateway, prefixLengthOf(container));
 }

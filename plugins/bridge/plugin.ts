@@ -20,14 +20,9 @@ import { checkGateways, setUpGateways, withDefaultRoutes, withGateways } from ".
 import { checkPort, createPort, otherHostInterfaces, setUpPort } from "./port.ts";
 import { gcVethPairs, getHostVeth, removeVethPair, removeVethPairs } from "../lib/links/veth.ts";
 import { removeRulesIfSupported } from "../lib/ruleset/nf_tables_support.ts";
-import {
-  awaitLinkOperational,
-  configureInterface,
-  expectConfigured,
-  ipsOf,
-  removeLinkIfPresent,
-  requireContainerInterface,
-} from "../lib/links/interface.ts";
+import { awaitLinkOperational, configureInterface, ipsOf } from "../lib/links/configure_interface.ts";
+import { removeLinkIfPresent } from "../lib/links/container_link.ts";
+import { expectConfigured, requireContainerInterface } from "../lib/links/check_interface.ts";
 import {
   addMasquerade,
   checkMasquerade,

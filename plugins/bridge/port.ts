@@ -10,7 +10,7 @@ import { bridgePortInfo, bridgePortOf } from "../../ffi/route/link_kinds.ts";
 import * as link from "../../ffi/route/link.ts";
 import { IF_OPER_UP } from "../../ffi/route/uapi.ts";
 import { checkVethPair, createVethPair, type OtherHostLinks } from "../lib/links/veth.ts";
-import { expectEqual } from "../lib/links/interface.ts";
+import { expectEqual } from "../lib/protocol/check_failed.ts";
 import { formatAlias, type Owner } from "../lib/protocol/owner.ts";
 import type { CheckCall } from "../lib/protocol/plugin.ts";
 import { checkSpoofCheck } from "../lib/ruleset/spoof_check.ts";

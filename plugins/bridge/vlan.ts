@@ -7,7 +7,7 @@ import type { Netns } from "../../ffi/netns.ts";
 import * as bridgeVlan from "../../ffi/route/bridge_vlan.ts";
 import { bridge as bridgeKind } from "../../ffi/route/link_kinds.ts";
 import type { Link } from "../../ffi/route/link.ts";
-import { expectEqual } from "../lib/links/interface.ts";
+import { expectEqual } from "../lib/protocol/check_failed.ts";
 import { type BridgeConfig, portVlans, usesVlanFiltering } from "./config.ts";
 
 /** Gives a port these VLANs, and takes from it those that the bridge gave, unless they are to be preserved. @throws {NetlinkError} */

@@ -5,7 +5,7 @@
  */
 import { dummy } from "../../ffi/route/link_kinds.ts";
 import * as link from "../../ffi/route/link.ts";
-import { expectEqual } from "../lib/links/interface.ts";
+import { expectEqual } from "../lib/protocol/check_failed.ts";
 import { addContainerLink } from "../lib/links/container_link.ts";
 import { formatAlias } from "../lib/protocol/owner.ts";
 import { plugin } from "../lib/protocol/plugin.ts";

@@ -4,7 +4,7 @@
  * @see firewalld.dbus(5)
  * @module
  */
-import { familyOf, type Ip } from "../../ffi/address.ts";
+import { hostPrefix, type Ip } from "../../ffi/address.ts";
 import { BUS_OBJECT, type DbusConnection, findSystemBus } from "../../ffi/dbus/connection.ts";
 
 const BUS_NAME = "org.fedoraproject.FirewallD1";
@@ -39,7 +39,7 @@ export function findFirewalld(): Firewalld | undefined {
 
 function connectFirewalld(bus: DbusConnection): Firewalld {
   const call = (member: string, zone: string, address: Ip) =>
-    bus.call({ ...ZONE_INTERFACE, member, args: [zone, `${address}/${familyOf(address) === 4 ? 32 : 128}`] });
+    bus.call({ ...ZONE_INTERFACE, member, args: [zone, hostPrefix(address)] });
   const isInZone = (zone: string, address: Ip) => call("querySource", zone, address) === true;
   return {
     has: isInZone,

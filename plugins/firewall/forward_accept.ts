@@ -7,6 +7,7 @@
  *
  * @module
  */
+import { checkFailedError } from "../lib/protocol/check_failed.ts";
 import { familyOf, type Ip, ipBytes } from "../../ffi/address.ts";
 import type { ExpressionIn } from "../../ffi/nft/expressions.ts";
 import { accept, daddr, equals, jump, saddr, type Selector } from "../../ffi/nft/statements.ts";
@@ -16,7 +17,6 @@ import { NFPROTO_INET } from "../../ffi/nft/uapi.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { retryOnConflict } from "../lib/ruleset/retry.ts";
 import { formatOwner, type Owner, ownerRestoreHint, parseOwner } from "../lib/protocol/owner.ts";
-import { CniError, Code } from "../../spec/error.ts";
 import {
   containsText,
   dropsEverything,
@@ -266,9 +266,7 @@ export function checkForwardAccept(nl: Netlink, endpoint: Endpoint, adminChain: 
   for (const state of listRestrictiveTables(nl, endpoint, adminChain)) {
     const [fault] = state.foreignTable.hasOwner ? [] : listMissingAccept(state, endpoint, adminChain);
     if (!fault) continue;
-    throw new CniError(Code.Internal, `Check failed: ${fault.base} ${fault.lost}`, {
-      details: ownerRestoreHint(endpoint.owner),
-    });
+    throw checkFailedError(`${fault.base} ${fault.lost}`, ownerRestoreHint(endpoint.owner));
   }
 }
 

@@ -6,6 +6,7 @@
  *
  * @module
  */
+import { checkFailedError } from "../lib/protocol/check_failed.ts";
 import { type Ip, ipOf } from "../../ffi/address.ts";
 import * as link from "../../ffi/route/link.ts";
 import type { Netns } from "../../ffi/netns.ts";
@@ -86,10 +87,9 @@ export default plugin({
     using firewalld = requiredFirewalld(config);
     const missing = firewalld && addresses.find((address) => !firewalld.has(config.firewalldZone, address));
     if (!missing) return;
-    throw new CniError(
-      Code.Internal,
-      `Check failed: firewalld does not have ${missing} in zone "${config.firewalldZone}"`,
-      { details: ownerRestoreHint(owner) },
+    throw checkFailedError(
+      `firewalld does not have ${missing} in zone "${config.firewalldZone}"`,
+      ownerRestoreHint(owner),
     );
   },
 

@@ -28,7 +28,7 @@ import {
   savedDevicePath,
   writeSavedDevice,
 } from "./saved_device.ts";
-import { requireContainerInterface } from "../lib/links/interface.ts";
+import { requireContainerInterface } from "../lib/links/check_interface.ts";
 import {
   type AddCall,
   type AttachmentCall,
@@ -40,6 +40,7 @@ import {
   type PluginCall,
   requirePrevResult,
 } from "../lib/protocol/plugin.ts";
+import { isStaleIn } from "../lib/protocol/owner.ts";
 import { assignAddresses, attachInterface, checkAttachedInterface } from "../lib/links/single_interface.ts";
 import { CniError } from "../../spec/error.ts";
 import type { Result } from "../../spec/result.ts";
@@ -212,11 +213,9 @@ function collectDevices(
   { config, pluginConfig, validAttachments, snapshotTime, host, log }: GcCall<HostDeviceConfig>,
 ): void {
   const isNewer = modifiedSince(snapshotTime);
-  const isStale = ({ owner }: SavedDevice) =>
-    owner.network === pluginConfig.name &&
-    !validAttachments.some((attachment) =>
-      attachment.containerId === owner.containerID && attachment.ifname === owner.ifname
-    );
+  const isStaleOwner = isStaleIn(pluginConfig.name, validAttachments);
+  const isStale = ({ owner: { network, containerID, ifname } }: SavedDevice) =>
+    isStaleOwner({ network, containerId: containerID, ifname });
   cleanUp(
     ...listSavedDevices(config.dataDir).filter(([, saved]) => isStale(saved)).map(([path, saved]) => () => {
       // Whoever came after the list of the living was made cannot be on it.

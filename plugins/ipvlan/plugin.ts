@@ -5,7 +5,7 @@
  */
 import { ipvlan } from "../../ffi/route/link_kinds.ts";
 import { IPVLAN_MODE_L2, IPVLAN_MODE_L3, IPVLAN_MODE_L3S } from "../../ffi/route/uapi.ts";
-import { expectEqual } from "../lib/links/interface.ts";
+import { expectEqual } from "../lib/protocol/check_failed.ts";
 import {
   checkUpperDevice,
   createUpperDevice,

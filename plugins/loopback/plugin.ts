@@ -9,7 +9,7 @@ import * as link from "../../ffi/route/link.ts";
 import { IFF_UP } from "../../ffi/route/uapi.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import { ownedByOtherContainer } from "../lib/links/ownership.ts";
-import { expectEqual } from "../lib/links/interface.ts";
+import { expectEqual } from "../lib/protocol/check_failed.ts";
 import { plugin } from "../lib/protocol/plugin.ts";
 import type { Result } from "../../spec/result.ts";
 import { object } from "../../spec/schema.ts";

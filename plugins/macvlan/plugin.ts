@@ -4,6 +4,7 @@
  * @module
  */
 import type { Mac } from "../../ffi/address.ts";
+import { macArgument } from "../lib/links/mac_argument.ts";
 import { macvlan } from "../../ffi/route/link_kinds.ts";
 import {
   MACVLAN_MODE_BRIDGE,
@@ -11,7 +12,7 @@ import {
   MACVLAN_MODE_PRIVATE,
   MACVLAN_MODE_VEPA,
 } from "../../ffi/route/uapi.ts";
-import { expectEqual } from "../lib/links/interface.ts";
+import { expectEqual } from "../lib/protocol/check_failed.ts";
 import {
   checkUpperDevice,
   createUpperDevice,
@@ -99,8 +100,7 @@ export default plugin({
 
 /** The container's MAC address, if anyone asked for one: the runtime first, then `args.cni`, CNI_ARGS and the configuration. */
 function requestedMac(config: MacvlanConfig, args: Readonly<Record<string, string>>): Mac | undefined {
-  return config.runtimeConfig?.mac ?? config.args?.cni?.mac ??
-    (args["MAC"] ? mac.parse(args["MAC"], "CNI_ARGS MAC") : config.mac);
+  return config.runtimeConfig?.mac ?? config.args?.cni?.mac ?? macArgument(args) ?? config.mac;
 }
 
 function modeName(mode: number | undefined): string | undefined {

@@ -5,7 +5,7 @@
  *
  * @module
  */
-import { type Cidr, familyOf, parseCidr, parseIp, toCidr } from "../../ffi/address.ts";
+import { type Cidr, familyOf, hostPrefix, parseCidr, parseIp } from "../../ffi/address.ts";
 import { daddrIn, iifnameIs, type RuleStatement, saddrIn } from "../../ffi/nft/statements.ts";
 import { ConfigError } from "../../spec/error.ts";
 
@@ -120,9 +120,7 @@ function readMatch(words: WordReader, matchField: MatchField, isNegated: boolean
 function readNetwork(words: WordReader, value: string): Cidr {
   const expected = `an IPv${words.family} address or network in a condition`;
   try {
-    const network = value.includes("/")
-      ? parseCidr(value)
-      : toCidr(parseIp(value), familyOf(parseIp(value)) === 4 ? 32 : 128);
+    const network = value.includes("/") ? parseCidr(value) : hostPrefix(parseIp(value));
     if (familyOf(network) === words.family) return network;
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;

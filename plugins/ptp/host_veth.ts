@@ -3,19 +3,19 @@
  *
  * @module
  */
-import { type Cidr, familyOf, type Ip, ipOf } from "../../ffi/address.ts";
+import { checkFailedError, expectEqual } from "../lib/protocol/check_failed.ts";
+import { type Cidr, familyOf, hostPrefix, type Ip, ipOf } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
-import { NetlinkError } from "../../ffi/netlink/error.ts";
+import { NetlinkError, withRequestPurpose } from "../../ffi/netlink/error.ts";
 import { executeAll } from "../../ffi/netlink/socket.ts";
 import * as address from "../../ffi/route/address.ts";
 import * as link from "../../ffi/route/link.ts";
 import * as route from "../../ffi/route/route.ts";
 import { AF_INET, AF_INET6, IF_OPER_UP, RT_SCOPE_HOST, RT_TABLE_MAIN } from "../../ffi/route/uapi.ts";
-import { expectEqual } from "../lib/links/interface.ts";
 import { enableForwarding, enableIpv6 } from "../lib/links/sysctls.ts";
 import { describeOwner, parseAlias } from "../lib/protocol/owner.ts";
 import { CniError, Code } from "../../spec/error.ts";
-import { gatewayPrefixes, hostPrefix, type IpWithGateway } from "./routes.ts";
+import { gatewayPrefixes, type IpWithGateway } from "./routes.ts";
 
 /** Gives `outer` the gateways' addresses, and leads to it what is for the container. @throws {CniError} if the host leads that elsewhere */
 export function setUpHostVeth(host: Netns, { index, name = "" }: link.Link, ips: readonly IpWithGateway[]): void {
@@ -25,7 +25,10 @@ export function setUpHostVeth(host: Netns, { index, name = "" }: link.Link, ips:
   enableForwarding(host, families);
   // At both ends of a cable addresses are unique, and packets of the container's must not wait for the host to find that out.
   const addresses = gateways.map((gateway) => address.addRequest(index, gateway, { noDad: true }));
-  withPurpose(`give "${name}" the gateways ${gateways.join(", ")}`, () => executeAll(host.route, addresses));
+  withRequestPurpose(
+    () => `give "${name}" the gateways ${gateways.join(", ")}`,
+    () => executeAll(host.route, addresses),
+  );
   for (const { address: containerAddress } of ips) addHostRoute(host, index, ipOf(containerAddress));
 }
 
@@ -72,17 +75,5 @@ export function checkHostVeth(host: Netns, hostVeth: link.Link, ips: readonly Ip
     if (!listHostRoutes(host, container).some(({ oif }) => oif === index)) {
       throw checkFailedError(`the host lacks the route to ${container} dev "${name}"`);
     }
-  }
-}
-
-function checkFailedError(what: string): CniError {
-  return new CniError(Code.Internal, `Check failed: ${what}`);
-}
-
-function withPurpose(purpose: string, call: () => void): void {
-  try {
-    call();
-  } catch (error) {
-    throw error instanceof NetlinkError ? error.withPurpose(purpose) : error;
   }
 }

@@ -6,16 +6,10 @@
 import * as link from "../../ffi/route/link.ts";
 import { checkVethPair, createVethPair, gcVethPairs, removeVethPair, removeVethPairs } from "../lib/links/veth.ts";
 import { removeRulesIfSupported } from "../lib/ruleset/nf_tables_support.ts";
-import {
-  awaitLinkOperational,
-  configureInterface,
-  expectConfigured,
-  expectEqual,
-  expectRoute,
-  ipsOf,
-  removeLinkIfPresent,
-  requireContainerInterface,
-} from "../lib/links/interface.ts";
+import { awaitLinkOperational, configureInterface, ipsOf } from "../lib/links/configure_interface.ts";
+import { removeLinkIfPresent } from "../lib/links/container_link.ts";
+import { expectConfigured, expectRoute, requireContainerInterface } from "../lib/links/check_interface.ts";
+import { expectEqual } from "../lib/protocol/check_failed.ts";
 import { disableRouterAdvertisements, trySysctls } from "../lib/links/sysctls.ts";
 import {
   addMasquerade,

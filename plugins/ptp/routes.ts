@@ -7,14 +7,14 @@ import {
   type Cidr,
   containsIp,
   familyOf,
+  hostPrefix,
   type Ip,
   ipOf,
+  isHostPrefix,
   networkOf,
-  prefixLengthOf,
-  toCidr,
 } from "../../ffi/address.ts";
 import { RT_SCOPE_LINK } from "../../ffi/route/uapi.ts";
-import { type InterfaceRoute, routesWithGateways } from "../lib/links/interface.ts";
+import { type InterfaceRoute, routesWithGateways } from "../lib/links/configure_interface.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import type { IpConfig, Result } from "../../spec/result.ts";
 
@@ -37,11 +37,6 @@ const unusableGatewayError = (ipamType: string, address: Cidr, what: string) =>
     details:
       "the host's end of the cable takes the gateway as its address; name one of the same family for every subnet",
   });
-
-/** An address alone, as a destination. */
-export function hostPrefix(address: Ip): Cidr {
-  return toCidr(address, familyOf(address) === 4 ? 32 : 128);
-}
 
 /** The addresses that the host's end has, each once. */
 export function gatewayPrefixes(ips: readonly IpWithGateway[]): Cidr[] {
@@ -75,9 +70,4 @@ export function resultRoutes(result: Result, ips: readonly IpWithGateway[]): Int
     ...route,
     ...gw && { gateway: gw, onlink: !isHostGateway(gw) && isInSubnet(gw) },
   }));
-}
-
-/** True for an address that is a subnet of its own. */
-function isHostPrefix(address: Cidr): boolean {
-  return prefixLengthOf(address) === prefixLengthOf(hostPrefix(ipOf(address)));
 }

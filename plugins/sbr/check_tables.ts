@@ -3,7 +3,8 @@
  *
  * @module
  */
-import { familyOf, ipOf, networkOf, prefixLengthOf } from "../../ffi/address.ts";
+import { checkFailedError } from "../lib/protocol/check_failed.ts";
+import { familyOf, hostPrefix, ipOf, isHostPrefix, networkOf } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import * as address from "../../ffi/route/address.ts";
 import type { Link } from "../../ffi/route/link.ts";
@@ -11,9 +12,8 @@ import * as rule from "../../ffi/route/rule.ts";
 import { IFA_F_NOPREFIXROUTE, RT_TABLE_MAIN } from "../../ffi/route/uapi.ts";
 import * as rawRoute from "../../ffi/route/raw_route.ts";
 import { isCustomTable, usesOnlyLink } from "../lib/links/routes.ts";
-import { CniError, Code } from "../../spec/error.ts";
 import type { IpConfig } from "../../spec/result.ts";
-import { type SbrConfig, sourcePrefix } from "./config.ts";
+import type { SbrConfig } from "./config.ts";
 import { configuredGateway } from "./move_routes.ts";
 
 /** @throws {CniError} naming the first rule or route that is missing, or that is back where it was */
@@ -21,7 +21,7 @@ export function checkTables(netns: Netns, device: Link, ips: readonly IpConfig[]
   const rules = rule.list(netns.route).filter((each) => each.isSourceOnly);
   const routes = rawRoute.list(netns.route).filter((each) => usesOnlyLink(each, device.index));
   for (const ip of ips) {
-    const from = sourcePrefix(ip.address);
+    const from = hostPrefix(ipOf(ip.address));
     // The kernel takes the first that fits.
     const isPossible = (table: number | undefined) =>
       isCustomTable(table) || table !== undefined && table === config.table;
@@ -72,11 +72,7 @@ function checkTable(netns: Netns, { index, name }: Link, { ip, table, config, ro
 
 /** True if the kernel made a route to the subnet when the interface got the address. */
 function hasSubnetRoute(netns: Netns, index: number, ip: IpConfig): boolean {
-  if (prefixLengthOf(ip.address) === (familyOf(ip.address) === 4 ? 32 : 128)) return false;
+  if (isHostPrefix(ip.address)) return false;
   const found = address.list(netns.route, { index }).find((candidate) => candidate.address === ip.address);
   return found !== undefined && (found.flags & IFA_F_NOPREFIXROUTE) === 0;
-}
-
-function checkFailedError(what: string): CniError {
-  return new CniError(Code.Internal, `Check failed: ${what}`);
 }

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { type Cidr, familyOf, type Ip, ipOf, toCidr } from "../../ffi/address.ts";
+import { familyOf } from "../../ffi/address.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import type { IpConfig, Result } from "../../spec/result.ts";
 import {
@@ -35,6 +35,7 @@ export const sbrConfig = lazy(() =>
     addSourceHints: withDefault(boolean, false),
   })
 );
+
 /** What {@linkcode sbrConfig} reads. */
 export type SbrConfig = Infer<typeof sbrConfig>;
 
@@ -56,10 +57,4 @@ export function requireContainerIps(result: Result, ifname: string): IpConfig[] 
   throw new CniError(Code.InvalidConfig, `Cannot run "sbr": prevResult has no address on "${ifname}"`, {
     details: "packets are routed by the address that they are from; put sbr behind a plugin that gives one",
   });
-}
-
-/** The address alone, as rules have it. */
-export function sourcePrefix(address: Cidr | Ip): Cidr {
-  const ip = address.includes("/") ? ipOf(address as Cidr) : address as Ip;
-  return toCidr(ip, familyOf(ip) === 4 ? 32 : 128);
 }

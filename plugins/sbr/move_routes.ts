@@ -3,7 +3,16 @@
  *
  * @module
  */
-import { type Cidr, containsIp, familyOf, type Ip, ipOf, networkOf, prefixLengthOf } from "../../ffi/address.ts";
+import {
+  type Cidr,
+  containsIp,
+  familyOf,
+  hostPrefix,
+  type Ip,
+  ipOf,
+  networkOf,
+  prefixLengthOf,
+} from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import { NetlinkError } from "../../ffi/netlink/error.ts";
 import { addressFamily } from "../../ffi/route/address.ts";
@@ -20,9 +29,10 @@ import {
 } from "../../ffi/route/uapi.ts";
 import type { IpConfig } from "../../spec/result.ts";
 import { compareGatewayDependence, freeTableIds, usesOnlyLink } from "../lib/links/routes.ts";
-import { type SbrConfig, sourcePrefix } from "./config.ts";
+import type { SbrConfig } from "./config.ts";
 
 const FIRST_TABLE = 100;
+
 /** What the kernel gives a route of IPv6 that says none. */
 const IPV6_METRIC = 1024;
 
@@ -37,7 +47,7 @@ export interface RoutingContext {
 /** Sends what is from these addresses to `table`, unless it is sent there already. @throws {NetlinkError} */
 export function addSourceRules(context: RoutingContext, ips: readonly IpConfig[], table: number): void {
   const present = rule.list(context.netns.route);
-  for (const from of ips.map((ip) => sourcePrefix(ip.address))) {
+  for (const from of ips.map((ip) => hostPrefix(ipOf(ip.address)))) {
     if (
       present.some((sourceRule) => sourceRule.isSourceOnly && sourceRule.from === from && sourceRule.table === table)
     ) continue;
@@ -58,7 +68,7 @@ export function moveRoutesToTables(context: RoutingContext, ips: readonly IpConf
   const tables = freeTableIds(FIRST_TABLE, rule.list(netns.route), routes);
   for (const ip of ips) {
     const table = tables.next().value;
-    addSourceRule(context, { from: sourcePrefix(ip.address), table });
+    addSourceRule(context, { from: hostPrefix(ipOf(ip.address)), table });
     fillTable(context, table, ip, routesForAddress(ip, ips, mainRoutes), config);
   }
   if (config.addSourceHints) addHintRoutes(context, ips, mainRoutes);

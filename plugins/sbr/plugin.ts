@@ -5,13 +5,14 @@
  *
  * @module
  */
+import { hostPrefix, ipOf } from "../../ffi/address.ts";
 import * as address from "../../ffi/route/address.ts";
 import * as link from "../../ffi/route/link.ts";
 import { ownedByOtherContainer } from "../lib/links/ownership.ts";
 import { lockRoutingTables, tryLockRoutingTables } from "../lib/links/routing_table_lock.ts";
 import { type AddCall, type CheckCall, type DelCall, plugin, requirePrevResult } from "../lib/protocol/plugin.ts";
 import { checkTables } from "./check_tables.ts";
-import { containerIps, requireContainerIps, type SbrConfig, sbrConfig, sourcePrefix } from "./config.ts";
+import { containerIps, requireContainerIps, type SbrConfig, sbrConfig } from "./config.ts";
 import { addSourceRules, moveRoutesToTables } from "./move_routes.ts";
 import { removeSourceRules } from "./remove_rules.ts";
 import type { Result } from "../../spec/result.ts";
@@ -41,7 +42,7 @@ export default plugin<SbrConfig>({
     const index = device?.index;
     const present = index === undefined ? [] : address.list(netns.route, { index });
     const reported = prevResult ? containerIps(prevResult, ifname) : [];
-    const sources = new Set([...present, ...reported].map((ip) => sourcePrefix(ip.address)));
+    const sources = new Set([...present, ...reported].map((ip) => hostPrefix(ipOf(ip.address))));
     removeSourceRules(netns, { sources, index, table: config.table });
   },
 

@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { checkFailedError } from "../lib/protocol/check_failed.ts";
 import { type Cidr, containsIp, familyOf, type Ip, parseCidr, parseIp } from "../../ffi/address.ts";
 import { type AttachmentCall, type CheckCall, plugin, requirePrevResult } from "../lib/protocol/plugin.ts";
 import type { PluginConfig } from "../../spec/plugin_config.ts";
@@ -152,14 +153,14 @@ function checkAddresses(call: CheckCall<unknown>): void {
   const { ips: reported = [] }: Result = requirePrevResult(call, "static");
   for (const { address, gateway } of configuredIps(pluginConfig, parseIpam(pluginConfig), args)) {
     const found = reported.filter((ip) => ip.address === address);
-    if (found.length === 0) throw checkFailedError(address, "it lacks the address");
+    if (found.length === 0) throw differsError(address, "it lacks the address");
     if (gateway === undefined || found.some((ip) => ip.gateway === gateway)) continue;
-    throw checkFailedError(address, `its gateway is ${found[0]!.gateway ?? "missing"}, expected ${gateway}`);
+    throw differsError(address, `its gateway is ${found[0]!.gateway ?? "missing"}, expected ${gateway}`);
   }
 }
 
-function checkFailedError(address: Cidr, what: string): CniError {
-  return new CniError(Code.Internal, `Check failed: prevResult does not have ${address} as configured: ${what}`);
+function differsError(address: Cidr, what: string): CniError {
+  return checkFailedError(`prevResult does not have ${address} as configured: ${what}`);
 }
 
 function findValue(node: Readonly<Record<string, unknown>>, key: string): unknown {

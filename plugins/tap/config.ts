@@ -4,6 +4,7 @@
  * @module
  */
 import type { Mac } from "../../ffi/address.ts";
+import { macArgument } from "../lib/links/mac_argument.ts";
 import { userOrGroupId } from "./tap_device_options.ts";
 import {
   boolean,
@@ -48,6 +49,5 @@ export type TapConfig = Infer<typeof tapConfig>;
 
 /** The tap's MAC address, if anyone asked for one: the runtime first, then CNI_ARGS, then the configuration. @throws {ConfigError} */
 export function requestedTapMac(config: TapConfig, args: Readonly<Record<string, string>>): Mac | undefined {
-  const byArgs = args["MAC"] ? mac.parse(args["MAC"], "CNI_ARGS MAC") : undefined;
-  return config.runtimeConfig?.mac ?? byArgs ?? config.mac;
+  return config.runtimeConfig?.mac ?? macArgument(args) ?? config.mac;
 }

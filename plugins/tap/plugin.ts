@@ -9,8 +9,8 @@ import * as link from "../../ffi/route/link.ts";
 import { createTap, persistTap, TUN_DEVICE } from "../../ffi/route/tap.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { findStat } from "../../ffi/sys/stat.ts";
-import { expectEqual, removeLinkIfPresent } from "../lib/links/interface.ts";
-import { interfaceExistsError } from "../lib/links/container_link.ts";
+import { interfaceExistsError, removeLinkIfPresent } from "../lib/links/container_link.ts";
+import { expectEqual } from "../lib/protocol/check_failed.ts";
 import { formatAlias } from "../lib/protocol/owner.ts";
 import { type AddCall, plugin } from "../lib/protocol/plugin.ts";
 import {

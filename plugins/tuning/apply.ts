@@ -5,7 +5,7 @@
  */
 import * as link from "../../ffi/route/link.ts";
 import { removeWithTemporary } from "../../ffi/sys/file.ts";
-import { expectEqual } from "../lib/links/interface.ts";
+import { expectEqual } from "../lib/protocol/check_failed.ts";
 import { type AddCall, type CheckCall, cleanUp, type DelCall } from "../lib/protocol/plugin.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import {

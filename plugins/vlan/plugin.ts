@@ -4,7 +4,7 @@
  * @module
  */
 import { vlan } from "../../ffi/route/link_kinds.ts";
-import { expectEqual } from "../lib/links/interface.ts";
+import { expectEqual } from "../lib/protocol/check_failed.ts";
 import {
   checkUpperDevice,
   createUpperDevice,

@@ -26,7 +26,7 @@ import {
 } from "../../ffi/route/uapi.ts";
 import * as rawRoute from "../../ffi/route/raw_route.ts";
 import { ignoreErrors } from "../../ffi/sys/error.ts";
-import { awaitLinkOperational } from "../lib/links/interface.ts";
+import { awaitLinkOperational } from "../lib/links/configure_interface.ts";
 import { cleanUp } from "../lib/protocol/plugin.ts";
 import { compareGatewayDependence, usesOnlyLink } from "../lib/links/routes.ts";
 import { CniError, Code } from "../../spec/error.ts";

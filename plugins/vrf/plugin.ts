@@ -3,11 +3,12 @@
  *
  * @module
  */
+import { checkFailedError, expectEqual } from "../lib/protocol/check_failed.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import { vrf as vrfKind } from "../../ffi/route/link_kinds.ts";
 import * as link from "../../ffi/route/link.ts";
 import { ownedByOtherContainer } from "../lib/links/ownership.ts";
-import { expectEqual, removeLinkIfPresent } from "../lib/links/interface.ts";
+import { removeLinkIfPresent } from "../lib/links/container_link.ts";
 import { lockRoutingTables, tryLockRoutingTables } from "../lib/links/routing_table_lock.ts";
 import { cleanUp, plugin, requirePrevResult } from "../lib/protocol/plugin.ts";
 import { CniError, Code } from "../../spec/error.ts";
@@ -54,11 +55,11 @@ export default plugin({
     requirePrevResult(call, "vrf");
     const vrf = link.find(netns.route, config.vrfname);
     const kind = vrf && vrfKind.of(vrf);
-    if (!vrf || !kind) throw new CniError(Code.Internal, `Check failed: the container has no VRF "${config.vrfname}"`);
+    if (!vrf || !kind) throw checkFailedError(`the container has no VRF "${config.vrfname}"`);
     if (config.table !== 0) expectEqual(`table of "${config.vrfname}"`, kind.table, config.table);
     expectEqual(`administrative state of "${config.vrfname}"`, link.isUp(vrf) ? "up" : "down", "up");
     const device = link.find(netns.route, ifname);
-    if (!device) throw new CniError(Code.Internal, `Check failed: interface "${ifname}" is missing in "${netns.path}"`);
+    if (!device) throw checkFailedError(`interface "${ifname}" is missing in "${netns.path}"`);
     expectEqual(`VRF of "${ifname}"`, findLinkName(netns, device.master), config.vrfname);
   },
 

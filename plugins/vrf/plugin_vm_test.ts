@@ -3,7 +3,7 @@ import { expect } from "bun:test";
 import type { Netns } from "../../ffi/netns.ts";
 import * as link from "../../ffi/route/link.ts";
 import { ipShow, linkNames, runInNetns, until } from "../../testing/netns.ts";
-import { awaitLinkOperational } from "../lib/links/interface.ts";
+import { awaitLinkOperational } from "../lib/links/configure_interface.ts";
 import { type Sandbox, sandboxTest } from "../../testing/sandbox.ts";
 import type { Result } from "../../spec/result.ts";
 import { findPlugin, loadPlugins } from "../registry.ts";

@@ -12,7 +12,7 @@ import { IFF_LOWER_UP } from "../../../ffi/route/uapi.ts";
 import { SystemError } from "../../../ffi/sys/error.ts";
 import { CniError, Code } from "../../../spec/error.ts";
 import type { Result } from "../../../spec/result.ts";
-import { configureInterface, ipsOf } from "./interface.ts";
+import { configureInterface, ipsOf } from "./configure_interface.ts";
 import { describeUpperDevice, listUpperDevices, type UpperDevice } from "./upper_device.ts";
 import { type LowerDevice, lowerDeviceInUseError, quotedName } from "./lower_device.ts";
 import { formatAlias } from "../protocol/owner.ts";

@@ -8,7 +8,6 @@ import { NetlinkError } from "../../../ffi/netlink/error.ts";
 import * as link from "../../../ffi/route/link.ts";
 import { CniError, Code } from "../../../spec/error.ts";
 import { ownedByOther, type OwnershipEvidence } from "./ownership.ts";
-import { removeLinkIfPresent } from "./interface.ts";
 
 /**
  * Adds an interface inside the container's namespace; it goes again if the ADD fails.
@@ -57,5 +56,17 @@ export function removeContainerLink(netns: Netns | undefined, call: OwnershipEvi
   const containerLink = link.find(netns.route, call.ifname);
   if (containerLink?.info?.kind === kind && !ownedByOther(call, netns, containerLink)) {
     removeLinkIfPresent(netns, call.ifname);
+  }
+}
+
+/** Removes a link; true if it was there. @throws {NetlinkError} */
+export function removeLinkIfPresent(netns: Netns | undefined, ifname: string): boolean {
+  if (!netns) return false;
+  try {
+    link.remove(netns.route, ifname);
+    return true;
+  } catch (error) {
+    if (error instanceof NetlinkError && error.code === "ENODEV") return false;
+    throw error;
   }
 }

@@ -12,9 +12,9 @@ import * as route from "../../../ffi/route/route.ts";
 import { AF_INET, AF_INET6, RT_TABLE_MAIN } from "../../../ffi/route/uapi.ts";
 import { CniError, Code, ConfigError } from "../../../spec/error.ts";
 import { boolean, int, refine, type Schema, string, withDefault } from "../../../spec/schema.ts";
-import { expectEqual, removeLinkIfPresent } from "./interface.ts";
+import { explainUnsupportedKind, interfaceExistsError, removeLinkIfPresent } from "./container_link.ts";
+import { checkFailedError, expectEqual } from "../protocol/check_failed.ts";
 import { describeUpperDevice, listUpperDevices, type UpperDevice } from "./upper_device.ts";
-import { explainUnsupportedKind, interfaceExistsError } from "./container_link.ts";
 import { formatAlias } from "../protocol/owner.ts";
 import type { AddCall, CheckCall, PluginCall } from "../protocol/plugin.ts";
 import { checkAttachedInterface } from "./single_interface.ts";
@@ -235,10 +235,9 @@ function checkLowerDevice(
   const actualName = actual && isLocal === (configuredNetns.identity === netns.identity)
     ? `"${actual.name}"`
     : "elsewhere";
-  throw new CniError(
-    Code.Internal,
+  throw checkFailedError(
     configuredLink
-      ? `Check failed: master of "${ifname}" is ${actualName}, expected "${configuredLink.name}"`
-      : `Check failed: the ${side} has no master ${master && `"${master}" `}for "${ifname}"`,
+      ? `master of "${ifname}" is ${actualName}, expected "${configuredLink.name}"`
+      : `the ${side} has no master ${master && `"${master}" `}for "${ifname}"`,
   );
 }

@@ -7,7 +7,8 @@ import type { Link } from "../../../ffi/route/link.ts";
 import * as link from "../../../ffi/route/link.ts";
 import { CniError, Code } from "../../../spec/error.ts";
 import type { Interface, Result } from "../../../spec/result.ts";
-import { configureInterface, expectConfigured, requireContainerInterface } from "./interface.ts";
+import { configureInterface } from "./configure_interface.ts";
+import { expectConfigured, requireContainerInterface } from "./check_interface.ts";
 import { removeContainerLink } from "./container_link.ts";
 import {
   type AddCall,

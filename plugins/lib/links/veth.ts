@@ -4,6 +4,7 @@
  *
  * @module
  */
+import { checkFailedError, expectEqual } from "../protocol/check_failed.ts";
 import type { Mac } from "../../../ffi/address.ts";
 import type { Netns } from "../../../ffi/netns.ts";
 import { NetlinkError } from "../../../ffi/netlink/error.ts";
@@ -12,9 +13,8 @@ import * as link from "../../../ffi/route/link.ts";
 import { IFF_UP } from "../../../ffi/route/uapi.ts";
 import { CniError, Code } from "../../../spec/error.ts";
 import { ownedByOther } from "./ownership.ts";
-import { expectEqual, removeLinkIfPresent } from "./interface.ts";
+import { interfaceExistsError, removeLinkIfPresent } from "./container_link.ts";
 import { isStaleIn, type Owner, ownerText, parseAlias, sameOwner } from "../protocol/owner.ts";
-import { interfaceExistsError } from "./container_link.ts";
 import type { AttachmentCall, CheckCall, DelBatch, DelCall, GcCall } from "../protocol/plugin.ts";
 
 /** What the two ends of a container's cable are to be. */
@@ -73,7 +73,7 @@ export function checkVethPair({ host, ifname }: CheckCall<unknown>, containerVet
   expectEqual(`kind of "${ifname}"`, containerVeth.info?.kind, "veth");
   const hostVeth = link.find(host.route, containerVeth.parent ?? 0);
   if (hostVeth?.info?.kind === "veth" && hostVeth.parent === containerVeth.index) return hostVeth;
-  throw new CniError(Code.Internal, `Check failed: the other end of "${ifname}" is missing on the host`);
+  throw checkFailedError(`the other end of "${ifname}" is missing on the host`);
 }
 
 /** The host's end of the attachment's cable. @throws {CniError} if it is missing */

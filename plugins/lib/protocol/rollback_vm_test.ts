@@ -3,7 +3,7 @@ import { expect, test } from "bun:test";
 import * as link from "../../../ffi/route/link.ts";
 import { runInNetns } from "../../../testing/netns.ts";
 import dummy from "../../dummy/plugin.ts";
-import { awaitLinkOperational } from "../links/interface.ts";
+import { awaitLinkOperational } from "../links/configure_interface.ts";
 import { dualStackFixedIpam, expectRollback, type RollbackCase } from "../../../testing/rollback.ts";
 import vrf from "../../vrf/plugin.ts";
 

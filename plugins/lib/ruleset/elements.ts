@@ -8,11 +8,11 @@
  *
  * @module
  */
+import { checkFailedError } from "../protocol/check_failed.ts";
 import * as nft from "../../../ffi/nft/objects.ts";
 import { type Transaction, transaction } from "../../../ffi/nft/transaction.ts";
 import { NFT_GOTO, NFT_JUMP } from "../../../ffi/nft/uapi.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
-import { CniError, Code } from "../../../spec/error.ts";
 import { findMissingRules } from "./chain_rules.ts";
 import { checkStaticRules, ensureTable, missingRulesError } from "./table.ts";
 import type { TableDefinition } from "./table_definition.ts";
@@ -179,9 +179,10 @@ export function checkElements(
       ? "leads to a chain that has lost what belongs to it"
       : undefined;
     if (fault) {
-      throw new CniError(Code.Internal, `Check failed: the ruleset's element for ${element.title} ${fault}`, {
-        details: `set "${element.set}" of table "${table.table}"${ownedByOther ? "" : `; ${ownerRestoreHint(owner)}`}`,
-      });
+      throw checkFailedError(
+        `the ruleset's element for ${element.title} ${fault}`,
+        `set "${element.set}" of table "${table.table}"${ownedByOther ? "" : `; ${ownerRestoreHint(owner)}`}`,
+      );
     }
   }
   checkStaticRules(nl, table);

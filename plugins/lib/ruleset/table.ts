@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { checkFailedError } from "../protocol/check_failed.ts";
 import * as nft from "../../../ffi/nft/objects.ts";
 import { type Transaction, transaction } from "../../../ffi/nft/transaction.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
@@ -50,9 +51,7 @@ export function checkStaticRules(nl: Netlink, table: TableDefinition): void {
 
 /** What CHECK fails with where a chain lost rules. */
 export function missingRulesError(table: TableDefinition, missing: MissingRules): CniError {
-  return new CniError(Code.Internal, `Check failed: the ruleset's ${describeMissingRules(missing)}`, {
-    details: restoreHint(table),
-  });
+  return checkFailedError(`the ruleset's ${describeMissingRules(missing)}`, restoreHint(table));
 }
 
 /** Makes sure that the table is whole, or that the kernel would take it, without changing anything. @throws {CniError} code 50 */
