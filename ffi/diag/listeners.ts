@@ -27,11 +27,11 @@ const TCP_LISTEN = 10;
 
 /** struct inet_diag_sockid */
 const socketId = {
-  sourcePort: be16,
-  destinationPort: be16,
-  ...{ source0: be32, source1: be32, source2: be32, source3: be32 },
-  ...{ destination0: be32, destination1: be32, destination2: be32, destination3: be32 },
-  link: u32,
+  sport: be16,
+  dport: be16,
+  ...{ src0: be32, src1: be32, src2: be32, src3: be32 },
+  ...{ dst0: be32, dst1: be32, dst2: be32, dst3: be32 },
+  iface: u32,
   cookie0: u32,
   cookie1: u32,
 };
@@ -45,18 +45,18 @@ const inetDiagReqV2 = message(
 /** struct inet_diag_req */
 const inetDiagReq = message(
   "sockets of TCP",
-  struct({ family: u8, sourceLength: u8, destinationLength: u8, extensions: u8, ...socketId, states: u32, pad0: u32 }),
+  struct({ family: u8, srcLen: u8, dstLen: u8, extensions: u8, ...socketId, states: u32, pad0: u32 }),
   requestAttributes,
 );
 /** struct inet_diag_msg */
 const inetDiagMsg = message(
   "socket",
   struct({
-    ...{ family: u8, state: u8, timer: u8, retransmissions: u8 },
+    ...{ family: u8, state: u8, timer: u8, retrans: u8 },
     ...socketId,
-    ...{ expires: u32, receiving: u32, sending: u32, user: u32, inode: u32 },
+    ...{ expires: u32, rqueue: u32, wqueue: u32, uid: u32, inode: u32 },
   }),
-  () => ({ onlyV6: [INET_DIAG_SKV6ONLY, u8] }),
+  () => ({ v6Only: [INET_DIAG_SKV6ONLY, u8] }),
 );
 const GET_BY_FAMILY: Operation<typeof inetDiagReqV2> = {
   name: "SOCK_DIAG_BY_FAMILY",
@@ -117,14 +117,14 @@ function portRangeBytecode(firstPort: number, lastPort: number): Uint8Array {
 }
 
 function listenerOf(socket: DiagSocket): Listener {
-  const { family, source0, source1, source2, source3, sourcePort, onlyV6, user, inode } = socket;
+  const { family, src0, src1, src2, src3, sport, v6Only, uid, inode } = socket;
   const address = new DataView(new ArrayBuffer(16));
-  [source0, source1, source2, source3].forEach((word, i) => address.setUint32(4 * i, word));
+  [src0, src1, src2, src3].forEach((word, i) => address.setUint32(4 * i, word));
   return {
     address: ipFromBytes(new Uint8Array(address.buffer, 0, family === AF_INET ? 4 : 16)),
-    port: sourcePort,
-    v6Only: onlyV6 === 1,
-    uid: user,
+    port: sport,
+    v6Only: v6Only === 1,
+    uid,
     inode,
   };
 }

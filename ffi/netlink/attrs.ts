@@ -20,7 +20,7 @@ const NLA_HDRLEN = 4;
 /** One row of the table: the kernel's number and the layout of the content. */
 export type Attr<C extends AnyCodec> = readonly [type: number, codec: C];
 /** A row whose attribute may be there several times; its value is an array. */
-export type RepeatedAttr<C extends AnyCodec> = readonly [type: number, codec: C, many: "many"];
+export type RepeatedAttr<C extends AnyCodec> = readonly [type: number, codec: C, repeated: "repeated"];
 /** Attributes by the name that the value uses. */
 export type AttrTable = Readonly<Record<string, Attr<AnyCodec> | RepeatedAttr<AnyCodec>>>;
 /** What reading gives. Every attribute may be missing: that is netlink's truth. */
@@ -62,8 +62,8 @@ function writeTable(w: Writer, table: AttrTable, value: Readonly<Record<string, 
     if (content === undefined) continue;
     const row = table[name];
     if (!row) throw new TypeError(`Cannot send attribute "${name}": the message has no such attribute`);
-    const [type, codec, many] = row;
-    for (const item of many ? content as readonly unknown[] : [content]) writeAttribute(w, type, codec, item);
+    const [type, codec, repeated] = row;
+    for (const item of repeated ? content as readonly unknown[] : [content]) writeAttribute(w, type, codec, item);
   }
 }
 
@@ -83,11 +83,11 @@ function readTable(r: Reader, table: AttrTable, names: readonly string[]): Recor
   for (let at = nextAttribute(r); at >= 0; at = nextAttribute(r)) {
     const name = names[attributeTypeAt(r, at)];
     if (name === undefined) continue;
-    const [, codec, many] = table[name]!;
+    const [, codec, repeated] = table[name]!;
     const item = codec.read(contentAt(r, at));
     // What has no use for us is as good as absent.
     if (item === undefined) continue;
-    if (many) ((value[name] ??= []) as unknown[]).push(item);
+    if (repeated) ((value[name] ??= []) as unknown[]).push(item);
     else value[name] = item;
   }
   return value;

@@ -9,7 +9,7 @@ const sample = attrs(() => ({
   text: [2, cstr],
   here: [3, flag],
   nest: [4, inner],
-  several: [5, u8, "many"],
+  several: [5, u8, "repeated"],
   items: [6, attrList(inner)],
   large: [7, u64],
   record: [8, struct({ a: u8, pad1: u8, b: u16 })],

@@ -6,7 +6,7 @@
  * @see linux/netfilter/nf_tables.h, net/netfilter/nf_tables_api.c
  * @module
  */
-import { attrList as listOf, attrs } from "../netlink/attrs.ts";
+import { attrList, attrs } from "../netlink/attrs.ts";
 import { be16, be32, be64, bei32, bytes, cstr, Reader, struct, u8 } from "../netlink/codec.ts";
 import { NetlinkError, withRequestPurpose } from "../netlink/error.ts";
 import { message, type MessageIn, type MessageOut, type Operation } from "../netlink/message.ts";
@@ -48,7 +48,7 @@ export const ruleMessage = message("rule", nfgenmsg, () => ({
   table: [uapi.NFTA_RULE_TABLE, cstr],
   chain: [uapi.NFTA_RULE_CHAIN, cstr],
   handle: [uapi.NFTA_RULE_HANDLE, be64],
-  expressions: [uapi.NFTA_RULE_EXPRESSIONS, listOf(expression)],
+  expressions: [uapi.NFTA_RULE_EXPRESSIONS, attrList(expression)],
   /** Handle of the rule before it. */
   position: [uapi.NFTA_RULE_POSITION, be64],
   comment: [uapi.NFTA_RULE_USERDATA, comment(RULE_COMMENT)],
@@ -68,7 +68,7 @@ export const setMessage = message("set", nfgenmsg, () => ({
     uapi.NFTA_SET_DESC,
     attrs(() => ({
       size: [uapi.NFTA_SET_DESC_SIZE, be32],
-      fields: [uapi.NFTA_SET_DESC_CONCAT, listOf(attrs(() => ({ length: [uapi.NFTA_SET_FIELD_LEN, be32] })))],
+      fields: [uapi.NFTA_SET_DESC_CONCAT, attrList(attrs(() => ({ length: [uapi.NFTA_SET_FIELD_LEN, be32] })))],
     })),
   ],
   /** Names the set within one batch, before it has a name for sure; the kernel asks for it. */
@@ -88,12 +88,12 @@ export const elementsMessage = message("elements", nfgenmsg, () => ({
   table: [uapi.NFTA_SET_ELEM_LIST_TABLE, cstr],
   set: [uapi.NFTA_SET_ELEM_LIST_SET, cstr],
   setId: [uapi.NFTA_SET_ELEM_LIST_SET_ID, be32],
-  elements: [uapi.NFTA_SET_ELEM_LIST_ELEMENTS, listOf(elementAttrs)],
+  elements: [uapi.NFTA_SET_ELEM_LIST_ELEMENTS, attrList(elementAttrs)],
 }));
 
 /** The same with the elements as they came, for picking some out of many. */
 const rawElementsMessage = message("elements", nfgenmsg, () => ({
-  elements: [uapi.NFTA_SET_ELEM_LIST_ELEMENTS, listOf(bytes)],
+  elements: [uapi.NFTA_SET_ELEM_LIST_ELEMENTS, attrList(bytes)],
 }));
 
 /** The same with the expressions as they came. */
@@ -209,7 +209,7 @@ export function listLazyRules(nl: Netlink, { family, table }: TableKey, chain: s
     handle,
     comment,
     raw,
-    expressions: () => listOf(expression).read(new Reader(raw)),
+    expressions: () => attrList(expression).read(new Reader(raw)),
   }));
 }
 

@@ -25,8 +25,8 @@ import {
 } from "./uapi.ts";
 
 const vlanMessage = message("bridge vlan", ifinfomsg, () => ({
-  filter: [IFLA_EXT_MASK, u32],
-  vlans: [IFLA_AF_SPEC, attrs(() => ({ info: [IFLA_BRIDGE_VLAN_INFO, struct({ flags: u16, vid: u16 }), "many"] }))],
+  extMask: [IFLA_EXT_MASK, u32],
+  vlans: [IFLA_AF_SPEC, attrs(() => ({ info: [IFLA_BRIDGE_VLAN_INFO, struct({ flags: u16, vid: u16 }), "repeated"] }))],
 }));
 type VlanOp = Operation<typeof vlanMessage>;
 const SET: VlanOp = { name: "RTM_SETLINK", type: RTM_SETLINK, spec: vlanMessage };
@@ -59,7 +59,9 @@ export function remove(nl: Netlink, port: number, vids: readonly number[]): void
 
 /** The VLANs of the bridge port with this index, ascending. @throws {NetlinkError} */
 export function list(nl: Netlink, port: number): Vlan[] {
-  const reply = dump(nl, GET, { family: AF_BRIDGE, filter: RTEXT_FILTER_BRVLAN }).find((entry) => entry.index === port);
+  const reply = dump(nl, GET, { family: AF_BRIDGE, extMask: RTEXT_FILTER_BRVLAN }).find((entry) =>
+    entry.index === port
+  );
   const vlans: Vlan[] = [];
   let first = 0;
   for (const { vid, flags } of reply?.vlans?.info ?? []) {

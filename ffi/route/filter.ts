@@ -7,7 +7,7 @@
  * @see linux/pkt_cls.h, linux/tc_act/tc_mirred.h, net/sched/cls_u32.c
  * @module
  */
-import { attrList as listOf, attrs, variant } from "../netlink/attrs.ts";
+import { attrList, attrs, variant } from "../netlink/attrs.ts";
 import { be16, be32, bytes, cstr, i32, Reader, struct, u16, u32, u8, Writer } from "../netlink/codec.ts";
 import { withRequestPurpose } from "../netlink/error.ts";
 import { message, type MessageOut, NLM_F_CREATE, NLM_F_EXCL, type Operation } from "../netlink/message.ts";
@@ -45,29 +45,29 @@ const GET: FilterOp = { name: "RTM_GETTFILTER", type: RTM_GETTFILTER, spec: filt
 const u32Selector = struct({
   flags: u8,
   shift: u8,
-  keys: u8,
+  nkeys: u8,
   pad1: u8,
-  offsetMask: be16,
-  offset: u16,
-  offsetOffset: u16,
-  hashOffset: u16,
-  hashMask: be32,
+  offmask: be16,
+  off: u16,
+  offoff: u16,
+  hoff: u16,
+  hmask: be32,
   mask: be32,
-  value: be32,
-  at: i32,
-  atMask: i32,
+  val: be32,
+  keyOff: i32,
+  keyOffmask: i32,
 });
 /** struct tc_mirred */
 const mirredParameters = struct({
   index: u32,
-  capabilities: u32,
+  capab: u32,
   action: i32,
-  references: i32,
-  bindings: i32,
-  direction: i32,
-  link: u32,
+  refcnt: i32,
+  bindcnt: i32,
+  eaction: i32,
+  ifindex: u32,
 });
-const actions = listOf(
+const actions = attrList(
   variant(
     { kind: TCA_ACT_KIND, data: TCA_ACT_OPTIONS },
     () => ({ mirred: { parameters: [TCA_MIRRED_PARMS, mirredParameters] } }),
@@ -103,13 +103,13 @@ export function addRedirect(nl: Netlink, from: number, to: number): void {
 /** The content of the options of a u32 filter that redirects everything to link `to`. */
 function writeRedirect(to: number): Uint8Array {
   const selectorWriter = new Writer();
-  u32Selector.write(selectorWriter, { flags: TC_U32_TERMINAL, keys: 1 });
+  u32Selector.write(selectorWriter, { flags: TC_U32_TERMINAL, nkeys: 1 });
   const w = new Writer();
   u32Options.write(w, {
     classId: CLASS_ID,
     actions: [{
       kind: "mirred",
-      parameters: { action: TC_ACT_STOLEN, direction: TCA_EGRESS_REDIR, link: to },
+      parameters: { action: TC_ACT_STOLEN, eaction: TCA_EGRESS_REDIR, ifindex: to },
     }],
     selector: selectorWriter.written(),
   });
@@ -127,7 +127,7 @@ function redirectTargets({ kind, options }: Filter): number[] {
   const { actions = [], selector: rawSelector } = u32Options.read(new Reader(options));
   if (!rawSelector || !matchesAll(rawSelector)) return [];
   return actions.flatMap((action) =>
-    action.kind === "mirred" && action.parameters?.direction === TCA_EGRESS_REDIR ? [action.parameters.link] : []
+    action.kind === "mirred" && action.parameters?.eaction === TCA_EGRESS_REDIR ? [action.parameters.ifindex] : []
   );
 }
 

@@ -15,7 +15,7 @@ test("a redirection has tc(8)'s values", () => {
   expect({ ...ours, options: undefined }).toEqual({ ...theirs, options: undefined });
   const options = filter.u32Options.read(new Reader(ours.options!));
   expect(options).toEqual(filter.u32Options.read(new Reader(theirs.options!)));
-  expect(options).toMatchObject({ actions: [{ kind: "mirred", parameters: { link: 1 } }] });
+  expect(options).toMatchObject({ actions: [{ kind: "mirred", parameters: { ifindex: 1 } }] });
 });
 
 netnsTest("tc(8) shows a redirection, and only one of all packets is listed", ({ host }) => {

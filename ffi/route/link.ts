@@ -66,10 +66,10 @@ export const linkMessage = message("link", ifinfomsg, () => ({
   name: [IFLA_IFNAME, cstr],
   /** Largest packet, in bytes. */
   mtu: [IFLA_MTU, u32],
-  /** Index of the link below this one, or of a veth's other end. */
-  parent: [IFLA_LINK, u32],
-  /** Namespace of `parent`, if it is another one, as a number local to this namespace. */
-  parentNetns: [IFLA_LINK_NETNSID, i32],
+  /** Index of the lower device, or of a veth's peer. */
+  linkIndex: [IFLA_LINK, u32],
+  /** Namespace of `linkIndex`, if it is another one, as a number local to this namespace. */
+  linkNetnsId: [IFLA_LINK_NETNSID, i32],
   /** Index of the bridge or VRF that this link is a port of. */
   master: [IFLA_MASTER, u32],
   txQLen: [IFLA_TXQLEN, u32],
@@ -78,12 +78,12 @@ export const linkMessage = message("link", ifinfomsg, () => ({
   promiscuity: [IFLA_PROMISCUITY, u32],
   alias: [IFLA_IFALIAS, cstr],
   group: [IFLA_GROUP, u32],
-  /** Where to create the link, or to look for its parent: an open namespace. */
+  /** Where to create the link, or to look for its lower device: an open namespace. */
   netnsFd: [IFLA_NET_NS_FD, u32],
   altName: [IFLA_ALT_IFNAME, cstr],
   /** What the hardware is born with. Kernels before 5.6 do not tell. */
   permanentMac: [IFLA_PERM_ADDRESS, macCodec],
-  filter: [IFLA_EXT_MASK, u32],
+  extMask: [IFLA_EXT_MASK, u32],
   info: [
     IFLA_LINKINFO,
     attrs(() => ({
@@ -122,7 +122,7 @@ export function add(nl: Netlink, spec: LinkIn): void {
 export function get(nl: Netlink, key: string | number): Link {
   return withRequestPurpose(
     () => `find link "${key}"`,
-    () => query(nl, GET, { ...selector(key), filter: RTEXT_FILTER_SKIP_STATS }),
+    () => query(nl, GET, { ...selector(key), extMask: RTEXT_FILTER_SKIP_STATS }),
   );
 }
 
@@ -130,7 +130,7 @@ export function get(nl: Netlink, key: string | number): Link {
 export function getAll(nl: Netlink, keys: readonly (string | number)[]): Link[] {
   return withRequestPurpose(
     () => `find links ${keys.map((key) => `"${key}"`).join(", ")}`,
-    () => queryAll(nl, GET, keys.map((key) => ({ ...selector(key), filter: RTEXT_FILTER_SKIP_STATS }))),
+    () => queryAll(nl, GET, keys.map((key) => ({ ...selector(key), extMask: RTEXT_FILTER_SKIP_STATS }))),
   );
 }
 
@@ -149,7 +149,7 @@ export function list(nl: Netlink, { master }: { readonly master?: number } = {})
   const filter = master === undefined ? {} : { master };
   const links = withRequestPurpose(
     () => "list links",
-    () => dump(nl, GET, { ...filter, filter: RTEXT_FILTER_SKIP_STATS }),
+    () => dump(nl, GET, { ...filter, extMask: RTEXT_FILTER_SKIP_STATS }),
   );
   // Kernels before 4.6 do not filter.
   return master === undefined ? links : links.filter((entry) => entry.master === master);

@@ -1,5 +1,5 @@
 /**
- * The numbers by which a network namespace tells others apart: a link whose parent is elsewhere names the place by one.
+ * The numbers by which a network namespace tells others apart: a link whose lower device is in another one names that by its number.
  *
  * @see linux/net_namespace.h, linux/rtnetlink.h struct rtgenmsg
  * @module

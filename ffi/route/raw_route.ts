@@ -118,8 +118,8 @@ export function withTable(route: RawRoute, table: number): RawRoute {
 }
 
 /** Where a route leads. */
-export function destinationOf({ family, dst, dstLength }: RawRoute): Cidr {
-  return toCidr(dst ?? (family === AF_INET ? "0.0.0.0" : "::") as Ip, dstLength);
+export function destinationOf({ family, dst, dstLen }: RawRoute): Cidr {
+  return toCidr(dst ?? (family === AF_INET ? "0.0.0.0" : "::") as Ip, dstLen);
 }
 
 /** Indexes of the links by which a route leaves; none for one that ends here. */

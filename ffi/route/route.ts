@@ -46,8 +46,8 @@ import {
 /** struct rtmsg */
 export const rtmsg = struct({
   family: u8,
-  dstLength: u8,
-  srcLength: u8,
+  dstLen: u8,
+  srcLen: u8,
   tos: u8,
   shortTable: u8,
   protocol: u8,
@@ -136,7 +136,7 @@ function fields(route: UnicastRoute): MessageIn<typeof routeMessage> {
     (gateway === undefined && addressFamily(dst) === AF_INET ? RT_SCOPE_LINK : RT_SCOPE_UNIVERSE);
   return {
     family: addressFamily(dst),
-    dstLength: prefixLengthOf(dst),
+    dstLen: prefixLengthOf(dst),
     shortTable: table < 256 ? table : RT_TABLE_UNSPEC,
     protocol: RTPROT_BOOT,
     scope,
@@ -163,13 +163,13 @@ export function list(nl: Netlink, family: number, table?: number): UnicastRoute[
 /** The index of the link by which packets to `destination` leave, or `undefined` if the kernel names none. @throws {NetlinkError} */
 export function outgoingLink(nl: Netlink, destination: Ip): number | undefined {
   const family = addressFamily(destination);
-  return query(nl, GET, { family, dstLength: family === AF_INET ? 32 : 128, dst: destination }).oif;
+  return query(nl, GET, { family, dstLen: family === AF_INET ? 32 : 128, dst: destination }).oif;
 }
 
 function toRoutes(reply: MessageOut<typeof routeMessage>): UnicastRoute[] {
   const unspecified = (reply.family === AF_INET ? "0.0.0.0" : "::") as Ip;
   const shared = {
-    dst: toCidr(reply.dst ?? unspecified, reply.dstLength),
+    dst: toCidr(reply.dst ?? unspecified, reply.dstLen),
     source: reply.prefsrc,
     priority: reply.priority,
     table: reply.table ?? reply.shortTable,

@@ -45,8 +45,8 @@ import {
 /** struct fib_rule_hdr */
 const fibRuleHdr = struct({
   family: u8,
-  dstLength: u8,
-  srcLength: u8,
+  dstLen: u8,
+  srcLen: u8,
   tos: u8,
   shortTable: u8,
   pad1: u8,
@@ -59,13 +59,13 @@ const fibRuleHdr = struct({
 const otherSelectors = {
   iif: [FRA_IIFNAME, cstr],
   oif: [FRA_OIFNAME, cstr],
-  mark: [FRA_FWMARK, u32],
-  tunnel: [FRA_TUN_ID, bytes],
+  fwmark: [FRA_FWMARK, u32],
+  tunId: [FRA_TUN_ID, bytes],
   l3mdev: [FRA_L3MDEV, u8],
-  users: [FRA_UID_RANGE, bytes],
-  protocol: [FRA_IP_PROTO, u8],
-  sourcePorts: [FRA_SPORT_RANGE, bytes],
-  destinationPorts: [FRA_DPORT_RANGE, bytes],
+  uidRange: [FRA_UID_RANGE, bytes],
+  ipProto: [FRA_IP_PROTO, u8],
+  sportRange: [FRA_SPORT_RANGE, bytes],
+  dportRange: [FRA_DPORT_RANGE, bytes],
 } as const;
 
 /** A rule, as in RTM_NEWRULE and its relatives. */
@@ -127,7 +127,7 @@ export function list(nl: Netlink): FibRule[] {
 function fields({ from, table, priority }: SourceRule): MessageIn<typeof fibRuleMessage> {
   return {
     family: addressFamily(from),
-    srcLength: prefixLengthOf(from),
+    srcLen: prefixLengthOf(from),
     shortTable: table < 256 ? table : RT_TABLE_UNSPEC,
     action: FR_ACT_TO_TBL,
     src: ipOf(from),
@@ -137,7 +137,7 @@ function fields({ from, table, priority }: SourceRule): MessageIn<typeof fibRule
 }
 
 function toFibRule(reply: MessageOut<typeof fibRuleMessage>): FibRule {
-  const hasOtherSelectors = reply.dstLength > 0 || reply.tos !== 0 ||
+  const hasOtherSelectors = reply.dstLen > 0 || reply.tos !== 0 ||
     (Object.keys(otherSelectors) as (keyof typeof otherSelectors)[]).some((name) =>
       reply[name] !== undefined && reply[name] !== 0
     );
@@ -147,7 +147,7 @@ function toFibRule(reply: MessageOut<typeof fibRuleMessage>): FibRule {
     // The kernel does not say it of the first rule, whose it is to be 0.
     priority: reply.priority ?? 0,
     ...reply.action === FR_ACT_TO_TBL && { table: reply.table ?? reply.shortTable },
-    ...reply.srcLength > 0 && { from: toCidr(reply.src ?? unspecified, reply.srcLength) },
+    ...reply.srcLen > 0 && { from: toCidr(reply.src ?? unspecified, reply.srcLen) },
     isSourceOnly: !hasOtherSelectors,
   };
 }

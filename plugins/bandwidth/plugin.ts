@@ -69,9 +69,9 @@ function findHostVeth({ host, netns, ifname }: CheckCall<BandwidthConfig>, { int
   const containerVeth = link.get(netns.route, ifname);
   const kind = containerVeth.info?.kind;
   if (kind !== "veth") throw cannotLimitError(ifname, `it is ${kind ? `of kind "${kind}"` : "no virtual interface"}`);
-  const hostVeth = link.find(host.route, containerVeth.parent ?? 0);
+  const hostVeth = link.find(host.route, containerVeth.linkIndex ?? 0);
   // The number alone might be that of any link here, if the other end is in a third namespace.
-  if (hostVeth?.info?.kind !== "veth" || hostVeth.parent !== containerVeth.index) {
+  if (hostVeth?.info?.kind !== "veth" || hostVeth.linkIndex !== containerVeth.index) {
     throw cannotLimitError(ifname, "its other end is elsewhere");
   }
   if (interfaces.some(({ name, sandbox }) => name === hostVeth.name && !sandbox)) return hostVeth;

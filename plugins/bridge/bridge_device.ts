@@ -90,7 +90,7 @@ export function ensureVlanGateway(host: Netns, bridge: link.Link, config: Bridge
   const gateway = link.get(host.route, name);
   // It is brought up last: one that is down was left by an ADD that is not done yet, or never will be.
   if (link.isUp(gateway)) return gateway;
-  const port = veth.of(gateway) && gateway.parent ? link.find(host.route, gateway.parent) : undefined;
+  const port = veth.of(gateway) && gateway.linkIndex ? link.find(host.route, gateway.linkIndex) : undefined;
   if (port?.master === bridge.index) {
     setVlans(host, port.index, config.preserveDefaultVlan, [{ vid: config.vlan, pvid: true, untagged: true }]);
   }

@@ -47,7 +47,7 @@ function checkTable(netns: Netns, { index, name }: Link, { ip, table, config, ro
   const inTable = (number: number) => routes.filter((route) => rawRoute.tableOf(route) === number);
   const fixedGateway = configuredGateway(ip, config);
   const defaults = inTable(table).filter((route) =>
-    route.dstLength === 0 && route.family === address.addressFamily(ip.address)
+    route.dstLen === 0 && route.family === address.addressFamily(ip.address)
   );
   if (fixedGateway && !defaults.some((route) => rawRoute.nextHopGateways(route).includes(fixedGateway))) {
     throw checkFailedError(`table ${table} lacks the default route via ${fixedGateway} dev "${name}"`);

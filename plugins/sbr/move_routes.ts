@@ -84,7 +84,7 @@ function fillTable(
   config: SbrConfig,
 ): void {
   const fixedGateway = configuredGateway(ip, config);
-  const isDefaultRoute = (route: RawRoute) => route.family === addressFamily(ip.address) && route.dstLength === 0;
+  const isDefaultRoute = (route: RawRoute) => route.family === addressFamily(ip.address) && route.dstLen === 0;
   // What the configuration names is the only one there.
   const copied = fixedGateway ? mainRoutes.filter((route) => !isDefaultRoute(route)) : mainRoutes;
   for (const route of copied.toSorted(compareGatewayDependence)) appendRoute(context, rawRoute.withTable(route, table));
@@ -128,7 +128,7 @@ function addHintRoutes(context: RoutingContext, ips: readonly IpConfig[], mainRo
     const hint = {
       ...defaultRouteVia(context, address),
       dst: ipOf(networkOf(address)),
-      dstLength: prefixLengthOf(address),
+      dstLen: prefixLengthOf(address),
       prefsrc: ipOf(address),
       scope: RT_SCOPE_LINK,
     };
@@ -170,8 +170,8 @@ function ignoreErrno(code: string, call: () => void): void {
 function defaultRouteVia({ index }: RoutingContext, address: Cidr): RawRoute {
   return {
     family: addressFamily(address),
-    dstLength: 0,
-    srcLength: 0,
+    dstLen: 0,
+    srcLen: 0,
     tos: 0,
     shortTable: RT_TABLE_MAIN,
     protocol: RTPROT_BOOT,

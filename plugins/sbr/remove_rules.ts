@@ -73,5 +73,5 @@ function routesBackToMain(
       rawRoute.destinationOf(other) === rawRoute.destinationOf(route) &&
       rawRoute.linksOf(other).includes(rawRoute.linksOf(route)[0]!)
     );
-  return moved.filter((route) => route.dstLength > 0 && !isInMain(route)).toSorted(compareGatewayDependence);
+  return moved.filter((route) => route.dstLen > 0 && !isInMain(route)).toSorted(compareGatewayDependence);
 }

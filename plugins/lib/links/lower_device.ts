@@ -82,14 +82,14 @@ const NON_STACKING_KINDS = ["ipvlan", "macvlan"];
 
 /** What the kernel puts a link of this kind on that is to stand on `master`. */
 function resolveNonStacking(lower: LowerDevice, host: Netns, kind = ""): LowerDevice {
-  const { netns, link: { info, parent, parentNetns } } = lower;
-  if (info?.kind !== kind || parent === undefined || !NON_STACKING_KINDS.includes(kind)) return lower;
-  const lowerNetns = parentNetns === undefined
+  const { netns, link: { info, linkIndex, linkNetnsId } } = lower;
+  if (info?.kind !== kind || linkIndex === undefined || !NON_STACKING_KINDS.includes(kind)) return lower;
+  const lowerNetns = linkNetnsId === undefined
     ? netns
-    : findNsid(netns.route, host.fd) === parentNetns
+    : findNsid(netns.route, host.fd) === linkNetnsId
     ? host
     : undefined;
-  const lowerLink = lowerNetns && link.find(lowerNetns.route, parent);
+  const lowerLink = lowerNetns && link.find(lowerNetns.route, linkIndex);
   return lowerLink ? { netns: lowerNetns, link: lowerLink, configured: lower } : lower;
 }
 
@@ -148,7 +148,7 @@ export function createUpperDevice(
   try {
     link.add(lower.netns.route, {
       name: ifname,
-      parent: lower.link.index,
+      linkIndex: lower.link.index,
       ...lower.netns.identity === netns.identity ? {} : { netnsFd: netns.fd },
       ...mtu ? { mtu } : {},
       ...spec.mac ? { mac: spec.mac } : {},
@@ -219,16 +219,18 @@ function checkLowerDevice(
   { host, netns, config: { master, linkInContainer }, ifname }: CheckCall<LowerDeviceConfig>,
   device: link.Link,
 ): void {
-  const isLocal = device.parentNetns === undefined;
+  const isLocal = device.linkNetnsId === undefined;
   const actualNetns = isLocal ? netns : host;
-  const actual = device.parent ? link.find(actualNetns.route, device.parent) : undefined;
+  const actual = device.linkIndex ? link.find(actualNetns.route, device.linkIndex) : undefined;
   const configuredNetns = linkInContainer ? netns : host;
   const configuredLink = master === "" ? undefined : link.find(configuredNetns.route, master);
   const expected = configuredLink &&
     resolveNonStacking({ netns: configuredNetns, link: configuredLink }, host, device.info?.kind);
   // Which link a default route told of at the time of the ADD, nothing says.
   if (master === "" && actual) return;
-  if (expected && isLocal === (expected.netns.identity === netns.identity) && expected.link.index === device.parent) {
+  if (
+    expected && isLocal === (expected.netns.identity === netns.identity) && expected.link.index === device.linkIndex
+  ) {
     return;
   }
   const side = linkInContainer ? "container" : "host";

@@ -43,9 +43,9 @@ export function ownedByOtherContainer(
   return owner ? owner.containerId !== call.owner.containerId : differsFromPrevResult(call, netns, containerLink);
 }
 
-function findOwner({ host }: OwnershipEvidence, { info, parent, index, alias }: link.Link): Owner | undefined {
-  const hostVeth = info?.kind === "veth" && parent !== undefined ? link.find(host.route, parent) : undefined;
-  return parseAlias(hostVeth?.parent === index ? hostVeth.alias : alias);
+function findOwner({ host }: OwnershipEvidence, { info, linkIndex, index, alias }: link.Link): Owner | undefined {
+  const hostVeth = info?.kind === "veth" && linkIndex !== undefined ? link.find(host.route, linkIndex) : undefined;
+  return parseAlias(hostVeth?.linkIndex === index ? hostVeth.alias : alias);
 }
 
 function differsFromPrevResult(call: OwnershipEvidence, netns: Netns, { index, mac }: link.Link): boolean {

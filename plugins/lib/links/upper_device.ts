@@ -26,7 +26,7 @@ export interface UpperDevice {
 export function listUpperDevices(netns: Netns, lowerIndex: number): UpperDevice[] {
   const upperDevices = upperDevicesIn(
     netns,
-    (candidate) => candidate.parent === lowerIndex && candidate.parentNetns === undefined,
+    (candidate) => candidate.linkIndex === lowerIndex && candidate.linkNetnsId === undefined,
   );
   return [
     ...upperDevices,
@@ -56,7 +56,10 @@ function upperDevicesInNetns(path: string, lowerNetns: Netns, lowerIndex: number
     if (netns.identity === lowerNetns.identity) return [];
     const nsid = findNsid(netns.route, lowerNetns.fd);
     if (nsid === undefined) return [];
-    const upperDevices = upperDevicesIn(netns, (device) => device.parent === lowerIndex && device.parentNetns === nsid);
+    const upperDevices = upperDevicesIn(
+      netns,
+      (device) => device.linkIndex === lowerIndex && device.linkNetnsId === nsid,
+    );
     return upperDevices.map((device) => ({ ...device, netnsPath: path }));
   } catch (error) {
     // It may have gone, or be none that one may enter.

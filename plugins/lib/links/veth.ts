@@ -71,8 +71,8 @@ function isVeth({ info }: link.Link): boolean {
 /** The other end of the container's interface `inner`, which is to be one of a cable. @throws {CniError} if it is none, or the end is missing */
 export function checkVethPair({ host, ifname }: CheckCall<unknown>, containerVeth: link.Link): link.Link {
   expectEqual(`kind of "${ifname}"`, containerVeth.info?.kind, "veth");
-  const hostVeth = link.find(host.route, containerVeth.parent ?? 0);
-  if (hostVeth?.info?.kind === "veth" && hostVeth.parent === containerVeth.index) return hostVeth;
+  const hostVeth = link.find(host.route, containerVeth.linkIndex ?? 0);
+  if (hostVeth?.info?.kind === "veth" && hostVeth.linkIndex === containerVeth.index) return hostVeth;
   throw checkFailedError(`the other end of "${ifname}" is missing on the host`);
 }
 
@@ -161,7 +161,7 @@ const isOwnerOf = (call: AttachmentCall<unknown>) => (owner: Owner): boolean => 
 
 /** The reference plugins write no owner. A gateway of a VLAN has none either, but it has its other end on the host. */
 function isUnownedHostVeth(hostVeth: link.Link, mac: string | undefined): boolean {
-  return hostVeth.alias === undefined && hostVeth.parentNetns !== undefined && hostVeth.mac === mac;
+  return hostVeth.alias === undefined && hostVeth.linkNetnsId !== undefined && hostVeth.mac === mac;
 }
 
 function filterOwnedVeths(links: readonly link.Link[], isOwner: (owner: Owner) => boolean): link.Link[] {
