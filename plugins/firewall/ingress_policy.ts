@@ -9,21 +9,16 @@ import { listElements } from "../../ffi/nft/objects.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
 import type { FoundElement } from "../lib/ruleset/element_lookup.ts";
 import { bridgeTable } from "../lib/ruleset/bridge_table.ts";
-import {
-  checkElements,
-  ensureElements,
-  removeElements,
-  restoreElements,
-  type WantedElement,
-} from "../lib/ruleset/elements.ts";
+import { checkElements, ensureElements, removeElements, restoreElements } from "../lib/ruleset/elements.ts";
+import type { WantedElement } from "../lib/ruleset/wanted_elements.ts";
 import { type Owner, parseOwner } from "../lib/protocol/owner.ts";
+import { inetTable } from "../lib/ruleset/inet_table.ts";
 import {
   bridgeIngressChain,
   type BridgeIngressPolicy,
-  inetTable,
   openIngressChain,
   stricterIngressChain,
-} from "../lib/ruleset/inet_table.ts";
+} from "../lib/ruleset/inet_shared_chains.ts";
 import type { Endpoint, RemovalFilter } from "./forward_accept.ts";
 
 const INGRESS_MAPS = ["ingress4", "ingress6"] as const;
@@ -133,6 +128,7 @@ export function removeIngressElements(
 }
 
 const ingressMapOf = (address: Ip) => `ingress${familyOf(address)}`;
+
 /** A name that is none was never added. */
 const isolatedKeys = ({ links }: ReportedAttachment) => links.map(ifnameField).filter(({ length }) => length === 16);
 

@@ -6,7 +6,7 @@
 import { type Cidr, familyOf, ipOf } from "../../ffi/address.ts";
 import { ipField } from "../../ffi/nft/statements.ts";
 import type { ElementSelector, FoundElement } from "../lib/ruleset/element_lookup.ts";
-import type { WantedElement } from "../lib/ruleset/elements.ts";
+import type { WantedElement } from "../lib/ruleset/wanted_elements.ts";
 import { type Owner, ownerText } from "../lib/protocol/owner.ts";
 import type { PortmapConfig } from "./config.ts";
 import { publishedElements, selectAllPublished } from "./elements.ts";

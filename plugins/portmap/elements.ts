@@ -16,11 +16,11 @@ import {
   rule,
 } from "../../ffi/nft/statements.ts";
 import type { ElementSelector, FoundElement } from "../lib/ruleset/element_lookup.ts";
-import type { WantedElement } from "../lib/ruleset/elements.ts";
-import type { ElementKey } from "../lib/ruleset/snapshot.ts";
-import { ANY_ADDRESS_CHAIN, hairpinAllChain, hairpinChain } from "../lib/ruleset/inet_table.ts";
+import type { WantedElement } from "../lib/ruleset/wanted_elements.ts";
+import { elementId, type ElementKey } from "../lib/ruleset/snapshot.ts";
+import { ANY_ADDRESS_CHAIN } from "../lib/ruleset/inet_table.ts";
+import { hairpinAllChain, hairpinChain } from "../lib/ruleset/inet_shared_chains.ts";
 import type { SharedChain } from "../lib/ruleset/shared_chains.ts";
-import { elementId } from "../lib/ruleset/snapshot.ts";
 import type { Conditions } from "./conditions.ts";
 import {
   describeHostPort,

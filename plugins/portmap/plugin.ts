@@ -14,13 +14,8 @@ import { outgoingLink } from "../../ffi/route/route.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import { requireSysctl } from "../lib/links/sysctls.ts";
-import {
-  checkElements,
-  ElementInUseError,
-  ensureElements,
-  removeElements,
-  restoreElements,
-} from "../lib/ruleset/elements.ts";
+import { checkElements, ensureElements, removeElements, restoreElements } from "../lib/ruleset/elements.ts";
+import { ElementInUseError } from "../lib/ruleset/wanted_elements.ts";
 import { isOneOfOwners, isStaleIn, type Owner, ownerPrefix, sameOwner } from "../lib/protocol/owner.ts";
 import { type AttachmentCall, cleanUp, plugin, requirePrevResult } from "../lib/protocol/plugin.ts";
 import { inetTable, requireInetTable } from "../lib/ruleset/inet_table.ts";

@@ -5,7 +5,7 @@
  *
  * @module
  */
-import { type Cidr, familyOf, networkOf, parseCidr } from "../../../ffi/address.ts";
+import { parseCidr } from "../../../ffi/address.ts";
 import {
   ifnameType,
   inetProto,
@@ -17,7 +17,6 @@ import {
   withComment,
 } from "../../../ffi/nft/datatypes.ts";
 import {
-  accept,
   ctStatusDnat,
   daddr,
   daddrIn,
@@ -28,13 +27,8 @@ import {
   fibDaddrNotOnIif,
   fibSaddrNotOnIif,
   gotoChain,
-  ifnameField,
-  iifname,
-  iifnameIs,
-  inSet,
   jump,
   l4proto,
-  masquerade,
   metaNfproto,
   oifname,
   returnFromChain,
@@ -57,16 +51,13 @@ import {
 } from "../../../ffi/nft/uapi.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import { requireTable } from "./table.ts";
-import type { ChainElement, TableBuilder, TableDefinition } from "./table_definition.ts";
-import type { SharedChain } from "./shared_chains.ts";
+import type { TableBuilder, TableDefinition } from "./table_definition.ts";
+import { bridgeSetName, INGRESS_POLICIES, ingressChainElements } from "./inet_shared_chains.ts";
 
 const INET_TABLE = { family: NFPROTO_INET, table: "cni" };
 
 /** Published ports whatever the address; a chain of its own, so that conditions on a port of one address can go on to it. */
 export const ANY_ADDRESS_CHAIN = "hostports_any_address";
-
-/** The strictest first. */
-const INGRESS_POLICIES = ["isolated", "same-bridge"] as const;
 
 /** `table inet cni` */
 export const inetTable: TableDefinition = {
@@ -202,89 +193,6 @@ function portRules(
     [chain, metaNfproto(family), vmap(fields(family), `${prefix}conditions${family}`)],
     [chain, dnatMap(family, fields(family), `${prefix}hostports${family}`)],
   ]);
-}
-
-/** The subnet as part of a chain's name, as nft(8) reads it back: it takes no colons. */
-const subnetChainName = (subnet: Cidr): string => subnet.replaceAll(":", "-");
-
-/** Hides addresses of the subnet behind the host, except within the subnet and to groups. */
-export function masqueradeChain(address: Cidr): SharedChain {
-  const subnet = networkOf(address);
-  const groups = parseCidr(familyOf(subnet) === 4 ? "224.0.0.0/4" : "ff00::/8");
-  return {
-    name: `masquerade-${subnetChainName(subnet)}`,
-    rules: [rule(daddrIn(subnet), returnFromChain()), rule(daddrIn(groups), returnFromChain()), rule(masquerade())],
-  };
-}
-
-/**
- * Hides who calls a published port where the container could not answer otherwise: neighbours in its subnet, to which it would answer past
- * the host, and the host's own loopback addresses.
- */
-export function hairpinChain(address: Cidr): SharedChain {
-  const subnet = networkOf(address);
-  const loopback = familyOf(subnet) === 4 ? [rule(saddrIn(parseCidr("127.0.0.0/8")), masquerade())] : [];
-  return { name: `hairpin-${subnetChainName(subnet)}`, rules: [rule(saddrIn(subnet), masquerade()), ...loopback] };
-}
-
-/** Hides everybody who calls a published port. */
-export function hairpinAllChain(): SharedChain {
-  return { name: "hairpin-everybody", rules: [rule(masquerade())] };
-}
-
-/** Who may call containers of a bridge: those of no other bridge that has such a policy, or none of these bridges at all. */
-export type BridgeIngressPolicy = (typeof INGRESS_POLICIES)[number];
-
-const bridgeSetName = (policy: BridgeIngressPolicy): string => `${policy.replace("-", "_")}_bridges`;
-const ingressChainName = (policy: BridgeIngressPolicy, bridge: string): string => `ingress-${policy}-${bridge}`;
-
-/** Lets everybody in. */
-export function openIngressChain(): SharedChain {
-  return {
-    name: "ingress-open",
-    rules: [rule(accept())],
-    comment: "Containers that everybody may call",
-    usesGoto: true,
-  };
-}
-
-/** Keeps out whoever comes from a bridge that has a policy; as `same-bridge`, except from the same bridge. */
-export function bridgeIngressChain(policy: BridgeIngressPolicy, bridge: string): SharedChain {
-  const rules = [rule(inSet([iifname()], "ingress_bridges"), drop())];
-  if (policy === "same-bridge") rules.unshift(rule(iifnameIs(bridge), accept()));
-  return { name: ingressChainName(policy, bridge), rules, usesGoto: true };
-}
-
-/** The chain of this name that keeps out more than `policy` does, `open` or one of a bridge; undefined if that is not what it does. */
-export function stricterIngressChain(policy: "open" | BridgeIngressPolicy, name: string): SharedChain | undefined {
-  const stricter = policy === "open" ? INGRESS_POLICIES : INGRESS_POLICIES.slice(0, INGRESS_POLICIES.indexOf(policy));
-  for (const stricterPolicy of stricter) {
-    const bridge = bridgeOfChain(stricterPolicy, name);
-    if (bridge !== undefined) return bridgeIngressChain(stricterPolicy, bridge);
-  }
-  return undefined;
-}
-
-/** The bridge that the chain is about, if it is one for this policy. */
-function bridgeOfChain(policy: BridgeIngressPolicy, chain: string): string | undefined {
-  const bridge = chain.slice(ingressChainName(policy, "").length);
-  return chain === ingressChainName(policy, bridge) ? bridge : undefined;
-}
-
-function ingressChainElements(chain: string): ChainElement[] {
-  return INGRESS_POLICIES.flatMap((policy, i): ChainElement[] => {
-    const bridge = bridgeOfChain(policy, chain);
-    if (bridge === undefined) return [];
-    const key = ifnameField(bridge);
-    const comment = `ingressPolicy ${policy}`;
-    const alsoOfChain = ingressChainName(INGRESS_POLICIES[1 - i]!, bridge);
-    return [{ set: bridgeSetName(policy), key, jumpsToChain: true, comment }, {
-      set: "ingress_bridges",
-      key,
-      alsoOfChain,
-      comment: "ingressPolicy",
-    }];
-  });
 }
 
 /** Makes sure that the rules are there, or that the kernel would take them, without changing anything. @throws {CniError} code 50 */

@@ -5,7 +5,8 @@
  */
 import { type Cidr, familyOf, type Ip, ipBytes, ipOf } from "../../../ffi/address.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
-import { checkElements, ensureElements, removeElements, restoreElements, type WantedElement } from "./elements.ts";
+import { checkElements, ensureElements, removeElements, restoreElements } from "./elements.ts";
+import type { WantedElement } from "./wanted_elements.ts";
 import { isOneOfOwners, isStaleIn, type Owner, ownerPrefix, sameOwner } from "../protocol/owner.ts";
 import { cleanUp } from "../protocol/plugin.ts";
 import {
@@ -13,7 +14,8 @@ import {
   ownersWithReferenceMasquerade,
   removeReferenceMasquerade,
 } from "../compat/masquerade.ts";
-import { inetTable, masqueradeChain } from "./inet_table.ts";
+import { inetTable } from "./inet_table.ts";
+import { masqueradeChain } from "./inet_shared_chains.ts";
 
 const masqueradeSet = (address: Ip | Cidr): string => `masquerade${familyOf(address)}`;
 const addressKey = (address: Ip | Cidr): Uint8Array =>

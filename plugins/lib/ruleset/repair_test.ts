@@ -5,9 +5,11 @@ import type { Netns } from "../../../ffi/netns.ts";
 import { netnsTest, newNamespaces, runInNetns } from "../../../testing/netns.ts";
 import { bridgeTable } from "./bridge_table.ts";
 import { addMasquerade, checkMasquerade, restoreMasquerade } from "./masquerade.ts";
-import { ElementInUseError, ensureElements, restoreElements, type WantedElement } from "./elements.ts";
+import { ensureElements, restoreElements } from "./elements.ts";
+import { ElementInUseError, type WantedElement } from "./wanted_elements.ts";
 import { repairTable } from "./repair.ts";
-import { bridgeIngressChain, hairpinChain, inetTable, masqueradeChain, requireInetTable } from "./inet_table.ts";
+import { inetTable, requireInetTable } from "./inet_table.ts";
+import { bridgeIngressChain, hairpinChain, masqueradeChain } from "./inet_shared_chains.ts";
 import type { SharedChain } from "./shared_chains.ts";
 import { addSpoofCheck, requireSpoofCheck } from "./spoof_check.ts";
 

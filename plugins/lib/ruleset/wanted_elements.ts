@@ -1,0 +1,103 @@
+/**
+ * Elements that an attachment needs, compared with those that are there.
+ *
+ * @module
+ */
+import * as nft from "../../../ffi/nft/objects.ts";
+import { describeOwner, type Owner, sameOwner } from "../protocol/owner.ts";
+import { type ElementSelector, fetchElements, type FoundElement } from "./element_lookup.ts";
+import type { SharedChain } from "./shared_chains.ts";
+import { elementId, type ElementKey, type RulesetSnapshot } from "./snapshot.ts";
+
+/** An element that an attachment needs. */
+export interface WantedElement {
+  readonly set: string;
+  readonly key: Uint8Array;
+  /** In a map: what the key leads to. */
+  readonly value?: Uint8Array;
+  /** In a verdict map: where packets go on. */
+  readonly chain?: SharedChain;
+  /** A chain that does what this one is for, and more: if the owner's element leads there, it stays so. */
+  readonly alternativeChain?: (name: string) => SharedChain | undefined;
+  /** What it is for, in the words of an error: `host port 8080/tcp`. */
+  readonly title: string;
+  /** True if another owner keeps it; else it is taken from the other, whose DEL is late. */
+  readonly exclusive?: boolean;
+  /** What to have instead, in a set that no rule looks at, as long as another attachment of the same container has an exclusive one. */
+  readonly failover?: ElementKey;
+  /** What the element tells of all that its owner has: one word, which is left out as soon as it is not true any more. */
+  readonly note?: string;
+}
+
+/** Another attachment has what this one needs. */
+export class ElementInUseError extends Error {
+  override readonly name: string = "ElementInUseError";
+  readonly element: WantedElement;
+  readonly currentOwner: Owner | undefined;
+
+  constructor(element: WantedElement, holder: Owner | undefined) {
+    super(`Cannot use ${element.title}: it belongs to ${holder ? describeOwner(holder) : "an unknown owner"}`);
+    this.element = element;
+    this.currentOwner = holder;
+  }
+}
+
+/**
+ * What is wanted, at places that are not another attachment's of the same container, and what is at these places.
+ *
+ * Of several for one place, as an address that was given twice asks for, the first counts: the kernel refuses the whole batch for a second.
+ */
+export function resolveWanted(snapshot: RulesetSnapshot, owner: Owner, wanted: readonly WantedElement[]) {
+  const present = fetchElements(snapshot, selectorsFor(wanted));
+  const failoverElements: WantedElement[] = [];
+  const wantedById = new Map(wanted.toReversed().map((element) => [elementId(element), element]));
+  const resolved = [...wantedById.values()].reverse().map((element): WantedElement => {
+    const found = present.get(elementId(element));
+    const currentOwner = found?.owner;
+    const currentChain = sameOwner(currentOwner, owner) ? found?.data?.verdict?.chain : undefined;
+    const alternative = currentChain === undefined ? undefined : element.alternativeChain?.(currentChain);
+    if (alternative) return { ...element, chain: alternative };
+    if (!element.failover || currentOwner?.containerId !== owner.containerId || sameOwner(currentOwner, owner)) {
+      return element;
+    }
+    const failoverElement = { ...element.failover, title: `${element.title} (it stands by)` };
+    failoverElements.push(failoverElement);
+    return failoverElement;
+  });
+  for (const [id, element] of fetchElements(snapshot, selectorsFor(failoverElements))) present.set(id, element);
+  // Then something else was asked for before, and there may be more of it than is seen here.
+  const hasChanged = resolved.some((element) => {
+    const found = present.get(elementId(element));
+    return found !== undefined && sameOwner(found.owner, owner) && !matchesWanted(element, found);
+  });
+  return { possible: hasChanged ? resolved.map(({ note: _, ...rest }) => rest) : resolved, present };
+}
+
+export function selectorsFor(wanted: readonly WantedElement[]): ElementSelector[] {
+  return [...new Set(wanted.map(({ set }) => set))].map((set) => ({
+    set,
+    keys: wanted.filter((element) => element.set === set).map(({ key }) => key),
+  }));
+}
+
+/** True if the element is the owner's already, with the same content. @throws {ElementInUseError} */
+export function isUpToDate(wanted: WantedElement, found: FoundElement | undefined, owner: Owner): boolean {
+  if (!found) return false;
+  const isOwned = sameOwner(found.owner, owner);
+  if (!isOwned && wanted.exclusive) throw new ElementInUseError(wanted, found.owner);
+  return isOwned && matchesWanted(wanted, found);
+}
+
+function matchesWanted(wanted: WantedElement, found: FoundElement): boolean {
+  return hasSameTarget(wanted, found) && wanted.note === found.note;
+}
+
+export function hasSameTarget({ value, chain }: WantedElement, { data }: nft.Element): boolean {
+  if (chain) return data?.verdict?.chain === chain.name;
+  return value === undefined || (data?.value !== undefined && nft.formatHex(data.value) === nft.formatHex(value));
+}
+
+/** The chains that elements lead to, each once. */
+export function sharedChainsOf(wanted: readonly WantedElement[]): Map<string, SharedChain> {
+  return new Map(wanted.flatMap(({ chain }) => chain ? [[chain.name, chain]] : []));
+}
