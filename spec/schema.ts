@@ -20,7 +20,7 @@
  *
  * @module
  */
-import { type Cidr, type Ip, type Mac, parseCidr, parseIp, parseMac } from "../ffi/address.ts";
+import { type Cidr, familyOf, type Ip, type Mac, parseCidr, parseIp, parseMac } from "../ffi/address.ts";
 import { excerpt, memberPath } from "./error_text.ts";
 import { ConfigError } from "./error.ts";
 
@@ -255,6 +255,15 @@ export const route: Schema<RouteConfig> = lazy(() =>
   })
 );
 
+/** Reads a {@linkcode RouteConfig} that an interface can have: the kernel takes no gateway of another family. */
+export const routeOfOneFamily: Schema<RouteConfig> = lazy(() =>
+  refine(
+    route,
+    "a route with destination and gateway of one family",
+    ({ dst, gw }) => gw === undefined || familyOf(gw) === familyOf(dst),
+  )
+);
+
 /** How `key` is spelled in `node`: exactly if it is there, else as the last one that differs in case only. */
 export function findKey(node: JsonObject, key: string): string | undefined {
   if (Object.hasOwn(node, key)) return key;
@@ -264,6 +273,12 @@ export function findKey(node: JsonObject, key: string): string | undefined {
     if (candidate.length === key.length && candidate.toLowerCase() === lowerCaseKey) lastMatch = candidate;
   }
   return lastMatch;
+}
+
+/** The value of `key` in `node`, spelled as {@linkcode findKey} finds it. */
+export function findValue(node: JsonObject, key: string): unknown {
+  const spelling = findKey(node, key);
+  return spelling === undefined ? undefined : node[spelling];
 }
 
 /** Tells an object from all else that JSON can hold; a number kept as its text is not one. */

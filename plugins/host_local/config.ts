@@ -9,7 +9,7 @@ import { CniError, Code, ConfigError } from "../../spec/error.ts";
 import {
   array,
   cidr,
-  findKey,
+  findValue,
   ipAddress,
   ipOrCidr,
   jsonObject,
@@ -18,8 +18,8 @@ import {
   nonEmptyString,
   optional,
   refine,
-  route,
   type RouteConfig,
+  routeOfOneFamily,
   type Schema,
   withDefault,
 } from "../../spec/schema.ts";
@@ -39,13 +39,6 @@ export const pathWithoutNul: Schema<string> = refine(
   nonEmptyString,
   "a path without NUL",
   (text) => !text.includes("\0"),
-);
-
-/** The text demands it (SPEC §Result, routes), and no plugin that gets such a route could add it. */
-const routeOfOneFamily = refine(
-  route,
-  "a route with destination and gateway of one family",
-  ({ dst, gw }) => gw === undefined || familyOf(gw) === familyOf(dst),
 );
 
 const ipam = lazy(() =>
@@ -133,9 +126,4 @@ function parseArgument(text: string): Ip | Cidr {
 
 function withoutPrefix(address: Ip | Cidr): Ip {
   return address.includes("/") ? ipOf(address as Cidr) : address as Ip;
-}
-
-function findValue(node: Readonly<Record<string, unknown>>, key: string): unknown {
-  const spelling = findKey(node, key);
-  return spelling === undefined ? undefined : node[spelling];
 }

@@ -12,7 +12,6 @@ import {
   getLowerDevice,
   type LowerDevice,
   type LowerDeviceConfig,
-  lowerDeviceKeys,
   requireLowerDevice,
 } from "../lib/links/lower_device.ts";
 import { type AddCall, plugin } from "../lib/protocol/plugin.ts";
@@ -26,7 +25,7 @@ import {
 } from "../lib/links/single_interface.ts";
 import { ConfigError } from "../../spec/error.ts";
 import type { Interface, Result } from "../../spec/result.ts";
-import { lazy, object, oneOf, withDefault } from "../../spec/schema.ts";
+import { ipvlanConfig } from "./config.ts";
 
 const KIND = "ipvlan";
 
@@ -36,9 +35,7 @@ const MODES = { l2: IPVLAN_MODE_L2, l3: IPVLAN_MODE_L3, l3s: IPVLAN_MODE_L3S };
 export default plugin({
   name: KIND,
   about: "Gives the container an interface that shares wire and MAC address with a master",
-  config: lazy(() =>
-    object({ ...lowerDeviceKeys(), mode: withDefault({ ...oneOf("l2", "l3", "l3s"), emptyIsUnset: true }, "l2") })
-  ),
+  config: ipvlanConfig,
 
   add(call) {
     const { mode } = call.config;

@@ -3,8 +3,6 @@
  *
  * @module
  */
-import type { Mac } from "../../ffi/address.ts";
-import { macArgument } from "../lib/links/mac_argument.ts";
 import { macvlan } from "../../ffi/route/link_kinds.ts";
 import {
   MACVLAN_MODE_BRIDGE,
@@ -13,13 +11,7 @@ import {
   MACVLAN_MODE_VEPA,
 } from "../../ffi/route/uapi.ts";
 import { expectEqual } from "../lib/protocol/check_failed.ts";
-import {
-  checkUpperDevice,
-  createUpperDevice,
-  getLowerDevice,
-  lowerDeviceKeys,
-  requireLowerDevice,
-} from "../lib/links/lower_device.ts";
+import { checkUpperDevice, createUpperDevice, getLowerDevice, requireLowerDevice } from "../lib/links/lower_device.ts";
 import { plugin } from "../lib/protocol/plugin.ts";
 import { configureWithConflictDetection } from "../lib/links/address_conflict.ts";
 import {
@@ -28,7 +20,7 @@ import {
   detachInterface,
   detachInterfaces,
 } from "../lib/links/single_interface.ts";
-import { type Infer, int, knownKeys, lazy, mac, object, oneOf, optional, withDefault } from "../../spec/schema.ts";
+import { macvlanConfig, requestedMacvlanMac } from "./config.ts";
 
 const KIND = "macvlan";
 
@@ -40,20 +32,6 @@ const MODES = {
   passthru: MACVLAN_MODE_PASSTHRU,
 };
 
-const macvlanConfig = lazy(() => {
-  const macSource = optional(knownKeys({ mac: optional(mac) }));
-  return object({
-    ...lowerDeviceKeys(),
-    mode: withDefault({ ...oneOf("bridge", "private", "vepa", "passthru"), emptyIsUnset: true }, "bridge"),
-    mac: optional(mac),
-    /** Broadcast packets that may wait to be handed on; 0 leaves it to the kernel. */
-    bcqueuelen: withDefault(int({ min: 0, max: 0xffff_ffff }), 0),
-    runtimeConfig: macSource,
-    args: optional(knownKeys({ cni: macSource })),
-  });
-});
-type MacvlanConfig = Infer<typeof macvlanConfig>;
-
 export default plugin({
   name: KIND,
   about: "Gives the container an interface with a MAC address of its own on the wire of a master",
@@ -62,7 +40,7 @@ export default plugin({
 
   add(call) {
     const { config } = call;
-    const mac = requestedMac(config, call.args);
+    const mac = requestedMacvlanMac(config, call.args);
     const lowerDevice = getLowerDevice(call, KIND);
     const { mode, bcqueuelen } = config;
     const device = createUpperDevice(call, lowerDevice, {
@@ -88,7 +66,7 @@ export default plugin({
     const actual = macvlan.of(device);
     expectEqual(`mode of "${ifname}"`, modeName(actual?.mode), config.mode);
     if (config.bcqueuelen) expectEqual(`bcqueuelen of "${ifname}"`, actual?.bcQueueLen, config.bcqueuelen);
-    const mac = requestedMac(config, call.args);
+    const mac = requestedMacvlanMac(config, call.args);
     if (mac) expectEqual(`MAC address of "${ifname}"`, device.mac, mac);
   },
 
@@ -97,11 +75,6 @@ export default plugin({
     call.ipam?.status();
   },
 });
-
-/** The container's MAC address, if anyone asked for one: the runtime first, then `args.cni`, CNI_ARGS and the configuration. */
-function requestedMac(config: MacvlanConfig, args: Readonly<Record<string, string>>): Mac | undefined {
-  return config.runtimeConfig?.mac ?? config.args?.cni?.mac ?? macArgument(args) ?? config.mac;
-}
 
 function modeName(mode: number | undefined): string | undefined {
   return Object.entries(MODES).find(([, value]) => value === mode)?.[0];

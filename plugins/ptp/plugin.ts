@@ -27,18 +27,7 @@ import { requireInetTable } from "../lib/ruleset/inet_table.ts";
 import { assignAddresses, describeInterface } from "../lib/links/single_interface.ts";
 import { checkHostVeth, setUpHostVeth } from "./host_veth.ts";
 import { connectedRoutes, type IpWithGateway, requireHostGateways, resultRoutes } from "./routes.ts";
-import { boolean, type Infer, int, lazy, object, oneOf, optional, withDefault } from "../../spec/schema.ts";
-
-const ptpConfig = lazy(() =>
-  object({
-    ipMasq: withDefault(boolean, false),
-    /** Accepted for what it means to the reference; the rules are nf_tables' in either case. */
-    ipMasqBackend: optional(oneOf("iptables", "nftables")),
-    /** Bytes, of both ends; 0 leaves it to the kernel. */
-    mtu: withDefault(int({ min: 0, max: 65535 }), 0),
-  })
-);
-type PtpConfig = Infer<typeof ptpConfig>;
+import { type PtpConfig, ptpConfig } from "./config.ts";
 
 export default plugin({
   name: "ptp",

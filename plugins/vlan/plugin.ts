@@ -10,7 +10,6 @@ import {
   createUpperDevice,
   getLowerDevice,
   type LowerDeviceConfig,
-  lowerDeviceKeys,
   requireLowerDevice,
 } from "../lib/links/lower_device.ts";
 import { plugin } from "../lib/protocol/plugin.ts";
@@ -22,14 +21,14 @@ import {
   detachInterfaces,
 } from "../lib/links/single_interface.ts";
 import { ConfigError } from "../../spec/error.ts";
-import { int, lazy, object, withDefault } from "../../spec/schema.ts";
+import { vlanConfig } from "./config.ts";
 
 const KIND = "vlan";
 
 export default plugin({
   name: KIND,
   about: "Gives the container an interface in a VLAN of a master",
-  config: lazy(() => object({ ...lowerDeviceKeys(), vlanId: withDefault(int({ min: 0, max: 4094 }), 0) })),
+  config: vlanConfig,
 
   add(call) {
     const { vlanId } = call.config;
