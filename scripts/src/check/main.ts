@@ -1,5 +1,5 @@
 /**
- * The checks that need no test run: format, lint, types, documentation, layers, exported names. `bun run check` runs them alone;
+ * The checks that need no test run: format, lint, types, documentation, layers, exported names, glossary. `bun run check` runs them alone;
  * `scripts/test` counts each as one test. Every check is one line with its time; its output is shown when it fails.
  *
  * @module
@@ -8,6 +8,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { exportProblems } from "./exports.ts";
+import { glossaryProblems } from "./glossary.ts";
 import { importProblems } from "./layers.ts";
 import { listSources, REPOSITORY_ROOT } from "../repository.ts";
 
@@ -65,7 +66,13 @@ export const CHECKS: readonly CheckStep[] = [
   { name: "deno doc --lint mod.ts", run: documentation },
   { name: "layers", run: () => ({ problems: importProblems(readSources()).join("\n") }) },
   { name: "exported names", run: () => ({ problems: exportProblems(readSources()).join("\n") }) },
+  { name: "glossary", run: checkGlossary },
 ];
+
+function checkGlossary(): CheckOutcome {
+  const text = readFileSync(join(REPOSITORY_ROOT, "docs/glossary.md"), "utf8");
+  return { problems: glossaryProblems(text, (path) => existsSync(join(REPOSITORY_ROOT, path))).join("\n") };
+}
 
 function readSources(): ReadonlyMap<string, string> {
   return new Map(listSources().map((path) => [path, readFileSync(join(REPOSITORY_ROOT, path), "utf8")]));
