@@ -94,7 +94,7 @@ export function removeIfbsOfAttachments(
 }
 
 /** Removes the ifbs of a network's attachments that live no more. @throws {NetlinkError} */
-export function collectIfbs(host: Netns, network: string, valid: readonly Attachment[]): void {
+export function gcIfbs(host: Netns, network: string, valid: readonly Attachment[]): void {
   const isStale = isStaleIn(network, valid);
   const validNames = new Set(valid.map((each) => referenceIfbName({ ...each, network })));
   link.removeSelected(host.route, (links) => {

@@ -7,15 +7,12 @@
  * @module
  */
 import { checkFailedError } from "../lib/protocol/check_failed.ts";
-import { type Ip, ipOf } from "../../ffi/address.ts";
-import * as link from "../../ffi/route/link.ts";
-import type { Netns } from "../../ffi/netns.ts";
+import type { Ip } from "../../ffi/address.ts";
 import { type FirewallConfig, firewallConfigSchema, parseFirewallConfig } from "./config.ts";
 import { findFirewalld, type Firewalld } from "./firewalld.ts";
 import {
   addIngressElements,
   checkIngressElements,
-  type IngressRestriction,
   listEndpoints,
   type RemovedAddress,
   removeIngressElements,
@@ -40,12 +37,19 @@ import {
   ownerText,
   sameOwner,
 } from "../lib/protocol/owner.ts";
-import { type AttachmentCall, cleanUp, plugin, type PluginCall, requirePrevResult } from "../lib/protocol/plugin.ts";
+import { cleanUp, plugin, type PluginCall } from "../lib/protocol/plugin.ts";
 import { listReferenceMasquerade } from "../lib/compat/masquerade.ts";
 import { requireInetTable } from "../lib/ruleset/inet_table.ts";
 import { CniError, Code, ConfigError } from "../../spec/error.ts";
 import type { Result } from "../../spec/result.ts";
 import { type JsonObject, jsonObject } from "../../spec/schema.ts";
+import {
+  type FirewallCall,
+  type FirewallRequest,
+  hostInterfaceNames,
+  readRequest,
+  reportedAddresses,
+} from "./request.ts";
 
 export default plugin({
   name: "firewall",
@@ -119,25 +123,6 @@ export default plugin({
   },
 });
 
-type FirewallCall = AttachmentCall<JsonObject>;
-
-interface FirewallRequest {
-  readonly config: FirewallConfig;
-  readonly result: Result;
-  readonly addresses: readonly Ip[];
-  readonly restriction?: IngressRestriction;
-}
-
-function readRequest(call: FirewallCall): FirewallRequest {
-  const config = parseFirewallConfig(call.config, call.pluginConfig.name);
-  const result = requirePrevResult(call, "firewall");
-  const { ingressPolicy: policy } = config;
-  const restriction = policy === "open"
-    ? {}
-    : { restriction: { policy, ...findBridgeAndPorts(call.host, result, policy) } };
-  return { config, result, addresses: resultAddresses(result), ...restriction };
-}
-
 const endpointOf = ({ owner }: FirewallCall, { addresses }: FirewallRequest): Endpoint => ({ owner, addresses });
 
 /** Has others let the container through. @returns by whom it was not yet, in words */
@@ -149,37 +134,6 @@ function allowForwarding(call: FirewallCall, request: FirewallRequest, firewalld
     ...added.map((address) => `${address} in zone "${zone}" of firewalld`),
     ...addForwardAccept(nft, endpointOf(call, request), adminChain, () => listEndpoints(nft), log),
   ];
-}
-
-/** All addresses of a result, each once, whatever interface they belong to. */
-function resultAddresses({ ips = [] }: Result): Ip[] {
-  return [...new Set(ips.map(({ address }) => ipOf(address)))];
-}
-
-function hostInterfaceNames({ interfaces = [] }: Result): string[] {
-  return interfaces.filter(({ sandbox }) => !sandbox).map(({ name }) => name);
-}
-
-/** The bridge that a result names, wherever in it, and the links that are its ports. */
-function findBridgeAndPorts(host: Netns, result: Result, policy: string): Omit<IngressRestriction, "policy"> {
-  const names = hostInterfaceNames(result);
-  const links = names.flatMap((name) => link.find(host.route, name) ?? []);
-  const bridge = links.find(({ info }) => info?.kind === "bridge");
-  // Of a plugin that gives each container a link of its own, that link is what others come from.
-  const bridgeName = bridge?.name ?? names[0];
-  if (bridgeName !== undefined) {
-    return {
-      bridge: bridgeName,
-      ports: links.filter(({ master }) => master !== undefined).map(({ name = "" }) => name),
-    };
-  }
-  throw new CniError(
-    Code.InvalidConfig,
-    `Cannot use ingressPolicy "${policy}": prevResult names no interface of the host`,
-    {
-      details: `"firewall" works on what an earlier plugin of the list set up; put it behind one such as "bridge"`,
-    },
-  );
 }
 
 /** The firewalld to tell, if there is one to be told. @throws {CniError} if it must run and does not */
@@ -216,7 +170,7 @@ function removeAttachments(
 
 /** Takes back all that ADD did; also of addresses that the result names, as far as nobody else has them. */
 function removeAttachment({ config, pluginConfig, host, owner }: FirewallCall, result: Result | undefined): void {
-  const reported = result ? resultAddresses(result) : [];
+  const reported = result ? reportedAddresses(result) : [];
   const removal = { commented: ownerText(owner), isOwned: (candidate: Owner) => sameOwner(candidate, owner) };
   const removed = removeIngressElements(host.nft, removal, {
     addresses: reported,

@@ -77,7 +77,7 @@ export function ownersWithReferencePorts(nl: Netlink, owners: readonly Owner[]):
  *
  * @throws {NetlinkError}
  */
-export function collectReferencePorts(nl: Netlink, network: string, valid: readonly Omit<Owner, "network">[]): void {
+export function gcReferencePorts(nl: Netlink, network: string, valid: readonly Omit<Owner, "network">[]): void {
   const tables = existingTables(nl, NAT_TABLES)
     .filter((table) => ENTRY_CHAINS.some((chain) => nft.findChain(nl, table, chain)));
   if (tables.length === 0) return;

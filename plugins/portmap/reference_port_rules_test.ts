@@ -11,7 +11,7 @@ import { newSandbox, type Sandbox } from "../../testing/sandbox.ts";
 import { callReference, referenceNetnsTest, referenceTest } from "../../testing/reference.ts";
 import { sendCountingSocket } from "../../testing/netlink.ts";
 import portmap from "./plugin.ts";
-import { collectReferencePorts, removeReferencePorts } from "./reference_port_rules.ts";
+import { gcReferencePorts, removeReferencePorts } from "./reference_port_rules.ts";
 
 const sh = (host: Netns, ...lines: string[]): string => runInNetns(host, "sh", "-e", "-c", lines.join("\n"));
 const counted = (text: string) => text.replace(/packets \d+ bytes \d+|\[\d+:\d+\]|^#.*\n/gm, "");
@@ -82,7 +82,7 @@ referenceTest("portmap")("with iptables: GC removes the dead of the network", ()
   };
   gc("a", "z");
   expect(saved(host)).toBe(one);
-  collectReferencePorts(host.nft, "other", []);
+  gcReferencePorts(host.nft, "other", []);
   expect(saved(host)).toBe(one);
   gc();
   expect(saved(host)).toBe(before);
@@ -163,7 +163,7 @@ referenceNetnsTest("with nft: a container on two networks keeps the ports of the
   removeReferencePorts(host.nft, ownerOf("a", "second"), addresses("10.2.0.2"));
   expect(listing(host)).toBe(one);
   // Whether it still lives on another network nobody knows.
-  collectReferencePorts(host.nft, "second", []);
+  gcReferencePorts(host.nft, "second", []);
   expect(listing(host)).toBe(one);
 });
 

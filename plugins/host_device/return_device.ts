@@ -1,0 +1,135 @@
+/**
+ * Gives a device back to the host, from a container or from a namespace that is gone.
+ *
+ * @module
+ */
+import { matchesNetnsRecord, type Netns, NetnsError, netnsRecordOf, openNetns } from "../../ffi/netns.ts";
+import * as link from "../../ffi/route/link.ts";
+import { modifiedSince } from "../../ffi/sys/mtime.ts";
+import { findStat } from "../../ffi/sys/stat.ts";
+import { type AttachmentCall, cleanUp, type DelCall, type GcCall, type PluginCall } from "../lib/protocol/plugin.ts";
+import { CniError } from "../../spec/error.ts";
+import { SystemError } from "../../ffi/sys/error.ts";
+import { isStaleIn } from "../lib/protocol/owner.ts";
+import type { HostDeviceConfig } from "./config.ts";
+import { isUserspaceDriven } from "./find_device.ts";
+import { isInContainer, isPhysical, isUnchangedOnHost, moveToHost, restoreOnHost } from "./move_device.ts";
+import {
+  describeDevice,
+  findSavedDevice,
+  isLinkName,
+  listSavedDevices,
+  removeSavedDevice,
+  type SavedDevice,
+  savedDevicePath,
+} from "./saved_device.ts";
+
+type HostDeviceCall = AttachmentCall<HostDeviceConfig>;
+
+/** Has the device back on the host, wherever it is. That it is nowhere is no reason to keep the container attached. */
+export function returnDevice(call: DelCall<HostDeviceConfig>, sysfs: string): void {
+  const { host, netns, config, log } = call;
+  const path = savedDevicePath(config.dataDir, call);
+  const saved = findSavedDevice(path, log);
+  if (!saved) return returnUnsavedDevice(call, sysfs);
+  // By now the path may lead to the namespace of another container; or it was not given, and the container lives.
+  const isSameNetns = netns !== undefined && matchesNetnsRecord(netns, saved.netns);
+  const returnFromContainer = (): boolean =>
+    isSameNetns
+      ? moveToHost(host, netns, saved, log)
+      : inSavedNetns(saved, (savedNetns) => moveToHost(host, savedNetns, saved, log));
+  if (returnOrRestore(call, saved, returnFromContainer, !isSameNetns)) removeSavedDevice(path);
+  else log(`Device "${saved.before.name}" is neither in the container nor on the host; GC will look for it again`);
+}
+
+/** @returns false if it may still turn up */
+function returnOrRestore(
+  { host, log }: Pick<PluginCall<unknown>, "host" | "log">,
+  saved: SavedDevice,
+  returnFromContainer: () => boolean,
+  wait: boolean,
+): boolean {
+  if (
+    returnFromContainer() || restoreOnHost(host, saved, false, log) || !isPhysical(saved) ||
+    isUnchangedOnHost(host, saved)
+  ) return true;
+  return wait && restoreOnHost(host, saved, true, log);
+}
+
+/** Of what the reference plugin attached, nothing is known but the alias. */
+function returnUnsavedDevice(call: DelCall<HostDeviceConfig>, sysfs: string): void {
+  const { host, netns, ifname, owner, config, log } = call;
+  const device = netns && link.find(netns.route, ifname);
+  const alias = device?.alias ?? "";
+  if (!device || !isLinkName(alias) || isUserspaceDriven(config, sysfs) || !matchesConfig(call, device)) return;
+  if (isOwnedByOther(call, netns)) return;
+  const saved: SavedDevice = {
+    owner: { network: owner.network, containerID: owner.containerId, ifname },
+    netns: { path: netns.path, ...netnsRecordOf(netns) },
+    ...describeDevice(device),
+    before: { name: alias, isUp: false },
+    inside: device.index,
+  };
+  moveToHost(host, netns, saved, log);
+}
+
+/** Whether a link, of which the container chooses the alias, can be what the configuration means. Other names of a device stay with it. */
+function matchesConfig({ config, netns }: DelCall<HostDeviceConfig>, { index, alias, mac, info }: link.Link): boolean {
+  const { device, hwaddr } = config;
+  if (device) return device === alias || link.find(netns!.route, device)?.index === index;
+  return hwaddr ? hwaddr === mac : info?.kind === undefined;
+}
+
+/** True if it is written down that another container, which came to the path of the namespace, has a device of this name there. */
+function isOwnedByOther({ config, ifname }: DelCall<HostDeviceConfig>, netns: Netns): boolean {
+  return listSavedDevices(config.dataDir).some(([, saved]) =>
+    saved.owner.ifname === ifname && matchesNetnsRecord(netns, saved.netns)
+  );
+}
+
+/** Those whose containers died; that one of them cannot be had is not what keeps another from being found. @returns true if there was one */
+export function restoreAbandoned({ host, config, log }: HostDeviceCall): boolean {
+  let restoredAny = false;
+  for (const [path, saved] of listSavedDevices(config.dataDir)) {
+    try {
+      if (inSavedNetns(saved, (netns) => isInContainer(netns, saved)) || !restoreOnHost(host, saved, false, log)) {
+        continue;
+      }
+      removeSavedDevice(path);
+      restoredAny = true;
+    } catch (error) {
+      if (!(error instanceof CniError || error instanceof SystemError)) throw error;
+      log(error.message);
+    }
+  }
+  return restoredAny;
+}
+
+/** Puts back the devices of this network's containers that live no more. */
+export function gcDevices(
+  { config, pluginConfig, validAttachments, snapshotTime, host, log }: GcCall<HostDeviceConfig>,
+): void {
+  const isNewer = modifiedSince(snapshotTime);
+  const isStaleOwner = isStaleIn(pluginConfig.name, validAttachments);
+  const isStale = ({ owner: { network, containerID, ifname } }: SavedDevice) =>
+    isStaleOwner({ network, containerId: containerID, ifname });
+  cleanUp(
+    ...listSavedDevices(config.dataDir).filter(([, saved]) => isStale(saved)).map(([path, saved]) => () => {
+      // Whoever came after the list of the living was made cannot be on it.
+      if (isNewer(findStat(path)?.mtime ?? 0n)) return;
+      const returnFromContainer = () => inSavedNetns(saved, (netns) => moveToHost(host, netns, saved, log));
+      if (returnOrRestore({ host, log }, saved, returnFromContainer, false)) removeSavedDevice(path);
+    }),
+  );
+}
+
+/** In the namespace that the container had, if it is there still. */
+function inSavedNetns(saved: SavedDevice, call: (netns: Netns) => boolean): boolean {
+  try {
+    using netns = openNetns(saved.netns.path);
+    return matchesNetnsRecord(netns, saved.netns) && call(netns);
+  } catch (error) {
+    if (error instanceof NetnsError) return false;
+    throw error;
+  }
+}

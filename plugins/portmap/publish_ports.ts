@@ -1,0 +1,117 @@
+/**
+ * Publishes ports and withdraws them: conflicts, the elements of the ruleset, and conntrack flows of former holders.
+ *
+ * @module
+ */
+import type { AttachmentCall } from "../lib/protocol/plugin.ts";
+import type { JsonObject } from "../../spec/schema.ts";
+import { CniError } from "../../spec/error.ts";
+import type { Cidr } from "../../ffi/address.ts";
+import type { Netns } from "../../ffi/netns.ts";
+import type { Owner } from "../lib/protocol/owner.ts";
+import { SystemError } from "../../ffi/sys/error.ts";
+import { type ensureElements, removeElements } from "../lib/ruleset/elements.ts";
+import { inetTable } from "../lib/ruleset/inet_table.ts";
+import { ElementInUseError } from "../lib/ruleset/wanted_elements.ts";
+import type { PortmapConfig } from "./config.ts";
+import { flushStaleFlows, flushWithdrawnFlows } from "./conntrack_flush.ts";
+import type { DelScope } from "./del_scope.ts";
+import { parsePortElement, publishedElements } from "./elements.ts";
+import { promotionsOf } from "./failover.ts";
+import { refuseListeners } from "./listeners.ts";
+import { HOST_PORT_TAKEN, hostPortTakenError, refusePortConflicts } from "./port_conflicts.ts";
+
+export type PortmapCall = AttachmentCall<JsonObject>;
+
+/** Does not stand in the way of those who want to publish ports that are in use. */
+function unlessPortInUseAllowed({ log }: PortmapCall, { hostPortInUse }: PortmapConfig, check: () => void): void {
+  if (hostPortInUse === "ignore") return;
+  try {
+    check();
+  } catch (error) {
+    if (hostPortInUse !== "warn" || !(error instanceof CniError && error.code === HOST_PORT_TAKEN)) throw error;
+    log(`hostPortInUse is "warn", going on: ${error.message}`);
+  }
+}
+
+export function checkListeners(
+  { host, owner, log }: PortmapCall,
+  { mappings }: PortmapConfig,
+  addresses: readonly Cidr[],
+) {
+  attemptOrLog(
+    log,
+    "see whether programs listen on the host ports",
+    () => refuseListeners(host.diag, owner.containerId, mappings, addresses),
+  );
+}
+
+/** Calls it once, however often it is called itself. */
+export function once(call: () => void): () => void {
+  let isCalled = false;
+  return () => {
+    if (isCalled) return;
+    isCalled = true;
+    call();
+  };
+}
+
+/**
+ * @param applyElements how the elements are made
+ * @param checkHostPrograms sees whether others than containers are in the way
+ * @returns what was not published yet, in words
+ */
+export function publishPorts(
+  call: PortmapCall,
+  config: PortmapConfig,
+  addresses: readonly Cidr[],
+  applyElements: typeof ensureElements,
+  checkHostPrograms = () => {},
+): string[] {
+  const { host, owner } = call;
+  const checkConflicts = () => {
+    unlessPortInUseAllowed(call, config, () => refusePortConflicts(host.nft, owner, config.mappings, addresses));
+    unlessPortInUseAllowed(call, config, checkHostPrograms);
+  };
+  try {
+    return applyElements(host.nft, inetTable, owner, publishedElements(config, addresses), checkConflicts);
+  } catch (error) {
+    throw error instanceof ElementInUseError
+      ? hostPortTakenError(error.element.title, error.currentOwner, "it", error)
+      : error;
+  }
+}
+
+/** Conversations with former holders of the ports, or that began while nobody held them. */
+export function flushEarlierFlows(
+  { host, log }: PortmapCall,
+  { mappings }: PortmapConfig,
+  addresses: readonly Cidr[],
+): void {
+  attemptOrLog(
+    log,
+    "forget conversations with former holders of the ports",
+    () => flushStaleFlows(host, mappings, addresses),
+  );
+}
+
+export function removePublishedPorts(
+  host: Netns,
+  isOwned: (owner: Owner) => boolean,
+  { selections, moreSelections }: DelScope,
+  log?: (message: string) => void,
+): void {
+  const removed = removeElements(host.nft, inetTable, selections, isOwned, promotionsOf, moreSelections);
+  const ports = removed.flatMap((element) => parsePortElement(element) ?? []);
+  attemptOrLog(log, "forget conversations with former containers", () => flushWithdrawnFlows(host, ports));
+}
+
+/** What is better done but not needed: a failure is said and no more. */
+function attemptOrLog(log: ((message: string) => void) | undefined, purpose: string, call: () => void): void {
+  try {
+    call();
+  } catch (error) {
+    if (!(error instanceof SystemError)) throw error;
+    log?.(`Cannot ${purpose}, going on without: ${error.message}`);
+  }
+}
