@@ -243,7 +243,7 @@ function rollbackAdd(
   // What could not be removed stays known to DEL and GC.
   if (failures.length === 0) removeCacheEntry(runtime, entry, failures);
   const { code, message, details } = CniError.from(error);
-  const notes = failures.map((failure) => `undoing it failed: ${formatCniError(CniError.from(failure))}`);
+  const notes = failures.map((failure) => `clean-up failed: ${formatCniError(CniError.from(failure))}`);
   return new CniError(code, message, { details: [...(details ? [details] : []), ...notes].join("; "), cause: error });
 }
 

@@ -194,7 +194,7 @@ test("add() goes on undoing when that fails too, says so, and keeps the entry fo
   bench.answers["b DEL"] = fails(5, "stuck");
   const { code, message, details } = errorOfCall(() => addNetworkList(bench.runtime, list(), where));
   expect({ code, message }).toEqual({ code: 111, message: 'plugin "b" (ADD): broken' });
-  expect(details).toBe('why; undoing it failed: plugin "b" (DEL): stuck; why');
+  expect(details).toBe('why; clean-up failed: plugin "b" (DEL): stuck; why');
   expect(bench.sequence()).toEqual(["a ADD", "b ADD", "b DEL", "a DEL"]);
   delete bench.answers["b DEL"];
   delNetworkList(bench.runtime, "web", who);

@@ -290,10 +290,10 @@ restoreTest(
     runInNetns(host, "sh", "-ec", "iptables -F; ip6tables -F; iptables -X; ip6tables -X");
     expect(await ask(NO_ANSWER_TIMEOUT_MS)).toBeUndefined();
     expect(check(web, "c1")).toBe(
-      'plugin "firewall" (CHECK): Check failed: chain "FORWARD" of table "ip filter" does not lead to chain "CNI-FORWARD"; ' +
+      'plugin "firewall" (CHECK): Check failed: chain "FORWARD" of table "ip filter" does not jump to chain "CNI-FORWARD"; ' +
         'of container "c1" (network "web", interface "eth0"); put back what is missing: cni run restore web',
     );
-    const passages = ["ip", "ip6"].map((family) => `passage through chain "FORWARD" of table "${family} filter"`);
+    const passages = ["ip", "ip6"].map((family) => `accept rules of chain "FORWARD" of table "${family} filter"`);
     expect(putBack(restore())).toEqual(passages);
     expect(saved()).toBe(before);
     expect(await ask()).toBe("outside 192.0.2.1");
@@ -450,7 +450,7 @@ restoreTest("a container on two networks has its port over the first again, and 
   const whole = sorted(nft("list", "ruleset"));
   expect(whole.join("\n")).toMatch(/ . 8080 . 10\.5\.1\.2 . 80 comment "db c1 eth1"/);
   nft("flush", "ruleset");
-  expect(putBack(restore())).toContain("host port 8080/tcp (it stands by)");
+  expect(putBack(restore())).toContain("host port 8080/tcp (failover)");
   expect(sorted(nft("list", "ruleset"))).toEqual(whole);
   const number = getGenerationId(host.nft);
   expect(putBack(restore())).toEqual([]);

@@ -214,7 +214,7 @@ function flatten(
 function describeFurther({ error, fromCleanup }: CombinedError, first: unknown): string {
   const text = describeError(error);
   if (!fromCleanup) return text;
-  return text === describeError(first) ? "undoing it failed for the same reason" : `undoing it failed: ${text}`;
+  return text === describeError(first) ? "clean-up failed for the same reason" : `clean-up failed: ${text}`;
 }
 
 function codeOf(error: unknown): number {

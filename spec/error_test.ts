@@ -82,7 +82,7 @@ for (
       new SuppressedError(new CniError(7, "Cannot x"), new CniError(7, "Cannot x")),
       7,
       "Cannot x",
-      "undoing it failed for the same reason",
+      "clean-up failed for the same reason",
     ],
     ["any Error", new RangeError("Cannot x: y"), 999, "Cannot x: y", undefined],
     ["an Error without message", new TypeError(), 999, "TypeError", undefined],
@@ -105,7 +105,7 @@ for (
       new SuppressedError(new Error("undo 2"), new SuppressedError(new Error("undo 1"), broken)),
       11,
       broken.message,
-      "socket /run/x; undoing it failed: undo 1; undoing it failed: undo 2",
+      "socket /run/x; clean-up failed: undo 1; clean-up failed: undo 2",
     ],
     [
       "an AggregateError",
@@ -172,6 +172,6 @@ test("CniError.from() says once that rights are missing, however often an error 
   );
   expect(again.details).toBe(`x.conflist:1:2; ${RIGHTS}`);
   expect(CniError.from(new SuppressedError(denied, denied)).details).toBe(
-    `undoing it failed for the same reason; ${RIGHTS}`,
+    `clean-up failed for the same reason; ${RIGHTS}`,
   );
 });

@@ -193,7 +193,7 @@ export function removeSelected(nl: Netlink, select: (all: readonly Link[]) => re
     const group = unusedGroup(all);
     const allExisted = setGroup(nl, selected, group);
     succeedsIgnoring(() =>
-      withRequestPurpose(() => `remove ${selected.length} links`, () => execute(nl, DEL, { group: group }))
+      withRequestPurpose(() => `remove ${selected.length} links`, () => execute(nl, DEL, { group }))
     );
     if (allExisted) return;
     if (attempt === REMOVAL_ATTEMPTS) {
@@ -248,7 +248,7 @@ const IFF_RUNNING = 0x40;
 const OPERATIONAL_MS = 5000;
 
 /**
- * Waits until a link can carry frames: both ends of the cable are up, and a bridge forwards what comes in.
+ * Waits until a link can carry frames: both ends of a veth pair are up, and a bridge forwards what comes in.
  *
  * @param device as it is now
  * Recent kernels settle this while they answer; older ones say so in an event, which is waited for.

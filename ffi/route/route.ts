@@ -145,7 +145,7 @@ function fields(route: UnicastRoute): MessageIn<typeof routeMessage> {
     dst: ipOf(networkOf(dst)),
     ...oif === undefined ? {} : { oif },
     ...gateway === undefined ? {} : { gateway },
-    ...prefsrc === undefined ? {} : { prefsrc: prefsrc },
+    ...prefsrc === undefined ? {} : { prefsrc },
     ...priority === undefined ? {} : { priority },
     ...mtu === undefined && advmss === undefined ? {} : { metrics: { mtu, advmss } },
     ...table < 256 ? {} : { table },

@@ -1,6 +1,6 @@
 /**
  * The link that what a container sends has to wait in: the kernel queues what leaves a link only, so what comes in over the host's end of
- * the cable takes a way round through an `ifb`.
+ * the veth pair takes a way round through an `ifb`.
  *
  * Its name is the reference's where that is free, made of network and container, so that either implementation finds it for DEL. A second
  * interface of the same container on the same network gets a name of its own. The alias says whose it is.
@@ -96,9 +96,9 @@ export function removeIfbsOfAttachments(
 /** Removes the ifbs of a network's attachments that live no more. @throws {NetlinkError} */
 export function gcIfbs(host: Netns, network: string, valid: readonly Attachment[]): void {
   const isStale = isStaleIn(network, valid);
-  const validNames = new Set(valid.map((each) => referenceIfbName({ ...each, network })));
+  const validNames = new Set(valid.map((attachment) => referenceIfbName({ ...attachment, network })));
   link.removeSelected(host.route, (links) => {
-    const ifbs = links.filter((each) => ifb.of(each));
+    const ifbs = links.filter((candidate) => ifb.of(candidate));
     const withoutOwner = ifbs.filter(({ alias, name = "" }) =>
       alias === undefined && /^bwp[0-9a-f]{12}$/.test(name) && !validNames.has(name)
     );
@@ -111,7 +111,7 @@ export function gcIfbs(host: Netns, network: string, valid: readonly Attachment[
 }
 
 /**
- * Those ifbs of the reference that nothing is redirected to: the cable is gone, whichever network it was of.
+ * Those ifbs of the reference that nothing is redirected to: the veth pair is gone, whichever network it was of.
  *
  * The reference gives an ifb its bucket last, so one that has it is not just being made.
  */

@@ -1,5 +1,5 @@
 /**
- * The `bandwidth` plugin: limits what a container receives and sends, at the host's end of its cable.
+ * The `bandwidth` plugin: limits what a container receives and sends, at its host veth.
  *
  * @module
  */
@@ -35,7 +35,7 @@ export default plugin({
     return { ...result, interfaces: [...result.interfaces ?? [], { name, ...mac ? { mac } : {} }] };
   },
 
-  // What hangs on the cable's end goes with the cable.
+  // The kernel removes what is attached to the veth together with it.
   del({ host, owner, prevResult }) {
     removeIfbs(host, owner, prevResult);
   },
@@ -63,7 +63,7 @@ export default plugin({
   },
 });
 
-/** The host's end of the container's cable. @throws {CniError} if there is none, or if no plugin before this one named it */
+/** The host veth of the container. @throws {CniError} if there is none, or if no plugin before this one named it */
 function findHostVeth({ host, netns, ifname }: CheckCall<BandwidthConfig>, { interfaces = [] }: Result): link.Link {
   const containerVeth = link.get(netns.route, ifname);
   const kind = containerVeth.info?.kind;

@@ -83,7 +83,7 @@ export function checkBridge({ config, host, pluginConfig }: CheckCall<BridgeConf
   return device;
 }
 
-/** The host's interface in the container's VLAN: a cable whose other end is a port of the bridge. Created if there is none. */
+/** The host's interface in the container's VLAN: a veth whose peer is a port of the bridge. Created if there is none. */
 export function ensureVlanGateway(host: Netns, bridge: link.Link, config: BridgeConfig): link.Link {
   const name = vlanGatewayName(config);
   if (!link.find(host.route, name)) createVlanGateway(host, bridge, name);

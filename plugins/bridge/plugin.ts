@@ -1,5 +1,5 @@
 /**
- * The `bridge` plugin: a cable from the container to a bridge of the host.
+ * The `bridge` plugin: a veth pair between the container and a bridge of the host.
  *
  * @module
  */

@@ -1,5 +1,5 @@
 /**
- * The cable between a container and the bridge: the container's interface, and the port at the other end.
+ * The veth pair between a container and the bridge: the container's interface, and the bridge's port.
  *
  * @module
  */
@@ -18,7 +18,7 @@ import { CniError, Code } from "../../spec/error.ts";
 import { type BridgeConfig, portVlans, vlanGatewayName } from "./config.ts";
 import { checkVlans, setVlans } from "./vlan.ts";
 
-/** What a container's cable to a bridge is to be. */
+/** What a container's veth pair is to be. */
 export interface PortOptions {
   readonly bridge: link.Link;
   readonly netns: Netns;
@@ -60,7 +60,7 @@ export function setUpPort(host: Netns, name: string, config: BridgeConfig, owner
   if (vlans.length > 0) setVlans(host, link.get(host.route, name).index, config.preserveDefaultVlan, vlans);
 }
 
-/** Checks that the other end of the container's cable is a port of the bridge, as the configuration wants it. @throws {CniError} */
+/** Checks that the host veth is a port of the bridge, as the configuration wants it. @throws {CniError} */
 export function checkPort(call: CheckCall<BridgeConfig>, bridge: link.Link, containerVeth: link.Link): void {
   const { config, host, owner } = call;
   const port = checkVethPair(call, containerVeth);
@@ -74,7 +74,7 @@ export function checkPort(call: CheckCall<BridgeConfig>, bridge: link.Link, cont
   if (!config.disableContainerInterface) expectEqual(`operational state of "${port.name}"`, port.operstate, IF_OPER_UP);
 }
 
-/** The links that the result tells of besides the cable's end. */
+/** The links that the result names besides the host veth. */
 export function otherHostInterfaces(config: BridgeConfig): OtherHostLinks {
   return [config.bridge, vlanGatewayName(config)];
 }

@@ -89,11 +89,11 @@ export function addForwardAccept(
         log(
           `Cannot add to ${
             describeForwardChain(foreignTable, forwardChains[0]!)
-          }, which drops: another program keeps it to itself`,
+          }, which drops: the table is owned by another program`,
         );
         continue;
       }
-      for (const fault of listMissingAccept(state, endpoint, adminChain)) added.push(`passage through ${fault.base}`);
+      for (const fault of listMissingAccept(state, endpoint, adminChain)) added.push(`accept rules of ${fault.base}`);
       addAcceptRules(tx, state, adminChain, chainRules ? [endpoint] : [...listEndpoints(), endpoint]);
     }
     if (!tx.isEmpty) tx.commit(generation);
@@ -278,11 +278,11 @@ function listMissingAccept(
 ): { readonly base: string; readonly lost: string }[] {
   return forwardChains.flatMap((forwardChain) => {
     const lost = !forwardChain.rules.some((rule) => jumpsUnconditionallyTo(rule, FORWARD_CHAIN))
-      ? `does not lead to chain "${FORWARD_CHAIN}"`
+      ? `does not jump to chain "${FORWARD_CHAIN}"`
       : hasAdminChain && !chainRules.some((rule) => jumpsUnconditionallyTo(rule, adminChain))
-      ? `does not lead to chain "${adminChain}"`
+      ? `does not jump to chain "${adminChain}"`
       : missingAcceptRules(foreignTable, chainRules, endpoint).length > 0
-      ? "does not let the container through"
+      ? "does not accept packets of the container"
       : undefined;
     return lost ? [{ base: describeForwardChain(foreignTable, forwardChain), lost }] : [];
   });

@@ -111,7 +111,7 @@ bridgeNetworkTest("of two entries in one list, the stricter policy counts, in ei
   }
   call(firewall, "ADD", SAME, { container: c1 });
   expect(() => call(firewall, "CHECK", ISOLATED, { container: c1 })).toThrow(
-    "Check failed: the ruleset's element for calls to 10.88.0.2 leads elsewhere",
+    "Check failed: the ruleset's element for calls to 10.88.0.2 has another target",
   );
 });
 
@@ -124,7 +124,7 @@ bridgeNetworkTest("CHECK names what is missing of the policy", (network) => {
   runShellInNetns(host, "nft delete element bridge cni isolated '{ veth2 }'");
   expect(check(ISOLATED)).toThrow('Check failed: the ruleset\'s element for isolation of "veth2" is missing');
   runShellInNetns(host, "nft delete element inet cni ingress_bridges '{ br0 }'");
-  expect(check(ISOLATED)).toThrow(/calls to 10\.88\.0\.2 leads to a chain that has lost what belongs to it/);
+  expect(check(ISOLATED)).toThrow(/calls to 10\.88\.0\.2 jumps to a chain that lost elements of its own/);
   runShellInNetns(host, "nft flush chain inet cni forward");
   expect(check({})).toThrow(/calls to 10\.88\.0\.2/);
   return Promise.resolve();

@@ -264,16 +264,16 @@ bridgeNetworkTest(
     runShellInNetns(host, DROPPING);
     expect(await reaches(c1, NO_ANSWER_TIMEOUT_MS)).toEqual([false, false]);
     expect(() => call(firewall, "CHECK", {}, { container: c1 })).toThrow(
-      'Check failed: chain "FORWARD" of table "ip filter" does not lead to chain "CNI-FORWARD"',
+      'Check failed: chain "FORWARD" of table "ip filter" does not jump to chain "CNI-FORWARD"',
     );
     call(firewall, "ADD", {}, { container: c2, containerId: "c2" });
     expect([await reaches(c1), await reaches(c2)]).toEqual([[true, true], [true, true]]);
     call(firewall, "CHECK", {}, { container: c1 });
     runShellInNetns(host, "iptables -F FORWARD");
-    expect(() => call(firewall, "CHECK", {}, { container: c1 })).toThrow(/does not lead to chain "CNI-FORWARD"/);
+    expect(() => call(firewall, "CHECK", {}, { container: c1 })).toThrow(/does not jump to chain "CNI-FORWARD"/);
     runShellInNetns(host, "iptables -F CNI-FORWARD");
     call(firewall, "ADD", {}, { container: c2, containerId: "c2" });
-    expect(() => call(firewall, "CHECK", {}, { container: c1 })).toThrow(/does not let the container through/);
+    expect(() => call(firewall, "CHECK", {}, { container: c1 })).toThrow(/does not accept packets of the container/);
   },
 );
 

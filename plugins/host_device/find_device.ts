@@ -104,7 +104,7 @@ function getByPciAddress(host: Netns, id: string, sysfs: string): HostDevice {
   const what = `PCI device "${id}"`;
   if (!findStat(path)) throw notFoundError(what, `the bus has none of this address: see ${sysfs}/bus/pci/devices`);
   const driver = findDriver(path);
-  if (driver === undefined) throw notFoundError(`an interface of ${what}`, "no driver has taken the device");
+  if (driver === undefined) throw notFoundError(`an interface of ${what}`, "no driver is bound to the device");
   if (USERSPACE_DRIVERS.includes(driver)) return { link: undefined, pciID: id };
   return { link: getLinkInDirectory(host, path, what), pciID: id };
 }

@@ -134,7 +134,8 @@ function tryRestoreOnHost(host: Netns, saved: SavedDevice, wait: boolean, log: L
 /** True if the device is on the host under its own name, as though it had never left; not so if the kernel has just put it there. */
 export function isUnchangedOnHost(host: Netns, saved: SavedDevice): boolean {
   const all = link.list(host.route);
-  return !findReturned(all, saved) && all.some((each) => each.name === saved.before.name && isSameDevice(each, saved));
+  return !findReturned(all, saved) &&
+    all.some((device) => device.name === saved.before.name && isSameDevice(device, saved));
 }
 
 /** Devices that have nothing below them but the hardware; others end with their namespace. */
@@ -150,7 +151,7 @@ function restoreSettings(host: Netns, device: link.Link, { before }: SavedDevice
       link.set(host.route, device.index, change);
     } catch (error) {
       if (!(error instanceof NetlinkError)) throw error;
-      log(`Cannot make device "${name}" what it was, going on: ${error.message}`);
+      log(`Cannot make device "${name}" what it was before, continuing: ${error.message}`);
     }
   };
   for (const key of ["mac", "mtu", "txQLen"] as const) {

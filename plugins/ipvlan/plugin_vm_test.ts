@@ -185,10 +185,10 @@ lanTest("an address that another machine has is refused with its MAC address, on
   const mac = ipShow(outside, "link", "show", "eth0")[0].address;
   askUntilAnswered(container);
   expect(() => call(ipvlan, "ADD", { ...MASTER, ...ipamGiving("10.5.0.1/24") })).toThrow(
-    `Cannot use address 10.5.0.1 on "eth0" of master "up0": in use by another machine on the wire, MAC address ${mac}`,
+    `Cannot use address 10.5.0.1 on "eth0" of master "up0": in use by another host on the network, MAC address ${mac}`,
   );
   expect(() => call(ipvlan, "ADD", { ...MASTER, ...ipamGiving("fd05::1/64") })).toThrow(
-    'Cannot use address fd05::1/64 on "eth0" of master "up0": in use by another machine on the wire',
+    'Cannot use address fd05::1/64 on "eth0" of master "up0": in use by another host on the network',
   );
   expect(linkNames(container)).toEqual(["lo"]);
   expect(ipamCalls).toEqual(["ADD", "DEL", "ADD", "DEL"]);

@@ -315,10 +315,10 @@ lanTest("an address that another machine has is refused with its MAC address, on
   const { call, container, outside, ipamCalls } = segment;
   const mac = ipShow(outside, "link", "show", "eth0")[0].address;
   expect(() => call(macvlan, "ADD", { ...MASTER, ...ipamGiving("10.5.0.9/24", "10.5.0.1/24") })).toThrow(
-    `Cannot use address 10.5.0.1 on "eth0" of master "up0": in use by another machine on the wire, MAC address ${mac}`,
+    `Cannot use address 10.5.0.1 on "eth0" of master "up0": in use by another host on the network, MAC address ${mac}`,
   );
   expect(() => call(macvlan, "ADD", { ...MASTER, ...ipamGiving("fd05::1/64") })).toThrow(
-    'Cannot use address fd05::1/64 on "eth0" of master "up0": in use by another machine on the wire',
+    'Cannot use address fd05::1/64 on "eth0" of master "up0": in use by another host on the network',
   );
   expect(linkNames(container)).toEqual(["lo"]);
   expect(ipamCalls).toEqual(["ADD", "DEL", "ADD", "DEL"]);
@@ -351,7 +351,7 @@ lanTest("a master that is down is taken, and that nobody was heard is said", ({ 
   runShellInNetns(host, "ip link set up0 down");
   const config = { ...MASTER, ...ipamGiving("10.5.0.2/24", "fd05::2/64") };
   const result = call(macvlan, "ADD", config);
-  expect(log.join()).toContain('Nobody can be heard on "up0"');
+  expect(log.join()).toContain('No carrier on "up0"');
   call(macvlan, "CHECK", withPrevResult(config, result));
   runShellInNetns(host, "ip link set up0 up");
   // The first question may come before the wire is there, and is repeated after a second.

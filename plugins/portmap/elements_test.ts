@@ -189,7 +189,7 @@ bridgeNetworkTest(
     expect(nftElements(host)).toEqual(once);
     call(portmap, "CHECK", WEB_PORT_MAPPINGS, { container: c1 });
     expect(() => call(portmap, "CHECK", WEB_PORT_MAPPINGS, { container: c2 })).toThrow(
-      /Check failed: .* host port 8080\/tcp leads elsewhere/,
+      /Check failed: .* host port 8080\/tcp has another target/,
     );
     call(portmap, "ADD", WEB_PORT_MAPPINGS, { container: c2 });
     expect(nftElements(host).filter((each) => each.startsWith("hostports4"))).toEqual([
@@ -354,7 +354,7 @@ bridgeNetworkTest("addresses of other interfaces are not published, and what can
     'hostports4: tcp . 1 comment "web c1 eth0" : 10.1.0.3 . 2',
   ]);
   expect(log).toEqual([
-    'portmap: backend "iptables": the ports are published by nf_tables rules of this program all the same',
+    'portmap: backend "iptables": the ports are published by nf_tables rules of this program anyway',
     "portmap: Cannot publish host port [::]:3/tcp: the container has no address of that family",
   ]);
   return Promise.resolve();

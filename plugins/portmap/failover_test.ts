@@ -93,7 +93,7 @@ bridgeNetworkTest("CHECK misses what stood by, and a port with conditions does n
   const second = { ...config, name: "second" };
   call(portmap, "ADD", config, attachment(a!, "eth0"));
   expect(() => call(portmap, "CHECK", second, attachment(b!, "eth1"))).toThrow(
-    "Check failed: the ruleset's element for host port 8080/tcp (it stands by) is missing",
+    "Check failed: the ruleset's element for host port 8080/tcp (failover) is missing",
   );
   const before = nftListRuleset(host);
   const conditions = { ...second, conditionsV4: ["-i", "up0"], conditionsV6: ["-i", "up0"] };

@@ -99,7 +99,7 @@ function throwUnlessReserved(conflicts: readonly ListenerConflict[], containerId
         address.includes(":") ? `[${address}]` : address
       }:${port}`,
       {
-        details: `with "hostPortInUse": "ignore" or "warn" it is published all the same, and calls go to the container`,
+        details: `with "hostPortInUse": "ignore" or "warn" it is published anyway, and connections go to the container`,
       },
     );
   }

@@ -116,7 +116,7 @@ bridgeNetworkTest("hostPortInUse publishes it all the same, with a warning or wi
     expect(await requestTcp(outside, "192.0.2.1", 8080)).toBe("a 192.0.2.2");
     expect(log.splice(0)).toEqual(
       Array(said).fill(
-        `portmap: hostPortInUse is "warn", going on: Cannot publish host port 8080/tcp: ${SELF} listens on [::]:8080`,
+        `portmap: hostPortInUse is "warn", continuing: Cannot publish host port 8080/tcp: ${SELF} listens on [::]:8080`,
       ),
     );
     // The one address of a port that another container has on all of them.
@@ -224,7 +224,7 @@ bridgeNetworkTest("where the kernel does not tell who listens, that is said, and
   invokePlugin(portmap, request, newHostContext({ host, log }));
   expect(log).toEqual([
     expect.stringContaining(
-      "Cannot see whether programs listen on the host ports, going on without: Cannot open netlink socket",
+      "Cannot check whether programs listen on the host ports, going on without: Cannot open netlink socket",
     ),
   ]);
   expect(nftListRuleset(network.host)).toContain("tcp . 8080");

@@ -48,7 +48,7 @@ export default plugin({
     if (config.mappings.length === 0) return result;
     refuseIpv6Loopback(config.mappings);
     if (config.backend === "iptables") {
-      log('backend "iptables": the ports are published by nf_tables rules of this program all the same');
+      log('backend "iptables": the ports are published by nf_tables rules of this program anyway');
     }
     const addresses = containerAddresses(result, call.ifname);
     logUnreachable(config.mappings, addresses, log);

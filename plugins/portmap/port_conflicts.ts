@@ -29,7 +29,7 @@ export function hostPortTakenError(
   occupied = "it",
   cause?: unknown,
 ): CniError {
-  const who = occupant ? describeOwner(occupant) : "somebody else";
+  const who = occupant ? describeOwner(occupant) : "another program";
   return new CniError(HOST_PORT_TAKEN, `Cannot publish ${title}: ${who} has ${occupied}`, { cause });
 }
 

@@ -30,7 +30,7 @@ function unlessPortInUseAllowed({ log }: PortmapCall, { hostPortInUse }: Portmap
     check();
   } catch (error) {
     if (hostPortInUse !== "warn" || !(error instanceof CniError && error.code === HOST_PORT_TAKEN)) throw error;
-    log(`hostPortInUse is "warn", going on: ${error.message}`);
+    log(`hostPortInUse is "warn", continuing: ${error.message}`);
   }
 }
 
@@ -41,7 +41,7 @@ export function checkListeners(
 ) {
   attemptOrLog(
     log,
-    "see whether programs listen on the host ports",
+    "check whether programs listen on the host ports",
     () => refuseListeners(host.diag, owner.containerId, mappings, addresses),
   );
 }
@@ -90,7 +90,7 @@ export function flushEarlierFlows(
 ): void {
   attemptOrLog(
     log,
-    "forget conversations with former holders of the ports",
+    "flush conntrack flows of former owners of the ports",
     () => flushStaleFlows(host, mappings, addresses),
   );
 }
@@ -103,7 +103,7 @@ export function removePublishedPorts(
 ): void {
   const removed = removeElements(host.nft, inetTable, selections, isOwned, promotionsOf, moreSelections);
   const ports = removed.flatMap((element) => parsePortElement(element) ?? []);
-  attemptOrLog(log, "forget conversations with former containers", () => flushWithdrawnFlows(host, ports));
+  attemptOrLog(log, "flush conntrack flows of former containers", () => flushWithdrawnFlows(host, ports));
 }
 
 /** What is better done but not needed: a failure is said and no more. */

@@ -1,10 +1,10 @@
 /**
- * The host's end of the cable: it has the gateways' addresses, and routes lead to it for the container's.
+ * The host veth: it has the gateways' addresses, and routes to the container's addresses point at it.
  *
  * @module
  */
 import { checkFailedError, expectEqual } from "../lib/protocol/check_failed.ts";
-import { type Cidr, familyOf, hostPrefix, type Ip, ipOf } from "../../ffi/address.ts";
+import { familyOf, hostPrefix, type Ip, ipOf } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import { NetlinkError, withRequestPurpose } from "../../ffi/netlink/error.ts";
 import { executeAll } from "../../ffi/netlink/socket.ts";
@@ -17,13 +17,13 @@ import { describeOwner, parseAlias } from "../lib/protocol/owner.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import { gatewayPrefixes, type IpWithGateway } from "./routes.ts";
 
-/** Gives `outer` the gateways' addresses, and leads to it what is for the container. @throws {CniError} if the host leads that elsewhere */
+/** Gives the host veth the gateways' addresses, and adds routes to the container's. @throws {CniError} if the host has other routes to them */
 export function setUpHostVeth(host: Netns, { index, name = "" }: link.Link, ips: readonly IpWithGateway[]): void {
   const gateways = gatewayPrefixes(ips);
   const families = [...new Set(gateways.map(familyOf))];
   if (families.includes(6)) host.run(() => enableIpv6(host, name));
   enableForwarding(host, families);
-  // At both ends of a cable addresses are unique, and packets of the container's must not wait for the host to find that out.
+  // Addresses of a veth pair are unique, and the container's packets must not wait for duplicate address detection.
   const addresses = gateways.map((gateway) => address.addRequest(index, gateway, { noDad: true }));
   withRequestPurpose(
     () => `give "${name}" the gateways ${gateways.join(", ")}`,
@@ -67,11 +67,11 @@ function listHostRoutes(host: Netns, container: Ip): route.UnicastRoute[] {
 export function checkHostVeth(host: Netns, hostVeth: link.Link, ips: readonly IpWithGateway[]): void {
   const { index, name } = hostVeth;
   expectEqual(`operational state of "${name}"`, hostVeth.operstate, IF_OPER_UP);
-  const present = address.list(host.route, { index }).map((each) => each.address);
-  const missing = gatewayPrefixes(ips).find((each: Cidr) => !present.includes(each));
+  const present = address.list(host.route, { index }).map((entry) => entry.address);
+  const missing = gatewayPrefixes(ips).find((gateway) => !present.includes(gateway));
   if (missing) throw checkFailedError(`"${name}" lacks gateway address ${missing}`);
-  for (const each of ips) {
-    const container = ipOf(each.address);
+  for (const ip of ips) {
+    const container = ipOf(ip.address);
     if (!listHostRoutes(host, container).some(({ oif }) => oif === index)) {
       throw checkFailedError(`the host lacks the route to ${container} dev "${name}"`);
     }

@@ -1,5 +1,5 @@
 /**
- * The `ptp` plugin, point to point: a cable from the container to the host, which routes its packets.
+ * The `ptp` plugin, point to point: a veth pair between the container and the host, which routes its packets.
  *
  * @module
  */
@@ -102,9 +102,9 @@ export default plugin({
     }
     checkHostVeth(host, hostVeth, ips);
     if (config.mtu) {
-      for (const each of [containerVeth, hostVeth]) expectEqual(`MTU of "${each.name}"`, each.mtu, config.mtu);
+      for (const veth of [containerVeth, hostVeth]) expectEqual(`MTU of "${veth.name}"`, veth.mtu, config.mtu);
     }
-    if (config.ipMasq) checkMasquerade(host.nft, owner, ips.map((each) => each.address));
+    if (config.ipMasq) checkMasquerade(host.nft, owner, ips.map((ip) => ip.address));
   },
 
   restore(call) {
@@ -133,7 +133,7 @@ export default plugin({
 /** Where the container's interface stands in the result: behind the host's. */
 const CONTAINER_INTERFACE_INDEX = 1;
 
-/** Lays the cable. */
+/** Makes the veth pair. */
 function createVeths({ config, host, netns, ifname, owner, undo, log }: AddCall<PtpConfig>) {
   const name = createVethPair(host, { netns, ifname, mtu: config.mtu });
   undo.defer(() => void removeLinkIfPresent(host, name));

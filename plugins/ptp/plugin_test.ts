@@ -193,7 +193,7 @@ ptpTest("ptp needs IPAM and addresses", (sandbox) => {
   expectNothing(sandbox, { ipam: ipam([]) }, 'IPAM plugin "fixed" returned no address');
 });
 
-ptpTest("ptp refuses an address that the host leads elsewhere, and names who has it", (sandbox) => {
+ptpTest("ptp refuses an address that the host has another target, and names who has it", (sandbox) => {
   const { call, host, container, newContainer } = sandbox;
   call(ptp, "ADD", { ipam: both }, { containerId: "c0", netns: newContainer() });
   expectNothing(

@@ -1,5 +1,5 @@
 /**
- * How packets find from the container to the host's end of the cable and back: no subnet is on it, so that every address has its own way.
+ * Routes between the container and the host veth: the pair has no subnet, so every address needs a route of its own.
  *
  * @module
  */
@@ -34,8 +34,7 @@ export function requireHostGateways(ips: readonly IpConfig[], ipamType: string):
 
 const unusableGatewayError = (ipamType: string, address: Cidr, what: string) =>
   new CniError(Code.InvalidConfig, `Cannot connect ${address}: IPAM plugin "${ipamType}" gave it ${what}`, {
-    details:
-      "the host's end of the cable takes the gateway as its address; name one of the same family for every subnet",
+    details: "the host's veth gets the gateway as its address; name one of the same family for every subnet",
   });
 
 /** The addresses that the host's end has, each once. */
@@ -61,7 +60,7 @@ export function connectedRoutes(ips: readonly IpWithGateway[]): InterfaceRoute[]
   ].filter(isNew);
 }
 
-/** The routes of a result. By another gateway of a subnet the cable leads as well: what is behind the host may answer for it. */
+/** The routes of a result. Another gateway of a subnet is reached through the host veth too: something behind the host may answer for it. */
 export function resultRoutes(result: Result, ips: readonly IpWithGateway[]): InterfaceRoute[] {
   const isHostGateway = (gw: Ip) => ips.some(({ gateway }) => gateway === gw);
   const isInSubnet = (gw: Ip) =>

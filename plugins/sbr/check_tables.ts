@@ -18,14 +18,14 @@ import { configuredGateway } from "./move_routes.ts";
 
 /** @throws {CniError} naming the first rule or route that is missing, or that is back where it was */
 export function checkTables(netns: Netns, device: Link, ips: readonly IpConfig[], config: SbrConfig): void {
-  const rules = rule.list(netns.route).filter((each) => each.isSourceOnly);
-  const routes = rawRoute.list(netns.route).filter((each) => usesOnlyLink(each, device.index));
+  const rules = rule.list(netns.route).filter((candidate) => candidate.isSourceOnly);
+  const routes = rawRoute.list(netns.route).filter((route) => usesOnlyLink(route, device.index));
   for (const ip of ips) {
     const from = hostPrefix(ipOf(ip.address));
     // The kernel takes the first that fits.
     const isPossible = (table: number | undefined) =>
       isCustomTable(table) || table !== undefined && table === config.table;
-    const match = rules.find((each) => each.from === from && isPossible(each.table));
+    const match = rules.find((candidate) => candidate.from === from && isPossible(candidate.table));
     const expected = config.table === undefined ? "a table of its own" : `table ${config.table}`;
     if (match?.table === undefined) throw checkFailedError(`no rule sends what is from ${ipOf(from)} to ${expected}`);
     if (config.table === undefined) checkTable(netns, device, { ip, table: match.table, config, routes });

@@ -30,21 +30,21 @@ export interface RemovalScope {
 export function removeSourceRules(netns: Netns, scope: RemovalScope): void {
   const routes = rawRoute.list(netns.route);
   const rules = rule.list(netns.route);
-  const removed = rules.filter((each) => isRemovable(each, scope, routes));
-  const keptTables = new Set(rules.filter((each) => !removed.includes(each)).map((each) => each.table));
-  const emptiedTables = new Set(removed.map((each) => each.table).filter((each) => !keptTables.has(each)));
+  const removed = rules.filter((rule) => isRemovable(rule, scope, routes));
+  const keptTables = new Set(rules.filter((rule) => !removed.includes(rule)).map((rule) => rule.table));
+  const emptiedTables = new Set(removed.map((rule) => rule.table).filter((table) => !keptTables.has(table)));
   const { index, table } = scope;
   const moved = index === undefined || table !== undefined
     ? []
-    : routes.filter((each) => emptiedTables.has(rawRoute.tableOf(each)) && usesOnlyLink(each, index));
+    : routes.filter((route) => emptiedTables.has(rawRoute.tableOf(route)) && usesOnlyLink(route, index));
   cleanUp(
-    ...routesBackToMain(routes, moved).map((each) => () =>
-      void ignoreErrors(["EEXIST"], () => rawRoute.append(netns.route, rawRoute.withTable(each, RT_TABLE_MAIN)))
+    ...routesBackToMain(routes, moved).map((route) => () =>
+      void ignoreErrors(["EEXIST"], () => rawRoute.append(netns.route, rawRoute.withTable(route, RT_TABLE_MAIN)))
     ),
     ...removed.map(({ from, table, priority }) => () =>
       void ignoreErrors(["ENOENT"], () => rule.remove(netns.route, { from: from!, table: table!, priority }))
     ),
-    ...moved.map((each) => () => void ignoreErrors(["ESRCH"], () => rawRoute.remove(netns.route, each))),
+    ...moved.map((route) => () => void ignoreErrors(["ESRCH"], () => rawRoute.remove(netns.route, route))),
   );
 }
 

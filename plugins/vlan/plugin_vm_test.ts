@@ -161,10 +161,10 @@ lanTest("an address that another machine of the VLAN has is refused, on IPv4 and
   // In another VLAN the same address is another one.
   using _home = startProcessInNetns(attach(segment, "c2", { vlanId: 6, ...ipamGiving("fd06::1/64") }).netns);
   expect(() => call(vlan, "ADD", { ...FIVE, ...ipamGiving("10.6.0.1/24") })).toThrow(
-    `Cannot use address 10.6.0.1 on "eth0" of master "up0": in use by another machine on the wire, MAC address ${mac}`,
+    `Cannot use address 10.6.0.1 on "eth0" of master "up0": in use by another host on the network, MAC address ${mac}`,
   );
   expect(() => call(vlan, "ADD", { ...FIVE, ...ipamGiving("fd06::1/64") })).toThrow(
-    'Cannot use address fd06::1/64 on "eth0" of master "up0": in use by another machine on the wire',
+    'Cannot use address fd06::1/64 on "eth0" of master "up0": in use by another host on the network',
   );
   expect(linkNames(container)).toEqual(["lo"]);
   expect(ipamCalls).toEqual(["ADD", "ADD", "DEL", "ADD", "DEL"]);

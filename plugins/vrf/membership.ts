@@ -75,8 +75,8 @@ function awaitFormerLinkState(netns: Netns, device: link.Link, events: Netlink):
   if (operstate === IF_OPER_UP) awaitLinkOperational(netns, link.get(netns.route, index));
   // Some kinds of links never say in what state they are.
   if (operstate !== IF_OPER_UP && operstate !== IF_OPER_UNKNOWN) return;
-  const tentative = listIpv6Addresses(netns, index).filter(({ flags }) => flags & IFA_F_TENTATIVE).map((each) =>
-    each.address
+  const tentative = listIpv6Addresses(netns, index).filter(({ flags }) => flags & IFA_F_TENTATIVE).map((entry) =>
+    entry.address
   );
   address.awaitDad(netns.route, events, index, tentative, duplicateAddressError(device));
 }
@@ -105,8 +105,8 @@ function listIpv6Addresses(netns: Netns, index: number): address.InterfaceAddres
 
 /** Puts back what is missing; that nobody else has it is known from before. */
 function restoreAddresses(netns: Netns, index: number, wanted: readonly address.InterfaceAddress[]): void {
-  const present = new Set<Cidr>(listIpv6Addresses(netns, index).map((each) => each.address));
-  const missing = wanted.filter((each) => !present.has(each.address)).map(({ address: cidr, flags }) =>
+  const present = new Set<Cidr>(listIpv6Addresses(netns, index).map((entry) => entry.address));
+  const missing = wanted.filter((entry) => !present.has(entry.address)).map(({ address: cidr, flags }) =>
     address.addRequest(index, cidr, { noDad: true, noPrefixRoute: (flags & IFA_F_NOPREFIXROUTE) !== 0 })
   );
   if (missing.length > 0) executeAll(netns.route, missing);

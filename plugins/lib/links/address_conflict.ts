@@ -53,7 +53,7 @@ export function configureWithConflictDetection(
   const claim = ipv4Addresses.length > 0 ? arp?.probe(ipv4Addresses) : undefined;
   if (claim) throw addressInUseError(call, lower, detection, claim.address, claim.mac);
   if (noCarrier) {
-    log(`Nobody can be heard on ${quotedName(lower)}: whether others have the same addresses is not known`);
+    log(`No carrier on ${quotedName(lower)}: address conflicts cannot be detected`);
   }
   try {
     const duplicateAddressError = (element: Cidr) => addressInUseError(call, lower, detection, element);
@@ -108,7 +108,7 @@ function openArpProbe(
     return probeNetns.run<ArpSocket>(() => openArpSocket(probeLink.index, probeLink.mac as Mac));
   } catch (error) {
     if (!(error instanceof SystemError)) throw error;
-    log(`Cannot ask who has the addresses, going on without: ${error.message}`);
+    log(`Cannot probe for address conflicts, continuing without: ${error.message}`);
     return undefined;
   }
 }
@@ -145,7 +145,7 @@ function addressInUseError(
     (others.find((element) => element.netnsPath === replyingDevice.netnsPath && hasAddress(element)) ??
       replyingDevice);
   const conflictNames = [
-    conflictingDevice ? describeUpperDevice(conflictingDevice) : "another machine on the wire",
+    conflictingDevice ? describeUpperDevice(conflictingDevice) : "another host on the network",
     ...mac ? [`MAC address ${mac}`] : [],
   ];
   return new CniError(

@@ -28,11 +28,11 @@ export type InterfaceRoute = Omit<route.UnicastRoute, "oif">;
 
 /** How an interface is to be configured. */
 export interface ConfigureOptions {
-  /** IPv6 addresses are usable at once, without a search for duplicates: right where nobody else can have them. */
+  /** IPv6 addresses are usable at once, without duplicate address detection: where nobody else can have them. */
   readonly noDad: boolean;
   /** Ways out of the interface that come before the result's routes, in place of the kernel's routes to the subnets of the addresses. */
   readonly routes?: readonly InterfaceRoute[];
-  /** Nobody can be heard on the wire now, so that the end of the search for duplicates is not waited for: it has not begun. */
+  /** The link has no carrier: duplicate address detection has not begun and is not waited for. */
   readonly noCarrier?: boolean;
   /** Makes the error for an IPv6 address that another host has, where more is known of it. */
   readonly duplicateAddressError?: (address: Cidr) => Error;
@@ -78,7 +78,7 @@ export function configureInterface(netns: Netns, device: link.Link, result: Resu
   if (batches[1]) executeLabelled(netns.route, batches[1]);
 }
 
-/** An interface without a carrier, such as a card whose cable is not plugged in, hears of nobody: what it has is used when there is one. */
+/** Without a carrier nothing can be detected: the addresses are used when there is one. */
 function awaitUsable(
   netns: Netns,
   events: Netlink,
@@ -91,9 +91,14 @@ function awaitUsable(
   } catch (error) {
     if (!(error instanceof NetlinkError && error.code === "ETIMEDOUT")) throw error;
     if (link.isRunning(link.get(netns.route, index))) {
-      throw new CniError(Code.TryAgainLater, error.message, { details: "the kernel has too much to do", cause: error });
+      throw new CniError(Code.TryAgainLater, error.message, {
+        details: "duplicate address detection did not finish in time",
+        cause: error,
+      });
     }
-    log(`Cannot tell whether another host has ${addresses.join(", ")}, going on: "${ifname}" has no carrier`);
+    log(
+      `Duplicate address detection of ${addresses.join(", ")} has not finished, continuing: "${ifname}" has no carrier`,
+    );
   }
 }
 

@@ -17,7 +17,7 @@ export type OwnershipEvidence = Pick<AttachmentCall<unknown>, "host" | "ifname" 
 /**
  * Whether the interface CNI_IFNAME of a namespace is another attachment's than the one that is to be removed.
  *
- * Who made it says so in its alias, and of a cable in that of the host's end, where the container cannot change it. Where there is none, as
+ * Who made it says so in its alias, and of a veth pair in that of the host veth, which the container cannot change. Where there is none, as
  * of what the reference plugins made, it is another's if it has neither the hardware address nor any address that the result tells of: the
  * container may have changed the first, and `tuning` has put it back by now.
  *

@@ -1,6 +1,5 @@
 /**
- * The cable between a container and the host: two Ethernet ends, of which one is the container's interface and the other stands on the
- * host and says whose it is.
+ * The veth pair between a container and the host: one end is the container's interface, the other, the host veth, names its owner.
  *
  * @module
  */
@@ -17,22 +16,22 @@ import { interfaceExistsError, removeLinkIfPresent } from "./container_link.ts";
 import { isStaleIn, type Owner, ownerText, parseAlias, sameOwner } from "../protocol/owner.ts";
 import type { AttachmentCall, CheckCall, DelBatch, DelCall, GcCall } from "../protocol/plugin.ts";
 
-/** What the two ends of a container's cable are to be. */
+/** What the two ends of a container's veth pair are to be. */
 export interface VethPairOptions {
   readonly netns: Netns;
   readonly ifname: string;
-  /** Of the container's end; chosen by the kernel unless told. */
+  /** Of the container's veth; chosen by the kernel unless given. */
   readonly mac?: Mac | undefined;
   /** Of both ends, in bytes; 0 leaves it to the kernel. */
   readonly mtu: number;
-  /** Index of the bridge that the host's end is a port of. */
+  /** Index of the bridge that the host veth is a port of. */
   readonly master?: number;
 }
 
 /**
- * Creates the container's interface and the host's end, each where it will live. The host's is up.
+ * Creates the container's interface and the host veth, each where it will live. The host veth is up.
  *
- * @returns the name of the host's end
+ * @returns the name of the host veth
  * @throws {CniError} if the container has an interface of that name
  * @throws {NetlinkError}
  */
@@ -59,8 +58,8 @@ export function randomVethName(): string {
 }
 
 /**
- * Names of links of the host that the plugin's results tell of besides the ends of cables: asking the kernel for them is spared. One that is
- * missing here, as the configuration may have changed since, is not taken for an end.
+ * Names of host links that the plugin's results name besides host veths: the kernel need not be asked for them. One that is missing here, as
+ * the configuration may have changed since, is not mistaken for a host veth.
  */
 export type OtherHostLinks = readonly string[];
 
@@ -68,7 +67,7 @@ function isVeth({ info }: link.Link): boolean {
   return info?.kind === "veth";
 }
 
-/** The other end of the container's interface `inner`, which is to be one of a cable. @throws {CniError} if it is none, or the end is missing */
+/** The host veth whose peer is `containerVeth`. @throws {CniError} if that is no veth, or the host veth is missing */
 export function checkVethPair({ host, ifname }: CheckCall<unknown>, containerVeth: link.Link): link.Link {
   expectEqual(`kind of "${ifname}"`, containerVeth.info?.kind, "veth");
   const hostVeth = link.find(host.route, containerVeth.linkIndex ?? 0);
@@ -76,7 +75,7 @@ export function checkVethPair({ host, ifname }: CheckCall<unknown>, containerVet
   throw checkFailedError(`the other end of "${ifname}" is missing on the host`);
 }
 
-/** The host's end of the attachment's cable. @throws {CniError} if it is missing */
+/** The attachment's host veth. @throws {CniError} if it is missing */
 export function getHostVeth(call: AttachmentCall<unknown>, otherLinks: OtherHostLinks = []): link.Link {
   const hostVeth = findReportedHostVeth(call, otherLinks) ??
     filterOwnedVeths(link.list(call.host.route), isOwnerOf(call))[0];
@@ -84,7 +83,7 @@ export function getHostVeth(call: AttachmentCall<unknown>, otherLinks: OtherHost
   throw new CniError(Code.Internal, `Cannot find the other end of "${call.ifname}": it is missing on the host`);
 }
 
-/** Removes the cable, by the end that is found first. @throws {NetlinkError} */
+/** Removes the veth pair, by the end that is found first. @throws {NetlinkError} */
 export function removeVethPair(call: DelCall<unknown>, otherLinks: OtherHostLinks = []): void {
   const { host, netns } = call;
   const hostVeth = findReportedHostVeth(call, otherLinks);
@@ -96,20 +95,20 @@ export function removeVethPair(call: DelCall<unknown>, otherLinks: OtherHostLink
   }
 }
 
-/** Removes many cables: what the host's side does not tell of is looked for in the containers. @throws {NetlinkError} */
+/** Removes many veth pairs: those without a host veth are looked for in the containers. @throws {NetlinkError} */
 export function removeVethPairs<C>(calls: DelBatch<C>, otherLinks: OtherHostLinks = []): void {
   const foundCalls = removeHostVeths(calls, otherLinks);
   for (const call of calls) if (!foundCalls.has(call)) call.withNetns((netns) => removeContainerVeth(call, netns));
 }
 
-/** Removes the container's end, unless it is another container's. @returns true if it was there */
+/** Removes the container's veth, unless it is another container's. @returns true if it was there */
 function removeContainerVeth(call: AttachmentCall<unknown>, netns: Netns | undefined): boolean {
   const containerVeth = netns && link.find(netns.route, call.ifname);
   if (!containerVeth || !isVeth(containerVeth)) return false;
   return !ownedByOther(call, netns, containerVeth) && removeLinkIfPresent(netns, call.ifname);
 }
 
-/** Removes the host's ends. @returns the attachments that one was found for @throws {NetlinkError} */
+/** Removes host veths. @returns the attachments that one was found for @throws {NetlinkError} */
 function removeHostVeths<C>(calls: DelBatch<C>, otherLinks: OtherHostLinks): ReadonlySet<DelBatch<C>[number]> {
   const foundCalls = new Set<DelBatch<C>[number]>();
   link.removeSelected(calls[0].host.route, (links) => {
@@ -130,7 +129,7 @@ function removeHostVeths<C>(calls: DelBatch<C>, otherLinks: OtherHostLinks): Rea
   return foundCalls;
 }
 
-/** Removes the cables of this network's containers that live no more, wherever they are by now. @throws {NetlinkError} */
+/** Removes the veth pairs of this network's stale attachments, wherever they are by now. @throws {NetlinkError} */
 export function gcVethPairs({ host, pluginConfig, validAttachments }: GcCall<unknown>): void {
   const isStale = isStaleIn(pluginConfig.name, validAttachments);
   link.removeSelected(host.route, (links) => filterOwnedVeths(links, isStale));

@@ -36,7 +36,7 @@ test("a delegate that fails is called for DEL as well, and a failure of that is 
   expect(failure).toMatchObject({
     code: 11,
     message: "ADD fails",
-    details: "why; undoing it failed: DEL fails; why",
+    details: "why; clean-up failed: DEL fails; why",
   });
 });
 
@@ -46,7 +46,7 @@ test("a delegate that did not end is called for DEL; one that was not run is not
   };
   const late = attempt(thrown(new CniError(11, "Cannot wait")));
   expect(late.asked).toEqual(["ADD", "DEL"]);
-  expect(late.failure.details).toBe("undoing it failed for the same reason");
+  expect(late.failure.details).toBe("clean-up failed for the same reason");
   const absent = attempt(thrown(new NotRunError(7, "Cannot run", { details: "looked in /x" })));
   expect(absent.asked).toEqual(["ADD"]);
   expect(absent.failure).toMatchObject({ code: 7, message: "Cannot run", details: "looked in /x" });

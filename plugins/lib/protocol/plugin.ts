@@ -159,7 +159,7 @@ export interface Plugin<C = unknown> {
  *   config: schema.object({ mtu: schema.int({ min: 68, max: 65535 }) }),
  *   add: ({ config: { mtu }, prevResult }) => ({
  *     ...prevResult,
- *     interfaces: prevResult?.interfaces?.map((each) => ({ ...each, mtu })) ?? [],
+ *     interfaces: prevResult?.interfaces?.map((reported) => ({ ...reported, mtu })) ?? [],
  *   }),
  *   del: () => {},
  *   check: () => {},

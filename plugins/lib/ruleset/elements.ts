@@ -149,9 +149,9 @@ export function checkElements(
       : ownedByOther
       ? `belongs to ${found.owner ? describeOwner(found.owner) : "an unknown owner"}`
       : !hasSameTarget(element, found)
-      ? "leads elsewhere"
+      ? "has another target"
       : element.chain && listMissingChainElements(snapshot, element.chain.name).length > 0
-      ? "leads to a chain that has lost what belongs to it"
+      ? "jumps to a chain that lost elements of its own"
       : undefined;
     if (fault) {
       throw checkFailedError(

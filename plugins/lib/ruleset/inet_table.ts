@@ -77,7 +77,7 @@ export const inetTable: TableDefinition = {
       comment: "Published ports, first those of one address of the host",
     });
     tx.addChain({ ...INET_TABLE, name: ANY_ADDRESS_CHAIN, comment: "Published ports of all addresses of the host" });
-    for (const each of baseChains()) tx.addChain({ ...INET_TABLE, ...each });
+    for (const chain of baseChains()) tx.addChain({ ...INET_TABLE, ...chain });
   },
   sentinel: { chain: "postrouting", rules: 4 },
   rules: () => staticRules().map(([chain, ...parts]) => ({ chain, expressions: rule(...parts) })),

@@ -82,7 +82,7 @@ netnsTest("masquerading is added once, found, and removed with its chains", ({ h
   checkMasquerade(nl, A, [v4, v6]);
   checkMasquerade(nl, B, [parseCidr("10.88.0.3/16")]);
   expect(() => checkMasquerade(nl, B, [v4])).toThrow(/belongs to container "a" \(network "web", interface "eth0"\)/);
-  expect(() => checkMasquerade(nl, A, [parseCidr("10.88.0.2/24")])).toThrow(/leads elsewhere/);
+  expect(() => checkMasquerade(nl, A, [parseCidr("10.88.0.2/24")])).toThrow(/has another target/);
   removeMasquerade(nl, A, [v4, v6]);
   expect(state(list())).toEqual({
     elements: ['10.88.0.3 comment "web b eth0" : jump masquerade-10.88.0.0/16'],

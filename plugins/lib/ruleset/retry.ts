@@ -69,7 +69,7 @@ function loadLockModule(): typeof import("../../../ffi/sys/lock.ts") {
 function retryTimeoutError(cause: NetlinkError, restarts: number, timeoutMs: number): CniError {
   return new CniError(
     Code.TryAgainLater,
-    `Cannot change the ruleset: others changed it during each of ${restarts} attempts in ${timeoutMs / 1000} s`,
-    { details: `who it is, "nft monitor" tells; the kernel refused the last one: ${cause.message}`, cause },
+    `Cannot change the ruleset: other programs changed it during each of ${restarts} attempts in ${timeoutMs / 1000} s`,
+    { details: `"nft monitor" shows which program; the kernel refused the last attempt: ${cause.message}`, cause },
   );
 }

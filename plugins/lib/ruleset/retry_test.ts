@@ -42,7 +42,7 @@ test("a ruleset that others change without end is given up after a while, to be 
   expect(error).toBeInstanceOf(CniError);
   expect(error).toMatchObject({
     code: 11,
-    message: `Cannot change the ruleset: others changed it during each of ${count} attempts in 0.02 s`,
+    message: `Cannot change the ruleset: other programs changed it during each of ${count} attempts in 0.02 s`,
     details: expect.stringContaining("ERESTART"),
   });
 });

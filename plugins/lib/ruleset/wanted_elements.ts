@@ -60,7 +60,7 @@ export function resolveWanted(snapshot: RulesetSnapshot, owner: Owner, wanted: r
     if (!element.failover || currentOwner?.containerId !== owner.containerId || sameOwner(currentOwner, owner)) {
       return element;
     }
-    const failoverElement = { ...element.failover, title: `${element.title} (it stands by)` };
+    const failoverElement = { ...element.failover, title: `${element.title} (failover)` };
     failoverElements.push(failoverElement);
     return failoverElement;
   });
