@@ -3,7 +3,7 @@ import { expect } from "bun:test";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { bytesOf, parseTrace, STRACE_COMMAND } from "../scripts/src/bench/trace.ts";
+import { bytesOf, parseTrace, STRACE_COMMAND } from "../scripts/src/harness/trace.ts";
 import { newNamespaces } from "../testing/netns.ts";
 import { CNI_PROGRAM, ENGINE_ENV, testWith } from "../testing/binary.ts";
 

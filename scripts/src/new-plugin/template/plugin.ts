@@ -4,7 +4,7 @@
  * @module
  */
 import * as link from "../../../../ffi/route/link.ts";
-import { expectEqual } from "../../../../plugins/lib/links/interface.ts";
+import { expectEqual } from "../../../../plugins/lib/protocol/check_failed.ts";
 import { ownedByOtherContainer } from "../../../../plugins/lib/links/ownership.ts";
 import { plugin, requirePrevResult } from "../../../../plugins/lib/protocol/plugin.ts";
 import { newPluginConfig } from "./config.ts";
