@@ -6,29 +6,43 @@
  */
 import { cpSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join, normalize } from "node:path";
+import type { Processor } from "./runtime_patch.ts";
 import { productSources, REPOSITORY_ROOT } from "../repository.ts";
 
-const DECLARATION = /^(?:export )?const ([A-Z][A-Z0-9_]+)(?:: number)? = (0x[\da-fA-F_]+|0o[0-7_]+|\d[\d_]*);$/gm;
+const DECLARATION = /^(?:export )?const ([A-Z]\w+)(?:: number)? = (?:(arm|process\.arch === "arm64") \? )?([^;?]+);$/gm;
+const NUMBER = /^(?:0x[\da-fA-F_]+|0o[0-7_]+|\d[\d_]*|(-\d+|1 << \d+))$/;
 /** What is left alone: imports, comments, text; and, as the last two, a name of a module and a name. */
 const TOKEN =
-  /^import\b[^;]*;|\/\/[^\n]*|\/\*[^]*?\*\/|"(?:[^"\\\n]|\\.)*"|`(?:[^`\\]|\\.)*`|(?<![\w$.])(?:([a-z]\w*)\.)?([A-Z][A-Z0-9_]+)\b(?!\s*[:=](?!=))/gm;
+  /^import\b[^;]*;|\/\/[^\n]*|\/\*[^]*?\*\/|"(?:[^"\\\n]|\\.)*"|`(?:[^`\\]|\\.)*`|(?<![\w$.])(?:([a-z]\w*)\.)?([A-Z]\w+)\b(?!:|\s*=(?!=))/gm;
 const IMPORT = /^import (?:\* as (\w+)|\{([^}]*)\}) from "(\.[^"]+)";/gm;
 
 type Constants = ReadonlyMap<string, string>;
 
-/** Copies the product's sources below `directory`, with the constants of `ffi/` in the place of their names. */
-export function copyInlined(directory: string): void {
+/**
+ * Copies the product's sources below `directory`, with the numbers of constants in the place of their names.
+ *
+ * @param processor some constants are others on arm64
+ */
+export function copyInlined(directory: string, processor: Processor): void {
   const paths = productSources();
   const texts = new Map(paths.map((path) => [path, readFileSync(join(REPOSITORY_ROOT, path), "utf8")]));
-  const declared = new Map([...texts].map(([path, text]) => [path, declarationsIn(text)]));
+  const declared = new Map([...texts].map(([path, text]) => [path, declarationsIn(text, processor)]));
   for (const [path, text] of texts) {
     cpSync(join(REPOSITORY_ROOT, path), join(directory, path));
-    if (path.startsWith("ffi/")) writeFileSync(join(directory, path), inline(path, text, declared));
+    writeFileSync(join(directory, path), inline(path, text, declared));
   }
 }
 
-function declarationsIn(text: string): Constants {
-  return new Map([...text.matchAll(DECLARATION)].map(([, name = "", value = ""]) => [name, value]));
+/** The constants of a module that are numbers; where they differ between processors, those of this one. */
+export function declarationsIn(text: string, processor: Processor): Constants {
+  const found = Array.from(text.matchAll(DECLARATION), ([, name = "", choice, values = ""]) => {
+    const [first = "", second = ""] = choice ? values.split(" : ") : [values, values];
+    return [name, processor === "arm64" ? first : second] as const;
+  });
+  return new Map(found.flatMap(([name, value]) => {
+    const [number, composed] = NUMBER.exec(value) ?? [];
+    return number === undefined ? [] : [[name, composed ? `(${composed})` : number]];
+  }));
 }
 
 /** The text of a module with numbers for names, line by line as it was. */

@@ -81,7 +81,7 @@ function compile({ processor, entry }: BuildPlan, scratch: string): string {
   mkdirSync(join(REPOSITORY_ROOT, "dist"), { recursive: true });
   const source = mkdtempSync(join(REPOSITORY_ROOT, "dist/.source-"));
   try {
-    copyInlined(source);
+    copyInlined(source, processor);
     compileFrom(source, { processor, entry }, executable);
   } finally {
     rmSync(source, { recursive: true, force: true });
@@ -103,6 +103,7 @@ function compileFrom(
     "--compile",
     `--target=bun-linux-${processor}`,
     `--outfile=${executable}`,
+    `--define=process.arch=${JSON.stringify(processor)}`,
     `--define=BUILD_VERSION=${JSON.stringify(version)}`,
     ...FLAGS,
   ];
