@@ -16,8 +16,6 @@ import { bytesOf, parseTrace, STRACE_COMMAND, type TracedCall } from "../scripts
 import { DAMAGE_KINDS } from "../scripts/src/faults/file_damage.ts";
 import { CNI_PROGRAM, ENGINE_ENV, pluginLink, testWith } from "../testing/binary.ts";
 
-const O_CREAT = 0o100;
-
 /** A file that a process writes into, by whatever name. */
 interface Written {
   /** Whether there was anything to write. */

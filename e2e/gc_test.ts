@@ -158,9 +158,9 @@ test("a plugin's GC spares the address that was given since its process was star
   utimesSync(join(dataDir, "web/10.9.0.2"), 4e9, 4e9);
   const env = { ...ENGINE_ENV, CNI_COMMAND: "GC" };
   const collector = Bun.spawn([pluginLink("host-local")], { env, stdin: "pipe", stdout: "pipe", stderr: "pipe" });
-  const SYS_READ = process.arch === "arm64" ? 63 : 0;
+  const SYS_read = process.arch === "arm64" ? 63 : 0;
   const waiting = () => readFileSync(`/proc/${collector.pid}/syscall`, "utf8");
-  while (!waiting().startsWith(`${SYS_READ} 0x0 `)) await Bun.sleep(2);
+  while (!waiting().startsWith(`${SYS_read} 0x0 `)) await Bun.sleep(2);
   // Times of files are those of the last tick.
   await Bun.sleep(20);
   attach("c2");

@@ -16,6 +16,7 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Netns } from "../ffi/netns.ts";
+import { ENOSYS, EPERM } from "../ffi/sys/errno.ts";
 import { newNamespaces, runInNetns } from "../testing/netns.ts";
 import { type FinishedProcess, testWith } from "../testing/binary.ts";
 import {
@@ -274,8 +275,6 @@ function withoutNewCalls(errno: number, first: number): readonly string[] {
 }
 
 describe("a system call filter that does not know newer calls", () => {
-  const EPERM = 1, ENOSYS = 38;
-
   hostTest("and says ENOSYS changes nothing", (host) => expectWorking(host, { wrapper: withoutNewCalls(ENOSYS, 424) }));
   // Even clone3, after whose EPERM the C library starts no thread in any program.
   hostTest("and says EPERM changes nothing", (host) => expectWorking(host, { wrapper: withoutNewCalls(EPERM, 424) }));

@@ -8,11 +8,8 @@ import { type Ip, ipBytes, type Mac, macBytes, macFromBytes } from "./address.ts
 import { ignoreErrors, withPurpose } from "./sys/error.ts";
 import { awaitReadable, descriptor } from "./sys/file.ts";
 import { sys } from "./sys/libc.ts";
+import { AF_PACKET, MSG_DONTWAIT, SOCK_CLOEXEC, SOCK_RAW } from "./sys/uapi.ts";
 
-const AF_PACKET = 17;
-const SOCK_RAW = 3;
-const SOCK_CLOEXEC = 0o2000000;
-const MSG_DONTWAIT = 0x40;
 const ETH_P_ARP = 0x0806;
 const ARPHRD_ETHER = 1;
 const ETH_P_IP = 0x0800;

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { productSources, REPOSITORY_ROOT } from "../scripts/src/repository.ts";
 import { IPPROTO_UDP, listFlows } from "./conntrack/conntrack.ts";
 import { listListeners } from "./diag/listeners.ts";
+import { NLM_F_DUMP, NLM_F_DUMP_INTR, NLMSG_DONE } from "./netlink/message.ts";
 import { type Netlink, NETLINK_NETFILTER, NETLINK_ROUTE, openNetlink } from "./netlink/socket.ts";
 import type { Netns } from "./netns.ts";
 import * as nft from "./nft/objects.ts";
@@ -16,13 +17,10 @@ import * as link from "./route/link.ts";
 import * as route from "./route/route.ts";
 import * as rule from "./route/rule.ts";
 import * as wholeRoute from "./route/raw_route.ts";
+import { IPPROTO_TCP, IPPROTO_UDP } from "./sys/uapi.ts";
 import { newNamespaces, runInNetns } from "../testing/netns.ts";
 import { serveTcp } from "../testing/traffic.ts";
 
-const NLMSG_DONE = 3;
-const NLM_F_DUMP = 0x300;
-const NLM_F_DUMP_INTR = 0x10;
-const IPPROTO_TCP = 6;
 const TABLE = { family: 1, table: "t" };
 
 interface Message {

@@ -11,16 +11,13 @@ import { openFile } from "./sys/file.ts";
 import { lockOpenFile } from "./sys/lock.ts";
 import { findStat } from "./sys/stat.ts";
 import { execProgram, sys } from "./sys/libc.ts";
+import { O_CLOEXEC, O_CREAT, O_EXCL, O_RDONLY } from "./sys/uapi.ts";
 
 const NETNS_DIRECTORY = "/run/netns";
 /** Whoever holds it mounts one directory. */
 const LOCK_TIMEOUT_MS = 10_000;
 
 // asm-generic/fcntl.h
-const O_RDONLY = 0;
-const O_CREAT = 0o100;
-const O_EXCL = 0o200;
-const O_CLOEXEC = 0o2000000;
 // linux/mount.h
 const MS_RDONLY = 1;
 const MS_BIND = 4096;

@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Netlink } from "../ffi/netlink/socket.ts";
 import { createNetns, type Netns, NetnsError, openNetns } from "../ffi/netns.ts";
+import { RTM_DELLINK } from "../ffi/route/uapi.ts";
 import { runInNetns } from "../testing/netns.ts";
 import bandwidth from "../plugins/bandwidth/plugin.ts";
 import bridge from "../plugins/bridge/plugin.ts";
@@ -47,7 +48,6 @@ interface Bench {
   left(network: string): Record<string, string[]>;
 }
 
-const RTM_DELLINK = 17;
 const SEND = 0;
 /** What is added to the types of messages about rules, which have the numbers of others. */
 const NETFILTER = 0x10000;

@@ -4,9 +4,17 @@
  * @module
  */
 import { readFileSync } from "node:fs";
+import { ENOBUFS } from "../ffi/sys/errno.ts";
 import { SystemError } from "../ffi/sys/error.ts";
 import { Reader } from "../ffi/netlink/codec.ts";
-import { type AnyMessageSpec, type MessageOut, NLMSG_HDRLEN, readMessage } from "../ffi/netlink/message.ts";
+import {
+  type AnyMessageSpec,
+  type MessageOut,
+  NLM_F_ACK_TLVS,
+  NLM_F_CAPPED,
+  NLMSG_HDRLEN,
+  readMessage,
+} from "../ffi/netlink/message.ts";
 import type { Netlink } from "../ffi/netlink/socket.ts";
 import type { Netns } from "../ffi/netns.ts";
 
@@ -103,7 +111,6 @@ export function sendCountingSocket(nl: Netlink): Netlink & { sent: number } {
 
 /** The socket, which says once, before the message of this number, that it lost one, as where the kernel had no memory for an answer. */
 export function lossySocket(nl: Netlink, number = 0): Netlink {
-  const ENOBUFS = 105;
   let received = 0;
   const receive = (wait: boolean) => {
     if (received++ !== number) return nl.receive(wait);
@@ -121,8 +128,6 @@ export function valueOf<S extends AnyMessageSpec>(spec: S, message: Uint8Array):
 export function acknowledgement(sequence: number, errno: number, tail: Uint8Array = new Uint8Array()): Uint8Array {
   const bytes = new Uint8Array(36 + tail.length);
   const view = new DataView(bytes.buffer);
-  const NLM_F_CAPPED = 0x100;
-  const NLM_F_ACK_TLVS = 0x200;
   view.setUint32(0, bytes.length, true);
   view.setUint16(4, 2, true);
   view.setUint16(6, NLM_F_CAPPED | (tail.length > 0 ? NLM_F_ACK_TLVS : 0), true);

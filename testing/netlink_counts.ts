@@ -33,7 +33,6 @@ export function countingNetns(netns: Netns, counts: NetlinkCounts): Netns {
 /** The flags of each message. A rule that is appended has the same bits as a dump. */
 function* flagsIn(request: Uint8Array): Generator<number> {
   const view = new DataView(request.buffer, request.byteOffset, request.length);
-  const NLM_F_CREATE = 0x400;
   for (let at = 0; at < request.length; at += (view.getUint32(at, true) + 3) & ~3) {
     const flags = view.getUint16(at + 6, true);
     yield flags & NLM_F_CREATE ? 0 : flags;

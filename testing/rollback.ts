@@ -10,6 +10,7 @@ import * as link from "../ffi/route/link.ts";
 import * as rule from "../ffi/route/rule.ts";
 import * as whole from "../ffi/route/raw_route.ts";
 import { type Netns, openNetns } from "../ffi/netns.ts";
+import { EIO } from "../ffi/sys/errno.ts";
 import { SystemError } from "../ffi/sys/error.ts";
 import { type Namespaces, newNamespaces, runInNetns } from "./netns.ts";
 import { parseCidr, parseIp } from "../ffi/address.ts";
@@ -37,7 +38,6 @@ export function dualStackFixedIpam(...families: readonly (4 | 6)[]): { readonly 
   };
 }
 
-const EIO = 5;
 /** What fails: a message is not sent, or it is, and the answer is lost. */
 type FailurePoint = "send" | "receive";
 

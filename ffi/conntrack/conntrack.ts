@@ -13,6 +13,7 @@ import { be16, be32, ipCodec, struct, u32, u8 } from "../netlink/codec.ts";
 import { NetlinkError } from "../netlink/error.ts";
 import { message, type MessageIn, type MessageOut, type Operation } from "../netlink/message.ts";
 import { dump, execute, type Netlink } from "../netlink/socket.ts";
+import { AF_INET, AF_INET6 } from "../sys/uapi.ts";
 
 const NFNL_SUBSYS_CTNETLINK = 1;
 const IPCTNL_MSG_CT_GET = 1;
@@ -40,10 +41,6 @@ const CTA_FILTER_F_CTA_IP_SRC = 1;
 const CTA_FILTER_F_CTA_IP_DST = 2;
 const CTA_FILTER_F_CTA_PROTO_NUM = 8;
 const CTA_FILTER_F_CTA_PROTO_DST_PORT = 32;
-
-const AF_INET = 2;
-const AF_INET6 = 10;
-export const IPPROTO_UDP = 17;
 
 /** struct nfgenmsg */
 const nfgenmsg = struct({ family: u8, version: u8, resource: be16 });

@@ -1,7 +1,8 @@
 import { expect } from "bun:test";
 import { parseIp } from "../address.ts";
+import { IPPROTO_UDP } from "../sys/uapi.ts";
 import { netnsTest, runInNetns } from "../../testing/netns.ts";
-import { deleteFlows, IPPROTO_UDP, listFlows } from "./conntrack.ts";
+import { deleteFlows, listFlows } from "./conntrack.ts";
 
 const add = (source: string, destination: string, port: number, replySource: string) =>
   `conntrack -I -p udp -s ${source} -d ${destination} --sport 4000 --dport ${port} -r ${replySource} -q ${source} --reply-port-src ${port} --reply-port-dst 4000 -t 60`;

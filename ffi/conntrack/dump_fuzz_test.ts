@@ -1,6 +1,7 @@
 /** What ctnetlink reports of connections, damaged in every way: a value or one of our errors. */
 import { expect } from "bun:test";
 import fc from "fast-check";
+import { IPPROTO_UDP } from "../sys/uapi.ts";
 import { netnsTest, runInNetns } from "../../testing/netns.ts";
 import {
   applyDamage,
@@ -10,7 +11,7 @@ import {
   recordAnswers,
   replayingSocket,
 } from "../../testing/fuzz.ts";
-import { deleteFlows, type FlowFilter, IPPROTO_UDP, listFlows } from "./conntrack.ts";
+import { deleteFlows, type FlowFilter, listFlows } from "./conntrack.ts";
 
 const COMMON = "-p udp --sport 4000 --dport 53 --reply-port-src 53 --reply-port-dst 4000 -t 60";
 const FLOWS = [

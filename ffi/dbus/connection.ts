@@ -4,18 +4,15 @@
  * @see https://dbus.freedesktop.org/doc/dbus-specification.html
  * @module
  */
+import { EACCES, ECONNRESET, EMSGSIZE, ETIMEDOUT } from "../sys/errno.ts";
 import { ignoreErrors, SystemError, withPurpose } from "../sys/error.ts";
 import { awaitReadable } from "../sys/file.ts";
 import { sys } from "../sys/libc.ts";
+import { AF_UNIX, MSG_DONTWAIT, SOCK_CLOEXEC, SOCK_STREAM, SOL_SOCKET } from "../sys/uapi.ts";
 import { decodeMethodReply, encodeMethodCall, messageLength, type MethodCall, type MethodReply } from "./message.ts";
 
-const AF_UNIX = 1;
-const SOCK_STREAM = 1;
-const SOCK_CLOEXEC = 0o2000000;
-const SOL_SOCKET = 1;
 const SO_SNDTIMEO = 21;
 const MSG_NOSIGNAL = 0x4000;
-const MSG_DONTWAIT = 0x40;
 const SYS_connect = process.arch === "arm64" ? 203 : 42;
 
 /** Where a system's bus is unless DBUS_SYSTEM_BUS_ADDRESS says otherwise. */
@@ -111,11 +108,6 @@ function authenticate(fd: number, timeoutMs: number): DbusConnection {
   bus.call({ ...BUS_OBJECT, member: "Hello", args: [] });
   return bus;
 }
-
-const EACCES = 13;
-const ETIMEDOUT = 110;
-const ECONNRESET = 104;
-const EMSGSIZE = 90;
 
 /** The bus itself as somebody to call. */
 export const BUS_OBJECT = {

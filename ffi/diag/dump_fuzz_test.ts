@@ -1,6 +1,7 @@
 /** What sock_diag reports of sockets, damaged in every way: a value or one of our errors. */
 import { expect, test } from "bun:test";
 import fc from "fast-check";
+import { IPPROTO_TCP, IPPROTO_UDP } from "../sys/uapi.ts";
 import { newNamespaces } from "../../testing/netns.ts";
 import {
   applyDamage,
@@ -13,9 +14,6 @@ import {
 import { serveTcp, serveUdp } from "../../testing/traffic.ts";
 import { listListeners } from "./listeners.ts";
 
-const TCP = 6;
-const UDP = 17;
-
 test("sockets of a damaged answer give a value or an error of ours", async () => {
   using resources = new DisposableStack();
   const { host } = resources.use(newNamespaces());
@@ -23,7 +21,7 @@ test("sockets of a damaged answer give a value or an error of ours", async () =>
   resources.use(serveTcp(host, "tcp", 8081));
   resources.use(await serveUdp(host, "udp", 8080, "0.0.0.0"));
   resources.use(await serveUdp(host, "udp", 8081));
-  for (const protocol of [TCP, UDP]) {
+  for (const protocol of [IPPROTO_TCP, IPPROTO_UDP]) {
     const recording = recordAnswers(host.diag, (nl) => listListeners(nl, protocol, 1, 65535));
     expect(listListeners(replayingSocket(recording), protocol, 1, 65535)).toHaveLength(2);
     checkProperty(

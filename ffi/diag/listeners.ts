@@ -9,6 +9,7 @@ import { type Ip, ipFromBytes } from "../address.ts";
 import { be16, be32, bytes, struct, u32, u8 } from "../netlink/codec.ts";
 import { message, type MessageOut, type Operation } from "../netlink/message.ts";
 import { dump, type Netlink } from "../netlink/socket.ts";
+import { AF_INET, AF_INET6, IPPROTO_TCP, IPPROTO_UDP } from "../sys/uapi.ts";
 
 const TCPDIAG_GETSOCK = 18;
 const SOCK_DIAG_BY_FAMILY = 20;
@@ -17,10 +18,6 @@ const INET_DIAG_SKV6ONLY = 11;
 const INET_DIAG_BC_S_GE = 2;
 const INET_DIAG_BC_S_LE = 3;
 
-const AF_INET = 2;
-const AF_INET6 = 10;
-const IPPROTO_TCP = 6;
-const IPPROTO_UDP = 17;
 // net/tcp_states.h; UDP knows two of them, for sockets with and without a peer.
 const TCP_CLOSE = 7;
 const TCP_LISTEN = 10;

@@ -1,19 +1,18 @@
 import { expect, test } from "bun:test";
 import { acknowledgement, recordedMessage, recordingSocket } from "../../testing/netlink.ts";
 import type { Netns } from "../netns.ts";
+import { IPPROTO_TCP, IPPROTO_UDP } from "../sys/uapi.ts";
 import { netnsTest, newNamespaces, runInNetns } from "../../testing/netns.ts";
 import { serveTcp, serveUdp } from "../../testing/traffic.ts";
 import { listListeners } from "./listeners.ts";
 
-const TCP = 6;
-const UDP = 17;
 const AT_PEER = { hostname: "127.0.0.3", port: 8083 };
 
 test("what is asked for is what ss(8) asks for", () => {
   const nl = recordingSocket(...[1, 2, 3].map((sequence) => acknowledgement(sequence, 0)));
-  listListeners(nl, UDP, 80, 443);
+  listListeners(nl, IPPROTO_UDP, 80, 443);
   expect(nl.sent[0]!.toHex()).toBe(recordedMessage("diag_udp").toHex());
-  listListeners(nl, TCP, 80, 443);
+  listListeners(nl, IPPROTO_TCP, 80, 443);
   // The older struct has the states behind the sockets' addresses, and no protocol, for which the type of the message stands.
   const theirs = recordedMessage("diag_tcp");
   const ours = nl.sent.at(-1)!;
@@ -47,7 +46,12 @@ test("sockets that wait are listed over both families, and no others", async () 
   resources.use({ [Symbol.dispose]: () => void client.then((socket) => socket.close()) });
   await client!;
   for (
-    const [protocol, ...options] of [[TCP, "-t", "state", "listening"], [UDP, "-u", "state", "unconnected"]] as const
+    const [protocol, ...options] of [[IPPROTO_TCP, "-t", "state", "listening"], [
+      IPPROTO_UDP,
+      "-u",
+      "state",
+      "unconnected",
+    ]] as const
   ) {
     const found = listListeners(host.diag, protocol, 8081, 8084);
     const text = found.map(({ address, port, v6Only }) =>

@@ -10,15 +10,22 @@ import { type Fields, Reader, type Struct, type StructIn, type StructOut, type W
 /** Length of struct nlmsghdr in bytes. */
 export const NLMSG_HDRLEN = 16;
 
-// Flags of a request (linux/netlink.h). The upper bits mean one thing for `get` and another for `new`.
+export const NLMSG_ERROR = 2;
+export const NLMSG_DONE = 3;
+
+// Flags (linux/netlink.h). The upper bits mean one thing for `get`, another for `new`, and a third in an acknowledgement.
 export const NLM_F_REQUEST = 0x1;
+export const NLM_F_MULTI = 0x2;
 export const NLM_F_ACK = 0x4;
 export const NLM_F_ECHO = 0x8;
+export const NLM_F_DUMP_INTR = 0x10;
 export const NLM_F_DUMP = 0x300;
 export const NLM_F_REPLACE = 0x100;
 export const NLM_F_EXCL = 0x200;
 export const NLM_F_CREATE = 0x400;
 export const NLM_F_APPEND = 0x800;
+export const NLM_F_CAPPED = 0x100;
+export const NLM_F_ACK_TLVS = 0x200;
 
 /** The layout of a message: its header and its attributes. */
 export interface MessageSpec<H extends Fields, T extends AttrTable> {

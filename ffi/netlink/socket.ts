@@ -7,10 +7,12 @@
  * @see linux/netlink.h, net/netlink/af_netlink.c
  * @module
  */
+import { ENOBUFS, ENOENT, ERESTART, ETIMEDOUT } from "../sys/errno.ts";
 import { ignoreErrors, SystemError, withPurpose } from "../sys/error.ts";
 import { closeDeferred } from "../sys/deferred_close.ts";
 import { awaitReadable } from "../sys/file.ts";
 import { sys } from "../sys/libc.ts";
+import { AF_NETLINK, MSG_DONTWAIT, SOCK_CLOEXEC, SOCK_RAW, SOL_SOCKET } from "../sys/uapi.ts";
 import { attrs } from "./attrs.ts";
 import { cstr, Reader, u32, Writer } from "./codec.ts";
 import { NetlinkError } from "./error.ts";
@@ -20,8 +22,14 @@ import {
   type MessageIn,
   type MessageOut,
   NLM_F_ACK,
+  NLM_F_ACK_TLVS,
+  NLM_F_CAPPED,
   NLM_F_DUMP,
+  NLM_F_DUMP_INTR,
+  NLM_F_MULTI,
   NLM_F_REQUEST,
+  NLMSG_DONE,
+  NLMSG_ERROR,
   NLMSG_HDRLEN,
   type Operation,
   readMessage,
@@ -49,10 +57,6 @@ const NLM_F_ACK_TLVS = 0x200;
 
 const TIMEOUT_MS = 5000;
 const DUMP_ATTEMPTS = 20;
-const ENOENT = 2;
-const ERESTART = 85;
-const ENOBUFS = 105;
-const ETIMEDOUT = 110;
 
 /** The netlink families this program speaks. @see linux/netlink.h */
 export const NETLINK_ROUTE = 0;

@@ -16,12 +16,12 @@ import {
 } from "../netlink/message.ts";
 import { NetlinkError, withRequestPurpose } from "../netlink/error.ts";
 import { dump, execute, type Netlink, type NetlinkRequest, receiveEvents, request } from "../netlink/socket.ts";
+import { EINTR, ETIMEDOUT } from "../sys/errno.ts";
 import { SystemError } from "../sys/error.ts";
 import { takePendingSignal } from "../sys/signals.ts";
+import { AF_INET, AF_INET6 } from "../sys/uapi.ts";
 import * as link from "./link.ts";
 import {
-  AF_INET,
-  AF_INET6,
   IFA_ADDRESS,
   IFA_BROADCAST,
   IFA_F_DADFAILED,
@@ -163,6 +163,3 @@ export function awaitDad(
     }
   }
 }
-
-const EINTR = 4;
-const ETIMEDOUT = 110;

@@ -2,12 +2,13 @@ import { expect } from "bun:test";
 import { parseCidr, parseIp, toCidr } from "../address.ts";
 import { executeAll, NETLINK_ROUTE, openEvents } from "../netlink/socket.ts";
 import { SystemError } from "../sys/error.ts";
+import { AF_INET, AF_INET6 } from "../sys/uapi.ts";
 import { netnsTest, runInNetns } from "../../testing/netns.ts";
 import * as address from "./address.ts";
 import { veth } from "./link_kinds.ts";
 import * as link from "./link.ts";
 import * as route from "./route.ts";
-import { AF_INET, AF_INET6, IFA_F_TENTATIVE, RTNLGRP_IPV6_IFADDR } from "./uapi.ts";
+import { IFA_F_TENTATIVE, RTNLGRP_IPV6_IFADDR } from "./uapi.ts";
 
 netnsTest("addresses, link and routes go out in one send, and ip(8) shows them", ({ host, container }) => {
   const nl = container.route;

@@ -8,9 +8,9 @@ import { attrs } from "../netlink/attrs.ts";
 import { struct, u16, u32 } from "../netlink/codec.ts";
 import { message, type Operation } from "../netlink/message.ts";
 import { dump, execute, type Netlink } from "../netlink/socket.ts";
+import { AF_BRIDGE } from "../sys/uapi.ts";
 import { ifinfomsg } from "./link.ts";
 import {
-  AF_BRIDGE,
   BRIDGE_VLAN_INFO_PVID,
   BRIDGE_VLAN_INFO_RANGE_BEGIN,
   BRIDGE_VLAN_INFO_RANGE_END,

@@ -11,8 +11,9 @@ import { attrs } from "../netlink/attrs.ts";
 import { u32 } from "../netlink/codec.ts";
 import { message, type Operation } from "../netlink/message.ts";
 import { type NetlinkRequest, request } from "../netlink/socket.ts";
+import { AF_INET } from "../sys/uapi.ts";
 import { ifinfomsg } from "./link.ts";
-import { AF_INET, IFLA_AF_SPEC, IFLA_INET_CONF, IPV4_DEVCONF_ARP_NOTIFY, RTM_NEWLINK } from "./uapi.ts";
+import { IFLA_AF_SPEC, IFLA_INET_CONF, IPV4_DEVCONF_ARP_NOTIFY, RTM_NEWLINK } from "./uapi.ts";
 
 /** Another message than the one that tells of a link: there the settings are a plain list of numbers. */
 const devconfMessage = message("link", ifinfomsg, () => ({

@@ -28,6 +28,7 @@ import {
   receiveEvents,
   request,
 } from "../netlink/socket.ts";
+import { ERESTART, ETIMEDOUT } from "../sys/errno.ts";
 import {
   IF_OPER_UP,
   IFF_UP,
@@ -51,6 +52,7 @@ import {
   IFLA_PERM_ADDRESS,
   IFLA_PROMISCUITY,
   IFLA_TXQLEN,
+  IFNAMSIZ,
   RTEXT_FILTER_SKIP_STATS,
   RTM_DELLINK,
   RTM_GETLINK,
@@ -104,9 +106,6 @@ type LinkOp = Operation<typeof linkMessage>;
 const NEW: LinkOp = { name: "RTM_NEWLINK", type: RTM_NEWLINK, spec: linkMessage };
 const GET: LinkOp = { name: "RTM_GETLINK", type: RTM_GETLINK, spec: linkMessage };
 const DEL: LinkOp = { name: "RTM_DELLINK", type: RTM_DELLINK, spec: linkMessage };
-
-/** The kernel keeps at most 15 bytes as a link's name; longer ones can be alternative names. */
-const IFNAMSIZ = 16;
 
 function selector(key: string | number): LinkIn {
   if (typeof key === "number") return { index: key };
@@ -289,6 +288,3 @@ export function awaitLink(
     if (selected || performance.now() > deadline || !receiveEvents(events, NEW)) return selected;
   }
 }
-
-const ERESTART = 85;
-const ETIMEDOUT = 110;

@@ -97,8 +97,6 @@ export const tun = /* @__PURE__ */ linkKind("tun", () => ({
   type: [IFLA_TUN_TYPE, u8],
   multiQueue: [IFLA_TUN_MULTI_QUEUE, u8],
 }));
-/** The type of a tun that carries Ethernet frames. @see linux/if_tun.h */
-export const IFF_TAP = 2;
 
 /** What a bridge keeps about one of its ports. */
 const bridgePortAttrs = /* @__PURE__ */ attrs(() => ({

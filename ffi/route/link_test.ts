@@ -8,7 +8,7 @@ import { netnsTest, newNamespaces, runInNetns } from "../../testing/netns.ts";
 import { bridge, bridgePortInfo, bridgePortOf, veth } from "./link_kinds.ts";
 import * as link from "./link.ts";
 import { parseMac } from "../address.ts";
-import { IFF_UP, RTNLGRP_LINK } from "./uapi.ts";
+import { IFF_UP, RTM_DELLINK, RTNLGRP_LINK, TUNSETIFF } from "./uapi.ts";
 
 const shown = (text: string) => JSON.parse(text)[0];
 
@@ -57,7 +57,6 @@ netnsTest("a refused request names the attribute", ({ host }) => {
 
 /** Makes a tun device pass for a link of another kind, with an address as long as links of that kind have. */
 function disguise(name: string, arphrd: number): void {
-  const TUNSETIFF = 0x400454ca;
   const TUNSETLINK = 0x400454cd;
   const { symbols: { ioctl }, close } = dlopen("libc.so.6", {
     ioctl: { args: ["i32", "u64", "ptr"], returns: "i32" },
@@ -101,8 +100,6 @@ netnsTest("awaitOperational() looks again when it has not been told of all that 
   };
   expect(link.awaitOperational(host.route, link.get(host.route, "p0"), overrun).operstate).toBe(6);
 });
-
-const RTM_DELLINK = 17;
 
 /** What is sent over a socket: how often, and which messages. */
 function watched(nl: Netlink): { nl: Netlink; readonly types: number[][] } {

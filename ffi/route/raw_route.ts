@@ -19,10 +19,9 @@ import {
   type Operation,
 } from "../netlink/message.ts";
 import { dump, execute, type Netlink } from "../netlink/socket.ts";
+import { AF_INET, AF_INET6 } from "../sys/uapi.ts";
 import { nextHops, rtmsg } from "./route.ts";
 import {
-  AF_INET,
-  AF_INET6,
   RT_TABLE_UNSPEC,
   RTA_DST,
   RTA_ENCAP,

@@ -18,9 +18,9 @@ import {
 } from "../netlink/message.ts";
 import { dump, type Netlink, type NetlinkRequest, query, request } from "../netlink/socket.ts";
 import { ignoreErrors } from "../sys/error.ts";
+import { AF_INET } from "../sys/uapi.ts";
 import { addressFamily } from "./address.ts";
 import {
-  AF_INET,
   RT_SCOPE_LINK,
   RT_SCOPE_UNIVERSE,
   RT_TABLE_MAIN,

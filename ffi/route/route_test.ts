@@ -1,10 +1,10 @@
 import { expect } from "bun:test";
 import { parseCidr, parseIp } from "../address.ts";
 import { executeAll } from "../netlink/socket.ts";
+import { AF_INET, AF_INET6 } from "../sys/uapi.ts";
 import { netnsTest, runInNetns } from "../../testing/netns.ts";
 import * as link from "./link.ts";
 import * as route from "./route.ts";
-import { AF_INET, AF_INET6 } from "./uapi.ts";
 
 netnsTest("route.list() finds nothing in a table that nobody has used", ({ host }) => {
   for (const family of [AF_INET, AF_INET6]) expect(route.list(host.route, family, 4711)).toEqual([]);

@@ -18,10 +18,9 @@ import {
   type Operation,
 } from "../netlink/message.ts";
 import { dump, execute, type Netlink } from "../netlink/socket.ts";
+import { AF_INET, AF_INET6 } from "../sys/uapi.ts";
 import { addressFamily } from "./address.ts";
 import {
-  AF_INET,
-  AF_INET6,
   FR_ACT_TO_TBL,
   FRA_DPORT_RANGE,
   FRA_DST,

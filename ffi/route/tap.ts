@@ -7,25 +7,20 @@
 import { withPurpose } from "../sys/error.ts";
 import { type Descriptor, descriptor } from "../sys/file.ts";
 import { sys } from "../sys/libc.ts";
-import { IFF_TAP } from "./link_kinds.ts";
+import { O_CLOEXEC, O_RDWR } from "../sys/uapi.ts";
+import { IFF_MULTI_QUEUE, IFF_NO_PI, IFF_TAP, IFNAMSIZ, TUNSETIFF } from "./uapi.ts";
 
 /** The driver; where it is absent, there are no taps. */
 export const TUN_DEVICE = "/dev/net/tun";
-const O_RDWR = 2;
-const O_CLOEXEC = 0o2000000;
 
 // linux/if_tun.h
-const TUNSETIFF = 0x400454ca;
 const TUNSETPERSIST = 0x400454cb;
 const TUNSETOWNER = 0x400454cc;
 const TUNSETGROUP = 0x400454ce;
-const IFF_MULTI_QUEUE = 0x100;
-const IFF_NO_PI = 0x1000;
 const IFF_VNET_HDR = 0x4000;
 const IFF_TUN_EXCL = 0x8000;
 
-/** linux/if.h */
-const IFNAMSIZ = 16;
+/** linux/if.h struct ifreq */
 const IFREQ_BYTES = 40;
 
 /** What can only be said while the tap is made. */

@@ -1,14 +1,9 @@
 /**
  * Constants of the kernel's rtnetlink interface, under the kernel's names.
  *
- * @see linux/rtnetlink.h, linux/if_link.h, linux/if_addr.h, linux/if_bridge.h, linux/if.h, linux/ip.h, linux/pkt_sched.h, linux/pkt_cls.h
+ * @see linux/rtnetlink.h, linux/if_link.h, linux/if_addr.h, linux/if_bridge.h, linux/if.h, linux/if_tun.h, linux/ip.h, linux/pkt_sched.h, linux/pkt_cls.h
  * @module
  */
-
-// linux/socket.h
-export const AF_INET = 2;
-export const AF_BRIDGE = 7;
-export const AF_INET6 = 10;
 
 // linux/rtnetlink.h: message types
 export const RTM_NEWLINK = 16;
@@ -35,6 +30,7 @@ export const RTNLGRP_LINK = 1;
 export const RTNLGRP_IPV6_IFADDR = 9;
 
 // linux/if.h
+export const IFNAMSIZ = 16;
 export const IFF_UP = 0x1;
 export const IFF_PROMISC = 0x100;
 export const IFF_ALLMULTI = 0x200;
@@ -76,6 +72,11 @@ export const NETNSA_NSID = 1;
 export const NETNSA_FD = 3;
 
 // linux/if_link.h: tun and tap
+export const TUNSETIFF = 0x400454ca;
+// The type of a tun that carries Ethernet frames.
+export const IFF_TAP = 2;
+export const IFF_MULTI_QUEUE = 0x100;
+export const IFF_NO_PI = 0x1000;
 export const IFLA_TUN_OWNER = 1;
 export const IFLA_TUN_GROUP = 2;
 export const IFLA_TUN_TYPE = 3;

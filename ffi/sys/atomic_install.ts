@@ -8,13 +8,8 @@ import { ignoreErrors, withPurpose } from "./error.ts";
 import { openFile } from "./file.ts";
 import { fstat } from "./stat.ts";
 import { sys } from "./libc.ts";
+import { AT_FDCWD, O_CLOEXEC, O_CREAT, O_EXCL, O_WRONLY } from "./uapi.ts";
 
-// asm-generic/fcntl.h
-const O_WRONLY = 0o1;
-const O_CREAT = 0o100;
-const O_EXCL = 0o200;
-const O_CLOEXEC = 0o2000000;
-const AT_FDCWD = -100;
 const CHUNK_BYTES = 1024 * 1024;
 
 /** Makes `path` a symbolic link to `target`, which is kept as written. @throws {SystemError} */

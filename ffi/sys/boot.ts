@@ -9,6 +9,7 @@
  * @module
  */
 import { listDirectory } from "./directory.ts";
+import { EIO } from "./errno.ts";
 import { ignoreSystemErrors, SystemError } from "./error.ts";
 import { findText, readText } from "./file.ts";
 import { type FileStat, findStat } from "./stat.ts";
@@ -18,7 +19,6 @@ const CLOCK_MARGIN_NS = 3_600_000_000_000n;
 /** Within this time after its start, a machine has made its devices. */
 const DEVICE_SETUP_NS = 120_000_000_000n;
 
-const EIO = 5;
 let cachedBootId: string | undefined;
 
 /** Which boot of the kernel this is, a UUID; it is read once. @throws {SystemError} `EIO` if something else is in its place */

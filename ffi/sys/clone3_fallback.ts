@@ -7,6 +7,7 @@
  * @see seccomp(2), linux/seccomp.h, linux/filter.h
  * @module
  */
+import { ENOSYS } from "./errno.ts";
 import { SystemError } from "./error.ts";
 import { newSockFprog, sys } from "./libc.ts";
 
@@ -17,7 +18,6 @@ const SYS_clone3 = 435;
 const PR_GET_SECCOMP = 21;
 const SECCOMP_MODE_FILTER = 2;
 const SECCOMP_SET_MODE_FILTER = 1;
-const ENOSYS = 38;
 
 /** Words of struct sock_filter { u16 code; u8 jt; u8 jf; u32 k; } */
 const SECCOMP_PROGRAM = [

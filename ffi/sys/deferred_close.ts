@@ -10,10 +10,7 @@
  */
 import { ignoreSystemErrors } from "./error.ts";
 import { scmRightsMessage, sys } from "./libc.ts";
-
-const AF_UNIX = 1;
-const SOCK_DGRAM = 2;
-const SOCK_CLOEXEC = 0o2000000;
+import { AF_UNIX, SOCK_CLOEXEC, SOCK_DGRAM } from "./uapi.ts";
 
 /** Closes `fd`; what the kernel has to wait for then, it waits for in a thread of its own where that is possible. */
 export function closeDeferred(fd: number): void {

@@ -4,8 +4,8 @@ import { awaitReadable, readAvailable } from "./file.ts";
 import { SystemError } from "./error.ts";
 import { closeDeferred } from "./deferred_close.ts";
 import { sys } from "./libc.ts";
+import { O_NONBLOCK } from "./uapi.ts";
 
-const O_NONBLOCK = 0o4000;
 const descriptors = () => readdirSync("/proc/self/fd").length;
 
 test("deferClose() closes, and keeps no descriptor", () => {

@@ -7,16 +7,11 @@
 import { ignoreErrors, SystemError, withPurpose } from "./error.ts";
 import { descriptor } from "./file.ts";
 import { sys } from "./libc.ts";
+import { AT_FDCWD, O_CLOEXEC, O_DIRECTORY, O_NOFOLLOW, O_RDONLY } from "./uapi.ts";
 
 const arm = process.arch === "arm64";
-// asm-generic/fcntl.h; the last two are others on arm64.
-const O_RDONLY = 0;
-const O_CLOEXEC = 0o2000000;
-const O_DIRECTORY = arm ? 0o40000 : 0o200000;
-const O_NOFOLLOW = arm ? 0o100000 : 0o400000;
 const SYS_faccessat = arm ? 48 : 269;
 const SYS_getdents64 = arm ? 61 : 217;
-const AT_FDCWD = -100;
 // unistd.h
 const W_OK = 2;
 const X_OK = 1;

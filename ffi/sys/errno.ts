@@ -5,6 +5,23 @@
  * @module
  */
 
+export const EPERM = 1;
+export const ENOENT = 2;
+export const EINTR = 4;
+export const EIO = 5;
+export const EBADF = 9;
+export const EAGAIN = 11;
+export const EACCES = 13;
+export const EFBIG = 27;
+export const ENOSPC = 28;
+export const ENOSYS = 38;
+export const ERESTART = 85;
+export const EMSGSIZE = 90;
+export const ECONNRESET = 104;
+export const ENOBUFS = 105;
+export const ETIMEDOUT = 110;
+export const ESTALE = 116;
+
 /** One line each: number, name, the C library's sentence. Text, so that loading this module costs nothing. */
 const TABLE = `
 1 EPERM Operation not permitted

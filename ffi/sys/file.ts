@@ -5,6 +5,7 @@
  * @see open(2), rename(2), pread(2), futimens(3)
  * @module
  */
+import { EAGAIN, EFBIG } from "./errno.ts";
 import { ignoreErrors, SystemError, withPurpose } from "./error.ts";
 import { sys } from "./libc.ts";
 

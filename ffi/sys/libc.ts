@@ -7,7 +7,9 @@
  * @module
  */
 import type { dlopen, ptr, read } from "bun:ffi";
+import { EBADF, EINTR } from "./errno.ts";
 import { SystemError } from "./error.ts";
+import { SOL_SOCKET } from "./uapi.ts";
 
 declare global {
   namespace Bun {
@@ -93,9 +95,6 @@ type Sys = {
 type Call = (...args: unknown[]) => number;
 /** With the place of the C function. */
 type NativeFunction = Call & { readonly ptr: number };
-
-const EINTR = 4;
-const EBADF = 9;
 
 /**
  * The C library's functions. Each is looked up when it is first asked for, since that costs 6 µs and a call of a plugin uses few.
@@ -208,7 +207,6 @@ export function cStringArray(strings: readonly string[]): Uint32Array {
  * @see unix(7) SCM_RIGHTS
  */
 export function scmRightsMessage(fds: readonly number[]): Uint32Array {
-  const SOL_SOCKET = 1;
   const SCM_RIGHTS = 1;
   const [vectorAt, byteAt, controlAt] = [14, 18, 20];
   const controlHeader = 16;

@@ -6,20 +6,14 @@
  * @see flock(2)
  * @module
  */
+import { EAGAIN, EINTR } from "./errno.ts";
 import { ignoreErrors, ignoreSystemErrors, SystemError, withPurpose } from "./error.ts";
 import { type Descriptor, descriptor, openFile, removeFile, sleep } from "./file.ts";
 import { sys } from "./libc.ts";
 import { takePendingSignal } from "./signals.ts";
 import { findStat, findSymlinkTarget, fstat } from "./stat.ts";
+import { O_CLOEXEC, O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_RDONLY } from "./uapi.ts";
 
-// asm-generic/fcntl.h; O_NOFOLLOW is another on arm64.
-const O_RDONLY = 0;
-const O_CREAT = 0o100;
-const O_NONBLOCK = 0o4000;
-const O_NOFOLLOW = process.arch === "arm64" ? 0o100000 : 0o400000;
-const O_CLOEXEC = 0o2000000;
-const EINTR = 4;
-const EAGAIN = 11;
 const LOCK_SH = 1;
 const LOCK_EX = 2;
 const LOCK_NB = 4;

@@ -7,8 +7,8 @@
  */
 import { ignoreErrors, SystemError } from "./error.ts";
 import { cStringArray, sys } from "./libc.ts";
+import { O_CLOEXEC } from "./uapi.ts";
 
-const O_CLOEXEC = 0o2000000;
 const SYS_pidfd_open = 434;
 // linux/wait.h
 const P_PID = 1;
@@ -17,9 +17,9 @@ const WEXITED = 4;
 const WNOWAIT = 0x01000000;
 const CLD_EXITED = 1;
 // spawn.h
-const POSIX_SPAWN_SETPGROUP = 0x02;
-const POSIX_SPAWN_SETSIGDEF = 0x04;
-const POSIX_SPAWN_SETSIGMASK = 0x08;
+export const POSIX_SPAWN_SETPGROUP = 0x02;
+export const POSIX_SPAWN_SETSIGDEF = 0x04;
+export const POSIX_SPAWN_SETSIGMASK = 0x08;
 // asm-generic/signal.h
 const SIGPIPE = 13;
 const SIGCHLD = 17;

@@ -6,6 +6,7 @@
  */
 import { ignoreErrors, withPurpose } from "./error.ts";
 import { sys } from "./libc.ts";
+import { O_CLOEXEC, O_NOFOLLOW, O_PATH } from "./uapi.ts";
 
 const arm = process.arch === "arm64";
 const SYS_fstat = arm ? 80 : 5;

@@ -9,9 +9,8 @@ import { ignoreErrors } from "./error.ts";
 import { sys } from "./libc.ts";
 import { areSignalsBlocked, takePendingSignal } from "./signals.ts";
 import { type ChildProcess, type ExitStatus, findExitStatus, reap, sendSignal, SIGKILL, SIGTERM } from "./process.ts";
+import { POLLIN, POLLOUT } from "./uapi.ts";
 
-const POLLIN = 1;
-const POLLOUT = 4;
 const POLLHUP = 16;
 /** What fits into a pipe that poll(2) calls writable, so that writing it does not wait. */
 const PIPE_BUF = 4096;

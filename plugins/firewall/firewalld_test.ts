@@ -12,6 +12,7 @@ import type { Netns } from "../../ffi/netns.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { descriptor } from "../../ffi/sys/file.ts";
 import { sys } from "../../ffi/sys/libc.ts";
+import { AF_UNIX, SOCK_CLOEXEC, SOCK_STREAM } from "../../ffi/sys/uapi.ts";
 import { NO_ANSWER_TIMEOUT_MS, requestTcp, serveTcp } from "../../testing/traffic.ts";
 import firewall from "./plugin.ts";
 import { type BridgeContainer, type BridgeNetwork, bridgeNetworkTest } from "../../testing/bridge_network.ts";
@@ -243,9 +244,6 @@ test("a bus that takes no more connections is given up", () => {
   expect(codes).toEqual(["ETIMEDOUT", "EAGAIN"]);
 });
 
-const AF_UNIX = 1;
-const SOCK_STREAM = 1;
-const SOCK_CLOEXEC = 0o2000000;
 const SYS_listen = process.arch === "arm64" ? 201 : 50;
 
 test("addresses of a bus are read as D-Bus writes them", () => {

@@ -6,11 +6,10 @@
  *
  * @module
  */
+import { ESTALE } from "../../ffi/sys/errno.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { setMtime } from "../../ffi/sys/file.ts";
 import { fstat } from "../../ffi/sys/stat.ts";
-
-const ESTALE = 116;
 
 /** Tells this state of the directory that is open as `fd` from every other. @throws {SystemError} */
 export function readStamp(fd: number, boot: string): string {

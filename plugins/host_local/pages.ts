@@ -6,6 +6,7 @@
  *
  * @module
  */
+import { EIO, ENOSPC } from "../../ffi/sys/errno.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 
 export const PAGE_BYTES = 4096;
@@ -16,8 +17,6 @@ const NUMBER_WORD = 1;
 const COUNT_WORD = 2;
 /** Set for ever once a slot had to go to the next page. */
 const OVERFLOW_WORD = 3;
-const EIO = 5;
-const ENOSPC = 28;
 
 /** Pages as they are read and changed. */
 export interface PageCache {

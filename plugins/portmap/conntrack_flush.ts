@@ -5,10 +5,11 @@
  * @module
  */
 import { type Cidr, containsIp, familyOf, type Ip, ipOf, parseCidr } from "../../ffi/address.ts";
-import { deleteFlows, type Flow, IPPROTO_UDP } from "../../ffi/conntrack/conntrack.ts";
+import { deleteFlows, type Flow } from "../../ffi/conntrack/conntrack.ts";
 import { hasEntriesFor } from "../../ffi/conntrack/procfs.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import * as address from "../../ffi/route/address.ts";
+import { IPPROTO_UDP } from "../../ffi/sys/uapi.ts";
 import { hostAddressOf, type PortMapping } from "./config.ts";
 import { mappingsForFamily, type PublishedPort } from "./elements.ts";
 

@@ -19,14 +19,8 @@ import { addressFamily } from "../../ffi/route/address.ts";
 import * as rule from "../../ffi/route/rule.ts";
 import * as rawRoute from "../../ffi/route/raw_route.ts";
 import type { RawRoute } from "../../ffi/route/raw_route.ts";
-import {
-  AF_INET6,
-  RT_SCOPE_LINK,
-  RT_SCOPE_UNIVERSE,
-  RT_TABLE_MAIN,
-  RTN_UNICAST,
-  RTPROT_BOOT,
-} from "../../ffi/route/uapi.ts";
+import { RT_SCOPE_LINK, RT_SCOPE_UNIVERSE, RT_TABLE_MAIN, RTN_UNICAST, RTPROT_BOOT } from "../../ffi/route/uapi.ts";
+import { AF_INET6 } from "../../ffi/sys/uapi.ts";
 import type { IpConfig } from "../../spec/result.ts";
 import { compareGatewayDependence, freeTableIds, usesOnlyLink } from "../lib/links/routes.ts";
 import type { SbrConfig } from "./config.ts";

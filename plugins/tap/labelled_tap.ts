@@ -10,6 +10,7 @@ import { SystemError } from "../../ffi/sys/error.ts";
 import { overwrite } from "../../ffi/sys/file.ts";
 import { sys } from "../../ffi/sys/libc.ts";
 import { startProgram } from "../../ffi/sys/process.ts";
+import { O_CLOEXEC, O_WRONLY } from "../../ffi/sys/uapi.ts";
 import type { TapDeviceOptions } from "./tap_device_options.ts";
 import { CniError, Code } from "../../spec/error.ts";
 
@@ -53,7 +54,6 @@ function withExecContext<T>(context: string, call: () => T): T {
 
 /** Writing nothing stands for the context that the policy says. */
 function resetExecContext(): void {
-  const O_WRONLY = 1, O_CLOEXEC = 0o2000000;
   const fd = sys.open(EXEC_CONTEXT_PATH, O_WRONLY | O_CLOEXEC, 0);
   try {
     sys.write(fd, new Uint8Array(1), 0);

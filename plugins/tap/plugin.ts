@@ -4,9 +4,10 @@
  * @module
  */
 import type { Netns } from "../../ffi/netns.ts";
-import { IFF_TAP, tun } from "../../ffi/route/link_kinds.ts";
+import { tun } from "../../ffi/route/link_kinds.ts";
 import * as link from "../../ffi/route/link.ts";
 import { createTap, persistTap, TUN_DEVICE } from "../../ffi/route/tap.ts";
+import { IFF_TAP } from "../../ffi/route/uapi.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { findStat } from "../../ffi/sys/stat.ts";
 import { interfaceExistsError, removeLinkIfPresent } from "../lib/links/container_link.ts";

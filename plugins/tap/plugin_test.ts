@@ -2,6 +2,7 @@ import { expect } from "bun:test";
 import { errorOf, type PluginStart, runPlugin, testWith } from "../../testing/binary.ts";
 import { parseCidr, parseIp } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
+import { IFF_MULTI_QUEUE, IFF_NO_PI, IFF_TAP, TUNSETIFF } from "../../ffi/route/uapi.ts";
 import { awaitReadable, type Descriptor, descriptor, readAvailable } from "../../ffi/sys/file.ts";
 import { sys } from "../../ffi/sys/libc.ts";
 import { ping, runInNetns } from "../../testing/netns.ts";
@@ -40,8 +41,6 @@ const del = ({ call }: Sandbox, config: object = {}, more: SandboxCallOptions = 
   call(tap, "DEL", config, { ...options, ...more });
 
 // linux/if_tun.h
-const TUNSETIFF = 0x400454ca;
-const IFF_TAP = 2, IFF_NO_PI = 0x1000, IFF_MULTI_QUEUE = 0x100;
 
 /** Opens the tap as a program such as qemu does. */
 function open(netns: Netns, flags = 0): Descriptor {

@@ -11,7 +11,6 @@ import * as address from "../../ffi/route/address.ts";
 import { vrf as vrfKind } from "../../ffi/route/link_kinds.ts";
 import * as link from "../../ffi/route/link.ts";
 import {
-  AF_INET6,
   IF_OPER_UNKNOWN,
   IF_OPER_UP,
   IFA_F_NOPREFIXROUTE,

@@ -2,6 +2,7 @@ import { expect } from "bun:test";
 import { parseCidr } from "../../../ffi/address.ts";
 import { type Netlink, NETLINK_NETFILTER, openNetlink } from "../../../ffi/netlink/socket.ts";
 import { lossySocket } from "../../../testing/netlink.ts";
+import { NFNL_MSG_BATCH_BEGIN } from "../../../ffi/nft/uapi.ts";
 import { netnsTest, runInNetns } from "../../../testing/netns.ts";
 import { NO_ANSWER_TIMEOUT_MS, requestTcp, requestUdp, serveTcp, serveUdp } from "../../../testing/traffic.ts";
 import { addMasquerade, checkMasquerade, gcMasquerade, removeMasquerade } from "./masquerade.ts";
@@ -183,7 +184,6 @@ netnsTest("a removal that others overtake is decided anew", ({ host }) => {
 
 /** A socket between whose last question and first change somebody else acts. */
 function rival(nl: Netlink, act: () => void): Netlink & { interrupted: number } {
-  const NFNL_MSG_BATCH_BEGIN = 0x10;
   const self = {
     interrupted: 0,
     sequence: 1,

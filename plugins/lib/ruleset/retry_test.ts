@@ -4,6 +4,7 @@ import { NetlinkError } from "../../../ffi/netlink/error.ts";
 import { getGenerationId } from "../../../ffi/nft/objects.ts";
 import { transaction } from "../../../ffi/nft/transaction.ts";
 import type { Netns } from "../../../ffi/netns.ts";
+import { ENOBUFS, EPERM, ERESTART } from "../../../ffi/sys/errno.ts";
 import { runInNetns } from "../../../testing/netns.ts";
 import firewall from "../../firewall/plugin.ts";
 import { withoutSystemBus } from "../../../testing/plugin_call.ts";
@@ -16,10 +17,7 @@ import { retryOnConflict } from "./retry.ts";
 withoutSystemBus();
 
 const refusal = (errno: number) => new NetlinkError({ request: "NFT_MSG_NEWSETELEM", errno });
-const ERESTART = 85;
 const EBUSY = 16;
-const EPERM = 1;
-const ENOBUFS = 105;
 
 /** What comes of attempts that always fail, and how many there were. */
 function attempts(errno: number, patienceMs?: number): { error: Error & { code: unknown }; count: number } {

@@ -8,6 +8,7 @@
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { NLMSG_ERROR, NLMSG_HDRLEN } from "../../../ffi/netlink/message.ts";
 import type { Netns } from "../../../ffi/netns.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
 import { type ProcessCommand, runSuccessfully } from "../harness/process.ts";
@@ -79,8 +80,6 @@ const OF_THE_RUNTIME = new Set(["mmap", "getcwd", "ioctl", "epoll_create1", "epo
 const FILES_OF_THE_RUNTIME = /^\/(sys\/|proc\/self\/(statm|maps|cgroup)|proc\/sys\/vm\/|etc\/localtime)/;
 
 const OWN_NETNS = "/proc/thread-self/ns/net";
-const NLMSG_ERROR = 2;
-const NLMSG_HEADER = 16;
 
 /** What `record` returns, or as text why it cannot. */
 export function recordedOrReason<T>(record: () => T): T | string {
@@ -176,9 +175,9 @@ function requestSource(call: TracedCall, container: string): string {
 
 function errorOf({ name, error, data }: TracedCall): string {
   if (error !== "") return error;
-  if (name !== "recvfrom" || data.length < NLMSG_HEADER + 4) return "0";
+  if (name !== "recvfrom" || data.length < NLMSG_HDRLEN + 4) return "0";
   const view = new DataView(data.buffer);
-  return view.getUint16(4, true) === NLMSG_ERROR ? String(-view.getInt32(NLMSG_HEADER, true)) : "0";
+  return view.getUint16(4, true) === NLMSG_ERROR ? String(-view.getInt32(NLMSG_HDRLEN, true)) : "0";
 }
 
 function argumentOf(letter: string, text: string, { args, data }: TracedCall, container: string): string {

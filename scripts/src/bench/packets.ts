@@ -13,10 +13,6 @@ export interface PacketCost extends Readonly<Record<string, number>> {
   readonly packet: number;
 }
 
-const AF_INET = 2;
-const SOCK_STREAM = 1 | 0o2000000;
-const SOCK_DGRAM = 2 | 0o2000000;
-const SOL_SOCKET = 1;
 const SO_LINGER = 13;
 const CONNECTIONS = 300;
 const BURSTS = 40;
@@ -84,7 +80,7 @@ function connect(port: number): number {
   const reset = new Int32Array([1, 0]);
   const times: number[] = [];
   for (let at = 0; at < CONNECTIONS; at++) {
-    const fd = requireSuccess(libcFunctions().socket(AF_INET, SOCK_STREAM, 0), "open a socket");
+    const fd = requireSuccess(libcFunctions().socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), "open a socket");
     const started = performance.now();
     requireSuccess(libcFunctions().connect(fd, to, 16), `connect to port ${port}`);
     times.push(performance.now() - started);
@@ -95,7 +91,7 @@ function connect(port: number): number {
 }
 
 function send(port: number): number {
-  const fd = requireSuccess(libcFunctions().socket(AF_INET, SOCK_DGRAM, 0), "open a socket");
+  const fd = requireSuccess(libcFunctions().socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), "open a socket");
   requireSuccess(libcFunctions().connect(fd, socketAddress([192, 0, 2, 1], port), 16), "connect");
   const payload = new Uint8Array(64);
   const times: number[] = [];

@@ -37,8 +37,6 @@ const OF_THE_RUNTIME =
 const FILES_OF_THE_RUNTIME = /^\/(sys\/|proc\/self\/(statm|maps|cgroup)|proc\/sys\/vm\/)/;
 /** The last file that the runtime opens wherever it starts; how much it does before depends on the machine. */
 const START = "/etc/localtime";
-const AF_NETLINK = 16;
-const NLMSG_HEADER = 16;
 
 /** What a trace by {@linkcode COUNT_STRACE_COMMAND} amounts to. @throws {Error} if the start of the runtime is not in it */
 export function countTrace(text: string): CallCost {
@@ -100,9 +98,9 @@ function netlinkCalls(calls: readonly TracedCall[]): readonly TracedCall[] {
 export function countMessages(data: Uint8Array): number {
   const view = new DataView(data.buffer, data.byteOffset, data.byteLength);
   let count = 0;
-  for (let at = 0; at + NLMSG_HEADER <= data.length; count++) {
+  for (let at = 0; at + NLMSG_HDRLEN <= data.length; count++) {
     // Each begins at a multiple of four.
-    at += Math.max(NLMSG_HEADER, view.getUint32(at, true) + 3 & ~3);
+    at += Math.max(NLMSG_HDRLEN, view.getUint32(at, true) + 3 & ~3);
   }
   return count;
 }

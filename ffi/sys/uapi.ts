@@ -1,0 +1,40 @@
+/**
+ * Constants of files and sockets that several modules need, under the kernel's names. Error numbers are in `errno.ts`.
+ *
+ * @see fcntl(2), poll(2), socket(2), ip(7)
+ * @module
+ */
+
+const arm = process.arch === "arm64";
+
+export const O_RDONLY = 0;
+export const O_WRONLY = 0o1;
+export const O_RDWR = 0o2;
+export const O_CREAT = 0o100;
+export const O_EXCL = 0o200;
+export const O_NONBLOCK = 0o4000;
+export const O_DIRECTORY = arm ? 0o40000 : 0o200000;
+export const O_NOFOLLOW = arm ? 0o100000 : 0o400000;
+export const O_CLOEXEC = 0o2000000;
+export const O_PATH = 0o10000000;
+export const O_TMPFILE = arm ? 0o20040000 : 0o20200000;
+export const AT_FDCWD = -100;
+export const AT_SYMLINK_FOLLOW = 0x400;
+
+export const POLLIN = 1;
+export const POLLOUT = 4;
+
+export const AF_UNIX = 1;
+export const AF_INET = 2;
+export const AF_BRIDGE = 7;
+export const AF_INET6 = 10;
+export const AF_NETLINK = 16;
+export const AF_PACKET = 17;
+export const SOCK_STREAM = 1;
+export const SOCK_DGRAM = 2;
+export const SOCK_RAW = 3;
+export const SOCK_CLOEXEC = 0o2000000;
+export const SOL_SOCKET = 1;
+export const MSG_DONTWAIT = 0x40;
+export const IPPROTO_TCP = 6;
+export const IPPROTO_UDP = 17;
