@@ -16,7 +16,8 @@ import { countCases, readCases, type TestCounts } from "./junit.ts";
 import { runInLanes } from "../harness/lanes.ts";
 import { listSources, REPOSITORY_ROOT } from "../repository.ts";
 import { missingRequirement } from "../vm/main.ts";
-import { caseLines, countLines, isForVm, isForVmOnly, isSum } from "./vm_lane.ts";
+import type { KernelChoice } from "../vm/kernel.ts";
+import { caseLines, countLines, isForOldest, isForVm, isForVmOnly, isSum } from "./vm_lane.ts";
 
 /** A single test; kernel tests wait for events and programs, never this long. Emulated, all takes ten times as long. */
 const TEST_TIMEOUT_MS = 60_000;
@@ -115,25 +116,37 @@ async function runFile(file: string, flags: readonly string[], scratch: string, 
 type Job = (scratch: string) => Promise<void>;
 
 /** Runs files in the virtual machine and counts their lines; that it did not come to its end is a failure of its own. */
-async function runInVm(files: readonly string[], flags: readonly string[], scratch: string): Promise<void> {
-  const obstructed = missingRequirement();
+async function runInVm(
+  kernel: KernelChoice,
+  files: readonly string[],
+  flags: readonly string[],
+  scratch: string,
+): Promise<void> {
+  if (files.length === 0) return;
+  const label = kernel === "oldest" ? "oldest kernel: " : "";
+  const obstructed = missingRequirement(kernel);
   if (obstructed) {
-    skipped.push(...files.map((file) => `${file} # no virtual machine: ${obstructed}`));
+    skipped.push(...files.map((file) => `${label}${file} # no virtual machine: ${obstructed}`));
     return;
   }
   const started = performance.now();
-  const log = join(scratch, "vm_log");
+  const log = join(scratch, `vm_log_${kernel}`);
   const again = ["bun", "scripts/src/test/main.ts", "--in-vm", ...files, ...flags];
-  const ending = await spawnGroup([process.execPath, "scripts/src/vm/main.ts", ...again], log, scratch);
+  const ending = await spawnGroup(
+    [process.execPath, "scripts/src/vm/main.ts", ...kernel === "oldest" ? ["--oldest"] : [], ...again],
+    log,
+    scratch,
+  );
   const output = readFileSync(log, "utf8").trim();
   const lane = countLines(output);
-  console.log(output.split("\n").filter((line) => !isSum(line)).join("\n"));
+  const lines = output.split("\n").filter((line) => !isSum(line));
+  console.log(lines.map((line) => line.replace(/^(passed|failed|skipped): /, `$&${label}`)).join("\n"));
   const seconds = ((performance.now() - started) / 1000).toFixed(1);
   const verdict = lane.complete ? "ok" : `FAILED (${ending || "the sums are not those of the lines"})`;
-  console.log(`${"virtual machine".padEnd(40)} ${verdict} (${seconds} s)`);
+  console.log(`${`${label}virtual machine`.padEnd(40)} ${verdict} (${seconds} s)`);
   total.passed += lane.passed;
   total.failed += lane.failed + (lane.complete ? 0 : 1);
-  skipped.push(...lane.skipped);
+  skipped.push(...lane.skipped.map((line) => `${label}${line}`));
 }
 
 /** @param inVm there, skipped tests have been printed */
@@ -158,11 +171,16 @@ async function runAll(filters: readonly string[], flags: readonly string[], scra
     total.failed++;
   }
   const hostFiles = chosen.filter((path) => !isForVmOnly(path));
+  // One after the other: each keeps two processors busy.
+  const runMachines = async (laneDirectory: string) => {
+    await runInVm("current", inVm, flags, laneDirectory);
+    await runInVm("oldest", inVm.filter(isForOldest), flags, laneDirectory);
+  };
   await runFiles(
     hostFiles,
     flags,
     scratch,
-    inVm.length > 0 ? [(laneDirectory) => runInVm(inVm, flags, laneDirectory)] : [],
+    inVm.length > 0 ? [runMachines] : [],
   );
 }
 

@@ -12,11 +12,17 @@ const NEEDS_KERNEL = /_vm_test\.ts$/;
 /** Tests that run here and there: that kernel is an older one. */
 const ON_BOTH = /^e2e\/distroless_test\.ts$/;
 
+/** Tests that run with the oldest kernel as well: each plugin from ADD to GC, and a chain with traffic, by the compiled binary. */
+const ON_OLDEST = /^cmd\/(every_plugin|chain)_vm_test\.ts$/;
+
 /** Whether a test file cannot run on this machine. */
 export const isForVmOnly = (path: string): boolean => NEEDS_KERNEL.test(path);
 
 /** Whether a test file is run in the virtual machine. */
 export const isForVm = (path: string): boolean => NEEDS_KERNEL.test(path) || ON_BOTH.test(path);
+
+/** Whether a test file is run in the virtual machine with the oldest kernel as well. */
+export const isForOldest = (path: string): boolean => ON_OLDEST.test(path);
 
 /** The lines of a test file: `passed: FILE: NAME` and so on. @param ending how the process ended if it went wrong */
 export function caseLines(file: string, report: string, ending: string): string[] {

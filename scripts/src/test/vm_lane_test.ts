@@ -1,8 +1,10 @@
 import { expect, test } from "bun:test";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { caseLines, countLines, isForVm, isForVmOnly } from "./vm_lane.ts";
+import { listSources, REPOSITORY_ROOT } from "../repository.ts";
+import { OLDEST } from "../vm/kernel.ts";
+import { caseLines, countLines, isForOldest, isForVm, isForVmOnly } from "./vm_lane.ts";
 
 const REPORT = `<testsuites>
   <testcase name="one &amp; two" assertions="1" />
@@ -40,4 +42,9 @@ test("files that are for the virtual machine, and those that run on both", () =>
   const paths = ["plugins/vrf/plugin_vm_test.ts", "e2e/distroless_test.ts", "plugins/ptp/plugin_test.ts"];
   expect(paths.map(isForVm)).toEqual([true, true, false]);
   expect(paths.map(isForVmOnly)).toEqual([true, false, false]);
+});
+
+test("every plugin and a whole chain run with the oldest kernel as well", () => {
+  expect(listSources().filter(isForOldest)).toEqual(["e2e/chain_vm_test.ts", "e2e/every_plugin_vm_test.ts"]);
+  expect(readFileSync(join(REPOSITORY_ROOT, "README.md"), "utf8")).toContain(`Linux ${OLDEST.version} `);
 });

@@ -1,6 +1,6 @@
 /**
- * The kernel of the virtual machine: Debian's, unpacked under `dist/vm/` and never installed. It has what the kernel of
- * a small test machine may lack: VLAN filtering of bridges, the link types dummy, vlan, ipvlan and vrf, traffic shaping.
+ * The kernels of the virtual machine: Debian's, unpacked under `dist/vm/` and never installed. They have what the kernel
+ * of a small test machine may lack: VLAN filtering of bridges, the link types dummy, vlan, ipvlan and vrf, traffic shaping.
  *
  * @module
  */
@@ -22,6 +22,12 @@ import { REPOSITORY_ROOT } from "../repository.ts";
 
 /** Debian's kernel as most machines have it. */
 const PACKAGE = "linux-image-amd64";
+/** The oldest kernel that is promised to work, and the release of Debian that has it. */
+export const OLDEST = { version: "5.10", release: "bullseye" } as const;
+const KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
+/** That of the release of Debian that this machine has, or the oldest that is promised to work. */
+export type KernelChoice = "current" | "oldest";
 
 /** Modules to take along, as folders or files under `kernel/`; what these depend on follows by itself. */
 const MODULES = [
@@ -60,20 +66,21 @@ export interface VmKernel {
   readonly modules: string;
 }
 
-/** The kernel below `dist/vm/`, downloaded first if it is not there. @throws {Error} where it cannot be had */
-export function ensureKernel(): VmKernel {
+/** A kernel below `dist/vm/`, downloaded first if it is not there. @throws {Error} where it cannot be had */
+export function ensureKernel(choice: KernelChoice): VmKernel {
   // With other modules it is another one.
-  const directory = join(
-    REPOSITORY_ROOT,
-    `dist/vm/kernel-${Bun.hash.wyhash([PACKAGE, ...MODULES].join()).toString(36)}`,
-  );
+  const hash = Bun.hash.wyhash([PACKAGE, OLDEST.release, ...MODULES].join()).toString(36);
+  const directory = join(REPOSITORY_ROOT, `dist/vm/kernel-${choice}-${hash}`);
   const kernel = { image: join(directory, "image"), modules: join(directory, "modules") };
   if (existsSync(directory)) return kernel;
   if (process.arch !== "x64") throw new Error(`Cannot prepare a kernel: only amd64 is supported, not ${process.arch}`);
   mkdirSync(dirname(directory), { recursive: true });
   const scratch = mkdtempSync(`${directory}-`);
   try {
-    unpackKernel(download(), scratch);
+    const version = unpackKernel(download(choice), scratch);
+    if (choice === "oldest" && !version.startsWith(`${OLDEST.version}.`)) {
+      throw new Error(`Cannot prepare a kernel: that of ${OLDEST.release} is ${version}, not ${OLDEST.version}`);
+    }
     renameSync(join(scratch, "kernel"), directory);
   } catch (error) {
     // Another run was faster: a folder that is there is complete.
@@ -85,31 +92,60 @@ export function ensureKernel(): VmKernel {
 }
 
 /** Downloads the package that PACKAGE stands for, unless it is there from another list of modules; gives the path of its file. */
-function download(): string {
-  let name = currentPackage();
+function download(choice: KernelChoice): string {
+  if (!Bun.which("apt-get")) throw new Error("Cannot prepare a kernel: this is not a Debian system");
+  const directory = join(REPOSITORY_ROOT, "dist/vm/package", choice);
+  mkdirSync(directory, { recursive: true });
+  const options = choice === "oldest" ? optionsForOldest(directory) : [];
+  // There are no lists of ours at first.
+  let name = choice === "current" ? currentPackage(options) : undefined;
   if (!name) {
-    run(REPOSITORY_ROOT, "apt-get", "-qq", "update");
-    name = currentPackage();
+    run(REPOSITORY_ROOT, "apt-get", "-qq", ...options, "update");
+    name = currentPackage(options);
   }
   if (!name) throw new Error(`Cannot prepare a kernel: there is no package "${PACKAGE}" here`);
-  const directory = join(REPOSITORY_ROOT, "dist/vm/package");
-  mkdirSync(directory, { recursive: true });
   const file = readdirSync(directory).find((fileName) => fileName.startsWith(`${name}_`)) ??
-    fetchPackage(name, directory);
+    fetchPackage(name, directory, options);
   return join(directory, file);
 }
 
+/** Has apt look into the same archive for another release, with lists of its own, so that the machine keeps those that it has. */
+function optionsForOldest(directory: string): string[] {
+  const find = () =>
+    /^.*\/debian\/$/m.exec(
+      run(REPOSITORY_ROOT, "apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"),
+    )
+      ?.[0];
+  let archive = find();
+  if (!archive) {
+    // apt knows archives by the lists that it has.
+    run(REPOSITORY_ROOT, "apt-get", "-qq", "update");
+    archive = find();
+  }
+  if (!archive) throw new Error("Cannot prepare a kernel: this machine knows no archive of Debian");
+  const apt = join(directory, "apt");
+  for (const folder of ["lists/partial", "cache/archives/partial"]) mkdirSync(join(apt, folder), { recursive: true });
+  writeFileSync(join(apt, "sources.list"), `deb [signed-by=${KEYS}] ${archive} ${OLDEST.release} main\n`);
+  return [
+    `Dir::Etc::SourceList=${join(apt, "sources.list")}`,
+    "Dir::Etc::SourceParts=/dev/null",
+    `Dir::State::Lists=${join(apt, "lists")}`,
+    `Dir::Cache=${join(apt, "cache")}`,
+    "APT::Sandbox::User=root",
+  ].flatMap((option) => ["-o", option]);
+}
+
 /** @returns the name of the file */
-function fetchPackage(name: string, directory: string): string {
+function fetchPackage(name: string, directory: string, options: readonly string[]): string {
   console.error(`Downloading ${name} for the virtual machine (once, 70 MB; not installed)`);
   const scratch = mkdtempSync(join(directory, "."));
   // The package goes to a folder of ours, which the unprivileged user of apt cannot enter.
-  const get = ["apt-get", "-qq", "-o", "APT::Sandbox::User=root", "download", name];
+  const get = ["apt-get", "-qq", "-o", "APT::Sandbox::User=root", ...options, "download", name];
   try {
     run(scratch, ...get);
   } catch {
     // The lists may be older than the archive.
-    run(scratch, "apt-get", "-qq", "update");
+    run(scratch, "apt-get", "-qq", ...options, "update");
     run(scratch, ...get);
   }
   const file = readdirSync(scratch)[0]!;
@@ -118,13 +154,12 @@ function fetchPackage(name: string, directory: string): string {
   return file;
 }
 
-function currentPackage(): string | undefined {
-  if (!Bun.which("apt-get")) throw new Error("Cannot prepare a kernel: this is not a Debian system");
-  return /Depends: (linux-image-\S+)/.exec(run(REPOSITORY_ROOT, "apt-cache", "depends", PACKAGE))?.[1];
+function currentPackage(options: readonly string[]): string | undefined {
+  return /Depends: (linux-image-\S+)/.exec(run(REPOSITORY_ROOT, "apt-cache", ...options, "depends", PACKAGE))?.[1];
 }
 
-/** Turns a package into `<directory>/kernel`. */
-function unpackKernel(file: string, directory: string): void {
+/** Turns a package into `<directory>/kernel`. @returns the version of the kernel, such as `5.10.0-32-amd64` */
+function unpackKernel(file: string, directory: string): string {
   const unpacked = join(directory, "package");
   run(directory, "dpkg-deb", "-x", file, unpacked);
   const version = readdirSync(join(unpacked, "lib/modules"))[0]!;
@@ -140,6 +175,7 @@ function unpackKernel(file: string, directory: string): void {
   mkdirSync(join(directory, "kernel"));
   writeImage(join(unpacked, "boot", `vmlinuz-${version}`), join(directory, "kernel/image"));
   renameSync(join(directory, "wanted/lib/modules"), join(directory, "kernel/modules"));
+  return version;
 }
 
 /** The wanted modules and what they need, from lines `kernel/a.ko: kernel/b.ko kernel/c.ko`. */

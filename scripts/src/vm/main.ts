@@ -8,7 +8,7 @@
 import { closeSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { ensureKernel } from "./kernel.ts";
+import { ensureKernel, type KernelChoice } from "./kernel.ts";
 import { JOB_NAME, jobScript, openImage } from "./image.ts";
 
 const EMULATOR = "qemu-system-x86_64";
@@ -62,12 +62,12 @@ function emulator(kernel: string, image: string, { job, log }: VmRun): string[] 
   ];
 }
 
-/** Why there can be no virtual machine here; the empty text if there can. Fetches the kernel. */
-export function missingRequirement(): string {
+/** Why there can be no virtual machine with that kernel here; the empty text if there can. Fetches the kernel. */
+export function missingRequirement(choice: KernelChoice): string {
   const missing = [EMULATOR, "busybox", "ip"].filter((program) => !Bun.which(program));
   if (missing.length > 0) return `${missing.join(" and ")} ${missing.length > 1 ? "are" : "is"} missing`;
   try {
-    ensureKernel();
+    ensureKernel(choice);
   } catch (error) {
     return (error as Error).message;
   }
@@ -75,13 +75,17 @@ export function missingRequirement(): string {
 }
 
 /** Boots, runs and waits. Gives the exit status and what went wrong with the machine, if anything did. */
-async function boot(command: readonly string[], run: VmRun): Promise<{ status: number; trouble: string }> {
-  const kernel = ensureKernel();
+async function boot(
+  choice: KernelChoice,
+  command: readonly string[],
+  run: VmRun,
+): Promise<{ status: number; trouble: string }> {
+  const kernel = ensureKernel(choice);
   const { rows, columns } = process.stdout;
   const terminal = { rows: rows || 24, columns: columns || 80, kind: process.env["TERM"] ?? "vt100" };
   const isShell = command.length === 0;
   writeFileSync(run.job, jobScript(isShell ? { command, terminal } : { command }));
-  const image = openImage(kernel.modules);
+  const image = openImage(choice, kernel.modules);
   const child = Bun.spawn(emulator(kernel.image, "/proc/self/fd/3", run), {
     stdio: [isShell ? "inherit" : "ignore", "inherit", "inherit", image],
   });
@@ -106,8 +110,10 @@ async function boot(command: readonly string[], run: VmRun): Promise<{ status: n
   return trouble ? { status: MACHINE_FAILED, trouble } : { status: Number(status), trouble };
 }
 
-async function main(command: readonly string[]): Promise<number> {
-  const reason = missingRequirement();
+async function main(argv: readonly string[]): Promise<number> {
+  const choice = argv[0] === "--oldest" ? "oldest" : "current";
+  const command = choice === "oldest" ? argv.slice(1) : argv;
+  const reason = missingRequirement(choice);
   if (reason) {
     console.error(`vm: ${reason}`);
     return MACHINE_FAILED;
@@ -115,7 +121,7 @@ async function main(command: readonly string[]): Promise<number> {
   const scratch = mkdtempSync(join(tmpdir(), "cni-vm-"));
   try {
     const run = { job: join(scratch, "job"), log: join(scratch, "log") };
-    const { status, trouble } = await boot(command, run);
+    const { status, trouble } = await boot(choice, command, run);
     if (trouble) {
       const log = existsSync(run.log) ? readFileSync(run.log, "utf8").trim().split("\n").slice(-60).join("\n") : "";
       console.error(`vm: The virtual machine ${trouble}. The log of its kernel:\n${log || "nothing"}`);
