@@ -3,9 +3,11 @@
  * them needs. What the kernel shows tells whether it did what it is for, and whether it took that back.
  */
 import { afterAll, beforeAll, expect, test } from "bun:test";
+import { release } from "node:os";
 import { type ConformanceNode, newConformanceNode, workingConfig } from "../testing/conformance.ts";
 import { type KernelEffect, loadFixtures, testedPlugins } from "../testing/fixture.ts";
-import { runShellInNetns } from "../testing/netns.ts";
+import { ipShow, linkNames, runShellInNetns } from "../testing/netns.ts";
+import { FAR_END_UP } from "../testing/fixture_configs.ts";
 import { MINIMAL_ROOT_BIN, type MinimalRoot, newMinimalRoot } from "../testing/minimal_root.ts";
 
 const FIXTURES = await loadFixtures();
@@ -73,3 +75,27 @@ function testLifecycle(type: string, { config: change, host = [], observe, attac
   expect(call("DEL")).toEqual(SILENT);
   expect(call("GC", { "cni.dev/valid-attachments": [] })).toEqual(SILENT);
 }
+
+/** Whether the kernel knows what Linux 5.11 brought. */
+const isNew = Bun.semver.order(/^\d+\.\d+\.\d+/.exec(release())![0], "5.11.0") >= 0;
+
+test.if(testedPlugins().includes("macvlan"))(
+  "bcqueuelen of macvlan is set, or refused by a kernel that has no such thing",
+  () => {
+    using node = newConformanceNode();
+    const { config } = workingConfig("macvlan", node);
+    runShellInNetns(node.host, ...FAR_END_UP);
+    const { exitCode, answer } = caller(node, "macvlan", { ...config, bcqueuelen: 321 }, "eth0")("ADD");
+    if (isNew) {
+      const [eth0] = ipShow(node.container, "link", "show", "eth0");
+      expect([exitCode, eth0.linkinfo.info_data.bcqueuelen]).toEqual([0, 321]);
+    } else {
+      expect([exitCode, answer]).toEqual([1, {
+        cniVersion: "1.1.0",
+        code: 2,
+        msg: 'Cannot set bcqueuelen of "eth0": Linux 5.11 or newer is needed',
+      }]);
+      expect(linkNames(node.container)).not.toContain("eth0");
+    }
+  },
+);

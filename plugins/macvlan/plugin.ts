@@ -20,6 +20,7 @@ import {
   detachInterface,
   detachInterfaces,
 } from "../lib/links/single_interface.ts";
+import { CniError, Code } from "../../spec/error.ts";
 import { macvlanConfig, requestedMacvlanMac } from "./config.ts";
 
 const KIND = "macvlan";
@@ -48,6 +49,13 @@ export default plugin({
       mac,
       conflictsWith: ({ info }) => info?.kind !== "vlan",
     });
+    // Without a word, a kernel leaves alone what it does not know.
+    if (bcqueuelen && macvlan.of(device)?.bcQueueLen === undefined) {
+      throw new CniError(
+        Code.UnsupportedField,
+        `Cannot set bcqueuelen of "${call.ifname}": Linux 5.11 or newer is needed`,
+      );
+    }
     const result = assignAddresses(call, describeInterface(call, device));
     configureWithConflictDetection(call, lowerDevice, device, result, {
       probeFrom: "container",
