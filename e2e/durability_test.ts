@@ -6,6 +6,7 @@
  *
  * @module
  */
+import { O_CREAT } from "../ffi/sys/uapi.ts";
 import { afterEach, beforeEach, describe, expect } from "bun:test";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -3,12 +3,12 @@ import { expect } from "bun:test";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { O_WRONLY } from "../ffi/sys/uapi.ts";
 import { bytesOf, parseTrace, STRACE_COMMAND } from "../scripts/src/harness/trace.ts";
 import { newNamespaces } from "../testing/netns.ts";
 import { CNI_PROGRAM, ENGINE_ENV, testWith } from "../testing/binary.ts";
 
 const O_ACCMODE = 0o3;
-const O_WRONLY = 0o1;
 
 testWith(["strace"], "cni run add reads no kernel parameter more than twice", () => {
   using resources = new DisposableStack();

@@ -3,7 +3,7 @@ import { describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { productSources, REPOSITORY_ROOT } from "../scripts/src/repository.ts";
-import { IPPROTO_UDP, listFlows } from "./conntrack/conntrack.ts";
+import { listFlows } from "./conntrack/conntrack.ts";
 import { listListeners } from "./diag/listeners.ts";
 import { NLM_F_DUMP, NLM_F_DUMP_INTR, NLMSG_DONE } from "./netlink/message.ts";
 import { type Netlink, NETLINK_NETFILTER, NETLINK_ROUTE, openNetlink } from "./netlink/socket.ts";

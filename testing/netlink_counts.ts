@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { NLM_F_DUMP } from "../ffi/netlink/message.ts";
+import { NLM_F_CREATE, NLM_F_DUMP } from "../ffi/netlink/message.ts";
 import type { Netns } from "../ffi/netns.ts";
 import { watchedNetns } from "./netlink.ts";
 

@@ -6,12 +6,12 @@
  * @see recv(2), recvmmsg(2)
  * @module
  */
+import { EMSGSIZE } from "../sys/errno.ts";
 import { ignoreErrors, SystemError } from "../sys/error.ts";
 import { type MessageVector, newMessageVector, sys } from "../sys/libc.ts";
+import { MSG_DONTWAIT } from "../sys/uapi.ts";
 
 const MSG_TRUNC = 0x20;
-const MSG_DONTWAIT = 0x40;
-const EMSGSIZE = 90;
 
 const BUFFER_BYTES = 64 * 1024;
 /** Into how many parts it can be divided: one of two holds a part of a list, one of eight an answer. */

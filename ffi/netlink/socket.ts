@@ -12,7 +12,7 @@ import { ignoreErrors, SystemError, withPurpose } from "../sys/error.ts";
 import { closeDeferred } from "../sys/deferred_close.ts";
 import { awaitReadable } from "../sys/file.ts";
 import { sys } from "../sys/libc.ts";
-import { AF_NETLINK, MSG_DONTWAIT, SOCK_CLOEXEC, SOCK_RAW, SOL_SOCKET } from "../sys/uapi.ts";
+import { AF_NETLINK, SOCK_CLOEXEC, SOCK_RAW, SOL_SOCKET } from "../sys/uapi.ts";
 import { attrs } from "./attrs.ts";
 import { cstr, Reader, u32, Writer } from "./codec.ts";
 import { NetlinkError } from "./error.ts";
@@ -37,23 +37,12 @@ import {
 } from "./message.ts";
 import { lastReceiver, receiveDatagrams } from "./receive_buffer.ts";
 
-const AF_NETLINK = 16;
-const SOCK_RAW = 3;
-const SOCK_CLOEXEC = 0o2000000;
-const SOL_SOCKET = 1;
 const SO_SNDBUFFORCE = 32;
 const SO_NETNS_COOKIE = 71;
 const SOL_NETLINK = 270;
 const NETLINK_CAP_ACK = 10;
 const NETLINK_EXT_ACK = 11;
 const NETLINK_GET_STRICT_CHK = 12;
-
-const NLMSG_ERROR = 2;
-const NLMSG_DONE = 3;
-const NLM_F_MULTI = 0x2;
-const NLM_F_DUMP_INTR = 0x10;
-const NLM_F_CAPPED = 0x100;
-const NLM_F_ACK_TLVS = 0x200;
 
 const TIMEOUT_MS = 5000;
 const DUMP_ATTEMPTS = 20;

@@ -15,7 +15,7 @@ import { findText, readText } from "./file.ts";
 import { type FileStat, findStat } from "./stat.ts";
 
 /** How far the clock may have gone astray and come back, without a trace. */
-const CLOCK_MARGIN_NS = 3_600_000_000_000n;
+const MARGIN_NS = 3_600_000_000_000n;
 /** Within this time after its start, a machine has made its devices. */
 const DEVICE_SETUP_NS = 120_000_000_000n;
 
@@ -58,7 +58,7 @@ export function modifiedBeforeBoot(
   const earliest = others.reduce((a, b) => a < b ? a : b, first);
   // These are another's, such as those of a container, which say nothing of the start.
   if (earliest > bootTime + DEVICE_SETUP_NS) return () => false;
-  const limit = (earliest < bootTime ? earliest : bootTime) - CLOCK_MARGIN_NS;
+  const limit = (earliest < bootTime ? earliest : bootTime) - MARGIN_NS;
   return ({ mtime, ctime }) => mtime < limit && ctime < limit;
 }
 

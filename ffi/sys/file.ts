@@ -5,27 +5,27 @@
  * @see open(2), rename(2), pread(2), futimens(3)
  * @module
  */
-import { EAGAIN, EFBIG } from "./errno.ts";
+import { EAGAIN, EFBIG, EIO } from "./errno.ts";
 import { ignoreErrors, SystemError, withPurpose } from "./error.ts";
 import { sys } from "./libc.ts";
+import {
+  AT_FDCWD,
+  AT_SYMLINK_FOLLOW,
+  O_CLOEXEC,
+  O_CREAT,
+  O_EXCL,
+  O_NOFOLLOW,
+  O_NONBLOCK,
+  O_RDONLY,
+  O_RDWR,
+  O_TMPFILE,
+  O_WRONLY,
+  POLLIN,
+  POLLOUT,
+} from "./uapi.ts";
 
-// asm-generic/fcntl.h; O_NOFOLLOW is another on arm64.
-const O_RDONLY = 0;
-const O_WRONLY = 0o1;
-const O_RDWR = 0o2;
-const O_CREAT = 0o100;
-const O_EXCL = 0o200;
-const O_CLOEXEC = 0o2000000;
-const O_NONBLOCK = 0o4000;
-const O_NOFOLLOW = process.arch === "arm64" ? 0o100000 : 0o400000;
-// The flag and the one of a directory, which is another on arm64.
-const O_TMPFILE = 0o20000000 | (process.arch === "arm64" ? 0o40000 : 0o200000);
 const SYS_pread64 = process.arch === "arm64" ? 67 : 17;
 const SYS_pwrite64 = process.arch === "arm64" ? 68 : 18;
-const AT_FDCWD = -100;
-const AT_SYMLINK_FOLLOW = 0x400;
-const POLLIN = 1;
-const POLLOUT = 4;
 
 /** An open file descriptor, closed when its scope ends. */
 export interface Descriptor extends Disposable {
@@ -50,9 +50,6 @@ export function readAvailable(fd: number): Uint8Array {
 
 /** More than anything that is read as a whole; what goes on for ever, such as /dev/zero, must not take all memory. */
 const MAX_BYTES = 16 * 1024 * 1024;
-const EIO = 5;
-const EAGAIN = 11;
-const EFBIG = 27;
 
 /** Reads from `fd` to its end, also when it is set to not block. @throws {SystemError} `EFBIG` if there are more than 16 MiB */
 export function readAll(fd: number): Uint8Array<ArrayBuffer> {

@@ -7,9 +7,8 @@
  */
 import { ignoreErrors, SystemError } from "./error.ts";
 import { cStringArray, sys } from "./libc.ts";
-import { O_CLOEXEC } from "./uapi.ts";
+import { O_CLOEXEC, SYS_pidfd_open } from "./uapi.ts";
 
-const SYS_pidfd_open = 434;
 // linux/wait.h
 const P_PID = 1;
 const WNOHANG = 1;

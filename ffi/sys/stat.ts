@@ -6,12 +6,11 @@
  */
 import { ignoreErrors, withPurpose } from "./error.ts";
 import { sys } from "./libc.ts";
-import { O_CLOEXEC, O_NOFOLLOW, O_PATH } from "./uapi.ts";
+import { AT_FDCWD } from "./uapi.ts";
 
 const arm = process.arch === "arm64";
 const SYS_fstat = arm ? 80 : 5;
 const SYS_newfstatat = arm ? 79 : 262;
-const AT_FDCWD = -100;
 const AT_SYMLINK_NOFOLLOW = 0x100;
 /** Of struct stat; the two architectures differ in the place of st_mode only. */
 const STAT_BYTES = 144;

@@ -18,7 +18,7 @@ const PIPE_BUF = 4096;
 const PIPE_SIZE = 64 * 1024;
 
 /** How long others may hold the pipes open after the program itself has ended: background children do so for ever. */
-const PIPE_GRACE_MS = 100;
+const GRACE_MS = 100;
 /** Between asking a program to end and ending it. */
 const TERM_GRACE_MS = 250;
 /** How long an ended program may take to be gone: one that waits in the kernel for a broken device never is. */
@@ -123,7 +123,7 @@ function continueCommunication(state: CommunicationState, handlers: Map<number, 
   pollOnce(handlers, state);
   if (!state.hasExited && !handlers.has(state.child.pidfd) && findExitStatus(state.child)) {
     state.hasExited = true;
-    state.nextDeadline = performance.now() + PIPE_GRACE_MS;
+    state.nextDeadline = performance.now() + GRACE_MS;
   }
   const isOutputClosed = !handlers.has(state.child.stdout) && !handlers.has(state.child.stderr);
   return state.hasExited ? !isLate && !isOutputClosed : state.signalsSent <= 2;

@@ -25,7 +25,7 @@ const CLOCK_MONOTONIC = 1;
 const SIGEV_THREAD_ID = 4;
 const SIGALRM = 14;
 // Flags of struct sigaction of glibc and musl, which have it behind the handler and 128 bytes of signals.
-const SA_FLAGS_INDEX = 34;
+const FLAGS_INDEX = 34;
 const SA_RESETHAND = 0x8000_0000;
 /** The first signal may come just before the call that it is for. */
 const REPEAT_MS = 20;
@@ -67,7 +67,7 @@ export function interruptAfter(timeoutMs: number): TimeLimit {
 function installNoopHandler(signal: number): Uint32Array {
   const previousAction = newSigaction(0);
   const action = newSigaction(noopFunctionAddress());
-  action[SA_FLAGS_INDEX] = signal === SIGALRM ? 0 : SA_RESETHAND;
+  action[FLAGS_INDEX] = signal === SIGALRM ? 0 : SA_RESETHAND;
   sys.sigaction(signal, action, previousAction);
   return previousAction;
 }

@@ -1,5 +1,5 @@
 /**
- * Constants of files and sockets that several modules need, under the kernel's names. Error numbers are in `errno.ts`.
+ * Constants of files, processes and sockets that several modules need, under the kernel's names. Error numbers are in `errno.ts`.
  *
  * @see fcntl(2), poll(2), socket(2), ip(7)
  * @module
@@ -38,3 +38,5 @@ export const SOL_SOCKET = 1;
 export const MSG_DONTWAIT = 0x40;
 export const IPPROTO_TCP = 6;
 export const IPPROTO_UDP = 17;
+
+export const SYS_pidfd_open = 434;

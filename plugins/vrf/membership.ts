@@ -4,6 +4,7 @@
  *
  * @module
  */
+import { AF_INET6 } from "../../ffi/sys/uapi.ts";
 import type { Cidr } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import { executeAll, type Netlink, NETLINK_ROUTE, openEvents } from "../../ffi/netlink/socket.ts";

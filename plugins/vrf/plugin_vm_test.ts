@@ -41,7 +41,7 @@ const addresses = (netns: Netns, name: string): string[] =>
   ipShow(netns, "addr", "show", "dev", name)[0].addr_info.filter(({ scope }: { scope: string }) => scope === "global")
     .map(({ local, tentative }: { local: string; tentative?: boolean }) => tentative ? `${local} tentative` : local);
 
-/** An interface with addresses, up, whose other end stands on the host. */
+/** An interface with addresses, up, whose other end stands on the host. Both carry frames. */
 function addInterface({ host, container }: Sandbox, name: string, ...given: string[]): void {
   ip(host, `link add ${name}h up type veth peer name ${name} netns ${container.path}`);
   ip(
@@ -49,6 +49,8 @@ function addInterface({ host, container }: Sandbox, name: string, ...given: stri
     ...given.map((each) => `addr add ${each} dev ${name}${each.includes(":") ? " nodad" : ""}`),
     `link set ${name} up`,
   );
+  awaitLinkOperational(container, link.get(container.route, name));
+  awaitLinkOperational(host, link.get(host.route, `${name}h`));
 }
 const prevResult = { cniVersion: "1.1.0", interfaces: [], ips: [], routes: [] };
 const red = { vrfname: "red", prevResult };
@@ -238,12 +240,14 @@ vrfTest("CHECK names what has changed", (sandbox) => {
 const askedAgain = (netns: Netns) =>
   runInNetns(netns, "sh", "-ec", "cd /proc/sys/net/ipv6/conf/eth0; echo 1 >keep_addr_on_down; echo 0 >accept_dad");
 
-vrfTest("an ADD that fails late puts the interface back where it was", (sandbox) => {
+vrfTest("an ADD that fails late puts the interface back where it was", async (sandbox) => {
   const { call, host, container } = sandbox;
   addInterface(sandbox, "eth0", "10.1.2.2/24");
   askedAgain(container);
   ip(container, "addr add fd00:1::2/64 dev eth0", "route add 192.0.2.0/24 via 10.1.2.1");
-  runInNetns(container, "sh", "-ec", "echo 1 >/proc/sys/net/ipv6/conf/eth0/accept_dad");
+  await until(() => addresses(container, "eth0").includes("fd00:1::2"));
+  // It asks until it is answered: the host hears nothing yet when the link has just come up.
+  runInNetns(container, "sh", "-ec", "cd /proc/sys/net/ipv6/conf/eth0; echo 1 >accept_dad; echo 60 >dad_transmits");
   ip(host, "addr add fd00:1::2/64 dev eth0h nodad");
   expect(() => call(vrf, "ADD", red)).toThrow('Cannot use address fd00:1::2/64 on "eth0": another host of the network');
   expect(linkNames(container)).toEqual(["eth0", "lo"]);

@@ -1,5 +1,6 @@
 /** What a packet to a published port costs, from a neighbour of the host to the container. @module */
 import { dlopen } from "bun:ffi";
+import { AF_INET, SOCK_CLOEXEC, SOCK_DGRAM, SOCK_STREAM, SOL_SOCKET } from "../../../ffi/sys/uapi.ts";
 import { createNetns, type Netns } from "../../../ffi/netns.ts";
 import { connectHosts } from "../harness/hosts.ts";
 import { median } from "../harness/statistics.ts";

@@ -1,4 +1,6 @@
 /** Counts what a traced call of the compiled program asks of the kernel, without what an empty program asks as well. @module */
+import { NLMSG_HDRLEN } from "../../../ffi/netlink/message.ts";
+import { AF_NETLINK } from "../../../ffi/sys/uapi.ts";
 import { bytesOf, parseTrace, type TracedCall } from "../harness/trace.ts";
 
 /** What a call costs, in numbers that no clock and no other load changes. */

@@ -8,6 +8,7 @@
 import { dlopen, type Pointer, ptr, read } from "bun:ffi";
 import { closeSync, readFileSync, writeSync } from "node:fs";
 import { constants } from "node:os";
+import { O_WRONLY, POLLIN, SYS_pidfd_open } from "../../../ffi/sys/uapi.ts";
 
 /** What to start. */
 export interface ProcessCommand {
@@ -51,9 +52,6 @@ const PATH = "/usr/sbin:/usr/bin:/sbin:/bin";
 const SPAWN_SETSIGDEF = 4;
 const SPAWN_SETSIGMASK = 8;
 const MFD_CLOEXEC = 1;
-const O_WRONLY = 1;
-const POLLIN = 1;
-const SYS_PIDFD_OPEN = 434;
 
 let libcLibrary: ReturnType<typeof openLibc> | undefined;
 const libcFunctions = () => libcLibrary ??= openLibc();
@@ -164,7 +162,7 @@ export function runProcess(command: ProcessCommand): MeasuredProcess {
 
 function killWhenLate(pid: number, timeoutMs: number): void {
   const { syscall, poll } = libcFunctions();
-  const pidfd = Number(syscall(SYS_PIDFD_OPEN, pid, 0));
+  const pidfd = Number(syscall(SYS_pidfd_open, pid, 0));
   if (poll(new Int32Array([pidfd, POLLIN]), 1, timeoutMs) === 0) process.kill(pid, "SIGKILL");
   closeSync(pidfd);
 }

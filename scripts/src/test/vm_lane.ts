@@ -13,7 +13,7 @@ const NEEDS_KERNEL = /_vm_test\.ts$/;
 const ON_BOTH = /^e2e\/distroless_test\.ts$/;
 
 /** Tests that run with the oldest kernel as well: each plugin from ADD to GC, and a chain with traffic, by the compiled binary. */
-const ON_OLDEST = /^cmd\/(every_plugin|chain)_vm_test\.ts$/;
+const ON_OLDEST = /^e2e\/(every_plugin|chain)_vm_test\.ts$/;
 
 /** Whether a test file cannot run on this machine. */
 export const isForVmOnly = (path: string): boolean => NEEDS_KERNEL.test(path);

@@ -11,7 +11,6 @@ import { dirname, join } from "node:path";
 import { sharedLibraries } from "../image/main.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
 import { Archive } from "./archive.ts";
-import type { KernelChoice } from "./kernel.ts";
 
 /** Programs that tests inspect the kernel with. One that is missing here is missing there. */
 const PROGRAMS = ["ip", "bridge", "tc", "nft", "conntrack", "strace", "unshare", "nsenter", "findmnt", "flock"];
@@ -66,39 +65,6 @@ export function openImage(modules: string): number {
 function addSystem(archive: Archive, modules: string): void {
   archive.write("/init", INIT);
   archive.add("/lib/modules", modules);
-/**
- * The archive, written below `dist/vm/` unless it is there: its name is a hash of what is in it.
- *
- * @returns a descriptor, so that a run of another state of the repository may remove the file meanwhile
- */
-export function openImage(choice: KernelChoice, modules: string): number {
-  const parts = archiveOf(modules).finish();
-  // Not Bun.hash.wyhash: of parts of some 100 MB it is the same whatever the seed, so that changes before them went unnoticed.
-  const hasher = new Bun.CryptoHasher("sha256");
-  for (const part of parts) hasher.update(part);
-  const file = join(REPOSITORY_ROOT, `dist/vm/image-${choice}-${hasher.digest("hex").slice(0, 16)}`);
-  if (!existsSync(file)) write(file, parts, choice);
-  return openSync(file, "r");
-}
-
-function write(file: string, parts: readonly Uint8Array[], choice: KernelChoice): void {
-  const scratch = `${file}.${process.pid}`;
-  const output = openSync(scratch, "w");
-  for (const part of parts) if (part.length > 0) writeSync(output, part);
-  closeSync(output);
-  renameSync(scratch, file);
-  const images = readdirSync(dirname(file)).filter((name) =>
-    name.startsWith(`image-${choice}-`) && !name.includes(".")
-  );
-  for (const name of images.filter((each) => each !== basename(file))) {
-    rmSync(join(dirname(file), name), { force: true });
-  }
-}
-
-function archiveOf(modules: string): Archive {
-  const archive = newArchive();
-  archive.file("/init", INIT);
-  addPrograms(archive);
   // No interfaces but those that a test makes.
   archive.write(
     "/etc/modprobe.d/none.conf",

@@ -85,7 +85,7 @@ async function boot(
   const terminal = { rows: rows || 24, columns: columns || 80, kind: process.env["TERM"] ?? "vt100" };
   const isShell = command.length === 0;
   writeFileSync(run.job, jobScript(isShell ? { command, terminal } : { command }));
-  const image = openImage(choice, kernel.modules);
+  const image = openImage(kernel.modules);
   const child = Bun.spawn(emulator(kernel.image, "/proc/self/fd/3", run), {
     stdio: [isShell ? "inherit" : "ignore", "inherit", "inherit", image],
   });

@@ -14,8 +14,8 @@ import {
   valueProblems,
   valuesOf,
 } from "./kernel_constants.ts";
-import type { Processor } from "./src/build/runtime_patch.ts";
-import { listSources, REPOSITORY_ROOT } from "./src/repository.ts";
+import type { Processor } from "../build/runtime_patch.ts";
+import { listSources, REPOSITORY_ROOT } from "../repository.ts";
 
 const ERROR_TABLE = "ffi/sys/errno.ts";
 /** Files that have nothing but constants of the kernel. */
