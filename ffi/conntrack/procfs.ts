@@ -1,5 +1,5 @@
 /**
- * A glance at the connections that the kernel tracks, for whether a closer look is worth its price.
+ * Whether conntrack may have entries for a port, read from procfs: cheaper than listing them over netlink.
  *
  * Asked over netlink, the kernel locks one part of its table after the other, a quarter of a million on an ordinary machine: 9 ms, whatever
  * it tracks. Its file says the same in 0.3 ms as long as there is little to say.

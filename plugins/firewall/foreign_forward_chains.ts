@@ -105,18 +105,18 @@ export function iptablesForwardChain({ family, table }: ForeignTable, { chain }:
   return { family, table, name: chain, type: "filter", hook, policy: NF_ACCEPT };
 }
 
-/** True if a gate sees packets of this family. */
+/** True if packets of this family pass the table. */
 export function seesFamily(table: ForeignTable, family: 4 | 6): boolean {
   return table.family === NFPROTO_INET || table.family === (family === 4 ? NFPROTO_IPV4 : NFPROTO_IPV6);
 }
 
-/** Looks for what belongs to a conversation, in words that whoever has the table can read back. */
+/** Matches packets of established connections, in the form that the table's program can read back. */
 export function establishedMatch(table: ForeignTable): RuleStatement {
   return table.isIptables ? [...xtCtstateEstablishedRelated(), ...counter()] : ctStateEstablishedRelated();
 }
 
 /**
- * Looks for calls that a published port led to where they go, whoever published it.
+ * Matches connections to published ports, whichever program published them.
  *
  * Not in one rule with {@linkcode establishedMatch}: iptables could say both at once, but nft(8) shows half of that, and loads what it shows.
  */

@@ -1,6 +1,6 @@
 /**
- * What lets containers through the gates of others: a chain in each table that would drop their packets, with the name that the reference
- * plugin gives it and rules as it writes them, so that both can live on one node.
+ * Rules that accept a container's packets in foreign tables that would drop them. They stand in a chain that has the reference plugin's name
+ * and its form, so that both can work on one node.
  *
  * Per address three rules, as iptables has no words for sets; each has its owner as comment. Rules without one are the reference's, which
  * lets nobody in who calls a published port.
@@ -42,23 +42,23 @@ const FORWARD_CHAIN = "CNI-FORWARD";
 /** The reference looks for this very rule. */
 const JUMP_COMMENT = "CNI firewall plugin rules";
 
-/** Other than the reference's, who makes the chain that is led to: ours is the administrator's, also when it is empty. */
+/** Differs from the reference's comment: the reference makes the chain itself, ours is the administrator's even when it is empty. */
 const ADMIN_COMMENT = "CNI admin overrides come first";
 const REFERENCE_ADMIN_COMMENT = "CNI firewall plugin admin overrides";
 
 /** What the reference leaves behind for its `ingressPolicy`, in an order in which it can be removed. */
 const REFERENCE_CHAINS = ["CNI-ISOLATION-STAGE-1", "CNI-ISOLATION-STAGE-2"];
 
-/** Whom to let through. */
+/** An attachment and the addresses whose packets are accepted. */
 export interface Endpoint {
   readonly owner: Owner;
   readonly addresses: readonly Ip[];
 }
 
-/** A gate as it stands. */
+/** A foreign table that drops forwarded packets, as it was read. */
 interface TableState {
   readonly foreignTable: ForeignTable;
-  /** The chains that are closed, or lead to ours already, with their rules. */
+  /** The forward chains that drop packets or jump to ours already, with their rules. */
   readonly forwardChains: readonly (ForwardChain & { readonly rules: readonly nft.LazyRule[] })[];
   /** The rules of our chain; undefined if there is none. */
   readonly chainRules: readonly nft.LazyRule[] | undefined;
@@ -66,10 +66,10 @@ interface TableState {
 }
 
 /**
- * Lets a container through all gates that are closed, or that an administrator has a chain for.
+ * Adds accept rules to every foreign table that drops forwarded packets or has the administrator's chain.
  *
- * @param listEndpoints all that have the plugin, for a gate that was not closed when they came
- * @returns the gates that it was not let through yet, in words
+ * @param listEndpoints all that have the plugin, for a table that did not drop packets when they were attached
+ * @returns the forward chains that lacked rules, in words
  * @throws {NetlinkError}
  */
 export function addForwardAccept(
@@ -93,7 +93,7 @@ export function addForwardAccept(
         );
         continue;
       }
-      for (const fault of listMissingAccept(state, endpoint, adminChain)) added.push(`accept rules of ${fault.base}`);
+      for (const fault of listMissingAccept(state, endpoint, adminChain)) added.push(`accept rules of ${fault.chain}`);
       addAcceptRules(tx, state, adminChain, chainRules ? [endpoint] : [...listEndpoints(), endpoint]);
     }
     if (!tx.isEmpty) tx.commit(generation);
@@ -165,7 +165,7 @@ function missingAcceptRules(
     .map(({ expressions, text }) => ({ key: `${comment} ${text}`, expressions, comment }));
 }
 
-/** What belongs to conversations of the container, who calls a published port of it, and all that it sends; all but the second as the reference. */
+/** Established connections, connections to published ports, and all that the container sends; the reference has the first and the third. */
 function acceptRulesFor(foreignTable: ForeignTable, address: Ip): { expressions: ExpressionIn[]; text: string }[] {
   const family = familyOf(address);
   const matchAddress = ({ family, ...rest }: Selector) =>
@@ -177,16 +177,16 @@ function acceptRulesFor(foreignTable: ForeignTable, address: Ip): { expressions:
   ].map((expressions) => ({ expressions, text: normalizedText(expressions as Parameters<typeof normalizedText>[0]) }));
 }
 
-/** Which rules are to go. */
+/** The rules to remove. */
 export interface RemovalFilter {
-  /** A text that the comments of all of them hold. */
+  /** A text that all their comments contain. */
   readonly commented: string;
   isOwned(owner: Owner): boolean;
-  /** Addresses of which those rules go as well that have no owner. */
+  /** Addresses whose rules without an owner are removed too. */
   readonly addresses?: readonly Ip[];
 }
 
-/** Removes rules from all gates; with the last of all of them, what leads to them. @throws {NetlinkError} */
+/** Removes rules from all foreign tables, and with the last rule the chain and the jumps to it. @throws {NetlinkError} */
 export function removeForwardAccept(nl: Netlink, removal: RemovalFilter): void {
   retryOnConflict(() => {
     const generation = nft.getGenerationId(nl);
@@ -224,7 +224,7 @@ function isAdminJump(rule: nft.LazyRule): boolean {
     unconditionalJumpTarget(rule) !== undefined;
 }
 
-/** Removes the chain, what leads there, and what the reference keeps besides it; not if others lead there as well. */
+/** Removes the chain, the jumps to it and the reference's other chains, unless other rules jump there as well. */
 function removeForwardChain(
   tx: Transaction,
   nl: Netlink,
@@ -245,7 +245,7 @@ function removeForwardChain(
   if (!removeChain(FORWARD_CHAIN, size)) return;
   for (const rule of adminJumps) {
     const adminChain = unconditionalJumpTarget(rule);
-    // An empty one that the reference made; nothing but this rule leads there.
+    // The reference made it; it is empty and only this rule jumps there.
     if (
       ruleComment(rule) === REFERENCE_ADMIN_COMMENT && adminChain !== undefined &&
       nft.findChain(nl, foreignTable, adminChain)?.use === 1
@@ -266,24 +266,24 @@ export function checkForwardAccept(nl: Netlink, endpoint: Endpoint, adminChain: 
   for (const state of listRestrictiveTables(nl, endpoint, adminChain)) {
     const [fault] = state.foreignTable.hasOwner ? [] : listMissingAccept(state, endpoint, adminChain);
     if (!fault) continue;
-    throw checkFailedError(`${fault.base} ${fault.lost}`, ownerRestoreHint(endpoint.owner));
+    throw checkFailedError(`${fault.chain} ${fault.problem}`, ownerRestoreHint(endpoint.owner));
   }
 }
 
-/** The chains of a gate that do not let a container through, and why. */
+/** The forward chains of a table that do not accept a container's packets, and why. */
 function listMissingAccept(
   { foreignTable, forwardChains, chainRules = [], hasAdminChain }: TableState,
   endpoint: Endpoint,
   adminChain: string,
-): { readonly base: string; readonly lost: string }[] {
+): { readonly chain: string; readonly problem: string }[] {
   return forwardChains.flatMap((forwardChain) => {
-    const lost = !forwardChain.rules.some((rule) => jumpsUnconditionallyTo(rule, FORWARD_CHAIN))
+    const problem = !forwardChain.rules.some((rule) => jumpsUnconditionallyTo(rule, FORWARD_CHAIN))
       ? `does not jump to chain "${FORWARD_CHAIN}"`
       : hasAdminChain && !chainRules.some((rule) => jumpsUnconditionallyTo(rule, adminChain))
       ? `does not jump to chain "${adminChain}"`
       : missingAcceptRules(foreignTable, chainRules, endpoint).length > 0
       ? "does not accept packets of the container"
       : undefined;
-    return lost ? [{ base: describeForwardChain(foreignTable, forwardChain), lost }] : [];
+    return problem ? [{ chain: describeForwardChain(foreignTable, forwardChain), problem }] : [];
   });
 }

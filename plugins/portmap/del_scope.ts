@@ -1,5 +1,5 @@
 /**
- * Where DEL looks for what ADD published: at the places that the request tells, whatever else is published on the host.
+ * The elements that a DEL has to read: those of the request's ports, whatever else is published on the host.
  *
  * @module
  */
@@ -12,10 +12,10 @@ import type { PortmapConfig } from "./config.ts";
 import { publishedElements, selectAllPublished } from "./elements.ts";
 import { failoverSet } from "./failover.ts";
 
-/** Where to look for what is to be withdrawn. */
+/** The elements to read for what is to be withdrawn. */
 export interface DelScope {
   readonly selections: readonly ElementSelector[];
-  /** Where to look besides, by what was found that is the container's, and what is not. */
+  /** More elements to read, given the found ones that are the container's and the others. */
   moreSelections?(mine: readonly FoundElement[], others: readonly FoundElement[]): readonly ElementSelector[];
 }
 
@@ -65,7 +65,7 @@ function hairpinSelections(addresses: readonly Cidr[]): ElementSelector[] {
   return addresses.map((address) => ({ set: `hairpin${familyOf(address)}`, keys: [ipField(ipOf(address))] }));
 }
 
-/** Where to look for what stands by for these, on other networks of the container. */
+/** Failover elements for these, on other networks of the container. */
 function failoverSelections(removed: readonly FoundElement[], containerId: string): ElementSelector[] {
   const families = ([4, 6] as const).filter((family) => removed.some(({ set }) => set.endsWith(`hostports${family}`)));
   return families.map((family) => ({ set: failoverSet(family), commented: containerId }));

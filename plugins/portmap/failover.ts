@@ -1,8 +1,8 @@
 /**
- * Ports of a container on several networks: an engine asks all of them to publish the same ones. The first does; with the others they
- * stand by to take its place. As elements of a set that no rule looks at they cost packets nothing, and are seen in the ruleset.
+ * Ports of a container on several networks: an engine asks all of them to publish the same ones. The first does; the others keep failover
+ * elements. They are in a set that no rule uses, so they cost packets nothing and are visible in the ruleset.
  *
- * Ports with conditions do not stand by: what comes of them depends on the conditions of all these networks.
+ * Ports with conditions have no failover: the outcome would depend on the conditions of all these networks.
  *
  * @module
  */
@@ -14,13 +14,13 @@ import type { Promotion } from "../lib/ruleset/elements.ts";
 import type { ElementKey } from "../lib/ruleset/snapshot.ts";
 import type { Owner } from "../lib/protocol/owner.ts";
 
-/** The set of what stands by. */
+/** The set of failover elements. */
 export function failoverSet(family: 4 | 6): string {
   return `hostports_standby${family}`;
 }
 
 /**
- * Where a port stands by: its key is all that a published port consists of, so that several may wait for one.
+ * The failover element of a port: its key is all that a published port consists of, so that several may wait for one.
  *
  * @param hostAddress the address that it is published on, if not on all
  * @param port protocol and port of the host

@@ -66,7 +66,7 @@ export function existingTables(nl: Netlink, tables: readonly nft.TableKey[]): nf
   return tables.filter((_, i) => found[i]);
 }
 
-/** Reads and changes as one: begins anew if somebody else changed the ruleset meanwhile. @throws {NetlinkError} */
+/** Reads and changes the ruleset as one step: starts again if another program changed it meanwhile. @throws {NetlinkError} */
 export function updateRuleset(nl: Netlink, fillTransaction: (tx: Transaction) => void): void {
   retryOnConflict(() => {
     const generation = nft.getGenerationId(nl);
@@ -86,7 +86,7 @@ export interface ChainRemoval {
   shouldRemove?(rule: nft.LazyRule): boolean;
 }
 
-/** Removes chains with the rules that lead to them; a chain stays that somebody else's rule leads to. @throws {NetlinkError} */
+/** Removes chains with the rules that lead to them; a chain stays that another program's rule jumps to. @throws {NetlinkError} */
 export function removeReferenceChains(
   tx: Transaction,
   nl: Netlink,
@@ -118,7 +118,7 @@ export function removeReferenceChains(
 
 /** Removes rules from a table that is the reference's own, and with the last of them the table. */
 export interface RuleRemoval {
-  /** All chains that the reference makes there; with another one, the table is somebody else's as well. */
+  /** All chains that the reference makes there; with another one, the table belongs to another program too. */
   readonly knownChains: readonly string[];
   /** Those of them that hold a rule per container. */
   readonly chains: readonly string[];

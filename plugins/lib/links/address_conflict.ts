@@ -1,5 +1,5 @@
 /**
- * Attaching a container to a wire that it shares with machines nobody here knows: an address is taken only if nobody has it.
+ * Address conflict detection (RFC 5227) for a container on a network that it shares with hosts outside this node.
  *
  * @module
  */
@@ -18,11 +18,11 @@ import { type LowerDevice, lowerDeviceInUseError, quotedName } from "./lower_dev
 import { formatAlias } from "../protocol/owner.ts";
 import type { AddCall } from "../protocol/plugin.ts";
 
-/** How the container's link and its master share the wire. */
+/** How the container's link and its lower device share the network. */
 export interface ConflictDetection {
-  /** Whose link asks on the wire who has an IPv4 address: that which gets the answer. Nobody, where no frames are sent to all. */
+  /** The link that sends ARP probes: the one that gets the reply. Nobody, where there is no broadcast. */
   readonly probeFrom: "container" | "master" | "nobody";
-  /** The master's own addresses are on the same wire. */
+  /** The lower device's own addresses are on the same network. */
   readonly includesLowerDevice: boolean;
 }
 
@@ -30,7 +30,7 @@ export interface ConflictDetection {
  * Sets the container's link up and gives it the addresses and routes of `result`, which may be none.
  *
  * @param device on `master`, by its final name and address
- * @throws {CniError} when another machine has one of the addresses, which is named, or the master is down
+ * @throws {CniError} when another host has one of the addresses, which is named, or the lower device is down
  * @throws {NetlinkError}
  */
 export function configureWithConflictDetection(
@@ -65,7 +65,7 @@ export function configureWithConflictDetection(
   arp?.announce(ipv4Addresses);
 }
 
-/** Before addresses, because who has them is asked by the link itself. */
+/** Before it has addresses, because the link itself sends the probes. */
 function setDeviceUp({ netns, ifname, owner }: AddCall<unknown>, lower: LowerDevice, { index, mac }: link.Link): void {
   try {
     link.setUp(netns.route, index);
@@ -90,7 +90,7 @@ function setDeviceUp({ netns, ifname, owner }: AddCall<unknown>, lower: LowerDev
   }
 }
 
-/** Whether what is sent can reach anybody. */
+/** Whether frames can leave the link. */
 function hasCarrier({ netns }: AddCall<unknown>, lower: LowerDevice, device: link.Link): boolean {
   const lowerLink = link.get(lower.netns.route, lower.link.index);
   return link.isUp(lowerLink) && (link.get(netns.route, device.index).flags & IFF_LOWER_UP) !== 0;
@@ -113,7 +113,7 @@ function openArpProbe(
   }
 }
 
-/** What is sent from a link to its own master is not delivered, so that this one would not answer. */
+/** Frames from a link to its own lower device are not delivered, so that this one would not reply. */
 function rejectLowerDeviceAddresses(
   addresses: readonly Cidr[],
   { netns, link: { name, index }, configured }: LowerDevice,
@@ -126,7 +126,7 @@ function rejectLowerDeviceAddresses(
   }
 }
 
-/** Somebody has the address: a container of this host, or a machine of which nothing but its MAC address is known, if that. */
+/** Another container of this host has the address, or another host, of which at most the MAC address is known. */
 function addressInUseError(
   { ifname, owner }: AddCall<unknown>,
   lower: LowerDevice,
@@ -134,7 +134,7 @@ function addressInUseError(
   address: Ip | Cidr,
   mac?: Mac,
 ): CniError {
-  // Where the master is not on the wire, its other users are not.
+  // Where the lower device is not on the network, its other users are not.
   const upperDevices = includesLowerDevice ? listUpperDevices(lower.netns, lower.link.index) : [];
   const others = upperDevices.filter(({ link }) => link.alias !== formatAlias(owner));
   const hasAddress = ({ addresses }: UpperDevice) =>

@@ -15,7 +15,7 @@ export interface MissingRules {
   readonly expected: number;
 }
 
-/** What a chain has lost, if it has; one that is gone has lost all. More rules than ours are somebody's wish. @throws {NetlinkError} */
+/** The rules that a chain lacks, if any; a chain that is gone lacks all. More rules than ours are an administrator's. @throws {NetlinkError} */
 export function findMissingRules(
   nl: Netlink,
   key: nft.TableKey,
@@ -32,7 +32,7 @@ export function describeMissingRules({ chain, present, expected }: MissingRules)
 }
 
 /**
- * Puts the rules of a chain back, in their order and behind those that somebody else put there, which stay.
+ * Puts the rules of a chain back, in their order and behind those that other programs put there, which stay.
  *
  * The ruleset must not change before the transaction is committed.
  */
@@ -43,7 +43,7 @@ export function repairChain(
   chain: string,
   rules: readonly (readonly ExpressionIn[])[],
 ): void {
-  // Of a chain that lost nothing, as where only a companion is missing, this would give every rule another handle.
+  // Of a chain that lost nothing, as where only a chain element is missing, this would give every rule another handle.
   if (!findMissingRules(nl, { family, table }, chain, rules.length)) return;
   for (const { handle, expressions } of nft.listLazyRules(nl, { family, table }, chain)) {
     const presentExpressions = expressions();

@@ -1,5 +1,5 @@
 /**
- * Elements as they are found: by their keys where these are known, else by looking through a set.
+ * Fetches elements: by their keys where these are known, else by listing the set.
  *
  * @module
  */
@@ -7,7 +7,7 @@ import * as nft from "../../../ffi/nft/objects.ts";
 import { type Owner, parseNote, parseOwner } from "../protocol/owner.ts";
 import { elementId, type ElementKey, type RulesetSnapshot } from "./snapshot.ts";
 
-/** Elements to look at: those with these keys, or all of the set. */
+/** Elements to fetch: those with these keys, or all of the set. */
 export interface ElementSelector {
   readonly set: string;
   readonly keys?: readonly Uint8Array[];
@@ -25,14 +25,14 @@ export interface FoundElement extends nft.Element {
 /** From about here on, listing a whole set is faster than asking for one element after the other. */
 const LIST_ALL_THRESHOLD = 64;
 
-/** The places that are looked at one by one. */
+/** The keys that are fetched one by one. */
 export function elementKeysOf(selectors: readonly ElementSelector[]): ElementKey[] {
   return selectors.flatMap(({ set, keys = [] }) =>
     keys.length <= LIST_ALL_THRESHOLD ? keys.map((key) => ({ set, key })) : []
   );
 }
 
-/** The elements that are selected, by their places as text. @throws {NetlinkError} */
+/** The selected elements by {@linkcode elementId}. @throws {NetlinkError} */
 export function fetchElements(
   snapshot: RulesetSnapshot,
   selectors: readonly ElementSelector[],

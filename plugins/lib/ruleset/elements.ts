@@ -86,17 +86,17 @@ export function restoreElements(
   return ensureElements(nl, table, owner, wanted.map((element) => ({ ...element, exclusive: true })), checkConflicts);
 }
 
-/** An element that stood by, and the one in a map that it becomes. */
+/** A failover element, and the map element that it becomes. */
 export interface Promotion {
   readonly from: FoundElement;
   readonly to: ElementKey & { readonly value: Uint8Array };
 }
 
 /**
- * Removes the elements whose owners are `mine`, and the chains that nothing leads to any more.
+ * Removes the elements whose owners `isOwner` picks, and the shared chains that no element jumps to any more.
  *
  * @param promotionsOf which of the others that were selected take the place of removed ones
- * @param moreSelectors where to look besides, by those that were found, first those that are to go
+ * @param moreSelectors what to fetch besides, given the found elements to remove and the others
  * @returns the elements that were removed
  * @throws {NetlinkError}
  */
@@ -113,12 +113,12 @@ export function removeElements(
     const snapshot = takeSnapshot(nl, table, elementKeysOf(selectors), []);
     const isOwned = ({ owner }: FoundElement) => owner !== undefined && isOwner(owner);
     const fetched = fetchElements(snapshot, selectors);
-    const split = () => Object.groupBy(fetched.values(), (element) => isOwned(element) ? "mine" : "others");
+    const split = () => Object.groupBy(fetched.values(), (element) => isOwned(element) ? "owned" : "others");
     const firstSplit = split();
     for (
-      const [id, element] of fetchElements(snapshot, moreSelectors(firstSplit.mine ?? [], firstSplit.others ?? []))
+      const [id, element] of fetchElements(snapshot, moreSelectors(firstSplit.owned ?? [], firstSplit.others ?? []))
     ) fetched.set(id, element);
-    const { mine: removed = [], others = [] } = split();
+    const { owned: removed = [], others = [] } = split();
     const promotions = promotionsOf(removed, others);
     const tx = transaction(nl);
     deleteElements(tx, table, [...removed, ...promotions.map(({ from }) => from)]);

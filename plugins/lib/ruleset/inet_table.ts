@@ -101,7 +101,7 @@ function addMaps(tx: TableBuilder, family: 4 | 6): void {
     ],
     masquerade: [mapOf([address], "verdict"), "Containers that are hidden behind the host"],
     ingress: [mapOf([address], "verdict"), "Containers, and who may call them"],
-    // No rule looks here.
+    // Failover elements: no rule uses this set.
     hostports_standby: [
       setOf([address, ...port, address, inetService]),
       "Ports of containers on two networks, which are published over the first one",

@@ -24,7 +24,7 @@ export const TABLES: readonly TableDefinition[] = [inetTable, bridgeTable];
  * What attachments have there is put back with them, by whoever made it.
  *
  * @returns the chains that had lost rules: `chain "guard" of table "inet cni"`
- * @throws {CniError} if the table is somebody else's
+ * @throws {CniError} if the table is another program's
  * @throws {NetlinkError}
  */
 export function repairTable(nl: Netlink, table: TableDefinition): string[] {
@@ -49,7 +49,7 @@ export function repairTable(nl: Netlink, table: TableDefinition): string[] {
 const describeTable = ({ family, table }: nft.TableKey): string =>
   `table "${family === NFPROTO_BRIDGE ? "bridge" : "inet"} ${table}"`;
 
-/** Adds what is not there yet, to a table that is. @throws {CniError} if that is somebody else's of the same name */
+/** Adds what is not there yet, to a table that is. @throws {CniError} if that is another program's table of the same name */
 function missingObjectsBuilder(
   tx: Transaction,
   nl: Netlink,

@@ -8,22 +8,22 @@ import { openFile } from "../../../ffi/sys/file.ts";
 import { CniError, Code } from "../../../spec/error.ts";
 import { throwIfSignalled } from "../protocol/signal.ts";
 
-/** Refusals that mean: somebody else was faster; or what became of the attempt is not known. A look tells. */
+/** Refusals that mean: another program was faster, or the outcome of the attempt is unknown. Reading the ruleset again tells. */
 const CONFLICT_ERRORS = ["ERESTART", "EEXIST", "ENOENT", "EBUSY", "ENOBUFS"];
 /** A pinned transaction that comes too late costs little. Against a program that commits 20,000 times a second, a dozen attempts were enough. */
 const RETRY_TIMEOUT_MS = 10_000;
-/** Who was too late so often stands in line with others of this program. */
+/** After so many restarts, processes of this program queue. */
 const MAX_UNQUEUED_RESTARTS = 3;
-/** Somebody who is stopped must not stop everybody. */
+/** A stopped process must not stop all others. */
 const QUEUE_TIMEOUT_MS = 1000;
 /** Other refusals cost a grace period; where they persist, the table is not what it should be. */
 const MAX_CONFLICTS = 10;
 
 /**
- * Repeats an attempt that somebody else's changes made fail. Of many that do so at the same time, those that were too late several times
- * go one after another: else one of them could be too late for ever.
+ * Repeats an attempt that failed because another program changed the ruleset. Processes that failed several times queue and go one after
+ * another: else one of them could be too late for ever.
  *
- * @throws {CniError} code 11 if somebody changes the ruleset without end, or if this process is asked to end meanwhile
+ * @throws {CniError} code 11 if other programs change the ruleset without end, or if this process receives a termination signal
  * @throws {NetlinkError} if it is not as it should be
  */
 export function retryOnConflict<T>(attempt: () => T, timeoutMs = RETRY_TIMEOUT_MS): T {

@@ -1,5 +1,5 @@
 /**
- * Chains that several attachments lead packets to: made with the first element that leads there, removed with the last.
+ * Chains that elements of several attachments jump to: made with the first such element, removed with the last.
  *
  * @module
  */
@@ -11,7 +11,7 @@ import { appendRules, findMissingRules, repairChain } from "./chain_rules.ts";
 import type { RulesetSnapshot } from "./snapshot.ts";
 import type { ChainElement } from "./table_definition.ts";
 
-/** A chain that elements lead to. Equal names mean equal rules. */
+/** A chain that elements jump to. Equal names mean equal rules. */
 export interface SharedChain {
   readonly name: string;
   readonly rules: readonly (readonly ExpressionIn[])[];
@@ -22,7 +22,7 @@ export interface SharedChain {
 
 /** What {@linkcode ensureChains} found and did. */
 export interface EnsuredChains {
-  /** Names of the chains that were there, but without some of their rules or companions, which they have got back. */
+  /** Names of the chains that were there, but without some of their rules or chain elements, which were added again. */
   readonly repaired: ReadonlySet<string>;
   /** True if the ruleset must not change before the transaction is committed. */
   readonly needsGeneration: boolean;
@@ -59,7 +59,7 @@ export function ensureChains(
 const MAX_CHAIN_RULES = 16;
 
 /**
- * Removes those of the chains to which nothing leads but elements of which as many are removed as `led` says.
+ * Removes those of the chains to which nothing leads but elements, of which `removedReferences` counts those that are removed.
  *
  * @param keptChains chains that there are after this transaction, whether there are now or not
  */
@@ -77,7 +77,7 @@ export function removeUnusedChains(
     if (use === undefined) continue;
     const chainElements = (table.chainElementsOf?.(name) ?? []).filter((element) => snapshot.element(element));
     const ownJumps = chainElements.filter(({ jumpsToChain }) => jumpsToChain).length;
-    // Others lead there as well, for certain.
+    // Other elements jump there for certain.
     if (use - ownJumps - count > MAX_CHAIN_RULES) continue;
     // The kernel counts the chain's own rules as well.
     if (use - nft.listRules(nl, table, name).length - ownJumps !== count) continue;
@@ -91,7 +91,7 @@ export function removeUnusedChains(
   }
 }
 
-/** The companions of a chain that are missing. @throws {NetlinkError} */
+/** The chain elements that are missing. @throws {NetlinkError} */
 export function listMissingChainElements(snapshot: RulesetSnapshot, chain: string): ChainElement[] {
   return (snapshot.table.chainElementsOf?.(chain) ?? []).filter((element) => !snapshot.element(element));
 }

@@ -1,5 +1,5 @@
 /**
- * What is seen of a table of our own: elements and chains by their names, several in one question and none twice.
+ * A table of our own as it was read: elements and chains by their names, several in one request and none twice.
  *
  * @module
  */
@@ -8,32 +8,32 @@ import { chainQuery, elementQuery, generationQuery, getAll, type Query } from ".
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import type { TableDefinition } from "./table_definition.ts";
 
-/** Where an element is. */
+/** A set and the key of an element in it. */
 export interface ElementKey {
   readonly set: string;
   readonly key: Uint8Array;
 }
 
-/** A place as text. */
+/** The key as text. */
 export function elementId({ set, key }: ElementKey): string {
   return `${set} ${nft.formatHex(key)}`;
 }
 
-/** What a table was like when it was looked at. */
+/** A table as it was read. */
 export interface RulesetSnapshot {
   readonly nl: Netlink;
   readonly table: TableDefinition;
-  /** The ruleset's number before the first look: as long as it is the same, all that was seen is so. */
+  /** The generation before the first fetch: while the ruleset has it, all that was fetched holds. */
   readonly generation: number;
-  /** Looks at all of these at once, as far as they were not yet; at chains with their companions. */
-  fetch(places: readonly ElementKey[], chains: readonly string[]): void;
-  /** The element at this place, if there is one. */
-  element(place: ElementKey): nft.Element | undefined;
+  /** Fetches all of these at once that were not fetched yet; chains with their chain elements. */
+  fetch(keys: readonly ElementKey[], chains: readonly string[]): void;
+  /** The element with this key, if there is one. */
+  element(key: ElementKey): nft.Element | undefined;
   /** The chain of this name, if there is one. */
   chain(name: string): nft.Chain | undefined;
 }
 
-/** Looks at a table for the first time. @throws {NetlinkError} */
+/** Reads elements and chains of a table. @throws {NetlinkError} */
 export function takeSnapshot(
   nl: Netlink,
   table: TableDefinition,

@@ -23,7 +23,7 @@ export interface WantedElement {
   readonly title: string;
   /** True if another owner keeps it; else it is taken from the other, whose DEL is late. */
   readonly exclusive?: boolean;
-  /** What to have instead, in a set that no rule looks at, as long as another attachment of the same container has an exclusive one. */
+  /** The element to add instead, in a set that no rule uses, while another attachment of the same container has this one. */
   readonly failover?: ElementKey;
   /** What the element tells of all that its owner has: one word, which is left out as soon as it is not true any more. */
   readonly note?: string;
@@ -43,9 +43,9 @@ export class ElementInUseError extends Error {
 }
 
 /**
- * What is wanted, at places that are not another attachment's of the same container, and what is at these places.
+ * The wanted elements, with a failover element for each key that another attachment of the same container has, and what is present.
  *
- * Of several for one place, as an address that was given twice asks for, the first counts: the kernel refuses the whole batch for a second.
+ * Of several with one key, as an address that was given twice asks for, the first counts: the kernel refuses the whole batch for a second.
  */
 export function resolveWanted(snapshot: RulesetSnapshot, owner: Owner, wanted: readonly WantedElement[]) {
   const present = fetchElements(snapshot, selectorsFor(wanted));
