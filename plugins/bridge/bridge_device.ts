@@ -10,7 +10,7 @@ import { NetlinkError } from "../../ffi/netlink/error.ts";
 import { bridge as bridgeKind, veth } from "../../ffi/route/link_kinds.ts";
 import * as link from "../../ffi/route/link.ts";
 import { IFF_PROMISC, IFF_UP } from "../../ffi/route/uapi.ts";
-import { randomVethName } from "../lib/links/veth.ts";
+import { randomVethName } from "../lib/links/veth_pair.ts";
 import { disableRouterAdvertisements, trySysctls } from "../lib/links/sysctls.ts";
 import type { CheckCall } from "../lib/protocol/plugin.ts";
 import { CniError, Code } from "../../spec/error.ts";

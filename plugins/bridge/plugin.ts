@@ -18,7 +18,7 @@ import {
 import { checkBridge, ensureBridge, ensureVlanGateway } from "./bridge_device.ts";
 import { checkGateways, setUpGateways, withDefaultRoutes, withGateways } from "./gateway.ts";
 import { checkPort, createPort, otherHostInterfaces, setUpPort } from "./port.ts";
-import { gcVethPairs, getHostVeth, removeVethPair, removeVethPairs } from "../lib/links/veth.ts";
+import { gcVethPairs, getHostVeth, removeVethPair, removeVethPairs } from "../lib/links/veth_pair.ts";
 import { removeRulesIfSupported } from "../lib/ruleset/nf_tables_support.ts";
 import { awaitLinkOperational, configureInterface, ipsOf } from "../lib/links/configure_interface.ts";
 import { removeLinkIfPresent } from "../lib/links/container_link.ts";

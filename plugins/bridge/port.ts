@@ -9,7 +9,7 @@ import { NetlinkError } from "../../ffi/netlink/error.ts";
 import { bridgePortInfo, bridgePortOf } from "../../ffi/route/link_kinds.ts";
 import * as link from "../../ffi/route/link.ts";
 import { IF_OPER_UP } from "../../ffi/route/uapi.ts";
-import { checkVethPair, createVethPair, type OtherHostLinks } from "../lib/links/veth.ts";
+import { checkVethPair, createVethPair, type OtherHostLinks } from "../lib/links/veth_pair.ts";
 import { expectEqual } from "../lib/protocol/check_failed.ts";
 import { formatAlias, type Owner } from "../lib/protocol/owner.ts";
 import type { CheckCall } from "../lib/protocol/plugin.ts";

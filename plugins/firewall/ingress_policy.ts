@@ -117,8 +117,8 @@ export function removeIngressElements(
     set,
     keys: reported.addresses.filter((element) => ingressMapOf(element) === set).map(ipBytes),
   }));
-  const moreSelections = (found: readonly FoundElement[]) => count > 0 && found.length < count ? everywhere : [];
-  const removed = removeElements(nl, inetTable, count > 0 ? byKey : everywhere, isOwned, undefined, moreSelections);
+  const moreSelectors = (found: readonly FoundElement[]) => count > 0 && found.length < count ? everywhere : [];
+  const removed = removeElements(nl, inetTable, count > 0 ? byKey : everywhere, isOwned, undefined, moreSelectors);
   const isAsReported = count > 0 && removed.length >= count;
   removeElements(nl, bridgeTable, [{
     set: ISOLATED_SET,

@@ -14,33 +14,32 @@ import { failoverSet } from "./failover.ts";
 
 /** The elements to read for what is to be withdrawn. */
 export interface DelScope {
-  readonly selections: readonly ElementSelector[];
+  readonly selectors: readonly ElementSelector[];
   /** More elements to read, given the found ones that are the container's and the others. */
-  moreSelections?(mine: readonly FoundElement[], others: readonly FoundElement[]): readonly ElementSelector[];
+  moreSelectors?(owned: readonly FoundElement[], others: readonly FoundElement[]): readonly ElementSelector[];
 }
 
 /** By keys as far as the request tells them; everywhere if it does not, or if its ADD was another one. */
 export function delScopeOf(owner: Owner, config: PortmapConfig | undefined, addresses: readonly Cidr[]): DelScope {
   const everywhere = selectAllPublished(ownerText(owner));
-  if (!config || addresses.length === 0) return { selections: everywhere };
+  if (!config || addresses.length === 0) return { selectors: everywhere };
   const elements = publishedElements(config, addresses);
   if (elements.length > 0) {
     return {
-      selections: selectionsByKey(elements),
-      moreSelections: (owned) =>
-        isComplete(owned, elements) ? failoverSelections(owned, owner.containerId) : everywhere,
+      selectors: selectorsByKey(elements),
+      moreSelectors: (owned) => isComplete(owned, elements) ? failoverSelectors(owned, owner.containerId) : everywhere,
     };
   }
-  if (config.mappings.length > 0 || !config.snat) return { selections: everywhere };
+  if (config.mappings.length > 0 || !config.snat) return { selectors: everywhere };
   // Whether the runtime only does not repeat the mappings, what there is tells.
   return {
-    selections: hairpinSelections(addresses),
-    moreSelections: (owned, others) => owned.length + others.length > 0 ? everywhere : [],
+    selectors: hairpinSelectors(addresses),
+    moreSelectors: (owned, others) => owned.length + others.length > 0 ? everywhere : [],
   };
 }
 
 /** Where these are, or stand by. */
-function selectionsByKey(elements: readonly WantedElement[]): ElementSelector[] {
+function selectorsByKey(elements: readonly WantedElement[]): ElementSelector[] {
   const keys = elements.flatMap(({ set, key, failover }) => [{ set, key }, ...failover ? [failover] : []]);
   return [...Map.groupBy(keys, ({ set }) => set)].map(([set, entries]) => ({
     set,
@@ -61,12 +60,12 @@ function isComplete(owned: readonly FoundElement[], elements: readonly WantedEle
  * Where a container has an element if it has any: nobody publishes on an address without saying who is to be hidden there, unless told not
  * to hide anybody.
  */
-function hairpinSelections(addresses: readonly Cidr[]): ElementSelector[] {
+function hairpinSelectors(addresses: readonly Cidr[]): ElementSelector[] {
   return addresses.map((address) => ({ set: `hairpin${familyOf(address)}`, keys: [ipField(ipOf(address))] }));
 }
 
 /** Failover elements for these, on other networks of the container. */
-function failoverSelections(removed: readonly FoundElement[], containerId: string): ElementSelector[] {
+function failoverSelectors(removed: readonly FoundElement[], containerId: string): ElementSelector[] {
   const families = ([4, 6] as const).filter((family) => removed.some(({ set }) => set.endsWith(`hostports${family}`)));
   return families.map((family) => ({ set: failoverSet(family), commented: containerId }));
 }

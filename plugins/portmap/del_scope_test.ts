@@ -132,10 +132,10 @@ for (const more of [{}, { snat: false }, CONDITIONS]) {
     const costOfDel = () => {
       call(portmap, "ADD", own, { container });
       const owner = { network: "web", containerId: "c1", ifname: "eth0" };
-      const { selections, moreSelections: besides } = delScopeOf(owner, parsePortmapConfig(own), container.addresses);
+      const { selectors, moreSelectors: besides } = delScopeOf(owner, parsePortmapConfig(own), container.addresses);
       const tally = { sends: 0, messages: 0, dumps: 0, received: 0 };
       const { nft } = countingNetns(host, tally);
-      removeElements(nft, inetTable, selections, (other) => sameOwner(other, owner), undefined, besides);
+      removeElements(nft, inetTable, selectors, (other) => sameOwner(other, owner), undefined, besides);
       expect(nftElements(host).filter((each) => each.includes("web c1 "))).toEqual([]);
       return tally;
     };

@@ -73,7 +73,7 @@ export default plugin({
     const { host, pluginConfig, log } = calls[0];
     const owners = calls.map(({ owner }) => owner);
     removePublishedPorts(host, isOneOfOwners(owners), {
-      selections: selectAllPublished(ownerPrefix(pluginConfig.name)),
+      selectors: selectAllPublished(ownerPrefix(pluginConfig.name)),
     }, log);
     const withReferenceRules = ownersWithReferencePorts(host.nft, owners);
     return calls.filter(({ owner }) => withReferenceRules.has(owner));
@@ -95,7 +95,7 @@ export default plugin({
 
   gc({ host, pluginConfig, validAttachments, log }) {
     removePublishedPorts(host, isStaleIn(pluginConfig.name, validAttachments), {
-      selections: selectAllPublished(ownerPrefix(pluginConfig.name)),
+      selectors: selectAllPublished(ownerPrefix(pluginConfig.name)),
     }, log);
     gcReferencePorts(host.nft, pluginConfig.name, validAttachments);
   },

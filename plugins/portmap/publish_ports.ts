@@ -98,10 +98,10 @@ export function flushEarlierFlows(
 export function removePublishedPorts(
   host: Netns,
   isOwned: (owner: Owner) => boolean,
-  { selections, moreSelections }: DelScope,
+  { selectors, moreSelectors }: DelScope,
   log?: (message: string) => void,
 ): void {
-  const removed = removeElements(host.nft, inetTable, selections, isOwned, promotionsOf, moreSelections);
+  const removed = removeElements(host.nft, inetTable, selectors, isOwned, promotionsOf, moreSelectors);
   const ports = removed.flatMap((element) => parsePortElement(element) ?? []);
   attemptOrLog(log, "flush conntrack flows of former containers", () => flushWithdrawnFlows(host, ports));
 }

@@ -4,7 +4,7 @@
  * @module
  */
 import * as link from "../../ffi/route/link.ts";
-import { checkVethPair, createVethPair, gcVethPairs, removeVethPair, removeVethPairs } from "../lib/links/veth.ts";
+import { checkVethPair, createVethPair, gcVethPairs, removeVethPair, removeVethPairs } from "../lib/links/veth_pair.ts";
 import { removeRulesIfSupported } from "../lib/ruleset/nf_tables_support.ts";
 import { awaitLinkOperational, configureInterface, ipsOf } from "../lib/links/configure_interface.ts";
 import { removeLinkIfPresent } from "../lib/links/container_link.ts";
