@@ -39,7 +39,7 @@ import { loadPlugins } from "./plugins/registry.ts";
 export { type GcOptions, Runtime, type RuntimeOptions } from "./runtime/runtime.ts";
 export { containerIdOfNetns } from "./runtime/container_id.ts";
 export { loadNetwork, type LoadOptions } from "./runtime/load.ts";
-export type { AddRuntimeConf } from "./runtime/operations.ts";
+export type { AddRuntimeConf } from "./runtime/add.ts";
 export type { RuntimeConf } from "./runtime/resolve_attachment.ts";
 export type { Args, AttachmentKey } from "./runtime/cache.ts";
 export type { NetworkAttachment } from "./runtime/attachments.ts";
@@ -58,6 +58,7 @@ export {
   type DelBatchCall,
   type DelCall,
   type GcCall,
+  type IpamDelegate,
   type Plugin,
   plugin,
   type PluginCall,
@@ -74,8 +75,18 @@ export type { Owner } from "./plugins/lib/protocol/owner.ts";
 // Call plugins: those that are built in, and one's own.
 export { createHostContext, type HostContextOptions } from "./runtime/host_context.ts";
 export { findPlugin, pluginNames } from "./plugins/registry.ts";
-export { type AnyPlugin, type HostContext, serve } from "./plugins/lib/protocol/serve.ts";
-export type { Invoker, IpamDelegate, PluginRequest, PluginResponse } from "./plugins/lib/protocol/delegate.ts";
+export { type PluginCallText, serve } from "./plugins/lib/protocol/serve.ts";
+export type {
+  AnyPlugin,
+  BuiltinPlugin,
+  HostContext,
+  PluginLocation,
+  PluginProgram,
+} from "./plugins/lib/protocol/context.ts";
+export type { ProgramCall } from "./plugins/lib/protocol/exec.ts";
+export type { ProgramOutput } from "./plugins/lib/protocol/response.ts";
+export type { DelBatchRequest, PluginCommand, PluginRequest, PluginResponse } from "./plugins/lib/protocol/request.ts";
+export type { Parameters } from "./spec/env.ts";
 
 // Results and their parts.
 export {

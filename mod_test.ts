@@ -180,10 +180,10 @@ netnsTest("serve() names what is wrong with a plugin's configuration", ({ host, 
 
 /** HostContext with no other plugin. */
 function alone(host: Netns, log: string[]): HostContext {
-  const invoke = () => {
+  const locate = () => {
     throw new Error("no other plugin was to be called");
   };
-  return { host, openNetns, invoker: () => ({ invoke }), log: (message) => void log.push(message) };
+  return { host, openNetns, locate, isIpam: locate, invoke: locate, log: (message) => void log.push(message) };
 }
 
 test("convertResult() converts between any two forms that can say the same", () => {

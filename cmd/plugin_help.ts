@@ -3,7 +3,7 @@
  *
  * @module
  */
-import type { AnyPlugin } from "../plugins/lib/protocol/serve.ts";
+import type { AnyPlugin } from "../plugins/lib/protocol/context.ts";
 import { findPlugin, loadPlugins, pluginNames } from "../plugins/registry.ts";
 import { formatRows } from "./help.ts";
 

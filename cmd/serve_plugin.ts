@@ -33,13 +33,14 @@ export async function servePlugin(name: string): Promise<number> {
   await loadPlugins([name, ...pluginsMentionedIn(stdin)]);
   const isAdd = command === "ADD";
   if (isAdd) blockSignals();
-  // What an engine has not heard of it believes not to be there.
-  const context = { ...createHostContext(), ...(isAdd && { deliver: printStdout }) };
+  const context = createHostContext();
   using _host = context.host;
   // Engines know who lives by the time they start a plugin, and what comes while it starts is not among them.
   const snapshotTime = BigInt(Math.ceil(performance.timeOrigin)) * 1_000_000n;
-  const request = { command, env: process.env, stdin, snapshotTime };
-  const { exitCode, stdout } = serve(findPlugin(name)!, request, context);
+  const call = { command, env: process.env, stdin, snapshotTime, findCallerPid: () => process.ppid };
+  // What an engine has not heard of it believes not to be there.
+  const deliver = isAdd && { deliver: printStdout };
+  const { exitCode, stdout } = serve(findPlugin(name)!, { ...call, ...deliver }, context);
   if (!isAdd || exitCode !== 0) printStdout(stdout);
   return exitCode;
 }

@@ -1,6 +1,6 @@
 /** Configurations that ADD refuses: nothing stays of the attempt, and DEL of it succeeds. */
 import { afterAll, expect, test } from "bun:test";
-import { rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { netnsTest, runInNetns } from "../testing/netns.ts";
 import { plugin } from "../plugins/lib/protocol/plugin.ts";
@@ -103,11 +103,9 @@ test("others can leave addresses to the plugins that give them, and to those of 
   const own = plugin({ name: "own", about: "Has none left", config: anything, add: fail, del() {}, check() {} });
   const context = createHostContext({ plugins: [own], log: () => {} });
   using _host = context.host;
-  const { isIpam } = context.invoker([]);
-  expect(["own", "nosuch", ...pluginNames()].filter((type) => isIpam!(type))).toEqual([
-    "own",
-    "nosuch",
-    "host-local",
-    "static",
-  ]);
+  const directory = join(root, "programs");
+  mkdirSync(directory);
+  writeFileSync(join(directory, "program"), "#!/bin/sh\n", { mode: 0o755 });
+  const isIpam = (type: string) => context.isIpam(type, [directory]);
+  expect(["own", "program", ...pluginNames()].filter(isIpam)).toEqual(["own", "program", "host-local", "static"]);
 });

@@ -5,7 +5,7 @@
  *
  * @module
  */
-import type { AnyPlugin } from "./lib/protocol/serve.ts";
+import type { AnyPlugin } from "./lib/protocol/context.ts";
 
 const PLUGIN_MODULES: Readonly<Record<string, () => Promise<{ readonly default: AnyPlugin }>>> = {
   bandwidth: () => import("./bandwidth/plugin.ts"),

@@ -4,10 +4,11 @@
  * @module
  */
 import { parseResult, type Result } from "../spec/result.ts";
+import type { HostContext } from "../plugins/lib/protocol/context.ts";
 import type { JsonObject } from "../spec/schema.ts";
 import { LATEST } from "../spec/version.ts";
 import { type Args, type AttachmentKey, type CacheEntry, listCacheEntries } from "./cache.ts";
-import { type NamespaceContext, staleReason } from "./stale.ts";
+import { staleReason } from "./stale.ts";
 
 /** An attachment of which something is remembered. */
 export interface NetworkAttachment extends AttachmentKey {
@@ -33,7 +34,7 @@ export interface NetworkAttachment extends AttachmentKey {
  */
 export function listAttachments(
   directory: string,
-  context: NamespaceContext,
+  context: HostContext,
   network?: string,
   log?: (message: string) => void,
 ): NetworkAttachment[] {

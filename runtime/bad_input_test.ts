@@ -4,40 +4,33 @@ import fc from "fast-check";
 import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { PluginRequest } from "../plugins/lib/protocol/delegate.ts";
+import type { ProgramCall } from "../plugins/lib/protocol/exec.ts";
+import { newRuntimeContext } from "../testing/plugin_call.ts";
 import { CniError, ConfigError } from "../spec/error.ts";
 import { parseNetworkConfigList } from "../spec/network_config_list.ts";
 import { listCacheEntries } from "./cache.ts";
 import { deriveRequests } from "./derive.ts";
-import {
-  addNetworkList,
-  type AddRuntimeConf,
-  checkNetworkList,
-  delNetworkList,
-  type RuntimeContext,
-} from "./operations.ts";
+import { addNetworkList, type AddRuntimeConf } from "./add.ts";
+import { checkNetworkList } from "./check.ts";
+import { delNetworkList } from "./del.ts";
 import { placesIn, replaceAt } from "../testing/fuzz_documents.ts";
 
 const root = mkdtempSync(join(tmpdir(), "cni-bad-"));
 afterAll(() => rmSync(root, { recursive: true }));
 
-const calls: (PluginRequest & { readonly type: string })[] = [];
+const calls: (ProgramCall & { readonly type: string })[] = [];
 const directory = join(root, "cache");
-const runtime: RuntimeContext = {
-  invoker: {
-    invoke(type, request) {
-      calls.push({ type, ...request });
-      return { exitCode: 0, stdout: request.command === "ADD" ? "{}" : "" };
-    },
+const runtime = newRuntimeContext({
+  programs(type, call) {
+    calls.push({ type, ...call });
+    return { exitCode: 0, stdout: call.command === "ADD" ? "{}" : "" };
   },
   pluginDirectories: ["/bin"],
   cacheDirectory: directory,
-  env: {},
-  log: () => {},
-};
+});
 
 /** What happened, from a clean start. */
-function attempt(call: () => void): { error?: unknown; calls: readonly PluginRequest[] } {
+function attempt(call: () => void): { error?: unknown; calls: readonly ProgramCall[] } {
   rmSync(directory, { recursive: true, force: true });
   calls.splice(0);
   try {

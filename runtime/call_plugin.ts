@@ -3,32 +3,24 @@
  *
  * @module
  */
-import { parsePluginResult } from "../plugins/lib/protocol/response.ts";
-import {
-  invokeOrThrow,
-  type Invoker,
-  type PluginRequest,
-  type PluginResponse,
-} from "../plugins/lib/protocol/delegate.ts";
-import type { Attachment } from "../spec/plugin_config.ts";
+import type { PluginLocation } from "../plugins/lib/protocol/context.ts";
+import type { PluginCommand, PluginRequest, PluginResponse } from "../plugins/lib/protocol/request.ts";
+import { isTrue } from "../spec/env.ts";
 import { CniError, Code } from "../spec/error.ts";
-import { deriveRequest, type NetworkConfigList, type PluginEntry } from "../spec/network_config_list.ts";
+import {
+  derivePluginConfig,
+  deriveProgramConfig,
+  type NetworkConfigList,
+  type PluginEntry,
+  type PluginRequestOptions,
+} from "../spec/network_config_list.ts";
+import type { Attachment } from "../spec/plugin_config.ts";
 import type { Result } from "../spec/result.ts";
 import type { JsonObject } from "../spec/schema.ts";
-import { atLeast, type CniCommand } from "../spec/version.ts";
 import type { Args } from "./cache.ts";
+import type { RuntimeContext } from "./context.ts";
 import { DEFAULT_NETWORK } from "./default_network.ts";
 import { findSourceLocation } from "./source_location.ts";
-
-/** What calls are made with. */
-export interface PluginCallContext {
-  readonly invoker: Invoker;
-  /** Calls the plugins of this program alone, where it is not to be another that answers: in the network that is built in. */
-  readonly builtInPlugins?: Invoker;
-  readonly pluginDirectories: readonly string[];
-  readonly env: Readonly<Record<string, string | undefined>>;
-  log(message: string): void;
-}
 
 /** The attachment a call is about. */
 export interface ResolvedRuntimeConf extends Attachment {
@@ -39,7 +31,7 @@ export interface ResolvedRuntimeConf extends Attachment {
 
 /** What a call asks for, beyond the configuration. */
 export interface PluginCallOptions {
-  readonly verb: CniCommand;
+  readonly command: PluginCommand;
   /** Absent for GC and STATUS. */
   readonly parameters?: ResolvedRuntimeConf;
   readonly prevResult?: Result | undefined;
@@ -53,12 +45,35 @@ export class MissingPluginError extends CniError {}
 
 /** Calls a plugin. @throws {CniError} with the plugin's code, naming plugin and command */
 export function callPlugin(
-  context: PluginCallContext,
+  runtime: RuntimeContext,
   list: NetworkConfigList,
   plugin: PluginEntry,
   options: PluginCallOptions,
-): void {
-  withPluginName(list, plugin, options.verb, () => void sendRequest(context, list, plugin, options));
+): PluginResponse {
+  return withPluginName(list, plugin, options.command, () => {
+    const location = locatePlugin(runtime, list, plugin);
+    return runtime.hostContext.invoke(location, buildRequest(runtime, list, plugin, location, options));
+  });
+}
+
+/** Calls a plugin that answers with a result. @throws {CniError} with the plugin's code, naming plugin and command */
+export function callAdd(
+  runtime: RuntimeContext,
+  list: NetworkConfigList,
+  plugin: PluginEntry,
+  options: Omit<PluginCallOptions, "command">,
+): Result {
+  const { result, resultVersion = list.cniVersion } = callPlugin(runtime, list, plugin, {
+    ...options,
+    command: "ADD",
+  });
+  if (resultVersion !== list.cniVersion) {
+    const expected = `network "${list.name}" has ${list.cniVersion}`;
+    runtime.log(
+      `Plugin "${plugin.type}" answered in version ${resultVersion}, but ${expected}: its result was converted`,
+    );
+  }
+  return result!;
 }
 
 /**
@@ -66,118 +81,45 @@ export function callPlugin(
  *
  * @returns those that are still to be called for, each by itself
  */
-export function callDelMany<O extends PluginCallOptions>(
-  context: PluginCallContext,
+export function callDelBatch<O extends PluginCallOptions>(
+  runtime: RuntimeContext,
   list: NetworkConfigList,
   plugin: PluginEntry,
   calls: readonly O[],
 ): ReadonlySet<O> {
-  const requests = new Map(calls.map((options) => [buildRequest(context, list, plugin, options), options]));
-  const { delBatch } = invokerFor(context, list);
-  if (!delBatch) return new Set(calls);
   try {
-    const notDone = withPluginName(list, plugin, "DEL", () => delBatch(plugin.type, [...requests.keys()]));
-    return new Set(notDone.map((request) => requests.get(request)!));
+    const remaining = withPluginName(list, plugin, "DEL", () => {
+      const location = locatePlugin(runtime, list, plugin);
+      if (!("plugin" in location)) return calls;
+      const optionsOf = new Map(
+        calls.map((options) => [buildRequest(runtime, list, plugin, location, options), options]),
+      );
+      const requests = [...optionsOf.keys()];
+      const { remaining = [] } = runtime.hostContext.invoke(location, { command: "DEL_BATCH", requests });
+      return remaining.map((request) => optionsOf.get(request)!);
+    });
+    return new Set(remaining);
   } catch (error) {
     const { message, details } = CniError.from(error);
     const reason = details ? `${message}; ${details}` : message;
-    context.log(`Cannot detach ${calls.length} containers from network "${list.name}" together: ${reason}`);
+    runtime.log(`Cannot detach ${calls.length} containers from network "${list.name}" together: ${reason}`);
     return new Set(calls);
   }
 }
 
-/** Calls a plugin that answers with a result. @throws {CniError} with the plugin's code, naming plugin and command */
-export function callPluginForResult(
-  context: PluginCallContext,
-  list: NetworkConfigList,
-  plugin: PluginEntry,
-  options: PluginCallOptions,
-): Result {
-  return withPluginName(list, plugin, options.verb, () => {
-    const { result: typedResult, stdout } = sendRequest(context, list, plugin, options);
-    // A plugin of this process answers in the version it was asked in.
-    if (typedResult) return typedResult;
-    const result = parsePluginResult(stdout, plugin.type, list.cniVersion);
-    const version = JSON.parse(stdout)?.cniVersion || list.cniVersion;
-    if (version !== list.cniVersion) {
-      const expected = `network "${list.name}" has ${list.cniVersion}`;
-      context.log(`Plugin "${plugin.type}" answered in version ${version}, but ${expected}: its result was converted`);
-    }
-    return result;
-  });
-}
-
 /**
- * Has a plugin put back what is missing of an attachment's rules, in this process.
+ * Where a plugin of a network is. Nobody wrote the built-in network with the plugins of others in mind, and older ones do not even speak
+ * its version.
  *
- * @returns what that was, in words; `undefined` if the plugin is not in this process
- * @throws {CniError} naming plugin and command
+ * @throws {MissingPluginError}
  */
-export function callRestore(
-  context: PluginCallContext,
+export function locatePlugin(
+  { hostContext, pluginDirectories }: RuntimeContext,
   list: NetworkConfigList,
-  plugin: PluginEntry,
-  parameters: ResolvedRuntimeConf,
-  prevResult: Result,
-): readonly string[] | undefined {
-  const options: PluginCallOptions = { verb: "ADD", parameters, prevResult };
-  return withPluginName(
-    list,
-    plugin,
-    "restore",
-    () => invokerFor(context, list).restoreRules?.(plugin.type, buildRequest(context, list, plugin, options)),
-  );
-}
-
-function sendRequest(
-  context: PluginCallContext,
-  list: NetworkConfigList,
-  plugin: PluginEntry,
-  options: PluginCallOptions,
-): PluginResponse {
-  const call = buildRequest(context, list, plugin, options);
-  const invoker = invokerFor(context, list);
-  return invokeOrThrow({ invoke: (type, request) => invokeOrMissingPlugin(invoker, type, request) }, plugin.type, call);
-}
-
-/** Nobody wrote the built-in network with the plugins of others in mind, and older ones do not even speak its version. */
-function invokerFor({ invoker, builtInPlugins }: PluginCallContext, list: NetworkConfigList): Invoker {
-  return builtInPlugins && isDefaultNetwork(list) ? builtInPlugins : invoker;
-}
-
-function isDefaultNetwork({ text }: NetworkConfigList): boolean {
-  return text === DEFAULT_NETWORK;
-}
-
-function buildRequest(
-  context: PluginCallContext,
-  list: NetworkConfigList,
-  plugin: PluginEntry,
-  options: PluginCallOptions,
-): PluginRequest {
-  const { verb, parameters, prevResult, validAttachments, snapshotTime } = options;
-  const stdin = deriveRequest(list, plugin, {
-    command: verb,
-    ...(prevResult && { prevResult }),
-    ...(parameters && { capabilityArgs: parameters.capabilityArgs }),
-    ...(validAttachments && { validAttachments }),
-  });
-  // The first versions cannot say all of a result, and who asks in them is to see no more than that.
-  const hasFullResult = prevResult && atLeast(list.cniVersion, "0.3.0");
-  const env = pluginEnvironment(context, list, options);
-  return {
-    command: verb,
-    env,
-    stdin,
-    ...hasFullResult && { prevResult },
-    ...snapshotTime !== undefined && { snapshotTime },
-  };
-}
-
-/** What a plugin fails with it answers; what is thrown here with this code comes from looking for it. */
-function invokeOrMissingPlugin(invoker: Invoker, type: string, request: PluginRequest): PluginResponse {
+  { type }: PluginEntry,
+): PluginLocation {
   try {
-    return invoker.invoke(type, request);
+    return hostContext.locate(type, isDefaultNetwork(list) ? [] : pluginDirectories);
   } catch (error) {
     const { code, message, details } = CniError.from(error);
     if (code !== Code.InvalidConfig && code !== Code.InvalidEnvironment) throw error;
@@ -185,32 +127,46 @@ function invokeOrMissingPlugin(invoker: Invoker, type: string, request: PluginRe
   }
 }
 
-/**
- * All six, empty where they do not apply. Other CNI_* variables were meant for us or for whoever called us, but for one that only
- * plugins read: whoever sets it has asked for what they otherwise refuse.
- */
-function pluginEnvironment(
-  { env, pluginDirectories, builtInPlugins }: PluginCallContext,
+function isDefaultNetwork({ text }: NetworkConfigList): boolean {
+  return text === DEFAULT_NETWORK;
+}
+
+function buildRequest(
+  { hostContext, env, findCallerPid, pluginDirectories }: RuntimeContext,
   list: NetworkConfigList,
-  { verb, parameters }: PluginCallOptions,
-): Record<string, string | undefined> {
+  plugin: PluginEntry,
+  location: PluginLocation,
+  { command, parameters, prevResult, validAttachments, snapshotTime }: PluginCallOptions,
+): PluginRequest {
+  const { containerId = "", ifname = "", netns, args = [], capabilityArgs } = parameters ?? {};
+  const options: PluginRequestOptions = {
+    // What is to be restored was set up by an ADD.
+    command: command === "RESTORE" ? "ADD" : command,
+    ...(prevResult && { prevResult }),
+    ...(capabilityArgs && { capabilityArgs }),
+    ...(validAttachments && { validAttachments }),
+  };
   return {
-    ...inheritedEnvironment(env),
-    CNI_COMMAND: verb,
-    CNI_CONTAINERID: parameters?.containerId ?? "",
-    CNI_NETNS: parameters?.netns ?? "",
-    CNI_IFNAME: parameters?.ifname ?? "",
-    CNI_ARGS: (parameters?.args ?? []).map((pair) => pair.join("=")).join(";"),
-    CNI_PATH: builtInPlugins && isDefaultNetwork(list) ? "" : pluginDirectories.join(":"),
-    // Only this version has it, and plugins of its time may ask.
-    ...(list.cniVersion === "0.1.0" && { CNI_VERSION: list.cniVersion }),
+    command,
+    containerId,
+    ifname,
+    ...netns && { netns },
+    args: args.map((pair) => pair.join("=")).join(";"),
+    path: isDefaultNetwork(list) ? [] : pluginDirectories,
+    netnsOverride: isTrue(env.CNI_NETNS_OVERRIDE ?? ""),
+    config: "plugin" in location
+      ? derivePluginConfig(list, plugin, options, (problem) => hostContext.log(`${plugin.type}: ${problem}`))
+      : deriveProgramConfig(list, plugin, options),
+    env,
+    ...findCallerPid !== undefined && { findCallerPid },
+    ...snapshotTime !== undefined && { snapshotTime },
   };
 }
 
 function withPluginName<T>(
   list: NetworkConfigList,
   plugin: PluginEntry,
-  verb: CniCommand | "restore",
+  command: PluginCommand,
   call: () => T,
 ): T {
   try {
@@ -218,15 +174,16 @@ function withPluginName<T>(
   } catch (error) {
     const { code, message, details } = CniError.from(error);
     const ErrorClass = error instanceof MissingPluginError ? MissingPluginError : CniError;
-    throw new ErrorClass(code, `plugin "${plugin.type}" (${verb}): ${message}`, {
+    const name = command === "RESTORE" ? "restore" : command;
+    throw new ErrorClass(code, `plugin "${plugin.type}" (${name}): ${message}`, {
       details: [findSourceLocation(list, plugin, error), details].filter((part) => part).join("; "),
       cause: error,
     });
   }
 }
 
-/** What a plugin gets of our own environment. */
-function inheritedEnvironment(env: PluginCallContext["env"]): Record<string, string | undefined> {
+/** What plugins get of the caller's environment: other CNI_* variables were meant for us, or for whoever called us. */
+export function inheritedEnvironment(env: RuntimeContext["env"]): RuntimeContext["env"] {
   const variables: Record<string, string | undefined> = {};
   for (const name in env) {
     if (!name.startsWith("CNI_") || name === "CNI_NETNS_OVERRIDE") variables[name] = env[name];

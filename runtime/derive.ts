@@ -7,8 +7,9 @@
 import type { Attachment } from "../spec/plugin_config.ts";
 import { deriveRequest, type NetworkConfigList } from "../spec/network_config_list.ts";
 import { atLeast, type CniCommand, introducedIn } from "../spec/version.ts";
-import { type CacheStore, findCachedResult, resolveAttachment, type RuntimeConf } from "./resolve_attachment.ts";
-import { requireVersion } from "./operations.ts";
+import { findCachedResult, resolveAttachment, type RuntimeConf } from "./resolve_attachment.ts";
+import type { RuntimeContext } from "./context.ts";
+import { requireVersion } from "./check.ts";
 import { resolveAttachmentNames } from "./valid_attachments.ts";
 
 /** The request for one plugin. */
@@ -39,7 +40,7 @@ export interface DeriveOptions {
  * @throws {CniError} as the command itself, if it would not call a plugin
  */
 export function deriveRequests(
-  store: CacheStore,
+  store: RuntimeContext,
   network: NetworkConfigList | string,
   { verb, parameters, valid = [], resolveNames = false }: DeriveOptions,
 ): DerivedRequest[] {

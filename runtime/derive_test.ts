@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type NetworkConfigList, parseNetworkConfigList } from "../spec/network_config_list.ts";
 import { createEntry } from "./cache.ts";
+import { newRuntimeContext } from "../testing/plugin_call.ts";
 import { type DeriveOptions, deriveRequests } from "./derive.ts";
 
 const directory = mkdtempSync(join(tmpdir(), "cni-derive-"));
@@ -20,7 +21,7 @@ const who = { containerId: "c1", ifname: "eth0" };
 
 function derive(network: NetworkConfigList | string, options: DeriveOptions) {
   const log: string[] = [];
-  const requests = deriveRequests({ cacheDirectory: directory, log: (line) => log.push(line) }, network, options);
+  const requests = deriveRequests(newRuntimeContext({ cacheDirectory: directory, log }), network, options);
   return { log, requests: requests.map(({ type, request }) => [type, JSON.parse(request)]) };
 }
 

@@ -19,15 +19,15 @@ import {
   NFT_MSG_GETTABLE,
 } from "../ffi/nft/uapi.ts";
 import { runInNetns } from "../testing/netns.ts";
-import { withoutSystemBus } from "../testing/plugin_call.ts";
 import { loadPlugins } from "../plugins/registry.ts";
 import { parseNetworkConfigList } from "../spec/network_config_list.ts";
 import { gcNetworkList } from "./gc.ts";
 import { restoreAttachments } from "./restore.ts";
-import { addNetworkList, checkNetworkList, delNetworkList } from "./operations.ts";
+import { addNetworkList } from "./add.ts";
+import { checkNetworkList } from "./check.ts";
+import { delNetworkList } from "./del.ts";
 import { type CountingHost, newCountingHost } from "../testing/counting_host.ts";
 
-withoutSystemBus();
 await loadPlugins();
 
 const numbers = (count: number): number[] => Array.from({ length: count }, (_, i) => i);
@@ -133,7 +133,7 @@ const PORTS = [{ hostPort: 8080, containerPort: 80, protocol: "tcp" }, {
 const who = (containerId: string) => ({ containerId, ifname: "eth0" });
 
 /** Attaches and detaches in all ways. @returns what each asked of the kernel */
-function exercise({ host, directory, context, runtime, measure, log }: CountingHost): Record<string, NetlinkCounts> {
+function exercise({ host, directory, runtime, measure, log }: CountingHost): Record<string, NetlinkCounts> {
   const ranges = [[{ subnet: "10.66.0.0/16" }], [{ subnet: "fd66::/64" }]];
   const ipam = { type: "host-local", dataDir: directory, ranges, routes: [{ dst: "0.0.0.0/0" }, { dst: "::/0" }] };
   const list = parseNetworkConfigList(JSON.stringify({
@@ -164,11 +164,9 @@ function exercise({ host, directory, context, runtime, measure, log }: CountingH
   costs["CHECK"] = measure(() => checkNetworkList(runtime, list, who("c1")));
   costs["DEL"] = measure(detach);
   measure(attach);
-  costs["restore of nothing"] = measure(() => void restoreAttachments(runtime, context));
+  costs["restore of nothing"] = measure(() => void restoreAttachments(runtime));
   runInNetns(host, "nft", "delete table inet cni; delete table bridge cni");
-  costs["restore"] = measure(() =>
-    void expect(restoreAttachments(runtime, context).attachments[0]?.state).toBe("restored")
-  );
+  costs["restore"] = measure(() => void expect(restoreAttachments(runtime).attachments[0]?.state).toBe("restored"));
   expect(log.every((each) => each.startsWith("Restored of"))).toBe(true);
   costs["GC"] = measure(() => gcNetworkList(runtime, list, []));
   costs["GC of nothing"] = measure(() => gcNetworkList(runtime, list, []));

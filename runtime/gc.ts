@@ -16,7 +16,7 @@ import { CniError } from "../spec/error.ts";
 import type { NetworkConfigList } from "../spec/network_config_list.ts";
 import { atLeast, introducedIn } from "../spec/version.ts";
 import * as cache from "./cache.ts";
-import { callDelMany, callPlugin, type PluginCallOptions } from "./call_plugin.ts";
+import { callDelBatch, callPlugin, type PluginCallOptions } from "./call_plugin.ts";
 import { lockNode } from "./lock.ts";
 import {
   attachmentKey,
@@ -25,7 +25,7 @@ import {
   resolveAttachment,
   type ResolvedAttachment,
 } from "./resolve_attachment.ts";
-import type { RuntimeContext } from "./operations.ts";
+import type { RuntimeContext } from "./context.ts";
 
 /** So many are forgotten by the time that a killed process has not come to the others. */
 const BATCH_SIZE = 512;
@@ -59,7 +59,7 @@ export function gcNetworkList(
     for (const plugin of list.plugins) {
       collectFailure(
         failures,
-        () => callPlugin(runtime, list, plugin, { verb: "GC", validAttachments: allValid, snapshotTime }),
+        () => callPlugin(runtime, list, plugin, { command: "GC", validAttachments: allValid, snapshotTime }),
       );
     }
   }
@@ -152,12 +152,12 @@ function delBatch(runtime: RuntimeContext, batch: readonly ResolvedAttachment[],
   const { list } = batch[0]!;
   let calls = batch.map((call): PluginCallOptions & ResolvedAttachment => ({
     ...call,
-    verb: "DEL",
+    command: "DEL",
     parameters: call.entry,
     prevResult: findCachedResult(runtime, call),
   }));
   for (const plugin of list.plugins.toReversed()) {
-    const notDone = callDelMany(runtime, list, plugin, calls);
+    const notDone = callDelBatch(runtime, list, plugin, calls);
     calls = calls.filter((call) =>
       !notDone.has(call) || collectFailure(failures, () => callPlugin(runtime, list, plugin, call))
     );

@@ -12,9 +12,10 @@ import bridge from "../plugins/bridge/plugin.ts";
 import firewall from "../plugins/firewall/plugin.ts";
 import hostLocal from "../plugins/host_local/plugin.ts";
 import macvlan from "../plugins/macvlan/plugin.ts";
-import type { PluginRequest, PluginResponse } from "../plugins/lib/protocol/delegate.ts";
-import type { AnyPlugin } from "../plugins/lib/protocol/serve.ts";
-import { newHostContext, withoutSystemBus } from "../testing/plugin_call.ts";
+import type { ProgramCall } from "../plugins/lib/protocol/exec.ts";
+import type { ProgramOutput } from "../plugins/lib/protocol/response.ts";
+import type { AnyPlugin } from "../plugins/lib/protocol/context.ts";
+import { newHostContext, newRuntimeContext } from "../testing/plugin_call.ts";
 import portmap from "../plugins/portmap/plugin.ts";
 import ptp from "../plugins/ptp/plugin.ts";
 import staticIpam from "../plugins/static/plugin.ts";
@@ -23,9 +24,7 @@ import { tuning } from "../plugins/tuning/plugin.ts";
 import { CniError } from "../spec/error.ts";
 import { type NetworkConfigList, parseNetworkConfigList } from "../spec/network_config_list.ts";
 import { gcNetworkList } from "./gc.ts";
-import { addNetworkList, type RuntimeContext } from "./operations.ts";
-
-withoutSystemBus();
+import { addNetworkList } from "./add.ts";
 
 interface Bench {
   readonly host: Netns;
@@ -33,7 +32,7 @@ interface Bench {
   /** `type COMMAND container`, of the plugins that are programs. */
   readonly programs: string[];
   /** What such a program answers; nothing but success unless told. */
-  readonly answers: Record<string, PluginResponse>;
+  readonly answers: Record<string, ProgramOutput>;
   /** Replaces plugins that are built in. */
   readonly builtIn: Record<string, AnyPlugin>;
   /** By message, what was sent to the host's kernel; a send is a `0`. */
@@ -72,7 +71,7 @@ function newBench(scope: DisposableStack): Bench {
     tuning: tuning("/nonexistent"),
   };
   const ended = new Set<string>();
-  const program = (type: string, { command, env, stdin }: PluginRequest): PluginResponse => {
+  const program = (type: string, { command, env, stdin }: ProgramCall): ProgramOutput => {
     programs.push(`${type} ${command} ${env.CNI_CONTAINERID}`);
     const { prevResult = { cniVersion: "1.1.0", ips: [{ address: "10.9.0.2/24" }] } } = JSON.parse(stdin);
     return answers[`${type} ${command} ${env.CNI_CONTAINERID}`] ??
@@ -89,13 +88,7 @@ function newBench(scope: DisposableStack): Bench {
     programs: program,
     log,
   });
-  const runtime: RuntimeContext = {
-    invoker: context.invoker([]),
-    pluginDirectories: [],
-    cacheDirectory: join(directory, "cache"),
-    env: {},
-    log: context.log,
-  };
+  const runtime = { ...newRuntimeContext({ cacheDirectory: join(directory, "cache"), log }), hostContext: context };
   const living = new Set<Netns>();
   scope.defer(() => living.forEach((each) => each[Symbol.dispose]()));
   let subnets = 0;
@@ -274,7 +267,9 @@ gcTest(
       ...["c1", "c3"].map((id) => `before DEL ${id}`),
     ]);
     expect(code).toBe(11);
-    expect(details).toBe('plugin "after" (DEL): busy; plugin "before" (DEL): busy');
+    expect(details).toBe(
+      'plugin "after" (DEL): busy; its program is "/programs/after"; plugin "before" (DEL): busy; its program is "/programs/before"',
+    );
     // GC of version 1.1.0 takes what DEL was not called for.
     expect(left("web")).toEqual({ ...all("c4"), memories: ["c2", "c3", "c4"] });
     delete answers["after DEL c2"];

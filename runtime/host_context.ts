@@ -1,15 +1,14 @@
 /**
- * What plugins are called in on this machine: its namespace, the built-in plugins, and those of others.
+ * The machine that plugins work on, the built-in plugins, and those of others.
  *
  * @module
  */
 import { currentNetns, openNetns } from "../ffi/netns.ts";
-import type { Invoker } from "../plugins/lib/protocol/delegate.ts";
-import { type ExecInvoker, execInvoker } from "../plugins/lib/protocol/exec.ts";
-import { builtinBatchInvoker } from "../plugins/lib/protocol/serve_batch.ts";
-import type { AnyPlugin, BuiltinInvoker, HostContext } from "../plugins/lib/protocol/serve.ts";
-import { findPlugin, isIpamPlugin, pluginNames } from "../plugins/registry.ts";
 import { printStderr } from "../ffi/sys/stdio.ts";
+import type { AnyPlugin, HostContext, PluginLocation } from "../plugins/lib/protocol/context.ts";
+import { callProgram, execPlugin, findPluginProgram, missingPluginError } from "../plugins/lib/protocol/exec.ts";
+import { handle } from "../plugins/lib/protocol/handle.ts";
+import { findPlugin, hasPlugin, isIpamPlugin, pluginNames } from "../plugins/registry.ts";
 
 /** How plugins are called. */
 export interface HostContextOptions {
@@ -29,8 +28,8 @@ export interface HostContextOptions {
  * ```ts
  * import { findPlugin, serve, createHostContext } from "./mod.ts";
  *
- * const request = { command: process.env.CNI_COMMAND ?? "VERSION", env: process.env, stdin: await Bun.stdin.text() };
- * const { exitCode, stdout } = serve(findPlugin("bridge")!, request, createHostContext());
+ * const call = { command: process.env.CNI_COMMAND ?? "VERSION", env: process.env, stdin: await Bun.stdin.text() };
+ * const { exitCode, stdout } = serve(findPlugin("bridge")!, call, createHostContext());
  * console.log(exitCode); // 0
  * console.log(JSON.parse(stdout).cniVersion); // 1.1.0
  * ```
@@ -40,46 +39,30 @@ export interface HostContextOptions {
 export function createHostContext(
   { plugins = [], timeoutMs, log = printStderr }: HostContextOptions = {},
 ): HostContext {
-  const findGivenPlugin = (type: string) => plugins.find(({ name }) => name === type);
   const context: HostContext = {
     host: currentNetns(),
     openNetns,
-    invoker: (directories) => {
-      const options = { builtinPlugins: pluginNames(), ...(timeoutMs !== undefined && { timeoutMs }) };
-      const installed = preferPrograms(
-        execInvoker(directories, options),
-        builtinBatchInvoker(findPlugin, context),
-      );
-      return plugins.length === 0
-        ? installed
-        : preferEmbedded(builtinBatchInvoker(findGivenPlugin, context), installed);
-    },
+    locate: (type, directories) => locate(type, directories, plugins),
+    isIpam: (type, directories) =>
+      isIpamPlugin(type) || !hasPlugin(type) || plugins.some(({ name }) => name === type) ||
+      findPluginProgram(type, directories) !== undefined,
+    invoke: (location, request) =>
+      "plugin" in location
+        ? handle(location.plugin, request, context)
+        : callProgram(location, request, (path, call, options) =>
+          execPlugin(path, call, { ...timeoutMs !== undefined && { timeoutMs }, ...options })),
     log,
   };
   return context;
 }
 
 /** A program that the administrator put beside ours wins over the plugin that is built in. */
-function preferPrograms(programs: ExecInvoker, builtIn: BuiltinInvoker): Invoker {
-  const invokerOf = (
-    type: string,
-  ): Invoker => (builtIn.has(type) && !programs.findExecutable(type) ? builtIn : programs);
-  return {
-    isIpam: (type) => isIpamPlugin(type) || !builtIn.has(type) || programs.findExecutable(type) !== undefined,
-    invoke: (type, request) => invokerOf(type).invoke(type, request),
-    restoreRules: (type, request) => invokerOf(type).restoreRules?.(type, request),
-    findProgram: (type) => programs.findExecutable(type),
-    delBatch: (type, requests) => invokerOf(type).delBatch?.(type, requests) ?? requests,
-  };
-}
-
-function preferEmbedded(embedded: BuiltinInvoker, fallback: Invoker): Invoker {
-  const invokerOf = (type: string): Invoker => (embedded.has(type) ? embedded : fallback);
-  return {
-    isIpam: (type) => invokerOf(type).isIpam?.(type) ?? true,
-    invoke: (type, request) => invokerOf(type).invoke(type, request),
-    restoreRules: (type, request) => invokerOf(type).restoreRules?.(type, request),
-    findProgram: (type) => invokerOf(type).findProgram?.(type),
-    delBatch: (type, requests) => invokerOf(type).delBatch?.(type, requests) ?? requests,
-  };
+function locate(type: string, directories: readonly string[], given: readonly AnyPlugin[]): PluginLocation {
+  const own = given.find(({ name }) => name === type);
+  if (own) return { plugin: own };
+  const program = findPluginProgram(type, directories);
+  if (program !== undefined) return { program, shadowsBuiltin: hasPlugin(type) };
+  const builtin = findPlugin(type);
+  if (builtin) return { plugin: builtin };
+  throw missingPluginError(directories, type, pluginNames());
 }

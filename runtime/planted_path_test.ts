@@ -16,15 +16,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { PLANTED_KINDS, type PlantedKind, plantPath } from "../testing/planted_paths.ts";
 import { parseNetworkConfigList } from "../spec/network_config_list.ts";
+import { type AnswerAsProgram, newRuntimeContext } from "../testing/plugin_call.ts";
 import { listCacheEntries } from "./cache.ts";
 import { gcNetworkList } from "./gc.ts";
-import {
-  addNetworkList,
-  type AddRuntimeConf,
-  checkNetworkList,
-  delNetworkList,
-  type RuntimeContext,
-} from "./operations.ts";
+import { addNetworkList, type AddRuntimeConf } from "./add.ts";
+import { checkNetworkList } from "./check.ts";
+import { delNetworkList } from "./del.ts";
 
 const root = mkdtempSync(join(tmpdir(), "cni-planted-"));
 const directory = join(root, "cache");
@@ -34,18 +31,13 @@ afterAll(() => rmSync(root, { recursive: true }));
 
 const calls: string[] = [];
 const said: string[] = [];
-const runtime: RuntimeContext = {
-  invoker: {
-    invoke(_type, { command }) {
-      calls.push(command);
-      return { exitCode: 0, stdout: command === "ADD" ? "{}" : "" };
-    },
-  },
-  pluginDirectories: ["/bin"],
-  cacheDirectory: directory,
-  env: {},
-  log: (message) => void said.push(message),
+const programs: AnswerAsProgram = (_type, { command }) => {
+  calls.push(command);
+  return { exitCode: 0, stdout: command === "ADD" ? "{}" : "" };
 };
+const runtime = newRuntimeContext({ programs, pluginDirectories: ["/bin"], cacheDirectory: directory, log: said });
+/** Its ADD removes nothing before. */
+const withoutRollback = { ...runtime, rollback: false };
 const list = parseNetworkConfigList(JSON.stringify({ cniVersion: "1.1.0", name: "web", plugins: [{ type: "a" }] }));
 const where: AddRuntimeConf = { containerId: "c1", ifname: "eth0", netns: "/run/netns/x" };
 
@@ -72,7 +64,7 @@ const TARGETS = { existing: join(outside, "entry"), absent: join(outside, "absen
 
 test.each(Object.keys(PLANTED_KINDS) as PlantedKind[])("%s in the place of an entry", (name) => {
   using _ = plantPath(name, file, TARGETS);
-  expect(() => addNetworkList(runtime, list, where)).toThrow("it may be attached already");
+  expect(() => addNetworkList(withoutRollback, list, where)).toThrow("it may be attached already");
   expect(() => checkNetworkList(runtime, list, where)).toThrow("no result of an ADD is known");
   expect(listCacheEntries(directory)).toEqual([]);
   gcNetworkList(runtime, list, []);
@@ -92,7 +84,7 @@ test("a link in the place of the directory of entries", () => {
   rmSync(join(directory, "results"), { recursive: true });
   symlinkSync(outside, join(directory, "results"));
   writeFileSync(join(outside, "web-c1-eth0"), ENTRY);
-  expect(() => addNetworkList(runtime, list, where)).toThrow("it is a symbolic link");
+  expect(() => addNetworkList(withoutRollback, list, where)).toThrow("it is a symbolic link");
   expect(() => checkNetworkList(runtime, list, where)).toThrow("no result of an ADD is known");
   gcNetworkList(runtime, list, []);
   delNetworkList(runtime, list, where);
@@ -197,7 +189,11 @@ test("an entry of another kind is somebody else's, whatever is dead", () => {
 
 test("what is left of a damaged entry whose plugin fails is found again", () => {
   writeFileSync(file, "");
-  const failing = { ...runtime, invoker: { invoke: () => ({ exitCode: 1, stdout: '{"code":11,"msg":"not now"}' }) } };
+  const failing = newRuntimeContext({
+    programs: () => ({ exitCode: 1, stdout: '{"code":11,"msg":"not now"}' }),
+    cacheDirectory: directory,
+    log: said,
+  });
   expect(() => gcNetworkList(failing, list, [])).toThrow("Cannot clean up network");
   expect(existsSync(file)).toBe(true);
 });

@@ -10,13 +10,8 @@ import { parseResult, type Result } from "../spec/result.ts";
 import type { JsonObject } from "../spec/schema.ts";
 import * as cache from "./cache.ts";
 import type { ResolvedRuntimeConf } from "./call_plugin.ts";
+import type { RuntimeContext } from "./context.ts";
 import { isNetnsOf } from "./stale.ts";
-
-/** Where things are remembered. */
-export interface CacheStore {
-  readonly cacheDirectory: string;
-  log(message: string): void;
-}
 
 /** An attachment as the caller describes it; what is left out is taken from the cache, and so are the arguments that DEL is to undo. */
 export interface RuntimeConf extends Attachment {
@@ -43,7 +38,7 @@ export interface ResolvedAttachment {
  * @throws {CniError} if there is no configuration, neither remembered nor given
  */
 export function resolveAttachment(
-  store: CacheStore,
+  store: RuntimeContext,
   network: NetworkConfigList | string,
   parameters: RuntimeConf,
   purpose: string,
@@ -89,12 +84,16 @@ export function resolveAttachment(
  * The path of the attachment's own namespace, where that can be told: what is at the given path, or at the remembered one, may be another's
  * by now, and all that is given may be a slip. Empty if its own is not known any more.
  */
-function netnsForDel({ log }: CacheStore, cached: cache.CacheEntry, { netns: given }: RuntimeConf): string {
+function netnsForDel(
+  { hostContext: { openNetns }, log }: RuntimeContext,
+  cached: cache.CacheEntry,
+  { netns: given }: RuntimeConf,
+): string {
   const cachedNetns = cached.netns ?? "";
   const path = given ?? cachedNetns;
-  const isOwn = isNetnsOf(cached, path);
+  const isOwn = isNetnsOf(cached, path, openNetns);
   if (path === "" || isOwn) return path;
-  if (path !== cachedNetns && isNetnsOf(cached, cachedNetns)) {
+  if (path !== cachedNetns && isNetnsOf(cached, cachedNetns, openNetns)) {
     log(
       `Removing ${
         describeAttachment(cached)
@@ -109,7 +108,7 @@ function netnsForDel({ log }: CacheStore, cached: cache.CacheEntry, { netns: giv
 
 /** What was asked for is there to be removed, whatever the caller names of it now. */
 function argumentsForDel(
-  { log }: CacheStore,
+  { log }: RuntimeContext,
   { args, capabilityArgs, ...key }: cache.CacheEntry,
   given: RuntimeConf,
 ): Pick<cache.CacheEntry, "args" | "capabilityArgs"> {
@@ -122,7 +121,10 @@ function argumentsForDel(
 }
 
 /** A file that cannot be understood must not keep a container from being removed. */
-function findUsableEntry({ cacheDirectory, log }: CacheStore, key: cache.AttachmentKey): cache.CacheEntry | undefined {
+function findUsableEntry(
+  { cacheDirectory, log }: RuntimeContext,
+  key: cache.AttachmentKey,
+): cache.CacheEntry | undefined {
   try {
     return cache.findEntry(cacheDirectory, key);
   } catch (error) {
@@ -133,7 +135,7 @@ function findUsableEntry({ cacheDirectory, log }: CacheStore, key: cache.Attachm
   }
 }
 
-function cachedNetworkList({ log }: CacheStore, entry: cache.CacheEntry): NetworkConfigList | undefined {
+function cachedNetworkList({ log }: RuntimeContext, entry: cache.CacheEntry): NetworkConfigList | undefined {
   if (entry.config === "") return undefined;
   try {
     const list = parseNetworkConfigList(
@@ -148,7 +150,7 @@ function cachedNetworkList({ log }: CacheStore, entry: cache.CacheEntry): Networ
 }
 
 /** The result of its ADD in the current form; without one that can be read, plugins do what they can. */
-export function findCachedResult({ log }: CacheStore, { list, entry }: ResolvedAttachment): Result | undefined {
+export function findCachedResult({ log }: RuntimeContext, { list, entry }: ResolvedAttachment): Result | undefined {
   try {
     return entry.result === undefined ? undefined : parseResult(entry.result, list.cniVersion, "result");
   } catch (error) {

@@ -6,15 +6,17 @@
  * @module
  */
 import { repairTable, TABLES } from "../plugins/lib/ruleset/repair.ts";
+import type { HostContext } from "../plugins/lib/protocol/context.ts";
 import { CniError } from "../spec/error.ts";
 import type { NetworkConfigList, PluginEntry } from "../spec/network_config_list.ts";
 import { parseResult, type Result } from "../spec/result.ts";
 import * as cache from "./cache.ts";
-import { callRestore } from "./call_plugin.ts";
-import { type NamespaceContext, staleReason } from "./stale.ts";
+import { callPlugin, locatePlugin, MissingPluginError } from "./call_plugin.ts";
+import { staleReason } from "./stale.ts";
 import { lockContainer } from "./lock.ts";
 import { describeAttachment, resolveAttachment, type ResolvedAttachment } from "./resolve_attachment.ts";
-import type { RuntimeContext } from "./operations.ts";
+import type { RuntimeContext } from "./context.ts";
+import { holdNetns } from "./held_netns.ts";
 
 /** What was found and put back. */
 export interface RestoreReport {
@@ -57,7 +59,6 @@ export interface RestoredPlugin {
  */
 export function restoreAttachments(
   runtime: RuntimeContext,
-  context: NamespaceContext,
   network?: NetworkConfigList | string,
 ): RestoreReport {
   const problems: string[] = [];
@@ -67,7 +68,7 @@ export function restoreAttachments(
   );
   const tables = TABLES.flatMap((table) => {
     try {
-      return repairTable(context.host.nft, table);
+      return repairTable(runtime.hostContext.host.nft, table);
     } catch (error) {
       problems.push(formatError(error));
       return [];
@@ -77,7 +78,7 @@ export function restoreAttachments(
   for (const message of problems) runtime.log(message);
   const loggedPlugins = new Set<string>();
   const attachments = entries.flatMap((key) => {
-    const restored = restoreAttachment(runtime, context, network ?? key.network, key);
+    const restored = restoreAttachment(runtime, network ?? key.network, key);
     if (restored) logRestored(runtime, restored, loggedPlugins);
     return restored ?? [];
   });
@@ -92,20 +93,22 @@ function compareByInterface({ ifname: a }: cache.AttachmentKey, { ifname: b }: c
 /** `undefined` if it was detached meanwhile. */
 function restoreAttachment(
   runtime: RuntimeContext,
-  context: NamespaceContext,
   network: NetworkConfigList | string,
   { network: name, containerId, ifname }: cache.AttachmentKey,
 ): RestoredAttachment | undefined {
   const key = { network: name, containerId, ifname };
   try {
     using _ = lockContainer(runtime.cacheDirectory, containerId);
+    using hostContext = holdNetns(runtime.hostContext);
     const entry = cache.findEntry(runtime.cacheDirectory, key);
     if (!entry) return undefined;
-    const reason = skipReason(entry, context);
+    const reason = skipReason(entry, hostContext);
     if (reason !== undefined) return { ...key, state: "skipped", reason, plugins: [] };
     const resolved = resolveAttachment(runtime, network, key, "restore");
     const prevResult = parseResult(resolved.entry.result, resolved.list.cniVersion, "result");
-    const plugins = resolved.list.plugins.map((plugin) => restoreWithPlugin(runtime, resolved, plugin, prevResult));
+    const plugins = resolved.list.plugins.map((plugin) =>
+      restoreWithPlugin({ ...runtime, hostContext }, resolved, plugin, prevResult)
+    );
     return { ...key, state: restoreState(plugins), plugins };
   } catch (error) {
     return { ...key, state: "failed", reason: formatError(error), plugins: [] };
@@ -113,7 +116,7 @@ function restoreAttachment(
 }
 
 /** Rules of a container that is not there would lead to whoever has its address by now. */
-function skipReason(entry: cache.CacheEntry, context: NamespaceContext): string | undefined {
+function skipReason(entry: cache.CacheEntry, context: HostContext): string | undefined {
   if (entry.result === undefined) return "its ADD has not ended";
   if (!entry.netns) return "it is not known in which namespace it is";
   return staleReason(entry, context);
@@ -127,18 +130,19 @@ function restoreWithPlugin(
 ): RestoredPlugin {
   const { type } = plugin;
   try {
-    const restored = callRestore(runtime, list, plugin, entry, prevResult);
-    return restored ? { type, restored } : { type, restored: [], skipped: skippedPluginReason(runtime, type) };
+    const { restored } = callPlugin(runtime, list, plugin, { command: "RESTORE", parameters: entry, prevResult });
+    return restored ? { type, restored } : { type, restored: [], skipped: skippedPluginReason(runtime, list, plugin) };
   } catch (error) {
+    if (error instanceof MissingPluginError) {
+      return { type, restored: [], skipped: "it is not built into this program" };
+    }
     return { type, restored: [], failed: formatError(error) };
   }
 }
 
-function skippedPluginReason({ invoker }: RuntimeContext, type: string): string {
-  const program = invoker.findProgram?.(type);
-  return program === undefined
-    ? "it is not built into this program"
-    : `"${program}" is called for it, which cannot be asked`;
+function skippedPluginReason(runtime: RuntimeContext, list: NetworkConfigList, plugin: PluginEntry): string {
+  const location = locatePlugin(runtime, list, plugin);
+  return "program" in location ? `"${location.program}" is called for it, which cannot be asked` : "";
 }
 
 function restoreState(plugins: readonly RestoredPlugin[]): RestoredAttachment["state"] {

@@ -7,16 +7,17 @@ import { createNetns, type Netns } from "../ffi/netns.ts";
 import { getGenerationId } from "../ffi/nft/objects.ts";
 import { runInNetns } from "../testing/netns.ts";
 import { newUdpClient, NO_ANSWER_TIMEOUT_MS, requestTcp, requestUdp, serveTcp, serveUdp } from "../testing/traffic.ts";
-import { newHostContext, withoutSystemBus } from "../testing/plugin_call.ts";
+import { newHostContext, newRuntimeContext } from "../testing/plugin_call.ts";
 import { type BridgeNetwork, bridgeNetworkTest } from "../testing/bridge_network.ts";
 import { findPlugin, loadPlugins } from "../plugins/registry.ts";
 import { CniError } from "../spec/error.ts";
 import { type NetworkConfigList, parseNetworkConfigList } from "../spec/network_config_list.ts";
 import type { Result } from "../spec/result.ts";
 import { restoreAttachments, type RestoreReport } from "./restore.ts";
-import { addNetworkList, checkNetworkList, delNetworkList, type RuntimeContext } from "./operations.ts";
+import { addNetworkList } from "./add.ts";
+import { checkNetworkList } from "./check.ts";
+import { delNetworkList } from "./del.ts";
 
-withoutSystemBus();
 await loadPlugins();
 
 interface Bench {
@@ -60,13 +61,7 @@ function newBench({ host, outside }: BridgeNetwork, resources: DisposableStack):
     programs: (_, { stdin }) => ({ exitCode: 0, stdout: JSON.stringify(JSON.parse(stdin).prevResult) }),
     log,
   });
-  const runtime: RuntimeContext = {
-    invoker: context.invoker([]),
-    pluginDirectories: [],
-    cacheDirectory: directory,
-    env: {},
-    log: context.log,
-  };
+  const runtime = { ...newRuntimeContext({ cacheDirectory: directory, log }), hostContext: context };
   let subnets = 0;
   return {
     host,
@@ -85,7 +80,7 @@ function newBench({ host, outside }: BridgeNetwork, resources: DisposableStack):
       const parameters = { containerId, ifname, netns: netns.path, capabilityArgs: { portMappings } };
       return { netns, result: addNetworkList(runtime, list, parameters) };
     },
-    restore: (network) => restoreAttachments(runtime, context, network),
+    restore: (network) => restoreAttachments(runtime, network),
     check(list, containerId) {
       try {
         checkNetworkList(runtime, list, { containerId, ifname: "eth0" });
@@ -332,7 +327,11 @@ restoreTest(
       ...["c1 restored", "c2 restored", "gone skipped", "rival failed", "unfinished skipped", "unplaced skipped"],
     ]);
     const [c1, , skipped, rival] = restored.attachments;
-    expect(c1!.plugins[1]).toEqual({ type: "foreign", restored: [], skipped: "it is not built into this program" });
+    expect(c1!.plugins[1]).toEqual({
+      type: "foreign",
+      restored: [],
+      skipped: '"/programs/foreign" is called for it, which cannot be asked',
+    });
     expect(skipped).toMatchObject({ reason: 'namespace "/run/netns/nonexistent" is gone', plugins: [] });
     expect(rival!.plugins.map(({ type, failed }) => failed && `${type}: ${failed}`)).toEqual([
       undefined,
@@ -346,7 +345,7 @@ restoreTest(
     expect(log.map((line) => line.replace(/: (masq|Cannot parse).*/, ": …"))).toEqual([
       expect.stringMatching(/^Cannot use cached attachment ".*web-broken-eth0": /),
       'Restored of "eth0" of container "c1" on network "web": …',
-      'Skipping plugin "foreign" of network "web": it is not built into this program',
+      'Skipping plugin "foreign" of network "web": "/programs/foreign" is called for it, which cannot be asked',
       'Restored of "eth0" of container "c2" on network "web": …',
       'Skipping "eth0" of container "gone" on network "web": namespace "/run/netns/nonexistent" is gone',
       'Restored of "eth0" of container "rival" on network "web": …',
@@ -462,7 +461,7 @@ test("without a cache there is nothing to restore", () => {
   const host = resources.use(createNetns());
   const context = newHostContext({ host, findPlugin });
   const cacheDirectory = "/nonexistent/cache";
-  const runtime = { invoker: context.invoker([]), pluginDirectories: [], cacheDirectory, env: {}, log: () => {} };
-  expect(restoreAttachments(runtime, context)).toEqual({ tables: [], attachments: [], problems: [] });
+  const runtime = { ...newRuntimeContext({ cacheDirectory }), hostContext: context };
+  expect(restoreAttachments(runtime)).toEqual({ tables: [], attachments: [], problems: [] });
   expect(runInNetns(host, "nft", "list", "ruleset")).toBe("");
 });

@@ -6,7 +6,6 @@
 import type { Attachment } from "../spec/plugin_config.ts";
 import type { NetworkConfigList } from "../spec/network_config_list.ts";
 import type { Result } from "../spec/result.ts";
-import { attachContainer } from "./attach.ts";
 import { listAttachments, type NetworkAttachment } from "./attachments.ts";
 import { type DerivedRequest, type DeriveOptions, deriveRequests } from "./derive.ts";
 import { gcNetworkList } from "./gc.ts";
@@ -17,13 +16,12 @@ import { nowCeil } from "../ffi/sys/mtime.ts";
 import { findEntry } from "./cache.ts";
 import { findUnknownKeys } from "./unknown_keys.ts";
 import { hasCacheFile, validAttachments } from "./valid_attachments.ts";
-import {
-  type AddRuntimeConf,
-  checkNetworkList,
-  delNetworkList,
-  getNetworkListStatus,
-  type RuntimeContext,
-} from "./operations.ts";
+import { addNetworkList, type AddRuntimeConf } from "./add.ts";
+import { inheritedEnvironment } from "./call_plugin.ts";
+import { checkNetworkList } from "./check.ts";
+import type { RuntimeContext } from "./context.ts";
+import { delNetworkList } from "./del.ts";
+import { getNetworkListStatus } from "./status.ts";
 import { printStderr } from "../ffi/sys/stdio.ts";
 import { createHostContext, type HostContextOptions } from "./host_context.ts";
 
@@ -33,6 +31,8 @@ const DEFAULT_CACHE_DIRECTORY = "/var/lib/cni";
 export interface RuntimeOptions extends HostContextOptions {
   /** What plugins that are programs inherit; mostly that of this process: `process.env`. */
   readonly env: Readonly<Record<string, string | undefined>>;
+  /** The process that all this is done for, such as an engine: `process.ppid`. What it listens on for a container is no conflict. */
+  readonly findCallerPid?: () => number;
   /** Where plugins of others are, absolute paths: `["/opt/cni/bin"]`. */
   readonly pluginDirectories?: readonly string[];
   /** Where attachments are remembered, in the format of libcni: `/var/lib/cni`. */
@@ -148,7 +148,7 @@ export class Runtime {
    * @throws {CniError} code 4 if it is attached already or has such an interface, code 8 without the namespace, or what a plugin failed with
    */
   add(network: NetworkConfigList, parameters: AddRuntimeConf): Result {
-    return this.#withContext((options, context) => attachContainer(options, network, parameters, context));
+    return this.#withContext((runtime) => addNetworkList(runtime, network, parameters));
   }
 
   /**
@@ -157,7 +157,7 @@ export class Runtime {
    * @throws {CniError} what a plugin found; code 1 if the network's version has no CHECK, code 3 if nothing is known of the attachment
    */
   check(network: NetworkConfigList | string, parameters: RuntimeConf): void {
-    this.#withContext((options) => checkNetworkList(options, network, parameters));
+    this.#withContext((runtime) => checkNetworkList(runtime, network, parameters));
   }
 
   /**
@@ -167,7 +167,7 @@ export class Runtime {
    * @throws {CniError} what a plugin failed with, or code 7 if no configuration is known
    */
   del(network: NetworkConfigList | string, parameters: RuntimeConf): void {
-    this.#withContext((options) => delNetworkList(options, network, parameters));
+    this.#withContext((runtime) => delNetworkList(runtime, network, parameters));
   }
 
   /**
@@ -180,15 +180,15 @@ export class Runtime {
     valid: readonly Attachment[],
     { snapshotTime = nowCeil(), resolveNames = false }: GcOptions = {},
   ): void {
-    this.#withContext((options, context) => {
-      const attachments = resolveNames ? validAttachments(options, network, valid, context, snapshotTime) : valid;
-      gcNetworkList(options, network, attachments, snapshotTime);
+    this.#withContext((runtime) => {
+      const attachments = resolveNames ? validAttachments(runtime, network, valid, snapshotTime) : valid;
+      gcNetworkList(runtime, network, attachments, snapshotTime);
     });
   }
 
   /** Asks the plugins whether they could serve an ADD (STATUS). @throws {CniError} code 50 or 51 if one could not */
   status(network: NetworkConfigList): void {
-    this.#withContext((options) => getNetworkListStatus(options, network));
+    this.#withContext((runtime) => getNetworkListStatus(runtime, network));
   }
 
   /**
@@ -199,7 +199,7 @@ export class Runtime {
    * @throws {SystemError} if what is remembered cannot be read
    */
   restore(network?: NetworkConfigList | string): RestoreReport {
-    return this.#withContext((options, context) => restoreAttachments(options, context, network));
+    return this.#withContext((runtime) => restoreAttachments(runtime, network));
   }
 
   /**
@@ -208,8 +208,8 @@ export class Runtime {
    * @throws {SystemError}
    */
   attachments(network?: string): NetworkAttachment[] {
-    return this.#withContext(({ cacheDirectory, log }, context) =>
-      listAttachments(cacheDirectory, context, network, log)
+    return this.#withContext(({ cacheDirectory, hostContext, log }) =>
+      listAttachments(cacheDirectory, hostContext, network, log)
     );
   }
 
@@ -242,12 +242,19 @@ export class Runtime {
   }
 
   /** The namespace of the host is held for the time of a call only, so that nobody has to let go of it. */
-  #withContext<T>(call: (options: RuntimeContext, context: ReturnType<typeof createHostContext>) => T): T {
+  #withContext<T>(call: (runtime: RuntimeContext) => T): T {
     const { pluginDirectories = ["/opt/cni/bin"], cacheDirectory = DEFAULT_CACHE_DIRECTORY } = this.#options;
-    const { env, rollback = true, log = printStderr, pluginLog = log } = this.#options;
-    const context = createHostContext({ ...this.#options, log: pluginLog });
-    using _ = context.host;
-    const [invoker, builtInPlugins] = [context.invoker(pluginDirectories), context.invoker([])];
-    return call({ invoker, builtInPlugins, pluginDirectories, cacheDirectory, env, rollback, log }, context);
+    const { env, findCallerPid, rollback = true, log = printStderr, pluginLog = log } = this.#options;
+    const hostContext = createHostContext({ ...this.#options, log: pluginLog });
+    using _ = hostContext.host;
+    return call({
+      hostContext,
+      pluginDirectories,
+      cacheDirectory,
+      env: inheritedEnvironment(env),
+      ...findCallerPid !== undefined && { findCallerPid },
+      rollback,
+      log,
+    });
   }
 }

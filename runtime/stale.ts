@@ -9,13 +9,10 @@
 import { findBootId, modifiedBeforeBoot } from "../ffi/sys/boot.ts";
 import { hasNetnsCookie, type Netns, NetnsError, openNetns } from "../ffi/netns.ts";
 import * as link from "../ffi/route/link.ts";
-import type { HostContext } from "../plugins/lib/protocol/serve.ts";
+import type { HostContext } from "../plugins/lib/protocol/context.ts";
 import { type Interface, parseResult } from "../spec/result.ts";
 import { LATEST } from "../spec/version.ts";
 import type { CacheEntry } from "./cache.ts";
-
-/** What namespaces are looked into with. */
-export type NamespaceContext = Pick<HostContext, "host" | "openNetns">;
 
 /** Links of these kinds belong to one container; a bridge or a VLAN on the host is shared, and says nothing. */
 const CONTAINER_LINK_KINDS = ["veth", "ifb", "tun"];
@@ -28,7 +25,7 @@ const CONTAINER_LINK_KINDS = ["veth", "ifb", "tun"];
  * there. Without a result the cookie is all there is to go by; an ADD that still runs is not hit, because whoever removes what is left asks
  * once more with the container's lock held.
  */
-export function staleReason(entry: CacheEntry, context: NamespaceContext): string | undefined {
+export function staleReason(entry: CacheEntry, context: Pick<HostContext, "host" | "openNetns">): string | undefined {
   if (isOfEarlierBoot(entry)) return "it was attached before the last start of the machine";
   const { netns: path } = entry;
   if (!path) return undefined;
@@ -58,11 +55,15 @@ function isOfEarlierBoot({ written }: CacheEntry): boolean {
  *
  * @throws {SystemError} if the namespace cannot be looked into
  */
-export function isNetnsOf(entry: CacheEntry, path: string): boolean | undefined {
+export function isNetnsOf(
+  entry: CacheEntry,
+  path: string,
+  open: HostContext["openNetns"] = openNetns,
+): boolean | undefined {
   if (isOfEarlierBoot(entry)) return false;
   if (path === "" || entry.netnsCookie === undefined) return undefined;
   try {
-    using netns = openNetns(path);
+    using netns = open(path);
     return hasNetnsCookie(netns, entry.netnsCookie);
   } catch (error) {
     if (error instanceof NetnsError) return undefined;

@@ -10,10 +10,10 @@ import { CniError, Code } from "../spec/error.ts";
 import type { NetworkConfigList } from "../spec/network_config_list.ts";
 import { containerIdOfNetns } from "./container_id.ts";
 import { type AttachmentKey, cachePath, listCacheEntries } from "./cache.ts";
-import { type NamespaceContext, staleReason } from "./stale.ts";
+import { staleReason } from "./stale.ts";
 import { attachedSince } from "./gc.ts";
 import { attachmentKey } from "./resolve_attachment.ts";
-import type { RuntimeContext } from "./operations.ts";
+import type { RuntimeContext } from "./context.ts";
 
 /** Whether there is a file for the attachment, be it one that cannot be understood. @throws {SystemError} */
 export function hasCacheFile(cacheDirectory: string, key: AttachmentKey): boolean {
@@ -62,10 +62,9 @@ export function resolveAttachmentNames(
  * @throws {CniError} code 4 if nothing is known of any, and one that may live would be detached: that is not what was meant
  */
 export function validAttachments(
-  { cacheDirectory, log }: RuntimeContext,
+  { cacheDirectory, hostContext, log }: RuntimeContext,
   { name, disableGC }: NetworkConfigList,
   names: readonly Attachment[],
-  context: NamespaceContext,
   snapshotTime: bigint,
 ): Attachment[] {
   const resolved = resolveAttachmentNames(cacheDirectory, name, names);
@@ -76,7 +75,7 @@ export function validAttachments(
   if (disableGC || unknown.length < resolved.length || resolved.length === 0) return resolved;
   const isAttachedSince = attachedSince(cacheDirectory, snapshotTime);
   const stillAlive = listCacheEntries(cacheDirectory, name).filter((entry) =>
-    !isAttachedSince(entry) && staleReason(entry, context) === undefined
+    !isAttachedSince(entry) && staleReason(entry, hostContext) === undefined
   );
   if (stillAlive.length === 0) return resolved;
   throw new CniError(

@@ -8,8 +8,8 @@ import { CniError, Code } from "./error.ts";
 import { excerpt } from "./schema.ts";
 import { type CniCommand, introducedIn } from "./version.ts";
 
-export interface Environment {
-  readonly command: CniCommand;
+/** The parameters of a call besides CNI_COMMAND. */
+export interface Parameters {
   /** Empty for GC, STATUS and VERSION. */
   readonly containerId: string;
   /** Empty for GC, STATUS and VERSION. */
@@ -24,46 +24,63 @@ export interface Environment {
   readonly netnsOverride: boolean;
 }
 
-type Variables = Readonly<Record<string, string | undefined>>;
-interface Variable {
-  readonly name: string;
-  readonly requiredFor: readonly CniCommand[];
-  /** What is wrong with a value, or nothing. Asked only when the verb requires the variable. */
-  readonly problem?: (value: string, verb: CniCommand) => string | undefined;
+/** The CNI_* variables, read. */
+export interface Environment extends Parameters {
+  readonly command: CniCommand;
 }
 
-const VARIABLES: readonly Variable[] = [
-  { name: "CNI_CONTAINERID", requiredFor: ["ADD", "DEL", "CHECK"], problem: containerIdProblem },
-  { name: "CNI_NETNS", requiredFor: ["ADD", "CHECK"] },
+type Variables = Readonly<Record<string, string | undefined>>;
+/** A parameter that attachment commands cannot do without. */
+interface RequiredParameter {
+  readonly variable: string;
+  readonly value: (parameters: Parameters) => string;
+  /** What is wrong with a value, or nothing. */
+  readonly problem?: (value: string, command: string) => string | undefined;
+}
+
+const REQUIRED: readonly RequiredParameter[] = [
+  { variable: "CNI_CONTAINERID", value: ({ containerId }) => containerId, problem: containerIdProblem },
+  { variable: "CNI_NETNS", value: ({ netns = "" }) => netns },
   {
-    name: "CNI_IFNAME",
-    requiredFor: ["ADD", "DEL", "CHECK"],
-    problem: (name, verb) => verb === "ADD" ? linkNameProblem(name) : ifnameProblem(name),
+    variable: "CNI_IFNAME",
+    value: ({ ifname }) => ifname,
+    problem: (name, command) => command === "ADD" ? linkNameProblem(name) : ifnameProblem(name),
   },
 ];
+
+/** Whether a command is about one attachment, and so needs its parameters. */
+const isAttachmentCommand = (command: string): boolean => ["ADD", "DEL", "CHECK", "RESTORE"].includes(command);
+
+/** Makes sure that all parameters of a command are there and right. @throws CniError with code 4 naming every one that is not */
+export function requireParameters(parameters: Parameters & { readonly command: string }): void {
+  const { command } = parameters;
+  if (!isAttachmentCommand(command)) return;
+  const problems: string[] = [];
+  for (const { variable, value, problem } of REQUIRED) {
+    if (variable === "CNI_NETNS" && command === "DEL") continue;
+    const text = value(parameters);
+    const reason = text === "" ? "is missing" : problem?.(text, command);
+    if (reason !== undefined) problems.push(`${variable} ${reason}`);
+  }
+  if (problems.length > 0) throw new CniError(Code.InvalidEnvironment, `Cannot run ${command}: ${problems.join("; ")}`);
+}
 
 /** Reads the CNI_* variables. @throws CniError with code 4 naming every variable that is missing or wrong */
 export function parseEnvironment(env: Variables): Environment {
   const command = parseCommand(env.CNI_COMMAND ?? "");
-  const problems: string[] = [];
-  for (const { name, requiredFor, problem } of VARIABLES) {
-    if (!requiredFor.includes(command)) continue;
-    const value = env[name] ?? "";
-    const reason = value === "" ? "is missing" : problem?.(value, command);
-    if (reason !== undefined) problems.push(`${name} ${reason}`);
-  }
-  if (problems.length > 0) throw new CniError(Code.InvalidEnvironment, `Cannot run ${command}: ${problems.join("; ")}`);
-  const isAttachmentCommand = command === "ADD" || command === "DEL" || command === "CHECK";
-  return {
+  const isAttachment = isAttachmentCommand(command);
+  const environment: Environment = {
     command,
-    containerId: isAttachmentCommand ? env.CNI_CONTAINERID ?? "" : "",
-    ifname: isAttachmentCommand ? env.CNI_IFNAME ?? "" : "",
-    ...(isAttachmentCommand && env.CNI_NETNS && { netns: env.CNI_NETNS }),
+    containerId: isAttachment ? env.CNI_CONTAINERID ?? "" : "",
+    ifname: isAttachment ? env.CNI_IFNAME ?? "" : "",
+    ...(isAttachment && env.CNI_NETNS && { netns: env.CNI_NETNS }),
     args: env.CNI_ARGS ?? "",
     // An empty entry would mean the working directory, and there every file could become a plugin.
     path: (env.CNI_PATH ?? "").split(":").filter((directory) => directory !== ""),
     netnsOverride: isTrue(env.CNI_NETNS_OVERRIDE ?? ""),
   };
+  requireParameters(environment);
+  return environment;
 }
 
 /** What is wrong with a container id, or nothing: a letter or digit, then letters, digits, `_`, `.`, `-`. */

@@ -4,13 +4,21 @@
  *
  * @module
  */
-import { type Attachment, attachmentsSchema, capabilitiesSchema, pluginTypeSchema } from "./plugin_config.ts";
+import {
+  type Attachment,
+  attachmentsSchema,
+  capabilitiesSchema,
+  formatPluginConfig,
+  type PluginConfig,
+  pluginTypeSchema,
+  readPluginConfig,
+} from "./plugin_config.ts";
 import { networkNameProblem } from "./env.ts";
 import { CniError, Code, ConfigError } from "./error.ts";
 import { locate, parseJson } from "./jsonc.ts";
-import { dnsSchema, formatResult, type Result } from "./result.ts";
+import { dnsSchema, type Result, resultAsSeenIn } from "./result.ts";
 import * as schema from "./schema.ts";
-import { atLeast, type CniCommand, compareVersions, parseVersion, type Version, VERSIONS } from "./version.ts";
+import { type CniCommand, compareVersions, parseVersion, type Version, VERSIONS } from "./version.ts";
 
 /** A network, ready to be run (SPEC §Configuration format). */
 export interface NetworkConfigList {
@@ -129,34 +137,77 @@ export function parsePluginEntry(text: string, source?: string): PluginEntry {
 }
 
 /**
- * The request for one plugin of a list, as JSON text. Keys that nobody here knows pass unchanged, numbers included.
+ * The configuration that one plugin of a list gets. Keys that nobody here knows pass unchanged, numbers included.
+ *
+ * @param warn told of what a DEL goes on without
+ * @throws CniError if the version of the list cannot say `prevResult`
+ */
+export function derivePluginConfig(
+  list: NetworkConfigList,
+  plugin: PluginEntry,
+  options: PluginRequestOptions,
+  warn?: (problem: string) => void,
+): PluginConfig {
+  const { command, prevResult } = options;
+  const seenPrevResult = prevResult && takesPrevResult(command)
+    ? resultAsSeenIn(list.cniVersion, prevResult)
+    : undefined;
+  return readPluginConfig(deriveDocument(list, plugin, options), command, {
+    prevResult: seenPrevResult,
+    ...warn && { warn },
+  });
+}
+
+/** The same for a program, which judges its configuration itself. */
+export function deriveProgramConfig(
+  list: NetworkConfigList,
+  plugin: PluginEntry,
+  options: PluginRequestOptions,
+): PluginConfig {
+  const { command, prevResult } = options;
+  return {
+    name: list.name,
+    cniVersion: list.cniVersion,
+    type: plugin.type,
+    ...prevResult && takesPrevResult(command) && { prevResult },
+    ...{ runtimeConfig: {}, args: {}, capabilities: {} },
+    raw: deriveDocument(list, plugin, options),
+  };
+}
+
+const takesPrevResult = (command: CniCommand): boolean => command === "ADD" || command === "DEL" || command === "CHECK";
+
+/** All of a plugin's configuration but `prevResult`. */
+function deriveDocument(
+  list: NetworkConfigList,
+  plugin: PluginEntry,
+  { command, capabilityArgs = {}, validAttachments = [] }: PluginRequestOptions,
+): schema.JsonObject {
+  const derivedKeys: Record<string, unknown> = { cniVersion: list.cniVersion, name: list.name };
+  // A prevResult in a file would make the first plugin believe in one before it (SPEC §ADD).
+  const removedKeys = ["cniversion", "name", "prevresult"];
+  if (takesPrevResult(command)) {
+    removedKeys.push("capabilities"); // a matter between administrator and runtime (SPEC §Deriving, DRV-08)
+    const runtimeConfig = deriveRuntimeConfig(plugin.capabilities, capabilityArgs);
+    // A static runtimeConfig stays if there is nothing to say: plugins are tried out that way.
+    if (Object.keys(runtimeConfig).length > 0) derivedKeys.runtimeConfig = runtimeConfig;
+  }
+  if (command === "GC") {
+    const attachments = validAttachments.map(({ containerId, ifname }) => ({ containerID: containerId, ifname }));
+    derivedKeys["cni.dev/valid-attachments"] = derivedKeys["cni.dev/attachments"] = attachments;
+  }
+  removedKeys.push(...Object.keys(derivedKeys).map((key) => key.toLowerCase()));
+  const passedOn = Object.entries(plugin.raw).filter(([key]) => !removedKeys.includes(key.toLowerCase()));
+  return Object.fromEntries([...Object.entries(derivedKeys), ...passedOn]);
+}
+
+/**
+ * The request for one plugin of a list, as JSON text.
  *
  * @throws CniError if the version of the list cannot say `prevResult`
  */
 export function deriveRequest(list: NetworkConfigList, plugin: PluginEntry, options: PluginRequestOptions): string {
-  const derivedKeys: Record<string, unknown> = { cniVersion: list.cniVersion, name: list.name };
-  // A prevResult in a file would make the first plugin believe in one before it (SPEC §ADD).
-  const removedKeys = ["cniversion", "name", "prevresult"];
-  const { command, prevResult } = options;
-  if (command === "ADD" || command === "DEL" || command === "CHECK") {
-    removedKeys.push("capabilities"); // a matter between administrator and runtime (SPEC §Deriving, DRV-08)
-    const runtimeConfig = deriveRuntimeConfig(plugin.capabilities, options.capabilityArgs ?? {});
-    // A static runtimeConfig stays if there is nothing to say: plugins are tried out that way.
-    if (Object.keys(runtimeConfig).length > 0) derivedKeys.runtimeConfig = runtimeConfig;
-    if (prevResult && (command !== "DEL" || atLeast(list.cniVersion, "0.4.0"))) {
-      derivedKeys.prevResult = formatResult(prevResult, list.cniVersion);
-    }
-  }
-  if (command === "GC") {
-    const validAttachments = (options.validAttachments ?? []).map(({ containerId, ifname }) => ({
-      containerID: containerId,
-      ifname,
-    }));
-    derivedKeys["cni.dev/valid-attachments"] = derivedKeys["cni.dev/attachments"] = validAttachments;
-  }
-  removedKeys.push(...Object.keys(derivedKeys).map((key) => key.toLowerCase()));
-  const passedOn = Object.entries(plugin.raw).filter(([key]) => !removedKeys.includes(key.toLowerCase()));
-  return JSON.stringify(Object.fromEntries([...Object.entries(derivedKeys), ...passedOn]));
+  return formatPluginConfig(deriveProgramConfig(list, plugin, options), options.command);
 }
 
 /** The newest released version offered. What is newer than us, or was never released, is somebody else's. */

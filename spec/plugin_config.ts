@@ -6,7 +6,7 @@
 import { networkNameProblem } from "./env.ts";
 import { CniError, Code, ConfigError } from "./error.ts";
 import { parseJson, pathSegments } from "./jsonc.ts";
-import { type Dns, dnsSchema, parseResult, type Result } from "./result.ts";
+import { type Dns, dnsSchema, formatResult, parseResult, type Result } from "./result.ts";
 import * as schema from "./schema.ts";
 import { atLeast, type CniCommand, introducedIn, LATEST, parseVersion, type Version, VERSIONS } from "./version.ts";
 
@@ -34,6 +34,8 @@ export interface PluginConfig {
   readonly validAttachments?: readonly Attachment[];
   /** The whole document as it came, for the plugin's own keys; for DEL without those of the specification that cannot be used. */
   readonly raw: schema.JsonObject;
+  /** The text of the document, for what is lost in reading it: a key that is there twice. Absent where there was none. */
+  readonly text?: string;
 }
 
 /** One interface of one container. */
@@ -69,30 +71,42 @@ export const attachmentsSchema: schema.Schema<readonly { readonly containerID: s
   schema
     .lazy(() => schema.array(schema.knownKeys({ containerID: schema.string, ifname: schema.string })));
 
+/** How a configuration is read. */
+export interface ReadOptions {
+  /** Its `prevResult`, where the caller has it already. */
+  readonly prevResult?: Result | undefined;
+  /** Told of what was left out. */
+  warn?(problem: string): void;
+}
+
 /**
- * Reads a request for `verb` and makes sure that its version has that verb. For DEL, what cannot be used is as good as absent, see
- * {@linkcode parseLenient}.
+ * Reads the text of a configuration, see {@linkcode readPluginConfig}.
  *
- * @param parsedPrevResult its `prevResult`, if the caller has read that already
- * @param warn told of what was left out
  * @throws SyntaxError for text that is not JSON
+ */
+export function parsePluginConfig(text: string, command: CniCommand, options: ReadOptions = {}): PluginConfig {
+  return { ...readPluginConfig(parseObject(text), command, options), text };
+}
+
+/**
+ * Reads a configuration for a command, and makes sure that its version has that command. For DEL, what cannot be used is as good as
+ * absent, see {@linkcode parseLenient}.
+ *
  * @throws ConfigError naming network and path
  * @throws CniError with code 1 for the version, 6 for `prevResult`, 7 for the network name
  */
-export function parsePluginConfig(
-  text: string,
+export function readPluginConfig(
+  document: schema.JsonObject,
   command: CniCommand,
-  parsedPrevResult?: Result,
-  warn: (problem: string) => void = () => {},
+  { prevResult: givenPrevResult, warn = () => {} }: ReadOptions = {},
 ): PluginConfig {
-  const document = parseObject(text);
   const name = parseName(document);
   const cniVersion = parseConfigVersion(document, command);
   try {
     const { value: { ipam, ...rest }, used: raw } = command === "DEL"
       ? parseLenient(standardKeys, document, warn)
       : { value: standardKeys.parse(document), used: document };
-    const prevResult = parsedPrevResult ?? parsePrevResult(raw, command, cniVersion);
+    const prevResult = givenPrevResult ?? parsePrevResult(raw, command, cniVersion);
     const validAttachments = command === "GC" ? parseAttachments(raw) : undefined;
     return {
       name,
@@ -107,6 +121,14 @@ export function parsePluginConfig(
   } catch (error) {
     throw error instanceof ConfigError ? error.withLocation({ network: name }) : error;
   }
+}
+
+/** A configuration as a program reads it from stdin: as it came, if it came as text. @throws CniError if its version cannot say `prevResult` */
+export function formatPluginConfig(config: PluginConfig, command: CniCommand): string {
+  if (config.text !== undefined) return config.text;
+  const { raw: { cniVersion, name, ...rest }, cniVersion: version, prevResult } = config;
+  const isSent = prevResult && (command !== "DEL" || atLeast(version, "0.4.0"));
+  return JSON.stringify({ cniVersion, name, ...isSent && { prevResult: formatResult(prevResult, version) }, ...rest });
 }
 
 /**

@@ -33,6 +33,7 @@ test("parsePluginConfig() reads what all plugins have in common, and keeps the r
     capabilities: { mac: true, ips: false },
     prevResult: { ips: [{ address: "10.0.0.2/24" as Cidr }] },
     raw: config,
+    text: JSON.stringify(config),
   });
 });
 
@@ -45,6 +46,7 @@ test("parsePluginConfig() fills in what a minimal request does not say", () => {
     args: {},
     capabilities: {},
     raw: { name: "web" },
+    text: '{"name":"web"}',
   });
   const nulls = {
     ...minimal,
@@ -136,7 +138,7 @@ test("parsePluginConfig() goes without what cannot be used for DEL only, and tel
   for (const verb of ["ADD", "CHECK", "GC", "STATUS"] as const) expect(() => parse(config, verb)).toThrow(ConfigError);
   const told: string[] = [];
   const text = JSON.stringify(config);
-  expect(parsePluginConfig(text, "DEL", undefined, (problem) => told.push(problem))).toEqual({
+  expect(parsePluginConfig(text, "DEL", { warn: (problem) => void told.push(problem) })).toEqual({
     name: "web",
     type: "bridge",
     cniVersion: "1.1.0",
@@ -144,6 +146,7 @@ test("parsePluginConfig() goes without what cannot be used for DEL only, and tel
     capabilities: {},
     args: {},
     raw: { ...minimal, mtu: "x" },
+    text,
   });
   expect(told.map((problem) => problem.match(/: (\S+) must be .*; going on without it$/)?.[1])).toEqual([
     "ipam.type",

@@ -259,6 +259,20 @@ export function formatResult(result: Result, version: Version): object {
 }
 
 /**
+ * Makes sure that a version can say a result, before what it tells of becomes final: only the first form has things that it cannot say.
+ *
+ * @throws CniError as {@linkcode formatResult}
+ */
+export function requireExpressible(result: Result, version: Version): void {
+  if (formatOf[version] === "0.2") formatResult(result, version);
+}
+
+/** What of a result whoever asks in a version sees: all of it, but for the first form, which cannot say all. @throws CniError */
+export function resultAsSeenIn(version: Version, result: Result): Result {
+  return formatOf[version] === "0.2" ? parseResult(formatResult(result, version), version) : result;
+}
+
+/**
  * A result document of any version as one of `version`; what that form cannot say is left out.
  *
  * @example

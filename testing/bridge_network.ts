@@ -15,8 +15,8 @@ import { createNetns, type Netns } from "../ffi/netns.ts";
 import { runInNetns, WITHOUT_DAD } from "./netns.ts";
 import type { Result } from "../spec/result.ts";
 import type { CniCommand } from "../spec/version.ts";
-import type { PluginRequest } from "../plugins/lib/protocol/delegate.ts";
-import type { AnyPlugin } from "../plugins/lib/protocol/serve.ts";
+import type { PluginCallText } from "../plugins/lib/protocol/serve.ts";
+import type { AnyPlugin } from "../plugins/lib/protocol/context.ts";
 import { invokePlugin, newHostContext, newRequest, restorePlugin } from "./plugin_call.ts";
 
 /** A container on the bridge. */
@@ -103,7 +103,7 @@ function requestFor(
   verb: CniCommand,
   config: object,
   { container, containerId, ifname, prevResult = container?.result }: BridgeNetworkCall = {},
-): PluginRequest {
+): PluginCallText {
   const document = { name: "web", ...prevResult && { prevResult }, ...config };
   return newRequest(plugin.name, verb, document, {
     netns: container?.netns ?? null,

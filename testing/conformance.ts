@@ -13,16 +13,19 @@ import { createNetns, type Netns } from "../ffi/netns.ts";
 import { loadFixtures, testedPlugins } from "./fixture.ts";
 import type { JsonDocument } from "./json_document.ts";
 import { kernelHasLinkKind, type Namespaces, newNamespaces } from "./netns.ts";
-import type { PluginRequest, PluginResponse } from "../plugins/lib/protocol/delegate.ts";
-import type { AnyPlugin, HostContext } from "../plugins/lib/protocol/serve.ts";
+import type { ProgramCall } from "../plugins/lib/protocol/exec.ts";
+import type { ProgramOutput } from "../plugins/lib/protocol/response.ts";
+import type { AnyPlugin, HostContext } from "../plugins/lib/protocol/context.ts";
 import { findPlugin, loadPlugins } from "../plugins/registry.ts";
 import type { Attachment } from "../spec/plugin_config.ts";
-import { CniError } from "../spec/error.ts";
 import { type NetworkConfigList, parseNetworkConfigList } from "../spec/network_config_list.ts";
 import type { Result } from "../spec/result.ts";
 import { gcNetworkList } from "../runtime/gc.ts";
-import * as runtime from "../runtime/operations.ts";
-import { newHostContext, newRequest, requestText, respond } from "./plugin_call.ts";
+import { addNetworkList, type AddRuntimeConf } from "../runtime/add.ts";
+import { checkNetworkList } from "../runtime/check.ts";
+import { delNetworkList } from "../runtime/del.ts";
+import { getNetworkListStatus } from "../runtime/status.ts";
+import { newHostContext, newRequest, newRuntimeContext, requestText, respond } from "./plugin_call.ts";
 import { CNI_PROGRAM, type FinishedProcess, finishedProcess, pluginLink, runPlugin } from "./binary.ts";
 
 await loadPlugins();
@@ -50,7 +53,7 @@ export const ATTACHMENT_WITH_NETNS = { ...ATTACHMENT, netns: "/run/netns/x" };
 export interface RecordedCall {
   readonly type: string;
   readonly command: string;
-  readonly env: PluginRequest["env"];
+  readonly env: ProgramCall["env"];
   readonly config: JsonDocument;
 }
 
@@ -61,12 +64,12 @@ export interface RuntimeSandbox extends Disposable {
   /** Of the cache. */
   readonly directory: string;
   /** What `type COMMAND` does instead. */
-  readonly answers: Record<string, (request: PluginRequest) => PluginResponse>;
+  readonly answers: Record<string, (request: ProgramCall) => ProgramOutput>;
   /** Lets `type COMMAND` fail. */
   fail(call: string, code: number, msg: string): void;
-  add(list: NetworkConfigList, more?: Partial<runtime.AddRuntimeConf>): Result;
-  del(network: NetworkConfigList | string, more?: Partial<runtime.AddRuntimeConf>): void;
-  check(network: NetworkConfigList | string, more?: Partial<runtime.AddRuntimeConf>): void;
+  add(list: NetworkConfigList, more?: Partial<AddRuntimeConf>): Result;
+  del(network: NetworkConfigList | string, more?: Partial<AddRuntimeConf>): void;
+  check(network: NetworkConfigList | string, more?: Partial<AddRuntimeConf>): void;
   gc(list: NetworkConfigList, valid?: readonly Attachment[]): void;
   status(list: NetworkConfigList): void;
   /** `a ADD`, `b ADD` since the last time. */
@@ -79,37 +82,34 @@ export function newRuntimeSandbox(): RuntimeSandbox {
   const calls: RecordedCall[] = [];
   const log: string[] = [];
   const answers: RuntimeSandbox["answers"] = {};
-  const options: runtime.RuntimeContext = {
-    invoker: {
-      invoke(type, request) {
-        calls.push({ type, command: request.command, env: request.env, config: JSON.parse(request.stdin) });
-        if (type === "missing") throw new CniError(7, "no such plugin");
-        return answers[`${type} ${request.command}`]?.(request) ?? resultWithOneMoreIp(request);
-      },
+  const options = newRuntimeContext({
+    programs(type, call) {
+      calls.push({ type, command: call.command, env: call.env, config: JSON.parse(call.stdin) });
+      return answers[`${type} ${call.command}`]?.(call) ?? resultWithOneMoreIp(call);
     },
+    missing: ["missing"],
     pluginDirectories: ["/a", "/b"],
     cacheDirectory: directory,
     env: { PATH: "/bin", CNI_IFNAME: "stray" },
-    log: (message) => void log.push(message),
-  };
+    log,
+  });
   return {
     calls,
     log,
     directory,
     answers,
     fail: (call, code, msg) => answers[call] = () => ({ exitCode: 1, stdout: JSON.stringify({ code, msg }) }),
-    add: (list, extraParameters) =>
-      runtime.addNetworkList(options, list, { ...ATTACHMENT_WITH_NETNS, ...extraParameters }),
-    del: (list, extraParameters) => runtime.delNetworkList(options, list, { ...ATTACHMENT, ...extraParameters }),
-    check: (list, extraParameters) => runtime.checkNetworkList(options, list, { ...ATTACHMENT, ...extraParameters }),
+    add: (list, extraParameters) => addNetworkList(options, list, { ...ATTACHMENT_WITH_NETNS, ...extraParameters }),
+    del: (list, extraParameters) => delNetworkList(options, list, { ...ATTACHMENT, ...extraParameters }),
+    check: (list, extraParameters) => checkNetworkList(options, list, { ...ATTACHMENT, ...extraParameters }),
     gc: (list, valid = []) => gcNetworkList(options, list, valid),
-    status: (list) => runtime.getNetworkListStatus(options, list),
+    status: (list) => getNetworkListStatus(options, list),
     takeCalls: () => calls.splice(0).map(({ type, command }) => `${type} ${command}`),
     [Symbol.dispose]: () => rmSync(directory, { recursive: true, force: true }),
   };
 }
 
-function resultWithOneMoreIp({ command, stdin }: PluginRequest): PluginResponse {
+function resultWithOneMoreIp({ command, stdin }: ProgramCall): ProgramOutput {
   if (command !== "ADD") return { exitCode: 0, stdout: "" };
   const { prevResult } = JSON.parse(stdin);
   const ips = prevResult?.ips ?? [];
@@ -136,7 +136,7 @@ export interface ConformanceNode extends Namespaces {
   /** Another container. */
   newContainer(): Netns;
   /** Calls a plugin in this process, as every plugin is called. */
-  call(type: string, verb: string, config: object, options?: NodeCallOptions): PluginResponse;
+  call(type: string, verb: string, config: object, options?: NodeCallOptions): ProgramOutput;
   /** The same, and it must succeed; gives what it printed, `{}` for nothing. */
   succeed(type: string, verb: string, config: object, options?: NodeCallOptions): JsonDocument;
   /** The same, and it must fail; gives the error object. */

@@ -8,10 +8,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createNetns, type Netns, openNetns } from "../ffi/netns.ts";
 import { countingNetns, type NetlinkCounts } from "./netlink_counts.ts";
-import type { HostContext } from "../plugins/lib/protocol/serve.ts";
-import { newHostContext } from "./plugin_call.ts";
+import type { HostContext } from "../plugins/lib/protocol/context.ts";
+import { newHostContext, newRuntimeContext } from "./plugin_call.ts";
 import { findPlugin } from "../plugins/registry.ts";
-import type { RuntimeContext } from "../runtime/operations.ts";
+import type { RuntimeContext } from "../runtime/context.ts";
 
 /** A host whose messages to the kernel are counted. */
 export interface CountingHost {
@@ -47,7 +47,7 @@ export function newCountingHost(resources: DisposableStack): CountingHost {
     directory,
     log,
     context,
-    runtime: { invoker: context.invoker([]), pluginDirectories: [], cacheDirectory, env: {}, log: context.log },
+    runtime: { ...newRuntimeContext({ cacheDirectory, log }), hostContext: context },
     measure(call) {
       Object.assign(counts, zero);
       host.run(call);

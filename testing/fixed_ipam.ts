@@ -7,7 +7,7 @@ import { CniError } from "../spec/error.ts";
 import type { Result } from "../spec/result.ts";
 import { anything } from "../spec/schema.ts";
 import { plugin } from "../plugins/lib/protocol/plugin.ts";
-import type { AnyPlugin } from "../plugins/lib/protocol/serve.ts";
+import type { AnyPlugin } from "../plugins/lib/protocol/context.ts";
 
 /** How often each command was called. */
 export type IpamCallCounts = { [Command in "add" | "del" | "check" | "gc" | "status"]: number };

@@ -4,7 +4,7 @@ import { parseCidr } from "../ffi/address.ts";
 import type { Netns } from "../ffi/netns.ts";
 import { ipShow, runIp } from "./netns.ts";
 import { hostDevice } from "../plugins/host_device/plugin.ts";
-import type { AnyPlugin } from "../plugins/lib/protocol/serve.ts";
+import type { AnyPlugin } from "../plugins/lib/protocol/context.ts";
 import { type Sandbox, type SandboxCallOptions, sandboxTest } from "./sandbox.ts";
 import { type FixedIpam, newFixedIpam } from "./fixed_ipam.ts";
 import type { Result } from "../spec/result.ts";

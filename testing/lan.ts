@@ -12,7 +12,7 @@ import type { CniError } from "../spec/error.ts";
 import type { IpConfig, Result } from "../spec/result.ts";
 import { anything, type RouteConfig } from "../spec/schema.ts";
 import { plugin } from "../plugins/lib/protocol/plugin.ts";
-import type { AnyPlugin } from "../plugins/lib/protocol/serve.ts";
+import type { AnyPlugin } from "../plugins/lib/protocol/context.ts";
 import { type Sandbox, type SandboxCallOptions, sandboxTest } from "./sandbox.ts";
 
 /** What an IPAM plugin was asked for. */

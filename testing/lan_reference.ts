@@ -7,7 +7,7 @@ import { expect } from "bun:test";
 import type { JsonDocument } from "./json_document.ts";
 import { ipShow, linkNames, runShellInNetns } from "./netns.ts";
 import host_local from "../plugins/host_local/plugin.ts";
-import type { AnyPlugin } from "../plugins/lib/protocol/serve.ts";
+import type { AnyPlugin } from "../plugins/lib/protocol/context.ts";
 import { newSandbox, type Sandbox } from "./sandbox.ts";
 import { callReference, referenceTest } from "./reference.ts";
 

@@ -16,9 +16,9 @@ import { type Namespaces, newNamespaces, runInNetns } from "./netns.ts";
 import { parseCidr, parseIp } from "../ffi/address.ts";
 import type { IpConfig } from "../spec/result.ts";
 import { anything } from "../spec/schema.ts";
-import type { PluginResponse } from "../plugins/lib/protocol/delegate.ts";
+import type { ProgramOutput } from "../plugins/lib/protocol/response.ts";
 import { plugin } from "../plugins/lib/protocol/plugin.ts";
-import type { AnyPlugin } from "../plugins/lib/protocol/serve.ts";
+import type { AnyPlugin } from "../plugins/lib/protocol/context.ts";
 import { newHostContext, newRequest, respond } from "./plugin_call.ts";
 
 /** What a plugin is to do, on a host and a container of its own each time. */
@@ -82,7 +82,7 @@ interface FaultAftermath {
   readonly ipamCalls: readonly string[];
   /** Its answer. */
   readonly output: string;
-  call(command: string): Pick<PluginResponse, "exitCode" | "stdout">;
+  call(command: string): Pick<ProgramOutput, "exitCode" | "stdout">;
 }
 
 function failEach(

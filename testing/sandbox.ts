@@ -12,7 +12,7 @@ import { type Namespaces, newNamespaces } from "./netns.ts";
 import { parsePluginResult } from "../plugins/lib/protocol/response.ts";
 import type { Result } from "../spec/result.ts";
 import type { CniCommand, Version } from "../spec/version.ts";
-import type { AnyPlugin } from "../plugins/lib/protocol/serve.ts";
+import type { AnyPlugin } from "../plugins/lib/protocol/context.ts";
 import { invokePlugin, newHostContext, newRequest, type RequestParameters, restorePlugin } from "./plugin_call.ts";
 
 /** Who is to be attached; in the container of the sandbox unless told. */

@@ -4,7 +4,7 @@
  * @module
  */
 import { printStderr } from "../../ffi/sys/stdio.ts";
-import type { AnyPlugin } from "../../plugins/lib/protocol/serve.ts";
+import type { AnyPlugin } from "../../plugins/lib/protocol/context.ts";
 import { findPlugin, hasPlugin, loadPlugins, pluginNames } from "../../plugins/registry.ts";
 import { suggestion } from "../../spec/suggest.ts";
 import type { CliContext, Command } from "../command.ts";

@@ -15,7 +15,7 @@ const SO_SNDTIMEO = 21;
 const MSG_NOSIGNAL = 0x4000;
 const SYS_connect = process.arch === "arm64" ? 203 : 42;
 
-/** Where a system's bus is unless DBUS_SYSTEM_BUS_ADDRESS says otherwise. */
+/** Where a system's bus is, unless a process is told otherwise by DBUS_SYSTEM_BUS_ADDRESS. */
 const SYSTEM_BUS = "unix:path=/run/dbus/system_bus_socket";
 /** A firewall that makes its rules anew answers when it is done with them. */
 const REPLY_TIMEOUT_MS = 20_000;
@@ -51,7 +51,7 @@ export class DbusError extends Error {
  * @throws {SystemError} `ETIMEDOUT` if somebody does and does not answer
  */
 export function findSystemBus(
-  address: string = process.env.DBUS_SYSTEM_BUS_ADDRESS || SYSTEM_BUS,
+  address: string = SYSTEM_BUS,
   timeoutMs: number = REPLY_TIMEOUT_MS,
 ): DbusConnection | undefined {
   for (const socketAddress of socketAddresses(address)) {

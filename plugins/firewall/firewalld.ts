@@ -24,9 +24,12 @@ export interface Firewalld extends Disposable {
   has(zone: string, address: Ip): boolean;
 }
 
+/** What the caller's environment says of the host: where its bus is. */
+type Environment = Readonly<Record<string, string | undefined>>;
+
 /** `undefined` if it does not run. @throws {SystemError} if the bus does not answer */
-export function findFirewalld(): Firewalld | undefined {
-  const bus = findSystemBus();
+export function findFirewalld({ DBUS_SYSTEM_BUS_ADDRESS: address }: Environment): Firewalld | undefined {
+  const bus = findSystemBus(address || undefined);
   if (!bus) return undefined;
   let isRunning: unknown = false;
   try {

@@ -190,8 +190,8 @@ firewalldTest(
 
 testWith(["dbus-daemon"], "a bus without a firewalld is as good as none; errors of the bus are told", async () => {
   using _bus = await startBus();
-  expect(findFirewalld()).toBeUndefined();
-  using bus = findSystemBus()!;
+  expect(findFirewalld(process.env)).toBeUndefined();
+  using bus = findSystemBus(process.env.DBUS_SYSTEM_BUS_ADDRESS)!;
   expect(bus.call({ ...BUS_OBJECT, member: "NameHasOwner", args: ["org.freedesktop.DBus"] })).toBe(true);
   expect(bus.call({ ...BUS_OBJECT, member: "GetNameOwner", args: ["org.freedesktop.DBus"] })).toBe(
     "org.freedesktop.DBus",

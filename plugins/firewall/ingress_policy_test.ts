@@ -4,10 +4,7 @@ import { NO_ANSWER_TIMEOUT_MS, requestTcp, serveTcp } from "../../testing/traffi
 import firewall from "./plugin.ts";
 import { type BridgeContainer, type BridgeNetwork, bridgeNetworkTest } from "../../testing/bridge_network.ts";
 import { nftListRuleset } from "../../testing/ruleset.ts";
-import { withoutSystemBus } from "../../testing/plugin_call.ts";
 import { runShellInNetns } from "../../testing/netns.ts";
-
-withoutSystemBus();
 
 const SAME = { ingressPolicy: "same-bridge" };
 const ISOLATED = { ingressPolicy: "isolated" };

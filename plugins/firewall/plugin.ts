@@ -60,7 +60,7 @@ export default plugin({
   add(call) {
     const request = readRequest(call);
     if (request.addresses.length === 0) return request.result;
-    using firewalld = requiredFirewalld(request.config);
+    using firewalld = requiredFirewalld(call, request.config);
     call.undo.defer(() => removeAttachment(call, undefined));
     addIngressElements(call.host.nft, endpointOf(call, request), request.restriction);
     allowForwarding(call, request, firewalld);
@@ -88,7 +88,7 @@ export default plugin({
     const endpoint = { owner, addresses };
     checkIngressElements(host.nft, endpoint, restriction);
     checkForwardAccept(host.nft, endpoint, config.iptablesAdminChainName);
-    using firewalld = requiredFirewalld(config);
+    using firewalld = requiredFirewalld(call, config);
     const missing = firewalld && addresses.find((address) => !firewalld.has(config.firewalldZone, address));
     if (!missing) return;
     throw checkFailedError(
@@ -100,7 +100,7 @@ export default plugin({
   restore(call) {
     const request = readRequest(call);
     if (request.addresses.length === 0) return [];
-    using firewalld = requiredFirewalld(request.config);
+    using firewalld = requiredFirewalld(call, request.config);
     return [
       ...restoreIngressElements(call.host.nft, endpointOf(call, request), request.restriction),
       ...allowForwarding(call, request, firewalld),
@@ -115,11 +115,12 @@ export default plugin({
     });
   },
 
-  status({ config: raw, pluginConfig, host }) {
+  status(call) {
+    const { config: raw, pluginConfig, host } = call;
     const config = parseFirewallConfig(raw, pluginConfig.name);
     requireInetTable(host.nft);
     if (config.ingressPolicy === "isolated") requireTable(host.nft, bridgeTable);
-    using _ = requiredFirewalld(config, Code.NotAvailable);
+    using _ = requiredFirewalld(call, config, Code.NotAvailable);
   },
 });
 
@@ -137,9 +138,13 @@ function allowForwarding(call: FirewallCall, request: FirewallRequest, firewalld
 }
 
 /** The firewalld to tell, if there is one to be told. @throws {CniError} if it must run and does not */
-function requiredFirewalld({ backend }: FirewallConfig, code: number = Code.TryAgainLater): Firewalld | undefined {
+function requiredFirewalld(
+  { env }: Pick<PluginCall<unknown>, "env">,
+  { backend }: FirewallConfig,
+  code: number = Code.TryAgainLater,
+): Firewalld | undefined {
   if (backend !== undefined && backend !== "firewalld") return undefined;
-  const firewalld = findFirewalld();
+  const firewalld = findFirewalld(env);
   if (!firewalld && backend) throw new CniError(code, `Cannot use backend "firewalld": firewalld does not run`);
   return firewalld;
 }
@@ -157,19 +162,19 @@ function configuredZone({ config, pluginConfig }: Pick<FirewallCall, "config" | 
 
 /** Takes back what ADD did for all that have a record. @returns what was recorded */
 function removeAttachments(
-  { config, pluginConfig, host }: PluginCall<JsonObject>,
+  { config, pluginConfig, env, host }: PluginCall<JsonObject>,
   removal: RemovalFilter,
 ): RemovedAddress[] {
   const removed = removeIngressElements(host.nft, removal);
   cleanUp(
     () => removeForwardAccept(host.nft, removal),
-    () => removeFromZone(configuredZone({ config, pluginConfig }), removed.map(({ address }) => address)),
+    () => removeFromZone(env, configuredZone({ config, pluginConfig }), removed.map(({ address }) => address)),
   );
   return removed;
 }
 
 /** Takes back all that ADD did; also of addresses that the result names, as far as nobody else has them. */
-function removeAttachment({ config, pluginConfig, host, owner }: FirewallCall, result: Result | undefined): void {
+function removeAttachment({ config, pluginConfig, env, host, owner }: FirewallCall, result: Result | undefined): void {
   const reported = result ? reportedAddresses(result) : [];
   const removal = { commented: ownerText(owner), isOwned: (candidate: Owner) => sameOwner(candidate, owner) };
   const removed = removeIngressElements(host.nft, removal, {
@@ -183,12 +188,12 @@ function removeAttachment({ config, pluginConfig, host, owner }: FirewallCall, r
     : unownedAddresses(host.nft, reported.length > 0 ? reported : listReferenceMasquerade(host.nft, owner));
   cleanUp(
     () => removeForwardAccept(host.nft, { ...removal, addresses }),
-    () => removeFromZone(configuredZone({ config, pluginConfig }), [...removed, ...addresses]),
+    () => removeFromZone(env, configuredZone({ config, pluginConfig }), [...removed, ...addresses]),
   );
 }
 
-function removeFromZone(zone: string | undefined, addresses: readonly Ip[]): void {
+function removeFromZone(env: FirewallCall["env"], zone: string | undefined, addresses: readonly Ip[]): void {
   if (zone === undefined || addresses.length === 0) return;
-  using firewalld = findFirewalld();
+  using firewalld = findFirewalld(env);
   for (const address of addresses) firewalld?.remove(zone, address);
 }

@@ -3,10 +3,7 @@ import { runInNetns, runShellInNetns } from "../../testing/netns.ts";
 import { NO_ANSWER_TIMEOUT_MS, requestTcp, serveTcp } from "../../testing/traffic.ts";
 import firewall from "./plugin.ts";
 import { foreignRuleset, iptablesCniRules, iptablesSave, nftListRuleset } from "../../testing/ruleset.ts";
-import { withoutSystemBus } from "../../testing/plugin_call.ts";
 import { type BridgeContainer, type BridgeNetwork, bridgeNetworkTest } from "../../testing/bridge_network.ts";
-
-withoutSystemBus();
 
 /** The machine outside knows the way to the containers, so that only rules keep anybody away. */
 function open({ outside }: BridgeNetwork): void {

@@ -17,10 +17,14 @@ import { type Listener, listListeners } from "../../ffi/diag/listeners.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { ignoreErrors } from "../../ffi/sys/error.ts";
 import { CniError } from "../../spec/error.ts";
+import type { AttachmentCall } from "../lib/protocol/plugin.ts";
 import { describeHostPort, familiesOf, hostAddressOf, type PortMapping, type Protocol, PROTOCOLS } from "./config.ts";
 import { mappingsForFamily } from "./elements.ts";
 import type { SocketOwner } from "./socket_owners.ts";
 import { HOST_PORT_TAKEN } from "./port_conflicts.ts";
+
+/** For whom ports are to be published, and by whom. */
+export type PublishingCall = Pick<AttachmentCall<unknown>, "containerId" | "findCallerPid">;
 
 /**
  * Looks whether programs listen where ports are to be published on these addresses of a container.
@@ -30,14 +34,14 @@ import { HOST_PORT_TAKEN } from "./port_conflicts.ts";
  */
 export function refuseListeners(
   nl: Netlink,
-  containerId: string,
+  call: PublishingCall,
   mappings: readonly PortMapping[],
   addresses: readonly Cidr[],
 ): void {
   // One after the other: what the kernel does not tell of one protocol must not hide what it tells of another.
   for (const protocol of Object.keys(PROTOCOLS) as Protocol[]) {
     const conflicts = findListenerConflicts(nl, protocol, mappings, addresses);
-    if (conflicts.length > 0) throwUnlessReserved(conflicts, containerId);
+    if (conflicts.length > 0) throwUnlessReserved(conflicts, call);
   }
 }
 
@@ -85,13 +89,13 @@ function conflictsWith(mapping: PortMapping, { address, v6Only }: Listener, fami
 
 const isUnspecified = (address: Ip): boolean => address === "0.0.0.0" || address === "::";
 
-function throwUnlessReserved(conflicts: readonly ListenerConflict[], containerId: string): void {
+function throwUnlessReserved(conflicts: readonly ListenerConflict[], call: PublishingCall): void {
   const { describeSocketOwners, findSocketOwners } = loadSocketOwners();
   // Once for all of them: every descriptor of every program is looked at, and an engine may keep hundreds of ports for a container.
   const ownersByInode = findSocketOwners(conflicts.map(({ listener }) => listener.inode));
   for (const { mapping, listener } of conflicts) {
     const owners = ownersByInode.get(listener.inode) ?? [];
-    if (owners.some((owner) => reservesPortFor(owner, containerId))) continue;
+    if (owners.some((owner) => reservesPortFor(owner, call))) continue;
     const { address, port } = listener;
     throw new CniError(
       HOST_PORT_TAKEN,
@@ -109,9 +113,9 @@ function throwUnlessReserved(conflicts: readonly ListenerConflict[], containerId
 const MIN_ID_LENGTH = 32;
 
 /** Whether a program listens for the container: it was started with its id, or calls this plugin. */
-function reservesPortFor({ pid, cmdline }: SocketOwner, containerId: string): boolean {
+function reservesPortFor({ pid, cmdline }: SocketOwner, { containerId, findCallerPid }: PublishingCall): boolean {
   // The first process of a system listens for services of all kinds, and may start this one as well.
-  if (pid === process.ppid && pid !== 1) return true;
+  if (pid !== 1 && pid === findCallerPid?.()) return true;
   return containerId.length >= MIN_ID_LENGTH && cmdline.includes(containerId);
 }
 

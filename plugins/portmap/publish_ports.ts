@@ -34,15 +34,11 @@ function unlessPortInUseAllowed({ log }: PortmapCall, { hostPortInUse }: Portmap
   }
 }
 
-export function checkListeners(
-  { host, owner, log }: PortmapCall,
-  { mappings }: PortmapConfig,
-  addresses: readonly Cidr[],
-) {
+export function checkListeners(call: PortmapCall, { mappings }: PortmapConfig, addresses: readonly Cidr[]) {
   attemptOrLog(
-    log,
+    call.log,
     "check whether programs listen on the host ports",
-    () => refuseListeners(host.diag, owner.containerId, mappings, addresses),
+    () => refuseListeners(call.host.diag, call, mappings, addresses),
   );
 }
 

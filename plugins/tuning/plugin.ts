@@ -83,8 +83,8 @@ function attemptOrLog(call: DelCall<TuningConfig>, step: (call: DelCall<TuningCo
   }
 }
 
-function readChanges({ configText, ifname, config, args }: AddCall<TuningConfig> | CheckCall<TuningConfig>): Changes {
-  refuseDuplicateSysctls(configText, ifname);
+function readChanges({ pluginConfig, ifname, config, args }: AddCall<TuningConfig> | CheckCall<TuningConfig>): Changes {
+  refuseDuplicateSysctls(pluginConfig.text, ifname);
   return { sysctls: requestedSysctls(config, ifname), linkState: requestedLinkState(config, args["MAC"]) };
 }
 

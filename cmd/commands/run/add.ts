@@ -3,7 +3,7 @@ import { blockSignals, stopReportingSignals } from "../../../ffi/sys/signals.ts"
 import { printStdout } from "../../../ffi/sys/stdio.ts";
 import { throwIfSignalled } from "../../../plugins/lib/protocol/signal.ts";
 import { loadPlugins, pluginsMentionedIn } from "../../../plugins/registry.ts";
-import type { AddRuntimeConf } from "../../../runtime/operations.ts";
+import type { AddRuntimeConf } from "../../../runtime/add.ts";
 import type { Runtime } from "../../../runtime/runtime.ts";
 import type { NetworkConfigList } from "../../../spec/network_config_list.ts";
 import { type Result, stringifyResult } from "../../../spec/result.ts";

@@ -8,7 +8,9 @@ import macvlan from "../../macvlan/plugin.ts";
 import { anything } from "../../../spec/schema.ts";
 import tap from "../../tap/plugin.ts";
 import vlan from "../../vlan/plugin.ts";
+import { handle } from "../protocol/handle.ts";
 import { plugin } from "../protocol/plugin.ts";
+import { parseCall } from "../protocol/serve.ts";
 
 test.each([dummy, ipvlan, macvlan, tap, vlan].map((each) => [each.name, each] as const))(
   "%s gives the addresses of many back together, and tells whose are left",
@@ -35,9 +37,10 @@ test.each([dummy, ipvlan, macvlan, tap, vlan].map((each) => [each.name, each] as
     });
     const config = { master: "up0", ipam: { type: "many" } };
     const requests = ["c1", "c2", "c3"].map((containerId) =>
-      newRequest(type, "DEL", config, { containerId, netns: "/nonexistent" })
+      parseCall(own, newRequest(type, "DEL", config, { containerId, netns: "/nonexistent" }), context)
     );
-    expect(context.invoker([]).delBatch!(type, requests)).toEqual([requests[1]!]);
+    const { remaining } = handle(own, { command: "DEL_BATCH", requests }, context);
+    expect(remaining).toEqual([requests[1]!]);
     expect(asked).toEqual(["c1,c2,c3"]);
     expect(told).toEqual([]);
   },

@@ -6,7 +6,9 @@ import { ipShow, linkNames, runInNetns } from "../../../testing/netns.ts";
 import bridge from "../../bridge/plugin.ts";
 import ptp from "../../ptp/plugin.ts";
 import type { Result } from "../../../spec/result.ts";
-import { builtinBatchInvoker } from "../protocol/serve_batch.ts";
+import { handle } from "../protocol/handle.ts";
+import { parseCall } from "../protocol/serve.ts";
+import { newHostContext, newRequest } from "../../../testing/plugin_call.ts";
 import { type Sandbox, sandboxTest, withPrevResult } from "../../../testing/sandbox.ts";
 import { newFixedIpam } from "../../../testing/fixed_ipam.ts";
 
@@ -46,24 +48,20 @@ cableTest("DEL of many leaves the gateway of the VLAN too, and finds cables that
   const told = addVlanGateway(host, { interfaces: [{ name: "cni0" }] });
   const [renamed, ended] = containers.map(({ result }) => result.interfaces![1]!.name);
   put(host, `ip link set ${renamed} down nomaster name other0`, `ip link del ${ended}`);
-  const { delBatch } = builtinBatchInvoker((type) => (type === "bridge" ? bridge : fixed), {
-    host,
-    openNetns: () => {
-      throw new Error("not looked for there");
-    },
-    invoker: () => {
-      throw new Error("no program is called");
-    },
-    log: (message) => expect(message).toBeUndefined(),
-  });
-  const document = { cniVersion: "1.1.0", name: "test", type: "bridge", vlan: 200, isGateway: true };
-  const stdin = JSON.stringify(withPrevResult(document, told));
-  const requests = containers.map(({ containerId }) => ({
-    command: "DEL" as const,
-    env: { CNI_CONTAINERID: containerId, CNI_IFNAME: "eth0", CNI_NETNS: "", CNI_PATH: "" },
-    stdin,
-  }));
-  expect(delBatch("bridge", requests)).toEqual([]);
+  const log: string[] = [];
+  const openNetns = () => {
+    throw new Error("not looked for there");
+  };
+  const context = newHostContext({ host, openNetns, findPlugin: () => fixed, log });
+  const document = withPrevResult(
+    { cniVersion: "1.1.0", name: "test", type: "bridge", vlan: 200, isGateway: true },
+    told,
+  );
+  const requests = containers.map(({ containerId }) =>
+    parseCall(bridge, newRequest("bridge", "DEL", document, { containerId }), context)
+  );
+  expect(handle(bridge, { command: "DEL_BATCH", requests }, context)).toEqual({ remaining: [] });
+  expect(log).toEqual([]);
   expect(linkNames(host)).toEqual(["cni0", "cni0.100", "gwport", "lo"]);
 });
 

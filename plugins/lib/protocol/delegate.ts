@@ -1,110 +1,51 @@
 /**
- * Calling another plugin, whoever runs it: what goes to it, what comes back, and what a plugin does that leaves addresses to another.
+ * Leaving addresses to another plugin: the IPAM plugin that a configuration names.
  *
  * @see SPEC.md §4 Plugin Delegation
  * @module
  */
-import { CniError, Code } from "../../../spec/error.ts";
-import type { Result } from "../../../spec/result.ts";
-import type { CniCommand, Version } from "../../../spec/version.ts";
-import { NotRunError, parsePluginError, parsePluginResult } from "./response.ts";
+import { CniError, Code, ConfigError } from "../../../spec/error.ts";
+import { excerpt } from "../../../spec/schema.ts";
+import type { HostContext, PluginLocation } from "./context.ts";
+import type { BatchIpamDelegate, DelBatchCall, IpamDelegate } from "./plugin.ts";
+import type { PluginCommand, PluginRequest } from "./request.ts";
+import { NotRunError } from "./response.ts";
 
-/** A plugin call as the protocol has it: the parameters in the environment, the configuration as JSON text. */
-export interface PluginRequest {
-  /** CNI_COMMAND: `ADD`. */
-  readonly command: string;
-  /** CNI_CONTAINERID and its like; other variables are for programs that are started. */
-  readonly env: Readonly<Record<string, string | undefined>>;
-  /** The configuration; empty for VERSION, mostly. */
-  readonly stdin: string;
-  /** Within a process: the `prevResult` of the configuration, which need not be read again. */
-  readonly prevResult?: Result;
-  /** Within a process: see {@linkcode GcCall.snapshotTime}; when the first plugin is called unless told. */
-  readonly snapshotTime?: bigint;
-}
-
-/** What a plugin answers. */
-export interface PluginResponse {
-  /** 0 for success; with any other, `stdout` should be an error object. */
-  readonly exitCode: number;
-  /** One JSON document, or nothing. */
-  readonly stdout: string;
-  /** The last that a program said on standard error, which was passed on already. */
-  readonly stderr?: string;
-  /** The signal that ended a program. */
-  readonly signal?: number;
-  /** Where the program is that answered; absent for a plugin in this process. */
-  readonly program?: string;
-  /** Whether the program is called instead of a plugin of this process. */
-  readonly shadowsBuiltin?: boolean;
-  /** Whether the program refused the request, and does not speak its version by its own answer to VERSION, so that it did nothing. */
-  readonly isVersionUnsupported?: boolean;
-  /** Of a plugin in this process: what it threw, which knows more than the document says. */
-  readonly error?: unknown;
-  /** Of an ADD in this process: what `stdout` says, which need not be read again. */
-  readonly result?: Result;
-}
-
-/** True if a plugin failed for nothing else than that its delegate was not run; of a failure that could not be undone, the failure counts. */
-export function delegateWasNotRun(error: unknown): boolean {
-  for (let current = error; current instanceof Error;) {
-    if (current instanceof NotRunError) return true;
-    current = current instanceof SuppressedError ? current.suppressed : current.cause;
-  }
-  return false;
-}
-
-/** Finds a plugin by its type and calls it. */
-export interface Invoker {
-  /** Calls the plugin and gives its answer, also if that is an error. @throws {NotRunError} if it cannot be run @throws {CniError} if it does not end */
-  invoke(type: string, request: PluginRequest): PluginResponse;
-  /** False for a plugin of this process that others cannot leave addresses to. */
-  isIpam?(type: string): boolean;
-  /**
-   * Has a plugin of this process put back the rules of an attachment that are missing.
-   *
-   * @param request that of an ADD, with the attachment's result as `prevResult`
-   * @returns what was missing, in words; `undefined` if the plugin is a program of its own, or there is none
-   * @throws {CniError} and every other error as its cause made it
-   */
-  restoreRules?(type: string, request: PluginRequest): readonly string[] | undefined;
-  /** Where the program is that would be called; `undefined` if it is a plugin of this process, or there is none. */
-  findProgram?(type: string): string | undefined;
-  /**
-   * Has a plugin of this process carry out many DELs together.
-   *
-   * @param requests of attachments to one network, with one configuration
-   * @returns those that are still to be carried out, each by itself: all of them, if the plugin is a program of its own
-   * @throws {Error} if something went wrong; then each is to be carried out
-   */
-  delBatch?(type: string, requests: readonly PluginRequest[]): readonly PluginRequest[];
-}
-
-/** An IPAM plugin, as the plugin that delegates to it sees it. */
-export interface IpamDelegate {
+/** The IPAM plugin of a request. */
+export interface IpamPlugin {
   /** `ipam.type` of the configuration. */
   readonly type: string;
-  /** The addresses it gives. Its DEL is called if the ADD that asked for them fails later, or this call itself does, once it was run. */
-  add(): Result;
-  /** Gives back what the attachment has. @throws {CniError} what it failed with */
-  del(): void;
-  /** Asks whether the attachment still has what it was given. @throws {CniError} what it found */
-  check(): void;
-  /** Gives back what belongs to attachments that live no more. @throws {CniError} what it failed with */
-  gc(): void;
-  /** Asks whether it has addresses to give. @throws {CniError} with code 50 or 51 if it has none */
-  status(): void;
+  /** Looks the plugin up, once. @throws {NotRunError} if there is none */
+  locate(): PluginLocation;
 }
 
-/** The plugin `type` called with the same parameters and the same configuration as `request`. */
+/**
+ * The IPAM plugin that a configuration names, if it names one.
+ *
+ * @throws {ConfigError} for a plugin that gives no addresses: that of a bridge could be the bridge itself, without end
+ */
+export function findIpam(request: PluginRequest, context: HostContext): IpamPlugin | undefined {
+  const { command, path, config: { ipamType: type } } = request;
+  if (type === undefined) return undefined;
+  if (context.isIpam(type, path)) {
+    let found: PluginLocation | undefined;
+    return { type, locate: () => found ??= context.locate(type, path) };
+  }
+  const error = new ConfigError("ipam.type", 'an IPAM plugin such as "host-local"', excerpt(type));
+  if (command !== "DEL" && command !== "GC") throw error;
+  // It was refused for ADD, so that there is nothing to give back.
+  context.log(`${error.message}; going on without it`);
+  return undefined;
+}
+
+/** The IPAM plugin, called with the same parameters and the same configuration as `request`. */
 export function ipamDelegate(
-  invoker: Invoker,
-  type: string,
+  { type, locate }: IpamPlugin,
   request: PluginRequest,
-  version: Version,
+  context: HostContext,
   undo: DisposableStack | undefined,
 ): IpamDelegate {
-  const call = (command: CniCommand): PluginResponse => invokeOrThrow(invoker, type, { ...request, command });
+  const call = (command: PluginCommand) => context.invoke(locate(), { ...request, command });
   return {
     type,
     add() {
@@ -113,8 +54,7 @@ export function ipamDelegate(
         if (wasRun) call("DEL");
       });
       try {
-        const { result, stdout } = call("ADD");
-        return result ?? parsePluginResult(stdout, type, version);
+        return call("ADD").result!;
       } catch (error) {
         wasRun = !(error instanceof NotRunError);
         throw error;
@@ -137,9 +77,33 @@ export function ipamDelegate(
   };
 }
 
-/** Calls a plugin. @throws {CniError} the one that it answered with */
-export function invokeOrThrow(invoker: Invoker, type: string, request: PluginRequest): PluginResponse {
-  const response = invoker.invoke(type, request);
-  if (response.exitCode === 0) return response;
-  throw parsePluginError(response, type);
+/** The IPAM plugin of attachments that are removed together. @param preparedOf what a call was made of */
+export function batchIpamDelegate(
+  preparedOf: (call: DelBatchCall<unknown>) => { readonly request: PluginRequest; readonly ipam?: IpamPlugin },
+  context: HostContext,
+): BatchIpamDelegate {
+  return {
+    del<C>(calls: readonly DelBatchCall<C>[]) {
+      const callOf = new Map(calls.flatMap((call) => {
+        const { request, ipam } = preparedOf(call);
+        return ipam ? [[request, call] as const] : [];
+      }));
+      const ipam = calls[0] && preparedOf(calls[0]).ipam;
+      if (!ipam) return [];
+      const { remaining = [] } = context.invoke(ipam.locate(), {
+        command: "DEL_BATCH",
+        requests: [...callOf.keys()],
+      });
+      return remaining.map((request) => callOf.get(request)!);
+    },
+  };
+}
+
+/** True if a plugin failed for nothing else than that its delegate was not run; of a failure that could not be undone, the failure counts. */
+export function delegateWasNotRun(error: unknown): boolean {
+  for (let current = error; current instanceof Error;) {
+    if (current instanceof NotRunError) return true;
+    current = current instanceof SuppressedError ? current.suppressed : current.cause;
+  }
+  return false;
 }

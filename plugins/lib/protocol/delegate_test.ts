@@ -1,20 +1,23 @@
 import { expect, test } from "bun:test";
 import { CniError } from "../../../spec/error.ts";
 import { NotRunError } from "./response.ts";
-import { type Invoker, ipamDelegate } from "./delegate.ts";
+import type { HostContext } from "./context.ts";
+import { ipamDelegate } from "./delegate.ts";
+import type { PluginRequest, PluginResponse } from "./request.ts";
 
 /** Calls ADD of a delegate that answers in this way, and then fails for another reason; gives what it was asked, and the failure. */
-function attempt(invoke: Invoker["invoke"]): { asked: string[]; failure: CniError } {
+function attempt(answer: (command: string) => PluginResponse): { asked: string[]; failure: CniError } {
   const asked: string[] = [];
-  const invoker: Invoker = {
-    invoke(type, request) {
-      asked.push(request.command);
-      return invoke(type, request);
+  const context = {
+    invoke(_location: unknown, { command }: { readonly command: string }) {
+      asked.push(command);
+      return answer(command);
     },
-  };
+  } as Partial<HostContext> as HostContext;
+  const ipam = { type: "ipam", locate: () => ({ program: "/ipam", shadowsBuiltin: false }) };
   try {
     using undo = new DisposableStack();
-    ipamDelegate(invoker, "ipam", { command: "ADD", env: {}, stdin: "{}" }, "1.1.0", undo).add();
+    ipamDelegate(ipam, { command: "ADD" } as PluginRequest, context, undo).add();
     throw new Error("Cannot go on");
   } catch (error) {
     return { asked, failure: CniError.from(error) };
@@ -22,16 +25,15 @@ function attempt(invoke: Invoker["invoke"]): { asked: string[]; failure: CniErro
 }
 
 test("what a delegate gave is given back when the ADD fails later", () => {
-  const { asked, failure } = attempt(() => ({ exitCode: 0, stdout: "{}" }));
+  const { asked, failure } = attempt(() => ({ result: {} }));
   expect(asked).toEqual(["ADD", "DEL"]);
   expect(failure.message).toBe("Cannot go on");
 });
 
 test("a delegate that fails is called for DEL as well, and a failure of that is told apart", () => {
-  const { asked, failure } = attempt((_, { command }) => ({
-    exitCode: 1,
-    stdout: `{"code":11,"msg":"${command} fails","details":"why"}`,
-  }));
+  const { asked, failure } = attempt((command) => {
+    throw new CniError(11, `${command} fails`, { details: "why" });
+  });
   expect(asked).toEqual(["ADD", "DEL"]);
   expect(failure).toMatchObject({
     code: 11,

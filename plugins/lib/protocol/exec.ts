@@ -12,8 +12,10 @@ import { type FileStat, findStat } from "../../../ffi/sys/stat.ts";
 import { type ChildProcess, startProgram } from "../../../ffi/sys/process.ts";
 import { CniError, Code } from "../../../spec/error.ts";
 import { suggestion } from "../../../spec/suggest.ts";
-import { NotRunError, parseErrorObject } from "./response.ts";
-import type { Invoker, PluginRequest, PluginResponse } from "./delegate.ts";
+import { formatPluginConfig } from "../../../spec/plugin_config.ts";
+import type { PluginProgram } from "./context.ts";
+import type { DelBatchRequest, PluginCommand, PluginRequest, PluginResponse } from "./request.ts";
+import { NotRunError, parseErrorObject, parsePluginError, parsePluginResult, type ProgramOutput } from "./response.ts";
 
 /** No result comes near; a plugin that prints more has gone wrong. */
 const MAX_OUTPUT_BYTES = 64 * 1024 * 1024;
@@ -26,55 +28,41 @@ const STDERR_TAIL_BYTES = 1024;
 /** How long a program may be busy being written: whoever installs it should be done by then. */
 const ETXTBSY_TIMEOUT_MS = 5000;
 
-/** Plugins of other programs, found in directories of executables. */
-export interface ExecInvoker extends Invoker {
-  /** Where the program of that name is, unless it is this binary under another name. @throws {CniError} code 7 if it is no name */
-  findExecutable(type: string): string | undefined;
+/** A call as a program gets it. */
+export interface ProgramCall {
+  /** CNI_COMMAND: `ADD`. */
+  readonly command: string;
+  /** The other variables. */
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** The configuration; empty for VERSION, mostly. */
+  readonly stdin: string;
 }
 
-/** How plugins are found and run. */
+/** How programs are run. */
 export interface ExecOptions {
   /** How long a plugin may run, in milliseconds; a quarter of an hour unless told. */
   readonly timeoutMs?: number;
-  /** Names of plugins of this process: a mistyped one may have been meant to be one of them. */
-  readonly builtinPlugins?: readonly string[];
+  /** The longest that is waited, whatever the time limit. */
+  readonly maxTimeoutMs?: number;
   /** Takes what plugins write to standard error, while they run; it goes to our own unless told. */
   readonly onStderr?: (bytes: Uint8Array) => void;
 }
 
 /**
- * The plugins in `directories`, of which the first that holds one wins; those that are this binary itself are passed over.
- *
- * They get the environment of the request without the variables that steer Bun, which would also steer a plugin that was built with
- * it. With a time limit they run in process groups of their own; without one, whoever ends our group ends them too.
+ * The program of that name in `directories`, of which the first that holds one wins; `undefined` if it is this binary under another name.
  *
  * @param directories absolute paths; others are passed over, since what they mean would depend on where the caller stands
+ * @throws {NotRunError} code 7 if it is no name
  */
-export function execInvoker(directories: readonly string[], options: ExecOptions = {}): ExecInvoker {
-  const find = (type: string): string | undefined => {
-    requireFileName(type);
-    for (const directory of directories) {
-      if (!isAbsolute(directory)) continue;
-      const path = `${directory}/${type}`;
-      const status = findUsableStatus(path);
-      if (status && isExecutableFile(status)) return isThisBinary(status) ? undefined : path;
-    }
-    return undefined;
-  };
-  return {
-    findExecutable: find,
-    invoke(type, request) {
-      const path = find(type);
-      if (path === undefined) throw notFoundError(directories, type, options.builtinPlugins ?? []);
-      const response = runExecutable(path, request, options);
-      return {
-        ...response,
-        program: path,
-        shadowsBuiltin: options.builtinPlugins?.includes(type) ?? false,
-        ...(isIncompatibleVersion(response) && { isVersionUnsupported: rejectsVersion(path, request, options) }),
-      };
-    },
-  };
+export function findPluginProgram(type: string, directories: readonly string[]): string | undefined {
+  requireFileName(type);
+  for (const directory of directories) {
+    if (!isAbsolute(directory)) continue;
+    const path = `${directory}/${type}`;
+    const status = findUsableStatus(path);
+    if (status && isExecutableFile(status)) return isThisBinary(status) ? undefined : path;
+  }
+  return undefined;
 }
 
 /** The name comes from a configuration, and must not lead out of the directories. */
@@ -106,7 +94,16 @@ function isThisBinary(status: FileStat): boolean {
     (thisBinary?.size === status.size && thisBinary.mtime === status.mtime);
 }
 
-function notFoundError(directories: readonly string[], type: string, builtinPlugins: readonly string[]): NotRunError {
+/**
+ * The error for a plugin that is neither in this process nor a program.
+ *
+ * @param builtinPlugins names of plugins of this process: a mistyped one may have been meant to be one of them
+ */
+export function missingPluginError(
+  directories: readonly string[],
+  type: string,
+  builtinPlugins: readonly string[],
+): NotRunError {
   const reason = `Cannot run plugin "${type}": no such plugin is built in`;
   if (directories.length === 0) {
     return new NotRunError(Code.InvalidEnvironment, `${reason}, and CNI_PATH names no directory to look for it`);
@@ -138,8 +135,51 @@ function describeUnusable(path: string): string[] {
   return [`"${path}" is ${status.isFile ? "not executable" : "not a file"}`];
 }
 
-function isIncompatibleVersion({ exitCode, stdout }: PluginResponse): boolean {
-  return exitCode !== 0 && parseErrorObject(stdout)?.code === Code.IncompatibleVersion;
+/**
+ * Has a program carry out a request.
+ *
+ * @param exec runs programs
+ * @throws {CniError} the error that it answered with
+ * @throws {NotRunError} if it cannot be started, or says that it does not speak the version of the request
+ */
+export function callProgram(
+  { program, shadowsBuiltin }: PluginProgram,
+  request: PluginRequest | DelBatchRequest,
+  exec: (path: string, call: ProgramCall, options?: ExecOptions) => ProgramOutput,
+): PluginResponse {
+  if (request.command === "DEL_BATCH") return { remaining: request.requests };
+  if (request.command === "RESTORE") return {};
+  const call = formatRequest(request, request.command);
+  const output = exec(program, call);
+  const type = program.slice(program.lastIndexOf("/") + 1);
+  if (output.exitCode !== 0) {
+    const isVersionUnsupported = parseErrorObject(output.stdout)?.code === Code.IncompatibleVersion &&
+      rejectsVersion(program, call, exec);
+    throw parsePluginError({ ...output, program, shadowsBuiltin, isVersionUnsupported }, type);
+  }
+  if (request.command !== "ADD") return {};
+  const result = parsePluginResult(output.stdout, type, request.config.cniVersion);
+  return { result, resultVersion: jsonMember(output.stdout, "cniVersion") || request.config.cniVersion };
+}
+
+/** The environment and the text that a program gets. @throws {CniError} if the version cannot say `prevResult` */
+function formatRequest(request: PluginRequest, command: Exclude<PluginCommand, "RESTORE">): ProgramCall {
+  const { containerId, netns = "", ifname, args, path, config, env } = request;
+  return {
+    command,
+    env: {
+      ...env,
+      CNI_CONTAINERID: containerId,
+      CNI_NETNS: netns,
+      CNI_IFNAME: ifname,
+      CNI_ARGS: args,
+      // As it came, where it came as text.
+      CNI_PATH: env.CNI_PATH ?? path.join(":"),
+      // Only this version has it, and plugins of its time may ask.
+      ...(config.cniVersion === "0.1.0" && { CNI_VERSION: config.cniVersion }),
+    },
+    stdin: formatPluginConfig(config, command),
+  };
 }
 
 /**
@@ -148,17 +188,12 @@ function isIncompatibleVersion({ exitCode, stdout }: PluginResponse): boolean {
  *
  * @returns false also if there is no telling
  */
-function rejectsVersion(path: string, request: PluginRequest, options: ExecOptions): boolean {
-  const version = jsonMember(request.stdin, "cniVersion");
+function rejectsVersion(path: string, call: ProgramCall, exec: Parameters<typeof callProgram>[2]): boolean {
+  const version = jsonMember(call.stdin, "cniVersion");
   if (typeof version !== "string") return false;
-  const versionRequest = { ...request, command: "VERSION", stdin: JSON.stringify({ cniVersion: version }) };
+  const versionCall = { ...call, command: "VERSION", stdin: JSON.stringify({ cniVersion: version }) };
   try {
-    const { exitCode, stdout } = runExecutable(
-      path,
-      versionRequest,
-      { ...options, onStderr: () => {} },
-      VERSION_TIMEOUT_MS,
-    );
+    const { exitCode, stdout } = exec(path, versionCall, { maxTimeoutMs: VERSION_TIMEOUT_MS, onStderr: () => {} });
     const supportedVersions = exitCode === 0 && jsonMember(stdout, "supportedVersions");
     return Array.isArray(supportedVersions) && !supportedVersions.includes(version);
   } catch (error) {
@@ -168,7 +203,7 @@ function rejectsVersion(path: string, request: PluginRequest, options: ExecOptio
   }
 }
 
-/** A member of a JSON object; `undefined` if it is none, or has none of that name. */
+/** A member of a JSON object that is text or a list; `undefined` if it is none, or has none of that name. */
 function jsonMember(text: string, name: string): unknown {
   try {
     return (JSON.parse(text) as Readonly<Record<string, unknown>> | null)?.[name];
@@ -177,21 +212,29 @@ function jsonMember(text: string, name: string): unknown {
   }
 }
 
-function runExecutable(
+/**
+ * Runs a program and waits for its end.
+ *
+ * It gets the environment of the call without the variables that steer Bun, which would also steer a plugin that was built with it. With
+ * a time limit it runs in a process group of its own; without one, whoever ends our group ends it too.
+ *
+ * @throws {NotRunError} if it cannot be started
+ * @throws {CniError} if it does not end in time
+ */
+export function execPlugin(
   path: string,
-  request: PluginRequest,
-  { timeoutMs, onStderr = writeToStderr }: ExecOptions,
-  maxTimeoutMs: number = PLUGIN_TIMEOUT_MS,
-): PluginResponse {
+  call: ProgramCall,
+  { timeoutMs, maxTimeoutMs = PLUGIN_TIMEOUT_MS, onStderr = writeToStderr }: ExecOptions = {},
+): ProgramOutput {
   const deadline = performance.now() + Math.min(timeoutMs ?? maxTimeoutMs, maxTimeoutMs);
   const ownProcessGroup = timeoutMs !== undefined;
-  const child = startPlugin(path, environment(request), ownProcessGroup, deadline);
+  const child = startPlugin(path, environment(call), ownProcessGroup, deadline);
   let tail: Uint8Array = new Uint8Array(0);
   const collectStderr = (bytes: Uint8Array) => {
     tail = appendTail(tail, bytes);
     onStderr(bytes);
   };
-  const input = new TextEncoder().encode(request.stdin);
+  const input = new TextEncoder().encode(call.stdin);
   const outcome = communicate(child, input, collectStderr, {
     deadline,
     maxOutputBytes: MAX_OUTPUT_BYTES,
@@ -205,7 +248,7 @@ function runExecutable(
     : { exitCode: outcome.exitStatus.status, stdout, stderr };
 }
 
-function environment({ env, command }: PluginRequest): string[] {
+function environment({ env, command }: ProgramCall): string[] {
   const entries = [`CNI_COMMAND=${command}`];
   for (const name of Object.keys(env)) {
     const value = env[name];

@@ -13,10 +13,13 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { NotRunError } from "./response.ts";
-import { ipamDelegate, type PluginResponse } from "./delegate.ts";
-import { execInvoker, type ExecOptions } from "./exec.ts";
-import { errorOfCall } from "../../../testing/plugin_call.ts";
+import type { Netns } from "../../../ffi/netns.ts";
+import { parsePluginConfig } from "../../../spec/plugin_config.ts";
+import { errorOfCall, newHostContext } from "../../../testing/plugin_call.ts";
+import { NotRunError, type ProgramOutput } from "./response.ts";
+import { findIpam, ipamDelegate } from "./delegate.ts";
+import type { PluginRequest } from "./request.ts";
+import { callProgram, type ExecOptions, execPlugin, findPluginProgram, missingPluginError } from "./exec.ts";
 
 const root = mkdtempSync(join(tmpdir(), "cni-executable-"));
 afterAll(() => rmSync(root, { recursive: true }));
@@ -39,16 +42,16 @@ interface Run {
 const silent = () => {};
 
 /** Runs a shell script as a plugin. */
-function run(script: string, { env = {}, stdin = "{}", options }: Run = {}): PluginResponse {
+function run(script: string, { env = {}, stdin = "{}", options }: Run = {}): ProgramOutput {
   const directory = directoryWith("p", `cd ${root}\n${script}`);
-  return execInvoker([directory], { onStderr: silent, ...options }).invoke("p", { command: "ADD", env, stdin });
+  return execPlugin(`${directory}/p`, { command: "ADD", env, stdin }, { onStderr: silent, ...options });
 }
 
 /** A command that calls the plugin from a process of its own, and does something with its response. */
 function callFrom(directory: string, then: string): string[] {
   const module = JSON.stringify(join(import.meta.dir, "exec.ts"));
-  const call = `execInvoker([${JSON.stringify(directory)}]).invoke("p", { command: "ADD", env: {}, stdin: "" })`;
-  return [process.execPath, "-e", `import { execInvoker } from ${module}; (${then})(${call});`];
+  const call = `execPlugin(${JSON.stringify(`${directory}/p`)}, { command: "ADD", env: {}, stdin: "" })`;
+  return [process.execPath, "-e", `import { execPlugin } from ${module}; (${then})(${call});`];
 }
 
 /** A zombie has ended too. */
@@ -63,7 +66,7 @@ describe("find()", () => {
   const plain = directoryWith("p", "exit 1", 0o644);
   const folder = join(root, "folder");
   mkdirSync(join(folder, "p"), { recursive: true });
-  const find = (...paths: string[]) => execInvoker(paths).findExecutable("p");
+  const find = (...paths: string[]) => findPluginProgram("p", paths);
 
   test("takes the first directory that has the program", () => {
     expect(find("/nonexistent", executable, other)).toBe(`${executable}/p`);
@@ -75,7 +78,7 @@ describe("find()", () => {
     symlinkSync(join(executable, "p"), join(links, "p"));
     symlinkSync("nowhere", join(links, "q"));
     expect(find(links)).toBe(`${links}/p`);
-    expect(execInvoker([links]).findExecutable("q")).toBeUndefined();
+    expect(findPluginProgram("q", [links])).toBeUndefined();
   });
 
   test("passes over files that cannot be executed, and directories of that name", () => {
@@ -87,7 +90,7 @@ describe("find()", () => {
     process.chdir(executable);
     try {
       expect(find("", ".", "./", "../", `${executable}/p`)).toBeUndefined();
-      expect(execInvoker([""]).findExecutable("true")).toBeUndefined();
+      expect(findPluginProgram("true", [""])).toBeUndefined();
     } finally {
       process.chdir(before);
     }
@@ -101,15 +104,13 @@ describe("find()", () => {
   });
 
   test.each(["", ".", "..", "a/b", "/bin/true", "a\0b"])("refuses the name %j", (name) => {
-    expect(errorOfCall(() => execInvoker([executable]).findExecutable(name))).toMatchObject({ code: 7 });
+    expect(errorOfCall(() => findPluginProgram(name, [executable]))).toMatchObject({ code: 7 });
   });
 });
 
 describe("a plugin that is not there", () => {
   const invoke = (paths: readonly string[], type: string, others: readonly string[] = []) =>
-    errorOfCall(() =>
-      execInvoker(paths, { builtinPlugins: others }).invoke(type, { command: "ADD", env: {}, stdin: "" })
-    );
+    missingPluginError(paths, type, others);
 
   test("is reported with the directories and the nearest name in them", () => {
     const directory = directoryWith("portmap", "exit 0");
@@ -158,7 +159,7 @@ describe("what a plugin gets", () => {
       CNI_COMMAND: "ADD",
       CNI_NETNS_OVERRIDE: "1",
     };
-    const { stdout } = execInvoker([directory]).invoke("p", { command: "DEL", env, stdin: "" });
+    const { stdout } = execPlugin(`${directory}/p`, { command: "DEL", env, stdin: "" });
     expect(stdout.trimEnd().split("\n").sort()).toEqual([
       "CNI_COMMAND=DEL",
       "CNI_NETNS_OVERRIDE=1",
@@ -258,8 +259,15 @@ describe("what a plugin says", () => {
 describe("a plugin that refuses a version", () => {
   const refuse = `echo '{"code":1,"msg":"incompatible"}'; exit 1`;
   const list = (...versions: string[]) => `echo '{"supportedVersions":${JSON.stringify(versions)}}'`;
-  const lacksVersion = (answer: string, { stdin = '{"cniVersion":"1.1.0"}', options }: Run = {}) =>
-    run(`[ $CNI_COMMAND = VERSION ] || { ${refuse}; }; ${answer}`, { stdin, options }).isVersionUnsupported;
+  const lacksVersion = (answer: string, { stdin = '{"cniVersion":"1.1.0"}', options }: Run = {}) => {
+    const script = `cd ${root}\n[ $CNI_COMMAND = VERSION ] || { ${refuse}; }; ${answer}`;
+    const program = `${directoryWith("p", script)}/p`;
+    const request = { command: "ADD", path: [], env: {}, config: { cniVersion: "1.1.0", text: stdin } };
+    const exec: typeof execPlugin = (path, call, more) =>
+      execPlugin(path, call, { onStderr: silent, ...options, ...more });
+    const call = () => callProgram({ program, shadowsBuiltin: false }, request as never, exec);
+    return errorOfCall(call) instanceof NotRunError;
+  };
 
   test("is asked whether it does not speak it", () => {
     expect(lacksVersion(`cat >asked; ${list("0.4.0", "1.0.0")}`)).toBe(true);
@@ -329,7 +337,7 @@ describe("a time limit", () => {
 
 describe("a program that cannot be started", () => {
   const start = (path: string, options: ExecOptions = {}) =>
-    execInvoker([path], options).invoke("p", { command: "ADD", env: {}, stdin: "" });
+    execPlugin(`${path}/p`, { command: "ADD", env: {}, stdin: "" }, options);
 
   test("is waited for while it is written, and runs once", async () => {
     const directory = directoryWith("p", `echo ran >>${root}/busy; echo {}`);
@@ -398,25 +406,27 @@ describe.skipIf(!existsSync(join(reference, "static")))("the reference's plugins
     type: "x",
     ipam: { type: "static", addresses: [{ address: "10.1.0.2/24", gateway: "10.1.0.1" }] },
   });
-  const env = {
-    CNI_COMMAND: "DEL",
-    CNI_CONTAINERID: "c1",
-    CNI_NETNS: "/nonexistent",
-    CNI_IFNAME: "eth0",
-    CNI_PATH: reference,
-  };
-  const programs = execInvoker([reference], { onStderr: silent });
+  const context = newHostContext({
+    host: { identity: "host" } as Netns,
+    programs: (type, call) => execPlugin(`${reference}/${type}`, call, { onStderr: silent }),
+  });
+  const requestOf = (ifname: string): PluginRequest => ({
+    ...{ command: "ADD", containerId: "c1", ifname, netns: "/nonexistent", args: "", path: [reference], env: {} },
+    netnsOverride: false,
+    config: parsePluginConfig(stdin, "ADD"),
+  });
+  const delegateOf = (request: PluginRequest, undo?: DisposableStack) =>
+    ipamDelegate(findIpam(request, context)!, request, context, undo);
 
   test("can be delegated to", () => {
     using undo = new DisposableStack();
-    const ipam = ipamDelegate(programs, "static", { command: "ADD", env, stdin }, "0.4.0", undo);
+    const ipam = delegateOf(requestOf("eth0"), undo);
     expect(ipam.add().ips).toEqual([{ address: "10.1.0.2/24", gateway: "10.1.0.1" }] as never);
     ipam.del();
   });
 
   test("fail with their own errors", () => {
-    const broken = { command: "ADD", env: { ...env, CNI_IFNAME: "" }, stdin };
-    expect(errorOfCall(() => ipamDelegate(programs, "static", broken, "0.4.0", undefined).add())).toMatchObject({
+    expect(errorOfCall(() => delegateOf(requestOf("")).add())).toMatchObject({
       code: 4,
       message: "required env variables [CNI_IFNAME] missing",
     });

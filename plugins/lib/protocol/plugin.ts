@@ -8,7 +8,6 @@ import type { Attachment, PluginConfig } from "../../../spec/plugin_config.ts";
 import { CniError, Code } from "../../../spec/error.ts";
 import type { Result } from "../../../spec/result.ts";
 import type { Schema } from "../../../spec/schema.ts";
-import type { IpamDelegate } from "./delegate.ts";
 import type { Owner } from "./owner.ts";
 
 /** What every command gets. `C` is what the plugin's own schema makes of the configuration. */
@@ -17,8 +16,10 @@ export interface PluginCall<C> {
   readonly config: C;
   /** The keys that the specification defines. */
   readonly pluginConfig: PluginConfig;
-  /** The configuration as it came, for what is lost in reading it: a key that is there twice. */
-  readonly configText: string;
+  /** The environment of whoever called: where services of the host are. */
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** Finds the process that called, where that can be known. */
+  readonly findCallerPid: (() => number) | undefined;
   /** The namespace the plugin runs in. */
   readonly host: Netns;
   /** The IPAM plugin that the configuration names, if it names one. */
@@ -57,6 +58,22 @@ export interface DelCall<C> extends AttachmentCall<C> {
 export interface DelBatchCall<C> extends AttachmentCall<C> {
   /** Opens the container's namespace for as long as `call` runs; it gets what DEL would. */
   withNetns<T>(call: (netns: Netns | undefined) => T): T;
+}
+
+/** An IPAM plugin, as the plugin that delegates to it sees it. */
+export interface IpamDelegate {
+  /** `ipam.type` of the configuration. */
+  readonly type: string;
+  /** The addresses it gives. Its DEL is called if the ADD that asked for them fails later, or this call itself does, once it was run. */
+  add(): Result;
+  /** Gives back what the attachment has. @throws {CniError} what it failed with */
+  del(): void;
+  /** Asks whether the attachment still has what it was given. @throws {CniError} what it found */
+  check(): void;
+  /** Gives back what belongs to attachments that live no more. @throws {CniError} what it failed with */
+  gc(): void;
+  /** Asks whether it has addresses to give. @throws {CniError} with code 50 or 51 if it has none */
+  status(): void;
 }
 
 /** The IPAM plugin of attachments that are removed together. */

@@ -4,8 +4,7 @@
  * @module
  */
 import { ConfigError } from "../../../spec/error.ts";
-import type { IpamDelegate } from "./delegate.ts";
-import type { PluginCall } from "./plugin.ts";
+import type { IpamDelegate, PluginCall } from "./plugin.ts";
 
 /** The IPAM plugin of a configuration that must name one. @throws {ConfigError} if it names none */
 export function requireIpam({ ipam }: Pick<PluginCall<unknown>, "ipam">): IpamDelegate {

@@ -7,7 +7,28 @@
 import { CniError, Code } from "../../../spec/error.ts";
 import { parseResult, type Result } from "../../../spec/result.ts";
 import type { Version } from "../../../spec/version.ts";
-import type { PluginResponse } from "./delegate.ts";
+
+/** What a program that is a plugin left when it ended. */
+export interface ProgramOutput {
+  /** 0 for success; with any other, `stdout` should be an error object. */
+  readonly exitCode: number;
+  /** One JSON document, or nothing. */
+  readonly stdout: string;
+  /** The last that it said on standard error, which was passed on already. */
+  readonly stderr?: string;
+  /** The signal that ended it. */
+  readonly signal?: number;
+}
+
+/** What is known of a program that failed. */
+export interface FailedProgram extends ProgramOutput {
+  /** Its path. */
+  readonly program?: string;
+  /** Whether it is called instead of a plugin of this process. */
+  readonly shadowsBuiltin?: boolean;
+  /** Whether it refused the request, and does not speak its version by its own answer to VERSION, so that it did nothing. */
+  readonly isVersionUnsupported?: boolean;
+}
 
 /**
  * The plugin was not run, so that there is nothing to undo: it does not exist, or cannot be started, or refused a version that it does not
@@ -29,7 +50,7 @@ export function parsePluginResult(stdout: string, type: string, version: Version
 }
 
 /** The error that a plugin failed with: its own if it printed one, and always what it said on standard error, and where it is. */
-export function parsePluginError(response: PluginResponse, type: string): CniError {
+export function parsePluginError(response: FailedProgram, type: string): CniError {
   const { stdout, stderr } = response;
   const stderrNotes = stderr ? [`it said ${JSON.stringify(stderr)}`] : [];
   const notesOnProgram = [...stderrNotes, ...describeExecutable(response)];
@@ -58,17 +79,17 @@ export function parsePluginError(response: PluginResponse, type: string): CniErr
   if (response.isVersionUnsupported) {
     return new NotRunError(code, message, { details: [...notes, ...shadowingRemedy(response)].join("; ") });
   }
-  return new CniError(code, message, { details: notes.join("; "), cause: response.error });
+  return new CniError(code, message, { details: notes.join("; ") });
 }
 
-function describeExecutable({ program, shadowsBuiltin }: PluginResponse): string[] {
+function describeExecutable({ program, shadowsBuiltin }: FailedProgram): string[] {
   if (program === undefined) return [];
   return [
     `its program is "${program}"${shadowsBuiltin ? ", which is called instead of the plugin that is built in" : ""}`,
   ];
 }
 
-function shadowingRemedy({ program = "", shadowsBuiltin }: PluginResponse): string[] {
+function shadowingRemedy({ program = "", shadowsBuiltin }: FailedProgram): string[] {
   const directory = program.slice(0, program.lastIndexOf("/")) || "/";
   return shadowsBuiltin
     ? [`remove it; or replace every plugin in the directory: cni install --force ${directory}`]
@@ -79,7 +100,7 @@ function internalError(message: string, notes: readonly string[]): CniError {
   return new CniError(Code.Internal, message, { details: notes.join("; ") });
 }
 
-function describeExitStatus({ exitCode, signal }: PluginResponse): string {
+function describeExitStatus({ exitCode, signal }: FailedProgram): string {
   return signal === undefined ? `it ended with status ${exitCode}` : `signal ${signal} ended it`;
 }
 

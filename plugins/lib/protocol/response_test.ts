@@ -1,10 +1,9 @@
 import { describe, expect, test } from "bun:test";
 import { CniError } from "../../../spec/error.ts";
 import { stringifyResult } from "../../../spec/result.ts";
-import { NotRunError, parsePluginError, parsePluginResult } from "./response.ts";
-import type { PluginResponse } from "./delegate.ts";
+import { type FailedProgram, NotRunError, parsePluginError, parsePluginResult } from "./response.ts";
 
-function failure(response: Partial<PluginResponse>): { code: number; message: string; details: string | undefined } {
+function failure(response: Partial<FailedProgram>): { code: number; message: string; details: string | undefined } {
   const { code, message, details } = parsePluginError({ exitCode: 1, stdout: "", ...response }, "x");
   return { code, message, details };
 }

@@ -3,7 +3,7 @@ import { expect } from "bun:test";
 import bandwidth from "../../bandwidth/plugin.ts";
 import bridge from "../../bridge/plugin.ts";
 import firewall from "../../firewall/plugin.ts";
-import type { AnyPlugin } from "../protocol/serve.ts";
+import type { AnyPlugin } from "../protocol/context.ts";
 import { bridgeNetworkTest } from "../../../testing/bridge_network.ts";
 import portmap from "../../portmap/plugin.ts";
 import { portMappingConfig } from "../../../testing/portmap.ts";

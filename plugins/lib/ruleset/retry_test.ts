@@ -7,14 +7,11 @@ import type { Netns } from "../../../ffi/netns.ts";
 import { ENOBUFS, EPERM, ERESTART } from "../../../ffi/sys/errno.ts";
 import { runInNetns } from "../../../testing/netns.ts";
 import firewall from "../../firewall/plugin.ts";
-import { withoutSystemBus } from "../../../testing/plugin_call.ts";
 import portmap from "../../portmap/plugin.ts";
 import { portMappingConfig } from "../../../testing/portmap.ts";
 import { CniError } from "../../../spec/error.ts";
 import { bridgeNetworkTest } from "../../../testing/bridge_network.ts";
 import { retryOnConflict } from "./retry.ts";
-
-withoutSystemBus();
 
 const refusal = (errno: number) => new NetlinkError({ request: "NFT_MSG_NEWSETELEM", errno });
 const EBUSY = 16;

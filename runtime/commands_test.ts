@@ -2,18 +2,16 @@ import { afterAll, beforeEach, expect, test } from "bun:test";
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { Invoker, PluginRequest, PluginResponse } from "../plugins/lib/protocol/delegate.ts";
-import { CniError } from "../spec/error.ts";
+import type { ProgramCall } from "../plugins/lib/protocol/exec.ts";
+import type { ProgramOutput } from "../plugins/lib/protocol/response.ts";
+import { type AnswerAsProgram, errorOfCall, newRuntimeContext } from "../testing/plugin_call.ts";
 import { type NetworkConfigList, parseNetworkConfigList } from "../spec/network_config_list.ts";
 import { gcNetworkList } from "./gc.ts";
-import {
-  addNetworkList,
-  checkNetworkList,
-  delNetworkList,
-  getNetworkListStatus,
-  type RuntimeContext,
-} from "./operations.ts";
-import { errorOfCall } from "../testing/plugin_call.ts";
+import { addNetworkList } from "./add.ts";
+import { checkNetworkList } from "./check.ts";
+import type { RuntimeContext } from "./context.ts";
+import { delNetworkList } from "./del.ts";
+import { getNetworkListStatus } from "./status.ts";
 
 const root = mkdtempSync(join(tmpdir(), "cni-runtime-"));
 afterAll(() => rmSync(root, { recursive: true }));
@@ -22,7 +20,7 @@ afterAll(() => rmSync(root, { recursive: true }));
 interface Call {
   readonly type: string;
   readonly command: string;
-  readonly env: PluginRequest["env"];
+  readonly env: ProgramCall["env"];
   // deno-lint-ignore no-explicit-any -- a request is looked into at many places
   readonly config: any;
 }
@@ -34,7 +32,7 @@ interface Bench {
   readonly log: string[];
   readonly directory: string;
   /** Lets `type COMMAND` do this instead. */
-  readonly answers: Record<string, (request: PluginRequest) => PluginResponse>;
+  readonly answers: Record<string, (request: ProgramCall) => ProgramOutput>;
   /** `a ADD`, `b ADD` since the last time. */
   sequence(): string[];
 }
@@ -50,21 +48,19 @@ function newBench(): Bench {
   const log: string[] = [];
   const answers: Bench["answers"] = {};
   const directory = join(root, String(benches++));
-  const invoker: Invoker = {
-    invoke(type, request) {
-      calls.push({ type, command: request.command, env: request.env, config: JSON.parse(request.stdin) });
-      if (type === "missing") throw new CniError(7, "no such plugin");
-      return answers[`${type} ${request.command}`]?.(request) ?? answer(request);
-    },
+  const programs: AnswerAsProgram = (type, request) => {
+    calls.push({ type, command: request.command, env: request.env, config: JSON.parse(request.stdin) });
+    return answers[`${type} ${request.command}`]?.(request) ?? answer(request);
   };
   return {
-    runtime: {
-      invoker,
+    runtime: newRuntimeContext({
+      programs,
+      missing: ["missing"],
       pluginDirectories: ["/a", "/b"],
       cacheDirectory: directory,
       env: { PATH: "/bin", CNI_NETNS_OVERRIDE: "1", CNI_ARGS: "OLD=1", CNI_VERSION: "0.1.0" },
-      log: (message) => log.push(message),
-    },
+      log,
+    }),
     calls,
     log,
     directory,
@@ -73,7 +69,7 @@ function newBench(): Bench {
   };
 }
 
-function answer({ command, stdin }: PluginRequest): PluginResponse {
+function answer({ command, stdin }: ProgramCall): ProgramOutput {
   if (command !== "ADD") return { exitCode: 0, stdout: "" };
   const { cniVersion, prevResult } = JSON.parse(stdin);
   const ips = prevResult?.ips ?? [];
@@ -81,7 +77,7 @@ function answer({ command, stdin }: PluginRequest): PluginResponse {
   return { exitCode: 0, stdout: JSON.stringify({ cniVersion, ips: [...ips, { address }] }) };
 }
 
-const fails = (code: number, msg: string): () => PluginResponse => () => ({
+const fails = (code: number, msg: string): () => ProgramOutput => () => ({
   exitCode: 1,
   stdout: JSON.stringify({ cniVersion: "1.1.0", code, msg, details: "why" }),
 });
@@ -169,7 +165,11 @@ test.each([
 test("add() names plugin and command in an error, and keeps its code", () => {
   bench.answers["b ADD"] = fails(111, "broken");
   const { code, message, details } = errorOfCall(() => addNetworkList(bench.runtime, list(), where));
-  expect({ code, message, details }).toEqual({ code: 111, message: 'plugin "b" (ADD): broken', details: "why" });
+  expect({ code, message, details }).toEqual({
+    code: 111,
+    message: 'plugin "b" (ADD): broken',
+    details: 'why; its program is "/programs/b"',
+  });
 });
 
 test("add() undoes all plugins in reverse when one fails, and forgets", () => {
@@ -194,7 +194,9 @@ test("add() goes on undoing when that fails too, says so, and keeps the entry fo
   bench.answers["b DEL"] = fails(5, "stuck");
   const { code, message, details } = errorOfCall(() => addNetworkList(bench.runtime, list(), where));
   expect({ code, message }).toEqual({ code: 111, message: 'plugin "b" (ADD): broken' });
-  expect(details).toBe('why; clean-up failed: plugin "b" (DEL): stuck; why');
+  expect(details).toBe(
+    'why; its program is "/programs/b"; clean-up failed: plugin "b" (DEL): stuck; why; its program is "/programs/b"',
+  );
   expect(bench.sequence()).toEqual(["a ADD", "b ADD", "b DEL", "a DEL"]);
   delete bench.answers["b DEL"];
   delNetworkList(bench.runtime, "web", who);
@@ -205,9 +207,9 @@ test("add() goes on undoing when that fails too, says so, and keeps the entry fo
 test("add() leaves nothing behind for a plugin that does not exist", () => {
   const plugins = [{ type: "a" }, { type: "missing" }];
   const { message, details } = errorOfCall(() => addNetworkList(bench.runtime, list({ plugins }), where));
-  expect(message).toBe('plugin "missing" (ADD): no such plugin');
+  expect(message).toBe('plugin "missing" (ADD): Cannot run plugin "missing": no such plugin is built in');
   expect(details).toBeUndefined();
-  expect(bench.sequence()).toEqual(["a ADD", "missing ADD", "missing DEL", "a DEL"]);
+  expect(bench.sequence()).toEqual(["a ADD", "a DEL"]);
   expect(existsSync(entryPath())).toBe(false);
 });
 
@@ -439,7 +441,9 @@ test("gc() goes on behind failures and names them all", () => {
   bench.answers["a GC"] = fails(5, "disk");
   const { code, message, details } = errorOfCall(() => gcNetworkList(bench.runtime, list(), []));
   expect({ code, message }).toEqual({ code: 11, message: 'Cannot clean up network "web"' });
-  expect(details).toBe('plugin "b" (DEL): busy; why; plugin "a" (GC): disk; why');
+  expect(details).toBe(
+    'plugin "b" (DEL): busy; why; its program is "/programs/b"; plugin "a" (GC): disk; why; its program is "/programs/a"',
+  );
   expect(bench.sequence()).toEqual(["b DEL", "b DEL", "a DEL", "a GC", "b GC"]);
   expect(readdirSync(join(bench.directory, "results"))).toEqual(["web-c1-eth0"]);
 });

@@ -6,11 +6,12 @@ import { createNetns, type Netns, openNetns } from "../ffi/netns.ts";
 import { netnsTest } from "../testing/netns.ts";
 import { CniError, Code } from "../spec/error.ts";
 import { parseNetworkConfigList } from "../spec/network_config_list.ts";
-import { attachContainer } from "./attach.ts";
+import { type AnswerAsProgram, newHostContext, newRuntimeContext } from "../testing/plugin_call.ts";
 import { findEntry } from "./cache.ts";
-import type { NamespaceContext } from "./stale.ts";
 import { lockContainer } from "./lock.ts";
-import { addNetworkList, delNetworkList, type RuntimeContext } from "./operations.ts";
+import { addNetworkList } from "./add.ts";
+import type { RuntimeContext } from "./context.ts";
+import { delNetworkList } from "./del.ts";
 
 const root = mkdtempSync(join(tmpdir(), "cni-attach-"));
 afterAll(() => rmSync(root, { recursive: true }));
@@ -27,50 +28,49 @@ beforeEach(() => {
   calls = [];
   work = () => {};
   log = [];
-  runtime = {
-    invoker: {
-      invoke(_, { command }) {
-        calls.push(command);
-        work();
-        return { exitCode: 0, stdout: command === "ADD" ? '{"cniVersion":"1.1.0"}' : "" };
-      },
-    },
-    pluginDirectories: [],
-    cacheDirectory: mkdtempSync(`${root}/`),
-    env: {},
-    log: (message) => log.push(message),
-  };
+  runtime = newRuntimeContext({ cacheDirectory: mkdtempSync(`${root}/`), programs, log });
 });
+
+const programs: AnswerAsProgram = (_, { command }) => {
+  calls.push(command);
+  work();
+  return { exitCode: 0, stdout: command === "ADD" ? '{"cniVersion":"1.1.0"}' : "" };
+};
+
+/** The same runtime on a real host. */
+function on(host: Netns, open: (path: string) => Netns = openNetns): RuntimeContext {
+  return { ...runtime, hostContext: newHostContext({ host, openNetns: open, programs }) };
+}
 
 const gone = join(root, "gone");
 
-/** The kernel; `look` is called whenever a namespace was looked for where there is none any more. */
-function watched(host: NamespaceContext["host"], look: () => void): NamespaceContext {
-  return {
-    host,
-    openNetns(path) {
-      if (path === gone) look();
-      return openNetns(path);
-    },
-  };
+/** The same runtime on a real host; `look` is called whenever a namespace was looked for where there is none any more. */
+function watched(host: Netns, look: () => void): RuntimeContext {
+  return on(host, (path) => {
+    if (path === gone) look();
+    return openNetns(path);
+  });
 }
 
-netnsTest("attach() leaves alone who took the place of an ended attachment meanwhile", ({ host, container }) => {
-  const place = { ...who, netns: container.path };
-  addNetworkList(runtime, list, { ...who, netns: gone });
-  const kernel = watched(host, () => {
-    delNetworkList(runtime, list, who);
-    addNetworkList(runtime, list, place);
-  });
-  expect(() => attachContainer(runtime, list, place, kernel)).toThrow("it is attached already");
-  expect([calls, log]).toEqual([["ADD", "DEL", "ADD"], []]);
-});
+netnsTest(
+  "addNetworkList() leaves alone who took the place of an ended attachment meanwhile",
+  ({ host, container }) => {
+    const place = { ...who, netns: container.path };
+    addNetworkList(runtime, list, { ...who, netns: gone });
+    const onHost = watched(host, () => {
+      delNetworkList(runtime, list, who);
+      addNetworkList(runtime, list, place);
+    });
+    expect(() => addNetworkList(onHost, list, place)).toThrow("it is attached already");
+    expect([calls, log]).toEqual([["ADD", "DEL", "ADD"], []]);
+  },
+);
 
-netnsTest("attach() removes an ended attachment when nobody else can take its place", ({ host, container }) => {
+netnsTest("addNetworkList() removes an ended attachment when nobody else can take its place", ({ host, container }) => {
   addNetworkList(runtime, list, { ...who, netns: gone });
   const couldOthers: boolean[] = [];
-  const kernel = watched(host, () => void couldOthers.push(isFree()));
-  attachContainer(runtime, list, { ...who, netns: container.path }, kernel);
+  const onHost = watched(host, () => void couldOthers.push(isFree()));
+  addNetworkList(onHost, list, { ...who, netns: container.path });
   expect(couldOthers).toEqual([true, false]);
   expect(calls).toEqual(["ADD", "DEL", "ADD"]);
   expect(log).toEqual([expect.stringContaining("Removing what is left of")]);
@@ -89,20 +89,17 @@ function newPath(first: Netns) {
 
 const cookieOfEntry = () => findEntry(runtime.cacheDirectory, { ...who, network: "web" })?.netnsCookie;
 
-netnsTest("attach() looks which namespace it is when it waits for nobody any more", ({ host, container }) => {
+netnsTest("addNetworkList() looks which namespace it is when it waits for nobody any more", ({ host, container }) => {
   const couldWait: boolean[] = [];
-  const kernel: NamespaceContext = {
-    host,
-    openNetns(path) {
-      couldWait.push(isFree());
-      return openNetns(path);
-    },
-  };
-  attachContainer(runtime, list, { ...who, netns: container.path }, kernel);
+  const onHost = on(host, (path) => {
+    couldWait.push(isFree());
+    return openNetns(path);
+  });
+  addNetworkList(onHost, list, { ...who, netns: container.path });
   expect([couldWait, cookieOfEntry()]).toEqual([[false], container.cookie]);
 });
 
-netnsTest("attach() does not say which of two namespaces the plugins were in", ({ host, container }) => {
+netnsTest("addNetworkList() does not say which of two namespaces the plugins were in", ({ host, container }) => {
   using second = createNetns();
   const { path, lead } = newPath(container);
   let during: string | undefined;
@@ -110,14 +107,14 @@ netnsTest("attach() does not say which of two namespaces the plugins were in", (
     during = cookieOfEntry();
     lead(second);
   };
-  attachContainer(runtime, list, { ...who, netns: path }, { host, openNetns });
+  addNetworkList(on(host), list, { ...who, netns: path });
   expect([during, cookieOfEntry()]).toEqual([container.cookie, undefined]);
 });
 
-netnsTest("attach() remembers the namespace also if it is off its path by the end", ({ host, container }) => {
+netnsTest("addNetworkList() remembers the namespace also if it is off its path by the end", ({ host, container }) => {
   const { path } = newPath(container);
   work = () => rmSync(path);
-  attachContainer(runtime, list, { ...who, netns: path }, { host, openNetns });
+  addNetworkList(on(host), list, { ...who, netns: path });
   expect(cookieOfEntry()).toBe(container.cookie!);
 });
 

@@ -1,0 +1,207 @@
+/**
+ * From a request to a response: the one way in which every plugin is called, by an engine that starts this binary, by the runtime in its own
+ * process, and by another plugin that leaves addresses to it.
+ *
+ * @see SPEC.md §2 Execution Protocol
+ * @module
+ */
+import { nowCeil } from "../../../ffi/sys/mtime.ts";
+import { stopReportingSignals } from "../../../ffi/sys/signals.ts";
+import { parseArgs, parsePairs, requireParameters } from "../../../spec/env.ts";
+import { ConfigError } from "../../../spec/error.ts";
+import { parseLenient, type PluginConfig } from "../../../spec/plugin_config.ts";
+import { requireExpressible, type Result } from "../../../spec/result.ts";
+import { findContainerNetns, openContainerNetns } from "./container_netns.ts";
+import type { AnyPlugin, HostContext } from "./context.ts";
+import { batchIpamDelegate, findIpam, ipamDelegate, type IpamPlugin } from "./delegate.ts";
+import type { AddCall, AttachmentCall, DelBatchCall, DelCall, PluginCall } from "./plugin.ts";
+import type { DelBatchRequest, PluginRequest, PluginResponse } from "./request.ts";
+import { throwIfSignalled } from "./signal.ts";
+
+/** Takes the result of an ADD before it becomes final: what was done is undone if nobody can be told of it. */
+export type Deliver = (result: Result) => void;
+
+/**
+ * Carries out one request.
+ *
+ * @param deliver for ADD alone
+ * @throws {CniError} and every other error as its cause made it; what an ADD had done by then is undone
+ */
+export function handle(
+  plugin: AnyPlugin,
+  request: PluginRequest | DelBatchRequest,
+  context: HostContext,
+  deliver?: Deliver,
+): PluginResponse {
+  const pluginContext = { ...context, log: (message: string) => context.log(`${plugin.name}: ${message}`) };
+  if (request.command === "DEL_BATCH") return { remaining: delBatch(plugin, request.requests, pluginContext) };
+  if (request.command === "RESTORE" && !plugin.restore) return { restored: [] };
+  requireParameters(request);
+  return withNetworkInErrors(request.config, () => dispatch(plugin, request, pluginContext, deliver));
+}
+
+/** Runs a plugin; a configuration that it cannot use is reported with the network it is of. */
+function withNetworkInErrors<T>({ name }: PluginConfig, call: () => T): T {
+  try {
+    return call();
+  } catch (error) {
+    throw error instanceof ConfigError ? error.withLocation({ network: name }) : error;
+  }
+}
+
+function dispatch(plugin: AnyPlugin, request: PluginRequest, context: HostContext, deliver?: Deliver): PluginResponse {
+  using undo = new DisposableStack();
+  // Its IPAM plugin is called with the same request, and comes to that when this one is through with its own.
+  const { snapshotTime = nowCeil(), config } = request;
+  const ipam = findIpam(request, context);
+  const call = buildCall(plugin, { ...request, snapshotTime }, context, ipam, undo);
+  switch (request.command) {
+    case "GC": {
+      const { validAttachments } = config;
+      if (!validAttachments) {
+        call.log("Nothing is collected: the request does not say which attachments live (cni.dev/valid-attachments)");
+      } else if (plugin.gc) plugin.gc({ ...call, validAttachments, snapshotTime });
+      else call.ipam?.gc();
+      return {};
+    }
+    case "STATUS":
+      plugin.status ? plugin.status(call) : call.ipam?.status();
+      return {};
+    default:
+      return runAttachmentCommand(plugin, request, buildAttachmentCall(plugin, request, call), context, undo, deliver);
+  }
+}
+
+/** What every command gets. */
+function buildCall(
+  plugin: AnyPlugin,
+  request: PluginRequest,
+  context: HostContext,
+  ipam: IpamPlugin | undefined,
+  undo?: DisposableStack,
+): PluginCall<unknown> {
+  const { config, command, env, findCallerPid } = request;
+  const { host, log } = context;
+  return {
+    // What cannot be used of the plugin's own keys must not keep a container from being removed.
+    config: command === "DEL" ? parseLenient(plugin.config, config.raw, log).value : plugin.config.parse(config.raw),
+    pluginConfig: config,
+    env,
+    findCallerPid,
+    host,
+    ipam: ipam && ipamDelegate(ipam, request, context, command === "ADD" ? undo : undefined),
+    log,
+  };
+}
+
+/** What the commands on one attachment get. */
+function buildAttachmentCall(
+  plugin: AnyPlugin,
+  request: PluginRequest,
+  call: PluginCall<unknown>,
+): AttachmentCall<unknown> {
+  const { containerId, ifname, netns, config } = request;
+  return {
+    ...call,
+    containerId,
+    ifname,
+    sandbox: netns ?? "",
+    args: parseDeclaredArgs(plugin, request),
+    owner: { network: config.name, containerId, ifname },
+    prevResult: config.prevResult,
+  };
+}
+
+/** What cannot be understood must not keep a container from being removed. */
+function parseDeclaredArgs(plugin: AnyPlugin, { command, args }: PluginRequest): Readonly<Record<string, string>> {
+  if (!plugin.args) return {};
+  return command === "DEL"
+    ? Object.fromEntries(parsePairs(args))
+    : parseArgs(args, plugin.args) as Record<string, string>;
+}
+
+function runAttachmentCommand(
+  plugin: AnyPlugin,
+  request: PluginRequest,
+  call: AttachmentCall<unknown>,
+  context: HostContext,
+  undo: DisposableStack,
+  deliver?: Deliver,
+): PluginResponse {
+  const { command, config } = request;
+  using netns = plugin.ignoresNetns
+    ? undefined
+    : command === "DEL"
+    ? findContainerNetns(request, context)
+    : openContainerNetns(request, context);
+  // Whatever is undone needs the namespace, which is closed behind it.
+  using _rollback = undo;
+  if (command === "DEL") {
+    plugin.del({ ...call, netns } satisfies DelCall<unknown>);
+    return {};
+  }
+  const callInNetns = { ...call, netns: netns! };
+  if (command === "RESTORE") return { restored: plugin.restore!(callInNetns) };
+  if (command === "CHECK") {
+    plugin.check(callInNetns);
+    return {};
+  }
+  try {
+    const result = plugin.add({ ...callInNetns, undo } satisfies AddCall<unknown>);
+    requireExpressible(result, config.cniVersion);
+    throwIfSignalled();
+    deliver?.(result);
+    undo.move();
+    return { result };
+  } catch (error) {
+    // Before the undoing begins.
+    stopReportingSignals();
+    throw error;
+  }
+}
+
+/** A call that the plugin gets, and what it was made of. */
+interface PreparedCall {
+  readonly call: DelBatchCall<unknown>;
+  readonly request: PluginRequest;
+  readonly ipam: IpamPlugin | undefined;
+}
+
+/** @returns the requests that are still to be carried out, each by itself @throws {Error} as the plugin made it */
+function delBatch(
+  plugin: AnyPlugin,
+  requests: readonly PluginRequest[],
+  context: HostContext,
+): readonly PluginRequest[] {
+  if (!plugin.delBatch || requests.length < 2) return requests;
+  const remaining: PluginRequest[] = [];
+  const prepared = new Map<DelBatchCall<unknown>, PreparedCall>();
+  for (const request of requests) {
+    const preparedCall = prepareCall(plugin, request, context);
+    if (preparedCall) prepared.set(preparedCall.call, preparedCall);
+    else remaining.push(request);
+  }
+  const [first, ...others] = prepared.keys();
+  if (!first) return remaining;
+  const ipam = batchIpamDelegate((call) => prepared.get(call)!, context);
+  const calls = plugin.delBatch([first, ...others], ipam);
+  return [...remaining, ...calls.map((call) => prepared.get(call)!.request)];
+}
+
+/** `undefined` if something is wrong with the request, which is told when it is carried out. */
+function prepareCall(plugin: AnyPlugin, request: PluginRequest, context: HostContext): PreparedCall | undefined {
+  try {
+    requireParameters(request);
+    const ipam = findIpam(request, context);
+    const call: DelBatchCall<unknown> = {
+      ...buildAttachmentCall(plugin, request, buildCall(plugin, request, context, ipam)),
+      withNetns(call) {
+        using netns = plugin.ignoresNetns ? undefined : findContainerNetns(request, context);
+        return call(netns);
+      },
+    };
+    return { call, request, ipam };
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,304 @@
+/**
+ * ADD: attaching a container, with the machine's state in view: what an ADD must not run into, and what an earlier one left.
+ *
+ * @see SPEC.md §Lifecycle & Ordering, §3 Execution of Network Configurations
+ * @module
+ */
+import { namedNetnsPath } from "../ffi/named_netns.ts";
+import { type Netns, NetnsError } from "../ffi/netns.ts";
+import * as link from "../ffi/route/link.ts";
+import { stopReportingSignals } from "../ffi/sys/signals.ts";
+import type { HostContext } from "../plugins/lib/protocol/context.ts";
+import { delegateWasNotRun } from "../plugins/lib/protocol/delegate.ts";
+import { containerIdProblem, isTrue, linkNameProblem, networkNameProblem } from "../spec/env.ts";
+import { CniError, Code } from "../spec/error.ts";
+import type { NetworkConfigList } from "../spec/network_config_list.ts";
+import { formatResult, type Result } from "../spec/result.ts";
+import { findKey } from "../spec/schema.ts";
+import * as cache from "./cache.ts";
+import { callAdd, callPlugin, MissingPluginError } from "./call_plugin.ts";
+import type { RuntimeContext } from "./context.ts";
+import { delNetworkList } from "./del.ts";
+import { type HeldNetnsContext, holdNetns } from "./held_netns.ts";
+import { lockContainer } from "./lock.ts";
+import { attachmentKey, describeAttachment, type RuntimeConf } from "./resolve_attachment.ts";
+import { isNetnsOf, staleReason } from "./stale.ts";
+
+/** What to attach. */
+export interface AddRuntimeConf extends RuntimeConf {
+  /** Path of the container's network namespace. */
+  readonly netns: string;
+}
+
+/**
+ * Attaches a container and remembers it; an attachment of the same name that cannot live any more is removed first.
+ *
+ * @returns the result of the last plugin, in the current form
+ * @throws {CniError} code 8 if there is no such namespace, code 4 if it has an interface of that name or the container is attached already,
+ * or what a plugin failed with
+ */
+export function addNetworkList(runtime: RuntimeContext, list: NetworkConfigList, parameters: AddRuntimeConf): Result {
+  validateRuntimeConf(list, parameters);
+  const key = attachmentKey(list.name, parameters);
+  // What cannot be remembered is refused before anything is made.
+  cache.cachePath(runtime.cacheDirectory, key);
+  removeLeftovers(runtime, list, parameters);
+  using _ = lockContainer(runtime.cacheDirectory, parameters.containerId, { inherited: true });
+  warnOfConfiguredPrevResult(runtime, list);
+  using hostContext = holdNetns(runtime.hostContext);
+  const netns = openUnlessAttached({ ...runtime, hostContext }, parameters, key);
+  const { args = [], capabilityArgs = {} } = parameters;
+  const entry: cache.CacheEntry = { ...key, netns: parameters.netns, config: list.text, args, capabilityArgs };
+  const netnsCookie = netns?.cookie;
+  const entryWithCookie = netnsCookie === undefined ? entry : { ...entry, netnsCookie };
+  // Written first, so that of two calls one is refused, and what a killed process has set up can be found and removed.
+  if (!cache.createEntry(runtime.cacheDirectory, entryWithCookie)) throw alreadyAttachedError(runtime, entry);
+  return addPlugins({ ...runtime, hostContext }, list, entryWithCookie);
+}
+
+function addPlugins(
+  runtime: RuntimeContext & { readonly hostContext: HeldNetnsContext },
+  list: NetworkConfigList,
+  entry: cache.CacheEntry,
+): Result {
+  let result: Result | undefined;
+  try {
+    for (const plugin of list.plugins) {
+      result = callAdd(runtime, list, plugin, { parameters: entry, prevResult: result });
+    }
+    if (!result) throw new CniError(Code.InvalidConfig, `Cannot attach to network "${list.name}": it has no plugins`);
+    // Programs open the path anew: where another namespace is there by now, nobody knows in which of the two they were.
+    const isAmbiguous = runtime.hostContext.hasRunProgram && isNetnsOf(entry, entry.netns ?? "") === false;
+    const { netnsCookie: _, ...withoutCookie } = entry;
+    const finalEntry = isAmbiguous ? withoutCookie : entry;
+    cache.replaceEntry(runtime.cacheDirectory, { ...finalEntry, result: formatResult(result, list.cniVersion) });
+    return result;
+  } catch (error) {
+    throw runtime.rollback === false ? error : rollbackAdd(runtime, list, entry, result, error);
+  }
+}
+
+function warnOfConfiguredPrevResult({ log }: RuntimeContext, list: NetworkConfigList): void {
+  for (const { type, raw } of list.plugins) {
+    if (findKey(raw, "prevResult") === undefined) continue;
+    log(
+      `Leaving out the prevResult that stands in the configuration of plugin "${type}": the runtime gives one, and none to the first`,
+    );
+  }
+}
+
+/** Makes sure that an attachment can be named in calls and files. @throws {CniError} code 4, naming every problem */
+export function validateRuntimeConf(
+  list: NetworkConfigList,
+  { containerId, ifname, netns, args = [] }: AddRuntimeConf,
+): void {
+  const problems = [
+    ["container id", containerIdProblem(containerId)],
+    ["network name", networkNameProblem(list.name)],
+    ["interface name", ifname.includes("\0") ? "has a NUL" : linkNameProblem(ifname)],
+    ["network namespace", netns === "" ? "is missing" : netns.includes("\0") ? "has a NUL" : undefined],
+    ...args.map(([key, value]) => [
+      `argument ${JSON.stringify(key)}`,
+      key === "" || value === "" || /[=;\0]/.test(key + value)
+        ? 'must be KEY=VALUE, neither with a "=", a ";" or a NUL'
+        : undefined,
+    ]),
+  ];
+  const messages = problems.filter(([, problem]) => problem !== undefined).map((pair) => pair.join(" "));
+  if (messages.length === 0) return;
+  throw new CniError(Code.InvalidEnvironment, `Cannot attach to network "${list.name}": ${messages.join("; ")}`);
+}
+
+function alreadyAttachedError({ cacheDirectory }: RuntimeContext, entry: cache.CacheEntry): CniError {
+  const path = cache.cachePath(cacheDirectory, entry);
+  const occupant = cache.findOccupant(cacheDirectory, entry);
+  if (occupant && !cache.isSameAttachment(occupant, entry)) {
+    return new CniError(
+      Code.InvalidEnvironment,
+      `Cannot remember ${describeAttachment(entry)}: ${describeAttachment(occupant)} has the same file name`,
+      {
+        details: `"${path}": choose another container id`,
+      },
+    );
+  }
+  const [reason, advice] = !occupant
+    ? ["it may be attached already", `"${path}" cannot be understood; remove it first: cni run del`]
+    : occupant.result === undefined
+    ? [
+      "an ADD of it has not ended",
+      `"${path}" says so; if no process is at it any more, remove what it left: cni run del`,
+    ]
+    : ["it is attached already", `"${path}" says so; remove it first: cni run del`];
+  return new CniError(Code.InvalidEnvironment, `Cannot attach ${describeAttachment(entry)}: ${reason}`, {
+    details: advice,
+  });
+}
+
+/** Undoes all plugins, also those that were not called, as SPEC §ADD asks; the error says what that left behind. */
+function rollbackAdd(
+  runtime: RuntimeContext,
+  list: NetworkConfigList,
+  entry: cache.CacheEntry,
+  result: Result | undefined,
+  error: unknown,
+): CniError {
+  stopReportingSignals();
+  const failures: unknown[] = [];
+  for (const plugin of list.plugins.toReversed()) {
+    try {
+      callPlugin(runtime, list, plugin, { command: "DEL", parameters: entry, prevResult: result });
+    } catch (failure) {
+      // A plugin that is not there has left nothing, and neither has its delegate if that is why all of this failed.
+      const isNothingToUndo = failure instanceof MissingPluginError ||
+        (delegateWasNotRun(error) && delegateWasNotRun(failure));
+      if (!isNothingToUndo) failures.push(failure);
+    }
+  }
+  // What could not be removed stays known to DEL and GC.
+  if (failures.length === 0) removeCacheEntry(runtime, entry, failures);
+  const { code, message, details } = CniError.from(error);
+  const notes = failures.map((failure) => `clean-up failed: ${describeFailure(failure)}`);
+  return new CniError(code, message, { details: [...(details ? [details] : []), ...notes].join("; "), cause: error });
+}
+
+function removeCacheEntry(runtime: RuntimeContext, entry: cache.CacheEntry, failures: unknown[]): void {
+  try {
+    cache.removeEntry(runtime.cacheDirectory, entry);
+  } catch (failure) {
+    failures.push(failure);
+  }
+}
+
+function describeFailure(failure: unknown): string {
+  const { message, details } = CniError.from(failure);
+  return details ? `${message}; ${details}` : message;
+}
+
+/** The container's namespace, with room for the interface; `undefined` if the attachment is in the cache, of which the ADD says more. */
+function openUnlessAttached(
+  runtime: RuntimeContext,
+  parameters: AddRuntimeConf,
+  key: cache.AttachmentKey,
+): Netns | undefined {
+  try {
+    const netns = openUsableNetns(runtime, parameters.netns);
+    requireNoInterface(runtime, parameters, netns);
+    return netns;
+  } catch (error) {
+    if (cache.findOccupant(runtime.cacheDirectory, key)) return undefined;
+    throw error;
+  }
+}
+
+/** Opens the container's namespace. @throws {CniError} code 8 if it is none, or the one that the plugins run in */
+function openUsableNetns({ env, hostContext }: RuntimeContext, path: string): Netns {
+  const netns = openNetnsOrCniError(path, hostContext);
+  if (netns.identity !== hostContext.host.identity || isTrue(env.CNI_NETNS_OVERRIDE ?? "")) return netns;
+  netns[Symbol.dispose]();
+  // Plugins refuse it as well, but each would be called, and what it did undone.
+  throw new CniError(Code.InvalidNetns, `Cannot attach "${path}": it is the namespace that cni itself is in`, {
+    details: "set CNI_NETNS_OVERRIDE=1 if this is meant",
+  });
+}
+
+function openNetnsOrCniError(path: string, { openNetns }: HostContext): Netns {
+  try {
+    return openNetns(path);
+  } catch (error) {
+    if (!(error instanceof NetnsError)) throw error;
+    const { message, absent } = error;
+    throw new CniError(Code.InvalidNetns, message, { ...absent && { details: createNetnsHint(path) }, cause: error });
+  }
+}
+
+/** Only what lies among the named ones can be made by a name; else nothing. */
+function createNetnsHint(path: string): string {
+  const name = path.slice(path.lastIndexOf("/") + 1);
+  return name !== "" && path === namedNetnsPath(name) ? `make one of that name: cni netns add ${name}` : "";
+}
+
+/**
+ * A failed ADD is undone by name: an interface that somebody else put there would be taken away with it.
+ *
+ * @throws {CniError} if there is an interface of that name
+ */
+function requireNoInterface({ rollback }: RuntimeContext, { netns: path, ifname }: AddRuntimeConf, netns: Netns): void {
+  // Every namespace has "lo" from its start, and the loopback plugin works on it.
+  if (rollback === false || ifname === "lo" || !link.find(netns.route, ifname)) return;
+  throw new CniError(Code.InvalidEnvironment, `Cannot attach "${path}": it has an interface "${ifname}" already`, {
+    details: "choose another name with --ifname",
+  });
+}
+
+/** Removes what an attachment of the same name left that cannot live any more, or of which nothing can be read. */
+function removeLeftovers(runtime: RuntimeContext, list: NetworkConfigList, parameters: AddRuntimeConf): void {
+  const { entry, damage } = readCacheEntry(runtime.cacheDirectory, attachmentKey(list.name, parameters));
+  if (entry) removeStale(runtime, list, parameters);
+  if (damage !== undefined) removeDamaged(runtime, list, parameters);
+}
+
+/** What is remembered, or why it cannot be understood; nothing if there is nothing, or another's. */
+function readCacheEntry(directory: string, key: cache.AttachmentKey): { entry?: cache.CacheEntry; damage?: string } {
+  try {
+    const entry = cache.findEntry(directory, key);
+    return entry ? { entry } : {};
+  } catch (error) {
+    if (error instanceof CniError && error.code === Code.DecodeFailure) return { damage: error.message };
+    throw error;
+  }
+}
+
+/**
+ * A file that cannot be understood, as a power cut leaves it, does not say whether the container is attached. If there is no such interface,
+ * it is not, and things may be left of it.
+ */
+function removeDamaged(runtime: RuntimeContext, list: NetworkConfigList, parameters: AddRuntimeConf): void {
+  if (runtime.rollback === false) return;
+  const key = attachmentKey(list.name, parameters);
+  removeBeforeAdd(runtime, list, parameters, "what may be left", () => {
+    const { damage } = readCacheEntry(runtime.cacheDirectory, key);
+    if (damage !== undefined) {
+      using netns = openUsableNetns(runtime, parameters.netns);
+      requireNoInterface(runtime, parameters, netns);
+    }
+    return damage;
+  });
+}
+
+function removeStale(runtime: RuntimeContext, list: NetworkConfigList, parameters: AddRuntimeConf): void {
+  const key = attachmentKey(list.name, parameters);
+  // Nothing is removed in favour of what cannot be attached.
+  openUsableNetns(runtime, parameters.netns)[Symbol.dispose]();
+  // Without the namespace: what is at that path now, or comes to be, is somebody else's.
+  removeBeforeAdd(
+    runtime,
+    list,
+    { containerId: key.containerId, ifname: key.ifname, netns: "" },
+    "what is left",
+    () => {
+      const { entry } = readCacheEntry(runtime.cacheDirectory, key);
+      return entry && staleReason(entry, runtime.hostContext);
+    },
+  );
+}
+
+/** @param findReason why it is to be removed; `undefined` if it is to stay */
+function removeBeforeAdd(
+  runtime: RuntimeContext,
+  list: NetworkConfigList,
+  parameters: RuntimeConf,
+  subject: string,
+  findReason: () => string | undefined,
+): void {
+  if (findReason() === undefined) return;
+  delNetworkList(runtime, list, parameters, () => {
+    // Who was at this container until now may have removed it, and attached it anew.
+    const reason = findReason();
+    if (reason !== undefined) {
+      runtime.log(
+        `Removing ${subject} of ${describeAttachment(attachmentKey(list.name, parameters))} first: ${reason}`,
+      );
+    }
+    return reason !== undefined;
+  });
+}

@@ -1,0 +1,42 @@
+/**
+ * DEL: detaching a container.
+ *
+ * @see SPEC.md §DEL
+ * @module
+ */
+import type { NetworkConfigList } from "../spec/network_config_list.ts";
+import * as cache from "./cache.ts";
+import { callPlugin } from "./call_plugin.ts";
+import type { RuntimeContext } from "./context.ts";
+import { holdNetns } from "./held_netns.ts";
+import { lockContainer } from "./lock.ts";
+import { findCachedResult, resolveAttachment, type RuntimeConf } from "./resolve_attachment.ts";
+
+/**
+ * Detaches a container; succeeds when it is detached already. What was used to attach it counts, not what has become of the
+ * configuration since.
+ *
+ * @param network its configuration, or its name if that is gone
+ * @param isStillWanted asked when nothing else is done for the container any more; nothing is detached if not
+ * @throws {CniError} what a plugin failed with, or if no configuration is known
+ */
+export function delNetworkList(
+  runtime: RuntimeContext,
+  network: NetworkConfigList | string,
+  parameters: RuntimeConf,
+  isStillWanted: () => boolean = () => true,
+): void {
+  using _ = lockContainer(runtime.cacheDirectory, parameters.containerId);
+  using hostContext = holdNetns(runtime.hostContext);
+  if (isStillWanted()) delPlugins({ ...runtime, hostContext }, network, parameters);
+}
+
+function delPlugins(runtime: RuntimeContext, network: NetworkConfigList | string, parameters: RuntimeConf): void {
+  const attachment = resolveAttachment(runtime, network, parameters, "remove");
+  const { list, entry } = attachment;
+  const prevResult = findCachedResult(runtime, attachment);
+  for (const plugin of list.plugins.toReversed()) {
+    callPlugin(runtime, list, plugin, { command: "DEL", parameters: entry, prevResult });
+  }
+  cache.removeEntry(runtime.cacheDirectory, entry);
+}
