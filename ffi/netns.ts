@@ -50,7 +50,7 @@ export interface Netns extends Disposable {
   readonly nft: Netlink;
   /** The namespace's socket for questions about sockets, opened on first use. */
   readonly diag: Netlink;
-  /** Runs `call` inside the namespace and returns to where the thread was, whatever happens. */
+  /** Runs `call` inside the namespace and returns, whatever happens: see {@linkcode openNetns}. */
   run<T>(call: () => Sync<T>): T;
 }
 
@@ -115,12 +115,13 @@ export class NetnsError extends Error {
  * console.log(stdout.toString().split(":")[1]); //  lo
  * ```
  *
+ * @param home where {@linkcode Netns.run} returns to; where the thread is when it is called, unless told
  * @throws {NetnsError} if it is none
  */
-export function openNetns(path: string): Netns {
+export function openNetns(path: string, home?: Netns): Netns {
   const file = openNetnsFile(path);
   try {
-    return newNetns(path, file, openCurrentNetnsFile);
+    return newNetns(path, file, home ? () => borrow(home) : openCurrentNetnsFile);
   } catch (error) {
     file[Symbol.dispose]();
     throw error;
@@ -172,6 +173,9 @@ export function createNetns(): Netns {
 function openCurrentNetnsFile(): Descriptor {
   return openFile(CURRENT_NETNS_PATH);
 }
+
+/** A descriptor that stays open when the scope ends. */
+const borrow = ({ fd }: { readonly fd: number }): Descriptor => ({ fd, [Symbol.dispose]() {} });
 
 function openNetnsFile(path: string): Descriptor {
   let file: Descriptor;
@@ -226,8 +230,13 @@ function newNetns(path: string, file: Descriptor, openOriginal: (() => Descripto
   };
 }
 
+/** Where the thread is while {@linkcode Netns.run} runs a call, which may run another one somewhere else. */
+let entered: { readonly fd: number } | undefined;
+
 function runInside<T>(path: string, fd: number, openOriginal: () => Descriptor, call: () => Sync<T>): T {
-  using original = openOriginal();
+  if (entered?.fd === fd) return call();
+  const outer = entered;
+  using original = outer ? borrow(outer) : openOriginal();
   try {
     setNetns(fd, path);
   } catch (error) {
@@ -235,9 +244,11 @@ function runInside<T>(path: string, fd: number, openOriginal: () => Descriptor, 
     if (!(error instanceof SystemError && error.code === "EINVAL")) throw error;
     throw new NetnsError(path, "this is not a network namespace", false, error);
   }
+  entered = { fd };
   try {
     return call();
   } finally {
+    entered = outer;
     returnTo(original.fd);
   }
 }

@@ -2,7 +2,7 @@ import { afterAll, expect, test } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createNetns, openNetns } from "./netns.ts";
+import { createNetns, currentNetns, openNetns } from "./netns.ts";
 
 const directory = mkdtempSync(join(tmpdir(), "cni-netns-"));
 afterAll(() => rmSync(directory, { recursive: true, force: true }));
@@ -31,6 +31,30 @@ test.each([1, 3])(
     }
   },
 );
+
+const identityHere = (): string => {
+  using here = currentNetns();
+  return here.identity;
+};
+
+test("run() inside run() returns to where it was called, and goes home from the outer one", () => {
+  using home = currentNetns();
+  using first = createNetns();
+  using second = createNetns();
+  using outer = openNetns(first.path, home);
+  using inner = openNetns(second.path, home);
+  const seen = outer.run(() => [
+    outer.run(identityHere),
+    inner.run(() => [identityHere(), outer.run(identityHere), identityHere()]),
+    // Opening a socket enters the namespace too.
+    outer.route && identityHere(),
+    inner.route && identityHere(),
+  ]);
+  expect([seen, identityHere()].flat(2)).toEqual([
+    ...[outer, inner, outer, inner, outer, outer].map(({ identity }) => identity),
+    home.identity,
+  ]);
+});
 
 test("cookie is of the namespace, whoever holds it open, and is given to no other after it is gone", () => {
   const seen = new Set<string | undefined>();

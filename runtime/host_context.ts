@@ -39,9 +39,11 @@ export interface HostContextOptions {
 export function createHostContext(
   { plugins = [], timeoutMs, log = printStderr }: HostContextOptions = {},
 ): HostContext {
+  const host = currentNetns();
   const context: HostContext = {
-    host: currentNetns(),
-    openNetns,
+    host,
+    // With the host's handle, no call has to look up again where to return to.
+    openNetns: (path) => openNetns(path, host),
     locate: (type, directories) => locate(type, directories, plugins),
     isIpam: (type, directories) =>
       isIpamPlugin(type) || !hasPlugin(type) || plugins.some(({ name }) => name === type) ||

@@ -52,10 +52,7 @@ export function configureInterface(netns: Netns, device: link.Link, result: Resu
   const ips = ipsOf(result, ifname);
   const addresses = ips.map((ip) => ip.address);
   const ipv6Addresses = addresses.filter((element) => familyOf(element) === 6);
-  if (ipv6Addresses.length > 0) netns.run(() => prepareSysctls(netns, ifname, options));
-  using events = ipv6Addresses.length > 0 && !options.noCarrier
-    ? netns.run<Netlink>(() => openEvents(NETLINK_ROUTE, RTNLGRP_IPV6_IFADDR))
-    : undefined;
+  using events = ipv6Addresses.length > 0 ? prepareIpv6(netns, ifname, options) : undefined;
   const addAddresses = addresses.map((element): LabelledRequest => ({
     purpose: `add address ${element} to "${ifname}"`,
     request: address.addRequest(index, element, { ...options, noPrefixRoute: options.routes !== undefined }),
@@ -121,6 +118,14 @@ const duplicateAddressError = (ifname: string) => (duplicate: Cidr) =>
     Code.Internal,
     `Cannot use address ${duplicate} on "${ifname}": another host of the network has it (duplicate address detection)`,
   );
+
+/** Prepares the interface for IPv6 addresses. Gives the events that say when they can be used, where that is waited for. */
+function prepareIpv6(netns: Netns, ifname: string, options: ConfigureOptions): Netlink | undefined {
+  return netns.run<Netlink | undefined>(() => {
+    prepareSysctls(netns, ifname, options);
+    return options.noCarrier ? undefined : openEvents(NETLINK_ROUTE, RTNLGRP_IPV6_IFADDR);
+  });
+}
 
 /** IPv6 on the interface, and parameters that make the kernel announce new addresses and keep them while the link is down; without those it works, only later. */
 function prepareSysctls(netns: Netns, ifname: string, { noDad, log }: ConfigureOptions): void {

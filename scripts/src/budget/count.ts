@@ -7,6 +7,8 @@ import { bytesOf, parseTrace, type TracedCall } from "../harness/trace.ts";
 export interface CallCost {
   /** System calls, but for those that manage memory, whose cost are the page faults. */
   readonly syscalls: number;
+  /** Changes of the namespace that the thread is in. */
+  readonly setns: number;
   /** New threads and processes. */
   readonly clones: number;
   /** Files opened, those that do not exist included. */
@@ -53,6 +55,7 @@ export function countTrace(text: string): CallCost {
   );
   return {
     syscalls: calls.length,
+    setns: named("setns").length,
     clones: named("clone", "clone3", "fork", "vfork").length,
     opens: named("open", "openat", "openat2").length,
     bytesRead: sum(reads.map(({ result }) => result)),

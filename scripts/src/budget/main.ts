@@ -1,5 +1,5 @@
 /**
- * What the verbs of plugins cost in system calls, messages, bytes, page faults and modules, against the recorded budget:
+ * What the verbs of plugins cost in system calls, messages, bytes, page faults and code, against the recorded budget:
  * `bun scripts/src/budget/main.ts [--record] [PLUGIN…]`.
  *
  * @module
