@@ -165,7 +165,7 @@ describe("kernel parameters that cannot be written", () => {
     expectWorking(host, {});
     runInNetns(host.container, "sh", "-c", "echo 500 >/proc/sys/net/core/somaxconn");
     // What every new interface is given, and would be as well without, only later.
-    const told = /^bridge: Cannot set (net\/ipv6\/conf\/eth0\/\w+ to [01](, )?){3}, going on without: .*\(EROFS\)\n$/;
+    const told = /^bridge: Cannot set (net\/ipv6\/conf\/eth0\/\w+ to [01](, )?){3}, continuing without: .*\(EROFS\)\n$/;
     expectGoingOn(host, { mounts: READ_ONLY_SYSCTLS }, told);
   });
 

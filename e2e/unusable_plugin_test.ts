@@ -36,7 +36,7 @@ for (const part of UNUSABLE) {
     const said = stderr.trimEnd().split("\n");
     expect(said).toHaveLength(Object.keys(part).length);
     for (const line of said) {
-      expect(line).toMatch(/^bridge: Cannot use .*: (runtimeConfig|ipam|dns|capabilities)\S* must be .*; going on/);
+      expect(line).toMatch(/^bridge: Cannot use .*: (runtimeConfig|ipam|dns|capabilities)\S* must be .*; continuing/);
     }
   });
 }
@@ -87,7 +87,7 @@ netnsTest(
         expect(run(command)).toEqual({
           exitCode: 0,
           stdout: "",
-          stderr: `bridge: Cannot use configuration: ${message}; going on without it\n`,
+          stderr: `bridge: Cannot use configuration: ${message}; continuing without it\n`,
         });
       }
     }

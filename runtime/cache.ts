@@ -155,7 +155,7 @@ export function listCacheEntries(
 ): CacheEntry[] {
   const prefix = network === undefined ? "" : `${network}-`;
   if (isSymlink(directory)) {
-    log?.(`${symlinkError(directory).message}; going on without it`);
+    log?.(`${symlinkError(directory).message}; continuing without it`);
     return [];
   }
   const names = sortedByBytes(findEntryNames(`${directory}/results`) ?? []).filter((name) =>
@@ -172,7 +172,7 @@ export function listCacheEntries(
       // A copy beside it, such as an editor makes, is not the attachment's.
       return cachePath(directory, entry) === path ? [entry] : [];
     } catch (error) {
-      log?.(`${CniError.from(error).message}; going on without it`, error, name);
+      log?.(`${CniError.from(error).message}; continuing without it`, error, name);
       return [];
     }
   });

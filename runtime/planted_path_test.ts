@@ -182,7 +182,7 @@ test("an entry of another kind is somebody else's, whatever is dead", () => {
   expect([calls, existsSync(file)]).toEqual([["GC"], true]);
   expect(said).toEqual([
     expect.stringContaining(
-      "it is of no kind known here; going on without it; remove that file if its container is gone",
+      "it is of no kind known here; continuing without it; remove that file if its container is gone",
     ),
   ]);
 });

@@ -130,7 +130,7 @@ function findUsableEntry(
   } catch (error) {
     const { code, message } = CniError.from(error);
     if (code !== Code.DecodeFailure) throw error;
-    log(`${message}; going on without it`);
+    log(`${message}; continuing without it`);
     return undefined;
   }
 }
@@ -144,7 +144,7 @@ function cachedNetworkList({ log }: RuntimeContext, entry: cache.CacheEntry): Ne
     );
     return list.name === entry.network && list.plugins.length > 0 ? list : undefined;
   } catch (error) {
-    log(`${CniError.from(error).message}; going on without it`);
+    log(`${CniError.from(error).message}; continuing without it`);
     return undefined;
   }
 }
@@ -155,7 +155,7 @@ export function findCachedResult({ log }: RuntimeContext, { list, entry }: Resol
     return entry.result === undefined ? undefined : parseResult(entry.result, list.cniVersion, "result");
   } catch (error) {
     log(
-      `${CniError.from(error).message}; going on without the result that ${
+      `${CniError.from(error).message}; continuing without the result that ${
         describeAttachment(entry)
       } was attached with`,
     );

@@ -150,7 +150,7 @@ export function parseLenient<T>(
     } catch (error) {
       const [key = ""] = error instanceof ConfigError ? pathSegments(error.path) : [];
       if (!Object.hasOwn(used, key)) throw error;
-      warn(`${CniError.from(error).message}; going on without it`);
+      warn(`${CniError.from(error).message}; continuing without it`);
       const { [key]: _, ...others } = used;
       used = others;
     }

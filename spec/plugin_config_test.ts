@@ -148,7 +148,7 @@ test("parsePluginConfig() goes without what cannot be used for DEL only, and tel
     raw: { ...minimal, mtu: "x" },
     text,
   });
-  expect(told.map((problem) => problem.match(/: (\S+) must be .*; going on without it$/)?.[1])).toEqual([
+  expect(told.map((problem) => problem.match(/: (\S+) must be .*; continuing without it$/)?.[1])).toEqual([
     "ipam.type",
     "DNS",
     "runtimeConfig",

@@ -148,7 +148,7 @@ export function runtimeArgumentsForDel(
   try {
     return givenRuntimeArguments(network, request);
   } catch (error) {
-    log(`${CniError.from(error).message}; going on without it`);
+    log(`${CniError.from(error).message}; continuing without it`);
     const { mac: _, ...rest } = request;
     return givenRuntimeArguments(network, { ...rest, publish: [], ips: [] });
   }

@@ -105,7 +105,7 @@ export function findSavedDevice(path: string, log: (message: string) => void): S
   } catch (error) {
     const isNoFile = error instanceof SystemError && NOT_A_FILE_CODES.includes(error.code);
     if (!(isNoFile || error instanceof SyntaxError || error instanceof ConfigError)) throw error;
-    log(`Cannot use "${path}", going on without: ${error.message}`);
+    log(`Cannot use "${path}", continuing without: ${error.message}`);
     return undefined;
   }
 }

@@ -70,6 +70,6 @@ function replaceHint(path: string, address: Ip, log: (message: string) => void):
     replaceFile(path, address);
   } catch (error) {
     if (!(error instanceof SystemError && error.code === "EISDIR")) throw error;
-    log(`${error.message}; going on without it`);
+    log(`${error.message}; continuing without it`);
   }
 }

@@ -66,7 +66,7 @@ export interface PreparedReservation extends Disposable {
 export function isNetworkDirectory(directory: string, log: (message: string) => void): boolean {
   if (findStat(directory, false)?.isDirectory) return true;
   if (findSymlinkTarget(directory) !== undefined) {
-    log(`"${directory}" is a symbolic link, which is not followed; going on without it`);
+    log(`"${directory}" is a symbolic link, which is not followed; continuing without it`);
   }
   return false;
 }

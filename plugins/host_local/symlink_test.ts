@@ -25,7 +25,7 @@ for (const [what, exists] of [["somewhere else", true], ["nowhere", false]] as c
     expect(net.log).toEqual([]);
     net.call("DEL");
     net.call("GC", GC);
-    const said = `host-local: "${net.directory}" is a symbolic link, which is not followed; going on without it`;
+    const said = `host-local: "${net.directory}" is a symbolic link, which is not followed; continuing without it`;
     expect(net.log).toEqual([said, said]);
     expect(readdirSync(net.dataDir).sort()).toEqual(exists ? ["net", "target"] : ["net"]);
     if (exists) expect(net.files()).toEqual(files);
@@ -58,7 +58,7 @@ for (const name of [HINT, `.${HINT}.${Bun.hash.wyhash(HINT).toString(36)}.tmp`])
     mkdirSync(join(net.directory, name));
     expect(net.add("c2")).toBe("10.0.0.3");
     const hint = join(net.directory, HINT);
-    const said = `Cannot write "${hint}": Is a directory (EISDIR); going on without it`;
+    const said = `Cannot write "${hint}": Is a directory (EISDIR); continuing without it`;
     expect(net.log).toEqual([`host-local: ${said}`]);
     expect(net.names()).toEqual(
       [...new Set([...names.filter((each) => each !== HINT), name, ".c2:eth0", "10.0.0.3"])].sort(),

@@ -42,6 +42,6 @@ sandboxTest("loopback refuses the host's own namespace before it touches it", []
 sandboxTest("loopback DEL takes the host's own namespace for the container's being gone", [], ({ call, host, log }) => {
   runInNetns(host, "ip", "link", "set", "lo", "up");
   call(loopback, "DEL", {}, { netns: host });
-  expect(log).toEqual([`loopback: "${host.path}" leads to the host's own namespace; going on as if it were gone`]);
+  expect(log).toEqual([`loopback: "${host.path}" leads to the host's own namespace; continuing as if it were gone`]);
   expect(loFlags(runInNetns(host, "ip", "-j", "link", "show", "lo"))).toContain("UP");
 });

@@ -224,7 +224,7 @@ bridgeNetworkTest("where the kernel does not tell who listens, that is said, and
   invokePlugin(portmap, request, newHostContext({ host, log }));
   expect(log).toEqual([
     expect.stringContaining(
-      "Cannot check whether programs listen on the host ports, going on without: Cannot open netlink socket",
+      "Cannot check whether programs listen on the host ports, continuing without: Cannot open netlink socket",
     ),
   ]);
   expect(nftListRuleset(network.host)).toContain("tcp . 8080");

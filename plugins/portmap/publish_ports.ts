@@ -108,6 +108,6 @@ function attemptOrLog(log: ((message: string) => void) | undefined, purpose: str
     call();
   } catch (error) {
     if (!(error instanceof SystemError)) throw error;
-    log?.(`Cannot ${purpose}, going on without: ${error.message}`);
+    log?.(`Cannot ${purpose}, continuing without: ${error.message}`);
   }
 }

@@ -330,7 +330,7 @@ sbrTest(
     while (!isLocked(container)) Bun.sleepSync(1);
     run("DEL");
     expect(state()).toEqual(before);
-    expect(log).toEqual([expect.stringContaining("going on without it")]);
+    expect(log).toEqual([expect.stringContaining("continuing without it")]);
     holder.kill("SIGKILL");
   },
 );

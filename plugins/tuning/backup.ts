@@ -116,7 +116,7 @@ export function findBackup(path: string, log: (message: string) => void): Backup
   } catch (error) {
     const isNoFile = error instanceof SystemError && NOT_A_FILE_CODES.includes(error.code);
     if (!(isNoFile || error instanceof SyntaxError || error instanceof ConfigError)) throw error;
-    log(`Cannot use "${path}", going on without: ${error.message}`);
+    log(`Cannot use "${path}", continuing without: ${error.message}`);
     return undefined;
   }
 }

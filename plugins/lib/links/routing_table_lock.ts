@@ -30,7 +30,7 @@ export function tryLockRoutingTables(netns: Netns, log: (message: string) => voi
     return lockNetns(netns, DEL_LOCK_TIMEOUT_MS);
   } catch (error) {
     if (!(error instanceof LockedError)) throw error;
-    log(`${error.message}; going on without it`);
+    log(`${error.message}; continuing without it`);
     return undefined;
   }
 }

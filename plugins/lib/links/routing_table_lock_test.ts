@@ -43,7 +43,7 @@ test("a DEL goes on without a namespace's lock that somebody in there does not g
   const other = await holder(container);
   expect(tryLock()).toBeUndefined();
   expect(said).toEqual([
-    expect.stringMatching(/^Cannot lock network namespace ".*": it is held by .*; going on without it$/),
+    expect.stringMatching(/^Cannot lock network namespace ".*": it is held by .*; continuing without it$/),
   ]);
   await other.end();
   using lock = tryLock();

@@ -76,7 +76,7 @@ export function trySysctls(sysctls: Sysctls, log: Log): void {
   const [first] = failed;
   if (first) {
     log(
-      `Cannot set ${failed.map(({ what: setting }) => setting).join(", ")}, going on without: ${first.error.message}`,
+      `Cannot set ${failed.map(({ what: setting }) => setting).join(", ")}, continuing without: ${first.error.message}`,
     );
   }
 }

@@ -40,11 +40,11 @@ export function findContainerNetns(request: NetnsParameters, context: HostContex
   if (request.netns === undefined) return undefined;
   try {
     const netns = openUnlessHostNetns(request, context);
-    if (!netns) context.log(`"${request.netns}" leads to the host's own namespace; going on as if it were gone`);
+    if (!netns) context.log(`"${request.netns}" leads to the host's own namespace; continuing as if it were gone`);
     return netns;
   } catch (error) {
     if (!(error instanceof NetnsError)) throw error;
-    if (!error.absent) context.log(`${error.message}; going on as if it were gone`);
+    if (!error.absent) context.log(`${error.message}; continuing as if it were gone`);
     return undefined;
   }
 }

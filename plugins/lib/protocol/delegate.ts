@@ -34,7 +34,7 @@ export function findIpam(request: PluginRequest, context: HostContext): IpamPlug
   const error = new ConfigError("ipam.type", 'an IPAM plugin such as "host-local"', excerpt(type));
   if (command !== "DEL" && command !== "GC") throw error;
   // It was refused for ADD, so that there is nothing to give back.
-  context.log(`${error.message}; going on without it`);
+  context.log(`${error.message}; continuing without it`);
   return undefined;
 }
 
