@@ -139,7 +139,7 @@ export function parsePluginEntry(text: string, source?: string): PluginEntry {
 /**
  * The configuration that one plugin of a list gets. Keys that nobody here knows pass unchanged, numbers included.
  *
- * @param warn told of what a DEL goes on without
+ * @param warn told of what a DEL continues without
  * @throws CniError if the version of the list cannot say `prevResult`
  */
 export function derivePluginConfig(

@@ -133,7 +133,7 @@ test("runtimeArguments() that no plugin hears are an error", () => {
   expect(errorOfCall(() => argumentsOf(network(), "--ip", "10.1.0.5", "--ip", "fd00::5")).code).toBe(7);
 });
 
-test("runtimeArgumentsForDel() go on without options that no plugin hears of", () => {
+test("runtimeArgumentsForDel() continue without options that no plugin hears of", () => {
   const request = parse(["-p", "80:81", "--args", "K=V"]);
   expect(runtimeArgumentsForDel(network(), request)).toEqual({ args: [["K", "V"]] });
   expect(runtimeArgumentsForDel(network("portMappings"), request)).toEqual({

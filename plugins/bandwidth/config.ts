@@ -71,7 +71,7 @@ const capabilitySchema: Schema<BandwidthConfig> = {
 
 function parseLimits(raw: JsonObject, path: string): BandwidthConfig {
   const values = limitKeys.parse(raw, path);
-  // As it is written there: DEL goes on without the key that an error names.
+  // As it is written there: DEL continues without the key that an error names.
   const keyPath = (name: keyof LimitKeys) => memberPath(path, findKey(raw, name) ?? name);
   const ingress = parseLimit(values, "ingressRate", "ingressBurst", keyPath);
   const egress = parseLimit(values, "egressRate", "egressBurst", keyPath);

@@ -22,7 +22,7 @@ export function lockRoutingTables(netns: Netns, timeoutMs = LOCK_TIMEOUT_MS): Di
 }
 
 /**
- * The same for a DEL, which goes on without the lock when the time is over, and says so: any process in the container can hold it for ever,
+ * The same for a DEL, which continues without the lock when the time is over, and says so: any process in the container can hold it for ever,
  * and must not keep itself from being removed by that.
  */
 export function tryLockRoutingTables(netns: Netns, log: (message: string) => void): Disposable | undefined {

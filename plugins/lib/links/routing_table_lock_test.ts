@@ -35,7 +35,7 @@ test("who does not get a namespace's lock in time is told to try again later, an
   lockRoutingTables(container, 10_000)[Symbol.dispose]();
 });
 
-test("a DEL goes on without a namespace's lock that somebody in there does not give up, and says who it is", async () => {
+test("a DEL continues without a namespace's lock that somebody in there does not give up, and says who it is", async () => {
   using namespaces = newNamespaces();
   const { container } = namespaces;
   const said: string[] = [];
