@@ -191,7 +191,7 @@ for (const signal of ["SIGINT", "SIGTERM"] as const) {
     await child.exited;
     expect(child.signalCode).toBe(signal);
     const { msg, details } = JSON.parse(await child.stdout.text());
-    expect(`${msg} ${details}`).not.toContain("undoing it failed");
+    expect(`${msg} ${details}`).not.toContain("clean-up failed");
     expect(existsSync(`${directory}/taken`)).toBe(false);
     expect(linksIn(place)).toEqual(["lo", "br9"]);
   });
@@ -262,7 +262,7 @@ for (
     await child.exited;
     expect(child.signalCode).toBe("SIGINT");
     const { details } = JSON.parse(await child.stdout.text());
-    expect(details).toContain("undoing it failed");
+    expect(details).toContain("clean-up failed");
     expect(details).toContain(reason);
     expect(place.reservations()).toEqual([]);
   });

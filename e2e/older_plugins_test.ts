@@ -101,7 +101,7 @@ testWith(
     } catch (error) {
       said = String(error);
     }
-    expect(said).toContain("undoing it failed");
+    expect(said).toContain("clean-up failed");
     expect(said).not.toContain("cni install");
     expect(cni("list", "h")).toContain("web");
     writeFileSync(join(node.bin, "mended"), "");

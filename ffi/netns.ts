@@ -115,7 +115,7 @@ export class NetnsError extends Error {
  * console.log(stdout.toString().split(":")[1]); //  lo
  * ```
  *
- * @param home where {@linkcode Netns.run} returns to; where the thread is when it is called, unless told
+ * @param home where {@linkcode Netns.run} returns to, open for as long as it is used; where the thread is when it is called, unless told
  * @throws {NetnsError} if it is none
  */
 export function openNetns(path: string, home?: Netns): Netns {

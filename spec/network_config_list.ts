@@ -18,7 +18,7 @@ import { CniError, Code, ConfigError } from "./error.ts";
 import { locate, parseJson } from "./jsonc.ts";
 import { dnsSchema, type Result, resultAsSeenIn } from "./result.ts";
 import * as schema from "./schema.ts";
-import { type CniCommand, compareVersions, parseVersion, type Version, VERSIONS } from "./version.ts";
+import { atLeast, type CniCommand, compareVersions, parseVersion, type Version, VERSIONS } from "./version.ts";
 
 /** A network, ready to be run (SPEC §Configuration format). */
 export interface NetworkConfigList {
@@ -149,9 +149,9 @@ export function derivePluginConfig(
   warn?: (problem: string) => void,
 ): PluginConfig {
   const { command, prevResult } = options;
-  const seenPrevResult = prevResult && takesPrevResult(command)
-    ? resultAsSeenIn(list.cniVersion, prevResult)
-    : undefined;
+  // A result of a later version may have no form in 0.2: that must keep nothing attached.
+  const isSeen = takesPrevResult(command) && (command !== "DEL" || atLeast(list.cniVersion, "0.3.0"));
+  const seenPrevResult = prevResult && isSeen ? resultAsSeenIn(list.cniVersion, prevResult) : undefined;
   return readPluginConfig(deriveDocument(list, plugin, options), command, {
     prevResult: seenPrevResult,
     ...warn && { warn },

@@ -6,6 +6,7 @@ import examples110 from "../testdata/spec/1.1.0.json";
 import { parsePluginConfig } from "./plugin_config.ts";
 import { CniError, ConfigError } from "./error.ts";
 import {
+  derivePluginConfig,
   deriveRequest,
   type NetworkConfigList,
   parseNetworkConfigList,
@@ -14,6 +15,16 @@ import {
 } from "./network_config_list.ts";
 import { formatResult, parseResult } from "./result.ts";
 import type { Version } from "./version.ts";
+
+test("derivePluginConfig() of a DEL gives no result that versions before 0.3 could not say", () => {
+  const prevResult = parseResult({ cniVersion: "1.0.0", interfaces: [{ name: "eth0" }] }, "1.0.0");
+  const configOf = (cniVersion: string) => {
+    const list = parse({ ...minimal, cniVersion });
+    return derivePluginConfig(list, list.plugins[0]!, { command: "DEL", prevResult });
+  };
+  expect(configOf("0.2.0")).not.toHaveProperty("prevResult");
+  expect(configOf("0.3.1").prevResult?.interfaces).toEqual([{ name: "eth0" }]);
+});
 
 const parse = (list: object) => parseNetworkConfigList(JSON.stringify(list));
 const minimal = { cniVersion: "1.0.0", name: "web", plugins: [{ type: "bridge" }] };

@@ -13,12 +13,13 @@ import { MSG_DONTWAIT } from "../sys/uapi.ts";
 
 const MSG_TRUNC = 0x20;
 
-const BUFFER_BYTES = 64 * 1024;
-/** Into how many parts it can be divided: one of two holds a part of a list, one of eight an answer. */
-const PART_COUNTS = [2, 8] as const;
+/** How many datagrams are received with one call. Pages that none reaches cost nothing. */
+const PARTS = 8;
+/** A link with all VLANs has 36 KiB. */
+const PART_BYTES = 64 * 1024;
 
 let buffer = new Uint8Array(0);
-const vectors = new Map<number, MessageVector>();
+let vector: MessageVector | undefined;
 let receiver = -1;
 
 /** The descriptor of the socket whose datagrams are in the buffer. */
@@ -31,7 +32,7 @@ export const lastReceiver = (): number => receiver;
  * @throws {SystemError} `EMSGSIZE` for one that did not fit; the next one of its size does
  */
 export function receiveDatagrams(fd: number, expected: number): Uint8Array[] {
-  if (buffer.length === 0) resizeBuffer(BUFFER_BYTES);
+  if (buffer.length === 0) resizeBuffer(PARTS * PART_BYTES);
   receiver = fd;
   return ignoreErrors(["EAGAIN"], () => expected > 1 ? receiveSeveral(fd, expected) : [receiveOne(fd)]) ?? [];
 }
@@ -39,7 +40,7 @@ export function receiveDatagrams(fd: number, expected: number): Uint8Array[] {
 function resizeBuffer(length: number): void {
   // Of memory that stays where it is, since the vectors hold its address.
   buffer = new Uint8Array(new ArrayBuffer(length));
-  vectors.clear();
+  vector = undefined;
 }
 
 function receiveOne(fd: number): Uint8Array {
@@ -48,12 +49,10 @@ function receiveOne(fd: number): Uint8Array {
 }
 
 function receiveSeveral(fd: number, expected: number): Uint8Array[] {
-  const parts = PART_COUNTS.find((count) => count >= expected) ?? PART_COUNTS[PART_COUNTS.length - 1]!;
-  const vector = vectors.get(parts) ?? newMessageVector(buffer, parts);
-  vectors.set(parts, vector);
-  const count = sys.recvmmsg(fd, vector.headers, Math.min(parts, expected), MSG_TRUNC | MSG_DONTWAIT, null);
-  const room = Math.floor(buffer.length / parts);
-  return Array.from({ length: count }, (_, index) => receivedPart(index * room, room, vector.lengthOf(index)));
+  const { headers, lengthOf } = vector ??= newMessageVector(buffer, PARTS);
+  const count = sys.recvmmsg(fd, headers, Math.min(PARTS, expected), MSG_TRUNC | MSG_DONTWAIT, null);
+  const room = buffer.length / PARTS;
+  return Array.from({ length: count }, (_, index) => receivedPart(index * room, room, lengthOf(index)));
 }
 
 function receivedPart(start: number, room: number, length: number): Uint8Array {

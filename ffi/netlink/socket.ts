@@ -59,8 +59,7 @@ export interface Transport extends Disposable {
   /**
    * The next datagram; `undefined` if none comes, at once when `wait` is false, else after some seconds.
    *
-   * @param expected how many are on their way, each of 8 KiB at most, or of 32 if there are two; what is not received before the next request
-   * is lost
+   * @param expected how many are on their way; what is not received before the next request is lost
    */
   receive(wait: boolean, expected?: number): Uint8Array | undefined;
   /** Has the kernel close it in its own time, when it is closed. Whoever closes it as ever waits for what changes to the ruleset leave behind, some 9 ms. */

@@ -84,7 +84,8 @@ function attemptOrLog(call: DelCall<TuningConfig>, step: (call: DelCall<TuningCo
 }
 
 function readChanges({ pluginConfig, ifname, config, args }: AddCall<TuningConfig> | CheckCall<TuningConfig>): Changes {
-  refuseDuplicateSysctls(pluginConfig.text, ifname);
+  // Without a text, the spellings of one parameter are still two keys.
+  refuseDuplicateSysctls(pluginConfig.text ?? JSON.stringify(pluginConfig.raw), ifname);
   return { sysctls: requestedSysctls(config, ifname), linkState: requestedLinkState(config, args["MAC"]) };
 }
 

@@ -6,6 +6,8 @@ import { runInNetns } from "../../testing/netns.ts";
 import { errorOfCall, invokePlugin, newHostContext, newRequest } from "../../testing/plugin_call.ts";
 import { type Sandbox, type SandboxCallOptions, sandboxTest } from "../../testing/sandbox.ts";
 import type { Result } from "../../spec/result.ts";
+import { readPluginConfig } from "../../spec/plugin_config.ts";
+import { handle } from "../lib/protocol/handle.ts";
 import { tuning } from "./plugin.ts";
 
 type Json = Readonly<Record<string, unknown>>;
@@ -204,6 +206,19 @@ tuningTest("a parameter that is there twice is refused, whatever its spelling", 
     const request = newRequest("tuning", verb, stdin, { netns: container });
     const { code, message: found } = errorOfCall(() => invokePlugin(tuning(), request, newHostContext({ host })));
     expect([code, found]).toEqual([7, expect.stringContaining(message)]);
+    // As the runtime calls it, without a text.
+    const document = { cniVersion: "1.1.0", name: "n", type: "tuning", sysctl: twice, prevResult: previous(container) };
+    const config = readPluginConfig(document, verb);
+    const parameters = {
+      containerId: "c1",
+      ifname: "eth0",
+      netns: container.path,
+      args: "",
+      path: [],
+      netnsOverride: false,
+    };
+    const call = () => handle(tuning(), { command: verb, ...parameters, config, env: {} }, newHostContext({ host }));
+    expect(errorOfCall(call).message).toContain(message);
   }
   expect(link()).toEqual(ORIGINAL);
 });

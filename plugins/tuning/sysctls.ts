@@ -34,9 +34,9 @@ export function requestedSysctls({ sysctl, args }: TuningConfig, ifname: string)
  * @param text the request as it came
  * @throws {ConfigError}
  */
-export function refuseDuplicateSysctls(text: string | undefined, ifname: string): void {
+export function refuseDuplicateSysctls(text: string, ifname: string): void {
   // Most requests have none, and reading a text key by key is the most expensive thing here. A backslash may hide a letter.
-  if (text === undefined || !text.toLowerCase().includes("sysctl") && !text.includes("\\")) return;
+  if (!text.toLowerCase().includes("sysctl") && !text.includes("\\")) return;
   const seen = new Set<string>();
   for (const path of keyPaths(text)) {
     const objectPath = sysctlObjectPath(path);
