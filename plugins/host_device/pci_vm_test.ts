@@ -143,7 +143,7 @@ async function newContainer() {
 /** Attaches the card to a container, from another process as well. */
 function attach({ path }: { readonly path: string }, ifname: string): void {
   const env = { CNI_COMMAND: "ADD", CNI_CONTAINERID: "c1", CNI_IFNAME: ifname, CNI_NETNS: path };
-  const document = { cniVersion: "1.1.0", name: "test", type: "host-device", dataDir, pciBusID: CARD };
+  const document = { cniVersion: "1.1.0", name: "net", type: "host-device", dataDir, pciBusID: CARD };
   expect(runPlugin("host-device", { env, stdin: JSON.stringify(document) })).toMatchObject({ exitCode: 0 });
 }
 
