@@ -6,7 +6,7 @@ import { runShell } from "../harness/process.ts";
 import type { CommandAnswer, Driver } from "./drivers.ts";
 import { runWithInterruption } from "./syscall_hook.ts";
 import { addNamespaceScript, type NodeEvent, runOnHost, triggerEvent } from "./events.ts";
-import { findExposedFiles, listLeftovers } from "./leftovers.ts";
+import { findExposedFiles, listRemainingState } from "./remaining_state.ts";
 import type { DetachNetwork, NetworkKind } from "./networks.ts";
 import { CONTAINER_COUNT, type MidCommandEvent, type NetnsKind, type Sequence, type SequenceStep } from "./steps.ts";
 
@@ -170,11 +170,11 @@ function finishSequence(state: SequenceState, netns: NetnsKind): void {
   for (const { network: { name }, container } of [...owedDels.values()]) {
     del(state, { network: { ...network, name }, container }, { netns: ending, withoutResult: false });
   }
-  requireNoLeftovers("After DEL");
+  requireNothingRemains("After DEL");
   for (let container = 0; container < CONTAINER_COUNT; container++) {
     del(state, { network, container }, { netns: ending, withoutResult: true });
   }
-  requireNoLeftovers("After a second DEL");
+  requireNothingRemains("After a second DEL");
   ensureDevices();
   const last = CONTAINER_COUNT - 1;
   const path = containerOf(last).netns;
@@ -184,7 +184,7 @@ function finishSequence(state: SequenceState, netns: NetnsKind): void {
   const exposedFiles = findExposedFiles();
   if (exposedFiles.length > 0) throw new Error(`Others may read ${exposedFiles.join(", ")}`);
   del(state, { network: freshNetwork, container: last }, { netns: "path", withoutResult: false });
-  requireNoLeftovers("After a fresh ADD and DEL");
+  requireNothingRemains("After a fresh ADD and DEL");
 }
 
 /** A fresh ADD works; where others have lost their rules, it may ask for a restore first. */
@@ -205,12 +205,12 @@ function requireAttached(driver: Driver, network: DetachNetwork, container: Cont
   }
 }
 
-function requireNoLeftovers(when: string): void {
-  let found = listLeftovers();
+function requireNothingRemains(when: string): void {
+  let found = listRemainingState();
   // The kernel removes the links of a deleted namespace with a delay.
   for (const deadline = performance.now() + 500; found.length > 0 && performance.now() < deadline;) {
     Bun.sleepSync(20);
-    found = listLeftovers();
+    found = listRemainingState();
   }
   if (found.length > 0) throw new Error(`${when} there is left: ${found.slice(0, 12).join(" | ")}`);
 }

@@ -19,7 +19,7 @@ for n in $(ls /run/netns); do
 done`;
 
 /** All of it, as lines; none if all is well. */
-export function listLeftovers(): readonly string[] {
+export function listRemainingState(): readonly string[] {
   const sections = new Map(
     runOnHost("sh", "-c", SCRIPT).stdout.split(new RegExp(`^${SECTION_MARK}`, "m")).slice(1).map((text) => {
       const end = text.indexOf("\n");
@@ -30,8 +30,8 @@ export function listLeftovers(): readonly string[] {
   return [
     ...linkNamesIn(text("links")).filter((name) => !SHARED_LINKS.test(name)).map((name) => `link ${name}`),
     ...text("tc").split("\n").filter((line) => /tbf|ingress/.test(line)).map((line) => `tc ${line}`),
-    ...ruleLeftovers(text("nft")),
-    ...[...sections].flatMap(([name, inside]) => namespaceLeftovers(name, inside, text("inside pristine"))),
+    ...remainingRules(text("nft")),
+    ...[...sections].flatMap(([name, inside]) => remainingInNamespace(name, inside, text("inside pristine"))),
     ...stateFiles().map((line) => line.slice(0, 200)),
   ];
 }
@@ -39,7 +39,7 @@ export function listLeftovers(): readonly string[] {
 const linkNamesIn = (text: string): string[] => text.match(/(?<=^\d+: )[^:@]+/gm) ?? [];
 
 /** Elements and chains of containers, and rules for containers in the tables of others. */
-function ruleLeftovers(text: string): string[] {
+function remainingRules(text: string): string[] {
   const tables = text.split(/^(?=table )/m).filter((table) => table !== "");
   return tables.flatMap((table) => {
     const found = [...table.matchAll(/elements = \{[^}]*\}|chain [a-z6]+-\S+/g)].map(([match]) => `rule ${match}`);
@@ -49,7 +49,7 @@ function ruleLeftovers(text: string): string[] {
 }
 
 /** What a namespace has that one without any attachment has not. */
-function namespaceLeftovers(name: string, text: string, pristine: string): string[] {
+function remainingInNamespace(name: string, text: string, pristine: string): string[] {
   if (!name.startsWith("inside ")) return [];
   const pristineLines = new Set(pristine.split("\n"));
   return text.split("\n").filter((line) => !pristineLines.has(line)).map((line) => `${name}: ${line.trim()}`);
