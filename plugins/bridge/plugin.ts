@@ -29,7 +29,7 @@ import {
   gcMasquerade,
   removeMasquerade,
   removeMasqueradeBatch,
-  removeMasqueradeElements,
+  removeMasqueradeForDel,
   restoreMasquerade,
 } from "../lib/ruleset/masquerade.ts";
 import type { Owner } from "../lib/protocol/owner.ts";
@@ -75,12 +75,7 @@ export default plugin({
     const addresses = prevResult && ipsOf(prevResult, ifname).map((ip) => ip.address);
     // Rules before links: both make the kernel wait, and sent in this order it waits once.
     cleanUp(
-      () =>
-        removeRulesIfSupported(
-          host,
-          config.ipMasq,
-          (nl) => (config.ipMasq ? removeMasquerade : removeMasqueradeElements)(nl, owner, addresses),
-        ),
+      () => removeMasqueradeForDel(call, addresses),
       () =>
         removeRulesIfSupported(host, config.macspoofchk, (nl) => {
           if (config.macspoofchk || hasSpoofChecks(nl)) removeSpoofCheck(nl, owner);

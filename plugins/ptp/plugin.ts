@@ -17,7 +17,7 @@ import {
   gcMasquerade,
   removeMasquerade,
   removeMasqueradeBatch,
-  removeMasqueradeElements,
+  removeMasqueradeForDel,
   restoreMasquerade,
 } from "../lib/ruleset/masquerade.ts";
 import { formatAlias, type Owner } from "../lib/protocol/owner.ts";
@@ -57,16 +57,11 @@ export default plugin({
   },
 
   del(call) {
-    const { config, host, ifname, ipam, owner, prevResult } = call;
+    const { ifname, ipam, prevResult } = call;
     const addresses = prevResult && ipsOf(prevResult, ifname).map((ip) => ip.address);
     // Rules before links: both make the kernel wait, and sent in this order it waits once.
     cleanUp(
-      () =>
-        removeRulesIfSupported(
-          host,
-          config.ipMasq,
-          (nl) => (config.ipMasq ? removeMasquerade : removeMasqueradeElements)(nl, owner, addresses),
-        ),
+      () => removeMasqueradeForDel(call, addresses),
       () => removeVethPair(call),
       () => ipam?.del(),
     );

@@ -8,7 +8,8 @@ import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import { checkElements, ensureElements, removeElements, restoreElements } from "./elements.ts";
 import type { WantedElement } from "./wanted_elements.ts";
 import { isOneOfOwners, isStaleIn, type Owner, ownerPrefix, sameOwner } from "../protocol/owner.ts";
-import { cleanUp } from "../protocol/plugin.ts";
+import { cleanUp, type DelCall } from "../protocol/plugin.ts";
+import { removeRulesIfSupported } from "./nf_tables_support.ts";
 import {
   gcReferenceMasquerade,
   ownersWithReferenceMasquerade,
@@ -66,8 +67,17 @@ export function removeMasqueradeBatch(nl: Netlink, network: string, owners: read
   return ownersWithReferenceMasquerade(nl, owners);
 }
 
+/** Stops masquerading for the attachment of a DEL, also where its network does not ask for it any more. @throws {NetlinkError} */
+export function removeMasqueradeForDel(
+  { config, host, owner }: DelCall<{ readonly ipMasq: boolean }>,
+  addresses: readonly Cidr[] | undefined,
+): void {
+  const remove = config.ipMasq ? removeMasquerade : removeMasqueradeElements;
+  removeRulesIfSupported(host, config.ipMasq, (nl) => remove(nl, owner, addresses));
+}
+
 /** As {@linkcode removeMasquerade}, without a question for what the reference plugin has set up. @throws {NetlinkError} */
-export function removeMasqueradeElements(nl: Netlink, owner: Owner, addresses?: readonly (Ip | Cidr)[]): void {
+function removeMasqueradeElements(nl: Netlink, owner: Owner, addresses?: readonly (Ip | Cidr)[]): void {
   const selectors = ["masquerade4", "masquerade6"].map((set) => ({
     set,
     // A result that names no address of the interface says nothing about what there is.
