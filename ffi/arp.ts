@@ -6,7 +6,8 @@
  */
 import { type Ip, ipBytes, type Mac, macBytes, macFromBytes } from "./address.ts";
 import { ignoreErrors, withPurpose } from "./sys/error.ts";
-import { awaitReadable, descriptor } from "./sys/file.ts";
+import { descriptor } from "./sys/file.ts";
+import { awaitReadable } from "./sys/poll.ts";
 import { sys } from "./sys/libc.ts";
 import { AF_PACKET, MSG_DONTWAIT, SOCK_CLOEXEC, SOCK_RAW } from "./sys/uapi.ts";
 

@@ -16,7 +16,8 @@ import {
   openNetlink,
 } from "./netlink/socket.ts";
 import { ignoreErrors, SystemError, withPurpose } from "./sys/error.ts";
-import { type Descriptor, openFile, sleep } from "./sys/file.ts";
+import { type Descriptor, openFile } from "./sys/file.ts";
+import { sleep } from "./sys/poll.ts";
 import { fstat } from "./sys/stat.ts";
 import { sys } from "./sys/libc.ts";
 
@@ -52,28 +53,6 @@ export interface Netns extends Disposable {
   readonly diag: Netlink;
   /** Runs `call` inside the namespace and returns, whatever happens: see {@linkcode openNetns}. */
   run<T>(call: () => Sync<T>): T;
-}
-
-/** What is written down of a namespace, to know it again: {@linkcode Netns.identity}, and {@linkcode Netns.cookie} where there is one. */
-export interface NetnsRecord {
-  readonly identity: string;
-  readonly cookie?: string | undefined;
-}
-
-/** What there is to write down of a namespace. @throws {SystemError} */
-export function netnsRecordOf({ identity, cookie }: Netns): NetnsRecord {
-  return { identity, ...cookie !== undefined && { cookie } };
-}
-
-/** Whether this is the namespace that was written down. Without a cookie on both sides, the file's number is all there is to go by. */
-export function matchesNetnsRecord(netns: Netns, { identity, cookie }: NetnsRecord): boolean {
-  return netns.identity === identity && hasNetnsCookie(netns, cookie) !== false;
-}
-
-/** Whether the cookie is that of this namespace; `undefined` if there is none, or the kernel gives none. @throws {SystemError} */
-export function hasNetnsCookie(netns: Netns, cookie: string | undefined): boolean | undefined {
-  const netnsCookie = cookie === undefined ? undefined : netns.cookie;
-  return netnsCookie === undefined ? undefined : netnsCookie === cookie;
 }
 
 /**

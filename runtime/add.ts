@@ -22,7 +22,7 @@ import { delNetworkList } from "./del.ts";
 import { type HeldNetnsContext, holdNetns } from "./held_netns.ts";
 import { lockContainer } from "./lock.ts";
 import { attachmentKey, describeAttachment, type RuntimeConf } from "./resolve_attachment.ts";
-import { isNetnsOf, staleReason } from "./stale.ts";
+import { isNetnsOf, netnsGoneReason } from "./netns_gone.ts";
 
 /** What to attach. */
 export interface AddRuntimeConf extends RuntimeConf {
@@ -277,7 +277,7 @@ function removeStale(runtime: RuntimeContext, list: NetworkConfigList, parameter
     "what is left",
     () => {
       const { entry } = readCacheEntry(runtime.cacheDirectory, key);
-      return entry && staleReason(entry, runtime.hostContext);
+      return entry && netnsGoneReason(entry, runtime.hostContext);
     },
   );
 }

@@ -8,7 +8,7 @@ import type { HostContext } from "../plugins/lib/protocol/context.ts";
 import type { JsonObject } from "../spec/schema.ts";
 import { LATEST } from "../spec/version.ts";
 import { type Args, type AttachmentKey, type CacheEntry, listCacheEntries } from "./cache.ts";
-import { staleReason } from "./stale.ts";
+import { netnsGoneReason } from "./netns_gone.ts";
 
 /** An attachment of which something is remembered. */
 export interface NetworkAttachment extends AttachmentKey {
@@ -41,7 +41,7 @@ export function listAttachments(
   return listCacheEntries(directory, network, log).map((entry) => {
     const { network, containerId, ifname, netns, args, capabilityArgs } = entry;
     const result = parseCachedResult(entry);
-    const reason = staleReason(entry, context);
+    const reason = netnsGoneReason(entry, context);
     return {
       network,
       containerId,

@@ -12,7 +12,8 @@
 import { type FileTimes, findBootId } from "../ffi/sys/boot.ts";
 import { findEntryNames, inDirectory } from "../ffi/sys/directory.ts";
 import { SystemError } from "../ffi/sys/error.ts";
-import { createFile, findText, NOT_A_FILE_CODES, removeWithTemporary, replaceFile } from "../ffi/sys/file.ts";
+import { findText, NOT_A_FILE_CODES } from "../ffi/sys/file.ts";
+import { createFile, removeWithTemporary, replaceFile } from "../ffi/sys/atomic_file.ts";
 import { findStat, findSymlinkTarget } from "../ffi/sys/stat.ts";
 import { CniError, Code } from "../spec/error.ts";
 import { parseJson, stringifyJson } from "../spec/jsonc.ts";
@@ -93,6 +94,17 @@ export function cachePath(directory: string, { network, containerId, ifname }: A
     } bytes ` +
       `together, and ${MAX_NAME_BYTES - 2} fit into a file name`,
   );
+}
+
+/** Whether there is a file for the attachment, be it one that cannot be understood. @throws {SystemError} */
+export function hasCacheFile(directory: string, key: AttachmentKey): boolean {
+  try {
+    return findStat(cachePath(directory, key)) !== undefined;
+  } catch (error) {
+    // Names that no file can have: the ADD refuses them, with all else that is wrong.
+    if (error instanceof CniError) return false;
+    throw error;
+  }
 }
 
 /** Writes an entry that is not there yet; false if one is. @throws {CniError} @throws {SystemError} */

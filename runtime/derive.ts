@@ -10,7 +10,7 @@ import { atLeast, type CniCommand, introducedIn } from "../spec/version.ts";
 import { findCachedResult, resolveAttachment, type RuntimeConf } from "./resolve_attachment.ts";
 import type { RuntimeContext } from "./context.ts";
 import { requireVersion } from "./check.ts";
-import { resolveAttachmentNames } from "./valid_attachments.ts";
+import { resolveAttachmentNames } from "./named_attachments.ts";
 
 /** The request for one plugin. */
 export interface DerivedRequest {

@@ -51,7 +51,7 @@ export function gcNetworkList(
   const allValid = [...valid];
   collectFailure(failures, () => {
     const isAttachedSince = attachedSince(runtime.cacheDirectory, snapshotTime);
-    for (const batch of batchesOf(resolveGarbage(runtime, list, allValid, isAttachedSince, failures))) {
+    for (const batch of batchesOf(findGarbage(runtime, list, allValid, isAttachedSince, failures))) {
       delBatch(runtime, batch, failures);
     }
   });
@@ -84,7 +84,7 @@ export function attachedSince(cacheDirectory: string, snapshotTime: bigint): (en
 }
 
 /** @param valid to which those that are too young to be on it are added */
-function resolveGarbage(
+function findGarbage(
   runtime: RuntimeContext,
   list: NetworkConfigList,
   valid: Attachment[],

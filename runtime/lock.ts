@@ -12,7 +12,7 @@
  */
 import { ignoreErrors, ignoreSystemErrors } from "../ffi/sys/error.ts";
 import { ensureDirectory } from "../ffi/sys/directory.ts";
-import { sleep } from "../ffi/sys/file.ts";
+import { sleep } from "../ffi/sys/poll.ts";
 import { LockedError, lockFile, replaceOrphanedLock } from "../ffi/sys/lock.ts";
 import { findStat } from "../ffi/sys/stat.ts";
 import { lockOrTryAgainLater } from "../plugins/lib/protocol/lock_wait.ts";

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { expect, test } from "bun:test";
+import { expect, spyOn, test } from "bun:test";
 import type { Cidr } from "../ffi/address.ts";
 import { createNetns } from "../ffi/netns.ts";
 import type { NetlinkCounts } from "../testing/netlink_counts.ts";
@@ -13,6 +13,7 @@ import firewall from "../plugins/firewall/plugin.ts";
 import portmap from "../plugins/portmap/plugin.ts";
 import { loadPlugins } from "../plugins/registry.ts";
 import { parseNetworkConfigList } from "../spec/network_config_list.ts";
+import * as result from "../spec/result.ts";
 import { addNetworkList } from "./add.ts";
 import { delNetworkList } from "./del.ts";
 import { newCountingHost } from "../testing/counting_host.ts";
@@ -92,7 +93,10 @@ function costsBeside(containers: number): Record<string, NetlinkCounts> {
   // The first makes the bridge.
   attach("first", portsOf(5000));
   attach("second", portsOf(5000));
+  using formatResult = spyOn(result, "formatResult");
   attach("portless", []);
+  // The entry of the cache. Plugins of this process take the result as it is; the command formats it once more to print it.
+  expect(formatResult).toHaveBeenCalledTimes(1);
   delete costs["first ADD"];
   expect(log).toEqual([]);
   return costs;

@@ -11,7 +11,7 @@ import type { JsonObject } from "../spec/schema.ts";
 import * as cache from "./cache.ts";
 import type { ResolvedRuntimeConf } from "./call_plugin.ts";
 import type { RuntimeContext } from "./context.ts";
-import { isNetnsOf } from "./stale.ts";
+import { isNetnsOf } from "./netns_gone.ts";
 
 /** An attachment as the caller describes it; what is left out is taken from the cache, and so are the arguments that DEL is to undo. */
 export interface RuntimeConf extends Attachment {

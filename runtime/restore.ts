@@ -12,7 +12,7 @@ import type { NetworkConfigList, PluginEntry } from "../spec/network_config_list
 import { parseResult, type Result } from "../spec/result.ts";
 import * as cache from "./cache.ts";
 import { callPlugin, locatePlugin, MissingPluginError } from "./call_plugin.ts";
-import { staleReason } from "./stale.ts";
+import { netnsGoneReason } from "./netns_gone.ts";
 import { lockContainer } from "./lock.ts";
 import { describeAttachment, resolveAttachment, type ResolvedAttachment } from "./resolve_attachment.ts";
 import type { RuntimeContext } from "./context.ts";
@@ -119,7 +119,7 @@ function restoreAttachment(
 function skipReason(entry: cache.CacheEntry, context: HostContext): string | undefined {
   if (entry.result === undefined) return "its ADD has not ended";
   if (!entry.netns) return "it is not known in which namespace it is";
-  return staleReason(entry, context);
+  return netnsGoneReason(entry, context);
 }
 
 function restoreWithPlugin(

@@ -13,9 +13,9 @@ import type { RuntimeConf } from "./resolve_attachment.ts";
 import { restoreAttachments, type RestoreReport } from "./restore.ts";
 import { findPlugin } from "../plugins/registry.ts";
 import { nowCeil } from "../ffi/sys/mtime.ts";
-import { findEntry } from "./cache.ts";
+import { findEntry, hasCacheFile } from "./cache.ts";
 import { findUnknownKeys } from "./unknown_keys.ts";
-import { hasCacheFile, validAttachments } from "./valid_attachments.ts";
+import { resolveValidAttachments } from "./named_attachments.ts";
 import { addNetworkList, type AddRuntimeConf } from "./add.ts";
 import { inheritedEnvironment } from "./call_plugin.ts";
 import { checkNetworkList } from "./check.ts";
@@ -181,7 +181,7 @@ export class Runtime {
     { snapshotTime = nowCeil(), resolveNames = false }: GcOptions = {},
   ): void {
     this.#withContext((runtime) => {
-      const attachments = resolveNames ? validAttachments(runtime, network, valid, snapshotTime) : valid;
+      const attachments = resolveNames ? resolveValidAttachments(runtime, network, valid, snapshotTime) : valid;
       gcNetworkList(runtime, network, attachments, snapshotTime);
     });
   }

@@ -6,7 +6,7 @@
  */
 import { EACCES, ECONNRESET, EMSGSIZE, ETIMEDOUT } from "../sys/errno.ts";
 import { ignoreErrors, SystemError, withPurpose } from "../sys/error.ts";
-import { awaitReadable } from "../sys/file.ts";
+import { awaitReadable } from "../sys/poll.ts";
 import { sys } from "../sys/libc.ts";
 import { AF_UNIX, MSG_DONTWAIT, SOCK_CLOEXEC, SOCK_STREAM, SOL_SOCKET } from "../sys/uapi.ts";
 import { decodeMethodReply, encodeMethodCall, messageLength, type MethodCall, type MethodReply } from "./message.ts";

@@ -10,7 +10,7 @@
 import { ENOBUFS, ENOENT, ERESTART, ETIMEDOUT } from "../sys/errno.ts";
 import { ignoreErrors, SystemError, withPurpose } from "../sys/error.ts";
 import { closeDeferred } from "../sys/deferred_close.ts";
-import { awaitReadable } from "../sys/file.ts";
+import { awaitReadable } from "../sys/poll.ts";
 import { sys } from "../sys/libc.ts";
 import { AF_NETLINK, SOCK_CLOEXEC, SOCK_RAW, SOL_SOCKET } from "../sys/uapi.ts";
 import { attrs } from "./attrs.ts";

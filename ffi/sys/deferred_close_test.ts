@@ -1,6 +1,7 @@
 import { expect, test } from "bun:test";
 import { readdirSync } from "node:fs";
-import { awaitReadable, openFile, readAvailable } from "./file.ts";
+import { openFile, readAvailable } from "./file.ts";
+import { awaitReadable } from "./poll.ts";
 import { SystemError } from "./error.ts";
 import { closeDeferred } from "./deferred_close.ts";
 import { sys } from "./libc.ts";

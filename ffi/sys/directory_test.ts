@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { listDirectory, requireWritableDirectory } from "./directory.ts";
-import { writeUnnamed } from "./file.ts";
+import { writeUnnamed } from "./atomic_file.ts";
 import { findStat } from "./stat.ts";
 
 const root = mkdtempSync(join(tmpdir(), "cni-directory-"));

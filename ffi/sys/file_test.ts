@@ -2,7 +2,7 @@ import { afterAll, expect, test } from "bun:test";
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createFile, removeWithTemporary, replaceFile } from "./file.ts";
+import { createFile, removeWithTemporary, replaceFile } from "./atomic_file.ts";
 
 const root = mkdtempSync(join(tmpdir(), "cni-file-"));
 afterAll(() => rmSync(root, { recursive: true, force: true }));

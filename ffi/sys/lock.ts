@@ -8,7 +8,8 @@
  */
 import { EAGAIN, EINTR } from "./errno.ts";
 import { ignoreErrors, ignoreSystemErrors, SystemError, withPurpose } from "./error.ts";
-import { type Descriptor, descriptor, openFile, removeFile, sleep } from "./file.ts";
+import { type Descriptor, descriptor, openFile, removeFile } from "./file.ts";
+import { sleep } from "./poll.ts";
 import { sys } from "./libc.ts";
 import { takePendingSignal } from "./signals.ts";
 import { findStat, findSymlinkTarget, fstat } from "./stat.ts";

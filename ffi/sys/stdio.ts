@@ -4,7 +4,8 @@
  * @module
  */
 import { SystemError, withPurpose } from "./error.ts";
-import { awaitReadable, readAll, readAvailable, writeAll } from "./file.ts";
+import { readAll, readAvailable, writeAll } from "./file.ts";
+import { awaitReadable } from "./poll.ts";
 import { fstat } from "./stat.ts";
 
 /** All of standard input, as text. @throws {SystemError} @throws {SyntaxError} if it is not UTF-8 */

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { netnsRecordOf } from "../../ffi/netns.ts";
+import { netnsRecordOf } from "../../ffi/netns_record.ts";
 import type * as link from "../../ffi/route/link.ts";
 import { type HostDeviceConfig, hostDeviceConfig } from "./config.ts";
 import { getHostDevice, type HostDevice, isUserspaceDriven } from "./find_device.ts";

@@ -3,7 +3,8 @@
  *
  * @module
  */
-import { matchesNetnsRecord, type Netns, NetnsError, netnsRecordOf, openNetns } from "../../ffi/netns.ts";
+import { type Netns, NetnsError, openNetns } from "../../ffi/netns.ts";
+import { matchesNetnsRecord, netnsRecordOf } from "../../ffi/netns_record.ts";
 import * as link from "../../ffi/route/link.ts";
 import { modifiedSince } from "../../ffi/sys/mtime.ts";
 import { findStat } from "../../ffi/sys/stat.ts";

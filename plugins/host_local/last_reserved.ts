@@ -12,8 +12,8 @@ import {
   openReadWrite,
   pwrite,
   readOrdinaryText,
-  replaceFile,
 } from "../../ffi/sys/file.ts";
+import { replaceFile } from "../../ffi/sys/atomic_file.ts";
 
 /** The hints of a network, by the numbers of its range sets. */
 export interface LastReserved extends Disposable {

@@ -5,7 +5,8 @@
  */
 import type { Ip } from "../../ffi/address.ts";
 import { ignoreSystemErrors, SystemError } from "../../ffi/sys/error.ts";
-import { hardLink, removeFile, renameFile, writeTemporary, writeUnnamed } from "../../ffi/sys/file.ts";
+import { hardLink, removeFile, renameFile } from "../../ffi/sys/file.ts";
+import { writeTemporary, writeUnnamed } from "../../ffi/sys/atomic_file.ts";
 import { lockFile } from "../../ffi/sys/lock.ts";
 import { findStat, findSymlinkTarget } from "../../ffi/sys/stat.ts";
 import { lockOrTryAgainLater } from "../lib/protocol/lock_wait.ts";

@@ -3,7 +3,8 @@ import { errorOf, type PluginStart, runPlugin, testWith } from "../../testing/bi
 import { parseCidr, parseIp } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import { IFF_MULTI_QUEUE, IFF_NO_PI, IFF_TAP, TUNSETIFF } from "../../ffi/route/uapi.ts";
-import { awaitReadable, type Descriptor, descriptor, readAvailable } from "../../ffi/sys/file.ts";
+import { type Descriptor, descriptor, readAvailable } from "../../ffi/sys/file.ts";
+import { awaitReadable } from "../../ffi/sys/poll.ts";
 import { sys } from "../../ffi/sys/libc.ts";
 import { ping, runInNetns } from "../../testing/netns.ts";
 import { type Sandbox, type SandboxCallOptions, sandboxTest } from "../../testing/sandbox.ts";

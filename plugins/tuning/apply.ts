@@ -4,7 +4,7 @@
  * @module
  */
 import * as link from "../../ffi/route/link.ts";
-import { removeWithTemporary } from "../../ffi/sys/file.ts";
+import { removeWithTemporary } from "../../ffi/sys/atomic_file.ts";
 import { expectEqual } from "../lib/protocol/check_failed.ts";
 import { type AddCall, type CheckCall, cleanUp, type DelCall } from "../lib/protocol/plugin.ts";
 import { CniError, Code } from "../../spec/error.ts";

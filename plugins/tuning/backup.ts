@@ -7,11 +7,13 @@
  *
  * @module
  */
-import { matchesNetnsRecord, type Netns, netnsRecordOf } from "../../ffi/netns.ts";
+import type { Netns } from "../../ffi/netns.ts";
+import { matchesNetnsRecord, netnsRecordOf } from "../../ffi/netns_record.ts";
 import type { Link } from "../../ffi/route/link.ts";
 import { findEntryNames, inDirectory } from "../../ffi/sys/directory.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
-import { createFile, findText, NOT_A_FILE_CODES, removeWithTemporary, replaceFile } from "../../ffi/sys/file.ts";
+import { findText, NOT_A_FILE_CODES } from "../../ffi/sys/file.ts";
+import { createFile, removeWithTemporary, replaceFile } from "../../ffi/sys/atomic_file.ts";
 import { findStat } from "../../ffi/sys/stat.ts";
 import { modifiedSince } from "../../ffi/sys/mtime.ts";
 import type { Attachment } from "../../spec/plugin_config.ts";
@@ -155,7 +157,7 @@ function indexOf(device: Link | undefined): number {
  * @param madeAt in nanoseconds since 1970
  * @throws {SystemError}
  */
-export function collectBackups(
+export function gcBackups(
   dataDir: string,
   madeAt: bigint,
   isStale: (owner: NonNullable<Backup["owner"]>) => boolean,

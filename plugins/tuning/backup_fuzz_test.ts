@@ -5,7 +5,7 @@ import { lstatSync, mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, wr
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { checkProperty, outcomeOf } from "../../testing/fuzz.ts";
-import { type Backup, backupPath, collectBackups, findBackup, listOtherBackups, writeBackup } from "./backup.ts";
+import { type Backup, backupPath, findBackup, gcBackups, listOtherBackups, writeBackup } from "./backup.ts";
 
 const root = mkdtempSync(join(tmpdir(), "cni-backup-"));
 const dataDir = join(root, "tuning");
@@ -93,7 +93,7 @@ test("whatever a file holds, there is a backup of parameters of the network, or 
         expect(parameter).toStartWith("net/");
       }
       outcomeOf(() => listOtherBackups(dataDir, attachment));
-      outcomeOf(() => collectBackups(dataDir, 0n, () => false));
+      outcomeOf(() => gcBackups(dataDir, 0n, () => false));
       expect(readdirSync(dataDir).length).toBe(2);
     }),
     400,

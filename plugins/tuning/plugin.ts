@@ -14,7 +14,7 @@ import {
 import { CniError } from "../../spec/error.ts";
 import type { Interface, Result } from "../../spec/result.ts";
 import { ALLOWLIST_PATH, refuseDisallowed } from "./allowlist.ts";
-import { collectBackups, filterWithBackup } from "./backup.ts";
+import { filterWithBackup, gcBackups } from "./backup.ts";
 import { requestedLinkState, type TuningConfig, tuningConfig } from "./config.ts";
 import type { LinkState } from "./link_state.ts";
 import { refuseDuplicateSysctls, requestedSysctls } from "./sysctls.ts";
@@ -57,7 +57,7 @@ export function tuning(allowlist: string = ALLOWLIST_PATH): Plugin<TuningConfig>
     },
 
     gc({ config, pluginConfig, validAttachments, snapshotTime }) {
-      collectBackups(
+      gcBackups(
         config.dataDir,
         snapshotTime,
         ({ network, containerID, ifname }) =>

@@ -7,7 +7,8 @@
 import { communicate, type SubprocessResult } from "../../../ffi/sys/subprocess.ts";
 import { ignoreErrors, SystemError } from "../../../ffi/sys/error.ts";
 import { findEntryNames } from "../../../ffi/sys/directory.ts";
-import { sleep, writeAll } from "../../../ffi/sys/file.ts";
+import { writeAll } from "../../../ffi/sys/file.ts";
+import { sleep } from "../../../ffi/sys/poll.ts";
 import { type FileStat, findStat } from "../../../ffi/sys/stat.ts";
 import { type ChildProcess, startProgram } from "../../../ffi/sys/process.ts";
 import { CniError, Code } from "../../../spec/error.ts";

@@ -7,7 +7,8 @@
  * @module
  */
 import { findBootId, modifiedBeforeBoot } from "../ffi/sys/boot.ts";
-import { hasNetnsCookie, type Netns, NetnsError, openNetns } from "../ffi/netns.ts";
+import { type Netns, NetnsError, openNetns } from "../ffi/netns.ts";
+import { hasNetnsCookie } from "../ffi/netns_record.ts";
 import * as link from "../ffi/route/link.ts";
 import type { HostContext } from "../plugins/lib/protocol/context.ts";
 import { type Interface, parseResult } from "../spec/result.ts";
@@ -25,7 +26,10 @@ const CONTAINER_LINK_KINDS = ["veth", "ifb", "tun"];
  * there. Without a result the cookie is all there is to go by; an ADD that still runs is not hit, because whoever removes what is left asks
  * once more with the container's lock held.
  */
-export function staleReason(entry: CacheEntry, context: Pick<HostContext, "host" | "openNetns">): string | undefined {
+export function netnsGoneReason(
+  entry: CacheEntry,
+  context: Pick<HostContext, "host" | "openNetns">,
+): string | undefined {
   if (isOfEarlierBoot(entry)) return "it was attached before the last start of the machine";
   const { netns: path } = entry;
   if (!path) return undefined;

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { createNetns, type Netns, openNetns } from "../ffi/netns.ts";
 import { netnsTest, newNamespaces, runInNetns } from "../testing/netns.ts";
 import type { CacheEntry } from "./cache.ts";
-import { staleReason } from "./stale.ts";
+import { netnsGoneReason } from "./netns_gone.ts";
 
 const directory = mkdtempSync(join(tmpdir(), "cni-ended-"));
 afterAll(() => rmSync(directory, { recursive: true }));
@@ -55,57 +55,61 @@ function move(from: Netns, name: string, to: Netns): void {
   runInNetns(from, "ip", "link", "set", name, "netns", to.path);
 }
 
-netnsTest("staleReason() finds no reason while the interface is there", ({ host, container }) => {
-  expect(staleReason(attached(host, container), { host, openNetns })).toBeUndefined();
+netnsTest("netnsGoneReason() finds no reason while the interface is there", ({ host, container }) => {
+  expect(netnsGoneReason(attached(host, container), { host, openNetns })).toBeUndefined();
 });
 
-netnsTest("staleReason() finds no reason when the interface has another name", ({ host, container }) => {
+netnsTest("netnsGoneReason() finds no reason when the interface has another name", ({ host, container }) => {
   const known = attached(host, container);
   runInNetns(container, "ip", "link", "set", "eth0", "name", "net0");
-  expect(staleReason(known, { host, openNetns })).toBeUndefined();
-});
-
-netnsTest("staleReason() finds no reason when an interface of that name has another address", ({ host, container }) => {
-  const known = attached(host, container);
-  runInNetns(host, "ip", "link", "del", "veth0");
-  runInNetns(container, "ip", "link", "add", "eth0", "type", "bridge");
-  expect(staleReason(known, { host, openNetns })).toBeUndefined();
+  expect(netnsGoneReason(known, { host, openNetns })).toBeUndefined();
 });
 
 netnsTest(
-  "staleReason() finds no reason while the host's end is there, wherever the container's went",
+  "netnsGoneReason() finds no reason when an interface of that name has another address",
   ({ host, container }) => {
     const known = attached(host, container);
-    using elsewhere = createNetns();
-    move(container, "eth0", elsewhere);
-    expect(staleReason(known, { host, openNetns })).toBeUndefined();
-    runInNetns(host, "ip", "link", "set", "veth0", "name", "veth1");
-    expect(staleReason(known, { host, openNetns })).toBeUndefined();
-    runInNetns(host, "ip", "link", "set", "veth1", "address", MAC.bridge);
-    expect(staleReason(known, { host, openNetns })).toBe(`namespace "${container.path}" is another one by now`);
+    runInNetns(host, "ip", "link", "del", "veth0");
+    runInNetns(container, "ip", "link", "add", "eth0", "type", "bridge");
+    expect(netnsGoneReason(known, { host, openNetns })).toBeUndefined();
   },
 );
 
 netnsTest(
-  "staleReason() finds that a namespace is another one, although the bridge is there",
+  "netnsGoneReason() finds no reason while the host's end is there, wherever the container's went",
+  ({ host, container }) => {
+    const known = attached(host, container);
+    using elsewhere = createNetns();
+    move(container, "eth0", elsewhere);
+    expect(netnsGoneReason(known, { host, openNetns })).toBeUndefined();
+    runInNetns(host, "ip", "link", "set", "veth0", "name", "veth1");
+    expect(netnsGoneReason(known, { host, openNetns })).toBeUndefined();
+    runInNetns(host, "ip", "link", "set", "veth1", "address", MAC.bridge);
+    expect(netnsGoneReason(known, { host, openNetns })).toBe(`namespace "${container.path}" is another one by now`);
+  },
+);
+
+netnsTest(
+  "netnsGoneReason() finds that a namespace is another one, although the bridge is there",
   ({ host, container }) => {
     const known = attached(host, container);
     runInNetns(host, "ip", "link", "del", "veth0");
     // A port of another container, whose address the bridge may show as its own.
     runInNetns(host, "ip", "link", "add", "veth7", "address", MAC.bridge, "type", "veth", "peer", "veth8");
-    expect(staleReason(known, { host, openNetns })).toBe(`namespace "${container.path}" is another one by now`);
+    expect(netnsGoneReason(known, { host, openNetns })).toBe(`namespace "${container.path}" is another one by now`);
   },
 );
 
-netnsTest("staleReason() finds nothing in loopback, which is everywhere", ({ host, container }) => {
+netnsTest("netnsGoneReason() finds nothing in loopback, which is everywhere", ({ host, container }) => {
   const interfaces = [{ name: "lo", mac: "00:00:00:00:00:00", sandbox: container.path }];
-  expect(staleReason({ ...entry(container.path, { interfaces }), ifname: "lo" }, { host, openNetns })).toBeUndefined();
+  expect(netnsGoneReason({ ...entry(container.path, { interfaces }), ifname: "lo" }, { host, openNetns }))
+    .toBeUndefined();
 });
 
-netnsTest("staleReason() goes by the cookie of the namespace, where it is remembered", ({ host, container }) => {
+netnsTest("netnsGoneReason() goes by the cookie of the namespace, where it is remembered", ({ host, container }) => {
   const known = attached(host, container);
   const reasonOf = (cookie: string | undefined, { result }: CacheEntry = known) =>
-    staleReason({ ...entry(container.path, result as object), ...cookie && { netnsCookie: cookie } }, {
+    netnsGoneReason({ ...entry(container.path, result as object), ...cookie && { netnsCookie: cookie } }, {
       host,
       openNetns,
     });
@@ -123,7 +127,7 @@ netnsTest("staleReason() goes by the cookie of the namespace, where it is rememb
   expect(reasonOf("1", entry(container.path, {}))).toBeUndefined();
 });
 
-netnsTest("staleReason() finds no reason where there is nothing to go by", ({ host, container }) => {
+netnsTest("netnsGoneReason() finds no reason where there is nothing to go by", ({ host, container }) => {
   const { path } = container;
   const unknown = [
     entry(path),
@@ -135,27 +139,27 @@ netnsTest("staleReason() finds no reason where there is nothing to go by", ({ ho
     // A namespace, which cannot be entered as one of networks.
     entry("/proc/self/ns/uts", { interfaces: [{ name: "eth0", sandbox: "x" }] }),
   ];
-  for (const each of unknown) expect(staleReason(each, { host, openNetns })).toBeUndefined();
+  for (const each of unknown) expect(netnsGoneReason(each, { host, openNetns })).toBeUndefined();
 });
 
-test("staleReason() finds that a namespace is gone, and that its file was left", () => {
+test("netnsGoneReason() finds that a namespace is gone, and that its file was left", () => {
   using kernel = newNamespaces();
   const file = join(directory, "file");
   writeFileSync(file, "");
   const { host } = kernel;
-  const reasonOf = (path: string) => staleReason(entry(path), { host, openNetns });
+  const reasonOf = (path: string) => netnsGoneReason(entry(path), { host, openNetns });
   expect(reasonOf(join(directory, "absent"))).toBe(`namespace "${directory}/absent" is gone`);
   expect(reasonOf(join(file, "below"))).toBe(`namespace "${file}/below" is gone`);
   expect(reasonOf(file)).toBe(`"${file}" is no namespace any more`);
 });
 
 netnsTest(
-  "staleReason() finds that an attachment is of an earlier boot, whatever is at its path by now",
+  "netnsGoneReason() finds that an attachment is of an earlier boot, whatever is at its path by now",
   ({ host, container }) => {
     const known = attached(host, container);
     const boot = readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
     const reasonOf = (written: CacheEntry["written"]) =>
-      staleReason({ ...known, ...written && { written } }, { host, openNetns });
+      netnsGoneReason({ ...known, ...written && { written } }, { host, openNetns });
     const reason = "it was attached before the last start of the machine";
     expect(reasonOf({ boot })).toBeUndefined();
     expect(reasonOf({ boot: boot.replace(/^./, (digit) => digit === "0" ? "1" : "0") })).toBe(reason);
@@ -164,6 +168,6 @@ netnsTest(
     for (const [modified, changed] of [[today, today], [0n, today], [today, 0n]] as const) {
       expect(reasonOf({ mtime: modified, ctime: changed })).toBeUndefined();
     }
-    expect(staleReason({ ...entry(""), written: { boot: "another" } }, { host, openNetns })).toBe(reason);
+    expect(netnsGoneReason({ ...entry(""), written: { boot: "another" } }, { host, openNetns })).toBe(reason);
   },
 );

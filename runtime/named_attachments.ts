@@ -1,30 +1,18 @@
 /**
- * Who is to stay when garbage is collected, as people name it.
+ * Attachments by the names that people give them: `--valid` of GC may name a container or a network namespace.
  *
  * @module
  */
 import { namedNetnsPath } from "../ffi/named_netns.ts";
-import { findStat } from "../ffi/sys/stat.ts";
 import type { Attachment } from "../spec/plugin_config.ts";
 import { CniError, Code } from "../spec/error.ts";
 import type { NetworkConfigList } from "../spec/network_config_list.ts";
 import { containerIdOfNetns } from "./container_id.ts";
-import { type AttachmentKey, cachePath, listCacheEntries } from "./cache.ts";
-import { staleReason } from "./stale.ts";
+import { hasCacheFile, listCacheEntries } from "./cache.ts";
+import { netnsGoneReason } from "./netns_gone.ts";
 import { attachedSince } from "./gc.ts";
 import { attachmentKey } from "./resolve_attachment.ts";
 import type { RuntimeContext } from "./context.ts";
-
-/** Whether there is a file for the attachment, be it one that cannot be understood. @throws {SystemError} */
-export function hasCacheFile(cacheDirectory: string, key: AttachmentKey): boolean {
-  try {
-    return findStat(cachePath(cacheDirectory, key)) !== undefined;
-  } catch (error) {
-    // Names that no file can have: the ADD refuses them, with all else that is wrong.
-    if (error instanceof CniError) return false;
-    throw error;
-  }
-}
 
 /**
  * The attachments that are meant: all whose container has the name as its id, and all in the namespace of that name; where there is none,
@@ -61,7 +49,7 @@ export function resolveAttachmentNames(
  * @param snapshotTime when the list was made, in nanoseconds since 1970; who was attached since cannot be on it
  * @throws {CniError} code 4 if nothing is known of any, and one that may live would be detached: that is not what was meant
  */
-export function validAttachments(
+export function resolveValidAttachments(
   { cacheDirectory, hostContext, log }: RuntimeContext,
   { name, disableGC }: NetworkConfigList,
   names: readonly Attachment[],
@@ -75,7 +63,7 @@ export function validAttachments(
   if (disableGC || unknown.length < resolved.length || resolved.length === 0) return resolved;
   const isAttachedSince = attachedSince(cacheDirectory, snapshotTime);
   const stillAlive = listCacheEntries(cacheDirectory, name).filter((entry) =>
-    !isAttachedSince(entry) && staleReason(entry, hostContext) === undefined
+    !isAttachedSince(entry) && netnsGoneReason(entry, hostContext) === undefined
   );
   if (stillAlive.length === 0) return resolved;
   throw new CniError(
