@@ -65,7 +65,7 @@ function readToEnd(
   onWouldBlock: () => void,
   isAtEnd: (length: number) => boolean = () => false,
 ): Uint8Array<ArrayBuffer> {
-  let buffer = new Uint8Array(16 * 1024);
+  let buffer = new Uint8Array(PAGE_BYTES);
   let length = 0;
   for (;;) {
     const count = ignoreErrors(["EAGAIN"], () => sys.read(fd, buffer.subarray(length), buffer.length - length));
