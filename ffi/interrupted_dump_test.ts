@@ -161,11 +161,12 @@ const WAITS: readonly [what: RegExp, where: Readonly<Record<string, string>>][] 
     "ffi/sys/atomic_install.ts": "ordinary files",
     "plugins/tap/labelled_tap.ts": "nothing, of no bytes",
   }],
-  [/sys\.poll\b/, { "ffi/sys/subprocess.ts": "a deadline", "ffi/sys/file.ts": "see the next three" }],
+  [/sys\.poll\b/, { "ffi/sys/subprocess.ts": "a deadline", "ffi/sys/poll.ts": "see the next four" }],
+  [/\bpollFor\(/, { "ffi/sys/file.ts": "see the last two", "ffi/sys/poll.ts": "is defined there" }],
   [/\bawaitReadable\(/, {
     "ffi/sys/stdio.ts": "a deadline",
     "ffi/arp.ts": "a deadline",
-    "ffi/sys/file.ts": "is defined there",
+    "ffi/sys/poll.ts": "is defined there",
     "ffi/dbus/connection.ts": "a deadline",
     "ffi/netlink/socket.ts": "a deadline: see the test below",
   }],
@@ -178,6 +179,7 @@ const WAITS: readonly [what: RegExp, where: Readonly<Record<string, string>>][] 
   }],
   [/\bwriteAll\(/, {
     "ffi/sys/stdio.ts": "who starts a plugin reads its answer",
+    "ffi/sys/atomic_file.ts": "ordinary files",
     "ffi/sys/file.ts": "ordinary files, /proc",
     "plugins/host_local/reservation_index.ts": "an ordinary file",
     "plugins/lib/protocol/exec.ts": "who starts a plugin reads what it says",

@@ -15,10 +15,13 @@ function newDirectory(files: Record<string, string> = {}): string {
   return directory;
 }
 
-/** Calls a function of file.ts in a process in which a system call goes wrong. @returns how it ended */
+/** Calls functions of file.ts and atomic_file.ts in a process in which a system call goes wrong. @returns how it ended */
 function callWith(strace: readonly string[], call: string): number | string {
   const script = join(newDirectory(), "call.ts");
-  writeFileSync(script, `import * as file from ${JSON.stringify(join(import.meta.dir, "file.ts"))}; file.${call};`);
+  const modules = ["file", "atomic_file"].map((name) =>
+    `import * as ${name} from ${JSON.stringify(join(import.meta.dir, `${name}.ts`))};`
+  );
+  writeFileSync(script, `${modules.join("")} ${call};`);
   const { exitCode, signalCode } = Bun.spawnSync([
     "strace",
     "-f",
@@ -36,7 +39,7 @@ const argsOf = (path: string, text: string) => `(${JSON.stringify(path)}, ${JSON
 
 test("createFile() that is killed before the file has its name leaves nothing", () => {
   const directory = newDirectory();
-  expect(callWith(kill("linkat"), `createFile${argsOf(`${directory}/a`, "new")}`)).toBe("SIGKILL");
+  expect(callWith(kill("linkat"), `atomic_file.createFile${argsOf(`${directory}/a`, "new")}`)).toBe("SIGKILL");
   expect(readdirSync(directory)).toEqual([]);
 });
 
@@ -46,7 +49,7 @@ test.each(["linkat", "rename"])(
     const directory = newDirectory({ a: "old" });
     const path = `${directory}/a`;
     for (let round = 0; round < 2; round++) {
-      expect(callWith(kill(syscall), `replaceFile${argsOf(path, "new")}`)).toBe("SIGKILL");
+      expect(callWith(kill(syscall), `atomic_file.replaceFile${argsOf(path, "new")}`)).toBe("SIGKILL");
       expect(readFileSync(path, "utf8")).toBe("old");
       expect(readdirSync(directory).length).toBe(syscall === "rename" ? 2 : 1);
     }
@@ -58,7 +61,7 @@ test.each(["linkat", "rename"])(
 
 test("removeWithTemporary() removes a file with what replaceFile() left beside it, and nothing else", () => {
   const directory = newDirectory({ a: "old", ".a.other.tmp": "", b: "" });
-  callWith(kill("rename"), `replaceFile${argsOf(`${directory}/a`, "new")}`);
+  callWith(kill("rename"), `atomic_file.replaceFile${argsOf(`${directory}/a`, "new")}`);
   expect(readdirSync(directory).length).toBe(4);
   removeWithTemporary(`${directory}/a`);
   expect(readdirSync(directory).sort()).toEqual([".a.other.tmp", "b"]);
@@ -70,9 +73,9 @@ test("files are written whole where a file system knows no files without a name"
   // Only where this very directory is opened.
   const strace = ["-P", `${directory}/`, "-e", "trace=openat", "-e", "inject=openat:error=EOPNOTSUPP"];
   const refuse = (call: string) => callWith(strace, call);
-  expect(refuse(`createFile${argsOf(`${directory}/a`, "first")}`)).toBe(0);
+  expect(refuse(`atomic_file.createFile${argsOf(`${directory}/a`, "first")}`)).toBe(0);
   expect(readFileSync(`${directory}/a`, "utf8")).toBe("first");
-  expect(refuse(`replaceFile${argsOf(`${directory}/a`, "second")}`)).toBe(0);
+  expect(refuse(`atomic_file.replaceFile${argsOf(`${directory}/a`, "second")}`)).toBe(0);
   expect(readFileSync(`${directory}/a`, "utf8")).toBe("second");
   expect(readdirSync(directory)).toEqual(["a"]);
 });
@@ -97,18 +100,20 @@ test("a file is read although the kernel has something to say when it is closed"
   const directory = newDirectory({ a: "text" });
   for (const error of ["EIO", "EINTR"]) {
     const strace = ["-P", `${directory}/a`, "-e", "trace=close", "-e", `inject=close:error=${error}`];
-    expect(callWith(strace, `writeAll(1, file.readFile(${JSON.stringify(`${directory}/a`)}))`)).toBe(0);
+    expect(callWith(strace, `file.writeAll(1, file.readFile(${JSON.stringify(`${directory}/a`)}))`)).toBe(0);
   }
 });
 
 test.each([
   ["of one read, is read with one", 100, 1],
-  ["that ends with a page is asked for more", 8192, 2],
-  ["of two reads is read with two", 20_000, 2],
+  ["that ends with a page is asked for more", 4096, 2],
+  ["of two reads is read with two", 10_000, 2],
 ])("the text of an ordinary file %s", (_, length, reads) => {
   const directory = newDirectory({ a: "a".repeat(length) });
   const trace = `${directory}/trace`;
-  expect(callWith(["-P", `${directory}/a`, "-e", "trace=read", "-o", trace], `findText("${directory}/a")`)).toBe(0);
+  expect(callWith(["-P", `${directory}/a`, "-e", "trace=read", "-o", trace], `file.findText("${directory}/a")`)).toBe(
+    0,
+  );
   const counts = [...readFileSync(trace, "utf8").matchAll(/ read\(.*= (\d+)$/gm)].map(([, count]) => Number(count));
   expect(counts).toHaveLength(reads);
   expect(counts.reduce((sum, count) => sum + count)).toBe(length);
@@ -118,5 +123,5 @@ test("where the disk fails after some pages, the text is not taken for all of it
   const directory = newDirectory({ a: "a".repeat(8192) });
   const path = `${directory}/a`;
   const fail = ["-P", path, "-e", "trace=read", "-e", "inject=read:error=EIO:when=2"];
-  expect(callWith(fail, `findText("${path}")`)).toBe(1);
+  expect(callWith(fail, `file.findText("${path}")`)).toBe(1);
 });
