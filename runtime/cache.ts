@@ -18,7 +18,7 @@ import { findStat, findSymlinkTarget } from "../ffi/sys/stat.ts";
 import { CniError, Code } from "../spec/error.ts";
 import { parseJson, stringifyJson } from "../spec/jsonc.ts";
 import * as schema from "../spec/schema.ts";
-import { sortedByBytes } from "./byte_order.ts";
+import { sortedByBytes } from "./sort_by_bytes.ts";
 
 /** The file of an entry makes no sense, as after a power cut; what is no file, or of another kind, is not meant. */
 export class DamagedEntryError extends CniError {}

@@ -21,7 +21,7 @@ import { isJsonObject, type JsonObject } from "../spec/schema.ts";
 import { suggestion } from "../spec/suggest.ts";
 import { DEFAULT_NETWORK, DEFAULT_NETWORK_NAME } from "./default_network.ts";
 import { findUnknownListKeys } from "./unknown_keys.ts";
-import { sortedByBytes } from "./byte_order.ts";
+import { sortedByBytes } from "./sort_by_bytes.ts";
 
 /** Where to look, and whom to tell. */
 export interface LoadOptions {

@@ -33,7 +33,7 @@ export interface ResolvedAttachment {
  * What is known of an attachment.
  *
  * @param network its configuration, or its name if that is gone
- * @param purpose what it is for, in an error
+ * @param purpose what it is for: to remove it, the arguments of its ADD count before those given; errors name it
  * @param cached what is remembered, if that was read already
  * @throws {CniError} if there is no configuration, neither remembered nor given
  */
@@ -41,7 +41,7 @@ export function resolveAttachment(
   store: RuntimeContext,
   network: NetworkConfigList | string,
   parameters: RuntimeConf,
-  purpose: string,
+  purpose: "remove" | "check" | "restore",
   cached: cache.CacheEntry | undefined = findUsableEntry(store, attachmentKeyFor(network, parameters)),
 ): ResolvedAttachment {
   const givenList = typeof network === "string" ? undefined : network;

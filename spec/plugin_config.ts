@@ -90,7 +90,7 @@ export function parsePluginConfig(text: string, command: CniCommand, options: Re
 
 /**
  * Reads a configuration for a command, and makes sure that its version has that command. For DEL, what cannot be used is as good as
- * absent, see {@linkcode parseLenient}.
+ * absent, see {@linkcode parseUsableKeys}.
  *
  * @throws ConfigError naming network and path
  * @throws CniError with code 1 for the version, 6 for `prevResult`, 7 for the network name
@@ -104,7 +104,7 @@ export function readPluginConfig(
   const cniVersion = parseConfigVersion(document, command);
   try {
     const { value: { ipam, ...rest }, used: raw } = command === "DEL"
-      ? parseLenient(standardKeys, document, warn)
+      ? parseUsableKeys(standardKeys, document, warn)
       : { value: standardKeys.parse(document), used: document };
     const prevResult = givenPrevResult ?? parsePrevResult(raw, command, cniVersion);
     const validAttachments = command === "GC" ? parseAttachments(raw) : undefined;
@@ -139,7 +139,7 @@ export function formatPluginConfig(config: PluginConfig, command: CniCommand): s
  * @returns the value, and the object that it was read from
  * @throws {ConfigError} if it is not about a key that is there
  */
-export function parseLenient<T>(
+export function parseUsableKeys<T>(
   shape: schema.Schema<T>,
   node: schema.JsonObject,
   warn: (problem: string) => void,

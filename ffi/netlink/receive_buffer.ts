@@ -23,7 +23,7 @@ let vector: MessageVector | undefined;
 let receiver = -1;
 
 /** The descriptor of the socket whose datagrams are in the buffer. */
-export const lastReceiver = (): number => receiver;
+export const bufferedSocketFd = (): number => receiver;
 
 /**
  * The datagrams that are waiting, without waiting for any.

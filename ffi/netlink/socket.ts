@@ -35,7 +35,7 @@ import {
   readMessage,
   writeMessage,
 } from "./message.ts";
-import { lastReceiver, receiveDatagrams } from "./receive_buffer.ts";
+import { bufferedSocketFd, receiveDatagrams } from "./receive_buffer.ts";
 
 const SO_SNDBUFFORCE = 32;
 const SO_NETNS_COOKIE = 71;
@@ -132,7 +132,7 @@ function newNetlinkSocket(fd: number): NetlinkSocket {
       withPurpose(`send ${request.length} bytes to the kernel`, () => sys.send(fd, request, request.length, 0));
     },
     receive(wait, expected = 1) {
-      const next = lastReceiver() === fd ? received.shift() : undefined;
+      const next = bufferedSocketFd() === fd ? received.shift() : undefined;
       if (next) return next;
       if (wait && !awaitReadable(fd, TIMEOUT_MS)) return undefined;
       received = receiveDatagrams(fd, expected);

@@ -7,7 +7,7 @@
  *
  * @module
  */
-import { addSlot, findSlots, hashKey, type HashTable, type KeyHash, type Slot } from "./pages.ts";
+import { addSlot, findSlots, hashKey, type HashTable, type KeyHash, type Slot } from "./paged_hash_table.ts";
 
 // A slot: key, then what tells the node from all others, then the bits.
 const NODE_ID = 2;

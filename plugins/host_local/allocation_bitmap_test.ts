@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { type Ip, ipBytes, ipFromBytes, nextIp, parseIp } from "../../ffi/address.ts";
-import { addSlot, findSlots, type HashTable, PAGE_WORDS, pageCountFor, removeSlot } from "./pages.ts";
+import { addSlot, findSlots, type HashTable, PAGE_WORDS, pageCountFor, removeSlot } from "./paged_hash_table.ts";
 import {
   findNextFree,
   groupByNode,

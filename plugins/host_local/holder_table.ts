@@ -6,7 +6,15 @@
  * @module
  */
 import { type Ip, ipFromBytes } from "../../ffi/address.ts";
-import { addSlot, findSlots, hashKey, type HashTable, type KeyHash, removeSlot, type Slot } from "./pages.ts";
+import {
+  addSlot,
+  findSlots,
+  hashKey,
+  type HashTable,
+  type KeyHash,
+  removeSlot,
+  type Slot,
+} from "./paged_hash_table.ts";
 import { formatHolder, type Holder } from "./inventory.ts";
 
 // A slot: key, length of the address in bytes, the mark of the boot, the address.

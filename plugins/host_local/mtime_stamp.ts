@@ -18,7 +18,7 @@ export function readStamp(fd: number, boot: string): string {
 }
 
 /** Gives the directory a time of change that no clock gives: from here on, its stamp is none that it ever had. @throws {SystemError} */
-export function breakStamp(fd: number): bigint {
+export function renewStamp(fd: number): bigint {
   const second = Math.floor(Date.now() / 1000) - 1;
   const time = BigInt(second) * 1_000_000_000n + BigInt(Math.floor(Math.random() * 1e9));
   setMtime(fd, time);
@@ -26,7 +26,7 @@ export function breakStamp(fd: number): bigint {
 }
 
 /**
- * The stamp of a directory that nobody has changed since {@linkcode breakStamp} gave it this time of change.
+ * The stamp of a directory that nobody has changed since {@linkcode renewStamp} gave it this time of change.
  *
  * @throws {SystemError} `ESTALE` if it was changed, and on a file system with coarser times, where two changes could look like one
  */

@@ -22,7 +22,7 @@ import { earlierBootFilter, findEarlierBootAddresses } from "./recovery.ts";
 import { capacityOf, findRangeOf, formatRanges, type RangeSet } from "./ranges.ts";
 import { parseResolvConf } from "./resolv_conf.ts";
 import { hostLocalConfigSchema, parseHostLocalConfig, parseRequestedIps, pathWithoutNul } from "./config.ts";
-import { isNetworkDirectory, lockStore, prepareReservation, tryWriteReservation } from "./reservation_store.ts";
+import { isNetworkDirectory, lockStore, prepareReservation, requireWritableReservations } from "./reservation_store.ts";
 import { type AddCall, type CheckCall, plugin, type PluginCall } from "../lib/protocol/plugin.ts";
 import type { Attachment } from "../../spec/plugin_config.ts";
 import { CniError, Code, ConfigError } from "../../spec/error.ts";
@@ -111,7 +111,7 @@ export default plugin<DataDirConfig>({
     const directory = networkDirectory(call);
     try {
       // Only ADD makes something: a network that is asked about need not be one that comes to be.
-      if (findStat(directory, false)) tryWriteReservation(directory);
+      if (findStat(directory, false)) requireWritableReservations(directory);
       else requireWritableDirectory(directory);
     } catch (error) {
       if (!(error instanceof SystemError)) throw error;

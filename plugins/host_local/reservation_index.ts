@@ -34,7 +34,7 @@ import {
   pageCountFor,
   requireChecksum,
   writeChecksum,
-} from "./pages.ts";
+} from "./paged_hash_table.ts";
 import { currentBootTag, type Holder, type Inventory } from "./inventory.ts";
 import {
   addHolderAddress,
@@ -43,7 +43,7 @@ import {
   type HolderEntry,
   removeHolderAddress,
 } from "./holder_table.ts";
-import { breakStamp, readRenewedStamp, readStamp } from "./mtime_stamp.ts";
+import { readRenewedStamp, readStamp, renewStamp } from "./mtime_stamp.ts";
 import {
   findNextFree,
   groupByNode,
@@ -127,7 +127,7 @@ export function rebuildIndex(
   using resources = new DisposableStack();
   const opened = resources.use(openFile(directory));
   const boot = ignoreSystemErrors(bootId);
-  const time = boot && ignoreSystemErrors(() => breakStamp(opened.fd));
+  const time = boot && ignoreSystemErrors(() => renewStamp(opened.fd));
   const inventory = list();
   const { layout: header, image, pages } = buildImage(inventory);
   const file = boot && time && ignoreSystemErrors(() => {
@@ -240,7 +240,7 @@ interface WriteTarget {
 
 function writeDirtyPages({ directory, file, boot, header, pages }: WriteTarget): void {
   // First: from here on the old first page is void, even if the directory were as before.
-  const time = breakStamp(directory);
+  const time = renewStamp(directory);
   for (const [number, page] of pages.takeDirty()) {
     writeChecksum(page, number);
     pwrite(file, number * PAGE_BYTES, new Uint8Array(page.buffer, page.byteOffset, PAGE_BYTES));

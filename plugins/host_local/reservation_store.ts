@@ -95,7 +95,7 @@ export function prepareReservation(directory: string, attachment: Attachment): P
 }
 
 /** Makes sure that a reservation could be written. @throws {SystemError} */
-export function tryWriteReservation(directory: string): void {
+export function requireWritableReservations(directory: string): void {
   const unnamed = explainSymlink(directory, () => writeUnnamed(directory, ""));
   if (unnamed) unnamed[Symbol.dispose]();
   else removeFile(writeTemporary(`${directory}/status`, ""));

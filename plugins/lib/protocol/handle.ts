@@ -9,7 +9,7 @@ import { nowCeil } from "../../../ffi/sys/mtime.ts";
 import { stopReportingSignals } from "../../../ffi/sys/signals.ts";
 import { parseArgs, parsePairs, requireParameters } from "../../../spec/env.ts";
 import { ConfigError } from "../../../spec/error.ts";
-import { parseLenient, type PluginConfig } from "../../../spec/plugin_config.ts";
+import { parseUsableKeys, type PluginConfig } from "../../../spec/plugin_config.ts";
 import { requireExpressible, type Result } from "../../../spec/result.ts";
 import { findContainerNetns, openContainerNetns } from "./container_netns.ts";
 import type { AnyPlugin, HostContext } from "./context.ts";
@@ -84,7 +84,7 @@ function buildCall(
   const { host, log } = context;
   return {
     // What cannot be used of the plugin's own keys must not keep a container from being removed.
-    config: command === "DEL" ? parseLenient(plugin.config, config.raw, log).value : plugin.config.parse(config.raw),
+    config: command === "DEL" ? parseUsableKeys(plugin.config, config.raw, log).value : plugin.config.parse(config.raw),
     pluginConfig: config,
     env,
     findCallerPid,
