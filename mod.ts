@@ -36,7 +36,7 @@
 import { loadPlugins } from "./plugins/registry.ts";
 
 // Run networks.
-export { type GcOptions, Runtime, type RuntimeOptions } from "./runtime/runtime.ts";
+export { type GcOptions, Runtime, type RuntimeOptions, UnknownAttachmentError } from "./runtime/runtime.ts";
 export { containerIdOfNetns } from "./runtime/container_id.ts";
 export { loadNetwork, type LoadOptions } from "./runtime/load.ts";
 export type { AddRuntimeConf } from "./runtime/add.ts";

@@ -32,7 +32,11 @@ netnsTest("cni run attaches, checks and detaches", ({ host, container }) => {
   expect(run(`del web ${container.path}`)).toEqual({ exitCode: 0, stdout: "", stderr: "" });
   expect(runInNetns(container, "ip", "-o", "link")).not.toContain("eth0");
   expect(entries()).toEqual([]);
-  expect(run(`del web ${container.path}`)).toEqual({ exitCode: 0, stdout: "", stderr: "" });
+  expect(run(`del web ${container.path}`)).toMatchObject({
+    exitCode: 0,
+    stdout: "",
+    stderr: expect.stringMatching(/^cni: Nothing was attached, .*\n$/),
+  });
 });
 
 netnsTest(
@@ -88,7 +92,11 @@ netnsTest("cni run gc detaches what is not valid", ({ host, container }) => {
   for (const id of ["c1", "c2"]) {
     expect(run(`add web ${container.path} --container-id ${id} --ifname ${id}`).exitCode).toBe(0);
   }
-  expect(run("gc web --valid c2/c2")).toEqual({ exitCode: 0, stdout: "", stderr: "" });
+  expect(run("gc web --valid c2/c2")).toEqual({
+    exitCode: 0,
+    stdout: "",
+    stderr: 'cni: Removed "c1" of container "c1" on network "web"\n',
+  });
   expect(entries()).toEqual(["web-c2-c2"]);
   expect(runInNetns(container, "ip", "-o", "link")).toMatch(/\bc2@/);
   expect(runInNetns(container, "ip", "-o", "link")).not.toMatch(/\bc1@/);
@@ -106,6 +114,11 @@ netnsTest("cni run list shows what is attached, in a table and as JSON", ({ host
     stderr: "",
   });
   expect(run("list --json").stdout).toBe("[]\n");
+  expect(run("list web --json")).toEqual({ exitCode: 0, stdout: "[]\n", stderr: "" });
+  const unknown = run("list wbe --json");
+  expect([unknown.exitCode, JSON.parse(unknown.stdout).code]).toEqual([1, 7]);
+  expect(unknown.stderr).toContain('Cannot find network "wbe"');
+  expect(unknown.stderr).toContain('did you mean "web"?');
   const argv = `${container.path} --container-id c1`;
   expect(run(`add web ${argv} --args IgnoreUnknown=1;K=V`).exitCode).toBe(0);
   expect(run(`add db ${argv} --ifname eth1`).exitCode).toBe(0);
@@ -174,8 +187,10 @@ netnsTest("cni run derive prints one document of requests, and does nothing", ({
     const [{ type, request }] = JSON.parse(run(`derive web ${container.path} --command ${command}`).stdout);
     expect([type, request.prevResult]).toEqual(["bridge", result]);
   }
-  const [{ request }] = JSON.parse(run("derive web --command GC --valid c1/eth0").stdout);
-  expect(request["cni.dev/valid-attachments"]).toEqual([{ containerID: "c1", ifname: "eth0" }]);
+  const ids = [containerIdOfNetns(container.path), "c2"];
+  const gc = `derive web --command GC --ignore-unknown --valid ${ids[0]} --valid c2/eth0`;
+  const [{ request }] = JSON.parse(run(gc).stdout);
+  expect(request["cni.dev/valid-attachments"]).toEqual(ids.map((containerID) => ({ containerID, ifname: "eth0" })));
   expect(runInNetns(container, "ip", "-o", "link")).toContain("eth0");
 });
 
@@ -215,8 +230,15 @@ netnsTest("cni run works where a script says cnitool", ({ host, container }) => 
   const { stdout, stderr, record } = runScript();
   const result = JSON.stringify({ cniVersion: "1.1.0", ips: [{ address: "10.0.0.2/24" }] }, null, 4);
   expect(stdout).toBe(`${result}\n\nadd 0\ncheck 0\nadd 0\nstatus 0\ngc 0\ndel 0\n`);
-  expect(stderr).toBe('cni: Ignoring what follows the arguments: "extra"\n');
   const id = containerIdOfNetns(`${root}/ns0`);
+  const subject = (ifname: string) => `"${ifname}" of container "${id}" on network "net"`;
+  expect(stderr.split("\n")).toEqual([
+    'cni: Ignoring what follows the arguments: "extra"',
+    `cni: Removed ${subject("net1")}`,
+    `cni: Removed ${subject("net2")}`,
+    `cni: Nothing was attached, as far as is remembered, as ${subject("net1")} in "${root}/ns0"`,
+    "",
+  ]);
   const calls = record.split("\n").filter((line) => /^[A-Z]/.test(line));
   const call = (command: string, ifname: string) => `${command} ${id} ${root}/ns0 ${ifname} K=V;L=W ${bin}`;
   expect(calls).toEqual([

@@ -36,7 +36,11 @@ test("what a killed gc has not come to is removed by the next one", () => {
   expect(bench.entries().sort()).toEqual(containers.map((id) => `web-${id}-eth0`));
 
   bench.plugin("fragile", `echo "$CNI_COMMAND $CNI_CONTAINERID" >>${bench.cache}/calls`);
-  expect(bench.run("gc web --all")).toEqual({ exitCode: 0, stdout: "", stderr: "" });
+  expect(bench.run("gc web --all")).toEqual({
+    exitCode: 0,
+    stdout: "",
+    stderr: containers.map((id) => `cni: Removed "eth0" of container "${id}" on network "web"\n`).join(""),
+  });
   expect(runInNetns(host, "cat", `${bench.cache}/calls`)).toBe("DEL c1\nDEL c2\nDEL c3\nGC \n");
   expect(bench.entries()).toEqual([]);
   expect(runInNetns(host, "ip", "-br", "link")).not.toContain("veth");
@@ -71,33 +75,48 @@ test("gc leaves alone who was attached after it was started, and could not be on
   expect(bench.entries()).toEqual([]);
 });
 
-netnsTest("cni run gc takes nothing away when nothing is known of what is to stay", ({ host, container }) => {
-  const { run, network, entries } = newBench(host);
-  network("web");
-  for (const id of ["c1", "c2"]) {
-    expect(run(`add web ${container.path} --container-id ${id} --ifname ${id}`).exitCode).toBe(0);
-  }
-  for (const words of [["--valid", ""], ["--valid", "/c1"], ["--valid=c1/c1/c1"]]) {
-    const { exitCode, stderr } = host.run(() => cni(["run", "gc", "web", ...words]));
-    expect([exitCode, stderr]).toEqual([2, expect.stringContaining("--valid")]);
-  }
-  expect(run("gc web --valid blue --valid c1/eth0")).toEqual({
-    exitCode: 1,
-    stdout: "",
-    stderr: 'cni: No attachment "blue/eth0" to network "web" is remembered\n' +
-      'cni: No attachment "c1/eth0" to network "web" is remembered\n' +
-      'cni: Cannot clean up network "web": --valid names no attachment that is remembered, ' +
-      "and 2 that may live would be detached\n" +
-      '     see their ids with "cni run list web"; if none of them is to stay: --all\n',
-  });
-  expect(entries().sort()).toEqual(["web-c1-c1", "web-c2-c2"]);
-  expect(run("gc web --valid blue --valid c1/c1")).toEqual({
-    exitCode: 0,
-    stdout: "",
-    stderr: 'cni: No attachment "blue/eth0" to network "web" is remembered\n',
-  });
-  expect(entries()).toEqual(["web-c1-c1"]);
-});
+netnsTest(
+  "cni run gc takes nothing away when something is not known that is to stay, unless told to pass over it",
+  ({ host, container }) => {
+    const { run, network, entries } = newBench(host);
+    network("web");
+    for (const id of ["c1", "c2"]) {
+      expect(run(`add web ${container.path} --container-id ${id} --ifname ${id}`).exitCode).toBe(0);
+    }
+    for (const words of [["--valid", ""], ["--valid", "/c1"], ["--valid=c1/c1/c1"]]) {
+      const { exitCode, stderr } = host.run(() => cni(["run", "gc", "web", ...words]));
+      expect([exitCode, stderr]).toEqual([2, expect.stringContaining("--valid")]);
+    }
+    const refusal = {
+      exitCode: 2,
+      stdout: "",
+      stderr: 'cni: Cannot clean up network "web": "c22/c2" is not attached to it; did you mean "c2"? ' +
+        '(--ignore-unknown passes over such names)\n     see "cni run gc --help"\n',
+    };
+    expect(run("gc web --valid c1/c1 --valid c22/c2")).toEqual(refusal);
+    expect(run("derive web --command GC --valid c1/c1 --valid c22/c2")).toEqual({
+      ...refusal,
+      stderr: refusal.stderr.replace("run gc", "run derive"),
+    });
+    expect(run("gc web --ignore-unknown --valid blue --valid c1/eth0")).toEqual({
+      exitCode: 1,
+      stdout: "",
+      stderr: 'cni: Cleaning up network "web": "blue/eth0" is not attached to it\n' +
+        'cni: Cleaning up network "web": "c1/eth0" is not attached to it; "c1" has "c1" there\n' +
+        'cni: Cannot clean up network "web": --valid names no attachment that is remembered, ' +
+        "and 2 that may live would be detached\n" +
+        '     see their ids with "cni run list web"; if none of them is to stay: --all\n',
+    });
+    expect(entries().sort()).toEqual(["web-c1-c1", "web-c2-c2"]);
+    expect(run("gc web --ignore-unknown --valid blue --valid c1/c1")).toEqual({
+      exitCode: 0,
+      stdout: "",
+      stderr: 'cni: Cleaning up network "web": "blue/eth0" is not attached to it\n' +
+        'cni: Removed "c2" of container "c2" on network "web"\n',
+    });
+    expect(entries()).toEqual(["web-c1-c1"]);
+  },
+);
 
 netnsTest(
   "cni run gc knows a container by the name of its namespace, and detaches the dead for anybody",
@@ -111,10 +130,17 @@ netnsTest(
     }
     const [{ request }] = JSON.parse(run("derive web --command GC --valid cni-gc-one").stdout);
     expect(request["cni.dev/valid-attachments"]).toEqual([{ containerID: idOf("cni-gc-one"), ifname: "eth0" }]);
-    expect(run("gc web --valid cni-gc-one")).toEqual({ exitCode: 0, stdout: "", stderr: "" });
+    expect(run("gc web --valid cni-gc-one")).toEqual({
+      exitCode: 0,
+      stdout: "",
+      stderr: `cni: Removed "eth0" of container "${idOf("cni-gc-other")}" on network "web"\n`,
+    });
     expect(entries()).toEqual([`web-${idOf("cni-gc-one")}-eth0`]);
     // Its namespace is gone, so that nobody is cut off.
-    expect(run("gc web --valid c1")).toMatchObject({ exitCode: 0, stderr: expect.stringContaining('"c1/eth0"') });
+    expect(run("gc web --valid c1 --ignore-unknown")).toMatchObject({
+      exitCode: 0,
+      stderr: expect.stringContaining('"c1/eth0"'),
+    });
     expect(entries()).toEqual([]);
   },
 );

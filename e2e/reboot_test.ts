@@ -156,14 +156,15 @@ describe("after a restart", () => {
       stderr: expect.stringContaining(`without its namespace, which is not at "${paths[2]}"`),
     });
     expect(machine.reserved()).toEqual(["10.9.0.2 c1", "10.9.0.3 c2", "10.9.0.5 c4"]);
-    expect(cni("gc web --valid c4/eth0 --valid c1/eth0")).toMatchObject({ exitCode: 0, stderr: "" });
+    const removed = (id: string) => `cni: Removed "eth0" of container "${id}" on network "web"\n`;
+    expect(cni("gc web --valid c4/eth0 --valid c1/eth0")).toMatchObject({ exitCode: 0, stderr: removed("c2") });
     expect([machine.entries(), machine.reserved()]).toEqual([["web-c1-eth0", "web-c4-eth0"], [
       "10.9.0.2 c1",
       "10.9.0.5 c4",
     ]]);
     expect(runInNetns(other, "ip", "-o", "link")).toContain("eth0");
     expect(cni(`check web ${living.path} --container-id c4`)).toMatchObject({ exitCode: 0, stderr: "" });
-    expect(cni("gc web --valid c4/eth0")).toMatchObject({ exitCode: 0, stderr: "" });
+    expect(cni("gc web --valid c4/eth0")).toMatchObject({ exitCode: 0, stderr: removed("c1") });
     expect(machine.reserved()).toEqual(["10.9.0.5 c4"]);
     expect(cni(`del web ${living.path} --container-id c4`).exitCode).toBe(0);
     expect(readdirSync(machine.reservations).sort()).toEqual(["last_reserved_ip.0", "lock"]);

@@ -319,7 +319,28 @@ test("del() succeeds without a cached entry, and again", () => {
   delNetworkList(bench.runtime, list(), where);
   delNetworkList(bench.runtime, list(), where);
   expect(bench.sequence()).toEqual(["b DEL", "a DEL", "b DEL", "a DEL"]);
+  const message =
+    'Nothing was attached, as far as is remembered, as "eth0" of container "c1" on network "web" in "/run/netns/x"';
+  expect(bench.log).toEqual([message, message]);
   expect(errorOfCall(() => delNetworkList(bench.runtime, "web", where)).code).toBe(7);
+});
+
+test("del() of a misspelt name says that nothing was attached, and who may be meant", () => {
+  addNetworkList(bench.runtime, list(), { ...where, containerId: "pod-1", netns: "/run/netns/blue" });
+  for (
+    const [parameters, hint] of [
+      [{ containerId: "pod-2", ifname: "eth0" }, '; did you mean "pod-1"?'],
+      [{ containerId: "x", ifname: "eth0", netns: "/run/netns/bleu" }, '; did you mean "blue"?'],
+      [{ containerId: "pod-1", ifname: "eht0" }, '; did you mean "eth0"?'],
+      [{ containerId: "pod-1", ifname: "net1" }, '; "pod-1" has "eth0" there'],
+      [{ containerId: "x", ifname: "eth0", netns: "/run/netns/other" }, ""],
+    ] as const
+  ) {
+    bench.log.splice(0);
+    delNetworkList(bench.runtime, list(), parameters);
+    expect(bench.log).toEqual([expect.stringMatching(/^Nothing was attached, as far as is remembered, as /)]);
+    expect(bench.log[0]!.replace(/^[^;]*/, "")).toBe(hint);
+  }
 });
 
 test.each([
@@ -426,11 +447,13 @@ test("gc() of a version without GC detaches all the same", () => {
   expect(bench.sequence()).toEqual(["b DEL", "a DEL"]);
 });
 
-test("gc() does nothing with disableGC", () => {
+test("gc() does nothing with disableGC, and says so", () => {
   addNetworkList(bench.runtime, list({ disableGC: true }), where);
   bench.sequence();
+  bench.log.splice(0);
   gcNetworkList(bench.runtime, list({ disableGC: true }), []);
   expect(bench.sequence()).toEqual([]);
+  expect(bench.log).toEqual(['Nothing is removed from network "web": it has disableGC']);
 });
 
 test("gc() goes on behind failures and names them all", () => {

@@ -10,7 +10,8 @@ import { callPlugin } from "./call_plugin.ts";
 import type { RuntimeContext } from "./context.ts";
 import { holdNetns } from "./held_netns.ts";
 import { lockContainer } from "./lock.ts";
-import { findCachedResult, resolveAttachment, type RuntimeConf } from "./resolve_attachment.ts";
+import { suggestAttachment } from "./named_attachments.ts";
+import { describeAttachment, findCachedResult, resolveAttachment, type RuntimeConf } from "./resolve_attachment.ts";
 
 /**
  * Detaches a container; succeeds when it is detached already. What was used to attach it counts, not what has become of the
@@ -34,9 +35,25 @@ export function delNetworkList(
 function delPlugins(runtime: RuntimeContext, network: NetworkConfigList | string, parameters: RuntimeConf): void {
   const attachment = resolveAttachment(runtime, network, parameters, "remove");
   const { list, entry } = attachment;
+  const isKnown = cache.hasCacheFile(runtime.cacheDirectory, entry);
   const prevResult = findCachedResult(runtime, attachment);
   for (const plugin of list.plugins.toReversed()) {
     callPlugin(runtime, list, plugin, { command: "DEL", parameters: entry, prevResult });
   }
   cache.removeEntry(runtime.cacheDirectory, entry);
+  if (!isKnown) runtime.log(unknownAttachmentMessage(runtime, entry, parameters));
+}
+
+/** To detach what is detached already is no failure, but the name may be misspelt. */
+function unknownAttachmentMessage(
+  { cacheDirectory }: RuntimeContext,
+  key: cache.AttachmentKey,
+  { netns = "" }: RuntimeConf,
+): string {
+  const { containerId, ifname } = key;
+  const entries = cache.listCacheEntries(cacheDirectory, key.network);
+  const hint = suggestAttachment(entries, { containerId, ifname }) ||
+    suggestAttachment(entries, { containerId: netns.slice(netns.lastIndexOf("/") + 1), ifname });
+  const subject = describeAttachment(key) + (netns && ` in "${netns}"`);
+  return `Nothing was attached, as far as is remembered, as ${subject}${hint}`;
 }

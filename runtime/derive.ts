@@ -4,13 +4,14 @@
  * @see SPEC.md §Deriving plugin execution configuration
  * @module
  */
+import { nowCeil } from "../ffi/sys/mtime.ts";
 import type { Attachment } from "../spec/plugin_config.ts";
 import { deriveRequest, type NetworkConfigList } from "../spec/network_config_list.ts";
 import { atLeast, type CniCommand, introducedIn } from "../spec/version.ts";
 import { findCachedResult, resolveAttachment, type RuntimeConf } from "./resolve_attachment.ts";
 import type { RuntimeContext } from "./context.ts";
 import { requireVersion } from "./check.ts";
-import { resolveAttachmentNames } from "./named_attachments.ts";
+import { resolveValidAttachments } from "./named_attachments.ts";
 
 /** The request for one plugin. */
 export interface DerivedRequest {
@@ -28,8 +29,10 @@ export interface DeriveOptions {
   readonly parameters?: RuntimeConf;
   /** For GC: what is to stay. */
   readonly valid?: readonly Attachment[];
-  /** Container ids in `valid` may also be names of network namespaces, as people write them. */
+  /** As for {@linkcode GcOptions.resolveNames}. */
   readonly resolveNames?: boolean;
+  /** As for {@linkcode GcOptions.ignoreUnknown}. */
+  readonly ignoreUnknown?: boolean;
 }
 
 /**
@@ -42,7 +45,7 @@ export interface DeriveOptions {
 export function deriveRequests(
   store: RuntimeContext,
   network: NetworkConfigList | string,
-  { verb, parameters, valid = [], resolveNames = false }: DeriveOptions,
+  { verb, parameters, valid = [], resolveNames = false, ignoreUnknown = false }: DeriveOptions,
 ): DerivedRequest[] {
   const isForAttachment = verb === "CHECK" || verb === "DEL";
   const attachment = isForAttachment && parameters
@@ -61,7 +64,9 @@ export function deriveRequests(
     command: verb,
     ...(prevResult && { prevResult }),
     ...(capabilityArgs && { capabilityArgs }),
-    validAttachments: resolveNames ? resolveAttachmentNames(store.cacheDirectory, list.name, valid) : valid,
+    validAttachments: resolveNames
+      ? resolveValidAttachments(store, list, valid, { snapshotTime: nowCeil(), ignoreUnknown })
+      : valid,
   };
   const plugins = verb === "DEL" ? list.plugins.toReversed() : list.plugins;
   return plugins.map((plugin) => ({ type: plugin.type, request: deriveRequest(list, plugin, options) }));

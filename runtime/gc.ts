@@ -45,7 +45,7 @@ export function gcNetworkList(
   valid: readonly Attachment[],
   snapshotTime = nowCeil(),
 ): void {
-  if (list.disableGC) return;
+  if (list.disableGC) return runtime.log(`Nothing is removed from network "${list.name}": it has disableGC`);
   using _ = lockNode(runtime.cacheDirectory, { inherited: true });
   const failures: unknown[] = [];
   const allValid = [...valid];
@@ -162,5 +162,8 @@ function delBatch(runtime: RuntimeContext, batch: readonly ResolvedAttachment[],
       !notDone.has(call) || collectFailure(failures, () => callPlugin(runtime, list, plugin, call))
     );
   }
-  for (const { entry } of calls) collectFailure(failures, () => cache.removeEntry(runtime.cacheDirectory, entry));
+  for (const { entry } of calls) {
+    const isForgotten = collectFailure(failures, () => cache.removeEntry(runtime.cacheDirectory, entry));
+    if (isForgotten) runtime.log(`Removed ${describeAttachment(entry)}`);
+  }
 }

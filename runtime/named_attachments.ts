@@ -8,7 +8,8 @@ import type { Attachment } from "../spec/plugin_config.ts";
 import { CniError, Code } from "../spec/error.ts";
 import type { NetworkConfigList } from "../spec/network_config_list.ts";
 import { containerIdOfNetns } from "./container_id.ts";
-import { hasCacheFile, listCacheEntries } from "./cache.ts";
+import { suggestion } from "../spec/suggest.ts";
+import { type CacheEntry, hasCacheFile, listCacheEntries } from "./cache.ts";
 import { netnsGoneReason } from "./netns_gone.ts";
 import { attachedSince } from "./gc.ts";
 import { attachmentKey } from "./resolve_attachment.ts";
@@ -20,7 +21,7 @@ import type { RuntimeContext } from "./context.ts";
  *
  * @throws {SystemError}
  */
-export function resolveAttachmentNames(
+function resolveAttachmentNames(
   cacheDirectory: string,
   network: string,
   names: readonly Attachment[],
@@ -44,25 +45,60 @@ export function resolveAttachmentNames(
 }
 
 /**
- * The attachments that are to stay, of which those are named in the log that nothing is known of.
+ * A person named an attachment that nothing is known of: it may be misspelt.
  *
- * @param snapshotTime when the list was made, in nanoseconds since 1970; who was attached since cannot be on it
- * @throws {CniError} code 4 if nothing is known of any, and one that may live would be detached: that is not what was meant
+ * @example
+ * ```ts
+ * import { loadNetwork, Runtime, UnknownAttachmentError } from "./mod.ts";
+ *
+ * const runtime = new Runtime({ env: process.env });
+ * try {
+ *   runtime.gc(loadNetwork("web"), [{ containerId: "c1", ifname: "eth0" }], { resolveNames: true });
+ * } catch (error) {
+ *   if (error instanceof UnknownAttachmentError) console.log(error.details); // see what is attached with "cni run list web"
+ * }
+ * ```
+ */
+export class UnknownAttachmentError extends CniError {}
+
+/** How the names of those that stay are read. */
+export interface ValidNamesOptions {
+  /** When the list was made, in nanoseconds since 1970; who was attached since cannot be on it. */
+  readonly snapshotTime: bigint;
+  /** Names that nothing is known of are logged and passed over. */
+  readonly ignoreUnknown: boolean;
+}
+
+/**
+ * The attachments that are to stay.
+ *
+ * @throws {UnknownAttachmentError} code 4 if nothing is known of one: who is meant by it would be detached
+ * @throws {CniError} code 4 if unknown names are passed over, no other is left, and one that may live would be detached
  */
 export function resolveValidAttachments(
   { cacheDirectory, hostContext, log }: RuntimeContext,
-  { name, disableGC }: NetworkConfigList,
+  { name }: NetworkConfigList,
   names: readonly Attachment[],
-  snapshotTime: bigint,
+  { snapshotTime, ignoreUnknown }: ValidNamesOptions,
 ): Attachment[] {
   const resolved = resolveAttachmentNames(cacheDirectory, name, names);
   const unknown = resolved.filter((attachment) => !hasCacheFile(cacheDirectory, attachmentKey(name, attachment)));
-  for (const { containerId, ifname } of unknown) {
-    log(`No attachment "${containerId}/${ifname}" to network "${name}" is remembered`);
+  if (unknown.length === 0) return resolved;
+  const entries = listCacheEntries(cacheDirectory, name);
+  const messages = unknown.map((attachment) =>
+    `"${attachment.containerId}/${attachment.ifname}" is not attached to it${suggestAttachment(entries, attachment)}`
+  );
+  if (!ignoreUnknown) {
+    throw new UnknownAttachmentError(
+      Code.InvalidEnvironment,
+      `Cannot clean up network "${name}": ${messages.join("; ")}`,
+      { details: `see what is attached with "cni run list ${name}"` },
+    );
   }
-  if (disableGC || unknown.length < resolved.length || resolved.length === 0) return resolved;
+  for (const message of messages) log(`Cleaning up network "${name}": ${message}`);
+  if (unknown.length < resolved.length) return resolved;
   const isAttachedSince = attachedSince(cacheDirectory, snapshotTime);
-  const stillAlive = listCacheEntries(cacheDirectory, name).filter((entry) =>
+  const stillAlive = entries.filter((entry) =>
     !isAttachedSince(entry) && netnsGoneReason(entry, hostContext) === undefined
   );
   if (stillAlive.length === 0) return resolved;
@@ -71,4 +107,21 @@ export function resolveValidAttachments(
     `Cannot clean up network "${name}": --valid names no attachment that is remembered, and ${stillAlive.length} that may live would be detached`,
     { details: `see their ids with "cni run list ${name}"; if none of them is to stay: --all` },
   );
+}
+
+/** What an attachment that nothing is known of may have been meant to be, of those that are remembered; empty if none is near. */
+export function suggestAttachment(
+  entries: readonly CacheEntry[],
+  { containerId: name, ifname }: Attachment,
+): string {
+  const sameContainer = entries.filter((entry) => attachmentNames(entry).includes(name));
+  if (sameContainer.length === 0) return suggestion(name, entries.flatMap(attachmentNames));
+  return suggestion(ifname, sameContainer.map((entry) => entry.ifname)) ||
+    `; "${name}" has ${sameContainer.map((entry) => JSON.stringify(entry.ifname)).join(", ")} there`;
+}
+
+/** The names by which people know a container. */
+function attachmentNames({ containerId, netns = "" }: CacheEntry): string[] {
+  const [, name] = /^(?:\/var)?\/run\/netns\/([^/]+)$/.exec(netns) ?? [];
+  return name === undefined ? [containerId] : [containerId, name];
 }

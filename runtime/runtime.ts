@@ -25,6 +25,8 @@ import { getNetworkListStatus } from "./status.ts";
 import { printStderr } from "../ffi/sys/stdio.ts";
 import { createHostContext, type HostContextOptions } from "./host_context.ts";
 
+export { UnknownAttachmentError } from "./named_attachments.ts";
+
 const DEFAULT_CACHE_DIRECTORY = "/var/lib/cni";
 
 /** How a {@linkcode Runtime} works. */
@@ -48,10 +50,15 @@ export interface GcOptions {
   /** When that list was made, in nanoseconds since 1970: what was attached since stays as well. Now, unless told. */
   readonly snapshotTime?: bigint;
   /**
-   * The list was written by a person. A container id in it may also be the name of a network namespace. Of what nothing is known is logged,
-   * and if nothing is known of any, GC is refused while an attachment may live.
+   * The list was written by a person. A container id in it may also be the name of a network namespace, and GC is refused if nothing is
+   * known of one: who is meant by it would be detached.
    */
   readonly resolveNames?: boolean;
+  /**
+   * With `resolveNames`: names that nothing is known of are logged and passed over. GC is refused only if no other is left and an
+   * attachment may live.
+   */
+  readonly ignoreUnknown?: boolean;
 }
 
 /**
@@ -103,12 +110,13 @@ export interface GcOptions {
  * ```ts
  * import { loadNetwork, Runtime } from "./mod.ts";
  *
- * const runtime = new Runtime({ env: process.env });
+ * const runtime = new Runtime({ env: process.env, log: console.log });
  * const network = loadNetwork("web");
  * runtime.add(network, { containerId: "a", ifname: "eth0", netns: "/run/netns/c1" });
  * runtime.add(network, { containerId: "b", ifname: "eth1", netns: "/run/netns/c1" });
  *
- * runtime.gc(network, [{ containerId: "c1", ifname: "eth1" }], { resolveNames: true });
+ * const valid = [{ containerId: "c1", ifname: "eth1" }];
+ * runtime.gc(network, valid, { resolveNames: true }); // Removed "eth0" of container "a" on network "web"
  * console.log(runtime.attachments("web").map(({ containerId }) => containerId)); // [ "b" ]
  * console.log(runtime.attachedConfiguration("web", { containerId: "b", ifname: "eth1" }) === network.text); // true
  * ```
@@ -171,17 +179,21 @@ export class Runtime {
   }
 
   /**
-   * Detaches everything from a network but `valid`, and lets the plugins remove what is left (GC). Nobody may attach meanwhile.
+   * Detaches everything from a network but `valid`, and lets the plugins remove what is left (GC). Nobody may attach meanwhile. What is
+   * detached is logged.
    *
+   * @throws {UnknownAttachmentError} before anything is removed, if `resolveNames` finds a name that nothing is known of
    * @throws {CniError} naming everything that failed, after everything was tried
    */
   gc(
     network: NetworkConfigList,
     valid: readonly Attachment[],
-    { snapshotTime = nowCeil(), resolveNames = false }: GcOptions = {},
+    { snapshotTime = nowCeil(), resolveNames = false, ignoreUnknown = false }: GcOptions = {},
   ): void {
     this.#withContext((runtime) => {
-      const attachments = resolveNames ? resolveValidAttachments(runtime, network, valid, snapshotTime) : valid;
+      const attachments = resolveNames
+        ? resolveValidAttachments(runtime, network, valid, { snapshotTime, ignoreUnknown })
+        : valid;
       gcNetworkList(runtime, network, attachments, snapshotTime);
     });
   }

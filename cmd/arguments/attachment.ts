@@ -6,6 +6,7 @@
 import { type Ip, parseIp, parseMac } from "../../ffi/address.ts";
 import type { Args } from "../../runtime/cache.ts";
 import { containerIdOfNetns } from "../../runtime/container_id.ts";
+import { UnknownAttachmentError } from "../../runtime/runtime.ts";
 import { containerIdProblem, ifnameProblem } from "../../spec/env.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import { parseJson } from "../../spec/jsonc.ts";
@@ -200,13 +201,29 @@ export const VALID_OPTION: OptionSpec = {
 /** Says that there are none. */
 export const ALL_OPTION: OptionSpec = { name: "all", help: "nothing stays" };
 
+/** Says that a name may be of what is not attached any more. */
+export const IGNORE_UNKNOWN_OPTION: OptionSpec = {
+  name: "ignore-unknown",
+  help: "pass over a --valid that nothing is known of, instead of refusing all",
+};
+
 /** The attachments that are named; without an interface that of `--ifname`. @throws {UsageError} */
 export function parseValid(options: ParsedOptions): Attachment[] {
   const valid = options.list(VALID_OPTION.name);
   if (valid.length > 0 && options.has(ALL_OPTION.name)) {
-    throw new UsageError("--valid names attachments that stay, and with --all none does: give one of them");
+    throw new UsageError("--all lets nothing stay, and --valid names what stays: leave out one of the two");
   }
   return valid.map((text) => parseAttachmentName(text, parseIfname(options)));
+}
+
+/** What `call` returns. @throws {UsageError} if it finds that a name of `--valid` is misspelt */
+export function refuseUnknownNames<T>(call: () => T): T {
+  try {
+    return call();
+  } catch (error) {
+    if (!(error instanceof UnknownAttachmentError)) throw error;
+    throw new UsageError(`${error.message} (--${IGNORE_UNKNOWN_OPTION.name} passes over such names)`);
+  }
 }
 
 function parseAttachmentName(text: string, ifname: string): Attachment {

@@ -8,9 +8,11 @@ import {
   ATTACHMENT_OPTIONS,
   type AttachmentRequest,
   givenRuntimeArguments,
+  IGNORE_UNKNOWN_OPTION,
   NETNS_ARGUMENT,
   parseAttachment,
   parseValid,
+  refuseUnknownNames,
   runtimeArgumentsForDel,
   VALID_OPTION,
 } from "../../arguments/attachment.ts";
@@ -41,6 +43,7 @@ const derive: Command = {
     COMMAND_OPTION,
     { ...VALID_OPTION, help: `GC: ${VALID_OPTION.help}` },
     { ...ALL_OPTION, help: `GC: ${ALL_OPTION.help}` },
+    { ...IGNORE_UNKNOWN_OPTION, help: `GC: ${IGNORE_UNKNOWN_OPTION.help}` },
     ...ATTACHMENT_OPTIONS,
     ...RUNTIME_OPTIONS,
   ],
@@ -53,8 +56,9 @@ const derive: Command = {
   run(input, context) {
     const [word = "", netnsWord] = input.words;
     const verb = COMMANDS.find((command) => command === input.find(COMMAND_OPTION.name)) ?? "ADD";
-    if (verb !== "GC" && (input.has(VALID_OPTION.name) || input.has(ALL_OPTION.name))) {
-      throw new UsageError('"--valid" and "--all" belong to "run gc", and to "run derive" with --command GC');
+    const gcOption = [VALID_OPTION, ALL_OPTION, IGNORE_UNKNOWN_OPTION].find(({ name }) => input.has(name));
+    if (verb !== "GC" && gcOption) {
+      throw new UsageError(`"--${gcOption.name}" belongs to "run gc", and to "run derive" with --command GC`);
     }
     const valid = parseValid(input);
     const request = parseAttachment(input, netnsWord, context);
@@ -63,7 +67,10 @@ const derive: Command = {
       ? loadAttachedNetwork(word, request, runtime, input, context)
       : loadRequested(word, input, context);
     const parameters = parametersOf(verb, network, request);
-    const requests = runtime.deriveRequests(network, { verb, ...parameters, valid, resolveNames: true });
+    const ignoreUnknown = input.has(IGNORE_UNKNOWN_OPTION.name);
+    const requests = refuseUnknownNames(() =>
+      runtime.deriveRequests(network, { verb, ...parameters, valid, resolveNames: true, ignoreUnknown })
+    );
     printStdout(`${stringifyJson(requests.map(({ type, request }) => ({ type, request: parseJson(request) })), 4)}\n`);
   },
 };

@@ -4,8 +4,10 @@ import { loadPlugins } from "../../../plugins/registry.ts";
 import {
   ALL_OPTION,
   IFNAME_OPTION,
+  IGNORE_UNKNOWN_OPTION,
   IGNORED_NETNS_ARGUMENT,
   parseValid,
+  refuseUnknownNames,
   VALID_OPTION,
 } from "../../arguments/attachment.ts";
 import { loadRequested, NETWORK_ARGUMENT, openRuntime, RUNTIME_OPTIONS } from "../../arguments/runtime.ts";
@@ -17,11 +19,12 @@ const gc: Command = {
   summary: "detach all containers that are not named",
   description:
     `Give --valid for each that stays, by its id as in "cni run list" or by the name of its namespace, or --all.
-What was attached since the command began stays as well.`,
+What was attached since the command began stays as well. What is removed is named on stderr.`,
   arguments: [NETWORK_ARGUMENT, IGNORED_NETNS_ARGUMENT],
   options: [
     VALID_OPTION,
     ALL_OPTION,
+    IGNORE_UNKNOWN_OPTION,
     { ...IFNAME_OPTION, help: "interface of a --valid that names none (eth0)" },
     ...RUNTIME_OPTIONS,
   ],
@@ -39,8 +42,14 @@ What was attached since the command began stays as well.`,
     const runtime = openRuntime(input, context);
     const network = loadRequested(word, input, context);
     await loadPlugins();
-    // The caller made the list before it started this process.
-    runtime.gc(network, valid, { snapshotTime: processStartTime(), resolveNames: true });
+    refuseUnknownNames(() =>
+      runtime.gc(network, valid, {
+        // The caller made the list before it started this process.
+        snapshotTime: processStartTime(),
+        resolveNames: true,
+        ignoreUnknown: input.has(IGNORE_UNKNOWN_OPTION.name),
+      })
+    );
   },
 };
 export default gc;

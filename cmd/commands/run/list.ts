@@ -29,6 +29,8 @@ const list: Command = {
     const runtime = openRuntime(input, context);
     const network = isNetworkName(word) ? word || undefined : loadRequested(word, input, context).name;
     const attachments = runtime.attachments(network);
+    // What nothing is attached to may be no network at all.
+    if (network !== undefined && attachments.length === 0) loadRequested(word, input, context);
     printStdout(
       input.has(JSON_OPTION.name)
         ? `${stringifyJson(attachments.map(jsonDocument), 4)}\n`

@@ -63,7 +63,7 @@ function attachmentWords({ id, netns, portMappings }: Container): readonly strin
 }
 
 const validWords = (valid: readonly string[]): readonly string[] =>
-  valid.length > 0 ? valid.map((id) => `--valid=${id}/${IFNAME}`) : ["--all"];
+  valid.length > 0 ? ["--ignore-unknown", ...valid.map((id) => `--valid=${id}/${IFNAME}`)] : ["--all"];
 
 /** Plugin by plugin. @param directory where the plugins are */
 export function execInvocation(directory = PLUGIN_DIRECTORY): Invocation {
