@@ -240,6 +240,12 @@ export function isRunning(link: Link): boolean {
   return (link.flags & IFF_RUNNING) !== 0;
 }
 
+/** The operational state in the kernel's word (RFC 2863): `lowerlayerdown`. */
+export function operationalState({ operstate = 0 }: Link): string {
+  const states = ["unknown", "notpresent", "down", "lowerlayerdown", "testing", "dormant", "up"];
+  return states[operstate] ?? String(operstate);
+}
+
 /** linux/if.h */
 const IFF_RUNNING = 0x40;
 
@@ -264,7 +270,7 @@ export function awaitOperational(nl: Netlink, device: Link, openEvents: () => Ne
     if (current.operstate === IF_OPER_UP) return current;
     if (performance.now() > deadline || !receiveEvents(events, NEW)) {
       throw new NetlinkError(
-        { request: "wait", errno: ETIMEDOUT, extack: `operational state ${current.operstate}` },
+        { request: "wait", errno: ETIMEDOUT, extack: `operational state ${operationalState(current)}` },
         `wait for "${device.name}" to come up`,
       );
     }

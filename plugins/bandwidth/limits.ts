@@ -12,6 +12,7 @@ import { CniError, Code } from "../../spec/error.ts";
 import type { AddCall, CheckCall } from "../lib/protocol/plugin.ts";
 import { createNetns, type Netns } from "../../ffi/netns.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
+import { expectLink } from "../lib/links/check_interface.ts";
 import { removeLinkIfPresent } from "../lib/links/container_link.ts";
 import { checkFailedError, expectEqual } from "../lib/protocol/check_failed.ts";
 import type { BandwidthConfig, Limit } from "./config.ts";
@@ -94,7 +95,7 @@ export function checkEgress(
   const ingress = qdisc.findIngress(host.route, hostVeth.index);
   expectEqual(`ingress discipline of "${hostVeth.name}"`, ingress?.kind, "ingress");
   const redirectTargets = filter.listRedirects(host.route, hostVeth.index);
-  expectEqual(`link that packets of "${hostVeth.name}" are redirected to`, redirectTargets[0], ifbDevice.index);
+  expectLink(`link that packets of "${hostVeth.name}" are redirected to`, host, redirectTargets[0], ifbDevice);
 }
 
 /** Tries everything in a namespace that nobody sees: the kernel loads its parts when they are asked for, and tells of none before. */

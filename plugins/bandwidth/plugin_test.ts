@@ -236,7 +236,7 @@ sandboxTest("bandwidth CHECK finds every change", [], (sandbox) => {
       [["filter del dev veth1 parent ffff:"], 'link that packets of "veth1" are redirected to is missing'],
       [
         ["filter del dev veth1 parent ffff:", `${filter} 0 0 action mirred egress redirect dev veth1`],
-        'link that packets of "veth1" are redirected to is',
+        `link that packets of "veth1" are redirected to is "veth1", expected "${NAME}"`,
       ],
       [
         ["filter del dev veth1 parent ffff:", `${filter} 1 1 action mirred egress redirect dev ${NAME}`],

@@ -55,6 +55,7 @@ bridgeTest("bridge CHECK passes after ADD and names what has changed since", ({ 
   check();
   check();
   const port = prevResult.interfaces![1]!.name;
+  runInNetns(host, "ip", "link", "add", "other", "type", "bridge");
   const drift: [Netns, string[], string[], string][] = [
     [
       container,
@@ -66,7 +67,13 @@ bridgeTest("bridge CHECK passes after ADD and names what has changed since", ({ 
       host,
       ["link", "set", port, "nomaster"],
       ["link", "set", port, "master", "cni0"],
-      `bridge of "${port}" is missing`,
+      `bridge of "${port}" is missing, expected "cni0"`,
+    ],
+    [
+      host,
+      ["link", "set", port, "master", "other"],
+      ["link", "set", port, "master", "cni0"],
+      `bridge of "${port}" is "other", expected "cni0"`,
     ],
     [
       host,

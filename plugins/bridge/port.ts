@@ -8,7 +8,7 @@ import type { Netns } from "../../ffi/netns.ts";
 import { NetlinkError } from "../../ffi/netlink/error.ts";
 import { bridgePortInfo, bridgePortOf } from "../../ffi/route/link_kinds.ts";
 import * as link from "../../ffi/route/link.ts";
-import { IF_OPER_UP } from "../../ffi/route/uapi.ts";
+import { expectLink } from "../lib/links/check_interface.ts";
 import { checkVethPair, createVethPair, type OtherHostLinks } from "../lib/links/veth_pair.ts";
 import { expectEqual } from "../lib/protocol/check_failed.ts";
 import { formatAlias, type Owner } from "../lib/protocol/owner.ts";
@@ -64,14 +64,16 @@ export function setUpPort(host: Netns, name: string, config: BridgeConfig, owner
 export function checkPort(call: CheckCall<BridgeConfig>, bridge: link.Link, containerVeth: link.Link): void {
   const { config, host, owner } = call;
   const port = checkVethPair(call, containerVeth);
-  expectEqual(`bridge of "${port.name}"`, port.master, bridge.index);
+  expectLink(`bridge of "${port.name}"`, host, port.master, bridge);
   const flags = bridgePortOf(port);
   expectEqual(`hairpin mode of "${port.name}"`, flags?.hairpin === 1, config.hairpinMode);
   expectEqual(`isolation of "${port.name}"`, (flags?.isolated ?? 0) === 1, config.portIsolation);
   if (config.macspoofchk) checkSpoofCheck(host.nft, owner, port.name!, containerVeth.mac!);
   checkVlans(host, bridge, port, config);
   if (config.mtu) expectEqual(`MTU of "${port.name}"`, port.mtu, config.mtu);
-  if (!config.disableContainerInterface) expectEqual(`operational state of "${port.name}"`, port.operstate, IF_OPER_UP);
+  if (!config.disableContainerInterface) {
+    expectEqual(`operational state of "${port.name}"`, link.operationalState(port), "up");
+  }
 }
 
 /** The links that the result names besides the host veth. */

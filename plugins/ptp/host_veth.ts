@@ -11,7 +11,7 @@ import { executeAll } from "../../ffi/netlink/socket.ts";
 import * as address from "../../ffi/route/address.ts";
 import * as link from "../../ffi/route/link.ts";
 import * as route from "../../ffi/route/route.ts";
-import { IF_OPER_UP, RT_SCOPE_HOST, RT_TABLE_MAIN } from "../../ffi/route/uapi.ts";
+import { RT_SCOPE_HOST, RT_TABLE_MAIN } from "../../ffi/route/uapi.ts";
 import { AF_INET, AF_INET6 } from "../../ffi/sys/uapi.ts";
 import { enableForwarding, enableIpv6 } from "../lib/links/sysctls.ts";
 import { describeOwner, parseAlias } from "../lib/protocol/owner.ts";
@@ -67,7 +67,7 @@ function listHostRoutes(host: Netns, container: Ip): route.UnicastRoute[] {
 /** Checks the host's end: its state, its addresses and what is led to it. @throws {CniError} on the first difference */
 export function checkHostVeth(host: Netns, hostVeth: link.Link, ips: readonly IpWithGateway[]): void {
   const { index, name } = hostVeth;
-  expectEqual(`operational state of "${name}"`, hostVeth.operstate, IF_OPER_UP);
+  expectEqual(`operational state of "${name}"`, link.operationalState(hostVeth), "up");
   const present = address.list(host.route, { index }).map((entry) => entry.address);
   const missing = gatewayPrefixes(ips).find((gateway) => !present.includes(gateway));
   if (missing) throw checkFailedError(`"${name}" lacks gateway address ${missing}`);

@@ -285,7 +285,7 @@ ptpTest("ptp CHECK passes after ADD and names what has changed since", ({ call, 
   runInNetns(host, "nft", "flush", "ruleset");
   expect(check).toThrow("masquerading");
   runInNetns(host, "ip", "link", "set", outer, "down");
-  expect(check).toThrow(`operational state of "${outer}"`);
+  expect(check).toThrow(`operational state of "${outer}" is "down", expected "up"`);
   runInNetns(container, "ip", "link", "del", "eth0");
   expect(check).toThrow('interface "eth0" is missing');
   runInNetns(container, "ip", "link", "add", "eth0", "up", "type", "bridge");

@@ -10,6 +10,7 @@ import { createTap, persistTap, TUN_DEVICE } from "../../ffi/route/tap.ts";
 import { IFF_TAP } from "../../ffi/route/uapi.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { findStat } from "../../ffi/sys/stat.ts";
+import { expectLink } from "../lib/links/check_interface.ts";
 import { interfaceExistsError, removeLinkIfPresent } from "../lib/links/container_link.ts";
 import { expectEqual } from "../lib/protocol/check_failed.ts";
 import { formatAlias } from "../lib/protocol/owner.ts";
@@ -65,7 +66,7 @@ export default plugin({
     expectEqual(`owner of "${ifname}"`, tap.owner, config.owner);
     expectEqual(`group of "${ifname}"`, tap.group, config.group);
     if (config.mtu) expectEqual(`MTU of "${ifname}"`, device.mtu, config.mtu);
-    if (config.bridge) expectEqual(`bridge of "${ifname}"`, device.master, getBridge(netns, config.bridge).index);
+    if (config.bridge) expectLink(`bridge of "${ifname}"`, netns, device.master, getBridge(netns, config.bridge));
   },
 
   status({ ipam }) {

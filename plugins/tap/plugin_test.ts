@@ -173,7 +173,7 @@ tapTest("the tap becomes a port of a bridge of the container", (sandbox) => {
     sandbox.call(tap, "CHECK", { ...config, prevResult: { cniVersion: "1.1.0", ...result } }, options);
   check();
   ip(container, "link set tap0 nomaster");
-  expect(check).toThrow('bridge of "tap0" is missing');
+  expect(check).toThrow('bridge of "tap0" is missing, expected "br1"');
   del(sandbox, config);
   expect(names(container)).toEqual(["br1", "lo"]);
 });
