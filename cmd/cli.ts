@@ -19,6 +19,7 @@ import {
 import { printFinalError, printStderr, printStdout } from "../ffi/sys/stdio.ts";
 import { suggestion } from "../spec/suggest.ts";
 
+const MAX_LINE_LENGTH = 160;
 const SUCCESS = 0, FAILURE = 1, USAGE_ERROR = 2;
 
 /** A command line as far as it has been read. */
@@ -112,7 +113,7 @@ async function findCommand(
 async function commandHint(group: CommandGroup, word: string): Promise<string> {
   if (group === CNI && hasPlugin(word)) return `; "${word}" is a plugin: cni plugin ${word}`;
   const parent = (await loadCommands(group)).find((command) =>
-    "commands" in command && Object.hasOwn(command.commands, word)
+    "commands" in command && Object.hasOwn({ ...command.commands, ...command.aliases }, word)
   );
   return parent ? `; did you mean "${parent.name} ${word}"?` : suggestion(word, Object.keys(group.commands));
 }
@@ -206,8 +207,14 @@ function reportFailure(error: unknown, path: readonly string[]): number {
     return USAGE_ERROR;
   }
   const { message, details } = CniError.from(error);
-  printStderr(`cni: ${oneLine(message)}${details ? `\n     ${oneLine(details)}` : ""}`);
+  printStderr([`cni: ${oneLine(message)}`, ...detailLines(details)].join("\n     "));
   return FAILURE;
+}
+
+/** Details that nobody reads in one line have a line for each part. */
+function detailLines(details = ""): string[] {
+  if (details === "") return [];
+  return details.length <= MAX_LINE_LENGTH ? [oneLine(details)] : details.split("; ").map(oneLine);
 }
 
 /** What others wrote must neither break the line nor steer the terminal. */

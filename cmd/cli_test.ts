@@ -398,6 +398,29 @@ netnsTest("cni run lets no plugin break the line or steer the terminal", ({ host
   expect(stderr).toMatch(/^cni: plugin "rude" \(ADD\): one; \\x1b\[2Jtwo\n {5}its program is ".*\/rude"\n$/);
 });
 
+netnsTest("cni run prints details that are too long for a line in several", ({ host, container }) => {
+  const { run, plugin } = bench(host);
+  const details = Array.from({ length: 5 }, (_, i) => `Cannot enter network namespace "/run/netns/c${i}"`);
+  const error = JSON.stringify({ code: 100, msg: "oops", details: details.join("; ") });
+  plugin("talks", `cat >/dev/null; [ "$CNI_COMMAND" = ADD ] || exit 0; echo '${error}'; exit 1`);
+  const { stderr } = run(`add - ${container.path}`, { stdin: one({ type: "talks" }) });
+  expect(stderr.split("\n").slice(0, 6)).toEqual([
+    'cni: plugin "talks" (ADD): oops',
+    ...details.map((line) => `     ${line}`),
+  ]);
+});
+
+netnsTest("cni run also understands ls, rm and delete", ({ host, container }) => {
+  const { run, network, entries } = bench(host);
+  network("web");
+  for (const word of ["rm", "delete"]) {
+    expect(run(`add web ${container.path}`).exitCode).toBe(0);
+    expect(run("ls").stdout).toMatch(/^web .* attached /m);
+    expect(run(`${word} web ${container.path}`)).toEqual({ exitCode: 0, stdout: "", stderr: "" });
+    expect(entries()).toEqual([]);
+  }
+});
+
 test("what cannot be written to standard output is a failure", () => {
   const full = ["sh", "-c", 'exec "$@" >/dev/full', "sh"];
   const message = "Cannot write to standard output: No space left on device (ENOSPC)";

@@ -93,6 +93,28 @@ netnsTest(
   },
 );
 
+netnsTest(
+  "an ADD that a configuration keeps from working says why once, and its undo nothing",
+  ({ host, container }) => {
+    const { run, conf } = bench(host);
+    const ipam = { type: "host-local", subnet: "10.9.0.0/24" };
+    for (
+      const [plugin, problem] of [
+        [{ mtu: "x", ipam }, 'mtu must be a whole number from 0 to 65535: got "x"'],
+        [{ ipam: { ...ipam, dataDir: 5 } }, "ipam.dataDir must be a non-empty string: got 5"],
+        [{ ipam: { type: "bridge" } }, 'ipam.type must be an IPAM plugin such as "host-local": got "bridge"'],
+        [{ ipam, runtimeConfig: 5 }, "runtimeConfig must be an object: got 5"],
+      ] as const
+    ) {
+      const plugins = [{ type: "bridge", bridge: "br9", ...plugin }];
+      writeFileSync(join(conf, "x.conflist"), JSON.stringify({ cniVersion: "1.1.0", name: "x", plugins }));
+      const { stderr } = run(`add x ${container.path}`);
+      expect(stderr.split("\n")[0]).toBe(`cni: plugin "bridge" (ADD): Cannot use network "x": ${problem}`);
+      expect(stderr.split("must be")).toHaveLength(2);
+    }
+  },
+);
+
 test("others can leave addresses to the plugins that give them, and to those of the caller and of other programs", async () => {
   await loadPlugins();
   const fail = () => {

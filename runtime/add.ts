@@ -146,7 +146,7 @@ function rollbackAdd(
   const failures: unknown[] = [];
   for (const plugin of list.plugins.toReversed()) {
     try {
-      callPlugin(runtime, list, plugin, { command: "DEL", parameters: entry, prevResult: result });
+      callPlugin(runtime, list, plugin, { command: "DEL", parameters: entry, prevResult: result, undoesAdd: true });
     } catch (failure) {
       // A plugin that is not there has left nothing, and neither has its delegate if that is why all of this failed.
       const isNothingToUndo = failure instanceof MissingPluginError ||

@@ -38,6 +38,8 @@ export interface PluginCallOptions {
   readonly validAttachments?: readonly Attachment[];
   /** When that list was made, in nanoseconds since 1970. */
   readonly snapshotTime?: bigint;
+  /** Of DEL: it undoes an ADD that failed, whose error says already what cannot be used of the configuration. */
+  readonly undoesAdd?: true;
 }
 
 /** There is no such plugin, so nothing was done. */
@@ -136,7 +138,7 @@ function buildRequest(
   list: NetworkConfigList,
   plugin: PluginEntry,
   location: PluginLocation,
-  { command, parameters, prevResult, validAttachments, snapshotTime }: PluginCallOptions,
+  { command, parameters, prevResult, validAttachments, snapshotTime, undoesAdd }: PluginCallOptions,
 ): PluginRequest {
   const { containerId = "", ifname = "", netns, args = [], capabilityArgs } = parameters ?? {};
   const options: PluginRequestOptions = {
@@ -155,9 +157,12 @@ function buildRequest(
     path: isDefaultNetwork(list) ? [] : pluginDirectories,
     netnsOverride: isTrue(env.CNI_NETNS_OVERRIDE ?? ""),
     config: "plugin" in location
-      ? derivePluginConfig(list, plugin, options, (problem) => hostContext.log(`${plugin.type}: ${problem}`))
+      ? derivePluginConfig(list, plugin, options, (problem) => {
+        if (!undoesAdd) hostContext.log(`${plugin.type}: ${problem}`);
+      })
       : deriveProgramConfig(list, plugin, options),
     env,
+    ...undoesAdd && { undoesAdd },
     ...findCallerPid !== undefined && { findCallerPid },
     ...snapshotTime !== undefined && { snapshotTime },
   };

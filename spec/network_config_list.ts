@@ -15,9 +15,10 @@ import {
 } from "./plugin_config.ts";
 import { networkNameProblem } from "./env.ts";
 import { CniError, Code, ConfigError } from "./error.ts";
-import { locate, parseJson } from "./jsonc.ts";
+import { locate, parseJson, pathSegments } from "./jsonc.ts";
 import { dnsSchema, type Result, resultAsSeenIn } from "./result.ts";
 import * as schema from "./schema.ts";
+import { suggestion } from "./suggest.ts";
 import { atLeast, type CniCommand, compareVersions, parseVersion, type Version, VERSIONS } from "./version.ts";
 
 /** A network, ready to be run (SPEC §Configuration format). */
@@ -272,12 +273,27 @@ function parseLocated<T>(text: string, source: string | undefined, parse: (node:
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
     const name = schema.isJsonObject(node) ? ownValue(node, "name") : undefined;
-    throw error.withLocation({
+    const { path, expected, got } = error;
+    throw new ConfigError(path, expected, got + misspeltKeyHint(node, path), {
       ...(typeof name === "string" && { network: name }),
       ...(source !== undefined && { file: source }),
       ...locate(text, error.path),
     });
   }
+}
+
+/** `; Name is not read; did you mean "name"?` for a missing key with a similar one in its place; else empty. */
+function misspeltKeyHint(node: unknown, path: string): string {
+  const segments = pathSegments(path);
+  const missingKey = String(segments.pop());
+  const parent = segments.reduce<unknown>(
+    (child, segment) => (child as schema.JsonObject | undefined)?.[segment],
+    node,
+  );
+  if (!schema.isJsonObject(parent) || Object.hasOwn(parent, missingKey)) return "";
+  const key = Object.keys(parent).find((candidate) => suggestion(candidate, [missingKey]) !== "");
+  if (key === undefined) return "";
+  return `; ${path.slice(0, -missingKey.length)}${key} is not read${suggestion(key, [missingKey])}`;
 }
 
 function deriveRuntimeConfig(

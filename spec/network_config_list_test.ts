@@ -109,7 +109,16 @@ for (
   const [change, path, rest] of [
     [{ name: undefined }, "name", "a non-empty string: got nothing"],
     [{ name: null }, "name", "a non-empty string: got null"],
-    [{ name: undefined, NAME: "web" }, "name", "a non-empty string: got nothing"],
+    [
+      { name: undefined, NAME: "web" },
+      "name",
+      'a non-empty string: got nothing; NAME is not read; did you mean "name"?',
+    ],
+    [
+      { plugins: [{ tpye: "bridge" }] },
+      "plugins[0].type",
+      'a non-empty string: got nothing; plugins[0].tpye is not read; did you mean "type"?',
+    ],
     [{ name: "" }, "name", 'a non-empty string: got ""'],
     [{ name: "a\0b" }, "name", 'a letter or digit, then letters, digits, "_", "." and "-": got "a\\u0000b"'],
     [{ name: "../a" }, "name", 'a letter or digit, then letters, digits, "_", "." and "-": got "../a"'],

@@ -177,9 +177,17 @@ function parseArgsOption(text: string): Args {
 }
 
 function parseCapabilityArgs(text: string): JsonObject {
-  const node = parseOrUsageError("--cap-args", text, (value) => parseJson(value, "it"));
+  const node = parseCapabilityJson(text);
   if (isJsonObject(node)) return node;
   throw new UsageError(`--cap-args must be a JSON object such as '{"ips":["10.1.0.5"]}': got ${JSON.stringify(text)}`);
+}
+
+function parseCapabilityJson(text: string): unknown {
+  try {
+    return parseJson(text, "--cap-args");
+  } catch (error) {
+    throw error instanceof SyntaxError ? new UsageError(error.message) : error;
+  }
 }
 
 /** With or without a prefix length, which plugins take from their subnet. */

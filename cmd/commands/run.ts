@@ -18,6 +18,7 @@ options below, also those that it has no use for.`,
     list: () => import("./run/list.ts"),
     derive: () => import("./run/derive.ts"),
   },
+  aliases: { ls: "list", rm: "del", delete: "del" },
   options: [...RUNTIME_OPTIONS, ...ATTACHMENT_OPTIONS],
   ignoresSurplus: true,
 };

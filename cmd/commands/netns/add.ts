@@ -1,6 +1,7 @@
 /** `cni netns add` @module */
 import { addNamedNetns } from "../../../ffi/named_netns.ts";
 import type { Command } from "../../command.ts";
+import { UsageError } from "../../options.ts";
 
 const add: Command = {
   name: "add",
@@ -8,6 +9,12 @@ const add: Command = {
   arguments: [{ name: "NAME", help: "a name that is free under /run/netns" }],
   options: [],
   examples: [{ command: "cni netns add web", about: "make /run/netns/web" }],
-  run: ({ words: [name = ""] }) => addNamedNetns(name),
+  run({ words: [name = ""] }) {
+    // Every later command would take it for an option.
+    if (name.startsWith("-")) {
+      throw new UsageError(`"netns add" needs a name that does not begin with "-": got "${name}"`);
+    }
+    addNamedNetns(name);
+  },
 };
 export default add;

@@ -25,7 +25,7 @@ export interface IpamPlugin {
  * @throws {ConfigError} for a plugin that gives no addresses: that of a bridge could be the bridge itself, without end
  */
 export function findIpam(request: PluginRequest, context: HostContext): IpamPlugin | undefined {
-  const { command, path, config: { ipamType: type } } = request;
+  const { command, path, undoesAdd, config: { ipamType: type } } = request;
   if (type === undefined) return undefined;
   if (context.isIpam(type, path)) {
     let found: PluginLocation | undefined;
@@ -34,7 +34,7 @@ export function findIpam(request: PluginRequest, context: HostContext): IpamPlug
   const error = new ConfigError("ipam.type", 'an IPAM plugin such as "host-local"', excerpt(type));
   if (command !== "DEL" && command !== "GC") throw error;
   // It was refused for ADD, so that there is nothing to give back.
-  context.log(`${error.message}; continuing without it`);
+  if (!undoesAdd) context.log(`${error.message}; continuing without it`);
   return undefined;
 }
 
@@ -45,13 +45,14 @@ export function ipamDelegate(
   context: HostContext,
   undo: DisposableStack | undefined,
 ): IpamDelegate {
-  const call = (command: PluginCommand) => context.invoke(locate(), { ...request, command });
+  const call = (command: PluginCommand, options: Pick<PluginRequest, "undoesAdd"> = {}) =>
+    context.invoke(locate(), { ...request, command, ...options });
   return {
     type,
     add() {
       let wasRun = true;
       undo?.defer(() => {
-        if (wasRun) call("DEL");
+        if (wasRun) call("DEL", { undoesAdd: true });
       });
       try {
         return call("ADD").result!;

@@ -80,11 +80,13 @@ function buildCall(
   ipam: IpamPlugin | undefined,
   undo?: DisposableStack,
 ): PluginCall<unknown> {
-  const { config, command, env, findCallerPid } = request;
+  const { config, command, env, findCallerPid, undoesAdd } = request;
   const { host, log } = context;
   return {
     // What cannot be used of the plugin's own keys must not keep a container from being removed.
-    config: command === "DEL" ? parseUsableKeys(plugin.config, config.raw, log).value : plugin.config.parse(config.raw),
+    config: command === "DEL"
+      ? parseUsableKeys(plugin.config, config.raw, undoesAdd ? () => {} : log).value
+      : plugin.config.parse(config.raw),
     pluginConfig: config,
     env,
     findCallerPid,

@@ -25,6 +25,8 @@ export interface PluginRequest extends Parameters {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Finds the process that made the call, where that can be known; it may be the container's engine. */
   readonly findCallerPid?: () => number;
+  /** Of DEL: it undoes an ADD that failed, whose error says already what cannot be used of the configuration. */
+  readonly undoesAdd?: true;
   /** For GC: when the list of valid attachments was made, at the latest, in nanoseconds since 1970; now unless told. */
   readonly snapshotTime?: bigint;
 }
