@@ -3,15 +3,23 @@
  *
  * @module
  */
-import { ignoreErrors } from "../../ffi/sys/error.ts";
 import { ensureDirectory } from "../../ffi/sys/directory.ts";
-import { openFile, readTail } from "../../ffi/sys/file.ts";
-import { type FileStat, findStat, findSymlinkTarget } from "../../ffi/sys/stat.ts";
-import { installCopy, installHardLink, installSymlink } from "../../ffi/sys/atomic_install.ts";
+import { findStat, findSymlinkTarget } from "../../ffi/sys/stat.ts";
+import { installCopy, installSymlink } from "../../ffi/sys/atomic_install.ts";
 import { printStdout } from "../../ffi/sys/stdio.ts";
 import { pluginNames } from "../../plugins/registry.ts";
 import { absolutePath } from "../arguments/path.ts";
 import type { Command } from "../command.ts";
+import {
+  canonicalPath,
+  COMMAND_NAME,
+  installLinkOrCopy,
+  isForeignFile,
+  isSameFile,
+  keepBackup,
+  replacedFilePath,
+  runningProgram,
+} from "../installed_file.ts";
 
 const command: Command = {
   name: "install",
@@ -20,7 +28,10 @@ const command: Command = {
   arguments: [{ name: "DIR", help: "a directory such as /opt/cni/bin" }],
   options: [
     { name: "copy", help: "copy the program, for a DIR that is seen where the program is not, as in a container" },
-    { name: "force", help: "replace files that were not put there by this program" },
+    {
+      name: "force",
+      help: 'replace files that were not put there by this program; "cni uninstall" puts them back',
+    },
   ],
   examples: [{ command: "cni install /opt/cni/bin", about: "make the links, or correct them" }],
   run(input, context) {
@@ -32,8 +43,9 @@ const command: Command = {
       force: input.has("force"),
       copy: input.has("copy"),
     });
-    for (const { path, target, changed } of installed) {
-      printStdout(`${path} -> ${target}${changed ? "" : " (unchanged)"}\n`);
+    for (const { path, target, changed, backup } of installed) {
+      const note = backup === undefined ? "" : ` (what was there is kept as ${backup})`;
+      printStdout(`${path} -> ${target}${changed ? note : " (unchanged)"}\n`);
     }
   },
 };
@@ -46,7 +58,7 @@ export interface InstallOptions {
   readonly program: string;
   /** The names of the plugins. */
   readonly names: readonly string[];
-  /** Replace files that are not ours. */
+  /** Replace files that are not ours, and keep them as backups. */
   readonly force: boolean;
   /** One copy of the binary and more names for it, for directories that are seen where the binary is not. */
   readonly copy: boolean;
@@ -59,18 +71,14 @@ export interface InstalledFile {
   readonly target: string;
   /** False if it was so already. */
   readonly changed: boolean;
+  /** Where the file of somebody else is that was in its place. */
+  readonly backup?: string;
 }
-
-/** What the build writes at the end of the program, by which it knows copies of every version. Never to be changed. */
-export const BINARY_MARK = "\ncni: the runtime and the plugins of container networks in one program\n";
-
-/** The command itself; installed beside the plugins. */
-const COMMAND_NAME = "cni";
 
 /**
  * Puts every name in place, each at once and only where something is to be changed; a file of somebody else stops it before the first.
  *
- * @throws {RangeError} naming the files in the way
+ * @throws {RangeError} naming the files in the way, if they are not to be replaced
  * @throws {SystemError} if the directory cannot be written
  */
 export function install(options: InstallOptions): InstalledFile[] {
@@ -79,54 +87,30 @@ export function install(options: InstallOptions): InstalledFile[] {
   const program = canonicalPath(options.program);
   const plan = { ...options, directory, program };
   const names = [COMMAND_NAME, ...options.names].filter((name) => `${directory}/${name}` !== program);
-  requireNoForeignFiles(plan, names);
-  return options.copy ? installCopies(plan, names) : names.map((name) => installLink(plan, name));
+  const backups = backUpForeignFiles(plan, names);
+  const installed = options.copy ? installCopies(plan, names) : names.map((name) => installLink(plan, name));
+  return installed.map((file) => backups.has(file.path) ? { ...file, backup: backups.get(file.path)! } : file);
 }
 
-/** The file that this process runs. @throws {RangeError} if it was replaced meanwhile */
-function runningProgram(): string {
-  const path = canonicalPath("/proc/self/exe");
-  if (findStat(path)?.identity === findStat("/proc/self/exe")?.identity) return path;
-  throw new RangeError(`Cannot install "${path}": it is not the program that is running any more`);
+/** Keeps the files of others that are in the way. @returns where, by path @throws {RangeError} if they are not to be replaced */
+function backUpForeignFiles(
+  { directory, program, force }: InstallOptions,
+  names: readonly string[],
+): ReadonlyMap<string, string> {
+  const foreignNames = names.filter((name) => isForeignFile(`${directory}/${name}`, program));
+  const inTheWay = foreignNames.map((name) => `${directory}/${name}`).filter((path) => !force || isDirectory(path));
+  if (inTheWay.length > 0) {
+    const hint = force ? "a directory is never replaced" : "use --force to replace them; they are kept as backups";
+    throw new RangeError(
+      `Cannot install into "${directory}": not put there by this program: ${inTheWay.join(", ")} (${hint})`,
+    );
+  }
+  for (const name of foreignNames) keepBackup(directory, name);
+  return new Map(foreignNames.map((name) => [`${directory}/${name}`, replacedFilePath(directory, name)]));
 }
 
-/** The path without links. @throws {SystemError} if there is nothing */
-function canonicalPath(path: string): string {
-  using file = openFile(path);
-  return findSymlinkTarget(`/proc/self/fd/${file.fd}`)!;
-}
-
-function requireNoForeignFiles(options: InstallOptions, names: readonly string[]): void {
-  const { directory, program, force } = options;
-  const programStatus = findStat(program)!;
-  const foreignPaths = names.map((name) => `${directory}/${name}`).filter((path) =>
-    isForeignFile(path, programStatus, force)
-  );
-  if (foreignPaths.length === 0) return;
-  const hint = force ? "a directory is never replaced" : "use --force to replace them";
-  throw new RangeError(
-    `Cannot install into "${directory}": not put there by this program: ${foreignPaths.join(", ")} (${hint})`,
-  );
-}
-
-/** Ours is what leads to this binary, a copy of any version of it, and a link to one of its name that is another version or gone. */
-function isForeignFile(path: string, programStatus: FileStat, force: boolean): boolean {
-  const target = findSymlinkTarget(path);
-  const status = findStat(path);
-  if (target === undefined && !status) return false;
-  if (target === undefined && status?.isDirectory) return true;
-  if (force || (status && (isSameFile(status, programStatus) || (status.isFile && hasBinaryMark(path))))) return false;
-  return target === undefined || target.slice(target.lastIndexOf("/") + 1) !== COMMAND_NAME;
-}
-
-function hasBinaryMark(path: string): boolean {
-  const mark = new TextEncoder().encode(BINARY_MARK);
-  return Buffer.from(readTail(path, mark.length)).equals(mark);
-}
-
-/** The same file, or a copy that kept its time. */
-function isSameFile(a: FileStat, b: FileStat): boolean {
-  return a.identity === b.identity || (a.size === b.size && a.mtime === b.mtime);
+function isDirectory(path: string): boolean {
+  return findSymlinkTarget(path) === undefined && findStat(path)?.isDirectory === true;
 }
 
 function installLink({ directory, program }: InstallOptions, name: string): InstalledFile {
@@ -158,12 +142,7 @@ function installCopies({ directory, program }: InstallOptions, names: readonly s
     const existing = findSymlinkTarget(path) === undefined ? findStat(path) : undefined;
     if (existing && isSameFile(existing, findStat(source)!)) return { path, target, changed: false };
     if (path === copy) installCopy(source, path);
-    // Not every file system has more than one name for a file.
-    else if (
-      ignoreErrors(["EPERM", "EOPNOTSUPP", "EMLINK"], () => (installHardLink(source, path), true)) === undefined
-    ) {
-      installCopy(source, path);
-    }
+    else installLinkOrCopy(source, path);
     return { path, target, changed: true };
   });
 }

@@ -18,7 +18,8 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { BINARY_MARK, install, type InstallOptions, relativePath } from "./install.ts";
+import { BINARY_MARK } from "../installed_file.ts";
+import { install, type InstallOptions, relativePath } from "./install.ts";
 
 const root = realpathSync(mkdtempSync(join(tmpdir(), "cni-install-")));
 afterAll(() => rmSync(root, { recursive: true }));
@@ -89,9 +90,20 @@ test.each([
     expect(() => put({ copy })).toThrow(`not put there by this program: ${bin}/portmap (use --force`);
     expect(readdirSync(bin)).toEqual(["portmap"]);
   }
-  put({ force: true });
+  const before = contentOf(join(bin, "portmap"));
+  const replaced = put({ force: true }).find(({ path }) => path.endsWith("/portmap"));
+  expect(replaced?.backup).toBe(join(bin, ".cni-backup/portmap"));
   expect(readFileSync(join(bin, "portmap"), "utf8")).toBe("program");
+  expect(contentOf(replaced!.backup!)).toBe(before);
+  expect(readdirSync(join(bin, ".cni-backup"))).toEqual(["portmap"]);
+  // What is replaced after that is ours.
+  expect(put({ force: true, copy: true }).map(({ backup }) => backup)).toEqual([undefined, undefined, undefined]);
+  expect(contentOf(replaced!.backup!)).toBe(before);
 });
+
+/** Of a link where it leads. */
+const contentOf = (path: string) =>
+  lstatSync(path).isSymbolicLink() ? `-> ${readlinkSync(path)}` : readFileSync(path, "utf8");
 
 test("install() never replaces a directory", () => {
   mkdirSync(join(bin, "portmap"), { recursive: true });

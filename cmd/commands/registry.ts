@@ -13,6 +13,7 @@ export const CNI: CommandGroup = {
     run: () => import("./run.ts"),
     netns: () => import("./netns.ts"),
     install: () => import("./install.ts"),
+    uninstall: () => import("./uninstall.ts"),
     plugin: () => import("./plugin.ts"),
     "tap-device": () => import("./tap_device.ts"),
     help: () => import("./help.ts"),

@@ -40,6 +40,13 @@ export function inDirectory<T>(path: string, mode: number, call: () => T): T {
   return call();
 }
 
+/** Removes a directory if it is there and nothing is in it. @throws {SystemError} */
+export function removeEmptyDirectory(path: string): void {
+  withPurpose(`remove directory "${path}"`, () => {
+    ignoreErrors(["ENOENT", "ENOTEMPTY"], () => sys.rmdir(path));
+  });
+}
+
 function makeDirectory(path: string, mode: number): number {
   return ignoreErrors(["EEXIST"], () => sys.mkdir(path, mode)) ?? 0;
 }

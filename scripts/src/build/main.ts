@@ -25,7 +25,7 @@ import {
   refuseStrip,
   skipWarmUp,
 } from "./runtime_patch.ts";
-import { BINARY_MARK } from "../../../cmd/commands/install.ts";
+import { BINARY_MARK } from "../../../cmd/installed_file.ts";
 import { copyInlined } from "./inline_constants.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
 

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { BINARY_MARK } from "../../../cmd/commands/install.ts";
+import { BINARY_MARK } from "../../../cmd/installed_file.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
 
 let scratch = "";

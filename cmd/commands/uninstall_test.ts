@@ -1,0 +1,89 @@
+import { afterAll, beforeEach, expect, test } from "bun:test";
+import {
+  linkSync,
+  lstatSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  realpathSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { BINARY_MARK } from "../installed_file.ts";
+import { install } from "./install.ts";
+import { uninstall } from "./uninstall.ts";
+
+const root = realpathSync(mkdtempSync(join(tmpdir(), "cni-uninstall-")));
+afterAll(() => rmSync(root, { recursive: true }));
+
+let bin = "";
+let program = "";
+beforeEach(() => {
+  const home = mkdtempSync(join(root, "home-"));
+  [bin, program] = [join(home, "bin"), join(home, "usr/cni")];
+  for (const path of [bin, join(home, "usr")]) mkdirSync(path);
+  writeFileSync(program, `program${BINARY_MARK}`, { mode: 0o755 });
+});
+
+const names = ["bridge", "portmap"];
+const put = (copy = false) => install({ directory: bin, program, names, force: true, copy });
+const takeOut = (running = program) =>
+  uninstall({ directory: bin, program: running, names }).map(({ path, outcome }) =>
+    `${path.slice(bin.length + 1)}: ${outcome}`
+  );
+/** All that is in the directory. */
+const contents = () =>
+  Object.fromEntries(
+    readdirSync(bin).sort().map((name) => {
+      const path = join(bin, name);
+      const stat = lstatSync(path);
+      return [
+        name,
+        stat.isSymbolicLink() ? `-> ${readlinkSync(path)}` : stat.isFile() ? readFileSync(path, "utf8") : "",
+      ];
+    }),
+  );
+
+test.each([false, true])("uninstall() leaves the directory as it was before install() (copies: %j)", (copy) => {
+  writeFileSync(join(bin, "portmap"), "portmap of another");
+  linkSync(join(bin, "portmap"), join(bin, "dhcp"));
+  symlinkSync("../elsewhere/bridge", join(bin, "bridge"));
+  const before = contents();
+  put(copy);
+  expect(readFileSync(join(bin, "portmap"), "utf8")).toBe(`program${BINARY_MARK}`);
+  expect(takeOut().sort()).toEqual(["bridge: put back", "cni: removed", "portmap: put back"]);
+  expect(contents()).toEqual(before);
+  expect(takeOut()).toEqual([]);
+});
+
+test("uninstall() leaves alone what somebody else has put over ours, and the backup", () => {
+  writeFileSync(join(bin, "portmap"), "old");
+  put();
+  rmSync(join(bin, "portmap"));
+  writeFileSync(join(bin, "portmap"), "new");
+  expect(takeOut().sort()).toEqual(["bridge: removed", "cni: removed", "portmap: foreign"]);
+  expect(contents()).toEqual({ ".cni-backup": "", portmap: "new" });
+  rmSync(join(bin, "portmap"));
+  expect(takeOut()).toEqual(["portmap: put back"]);
+  expect(contents()).toEqual({ portmap: "old" });
+});
+
+test("uninstall() knows plugins of another version by their backups, and links to a program that is gone", () => {
+  writeFileSync(join(bin, "older"), "older of another");
+  install({ directory: bin, program, names: ["bridge", "older"], force: true, copy: false });
+  rmSync(program);
+  writeFileSync(program, `program 2${BINARY_MARK}`);
+  expect(takeOut().sort()).toEqual(["bridge: removed", "cni: removed", "older: put back"]);
+  expect(contents()).toEqual({ older: "older of another" });
+});
+
+test("uninstall() does not remove the program that runs", () => {
+  put(true);
+  expect(takeOut(join(bin, "cni")).sort()).toEqual(["bridge: removed", "cni: running", "portmap: removed"]);
+  expect(readdirSync(bin)).toEqual(["cni"]);
+});
