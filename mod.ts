@@ -43,6 +43,7 @@ export type { AddRuntimeConf } from "./runtime/add.ts";
 export type { RuntimeConf } from "./runtime/resolve_attachment.ts";
 export type { Args, AttachmentKey } from "./runtime/cache.ts";
 export type { NetworkAttachment } from "./runtime/attachments.ts";
+export type { MissingParts } from "./runtime/missing_parts.ts";
 export type { RestoredAttachment, RestoredPlugin, RestoreReport } from "./runtime/restore.ts";
 export type { DerivedRequest, DeriveOptions } from "./runtime/derive.ts";
 export { type NetworkConfigList, parseNetworkConfigList, type PluginEntry } from "./spec/network_config_list.ts";

@@ -3,7 +3,6 @@ import { readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { netnsTest, runInNetns } from "../testing/netns.ts";
 import { containerIdOfNetns } from "../runtime/container_id.ts";
-import { createEntry, findEntry } from "../runtime/cache.ts";
 import { newCliSandboxes } from "../testing/cli.ts";
 
 const { root, cni, bench } = newCliSandboxes();
@@ -102,59 +101,6 @@ netnsTest("cni run gc detaches what is not valid", ({ host, container }) => {
   expect(runInNetns(container, "ip", "-o", "link")).not.toMatch(/\bc1@/);
   expect(run("gc web --all").exitCode).toBe(0);
   expect(entries()).toEqual([]);
-});
-
-netnsTest("cni run list shows what is attached, in a table and as JSON", ({ host, container }) => {
-  const { run, network, conf, cache } = bench(host);
-  network("web");
-  network("db");
-  expect(run("list")).toEqual({
-    exitCode: 0,
-    stdout: "NETWORK  CONTAINER  INTERFACE  STATE  ADDRESSES  NAMESPACE  REASON\n",
-    stderr: "",
-  });
-  expect(run("list --json").stdout).toBe("[]\n");
-  expect(run("list web --json")).toEqual({ exitCode: 0, stdout: "[]\n", stderr: "" });
-  const unknown = run("list wbe --json");
-  expect([unknown.exitCode, JSON.parse(unknown.stdout).code]).toEqual([1, 7]);
-  expect(unknown.stderr).toContain('Cannot find network "wbe"');
-  expect(unknown.stderr).toContain('did you mean "web"?');
-  const argv = `${container.path} --container-id c1`;
-  expect(run(`add web ${argv} --args IgnoreUnknown=1;K=V`).exitCode).toBe(0);
-  expect(run(`add db ${argv} --ifname eth1`).exitCode).toBe(0);
-  createEntry(cache, { network: "web", containerId: "c2", ifname: "eth0", config: "", args: [], capabilityArgs: {} });
-  createEntry(cache, {
-    ...findEntry(cache, { network: "web", containerId: "c1", ifname: "eth0" })!,
-    containerId: "c3",
-    netns: "/gone",
-  });
-  const table = run("list").stdout.replaceAll(container.path, "PATH").split("\n").map((line) => line.split(/ +/));
-  expect(table).toEqual([
-    ["NETWORK", "CONTAINER", "INTERFACE", "STATE", "ADDRESSES", "NAMESPACE", "REASON"],
-    ["db", "c1", "eth1", "attached", "10.9.0.2/24", "PATH", "-"],
-    ["web", "c1", "eth0", "attached", "10.9.0.2/24", "PATH", "-"],
-    ["web", "c2", "eth0", "unfinished", "-", "-", "-"],
-    ["web", "c3", "eth0", "gone", "10.9.0.2/24", "/gone", ...'namespace "/gone" is gone'.split(" ")],
-    [""],
-  ]);
-  const listed = run("list db --json");
-  expect([listed.exitCode, listed.stderr]).toEqual([0, ""]);
-  expect(JSON.parse(listed.stdout)).toMatchObject([{
-    network: "db",
-    containerId: "c1",
-    ifname: "eth1",
-    state: "attached",
-    netns: container.path,
-    args: [],
-    capabilityArgs: {},
-    result: { cniVersion: "1.1.0", ips: [{ address: "10.9.0.2/24" }] },
-  }]);
-  expect(
-    JSON.parse(run(`list ${conf}/web.conflist --json`).stdout).map(({ containerId }: { containerId: string }) =>
-      containerId
-    ),
-  )
-    .toEqual(["c1", "c2", "c3"]);
 });
 
 netnsTest("cni run derive prints one document of requests, and does nothing", ({ host, container }) => {

@@ -8,14 +8,21 @@ import type { HostContext } from "../plugins/lib/protocol/context.ts";
 import type { JsonObject } from "../spec/schema.ts";
 import { LATEST } from "../spec/version.ts";
 import { type Args, type AttachmentKey, type CacheEntry, listCacheEntries } from "./cache.ts";
+import { holdNetns } from "./held_netns.ts";
+import { describeMissingParts, findMissingParts, listOnce, type MissingParts } from "./missing_parts.ts";
 import { netnsGoneReason } from "./netns_gone.ts";
 
 /** An attachment of which something is remembered. */
 export interface NetworkAttachment extends AttachmentKey {
-  /** `unfinished` while its ADD runs, or if that was killed; `gone` if it cannot live any more. */
-  readonly state: "attached" | "unfinished" | "gone";
-  /** Why it cannot live any more: its namespace is gone, or of an earlier boot. */
+  /**
+   * `incomplete` if an interface or an address is missing; `unfinished` while its ADD runs, or if that was killed; `gone` if it cannot live
+   * any more. Rules are not looked at: {@linkcode Runtime.restore} and {@linkcode Runtime.check} do.
+   */
+  readonly state: "attached" | "incomplete" | "unfinished" | "gone";
+  /** Why it is incomplete, or cannot live any more: its namespace is gone, or of an earlier boot. */
   readonly reason?: string;
+  /** What makes it incomplete. */
+  readonly missing?: MissingParts;
   /** Path of the container's network namespace. */
   readonly netns?: string;
   /** CNI_ARGS of its ADD. */
@@ -38,16 +45,29 @@ export function listAttachments(
   network?: string,
   log?: (message: string) => void,
 ): NetworkAttachment[] {
+  const hostLinks = listOnce(context.host);
   return listCacheEntries(directory, network, log).map((entry) => {
     const { network, containerId, ifname, netns, args, capabilityArgs } = entry;
     const result = parseCachedResult(entry);
-    const reason = netnsGoneReason(entry, context);
+    using heldContext = holdNetns(context);
+    const goneReason = netnsGoneReason(entry, heldContext);
+    const missing = goneReason === undefined && result && netns
+      ? findMissingParts(result, netns, heldContext, hostLinks)
+      : undefined;
+    const reason = goneReason ?? (missing && describeMissingParts(missing));
     return {
       network,
       containerId,
       ifname,
-      state: reason !== undefined ? "gone" : entry.result === undefined ? "unfinished" : "attached",
+      state: goneReason !== undefined
+        ? "gone"
+        : entry.result === undefined
+        ? "unfinished"
+        : missing
+        ? "incomplete"
+        : "attached",
       ...(reason !== undefined && { reason }),
+      ...(missing && { missing }),
       ...(netns && { netns }),
       args,
       capabilityArgs,

@@ -1,17 +1,19 @@
 /**
  * Putting back the rules of attachments that somebody took away: `nft flush ruleset`, a firewall that was loaded anew, a restart.
  *
- * What is remembered says what there is to be. Links, addresses and kernel parameters are not touched.
+ * What is remembered says what there is to be. Links, addresses and kernel parameters are not touched: those that are missing are named.
  *
  * @module
  */
 import { repairTable, TABLES } from "../plugins/lib/ruleset/repair.ts";
 import type { HostContext } from "../plugins/lib/protocol/context.ts";
+import type { Link } from "../ffi/route/link.ts";
 import { CniError } from "../spec/error.ts";
 import type { NetworkConfigList, PluginEntry } from "../spec/network_config_list.ts";
 import { parseResult, type Result } from "../spec/result.ts";
 import * as cache from "./cache.ts";
 import { callPlugin, locatePlugin, MissingPluginError } from "./call_plugin.ts";
+import { describeMissingParts, findMissingParts, listOnce, type MissingParts } from "./missing_parts.ts";
 import { netnsGoneReason } from "./netns_gone.ts";
 import { lockContainer } from "./lock.ts";
 import { describeAttachment, resolveAttachment, type ResolvedAttachment } from "./resolve_attachment.ts";
@@ -30,10 +32,15 @@ export interface RestoreReport {
 
 /** One attachment of which something is remembered. */
 export interface RestoredAttachment extends cache.AttachmentKey {
-  /** `whole` if nothing was missing; `skipped` if there is nothing to have rules for. */
-  readonly state: "whole" | "restored" | "skipped" | "failed";
-  /** Why it was skipped, or why no plugin could be asked. */
+  /**
+   * `whole` if nothing was missing; `incomplete` if an interface or an address is, which is not put back here; `skipped` if there is nothing to
+   * have rules for.
+   */
+  readonly state: "whole" | "restored" | "incomplete" | "skipped" | "failed";
+  /** Why it is incomplete or was skipped, or why no plugin could be asked. */
   readonly reason?: string;
+  /** What makes it incomplete. */
+  readonly missing?: MissingParts;
   /** What became of each plugin's rules; empty if none was asked. */
   readonly plugins: readonly RestoredPlugin[];
 }
@@ -77,8 +84,9 @@ export function restoreAttachments(
   for (const message of tables) runtime.log(`Restored ${message}`);
   for (const message of problems) runtime.log(message);
   const loggedPlugins = new Set<string>();
+  const hostLinks = listOnce(runtime.hostContext.host);
   const attachments = entries.flatMap((key) => {
-    const restored = restoreAttachment(runtime, network ?? key.network, key);
+    const restored = restoreAttachment(runtime, network ?? key.network, key, hostLinks);
     if (restored) logRestored(runtime, restored, loggedPlugins);
     return restored ?? [];
   });
@@ -95,6 +103,7 @@ function restoreAttachment(
   runtime: RuntimeContext,
   network: NetworkConfigList | string,
   { network: name, containerId, ifname }: cache.AttachmentKey,
+  hostLinks: () => readonly Link[],
 ): RestoredAttachment | undefined {
   const key = { network: name, containerId, ifname };
   try {
@@ -109,7 +118,13 @@ function restoreAttachment(
     const plugins = resolved.list.plugins.map((plugin) =>
       restoreWithPlugin({ ...runtime, hostContext }, resolved, plugin, prevResult)
     );
-    return { ...key, state: restoreState(plugins), plugins };
+    const missing = findMissingParts(prevResult, resolved.entry.netns ?? "", hostContext, hostLinks);
+    return {
+      ...key,
+      state: restoreState(plugins, missing),
+      ...missing && { reason: describeMissingParts(missing), missing },
+      plugins,
+    };
   } catch (error) {
     return { ...key, state: "failed", reason: formatError(error), plugins: [] };
   }
@@ -145,18 +160,23 @@ function skippedPluginReason(runtime: RuntimeContext, list: NetworkConfigList, p
   return "program" in location ? `"${location.program}" is called for it, which cannot be asked` : "";
 }
 
-function restoreState(plugins: readonly RestoredPlugin[]): RestoredAttachment["state"] {
+function restoreState(
+  plugins: readonly RestoredPlugin[],
+  missing: MissingParts | undefined,
+): RestoredAttachment["state"] {
   if (plugins.some(({ failed }) => failed !== undefined)) return "failed";
+  if (missing) return "incomplete";
   return plugins.some(({ restored }) => restored.length > 0) ? "restored" : "whole";
 }
 
 /** @param loggedPlugins plugins that were named already, which are the same for every attachment of a network */
 function logRestored({ log }: RuntimeContext, attachment: RestoredAttachment, loggedPlugins: Set<string>): void {
-  const { state, reason, plugins, network } = attachment;
+  const { state, reason, missing, plugins, network } = attachment;
   const subject = describeAttachment(attachment);
   const restored = plugins.flatMap((plugin) => plugin.restored);
   if (restored.length > 0) log(`Restored of ${subject}: ${restored.join(", ")}`);
   if (state === "skipped") log(`Skipping ${subject}: ${reason}`);
+  else if (missing) log(`Only a DEL and an ADD complete ${subject}: ${reason}`);
   else if (reason !== undefined) log(`Cannot restore ${subject}: ${reason}`);
   for (const { type, skipped, failed } of plugins) {
     if (failed !== undefined) log(`Cannot restore ${subject}: ${failed}`);

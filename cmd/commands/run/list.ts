@@ -21,6 +21,9 @@ const HEADER = ["NETWORK", "CONTAINER", "INTERFACE", "STATE", "ADDRESSES", "NAME
 const list: Command = {
   name: "list",
   summary: "show what is attached, as far as it is remembered",
+  description:
+    `"incomplete" are those that have lost an interface or an address. Rules are not looked at: "run restore" and
+"run check" do.`,
   arguments: [{ ...NETWORK_ARGUMENT, optional: true }],
   options: [{ ...JSON_OPTION, help: `print JSON; ${JSON_OPTION.help}` }, CONF_DIR_OPTION, CACHE_DIR_OPTION],
   examples: [{ command: "cni run list --json", about: "everything that is attached, with results, for programs" }],

@@ -20,7 +20,7 @@ const restore: Command = {
   summary: "put back rules of attachments that somebody flushed",
   description:
     `For after "nft flush ruleset", "firewall-cmd --reload" or the like. Rules that are there are not touched.
-Prints JSON.`,
+Prints JSON. "incomplete" are attachments that have lost an interface or an address, which is not put back.`,
   arguments: [{ ...NETWORK_ARGUMENT, optional: true }],
   options: [{ name: "all", help: "of every network, as without one" }, ...RUNTIME_OPTIONS],
   examples: [{ command: "cni run restore", about: "put back the rules of everything that is attached" }],

@@ -1,0 +1,91 @@
+/**
+ * What of an attachment is not there any more while its namespace is: interfaces and addresses, which only a new ADD makes.
+ *
+ * @module
+ */
+import type { Cidr } from "../ffi/address.ts";
+import { type Netns, NetnsError } from "../ffi/netns.ts";
+import * as address from "../ffi/route/address.ts";
+import * as link from "../ffi/route/link.ts";
+import type { HostContext } from "../plugins/lib/protocol/context.ts";
+import type { Interface, Result } from "../spec/result.ts";
+
+/** What is missing of an attachment. */
+export interface MissingParts {
+  /** Names of interfaces that the ADD reported, on the host and in the container. */
+  readonly links: readonly string[];
+  /** Addresses that an interface of the container has lost; those of a missing interface are not named. */
+  readonly addresses: readonly Cidr[];
+}
+
+/**
+ * Compares what the ADD reported with what is there.
+ *
+ * @param netnsPath the attachment's own namespace
+ * @param hostLinks the links of the host, which one command asks for once
+ * @returns `undefined` if nothing is missing, or if it cannot be told
+ */
+export function findMissingParts(
+  result: Result,
+  netnsPath: string,
+  { openNetns }: Pick<HostContext, "openNetns">,
+  hostLinks: () => readonly link.Link[],
+): MissingParts | undefined {
+  const interfaces = (result.interfaces ?? []).filter(isKernelLink);
+  const [inContainer, onHost] = [interfaces.filter(isInContainer), interfaces.filter((iface) => !isInContainer(iface))];
+  if (inContainer.length === 0) return undefined;
+  try {
+    using netns = openNetns(netnsPath);
+    const links = [...onHost.filter(isMissingFrom(hostLinks)), ...inContainer.filter(isMissingFrom(listOnce(netns)))]
+      .map(({ name }) => name);
+    const addresses = missingAddresses(result, netns, links);
+    return links.length + addresses.length > 0 ? { links, addresses } : undefined;
+  } catch (error) {
+    if (error instanceof NetnsError) return undefined;
+    throw error;
+  }
+}
+
+/** What is missing, in words: `interface "eth0" is missing`. */
+export function describeMissingParts({ links, addresses }: MissingParts): string {
+  return [
+    ...links.map((name) => `interface "${name}" is missing`),
+    ...addresses.map((missing) => `address ${missing} is missing`),
+  ].join(", ");
+}
+
+/** The links of a namespace, asked for when they are first needed. */
+export function listOnce({ route }: Pick<Netns, "route">): () => readonly link.Link[] {
+  let links: readonly link.Link[] | undefined;
+  return () => links ??= link.list(route);
+}
+
+/** False for what a socket or a PCI device stands for. */
+function isKernelLink({ name, socketPath, pciID }: Interface): boolean {
+  return name !== "" && !socketPath && !pciID;
+}
+
+function isInContainer({ sandbox = "" }: Interface): boolean {
+  return sandbox !== "";
+}
+
+/** The container may have renamed its interface; then the hardware address tells. */
+function isMissingFrom(links: () => readonly link.Link[]): (iface: Interface) => boolean {
+  return ({ name, mac }) =>
+    !links().some((candidate) => candidate.name === name || (mac !== undefined && candidate.mac === mac.toLowerCase()));
+}
+
+/** A plugin behind may have moved an address to another interface of the container. */
+function missingAddresses(
+  { ips = [], interfaces = [] }: Result,
+  netns: Netns,
+  missingLinks: readonly string[],
+): Cidr[] {
+  const expected = ips.filter(({ interface: index }) => {
+    const iface = index === undefined ? undefined : interfaces[index];
+    return iface !== undefined && isInContainer(iface) && isKernelLink(iface) && !missingLinks.includes(iface.name);
+  });
+  if (expected.length === 0) return [];
+  const present = new Set<string>(address.list(netns.route).map((entry) => entry.address));
+  return expected.map((ip) => ip.address).filter((wanted) => !present.has(wanted));
+}
