@@ -64,7 +64,7 @@ export interface Dns {
 export interface ResultFormat {
   /** @throws ConfigError */
   parse(json: unknown, path?: string): Result;
-  /** Keys in the order in which the form prints them, without `cniVersion`. @throws CniError if it cannot be said */
+  /** Keys in the specification's order (SPEC §ADD Success), without `cniVersion`. @throws CniError if it cannot be said */
   format(result: Result): object;
 }
 
@@ -166,9 +166,9 @@ const formats: Readonly<Record<"0.2" | "0.4" | "1.0", ResultFormat>> = {
         ips: result.ips?.map((ip) =>
           omitEmpty({
             version: String(familyOf(ip.address)),
-            interface: ip.interface,
             address: ip.address,
             gateway: ip.gateway,
+            interface: ip.interface,
           })
         ),
         routes: result.routes?.map(formatRoute),
@@ -176,15 +176,15 @@ const formats: Readonly<Record<"0.2" | "0.4" | "1.0", ResultFormat>> = {
       dns: formatDns(result.dns),
     }),
   },
-  /** The current one: all keys sorted, an empty `dns` left out. */
+  /** The current one; an empty `dns` is left out. */
   "1.0": {
     parse: (json, path) => omitEmptyMembers(schema100.parse(json, path)),
     format: (result) =>
       omitEmpty({
-        dns: sortKeys(formatDns(result.dns)),
         interfaces: result.interfaces?.map(formatInterface),
         ips: result.ips?.map((ip) => omitEmpty({ address: ip.address, gateway: ip.gateway, interface: ip.interface })),
-        routes: result.routes?.map((route) => sortKeys(formatRoute(route))),
+        routes: result.routes?.map(formatRoute),
+        dns: formatDns(result.dns),
       }),
   },
 };
@@ -231,7 +231,7 @@ export function parseResult(json: unknown, configVersion: Version, path = ""): R
 }
 
 /**
- * The document of `version`, keys in the order it prints them.
+ * The document of `version`, keys in the specification's order.
  *
  * @example
  * ```ts
@@ -316,14 +316,14 @@ function formatInterface040({ name, mac, sandbox }: Interface): Interface {
   return omitEmpty({ name, mac: mac || undefined, sandbox: sandbox || undefined });
 }
 
-function formatInterface({ mac, mtu, name, pciID, sandbox, socketPath }: Interface): object {
+function formatInterface({ name, mac, mtu, sandbox, socketPath, pciID }: Interface): object {
   return omitEmpty({
+    name,
     mac: mac || undefined,
     mtu: mtu || undefined,
-    name,
-    pciID: pciID || undefined,
     sandbox: sandbox || undefined,
     socketPath: socketPath || undefined,
+    pciID: pciID || undefined,
   });
 }
 
@@ -342,12 +342,6 @@ function formatRoute({ dst, gw, mtu, advmss, priority, table, scope }: schema.Ro
 
 function formatDns({ nameservers, domain, search, options }: Dns = {}): object {
   return omitEmpty({ nameservers, domain: domain || undefined, search, options });
-}
-
-function sortKeys(object: object): object {
-  const sortedObject: Record<string, unknown> = {};
-  for (const key of Object.keys(object).sort()) sortedObject[key] = object[key as keyof typeof object];
-  return sortedObject;
 }
 
 /** Without what is undefined or empty. */

@@ -48,9 +48,9 @@ test("formatResult() prints 0.4 with versions, without the newer interface field
       { name: "eth0", mac: "99:88:77:66:55:44", sandbox: "/run/netns/a" },
     ],
     ips: [
-      { version: "6", interface: 1, address: "fd00::5/64", gateway: "fd00::1" },
-      { version: "4", interface: 0, address: "10.1.0.5/16", gateway: "10.1.0.1" },
-      { version: "4", interface: -1, address: "10.2.0.5/16" },
+      { version: "6", address: "fd00::5/64", gateway: "fd00::1", interface: 1 },
+      { version: "4", address: "10.1.0.5/16", gateway: "10.1.0.1", interface: 0 },
+      { version: "4", address: "10.2.0.5/16", interface: -1 },
     ],
     routes: [
       { dst: "::/0", gw: "fd00::1" },
@@ -61,19 +61,18 @@ test("formatResult() prints 0.4 with versions, without the newer interface field
   }));
 });
 
-test("formatResult() prints 1.x with all keys sorted", () => {
+test("formatResult() prints 1.x in the specification's order", () => {
   expect(JSON.stringify(formatResult(full, "1.0.0"))).toBe(JSON.stringify({
     cniVersion: "1.0.0",
-    dns: { domain: "example", nameservers: ["10.1.0.1"], options: ["ndots:2"], search: ["a", "b"] },
     interfaces: [
-      { mac: "00:11:22:33:44:55", name: "cni0" },
+      { name: "cni0", mac: "00:11:22:33:44:55" },
       {
+        name: "eth0",
         mac: "99:88:77:66:55:44",
         mtu: 1500,
-        name: "eth0",
-        pciID: "0000:00",
         sandbox: "/run/netns/a",
         socketPath: "/s",
+        pciID: "0000:00",
       },
     ],
     ips: [
@@ -83,9 +82,10 @@ test("formatResult() prints 1.x with all keys sorted", () => {
     ],
     routes: [
       { dst: "::/0", gw: "fd00::1" },
-      { advmss: 1360, dst: "10.9.8.7/8", gw: "10.1.0.1", mtu: 1400, priority: 100, scope: 0, table: 0 },
+      { dst: "10.9.8.7/8", gw: "10.1.0.1", mtu: 1400, advmss: 1360, priority: 100, table: 0, scope: 0 },
       { dst: "0.0.0.0/0" },
     ],
+    dns: { nameservers: ["10.1.0.1"], domain: "example", search: ["a", "b"], options: ["ndots:2"] },
   }));
 });
 
