@@ -199,6 +199,16 @@ tapTest("CHECK of a tap without addresses notices what has changed", (sandbox) =
   }
 });
 
+tapTest("CHECK leaves alone an owner and a group that the configuration does not name", (sandbox) => {
+  const { container } = sandbox;
+  const prevResult = { cniVersion: "1.1.0", ...add(sandbox, { owner: 7, group: 8 }) };
+  const check = (config: object) => () => sandbox.call(tap, "CHECK", { ...config, prevResult }, options);
+  expect(tunOf(container)).toMatchObject({ user: expect.anything(), group: expect.anything() });
+  for (const config of [{}, { owner: 7 }, { group: 8 }]) expect(check(config), JSON.stringify(config)).not.toThrow();
+  expect(check({ owner: 8 })).toThrow('owner of "tap0" is 7, expected 8');
+  expect(check({ group: 7 })).toThrow('group of "tap0" is 8, expected 7');
+});
+
 tapTest("dns comes from the configuration if it says some, else from IPAM", (sandbox) => {
   const addresses = ipam(["10.1.0.2/24"], [], { dns: { nameservers: ["10.1.0.1"] } });
   expect(add(sandbox, { ipam: addresses }).dns).toEqual({ nameservers: ["10.1.0.1"] });
