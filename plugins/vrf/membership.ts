@@ -1,6 +1,6 @@
 /**
  * Taking an interface into a VRF and out of it. The kernel sets it down and up on the way, by which it loses routes and, unless told
- * otherwise, IPv6 addresses: they are given back, and what was in the main table is in the VRF's, or the other way round.
+ * otherwise, IPv6 addresses, also those of one that is down: they are given back, and what was in the main table is in the VRF's, or the other way round.
  *
  * @module
  */
@@ -14,10 +14,11 @@ import * as link from "../../ffi/route/link.ts";
 import {
   IF_OPER_UNKNOWN,
   IF_OPER_UP,
+  IFA_F_NODAD,
   IFA_F_NOPREFIXROUTE,
   IFA_F_PERMANENT,
   IFA_F_TENTATIVE,
-  RT_SCOPE_UNIVERSE,
+  RT_SCOPE_LINK,
   RT_TABLE_LOCAL,
   RT_TABLE_MAIN,
   RTNLGRP_IPV6_IFADDR,
@@ -38,9 +39,9 @@ export function addToVrf(netns: Netns, device: link.Link, vrf: link.Link, undo: 
   const saved = saveSettings(netns, index);
   undo.defer(() => detachAndRestore(netns, device, saved, {}));
   link.set(netns.route, index, { master: vrf.index });
-  // One that is down has lost nothing, and has nothing to wait for.
-  if (!link.isUp(device)) return;
   restoreAddresses(netns, index, saved.addresses);
+  // One that is down had no routes, and has nothing to wait for.
+  if (!link.isUp(device)) return;
   awaitFormerLinkState(netns, device, events);
   const tableMap = { [RT_TABLE_MAIN]: vrfTable(vrf) };
   for (const route of saved.routes) restoreRoute(netns, route, tableMap);
@@ -62,7 +63,6 @@ type TableMap = Readonly<Record<number, number>>;
 
 function detachAndRestore(netns: Netns, device: link.Link, saved: SavedSettings, tableMap: TableMap): void {
   link.set(netns.route, device.index, { master: 0 });
-  if (!link.isUp(device)) return;
   cleanUp(
     () => restoreAddresses(netns, device.index, saved.addresses),
     ...saved.routes.map((route) => () => restoreRoute(netns, route, tableMap)),
@@ -85,7 +85,7 @@ function vrfTable(vrf: link.Link): number {
   return vrfKind.of(vrf)?.table ?? RT_TABLE_MAIN;
 }
 
-/** What a link loses when it is set down: those of its addresses and routes that nobody else gives it anew. */
+/** What a link loses when it comes into a VRF or out of it: those of its addresses and routes that nobody else gives it anew. */
 function saveSettings(netns: Netns, index: number): SavedSettings {
   const isPersistent = ({ protocol }: rawRoute.RawRoute) => protocol >= RTPROT_BOOT && protocol !== RTPROT_RA;
   return {
@@ -100,14 +100,17 @@ function saveSettings(netns: Netns, index: number): SavedSettings {
 
 /** The IPv6 addresses that the kernel has not made itself. */
 function listIpv6Addresses(netns: Netns, index: number): address.InterfaceAddress[] {
-  return address.list(netns.route, { index, family: AF_INET6 }).filter(({ scope }) => scope === RT_SCOPE_UNIVERSE);
+  return address.list(netns.route, { index, family: AF_INET6 }).filter(({ scope }) => scope !== RT_SCOPE_LINK);
 }
 
-/** Puts back what is missing; that nobody else has it is known from before. */
+/** Puts back what is missing. Of one that could be used before, it is known that nobody else has it. */
 function restoreAddresses(netns: Netns, index: number, wanted: readonly address.InterfaceAddress[]): void {
   const present = new Set<Cidr>(listIpv6Addresses(netns, index).map((entry) => entry.address));
   const missing = wanted.filter((entry) => !present.has(entry.address)).map(({ address: cidr, flags }) =>
-    address.addRequest(index, cidr, { noDad: true, noPrefixRoute: (flags & IFA_F_NOPREFIXROUTE) !== 0 })
+    address.addRequest(index, cidr, {
+      noDad: (flags & IFA_F_NODAD) !== 0 || (flags & IFA_F_TENTATIVE) === 0,
+      noPrefixRoute: (flags & IFA_F_NOPREFIXROUTE) !== 0,
+    })
   );
   if (missing.length > 0) executeAll(netns.route, missing);
 }

@@ -270,6 +270,32 @@ vrfTest(
   },
 );
 
+vrfTest("an interface that is down keeps its addresses on the way in and out", (sandbox) => {
+  const { call, container } = sandbox;
+  ip(
+    container,
+    "link add eth0 type veth peer name peer0",
+    "addr add 10.1.2.2/24 dev eth0",
+    ...["fd00:1::2/64 dev eth0", "fd00:2::2/64 dev eth0 nodad noprefixroute", "fec0::2/64 dev eth0"].map((each) =>
+      `addr add ${each}`
+    ),
+  );
+  const shown = () =>
+    ipShow(container, "addr", "show", "dev", "eth0")[0].addr_info
+      .map(({ local, tentative, nodad, noprefixroute }: Record<string, unknown>) => ({
+        local,
+        tentative,
+        nodad,
+        noprefixroute,
+      })).sort((a: { local: string }, b: { local: string }) => a.local < b.local ? -1 : 1);
+  const before = shown();
+  expect(before).toHaveLength(4);
+  call(vrf, "ADD", red);
+  expect([masterOf(container, "eth0"), shown()]).toEqual(["red", before]);
+  call(vrf, "DEL", red);
+  expect([masterOf(container, "eth0"), shown()]).toEqual([undefined, before]);
+});
+
 vrfTest(
   "behind another plugin in a list: its CHECK finds the routes where they are now, and both can be removed",
   (sandbox) => {
