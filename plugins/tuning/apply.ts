@@ -12,6 +12,7 @@ import {
   type Backup,
   backupPath,
   findBackup,
+  findBackupPath,
   isOfLink,
   isOfNetns,
   linkIdentityOf,
@@ -107,8 +108,7 @@ function recordActualValues(path: string, backup: Backup, sysctls: readonly Requ
 /** Puts back what was before, as far as it is still there, and forgets it. @throws {Error} naming all that could not be put back */
 export function restoreChanges(call: DelCall<TuningConfig>): void {
   const { netns, ifname, config, log } = call;
-  const path = backupPath(config.dataDir, call);
-  const backup = findBackup(path, log);
+  const backup = findBackup(findBackupPath(config.dataDir, call), log);
   if (netns && backup) {
     const device = link.find(netns.route, ifname);
     const { before } = backup;
@@ -126,7 +126,7 @@ export function restoreChanges(call: DelCall<TuningConfig>): void {
 
 /** Removes the backup. @throws {SystemError} */
 export function removeBackup({ config, ...attachment }: DelCall<TuningConfig>): void {
-  removeWithTemporary(backupPath(config.dataDir, attachment));
+  removeWithTemporary(findBackupPath(config.dataDir, attachment));
 }
 
 type Step = () => void;
@@ -172,7 +172,7 @@ function isPresentAndSame(a: string | undefined, b: string): boolean {
 export function checkChanges(call: CheckCall<TuningConfig>, { sysctls, linkState }: Changes): void {
   const { netns, ifname } = call;
   const device = link.find(netns.route, ifname);
-  const found = findBackup(backupPath(call.config.dataDir, call), call.log);
+  const found = findBackup(findBackupPath(call.config.dataDir, call), call.log);
   const backup = found && isOfLink(found, netns, device) ? found : undefined;
   for (const { path, key, value } of sysctls) {
     const { before, after = value } = backup?.sysctl[path] ?? { before: "" };

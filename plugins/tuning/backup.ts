@@ -2,8 +2,9 @@
  * What `tuning` remembers of an attachment: how things were before, and how they should be since.
  *
  * The file is the reference plugin's, `<dataDir>/<containerID>_<ifname>.json`, with its five keys; it ignores those that are only ours, and
- * what it wrote is read without them. There is one file for all `tuning` entries of a chain: of what was before, the first counts, and of
- * what should be, the last.
+ * what it wrote is read without them. Where an id or a name has an underscore of its own, that name could be another attachment's, and ours is
+ * `<dataDir>/<containerID>:<ifname>.json`. There is one file for all `tuning` entries of a chain: of what was before, the first counts, and
+ * of what should be, the last.
  *
  * @module
  */
@@ -93,19 +94,42 @@ function isNetworkSysctl(path: string): boolean {
   return /^net(\/[^/\0]+)+$/.test(path) && !path.split("/").some((part) => part === "." || part === "..");
 }
 
-/** Where the backup of an attachment is. */
+/** Where an ADD puts the backup of an attachment, and finds that of an earlier `tuning` entry. @throws {SystemError} */
 export function backupPath(dataDir: string, attachment: Attachment): string {
-  return `${dataDir}/${backupName(attachment)}`;
+  return locateBackup(dataDir, attachment, ({ owner }) => owner !== undefined && isOwner(owner, attachment));
 }
 
-function backupName({ containerId, ifname }: Attachment): string {
-  return `${containerId}_${ifname}.json`;
+/** Where the backup of an attachment is, if there is one: what does not say whose it is, is believed to be. @throws {SystemError} */
+export function findBackupPath(dataDir: string, attachment: Attachment): string {
+  return locateBackup(dataDir, attachment, ({ owner }) => owner === undefined || isOwner(owner, attachment));
 }
 
-/** Those of the attachments of which there is a backup. @throws {SystemError} */
+/** @param isOwn tells of a file whose name is another attachment's as well */
+function locateBackup(dataDir: string, attachment: Attachment, isOwn: (backup: Backup) => boolean): string {
+  const path = `${dataDir}/${backupName(attachment)}`;
+  const referencePath = `${dataDir}/${referenceName(attachment)}`;
+  if (path === referencePath || findStat(path)) return path;
+  const found = findBackup(referencePath, () => {});
+  return found && isOwn(found) ? referencePath : path;
+}
+
+/** Neither an id nor a name can hold a colon. */
+function backupName(attachment: Attachment): string {
+  const { containerId, ifname } = attachment;
+  return `${containerId}${ifname}`.includes("_") ? `${containerId}:${ifname}.json` : referenceName(attachment);
+}
+
+const referenceName = ({ containerId, ifname }: Attachment): string => `${containerId}_${ifname}.json`;
+
+type BackupOwner = NonNullable<Backup["owner"]>;
+
+const isOwner = ({ containerID, ifname }: BackupOwner, attachment: Attachment): boolean =>
+  containerID === attachment.containerId && ifname === attachment.ifname;
+
+/** Filters attachments of which there may be a backup. @throws {SystemError} */
 export function filterWithBackup<A extends Attachment>(dataDir: string, attachments: readonly A[]): A[] {
   const names = new Set(findEntryNames(dataDir));
-  return attachments.filter((attachment) => names.has(backupName(attachment)));
+  return attachments.filter((attachment) => names.has(backupName(attachment)) || names.has(referenceName(attachment)));
 }
 
 /** Reads a backup; `undefined` if there is none, or none that makes sense. @throws {SystemError} */
@@ -160,7 +184,7 @@ function indexOf(device: Link | undefined): number {
 export function gcBackups(
   dataDir: string,
   madeAt: bigint,
-  isStale: (owner: NonNullable<Backup["owner"]>) => boolean,
+  isStale: (owner: BackupOwner) => boolean,
 ): void {
   const isNewer = modifiedSince(madeAt);
   for (const name of listBackupNames(dataDir)) {
@@ -173,13 +197,14 @@ export function gcBackups(
 
 /** The other backups of a container, with their paths. @throws {SystemError} */
 export function listOtherBackups(dataDir: string, attachment: Attachment): [path: string, backup: Backup][] {
-  const ownPath = backupPath(dataDir, attachment);
-  return listBackupNames(dataDir).map((name) => `${dataDir}/${name}`).filter((path) => path !== ownPath).flatMap(
-    (path) => {
-      const backup = path.startsWith(`${dataDir}/${attachment.containerId}_`) && findBackup(path, () => {});
-      return backup && backup.owner?.containerID === attachment.containerId ? [[path, backup]] : [];
-    },
-  );
+  const { containerId } = attachment;
+  const isCandidate = (name: string) => name.startsWith(`${containerId}_`) || name.startsWith(`${containerId}:`);
+  return listBackupNames(dataDir).filter(isCandidate).flatMap((name) => {
+    const path = `${dataDir}/${name}`;
+    const backup = findBackup(path, () => {});
+    const isOther = backup?.owner?.containerID === containerId && !isOwner(backup.owner, attachment);
+    return isOther ? [[path, backup]] : [];
+  });
 }
 
 function listBackupNames(dataDir: string): string[] {
