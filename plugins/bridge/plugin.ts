@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { parseMac } from "../../ffi/address.ts";
+import { type Mac, parseMac } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import { bridge as bridgeKind } from "../../ffi/route/link_kinds.ts";
 import * as link from "../../ffi/route/link.ts";
@@ -18,7 +18,7 @@ import {
 import { checkBridge, ensureBridge, ensureVlanGateway } from "./bridge_device.ts";
 import { checkGateways, setUpGateways, withDefaultRoutes, withGateways } from "./gateway.ts";
 import { checkPort, createPort, otherHostInterfaces, setUpPort } from "./port.ts";
-import { gcVethPairs, getHostVeth, removeVethPair, removeVethPairs } from "../lib/links/veth_pair.ts";
+import { gcVethPairs, getHostVeth, randomMac, removeVethPair, removeVethPairs } from "../lib/links/veth_pair.ts";
 import { removeRulesIfSupported } from "../lib/ruleset/nf_tables_support.ts";
 import { awaitLinkOperational, configureInterface, ipsOf } from "../lib/links/configure_interface.ts";
 import { removeLinkIfPresent } from "../lib/links/container_link.ts";
@@ -37,6 +37,7 @@ import { type AddCall, cleanUp, plugin, requirePrevResult, type RestoreCall } fr
 import { requireInetTable } from "../lib/ruleset/inet_table.ts";
 import {
   addSpoofCheck,
+  checkSpoofCheck,
   gcSpoofChecks,
   hasSpoofChecks,
   removeSpoofCheck,
@@ -56,17 +57,18 @@ export default plugin({
   add(call) {
     const { config, host, netns, ifname, ipam, undo, log } = call;
     refuseContradictions(config, ipam !== undefined);
-    const mac = requestedContainerMac(config, call.args);
+    const mac = chooseContainerMac(call);
     const bridge = ensureBridge(host, config, log);
     const port = createPort(host, { bridge, netns, ifname, mac }, config);
     undo.defer(() => void removeLinkIfPresent(host, port));
     setUpPort(host, port, config, call.owner);
     const containerVeth = link.get(netns.route, ifname);
-    if (config.macspoofchk) enableMacSpoofCheck(call, port, containerVeth);
+    if (config.macspoofchk) enableMacSpoofCheck(call, port, mac!);
     const result = ipam ? attachLayer3(call, bridge, containerVeth, ipam.add()) : attachLayer2(call, containerVeth);
     // Looked at again: the address of a bridge that is not ours may follow that of its ports.
     const [bridgeLink, hostVeth] = link.getAll(host.route, [bridge.index, port]) as [link.Link, link.Link];
     if (!config.disableContainerInterface) awaitLinkOperational(host, hostVeth);
+    if (config.macspoofchk) requireMac(netns, containerVeth, mac!);
     return { ...result, interfaces: describeInterfaces(call, bridgeLink, hostVeth, containerVeth) };
   },
 
@@ -153,22 +155,55 @@ export default plugin({
   },
 });
 
-/** Only frames that come from the container's own address may enter the bridge. */
-function enableMacSpoofCheck(
-  { host, owner, undo }: AddCall<BridgeConfig>,
-  port: string,
-  containerVeth: link.Link,
-): void {
+/** Where it is checked, the address is given and not read: what the container has, it may have chosen itself by then. */
+function chooseContainerMac({ config, args }: AddCall<BridgeConfig>): Mac | undefined {
+  return requestedContainerMac(config, args) ?? (config.macspoofchk ? randomMac() : undefined);
+}
+
+/** Only frames that come from the address that the container was given may enter the bridge. */
+function enableMacSpoofCheck({ host, owner, undo }: AddCall<BridgeConfig>, port: string, mac: Mac): void {
   undo.defer(() => removeSpoofCheck(host.nft, owner));
-  addSpoofCheck(host.nft, owner, port, containerVeth.mac!);
+  addSpoofCheck(host.nft, owner, port, mac);
+}
+
+/** @throws {CniError} if the container has changed its address during the ADD */
+function requireMac(netns: Netns, { index, name }: link.Link, mac: Mac): void {
+  const actual = link.get(netns.route, index).mac;
+  if (actual === mac) return;
+  throw new CniError(
+    Code.Internal,
+    `Cannot attach the container: it changed the MAC address of "${name}" from ${mac} to ${actual} during the ADD`,
+    {
+      details:
+        'macspoofchk needs the address that it was given; who attaches it may choose that with the capability "mac"',
+    },
+  );
 }
 
 /** The address is the one that the ADD told: what the container has by now, it may have chosen itself. */
 function restoreMacSpoofCheck(call: RestoreCall<BridgeConfig>): string[] {
   const { host, netns, ifname, owner, prevResult } = call;
+  const port = getHostVeth(call, otherHostInterfaces(call.config)).name!;
   const reportedMac = prevResult?.interfaces?.find(({ name, sandbox }) => name === ifname && sandbox)?.mac;
-  const mac = reportedMac ? parseMac(reportedMac) : link.get(netns.route, ifname).mac!;
-  return restoreSpoofCheck(host.nft, owner, getHostVeth(call, otherHostInterfaces(call.config)).name!, mac);
+  if (reportedMac) return restoreSpoofCheck(host.nft, owner, port, parseMac(reportedMac));
+  requireSpoofCheckOf(host, owner, port, link.get(netns.route, ifname).mac!);
+  return [];
+}
+
+/** Before 0.3.0 results named no address: then what is missing cannot be put back. @throws {CniError} */
+function requireSpoofCheckOf(host: Netns, owner: Owner, port: string, mac: Mac): void {
+  try {
+    checkSpoofCheck(host.nft, owner, port, mac);
+  } catch (error) {
+    if (!(error instanceof CniError)) throw error;
+    throw new CniError(
+      Code.Internal,
+      `Cannot restore macspoofchk of "${port}": the result of ADD names no MAC address`,
+      {
+        details: `${error.message}; attach the container anew, with cniVersion 0.3.0 or later`,
+      },
+    );
+  }
 }
 
 /** Without IPAM the container speaks whatever it likes; its end is set up and nothing more. */

@@ -1,31 +1,10 @@
 /** Somebody removes the device while it is on its way back: then it is not there, and nothing has failed. */
 import { expect } from "bun:test";
-import type { Netlink } from "../../ffi/netlink/socket.ts";
-import type { Netns } from "../../ffi/netns.ts";
 import * as link from "../../ffi/route/link.ts";
+import { interruptNetns } from "../../testing/interrupted_netns.ts";
 import { type Namespaces, netnsTest, runInNetns } from "../../testing/netns.ts";
 import { moveToContainer, moveToHost, restoreOnHost } from "./move_device.ts";
 import { describeDevice, type SavedDevice } from "./saved_device.ts";
-
-/** A namespace that does something before the request of this number; later ones find it done. */
-function interrupted(netns: Netns, at: number, act: () => void): Netns & { requests: number } {
-  const self = { requests: 0 };
-  const route: Netlink = {
-    get sequence() {
-      return netns.route.sequence;
-    },
-    set sequence(number) {
-      netns.route.sequence = number;
-    },
-    send(request) {
-      if (++self.requests === at) act();
-      netns.route.send(request);
-    },
-    receive: (wait) => netns.route.receive(wait),
-    [Symbol.dispose]: () => {},
-  };
-  return Object.assign(self, { ...netns, route, identity: netns.identity, nft: netns.nft });
-}
 
 function take({ host, container }: Namespaces): SavedDevice {
   runInNetns(host, ..."ip link add nic0 mtu 1400 up type veth peer name far0".split(" "));
@@ -40,18 +19,18 @@ function take({ host, container }: Namespaces): SavedDevice {
 
 const WAYS = {
   "out of the container": (namespaces: Namespaces, saved: SavedDevice, at: number, act: () => void) => {
-    const container = interrupted(namespaces.container, at, act);
+    const container = interruptNetns(namespaces.container, at, act);
     moveToHost(namespaces.host, container, saved, () => {});
     return container.requests;
   },
   "on its way into the host": (namespaces: Namespaces, saved: SavedDevice, at: number, act: () => void) => {
-    const host = interrupted(namespaces.host, at, act);
+    const host = interruptNetns(namespaces.host, at, act);
     moveToHost(host, namespaces.container, saved, () => {});
     return host.requests;
   },
   "on the host": (namespaces: Namespaces, saved: SavedDevice, at: number, act: () => void) => {
     link.set(namespaces.container.route, saved.inside!, { netnsFd: namespaces.host.fd });
-    const host = interrupted(namespaces.host, at, act);
+    const host = interruptNetns(namespaces.host, at, act);
     restoreOnHost(host, saved, false, () => {});
     return host.requests;
   },

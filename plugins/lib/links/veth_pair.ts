@@ -4,7 +4,7 @@
  * @module
  */
 import { checkFailedError, expectEqual } from "../protocol/check_failed.ts";
-import type { Mac } from "../../../ffi/address.ts";
+import { type Mac, macFromBytes } from "../../../ffi/address.ts";
 import type { Netns } from "../../../ffi/netns.ts";
 import { NetlinkError } from "../../../ffi/netlink/error.ts";
 import { veth } from "../../../ffi/route/link_kinds.ts";
@@ -55,6 +55,13 @@ export function createVethPair(host: Netns, { netns, ifname, mac, mtu, master }:
 /** A name that no other interface of the host has, as far as chance can tell. */
 export function randomVethName(): string {
   return `veth${crypto.getRandomValues(new Uint8Array(4)).toHex()}`;
+}
+
+/** A unicast address that no manufacturer has given, and no other interface has, as far as chance can tell. */
+export function randomMac(): Mac {
+  const bytes = crypto.getRandomValues(new Uint8Array(6));
+  bytes[0] = bytes[0]! & 0xfe | 0x02;
+  return macFromBytes(bytes);
 }
 
 /**
