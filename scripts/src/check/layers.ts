@@ -59,7 +59,8 @@ export const LAYERS: readonly Layer[] = [
   { path: "plugins/lib/compat/", imports: [...FFI, "spec/", PROTOCOL, RETRY] },
   { path: "plugins/lib/ruleset/", imports: [...FFI, "spec/", PROTOCOL, RETRY, "plugins/lib/compat/"] },
   { path: "plugins/lib/links/", imports: [...FFI, "spec/", PROTOCOL] },
-  { path: "plugins/*", imports: PLUGIN_LIB },
+  { path: "plugins/lib/docs/", imports: ["type:spec/"] },
+  { path: "plugins/*", imports: [...PLUGIN_LIB, "type:plugins/lib/docs/"] },
   { path: "plugins/registry.ts", imports: ["spec/", PROTOCOL, "plugins/*"] },
   { path: "runtime/", imports: [...PLUGIN_LIB, "plugins/registry.ts"] },
   {

@@ -1,0 +1,28 @@
+/** Collects what the plugins say of themselves, and the files that follow from it. @module */
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { commonKeys } from "../../../plugins/lib/docs/common_keys.ts";
+import { findPlugin, loadPlugins, pluginNames } from "../../../plugins/registry.ts";
+import { REPOSITORY_ROOT } from "../repository.ts";
+import { type DocumentedPlugin, folderOf, parityPage, pluginPage, withPluginTable } from "./pages.ts";
+
+/** All plugins, by name. @throws {Error} if one has no docs.ts */
+export async function loadDocumentedPlugins(): Promise<DocumentedPlugin[]> {
+  await loadPlugins();
+  return await Promise.all(
+    pluginNames().map(async (name) => {
+      const path = join(REPOSITORY_ROOT, "plugins", folderOf(name), "docs.ts");
+      if (!existsSync(path)) throw new Error(`${name} has no ${path}: see plugins/lib/docs/plugin_docs.ts`);
+      return { plugin: findPlugin(name)!, docs: (await import(path)).default };
+    }),
+  );
+}
+
+/** By path from the root of the repository: what each file must hold. */
+export function generatedFiles(plugins: readonly DocumentedPlugin[]): Readonly<Record<string, string>> {
+  return {
+    "README.md": withPluginTable(readFileSync(join(REPOSITORY_ROOT, "README.md"), "utf8"), plugins),
+    "docs/parity.md": parityPage(commonKeys, plugins),
+    ...Object.fromEntries(plugins.map((each) => [`docs/plugins/${each.plugin.name}.md`, pluginPage(each)])),
+  };
+}

@@ -1,0 +1,53 @@
+/** What the plugins' docs.ts say is true, and the pages made of it are not stale. */
+import { beforeAll, expect, test } from "bun:test";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { commonKeys } from "../../../plugins/lib/docs/common_keys.ts";
+import type { KeyDocs, PluginDocs } from "../../../plugins/lib/docs/plugin_docs.ts";
+import { REPOSITORY_ROOT } from "../repository.ts";
+import { generatedFiles, loadDocumentedPlugins } from "./generate.ts";
+import type { DocumentedPlugin } from "./pages.ts";
+import { commonKeyProblems, docsProblems } from "./problems.ts";
+
+let plugins: DocumentedPlugin[];
+beforeAll(async () => {
+  plugins = await loadDocumentedPlugins();
+});
+
+test("each plugin documents every key that it reads, no other, and tests that speak of it", () => {
+  expect(plugins.flatMap(docsProblems)).toEqual([]);
+  expect(commonKeyProblems(commonKeys)).toEqual([]);
+});
+
+test("the pages are those that scripts/docs makes", () => {
+  for (const [path, text] of Object.entries(generatedFiles(plugins))) {
+    const file = readFileSync(join(REPOSITORY_ROOT, path), "utf8");
+    if (file !== text) throw new Error(`${path} is stale: run scripts/docs`);
+  }
+});
+
+/** The documentation of a plugin with something changed in it. */
+function changed(name: string, change: (keys: Record<string, KeyDocs>) => Partial<PluginDocs> | void): string[] {
+  const { plugin, docs } = plugins.find((each) => each.plugin.name === name)!;
+  const keys: Record<string, KeyDocs> = { ...docs.keys };
+  const others = change(keys);
+  return docsProblems({ plugin, docs: { ...docs, keys, ...others } });
+}
+
+test("what is not true of a plugin is said", () => {
+  expect(changed("bridge", (keys) => void delete keys.isGateway)).toEqual(["bridge reads isGateway, which is missing"]);
+  expect(changed("bridge", (keys) => void delete keys["vlanTrunk[].minID"]))
+    .toEqual(["bridge reads vlanTrunk.minID, which is missing"]);
+  expect(changed("bridge", (keys) => void (keys.isGatway = keys.isGateway!))).toContain("bridge has no isGatway");
+  expect(changed("static", (keys) => void delete keys["CNI_ARGS GATEWAY"]))
+    .toEqual(["static reads CNI_ARGS GATEWAY, which is missing"]);
+  expect(changed("bridge", () => ({ absent: { mtu: "why" } }))).toEqual(["bridge reads mtu all the same"]);
+  const withTests = (...tests: string[]) => (keys: Record<string, KeyDocs>) =>
+    void (keys.mtu = { ...keys.mtu!, tests });
+  expect(changed("bridge", withTests())).toEqual(["no test of bridge mtu"]);
+  expect(changed("bridge", withTests("no_test.ts"))).toEqual(["plugins/bridge/no_test.ts does not exist"]);
+  expect(changed("bridge", withTests("plugins/sbr/plugin_test.ts")))
+    .toEqual(["plugins/sbr/plugin_test.ts does not speak of mtu"]);
+  expect(changed("bridge", (keys) => void (keys.mtu = { ...keys.mtu!, example: "1400" }))[0])
+    .toStartWith("bridge does not read its example of mtu: ");
+});
