@@ -3,8 +3,9 @@ import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { commonKeys } from "../../../plugins/lib/docs/common_keys.ts";
 import { findPlugin, loadPlugins, pluginNames } from "../../../plugins/registry.ts";
+import { type BenchSection, formatMarkdown } from "../bench/table.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
-import { type DocumentedPlugin, folderOf, parityPage, pluginPage, withPluginTable } from "./pages.ts";
+import { type DocumentedPlugin, folderOf, parityPage, pluginPage, pluginTable, withGenerated } from "./pages.ts";
 
 /** All plugins, by name. @throws {Error} if one has no docs.ts */
 export async function loadDocumentedPlugins(): Promise<DocumentedPlugin[]> {
@@ -21,8 +22,17 @@ export async function loadDocumentedPlugins(): Promise<DocumentedPlugin[]> {
 /** By path from the root of the repository: what each file must hold. */
 export function generatedFiles(plugins: readonly DocumentedPlugin[]): Readonly<Record<string, string>> {
   return {
-    "README.md": withPluginTable(readFileSync(join(REPOSITORY_ROOT, "README.md"), "utf8"), plugins),
+    "README.md": withGenerated(readText("README.md"), "plugins", pluginTable(plugins)),
+    "docs/performance.md": withGenerated(readText("docs/performance.md"), "figures", figures()),
     "docs/parity.md": parityPage(commonKeys, plugins),
     ...Object.fromEntries(plugins.map((each) => [`docs/plugins/${each.plugin.name}.md`, pluginPage(each)])),
   };
+}
+
+const readText = (path: string): string => readFileSync(join(REPOSITORY_ROOT, path), "utf8");
+
+/** The benchmark's last table. */
+function figures(): string {
+  const { about, sections }: { about: string; sections: BenchSection[] } = JSON.parse(readText("bench/latest.json"));
+  return `${about}:\n\n${formatMarkdown(sections)}`;
 }

@@ -95,15 +95,15 @@ function markdownTable(head: readonly string[], rows: readonly (readonly string[
   return [line(head), line(widths.map((width) => "-".repeat(width))), ...rows.map(line)].join("");
 }
 
-const TABLE_BEGIN = "<!-- plugins: made by scripts/docs -->\n";
-const TABLE_END = "<!-- /plugins -->\n";
-
-/** The README with its table of plugins made anew. @throws {Error} if it does not say where that stands */
-export function withPluginTable(readme: string, plugins: readonly DocumentedPlugin[]): string {
-  const [before, rest] = readme.split(TABLE_BEGIN);
-  const after = rest?.split(TABLE_END)[1];
-  if (after === undefined) {
-    throw new Error(`README.md must have the lines ${TABLE_BEGIN.trim()} and ${TABLE_END.trim()}`);
-  }
-  return `${before}${TABLE_BEGIN}\n${pluginTable(plugins)}\n${TABLE_END}${after}`;
+/**
+ * A page with the text between its two lines `<!-- NAME… -->` and `<!-- /NAME -->` made anew.
+ *
+ * @throws {Error} if the page does not have them
+ */
+export function withGenerated(page: string, name: string, text: string): string {
+  const [before, begin, rest] = page.split(new RegExp(`^(<!-- ${name}\\b.*-->)$`, "m"));
+  const end = `<!-- /${name} -->`;
+  const after = rest?.split(end)[1];
+  if (after === undefined) throw new Error(`There is no "<!-- ${name} -->" with a "${end}" behind it`);
+  return `${before}${begin}\n\n${text.trimEnd()}\n\n${end}${after}`;
 }
