@@ -53,7 +53,7 @@ const limitKeys: Schema<LimitKeys> = lazy(() => knownKeys(limitSchemas()));
 
 /** One of the four keys at the top, even with `null`, is enough for the capability not to count. */
 export const bandwidthConfig: Schema<BandwidthConfig> = {
-  inner: () => knownKeys({ ...limitSchemas(), runtimeConfig: knownKeys({ bandwidth: capabilitySchema }) }),
+  inner: () => knownKeys({ ...limitSchemas(), runtimeConfig: optional(knownKeys({ bandwidth: capabilitySchema })) }),
   parse(node, path = "") {
     const raw = jsonObject.parse(node, path);
     if (LIMIT_KEYS.some((name) => findKey(raw, name) !== undefined)) return parseLimits(raw, path);

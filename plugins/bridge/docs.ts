@@ -57,12 +57,12 @@ export default {
       default: "none",
       meaning: "Is accepted. The rules are those of nf_tables in either case.",
       example: "nftables",
-      parity: "accepted: nf_tables either way",
+      parity: "accepted, with rules of nf_tables either way",
       tests: ["plugin_test.ts"],
     },
     mtu: {
       type: "number of bytes",
-      default: "0: the kernel's choice",
+      default: "0, the kernel's choice",
       meaning: "Sets the MTU of both ends of the veth pair.",
       example: 1400,
       tests: ["plugin_test.ts"],
@@ -83,7 +83,7 @@ export default {
     },
     vlan: {
       type: "VLAN number, 0 to 4094",
-      default: "0: none",
+      default: "0, none",
       meaning: "Puts the container's port into this VLAN, untagged. The gateway is then on `BRIDGE.VLAN`.",
       example: 100,
       tests: ["vlan_vm_test.ts"],

@@ -22,7 +22,7 @@ const KIND = "dummy";
 
 export default plugin({
   name: KIND,
-  about: "Gives it addresses on an interface that leads nowhere",
+  about: "Gives the container an interface that leads nowhere",
   config: object({}),
 
   add(call) {

@@ -60,7 +60,11 @@ const ips = lazy(() => withDefault(array(ipOrCidr), []));
 
 /** The keys of the `host-local` plugin. */
 export const hostLocalConfigSchema = () =>
-  knownKeys({ ipam, runtimeConfig: knownKeys({ ipRanges, ips }), args: knownKeys({ cni: knownKeys({ ips }) }) });
+  knownKeys({
+    ipam,
+    runtimeConfig: optional(knownKeys({ ipRanges, ips })),
+    args: optional(knownKeys({ cni: optional(knownKeys({ ips })) })),
+  });
 
 /** Reads what ADD, CHECK and STATUS need; there may be no range at all. @throws {ConfigError} naming the path of what is wrong */
 export function parseHostLocalConfig({ raw, runtimeConfig, cniVersion }: PluginConfig): HostLocalConfig {

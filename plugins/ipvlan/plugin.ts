@@ -34,7 +34,7 @@ const MODES = { l2: IPVLAN_MODE_L2, l3: IPVLAN_MODE_L3, l3s: IPVLAN_MODE_L3S };
 
 export default plugin({
   name: KIND,
-  about: "Gives the container an interface that shares wire and MAC address with a master",
+  about: "Puts the container on the wire with the host's MAC address",
   config: ipvlanConfig,
 
   add(call) {

@@ -35,7 +35,7 @@ const MODES = {
 
 export default plugin({
   name: KIND,
-  about: "Gives the container an interface with a MAC address of its own on the wire of a master",
+  about: "Puts the container on the wire with its own MAC address",
   config: macvlanConfig,
   args: ["MAC"],
 

@@ -19,7 +19,7 @@ import type { Result } from "../../spec/result.ts";
 
 export default plugin<SbrConfig>({
   name: "sbr",
-  about: "Routes what is from its addresses by the interface",
+  about: "Routes packets by the address that they are from",
   config: sbrConfig,
 
   add(call: AddCall<SbrConfig>): Result {

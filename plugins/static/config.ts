@@ -47,8 +47,8 @@ const cidrs = lazy(() => withDefault(array(cidr), []));
 
 /** The keys of the `static` plugin. */
 export const staticConfig = () => {
-  const ips = knownKeys({ ips: cidrs });
-  return knownKeys({ ipam: ipamSchema, runtimeConfig: ips, args: knownKeys({ cni: ips }) });
+  const ips = optional(knownKeys({ ips: cidrs }));
+  return knownKeys({ ipam: ipamSchema, runtimeConfig: ips, args: optional(knownKeys({ cni: ips })) });
 };
 
 /** The addresses, routes and DNS settings of `ipam`. @throws {ConfigError} */

@@ -27,7 +27,7 @@ const KIND = "vlan";
 
 export default plugin({
   name: KIND,
-  about: "Gives the container an interface in a VLAN of a master",
+  about: "Puts the container into a VLAN of an interface of the host",
   config: vlanConfig,
 
   add(call) {

@@ -15,7 +15,7 @@ export interface KeyDocs {
   readonly default?: string;
   /** One or two sentences. */
   readonly meaning: string;
-  /** A value, as JSON has it. An object's own example is made of those of its keys. */
+  /** A value, as JSON has it. Examples of an object's keys fit into the object's own. */
   readonly example?: unknown;
   /** The version of `cni` that first read it; 0.1.0 unless told. */
   readonly since?: string;

@@ -10,7 +10,10 @@ import { join } from "node:path";
 
 /** One folder or file of the product and what it may import besides itself. */
 interface Layer {
-  /** A folder ending in `/`, a file, or `plugins/*` for the plugins, each of which is a layer of its own. */
+  /**
+   * A folder ending in `/`, a file, or `plugins/*` for the plugins, each of which is a layer of its own. What a plugin
+   * says of itself in `docs.ts` is not part of it: no call loads that.
+   */
   readonly path: string;
   /** Paths of other rows, or of single files in them. `type:` in front allows `import type` only. */
   readonly imports: readonly string[];
@@ -60,7 +63,8 @@ export const LAYERS: readonly Layer[] = [
   { path: "plugins/lib/ruleset/", imports: [...FFI, "spec/", PROTOCOL, RETRY, "plugins/lib/compat/"] },
   { path: "plugins/lib/links/", imports: [...FFI, "spec/", PROTOCOL] },
   { path: "plugins/lib/docs/", imports: ["type:spec/"] },
-  { path: "plugins/*", imports: [...PLUGIN_LIB, "type:plugins/lib/docs/"] },
+  { path: "plugins/*/docs.ts", imports: ["plugins/lib/docs/"] },
+  { path: "plugins/*", imports: PLUGIN_LIB },
   { path: "plugins/registry.ts", imports: ["spec/", PROTOCOL, "plugins/*"] },
   { path: "runtime/", imports: [...PLUGIN_LIB, "plugins/registry.ts"] },
   {
@@ -171,9 +175,12 @@ function layerOf(path: string): Layer | undefined {
   );
   const best = matches.sort((a, b) => b.path.length - a.path.length)[0];
   if (best || !/^plugins\/(?!lib\/)/.test(path)) return best;
+  if (isDocs(path)) return LAYERS.find((layer) => layer.path === "plugins/*/docs.ts");
   const plugins = LAYERS.find((layer) => layer.path === "plugins/*");
   return plugins && { ...plugins, path: `plugins/${pluginOf(path)}/` };
 }
+
+const isDocs = (path: string): boolean => /^plugins\/\w+\/docs\.ts$/.test(path);
 
 /** `bridge` for `plugins/bridge/plugin.ts` and for `plugins/bridge/vlan.ts`. */
 function pluginOf(path: string): string {
@@ -213,6 +220,7 @@ function importProblem(path: string, layer: Layer, { form, specifier }: Import):
   }
   const target = join(path, "..", specifier);
   if (isForTests(target)) return `imports "${target}": only tests may`;
+  if (isDocs(target)) return `imports "${target}": only scripts/docs may, no call of a plugin needs it`;
   if (isWithin(target, layer.path)) return undefined;
   if (layer.imports.some((rule) => allows(rule, form, target))) return undefined;
   return `${form} of "${target}": ${layer.path} may import ${layer.imports.join(", ") || "nothing"}`;

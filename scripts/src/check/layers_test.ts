@@ -39,6 +39,7 @@ const ALLOWED: readonly (readonly [string, string])[] = [
   ["spec/jsonc.ts", 'return require("jsonc-parser/lib/esm/main.js");'],
   ["plugins/bridge/plugin.ts", 'import { vlan } from "./vlan.ts";'],
   ["plugins/bridge/vlan.ts", 'import { serve } from "../lib/protocol/serve.ts";'],
+  ["plugins/bridge/docs.ts", 'import { routeDocs } from "../lib/docs/route_docs.ts";'],
   ["plugins/registry.ts", 'import bridge from "./bridge/plugin.ts";'],
   ["plugins/registry.ts", 'import type { Plugin } from "./lib/protocol/plugin.ts";'],
   ["cmd/cni.ts", 'import { registry } from "../plugins/registry.ts";'],
@@ -69,6 +70,9 @@ const REFUSED: readonly (readonly [string, string, string])[] = [
   ["plugins/lib/protocol/serve.ts", 'import { netnsTest } from "../../../testing/netns.ts";', "only tests may"],
   ["spec/error.ts", 'import { SystemError } from "../ffi/sys/error.ts";', "type:ffi/sys/error.ts"],
   ["spec/error.ts", 'import { openSync } from "node:fs";', "cost start-up time"],
+  ["plugins/bridge/plugin.ts", 'import docs from "./docs.ts";', "only scripts/docs may"],
+  ["plugins/bridge/plugin.ts", 'import { routeDocs } from "../lib/docs/route_docs.ts";', "plugins/bridge/ may import"],
+  ["plugins/bridge/docs.ts", 'import { vlan } from "./vlan.ts";', "plugins/*/docs.ts may import plugins/lib/docs/"],
   [
     "plugins/lib/protocol/serve.ts",
     'import { bridge } from "../../bridge/plugin.ts";',

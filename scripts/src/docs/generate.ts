@@ -1,11 +1,19 @@
 /** Collects what the plugins say of themselves, and the files that follow from it. @module */
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { commonKeys } from "../../../plugins/lib/docs/common_keys.ts";
+import { commonDifferences, commonKeys } from "../../../plugins/lib/docs/common_docs.ts";
 import { findPlugin, loadPlugins, pluginNames } from "../../../plugins/registry.ts";
 import { type BenchSection, formatMarkdown } from "../bench/table.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
-import { type DocumentedPlugin, folderOf, parityPage, pluginPage, pluginTable, withGenerated } from "./pages.ts";
+import {
+  commonPage,
+  type DocumentedPlugin,
+  folderOf,
+  parityPage,
+  pluginPage,
+  pluginTable,
+  withGenerated,
+} from "./pages.ts";
 
 /** All plugins, by name. @throws {Error} if one has no docs.ts */
 export async function loadDocumentedPlugins(): Promise<DocumentedPlugin[]> {
@@ -25,6 +33,7 @@ export function generatedFiles(plugins: readonly DocumentedPlugin[]): Readonly<R
     "README.md": withGenerated(readText("README.md"), "plugins", pluginTable(plugins)),
     "docs/performance.md": withGenerated(readText("docs/performance.md"), "figures", figures()),
     "docs/parity.md": parityPage(commonKeys, plugins),
+    "docs/plugins/common.md": commonPage(commonKeys, commonDifferences),
     ...Object.fromEntries(plugins.map((each) => [`docs/plugins/${each.plugin.name}.md`, pluginPage(each)])),
   };
 }

@@ -2,11 +2,11 @@
 import { beforeAll, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { commonKeys } from "../../../plugins/lib/docs/common_keys.ts";
+import { commonKeys } from "../../../plugins/lib/docs/common_docs.ts";
 import type { KeyDocs, PluginDocs } from "../../../plugins/lib/docs/plugin_docs.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
 import { generatedFiles, loadDocumentedPlugins } from "./generate.ts";
-import type { DocumentedPlugin } from "./pages.ts";
+import { type DocumentedPlugin, pluginTable } from "./pages.ts";
 import { commonKeyProblems, docsProblems } from "./problems.ts";
 
 let plugins: DocumentedPlugin[];
@@ -24,6 +24,10 @@ test("the pages are those that scripts/docs makes", () => {
     const file = readFileSync(join(REPOSITORY_ROOT, path), "utf8");
     if (file !== text) throw new Error(`${path} is stale: run scripts/docs`);
   }
+});
+
+test("the README's table of plugins fits 110 columns", () => {
+  for (const line of pluginTable(plugins).split("\n")) expect(line.length, line).toBeLessThanOrEqual(110);
 });
 
 /** The documentation of a plugin with something changed in it. */
@@ -46,8 +50,8 @@ test("what is not true of a plugin is said", () => {
     void (keys.mtu = { ...keys.mtu!, tests });
   expect(changed("bridge", withTests())).toEqual(["no test of bridge mtu"]);
   expect(changed("bridge", withTests("no_test.ts"))).toEqual(["plugins/bridge/no_test.ts does not exist"]);
-  expect(changed("bridge", withTests("plugins/sbr/plugin_test.ts")))
-    .toEqual(["plugins/sbr/plugin_test.ts does not speak of mtu"]);
+  expect(changed("bridge", withTests("plugins/loopback/plugin_test.ts")))
+    .toEqual(["plugins/loopback/plugin_test.ts does not speak of mtu"]);
   expect(changed("bridge", (keys) => void (keys.mtu = { ...keys.mtu!, example: "1400" }))[0])
     .toStartWith("bridge does not read its example of mtu: ");
 });

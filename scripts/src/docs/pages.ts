@@ -17,44 +17,103 @@ export const folderOf = (name: string): string => name.replaceAll("-", "_");
 export function pluginPage(
   { plugin: { name, about }, docs: { example, keys, absent = {}, differences } }: DocumentedPlugin,
 ): string {
-  const absentKeys = Object.entries(absent).map(([key, reason]) => `- \`${key}\` is not read: ${reason}.`);
-  return [
-    `# ${name}\n`,
-    GENERATED,
+  const absentKeys = Object.entries(absent).map(([key, reason]) => `\`${key}\` is not read: ${reason}.`);
+  const paths = Object.keys(keys);
+  return page(name, [
     `${about}.\n`,
-    "```json",
-    JSON.stringify(example, undefined, 2),
-    "```\n",
-    "## Keys\n",
-    Object.keys(keys).length === 0 ? "None of its own.\n" : Object.entries(keys).map(keyEntry).join("\n"),
-    "",
-    "## Differences from the Go plugin\n",
-    [...differences.map((text) => `- ${text}`), ...absentKeys].join("\n") || "None.",
-    "",
-  ].join("\n");
+    "As an entry of `plugins` in a network's configuration:\n",
+    `\`\`\`json\n${formatJson(example)}\n\`\`\`\n`,
+    ...keySection("Keys", keys, paths.filter((path) => !isFromCaller(path))),
+    ...keySection("Keys of `runtimeConfig`, `args` and CNI_ARGS", keys, paths.filter(isFromCaller)),
+    "[Keys of every plugin](common.md)\n",
+    ...differenceSection("Differences from the Go plugin", [...differences, ...absentKeys]),
+    "[Differences of every plugin](common.md#differences-from-the-go-plugins)\n",
+  ]);
 }
 
-function keyEntry([path, { type, default: byDefault, meaning, example, since, parity }]: [string, KeyDocs]): string {
-  const facts = [
-    byDefault === undefined ? "required" : `default: ${byDefault}`,
-    ...since === undefined ? [] : [`since ${since}`],
-    ...parity === undefined ? [] : [`beside the Go plugin: ${parity}`],
+/** docs/plugins/common.md */
+export function commonPage(keys: Readonly<Record<string, KeyDocs>>, differences: readonly string[]): string {
+  return page("Every plugin", [
+    "Each plugin also has a [page of its own](../../README.md#plugins).\n",
+    ...keySection("Keys", keys, Object.keys(keys)),
+    ...differenceSection("Differences from the Go plugins", differences),
+  ]);
+}
+
+const page = (title: string, parts: readonly string[]): string => [`# ${title}\n`, GENERATED, ...parts].join("\n");
+
+/** Keys that the runtime or its caller sets, and not the network's configuration. */
+const isFromCaller = (path: string): boolean => /^(runtimeConfig|args)\.|^CNI_ARGS /.test(path);
+
+function keySection(title: string, keys: Readonly<Record<string, KeyDocs>>, paths: readonly string[]): string[] {
+  if (paths.length === 0) return [];
+  const notation = "`LIST[].KEY` is a key of each object in a list.\n";
+  return [
+    `## ${title}\n`,
+    ...paths.some((path) => path.includes("[]")) ? [notation] : [],
+    paths.map((path) => keyEntry(path, keys[path]!)).join("\n"),
+    "",
   ];
-  const shown = example === undefined ? "" : `\n  Example: \`${JSON.stringify(example)}\``;
-  return `- **\`${path}\`** (${type}; ${facts.join("; ")}): ${meaning}${shown}`;
+}
+
+const differenceSection = (title: string, differences: readonly string[]): string[] => [
+  `## ${title}\n`,
+  differences.map((text) => `- ${text}`).join("\n") || "None of its own.",
+  "",
+];
+
+function keyEntry(path: string, { type, default: byDefault, meaning, example, since, parity }: KeyDocs): string {
+  const facts = [
+    `Type: ${type}`,
+    byDefault === undefined ? "Required" : `Default: ${byDefault}`,
+    ...example === undefined ? [] : [`Example: \`${exampleText(path, example)}\``],
+    ...since === undefined ? [] : [`Since ${since}`],
+    ...parity === undefined ? [] : [`Parity: ${parity}`],
+  ];
+  return `- **\`${path}\`**: ${meaning}\n  ${facts.map((fact) => `${fact}.`).join(" ")}`;
+}
+
+/** `"mtu": 1400` or `MAC=02:00:00:00:00:0a` */
+function exampleText(path: string, example: unknown): string {
+  const [, argument] = path.split("CNI_ARGS ");
+  if (argument !== undefined) return `${argument}=${example}`;
+  return `${JSON.stringify(path.replace(/^.*\./, ""))}: ${oneLine(example)}`;
+}
+
+const MAX_COLUMNS = 100;
+
+/** JSON in which what fits stands on one line. */
+function formatJson(node: unknown, indent = "", key = ""): string {
+  const short = `${key}${oneLine(node)}`;
+  if (indent.length + short.length <= MAX_COLUMNS && indent !== "" || typeof node !== "object" || node === null) {
+    return short;
+  }
+  const inner = `${indent}  `;
+  const [open, close] = Array.isArray(node) ? "[]" : "{}";
+  const members = Array.isArray(node)
+    ? node.map((element) => formatJson(element, inner))
+    : Object.entries(node).map(([name, value]) => formatJson(value, inner, `${JSON.stringify(name)}: `));
+  return `${key}${open}\n${members.map((member) => inner + member).join(",\n")}\n${indent}${close}`;
+}
+
+/** JSON with blanks behind commas and colons, and inside braces. */
+function oneLine(node: unknown): string {
+  if (Array.isArray(node)) return `[${node.map(oneLine).join(", ")}]`;
+  if (typeof node !== "object" || node === null) return JSON.stringify(node);
+  return `{ ${Object.entries(node).map(([name, value]) => `${JSON.stringify(name)}: ${oneLine(value)}`).join(", ")} }`;
 }
 
 /** docs/parity.md: what becomes of each key of the Go plugins. */
 export function parityPage(common: Readonly<Record<string, KeyDocs>>, plugins: readonly DocumentedPlugin[]): string {
   const sections = [
-    section("Every plugin", common, {}, ""),
+    section("[Every plugin](plugins/common.md)", common, {}, ""),
     ...plugins.map(({ plugin: { name }, docs }) =>
       section(`[${name}](plugins/${name}.md)`, docs.keys, docs.absent ?? {}, `plugins/${folderOf(name)}/`)
     ),
   ];
   return `# Parity with the Go plugins\n\n${GENERATED}
-Every key of the Go plugins 1.9, what it means here, and the tests of it. "yes" means: as there. A test compares this
-page with what the plugins read. There is no \`dhcp\` yet: it needs a process that outlives a call.
+Every key of the Go plugins 1.9, with the tests of it. "yes" means that it has the same effect here. A test compares
+this page with what the plugins read. There is no \`dhcp\` yet: it needs a process that outlives a call.
 
 ${sections.join("\n")}`;
 }

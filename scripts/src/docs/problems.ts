@@ -80,19 +80,29 @@ function exampleProblems(
   example: JsonObject,
   keys: Readonly<Record<string, KeyDocs>>,
 ): string[] {
-  const configurations = Object.entries(keys).flatMap(([path, key]): [string, unknown][] =>
-    key.example === undefined || path.startsWith("CNI_ARGS ")
-      ? []
-      : [[path, withValue(example, path.split("."), key.example)]]
-  );
+  const paths = Object.keys(keys).filter((path) => keys[path]!.example !== undefined && !path.startsWith("CNI_ARGS "));
+  const isIn = (path: string, object: string) => withoutBrackets(path).startsWith(`${withoutBrackets(object)}.`);
+  const configurations = paths.map((path): [string, unknown] => [
+    path,
+    [...paths.filter((other) => isIn(path, other)), path].reduce<unknown>(
+      (configuration, each) => withValue(configuration, each.split("."), keys[each]!.example),
+      example,
+    ),
+  ]);
   return [["the whole", example] as [string, unknown], ...configurations].flatMap(([what, configuration]) => {
     try {
-      schema.parse(configuration);
+      for (const each of schemasOf(schema)) each.parse(configuration);
       return [];
     } catch (error) {
       return [`${name} does not read its example of ${what}: ${(error as Error).message}`];
     }
   });
+}
+
+/** A schema and those that it is made from: some plugins read a part of their configuration first and the rest later. */
+function schemasOf(schema: Schema<unknown>): Schema<unknown>[] {
+  const inner = typeof schema.inner === "function" ? schema.inner() : schema.inner;
+  return inner ? [schema, ...schemasOf(inner)] : [schema];
 }
 
 /** `node` with a value at a path, whose parts are keys with a `[]` for each list. */

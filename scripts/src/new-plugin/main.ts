@@ -15,10 +15,11 @@ const TEMPLATE_NAME = "new-plugin";
 const TEMPLATE_ROOT = "../../../../";
 const REGISTRY_FILE = join(REPOSITORY_ROOT, "plugins/registry.ts");
 
-/** Words that are commands of the program, and folders below plugins/. */
+/** Words that are commands of the program, folders below plugins/, and pages below docs/plugins/. */
 const RESERVED_NAMES: readonly string[] = [
   "cni",
   "lib",
+  "common",
   "run",
   "netns",
   "install",
@@ -31,7 +32,7 @@ const RESERVED_NAMES: readonly string[] = [
 /** Why there can be no new plugin of this name; empty if there can. */
 export function nameProblem(name: string): string {
   if (hasPlugin(name)) return `there is a plugin "${name}" already`;
-  if (RESERVED_NAMES.includes(name)) return `"${name}" means something else to the program`;
+  if (RESERVED_NAMES.includes(name)) return `"${name}" means something else here`;
   return /^[a-z][a-z0-9]*(-[a-z0-9]+)*$/.test(name)
     ? ""
     : `a plugin's name is lower-case words with "-" between them, such as "host-device"`;
@@ -74,7 +75,7 @@ const NEXT_STEPS = (name: string, directory: string) =>
 Next:
   1. Make it yours: ${directory}/plugin.ts, config.ts and plugin_test.ts.
   2. Say in ${directory}/fixture.ts how the suites over every plugin are to test it.
-  3. Add "${name}" to both tables of README.md: Plugins and Parity.
+  3. Say in ${directory}/docs.ts what each key means, and run scripts/docs, which makes the pages of it.
   4. Record what it costs: scripts/budget --record ${name}
   5. TEST_PLUGINS=${name} scripts/conformance tests it alone; scripts/test tests everything.
 `;

@@ -17,12 +17,12 @@ import { instantiate, nameProblem, withRegistryLine } from "./main.ts";
 
 const NAME = "link-group";
 const FOLDER = "plugins/link_group";
-const FILES = ["config.ts", "fixture.ts", "plugin.ts", "plugin_test.ts"].map((file) => `${FOLDER}/${file}`);
+const FILES = ["config.ts", "docs.ts", "fixture.ts", "plugin.ts", "plugin_test.ts"].map((file) => `${FOLDER}/${file}`);
 
 let root: string;
 beforeAll(() => {
   root = mkdtempSync(join(tmpdir(), "cni-new-plugin-"));
-  const left = ["node_modules", ".git", "dist", "bench"].map((name) => join(REPOSITORY_ROOT, name));
+  const left = ["node_modules", ".git", "dist"].map((name) => join(REPOSITORY_ROOT, name));
   cpSync(REPOSITORY_ROOT, root, { recursive: true, filter: (path) => !left.includes(path) });
   symlinkSync(join(REPOSITORY_ROOT, "node_modules"), join(root, "node_modules"));
 });
@@ -78,6 +78,7 @@ const SUITES: Readonly<Record<string, Selection>> = {
   "bad input": { files: [BAD_INPUT_FILE], pattern: `^${NAME}: ` },
   "the lane in the virtual machine": { files: ["e2e/every_plugin_vm_test.ts"], pattern: `^${NAME}: ` },
   "the cost budget": { files: ["e2e/budget_test.ts"], pattern: `recorded: ${NAME}$` },
+  documentation: { files: ["scripts/src/docs/main_test.ts"] },
 };
 
 /** Tests that must fail when the plugin changes nothing and takes whatever it is told. */
@@ -86,6 +87,7 @@ const FAILING: Readonly<Record<string, Selection>> = {
   conformance: { files: ["e2e/conformance/check_test.ts"] },
   "bad input": { files: [BAD_INPUT_FILE], pattern: `^${NAME}: what is wrong in keys of its own` },
   "the lane in the virtual machine": SUITES["the lane in the virtual machine"]!,
+  documentation: SUITES.documentation!,
 };
 
 /** Half a minute where nothing else runs. */
@@ -106,7 +108,9 @@ testWith(
     expect([...importProblems(sources), ...exportProblems(sources)]).toEqual([]);
     expect(runBun("scripts/src/build/main.ts")).toMatchObject({ exitCode: 0 });
 
-    expect(runSuite({ files: ["e2e/readme_parity_test.ts"] }).output).toContain(`${NAME} has no row in README.md`);
+    expect(runSuite(SUITES.documentation!).output).toContain("README.md is stale: run scripts/docs");
+    expect(runBun("scripts/src/docs/main.ts")).toMatchObject({ exitCode: 0 });
+    expect(readFileSync(join(root, `docs/plugins/${NAME}.md`), "utf8")).toContain("- **`group`**: ");
     expect(runSuite(SUITES["the cost budget"]!).output).toContain(`${NAME} ADD has no budget`);
     expect(runBun("scripts/src/budget/main.ts", "--record", NAME)).toMatchObject({ exitCode: 0 });
 
@@ -143,7 +147,7 @@ test("a plugin without a fixture is one clear error in each suite", () => {
 test("nameProblem() refuses names that exist, mean something else, or are no plugin names", () => {
   expect(nameProblem("link-group")).toBe("");
   expect(nameProblem("bridge")).toContain("already");
-  for (const name of ["run", "lib", "cni"]) expect(nameProblem(name)).toContain("something else");
+  for (const name of ["run", "lib", "cni", "common"]) expect(nameProblem(name)).toContain("something else");
   for (const name of ["", "Link", "link_group", "-x", "x-", "1x", "a--b", "../x", "a b"]) {
     expect(nameProblem(name)).toContain("lower-case words");
   }

@@ -1,10 +1,9 @@
-/** The documentation of the keys that every plugin has. @module */
+/** What goes for every plugin: keys, and differences from the Go plugins. @module */
 import type { KeyDocs } from "./plugin_docs.ts";
 
 const PLUGIN_CONFIG = "spec/plugin_config_test.ts";
 const dns = {
-  default: "those of the IPAM plugin",
-  parity: "yes, before those of IPAM, where an interface is made",
+  default: "none",
   tests: [PLUGIN_CONFIG, "plugins/bridge/reference_test.ts", "plugins/ptp/plugin_test.ts"],
 };
 
@@ -25,7 +24,12 @@ export const commonKeys: Readonly<Record<string, KeyDocs>> = {
     parity: "yes, where a file holds one plugin",
     tests: ["spec/network_config_list_test.ts"],
   },
-  name: { type: "name", meaning: "Names the network.", example: "web", tests: [PLUGIN_CONFIG] },
+  name: {
+    type: "letters, digits, `_`, `.` and `-`, a letter or digit first",
+    meaning: "Names the network.",
+    example: "web",
+    tests: [PLUGIN_CONFIG],
+  },
   type: { type: "name of a plugin", meaning: "Names the plugin.", example: "bridge", tests: [PLUGIN_CONFIG] },
   "ipam.type": {
     type: "name of a plugin",
@@ -51,7 +55,7 @@ export const commonKeys: Readonly<Record<string, KeyDocs>> = {
     default: "none",
     meaning: "Names the capabilities whose values the runtime puts into `runtimeConfig`.",
     example: { portMappings: true },
-    parity: "yes, a matter of the runtime's",
+    parity: "yes, by the runtime",
     tests: ["spec/network_config_list_test.ts"],
   },
   args: {
@@ -72,7 +76,13 @@ export const commonKeys: Readonly<Record<string, KeyDocs>> = {
     meaning: "Is an older name of `cni.dev/valid-attachments`.",
     tests: [PLUGIN_CONFIG],
   },
-  dns: { ...dns, type: "object", meaning: "Holds the name servers of the result." },
+  dns: {
+    ...dns,
+    type: "object",
+    default: "that of the IPAM plugin",
+    meaning: "Holds the DNS settings of the result, of plugins that make an interface.",
+    parity: "yes, before those of IPAM",
+  },
   "dns.nameservers": { ...dns, type: "list of addresses", meaning: "Names the servers.", example: ["10.1.0.53"] },
   "dns.domain": { ...dns, type: "domain", meaning: "Is the local domain.", example: "example.org" },
   "dns.search": { ...dns, type: "list of domains", meaning: "Completes short names.", example: ["example.org"] },
@@ -85,3 +95,13 @@ export const commonKeys: Readonly<Record<string, KeyDocs>> = {
     tests: ["spec/env_test.ts"],
   },
 };
+
+/** As {@linkcode PluginDocs.differences}. */
+export const commonDifferences: readonly string[] = [
+  "ADD undoes what it did when it fails.",
+  "DEL succeeds if things are gone already. It also removes rules if the namespace is gone.",
+  "DEL leaves another container alone that uses the path of the namespace by now.",
+  "GC removes what attachments left that are not valid any more. The Go plugins ignore GC.",
+  "STATUS says whether an ADD could work.",
+  "An error has a code of the specification. It says what was found and what was expected.",
+];

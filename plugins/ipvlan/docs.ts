@@ -1,0 +1,40 @@
+import { lowerDeviceDocs } from "../lib/docs/lower_device_docs.ts";
+import type { PluginDocs } from "../lib/docs/plugin_docs.ts";
+
+const tests = ["plugin_vm_test.ts"];
+
+/** The page of `ipvlan`. */
+export default {
+  example: {
+    type: "ipvlan",
+    master: "eth0",
+    mode: "l2",
+    ipam: { type: "host-local", ranges: [[{ subnet: "192.0.2.0/24", rangeStart: "192.0.2.100" }]] },
+  },
+  keys: {
+    master: {
+      type: "interface name, or another name of the interface",
+      default: "the only interface of `prevResult`, else that of the default route",
+      meaning: "Names the interface that the container's interface stands on.",
+      example: "eth0",
+      tests,
+    },
+    mode: {
+      type: '"l2", "l3" or "l3s"',
+      default: '"l2"',
+      meaning: "Is the kernel's mode. All ipvlan interfaces of a master have the mode of the last one.",
+      example: "l3s",
+      tests,
+    },
+    ...lowerDeviceDocs(tests),
+  },
+  differences: [
+    "Without `master`, the default route with the lowest metric counts.",
+    "In mode `l2`, ADD asks the network for 0.2 seconds whether a machine has the IPv4 address. The error names its MAC address.",
+    "If the kernel refuses the interface, the error names who else uses the master, such as a bridge.",
+    "CHECK reports a mode that a later ADD changed.",
+    "An `mtu` above that of the master is an error.",
+    "DEL works without a default route and after the master is gone.",
+    "The DNS settings of the IPAM plugin count if the configuration has none.",
+  ],
+} satisfies PluginDocs;

@@ -1,0 +1,22 @@
+/** The documentation of the keys of plugins whose link stands on another: macvlan, ipvlan, vlan. @module */
+import type { KeyDocs } from "./plugin_docs.ts";
+
+/** By path, but for `master`, which differs. */
+export function lowerDeviceDocs(tests: readonly string[]): Readonly<Record<string, KeyDocs>> {
+  return {
+    mtu: {
+      type: "number of bytes, at most the master's MTU",
+      default: "0, that of the master",
+      meaning: "Sets the MTU of the container's interface.",
+      example: 1400,
+      tests,
+    },
+    linkInContainer: {
+      type: "boolean",
+      default: "false",
+      meaning: "Looks for `master` in the container and not on the host.",
+      example: true,
+      tests,
+    },
+  };
+}

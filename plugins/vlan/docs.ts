@@ -1,0 +1,37 @@
+import { lowerDeviceDocs } from "../lib/docs/lower_device_docs.ts";
+import type { PluginDocs } from "../lib/docs/plugin_docs.ts";
+
+const tests = ["plugin_vm_test.ts"];
+
+/** The page of `vlan`. */
+export default {
+  example: {
+    type: "vlan",
+    master: "eth0",
+    vlanId: 100,
+    ipam: { type: "host-local", ranges: [[{ subnet: "192.0.2.0/24", rangeStart: "192.0.2.100" }]] },
+  },
+  keys: {
+    master: {
+      type: "interface name, or another name of the interface",
+      meaning: "Names the interface that the VLAN is on.",
+      example: "eth0",
+      tests,
+    },
+    vlanId: {
+      type: "VLAN number, 0 to 4094",
+      default: "0",
+      meaning: "Names the VLAN.",
+      example: 100,
+      tests,
+    },
+    ...lowerDeviceDocs(tests),
+  },
+  differences: [
+    "ADD asks the VLAN for 0.2 seconds whether a machine has the IPv4 address. The error names its MAC address.",
+    "If the master has the VLAN already, the error names the container that uses it.",
+    "The plugin also works without IPAM.",
+    "DEL works after the master is gone.",
+    "The DNS settings of the IPAM plugin count if the configuration has none.",
+  ],
+} satisfies PluginDocs;
