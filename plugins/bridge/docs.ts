@@ -61,7 +61,7 @@ export default {
       tests: ["plugin_test.ts"],
     },
     mtu: {
-      type: "number of bytes",
+      type: "number of bytes, 0 to 65535",
       default: "0, the kernel's choice",
       meaning: "Sets the MTU of both ends of the veth pair.",
       example: 1400,

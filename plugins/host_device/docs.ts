@@ -11,7 +11,7 @@ export default {
   },
   keys: {
     device: {
-      type: "interface name, or another name of the interface",
+      type: "name or alternative name of an interface",
       default: ONE_OF,
       meaning: "Names the device. It counts before `hwaddr`, `kernelpath` and `pciBusID`.",
       example: "enp1s0f1",

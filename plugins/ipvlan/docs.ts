@@ -13,7 +13,7 @@ export default {
   },
   keys: {
     master: {
-      type: "interface name, or another name of the interface",
+      type: "name or alternative name of an interface",
       default: "the only interface of `prevResult`, else that of the default route",
       meaning: "Names the interface that the container's interface stands on.",
       example: "eth0",
@@ -22,7 +22,8 @@ export default {
     mode: {
       type: '"l2", "l3" or "l3s"',
       default: '"l2"',
-      meaning: "Is the kernel's mode. All ipvlan interfaces of a master have the mode of the last one.",
+      meaning:
+        "In `l2`, containers share a network with broadcast. In `l3`, the kernel routes and there is no broadcast. In `l3s`, packets also pass the host's netfilter rules. All ipvlan interfaces of a master have the mode of the last one.",
       example: "l3s",
       tests,
     },

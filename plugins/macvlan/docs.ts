@@ -15,7 +15,7 @@ export default {
   },
   keys: {
     master: {
-      type: "interface name, or another name of the interface",
+      type: "name or alternative name of an interface",
       default: "the interface of the default route",
       meaning: "Names the interface that the container's interface stands on.",
       example: "eth0",
@@ -24,7 +24,8 @@ export default {
     mode: {
       type: '"bridge", "private", "vepa" or "passthru"',
       default: '"bridge"',
-      meaning: "Is the kernel's mode.",
+      meaning:
+        "In `bridge`, containers on one master reach each other. In `private`, they do not. In `vepa`, their frames go out to the switch. In `passthru`, the container has the master for itself.",
       example: "private",
       tests,
     },

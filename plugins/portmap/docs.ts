@@ -73,8 +73,7 @@ export default {
     hostPortInUse: {
       type: '"refuse", "warn" or "ignore"',
       default: '"refuse"',
-      meaning:
-        "Says what ADD does if a program listens on the host port, or if another container has it on other addresses.",
+      meaning: "Says what ADD does if a program listens on the port, or another container has it on other addresses.",
       example: "warn",
       parity: "added here",
       tests: ["listeners_test.ts"],

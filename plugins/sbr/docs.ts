@@ -30,7 +30,7 @@ export default {
   },
   differences: [
     "ADD takes no table that holds routes. The Go plugin looks only for rules that name the table.",
-    "Routes by no subnet of the interface move too. The Go plugin drops them.",
+    "Routes whose gateway is in no subnet of the interface move too. The Go plugin drops them.",
     "DEL puts the routes back into the main table, except default routes, if the interface still exists.",
     "DEL also removes the rules of addresses that are gone.",
     "CHECK compares rules and routes.",

@@ -13,7 +13,7 @@ export default {
   },
   keys: {
     master: {
-      type: "interface name, or another name of the interface",
+      type: "name or alternative name of an interface",
       meaning: "Names the interface that the VLAN is on.",
       example: "eth0",
       tests,

@@ -9,9 +9,9 @@ import type { JsonObject } from "../../../spec/schema.ts";
 
 /** One key of a configuration. */
 export interface KeyDocs {
-  /** In words: `boolean`, `list of objects`, `number of bits per second`. */
+  /** In words: `list of objects`. A test tries `boolean`, `number of bytes, 0 to 65535` and `"l2" or "l3"`. */
   readonly type: string;
-  /** What counts where the key is absent, in words or as JSON. Absent where the plugin needs the key. */
+  /** What counts where the key is absent: words, or JSON, which a test tries. Absent where the plugin needs the key. */
   readonly default?: string;
   /** One or two sentences. */
   readonly meaning: string;

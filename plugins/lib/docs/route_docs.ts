@@ -41,7 +41,7 @@ export function routeDocs(tests: readonly string[]): Readonly<Record<string, Key
     },
     "ipam.routes[].table": {
       type: "number of a routing table",
-      default: "254, `main`",
+      default: "the table `main`, which is 254",
       meaning: "Names the routing table.",
       example: 100,
       tests,

@@ -52,6 +52,27 @@ test("what is not true of a plugin is said", () => {
   expect(changed("bridge", withTests("no_test.ts"))).toEqual(["plugins/bridge/no_test.ts does not exist"]);
   expect(changed("bridge", withTests("plugins/loopback/plugin_test.ts")))
     .toEqual(["plugins/loopback/plugin_test.ts does not speak of mtu"]);
-  expect(changed("bridge", (keys) => void (keys.mtu = { ...keys.mtu!, example: "1400" }))[0])
+});
+
+test("values that a plugin does not read, or reads otherwise, are said", () => {
+  const withKey = (plugin: string, path: string, change: Partial<KeyDocs>) =>
+    changed(plugin, (keys) => void (keys[path] = { ...keys[path]!, ...change }));
+  expect(withKey("bridge", "mtu", { default: "1500" })).toEqual(["bridge has another default for mtu than 1500"]);
+  expect(withKey("host-local", "ipam.dataDir", { default: '"/var/lib"' }))
+    .toEqual(['host-local has another default for ipam.dataDir than "/var/lib"']);
+  expect(withKey("portmap", "runtimeConfig.portMappings[].protocol", { default: '"udp"' }))
+    .toEqual(['portmap has another default for runtimeConfig.portMappings[].protocol than "udp"']);
+  expect(withKey("vlan", "vlanId", { type: "VLAN number, 1 to 4095" })).toEqual([
+    "vlan does not read 4095 as vlanId: it is VLAN number, 1 to 4095",
+    "vlan reads 0 as vlanId: it is VLAN number, 1 to 4095",
+  ]);
+  expect(withKey("ipvlan", "mode", { type: '"l2" or "l4"' }))
+    .toEqual(['ipvlan does not read "l4" as mode: it is "l2" or "l4"']);
+  expect(withKey("firewall", "firewalldZone", { type: '"trusted" or "internal"' }))
+    .toEqual(['firewall reads "anything-else" as firewalldZone: it is "trusted" or "internal"']);
+  expect(withKey("static", "ipam.dns.domain", { type: "boolean" })).toContain(
+    "static does not read true as ipam.dns.domain: it is boolean",
+  );
+  expect(withKey("bridge", "mtu", { example: "1400" })[0])
     .toStartWith("bridge does not read its example of mtu: ");
 });
