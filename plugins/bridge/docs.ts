@@ -127,7 +127,7 @@ export default {
       default: "false",
       meaning: "Drops frames whose source is not the container's MAC address.",
       example: true,
-      tests: ["plugin_test.ts"],
+      tests: ["plugin_test.ts", "spoof_race_test.ts"],
     },
     enabledad: {
       type: "boolean",
