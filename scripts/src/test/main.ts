@@ -24,6 +24,8 @@ const TEST_TIMEOUT_MS = 60_000;
 const VM_TEST_TIMEOUT_MS = 180_000;
 /** A whole file: a blocking system call cannot be interrupted from inside the process. */
 const FILE_TIMEOUT_MS = 600_000;
+/** All files in one virtual machine: three minutes on an idle machine. */
+const VM_TIMEOUT_MS = 1_800_000;
 
 /** How many files run at once: most of what they do is waiting for the kernel, and each makes namespaces of its own. */
 const LANE_COUNT = 2;
@@ -46,7 +48,12 @@ function count(step: CheckStep): void {
 }
 
 /** Starts a program in its own process group and waits; what the group left running is killed. Gives how it failed. */
-async function spawnGroup(command: readonly string[], log: string, directory: string): Promise<string> {
+async function spawnGroup(
+  command: readonly string[],
+  log: string,
+  directory: string,
+  timeoutMs: number,
+): Promise<string> {
   const output = openSync(log, "a");
   const child = Bun.spawn([...command], {
     cwd: REPOSITORY_ROOT,
@@ -70,13 +77,13 @@ async function spawnGroup(command: readonly string[], log: string, directory: st
   const timer = setTimeout(() => {
     late = true;
     killGroup();
-  }, FILE_TIMEOUT_MS);
+  }, timeoutMs);
   await child.exited;
   clearTimeout(timer);
   killGroup();
   process.off("SIGINT", interrupted).off("SIGTERM", interrupted);
   closeSync(output);
-  if (late) return `took longer than ${FILE_TIMEOUT_MS / 1000} s`;
+  if (late) return `took longer than ${timeoutMs / 1000} s`;
   return child.signalCode ? `killed by ${child.signalCode}` : child.exitCode === 0 ? "" : `status ${child.exitCode}`;
 }
 
@@ -96,7 +103,7 @@ async function runFile(file: string, flags: readonly string[], scratch: string, 
   const timeout = `--timeout=${inVm ? VM_TEST_TIMEOUT_MS : TEST_TIMEOUT_MS}`;
   const reporter = ["--reporter=junit", `--reporter-outfile=${junit}`, timeout];
   const command = [process.execPath, "test", `./${file}`, ...reporter, ...flags];
-  const ending = await spawnGroup(command, log, tmpdir());
+  const ending = await spawnGroup(command, log, tmpdir(), FILE_TIMEOUT_MS);
   const found = countCases(readCases(junit));
   const reason = failureOf(ending, found, flags.length > 0);
   // A process may fail without naming a test.
@@ -136,6 +143,7 @@ async function runInVm(
     [process.execPath, "scripts/src/vm/main.ts", ...kernel === "oldest" ? ["--oldest"] : [], ...again],
     log,
     scratch,
+    VM_TIMEOUT_MS,
   );
   const output = readFileSync(log, "utf8").trim();
   const lane = countLines(output);

@@ -14,7 +14,7 @@ import { JOB_NAME, jobScript, openImage } from "./image.ts";
 const EMULATOR = "qemu-system-x86_64";
 /** Booting takes about 2 seconds on an idle machine. */
 const BOOT_TIMEOUT_S = 60;
-const JOB_TIMEOUT_S = 600;
+const JOB_TIMEOUT_S = 1800;
 /** Exit status when the machine failed, not the command. */
 const MACHINE_FAILED = 125;
 
