@@ -5,7 +5,7 @@
  * @module
  */
 import { broadcastOf, type Cidr, familyOf, type Ip, ipOf, prefixLengthOf, toCidr } from "../address.ts";
-import { ipCodec, struct, u32, u8 } from "../netlink/codec.ts";
+import { i32, ipCodec, struct, u32, u8 } from "../netlink/codec.ts";
 import {
   message,
   type MessageIn,
@@ -30,6 +30,8 @@ import {
   IFA_F_TENTATIVE,
   IFA_FLAGS,
   IFA_LOCAL,
+  IFA_PROTO,
+  IFA_TARGET_NETNSID,
   RTM_DELADDR,
   RTM_GETADDR,
   RTM_NEWADDR,
@@ -42,6 +44,8 @@ export const addressMessage = message("address", ifaddrmsg, () => ({
   address: [IFA_ADDRESS, ipCodec],
   broadcast: [IFA_BROADCAST, ipCodec],
   flags: [IFA_FLAGS, u32],
+  targetNetnsId: [IFA_TARGET_NETNSID, i32],
+  protocol: [IFA_PROTO, u8],
 }));
 type AddressOp = Operation<typeof addressMessage>;
 const NEW: AddressOp = { name: "RTM_NEWADDR", type: RTM_NEWADDR, spec: addressMessage };
@@ -57,6 +61,8 @@ export interface InterfaceAddress {
   readonly flags: number;
   /** RT_SCOPE_… */
   readonly scope: number;
+  /** Who added it: IFAPROT_…, or a number above those; 0 where that is not said, and on kernels before 5.18. */
+  readonly protocol: number;
 }
 
 /** The kernel's number of an address family. */
@@ -80,16 +86,19 @@ export interface AddressOptions {
   readonly noDad?: boolean;
   /** No route to the address's subnet comes with it. */
   readonly noPrefixRoute?: boolean;
+  /** See {@linkcode InterfaceAddress.protocol}. */
+  readonly protocol?: number;
 }
 
 /** The request that puts an address on a link, to be sent with others. */
 export function addRequest(index: number, address: Cidr, options: AddressOptions = {}): NetlinkRequest {
-  const { noDad = false, noPrefixRoute = false } = options;
+  const { noDad = false, noPrefixRoute = false, protocol = 0 } = options;
   const value = fields(index, address);
   // As ip(8) does not, but every DHCP client and the CNI plugins do: a broadcast address where the subnet has one.
   const broadcast = familyOf(address) === 4 && prefixLengthOf(address) < 31 ? { broadcast: broadcastOf(address) } : {};
   const flags = (noDad && familyOf(address) === 6 ? IFA_F_NODAD : 0) | (noPrefixRoute ? IFA_F_NOPREFIXROUTE : 0);
-  return request(NEW, { ...value, ...broadcast, ...flags ? { flags } : {} }, NLM_F_CREATE | NLM_F_EXCL);
+  const optional = { ...flags ? { flags } : {}, ...protocol ? { protocol } : {} };
+  return request(NEW, { ...value, ...broadcast, ...optional }, NLM_F_CREATE | NLM_F_EXCL);
 }
 
 /** Removes an address from a link. @throws {NetlinkError} `EADDRNOTAVAIL` if it is not there */
@@ -100,14 +109,21 @@ export function remove(nl: Netlink, index: number, address: Cidr): void {
   );
 }
 
-/** The addresses of a link, or of all links, of one family or both. @throws {NetlinkError} */
-export function list(
-  nl: Netlink,
-  filter: { readonly index?: number; readonly family?: number } = {},
-): InterfaceAddress[] {
-  const { index = 0, family = 0 } = filter;
+/** Which addresses are asked for; all of them unless told. */
+export interface AddressFilter {
+  /** Index of the link. */
+  readonly index?: number;
+  readonly family?: number;
+  /** Another namespace, by the number that this one has for it. Kernels before 4.20 do not know it. */
+  readonly netnsId?: number;
+}
+
+/** The addresses of a link, or of all links, of one family or both. @throws {NetlinkError} `EINVAL` if there is no such namespace */
+export function list(nl: Netlink, filter: AddressFilter = {}): InterfaceAddress[] {
+  const { index = 0, family = 0, netnsId } = filter;
+  const target = netnsId === undefined ? {} : { targetNetnsId: netnsId };
   // Kernels before 4.20 do not filter.
-  const addresses = withRequestPurpose(() => "list addresses", () => dump(nl, GET, { index, family }));
+  const addresses = withRequestPurpose(() => "list addresses", () => dump(nl, GET, { index, family, ...target }));
   return addresses.filter((reply) => index === 0 || reply.index === index).map(toInterfaceAddress);
 }
 
@@ -120,6 +136,7 @@ function toInterfaceAddress(reply: MessageOut<typeof addressMessage>): Interface
     index: reply.index,
     flags: reply.flags ?? reply.shortFlags,
     scope: reply.scope,
+    protocol: reply.protocol ?? 0,
   };
 }
 

@@ -174,6 +174,11 @@ export function remove(nl: Netlink, key: string | number): void {
   withRequestPurpose(() => `remove link "${key}"`, () => execute(nl, DEL, selector(key)));
 }
 
+/** Removes the links of a group. @throws {NetlinkError} `ENODEV` if there are none */
+export function removeGroup(nl: Netlink, group: number): void {
+  withRequestPurpose(() => `remove the links of group ${group}`, () => execute(nl, DEL, { group }));
+}
+
 /** Each time, links have gone on their own that were there when they were listed. */
 const REMOVAL_ATTEMPTS = 20;
 

@@ -12,42 +12,69 @@ import * as link from "../../ffi/route/link.ts";
 import { IFF_PROMISC, IFF_UP } from "../../ffi/route/uapi.ts";
 import { randomVethName } from "../lib/links/veth_pair.ts";
 import { disableRouterAdvertisements, trySysctls } from "../lib/links/sysctls.ts";
-import type { CheckCall } from "../lib/protocol/plugin.ts";
+import type { AddCall, CheckCall } from "../lib/protocol/plugin.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import type { Result } from "../../spec/result.ts";
 import { type BridgeConfig, usesVlanFiltering, vlanGatewayName } from "./config.ts";
+import { claimLink, newLinkGroup, removeUnclaimedLink } from "./shared_link.ts";
 import { setVlans } from "./vlan.ts";
 
-/** The bridge of the configuration, created if there is none. @throws {CniError} if the name belongs to something else */
-export function ensureBridge(host: Netns, config: BridgeConfig, log: (message: string) => void): link.Link {
-  const existing = link.find(host.route, config.bridge);
-  const device = existing ? reuseBridge(host, existing, config) : createBridge(host, config);
+/**
+ * The bridge of the configuration. It is created if there is none, and goes again if the ADD fails and nothing else is on it.
+ *
+ * @throws {CniError} if the name belongs to something else
+ */
+export function ensureBridge(call: AddCall<BridgeConfig>): link.Link {
+  const { host, config, log } = call;
+  const device = findOrCreate(host, config.bridge, () => createBridge(call));
+  adjustBridge(host, device, config);
   // Of every bridge: one that was there may be the system's, or that of an ADD that did not get this far.
   host.run(() => trySysctls(disableRouterAdvertisements(config.bridge), log));
   return device;
 }
 
-function createBridge(host: Netns, config: BridgeConfig): link.Link {
-  const { bridge: name } = config;
-  try {
-    link.add(host.route, {
-      name,
-      // An address given at birth stays; else the bridge would take that of whichever port has the lowest.
-      mac: randomMac(),
-      ...config.mtu ? { mtu: config.mtu } : {},
-      flags: IFF_UP | (config.promiscMode ? IFF_PROMISC : 0),
-      change: IFF_UP | (config.promiscMode ? IFF_PROMISC : 0),
-      info: bridgeKind(usesVlanFiltering(config) ? { vlanFiltering: 1 } : {}),
-    });
-  } catch (error) {
-    // Another container's ADD was faster.
-    if (!(error instanceof NetlinkError && error.code === "EEXIST")) throw error;
-    return reuseBridge(host, link.get(host.route, name), config);
+/**
+ * The link of this name. No other ADD removes it.
+ *
+ * @param create adds it @throws {NetlinkError} `EEXIST` if another ADD was faster
+ */
+function findOrCreate(host: Netns, name: string, create: () => void): link.Link {
+  for (;;) {
+    const existing = link.find(host.route, name);
+    if (existing && claimLink(host, existing)) return existing;
+    try {
+      create();
+      return link.get(host.route, name);
+    } catch (error) {
+      if (!(error instanceof NetlinkError && error.code === "EEXIST")) throw error;
+    }
   }
-  return link.get(host.route, name);
 }
 
-function reuseBridge(host: Netns, existing: link.Link, config: BridgeConfig): link.Link {
+function createBridge({ host, config, undo }: AddCall<BridgeConfig>): void {
+  const { bridge: name } = config;
+  const group = newLinkGroup();
+  undo.defer(() => {
+    const bridge = link.find(host.route, name);
+    // The ADD's own port is gone by now. A program that claims nothing may have added one.
+    if (bridge && link.list(host.route, { master: bridge.index }).length === 0) removeUnclaimedLink(host, group);
+  });
+  const flags = wantedFlags(config);
+  link.add(host.route, {
+    name,
+    group,
+    // An address given at birth stays; else the bridge would take that of whichever port has the lowest.
+    mac: randomMac(),
+    ...config.mtu ? { mtu: config.mtu } : {},
+    flags,
+    change: flags,
+    info: bridgeKind(usesVlanFiltering(config) ? { vlanFiltering: 1 } : {}),
+  });
+}
+
+const wantedFlags = ({ promiscMode }: BridgeConfig): number => IFF_UP | (promiscMode ? IFF_PROMISC : 0);
+
+function adjustBridge(host: Netns, existing: link.Link, config: BridgeConfig): void {
   const { bridge: name } = config;
   const current = bridgeKind.of(existing);
   if (!current) {
@@ -59,12 +86,11 @@ function reuseBridge(host: Netns, existing: link.Link, config: BridgeConfig): li
       },
     );
   }
-  const flags = IFF_UP | (config.promiscMode ? IFF_PROMISC : 0);
+  const flags = wantedFlags(config);
   if ((existing.flags & flags) !== flags) link.set(host.route, existing.index, { flags, change: flags });
   if (usesVlanFiltering(config) && !current.vlanFiltering) {
     link.set(host.route, existing.index, { info: bridgeKind({ vlanFiltering: 1 }) });
   }
-  return existing;
 }
 
 /** Checks the bridge against the configuration and what ADD reported. @throws {CniError} on the first difference */
@@ -83,11 +109,13 @@ export function checkBridge({ config, host, pluginConfig }: CheckCall<BridgeConf
   return device;
 }
 
-/** The host's interface in the container's VLAN: a veth whose peer is a port of the bridge. Created if there is none. */
-export function ensureVlanGateway(host: Netns, bridge: link.Link, config: BridgeConfig): link.Link {
-  const name = vlanGatewayName(config);
-  if (!link.find(host.route, name)) createVlanGateway(host, bridge, name);
-  const gateway = link.get(host.route, name);
+/**
+ * The host's interface in the container's VLAN: a veth whose peer is a port of the bridge. It is created if there is none, and goes
+ * again if the ADD fails and no other ADD has found it.
+ */
+export function ensureVlanGateway(call: AddCall<BridgeConfig>, bridge: link.Link): link.Link {
+  const { host, config } = call;
+  const gateway = findOrCreate(host, vlanGatewayName(config), () => createVlanGateway(call, bridge));
   // It is brought up last: one that is down was left by an ADD that is not done yet, or never will be.
   if (link.isUp(gateway)) return gateway;
   const port = veth.of(gateway) && gateway.linkIndex ? link.find(host.route, gateway.linkIndex) : undefined;
@@ -98,23 +126,19 @@ export function ensureVlanGateway(host: Netns, bridge: link.Link, config: Bridge
   return gateway;
 }
 
-function createVlanGateway(host: Netns, bridge: link.Link, name: string): void {
+function createVlanGateway({ host, config, undo }: AddCall<BridgeConfig>, bridge: link.Link): void {
   const mtu = bridge.mtu ? { mtu: bridge.mtu } : {};
-  const peer = { name, ...mtu };
-  const port = randomVethName();
-  try {
-    link.add(host.route, {
-      name: port,
-      master: bridge.index,
-      ...mtu,
-      flags: IFF_UP,
-      change: IFF_UP,
-      info: veth({ peer }),
-    });
-  } catch (error) {
-    // Another container's ADD was faster.
-    if (!(error instanceof NetlinkError && error.code === "EEXIST")) throw error;
-  }
+  const group = newLinkGroup();
+  const peer = { name: vlanGatewayName(config), group, ...mtu };
+  undo.defer(() => removeUnclaimedLink(host, group));
+  link.add(host.route, {
+    name: randomVethName(),
+    master: bridge.index,
+    ...mtu,
+    flags: IFF_UP,
+    change: IFF_UP,
+    info: veth({ peer }),
+  });
 }
 
 /** An address of the locally administered range, for one interface. */

@@ -7,6 +7,7 @@ import { checkFailedError } from "../lib/protocol/check_failed.ts";
 import {
   type Cidr,
   compareIps,
+  containsIp,
   familyOf,
   type Ip,
   ipOf,
@@ -17,14 +18,18 @@ import {
   toCidr,
 } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
-import { NetlinkError, withRequestPurpose } from "../../ffi/netlink/error.ts";
+import { withRequestPurpose } from "../../ffi/netlink/error.ts";
 import { executeAll } from "../../ffi/netlink/socket.ts";
 import * as address from "../../ffi/route/address.ts";
 import * as link from "../../ffi/route/link.ts";
+import { ignoreErrors } from "../../ffi/sys/error.ts";
+import { describeOwner, parseAlias } from "../lib/protocol/owner.ts";
+import type { AddCall } from "../lib/protocol/plugin.ts";
 import { enableForwarding, enableIpv6 } from "../lib/links/sysctls.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import type { IpConfig, Result } from "../../spec/result.ts";
 import type { RouteConfig } from "../../spec/schema.ts";
+import type { BridgeConfig } from "./config.ts";
 
 /** The addresses with a gateway for each: the subnet's first, where IPAM named none. @throws {CniError} when the subnet has no room for one */
 export function withGateways(ips: readonly IpConfig[]): IpConfig[] {
@@ -44,6 +49,24 @@ function firstAddressOf(containerAddress: Cidr): Ip {
   );
 }
 
+/**
+ * Refuses gateways that the host cannot be: the container would not reach them.
+ *
+ * @throws {CniError} if a gateway is outside the subnet of its address, or that address itself
+ */
+export function refuseUnreachableGateways(ips: readonly IpConfig[]): void {
+  for (const { address, gateway } of ips) {
+    if (gateway === undefined) continue;
+    const subnet = networkOf(address);
+    const isInSubnet = familyOf(gateway) === familyOf(address) && containsIp(subnet, gateway);
+    if (isInSubnet && gateway !== ipOf(address)) continue;
+    const problem = isInSubnet ? "that is the container's own address" : `it is outside ${subnet}`;
+    throw new CniError(Code.InvalidConfig, `Cannot use gateway ${gateway} for ${address}: ${problem}`, {
+      details: "name another gateway in the ipam configuration, or set isGateway and isDefaultGateway to false",
+    });
+  }
+}
+
 /** Adds a default route by the first gateway of each family that has none yet. */
 export function withDefaultRoutes(result: Result): Result {
   const routes: RouteConfig[] = [...result.routes ?? []];
@@ -55,19 +78,48 @@ export function withDefaultRoutes(result: Result): Result {
   return { ...result, routes };
 }
 
-/** Gives the host the gateways' addresses on `device` and lets it forward their packets. @throws {CniError} when another address is in the way */
-export function setUpGateways(host: Netns, device: link.Link, ips: readonly IpConfig[], force: boolean): void {
+/**
+ * Marks an address as a gateway that this plugin added (IFA_PROTO). The kernel uses the numbers up to 3, and iproute2 names no others.
+ * Kernels before 5.18 forget it; then no address is replaced unless `forceAddress` is set.
+ */
+const GATEWAY_PROTOCOL = 0x43;
+
+/** Where gateways are set up. */
+export interface GatewayPlace {
+  readonly bridge: link.Link;
+  /** The container's port of the bridge: it counts for no attachment that has a gateway. */
+  readonly port: string;
+  /** The bridge, or the host's interface in one of its VLANs. */
+  readonly device: link.Link;
+}
+
+/**
+ * Gives the host the gateways' addresses and lets it forward their packets. If the ADD fails, the device has the addresses that it had,
+ * and those that another attachment uses by then.
+ *
+ * The container has its addresses already. So of two ADDs at once, one that needs a gateway and one that removes it, the second finds
+ * the container of the first, or the first finds that the gateway is gone.
+ *
+ * @throws {CniError} when another address is in the way
+ */
+export function setUpGateways(call: AddCall<BridgeConfig>, place: GatewayPlace, ips: readonly IpConfig[]): void {
+  const { host, config } = call;
+  const { device } = place;
   const wanted = gatewayAddresses(ips);
-  if (wanted.length === 0) return;
-  let present = address.list(host.route, { index: device.index }).map((cidr) => cidr.address);
+  let present = address.list(host.route, { index: device.index });
   for (const cidr of wanted) {
-    if (present.includes(cidr)) continue;
-    const conflicting = present.filter((other) => isConflicting(other, cidr) && !wanted.includes(other));
-    if (conflicting.length > 0 && !force) throw addressConflictError(device, cidr, conflicting);
+    if (present.some((entry) => entry.address === cidr)) continue;
+    const conflicting = present.filter((entry) =>
+      isConflicting(entry.address, cidr) && !wanted.includes(entry.address)
+    );
+    const refuse = () => !config.forceAddress && refuseConflicts(host, place, cidr, conflicting);
+    refuse();
     if (familyOf(cidr) === 6) host.run(() => enableIpv6(host, device.name!));
-    removeAddresses(host, device, conflicting);
-    addGatewayAddress(host, device, cidr);
-    present = [...present.filter((other) => !conflicting.includes(other)), cidr];
+    for (const entry of conflicting) replaceAddress(call, device, entry);
+    addGateway(call, place, cidr);
+    // An attachment that appeared meanwhile may have found the address that is gone.
+    refuse();
+    present = present.filter((entry) => !conflicting.includes(entry));
   }
   enableForwarding(host, [...new Set(wanted.map(familyOf))]);
 }
@@ -83,41 +135,94 @@ function isConflicting(present: Cidr, wanted: Cidr): boolean {
   return familyOf(wanted) === 4 || networksOverlap(present, wanted);
 }
 
-const addressConflictError = (device: link.Link, wanted: Cidr, present: readonly Cidr[]) =>
-  new CniError(
+/** @throws {CniError} if one of the addresses is not this plugin's, or an attachment has it as gateway */
+function refuseConflicts(
+  host: Netns,
+  place: GatewayPlace,
+  wanted: Cidr,
+  conflicting: readonly address.InterfaceAddress[],
+): void {
+  const device = place.device.name!;
+  const occupied = conflicting.flatMap(({ address: present, protocol }) => {
+    const user = findGatewayUser(host, place, present);
+    if (user) return [{ present, remedy: `${present} is the gateway of ${describeUser(user)}` }];
+    if (protocol === GATEWAY_PROTOCOL) return [];
+    return [{ present, remedy: `remove it with "ip address del ${present} dev ${device}"` }];
+  });
+  if (occupied.length === 0) return;
+  throw new CniError(
     Code.InvalidConfig,
-    `Cannot give "${device.name}" the gateway address ${wanted}: it has ${present.join(", ")} already`,
+    `Cannot give "${device}" the gateway address ${wanted}: it has ${
+      occupied.map(({ present }) => present).join(", ")
+    } already`,
     {
-      details: "set forceAddress to replace it, or give this network a bridge of its own",
+      details: `${
+        occupied.map(({ remedy }) => remedy).join("; ")
+      }; or set forceAddress to replace it, or give this network a bridge of its own`,
     },
   );
-
-/** Removing an IPv4 address may take those of its subnet along, so that a later one is gone already. */
-function removeAddresses(host: Netns, device: link.Link, addresses: readonly Cidr[]): void {
-  for (const cidr of addresses) {
-    try {
-      withRequestPurpose(
-        () => `remove address ${cidr} from "${device.name}"`,
-        () => address.remove(host.route, device.index, cidr),
-      );
-    } catch (error) {
-      if (!(error instanceof NetlinkError && error.code === "EADDRNOTAVAIL")) throw error;
-    }
-  }
 }
 
-function addGatewayAddress(host: Netns, device: link.Link, gateway: Cidr): void {
-  try {
-    withRequestPurpose(
-      () => `add address ${gateway} to "${device.name}"`,
-      () => executeAll(host.route, [address.addRequest(device.index, gateway, { noDad: true })]),
-    );
-  } catch (error) {
-    // Another container's ADD was faster.
-    if (!(error instanceof NetlinkError && error.code === "EEXIST")) throw error;
-  }
-  // Its own address, set once more, is one that was chosen: from now on it does not follow the ports'.
-  if (device.mac) link.set(host.route, device.name!, { mac: device.mac });
+function describeUser({ alias, name }: link.Link): string {
+  const owner = parseAlias(alias);
+  return owner ? describeOwner(owner) : `the container behind "${name}"`;
+}
+
+/** A port of the bridge whose container has an address in the gateway's subnet. */
+function findGatewayUser(host: Netns, { bridge, port: ownPort }: GatewayPlace, gateway: Cidr): link.Link | undefined {
+  return link.list(host.route, { master: bridge.index }).find((port) => {
+    const { name, linkIndex: index, linkNetnsId: netnsId } = port;
+    if (name === ownPort || index === undefined || netnsId === undefined) return false;
+    // EINVAL: the namespace is gone, and the port with it.
+    const addresses = ignoreErrors(["EINVAL"], () => address.list(host.route, { index, netnsId })) ?? [];
+    return addresses.some((entry) => networksOverlap(entry.address, gateway));
+  });
+}
+
+/** Removing an IPv4 address may take those of its subnet along, so that a later one is gone already. */
+function replaceAddress(
+  { host, undo }: AddCall<BridgeConfig>,
+  device: link.Link,
+  entry: address.InterfaceAddress,
+): void {
+  const { address: cidr, protocol } = entry;
+  undo.defer(() => addAddress(host, device, cidr, protocol));
+  removeAddress(host, device, cidr);
+}
+
+function addGateway({ host, undo }: AddCall<BridgeConfig>, place: GatewayPlace, gateway: Cidr): void {
+  const { device } = place;
+  if (!addAddress(host, device, gateway, GATEWAY_PROTOCOL)) return;
+  undo.defer(() => {
+    if (findGatewayUser(host, place, gateway)) return;
+    removeAddress(host, device, gateway);
+    // Another ADD may have seen the address before it went.
+    if (findGatewayUser(host, place, gateway)) addAddress(host, device, gateway, GATEWAY_PROTOCOL);
+  });
+  // Its own MAC address, set once more, is one that was chosen: from now on it does not follow the ports'. A bridge that
+  // has lost its last port had none before this one.
+  const { mac } = device.mac === NO_MAC ? link.get(host.route, device.index) : device;
+  if (mac) link.set(host.route, device.index, { mac });
+}
+
+const NO_MAC = "00:00:00:00:00:00";
+
+/** @returns false if another container's ADD was faster */
+function addAddress(host: Netns, device: link.Link, cidr: Cidr, protocol: number): boolean {
+  const add = () => {
+    executeAll(host.route, [address.addRequest(device.index, cidr, { noDad: true, protocol })]);
+    return true;
+  };
+  return ignoreErrors(["EEXIST"], () => withRequestPurpose(() => `add address ${cidr} to "${device.name}"`, add)) ??
+    false;
+}
+
+function removeAddress(host: Netns, device: link.Link, cidr: Cidr): void {
+  const remove = () => address.remove(host.route, device.index, cidr);
+  ignoreErrors(
+    ["EADDRNOTAVAIL"],
+    () => withRequestPurpose(() => `remove address ${cidr} from "${device.name}"`, remove),
+  );
 }
 
 /** Checks that `device` has the gateways' addresses. @throws {CniError} on the first that is missing */

@@ -16,8 +16,9 @@ import {
   vlanGatewayName,
 } from "./config.ts";
 import { checkBridge, ensureBridge, ensureVlanGateway } from "./bridge_device.ts";
-import { checkGateways, setUpGateways, withDefaultRoutes, withGateways } from "./gateway.ts";
+import { checkGateways, refuseUnreachableGateways, setUpGateways, withDefaultRoutes, withGateways } from "./gateway.ts";
 import { checkPort, createPort, otherHostInterfaces, setUpPort } from "./port.ts";
+import { claimLink } from "./shared_link.ts";
 import { gcVethPairs, getHostVeth, randomMac, removeVethPair, removeVethPairs } from "../lib/links/veth_pair.ts";
 import { removeRulesIfSupported } from "../lib/ruleset/nf_tables_support.ts";
 import { awaitLinkOperational, configureInterface, ipsOf } from "../lib/links/configure_interface.ts";
@@ -55,21 +56,25 @@ export default plugin({
   args: ["MAC"],
 
   add(call) {
-    const { config, host, netns, ifname, ipam, undo, log } = call;
+    const { config, host, netns, ifname, ipam, undo } = call;
     refuseContradictions(config, ipam !== undefined);
     const mac = chooseContainerMac(call);
-    const bridge = ensureBridge(host, config, log);
+    const bridge = ensureBridge(call);
     const port = createPort(host, { bridge, netns, ifname, mac }, config);
     undo.defer(() => void removeLinkIfPresent(host, port));
     setUpPort(host, port, config, call.owner);
     const containerVeth = link.get(netns.route, ifname);
     if (config.macspoofchk) enableMacSpoofCheck(call, port, mac!);
-    const result = ipam ? attachLayer3(call, bridge, containerVeth, ipam.add()) : attachLayer2(call, containerVeth);
+    const result = ipam ? attachLayer3(call, bridge, port, containerVeth) : attachLayer2(call, containerVeth);
     // Looked at again: the address of a bridge that is not ours may follow that of its ports.
     const [bridgeLink, hostVeth] = link.getAll(host.route, [bridge.index, port]) as [link.Link, link.Link];
     if (!config.disableContainerInterface) awaitLinkOperational(host, hostVeth);
     if (config.macspoofchk) requireMac(netns, containerVeth, mac!);
-    return { ...result, interfaces: describeInterfaces(call, bridgeLink, hostVeth, containerVeth) };
+    const vlanGateway = ipam && needsVlanGateway(config) ? [getGatewayDevice(host, bridge, config)] : [];
+    for (const shared of [bridgeLink, ...vlanGateway]) claimLink(host, shared);
+    const container = { ...describeLink(containerVeth), sandbox: call.sandbox };
+    const interfaces = [describeLink(bridgeLink), describeLink(hostVeth), container, ...vlanGateway.map(describeLink)];
+    return { ...result, interfaces };
   },
 
   del(call) {
@@ -215,22 +220,24 @@ function attachLayer2({ config, netns, pluginConfig }: AddCall<BridgeConfig>, co
 function attachLayer3(
   call: AddCall<BridgeConfig>,
   bridge: link.Link,
+  port: string,
   containerVeth: link.Link,
-  ipamResult: Result,
 ): Result {
   const { config, pluginConfig, host, netns, ifname, owner, undo, log } = call;
-  const result = completeResult(call, ipamResult);
+  const result = completeResult(call, call.ipam!.add());
   const ips = result.ips!;
-  if (config.isGateway || config.isDefaultGateway) {
-    const device = needsVlanGateway(config) ? ensureVlanGateway(host, bridge, config) : bridge;
-    setUpGateways(host, device, ips, config.forceAddress);
-  }
+  const isGateway = config.isGateway || config.isDefaultGateway;
+  if (isGateway) refuseUnreachableGateways(ips);
   if (config.ipMasq) {
     undo.defer(() => removeMasquerade(host.nft, owner, ips.map((ip) => ip.address)));
     addMasquerade(host.nft, owner, ips.map((ip) => ip.address));
   }
   const interfaces = [{ name: "" }, { name: "" }, { name: ifname }];
   configureInterface(netns, containerVeth, { ...result, interfaces }, { noDad: !config.enabledad, log });
+  if (isGateway) {
+    const device = needsVlanGateway(config) ? ensureVlanGateway(call, bridge) : bridge;
+    setUpGateways(call, { bridge, port, device }, ips);
+  }
   return pluginConfig.dns && Object.keys(pluginConfig.dns).length > 0 ? { ...result, dns: pluginConfig.dns } : result;
 }
 
@@ -250,22 +257,8 @@ function completeResult({ config, ipam }: AddCall<BridgeConfig>, ipamResult: Res
 /** Where the container's interface stands in the result: behind the bridge and its port. */
 const CONTAINER_INTERFACE_INDEX = 2;
 
-function describeInterfaces(
-  { config, host, ipam, sandbox }: AddCall<BridgeConfig>,
-  bridge: link.Link,
-  hostVeth: link.Link,
-  containerVeth: link.Link,
-): Interface[] {
-  const toInterface = (device: link.Link): Interface => ({
-    name: device.name!,
-    ...device.mac ? { mac: device.mac } : {},
-  });
-  return [
-    toInterface(bridge),
-    toInterface(hostVeth),
-    { ...toInterface(containerVeth), sandbox },
-    ...ipam && needsVlanGateway(config) ? [toInterface(getGatewayDevice(host, bridge, config))] : [],
-  ];
+function describeLink({ name, mac }: link.Link): Interface {
+  return { name: name!, ...mac ? { mac } : {} };
 }
 
 /** The interface that has the gateway's address. */

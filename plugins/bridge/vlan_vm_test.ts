@@ -258,3 +258,19 @@ vlanTest("DEL leaves nothing but the bridge and the gateway of the VLAN", ({ cal
     expect(runInNetns(host, "nft", "list", "ruleset")).not.toContain("c1");
   }
 });
+
+vlanTest(
+  "an ADD that fails takes the gateway of the VLAN with it, unless it was there",
+  ({ call, host, newContainer }) => {
+    const config = (...addresses: string[]) => ({ vlan: 100, isGateway: true, ipam: ipam(...addresses) });
+    // The kernel refuses the gateway ::1 when the first one is there.
+    const fail = () =>
+      expect(() => call(bridge, "ADD", config("10.1.0.2/24", "::2/64"))).toThrow("Cannot add address ::1");
+    fail();
+    expect(linkNames(host)).toEqual(["lo"]);
+    call(bridge, "ADD", config("10.1.0.3/24"), { containerId: "c2", netns: newContainer() });
+    const names = linkNames(host);
+    fail();
+    expect(linkNames(host)).toEqual(names);
+  },
+);

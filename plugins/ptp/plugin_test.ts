@@ -425,3 +425,9 @@ ptpTest(
     expect(restore(ptp, { ...attached, ipMasq: false })).toEqual([]);
   },
 );
+
+ptpTest("ptp takes a gateway outside the subnet of its address", ({ call, container }) => {
+  call(ptp, "ADD", { ipam: ipam([ip("10.1.2.2/24", "169.254.1.1"), ip("fd00:1::2/64", "fd00:9::1")]) });
+  ping(container, "169.254.1.1");
+  ping(container, "fd00:9::1");
+});

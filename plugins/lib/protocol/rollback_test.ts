@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { runInNetns } from "../../../testing/netns.ts";
+import bridge from "../../bridge/plugin.ts";
 import hostDevice from "../../host_device/plugin.ts";
 import {
   dualStackFixedIpam,
@@ -21,6 +22,16 @@ afterAll(() => rmSync(directory, { recursive: true }));
 
 /** Links whose state changes no more: nobody is at the other end. */
 const cable = (name: string) => `ip link add ${name} type veth peer name far`;
+
+/** A DEL leaves the bridge to other containers, so that no state after it is the one before. */
+const BRIDGE: readonly [string, RollbackCase] = [
+  "bridge",
+  {
+    plugin: bridge,
+    hasRules: true,
+    prepare: () => ({ ...dualStackFixedIpam(), isDefaultGateway: true, ipMasq: true, macspoofchk: true, mtu: 1400 }),
+  },
+];
 
 const TASKS: readonly (readonly [string, RollbackCase])[] = [
   ["ptp", { plugin: ptp, hasRules: true, prepare: () => ({ ...dualStackFixedIpam(), ipMasq: true, mtu: 1400 }) }],
@@ -72,7 +83,7 @@ const TASKS: readonly (readonly [string, RollbackCase])[] = [
   ],
 ];
 
-test.each(TASKS)("%s: whichever message is not sent, the ADD that fails leaves nothing", (_, task) => {
+test.each([BRIDGE, ...TASKS])("%s: whichever message is not sent, the ADD that fails leaves nothing", (_, task) => {
   expect(expectRollback(task)).toBeGreaterThan(4);
 });
 
