@@ -127,6 +127,12 @@ export function networkOf(network: Cidr): Cidr {
   return `${encodeIp(setHostBits(ipBytes(ipOf(network)), length, 0))}/${length}` as Cidr;
 }
 
+/** True for an address of a group of hosts: 224.0.0.0/4, ff00::/8. */
+export function isMulticast(address: Ip): boolean {
+  const [first = 0] = ipBytes(address);
+  return familyOf(address) === 4 ? first >> 4 === 0xe : first === 0xff;
+}
+
 /** The last address of the network, all host bits set. */
 export function broadcastOf(network: Cidr): Ip {
   return encodeIp(setHostBits(ipBytes(ipOf(network)), prefixLengthOf(network), 0xff));

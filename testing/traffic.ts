@@ -89,6 +89,7 @@ export async function requestTcp(
 
 /** A UDP socket that asks from the same port every time, as peers of long conversations do. */
 export interface UdpClient extends Disposable {
+  readonly port: number;
   /** What the server answers; `undefined` if nothing comes. */
   request(hostname: string, port: number): Promise<string | undefined>;
 }
@@ -105,6 +106,7 @@ export async function newUdpClient(netns: Netns, hostname: string): Promise<UdpC
       }),
   );
   return {
+    port: socket.port,
     async request(hostname, port) {
       const answered = Promise.withResolvers<string | undefined>();
       resolve = answered.resolve;

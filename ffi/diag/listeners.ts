@@ -1,11 +1,11 @@
 /**
- * Sockets of this host that wait for whoever calls, over sock_diag: TCP and SCTP sockets that listen, UDP sockets that are bound and have
- * no peer.
+ * Sockets of this host that wait for whoever calls, over sock_diag: TCP and SCTP sockets that listen, UDP sockets that are bound, have
+ * no peer, and do not get multicast alone.
  *
  * @see linux/inet_diag.h, linux/sock_diag.h, net/ipv4/inet_diag.c
  * @module
  */
-import { type Ip, ipFromBytes } from "../address.ts";
+import { type Ip, ipFromBytes, isMulticast } from "../address.ts";
 import { be16, be32, bytes, struct, u32, u8 } from "../netlink/codec.ts";
 import { message, type MessageOut, type Operation } from "../netlink/message.ts";
 import { dump, type Netlink } from "../netlink/socket.ts";
@@ -91,7 +91,9 @@ export function listListeners(nl: Netlink, protocol: number, firstPort: number, 
       dump(nl, GET_BY_FAMILY, { family, protocol, states, bytecode }, inetDiagMsg)
     );
   // Whether the kernel runs the program is up to the module of each protocol.
-  return (sockets as readonly DiagSocket[]).map(listenerOf).filter(({ port }) => port >= firstPort && port <= lastPort);
+  return (sockets as readonly DiagSocket[]).map(listenerOf).filter(({ address, port }) =>
+    port >= firstPort && port <= lastPort && !isMulticast(address)
+  );
 }
 
 type DiagSocket = MessageOut<typeof inetDiagMsg>;

@@ -12,10 +12,14 @@
  *
  * @module
  */
-import { type Cidr, familyOf, type Ip } from "../../ffi/address.ts";
+import { broadcastOf, type Cidr, familyOf, type Ip, prefixLengthOf } from "../../ffi/address.ts";
 import { type Listener, listListeners } from "../../ffi/diag/listeners.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
+import type { Netns } from "../../ffi/netns.ts";
+import { findSysctl } from "../../ffi/sysctl.ts";
+import * as address from "../../ffi/route/address.ts";
 import { ignoreErrors } from "../../ffi/sys/error.ts";
+import { AF_INET } from "../../ffi/sys/uapi.ts";
 import { CniError } from "../../spec/error.ts";
 import type { AttachmentCall } from "../lib/protocol/plugin.ts";
 import { describeHostPort, familiesOf, hostAddressOf, type PortMapping, type Protocol, PROTOCOLS } from "./config.ts";
@@ -24,7 +28,7 @@ import type { SocketOwner } from "./socket_owners.ts";
 import { HOST_PORT_TAKEN } from "./port_conflicts.ts";
 
 /** For whom ports are to be published, and by whom. */
-export type PublishingCall = Pick<AttachmentCall<unknown>, "containerId" | "findCallerPid">;
+export type PublishingCall = Pick<AttachmentCall<unknown>, "containerId" | "findCallerPid" | "host">;
 
 /**
  * Looks whether programs listen where ports are to be published on these addresses of a container.
@@ -40,8 +44,9 @@ export function refuseListeners(
 ): void {
   // One after the other: what the kernel does not tell of one protocol must not hide what it tells of another.
   for (const protocol of Object.keys(PROTOCOLS) as Protocol[]) {
-    const conflicts = findListenerConflicts(nl, protocol, mappings, addresses);
-    if (conflicts.length > 0) throwUnlessReserved(conflicts, call);
+    const find = () => findListenerConflicts(nl, protocol, mappings, addresses);
+    const conflicts = find();
+    if (conflicts.length > 0) throwUnlessReserved(conflicts, protocol, call, find);
   }
 }
 
@@ -89,13 +94,25 @@ function conflictsWith(mapping: PortMapping, { address, v6Only }: Listener, fami
 
 const isUnspecified = (address: Ip): boolean => address === "0.0.0.0" || address === "::";
 
-function throwUnlessReserved(conflicts: readonly ListenerConflict[], call: PublishingCall): void {
+/** @param find looks for conflicts once more */
+function throwUnlessReserved(
+  conflicts: readonly ListenerConflict[],
+  protocol: Protocol,
+  call: PublishingCall,
+  find: () => readonly ListenerConflict[],
+): void {
   const { describeSocketOwners, findSocketOwners } = loadSocketOwners();
   // Once for all of them: every descriptor of every program is looked at, and an engine may keep hundreds of ports for a container.
   const ownersByInode = findSocketOwners(conflicts.map(({ listener }) => listener.inode));
+  const isClientPort = protocol === "udp" ? ephemeralPortFilter(call.host) : () => false;
+  const isBroadcast = broadcastFilter(call.host);
+  let remainingInodes: Set<number> | undefined;
   for (const { mapping, listener } of conflicts) {
     const owners = ownersByInode.get(listener.inode) ?? [];
     if (owners.some((owner) => reservesPortFor(owner, call))) continue;
+    if (owners.length > 0 && isClientPort(listener.port) || isBroadcast(listener.address)) continue;
+    remainingInodes ??= new Set(find().map((conflict) => conflict.listener.inode));
+    if (!remainingInodes.has(listener.inode)) continue;
     const { address, port } = listener;
     throw new CniError(
       HOST_PORT_TAKEN,
@@ -107,6 +124,30 @@ function throwUnlessReserved(conflicts: readonly ListenerConflict[], call: Publi
       },
     );
   }
+}
+
+/**
+ * Tells the ports that the kernel gives to UDP sockets which ask for any. A program has one of them for what it asks others: their
+ * answers belong to flows that it began, and no published port takes those. The kernel does not tell a server that chose such a port
+ * itself, unless the administrator has reserved it.
+ *
+ * @see ip-sysctl: ip_local_port_range, ip_local_reserved_ports
+ */
+function ephemeralPortFilter(host: Netns): (port: number) => boolean {
+  const [range = "", reserved = ""] = host.run(() =>
+    ["ip_local_port_range", "ip_local_reserved_ports"].map((name) => findSysctl(`net/ipv4/${name}`))
+  );
+  const [first = Infinity, last = 0] = range.split(/\s+/).map(Number);
+  const reservedRanges = reserved.split(",").filter(Boolean).map((part) => part.split("-").map(Number));
+  const isReserved = (port: number) => reservedRanges.some(([from = 0, to = from]) => from <= port && port <= to);
+  return (port) => first <= port && port <= last && !isReserved(port);
+}
+
+/** Tells the addresses to which nobody sends to a published port: that of all hosts, and those of the host's subnets. */
+function broadcastFilter(host: Netns): (address: Ip) => boolean {
+  const subnets = address.list(host.route, { family: AF_INET }).map((entry) => entry.address);
+  const broadcasts = subnets.filter((subnet) => prefixLengthOf(subnet) < 31).map(broadcastOf);
+  return (candidate) => candidate === "255.255.255.255" || broadcasts.includes(candidate);
 }
 
 /** Those of engines have 64 digits; a short one may stand in any command line. */

@@ -1,7 +1,7 @@
 import { expect, spyOn } from "bun:test";
 import { readFileSync } from "node:fs";
 import { ENGINE_ENV, pluginLink } from "../../testing/binary.ts";
-import { requestTcp, serveTcp, serveTcpAndUdp, serveUdp } from "../../testing/traffic.ts";
+import { newUdpClient, requestTcp, requestUdp, serveTcp, serveTcpAndUdp, serveUdp } from "../../testing/traffic.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { runInNetns } from "../../testing/netns.ts";
@@ -88,6 +88,71 @@ bridgeNetworkTest(
     call(portmap, "ADD", portMappingConfig([{ ...mapping, hostPort: _client.port }]), { container, containerId: "c2" });
   },
 );
+
+/** Where a range of published UDP ports meets a client's socket: among those that the kernel gives out. */
+const CLIENT_PORT = 40_000;
+
+const publishUdp = (...ports: number[]) =>
+  portMappingConfig(ports.map((hostPort) => ({ hostPort, containerPort: 53, protocol: "udp" })));
+
+bridgeNetworkTest("a UDP client keeps its answers when its port is published", async (network) => {
+  const { host, outside, call } = network;
+  const container = network.container(2);
+  using _server = await serveUdp(outside, "outside", 53);
+  using _published = await serveUdp(container.netns, "container", 53);
+  using client = await newUdpClient(host, "0.0.0.0");
+  expect(await client.request("192.0.2.2", 53)).toBe("outside 192.0.2.1");
+  call(portmap, "ADD", publishUdp(client.port), { container });
+  expect(await client.request("192.0.2.2", 53)).toBe("outside 192.0.2.1");
+  expect(await requestUdp(outside, "192.0.2.1", client.port)).toBe("container 192.0.2.2");
+});
+
+bridgeNetworkTest("sockets that a published port takes nothing from are no listeners", async (network) => {
+  const { host, call } = network;
+  const container = network.container(2);
+  for (
+    const [hostname, port] of [
+      ["0.0.0.0", CLIENT_PORT],
+      ["::", CLIENT_PORT],
+      ["192.0.2.1", CLIENT_PORT],
+      ["224.0.0.251", 5353],
+      ["ff05::fb", 5353],
+      ["192.0.2.255", 137],
+      ["255.255.255.255", 137],
+    ] as const
+  ) {
+    using _socket = await serveUdp(host, "none", port, hostname);
+    call(portmap, "ADD", publishUdp(port - 1, port, port + 1), { container });
+    call(portmap, "DEL", publishUdp(port - 1, port, port + 1), { container });
+  }
+  // What the administrator has reserved is given to no client; TCP clients do not listen.
+  runInNetns(host, "sh", "-c", `echo 5,${CLIENT_PORT - 2}-${CLIENT_PORT} >/proc/sys/net/ipv4/ip_local_reserved_ports`);
+  using _server = await serveUdp(host, "server", CLIENT_PORT, "0.0.0.0");
+  using _tcp = serveTcp(host, "server", CLIENT_PORT + 1, "0.0.0.0");
+  const errors = [
+    publishUdp(CLIENT_PORT),
+    portMappingConfig([{ hostPort: CLIENT_PORT + 1, containerPort: 80, protocol: "tcp" }]),
+  ].map((config) => errorOfCall(() => call(portmap, "ADD", config, { container })).message);
+  expect(errors).toEqual([`${CLIENT_PORT}/udp`, `${CLIENT_PORT + 1}/tcp`].map((port) => expect.stringContaining(port)));
+});
+
+bridgeNetworkTest("a socket of nobody is a listener as long as it is there", async (network) => {
+  const { host, call } = network;
+  const container = network.container(2);
+  using find = spyOn(holders, "findSocketOwners");
+  // That of WireGuard, and whatever lives where this process cannot look.
+  find.mockImplementation((inodes) => new Map(inodes.map((inode) => [inode, []])));
+  using socket = await serveUdp(host, "kernel", CLIENT_PORT);
+  expect(errorOfCall(() => call(portmap, "ADD", publishUdp(CLIENT_PORT), { container })).message).toContain(
+    "or the kernel itself, listens on",
+  );
+  // A client's, which is gone by the time that somebody looks for its program.
+  find.mockImplementation((inodes) => {
+    socket[Symbol.dispose]();
+    return new Map(inodes.map((inode) => [inode, []]));
+  });
+  call(portmap, "ADD", publishUdp(CLIENT_PORT), { container });
+});
 
 /** A connection from a port of the host to a server outside. */
 async function connected(host: Netns, outside: Netns): Promise<Disposable & { port: number }> {
