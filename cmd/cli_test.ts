@@ -212,7 +212,7 @@ netnsTest("cni run status tells whether an ADD could be served", ({ host }) => {
   expect(run("status old")).toMatchObject({ exitCode: 0, stderr: expect.stringContaining("no STATUS") });
 });
 
-netnsTest("cni run status names keys that are likely to be misspelt, and add where it fails", ({ host, container }) => {
+netnsTest("cni run status names keys that nobody reads, and add where it fails", ({ host, container }) => {
   const { run } = bench(host);
   const stdin = one({ type: "macvlan", mastr: "lo", "master ": "lo" });
   const { exitCode, stderr } = run("status -", { stdin });
@@ -226,6 +226,41 @@ netnsTest("cni run status names keys that are likely to be misspelt, and add whe
     exitCode: 1,
     stderr: expect.stringContaining("mastr is"),
   });
+});
+
+netnsTest("cni run add says once what nobody reads, and nothing of notes", ({ host, container }) => {
+  const { run, conf } = bench(host);
+  const ipam = { type: "static", addresses: [{ address: "10.9.0.5/24", comment: "" }], _comment: "" };
+  const web = { cniVersion: "1.0.0", name: "web", "x-team": "", $schema: "", owner: "ops" };
+  const bridge = JSON.stringify({ type: "bridge", bridge: "br9", isGatway: true, "x-note": {}, ipam });
+  const text = `${JSON.stringify(web).slice(0, -1)}, "plugins": [${
+    bridge.replace("{", '{"mtu": 1400, "mtu": 1300,')
+  }]}`;
+  writeFileSync(join(conf, "1.conflist"), text);
+  writeFileSync(join(conf, "2.conflist"), text);
+  const { exitCode, stdout, stderr } = run(`add web ${container.path} --cap-args {"ips":["10.9.0.7/24"],"mac":""}`);
+  expect([exitCode, JSON.parse(stdout).ips[0].address]).toEqual([0, "10.9.0.5/24"]);
+  const at = (text: string) => text.replaceAll(`${conf}/`, "").replace(/:1:[0-9]+\)/, ":1:1)");
+  expect(stderr.trimEnd().split("\n").map(at)).toEqual([
+    'cni: Network "web" is in two files: "1.conflist" is used, and "2.conflist" is not',
+    "cni: plugins[0].mtu is there more than once, and the last one counts (1.conflist:1:1)",
+    'cni: network "web": owner is not read (1.conflist:1:1)',
+    'cni: network "web": plugins[0].isGatway is not read; did you mean "isGateway"? (1.conflist:1:1)',
+    'cni: network "web": plugins[0].ipam.addresses[0].comment is not read (1.conflist:1:1)',
+    'cni: network "web": no plugin has capability "ips", so that its arguments are not read',
+    'cni: network "web": no plugin has capability "mac", so that its arguments are not read',
+  ]);
+});
+
+netnsTest("cni run add says nothing of the keys that a program may read", ({ host, container }) => {
+  const { run, plugin } = bench(host);
+  plugin("bridge", 'cat >/dev/null; echo "{\\"cniVersion\\":\\"1.1.0\\"}"');
+  const stdin = one({ type: "bridge", color: 1, isGatway: true }, { type: "bridge", ipam: { type: "other", a: 1 } });
+  const { exitCode, stderr } = run(`add - ${container.path}`, { stdin });
+  expect([exitCode, stderr.replace(/:[0-9]+\)/, ":1)")]).toEqual([
+    0,
+    'cni: network "x": plugins[0].isGatway is not read; did you mean "isGateway"? (standard input:1:1)\n',
+  ]);
 });
 
 netnsTest(

@@ -37,7 +37,14 @@ export async function servePlugin(name: string): Promise<number> {
   using _host = context.host;
   // Engines know who lives by the time they start a plugin, and what comes while it starts is not among them.
   const snapshotTime = BigInt(Math.ceil(performance.timeOrigin)) * 1_000_000n;
-  const call = { command, env: process.env, stdin, snapshotTime, findCallerPid: () => process.ppid };
+  const call = {
+    command,
+    env: process.env,
+    stdin,
+    snapshotTime,
+    findCallerPid: () => process.ppid,
+    findConfigSchema: (type: string) => findPlugin(type)?.config,
+  };
   // What an engine has not heard of it believes not to be there.
   const deliver = isAdd && { deliver: printStdout };
   const { exitCode, stdout } = serve(findPlugin(name)!, { ...call, ...deliver }, context);

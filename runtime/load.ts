@@ -18,8 +18,10 @@ import {
   type PluginEntry,
 } from "../spec/network_config_list.ts";
 import { isJsonObject, type JsonObject } from "../spec/schema.ts";
+import { describeUnknownKey } from "../spec/unknown_keys.ts";
 import { suggestion } from "../spec/suggest.ts";
 import { DEFAULT_NETWORK, DEFAULT_NETWORK_NAME } from "./default_network.ts";
+import { describeDuplicateKeys } from "./duplicate_keys.ts";
 import { findUnknownListKeys } from "./unknown_keys.ts";
 import { sortedByBytes } from "./sort_by_bytes.ts";
 
@@ -29,9 +31,10 @@ export interface LoadOptions {
   readonly directory?: string;
   /** Gives the text for the network `-`: standard input, unless told. */
   readonly readStdin?: () => string;
-  /** Told of each file that cannot be used; nobody is, unless told. */
+  /** Told of each file that cannot be used, and of what is there twice; nobody is, unless told. */
   readonly log?: (message: string) => void;
 }
+type Log = NonNullable<LoadOptions["log"]>;
 
 /**
  * The network that `network` stands for: `-` for the text on standard input, a path if it has a `/`, else a name.
@@ -53,9 +56,13 @@ export interface LoadOptions {
  */
 export function loadNetwork(network: string, options: LoadOptions = {}): NetworkConfigList {
   const { directory = "/etc/cni/net.d", readStdin = readConfigurationFromStdin, log } = options;
-  if (network === "-") return requirePlugins(parseNetworkConfigList(readStdin(), "standard input"));
-  if (network.includes("/")) return loadFromFile(network);
-  const { list, names, problems, possibleMatches } = searchDirectory(directory, network);
+  if (network === "-") {
+    const list = requirePlugins(parseNetworkConfigList(readStdin(), "standard input"));
+    warnOfDuplicateKeys(list, log);
+    return list;
+  }
+  if (network.includes("/")) return loadFromFile(network, log);
+  const { list, names, problems, possibleMatches } = searchDirectory(directory, network, log);
   if (!list && network !== DEFAULT_NETWORK_NAME) throw networkNotFound(network, directory, names, problems);
   if (!list && possibleMatches.length > 0) throw defaultNetworkUnreadable(network, directory, possibleMatches);
   for (const problem of problems) log?.(problem);
@@ -63,8 +70,14 @@ export function loadNetwork(network: string, options: LoadOptions = {}): Network
 }
 
 /** Reads the network in one file, with the plugins that stand in files of their own beside it. */
-function loadFromFile(path: string): NetworkConfigList {
-  return requirePlugins(withPluginDirectory(parseNetworkConfigList(readConfiguration(path, true), path), path));
+function loadFromFile(path: string, log?: Log): NetworkConfigList {
+  return complete(parseNetworkConfigList(readConfiguration(path, true), path), path, log);
+}
+
+/** The list of a file with what belongs to it. */
+function complete(list: NetworkConfigList, path: string, log?: Log): NetworkConfigList {
+  warnOfDuplicateKeys(list, log);
+  return requirePlugins(withPluginDirectory(list, path, log));
 }
 
 function readConfigurationFromStdin(): string {
@@ -99,11 +112,12 @@ interface SearchResult {
 }
 
 /** Reads files until one has the name. A file that cannot be used does not hide those behind it. */
-function searchDirectory(directory: string, name: string): SearchResult {
+function searchDirectory(directory: string, name: string, log?: Log): SearchResult {
   const names: string[] = [];
   const problems: string[] = [];
   const possibleMatches: string[] = [];
-  for (const path of listConfFiles(directory)) {
+  const paths = listConfFiles(directory);
+  for (const [i, path] of paths.entries()) {
     let text = "";
     let list: NetworkConfigList;
     try {
@@ -120,11 +134,28 @@ function searchDirectory(directory: string, name: string): SearchResult {
       continue;
     }
     if (list.name === name) {
-      return { list: requirePlugins(withPluginDirectory(list, path)), names, problems, possibleMatches };
+      if (log) warnOfSecondFile(list, paths.slice(i + 1), log);
+      return { list: complete(list, path, log), names, problems, possibleMatches };
     }
     names.push(list.name);
   }
   return { list: undefined, names, problems, possibleMatches };
+}
+
+/** Nobody would look for a mistake in the file that is not used. */
+function warnOfSecondFile({ name, source }: NetworkConfigList, otherPaths: readonly string[], log: Log): void {
+  const second = otherPaths.find((path) => {
+    try {
+      return hasName(parseJson(readConfiguration(path)), name);
+    } catch {
+      return false;
+    }
+  });
+  if (second !== undefined) log(`Network "${name}" is in two files: "${source}" is used, and "${second}" is not`);
+}
+
+function warnOfDuplicateKeys({ text, source = "" }: Pick<NetworkConfigList, "text" | "source">, log?: Log): void {
+  if (log) { for (const problem of describeDuplicateKeys(text, source)) log(problem); }
 }
 
 /** Lists come first, as in the reference; within a kind the bytes of the names decide: `10-a` before `9-b`. */
@@ -136,7 +167,7 @@ function listConfFiles(directory: string): string[] {
 }
 
 /** The list with the plugins in `DIR/NAME/*.conf` behind its own (SPEC §Network configuration format, loadOnlyInlinedPlugins). */
-function withPluginDirectory(list: NetworkConfigList, path: string): NetworkConfigList {
+function withPluginDirectory(list: NetworkConfigList, path: string, log?: Log): NetworkConfigList {
   const document = parseJson(list.text) as JsonObject;
   const isSinglePlugin = !Object.hasOwn(document, "plugins") && Object.hasOwn(document, "type");
   if (list.loadOnlyInlinedPlugins || isSinglePlugin) return list;
@@ -146,7 +177,12 @@ function withPluginDirectory(list: NetworkConfigList, path: string): NetworkConf
   if (files.length === 0) return list;
   const plugins: PluginEntry[] = [
     ...list.plugins,
-    ...files.map((file) => parsePluginEntry(readConfiguration(file), file)),
+    ...files.map((file) => {
+      const text = readConfiguration(file);
+      const entry = parsePluginEntry(text, file);
+      warnOfDuplicateKeys({ text, source: file }, log);
+      return entry;
+    }),
   ];
   // The text goes to the cache, and what is removed later must be all that was added.
   const mergedDocument = { ...document, loadOnlyInlinedPlugins: true, plugins: plugins.map(({ raw }) => raw) };
@@ -163,10 +199,9 @@ function findPluginFiles(directory: string): string[] {
 
 function requirePlugins(list: NetworkConfigList): NetworkConfigList {
   if (list.plugins.length > 0) return list;
-  const unknownKeys = findUnknownListKeys(parseJson(list.text) as JsonObject).map(({ path, hint }) =>
-    `; ${path} is not read${hint}`
-  );
-  throw new ConfigError("plugins", "an array with at least one plugin", `nothing${unknownKeys.join("")}`, {
+  const misspeltKeys = findUnknownListKeys(parseJson(list.text) as JsonObject).filter(({ hint }) => hint)
+    .map((unknownKey) => `; ${describeUnknownKey(unknownKey)}`);
+  throw new ConfigError("plugins", "an array with at least one plugin", `nothing${misspeltKeys.join("")}`, {
     network: list.name,
     ...(list.source !== undefined && { file: list.source }),
   });

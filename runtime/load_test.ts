@@ -267,3 +267,41 @@ test("loadNetwork() fails on a broken plugin file of the network that was asked 
   writeFileSync(join(path, "web/1.conf"), Buffer.from([0x7b, 0xff, 0x7d]));
   expect(failureOf(() => load("web", path))).toBeInstanceOf(SyntaxError);
 });
+
+test("loadNetwork() says which of two files with one name is used", () => {
+  const files = {
+    "1.conflist": list("web", "a"),
+    "2.conflist": "{",
+    "3.conflist": list("lan", "b").replace("1.1.0", "web"),
+    "4.conf": single("web", "c"),
+    "5.conf": single("web", "d"),
+  };
+  const path = directory(files);
+  expect(load("web", path)).toMatchObject({
+    types: ["a"],
+    log: [`Network "web" is in two files: "${path}/1.conflist" is used, and "${path}/4.conf" is not`],
+  });
+  expect(load("web", directory({ "1.conf": single("web", "c"), "2.conf": single("webs", "d") })).log).toEqual([]);
+});
+
+test("loadNetwork() names keys that an object has twice, with the file that has them", () => {
+  const text = `{ "name": "web", "plugins": [
+    { "type": "a", "mtu": 1 }, // "mtu": 2
+    { "type": "b", "mtu": 1,
+      "mtu": 2, "mtu": 3, "ipam": { "mtu": 4 } }
+  ], "name": "web" }`;
+  const said = (source: string) => [
+    `plugins[1].mtu is there more than once, and the last one counts (${source}:4:24)`,
+    `name is there more than once, and the last one counts (${source}:5:14)`,
+  ];
+  const path = directory({ "1.conflist": text, "web/1.conf": '{ "type": "c", "type": "d" }' });
+  const ofPluginFile = `type is there more than once, and the last one counts (${path}/web/1.conf:1:24)`;
+  expect(load("web", path)).toMatchObject({
+    types: ["a", "b", "d"],
+    log: [...said(`${path}/1.conflist`), ofPluginFile],
+  });
+  expect(load("-", path, text).log).toEqual(said("standard input"));
+  const log: string[] = [];
+  loadNetwork(`${path}/1.conflist`, { log: (message) => log.push(message) });
+  expect(log).toEqual([...said(`${path}/1.conflist`), ofPluginFile]);
+});

@@ -6,6 +6,7 @@
 import type { Attachment } from "../spec/plugin_config.ts";
 import type { NetworkConfigList } from "../spec/network_config_list.ts";
 import type { Result } from "../spec/result.ts";
+import type { JsonObject } from "../spec/schema.ts";
 import { listAttachments, type NetworkAttachment } from "./attachments.ts";
 import { type DerivedRequest, type DeriveOptions, deriveRequests } from "./derive.ts";
 import { gcNetworkList } from "./gc.ts";
@@ -14,7 +15,8 @@ import { restoreAttachments, type RestoreReport } from "./restore.ts";
 import { findPlugin } from "../plugins/registry.ts";
 import { nowCeil } from "../ffi/sys/mtime.ts";
 import { findEntry, hasCacheFile } from "./cache.ts";
-import { findUnknownKeys } from "./unknown_keys.ts";
+import { findPluginProgram } from "../plugins/lib/protocol/exec.ts";
+import { findUnknownCapabilities, findUnknownKeys } from "./unknown_keys.ts";
 import { resolveValidAttachments } from "./named_attachments.ts";
 import { addNetworkList, type AddRuntimeConf } from "./add.ts";
 import { inheritedEnvironment } from "./call_plugin.ts";
@@ -28,6 +30,7 @@ import { createHostContext, type HostContextOptions } from "./host_context.ts";
 export { UnknownAttachmentError } from "./named_attachments.ts";
 
 const DEFAULT_CACHE_DIRECTORY = "/var/lib/cni";
+const DEFAULT_PLUGIN_DIRECTORIES = ["/opt/cni/bin"];
 
 /** How a {@linkcode Runtime} works. */
 export interface RuntimeOptions extends HostContextOptions {
@@ -242,10 +245,20 @@ export class Runtime {
     }
   }
 
-  /** What is to be said of keys that no plugin reads, and that look like one that a plugin would: they may be misspelt. */
+  /** What is to be said of keys that nobody reads: they may be misspelt. Of plugins of others only some keys are known. */
   unknownKeys(network: NetworkConfigList): string[] {
-    const { plugins = [] } = this.#options;
-    return findUnknownKeys(network, (type) => (plugins.find(({ name }) => name === type) ?? findPlugin(type))?.config);
+    const { plugins = [], pluginDirectories = DEFAULT_PLUGIN_DIRECTORIES } = this.#options;
+    const findOwnPlugin = (type: string) => plugins.find(({ name }) => name === type);
+    return findUnknownKeys(
+      network,
+      (type) => (findOwnPlugin(type) ?? findPlugin(type))?.config,
+      (type) => !findOwnPlugin(type) && findPluginProgram(type, pluginDirectories) !== undefined,
+    );
+  }
+
+  /** What is to be said of capabilities that arguments are given for, and that no plugin of the network declares. */
+  unknownCapabilities(network: NetworkConfigList, capabilityArgs: JsonObject): string[] {
+    return findUnknownCapabilities(network, capabilityArgs);
   }
 
   /** What each plugin would read from stdin for a command, without calling one. @throws {CniError} as the command itself, if it called none */
@@ -255,7 +268,7 @@ export class Runtime {
 
   /** The namespace of the host is held for the time of a call only, so that nobody has to let go of it. */
   #withContext<T>(call: (runtime: RuntimeContext) => T): T {
-    const { pluginDirectories = ["/opt/cni/bin"], cacheDirectory = DEFAULT_CACHE_DIRECTORY } = this.#options;
+    const { pluginDirectories = DEFAULT_PLUGIN_DIRECTORIES, cacheDirectory = DEFAULT_CACHE_DIRECTORY } = this.#options;
     const { env, findCallerPid, rollback = true, log = printStderr, pluginLog = log } = this.#options;
     const hostContext = createHostContext({ ...this.#options, log: pluginLog });
     using _ = hostContext.host;

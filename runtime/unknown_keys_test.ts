@@ -3,7 +3,8 @@ import { findPlugin, loadPlugins, pluginNames } from "../plugins/registry.ts";
 import { parseNetworkConfigList } from "../spec/network_config_list.ts";
 import type { Schema } from "../spec/schema.ts";
 import { DEFAULT_NETWORK } from "./default_network.ts";
-import { findUnknownKeys, shapeOf } from "./unknown_keys.ts";
+import { shapeOf } from "../spec/unknown_keys.ts";
+import { findUnknownCapabilities, findUnknownKeys } from "./unknown_keys.ts";
 
 beforeAll(() => loadPlugins());
 const keysOf = (type: string) => findPlugin(type)?.config;
@@ -19,7 +20,7 @@ function told(plugin: object): string[] {
 test.each<[object, string, string]>([
   [{ type: "bridge", isGatway: true }, "isGatway", "isGateway"],
   [{ type: "bridge", IPMASK: true }, "IPMASK", "ipMasq"],
-  [{ type: "bridge", vlanTrunk: [{ id: 1 }, { minId: 2, max: 3, maxIDs: 4 }] }, "vlanTrunk[1].maxIDs", "maxID"],
+  [{ type: "bridge", vlanTrunk: [{ id: 1 }, { minId: 2, maxIDs: 4 }] }, "vlanTrunk[1].maxIDs", "maxID"],
   [{ type: "bridge", ipma: { type: "static" } }, "ipma", "ipam"],
   [{ type: "bridge", ipam: { typ: "static" } }, "ipam.typ", "type"],
   [
@@ -36,20 +37,81 @@ test.each<[object, string, string]>([
   [{ type: "bandwidth", ingresRate: 1 }, "ingresRate", "ingressRate"],
   [{ type: "tuning", args: { cni: { txqlenn: 1 } } }, "args.cni.txqlenn", "txQLen"],
   [{ type: "nosuch", capabilites: {} }, "capabilites", "capabilities"],
+  [{ type: "bridge", ipam: { type: "whereabouts" }, isGatway: true }, "isGatway", "isGateway"],
 ])("of %j it is said that %s was to be %s", (plugin, path, meant) => {
   expect(told(plugin)).toEqual([`${path} is not read; did you mean "${meant}"?`]);
 });
 
+test.each<[string, object, readonly string[]]>([
+  ["resembles no other", { type: "bridge", description: "", logFile: "" }, ["description", "logFile"]],
+  ["stands in an object of the IPAM plugin", { type: "ptp", ipam: { type: "static", dataDir: "" } }, ["ipam.dataDir"]],
+  ["stands in the elements of a list", { type: "bridge", vlanTrunk: [{ id: 1 }, { id: 2, name: "" }] }, [
+    "vlanTrunk[1].name",
+  ]],
+  ["belongs to another plugin", { type: "ptp", isGateway: true, hairpinMode: true }, ["isGateway", "hairpinMode"]],
+  ["is a capability that the plugin has no use for", {
+    type: "bridge",
+    capabilities: { portMappings: true, mac: true },
+    runtimeConfig: { portMappings: [] },
+  }, ["capabilities.portMappings"]],
+])("a key that %s is said to be unread", (_what, plugin, paths) => {
+  expect(told(plugin)).toEqual(paths.map((path) => `${path} is not read`));
+});
+
+test("of two keys that differ in case only, the one that counts is named", () => {
+  expect(told({ type: "bridge", isgateway: false, isGateway: true, IPMASQ: true, ipmasq: false })).toEqual([
+    'isgateway is not read, since "isGateway" is there too',
+    'IPMASQ is not read, since "ipmasq" is there too',
+  ]);
+});
+
+test("of a plugin that a program is called for, only what is likely to be misspelt is said", () => {
+  const told = (plugin: object, ...programs: string[]) => {
+    const list = parseNetworkConfigList(JSON.stringify({ name: "web", plugins: [plugin] }));
+    return findUnknownKeys(list, keysOf, (type) => programs.includes(type)).map((each) =>
+      each.replace('network "web": plugins[0].', "")
+    );
+  };
+  const plugin = { type: "bridge", isGatway: true, color: 1, ipam: { type: "host-local", color: 1, subne: "" } };
+  const [isGatway, subne] = [
+    'isGatway is not read; did you mean "isGateway"?',
+    'ipam.subne is not read; did you mean "subnet"?',
+  ];
+  expect(told(plugin, "bridge")).toEqual([isGatway, "ipam.color is not read", subne]);
+  expect(told(plugin, "host-local")).toEqual([isGatway, "color is not read", subne]);
+});
+
+test("capabilities that no plugin declares are named", () => {
+  const text =
+    `{ "name": "web", "plugins": [{ "type": "portmap", "capabilities": { "portMappings": true, "ips": false } }] }`;
+  expect(findUnknownCapabilities(parseNetworkConfigList(text), { portMappings: [], portMapping: [], ips: [] })).toEqual(
+    [
+      'network "web": no plugin has capability "portMapping", so that its arguments are not read; did you mean "portMappings"?',
+      'network "web": no plugin has capability "ips", so that its arguments are not read',
+    ],
+  );
+});
+
 test.each<[string, object]>([
   ["keys in any case", { type: "bridge", ISGATEWAY: true, Ipam: { TYPE: "host-local", RangeStart: "::1" } }],
-  ["keys that are like none", { type: "bridge", description: "", comment: "", logFile: "", _note: 1 }],
-  ["kernel parameters, which are data", { type: "tuning", sysctl: { "net.core.somaxcon": "1", mtux: "2" } }],
-  ["capabilities of others", {
+  ["notes of people", {
     type: "bridge",
-    capabilities: { aliases: true, cgroupPath: true, infinibandGUID: true },
+    $schema: "",
+    "x-note": {},
+    _isGatway: 1,
+    ipam: { type: "static", _addresses: [] },
   }],
-  ["keys of an IPAM plugin of others", { type: "bridge", ipam: { type: "whereabouts", range: "", gatway: "" } }],
-  ["keys of a plugin of others", { type: "nosuch", isGatway: true }],
+  ["keys that Multus adds", { type: "ptp", deviceID: "", pciBusID: "" }],
+  ["hints for others", { type: "bridge", args: { labels: [], cni: { labels: [], ips: ["10.1.0.2/24"] } } }],
+  ["hints for the IPAM plugin", { type: "tuning", ipam: { type: "static" }, args: { cni: { ips: ["10.1.0.2/24"] } } }],
+  ["kernel parameters, which are data", { type: "tuning", sysctl: { "net.core.somaxcon": "1", mtux: "2" } }],
+  ["keys of an IPAM plugin of others", {
+    type: "bridge",
+    ipam: { type: "whereabouts", range: "", gatway: "" },
+    capabilities: { pools: true },
+    runtimeConfig: { pools: [] },
+  }],
+  ["keys of a plugin of others", { type: "nosuch", isGatway: true, hns: {}, ipam6: {}, capabilities: { a: true } }],
 ])("nothing is said of %s", (_what, plugin) => {
   expect(told(plugin)).toEqual([]);
 });
@@ -66,7 +128,9 @@ test("the list's own keys are matched exactly, and said to be misspelt in anothe
     'loadOnlyInlinedPlugin is not read; did you mean "loadOnlyInlinedPlugins"?',
   ]);
   expect(said({ cniVersion: "1.0.0", cniVersions: ["1.1.0"], disableCheck: true, disableGC: true })).toEqual([]);
-  expect(said({ loadOnlyInlinedPlugins: true, description: "", comment: "", _note: 1 })).toEqual([]);
+  expect(said({ loadOnlyInlinedPlugins: true, _note: 1, "x-note": 1, $schema: "" })).toEqual([]);
+  expect(said({ args: { podman_labels: {} }, nerdctlID: "", nerdctlLabels: {} })).toEqual([]);
+  expect(said({ description: "" })).toEqual(["description is not read"]);
 });
 
 test("the place is named, where a file holds it: of a list and of a single plugin", () => {

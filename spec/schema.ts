@@ -206,7 +206,8 @@ export function withDefault<T>(inner: Schema<T>, value: T): Schema<T> {
 /** What `make` describes, made when it is first needed: every call of the binary loads the vocabulary of every plugin. */
 export function lazy<T>(make: () => Schema<T>): Schema<T> {
   let cached: Schema<T> | undefined;
-  return { inner: make, parse: (node, path) => (cached ??= make()).parse(node, path) };
+  const get = () => cached ??= make();
+  return { inner: get, parse: (node, path) => get().parse(node, path) };
 }
 
 /** What `inner` accepts, if it also satisfies `predicate`. */

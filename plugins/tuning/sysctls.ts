@@ -8,7 +8,7 @@ import { ignoreErrors, SystemError } from "../../ffi/sys/error.ts";
 import { overwrite } from "../../ffi/sys/file.ts";
 import { findSysctl } from "../../ffi/sysctl.ts";
 import { CniError, Code, ConfigError } from "../../spec/error.ts";
-import { keyPaths } from "./key_paths.ts";
+import { keyPaths } from "../../spec/key_paths.ts";
 import { memberPath } from "../../spec/schema.ts";
 import type { TuningConfig } from "./config.ts";
 

@@ -7,7 +7,13 @@ import type { AddRuntimeConf } from "../../../runtime/add.ts";
 import type { Runtime } from "../../../runtime/runtime.ts";
 import type { NetworkConfigList } from "../../../spec/network_config_list.ts";
 import { type Result, stringifyResult } from "../../../spec/result.ts";
-import { ATTACHMENT_OPTIONS, NETNS_ARGUMENT, parseAttachment, runtimeArguments } from "../../arguments/attachment.ts";
+import {
+  ATTACHMENT_OPTIONS,
+  type AttachmentRequest,
+  NETNS_ARGUMENT,
+  parseAttachment,
+  runtimeArguments,
+} from "../../arguments/attachment.ts";
 import { loadRequested, log, NETWORK_ARGUMENT, openRuntime, RUNTIME_OPTIONS } from "../../arguments/runtime.ts";
 import type { Command } from "../../command.ts";
 
@@ -36,7 +42,7 @@ const add: Command = {
     await loadPlugins(pluginsMentionedIn(network.text + staleConfiguration));
     const { containerId, ifname, netns = "" } = request;
     const parameters = { containerId, ifname, netns, ...runtimeArguments(network, request) };
-    const result = addOrLogUnknownKeys(runtime, network, parameters);
+    const result = addOrLogUnread(runtime, network, parameters, request);
     try {
       throwIfSignalled();
       printStdout(`${stringifyResult(result, network.cniVersion)}\n`);
@@ -46,16 +52,27 @@ const add: Command = {
       runtime.del(network, { containerId, ifname });
       throw error;
     }
+    logUnread(runtime, network, request);
   },
 };
 export default add;
 
-/** Looks for unknown keys only where it fails: it would take a twentieth of a success. */
-function addOrLogUnknownKeys(runtime: Runtime, network: NetworkConfigList, parameters: AddRuntimeConf): Result {
+/** What nobody reads may be why it fails. */
+function addOrLogUnread(
+  runtime: Runtime,
+  network: NetworkConfigList,
+  parameters: AddRuntimeConf,
+  request: AttachmentRequest,
+): Result {
   try {
     return runtime.add(network, parameters);
   } catch (error) {
-    for (const message of runtime.unknownKeys(network)) log(message);
+    logUnread(runtime, network, request);
     throw error;
   }
+}
+
+function logUnread(runtime: Runtime, network: NetworkConfigList, { capabilityArgs = {} }: AttachmentRequest): void {
+  for (const message of runtime.unknownKeys(network)) log(message);
+  for (const message of runtime.unknownCapabilities(network, capabilityArgs)) log(message);
 }

@@ -7,7 +7,8 @@ import type { Command } from "../../command.ts";
 const status: Command = {
   name: "status",
   summary: "fail if no container could be attached",
-  description: "Names keys of the configuration that are likely to be misspelt.",
+  description:
+    'Names keys of the configuration that nobody reads, but for "$schema" and those that begin with "x-" or "_".',
   arguments: [NETWORK_ARGUMENT, IGNORED_NETNS_ARGUMENT],
   options: RUNTIME_OPTIONS,
   examples: [{ command: "cni run status default", about: "ask the plugins of the built-in network" }],

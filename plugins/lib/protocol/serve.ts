@@ -9,7 +9,9 @@ import { parseEnvironment } from "../../../spec/env.ts";
 import { CniError } from "../../../spec/error.ts";
 import { stringifyJson } from "../../../spec/jsonc.ts";
 import { parsePluginConfig } from "../../../spec/plugin_config.ts";
+import { findValue, type Schema } from "../../../spec/schema.ts";
 import { stringifyResult } from "../../../spec/result.ts";
+import { describeUnknownKey, findUnknownPluginKeys } from "../../../spec/unknown_keys.ts";
 import { LATEST } from "../../../spec/version.ts";
 import type { AnyPlugin, HostContext } from "./context.ts";
 import type { ProgramCall } from "./exec.ts";
@@ -22,6 +24,8 @@ import { requestedVersion, versionResponse } from "./version.ts";
 export interface PluginCallText extends ProgramCall, Pick<PluginRequest, "snapshotTime" | "findCallerPid"> {
   /** Takes the answer to an ADD before it becomes final: what was done is undone if nobody can be told of it. */
   deliver?(stdout: string): void;
+  /** Finds the keys that an IPAM plugin reads. With it, an ADD that succeeded tells `log` which keys of its configuration nobody reads. */
+  readonly findConfigSchema?: (type: string) => Schema<unknown> | undefined;
 }
 
 /**
@@ -62,9 +66,30 @@ export function serve(plugin: AnyPlugin, call: PluginCallText, context: HostCont
       stdout = stringifyResult(result, request.config.cniVersion);
       deliver?.(stdout);
     });
+    if (command === "ADD") warnOfUnknownKeys(plugin, request, call, context);
     return { exitCode: 0, stdout };
   } catch (error) {
     return { exitCode: 1, stdout: formatErrorObject(error, stdin) };
+  }
+}
+
+/** An engine hands it on to its own log, where it is read when a container does not do what was wanted. */
+function warnOfUnknownKeys(
+  plugin: AnyPlugin,
+  { config, path }: PluginRequest,
+  { findConfigSchema }: PluginCallText,
+  { locate, log }: HostContext,
+): void {
+  if (!findConfigSchema) return;
+  // Where a plugin of others leaves addresses to this one, all but the IPAM part is for that plugin.
+  const isDelegate = config.type !== "" && config.type !== plugin.name;
+  const unknownKeys = findUnknownPluginKeys(
+    { ...config, type: plugin.name, ...isDelegate && { raw: { ipam: findValue(config.raw, "ipam") } } },
+    (type) => type === plugin.name ? plugin.config : findConfigSchema(type),
+    (type) => type !== plugin.name && "program" in locate(type, path),
+  );
+  for (const unknownKey of unknownKeys) {
+    log(`${plugin.name}: network "${config.name}": ${describeUnknownKey(unknownKey)}`);
   }
 }
 

@@ -9,8 +9,8 @@ test("keyPaths() gives every key, also one that is there again, in the order of 
     "b",
     "b/c",
     "b/c",
-    "b/c/[]/d",
-    "b/c/[]/f",
+    "b/c/[0]/d",
+    "b/c/[2]/f",
     "b/a",
     "a",
   ]);

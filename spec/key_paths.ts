@@ -8,13 +8,15 @@ interface Level {
   /** Of the object or array itself. */
   readonly path: readonly string[];
   readonly isObject: boolean;
+  /** Of an array: the elements before the one that comes. */
+  index: number;
   /** The key whose value comes, or the last one's; the next text is a key while there is none. */
   key: string | undefined;
 }
 
 /**
  * Gives the path of every key of every object, in the order of the text: `["sysctl", "net.core.somaxconn"]`. Elements of arrays have
- * the name `[]`.
+ * names such as `[0]`.
  *
  * @param text what `parseJson` accepts, comments and all
  */
@@ -23,11 +25,13 @@ export function* keyPaths(text: string): Generator<readonly string[]> {
   for (const [token] of text.matchAll(/"[^"\\]*(?:\\.[^"\\]*)*"|[{}[\],]|\/\/[^\n]*|\/\*[^]*?\*\//g)) {
     const level = levels[levels.length - 1];
     if (token === "{" || token === "[") {
-      levels.push({ path: childPath(level), isObject: token === "{", key: undefined });
+      levels.push({ path: childPath(level), isObject: token === "{", index: 0, key: undefined });
     } else if (token === "}" || token === "]") levels.pop();
-    else if (!level?.isObject) continue;
-    else if (token === ",") level.key = undefined;
-    else if (token[0] === '"' && level.key === undefined) {
+    else if (!level) continue;
+    else if (token === ",") {
+      level.index++;
+      level.key = undefined;
+    } else if (level.isObject && token[0] === '"' && level.key === undefined) {
       level.key = JSON.parse(token) as string;
       yield childPath(level);
     }
@@ -35,5 +39,5 @@ export function* keyPaths(text: string): Generator<readonly string[]> {
 }
 
 function childPath(level: Level | undefined): readonly string[] {
-  return level ? [...level.path, level.isObject ? level.key ?? "" : "[]"] : [];
+  return level ? [...level.path, level.isObject ? level.key ?? "" : `[${level.index}]`] : [];
 }

@@ -1,0 +1,30 @@
+/**
+ * Keys that an object of a file has twice: all but the last are lost in reading it.
+ *
+ * @module
+ */
+import { locate } from "../spec/jsonc.ts";
+import { keyPaths } from "../spec/key_paths.ts";
+import { memberPath } from "../spec/schema.ts";
+
+/** What is to be said of them: `plugins[0].mtu is there more than once, and the last one counts (web.conflist:7:5)`. */
+export function describeDuplicateKeys(text: string, source: string): string[] {
+  const seen = new Set<string>();
+  const duplicates = new Set<string>();
+  for (const segments of keyPaths(text)) {
+    const path = formatPath(segments);
+    (seen.has(path) ? duplicates : seen).add(path);
+  }
+  return [...duplicates].map((path) => {
+    const { line, column } = locate(text, path) ?? {};
+    const location = line ? `${source}:${line}:${column}` : source;
+    return `${path} is there more than once, and the last one counts (${location})`;
+  });
+}
+
+function formatPath(segments: readonly string[]): string {
+  return segments.reduce(
+    (path, segment) => /^\[[0-9]+\]$/.test(segment) ? path + segment : memberPath(path, segment),
+    "",
+  );
+}

@@ -1,0 +1,126 @@
+/**
+ * Keys of a plugin's configuration that nobody reads.
+ *
+ * Every ADD looks for them, so that the search costs little where there are none.
+ *
+ * @module
+ */
+import type { PluginConfig } from "./plugin_config.ts";
+import { dnsSchema } from "./result.ts";
+import { anything, findKey, isJsonObject, knownKeys, memberPath, type Schema, type Shape } from "./schema.ts";
+import { suggestion } from "./suggest.ts";
+
+/** A key that nobody reads. */
+export interface UnknownKey {
+  /** Where it stands: `plugins[0].isGatway`. */
+  readonly path: string;
+  /** `; did you mean "isGateway"?`, if it resembles a key that is read there. */
+  readonly hint: string;
+}
+
+/** `isGatway is not read; did you mean "isGateway"?` */
+export function describeUnknownKey({ path, hint }: UnknownKey): string {
+  return `${path} is not read${hint}`;
+}
+
+/** What a plugin reads; nothing for one whose keys are not known here. */
+export type FindConfigSchema = (type: string) => Schema<unknown> | undefined;
+
+/**
+ * The keys of a plugin's object that neither the plugin, nor its IPAM plugin, nor a runtime reads.
+ *
+ * @param path of the object: `plugins[0]`
+ * @param isProgram whether a program is called for the plugin of that name, which may read other keys than the one that is built in
+ */
+export function findUnknownPluginKeys(
+  { type, ipamType, raw }: Pick<PluginConfig, "type" | "ipamType" | "raw">,
+  findConfigSchema: FindConfigSchema,
+  isProgram: (type: string) => boolean,
+  path = "",
+): UnknownKey[] {
+  const pluginShape = shapeOf(findConfigSchema(type));
+  if (!pluginShape) return searchNode(raw, longCommonKeys(), path, true);
+  const ipamSchema = ipamType === undefined ? knownKeys({}) : findConfigSchema(ipamType);
+  const shape = mergeShapes(
+    mergeShapes({ ...commonShape(), ...MULTUS_KEYS }, pluginShape),
+    shapeOf(ipamSchema) ?? KEYS_OF_ANY_IPAM,
+  );
+  const ipamPath = memberPath(path, findKey(raw, "ipam") ?? "ipam");
+  return searchNode(raw, { ...shape, capabilities: shape.runtimeConfig! }, path, false).filter((unknownKey) =>
+    unknownKey.hint || !isProgram(ipamType !== undefined && unknownKey.path.startsWith(ipamPath) ? ipamType : type)
+  );
+}
+
+/** Those among the keys of an object that are matched exactly. @param known those that are read */
+export function findUnknownKeysAmong(keys: readonly string[], known: readonly string[]): UnknownKey[] {
+  return keys.filter((key) => !known.includes(key) && !isIgnored(key)).map((key) => ({
+    path: memberPath("", key),
+    hint: suggestion(key, known),
+  }));
+}
+
+/** The keys of an object, or of the objects in a list. */
+export function shapeOf(schema: Schema<unknown> | undefined): Shape | undefined {
+  const inner = schema?.inner;
+  return schema?.shape ?? (inner && shapeOf(typeof inner === "function" ? inner() : inner));
+}
+
+/** What the configuration of every plugin may have (SPEC §Configuration format, CONVENTIONS.md). */
+export function commonShape(): Shape {
+  return {
+    ...{ cniVersion: anything, cniVersions: anything, name: anything, type: anything, prevResult: anything },
+    ...{ dns: dnsSchema, ipam: knownKeys({ type: anything }) },
+    ...{ capabilities: anything, runtimeConfig: knownKeys({}), args: anything },
+    ...{ "cni.dev/valid-attachments": anything, "cni.dev/attachments": anything },
+  };
+}
+
+/** Multus writes both for the first plugin of a network, whatever that is. */
+const MULTUS_KEYS: Shape = { deviceID: anything, pciBusID: anything };
+
+/** Of a plugin of others, only the keys are known that all plugins have. Short words resemble too many others. */
+function longCommonKeys(): Shape {
+  return Object.fromEntries(Object.keys(commonShape()).filter((key) => key.length > 6).map((key) => [key, anything]));
+}
+
+/** Where a plugin of others is to give addresses. */
+const KEYS_OF_ANY_IPAM: Shape = { ipam: anything, runtimeConfig: anything };
+
+/** The keys of both; what both have is merged in turn. */
+function mergeShapes(first: Shape, second: Shape): Shape {
+  const merged: Record<string, Schema<unknown>> = { ...first };
+  for (const key in second) {
+    const [firstChild, secondChild] = [shapeOf(first[key]), shapeOf(second[key])];
+    merged[key] = firstChild && secondChild ? knownKeys(mergeShapes(firstChild, secondChild)) : second[key]!;
+  }
+  return merged;
+}
+
+/** @param isShared other programs may have keys of their own in it, so that only those count that resemble a known one */
+function searchNode(node: unknown, shape: Shape, path: string, isShared: boolean): UnknownKey[] {
+  if (Array.isArray(node)) {
+    return node.flatMap((element, i) => searchNode(element, shape, `${path}[${i}]`, isShared));
+  }
+  if (!isJsonObject(node)) return [];
+  const unknownKeys: UnknownKey[] = [];
+  for (const key in node) {
+    const knownKey = findKey(shape, key);
+    if (knownKey === undefined) {
+      const hint = isIgnored(key) ? "" : suggestion(key, Object.keys(shape));
+      if (hint || !isShared && !isIgnored(key)) unknownKeys.push({ path: memberPath(path, key), hint });
+    } else if (findKey(node, knownKey) !== key) {
+      unknownKeys.push({ path: memberPath(path, key), hint: `, since "${findKey(node, knownKey)}" is there too` });
+    } else {
+      const childShape = shapeOf(shape[knownKey]);
+      // There, whoever calls asks all plugins for something, and each takes what it knows (CONVENTIONS.md).
+      const isChildShared = isShared || knownKey === "args" || knownKey === "runtimeConfig";
+      if (childShape) unknownKeys.push(...searchNode(node[key], childShape, memberPath(path, key), isChildShared));
+    }
+  }
+  return unknownKeys;
+}
+
+/** Notes of people, for people. */
+function isIgnored(key: string): boolean {
+  return key.startsWith("_") || key.startsWith("x-") || key === "$schema";
+}
