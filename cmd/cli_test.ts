@@ -209,7 +209,13 @@ netnsTest("cni run status tells whether an ADD could be served", ({ host }) => {
   network("web");
   expect(run("status web")).toEqual({ exitCode: 0, stdout: "", stderr: "" });
   writeFileSync(join(conf, "old.conf"), '{"cniVersion":"0.4.0","name":"old","type":"bridge"}');
-  expect(run("status old")).toMatchObject({ exitCode: 0, stderr: expect.stringContaining("no STATUS") });
+  expect(run("status old")).toEqual({ exitCode: 0, stdout: "", stderr: "" });
+  const stdin = JSON.stringify({ cniVersion: "0.3.1", name: "x", plugins: [{ type: "portmap" }, { type: "bridge" }] });
+  expect(run("status -", { stdin })).toMatchObject({
+    exitCode: 1,
+    stdout: "",
+    stderr: expect.stringContaining('"portmap" works on what an earlier plugin of the list set up'),
+  });
 });
 
 netnsTest("cni run status names keys that nobody reads, and add where it fails", ({ host, container }) => {

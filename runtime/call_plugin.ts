@@ -168,7 +168,8 @@ function buildRequest(
   };
 }
 
-function withPluginName<T>(
+/** What `call` does for a plugin. @throws {CniError} with the code of what it failed with, naming plugin and command */
+export function withPluginName<T>(
   list: NetworkConfigList,
   plugin: PluginEntry,
   command: PluginCommand,

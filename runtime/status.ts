@@ -4,16 +4,32 @@
  * @see SPEC.md §STATUS
  * @module
  */
+import { requirePrevResult } from "../plugins/lib/protocol/plugin.ts";
 import type { NetworkConfigList } from "../spec/network_config_list.ts";
 import { atLeast, introducedIn } from "../spec/version.ts";
-import { callPlugin } from "./call_plugin.ts";
+import { callPlugin, locatePlugin, withPluginName } from "./call_plugin.ts";
 import type { RuntimeContext } from "./context.ts";
 
-/** Asks the plugins whether they could serve an ADD. @throws {CniError} with code 50 or 51 if one could not */
+/**
+ * Asks the plugins whether they could serve an ADD. Those of this process are asked whatever the version.
+ *
+ * @throws {CniError} with code 50 or 51 if one could not, with code 7 for a configuration that it could not use
+ */
 export function getNetworkListStatus(runtime: RuntimeContext, list: NetworkConfigList): void {
-  if (!atLeast(list.cniVersion, introducedIn.STATUS)) {
-    runtime.log(`Network "${list.name}" has cniVersion ${list.cniVersion}, which has no STATUS: nothing was asked`);
-    return;
+  const hasStatus = atLeast(list.cniVersion, introducedIn.STATUS);
+  const notAsked: string[] = [];
+  for (const [i, plugin] of list.plugins.entries()) {
+    const location = withPluginName(list, plugin, "STATUS", () => {
+      const found = locatePlugin(runtime, list, plugin);
+      const isMisplaced = i === 0 && "plugin" in found && found.plugin.needsPrevResult?.(plugin);
+      if (isMisplaced) requirePrevResult({ prevResult: undefined }, plugin.type);
+      return found;
+    });
+    if (hasStatus || "plugin" in location) callPlugin(runtime, list, plugin, { command: "STATUS" });
+    else notAsked.push(JSON.stringify(plugin.type));
   }
-  for (const plugin of list.plugins) callPlugin(runtime, list, plugin, { command: "STATUS" });
+  if (notAsked.length === 0) return;
+  runtime.log(
+    `Network "${list.name}" has cniVersion ${list.cniVersion}, which has no STATUS: ${notAsked.join(", ")} not asked`,
+  );
 }

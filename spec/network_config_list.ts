@@ -153,7 +153,8 @@ export function derivePluginConfig(
   // A result of a later version may have no form in 0.2: that must keep nothing attached.
   const isSeen = takesPrevResult(command) && (command !== "DEL" || atLeast(list.cniVersion, "0.3.0"));
   const seenPrevResult = prevResult && isSeen ? resultAsSeenIn(list.cniVersion, prevResult) : undefined;
-  return readPluginConfig(deriveDocument(list, plugin, options), command, {
+  // Plugins of this process answer to STATUS whatever the version of the list.
+  return readPluginConfig(deriveDocument(list, plugin, options), command === "STATUS" ? "ADD" : command, {
     prevResult: seenPrevResult,
     ...warn && { warn },
   });

@@ -171,6 +171,24 @@ everyPlugin("what is wrong in keys of its own has code 7", (type, node, config, 
   }
 });
 
+/** Only an ADD has these. */
+const ONLY_IN_ADD = ["prevResult", "runtimeConfig", "linkInContainer"];
+/** What is wrong in view of the container, of a result, or of a device that may be away. */
+const FOUND_BY_ADD: Readonly<Record<string, readonly object[]>> = {
+  firewall: [{ ingressPolicy: "isolated" }],
+  "host-device": [{ device: null, kernelpath: "/sys/devices/../class" }],
+  ptp: [{ ipam: { type: "static", addresses: [{ address: "10.5.0.9/24" }], gateway: null } }],
+  tap: [{ bridge: "nosuch" }],
+  tuning: [{ sysctl: { "net.nosuch": "1" } }],
+};
+
+everyPlugin("STATUS refuses what ADD refuses, as far as that can be told without a container", (type, node, config) => {
+  const accepted = FIXTURES[type]!.invalid.filter((change) =>
+    !ONLY_IN_ADD.some((key) => key in change) && node.exec(type, "STATUS", withChange(config, change)).exitCode === 0
+  );
+  expect(accepted).toEqual([...FOUND_BY_ADD[type] ?? []]);
+});
+
 /** The configuration with other keys, also within `ipam`. */
 function withChange(config: JsonDocument, change: JsonDocument): JsonDocument {
   const ipam = change.ipam instanceof Object ? { ipam: { ...config.ipam, ...change.ipam } } : {};

@@ -23,6 +23,8 @@ export default plugin({
   about: "Limits the rates at which the container receives and sends",
   config: bandwidthConfig,
 
+  needsPrevResult: () => true,
+
   add(call) {
     const { ingress, egress } = call.config;
     const result = requirePrevResult(call, "bandwidth");

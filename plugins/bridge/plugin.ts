@@ -147,6 +147,7 @@ export default plugin({
   },
 
   status({ config, host, ipam }) {
+    refuseContradictions(config, ipam !== undefined);
     const found = link.find(host.route, config.bridge);
     if (found && !bridgeKind.of(found)) {
       throw new CniError(

@@ -57,6 +57,8 @@ export default plugin({
   // Read by each command in its own way: what makes ADD fail must not make DEL fail as well.
   config: { ...jsonObject, inner: firewallConfigSchema },
 
+  needsPrevResult: () => true,
+
   add(call) {
     const request = readRequest(call);
     if (request.addresses.length === 0) return request.result;

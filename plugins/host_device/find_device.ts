@@ -39,12 +39,20 @@ export function getHostDevice(host: Netns, config: HostDeviceConfig, sysfs: stri
   if (hwaddr) return { link: getByMac(host, hwaddr) };
   if (kernelpath) return { link: getByKernelPath(host, kernelpath, sysfs) };
   if (pciBusID) return getByPciAddress(host, pciBusID, sysfs);
-  throw new ConfigError(
+  throw noSelectorError();
+}
+
+/** Makes sure that a device is named. @throws {ConfigError} */
+export function requireSelector({ device, hwaddr, kernelpath, pciBusID, runtimeConfig }: HostDeviceConfig): void {
+  if (!runtimeConfig?.deviceID && !device && !hwaddr && !kernelpath && !pciBusID) throw noSelectorError();
+}
+
+const noSelectorError = () =>
+  new ConfigError(
     "device",
     'given, or "hwaddr", "kernelpath", "pciBusID" or the capability "deviceID"',
     "nothing",
   );
-}
 
 /** True if a program drives the device that the configuration means, as far as it is found on the PCI bus. */
 export function isUserspaceDriven(config: HostDeviceConfig, sysfs: string): boolean {

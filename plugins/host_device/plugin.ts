@@ -6,7 +6,7 @@
 import { netnsRecordOf } from "../../ffi/netns_record.ts";
 import type * as link from "../../ffi/route/link.ts";
 import { type HostDeviceConfig, hostDeviceConfig } from "./config.ts";
-import { getHostDevice, type HostDevice, isUserspaceDriven } from "./find_device.ts";
+import { getHostDevice, type HostDevice, isUserspaceDriven, requireSelector } from "./find_device.ts";
 import { moveToContainer, moveToHost, restoreOnHost } from "./move_device.ts";
 import {
   describeDevice,
@@ -54,6 +54,12 @@ export function hostDevice(sysfs = "/sys"): Plugin<HostDeviceConfig> {
       if (!isUserspaceDriven(call.config, sysfs)) return void checkAttachedInterface(call, "host-device");
       call.ipam?.check();
       requireContainerInterface(requirePrevResult(call, "host-device"), call.ifname, call.sandbox);
+    },
+
+    status({ config, pluginConfig, ipam }) {
+      // Only an ADD is told what its runtime chose; a device that is not here may be in a container.
+      if (!pluginConfig.capabilities.deviceID) requireSelector(config);
+      ipam?.status();
     },
 
     gc(call) {

@@ -471,7 +471,8 @@ deviceTest(
   },
 );
 
-deviceTest("STATUS needs no device", ({ callPlugin }) => {
-  callPlugin("STATUS", {});
+deviceTest("STATUS needs no device, but to be told which", ({ callPlugin }) => {
   callPlugin("STATUS", { device: "absent" });
+  callPlugin("STATUS", { capabilities: { deviceID: true } });
+  expect(() => callPlugin("STATUS", {})).toThrow("device must be given");
 });

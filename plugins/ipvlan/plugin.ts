@@ -37,6 +37,8 @@ export default plugin({
   about: "Puts the container on the wire with the host's MAC address",
   config: ipvlanConfig,
 
+  needsPrevResult: ({ ipamType }) => ipamType === undefined,
+
   add(call) {
     const { mode } = call.config;
     requireAddressSource(call);

@@ -41,6 +41,8 @@ export default plugin({
   // Read by each command in its own way: what makes ADD fail must not make DEL fail as well.
   config: { ...jsonObject, inner: portmapConfigSchema },
 
+  needsPrevResult: () => true,
+
   add(call) {
     const { host, owner, undo, log } = call;
     const config = parseConfig(call);

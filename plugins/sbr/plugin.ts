@@ -22,6 +22,8 @@ export default plugin<SbrConfig>({
   about: "Routes packets by the address that they are from",
   config: sbrConfig,
 
+  needsPrevResult: () => true,
+
   add(call: AddCall<SbrConfig>): Result {
     const { netns, ifname, config, undo } = call;
     const result = requirePrevResult(call, "sbr");

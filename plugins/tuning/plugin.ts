@@ -3,14 +3,7 @@
  *
  * @module
  */
-import {
-  type AddCall,
-  type CheckCall,
-  type DelCall,
-  type Plugin,
-  plugin,
-  requirePrevResult,
-} from "../lib/protocol/plugin.ts";
+import { type AttachmentCall, type DelCall, type Plugin, plugin, requirePrevResult } from "../lib/protocol/plugin.ts";
 import { CniError } from "../../spec/error.ts";
 import type { Interface, Result } from "../../spec/result.ts";
 import { ALLOWLIST_PATH, refuseDisallowed } from "./allowlist.ts";
@@ -27,6 +20,8 @@ export function tuning(allowlist: string = ALLOWLIST_PATH): Plugin<TuningConfig>
     about: "Sets kernel parameters, MAC address, MTU and flags",
     config: tuningConfig,
     args: ["MAC"],
+
+    needsPrevResult: () => true,
 
     add(call) {
       const result = requirePrevResult(call, "tuning");
@@ -68,7 +63,10 @@ export function tuning(allowlist: string = ALLOWLIST_PATH): Plugin<TuningConfig>
       );
     },
 
-    status() {},
+    status({ config, pluginConfig }) {
+      const { sysctls } = readChanges({ config, pluginConfig, ifname: "IFNAME", args: {} });
+      refuseDisallowed(allowlist, sysctls.map(({ key }) => key));
+    },
   });
 }
 
@@ -83,7 +81,12 @@ function attemptOrLog(call: DelCall<TuningConfig>, step: (call: DelCall<TuningCo
   }
 }
 
-function readChanges({ pluginConfig, ifname, config, args }: AddCall<TuningConfig> | CheckCall<TuningConfig>): Changes {
+function readChanges(
+  { pluginConfig, ifname, config, args }: Pick<
+    AttachmentCall<TuningConfig>,
+    "pluginConfig" | "ifname" | "config" | "args"
+  >,
+): Changes {
   // Without a text, the spellings of one parameter are still two keys.
   refuseDuplicateSysctls(pluginConfig.text ?? JSON.stringify(pluginConfig.raw), ifname);
   return { sysctls: requestedSysctls(config, ifname), linkState: requestedLinkState(config, args["MAC"]) };

@@ -21,6 +21,8 @@ export default plugin({
   about: "Puts the interface into a routing table of its own",
   config: vrfConfig,
 
+  needsPrevResult: () => true,
+
   add(call) {
     const { config, netns, ifname, undo } = call;
     requireVrfName(config);

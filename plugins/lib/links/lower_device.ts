@@ -70,12 +70,13 @@ export function getLowerDevice(
   name: string = config.master,
 ): LowerDevice {
   const lower = findLowerDevice(config.linkInContainer ? netns : host, config, name);
-  if (config.mtu <= (lower.link.mtu ?? 0)) return resolveNonStacking(lower, host, kind);
-  throw new ConfigError(
-    "mtu",
-    `at most ${lower.link.mtu}, the MTU of its master ${quotedName(lower)}`,
-    `${config.mtu}`,
-  );
+  requireMtuWithin(lower, config);
+  return resolveNonStacking(lower, host, kind);
+}
+
+function requireMtuWithin(lower: LowerDevice, { mtu }: LowerDeviceConfig): void {
+  if (mtu <= (lower.link.mtu ?? 0)) return;
+  throw new ConfigError("mtu", `at most ${lower.link.mtu}, the MTU of its master ${quotedName(lower)}`, `${mtu}`);
 }
 
 /** Kinds that never stand on one another, see macvlan_common_newlink and ipvlan_link_new. */
@@ -119,7 +120,7 @@ function findDefaultRouteDevice(netns: Netns): link.Link | undefined {
 export function requireLowerDevice({ host, config }: PluginCall<LowerDeviceConfig>): void {
   if (config.linkInContainer) return;
   try {
-    findLowerDevice(host, config, config.master);
+    requireMtuWithin(findLowerDevice(host, config, config.master), config);
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
     throw new CniError(Code.NotAvailable, error.message, { cause: error });

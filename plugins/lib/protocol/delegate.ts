@@ -6,6 +6,7 @@
  */
 import { CniError, Code, ConfigError } from "../../../spec/error.ts";
 import { excerpt } from "../../../spec/schema.ts";
+import { atLeast, introducedIn } from "../../../spec/version.ts";
 import type { HostContext, PluginLocation } from "./context.ts";
 import type { BatchIpamDelegate, DelBatchCall, IpamDelegate } from "./plugin.ts";
 import type { PluginCommand, PluginRequest } from "./request.ts";
@@ -66,7 +67,10 @@ export function ipamDelegate(
     gc: () => void call("GC"),
     status() {
       try {
-        call("STATUS");
+        const location = locate();
+        // A program could not know the command.
+        if ("program" in location && !atLeast(request.config.cniVersion, introducedIn.STATUS)) return;
+        context.invoke(location, { ...request, command: "STATUS" });
       } catch (error) {
         if (!(error instanceof NotRunError)) throw error;
         throw new CniError(Code.NotAvailable, error.message, {

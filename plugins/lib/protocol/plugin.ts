@@ -130,6 +130,8 @@ export interface Plugin<C = unknown> {
   readonly args?: readonly string[];
   /** True if it does not look into the container's namespace, so that CNI_NETNS is not opened and `netns` not there. */
   readonly ignoresNetns?: true;
+  /** Whether it works on what an earlier plugin of the list set up, so that it cannot be the first one. */
+  needsPrevResult?(entry: Pick<PluginConfig, "ipamType">): boolean;
   /** Attaches the container. @returns what to hand on: `prevResult` with what this plugin adds to it */
   add(call: AddCall<C>): Result;
   /** Succeeds when things are gone already (SPEC §DEL). */
@@ -154,7 +156,8 @@ export interface Plugin<C = unknown> {
   /** Removes what belongs to attachments that live no more. Without it, the command goes to the IPAM plugin alone. */
   gc?(call: GcCall<C>): void;
   /**
-   * Tells whether an ADD could be served. Without it, the command goes to the IPAM plugin alone.
+   * Tells whether an ADD could be served, which includes that its configuration can be used. Without it, the command goes to the IPAM
+   * plugin alone.
    *
    * @throws {CniError} with code 50 or 51 if it could not
    */
