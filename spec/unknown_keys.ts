@@ -42,7 +42,7 @@ export function findUnknownPluginKeys(
   if (!pluginShape) return searchNode(raw, longCommonKeys(), path, true);
   const ipamSchema = ipamType === undefined ? knownKeys({}) : findConfigSchema(ipamType);
   const shape = mergeShapes(
-    mergeShapes({ ...commonShape(), ...MULTUS_KEYS }, pluginShape),
+    mergeShapes({ ...commonConfigShape(), ...MULTUS_KEYS }, pluginShape),
     shapeOf(ipamSchema) ?? KEYS_OF_ANY_IPAM,
   );
   const ipamPath = memberPath(path, findKey(raw, "ipam") ?? "ipam");
@@ -66,7 +66,7 @@ export function shapeOf(schema: Schema<unknown> | undefined): Shape | undefined 
 }
 
 /** What the configuration of every plugin may have (SPEC §Configuration format, CONVENTIONS.md). */
-export function commonShape(): Shape {
+export function commonConfigShape(): Shape {
   return {
     ...{ cniVersion: anything, cniVersions: anything, name: anything, type: anything, prevResult: anything },
     ...{ dns: dnsSchema, ipam: knownKeys({ type: anything }) },
@@ -80,7 +80,9 @@ const MULTUS_KEYS: Shape = { deviceID: anything, pciBusID: anything };
 
 /** Of a plugin of others, only the keys are known that all plugins have. Short words resemble too many others. */
 function longCommonKeys(): Shape {
-  return Object.fromEntries(Object.keys(commonShape()).filter((key) => key.length > 6).map((key) => [key, anything]));
+  return Object.fromEntries(
+    Object.keys(commonConfigShape()).filter((key) => key.length > 6).map((key) => [key, anything]),
+  );
 }
 
 /** Where a plugin of others is to give addresses. */

@@ -2,7 +2,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { KeyDocs } from "../../../plugins/lib/docs/plugin_docs.ts";
-import { commonShape, shapeOf } from "../../../runtime/unknown_keys.ts";
+import { commonConfigShape, shapeOf } from "../../../spec/unknown_keys.ts";
 import type { Schema, Shape } from "../../../spec/schema.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
 import { type DocumentedPlugin, folderOf, testPath } from "./pages.ts";
@@ -16,7 +16,7 @@ function pathsOf(shape: Shape = {}, parent = ""): string[] {
   });
 }
 
-const commonPaths = (): string[] => [...pathsOf(commonShape()), "CNI_ARGS IgnoreUnknown"];
+const commonPaths = (): string[] => [...pathsOf(commonConfigShape()), "CNI_ARGS IgnoreUnknown"];
 
 const pathsReadBy = ({ config, args = [] }: DocumentedPlugin["plugin"]): string[] => [
   ...pathsOf(shapeOf(config)),
