@@ -10,13 +10,20 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createNetns } from "../ffi/netns.ts";
-import { ENGINE_ENV, errorOf, pluginLink, type PluginStart, runPlugin, testWith } from "../testing/binary.ts";
+import { newNamespaces } from "../testing/netns.ts";
+import { MINIMAL_ROOT_PROGRAMS, newMinimalRoot } from "../testing/minimal_root.ts";
+import {
+  CNI_PROGRAM,
+  ENGINE_ENV,
+  errorOf,
+  pluginLink,
+  type PluginStart,
+  runPlugin,
+  testWith,
+} from "../testing/binary.ts";
 
 const CONFIG = JSON.stringify({ cniVersion: "1.0.0", name: "net", type: "loopback" });
 const ADD: PluginStart = { env: { CNI_COMMAND: "ADD" }, stdin: CONFIG };
-
-/** Starts what follows in an address space of about 1 GB; the runtime alone reserves more for machine code. */
-const LITTLE_MEMORY = ["sh", "-c", 'ulimit -v 1000000 && exec "$@"', "sh"];
 
 /** Starts what follows with W^X enforced, as systemd's MemoryDenyWriteExecute does. @see prctl(2) PR_SET_MDWE */
 const WRITE_XOR_EXECUTE = [
@@ -30,10 +37,48 @@ describe("where the kernel forbids machine code of our own", () => {
     const error = errorOf(runPlugin("loopback", { ...ADD, wrapper: WRITE_XOR_EXECUTE }));
     expect(error.msg).toMatch(/executable memory|W\^X|JIT/);
   });
+});
 
-  test("ADD answers with one error under ulimit -v", () => {
-    const error = errorOf(runPlugin("loopback", { ...ADD, wrapper: LITTLE_MEMORY }));
-    expect(error.msg).toMatch(/executable memory|W\^X|JIT/);
+// What runs before the runtime is not there on arm64.
+describe.skipIf(process.arch !== "x64")("where the runtime cannot start", () => {
+  const limited = (limits: string) => ["sh", "-c", `ulimit ${limits} && exec "$@"`, "sh"];
+  const cases: readonly [string, string][] = [
+    ...["-v 200000", "-v 400000", "-v 1000000", "-v 2300000"].map((limits): [string, string] => [
+      limits,
+      "Cannot start: the address space is limited too much: raise it to 4 GiB or more (ulimit -v, LimitAS)",
+    ]),
+    ...["-s 16", "-s 64", "-s 140", "-s 255"].map((limits): [string, string] => [
+      limits,
+      "Cannot start: the stack is limited too much: raise it to 256 KiB or more (ulimit -s, LimitSTACK)",
+    ]),
+  ];
+  for (const [limits, message] of cases) {
+    test(`ulimit ${limits}: a plugin answers with one error, and the command line with one line`, () => {
+      for (const command of ["VERSION", "ADD", "DEL"]) {
+        const start = { env: { CNI_COMMAND: command }, stdin: CONFIG, wrapper: limited(limits) };
+        expect(errorOf(runPlugin("loopback", start))).toMatchObject({ code: 999, msg: message });
+      }
+      const { exitCode, stdout, stderr } = Bun.spawnSync([...limited(limits), CNI_PROGRAM, "run", "list"], { env: {} });
+      expect([exitCode, stdout.toString(), stderr.toString()]).toEqual([1, "", `cni: ${message}\n`]);
+    });
+  }
+
+  test.each(["-v 4194304", "-s 256"])("ulimit %s: it works", (limits) => {
+    const { exitCode, stdout } = runPlugin("loopback", { ...ADD, wrapper: limited(limits) });
+    expect([exitCode, JSON.parse(stdout).code]).toEqual([1, 8]);
+  });
+
+  testWith(MINIMAL_ROOT_PROGRAMS, "without /proc: one error, and one line", () => {
+    using namespaces = newNamespaces();
+    using thin = newMinimalRoot();
+    const start = { mounts: 'umount "$root/proc"', env: { CNI_COMMAND: "ADD" }, stdin: CONFIG };
+    const message = "Cannot start: /proc is not mounted";
+    expect(errorOf(thin.run(namespaces.host, "loopback", [], start)).msg).toBe(message);
+    expect(thin.run(namespaces.host, "cni", ["run", "list"], { ...start, env: { CNI_COMMAND: "" } })).toEqual({
+      exitCode: 1,
+      stdout: "",
+      stderr: `cni: ${message}\n`,
+    });
   });
 });
 

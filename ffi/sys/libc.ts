@@ -144,8 +144,14 @@ function openFunction(name: keyof Signatures): NativeFunction {
   // This name alone is safe: it is mapped already, whereas a missing library would be looked for in the current directory.
   const library = Bun.FFI.dlopen("libc.so.6", { [name]: { returns, args } } as Parameters<typeof dlopen>[1]);
   // It returns its error instead of throwing it.
-  if (Error.isError(library)) throw library;
+  if (Error.isError(library)) throw new Error(openFailure(library), { cause: library });
   return (library.symbols as unknown as Record<string, NativeFunction>)[name]!;
+}
+
+function openFailure({ message }: Error): string {
+  return message.includes("requires the JIT")
+    ? "Cannot get executable memory: allow it (MemoryDenyWriteExecute=no in systemd, execmem in SELinux)"
+    : message;
 }
 
 /** bun:ffi turns `undefined` into 0 and cuts a string at its first NUL: `close(undefined)` would close standard input. */

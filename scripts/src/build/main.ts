@@ -26,6 +26,7 @@ import {
   skipWarmUp,
 } from "./runtime_patch.ts";
 import { BINARY_MARK } from "../../../cmd/installed_file.ts";
+import { addPreflight } from "./preflight.ts";
 import { copyInlined } from "./inline_constants.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
 
@@ -126,6 +127,7 @@ function build(task: BuildPlan): void {
     const bytes = readFileSync(executable);
     const closed = closeEnvironment(bytes, task.processor, programRange(bytes));
     skipWarmUp(bytes, task.processor);
+    addPreflight(bytes, task.processor);
     refuseStrip(bytes);
     const marked = Buffer.concat([bytes, Buffer.from(BINARY_MARK)]);
     writeFileSync(executable, marked);
