@@ -9,7 +9,7 @@ import type { JsonObject } from "../spec/schema.ts";
 import { LATEST } from "../spec/version.ts";
 import { type Args, type AttachmentKey, type CacheEntry, listCacheEntries } from "./cache.ts";
 import { holdNetns } from "./held_netns.ts";
-import { describeMissingParts, findMissingParts, listOnce, type MissingParts } from "./missing_parts.ts";
+import { describeMissingParts, findMissingParts, linkFinder, type MissingParts } from "./missing_parts.ts";
 import { netnsGoneReason } from "./netns_gone.ts";
 
 /** An attachment of which something is remembered. */
@@ -45,14 +45,14 @@ export function listAttachments(
   network?: string,
   log?: (message: string) => void,
 ): NetworkAttachment[] {
-  const hostLinks = listOnce(context.host);
+  const isOnHost = linkFinder(context.host);
   return listCacheEntries(directory, network, log).map((entry) => {
     const { network, containerId, ifname, netns, args, capabilityArgs } = entry;
     const result = parseCachedResult(entry);
     using heldContext = holdNetns(context);
     const goneReason = netnsGoneReason(entry, heldContext);
     const missing = goneReason === undefined && result && netns
-      ? findMissingParts(result, netns, heldContext, hostLinks)
+      ? findMissingParts(result, netns, heldContext, isOnHost)
       : undefined;
     const reason = goneReason ?? (missing && describeMissingParts(missing));
     return {

@@ -22,22 +22,25 @@ export interface MissingParts {
  * Compares what the ADD reported with what is there.
  *
  * @param netnsPath the attachment's own namespace
- * @param hostLinks the links of the host, which one command asks for once
+ * @param isOnHost whether the host has an interface, see {@linkcode linkFinder}
  * @returns `undefined` if nothing is missing, or if it cannot be told
  */
 export function findMissingParts(
   result: Result,
   netnsPath: string,
   { openNetns }: Pick<HostContext, "openNetns">,
-  hostLinks: () => readonly link.Link[],
+  isOnHost: (iface: Interface) => boolean,
 ): MissingParts | undefined {
   const interfaces = (result.interfaces ?? []).filter(isKernelLink);
   const [inContainer, onHost] = [interfaces.filter(isInContainer), interfaces.filter((iface) => !isInContainer(iface))];
   if (inContainer.length === 0) return undefined;
   try {
     using netns = openNetns(netnsPath);
-    const links = [...onHost.filter(isMissingFrom(hostLinks)), ...inContainer.filter(isMissingFrom(listOnce(netns)))]
-      .map(({ name }) => name);
+    const isInNetns = linkFinder(netns);
+    const links = [
+      ...onHost.filter((iface) => !isOnHost(iface)),
+      ...inContainer.filter((iface) => !link.find(netns.route, iface.name) && !isInNetns(iface)),
+    ].map(({ name }) => name);
     const addresses = missingAddresses(result, netns, links);
     return links.length + addresses.length > 0 ? { links, addresses } : undefined;
   } catch (error) {
@@ -54,10 +57,16 @@ export function describeMissingParts({ links, addresses }: MissingParts): string
   ].join(", ");
 }
 
-/** The links of a namespace, asked for when they are first needed. */
-export function listOnce({ route }: Pick<Netns, "route">): () => readonly link.Link[] {
-  let links: readonly link.Link[] | undefined;
-  return () => links ??= link.list(route);
+/**
+ * Tells whether a namespace has an interface, by its name or its hardware address: the container may have renamed it. The links are asked for
+ * once, when they are first needed.
+ */
+export function linkFinder({ route }: Pick<Netns, "route">): (iface: Interface) => boolean {
+  let known: ReadonlySet<string> | undefined;
+  return ({ name, mac }) => {
+    known ??= new Set(link.list(route).flatMap((found) => [found.name ?? "", found.mac ?? ""]));
+    return known.has(name) || (mac !== undefined && known.has(mac.toLowerCase()));
+  };
 }
 
 /** False for what a socket or a PCI device stands for. */
@@ -67,12 +76,6 @@ function isKernelLink({ name, socketPath, pciID }: Interface): boolean {
 
 function isInContainer({ sandbox = "" }: Interface): boolean {
   return sandbox !== "";
-}
-
-/** The container may have renamed its interface; then the hardware address tells. */
-function isMissingFrom(links: () => readonly link.Link[]): (iface: Interface) => boolean {
-  return ({ name, mac }) =>
-    !links().some((candidate) => candidate.name === name || (mac !== undefined && candidate.mac === mac.toLowerCase()));
 }
 
 /** A plugin behind may have moved an address to another interface of the container. */

@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import { openNetns } from "../ffi/netns.ts";
 import { parseResult } from "../spec/result.ts";
 import { newNamespaces, runIp } from "../testing/netns.ts";
-import { describeMissingParts, findMissingParts, listOnce } from "./missing_parts.ts";
+import { describeMissingParts, findMissingParts, linkFinder } from "./missing_parts.ts";
 
 const MAC = "0a:58:00:00:00:02";
 
@@ -52,7 +52,7 @@ test.each([
       { address: "10.3.0.2/24" },
     ],
   }, "1.1.0");
-  const missing = findMissingParts(result, sandbox, { openNetns }, listOnce(host));
+  const missing = findMissingParts(result, sandbox, { openNetns }, linkFinder(host));
   expect(missing as unknown).toEqual(expected);
 });
 
@@ -60,7 +60,7 @@ test("findMissingParts() says nothing of what it cannot know", () => {
   using namespaces = newNamespaces();
   const { host, container } = namespaces;
   const find = (result: object, path: string) =>
-    findMissingParts(parseResult(result, "1.1.0"), path, { openNetns }, listOnce(host));
+    findMissingParts(parseResult(result, "1.1.0"), path, { openNetns }, linkFinder(host));
   const eth0 = { cniVersion: "1.1.0", interfaces: [{ name: "eth0", sandbox: container.path }] };
   expect(find(eth0, container.path)).toEqual({ links: ["eth0"], addresses: [] });
   expect(find(eth0, "/nonexistent")).toBeUndefined();

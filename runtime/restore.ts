@@ -7,13 +7,12 @@
  */
 import { repairTable, TABLES } from "../plugins/lib/ruleset/repair.ts";
 import type { HostContext } from "../plugins/lib/protocol/context.ts";
-import type { Link } from "../ffi/route/link.ts";
 import { CniError } from "../spec/error.ts";
 import type { NetworkConfigList, PluginEntry } from "../spec/network_config_list.ts";
-import { parseResult, type Result } from "../spec/result.ts";
+import { type Interface, parseResult, type Result } from "../spec/result.ts";
 import * as cache from "./cache.ts";
 import { callPlugin, locatePlugin, MissingPluginError } from "./call_plugin.ts";
-import { describeMissingParts, findMissingParts, listOnce, type MissingParts } from "./missing_parts.ts";
+import { describeMissingParts, findMissingParts, linkFinder, type MissingParts } from "./missing_parts.ts";
 import { netnsGoneReason } from "./netns_gone.ts";
 import { lockContainer } from "./lock.ts";
 import { describeAttachment, resolveAttachment, type ResolvedAttachment } from "./resolve_attachment.ts";
@@ -84,9 +83,9 @@ export function restoreAttachments(
   for (const message of tables) runtime.log(`Restored ${message}`);
   for (const message of problems) runtime.log(message);
   const loggedPlugins = new Set<string>();
-  const hostLinks = listOnce(runtime.hostContext.host);
+  const isOnHost = linkFinder(runtime.hostContext.host);
   const attachments = entries.flatMap((key) => {
-    const restored = restoreAttachment(runtime, network ?? key.network, key, hostLinks);
+    const restored = restoreAttachment(runtime, network ?? key.network, key, isOnHost);
     if (restored) logRestored(runtime, restored, loggedPlugins);
     return restored ?? [];
   });
@@ -103,7 +102,7 @@ function restoreAttachment(
   runtime: RuntimeContext,
   network: NetworkConfigList | string,
   { network: name, containerId, ifname }: cache.AttachmentKey,
-  hostLinks: () => readonly Link[],
+  isOnHost: (iface: Interface) => boolean,
 ): RestoredAttachment | undefined {
   const key = { network: name, containerId, ifname };
   try {
@@ -118,7 +117,7 @@ function restoreAttachment(
     const plugins = resolved.list.plugins.map((plugin) =>
       restoreWithPlugin({ ...runtime, hostContext }, resolved, plugin, prevResult)
     );
-    const missing = findMissingParts(prevResult, resolved.entry.netns ?? "", hostContext, hostLinks);
+    const missing = findMissingParts(prevResult, resolved.entry.netns ?? "", hostContext, isOnHost);
     return {
       ...key,
       state: restoreState(plugins, missing),
