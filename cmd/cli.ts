@@ -20,6 +20,7 @@ import { printFinalError, printStderr, printStdout } from "../ffi/sys/stdio.ts";
 import { suggestion } from "../spec/suggest.ts";
 
 const MAX_LINE_LENGTH = 160;
+const MAX_DETAIL_LINES = 20;
 const SUCCESS = 0, FAILURE = 1, USAGE_ERROR = 2;
 
 /** A command line as far as it has been read. */
@@ -214,7 +215,10 @@ function reportFailure(error: unknown, path: readonly string[]): number {
 /** Details that nobody reads in one line have a line for each part. */
 function detailLines(details = ""): string[] {
   if (details === "") return [];
-  return details.length <= MAX_LINE_LENGTH ? [oneLine(details)] : details.split("; ").map(oneLine);
+  if (details.length <= MAX_LINE_LENGTH) return [oneLine(details)];
+  const parts = details.split("; ").map(oneLine);
+  const more = parts.length - MAX_DETAIL_LINES;
+  return more > 1 ? [...parts.slice(0, MAX_DETAIL_LINES), `and ${more} more, all of which --json prints`] : parts;
 }
 
 /** What others wrote must neither break the line nor steer the terminal. */

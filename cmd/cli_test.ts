@@ -387,13 +387,22 @@ netnsTest("cni run lets no plugin break the line or steer the terminal", ({ host
 
 netnsTest("cni run prints details that are too long for a line in several", ({ host, container }) => {
   const { run, plugin } = bench(host);
-  const details = Array.from({ length: 5 }, (_, i) => `Cannot enter network namespace "/run/netns/c${i}"`);
-  const error = JSON.stringify({ code: 100, msg: "oops", details: details.join("; ") });
-  plugin("talks", `cat >/dev/null; [ "$CNI_COMMAND" = ADD ] || exit 0; echo '${error}'; exit 1`);
-  const { stderr } = run(`add - ${container.path}`, { stdin: one({ type: "talks" }) });
-  expect(stderr.split("\n").slice(0, 6)).toEqual([
+  const details = (count: number) =>
+    Array.from({ length: count }, (_, i) => `Cannot enter network namespace "/run/netns/c${i}"`);
+  const linesOf = (count: number) => {
+    const error = JSON.stringify({ code: 100, msg: "oops", details: details(count).join("; ") });
+    plugin("talks", `cat >/dev/null; [ "$CNI_COMMAND" = ADD ] || exit 0; echo '${error}'; exit 1`);
+    return run(`add - ${container.path}`, { stdin: one({ type: "talks" }) }).stderr.split("\n");
+  };
+  expect(linesOf(5).slice(0, 6)).toEqual([
     'cni: plugin "talks" (ADD): oops',
-    ...details.map((line) => `     ${line}`),
+    ...details(5).map((line) => `     ${line}`),
+  ]);
+  // With the one that says where the program is.
+  expect(linesOf(1000).slice(20)).toEqual([
+    '     Cannot enter network namespace "/run/netns/c19"',
+    "     and 981 more, all of which --json prints",
+    "",
   ]);
 });
 
