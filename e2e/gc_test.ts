@@ -192,6 +192,9 @@ test("a plugin's GC spares the address that was given since its process was star
   attach("c2");
   collector.stdin.write(config);
   collector.stdin.end();
-  expect([await collector.exited, await new Response(collector.stderr).text()]).toEqual([0, ""]);
+  expect([await collector.exited, await new Response(collector.stderr).text()]).toEqual([
+    0,
+    'host-local: Removed the reservation of 10.9.0.2 by container "c1", interface "eth0"\n',
+  ]);
   expect(readdirSync(join(dataDir, "web")).filter((name) => name.startsWith("10."))).toEqual(["10.9.0.3"]);
 });

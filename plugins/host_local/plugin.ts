@@ -101,7 +101,11 @@ export default plugin<DataDirConfig>({
     // Whoever came after the list of the living was made cannot be on it; the clock of an earlier boot may have been ahead.
     const isOlder = (address: Ip) =>
       isOfEarlierBoot(address) || !isNewer(findStat(`${directory}/${address}`)?.mtime ?? 0n);
-    store.release(listHeldAddresses(inventory).filter((held) => !isValid(held) && isOlder(held.address)));
+    const stale = listHeldAddresses(inventory).filter((held) => !isValid(held) && isOlder(held.address));
+    store.release(stale);
+    for (const { address, holder } of stale) {
+      call.log(`Removed the reservation of ${address} by ${describeHolder(holder)}`);
+    }
   },
 
   status(call) {

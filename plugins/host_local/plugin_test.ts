@@ -205,8 +205,17 @@ test("GC releases what is not on the list and nothing else", () => {
     "lock",
   ];
   expect(net.names()).toEqual(kept);
+  const said = net.log.splice(0).filter((line) => line.includes("Removed the reservation of "));
+  expect(said.map((line) => line.replace(/^.* of /, "")).sort()).toEqual([
+    '10.1.2.101 by container "z"',
+    '10.1.2.4 by container "c", interface "eth0"',
+    '10.1.2.5 by container "a", interface "eth1"',
+    'fd00:1::4 by container "c", interface "eth0"',
+    'fd00:1::5 by container "a", interface "eth1"',
+  ]);
   net.call("GC", { config: { "cni.dev/valid-attachments": valid } });
   expect(net.names()).toEqual(kept);
+  expect(net.log).toEqual([]);
   net.call("GC", { config: { "cni.dev/valid-attachments": [] } });
   expect(net.names()).toEqual(["10.1.2.102", "README", "last_reserved_ip.0", "last_reserved_ip.1", "lock"]);
 });

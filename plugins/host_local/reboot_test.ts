@@ -292,9 +292,12 @@ test.each(HALVES)("%p in a file of its own: nobody is given the address before a
   expect(readFileSync(file, "utf8")).toBe(half);
   expectIndexMatchesDirectory(net.directory, "10.0.0.0", 8);
   net.call("DEL", { id: "subject" });
+  expect(net.log).toEqual([]);
+  const isLeftToGc = reserved(net).length > 1;
   net.call("GC", GC("other"));
   expect(reserved(net)).toEqual(["10.0.0.3 other"]);
-  expect(net.log).toEqual([]);
+  const said = isLeftToGc ? [expect.stringContaining("Removed the reservation of 10.0.0.2 by container ")] : [];
+  expect(net.log).toEqual(said);
 });
 
 test.each(["", ...HALVES, "\0\0\0\0"])("%p in the file and its second name: the name counts", (half) => {
