@@ -28,8 +28,9 @@ import {
   receiveEvents,
   request,
 } from "../netlink/socket.ts";
-import { ERESTART, ETIMEDOUT } from "../sys/errno.ts";
+import { ENODEV, ERESTART, ETIMEDOUT } from "../sys/errno.ts";
 import {
+  ALTIFNAMSIZ,
   IF_OPER_UP,
   IFF_UP,
   IFLA_ADDRESS,
@@ -107,9 +108,12 @@ const NEW: LinkOp = { name: "RTM_NEWLINK", type: RTM_NEWLINK, spec: linkMessage 
 const GET: LinkOp = { name: "RTM_GETLINK", type: RTM_GETLINK, spec: linkMessage };
 const DEL: LinkOp = { name: "RTM_DELLINK", type: RTM_DELLINK, spec: linkMessage };
 
+/** @throws {NetlinkError} `ENODEV` for a name that no link can have, which the kernel has other words for */
 function selector(key: string | number): LinkIn {
   if (typeof key === "number") return { index: key };
-  return new TextEncoder().encode(key).length < IFNAMSIZ ? { name: key } : { altName: key };
+  const { length } = new TextEncoder().encode(key);
+  if (length >= ALTIFNAMSIZ || key.includes("\0")) throw new NetlinkError({ request: GET.name, errno: ENODEV });
+  return length < IFNAMSIZ ? { name: key } : { altName: key };
 }
 
 /** Creates a link. @throws {NetlinkError} `EEXIST` if the name is taken */

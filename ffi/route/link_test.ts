@@ -4,7 +4,7 @@ import { closeSync, existsSync, openSync } from "node:fs";
 import { type Netlink, NETLINK_ROUTE, openEvents } from "../netlink/socket.ts";
 import { lossySocket } from "../../testing/netlink.ts";
 import type { Netns } from "../netns.ts";
-import { netnsTest, newNamespaces, runInNetns } from "../../testing/netns.ts";
+import { netnsTest, newNamespaces, runInNetns, runIp } from "../../testing/netns.ts";
 import { bridge, bridgePortInfo, bridgePortOf, veth } from "./link_kinds.ts";
 import * as link from "./link.ts";
 import { parseMac } from "../address.ts";
@@ -169,4 +169,13 @@ netnsTest("removeSelected() looks again when an answer was lost", ({ host }) => 
 
 netnsTest("removeSelected() says why links cannot be removed", ({ host }) => {
   expect(() => link.removeSelected(host.route, (all) => all)).toThrow(/^Cannot remove 1 links: .*EOPNOTSUPP/);
+});
+
+netnsTest("find() knows without asking that no link has a name that none can have", ({ host }) => {
+  for (const name of ["a\0b", "\0", "x".repeat(128), "x".repeat(100_000), "ä".repeat(64)]) {
+    expect(link.find(host.route, name)).toBeUndefined();
+    expect(() => link.remove(host.route, name)).toThrow("No such device");
+  }
+  runIp(host, `link add nic0 type veth peer name far0`, `link property add dev nic0 altname ${"x".repeat(127)}`);
+  expect(link.find(host.route, "x".repeat(127))?.name).toBe("nic0");
 });

@@ -19,6 +19,7 @@ import {
   openIngressChain,
   stricterIngressChain,
 } from "../lib/ruleset/inet_shared_chains.ts";
+import { ifnameProblem } from "../../spec/env.ts";
 import type { Endpoint, RemovalFilter } from "./forward_accept.ts";
 
 const INGRESS_MAPS = ["ingress4", "ingress6"] as const;
@@ -130,7 +131,8 @@ export function removeIngressElements(
 const ingressMapOf = (address: Ip) => `ingress${familyOf(address)}`;
 
 /** A name that is none was never added. */
-const isolatedKeys = ({ links }: ReportedAttachment) => links.map(ifnameField).filter(({ length }) => length === 16);
+const isolatedKeys = ({ links }: ReportedAttachment) =>
+  links.filter((name) => ifnameProblem(name) === undefined).map(ifnameField);
 
 const elementAddress = ({ key }: Pick<FoundElement, "key">): Ip => ipFromBytes(key);
 

@@ -3,8 +3,7 @@
  *
  * @module
  */
-import { type AttachmentCall, type DelCall, type Plugin, plugin, requirePrevResult } from "../lib/protocol/plugin.ts";
-import { CniError } from "../../spec/error.ts";
+import { type AttachmentCall, attemptOrLog, type Plugin, plugin, requirePrevResult } from "../lib/protocol/plugin.ts";
 import type { Interface, Result } from "../../spec/result.ts";
 import { ALLOWLIST_PATH, refuseDisallowed } from "./allowlist.ts";
 import { filterWithBackup, gcBackups } from "./backup.ts";
@@ -37,7 +36,7 @@ export function tuning(allowlist: string = ALLOWLIST_PATH): Plugin<TuningConfig>
         restoreChanges(call);
       } catch {
         // What failed may have been in the way for a moment; in the end there is to be no file of a container that is gone.
-        for (const step of [restoreChanges, removeBackup]) attemptOrLog(call, step);
+        for (const step of [restoreChanges, removeBackup]) attemptOrLog(call.log, () => step(call));
       }
     },
 
@@ -71,15 +70,6 @@ export function tuning(allowlist: string = ALLOWLIST_PATH): Plugin<TuningConfig>
 }
 
 export default tuning();
-
-function attemptOrLog(call: DelCall<TuningConfig>, step: (call: DelCall<TuningConfig>) => void): void {
-  try {
-    step(call);
-  } catch (error) {
-    const { message, details } = CniError.from(error);
-    call.log(details ? `${message}; ${details}` : message);
-  }
-}
 
 function readChanges(
   { pluginConfig, ifname, config, args }: Pick<

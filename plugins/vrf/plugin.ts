@@ -10,9 +10,9 @@ import * as link from "../../ffi/route/link.ts";
 import { ownedByOtherContainer } from "../lib/links/ownership.ts";
 import { removeLinkIfPresent } from "../lib/links/container_link.ts";
 import { lockRoutingTables, tryLockRoutingTables } from "../lib/links/routing_table_lock.ts";
-import { cleanUp, plugin, requirePrevResult } from "../lib/protocol/plugin.ts";
+import { attemptOrLog, cleanUp, type DelCall, plugin, requirePrevResult } from "../lib/protocol/plugin.ts";
 import { CniError, Code } from "../../spec/error.ts";
-import { requireVrfName, vrfConfig } from "./config.ts";
+import { requireVrfName, type VrfConfig, vrfConfig } from "./config.ts";
 import { addToVrf, removeFromVrf } from "./membership.ts";
 import { ensureVrf } from "./vrf_device.ts";
 
@@ -36,19 +36,13 @@ export default plugin({
     return result;
   },
 
+  /** Always succeeds: the container chooses addresses and routes of its own, and must not stay attached because of them. */
   del(call) {
-    const { config: { vrfname }, netns, ifname, log } = call;
+    const { config: { vrfname }, netns, log } = call;
     // Without a name ADD has put nothing in.
     if (!netns || vrfname === "") return;
     using _lock = tryLockRoutingTables(netns, log);
-    const vrf = link.find(netns.route, vrfname);
-    if (!vrf || !vrfKind.of(vrf)) return;
-    const device = link.find(netns.route, ifname);
-    if (ownedByOtherContainer(call, netns, device)) return;
-    cleanUp(
-      () => device?.master === vrf.index && removeFromVrf(netns, device, vrf),
-      () => link.list(netns.route, { master: vrf.index }).length === 0 && removeLinkIfPresent(netns, vrfname),
-    );
+    attemptOrLog(log, () => release(call, netns));
   },
 
   check(call) {
@@ -70,6 +64,19 @@ export default plugin({
 
   status: ({ config }) => requireVrfName(config),
 });
+
+/** Takes the interface out of the VRF, and removes a VRF that has no other. */
+function release(call: DelCall<VrfConfig>, netns: Netns): void {
+  const { config: { vrfname }, ifname } = call;
+  const vrf = link.find(netns.route, vrfname);
+  if (!vrf || !vrfKind.of(vrf)) return;
+  const device = link.find(netns.route, ifname);
+  if (ownedByOtherContainer(call, netns, device)) return;
+  cleanUp(
+    () => device?.master === vrf.index && removeFromVrf(netns, device, vrf),
+    () => link.list(netns.route, { master: vrf.index }).length === 0 && removeLinkIfPresent(netns, vrfname),
+  );
+}
 
 function findLinkName(netns: Netns, index: number | undefined): string | undefined {
   return index === undefined ? undefined : link.find(netns.route, index)?.name;

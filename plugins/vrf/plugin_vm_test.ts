@@ -215,6 +215,21 @@ vrfTest("DEL gives routes and addresses back, and succeeds when things are gone"
   expect(linkNames(container)).toEqual(["lo"]);
 });
 
+vrfTest("DEL does not fail for routes that the container made, and says what it could not give back", (sandbox) => {
+  const { call, container, log } = sandbox;
+  addInterface(sandbox, "eth0", "10.1.2.2/24");
+  call(vrf, "ADD", red);
+  ip(
+    container,
+    "route add 10.55.0.0/24 dev eth0 scope link table 1",
+    "route add 198.51.100.0/24 via 10.55.0.1 table 1",
+    "route del 10.55.0.0/24 table 1",
+  );
+  call(vrf, "DEL", red);
+  expect(log.join()).toContain("Cannot add route to 198.51.100.0/24 via 10.55.0.1 in table 254");
+  expect(linkNames(container)).toEqual(["eth0", "lo"]);
+});
+
 vrfTest("CHECK names what has changed", (sandbox) => {
   const { call, container } = sandbox;
   addInterface(sandbox, "eth0", "10.1.2.2/24");

@@ -247,3 +247,13 @@ export function cleanUp(...steps: readonly (() => void)[]): void {
   if (failures.length === 1) throw failures[0];
   if (failures.length > 1) throw new AggregateError(failures, "Cannot clean up everything");
 }
+
+/** Takes a step of a DEL that has no right to fail, as what it works on is in the container's hands; says what kept it from its end. */
+export function attemptOrLog(log: (message: string) => void, step: () => void): void {
+  try {
+    step();
+  } catch (error) {
+    const { message, details } = CniError.from(error);
+    log(details ? `${message}; ${details}` : message);
+  }
+}
