@@ -198,7 +198,8 @@ export function gcBackups(
 /** The other backups of a container, with their paths. @throws {SystemError} */
 export function listOtherBackups(dataDir: string, attachment: Attachment): [path: string, backup: Backup][] {
   const { containerId } = attachment;
-  const isCandidate = (name: string) => name.startsWith(`${containerId}_`) || name.startsWith(`${containerId}:`);
+  const isCandidate = (name: string) =>
+    (name.startsWith(`${containerId}_`) || name.startsWith(`${containerId}:`)) && name !== backupName(attachment);
   return listBackupNames(dataDir).filter(isCandidate).flatMap((name) => {
     const path = `${dataDir}/${name}`;
     const backup = findBackup(path, () => {});
