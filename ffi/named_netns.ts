@@ -8,14 +8,14 @@ import { createNetns, openNetns } from "./netns.ts";
 import { ignoreErrors, SystemError, withPurpose } from "./sys/error.ts";
 import { ensureDirectory, findEntryNames } from "./sys/directory.ts";
 import { openFile } from "./sys/file.ts";
-import { lockOpenFile } from "./sys/lock.ts";
+import { LockedError, lockOpenFile } from "./sys/lock.ts";
 import { findStat } from "./sys/stat.ts";
 import { execProgram, sys } from "./sys/libc.ts";
 import { O_CLOEXEC, O_CREAT, O_EXCL, O_RDONLY } from "./sys/uapi.ts";
 
 const NETNS_DIRECTORY = "/run/netns";
-/** Whoever holds it mounts one directory. */
-const LOCK_TIMEOUT_MS = 10_000;
+/** Whoever holds it mounts one directory; others may hold it for ever. */
+const LOCK_TIMEOUT_MS = 1000;
 
 // asm-generic/fcntl.h
 // linux/mount.h
@@ -43,12 +43,12 @@ export function listNamedNetns(): string[] {
 /**
  * Creates a namespace of that name, with nothing in it but a loopback interface that is down.
  *
+ * @param warn told if others do not give up their lock, without which it continues
  * @throws {SystemError} `EEXIST`
- * @throws {LockedError} if others do not give up their lock in `timeoutMs`
  */
-export function addNamedNetns(name: string, timeoutMs = LOCK_TIMEOUT_MS): void {
+export function addNamedNetns(name: string, warn: (message: string) => void): void {
   const path = namedNetnsPath(name);
-  ensureSharedDirectory(timeoutMs);
+  ensureSharedDirectory(warn);
   withPurpose(`create namespace file "${path}"`, () => {
     sys.close(sys.open(path, O_RDONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0));
   });
@@ -95,21 +95,44 @@ export function execInNamedNetns(
 }
 
 /** Mounts made below it must show up wherever the directory does, as with `ip netns`. */
-function ensureSharedDirectory(timeoutMs: number): void {
+function ensureSharedDirectory(warn: (message: string) => void): void {
   ensureDirectory(NETNS_DIRECTORY);
+  if (tryShareDirectory()) return;
   using directory = openFile(NETNS_DIRECTORY);
-  // `ip netns add` takes the same lock; without it, two first calls would mount the directory twice.
-  using _lock = lockOpenFile(directory.fd, `"${NETNS_DIRECTORY}"`, { timeoutMs });
-  const share = () =>
-    withPurpose(
-      `share mounts below "${NETNS_DIRECTORY}"`,
-      () => sys.mount("none", NETNS_DIRECTORY, "none", MS_SHARED | MS_REC, null),
-    );
-  if (ignoreErrors(["EINVAL"], share) !== undefined) return;
-  withPurpose(`mount "${NETNS_DIRECTORY}"`, () => {
-    sys.mount(NETNS_DIRECTORY, NETNS_DIRECTORY, "none", MS_BIND | MS_REC, null);
-    share();
-  });
+  // `ip netns add` takes the same lock; without it, two first calls may mount the directory twice, one over the other.
+  using _lock = tryLockDirectory(directory.fd, warn);
+  if (tryShareDirectory()) return;
+  withPurpose(
+    `mount "${NETNS_DIRECTORY}"`,
+    () => sys.mount(NETNS_DIRECTORY, NETNS_DIRECTORY, "none", MS_BIND | MS_REC, null),
+  );
+  shareDirectory();
+}
+
+/** Everybody may take the lock of a directory that everybody may open. */
+function tryLockDirectory(fd: number, warn: (message: string) => void): Disposable | undefined {
+  try {
+    return lockOpenFile(fd, `"${NETNS_DIRECTORY}"`, { timeoutMs: LOCK_TIMEOUT_MS });
+  } catch (error) {
+    if (!(error instanceof LockedError)) throw error;
+    warn(`${error.message}; continuing without it`);
+    return undefined;
+  }
+}
+
+/** False if nothing is mounted there. */
+function tryShareDirectory(): boolean {
+  return ignoreErrors(["EINVAL"], () => {
+    shareDirectory();
+    return true;
+  }) ?? false;
+}
+
+function shareDirectory(): void {
+  withPurpose(
+    `share mounts below "${NETNS_DIRECTORY}"`,
+    () => sys.mount("none", NETNS_DIRECTORY, "none", MS_SHARED | MS_REC, null),
+  );
 }
 
 /** A mount of sysfs shows the interfaces of the namespace it was made in. */

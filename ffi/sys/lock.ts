@@ -70,6 +70,23 @@ export function lockFile(path: string, options: FileLockOptions): Disposable {
 }
 
 /**
+ * The same with a file that is there only as long as somebody has its lock or waits for it.
+ *
+ * @throws as {@linkcode lockFile}
+ */
+export function lockTemporaryFile(path: string, options: FileLockOptions): Disposable {
+  for (;;) {
+    using resources = new DisposableStack();
+    const file = resources.use(openLock(path, options));
+    acquire(file.fd, `"${path}"`, options);
+    // Who had it before has removed the file that was waited for.
+    if (findStat(path)?.identity !== fstat(file.fd).identity) continue;
+    resources.defer(() => void removeFile(path));
+    return resources.move();
+  }
+}
+
+/**
  * Puts a new file in the place of one that nobody has locked but programs that were left running: whoever took the lock was killed, and they
  * have run for longer than `ms`. One that was in the line for the old file does not get the new one, and has to ask again.
  *

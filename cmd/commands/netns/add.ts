@@ -1,5 +1,6 @@
 /** `cni netns add` @module */
 import { addNamedNetns } from "../../../ffi/named_netns.ts";
+import { printStderr } from "../../../ffi/sys/stdio.ts";
 import type { Command } from "../../command.ts";
 import { UsageError } from "../../options.ts";
 
@@ -14,7 +15,7 @@ const add: Command = {
     if (name.startsWith("-")) {
       throw new UsageError(`"netns add" needs a name that does not begin with "-": got "${name}"`);
     }
-    addNamedNetns(name);
+    addNamedNetns(name, (message) => printStderr(`cni: ${message}`));
   },
 };
 export default add;

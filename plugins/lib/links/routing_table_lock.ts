@@ -4,7 +4,8 @@
  * @module
  */
 import type { Netns } from "../../../ffi/netns.ts";
-import { LockedError, lockOpenFile } from "../../../ffi/sys/lock.ts";
+import { lockNetns } from "../../../ffi/netns_lock.ts";
+import { LockedError } from "../../../ffi/sys/lock.ts";
 import { lockOrTryAgainLater } from "../protocol/lock_wait.ts";
 
 /** As long as other interfaces of the container may take. */
@@ -12,29 +13,18 @@ const LOCK_TIMEOUT_MS = 10_000;
 /** Longer than an ADD has it unless the machine is very busy. */
 const DEL_LOCK_TIMEOUT_MS = 1000;
 
-/**
- * Lets one at a time choose tables in a namespace: the reference plugins take the same lock, that of the namespace itself.
- *
- * @throws {CniError} code 11 naming who holds it, when the time is over
- */
+/** Lets one at a time choose tables in a namespace. @throws {CniError} code 11 naming who holds the lock, when the time is over */
 export function lockRoutingTables(netns: Netns, timeoutMs = LOCK_TIMEOUT_MS): Disposable {
-  return lockOrTryAgainLater(() => lockNetns(netns, timeoutMs));
+  return lockOrTryAgainLater(() => lockNetns(netns, "routing-tables", timeoutMs));
 }
 
-/**
- * The same for a DEL, which continues without the lock when the time is over, and says so: any process in the container can hold it for ever,
- * and must not keep itself from being removed by that.
- */
+/** The same for a DEL, which continues without the lock when the time is over, and says so. */
 export function tryLockRoutingTables(netns: Netns, log: (message: string) => void): Disposable | undefined {
   try {
-    return lockNetns(netns, DEL_LOCK_TIMEOUT_MS);
+    return lockNetns(netns, "routing-tables", DEL_LOCK_TIMEOUT_MS);
   } catch (error) {
     if (!(error instanceof LockedError)) throw error;
     log(`${error.message}; continuing without it`);
     return undefined;
   }
-}
-
-function lockNetns(netns: Netns, timeoutMs: number): Disposable {
-  return lockOpenFile(netns.fd, `network namespace "${netns.path}"`, { timeoutMs });
 }

@@ -4,6 +4,7 @@
  * @module
  */
 import { NetlinkError } from "../../../ffi/netlink/error.ts";
+import { SystemError } from "../../../ffi/sys/error.ts";
 import { openFile } from "../../../ffi/sys/file.ts";
 import { CniError, Code } from "../../../spec/error.ts";
 import { throwIfSignalled } from "../protocol/signal.ts";
@@ -51,19 +52,19 @@ export function retryOnConflict<T>(attempt: () => T, timeoutMs = RETRY_TIMEOUT_M
 
 /** Waits for those that came before, as far as they move. @throws {SystemError} `EINTR` if this process is asked to end */
 function waitInQueue(heldLocks: DisposableStack): void {
-  // Every network namespace has a ruleset of its own, and a lock that needs no file.
-  const netnsFile = heldLocks.use(openFile("/proc/thread-self/ns/net"));
-  const { LockedError, lockOpenFile } = loadLockModule();
+  // Every network namespace has a ruleset of its own.
+  const path = "/proc/thread-self/ns/net";
+  const { fd } = heldLocks.use(openFile(path));
   try {
-    heldLocks.use(lockOpenFile(netnsFile.fd, "the ruleset", { timeoutMs: QUEUE_TIMEOUT_MS }));
+    heldLocks.use(loadLockModule().lockNetns({ fd, path }, "ruleset", QUEUE_TIMEOUT_MS));
   } catch (error) {
-    if (!(error instanceof LockedError)) throw error;
+    if (!(error instanceof SystemError && error.code === "EAGAIN")) throw error;
   }
 }
 
 /** Needed where others are faster only: `require` runs it here and not at start-up. */
-function loadLockModule(): typeof import("../../../ffi/sys/lock.ts") {
-  return require("../../../ffi/sys/lock.ts");
+function loadLockModule(): typeof import("../../../ffi/netns_lock.ts") {
+  return require("../../../ffi/netns_lock.ts");
 }
 
 function retryTimeoutError(cause: NetlinkError, restarts: number, timeoutMs: number): CniError {

@@ -3,8 +3,10 @@ import { readFileSync, statSync } from "node:fs";
 import { NetlinkError } from "../../../ffi/netlink/error.ts";
 import { getGenerationId } from "../../../ffi/nft/objects.ts";
 import { transaction } from "../../../ffi/nft/transaction.ts";
-import type { Netns } from "../../../ffi/netns.ts";
+import { type Netns, openNetns } from "../../../ffi/netns.ts";
+import { netnsLockPath } from "../../../ffi/netns_lock.ts";
 import { ENOBUFS, EPERM, ERESTART } from "../../../ffi/sys/errno.ts";
+import { holdNetnsLock } from "../../../testing/netns_lock.ts";
 import { runInNetns } from "../../../testing/netns.ts";
 import firewall from "../../firewall/plugin.ts";
 import portmap from "../../portmap/plugin.ts";
@@ -102,11 +104,17 @@ bridgeNetworkTest("ADD and DEL succeed while another program changes the ruleset
   expect(() => late.commit(read)).toThrow("ERESTART");
 }, 60_000);
 
-/** Who has locks of our namespace. */
-const holders = (): string[] =>
-  readFileSync("/proc/locks", "utf8").split("\n").filter((line) =>
-    line.includes(`:${statSync("/proc/self/ns/net").ino} `) && !line.includes("->")
-  ).map((line) => line.split(/\s+/)[4]!);
+const ownNetns = (): Pick<Netns, "identity"> => {
+  using netns = openNetns("/proc/self/ns/net");
+  return { identity: netns.identity };
+};
+
+/** Who has the lock of our namespace. */
+const holders = (): string[] => {
+  const { ino } = statSync(netnsLockPath(ownNetns().identity, "ruleset"), { throwIfNoEntry: false }) ?? {};
+  return readFileSync("/proc/locks", "utf8").split("\n")
+    .filter((line) => line.includes(`:${ino} `) && !line.includes("->")).map((line) => line.split(/\s+/)[4]!);
+};
 
 test("who was too late three times goes alone, until it is through", () => {
   const seen: boolean[] = [];
@@ -119,16 +127,13 @@ test("who was too late three times goes alone, until it is through", () => {
 });
 
 test("who does not get its turn because somebody hangs continues without it", async () => {
-  const script = ["sh", "-c", "exec 9</proc/self/ns/net; flock 9; echo held; exec sleep 1000"];
-  const other = Bun.spawn(script, { stdin: "ignore", stdout: "pipe" });
-  await other.stdout.getReader().read();
+  const other = await holdNetnsLock(ownNetns(), "ruleset");
   let count = 0;
   retryOnConflict(() => {
     if (++count <= 5) throw refusal(ERESTART);
   });
   expect(count).toBe(6);
-  other.kill("SIGKILL");
-  await other.exited;
+  await other.end();
 });
 
 test("who is asked to end in the middle of an ADD does not wait for the ruleset any longer", () => {

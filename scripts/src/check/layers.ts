@@ -27,7 +27,8 @@ const FAMILIES = ["ffi/route/", "ffi/nft/", "ffi/conntrack/", "ffi/diag/"];
 const FFI = [
   ...KERNEL,
   ...FAMILIES,
-  ...["ffi/dbus/", "ffi/arp.ts", "ffi/netns.ts", "ffi/netns_record.ts", "ffi/named_netns.ts", "ffi/sysctl.ts"],
+  ...["ffi/dbus/", "ffi/arp.ts", "ffi/netns.ts", "ffi/netns_record.ts", "ffi/netns_lock.ts", "ffi/named_netns.ts"],
+  "ffi/sysctl.ts",
 ];
 const PROTOCOL = "plugins/lib/protocol/";
 
@@ -54,6 +55,7 @@ export const LAYERS: readonly Layer[] = [
   { path: "ffi/arp.ts", imports: SYS },
   { path: "ffi/netns.ts", imports: [...KERNEL, ...FAMILIES] },
   { path: "ffi/netns_record.ts", imports: ["type:ffi/netns.ts"] },
+  { path: "ffi/netns_lock.ts", imports: SYS },
   { path: "ffi/named_netns.ts", imports: [...KERNEL, "ffi/netns.ts"] },
   { path: "ffi/sysctl.ts", imports: [...KERNEL, "ffi/netns.ts"] },
   { path: "spec/", imports: ["ffi/address.ts", "type:ffi/sys/error.ts"], packages: ["jsonc-parser"] },
