@@ -145,6 +145,7 @@ test.each(DAMAGES)("a dead container's entry of which %p is left is removed by G
           `^Cannot use cached attachment "${path}": .*; removing what may be left of "eth0" of container "${id}" on network "web"$`,
         ),
       ),
+      `Removed "eth0" of container "${id}" on network "web"`,
     ]);
     expect(existsSync(path)).toBe(false);
   }

@@ -19,9 +19,8 @@ interface Row {
 }
 
 const dns = { nameservers: ["10.0.0.1"], domain: "a", search: ["b", "a"], options: ["ndots:2"] };
-const sortedDns = { domain: "a", nameservers: ["10.0.0.1"], options: ["ndots:2"], search: ["b", "a"] };
 const extras = { mtu: 1400, advmss: 1360, priority: 5, table: 0, scope: 0 };
-const sortedRoute = { advmss: 1360, dst: "0.0.0.0/0", gw: "10.0.0.1", mtu: 1400, priority: 5, scope: 0, table: 0 };
+const fullRoute = { dst: "0.0.0.0/0", gw: "10.0.0.1", ...extras };
 
 const ROWS: readonly Row[] = [
   {
@@ -48,9 +47,9 @@ const ROWS: readonly Row[] = [
         dns,
       },
       current: {
-        dns: sortedDns,
         ips: [{ address: "10.0.0.2/8", gateway: "10.0.0.1" }, { address: "2001:db8::2/64" }],
-        routes: [sortedRoute, { dst: "::/0" }],
+        routes: [fullRoute, { dst: "::/0" }],
+        dns,
       },
     },
   },
@@ -82,21 +81,21 @@ const ROWS: readonly Row[] = [
       middle: {
         interfaces: [{ name: "br0", mac: "0a:00:00:00:00:01" }, { name: "eth0", sandbox: "/n" }],
         ips: [
-          { version: "6", interface: 1, address: "fd00::2/64", gateway: "fd00::1" },
-          { version: "4", interface: 0, address: "10.0.0.2/8" },
-          { version: "4", interface: -1, address: "10.0.0.3/8", gateway: "10.0.0.1" },
+          { version: "6", address: "fd00::2/64", gateway: "fd00::1", interface: 1 },
+          { version: "4", address: "10.0.0.2/8", interface: 0 },
+          { version: "4", address: "10.0.0.3/8", gateway: "10.0.0.1", interface: -1 },
         ],
         routes: [{ dst: "::/0", gw: "fd00::1" }, { dst: "0.0.0.0/0", gw: "10.0.0.1", ...extras }],
         dns: {},
       },
       current: {
-        interfaces: [{ mac: "0a:00:00:00:00:01", name: "br0" }, { name: "eth0", sandbox: "/n" }],
+        interfaces: [{ name: "br0", mac: "0a:00:00:00:00:01" }, { name: "eth0", sandbox: "/n" }],
         ips: [
           { address: "fd00::2/64", gateway: "fd00::1", interface: 1 },
           { address: "10.0.0.2/8", interface: 0 },
           { address: "10.0.0.3/8", gateway: "10.0.0.1", interface: -1 },
         ],
-        routes: [{ dst: "::/0", gw: "fd00::1" }, sortedRoute],
+        routes: [{ dst: "::/0", gw: "fd00::1" }, fullRoute],
       },
     },
   },
@@ -107,7 +106,7 @@ const ROWS: readonly Row[] = [
     to: {
       old: REFUSED,
       middle: { interfaces: [{ name: "eth0" }], routes: [{ dst: "10.0.0.0/8" }], dns },
-      current: { dns: sortedDns, interfaces: [{ name: "eth0" }], routes: [{ dst: "10.0.0.0/8" }] },
+      current: { interfaces: [{ name: "eth0" }], routes: [{ dst: "10.0.0.0/8" }], dns },
     },
   },
   {
@@ -144,15 +143,15 @@ const ROWS: readonly Row[] = [
       },
       middle: {
         interfaces: [{ name: "eth0", sandbox: "/n" }],
-        ips: [{ version: "4", interface: 0, address: "192.0.2.7/24", gateway: "192.0.2.1" }],
+        ips: [{ version: "4", address: "192.0.2.7/24", gateway: "192.0.2.1", interface: 0 }],
         routes: [{ dst: "0.0.0.0/0", gw: "10.0.0.1", ...extras }, { dst: "10.9.8.7/8" }],
         dns: { search: ["a"] },
       },
       current: {
-        dns: { search: ["a"] },
-        interfaces: [{ mtu: 1400, name: "eth0", pciID: "0000:3b:02.1", sandbox: "/n", socketPath: "/s" }],
+        interfaces: [{ name: "eth0", mtu: 1400, sandbox: "/n", socketPath: "/s", pciID: "0000:3b:02.1" }],
         ips: [{ address: "192.0.2.7/24", gateway: "192.0.2.1", interface: 0 }],
-        routes: [sortedRoute, { dst: "10.9.8.7/8" }],
+        routes: [fullRoute, { dst: "10.9.8.7/8" }],
+        dns: { search: ["a"] },
       },
     },
   },

@@ -52,7 +52,7 @@ test("RES-03 from 0.3.0 to 0.4.0 a result has interfaces, ips with their version
     using made = attached(version);
     expect(Object.keys(made.result)).toEqual(["cniVersion", "interfaces", "ips", "routes", "dns"]);
     expect(Object.keys(made.result.interfaces[2])).toEqual(["name", "mac", "sandbox"]);
-    expect(Object.keys(made.result.ips[0])).toEqual(["version", "interface", "address", "gateway"]);
+    expect(Object.keys(made.result.ips[0])).toEqual(["version", "address", "gateway", "interface"]);
     expect(made.result.routes).toEqual([{ dst: "0.0.0.0/0" }]);
   }
 });

@@ -107,7 +107,7 @@ const DIFFERENCES: Record<string, readonly string[]> = {
   "isolation": ["added.host.links.2.linkinfo.info_slave_data.isolated: false | true"],
   // Later releases keep it, too.
   "dns of ipam": [
-    'added.answer.dns: undefined | {"nameservers":["192.0.2.53"],"options":["edns0"],"search":["one.example"]}',
+    'added.answer.dns: undefined | {"nameservers":["192.0.2.53"],"search":["one.example"],"options":["edns0"]}',
   ],
 };
 
