@@ -3,7 +3,7 @@ import { expect } from "bun:test";
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import type { Netns } from "../ffi/netns.ts";
-import { newNamespaces, runInNetns } from "../testing/netns.ts";
+import { addDefaultRoute, newNamespaces, runInNetns } from "../testing/netns.ts";
 import { testWith } from "../testing/binary.ts";
 import {
   MINIMAL_ROOT_ADDRESSES,
@@ -23,6 +23,7 @@ function seen(host: Netns) {
 testWith(["nft", "ip", ...MINIMAL_ROOT_PROGRAMS], "ADD, CHECK and DEL of the chain work in an empty root", () => {
   using thin = newMinimalRoot();
   using namespaces = newNamespaces();
+  addDefaultRoute(namespaces.host);
   const { root } = thin;
   const { host, container } = namespaces;
   const run = (verb: string) => {

@@ -14,7 +14,7 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createNetns, type Netns } from "../ffi/netns.ts";
-import { newNamespaces, runInNetns } from "../testing/netns.ts";
+import { addDefaultRoute, newNamespaces, runInNetns } from "../testing/netns.ts";
 import { CNI_PROGRAM, finishedProcess, pluginLink, testWith } from "../testing/binary.ts";
 
 /** A host, a container and a directory, all of the test's own. */
@@ -236,6 +236,7 @@ testWith(
   () => {
     using node = newNode();
     const { host, directory } = node;
+    addDefaultRoute(host);
     const file = join(directory, "engine.conflist");
     writeFileSync(file, JSON.stringify(network(directory, { cniVersion: "1.1.0" })));
     for (const verb of ["add", "check", "del"]) {

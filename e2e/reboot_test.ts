@@ -16,7 +16,7 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createNetns, type Netns } from "../ffi/netns.ts";
-import { runInNetns } from "../testing/netns.ts";
+import { addDefaultRoute, runInNetns } from "../testing/netns.ts";
 import { CNI_PROGRAM, ENGINE_ENV, type FinishedProcess, pluginLink, testWith } from "../testing/binary.ts";
 
 const root = mkdtempSync(join(tmpdir(), "cni-reboot-"));
@@ -90,6 +90,7 @@ function newMachine(scope: DisposableStack): Machine {
     start(which) {
       boot = which;
       host = scope.use(createNetns());
+      addDefaultRoute(host);
     },
     cni: (words) => run([CNI_PROGRAM, "run", ...words.split(" "), "--conf-dir", conf, "--cache-dir", cache], {}),
     plugin(command, type, id, { netns = "", prevResult } = {}) {

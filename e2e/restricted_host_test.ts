@@ -17,7 +17,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Netns } from "../ffi/netns.ts";
 import { ENOSYS, EPERM } from "../ffi/sys/errno.ts";
-import { newNamespaces, runInNetns } from "../testing/netns.ts";
+import { addDefaultRoute, newNamespaces, runInNetns } from "../testing/netns.ts";
 import { type FinishedProcess, testWith } from "../testing/binary.ts";
 import {
   MINIMAL_ROOT_ADDRESSES,
@@ -59,6 +59,7 @@ interface Host {
 function hostTest(name: string, body: (host: Host) => void): void {
   testWith(PROGRAMS, name, () => {
     using namespaces = newNamespaces();
+    addDefaultRoute(namespaces.host);
     const { host, container } = namespaces;
     const state = mkdtempSync(join(tmpdir(), "cni-thin-state-"));
     using _ = { [Symbol.dispose]: () => rmSync(state, { recursive: true, force: true }) };

@@ -58,6 +58,14 @@ export function callPlugin(
   });
 }
 
+/** Says what the plugins know of that keeps packets from flowing, and that no ADD failed for. @throws {CniError} */
+export function logProblems(runtime: RuntimeContext, list: NetworkConfigList): void {
+  for (const plugin of list.plugins) {
+    const { problems = [] } = callPlugin(runtime, list, plugin, { command: "DIAGNOSE" });
+    for (const problem of problems) runtime.log(`Network "${list.name}": ${problem}`);
+  }
+}
+
 /** Calls a plugin that answers with a result. @throws {CniError} with the plugin's code, naming plugin and command */
 export function callAdd(
   runtime: RuntimeContext,
@@ -143,7 +151,7 @@ function buildRequest(
   const { containerId = "", ifname = "", netns, args = [], capabilityArgs } = parameters ?? {};
   const options: PluginRequestOptions = {
     // What is to be restored was set up by an ADD.
-    command: command === "RESTORE" ? "ADD" : command,
+    command: command === "RESTORE" ? "ADD" : command === "DIAGNOSE" ? "STATUS" : command,
     ...(prevResult && { prevResult }),
     ...(capabilityArgs && { capabilityArgs }),
     ...(validAttachments && { validAttachments }),
@@ -180,7 +188,7 @@ export function withPluginName<T>(
   } catch (error) {
     const { code, message, details } = CniError.from(error);
     const ErrorClass = error instanceof MissingPluginError ? MissingPluginError : CniError;
-    const name = command === "RESTORE" ? "restore" : command;
+    const name = command === "RESTORE" ? "restore" : command === "DIAGNOSE" ? "status" : command;
     throw new ErrorClass(code, `plugin "${plugin.type}" (${name}): ${message}`, {
       details: [findSourceLocation(list, plugin, error), details].filter((part) => part).join("; "),
       cause: error,

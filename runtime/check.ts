@@ -9,14 +9,14 @@ import type { NetworkConfigList } from "../spec/network_config_list.ts";
 import { parseResult } from "../spec/result.ts";
 import { atLeast, type CniCommand, introducedIn } from "../spec/version.ts";
 import * as cache from "./cache.ts";
-import { callPlugin } from "./call_plugin.ts";
+import { callPlugin, logProblems } from "./call_plugin.ts";
 import type { RuntimeContext } from "./context.ts";
 import { holdNetns } from "./held_netns.ts";
 import { lockContainer } from "./lock.ts";
 import { describeAttachment, resolveAttachment, type RuntimeConf } from "./resolve_attachment.ts";
 
 /**
- * Asks the plugins whether a container is still attached as it was.
+ * Asks the plugins whether a container is still attached as it was, and for what keeps its packets from flowing all the same.
  *
  * @throws {CniError} what a plugin found, or code 1 if the configuration's version has no CHECK, or if nothing is known of the attachment
  */
@@ -43,6 +43,7 @@ export function checkNetworkList(
   for (const plugin of list.plugins) {
     callPlugin({ ...runtime, hostContext }, list, plugin, { command: "CHECK", parameters: entry, prevResult });
   }
+  logProblems(runtime, list);
 }
 
 /** Makes sure that the network's version has a command. @throws {CniError} code 1 */

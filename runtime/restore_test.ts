@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createNetns, type Netns } from "../ffi/netns.ts";
 import { getGenerationId } from "../ffi/nft/objects.ts";
-import { runInNetns } from "../testing/netns.ts";
+import { addDefaultRoute, runInNetns } from "../testing/netns.ts";
 import { newUdpClient, NO_ANSWER_TIMEOUT_MS, requestTcp, requestUdp, serveTcp, serveUdp } from "../testing/traffic.ts";
 import { newHostContext, newRuntimeContext } from "../testing/plugin_call.ts";
 import { type BridgeNetwork, bridgeNetworkTest } from "../testing/bridge_network.ts";
@@ -120,6 +120,7 @@ restoreTest(
   "what a flush took away is put back, and traffic flows again; then nothing is changed any more",
   async (bench) => {
     const { host, outside, nft, attach, check } = bench;
+    addDefaultRoute(host);
     const web = bench.list("web", { bridge: { macspoofchk: true } });
     const { netns, result } = attach(web, "c1", [HTTP, { hostPort: 5353, containerPort: 53, protocol: "udp" }]);
     using _web = serveTcp(netns, "web", 80);

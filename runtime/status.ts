@@ -7,11 +7,12 @@
 import { requirePrevResult } from "../plugins/lib/protocol/plugin.ts";
 import type { NetworkConfigList } from "../spec/network_config_list.ts";
 import { atLeast, introducedIn } from "../spec/version.ts";
-import { callPlugin, locatePlugin, withPluginName } from "./call_plugin.ts";
+import { callPlugin, locatePlugin, logProblems, withPluginName } from "./call_plugin.ts";
 import type { RuntimeContext } from "./context.ts";
 
 /**
- * Asks the plugins whether they could serve an ADD. Those of this process are asked whatever the version.
+ * Asks the plugins whether they could serve an ADD. Those of this process are asked whatever the version, and also for what keeps packets
+ * from flowing.
  *
  * @throws {CniError} with code 50 or 51 if one could not, with code 7 for a configuration that it could not use
  */
@@ -28,8 +29,10 @@ export function getNetworkListStatus(runtime: RuntimeContext, list: NetworkConfi
     if (hasStatus || "plugin" in location) callPlugin(runtime, list, plugin, { command: "STATUS" });
     else notAsked.push(JSON.stringify(plugin.type));
   }
-  if (notAsked.length === 0) return;
-  runtime.log(
-    `Network "${list.name}" has cniVersion ${list.cniVersion}, which has no STATUS: ${notAsked.join(", ")} not asked`,
-  );
+  if (notAsked.length > 0) {
+    runtime.log(
+      `Network "${list.name}" has cniVersion ${list.cniVersion}, which has no STATUS: ${notAsked.join(", ")} not asked`,
+    );
+  }
+  logProblems(runtime, list);
 }

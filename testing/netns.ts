@@ -97,6 +97,11 @@ export function runIp(netns: Netns, ...lines: readonly string[]): string {
   return lines.map((line) => runInNetns(netns, "ip", ...line.split(" "))).join("");
 }
 
+/** Gives a host a way to everywhere, without which `cni run check` and `status` say that masquerading leads nowhere. */
+export function addDefaultRoute(host: Netns): void {
+  runIp(host, "link set lo up", "route add default dev lo");
+}
+
 /** What ip(8) shows, with all details; nothing where it says nothing. */
 // deno-lint-ignore no-explicit-any -- what ip(8) prints
 export function ipShow(netns: Netns, ...args: readonly string[]): any[] {

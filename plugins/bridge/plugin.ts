@@ -15,6 +15,7 @@ import {
   requestedContainerMac,
   vlanGatewayName,
 } from "./config.ts";
+import { diagnoseBridge } from "./diagnose.ts";
 import { checkBridge, ensureBridge, ensureVlanGateway } from "./bridge_device.ts";
 import { checkGateways, refuseUnreachableGateways, setUpGateways, withDefaultRoutes, withGateways } from "./gateway.ts";
 import { checkPort, createPort, otherHostInterfaces, setUpPort } from "./port.ts";
@@ -34,7 +35,16 @@ import {
   restoreMasquerade,
 } from "../lib/ruleset/masquerade.ts";
 import type { Owner } from "../lib/protocol/owner.ts";
-import { type AddCall, cleanUp, plugin, requirePrevResult, type RestoreCall } from "../lib/protocol/plugin.ts";
+import {
+  type AddCall,
+  type CheckCall,
+  cleanUp,
+  plugin,
+  requirePrevResult,
+  type RestoreCall,
+} from "../lib/protocol/plugin.ts";
+import { expectEqual } from "../lib/protocol/check_failed.ts";
+import { checkForwarding, distinctFamilies } from "../lib/links/reachability.ts";
 import { requireInetTable } from "../lib/ruleset/inet_table.ts";
 import {
   addSpoofCheck,
@@ -47,7 +57,7 @@ import {
   restoreSpoofCheck,
 } from "../lib/ruleset/spoof_check.ts";
 import { CniError, Code } from "../../spec/error.ts";
-import type { Interface, Result } from "../../spec/result.ts";
+import type { Interface, IpConfig, Result } from "../../spec/result.ts";
 
 export default plugin({
   name: "bridge",
@@ -118,7 +128,7 @@ export default plugin({
     checkPort(call, bridge, containerVeth);
     if (!ipam) return;
     const ips = ipsOf(result, call.ifname);
-    if (config.isGateway || config.isDefaultGateway) checkGateways(host, getGatewayDevice(host, bridge, config), ips);
+    if (config.isGateway || config.isDefaultGateway) checkGatewayDevice(call, bridge, ips);
     if (config.ipMasq) checkMasquerade(host.nft, owner, ips.map((ip) => ip.address));
   },
 
@@ -159,7 +169,21 @@ export default plugin({
     if (config.macspoofchk) requireSpoofCheck(host.nft);
     ipam?.status();
   },
+
+  diagnose: diagnoseBridge,
 });
+
+/** The interface with the gateways' addresses leads to where the host forwards packets. */
+function checkGatewayDevice(
+  { config, host }: CheckCall<BridgeConfig>,
+  bridge: link.Link,
+  ips: readonly IpConfig[],
+): void {
+  const device = getGatewayDevice(host, bridge, config);
+  expectEqual(`administrative state of "${device.name}"`, link.isUp(device) ? "up" : "down", "up");
+  checkGateways(host, device, ips);
+  checkForwarding(host, distinctFamilies(ips.flatMap(({ gateway }) => gateway ?? [])));
+}
 
 /** Where it is checked, the address is given and not read: what the container has, it may have chosen itself by then. */
 function chooseContainerMac({ config, args }: AddCall<BridgeConfig>): Mac | undefined {

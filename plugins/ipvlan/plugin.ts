@@ -9,12 +9,13 @@ import { expectEqual } from "../lib/protocol/check_failed.ts";
 import {
   checkUpperDevice,
   createUpperDevice,
+  diagnoseLowerDevice,
   getLowerDevice,
   type LowerDevice,
   type LowerDeviceConfig,
   requireLowerDevice,
 } from "../lib/links/lower_device.ts";
-import { type AddCall, plugin } from "../lib/protocol/plugin.ts";
+import { type AddCall, plugin, type PluginCall } from "../lib/protocol/plugin.ts";
 import { requireIpam } from "../lib/protocol/require_ipam.ts";
 import { configureWithConflictDetection } from "../lib/links/address_conflict.ts";
 import {
@@ -68,11 +69,17 @@ export default plugin({
   },
 
   status(call) {
-    // Behind another plugin, the master is what that one names in its result.
-    if (call.ipam || call.config.master !== "") requireLowerDevice(call);
+    if (hasOwnMaster(call)) requireLowerDevice(call);
     call.ipam?.status();
   },
+
+  diagnose: (call) => hasOwnMaster(call) ? diagnoseLowerDevice(call) : [],
 });
+
+/** Behind another plugin, the master is what that one names in its result. */
+function hasOwnMaster({ ipam, config }: PluginCall<LowerDeviceConfig>): boolean {
+  return ipam !== undefined || config.master !== "";
+}
 
 /** Without addresses nothing can be told to be for this link: either IPAM gives them or an earlier plugin. @throws {ConfigError} */
 function requireAddressSource(call: AddCall<LowerDeviceConfig>): void {

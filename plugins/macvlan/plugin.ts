@@ -11,7 +11,13 @@ import {
   MACVLAN_MODE_VEPA,
 } from "../../ffi/route/uapi.ts";
 import { expectEqual } from "../lib/protocol/check_failed.ts";
-import { checkUpperDevice, createUpperDevice, getLowerDevice, requireLowerDevice } from "../lib/links/lower_device.ts";
+import {
+  checkUpperDevice,
+  createUpperDevice,
+  diagnoseLowerDevice,
+  getLowerDevice,
+  requireLowerDevice,
+} from "../lib/links/lower_device.ts";
 import { plugin } from "../lib/protocol/plugin.ts";
 import { configureWithConflictDetection } from "../lib/links/address_conflict.ts";
 import {
@@ -82,6 +88,8 @@ export default plugin({
     requireLowerDevice(call);
     call.ipam?.status();
   },
+
+  diagnose: (call) => diagnoseLowerDevice(call),
 });
 
 function modeName(mode: number | undefined): string | undefined {

@@ -20,11 +20,20 @@ import {
   removeMasqueradeForDel,
   restoreMasquerade,
 } from "../lib/ruleset/masquerade.ts";
-import { formatAlias, type Owner } from "../lib/protocol/owner.ts";
+import { formatAlias, type Owner, parseAlias } from "../lib/protocol/owner.ts";
 import { type AddCall, cleanUp, plugin, requirePrevResult } from "../lib/protocol/plugin.ts";
 import { requireIpam } from "../lib/protocol/require_ipam.ts";
 import { requireInetTable } from "../lib/ruleset/inet_table.ts";
 import { assignAddresses, describeInterface } from "../lib/links/single_interface.ts";
+import {
+  checkForwarding,
+  configuredSubnets,
+  describeForeignRoutes,
+  describeMissingDefaultRoute,
+  describeUnforwarded,
+  describeUnforwardedLink,
+  distinctFamilies,
+} from "../lib/links/reachability.ts";
 import { checkHostVeth, setUpHostVeth } from "./host_veth.ts";
 import { connectedRoutes, type IpWithGateway, requireHostGateways, resultRoutes } from "./routes.ts";
 import { type PtpConfig, ptpConfig } from "./config.ts";
@@ -96,6 +105,7 @@ export default plugin({
       expectRoute(netns, containerVeth, { dst, ...gateway ? { gw: gateway } : {} });
     }
     checkHostVeth(host, hostVeth, ips);
+    checkForwarding(host, distinctFamilies(ips.map(({ gateway }) => gateway)));
     if (config.mtu) {
       for (const veth of [containerVeth, hostVeth]) expectEqual(`MTU of "${veth.name}"`, veth.mtu, config.mtu);
     }
@@ -122,6 +132,20 @@ export default plugin({
   status(call) {
     if (call.config.ipMasq) requireInetTable(call.host.nft);
     requireIpam(call).status();
+  },
+
+  diagnose({ config, host, pluginConfig: { name, raw } }) {
+    const subnets = configuredSubnets(raw);
+    const families = distinctFamilies(subnets);
+    const isOwn = ({ alias }: link.Link) => parseAlias(alias)?.network === name;
+    const hostVeths = link.list(host.route).filter(isOwn);
+    return [
+      // Before the first ADD, nobody has turned it on.
+      ...hostVeths.length > 0 ? describeUnforwarded(host, families, "the next ADD turns it on") : [],
+      ...hostVeths.flatMap((hostVeth) => describeUnforwardedLink(host, hostVeth)),
+      ...config.ipMasq ? describeMissingDefaultRoute(host, families) : [],
+      ...describeForeignRoutes(host, subnets, isOwn),
+    ];
   },
 });
 

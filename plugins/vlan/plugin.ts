@@ -8,6 +8,7 @@ import { expectEqual } from "../lib/protocol/check_failed.ts";
 import {
   checkUpperDevice,
   createUpperDevice,
+  diagnoseLowerDevice,
   getLowerDevice,
   type LowerDeviceConfig,
   requireLowerDevice,
@@ -61,6 +62,8 @@ export default plugin({
     requireLowerDevice(call);
     call.ipam?.status();
   },
+
+  diagnose: (call) => diagnoseLowerDevice(call),
 });
 
 /** A guess would put the container into a VLAN of the wrong wire. @throws {ConfigError} */

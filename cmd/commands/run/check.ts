@@ -12,6 +12,7 @@ import type { Command } from "../../command.ts";
 const check: Command = {
   name: "check",
   summary: "fail unless a container is still attached as it was",
+  description: "Warns where its packets cannot flow all the same, as without a default route to masquerade to.",
   arguments: [NETWORK_ARGUMENT, NETNS_ARGUMENT],
   options: [...ATTACHMENT_OPTIONS, ...RUNTIME_OPTIONS],
   examples: [{

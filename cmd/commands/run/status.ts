@@ -8,7 +8,8 @@ const status: Command = {
   name: "status",
   summary: "fail if no container could be attached",
   description:
-    'Names keys of the configuration that nobody reads, but for "$schema" and those that begin with "x-" or "_".',
+    `Names keys of the configuration that nobody reads, but for "$schema" and those that begin with "x-" or "_".
+Warns where packets of containers could not flow, as without a default route to masquerade to.`,
   arguments: [NETWORK_ARGUMENT, IGNORED_NETNS_ARGUMENT],
   options: RUNTIME_OPTIONS,
   examples: [{ command: "cni run status default", about: "ask the plugins of the built-in network" }],

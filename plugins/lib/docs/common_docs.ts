@@ -103,5 +103,6 @@ export const commonDifferences: readonly string[] = [
   "DEL leaves another container alone that uses the path of the namespace by now.",
   "GC removes what attachments left that are not valid any more. The Go plugins ignore GC.",
   "STATUS says whether an ADD could work.",
+  "ADD names keys of its configuration that nobody reads on standard error, but for those that begin with `x-` or `_`.",
   "An error has a code of the specification. It says what was found and what was expected.",
 ];

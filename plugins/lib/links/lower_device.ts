@@ -217,6 +217,18 @@ export function checkUpperDevice(call: CheckCall<LowerDeviceConfig>, type: strin
   return device;
 }
 
+/** Says that nothing flows by the master. It is the administrator's: no ADD sets it up. */
+function describeUnusable(master: link.Link): string[] {
+  const { name } = master;
+  if (!link.isUp(master)) return [`Master "${name}" is down, so that nothing flows: ip link set ${name} up`];
+  return link.isRunning(master) ? [] : [`Master "${name}" has no carrier, so that nothing flows`];
+}
+
+/** What keeps packets from flowing although there is a master. */
+export function diagnoseLowerDevice({ host, config }: PluginCall<LowerDeviceConfig>): string[] {
+  return config.linkInContainer ? [] : describeUnusable(findLowerDevice(host, config, config.master).link);
+}
+
 function checkLowerDevice(
   { host, netns, config: { master, linkInContainer }, ifname }: CheckCall<LowerDeviceConfig>,
   device: link.Link,

@@ -149,7 +149,7 @@ export function callProgram(
   exec: (path: string, call: ProgramCall, options?: ExecOptions) => ProgramOutput,
 ): PluginResponse {
   if (request.command === "DEL_BATCH") return { remaining: request.requests };
-  if (request.command === "RESTORE") return {};
+  if (request.command === "RESTORE" || request.command === "DIAGNOSE") return {};
   const call = formatRequest(request, request.command);
   const output = exec(program, call);
   const type = program.slice(program.lastIndexOf("/") + 1);
@@ -164,7 +164,7 @@ export function callProgram(
 }
 
 /** The environment and the text that a program gets. @throws {CniError} if the version cannot say `prevResult` */
-function formatRequest(request: PluginRequest, command: Exclude<PluginCommand, "RESTORE">): ProgramCall {
+function formatRequest(request: PluginRequest, command: Exclude<PluginCommand, "RESTORE" | "DIAGNOSE">): ProgramCall {
   const { containerId, netns = "", ifname, args, path, config, env } = request;
   return {
     command,

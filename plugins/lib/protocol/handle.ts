@@ -36,6 +36,7 @@ export function handle(
   const pluginContext = { ...context, log: (message: string) => context.log(`${plugin.name}: ${message}`) };
   if (request.command === "DEL_BATCH") return { remaining: delBatch(plugin, request.requests, pluginContext) };
   if (request.command === "RESTORE" && !plugin.restore) return { restored: [] };
+  if (request.command === "DIAGNOSE" && !plugin.diagnose) return {};
   requireParameters(request);
   return withNetworkInErrors(request.config, () => dispatch(plugin, request, pluginContext, deliver));
 }
@@ -67,6 +68,8 @@ function dispatch(plugin: AnyPlugin, request: PluginRequest, context: HostContex
     case "STATUS":
       plugin.status ? plugin.status(call) : call.ipam?.status();
       return {};
+    case "DIAGNOSE":
+      return { problems: plugin.diagnose!(call) };
     default:
       return runAttachmentCommand(plugin, request, buildAttachmentCall(plugin, request, call), context, undo, deliver);
   }

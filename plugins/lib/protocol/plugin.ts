@@ -162,6 +162,11 @@ export interface Plugin<C = unknown> {
    * @throws {CniError} with code 50 or 51 if it could not
    */
   status?(call: PluginCall<C>): void;
+  /**
+   * Says what keeps packets of containers from flowing although an ADD would succeed. Only `cni run status` and `check` ask for it,
+   * in their own process: engines call STATUS every few seconds, and hand on what it says to their log.
+   */
+  diagnose?(call: PluginCall<C>): readonly string[];
   /** What it does between calls. No call starts it. */
   readonly service?: PluginService;
 }

@@ -11,9 +11,10 @@ import type { CniCommand } from "../../../spec/version.ts";
 
 /**
  * What a plugin can be asked: the commands of the specification but VERSION, which needs no configuration and is answered before there is
- * one; and `RESTORE`, which puts back the rules of an attachment that somebody took away, and is for plugins of this process alone.
+ * one; and two for plugins of this process alone: `RESTORE`, which puts back the rules of an attachment that somebody took away, and
+ * `DIAGNOSE`, which says what keeps packets from flowing.
  */
-export type PluginCommand = Exclude<CniCommand, "VERSION"> | "RESTORE";
+export type PluginCommand = Exclude<CniCommand, "VERSION"> | "RESTORE" | "DIAGNOSE";
 
 /** A call of a plugin. */
 export interface PluginRequest extends Parameters {
@@ -47,6 +48,8 @@ export interface PluginResponse {
   readonly resultVersion?: unknown;
   /** Of RESTORE: what was missing, in words; absent if the plugin is a program, which cannot be asked. */
   readonly restored?: readonly string[];
+  /** Of DIAGNOSE: what is wrong, in sentences. */
+  readonly problems?: readonly string[];
   /** Of a batch: what is still to be carried out, each by itself; all of it if the plugin is a program. */
   readonly remaining?: readonly PluginRequest[];
 }

@@ -1,0 +1,37 @@
+/**
+ * What keeps packets of a bridge's containers from flowing, and no ADD fails for.
+ *
+ * @module
+ */
+import * as link from "../../ffi/route/link.ts";
+import {
+  configuredSubnets,
+  describeForeignRoutes,
+  describeMissingDefaultRoute,
+  describeUnforwarded,
+  describeUnforwardedLink,
+  distinctFamilies,
+} from "../lib/links/reachability.ts";
+import type { PluginCall } from "../lib/protocol/plugin.ts";
+import { type BridgeConfig, vlanGatewayName } from "./config.ts";
+
+/** Says what is wrong with the bridge, and with the host as its gateway. */
+export function diagnoseBridge({ config, host, pluginConfig }: PluginCall<BridgeConfig>): string[] {
+  const subnets = configuredSubnets(pluginConfig.raw);
+  const families = distinctFamilies(subnets);
+  const bridge = link.find(host.route, config.bridge);
+  const isGateway = config.isGateway || config.isDefaultGateway;
+  const ownNames = [config.bridge, vlanGatewayName(config)];
+  return [
+    ...bridge && !link.isUp(bridge)
+      ? [`Bridge "${config.bridge}" is down, so that nothing flows: the next ADD sets it up`]
+      : [],
+    // Before its first ADD, a gateway has not turned it on; others never do.
+    ...isGateway && bridge ? describeUnforwarded(host, families, "the next ADD turns it on") : [],
+    ...!isGateway && config.ipMasq ? describeUnforwarded(host, families) : [],
+    ...isGateway ? ownNames.flatMap((name) => describeUnforwardedLink(host, { name })) : [],
+    // A VRF has a table of its own.
+    ...config.ipMasq && bridge?.master === undefined ? describeMissingDefaultRoute(host, families) : [],
+    ...isGateway ? describeForeignRoutes(host, subnets, ({ name = "" }) => ownNames.includes(name)) : [],
+  ];
+}

@@ -1,0 +1,195 @@
+/** What check and status say where packets of containers cannot flow. */
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { loadPlugins } from "../plugins/registry.ts";
+import { CniError } from "../spec/error.ts";
+import { parseNetworkConfigList } from "../spec/network_config_list.ts";
+import { type Namespaces, newNamespaces, runInNetns, runIp } from "../testing/netns.ts";
+import { Runtime } from "./runtime.ts";
+
+beforeAll(() => loadPlugins());
+const root = mkdtempSync(join(tmpdir(), "cni-reachability-"));
+afterAll(() => rmSync(root, { recursive: true }));
+
+interface Sandbox extends Namespaces {
+  add(): void;
+  /** The failure if there is one, then what was said. */
+  check(): string[];
+  status(): string[];
+  sysctl(name: string, value: string): void;
+}
+
+let directories = 0;
+
+function reachabilityTest(name: string, plugin: object, body: (sandbox: Sandbox) => void): void {
+  test(name, () => {
+    using namespaces = newNamespaces();
+    const { host, container } = namespaces;
+    // A host as most are, with a way to everywhere.
+    runIp(
+      host,
+      "link add wan0 type veth peer name wan1",
+      "link set wan0 up",
+      "link set wan1 up",
+      "addr add 192.0.2.2/24 dev wan0",
+      "route add default via 192.0.2.1",
+    );
+    const directory = join(root, String(directories++));
+    const ipam = { type: "host-local", dataDir: join(directory, "networks"), ...IPAM };
+    const text = JSON.stringify({ cniVersion: "1.0.0", name: "web", plugins: [{ ipam, ...plugin }] });
+    const list = parseNetworkConfigList(text);
+    const log: string[] = [];
+    const runtime = new Runtime({
+      env: {},
+      pluginDirectories: [],
+      cacheDirectory: directory,
+      log: (message) => void log.push(message),
+    });
+    const attachment = { containerId: "c1", ifname: "eth0", netns: container.path };
+    const said = (call: () => void): string[] => {
+      log.splice(0);
+      try {
+        host.run(call);
+        return [...log];
+      } catch (error) {
+        const { message, details } = CniError.from(error);
+        return [[message, ...details ? [details] : []].join("; "), ...log];
+      }
+    };
+    body({
+      ...namespaces,
+      add: () => void host.run(() => runtime.add(list, attachment)),
+      check: () => said(() => runtime.check(list, attachment)),
+      status: () => said(() => runtime.status(list)),
+      sysctl: (name, value) =>
+        void runInNetns(host, "sh", "-c", `echo ${value} >/proc/sys/${name.replaceAll(".", "/")}`),
+    });
+  });
+}
+
+const IPAM = { ranges: [[{ subnet: "10.9.0.0/24" }], [{ subnet: "fd00:9::/64" }]] };
+const BRIDGE = { type: "bridge", bridge: "br9", isGateway: true, ipMasq: true };
+const NO_ROUTE = "The host has no IPv4 nor IPv6 default route, so that masquerading leads to its own networks alone";
+
+for (const plugin of [BRIDGE, { type: "ptp", ipMasq: true }]) {
+  const { type } = plugin;
+
+  reachabilityTest(
+    `${type}: a CHECK fails where the host does not forward any more, and status warns`,
+    plugin,
+    (sandbox) => {
+      const { add, check, status, sysctl } = sandbox;
+      sysctl("net.ipv4.ip_forward", "0");
+      // The first ADD turns it on.
+      expect(status()).toEqual([]);
+      add();
+      expect([check(), status()]).toEqual([[], []]);
+      for (const [family, name] of [[4, "net.ipv4.ip_forward"], [6, "net.ipv6.conf.all.forwarding"]] as const) {
+        sysctl(name, "0");
+        expect(check()).toEqual([
+          `plugin "${type}" (CHECK): Check failed: the host does not forward IPv${family} any more; ` +
+          `the ADD turned it on; turn it on again: sysctl -w ${name}=1`,
+        ]);
+        expect(status()).toEqual([
+          `Network "web": The host does not forward IPv${family}, so that containers reach nothing beyond it: the next ADD turns it on`,
+        ]);
+        sysctl(name, "1");
+      }
+      expect([check(), status()]).toEqual([[], []]);
+    },
+  );
+
+  reachabilityTest(
+    `${type}: masquerading without a default route is a warning`,
+    plugin,
+    ({ host, add, check, status }) => {
+      add();
+      runIp(host, "route del default");
+      expect(check()).toEqual([`Network "web": ${NO_ROUTE}`]);
+      expect(status()).toEqual([`Network "web": ${NO_ROUTE}`]);
+      runIp(host, "route add unreachable default");
+      expect(status()).toEqual([`Network "web": ${NO_ROUTE}`]);
+      // One family will do, in whatever table.
+      runIp(host, "-6 route add default dev wan0 table 7", "-6 rule add pref 1 lookup 7");
+      expect([check(), status()]).toEqual([[], []]);
+    },
+  );
+
+  reachabilityTest(`${type}: a subnet that the host routes elsewhere is a warning`, plugin, ({ host, add, status }) => {
+    runIp(
+      host,
+      "route add 10.9.0.128/25 dev wan0",
+      "route add 10.8.0.0/13 dev wan0",
+      "-6 route add fd00:9::/64 dev wan0",
+    );
+    const problems = [
+      'Subnet 10.9.0.0/24 is part of 10.8.0.0/13, which the host routes to "wan0": its addresses there cannot be reached',
+      'The host routes 10.9.0.128/25 of subnet 10.9.0.0/24 to "wan0": containers with such addresses cannot be reached',
+      'The host routes subnet fd00:9::/64 to "wan0": containers with such addresses cannot be reached',
+    ].map((problem) => `Network "web": ${problem}`);
+    expect(status()).toEqual(problems);
+    runIp(host, "-6 route del fd00:9::/64 dev wan0");
+    add();
+    expect(status()).toEqual(problems.slice(0, 2));
+    runIp(host, "route del 10.9.0.128/25", "route del 10.8.0.0/13");
+    // Neither its own, nor those of a neighbour, nor such as a VPN has in place of a default route.
+    runIp(host, "route add 0.0.0.0/1 dev wan0", "route add 10.9.1.0/24 dev wan0", "-6 route add 2000::/3 dev wan0");
+    expect(status()).toEqual([]);
+  });
+}
+
+reachabilityTest("a bridge that is down fails CHECK, and status warns", BRIDGE, ({ host, add, check, status }) => {
+  add();
+  runIp(host, "link set br9 down");
+  expect(check()[0]).toContain('administrative state of "br9" is "down", expected "up"');
+  expect(status()).toEqual(['Network "web": Bridge "br9" is down, so that nothing flows: the next ADD sets it up']);
+});
+
+reachabilityTest("a bridge that alone does not forward is a warning", BRIDGE, ({ add, check, sysctl }) => {
+  add();
+  sysctl("net.ipv4.conf.br9.forwarding", "0");
+  expect(check()).toEqual([
+    'Network "web": "br9" does not forward IPv4, so that nothing leaves it: sysctl -w net.ipv4.conf.br9.forwarding=1',
+  ]);
+});
+
+reachabilityTest(
+  "masquerading by a bridge that is no gateway is a warning where the host does not forward, as nobody turns it on",
+  { ...BRIDGE, isGateway: false },
+  ({ add, check, status, sysctl }) => {
+    sysctl("net.ipv4.ip_forward", "0");
+    sysctl("net.ipv6.conf.all.forwarding", "1");
+    const problem =
+      "The host does not forward IPv4, so that containers reach nothing beyond it: sysctl -w net.ipv4.ip_forward=1";
+    expect(status()).toEqual([`Network "web": ${problem}`]);
+    add();
+    expect([check(), status()]).toEqual([[`Network "web": ${problem}`], [`Network "web": ${problem}`]]);
+    sysctl("net.ipv4.ip_forward", "1");
+    expect([check(), status()]).toEqual([[], []]);
+  },
+);
+
+reachabilityTest(
+  "nothing is said of a bridge that only connects, whatever the host routes and forwards",
+  { ...BRIDGE, isGateway: false, ipMasq: false },
+  ({ host, add, check, status, sysctl }) => {
+    sysctl("net.ipv4.ip_forward", "0");
+    runIp(host, "route del default", "route add 10.9.0.0/24 dev wan0");
+    add();
+    expect([check(), status()]).toEqual([[], []]);
+  },
+);
+
+reachabilityTest("a master that is down is a warning", { type: "macvlan", master: "wan0" }, (sandbox) => {
+  const { host, add, check, status } = sandbox;
+  add();
+  expect([check(), status()]).toEqual([[], []]);
+  runIp(host, "link set wan1 down");
+  const noCarrier = 'Master "wan0" has no carrier, so that nothing flows';
+  expect([check(), status()]).toEqual([[`Network "web": ${noCarrier}`], [`Network "web": ${noCarrier}`]]);
+  runIp(host, "link set wan0 down");
+  const isDown = 'Master "wan0" is down, so that nothing flows: ip link set wan0 up';
+  expect([check(), status()]).toEqual([[`Network "web": ${isDown}`], [`Network "web": ${isDown}`]]);
+});
