@@ -65,7 +65,8 @@ async function runInGroup(
   const { word = group.defaultCommand, rest, wantsHelp } = await splitAtCommand(group, argv);
   if (wantsHelp) return printHelp(await formatHelp(line.path));
   if (word === undefined) {
-    throw new UsageError(`"${line.path.join(" ")}" needs a command: ${Object.keys(group.commands).join(", ")}`);
+    const commands = (await loadCommands(group)).filter((command) => "commands" in command || !command.hidden);
+    throw new UsageError(`"${line.path.join(" ") || CNI.name}" needs a command: ${namesOf(commands).join(", ")}`);
   }
   const command = await findCommand(group, word, line.path);
   line.path.push(command.name);
@@ -98,6 +99,10 @@ async function optionsInGroup(group: CommandGroup): Promise<readonly OptionSpec[
 
 async function loadCommands({ commands }: CommandGroup): Promise<readonly (Command | CommandGroup)[]> {
   return (await Promise.all(Object.values(commands).map((load) => load()))).map((module) => module.default);
+}
+
+function namesOf(commands: readonly (Command | CommandGroup)[]): string[] {
+  return commands.map(({ name }) => name);
 }
 
 async function findCommand(
@@ -151,7 +156,7 @@ async function parseCommandOptions(
   } catch (error) {
     const owners = error instanceof UnknownOptionError ? await commandsWithOption(error.option, groups.at(-1)!) : [];
     if (!(error instanceof UnknownOptionError) || owners.length === 0) throw error;
-    const names = owners.map(({ name }) => `"${[...path.slice(0, -1), name].join(" ")}"`);
+    const names = namesOf(owners).map((name) => `"${[...path.slice(0, -1), name].join(" ")}"`);
     throw new UsageError(`option "${error.option}" belongs to ${names.join(", ")}`);
   }
 }

@@ -11,9 +11,11 @@ const add: Command = {
   options: [],
   examples: [{ command: "cni netns add web", about: "make /run/netns/web" }],
   run({ words: [name = ""] }) {
-    // Every later command would take it for an option.
-    if (name.startsWith("-")) {
-      throw new UsageError(`"netns add" needs a name that does not begin with "-": got "${name}"`);
+    // Every later command would take it for an option, and a list of names for several.
+    if (/^-|\p{Cc}/u.test(name)) {
+      throw new UsageError(
+        `"netns add" needs a name without control characters that does not begin with "-": got ${JSON.stringify(name)}`,
+      );
     }
     addNamedNetns(name, (message) => printStderr(`cni: ${message}`));
   },
