@@ -35,7 +35,7 @@ export function delNetworkList(
 function delPlugins(runtime: RuntimeContext, network: NetworkConfigList | string, parameters: RuntimeConf): void {
   const attachment = resolveAttachment(runtime, network, parameters, "remove");
   const { list, entry } = attachment;
-  const isKnown = cache.hasCacheFile(runtime.cacheDirectory, entry);
+  const isKnown = entry.result !== undefined || cache.hasCacheFile(runtime.cacheDirectory, entry);
   const prevResult = findCachedResult(runtime, attachment);
   for (const plugin of list.plugins.toReversed()) {
     callPlugin(runtime, list, plugin, { command: "DEL", parameters: entry, prevResult });
