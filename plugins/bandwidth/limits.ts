@@ -12,7 +12,7 @@ import { CniError, Code } from "../../spec/error.ts";
 import type { AddCall, CheckCall } from "../lib/protocol/plugin.ts";
 import { createNetns, type Netns } from "../../ffi/netns.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
-import { expectLink } from "../lib/links/check_interface.ts";
+import { expectLink } from "../lib/links/expect_link.ts";
 import { removeLinkIfPresent } from "../lib/links/container_link.ts";
 import { checkFailedError, expectEqual } from "../lib/protocol/check_failed.ts";
 import type { BandwidthConfig, Limit } from "./config.ts";

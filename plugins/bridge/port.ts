@@ -8,7 +8,7 @@ import type { Netns } from "../../ffi/netns.ts";
 import { NetlinkError } from "../../ffi/netlink/error.ts";
 import { bridgePortInfo, bridgePortOf } from "../../ffi/route/link_kinds.ts";
 import * as link from "../../ffi/route/link.ts";
-import { expectLink } from "../lib/links/check_interface.ts";
+import { expectLink } from "../lib/links/expect_link.ts";
 import { checkVethPair, createVethPair, type OtherHostLinks } from "../lib/links/veth_pair.ts";
 import { expectEqual } from "../lib/protocol/check_failed.ts";
 import { formatAlias, type Owner } from "../lib/protocol/owner.ts";

@@ -10,7 +10,7 @@ import { createTap, persistTap, TUN_DEVICE } from "../../ffi/route/tap.ts";
 import { IFF_TAP } from "../../ffi/route/uapi.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { findStat } from "../../ffi/sys/stat.ts";
-import { expectLink } from "../lib/links/check_interface.ts";
+import { expectLink } from "../lib/links/expect_link.ts";
 import { interfaceExistsError, removeLinkIfPresent } from "../lib/links/container_link.ts";
 import { expectEqual } from "../lib/protocol/check_failed.ts";
 import { formatAlias } from "../lib/protocol/owner.ts";

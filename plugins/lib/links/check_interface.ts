@@ -47,13 +47,6 @@ export function expectConfigured(netns: Netns, ifname: string, result: Result): 
   return device;
 }
 
-/** Checks that an attribute leads to the link that it should, by its index. @throws {CniError} with the names of both */
-export function expectLink(what: string, netns: Netns, index: number | undefined, wanted: link.Link): void {
-  if (index === wanted.index) return;
-  const actual = index === undefined ? undefined : link.find(netns.route, index)?.name ?? `link ${index}`;
-  expectEqual(what, actual, wanted.name);
-}
-
 /** Checks that a route leads out of the interface, where it was put or where a later plugin has moved it. @throws {CniError} */
 export function expectRoute(netns: Netns, device: link.Link, wanted: RouteConfig): void {
   const family = familyOf(wanted.dst) === 4 ? AF_INET : AF_INET6;
