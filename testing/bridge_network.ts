@@ -13,6 +13,7 @@ import { test } from "bun:test";
 import { type Cidr, type Ip, parseCidr, parseIp } from "../ffi/address.ts";
 import { createNetns, type Netns } from "../ffi/netns.ts";
 import { runInNetns, WITHOUT_DAD } from "./netns.ts";
+import { requestTcp } from "./traffic.ts";
 import type { Result } from "../spec/result.ts";
 import type { CniCommand } from "../spec/version.ts";
 import type { PluginCallText } from "../plugins/lib/protocol/serve.ts";
@@ -122,4 +123,15 @@ export function bridgeNetworkTest(
     using resources = new DisposableStack();
     await body(buildBridgeNetwork(resources));
   }, timeoutMs);
+}
+
+/** Has the machine outside know the way to the containers, so that only rules keep anybody away. */
+export function addRoutesToContainers({ outside }: BridgeNetwork): void {
+  run(outside, "ip route add 10.88.0.0/16 via 192.0.2.1; ip -6 route add fd88::/64 via 2001:db8::1");
+}
+
+/** Whether a container reaches port 80 of the machine outside over IPv4 and over IPv6. */
+export async function reachesOutside(container: BridgeContainer, patienceMs?: number): Promise<boolean[]> {
+  const ask = async (to: string) => (await requestTcp(container.netns, to, 80, patienceMs)) !== undefined;
+  return [await ask("192.0.2.2"), await ask("2001:db8::2")];
 }

@@ -29,6 +29,7 @@ import {
   NFT_LOOKUP_F_INV,
   NFT_META_IIFNAME,
   NFT_META_L4PROTO,
+  NFT_META_MARK,
   NFT_META_NFPROTO,
   NFT_META_OIFNAME,
   NFT_NAT_DNAT,
@@ -212,22 +213,46 @@ export function ctStateEstablishedRelated(): RuleStatement {
 }
 /** `-m conntrack --ctstate RELATED,ESTABLISHED`: the same as iptables writes it, whose tables hold no `ct state` */
 export function xtCtstateEstablishedRelated(): RuleStatement {
-  return xtConntrackState(NF_CT_STATE_ESTABLISHED | NF_CT_STATE_RELATED);
-}
-/** `-m conntrack --ctstate DNAT`: the same as {@linkcode ctStatusDnat}, as iptables writes it */
-export function xtCtstateDnat(): RuleStatement {
-  const XT_CONNTRACK_STATE_DNAT = 0x80;
-  return xtConntrackState(XT_CONNTRACK_STATE_DNAT);
-}
-function xtConntrackState(mask: number): RuleStatement {
   // struct xt_conntrack_mtinfo3 (linux/netfilter/xt_conntrack.h), padded to a multiple of eight.
   const info = new Uint8Array(168);
   const MATCH_FLAGS = 146;
   const STATE_MASK = 150;
   const XT_CONNTRACK_STATE = 1;
   info[MATCH_FLAGS] = XT_CONNTRACK_STATE;
-  info[STATE_MASK] = mask;
+  info[STATE_MASK] = NF_CT_STATE_ESTABLISHED | NF_CT_STATE_RELATED;
   return [{ kind: "match", name: "conntrack", revision: 3, info }];
+}
+/** `meta mark & 0x20 == 0x20`: the packet has all these bits */
+export function markHas(bits: number): RuleStatement {
+  return [
+    ...meta(NFT_META_MARK, 4).load(0),
+    ...maskRegister(4, u32HostOrder(bits)),
+    compare(u32HostOrder(bits), false),
+  ];
+}
+/** `-m mark --mark 0x20/0x20`: the same as every version of iptables reads it; before 1.8.8, it overlooks {@linkcode markHas} */
+export function xtMarkHas(bits: number): RuleStatement {
+  // struct xt_mark_mtinfo1 (linux/netfilter/xt_mark.h), padded to a multiple of eight.
+  const info = new Uint8Array(16);
+  info.set(u32HostOrder(bits), 0);
+  info.set(u32HostOrder(bits), 4);
+  return [{ kind: "match", name: "mark", revision: 1, info }];
+}
+/** `meta mark set meta mark | 0x20` */
+export function setMark(bits: number): RuleStatement {
+  return changeMark(~bits, bits);
+}
+/** `meta mark set meta mark & 0xffffffdf` */
+export function clearMark(bits: number): RuleStatement {
+  return changeMark(~bits, 0);
+}
+function changeMark(mask: number, xor: number): RuleStatement {
+  const bitwise = { sreg: register(0), dreg: register(0), length: 4 };
+  return [
+    ...meta(NFT_META_MARK, 4).load(0),
+    { kind: "bitwise", ...bitwise, mask: { value: u32HostOrder(mask) }, xor: { value: u32HostOrder(xor) } },
+    { kind: "meta", key: NFT_META_MARK, sreg: register(0) },
+  ];
 }
 /** `counter` */
 export function counter(): RuleStatement {

@@ -22,10 +22,12 @@ export const NF_INET_LOCAL_OUT = 3;
 export const NF_INET_POST_ROUTING = 4;
 
 // Priorities of hooks (linux/netfilter_ipv4.h): lower ones come first.
+export const NF_IP_PRI_FIRST = -2147483648;
 export const NF_IP_PRI_RAW = -300;
 export const NF_IP_PRI_NAT_DST = -100;
 export const NF_IP_PRI_FILTER = 0;
 export const NF_IP_PRI_NAT_SRC = 100;
+export const NF_IP_PRI_LAST = 2147483647;
 // The bridge family counts in its own way (linux/netfilter_bridge.h).
 export const NF_BR_PRI_FILTER_BRIDGED = -200;
 
@@ -119,6 +121,7 @@ export const NFT_REG32_00 = 8;
 export const NFTA_META_DREG = 1;
 export const NFTA_META_KEY = 2;
 export const NFTA_META_SREG = 3;
+export const NFT_META_MARK = 3;
 export const NFT_META_IIFNAME = 6;
 export const NFT_META_OIFNAME = 7;
 export const NFT_META_NFPROTO = 15;

@@ -28,8 +28,11 @@ export interface FirewallConfig {
 
 /** What iptables takes. */
 const MAX_CHAIN_NAME_LENGTH = 28;
-/** Where an administrator's chain is asked from, directly or not. */
-const RESERVED_CHAINS = ["FORWARD", "INPUT", "OUTPUT", "CNI-FORWARD"];
+/** Where an administrator's chain is asked from, directly or not; and what iptables takes a jump to it for. */
+const RESERVED_CHAINS = [
+  ...["FORWARD", "INPUT", "OUTPUT", "CNI-FORWARD"],
+  ...["ACCEPT", "DROP", "QUEUE", "RETURN"],
+];
 
 /** The keys of the `firewall` plugin. */
 export const firewallConfigSchema = lazy(() =>

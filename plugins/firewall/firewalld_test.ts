@@ -13,9 +13,14 @@ import { SystemError } from "../../ffi/sys/error.ts";
 import { descriptor } from "../../ffi/sys/file.ts";
 import { sys } from "../../ffi/sys/libc.ts";
 import { AF_UNIX, SOCK_CLOEXEC, SOCK_STREAM } from "../../ffi/sys/uapi.ts";
-import { NO_ANSWER_TIMEOUT_MS, requestTcp, serveTcp } from "../../testing/traffic.ts";
+import { NO_ANSWER_TIMEOUT_MS, serveTcp } from "../../testing/traffic.ts";
 import firewall from "./plugin.ts";
-import { type BridgeContainer, type BridgeNetwork, bridgeNetworkTest } from "../../testing/bridge_network.ts";
+import {
+  addRoutesToContainers,
+  type BridgeNetwork,
+  bridgeNetworkTest,
+  reachesOutside,
+} from "../../testing/bridge_network.ts";
 import { BUS_OBJECT, DbusError, findSystemBus } from "../../ffi/dbus/connection.ts";
 import { findFirewalld } from "./firewalld.ts";
 import { runShellInNetns } from "../../testing/netns.ts";
@@ -85,16 +90,6 @@ const sources = (host: Netns, zone = "trusted"): string[] =>
   )
     .sort();
 
-/** The machine outside knows the way to the containers, so that only rules keep anybody away. */
-function open({ outside }: BridgeNetwork): void {
-  runShellInNetns(outside, "ip route add 10.88.0.0/16 via 192.0.2.1; ip -6 route add fd88::/64 via 2001:db8::1");
-}
-
-async function reaches({ netns }: BridgeContainer): Promise<boolean[]> {
-  const ask = async (to: string) => (await requestTcp(netns, to, 80, NO_ANSWER_TIMEOUT_MS)) !== undefined;
-  return [await ask("192.0.2.2"), await ask("2001:db8::2")];
-}
-
 function firewalldTest(name: string, body: (network: BridgeNetwork) => Promise<void>): void {
   if (Bun.which("firewalld") && Bun.which("dbus-daemon")) {
     bridgeNetworkTest(name, async (network) => {
@@ -107,20 +102,23 @@ function firewalldTest(name: string, body: (network: BridgeNetwork) => Promise<v
 
 firewalldTest("where firewalld runs it is told, and lets containers through until they leave", async (network) => {
   const { host, outside, call } = network;
-  open(network);
+  addRoutesToContainers(network);
   using _outside = serveTcp(outside, "outside", 80);
   const [c1, c2] = [network.container(2), network.container(3)];
-  expect(await reaches(c1)).toEqual([false, false]);
+  expect(await reachesOutside(c1, NO_ANSWER_TIMEOUT_MS)).toEqual([false, false]);
   call(firewall, "ADD", {}, { container: c1 });
   call(firewall, "ADD", { backend: "firewalld" }, { container: c2, containerId: "c2" });
   expect(sources(host)).toEqual(["10.88.0.2/32", "10.88.0.3/32", "fd88::2/128", "fd88::3/128"]);
-  expect([await reaches(c1), await reaches(c2)]).toEqual([[true, true], [true, true]]);
+  expect([await reachesOutside(c1, NO_ANSWER_TIMEOUT_MS), await reachesOutside(c2, NO_ANSWER_TIMEOUT_MS)]).toEqual([[
+    true,
+    true,
+  ], [true, true]]);
   call(firewall, "STATUS", { backend: "firewalld" });
   // What is there already is no reason to fail.
   call(firewall, "ADD", {}, { container: c1 });
   call(firewall, "CHECK", {}, { container: c1 });
   call(firewall, "DEL", {}, { container: c1 });
-  expect(await reaches(c1)).toEqual([false, false]);
+  expect(await reachesOutside(c1, NO_ANSWER_TIMEOUT_MS)).toEqual([false, false]);
   expect(() => call(firewall, "CHECK", { backend: "firewalld" }, { container: c1 })).toThrow(
     /calls to 10\.88\.0\.2 is missing/,
   );
@@ -163,13 +161,13 @@ firewalldTest(
   "a firewalld that was told to load its settings anew is told of the containers again",
   async (network) => {
     const { host, outside, call, restore } = network;
-    open(network);
+    addRoutesToContainers(network);
     using _outside = serveTcp(outside, "outside", 80);
     const container = network.container(2);
     call(firewall, "ADD", {}, { container });
-    expect(await reaches(container)).toEqual([true, true]);
+    expect(await reachesOutside(container, NO_ANSWER_TIMEOUT_MS)).toEqual([true, true]);
     runShellInNetns(host, `${onBus()} firewall-cmd --reload`);
-    expect(await reaches(container)).toEqual([false, false]);
+    expect(await reachesOutside(container, NO_ANSWER_TIMEOUT_MS)).toEqual([false, false]);
     let error: unknown;
     try {
       call(firewall, "CHECK", {}, { container });
@@ -181,8 +179,10 @@ firewalldTest(
       details: 'of container "c1" (network "web", interface "eth0"); put back what is missing: cni run restore web',
     });
     const inZone = ["10.88.0.2", "fd88::2"].map((address) => `${address} in zone "trusted" of firewalld`);
-    expect(restore(firewall, {}, { container })).toEqual(inZone);
-    expect(await reaches(container)).toEqual([true, true]);
+    // firewalld has emptied the tables of iptables as well.
+    const accepted = ["ip", "ip6"].map((family) => `accept rules of chain "FORWARD" of table "${family} filter"`);
+    expect(restore(firewall, {}, { container })).toEqual([...inZone, ...accepted]);
+    expect(await reachesOutside(container, NO_ANSWER_TIMEOUT_MS)).toEqual([true, true]);
     call(firewall, "CHECK", {}, { container });
     expect(restore(firewall, {}, { container })).toEqual([]);
   },

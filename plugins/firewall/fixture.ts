@@ -25,7 +25,7 @@ export default {
       "nft add table ip own",
       "nft 'add chain ip own pass { type filter hook forward priority 0; policy drop; }'",
     ],
-    observe: ({ host }) => nftListRuleset(host).match(/ip [sd]addr 10\.5\.0\.9 .*accept/g)?.length,
-    attached: 3,
+    observe: ({ host }) => nftListRuleset(host).match(/meta mark & 0x20000000 == 0x20000000 accept/g)?.length,
+    attached: 1,
   }],
 } satisfies PluginFixture;

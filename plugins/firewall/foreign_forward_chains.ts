@@ -3,15 +3,8 @@
  *
  * @module
  */
-import {
-  counter,
-  ctStateEstablishedRelated,
-  ctStatusDnat,
-  type RuleStatement,
-  xtCtstateDnat,
-  xtCtstateEstablishedRelated,
-} from "../../ffi/nft/statements.ts";
 import * as nft from "../../ffi/nft/objects.ts";
+import { chainQuery, getAll } from "../../ffi/nft/queries.ts";
 import {
   NF_ACCEPT,
   NF_DROP,
@@ -24,27 +17,36 @@ import {
 import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { inetTable } from "../lib/ruleset/inet_table.ts";
 
-/** A table of others with such chains. */
+/** A table of others that may have such chains. */
 export interface ForeignTable extends nft.TableKey {
-  readonly forwardChains: readonly ForwardChain[];
   /** The table is one of iptables', which reads nothing but what it could have written itself. */
   readonly isIptables: boolean;
   /** A running program has the table to itself. */
   readonly hasOwner: boolean;
+  /** iptables makes the table when it is first needed. */
+  readonly isMissing: boolean;
+  readonly comment: string | undefined;
 }
 
 /** A chain that sees what is forwarded. */
 export interface ForwardChain {
   readonly chain: string;
+  readonly priority: number;
   /** It drops what no rule of it decides. */
   readonly dropsByPolicy: boolean;
-  /** There is the table but not the chain, which iptables makes when it is first needed. */
-  readonly isMissing?: true;
+  /** iptables filters in it, and may begin to drop at any time. */
+  readonly isIptablesFilter: boolean;
+  /** iptables makes the chain when it is first needed. */
+  readonly isMissing: boolean;
 }
 
-/** The tables of iptables that have a chain FORWARD. */
-const IPTABLES_TABLES = ["filter", "mangle", "security"];
+const IPTABLES_TABLES = ["filter", "mangle", "security", "nat", "raw"];
+/** Those that see nothing that is forwarded. */
+const IPTABLES_TABLES_WITHOUT_FORWARD = ["nat", "raw"];
+const FILTER = "filter";
 const FORWARD = "FORWARD";
+/** The name that nft(8)'s own examples have for it. */
+const NATIVE_FORWARD = "forward";
 /** A program that makes its rules anew from its own settings, and is told over D-Bus. */
 const FIREWALLD_TABLE = "firewalld";
 // linux/netfilter/nf_tables.h
@@ -52,81 +54,91 @@ const NFT_TABLE_F_DORMANT = 1;
 const NFT_TABLE_F_OWNER = 2;
 
 /**
- * All that there are, but for firewalld's.
- *
- * There may be thousands of chains, most of them where iptables is: there they are asked for by name.
+ * All that see packets of these families, but for firewalld's; iptables' tables `filter` whether they are there yet or not.
  *
  * @throws {NetlinkError}
  */
-export function listForeignTables(nl: Netlink): ForeignTable[] {
-  const foreignTables: ForeignTable[] = [];
-  const nonIptablesTables = new Map<string, nft.Table>();
-  for (const table of nft.listTables(nl)) {
-    const { family, name = "", flags = 0 } = table;
-    if (!isForeign(family, name) || flags & NFT_TABLE_F_DORMANT) continue;
-    if (!isIptablesTable(family, name)) nonIptablesTables.set(`${family} ${name}`, table);
-    else foreignTables.push(toForeignTable(table, [nft.findChain(nl, { family, table: name }, FORWARD)]));
-  }
-  for (const family of new Set([...nonIptablesTables.values()].map((table) => table.family))) {
-    const chains = nft.listBaseChains(nl, family);
-    for (const table of nonIptablesTables.values()) {
-      if (table.family === family) {
-        foreignTables.push(toForeignTable(table, chains.filter((chain) => chain.table === table.name)));
-      }
-    }
-  }
-  return foreignTables.filter(({ forwardChains }) => forwardChains.length > 0);
+export function listForeignTables(nl: Netlink, families: readonly (4 | 6)[]): ForeignTable[] {
+  const protocols = families.map((family) => family === 4 ? NFPROTO_IPV4 : NFPROTO_IPV6);
+  const tables = nft.listTables(nl).filter(({ family, name = "", flags = 0 }) =>
+    [NFPROTO_INET, ...protocols].includes(family) && isForeign(family, name) && !(flags & NFT_TABLE_F_DORMANT)
+  );
+  const missing = protocols.filter((protocol) =>
+    !tables.some(({ family, name }) => family === protocol && name === FILTER)
+  );
+  return [
+    ...tables.map(({ family, name = "", flags = 0, comment }): ForeignTable => ({
+      family,
+      table: name,
+      isIptables: isIptablesTable(family, name),
+      hasOwner: (flags & NFT_TABLE_F_OWNER) !== 0,
+      isMissing: false,
+      comment,
+    })),
+    ...missing.map((family): ForeignTable => ({
+      family,
+      table: FILTER,
+      isIptables: true,
+      hasOwner: false,
+      isMissing: true,
+      comment: undefined,
+    })),
+  ];
 }
 
-function isForeign(family: number, table: string): boolean {
-  return [NFPROTO_IPV4, NFPROTO_IPV6, NFPROTO_INET].includes(family) && table !== FIREWALLD_TABLE &&
-    !(family === inetTable.family && table === inetTable.table);
-}
+const isForeign = (family: number, table: string): boolean =>
+  table !== FIREWALLD_TABLE && !(family === inetTable.family && table === inetTable.table) &&
+  !(isIptablesTable(family, table) && IPTABLES_TABLES_WITHOUT_FORWARD.includes(table));
 
 const isIptablesTable = (family: number, table: string): boolean =>
   family !== NFPROTO_INET && IPTABLES_TABLES.includes(table);
 
-function toForeignTable(
-  { family, name = "", flags = 0 }: nft.Table,
-  chains: readonly (nft.Chain | undefined)[],
-): ForeignTable {
-  const isIptables = isIptablesTable(family, name);
-  const forwardChains = chains.flatMap((chain): ForwardChain[] => {
-    if (!chain) return name === "filter" ? [{ chain: FORWARD, dropsByPolicy: false, isMissing: true }] : [];
-    if (chain.hook?.number !== NF_INET_FORWARD) return [];
-    return [{ chain: chain.name ?? "", dropsByPolicy: chain.policy === NF_DROP }];
+/** The chains of these names of each table, in one send. @throws {NetlinkError} */
+export function findChains(
+  nl: Netlink,
+  tables: readonly ForeignTable[],
+  names: readonly string[],
+): ReadonlyMap<ForeignTable, ReadonlyMap<string, nft.Chain>> {
+  const queries = tables.flatMap((table) => names.map((chain) => chainQuery(table, chain)));
+  const chains = getAll(nl, queries);
+  return new Map(tables.map((table, i) => {
+    const found = chains.slice(i * names.length, (i + 1) * names.length).flatMap((chain) => chain ?? []);
+    return [table, new Map(found.map((chain) => [chain.name ?? "", chain]))];
+  }));
+}
+
+/** The names under which iptables' tables have forward chains: there may be thousands of chains, so that these are asked for by name. */
+export const IPTABLES_FORWARD_CHAINS: readonly string[] = [FORWARD, NATIVE_FORWARD];
+
+/**
+ * The forward chains of a table.
+ *
+ * @param namedChains of a table of iptables', what {@linkcode findChains} found under {@linkcode IPTABLES_FORWARD_CHAINS}
+ * @throws {NetlinkError}
+ */
+export function listForwardChains(
+  nl: Netlink,
+  { family, table, isIptables }: ForeignTable,
+  namedChains: ReadonlyMap<string, nft.Chain> | undefined,
+): ForwardChain[] {
+  const chains = isIptables
+    ? IPTABLES_FORWARD_CHAINS.flatMap((name) => namedChains?.get(name) ?? [])
+    : nft.listBaseChains(nl, family).filter((chain) => chain.table === table);
+  const forwardChains = chains.flatMap(({ name = "", hook, policy }): ForwardChain[] => {
+    if (hook?.number !== NF_INET_FORWARD) return [];
+    const isIptablesFilter = isIptables && table === FILTER && name === FORWARD;
+    const dropsByPolicy = policy === NF_DROP;
+    return [{ chain: name, priority: hook.priority ?? 0, dropsByPolicy, isIptablesFilter, isMissing: false }];
   });
-  return { family, table: name, forwardChains, isIptables, hasOwner: (flags & NFT_TABLE_F_OWNER) !== 0 };
+  if (!isIptables || table !== FILTER || namedChains?.has(FORWARD)) return forwardChains;
+  const missing = { dropsByPolicy: false, isIptablesFilter: true, isMissing: true };
+  return [...forwardChains, { chain: FORWARD, priority: NF_IP_PRI_FILTER, ...missing }];
 }
 
 /** The chain as iptables makes it. */
-export function iptablesForwardChain({ family, table }: ForeignTable, { chain }: ForwardChain): nft.ChainIn {
+export function iptablesForwardChain({ family, table }: nft.TableKey, chain: string): nft.ChainIn {
   const hook = { number: NF_INET_FORWARD, priority: NF_IP_PRI_FILTER };
   return { family, table, name: chain, type: "filter", hook, policy: NF_ACCEPT };
-}
-
-/** True if packets of this family pass the table. */
-export function seesFamily(table: ForeignTable, family: 4 | 6): boolean {
-  return table.family === NFPROTO_INET || table.family === (family === 4 ? NFPROTO_IPV4 : NFPROTO_IPV6);
-}
-
-/** Matches packets of established connections, in the form that the table's program can read back. */
-export function establishedMatch(table: ForeignTable): RuleStatement {
-  return table.isIptables ? [...xtCtstateEstablishedRelated(), ...counter()] : ctStateEstablishedRelated();
-}
-
-/**
- * Matches connections to published ports, whichever program published them.
- *
- * Not in one rule with {@linkcode establishedMatch}: iptables could say both at once, but nft(8) shows half of that, and loads what it shows.
- */
-export function dnatMatch(table: ForeignTable): RuleStatement {
-  return table.isIptables ? [...xtCtstateDnat(), ...counter()] : ctStatusDnat();
-}
-
-/** What iptables puts into every rule. */
-export function counterFor(table: ForeignTable): RuleStatement {
-  return table.isIptables ? counter() : [];
 }
 
 /** `chain "FORWARD" of table "ip filter"` */

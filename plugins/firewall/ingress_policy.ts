@@ -5,13 +5,14 @@
  */
 import { familyOf, type Ip, ipBytes, ipFromBytes } from "../../ffi/address.ts";
 import { ifnameField } from "../../ffi/nft/statements.ts";
-import { listElements } from "../../ffi/nft/objects.ts";
+import { findChain, listElements } from "../../ffi/nft/objects.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
 import type { FoundElement } from "../lib/ruleset/element_lookup.ts";
 import { bridgeTable } from "../lib/ruleset/bridge_table.ts";
 import { checkElements, ensureElements, removeElements, restoreElements } from "../lib/ruleset/elements.ts";
 import type { WantedElement } from "../lib/ruleset/wanted_elements.ts";
-import { type Owner, parseOwner } from "../lib/protocol/owner.ts";
+import type { Owner } from "../lib/protocol/owner.ts";
+import { forwardSetName } from "../lib/ruleset/forward_mark.ts";
 import { inetTable } from "../lib/ruleset/inet_table.ts";
 import {
   bridgeIngressChain,
@@ -20,10 +21,17 @@ import {
   stricterIngressChain,
 } from "../lib/ruleset/inet_shared_chains.ts";
 import { ifnameProblem } from "../../spec/env.ts";
-import type { Endpoint, RemovalFilter } from "./forward_accept.ts";
+import type { RemovalFilter } from "./forward_removal.ts";
 
-const INGRESS_MAPS = ["ingress4", "ingress6"] as const;
+const FAMILIES = [4, 6] as const;
+const ingressMapName = (family: 4 | 6) => `ingress${family}`;
 const ISOLATED_SET = "isolated";
+
+/** An attachment and its addresses. */
+export interface Endpoint {
+  readonly owner: Owner;
+  readonly addresses: readonly Ip[];
+}
 
 /** Who may call the containers of a bridge. */
 export interface IngressRestriction {
@@ -35,14 +43,18 @@ export interface IngressRestriction {
 
 function addressElements(addresses: readonly Ip[], restriction: IngressRestriction | undefined): WantedElement[] {
   const chain = restriction ? bridgeIngressChain(restriction.policy, restriction.bridge) : openIngressChain();
-  return addresses.map((address) => ({
-    set: ingressMapOf(address),
+  return addresses.flatMap((address): WantedElement[] => [{
+    set: ingressMapName(familyOf(address)),
     key: ipBytes(address),
     chain,
     // Of several entries of one list the strictest counts, as it does where each adds rules of its own.
     alternativeChain: (name) => stricterIngressChain(restriction?.policy ?? "open", name),
     title: `calls to ${address}`,
-  }));
+  }, {
+    set: forwardSetName(familyOf(address)),
+    key: ipBytes(address),
+    title: `packets of ${address} past other firewalls`,
+  }]);
 }
 
 /** What a bridge hands on from port to port passes no other rules, unless the machine is set up so. */
@@ -91,6 +103,8 @@ export function checkIngressElements(
 export interface RemovedAddress {
   readonly address: Ip;
   readonly owner: Owner;
+  /** The chain that decided who may call it; there no more if it was the last one's. */
+  readonly chain: string | undefined;
 }
 
 /** What a container had, as the request tells. */
@@ -99,6 +113,9 @@ export interface ReportedAttachment {
   /** Links of the host, its ports among them. */
   readonly links: readonly string[];
 }
+
+/** The sets that have an element for each address. */
+const ADDRESS_SETS = [ingressMapName, forwardSetName];
 
 /**
  * Forgets containers.
@@ -112,12 +129,13 @@ export function removeIngressElements(
   { commented, isOwned }: Pick<RemovalFilter, "commented" | "isOwned">,
   reported: ReportedAttachment = { addresses: [], links: [] },
 ): RemovedAddress[] {
-  const everywhere = INGRESS_MAPS.map((set) => ({ set, commented }));
-  const count = reported.addresses.length;
-  const byKey = INGRESS_MAPS.map((set) => ({
-    set,
-    keys: reported.addresses.filter((element) => ingressMapOf(element) === set).map(ipBytes),
+  const selectors = (select: (family: 4 | 6) => { commented: string } | { keys: Uint8Array[] }) =>
+    ADDRESS_SETS.flatMap((setName) => FAMILIES.map((family) => ({ set: setName(family), ...select(family) })));
+  const everywhere = selectors(() => ({ commented }));
+  const byKey = selectors((family) => ({
+    keys: reported.addresses.filter((address) => familyOf(address) === family).map(ipBytes),
   }));
+  const count = reported.addresses.length * ADDRESS_SETS.length;
   const moreSelectors = (found: readonly FoundElement[]) => count > 0 && found.length < count ? everywhere : [];
   const removed = removeElements(nl, inetTable, count > 0 ? byKey : everywhere, isOwned, undefined, moreSelectors);
   const isAsReported = count > 0 && removed.length >= count;
@@ -125,27 +143,39 @@ export function removeIngressElements(
     set: ISOLATED_SET,
     ...isAsReported ? { keys: isolatedKeys(reported) } : { commented },
   }], isOwned);
-  return removed.map((element) => ({ address: elementAddress(element), owner: element.owner! }));
+  const removedAddresses = removed.map((element): RemovedAddress => ({
+    address: ipFromBytes(element.key),
+    owner: element.owner!,
+    chain: element.data?.verdict?.chain,
+  }));
+  // Of the elements of an address, the one that names a chain comes first.
+  return [...new Map(removedAddresses.toReversed().map((removed) => [removed.address, removed])).values()];
 }
-
-const ingressMapOf = (address: Ip) => `ingress${familyOf(address)}`;
 
 /** A name that is none was never added. */
 const isolatedKeys = ({ links }: ReportedAttachment) =>
   links.filter((name) => ifnameProblem(name) === undefined).map(ifnameField);
 
-const elementAddress = ({ key }: Pick<FoundElement, "key">): Ip => ipFromBytes(key);
-
-/** All containers that have the plugin, in one list by address. @throws {NetlinkError} */
-export function listEndpoints(nl: Netlink): Endpoint[] {
-  return INGRESS_MAPS.flatMap((set) => listElements(nl, inetTable, set)).flatMap(({ key, comment = "" }) => {
-    const owner: Owner | undefined = parseOwner(comment);
-    return owner ? [{ owner, addresses: [elementAddress({ key })] }] : [];
-  });
+/** All addresses that have the plugin. @throws {NetlinkError} */
+function listAddresses(nl: Netlink): Ip[] {
+  return FAMILIES.flatMap((family) => listElements(nl, inetTable, ingressMapName(family))).map(({ key }) =>
+    ipFromBytes(key)
+  );
 }
 
 /** Those of the addresses that no container has. @throws {NetlinkError} */
 export function unownedAddresses(nl: Netlink, addresses: readonly Ip[]): Ip[] {
-  const owned = new Set(listEndpoints(nl).flatMap((endpoint) => endpoint.addresses));
+  const owned = new Set(listAddresses(nl));
   return addresses.filter((address) => !owned.has(address));
+}
+
+/**
+ * Whether no container has the plugin any more.
+ *
+ * @param removed what was removed just before: while a chain of theirs is there others have it, and need not be listed
+ * @throws {NetlinkError}
+ */
+export function isUnused(nl: Netlink, removed: readonly RemovedAddress[]): boolean {
+  const chains = new Set(removed.flatMap(({ chain }) => chain ?? []));
+  return ![...chains].some((chain) => findChain(nl, inetTable, chain)) && listAddresses(nl).length === 0;
 }

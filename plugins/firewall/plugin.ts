@@ -1,19 +1,21 @@
 /**
  * The `firewall` plugin: lets containers send through the firewalls of this host, and decides who may call them.
  *
- * Nothing has to be opened in tables of our own. What counts is that no other drops: where a base chain of somebody else's does, it is told
- * there (plugins/firewall/forward_accept.ts), and firewalld is told over D-Bus. Who may call a container is an element of the ruleset.
+ * Nothing has to be opened in tables of our own. What counts is that no other drops: packets of containers are marked, iptables and base chains
+ * of somebody else's that drop accept what is marked (plugins/firewall/forward_accept.ts), and firewalld is told over D-Bus. Whose packets are
+ * marked and who may call a container are elements of the ruleset.
  *
  * @module
  */
 import { checkFailedError } from "../lib/protocol/check_failed.ts";
-import type { Ip } from "../../ffi/address.ts";
+import { familyOf, type Ip } from "../../ffi/address.ts";
 import { type FirewallConfig, firewallConfigSchema, parseFirewallConfig } from "./config.ts";
 import { findFirewalld, type Firewalld } from "./firewalld.ts";
 import {
   addIngressElements,
   checkIngressElements,
-  listEndpoints,
+  type Endpoint,
+  isUnused,
   type RemovedAddress,
   removeIngressElements,
   restoreIngressElements,
@@ -22,10 +24,12 @@ import {
 import {
   addForwardAccept,
   checkForwardAccept,
-  type Endpoint,
-  type RemovalFilter,
-  removeForwardAccept,
+  hasIptablesRules,
+  IPTABLES_RULES_REFUSED,
+  takesIptablesRules,
 } from "./forward_accept.ts";
+import { type RemovalFilter, removeForwardAccept } from "./forward_removal.ts";
+import { describeLegacyFilters } from "./iptables_legacy.ts";
 import { bridgeTable } from "../lib/ruleset/bridge_table.ts";
 import { requireTable } from "../lib/ruleset/table.ts";
 import {
@@ -89,14 +93,11 @@ export default plugin({
     const { config, addresses, restriction } = readRequest(call);
     const endpoint = { owner, addresses };
     checkIngressElements(host.nft, endpoint, restriction);
-    checkForwardAccept(host.nft, endpoint, config.iptablesAdminChainName);
+    const hint = ownerRestoreHint(owner);
     using firewalld = requiredFirewalld(call, config);
     const missing = firewalld && addresses.find((address) => !firewalld.has(config.firewalldZone, address));
-    if (!missing) return;
-    throw checkFailedError(
-      `firewalld does not have ${missing} in zone "${config.firewalldZone}"`,
-      ownerRestoreHint(owner),
-    );
+    if (missing) throw checkFailedError(`firewalld does not have ${missing} in zone "${config.firewalldZone}"`, hint);
+    checkForwardAccept(host.nft, addresses, config.iptablesAdminChainName, hint);
   },
 
   restore(call) {
@@ -118,11 +119,13 @@ export default plugin({
   },
 
   status(call) {
-    const { config: raw, pluginConfig, host } = call;
+    const { config: raw, pluginConfig, host, log } = call;
     const config = parseFirewallConfig(raw, pluginConfig.name);
     requireInetTable(host.nft);
     if (config.ingressPolicy === "isolated") requireTable(host.nft, bridgeTable);
     using _ = requiredFirewalld(call, config, Code.NotAvailable);
+    for (const message of describeLegacyFilters(host, [4, 6])) log(message);
+    if (!hasIptablesRules(host.nft) && !takesIptablesRules(host.nft)) log(IPTABLES_RULES_REFUSED);
   },
 });
 
@@ -130,12 +133,13 @@ const endpointOf = ({ owner }: FirewallCall, { addresses }: FirewallRequest): En
 
 /** Has others let the container through. @returns by whom it was not yet, in words */
 function allowForwarding(call: FirewallCall, request: FirewallRequest, firewalld: Firewalld | undefined): string[] {
-  const { host: { nft }, log } = call;
+  const { host, log } = call;
   const { addresses, config: { firewalldZone: zone, iptablesAdminChainName: adminChain } } = request;
   const added = addresses.filter((address) => firewalld?.add(zone, address));
+  for (const message of describeLegacyFilters(host, [...new Set(addresses.map(familyOf))])) log(message);
   return [
     ...added.map((address) => `${address} in zone "${zone}" of firewalld`),
-    ...addForwardAccept(nft, endpointOf(call, request), adminChain, () => listEndpoints(nft), log),
+    ...addForwardAccept(host.nft, addresses, adminChain, log),
   ];
 }
 
@@ -169,7 +173,7 @@ function removeAttachments(
 ): RemovedAddress[] {
   const removed = removeIngressElements(host.nft, removal);
   cleanUp(
-    () => removeForwardAccept(host.nft, removal),
+    () => removeForwardAccept(host.nft, removal, () => isUnused(host.nft, removed)),
     () => removeFromZone(env, configuredZone({ config, pluginConfig }), removed.map(({ address }) => address)),
   );
   return removed;
@@ -182,15 +186,18 @@ function removeAttachment({ config, pluginConfig, env, host, owner }: FirewallCa
   const removed = removeIngressElements(host.nft, removal, {
     addresses: reported,
     links: result ? hostInterfaceNames(result) : [],
-  })
-    .map(({ address }) => address);
+  });
   // What has no record was attached by the reference plugin, whose rules name no owner; those of its masquerading do.
   const addresses = removed.length > 0
     ? []
     : unownedAddresses(host.nft, reported.length > 0 ? reported : listReferenceMasquerade(host.nft, owner));
   cleanUp(
-    () => removeForwardAccept(host.nft, { ...removal, addresses }),
-    () => removeFromZone(env, configuredZone({ config, pluginConfig }), [...removed, ...addresses]),
+    () => removeForwardAccept(host.nft, { ...removal, addresses }, () => isUnused(host.nft, removed)),
+    () =>
+      removeFromZone(env, configuredZone({ config, pluginConfig }), [
+        ...removed.map(({ address }) => address),
+        ...addresses,
+      ]),
   );
 }
 

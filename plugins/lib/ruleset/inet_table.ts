@@ -52,6 +52,7 @@ import {
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import { requireTable } from "./table.ts";
 import type { TableBuilder, TableDefinition } from "./table_definition.ts";
+import { forwardMarkChains, forwardMarkRules } from "./forward_mark.ts";
 import { bridgeSetName, INGRESS_POLICIES, ingressChainElements } from "./inet_shared_chains.ts";
 
 const INET_TABLE = { family: NFPROTO_INET, table: "cni" };
@@ -77,9 +78,9 @@ export const inetTable: TableDefinition = {
       comment: "Published ports, first those of one address of the host",
     });
     tx.addChain({ ...INET_TABLE, name: ANY_ADDRESS_CHAIN, comment: "Published ports of all addresses of the host" });
-    for (const chain of baseChains()) tx.addChain({ ...INET_TABLE, ...chain });
+    for (const chain of [...forwardMarkChains(), ...baseChains()]) tx.addChain({ ...INET_TABLE, ...chain });
   },
-  sentinel: { chain: "postrouting", rules: 4 },
+  sentinel: { chain: "after_filter", rules: 1 },
   rules: () => staticRules().map(([chain, ...parts]) => ({ chain, expressions: rule(...parts) })),
   chainElementsOf: ingressChainElements,
 };
@@ -101,6 +102,7 @@ function addMaps(tx: TableBuilder, family: 4 | 6): void {
     ],
     masquerade: [mapOf([address], "verdict"), "Containers that are hidden behind the host"],
     ingress: [mapOf([address], "verdict"), "Containers, and who may call them"],
+    forward: [setOf([address]), "Containers whose packets other firewalls are to accept"],
     // Failover elements: no rule uses this set.
     hostports_standby: [
       setOf([address, ...port, address, inetService]),
@@ -153,6 +155,7 @@ function staticRules(): [chain: string, ...RuleStatement[]][] {
     // Asked by link rather than by name, a VRF that has loopback addresses of its own keeps them.
     ["guard", daddrIn(loopback), fibDaddrNotOnIif(), drop()],
     ["guard", saddrIn(loopback), fibSaddrNotOnIif(), drop()],
+    ...forwardMarkRules(),
     // What only passes through this host is nobody's published port.
     ["prerouting", fibDaddrLocal(), jump("hostports")],
     // The kernel delivers no answer to ::1 that came in by a link. Refused at once, a caller of "localhost" turns to 127.0.0.1.

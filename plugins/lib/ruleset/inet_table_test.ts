@@ -50,7 +50,7 @@ netnsTest("a chain that somebody emptied is noticed, one that somebody added to 
 netnsTest("a foreign table of the same name is reported, not changed", ({ host }) => {
   runInNetns(host, "nft", "add table inet cni");
   expect(() => addMasquerade(host.nft, owner, addresses)).toThrow(
-    'Cannot use the ruleset: its chain "postrouting" has 0 rules, expected 4',
+    'Cannot use the ruleset: its chain "after_filter" has 0 rules, expected 1',
   );
   expect(runInNetns(host, "nft", "list", "ruleset")).toBe("table inet cni {\n}\n");
 });
@@ -64,7 +64,7 @@ netnsTest(
     const before = runInNetns(host, "nft", "list", "ruleset");
     expect(() => requireInetTable(host.nft)).toThrow('its chain "guard" has 0 rules, expected 2');
     expect(() => addMasquerade(host.nft, other, [parseCidr("10.88.0.3/16")])).toThrow(
-      'its chain "postrouting" has 0 rules, expected 4',
+      'its chain "after_filter" has 0 rules, expected 1',
     );
     expect(runInNetns(host, "nft", "list", "ruleset")).toBe(before);
     runInNetns(host, "nft", "delete", "table", "inet", "cni");

@@ -39,9 +39,10 @@ netnsTest("a table that was emptied gets its rules back in one change, and its e
   const restored = repairTable(host.nft, inetTable);
   expect(getGenerationId(host.nft)).toBe(before + 1);
   expect(restored.sort()).toEqual(
-    ["forward", "guard", "hostports", "hostports_any_address", "output", "postrouting", "prerouting"].map((chain) =>
-      `chain "${chain}" of table "inet cni"`
-    ),
+    [
+      ...["after_filter", "before_filter", "forward", "forward_mark", "forward_mark_inbound", "forward_mark_set"],
+      ...["guard", "hostports", "hostports_any_address", "output", "postrouting", "prerouting"],
+    ].map((chain) => `chain "${chain}" of table "inet cni"`),
   );
   expect(repairTable(host.nft, bridgeTable)).toEqual([
     'chain "prerouting" of table "bridge cni"',
@@ -162,7 +163,7 @@ netnsTest(
     checkMasquerade(host.nft, A, [address]);
     nft(host, "flush table inet cni");
     expect(() => addMasquerade(host.nft, { ...A, containerId: "c" }, [parseCidr("10.88.0.4/16")])).toThrow(
-      'Cannot use the ruleset: its chain "postrouting" has 0 rules, expected 4',
+      'Cannot use the ruleset: its chain "after_filter" has 0 rules, expected 1',
     );
   },
 );

@@ -1,0 +1,148 @@
+/**
+ * Takes rules of containers out of foreign tables: the one for all of them with the last container, and those that earlier versions and the
+ * reference plugin wrote for each.
+ *
+ * @module
+ */
+import { hostPrefix, type Ip } from "../../ffi/address.ts";
+import type { Expression } from "../../ffi/nft/expressions.ts";
+import * as nft from "../../ffi/nft/objects.ts";
+import {
+  containsText,
+  jumpsUnconditionallyTo,
+  normalizedText,
+  ruleComment,
+  unconditionalJumpTarget,
+} from "../../ffi/nft/rule_contents.ts";
+import { accept, counter, daddrIn, saddrIn, xtCtstateEstablishedRelated } from "../../ffi/nft/statements.ts";
+import { type Transaction, transaction } from "../../ffi/nft/transaction.ts";
+import type { Netlink } from "../../ffi/netlink/socket.ts";
+import { type Owner, parseOwner } from "../lib/protocol/owner.ts";
+import { EARLY_CHAIN } from "../lib/ruleset/forward_mark.ts";
+import { inetTable } from "../lib/ruleset/inet_table.ts";
+import { retryOnConflict } from "../lib/ruleset/retry.ts";
+import { acceptsMarked, FORWARD_CHAIN, isAdminJump, MADE_ADMIN_COMMENT, MADE_COMMENT } from "./cni_forward_chain.ts";
+import {
+  findChains,
+  type ForeignTable,
+  IPTABLES_FORWARD_CHAINS,
+  listForeignTables,
+  listForwardChains,
+} from "./foreign_forward_chains.ts";
+
+/** What the reference leaves behind for its `ingressPolicy`, in an order in which it can be removed. */
+const REFERENCE_CHAINS = ["CNI-ISOLATION-STAGE-1", "CNI-ISOLATION-STAGE-2"] as const;
+
+/** The rules to remove. */
+export interface RemovalFilter {
+  /** A text that all comments of the owners' rules contain. */
+  readonly commented: string;
+  /** Whose rules are removed: earlier versions wrote some for each container. */
+  isOwned(owner: Owner): boolean;
+  /** Addresses whose rules without an owner are removed too: they are the reference's. */
+  readonly addresses?: readonly Ip[];
+}
+
+/**
+ * Removes rules of containers from all foreign tables, and the rule for all when there are no more containers; with the last rule the chain
+ * and the jumps to it.
+ *
+ * @param isUnused whether no container has the plugin any more
+ * @throws {NetlinkError}
+ */
+export function removeForwardAccept(nl: Netlink, removal: RemovalFilter, isUnused: () => boolean): void {
+  retryOnConflict(() => {
+    const generation = nft.getGenerationId(nl);
+    const noneLeft = isUnused();
+    const tx = transaction(nl);
+    const tables = listForeignTables(nl, [4, 6]).filter(({ isMissing }) => !isMissing);
+    for (const [foreignTable, chains] of findChains(nl, tables, [FORWARD_CHAIN])) {
+      if (!chains.has(FORWARD_CHAIN)) continue;
+      const chainRules = nft.listLazyRules(nl, foreignTable, FORWARD_CHAIN);
+      const removed = new Set(
+        chainRules.filter((rule) => matchesRemoval(rule, removal) || noneLeft && acceptsMarked(rule)),
+      );
+      for (const { handle } of removed) tx.deleteRule(foreignTable, FORWARD_CHAIN, handle);
+      const kept = chainRules.filter((rule) => !removed.has(rule));
+      if ((removed.size > 0 || noneLeft) && kept.every(isAdminJump)) {
+        removeForwardChain(tx, nl, foreignTable, chainRules.length, kept);
+      }
+    }
+    const earlyChain = noneLeft && nft.findChain(nl, inetTable, EARLY_CHAIN.name);
+    if (earlyChain) tx.deleteChain(inetTable, EARLY_CHAIN.name);
+    if (!tx.isEmpty) tx.commit(generation);
+  });
+}
+
+function matchesRemoval(rule: nft.LazyRule, { commented, isOwned, addresses = [] }: RemovalFilter): boolean {
+  if (containsText(rule, commented)) {
+    const owner = parseOwner(ruleComment(rule));
+    if (owner && isOwned(owner)) return true;
+  }
+  if (addresses.length === 0 || ruleComment(rule) !== "") return false;
+  const text = normalizedText(rule.expressions());
+  return addresses.some((address) => referenceTexts(address).includes(text));
+}
+
+/** What the reference's rules for an address say. */
+function referenceTexts(address: Ip): string[] {
+  const prefix = hostPrefix(address);
+  const withoutFamily = (expressions: Expression[]) => normalizedText(expressions.slice(2));
+  return [
+    [...daddrIn(prefix), ...xtCtstateEstablishedRelated(), ...counter(), ...accept()],
+    [...saddrIn(prefix), ...counter(), ...accept()],
+  ].map((expressions) => withoutFamily(expressions as Expression[]));
+}
+
+/** Removes the chain, the jumps to it and what was made with it, unless somebody uses it as well. */
+function removeForwardChain(
+  tx: Transaction,
+  nl: Netlink,
+  foreignTable: ForeignTable,
+  size: number,
+  adminJumps: readonly nft.LazyRule[],
+): void {
+  // An administrator's own chain stays, even when it is empty.
+  const madeAdminChains = adminJumps.filter((rule) => ruleComment(rule) === MADE_ADMIN_COMMENT)
+    .flatMap((rule) => unconditionalJumpTarget(rule) ?? []);
+  const names = [FORWARD_CHAIN, ...IPTABLES_FORWARD_CHAINS, ...REFERENCE_CHAINS, ...madeAdminChains];
+  const chains = findChains(nl, [foreignTable], names).get(foreignTable)!;
+  const forwardChains = listForwardChains(nl, foreignTable, chains).filter(({ isMissing }) => !isMissing);
+  const baseRules = forwardChains.flatMap(({ chain }) =>
+    nft.listLazyRules(nl, foreignTable, chain).map((rule) => ({ ...rule, chain }))
+  );
+  let removedChains = 0;
+  const removeChain = (name: string, ownReferences: number): boolean => {
+    const jumps = baseRules.filter((rule) => jumpsUnconditionallyTo(rule, name));
+    if (chains.get(name)?.use !== ownReferences + jumps.length) return false;
+    for (const { handle, chain } of jumps) tx.deleteRule(foreignTable, chain, handle);
+    tx.deleteChain(foreignTable, name);
+    removedChains++;
+    return true;
+  };
+  if (!removeChain(FORWARD_CHAIN, size)) return;
+  // The jump that went with the chain was one reference.
+  for (const name of madeAdminChains) removeChain(name, 1);
+  removeReferenceChains(nl, foreignTable, chains, removeChain);
+  const [base, ...others] = forwardChains;
+  const isEmpty = base && others.length === 0 && !base.dropsByPolicy &&
+    baseRules.every((rule) => jumpsUnconditionallyTo(rule, FORWARD_CHAIN));
+  if (foreignTable.comment !== MADE_COMMENT || !isEmpty) return;
+  if (nft.findTable(nl, foreignTable)?.use === removedChains + forwardChains.length) tx.deleteTable(foreignTable);
+}
+
+/** The second chain goes with the first, which jumps there. */
+function removeReferenceChains(
+  nl: Netlink,
+  foreignTable: ForeignTable,
+  chains: ReadonlyMap<string, nft.Chain>,
+  removeChain: (name: string, ownReferences: number) => boolean,
+): void {
+  const [stage1Chain, stage2Chain] = REFERENCE_CHAINS;
+  if (!chains.has(stage1Chain) || !chains.has(stage2Chain)) return;
+  const stage1 = nft.listLazyRules(nl, foreignTable, stage1Chain);
+  const stage2 = nft.listLazyRules(nl, foreignTable, stage2Chain);
+  const jumps = stage1.filter((rule) => containsText(rule, stage2Chain)).length;
+  const isUnused = chains.get(stage2Chain)?.use === stage2.length + jumps;
+  if (isUnused && removeChain(stage1Chain, stage1.length)) removeChain(stage2Chain, stage2.length + jumps);
+}

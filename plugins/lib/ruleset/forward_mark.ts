@@ -1,0 +1,81 @@
+/**
+ * The mark by which firewalls of this host know packets of containers: one rule of theirs accepts all of them, however many there are.
+ *
+ * A packet has it from just before the tables of iptables are asked until the hook `forward` is done, and nowhere else.
+ *
+ * @module
+ */
+import {
+  clearMark,
+  ctStateEstablishedRelated,
+  ctStatusDnat,
+  daddr,
+  gotoChain,
+  inSet,
+  jump,
+  type RuleStatement,
+  saddr,
+  setMark,
+} from "../../../ffi/nft/statements.ts";
+import { NF_INET_FORWARD, NF_IP_PRI_FILTER, NF_IP_PRI_FIRST, NF_IP_PRI_LAST } from "../../../ffi/nft/uapi.ts";
+
+/** The bit: higher than numbers that people use as marks, and than the bits that Kubernetes, the reference's portmap or Tailscale use. */
+export const FORWARD_MARK = 0x20000000;
+/** Chains of others that are asked before this priority see no mark. Rules that set another mark belong into `mangle`, further before. */
+export const FORWARD_MARK_PRIORITY = NF_IP_PRI_FILTER - 10;
+
+const HEX_MARK = `0x${FORWARD_MARK.toString(16)}`;
+const MARK_CHAIN = "forward_mark";
+const INBOUND_CHAIN = "forward_mark_inbound";
+const SET_CHAIN = "forward_mark_set";
+
+/** The set of the addresses of a family whose packets get the mark (inet_table.ts). */
+export const forwardSetName = (family: 4 | 6): string => `forward${family}`;
+
+/** Chains that no attachment changes. */
+export const forwardMarkChains = () =>
+  [
+    { name: SET_CHAIN, comment: `Sets bit ${HEX_MARK} of the mark` },
+    { name: INBOUND_CHAIN, comment: "Packets to containers: answers and calls to published ports" },
+    { name: MARK_CHAIN, comment: "Packets that other firewalls are to accept" },
+    {
+      name: "before_filter",
+      type: "filter",
+      hook: { number: NF_INET_FORWARD, priority: FORWARD_MARK_PRIORITY },
+      comment: `Sets bit ${HEX_MARK} of the mark for accept rules of other tables`,
+    },
+    {
+      name: "after_filter",
+      type: "filter",
+      hook: { number: NF_INET_FORWARD, priority: NF_IP_PRI_LAST },
+      comment: `Clears bit ${HEX_MARK} of the mark`,
+    },
+  ] as const;
+
+/** Their rules. */
+export function forwardMarkRules(): [chain: string, ...RuleStatement[]][] {
+  return [
+    ["before_filter", jump(MARK_CHAIN)],
+    // Of somebody else, the same bit would open every firewall.
+    [MARK_CHAIN, clearMark(FORWARD_MARK)],
+    ...([4, 6] as const).flatMap((family): [string, ...RuleStatement[]][] => [
+      [MARK_CHAIN, inSet([saddr(family)], forwardSetName(family)), gotoChain(SET_CHAIN)],
+      [MARK_CHAIN, inSet([daddr(family)], forwardSetName(family)), gotoChain(INBOUND_CHAIN)],
+    ]),
+    [INBOUND_CHAIN, ctStateEstablishedRelated(), gotoChain(SET_CHAIN)],
+    [INBOUND_CHAIN, ctStatusDnat(), gotoChain(SET_CHAIN)],
+    [SET_CHAIN, setMark(FORWARD_MARK)],
+    ["after_filter", clearMark(FORWARD_MARK)],
+  ];
+}
+
+/** Sets the mark before every other chain is asked: there only as long as such a chain drops, as it shows the mark to all of them. */
+export const EARLY_CHAIN = {
+  name: "before_all",
+  type: "filter",
+  hook: { number: NF_INET_FORWARD, priority: NF_IP_PRI_FIRST },
+  comment: `Sets bit ${HEX_MARK} of the mark for tables that are asked early`,
+} as const;
+
+/** The rule of that chain. */
+export const earlyRule = (): RuleStatement => jump(MARK_CHAIN);
