@@ -7,7 +7,7 @@
 /** Its name. */
 export const DEFAULT_NETWORK_NAME = "default";
 
-/** A bridge `cni0` with IPv4 and IPv6, whose containers reach the world behind the host's addresses and can publish ports. */
+/** A bridge `cni0` with IPv4 and IPv6, whose containers reach the world behind the host's addresses and can publish ports, whatever iptables drops. */
 export const DEFAULT_NETWORK = `{
   "cniVersion": "1.1.0",
   "name": "default",
@@ -25,7 +25,8 @@ export const DEFAULT_NETWORK = `{
         "routes": [{ "dst": "0.0.0.0/0" }, { "dst": "::/0" }]
       }
     },
-    { "type": "portmap", "capabilities": { "portMappings": true } }
+    { "type": "portmap", "capabilities": { "portMappings": true } },
+    { "type": "firewall" }
   ]
 }
 `;

@@ -183,14 +183,14 @@ test.each([
   ["no object", "[]"],
 ])("loadNetwork() takes the built-in network beside a file that cannot be used and is %s", (_, text) => {
   const { types, log } = load("default", directory({ "99.conf": text }));
-  expect([types, log]).toEqual([["bridge", "portmap"], [expect.stringContaining("99.conf")]]);
+  expect([types, log]).toEqual([["bridge", "portmap", "firewall"], [expect.stringContaining("99.conf")]]);
 });
 
 test("loadNetwork() takes the built-in network beside a file that is gone, and not beside one that cannot be read", () => {
   const path = directory({});
   symlinkSync("nowhere", join(path, "1.conflist"));
   const { types, log } = load("default", path);
-  expect([types, log]).toEqual([["bridge", "portmap"], [expect.stringContaining("1.conflist")]]);
+  expect([types, log]).toEqual([["bridge", "portmap", "firewall"], [expect.stringContaining("1.conflist")]]);
   symlinkSync("2.conflist", join(path, "2.conflist"));
   const { details } = failureOf(() => load("default", path)) as CniError;
   expect(details).toStartWith(`"${path}/2.conflist": `);
@@ -204,9 +204,13 @@ test("loadNetwork() takes a configured default network whatever else there is", 
 
 test("loadNetwork() has a default network until there is a configuration of that name", () => {
   const builtIn = load("default", join(root, "absent"));
-  expect(builtIn.types).toEqual(["bridge", "portmap"]);
+  expect(builtIn.types).toEqual(["bridge", "portmap", "firewall"]);
   expect(parseNetworkConfigList(builtIn.text).cniVersion).toBe("1.1.0");
-  expect(load("default", directory({ "1.conflist": list("db", "a") })).types).toEqual(["bridge", "portmap"]);
+  expect(load("default", directory({ "1.conflist": list("db", "a") })).types).toEqual([
+    "bridge",
+    "portmap",
+    "firewall",
+  ]);
   expect(load("default", directory({ "1.conflist": list("default", "mine") })).types).toEqual(["mine"]);
 });
 
