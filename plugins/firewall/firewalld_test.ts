@@ -4,9 +4,7 @@
  * @module
  */
 import { expect, test } from "bun:test";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { FIREWALLD_PROGRAMS, runOnBus, startBus, startFirewalld, type TestBus } from "../../testing/firewalld.ts";
 import { testWith } from "../../testing/binary.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
@@ -27,77 +25,37 @@ import { runShellInNetns } from "../../testing/netns.ts";
 
 const START_MS = 60_000;
 
-interface TestBus extends Disposable {
-  readonly address: string;
-  readonly pid: number;
-}
-
-/** A bus like the system's, at a socket that the plugin is told of. */
-async function startBus(): Promise<TestBus> {
-  const directory = mkdtempSync(join(tmpdir(), "cni-bus-"));
-  const address = `unix:path=${directory}/bus`;
-  const daemon = Bun.spawn([
-    "dbus-daemon",
-    "--system",
-    "--nofork",
-    "--nopidfile",
-    `--address=${address}`,
-    "--print-address",
-  ], {
-    stderr: "ignore",
-  });
-  // It says where it listens once it does.
-  await daemon.stdout.getReader().read();
+/** A bus that the plugin takes for the system's. */
+async function startSystemBus(): Promise<TestBus> {
+  const bus = await startBus();
   const before = process.env.DBUS_SYSTEM_BUS_ADDRESS;
-  process.env.DBUS_SYSTEM_BUS_ADDRESS = address;
+  process.env.DBUS_SYSTEM_BUS_ADDRESS = bus.address;
   return {
-    address,
-    pid: daemon.pid,
+    ...bus,
     [Symbol.dispose]() {
       if (before === undefined) delete process.env.DBUS_SYSTEM_BUS_ADDRESS;
       else process.env.DBUS_SYSTEM_BUS_ADDRESS = before;
-      daemon.kill("SIGKILL");
-      rmSync(directory, { recursive: true });
+      bus[Symbol.dispose]();
     },
   };
 }
 
-/** Programs that are started know the environment as it was when this one was. */
-const onBus = () => `export DBUS_SYSTEM_BUS_ADDRESS=${process.env.DBUS_SYSTEM_BUS_ADDRESS};`;
-
-/** firewalld as Debian configures it, with files of its own that nobody else sees. */
-async function startFirewalld(host: Netns): Promise<Disposable> {
-  const event = "type='signal',member='NameOwnerChanged',arg0='org.fedoraproject.FirewallD1'";
-  const monitor = Bun.spawn(["dbus-monitor", "--address", process.env.DBUS_SYSTEM_BUS_ADDRESS!, event], {
-    stderr: "ignore",
-  });
-  const own = `${onBus()} mount -t tmpfs none /run; mkdir /run/firewalld; exec firewalld --nofork --nopid`;
-  const daemon = host.run(() => Bun.spawn(["unshare", "-m", "sh", "-c", own], { stderr: "ignore", stdout: "ignore" }));
-  // From then on it takes calls, and answers when it has made its rules.
-  let seen = "";
-  for await (const chunk of monitor.stdout) {
-    seen += new TextDecoder().decode(chunk);
-    if (seen.includes("org.fedoraproject.FirewallD1")) break;
-  }
-  monitor.kill("SIGKILL");
-  runShellInNetns(host, `${onBus()} firewall-cmd --state`);
-  return { [Symbol.dispose]: () => daemon.kill("SIGKILL") };
-}
+/** Runs firewall-cmd on that bus. Programs that are started know the environment as it was when this one was. */
+const firewallCmd = (host: Netns, args: string): string =>
+  runOnBus(host, { address: process.env.DBUS_SYSTEM_BUS_ADDRESS! }, `firewall-cmd ${args}`);
 
 const sources = (host: Netns, zone = "trusted"): string[] =>
-  runShellInNetns(host, `${onBus()} firewall-cmd --zone=${zone} --list-sources`).split(/\s+/).filter((each) =>
-    each !== ""
-  )
+  firewallCmd(host, `--zone=${zone} --list-sources`).split(/\s+/).filter((each) => each !== "")
     .sort();
 
 function firewalldTest(name: string, body: (network: BridgeNetwork) => Promise<void>): void {
-  if (Bun.which("firewalld") && Bun.which("dbus-daemon")) {
+  if (FIREWALLD_PROGRAMS.every((program) => Bun.which(program))) {
     bridgeNetworkTest(name, async (network) => {
-      using _bus = await startBus();
-      using _firewalld = await startFirewalld(network.host);
+      using bus = await startSystemBus();
+      using _firewalld = await startFirewalld(network.host, bus);
       await body(network);
     }, START_MS);
-  } else testWith(["firewalld", "dbus-daemon"], name, () => {});
+  } else testWith(FIREWALLD_PROGRAMS, name, () => {});
 }
 
 firewalldTest("where firewalld runs it is told, and lets containers through until they leave", async (network) => {
@@ -139,7 +97,7 @@ firewalldTest(
     call(firewall, "ADD", zone, { container, containerId: "new" });
     call(firewall, "DEL", zone, { container, containerId: "late" });
     expect(sources(host, "internal")).toEqual(["10.88.0.2/32", "fd88::2/128"]);
-    runShellInNetns(host, `${onBus()} firewall-cmd --zone=internal --remove-source=10.88.0.2/32`);
+    firewallCmd(host, "--zone=internal --remove-source=10.88.0.2/32");
     expect(() => call(firewall, "CHECK", zone, { container, containerId: "new" })).toThrow(
       'Check failed: firewalld does not have 10.88.0.2 in zone "internal"',
     );
@@ -166,7 +124,7 @@ firewalldTest(
     const container = network.container(2);
     call(firewall, "ADD", {}, { container });
     expect(await reachesOutside(container, NO_ANSWER_TIMEOUT_MS)).toEqual([true, true]);
-    runShellInNetns(host, `${onBus()} firewall-cmd --reload`);
+    firewallCmd(host, "--reload");
     expect(await reachesOutside(container, NO_ANSWER_TIMEOUT_MS)).toEqual([false, false]);
     let error: unknown;
     try {
@@ -189,7 +147,7 @@ firewalldTest(
 );
 
 testWith(["dbus-daemon"], "a bus without a firewalld is as good as none; errors of the bus are told", async () => {
-  using _bus = await startBus();
+  using _bus = await startSystemBus();
   expect(findFirewalld(process.env)).toBeUndefined();
   using bus = findSystemBus(process.env.DBUS_SYSTEM_BUS_ADDRESS)!;
   expect(bus.call({ ...BUS_OBJECT, member: "NameHasOwner", args: ["org.freedesktop.DBus"] })).toBe(true);
@@ -212,7 +170,7 @@ testWith(["dbus-daemon"], "a bus without a firewalld is as good as none; errors 
 });
 
 testWith(["dbus-daemon"], "a bus that does not answer is given up, one that is gone is none", async () => {
-  const bus = await startBus();
+  const bus = await startSystemBus();
   process.kill(bus.pid, "SIGSTOP");
   let error: unknown;
   try {

@@ -1,0 +1,71 @@
+/**
+ * A firewalld and a bus of their own, as on a machine of its own: nothing of them is the running machine's.
+ *
+ * @module
+ */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { Netns } from "../ffi/netns.ts";
+import { runShellInNetns } from "./netns.ts";
+
+/** What {@linkcode startFirewalld} runs. */
+export const FIREWALLD_PROGRAMS = ["firewalld", "dbus-daemon"] as const;
+
+/** A bus like the system's. */
+export interface TestBus extends Disposable {
+  /** For DBUS_SYSTEM_BUS_ADDRESS. */
+  readonly address: string;
+  readonly pid: number;
+}
+
+/** Starts a bus, which listens when this returns. */
+export async function startBus(): Promise<TestBus> {
+  const directory = mkdtempSync(join(tmpdir(), "cni-bus-"));
+  const address = `unix:path=${directory}/bus`;
+  const daemon = Bun.spawn([
+    "dbus-daemon",
+    "--system",
+    "--nofork",
+    "--nopidfile",
+    `--address=${address}`,
+    "--print-address",
+  ], {
+    stderr: "ignore",
+  });
+  // It says where it listens once it does.
+  await daemon.stdout.getReader().read();
+  return {
+    address,
+    pid: daemon.pid,
+    [Symbol.dispose]() {
+      daemon.kill("SIGKILL");
+      rmSync(directory, { recursive: true });
+    },
+  };
+}
+
+/** Runs firewall-cmd or another program that talks to a bus. @returns what it printed */
+export function runOnBus(host: Netns, { address }: Pick<TestBus, "address">, command: string): string {
+  return runShellInNetns(host, `export DBUS_SYSTEM_BUS_ADDRESS=${address}; ${command}`);
+}
+
+/** Starts firewalld as Debian configures it, with files of its own that nobody else sees. It has made its rules when this returns. */
+export async function startFirewalld(host: Netns, bus: TestBus): Promise<Disposable> {
+  const event = "type='signal',member='NameOwnerChanged',arg0='org.fedoraproject.FirewallD1'";
+  const monitor = Bun.spawn(["dbus-monitor", "--address", bus.address, event], { stderr: "ignore" });
+  const own = "mount -t tmpfs none /run; mkdir /run/firewalld; exec firewalld --nofork --nopid";
+  const env = { ...process.env, DBUS_SYSTEM_BUS_ADDRESS: bus.address };
+  const daemon = host.run(() =>
+    Bun.spawn(["unshare", "-m", "sh", "-c", own], { env, stderr: "ignore", stdout: "ignore" })
+  );
+  // From then on it takes calls, and answers when it has made its rules.
+  let seen = "";
+  for await (const chunk of monitor.stdout) {
+    seen += new TextDecoder().decode(chunk);
+    if (seen.includes("org.fedoraproject.FirewallD1")) break;
+  }
+  monitor.kill("SIGKILL");
+  runOnBus(host, bus, "firewall-cmd --state");
+  return { [Symbol.dispose]: () => daemon.kill("SIGKILL") };
+}
