@@ -91,7 +91,7 @@ export async function requestTcp(
 export interface UdpClient extends Disposable {
   readonly port: number;
   /** What the server answers; `undefined` if nothing comes. */
-  request(hostname: string, port: number): Promise<string | undefined>;
+  request(hostname: string, port: number, patienceMs?: number): Promise<string | undefined>;
 }
 
 /** Opens such a socket on any port. @param hostname the address to bind to, `0.0.0.0` or `::` for any */
@@ -107,11 +107,11 @@ export async function newUdpClient(netns: Netns, hostname: string): Promise<UdpC
   );
   return {
     port: socket.port,
-    async request(hostname, port) {
+    async request(hostname, port, patienceMs = ANSWER_TIMEOUT_MS) {
       const answered = Promise.withResolvers<string | undefined>();
       resolve = answered.resolve;
       socket.send("?", port, hostname);
-      const timer = setTimeout(() => resolve(undefined), ANSWER_TIMEOUT_MS);
+      const timer = setTimeout(() => resolve(undefined), patienceMs);
       const result = await answered.promise;
       clearTimeout(timer);
       return result;
@@ -121,9 +121,14 @@ export async function newUdpClient(netns: Netns, hostname: string): Promise<UdpC
 }
 
 /** What a UDP server answers; `undefined` if nothing comes. */
-export async function requestUdp(netns: Netns, hostname: string, port: number): Promise<string | undefined> {
+export async function requestUdp(
+  netns: Netns,
+  hostname: string,
+  port: number,
+  patienceMs?: number,
+): Promise<string | undefined> {
   using client = await newUdpClient(netns, hostname.includes(":") ? "::" : "0.0.0.0");
-  return await client.request(hostname, port);
+  return await client.request(hostname, port, patienceMs);
 }
 
 /** Opens a socket inside a namespace. It is opened by the call itself; only the wait for it is asynchronous and may be outside. */
