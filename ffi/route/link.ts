@@ -50,6 +50,7 @@ import {
   IFLA_MTU,
   IFLA_NET_NS_FD,
   IFLA_OPERSTATE,
+  IFLA_PARENT_DEV_NAME,
   IFLA_PERM_ADDRESS,
   IFLA_PROMISCUITY,
   IFLA_TXQLEN,
@@ -86,6 +87,8 @@ export const linkMessage = message("link", ifinfomsg, () => ({
   altName: [IFLA_ALT_IFNAME, cstr],
   /** What the hardware is born with. Kernels before 5.6 do not tell. */
   permanentMac: [IFLA_PERM_ADDRESS, macCodec],
+  /** The device of sysfs that it is the interface of: `0000:00:1f.6`. Kernels before 5.14 do not tell. */
+  parentDevice: [IFLA_PARENT_DEV_NAME, cstr],
   extMask: [IFLA_EXT_MASK, u32],
   info: [
     IFLA_LINKINFO,

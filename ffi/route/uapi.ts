@@ -57,6 +57,7 @@ export const IFLA_PROMISCUITY = 30;
 export const IFLA_LINK_NETNSID = 37;
 export const IFLA_ALT_IFNAME = 53;
 export const IFLA_PERM_ADDRESS = 54;
+export const IFLA_PARENT_DEV_NAME = 56;
 export const IFLA_INFO_KIND = 1;
 export const IFLA_INFO_DATA = 2;
 export const IFLA_INFO_SLAVE_KIND = 4;
@@ -71,6 +72,7 @@ export const IPV4_DEVCONF_ARP_NOTIFY = 22;
 // linux/net_namespace.h
 export const NETNSA_NSID = 1;
 export const NETNSA_FD = 3;
+export const NETNSA_TARGET_NSID = 4;
 
 // linux/if_link.h: tun and tap
 export const TUNSETIFF = 0x400454ca;

@@ -12,6 +12,7 @@ import type { Netns } from "../../ffi/netns.ts";
 import { NetlinkError } from "../../ffi/netlink/error.ts";
 import { type Netlink, NETLINK_ROUTE, openEvents } from "../../ffi/netlink/socket.ts";
 import * as link from "../../ffi/route/link.ts";
+import { findNsid, translateNsid } from "../../ffi/route/nsid.ts";
 import { IFF_UP, RTNLGRP_LINK } from "../../ffi/route/uapi.ts";
 import { ignoreErrors } from "../../ffi/sys/error.ts";
 import { interfaceExistsError } from "../lib/links/container_link.ts";
@@ -44,8 +45,8 @@ export function moveToContainer(host: Netns, netns: Netns, device: link.Link, if
 }
 
 /** True if the device is in the container. */
-export function isInContainer(netns: Netns, saved: SavedDevice): boolean {
-  return findInContainer(link.list(netns.route), saved) !== undefined;
+export function isInContainer(host: Netns, netns: Netns, saved: SavedDevice): boolean {
+  return findInContainer(listGenuine(host, netns, saved, link.list(netns.route)), saved) !== undefined;
 }
 
 /**
@@ -64,8 +65,11 @@ const unlessRemoved = (call: () => boolean): boolean => ignoreErrors(["ENODEV"],
 
 function tryMoveToHost(host: Netns, netns: Netns, saved: SavedDevice, log: Log): boolean {
   const links = link.list(netns.route);
-  const device = findInContainer(links, saved);
-  if (!device) return false;
+  const device = findInContainer(listGenuine(host, netns, saved, links), saved);
+  if (!device) {
+    if (findInContainer(links, saved)) log(notGenuineMessage(saved));
+    return false;
+  }
   const { name } = saved.before;
   if (link.find(host.route, name)) throw nameTakenError(saved);
   // Until all is restored it keeps the alias: by that it is known for a device that has come back.
@@ -161,9 +165,40 @@ function restoreSettings(host: Netns, device: link.Link, { before }: SavedDevice
   trySet({ alias: before.alias ?? "" });
 }
 
-function isSameDevice({ info, permanentMac }: link.Link, saved: SavedDevice): boolean {
-  return info?.kind === saved.kind && (permanentMac ?? undefined) === saved.permanentMac;
+function isSameDevice({ info, permanentMac, parentDevice }: link.Link, saved: SavedDevice): boolean {
+  return info?.kind === saved.kind && (permanentMac ?? undefined) === saved.permanentMac &&
+    (saved.parentDevice === undefined || parentDevice === saved.parentDevice);
 }
+
+/** Kinds that lead nowhere: one that the container has made in the place of another is worth the same. */
+const INTERCHANGEABLE_KINDS = ["dummy"];
+
+/**
+ * The links of the container without those that it may have made itself. It chooses name, alias, address and number of what it makes; but it
+ * makes nothing that is hardware, nor a link whose other end or lower device is where it has no rights.
+ */
+function listGenuine(host: Netns, netns: Netns, saved: SavedDevice, links: readonly link.Link[]): readonly link.Link[] {
+  const { kind } = saved;
+  if (kind === undefined || INTERCHANGEABLE_KINDS.includes(kind)) return links;
+  const netnsId = linkNetnsIdInContainer(host, netns, saved);
+  return netnsId === undefined
+    ? []
+    : links.filter(({ linkIndex, linkNetnsId }) =>
+      linkNetnsId === netnsId && (saved.link === undefined || linkIndex === saved.link.index)
+    );
+}
+
+/** The container's number for the namespace that the recorded link is in. Where none is recorded, it has to be the host's. */
+function linkNetnsIdInContainer(host: Netns, netns: Netns, saved: SavedDevice): number | undefined {
+  const netnsId = saved.link?.netnsId;
+  if (netnsId === undefined) return findNsid(netns.route, host.fd);
+  const containerId = findNsid(host.route, netns.fd);
+  return containerId === undefined ? undefined : translateNsid(host.route, containerId, netnsId);
+}
+
+const notGenuineMessage = ({ kind, before: { name }, owner: { containerID } }: SavedDevice): string =>
+  `Device "${name}" is not given back: container "${containerID}" has one of kind "${kind}" in its place, ` +
+  `and nothing shows that it has not made this itself`;
 
 /** The device among the links of the container. Names and aliases are in the container's hands, the number is not. */
 function findInContainer(links: readonly link.Link[], saved: SavedDevice): link.Link | undefined {
@@ -181,13 +216,18 @@ function findInContainer(links: readonly link.Link[], saved: SavedDevice): link.
 
 /** The device among the links of the host, under a name that is not its own. */
 function findReturned(links: readonly link.Link[], saved: SavedDevice): link.Link | undefined {
-  const candidates = links.filter((candidate) => isSameDevice(candidate, saved));
+  const candidates = links.filter((candidate) => isSameDevice(candidate, saved) && hasRecordedLink(candidate, saved));
   const { name, alias } = saved.before;
   const byPermanentMac = findByPermanentMac(candidates, saved);
   return candidates.find((candidate) =>
     candidate.alias === name && (candidate.name !== name || candidate.alias !== alias)
   ) ??
     (byPermanentMac?.name === name ? undefined : byPermanentMac);
+}
+
+/** True for one on the host that has its frames from the recorded link, if one is recorded. */
+function hasRecordedLink({ linkIndex, linkNetnsId }: link.Link, saved: SavedDevice): boolean {
+  return saved.link === undefined || (linkIndex === saved.link.index && linkNetnsId === saved.link.netnsId);
 }
 
 /** Several functions of one card may have the same. */

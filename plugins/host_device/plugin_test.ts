@@ -315,17 +315,28 @@ deviceTest(
   },
 );
 
-deviceTest("without a name, a second DEL takes what only hardware can be, or what has the address", (bench) => {
-  const { callPlugin, host, container } = bench;
-  runIp(container, "link add net1 address 0a:00:00:00:00:66 type veth peer name other");
-  runIp(container, "link set net1 alias wlan0");
-  for (const config of [{ pciBusID: "0000:00:09.0" }, { kernelpath: "/sys/devices/x" }, { hwaddr: DEVICE_MAC }, {}]) {
-    callPlugin("DEL", config);
-    expect(linkNames(host)).toEqual(["lo", "nic0"]);
-  }
-  callPlugin("DEL", { hwaddr: "0a:00:00:00:00:66" });
-  expect(linkNames(host)).toEqual(["lo", "nic0", "wlan0"]);
-});
+deviceTest(
+  "where nothing is written down, DEL takes what leads to the host, and nothing that the container made",
+  (bench) => {
+    const { callPlugin, host, container, log } = bench;
+    runIp(container, "link add net1 address 0a:00:00:00:00:66 type veth peer name other");
+    runIp(container, "link set net1 alias wlan0");
+    const configs = [{ pciBusID: "0000:00:09.0" }, { kernelpath: "/sys/devices/x" }, { hwaddr: DEVICE_MAC }, {}];
+    for (const config of [...configs, { hwaddr: "0a:00:00:00:00:66" }]) {
+      callPlugin("DEL", config);
+      expect(linkNames(host)).toEqual(["lo", "nic0"]);
+    }
+    expect(log).toEqual([
+      expect.stringContaining('Device "wlan0" is not given back: container "c1" has one of kind "veth"'),
+    ]);
+    // As the reference plugin leaves it.
+    runIp(container, "link del net1");
+    runIp(host, `link add net1 address 0a:00:00:00:00:66 netns ${container.path} type veth peer name far1`);
+    runIp(container, "link set net1 alias wlan0");
+    callPlugin("DEL", { hwaddr: "0a:00:00:00:00:66" });
+    expect(linkNames(host)).toEqual(["far1", "lo", "nic0", "wlan0"]);
+  },
+);
 
 deviceTest("DEL leaves alone what another container has that came to the path of the namespace", (bench) => {
   const { callPlugin, host, container, newContainer, dataDir } = bench;
@@ -405,7 +416,8 @@ deviceTest("a device that cannot be had back does not keep another from being fo
   expect(log.join()).toContain('Cannot give device "nic0" back to the host');
 });
 
-deviceTest("what a killed ADD or DEL has begun, the next DEL ends", ({ callPlugin, host, container, dataDir }) => {
+deviceTest("what a killed ADD or DEL has begun, the next DEL ends", (bench) => {
+  const { callPlugin, host, container, peerNetns, dataDir } = bench;
   const prepare = () => {
     runIp(host, "link set nic0 up alias uplink");
     callPlugin("ADD");
@@ -432,13 +444,14 @@ deviceTest("what a killed ADD or DEL has begun, the next DEL ends", ({ callPlugi
   expect(linkNames(host)).toEqual(["lo", "nic0"]);
   expect([isUp(host, "nic0"), filesIn(dataDir)]).toEqual([true, []]);
 
-  // What is written down is lost: the alias tells the name.
+  // What is written down is lost: the alias tells the name, and the other end whether it is the host's.
+  runIp(peerNetns, `link set far0 netns ${host.path}`);
   prepare();
   for (const text of ["{", JSON.stringify({ ...rest, before: { name: "../x", isUp: true } })]) {
     writeFileSync(state("c1:net1.json"), text);
   }
   callPlugin("DEL");
-  expect(linkNames(host)).toEqual(["lo", "nic0"]);
+  expect(linkNames(host)).toEqual(["far0", "lo", "nic0"]);
 });
 
 deviceTest(

@@ -68,6 +68,8 @@ function returnUnsavedDevice(call: DelCall<HostDeviceConfig>, sysfs: string): vo
     owner: { network: owner.network, containerID: owner.containerId, ifname },
     netns: { path: netns.path, ...netnsRecordOf(netns) },
     ...describeDevice(device),
+    // That was said in the container's numbers; without it, it must be a link of the host.
+    link: undefined,
     before: { name: alias, isUp: false },
     inside: device.index,
   };
@@ -93,7 +95,9 @@ export function restoreAbandoned({ host, config, log }: HostDeviceCall): boolean
   let restoredAny = false;
   for (const [path, saved] of listSavedDevices(config.dataDir)) {
     try {
-      if (inSavedNetns(saved, (netns) => isInContainer(netns, saved)) || !restoreOnHost(host, saved, false, log)) {
+      if (
+        inSavedNetns(saved, (netns) => isInContainer(host, netns, saved)) || !restoreOnHost(host, saved, false, log)
+      ) {
         continue;
       }
       removeSavedDevice(path);

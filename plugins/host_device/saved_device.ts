@@ -58,6 +58,14 @@ const savedDevice = lazy(() =>
     kind: optional(string),
     /** What the hardware is born with, which nobody in the container can change. */
     permanentMac: optional(mac),
+    /** Its device in sysfs, likewise. */
+    parentDevice: optional(string),
+    /** The link that it has its frames from: the other end of a veth pair, the lower device of a VLAN. */
+    link: optional(knownKeys({
+      index: int({ min: 1 }),
+      /** The namespace that it is in, by the host's number for it; absent if that is the host's own. */
+      netnsId: optional(int({ min: 0 })),
+    })),
     /** Its number in the container, once it is there. */
     inside: optional(int({ min: 1 })),
   })
@@ -72,8 +80,8 @@ export function isLinkName(name: string): boolean {
 }
 
 /** What there is to remember of a device before it leaves. */
-export function describeDevice(device: Link): Pick<SavedDevice, "before" | "kind" | "permanentMac"> {
-  const { name = "", mtu, txQLen, mac, alias, info, permanentMac } = device;
+export function describeDevice(device: Link): Omit<SavedDevice, "owner" | "netns" | "inside"> {
+  const { name = "", mtu, txQLen, mac, alias, info, permanentMac, parentDevice, linkIndex, linkNetnsId } = device;
   return {
     before: {
       name,
@@ -85,6 +93,8 @@ export function describeDevice(device: Link): Pick<SavedDevice, "before" | "kind
     },
     ...info?.kind && { kind: info.kind },
     ...isAssignableMac(permanentMac) && { permanentMac },
+    ...parentDevice !== undefined && { parentDevice },
+    ...linkIndex && { link: { index: linkIndex, ...linkNetnsId !== undefined && { netnsId: linkNetnsId } } },
   };
 }
 
