@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createNetns, type Netns } from "../ffi/netns.ts";
-import { newNamespaces, runInNetns } from "../testing/netns.ts";
+import { addDefaultRoute, newNamespaces, runInNetns } from "../testing/netns.ts";
 import { NO_ANSWER_TIMEOUT_MS, requestTcp, serveTcp } from "../testing/traffic.ts";
 import { type MinimalRoot, newMinimalRoot } from "../testing/minimal_root.ts";
 
@@ -71,6 +71,7 @@ test("the whole chain by cni run: add, check, traffic, gc of a container that is
   using outside = createNetns();
   shell(outside, QUICK);
   shell(host, QUICK, `ip link add up0 type veth peer name eth0 netns ${outside.path}`, ...SURROUNDINGS);
+  addDefaultRoute(host);
   shell(
     outside,
     "ip addr add 192.0.2.2/24 dev eth0; ip -6 addr add 2001:db8::2/64 dev eth0 nodad; ip link set eth0 up",

@@ -182,14 +182,27 @@ reachabilityTest(
   },
 );
 
-reachabilityTest("a master that is down is a warning", { type: "macvlan", master: "wan0" }, (sandbox) => {
+for (const plugin of [{ type: "macvlan" }, { type: "ipvlan" }, { type: "vlan", vlanId: 5 }]) {
+  reachabilityTest(`${plugin.type}: a master that is down is a warning`, { ...plugin, master: "wan0" }, (sandbox) => {
+    const { host, status } = sandbox;
+    expect(status()).toEqual([]);
+    runIp(host, "link set wan1 down");
+    expect(status()).toEqual(['Network "web": Master "wan0" has no carrier, so that nothing flows']);
+    runIp(host, "link set wan0 down");
+    expect(status()).toEqual(['Network "web": Master "wan0" is down, so that nothing flows: ip link set wan0 up']);
+  });
+}
+
+reachabilityTest("a master that only a default route told of may be forgotten", { type: "macvlan" }, (sandbox) => {
   const { host, add, check, status } = sandbox;
   add();
-  expect([check(), status()]).toEqual([[], []]);
-  runIp(host, "link set wan1 down");
-  const noCarrier = 'Master "wan0" has no carrier, so that nothing flows';
-  expect([check(), status()]).toEqual([[`Network "web": ${noCarrier}`], [`Network "web": ${noCarrier}`]]);
+  runIp(host, "route del default");
+  expect([check(), status()]).toEqual([[], [expect.stringContaining("the host has no default route")]]);
+});
+
+reachabilityTest("check warns as status does", { type: "macvlan", master: "wan0" }, ({ host, add, check }) => {
+  add();
+  expect(check()).toEqual([]);
   runIp(host, "link set wan0 down");
-  const isDown = 'Master "wan0" is down, so that nothing flows: ip link set wan0 up';
-  expect([check(), status()]).toEqual([[`Network "web": ${isDown}`], [`Network "web": ${isDown}`]]);
+  expect(check()).toEqual(['Network "web": Master "wan0" is down, so that nothing flows: ip link set wan0 up']);
 });

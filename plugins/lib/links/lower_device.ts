@@ -97,11 +97,15 @@ function resolveNonStacking(lower: LowerDevice, host: Netns, kind = ""): LowerDe
 
 function findLowerDevice(netns: Netns, { linkInContainer }: LowerDeviceConfig, name: string): LowerDevice {
   const side = linkInContainer ? "container" : "host";
-  const found = name === "" ? findDefaultRouteDevice(netns) : link.find(netns.route, name);
+  const found = findMaster(netns, name);
   if (found) return { netns, link: found };
   throw name === ""
     ? new ConfigError("master", `given, since the ${side} has no default route that would tell it`, "nothing")
     : new ConfigError("master", `an interface of the ${side}`, JSON.stringify(name));
+}
+
+function findMaster(netns: Netns, name: string): link.Link | undefined {
+  return name === "" ? findDefaultRouteDevice(netns) : link.find(netns.route, name);
 }
 
 /** By the default route with the lowest metric, IPv4 first. */
@@ -226,7 +230,8 @@ function describeUnusable(master: link.Link): string[] {
 
 /** What keeps packets from flowing although there is a master. */
 export function diagnoseLowerDevice({ host, config }: PluginCall<LowerDeviceConfig>): string[] {
-  return config.linkInContainer ? [] : describeUnusable(findLowerDevice(host, config, config.master).link);
+  const master = config.linkInContainer ? undefined : findMaster(host, config.master);
+  return master ? describeUnusable(master) : [];
 }
 
 function checkLowerDevice(
