@@ -198,3 +198,24 @@ test("a plugin's GC spares the address that was given since its process was star
   ]);
   expect(readdirSync(join(dataDir, "web")).filter((name) => name.startsWith("10."))).toEqual(["10.9.0.3"]);
 });
+
+netnsTest(
+  "cni run gc says what plugins removed of attachments that nothing is remembered of",
+  ({ host, container }) => {
+    const { run, network, cache, conf } = newBench(host);
+    network("web");
+    const file = join(conf, "web.conflist");
+    const { plugins: [bridge], ...list } = JSON.parse(readFileSync(file, "utf8"));
+    writeFileSync(file, JSON.stringify({ ...list, plugins: [{ ...bridge, ipMasq: true }] }));
+    expect(run(`add web ${container.path} --container-id c1`)).toMatchObject({ exitCode: 0 });
+    rmSync(join(cache, "results"), { recursive: true });
+    const owner = 'container "c1" (network "web", interface "eth0")';
+    expect(run("gc web --all")).toEqual({
+      exitCode: 0,
+      stdout: "",
+      stderr: `bridge: Removing masquerading of ${owner}\nbridge: Removing the veth pair of ${owner}\n` +
+        'host-local: Removed the reservation of 10.9.0.2 by container "c1", interface "eth0"\n',
+    });
+    expect(run("gc web --all")).toEqual({ exitCode: 0, stdout: "", stderr: "" });
+  },
+);

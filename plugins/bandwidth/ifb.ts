@@ -15,7 +15,15 @@ import * as link from "../../ffi/route/link.ts";
 import * as qdisc from "../../ffi/route/qdisc.ts";
 import { IFF_UP } from "../../ffi/route/uapi.ts";
 import { removeLinkIfPresent } from "../lib/links/container_link.ts";
-import { formatAlias, isStaleIn, type Owner, ownerText, parseAlias, sameOwner } from "../lib/protocol/owner.ts";
+import {
+  formatAlias,
+  isStaleIn,
+  logRemoval,
+  type Owner,
+  ownerText,
+  parseAlias,
+  sameOwner,
+} from "../lib/protocol/owner.ts";
 import type { Attachment } from "../../spec/plugin_config.ts";
 import type { Result } from "../../spec/result.ts";
 
@@ -94,8 +102,13 @@ export function removeIfbsOfAttachments(
 }
 
 /** Removes the ifbs of a network's attachments that live no more. @throws {NetlinkError} */
-export function gcIfbs(host: Netns, network: string, valid: readonly Attachment[]): void {
-  const isStale = isStaleIn(network, valid);
+export function gcIfbs(
+  host: Netns,
+  network: string,
+  valid: readonly Attachment[],
+  log: (message: string) => void,
+): void {
+  const isStale = isStaleIn(network, valid, logRemoval(log, "the ifb"));
   const validNames = new Set(valid.map((attachment) => referenceIfbName({ ...attachment, network })));
   link.removeSelected(host.route, (links) => {
     const ifbs = links.filter((candidate) => ifb.of(candidate));

@@ -56,8 +56,8 @@ export default plugin({
     if (egress) checkEgress(call, hostVeth, egress);
   },
 
-  gc({ host, pluginConfig, validAttachments }) {
-    gcIfbs(host, pluginConfig.name, validAttachments);
+  gc({ host, pluginConfig, validAttachments, log }) {
+    gcIfbs(host, pluginConfig.name, validAttachments, log);
   },
 
   status() {

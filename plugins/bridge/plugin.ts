@@ -146,10 +146,17 @@ export default plugin({
   gc(call) {
     const { config, pluginConfig, host, ipam, validAttachments } = call;
     cleanUp(
-      () => removeRulesIfSupported(host, config.ipMasq, (nl) => gcMasquerade(nl, pluginConfig.name, validAttachments)),
+      () =>
+        removeRulesIfSupported(
+          host,
+          config.ipMasq,
+          (nl) => gcMasquerade(nl, pluginConfig.name, validAttachments, call.log),
+        ),
       () =>
         removeRulesIfSupported(host, config.macspoofchk, (nl) => {
-          if (config.macspoofchk || hasSpoofChecks(nl)) gcSpoofChecks(host, pluginConfig.name, validAttachments);
+          if (config.macspoofchk || hasSpoofChecks(nl)) {
+            gcSpoofChecks(host, pluginConfig.name, validAttachments, call.log);
+          }
         }),
       () => gcVethPairs(call),
       () => ipam?.gc(),

@@ -35,6 +35,7 @@ import { requireTable } from "../lib/ruleset/table.ts";
 import {
   isOneOfOwners,
   isStaleIn,
+  logRemoval,
   type Owner,
   ownerPrefix,
   ownerRestoreHint,
@@ -114,7 +115,7 @@ export default plugin({
     const { pluginConfig, validAttachments } = call;
     removeAttachments(call, {
       commented: ownerPrefix(pluginConfig.name),
-      isOwned: isStaleIn(pluginConfig.name, validAttachments),
+      isOwned: isStaleIn(pluginConfig.name, validAttachments, logRemoval(call.log, "rules")),
     });
   },
 

@@ -9,7 +9,7 @@
  */
 import { type Cidr, familyOf, ipOf } from "../../ffi/address.ts";
 import { checkElements, ensureElements, restoreElements } from "../lib/ruleset/elements.ts";
-import { isOneOfOwners, isStaleIn, type Owner, ownerPrefix, sameOwner } from "../lib/protocol/owner.ts";
+import { isOneOfOwners, isStaleIn, logRemoval, type Owner, ownerPrefix, sameOwner } from "../lib/protocol/owner.ts";
 import { type AttachmentCall, cleanUp, plugin, requirePrevResult } from "../lib/protocol/plugin.ts";
 import { inetTable, requireInetTable } from "../lib/ruleset/inet_table.ts";
 import {
@@ -96,7 +96,7 @@ export default plugin({
   },
 
   gc({ host, pluginConfig, validAttachments, log }) {
-    removePublishedPorts(host, isStaleIn(pluginConfig.name, validAttachments), {
+    removePublishedPorts(host, isStaleIn(pluginConfig.name, validAttachments, logRemoval(log, "published ports")), {
       selectors: selectAllPublished(ownerPrefix(pluginConfig.name)),
     }, log);
     gcReferencePorts(host.nft, pluginConfig.name, validAttachments);

@@ -123,7 +123,12 @@ export default plugin({
   gc(call) {
     const { config, pluginConfig, host, ipam, validAttachments } = call;
     cleanUp(
-      () => removeRulesIfSupported(host, config.ipMasq, (nl) => gcMasquerade(nl, pluginConfig.name, validAttachments)),
+      () =>
+        removeRulesIfSupported(
+          host,
+          config.ipMasq,
+          (nl) => gcMasquerade(nl, pluginConfig.name, validAttachments, call.log),
+        ),
       () => gcVethPairs(call),
       () => ipam?.gc(),
     );

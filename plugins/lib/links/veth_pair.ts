@@ -13,7 +13,7 @@ import { IFF_UP } from "../../../ffi/route/uapi.ts";
 import { CniError, Code } from "../../../spec/error.ts";
 import { ownedByOther } from "./ownership.ts";
 import { interfaceExistsError, removeLinkIfPresent } from "./container_link.ts";
-import { isStaleIn, type Owner, ownerText, parseAlias, sameOwner } from "../protocol/owner.ts";
+import { isStaleIn, logRemoval, type Owner, ownerText, parseAlias, sameOwner } from "../protocol/owner.ts";
 import type { AttachmentCall, CheckCall, DelBatch, DelCall, GcCall } from "../protocol/plugin.ts";
 
 /** What the two ends of a container's veth pair are to be. */
@@ -137,8 +137,8 @@ function removeHostVeths<C>(calls: DelBatch<C>, otherLinks: OtherHostLinks): Rea
 }
 
 /** Removes the veth pairs of this network's stale attachments, wherever they are by now. @throws {NetlinkError} */
-export function gcVethPairs({ host, pluginConfig, validAttachments }: GcCall<unknown>): void {
-  const isStale = isStaleIn(pluginConfig.name, validAttachments);
+export function gcVethPairs({ host, pluginConfig, validAttachments, log }: GcCall<unknown>): void {
+  const isStale = isStaleIn(pluginConfig.name, validAttachments, logRemoval(log, "the veth pair"));
   link.removeSelected(host.route, (links) => filterOwnedVeths(links, isStale));
 }
 

@@ -99,11 +99,29 @@ export function sameOwner(a: Owner | undefined, b: Owner | undefined): boolean {
   return a?.network === b?.network && a?.containerId === b?.containerId && a?.ifname === b?.ifname;
 }
 
-/** The attachments of a network that live no more, by those that do: what GC removes (SPEC §GC). */
+/** Logs what GC removes of an attachment, for {@linkcode isStaleIn}. @param what in a word or two */
+export function logRemoval(log: (message: string) => void, what: string): (owner: Owner) => void {
+  return (owner) => log(`Removing ${what} of ${describeOwner(owner)}`);
+}
+
+/**
+ * The attachments of a network that live no more, by those that do: what GC removes (SPEC §GC).
+ *
+ * @param logStale told once of each that it is asked about
+ */
 export function isStaleIn(
   network: string,
   validAttachments: readonly Omit<Owner, "network">[],
+  logStale: (owner: Owner) => void = () => {},
 ): (owner: Owner) => boolean {
   const isValid = isOneOfOwners(validAttachments.map((attachment) => ({ ...attachment, network })));
-  return (owner) => owner.network === network && !isValid(owner);
+  const logged = new Set<string>();
+  return (owner) => {
+    const isStale = owner.network === network && !isValid(owner);
+    if (isStale && !logged.has(ownerText(owner))) {
+      logged.add(ownerText(owner));
+      logStale(owner);
+    }
+    return isStale;
+  };
 }

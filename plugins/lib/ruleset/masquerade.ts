@@ -7,7 +7,7 @@ import { type Cidr, familyOf, type Ip, ipBytes, ipOf } from "../../../ffi/addres
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import { checkElements, ensureElements, removeElements, restoreElements } from "./elements.ts";
 import type { WantedElement } from "./wanted_elements.ts";
-import { isOneOfOwners, isStaleIn, type Owner, ownerPrefix, sameOwner } from "../protocol/owner.ts";
+import { isOneOfOwners, isStaleIn, logRemoval, type Owner, ownerPrefix, sameOwner } from "../protocol/owner.ts";
 import { cleanUp, type DelCall } from "../protocol/plugin.ts";
 import { removeRulesIfSupported } from "./nf_tables_support.ts";
 import {
@@ -92,10 +92,21 @@ export function checkMasquerade(nl: Netlink, owner: Owner, addresses: readonly C
 }
 
 /** Stops masquerading for all attachments of a network that are not among the valid ones, the reference plugin's included. @throws {NetlinkError} */
-export function gcMasquerade(nl: Netlink, network: string, validAttachments: readonly Omit<Owner, "network">[]): void {
+export function gcMasquerade(
+  nl: Netlink,
+  network: string,
+  validAttachments: readonly Omit<Owner, "network">[],
+  log: (message: string) => void,
+): void {
   const selectors = [{ set: "masquerade4" }, { set: "masquerade6" }];
   cleanUp(
-    () => void removeElements(nl, inetTable, selectors, isStaleIn(network, validAttachments)),
+    () =>
+      void removeElements(
+        nl,
+        inetTable,
+        selectors,
+        isStaleIn(network, validAttachments, logRemoval(log, "masquerading")),
+      ),
     () => gcReferenceMasquerade(nl, network, validAttachments),
   );
 }

@@ -65,7 +65,7 @@ netnsTest("masquerading is added once, found, and removed with its chains", ({ h
   const nl = host.nft;
   const list = () => runInNetns(host, "nft", "list", "ruleset");
   removeMasquerade(nl, A);
-  gcMasquerade(nl, "web", []);
+  gcMasquerade(nl, "web", [], () => {});
   expect(list()).toBe("");
   expect(() => checkMasquerade(nl, A, [v4])).toThrow(/masquerading of 10\.88\.0\.2 is missing/);
   addMasquerade(nl, A, [v4, v6]);
@@ -137,7 +137,12 @@ netnsTest("gcMasquerade() removes what belongs to dead attachments of the networ
   addMasquerade(nl, B, [parseCidr("10.88.0.3/16")]);
   addMasquerade(nl, { ...A, ifname: "net1" }, [parseCidr("10.88.0.4/16")]);
   addMasquerade(nl, ownerOf("a", "other"), [parseCidr("10.88.0.5/16")]);
-  gcMasquerade(nl, "web", [{ containerId: "a", ifname: "eth0" }]);
+  const log: string[] = [];
+  gcMasquerade(nl, "web", [{ containerId: "a", ifname: "eth0" }], (message) => void log.push(message));
+  expect(log.sort()).toEqual([
+    'Removing masquerading of container "a" (network "web", interface "net1")',
+    'Removing masquerading of container "b" (network "web", interface "eth0")',
+  ]);
   expect(state(runInNetns(host, "nft", "list", "ruleset")).elements).toEqual([
     '10.88.0.2 comment "web a eth0" : jump masquerade-10.88.0.0/16',
     '10.88.0.5 comment "other a eth0" : jump masquerade-10.88.0.0/16',

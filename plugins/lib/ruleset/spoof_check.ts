@@ -12,7 +12,7 @@ import * as link from "../../../ffi/route/link.ts";
 import { bridgeTable } from "./bridge_table.ts";
 import { checkElements, ensureElements, removeElements, restoreElements } from "./elements.ts";
 import type { WantedElement } from "./wanted_elements.ts";
-import { isOneOfOwners, isStaleIn, type Owner, ownerPrefix, sameOwner } from "../protocol/owner.ts";
+import { isOneOfOwners, isStaleIn, logRemoval, type Owner, ownerPrefix, sameOwner } from "../protocol/owner.ts";
 import { requireTable } from "./table.ts";
 import { cleanUp } from "../protocol/plugin.ts";
 import {
@@ -87,9 +87,16 @@ export function gcSpoofChecks(
   { nft, route }: Pick<Netns, "nft" | "route">,
   network: string,
   validAttachments: readonly Omit<Owner, "network">[],
+  log: (message: string) => void,
 ): void {
   cleanUp(
-    () => void removeElements(nft, bridgeTable, SELECTORS, isStaleIn(network, validAttachments)),
+    () =>
+      void removeElements(
+        nft,
+        bridgeTable,
+        SELECTORS,
+        isStaleIn(network, validAttachments, logRemoval(log, "address checks")),
+      ),
     () => gcReferenceSpoofChecks(nft, (name) => link.find(route, name) !== undefined),
   );
 }

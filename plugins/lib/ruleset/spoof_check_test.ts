@@ -37,7 +37,7 @@ netnsTest("spoof checks are listed by nft(8), found, and removed by owner or wit
   expect(() => checkSpoofCheck(host.nft, A, "veth2", parseMac("0a:00:00:00:00:02"))).toThrow(
     /hardware address of "veth2" is missing/,
   );
-  gcSpoofChecks(host, "web", [{ containerId: "a", ifname: "eth0" }]);
+  gcSpoofChecks(host, "web", [{ containerId: "a", ifname: "eth0" }], () => {});
   expect(elements()).toEqual([
     'elements = { "veth2" comment "web a eth0" }',
     'elements = { "veth2" . 0a:00:00:00:00:01 comment "web a eth0" }',
