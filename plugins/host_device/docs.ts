@@ -58,6 +58,7 @@ export default {
   },
   absent: { DPDKMode: "the driver of the device tells whether a program drives it" },
   differences: [
+    "DEL does not give back a virtual device that the container may have made itself in the place of the host's, and says so. It compares the kind, the other end and the lower device.",
     "DEL gives the device back with its name, state, MTU, MAC address and alias. The Go plugin gives back the name.",
     "DEL does so too if the namespace is gone and the kernel has put the device back on the host.",
     "`deviceID` of the runtime counts before `device`.",
