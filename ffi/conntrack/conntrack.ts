@@ -1,8 +1,8 @@
 /**
  * Connections that the kernel tracks, over ctnetlink.
  *
- * A connection keeps the translation that it began with, so a UDP peer that keeps sending goes on reaching a container that is gone until
- * its entry is deleted.
+ * A connection keeps the translation that it began with, so a peer that keeps sending from one port goes on reaching a container that is
+ * gone until its entry is deleted.
  *
  * @see linux/netfilter/nfnetlink_conntrack.h, net/netfilter/nf_conntrack_netlink.c
  * @module
@@ -10,9 +10,8 @@
 import type { Ip } from "../address.ts";
 import { attrs } from "../netlink/attrs.ts";
 import { be16, be32, ipCodec, struct, u32, u8 } from "../netlink/codec.ts";
-import { NetlinkError } from "../netlink/error.ts";
-import { message, type MessageIn, type MessageOut, type Operation } from "../netlink/message.ts";
-import { dump, execute, type Netlink } from "../netlink/socket.ts";
+import { message, type MessageIn, type MessageOut, NLM_F_ACK, type Operation } from "../netlink/message.ts";
+import { dump, type Netlink, queryAllIfPresent, request } from "../netlink/socket.ts";
 import { AF_INET, AF_INET6 } from "../sys/uapi.ts";
 
 const NFNL_SUBSYS_CTNETLINK = 1;
@@ -118,18 +117,14 @@ export function listFlows(nl: Netlink, filter: FlowFilter): Flow[] {
  * @throws {NetlinkError}
  */
 export function deleteFlows(nl: Netlink, filter: FlowFilter, accepts: (flow: Flow) => boolean = () => true): number {
-  let deleted = 0;
-  for (const { flow, raw: { family, original, id, zone } } of dumpMatching(nl, filter)) {
-    if (!accepts(flow)) continue;
-    try {
-      // The id makes sure that it is this one and not a new one between the same peers.
-      execute(nl, DELETE, { family, original, id, ...zone === undefined ? {} : { zone } });
-      deleted++;
-    } catch (error) {
-      if (!(error instanceof NetlinkError && error.code === "ENOENT")) throw error;
-    }
-  }
-  return deleted;
+  const accepted = dumpMatching(nl, filter).filter(({ flow }) => accepts(flow));
+  // The id makes sure that it is this one and not a new one between the same peers.
+  const requests = accepted.map(({ raw: { family, original, id, zone } }) =>
+    request(DELETE, { family, original, id, ...zone === undefined ? {} : { zone } }, NLM_F_ACK)
+  );
+  // Those that ended meanwhile are gone, too.
+  queryAllIfPresent(nl, requests);
+  return requests.length;
 }
 
 type RawFlow = MessageOut<typeof flowMessage>;
@@ -142,23 +137,24 @@ function dumpMatching(nl: Netlink, filter: FlowFilter): { flow: Flow; raw: RawFl
   });
 }
 
-function dumpRequest(
-  { family, protocol, originalPort, originalAddress, replySource }: FlowFilter,
-): MessageIn<typeof flowMessage> {
-  const isIpv4 = family === 4;
+/**
+ * What the kernel is asked for. Of IPv6 it is asked for all addresses: it compares them the wrong way round, and gives the flows that do not
+ * have the address.
+ *
+ * @see net/netfilter/nf_conntrack_netlink.c ctnetlink_filter_match_tuple(), Linux 5.8 to 6.18 at least
+ */
+function dumpRequest(filter: FlowFilter): MessageIn<typeof flowMessage> {
+  const { family, protocol, originalPort } = filter;
+  const { originalAddress, replySource } = family === 4 ? filter : {};
   const original = CTA_FILTER_F_CTA_PROTO_NUM | (originalPort === undefined ? 0 : CTA_FILTER_F_CTA_PROTO_DST_PORT) |
     (originalAddress === undefined ? 0 : CTA_FILTER_F_CTA_IP_DST);
   return {
-    family: isIpv4 ? AF_INET : AF_INET6,
+    family: family === 4 ? AF_INET : AF_INET6,
     original: {
-      ip: originalAddress === undefined
-        ? {}
-        : isIpv4
-        ? { destination4: originalAddress }
-        : { destination6: originalAddress },
+      ip: originalAddress === undefined ? {} : { destination4: originalAddress },
       protocol: { number: protocol, destinationPort: originalPort },
     },
-    ...replySource === undefined ? {} : { reply: { ip: isIpv4 ? { source4: replySource } : { source6: replySource } } },
+    ...replySource === undefined ? {} : { reply: { ip: { source4: replySource } } },
     filter: { original, reply: replySource === undefined ? 0 : CTA_FILTER_F_CTA_IP_SRC },
   };
 }

@@ -33,6 +33,13 @@ netnsTest("listFlows() and deleteFlows() concern the connections described and n
   expect(
     deleteFlows(nl, { ...udp4, replySource: parseIp("10.1.0.2") }, ({ destinationPort }) => destinationPort === 54),
   ).toBe(1);
+  const udp6 = { family: 6, protocol: IPPROTO_UDP } as const;
+  for (const ends of [{ originalAddress: parseIp("2001:db8::2") }, { replySource: parseIp("fd00::2") }]) {
+    expect(listFlows(nl, { ...udp6, ...ends })).toHaveLength(1);
+  }
+  for (const ends of [{ originalAddress: parseIp("2001:db8::9") }, { replySource: parseIp("fd00::9") }]) {
+    expect(listFlows(nl, { ...udp6, ...ends })).toEqual([]);
+  }
   const left = runInNetns(host, "sh", "-c", "conntrack -L -f ipv4 2>/dev/null");
   expect(left.trim().split("\n")).toHaveLength(1);
   expect(left).toContain("dst=198.51.100.1 sport=4000 dport=53 [UNREPLIED] src=10.1.0.2");

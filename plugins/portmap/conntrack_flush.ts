@@ -1,6 +1,9 @@
 /**
- * Conversations over UDP that began before a port was published or withdrawn: the kernel remembers where they went, and as long as the
- * peer keeps sending it would go on sending them there.
+ * Conversations that began before a port was published or withdrawn: the kernel remembers where they went, and goes on sending them there.
+ *
+ * That of a UDP peer lasts for as long as it keeps sending. That of a TCP peer outlives the container by the time that the kernel remembers
+ * an aborted connection, ten seconds, or a closed one, two minutes: a call from the same port is sent to the address of the dead container,
+ * and nobody answers it, while another container has the port.
  *
  * @module
  */
@@ -13,7 +16,7 @@ import { IPPROTO_UDP } from "../../ffi/sys/uapi.ts";
 import { hostAddressOf, type PortMapping } from "./config.ts";
 import { mappingsForFamily, type PublishedPort } from "./elements.ts";
 
-/** Forgets conversations with the published ports that do not go to the container yet. @throws {SystemError} */
+/** Forgets UDP conversations with the published ports that do not go to the container yet. @throws {SystemError} */
 export function flushStaleFlows(host: Netns, mappings: readonly PortMapping[], containers: readonly Cidr[]): void {
   const published = mappings.filter(({ protocol }) => protocol === "udp");
   if (!host.run(() => mayHaveFlows(published))) return;
@@ -42,8 +45,7 @@ export function flushStaleFlows(host: Netns, mappings: readonly PortMapping[], c
 const SINGLE_DUMP_THRESHOLD = 16;
 
 /** Forgets conversations with ports that are no longer published. @throws {SystemError} */
-export function flushWithdrawnFlows(host: Netns, ports: readonly PublishedPort[]): void {
-  const withdrawn = ports.filter(({ protocol }) => protocol === IPPROTO_UDP);
+export function flushWithdrawnFlows(host: Netns, withdrawn: readonly PublishedPort[]): void {
   if (!host.run(() => mayHaveFlows(withdrawn))) return;
   if (withdrawn.length > SINGLE_DUMP_THRESHOLD) return flushManyFlows(host, withdrawn);
   for (const { protocol, hostPort, address, containerPort } of withdrawn) {
@@ -53,14 +55,15 @@ export function flushWithdrawnFlows(host: Netns, ports: readonly PublishedPort[]
 }
 
 function flushManyFlows(host: Netns, ports: readonly PublishedPort[]): void {
-  const flowKey = (hostPort: number, address: Ip, port: number) => `${hostPort} ${address} ${port}`;
-  const withdrawn = new Set(
-    ports.map(({ hostPort, address, containerPort }) => flowKey(hostPort, address, containerPort)),
-  );
-  for (const family of new Set(ports.map(({ address }) => familyOf(address)))) {
+  for (const sameKind of Map.groupBy(ports, ({ protocol, address }) => `${protocol} ${familyOf(address)}`).values()) {
+    const { protocol, address } = sameKind[0]!;
+    const flowKey = (hostPort: number, address: Ip, port: number) => `${hostPort} ${address} ${port}`;
+    const withdrawn = new Set(
+      sameKind.map(({ hostPort, address, containerPort }) => flowKey(hostPort, address, containerPort)),
+    );
     deleteFlows(
       host.nft,
-      { family, protocol: IPPROTO_UDP },
+      { family: familyOf(address), protocol },
       ({ destinationPort, replySource, replySourcePort }) =>
         withdrawn.has(flowKey(destinationPort, replySource, replySourcePort)),
     );

@@ -1,5 +1,5 @@
 import { expect } from "bun:test";
-import { runInNetns } from "../../testing/netns.ts";
+import { runInNetns, until } from "../../testing/netns.ts";
 import {
   newUdpClient,
   NO_ANSWER_TIMEOUT_MS,
@@ -213,36 +213,70 @@ bridgeNetworkTest("conditions keep others out, and concern their own network's p
   expect(containerChains(host).filter((name) => name.includes("conditions"))).toEqual([]);
 });
 
-bridgeNetworkTest(
-  "a UDP peer that keeps sending follows the port from one container to the next, and to the host",
-  async (network) => {
-    const { host, outside, call } = network;
-    const c1 = network.container(2);
-    const c2 = network.container(3);
-    using _c1 = await serveTcpAndUdp(c1.netns, "c1");
-    using _c2 = await serveTcpAndUdp(c2.netns, "c2");
-    using _host = await serveUdp(host, "host", 5353);
-    const config = { ...WEB_PORT_MAPPINGS, hostPortInUse: "ignore" };
-    using _far = await serveUdp(outside, "outside", 5353);
-    using peer = await newUdpClient(outside, "0.0.0.0");
-    using passing = await newUdpClient(c2.netns, "0.0.0.0");
-    runInNetns(outside, "ip", "route", "add", "10.88.0.0/16", "via", "192.0.2.1");
-    // Without any rule that translates, the kernel tracks no connections.
-    call(portmap, "ADD", portMappingConfig([{ hostPort: 1, containerPort: 1 }]), { container: c1, containerId: "c0" });
-    expect(await passing.request("192.0.2.2", 5353)).toBe("outside 10.88.0.3");
-    const flows = () => runInNetns(host, "sh", "-c", "conntrack -L -f ipv4 -p udp 2>/dev/null").trim().split("\n");
-    const unrelated = () =>
-      flows().filter((flow) => /^udp +17 +\d+ +(\[\w+\] +)?src=10\.88\.0\.3 /.test(flow)).map((flow) =>
-        /sport=\d+/.exec(flow)![0]
-      );
-    const before = unrelated();
-    expect(await peer.request("192.0.2.1", 5353)).toBe("host 192.0.2.2");
-    call(portmap, "ADD", config, { container: c1, containerId: "c1" });
-    expect(await peer.request("192.0.2.1", 5353)).toBe("c1 192.0.2.2");
-    call(portmap, "DEL", config, { container: c1, containerId: "c1" });
-    expect(await peer.request("192.0.2.1", 5353)).toBe("host 192.0.2.2");
-    call(portmap, "ADD", config, { container: c2, containerId: "c2" });
-    expect(await peer.request("192.0.2.1", 5353)).toBe("c2 192.0.2.2");
-    expect(unrelated()).toEqual(before);
-  },
-);
+for (const family of [4, 6] as const) {
+  bridgeNetworkTest(
+    `a UDP peer that keeps sending follows the port from one container to the next, and to the host, over IPv${family}`,
+    async (network) => {
+      const { host, outside, call } = network;
+      const [any, address, far, near, passer] = family === 4
+        ? ["0.0.0.0", "192.0.2.1", "192.0.2.2", "10.88.0.0/16", "10.88.0.3"]
+        : ["::", "2001:db8::1", "2001:db8::2", "fd88::/64", "fd88::3"];
+      const c1 = network.container(2);
+      const c2 = network.container(3);
+      using _c1 = await serveTcpAndUdp(c1.netns, "c1");
+      using _c2 = await serveTcpAndUdp(c2.netns, "c2");
+      using _host = await serveUdp(host, "host", 5353);
+      const config = { ...WEB_PORT_MAPPINGS, hostPortInUse: "ignore" };
+      using _far = await serveUdp(outside, "outside", 5353);
+      using peer = await newUdpClient(outside, any);
+      using passing = await newUdpClient(c2.netns, any);
+      runInNetns(outside, "ip", "route", "add", near, "via", address);
+      // Without any rule that translates, the kernel tracks no connections.
+      call(portmap, "ADD", portMappingConfig([{ hostPort: 1, containerPort: 1 }]), {
+        container: c1,
+        containerId: "c0",
+      });
+      expect(await passing.request(far, 5353)).toBe(`outside ${passer}`);
+      const flows = () =>
+        runInNetns(host, "sh", "-c", `conntrack -L -f ipv${family} -p udp 2>/dev/null`).trim().split("\n");
+      const unrelated = () =>
+        flows().filter((flow) => new RegExp(`^udp +17 +\\d+ +(\\[\\w+\\] +)?src=${passer} `).test(flow)).map((flow) =>
+          /sport=\d+/.exec(flow)![0]
+        );
+      const before = unrelated();
+      expect(await peer.request(address, 5353)).toBe(`host ${far}`);
+      call(portmap, "ADD", config, { container: c1, containerId: "c1" });
+      expect(await peer.request(address, 5353)).toBe(`c1 ${far}`);
+      call(portmap, "DEL", config, { container: c1, containerId: "c1" });
+      expect(await peer.request(address, 5353)).toBe(`host ${far}`);
+      call(portmap, "ADD", config, { container: c2, containerId: "c2" });
+      expect(await peer.request(address, 5353)).toBe(`c2 ${far}`);
+      expect(unrelated()).toEqual(before);
+    },
+  );
+}
+
+bridgeNetworkTest("a TCP client that a container has aborted reaches the next one from its port", async (network) => {
+  const { host, outside, call } = network;
+  const [c1, c2] = [network.container(2), network.container(3)];
+  const isEstablished = () =>
+    runInNetns(host, "sh", "-c", "conntrack -L -p tcp -f ipv4; conntrack -L -p tcp -f ipv6").includes(" ESTABLISHED ");
+  // Its calls come from one port.
+  runInNetns(outside, "sh", "-c", "echo 4001 4001 >/proc/sys/net/ipv4/ip_local_port_range");
+  using _server = serveTcp(c2.netns, "c2", 80);
+  for (const [client, address] of [["192.0.2.2", "192.0.2.1"], ["2001:db8::2", "2001:db8::1"]] as const) {
+    call(portmap, "ADD", WEB_PORT_MAPPINGS, { container: c1, containerId: "c1" });
+    const { program } = c1.netns.run(() => ({ program: Bun.spawn(["busybox", "nc", "-l", "-p", "80"]) }));
+    await until(() => runInNetns(c1.netns, "ss", "-Hltn").includes(":80 "));
+    // The kernel answers the call. When the program ends that should have taken it, the kernel aborts it.
+    program.kill("SIGSTOP");
+    const answer = requestTcp(outside, address, 8080);
+    await until(isEstablished);
+    program.kill("SIGKILL");
+    expect(await answer).toBeUndefined();
+    call(portmap, "DEL", WEB_PORT_MAPPINGS, { container: c1, containerId: "c1" });
+    call(portmap, "ADD", WEB_PORT_MAPPINGS, { container: c2, containerId: "c2" });
+    expect(await requestTcp(outside, address, 8080, 5000)).toBe(`c2 ${client}`);
+    call(portmap, "DEL", WEB_PORT_MAPPINGS, { container: c2, containerId: "c2" });
+  }
+});
