@@ -79,7 +79,7 @@ export function findEntryNames(path: string): string[] | undefined {
 /** One name in a directory, with what is known without opening it. */
 export interface DirectoryEntry {
   readonly name: string;
-  /** Equal for two names of one file. A number if that can hold it exactly: large maps of those are several times faster. */
+  /** Equal for two names of one file; see hasUniqueInodes() for whether others differ. A number if that can hold it exactly: large maps of those are several times faster. */
   readonly inode: number | bigint;
   /** False for directories, links and all else; true where the file system does not say. */
   readonly isFile: boolean;

@@ -1,7 +1,7 @@
 /**
  * What a path leads to: which file, of which kind, since when.
  *
- * @see stat(2), readlink(2)
+ * @see stat(2), fstatfs(2), readlink(2)
  * @module
  */
 import { ignoreErrors, withPurpose } from "./error.ts";
@@ -11,7 +11,10 @@ import { AT_FDCWD } from "./uapi.ts";
 const arm = process.arch === "arm64";
 const SYS_fstat = arm ? 80 : 5;
 const SYS_newfstatat = arm ? 79 : 262;
+const SYS_fstatfs = arm ? 44 : 138;
 const AT_SYMLINK_NOFOLLOW = 0x100;
+/** Of struct statfs. */
+const STATFS_BYTES = 120;
 /** Of struct stat; the two architectures differ in the place of st_mode only. */
 const STAT_BYTES = 144;
 
@@ -86,6 +89,21 @@ export function findStat(path: string, follow = true): FileStat | undefined {
       ),
   );
   return found === undefined ? undefined : parseStat(bytes);
+}
+
+/**
+ * Types of file systems on which no two files of a directory have one inode number: ext4, XFS, Btrfs, tmpfs, F2FS, ZFS. Where layers or
+ * other machines are behind a directory, there may be equal ones.
+ *
+ * @see linux/magic.h, statfs(2), Documentation/filesystems/overlayfs.rst "Inode properties"
+ */
+const UNIQUE_INODE_TYPES = [0xef53, 0x58465342, 0x9123683e, 0x01021994, 0xf2f52010, 0x2fc12fc1];
+
+/** Whether the inode numbers in a directory that is open are certainly unique. @throws {SystemError} */
+export function hasUniqueInodes(fd: number): boolean {
+  const bytes = new Uint8Array(STATFS_BYTES);
+  sys.syscall(SYS_fstatfs, fd, bytes, 0, 0);
+  return UNIQUE_INODE_TYPES.includes(new DataView(bytes.buffer).getUint32(0, true));
 }
 
 /** Where a symbolic link points, or `undefined` if `path` is no link or does not exist. @throws {SystemError} */

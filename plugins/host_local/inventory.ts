@@ -4,8 +4,10 @@
  * The form is that of the reference plugin: one file per address, named like it, holding `id CR LF ifname` (old
  * versions wrote the id alone). It makes the question "what does this container hold?" a search through all files.
  * Beside each reservation of ours there is therefore a second name of the same file, `.id:ifname:boot`: a list of the directory
- * tells, by the file numbers, who holds what and in which boot it was reserved, and only files of others have to be opened. The
+ * tells, by the inode numbers, who holds what and in which boot it was reserved, and only files of others have to be opened. The
  * reference plugin takes that name for one more reservation without an address and removes it together with the address.
+ *
+ * Where inode numbers are not unique, every file is opened, and second names are compared with what it holds.
  *
  * @module
  */
@@ -13,7 +15,8 @@ import { type Ip, isIp, parseIp } from "../../ffi/address.ts";
 import { findBootId } from "../../ffi/sys/boot.ts";
 import { ignoreErrors, SystemError } from "../../ffi/sys/error.ts";
 import { type DirectoryEntry, listDirectory } from "../../ffi/sys/directory.ts";
-import { findText } from "../../ffi/sys/file.ts";
+import { findText, openFile } from "../../ffi/sys/file.ts";
+import { hasUniqueInodes } from "../../ffi/sys/stat.ts";
 import type { Attachment } from "../../spec/plugin_config.ts";
 import { containerIdProblem, ifnameProblem } from "../../spec/env.ts";
 
@@ -55,35 +58,80 @@ export interface HolderLink {
 /** Reads the directory of a network; one that does not exist is empty, a link as well. @throws {SystemError} */
 export function readInventory(directory: string): Inventory {
   const entries = ignoreErrors(["ENOENT", "ENOTDIR"], () => listDirectory(directory, false)) ?? [];
-  const linksByInode = new Map<DirectoryEntry["inode"], HolderLink>();
-  for (const { name, inode } of entries) {
-    const holderLink = name.startsWith(".") ? parseHolderLinkName(name) : undefined;
-    if (!holderLink) continue;
-    const previous = linksByInode.get(inode);
-    // Of two that somebody linked, the one that spares the address.
-    if (!previous || previous.bootTag !== currentBootTag()) linksByInode.set(inode, holderLink);
-  }
+  const links = areInodesUnique(directory) ? linksByInode(entries) : linksByContent(entries);
   const holders = new Map<Ip, Holder | undefined>();
   const bootTags = new Map<Ip, number>();
   const corrupt: { name: Ip; content: string }[] = [];
   const temporaryFiles: string[] = [];
-  const usedInodes = new Set<DirectoryEntry["inode"]>();
   for (const entry of entries) {
-    if (entry.name.startsWith(".")) {
-      if (isTemporaryName(entry.name)) temporaryFiles.push(entry.name);
+    const { name } = entry;
+    if (name.startsWith(".")) {
+      if (isTemporaryName(name)) temporaryFiles.push(name);
       continue;
     }
-    const holderLink = linksByInode.get(entry.inode);
-    if (holderLink) usedInodes.add(entry.inode);
-    if (!isCanonicalIp(entry.name)) continue;
-    const holder = holderLink?.holder ?? readEntryHolder(directory, entry);
-    if (typeof holder === "string") corrupt.push({ name: entry.name, content: holder });
-    else if (holder !== null) holders.set(entry.name, holder);
-    if (holderLink && holderLink.bootTag !== 0) bootTags.set(entry.name, holderLink.bootTag);
+    const sameFile = links.ofFile(entry);
+    if (!isCanonicalIp(name)) continue;
+    const holder = sameFile?.holder ?? readEntryHolder(directory, entry);
+    if (typeof holder === "string") corrupt.push({ name, content: holder });
+    else if (holder !== null) holders.set(name, holder);
+    const bootTag = sameFile?.bootTag ?? (typeof holder === "object" && holder ? links.bootTagOf(holder) : 0);
+    if (bootTag !== 0) bootTags.set(name, bootTag);
   }
-  const orphans: HolderLink[] = [];
-  for (const [inode, holderLink] of linksByInode) if (!usedInodes.has(inode)) orphans.push(holderLink);
-  return { holders, bootTags, corrupt, orphans, temporaryFiles };
+  return { holders, bootTags, corrupt, orphans: links.unused(), temporaryFiles };
+}
+
+function areInodesUnique(directory: string): boolean {
+  return ignoreErrors(["ENOENT", "ENOTDIR"], () => {
+    using opened = openFile(directory);
+    return hasUniqueInodes(opened.fd);
+  }) ?? false;
+}
+
+/** The second names in a directory, and what they say of its files. */
+interface HolderLinks {
+  /** That of this file, if it is certain. */
+  ofFile(entry: DirectoryEntry): HolderLink | undefined;
+  /** The mark of the boot in which the holder reserved what it has, as far as second names tell; 0 if they do not. */
+  bootTagOf(holder: Holder): number;
+  /** Those of which no file was found. */
+  unused(): HolderLink[];
+}
+
+function linksByInode(entries: readonly DirectoryEntry[]): HolderLinks {
+  const byInode = new Map<DirectoryEntry["inode"], HolderLink>();
+  for (const { name, inode } of entries) {
+    const holderLink = parseHolderLinkName(name);
+    if (!holderLink) continue;
+    const previous = byInode.get(inode);
+    // Of two that somebody linked, the one that spares the address.
+    if (!previous || previous.bootTag !== currentBootTag()) byInode.set(inode, holderLink);
+  }
+  const usedInodes = new Set<DirectoryEntry["inode"]>();
+  return {
+    ofFile({ inode }) {
+      const holderLink = byInode.get(inode);
+      if (holderLink) usedInodes.add(inode);
+      return holderLink;
+    },
+    bootTagOf: () => 0,
+    unused: () => [...byInode].flatMap(([inode, holderLink]) => usedInodes.has(inode) ? [] : [holderLink]),
+  };
+}
+
+function linksByContent(entries: readonly DirectoryEntry[]): HolderLinks {
+  const holderLinks = entries.flatMap(({ name }) => parseHolderLinkName(name) ?? []);
+  const byHolder = Map.groupBy(holderLinks, ({ holder }) => formatHolder(holder));
+  const used = new Set<string>();
+  return {
+    ofFile: () => undefined,
+    bootTagOf(holder) {
+      const text = formatHolder(holder);
+      used.add(text);
+      // Of an earlier boot, it may be that of another address of this holder, and the age of the file decides.
+      return byHolder.get(text)?.some(({ bootTag }) => bootTag === currentBootTag()) ? currentBootTag() : 0;
+    },
+    unused: () => holderLinks.filter(({ holder }) => !used.has(formatHolder(holder))),
+  };
 }
 
 /** Every reservation of which it is known who holds it. */
@@ -139,6 +187,7 @@ export function holderLinkName({ containerId, ifname }: Holder, bootTag: number)
 
 /** Neither an id nor the name of an interface can hold a colon. */
 function parseHolderLinkName(name: string): HolderLink | undefined {
+  if (!name.startsWith(".")) return undefined;
   const [containerId = "", ifname, bootTag, ...surplus] = name.slice(1).split(":");
   if (containerId === "" || ifname === undefined || surplus.length > 0) return undefined;
   if (bootTag !== undefined && !/^[0-9a-f]{8}$/.test(bootTag)) return undefined;
