@@ -141,6 +141,7 @@ export default {
     "Each network has an index beside its directory: `/var/lib/cni/networks/.NETWORK.index`.",
     "With the index, ADD and DEL cost the same for 60,000 reservations as for ten.",
     "The index is rebuilt after a boot, and after another program changed the directory. You can delete it at any time.",
+    "Rebuilding it takes longest where inode numbers are not unique, as on overlayfs: every reservation is read.",
     "A reservation records in which boot it was made. GC releases those of earlier boots.",
     "ADD takes addresses of an earlier boot only if it would fail otherwise, and names them on stderr.",
     "DEL works with ranges that ADD would refuse, and without ranges.",

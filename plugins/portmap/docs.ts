@@ -110,6 +110,8 @@ export default {
     "ADD refuses a host port that another container has, or on which a program listens. The error names which.",
     "A program may listen on the port for the container: the calling engine, and conmon of podman.",
     "A UDP socket on a port for clients (`ip_local_port_range`) is no listener, nor is one on a multicast or broadcast address. Published ports take nothing from them.",
+    "A UDP socket on the port of mDNS, LLMNR, SSDP or WS-Discovery is no listener where the host has joined the protocol's group.",
+    "DEL makes the kernel forget the connections to the ports, so that clients reach the next container at once.",
     "systemd-resolved has port 53. Publishing it on all addresses needs `hostPortInUse`.",
     "A container can publish a port on several networks. Calls use the first, and the next when that is gone.",
     "A port on `127.0.0.1` uses the kernel's `route_localnet`. Packets from the network to such addresses are dropped.",

@@ -19,6 +19,7 @@ import type { Netns } from "../../ffi/netns.ts";
 import { findSysctl } from "../../ffi/sysctl.ts";
 import * as address from "../../ffi/route/address.ts";
 import { ignoreErrors } from "../../ffi/sys/error.ts";
+import { findText } from "../../ffi/sys/file.ts";
 import { AF_INET } from "../../ffi/sys/uapi.ts";
 import { CniError } from "../../spec/error.ts";
 import type { AttachmentCall } from "../lib/protocol/plugin.ts";
@@ -111,6 +112,7 @@ function throwUnlessReserved(
     const owners = ownersByInode.get(listener.inode) ?? [];
     if (owners.some((owner) => reservesPortFor(owner, call))) continue;
     if (owners.length > 0 && isClientPort(listener.port) || isBroadcast(listener.address)) continue;
+    if (protocol === "udp" && isDiscovery(call.host, listener)) continue;
     remainingInodes ??= new Set(find().map((conflict) => conflict.listener.inode));
     if (!remainingInodes.has(listener.inode)) continue;
     const { address, port } = listener;
@@ -148,6 +150,25 @@ function broadcastFilter(host: Netns): (address: Ip) => boolean {
   const subnets = address.list(host.route, { family: AF_INET }).map((entry) => entry.address);
   const broadcasts = subnets.filter((subnet) => prefixLengthOf(subnet) < 31).map(broadcastOf);
   return (candidate) => candidate === "255.255.255.255" || broadcasts.includes(candidate);
+}
+
+/**
+ * Ports of protocols by which machines of a link find each other, and the groups that all of them listen to, as procfs writes them. What
+ * they say is sent to the group, and no published port takes it: mDNS, LLMNR, SSDP, WS-Discovery.
+ */
+const DISCOVERY_GROUPS: Readonly<Record<number, readonly [ipv4: string, ipv6: string]>> = {
+  5353: ["FB0000E0", "ff0200000000000000000000000000fb"],
+  5355: ["FC0000E0", "ff020000000000000000000000010003"],
+  1900: ["FAFFFFEF", "ff02000000000000000000000000000c"],
+  3702: ["FAFFFFEF", "ff02000000000000000000000000000c"],
+};
+
+/** Whether a socket of all addresses is there for such a protocol: the host has joined the group. */
+function isDiscovery(host: Netns, { address, port }: Listener): boolean {
+  const groups = isUnspecified(address) ? DISCOVERY_GROUPS[port] : undefined;
+  if (!groups) return false;
+  const joined = ["igmp", "igmp6"].map((name) => host.run(() => findText(`/proc/thread-self/net/${name}`) ?? ""));
+  return groups.some((group, i) => joined[i]!.includes(group));
 }
 
 /** Those of engines have 64 digits; a short one may stand in any command line. */

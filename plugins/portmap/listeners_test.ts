@@ -136,6 +136,29 @@ bridgeNetworkTest("sockets that a published port takes nothing from are no liste
   expect(errors).toEqual([`${CLIENT_PORT}/udp`, `${CLIENT_PORT + 1}/tcp`].map((port) => expect.stringContaining(port)));
 });
 
+bridgeNetworkTest(
+  "who listens to the group of mDNS is no listener, and who listens on its port is",
+  async (network) => {
+    const { host, call } = network;
+    const container = network.container(2);
+    const openSocket = async (hostname: string) => {
+      const { pending } = host.run(() => ({ pending: Bun.udpSocket({ hostname, port: 5353 }) }));
+      const socket = await pending;
+      return { socket, [Symbol.dispose]: () => socket.close() };
+    };
+    for (
+      const [hostname, group, device] of [["0.0.0.0", "224.0.0.251", "192.0.2.1"], ["::", "ff02::fb", "%up0"]] as const
+    ) {
+      using opened = await openSocket(hostname);
+      expect(errorOfCall(() => call(portmap, "ADD", publishUdp(5353), { container })).message).toContain("5353/udp");
+      if (hostname === "0.0.0.0") host.run(() => opened.socket.addMembership(group, device));
+      else host.run(() => opened.socket.addMembership(group, device));
+      call(portmap, "ADD", publishUdp(5353), { container });
+      call(portmap, "DEL", publishUdp(5353), { container });
+    }
+  },
+);
+
 bridgeNetworkTest("a socket of nobody is a listener as long as it is there", async (network) => {
   const { host, call } = network;
   const container = network.container(2);
