@@ -68,6 +68,7 @@ const SIGNATURES = {
   sigprocmask: ["i32", "i32", "ptr", "ptr"],
   socket: ["i32", "i32", "i32", "i32"],
   socketpair: ["i32", "i32", "i32", "i32", "ptr"],
+  statfs: ["i32", "cstring", "ptr"],
   symlink: ["i32", "cstring", "cstring"],
   syscall: ["i64_fast", "i64_fast", "i64_fast", "ptr", "pointer", "i64_fast"],
   umount2: ["i32", "cstring", "i32"],

@@ -1,7 +1,7 @@
 /**
  * What a path leads to: which file, of which kind, since when.
  *
- * @see stat(2), fstatfs(2), readlink(2)
+ * @see stat(2), statfs(2), readlink(2)
  * @module
  */
 import { ignoreErrors, withPurpose } from "./error.ts";
@@ -11,7 +11,6 @@ import { AT_FDCWD } from "./uapi.ts";
 const arm = process.arch === "arm64";
 const SYS_fstat = arm ? 80 : 5;
 const SYS_newfstatat = arm ? 79 : 262;
-const SYS_fstatfs = arm ? 44 : 138;
 const AT_SYMLINK_NOFOLLOW = 0x100;
 /** Of struct statfs. */
 const STATFS_BYTES = 120;
@@ -99,10 +98,10 @@ export function findStat(path: string, follow = true): FileStat | undefined {
  */
 const UNIQUE_INODE_TYPES = [0xef53, 0x58465342, 0x9123683e, 0x01021994, 0xf2f52010, 0x2fc12fc1];
 
-/** Whether the inode numbers in a directory that is open are certainly unique. @throws {SystemError} */
-export function hasUniqueInodes(fd: number): boolean {
+/** Whether the inode numbers in a directory are certainly unique. @throws {SystemError} */
+export function hasUniqueInodes(directory: string): boolean {
   const bytes = new Uint8Array(STATFS_BYTES);
-  sys.syscall(SYS_fstatfs, fd, bytes, 0, 0);
+  withPurpose(`look at the file system of "${directory}"`, () => sys.statfs(directory, bytes));
   return UNIQUE_INODE_TYPES.includes(new DataView(bytes.buffer).getUint32(0, true));
 }
 

@@ -15,7 +15,7 @@ import { type Ip, isIp, parseIp } from "../../ffi/address.ts";
 import { findBootId } from "../../ffi/sys/boot.ts";
 import { ignoreErrors, SystemError } from "../../ffi/sys/error.ts";
 import { type DirectoryEntry, listDirectory } from "../../ffi/sys/directory.ts";
-import { findText, openFile } from "../../ffi/sys/file.ts";
+import { findText } from "../../ffi/sys/file.ts";
 import { hasUniqueInodes } from "../../ffi/sys/stat.ts";
 import type { Attachment } from "../../spec/plugin_config.ts";
 import { containerIdProblem, ifnameProblem } from "../../spec/env.ts";
@@ -58,7 +58,7 @@ export interface HolderLink {
 /** Reads the directory of a network; one that does not exist is empty, a link as well. @throws {SystemError} */
 export function readInventory(directory: string): Inventory {
   const entries = ignoreErrors(["ENOENT", "ENOTDIR"], () => listDirectory(directory, false)) ?? [];
-  const links = areInodesUnique(directory) ? linksByInode(entries) : linksByContent(entries);
+  const links = entries.length === 0 || areInodesUnique(directory) ? linksByInode(entries) : linksByContent(entries);
   const holders = new Map<Ip, Holder | undefined>();
   const bootTags = new Map<Ip, number>();
   const corrupt: { name: Ip; content: string }[] = [];
@@ -81,10 +81,7 @@ export function readInventory(directory: string): Inventory {
 }
 
 function areInodesUnique(directory: string): boolean {
-  return ignoreErrors(["ENOENT", "ENOTDIR"], () => {
-    using opened = openFile(directory);
-    return hasUniqueInodes(opened.fd);
-  }) ?? false;
+  return ignoreErrors(["ENOENT", "ENOTDIR"], () => hasUniqueInodes(directory)) ?? false;
 }
 
 /** The second names in a directory, and what they say of its files. */
