@@ -6,12 +6,14 @@
 import { locate } from "../spec/jsonc.ts";
 import { keyPaths } from "../spec/key_paths.ts";
 import { memberPath } from "../spec/schema.ts";
+import { isForPeople } from "../spec/unknown_keys.ts";
 
 /** What is to be said of them: `plugins[0].mtu is there more than once, and the last one counts (web.conflist:7:5)`. */
 export function describeDuplicateKeys(text: string, source: string): string[] {
   const seen = new Set<string>();
   const duplicates = new Set<string>();
   for (const segments of keyPaths(text)) {
+    if (segments.some(isForPeople)) continue;
     const path = formatPath(segments);
     (seen.has(path) ? duplicates : seen).add(path);
   }

@@ -290,7 +290,7 @@ test("loadNetwork() says which of two files with one name is used", () => {
 
 test("loadNetwork() names keys that an object has twice, with the file that has them", () => {
   const text = `{ "name": "web", "plugins": [
-    { "type": "a", "mtu": 1 }, // "mtu": 2
+    { "type": "a", "mtu": 1, "_note": 1, "_note": 2, "x-a": { "b": 1, "b": 2 } }, // "mtu": 2
     { "type": "b", "mtu": 1,
       "mtu": 2, "mtu": 3, "ipam": { "mtu": 4 } }
   ], "name": "web" }`;

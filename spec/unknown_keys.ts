@@ -53,10 +53,15 @@ export function findUnknownPluginKeys(
 
 /** Those among the keys of an object that are matched exactly. @param known those that are read */
 export function findUnknownKeysAmong(keys: readonly string[], known: readonly string[]): UnknownKey[] {
-  return keys.filter((key) => !known.includes(key) && !isIgnored(key)).map((key) => ({
+  return keys.filter((key) => !known.includes(key) && !isForPeople(key)).map((key) => ({
     path: memberPath("", key),
     hint: suggestion(key, known),
   }));
+}
+
+/** Whether a key is a note, of which nothing is said. */
+export function isForPeople(key: string): boolean {
+  return key.startsWith("_") || key.startsWith("x-") || key === "$schema";
 }
 
 /** The keys of an object, or of the objects in a list. */
@@ -108,8 +113,8 @@ function searchNode(node: unknown, shape: Shape, path: string, isShared: boolean
   for (const key in node) {
     const knownKey = findKey(shape, key);
     if (knownKey === undefined) {
-      const hint = isIgnored(key) ? "" : suggestion(key, Object.keys(shape));
-      if (hint || !isShared && !isIgnored(key)) unknownKeys.push({ path: memberPath(path, key), hint });
+      const hint = isForPeople(key) ? "" : suggestion(key, Object.keys(shape));
+      if (hint || !isShared && !isForPeople(key)) unknownKeys.push({ path: memberPath(path, key), hint });
     } else if (findKey(node, knownKey) !== key) {
       unknownKeys.push({ path: memberPath(path, key), hint: `, since "${findKey(node, knownKey)}" is there too` });
     } else {
@@ -120,9 +125,4 @@ function searchNode(node: unknown, shape: Shape, path: string, isShared: boolean
     }
   }
   return unknownKeys;
-}
-
-/** Notes of people, for people. */
-function isIgnored(key: string): boolean {
-  return key.startsWith("_") || key.startsWith("x-") || key === "$schema";
 }
