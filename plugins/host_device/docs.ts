@@ -15,7 +15,7 @@ export default {
       default: ONE_OF,
       meaning: "Names the device. It counts before `hwaddr`, `kernelpath` and `pciBusID`.",
       example: "enp1s0f1",
-      tests: ["plugin_test.ts"],
+      tests: ["plugin_test.ts", "replaced_device_test.ts"],
     },
     hwaddr: {
       type: "MAC address of 48 bits",
@@ -58,7 +58,7 @@ export default {
   },
   absent: { DPDKMode: "the driver of the device tells whether a program drives it" },
   differences: [
-    "DEL does not give back a virtual device that the container may have made itself in the place of the host's, and says so. It compares the kind, the other end and the lower device.",
+    "DEL does not give back a virtual device that the container may have made itself in the place of the host's, and says so. It compares the kind, the other end and the lower device. A kind that has neither stays in the container, except `dummy`.",
     "DEL gives the device back with its name, state, MTU, MAC address and alias. The Go plugin gives back the name.",
     "DEL does so too if the namespace is gone and the kernel has put the device back on the host.",
     "`deviceID` of the runtime counts before `device`.",

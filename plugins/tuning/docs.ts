@@ -95,6 +95,7 @@ export default {
     "DEL puts kernel parameters back too, unless another program has changed them since.",
     "A parameter that several interfaces of a container set goes back with the last of them.",
     "A parameter that is there twice is refused in any spelling: `net.core.x` is `net/core/x`.",
+    "Where a container id or an interface name has an underscore, the record is `ID:NAME.json` and not `ID_NAME.json`.",
     "ADD that fails puts back what it changed.",
     "An `mtu` is also changed in the result, if the result has one.",
     "CHECK takes numbers in any notation for the same. It does not object to settings that ADD did not make.",
