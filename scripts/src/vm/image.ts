@@ -31,7 +31,7 @@ const UNUSED_PACKAGES = /^(@deno|deno|@types|@oven|bun|bun-types|undici-types|\.
 const EARLY_MODULES = [
   ...["veth", "bridge", "dummy", "8021q", "ipvlan", "macvlan", "vrf", "ifb", "tun", "tcp_diag", "udp_diag"],
   ...["nf_tables", "nft_chain_nat", "nft_ct", "nft_fib_inet", "nft_masq", "nft_nat", "nf_conntrack_netlink"],
-  ...["sch_tbf", "sch_ingress", "cls_u32", "act_mirred"],
+  ...["nft_compat", "xt_mark", "sch_tbf", "sch_ingress", "cls_u32", "act_mirred"],
 ];
 
 /** The command that the machine runs. */
