@@ -230,7 +230,7 @@ export function markHas(bits: number): RuleStatement {
     compare(u32HostOrder(bits), false),
   ];
 }
-/** `-m mark --mark 0x20/0x20`: the same as every version of iptables reads it; before 1.8.8, it overlooks {@linkcode markHas} */
+/** `-m mark --mark 0x20/0x20`: the same as every version of iptables reads it; before 1.8.8, they pass over {@linkcode markHas} */
 export function xtMarkHas(bits: number): RuleStatement {
   // struct xt_mark_mtinfo1 (linux/netfilter/xt_mark.h), padded to a multiple of eight.
   const info = new Uint8Array(16);

@@ -22,12 +22,13 @@ export const MADE_ADMIN_COMMENT = "CNI firewall plugin admin overrides";
 /** Of the jump to one that was there before, and stays even when it is empty. */
 export const ADMIN_COMMENT = "CNI admin overrides come first";
 
-/** True of the rule that accepts, whether we wrote it or iptables did when it loaded what it had saved. */
+/** True of the rule that accepts, whether we wrote it or iptables or nft did when it loaded what it had saved, with one match or two. */
 export function acceptsMarked(rule: LazyRule): boolean {
   const text = normalizedText(rule.expressions());
-  return [xtMarkHas(FORWARD_MARK), markHas(FORWARD_MARK)].some((match) =>
-    text === normalizedText([...match, ...accept()] as Expression[])
+  const [native, xt, verdict] = [markHas(FORWARD_MARK), xtMarkHas(FORWARD_MARK), accept()].map((expressions) =>
+    normalizedText(expressions as Expression[])
   );
+  return text !== verdict && text.replaceAll(`${native} `, "").replaceAll(`${xt} `, "") === verdict;
 }
 
 /** True of the jump to a chain of the administrator's. */

@@ -126,8 +126,11 @@ export function takesIptablesRules(nl: Netlink): boolean {
   }
 }
 
-/** iptables has a counter in every rule. */
-const iptablesMarkMatch = () => [...xtMarkHas(FORWARD_MARK), ...counter()];
+/**
+ * The same match twice, as either form is passed over by a program that would then save a rule that accepts everything: nft's own by iptables
+ * before 1.8.8, that of iptables by nft where libxt_mark.so is not installed. iptables has a counter in every rule.
+ */
+const iptablesMarkMatch = () => [...markHas(FORWARD_MARK), ...xtMarkHas(FORWARD_MARK), ...counter()];
 
 function listRestrictiveTables(nl: Netlink, addresses: readonly Ip[], adminChain: string): TableState[] {
   const tables = listForeignTables(nl, [...new Set(addresses.map(familyOf))]);

@@ -173,6 +173,26 @@ bridgeNetworkTest("rules that an administrator puts into CNI-ADMIN take effect a
 });
 
 bridgeNetworkTest(
+  "what nft saves on a host without iptables' libraries accepts containers and nobody else",
+  async (network) => {
+    const { host, outside, call } = network;
+    addRoutesToContainers(network);
+    using _outside = serveTcp(outside, "outside", 80);
+    const [c1, c2] = [network.container(2), network.container(3)];
+    runShellInNetns(host, DROPPING);
+    call(firewall, "ADD", {}, { container: c1 });
+    const saved = runShellInNetns(host, "XTABLES_LIBDIR=/nonexistent nft list ruleset 2>/dev/null");
+    expect(saved).not.toContain("mark and");
+    runShellInNetns(host, `nft -f - <<'!'\nflush ruleset\n${saved}\n!`);
+    expect([await reachesOutside(c1), await reachesOutside(c2, NO_ANSWER_TIMEOUT_MS)]).toEqual([[true, true], [
+      false,
+      false,
+    ]]);
+    call(firewall, "CHECK", {}, { container: c1 });
+  },
+);
+
+bridgeNetworkTest(
   "where the kernel cannot match the mark as iptables does, ADD and STATUS say so and go on",
   async (network) => {
     const { host, outside } = network;

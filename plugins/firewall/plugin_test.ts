@@ -39,7 +39,7 @@ bridgeNetworkTest(
       "-N CNI-FORWARD",
       '-A FORWARD -m comment --comment "CNI firewall plugin rules" -j CNI-FORWARD',
       '-A CNI-FORWARD -m comment --comment "CNI firewall plugin admin overrides" -j CNI-ADMIN',
-      '-A CNI-FORWARD -m mark --mark 0x20000000/0x20000000 -m comment --comment "Containers, marked by table inet cni" -j ACCEPT',
+      '-A CNI-FORWARD -m mark --mark 0x20000000/0x20000000 -m mark --mark 0x20000000/0x20000000 -m comment --comment "Containers, marked by table inet cni" -j ACCEPT',
     ];
     expect(iptablesCniRules(host)).toEqual([...family, ...family]);
     const during = iptablesSave(host);
