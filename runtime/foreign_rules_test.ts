@@ -18,7 +18,7 @@ import {
   NFT_MSG_GETSETELEM,
   NFT_MSG_GETTABLE,
 } from "../ffi/nft/uapi.ts";
-import { runInNetns } from "../testing/netns.ts";
+import { addDefaultRoute, runInNetns } from "../testing/netns.ts";
 import { loadPlugins } from "../plugins/registry.ts";
 import { parseNetworkConfigList } from "../spec/network_config_list.ts";
 import { gcNetworkList } from "./gc.ts";
@@ -147,6 +147,8 @@ function exercise({ host, directory, runtime, measure, log }: CountingHost): Rec
     ],
   }));
   using container = createNetns();
+  // Without one, CHECK says that masquerading leads nowhere.
+  addDefaultRoute(host);
   const attach = () =>
     void addNetworkList(runtime, list, {
       ...who("c1"),
@@ -167,7 +169,7 @@ function exercise({ host, directory, runtime, measure, log }: CountingHost): Rec
   costs["restore of nothing"] = measure(() => void restoreAttachments(runtime));
   runInNetns(host, "nft", "delete table inet cni; delete table bridge cni");
   costs["restore"] = measure(() => void expect(restoreAttachments(runtime).attachments[0]?.state).toBe("restored"));
-  expect(log.every((each) => each.startsWith("Restored of"))).toBe(true);
+  expect(log.filter((line) => !line.startsWith("Restored of"))).toEqual([]);
   costs["GC"] = measure(() => gcNetworkList(runtime, list, []));
   costs["GC of nothing"] = measure(() => gcNetworkList(runtime, list, []));
   return costs;
