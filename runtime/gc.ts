@@ -10,13 +10,14 @@
 import { SystemError } from "../ffi/sys/error.ts";
 import { findStat } from "../ffi/sys/stat.ts";
 import { modifiedSince, nowCeil } from "../ffi/sys/mtime.ts";
+import { delegateWasNotRun } from "../plugins/lib/protocol/delegate.ts";
 import type { Attachment } from "../spec/plugin_config.ts";
 import { containerIdProblem, ifnameProblem } from "../spec/env.ts";
 import { CniError } from "../spec/error.ts";
-import type { NetworkConfigList } from "../spec/network_config_list.ts";
+import type { NetworkConfigList, PluginEntry } from "../spec/network_config_list.ts";
 import { atLeast, introducedIn } from "../spec/version.ts";
 import * as cache from "./cache.ts";
-import { callDelBatch, callPlugin, type PluginCallOptions } from "./call_plugin.ts";
+import { callDelBatch, callPlugin, locatePlugin, MissingPluginError, type PluginCallOptions } from "./call_plugin.ts";
 import { lockNode } from "./lock.ts";
 import {
   attachmentKey,
@@ -55,16 +56,42 @@ export function gcNetworkList(
       delBatch(runtime, batch, failures);
     }
   });
-  if (atLeast(list.cniVersion, introducedIn.GC)) {
-    for (const plugin of list.plugins) {
-      collectFailure(
-        failures,
-        () => callPlugin(runtime, list, plugin, { command: "GC", validAttachments: allValid, snapshotTime }),
-      );
-    }
+  for (const plugin of list.plugins) {
+    collectFailure(failures, () => gcPlugin(runtime, list, plugin, allValid, snapshotTime));
   }
   if (failures.length === 1) throw failures[0];
   if (failures.length > 1) throw CniError.from(new AggregateError(failures, `Cannot clean up network "${list.name}"`));
+}
+
+/**
+ * Has a plugin look for what is left. A network of a version without GC has its programs left alone; plugins of this process look all the
+ * same.
+ */
+function gcPlugin(
+  runtime: RuntimeContext,
+  list: NetworkConfigList,
+  plugin: PluginEntry,
+  validAttachments: readonly Attachment[],
+  snapshotTime: bigint,
+): void {
+  const options = { command: "GC", validAttachments, snapshotTime } as const;
+  if (atLeast(list.cniVersion, introducedIn.GC)) return void callPlugin(runtime, list, plugin, options);
+  if (!isBuiltin(runtime, list, plugin)) return;
+  try {
+    callPlugin({ ...runtime, pluginDirectories: [] }, { ...list, cniVersion: introducedIn.GC }, plugin, options);
+  } catch (error) {
+    if (!delegateWasNotRun(error)) throw error;
+  }
+}
+
+/** False also of a plugin that is gone: nothing more than its DEL was ever asked of it. */
+function isBuiltin(runtime: RuntimeContext, list: NetworkConfigList, plugin: PluginEntry): boolean {
+  try {
+    return "plugin" in locatePlugin(runtime, list, plugin);
+  } catch (error) {
+    if (error instanceof MissingPluginError) return false;
+    throw error;
+  }
 }
 
 function collectFailure(failures: unknown[], step: () => void): boolean {

@@ -1,6 +1,6 @@
 /** Containers that died, in networks of the test's own: what is left of them goes, and nothing else. */
 import { expect, test } from "bun:test";
-import { mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Netlink } from "../ffi/netlink/socket.ts";
@@ -13,7 +13,7 @@ import firewall from "../plugins/firewall/plugin.ts";
 import hostLocal from "../plugins/host_local/plugin.ts";
 import macvlan from "../plugins/macvlan/plugin.ts";
 import type { ProgramCall } from "../plugins/lib/protocol/exec.ts";
-import type { ProgramOutput } from "../plugins/lib/protocol/response.ts";
+import { NotRunError, type ProgramOutput } from "../plugins/lib/protocol/response.ts";
 import type { AnyPlugin } from "../plugins/lib/protocol/context.ts";
 import { newHostContext, newRuntimeContext } from "../testing/plugin_call.ts";
 import portmap from "../plugins/portmap/plugin.ts";
@@ -43,6 +43,8 @@ interface Bench {
   /** Ends the namespace of a container. */
   end(netns: Netns): void;
   gc(list: NetworkConfigList, ...valid: string[]): CniError | undefined;
+  /** Loses what is remembered of a network. */
+  forget(network: string): void;
   /** What there is of a network, by container: links, elements, reservations, backups, memories. */
   left(network: string): Record<string, string[]>;
 }
@@ -88,7 +90,17 @@ function newBench(scope: DisposableStack): Bench {
     programs: program,
     log,
   });
-  const runtime = { ...newRuntimeContext({ cacheDirectory: join(directory, "cache"), log }), hostContext: context };
+  const { locate } = context;
+  Object.assign(context, {
+    locate(type: string, directories: readonly string[]) {
+      if (directories.length > 0 || builtIn[type]) return locate(type, directories);
+      throw new NotRunError(7, `no program "${type}"`);
+    },
+  });
+  const runtime = {
+    ...newRuntimeContext({ cacheDirectory: join(directory, "cache"), pluginDirectories: ["/programs"], log }),
+    hostContext: context,
+  };
   const living = new Set<Netns>();
   scope.defer(() => living.forEach((each) => each[Symbol.dispose]()));
   let subnets = 0;
@@ -143,10 +155,15 @@ function newBench(scope: DisposableStack): Bench {
         return CniError.from(error);
       }
     },
+    forget(network) {
+      const results = join(directory, "cache/results");
+      for (const name of readdirSync(results)) if (name.startsWith(`${network}-`)) rmSync(join(results, name));
+    },
     left(network) {
       const links = JSON.parse(runInNetns(host, "ip", "-j", "link"));
       const rules = runInNetns(host, "nft", "list", "ruleset");
       const files = (name: string, pattern: RegExp) => {
+        if (!existsSync(join(directory, name))) return [];
         const found = readdirSync(join(directory, name), { withFileTypes: true }).map(({ name }) => name);
         return found.flatMap((each) => pattern.exec(each)?.[1] ?? []);
       };
@@ -361,6 +378,26 @@ gcTest("attachments that remember another configuration are removed by it", (ben
   expect(bench.gc(now)).toBeUndefined();
   expect(bench.left("web")).toEqual(all());
 });
+
+for (const version of ["0.3.1", "0.4.0", "1.0.0"]) {
+  gcTest(`a gc of all leaves nothing of what nobody remembers, in version ${version} too`, (bench) => {
+    const ipams = [{}, { ipam: { type: "my-ipam" }, isGateway: false }];
+    const lists = ipams.map((bridge, i) => {
+      const { text } = bench.list(`web${i}`, { bridge });
+      return parseNetworkConfigList(text.replace('"1.1.0"', JSON.stringify(version)));
+    });
+    for (const list of lists) {
+      const result = { cniVersion: "1.1.0", ips: [{ address: "10.9.0.2/24" }] };
+      bench.answers["my-ipam ADD c1"] = { exitCode: 0, stdout: JSON.stringify({ ...result, cniVersion: version }) };
+      bench.attach(list, "c1");
+      bench.forget(list.name);
+      expect(bench.left(list.name)).toMatchObject({ links: ["c1", "c1"], rules: ["c1"], memories: [] });
+      expect(bench.gc(list)).toBeUndefined();
+      expect(bench.left(list.name)).toEqual(all());
+      expect(bench.programs).toEqual([]);
+    }
+  });
+}
 
 gcTest("what tuning changed in a namespace that lives is put back", (bench) => {
   const plugins = [{ type: "tuning", sysctl: { "net.core.somaxconn": "77" } }];

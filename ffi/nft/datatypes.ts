@@ -22,6 +22,7 @@ export const ipv6Addr: Datatype = { id: 8, size: 16 };
 export const etherAddr: Datatype = { id: 9, size: 6 };
 export const inetProto: Datatype = { id: 12, size: 1 };
 export const inetService: Datatype = { id: 13, size: 2 };
+export const mark: Datatype = { id: 19, size: 4, hostOrder: true };
 export const ifnameType: Datatype = { id: 41, size: 16, hostOrder: true };
 
 /** What `table`, `name` and `family` are is up to the caller. */

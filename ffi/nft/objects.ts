@@ -13,7 +13,7 @@ import { message, type MessageIn, type MessageOut, type Operation } from "../net
 import { dump, type Netlink, query } from "../netlink/socket.ts";
 import { type Data, data, type Expression, expression } from "./expressions.ts";
 import * as uapi from "./uapi.ts";
-import { CHAIN_COMMENT, comment, ELEMENT_COMMENT, RULE_COMMENT, setUserdata, TABLE_COMMENT } from "./userdata.ts";
+import { CHAIN_COMMENT, comment, elementUserdata, RULE_COMMENT, setUserdata, TABLE_COMMENT } from "./userdata.ts";
 
 /** struct nfgenmsg; `resource` matters for batches only. */
 export const nfgenmsg = struct({ family: u8, version: u8, resource: be16 });
@@ -81,7 +81,7 @@ const elementAttrs = attrs(() => ({
   keyEnd: [uapi.NFTA_SET_ELEM_KEY_END, data],
   data: [uapi.NFTA_SET_ELEM_DATA, data],
   flags: [uapi.NFTA_SET_ELEM_FLAGS, be32],
-  comment: [uapi.NFTA_SET_ELEM_USERDATA, comment(ELEMENT_COMMENT)],
+  userdata: [uapi.NFTA_SET_ELEM_USERDATA, elementUserdata],
 }));
 
 export const elementsMessage = message("elements", nfgenmsg, () => ({
@@ -127,6 +127,8 @@ export interface Element {
   readonly key: Uint8Array;
   readonly data?: Data;
   readonly comment?: string;
+  /** What it tells about other elements, in bytes that nft(8) passes over. */
+  readonly references?: Uint8Array;
   /** NFT_SET_ELEM_INTERVAL_END: the key is the first one behind an interval. */
   readonly flags?: number;
 }
@@ -145,7 +147,7 @@ export function nftOperation<S extends Operation["spec"]>(name: string, type: nu
 export const GET_TABLE = nftOperation("GETTABLE", uapi.NFT_MSG_GETTABLE, tableMessage);
 export const GET_CHAIN = nftOperation("GETCHAIN", uapi.NFT_MSG_GETCHAIN, chainMessage);
 const GET_RULE = nftOperation("GETRULE", uapi.NFT_MSG_GETRULE, ruleMessage);
-const GET_SET = nftOperation("GETSET", uapi.NFT_MSG_GETSET, setMessage);
+export const GET_SET = nftOperation("GETSET", uapi.NFT_MSG_GETSET, setMessage);
 export const GET_ELEMENTS = nftOperation("GETSETELEM", uapi.NFT_MSG_GETSETELEM, elementsMessage);
 export const GET_GENERATION = nftOperation("GETGEN", uapi.NFT_MSG_GETGEN, generationMessage);
 
@@ -260,11 +262,12 @@ export function listElements(nl: Netlink, { family, table }: TableKey, set: stri
 type RawElement = NonNullable<MessageOut<typeof elementsMessage>["elements"]>[number];
 
 /** An element as it is used, of what came. */
-export function toElement({ key, data, comment, flags }: RawElement): Element {
+export function toElement({ key, data, userdata: { comment, references } = {}, flags }: RawElement): Element {
   return {
     key: key?.value ?? new Uint8Array(),
     ...data ? { data } : {},
     ...comment ? { comment } : {},
+    ...references ? { references } : {},
     ...flags ? { flags } : {},
   };
 }

@@ -13,7 +13,9 @@ import {
   GET_CHAIN,
   GET_ELEMENTS,
   GET_GENERATION,
+  GET_SET,
   GET_TABLE,
+  type Set,
   type Table,
   type TableKey,
   toElement,
@@ -42,6 +44,15 @@ export function chainQuery({ family, table }: TableKey, name: string): Query<Cha
     request: request(GET_CHAIN, { family, table, name }),
     purpose: () => `find chain "${name}" of table "${table}"`,
     read: (answer) => answer as Chain,
+  };
+}
+
+/** Asks for a set, without its elements. */
+export function setQuery({ family, table }: TableKey, name: string): Query<Set> {
+  return {
+    request: request(GET_SET, { family, table, name }),
+    purpose: () => `find set "${name}" of table "${table}"`,
+    read: (answer) => answer as Set,
   };
 }
 

@@ -150,7 +150,11 @@ function elementChanges(
       family,
       table,
       set,
-      elements: elements.map(({ key, ...rest }) => ({ key: { value: key }, ...rest })),
+      elements: elements.map(({ key, comment, references, ...rest }) => ({
+        key: { value: key },
+        ...rest,
+        ...comment === undefined && references === undefined ? {} : { userdata: { comment, references } },
+      })),
     };
     changes.push({
       request: verb === "add" ? request(NEW_ELEMENTS, value, NLM_F_CREATE | NLM_F_EXCL) : request(DEL_ELEMENTS, value),

@@ -9,7 +9,7 @@ import type { Codec, Reader, Writer } from "../netlink/codec.ts";
 
 // The number of a comment depends on the object that it belongs to.
 export const RULE_COMMENT = 0;
-export const ELEMENT_COMMENT = 0;
+const ELEMENT_COMMENT = 0;
 export const TABLE_COMMENT = 0;
 export const CHAIN_COMMENT = 0;
 
@@ -27,6 +27,34 @@ export function comment(type: number): Codec<string> {
     write: (w, text) => writeComment(w, type, text),
     read: (r) => decodeText(readTlvs(r).get(type)),
   };
+}
+
+/** A number that nft(8), which knows the first two, passes over. */
+const ELEMENT_REFERENCES = 128;
+const ELEMENT_USERDATA_MAX_BYTES = 254;
+
+/** What is kept with an element of a set. */
+export interface ElementUserdata {
+  readonly comment?: string;
+  /** What the element has to tell about others, in bytes; nft(8) neither prints it nor reads it back. */
+  readonly references?: Uint8Array;
+}
+
+export const elementUserdata: Codec<ElementUserdata> = {
+  write(w, { comment, references }) {
+    if (comment !== undefined) writeComment(w, ELEMENT_COMMENT, comment);
+    if (references !== undefined) w.append(Uint8Array.of(ELEMENT_REFERENCES, references.length, ...references));
+  },
+  read(r) {
+    const values = readTlvs(r);
+    const references = values.get(ELEMENT_REFERENCES);
+    return { comment: decodeText(values.get(ELEMENT_COMMENT)), ...references && { references: references.slice() } };
+  },
+};
+
+/** How many bytes of references an element takes besides this comment. */
+export function elementReferencesRoom(comment: string): number {
+  return ELEMENT_USERDATA_MAX_BYTES - 5 - new TextEncoder().encode(comment).length;
 }
 
 const SET_KEYBYTEORDER = 0;

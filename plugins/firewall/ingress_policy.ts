@@ -7,20 +7,25 @@ import { familyOf, type Ip, ipBytes, ipFromBytes } from "../../ffi/address.ts";
 import { ifnameField } from "../../ffi/nft/statements.ts";
 import { findChain, listElements } from "../../ffi/nft/objects.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
-import type { FoundElement } from "../lib/ruleset/element_lookup.ts";
 import { bridgeTable } from "../lib/ruleset/bridge_table.ts";
-import { checkElements, ensureElements, removeElements, restoreElements } from "../lib/ruleset/elements.ts";
+import {
+  checkElements,
+  ensureElements,
+  removeElements,
+  removeElementsOf,
+  restoreElements,
+} from "../lib/ruleset/elements.ts";
 import type { WantedElement } from "../lib/ruleset/wanted_elements.ts";
 import type { Owner } from "../lib/protocol/owner.ts";
 import { forwardSetName } from "../lib/ruleset/forward_mark.ts";
 import { inetTable } from "../lib/ruleset/inet_table.ts";
+import type { TableDefinition } from "../lib/ruleset/table_definition.ts";
 import {
   bridgeIngressChain,
   type BridgeIngressPolicy,
   openIngressChain,
   stricterIngressChain,
 } from "../lib/ruleset/inet_shared_chains.ts";
-import { ifnameProblem } from "../../spec/env.ts";
 import type { RemovalFilter } from "./forward_removal.ts";
 
 const FAMILIES = [4, 6] as const;
@@ -107,42 +112,17 @@ export interface RemovedAddress {
   readonly chain: string | undefined;
 }
 
-/** What a container had, as the request tells. */
-export interface ReportedAttachment {
-  readonly addresses: readonly Ip[];
-  /** Links of the host, its ports among them. */
-  readonly links: readonly string[];
-}
-
-/** The sets that have an element for each address. */
-const ADDRESS_SETS = [ingressMapName, forwardSetName];
-
-/**
- * Forgets containers.
- *
- * @param reported of a single one: by this it is found at once; everything is searched only if something is not as told
- * @returns the addresses that they had
- * @throws {NetlinkError}
- */
+/** Forgets containers: one, or all that the filter picks. @returns the addresses that they had @throws {NetlinkError} */
 export function removeIngressElements(
   nl: Netlink,
-  { commented, isOwned }: Pick<RemovalFilter, "commented" | "isOwned">,
-  reported: ReportedAttachment = { addresses: [], links: [] },
+  which: Owner | Pick<RemovalFilter, "commented" | "isOwned">,
 ): RemovedAddress[] {
-  const selectors = (select: (family: 4 | 6) => { commented: string } | { keys: Uint8Array[] }) =>
-    ADDRESS_SETS.flatMap((setName) => FAMILIES.map((family) => ({ set: setName(family), ...select(family) })));
-  const everywhere = selectors(() => ({ commented }));
-  const byKey = selectors((family) => ({
-    keys: reported.addresses.filter((address) => familyOf(address) === family).map(ipBytes),
-  }));
-  const count = reported.addresses.length * ADDRESS_SETS.length;
-  const moreSelectors = (found: readonly FoundElement[]) => count > 0 && found.length < count ? everywhere : [];
-  const removed = removeElements(nl, inetTable, count > 0 ? byKey : everywhere, isOwned, undefined, moreSelectors);
-  const isAsReported = count > 0 && removed.length >= count;
-  removeElements(nl, bridgeTable, [{
-    set: ISOLATED_SET,
-    ...isAsReported ? { keys: isolatedKeys(reported) } : { commented },
-  }], isOwned);
+  const remove = (table: TableDefinition, purpose: string) =>
+    "isOwned" in which
+      ? removeElements(nl, table, purpose, which.commented, which.isOwned)
+      : removeElementsOf(nl, table, purpose, which);
+  const removed = remove(inetTable, "ingress");
+  remove(bridgeTable, "isolation");
   const removedAddresses = removed.map((element): RemovedAddress => ({
     address: ipFromBytes(element.key),
     owner: element.owner!,
@@ -151,10 +131,6 @@ export function removeIngressElements(
   // Of the elements of an address, the one that names a chain comes first.
   return [...new Map(removedAddresses.toReversed().map((removed) => [removed.address, removed])).values()];
 }
-
-/** A name that is none was never added. */
-const isolatedKeys = ({ links }: ReportedAttachment) =>
-  links.filter((name) => ifnameProblem(name) === undefined).map(ifnameField);
 
 /** All addresses that have the plugin. @throws {NetlinkError} */
 function listAddresses(nl: Netlink): Ip[] {

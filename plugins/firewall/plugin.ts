@@ -48,13 +48,7 @@ import { requireInetTable } from "../lib/ruleset/inet_table.ts";
 import { CniError, Code, ConfigError } from "../../spec/error.ts";
 import type { Result } from "../../spec/result.ts";
 import { type JsonObject, jsonObject } from "../../spec/schema.ts";
-import {
-  type FirewallCall,
-  type FirewallRequest,
-  hostInterfaceNames,
-  readRequest,
-  reportedAddresses,
-} from "./request.ts";
+import { type FirewallCall, type FirewallRequest, readRequest, reportedAddresses } from "./request.ts";
 
 export default plugin({
   name: "firewall",
@@ -184,10 +178,7 @@ function removeAttachments(
 function removeAttachment({ config, pluginConfig, env, host, owner }: FirewallCall, result: Result | undefined): void {
   const reported = result ? reportedAddresses(result) : [];
   const removal = { commented: ownerText(owner), isOwned: (candidate: Owner) => sameOwner(candidate, owner) };
-  const removed = removeIngressElements(host.nft, removal, {
-    addresses: reported,
-    links: result ? hostInterfaceNames(result) : [],
-  });
+  const removed = removeIngressElements(host.nft, owner);
   // What has no record was attached by the reference plugin, whose rules name no owner; those of its masquerading do.
   const addresses = removed.length > 0
     ? []

@@ -36,7 +36,7 @@ export function reportedAddresses({ ips = [] }: Result): Ip[] {
   return [...new Set(ips.map(({ address }) => ipOf(address)))];
 }
 
-export function hostInterfaceNames({ interfaces = [] }: Result): string[] {
+function hostInterfaceNames({ interfaces = [] }: Result): string[] {
   return interfaces.filter(({ sandbox }) => !sandbox).map(({ name }) => name);
 }
 

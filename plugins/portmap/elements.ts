@@ -15,9 +15,8 @@ import {
   portField,
   rule,
 } from "../../ffi/nft/statements.ts";
-import type { ElementSelector, FoundElement } from "../lib/ruleset/element_lookup.ts";
+import type { FoundElement } from "../lib/ruleset/element_lookup.ts";
 import type { WantedElement } from "../lib/ruleset/wanted_elements.ts";
-import { elementId, type ElementKey } from "../lib/ruleset/snapshot.ts";
 import { ANY_ADDRESS_CHAIN } from "../lib/ruleset/inet_table.ts";
 import { hairpinAllChain, hairpinChain } from "../lib/ruleset/inet_shared_chains.ts";
 import type { SharedChain } from "../lib/ruleset/shared_chains.ts";
@@ -30,32 +29,17 @@ import {
   type PortMapping,
   PROTOCOLS,
 } from "./config.ts";
-import { failoverKey, failoverSet } from "./failover.ts";
+import { failoverKey } from "./failover.ts";
 
-const PORT_MAPS = ["hostports", "hostip_hostports", "conditions", "hostip_conditions"];
-const IP_FAMILIES = [4, 6] as const;
-
-/**
- * What to publish on a container's addresses: none or one of each family.
- *
- * Those that say who is to be hidden, of which there are few, note what all of them are; where nobody is, the ports do. A DEL that would
- * remove the same finds by this that there is nothing else.
- */
+/** What to publish on a container's addresses: none or one of each family. */
 export function publishedElements(config: PortmapConfig, addresses: readonly Cidr[]): WantedElement[] {
-  const elements = addresses.flatMap((address) => {
+  return addresses.flatMap((address) => {
     const mappings = mappingsForFamily(config.mappings, address);
     if (mappings.length === 0) return [];
     const conditions = config.conditions[familyOf(address)];
     const ports = mappings.flatMap((mapping) => portElements(mapping, address, conditions));
     return config.snat ? [...ports, hairpinElement(address, config.masqAll)] : ports;
   });
-  const note = digestKeys(elements);
-  return elements.map((element) => config.snat && !element.set.startsWith("hairpin") ? element : { ...element, note });
-}
-
-/** The same for the same places, in whatever order. */
-function digestKeys(keys: readonly ElementKey[]): string {
-  return Bun.hash.crc32(keys.map(elementId).sort().join()).toString(36);
 }
 
 /** The mappings that concern the family of an address. */
@@ -118,17 +102,6 @@ function hairpinElement(address: Cidr, allSources: boolean): WantedElement {
     chain: allSources ? hairpinAllChain() : hairpinChain(address),
     title: `masquerading of what reaches ${ipOf(address)} by a published port`,
   };
-}
-
-/**
- * Where to look for what was published: everywhere, since only the elements themselves say what an ADD was asked for. What stands by is
- * selected whoever owns it.
- */
-export function selectAllPublished(commented: string): ElementSelector[] {
-  const byComment = [...PORT_MAPS, "hairpin"].flatMap((name) =>
-    IP_FAMILIES.map((family) => ({ set: `${name}${family}`, commented }))
-  );
-  return [...byComment, ...IP_FAMILIES.map((family) => ({ set: failoverSet(family) }))];
 }
 
 /** A published port as the kernel has it. */

@@ -36,7 +36,7 @@ const LISTING = `table inet cni {
 	map hairpin4 {
 		type ipv4_addr : verdict
 		comment "Containers that answer some callers of published ports past the host"
-		elements = { 10.88.0.2 comment "web c1 eth0 #w1fez4" : jump hairpin-10.88.0.0/16 }
+		elements = { 10.88.0.2 comment "web c1 eth0" : jump hairpin-10.88.0.0/16 }
 	}
 
 	map hostports6 {
@@ -48,7 +48,13 @@ const LISTING = `table inet cni {
 	map hairpin6 {
 		type ipv6_addr : verdict
 		comment "Containers that answer some callers of published ports past the host"
-		elements = { fd88::2 comment "web c1 eth0 #w1fez4" : jump hairpin-fd88--/64 }
+		elements = { fd88::2 comment "web c1 eth0" : jump hairpin-fd88--/64 }
+	}
+
+	set owners {
+		type mark . mark . mark . mark . inet_service
+		comment "What attachments have in other sets"
+		elements = { 0xf7b0903c . 0xc8eb5e16 . 0x37ccf867 . 0x85ff0b4c . 0 comment "web c1 eth0 #ports" }
 	}
 
 	chain hostports {
@@ -260,10 +266,10 @@ bridgeNetworkTest("GC removes what belongs to containers that live no more", (ne
   call(portmap, "ADD", { ...mapping(3), name: "other" }, { container: network.container(4), containerId: "dead" });
   call(portmap, "GC", { "cni.dev/valid-attachments": [{ containerID: "living", ifname: "eth0" }] });
   expect(nftElements(host).map((each) => each.replace(/ :.*/, ""))).toEqual([
-    'hairpin4: 10.88.0.2 comment "web living eth0 #inuqhj"',
-    'hairpin4: 10.88.0.4 comment "other dead eth0 #1wsag"',
-    'hairpin6: fd88::2 comment "web living eth0 #inuqhj"',
-    'hairpin6: fd88::4 comment "other dead eth0 #1wsag"',
+    'hairpin4: 10.88.0.2 comment "web living eth0"',
+    'hairpin4: 10.88.0.4 comment "other dead eth0"',
+    'hairpin6: fd88::2 comment "web living eth0"',
+    'hairpin6: fd88::4 comment "other dead eth0"',
     'hostports4: tcp . 1 comment "web living eth0"',
     'hostports4: tcp . 3 comment "other dead eth0"',
     'hostports6: tcp . 1 comment "web living eth0"',
@@ -350,7 +356,7 @@ bridgeNetworkTest("addresses of other interfaces are not published, and what can
   );
   call(portmap, "ADD", config, { container, prevResult });
   expect(nftElements(host)).toEqual([
-    'hairpin4: 10.1.0.3 comment "web c1 eth0 #aznlkc" : jump hairpin-10.1.0.0/16',
+    'hairpin4: 10.1.0.3 comment "web c1 eth0" : jump hairpin-10.1.0.0/16',
     'hostports4: tcp . 1 comment "web c1 eth0" : 10.1.0.3 . 2',
   ]);
   expect(log).toEqual([

@@ -10,7 +10,7 @@ import type { Ip } from "../../ffi/address.ts";
 import { concatenation, ipField } from "../../ffi/nft/statements.ts";
 import { formatHex } from "../../ffi/nft/objects.ts";
 import type { FoundElement } from "../lib/ruleset/element_lookup.ts";
-import type { Promotion } from "../lib/ruleset/elements.ts";
+import type { Failover, Promotion } from "../lib/ruleset/elements.ts";
 import type { ElementKey } from "../lib/ruleset/snapshot.ts";
 import type { Owner } from "../lib/protocol/owner.ts";
 
@@ -36,8 +36,24 @@ export function failoverKey(
   return { set: failoverSet(family), key: concatenation(ipField(hostAddress ?? (anyAddress as Ip)), port, target) };
 }
 
+/** What takes the place of published ports of one container, or of many. */
+export function portFailover(containerId?: string): Failover {
+  return {
+    selectors(removed) {
+      const families = ([4, 6] as const).filter((family) =>
+        removed.some(({ set }) => set.endsWith(`hostports${family}`))
+      );
+      return families.map((family) => ({
+        set: failoverSet(family),
+        ...containerId !== undefined && { commented: containerId },
+      }));
+    },
+    promotions: promotionsOf,
+  };
+}
+
 /** For each published port that was removed, what stands by for it on another network of the same container, if anything. */
-export function promotionsOf(removed: readonly FoundElement[], others: readonly FoundElement[]): Promotion[] {
+function promotionsOf(removed: readonly FoundElement[], others: readonly FoundElement[]): Promotion[] {
   const candidates = others.flatMap((from) => {
     const to = promotionTarget(from);
     return to ? [{ from, to }] : [];

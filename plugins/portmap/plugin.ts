@@ -9,7 +9,7 @@
  */
 import { type Cidr, familyOf, ipOf } from "../../ffi/address.ts";
 import { checkElements, ensureElements, restoreElements } from "../lib/ruleset/elements.ts";
-import { isOneOfOwners, isStaleIn, logRemoval, type Owner, ownerPrefix, sameOwner } from "../lib/protocol/owner.ts";
+import { isOneOfOwners, isStaleIn, logRemoval } from "../lib/protocol/owner.ts";
 import { type AttachmentCall, cleanUp, plugin, requirePrevResult } from "../lib/protocol/plugin.ts";
 import { inetTable, requireInetTable } from "../lib/ruleset/inet_table.ts";
 import {
@@ -19,9 +19,8 @@ import {
   portmapConfigSchema,
   type PortMapping,
 } from "./config.ts";
-import { mappingsForFamily, publishedElements, selectAllPublished } from "./elements.ts";
+import { mappingsForFamily, publishedElements } from "./elements.ts";
 import { gcReferencePorts, ownersWithReferencePorts, removeReferencePorts } from "./reference_port_rules.ts";
-import { delScopeOf } from "./del_scope.ts";
 import { ConfigError } from "../../spec/error.ts";
 import type { Result } from "../../spec/result.ts";
 import { type JsonObject, jsonObject } from "../../spec/schema.ts";
@@ -29,9 +28,9 @@ import {
   checkListeners,
   flushEarlierFlows,
   once,
-  type PortmapCall,
   publishPorts,
   removePublishedPorts,
+  removePublishedPortsOfNetwork,
 } from "./publish_ports.ts";
 import { enableRouteLocalnet, refuseIpv6Loopback } from "./loopback.ts";
 
@@ -56,7 +55,7 @@ export default plugin({
     logUnreachable(config.mappings, addresses, log);
     // Whose rules are put back has had the ports all the time; so only here.
     publishPorts(call, config, addresses, ensureElements, once(() => checkListeners(call, config, addresses)));
-    undo.defer(() => removePublishedPorts(host, ownedBy(call), delScopeOf(owner, tryParseConfig(call), addresses)));
+    undo.defer(() => removePublishedPorts(host, owner));
     for (const address of addresses) enableRouteLocalnet(host, config, address);
     flushEarlierFlows(call, config, addresses);
     return result;
@@ -66,7 +65,7 @@ export default plugin({
     const { host, owner, prevResult, ifname, log } = call;
     const addresses = prevResult ? containerAddresses(prevResult, ifname) : [];
     cleanUp(
-      () => removePublishedPorts(host, ownedBy(call), delScopeOf(owner, tryParseConfig(call), addresses), log),
+      () => removePublishedPorts(host, owner, log),
       () => removeReferencePorts(host.nft, owner, addresses.map(ipOf)),
     );
   },
@@ -74,9 +73,7 @@ export default plugin({
   delBatch(calls) {
     const { host, pluginConfig, log } = calls[0];
     const owners = calls.map(({ owner }) => owner);
-    removePublishedPorts(host, isOneOfOwners(owners), {
-      selectors: selectAllPublished(ownerPrefix(pluginConfig.name)),
-    }, log);
+    removePublishedPortsOfNetwork(host, pluginConfig.name, isOneOfOwners(owners), log);
     const withReferenceRules = ownersWithReferencePorts(host.nft, owners);
     return calls.filter(({ owner }) => withReferenceRules.has(owner));
   },
@@ -96,9 +93,8 @@ export default plugin({
   },
 
   gc({ host, pluginConfig, validAttachments, log }) {
-    removePublishedPorts(host, isStaleIn(pluginConfig.name, validAttachments, logRemoval(log, "published ports")), {
-      selectors: selectAllPublished(ownerPrefix(pluginConfig.name)),
-    }, log);
+    const isStale = isStaleIn(pluginConfig.name, validAttachments, logRemoval(log, "published ports"));
+    removePublishedPortsOfNetwork(host, pluginConfig.name, isStale, log);
     gcReferencePorts(host.nft, pluginConfig.name, validAttachments);
   },
 
@@ -127,18 +123,6 @@ function containerAddresses({ ips = [], interfaces = [] }: Result, ifname: strin
   return ([4, 6] as const).flatMap((family) =>
     containerIps.find(({ address }) => familyOf(address) === family)?.address ?? []
   );
-}
-
-const ownedBy = ({ owner }: Pick<PortmapCall, "owner">) => (candidate: Owner): boolean => sameOwner(candidate, owner);
-
-/** The configuration, if it can be used. */
-function tryParseConfig(call: ConfiguredCall): PortmapConfig | undefined {
-  try {
-    return parseConfig(call);
-  } catch (error) {
-    if (error instanceof ConfigError) return undefined;
-    throw error;
-  }
 }
 
 /** Says what is asked for and cannot be: such a mapping is passed over, as a runtime may offer all of its addresses. */

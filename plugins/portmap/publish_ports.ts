@@ -8,18 +8,20 @@ import type { JsonObject } from "../../spec/schema.ts";
 import { CniError } from "../../spec/error.ts";
 import type { Cidr } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
-import type { Owner } from "../lib/protocol/owner.ts";
+import { type Owner, ownerPrefix } from "../lib/protocol/owner.ts";
+import type { FoundElement } from "../lib/ruleset/element_lookup.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
-import { type ensureElements, removeElements } from "../lib/ruleset/elements.ts";
+import { type ensureElements, removeElements, removeElementsOf } from "../lib/ruleset/elements.ts";
 import { inetTable } from "../lib/ruleset/inet_table.ts";
 import { ElementInUseError } from "../lib/ruleset/wanted_elements.ts";
 import type { PortmapConfig } from "./config.ts";
 import { flushStaleFlows, flushWithdrawnFlows } from "./conntrack_flush.ts";
-import type { DelScope } from "./del_scope.ts";
 import { parsePortElement, publishedElements } from "./elements.ts";
-import { promotionsOf } from "./failover.ts";
+import { portFailover } from "./failover.ts";
 import { refuseListeners } from "./listeners.ts";
 import { HOST_PORT_TAKEN, hostPortTakenError, refusePortConflicts } from "./port_conflicts.ts";
+
+const PURPOSE = "ports";
 
 export type PortmapCall = AttachmentCall<JsonObject>;
 
@@ -91,13 +93,28 @@ export function flushEarlierFlows(
   );
 }
 
-export function removePublishedPorts(
+/** Withdraws the ports of an attachment. */
+export function removePublishedPorts(host: Netns, owner: Owner, log?: (message: string) => void): void {
+  const removed = removeElementsOf(host.nft, inetTable, PURPOSE, owner, portFailover(owner.containerId));
+  flushRemoved(host, removed, log);
+}
+
+/** Withdraws the ports of those attachments of a network that `isOwned` picks. */
+export function removePublishedPortsOfNetwork(
   host: Netns,
+  network: string,
   isOwned: (owner: Owner) => boolean,
-  { selectors, moreSelectors }: DelScope,
   log?: (message: string) => void,
 ): void {
-  const removed = removeElements(host.nft, inetTable, selectors, isOwned, promotionsOf, moreSelectors);
+  const removed = removeElements(host.nft, inetTable, PURPOSE, ownerPrefix(network), isOwned, portFailover());
+  flushRemoved(host, removed, log);
+}
+
+function flushRemoved(
+  host: Netns,
+  removed: readonly FoundElement[],
+  log: ((message: string) => void) | undefined,
+): void {
   const ports = removed.flatMap((element) => parsePortElement(element) ?? []);
   attemptOrLog(log, "flush conntrack flows of former containers", () => flushWithdrawnFlows(host, ports));
 }

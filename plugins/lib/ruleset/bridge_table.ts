@@ -12,6 +12,7 @@ import {
   NF_IP_PRI_RAW,
   NFPROTO_BRIDGE,
 } from "../../../ffi/nft/uapi.ts";
+import { RECORD_SET, recordSet } from "./owner_records.ts";
 import type { TableDefinition } from "./table_definition.ts";
 
 const BRIDGE_TABLE = { family: NFPROTO_BRIDGE, table: "cni" };
@@ -30,6 +31,7 @@ export const bridgeTable: TableDefinition = {
     const allowed = withComment(setOf([ifnameType, etherAddr]), "The same, with the addresses that they may send from");
     tx.addSet({ ...BRIDGE_TABLE, name: "allowed", ...allowed });
     tx.addSet({ ...BRIDGE_TABLE, name: "isolated", ...withComment(names, "Ports with ingressPolicy isolated") });
+    tx.addSet({ ...BRIDGE_TABLE, name: RECORD_SET, ...recordSet() });
     const hook = { number: NF_INET_PRE_ROUTING, priority: NF_IP_PRI_RAW };
     tx.addChain({
       ...BRIDGE_TABLE,
@@ -47,6 +49,7 @@ export const bridgeTable: TableDefinition = {
       comment: "Frames from port to port",
     });
   },
+  purposes: { "spoof-check": ["guarded", "allowed"], isolation: ["isolated"] },
   sentinel: { chain: "prerouting", rules: 1 },
   rules: () => [
     {

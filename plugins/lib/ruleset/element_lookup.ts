@@ -23,7 +23,7 @@ export interface FoundElement extends nft.Element {
 }
 
 /** From about here on, listing a whole set is faster than asking for one element after the other. */
-const LIST_ALL_THRESHOLD = 64;
+export const LIST_ALL_THRESHOLD = 64;
 
 /** The keys that are fetched one by one. */
 export function elementKeysOf(selectors: readonly ElementSelector[]): ElementKey[] {

@@ -1,7 +1,7 @@
 /**
  * Elements of sets and maps that belong to attachments: whatever the number of containers, the rules stay the same.
  *
- * Each element carries its owner as its comment. What is removed is first read and then removed in a transaction that the kernel refuses
+ * Each element carries its owner as its comment, and a record of each owner leads to its elements (owner_records.ts). What is removed is first read and then removed in a transaction that the kernel refuses
  * if anything has changed in between; so a late DEL of one container cannot take what another has got since.
  *
  * The kernel is asked before it is told: a refused transaction waits for a grace period of RCU, some 8 ms, and a question takes 0.03 ms.
@@ -16,8 +16,20 @@ import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import { findMissingRules } from "./chain_rules.ts";
 import { checkStaticRules, ensureTable, missingRulesError } from "./table.ts";
 import type { TableDefinition } from "./table_definition.ts";
-import { describeOwner, formatOwnerWithNote, type Owner, ownerRestoreHint, sameOwner } from "../protocol/owner.ts";
+import { describeOwner, formatOwner, type Owner, ownerRestoreHint, ownerText, sameOwner } from "../protocol/owner.ts";
 import { ensureChains, listMissingChainElements, removeUnusedChains, type SharedChain } from "./shared_chains.ts";
+import {
+  addRecords,
+  coversAll,
+  isRecordFor,
+  keepsRecords,
+  mergeSelectors,
+  purposeOf,
+  readRecord,
+  RECORD_SET,
+  recordElements,
+  recordKey,
+} from "./owner_records.ts";
 import { retryOnConflict } from "./retry.ts";
 import { elementKeysOf, type ElementSelector, fetchElements, type FoundElement } from "./element_lookup.ts";
 import { elementId, type ElementKey, type RulesetSnapshot, takeSnapshot } from "./snapshot.ts";
@@ -49,10 +61,17 @@ export function ensureElements(
   checkConflicts?: () => void,
 ): string[] {
   if (wanted.length === 0) return [];
+  let attempts = 0;
+  const record = recordKey(owner, purposeOf(table, wanted[0]!.set));
   return retryOnConflict(() => {
-    let snapshot = takeSnapshotFor(nl, table, wanted);
-    if (ensureTable(nl, table, snapshot.chain(table.sentinel.chain))) snapshot = takeSnapshotFor(nl, table, wanted);
-    const { possible: resolved, present } = resolveWanted(snapshot, owner, wanted);
+    let snapshot = takeSnapshotFor(nl, table, wanted, [record]);
+    if (ensureTable(nl, table, snapshot.chain(table.sentinel.chain))) {
+      snapshot = takeSnapshotFor(nl, table, wanted, [record]);
+    } else if (attempts++ > 0 && !keepsRecords(nl, table)) {
+      addRecords(nl, table);
+      snapshot = takeSnapshotFor(nl, table, wanted, [record]);
+    }
+    const { resolved, present } = resolveWanted(snapshot, owner, wanted);
     const missing = resolved.filter((element) => !isUpToDate(element, present.get(elementId(element)), owner));
     checkConflicts?.();
     const stale = missing.flatMap((element) => present.get(elementId(element)) ?? []);
@@ -60,9 +79,11 @@ export function ensureElements(
     deleteElements(tx, table, stale);
     const { repaired: repairedChains, needsGeneration } = ensureChains(tx, snapshot, sharedChainsOf(resolved));
     addElements(tx, table, missing, owner);
+    const replacesRecord = updateRecord(tx, snapshot, owner, wanted);
     removeUnusedTargets(tx, snapshot, stale, resolved);
     // Additions alone need no pin: the kernel refuses a second element of the same key, and a chain that is not there.
-    tx.commit(stale.length > 0 || needsGeneration || checkConflicts ? snapshot.generation : undefined);
+    const needsPin = stale.length > 0 || needsGeneration || replacesRecord || checkConflicts;
+    tx.commit(needsPin ? snapshot.generation : undefined);
     const changed = resolved.filter((element) =>
       missing.includes(element) || (element.chain && repairedChains.has(element.chain.name))
     );
@@ -92,43 +113,91 @@ export interface Promotion {
   readonly to: ElementKey & { readonly value: Uint8Array };
 }
 
+/** What takes the place of removed elements: elements of others that wait for that, in sets that no rule uses. */
+export interface Failover {
+  /** Where those for the removed elements may be. */
+  selectors(removed: readonly FoundElement[]): readonly ElementSelector[];
+  /** Which of them take a place. */
+  promotions(removed: readonly FoundElement[], others: readonly FoundElement[]): readonly Promotion[];
+}
+
 /**
- * Removes the elements whose owners `isOwner` picks, and the shared chains that no element jumps to any more.
+ * Removes all that an attachment has for one purpose, and the shared chains that no element jumps to any more. Its record says where that
+ * is: nothing else is read, however many containers there are.
  *
- * @param promotionsOf which of the others that were selected take the place of removed ones
- * @param moreSelectors what to fetch besides, given the found elements to remove and the others
+ * @returns the elements that were removed
+ * @throws {NetlinkError}
+ */
+export function removeElementsOf(
+  nl: Netlink,
+  table: TableDefinition,
+  purpose: string,
+  owner: Owner,
+  failover?: Failover,
+): FoundElement[] {
+  return retryOnConflict(() => {
+    const snapshot = takeSnapshot(nl, table, [recordKey(owner, purpose)], []);
+    const record = readRecord(snapshot, owner, purpose);
+    const isOwned = (candidate: Owner) => sameOwner(candidate, owner);
+    if (record?.selectors) return removeSelected(snapshot, record.selectors, isOwned, failover, record.keys);
+    return !record && keepsRecords(nl, table)
+      ? []
+      : removeCommented(snapshot, purpose, ownerText(owner), isOwned, failover);
+  });
+}
+
+/**
+ * Removes the selected elements whose owners `isOwner` picks, their records, and the shared chains that no element jumps to any more.
+ *
+ * @param commented only those whose comment holds this text, which are found quickly among many others
  * @returns the elements that were removed
  * @throws {NetlinkError}
  */
 export function removeElements(
   nl: Netlink,
   table: TableDefinition,
+  purpose: string,
+  commented: string,
+  isOwner: (owner: Owner) => boolean,
+  failover?: Failover,
+): FoundElement[] {
+  return retryOnConflict(() => removeCommented(takeSnapshot(nl, table, [], []), purpose, commented, isOwner, failover));
+}
+
+/** Searches all sets that the purpose has. */
+function removeCommented(
+  snapshot: RulesetSnapshot,
+  purpose: string,
+  commented: string,
+  isOwner: (owner: Owner) => boolean,
+  failover: Failover | undefined,
+): FoundElement[] {
+  const records = [...fetchElements(snapshot, [{ set: RECORD_SET, commented }]).values()]
+    .filter((element) => element.owner && isOwner(element.owner) && isRecordFor(element, element.owner, purpose));
+  const selectors = snapshot.table.purposes[purpose]!.map((set) => ({ set, commented }));
+  return removeSelected(snapshot, selectors, isOwner, failover, records);
+}
+
+function removeSelected(
+  snapshot: RulesetSnapshot,
   selectors: readonly ElementSelector[],
   isOwner: (owner: Owner) => boolean,
-  promotionsOf: (removed: readonly FoundElement[], others: readonly FoundElement[]) => readonly Promotion[] = () => [],
-  moreSelectors: (isOwner: readonly FoundElement[], others: readonly FoundElement[]) => readonly ElementSelector[] =
-    () => [],
+  failover: Failover | undefined,
+  records: readonly ElementKey[] = [],
 ): FoundElement[] {
-  return retryOnConflict(() => {
-    const snapshot = takeSnapshot(nl, table, elementKeysOf(selectors), []);
-    const isOwned = ({ owner }: FoundElement) => owner !== undefined && isOwner(owner);
-    const fetched = fetchElements(snapshot, selectors);
-    const split = () => Object.groupBy(fetched.values(), (element) => isOwned(element) ? "owned" : "others");
-    const firstSplit = split();
-    for (
-      const [id, element] of fetchElements(snapshot, moreSelectors(firstSplit.owned ?? [], firstSplit.others ?? []))
-    ) fetched.set(id, element);
-    const { owned: removed = [], others = [] } = split();
-    const promotions = promotionsOf(removed, others);
-    const tx = transaction(nl);
-    deleteElements(tx, table, [...removed, ...promotions.map(({ from }) => from)]);
-    for (const { from: { comment }, to: { set, key, value } } of promotions) {
-      tx.addElements(table, set, [{ key, data: { value }, ...comment !== undefined && { comment } }]);
-    }
-    removeUnusedTargets(tx, snapshot, removed, []);
-    tx.commit(snapshot.generation);
-    return removed;
-  });
+  const { nl, table } = snapshot;
+  const removed = [...fetchElements(snapshot, selectors).values()]
+    .filter(({ owner }) => owner !== undefined && isOwner(owner));
+  const others = failover ? [...fetchElements(snapshot, failover.selectors(removed)).values()] : [];
+  const promotions = failover?.promotions(removed, others.filter(({ owner }) => !owner || !isOwner(owner))) ?? [];
+  const tx = transaction(nl);
+  deleteElements(tx, table, [...removed, ...promotions.map(({ from }) => from), ...records]);
+  for (const { from: { comment }, to: { set, key, value } } of promotions) {
+    tx.addElements(table, set, [{ key, data: { value }, ...comment !== undefined && { comment } }]);
+  }
+  removeUnusedTargets(tx, snapshot, removed, []);
+  tx.commit(snapshot.generation);
+  return removed;
 }
 
 /** Compares what is with what {@linkcode ensureElements} made, and whether rules were taken away. @throws {CniError} on the first difference */
@@ -140,7 +209,7 @@ export function checkElements(
 ): void {
   if (wanted.length === 0) return;
   const snapshot = takeSnapshotFor(nl, table, wanted);
-  const { possible: resolved, present } = resolveWanted(snapshot, owner, wanted);
+  const { resolved, present } = resolveWanted(snapshot, owner, wanted);
   for (const element of resolved) {
     const found = present.get(elementId(element));
     const ownedByOther = found !== undefined && !sameOwner(found.owner, owner);
@@ -168,20 +237,47 @@ export function checkElements(
 }
 
 /** Sees at once all that may matter for what is wanted. */
-function takeSnapshotFor(nl: Netlink, table: TableDefinition, wanted: readonly WantedElement[]): RulesetSnapshot {
-  const keys = elementKeysOf(selectorsFor(wanted));
+function takeSnapshotFor(
+  nl: Netlink,
+  table: TableDefinition,
+  wanted: readonly WantedElement[],
+  moreKeys: readonly ElementKey[] = [],
+): RulesetSnapshot {
+  const keys = [...elementKeysOf(selectorsFor(wanted)), ...moreKeys];
   return takeSnapshot(nl, table, keys, [table.sentinel.chain, ...sharedChainsOf(wanted).keys()]);
 }
 
-function deleteElements(tx: Transaction, table: TableDefinition, found: readonly FoundElement[]): void {
+function deleteElements(tx: Transaction, table: TableDefinition, found: readonly ElementKey[]): void {
   for (const [set, elements] of groupBySet(found)) tx.deleteElements(table, set, elements.map(({ key }) => ({ key })));
 }
 
 function addElements(tx: Transaction, table: TableDefinition, missing: readonly WantedElement[], owner: Owner): void {
-  const toElement = ({ key, value, chain, note }: WantedElement): nft.Element => {
-    return { key, comment: formatOwnerWithNote(owner, note), ...elementData(value, chain) };
+  const comment = formatOwner(owner);
+  const toElement = ({ key, value, chain }: WantedElement): nft.Element => {
+    return { key, comment, ...elementData(value, chain) };
   };
   for (const [set, elements] of groupBySet(missing)) tx.addElements(table, set, elements.map(toElement));
+}
+
+/** Has the owner's record lead to all that it may have by now. @returns true if another record is replaced */
+function updateRecord(
+  tx: Transaction,
+  snapshot: RulesetSnapshot,
+  owner: Owner,
+  wanted: readonly WantedElement[],
+): boolean {
+  const { table } = snapshot;
+  const purpose = purposeOf(table, wanted[0]!.set);
+  const keys = wanted.flatMap(({ set, key, failover }) => [{ set, key }, ...failover ? [failover] : []]);
+  const record = readRecord(snapshot, owner, purpose);
+  if (record && coversAll(record, keys)) return false;
+  deleteElements(tx, table, record?.keys ?? []);
+  tx.addElements(
+    table,
+    RECORD_SET,
+    recordElements(table, owner, purpose, mergeSelectors(record?.selectors ?? [], keys)),
+  );
+  return record !== undefined;
 }
 
 function elementData(value: Uint8Array | undefined, chain: SharedChain | undefined): Pick<nft.Element, "data"> {

@@ -50,12 +50,15 @@ import {
   NFPROTO_INET,
 } from "../../../ffi/nft/uapi.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
+import { RECORD_SET, recordSet } from "./owner_records.ts";
 import { requireTable } from "./table.ts";
 import type { TableBuilder, TableDefinition } from "./table_definition.ts";
 import { forwardMarkChains, forwardMarkRules } from "./forward_mark.ts";
 import { bridgeSetName, INGRESS_POLICIES, ingressChainElements } from "./inet_shared_chains.ts";
 
 const INET_TABLE = { family: NFPROTO_INET, table: "cni" };
+
+const bothFamilies = (name: string): string[] => [`${name}4`, `${name}6`];
 
 /** Published ports whatever the address; a chain of its own, so that conditions on a port of one address can go on to it. */
 export const ANY_ADDRESS_CHAIN = "hostports_any_address";
@@ -72,6 +75,7 @@ export const inetTable: TableDefinition = {
       const shape = withComment(mapOf([ifnameType], "verdict"), `Bridges with ingressPolicy ${policy}`);
       tx.addSet({ ...INET_TABLE, name: bridgeSetName(policy), ...shape });
     }
+    tx.addSet({ ...INET_TABLE, name: RECORD_SET, ...recordSet() });
     tx.addChain({
       ...INET_TABLE,
       name: "hostports",
@@ -79,6 +83,12 @@ export const inetTable: TableDefinition = {
     });
     tx.addChain({ ...INET_TABLE, name: ANY_ADDRESS_CHAIN, comment: "Published ports of all addresses of the host" });
     for (const chain of [...forwardMarkChains(), ...baseChains()]) tx.addChain({ ...INET_TABLE, ...chain });
+  },
+  purposes: {
+    masquerade: bothFamilies("masquerade"),
+    ingress: ["ingress", "forward"].flatMap(bothFamilies),
+    ports: ["hostports", "hostip_hostports", "conditions", "hostip_conditions", "hairpin", "hostports_standby"]
+      .flatMap(bothFamilies),
   },
   sentinel: { chain: "after_filter", rules: 1 },
   rules: () => staticRules().map(([chain, ...parts]) => ({ chain, expressions: rule(...parts) })),

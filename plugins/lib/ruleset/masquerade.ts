@@ -5,9 +5,9 @@
  */
 import { type Cidr, familyOf, type Ip, ipBytes, ipOf } from "../../../ffi/address.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
-import { checkElements, ensureElements, removeElements, restoreElements } from "./elements.ts";
+import { checkElements, ensureElements, removeElements, removeElementsOf, restoreElements } from "./elements.ts";
 import type { WantedElement } from "./wanted_elements.ts";
-import { isOneOfOwners, isStaleIn, logRemoval, type Owner, ownerPrefix, sameOwner } from "../protocol/owner.ts";
+import { isOneOfOwners, isStaleIn, logRemoval, type Owner, ownerPrefix } from "../protocol/owner.ts";
 import { cleanUp, type DelCall } from "../protocol/plugin.ts";
 import { removeRulesIfSupported } from "./nf_tables_support.ts";
 import {
@@ -17,6 +17,8 @@ import {
 } from "../compat/masquerade.ts";
 import { inetTable } from "./inet_table.ts";
 import { masqueradeChain } from "./inet_shared_chains.ts";
+
+const PURPOSE = "masquerade";
 
 const masqueradeSet = (address: Ip | Cidr): string => `masquerade${familyOf(address)}`;
 const addressKey = (address: Ip | Cidr): Uint8Array =>
@@ -42,15 +44,14 @@ export function restoreMasquerade(nl: Netlink, owner: Owner, addresses: readonly
 }
 
 /**
- * Stops masquerading for an attachment: of these addresses, as far as they are still its own, or of all.
+ * Stops masquerading for an attachment, and what the reference plugin set up for it.
  *
- * With addresses the cost does not depend on how many containers there are. What the reference plugin set up for it goes as well.
- *
+ * @param addresses the attachment's, if known: of what the reference plugin made, they say which interface it is for
  * @throws {NetlinkError}
  */
 export function removeMasquerade(nl: Netlink, owner: Owner, addresses?: readonly (Ip | Cidr)[]): void {
   cleanUp(
-    () => removeMasqueradeElements(nl, owner, addresses),
+    () => removeMasqueradeElements(nl, owner),
     () => removeReferenceMasquerade(nl, owner, addresses),
   );
 }
@@ -62,8 +63,7 @@ export function removeMasquerade(nl: Netlink, owner: Owner, addresses?: readonly
  * @throws {NetlinkError}
  */
 export function removeMasqueradeBatch(nl: Netlink, network: string, owners: readonly Owner[]): ReadonlySet<Owner> {
-  const selectors = ["masquerade4", "masquerade6"].map((set) => ({ set, commented: ownerPrefix(network) }));
-  removeElements(nl, inetTable, selectors, isOneOfOwners(owners));
+  removeElements(nl, inetTable, PURPOSE, ownerPrefix(network), isOneOfOwners(owners));
   return ownersWithReferenceMasquerade(nl, owners);
 }
 
@@ -77,13 +77,8 @@ export function removeMasqueradeForDel(
 }
 
 /** As {@linkcode removeMasquerade}, without a question for what the reference plugin has set up. @throws {NetlinkError} */
-function removeMasqueradeElements(nl: Netlink, owner: Owner, addresses?: readonly (Ip | Cidr)[]): void {
-  const selectors = ["masquerade4", "masquerade6"].map((set) => ({
-    set,
-    // A result that names no address of the interface says nothing about what there is.
-    ...addresses?.length && { keys: addresses.filter((element) => masqueradeSet(element) === set).map(addressKey) },
-  }));
-  removeElements(nl, inetTable, selectors, (elementOwner) => sameOwner(elementOwner, owner));
+function removeMasqueradeElements(nl: Netlink, owner: Owner): void {
+  removeElementsOf(nl, inetTable, PURPOSE, owner);
 }
 
 /** @throws {CniError} if what {@linkcode addMasquerade} made is not there any more */
@@ -98,15 +93,9 @@ export function gcMasquerade(
   validAttachments: readonly Omit<Owner, "network">[],
   log: (message: string) => void,
 ): void {
-  const selectors = [{ set: "masquerade4" }, { set: "masquerade6" }];
+  const isStale = isStaleIn(network, validAttachments, logRemoval(log, "masquerading"));
   cleanUp(
-    () =>
-      void removeElements(
-        nl,
-        inetTable,
-        selectors,
-        isStaleIn(network, validAttachments, logRemoval(log, "masquerading")),
-      ),
+    () => void removeElements(nl, inetTable, PURPOSE, ownerPrefix(network), isStale),
     () => gcReferenceMasquerade(nl, network, validAttachments),
   );
 }

@@ -18,7 +18,8 @@ const v6 = parseCidr("fd88::2/64");
 /** The elements and the names of chains that are there, in the words of nft(8). */
 function state(listing: string): { elements: string[]; chains: string[] } {
   return {
-    elements: [...listing.matchAll(/elements = \{ (.*) \}/g)].flatMap(([, all]) => all!.split(", ")).sort(),
+    elements: [...listing.matchAll(/elements = \{ (.*) \}/g)].flatMap(([, all]) => all!.split(", "))
+      .filter((element) => !element.includes("#masquerade")).sort(),
     chains: [...listing.matchAll(/chain (masquerade-\S+)/g)].map(([, name]) => name!).sort(),
   };
 }

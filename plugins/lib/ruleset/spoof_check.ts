@@ -10,9 +10,9 @@ import type { Netns } from "../../../ffi/netns.ts";
 import * as nft from "../../../ffi/nft/objects.ts";
 import * as link from "../../../ffi/route/link.ts";
 import { bridgeTable } from "./bridge_table.ts";
-import { checkElements, ensureElements, removeElements, restoreElements } from "./elements.ts";
+import { checkElements, ensureElements, removeElements, removeElementsOf, restoreElements } from "./elements.ts";
 import type { WantedElement } from "./wanted_elements.ts";
-import { isOneOfOwners, isStaleIn, logRemoval, type Owner, ownerPrefix, sameOwner } from "../protocol/owner.ts";
+import { isOneOfOwners, isStaleIn, logRemoval, type Owner, ownerPrefix } from "../protocol/owner.ts";
 import { requireTable } from "./table.ts";
 import { cleanUp } from "../protocol/plugin.ts";
 import {
@@ -21,7 +21,7 @@ import {
   removeReferenceSpoofCheck,
 } from "../compat/spoof_check.ts";
 
-const SELECTORS = [{ set: "guarded" }, { set: "allowed" }];
+const PURPOSE = "spoof-check";
 
 function spoofCheckElements(hostIfname: string, mac: Mac): WantedElement[] {
   const name = ifnameField(hostIfname);
@@ -50,7 +50,7 @@ export function requireSpoofCheck(nl: Netlink): void {
 /** Ends the check for an attachment, whatever its port was called, the reference plugin's included. @throws {NetlinkError} */
 export function removeSpoofCheck(nl: Netlink, owner: Owner): void {
   cleanUp(
-    () => void removeElements(nl, bridgeTable, SELECTORS, (elementOwner) => sameOwner(elementOwner, owner)),
+    () => void removeElementsOf(nl, bridgeTable, PURPOSE, owner),
     () => removeReferenceSpoofCheck(nl, owner),
   );
 }
@@ -67,8 +67,7 @@ export function hasSpoofChecks(nl: Netlink): boolean {
  * @throws {NetlinkError}
  */
 export function removeSpoofCheckBatch(nl: Netlink, network: string, owners: readonly Owner[]): ReadonlySet<Owner> {
-  const selectors = SELECTORS.map((selector) => ({ ...selector, commented: ownerPrefix(network) }));
-  removeElements(nl, bridgeTable, selectors, isOneOfOwners(owners));
+  removeElements(nl, bridgeTable, PURPOSE, ownerPrefix(network), isOneOfOwners(owners));
   return ownersWithReferenceSpoofCheck(nl, owners);
 }
 
@@ -90,13 +89,10 @@ export function gcSpoofChecks(
   log: (message: string) => void,
 ): void {
   cleanUp(
-    () =>
-      void removeElements(
-        nft,
-        bridgeTable,
-        SELECTORS,
-        isStaleIn(network, validAttachments, logRemoval(log, "address checks")),
-      ),
+    () => {
+      const isStale = isStaleIn(network, validAttachments, logRemoval(log, "address checks"));
+      removeElements(nft, bridgeTable, PURPOSE, ownerPrefix(network), isStale);
+    },
     () => gcReferenceSpoofChecks(nft, (name) => link.find(route, name) !== undefined),
   );
 }

@@ -41,6 +41,7 @@ netnsTest("spoof checks are listed by nft(8), found, and removed by owner or wit
   expect(elements()).toEqual([
     'elements = { "veth2" comment "web a eth0" }',
     'elements = { "veth2" . 0a:00:00:00:00:01 comment "web a eth0" }',
+    expect.stringContaining('comment "web a eth0 #spoof-check" }'),
   ]);
   removeSpoofCheck(host.nft, A);
   removeSpoofCheck(host.nft, A);

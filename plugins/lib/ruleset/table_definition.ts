@@ -15,6 +15,8 @@ export interface TableDefinition extends nft.TableKey {
   rules(): readonly StaticRule[];
   /** A chain that nothing leads to, with the number of its rules: by it an ADD sees in one question whether the table is there and whole. */
   readonly sentinel: { readonly chain: string; readonly rules: number };
+  /** What the elements of attachments are for, and the sets that they are in: records go by their order, so new ones come last. */
+  readonly purposes: Readonly<Record<string, readonly string[]>>;
   /** What is there as long as a shared chain is. */
   chainElementsOf?(chain: string): readonly ChainElement[];
 }

@@ -25,8 +25,6 @@ export interface WantedElement {
   readonly exclusive?: boolean;
   /** The element to add instead, in a set that no rule uses, while another attachment of the same container has this one. */
   readonly failover?: ElementKey;
-  /** What the element tells of all that its owner has: one word, which is left out as soon as it is not true any more. */
-  readonly note?: string;
 }
 
 /** Another attachment has what this one needs. */
@@ -65,12 +63,7 @@ export function resolveWanted(snapshot: RulesetSnapshot, owner: Owner, wanted: r
     return failoverElement;
   });
   for (const [id, element] of fetchElements(snapshot, selectorsFor(failoverElements))) present.set(id, element);
-  // Then something else was asked for before, and there may be more of it than is seen here.
-  const hasChanged = resolved.some((element) => {
-    const found = present.get(elementId(element));
-    return found !== undefined && sameOwner(found.owner, owner) && !matchesWanted(element, found);
-  });
-  return { possible: hasChanged ? resolved.map(({ note: _, ...rest }) => rest) : resolved, present };
+  return { resolved, present };
 }
 
 export function selectorsFor(wanted: readonly WantedElement[]): ElementSelector[] {
@@ -85,11 +78,7 @@ export function isUpToDate(wanted: WantedElement, found: FoundElement | undefine
   if (!found) return false;
   const isOwned = sameOwner(found.owner, owner);
   if (!isOwned && wanted.exclusive) throw new ElementInUseError(wanted, found.owner);
-  return isOwned && matchesWanted(wanted, found);
-}
-
-function matchesWanted(wanted: WantedElement, found: FoundElement): boolean {
-  return hasSameTarget(wanted, found) && wanted.note === found.note;
+  return isOwned && hasSameTarget(wanted, found);
 }
 
 export function hasSameTarget({ value, chain }: WantedElement, { data }: nft.Element): boolean {

@@ -1,13 +1,10 @@
 import { expect } from "bun:test";
 import { runInNetns } from "../../testing/netns.ts";
 import { countingNetns } from "../../testing/netlink_counts.ts";
-import { removeElements } from "../lib/ruleset/elements.ts";
-import { sameOwner } from "../lib/protocol/owner.ts";
+import { removeElementsOf } from "../lib/ruleset/elements.ts";
 import { inetTable } from "../lib/ruleset/inet_table.ts";
 import { bridgeNetworkTest } from "../../testing/bridge_network.ts";
 import portmap from "./plugin.ts";
-import { parsePortmapConfig } from "./config.ts";
-import { delScopeOf } from "./del_scope.ts";
 import { portMappingConfig } from "../../testing/portmap.ts";
 import { containerChains, nftElements } from "../../testing/ruleset.ts";
 
@@ -107,7 +104,7 @@ for (const more of [{ snat: true }, { snat: false }]) {
   });
 }
 
-bridgeNetworkTest("DEL removes what an owner published whose name leaves no room for a note", (network) => {
+bridgeNetworkTest("DEL removes what an owner published whose name leaves no room for a purpose", (network) => {
   const { host, call } = network;
   const container = network.container(2);
   const containerId = "x".repeat(250 - "web  eth0".length);
@@ -120,7 +117,7 @@ bridgeNetworkTest("DEL removes what an owner published whose name leaves no room
 });
 
 for (const more of [{}, { snat: false }, CONDITIONS]) {
-  bridgeNetworkTest(`DEL that names what ADD did costs the same beside many: ${JSON.stringify(more)}`, (network) => {
+  bridgeNetworkTest(`DEL costs the same beside many: ${JSON.stringify(more)}`, (network) => {
     const { host, call } = network;
     const container = network.container(2);
     const own = portMappingConfig(MAPPINGS, more);
@@ -132,10 +129,9 @@ for (const more of [{}, { snat: false }, CONDITIONS]) {
     const costOfDel = () => {
       call(portmap, "ADD", own, { container });
       const owner = { network: "web", containerId: "c1", ifname: "eth0" };
-      const { selectors, moreSelectors: besides } = delScopeOf(owner, parsePortmapConfig(own), container.addresses);
       const tally = { sends: 0, messages: 0, dumps: 0, received: 0 };
       const { nft } = countingNetns(host, tally);
-      removeElements(nft, inetTable, selectors, (other) => sameOwner(other, owner), undefined, besides);
+      removeElementsOf(nft, inetTable, "ports", owner);
       expect(nftElements(host).filter((each) => each.includes("web c1 "))).toEqual([]);
       return tally;
     };

@@ -1,0 +1,169 @@
+/**
+ * Records of what an attachment has: by its owner's name, DEL finds its elements among those of thousands, whatever the request says.
+ *
+ * The kernel finds elements by key alone, and their keys are addresses and ports. So each table has one more set, which no rule uses. Its
+ * keys are digests of owner and purpose, and each element refers to the others: sets and keys, as bytes that nft(8) passes over.
+ *
+ * @module
+ */
+import { inetService, mark, setOf, withComment } from "../../../ffi/nft/datatypes.ts";
+import * as nft from "../../../ffi/nft/objects.ts";
+import { getAll, setQuery, tableQuery } from "../../../ffi/nft/queries.ts";
+import { elementReferencesRoom } from "../../../ffi/nft/userdata.ts";
+import { transaction } from "../../../ffi/nft/transaction.ts";
+import { formatOwnerWithNote, type Owner, ownerText, parseOwner } from "../protocol/owner.ts";
+import { type ElementSelector, type FoundElement, LIST_ALL_THRESHOLD } from "./element_lookup.ts";
+import type { ElementKey, RulesetSnapshot } from "./snapshot.ts";
+import type { TableDefinition } from "./table_definition.ts";
+
+/** The set of the records. */
+export const RECORD_SET = "owners";
+
+/** How the set is made. */
+export const recordSet = () =>
+  withComment(setOf([mark, mark, mark, mark, inetService]), "What attachments have in other sets");
+
+/** What is recorded for one owner and one purpose. */
+export interface OwnerRecord {
+  /** The elements that the record consists of. */
+  readonly keys: readonly ElementKey[];
+  /** Where the owner's elements are; `undefined` if that is not known, as after a ruleset was saved and loaded by nft(8). */
+  readonly selectors: readonly ElementSelector[] | undefined;
+}
+
+/** What the elements of a set are for. @throws {RangeError} if the table has no such set */
+export function purposeOf({ purposes }: TableDefinition, set: string): string {
+  const found = Object.entries(purposes).find(([, sets]) => sets.includes(set));
+  if (!found) throw new RangeError(`Cannot record an element of set "${set}": it has no purpose`);
+  return found[0];
+}
+
+const DIGEST_BYTES = 16;
+
+/** Where the record of an owner begins, and where its further parts are. */
+export function recordKey(owner: Owner, purpose: string, part = 0): ElementKey {
+  const digest = new Bun.CryptoHasher("sha256").update(`${ownerText(owner)} ${purpose}`).digest();
+  return { set: RECORD_SET, key: Uint8Array.of(...digest.subarray(0, DIGEST_BYTES), part >> 8, part & 0xff, 0, 0) };
+}
+
+/** True of an element of the owner's record for this purpose: its comment may have no room to say so. */
+export function isRecordFor({ key, note }: FoundElement, owner: Owner, purpose: string): boolean {
+  if (note !== undefined) return note === purpose;
+  return Buffer.compare(key.subarray(0, DIGEST_BYTES), recordKey(owner, purpose).key.subarray(0, DIGEST_BYTES)) === 0;
+}
+
+/** Reads the record of an owner, if there is one. @throws {NetlinkError} */
+export function readRecord(snapshot: RulesetSnapshot, owner: Owner, purpose: string): OwnerRecord | undefined {
+  const sets = snapshot.table.purposes[purpose]!;
+  const first = snapshot.element(recordKey(owner, purpose));
+  if (!first) return undefined;
+  const count = first.references?.[0] ?? 1;
+  const keys = Array.from({ length: count }, (_, part) => recordKey(owner, purpose, part));
+  snapshot.fetch(keys, []);
+  const found = keys.flatMap((key) => snapshot.element(key) ?? []);
+  const parts = found.flatMap(({ references }) => references ? [references.subarray(1)] : []);
+  return {
+    keys: keys.filter((key) => snapshot.element(key)),
+    selectors: parts.length === count ? parts.flatMap((part) => decodeSelectors(part, sets)) : undefined,
+  };
+}
+
+/** True if the table keeps records: one that an earlier release made does not. @throws {NetlinkError} */
+export function keepsRecords(nl: RulesetSnapshot["nl"], table: TableDefinition): boolean {
+  const [found, records] = getAll<unknown>(nl, [tableQuery(table), setQuery(table, RECORD_SET)]);
+  return found === undefined || records !== undefined;
+}
+
+/** Has a table that an earlier release made keep records, of all attachments. @throws {NetlinkError} */
+export function addRecords(nl: RulesetSnapshot["nl"], table: TableDefinition): void {
+  const generation = nft.getGenerationId(nl);
+  const tx = transaction(nl).addSet({ family: table.family, table: table.table, name: RECORD_SET, ...recordSet() });
+  for (const [purpose, sets] of Object.entries(table.purposes)) {
+    const keys = sets.flatMap((set) => nft.listElements(nl, table, set).map((element) => ({ ...element, set })));
+    for (const [comment, owned] of Map.groupBy(keys, ({ comment = "" }) => comment.split(" ", 3).join(" "))) {
+      const owner = parseOwner(comment);
+      if (owner) tx.addElements(table, RECORD_SET, recordElements(table, owner, purpose, mergeSelectors([], owned)));
+    }
+  }
+  tx.commit(generation);
+}
+
+/** True if the record leads to all of these. */
+export function coversAll({ selectors }: OwnerRecord, keys: readonly ElementKey[]): boolean {
+  if (!selectors) return true;
+  return keys.every(({ set, key }) =>
+    selectors.some((selector) =>
+      selector.set === set && (!selector.keys || selector.keys.some((recorded) => Buffer.compare(recorded, key) === 0))
+    )
+  );
+}
+
+/** The elements of a record that leads to all of these. */
+export function recordElements(
+  { purposes }: TableDefinition,
+  owner: Owner,
+  purpose: string,
+  selectors: readonly ElementSelector[],
+): nft.Element[] {
+  const comment = formatOwnerWithNote(owner, purpose);
+  const parts = encodeSelectors(selectors, purposes[purpose]!, elementReferencesRoom(comment) - 1);
+  // Without room for them, DEL searches all sets.
+  if (parts.length === 0 || parts.length > 0xff) return [{ key: recordKey(owner, purpose).key, comment }];
+  return parts.map((part, i) => ({
+    key: recordKey(owner, purpose, i).key,
+    comment,
+    references: Uint8Array.of(parts.length, ...part),
+  }));
+}
+
+/** Selectors with the keys of both, each once; of many keys in one set, the whole set. */
+export function mergeSelectors(
+  selectors: readonly ElementSelector[],
+  keys: readonly ElementKey[],
+): readonly ElementSelector[] {
+  const bySet = new Map<string, Map<string, Uint8Array> | undefined>();
+  for (const { set, keys: recorded } of selectors) {
+    const known = bySet.has(set) ? bySet.get(set) : new Map<string, Uint8Array>();
+    recorded?.forEach((key) => known?.set(nft.formatHex(key), key));
+    bySet.set(set, recorded && known);
+  }
+  for (const { set, key } of keys) {
+    if (!bySet.has(set)) bySet.set(set, new Map());
+    bySet.get(set)?.set(nft.formatHex(key), key);
+  }
+  return [...bySet].map(([set, known]) =>
+    known && known.size <= LIST_ALL_THRESHOLD ? { set, keys: [...known.values()] } : { set }
+  );
+}
+
+/** Before each key or group of keys: which of the sets, bytes of a key, number of keys. Without keys it is the whole set. */
+const HEADER_BYTES = 3;
+
+function encodeSelectors(selectors: readonly ElementSelector[], sets: readonly string[], room: number): number[][] {
+  const parts: number[][] = [];
+  for (const { set, keys = [] } of selectors) {
+    const size = keys[0]?.length ?? 0;
+    if (HEADER_BYTES + size > room) return [];
+    for (let at = 0; at === 0 || at < keys.length;) {
+      let part = parts.at(-1);
+      if (!part || part.length + HEADER_BYTES + size > room) parts.push(part = []);
+      const count = size === 0 ? 0 : Math.floor((room - part.length - HEADER_BYTES) / size);
+      const fitting = keys.slice(at, at + count);
+      part.push(sets.indexOf(set), size, fitting.length, ...fitting.flatMap((key) => [...key]));
+      at += Math.max(count, 1);
+    }
+  }
+  return parts;
+}
+
+function decodeSelectors(part: Uint8Array, sets: readonly string[]): ElementSelector[] {
+  const selectors: ElementSelector[] = [];
+  for (let at = 0; at < part.length;) {
+    const [setNumber = 0, size = 0, count = 0] = part.subarray(at, at + HEADER_BYTES);
+    const keysAt = at + HEADER_BYTES;
+    const keys = Array.from({ length: count }, (_, i) => part.slice(keysAt + i * size, keysAt + (i + 1) * size));
+    selectors.push({ set: sets[setNumber]!, ...count > 0 && { keys } });
+    at = keysAt + size * count;
+  }
+  return selectors;
+}
