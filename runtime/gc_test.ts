@@ -75,7 +75,8 @@ function newBench(scope: DisposableStack): Bench {
   const ended = new Set<string>();
   const program = (type: string, { command, env, stdin }: ProgramCall): ProgramOutput => {
     programs.push(`${type} ${command} ${env.CNI_CONTAINERID}`);
-    const { prevResult = { cniVersion: "1.1.0", ips: [{ address: "10.9.0.2/24" }] } } = JSON.parse(stdin);
+    const ips = [{ address: `10.9.0.${1 + Number(env.CNI_CONTAINERID?.slice(1))}/24` }];
+    const { prevResult = { cniVersion: "1.1.0", ips } } = JSON.parse(stdin);
     return answers[`${type} ${command} ${env.CNI_CONTAINERID}`] ??
       { exitCode: 0, stdout: command === "ADD" ? JSON.stringify(prevResult) : "" };
   };

@@ -53,12 +53,15 @@ import {
   IFLA_PARENT_DEV_NAME,
   IFLA_PERM_ADDRESS,
   IFLA_PROMISCUITY,
+  IFLA_PROP_LIST,
+  IFLA_TARGET_NETNSID,
   IFLA_TXQLEN,
   IFNAMSIZ,
   RTEXT_FILTER_SKIP_STATS,
   RTM_DELLINK,
   RTM_GETLINK,
   RTM_NEWLINK,
+  RTM_NEWLINKPROP,
 } from "./uapi.ts";
 
 /** struct ifinfomsg */
@@ -74,6 +77,8 @@ export const linkMessage = message("link", ifinfomsg, () => ({
   linkIndex: [IFLA_LINK, u32],
   /** Namespace of `linkIndex`, if it is another one, as a number local to this namespace. */
   linkNetnsId: [IFLA_LINK_NETNSID, i32],
+  /** Of a question: the namespace that is asked about, as such a number. */
+  targetNetnsId: [IFLA_TARGET_NETNSID, i32],
   /** Index of the bridge or VRF that this link is a port of. */
   master: [IFLA_MASTER, u32],
   txQLen: [IFLA_TXQLEN, u32],
@@ -105,6 +110,16 @@ export const linkMessage = message("link", ifinfomsg, () => ({
 export type Link = MessageOut<typeof linkMessage>;
 /** A link to create, or the changes to one. */
 export type LinkIn = MessageIn<typeof linkMessage>;
+
+const linkPropertyMessage = message("link", ifinfomsg, () => ({
+  name: [IFLA_IFNAME, cstr],
+  properties: [IFLA_PROP_LIST, attrs(() => ({ altName: [IFLA_ALT_IFNAME, cstr] }))],
+}));
+const NEW_PROPERTY: Operation<typeof linkPropertyMessage> = {
+  name: "RTM_NEWLINKPROP",
+  type: RTM_NEWLINKPROP,
+  spec: linkPropertyMessage,
+};
 
 type LinkOp = Operation<typeof linkMessage>;
 const NEW: LinkOp = { name: "RTM_NEWLINK", type: RTM_NEWLINK, spec: linkMessage };
@@ -164,6 +179,31 @@ export function list(nl: Netlink, { master }: { readonly master?: number } = {})
 /** Changes a link. @throws {NetlinkError} */
 export function set(nl: Netlink, key: string | number, change: LinkIn): void {
   withRequestPurpose(() => `change link "${key}"`, () => execute(nl, NEW, { ...change, ...selector(key) }));
+}
+
+/**
+ * Gives a link further names, none of which another link of the namespace has.
+ *
+ * @throws {NetlinkError} `EEXIST` if another has one, and `index` tells which; `EOPNOTSUPP` of kernels before 5.5
+ */
+export function addAltNames(nl: Netlink, name: string, altNames: readonly string[]): void {
+  withRequestPurpose(
+    () => `give link "${name}" the names ${altNames.map((altName) => `"${altName}"`).join(", ")}`,
+    () => executeAll(nl, altNames.map((altName) => request(NEW_PROPERTY, { name, properties: { altName } }))),
+  );
+}
+
+/** True if the namespace of the link's other end has come to its end, so that the kernel is about to remove both. @throws {NetlinkError} */
+export function isPeerNetnsGone(nl: Netlink, { linkIndex, linkNetnsId }: Link): boolean {
+  if (linkIndex === undefined || linkNetnsId === undefined) return false;
+  try {
+    query(nl, GET, { index: linkIndex, targetNetnsId: linkNetnsId, extMask: RTEXT_FILTER_SKIP_STATS });
+  } catch (error) {
+    if (!(error instanceof NetlinkError)) throw error;
+    // Of another error, such as a namespace of another user's, nothing is known.
+    return error.code === "EINVAL";
+  }
+  return false;
 }
 
 /** The request that sets a link up, to be sent with others. */

@@ -23,6 +23,14 @@ import { claimLink } from "./shared_link.ts";
 import { gcVethPairs, getHostVeth, randomMac, removeVethPair, removeVethPairs } from "../lib/links/veth_pair.ts";
 import { removeRulesIfSupported } from "../lib/ruleset/nf_tables_support.ts";
 import { awaitLinkOperational, configureInterface, ipsOf } from "../lib/links/configure_interface.ts";
+import {
+  type AddressScope,
+  claimAddresses,
+  hasAddress,
+  lives,
+  livesElsewhere,
+  routingTableOf,
+} from "../lib/links/address_claim.ts";
 import { removeLinkIfPresent } from "../lib/links/container_link.ts";
 import { expectConfigured, requireContainerInterface } from "../lib/links/check_interface.ts";
 import {
@@ -129,7 +137,7 @@ export default plugin({
     if (!ipam) return;
     const ips = ipsOf(result, call.ifname);
     if (config.isGateway || config.isDefaultGateway) checkGatewayDevice(call, bridge, ips);
-    if (config.ipMasq) checkMasquerade(host.nft, owner, ips.map((ip) => ip.address));
+    if (config.ipMasq) checkMasquerade(host.nft, owner, ips.map((ip) => ip.address), lives(host));
   },
 
   restore(call) {
@@ -138,7 +146,7 @@ export default plugin({
     // Before 0.3.0 results named no interfaces; then all addresses are of this one.
     const ips = result.interfaces?.length ? ipsOf(result, ifname) : result.ips ?? [];
     return [
-      ...config.ipMasq && ipam ? restoreMasquerade(host.nft, owner, ips.map((ip) => ip.address)) : [],
+      ...config.ipMasq && ipam ? restoreMasquerade(host.nft, owner, ips.map((ip) => ip.address), lives(host)) : [],
       ...config.macspoofchk ? restoreMacSpoofCheck(call) : [],
     ];
   },
@@ -260,9 +268,11 @@ function attachLayer3(
   const ips = result.ips!;
   const isGateway = config.isGateway || config.isDefaultGateway;
   if (isGateway) refuseUnreachableGateways(ips);
+  const scope = addressScope(host, bridge, config);
+  claimAddresses(host, owner, port, scope, ips.map((ip) => ip.address));
   if (config.ipMasq) {
     undo.defer(() => removeMasquerade(host.nft, owner, ips.map((ip) => ip.address)));
-    addMasquerade(host.nft, owner, ips.map((ip) => ip.address));
+    addMasquerade(host.nft, owner, ips.map((ip) => ip.address), livesElsewhere(host, owner, scope));
   }
   const interfaces = [{ name: "" }, { name: "" }, { name: ifname }];
   configureInterface(netns, containerVeth, { ...result, interfaces }, { noDad: !config.enabledad, log });
@@ -291,6 +301,14 @@ const CONTAINER_INTERFACE_INDEX = 2;
 
 function describeLink({ name, mac }: link.Link): Interface {
   return { name: name!, ...mac ? { mac } : {} };
+}
+
+/** Where the container's addresses must be its alone: on its bridge, and where the host has an address there, in its routing table. */
+function addressScope(host: Netns, bridge: link.Link, config: BridgeConfig): AddressScope {
+  const name = config.vlan === 0 ? config.bridge : vlanGatewayName(config);
+  const device = config.vlan === 0 ? bridge : link.find(host.route, name);
+  const isRouted = config.isGateway || config.isDefaultGateway || (device !== undefined && hasAddress(host, device));
+  return { bridge: name, ...isRouted && { table: routingTableOf(host, device ?? {}) } };
 }
 
 /** The interface that has the gateway's address. */

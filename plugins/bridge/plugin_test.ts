@@ -227,14 +227,15 @@ bridgeTest(
       "name",
       "low2",
     );
-    for (const name of ["cni0", "br9"]) {
-      const config = { bridge: name, isGateway: true, ipam: four };
+    for (const [n, name] of ["cni0", "br9"].entries()) {
+      const ipamOf = (last: number) => ipam(address(`10.1.${n}.${last}/24`, `10.1.${n}.1`));
+      const config = { bridge: name, isGateway: true, ipam: ipamOf(2) };
       const macNow = () => ipShow(host, "link", "show", name)[0].address;
       const { interfaces } = call(bridge, "ADD", config);
       expect(macNow()).toBe(interfaces![0]!.mac);
       runInNetns(host, "ip", "link", "set", "low", "master", name);
-      call(bridge, "ADD", { ...config, ipam: ipam(address("10.1.2.3/24", "10.1.2.1")) }, {
-        containerId: "c2",
+      call(bridge, "ADD", { ...config, ipam: ipamOf(3) }, {
+        containerId: `c2${name}`,
         netns: newContainer(),
       });
       call(bridge, "DEL", config);
@@ -351,7 +352,9 @@ bridgeTest("a default route of IPAM without a gateway is not added twice", ({ ca
 bridgeTest(
   "enabledad: an address that another container has is refused, and the container is left clean",
   ({ call, container, newContainer }) => {
-    call(bridge, "ADD", { ipam: ipam(address("fd00:1::2/64")) }, { containerId: "first", netns: newContainer() });
+    const first = newContainer();
+    call(bridge, "ADD", { ipam: ipam(address("fd00:1::9/64")) }, { containerId: "first", netns: first });
+    runInNetns(first, "ip", "addr", "add", "fd00:1::2/64", "dev", "eth0", "nodad");
     askUntilAnswered(container);
     expect(() => call(bridge, "ADD", { enabledad: true, ipam: ipam(address("fd00:1::2/64")) })).toThrow(
       'Cannot use address fd00:1::2/64 on "eth0": another host',
@@ -406,7 +409,7 @@ bridgeTest("ipMasqBackend changes nothing: the rules are the same, in the one ta
 bridgeTest(
   "DEL without namespace and result, and GC, find the host's end by the owner that it names",
   ({ call, host, newContainer }) => {
-    const attach = (containerId: string) => call(bridge, "ADD", { ipam: four }, { containerId, netns: newContainer() });
+    const attach = (containerId: string) => call(bridge, "ADD", {}, { containerId, netns: newContainer() });
     const aliases = () => ipShow(host, "link", "show", "type", "veth").map((each) => each.ifalias).sort();
     for (const id of ["c1", "c2", "c3"]) attach(id);
     expect(aliases()).toEqual(["cni:test c1 eth0", "cni:test c2 eth0", "cni:test c3 eth0"]);
@@ -449,7 +452,8 @@ bridgeTest(
   "bridge ADD gives its bridge an IPv6 gateway where IPv6 is switched off by default, and leaves the default alone",
   ({ call, host, container }) => {
     runInNetns(host, "sh", "-c", "echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6");
-    call(bridge, "ADD", { bridge: "cni4", isGateway: true, ipam: four }, { containerId: "c4", ifname: "net4" });
+    const another = ipam(address("10.4.2.2/24", "10.4.2.1"));
+    call(bridge, "ADD", { bridge: "cni4", isGateway: true, ipam: another }, { containerId: "c4", ifname: "net4" });
     const disabled = (name: string) => runInNetns(host, "cat", `/proc/sys/net/ipv6/conf/${name}/disable_ipv6`).trim();
     expect(disabled("cni4")).toBe("1");
     call(bridge, "ADD", { isGateway: true, ipam: both });

@@ -15,6 +15,7 @@ import {
   portField,
   rule,
 } from "../../ffi/nft/statements.ts";
+import type { Owner } from "../lib/protocol/owner.ts";
 import type { FoundElement } from "../lib/ruleset/element_lookup.ts";
 import type { WantedElement } from "../lib/ruleset/wanted_elements.ts";
 import { ANY_ADDRESS_CHAIN } from "../lib/ruleset/inet_table.ts";
@@ -54,7 +55,7 @@ function portElements(mapping: PortMapping, address: Cidr, conditions: Condition
   const value = concatenation(ipField(ipOf(address)), portField(mapping.containerPort));
   const element = { set: `${prefix}hostports${family}`, key, value, title, exclusive: true };
   if (!conditions) {
-    return [{ ...element, failover: failoverKey(family, hostAddressOf(mapping), portKeyOf(mapping), value) }];
+    return [{ ...element, yieldsTo, failover: failoverKey(family, hostAddressOf(mapping), portKeyOf(mapping), value) }];
   }
   const chain = conditionsChain(conditions, family, prefix);
   return [element, {
@@ -65,6 +66,9 @@ function portElements(mapping: PortMapping, address: Cidr, conditions: Condition
     exclusive: true,
   }];
 }
+
+/** Another interface of the same container publishes the port already. */
+const yieldsTo = (holder: Owner, owner: Owner): boolean => holder.containerId === owner.containerId;
 
 function mapKeyOf(mapping: PortMapping): { prefix: "" | "hostip_"; key: Uint8Array } {
   const hostAddress = hostAddressOf(mapping);

@@ -13,7 +13,9 @@ function attachment(container: BridgeContainer, ifname: string) {
   return { container, containerId: "pod", ifname, prevResult: { interfaces, ips } };
 }
 const NETWORKS = ["web", "second", "third"];
-const ports = (all: readonly string[]) => all.filter((each) => /hostports/.test(each));
+/** That somebody waits, or has waited, may stay written: it costs a DEL one look. */
+const withoutNotes = (text: string) => text.replaceAll(" #awaited", "");
+const ports = (all: readonly string[]) => all.filter((each) => /hostports/.test(each)).map(withoutNotes);
 
 bridgeNetworkTest(
   "a container on three networks is reached over the first, and over the next when that is gone",
@@ -68,7 +70,7 @@ bridgeNetworkTest(
     call(portmap, "ADD", on("second"), second);
     expect(nftListRuleset(host)).toContain('fd88::1 . tcp . 81 . fd88::3 . 80 comment "second pod eth1"');
     call(portmap, "DEL", { name: "second" }, second);
-    expect(nftListRuleset(host)).toBe(alone);
+    expect(withoutNotes(nftListRuleset(host))).toBe(alone);
 
     call(portmap, "ADD", on("second"), second);
     call(portmap, "DEL", { name: "web" }, first);

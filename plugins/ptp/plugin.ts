@@ -7,6 +7,13 @@ import * as link from "../../ffi/route/link.ts";
 import { checkVethPair, createVethPair, gcVethPairs, removeVethPair, removeVethPairs } from "../lib/links/veth_pair.ts";
 import { removeRulesIfSupported } from "../lib/ruleset/nf_tables_support.ts";
 import { awaitLinkOperational, configureInterface, ipsOf } from "../lib/links/configure_interface.ts";
+import {
+  type AddressScope,
+  claimAddresses,
+  lives,
+  livesElsewhere,
+  routingTableOf,
+} from "../lib/links/address_claim.ts";
 import { removeLinkIfPresent } from "../lib/links/container_link.ts";
 import { expectConfigured, expectRoute, requireContainerInterface } from "../lib/links/check_interface.ts";
 import { expectEqual } from "../lib/protocol/check_failed.ts";
@@ -50,8 +57,11 @@ export default plugin({
     const { outer: hostVeth, inner: containerVeth } = createVeths(call);
     const ipamResult = assignAddresses(call, { name: ifname });
     const ips = requireHostGateways(ipamResult.ips!, type);
+    // The host routes to the container's addresses by its main table.
+    const scope: AddressScope = { table: routingTableOf(host, hostVeth) };
+    claimAddresses(host, call.owner, hostVeth.name!, scope, ips.map((ip) => ip.address));
     setUpHostVeth(host, hostVeth, ips);
-    addMasqueradeFor(call, ips);
+    addMasqueradeFor(call, ips, scope);
     // Nobody but the host can have the address, and it has others.
     const routes = [...connectedRoutes(ips), ...resultRoutes(ipamResult, ips)];
     configureInterface(netns, containerVeth, { ...ipamResult, routes: [] }, { noDad: true, routes, log: call.log });
@@ -109,7 +119,7 @@ export default plugin({
     if (config.mtu) {
       for (const veth of [containerVeth, hostVeth]) expectEqual(`MTU of "${veth.name}"`, veth.mtu, config.mtu);
     }
-    if (config.ipMasq) checkMasquerade(host.nft, owner, ips.map((ip) => ip.address));
+    if (config.ipMasq) checkMasquerade(host.nft, owner, ips.map((ip) => ip.address), lives(host));
   },
 
   restore(call) {
@@ -117,7 +127,7 @@ export default plugin({
     const result = requirePrevResult(call, "ptp");
     // Before 0.3.0 results named no interfaces; then all addresses are of this one.
     const ips = result.interfaces?.length ? ipsOf(result, ifname) : result.ips ?? [];
-    return config.ipMasq ? restoreMasquerade(host.nft, owner, ips.map((ip) => ip.address)) : [];
+    return config.ipMasq ? restoreMasquerade(host.nft, owner, ips.map((ip) => ip.address), lives(host)) : [];
   },
 
   gc(call) {
@@ -168,9 +178,13 @@ function createVeths({ config, host, netns, ifname, owner, undo, log }: AddCall<
   return { outer: link.get(host.route, name), inner: link.get(netns.route, ifname) };
 }
 
-function addMasqueradeFor({ config, host, owner, undo }: AddCall<PtpConfig>, ips: readonly IpWithGateway[]): void {
+function addMasqueradeFor(
+  { config, host, owner, undo }: AddCall<PtpConfig>,
+  ips: readonly IpWithGateway[],
+  scope: AddressScope,
+): void {
   if (!config.ipMasq) return;
   const addresses = ips.map((ip) => ip.address);
   undo.defer(() => removeMasquerade(host.nft, owner, addresses));
-  addMasquerade(host.nft, owner, addresses);
+  addMasquerade(host.nft, owner, addresses, livesElsewhere(host, owner, scope));
 }

@@ -199,9 +199,9 @@ ptpTest("ptp refuses an address that the host has another target, and names who 
   expectNothing(
     sandbox,
     { ipMasq: true, ipam: ipam([ip("10.1.2.9/24", "10.1.2.1"), FOUR]) },
-    /Cannot connect 10\.1\.2\.2: the host leads packets for it to "veth[0-9a-f]{8}", to container "c0"/,
+    /Cannot give the container 10\.1\.2\.2: container "c0" \(.*\) has it on this host, behind "veth[0-9a-f]{8}"/,
   );
-  expectNothing(sandbox, { ipam: ipam([SIX]) }, 'to container "c0"');
+  expectNothing(sandbox, { ipam: ipam([SIX]) }, 'container "c0"');
   runInNetns(host, "ip", "link", "add", "mine", "up", "type", "veth", "peer", "name", "other");
   runInNetns(host, "ip", "route", "add", "10.7.0.2/32", "dev", "mine");
   expectNothing(sandbox, { ipam: ipam([ip("10.7.0.2/24", "10.7.0.1")]) }, 'leads packets for it to "mine"');

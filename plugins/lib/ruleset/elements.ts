@@ -16,7 +16,15 @@ import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import { findMissingRules } from "./chain_rules.ts";
 import { checkStaticRules, ensureTable, missingRulesError } from "./table.ts";
 import type { TableDefinition } from "./table_definition.ts";
-import { describeOwner, formatOwner, type Owner, ownerRestoreHint, ownerText, sameOwner } from "../protocol/owner.ts";
+import {
+  describeOwner,
+  formatOwner,
+  formatOwnerWithNote,
+  type Owner,
+  ownerRestoreHint,
+  ownerText,
+  sameOwner,
+} from "../protocol/owner.ts";
 import { ensureChains, listMissingChainElements, removeUnusedChains, type SharedChain } from "./shared_chains.ts";
 import {
   addRecords,
@@ -71,7 +79,7 @@ export function ensureElements(
       addRecords(nl, table);
       snapshot = takeSnapshotFor(nl, table, wanted, [record]);
     }
-    const { resolved, present } = resolveWanted(snapshot, owner, wanted);
+    const { resolved, present, keptElements } = resolveWanted(snapshot, owner, wanted);
     const missing = resolved.filter((element) => !isUpToDate(element, present.get(elementId(element)), owner));
     checkConflicts?.();
     const stale = missing.flatMap((element) => present.get(elementId(element)) ?? []);
@@ -79,10 +87,12 @@ export function ensureElements(
     deleteElements(tx, table, stale);
     const { repaired: repairedChains, needsGeneration } = ensureChains(tx, snapshot, sharedChainsOf(resolved));
     addElements(tx, table, missing, owner);
+    const unmarked = keptElements.filter(({ note }) => note !== AWAITED);
+    markAwaited(tx, table, unmarked);
     const replacesRecord = updateRecord(tx, snapshot, owner, wanted);
     removeUnusedTargets(tx, snapshot, stale, resolved);
     // Additions alone need no pin: the kernel refuses a second element of the same key, and a chain that is not there.
-    const needsPin = stale.length > 0 || needsGeneration || replacesRecord || checkConflicts;
+    const needsPin = stale.length > 0 || unmarked.length > 0 || needsGeneration || replacesRecord || checkConflicts;
     tx.commit(needsPin ? snapshot.generation : undefined);
     const changed = resolved.filter((element) =>
       missing.includes(element) || (element.chain && repairedChains.has(element.chain.name))
@@ -110,7 +120,18 @@ export function restoreElements(
 /** A failover element, and the map element that it becomes. */
 export interface Promotion {
   readonly from: FoundElement;
-  readonly to: ElementKey & { readonly value: Uint8Array };
+  readonly to: ElementKey & Required<Pick<nft.Element, "data">>;
+}
+
+/** The note of an element that a failover element waits for: without it, DEL looks for none. */
+export const AWAITED = "awaited";
+
+/** Writes the note, which takes another element in the place of each. */
+function markAwaited(tx: Transaction, table: TableDefinition, elements: readonly FoundElement[]): void {
+  deleteElements(tx, table, elements);
+  for (const { set, key, data, owner } of elements) {
+    tx.addElements(table, set, [{ key, ...data && { data }, comment: formatOwnerWithNote(owner!, AWAITED) }]);
+  }
 }
 
 /** What takes the place of removed elements: elements of others that wait for that, in sets that no rule uses. */
@@ -192,8 +213,9 @@ function removeSelected(
   const promotions = failover?.promotions(removed, others.filter(({ owner }) => !owner || !isOwner(owner))) ?? [];
   const tx = transaction(nl);
   deleteElements(tx, table, [...removed, ...promotions.map(({ from }) => from), ...records]);
-  for (const { from: { comment }, to: { set, key, value } } of promotions) {
-    tx.addElements(table, set, [{ key, data: { value }, ...comment !== undefined && { comment } }]);
+  // Others may wait behind the one that is promoted.
+  for (const { from: { owner }, to: { set, key, data } } of promotions) {
+    tx.addElements(table, set, [{ key, data, comment: formatOwnerWithNote(owner!, AWAITED) }]);
   }
   removeUnusedTargets(tx, snapshot, removed, []);
   tx.commit(snapshot.generation);

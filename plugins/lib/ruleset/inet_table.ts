@@ -13,6 +13,7 @@ import {
   ipv4Addr,
   ipv6Addr,
   mapOf,
+  mark,
   setOf,
   withComment,
 } from "../../../ffi/nft/datatypes.ts";
@@ -85,7 +86,7 @@ export const inetTable: TableDefinition = {
     for (const chain of [...forwardMarkChains(), ...baseChains()]) tx.addChain({ ...INET_TABLE, ...chain });
   },
   purposes: {
-    masquerade: bothFamilies("masquerade"),
+    masquerade: ["masquerade", "masquerade_standby"].flatMap(bothFamilies),
     ingress: ["ingress", "forward"].flatMap(bothFamilies),
     ports: ["hostports", "hostip_hostports", "conditions", "hostip_conditions", "hairpin", "hostports_standby"]
       .flatMap(bothFamilies),
@@ -113,7 +114,11 @@ function addMaps(tx: TableBuilder, family: 4 | 6): void {
     masquerade: [mapOf([address], "verdict"), "Containers that are hidden behind the host"],
     ingress: [mapOf([address], "verdict"), "Containers, and who may call them"],
     forward: [setOf([address]), "Containers whose packets other firewalls are to accept"],
-    // Failover elements: no rule uses this set.
+    // Failover elements: no rule uses these two.
+    masquerade_standby: [
+      mapOf([address, mark], "verdict"),
+      "Containers whose address another one has, out of their reach, that is masqueraded for both",
+    ],
     hostports_standby: [
       setOf([address, ...port, address, inetService]),
       "Ports of containers on two networks, which are published over the first one",

@@ -5,9 +5,17 @@
  */
 import { type Cidr, familyOf, type Ip, ipBytes, ipOf } from "../../../ffi/address.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
-import { checkElements, ensureElements, removeElements, removeElementsOf, restoreElements } from "./elements.ts";
+import {
+  AWAITED,
+  checkElements,
+  ensureElements,
+  type Failover,
+  removeElements,
+  removeElementsOf,
+  restoreElements,
+} from "./elements.ts";
 import type { WantedElement } from "./wanted_elements.ts";
-import { isOneOfOwners, isStaleIn, logRemoval, type Owner, ownerPrefix } from "../protocol/owner.ts";
+import { isOneOfOwners, isStaleIn, logRemoval, type Owner, ownerPrefix, ownerText } from "../protocol/owner.ts";
 import { cleanUp, type DelCall } from "../protocol/plugin.ts";
 import { removeRulesIfSupported } from "./nf_tables_support.ts";
 import {
@@ -24,23 +32,68 @@ const masqueradeSet = (address: Ip | Cidr): string => `masquerade${familyOf(addr
 const addressKey = (address: Ip | Cidr): Uint8Array =>
   ipBytes(address.includes("/") ? ipOf(address as Cidr) : address as Ip);
 
-function masqueradeElements(addresses: readonly Cidr[]): WantedElement[] {
-  return addresses.map((address) => ({
-    set: masqueradeSet(address),
-    key: addressKey(address),
-    chain: masqueradeChain(address),
-    title: `masquerading of ${ipOf(address)}`,
-  }));
+/** Whether an attachment lives that has the address too, where it is not in the way. @throws {CniError} if it is in the way */
+export type FindHolder = (holder: Owner, address: Cidr) => boolean;
+
+function masqueradeElements(owner: Owner, addresses: readonly Cidr[], livesElsewhere: FindHolder): WantedElement[] {
+  return addresses.map((address) => {
+    const chain = masqueradeChain(address);
+    const digest = new Bun.CryptoHasher("sha256").update(ownerText(owner)).digest();
+    return {
+      set: masqueradeSet(address),
+      key: addressKey(address),
+      chain,
+      title: `masquerading of ${ipOf(address)}`,
+      failover: {
+        set: standbySet(address),
+        key: Uint8Array.of(...addressKey(address), ...digest.subarray(0, OWNER_DIGEST_BYTES)),
+        chain,
+      },
+      yieldsTo: (holder) => livesElsewhere(holder, address),
+    };
+  });
 }
 
-/** Masquerades what comes from these addresses; one that another attachment still has is taken over. @throws {NetlinkError} */
-export function addMasquerade(nl: Netlink, owner: Owner, addresses: readonly Cidr[]): void {
-  ensureElements(nl, inetTable, owner, masqueradeElements(addresses));
+/** Of several containers with one address, in networks that do not reach each other, the first one's element serves all. */
+const standbySet = (address: Ip | Cidr): string => `masquerade_standby${familyOf(address)}`;
+const OWNER_DIGEST_BYTES = 4;
+
+const failover: Failover = {
+  selectors: (removed) => removed.some(({ note }) => note === AWAITED) ? STANDBY_SETS : [],
+  promotions: (removed, others) =>
+    removed.flatMap(({ set, key }) => {
+      const from = others.find((other) =>
+        standbySetOf(set) === other.set && Buffer.compare(other.key.subarray(0, key.length), key) === 0
+      );
+      return from?.data ? [{ from, to: { set, key, data: from.data } }] : [];
+    }),
+};
+const standbySetOf = (set: string): string => set.replace("masquerade", "masquerade_standby");
+const STANDBY_SETS = ["masquerade_standby4", "masquerade_standby6"].map((set) => ({ set }));
+
+/**
+ * Masquerades what comes from these addresses. An address that another attachment has is taken over, unless that lives.
+ *
+ * @throws {CniError} what `livesElsewhere` throws
+ * @throws {NetlinkError}
+ */
+export function addMasquerade(
+  nl: Netlink,
+  owner: Owner,
+  addresses: readonly Cidr[],
+  livesElsewhere: FindHolder = () => false,
+): void {
+  ensureElements(nl, inetTable, owner, masqueradeElements(owner, addresses, livesElsewhere));
 }
 
 /** Puts back what {@linkcode addMasquerade} made and is missing. @returns what that was, in words @throws {ElementInUseError} @throws {NetlinkError} */
-export function restoreMasquerade(nl: Netlink, owner: Owner, addresses: readonly Cidr[]): string[] {
-  return restoreElements(nl, inetTable, owner, masqueradeElements(addresses));
+export function restoreMasquerade(
+  nl: Netlink,
+  owner: Owner,
+  addresses: readonly Cidr[],
+  livesElsewhere: FindHolder = () => false,
+): string[] {
+  return restoreElements(nl, inetTable, owner, masqueradeElements(owner, addresses, livesElsewhere));
 }
 
 /**
@@ -63,7 +116,7 @@ export function removeMasquerade(nl: Netlink, owner: Owner, addresses?: readonly
  * @throws {NetlinkError}
  */
 export function removeMasqueradeBatch(nl: Netlink, network: string, owners: readonly Owner[]): ReadonlySet<Owner> {
-  removeElements(nl, inetTable, PURPOSE, ownerPrefix(network), isOneOfOwners(owners));
+  removeElements(nl, inetTable, PURPOSE, ownerPrefix(network), isOneOfOwners(owners), failover);
   return ownersWithReferenceMasquerade(nl, owners);
 }
 
@@ -78,12 +131,17 @@ export function removeMasqueradeForDel(
 
 /** As {@linkcode removeMasquerade}, without a question for what the reference plugin has set up. @throws {NetlinkError} */
 function removeMasqueradeElements(nl: Netlink, owner: Owner): void {
-  removeElementsOf(nl, inetTable, PURPOSE, owner);
+  removeElementsOf(nl, inetTable, PURPOSE, owner, failover);
 }
 
 /** @throws {CniError} if what {@linkcode addMasquerade} made is not there any more */
-export function checkMasquerade(nl: Netlink, owner: Owner, addresses: readonly Cidr[]): void {
-  checkElements(nl, inetTable, owner, masqueradeElements(addresses));
+export function checkMasquerade(
+  nl: Netlink,
+  owner: Owner,
+  addresses: readonly Cidr[],
+  livesElsewhere: FindHolder = () => false,
+): void {
+  checkElements(nl, inetTable, owner, masqueradeElements(owner, addresses, livesElsewhere));
 }
 
 /** Stops masquerading for all attachments of a network that are not among the valid ones, the reference plugin's included. @throws {NetlinkError} */
@@ -95,7 +153,7 @@ export function gcMasquerade(
 ): void {
   const isStale = isStaleIn(network, validAttachments, logRemoval(log, "masquerading"));
   cleanUp(
-    () => void removeElements(nl, inetTable, PURPOSE, ownerPrefix(network), isStale),
+    () => void removeElements(nl, inetTable, PURPOSE, ownerPrefix(network), isStale, failover),
     () => gcReferenceMasquerade(nl, network, validAttachments),
   );
 }

@@ -23,8 +23,10 @@ export interface WantedElement {
   readonly title: string;
   /** True if another owner keeps it; else it is taken from the other, whose DEL is late. */
   readonly exclusive?: boolean;
-  /** The element to add instead, in a set that no rule uses, while another attachment of the same container has this one. */
-  readonly failover?: ElementKey;
+  /** The element to add instead, in a set that no rule uses, while another attachment has this one and keeps it. */
+  readonly failover?: ElementKey & Pick<WantedElement, "chain">;
+  /** Whether another attachment keeps this one, where there is an element to add instead. */
+  readonly yieldsTo?: (holder: Owner, owner: Owner) => boolean;
 }
 
 /** Another attachment has what this one needs. */
@@ -41,13 +43,14 @@ export class ElementInUseError extends Error {
 }
 
 /**
- * The wanted elements, with a failover element for each key that another attachment of the same container has, and what is present.
+ * The wanted elements, with a failover element for each that another attachment keeps, what is present, and what is kept.
  *
  * Of several with one key, as an address that was given twice asks for, the first counts: the kernel refuses the whole batch for a second.
  */
 export function resolveWanted(snapshot: RulesetSnapshot, owner: Owner, wanted: readonly WantedElement[]) {
   const present = fetchElements(snapshot, selectorsFor(wanted));
   const failoverElements: WantedElement[] = [];
+  const keptElements: FoundElement[] = [];
   const wantedById = new Map(wanted.toReversed().map((element) => [elementId(element), element]));
   const resolved = [...wantedById.values()].reverse().map((element): WantedElement => {
     const found = present.get(elementId(element));
@@ -55,15 +58,18 @@ export function resolveWanted(snapshot: RulesetSnapshot, owner: Owner, wanted: r
     const currentChain = sameOwner(currentOwner, owner) ? found?.data?.verdict?.chain : undefined;
     const alternative = currentChain === undefined ? undefined : element.alternativeChain?.(currentChain);
     if (alternative) return { ...element, chain: alternative };
-    if (!element.failover || currentOwner?.containerId !== owner.containerId || sameOwner(currentOwner, owner)) {
+    if (
+      !element.failover || !currentOwner || sameOwner(currentOwner, owner) || !element.yieldsTo?.(currentOwner, owner)
+    ) {
       return element;
     }
     const failoverElement = { ...element.failover, title: `${element.title} (failover)` };
     failoverElements.push(failoverElement);
+    keptElements.push(found);
     return failoverElement;
   });
   for (const [id, element] of fetchElements(snapshot, selectorsFor(failoverElements))) present.set(id, element);
-  return { resolved, present };
+  return { resolved, present, keptElements };
 }
 
 export function selectorsFor(wanted: readonly WantedElement[]): ElementSelector[] {

@@ -1,0 +1,163 @@
+/**
+ * Claims of addresses: of the containers that one could mistake for each other, only one has an address.
+ *
+ * A claim is a further name of the host veth. The kernel gives a name once per namespace and takes it back with the link, so that no
+ * two ADDs have the same address at once, nothing is left of a container that is gone, and one look-up says who has an address.
+ *
+ * @module
+ */
+import { type Cidr, ipOf } from "../../../ffi/address.ts";
+import { NetlinkError } from "../../../ffi/netlink/error.ts";
+import type { Netns } from "../../../ffi/netns.ts";
+import * as address from "../../../ffi/route/address.ts";
+import * as link from "../../../ffi/route/link.ts";
+import { bridge, vrf } from "../../../ffi/route/link_kinds.ts";
+import { RT_SCOPE_LINK } from "../../../ffi/route/uapi.ts";
+import { CniError, Code } from "../../../spec/error.ts";
+import { describeOwner, type Owner, parseAlias, sameOwner } from "../protocol/owner.ts";
+import { throwIfSignalled } from "../protocol/signal.ts";
+import { removeLinkIfPresent } from "./container_link.ts";
+
+/** Where an address must lead to one container. */
+export interface AddressScope {
+  /** The bridge, and the VLAN in it: `cni0`, `cni0.100`. */
+  readonly bridge?: string;
+  /** Where the host looks for the way to the container, if it has one: `main`, or the name of a VRF. */
+  readonly table?: string;
+}
+
+const MAIN_TABLE = "main";
+
+/** The scope of what is behind a link that the host itself has an address on, or routes to. */
+export function routingTableOf(host: Netns, { master }: Pick<link.Link, "master">): string {
+  const upper = master === undefined ? undefined : link.find(host.route, master);
+  return upper && vrf.of(upper) ? upper.name! : MAIN_TABLE;
+}
+
+/** True if the host has an address on the link besides those that every link gets. */
+export function hasAddress(host: Netns, { index }: Pick<link.Link, "index">): boolean {
+  return address.list(host.route, { index }).some(({ scope }) => scope !== RT_SCOPE_LINK);
+}
+
+/**
+ * Claims addresses for a container; they are free again as soon as its host veth is gone.
+ *
+ * @throws {CniError} naming the container that has one of them
+ */
+export function claimAddresses(
+  host: Netns,
+  owner: Owner,
+  hostVeth: string,
+  scope: AddressScope,
+  addresses: readonly Cidr[],
+): void {
+  const claims = new Map(addresses.flatMap((cidr) => claimsOf(scope, cidr)).map((claim) => [claim.name, claim]));
+  for (const remaining = new Map(claims); remaining.size > 0;) {
+    const names = [...remaining.keys()];
+    const refused = addAltNames(host, hostVeth, names);
+    if (refused === undefined) return;
+    const claim = claims.get(names[refused])!;
+    // The kernel carried out those behind the refused one as well: all of them are looked at again.
+    releaseDead(host, owner, claim);
+    remaining.clear();
+    for (const [name, missing] of claims) {
+      if (link.find(host.route, name)?.name !== hostVeth) remaining.set(name, missing);
+    }
+  }
+}
+
+interface Claim {
+  readonly name: string;
+  readonly cidr: Cidr;
+  /** Where the address is claimed, in words. */
+  readonly where: string;
+}
+
+function claimsOf({ bridge, table }: AddressScope, cidr: Cidr): Claim[] {
+  const ip = ipOf(cidr);
+  return [
+    ...bridge === undefined ? [] : [{ name: `cni:bridge:${bridge}:${ip}`, cidr, where: `on bridge "${bridge}"` }],
+    ...table === undefined ? [] : [{
+      name: `cni:table:${table}:${ip}`,
+      cidr,
+      where: table === MAIN_TABLE ? "on this host" : `in VRF "${table}"`,
+    }],
+  ];
+}
+
+/** @returns which of the names another link has @throws {NetlinkError} */
+function addAltNames(host: Netns, hostVeth: string, names: readonly string[]): number | undefined {
+  try {
+    link.addAltNames(host.route, hostVeth, names);
+    return undefined;
+  } catch (error) {
+    if (!(error instanceof NetlinkError)) throw error;
+    if (error.code === "EEXIST") return error.index;
+    // Before Linux 5.5 links have one name; then the ruleset alone says who has an address.
+    if (error.code === "EOPNOTSUPP") return undefined;
+    throw error;
+  }
+}
+
+/** The kernel lets go of a namespace some milliseconds after its last process. */
+const DEATH_TIMEOUT_MS = 500;
+const DEATH_POLL_MS = 10;
+
+/** Removes the link that has the name, if its container is gone. @throws {CniError} naming the container if it is not */
+function releaseDead(host: Netns, owner: Owner, { name, cidr, where }: Claim): void {
+  for (const deadline = performance.now() + DEATH_TIMEOUT_MS;; Bun.sleepSync(DEATH_POLL_MS)) {
+    const holder = link.find(host.route, name);
+    if (!holder) return;
+    if (link.isPeerNetnsGone(host.route, holder)) return void removeLinkIfPresent(host, holder.name!);
+    throwIfSignalled();
+    if (performance.now() < deadline) continue;
+    throw addressInUseError(owner, cidr, parseAlias(holder.alias), `${where}, behind "${holder.name}"`);
+  }
+}
+
+/** The error for an address that another container has. */
+export function addressInUseError(
+  { network }: Owner,
+  cidr: Cidr,
+  holder: Owner | undefined,
+  where: string,
+): CniError {
+  const who = holder ? describeOwner(holder) : "another link";
+  return new CniError(Code.InvalidConfig, `Cannot give the container ${ipOf(cidr)}: ${who} has it ${where}`, {
+    details: `give network "${network}" a range of its own${
+      holder ? `; if that container is gone: cni run gc ${holder.network}` : ""
+    }`,
+  });
+}
+
+/**
+ * Whether another attachment lives that has the address as well, where it is out of the way: in another routing table, or where the host
+ * has no address.
+ *
+ * @throws {CniError} naming that attachment if it is in the same one, as where it was attached before there were claims
+ */
+export function livesElsewhere(
+  host: Netns,
+  owner: Owner,
+  { table }: AddressScope,
+): (holder: Owner, cidr: Cidr) => boolean {
+  return (holder, cidr) => {
+    const veth = findLivingHostVeth(host, holder);
+    if (!veth) return false;
+    const upper = veth.master === undefined ? undefined : link.find(host.route, veth.master);
+    const device = upper && bridge.of(upper) ? upper : veth;
+    const holderTable = device === veth || hasAddress(host, device) ? routingTableOf(host, device) : undefined;
+    if (table === undefined || holderTable !== table) return true;
+    throw addressInUseError(owner, cidr, holder, `behind "${veth.name}"`);
+  };
+}
+
+/** Whether an attachment lives, as its host veth tells. */
+export const lives = (host: Netns) => (owner: Owner): boolean => findLivingHostVeth(host, owner) !== undefined;
+
+/** The host veth of an attachment, unless its container is gone. @throws {NetlinkError} */
+export function findLivingHostVeth(host: Netns, owner: Owner): link.Link | undefined {
+  return link.list(host.route).find((candidate) =>
+    sameOwner(parseAlias(candidate.alias), owner) && !link.isPeerNetnsGone(host.route, candidate)
+  );
+}
