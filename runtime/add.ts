@@ -10,6 +10,7 @@ import * as link from "../ffi/route/link.ts";
 import { stopReportingSignals } from "../ffi/sys/signals.ts";
 import type { HostContext } from "../plugins/lib/protocol/context.ts";
 import { delegateWasNotRun } from "../plugins/lib/protocol/delegate.ts";
+import type { Owner } from "../plugins/lib/protocol/owner.ts";
 import { containerIdProblem, isTrue, linkNameProblem, networkNameProblem } from "../spec/env.ts";
 import { CniError, Code } from "../spec/error.ts";
 import type { NetworkConfigList } from "../spec/network_config_list.ts";
@@ -45,7 +46,7 @@ export function addNetworkList(runtime: RuntimeContext, list: NetworkConfigList,
   removeLeftovers(runtime, list, parameters);
   using _ = lockContainer(runtime.cacheDirectory, parameters.containerId, { inherited: true });
   warnOfConfiguredPrevResult(runtime, list);
-  using hostContext = holdNetns(runtime.hostContext);
+  using hostContext = holdNetns({ ...runtime.hostContext, goneReason: (owner) => goneReason(runtime, owner) });
   const netns = openUnlessAttached({ ...runtime, hostContext }, parameters, key);
   const { args = [], capabilityArgs = {} } = parameters;
   const entry: cache.CacheEntry = { ...key, netns: parameters.netns, config: list.text, args, capabilityArgs };
@@ -54,6 +55,16 @@ export function addNetworkList(runtime: RuntimeContext, list: NetworkConfigList,
   // Written first, so that of two calls one is refused, and what a killed process has set up can be found and removed.
   if (!cache.createEntry(runtime.cacheDirectory, entryWithCookie)) throw alreadyAttachedError(runtime, entry);
   return addPlugins({ ...runtime, hostContext }, list, entryWithCookie);
+}
+
+/** Why another attachment cannot live any more. What cannot be read says nothing. */
+function goneReason({ cacheDirectory, hostContext }: RuntimeContext, owner: Owner): string | undefined {
+  try {
+    const entry = cache.findEntry(cacheDirectory, owner);
+    return entry && netnsGoneReason(entry, hostContext);
+  } catch {
+    return undefined;
+  }
 }
 
 function addPlugins(

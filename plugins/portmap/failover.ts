@@ -10,7 +10,7 @@ import type { Ip } from "../../ffi/address.ts";
 import { concatenation, ipField } from "../../ffi/nft/statements.ts";
 import { formatHex } from "../../ffi/nft/objects.ts";
 import type { FoundElement } from "../lib/ruleset/element_lookup.ts";
-import { AWAITED, type Failover, type Promotion } from "../lib/ruleset/elements.ts";
+import { type Failover, isAwaited, type Promotion } from "../lib/ruleset/elements.ts";
 import type { ElementKey } from "../lib/ruleset/snapshot.ts";
 import type { Owner } from "../lib/protocol/owner.ts";
 
@@ -41,7 +41,7 @@ export function portFailover(containerId?: string): Failover {
   return {
     selectors(removed) {
       const families = ([4, 6] as const).filter((family) =>
-        removed.some(({ set, note }) => note === AWAITED && set.endsWith(`hostports${family}`))
+        removed.some((element) => isAwaited(element) && element.set.endsWith(`hostports${family}`))
       );
       return families.map((family) => ({
         set: failoverSet(family),

@@ -13,7 +13,8 @@ import { type Cidr, familyOf, ipFromBytes } from "../../ffi/address.ts";
 import * as nft from "../../ffi/nft/objects.ts";
 import { elementQuery, getAll } from "../../ffi/nft/queries.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
-import { describeOwner, type Owner, parseOwner } from "../lib/protocol/owner.ts";
+import type { FoundElement } from "../lib/ruleset/element_lookup.ts";
+import { describeOwner, type Owner, parseNote, parseOwner } from "../lib/protocol/owner.ts";
 import { inetTable } from "../lib/ruleset/inet_table.ts";
 import { CniError } from "../../spec/error.ts";
 import { describeHostPort, hostAddressOf, type PortMapping } from "./config.ts";
@@ -22,16 +23,29 @@ import { mappingsForFamily, portKeyOf } from "./elements.ts";
 /** The host port belongs to another container, or to a program of the host (codes from 100 up are the plugin's own, SPEC §Error). */
 export const HOST_PORT_TAKEN = 100;
 
-/** The error for a host port that another attachment has; `has` says what it has. */
-export function hostPortTakenError(
-  title: string,
-  occupant: Owner | undefined,
-  occupied = "it",
-  cause?: unknown,
-): CniError {
-  const who = occupant ? describeOwner(occupant) : "another program";
-  return new CniError(HOST_PORT_TAKEN, `Cannot publish ${title}: ${who} has ${occupied}`, { cause });
+/** An element of the ruleset that is in the way, as far as it says whose it is. */
+type Occupant = Pick<FoundElement, "owner" | "note">;
+
+/** Another attachment has a host port. */
+export class HostPortTakenError extends CniError {
+  readonly occupant: Occupant;
+
+  /** @param occupied what it has */
+  constructor(title: string, occupant: Occupant, occupied = "it", cause?: unknown) {
+    const { owner } = occupant;
+    const who = owner ? describeOwner(owner) : "another program";
+    super(HOST_PORT_TAKEN, `Cannot publish ${title}: ${who} has ${occupied}`, {
+      ...owner && { details: `if that container is gone: cni run gc ${owner.network}` },
+      cause,
+    });
+    this.occupant = occupant;
+  }
 }
+
+const occupantOf = ({ comment = "" }: nft.Element): Occupant => ({
+  owner: parseOwner(comment),
+  note: parseNote(comment),
+});
 
 /** @throws {CniError} code 100 naming the other container, if one of the mappings shares packets with a port of another */
 export function refusePortConflicts(
@@ -65,20 +79,22 @@ function refuseSingleAddressConflicts(
     mappings.map((candidate) => elementQuery(inetTable, `hostports${family}`, portKeyOf(candidate))),
   );
   for (const [i, mapping] of mappings.entries()) {
-    const occupant = parseOwner(elements[i]?.comment ?? "");
-    if (!elements[i] || occupant?.containerId === owner.containerId) continue;
-    throw hostPortTakenError(describeHostPort(mapping), occupant, "that port on all addresses");
+    const element = elements[i];
+    const occupant = element && occupantOf(element);
+    if (!occupant || occupant.owner?.containerId === owner.containerId) continue;
+    throw new HostPortTakenError(describeHostPort(mapping), occupant, "that port on all addresses");
   }
 }
 
 function refuseAllAddressConflicts(nl: Netlink, owner: Owner, mappings: readonly PortMapping[], family: 4 | 6): void {
   const addressSize = family === 4 ? 4 : 16;
   const mappingByKey = new Map(mappings.map((candidate) => [nft.formatHex(portKeyOf(candidate)), candidate]));
-  for (const { key, comment } of nft.listElements(nl, inetTable, `hostip_hostports${family}`)) {
+  for (const element of nft.listElements(nl, inetTable, `hostip_hostports${family}`)) {
+    const { key } = element;
     const mapping = mappingByKey.get(nft.formatHex(key.subarray(addressSize)));
-    const occupant = parseOwner(comment ?? "");
-    if (!mapping || occupant?.containerId === owner.containerId) continue;
+    const occupant = occupantOf(element);
+    if (!mapping || occupant.owner?.containerId === owner.containerId) continue;
     const occupied = describeHostPort({ ...mapping, hostIP: ipFromBytes(key.subarray(0, addressSize)) });
-    throw hostPortTakenError(describeHostPort(mapping), occupant, occupied);
+    throw new HostPortTakenError(describeHostPort(mapping), occupant, occupied);
   }
 }

@@ -8,7 +8,9 @@ import type { JsonObject } from "../../spec/schema.ts";
 import { CniError } from "../../spec/error.ts";
 import type { Cidr } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
-import { type Owner, ownerPrefix } from "../lib/protocol/owner.ts";
+import * as link from "../../ffi/route/link.ts";
+import { isGone } from "../lib/links/address_claim.ts";
+import { describeOwner, type Owner, ownerPrefix, parseAlias, sameOwner } from "../lib/protocol/owner.ts";
 import type { FoundElement } from "../lib/ruleset/element_lookup.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { type ensureElements, removeElements, removeElementsOf } from "../lib/ruleset/elements.ts";
@@ -19,7 +21,7 @@ import { flushStaleFlows, flushWithdrawnFlows } from "./conntrack_flush.ts";
 import { parsePortElement, publishedElements } from "./elements.ts";
 import { portFailover } from "./failover.ts";
 import { refuseListeners } from "./listeners.ts";
-import { HOST_PORT_TAKEN, hostPortTakenError, refusePortConflicts } from "./port_conflicts.ts";
+import { HOST_PORT_TAKEN, HostPortTakenError, refusePortConflicts } from "./port_conflicts.ts";
 
 const PURPOSE = "ports";
 
@@ -71,13 +73,42 @@ export function publishPorts(
     unlessPortInUseAllowed(call, config, () => refusePortConflicts(host.nft, owner, config.mappings, addresses));
     unlessPortInUseAllowed(call, config, checkHostPrograms);
   };
-  try {
-    return applyElements(host.nft, inetTable, owner, publishedElements(config, addresses), checkConflicts);
-  } catch (error) {
-    throw error instanceof ElementInUseError
-      ? hostPortTakenError(error.element.title, error.currentOwner, "it", error)
-      : error;
+  const hasVeth = hasOwnHostVeth(call);
+  const elements = publishedElements(config, addresses).map((element) =>
+    hasVeth ? { ...element, note: VETH } : element
+  );
+  for (;;) {
+    try {
+      return applyElements(host.nft, inetTable, owner, elements, checkConflicts);
+    } catch (error) {
+      const taken = error instanceof ElementInUseError
+        ? new HostPortTakenError(error.element.title, error.found, "it", error)
+        : error;
+      if (!(taken instanceof HostPortTakenError)) throw taken;
+      const { occupant } = taken;
+      const reason = occupantGoneReason(call, occupant);
+      if (reason === undefined) throw taken;
+      call.log(`Withdrawing the ports of ${describeOwner(occupant.owner!)}, which is gone: ${reason}`);
+      removePublishedPorts(host, occupant.owner!, call.log);
+    }
   }
+}
+
+/** Notes that the container has a host veth that names it, as those of bridge and ptp do: as long as it lives, there is that veth. */
+const VETH = "veth";
+
+function hasOwnHostVeth({ host, owner, prevResult }: PortmapCall): boolean {
+  return prevResult?.interfaces?.some(({ name, sandbox }) =>
+    !sandbox && sameOwner(parseAlias(link.find(host.route, name)?.alias), owner)
+  ) === true;
+}
+
+/** Why the container that has a port is certainly gone; `undefined` if it may live. */
+function occupantGoneReason(call: PortmapCall, { owner, note }: HostPortTakenError["occupant"]): string | undefined {
+  if (!owner) return undefined;
+  const remembered = call.goneReason?.(owner);
+  if (remembered !== undefined) return remembered;
+  return note?.startsWith(VETH) && isGone(call.host, owner) ? "its interface is not there any more" : undefined;
 }
 
 /** Conversations with former holders of the ports, or that began while nobody held them. */

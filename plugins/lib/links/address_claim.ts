@@ -103,16 +103,24 @@ function addAltNames(host: Netns, hostVeth: string, names: readonly string[]): n
 const DEATH_TIMEOUT_MS = 500;
 const DEATH_POLL_MS = 10;
 
+/** Gives what is in the way the time to go away. @returns what is still there */
+function awaitEnd<T>(find: () => T | undefined): T | undefined {
+  for (const deadline = performance.now() + DEATH_TIMEOUT_MS;; Bun.sleepSync(DEATH_POLL_MS)) {
+    const found = find();
+    if (found === undefined || performance.now() > deadline) return found;
+    throwIfSignalled();
+  }
+}
+
 /** Removes the link that has the name, if its container is gone. @throws {CniError} naming the container if it is not */
 function releaseDead(host: Netns, owner: Owner, { name, cidr, where }: Claim): void {
-  for (const deadline = performance.now() + DEATH_TIMEOUT_MS;; Bun.sleepSync(DEATH_POLL_MS)) {
-    const holder = link.find(host.route, name);
-    if (!holder) return;
-    if (link.isPeerNetnsGone(host.route, holder)) return void removeLinkIfPresent(host, holder.name!);
-    throwIfSignalled();
-    if (performance.now() < deadline) continue;
-    throw addressInUseError(owner, cidr, parseAlias(holder.alias), `${where}, behind "${holder.name}"`);
-  }
+  const holder = awaitEnd(() => {
+    const found = link.find(host.route, name);
+    if (!found || !link.isPeerNetnsGone(host.route, found)) return found;
+    removeLinkIfPresent(host, found.name!);
+    return undefined;
+  });
+  if (holder) throw addressInUseError(owner, cidr, parseAlias(holder.alias), `${where}, behind "${holder.name}"`);
 }
 
 /** The error for an address that another container has. */
@@ -152,11 +160,16 @@ export function livesElsewhere(
   };
 }
 
+/** Whether an attachment that had a host veth is gone, or about to be. */
+export function isGone(host: Netns, owner: Owner): boolean {
+  return awaitEnd(() => findLivingHostVeth(host, owner)) === undefined;
+}
+
 /** Whether an attachment lives, as its host veth tells. */
 export const lives = (host: Netns) => (owner: Owner): boolean => findLivingHostVeth(host, owner) !== undefined;
 
 /** The host veth of an attachment, unless its container is gone. @throws {NetlinkError} */
-export function findLivingHostVeth(host: Netns, owner: Owner): link.Link | undefined {
+function findLivingHostVeth(host: Netns, owner: Owner): link.Link | undefined {
   return link.list(host.route).find((candidate) =>
     sameOwner(parseAlias(candidate.alias), owner) && !link.isPeerNetnsGone(host.route, candidate)
   );

@@ -43,7 +43,7 @@ cableTest("DEL of many leaves the gateway of the VLAN too, and finds cables that
   const { call, host, newContainer } = sandbox;
   const containers = ["c1", "c2"].map((containerId) => {
     const netns = newContainer();
-    return { containerId, netns, result: call(bridge, "ADD", { ipam }, { containerId, netns }) };
+    return { containerId, netns, result: call(bridge, "ADD", {}, { containerId, netns }) };
   });
   const told = addVlanGateway(host, { interfaces: [{ name: "cni0" }] });
   const [renamed, ended] = containers.map(({ result }) => result.interfaces![1]!.name);
@@ -83,7 +83,7 @@ cableTest(
   ({ call, host, container, newContainer }) => {
     const second = newContainer();
     const attach = (containerId: string, netns: Netns) =>
-      call(bridge, "ADD", { ipam }, { containerId, netns }).interfaces![1]!.name;
+      call(bridge, "ADD", {}, { containerId, netns }).interfaces![1]!.name;
     attach("c1", container);
     const other = attach("c2", second);
     put(host, "ip link del cni0", "ip link add br1 type bridge", `ip link set ${other} master br1`);

@@ -4,6 +4,7 @@
  * @module
  */
 import type { Netns } from "../../../ffi/netns.ts";
+import type { Owner } from "./owner.ts";
 import type { Plugin } from "./plugin.ts";
 import type { DelBatchRequest, PluginRequest, PluginResponse } from "./request.ts";
 
@@ -40,6 +41,8 @@ export interface HostContext {
   isIpam(type: string, directories: readonly string[]): boolean;
   /** Calls a plugin. @throws {CniError} and every other error as its cause made it @throws {NotRunError} if it could not be run */
   invoke(location: PluginLocation, request: PluginRequest | DelBatchRequest): PluginResponse;
+  /** Why an attachment cannot live any more, as far as this program remembers it; `undefined` if it may. */
+  goneReason?(owner: Owner): string | undefined;
   /** Takes what plugins say, each behind its name: `bridge: …`. The command line writes it to stderr. */
   log(message: string): void;
 }

@@ -84,7 +84,7 @@ function buildCall(
   undo?: DisposableStack,
 ): PluginCall<unknown> {
   const { config, command, env, findCallerPid, undoesAdd } = request;
-  const { host, log } = context;
+  const { host, log, goneReason } = context;
   return {
     // What cannot be used of the plugin's own keys must not keep a container from being removed.
     config: command === "DEL"
@@ -94,6 +94,7 @@ function buildCall(
     env,
     findCallerPid,
     host,
+    ...goneReason && { goneReason },
     ipam: ipam && ipamDelegate(ipam, request, context, command === "ADD" ? undo : undefined),
     log,
   };

@@ -24,6 +24,8 @@ export interface PluginCall<C> {
   readonly host: Netns;
   /** The IPAM plugin that the configuration names, if it names one. */
   readonly ipam: IpamDelegate | undefined;
+  /** Why an attachment cannot live any more, as far as this program remembers it; `undefined` if it may. */
+  goneReason?(owner: Owner): string | undefined;
   /** Says something on stderr, where it does not disturb the answer. */
   log(message: string): void;
 }

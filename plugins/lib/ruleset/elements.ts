@@ -18,7 +18,6 @@ import { checkStaticRules, ensureTable, missingRulesError } from "./table.ts";
 import type { TableDefinition } from "./table_definition.ts";
 import {
   describeOwner,
-  formatOwner,
   formatOwnerWithNote,
   type Owner,
   ownerRestoreHint,
@@ -87,7 +86,7 @@ export function ensureElements(
     deleteElements(tx, table, stale);
     const { repaired: repairedChains, needsGeneration } = ensureChains(tx, snapshot, sharedChainsOf(resolved));
     addElements(tx, table, missing, owner);
-    const unmarked = keptElements.filter(({ note }) => note !== AWAITED);
+    const unmarked = keptElements.filter((element) => !isAwaited(element));
     markAwaited(tx, table, unmarked);
     const replacesRecord = updateRecord(tx, snapshot, owner, wanted);
     removeUnusedTargets(tx, snapshot, stale, resolved);
@@ -123,14 +122,23 @@ export interface Promotion {
   readonly to: ElementKey & Required<Pick<nft.Element, "data">>;
 }
 
-/** The note of an element that a failover element waits for: without it, DEL looks for none. */
-export const AWAITED = "awaited";
+/** Ends the note of an element that a failover element waits for: without it, DEL looks for none. */
+const AWAITED = "awaited";
+
+/** Whether failover elements may wait for the element. */
+export const isAwaited = ({ note }: FoundElement): boolean => note?.endsWith(AWAITED) === true;
+
+function awaitedComment(element: FoundElement): string {
+  const { owner, note } = element;
+  return formatOwnerWithNote(owner!, isAwaited(element) ? note : note === undefined ? AWAITED : `${note},${AWAITED}`);
+}
 
 /** Writes the note, which takes another element in the place of each. */
 function markAwaited(tx: Transaction, table: TableDefinition, elements: readonly FoundElement[]): void {
   deleteElements(tx, table, elements);
-  for (const { set, key, data, owner } of elements) {
-    tx.addElements(table, set, [{ key, ...data && { data }, comment: formatOwnerWithNote(owner!, AWAITED) }]);
+  for (const element of elements) {
+    const { set, key, data } = element;
+    tx.addElements(table, set, [{ key, ...data && { data }, comment: awaitedComment(element) }]);
   }
 }
 
@@ -214,8 +222,8 @@ function removeSelected(
   const tx = transaction(nl);
   deleteElements(tx, table, [...removed, ...promotions.map(({ from }) => from), ...records]);
   // Others may wait behind the one that is promoted.
-  for (const { from: { owner }, to: { set, key, data } } of promotions) {
-    tx.addElements(table, set, [{ key, data, comment: formatOwnerWithNote(owner!, AWAITED) }]);
+  for (const { from, to: { set, key, data } } of promotions) {
+    tx.addElements(table, set, [{ key, data, comment: awaitedComment(from) }]);
   }
   removeUnusedTargets(tx, snapshot, removed, []);
   tx.commit(snapshot.generation);
@@ -274,9 +282,8 @@ function deleteElements(tx: Transaction, table: TableDefinition, found: readonly
 }
 
 function addElements(tx: Transaction, table: TableDefinition, missing: readonly WantedElement[], owner: Owner): void {
-  const comment = formatOwner(owner);
-  const toElement = ({ key, value, chain }: WantedElement): nft.Element => {
-    return { key, comment, ...elementData(value, chain) };
+  const toElement = ({ key, value, chain, note }: WantedElement): nft.Element => {
+    return { key, comment: formatOwnerWithNote(owner, note), ...elementData(value, chain) };
   };
   for (const [set, elements] of groupBySet(missing)) tx.addElements(table, set, elements.map(toElement));
 }

@@ -6,10 +6,10 @@
 import { type Cidr, familyOf, type Ip, ipBytes, ipOf } from "../../../ffi/address.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import {
-  AWAITED,
   checkElements,
   ensureElements,
   type Failover,
+  isAwaited,
   removeElements,
   removeElementsOf,
   restoreElements,
@@ -59,7 +59,7 @@ const standbySet = (address: Ip | Cidr): string => `masquerade_standby${familyOf
 const OWNER_DIGEST_BYTES = 4;
 
 const failover: Failover = {
-  selectors: (removed) => removed.some(({ note }) => note === AWAITED) ? STANDBY_SETS : [],
+  selectors: (removed) => removed.some(isAwaited) ? STANDBY_SETS : [],
   promotions: (removed, others) =>
     removed.flatMap(({ set, key }) => {
       const from = others.find((other) =>

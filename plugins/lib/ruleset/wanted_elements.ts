@@ -23,6 +23,8 @@ export interface WantedElement {
   readonly title: string;
   /** True if another owner keeps it; else it is taken from the other, whose DEL is late. */
   readonly exclusive?: boolean;
+  /** What the element tells besides its owner: one word. */
+  readonly note?: string;
   /** The element to add instead, in a set that no rule uses, while another attachment has this one and keeps it. */
   readonly failover?: ElementKey & Pick<WantedElement, "chain">;
   /** Whether another attachment keeps this one, where there is an element to add instead. */
@@ -33,12 +35,13 @@ export interface WantedElement {
 export class ElementInUseError extends Error {
   override readonly name: string = "ElementInUseError";
   readonly element: WantedElement;
-  readonly currentOwner: Owner | undefined;
+  readonly found: FoundElement;
 
-  constructor(element: WantedElement, holder: Owner | undefined) {
-    super(`Cannot use ${element.title}: it belongs to ${holder ? describeOwner(holder) : "an unknown owner"}`);
+  constructor(element: WantedElement, found: FoundElement) {
+    const { owner } = found;
+    super(`Cannot use ${element.title}: it belongs to ${owner ? describeOwner(owner) : "an unknown owner"}`);
     this.element = element;
-    this.currentOwner = holder;
+    this.found = found;
   }
 }
 
@@ -63,7 +66,12 @@ export function resolveWanted(snapshot: RulesetSnapshot, owner: Owner, wanted: r
     ) {
       return element;
     }
-    const failoverElement = { ...element.failover, title: `${element.title} (failover)` };
+    const { note } = element;
+    const failoverElement = {
+      ...element.failover,
+      ...note !== undefined && { note },
+      title: `${element.title} (failover)`,
+    };
     failoverElements.push(failoverElement);
     keptElements.push(found);
     return failoverElement;
@@ -83,7 +91,7 @@ export function selectorsFor(wanted: readonly WantedElement[]): ElementSelector[
 export function isUpToDate(wanted: WantedElement, found: FoundElement | undefined, owner: Owner): boolean {
   if (!found) return false;
   const isOwned = sameOwner(found.owner, owner);
-  if (!isOwned && wanted.exclusive) throw new ElementInUseError(wanted, found.owner);
+  if (!isOwned && wanted.exclusive) throw new ElementInUseError(wanted, found);
   return isOwned && hasSameTarget(wanted, found);
 }
 
