@@ -21,7 +21,7 @@ import { holdNetns } from "./held_netns.ts";
 
 /** What was found and put back. */
 export interface RestoreReport {
-  /** What was missing of the rules that all attachments have in common: `chain "guard" of table "inet cni"`. */
+  /** What was missing of the rules that all attachments have in common: `chain "forward" of table "inet cni"`. */
   readonly tables: readonly string[];
   /** Those that are remembered, also where nothing was missing. */
   readonly attachments: readonly RestoredAttachment[];

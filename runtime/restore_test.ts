@@ -272,7 +272,7 @@ restoreTest(
     nft("flush", "table", "inet", "cni");
     expect(() => attach(web, "c2")).toThrow(/Cannot use the ruleset: its chain "after_filter" has 0 rules, expected 1/);
     const { tables, attachments } = restore();
-    expect([tables.length, attachments]).toEqual([12, []]);
+    expect([tables.length, attachments]).toEqual([13, []]);
     expect(log).toContain('Restored chain "postrouting" of table "inet cni"');
     attach(web, "c2");
   },
@@ -344,7 +344,7 @@ restoreTest(
     expect(rival!.plugins.map(({ type, failed }) => failed && `${type}: ${failed}`)).toEqual([
       undefined,
       undefined,
-      'portmap: plugin "portmap" (restore): Cannot publish host port 8080/tcp: container "c1" (network "web", interface "eth0") has it',
+      'portmap: plugin "portmap" (restore): Cannot publish host port 8080/tcp: container "c1" (network "web", interface "eth0") has it; if that container is gone: cni run gc web',
       undefined,
     ]);
     // The others of its plugins did what they could.
@@ -358,7 +358,7 @@ restoreTest(
       'Skipping "eth0" of container "gone" on network "web": namespace "/run/netns/nonexistent" is gone',
       'Restored of "eth0" of container "rival" on network "web": …',
       'Cannot restore "eth0" of container "rival" on network "web": plugin "portmap" (restore): Cannot publish host port 8080/tcp: ' +
-      'container "c1" (network "web", interface "eth0") has it',
+      'container "c1" (network "web", interface "eth0") has it; if that container is gone: cni run gc web',
       'Skipping "eth0" of container "unfinished" on network "web": its ADD has not ended',
       'Skipping "eth0" of container "unplaced" on network "web": it is not known in which namespace it is',
     ]);
@@ -455,7 +455,7 @@ restoreTest("a container on two networks has its port over the first again, and 
   const { netns } = attach(bench.list("web"), "c1", [HTTP]);
   attach(bench.list("db"), "c1", [HTTP], { netns, ifname: "eth1" });
   const whole = sorted(nft("-s", "list", "ruleset"));
-  expect(whole.join("\n")).toMatch(/ . 8080 . 10\.5\.1\.2 . 80 comment "db c1 eth1"/);
+  expect(whole.join("\n")).toMatch(/ . 8080 . 10\.5\.1\.2 . 80 comment "db c1 eth1 #veth"/);
   nft("flush", "ruleset");
   expect(putBack(restore())).toContain("host port 8080/tcp (failover)");
   expect(sorted(nft("-s", "list", "ruleset"))).toEqual(whole);

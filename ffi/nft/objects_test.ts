@@ -7,6 +7,7 @@ import { ifnameType, inetProto, inetService, ipv4Addr, ipv6Addr, mapOf, setOf } 
 import {
   accept,
   concatenation,
+  ctDirectionReply,
   ctStatusDnat,
   daddr,
   daddrIn,
@@ -14,8 +15,6 @@ import {
   dport,
   drop,
   fibDaddrLocal,
-  fibDaddrNotOnIif,
-  fibSaddrNotOnIif,
   gotoChain,
   ifnameField,
   iifnameIs,
@@ -30,7 +29,9 @@ import {
   rule,
   type RuleStatement,
   saddr,
+  saddrFromMap,
   saddrIn,
+  setDaddr,
   vmap,
 } from "./statements.ts";
 import * as nft from "./objects.ts";
@@ -51,6 +52,7 @@ function build(netns: Netns): void {
   });
   tx.addSet({ ...TABLE, name: "hosts6", ...mapOf([ipv6Addr, inetProto, inetService], [ipv6Addr, inetService]) });
   tx.addSet({ ...TABLE, name: "verdicts", ...mapOf([ipv4Addr], "verdict") });
+  tx.addSet({ ...TABLE, name: "sources", ...mapOf([ipv4Addr], [ipv4Addr]) });
   tx.addSet({ ...TABLE, name: "addresses", ...setOf([ipv6Addr]) });
   tx.addSet({ ...TABLE, name: "links", ...setOf([ifnameType]) });
   tx.addChain({ ...TABLE, name: "net-10.1.0.0/16", comment: "a chain" });
@@ -76,7 +78,8 @@ function build(netns: Netns): void {
   );
   add("net-10.1.0.0/16", undefined, iifnameIs("lo", true), iifnameIs("veth*"), accept());
   add("pre", undefined, fibDaddrLocal(), jump("net-10.1.0.0/16"));
-  add("pre", undefined, daddrIn(parseCidr("127.0.0.0/8")), fibDaddrNotOnIif(), fibSaddrNotOnIif(), drop());
+  add("pre", undefined, saddrIn(parseCidr("127.0.0.1/32")), saddrFromMap([daddr(4)], "sources"));
+  add("pre", undefined, ctDirectionReply(), daddrIn(parseCidr("127.0.0.0/8")), setDaddr(parseIp("127.0.0.1")));
   add("pre", undefined, ctStatusDnat(), vmap([saddr(4)], "verdicts"));
   add("pre", undefined, inSet([daddr(6)], "addresses", true), gotoChain("net-10.1.0.0/16"));
   add("pre", undefined, dnatMap(4, [l4proto(), dport()], "ports4"));
@@ -121,6 +124,10 @@ const LISTED = `table inet t {
 		elements = { 10.1.0.2 comment "net id eth0" : goto net-10.1.0.0/16 }
 	}
 
+	map sources {
+		type ipv4_addr : ipv4_addr
+	}
+
 	set addresses {
 		type ipv6_addr
 		elements = { fd00::7 comment "one" }
@@ -143,7 +150,8 @@ const LISTED = `table inet t {
 	chain pre {
 		type nat hook prerouting priority dstnat; policy accept;
 		fib daddr type local jump net-10.1.0.0/16
-		ip daddr 127.0.0.0/8 fib daddr . iif type != local fib saddr . iif type != local drop
+		ip saddr 127.0.0.1 ip saddr set ip daddr map @sources
+		ct direction reply ip daddr 127.0.0.0/8 ip daddr set 127.0.0.1
 		ct status dnat ip saddr vmap @verdicts
 		ip6 daddr != @addresses goto net-10.1.0.0/16
 		dnat ip to meta l4proto . th dport map @ports4
@@ -168,7 +176,7 @@ netnsTest("what is sent is what nft(8) prints, and what nft(8) sends is read as 
   expect(all(container)).toEqual(all(host));
 });
 
-const SETS = ["ports4", "hosts6", "verdicts", "addresses", "links"];
+const SETS = ["ports4", "hosts6", "verdicts", "sources", "addresses", "links"];
 
 function all({ nft: nl }: Netns) {
   const { handle: _, ...table } = nft.findTable(nl, TABLE)!;

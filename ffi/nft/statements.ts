@@ -21,6 +21,7 @@ import {
   NFPROTO_IPV6,
   NFT_CMP_EQ,
   NFT_CMP_NEQ,
+  NFT_CT_DIRECTION,
   NFT_CT_STATE,
   NFT_CT_STATUS,
   NFT_FIB_RESULT_ADDRTYPE,
@@ -33,14 +34,14 @@ import {
   NFT_META_NFPROTO,
   NFT_META_OIFNAME,
   NFT_NAT_DNAT,
+  NFT_PAYLOAD_CSUM_INET,
+  NFT_PAYLOAD_L4CSUM_PSEUDOHDR,
   NFT_PAYLOAD_LL_HEADER,
   NFT_PAYLOAD_NETWORK_HEADER,
   NFT_PAYLOAD_TRANSPORT_HEADER,
   NFT_REG_VERDICT,
   NFT_RETURN,
   NFTA_FIB_F_DADDR,
-  NFTA_FIB_F_IIF,
-  NFTA_FIB_F_SADDR,
   RTN_LOCAL,
 } from "./uapi.ts";
 
@@ -183,14 +184,6 @@ export function iifnameIs(name: string, not = false): RuleStatement {
 export function fibDaddrLocal(): RuleStatement {
   return [...fibAddrtype(NFTA_FIB_F_DADDR), compare(u32HostOrder(RTN_LOCAL), false)];
 }
-/** `fib daddr . iif type != local`: to an address that the link which it came in by does not have */
-export function fibDaddrNotOnIif(): RuleStatement {
-  return [...fibAddrtype(NFTA_FIB_F_DADDR | NFTA_FIB_F_IIF), compare(u32HostOrder(RTN_LOCAL), true)];
-}
-/** `fib saddr . iif type != local`: from an address that the link which it came in by does not have */
-export function fibSaddrNotOnIif(): RuleStatement {
-  return [...fibAddrtype(NFTA_FIB_F_SADDR | NFTA_FIB_F_IIF), compare(u32HostOrder(RTN_LOCAL), true)];
-}
 function fibAddrtype(flags: number): RuleStatement {
   return [{ kind: "fib", dreg: register(0), flags, result: NFT_FIB_RESULT_ADDRTYPE }];
 }
@@ -201,6 +194,12 @@ export function ctStatusDnat(): RuleStatement {
     ...maskRegister(4, u32HostOrder(IPS_DST_NAT)),
     compare(new Uint8Array(4), true),
   ];
+}
+
+/** `ct direction reply`: an answer within a connection */
+export function ctDirectionReply(): RuleStatement {
+  const IP_CT_DIR_REPLY = 1;
+  return [{ kind: "ct", dreg: register(0), key: NFT_CT_DIRECTION }, compare(Uint8Array.of(IP_CT_DIR_REPLY), false)];
 }
 
 /** `ct state established,related`: part of a conversation that was let through before, or caused by one */
@@ -289,6 +288,31 @@ export function dnatMap(family: 4 | 6, fields: readonly Selector[], map: string)
   // The kernel does nothing to packets of the other family (net/netfilter/nft_nat.c nft_nat_inet_eval()).
   const to = { type: NFT_NAT_DNAT, family: nfprotoOf(family), addressMin: register(0), portMin: port };
   return [...lookupIn(fields, map, { dreg: register(0) }), { kind: "nat", ...to }];
+}
+/** `ip saddr set … map @map`: whatever is behind it sees another source; goes on if the map has nothing for this packet */
+export function saddrFromMap(fields: readonly Selector[], map: string): RuleStatement {
+  const IP_SADDR_OFFSET = 12;
+  return [...lookupIn(fields, map, { dreg: register(0) }), writeIpv4Address(IP_SADDR_OFFSET)];
+}
+/** `ip daddr set 127.0.0.1` */
+export function setDaddr(ip: Ip): RuleStatement {
+  const IP_DADDR_OFFSET = 16;
+  return [{ kind: "immediate", dreg: register(0), data: { value: ipBytes(ip) } }, writeIpv4Address(IP_DADDR_OFFSET)];
+}
+
+/** Writes a register into the packet's header, with the checksums of both layers. */
+function writeIpv4Address(offset: number): ExpressionIn {
+  const IP_CHECKSUM_OFFSET = 10;
+  return {
+    kind: "payload",
+    sreg: register(0),
+    base: NFT_PAYLOAD_NETWORK_HEADER,
+    offset,
+    length: 4,
+    checksumType: NFT_PAYLOAD_CSUM_INET,
+    checksumOffset: IP_CHECKSUM_OFFSET,
+    checksumFlags: NFT_PAYLOAD_L4CSUM_PSEUDOHDR,
+  };
 }
 /** `masquerade` */
 export function masquerade(): RuleStatement {

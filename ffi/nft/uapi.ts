@@ -18,6 +18,7 @@ export const NFPROTO_IPV6 = 10;
 
 export const NF_INET_PRE_ROUTING = 0;
 export const NF_INET_FORWARD = 2;
+export const NF_INET_LOCAL_IN = 1;
 export const NF_INET_LOCAL_OUT = 3;
 export const NF_INET_POST_ROUTING = 4;
 
@@ -137,6 +138,12 @@ export const NFTA_PAYLOAD_DREG = 1;
 export const NFTA_PAYLOAD_BASE = 2;
 export const NFTA_PAYLOAD_OFFSET = 3;
 export const NFTA_PAYLOAD_LEN = 4;
+export const NFTA_PAYLOAD_SREG = 5;
+export const NFTA_PAYLOAD_CSUM_TYPE = 6;
+export const NFTA_PAYLOAD_CSUM_OFFSET = 7;
+export const NFTA_PAYLOAD_CSUM_FLAGS = 8;
+export const NFT_PAYLOAD_CSUM_INET = 1;
+export const NFT_PAYLOAD_L4CSUM_PSEUDOHDR = 1;
 export const NFT_PAYLOAD_LL_HEADER = 0;
 export const NFT_PAYLOAD_NETWORK_HEADER = 1;
 export const NFT_PAYLOAD_TRANSPORT_HEADER = 2;
@@ -177,6 +184,7 @@ export const NFTA_CT_DREG = 1;
 export const NFTA_CT_KEY = 2;
 export const NFTA_CT_DIRECTION = 3;
 export const NFT_CT_STATE = 0;
+export const NFT_CT_DIRECTION = 1;
 export const NFT_CT_STATUS = 2;
 /** Connection states as bits (linux/netfilter/nf_conntrack_common.h NF_CT_STATE_BIT). */
 export const NF_CT_STATE_ESTABLISHED = 0x2;

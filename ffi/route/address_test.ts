@@ -49,7 +49,7 @@ netnsTest("addresses, link and routes go out in one send, and ip(8) shows them",
   expect(route.list(nl, AF_INET)).toContainEqual(
     expect.objectContaining({ dst: "0.0.0.0/0", gateway: "10.1.2.1", priority: 50, mtu: 1400 }),
   );
-  expect(route.outgoingLink(nl, parseIp("192.0.2.7"))).toBe(index);
+  expect(route.outgoingRoute(nl, parseIp("192.0.2.7"))).toMatchObject({ oif: index });
 });
 
 netnsTest("of several requests the refused one is reported and the rest still count", ({ container }) => {

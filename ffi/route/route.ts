@@ -160,10 +160,11 @@ export function list(nl: Netlink, family: number, table?: number): UnicastRoute[
     .filter((reply) => table === undefined || reply.table === table);
 }
 
-/** The index of the link by which packets to `destination` leave, or `undefined` if the kernel names none. @throws {NetlinkError} */
-export function outgoingLink(nl: Netlink, destination: Ip): number | undefined {
+/** By which link packets to `destination` leave, and with which source, as far as the kernel says. @throws {NetlinkError} */
+export function outgoingRoute(nl: Netlink, destination: Ip): { readonly oif?: number; readonly source?: Ip } {
   const family = addressFamily(destination);
-  return query(nl, GET, { family, dstLen: family === AF_INET ? 32 : 128, dst: destination }).oif;
+  const { oif, prefsrc } = query(nl, GET, { family, dstLen: family === AF_INET ? 32 : 128, dst: destination });
+  return { ...oif !== undefined && { oif }, ...prefsrc !== undefined && { source: prefsrc } };
 }
 
 function toRoutes(reply: MessageOut<typeof routeMessage>): UnicastRoute[] {

@@ -63,7 +63,7 @@ bridgeNetworkTest("DEL withdraws ports also where the container's address is ano
     call(portmap, "ADD", portMappingConfig([{ hostPort: 81, containerPort: 80 }]), { container, containerId: "new" });
     call(portmap, "DEL", late, { container, containerId: "old" });
     expect(nftElements(host).filter((each) => each.includes("old"))).toEqual([]);
-    expect(nftElements(host)).toHaveLength(4);
+    expect(nftElements(host)).toHaveLength(5);
     call(portmap, "DEL", {}, { containerId: "new" });
     expect(nftElements(host)).toEqual([]);
   }

@@ -30,16 +30,29 @@ import {
   type PortMapping,
   PROTOCOLS,
 } from "./config.ts";
+import { reachesLoopback } from "./loopback.ts";
 import { failoverKey } from "./failover.ts";
 
-/** What to publish on a container's addresses: none or one of each family. */
-export function publishedElements(config: PortmapConfig, addresses: readonly Cidr[]): WantedElement[] {
+/**
+ * What to publish on a container's addresses: none or one of each family.
+ *
+ * @param loopbackSource what calls from 127.0.0.1 get as their source, if there is a way for them
+ */
+export function publishedElements(
+  config: PortmapConfig,
+  addresses: readonly Cidr[],
+  loopbackSource?: Ip,
+): WantedElement[] {
   return addresses.flatMap((address) => {
     const mappings = mappingsForFamily(config.mappings, address);
     if (mappings.length === 0) return [];
     const conditions = config.conditions[familyOf(address)];
     const ports = mappings.flatMap((mapping) => portElements(mapping, address, conditions));
-    return config.snat ? [...ports, hairpinElement(address, config.masqAll)] : ports;
+    if (!config.snat) return ports;
+    const loopback = loopbackSource && familyOf(address) === 4
+      ? mappings.filter(reachesLoopback).map((mapping) => loopbackElement(mapping, loopbackSource))
+      : [];
+    return [...ports, ...loopback, hairpinElement(address, config.masqAll)];
   });
 }
 
@@ -65,6 +78,19 @@ function portElements(mapping: PortMapping, address: Cidr, conditions: Condition
     title: `conditions on ${title}`,
     exclusive: true,
   }];
+}
+
+/** It comes and goes with the port that another interface of the container publishes, if one does. */
+function loopbackElement(mapping: PortMapping, source: Ip): WantedElement {
+  const { prefix, key } = mapKeyOf(mapping);
+  return {
+    set: `${prefix}loopback4`,
+    key,
+    value: ipField(source),
+    title: describeHostPort(mapping),
+    exclusive: true,
+    yieldsTo,
+  };
 }
 
 /** Another interface of the same container publishes the port already. */

@@ -1,6 +1,6 @@
 import { expect } from "bun:test";
 import { runInNetns } from "../../testing/netns.ts";
-import { requestTcp, requestUdp, serveTcpAndUdp } from "../../testing/traffic.ts";
+import { NO_ANSWER_TIMEOUT_MS, requestTcp, requestUdp, serveTcp, serveTcpAndUdp } from "../../testing/traffic.ts";
 import { bridgeNetworkTest } from "../../testing/bridge_network.ts";
 import portmap from "./plugin.ts";
 import { portMappingConfig, WEB_PORT_MAPPINGS } from "../../testing/portmap.ts";
@@ -51,6 +51,12 @@ const LISTING = `table inet cni {
 		elements = { fd88::2 comment "web c1 eth0" : jump hairpin-fd88--/64 }
 	}
 
+	map loopback4 {
+		type inet_proto . inet_service : ipv4_addr
+		comment "Published ports, and who calls them for 127.0.0.1"
+		elements = { tcp . 8080 comment "web c1 eth0" : 10.88.0.1 }
+	}
+
 	set owners {
 		type mark . mark . mark . mark . inet_service
 		comment "What attachments have in other sets"
@@ -74,16 +80,23 @@ const LISTING = `table inet cni {
 		dnat ip6 to meta l4proto . th dport map @hostports6
 	}
 
-	chain guard {
-		comment "Neighbours that claim addresses of the loopback interface"
-		type filter hook prerouting priority raw; policy accept;
-		ip daddr 127.0.0.0/8 fib daddr . iif type != local drop
-		ip saddr 127.0.0.0/8 fib saddr . iif type != local drop
+	chain loopback_output {
+		comment "Calls from 127.0.0.1 to published ports, which get another source"
+		type route hook output priority raw; policy accept;
+		ip saddr 127.0.0.1 ip saddr set ip daddr . meta l4proto . th dport map @hostip_loopback4
+		ip saddr 127.0.0.1 ip daddr 127.0.0.0/8 ip saddr set meta l4proto . th dport map @loopback4
+	}
+
+	chain loopback_input {
+		comment "Answers to them, behind the translation"
+		type filter hook input priority 110; policy accept;
+		iifname != "lo" ct direction reply ct status dnat ip saddr 127.0.0.0/8 ip daddr set 127.0.0.1
 	}
 
 	chain prerouting {
 		comment "Calls from elsewhere to published ports"
 		type nat hook prerouting priority dstnat; policy accept;
+		ip daddr 127.0.0.0/8 return
 		fib daddr type local jump hostports
 	}
 
@@ -123,7 +136,6 @@ const LISTING = `table inet cni {
 
 	chain hairpin-10.88.0.0/16 {
 		ip saddr 10.88.0.0/16 masquerade
-		ip saddr 127.0.0.0/8 masquerade
 	}
 
 	chain hairpin-fd88--/64 {
@@ -132,25 +144,62 @@ const LISTING = `table inet cni {
 }
 `;
 
-bridgeNetworkTest("route_localnet is set on the container's link, and only if it is needed", (network) => {
+bridgeNetworkTest(
+  "calls from 127.0.0.1 get another source only where they reach a published port, and no link is opened",
+  (network) => {
+    const c1 = network.container(2);
+    const loopback = () => nftElements(network.host).filter((element) => element.includes("loopback4"));
+    const mapping = { hostPort: 8080, containerPort: 80 };
+    for (
+      const config of [
+        portMappingConfig([mapping], { snat: false }),
+        portMappingConfig([{ ...mapping, hostIP: "192.0.2.1" }]),
+        portMappingConfig([{ ...mapping, hostIP: "::" }]),
+      ]
+    ) {
+      network.call(portmap, "ADD", config, { container: c1 });
+      expect(loopback()).toEqual([]);
+      network.call(portmap, "DEL", config, { container: c1 });
+    }
+    const mappings = [mapping, { ...mapping, hostPort: 81, hostIP: "127.0.0.2" }];
+    network.call(portmap, "ADD", portMappingConfig(mappings), { container: c1 });
+    expect(loopback()).toEqual([
+      'hostip_loopback4: 127.0.0.2 . tcp . 81 comment "web c1 eth0" : 10.88.0.1',
+      'loopback4: tcp . 8080 comment "web c1 eth0" : 10.88.0.1',
+    ]);
+    expect(runInNetns(network.host, "sh", "-c", "grep -l 1 /proc/sys/net/ipv4/conf/*/route_localnet || true")).toBe("");
+    network.call(portmap, "DEL", portMappingConfig(mappings), { container: c1 });
+    expect(loopback()).toEqual([]);
+    return Promise.resolve();
+  },
+);
+
+bridgeNetworkTest("calls from 127.0.0.1 over TCP and UDP end with the rules", async (network) => {
+  const { host, call } = network;
   const c1 = network.container(2);
-  const opened = () =>
-    runInNetns(network.host, "sh", "-c", "grep -l 1 /proc/sys/net/ipv4/conf/*/route_localnet || true").trim();
-  const mapping = { hostPort: 8080, containerPort: 80 };
+  using _c1 = await serveTcpAndUdp(c1.netns, "c1");
+  call(portmap, "ADD", WEB_PORT_MAPPINGS, { container: c1 });
+  expect(await requestTcp(host, "127.0.0.1", 8080)).toBe("c1 10.88.0.1");
+  expect(await requestUdp(host, "127.0.0.1", 5353)).toBe("c1 10.88.0.1");
+  runInNetns(host, "nft", "flush", "ruleset");
+  expect(await requestTcp(host, "127.0.0.1", 8080, NO_ANSWER_TIMEOUT_MS)).toBeUndefined();
+});
+
+bridgeNetworkTest("a table of an earlier release gets what it lacks with the next ADD", async (network) => {
+  const { host, call } = network;
+  const [c1, c2] = [network.container(2), network.container(3)];
+  using _c2 = serveTcp(c2.netns, "c2", 80);
+  call(portmap, "ADD", portMappingConfig([{ hostPort: 80, containerPort: 80 }], { snat: false }), { container: c1 });
+  const whole = nftListRuleset(host);
   for (
-    const config of [
-      portMappingConfig([mapping], { snat: false }),
-      portMappingConfig([{ ...mapping, hostIP: "192.0.2.1" }]),
-      portMappingConfig([{ ...mapping, hostIP: "::" }]),
-    ]
-  ) {
-    network.call(portmap, "ADD", config, { container: c1 });
-    expect(opened()).toBe("");
-    network.call(portmap, "DEL", config, { container: c1 });
-  }
-  network.call(portmap, "ADD", portMappingConfig([mapping]), { container: c1 });
-  expect(opened()).toBe("/proc/sys/net/ipv4/conf/br0/route_localnet");
-  return Promise.resolve();
+    const lacking of ["chain inet cni loopback_output", "map inet cni loopback4", "set inet cni owners"]
+  ) runInNetns(host, "nft", "delete", ...lacking.split(" "));
+  const config = portMappingConfig([{ hostPort: 8080, containerPort: 80 }]);
+  call(portmap, "ADD", config, { container: c2, containerId: "c2" });
+  expect(await requestTcp(host, "127.0.0.1", 8080)).toBe("c2 10.88.0.1");
+  call(portmap, "DEL", config, { container: c2, containerId: "c2" });
+  const sorted = (text: string) => text.split("\n").sort();
+  expect(sorted(nftListRuleset(host))).toEqual(sorted(whole));
 });
 
 bridgeNetworkTest(
@@ -230,7 +279,7 @@ for (
   bridgeNetworkTest(`DEL with ${name} leaves nothing of the container`, (network) => {
     const container = network.container(2);
     network.call(portmap, "ADD", WEB_PORT_MAPPINGS, { container });
-    expect(nftElements(network.host)).toHaveLength(6);
+    expect(nftElements(network.host)).toHaveLength(8);
     network.call(portmap, "DEL", config, withResult ? { container } : {});
     network.call(portmap, "DEL", config, withResult ? { container } : {});
     expect(nftElements(network.host)).toEqual([]);
@@ -274,6 +323,8 @@ bridgeNetworkTest("GC removes what belongs to containers that live no more", (ne
     'hostports4: tcp . 3 comment "other dead eth0"',
     'hostports6: tcp . 1 comment "web living eth0"',
     'hostports6: tcp . 3 comment "other dead eth0"',
+    'loopback4: tcp . 1 comment "web living eth0"',
+    'loopback4: tcp . 3 comment "other dead eth0"',
   ]);
   return Promise.resolve();
 });

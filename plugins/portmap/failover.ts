@@ -6,11 +6,11 @@
  *
  * @module
  */
-import type { Ip } from "../../ffi/address.ts";
+import { type Ip, ipFromBytes } from "../../ffi/address.ts";
 import { concatenation, ipField } from "../../ffi/nft/statements.ts";
 import { formatHex } from "../../ffi/nft/objects.ts";
 import type { FoundElement } from "../lib/ruleset/element_lookup.ts";
-import { type Failover, isAwaited, type Promotion } from "../lib/ruleset/elements.ts";
+import { type Failover, isAwaited, type PromotedElement, type Promotion } from "../lib/ruleset/elements.ts";
 import type { ElementKey } from "../lib/ruleset/snapshot.ts";
 import type { Owner } from "../lib/protocol/owner.ts";
 
@@ -36,8 +36,12 @@ export function failoverKey(
   return { set: failoverSet(family), key: concatenation(ipField(hostAddress ?? (anyAddress as Ip)), port, target) };
 }
 
-/** What takes the place of published ports of one container, or of many. */
-export function portFailover(containerId?: string): Failover {
+/**
+ * What takes the place of published ports of one container, or of many.
+ *
+ * @param findSource the address of the host by which it reaches one of a container
+ */
+export function portFailover(findSource: (address: Ip) => Ip | undefined, containerId?: string): Failover {
   return {
     selectors(removed) {
       const families = ([4, 6] as const).filter((family) =>
@@ -48,19 +52,35 @@ export function portFailover(containerId?: string): Failover {
         ...containerId !== undefined && { commented: containerId },
       }));
     },
-    promotions: promotionsOf,
+    promotions: (removed, others) =>
+      promotionsOf(removed, others).map((promotion) => withLoopback(promotion, removed, findSource)),
   };
+}
+
+/** Where calls from 127.0.0.1 reached the removed port, they reach what takes its place. */
+function withLoopback(
+  { from, to }: Promotion,
+  removed: readonly FoundElement[],
+  findSource: (address: Ip) => Ip | undefined,
+): Promotion {
+  const loopback = to.flatMap(({ set, key, data }): PromotedElement[] => {
+    const loopbackSet = set.replace("hostports", "loopback");
+    const wasReached = removed.some((element) => element.set === loopbackSet && Buffer.compare(element.key, key) === 0);
+    const source = wasReached && data.value ? findSource(ipFromBytes(data.value.subarray(0, 4))) : undefined;
+    return source ? [{ set: loopbackSet, key, data: { value: ipField(source) } }] : [];
+  });
+  return { from, to: [...to, ...loopback] };
 }
 
 /** For each published port that was removed, what stands by for it on another network of the same container, if anything. */
 function promotionsOf(removed: readonly FoundElement[], others: readonly FoundElement[]): Promotion[] {
   const candidates = others.flatMap((from) => {
     const to = promotionTarget(from);
-    return to ? [{ from, to }] : [];
+    return to ? [{ from, to: [to] }] : [];
   });
   // Of several the first.
   const byKey = new Map(
-    candidates.toReversed().map((promotion) => [promotionKey(promotion.to, promotion.from.owner), promotion]),
+    candidates.toReversed().map((promotion) => [promotionKey(promotion.to[0]!, promotion.from.owner), promotion]),
   );
   return removed.flatMap((element) => byKey.get(promotionKey(element, element.owner)) ?? []);
 }
@@ -70,7 +90,7 @@ function promotionKey({ set, key }: ElementKey, owner: Owner | undefined): strin
 }
 
 /** The published port that an element of the set stands by for; `undefined` for elements of other sets. */
-function promotionTarget({ set, key }: FoundElement): Promotion["to"] | undefined {
+function promotionTarget({ set, key }: FoundElement): PromotedElement | undefined {
   const family = ([4, 6] as const).find((candidate) => set === failoverSet(candidate));
   if (!family) return undefined;
   const addressSize = family === 4 ? 4 : 16;

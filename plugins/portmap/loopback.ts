@@ -3,39 +3,39 @@
  *
  * @module
  */
-import { type Cidr, familyOf, ipOf } from "../../ffi/address.ts";
-import { NetlinkError } from "../../ffi/netlink/error.ts";
-import * as link from "../../ffi/route/link.ts";
-import { outgoingLink } from "../../ffi/route/route.ts";
+import { type Cidr, familyOf, type Ip, ipOf } from "../../ffi/address.ts";
+import { outgoingRoute } from "../../ffi/route/route.ts";
 import type { Netns } from "../../ffi/netns.ts";
+import { ignoreErrors } from "../../ffi/sys/error.ts";
 import { CniError, Code } from "../../spec/error.ts";
-import { requireSysctl } from "../lib/links/sysctls.ts";
-import { describeHostPort, hostAddressOf, type PortmapConfig, type PortMapping } from "./config.ts";
-import { mappingsForFamily } from "./elements.ts";
+import { describeHostPort, familiesOf, hostAddressOf, type PortmapConfig, type PortMapping } from "./config.ts";
 
 /**
- * Lets the container's link carry packets that come from 127.0.0.1 before they are translated; without it a port published on the host's
- * loopback addresses cannot be reached over IPv4.
+ * The address of the host by which it reaches the container: calls from 127.0.0.1 to its published ports get it as their source, since
+ * the kernel sends nothing from 127.0.0.1 over a link.
+ *
+ * @returns `undefined` if no port is published on loopback addresses, or the host has no way to the container
  */
-export function enableRouteLocalnet(host: Netns, { snat, mappings }: PortmapConfig, address: Cidr): void {
-  if (!snat || familyOf(address) !== 4 || !mappingsForFamily(mappings, address).some(reachesLoopback)) return;
-  const index = findOutgoingInterface(host, address);
-  const name = index === undefined ? undefined : link.find(host.route, index)?.name;
-  if (name !== undefined) host.run(() => requireSysctl(`net/ipv4/conf/${name}/route_localnet`, "1"));
-}
-
-function reachesLoopback(mapping: PortMapping): boolean {
-  return hostAddressOf(mapping)?.startsWith("127.") ?? true;
-}
-
-/** By which link the container is reached; `undefined` if it is not. */
-function findOutgoingInterface(host: Netns, address: Cidr): number | undefined {
-  try {
-    return outgoingLink(host.route, ipOf(address));
-  } catch (error) {
-    if (error instanceof NetlinkError && ["ENETUNREACH", "EHOSTUNREACH"].includes(error.code)) return undefined;
-    throw error;
+export function findLoopbackSource(
+  host: Netns,
+  { snat, mappings }: PortmapConfig,
+  addresses: readonly Cidr[],
+): Ip | undefined {
+  const address = addresses.find((candidate) => familyOf(candidate) === 4);
+  if (!snat || !address || !mappings.some((mapping) => familiesOf(mapping).includes(4) && reachesLoopback(mapping))) {
+    return undefined;
   }
+  return findSource(host, ipOf(address));
+}
+
+/** The address of the host by which it reaches another one; `undefined` if it does not. */
+export function findSource(host: Netns, address: Ip): Ip | undefined {
+  return ignoreErrors(["ENETUNREACH", "EHOSTUNREACH"], () => outgoingRoute(host.route, address).source);
+}
+
+/** Whether calls to loopback addresses of the host reach the port. */
+export function reachesLoopback(mapping: PortMapping): boolean {
+  return hostAddressOf(mapping)?.startsWith("127.") ?? true;
 }
 
 /** @throws {CniError} for a port on ::1: whoever calls it would wait for an answer that never comes */

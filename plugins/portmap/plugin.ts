@@ -32,7 +32,7 @@ import {
   removePublishedPorts,
   removePublishedPortsOfNetwork,
 } from "./publish_ports.ts";
-import { enableRouteLocalnet, refuseIpv6Loopback } from "./loopback.ts";
+import { findLoopbackSource, refuseIpv6Loopback } from "./loopback.ts";
 
 export default plugin({
   name: "portmap",
@@ -56,7 +56,6 @@ export default plugin({
     // Whose rules are put back has had the ports all the time; so only here.
     publishPorts(call, config, addresses, ensureElements, once(() => checkListeners(call, config, addresses)));
     undo.defer(() => removePublishedPorts(host, owner));
-    for (const address of addresses) enableRouteLocalnet(host, config, address);
     flushEarlierFlows(call, config, addresses);
     return result;
   },
@@ -81,7 +80,8 @@ export default plugin({
   check(call) {
     const config = parseConfig(call);
     const addresses = containerAddresses(requirePrevResult(call, "portmap"), call.ifname);
-    checkElements(call.host.nft, inetTable, call.owner, publishedElements(config, addresses));
+    const source = findLoopbackSource(call.host, config, addresses);
+    checkElements(call.host.nft, inetTable, call.owner, publishedElements(config, addresses, source));
   },
 
   restore(call) {

@@ -155,9 +155,9 @@ bridgeNetworkTest("a neighbour cannot use the host's loopback addresses", async 
     expect(await requestTcp(neighbour, "127.0.0.1", 631, NO_ANSWER_TIMEOUT_MS)).toBeUndefined();
     expect(await requestTcp(neighbour, "127.0.0.1", 8080, NO_ANSWER_TIMEOUT_MS)).toBeUndefined();
   }
-  // The guard is what keeps it out: the kernel alone would let it in over the link that was opened.
-  runInNetns(host, "nft", "flush", "chain", "inet", "cni", "guard");
-  expect(await requestTcp(c2.netns, "127.0.0.1", 631)).toBe("local 10.88.0.3");
+  // No link was opened that a rule would have to guard.
+  runInNetns(host, "nft", "flush", "ruleset");
+  expect(await requestTcp(c2.netns, "127.0.0.1", 631, NO_ANSWER_TIMEOUT_MS)).toBeUndefined();
 });
 
 bridgeNetworkTest("snat decides who is hidden, masqAll hides everybody", async (network) => {

@@ -20,6 +20,7 @@ import type { PortmapConfig } from "./config.ts";
 import { flushStaleFlows, flushWithdrawnFlows } from "./conntrack_flush.ts";
 import { parsePortElement, publishedElements } from "./elements.ts";
 import { portFailover } from "./failover.ts";
+import { findLoopbackSource, findSource } from "./loopback.ts";
 import { refuseListeners } from "./listeners.ts";
 import { HOST_PORT_TAKEN, HostPortTakenError, refusePortConflicts } from "./port_conflicts.ts";
 
@@ -74,7 +75,8 @@ export function publishPorts(
     unlessPortInUseAllowed(call, config, checkHostPrograms);
   };
   const hasVeth = hasOwnHostVeth(call);
-  const elements = publishedElements(config, addresses).map((element) =>
+  const source = findLoopbackSource(host, config, addresses);
+  const elements = publishedElements(config, addresses, source).map((element) =>
     hasVeth ? { ...element, note: VETH } : element
   );
   for (;;) {
@@ -126,7 +128,13 @@ export function flushEarlierFlows(
 
 /** Withdraws the ports of an attachment. */
 export function removePublishedPorts(host: Netns, owner: Owner, log?: (message: string) => void): void {
-  const removed = removeElementsOf(host.nft, inetTable, PURPOSE, owner, portFailover(owner.containerId));
+  const removed = removeElementsOf(
+    host.nft,
+    inetTable,
+    PURPOSE,
+    owner,
+    portFailover((address) => findSource(host, address), owner.containerId),
+  );
   flushRemoved(host, removed, log);
 }
 
@@ -137,7 +145,14 @@ export function removePublishedPortsOfNetwork(
   isOwned: (owner: Owner) => boolean,
   log?: (message: string) => void,
 ): void {
-  const removed = removeElements(host.nft, inetTable, PURPOSE, ownerPrefix(network), isOwned, portFailover());
+  const removed = removeElements(
+    host.nft,
+    inetTable,
+    PURPOSE,
+    ownerPrefix(network),
+    isOwned,
+    portFailover((address) => findSource(host, address)),
+  );
   flushRemoved(host, removed, log);
 }
 

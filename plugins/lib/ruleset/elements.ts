@@ -74,8 +74,10 @@ export function ensureElements(
     let snapshot = takeSnapshotFor(nl, table, wanted, [record]);
     if (ensureTable(nl, table, snapshot.chain(table.sentinel.chain))) {
       snapshot = takeSnapshotFor(nl, table, wanted, [record]);
-    } else if (attempts++ > 0 && !keepsRecords(nl, table)) {
-      addRecords(nl, table);
+    } else if (attempts++ > 0) {
+      // An earlier release may have made the table, with less in it.
+      if (!keepsRecords(nl, table)) addRecords(nl, table);
+      loadRepair().repairTable(nl, table);
       snapshot = takeSnapshotFor(nl, table, wanted, [record]);
     }
     const { resolved, present, keptElements } = resolveWanted(snapshot, owner, wanted);
@@ -116,11 +118,14 @@ export function restoreElements(
   return ensureElements(nl, table, owner, wanted.map((element) => ({ ...element, exclusive: true })), checkConflicts);
 }
 
-/** A failover element, and the map element that it becomes. */
+/** A failover element, and the map elements that it becomes. */
 export interface Promotion {
   readonly from: FoundElement;
-  readonly to: ElementKey & Required<Pick<nft.Element, "data">>;
+  readonly to: readonly PromotedElement[];
 }
+
+/** A map element that another one becomes. */
+export type PromotedElement = ElementKey & Required<Pick<nft.Element, "data">>;
 
 /** Ends the note of an element that a failover element waits for: without it, DEL looks for none. */
 const AWAITED = "awaited";
@@ -222,8 +227,8 @@ function removeSelected(
   const tx = transaction(nl);
   deleteElements(tx, table, [...removed, ...promotions.map(({ from }) => from), ...records]);
   // Others may wait behind the one that is promoted.
-  for (const { from, to: { set, key, data } } of promotions) {
-    tx.addElements(table, set, [{ key, data, comment: awaitedComment(from) }]);
+  for (const { from, to } of promotions) {
+    for (const { set, key, data } of to) tx.addElements(table, set, [{ key, data, comment: awaitedComment(from) }]);
   }
   removeUnusedTargets(tx, snapshot, removed, []);
   tx.commit(snapshot.generation);
@@ -264,6 +269,11 @@ export function checkElements(
     const loss = findMissingRules(nl, table, name, rules.length);
     if (loss) throw missingRulesError(table, loss);
   }
+}
+
+/** Needed in exceptional cases only: `require` runs it here and not at start-up. */
+function loadRepair(): typeof import("./repair.ts") {
+  return require("./repair.ts");
 }
 
 /** Sees at once all that may matter for what is wanted. */

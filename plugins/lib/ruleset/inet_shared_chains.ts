@@ -36,14 +36,10 @@ export function masqueradeChain(address: Cidr): SharedChain {
   };
 }
 
-/**
- * Hides who calls a published port where the container could not answer otherwise: neighbours in its subnet, to which it would answer past
- * the host, and the host's own loopback addresses.
- */
+/** Hides who calls a published port where the container could not answer otherwise: neighbours, to which it would answer past the host. */
 export function hairpinChain(address: Cidr): SharedChain {
   const subnet = networkOf(address);
-  const loopback = familyOf(subnet) === 4 ? [rule(saddrIn(parseCidr("127.0.0.0/8")), masquerade())] : [];
-  return { name: `hairpin-${subnetChainName(subnet)}`, rules: [rule(saddrIn(subnet), masquerade()), ...loopback] };
+  return { name: `hairpin-${subnetChainName(subnet)}`, rules: [rule(saddrIn(subnet), masquerade())] };
 }
 
 /** Hides everybody who calls a published port. */

@@ -5,7 +5,7 @@
  *
  * @module
  */
-import { parseCidr } from "../../../ffi/address.ts";
+import { parseCidr, parseIp } from "../../../ffi/address.ts";
 import {
   ifnameType,
   inetProto,
@@ -18,16 +18,15 @@ import {
   withComment,
 } from "../../../ffi/nft/datatypes.ts";
 import {
+  ctDirectionReply,
   ctStatusDnat,
   daddr,
   daddrIn,
   dnatMap,
   dport,
-  drop,
   fibDaddrLocal,
-  fibDaddrNotOnIif,
-  fibSaddrNotOnIif,
   gotoChain,
+  iifnameIs,
   jump,
   l4proto,
   metaNfproto,
@@ -36,11 +35,14 @@ import {
   rule,
   type RuleStatement,
   saddr,
+  saddrFromMap,
   saddrIn,
+  setDaddr,
   vmap,
 } from "../../../ffi/nft/statements.ts";
 import {
   NF_INET_FORWARD,
+  NF_INET_LOCAL_IN,
   NF_INET_LOCAL_OUT,
   NF_INET_POST_ROUTING,
   NF_INET_PRE_ROUTING,
@@ -70,6 +72,11 @@ export const inetTable: TableDefinition = {
   create(tx) {
     tx.addTable({ family: INET_TABLE.family, name: INET_TABLE.table, comment: "Container networks; managed by cni" });
     for (const family of [4, 6] as const) addMaps(tx, family);
+    const loopbackMaps = { loopback4: [], hostip_loopback4: [ipv4Addr] };
+    for (const [name, hostAddress] of Object.entries(loopbackMaps)) {
+      const shape = mapOf([...hostAddress, inetProto, inetService], [ipv4Addr]);
+      tx.addSet({ ...INET_TABLE, name, ...withComment(shape, "Published ports, and who calls them for 127.0.0.1") });
+    }
     const bridges = withComment(setOf([ifnameType]), "Bridges with an ingressPolicy, which keep each other out");
     tx.addSet({ ...INET_TABLE, name: "ingress_bridges", ...bridges });
     for (const policy of INGRESS_POLICIES) {
@@ -88,8 +95,11 @@ export const inetTable: TableDefinition = {
   purposes: {
     masquerade: ["masquerade", "masquerade_standby"].flatMap(bothFamilies),
     ingress: ["ingress", "forward"].flatMap(bothFamilies),
-    ports: ["hostports", "hostip_hostports", "conditions", "hostip_conditions", "hairpin", "hostports_standby"]
-      .flatMap(bothFamilies),
+    ports: [
+      ...["hostports", "hostip_hostports", "conditions", "hostip_conditions", "hairpin", "hostports_standby"]
+        .flatMap(bothFamilies),
+      ...["loopback4", "hostip_loopback4"],
+    ],
   },
   sentinel: { chain: "after_filter", rules: 1 },
   rules: () => staticRules().map(([chain, ...parts]) => ({ chain, expressions: rule(...parts) })),
@@ -132,10 +142,16 @@ function addMaps(tx: TableBuilder, family: 4 | 6): void {
 const baseChains = () =>
   [
     {
-      name: "guard",
+      name: "loopback_output",
+      type: "route",
+      hook: { number: NF_INET_LOCAL_OUT, priority: NF_IP_PRI_RAW },
+      comment: "Calls from 127.0.0.1 to published ports, which get another source",
+    },
+    {
+      name: "loopback_input",
       type: "filter",
-      hook: { number: NF_INET_PRE_ROUTING, priority: NF_IP_PRI_RAW },
-      comment: "Neighbours that claim addresses of the loopback interface",
+      hook: { number: NF_INET_LOCAL_IN, priority: NF_IP_PRI_NAT_SRC + 10 },
+      comment: "Answers to them, behind the translation",
     },
     {
       name: "prerouting",
@@ -165,12 +181,23 @@ const baseChains = () =>
 
 function staticRules(): [chain: string, ...RuleStatement[]][] {
   const loopback = parseCidr("127.0.0.0/8");
+  const localhost = parseCidr("127.0.0.1/32");
   return [
-    // A port published on 127.0.0.1 needs route_localnet on the container's link, which lets neighbours send from and to 127.0.0.0/8.
-    // Asked by link rather than by name, a VRF that has loopback addresses of its own keeps them.
-    ["guard", daddrIn(loopback), fibDaddrNotOnIif(), drop()],
-    ["guard", saddrIn(loopback), fibSaddrNotOnIif(), drop()],
+    // The kernel neither sends from 127.0.0.1 over a link nor takes an answer to it, unless route_localnet opens these addresses to
+    // neighbours. So such a call gets an address of the host as its source before anybody tracks it, and the answer 127.0.0.1 again.
+    ["loopback_output", saddrIn(localhost), saddrFromMap([daddr(4), l4proto(), dport()], "hostip_loopback4")],
+    ["loopback_output", saddrIn(localhost), daddrIn(loopback), saddrFromMap([l4proto(), dport()], "loopback4")],
+    [
+      "loopback_input",
+      iifnameIs("lo", true),
+      ctDirectionReply(),
+      ctStatusDnat(),
+      saddrIn(loopback),
+      setDaddr(parseIp("127.0.0.1")),
+    ],
     ...forwardMarkRules(),
+    // Calls to them come from this host alone.
+    ["prerouting", daddrIn(loopback), returnFromChain()],
     // What only passes through this host is nobody's published port.
     ["prerouting", fibDaddrLocal(), jump("hostports")],
     // The kernel delivers no answer to ::1 that came in by a link. Refused at once, a caller of "localhost" turns to 127.0.0.1.

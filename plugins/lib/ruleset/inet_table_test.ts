@@ -62,7 +62,7 @@ netnsTest(
     const other = { ...owner, containerId: "b" };
     runInNetns(host, "nft", "flush", "table", "inet", "cni");
     const before = runInNetns(host, "nft", "list", "ruleset");
-    expect(() => requireInetTable(host.nft)).toThrow('its chain "guard" has 0 rules, expected 2');
+    expect(() => requireInetTable(host.nft)).toThrow('its chain "loopback_output" has 0 rules, expected 2');
     expect(() => addMasquerade(host.nft, other, [parseCidr("10.88.0.3/16")])).toThrow(
       'its chain "after_filter" has 0 rules, expected 1',
     );

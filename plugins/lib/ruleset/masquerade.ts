@@ -65,7 +65,7 @@ const failover: Failover = {
       const from = others.find((other) =>
         standbySetOf(set) === other.set && Buffer.compare(other.key.subarray(0, key.length), key) === 0
       );
-      return from?.data ? [{ from, to: { set, key, data: from.data } }] : [];
+      return from?.data ? [{ from, to: [{ set, key, data: from.data }] }] : [];
     }),
 };
 const standbySetOf = (set: string): string => set.replace("masquerade", "masquerade_standby");

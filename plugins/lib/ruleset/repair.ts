@@ -23,7 +23,7 @@ export const TABLES: readonly TableDefinition[] = [inetTable, bridgeTable];
  *
  * What attachments have there is put back with them, by whoever made it.
  *
- * @returns the chains that had lost rules: `chain "guard" of table "inet cni"`
+ * @returns the chains that had lost rules: `chain "forward" of table "inet cni"`
  * @throws {CniError} if the table is another program's
  * @throws {NetlinkError}
  */
@@ -33,7 +33,7 @@ export function repairTable(nl: Netlink, table: TableDefinition): string[] {
     const present = nft.findTable(nl, table);
     const missing = present ? listMissingRules(nl, table) : [];
     const tx = transaction(nl);
-    if (missing.length > 0) table.create(missingObjectsBuilder(tx, nl, table, present?.comment));
+    if (present) table.create(missingObjectsBuilder(tx, nl, table, present.comment));
     for (const { chain } of missing) {
       const rules = table.rules().filter((staticRule) => staticRule.chain === chain).map(({ expressions }) =>
         expressions

@@ -41,7 +41,8 @@ netnsTest("a table that was emptied gets its rules back in one change, and its e
   expect(restored.sort()).toEqual(
     [
       ...["after_filter", "before_filter", "forward", "forward_mark", "forward_mark_inbound", "forward_mark_set"],
-      ...["guard", "hostports", "hostports_any_address", "output", "postrouting", "prerouting"],
+      ...["hostports", "hostports_any_address", "loopback_input", "loopback_output", "output", "postrouting"],
+      "prerouting",
     ].map((chain) => `chain "${chain}" of table "inet cni"`),
   );
   expect(repairTable(host.nft, bridgeTable)).toEqual([

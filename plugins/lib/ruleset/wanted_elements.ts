@@ -27,7 +27,7 @@ export interface WantedElement {
   readonly note?: string;
   /** The element to add instead, in a set that no rule uses, while another attachment has this one and keeps it. */
   readonly failover?: ElementKey & Pick<WantedElement, "chain">;
-  /** Whether another attachment keeps this one, where there is an element to add instead. */
+  /** Whether another attachment keeps this one; then the one to add instead, if there is one, is enough. */
   readonly yieldsTo?: (holder: Owner, owner: Owner) => boolean;
 }
 
@@ -55,17 +55,14 @@ export function resolveWanted(snapshot: RulesetSnapshot, owner: Owner, wanted: r
   const failoverElements: WantedElement[] = [];
   const keptElements: FoundElement[] = [];
   const wantedById = new Map(wanted.toReversed().map((element) => [elementId(element), element]));
-  const resolved = [...wantedById.values()].reverse().map((element): WantedElement => {
+  const resolved = [...wantedById.values()].reverse().flatMap((element): readonly WantedElement[] => {
     const found = present.get(elementId(element));
     const currentOwner = found?.owner;
     const currentChain = sameOwner(currentOwner, owner) ? found?.data?.verdict?.chain : undefined;
     const alternative = currentChain === undefined ? undefined : element.alternativeChain?.(currentChain);
-    if (alternative) return { ...element, chain: alternative };
-    if (
-      !element.failover || !currentOwner || sameOwner(currentOwner, owner) || !element.yieldsTo?.(currentOwner, owner)
-    ) {
-      return element;
-    }
+    if (alternative) return [{ ...element, chain: alternative }];
+    if (!currentOwner || sameOwner(currentOwner, owner) || !element.yieldsTo?.(currentOwner, owner)) return [element];
+    if (!element.failover) return [];
     const { note } = element;
     const failoverElement = {
       ...element.failover,
@@ -74,7 +71,7 @@ export function resolveWanted(snapshot: RulesetSnapshot, owner: Owner, wanted: r
     };
     failoverElements.push(failoverElement);
     keptElements.push(found);
-    return failoverElement;
+    return [failoverElement];
   });
   for (const [id, element] of fetchElements(snapshot, selectorsFor(failoverElements))) present.set(id, element);
   return { resolved, present, keptElements };
