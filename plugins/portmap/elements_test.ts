@@ -80,6 +80,38 @@ const LISTING = `table inet cni {
 		dnat ip6 to meta l4proto . th dport map @hostports6
 	}
 
+	chain forward_mark_set {
+		comment "Sets bit 0x20000000 of the mark"
+		meta mark set meta mark | 0x20000000
+	}
+
+	chain forward_mark_inbound {
+		comment "Packets to containers: answers and calls to published ports"
+		ct state established,related goto forward_mark_set
+		ct status dnat goto forward_mark_set
+	}
+
+	chain forward_mark {
+		comment "Packets that other firewalls are to accept"
+		meta mark set meta mark & 0xdfffffff
+		ip saddr @forward4 goto forward_mark_set
+		ip daddr @forward4 goto forward_mark_inbound
+		ip6 saddr @forward6 goto forward_mark_set
+		ip6 daddr @forward6 goto forward_mark_inbound
+	}
+
+	chain before_filter {
+		comment "Sets bit 0x20000000 of the mark for accept rules of other tables"
+		type filter hook forward priority filter - 10; policy accept;
+		jump forward_mark
+	}
+
+	chain after_filter {
+		comment "Clears bit 0x20000000 of the mark"
+		type filter hook forward priority 2147483647; policy accept;
+		meta mark set meta mark & 0xdfffffff
+	}
+
 	chain loopback_output {
 		comment "Calls from 127.0.0.1 to published ports, which get another source"
 		type route hook output priority raw; policy accept;

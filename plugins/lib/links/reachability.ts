@@ -75,7 +75,7 @@ export function describeMissingDefaultRoute(host: Netns, families: readonly Fami
 
 function hasRouteTo(host: Netns, destination: Ip): boolean {
   try {
-    route.outgoingLink(host.route, destination);
+    route.outgoingRoute(host.route, destination);
     return true;
   } catch (error) {
     // Whatever it is that the kernel calls it: unreachable, prohibited, or thrown away.

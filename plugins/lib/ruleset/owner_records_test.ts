@@ -59,7 +59,7 @@ netnsTest("a record is removed with what it leads to, by DEL and by GC", ({ host
   expect(owners(host)).toEqual(["web a eth0", "web a eth0 #masquerade", "web b eth0", "web b eth0 #masquerade"]);
   removeMasquerade(host.nft, A);
   expect(owners(host)).toEqual(["web b eth0", "web b eth0 #masquerade"]);
-  gcMasquerade(host.nft, "web", []);
+  gcMasquerade(host.nft, "web", [], () => {});
   expect(owners(host)).toEqual([]);
 });
 
