@@ -131,7 +131,7 @@ const linkNames = (netns: Netns) =>
  * them `tentative`; ours writes on a port whose it is; a port of the reference has no queue length, which the kernel does not use there;
  * a bridge's id is its MAC address again.
  */
-const IGNORED_KEYS = /_timer$|^(tentative|nodad|ifalias|txqlen|bridge_id|root_id)$/;
+const IGNORED_KEYS = /_timer$|^(tentative|nodad|ifalias|altnames|txqlen|bridge_id|root_id)$/;
 
 /** Everything that an ADD did, with names instead of what is random: compare two by {@linkcode listDifferences}. */
 export function snapshotHost(
