@@ -128,7 +128,7 @@ const linkNames = (netns: Netns) =>
 
 /**
  * What changes by itself or differs everywhere: IPv6 addresses of ours are usable at once (`nodad`) where the reference waits or leaves
- * them `tentative`; ours writes on a port whose it is; a port of the reference has no queue length, which the kernel does not use there;
+ * them `tentative`; ours writes on a port whose it and its addresses are; a port of the reference has no queue length, which the kernel does not use there;
  * a bridge's id is its MAC address again.
  */
 const IGNORED_KEYS = /_timer$|^(tentative|nodad|ifalias|altnames|txqlen|bridge_id|root_id)$/;

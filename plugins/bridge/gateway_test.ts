@@ -95,7 +95,7 @@ gatewayTest(
     for (
       const [first, second] of [
         [withGateway("10.1.2.2/24", "10.1.2.1"), withGateway("10.1.3.2/24", "10.1.3.1")],
-        [withGateway("fd00::2/64", "fd00::1"), withGateway("fd00::2/48", "fd00::9")],
+        [withGateway("fd00::2/64", "fd00::1"), withGateway("fd00::3/48", "fd00::9")],
       ] as const
     ) {
       attach("a", first);
