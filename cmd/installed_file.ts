@@ -29,15 +29,14 @@ export function canonicalPath(path: string): string {
 }
 
 /**
- * Whether something is there that is not ours. Ours is what leads to this program, a copy of any version of it, and a link to one of its name
- * that is another version or gone.
+ * Whether something is there that is not ours. Ours is what leads to this program or to a copy of any version of it, and a link to a
+ * program of its name that is gone. Other programs of that name have plugins too, so the name says nothing about what is there.
  */
 export function isForeignFile(path: string, program: string): boolean {
-  const target = findSymlinkTarget(path);
   const status = findStat(path);
-  if (target === undefined && !status) return false;
-  if (status && (isSameFile(status, findStat(program)!) || (status.isFile && hasBinaryMark(path)))) return false;
-  return target === undefined || target.slice(target.lastIndexOf("/") + 1) !== COMMAND_NAME;
+  if (status) return !isSameFile(status, findStat(program)!) && !(status.isFile && hasBinaryMark(path));
+  const target = findSymlinkTarget(path);
+  return target !== undefined && target.slice(target.lastIndexOf("/") + 1) !== COMMAND_NAME;
 }
 
 /** The same file, or a copy that kept its time. */

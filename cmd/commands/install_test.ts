@@ -82,6 +82,10 @@ test("install() beside the program links by name and leaves the program alone", 
 test.each([
   ["a program", () => writeFileSync(join(bin, "portmap"), "other")],
   ["a link elsewhere", () => symlinkSync("/bin/true", join(bin, "portmap"))],
+  ["a link to a program of our name", () => {
+    writeFileSync(join(home, "usr/cni"), "several plugins of another");
+    symlinkSync("../../../usr/cni", join(bin, "portmap"));
+  }],
   ["a broken link", () => symlinkSync("/nonexistent/portmap", join(bin, "portmap"))],
 ])("install() refuses to replace %s of somebody else before it changes anything, unless forced", (_, occupy) => {
   mkdirSync(bin, { recursive: true });
@@ -112,7 +116,11 @@ test("install() never replaces a directory", () => {
 
 test.each([
   ["a link to this program by another path", () => symlinkSync(program, join(bin, "bridge"))],
-  ["a link to another version", () => symlinkSync("/bin/cni", join(bin, "bridge"))],
+  ["a link to another version", () => {
+    writeFileSync(join(home, "usr/cni"), `version 2${BINARY_MARK}`);
+    symlinkSync("../../../usr/cni", join(bin, "bridge"));
+  }],
+  ["a link to another version that is gone", () => symlinkSync("/nonexistent/cni", join(bin, "bridge"))],
   ["another name of this program", () => linkSync(program, join(bin, "bridge"))],
 ])("install() replaces %s", (_, occupy) => {
   mkdirSync(bin, { recursive: true });

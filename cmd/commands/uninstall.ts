@@ -67,9 +67,11 @@ export function uninstall({ directory, program, names }: UninstallOptions): Unin
   const backups = findEntryNames(backupDirectory(directory)) ?? [];
   // A plugin of another version may be there.
   const allNames = [...new Set([COMMAND_NAME, ...names, ...backups])];
+  // Before anything changes: what is put back may be what other links lead to.
+  const foreignNames = allNames.filter((name) => isForeignFile(`${directory}/${name}`, program));
   const uninstalled = allNames.flatMap((name): UninstalledFile[] => {
     const path = `${directory}/${name}`;
-    if (isForeignFile(path, program)) return backups.includes(name) ? [{ path, outcome: "foreign" }] : [];
+    if (foreignNames.includes(name)) return backups.includes(name) ? [{ path, outcome: "foreign" }] : [];
     if (backups.includes(name)) {
       renameFile(replacedFilePath(directory, name), path);
       return [{ path, outcome: "put back" }];

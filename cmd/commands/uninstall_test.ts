@@ -82,6 +82,19 @@ test("uninstall() knows plugins of another version by their backups, and links t
   expect(contents()).toEqual({ older: "older of another" });
 });
 
+test("uninstall() leaves alone links to a program of our name, and puts them back", () => {
+  writeFileSync(join(bin, "cni"), "several plugins of another");
+  for (const name of names) symlinkSync("cni", join(bin, name));
+  const before = contents();
+  expect(takeOut()).toEqual([]);
+  expect(contents()).toEqual(before);
+  put(true);
+  // The installed copy makes links of its own to itself.
+  install({ directory: bin, program: join(bin, "cni"), names, force: false, copy: false });
+  expect(takeOut(join(bin, "cni"))).toEqual(["cni: put back", "bridge: put back", "portmap: put back"]);
+  expect(contents()).toEqual(before);
+});
+
 test("uninstall() does not remove the program that runs", () => {
   put(true);
   expect(takeOut(join(bin, "cni")).sort()).toEqual(["bridge: removed", "cni: running", "portmap: removed"]);
