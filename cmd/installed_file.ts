@@ -59,6 +59,16 @@ export function replacedFilePath(directory: string, name: string): string {
   return `${backupDirectory(directory)}/${name}`;
 }
 
+/** Whether another file is kept under this name already; there is no other copy of it. */
+export function hasOtherBackup(directory: string, name: string): boolean {
+  const path = `${directory}/${name}`;
+  const backup = replacedFilePath(directory, name);
+  const target = findSymlinkTarget(backup);
+  if (target !== findSymlinkTarget(path)) return target !== undefined || findStat(backup) !== undefined;
+  const backupStatus = target === undefined ? findStat(backup) : undefined;
+  return backupStatus !== undefined && !isSameFile(findStat(path)!, backupStatus);
+}
+
 /** Keeps a file of somebody else that is about to be replaced. It stays in its place until then. @throws {SystemError} */
 export function keepBackup(directory: string, name: string): void {
   const path = `${directory}/${name}`;

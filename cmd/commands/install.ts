@@ -13,6 +13,7 @@ import type { Command } from "../command.ts";
 import {
   canonicalPath,
   COMMAND_NAME,
+  hasOtherBackup,
   installLinkOrCopy,
   isForeignFile,
   isSameFile,
@@ -78,7 +79,7 @@ export interface InstalledFile {
 /**
  * Puts every name in place, each at once and only where something is to be changed; a file of somebody else stops it before the first.
  *
- * @throws {RangeError} naming the files in the way, if they are not to be replaced
+ * @throws {RangeError} naming the files in the way, if they are not to be replaced, or the backups that would be
  * @throws {SystemError} if the directory cannot be written
  */
 export function install(options: InstallOptions): InstalledFile[] {
@@ -103,6 +104,13 @@ function backUpForeignFiles(
     const hint = force ? "a directory is never replaced" : "use --force to replace them; they are kept as backups";
     throw new RangeError(
       `Cannot install into "${directory}": not put there by this program: ${inTheWay.join(", ")} (${hint})`,
+    );
+  }
+  const otherBackups = foreignNames.filter((name) => hasOtherBackup(directory, name));
+  if (otherBackups.length > 0) {
+    const paths = otherBackups.map((name) => replacedFilePath(directory, name)).join(", ");
+    throw new RangeError(
+      `Cannot install into "${directory}": backups of earlier files would be lost: ${paths} (move them away, or the new files)`,
     );
   }
   for (const name of foreignNames) keepBackup(directory, name);

@@ -105,6 +105,28 @@ test.each([
   expect(contentOf(replaced!.backup!)).toBe(before);
 });
 
+test("install() never loses what it replaced first, nor what was put over it", () => {
+  mkdirSync(bin, { recursive: true });
+  const path = join(bin, "portmap");
+  const replaceWith = (content: string) => {
+    rmSync(path, { force: true });
+    writeFileSync(path, content);
+    utimesSync(path, 1_000_000_000, 1_000_000_000);
+  };
+  const backup = join(bin, ".cni-backup/portmap");
+  replaceWith("first");
+  put({ force: true });
+  replaceWith("second");
+  expect(() => put({ force: true })).toThrow(
+    `Cannot install into "${bin}": backups of earlier files would be lost: ${backup} (move them away, or the new files)`,
+  );
+  expect([contentOf(path), contentOf(backup)]).toEqual(["second", "first"]);
+  // What is kept already is no loss.
+  replaceWith("first");
+  put({ force: true });
+  expect([readFileSync(path, "utf8"), contentOf(backup)]).toEqual(["program", "first"]);
+});
+
 /** Of a link where it leads. */
 const contentOf = (path: string) =>
   lstatSync(path).isSymbolicLink() ? `-> ${readlinkSync(path)}` : readFileSync(path, "utf8");
