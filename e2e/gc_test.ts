@@ -90,8 +90,8 @@ netnsTest(
     const refusal = {
       exitCode: 2,
       stdout: "",
-      stderr: 'cni: Cannot clean up network "web": "c22/c2" is not attached to it; did you mean "c2"? ' +
-        '(--ignore-unknown passes over such names)\n     see "cni run gc --help"\n',
+      stderr: 'cni: Cannot clean up network "web": "c22/c2" is not remembered; did you mean "c2"? ' +
+        '(with --ignore-unknown the others are cleaned up, and such a name stays valid)\n     see "cni run gc --help"\n',
     };
     expect(run("gc web --valid c1/c1 --valid c22/c2")).toEqual(refusal);
     expect(run("derive web --command GC --valid c1/c1 --valid c22/c2")).toEqual({
@@ -101,8 +101,8 @@ netnsTest(
     expect(run("gc web --ignore-unknown --valid blue --valid c1/eth0")).toEqual({
       exitCode: 1,
       stdout: "",
-      stderr: 'cni: Cleaning up network "web": "blue/eth0" is not attached to it\n' +
-        'cni: Cleaning up network "web": "c1/eth0" is not attached to it; "c1" has "c1" there\n' +
+      stderr: 'cni: Cleaning up network "web": "blue/eth0" is not remembered\n' +
+        'cni: Cleaning up network "web": "c1/eth0" is not remembered; "c1" has "c1" there\n' +
         'cni: Cannot clean up network "web": --valid names no attachment that is remembered, ' +
         "and 2 that may live would be detached\n" +
         '     see their ids with "cni run list web"; if none of them is to stay: --all\n',
@@ -111,7 +111,7 @@ netnsTest(
     expect(run("gc web --ignore-unknown --valid blue --valid c1/c1")).toEqual({
       exitCode: 0,
       stdout: "",
-      stderr: 'cni: Cleaning up network "web": "blue/eth0" is not attached to it\n' +
+      stderr: 'cni: Cleaning up network "web": "blue/eth0" is not remembered\n' +
         'cni: Removed "c2" of container "c2" on network "web"\n',
     });
     expect(entries()).toEqual(["web-c1-c1"]);
@@ -144,6 +144,21 @@ netnsTest(
     expect(entries()).toEqual([]);
   },
 );
+
+netnsTest("cni run takes the name of a namespace that is there for no slip", ({ host }) => {
+  const { run, network, cache } = newBench(host);
+  network("web");
+  const key = { network: "web", containerId: "c2", ifname: "eth0" };
+  createEntry(cache, { ...key, config: "", netns: "/run/netns/web2", args: [], capabilityArgs: {} });
+  const script = 'mount -t tmpfs tmpfs /run && mkdir /run/netns && : >/run/netns/web1 && exec "$@"';
+  const wrapper = ["unshare", "-m", "sh", "-c", script, "sh"];
+  for (const [name, hint] of [["web1", ""], ["web3", '; did you mean "web2"?']]) {
+    expect(run(`gc web --valid ${name}`, { wrapper }).stderr).toContain(`"${name}/eth0" is not remembered${hint} (`);
+    for (const words of [name, `--container-id ${name}`]) {
+      expect(run(`del web ${words}`, { wrapper }).stderr).toEndWith(`called all the same${hint}\n`);
+    }
+  }
+});
 
 netnsTest("cni run gc leaves all whom a name may mean, also by a file that makes no sense", ({ host }) => {
   const { run, network, entries, cache } = newBench(host);

@@ -320,25 +320,31 @@ test("del() succeeds without a cached entry, and again", () => {
   delNetworkList(bench.runtime, list(), where);
   expect(bench.sequence()).toEqual(["b DEL", "a DEL", "b DEL", "a DEL"]);
   const message =
-    'Nothing was attached, as far as is remembered, as "eth0" of container "c1" on network "web" in "/run/netns/x"';
+    '"eth0" of container "c1" on network "web" in "/run/netns/x" is not remembered, and the plugins were called all the same';
   expect(bench.log).toEqual([message, message]);
   expect(errorOfCall(() => delNetworkList(bench.runtime, "web", where)).code).toBe(7);
 });
 
-test("del() of a misspelt name says that nothing was attached, and who may be meant", () => {
+test("del() of a name that may be misspelt says that it is not remembered, and who may be meant", () => {
   addNetworkList(bench.runtime, list(), { ...where, containerId: "pod-1", netns: "/run/netns/blue" });
+  addNetworkList(bench.runtime, list(), { ...where, containerId: "a", netns: "/run/netns/a" });
+  const netnsThatIsThere = join(bench.directory, "bleu");
+  writeFileSync(netnsThatIsThere, "");
   for (
     const [parameters, hint] of [
       [{ containerId: "pod-2", ifname: "eth0" }, '; did you mean "pod-1"?'],
-      [{ containerId: "x", ifname: "eth0", netns: "/run/netns/bleu" }, '; did you mean "blue"?'],
+      [{ containerId: "xyz", ifname: "eth0", netns: "/run/netns/bleu" }, '; did you mean "blue"?'],
       [{ containerId: "pod-1", ifname: "eht0" }, '; did you mean "eth0"?'],
       [{ containerId: "pod-1", ifname: "net1" }, '; "pod-1" has "eth0" there'],
-      [{ containerId: "x", ifname: "eth0", netns: "/run/netns/other" }, ""],
+      [{ containerId: "xyz", ifname: "eth0" }, ""],
+      [{ containerId: "x", ifname: "eth0", netns: netnsThatIsThere }, ""],
+      [{ containerId: "pod-2", ifname: "eth0", netns: netnsThatIsThere }, ""],
+      [{ containerId: "pod-1", ifname: "eht0", netns: netnsThatIsThere }, '; did you mean "eth0"?'],
     ] as const
   ) {
     bench.log.splice(0);
     delNetworkList(bench.runtime, list(), parameters);
-    expect(bench.log).toEqual([expect.stringMatching(/^Nothing was attached, as far as is remembered, as /)]);
+    expect(bench.log).toEqual([expect.stringMatching(/ is not remembered, and the plugins were called all the same/)]);
     expect(bench.log[0]!.replace(/^[^;]*/, "")).toBe(hint);
   }
 });

@@ -4,13 +4,14 @@
  * @see SPEC.md §DEL
  * @module
  */
+import { findStat } from "../ffi/sys/stat.ts";
 import type { NetworkConfigList } from "../spec/network_config_list.ts";
 import * as cache from "./cache.ts";
 import { callPlugin } from "./call_plugin.ts";
 import type { RuntimeContext } from "./context.ts";
 import { holdNetns } from "./held_netns.ts";
 import { lockContainer } from "./lock.ts";
-import { suggestAttachment } from "./named_attachments.ts";
+import { isNamedNetns, suggestAttachment } from "./named_attachments.ts";
 import { describeAttachment, findCachedResult, resolveAttachment, type RuntimeConf } from "./resolve_attachment.ts";
 
 /**
@@ -44,7 +45,7 @@ function delPlugins(runtime: RuntimeContext, network: NetworkConfigList | string
   if (!isKnown) runtime.log(unknownAttachmentMessage(runtime, entry, parameters));
 }
 
-/** To detach what is detached already is no failure, but the name may be misspelt. */
+/** To detach what is detached already is no failure, but the name may be misspelt. An engine's attachment is not remembered here at all. */
 function unknownAttachmentMessage(
   { cacheDirectory }: RuntimeContext,
   key: cache.AttachmentKey,
@@ -52,8 +53,10 @@ function unknownAttachmentMessage(
 ): string {
   const { containerId, ifname } = key;
   const entries = cache.listCacheEntries(cacheDirectory, key.network);
-  const hint = suggestAttachment(entries, { containerId, ifname }) ||
-    suggestAttachment(entries, { containerId: netns.slice(netns.lastIndexOf("/") + 1), ifname });
+  const names = [containerId, netns.slice(netns.lastIndexOf("/") + 1)].filter((name) => name !== "");
+  const isNetnsThere = findStat(netns) !== undefined || names.some(isNamedNetns);
+  const [hint = ""] = names.map((name) => suggestAttachment(entries, { containerId: name, ifname }, isNetnsThere))
+    .filter((text) => text !== "");
   const subject = describeAttachment(key) + (netns && ` in "${netns}"`);
-  return `Nothing was attached, as far as is remembered, as ${subject}${hint}`;
+  return `${subject} is not remembered, and the plugins were called all the same${hint}`;
 }

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { namedNetnsPath } from "../ffi/named_netns.ts";
+import { listNamedNetns, namedNetnsPath } from "../ffi/named_netns.ts";
 import type { Attachment } from "../spec/plugin_config.ts";
 import { CniError, Code } from "../spec/error.ts";
 import type { NetworkConfigList } from "../spec/network_config_list.ts";
@@ -65,7 +65,7 @@ export class UnknownAttachmentError extends CniError {}
 export interface ValidNamesOptions {
   /** When the list was made, in nanoseconds since 1970; who was attached since cannot be on it. */
   readonly snapshotTime: bigint;
-  /** Names that nothing is known of are logged and passed over. */
+  /** Names that nothing is known of are logged, and stay valid. */
   readonly ignoreUnknown: boolean;
 }
 
@@ -73,7 +73,7 @@ export interface ValidNamesOptions {
  * The attachments that are to stay.
  *
  * @throws {UnknownAttachmentError} code 4 if nothing is known of one: who is meant by it would be detached
- * @throws {CniError} code 4 if unknown names are passed over, no other is left, and one that may live would be detached
+ * @throws {CniError} code 4 if unknown names stay valid, there is no other name, and one that may live would be detached
  */
 export function resolveValidAttachments(
   { cacheDirectory, hostContext, log }: RuntimeContext,
@@ -86,7 +86,9 @@ export function resolveValidAttachments(
   if (unknown.length === 0) return resolved;
   const entries = listCacheEntries(cacheDirectory, name);
   const messages = unknown.map((attachment) =>
-    `"${attachment.containerId}/${attachment.ifname}" is not attached to it${suggestAttachment(entries, attachment)}`
+    `"${attachment.containerId}/${attachment.ifname}" is not remembered${
+      suggestAttachment(entries, attachment, isNamedNetns(attachment.containerId))
+    }`
   );
   if (!ignoreUnknown) {
     throw new UnknownAttachmentError(
@@ -109,13 +111,23 @@ export function resolveValidAttachments(
   );
 }
 
-/** What an attachment that nothing is known of may have been meant to be, of those that are remembered; empty if none is near. */
+/** Whether `ip netns` shows a namespace of that name. */
+export function isNamedNetns(name: string): boolean {
+  return listNamedNetns().includes(name);
+}
+
+/**
+ * What an attachment that nothing is known of may have been meant to be, of those that are remembered; empty if none is near.
+ *
+ * @param isNetnsThere whether its namespace is there: then no other container was meant
+ */
 export function suggestAttachment(
   entries: readonly CacheEntry[],
   { containerId: name, ifname }: Attachment,
+  isNetnsThere: boolean,
 ): string {
   const sameContainer = entries.filter((entry) => attachmentNames(entry).includes(name));
-  if (sameContainer.length === 0) return suggestion(name, entries.flatMap(attachmentNames));
+  if (sameContainer.length === 0) return isNetnsThere ? "" : suggestion(name, entries.flatMap(attachmentNames));
   return suggestion(ifname, sameContainer.map((entry) => entry.ifname)) ||
     `; "${name}" has ${sameContainer.map((entry) => JSON.stringify(entry.ifname)).join(", ")} there`;
 }

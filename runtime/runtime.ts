@@ -58,7 +58,7 @@ export interface GcOptions {
    */
   readonly resolveNames?: boolean;
   /**
-   * With `resolveNames`: names that nothing is known of are logged and passed over. GC is refused only if no other is left and an
+   * With `resolveNames`: names that nothing is known of are logged, and stay valid. GC is refused only if there is no other name and an
    * attachment may live.
    */
   readonly ignoreUnknown?: boolean;

@@ -209,10 +209,10 @@ export const VALID_OPTION: OptionSpec = {
 /** Says that there are none. */
 export const ALL_OPTION: OptionSpec = { name: "all", help: "nothing stays" };
 
-/** Says that a name may be of what is not attached any more. */
+/** Says that a name may be of what is not remembered: an engine attached it, or it is detached. */
 export const IGNORE_UNKNOWN_OPTION: OptionSpec = {
   name: "ignore-unknown",
-  help: "pass over a --valid that nothing is known of, instead of refusing all",
+  help: "clean up although a --valid is not remembered; it stays valid",
 };
 
 /** The attachments that are named; without an interface that of `--ifname`. @throws {UsageError} */
@@ -230,7 +230,9 @@ export function refuseUnknownNames<T>(call: () => T): T {
     return call();
   } catch (error) {
     if (!(error instanceof UnknownAttachmentError)) throw error;
-    throw new UsageError(`${error.message} (--${IGNORE_UNKNOWN_OPTION.name} passes over such names)`);
+    throw new UsageError(
+      `${error.message} (with --${IGNORE_UNKNOWN_OPTION.name} the others are cleaned up, and such a name stays valid)`,
+    );
   }
 }
 
