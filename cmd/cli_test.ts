@@ -248,14 +248,29 @@ netnsTest("cni run add says once what nobody reads, and nothing of notes", ({ ho
   expect([exitCode, JSON.parse(stdout).ips[0].address]).toEqual([0, "10.9.0.5/24"]);
   const at = (text: string) => text.replaceAll(`${conf}/`, "").replace(/:1:[0-9]+\)/, ":1:1)");
   expect(stderr.trimEnd().split("\n").map(at)).toEqual([
-    'cni: Network "web" is in two files: "1.conflist" is used, and "2.conflist" is not',
-    "cni: plugins[0].mtu is there more than once, and the last one counts (1.conflist:1:1)",
+    'cni: network "web" is in two files: "1.conflist" is used, and "2.conflist" is not',
+    'cni: network "web": plugins[0].mtu is there more than once, and the last one counts (1.conflist:1:1)',
     'cni: network "web": owner is not read (1.conflist:1:1)',
     'cni: network "web": plugins[0].isGatway is not read; did you mean "isGateway"? (1.conflist:1:1)',
     'cni: network "web": plugins[0].ipam.addresses[0].comment is not read (1.conflist:1:1)',
     'cni: network "web": no plugin has capability "ips", so that its arguments are not read',
     'cni: network "web": no plugin has capability "mac", so that its arguments are not read',
   ]);
+});
+
+netnsTest("cni run status says what is in files twice; commands for what is attached do not", ({ host, container }) => {
+  const { run, conf, plugin } = bench(host);
+  plugin("quiet", `cat >/dev/null; echo '{"cniVersion":"1.1.0"}'`);
+  const text = '{"cniVersion":"1.1.0","name":"web","plugins":[{"type":"quiet","mtu":1,"mtu":2}]}';
+  for (const name of ["1", "2"]) writeFileSync(join(conf, `${name}.conflist`), text);
+  const said = (words: string) => run(words).stderr.split("\n").filter((line) => /two files|more than once/.test(line));
+  expect(said("status web")).toHaveLength(2);
+  expect(said(`add web ${container.path}`)).toHaveLength(2);
+  for (
+    const words of ["check web PATH", "derive web PATH", "list web", "restore web", "gc web --all", "del web PATH"]
+  ) {
+    expect([words, said(words.replace("PATH", container.path))]).toEqual([words, []]);
+  }
 });
 
 netnsTest("cni run add says nothing of the keys that a program may read", ({ host, container }) => {

@@ -11,13 +11,17 @@ import { isForPeople } from "../spec/unknown_keys.ts";
 /** What is to be said of them: `plugins[0].mtu is there more than once, and the last one counts (web.conflist:7:5)`. */
 export function describeDuplicateKeys(text: string, source: string): string[] {
   const seen = new Set<string>();
-  const duplicates = new Set<string>();
+  const duplicates = new Map<string, readonly string[]>();
   for (const segments of keyPaths(text)) {
     if (segments.some(isForPeople)) continue;
     const path = formatPath(segments);
-    (seen.has(path) ? duplicates : seen).add(path);
+    if (seen.has(path)) duplicates.set(path, segments);
+    seen.add(path);
   }
-  return [...duplicates].map((path) => {
+  // What two objects of one key have in common is there once in the object that counts.
+  const isInDuplicate = (segments: readonly string[]) =>
+    segments.some((_, i) => i > 0 && duplicates.has(formatPath(segments.slice(0, i))));
+  return [...duplicates].filter(([, segments]) => !isInDuplicate(segments)).map(([path]) => {
     const { line, column } = locate(text, path) ?? {};
     const location = line ? `${source}:${line}:${column}` : source;
     return `${path} is there more than once, and the last one counts (${location})`;

@@ -31,8 +31,10 @@ export interface LoadOptions {
   readonly directory?: string;
   /** Gives the text for the network `-`: standard input, unless told. */
   readonly readStdin?: () => string;
-  /** Told of each file that cannot be used, and of what is there twice; nobody is, unless told. */
+  /** Told of each file that cannot be used, and of names and keys that are there twice; nobody is, unless told. */
   readonly log?: (message: string) => void;
+  /** Whether `log` is told of what is there twice: it is, unless told. */
+  readonly logDuplicates?: boolean;
 }
 type Log = NonNullable<LoadOptions["log"]>;
 
@@ -55,14 +57,15 @@ type Log = NonNullable<LoadOptions["log"]>;
  * @throws {ConfigError} if it cannot be used, and {SyntaxError} if it is no JSON
  */
 export function loadNetwork(network: string, options: LoadOptions = {}): NetworkConfigList {
-  const { directory = "/etc/cni/net.d", readStdin = readConfigurationFromStdin, log } = options;
+  const { directory = "/etc/cni/net.d", readStdin = readConfigurationFromStdin, log, logDuplicates = true } = options;
+  const duplicateLog = logDuplicates ? log : undefined;
   if (network === "-") {
     const list = requirePlugins(parseNetworkConfigList(readStdin(), "standard input"));
-    warnOfDuplicateKeys(list, log);
+    warnOfDuplicateKeys(list, duplicateLog);
     return list;
   }
-  if (network.includes("/")) return loadFromFile(network, log);
-  const { list, names, problems, possibleMatches } = searchDirectory(directory, network, log);
+  if (network.includes("/")) return loadFromFile(network, duplicateLog);
+  const { list, names, problems, possibleMatches } = searchDirectory(directory, network, duplicateLog);
   if (!list && network !== DEFAULT_NETWORK_NAME) throw networkNotFound(network, directory, names, problems);
   if (!list && possibleMatches.length > 0) throw defaultNetworkUnreadable(network, directory, possibleMatches);
   for (const problem of problems) log?.(problem);
@@ -151,11 +154,14 @@ function warnOfSecondFile({ name, source }: NetworkConfigList, otherPaths: reado
       return false;
     }
   });
-  if (second !== undefined) log(`Network "${name}" is in two files: "${source}" is used, and "${second}" is not`);
+  if (second !== undefined) log(`network "${name}" is in two files: "${source}" is used, and "${second}" is not`);
 }
 
-function warnOfDuplicateKeys({ text, source = "" }: Pick<NetworkConfigList, "text" | "source">, log?: Log): void {
-  if (log) { for (const problem of describeDuplicateKeys(text, source)) log(problem); }
+function warnOfDuplicateKeys(
+  { name, text, source = "" }: Pick<NetworkConfigList, "name" | "text" | "source">,
+  log?: Log,
+): void {
+  if (log) { for (const problem of describeDuplicateKeys(text, source)) log(`network "${name}": ${problem}`); }
 }
 
 /** Lists come first, as in the reference; within a kind the bytes of the names decide: `10-a` before `9-b`. */
@@ -180,7 +186,7 @@ function withPluginDirectory(list: NetworkConfigList, path: string, log?: Log): 
     ...files.map((file) => {
       const text = readConfiguration(file);
       const entry = parsePluginEntry(text, file);
-      warnOfDuplicateKeys({ text, source: file }, log);
+      warnOfDuplicateKeys({ name: list.name, text, source: file }, log);
       return entry;
     }),
   ];

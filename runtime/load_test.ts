@@ -283,7 +283,7 @@ test("loadNetwork() says which of two files with one name is used", () => {
   const path = directory(files);
   expect(load("web", path)).toMatchObject({
     types: ["a"],
-    log: [`Network "web" is in two files: "${path}/1.conflist" is used, and "${path}/4.conf" is not`],
+    log: [`network "web" is in two files: "${path}/1.conflist" is used, and "${path}/4.conf" is not`],
   });
   expect(load("web", directory({ "1.conf": single("web", "c"), "2.conf": single("webs", "d") })).log).toEqual([]);
 });
@@ -295,11 +295,11 @@ test("loadNetwork() names keys that an object has twice, with the file that has 
       "mtu": 2, "mtu": 3, "ipam": { "mtu": 4 } }
   ], "name": "web" }`;
   const said = (source: string) => [
-    `plugins[1].mtu is there more than once, and the last one counts (${source}:4:24)`,
-    `name is there more than once, and the last one counts (${source}:5:14)`,
+    `network "web": plugins[1].mtu is there more than once, and the last one counts (${source}:4:24)`,
+    `network "web": name is there more than once, and the last one counts (${source}:5:14)`,
   ];
   const path = directory({ "1.conflist": text, "web/1.conf": '{ "type": "c", "type": "d" }' });
-  const ofPluginFile = `type is there more than once, and the last one counts (${path}/web/1.conf:1:24)`;
+  const ofPluginFile = `network "web": type is there more than once, and the last one counts (${path}/web/1.conf:1:24)`;
   expect(load("web", path)).toMatchObject({
     types: ["a", "b", "d"],
     log: [...said(`${path}/1.conflist`), ofPluginFile],
@@ -308,4 +308,32 @@ test("loadNetwork() names keys that an object has twice, with the file that has 
   const log: string[] = [];
   loadNetwork(`${path}/1.conflist`, { log: (message) => log.push(message) });
   expect(log).toEqual([...said(`${path}/1.conflist`), ofPluginFile]);
+});
+
+test("loadNetwork() says of an object that is there twice nothing of what is in it", () => {
+  const text = `{ "name": "web", "plugins": [{ "type": "a",
+    "ipam": { "type": "x", "ranges": [[{ "subnet": "a", "subnet": "b" }]] },
+    "ipam": { "type": "y", "ranges": [[{ "subnet": "c" }]] }, "ipam2": {}, "ipam2": {} }] }`;
+  const path = directory({ "1.conflist": text });
+  const said = (key: string) => expect.stringContaining(`network "web": plugins[0].${key} is there more than once,`);
+  expect(load("web", path).log).toEqual([said("ipam"), said("ipam2")]);
+});
+
+test("loadNetwork() does not say what is there twice if that is not wanted, but which files cannot be used", () => {
+  const text = '{ "name": "web", "plugins": [{ "type": "a", "type": "b" }] }';
+  const path = directory({
+    "0.conflist": "{",
+    "1.conflist": text,
+    "2.conflist": text,
+    "web/1.conf": '{ "type": "c", "type": "d" }',
+  });
+  const log: string[] = [];
+  const options = {
+    directory: path,
+    readStdin: () => text,
+    log: (line: string) => log.push(line),
+    logDuplicates: false,
+  };
+  for (const network of ["web", "-", `${path}/1.conflist`]) loadNetwork(network, options);
+  expect(log).toEqual([expect.stringMatching(/^Ignoring configuration file /)]);
 });

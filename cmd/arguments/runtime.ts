@@ -76,10 +76,20 @@ export function log(message: string): void {
   printStderr(`cni: ${message}`);
 }
 
-/** The network that a word stands for. @throws as {@linkcode loadNetwork} */
-export function loadRequested(word: string, options: ParsedOptions, context: CliContext): NetworkConfigList {
+/**
+ * The network that a word stands for.
+ *
+ * @param logDuplicates as of {@linkcode loadNetwork}: for commands that judge a configuration, not for those that only use it
+ * @throws as {@linkcode loadNetwork}
+ */
+export function loadRequested(
+  word: string,
+  options: ParsedOptions,
+  context: CliContext,
+  logDuplicates = false,
+): NetworkConfigList {
   const directory = absolutePath(options.find(CONF_DIR_OPTION.name) ?? "/etc/cni/net.d", context);
-  return loadNetwork(word, { directory, log });
+  return loadNetwork(word, { directory, log, logDuplicates });
 }
 
 /** Whether a word is the name of a network, not a path or standard input. */

@@ -36,7 +36,7 @@ const add: Command = {
     const runtime = openRuntime(input, context);
     // Threads that the runtime starts, as for a long configuration, block what is blocked by then.
     blockSignals();
-    const network = loadRequested(word, input, context);
+    const network = loadRequested(word, input, context, true);
     // An attachment of that name that is stale is removed with the plugins that made it.
     const staleConfiguration = runtime.attachedConfiguration(network.name, request) ?? "";
     await loadPlugins(pluginsMentionedIn(network.text + staleConfiguration));

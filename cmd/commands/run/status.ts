@@ -16,7 +16,7 @@ Warns where packets of containers could not flow, as without a default route to 
   async run(input, context) {
     const [word = ""] = input.words;
     const runtime = openRuntime(input, context);
-    const network = loadRequested(word, input, context);
+    const network = loadRequested(word, input, context, true);
     await loadPlugins(pluginsMentionedIn(network.text));
     // What is likely to be a mistake is said first: it may be why the answer is no.
     for (const message of runtime.unknownKeys(network)) log(message);
