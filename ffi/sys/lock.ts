@@ -75,10 +75,11 @@ export function lockFile(path: string, options: FileLockOptions): Disposable {
  * @throws as {@linkcode lockFile}
  */
 export function lockTemporaryFile(path: string, options: FileLockOptions): Disposable {
+  const deadline = performance.now() + options.timeoutMs;
   for (;;) {
     using resources = new DisposableStack();
     const file = resources.use(openLock(path, options));
-    acquire(file.fd, `"${path}"`, options);
+    acquire(file.fd, `"${path}"`, { ...options, timeoutMs: deadline - performance.now() });
     // Who had it before has removed the file that was waited for.
     if (findStat(path)?.identity !== fstat(file.fd).identity) continue;
     resources.defer(() => void removeFile(path));

@@ -3,7 +3,7 @@ import { existsSync, lstatSync, mkdtempSync, readFileSync, rmSync, statSync, sym
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { until } from "../../testing/netns.ts";
-import { LockedError, lockFile } from "./lock.ts";
+import { LockedError, lockFile, lockTemporaryFile } from "./lock.ts";
 
 const directory = mkdtempSync(join(tmpdir(), "cni-lock-"));
 afterAll(() => rmSync(directory, { recursive: true }));
@@ -28,9 +28,9 @@ async function holder(path: string) {
   };
 }
 
-function refusal(path: string, timeoutMs: number): LockedError {
+function refusal(path: string, timeoutMs: number, lock = lockFile): LockedError {
   try {
-    lockFile(path, { timeoutMs })[Symbol.dispose]();
+    lock(path, { timeoutMs })[Symbol.dispose]();
   } catch (error) {
     if (error instanceof LockedError) return error;
     throw error;
@@ -47,6 +47,26 @@ test("who waits in vain ends when the time is over, and names the holder", async
   expect(error.message).toBe(`Cannot lock "${path}": it is held by process ${other.pid} ("flock")`);
   expect(error.code).toBe("EAGAIN");
   expect(error.advice).toContain("end it if it hangs");
+});
+
+test("who waits for a temporary file waits no longer because the holders take turns", async () => {
+  const path = join(directory, "turns");
+  // Each has the next file before the one before gives up its own, which is gone by then.
+  const script = `import { lockFile } from "${import.meta.dir}/lock.ts"; import { renameSync } from "node:fs";
+    let former;
+    for (let turn = 0; turn < 100; turn++) {
+      const next = lockFile("${path}.next", { timeoutMs: 0 });
+      renameSync("${path}.next", "${path}");
+      former?.[Symbol.dispose]();
+      former = next;
+      if (turn === 0) console.log("held");
+      Bun.sleepSync(20);
+    }`;
+  const holders = Bun.spawn([process.execPath, "-e", script], { stdout: "pipe" });
+  await holders.stdout.getReader().read();
+  expect(refusal(path, 100, lockTemporaryFile).code).toBe("EAGAIN");
+  holders.kill();
+  await holders.exited;
 });
 
 test("a holder that is stopped blocks nobody for ever, and the error says what helps", async () => {
