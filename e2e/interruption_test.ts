@@ -76,7 +76,7 @@ test("a plugin that is asked to end while it waits in an ADD says so and undoes 
   expect(child.signalCode).toBe("SIGTERM");
   expect(JSON.parse(await child.stdout.text()).msg).toMatch(/Interrupted system call|asked to end by SIGTERM/);
   expect(place.reservations()).toEqual([]);
-  expect(linksIn(place)).toEqual(["lo", "br9"]);
+  expect(linksIn(place)).toEqual(["lo"]);
   expect(isMasqueraded(place)).toBe(false);
 });
 
@@ -193,7 +193,7 @@ for (const signal of ["SIGINT", "SIGTERM"] as const) {
     const { msg, details } = JSON.parse(await child.stdout.text());
     expect(`${msg} ${details}`).not.toContain("clean-up failed");
     expect(existsSync(`${directory}/taken`)).toBe(false);
-    expect(linksIn(place)).toEqual(["lo", "br9"]);
+    expect(linksIn(place)).toEqual(["lo"]);
   });
 
   test(`cni run add undoes the whole chain when ${signal} ends the program of a plugin first`, async () => {
