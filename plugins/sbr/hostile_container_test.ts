@@ -1,9 +1,21 @@
 /** A container may add what routes and rules it likes: DEL does not fail for them, and says what it could not do. */
 import { expect, test } from "bun:test";
+import { type Netns, openNetns } from "../../ffi/netns.ts";
+import { NetlinkError } from "../../ffi/netlink/error.ts";
+import { watchedNetns } from "../../testing/netlink.ts";
+import { newHostContext, newRequest, respond } from "../../testing/plugin_call.ts";
 import { runShellInNetns } from "../../testing/netns.ts";
 import { newSandbox } from "../../testing/sandbox.ts";
 import { addInterfaces, ipRules } from "../../testing/sbr.ts";
 import sbr from "./plugin.ts";
+
+function prevResultOf(container: Netns): object {
+  const ips = [
+    { address: "192.0.2.9/24", gateway: "192.0.2.1", interface: 0 },
+    { address: "fd00:1::9/64", gateway: "fd00:1::1", interface: 0 },
+  ];
+  return { cniVersion: "1.1.0", interfaces: [{ name: "net1", sandbox: container.path }], ips };
+}
 
 /** What DEL says, by what the container does after ADD. */
 const CHANGES: readonly (readonly [change: string, said: string])[] = [
@@ -44,15 +56,46 @@ test.each(CHANGES)("%s", (change, said) => {
   const { call, container, log } = sandbox;
   addInterfaces(container);
   runShellInNetns(container, "ip addr add 192.0.2.9/24 dev net1; ip addr add fd00:1::9/64 dev net1 nodad");
-  const ips = [
-    { address: "192.0.2.9/24", gateway: "192.0.2.1", interface: 0 },
-    { address: "fd00:1::9/64", gateway: "fd00:1::1", interface: 0 },
-  ];
-  const prevResult = { cniVersion: "1.1.0", interfaces: [{ name: "net1", sandbox: container.path }], ips };
+  const prevResult = prevResultOf(container);
   call(sbr, "ADD", { prevResult }, { ifname: "net1" });
   runShellInNetns(container, change);
   call(sbr, "DEL", { prevResult }, { ifname: "net1" });
   expect(log.join("\n")).toContain(said);
   if (said === "") expect(log).toEqual([]);
   expect(ipRules(container)).toEqual([]);
+});
+
+const RTM_NEWROUTE = 24;
+const RTM_GETRULE = 34;
+const RTM_DELRULE = 33;
+const [EPERM, ENOMEM, EINVAL, ERESTART] = [1, 12, 22, 85];
+
+test.each([
+  [RTM_DELRULE, EPERM, true],
+  [RTM_DELRULE, ENOMEM, true],
+  [RTM_DELRULE, EINVAL, true],
+  [RTM_GETRULE, ENOMEM, true],
+  [RTM_GETRULE, ERESTART, false],
+  [RTM_NEWROUTE, EPERM, true],
+  [RTM_NEWROUTE, ENOMEM, true],
+  [RTM_NEWROUTE, EINVAL, false],
+])("DEL whose request %d is refused with error %d fails: %p", (type, errno, fails) => {
+  using sandbox = newSandbox([]);
+  const { call, container, host } = sandbox;
+  addInterfaces(container);
+  runShellInNetns(container, "ip addr add 192.0.2.9/24 dev net1; ip addr add fd00:1::9/64 dev net1 nodad");
+  const prevResult = prevResultOf(container);
+  call(sbr, "ADD", { prevResult }, { ifname: "net1" });
+  runShellInNetns(container, "ip route add 198.51.100.0/24 via 192.0.2.77 table 100");
+  const onSend = (request: Uint8Array) => {
+    if (new DataView(request.buffer, request.byteOffset).getUint16(4, true) !== type) return;
+    throw new NetlinkError({ request: `${type}`, errno });
+  };
+  const log: string[] = [];
+  const open = (path: string) => watchedNetns(openNetns(path), { onSend });
+  const context = newHostContext({ host, openNetns: open, findPlugin: () => undefined, log });
+  const request = newRequest("sbr", "DEL", { name: "test", prevResult }, { ifname: "net1", netns: container });
+  expect(respond(sbr, request, context).exitCode !== 0).toBe(fails);
+  expect(log.length > 0).toBe(!fails);
+  expect(ipRules(container).length > 0).toBe(type !== RTM_NEWROUTE);
 });

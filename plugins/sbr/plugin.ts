@@ -10,15 +10,9 @@ import type { Netns } from "../../ffi/netns.ts";
 import * as address from "../../ffi/route/address.ts";
 import * as link from "../../ffi/route/link.ts";
 import { ownedByOtherContainer } from "../lib/links/ownership.ts";
+import { takeAwayOrLog } from "../lib/links/container_refusal.ts";
 import { lockRoutingTables, tryLockRoutingTables } from "../lib/links/routing_table_lock.ts";
-import {
-  type AddCall,
-  attemptOrLog,
-  type CheckCall,
-  type DelCall,
-  plugin,
-  requirePrevResult,
-} from "../lib/protocol/plugin.ts";
+import { type AddCall, type CheckCall, type DelCall, plugin, requirePrevResult } from "../lib/protocol/plugin.ts";
 import { checkTables } from "./check_tables.ts";
 import { containerIps, requireContainerIps, type SbrConfig, sbrConfig } from "./config.ts";
 import { addSourceRules, moveRoutesToTables } from "./move_routes.ts";
@@ -43,12 +37,12 @@ export default plugin<SbrConfig>({
     return result;
   },
 
-  /** Always succeeds: the container chooses rules and routes of its own, and must not stay attached because of them. */
+  /** Does not fail for what the container made of its rules and routes: it must not stay attached because of them. */
   del(call: DelCall<SbrConfig>) {
     const { netns, log } = call;
     if (!netns) return;
     using _lock = tryLockRoutingTables(netns, log);
-    attemptOrLog(log, () => removeRules(call, netns));
+    takeAwayOrLog(log, () => removeRules(call, netns));
   },
 
   check(call: CheckCall<SbrConfig>) {
@@ -64,12 +58,12 @@ export default plugin<SbrConfig>({
 });
 
 function removeRules(call: DelCall<SbrConfig>, netns: Netns): void {
-  const { ifname, config, prevResult } = call;
+  const { ifname, config, prevResult, log } = call;
   const device = link.find(netns.route, ifname);
   if (ownedByOtherContainer(call, netns, device)) return;
   const index = device?.index;
   const present = index === undefined ? [] : address.list(netns.route, { index });
   const reported = prevResult ? containerIps(prevResult, ifname) : [];
   const sources = new Set([...present, ...reported].map((ip) => hostPrefix(ipOf(ip.address))));
-  removeSourceRules(netns, { sources, index, table: config.table });
+  removeSourceRules(netns, { sources, index, table: config.table }, log);
 }

@@ -10,6 +10,7 @@ import { RT_TABLE_MAIN } from "../../ffi/route/uapi.ts";
 import * as rawRoute from "../../ffi/route/raw_route.ts";
 import { ignoreErrors } from "../../ffi/sys/error.ts";
 import { cleanUp } from "../lib/protocol/plugin.ts";
+import { giveBackOrLog } from "../lib/links/container_refusal.ts";
 import { compareGatewayDependence, isCustomTable, usesOnlyLink } from "../lib/links/routes.ts";
 
 /** What of a namespace is to go. */
@@ -25,9 +26,10 @@ export interface RemovalScope {
 /**
  * Removes the rules for the addresses, and takes the interface's routes back out of the tables that nothing leads to any more.
  *
- * @throws {Error} naming all that failed
+ * @param log told which routes the container itself keeps from the main table
+ * @throws {Error} naming all else that failed
  */
-export function removeSourceRules(netns: Netns, scope: RemovalScope): void {
+export function removeSourceRules(netns: Netns, scope: RemovalScope, log: (message: string) => void): void {
   const routes = rawRoute.list(netns.route);
   const rules = rule.list(netns.route);
   const removed = rules.filter((rule) => isRemovable(rule, scope, routes));
@@ -39,7 +41,9 @@ export function removeSourceRules(netns: Netns, scope: RemovalScope): void {
     : routes.filter((route) => emptiedTables.has(rawRoute.tableOf(route)) && usesOnlyLink(route, index));
   cleanUp(
     ...routesBackToMain(routes, moved).map((route) => () =>
-      void ignoreErrors(["EEXIST"], () => rawRoute.append(netns.route, rawRoute.withTable(route, RT_TABLE_MAIN)))
+      giveBackOrLog(log, () => {
+        ignoreErrors(["EEXIST"], () => rawRoute.append(netns.route, rawRoute.withTable(route, RT_TABLE_MAIN)));
+      })
     ),
     ...removed.map(({ from, table, priority }) => () =>
       void ignoreErrors(["ENOENT"], () => rule.remove(netns.route, { from: from!, table: table!, priority }))

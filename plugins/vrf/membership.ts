@@ -27,6 +27,7 @@ import {
 } from "../../ffi/route/uapi.ts";
 import * as rawRoute from "../../ffi/route/raw_route.ts";
 import { ignoreErrors } from "../../ffi/sys/error.ts";
+import { giveBackOrLog } from "../lib/links/container_refusal.ts";
 import { awaitLinkOperational } from "../lib/links/configure_interface.ts";
 import { cleanUp } from "../lib/protocol/plugin.ts";
 import { compareGatewayDependence, usesOnlyLink } from "../lib/links/routes.ts";
@@ -37,7 +38,7 @@ export function addToVrf(netns: Netns, device: link.Link, vrf: link.Link, undo: 
   const { index } = device;
   using events = netns.run<Netlink>(() => openEvents(NETLINK_ROUTE, RTNLGRP_IPV6_IFADDR));
   const saved = saveSettings(netns, index);
-  undo.defer(() => detachAndRestore(netns, device, saved, {}));
+  undo.defer(() => detachAndRestore(netns, device, saved, {}, (step) => step()));
   link.set(netns.route, index, { master: vrf.index });
   restoreAddresses(netns, index, saved.addresses);
   // One that is down had no routes, and has nothing to wait for.
@@ -47,9 +48,16 @@ export function addToVrf(netns: Netns, device: link.Link, vrf: link.Link, undo: 
   for (const route of saved.routes) restoreRoute(netns, route, tableMap);
 }
 
-/** Takes `device` out of the VRF. Nothing is waited for: mostly it is removed next. @throws {Error} naming what could not be given back */
-export function removeFromVrf(netns: Netns, device: link.Link, vrf: link.Link): void {
-  detachAndRestore(netns, device, saveSettings(netns, device.index), { [vrfTable(vrf)]: RT_TABLE_MAIN });
+/**
+ * Takes `device` out of the VRF. Nothing is waited for: mostly it is removed next.
+ *
+ * @param log told what the container itself keeps from being given back
+ * @throws {Error} naming what else could not be given back
+ */
+export function removeFromVrf(netns: Netns, device: link.Link, vrf: link.Link, log: (message: string) => void): void {
+  const saved = saveSettings(netns, device.index);
+  const tableMap = { [vrfTable(vrf)]: RT_TABLE_MAIN };
+  detachAndRestore(netns, device, saved, tableMap, (step) => giveBackOrLog(log, step));
 }
 
 /** What a link had. */
@@ -61,11 +69,18 @@ interface SavedSettings {
 /** The tables that routes go to, by those that they were in; others stay. */
 type TableMap = Readonly<Record<number, number>>;
 
-function detachAndRestore(netns: Netns, device: link.Link, saved: SavedSettings, tableMap: TableMap): void {
-  link.set(netns.route, device.index, { master: 0 });
+function detachAndRestore(
+  netns: Netns,
+  device: link.Link,
+  saved: SavedSettings,
+  tableMap: TableMap,
+  giveBack: (step: () => void) => void,
+): void {
+  // ENODEV: the container has removed it meanwhile.
+  if (!ignoreErrors(["ENODEV"], () => (link.set(netns.route, device.index, { master: 0 }), true))) return;
   cleanUp(
-    () => restoreAddresses(netns, device.index, saved.addresses),
-    ...saved.routes.map((route) => () => restoreRoute(netns, route, tableMap)),
+    () => giveBack(() => restoreAddresses(netns, device.index, saved.addresses)),
+    ...saved.routes.map((route) => () => giveBack(() => restoreRoute(netns, route, tableMap))),
   );
 }
 

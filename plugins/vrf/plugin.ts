@@ -8,9 +8,10 @@ import type { Netns } from "../../ffi/netns.ts";
 import { vrf as vrfKind } from "../../ffi/route/link_kinds.ts";
 import * as link from "../../ffi/route/link.ts";
 import { ownedByOtherContainer } from "../lib/links/ownership.ts";
+import { takeAwayOrLog } from "../lib/links/container_refusal.ts";
 import { removeLinkIfPresent } from "../lib/links/container_link.ts";
 import { lockRoutingTables, tryLockRoutingTables } from "../lib/links/routing_table_lock.ts";
-import { attemptOrLog, cleanUp, type DelCall, plugin, requirePrevResult } from "../lib/protocol/plugin.ts";
+import { cleanUp, type DelCall, plugin, requirePrevResult } from "../lib/protocol/plugin.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import { requireVrfName, type VrfConfig, vrfConfig } from "./config.ts";
 import { addToVrf, removeFromVrf } from "./membership.ts";
@@ -36,13 +37,13 @@ export default plugin({
     return result;
   },
 
-  /** Always succeeds: the container chooses addresses and routes of its own, and must not stay attached because of them. */
+  /** Does not fail for what the container made of its addresses and routes: it must not stay attached because of them. */
   del(call) {
     const { config: { vrfname }, netns, log } = call;
     // Without a name ADD has put nothing in.
     if (!netns || vrfname === "") return;
     using _lock = tryLockRoutingTables(netns, log);
-    attemptOrLog(log, () => release(call, netns));
+    takeAwayOrLog(log, () => release(call, netns));
   },
 
   check(call) {
@@ -67,13 +68,13 @@ export default plugin({
 
 /** Takes the interface out of the VRF, and removes a VRF that has no other. */
 function release(call: DelCall<VrfConfig>, netns: Netns): void {
-  const { config: { vrfname }, ifname } = call;
+  const { config: { vrfname }, ifname, log } = call;
   const vrf = link.find(netns.route, vrfname);
   if (!vrf || !vrfKind.of(vrf)) return;
   const device = link.find(netns.route, ifname);
   if (ownedByOtherContainer(call, netns, device)) return;
   cleanUp(
-    () => device?.master === vrf.index && removeFromVrf(netns, device, vrf),
+    () => device?.master === vrf.index && removeFromVrf(netns, device, vrf, log),
     () => link.list(netns.route, { master: vrf.index }).length === 0 && removeLinkIfPresent(netns, vrfname),
   );
 }
