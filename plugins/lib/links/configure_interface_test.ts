@@ -38,7 +38,7 @@ sandboxTest("of many routes, the one that the kernel refuses is named", [fixed],
 const small = {
   "ptp": [ptp, {}, "veth[0-9a-f]{8}"],
   "bridge": [bridge, {}, "eth0"],
-  "bridge with a gateway": [bridge, { isGateway: true }, "cni0"],
+  "bridge with a gateway": [bridge, { isGateway: true }, "eth0"],
   "tap": [tap, {}, "eth0"],
 } as const;
 
@@ -64,3 +64,11 @@ for (const [name, [plugin, more, device]] of Object.entries(small)) {
     call(plugin, "ADD", { ...config, mtu: 1280 });
   });
 }
+
+sandboxTest("a bridge that another port gave an MTU too small for IPv6 is named", [fixed], ({ call, newContainer }) => {
+  const small = { isGateway: true, mtu: 1279, ...ipam({ ips: [FOUR] }) };
+  call(bridge, "ADD", small, { containerId: "small", netns: newContainer() });
+  expect(() => call(bridge, "ADD", { isGateway: true, mtu: 1500, ...ipam({ ips: [SIX] }) })).toThrow(
+    'Cannot give "cni0" an IPv6 address: its MTU must be at least 1280 for IPv6, got 1279',
+  );
+});
