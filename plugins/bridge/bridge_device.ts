@@ -4,13 +4,12 @@
  * @module
  */
 import { checkFailedError, expectEqual } from "../lib/protocol/check_failed.ts";
-import { type Mac, macFromBytes } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import { NetlinkError } from "../../ffi/netlink/error.ts";
 import { bridge as bridgeKind, veth } from "../../ffi/route/link_kinds.ts";
 import * as link from "../../ffi/route/link.ts";
 import { IFF_PROMISC, IFF_UP } from "../../ffi/route/uapi.ts";
-import { randomVethName } from "../lib/links/veth_pair.ts";
+import { randomMac, randomVethName } from "../lib/links/veth_pair.ts";
 import { disableRouterAdvertisements, trySysctls } from "../lib/links/sysctls.ts";
 import type { AddCall, CheckCall } from "../lib/protocol/plugin.ts";
 import { CniError, Code } from "../../spec/error.ts";
@@ -139,11 +138,4 @@ function createVlanGateway({ host, config, undo }: AddCall<BridgeConfig>, bridge
     change: IFF_UP,
     info: veth({ peer }),
   });
-}
-
-/** An address of the locally administered range, for one interface. */
-function randomMac(): Mac {
-  const bytes = crypto.getRandomValues(new Uint8Array(6));
-  bytes[0] = (bytes[0]! & 0xfc) | 0x02;
-  return macFromBytes(bytes);
 }
