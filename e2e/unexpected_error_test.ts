@@ -45,7 +45,7 @@ describe.skipIf(process.arch !== "x64")("where the runtime cannot start", () => 
   const cases: readonly [string, string][] = [
     ...["-v 200000", "-v 400000", "-v 1000000", "-v 2300000"].map((limits): [string, string] => [
       limits,
-      "Cannot start: the address space is limited too much: raise it to 4 GiB or more (ulimit -v, LimitAS)",
+      "Cannot start: the address space is limited too much: raise it to 2.5 GiB or more (ulimit -v, LimitAS)",
     ]),
     ...["-s 16", "-s 64", "-s 140", "-s 255"].map((limits): [string, string] => [
       limits,

@@ -2,7 +2,7 @@ import type { PluginDocs } from "../lib/docs/plugin_docs.ts";
 
 const mac = {
   type: "MAC address",
-  default: "chosen by the kernel",
+  default: "chosen by the kernel, or at random with `macspoofchk`",
   example: "02:00:00:00:00:0a",
   tests: ["plugin_test.ts"],
 };

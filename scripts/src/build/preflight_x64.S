@@ -115,7 +115,7 @@ little_stack:
     .ascii "Cannot start: the stack is limited too much: raise it to 256 KiB or more (ulimit -s, LimitSTACK)"
     .set little_stack_length, . - little_stack
 little_address_space:
-    .ascii "Cannot start: the address space is limited too much: raise it to 4 GiB or more (ulimit -v, LimitAS)"
+    .ascii "Cannot start: the address space is limited too much: raise it to 2.5 GiB or more (ulimit -v, LimitAS)"
     .set little_address_space_length, . - little_address_space
 json_head:
     .ascii "{\n    \"cniVersion\": \"1.1.0\",\n    \"code\": 999,\n    \"msg\": \""
