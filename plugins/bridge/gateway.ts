@@ -103,7 +103,7 @@ export interface GatewayPlace {
  * @throws {CniError} when another address is in the way
  */
 export function setUpGateways(call: AddCall<BridgeConfig>, place: GatewayPlace, ips: readonly IpConfig[]): void {
-  const { host, config } = call;
+  const { host, config, log } = call;
   const { device } = place;
   const wanted = gatewayAddresses(ips);
   let present = address.list(host.route, { index: device.index });
@@ -119,6 +119,10 @@ export function setUpGateways(call: AddCall<BridgeConfig>, place: GatewayPlace, 
     addGateway(call, place, cidr);
     // An attachment that appeared meanwhile may have found the address that is gone.
     refuse();
+    if (conflicting.length > 0) {
+      const former = conflicting.map((entry) => entry.address).join(", ");
+      log(`Gave "${device.name}" gateway address ${cidr} in place of ${former}`);
+    }
     present = present.filter((entry) => !conflicting.includes(entry));
   }
   enableForwarding(host, [...new Set(wanted.map(familyOf))]);

@@ -85,8 +85,8 @@ gatewayTest("an ADD that fails leaves a bridge that was there as it was", ({ cal
 });
 
 gatewayTest(
-  "after a changed subnet, the gateway that no attachment has is replaced",
-  ({ call, host, newContainer }) => {
+  "after a changed subnet, the gateway that no attachment has is replaced, which is said",
+  ({ call, host, log, newContainer }) => {
     const attach = (containerId: string, config: object) => {
       const netns = newContainer();
       call(bridge, "ADD", config, { containerId, netns });
@@ -109,6 +109,7 @@ gatewayTest(
       const container = attach("b", second);
       ping(container, second.ipam.result.ips[0]!.gateway);
       expect(addressesOf(host)).not.toContain(old);
+      expect(log.at(-1)).toEndWith(`in place of ${old}`);
       call(bridge, "DEL", second, { containerId: "b", netns: null });
       call(bridge, "DEL", second, { containerId: "c", netns: null });
     }
