@@ -58,6 +58,7 @@ export {
   type DelBatch,
   type DelBatchCall,
   type DelCall,
+  type DiagnoseCall,
   type GcCall,
   type IpamDelegate,
   type Plugin,

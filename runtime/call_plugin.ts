@@ -4,6 +4,7 @@
  * @module
  */
 import type { PluginLocation } from "../plugins/lib/protocol/context.ts";
+import { attemptOrLog } from "../plugins/lib/protocol/plugin.ts";
 import type { PluginCommand, PluginRequest, PluginResponse } from "../plugins/lib/protocol/request.ts";
 import { isTrue } from "../spec/env.ts";
 import { CniError, Code } from "../spec/error.ts";
@@ -58,11 +59,19 @@ export function callPlugin(
   });
 }
 
-/** Says what the plugins know of that keeps packets from flowing, and that no ADD failed for. @throws {CniError} */
-export function logProblems(runtime: RuntimeContext, list: NetworkConfigList): void {
+/**
+ * Says what the plugins know of that keeps packets from flowing, and that no ADD failed for. What keeps one of them from looking is said as
+ * well, and fails nothing.
+ *
+ * @param parameters the attachment that is asked about, if it is about one
+ */
+export function logProblems(runtime: RuntimeContext, list: NetworkConfigList, parameters?: ResolvedRuntimeConf): void {
+  const log = (message: string) => runtime.log(`Network "${list.name}": ${message}`);
   for (const plugin of list.plugins) {
-    const { problems = [] } = callPlugin(runtime, list, plugin, { command: "DIAGNOSE" });
-    for (const problem of problems) runtime.log(`Network "${list.name}": ${problem}`);
+    attemptOrLog(log, () => {
+      const options: PluginCallOptions = { command: "DIAGNOSE", ...parameters && { parameters } };
+      callPlugin(runtime, list, plugin, options).problems?.forEach(log);
+    });
   }
 }
 
@@ -188,7 +197,7 @@ export function withPluginName<T>(
   } catch (error) {
     const { code, message, details } = CniError.from(error);
     const ErrorClass = error instanceof MissingPluginError ? MissingPluginError : CniError;
-    const name = command === "RESTORE" ? "restore" : command === "DIAGNOSE" ? "status" : command;
+    const name = command === "RESTORE" ? "restore" : command === "DIAGNOSE" ? "diagnosis" : command;
     throw new ErrorClass(code, `plugin "${plugin.type}" (${name}): ${message}`, {
       details: [findSourceLocation(list, plugin, error), details].filter((part) => part).join("; "),
       cause: error,

@@ -40,10 +40,11 @@ export function checkNetworkList(
     );
   }
   const prevResult = parseResult(entry.result, list.cniVersion, "result");
+  const context = { ...runtime, hostContext };
   for (const plugin of list.plugins) {
-    callPlugin({ ...runtime, hostContext }, list, plugin, { command: "CHECK", parameters: entry, prevResult });
+    callPlugin(context, list, plugin, { command: "CHECK", parameters: entry, prevResult });
   }
-  logProblems(runtime, list);
+  logProblems(context, list, entry);
 }
 
 /** Makes sure that the network's version has a command. @throws {CniError} code 1 */

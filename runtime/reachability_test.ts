@@ -5,6 +5,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { loadPlugins } from "../plugins/registry.ts";
 import { CniError } from "../spec/error.ts";
+import { plugin } from "../plugins/lib/protocol/plugin.ts";
+import { object } from "../spec/schema.ts";
 import { parseNetworkConfigList } from "../spec/network_config_list.ts";
 import { type Namespaces, newNamespaces, runInNetns, runIp } from "../testing/netns.ts";
 import { Runtime } from "./runtime.ts";
@@ -198,6 +200,51 @@ reachabilityTest("a master that only a default route told of may be forgotten", 
   add();
   runIp(host, "route del default");
   expect([check(), status()]).toEqual([[], [expect.stringContaining("the host has no default route")]]);
+});
+
+reachabilityTest("check looks at the master that the container has, not at one it would get", { type: "macvlan" }, ({
+  host,
+  add,
+  check,
+  status,
+}) => {
+  add();
+  runIp(host, "link add lan0 type veth peer name lan1", "link set lan0 up", "route replace default dev lan0");
+  const [wan, lan] = [
+    'Network "web": Master "wan0" is down, so that nothing flows: ip link set wan0 up',
+    'Network "web": Master "lan0" has no carrier, so that nothing flows',
+  ];
+  expect([check(), status()]).toEqual([[], [lan]]);
+  runIp(host, "link set lan1 up", "link set wan0 down");
+  expect([check(), status()]).toEqual([[wan], []]);
+  runIp(host, "route del default");
+  expect(check()).toEqual([wan]);
+});
+
+test("a diagnosis that fails is a warning", () => {
+  using namespaces = newNamespaces();
+  const log: string[] = [];
+  const failing = plugin({
+    name: "failing",
+    about: "",
+    config: object({}),
+    add: () => ({}),
+    del: () => {},
+    check: () => {},
+    status: () => {},
+    diagnose: () => {
+      throw new CniError(100, "Cannot look");
+    },
+  });
+  const runtime = new Runtime({
+    env: {},
+    pluginDirectories: [],
+    plugins: [failing],
+    log: (line) => void log.push(line),
+  });
+  const text = JSON.stringify({ cniVersion: "1.1.0", name: "web", plugins: [{ type: "failing" }] });
+  namespaces.host.run(() => runtime.status(parseNetworkConfigList(text)));
+  expect(log).toEqual(['Network "web": plugin "failing" (diagnosis): Cannot look']);
 });
 
 reachabilityTest("check warns as status does", { type: "macvlan", master: "wan0" }, ({ host, add, check }) => {

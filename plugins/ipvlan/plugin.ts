@@ -73,7 +73,7 @@ export default plugin({
     call.ipam?.status();
   },
 
-  diagnose: (call) => hasOwnMaster(call) ? diagnoseLowerDevice(call) : [],
+  diagnose: (call) => call.attachment || hasOwnMaster(call) ? diagnoseLowerDevice(call) : [],
 });
 
 /** Behind another plugin, the master is what that one names in its result. */

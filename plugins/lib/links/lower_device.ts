@@ -17,7 +17,7 @@ import { explainUnsupportedKind, interfaceExistsError, removeLinkIfPresent } fro
 import { checkFailedError, expectEqual } from "../protocol/check_failed.ts";
 import { describeUpperDevice, listUpperDevices, type UpperDevice } from "./upper_device.ts";
 import { formatAlias } from "../protocol/owner.ts";
-import type { AddCall, CheckCall, PluginCall } from "../protocol/plugin.ts";
+import type { AddCall, CheckCall, DiagnoseCall, PluginCall } from "../protocol/plugin.ts";
 import { checkAttachedInterface } from "./single_interface.ts";
 
 /** What the configurations of these plugins have in common. */
@@ -84,15 +84,24 @@ const NON_STACKING_KINDS = ["ipvlan", "macvlan"];
 
 /** What the kernel puts a link of this kind on that is to stand on `master`. */
 function resolveNonStacking(lower: LowerDevice, host: Netns, kind = ""): LowerDevice {
-  const { netns, link: { info, linkIndex, linkNetnsId } } = lower;
-  if (info?.kind !== kind || linkIndex === undefined || !NON_STACKING_KINDS.includes(kind)) return lower;
+  if (lower.link.info?.kind !== kind || !NON_STACKING_KINDS.includes(kind)) return lower;
+  const found = findDeviceBelow(lower, host);
+  return found ? { ...found, configured: lower } : lower;
+}
+
+/** What a link stands on, if that is in the link's own namespace or in the host's. */
+function findDeviceBelow(
+  { netns, link: { linkIndex, linkNetnsId } }: Pick<LowerDevice, "netns" | "link">,
+  host: Netns,
+): LowerDevice | undefined {
+  if (linkIndex === undefined) return undefined;
   const lowerNetns = linkNetnsId === undefined
     ? netns
     : findNsid(netns.route, host.fd) === linkNetnsId
     ? host
     : undefined;
   const lowerLink = lowerNetns && link.find(lowerNetns.route, linkIndex);
-  return lowerLink ? { netns: lowerNetns, link: lowerLink, configured: lower } : lower;
+  return lowerLink && { netns: lowerNetns, link: lowerLink };
 }
 
 function findLowerDevice(netns: Netns, { linkInContainer }: LowerDeviceConfig, name: string): LowerDevice {
@@ -228,10 +237,20 @@ function describeUnusable(master: link.Link): string[] {
   return link.isRunning(master) ? [] : [`Master "${name}" has no carrier, so that nothing flows`];
 }
 
-/** What keeps packets from flowing although there is a master. */
-export function diagnoseLowerDevice({ host, config }: PluginCall<LowerDeviceConfig>): string[] {
-  const master = config.linkInContainer ? undefined : findMaster(host, config.master);
+/** What keeps packets from flowing although there is a master: that of the attachment, or the one that an ADD would take. */
+export function diagnoseLowerDevice({ host, config, attachment }: DiagnoseCall<LowerDeviceConfig>): string[] {
+  if (config.linkInContainer) return [];
+  const master = attachment ? findAttachedMaster(host, attachment) : findMaster(host, config.master);
   return master ? describeUnusable(master) : [];
+}
+
+/** The link that the container's interface stands on, whatever the configuration or a default route names by now. */
+function findAttachedMaster(
+  host: Netns,
+  { netns, ifname }: NonNullable<DiagnoseCall<LowerDeviceConfig>["attachment"]>,
+): link.Link | undefined {
+  const device = link.find(netns.route, ifname);
+  return device && findDeviceBelow({ netns, link: device }, host)?.link;
 }
 
 function checkLowerDevice(

@@ -69,10 +69,21 @@ function dispatch(plugin: AnyPlugin, request: PluginRequest, context: HostContex
       plugin.status ? plugin.status(call) : call.ipam?.status();
       return {};
     case "DIAGNOSE":
-      return { problems: plugin.diagnose!(call) };
+      return { problems: diagnose(plugin, request, call, context) };
     default:
       return runAttachmentCommand(plugin, request, buildAttachmentCall(plugin, request, call), context, undo, deliver);
   }
+}
+
+function diagnose(
+  plugin: AnyPlugin,
+  request: PluginRequest,
+  call: PluginCall<unknown>,
+  context: HostContext,
+): readonly string[] {
+  const { netns: path, ifname } = request;
+  using netns = path === undefined ? undefined : openContainerNetns(request, context);
+  return plugin.diagnose!({ ...call, ...netns && { attachment: { netns, ifname } } });
 }
 
 /** What every command gets. */

@@ -96,6 +96,12 @@ export interface CheckCall<C> extends AttachmentCall<C> {
 /** What `restore` gets; `prevResult` is what the whole ADD did. */
 export type RestoreCall<C> = CheckCall<C>;
 
+/** What `diagnose` gets. */
+export interface DiagnoseCall<C> extends PluginCall<C> {
+  /** The living attachment that `check` asks about; `status` asks about none. */
+  readonly attachment?: { readonly netns: Netns; readonly ifname: string };
+}
+
 /** What GC gets. */
 export interface GcCall<C> extends PluginCall<C> {
   /** The attachments of this network that still live; everything else of this network is to go. */
@@ -166,9 +172,9 @@ export interface Plugin<C = unknown> {
   status?(call: PluginCall<C>): void;
   /**
    * Says what keeps packets of containers from flowing although an ADD would succeed. Only `cni run status` and `check` ask for it,
-   * in their own process: engines call STATUS every few seconds, and hand on what it says to their log.
+   * in their own process: engines call STATUS every few seconds, and hand on what it says to their log. What it throws is a warning too.
    */
-  diagnose?(call: PluginCall<C>): readonly string[];
+  diagnose?(call: DiagnoseCall<C>): readonly string[];
   /** What it does between calls. No call starts it. */
   readonly service?: PluginService;
 }
