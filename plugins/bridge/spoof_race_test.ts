@@ -1,5 +1,8 @@
 /** A container that changes its hardware address while it is attached gains nothing by it. */
-import { expect } from "bun:test";
+import { beforeAll, expect } from "bun:test";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import * as link from "../../ffi/route/link.ts";
 import { openNetns } from "../../ffi/netns.ts";
 import { newFixedIpam } from "../../testing/fixed_ipam.ts";
@@ -7,8 +10,11 @@ import { interruptNetns } from "../../testing/interrupted_netns.ts";
 import { type Namespaces, netnsTest, runInNetns, runIp } from "../../testing/netns.ts";
 import { errorOfCall, invokePlugin, newHostContext, newRequest, restorePlugin } from "../../testing/plugin_call.ts";
 import { parseCidr } from "../../ffi/address.ts";
+import { plugin } from "../lib/protocol/plugin.ts";
 import bridge from "./plugin.ts";
+import { findPlugin, loadPlugins } from "../registry.ts";
 
+beforeAll(() => loadPlugins(["tuning"]));
 const { fixed } = newFixedIpam();
 const IPAM = { type: "fixed", result: { ips: [{ address: parseCidr("10.1.2.2/24") }] } };
 const FORGED = "0a:00:00:00:66:66";
@@ -105,3 +111,51 @@ netnsTest("where the result names no address, restore believes none and says so"
   expect(restore).toThrow("Cannot restore macspoofchk");
   expect(runInNetns(host, "nft", "list", "ruleset")).toBe(before);
 });
+
+netnsTest(
+  "who gives the container another address behind the bridge has it allowed, and that one alone",
+  (namespaces) => {
+    const { host, container } = namespaces;
+    const context = newHostContext({ host });
+    const config = { bridge: "br0", macspoofchk: true };
+    const mac = "0a:00:00:00:00:07";
+    const tuning = findPlugin("tuning")!;
+    const dataDir = mkdtempSync(join(tmpdir(), "cni-spoof-"));
+    using cleanup = new DisposableStack();
+    cleanup.defer(() => rmSync(dataDir, { recursive: true }));
+    const add = (ifname: string) =>
+      invokePlugin(bridge, newRequest("bridge", "ADD", config, { netns: container, ifname }), context);
+    const tune = (prevResult: unknown, plugin = tuning) => {
+      const request = newRequest("tuning", "ADD", { dataDir, mac, prevResult }, { netns: container });
+      return invokePlugin(plugin, request, context);
+    };
+    const given = add("eth0");
+    add("eth1");
+    const other = link.get(container.route, "eth1").mac!;
+    const before = allowed(namespaces);
+    // What fails is taken back.
+    const failing = plugin({
+      ...tuning,
+      add(call) {
+        tuning.add(call);
+        throw new Error("too late");
+      },
+    });
+    expect(() => tune(given, failing)).toThrow("too late");
+    expect(allowed(namespaces).sort()).toEqual(before.sort());
+    const prevResult = tune(given);
+    expect(allowed(namespaces).sort()).toEqual([other, mac].sort());
+    const request = (command: "ADD" | "CHECK") =>
+      newRequest("bridge", command, { ...config, prevResult }, { netns: container });
+    invokePlugin(bridge, request("CHECK"), context);
+    expect(restorePlugin(bridge, request("ADD"), context)).toEqual([]);
+    // An address that somebody else allowed in its place is not allowed besides.
+    const rules = runInNetns(host, "nft", "list", "ruleset");
+    const [, port] = rules.match(/"(veth\w+)" \. 0a:00:00:00:00:07/)!;
+    const element = (address: string) => `{ "${port}" . ${address} comment "net c1 eth0" }`;
+    runInNetns(host, "nft", "delete", "element", "bridge", "cni", "allowed", `{ "${port}" . ${mac} }`);
+    runInNetns(host, "nft", "add", "element", "bridge", "cni", "allowed", element(FORGED));
+    expect(restorePlugin(bridge, request("ADD"), context)).toEqual([`the hardware address of "${port}"`]);
+    expect(allowed(namespaces).sort()).toEqual([other, mac].sort());
+  },
+);

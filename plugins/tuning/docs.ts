@@ -25,7 +25,11 @@ export default {
       example: { "net.ipv4.conf.IFNAME.arp_filter": "1" },
       tests,
     },
-    mac: { ...mac, meaning: "Sets the MAC address of the container's interface." },
+    mac: {
+      ...mac,
+      meaning:
+        "Sets the MAC address of the container's interface. Behind `bridge` with `macspoofchk`, it is the allowed one from then on.",
+    },
     mtu: {
       type: "number of bytes",
       default: "0, unchanged",

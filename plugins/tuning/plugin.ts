@@ -3,7 +3,16 @@
  *
  * @module
  */
-import { type AttachmentCall, attemptOrLog, type Plugin, plugin, requirePrevResult } from "../lib/protocol/plugin.ts";
+import type { Mac } from "../../ffi/address.ts";
+import { removeRulesIfSupported } from "../lib/ruleset/nf_tables_support.ts";
+import {
+  type AddCall,
+  type AttachmentCall,
+  attemptOrLog,
+  type Plugin,
+  plugin,
+  requirePrevResult,
+} from "../lib/protocol/plugin.ts";
 import type { Interface, Result } from "../../spec/result.ts";
 import { ALLOWLIST_PATH, refuseDisallowed } from "./allowlist.ts";
 import { filterWithBackup, gcBackups } from "./backup.ts";
@@ -27,6 +36,7 @@ export function tuning(allowlist: string = ALLOWLIST_PATH): Plugin<TuningConfig>
       const changes = readChanges(call);
       refuseDisallowed(allowlist, changes.sysctls.map(({ key }) => key));
       applyChanges(call, changes);
+      if (changes.linkState.mac) allowMac(call, changes.linkState.mac);
       return withLinkState(result, call.ifname, changes.linkState);
     },
 
@@ -70,6 +80,17 @@ export function tuning(allowlist: string = ALLOWLIST_PATH): Plugin<TuningConfig>
 }
 
 export default tuning();
+
+/** Where `bridge` lets frames in from the address alone that it gave (macspoofchk), that is from now on the one that is asked for here. */
+function allowMac({ host, owner, undo }: AddCall<TuningConfig>, mac: Mac): void {
+  // A kernel without nf_tables has no such rules.
+  removeRulesIfSupported(host, false, (nl) => undo.defer(loadSpoofCheck().moveSpoofCheck(nl, owner, mac)));
+}
+
+/** Needed for a MAC address only: `require` runs it here and not at start-up. */
+function loadSpoofCheck(): typeof import("../lib/ruleset/spoof_check.ts") {
+  return require("../lib/ruleset/spoof_check.ts");
+}
 
 function readChanges(
   { pluginConfig, ifname, config, args }: Pick<

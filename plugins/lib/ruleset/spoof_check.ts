@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { type Mac, macBytes } from "../../../ffi/address.ts";
+import { type Mac, macBytes, macFromBytes } from "../../../ffi/address.ts";
 import { concatenation, ifnameField } from "../../../ffi/nft/statements.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import type { Netns } from "../../../ffi/netns.ts";
@@ -12,7 +12,7 @@ import * as link from "../../../ffi/route/link.ts";
 import { bridgeTable } from "./bridge_table.ts";
 import { checkElements, ensureElements, removeElements, removeElementsOf, restoreElements } from "./elements.ts";
 import type { WantedElement } from "./wanted_elements.ts";
-import { isOneOfOwners, isStaleIn, logRemoval, type Owner, ownerPrefix } from "../protocol/owner.ts";
+import { isOneOfOwners, isStaleIn, logRemoval, type Owner, ownerPrefix, sameOwner } from "../protocol/owner.ts";
 import { requireTable } from "./table.ts";
 import { cleanUp } from "../protocol/plugin.ts";
 import {
@@ -37,9 +37,36 @@ export function addSpoofCheck(nl: Netlink, owner: Owner, hostIfname: string, mac
   ensureElements(nl, bridgeTable, owner, spoofCheckElements(hostIfname, mac));
 }
 
-/** Puts back what {@linkcode addSpoofCheck} made and is missing. @returns what that was, in words @throws {ElementInUseError} @throws {NetlinkError} */
+/** Puts back what {@linkcode addSpoofCheck} made and is missing; another address is not allowed any more. @returns what that was, in words @throws {ElementInUseError} @throws {NetlinkError} */
 export function restoreSpoofCheck(nl: Netlink, owner: Owner, hostIfname: string, mac: Mac): string[] {
-  return restoreElements(nl, bridgeTable, owner, spoofCheckElements(hostIfname, mac));
+  const restored = restoreElements(nl, bridgeTable, owner, spoofCheckElements(hostIfname, mac));
+  if (restored.length === 0) return restored;
+  // Whoever changed the elements did not change the record of them.
+  removeElements(nl, bridgeTable, PURPOSE, ownerPrefix(owner.network), (candidate) => sameOwner(candidate, owner));
+  addSpoofCheck(nl, owner, hostIfname, mac);
+  return restored;
+}
+
+/**
+ * Has the check of an attachment, if it has one, allow another address in place of the one that it allows.
+ *
+ * @returns what takes that back
+ * @throws {NetlinkError}
+ */
+export function moveSpoofCheck(nl: Netlink, owner: Owner, mac: Mac): () => void {
+  if (!hasSpoofChecks(nl)) return () => {};
+  const moved = removeElementsOf(nl, bridgeTable, PURPOSE, owner).filter(({ set }) => set === "allowed")
+    .map(({ key }) => parseAllowedKey(key));
+  for (const { hostIfname } of moved) addSpoofCheck(nl, owner, hostIfname, mac);
+  return () => moved.forEach((before) => void moveSpoofCheck(nl, owner, before.mac));
+}
+
+/** What a key of the set `allowed` was made of: a name of 16 bytes with what fills it up, and an address. */
+function parseAllowedKey(key: Uint8Array): { readonly hostIfname: string; readonly mac: Mac } {
+  return {
+    hostIfname: new TextDecoder().decode(key.subarray(0, 16)).replace(/\0+$/, ""),
+    mac: macFromBytes(key.subarray(16, 22)),
+  };
 }
 
 /** Makes sure that {@linkcode addSpoofCheck} could do its work, without changing anything. @throws {CniError} code 50 */
