@@ -29,7 +29,7 @@ import type { SocketOwner } from "./socket_owners.ts";
 import { HOST_PORT_TAKEN } from "./port_conflicts.ts";
 
 /** For whom ports are to be published, and by whom. */
-export type PublishingCall = Pick<AttachmentCall<unknown>, "containerId" | "findCallerPid" | "host">;
+export type PublishingCall = Pick<AttachmentCall<unknown>, "containerId" | "findCallerPid" | "host" | "log">;
 
 /**
  * Looks whether programs listen where ports are to be published on these addresses of a container.
@@ -111,16 +111,22 @@ function throwUnlessReserved(
   for (const { mapping, listener } of conflicts) {
     const owners = ownersByInode.get(listener.inode) ?? [];
     if (owners.some((owner) => reservesPortFor(owner, call))) continue;
-    if (owners.length > 0 && isClientPort(listener.port) || isBroadcast(listener.address)) continue;
-    if (protocol === "udp" && isDiscovery(call.host, listener)) continue;
+    if (isBroadcast(listener.address) || protocol === "udp" && isDiscovery(call.host, listener)) continue;
     remainingInodes ??= new Set(find().map((conflict) => conflict.listener.inode));
     if (!remainingInodes.has(listener.inode)) continue;
     const { address, port } = listener;
+    const place = `${address.includes(":") ? `[${address}]` : address}:${port}`;
+    const program = describeSocketOwners(owners, listener.uid);
+    if (owners.length > 0 && isClientPort(port)) {
+      call.log(
+        `Publishing ${describeHostPort(mapping)} although ${program} has a socket on ${place}: ` +
+          "if that is a server, its clients reach the container from now on",
+      );
+      continue;
+    }
     throw new CniError(
       HOST_PORT_TAKEN,
-      `Cannot publish ${describeHostPort(mapping)}: ${describeSocketOwners(owners, listener.uid)} listens on ${
-        address.includes(":") ? `[${address}]` : address
-      }:${port}`,
+      `Cannot publish ${describeHostPort(mapping)}: ${program} listens on ${place}`,
       {
         details: `with "hostPortInUse": "ignore" or "warn" it is published anyway, and connections go to the container`,
       },
@@ -130,8 +136,8 @@ function throwUnlessReserved(
 
 /**
  * Tells the ports that the kernel gives to UDP sockets which ask for any. A program has one of them for what it asks others: their
- * answers belong to flows that it began, and no published port takes those. The kernel does not tell a server that chose such a port
- * itself, unless the administrator has reserved it.
+ * answers belong to flows that it began, and no published port takes those. Nothing tells such a program from a server that chose the
+ * port itself, whose clients a published port takes: unless the administrator has reserved the port, ADD warns and publishes it.
  *
  * @see ip-sysctl: ip_local_port_range, ip_local_reserved_ports
  */

@@ -96,7 +96,7 @@ const publishUdp = (...ports: number[]) =>
   portMappingConfig(ports.map((hostPort) => ({ hostPort, containerPort: 53, protocol: "udp" })));
 
 bridgeNetworkTest("a UDP client keeps its answers when its port is published", async (network) => {
-  const { host, outside, call } = network;
+  const { host, outside, call, log } = network;
   const container = network.container(2);
   using _server = await serveUdp(outside, "outside", 53);
   using _published = await serveUdp(container.netns, "container", 53);
@@ -105,36 +105,62 @@ bridgeNetworkTest("a UDP client keeps its answers when its port is published", a
   call(portmap, "ADD", publishUdp(client.port), { container });
   expect(await client.request("192.0.2.2", 53)).toBe("outside 192.0.2.1");
   expect(await requestUdp(outside, "192.0.2.1", client.port)).toBe("container 192.0.2.2");
+  expect(log).toEqual([warningOf(client.port)]);
 });
 
-bridgeNetworkTest("sockets that a published port takes nothing from are no listeners", async (network) => {
-  const { host, call } = network;
+const warningOf = (port: number) =>
+  `portmap: Publishing host port ${port}/udp although ${SELF} has a socket on 0.0.0.0:${port}: ` +
+  "if that is a server, its clients reach the container from now on";
+
+bridgeNetworkTest("a UDP server on a port for clients loses them, and is named", async (network) => {
+  const { host, outside, call, log } = network;
   const container = network.container(2);
-  for (
-    const [hostname, port] of [
-      ["0.0.0.0", CLIENT_PORT],
-      ["::", CLIENT_PORT],
-      ["192.0.2.1", CLIENT_PORT],
-      ["224.0.0.251", 5353],
-      ["ff05::fb", 5353],
-      ["192.0.2.255", 137],
-      ["255.255.255.255", 137],
-    ] as const
-  ) {
-    using _socket = await serveUdp(host, "none", port, hostname);
-    call(portmap, "ADD", publishUdp(port - 1, port, port + 1), { container });
-    call(portmap, "DEL", publishUdp(port - 1, port, port + 1), { container });
-  }
-  // What the administrator has reserved is given to no client; TCP clients do not listen.
-  runInNetns(host, "sh", "-c", `echo 5,${CLIENT_PORT - 2}-${CLIENT_PORT} >/proc/sys/net/ipv4/ip_local_reserved_ports`);
   using _server = await serveUdp(host, "server", CLIENT_PORT, "0.0.0.0");
-  using _tcp = serveTcp(host, "server", CLIENT_PORT + 1, "0.0.0.0");
-  const errors = [
-    publishUdp(CLIENT_PORT),
-    portMappingConfig([{ hostPort: CLIENT_PORT + 1, containerPort: 80, protocol: "tcp" }]),
-  ].map((config) => errorOfCall(() => call(portmap, "ADD", config, { container })).message);
-  expect(errors).toEqual([`${CLIENT_PORT}/udp`, `${CLIENT_PORT + 1}/tcp`].map((port) => expect.stringContaining(port)));
+  using _published = await serveUdp(container.netns, "container", 53);
+  expect(await requestUdp(outside, "192.0.2.1", CLIENT_PORT)).toBe("server 192.0.2.2");
+  call(portmap, "ADD", publishUdp(CLIENT_PORT), { container });
+  expect(log).toEqual([warningOf(CLIENT_PORT)]);
+  expect(await requestUdp(outside, "192.0.2.1", CLIENT_PORT)).toBe("container 192.0.2.2");
 });
+
+bridgeNetworkTest(
+  "sockets of UDP that may be those of clients, or that are told by all, keep no port from being published",
+  async (network) => {
+    const { host, call } = network;
+    const container = network.container(2);
+    for (
+      const [hostname, port] of [
+        ["0.0.0.0", CLIENT_PORT],
+        ["::", CLIENT_PORT],
+        ["192.0.2.1", CLIENT_PORT],
+        ["224.0.0.251", 5353],
+        ["ff05::fb", 5353],
+        ["192.0.2.255", 137],
+        ["255.255.255.255", 137],
+      ] as const
+    ) {
+      using _socket = await serveUdp(host, "none", port, hostname);
+      call(portmap, "ADD", publishUdp(port - 1, port, port + 1), { container });
+      call(portmap, "DEL", publishUdp(port - 1, port, port + 1), { container });
+    }
+    // What the administrator has reserved is given to no client; TCP clients do not listen.
+    runInNetns(
+      host,
+      "sh",
+      "-c",
+      `echo 5,${CLIENT_PORT - 2}-${CLIENT_PORT} >/proc/sys/net/ipv4/ip_local_reserved_ports`,
+    );
+    using _server = await serveUdp(host, "server", CLIENT_PORT, "0.0.0.0");
+    using _tcp = serveTcp(host, "server", CLIENT_PORT + 1, "0.0.0.0");
+    const errors = [
+      publishUdp(CLIENT_PORT),
+      portMappingConfig([{ hostPort: CLIENT_PORT + 1, containerPort: 80, protocol: "tcp" }]),
+    ].map((config) => errorOfCall(() => call(portmap, "ADD", config, { container })).message);
+    expect(errors).toEqual(
+      [`${CLIENT_PORT}/udp`, `${CLIENT_PORT + 1}/tcp`].map((port) => expect.stringContaining(port)),
+    );
+  },
+);
 
 bridgeNetworkTest(
   "who listens to the group of mDNS is no listener, and who listens on its port is",
