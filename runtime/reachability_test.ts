@@ -253,3 +253,34 @@ reachabilityTest("check warns as status does", { type: "macvlan", master: "wan0"
   runIp(host, "link set wan0 down");
   expect(check()).toEqual(['Network "web": Master "wan0" is down, so that nothing flows: ip link set wan0 up']);
 });
+
+for (
+  const [name, ipam, isRefused] of [
+    ["of a subnet", { subnet: "10.9.0.0/24", gateway: "10.8.0.1" }, true],
+    ["of the other family", { ranges: [[{ subnet: "10.9.0.0/24", gateway: "fd00::1" }]] }, true],
+    [
+      "of one of two ranges",
+      { ranges: [[{ subnet: "10.9.0.0/24" }, { subnet: "10.7.0.0/24", gateway: "10.8.0.1" }]] },
+      false,
+    ],
+    ["inside", { subnet: "10.9.0.0/24", gateway: "10.9.0.77" }, false],
+  ] as const
+) {
+  test(`status of a gateway outside of its subnet is what ADD says of it: ${name}`, () => {
+    using namespaces = newNamespaces();
+    const directory = join(root, String(directories++));
+    const runtime = new Runtime({ env: {}, pluginDirectories: [], cacheDirectory: directory, log: () => {} });
+    const statusOf = (isGateway: boolean) => {
+      const entry = {
+        ...BRIDGE,
+        isGateway,
+        ipam: { type: "host-local", dataDir: join(directory, "networks"), ...ipam },
+      };
+      const list = parseNetworkConfigList(JSON.stringify({ cniVersion: "1.1.0", name: "web", plugins: [entry] }));
+      return () => namespaces.host.run(() => runtime.status(list));
+    };
+    if (isRefused) expect(statusOf(true)).toThrow("it is outside 10.9.0.0/24");
+    else expect(statusOf(true)).not.toThrow();
+    expect(statusOf(false)).not.toThrow();
+  });
+}

@@ -14,6 +14,8 @@ import {
   networkOf,
   networksOverlap,
   nextIp,
+  parseCidr,
+  parseIp,
   prefixLengthOf,
   toCidr,
 } from "../../ffi/address.ts";
@@ -28,7 +30,7 @@ import type { AddCall } from "../lib/protocol/plugin.ts";
 import { enableForwarding, enableIpv6 } from "../lib/links/sysctls.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import type { IpConfig, Result } from "../../spec/result.ts";
-import type { RouteConfig } from "../../spec/schema.ts";
+import { findValue, type JsonObject, type RouteConfig } from "../../spec/schema.ts";
 import type { BridgeConfig } from "./config.ts";
 
 /** The addresses with a gateway for each: the subnet's first, where IPAM named none. @throws {CniError} when the subnet has no room for one */
@@ -57,14 +59,46 @@ function firstAddressOf(containerAddress: Cidr): Ip {
 export function refuseUnreachableGateways(ips: readonly IpConfig[]): void {
   for (const { address, gateway } of ips) {
     if (gateway === undefined) continue;
-    const subnet = networkOf(address);
-    const isInSubnet = familyOf(gateway) === familyOf(address) && containsIp(subnet, gateway);
+    const isInSubnet = isInSubnetOf(address, gateway);
     if (isInSubnet && gateway !== ipOf(address)) continue;
-    const problem = isInSubnet ? "that is the container's own address" : `it is outside ${subnet}`;
-    throw new CniError(Code.InvalidConfig, `Cannot use gateway ${gateway} for ${address}: ${problem}`, {
-      details: "name another gateway in the ipam configuration, or set isGateway and isDefaultGateway to false",
-    });
+    throw unusableGatewayError(
+      gateway,
+      address,
+      isInSubnet ? "that is the container's own address" : `it is outside ${networkOf(address)}`,
+    );
   }
+}
+
+/**
+ * Refuses what `host-local` is to give, if every address of a set of ranges would have a gateway that the host cannot be.
+ *
+ * @param raw a configuration that the IPAM plugin can use
+ * @throws {CniError}
+ */
+export function refuseUnreachableRangeGateways(raw: JsonObject): void {
+  const ipam = findValue(raw, "ipam") as JsonObject;
+  const sets = [[ipam], ...(findValue(ipam, "ranges") as JsonObject[][] | undefined) ?? []];
+  for (const set of sets) {
+    const unusable = set.flatMap((range) => {
+      const [subnet, gateway] = ["subnet", "gateway"].map((key) => findValue(range, key) as string | undefined);
+      if (!subnet || !gateway || isInSubnetOf(parseCidr(subnet), parseIp(gateway))) return [];
+      return [{ subnet: parseCidr(subnet), gateway: parseIp(gateway) }];
+    });
+    // An address may also come from a range with another gateway.
+    if (unusable.length < set.length) continue;
+    const [first] = unusable;
+    if (first) throw unusableGatewayError(first.gateway, first.subnet, `it is outside ${first.subnet}`);
+  }
+}
+
+function isInSubnetOf(address: Cidr, gateway: Ip): boolean {
+  return familyOf(gateway) === familyOf(address) && containsIp(networkOf(address), gateway);
+}
+
+function unusableGatewayError(gateway: Ip, address: Cidr, problem: string): CniError {
+  return new CniError(Code.InvalidConfig, `Cannot use gateway ${gateway} for ${address}: ${problem}`, {
+    details: "name another gateway in the ipam configuration, or set isGateway and isDefaultGateway to false",
+  });
 }
 
 /** Adds a default route by the first gateway of each family that has none yet. */

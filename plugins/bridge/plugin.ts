@@ -17,7 +17,14 @@ import {
 } from "./config.ts";
 import { diagnoseBridge } from "./diagnose.ts";
 import { checkBridge, ensureBridge, ensureVlanGateway } from "./bridge_device.ts";
-import { checkGateways, refuseUnreachableGateways, setUpGateways, withDefaultRoutes, withGateways } from "./gateway.ts";
+import {
+  checkGateways,
+  refuseUnreachableGateways,
+  refuseUnreachableRangeGateways,
+  setUpGateways,
+  withDefaultRoutes,
+  withGateways,
+} from "./gateway.ts";
 import { checkPort, createPort, otherHostInterfaces, setUpPort } from "./port.ts";
 import { claimLink } from "./shared_link.ts";
 import { gcVethPairs, getHostVeth, randomMac, removeVethPair, removeVethPairs } from "../lib/links/veth_pair.ts";
@@ -171,7 +178,7 @@ export default plugin({
     );
   },
 
-  status({ config, host, ipam }) {
+  status({ config, host, ipam, pluginConfig }) {
     refuseContradictions(config, ipam !== undefined);
     const found = link.find(host.route, config.bridge);
     if (found && !bridgeKind.of(found)) {
@@ -183,6 +190,8 @@ export default plugin({
     if (config.ipMasq) requireInetTable(host.nft);
     if (config.macspoofchk) requireSpoofCheck(host.nft);
     ipam?.status();
+    const isGateway = config.isGateway || config.isDefaultGateway;
+    if (isGateway && ipam?.type === "host-local") refuseUnreachableRangeGateways(pluginConfig.raw);
   },
 
   diagnose: diagnoseBridge,
