@@ -247,18 +247,22 @@ export class Runtime {
 
   /** What is to be said of keys that nobody reads: they may be misspelt. Of plugins of others only some keys are known. */
   unknownKeys(network: NetworkConfigList): string[] {
-    const { plugins = [], pluginDirectories = DEFAULT_PLUGIN_DIRECTORIES } = this.#options;
-    const findOwnPlugin = (type: string) => plugins.find(({ name }) => name === type);
-    return findUnknownKeys(
-      network,
-      (type) => (findOwnPlugin(type) ?? findPlugin(type))?.config,
-      (type) => !findOwnPlugin(type) && findPluginProgram(type, pluginDirectories) !== undefined,
-    );
+    return findUnknownKeys(network, ...this.#pluginFinders());
   }
 
-  /** What is to be said of capabilities that arguments are given for, and that no plugin of the network declares. */
+  /** What is to be said of capabilities that arguments are given for, and that no plugin of the network declares, and of keys in these. */
   unknownCapabilities(network: NetworkConfigList, capabilityArgs: JsonObject): string[] {
-    return findUnknownCapabilities(network, capabilityArgs);
+    return findUnknownCapabilities(network, capabilityArgs, ...this.#pluginFinders());
+  }
+
+  /** What finds a plugin's schema, and what tells whether a program is called for it. */
+  #pluginFinders() {
+    const { plugins = [], pluginDirectories = DEFAULT_PLUGIN_DIRECTORIES } = this.#options;
+    const findOwnPlugin = (type: string) => plugins.find(({ name }) => name === type);
+    return [
+      (type: string) => (findOwnPlugin(type) ?? findPlugin(type))?.config,
+      (type: string) => !findOwnPlugin(type) && findPluginProgram(type, pluginDirectories) !== undefined,
+    ] as const;
   }
 
   /** What each plugin would read from stdin for a command, without calling one. @throws {CniError} as the command itself, if it called none */

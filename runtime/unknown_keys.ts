@@ -10,6 +10,7 @@ import { suggestion } from "../spec/suggest.ts";
 import {
   describeUnknownKey,
   type FindConfigSchema,
+  findUnknownArgumentKeys,
   findUnknownKeysAmong,
   findUnknownPluginKeys,
   type UnknownKey,
@@ -55,12 +56,25 @@ export function findUnknownListKeys(document: JsonObject): UnknownKey[] {
   return findUnknownKeysAmong(Object.keys(document).filter((key) => !ENGINE_KEYS.includes(key)), LIST_KEYS);
 }
 
-/** What is to be said of capabilities that arguments are given for, and that no plugin of the list declares. */
-export function findUnknownCapabilities({ name, plugins }: NetworkConfigList, capabilityArgs: JsonObject): string[] {
+/**
+ * What is to be said of capabilities that arguments are given for and that no plugin of the list declares, and of keys in those arguments
+ * that nobody reads.
+ */
+export function findUnknownCapabilities(
+  { name, plugins }: NetworkConfigList,
+  capabilityArgs: JsonObject,
+  findConfigSchema: FindConfigSchema,
+  isProgram: (type: string) => boolean = () => false,
+): string[] {
   const declared = plugins.flatMap(({ capabilities }) => capabilities);
-  return Object.keys(capabilityArgs).filter((capability) => !declared.includes(capability)).map((capability) =>
-    `network "${name}": no plugin has capability "${capability}", so that its arguments are not read${
-      suggestion(capability, declared)
-    }`
-  );
+  return Object.entries(capabilityArgs).flatMap(([capability, value]) => {
+    const declaring = plugins.filter(({ capabilities }) => capabilities.includes(capability));
+    if (declaring.length === 0) {
+      const hint = suggestion(capability, declared);
+      return [`network "${name}": no plugin has capability "${capability}", so that its arguments are not read${hint}`];
+    }
+    return findUnknownArgumentKeys(declaring, findConfigSchema, isProgram, capability, value).map((unknownKey) =>
+      `network "${name}": of the capability arguments, ${describeUnknownKey(unknownKey)}`
+    );
+  });
 }

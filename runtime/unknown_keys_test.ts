@@ -84,12 +84,31 @@ test("of a plugin that a program is called for, only what is likely to be misspe
 test("capabilities that no plugin declares are named", () => {
   const text =
     `{ "name": "web", "plugins": [{ "type": "portmap", "capabilities": { "portMappings": true, "ips": false } }] }`;
-  expect(findUnknownCapabilities(parseNetworkConfigList(text), { portMappings: [], portMapping: [], ips: [] })).toEqual(
-    [
-      'network "web": no plugin has capability "portMapping", so that its arguments are not read; did you mean "portMappings"?',
-      'network "web": no plugin has capability "ips", so that its arguments are not read',
-    ],
-  );
+  expect(findUnknownCapabilities(parseNetworkConfigList(text), { portMappings: [], portMapping: [], ips: [] }, keysOf))
+    .toEqual(
+      [
+        'network "web": no plugin has capability "portMapping", so that its arguments are not read; did you mean "portMappings"?',
+        'network "web": no plugin has capability "ips", so that its arguments are not read',
+      ],
+    );
+});
+
+test("keys in the arguments of a capability that nobody reads are named", () => {
+  const said = (type: string, value: unknown, ...programs: string[]) => {
+    const text = JSON.stringify({ name: "web", plugins: [{ type, capabilities: { portMappings: true } }] });
+    const list = parseNetworkConfigList(text);
+    return findUnknownCapabilities(list, { portMappings: value }, keysOf, (name) => programs.includes(name)).map((
+      each,
+    ) => each.replace('network "web": of the capability arguments, ', ""));
+  };
+  const good = { hostPort: 53, containerPort: 53, hostIp: "192.0.2.1" };
+  const bad = [good, { ...good, protcol: "udp", color: 1 }];
+  const protcol = 'portMappings[1].protcol is not read; did you mean "protocol"?';
+  // The case of a key does not count.
+  expect(said("portmap", [good])).toEqual([]);
+  expect(said("portmap", bad)).toEqual([protcol, "portMappings[1].color is not read"]);
+  expect(said("portmap", bad, "portmap")).toEqual([protcol]);
+  expect(said("nosuch", bad)).toEqual([]);
 });
 
 test.each<[string, object]>([

@@ -51,6 +51,26 @@ export function findUnknownPluginKeys(
   );
 }
 
+/**
+ * The keys within a capability's arguments that none of the plugins reads.
+ *
+ * @param plugins those that declare the capability
+ */
+export function findUnknownArgumentKeys(
+  plugins: readonly Pick<PluginConfig, "type" | "ipamType">[],
+  findConfigSchema: FindConfigSchema,
+  isProgram: (type: string) => boolean,
+  capability: string,
+  value: unknown,
+): UnknownKey[] {
+  const types = plugins.flatMap(({ type, ipamType = [] }) => [type].concat(ipamType));
+  const shapes = types.map((type) => shapeOf(shapeOf(findConfigSchema(type))?.runtimeConfig)?.[capability]);
+  const shape = shapes.map(shapeOf).filter((known) => known !== undefined).reduce(mergeShapes, {});
+  if (Object.keys(shape).length === 0) return [];
+  // Programs may read keys of their own, as far as these resemble none that is known.
+  return searchNode(value, shape, capability, types.some((type) => isProgram(type) || !findConfigSchema(type)));
+}
+
 /** Those among the keys of an object that are matched exactly. @param known those that are read */
 export function findUnknownKeysAmong(keys: readonly string[], known: readonly string[]): UnknownKey[] {
   return keys.filter((key) => !known.includes(key) && !isForPeople(key)).map((key) => ({
