@@ -51,6 +51,8 @@ export interface Netns extends Disposable {
   readonly nft: Netlink;
   /** The namespace's socket for questions about sockets, opened on first use. */
   readonly diag: Netlink;
+  /** Whether there is a link of this name in the namespace; what is longer than 15 bytes is none. @throws {SystemError} */
+  hasLink(name: string): boolean;
   /** Runs `call` inside the namespace and returns, whatever happens: see {@linkcode openNetns}. */
   run<T>(call: () => Sync<T>): T;
 }
@@ -193,6 +195,7 @@ function newNetns(path: string, file: Descriptor, openOriginal: (() => Descripto
     get route() {
       return openRoute();
     },
+    hasLink: (name) => openRoute().hasLink(name),
     get nft() {
       return nft ??= run<Netlink>(() => openNetlink(NETLINK_NETFILTER));
     },

@@ -39,7 +39,7 @@ export function findMissingParts(
     const isInNetns = linkFinder(netns);
     const links = [
       ...onHost.filter((iface) => !isOnHost(iface)),
-      ...inContainer.filter((iface) => !link.find(netns.route, iface.name) && !isInNetns(iface)),
+      ...inContainer.filter((iface) => !netns.hasLink(iface.name) && !isInNetns(iface)),
     ].map(({ name }) => name);
     const addresses = missingAddresses(result, netns, links);
     return links.length + addresses.length > 0 ? { links, addresses } : undefined;
@@ -89,6 +89,10 @@ function missingAddresses(
     return iface !== undefined && isInContainer(iface) && isKernelLink(iface) && !missingLinks.includes(iface.name);
   });
   if (expected.length === 0) return [];
-  const present = new Set<string>(address.list(netns.route).map((entry) => entry.address));
+  // Of one family after the other, the kernel lists them without the lock that all changes to links take.
+  const families = new Set(expected.map((ip) => address.addressFamily(ip.address)));
+  const present = new Set<string>(
+    [...families].flatMap((family) => address.list(netns.route, { family })).map((entry) => entry.address),
+  );
   return expected.map((ip) => ip.address).filter((wanted) => !present.has(wanted));
 }

@@ -16,6 +16,7 @@ import { parseNetworkConfigList } from "../spec/network_config_list.ts";
 import * as result from "../spec/result.ts";
 import { addNetworkList } from "./add.ts";
 import { delNetworkList } from "./del.ts";
+import { restoreAttachments } from "./restore.ts";
 import { newCountingHost } from "../testing/counting_host.ts";
 import { invokePlugin, newRequest } from "../testing/plugin_call.ts";
 
@@ -101,6 +102,36 @@ function costsBeside(containers: number): Record<string, NetlinkCounts> {
   expect(log).toEqual([]);
   return costs;
 }
+
+/** What a restore costs where nothing of so many attachments is missing. */
+function restoreCostOf(attachments: number): NetlinkCounts {
+  using resources = new DisposableStack();
+  const { directory, runtime: options, measure, log } = newCountingHost(resources);
+  const list = chainIn(directory);
+  for (let number = 0; number < attachments; number++) {
+    const netns = resources.use(createNetns()).path;
+    const capabilityArgs = { portMappings: portsOf(number) as never };
+    measure(() =>
+      void addNetworkList(options, list, { containerId: `c${number}`, ifname: "eth0", netns, capabilityArgs })
+    );
+  }
+  let states: readonly string[] = [];
+  const counts = measure(() => {
+    states = restoreAttachments(options).attachments.map(({ state }) => state);
+  });
+  expect([states, log]).toEqual([Array(attachments).fill("whole"), []]);
+  return counts;
+}
+
+test("restore reads what all attachments have once, and asks for each no more than whether that still holds", () => {
+  const [few, many] = [restoreCostOf(2), restoreCostOf(12)];
+  const perAttachment = {
+    sends: (many.sends - few.sends) / 10,
+    dumps: (many.dumps - few.dumps) / 10,
+  };
+  // The ruleset's number for each of three plugins, the container's addresses, and with a number of their own the tables of others.
+  expect(perAttachment).toEqual({ sends: 6, dumps: 2 });
+});
 
 test("ADD and DEL of a whole chain send and receive no more beside 200 containers than beside 20, and no more than they may", () => {
   const [few, many] = [costsBeside(20), costsBeside(200)];

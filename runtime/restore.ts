@@ -6,7 +6,8 @@
  * @module
  */
 import { repairTable, TABLES } from "../plugins/lib/ruleset/repair.ts";
-import type { HostContext } from "../plugins/lib/protocol/context.ts";
+import { shareSnapshots } from "../plugins/lib/ruleset/snapshot.ts";
+import type { HostContext, PluginLocation } from "../plugins/lib/protocol/context.ts";
 import { CniError } from "../spec/error.ts";
 import type { NetworkConfigList, PluginEntry } from "../spec/network_config_list.ts";
 import { type Interface, parseResult, type Result } from "../spec/result.ts";
@@ -84,12 +85,28 @@ export function restoreAttachments(
   for (const message of problems) runtime.log(message);
   const loggedPlugins = new Set<string>();
   const isOnHost = linkFinder(runtime.hostContext.host);
+  using _ = shareSnapshots(runtime.hostContext.host.nft);
+  const context = { ...runtime, hostContext: locateOnce(runtime.hostContext) };
   const attachments = entries.flatMap((key) => {
-    const restored = restoreAttachment(runtime, network ?? key.network, key, isOnHost);
+    const restored = restoreAttachment(context, network ?? key.network, key, isOnHost);
     if (restored) logRestored(runtime, restored, loggedPlugins);
     return restored ?? [];
   });
   return { tables, attachments, problems };
+}
+
+/** The same machine, but each plugin is looked for once. */
+function locateOnce(context: HostContext): HostContext {
+  const locations = new Map<string, PluginLocation>();
+  return {
+    ...context,
+    locate(type, directories) {
+      const key = [type, ...directories].join("\0");
+      const location = locations.get(key) ?? context.locate(type, directories);
+      locations.set(key, location);
+      return location;
+    },
+  };
 }
 
 /** `eth2` before `eth10`: of what two networks of a container both publish, the first keeps it, which mostly was attached first. */

@@ -94,6 +94,7 @@ export function watchedNetns(netns: Netns, events: DatagramEvents): Netns {
     get diag() {
       return watched(netns.diag);
     },
+    hasLink: (name) => netns.hasLink(name),
     run: (call) => netns.run(call),
     [Symbol.dispose]: () => netns[Symbol.dispose](),
   };

@@ -39,6 +39,11 @@ import { bufferedSocketFd, receiveDatagrams } from "./receive_buffer.ts";
 
 const SO_SNDBUFFORCE = 32;
 const SO_NETNS_COOKIE = 71;
+/** linux/sockios.h; the kernel looks a name up without the lock that it takes for each question of rtnetlink. */
+const SIOCGIFINDEX = 0x8933;
+/** linux/if.h struct ifreq, and the longest name in it with the NUL that ends it */
+const IFREQ_BYTES = 40;
+const IFNAMSIZ = 16;
 const SOL_NETLINK = 270;
 const NETLINK_CAP_ACK = 10;
 const NETLINK_EXT_ACK = 11;
@@ -76,6 +81,8 @@ export interface Netlink extends Transport {
 export interface NetlinkSocket extends Netlink {
   /** The number of its network namespace, which no other has in this boot, as text; `undefined` from kernels before 5.14. @throws {SystemError} */
   netnsCookie(): string | undefined;
+  /** Whether the namespace has a link of this name; what is longer than 15 bytes is none. @throws {SystemError} */
+  hasLink(name: string): boolean;
 }
 
 /**
@@ -146,6 +153,13 @@ function newNetlinkSocket(fd: number): NetlinkSocket {
         () => sys.getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, cookie, length),
       );
       return answer === undefined ? undefined : `${cookie[0]}`;
+    },
+    hasLink(name) {
+      const encoded = new TextEncoder().encode(name);
+      if (encoded.length >= IFNAMSIZ) return false;
+      const ifreq = new Uint8Array(IFREQ_BYTES);
+      ifreq.set(encoded);
+      return ignoreErrors(["ENODEV"], () => sys.ioctl(fd, SIOCGIFINDEX, ifreq)) !== undefined;
     },
     [Symbol.dispose]: () => isCloseDeferred ? closeDeferred(fd) : void sys.close(fd),
   };

@@ -283,5 +283,5 @@ export function getGenerationId(nl: Netlink): number {
 
 /** Bytes as an error message shows them: `0x0a580002`. */
 export function formatHex(value: Uint8Array): string {
-  return `0x${[...value].map((byte) => byte.toString(16).padStart(2, "0")).join("")}`;
+  return `0x${value.toHex()}`;
 }

@@ -65,7 +65,7 @@ export function ensureElements(
   table: TableDefinition,
   owner: Owner,
   wanted: readonly WantedElement[],
-  checkConflicts?: () => void,
+  checkConflicts?: (missing: readonly WantedElement[]) => void,
 ): string[] {
   if (wanted.length === 0) return [];
   let attempts = 0;
@@ -82,7 +82,7 @@ export function ensureElements(
     }
     const { resolved, present, keptElements } = resolveWanted(snapshot, owner, wanted);
     const missing = resolved.filter((element) => !isUpToDate(element, present.get(elementId(element)), owner));
-    checkConflicts?.();
+    checkConflicts?.(missing);
     const stale = missing.flatMap((element) => present.get(elementId(element)) ?? []);
     const tx = transaction(nl);
     deleteElements(tx, table, stale);
@@ -113,9 +113,13 @@ export function restoreElements(
   table: TableDefinition,
   owner: Owner,
   wanted: readonly WantedElement[],
-  checkConflicts?: () => void,
+  checkConflicts?: (missing: readonly WantedElement[]) => void,
 ): string[] {
-  return ensureElements(nl, table, owner, wanted.map((element) => ({ ...element, exclusive: true })), checkConflicts);
+  const exclusive = wanted.map((element) => ({ ...element, exclusive: true }));
+  const checkIfMissing = checkConflicts && ((missing: readonly WantedElement[]) => {
+    if (missing.length > 0) checkConflicts(missing);
+  });
+  return ensureElements(nl, table, owner, exclusive, checkIfMissing);
 }
 
 /** A failover element, and the map elements that it becomes. */

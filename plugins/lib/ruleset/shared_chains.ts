@@ -7,7 +7,7 @@ import type { ExpressionIn } from "../../../ffi/nft/expressions.ts";
 import * as nft from "../../../ffi/nft/objects.ts";
 import type { Transaction } from "../../../ffi/nft/transaction.ts";
 import { NFT_GOTO } from "../../../ffi/nft/uapi.ts";
-import { appendRules, findMissingRules, repairChain } from "./chain_rules.ts";
+import { appendRules, repairChain } from "./chain_rules.ts";
 import type { RulesetSnapshot } from "./snapshot.ts";
 import type { ChainElement } from "./table_definition.ts";
 
@@ -40,7 +40,7 @@ export function ensureChains(
   for (const { name, rules, comment } of chains.values()) {
     const isNew = !snapshot.chain(name);
     const missingElements = listMissingChainElements(snapshot, name);
-    const isComplete = !isNew && missingElements.length === 0 && !findMissingRules(nl, table, name, rules.length);
+    const isComplete = !isNew && missingElements.length === 0 && snapshot.ruleCount(name) >= rules.length;
     if (isComplete) continue;
     if (isNew) tx.addChain({ family: table.family, table: table.table, name, comment });
     else repaired.add(name);

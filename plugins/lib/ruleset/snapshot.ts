@@ -31,6 +31,19 @@ export interface RulesetSnapshot {
   element(key: ElementKey): nft.Element | undefined;
   /** The chain of this name, if there is one. */
   chain(name: string): nft.Chain | undefined;
+  /** How many rules the chain has; none if there is no such chain. */
+  ruleCount(chain: string): number;
+}
+
+const sharedSnapshots = new WeakMap<Netlink, Map<TableDefinition, RulesetSnapshot>>();
+
+/**
+ * Until the scope ends, or the ruleset changes, each set is read once and as a whole, and each chain once: for a command that asks for what
+ * all attachments have, one after the other.
+ */
+export function shareSnapshots(nl: Netlink): Disposable {
+  sharedSnapshots.set(nl, new Map());
+  return { [Symbol.dispose]: () => void sharedSnapshots.delete(nl) };
 }
 
 /** Reads elements and chains of a table. @throws {NetlinkError} */
@@ -40,12 +53,36 @@ export function takeSnapshot(
   keys: readonly ElementKey[],
   chains: readonly string[],
 ): RulesetSnapshot {
+  const shared = sharedSnapshots.get(nl);
+  if (!shared) return newSnapshot(nl, table, keys, chains, false);
+  const known = shared.get(table);
+  if (known && known.generation !== nft.getGenerationId(nl)) {
+    // Whoever puts something back for each attachment would read everything anew for each.
+    sharedSnapshots.delete(nl);
+    return newSnapshot(nl, table, keys, chains, false);
+  }
+  const snapshot = known ?? newSnapshot(nl, table, keys, chains, true);
+  shared.set(table, snapshot);
+  snapshot.fetch(keys, chains);
+  return snapshot;
+}
+
+function newSnapshot(
+  nl: Netlink,
+  table: TableDefinition,
+  keys: readonly ElementKey[],
+  chains: readonly string[],
+  listsWholeSets: boolean,
+): RulesetSnapshot {
+  const listedSets = new Set<string>();
+  const ruleCounts = new Map<string, number>();
   const elementsById = new Map<string, nft.Element | undefined>();
   const chainsByName = new Map<string, nft.Chain | undefined>();
   let generation: number | undefined;
   const fetch: RulesetSnapshot["fetch"] = (moreKeys, moreChains) => {
     const queries: Query<unknown>[] = [];
     const handlers: ((answer: unknown) => void)[] = [];
+    const setsToList = new Set<string>();
     const addQuery = <T>(query: Query<T>, handle: (answer: T | undefined) => void) => {
       queries.push(query);
       handlers.push(handle as (answer: unknown) => void);
@@ -58,11 +95,21 @@ export function takeSnapshot(
     }
     for (const elementKey of [...moreKeys, ...moreChains.flatMap((name) => table.chainElementsOf?.(name) ?? [])]) {
       const id = elementId(elementKey);
-      if (elementsById.has(id)) continue;
+      if (elementsById.has(id) || listedSets.has(elementKey.set)) continue;
+      if (listsWholeSets) {
+        setsToList.add(elementKey.set);
+        continue;
+      }
       elementsById.set(id, undefined);
       addQuery(elementQuery(table, elementKey.set, elementKey.key), (answer) => elementsById.set(id, answer));
     }
     getAll(nl, queries).forEach((answer, i) => handlers[i]!(answer));
+    for (const set of setsToList) {
+      for (const element of nft.listElements(nl, table, set)) {
+        elementsById.set(elementId({ set, key: element.key }), element);
+      }
+      listedSets.add(set);
+    }
   };
   fetch(keys, chains);
   return {
@@ -77,6 +124,11 @@ export function takeSnapshot(
     chain(name) {
       fetch([], [name]);
       return chainsByName.get(name);
+    },
+    ruleCount(chain) {
+      const count = ruleCounts.get(chain) ?? nft.listLazyRules(nl, table, chain).length;
+      ruleCounts.set(chain, count);
+      return count;
     },
   };
 }
