@@ -30,7 +30,7 @@ export interface CliSandbox {
   /** Puts a program into the plugin directory. */
   plugin(name: string, script: string): void;
   /** Writes a network of the bridge plugin. */
-  network(name: string): void;
+  network(name: string, bridge?: string): void;
 }
 
 /**
@@ -75,9 +75,9 @@ function newCliSandbox(
       writeFileSync(join(bin, name), `#!/bin/sh\n${script}\n`);
       chmodSync(join(bin, name), 0o755);
     },
-    network: (name) => {
+    network: (name, bridge = "br9") => {
       const ipam = { type: "host-local", dataDir: join(state, "ipam"), ranges: [[{ subnet: "10.9.0.0/24" }]] };
-      const plugins = [{ type: "bridge", bridge: "br9", ipam }];
+      const plugins = [{ type: "bridge", bridge, ipam }];
       writeFileSync(join(conf, `${name}.conflist`), JSON.stringify({ cniVersion: "1.1.0", name, plugins }));
     },
   };

@@ -11,7 +11,7 @@ afterAll(() => rmSync(root, { recursive: true }));
 netnsTest("cni run list shows what is attached, in a table and as JSON", ({ host, container }) => {
   const { run, network, conf, cache } = bench(host);
   network("web");
-  network("db");
+  network("db", "br8");
   expect(run("list")).toEqual({
     exitCode: 0,
     stdout: "NETWORK  CONTAINER  INTERFACE  STATE  ADDRESSES  NAMESPACE  REASON\n",
