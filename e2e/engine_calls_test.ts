@@ -129,7 +129,7 @@ testWith(
       interfaces: { name: string }[];
     };
     for (const ip of result.ips) expect(result.interfaces[ip.interface]?.name).toBe("eth0");
-    expect(ruleset(node.host)).toContain('tcp . 8080 comment "engine pod1 eth0" : 10.55.0.2 . 80');
+    expect(ruleset(node.host)).toContain('tcp . 8080 comment "engine pod1 eth0 #veth" : 10.55.0.2 . 80');
     execChain(node, list, "DEL", "", result);
     expect(veths(node.host)).toBe(0);
     expect(ruleset(node.host)).not.toContain("pod1");

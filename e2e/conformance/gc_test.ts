@@ -26,7 +26,7 @@ const KEYS = ["cni.dev/valid-attachments", "cni.dev/attachments"];
 /** What a container has on the host, by its id. */
 function held({ host, directory }: ConformanceNode): string[] {
   const files = readdirSync(join(directory, "ipam/net")).filter((name) => /^\d/.test(name));
-  const owners = runInNetns(host, "nft", "list", "ruleset").matchAll(/comment "net (\w+) eth0"/g);
+  const owners = runInNetns(host, "nft", "list", "ruleset").matchAll(/comment "net (\w+) eth0[ "]/g);
   return [...files, ...Array.from(owners, ([, id]) => id!)].sort();
 }
 
