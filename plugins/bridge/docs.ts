@@ -162,6 +162,7 @@ export default {
     "An IPv6 address of the container can be used when ADD returns.",
     "Masquerading is an element of a map in the table `inet cni`, with its owner as comment.",
     "`macspoofchk` allows the MAC address that ADD gives, or that `tuning` gives behind it. If the container chooses another one meanwhile, the ADD fails.",
+    "An address has one container on a bridge and in a routing table. A second ADD fails and names the container.",
     "If an ADD fails, a bridge that it made is removed.",
     "A gateway outside its subnet is refused where `isGateway` is set.",
     "After the subnet has changed, the next ADD replaces a gateway that no attachment uses. The error names an address that somebody else gave to the bridge, with the command that removes it. Kernels before 5.18 do not tell whose an address is.",

@@ -115,7 +115,8 @@ export default {
     "DEL makes the kernel forget the connections to the ports, so that clients reach the next container at once.",
     "systemd-resolved has port 53. Publishing it on all addresses needs `hostPortInUse`.",
     "A container can publish a port on several networks. Calls use the first, and the next when that is gone.",
-    "A port on `127.0.0.1` uses the kernel's `route_localnet`. Packets from the network to such addresses are dropped.",
+    "A port on `127.0.0.1` needs no `route_localnet`: calls from `127.0.0.1` get an address of the host as their source. Calls from other addresses of `127.0.0.0/8` do not reach it.",
+    "If the container that holds a host port is certainly gone, ADD takes the port over and says so.",
     "A port on `::1` is refused: the kernel has nothing like it for IPv6.",
   ],
 } satisfies PluginDocs;
