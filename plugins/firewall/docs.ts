@@ -25,7 +25,7 @@ export default {
       default: '"CNI-ADMIN"',
       meaning: "Names a chain of the administrator. Its rules come before those that let the container through.",
       example: "SITE-RULES",
-      tests: ["iptables_test.ts"],
+      tests: ["host_rulesets_test.ts"],
     },
     ingressPolicy: {
       type: '"open", "same-bridge" or "isolated"',
