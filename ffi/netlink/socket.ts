@@ -12,7 +12,7 @@ import { ignoreErrors, SystemError, withPurpose } from "../sys/error.ts";
 import { closeDeferred } from "../sys/deferred_close.ts";
 import { awaitReadable } from "../sys/poll.ts";
 import { sys } from "../sys/libc.ts";
-import { AF_NETLINK, SOCK_CLOEXEC, SOCK_RAW, SOL_SOCKET } from "../sys/uapi.ts";
+import { AF_NETLINK, IFNAMSIZ, SOCK_CLOEXEC, SOCK_RAW, SOL_SOCKET } from "../sys/uapi.ts";
 import { attrs } from "./attrs.ts";
 import { cstr, Reader, u32, Writer } from "./codec.ts";
 import { NetlinkError } from "./error.ts";
@@ -43,7 +43,6 @@ const SO_NETNS_COOKIE = 71;
 const SIOCGIFINDEX = 0x8933;
 /** linux/if.h struct ifreq, and the longest name in it with the NUL that ends it */
 const IFREQ_BYTES = 40;
-const IFNAMSIZ = 16;
 const SOL_NETLINK = 270;
 const NETLINK_CAP_ACK = 10;
 const NETLINK_EXT_ACK = 11;

@@ -291,18 +291,18 @@ export function dnatMap(family: 4 | 6, fields: readonly Selector[], map: string)
 }
 /** `ip saddr set … map @map`: whatever is behind it sees another source; goes on if the map has nothing for this packet */
 export function saddrFromMap(fields: readonly Selector[], map: string): RuleStatement {
-  const IP_SADDR_OFFSET = 12;
-  return [...lookupIn(fields, map, { dreg: register(0) }), writeIpv4Address(IP_SADDR_OFFSET)];
+  const SADDR_OFFSET = 12;
+  return [...lookupIn(fields, map, { dreg: register(0) }), writeIpv4Address(SADDR_OFFSET)];
 }
 /** `ip daddr set 127.0.0.1` */
 export function setDaddr(ip: Ip): RuleStatement {
-  const IP_DADDR_OFFSET = 16;
-  return [{ kind: "immediate", dreg: register(0), data: { value: ipBytes(ip) } }, writeIpv4Address(IP_DADDR_OFFSET)];
+  const DADDR_OFFSET = 16;
+  return [{ kind: "immediate", dreg: register(0), data: { value: ipBytes(ip) } }, writeIpv4Address(DADDR_OFFSET)];
 }
 
 /** Writes a register into the packet's header, with the checksums of both layers. */
 function writeIpv4Address(offset: number): ExpressionIn {
-  const IP_CHECKSUM_OFFSET = 10;
+  const CHECKSUM_OFFSET = 10;
   return {
     kind: "payload",
     sreg: register(0),
@@ -310,7 +310,7 @@ function writeIpv4Address(offset: number): ExpressionIn {
     offset,
     length: 4,
     checksumType: NFT_PAYLOAD_CSUM_INET,
-    checksumOffset: IP_CHECKSUM_OFFSET,
+    checksumOffset: CHECKSUM_OFFSET,
     checksumFlags: NFT_PAYLOAD_L4CSUM_PSEUDOHDR,
   };
 }

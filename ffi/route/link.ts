@@ -56,13 +56,13 @@ import {
   IFLA_PROP_LIST,
   IFLA_TARGET_NETNSID,
   IFLA_TXQLEN,
-  IFNAMSIZ,
   RTEXT_FILTER_SKIP_STATS,
   RTM_DELLINK,
   RTM_GETLINK,
   RTM_NEWLINK,
   RTM_NEWLINKPROP,
 } from "./uapi.ts";
+import { IFNAMSIZ } from "../sys/uapi.ts";
 
 /** struct ifinfomsg */
 export const ifinfomsg = struct({ family: u8, pad1: u8, type: u16, index: i32, flags: u32, change: u32 });

@@ -7,8 +7,8 @@
 import { withPurpose } from "../sys/error.ts";
 import { type Descriptor, descriptor } from "../sys/file.ts";
 import { sys } from "../sys/libc.ts";
-import { O_CLOEXEC, O_RDWR } from "../sys/uapi.ts";
-import { IFF_MULTI_QUEUE, IFF_NO_PI, IFF_TAP, IFNAMSIZ, TUNSETIFF } from "./uapi.ts";
+import { IFNAMSIZ, O_CLOEXEC, O_RDWR } from "../sys/uapi.ts";
+import { IFF_MULTI_QUEUE, IFF_NO_PI, IFF_TAP, TUNSETIFF } from "./uapi.ts";
 
 /** The driver; where it is absent, there are no taps. */
 export const TUN_DEVICE = "/dev/net/tun";

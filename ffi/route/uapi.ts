@@ -31,7 +31,6 @@ export const RTNLGRP_LINK = 1;
 export const RTNLGRP_IPV6_IFADDR = 9;
 
 // linux/if.h
-export const IFNAMSIZ = 16;
 export const ALTIFNAMSIZ = 128;
 export const IFF_UP = 0x1;
 export const IFF_PROMISC = 0x100;

@@ -40,3 +40,6 @@ export const IPPROTO_TCP = 6;
 export const IPPROTO_UDP = 17;
 
 export const SYS_pidfd_open = 434;
+
+/** The longest name of a link, with the NUL that ends it. @see linux/if.h */
+export const IFNAMSIZ = 16;

@@ -2,6 +2,7 @@
 import { expect, test } from "bun:test";
 import { type Netns, openNetns } from "../../ffi/netns.ts";
 import { NetlinkError } from "../../ffi/netlink/error.ts";
+import { RTM_DELRULE, RTM_GETRULE, RTM_NEWROUTE } from "../../ffi/route/uapi.ts";
 import { watchedNetns } from "../../testing/netlink.ts";
 import { newHostContext, newRequest, respond } from "../../testing/plugin_call.ts";
 import { runShellInNetns } from "../../testing/netns.ts";
@@ -65,9 +66,6 @@ test.each(CHANGES)("%s", (change, said) => {
   expect(ipRules(container)).toEqual([]);
 });
 
-const RTM_NEWROUTE = 24;
-const RTM_GETRULE = 34;
-const RTM_DELRULE = 33;
 const [EPERM, ENOMEM, EINVAL, ERESTART] = [1, 12, 22, 85];
 
 test.each([
