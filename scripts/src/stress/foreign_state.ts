@@ -39,7 +39,7 @@ export function addForeignState(networks: readonly string[]): void {
 /** All of them as text that must stay the same, given the ruleset. */
 export function snapshotForeign(ruleset = readRuleset()): string {
   // The accept rules for containers stand among the rules of others.
-  const rules = foreignTables(ruleset).replaceAll(/\n\tchain CNI-FORWARD \{[^]*?\n\t\}/g, "").replaceAll(
+  const rules = foreignTables(ruleset).replaceAll(/\n\tchain CNI-(?:FORWARD|ADMIN) \{[^]*?\n\t\}/g, "").replaceAll(
     /\n.*CNI-FORWARD.*/g,
     "",
   )
