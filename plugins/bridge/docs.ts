@@ -165,6 +165,8 @@ export default {
     "An address has one container on a bridge and in a routing table. A second ADD fails and names the container.",
     "If an ADD fails, a bridge that it made is removed.",
     "A gateway outside its subnet is refused where `isGateway` is set.",
-    "After the subnet has changed, the next ADD replaces a gateway that no attachment uses. The error names an address that somebody else gave to the bridge, with the command that removes it. Kernels before 5.18 do not tell whose an address is.",
+    "After the subnet has changed, the next ADD replaces an IPv4 gateway that no attachment uses.",
+    "An address that somebody else gave to the bridge stays. The error names it, and the command that removes it.",
+    "Kernels before 5.18 do not record who added an address. There, no gateway is replaced.",
   ],
 } satisfies PluginDocs;

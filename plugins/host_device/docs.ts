@@ -58,7 +58,8 @@ export default {
   },
   absent: { DPDKMode: "the driver of the device tells whether a program drives it" },
   differences: [
-    "DEL does not give back a virtual device that the container may have made itself in the place of the host's, and says so. It compares the kind, the other end and the lower device. A kind that has neither stays in the container, except `dummy`.",
+    "A container can put a virtual device of its own in the place of the host's. DEL compares kind, other end and lower device.",
+    "DEL does not give back another device, and says so. A kind that has neither another end nor a lower device stays in the container, except `dummy`.",
     "DEL gives the device back with its name, state, MTU, MAC address and alias. The Go plugin gives back the name.",
     "DEL does so too if the namespace is gone and the kernel has put the device back on the host.",
     "`deviceID` of the runtime counts before `device`.",

@@ -23,7 +23,7 @@ export default {
       type: '"l2", "l3" or "l3s"',
       default: '"l2"',
       meaning:
-        "In `l2`, containers share a network with broadcast. In `l3`, the kernel routes and there is no broadcast. In `l3s`, packets also pass the host's netfilter rules. All ipvlan interfaces of a master have the mode of the last one.",
+        "`l2`: containers share a network with broadcast. `l3`: the kernel routes, without broadcast. `l3s`: as `l3`, and packets pass the host's netfilter rules. The last ADD sets the mode for all interfaces of the master.",
       example: "l3s",
       tests,
     },
