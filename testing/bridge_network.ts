@@ -13,7 +13,7 @@ import { test } from "bun:test";
 import { type Cidr, type Ip, parseCidr, parseIp } from "../ffi/address.ts";
 import { createNetns, type Netns } from "../ffi/netns.ts";
 import { runInNetns, WITHOUT_DAD } from "./netns.ts";
-import { requestTcp } from "./traffic.ts";
+import { requestTcp, serveTcp } from "./traffic.ts";
 import type { Result } from "../spec/result.ts";
 import type { CniCommand } from "../spec/version.ts";
 import type { PluginCallText } from "../plugins/lib/protocol/serve.ts";
@@ -128,6 +128,12 @@ export function bridgeNetworkTest(
 /** Has the machine outside know the way to the containers, so that only rules keep anybody away. */
 export function addRoutesToContainers({ outside }: BridgeNetwork): void {
   run(outside, "ip route add 10.88.0.0/16 via 192.0.2.1; ip -6 route add fd88::/64 via 2001:db8::1");
+}
+
+/** The same, and a server there on the port that {@linkcode reachesOutside} calls. */
+export function serveOutside(network: BridgeNetwork): Disposable {
+  addRoutesToContainers(network);
+  return serveTcp(network.outside, "outside", 80);
 }
 
 /** Whether a container reaches port 80 of the machine outside over IPv4 and over IPv6. */

@@ -6,6 +6,9 @@
 import type { Netns } from "../ffi/netns.ts";
 import { runInNetns, runShellInNetns } from "./netns.ts";
 
+/** Has iptables drop what is forwarded, in both families. */
+export const IPTABLES_DROPPING = "iptables -P FORWARD DROP; ip6tables -P FORWARD DROP";
+
 /** The whole ruleset, as `nft list ruleset` prints it. */
 export const nftListRuleset = (host: Netns): string => runInNetns(host, "nft", "list", "ruleset");
 

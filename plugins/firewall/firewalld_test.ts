@@ -11,14 +11,9 @@ import { SystemError } from "../../ffi/sys/error.ts";
 import { descriptor } from "../../ffi/sys/file.ts";
 import { sys } from "../../ffi/sys/libc.ts";
 import { AF_UNIX, SOCK_CLOEXEC, SOCK_STREAM } from "../../ffi/sys/uapi.ts";
-import { NO_ANSWER_TIMEOUT_MS, serveTcp } from "../../testing/traffic.ts";
+import { NO_ANSWER_TIMEOUT_MS } from "../../testing/traffic.ts";
 import firewall from "./plugin.ts";
-import {
-  addRoutesToContainers,
-  type BridgeNetwork,
-  bridgeNetworkTest,
-  reachesOutside,
-} from "../../testing/bridge_network.ts";
+import { type BridgeNetwork, bridgeNetworkTest, reachesOutside, serveOutside } from "../../testing/bridge_network.ts";
 import { BUS_OBJECT, DbusError, findSystemBus } from "../../ffi/dbus/connection.ts";
 import { findFirewalld } from "./firewalld.ts";
 import { runShellInNetns } from "../../testing/netns.ts";
@@ -59,9 +54,8 @@ function firewalldTest(name: string, body: (network: BridgeNetwork) => Promise<v
 }
 
 firewalldTest("where firewalld runs it is told, and lets containers through until they leave", async (network) => {
-  const { host, outside, call } = network;
-  addRoutesToContainers(network);
-  using _outside = serveTcp(outside, "outside", 80);
+  const { host, call } = network;
+  using _outside = serveOutside(network);
   const [c1, c2] = [network.container(2), network.container(3)];
   expect(await reachesOutside(c1, NO_ANSWER_TIMEOUT_MS)).toEqual([false, false]);
   call(firewall, "ADD", {}, { container: c1 });
@@ -118,9 +112,8 @@ firewalldTest(
 firewalldTest(
   "a firewalld that was told to load its settings anew is told of the containers again",
   async (network) => {
-    const { host, outside, call, restore } = network;
-    addRoutesToContainers(network);
-    using _outside = serveTcp(outside, "outside", 80);
+    const { host, call, restore } = network;
+    using _outside = serveOutside(network);
     const container = network.container(2);
     call(firewall, "ADD", {}, { container });
     expect(await reachesOutside(container, NO_ANSWER_TIMEOUT_MS)).toEqual([true, true]);

@@ -7,28 +7,31 @@ import { expect } from "bun:test";
 import type { Netns } from "../../ffi/netns.ts";
 import { NFTA_MATCH_NAME } from "../../ffi/nft/uapi.ts";
 import type { CniCommand } from "../../spec/version.ts";
-import { addRoutesToContainers, bridgeNetworkTest, reachesOutside } from "../../testing/bridge_network.ts";
+import { bridgeNetworkTest, reachesOutside, serveOutside } from "../../testing/bridge_network.ts";
 import { watchedNetns } from "../../testing/netlink.ts";
 import { invokePlugin, newHostContext, newRequest } from "../../testing/plugin_call.ts";
 import { runInNetns, runShellInNetns } from "../../testing/netns.ts";
-import { foreignRuleset, iptablesCniRules, iptablesSave, nftListRuleset } from "../../testing/ruleset.ts";
-import { NO_ANSWER_TIMEOUT_MS, serveTcp } from "../../testing/traffic.ts";
+import {
+  foreignRuleset,
+  IPTABLES_DROPPING,
+  iptablesCniRules,
+  iptablesSave,
+  nftListRuleset,
+} from "../../testing/ruleset.ts";
+import { NO_ANSWER_TIMEOUT_MS } from "../../testing/traffic.ts";
 import firewall from "./plugin.ts";
-
-const DROPPING = "iptables -P FORWARD DROP; ip6tables -P FORWARD DROP";
 
 for (const used of [true, false]) {
   bridgeNetworkTest(
     `when iptables begins to drop later, containers stay connected; it was ${used ? "" : "not "}used before`,
     async (network) => {
-      const { host, outside, call, restore } = network;
-      addRoutesToContainers(network);
-      using _outside = serveTcp(outside, "outside", 80);
+      const { host, call, restore } = network;
+      using _outside = serveOutside(network);
       const [c1, c2] = [network.container(2), network.container(3)];
       const whole = () => call(firewall, "CHECK", {}, { container: c1 });
       if (used) runShellInNetns(host, "iptables -A INPUT -j ACCEPT; ip6tables -A OUTPUT -j ACCEPT");
       call(firewall, "ADD", {}, { container: c1 });
-      runShellInNetns(host, DROPPING);
+      runShellInNetns(host, IPTABLES_DROPPING);
       expect([await reachesOutside(c1), await reachesOutside(c2, NO_ANSWER_TIMEOUT_MS)]).toEqual([[true, true], [
         false,
         false,
@@ -69,9 +72,8 @@ for (
   })
 ) {
   bridgeNetworkTest(`containers stay connected where iptables drops ${drops}`, async (network) => {
-    const { host, outside, call } = network;
-    addRoutesToContainers(network);
-    using _outside = serveTcp(outside, "outside", 80);
+    const { host, call } = network;
+    using _outside = serveOutside(network);
     const c1 = network.container(2);
     runShellInNetns(host, ...["iptables", "ip6tables"].flatMap((name) => lines.map((line) => `${name} ${line}`)));
     const before = iptablesSave(host);
@@ -86,13 +88,12 @@ for (
 bridgeNetworkTest(
   "the mark is nobody else's: it is gone behind the hook, and opens nothing for others",
   async (network) => {
-    const { host, outside, call } = network;
-    addRoutesToContainers(network);
-    using _outside = serveTcp(outside, "outside", 80);
+    const { host, call } = network;
+    using _outside = serveOutside(network);
     const [c1, c2] = [network.container(2), network.container(3)];
     runShellInNetns(
       host,
-      DROPPING,
+      IPTABLES_DROPPING,
       "iptables -t mangle -A PREROUTING -j MARK --set-mark 0x20000001",
       // What a rule of mangle makes of the whole mark takes the way away from nobody.
       "iptables -t mangle -A FORWARD -m mark --mark 0x20000001 -j MARK --set-mark 5",
@@ -111,9 +112,8 @@ bridgeNetworkTest(
 bridgeNetworkTest(
   "chains that are asked before the tables of iptables let containers through as well",
   async (network) => {
-    const { host, outside, call } = network;
-    addRoutesToContainers(network);
-    using _outside = serveTcp(outside, "outside", 80);
+    const { host, call } = network;
+    using _outside = serveOutside(network);
     const c1 = network.container(2);
     runShellInNetns(
       host,
@@ -154,9 +154,8 @@ bridgeNetworkTest("where iptables-legacy filters, ADD and STATUS say so and go o
 });
 
 bridgeNetworkTest("rules that an administrator puts into CNI-ADMIN take effect at once, and stay", async (network) => {
-  const { host, outside, call } = network;
-  addRoutesToContainers(network);
-  using _outside = serveTcp(outside, "outside", 80);
+  const { host, call } = network;
+  using _outside = serveOutside(network);
   const c1 = network.container(2);
   const before = foreignRuleset(host);
   call(firewall, "ADD", {}, { container: c1 });
@@ -175,11 +174,10 @@ bridgeNetworkTest("rules that an administrator puts into CNI-ADMIN take effect a
 bridgeNetworkTest(
   "what nft saves on a host without iptables' libraries accepts containers and nobody else",
   async (network) => {
-    const { host, outside, call } = network;
-    addRoutesToContainers(network);
-    using _outside = serveTcp(outside, "outside", 80);
+    const { host, call } = network;
+    using _outside = serveOutside(network);
     const [c1, c2] = [network.container(2), network.container(3)];
-    runShellInNetns(host, DROPPING);
+    runShellInNetns(host, IPTABLES_DROPPING);
     call(firewall, "ADD", {}, { container: c1 });
     const saved = runShellInNetns(host, "XTABLES_LIBDIR=/nonexistent nft list ruleset 2>/dev/null");
     expect(saved).not.toContain("mark and");
@@ -195,9 +193,8 @@ bridgeNetworkTest(
 bridgeNetworkTest(
   "where the kernel cannot match the mark as iptables does, ADD and STATUS say so and go on",
   async (network) => {
-    const { host, outside } = network;
-    addRoutesToContainers(network);
-    using _outside = serveTcp(outside, "outside", 80);
+    const { host } = network;
+    using _outside = serveOutside(network);
     const c1 = network.container(2);
     const log: string[] = [];
     const context = newHostContext({ host: netnsWithoutMarkMatch(host), log });

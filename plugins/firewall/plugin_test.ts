@@ -2,28 +2,32 @@ import { expect } from "bun:test";
 import { runInNetns, runShellInNetns } from "../../testing/netns.ts";
 import { NO_ANSWER_TIMEOUT_MS, requestTcp, serveTcp } from "../../testing/traffic.ts";
 import firewall from "./plugin.ts";
-import { foreignRuleset, iptablesCniRules, iptablesSave, nftListRuleset } from "../../testing/ruleset.ts";
+import {
+  foreignRuleset,
+  IPTABLES_DROPPING,
+  iptablesCniRules,
+  iptablesSave,
+  nftListRuleset,
+} from "../../testing/ruleset.ts";
 import {
   addRoutesToContainers,
   type BridgeContainer,
   bridgeNetworkTest,
   reachesOutside,
+  serveOutside,
 } from "../../testing/bridge_network.ts";
-
-const DROPPING = "iptables -P FORWARD DROP; ip6tables -P FORWARD DROP";
 
 bridgeNetworkTest(
   "containers pass iptables chains that drop, in rules that iptables prints and restores",
   async (network) => {
     const { host, outside, call } = network;
-    addRoutesToContainers(network);
-    using _outside = serveTcp(outside, "outside", 80);
+    using _outside = serveOutside(network);
     const c1 = network.container(2);
     const c2 = network.container(3);
     using _c1 = serveTcp(c1.netns, "c1", 80);
     runShellInNetns(
       host,
-      DROPPING,
+      IPTABLES_DROPPING,
       "iptables -N DOCKER-USER; iptables -A FORWARD -j DOCKER-USER; iptables -A DOCKER-USER -j RETURN",
     );
     const before = iptablesSave(host);
@@ -70,9 +74,8 @@ bridgeNetworkTest(
 bridgeNetworkTest(
   "chains of other tables that drop let containers through, whatever drops in them",
   async (network) => {
-    const { host, outside, call } = network;
-    addRoutesToContainers(network);
-    using _outside = serveTcp(outside, "outside", 80);
+    const { host, call } = network;
+    using _outside = serveOutside(network);
     const c1 = network.container(2);
     runShellInNetns(
       host,
@@ -126,7 +129,7 @@ const PUBLISHED = `nft -f - <<'!'
 
 for (
   const [whose, drop] of [
-    ["iptables", DROPPING],
+    ["iptables", IPTABLES_DROPPING],
     ["nft", "nft 'add table inet site; add chain inet site fw { type filter hook forward priority 0; policy drop; }'"],
   ] as const
 ) {
@@ -171,7 +174,7 @@ bridgeNetworkTest("a published port is no way round the ingressPolicy", async (n
   addRoutesToContainers(network);
   const [c1, c2] = [network.container(2), network.container(3)];
   using _80 = serveTcp(c1.netns, "c1", 80);
-  runShellInNetns(host, DROPPING, PUBLISHED);
+  runShellInNetns(host, IPTABLES_DROPPING, PUBLISHED);
   const reached = async (from: BridgeContainer["netns"]) =>
     (await requestTcp(from, "192.0.2.1", 8080, NO_ANSWER_TIMEOUT_MS)) !== undefined;
   // Its neighbour answers it past the host, so that the connection must be with the host.
@@ -189,7 +192,7 @@ bridgeNetworkTest("a published port is no way round the ingressPolicy", async (n
 bridgeNetworkTest("rules that an earlier version wrote are completed by ADD and removed by DEL and GC", (network) => {
   const { host, call } = network;
   const container = network.container(2);
-  runShellInNetns(host, DROPPING);
+  runShellInNetns(host, IPTABLES_DROPPING);
   const before = iptablesSave(host);
   const older = () =>
     runShellInNetns(
@@ -242,9 +245,8 @@ bridgeNetworkTest("other tables than iptables' are left alone where nobody drops
 });
 
 bridgeNetworkTest("the administrator's chain goes first if there is one, and stays as it is", async (network) => {
-  const { host, outside, call } = network;
-  addRoutesToContainers(network);
-  using _outside = serveTcp(outside, "outside", 80);
+  const { host, call } = network;
+  using _outside = serveOutside(network);
   const c1 = network.container(2);
   runShellInNetns(host, "iptables -P FORWARD DROP; iptables -N CNI-ADMIN; iptables -A CNI-ADMIN -s 10.88.0.2 -j DROP");
   // Another name, in a table where nothing drops: it is asked all the same.
@@ -270,7 +272,7 @@ bridgeNetworkTest("the administrator's chain goes first if there is one, and sta
 bridgeNetworkTest("the administrator's chain is none of those that lead to it, and no verdict", (network) => {
   const { host, call } = network;
   const c1 = network.container(2);
-  runShellInNetns(host, DROPPING);
+  runShellInNetns(host, IPTABLES_DROPPING);
   const before = iptablesSave(host);
   for (const iptablesAdminChainName of ["CNI-FORWARD", "FORWARD", "INPUT", "ACCEPT"]) {
     expect(() => call(firewall, "ADD", { iptablesAdminChainName }, { container: c1 })).toThrow(
@@ -282,9 +284,8 @@ bridgeNetworkTest("the administrator's chain is none of those that lead to it, a
 });
 
 bridgeNetworkTest("an administrator's chain is asked also where iptables has made no other yet", async (network) => {
-  const { host, outside, call } = network;
-  addRoutesToContainers(network);
-  using _outside = serveTcp(outside, "outside", 80);
+  const { host, call } = network;
+  using _outside = serveOutside(network);
   const c1 = network.container(2);
   runShellInNetns(host, "iptables -N CNI-ADMIN; iptables -A CNI-ADMIN -s 10.88.0.2 -j DROP");
   call(firewall, "ADD", {}, { container: c1 });
@@ -295,10 +296,9 @@ bridgeNetworkTest("an administrator's chain is asked also where iptables has mad
 });
 
 bridgeNetworkTest("a late DEL leaves alone who has got the address since", async (network) => {
-  const { host, outside, call } = network;
-  addRoutesToContainers(network);
-  using _outside = serveTcp(outside, "outside", 80);
-  runShellInNetns(host, DROPPING);
+  const { host, call } = network;
+  using _outside = serveOutside(network);
+  runShellInNetns(host, IPTABLES_DROPPING);
   const c1 = network.container(2);
   call(firewall, "ADD", {}, { container: c1, containerId: "late" });
   call(firewall, "ADD", {}, { container: c1, containerId: "new" });
@@ -312,7 +312,7 @@ bridgeNetworkTest("a late DEL leaves alone who has got the address since", async
 
 bridgeNetworkTest("GC removes what belongs to containers of the network that live no more", (network) => {
   const { host, call } = network;
-  runShellInNetns(host, DROPPING);
+  runShellInNetns(host, IPTABLES_DROPPING);
   const all = [["web", "living"], ["web", "dead"], ["other", "dead"]] as const;
   all.forEach(([name, containerId], i) => {
     const policy = { name, ingressPolicy: "isolated" };
