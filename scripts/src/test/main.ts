@@ -38,12 +38,16 @@ const EXCLUSIVE_FILES: readonly string[] = [
 
 const total = { passed: 0, failed: 0 };
 const skipped: string[] = [];
+/** What failed files and machines printed: shown again at the end, where a log that was cut at its start still has it. */
+const failures: string[] = [];
 
 /** Runs one step and counts it as one test. */
 function count(step: CheckStep): void {
   const outcome = runStep(step);
-  if (outcome.problems) total.failed++;
-  else if (outcome.skipped) skipped.push(`${step.name} # ${outcome.skipped}`);
+  if (outcome.problems) {
+    total.failed++;
+    failures.push(`${step.name}\n${outcome.problems}`);
+  } else if (outcome.skipped) skipped.push(`${step.name} # ${outcome.skipped}`);
   else total.passed++;
 }
 
@@ -93,6 +97,11 @@ function failureOf(ending: string, counts: TestCounts, chosen: boolean): string 
   return ending || (ranNothing && !chosen ? "ran no test" : "");
 }
 
+/** What remains says which tests failed and why. */
+function withoutPasses(output: string): string {
+  return output.split("\n").filter((line) => !/^(\(pass\)|passed: )/.test(line)).join("\n");
+}
+
 /** @param inVm also prints the outcome of each test */
 async function runFile(file: string, flags: readonly string[], scratch: string, inVm = false): Promise<void> {
   const started = performance.now();
@@ -114,9 +123,14 @@ async function runFile(file: string, flags: readonly string[], scratch: string, 
   const seconds = ((performance.now() - started) / 1000).toFixed(1);
   const failed = counts.failed > 0 ? `, ${counts.failed} FAILED${reason ? ` (${reason})` : ""}` : "";
   const skippedText = counts.skipped.length > 0 ? `, ${counts.skipped.length} skipped` : "";
-  console.log(`${file.padEnd(40)} ${counts.passed} passed${failed}${skippedText} (${seconds} s)`);
+  const verdict = `${file.padEnd(40)} ${counts.passed} passed${failed}${skippedText} (${seconds} s)`;
+  console.log(verdict);
   if (inVm) { for (const line of caseLines(file, junit, reason)) console.log(line); }
-  if (counts.failed > 0) console.log(readFileSync(log, "utf8").trim());
+  if (counts.failed > 0) {
+    const output = readFileSync(log, "utf8").trim();
+    console.log(output);
+    failures.push(`${verdict}\n${withoutPasses(output)}`);
+  }
 }
 
 /** A piece of the run. @param scratch a directory that no other piece uses at the same time */
@@ -152,6 +166,7 @@ async function runInVm(
   const seconds = ((performance.now() - started) / 1000).toFixed(1);
   const verdict = lane.complete ? "ok" : `FAILED (${ending || "the sums are not those of the lines"})`;
   console.log(`${`${label}virtual machine`.padEnd(40)} ${verdict} (${seconds} s)`);
+  if (!lane.complete || lane.failed > 0) failures.push(`${label}virtual machine\n${withoutPasses(output)}`);
   total.passed += lane.passed;
   total.failed += lane.failed + (lane.complete ? 0 : 1);
   skipped.push(...lane.skipped.map((line) => `${label}${line}`));
@@ -159,7 +174,7 @@ async function runInVm(
 
 /** @param inVm there, skipped tests have been printed */
 function summary(inVm: boolean): number {
-  if (!inVm) { for (const line of skipped) console.log(`skipped: ${line}`); }
+  if (!inVm) { for (const line of [...failures, ...skipped.map((line) => `skipped: ${line}`)]) console.log(line); }
   if (total.passed + total.failed === 0) {
     console.log("No test ran");
     total.failed = 1;
