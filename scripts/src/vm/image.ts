@@ -139,10 +139,9 @@ echo vm: up
 modprobe -a qemu_fw_cfg ${EARLY_MODULES.join(" ")}
 cp /sys/firmware/qemu_fw_cfg/by_name/${JOB_NAME}/raw /job
 chmod 755 /job
-setsid -c /job </dev/ttyS0 >/dev/ttyS0 2>&1
+# The terminal drops what is not sent yet when the leader of its session ends: stty waits for it.
+setsid -c sh -c '/job; status=$?; stty sane; exit $status' </dev/ttyS0 >/dev/ttyS0 2>&1
 status=$?
-# Waits until all output is sent.
-stty -F /dev/ttyS0 sane
 echo "vm: status $status"
 stty -F /dev/ttyS1 sane
 reboot -f
