@@ -72,7 +72,7 @@ import {
   restoreSpoofCheck,
 } from "../lib/ruleset/spoof_check.ts";
 import { CniError, Code } from "../../spec/error.ts";
-import type { Interface, IpConfig, Result } from "../../spec/result.ts";
+import { type Interface, type IpConfig, requireExpressible, type Result } from "../../spec/result.ts";
 
 export default plugin({
   name: "bridge",
@@ -81,8 +81,10 @@ export default plugin({
   args: ["MAC"],
 
   add(call) {
-    const { config, host, netns, ifname, ipam, undo } = call;
+    const { config, pluginConfig, host, netns, ifname, ipam, undo } = call;
     refuseContradictions(config, ipam !== undefined);
+    // Too late once the bridge is there: it stays from the moment that other ADDs may rely on it.
+    if (!ipam) requireExpressible({}, pluginConfig.cniVersion);
     const mac = chooseContainerMac(call);
     const bridge = ensureBridge(call);
     const port = createPort(host, { bridge, netns, ifname, mac }, config);
