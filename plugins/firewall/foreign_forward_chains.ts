@@ -49,8 +49,7 @@ const FORWARD = "FORWARD";
 const NATIVE_FORWARD = "forward";
 /** A program that makes its rules anew from its own settings, and is told over D-Bus. */
 const FIREWALLD_TABLE = "firewalld";
-// linux/netfilter/nf_tables.h
-const NFT_TABLE_F_DORMANT = 1;
+/** linux/netfilter/nf_tables.h; tables that are dormant count as well: they may wake up at any time. */
 const NFT_TABLE_F_OWNER = 2;
 
 /**
@@ -60,8 +59,8 @@ const NFT_TABLE_F_OWNER = 2;
  */
 export function listForeignTables(nl: Netlink, families: readonly (4 | 6)[]): ForeignTable[] {
   const protocols = families.map((family) => family === 4 ? NFPROTO_IPV4 : NFPROTO_IPV6);
-  const tables = nft.listTables(nl).filter(({ family, name = "", flags = 0 }) =>
-    [NFPROTO_INET, ...protocols].includes(family) && isForeign(family, name) && !(flags & NFT_TABLE_F_DORMANT)
+  const tables = nft.listTables(nl).filter(({ family, name = "" }) =>
+    [NFPROTO_INET, ...protocols].includes(family) && isForeign(family, name)
   );
   const missing = protocols.filter((protocol) =>
     !tables.some(({ family, name }) => family === protocol && name === FILTER)

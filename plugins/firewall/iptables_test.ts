@@ -136,6 +136,30 @@ bridgeNetworkTest(
   },
 );
 
+bridgeNetworkTest(
+  "a table that sleeps while containers are attached lets them through when it wakes up",
+  async (network) => {
+    const { host, call } = network;
+    using _outside = serveOutside(network);
+    const c1 = network.container(2);
+    const tables = ["ip filter", "ip6 filter", "inet site"];
+    const setFlags = (flags: string) => tables.map((table) => `nft 'add table ${table} { ${flags} }'`);
+    runShellInNetns(
+      host,
+      IPTABLES_DROPPING,
+      "nft 'add table inet site; add chain inet site fw { type filter hook forward priority 0; policy drop; }'",
+      ...setFlags("flags dormant;"),
+    );
+    const before = foreignRuleset(host);
+    call(firewall, "ADD", {}, { container: c1 });
+    runShellInNetns(host, ...setFlags(""));
+    expect(await reachesOutside(c1)).toEqual([true, true]);
+    runShellInNetns(host, ...setFlags("flags dormant;"));
+    call(firewall, "DEL", {}, { container: c1 });
+    expect(foreignRuleset(host)).toBe(before);
+  },
+);
+
 bridgeNetworkTest("where iptables-legacy filters, ADD and STATUS say so and go on", (network) => {
   const { host, call, log } = network;
   const c1 = network.container(2);
