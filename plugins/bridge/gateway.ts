@@ -27,6 +27,7 @@ import * as link from "../../ffi/route/link.ts";
 import { ignoreErrors } from "../../ffi/sys/error.ts";
 import { describeOwner, parseAlias } from "../lib/protocol/owner.ts";
 import type { AddCall } from "../lib/protocol/plugin.ts";
+import { refuseHostAddresses } from "../lib/links/address_claim.ts";
 import { enableForwarding, enableIpv6 } from "../lib/links/sysctls.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import type { IpConfig, Result } from "../../spec/result.ts";
@@ -134,7 +135,7 @@ export interface GatewayPlace {
  * The container has its addresses already. So of two ADDs at once, one that needs a gateway and one that removes it, the second finds
  * the container of the first, or the first finds that the gateway is gone.
  *
- * @throws {CniError} when another address is in the way
+ * @throws {CniError} when another address is in the way, or the host has one that the container is to have
  */
 export function setUpGateways(call: AddCall<BridgeConfig>, place: GatewayPlace, ips: readonly IpConfig[]): void {
   const { host, config, log } = call;
@@ -159,6 +160,8 @@ export function setUpGateways(call: AddCall<BridgeConfig>, place: GatewayPlace, 
     }
     present = present.filter((entry) => !conflicting.includes(entry));
   }
+  const addresses = ips.map((ip) => ip.address);
+  refuseHostAddresses(call.owner, device.name!, [...present.map((entry) => entry.address), ...wanted], addresses);
   enableForwarding(host, [...new Set(wanted.map(familyOf))]);
 }
 

@@ -33,9 +33,10 @@ import { awaitLinkOperational, configureInterface, ipsOf } from "../lib/links/co
 import {
   type AddressScope,
   claimAddresses,
-  hasAddress,
+  listHostAddresses,
   lives,
   livesElsewhere,
+  refuseHostAddresses,
   routingTableOf,
 } from "../lib/links/address_claim.ts";
 import { removeLinkIfPresent } from "../lib/links/container_link.ts";
@@ -279,7 +280,7 @@ function attachLayer3(
   const ips = result.ips!;
   const isGateway = config.isGateway || config.isDefaultGateway;
   if (isGateway) refuseUnreachableGateways(ips);
-  const scope = addressScope(host, bridge, config);
+  const scope = addressScope(call, bridge, ips);
   claimAddresses(host, owner, port, scope, ips.map((ip) => ip.address));
   if (config.ipMasq) {
     undo.defer(() => removeMasquerade(host.nft, owner, ips.map((ip) => ip.address)));
@@ -314,11 +315,22 @@ function describeLink({ name, mac }: link.Link): Interface {
   return { name: name!, ...mac ? { mac } : {} };
 }
 
-/** Where the container's addresses must be its alone: on its bridge, and where the host has an address there, in its routing table. */
-function addressScope(host: Netns, bridge: link.Link, config: BridgeConfig): AddressScope {
+/**
+ * Where the container's addresses must be its alone: on its bridge, and where the host has an address there, in its routing table.
+ *
+ * @throws {CniError} if the host has one of them there; where it is the gateway, {@linkcode setUpGateways} looks
+ */
+function addressScope(
+  { host, config, owner }: AddCall<BridgeConfig>,
+  bridge: link.Link,
+  ips: readonly IpConfig[],
+): AddressScope {
   const name = config.vlan === 0 ? config.bridge : vlanGatewayName(config);
   const device = config.vlan === 0 ? bridge : link.find(host.route, name);
-  const isRouted = config.isGateway || config.isDefaultGateway || (device !== undefined && hasAddress(host, device));
+  const isGateway = config.isGateway || config.isDefaultGateway;
+  const hostAddresses = !isGateway && device ? listHostAddresses(host, device) : [];
+  refuseHostAddresses(owner, name, hostAddresses, ips.map((ip) => ip.address));
+  const isRouted = isGateway || hostAddresses.length > 0;
   return { bridge: name, ...isRouted && { table: routingTableOf(host, device ?? {}) } };
 }
 

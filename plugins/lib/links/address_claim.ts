@@ -34,9 +34,23 @@ export function routingTableOf(host: Netns, { master }: Pick<link.Link, "master"
   return upper && vrf.of(upper) ? upper.name! : MAIN_TABLE;
 }
 
-/** True if the host has an address on the link besides those that every link gets. */
-export function hasAddress(host: Netns, { index }: Pick<link.Link, "index">): boolean {
-  return address.list(host.route, { index }).some(({ scope }) => scope !== RT_SCOPE_LINK);
+/** The addresses that the host has on a link, besides those that every link gets. */
+export function listHostAddresses(host: Netns, { index }: Pick<link.Link, "index">): Cidr[] {
+  return address.list(host.route, { index }).filter(({ scope }) => scope !== RT_SCOPE_LINK).map((entry) =>
+    entry.address
+  );
+}
+
+/** @throws {CniError} if a container is to have an address that the host itself has on `device` */
+export function refuseHostAddresses(
+  owner: Owner,
+  device: string,
+  hostAddresses: readonly Cidr[],
+  addresses: readonly Cidr[],
+): void {
+  const held = new Set(hostAddresses.map(ipOf));
+  const cidr = addresses.find((each) => held.has(ipOf(each)));
+  if (cidr) throw addressInUseError(owner, cidr, undefined, `on "${device}"`, "the host itself");
 }
 
 /**
@@ -93,8 +107,8 @@ function addAltNames(host: Netns, hostVeth: string, names: readonly string[]): n
   } catch (error) {
     if (!(error instanceof NetlinkError)) throw error;
     if (error.code === "EEXIST") return error.index;
-    // Before Linux 5.5 links have one name; then the ruleset alone says who has an address.
-    if (error.code === "EOPNOTSUPP") return undefined;
+    // Before Linux 5.5 links have one name, and later no more than some 500. The ruleset alone says who has the other addresses.
+    if (["EOPNOTSUPP", "EINVAL"].includes(error.code)) return undefined;
     throw error;
   }
 }
@@ -129,8 +143,9 @@ export function addressInUseError(
   cidr: Cidr,
   holder: Owner | undefined,
   where: string,
+  otherHolder = "another link",
 ): CniError {
-  const who = holder ? describeOwner(holder) : "another link";
+  const who = holder ? describeOwner(holder) : otherHolder;
   return new CniError(Code.InvalidConfig, `Cannot give the container ${ipOf(cidr)}: ${who} has it ${where}`, {
     details: `give network "${network}" a range of its own${
       holder ? `; if that container is gone: cni run gc ${holder.network}` : ""
@@ -154,7 +169,9 @@ export function livesElsewhere(
     if (!veth) return false;
     const upper = veth.master === undefined ? undefined : link.find(host.route, veth.master);
     const device = upper && bridge.of(upper) ? upper : veth;
-    const holderTable = device === veth || hasAddress(host, device) ? routingTableOf(host, device) : undefined;
+    const holderTable = device === veth || listHostAddresses(host, device).length > 0
+      ? routingTableOf(host, device)
+      : undefined;
     if (table === undefined || holderTable !== table) return true;
     throw addressInUseError(owner, cidr, holder, `behind "${veth.name}"`);
   };

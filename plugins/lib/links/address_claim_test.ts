@@ -87,6 +87,35 @@ sandboxTest("the address of a bridge counts also if somebody else gave it", [fix
     .toThrow("on this host");
 });
 
+for (const isGateway of [true, false]) {
+  sandboxTest(
+    `a container gets no address that the host has on the bridge; isGateway: ${isGateway}`,
+    [fixed],
+    (sandbox) => {
+      const { host, call } = sandbox;
+      runShellInNetns(
+        host,
+        "ip link add br0 type bridge; ip link set br0 up",
+        "ip addr add fd12::1/64 dev br0; ip addr add fd12::2/64 dev br0",
+      );
+      expect(() => call(bridge, "ADD", { ...ROUTED, isGateway })).toThrow(
+        'Cannot give the container fd12::2: the host itself has it on "br0"',
+      );
+      expect(runInNetns(host, "ip", "-br", "link", "show", "type", "veth")).toBe("");
+      expect(runInNetns(host, "ip", "-o", "addr", "show", "dev", "br0")).not.toContain("10.1.2");
+      expect(nftListRuleset(host)).not.toContain("10.1.2.2");
+    },
+  );
+}
+
+sandboxTest("a container may have more addresses than the kernel has names for", [fixed], ({ call }) => {
+  const ips = Array.from({ length: 600 }, (_, i) => ({ address: parseCidr(`10.1.${2 + (i >> 8)}.${i & 255}/16`) }));
+  const config = { ...ROUTED, ipam: { type: "fixed", result: { ips } } };
+  const prevResult = call(bridge, "ADD", config);
+  call(bridge, "CHECK", { ...config, prevResult });
+  call(bridge, "DEL", config);
+});
+
 for (const config of [ROUTED, POINT_TO_POINT, { ...ROUTED, ipMasq: false }]) {
   const plugin = "bridge" in config ? bridge : ptp;
   sandboxTest(`an address is free again after DEL, and as soon as the namespace is gone: ${JSON.stringify(config)}`, [
