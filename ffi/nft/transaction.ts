@@ -141,21 +141,13 @@ function elementChanges(
   verb: "add" | "delete",
   { family, table }: TableKey,
   set: string,
-  elementList: readonly Partial<Element>[],
+  elementList: readonly Element[],
 ): Change[] {
   const changes: Change[] = [];
+  const toAttributes = verb === "add" ? elementAttributes : ({ key }: Element) => ({ key: { value: key } });
   for (let at = 0; at < elementList.length; at += ELEMENTS_PER_MESSAGE) {
-    const elements = elementList.slice(at, at + ELEMENTS_PER_MESSAGE) as readonly Element[];
-    const value = {
-      family,
-      table,
-      set,
-      elements: elements.map(({ key, comment, references, ...rest }) => ({
-        key: { value: key },
-        ...rest,
-        ...comment === undefined && references === undefined ? {} : { userdata: { comment, references } },
-      })),
-    };
+    const elements = elementList.slice(at, at + ELEMENTS_PER_MESSAGE);
+    const value = { family, table, set, elements: elements.map(toAttributes) };
     changes.push({
       request: verb === "add" ? request(NEW_ELEMENTS, value, NLM_F_CREATE | NLM_F_EXCL) : request(DEL_ELEMENTS, value),
       purpose: `${verb} element of set "${set}" of table "${table}"`,
@@ -163,6 +155,11 @@ function elementChanges(
     });
   }
   return changes;
+}
+
+function elementAttributes({ key, data, flags, comment, references }: Element) {
+  const userdata = comment === undefined && references === undefined ? undefined : { comment, references };
+  return { key: { value: key }, data, flags, userdata };
 }
 
 function send(

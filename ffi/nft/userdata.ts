@@ -25,7 +25,7 @@ export const COMMENT_MAX_BYTES = 251;
 export function comment(type: number): Codec<string> {
   return {
     write: (w, text) => writeComment(w, type, text),
-    read: (r) => decodeText(readTlvs(r).get(type)),
+    read: (r) => decodeText(readTlvs(r)[type]),
   };
 }
 
@@ -43,12 +43,12 @@ export interface ElementUserdata {
 export const elementUserdata: Codec<ElementUserdata> = {
   write(w, { comment, references }) {
     if (comment !== undefined) writeComment(w, ELEMENT_COMMENT, comment);
-    if (references !== undefined) w.append(Uint8Array.of(ELEMENT_REFERENCES, references.length, ...references));
+    if (references !== undefined) writeTlv(w, ELEMENT_REFERENCES, references);
   },
   read(r) {
     const values = readTlvs(r);
-    const references = values.get(ELEMENT_REFERENCES);
-    return { comment: decodeText(values.get(ELEMENT_COMMENT)), ...references && { references: references.slice() } };
+    const references = values[ELEMENT_REFERENCES];
+    return { comment: decodeText(values[ELEMENT_COMMENT]), ...references && { references: references.slice() } };
   },
 };
 
@@ -72,14 +72,14 @@ export interface SetUserdata {
 export const setUserdata: Codec<SetUserdata> = {
   write(w, { comment, keyByteOrder }) {
     if (keyByteOrder !== undefined) {
-      w.append(Uint8Array.of(SET_KEYBYTEORDER, 4, ...new Uint8Array(Uint32Array.of(keyByteOrder).buffer)));
+      writeTlv(w, SET_KEYBYTEORDER, new Uint8Array(Uint32Array.of(keyByteOrder).buffer));
     }
     if (comment !== undefined) writeComment(w, SET_COMMENT, comment);
   },
   read(r) {
     const values = readTlvs(r);
-    const byteOrder = values.get(SET_KEYBYTEORDER);
-    const comment = values.get(SET_COMMENT);
+    const byteOrder = values[SET_KEYBYTEORDER];
+    const comment = values[SET_COMMENT];
     return {
       ...comment && { comment: decodeText(comment) },
       ...byteOrder?.length === 4 && { keyByteOrder: new DataView(byteOrder.slice().buffer).getUint32(0, true) },
@@ -88,23 +88,28 @@ export const setUserdata: Codec<SetUserdata> = {
 };
 
 function writeComment(w: Writer, type: number, text: string): void {
-  const bytes = new TextEncoder().encode(text);
-  if (bytes.length > COMMENT_MAX_BYTES || bytes.includes(0)) {
+  const bytes = new TextEncoder().encode(`${text}\0`);
+  if (bytes.length > COMMENT_MAX_BYTES + 1 || text.includes("\0")) {
     throw new RangeError(
       `Cannot keep comment ${JSON.stringify(text)}: it must have at most ${COMMENT_MAX_BYTES} bytes and no NUL`,
     );
   }
-  w.append(Uint8Array.of(type, bytes.length + 1, ...bytes, 0));
+  writeTlv(w, type, bytes);
+}
+
+function writeTlv(w: Writer, type: number, value: Uint8Array): void {
+  w.append(Uint8Array.of(type, value.length));
+  w.append(value);
 }
 
 /** The values by type. @throws {RangeError} if one is cut short */
-function readTlvs(r: Reader): Map<number, Uint8Array> {
-  const values = new Map<number, Uint8Array>();
+function readTlvs(r: Reader): readonly (Uint8Array | undefined)[] {
+  const values: Uint8Array[] = [];
   while (r.end - r.offset >= 2) {
     const at = r.skip(2);
     const length = r.bytes[at + 1]!;
     const start = r.skip(length);
-    values.set(r.bytes[at]!, r.bytes.subarray(start, start + length));
+    values[r.bytes[at]!] = r.bytes.subarray(start, start + length);
   }
   return values;
 }

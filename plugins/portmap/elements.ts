@@ -46,11 +46,12 @@ export function publishedElements(
   return addresses.flatMap((address) => {
     const mappings = mappingsForFamily(config.mappings, address);
     if (mappings.length === 0) return [];
-    const conditions = config.conditions[familyOf(address)];
-    const ports = mappings.flatMap((mapping) => portElements(mapping, address, conditions));
+    const family = familyOf(address);
+    const target = ipField(ipOf(address));
+    const ports = mappings.flatMap((mapping) => portElements(mapping, family, target, config.conditions[family]));
     if (!config.snat) return ports;
-    const loopback = loopbackSource && familyOf(address) === 4
-      ? mappings.filter(reachesLoopback).map((mapping) => loopbackElement(mapping, loopbackSource))
+    const loopback = loopbackSource && family === 4
+      ? mappings.filter(reachesLoopback).map((mapping) => loopbackElement(mapping, ipField(loopbackSource)))
       : [];
     return [...ports, ...loopback, hairpinElement(address, config.masqAll)];
   });
@@ -58,17 +59,23 @@ export function publishedElements(
 
 /** The mappings that concern the family of an address. */
 export function mappingsForFamily(mappings: readonly PortMapping[], address: Cidr): PortMapping[] {
-  return mappings.filter((candidate) => familiesOf(candidate).includes(familyOf(address)));
+  const family = familyOf(address);
+  return mappings.filter((candidate) => familiesOf(candidate).includes(family));
 }
 
-function portElements(mapping: PortMapping, address: Cidr, conditions: Conditions | undefined): WantedElement[] {
-  const family = familyOf(address);
+/** @param target the container's address */
+function portElements(
+  mapping: PortMapping,
+  family: 4 | 6,
+  target: Uint8Array,
+  conditions: Conditions | undefined,
+): WantedElement[] {
   const title = describeHostPort(mapping);
-  const { prefix, key } = mapKeyOf(mapping);
-  const value = concatenation(ipField(ipOf(address)), portField(mapping.containerPort));
+  const { prefix, key, port } = mapKeyOf(mapping);
+  const value = concatenation(target, portField(mapping.containerPort));
   const element = { set: `${prefix}hostports${family}`, key, value, title, exclusive: true };
   if (!conditions) {
-    return [{ ...element, yieldsTo, failover: failoverKey(family, hostAddressOf(mapping), portKeyOf(mapping), value) }];
+    return [{ ...element, yieldsTo, failover: failoverKey(family, hostAddressOf(mapping), port, value) }];
   }
   const chain = conditionsChain(conditions, family, prefix);
   return [element, {
@@ -81,12 +88,12 @@ function portElements(mapping: PortMapping, address: Cidr, conditions: Condition
 }
 
 /** It comes and goes with the port that another interface of the container publishes, if one does. */
-function loopbackElement(mapping: PortMapping, source: Ip): WantedElement {
+function loopbackElement(mapping: PortMapping, source: Uint8Array): WantedElement {
   const { prefix, key } = mapKeyOf(mapping);
   return {
     set: `${prefix}loopback4`,
     key,
-    value: ipField(source),
+    value: source,
     title: describeHostPort(mapping),
     exclusive: true,
     yieldsTo,
@@ -96,12 +103,12 @@ function loopbackElement(mapping: PortMapping, source: Ip): WantedElement {
 /** Another interface of the same container publishes the port already. */
 const yieldsTo = (holder: Owner, owner: Owner): boolean => holder.containerId === owner.containerId;
 
-function mapKeyOf(mapping: PortMapping): { prefix: "" | "hostip_"; key: Uint8Array } {
+function mapKeyOf(mapping: PortMapping) {
   const hostAddress = hostAddressOf(mapping);
   const port = portKeyOf(mapping);
   return hostAddress === undefined
-    ? { prefix: "", key: port }
-    : { prefix: "hostip_", key: concatenation(ipField(hostAddress), port) };
+    ? { prefix: "", key: port, port } as const
+    : { prefix: "hostip_", key: concatenation(ipField(hostAddress), port), port } as const;
 }
 
 /** Protocol and port of the host: the whole key where they are published on all addresses, and the end of it where on one. */
@@ -153,7 +160,10 @@ export function parsePortElement({ set, key, data }: FoundElement): PublishedPor
   return {
     protocol: key[portOffset]!,
     hostPort: portAt(key, portOffset + 4),
-    address: ipFromBytes(value.subarray(0, addressSize)),
+    // Decoded on demand: DEL needs it only if conntrack has flows to the port.
+    get address() {
+      return ipFromBytes(value.subarray(0, addressSize));
+    },
     containerPort: portAt(value, addressSize),
   };
 }

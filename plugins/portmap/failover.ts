@@ -32,8 +32,8 @@ export function failoverKey(
   port: Uint8Array,
   target: Uint8Array,
 ): ElementKey {
-  const anyAddress = family === 4 ? "0.0.0.0" : "::";
-  return { set: failoverSet(family), key: concatenation(ipField(hostAddress ?? (anyAddress as Ip)), port, target) };
+  const address = hostAddress === undefined ? new Uint8Array(family === 4 ? 4 : 16) : ipField(hostAddress);
+  return { set: failoverSet(family), key: concatenation(address, port, target) };
 }
 
 /**

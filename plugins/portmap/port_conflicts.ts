@@ -88,8 +88,10 @@ function refuseSingleAddressConflicts(
 
 function refuseAllAddressConflicts(nl: Netlink, owner: Owner, mappings: readonly PortMapping[], family: 4 | 6): void {
   const addressSize = family === 4 ? 4 : 16;
+  const elements = nft.listElements(nl, inetTable, `hostip_hostports${family}`);
+  if (elements.length === 0) return;
   const mappingByKey = new Map(mappings.map((candidate) => [nft.formatHex(portKeyOf(candidate)), candidate]));
-  for (const element of nft.listElements(nl, inetTable, `hostip_hostports${family}`)) {
+  for (const element of elements) {
     const { key } = element;
     const mapping = mappingByKey.get(nft.formatHex(key.subarray(addressSize)));
     const occupant = occupantOf(element);

@@ -1,8 +1,4 @@
-/**
- * Fetches elements: by their keys where these are known, else by listing the set.
- *
- * @module
- */
+/** Fetches elements: by their keys where these are known, else by listing the set. */
 import * as nft from "../../../ffi/nft/objects.ts";
 import { type Owner, parseNote, parseOwner } from "../protocol/owner.ts";
 import { elementId, type ElementKey, type RulesetSnapshot } from "./snapshot.ts";
@@ -11,7 +7,7 @@ import { elementId, type ElementKey, type RulesetSnapshot } from "./snapshot.ts"
 export interface ElementSelector {
   readonly set: string;
   readonly keys?: readonly Uint8Array[];
-  /** Without keys: only those whose comment holds this text, which are found quickly among many others. */
+  /** Without keys: only those whose comment holds this text. */
   readonly commented?: string;
 }
 
@@ -22,33 +18,38 @@ export interface FoundElement extends nft.Element {
   readonly note: string | undefined;
 }
 
-/** From about here on, listing a whole set is faster than asking for one element after the other. */
+/** With more keys, listing the whole set is faster than a query for each. */
 export const LIST_ALL_THRESHOLD = 64;
+
+const isListed = ({ keys }: ElementSelector): boolean => !keys || keys.length > LIST_ALL_THRESHOLD;
 
 /** The keys that are fetched one by one. */
 export function elementKeysOf(selectors: readonly ElementSelector[]): ElementKey[] {
-  return selectors.flatMap(({ set, keys = [] }) =>
-    keys.length <= LIST_ALL_THRESHOLD ? keys.map((key) => ({ set, key })) : []
+  return selectors.flatMap((selector) =>
+    isListed(selector) ? [] : selector.keys!.map((key) => ({ set: selector.set, key }))
   );
 }
 
-/** The selected elements by {@linkcode elementId}. @throws {NetlinkError} */
+/** The selected elements by {@linkcode elementId}, and others of sets that were listed. @throws {NetlinkError} */
 export function fetchElements(
   snapshot: RulesetSnapshot,
   selectors: readonly ElementSelector[],
 ): Map<string, FoundElement> {
   const found = new Map<string, FoundElement>();
   snapshot.fetch(elementKeysOf(selectors), []);
-  for (const { set, keys, commented } of selectors) {
-    const elements = keys && keys.length <= LIST_ALL_THRESHOLD
-      ? keys.flatMap((key) => snapshot.element({ set, key }) ?? [])
-      : nft.listElements(snapshot.nl, snapshot.table, set, commented);
-    const wantedKeys = keys && keys.length > LIST_ALL_THRESHOLD ? new Set(keys.map(nft.formatHex)) : undefined;
-    for (const listed of elements) {
-      if (wantedKeys && !wantedKeys.has(nft.formatHex(listed.key))) continue;
-      const { comment = "" } = listed;
-      const element = { ...listed, set, owner: parseOwner(comment), note: parseNote(comment) };
-      found.set(elementId(element), element);
+  for (const selector of selectors) {
+    const { set, keys = [], commented } = selector;
+    const elements = isListed(selector)
+      ? nft.listElements(snapshot.nl, snapshot.table, set, commented)
+      : keys.flatMap((key) => snapshot.element({ set, key }) ?? []);
+    for (const element of elements) {
+      const { comment = "" } = element;
+      found.set(elementId({ set, key: element.key }), {
+        ...element,
+        set,
+        owner: parseOwner(comment),
+        note: parseNote(comment),
+      });
     }
   }
   return found;

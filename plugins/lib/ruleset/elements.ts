@@ -39,22 +39,21 @@ import {
 } from "./owner_records.ts";
 import { retryOnConflict } from "./retry.ts";
 import { elementKeysOf, type ElementSelector, fetchElements, type FoundElement } from "./element_lookup.ts";
-import { elementId, type ElementKey, type RulesetSnapshot, takeSnapshot } from "./snapshot.ts";
+import { type ElementKey, type RulesetSnapshot, takeSnapshot } from "./snapshot.ts";
 import {
   hasSameTarget,
   isUpToDate,
-  resolveWanted,
+  matchWanted,
   selectorsFor,
   sharedChainsOf,
   type WantedElement,
 } from "./wanted_elements.ts";
 
 /**
- * Makes these elements the owner's, all or none; those that are already are left as they are.
+ * Makes these elements the owner's, all or none; those that are already are left as they are. What they lead to is put back as well, if
+ * somebody took it away.
  *
- * What they lead to and what belongs to that is put back as well, if somebody took it away.
- *
- * @param checkConflicts sees whether anything else is in the way, and throws if so; what is seen there still holds when the elements are added
+ * @param checkConflicts throws if anything else is in the way; told how many elements are missing. What it sees still holds when they are added
  * @returns the titles of those that were not as they are to be
  * @throws {ElementInUseError} if another owner has an exclusive one
  * @throws {CniError} if the table has lost rules
@@ -65,40 +64,39 @@ export function ensureElements(
   table: TableDefinition,
   owner: Owner,
   wanted: readonly WantedElement[],
-  checkConflicts?: (missing: readonly WantedElement[]) => void,
+  checkConflicts?: (missing: number) => void,
 ): string[] {
   if (wanted.length === 0) return [];
-  let attempts = 0;
   const record = recordKey(owner, purposeOf(table, wanted[0]!.set));
+  const look = () => takeSnapshotFor(nl, table, wanted, [record]);
+  let attempts = 0;
   return retryOnConflict(() => {
-    let snapshot = takeSnapshotFor(nl, table, wanted, [record]);
-    if (ensureTable(nl, table, snapshot.chain(table.sentinel.chain))) {
-      snapshot = takeSnapshotFor(nl, table, wanted, [record]);
-    } else if (attempts++ > 0) {
+    let snapshot = look();
+    if (ensureTable(nl, table, snapshot.chain(table.sentinel.chain))) snapshot = look();
+    else if (attempts++ > 0) {
       // An earlier release may have made the table, with less in it.
       if (!keepsRecords(nl, table)) addRecords(nl, table);
       loadRepair().repairTable(nl, table);
-      snapshot = takeSnapshotFor(nl, table, wanted, [record]);
+      snapshot = look();
     }
-    const { resolved, present, keptElements } = resolveWanted(snapshot, owner, wanted);
-    const missing = resolved.filter((element) => !isUpToDate(element, present.get(elementId(element)), owner));
-    checkConflicts?.(missing);
-    const stale = missing.flatMap((element) => present.get(elementId(element)) ?? []);
+    const { matches, kept } = matchWanted(snapshot, owner, wanted);
+    const chains = sharedChainsOf(matches.map(({ element }) => element));
+    const missing = matches.filter((match) => !isUpToDate(match, owner));
+    checkConflicts?.(missing.length);
+    const stale = missing.flatMap(({ found }) => found ?? []);
     const tx = transaction(nl);
     deleteElements(tx, table, stale);
-    const { repaired: repairedChains, needsGeneration } = ensureChains(tx, snapshot, sharedChainsOf(resolved));
-    addElements(tx, table, missing, owner);
-    const unmarked = keptElements.filter((element) => !isAwaited(element));
+    const { repaired, needsGeneration } = ensureChains(tx, snapshot, chains);
+    addElements(tx, table, missing.map(({ element }) => element), owner);
+    const unmarked = kept.filter((element) => !isAwaited(element));
     markAwaited(tx, table, unmarked);
     const replacesRecord = updateRecord(tx, snapshot, owner, wanted);
-    removeUnusedTargets(tx, snapshot, stale, resolved);
+    removeUnusedTargets(tx, snapshot, stale, new Set(chains.keys()));
     // Additions alone need no pin: the kernel refuses a second element of the same key, and a chain that is not there.
     const needsPin = stale.length > 0 || unmarked.length > 0 || needsGeneration || replacesRecord || checkConflicts;
     tx.commit(needsPin ? snapshot.generation : undefined);
-    const changed = resolved.filter((element) =>
-      missing.includes(element) || (element.chain && repairedChains.has(element.chain.name))
-    );
-    return [...new Set(changed.map(({ title }) => title))];
+    const changed = matches.filter(({ element: { chain } }) => chain && repaired.has(chain.name));
+    return [...new Set([...missing, ...changed].map(({ element }) => element.title))];
   });
 }
 
@@ -113,13 +111,13 @@ export function restoreElements(
   table: TableDefinition,
   owner: Owner,
   wanted: readonly WantedElement[],
-  checkConflicts?: (missing: readonly WantedElement[]) => void,
+  checkConflicts?: (missing: number) => void,
 ): string[] {
   const exclusive = wanted.map((element) => ({ ...element, exclusive: true }));
-  const checkIfMissing = checkConflicts && ((missing: readonly WantedElement[]) => {
-    if (missing.length > 0) checkConflicts(missing);
-  });
-  return ensureElements(nl, table, owner, exclusive, checkIfMissing);
+  const checkIfMissing = (missing: number) => {
+    if (missing > 0) checkConflicts?.(missing);
+  };
+  return ensureElements(nl, table, owner, exclusive, checkConflicts && checkIfMissing);
 }
 
 /** A failover element, and the map elements that it becomes. */
@@ -177,7 +175,12 @@ export function removeElementsOf(
     const snapshot = takeSnapshot(nl, table, [recordKey(owner, purpose)], []);
     const record = readRecord(snapshot, owner, purpose);
     const isOwned = (candidate: Owner) => sameOwner(candidate, owner);
-    if (record?.selectors) return removeSelected(snapshot, record.selectors, isOwned, failover, record.keys);
+    if (record?.selectors) {
+      const selectors = record.selectors.map((selector) =>
+        selector.keys ? selector : { ...selector, commented: ownerText(owner) }
+      );
+      return removeSelected(snapshot, selectors, isOwned, failover, record.keys);
+    }
     return !record && keepsRecords(nl, table)
       ? []
       : removeCommented(snapshot, purpose, ownerText(owner), isOwned, failover);
@@ -234,7 +237,7 @@ function removeSelected(
   for (const { from, to } of promotions) {
     for (const { set, key, data } of to) tx.addElements(table, set, [{ key, data, comment: awaitedComment(from) }]);
   }
-  removeUnusedTargets(tx, snapshot, removed, []);
+  removeUnusedTargets(tx, snapshot, removed, new Set());
   tx.commit(snapshot.generation);
   return removed;
 }
@@ -248,9 +251,8 @@ export function checkElements(
 ): void {
   if (wanted.length === 0) return;
   const snapshot = takeSnapshotFor(nl, table, wanted);
-  const { resolved, present } = resolveWanted(snapshot, owner, wanted);
-  for (const element of resolved) {
-    const found = present.get(elementId(element));
+  const { matches } = matchWanted(snapshot, owner, wanted);
+  for (const { element, found } of matches) {
     const ownedByOther = found !== undefined && !sameOwner(found.owner, owner);
     const fault = !found
       ? "is missing"
@@ -269,7 +271,7 @@ export function checkElements(
     }
   }
   checkStaticRules(nl, table);
-  for (const { name, rules } of sharedChainsOf(resolved).values()) {
+  for (const { name, rules } of sharedChainsOf(matches.map(({ element }) => element)).values()) {
     const loss = findMissingRules(nl, table, name, rules.length);
     if (loss) throw missingRulesError(table, loss);
   }
@@ -292,14 +294,15 @@ function takeSnapshotFor(
 }
 
 function deleteElements(tx: Transaction, table: TableDefinition, found: readonly ElementKey[]): void {
-  for (const [set, elements] of groupBySet(found)) tx.deleteElements(table, set, elements.map(({ key }) => ({ key })));
+  for (const [set, elements] of Map.groupBy(found, ({ set }) => set)) tx.deleteElements(table, set, elements);
 }
 
 function addElements(tx: Transaction, table: TableDefinition, missing: readonly WantedElement[], owner: Owner): void {
-  const toElement = ({ key, value, chain, note }: WantedElement): nft.Element => {
-    return { key, comment: formatOwnerWithNote(owner, note), ...elementData(value, chain) };
-  };
-  for (const [set, elements] of groupBySet(missing)) tx.addElements(table, set, elements.map(toElement));
+  for (const alike of Map.groupBy(missing, ({ set, note }) => `${set} ${note}`).values()) {
+    const { set, note } = alike[0]!;
+    const comment = formatOwnerWithNote(owner, note);
+    tx.addElements(table, set, alike.map(({ key, value, chain }) => ({ key, ...elementData(value, chain), comment })));
+  }
 }
 
 /** Has the owner's record lead to all that it may have by now. @returns true if another record is replaced */
@@ -328,29 +331,19 @@ function elementData(value: Uint8Array | undefined, chain: SharedChain | undefin
   return value ? { data: { value } } : {};
 }
 
-function groupBySet<T extends { readonly set: string }>(elements: readonly T[]): Map<string, T[]> {
-  const sets = new Map<string, T[]>();
-  for (const element of elements) {
-    const group = sets.get(element.set);
-    if (group) group.push(element);
-    else sets.set(element.set, [element]);
-  }
-  return sets;
-}
-
-/** Removes the chains to which nothing but the removed elements led. */
+/** Removes the chains to which nothing but the removed elements led, except those to keep. */
 function removeUnusedTargets(
   tx: Transaction,
   snapshot: RulesetSnapshot,
   removed: readonly FoundElement[],
-  added: readonly WantedElement[],
+  keptChains: ReadonlySet<string>,
 ): void {
   const removedReferences = new Map<string, number>();
   for (const { data } of removed) {
     const name = data?.verdict?.chain;
-    if (name !== undefined && !added.some(({ chain }) => chain?.name === name)) {
+    if (name !== undefined && !keptChains.has(name)) {
       removedReferences.set(name, (removedReferences.get(name) ?? 0) + 1);
     }
   }
-  removeUnusedChains(tx, snapshot, removedReferences, new Set(sharedChainsOf(added).keys()));
+  removeUnusedChains(tx, snapshot, removedReferences, keptChains);
 }

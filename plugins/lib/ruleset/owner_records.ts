@@ -122,18 +122,17 @@ export function mergeSelectors(
   keys: readonly ElementKey[],
 ): readonly ElementSelector[] {
   const bySet = new Map<string, Map<string, Uint8Array> | undefined>();
-  for (const { set, keys: recorded } of selectors) {
+  for (const { set, keys: recorded } of selectors) add(set, recorded);
+  for (const [set, added] of Map.groupBy(keys, ({ set }) => set)) add(set, added.map(({ key }) => key));
+  return [...bySet].map(([set, known]) => known ? { set, keys: [...known.values()] } : { set });
+
+  function add(set: string, added: readonly Uint8Array[] | undefined): void {
     const known = bySet.has(set) ? bySet.get(set) : new Map<string, Uint8Array>();
-    recorded?.forEach((key) => known?.set(nft.formatHex(key), key));
-    bySet.set(set, recorded && known);
+    for (const key of added ?? []) {
+      if (known && known.size <= LIST_ALL_THRESHOLD) known.set(nft.formatHex(key), key);
+    }
+    bySet.set(set, added && known && known.size <= LIST_ALL_THRESHOLD ? known : undefined);
   }
-  for (const { set, key } of keys) {
-    if (!bySet.has(set)) bySet.set(set, new Map());
-    bySet.get(set)?.set(nft.formatHex(key), key);
-  }
-  return [...bySet].map(([set, known]) =>
-    known && known.size <= LIST_ALL_THRESHOLD ? { set, keys: [...known.values()] } : { set }
-  );
 }
 
 /** Before each key or group of keys: which of the sets, bytes of a key, number of keys. Without keys it is the whole set. */

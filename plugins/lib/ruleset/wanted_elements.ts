@@ -1,9 +1,5 @@
-/**
- * Elements that an attachment needs, compared with those that are there.
- *
- * @module
- */
-import * as nft from "../../../ffi/nft/objects.ts";
+/** Elements that an attachment needs, compared with those that are there. */
+import type * as nft from "../../../ffi/nft/objects.ts";
 import { describeOwner, type Owner, sameOwner } from "../protocol/owner.ts";
 import { type ElementSelector, fetchElements, type FoundElement } from "./element_lookup.ts";
 import type { SharedChain } from "./shared_chains.ts";
@@ -23,11 +19,11 @@ export interface WantedElement {
   readonly title: string;
   /** True if another owner keeps it; else it is taken from the other, whose DEL is late. */
   readonly exclusive?: boolean;
-  /** What the element tells besides its owner: one word. */
+  /** One word that stands behind the owner. */
   readonly note?: string;
   /** The element to add instead, in a set that no rule uses, while another attachment has this one and keeps it. */
   readonly failover?: ElementKey & Pick<WantedElement, "chain">;
-  /** Whether another attachment keeps this one; then the one to add instead, if there is one, is enough. */
+  /** Whether another attachment keeps this one; then the failover element, if there is one, is enough. */
   readonly yieldsTo?: (holder: Owner, owner: Owner) => boolean;
 }
 
@@ -45,59 +41,71 @@ export class ElementInUseError extends Error {
   }
 }
 
+/** A wanted element and the one that has its key. */
+export interface Match {
+  readonly element: WantedElement;
+  readonly found: FoundElement | undefined;
+}
+
 /**
- * The wanted elements, with a failover element for each that another attachment keeps, what is present, and what is kept.
+ * Finds the wanted elements. In place of one that another attachment keeps, there is the failover element; `kept` has the other's.
  *
  * Of several with one key, as an address that was given twice asks for, the first counts: the kernel refuses the whole batch for a second.
+ *
+ * @throws {NetlinkError}
  */
-export function resolveWanted(snapshot: RulesetSnapshot, owner: Owner, wanted: readonly WantedElement[]) {
+export function matchWanted(
+  snapshot: RulesetSnapshot,
+  owner: Owner,
+  wanted: readonly WantedElement[],
+): { readonly matches: readonly Match[]; readonly kept: readonly FoundElement[] } {
   const present = fetchElements(snapshot, selectorsFor(wanted));
-  const failoverElements: WantedElement[] = [];
-  const keptElements: FoundElement[] = [];
-  const wantedById = new Map(wanted.toReversed().map((element) => [elementId(element), element]));
-  const resolved = [...wantedById.values()].reverse().flatMap((element): readonly WantedElement[] => {
-    const found = present.get(elementId(element));
-    const currentOwner = found?.owner;
-    const currentChain = sameOwner(currentOwner, owner) ? found?.data?.verdict?.chain : undefined;
-    const alternative = currentChain === undefined ? undefined : element.alternativeChain?.(currentChain);
-    if (alternative) return [{ ...element, chain: alternative }];
-    if (!currentOwner || sameOwner(currentOwner, owner) || !element.yieldsTo?.(currentOwner, owner)) return [element];
-    if (!element.failover) return [];
-    const { note } = element;
-    const failoverElement = {
-      ...element.failover,
-      ...note !== undefined && { note },
-      title: `${element.title} (failover)`,
-    };
-    failoverElements.push(failoverElement);
-    keptElements.push(found);
-    return [failoverElement];
-  });
-  for (const [id, element] of fetchElements(snapshot, selectorsFor(failoverElements))) present.set(id, element);
-  return { resolved, present, keptElements };
+  const seen = new Set<string>();
+  const matches: Match[] = [];
+  const kept: FoundElement[] = [];
+  const failovers: WantedElement[] = [];
+  for (const element of wanted) {
+    const id = elementId(element);
+    if (seen.has(id)) continue;
+    seen.add(id);
+    const found = present.get(id);
+    if (sameOwner(found?.owner, owner)) {
+      const chain = found?.data?.verdict?.chain;
+      const alternative = chain === undefined ? undefined : element.alternativeChain?.(chain);
+      matches.push({ element: alternative ? { ...element, chain: alternative } : element, found });
+    } else if (found?.owner && element.yieldsTo?.(found.owner, owner)) {
+      const { failover, note, title } = element;
+      if (!failover) continue;
+      kept.push(found);
+      failovers.push({ ...failover, ...note !== undefined && { note }, title: `${title} (failover)` });
+    } else matches.push({ element, found });
+  }
+  const presentFailovers = fetchElements(snapshot, selectorsFor(failovers));
+  const failoverMatches = failovers.map((element) => ({ element, found: presentFailovers.get(elementId(element)) }));
+  return { matches: failoverMatches.concat(matches), kept };
 }
 
 export function selectorsFor(wanted: readonly WantedElement[]): ElementSelector[] {
-  return [...new Set(wanted.map(({ set }) => set))].map((set) => ({
-    set,
-    keys: wanted.filter((element) => element.set === set).map(({ key }) => key),
-  }));
+  return [...Map.groupBy(wanted, ({ set }) => set)]
+    .map(([set, elements]) => ({ set, keys: elements.map(({ key }) => key) }));
 }
 
 /** True if the element is the owner's already, with the same content. @throws {ElementInUseError} */
-export function isUpToDate(wanted: WantedElement, found: FoundElement | undefined, owner: Owner): boolean {
+export function isUpToDate({ element, found }: Match, owner: Owner): boolean {
   if (!found) return false;
   const isOwned = sameOwner(found.owner, owner);
-  if (!isOwned && wanted.exclusive) throw new ElementInUseError(wanted, found);
-  return isOwned && hasSameTarget(wanted, found);
+  if (!isOwned && element.exclusive) throw new ElementInUseError(element, found);
+  return isOwned && hasSameTarget(element, found);
 }
 
 export function hasSameTarget({ value, chain }: WantedElement, { data }: nft.Element): boolean {
   if (chain) return data?.verdict?.chain === chain.name;
-  return value === undefined || (data?.value !== undefined && nft.formatHex(data.value) === nft.formatHex(value));
+  return value === undefined || (data?.value !== undefined && Buffer.compare(data.value, value) === 0);
 }
 
 /** The chains that elements lead to, each once. */
 export function sharedChainsOf(wanted: readonly WantedElement[]): Map<string, SharedChain> {
-  return new Map(wanted.flatMap(({ chain }) => chain ? [[chain.name, chain]] : []));
+  const chains = new Map<string, SharedChain>();
+  for (const { chain } of wanted) if (chain) chains.set(chain.name, chain);
+  return chains;
 }
