@@ -1,11 +1,6 @@
-/**
- * The parameters of a plugin call: the CNI_* environment variables (SPEC §Parameters).
- *
- * A variable that is empty is the same as one that is missing. All problems are reported together.
- * @module
- */
+/** The parameters of a plugin call: the CNI_* variables (SPEC §Parameters). An empty one counts as missing. @module */
 import { CniError, Code } from "./error.ts";
-import { excerpt } from "./schema.ts";
+import { excerpt } from "./jsonc.ts";
 import { type CniCommand, introducedIn } from "./version.ts";
 
 /** The parameters of a call besides CNI_COMMAND. */
@@ -16,11 +11,11 @@ export interface Parameters {
   readonly ifname: string;
   /** Path of the namespace; always there for ADD and CHECK. */
   readonly netns?: string;
-  /** CNI_ARGS as it came; for {@linkcode parseArgs}. */
+  /** CNI_ARGS as given; {@linkcode parseArgs} reads it. */
   readonly args: string;
   /** Directories with plugins; may be empty, as only delegation needs them. */
   readonly path: readonly string[];
-  /** Whether working on the plugin's own namespace is wanted. */
+  /** Whether a plugin may work on its own namespace. */
   readonly netnsOverride: boolean;
 }
 
@@ -29,44 +24,25 @@ export interface Environment extends Parameters {
   readonly command: CniCommand;
 }
 
-type Variables = Readonly<Record<string, string | undefined>>;
-/** A parameter that attachment commands cannot do without. */
-interface RequiredParameter {
-  readonly variable: string;
-  readonly value: (parameters: Parameters) => string;
-  /** What is wrong with a value, or nothing. */
-  readonly problem?: (value: string, command: string) => string | undefined;
-}
-
-const REQUIRED: readonly RequiredParameter[] = [
-  { variable: "CNI_CONTAINERID", value: ({ containerId }) => containerId, problem: containerIdProblem },
-  { variable: "CNI_NETNS", value: ({ netns = "" }) => netns },
-  {
-    variable: "CNI_IFNAME",
-    value: ({ ifname }) => ifname,
-    problem: (name, command) => command === "ADD" ? linkNameProblem(name) : ifnameProblem(name),
-  },
-];
-
 /** Whether a command is about one attachment, and so needs its parameters. */
 const isAttachmentCommand = (command: string): boolean => ["ADD", "DEL", "CHECK", "RESTORE"].includes(command);
 
-/** Makes sure that all parameters of a command are there and right. @throws CniError with code 4 naming every one that is not */
+/** Checks that a command has all its parameters. @throws {CniError} code 4 naming every one that is missing or wrong */
 export function requireParameters(parameters: Parameters & { readonly command: string }): void {
-  const { command } = parameters;
+  const { command, containerId, netns = "", ifname } = parameters;
   if (!isAttachmentCommand(command)) return;
-  const problems: string[] = [];
-  for (const { variable, value, problem } of REQUIRED) {
-    if (variable === "CNI_NETNS" && command === "DEL") continue;
-    const text = value(parameters);
-    const reason = text === "" ? "is missing" : problem?.(text, command);
-    if (reason !== undefined) problems.push(`${variable} ${reason}`);
-  }
+  const missing = (value: string) => value === "" ? "is missing" : undefined;
+  const ifnameRule = command === "ADD" ? linkNameProblem : ifnameProblem;
+  const problems = Object.entries({
+    CNI_CONTAINERID: missing(containerId) ?? containerIdProblem(containerId),
+    CNI_NETNS: command === "DEL" ? undefined : missing(netns),
+    CNI_IFNAME: missing(ifname) ?? ifnameRule(ifname),
+  }).flatMap(([variable, problem]) => problem === undefined ? [] : [`${variable} ${problem}`]);
   if (problems.length > 0) throw new CniError(Code.InvalidEnvironment, `Cannot run ${command}: ${problems.join("; ")}`);
 }
 
-/** Reads the CNI_* variables. @throws CniError with code 4 naming every variable that is missing or wrong */
-export function parseEnvironment(env: Variables): Environment {
+/** Reads the CNI_* variables. @throws {CniError} code 4 naming every variable that is missing or wrong */
+export function parseEnvironment(env: Readonly<Record<string, string | undefined>>): Environment {
   const command = parseCommand(env.CNI_COMMAND ?? "");
   const isAttachment = isAttachmentCommand(command);
   const environment: Environment = {
@@ -75,7 +51,7 @@ export function parseEnvironment(env: Variables): Environment {
     ifname: isAttachment ? env.CNI_IFNAME ?? "" : "",
     ...(isAttachment && env.CNI_NETNS && { netns: env.CNI_NETNS }),
     args: env.CNI_ARGS ?? "",
-    // An empty entry would mean the working directory, and there every file could become a plugin.
+    // An empty entry would mean the working directory, where any file could become a plugin.
     path: (env.CNI_PATH ?? "").split(":").filter((directory) => directory !== ""),
     netnsOverride: isTrue(env.CNI_NETNS_OVERRIDE ?? ""),
   };
@@ -85,23 +61,23 @@ export function parseEnvironment(env: Variables): Environment {
 
 /** What is wrong with a container id, or nothing: a letter or digit, then letters, digits, `_`, `.`, `-`. */
 export function containerIdProblem(id: string): string | undefined {
-  return nameProblem(id);
+  if (id === "") return "is empty";
+  if (/^[a-zA-Z0-9][a-zA-Z0-9_.-]*$/.test(id)) return undefined;
+  return `${excerpt(id)} must start with a letter or digit and hold only letters, digits, "_", "." and "-"`;
 }
 
 /** What is wrong with a network name, or nothing; the rule is that of container ids. */
-export function networkNameProblem(name: string): string | undefined {
-  return nameProblem(name);
-}
+export const networkNameProblem = containerIdProblem;
 
 /** What is wrong with a name for a Linux interface, or nothing. */
 export function ifnameProblem(name: string): string | undefined {
   if (name === "") return "is empty";
   const quoted = excerpt(name);
-  // No UTF-16 unit takes more than three bytes: short names need no counting.
+  // A UTF-16 unit takes at most three bytes: short names need no counting.
   if (name.length > 5 && new TextEncoder().encode(name).length > 15) return `${quoted} is longer than 15 bytes`;
   if (name.includes("\0")) return `${quoted} has a NUL`;
   if (name === "." || name === "..") return `${quoted} is . or ..`;
-  // Unicode's White_Space, which is not what \s means: that has U+FEFF too and lacks U+0085.
+  // Unicode's White_Space; \s differs: it has U+FEFF and lacks U+0085.
   if (/[/:\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]/.test(name)) {
     return `${quoted} has a /, a : or white space`;
   }
@@ -109,8 +85,8 @@ export function ifnameProblem(name: string): string | undefined {
 }
 
 /**
- * What is wrong with a name that an interface is to be given, or nothing: what the kernel makes of a `%` is another name, if any, and it has
- * no interface named like what stands beside interfaces in /proc/sys (net/ipv4/devinet.c `sysctl_dev_name_is_allowed()`).
+ * What is wrong with a name for a new interface, or nothing. The kernel replaces a `%`, and refuses names that /proc/sys
+ * has beside interfaces (net/ipv4/devinet.c `sysctl_dev_name_is_allowed()`).
  */
 export function linkNameProblem(name: string): string | undefined {
   if (name === "all" || name === "default") return `"${name}" stands for all interfaces in /proc/sys, and names none`;
@@ -118,10 +94,10 @@ export function linkNameProblem(name: string): string | undefined {
 }
 
 /**
- * Reads CNI_ARGS strictly: `K=V;K2=V2`, only keys that the plugin declares, in their exact spelling. An empty value is
- * the same as a missing key. Unknown keys are ignored only if `IgnoreUnknown` is true, wherever it stands.
+ * Reads CNI_ARGS strictly: `K=V;K2=V2`, only declared keys in their exact spelling. An empty value counts as missing.
+ * Unknown keys are ignored only if `IgnoreUnknown` is true, wherever it stands.
  *
- * @throws CniError with code 4
+ * @throws {CniError} code 4
  */
 export function parseArgs<const K extends readonly string[]>(
   text: string,
@@ -146,11 +122,11 @@ export function parseArgs<const K extends readonly string[]>(
   return known as { readonly [N in K[number]]?: string };
 }
 
-/** The pairs of CNI_ARGS, in order; a part without `=` is left out, and of several `=` the first splits. */
+/** The pairs of CNI_ARGS, in order; parts without `=` are left out, and the first of several `=` splits. */
 export function parsePairs(text: string): readonly (readonly [key: string, value: string])[] {
   return text.split(";").filter((pair) => pair.includes("=")).map((pair) => {
-    const separator = pair.indexOf("=");
-    return [pair.slice(0, separator), pair.slice(separator + 1)] as const;
+    const [key = "", ...value] = pair.split("=");
+    return [key, value.join("=")] as const;
   });
 }
 
@@ -166,17 +142,11 @@ function parseBoolean(text: string): boolean {
   throw invalidArgsError(`IgnoreUnknown must be 1, 0, true or false: got ${excerpt(text)}`);
 }
 
-/** What the reference takes for yes in a variable. */
+/** What the reference plugins accept as yes. */
 export function isTrue(text: string): boolean {
   return text === "1" || text.toLowerCase() === "true";
 }
 
 function invalidArgsError(reason: string, details?: string): CniError {
   return new CniError(Code.InvalidEnvironment, `Cannot use CNI_ARGS: ${reason}`, details ? { details } : {});
-}
-
-function nameProblem(name: string): string | undefined {
-  if (name === "") return "is empty";
-  if (/^[a-zA-Z0-9][a-zA-Z0-9_.-]*$/.test(name)) return undefined;
-  return `${excerpt(name)} must start with a letter or digit and hold only letters, digits, "_", "." and "-"`;
 }

@@ -1,12 +1,8 @@
-/**
- * The error object of the specification, and how everything that can be thrown becomes one.
- *
- * @module
- */
+/** The error object of the specification, and how every thrown error becomes one. @module */
 import type { Version } from "./version.ts";
 
 /**
- * Codes of the specification (§Error); 8 and 999 are the ecosystem's, not the specification's. 100 and up are free.
+ * Codes of the specification (§Error); 8 and 999 are the reference plugins'. Plugins have 100 and up.
  *
  * @example
  * ```ts
@@ -30,11 +26,11 @@ export const Code = {
   DecodeFailure: 6,
   InvalidConfig: 7,
   InvalidNetns: 8,
-  /** Something passing is in the way. */
+  /** The cause will pass. */
   TryAgainLater: 11,
-  /** Of STATUS: an ADD could not be served. */
+  /** STATUS: an ADD would fail. */
   NotAvailable: 50,
-  /** Of STATUS: as 50, and containers that are attached may be cut off. */
+  /** STATUS: an ADD would fail, and attached containers may be cut off. */
   LimitedConnectivity: 51,
   Internal: 999,
 } as const;
@@ -58,26 +54,23 @@ export type Code = (typeof Code)[keyof typeof Code];
 export class ConfigError extends Error {
   /** Always `ConfigError`. */
   override readonly name = "ConfigError";
-  /** Where in the document: `plugins[0].ipam.subnet`; empty for the document itself. */
-  readonly path: string;
-  /** What belongs there: `a CIDR such as "10.1.0.0/16"`. */
-  readonly expected: string;
-  /** What is there, as JSON, shortened; `nothing` when absent. */
-  readonly got: string;
-  /** As far as it is known. */
-  readonly location: SourceLocation;
 
-  /** See the properties of the same names; `got` is taken as it is. */
-  constructor(path: string, expected: string, got: string, location: SourceLocation = {}) {
+  /** `got` is not shortened further. */
+  constructor(
+    /** Where in the document: `plugins[0].ipam.subnet`; empty for the document itself. */
+    readonly path: string,
+    /** What belongs there: `a CIDR such as "10.1.0.0/16"`. */
+    readonly expected: string,
+    /** What is there, as JSON, shortened; `nothing` when absent. */
+    readonly got: string,
+    /** As far as it is known. */
+    readonly location: SourceLocation = {},
+  ) {
     const subject = location.network === undefined ? "configuration" : `network ${quoteName(location.network)}`;
     super(`Cannot use ${subject}: ${path || "the document"} must be ${expected}: got ${got}`);
-    this.path = path;
-    this.expected = expected;
-    this.got = got;
-    this.location = location;
   }
 
-  /** The same error, knowing more of where it was found. */
+  /** The same error with more of its location. */
   withLocation(location: SourceLocation): ConfigError {
     return new ConfigError(this.path, this.expected, this.got, { ...this.location, ...location });
   }
@@ -89,20 +82,19 @@ export class ConfigError extends Error {
   }
 }
 
-/** A name can be as long as its file. */
 function quoteName(name: string): string {
   return JSON.stringify(name.length > 80 ? `${name.slice(0, 80)}…` : name);
 }
 
-/** Where a configuration comes from; lines and columns count from 1. */
+/** Where a configuration comes from. `line` and `column` count from 1 and come together. */
 export interface SourceLocation {
   /** The network's name. */
   readonly network?: string;
   /** Its path, or words such as `standard input`. */
   readonly file?: string;
-  /** Present together with `column`. */
+  /** From 1. */
   readonly line?: number;
-  /** Present together with `line`. */
+  /** From 1. */
   readonly column?: number;
 }
 
@@ -126,29 +118,27 @@ export class CniError extends Error {
   override readonly name = "CniError";
   /** 1 to 99 the specification's, 100 and up the plugin's own. */
   readonly code: number;
-  /** What helps to find the cause, in one line; absent rather than empty. */
+  /** What helps to find the cause, in one line; never empty. */
   readonly details?: string;
 
-  /** `message` is one sentence without a full stop; the specification calls it `msg`. */
+  /** `message` is one sentence without a full stop: the specification's `msg`. */
   constructor(code: number, message: string, options: { details?: string; cause?: unknown } = {}) {
     super(message, { cause: options.cause });
     this.code = code;
     if (options.details) this.details = options.details;
   }
 
-  /** The object a plugin prints; it names the version in use, as the specification asks (§Error). */
+  /** The object that a plugin prints (SPEC §Error). */
   toJSON(cniVersion: Version): { cniVersion: Version; code: number; msg: string; details?: string } {
     return { cniVersion, code: this.code, msg: this.message, ...(this.details && { details: this.details }) };
   }
 
   /**
-   * The CNI error that says what `error` says; never throws.
+   * The CNI error for anything thrown; never throws.
    *
-   * The code is that of the first known error along `cause`: ConfigError 7, SyntaxError 6, a wait that was given up on a
-   * signal 11, a failed system call on a file 5, all else 999. When several errors come together, the first gives the
-   * message and the others are named in `details`: of a SuppressedError the one that was thrown first (the others come
-   * from cleaning up after it, which `details` says), of an AggregateError its own message, if it has one. `details` also
-   * says what to do where rights are missing, and why a wait was given up.
+   * The code is that of the first known error along `cause`: ConfigError 7, SyntaxError 6, an interrupted wait 11, a failed
+   * system call on a file 5, all else 999. Of a SuppressedError, the error thrown first gives the message; `details` names
+   * the others, which come from clean-up. An AggregateError gives its own message, if it has one.
    */
   static from(error: unknown): CniError {
     try {
@@ -159,39 +149,34 @@ export class CniError extends Error {
   }
 }
 
-/** What lets a call succeed that the kernel refused for lack of rights. */
 const PERMISSION_HINT = "run as root (CAP_NET_ADMIN, CAP_SYS_ADMIN)";
-/** Why a call was given up that was interrupted: every other one is repeated. */
+/** For EINTR: on any other signal the call is repeated. */
 const SIGNAL_HINT = "the process was asked to end";
 
 function toCniError(error: unknown): CniError {
-  const [first, ...others] = flatten(error);
-  const hint = hintFor(first.error);
-  const firstError = first.error;
-  if (others.length === 0 && firstError instanceof CniError && (!hint || firstError.details?.includes(hint))) {
-    return firstError;
-  }
-  const aggregateMessage = error instanceof AggregateError && error !== first.error ? error.message : "";
+  const [{ error: first }, ...others] = flatten(error);
+  const hint = hintFor(first);
+  if (others.length === 0 && first instanceof CniError && (!hint || first.details?.includes(hint))) return first;
+  const aggregateMessage = error instanceof AggregateError && error !== first ? error.message : "";
   const detailParts = [
-    aggregateMessage ? describeError(first.error) : detailsOf(first.error),
-    ...others.map((further) => describeFurther(further, first.error)),
+    aggregateMessage ? describeError(first) : detailsOf(first),
+    ...others.map((further) => describeFurther(further, first)),
   ];
   const details = [...new Set(detailParts)].filter((text) => text !== "").join("; ");
-  return new CniError(codeOf(first.error), aggregateMessage || messageOf(first.error), {
-    // It is there already where a plugin of this process failed, whose error is told once more by whoever called it.
+  return new CniError(codeOf(first), aggregateMessage || messageOf(first), {
+    // The error of a plugin in this process has the hint already.
     details: details.includes(hint) ? details : [...(details ? [details] : []), hint].join("; "),
     cause: error,
   });
 }
 
-/** One of several errors that come together. */
 interface CombinedError {
   readonly error: unknown;
-  /** True if it comes from cleaning up after the first. */
+  /** Whether it comes from clean-up after the first. */
   readonly fromCleanup: boolean;
 }
 
-/** The errors inside, in the order they were thrown. */
+/** The errors inside, in the order in which they were thrown. */
 function flatten(
   error: unknown,
   fromCleanup = false,
@@ -210,7 +195,6 @@ function flatten(
   ];
 }
 
-/** What another error adds to the first; nobody wants to read a whole sentence twice. */
 function describeFurther({ error, fromCleanup }: CombinedError, first: unknown): string {
   const text = describeError(error);
   if (!fromCleanup) return text;
@@ -218,17 +202,24 @@ function describeFurther({ error, fromCleanup }: CombinedError, first: unknown):
 }
 
 function codeOf(error: unknown): number {
-  for (let depth = 0; error instanceof Error && depth < 10; depth++, error = error.cause) {
-    if (error instanceof CniError) return error.code;
-    if (error instanceof ConfigError) return Code.InvalidConfig;
-    if (error instanceof SyntaxError) return Code.DecodeFailure;
-    if (isInterrupted(error)) return Code.TryAgainLater;
-    if (isFileError(error)) return Code.IoFailure;
+  for (const cause of causeChain(error)) {
+    if (cause instanceof CniError) return cause.code;
+    if (cause instanceof ConfigError) return Code.InvalidConfig;
+    if (cause instanceof SyntaxError) return Code.DecodeFailure;
+    if (isInterrupted(cause)) return Code.TryAgainLater;
+    if (isFileError(cause)) return Code.IoFailure;
   }
   return Code.Internal;
 }
 
-/** By shape: the class lives in a layer that reaches the kernel, and this one does not. */
+/** An error and its causes; limited, since causes may form a ring. */
+function causeChain(error: unknown): SystemErrorLike[] {
+  const chain: SystemErrorLike[] = [];
+  for (let next = error; next instanceof Error && chain.length < 10; next = next.cause) chain.push(next);
+  return chain;
+}
+
+/** By shape: the class is in a layer above this one. */
 type SystemErrorLike = Error & { syscall?: unknown; errno?: unknown; code?: unknown };
 
 function isFileError(error: SystemErrorLike): boolean {
@@ -241,22 +232,18 @@ function isInterrupted({ name, code }: SystemErrorLike): boolean {
   return name === "SystemError" && code === "EINTR";
 }
 
-/** What there is to say besides about the refusal of a system call: what to do, or what it came of. */
+/** What to do about a refused system call, or why it was given up. */
 function hintFor(error: unknown): string {
-  for (let depth = 0; error instanceof Error && depth < 10; depth++, error = error.cause) {
-    const { name } = error as SystemErrorLike;
-    if (name !== "SystemError" && name !== "NetlinkError") continue;
-    return isInterrupted(error) ? SIGNAL_HINT : isPermissionDenied(error) ? PERMISSION_HINT : "";
-  }
-  return "";
+  const refusal = causeChain(error).find(({ name }) => name === "SystemError" || name === "NetlinkError");
+  if (!refusal) return "";
+  return isInterrupted(refusal) ? SIGNAL_HINT : isPermissionDenied(refusal) ? PERMISSION_HINT : "";
 }
 
-/** True if root would not have been refused. Of EACCES that holds for files alone: netlink and execve(2) mean other things by it. */
+/** Whether root would not be refused. EACCES says so of files only, not of netlink and execve(2). */
 function isPermissionDenied(error: SystemErrorLike): boolean {
   return error.code === "EPERM" || (error.code === "EACCES" && isFileError(error));
 }
 
-/** Message and details in one line, as runtimes print them. */
 function describeError(error: unknown): string {
   const details = detailsOf(error);
   return messageOf(error) + (details && `; ${details}`);

@@ -1,23 +1,18 @@
-/**
- * JSON text in and out. Reading also takes comments and trailing commas; what fails is named by line and column.
- *
- * @module
- */
-import { memberPath } from "./error_text.ts";
+/** JSON text in and out, and how errors name what stands in it. @module */
 
-/** Arrays and objects inside each other; far from where printing would overflow the stack, and from what anybody writes. */
+/** Levels of arrays and objects: far below where printing overflows the stack, far above what anybody writes. */
 const MAX_DEPTH = 1000;
 
 /**
- * Reads JSON, with comments and trailing commas allowed; of duplicate keys the last wins.
+ * Reads JSON, with comments and trailing commas allowed; the last of duplicate keys wins. Numbers that a double would
+ * change stay as text (`JSON.rawJSON`) and print unchanged.
  *
- * Numbers that a double would change stay as they were written (`JSON.rawJSON`), so they print unchanged.
- * @param source what to call the text in an error, such as its file
- * @throws SyntaxError naming line and column, or that it is nested too deep
+ * @param source what errors call the text, such as its file
+ * @throws {SyntaxError} naming line and column, or that it is nested too deep
  */
 export function parseJson(text: string, source = "JSON"): unknown {
   const node = parseStrictOrJsonc(text, source);
-  // Every level takes two characters of the text.
+  // Every level takes two characters.
   if (text.length <= 2 * MAX_DEPTH || !isDeeperThan(node, MAX_DEPTH)) return node;
   throw new SyntaxError(`Cannot parse ${source}: it is nested more than ${MAX_DEPTH} levels deep`);
 }
@@ -34,7 +29,7 @@ function parseStrictOrJsonc(text: string, source: string): unknown {
   }
 }
 
-/** Level by level, since a function that calls itself for every level would be what overflows. */
+/** Not recursive: recursion itself would overflow the stack. */
 function isDeeperThan(node: unknown, maxDepth: number): boolean {
   let level = [node];
   for (let depth = 1; level.length > 0; depth++) {
@@ -46,7 +41,7 @@ function isDeeperThan(node: unknown, maxDepth: number): boolean {
   return false;
 }
 
-/** Writes JSON as the ecosystem does: `<`, `>`, `&` and line separators are escaped. `indent` counts spaces. */
+/** Writes JSON as Go does: `<`, `>`, `&` and line separators are escaped. */
 export function stringifyJson(value: unknown, indent = 0): string {
   return JSON.stringify(value, null, indent).replace(
     /[<>&\u2028\u2029]/g,
@@ -54,11 +49,19 @@ export function stringifyJson(value: unknown, indent = 0): string {
   );
 }
 
-/**
- * Where a path such as `plugins[0].ipam` stands in the text; of something missing, what should hold it.
- *
- * @returns line and column from 1, or nothing when the text itself is broken
- */
+/** A value as JSON, cut to what fits into an error; `nothing` for `undefined`. */
+export function excerpt(node: unknown): string {
+  const json = node === undefined ? "nothing" : JSON.stringify(node);
+  return json.length > 80 ? `${json.slice(0, 79)}…` : json;
+}
+
+/** The path of a member: `ipam.ranges`, `["cni.dev/attachments"]`. */
+export function memberPath(path: string, key: string): string {
+  if (!/^[A-Za-z_][\w-]*$/.test(key)) return `${path}[${JSON.stringify(key)}]`;
+  return path === "" ? key : `${path}.${key}`;
+}
+
+/** Line and column, from 1, of a path such as `plugins[0].ipam`, or of what should hold it; nothing for broken text. */
 export function locate(text: string, path: string): { line: number; column: number } | undefined {
   try {
     let node = loadJsoncParser().parseTree(text);
@@ -69,7 +72,7 @@ export function locate(text: string, path: string): { line: number; column: numb
     }
     return node && lineAndColumn(text, node.offset);
   } catch {
-    return undefined; // nesting too deep for the positions: the error itself is still worth printing
+    return undefined; // nested too deep to find positions: the error is printed without one
   }
 }
 
@@ -78,12 +81,12 @@ const MAX_PATH_LENGTH = 100;
 type JsoncParser = Pick<typeof import("jsonc-parser"), "getLocation" | "parse" | "parseTree">;
 type Node = import("jsonc-parser").Node;
 
-/** Needed after a failure only: `require` runs it here and not at start-up. Its main module would declare an editor and a formatter too. */
+/** Loaded after a failure only. The main module would load an editor and a formatter too. */
 function loadJsoncParser(): JsoncParser {
   return require("jsonc-parser/lib/esm/impl/parser.js");
 }
 
-/** What the parser's error codes mean, from 1 on. @see ParseErrorCode of jsonc-parser */
+/** By the parser's error codes from 1 on. @see ParseErrorCode of jsonc-parser */
 const parseErrorMessages = () => [
   "invalid symbol",
   "invalid number format",
@@ -104,21 +107,20 @@ const parseErrorMessages = () => [
 ];
 
 function parseStrict(text: string): unknown {
-  // Numbers of many digits, with a fraction or an exponent, and -0 would be printed otherwise; only they are worth the slower call.
+  // Only numbers of many digits, with a fraction or an exponent, and -0 can print otherwise: they need the slower call.
   const needsNumberText = /[0-9]{16}|[\s:[,]-?[0-9]+[.eE]|[\s:[,]-0/.test(text);
   return needsNumberText ? JSON.parse(text, keepNumberText) : JSON.parse(text);
 }
 
-/** A number that would not be printed as it was written stays as its text. */
 function keepNumberText(_key: string, value: unknown, { source }: { source?: string }): unknown {
   return typeof value === "number" && source !== undefined && JSON.stringify(value) !== source
     ? JSON.rawJSON(source)
     : value;
 }
 
-/** Blanks comments, trailing commas and a byte order mark; everything else stays where it was. */
+/** Blanks comments, trailing commas and a byte order mark, so that all positions stay. */
 function blankComments(text: string): string {
-  // What is not closed goes on to the end: looked for anew from every later quote, it would take the square of the time.
+  // An unclosed string or comment matches up to the end: a search from every later quote would take quadratic time.
   return text
     .replace(/^\ufeff/, " ")
     .replace(
@@ -131,12 +133,11 @@ function blankComments(text: string): string {
     );
 }
 
-/** False for a comment that goes on to the end of the text. */
 function isClosedComment(comment: string): boolean {
   return comment[1] === "/" || (comment.length > 3 && comment.endsWith("*/"));
 }
 
-/** `:3:7, in plugins[0].ipam: comma expected`, as compilers write it, or without a position what the parser said. */
+/** `:3:7, in plugins[0].ipam: comma expected`, or the parser's message without a position. */
 function describeSyntaxError(text: string, error: unknown): string {
   try {
     const errors: import("jsonc-parser").ParseError[] = [];
@@ -152,7 +153,7 @@ function describeSyntaxError(text: string, error: unknown): string {
   }
 }
 
-/** The value of a member: the last of that name, as in parsing. */
+/** The last of that name, as in parsing. */
 function findMember(node: Node | undefined, name: string): Node | undefined {
   return node?.children?.findLast((property) => property.children?.[0].value === name)?.children?.[1];
 }
@@ -164,7 +165,7 @@ export function pathSegments(path: string): (string | number)[] {
 }
 
 function formatPath(segments: readonly (string | number)[]): string {
-  // An empty name is the parser's for a name that is still to come.
+  // The parser gives an empty name before the name itself comes.
   return segments.filter((segment) => segment !== "").reduce<string>(
     (path, segment) => typeof segment === "number" ? `${path}[${segment}]` : memberPath(path, segment),
     "",

@@ -1,24 +1,20 @@
-/**
- * The keys of a JSON text, one by one: reading it into objects keeps only the last of two that are equal.
- *
- * @module
- */
+/** The keys of a JSON text, one by one: an object keeps only the last of two equal keys. @module */
 
 interface Level {
   /** Of the object or array itself. */
   readonly path: readonly string[];
   readonly isObject: boolean;
-  /** Of an array: the elements before the one that comes. */
+  /** Of an array: the index of the next element. */
   index: number;
-  /** The key whose value comes, or the last one's; the next text is a key while there is none. */
+  /** Of an object: the current key; while there is none, the next string is a key. */
   key: string | undefined;
 }
 
 /**
- * Gives the path of every key of every object, in the order of the text: `["sysctl", "net.core.somaxconn"]`. Elements of arrays have
- * names such as `[0]`.
+ * The path of every key of every object, in the order of the text: `["sysctl", "net.core.somaxconn"]`. Elements of
+ * arrays have names such as `[0]`.
  *
- * @param text what `parseJson` accepts, comments and all
+ * @param text what `parseJson` accepts
  */
 export function* keyPaths(text: string): Generator<readonly string[]> {
   const levels: Level[] = [];

@@ -1,9 +1,4 @@
-/**
- * Network configurations as an administrator writes them, and the request each plugin gets from one
- * (SPEC §Configuration format, §Deriving the plugin request).
- *
- * @module
- */
+/** Network configurations, and each plugin's request from one (SPEC §Configuration format, §Deriving). @module */
 import {
   type Attachment,
   attachmentsSchema,
@@ -15,7 +10,7 @@ import {
 } from "./plugin_config.ts";
 import { networkNameProblem } from "./env.ts";
 import { CniError, Code, ConfigError } from "./error.ts";
-import { locate, parseJson, pathSegments } from "./jsonc.ts";
+import { excerpt, locate, parseJson, pathSegments } from "./jsonc.ts";
 import { dnsSchema, type Result, resultAsSeenIn } from "./result.ts";
 import * as schema from "./schema.ts";
 import { suggestion } from "./suggest.ts";
@@ -25,39 +20,39 @@ import { atLeast, type CniCommand, compareVersions, parseVersion, type Version, 
 export interface NetworkConfigList {
   /** A letter or digit, then letters, digits, `_`, `.` and `-`. */
   readonly name: string;
-  /** The newest version that the list offers and this program speaks. */
+  /** The newest version of the list that this program speaks. */
   readonly cniVersion: Version;
-  /** CHECK succeeds without asking a plugin. */
+  /** CHECK succeeds without a plugin. */
   readonly disableCheck: boolean;
-  /** GC does nothing; for lists that share a name. */
+  /** GC does nothing: for lists that share a name. */
   readonly disableGC: boolean;
-  /** Plugins that stand in files of their own are not added. */
+  /** Plugins from files of their own are not added. */
   readonly loadOnlyInlinedPlugins: boolean;
-  /** May be empty: plugins can also stand in files of their own. */
+  /** May be empty: plugins can also be in files of their own. */
   readonly plugins: readonly PluginEntry[];
   /** The document as written. */
   readonly text: string;
-  /** Where it was read. */
+  /** Its path. */
   readonly source?: string;
 }
 
 /** One plugin of a network. */
 export interface PluginEntry {
-  /** The name it is called by, without a directory. */
+  /** The plugin's name, without a directory. */
   readonly type: string;
   /** `ipam.type`; absent for no address management. */
   readonly ipamType?: string;
-  /** Names of the capabilities it declares. */
+  /** Names of the declared capabilities. */
   readonly capabilities: readonly string[];
   /** The plugin object as written. */
   readonly raw: schema.JsonObject;
 }
 
-/** What a request says beyond the configuration. */
+/** What a request has besides the configuration. */
 export interface PluginRequestOptions {
   readonly command: CniCommand;
   readonly prevResult?: Result;
-  /** By capability; only what the plugin declares is passed on. */
+  /** By capability; the plugin gets those that it declares. */
   readonly capabilityArgs?: schema.JsonObject;
   /** For GC: attachments to keep. */
   readonly validAttachments?: readonly Attachment[];
@@ -80,11 +75,11 @@ const pluginEntrySchema = schema.lazy(() =>
   })
 );
 
-/** Far above what anybody needs. Without a limit, a file by mistake would be worked on for minutes, and each plugin is called twice. */
+/** Limits far above any need: a wrong file could take minutes otherwise. */
 const MAX_PLUGINS = 1000;
 const MAX_TEXT_LENGTH = 4 * 1024 * 1024;
 
-/** A boolean; 0.4.0 said it is text. */
+/** In 0.4.0 it was text. */
 const booleanOrText: schema.Schema<boolean> = {
   parse: (node, path) =>
     typeof node === "string" && /^(true|false)$/i.test(node)
@@ -93,9 +88,8 @@ const booleanOrText: schema.Schema<boolean> = {
 };
 
 /**
- * Reads a network list, or a single plugin's object as a list of one. JSON, comments and trailing commas allowed.
- *
- * The list's own keys are matched exactly, those of plugins without regard to case, as the reference does.
+ * Reads a network list, or a single plugin's object as a list of one. Comments and trailing commas are allowed. The
+ * list's own keys match exactly, those of plugins without regard to case, as in libcni.
  *
  * @example
  * ```ts
@@ -110,21 +104,22 @@ const booleanOrText: schema.Schema<boolean> = {
  * console.log(network.plugins[1]!.capabilities); // [ "portMappings" ]
  * ```
  *
- * @param source file the text comes from, for errors
- * @throws SyntaxError naming line and column
- * @throws ConfigError naming network, path, line and column
- * @throws CniError with code 1 if no version of the list is spoken here
+ * @param source the text's file, for errors
+ * @throws {SyntaxError} naming line and column
+ * @throws {ConfigError} naming network, path, line and column
+ * @throws {CniError} code 1 if this program speaks no version of the list
  */
 export function parseNetworkConfigList(text: string, source?: string): NetworkConfigList {
   return parseLocated(text, source, (node) => {
     const list = schema.jsonObject.parse(node);
     const isSinglePlugin = !Object.hasOwn(list, "plugins") && Object.hasOwn(list, "type");
+    const flag = (key: string) => !isSinglePlugin && parseMember(list, key, booleanOrText, false);
     return {
       name: networkNameSchema.parse(ownValue(list, "name"), "name"),
       cniVersion: chooseVersion(list),
-      disableCheck: !isSinglePlugin && parseMember(list, "disableCheck", booleanOrText, false),
-      disableGC: !isSinglePlugin && parseMember(list, "disableGC", booleanOrText, false),
-      loadOnlyInlinedPlugins: !isSinglePlugin && parseMember(list, "loadOnlyInlinedPlugins", booleanOrText, false),
+      disableCheck: flag("disableCheck"),
+      disableGC: flag("disableGC"),
+      loadOnlyInlinedPlugins: flag("loadOnlyInlinedPlugins"),
       plugins: isSinglePlugin ? [parseEntry(list, "")] : parseEntries(list),
       text,
       ...(source !== undefined && { source }),
@@ -132,16 +127,16 @@ export function parseNetworkConfigList(text: string, source?: string): NetworkCo
   });
 }
 
-/** Reads one plugin's object from a file of its own. @throws SyntaxError @throws ConfigError */
+/** Reads one plugin's object from a file of its own. @throws {SyntaxError} @throws {ConfigError} */
 export function parsePluginEntry(text: string, source?: string): PluginEntry {
   return parseLocated(text, source, (node) => parseEntry(node, ""));
 }
 
 /**
- * The configuration that one plugin of a list gets. Keys that nobody here knows pass unchanged, numbers included.
+ * The configuration for one plugin of this process. Unknown keys pass unchanged, numbers included.
  *
- * @param warn told of what a DEL continues without
- * @throws CniError if the version of the list cannot say `prevResult`
+ * @param warn gets what a DEL continues without
+ * @throws {CniError} if the version of the list cannot say `prevResult`
  */
 export function derivePluginConfig(
   list: NetworkConfigList,
@@ -150,17 +145,17 @@ export function derivePluginConfig(
   warn?: (problem: string) => void,
 ): PluginConfig {
   const { command, prevResult } = options;
-  // A result of a later version may have no form in 0.2: that must keep nothing attached.
+  // A later version's result may have no form in 0.2, which must not keep a container attached.
   const isSeen = takesPrevResult(command) && (command !== "DEL" || atLeast(list.cniVersion, "0.3.0"));
   const seenPrevResult = prevResult && isSeen ? resultAsSeenIn(list.cniVersion, prevResult) : undefined;
-  // Plugins of this process answer to STATUS whatever the version of the list.
+  // Plugins of this process answer STATUS in every version.
   return readPluginConfig(deriveDocument(list, plugin, options), command === "STATUS" ? "ADD" : command, {
     prevResult: seenPrevResult,
     ...warn && { warn },
   });
 }
 
-/** The same for a program, which judges its configuration itself. */
+/** The same for a program, which checks its configuration itself. */
 export function deriveProgramConfig(
   list: NetworkConfigList,
   plugin: PluginEntry,
@@ -179,20 +174,21 @@ export function deriveProgramConfig(
 
 const takesPrevResult = (command: CniCommand): boolean => command === "ADD" || command === "DEL" || command === "CHECK";
 
-/** All of a plugin's configuration but `prevResult`. */
+/** A plugin's configuration without `prevResult`. */
 function deriveDocument(
   list: NetworkConfigList,
   plugin: PluginEntry,
   { command, capabilityArgs = {}, validAttachments = [] }: PluginRequestOptions,
 ): schema.JsonObject {
   const derivedKeys: Record<string, unknown> = { cniVersion: list.cniVersion, name: list.name };
-  // A prevResult in a file would make the first plugin believe in one before it (SPEC §ADD).
+  // From a prevResult in a file, the first plugin would conclude that another ran before it (SPEC §ADD).
   const removedKeys = ["cniversion", "name", "prevresult"];
   if (takesPrevResult(command)) {
-    removedKeys.push("capabilities"); // a matter between administrator and runtime (SPEC §Deriving, DRV-08)
-    const runtimeConfig = deriveRuntimeConfig(plugin.capabilities, capabilityArgs);
-    // A static runtimeConfig stays if there is nothing to say: plugins are tried out that way.
-    if (Object.keys(runtimeConfig).length > 0) derivedKeys.runtimeConfig = runtimeConfig;
+    removedKeys.push("capabilities"); // for the runtime only (SPEC §Deriving, DRV-08)
+    const provided = plugin.capabilities.filter((name) => (ownValue(capabilityArgs, name) ?? undefined) !== undefined);
+    const runtimeConfig = Object.fromEntries(provided.map((name) => [name, capabilityArgs[name]]));
+    // Otherwise a static runtimeConfig stays: people test plugins that way.
+    if (provided.length > 0) derivedKeys.runtimeConfig = runtimeConfig;
   }
   if (command === "GC") {
     const attachments = validAttachments.map(({ containerId, ifname }) => ({ containerID: containerId, ifname }));
@@ -203,16 +199,12 @@ function deriveDocument(
   return Object.fromEntries([...Object.entries(derivedKeys), ...passedOn]);
 }
 
-/**
- * The request for one plugin of a list, as JSON text.
- *
- * @throws CniError if the version of the list cannot say `prevResult`
- */
+/** The request for one plugin as JSON text. @throws {CniError} if the version of the list cannot say `prevResult` */
 export function deriveRequest(list: NetworkConfigList, plugin: PluginEntry, options: PluginRequestOptions): string {
   return formatPluginConfig(deriveProgramConfig(list, plugin, options), options.command);
 }
 
-/** The newest released version offered. What is newer than us, or was never released, is somebody else's. */
+/** The newest offered version that this program speaks; others are for other programs. */
 function chooseVersion(list: schema.JsonObject): Version {
   const listVersion = parseMember(list, "cniVersion", schema.string, undefined);
   const offeredVersions = parseMember(list, "cniVersions", schema.array(schema.string), []);
@@ -228,7 +220,7 @@ function chooseVersion(list: schema.JsonObject): Version {
   if (newest) return newest;
   throw new CniError(
     Code.IncompatibleVersion,
-    `Cannot use network ${schema.excerpt(list.name)}: no supported version among ${schema.excerpt(candidates)}`,
+    `Cannot use network ${excerpt(list.name)}: no supported version among ${excerpt(candidates)}`,
     { details: `supported are ${VERSIONS.join(", ")}` },
   );
 }
@@ -237,7 +229,7 @@ function requireNumericVersion(version: string, path: string): void {
   try {
     compareVersions(version, "0.1.0");
   } catch {
-    throw new ConfigError(path, 'a version such as "1.1.0"', schema.excerpt(version));
+    throw new ConfigError(path, 'a version such as "1.1.0"', excerpt(version));
   }
 }
 
@@ -261,7 +253,7 @@ function parseEntry(node: unknown, path: string): PluginEntry {
   return { type, ...(ipam?.type && { ipamType: ipam.type }), capabilities: declared, raw };
 }
 
-/** Parses, and tells a ConfigError where in the text it is and of which network. */
+/** Parses; a ConfigError gets its network and its place in the text. */
 function parseLocated<T>(text: string, source: string | undefined, parse: (node: unknown) => T): T {
   if (text.length > MAX_TEXT_LENGTH) {
     throw new SyntaxError(
@@ -283,7 +275,7 @@ function parseLocated<T>(text: string, source: string | undefined, parse: (node:
   }
 }
 
-/** `; Name is not read; did you mean "name"?` for a missing key with a similar one in its place; else empty. */
+/** `; Name is not read; did you mean "name"?` if a missing key has a similar one in its place; else empty. */
 function misspeltKeyHint(node: unknown, path: string): string {
   const segments = pathSegments(path);
   const missingKey = String(segments.pop());
@@ -297,17 +289,7 @@ function misspeltKeyHint(node: unknown, path: string): string {
   return `; ${path.slice(0, -missingKey.length)}${key} is not read${suggestion(key, [missingKey])}`;
 }
 
-function deriveRuntimeConfig(
-  declaredCapabilities: readonly string[],
-  capabilityArgs: schema.JsonObject,
-): schema.JsonObject {
-  const providedNames = declaredCapabilities.filter((name) =>
-    (ownValue(capabilityArgs, name) ?? undefined) !== undefined
-  );
-  return Object.fromEntries(providedNames.map((name) => [name, capabilityArgs[name]]));
-}
-
-/** A key of the list: exactly spelled, and `null` is a wrong value rather than none. */
+/** A key of the list: `null` is a wrong value, not an absent one. */
 function parseMember<T, A>(
   list: schema.JsonObject,
   key: string,

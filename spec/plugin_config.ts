@@ -1,40 +1,36 @@
-/**
- * The request a plugin reads from stdin: what every plugin's configuration has in common (SPEC §Network configuration).
- *
- * @module
- */
+/** What the configurations of all plugins have in common (SPEC §Network configuration). @module */
 import { networkNameProblem } from "./env.ts";
 import { CniError, Code, ConfigError } from "./error.ts";
-import { parseJson, pathSegments } from "./jsonc.ts";
+import { excerpt, memberPath, parseJson, pathSegments } from "./jsonc.ts";
 import { type Dns, dnsSchema, formatResult, parseResult, type Result } from "./result.ts";
 import * as schema from "./schema.ts";
 import { atLeast, type CniCommand, introducedIn, LATEST, parseVersion, type Version, VERSIONS } from "./version.ts";
 
-/** What the specification defines of a request. */
+/** The keys of a plugin's configuration that the specification defines. */
 export interface PluginConfig {
-  /** Of the network. */
+  /** The network's name. */
   readonly name: string;
-  /** The version to answer in. */
+  /** Of the answer. */
   readonly cniVersion: Version;
-  /** Of the plugin; empty when the request does not say. */
+  /** Of the plugin; empty if the request has none. */
   readonly type: string;
   /** `ipam.type`; absent for no address management. */
   readonly ipamType?: string;
-  /** Resolver settings to hand on in the result. */
+  /** Resolver settings for the result. */
   readonly dns?: Dns;
-  /** In the current form, whatever it came in. Never present for GC and STATUS. */
+  /** Never present for GC and STATUS. */
   readonly prevResult?: Result;
-  /** What the runtime provides for declared capabilities; empty if nothing. */
+  /** What the runtime provides for declared capabilities. */
   readonly runtimeConfig: schema.JsonObject;
-  /** `args.cni`, optional hints; empty if there are none. */
+  /** `args.cni`: optional hints. */
   readonly args: schema.JsonObject;
-  /** Capabilities that the plugin declares; of use to the runtime only. */
+  /** Declared by the plugin; only the runtime uses them. */
   readonly capabilities: Readonly<Record<string, boolean>>;
-  /** What to keep; for GC only, and only if the runtime says so. */
+  /** For GC only: what to keep; absent if the runtime does not say. */
   readonly validAttachments?: readonly Attachment[];
-  /** The whole document as it came, for the plugin's own keys; for DEL without those of the specification that cannot be used. */
+  /** The whole document, for the plugin's own keys; for DEL without unusable keys of the specification. */
   readonly raw: schema.JsonObject;
-  /** The text of the document, for what is lost in reading it: a key that is there twice. Absent where there was none. */
+  /** The document as text, if it came as text: `raw` loses duplicate keys. */
   readonly text?: string;
 }
 
@@ -46,14 +42,13 @@ export interface Attachment {
   readonly ifname: string;
 }
 
-/** A file name in CNI_PATH, never a way to another directory. */
+/** A file name in CNI_PATH, never a path to another directory. */
 export const pluginTypeSchema: schema.Schema<string> = schema.refine(
   schema.nonEmptyString,
   "the name of a plugin, without a directory",
   (type) => !type.includes("/") && !type.includes("\\") && !type.includes("\0") && type !== "." && type !== "..",
 );
 
-/** Capabilities that a plugin declares. */
 export const capabilitiesSchema = schema.lazy(() => schema.record(schema.withDefault(schema.boolean, false)));
 
 const standardKeys = schema.lazy(() =>
@@ -67,33 +62,28 @@ const standardKeys = schema.lazy(() =>
 );
 
 /** Attachments as GC names them. */
-export const attachmentsSchema: schema.Schema<readonly { readonly containerID: string; readonly ifname: string }[]> =
-  schema
-    .lazy(() => schema.array(schema.knownKeys({ containerID: schema.string, ifname: schema.string })));
+export const attachmentsSchema = schema.lazy(() =>
+  schema.array(schema.knownKeys({ containerID: schema.string, ifname: schema.string }))
+);
 
-/** How a configuration is read. */
-export interface ReadOptions {
-  /** Its `prevResult`, where the caller has it already. */
+interface ReadOptions {
+  /** Its `prevResult`, if the caller has it already. */
   readonly prevResult?: Result | undefined;
-  /** Told of what was left out. */
+  /** Gets the reason for each key that is left out. */
   warn?(problem: string): void;
 }
 
-/**
- * Reads the text of a configuration, see {@linkcode readPluginConfig}.
- *
- * @throws SyntaxError for text that is not JSON
- */
+/** Reads the text of a configuration as {@linkcode readPluginConfig} does. @throws {SyntaxError} for text that is not JSON */
 export function parsePluginConfig(text: string, command: CniCommand, options: ReadOptions = {}): PluginConfig {
   return { ...readPluginConfig(parseObject(text), command, options), text };
 }
 
 /**
- * Reads a configuration for a command, and makes sure that its version has that command. For DEL, what cannot be used is as good as
- * absent, see {@linkcode parseUsableKeys}.
+ * Reads a configuration for a command, and checks that its version has that command. DEL goes on without unusable keys,
+ * see {@linkcode parseUsableKeys}.
  *
- * @throws ConfigError naming network and path
- * @throws CniError with code 1 for the version, 6 for `prevResult`, 7 for the network name
+ * @throws {ConfigError} naming network and path
+ * @throws {CniError} code 1 for the version, 6 for `prevResult`, 7 for the network name
  */
 export function readPluginConfig(
   document: schema.JsonObject,
@@ -123,7 +113,7 @@ export function readPluginConfig(
   }
 }
 
-/** A configuration as a program reads it from stdin: as it came, if it came as text. @throws CniError if its version cannot say `prevResult` */
+/** The text that a program reads: unchanged, if it came as text. @throws {CniError} if its version cannot say `prevResult` */
 export function formatPluginConfig(config: PluginConfig, command: CniCommand): string {
   if (config.text !== undefined) return config.text;
   const { raw: { cniVersion, name, ...rest }, cniVersion: version, prevResult } = config;
@@ -132,10 +122,10 @@ export function formatPluginConfig(config: PluginConfig, command: CniCommand): s
 }
 
 /**
- * What `shape` reads from an object without the keys that it cannot use. They are as good as absent: ADD refused them, so that nothing was
- * set up by them, and a container must not stay attached for ever because of them.
+ * Parses an object without the keys that `shape` cannot use. ADD refused them, so they set nothing up, and they must not
+ * keep a container attached for ever.
  *
- * @param warn told of each key that is left out, and why
+ * @param warn gets each key that is left out, and why
  * @returns the value, and the object that it was read from
  * @throws {ConfigError} if it is not about a key that is there
  */
@@ -164,23 +154,17 @@ function parseObject(text: string): schema.JsonObject {
 }
 
 function parseName(raw: schema.JsonObject): string {
-  const name = readKey(raw, "name") ?? "";
-  if (typeof name !== "string") {
-    throw new CniError(Code.DecodeFailure, "Cannot use configuration: name must be a string");
-  }
+  const name = parseStringKey(raw, "name");
   if (name === "") throw new CniError(Code.InvalidConfig, "missing network name");
   if (!networkNameProblem(name)) return name;
   throw new CniError(Code.InvalidConfig, "invalid characters found in network name", {
-    details: name.length > 80 ? schema.excerpt(name) : name,
+    details: name.length > 80 ? excerpt(name) : name,
   });
 }
 
-/** Decides by number whether the version has the verb, and by exact name whether it is one we print. */
+/** Whether the version has the command goes by number, whether we print it by exact name. */
 function parseConfigVersion(raw: schema.JsonObject, command: CniCommand): Version {
-  const text = readKey(raw, "cniVersion") ?? "";
-  if (typeof text !== "string") {
-    throw new CniError(Code.DecodeFailure, "Cannot use configuration: cniVersion must be a string");
-  }
+  const text = parseStringKey(raw, "cniVersion");
   if (introducedIn[command] !== VERSIONS[0]) {
     if (!atLeast(text, introducedIn[command])) {
       throw incompatibleVersionError(`config version does not allow ${command}`);
@@ -192,48 +176,48 @@ function parseConfigVersion(raw: schema.JsonObject, command: CniCommand): Versio
   const supported = VERSIONS.map((supportedVersion) => `"${supportedVersion}"`).join(" ");
   throw incompatibleVersionError(
     "incompatible CNI versions",
-    `config is ${schema.excerpt(text)}, plugin supports [${supported}]`,
+    `config is ${excerpt(text)}, plugin supports [${supported}]`,
   );
+}
+
+function parseStringKey(raw: schema.JsonObject, key: string): string {
+  const value = schema.findValue(raw, key) ?? "";
+  if (typeof value === "string") return value;
+  throw new CniError(Code.DecodeFailure, `Cannot use configuration: ${key} must be a string`);
 }
 
 function incompatibleVersionError(message: string, details?: string): CniError {
   return new CniError(Code.IncompatibleVersion, message, { details });
 }
 
-/** A result of any version is taken, and one without a version as the configuration's. */
 function parsePrevResult(raw: schema.JsonObject, command: CniCommand, cniVersion: Version): Result | undefined {
-  const node = readKey(raw, "prevResult") ?? undefined;
+  const node = schema.findValue(raw, "prevResult") ?? undefined;
   if (node === undefined || introducedIn[command] === "1.1.0") return undefined;
   try {
     return parseResult(node, cniVersion, "prevResult");
   } catch (error) {
-    // What cannot be read must not keep a container from being removed; DEL manages without.
+    // DEL works without it: an unreadable result must not keep a container attached.
     if (command === "DEL" && error instanceof CniError) return undefined;
     throw error;
   }
 }
 
 /**
- * Two keys, because the specification's text renamed it after 1.1.0 was tagged. libcni writes `null` for a list that its caller left
- * empty; a request without either key, such as cnitool's, says nothing of what lives.
+ * The specification renamed the key after 1.1.0 was tagged. libcni writes `null` for an empty list. Without either key, as
+ * from cnitool, the request does not say what lives.
  */
 function parseAttachments(raw: schema.JsonObject): readonly Attachment[] | undefined {
   const keys = ["cni.dev/valid-attachments", "cni.dev/attachments"].map((key) => schema.findKey(raw, key))
     .filter((key) => key !== undefined);
   if (keys.length === 0) return undefined;
   const key = keys.find((candidate) => raw[candidate] !== null);
-  const list = key === undefined ? [] : attachmentsSchema.parse(raw[key], schema.memberPath("", key));
+  const list = key === undefined ? [] : attachmentsSchema.parse(raw[key], memberPath("", key));
   return list.map(({ containerID, ifname }) => ({ containerId: containerID, ifname }));
 }
 
-/** Optional by nature: what does not have the conventional shape is nothing to us (CONVENTIONS.md). */
+/** Hints only: another shape than that of CONVENTIONS.md counts as absent. */
 function parseArgsCni(raw: schema.JsonObject): schema.JsonObject {
-  const args = readKey(raw, "args");
-  const cni = schema.isJsonObject(args) ? readKey(args, "cni") : undefined;
+  const args = schema.findValue(raw, "args");
+  const cni = schema.isJsonObject(args) ? schema.findValue(args, "cni") : undefined;
   return schema.isJsonObject(cni) ? cni : {};
-}
-
-function readKey(node: schema.JsonObject, key: string): unknown {
-  const foundKey = schema.findKey(node, key);
-  return foundKey === undefined ? undefined : node[foundKey];
 }

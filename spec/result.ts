@@ -1,24 +1,24 @@
 /**
- * What a successful ADD returns. In memory it always has the current form; the three forms that were ever printed are
- * read into it and written from it, so there are six conversions and not forty-nine.
+ * The result of a successful ADD. In memory it has the current form; each of the three printed forms is converted to it
+ * and from it.
  *
  * @module
  */
 import { type Cidr, familyOf, type Ip } from "../ffi/address.ts";
 import { CniError, Code, ConfigError } from "./error.ts";
-import { stringifyJson } from "./jsonc.ts";
+import { excerpt, stringifyJson } from "./jsonc.ts";
 import * as schema from "./schema.ts";
 import { LATEST, parseVersion, type Version, VERSIONS } from "./version.ts";
 
-/** The outcome of an attachment (SPEC §ADD Success); lists are absent rather than empty. */
+/** The outcome of an attachment (SPEC §ADD Success); no list is empty. */
 export interface Result {
-  /** All that the plugins made, on the host and in the container. */
+  /** Made by plugins, on the host and in the container. */
   readonly interfaces?: readonly Interface[];
-  /** Addresses of the container. */
+  /** Of the container. */
   readonly ips?: readonly IpConfig[];
-  /** Routes of the container. */
+  /** Of the container. */
   readonly routes?: readonly schema.RouteConfig[];
-  /** Resolver settings for the container. */
+  /** For the container. */
   readonly dns?: Dns;
 }
 
@@ -26,15 +26,15 @@ export interface Result {
 export interface Interface {
   /** In its namespace: `eth0`. */
   readonly name: string;
-  /** As the plugin wrote it: `0a:58:0a:01:00:02`. */
+  /** `0a:58:0a:01:00:02`, as the plugin wrote it. */
   readonly mac?: string;
-  /** Path of the network namespace; absent for an interface of the host. */
+  /** Path of its namespace; absent for an interface of the host. */
   readonly sandbox?: string;
   /** In bytes. */
   readonly mtu?: number;
-  /** Absolute path of a socket that stands for the interface: vhost-user. */
+  /** Of a vhost-user socket in place of the interface; absolute. */
   readonly socketPath?: string;
-  /** Of a PCI device that stands for the interface: `0000:3b:02.1`. */
+  /** Of a PCI device in place of the interface: `0000:3b:02.1`. */
   readonly pciID?: string;
 }
 
@@ -44,28 +44,20 @@ export interface IpConfig {
   readonly address: Cidr;
   /** The default gateway of its network. */
   readonly gateway?: Ip;
-  /** Index into `interfaces`; other plugins also write -1 or an index that is not there. */
+  /** Index into `interfaces`; other plugins also write -1 or an index beyond the end. */
   readonly interface?: number;
 }
 
 /** Resolver settings; see resolv.conf(5). */
 export interface Dns {
-  /** Addresses, most wanted first. */
+  /** Addresses, preferred first. */
   readonly nameservers?: readonly string[];
   /** Appended to short names. */
   readonly domain?: string;
-  /** Domains to try for short names, most wanted first. */
+  /** Domains to try for short names, preferred first. */
   readonly search?: readonly string[];
   /** For the resolver: `ndots:2`. */
   readonly options?: readonly string[];
-}
-
-/** One printed form. Fields that a form does not have are lost in it. */
-export interface ResultFormat {
-  /** @throws ConfigError */
-  parse(json: unknown, path?: string): Result;
-  /** Keys in the specification's order (SPEC §ADD Success), without `cniVersion`. @throws CniError if it cannot be said */
-  format(result: Result): object;
 }
 
 const optionalString = schema.optional(schema.nonEmptyString);
@@ -82,7 +74,6 @@ export const dnsSchema: schema.Schema<Dns> = schema.lazy(() =>
 );
 const optionalRoutes = schema.optional(schema.array(schema.route));
 
-/** @param interfaceExtras what interfaces have besides name, address and sandbox */
 const resultSchema = <S extends schema.Shape>(interfaceExtras: S) =>
   schema.knownKeys({
     interfaces: schema.optional(
@@ -108,7 +99,7 @@ const schema100 = schema.lazy(() =>
   resultSchema({ mtu: schema.optional(schema.int({ min: 0 })), socketPath: optionalString, pciID: optionalString })
 );
 
-/** Here those are unknown keys, which may hold anything. */
+/** In this form, the extra keys are unknown and may hold anything. */
 const schema040 = schema.lazy(() => resultSchema({}));
 
 const familySchema020 = schema.optional(schema.knownKeys({
@@ -128,11 +119,16 @@ const headerSchema = schema.lazy(() =>
   })
 );
 
-/**
- * Results as they were read in the oldest form. It can say more of itself than what other forms are converted to: that there is no address,
- * and all of a route; a result that is handed on as it came keeps both.
- */
+/** Results read in the oldest form. Only that form can say that there is no address, so it is kept when it is printed again. */
 const parsedFrom020 = new WeakSet<Result>();
+
+/** One printed form. Fields that a form does not have are lost in it. */
+interface ResultFormat {
+  /** @throws {ConfigError} */
+  parse(json: unknown, path?: string): Result;
+  /** Keys in the specification's order (SPEC §ADD Success), without `cniVersion`. @throws {CniError} if the form cannot say it */
+  format(result: Result): object;
+}
 
 const formats: Readonly<Record<"0.2" | "0.4" | "1.0", ResultFormat>> = {
   /** One address per family, routes beside it. */
@@ -162,15 +158,8 @@ const formats: Readonly<Record<"0.2" | "0.4" | "1.0", ResultFormat>> = {
     parse: (json, path) => omitEmptyMembers(schema040.parse(json, path)),
     format: (result) => ({
       ...omitEmpty({
-        interfaces: result.interfaces?.map(formatInterface040),
-        ips: result.ips?.map((ip) =>
-          omitEmpty({
-            version: String(familyOf(ip.address)),
-            address: ip.address,
-            gateway: ip.gateway,
-            interface: ip.interface,
-          })
-        ),
+        interfaces: result.interfaces?.map(({ name, mac, sandbox }) => ({ name, ...omitEmpty({ mac, sandbox }) })),
+        ips: result.ips?.map((ip) => ({ version: String(familyOf(ip.address)), ...formatIp(ip) })),
         routes: result.routes?.map(formatRoute),
       }),
       dns: formatDns(result.dns),
@@ -182,7 +171,7 @@ const formats: Readonly<Record<"0.2" | "0.4" | "1.0", ResultFormat>> = {
     format: (result) =>
       omitEmpty({
         interfaces: result.interfaces?.map(formatInterface),
-        ips: result.ips?.map((ip) => omitEmpty({ address: ip.address, gateway: ip.gateway, interface: ip.interface })),
+        ips: result.ips?.map(formatIp),
         routes: result.routes?.map(formatRoute),
         dns: formatDns(result.dns),
       }),
@@ -200,7 +189,7 @@ const formatOf: Readonly<Record<Version, keyof typeof formats>> = {
 };
 
 /**
- * Reads a result of any version; one that does not say its version has the configuration's, or the form it shows.
+ * Reads a result of any version. Without a version it has the configuration's, or the form that its keys show.
  *
  * @example
  * ```ts
@@ -210,17 +199,17 @@ const formatOf: Readonly<Record<Version, keyof typeof formats>> = {
  * console.log(result.ips?.[0]?.address); // 10.1.0.2/16
  * ```
  *
- * @param path where the result stands, for errors: `prevResult`
- * @throws CniError with code 6, naming the path of what is wrong: `ips[0].address`
+ * @param path of the result, for errors: `prevResult`
+ * @throws {CniError} code 6 naming the path of what is wrong: `ips[0].address`
  */
 export function parseResult(json: unknown, configVersion: Version, path = ""): Result {
   try {
     const { cniVersion, ip4, ip6 } = headerSchema.parse(json ?? {}, path);
-    // Results in requests of 0.3.x in the specification have no version and the form before it.
+    // In the specification's requests of 0.3.x, results have no version and the form of 0.2.0.
     const unversioned = ip4 ?? ip6 ? "0.2.0" : configVersion;
     const version = cniVersion === undefined ? unversioned : parseVersion(cniVersion);
     if (version === undefined) {
-      throw new CniError(Code.DecodeFailure, `Cannot read result: unsupported version ${schema.excerpt(cniVersion)}`);
+      throw new CniError(Code.DecodeFailure, `Cannot read result: unsupported version ${excerpt(cniVersion)}`);
     }
     return formats[formatOf[version]].parse(json ?? {}, path);
   } catch (error) {
@@ -241,39 +230,29 @@ export function parseResult(json: unknown, configVersion: Version, path = ""): R
  * console.log(JSON.stringify(formatResult(result, "0.2.0"))); // {"cniVersion":"0.2.0","ip4":{"ip":"10.1.0.2/16"},"dns":{}}
  * ```
  *
- * @throws CniError if that version cannot say it
+ * @throws {CniError} code 1 for an unknown version, 999 if that version cannot say it
  */
 export function formatResult(result: Result, version: Version): object {
   if (!Object.hasOwn(formatOf, version)) {
-    // Types do not reach the callers whose version comes from a file.
-    const details = `supported are ${VERSIONS.join(", ")}`;
-    throw new CniError(
-      Code.IncompatibleVersion,
-      `Cannot print result: unsupported version ${schema.excerpt(version)}`,
-      {
-        details,
-      },
-    );
+    // A caller's version may come from a file.
+    const message = `Cannot print result: unsupported version ${excerpt(version)}`;
+    throw new CniError(Code.IncompatibleVersion, message, { details: `supported are ${VERSIONS.join(", ")}` });
   }
   return { cniVersion: version, ...formats[formatOf[version]].format(result) };
 }
 
-/**
- * Makes sure that a version can say a result, before what it tells of becomes final: only the first form has things that it cannot say.
- *
- * @throws CniError as {@linkcode formatResult}
- */
+/** Checks that a version can say a result: only the first form cannot say everything. @throws {CniError} as {@linkcode formatResult} */
 export function requireExpressible(result: Result, version: Version): void {
   if (formatOf[version] === "0.2") formatResult(result, version);
 }
 
-/** What of a result whoever asks in a version sees: all of it, but for the first form, which cannot say all. @throws CniError */
+/** What a version can say of a result. @throws {CniError} as {@linkcode formatResult} */
 export function resultAsSeenIn(version: Version, result: Result): Result {
   return formatOf[version] === "0.2" ? parseResult(formatResult(result, version), version) : result;
 }
 
 /**
- * A result document of any version as one of `version`; what that form cannot say is left out.
+ * Converts a result document of any version to `version`, without what that form cannot say.
  *
  * @example
  * ```ts
@@ -284,14 +263,14 @@ export function resultAsSeenIn(version: Version, result: Result): Result {
  * console.log(JSON.stringify(convertResult(answer, "0.1.0"))); // {"cniVersion":"0.1.0","ip4":{"ip":"10.1.0.2/16"},"dns":{}}
  * ```
  *
- * @param result one that does not say its version is read in the form it shows
- * @throws {CniError} code 6, naming the path of what cannot be read, code 1 if there is no such `version`, or if it cannot say the result
+ * @param result without a version it is read in the form that its keys show
+ * @throws {CniError} code 6 naming the path of what cannot be read, else as {@linkcode formatResult}
  */
 export function convertResult(result: unknown, version: Version): schema.JsonObject {
   return formatResult(parseResult(result, LATEST), version) as schema.JsonObject;
 }
 
-/** The text a plugin prints: indented, escaped, without an end of line. @throws CniError as {@linkcode formatResult} */
+/** The text that a plugin prints, without an end of line. @throws {CniError} as {@linkcode formatResult} */
 export function stringifyResult(result: Result, version: Version): string {
   return stringifyJson(formatResult(result, version), 4);
 }
@@ -300,7 +279,7 @@ function omitEmptyMembers(result: Result): Result {
   return omitEmpty({ ...result, dns: omitEmpty(result.dns ?? {}) });
 }
 
-/** The first address of the family, and the routes of that family: destination and gateway, or all of them. */
+/** The first address of a family, and the family's routes. */
 function formatFamily(result: Result, family: 4 | 6, withAllRouteKeys: boolean): object | undefined {
   const first = result.ips?.find(({ address }) => familyOf(address) === family);
   return first && omitEmpty({
@@ -312,22 +291,15 @@ function formatFamily(result: Result, family: 4 | 6, withAllRouteKeys: boolean):
   });
 }
 
-function formatInterface040({ name, mac, sandbox }: Interface): Interface {
-  return omitEmpty({ name, mac: mac || undefined, sandbox: sandbox || undefined });
+function formatIp({ address, gateway, interface: index }: IpConfig): object {
+  return omitEmpty({ address, gateway, interface: index });
 }
 
 function formatInterface({ name, mac, mtu, sandbox, socketPath, pciID }: Interface): object {
-  return omitEmpty({
-    name,
-    mac: mac || undefined,
-    mtu: mtu || undefined,
-    sandbox: sandbox || undefined,
-    socketPath: socketPath || undefined,
-    pciID: pciID || undefined,
-  });
+  return { name, ...omitEmpty({ mac, mtu: mtu || undefined, sandbox, socketPath, pciID }) };
 }
 
-/** Zero means "not set" for all but table and scope, where it is a value of its own. */
+/** Zero means "not set", but is a value of table and scope. */
 function formatRoute({ dst, gw, mtu, advmss, priority, table, scope }: schema.RouteConfig): object {
   return omitEmpty({
     dst,
@@ -341,15 +313,16 @@ function formatRoute({ dst, gw, mtu, advmss, priority, table, scope }: schema.Ro
 }
 
 function formatDns({ nameservers, domain, search, options }: Dns = {}): object {
-  return omitEmpty({ nameservers, domain: domain || undefined, search, options });
+  return omitEmpty({ nameservers, domain, search, options });
 }
 
-/** Without what is undefined or empty. */
+/** Without members that are undefined or empty. */
 function omitEmpty<T extends object>(object: T): T {
   const nonEmpty: Partial<T> = {};
   for (const key in object) {
     const value = object[key];
-    const empty = value === undefined || (typeof value === "object" && Object.keys(value!).length === 0);
+    const empty = value === undefined || value === "" ||
+      (typeof value === "object" && Object.keys(value!).length === 0);
     if (!empty) nonEmpty[key] = value;
   }
   return nonEmpty as T;

@@ -1,9 +1,8 @@
 /**
- * The vocabulary configurations are described in: values that parse JSON nodes and name the path of what is wrong.
+ * Schemas of configurations: they parse JSON nodes and name the path of what is wrong.
  *
- * Keys are matched without regard to case, `null` is the same as absent, and unknown keys are kept: configurations in
- * the wild rely on all three. Own combinators rather than a library's: those three rules and the error would have to be
- * written on top of it all the same, and that alone is as long as this file.
+ * Keys match without regard to case, `null` counts as absent, and unknown keys are kept: existing configurations rely on
+ * all three. A library would need these rules and the error on top, which alone are as long as this file.
  *
  * @example
  * ```ts
@@ -21,13 +20,13 @@
  * @module
  */
 import { type Cidr, familyOf, type Ip, type Mac, parseCidr, parseIp, parseMac } from "../ffi/address.ts";
-import { excerpt, memberPath } from "./error_text.ts";
 import { ConfigError } from "./error.ts";
+import { excerpt, memberPath } from "./jsonc.ts";
 
 export { excerpt, memberPath };
 
 declare global {
-  // Newer than the type library: numbers kept as their text (ECMA-262 proposal "JSON.parse source text access").
+  // Missing in the type library (ECMA-262 proposal "JSON.parse source text access").
   interface JSON {
     parse(text: string, reviver: (key: string, value: unknown, context: { source?: string }) => unknown): unknown;
     rawJSON(text: string): object;
@@ -37,19 +36,19 @@ declare global {
 
 /** Reads a JSON node as a `T`. */
 export interface Schema<T> {
-  /** The value of `node`. @throws ConfigError naming `path`, what was expected and what was found */
+  /** The value of `node`. @throws {ConfigError} naming `path`, what was expected and what was found */
   parse(node: unknown, path?: string): T;
-  /** The empty string means "not set" to {@linkcode optional} and {@linkcode withDefault}. */
+  /** Whether {@linkcode optional} and {@linkcode withDefault} take an empty string as "not set". */
   readonly emptyIsUnset?: boolean;
   /** The keys of an object. */
   readonly shape?: Readonly<Record<string, Schema<unknown>>>;
-  /** What it is made from: the element of a list, or what else reads the node; as a function where it is not made yet. */
+  /** The schema of a list's elements, or the one that this wraps; a function if it is made later. */
   readonly inner?: Schema<unknown> | (() => Schema<unknown>);
 }
 
 /** A schema whose key may be missing. */
 export interface Optional<T> extends Schema<T | undefined> {
-  /** Tells {@linkcode ObjectOf} so. */
+  /** For {@linkcode ObjectOf}. */
   readonly optional: true;
 }
 
@@ -73,31 +72,31 @@ export type JsonObject = Readonly<Record<string, unknown>>;
 /** A string, also an empty one. */
 export const string: Schema<string> = primitive("a string", isString);
 
-/** A string; an empty one means "not set" where a key may be missing. */
+/** A string; an empty one means "not set" where the key may be missing. */
 export const nonEmptyString: Schema<string> = {
   ...primitive("a non-empty string", (node): node is string => isString(node) && node !== ""),
   emptyIsUnset: true,
 };
 
-/** `true` or `false`, not as text. */
+/** `true` or `false`, not text. */
 export const boolean: Schema<boolean> = primitive("true or false", (node) => typeof node === "boolean");
 
-/** Any object, as it is. */
+/** Any object. */
 export const jsonObject: Schema<JsonObject> = primitive("an object", isJsonObject);
 
-/** Whatever is there, as it is. */
+/** Anything, unchanged. */
 export const anything: Schema<unknown> = { parse: (node) => node };
 
 /** An address with a prefix length, made canonical; host bits are kept. */
 export const cidr: Schema<Cidr> = parsedString('a CIDR such as "10.1.0.0/16"', parseCidr);
 
-/** An IPv4 or IPv6 address, made canonical; empty means "not set" where the key may be missing. */
+/** An IPv4 or IPv6 address, made canonical; empty as for {@linkcode nonEmptyString}. */
 export const ipAddress: Schema<Ip> = {
   ...parsedString('an IP address such as "10.1.0.2"', parseIp),
   emptyIsUnset: true,
 };
 
-/** Either of the two, told apart by the `/`; empty as for {@linkcode ipAddress}. */
+/** An address with or without prefix length; empty as for {@linkcode ipAddress}. */
 export const ipOrCidr: Schema<Ip | Cidr> = {
   ...parsedString(
     'an IP address such as "10.1.0.2" or "10.1.0.2/16"',
@@ -106,22 +105,18 @@ export const ipOrCidr: Schema<Ip | Cidr> = {
   emptyIsUnset: true,
 };
 
-/** A 48-bit hardware address that an interface can have, made canonical; empty as for {@linkcode ipAddress}. */
+/** A 48-bit hardware address for an interface, made canonical; empty as for {@linkcode ipAddress}. */
 export const mac: Schema<Mac> = {
-  parse(node, path = "") {
-    const value = macOrGroup.parse(node, path);
-    // The kernel refuses both without saying so. The lowest bit of the first byte marks a group.
-    const isGroup = (Number.parseInt(value.slice(0, 2), 16) & 1) === 1;
-    if (isGroup || value === "00:00:00:00:00:00") {
-      throw mismatchError(path, "the MAC address of a single interface, neither multicast nor zero", node);
-    }
-    return value;
-  },
+  ...refine(
+    parsedString('a MAC address such as "0a:58:0a:01:00:02"', parseMac),
+    "the MAC address of a single interface, neither multicast nor zero",
+    // The kernel refuses both without a reason. The lowest bit of the first byte marks multicast.
+    (value) => (Number.parseInt(value.slice(0, 2), 16) & 1) === 0 && value !== "00:00:00:00:00:00",
+  ),
   emptyIsUnset: true,
 };
-const macOrGroup = parsedString('a MAC address such as "0a:58:0a:01:00:02"', parseMac);
 
-/** A whole number. Written in full: numbers beyond 2^53 would lose digits and are refused. */
+/** A whole number; those beyond 2^53 would lose digits and are refused. */
 export function int({ min = Number.MIN_SAFE_INTEGER, max = Number.MAX_SAFE_INTEGER } = {}): Schema<number> {
   const range = () =>
     max < Number.MAX_SAFE_INTEGER
@@ -135,7 +130,7 @@ export function int({ min = Number.MIN_SAFE_INTEGER, max = Number.MAX_SAFE_INTEG
   );
 }
 
-/** A whole number from 0 to 2^64-1, also where a double would lose digits. */
+/** A whole number from 0 to 2^64-1, exact. */
 export const uint64: Schema<bigint> = {
   parse(node, path = "") {
     const value = toUnsignedBigInt(node);
@@ -146,7 +141,7 @@ export const uint64: Schema<bigint> = {
   },
 };
 
-/** One of these strings, exactly spelled. */
+/** One of these strings. */
 export function oneOf<const V extends readonly string[]>(...values: V): Schema<V[number]> {
   return primitive(
     () => {
@@ -169,7 +164,7 @@ export function array<T>(item: Schema<T>): Schema<readonly T[]> {
   };
 }
 
-/** A map whose keys are data: matched exactly, so `A` and `a` are two entries. */
+/** A map whose keys are data: `A` and `a` are two entries. */
 export function record<T>(value: Schema<T>): Schema<Readonly<Record<string, T>>> {
   return {
     parse(node, path = "") {
@@ -179,17 +174,17 @@ export function record<T>(value: Schema<T>): Schema<Readonly<Record<string, T>>>
   };
 }
 
-/** An object; keys that the shape does not name are kept as they are. */
+/** An object; unknown keys are kept. */
 export function object<const S extends Shape>(shape: S): Schema<ObjectOf<S>> {
   return { shape, parse: (node, path = "") => parseShape(shape, node, path, true) };
 }
 
-/** An object; keys that the shape does not name are left out. */
+/** An object without unknown keys. */
 export function knownKeys<const S extends Shape>(shape: S): Schema<ObjectOf<S>> {
   return { shape, parse: (node, path = "") => parseShape(shape, node, path, false) };
 }
 
-/** May be missing, or `null`; of some schemas also the empty string. */
+/** May be missing or `null`; see also {@linkcode Schema.emptyIsUnset}. */
 export function optional<T>(inner: Schema<T>): Optional<T> {
   return {
     optional: true,
@@ -198,19 +193,19 @@ export function optional<T>(inner: Schema<T>): Optional<T> {
   };
 }
 
-/** Like {@linkcode optional}, with the value to take then. */
+/** As {@linkcode optional}, with a default. */
 export function withDefault<T>(inner: Schema<T>, value: T): Schema<T> {
   return { inner, parse: (node, path) => isAbsent(inner, node) ? value : inner.parse(node, path) };
 }
 
-/** What `make` describes, made when it is first needed: every call of the binary loads the vocabulary of every plugin. */
+/** A schema that is made when first used, which keeps start-up short. */
 export function lazy<T>(make: () => Schema<T>): Schema<T> {
   let cached: Schema<T> | undefined;
   const get = () => cached ??= make();
   return { inner: get, parse: (node, path) => get().parse(node, path) };
 }
 
-/** What `inner` accepts, if it also satisfies `predicate`. */
+/** What `inner` accepts, if `predicate` holds. */
 export function refine<T>(inner: Schema<T>, expected: string, predicate: (value: T) => boolean): Schema<T> {
   return {
     emptyIsUnset: inner.emptyIsUnset,
@@ -227,17 +222,17 @@ const u32 = int({ min: 0, max: 0xffff_ffff });
 
 /** A route, in a configuration as in a result (SPEC §ADD Success). */
 export interface RouteConfig {
-  /** Where it leads: `0.0.0.0/0` is the default route. */
+  /** `0.0.0.0/0` is the default route. */
   readonly dst: Cidr;
-  /** The next hop; without it a plugin may take the gateway of an address. */
+  /** The next hop; without it a plugin may use the gateway of an address. */
   readonly gw?: Ip;
   /** Along the path, in bytes. */
   readonly mtu?: number;
-  /** The segment size to advertise to TCP peers, in bytes. */
+  /** TCP segment size to advertise, in bytes. */
   readonly advmss?: number;
   /** Lower wins. */
   readonly priority?: number;
-  /** The routing table: 254 is `main`. */
+  /** 254 is `main`. */
   readonly table?: number;
   /** 0 global, 253 link, 254 host. */
   readonly scope?: number;
@@ -256,7 +251,7 @@ export const route: Schema<RouteConfig> = lazy(() =>
   })
 );
 
-/** Reads a {@linkcode RouteConfig} that an interface can have: the kernel takes no gateway of another family. */
+/** A {@linkcode RouteConfig} that the kernel accepts: its gateway is of the destination's family. */
 export const routeOfOneFamily: Schema<RouteConfig> = lazy(() =>
   refine(
     route,
@@ -265,7 +260,7 @@ export const routeOfOneFamily: Schema<RouteConfig> = lazy(() =>
   )
 );
 
-/** How `key` is spelled in `node`: exactly if it is there, else as the last one that differs in case only. */
+/** The spelling of `key` in `node`: the exact one if present, else the last that differs in case only. */
 export function findKey(node: JsonObject, key: string): string | undefined {
   if (Object.hasOwn(node, key)) return key;
   const lowerCaseKey = key.toLowerCase();
@@ -276,13 +271,13 @@ export function findKey(node: JsonObject, key: string): string | undefined {
   return lastMatch;
 }
 
-/** The value of `key` in `node`, spelled as {@linkcode findKey} finds it. */
+/** The value of `key` in `node`, as {@linkcode findKey} finds it. */
 export function findValue(node: JsonObject, key: string): unknown {
   const spelling = findKey(node, key);
   return spelling === undefined ? undefined : node[spelling];
 }
 
-/** Tells an object from all else that JSON can hold; a number kept as its text is not one. */
+/** Whether a node is a JSON object; a number kept as text is none. */
 export function isJsonObject(node: unknown): node is JsonObject {
   return typeof node === "object" && node !== null && !Array.isArray(node) && !JSON.isRawJSON(node);
 }
@@ -293,7 +288,7 @@ function parseShape<S extends Shape>(shape: S, node: unknown, path: string, keep
   const parsedObject: Record<string, unknown> = keepUnknown ? { ...source } : {};
   for (const key in shape) {
     const matchingKeys = keysInLowerCase[key.toLowerCase()];
-    // Exactly so if it is there, else the last one that differs in case only.
+    // As findKey() does.
     const sourceKey = matchingKeys && !Object.hasOwn(source, key) ? matchingKeys[matchingKeys.length - 1]! : key;
     if (keepUnknown && matchingKeys) { for (const foundKey of matchingKeys) delete parsedObject[foundKey]; }
     const parsed = shape[key].parse(matchingKeys && (source[sourceKey] ?? undefined), memberPath(path, sourceKey));
@@ -302,14 +297,14 @@ function parseShape<S extends Shape>(shape: S, node: unknown, path: string, keep
   return parsedObject as ObjectOf<S>;
 }
 
-/** The keys of an object by what they are without regard to case, in their order: once for all that is looked for. */
+/** The keys of an object by their lower case, in their order: one pass for all keys of a shape. */
 function keysByLowerCase(node: JsonObject): Readonly<Record<string, string[]>> {
   const byLowerCase: Record<string, string[]> = Object.create(null);
   for (const key in node) (byLowerCase[key.toLowerCase()] ??= []).push(key);
   return byLowerCase;
 }
 
-/** @param expected a function where the text has to be made: the first number of a process that becomes text costs 0.2 ms */
+/** @param expected a function if it holds numbers: the first number that a process prints costs 0.2 ms */
 function primitive<T>(expected: string | (() => string), accepts: (node: unknown) => node is T): Schema<T> {
   return {
     parse(node, path = "") {
@@ -337,7 +332,7 @@ function mismatchError(path: string, expected: string, node: unknown): ConfigErr
 }
 
 function toUnsignedBigInt(node: unknown): bigint | undefined {
-  // Kept as its text (see parseJson), and with more digits than any such number has.
+  // Kept as text by parseJson(); 2^64-1 has 20 digits.
   const text = JSON.isRawJSON(node) ? (node as { readonly rawJSON: string }).rawJSON : undefined;
   if (text !== undefined) return /^[0-9]{1,20}$/.test(text) ? BigInt(text) : undefined;
   return typeof node === "number" && Number.isInteger(node) && node >= 0 ? BigInt(node) : undefined;

@@ -1,23 +1,13 @@
-/**
- * What a mistyped word may have been meant to be.
- *
- * @module
- */
+/** Suggestions for mistyped words. @module */
 
-/** `; did you mean "X"?`, or nothing if no word of `known` is near. */
+/** `; did you mean "X"?` if a word of `known` is near, without regard to case; else nothing. */
 export function suggestion(word: string, known: readonly string[]): string {
-  const nearestKnown = nearestWord(word, known);
-  return nearestKnown === undefined ? "" : `; did you mean "${nearestKnown}"?`;
-}
-
-/** The word of `known` that is near, without regard to case. */
-function nearestWord(word: string, known: readonly string[]): string | undefined {
-  return known.map((candidate) => ({
-    each: candidate,
-    distance: editDistance(word.toLowerCase(), candidate.toLowerCase()),
-  }))
-    .filter((scored) => scored.distance <= Math.max(1, Math.floor(word.length / 3)))
-    .sort((a, b) => a.distance - b.distance)[0]?.each;
+  const maxDistance = Math.max(1, Math.floor(word.length / 3));
+  const [nearest] = known
+    .map((candidate) => ({ candidate, distance: editDistance(word.toLowerCase(), candidate.toLowerCase()) }))
+    .filter(({ distance }) => distance <= maxDistance)
+    .sort((a, b) => a.distance - b.distance);
+  return nearest ? `; did you mean "${nearest.candidate}"?` : "";
 }
 
 /** The number of letters to insert, remove, replace or swap with their neighbor to make one word of the other. */

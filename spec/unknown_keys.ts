@@ -1,20 +1,14 @@
-/**
- * Keys of a plugin's configuration that nobody reads.
- *
- * Every ADD looks for them, so that the search costs little where there are none.
- *
- * @module
- */
+/** Keys of a plugin's configuration that nobody reads. Every ADD searches for them. @module */
+import { memberPath } from "./jsonc.ts";
 import type { PluginConfig } from "./plugin_config.ts";
 import { dnsSchema } from "./result.ts";
-import { anything, findKey, isJsonObject, knownKeys, memberPath, type Schema, type Shape } from "./schema.ts";
+import { anything, findKey, isJsonObject, knownKeys, type Schema, type Shape } from "./schema.ts";
 import { suggestion } from "./suggest.ts";
 
-/** A key that nobody reads. */
 export interface UnknownKey {
-  /** Where it stands: `plugins[0].isGatway`. */
+  /** `plugins[0].isGatway` */
   readonly path: string;
-  /** `; did you mean "isGateway"?`, if it resembles a key that is read there. */
+  /** `; did you mean "isGateway"?`, if it resembles a known key. */
   readonly hint: string;
 }
 
@@ -23,14 +17,14 @@ export function describeUnknownKey({ path, hint }: UnknownKey): string {
   return `${path} is not read${hint}`;
 }
 
-/** What a plugin reads; nothing for one whose keys are not known here. */
+/** The schema of a plugin; `undefined` if it is not known here. */
 export type FindConfigSchema = (type: string) => Schema<unknown> | undefined;
 
 /**
- * The keys of a plugin's object that neither the plugin, nor its IPAM plugin, nor a runtime reads.
+ * The keys of a plugin's object that no plugin and no runtime reads.
  *
  * @param path of the object: `plugins[0]`
- * @param isProgram whether a program is called for the plugin of that name, which may read other keys than the one that is built in
+ * @param isProgram whether that plugin is a program, which may read other keys than the built-in plugin
  */
 export function findUnknownPluginKeys(
   { type, ipamType, raw }: Pick<PluginConfig, "type" | "ipamType" | "raw">,
@@ -52,7 +46,7 @@ export function findUnknownPluginKeys(
 }
 
 /**
- * The keys within a capability's arguments that none of the plugins reads.
+ * The keys of a capability's arguments that no plugin reads.
  *
  * @param plugins those that declare the capability
  */
@@ -67,11 +61,11 @@ export function findUnknownArgumentKeys(
   const shapes = types.map((type) => shapeOf(shapeOf(findConfigSchema(type))?.runtimeConfig)?.[capability]);
   const shape = shapes.map(shapeOf).filter((known) => known !== undefined).reduce(mergeShapes, {});
   if (Object.keys(shape).length === 0) return [];
-  // Programs may read keys of their own, as far as these resemble none that is known.
+  // Programs may read keys of their own: then only keys similar to a known one count.
   return searchNode(value, shape, capability, types.some((type) => isProgram(type) || !findConfigSchema(type)));
 }
 
-/** Those among the keys of an object that are matched exactly. @param known those that are read */
+/** The unknown keys of an object whose keys match exactly. */
 export function findUnknownKeysAmong(keys: readonly string[], known: readonly string[]): UnknownKey[] {
   return keys.filter((key) => !known.includes(key) && !isForPeople(key)).map((key) => ({
     path: memberPath("", key),
@@ -79,7 +73,7 @@ export function findUnknownKeysAmong(keys: readonly string[], known: readonly st
   }));
 }
 
-/** Whether a key is a note, of which nothing is said. */
+/** Whether a key is a comment. */
 export function isForPeople(key: string): boolean {
   return key.startsWith("_") || key.startsWith("x-") || key === "$schema";
 }
@@ -90,7 +84,7 @@ export function shapeOf(schema: Schema<unknown> | undefined): Shape | undefined 
   return schema?.shape ?? (inner && shapeOf(typeof inner === "function" ? inner() : inner));
 }
 
-/** What the configuration of every plugin may have (SPEC §Configuration format, CONVENTIONS.md). */
+/** The keys that every plugin may have (SPEC §Configuration format, CONVENTIONS.md). */
 export function commonConfigShape(): Shape {
   return {
     ...{ cniVersion: anything, cniVersions: anything, name: anything, type: anything, prevResult: anything },
@@ -100,20 +94,19 @@ export function commonConfigShape(): Shape {
   };
 }
 
-/** Multus writes both for the first plugin of a network, whatever that is. */
+/** Multus writes both for the first plugin of any network. */
 const MULTUS_KEYS: Shape = { deviceID: anything, pciBusID: anything };
 
-/** Of a plugin of others, only the keys are known that all plugins have. Short words resemble too many others. */
+/** The known keys of an unknown plugin. Short words resemble too many others. */
 function longCommonKeys(): Shape {
   return Object.fromEntries(
     Object.keys(commonConfigShape()).filter((key) => key.length > 6).map((key) => [key, anything]),
   );
 }
 
-/** Where a plugin of others is to give addresses. */
 const KEYS_OF_ANY_IPAM: Shape = { ipam: anything, runtimeConfig: anything };
 
-/** The keys of both; what both have is merged in turn. */
+/** The keys of both; common ones are merged in turn. */
 function mergeShapes(first: Shape, second: Shape): Shape {
   const merged: Record<string, Schema<unknown>> = { ...first };
   for (const key in second) {
@@ -123,7 +116,7 @@ function mergeShapes(first: Shape, second: Shape): Shape {
   return merged;
 }
 
-/** @param isShared other programs may have keys of their own in it, so that only those count that resemble a known one */
+/** @param isShared other programs may read keys of their own here: only keys similar to a known one count */
 function searchNode(node: unknown, shape: Shape, path: string, isShared: boolean): UnknownKey[] {
   if (Array.isArray(node)) {
     return node.flatMap((element, i) => searchNode(element, shape, `${path}[${i}]`, isShared));
@@ -139,7 +132,7 @@ function searchNode(node: unknown, shape: Shape, path: string, isShared: boolean
       unknownKeys.push({ path: memberPath(path, key), hint: `, since "${findKey(node, knownKey)}" is there too` });
     } else {
       const childShape = shapeOf(shape[knownKey]);
-      // There, whoever calls asks all plugins for something, and each takes what it knows (CONVENTIONS.md).
+      // Both hold requests to all plugins (CONVENTIONS.md).
       const isChildShared = isShared || knownKey === "args" || knownKey === "runtimeConfig";
       if (childShape) unknownKeys.push(...searchNode(node[key], childShape, memberPath(path, key), isChildShared));
     }

@@ -1,11 +1,5 @@
-/**
- * The versions of the CNI specification, and what each brought.
- *
- * Formats are chosen by exact membership in {@linkcode VERSIONS}; numbers are compared only to order versions that
- * others wrote down (`cniVersions`, a plugin's VERSION answer).
- * @module
- */
-import { excerpt } from "./error_text.ts";
+/** The versions of the CNI specification, and the commands that each brought. @module */
+import { excerpt } from "./jsonc.ts";
 
 /**
  * All released versions, oldest first.
@@ -35,7 +29,7 @@ export const LATEST = "1.1.0" satisfies Version;
 /** A command of the specification, the value of CNI_COMMAND (SPEC §CNI operations). */
 export type CniCommand = "ADD" | "DEL" | "CHECK" | "GC" | "STATUS" | "VERSION";
 
-/** The first version with each verb. VERSION came with 0.2.0 and is answered whatever is asked. */
+/** The first version with each command. VERSION came with 0.2.0, but is answered in every version. */
 export const introducedIn: Readonly<Record<CniCommand, Version>> = {
   ADD: "0.1.0",
   DEL: "0.1.0",
@@ -45,17 +39,17 @@ export const introducedIn: Readonly<Record<CniCommand, Version>> = {
   VERSION: "0.1.0",
 };
 
-/** Tells whether `a` is `b` or newer, by number. @throws SyntaxError when one of them has no numeric form */
-export function atLeast(a: string, b: string): boolean {
-  return compareVersions(a, b) >= 0;
-}
-
-/** The released version of exactly this name; `""` is 0.1.0, which did not ask for `cniVersion`. */
+/** The released version of exactly this name; `""` is 0.1.0, in which `cniVersion` was optional. */
 export function parseVersion(text: string): Version | undefined {
   return text === "" ? "0.1.0" : VERSIONS.find((version) => version === text);
 }
 
-/** Orders two versions by number: negative when `a` is older. @throws SyntaxError when one has no numeric form */
+/** Whether `a` is `b` or newer. @throws {SyntaxError} as {@linkcode compareVersions} */
+export function atLeast(a: string, b: string): boolean {
+  return compareVersions(a, b) >= 0;
+}
+
+/** Negative if `a` is older than `b`, by number. @throws {SyntaxError} if one has no numeric form */
 export function compareVersions(a: string, b: string): number {
   const left = parseVersionNumbers(a);
   const right = parseVersionNumbers(b);

@@ -8,7 +8,7 @@ import type { AttachmentCall } from "../lib/protocol/plugin.ts";
 import type { PluginConfig } from "../../spec/plugin_config.ts";
 import { dnsSchema, type IpConfig } from "../../spec/result.ts";
 import { CniError, Code, ConfigError } from "../../spec/error.ts";
-import { excerpt } from "../../spec/error_text.ts";
+import { excerpt } from "../../spec/jsonc.ts";
 import {
   array,
   cidr,
