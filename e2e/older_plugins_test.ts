@@ -62,8 +62,8 @@ for (const old of ["bridge", "host-local", "portmap"]) {
         said = String(error);
       }
       expect(said).toContain(
-        `: incompatible CNI versions\n     its program is "/opt/cni/bin/${old}", which is called instead of the plugin ` +
-          "that is built in\n     remove it\n     or replace every plugin in the directory: cni install --force /opt/cni/bin\n",
+        `: incompatible CNI versions\n     its program is "/opt/cni/bin/${old}", used instead of the built-in plugin` +
+          "\n     remove it\n     or replace every plugin in the directory: cni install --force /opt/cni/bin\n",
       );
       expect(left(node)).toEqual([]);
       expect(node.run("ip", "-o", "link")).not.toContain("veth");

@@ -1,10 +1,4 @@
-/**
- * The list of plugins, and nothing else.
- *
- * Each is loaded when it is asked for: a call needs one or two, and those that it does not need would be half of its start.
- *
- * @module
- */
+/** The list of plugins. Each is loaded on demand: the others would double the start-up time of a call. @module */
 import type { AnyPlugin } from "./lib/protocol/context.ts";
 
 const PLUGIN_MODULES: Readonly<Record<string, () => Promise<{ readonly default: AnyPlugin }>>> = {
@@ -48,23 +42,23 @@ export function hasPlugin(name: string): boolean {
   return Object.hasOwn(PLUGIN_MODULES, name);
 }
 
-/** Whether others can leave addresses to the plugin of this name (SPEC §4 Plugin Delegation). */
+/** Whether plugins can delegate to this one (SPEC §4 Plugin Delegation). */
 export function isIpamPlugin(name: string): boolean {
   return name === "host-local" || name === "static";
 }
 
-/** The plugins that a configuration may call: those that its text names. One that has escapes may name any. */
+/** The plugins that a configuration's text names. Text with escapes may name any. */
 export function pluginsMentionedIn(text: string): string[] {
   return pluginNames().filter((name) => text.includes(`"${name}"`) || text.includes("\\"));
 }
 
-/** Loads plugins, all of them unless told. */
+/** Loads plugins, all by default. */
 export async function loadPlugins(names: readonly string[] = pluginNames()): Promise<void> {
   for (const name of names) loadedPlugins[name] ??= (await PLUGIN_MODULES[name]!()).default;
 }
 
 /**
- * The plugin of this name, if there is one. A program that is one plugin finds those that it has loaded.
+ * The plugin of this name, if it is loaded.
  *
  * @example
  * ```ts

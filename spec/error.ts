@@ -63,7 +63,7 @@ export class ConfigError extends Error {
     readonly expected: string,
     /** What is there, as JSON, shortened; `nothing` when absent. */
     readonly got: string,
-    /** As far as it is known. */
+    /** As far as known. */
     readonly location: SourceLocation = {},
   ) {
     const subject = location.network === undefined ? "configuration" : `network ${quoteName(location.network)}`;
@@ -88,7 +88,7 @@ function quoteName(name: string): string {
 
 /** Where a configuration comes from. `line` and `column` count from 1 and come together. */
 export interface SourceLocation {
-  /** The network's name. */
+  /** Its name. */
   readonly network?: string;
   /** Its path, or words such as `standard input`. */
   readonly file?: string;

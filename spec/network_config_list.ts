@@ -30,7 +30,7 @@ export interface NetworkConfigList {
   readonly loadOnlyInlinedPlugins: boolean;
   /** May be empty: plugins can also be in files of their own. */
   readonly plugins: readonly PluginEntry[];
-  /** The document as written. */
+  /** As written. */
   readonly text: string;
   /** Its path. */
   readonly source?: string;
@@ -42,9 +42,9 @@ export interface PluginEntry {
   readonly type: string;
   /** `ipam.type`; absent for no address management. */
   readonly ipamType?: string;
-  /** Names of the declared capabilities. */
+  /** Those that it declares. */
   readonly capabilities: readonly string[];
-  /** The plugin object as written. */
+  /** As written. */
   readonly raw: schema.JsonObject;
 }
 
@@ -54,7 +54,6 @@ export interface PluginRequestOptions {
   readonly prevResult?: Result;
   /** By capability; the plugin gets those that it declares. */
   readonly capabilityArgs?: schema.JsonObject;
-  /** For GC: attachments to keep. */
   readonly validAttachments?: readonly Attachment[];
 }
 

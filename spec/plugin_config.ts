@@ -8,7 +8,7 @@ import { atLeast, type CniCommand, introducedIn, LATEST, parseVersion, type Vers
 
 /** The keys of a plugin's configuration that the specification defines. */
 export interface PluginConfig {
-  /** The network's name. */
+  /** Of the network. */
   readonly name: string;
   /** Of the answer. */
   readonly cniVersion: Version;
@@ -16,7 +16,7 @@ export interface PluginConfig {
   readonly type: string;
   /** `ipam.type`; absent for no address management. */
   readonly ipamType?: string;
-  /** Resolver settings for the result. */
+  /** For the result. */
   readonly dns?: Dns;
   /** Never present for GC and STATUS. */
   readonly prevResult?: Result;

@@ -1,8 +1,4 @@
-/**
- * Opening the namespace of the container that a call is about.
- *
- * @module
- */
+/** The container's namespace of a call. @module */
 import { type Netns, NetnsError } from "../../../ffi/netns.ts";
 import { CniError, Code } from "../../../spec/error.ts";
 import type { HostContext } from "./context.ts";
@@ -23,7 +19,7 @@ export function openContainerNetns(request: NetnsParameters, context: HostContex
   });
 }
 
-/** `undefined` if it is the plugin's own, unless that is wanted. @throws {NetnsError} */
+/** `undefined` if it is the plugin's own, unless the caller wants that. @throws {NetnsError} */
 function openUnlessHostNetns({ netns: path, netnsOverride }: NetnsParameters, context: HostContext): Netns | undefined {
   const netns = context.openNetns(path!);
   if (netnsOverride || netns.identity !== context.host.identity) return netns;
@@ -32,9 +28,8 @@ function openUnlessHostNetns({ netns: path, netnsOverride }: NetnsParameters, co
 }
 
 /**
- * The container's namespace, unless it is gone. What is left of a removed mount is an ordinary file; and a path that was taken anew, as that of
- * a process by another one of its number, may lead to the plugin's own: nothing of the container is there, and it must not stay attached for
- * ever because of it.
+ * The container's namespace for DEL; `undefined` if it is gone. A removed mount leaves an ordinary file, and a recycled
+ * path, such as that of a process id, may lead to the plugin's own namespace. Neither may keep the container attached.
  */
 export function findContainerNetns(request: NetnsParameters, context: HostContext): Netns | undefined {
   if (request.netns === undefined) return undefined;

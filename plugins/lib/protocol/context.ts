@@ -1,8 +1,4 @@
-/**
- * What calls of plugins are made in: the machine, and the plugins that there are.
- *
- * @module
- */
+/** The surroundings of a call: the machine, and the other plugins. @module */
 import type { Netns } from "../../../ffi/netns.ts";
 import type { Owner } from "./owner.ts";
 import type { Plugin } from "./plugin.ts";
@@ -22,7 +18,7 @@ export interface BuiltinPlugin {
 export interface PluginProgram {
   /** Its path. */
   readonly program: string;
-  /** Whether it is called instead of a plugin of this process. */
+  /** Whether it replaces a plugin of this process. */
   readonly shadowsBuiltin: boolean;
 }
 
@@ -31,18 +27,18 @@ export type PluginLocation = BuiltinPlugin | PluginProgram;
 
 /** The machine that plugins work on, and how they find and call each other. */
 export interface HostContext {
-  /** The namespace that plugins run in. */
+  /** The namespace of the plugins themselves. */
   readonly host: Netns;
-  /** Opens the namespace of a container, the path being CNI_NETNS. @throws {NetnsError} */
+  /** Opens a container's namespace. @param path CNI_NETNS @throws {NetnsError} */
   openNetns(path: string): Netns;
-  /** Where the plugin of that name is. @param directories CNI_PATH @throws {NotRunError} if there is none */
+  /** Finds a plugin. @param directories CNI_PATH @throws {NotRunError} if there is none */
   locate(type: string, directories: readonly string[]): PluginLocation;
-  /** Whether plugins can leave addresses to the plugin of that name (SPEC §4 Plugin Delegation); true of one that is not there. */
+  /** Whether plugins can delegate to that plugin (SPEC §4 Plugin Delegation); true if there is no such plugin. */
   isIpam(type: string, directories: readonly string[]): boolean;
-  /** Calls a plugin. @throws {CniError} and every other error as its cause made it @throws {NotRunError} if it could not be run */
+  /** Calls a plugin. @throws {CniError} and any other error of the plugin @throws {NotRunError} if it could not be run */
   invoke(location: PluginLocation, request: PluginRequest | DelBatchRequest): PluginResponse;
-  /** Why an attachment cannot live any more, as far as this program remembers it; `undefined` if it may. */
+  /** Why an attachment must be dead, as far as this program remembers it; else `undefined`. */
   goneReason?(owner: Owner): string | undefined;
-  /** Takes what plugins say, each behind its name: `bridge: …`. The command line writes it to stderr. */
+  /** Takes messages of plugins: `bridge: …`. */
   log(message: string): void;
 }

@@ -1,11 +1,6 @@
-/**
- * Leaving addresses to another plugin: the IPAM plugin that a configuration names.
- *
- * @see SPEC.md §4 Plugin Delegation
- * @module
- */
+/** Delegation of addresses to the IPAM plugin that a configuration names (SPEC §4 Plugin Delegation). @module */
 import { CniError, Code, ConfigError } from "../../../spec/error.ts";
-import { excerpt } from "../../../spec/schema.ts";
+import { excerpt } from "../../../spec/jsonc.ts";
 import { atLeast, introducedIn } from "../../../spec/version.ts";
 import type { HostContext, PluginLocation } from "./context.ts";
 import type { BatchIpamDelegate, DelBatchCall, IpamDelegate } from "./plugin.ts";
@@ -14,16 +9,15 @@ import { NotRunError } from "./response.ts";
 
 /** The IPAM plugin of a request. */
 export interface IpamPlugin {
-  /** `ipam.type` of the configuration. */
   readonly type: string;
   /** Looks the plugin up, once. @throws {NotRunError} if there is none */
   locate(): PluginLocation;
 }
 
 /**
- * The IPAM plugin that a configuration names, if it names one.
+ * The IPAM plugin of a configuration, if it names one.
  *
- * @throws {ConfigError} for a plugin that gives no addresses: that of a bridge could be the bridge itself, without end
+ * @throws {ConfigError} for a plugin that gives no addresses: a bridge could delegate to itself without end
  */
 export function findIpam(request: PluginRequest, context: HostContext): IpamPlugin | undefined {
   const { command, path, undoesAdd, config: { ipamType: type } } = request;
@@ -34,12 +28,12 @@ export function findIpam(request: PluginRequest, context: HostContext): IpamPlug
   }
   const error = new ConfigError("ipam.type", 'an IPAM plugin such as "host-local"', excerpt(type));
   if (command !== "DEL" && command !== "GC") throw error;
-  // It was refused for ADD, so that there is nothing to give back.
+  // ADD refused it, so there is nothing to give back.
   if (!undoesAdd) context.log(`${error.message}; continuing without it`);
   return undefined;
 }
 
-/** The IPAM plugin, called with the same parameters and the same configuration as `request`. */
+/** The IPAM plugin, called with the parameters and the configuration of `request`. */
 export function ipamDelegate(
   { type, locate }: IpamPlugin,
   request: PluginRequest,
@@ -67,22 +61,19 @@ export function ipamDelegate(
     gc: () => void call("GC"),
     status() {
       try {
-        const location = locate();
-        // A program could not know the command.
-        if ("program" in location && !atLeast(request.config.cniVersion, introducedIn.STATUS)) return;
-        context.invoke(location, { ...request, command: "STATUS" });
+        // A program cannot know the command in an older version.
+        if ("program" in locate() && !atLeast(request.config.cniVersion, introducedIn.STATUS)) return;
+        call("STATUS");
       } catch (error) {
         if (!(error instanceof NotRunError)) throw error;
-        throw new CniError(Code.NotAvailable, error.message, {
-          ...error.details && { details: error.details },
-          cause: error,
-        });
+        const { message, details } = error;
+        throw new CniError(Code.NotAvailable, message, { ...details && { details }, cause: error });
       }
     },
   };
 }
 
-/** The IPAM plugin of attachments that are removed together. @param preparedOf what a call was made of */
+/** The IPAM plugin of a batch. @param preparedOf the request and the IPAM plugin behind a call */
 export function batchIpamDelegate(
   preparedOf: (call: DelBatchCall<unknown>) => { readonly request: PluginRequest; readonly ipam?: IpamPlugin },
   context: HostContext,
@@ -104,7 +95,7 @@ export function batchIpamDelegate(
   };
 }
 
-/** True if a plugin failed for nothing else than that its delegate was not run; of a failure that could not be undone, the failure counts. */
+/** Whether a plugin failed only because its delegate was not run. If the undo failed too, the original failure counts. */
 export function delegateWasNotRun(error: unknown): boolean {
   for (let current = error; current instanceof Error;) {
     if (current instanceof NotRunError) return true;

@@ -1,9 +1,4 @@
-/**
- * Plugins of other programs: where they are found, and how they are run.
- *
- * @see SPEC.md §2 Execution Protocol
- * @module
- */
+/** Plugins that are programs: how they are found and run (SPEC §2 Execution Protocol). @module */
 import { communicate, type SubprocessResult } from "../../../ffi/sys/subprocess.ts";
 import { ignoreErrors, SystemError } from "../../../ffi/sys/error.ts";
 import { findEntryNames } from "../../../ffi/sys/directory.ts";
@@ -16,17 +11,24 @@ import { suggestion } from "../../../spec/suggest.ts";
 import { formatPluginConfig } from "../../../spec/plugin_config.ts";
 import type { PluginProgram } from "./context.ts";
 import type { DelBatchRequest, PluginCommand, PluginRequest, PluginResponse } from "./request.ts";
-import { NotRunError, parseErrorObject, parsePluginError, parsePluginResult, type ProgramOutput } from "./response.ts";
+import {
+  NotRunError,
+  parseErrorObject,
+  parseJsonOrUndefined,
+  parsePluginError,
+  parsePluginResult,
+  type ProgramOutput,
+} from "./response.ts";
 
-/** No result comes near; a plugin that prints more has gone wrong. */
+/** Far above any result. */
 const MAX_OUTPUT_BYTES = 64 * 1024 * 1024;
-/** Longer than any plugin works, the slowest DHCP server included; engines give up within minutes. */
+/** Longer than the slowest DHCP server takes; engines give up within minutes. */
 const PLUGIN_TIMEOUT_MS = 15 * 60_000;
 /** VERSION needs nothing but the program itself. */
 const VERSION_TIMEOUT_MS = 10_000;
-/** How much of what a plugin said last goes into the error it fails with, in bytes. */
+/** The part of a plugin's standard error that goes into its error. */
 const STDERR_TAIL_BYTES = 1024;
-/** How long a program may be busy being written: whoever installs it should be done by then. */
+/** For a program that is being written; an installation should be done by then. */
 const ETXTBSY_TIMEOUT_MS = 5000;
 
 /** A call as a program gets it. */
@@ -35,25 +37,25 @@ export interface ProgramCall {
   readonly command: string;
   /** The other variables. */
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** The configuration; empty for VERSION, mostly. */
+  /** The configuration; usually empty for VERSION. */
   readonly stdin: string;
 }
 
 /** How programs are run. */
 export interface ExecOptions {
-  /** How long a plugin may run, in milliseconds; a quarter of an hour unless told. */
+  /** The time limit in milliseconds; 15 minutes by default. */
   readonly timeoutMs?: number;
-  /** The longest that is waited, whatever the time limit. */
+  /** The highest time limit. */
   readonly maxTimeoutMs?: number;
-  /** Takes what plugins write to standard error, while they run; it goes to our own unless told. */
+  /** Takes the plugin's standard error while it runs; our own by default. */
   readonly onStderr?: (bytes: Uint8Array) => void;
 }
 
 /**
- * The program of that name in `directories`, of which the first that holds one wins; `undefined` if it is this binary under another name.
+ * The program of that name in the first of `directories` that has one; `undefined` if it is this binary.
  *
- * @param directories absolute paths; others are passed over, since what they mean would depend on where the caller stands
- * @throws {NotRunError} code 7 if it is no name
+ * @param directories relative ones are skipped, as their meaning would depend on the working directory
+ * @throws {NotRunError} code 7 if it is no file name
  */
 export function findPluginProgram(type: string, directories: readonly string[]): string | undefined {
   requireFileName(type);
@@ -66,7 +68,7 @@ export function findPluginProgram(type: string, directories: readonly string[]):
   return undefined;
 }
 
-/** The name comes from a configuration, and must not lead out of the directories. */
+/** A name from a configuration must not lead out of the directories. */
 function requireFileName(type: string): void {
   if (type !== "" && type !== "." && type !== ".." && !type.includes("/") && !type.includes("\0")) return;
   throw new NotRunError(
@@ -79,7 +81,6 @@ function isAbsolute(path: string): boolean {
   return path.startsWith("/");
 }
 
-/** A place that cannot be looked at holds nothing that could be run. */
 function findUsableStatus(path: string): FileStat | undefined {
   return ignoreErrors(["EACCES", "ENAMETOOLONG"], () => findStat(path));
 }
@@ -88,18 +89,14 @@ function isExecutableFile({ isFile, mode }: FileStat): boolean {
   return isFile && (mode & 0o111) !== 0;
 }
 
-/** True for a link to this binary, and for a copy made by `cni install --copy`, which keeps the time. */
+/** Whether it is a link to this binary, or a copy by `cni install --copy`, which keeps the time. */
 function isThisBinary(status: FileStat): boolean {
   const thisBinary = findStat("/proc/self/exe");
   return thisBinary?.identity === status.identity ||
     (thisBinary?.size === status.size && thisBinary.mtime === status.mtime);
 }
 
-/**
- * The error for a plugin that is neither in this process nor a program.
- *
- * @param builtinPlugins names of plugins of this process: a mistyped one may have been meant to be one of them
- */
+/** The error for an unknown plugin. @param builtinPlugins names to suggest besides those in `directories` */
 export function missingPluginError(
   directories: readonly string[],
   type: string,
@@ -114,10 +111,8 @@ export function missingPluginError(
   const executableNames = searchedDirectories.flatMap((path) =>
     ignoreErrors(["EACCES", "ENOTDIR", "ENAMETOOLONG"], () => findEntryNames(path)) ?? []
   );
-  const hint = suggestion(type, [...builtinPlugins, ...executableNames].filter((name) => name !== type)).replace(
-    "; ",
-    "",
-  );
+  const otherNames = [...builtinPlugins, ...executableNames].filter((name) => name !== type);
+  const hint = suggestion(type, otherNames).replace("; ", "");
   return new NotRunError(Code.InvalidConfig, `${reason}, and no executable has that name`, {
     details: [
       ...(hint ? [hint] : []),
@@ -128,7 +123,7 @@ export function missingPluginError(
   });
 }
 
-/** Why something of the right name is not the plugin. */
+/** Why a file of the right name is not the plugin. */
 function describeUnusable(path: string): string[] {
   const status = findUsableStatus(path);
   if (!status) return [];
@@ -137,11 +132,10 @@ function describeUnusable(path: string): string[] {
 }
 
 /**
- * Has a program carry out a request.
+ * Calls a plugin that is a program.
  *
- * @param exec runs programs
- * @throws {CniError} the error that it answered with
- * @throws {NotRunError} if it cannot be started, or says that it does not speak the version of the request
+ * @throws {CniError} the program's error
+ * @throws {NotRunError} if it cannot be started, or does not speak the version of the request
  */
 export function callProgram(
   { program, shadowsBuiltin }: PluginProgram,
@@ -163,7 +157,7 @@ export function callProgram(
   return { result, resultVersion: jsonMember(output.stdout, "cniVersion") || request.config.cniVersion };
 }
 
-/** The environment and the text that a program gets. @throws {CniError} if the version cannot say `prevResult` */
+/** @throws {CniError} if the version cannot say `prevResult` */
 function formatRequest(request: PluginRequest, command: Exclude<PluginCommand, "RESTORE" | "DIAGNOSE">): ProgramCall {
   const { containerId, netns = "", ifname, args, path, config, env } = request;
   return {
@@ -174,9 +168,9 @@ function formatRequest(request: PluginRequest, command: Exclude<PluginCommand, "
       CNI_NETNS: netns,
       CNI_IFNAME: ifname,
       CNI_ARGS: args,
-      // As it came, where it came as text.
+      // Unchanged if it came as text.
       CNI_PATH: env.CNI_PATH ?? path.join(":"),
-      // Only this version has it, and plugins of its time may ask.
+      // Plugins of this version may read it.
       ...(config.cniVersion === "0.1.0" && { CNI_VERSION: config.cniVersion }),
     },
     stdin: formatPluginConfig(config, command),
@@ -184,10 +178,8 @@ function formatRequest(request: PluginRequest, command: Exclude<PluginCommand, "
 }
 
 /**
- * Asks a program that refused a request for its version whether it does not speak that. The code alone may come from a program that it
- * called in turn, when it had made something already.
- *
- * @returns false also if there is no telling
+ * Asks a program whether it does not speak the version of a request that it refused; false if it does not say. The error
+ * code alone may come from a delegate of the program, after the program has made something.
  */
 function rejectsVersion(path: string, call: ProgramCall, exec: Parameters<typeof callProgram>[2]): boolean {
   const version = jsonMember(call.stdin, "cniVersion");
@@ -198,26 +190,22 @@ function rejectsVersion(path: string, call: ProgramCall, exec: Parameters<typeof
     const supportedVersions = exitCode === 0 && jsonMember(stdout, "supportedVersions");
     return Array.isArray(supportedVersions) && !supportedVersions.includes(version);
   } catch (error) {
-    // What the program answered is to be told, not that it cannot be asked any more.
+    // The program's first answer is the error to report.
     if (error instanceof CniError || error instanceof SystemError) return false;
     throw error;
   }
 }
 
-/** A member of a JSON object that is text or a list; `undefined` if it is none, or has none of that name. */
+/** A member of a JSON document; `undefined` if there is none. */
 function jsonMember(text: string, name: string): unknown {
-  try {
-    return (JSON.parse(text) as Readonly<Record<string, unknown>> | null)?.[name];
-  } catch {
-    return undefined;
-  }
+  return (parseJsonOrUndefined(text) as Readonly<Record<string, unknown>> | null | undefined)?.[name];
 }
 
 /**
  * Runs a program and waits for its end.
  *
- * It gets the environment of the call without the variables that steer Bun, which would also steer a plugin that was built with it. With
- * a time limit it runs in a process group of its own; without one, whoever ends our group ends it too.
+ * It gets the environment without BUN_* variables, which would also steer a plugin that was built with Bun. With a time
+ * limit it has its own process group; without one it ends with ours.
  *
  * @throws {NotRunError} if it cannot be started
  * @throws {CniError} if it does not end in time
@@ -236,13 +224,10 @@ export function execPlugin(
     onStderr(bytes);
   };
   const input = new TextEncoder().encode(call.stdin);
-  const outcome = communicate(child, input, collectStderr, {
-    deadline,
-    maxOutputBytes: MAX_OUTPUT_BYTES,
-    processGroup: ownProcessGroup,
-  });
+  const limits = { deadline, maxOutputBytes: MAX_OUTPUT_BYTES, processGroup: ownProcessGroup };
+  const outcome = communicate(child, input, collectStderr, limits);
   const stderr = decodeTail(tail);
-  if (outcome.stopReason || !outcome.exitStatus) throw timeoutError(path, outcome, timeoutMs, stderr);
+  if (outcome.stopReason || !outcome.exitStatus) throw stoppedError(path, outcome, timeoutMs, stderr);
   const stdout = new TextDecoder().decode(outcome.output);
   return "signal" in outcome.exitStatus
     ? { exitCode: 128 + outcome.exitStatus.signal, signal: outcome.exitStatus.signal, stdout, stderr }
@@ -258,7 +243,7 @@ function environment({ env, command }: ProgramCall): string[] {
   return entries;
 }
 
-/** Starts a program; one that is being replaced is waited for. @throws {CniError} saying why it cannot be started */
+/** Starts a program, after a wait if it is being written. @throws {NotRunError} */
 function startPlugin(path: string, env: readonly string[], ownProcessGroup: boolean, deadline: number): ChildProcess {
   const busyDeadline = Math.min(deadline, performance.now() + ETXTBSY_TIMEOUT_MS);
   for (let delayMs = 1;; delayMs = Math.min(delayMs * 2, 100)) {
@@ -289,41 +274,29 @@ function toNotRunError(error: SystemError): NotRunError {
   });
 }
 
-function timeoutError(
+function stoppedError(
   path: string,
   { stopReason, exitStatus }: SubprocessResult,
   timeoutMs: number | undefined,
   stderr: string,
 ): CniError {
-  const notes = [
-    // Without a time limit it has no process group of its own.
-    !exitStatus
-      ? "it cannot be ended"
-      : `it was ended${timeoutMs === undefined ? "" : ", and what it had started with it"}`,
-    ...(stderr ? [`it said ${JSON.stringify(stderr)}`] : []),
-  ];
-  const options = { details: notes.join("; ") };
-  if (stopReason === "signal") {
-    return new CniError(
-      Code.TryAgainLater,
-      `Cannot wait for plugin "${path}": this process was asked to end`,
-      options,
-    );
+  // Without a time limit it has no process group of its own.
+  const ended = timeoutMs === undefined ? "it was ended" : "it was ended with all that it had started";
+  const details = [
+    exitStatus ? ended : "it cannot be ended",
+    ...stderr ? [`it said ${JSON.stringify(stderr)}`] : [],
+  ].join("; ");
+  if (stopReason === "output") {
+    const message = `Cannot read what plugin "${path}" prints: more than ${MAX_OUTPUT_BYTES} bytes`;
+    return new CniError(Code.DecodeFailure, message, { details });
   }
-  return stopReason === "output"
-    ? new CniError(
-      Code.DecodeFailure,
-      `Cannot read what plugin "${path}" prints: more than ${MAX_OUTPUT_BYTES} bytes`,
-      options,
-    )
-    : new CniError(
-      Code.TryAgainLater,
-      `Cannot wait for plugin "${path}": it did not end within ${timeoutMs ?? PLUGIN_TIMEOUT_MS} ms`,
-      options,
-    );
+  const reason = stopReason === "signal"
+    ? "this process was asked to end"
+    : `it did not end within ${timeoutMs ?? PLUGIN_TIMEOUT_MS} ms`;
+  return new CniError(Code.TryAgainLater, `Cannot wait for plugin "${path}": ${reason}`, { details });
 }
 
-/** To our own standard error; that nobody reads it any more is no reason to fail. */
+/** A closed standard error is no reason to fail. */
 function writeToStderr(bytes: Uint8Array): void {
   try {
     writeAll(2, bytes);
@@ -332,7 +305,7 @@ function writeToStderr(bytes: Uint8Array): void {
   }
 }
 
-/** One byte more than is shown, by which can be told that something is left out. */
+/** Keeps one byte more than is shown, which tells that something is left out. */
 function appendTail(tail: Uint8Array, bytes: Uint8Array): Uint8Array {
   const joined = new Uint8Array(tail.length + bytes.length);
   joined.set(tail);
@@ -342,7 +315,7 @@ function appendTail(tail: Uint8Array, bytes: Uint8Array): Uint8Array {
 
 function decodeTail(tail: Uint8Array): string {
   if (tail.length <= STDERR_TAIL_BYTES) return new TextDecoder().decode(tail).trim();
-  // Not from the middle of a character.
+  // Begins with a whole character.
   const start = tail.findIndex((byte, index) => index > 0 && (byte & 0xc0) !== 0x80);
   return `…${new TextDecoder().decode(tail.subarray(start)).trimEnd()}`;
 }

@@ -308,7 +308,7 @@ describe("a time limit", () => {
     );
     expect(error).toMatchObject({ code: 11, message: expect.stringContaining(`it did not end within ${LIMIT_MS} ms`) });
     expect(error).not.toBeInstanceOf(NotRunError);
-    expect(error.details).toBe('it was ended, and what it had started with it; it said "why"');
+    expect(error.details).toBe('it was ended with all that it had started; it said "why"');
     expect(endsNow(readFileSync(join(root, "group"), "utf8"))).toBe(true);
   });
 

@@ -1,15 +1,9 @@
-/**
- * From a request to a response: the one way in which every plugin is called, by an engine that starts this binary, by the runtime in its own
- * process, and by another plugin that leaves addresses to it.
- *
- * @see SPEC.md §2 Execution Protocol
- * @module
- */
+/** Carries out requests: engines, the runtime and delegating plugins all call plugins this way (SPEC §2). @module */
 import { nowCeil } from "../../../ffi/sys/mtime.ts";
 import { stopReportingSignals } from "../../../ffi/sys/signals.ts";
 import { parseArgs, parsePairs, requireParameters } from "../../../spec/env.ts";
 import { ConfigError } from "../../../spec/error.ts";
-import { parseUsableKeys, type PluginConfig } from "../../../spec/plugin_config.ts";
+import { parseUsableKeys } from "../../../spec/plugin_config.ts";
 import { requireExpressible, type Result } from "../../../spec/result.ts";
 import { findContainerNetns, openContainerNetns } from "./container_netns.ts";
 import type { AnyPlugin, HostContext } from "./context.ts";
@@ -18,15 +12,10 @@ import type { AddCall, AttachmentCall, DelBatchCall, DelCall, PluginCall } from 
 import type { DelBatchRequest, PluginRequest, PluginResponse } from "./request.ts";
 import { throwIfSignalled } from "./signal.ts";
 
-/** Takes the result of an ADD before it becomes final: what was done is undone if nobody can be told of it. */
-export type Deliver = (result: Result) => void;
+/** Takes the result of an ADD. If it throws, the ADD is undone. */
+type Deliver = (result: Result) => void;
 
-/**
- * Carries out one request.
- *
- * @param deliver for ADD alone
- * @throws {CniError} and every other error as its cause made it; what an ADD had done by then is undone
- */
+/** Carries out one request. @throws {Error} as its cause made it; an ADD is undone by then */
 export function handle(
   plugin: AnyPlugin,
   request: PluginRequest | DelBatchRequest,
@@ -38,21 +27,16 @@ export function handle(
   if (request.command === "RESTORE" && !plugin.restore) return { restored: [] };
   if (request.command === "DIAGNOSE" && !plugin.diagnose) return {};
   requireParameters(request);
-  return withNetworkInErrors(request.config, () => dispatch(plugin, request, pluginContext, deliver));
-}
-
-/** Runs a plugin; a configuration that it cannot use is reported with the network it is of. */
-function withNetworkInErrors<T>({ name }: PluginConfig, call: () => T): T {
   try {
-    return call();
+    return dispatch(plugin, request, pluginContext, deliver);
   } catch (error) {
-    throw error instanceof ConfigError ? error.withLocation({ network: name }) : error;
+    throw error instanceof ConfigError ? error.withLocation({ network: request.config.name }) : error;
   }
 }
 
 function dispatch(plugin: AnyPlugin, request: PluginRequest, context: HostContext, deliver?: Deliver): PluginResponse {
   using undo = new DisposableStack();
-  // Its IPAM plugin is called with the same request, and comes to that when this one is through with its own.
+  // The IPAM plugin gets this snapshotTime too, and later than this plugin.
   const { snapshotTime = nowCeil(), config } = request;
   const ipam = findIpam(request, context);
   const call = buildCall(plugin, { ...request, snapshotTime }, context, ipam, undo);
@@ -86,7 +70,6 @@ function diagnose(
   return plugin.diagnose!({ ...call, ...netns && { attachment: { netns, ifname } } });
 }
 
-/** What every command gets. */
 function buildCall(
   plugin: AnyPlugin,
   request: PluginRequest,
@@ -97,7 +80,7 @@ function buildCall(
   const { config, command, env, findCallerPid, undoesAdd } = request;
   const { host, log, goneReason } = context;
   return {
-    // What cannot be used of the plugin's own keys must not keep a container from being removed.
+    // Unusable keys must not keep a container attached.
     config: command === "DEL"
       ? parseUsableKeys(plugin.config, config.raw, undoesAdd ? () => {} : log).value
       : plugin.config.parse(config.raw),
@@ -111,7 +94,6 @@ function buildCall(
   };
 }
 
-/** What the commands on one attachment get. */
 function buildAttachmentCall(
   plugin: AnyPlugin,
   request: PluginRequest,
@@ -129,7 +111,7 @@ function buildAttachmentCall(
   };
 }
 
-/** What cannot be understood must not keep a container from being removed. */
+/** Wrong CNI_ARGS must not keep a container attached. */
 function parseDeclaredArgs(plugin: AnyPlugin, { command, args }: PluginRequest): Readonly<Record<string, string>> {
   if (!plugin.args) return {};
   return command === "DEL"
@@ -151,7 +133,7 @@ function runAttachmentCommand(
     : command === "DEL"
     ? findContainerNetns(request, context)
     : openContainerNetns(request, context);
-  // Whatever is undone needs the namespace, which is closed behind it.
+  // The undo needs the namespace, which is closed after it.
   using _rollback = undo;
   if (command === "DEL") {
     plugin.del({ ...call, netns } satisfies DelCall<unknown>);
@@ -171,20 +153,20 @@ function runAttachmentCommand(
     undo.move();
     return { result };
   } catch (error) {
-    // Before the undoing begins.
+    // The undo must not be interrupted.
     stopReportingSignals();
     throw error;
   }
 }
 
-/** A call that the plugin gets, and what it was made of. */
+/** A call, its request and its IPAM plugin. */
 interface PreparedCall {
   readonly call: DelBatchCall<unknown>;
   readonly request: PluginRequest;
   readonly ipam: IpamPlugin | undefined;
 }
 
-/** @returns the requests that are still to be carried out, each by itself @throws {Error} as the plugin made it */
+/** @returns the requests that still need a call each */
 function delBatch(
   plugin: AnyPlugin,
   requests: readonly PluginRequest[],
@@ -205,7 +187,7 @@ function delBatch(
   return [...remaining, ...calls.map((call) => prepared.get(call)!.request)];
 }
 
-/** `undefined` if something is wrong with the request, which is told when it is carried out. */
+/** `undefined` if something is wrong with the request: its own DEL reports that. */
 function prepareCall(plugin: AnyPlugin, request: PluginRequest, context: HostContext): PreparedCall | undefined {
   try {
     requireParameters(request);

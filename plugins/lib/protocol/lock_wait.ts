@@ -1,12 +1,8 @@
-/**
- * What is said when others do not give up a lock.
- *
- * @module
- */
+/** The error for a lock that others hold too long. @module */
 import { LockedError } from "../../../ffi/sys/lock.ts";
 import { CniError, Code } from "../../../spec/error.ts";
 
-/** Takes a lock. @throws {CniError} code 11 naming who holds it, and what can be done */
+/** Takes a lock. @throws {CniError} code 11 naming the holder, and what can be done */
 export function lockOrTryAgainLater<T>(lock: () => T): T {
   const startedAt = performance.now();
   try {

@@ -1,8 +1,4 @@
-/**
- * What a plugin is: a name, the shape of its configuration, and what it does for each command.
- *
- * @module
- */
+/** The definition of a plugin, and what its commands get. @module */
 import type { Netns } from "../../../ffi/netns.ts";
 import type { Attachment, PluginConfig } from "../../../spec/plugin_config.ts";
 import { CniError, Code } from "../../../spec/error.ts";
@@ -10,177 +6,171 @@ import type { Result } from "../../../spec/result.ts";
 import type { Schema } from "../../../spec/schema.ts";
 import type { Owner } from "./owner.ts";
 
-/** What every command gets. `C` is what the plugin's own schema makes of the configuration. */
+/** What every command gets. `C` is the type of the plugin's own keys. */
 export interface PluginCall<C> {
   /** The plugin's own keys. */
   readonly config: C;
-  /** The keys that the specification defines. */
+  /** The specification's keys. */
   readonly pluginConfig: PluginConfig;
-  /** The environment of whoever called: where services of the host are. */
+  /** Of the caller. */
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** Finds the process that called, where that can be known. */
+  /** Finds the calling process, if it is known. */
   readonly findCallerPid: (() => number) | undefined;
-  /** The namespace the plugin runs in. */
+  /** The plugin's own namespace. */
   readonly host: Netns;
-  /** The IPAM plugin that the configuration names, if it names one. */
+  /** The configuration's IPAM plugin, if it names one. */
   readonly ipam: IpamDelegate | undefined;
-  /** Why an attachment cannot live any more, as far as this program remembers it; `undefined` if it may. */
+  /** Why an attachment must be dead, as far as this program remembers it; else `undefined`. */
   goneReason?(owner: Owner): string | undefined;
-  /** Says something on stderr, where it does not disturb the answer. */
+  /** Writes to stderr, apart from the answer. */
   log(message: string): void;
 }
 
 /** What the commands on one attachment get. */
 export interface AttachmentCall<C> extends PluginCall<C>, Attachment {
-  /** CNI_NETNS as it was given; empty if it was not. */
+  /** CNI_NETNS as given, else empty. */
   readonly sandbox: string;
-  /** CNI_ARGS, as far as the plugin declares them. */
+  /** The declared keys of CNI_ARGS. */
   readonly args: Readonly<Record<string, string>>;
-  /** Who owns what is set up for this attachment. */
+  /** The attachment as the owner of what is set up. */
   readonly owner: Owner;
-  /** What the plugins before this one set up; of a DEL or CHECK, what the whole ADD did. */
+  /** The result of the plugins before this one; for DEL and CHECK, of the whole ADD. */
   readonly prevResult: Result | undefined;
 }
 
 /** What ADD gets. */
 export interface AddCall<C> extends AttachmentCall<C> {
-  /** The container's namespace. */
+  /** The container's. */
   readonly netns: Netns;
-  /** Takes the opposite of each thing done; it runs backwards if the command fails and is dropped if it succeeds. */
+  /** Takes the undo of each step. If the command fails, they run backwards. */
   readonly undo: DisposableStack;
 }
 
 /** What DEL gets. */
 export interface DelCall<C> extends AttachmentCall<C> {
-  /** Absent when the namespace is gone, or its path was not given. */
+  /** Absent if it is gone or was not given. */
   readonly netns: Netns | undefined;
 }
 
 /** What `delBatch` gets for each attachment. */
 export interface DelBatchCall<C> extends AttachmentCall<C> {
-  /** Opens the container's namespace for as long as `call` runs; it gets what DEL would. */
+  /** Opens the container's namespace while `call` runs. */
   withNetns<T>(call: (netns: Netns | undefined) => T): T;
 }
 
-/** An IPAM plugin, as the plugin that delegates to it sees it. */
+/** An IPAM plugin, for the plugin that delegates to it. */
 export interface IpamDelegate {
-  /** `ipam.type` of the configuration. */
+  /** `ipam.type` */
   readonly type: string;
-  /** The addresses it gives. Its DEL is called if the ADD that asked for them fails later, or this call itself does, once it was run. */
+  /** Asks for addresses. If this or a later step of the ADD fails, its DEL is called. */
   add(): Result;
-  /** Gives back what the attachment has. @throws {CniError} what it failed with */
+  /** Gives back the attachment's addresses. @throws {CniError} */
   del(): void;
-  /** Asks whether the attachment still has what it was given. @throws {CniError} what it found */
+  /** Checks that the attachment still has its addresses. @throws {CniError} */
   check(): void;
-  /** Gives back what belongs to attachments that live no more. @throws {CniError} what it failed with */
+  /** Gives back the addresses of stale attachments. @throws {CniError} */
   gc(): void;
-  /** Asks whether it has addresses to give. @throws {CniError} with code 50 or 51 if it has none */
+  /** Checks that it has addresses to give. @throws {CniError} code 50 or 51 */
   status(): void;
 }
 
-/** The IPAM plugin of attachments that are removed together. */
+/** The IPAM plugin of a batch. */
 export interface BatchIpamDelegate {
-  /** Gives back what the attachments have. @returns those for which this is still to be done by their own DEL @throws {CniError} */
+  /** Gives back addresses. @returns the calls that still need a DEL of their own @throws {CniError} */
   del<C>(calls: readonly DelBatchCall<C>[]): readonly DelBatchCall<C>[];
 }
 
-/** Attachments that are removed together: of one network, with one configuration. */
+/** Attachments of one network, with one configuration, that are removed together. */
 export type DelBatch<C> = readonly [DelBatchCall<C>, ...DelBatchCall<C>[]];
 
 /** What CHECK gets. */
 export interface CheckCall<C> extends AttachmentCall<C> {
-  /** The container's namespace. */
+  /** The container's. */
   readonly netns: Netns;
 }
 
-/** What `restore` gets; `prevResult` is what the whole ADD did. */
+/** What `restore` gets; `prevResult` is that of the whole ADD. */
 export type RestoreCall<C> = CheckCall<C>;
 
 /** What `diagnose` gets. */
 export interface DiagnoseCall<C> extends PluginCall<C> {
-  /** The living attachment that `check` asks about; `status` asks about none. */
+  /** For `check` only. */
   readonly attachment?: { readonly netns: Netns; readonly ifname: string };
 }
 
 /** What GC gets. */
 export interface GcCall<C> extends PluginCall<C> {
-  /** The attachments of this network that still live; everything else of this network is to go. */
+  /** The attachments of this network to keep. */
   readonly validAttachments: readonly Attachment[];
-  /** When that list was made, at the latest, in nanoseconds since 1970: who was attached since cannot be on it. */
+  /** When that list was made, at the latest, in nanoseconds since 1970: newer attachments are not on it. */
   readonly snapshotTime: bigint;
 }
 
-/** What a plugin does between calls, in a process of its own that a long-running command starts. */
+/** What a plugin does between calls, in a process of its own. */
 export interface PluginService {
-  /** In a few words: `keeps DHCP leases alive`. */
+  /** `keeps DHCP leases alive` */
   readonly summary: string;
-  /** Does it for as long as it is needed; a signal ends the process. */
+  /** Runs until its work is done or a signal ends the process. */
   run(context: ServiceContext): void | Promise<void>;
 }
 
 /** What a service gets. */
 export interface ServiceContext {
-  /** That of the command that starts it. */
+  /** Of its process. */
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** Says something on stderr. */
+  /** Writes to stderr. */
   log(message: string): void;
 }
 
-/** A plugin. All of it but a service is synchronous: see {@linkcode Netns}. */
+/** A plugin. All but its service is synchronous: see {@linkcode Netns}. */
 export interface Plugin<C = unknown> {
-  /** `type` in a configuration, and the name it is called by. */
+  /** `type` in a configuration, and the program's name. */
   readonly name: string;
   /** One sentence. */
   readonly about: string;
-  /** The keys of its own, read from the whole configuration object. */
+  /** Its own keys, read from the whole configuration. */
   readonly config: Schema<C>;
-  /** The keys of CNI_ARGS that it understands; without this it does not look at CNI_ARGS. */
+  /** Its keys of CNI_ARGS; without this it ignores CNI_ARGS. */
   readonly args?: readonly string[];
-  /** True if it does not look into the container's namespace, so that CNI_NETNS is not opened and `netns` not there. */
+  /** It needs no container's namespace: CNI_NETNS is not opened, and calls have no `netns`. */
   readonly ignoresNetns?: true;
-  /** Whether it works on what an earlier plugin of the list set up, so that it cannot be the first one. */
+  /** Whether it needs an earlier plugin in the list. */
   needsPrevResult?(entry: Pick<PluginConfig, "ipamType">): boolean;
-  /** Attaches the container. @returns what to hand on: `prevResult` with what this plugin adds to it */
+  /** Attaches the container. @returns `prevResult` with this plugin's additions */
   add(call: AddCall<C>): Result;
-  /** Succeeds when things are gone already (SPEC §DEL). */
+  /** Detaches the container. Succeeds if everything is gone already (SPEC §DEL). */
   del(call: DelCall<C>): void;
   /**
-   * Does what `del` does for attachments of one network that have this configuration in common, two at least, as far as it can be done
-   * for all of them at once: the kernel waits whenever links or rules are removed, however many they are. Only `cni run gc` asks for it,
-   * in its own process. If it fails, `del` is called for each of them, and finds what is left.
+   * As `del` for two or more attachments, as far as one step can serve all: the kernel waits at each removal of links or
+   * rules, however many they are. Only `cni run gc` calls it, in its own process. If it fails, each gets a `del`.
    *
-   * @returns those for which `del` is to be called all the same
+   * @returns the calls that still need a `del`
    */
   delBatch?(calls: DelBatch<C>, ipam: BatchIpamDelegate): readonly DelBatchCall<C>[];
-  /** Looks whether all is still there. @throws {CniError} on the first difference from what ADD set up */
+  /** Compares with what ADD set up. @throws {CniError} on the first difference */
   check(call: CheckCall<C>): void;
   /**
-   * Puts back the rules of an attachment that somebody took away, as with `nft flush ruleset`, and touches nothing else: no link, no
-   * address, no kernel parameter. Only `cni run restore` asks for it, in its own process. Without it, the plugin has no rules.
+   * Puts back removed rules of an attachment, as after `nft flush ruleset`, and changes nothing else: no link, no address,
+   * no kernel parameter. Only `cni run restore` calls it, in its own process. A plugin without rules has none.
    *
-   * @returns what was missing, in words: `host port 8080/tcp`; where nothing was, nothing may be changed
+   * @returns what was missing, in words: `host port 8080/tcp`; if nothing was, it may change nothing
    */
   restore?(call: RestoreCall<C>): readonly string[];
-  /** Removes what belongs to attachments that live no more. Without it, the command goes to the IPAM plugin alone. */
+  /** Removes what stale attachments own. Without it, only the IPAM plugin gets the command. */
   gc?(call: GcCall<C>): void;
-  /**
-   * Tells whether an ADD could be served, which includes that its configuration can be used. Without it, the command goes to the IPAM
-   * plugin alone.
-   *
-   * @throws {CniError} with code 50 or 51 if it could not
-   */
+  /** Checks that an ADD would succeed. Without it, only the IPAM plugin gets the command. @throws {CniError} code 50 or 51 */
   status?(call: PluginCall<C>): void;
   /**
-   * Says what keeps packets of containers from flowing although an ADD would succeed. Only `cni run status` and `check` ask for it,
-   * in their own process: engines call STATUS every few seconds, and hand on what it says to their log. What it throws is a warning too.
+   * Says what keeps packets from flowing although an ADD would succeed. Only `cni run status` and `check` call it, in their
+   * own process: engines call STATUS every few seconds and log the answer. An error is a warning too.
    */
   diagnose?(call: DiagnoseCall<C>): readonly string[];
-  /** What it does between calls. No call starts it. */
+  /** What it does between calls; no call starts it. */
   readonly service?: PluginService;
 }
 
 /**
- * Declares a plugin, taking the type of its configuration from its schema.
+ * Declares a plugin; its schema gives the type of its configuration.
  *
  * @example
  * ```ts
@@ -223,12 +213,12 @@ export function plugin<C>(definition: Plugin<C>): Plugin<C> {
 export function requirePrevResult({ prevResult }: { readonly prevResult: Result | undefined }, name: string): Result {
   if (prevResult) return prevResult;
   throw new CniError(Code.InvalidConfig, `Cannot run "${name}": prevResult is missing`, {
-    details: `"${name}" works on what an earlier plugin of the list set up; put it behind one such as "bridge"`,
+    details: `"${name}" changes what an earlier plugin of the list set up: put it after one such as "bridge"`,
   });
 }
 
 /**
- * Runs every step, also after one failed.
+ * Runs every step, even if one fails.
  *
  * @example
  * ```ts
@@ -246,7 +236,7 @@ export function requirePrevResult({ prevResult }: { readonly prevResult: Result 
  * }
  * ```
  *
- * @throws {AggregateError} naming every failure, or the failure if it is alone
+ * @throws {AggregateError} of all failures; a single failure as it is
  */
 export function cleanUp(...steps: readonly (() => void)[]): void {
   const failures: unknown[] = [];
@@ -261,7 +251,7 @@ export function cleanUp(...steps: readonly (() => void)[]): void {
   if (failures.length > 1) throw new AggregateError(failures, "Cannot clean up everything");
 }
 
-/** Takes a step of a DEL that has no right to fail, as what it works on is in the container's hands; says what kept it from its end. */
+/** Runs a step of DEL on what the container controls: its failure is logged, and must not make DEL fail. */
 export function attemptOrLog(log: (message: string) => void, step: () => void): void {
   try {
     step();

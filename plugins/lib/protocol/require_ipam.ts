@@ -1,12 +1,8 @@
-/**
- * For plugins that are of no use without addresses.
- *
- * @module
- */
+/** For plugins that need addresses. @module */
 import { ConfigError } from "../../../spec/error.ts";
 import type { IpamDelegate, PluginCall } from "./plugin.ts";
 
-/** The IPAM plugin of a configuration that must name one. @throws {ConfigError} if it names none */
+/** The configuration's IPAM plugin. @throws {ConfigError} if it names none */
 export function requireIpam({ ipam }: Pick<PluginCall<unknown>, "ipam">): IpamDelegate {
   if (ipam) return ipam;
   throw new ConfigError(

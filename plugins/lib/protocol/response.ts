@@ -1,111 +1,77 @@
-/**
- * What a plugin answered, understood: its result, or why it failed. Programs of others print all sorts of things.
- *
- * @see SPEC.md §5 Result Types
- * @module
- */
+/** The answers of plugins that are programs: a result or an error object (SPEC §5 Result Types), or anything else. @module */
 import { CniError, Code } from "../../../spec/error.ts";
 import { parseResult, type Result } from "../../../spec/result.ts";
 import type { Version } from "../../../spec/version.ts";
 
-/** What a program that is a plugin left when it ended. */
+/** The output of a plugin that has ended. */
 export interface ProgramOutput {
-  /** 0 for success; with any other, `stdout` should be an error object. */
+  /** 0 for success; otherwise `stdout` should be an error object. */
   readonly exitCode: number;
   /** One JSON document, or nothing. */
   readonly stdout: string;
-  /** The last that it said on standard error, which was passed on already. */
+  /** The end of its standard error, which has been passed on already. */
   readonly stderr?: string;
-  /** The signal that ended it. */
+  /** If a signal ended it. */
   readonly signal?: number;
 }
 
-/** What is known of a program that failed. */
+/** The output of a program that failed. */
 export interface FailedProgram extends ProgramOutput {
-  /** Its path. */
   readonly program?: string;
-  /** Whether it is called instead of a plugin of this process. */
+  /** Whether it replaces a plugin of this process. */
   readonly shadowsBuiltin?: boolean;
-  /** Whether it refused the request, and does not speak its version by its own answer to VERSION, so that it did nothing. */
+  /** Whether it refused the version, and its answer to VERSION confirms that. Then it has done nothing. */
   readonly isVersionUnsupported?: boolean;
 }
 
-/**
- * The plugin was not run, so that there is nothing to undo: it does not exist, or cannot be started, or refused a version that it does not
- * speak, which it does before anything else.
- */
+/** The plugin did nothing, so there is nothing to undo: it does not exist, cannot be started, or refused the version. */
 export class NotRunError extends CniError {}
 
 /** The result that a plugin printed, in the current form. @throws {CniError} code 6 if it is none */
 export function parsePluginResult(stdout: string, type: string, version: Version): Result {
-  let document: unknown;
-  try {
-    document = JSON.parse(stdout);
-  } catch {
-    throw new CniError(Code.DecodeFailure, `Cannot read the result of plugin "${type}": expected one JSON document`, {
-      details: `it printed ${quoteOutput(stdout)}`,
-    });
-  }
-  return parseResult(document, version);
+  const document = parseJsonOrUndefined(stdout);
+  if (document !== undefined) return parseResult(document, version);
+  throw new CniError(Code.DecodeFailure, `Cannot read the result of plugin "${type}": expected one JSON document`, {
+    details: `it printed ${quoteOutput(stdout)}`,
+  });
 }
 
-/** The error that a plugin failed with: its own if it printed one, and always what it said on standard error, and where it is. */
+/** The error of a failed plugin: its own if it printed one, with its standard error and its path. */
 export function parsePluginError(response: FailedProgram, type: string): CniError {
-  const { stdout, stderr } = response;
-  const stderrNotes = stderr ? [`it said ${JSON.stringify(stderr)}`] : [];
-  const notesOnProgram = [...stderrNotes, ...describeExecutable(response)];
-  if (stdout.trim() === "") {
-    const noOutputNotes = stderrNotes.length === 0 ? ["it printed nothing, neither a result nor an error"] : [];
-    return internalError(`Plugin "${type}" failed without an error object: ${describeExitStatus(response)}`, [
-      ...noOutputNotes,
-      ...notesOnProgram,
-    ]);
-  }
+  const { stdout, stderr, program, shadowsBuiltin, isVersionUnsupported } = response;
+  const notes = [
+    ...stderr ? [`it said ${JSON.stringify(stderr)}`] : [],
+    ...program === undefined
+      ? []
+      : [`its program is "${program}"${shadowsBuiltin ? ", used instead of the built-in plugin" : ""}`],
+  ];
   const error = parseErrorObject(stdout);
   if (!error) {
-    const printed = `it printed ${quoteOutput(stdout)}`;
-    return internalError(
-      `Plugin "${type}" failed with something that is no error object: ${describeExitStatus(response)}`,
-      [
-        printed,
-        ...notesOnProgram,
-      ],
-    );
+    const printed = stdout.trim() !== ""
+      ? [`it printed ${quoteOutput(stdout)}`]
+      : stderr
+      ? []
+      : ["it printed nothing, neither a result nor an error"];
+    return new CniError(Code.Internal, `Plugin "${type}" failed without an error object: ${describeEnd(response)}`, {
+      details: [...printed, ...notes].join("; "),
+    });
   }
   const { code = Code.Internal, msg, details } = error;
-  const message = msg ||
-    `Plugin "${type}" failed with an error object that has no message: ${describeExitStatus(response)}`;
-  const notes = [...(details ? [details] : []), ...notesOnProgram];
-  if (response.isVersionUnsupported) {
-    return new NotRunError(code, message, { details: [...notes, ...shadowingRemedy(response)].join("; ") });
+  const message = msg || `Plugin "${type}" failed with an error object that has no message: ${describeEnd(response)}`;
+  if (details) notes.unshift(details);
+  if (!isVersionUnsupported) return new CniError(code, message, { details: notes.join("; ") });
+  if (shadowsBuiltin && program !== undefined) {
+    const directory = program.slice(0, program.lastIndexOf("/")) || "/";
+    notes.push(`remove it; or replace every plugin in the directory: cni install --force ${directory}`);
   }
-  return new CniError(code, message, { details: notes.join("; ") });
+  return new NotRunError(code, message, { details: notes.join("; ") });
 }
 
-function describeExecutable({ program, shadowsBuiltin }: FailedProgram): string[] {
-  if (program === undefined) return [];
-  return [
-    `its program is "${program}"${shadowsBuiltin ? ", which is called instead of the plugin that is built in" : ""}`,
-  ];
-}
-
-function shadowingRemedy({ program = "", shadowsBuiltin }: FailedProgram): string[] {
-  const directory = program.slice(0, program.lastIndexOf("/")) || "/";
-  return shadowsBuiltin
-    ? [`remove it; or replace every plugin in the directory: cni install --force ${directory}`]
-    : [];
-}
-
-function internalError(message: string, notes: readonly string[]): CniError {
-  return new CniError(Code.Internal, message, { details: notes.join("; ") });
-}
-
-function describeExitStatus({ exitCode, signal }: FailedProgram): string {
+function describeEnd({ exitCode, signal }: FailedProgram): string {
   return signal === undefined ? `it ended with status ${exitCode}` : `signal ${signal} ended it`;
 }
 
-/** An error object as a plugin printed it. */
-export interface ErrorObject {
+interface ErrorObject {
   readonly code?: number;
   readonly msg?: string;
   readonly details?: string;
@@ -113,18 +79,22 @@ export interface ErrorObject {
 
 /** The members of an error object, whatever the case of their names; `undefined` if it is none. */
 export function parseErrorObject(text: string): ErrorObject | undefined {
-  let document: unknown;
-  try {
-    document = JSON.parse(text);
-  } catch {
-    return undefined;
-  }
+  const document = parseJsonOrUndefined(text);
   if (typeof document !== "object" || Array.isArray(document)) return undefined;
   const members = Object.entries(document ?? {}).filter(([, value]) => value !== null);
   const { code, msg, details } = Object.fromEntries(members.map(([key, value]) => [key.toLowerCase(), value]));
   const isErrorObject = (code === undefined || Number.isSafeInteger(code) && code >= 0) &&
     [msg, details].every((value) => value === undefined || typeof value === "string");
   return isErrorObject ? { code, msg, details } : undefined;
+}
+
+/** A JSON document; `undefined` for any other text. */
+export function parseJsonOrUndefined(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
 }
 
 function quoteOutput(text: string): string {

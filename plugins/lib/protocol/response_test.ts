@@ -48,7 +48,7 @@ describe("parsePluginError() names the program that failed", () => {
     expect(failure({ ...lacking, shadowsBuiltin: true })).toEqual({
       code: 1,
       message: "incompatible",
-      details: 'its program is "/opt/cni/bin/x", which is called instead of the plugin that is built in; ' +
+      details: 'its program is "/opt/cni/bin/x", used instead of the built-in plugin; ' +
         "remove it; or replace every plugin in the directory: cni install --force /opt/cni/bin",
     });
   });
@@ -58,7 +58,7 @@ describe("parsePluginError() names the program that failed", () => {
     for (const each of [refusal, { ...refusal, isVersionUnsupported: false }]) {
       expect(parsePluginError(each, "x")).not.toBeInstanceOf(NotRunError);
       expect(failure(each).details).toBe(
-        'its program is "/opt/cni/bin/x", which is called instead of the plugin that is built in',
+        'its program is "/opt/cni/bin/x", used instead of the built-in plugin',
       );
     }
   });
@@ -104,7 +104,7 @@ describe("parsePluginError() explains what is no error object", () => {
   ])("%s", (stdout) => {
     const { code, message, details } = failure({ stdout, stderr: "log" });
     expect(code).toBe(999);
-    expect(message).toBe('Plugin "x" failed with something that is no error object: it ended with status 1');
+    expect(message).toBe('Plugin "x" failed without an error object: it ended with status 1');
     expect(details).toBe(`it printed ${JSON.stringify(stdout)}; it said "log"`);
   });
 

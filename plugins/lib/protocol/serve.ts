@@ -1,10 +1,4 @@
-/**
- * A plugin's side of the process boundary: parameters in the environment and a configuration on stdin become a request, and what comes of
- * it a document and an exit status.
- *
- * @see SPEC.md §2 Execution Protocol
- * @module
- */
+/** A plugin's side of the process boundary: text becomes a request, and the outcome text (SPEC §2 Execution Protocol). @module */
 import { parseEnvironment } from "../../../spec/env.ts";
 import { CniError } from "../../../spec/error.ts";
 import { stringifyJson } from "../../../spec/jsonc.ts";
@@ -20,16 +14,16 @@ import type { PluginRequest } from "./request.ts";
 import type { ProgramOutput } from "./response.ts";
 import { requestedVersion, versionResponse } from "./version.ts";
 
-/** A call as it comes from another process. */
+/** A call from another process. */
 export interface PluginCallText extends ProgramCall, Pick<PluginRequest, "snapshotTime" | "findCallerPid"> {
-  /** Takes the answer to an ADD before it becomes final: what was done is undone if nobody can be told of it. */
+  /** Takes the answer to an ADD. If it throws, the ADD is undone. */
   deliver?(stdout: string): void;
-  /** Finds the keys that an IPAM plugin reads. With it, an ADD that succeeded tells `log` which keys of its configuration nobody reads. */
+  /** Finds the schema of an IPAM plugin. With it, a successful ADD logs the keys that nobody reads. */
   readonly findConfigSchema?: (type: string) => Schema<unknown> | undefined;
 }
 
 /**
- * Carries out one request. Never throws: whatever goes wrong is the error object of the specification.
+ * Carries out one call. Never throws: every failure becomes an error object.
  *
  * @example
  * ```ts
@@ -73,7 +67,7 @@ export function serve(plugin: AnyPlugin, call: PluginCallText, context: HostCont
   }
 }
 
-/** An engine hands it on to its own log, where it is read when a container does not do what was wanted. */
+/** An engine copies it to its own log. */
 function warnOfUnknownKeys(
   plugin: AnyPlugin,
   { config, path }: PluginRequest,
@@ -81,7 +75,7 @@ function warnOfUnknownKeys(
   { locate, log }: HostContext,
 ): void {
   if (!findConfigSchema) return;
-  // Where a plugin of others leaves addresses to this one, all but the IPAM part is for that plugin.
+  // For the delegate of another plugin, only `ipam` is its own.
   const isDelegate = config.type !== "" && config.type !== plugin.name;
   const unknownKeys = findUnknownPluginKeys(
     { ...config, type: plugin.name, ...isDelegate && { raw: { ipam: findValue(config.raw, "ipam") } } },
@@ -93,7 +87,7 @@ function warnOfUnknownKeys(
   }
 }
 
-/** The request that a text holds, for `plugin`. @throws {CniError} @throws {SyntaxError} @throws {ConfigError} */
+/** The request in a text. @throws {CniError} @throws {SyntaxError} @throws {ConfigError} */
 export function parseCall({ name }: AnyPlugin, call: PluginCallText, { log }: HostContext): PluginRequest {
   const { env, stdin, snapshotTime, findCallerPid } = call;
   const { command, ...parameters } = parseEnvironment({ ...env, CNI_COMMAND: call.command });
@@ -107,7 +101,7 @@ export function parseCall({ name }: AnyPlugin, call: PluginCallText, { log }: Ho
   };
 }
 
-/** The error object of the specification, in the version of the request as far as that can be told. */
+/** The specification's error object, in the version of the request if it has one. */
 export function formatErrorObject(error: unknown, stdin: string): string {
   return stringifyJson(CniError.from(error).toJSON(requestedVersion(stdin) ?? LATEST), 4);
 }

@@ -1,12 +1,8 @@
-/**
- * Giving up an ADD that somebody asked to end, at a point where all of it can still be undone.
- *
- * @module
- */
+/** Ends an ADD on a signal, while all of it can still be undone. @module */
 import { takePendingSignal } from "../../../ffi/sys/signals.ts";
 import { CniError, Code } from "../../../spec/error.ts";
 
-/** @throws {CniError} code 11 if a signal that is held back asks this process to end */
+/** @throws {CniError} code 11 if a blocked signal asks this process to end */
 export function throwIfSignalled(): void {
   const signal = takePendingSignal();
   if (signal === undefined) return;

@@ -1,20 +1,15 @@
-/**
- * The answer to VERSION, for which no plugin has to be loaded.
- *
- * @see SPEC.md §VERSION
- * @module
- */
+/** The answer to VERSION, apart from `serve.ts`: it needs no plugin, so the binary loads none for it. @module */
 import { parseJson } from "../../../spec/jsonc.ts";
 import { LATEST, parseVersion, type Version, VERSIONS } from "../../../spec/version.ts";
 
-/** Repeats the version that was asked with, the latest if there is none. */
+/** Repeats the version of the request, or else the latest (SPEC §VERSION). */
 export function versionResponse(stdin: string): string {
   return `${JSON.stringify({ cniVersion: requestedVersion(stdin) ?? LATEST, supportedVersions: VERSIONS })}\n`;
 }
 
-/** The version of a document that may be anything. */
+/** The version of a request, which may be any text. */
 export function requestedVersion(text: string): Version | undefined {
-  // The usual VERSION call. Parsing it would fail, and a failure loads the 1.2 ms that find its position.
+  // Usual for VERSION. A failed parse would load the code that finds its position, which takes 1.2 ms.
   if (text === "") return undefined;
   try {
     const { cniVersion } = parseJson(text, "") as { cniVersion?: unknown };
