@@ -105,7 +105,7 @@ export { type CniCommand, LATEST, type Version, VERSIONS } from "./spec/version.
 
 // Namespaces.
 export { createNetns, currentNetns, type Netns, NetnsError, openNetns, type Sync } from "./ffi/netns.ts";
-export type { Netlink, Transport } from "./ffi/netlink/socket.ts";
+export type { Netlink } from "./ffi/netlink/socket.ts";
 
 // Errors.
 export { CniError, Code, ConfigError, type SourceLocation } from "./spec/error.ts";

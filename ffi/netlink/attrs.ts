@@ -1,12 +1,11 @@
 /**
- * Attributes: a message's body as a declared table, from which writing, reading, static types and the names in the kernel's errors all
- * follow.
+ * Attributes: a message's body as a declared table. Writer, reader, types and names in errors follow from it.
  *
  * ```ts
  * const linkInfo = attrs(() => ({ kind: [IFLA_INFO_KIND, cstr], data: [IFLA_INFO_DATA, bytes] }));
  * ```
  *
- * Tables are functions that make them: every call of the binary declares all of them and uses few.
+ * Tables are made on first use: every call of the binary declares all of them and uses few.
  *
  * @see linux/netlink.h struct nlattr
  * @module
@@ -17,23 +16,21 @@ const NLA_F_NESTED = 0x8000;
 const NLA_TYPE_MASK = 0x3fff;
 const NLA_HDRLEN = 4;
 
-/** One row of the table: the kernel's number and the layout of the content. */
 export type Attr<C extends AnyCodec> = readonly [type: number, codec: C];
-/** A row whose attribute may be there several times; its value is an array. */
+/** An attribute that may occur several times; its value is an array. */
 export type RepeatedAttr<C extends AnyCodec> = readonly [type: number, codec: C, repeated: "repeated"];
-/** Attributes by the name that the value uses. */
 export type AttrTable = Readonly<Record<string, Attr<AnyCodec> | RepeatedAttr<AnyCodec>>>;
-/** What reading gives. Every attribute may be missing: that is netlink's truth. */
+/** Any attribute may be missing. */
 export type AttrsOut<T extends AttrTable> = {
   readonly [K in keyof T]?: T[K] extends RepeatedAttr<infer C> ? readonly Out<C>[] : Out<T[K][1]>;
 };
-/** What writing takes; attributes are sent in the order of the value's keys. */
+/** Attributes are sent in the order of the value's keys. */
 export type AttrsIn<T extends AttrTable> = {
   readonly [K in keyof T]?: (T[K] extends RepeatedAttr<infer C> ? readonly In<C>[] : In<T[K][1]>) | undefined;
 };
 export type Attrs<T extends AttrTable> = Codec<AttrsOut<T>, AttrsIn<T>> & { readonly table: T };
 
-/** A table of attributes. Attributes that it does not name are skipped when reading. */
+/** Declares a table of attributes. Reading skips others. */
 export function attrs<const T extends AttrTable>(declare: () => T): Attrs<T> {
   let table: T | undefined;
   let names: readonly string[] | undefined;
@@ -67,7 +64,6 @@ function writeTable(w: Writer, table: AttrTable, value: Readonly<Record<string, 
   }
 }
 
-/** Writes one attribute: its header, its content and the padding behind it. */
 function writeAttribute<I>(w: Writer, type: number, codec: Codec<unknown, I>, value: I): void {
   const at = w.reserve(NLA_HDRLEN);
   codec.write(w, value);
@@ -85,7 +81,6 @@ function readTable(r: Reader, table: AttrTable, names: readonly string[]): Recor
     if (name === undefined) continue;
     const [, codec, repeated] = table[name]!;
     const item = codec.read(contentAt(r, at));
-    // What has no use for us is as good as absent.
     if (item === undefined) continue;
     if (repeated) ((value[name] ??= []) as unknown[]).push(item);
     else value[name] = item;
@@ -94,9 +89,9 @@ function readTable(r: Reader, table: AttrTable, names: readonly string[]): Recor
 }
 
 /**
- * Moves past an attribute and returns where its header starts; -1 at the reader's end. (No iterator: a link has some fifty attributes.)
+ * Moves past an attribute and returns where its header starts; -1 at the end. (An iterator would be slow: a link has fifty.)
  *
- * @throws {RangeError} if it claims more bytes than there are
+ * @throws {RangeError} if it is longer than the rest
  */
 function nextAttribute(r: Reader): number {
   const at = r.offset;
@@ -110,7 +105,6 @@ function nextAttribute(r: Reader): number {
 
 const attributeTypeAt = (r: Reader, at: number): number => r.view.getUint16(at + 2, true) & NLA_TYPE_MASK;
 
-/** The content of the attribute at `at`. */
 function contentAt(r: Reader, at: number): Reader {
   return r.slice(at + NLA_HDRLEN, at + r.view.getUint16(at, true));
 }
@@ -126,7 +120,7 @@ function locateAttribute(r: Reader, offset: number, table: AttrTable, names: rea
   return undefined;
 }
 
-/** A list whose elements all are attributes of one type (1, NFTA_LIST_ELEM, unless told). */
+/** A list of attributes of one type (default: NFTA_LIST_ELEM). */
 export function attrList<C extends AnyCodec>(item: C, type = 1): Codec<readonly Out<C>[], readonly In<C>[]> {
   return {
     nested: true,
@@ -150,9 +144,7 @@ export function attrList<C extends AnyCodec>(item: C, type = 1): Codec<readonly 
   };
 }
 
-/** The layouts of a variant, by the name that selects them. */
 export type Variants = Readonly<Record<string, AttrTable>>;
-/** A variant that the table does not name. */
 export interface UnknownVariant {
   readonly kind: "unknown";
   readonly name: string;
@@ -163,7 +155,7 @@ export type VariantOut<V extends Variants> =
   | UnknownVariant;
 export type VariantIn<V extends Variants> = { [K in keyof V]: { readonly kind: K } & AttrsIn<V[K]> }[keyof V];
 
-/** A nest with two attributes: a name, and data whose layout the name selects. The value is one flat object with that name as `kind`. */
+/** A nest of a name and data; the name selects the data's layout. The value is flat, with the name as `kind`. */
 export function variant<const V extends Variants>(
   ids: { readonly kind: number; readonly data: number },
   declare: () => V,

@@ -1,13 +1,12 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { attrList, attrs, variant } from "./attrs.ts";
-import { type Codec, cstr, flag, Reader, struct, u16, u32, u64, u8, Writer } from "./codec.ts";
+import { type Codec, cstr, Reader, struct, u16, u32, u64, u8, Writer } from "./codec.ts";
 
 const inner = attrs(() => ({ id: [1, u16], name: [2, cstr] }));
 const sample = attrs(() => ({
   number: [1, u32],
   text: [2, cstr],
-  here: [3, flag],
   nest: [4, inner],
   several: [5, u8, "repeated"],
   items: [6, attrList(inner)],
@@ -36,7 +35,6 @@ const innerValue = fc.record({ id, name: word }, { requiredKeys: [] });
 const value = fc.record({
   number: fc.integer({ min: 0, max: 0xffff_ffff }),
   text: word,
-  here: fc.constant(true as const),
   nest: innerValue,
   several: fc.array(fc.integer({ min: 0, max: 255 }), { minLength: 1, maxLength: 5 }),
   items: fc.array(innerValue, { maxLength: 4 }),

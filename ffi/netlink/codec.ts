@@ -1,30 +1,27 @@
 /**
- * The smallest pieces of a netlink message: numbers, strings, addresses and C structs, each with a way to write and a way to read it.
+ * The parts of a netlink message: numbers, strings, addresses and C structs, each with a writer and a reader.
  *
- * Numbers are in host order, which is little-endian on both supported architectures; those that the kernel keeps in network order have
- * names that start with `be`. Reading past the end is a {@linkcode RangeError}.
+ * Numbers are little-endian, as both supported architectures are; `be…` ones are in network order.
  *
  * @module
  */
 import { type Ip, ipBytes, ipFromBytes, type Mac, macBytes, macFromBytes } from "../address.ts";
 
-/** How a value is laid out in bytes. `Out` is what reading gives; `In`, what writing takes. */
+/** How a value is laid out in bytes. */
 export interface Codec<Out, In = Out> {
-  /** Number of bytes, where it is always the same. */
+  /** Number of bytes, if fixed. */
   readonly size?: number;
-  /** True for a nest of attributes, whose header carries NLA_F_NESTED. */
+  /** True for a nest of attributes: its header carries NLA_F_NESTED. */
   readonly nested?: boolean;
   write(writer: Writer, value: In): void;
+  /** @throws {RangeError} past the end */
   read(reader: Reader): Out;
-  /** The names on the way to the attribute whose header starts at byte `offset`; used to explain the kernel's errors. */
+  /** The path of the attribute whose header starts at byte `offset`, to explain the kernel's errors. */
   locate?(reader: Reader, offset: number): string[] | undefined;
 }
-/** A codec of any value. */
 // deno-lint-ignore no-explicit-any -- a table of codecs holds values of every type; `unknown` would forbid writing them
 export type AnyCodec = Codec<any, any>;
-/** What reading with this codec gives. */
 export type Out<C> = C extends Codec<infer O, infer _> ? O : never;
-/** What writing with this codec takes. */
 export type In<C> = C extends Codec<infer _, infer I> ? I : never;
 
 /** A buffer that grows while it is written. */
@@ -33,7 +30,7 @@ export class Writer {
   view: DataView<ArrayBuffer> = new DataView(this.bytes.buffer);
   length = 0;
 
-  /** Makes room for `size` zero bytes and returns where they start. `view` may be another one after that. */
+  /** Appends `size` zero bytes and returns where they start. Replaces `view` when the buffer grows. */
   reserve(size: number): number {
     const at = this.length;
     this.length += size;
@@ -46,7 +43,7 @@ export class Writer {
     return at;
   }
 
-  /** Pads with zeros to a multiple of four, as every message and attribute is. */
+  /** Pads with zeros to a multiple of four. */
   align(): void {
     this.reserve(-this.length & 3);
   }
@@ -56,13 +53,12 @@ export class Writer {
     this.bytes.set(bytes, at);
   }
 
-  /** What has been written. */
   written(): Uint8Array<ArrayBuffer> {
     return this.bytes.subarray(0, this.length);
   }
 }
 
-/** A position in received bytes and the end up to which they may be read. */
+/** A position in received bytes, and the end. */
 export class Reader {
   readonly bytes: Uint8Array;
   readonly view: DataView;
@@ -76,12 +72,11 @@ export class Reader {
     this.end = end;
   }
 
-  /** A reader of the bytes from `at` up to `end`. */
   slice(at: number, end: number): Reader {
     return new Reader(this.bytes, at, end, this.view);
   }
 
-  /** Moves past `size` bytes and returns where they start. @throws {RangeError} if fewer are left */
+  /** Skips `size` bytes and returns where they start. @throws {RangeError} if fewer are left */
   skip(size: number): number {
     const at = this.offset;
     if (at + size > this.end) throw new RangeError(`Cannot read ${size} bytes at ${at}: the value ends at ${this.end}`);
@@ -89,88 +84,52 @@ export class Reader {
     return at;
   }
 
-  /** All bytes up to the end. */
   rest(): Uint8Array {
     const at = this.skip(Math.max(0, this.end - this.offset));
     return this.bytes.subarray(at, this.end);
   }
 }
 
-export const u8: Codec<number> = {
-  size: 1,
-  write(w, value) {
-    const at = w.reserve(1);
-    w.view.setUint8(at, value);
-  },
-  read: (r) => r.view.getUint8(r.skip(1)),
-};
-export const u16: Codec<number> = {
-  size: 2,
-  write(w, value) {
-    const at = w.reserve(2);
-    w.view.setUint16(at, value, true);
-  },
-  read: (r) => r.view.getUint16(r.skip(2), true),
-};
-export const u32: Codec<number> = {
-  size: 4,
-  write(w, value) {
-    const at = w.reserve(4);
-    w.view.setUint32(at, value, true);
-  },
-  read: (r) => r.view.getUint32(r.skip(4), true),
-};
-export const i32: Codec<number> = {
-  size: 4,
-  write(w, value) {
-    const at = w.reserve(4);
-    w.view.setInt32(at, value, true);
-  },
-  read: (r) => r.view.getInt32(r.skip(4), true),
-};
-export const be16: Codec<number> = {
-  size: 2,
-  write(w, value) {
-    const at = w.reserve(2);
-    w.view.setUint16(at, value);
-  },
-  read: (r) => r.view.getUint16(r.skip(2)),
-};
-export const be32: Codec<number> = {
-  size: 4,
-  write(w, value) {
-    const at = w.reserve(4);
-    w.view.setUint32(at, value);
-  },
-  read: (r) => r.view.getUint32(r.skip(4)),
-};
-/** A number of 32 bits in network order that may be negative, such as a hook's priority. */
-export const bei32: Codec<number> = {
-  size: 4,
-  write(w, value) {
-    const at = w.reserve(4);
-    w.view.setInt32(at, value);
-  },
-  read: (r) => r.view.getInt32(r.skip(4)),
-};
-export const u64: Codec<bigint> = {
-  size: 8,
-  write(w, value) {
-    const at = w.reserve(8);
-    w.view.setBigUint64(at, value, true);
-  },
-  read: (r) => r.view.getBigUint64(r.skip(8), true),
-};
-export const be64: Codec<bigint> = {
-  size: 8,
-  write(w, value) {
-    const at = w.reserve(8);
-    w.view.setBigUint64(at, value);
-  },
-  read: (r) => r.view.getBigUint64(r.skip(8)),
-};
+/** A value of fixed size, by the functions that read and write it. */
+function fixed<T>(
+  size: number,
+  get: (view: DataView, at: number) => T,
+  set: (view: DataView, at: number, value: T) => void,
+): Codec<T> {
+  return {
+    size,
+    write(w, value) {
+      // Reserved first: that may replace the view.
+      const at = w.reserve(size);
+      set(w.view, at, value);
+    },
+    read: (r) => get(r.view, r.skip(size)),
+  };
+}
 
-/** Text in UTF-8 with a NUL behind it. */
+export const u8 = fixed(1, (view, at) => view.getUint8(at), (view, at, value) => view.setUint8(at, value));
+export const u16 = fixed(
+  2,
+  (view, at) => view.getUint16(at, true),
+  (view, at, value) => view.setUint16(at, value, true),
+);
+export const u32 = fixed(
+  4,
+  (view, at) => view.getUint32(at, true),
+  (view, at, value) => view.setUint32(at, value, true),
+);
+export const i32 = fixed(4, (view, at) => view.getInt32(at, true), (view, at, value) => view.setInt32(at, value, true));
+export const be16 = fixed(2, (view, at) => view.getUint16(at), (view, at, value) => view.setUint16(at, value));
+export const be32 = fixed(4, (view, at) => view.getUint32(at), (view, at, value) => view.setUint32(at, value));
+export const bei32 = fixed(4, (view, at) => view.getInt32(at), (view, at, value) => view.setInt32(at, value));
+export const u64 = fixed(
+  8,
+  (view, at) => view.getBigUint64(at, true),
+  (view, at, value) => view.setBigUint64(at, value, true),
+);
+export const be64 = fixed(8, (view, at) => view.getBigUint64(at), (view, at, value) => view.setBigUint64(at, value));
+
+/** UTF-8 text that ends with a NUL. */
 export const cstr: Codec<string> = {
   write(w, value) {
     if (value.includes("\0")) throw new RangeError(`Cannot send ${JSON.stringify(value)}: it holds a NUL`);
@@ -183,25 +142,18 @@ export const cstr: Codec<string> = {
   },
 };
 
-/** Bytes as they are; reading copies them out of the receive buffer. */
+/** Reading copies the bytes out of the receive buffer. */
 export const bytes: Codec<Uint8Array> = {
   write: (w, value) => w.append(value),
   read: (r) => r.rest().slice(),
 };
 
-/** An attribute without content: present is true. */
-export const flag: Codec<true> = {
-  write: () => {},
-  read: () => true,
-};
-
-/** An IPv4 or IPv6 address; its length tells which. */
 export const ipCodec: Codec<Ip> = {
   write: (w, value) => w.append(ipBytes(value)),
   read: (r) => ipFromBytes(r.rest()),
 };
 
-/** An Ethernet address; of another kind of link, whose address has 4, 16 or 20 bytes, nothing. */
+/** An Ethernet address. Reads other links' addresses, of 4, 16 or 20 bytes, as `undefined`. */
 export const macCodec: Codec<Mac | undefined, Mac> = {
   write: (w, value) => w.append(macBytes(value)),
   read(r) {
@@ -210,16 +162,15 @@ export const macCodec: Codec<Mac | undefined, Mac> = {
   },
 };
 
-/** The fields of a C struct, in order; `pad…` fields are not part of the value. */
+/** The fields of a C struct, in order. The value has no `pad…` fields. */
 export type Fields = Readonly<Record<string, Codec<number>>>;
 type Named<F extends Fields> = Exclude<keyof F, `pad${string}`>;
-/** A struct that was read: every field is there. */
 export type StructOut<F extends Fields> = { readonly [K in Named<F>]: number };
-/** A struct to write: a missing field is 0. */
+/** A missing field is 0. */
 export type StructIn<F extends Fields> = { readonly [K in Named<F>]?: number };
 export type Struct<F extends Fields> = Codec<StructOut<F>, StructIn<F>> & { readonly size: number; readonly fields: F };
 
-/** A C struct of numbers whose fields follow each other without gaps (declare gaps as `pad…`). */
+/** A C struct of numbers. Gaps are declared as `pad…`. */
 export function struct<const F extends Fields>(fields: F): Struct<F> {
   return {
     fields,

@@ -1,28 +1,18 @@
-/**
- * The kernel's refusal of a request.
- *
- * @module
- */
 import { SystemError } from "../sys/error.ts";
 
-/** What the kernel answered besides the error number. */
 export interface NetlinkErrorFields {
   /** The request: `RTM_NEWLINK`. */
   readonly request: string;
   readonly errno: number;
-  /** The attribute it did not like, as a path through the message: `info.data.id`. */
+  /** Path of the refused attribute: `info.data.id`. */
   readonly attribute?: string | undefined;
-  /** Its own sentence, from the extended acknowledgement. */
+  /** The kernel's own sentence, from the extended acknowledgement. */
   readonly extack?: string | undefined;
-  /** Which message of a batch was refused, from 0. */
+  /** Position in the batch, from 0. */
   readonly index?: number | undefined;
 }
 
-/**
- * The kernel refused a netlink request. `code` is the error's name; `kernel` its own explanation, if it gave one.
- *
- * @see linux/netlink.h enum nlmsgerr_attrs
- */
+/** The kernel refused a netlink request. @see linux/netlink.h enum nlmsgerr_attrs */
 export class NetlinkError extends SystemError {
   override readonly name: string = "NetlinkError";
   readonly request: string;
@@ -39,8 +29,7 @@ export class NetlinkError extends SystemError {
     this.index = fields.index ?? 0;
   }
 
-  /** The same refusal, saying what the request was for: `add link "veth3f2a"`. */
-  withPurpose(purpose: string): NetlinkError {
+  override withPurpose(purpose: string): NetlinkError {
     return new NetlinkError(this, purpose);
   }
 }

@@ -1,19 +1,19 @@
 /**
- * Messages: a header of fixed fields and a table of attributes behind it, as one flat value.
+ * Messages: a fixed header and a table of attributes, as one flat value.
  *
- * @see linux/netlink.h struct nlmsghdr
+ * @see linux/netlink.h
  * @module
  */
 import { type Attrs, attrs, type AttrsIn, type AttrsOut, type AttrTable } from "./attrs.ts";
 import { type Fields, Reader, type Struct, type StructIn, type StructOut, type Writer } from "./codec.ts";
 
-/** Length of struct nlmsghdr in bytes. */
+/** Bytes of struct nlmsghdr. */
 export const NLMSG_HDRLEN = 16;
 
 export const NLMSG_ERROR = 2;
 export const NLMSG_DONE = 3;
 
-// Flags (linux/netlink.h). The upper bits mean one thing for `get`, another for `new`, and a third in an acknowledgement.
+// The upper bits mean different things in GET, NEW and acknowledgements.
 export const NLM_F_REQUEST = 0x1;
 export const NLM_F_MULTI = 0x2;
 export const NLM_F_ACK = 0x4;
@@ -27,7 +27,6 @@ export const NLM_F_APPEND = 0x800;
 export const NLM_F_CAPPED = 0x100;
 export const NLM_F_ACK_TLVS = 0x200;
 
-/** The layout of a message: its header and its attributes. */
 export interface MessageSpec<H extends Fields, T extends AttrTable> {
   readonly name: string;
   readonly header: Struct<H>;
@@ -35,12 +34,10 @@ export interface MessageSpec<H extends Fields, T extends AttrTable> {
 }
 // deno-lint-ignore no-explicit-any -- a socket carries messages of every layout
 export type AnyMessageSpec = MessageSpec<any, any>;
-/** A message that was read. */
 export type MessageOut<S> = S extends MessageSpec<infer H, infer T> ? StructOut<H> & AttrsOut<T> : never;
-/** A message to send. */
 export type MessageIn<S> = S extends MessageSpec<infer H, infer T> ? StructIn<H> & AttrsIn<T> : never;
 
-/** One thing the kernel can be asked to do: a message type and the layout that goes with it. */
+/** A message type and its layout. */
 export interface Operation<S extends AnyMessageSpec = AnyMessageSpec> {
   /** The kernel's name: `RTM_NEWLINK`. */
   readonly name: string;
@@ -57,7 +54,6 @@ export function message<const H extends Fields, const T extends AttrTable>(
   return { name, header, attributes: attrs(declare) };
 }
 
-/** Appends a message to what is being written. */
 export function writeMessage<S extends AnyMessageSpec>(
   w: Writer,
   op: Operation<S>,
@@ -73,28 +69,28 @@ export function writeMessage<S extends AnyMessageSpec>(
   w.view.setUint32(start + 8, sequence, true);
 }
 
-/** Appends the part of a message behind struct nlmsghdr. */
+/** Writes what follows struct nlmsghdr. */
 export function writePayload<S extends AnyMessageSpec>(w: Writer, spec: S, value: MessageIn<S>): void {
   spec.header.write(w, value as StructIn<Fields>);
   w.align();
   spec.attributes.write(w, withoutHeader(spec, value as Record<string, unknown>));
 }
 
-/** Header fields and attributes share one value; what is no field of the header is an attribute. */
+/** The attributes in a value that holds header fields too. */
 function withoutHeader(spec: AnyMessageSpec, value: Readonly<Record<string, unknown>>): Record<string, unknown> {
   const rest: Record<string, unknown> = {};
   for (const name in value) if (!(name in spec.header.fields)) rest[name] = value[name];
   return rest;
 }
 
-/** Reads the part of a message behind struct nlmsghdr. @throws {RangeError} if it is cut short */
+/** Reads what follows struct nlmsghdr. @throws {RangeError} if it is cut short */
 export function readMessage<S extends AnyMessageSpec>(spec: S, payload: Reader): MessageOut<S> {
   const header = spec.header.read(payload);
   payload.offset = Math.min(payload.end, (payload.offset + 3) & ~3);
   return { ...spec.attributes.read(payload), ...header } as MessageOut<S>;
 }
 
-/** The name of the attribute at `offset` from the start of a request, as a path such as `info.data.id`. */
+/** The path of the attribute at `offset` in a request: `info.data.id`. */
 export function attributePath(spec: AnyMessageSpec, request: Uint8Array, offset: number): string | undefined {
   const reader = new Reader(request, NLMSG_HDRLEN + ((spec.header.size + 3) & ~3));
   return spec.attributes.locate?.(reader, offset)?.join(".");

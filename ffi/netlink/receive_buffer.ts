@@ -1,7 +1,5 @@
 /**
- * Where all netlink sockets receive: what datagrams say is read before the next request is sent, so that one buffer is enough.
- *
- * The answers to several requests are waiting together, and are received with one system call.
+ * The buffer of all netlink sockets. One is enough: answers are read before the next request is sent.
  *
  * @see recv(2), recvmmsg(2)
  * @module
@@ -13,24 +11,19 @@ import { MSG_DONTWAIT } from "../sys/uapi.ts";
 
 const MSG_TRUNC = 0x20;
 
-/** How many datagrams are received with one call. Pages that none reaches cost nothing. */
+/** Datagrams per system call. Untouched pages cost nothing. */
 const PARTS = 8;
-/** A link with all VLANs has 36 KiB. */
+/** A link with all VLANs takes 36 KiB. */
 const PART_BYTES = 64 * 1024;
 
 let buffer = new Uint8Array(0);
 let vector: MessageVector | undefined;
 let receiver = -1;
 
-/** The descriptor of the socket whose datagrams are in the buffer. */
+/** The socket whose datagrams are in the buffer. */
 export const bufferedSocketFd = (): number => receiver;
 
-/**
- * The datagrams that are waiting, without waiting for any.
- *
- * @param expected how many may be received at a time, see {@linkcode Transport.receive}
- * @throws {SystemError} `EMSGSIZE` for one that did not fit; the next one of its size does
- */
+/** The waiting datagrams, `expected` at most. @throws {SystemError} `EMSGSIZE` for one too large; the next of its size fits */
 export function receiveDatagrams(fd: number, expected: number): Uint8Array[] {
   if (buffer.length === 0) resizeBuffer(PARTS * PART_BYTES);
   receiver = fd;
@@ -38,7 +31,7 @@ export function receiveDatagrams(fd: number, expected: number): Uint8Array[] {
 }
 
 function resizeBuffer(length: number): void {
-  // Of memory that stays where it is, since the vectors hold its address.
+  // Memory that does not move: the vector holds its address.
   buffer = new Uint8Array(new ArrayBuffer(length));
   vector = undefined;
 }

@@ -1,8 +1,7 @@
 /**
- * A netlink socket: requests, answers and dumps.
+ * Netlink sockets: requests, answers, dumps and events.
  *
- * The kernel handles a request while it is being sent, so that all answers are waiting once the send returns; of a dump, the first part, and
- * the next one as soon as the one before is received.
+ * The kernel handles a request while it is sent: all answers wait once send(2) returns. Receiving a part of a dump makes the next.
  *
  * @see linux/netlink.h, net/netlink/af_netlink.c
  * @module
@@ -39,9 +38,9 @@ import { bufferedSocketFd, receiveDatagrams } from "./receive_buffer.ts";
 
 const SO_SNDBUFFORCE = 32;
 const SO_NETNS_COOKIE = 71;
-/** linux/sockios.h; the kernel looks a name up without the lock that it takes for each question of rtnetlink. */
+/** linux/sockios.h. Unlike rtnetlink, it finds a name without the rtnl lock. */
 const SIOCGIFINDEX = 0x8933;
-/** linux/if.h struct ifreq, and the longest name in it with the NUL that ends it */
+/** linux/if.h struct ifreq */
 const IFREQ_BYTES = 40;
 const SOL_NETLINK = 270;
 const NETLINK_CAP_ACK = 10;
@@ -51,42 +50,37 @@ const NETLINK_GET_STRICT_CHK = 12;
 const TIMEOUT_MS = 5000;
 const DUMP_ATTEMPTS = 20;
 
-/** The netlink families this program speaks. @see linux/netlink.h */
 export const NETLINK_ROUTE = 0;
 export const NETLINK_SOCK_DIAG = 4;
 export const NETLINK_NETFILTER = 12;
 
-/** What carries requests to the kernel and its answers back. */
-export interface Transport extends Disposable {
+/** A socket of one netlink family, in the network namespace in which it was opened. */
+export interface Netlink extends Disposable {
+  /** The number of the next request. */
+  sequence: number;
   /** Sends one datagram: a request, or several that belong together. @throws {SystemError} */
   send(request: Uint8Array): void;
   /**
-   * The next datagram; `undefined` if none comes, at once when `wait` is false, else after some seconds.
+   * The next datagram; `undefined` if none comes: at once, or within some seconds with `wait`.
    *
-   * @param expected how many are on their way; what is not received before the next request is lost
+   * @param expected how many are on their way; the next `send` discards those not received
    */
   receive(wait: boolean, expected?: number): Uint8Array | undefined;
-  /** Has the kernel close it in its own time, when it is closed. Whoever closes it as ever waits for what changes to the ruleset leave behind, some 9 ms. */
+  /** Leaves closing to the kernel. Otherwise close(2) waits some 9 ms for cleanup after changes to the ruleset. */
   deferClose?(): void;
 }
 
-/** A socket of one netlink family, in the network namespace in which it was opened. */
-export interface Netlink extends Transport {
-  /** The number of the next request. */
-  sequence: number;
-}
-
-/** A socket, which knows where it is. */
+/** A socket that can be asked about its namespace. */
 export interface NetlinkSocket extends Netlink {
-  /** The number of its network namespace, which no other has in this boot, as text; `undefined` from kernels before 5.14. @throws {SystemError} */
+  /** The namespace's number, unique in this boot; `undefined` before Linux 5.14. @throws {SystemError} */
   netnsCookie(): string | undefined;
-  /** Whether the namespace has a link of this name; what is longer than 15 bytes is none. @throws {SystemError} */
+  /** Whether the namespace has a link of this name. Longer names than 15 bytes have none. @throws {SystemError} */
   hasLink(name: string): boolean;
 }
 
 /**
- * What sockets are asked for; old kernels know none of these. All have refusals with a reason. Those of links have dumps that the kernel
- * filters. A refusal holds a copy of its request, which only those of rules do without: their requests can be larger than what they keep.
+ * Old kernels know none of these. A refusal holds a copy of its request unless NETLINK_CAP_ACK is set; requests to nf_tables can exceed
+ * the receive buffer.
  */
 const SOCKET_OPTIONS: Readonly<Record<number, readonly number[]>> = {
   [NETLINK_ROUTE]: [NETLINK_EXT_ACK, NETLINK_GET_STRICT_CHK],
@@ -104,12 +98,7 @@ export function openNetlink(family: number): NetlinkSocket {
   return newNetlinkSocket(fd);
 }
 
-/**
- * Opens a socket of `family` for the messages of a multicast group, in the thread's network namespace.
- *
- * @param group from 1 to 32
- * @throws {SystemError}
- */
+/** Opens a socket for a multicast group (1 to 32) of `family`, in the thread's network namespace. @throws {SystemError} */
 export function openEvents(family: number, group: number): NetlinkSocket {
   const fd = newSocket(family);
   // struct sockaddr_nl { u16 nl_family; u16 nl_pad; u32 nl_pid; u32 nl_groups; }
@@ -164,85 +153,69 @@ function newNetlinkSocket(fd: number): NetlinkSocket {
   };
 }
 
-/** One request of several that are sent together. */
 export interface NetlinkRequest<S extends AnyMessageSpec = AnyMessageSpec> {
   readonly op: Operation<S>;
   readonly value: MessageIn<S>;
   readonly flags?: number;
 }
 
-/** A request whose value is checked against its message. */
+/** A request to be sent with others; its value is checked against its message. */
 export function request<S extends AnyMessageSpec>(op: Operation<S>, value: MessageIn<S>, flags = 0): NetlinkRequest {
   return { op, value, flags } as NetlinkRequest;
 }
 
-/** Sends one request and waits for the kernel's assent. @throws {NetlinkError} */
+/** Sends one request and awaits its acknowledgement. @throws {NetlinkError} */
 export function execute<S extends AnyMessageSpec>(nl: Netlink, op: Operation<S>, value: MessageIn<S>, flags = 0): void {
   executeAll(nl, [request(op, value, flags)]);
 }
 
-/** So many answers wait for us without being lost. */
+/** A receive buffer holds so many answers. */
 const MAX_PENDING = 64;
 
-/**
- * Sends requests, many at once, and waits for the kernel's assent to all. The kernel carries out those after a refused one as well.
- *
- * @throws {NetlinkError} of the first that was refused; `index` tells which
- */
+/** Sends requests in batches and awaits their success. A refusal does not stop later ones. @throws {NetlinkError} the first refusal */
 export function executeAll(nl: Netlink, requests: readonly NetlinkRequest[]): void {
-  // The kernel answers in order, and reports every refusal unasked.
+  // The kernel answers in order, and reports refusals without NLM_F_ACK too.
   const needsAck = (i: number) => i === requests.length - 1 || i % MAX_PENDING === MAX_PENDING - 1;
   const withAcks = requests.map((item, i) => needsAck(i) ? { ...item, flags: (item.flags ?? 0) | NLM_F_ACK } : item);
   exchange(nl, withAcks, () => {}, { batchSize: MAX_PENDING });
 }
 
 /** Sends a request that has one answer, and returns it. @throws {NetlinkError} */
-export function query<S extends AnyMessageSpec>(
-  nl: Netlink,
-  op: Operation<S>,
-  value: MessageIn<S>,
-  reply: AnyMessageSpec = op.spec,
-): MessageOut<S> {
-  return queryAll(nl, op, [value], reply)[0]!;
+export function query<S extends AnyMessageSpec>(nl: Netlink, op: Operation<S>, value: MessageIn<S>): MessageOut<S> {
+  return queryAll(nl, op, [value])[0]!;
 }
 
-/** Sends requests that have one answer each, many at once, and returns the answers. @throws {NetlinkError} of the first that was refused */
+/** Sends requests that have one answer each, in batches. @throws {NetlinkError} the first refusal */
 export function queryAll<S extends AnyMessageSpec>(
   nl: Netlink,
   op: Operation<S>,
   values: readonly MessageIn<S>[],
-  reply: AnyMessageSpec = op.spec,
 ): MessageOut<S>[] {
-  const replies: MessageOut<S>[] = [];
-  // The answer itself is the kernel's assent; a second message that says so would only have to be read.
-  exchange(
-    nl,
-    values.map((value) => request(op, value)),
-    (payload) => replies.push(readMessage(reply, payload) as MessageOut<S>),
-    { hasOneReply: true, batchSize: MAX_PENDING },
-  );
-  return replies;
+  return collectReplies(nl, values.map((value) => request(op, value))) as MessageOut<S>[];
 }
 
-/**
- * Sends questions that have one answer each or none, whatever each is about, many at once.
- *
- * @returns the answers in order; `undefined` where the kernel says that there is no such thing
- * @throws {NetlinkError} of the first that was refused for another reason
- */
+/** As {@linkcode queryAll}, of mixed operations; `undefined` where the kernel says ENOENT. @throws {NetlinkError} the first other refusal */
 export function queryAllIfPresent(
   nl: Netlink,
   requests: readonly NetlinkRequest[],
+): (MessageOut<AnyMessageSpec> | undefined)[] {
+  return collectReplies(nl, requests, ENOENT);
+}
+
+function collectReplies(
+  nl: Netlink,
+  requests: readonly NetlinkRequest[],
+  expectedErrno?: number,
 ): (MessageOut<AnyMessageSpec> | undefined)[] {
   const replies: (MessageOut<AnyMessageSpec> | undefined)[] = requests.map(() => undefined);
   const onMessage = (payload: Reader, index: number) => {
     replies[index] = readMessage(requests[index]!.op.spec, payload);
   };
-  exchange(nl, requests, onMessage, { hasOneReply: true, expectedErrno: ENOENT, batchSize: MAX_PENDING });
+  exchange(nl, requests, onMessage, { hasOneReply: true, expectedErrno, batchSize: MAX_PENDING });
   return replies;
 }
 
-/** Everything of a kind. Repeated when it changed while the kernel was listing it. @throws {NetlinkError} */
+/** Lists everything of a kind; again if it changed meanwhile. @throws {NetlinkError} */
 export function dump<S extends AnyMessageSpec>(
   nl: Netlink,
   op: Operation<S>,
@@ -262,10 +235,9 @@ export function dump<S extends AnyMessageSpec>(
 }
 
 /**
- * Waits for the next messages of the groups the socket listens to, for some seconds at most.
+ * Waits for the next messages of the socket's groups, for some seconds at most.
  *
- * @returns those of type `op`; `undefined` if nothing came; `lost` if more happened than the socket could keep, so that only a look
- * at the state tells what
+ * @returns those of type `op`; `undefined` if none came; `lost` if the socket overran: then only the state tells what happened
  */
 export function receiveEvents<S extends AnyMessageSpec>(
   nl: Netlink,
@@ -288,39 +260,34 @@ export function receiveEvents<S extends AnyMessageSpec>(
 
 type MessageHandler = (payload: Reader, index: number) => void;
 
-/** How requests are sent and what counts as an answer. */
 interface ExchangeOptions {
   /** Each request has one answer, and no other follows. */
   readonly hasOneReply?: boolean;
-  /** The error number that is an answer like others. */
-  readonly expectedErrno?: number;
-  /** So many requests go into a datagram, and their answers are read before the next one; all into one if absent. */
+  /** The error number that is no refusal. */
+  readonly expectedErrno?: number | undefined;
+  /** Requests per datagram; their answers are read before the next one. Default: all. */
   readonly batchSize?: number;
 }
 
-/** Where the answers to one exchange stand. */
 interface ExchangeState extends ExchangeOptions {
   readonly requests: readonly NetlinkRequest[];
-  /** Sequence number of the first request. */
   readonly firstSequence: number;
-  /** Numbers of the requests whose last answer is still to come. */
+  /** Sequence numbers of requests whose last answer is still to come. */
   readonly pending: Set<number>;
-  /** Whether the kernel gives answers piece by piece. */
   readonly isDumping: boolean;
   error?: NetlinkError;
   interrupted: boolean;
-  /** The socket could not keep all answers. */
+  /** The socket lost answers. */
   hasOverrun: boolean;
 }
 
 /**
- * Sends requests and reads all their answers; gives each message that is neither acknowledgement nor error to `take`.
+ * Sends requests and reads all their answers.
  *
- * A request without NLM_F_ACK and NLM_F_DUMP has no last answer and is not waited for, though its refusal is noticed; unless `answered`
- * says that each has one answer.
+ * Without `hasOneReply`, requests without NLM_F_ACK and NLM_F_DUMP are not waited for; their refusals are noticed.
  *
- * @param onMessage gets, with each message, the position of its request
- * @throws {NetlinkError} of the first request that was refused; `ENOBUFS` if answers were lost, so that there is no telling
+ * @param onMessage takes each message that is no acknowledgement or error, and the position of its request
+ * @throws {NetlinkError} the first refusal; `ENOBUFS` if answers were lost
  */
 export function exchange(
   nl: Netlink,
@@ -340,7 +307,7 @@ export function exchange(
   return state;
 }
 
-/** @returns the number of the first request that has no last answer, if one has none */
+/** @returns the sequence number of the first request that is not waited for, if any */
 function sendBatch(
   nl: Netlink,
   { pending, hasOneReply }: ExchangeState,
@@ -369,30 +336,30 @@ function readReplies(
   while (pending.size > 0) {
     const datagram = receiveDatagram(nl, state);
     if (!datagram) break;
-    readDatagram(state, datagram, onMessage);
+    forEachMessage(datagram, (received) => {
+      const index = received.sequence - firstSequence;
+      // Others are left over from an earlier exchange, or were sent to a group.
+      if (index >= 0 && index < requests.length) readReply(state, index, received, onMessage);
+    });
   }
-  // What was lost may be the refusal of a request of which nothing else would be heard.
+  // The lost message may be the refusal of a request that is not waited for.
   const [missing = state.hasOverrun ? unacknowledged : undefined] = pending;
   pending.clear();
   if (missing === undefined || state.error) return;
   const [errno, extack] = state.hasOverrun
     ? [ENOBUFS, `Answers were lost: ${LOST_REPLIES_HINT}`] as const
     : [ETIMEDOUT, "No answer from the kernel"] as const;
-  throw new NetlinkError({
-    request: requests[missing - firstSequence]!.op.name,
-    errno,
-    extack,
-    index: missing - firstSequence,
-  });
+  const index = missing - firstSequence;
+  throw new NetlinkError({ request: requests[index]!.op.name, errno, extack, index });
 }
 
 /**
- * What came of a request must be known: short of memory for a moment, the kernel may have the answer a little later. But what the socket
- * could not keep does not come any more, and a batch that is refused as a whole has one answer, whatever is in it.
+ * Waits for an answer that is late because the kernel was short of memory. Lost answers are not waited for, nor those of a batch that was
+ * refused as a whole: it has one.
  */
 function receiveDatagram(nl: Netlink, state: ExchangeState): Uint8Array | undefined {
   try {
-    // A list ends in a datagram of its own.
+    // A dump ends in a datagram of its own.
     const datagram = nl.receive(false, state.isDumping ? 2 : state.pending.size);
     if (datagram) return datagram;
   } catch (error) {
@@ -402,10 +369,9 @@ function receiveDatagram(nl: Netlink, state: ExchangeState): Uint8Array | undefi
   return nl.receive(state.isDumping || !(state.hasOverrun || state.error));
 }
 
-/** Each of its two bits alone means something else in a request that creates. */
+/** In a NEW request, its two bits are NLM_F_REPLACE and NLM_F_EXCL. */
 const isDump = (flags: number): boolean => (flags & NLM_F_DUMP) === NLM_F_DUMP;
 
-/** A message of a datagram: the fields of its struct nlmsghdr, and what is behind it. */
 interface ReceivedMessage {
   readonly type: number;
   readonly flags: number;
@@ -413,7 +379,6 @@ interface ReceivedMessage {
   readonly payload: Reader;
 }
 
-/** Gives each message of a datagram to `take`. */
 function forEachMessage(datagram: Uint8Array, onMessage: (message: ReceivedMessage) => void): void {
   const reader = new Reader(datagram);
   while (reader.end - reader.offset >= NLMSG_HDRLEN) {
@@ -432,14 +397,6 @@ function forEachMessage(datagram: Uint8Array, onMessage: (message: ReceivedMessa
 
 const u32At = (reader: Reader, at: number): number => reader.view.getUint32(at, true);
 
-function readDatagram(state: ExchangeState, datagram: Uint8Array, onMessage: MessageHandler): void {
-  forEachMessage(datagram, (received) => {
-    const index = received.sequence - state.firstSequence;
-    // What is left over from an earlier exchange, or was sent to a group, is not for us.
-    if (index >= 0 && index < state.requests.length) readReply(state, index, received, onMessage);
-  });
-}
-
 function readReply(state: ExchangeState, index: number, received: ReceivedMessage, onMessage: MessageHandler): void {
   const { type, flags, payload } = received;
   if (flags & NLM_F_MULTI && flags & NLM_F_DUMP_INTR) state.interrupted = true;
@@ -453,7 +410,7 @@ function readReply(state: ExchangeState, index: number, received: ReceivedMessag
   if (!state.error || index < state.error.index) state.error = netlinkErrorOf(state, index, errno, received);
 }
 
-/** struct nlmsgerr { int error; struct nlmsghdr msg; } and, behind it, attributes with the kernel's explanation. */
+/** The kernel's explanation, behind struct nlmsgerr { int error; struct nlmsghdr msg; }. */
 const extackAttrs = attrs(() => ({ message: [1, cstr], offset: [2, u32] }));
 
 function netlinkErrorOf(
@@ -469,13 +426,8 @@ function netlinkErrorOf(
     if (!(flags & NLM_F_CAPPED)) payload.offset = Math.min(payload.end, header + ((u32At(payload, header) + 3) & ~3));
   }
   const { message, offset } = extackAttrs.read(payload);
-  const attribute = offset === undefined ? undefined : attributePath(op.spec, encodeRequest(op, value), offset);
-  return new NetlinkError({ request: op.name, errno, attribute, extack: message, index });
-}
-
-/** A request as the kernel got it, but for flags and number. */
-function encodeRequest<S extends AnyMessageSpec>(op: Operation<S>, value: MessageIn<S>): Uint8Array {
   const w = new Writer();
   writeMessage(w, op, value, 0, 0);
-  return w.written();
+  const attribute = offset === undefined ? undefined : attributePath(op.spec, w.written(), offset);
+  return new NetlinkError({ request: op.name, errno, attribute, extack: message, index });
 }

@@ -1,35 +1,29 @@
 /**
- * IPv4 settings of a link, which are files in /proc/sys/net/ipv4/conf as well.
- *
- * The kernel keeps the names of those files for all namespaces in one place: to open one takes the longer the more namespaces it was
- * opened in. A message costs the same with one container and with a thousand.
+ * IPv4 settings of a link, set by a message: opening /proc/sys/net/ipv4/conf gets slower with each namespace, a message does not.
  *
  * @see linux/ip.h, linux/if_link.h, net/ipv4/devinet.c inet_set_link_af()
  * @module
  */
 import { attrs } from "../netlink/attrs.ts";
 import { u32 } from "../netlink/codec.ts";
-import { message, type Operation } from "../netlink/message.ts";
+import { message } from "../netlink/message.ts";
 import { type NetlinkRequest, request } from "../netlink/socket.ts";
 import { AF_INET } from "../sys/uapi.ts";
 import { ifinfomsg } from "./link.ts";
-import { IFLA_AF_SPEC, IFLA_INET_CONF, IPV4_DEVCONF_ARP_NOTIFY, RTM_NEWLINK } from "./uapi.ts";
+import { rtnetlinkOperations } from "./operations.ts";
+import * as uapi from "./uapi.ts";
 
-/** Another message than the one that tells of a link: there the settings are a plain list of numbers. */
+/** Another layout than in the kernel's answers, where the settings are a list of numbers. */
+const inetConf = attrs(() => ({ arpNotify: [uapi.IPV4_DEVCONF_ARP_NOTIFY, u32] }));
 const devconfMessage = message("link", ifinfomsg, () => ({
   families: [
-    IFLA_AF_SPEC,
-    attrs(() => ({
-      inet: [
-        AF_INET,
-        attrs(() => ({ conf: [IFLA_INET_CONF, attrs(() => ({ arpNotify: [IPV4_DEVCONF_ARP_NOTIFY, u32] }))] })),
-      ],
-    })),
+    uapi.IFLA_AF_SPEC,
+    attrs(() => ({ inet: [AF_INET, attrs(() => ({ conf: [uapi.IFLA_INET_CONF, inetConf] }))] })),
   ],
 }));
-const SET: Operation<typeof devconfMessage> = { name: "RTM_NEWLINK", type: RTM_NEWLINK, spec: devconfMessage };
+const { NEW } = rtnetlinkOperations("LINK", uapi.RTM_NEWLINK, devconfMessage);
 
-/** The request that has a link announce its IPv4 addresses when it is set up: neighbours learn at once who has them now. */
+/** The request that makes a link announce its IPv4 addresses when it is set up, so that neighbours learn its MAC address. */
 export function arpNotifyRequest(index: number): NetlinkRequest {
-  return request(SET, { index, families: { inet: { conf: { arpNotify: 1 } } } });
+  return request(NEW, { index, families: { inet: { conf: { arpNotify: 1 } } } });
 }

@@ -1,5 +1,5 @@
 /**
- * Kinds of links, each with the attributes of its own: `link.add(host.route, { name: "cni0", info: bridge({}) })`.
+ * Kinds of links and their attributes: `link.add(host.route, { name: "cni0", info: bridge({}) })`.
  *
  * @see linux/if_link.h, linux/veth.h
  * @module
@@ -8,24 +8,9 @@ import { attrs, type AttrsIn, type AttrsOut, type AttrTable } from "../netlink/a
 import { type Codec, type In, type Out, Reader, u16, u32, u8, Writer } from "../netlink/codec.ts";
 import { readMessage, writePayload } from "../netlink/message.ts";
 import { type Link, type LinkIn, linkMessage } from "./link.ts";
-import {
-  IFLA_BR_VLAN_DEFAULT_PVID,
-  IFLA_BR_VLAN_FILTERING,
-  IFLA_BRPORT_ISOLATED,
-  IFLA_BRPORT_MODE,
-  IFLA_IPVLAN_MODE,
-  IFLA_MACVLAN_BC_QUEUE_LEN,
-  IFLA_MACVLAN_MODE,
-  IFLA_TUN_GROUP,
-  IFLA_TUN_MULTI_QUEUE,
-  IFLA_TUN_OWNER,
-  IFLA_TUN_TYPE,
-  IFLA_VLAN_ID,
-  IFLA_VRF_TABLE,
-  VETH_INFO_PEER,
-} from "./uapi.ts";
+import * as uapi from "./uapi.ts";
 
-/** A kind of link: called, it gives the `info` that creates one; `of` reads it back. */
+/** A kind of link. Called, it makes the `info` that creates one. */
 export interface LinkKind<T extends AttrTable> {
   (value: AttrsIn<T>): { readonly kind: string; readonly data: Uint8Array };
   /** The kind's attributes if `link` is of this kind. */
@@ -45,65 +30,59 @@ function linkKind<const T extends AttrTable>(kind: string, declare: () => T): Li
   });
 }
 
-/** A whole link message in an attribute: the veth's other end. */
+/** A link message in an attribute. */
 const peerLink: Codec<Link, LinkIn> = {
   nested: true,
   write: (w, value) => writePayload(w, linkMessage, value),
   read: (r) => readMessage(linkMessage, r),
 };
 
-/** A pair of virtual Ethernet ends; `peer` is the other end, which may be born in another namespace. */
-export const veth = /* @__PURE__ */ linkKind("veth", () => ({ peer: [VETH_INFO_PEER, peerLink] }));
+/** A veth pair; `peer` is the other end. */
+export const veth = /* @__PURE__ */ linkKind("veth", () => ({ peer: [uapi.VETH_INFO_PEER, peerLink] }));
 
-/** A learning bridge. */
 export const bridge = /* @__PURE__ */ linkKind("bridge", () => ({
-  vlanFiltering: [IFLA_BR_VLAN_FILTERING, u8],
-  defaultPvid: [IFLA_BR_VLAN_DEFAULT_PVID, u16],
+  vlanFiltering: [uapi.IFLA_BR_VLAN_FILTERING, u8],
+  defaultPvid: [uapi.IFLA_BR_VLAN_DEFAULT_PVID, u16],
 }));
 
-/** A link that gives back what is redirected to it, so that incoming packets can wait in a queue. */
+/** Returns what is redirected to it, so that incoming packets can be queued. */
 export const ifb = /* @__PURE__ */ linkKind("ifb", () => ({}));
 
-/** A link that leads nowhere, to hold addresses. */
 export const dummy = /* @__PURE__ */ linkKind("dummy", () => ({}));
 
-/** A router of its own: what its ports receive, and what is sent by it, is routed by `table` alone. */
-export const vrf = /* @__PURE__ */ linkKind("vrf", () => ({ table: [IFLA_VRF_TABLE, u32] }));
+/** Its ports' packets are routed by `table` alone. */
+export const vrf = /* @__PURE__ */ linkKind("vrf", () => ({ table: [uapi.IFLA_VRF_TABLE, u32] }));
 
-/** A link with a MAC address of its own on the wire of its master. */
 export const macvlan = /* @__PURE__ */ linkKind("macvlan", () => ({
   /** MACVLAN_MODE_… */
-  mode: [IFLA_MACVLAN_MODE, u32],
-  /** How many broadcast packets may wait to be handed on. */
-  bcQueueLen: [IFLA_MACVLAN_BC_QUEUE_LEN, u32],
+  mode: [uapi.IFLA_MACVLAN_MODE, u32],
+  /** Longest queue of broadcast packets. */
+  bcQueueLen: [uapi.IFLA_MACVLAN_BC_QUEUE_LEN, u32],
 }));
 
-/** A link that shares wire and MAC address with its master, and is told from it by its IP addresses. */
 export const ipvlan = /* @__PURE__ */ linkKind("ipvlan", () => ({
   /** IPVLAN_MODE_… */
-  mode: [IFLA_IPVLAN_MODE, u16],
+  mode: [uapi.IFLA_IPVLAN_MODE, u16],
 }));
 
-/** The frames of its master that have an 802.1Q tag. */
-export const vlan = /* @__PURE__ */ linkKind("vlan", () => ({ id: [IFLA_VLAN_ID, u16] }));
+export const vlan = /* @__PURE__ */ linkKind("vlan", () => ({ id: [uapi.IFLA_VLAN_ID, u16] }));
 
-/** Links of which a program is the other end; they are made by ioctl(2). */
+/** Links whose other end is a program, see `tap.ts`. */
 export const tun = /* @__PURE__ */ linkKind("tun", () => ({
-  /** The user who may open it. */
-  owner: [IFLA_TUN_OWNER, u32],
-  /** The group whose members may. */
-  group: [IFLA_TUN_GROUP, u32],
+  /** User id. */
+  owner: [uapi.IFLA_TUN_OWNER, u32],
+  /** Group id. */
+  group: [uapi.IFLA_TUN_GROUP, u32],
   /** IFF_TUN or {@linkcode IFF_TAP}. */
-  type: [IFLA_TUN_TYPE, u8],
-  multiQueue: [IFLA_TUN_MULTI_QUEUE, u8],
+  type: [uapi.IFLA_TUN_TYPE, u8],
+  multiQueue: [uapi.IFLA_TUN_MULTI_QUEUE, u8],
 }));
 
-/** What a bridge keeps about one of its ports. */
 const bridgePortAttrs = /* @__PURE__ */ attrs(() => ({
-  /** Send frames back out of the port they came in by. */
-  hairpin: [IFLA_BRPORT_MODE, u8],
-  /** Exchange no frames with other isolated ports. */
-  isolated: [IFLA_BRPORT_ISOLATED, u8],
+  /** Frames may leave by the port they came in by. */
+  hairpin: [uapi.IFLA_BRPORT_MODE, u8],
+  /** Exchanges no frames with other isolated ports. */
+  isolated: [uapi.IFLA_BRPORT_ISOLATED, u8],
 }));
 
 /** The `info` that changes a bridge's port. */
@@ -115,7 +94,7 @@ export function bridgePortInfo(
   return { portKind: "bridge", portData: w.written() };
 }
 
-/** What the bridge keeps about the port `link`, or `undefined` if it is no port of a bridge. */
+/** The attributes of a bridge's port; `undefined` if `link` is none. */
 export function bridgePortOf(link: Link): Out<typeof bridgePortAttrs> | undefined {
   const { portKind, portData } = link.info ?? {};
   return portKind === "bridge" && portData ? bridgePortAttrs.read(new Reader(portData)) : undefined;

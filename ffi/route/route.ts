@@ -14,34 +14,13 @@ import {
   NLM_F_APPEND,
   NLM_F_CREATE,
   NLM_F_EXCL,
-  type Operation,
 } from "../netlink/message.ts";
 import { dump, type Netlink, type NetlinkRequest, query, request } from "../netlink/socket.ts";
 import { ignoreErrors } from "../sys/error.ts";
 import { AF_INET } from "../sys/uapi.ts";
 import { addressFamily } from "./address.ts";
-import {
-  RT_SCOPE_LINK,
-  RT_SCOPE_UNIVERSE,
-  RT_TABLE_MAIN,
-  RT_TABLE_UNSPEC,
-  RTA_DST,
-  RTA_GATEWAY,
-  RTA_METRICS,
-  RTA_MULTIPATH,
-  RTA_OIF,
-  RTA_PREFSRC,
-  RTA_PRIORITY,
-  RTA_TABLE,
-  RTAX_ADVMSS,
-  RTAX_MTU,
-  RTM_F_CLONED,
-  RTM_GETROUTE,
-  RTM_NEWROUTE,
-  RTN_UNICAST,
-  RTNH_F_ONLINK,
-  RTPROT_BOOT,
-} from "./uapi.ts";
+import { rtnetlinkOperations } from "./operations.ts";
+import * as uapi from "./uapi.ts";
 
 /** struct rtmsg */
 export const rtmsg = struct({
@@ -60,8 +39,8 @@ export interface NextHop {
   readonly oif: number;
   readonly gateway?: Ip;
 }
-const nextHopAttrs = attrs(() => ({ gateway: [RTA_GATEWAY, ipCodec] }));
-/** Several ways to a destination. struct rtnexthop { u16 len; u8 flags; u8 hops; s32 ifindex; }, each with attributes behind it. */
+const nextHopAttrs = attrs(() => ({ gateway: [uapi.RTA_GATEWAY, ipCodec] }));
+/** struct rtnexthop { u16 len; u8 flags; u8 hops; s32 ifindex; }, each with attributes. */
 export const nextHops: Codec<readonly NextHop[]> = {
   write() {
     throw new TypeError("Cannot send several next hops: the kernel joins routes that are added one by one");
@@ -82,21 +61,18 @@ export const nextHops: Codec<readonly NextHop[]> = {
   },
 };
 
-/** A route, as in RTM_NEWROUTE and its relatives. */
 export const routeMessage = message("route", rtmsg, () => ({
-  dst: [RTA_DST, ipCodec],
-  oif: [RTA_OIF, u32],
-  gateway: [RTA_GATEWAY, ipCodec],
-  priority: [RTA_PRIORITY, u32],
-  prefsrc: [RTA_PREFSRC, ipCodec],
-  metrics: [RTA_METRICS, attrs(() => ({ mtu: [RTAX_MTU, u32], advmss: [RTAX_ADVMSS, u32] }))],
-  table: [RTA_TABLE, u32],
-  /** Instead of `oif` and `gateway`, where the kernel joined routes: IPv6 routes of one destination and metric. */
-  nextHops: [RTA_MULTIPATH, nextHops],
+  dst: [uapi.RTA_DST, ipCodec],
+  oif: [uapi.RTA_OIF, u32],
+  gateway: [uapi.RTA_GATEWAY, ipCodec],
+  priority: [uapi.RTA_PRIORITY, u32],
+  prefsrc: [uapi.RTA_PREFSRC, ipCodec],
+  metrics: [uapi.RTA_METRICS, attrs(() => ({ mtu: [uapi.RTAX_MTU, u32], advmss: [uapi.RTAX_ADVMSS, u32] }))],
+  table: [uapi.RTA_TABLE, u32],
+  /** Replaces `oif` and `gateway` where the kernel joined IPv6 routes of one destination and metric. */
+  nextHops: [uapi.RTA_MULTIPATH, nextHops],
 }));
-type RouteOp = Operation<typeof routeMessage>;
-const NEW: RouteOp = { name: "RTM_NEWROUTE", type: RTM_NEWROUTE, spec: routeMessage };
-const GET: RouteOp = { name: "RTM_GETROUTE", type: RTM_GETROUTE, spec: routeMessage };
+const { NEW, GET } = rtnetlinkOperations("ROUTE", uapi.RTM_NEWROUTE, routeMessage);
 
 /** A route out of one link. */
 export interface UnicastRoute {
@@ -104,63 +80,72 @@ export interface UnicastRoute {
   /** Index of the link. */
   readonly oif?: number | undefined;
   readonly gateway?: Ip | undefined;
-  /** What packets are from, unless their sender says so. */
+  /** Default source address. */
   readonly prefsrc?: Ip | undefined;
-  /** The gateway is at the other end of the link whatever the other routes say. */
+  /** The gateway is on the link, whatever other routes say. */
   readonly onlink?: boolean | undefined;
-  /** The metric: of two routes the lower wins. */
+  /** The metric: the lower wins. */
   readonly priority?: number | undefined;
-  /** Routing table; 254 (main) unless told. */
+  /** Routing table; default 254 (main). */
   readonly table?: number | undefined;
-  /** RT_SCOPE_…; found out by the kernel's rules unless told. */
+  /** RT_SCOPE_…; chosen as the kernel does by default. */
   readonly scope?: number | undefined;
-  /** Largest packet on the way, in bytes. */
+  /** Bytes. */
   readonly mtu?: number | undefined;
   /** Largest TCP segment to announce, in bytes. */
   readonly advmss?: number | undefined;
 }
 
-/** The request that adds a route, to be sent with others; behind those that have the same destination and metric already. */
+/** The request that adds a route behind those of the same destination and metric. */
 export function appendRequest(route: UnicastRoute): NetlinkRequest {
   return request(NEW, fields(route), NLM_F_CREATE | NLM_F_APPEND);
 }
 
-/** The request that adds a route unless there is one of the same destination and metric, to be sent with others. */
+/** The request that adds a route unless there is one of the same destination and metric. */
 export function addExclusiveRequest(route: UnicastRoute): NetlinkRequest {
   return request(NEW, fields(route), NLM_F_CREATE | NLM_F_EXCL);
 }
 
 function fields(route: UnicastRoute): MessageIn<typeof routeMessage> {
-  const { dst, gateway, oif, prefsrc, priority, mtu, advmss, table = RT_TABLE_MAIN } = route;
-  const scope = route.scope ??
-    (gateway === undefined && addressFamily(dst) === AF_INET ? RT_SCOPE_LINK : RT_SCOPE_UNIVERSE);
+  const { dst, gateway, oif, prefsrc, priority, mtu, advmss, table = uapi.RT_TABLE_MAIN } = route;
+  const family = addressFamily(dst);
+  const isLinkScope = gateway === undefined && family === AF_INET;
   return {
-    family: addressFamily(dst),
+    family,
     dstLen: prefixLengthOf(dst),
-    shortTable: table < 256 ? table : RT_TABLE_UNSPEC,
-    protocol: RTPROT_BOOT,
-    scope,
-    type: RTN_UNICAST,
-    flags: route.onlink ? RTNH_F_ONLINK : 0,
+    protocol: uapi.RTPROT_BOOT,
+    scope: route.scope ?? (isLinkScope ? uapi.RT_SCOPE_LINK : uapi.RT_SCOPE_UNIVERSE),
+    type: uapi.RTN_UNICAST,
+    flags: route.onlink ? uapi.RTNH_F_ONLINK : 0,
     dst: ipOf(networkOf(dst)),
-    ...oif === undefined ? {} : { oif },
-    ...gateway === undefined ? {} : { gateway },
-    ...prefsrc === undefined ? {} : { prefsrc },
-    ...priority === undefined ? {} : { priority },
-    ...mtu === undefined && advmss === undefined ? {} : { metrics: { mtu, advmss } },
-    ...table < 256 ? {} : { table },
+    oif,
+    gateway,
+    prefsrc,
+    priority,
+    metrics: mtu === undefined && advmss === undefined ? undefined : { mtu, advmss },
+    ...tableFields(table),
   };
 }
 
-/** The unicast routes of a family, in every table or in one; one with several next hops is several routes. @throws {NetlinkError} */
-export function list(nl: Netlink, family: number, table?: number): UnicastRoute[] {
-  // A table that never held a route of the family is none to the kernel.
-  const all = ignoreErrors(["ENOENT"], () => dump(nl, GET, { family, ...table === undefined ? {} : { table } })) ?? [];
-  return all.filter((reply) => reply.type === RTN_UNICAST && !(reply.flags & RTM_F_CLONED)).flatMap(toRoutes)
-    .filter((reply) => table === undefined || reply.table === table);
+/** A routing table as a message names it: the header has room for small numbers only. */
+export function tableFields(table: number): { readonly shortTable: number; readonly table?: number } {
+  return table < 256 ? { shortTable: table } : { shortTable: uapi.RT_TABLE_UNSPEC, table };
 }
 
-/** By which link packets to `destination` leave, and with which source, as far as the kernel says. @throws {NetlinkError} */
+/** A network as a message holds it: without address for all of a family. */
+export function prefixOf(family: number, ip: Ip | undefined, length: number): Cidr {
+  return toCidr(ip ?? (family === AF_INET ? "0.0.0.0" : "::") as Ip, length);
+}
+
+/** The unicast routes of a family, in one table or all. A route with several next hops becomes several. @throws {NetlinkError} */
+export function list(nl: Netlink, family: number, table?: number): UnicastRoute[] {
+  // ENOENT: the table never held a route of the family.
+  const all = ignoreErrors(["ENOENT"], () => dump(nl, GET, { family, table })) ?? [];
+  return all.filter(({ type, flags }) => type === uapi.RTN_UNICAST && !(flags & uapi.RTM_F_CLONED)).flatMap(toRoutes)
+    .filter((route) => table === undefined || route.table === table);
+}
+
+/** The link and source address of packets to `destination`. @throws {NetlinkError} */
 export function outgoingRoute(nl: Netlink, destination: Ip): { readonly oif?: number; readonly source?: Ip } {
   const family = addressFamily(destination);
   const { oif, prefsrc } = query(nl, GET, { family, dstLen: family === AF_INET ? 32 : 128, dst: destination });
@@ -168,9 +153,8 @@ export function outgoingRoute(nl: Netlink, destination: Ip): { readonly oif?: nu
 }
 
 function toRoutes(reply: MessageOut<typeof routeMessage>): UnicastRoute[] {
-  const unspecified = (reply.family === AF_INET ? "0.0.0.0" : "::") as Ip;
   const shared = {
-    dst: toCidr(reply.dst ?? unspecified, reply.dstLen),
+    dst: prefixOf(reply.family, reply.dst, reply.dstLen),
     source: reply.prefsrc,
     priority: reply.priority,
     table: reply.table ?? reply.shortTable,

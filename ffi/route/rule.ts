@@ -1,45 +1,19 @@
 /**
- * Rules that choose a routing table for a packet: policy routing.
- *
- * Used as a namespace: `import * as rule from "../ffi/route/rule.ts"`.
+ * Rules that choose a routing table for a packet: policy routing. Import as a namespace.
  *
  * @see linux/fib_rules.h, ip-rule(8)
  * @module
  */
-import { type Cidr, type Ip, ipOf, prefixLengthOf, toCidr } from "../address.ts";
+import { type Cidr, ipOf, prefixLengthOf } from "../address.ts";
 import { bytes, cstr, ipCodec, struct, u32, u8 } from "../netlink/codec.ts";
-import { withRequestPurpose } from "../netlink/error.ts";
-import {
-  message,
-  type MessageIn,
-  type MessageOut,
-  NLM_F_CREATE,
-  NLM_F_EXCL,
-  type Operation,
-} from "../netlink/message.ts";
+import { message, type MessageIn, type MessageOut, NLM_F_CREATE, NLM_F_EXCL } from "../netlink/message.ts";
 import { dump, execute, type Netlink } from "../netlink/socket.ts";
+import { withPurpose } from "../sys/error.ts";
 import { AF_INET, AF_INET6 } from "../sys/uapi.ts";
 import { addressFamily } from "./address.ts";
-import {
-  FR_ACT_TO_TBL,
-  FRA_DPORT_RANGE,
-  FRA_DST,
-  FRA_FWMARK,
-  FRA_IIFNAME,
-  FRA_IP_PROTO,
-  FRA_L3MDEV,
-  FRA_OIFNAME,
-  FRA_PRIORITY,
-  FRA_SPORT_RANGE,
-  FRA_SRC,
-  FRA_TABLE,
-  FRA_TUN_ID,
-  FRA_UID_RANGE,
-  RT_TABLE_UNSPEC,
-  RTM_DELRULE,
-  RTM_GETRULE,
-  RTM_NEWRULE,
-} from "./uapi.ts";
+import { rtnetlinkOperations } from "./operations.ts";
+import { prefixOf, tableFields } from "./route.ts";
+import * as uapi from "./uapi.ts";
 
 /** struct fib_rule_hdr */
 const fibRuleHdr = struct({
@@ -54,37 +28,33 @@ const fibRuleHdr = struct({
   flags: u32,
 });
 
-/** What a rule may ask for besides addresses; here it matters only whether it does. */
+/** What a rule may match besides addresses. */
 const otherSelectors = {
-  iif: [FRA_IIFNAME, cstr],
-  oif: [FRA_OIFNAME, cstr],
-  fwmark: [FRA_FWMARK, u32],
-  tunId: [FRA_TUN_ID, bytes],
-  l3mdev: [FRA_L3MDEV, u8],
-  uidRange: [FRA_UID_RANGE, bytes],
-  ipProto: [FRA_IP_PROTO, u8],
-  sportRange: [FRA_SPORT_RANGE, bytes],
-  dportRange: [FRA_DPORT_RANGE, bytes],
+  iif: [uapi.FRA_IIFNAME, cstr],
+  oif: [uapi.FRA_OIFNAME, cstr],
+  fwmark: [uapi.FRA_FWMARK, u32],
+  tunId: [uapi.FRA_TUN_ID, bytes],
+  l3mdev: [uapi.FRA_L3MDEV, u8],
+  uidRange: [uapi.FRA_UID_RANGE, bytes],
+  ipProto: [uapi.FRA_IP_PROTO, u8],
+  sportRange: [uapi.FRA_SPORT_RANGE, bytes],
+  dportRange: [uapi.FRA_DPORT_RANGE, bytes],
 } as const;
 
-/** A rule, as in RTM_NEWRULE and its relatives. */
 export const fibRuleMessage = message("rule", fibRuleHdr, () => ({
-  src: [FRA_SRC, ipCodec],
-  dst: [FRA_DST, ipCodec],
-  priority: [FRA_PRIORITY, u32],
-  table: [FRA_TABLE, u32],
+  src: [uapi.FRA_SRC, ipCodec],
+  dst: [uapi.FRA_DST, ipCodec],
+  priority: [uapi.FRA_PRIORITY, u32],
+  table: [uapi.FRA_TABLE, u32],
   ...otherSelectors,
 }));
-type RuleOp = Operation<typeof fibRuleMessage>;
-const NEW: RuleOp = { name: "RTM_NEWRULE", type: RTM_NEWRULE, spec: fibRuleMessage };
-const DEL: RuleOp = { name: "RTM_DELRULE", type: RTM_DELRULE, spec: fibRuleMessage };
-const GET: RuleOp = { name: "RTM_GETRULE", type: RTM_GETRULE, spec: fibRuleMessage };
+const { NEW, DEL, GET } = rtnetlinkOperations("RULE", uapi.RTM_NEWRULE, fibRuleMessage);
 
 /** Packets from these addresses are routed by this table. */
 export interface SourceRule {
   readonly from: Cidr;
   readonly table: number;
-  /** Of two rules that fit the lower is asked first; one that is new comes before all others unless told. */
+  /** The lowest matching rule wins. By default a new rule comes first. */
   readonly priority?: number;
 }
 
@@ -92,34 +62,31 @@ export interface SourceRule {
 export interface FibRule {
   readonly family: 4 | 6;
   readonly priority: number;
-  /** The table to look into; absent for a rule that does something else. */
+  /** The table to look into; absent for other actions. */
   readonly table?: number;
   /** Absent for packets from anywhere. */
   readonly from?: Cidr;
-  /** True if it asks for nothing but where packets are from. */
+  /** True if it matches by nothing but source. */
   readonly isSourceOnly: boolean;
 }
 
-/** Adds a rule; the kernel takes several that differ in nothing but their priority. @throws {NetlinkError} `EEXIST` if there is one like it */
+/** Adds a rule. Rules may differ in priority alone. @throws {NetlinkError} `EEXIST` if there is an equal one */
 export function add(nl: Netlink, rule: SourceRule): void {
-  withRequestPurpose(
-    () => `add rule from ${rule.from} to table ${rule.table}`,
+  withPurpose(
+    `add rule from ${rule.from} to table ${rule.table}`,
     () => execute(nl, NEW, fields(rule), NLM_F_CREATE | NLM_F_EXCL),
   );
 }
 
 /** Removes a rule. @throws {NetlinkError} `ENOENT` if there is none */
 export function remove(nl: Netlink, rule: SourceRule): void {
-  withRequestPurpose(
-    () => `remove rule from ${rule.from} to table ${rule.table}`,
-    () => execute(nl, DEL, fields(rule)),
-  );
+  withPurpose(`remove rule from ${rule.from} to table ${rule.table}`, () => execute(nl, DEL, fields(rule)));
 }
 
-/** The rules of IPv4 and IPv6, in the order in which they are asked. @throws {NetlinkError} */
+/** The rules of IPv4 and IPv6, each in their order. @throws {NetlinkError} */
 export function list(nl: Netlink): FibRule[] {
   return [AF_INET, AF_INET6].flatMap((family) =>
-    withRequestPurpose(() => "list rules", () => dump(nl, GET, { family })).map(toFibRule)
+    withPurpose("list rules", () => dump(nl, GET, { family })).map(toFibRule)
   );
 }
 
@@ -127,11 +94,10 @@ function fields({ from, table, priority }: SourceRule): MessageIn<typeof fibRule
   return {
     family: addressFamily(from),
     srcLen: prefixLengthOf(from),
-    shortTable: table < 256 ? table : RT_TABLE_UNSPEC,
-    action: FR_ACT_TO_TBL,
+    action: uapi.FR_ACT_TO_TBL,
     src: ipOf(from),
-    ...priority === undefined ? {} : { priority },
-    ...table < 256 ? {} : { table },
+    priority,
+    ...tableFields(table),
   };
 }
 
@@ -140,13 +106,12 @@ function toFibRule(reply: MessageOut<typeof fibRuleMessage>): FibRule {
     (Object.keys(otherSelectors) as (keyof typeof otherSelectors)[]).some((name) =>
       reply[name] !== undefined && reply[name] !== 0
     );
-  const unspecified = (reply.family === AF_INET ? "0.0.0.0" : "::") as Ip;
   return {
     family: reply.family === AF_INET ? 4 : 6,
-    // The kernel does not say it of the first rule, whose it is to be 0.
+    // The kernel omits 0.
     priority: reply.priority ?? 0,
-    ...reply.action === FR_ACT_TO_TBL && { table: reply.table ?? reply.shortTable },
-    ...reply.srcLen > 0 && { from: toCidr(reply.src ?? unspecified, reply.srcLen) },
+    ...reply.action === uapi.FR_ACT_TO_TBL && { table: reply.table ?? reply.shortTable },
+    ...reply.srcLen > 0 && { from: prefixOf(reply.family, reply.src, reply.srcLen) },
     isSourceOnly: !hasOtherSelectors,
   };
 }

@@ -1,5 +1,5 @@
 /**
- * Taps: Ethernet interfaces of which a program is the other end. The kernel makes them by ioctl(2), netlink only shows them.
+ * Taps: Ethernet interfaces whose other end is a program. The kernel makes them by ioctl(2); netlink only shows them.
  *
  * @see linux/if_tun.h, Documentation/networking/tuntap.rst
  * @module
@@ -10,7 +10,7 @@ import { sys } from "../sys/libc.ts";
 import { IFNAMSIZ, O_CLOEXEC, O_RDWR } from "../sys/uapi.ts";
 import { IFF_MULTI_QUEUE, IFF_NO_PI, IFF_TAP, TUNSETIFF } from "./uapi.ts";
 
-/** The driver; where it is absent, there are no taps. */
+/** Absent where the kernel has no taps. */
 export const TUN_DEVICE = "/dev/net/tun";
 
 // linux/if_tun.h
@@ -23,22 +23,20 @@ const IFF_TUN_EXCL = 0x8000;
 /** linux/if.h struct ifreq */
 const IFREQ_BYTES = 40;
 
-/** What can only be said while the tap is made. */
+/** What can only be set while the tap is made. */
 export interface TapOptions {
-  /** Programs may open it several times, to be served by several threads. */
+  /** Whether programs may open it several times, for several threads. */
   readonly multiQueue?: boolean;
-  /** The user who may open it; root alone unless told. */
+  /** The user who may open it; default root. */
   readonly owner?: number;
-  /** The group whose members may open it. */
+  /** The group that may open it. */
   readonly group?: number;
 }
 
 /**
- * Creates a tap in the namespace that the thread is in. Frames are told with the header of virtio and without one of the tun driver's,
- * until a program that opens it says otherwise.
+ * Creates a tap in the thread's namespace. Frames have virtio's header and not the tun driver's, until a program asks otherwise.
  *
- * @param name new to the namespace, of 15 bytes at most
- * @returns what keeps it in being: it is gone once this is closed, unless {@linkcode persistTap} was called
+ * @returns its descriptor; closing it removes the tap, unless {@linkcode persistTap} was called
  * @throws {SystemError} `EBUSY` if there is an interface of that name
  */
 export function createTap(name: string, { multiQueue = false, owner, group }: TapOptions = {}): Descriptor {
@@ -62,7 +60,7 @@ export function createTap(name: string, { multiQueue = false, owner, group }: Ta
 function newIfreq(name: string, multiQueue: boolean): Uint8Array {
   const request = new Uint8Array(IFREQ_BYTES);
   const encoded = new TextEncoder().encode(name);
-  // A pattern would be filled in by the kernel.
+  // The kernel would fill in a "%".
   if (encoded.length === 0 || encoded.length >= IFNAMSIZ || name.includes("%") || name.includes("\0")) {
     throw new RangeError(`Cannot create tap ${JSON.stringify(name)}: this is no name of 1 to 15 bytes`);
   }
@@ -72,7 +70,7 @@ function newIfreq(name: string, multiQueue: boolean): Uint8Array {
   return request;
 }
 
-/** Has a tap stay when nobody has it open. @throws {SystemError} */
+/** Keeps a tap when nobody has it open. @throws {SystemError} */
 export function persistTap({ fd }: Descriptor): void {
   withPurpose("keep the tap", () => sys.ioctl(fd, TUNSETPERSIST, 1));
 }

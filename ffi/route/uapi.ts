@@ -8,31 +8,22 @@
 // linux/rtnetlink.h: message types
 export const RTM_NEWLINK = 16;
 export const RTM_DELLINK = 17;
-export const RTM_GETLINK = 18;
-export const RTM_SETLINK = 19;
 export const RTM_NEWADDR = 20;
-export const RTM_DELADDR = 21;
-export const RTM_GETADDR = 22;
 export const RTM_NEWROUTE = 24;
-export const RTM_DELROUTE = 25;
-export const RTM_GETROUTE = 26;
 export const RTM_NEWRULE = 32;
 export const RTM_DELRULE = 33;
 export const RTM_GETRULE = 34;
 export const RTM_NEWQDISC = 36;
-export const RTM_DELQDISC = 37;
-export const RTM_GETQDISC = 38;
 export const RTM_NEWTFILTER = 44;
-export const RTM_DELTFILTER = 45;
-export const RTM_GETTFILTER = 46;
 export const RTM_NEWLINKPROP = 108;
-export const RTM_GETNSID = 90;
+export const RTM_NEWNSID = 88;
 export const RTNLGRP_LINK = 1;
 export const RTNLGRP_IPV6_IFADDR = 9;
 
 // linux/if.h
 export const ALTIFNAMSIZ = 128;
 export const IFF_UP = 0x1;
+export const IFF_RUNNING = 0x40;
 export const IFF_PROMISC = 0x100;
 export const IFF_ALLMULTI = 0x200;
 export const IFF_LOWER_UP = 0x10000;

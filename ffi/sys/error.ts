@@ -1,14 +1,7 @@
-/**
- * The error that every failed system call becomes.
- *
- * @module
- */
 import { describeErrno } from "./errno.ts";
 
 /**
- * A system call failed. Match on `code`, never on the message.
- *
- * The message reads `Cannot open "/x": No such file or directory (ENOENT)`; without a purpose it names the system call.
+ * A system call failed: `Cannot open "/x": No such file or directory (ENOENT)`. Match on `code`, never on the message.
  *
  * @example
  * ```ts
@@ -39,19 +32,23 @@ export class SystemError extends Error {
     this.errno = errno;
     this.code = code;
   }
+
+  /** The same failure with another purpose: `open "/x"`. */
+  withPurpose(purpose: string): SystemError {
+    return new SystemError(this.syscall, this.errno, purpose);
+  }
 }
 
-/** Runs a system call and, if it fails, says what it was for: `open "/x"`. @throws {SystemError} */
+/** Runs `call`; its {@linkcode SystemError} says what it was for: `open "/x"`. */
 export function withPurpose<T>(purpose: string, call: () => T): T {
   try {
     return call();
   } catch (error) {
-    if (error instanceof SystemError) throw new SystemError(error.syscall, error.errno, purpose);
-    throw error;
+    throw error instanceof SystemError ? error.withPurpose(purpose) : error;
   }
 }
 
-/** Runs `call`; a failure of the kernel gives `undefined`, every other error passes: for what can be done without. */
+/** Runs `call`; `undefined` if a system call fails. */
 export function ignoreSystemErrors<T>(call: () => T): T | undefined {
   try {
     return call();
@@ -61,7 +58,7 @@ export function ignoreSystemErrors<T>(call: () => T): T | undefined {
   }
 }
 
-/** Runs `call`; a failure with one of these codes gives `undefined`, every other error passes. */
+/** Runs `call`; `undefined` if it fails with one of these codes. */
 export function ignoreErrors<T>(codes: readonly string[], call: () => T): T | undefined {
   try {
     return call();
