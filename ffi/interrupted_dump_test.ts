@@ -181,7 +181,6 @@ const WAITS: readonly [what: RegExp, where: Readonly<Record<string, string>>][] 
     "ffi/sys/stdio.ts": "who starts a plugin reads its answer",
     "ffi/sys/atomic_file.ts": "ordinary files",
     "ffi/sys/file.ts": "ordinary files, /proc",
-    "plugins/host_local/reservation_index.ts": "an ordinary file",
     "plugins/lib/protocol/exec.ts": "who starts a plugin reads what it says",
   }],
 ];

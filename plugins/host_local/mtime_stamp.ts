@@ -1,8 +1,8 @@
 /**
- * A mark that a directory loses as soon as anybody creates, removes or renames something in it.
+ * A stamp that a directory loses when anybody creates, removes or renames something in it.
  *
- * It is the time of change: a random number of nanoseconds in a second that has passed, which the kernel replaces by the time of
- * its clock however little of that went by. A time that the kernel set would not do: two changes within one tick have the same.
+ * The stamp is a modification time with random nanoseconds in a past second. Every change replaces it by the kernel's clock. A time from that
+ * clock would not do: two changes within one tick have the same.
  *
  * @module
  */
@@ -11,13 +11,13 @@ import { SystemError } from "../../ffi/sys/error.ts";
 import { setMtime } from "../../ffi/sys/file.ts";
 import { fstat } from "../../ffi/sys/stat.ts";
 
-/** Tells this state of the directory that is open as `fd` from every other. @throws {SystemError} */
+/** Identifies this state of the directory that is open as `fd`. @throws {SystemError} */
 export function readStamp(fd: number, boot: string): string {
   const { identity, mtime, ctime } = fstat(fd);
   return `${boot} ${identity} ${mtime} ${ctime}`;
 }
 
-/** Gives the directory a time of change that no clock gives: from here on, its stamp is none that it ever had. @throws {SystemError} */
+/** Sets a random modification time, in nanoseconds since 1970. It makes every earlier stamp void. @throws {SystemError} */
 export function renewStamp(fd: number): bigint {
   const second = Math.floor(Date.now() / 1000) - 1;
   const time = BigInt(second) * 1_000_000_000n + BigInt(Math.floor(Math.random() * 1e9));
@@ -26,9 +26,9 @@ export function renewStamp(fd: number): bigint {
 }
 
 /**
- * The stamp of a directory that nobody has changed since {@linkcode renewStamp} gave it this time of change.
+ * The stamp of a directory that nobody changed since {@linkcode renewStamp} returned `time`.
  *
- * @throws {SystemError} `ESTALE` if it was changed, and on a file system with coarser times, where two changes could look like one
+ * @throws {SystemError} `ESTALE` if it was changed, or if the file system rounds times
  */
 export function readRenewedStamp(fd: number, boot: string, time: bigint): string {
   const stamp = readStamp(fd, boot);

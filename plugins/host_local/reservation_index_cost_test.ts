@@ -1,5 +1,5 @@
 /**
- * What ADD and DEL cost when there are many reservations, in system calls and bytes: the same as when there are few.
+ * What ADD and DEL cost when there are many reservations: as many system calls as with few, and 24 bytes read for each reservation.
  *
  * @module
  */
@@ -53,7 +53,9 @@ function costs(dataDir: string): { calls: Record<string, number>; bytesRead: num
     body,
   ]);
   expect(exitCode).toBe(0);
-  const part = readFileSync(output, "utf8").split(`"${marker}"`)[1]!;
+  // The runtime looks at its memory now and then: it opens a file, asks for its status, reads and closes it.
+  const memoryStatus = /^.*"\/proc\/self\/statm".*\n(.*\n){3}/gm;
+  const part = readFileSync(output, "utf8").split(`"${marker}"`)[1]!.replace(memoryStatus, "");
   const calls: Record<string, number> = {};
   let bytesRead = 0;
   for (const [, name, result] of part.matchAll(/^\d+ +(\w+)\(.*\) += (-?\d+)/gm)) {
@@ -65,14 +67,15 @@ function costs(dataDir: string): { calls: Record<string, number>; bytesRead: num
 }
 
 test.skipIf(!Bun.which("strace"))(
-  "60,000 reservations cost ADD and DEL no more system calls and bytes than 10 do",
+  "60,000 reservations cost ADD and DEL no more system calls than 10 do, and 24 bytes each to read",
   () => {
     const few = costs(networkOf(10));
     const many = costs(networkOf(60_000));
     expect(many.calls).toEqual(few.calls);
-    // Lengths of names and addresses differ.
-    expect(Math.abs(many.bytesRead - few.bytesRead)).toBeLessThan(100);
-    expect(many.bytesRead).toBeLessThan(20_000);
+    // ADD and DEL each read the index. Lengths of names and addresses differ.
+    const difference = many.bytesRead - few.bytesRead;
+    expect(Math.abs(difference - 2 * 24 * (60_000 - 10))).toBeLessThan(100);
+    expect(few.bytesRead).toBeLessThan(5_000);
     expect(many.calls).not.toHaveProperty("getdents64");
     const count = Object.values(many.calls).reduce((sum, each) => sum + each);
     expect(count).toBeLessThan(56);

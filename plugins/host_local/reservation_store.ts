@@ -1,5 +1,5 @@
 /**
- * Changing the reservations of a network, under its lock and so that a crash at any point leaves a whole reservation or none.
+ * Changes the reservations of a network under its lock. A crash at any point leaves a whole reservation or none.
  *
  * @module
  */
@@ -27,29 +27,28 @@ import {
 } from "./inventory.ts";
 import { describeReclaimed, findEarlierBootAddresses, recoverDirectory } from "./recovery.ts";
 
-/** Longer than any queue that still moves, and well below the two minutes a kubelet gives an ADD. */
+/** Longer than any queue that still moves, and well below the two minutes that a kubelet gives an ADD. */
 const LOCK_TIMEOUT_MS = 10_000;
-/** For so long a list of the directory is good enough to refuse somebody: a full network is asked again and again. */
+/** An ADD is refused by a list no older than this. Not by a new one: a full network is asked again and again. */
 const LIST_MAX_AGE_MS = 60_000;
 
 /** The reservations of one network, locked until its scope ends. */
 export interface ReservationStore extends AddressUsage, Disposable {
-  /** What an attachment holds, from old versions if there is nothing else. */
+  /** The addresses of an attachment; if there are none, those that its container holds without an interface. */
   findByAttachment(attachment: Attachment): HeldAddress[];
-  /** Everything, as the directory has it. */
+  /** Everything that is in the directory. */
   list(): Inventory;
   /**
-   * Runs `choose`, which changes nothing; what it refuses, it refuses for what is in the directory and not in the index alone, and for
-   * what is not of an earlier boot: such reservations are given up first, and that is said.
+   * Runs `choose`, which changes nothing. If it finds no address, it runs again with a new list of the directory, and again after
+   * reservations of earlier boots were released. The log names these.
    */
   allocateWith<T>(choose: () => T): T;
-  /** Makes the reservation hold these addresses, one per range set and in their order: all, or none if it throws. */
+  /** Reserves these addresses, one per range set and in their order: all, or none if it throws. */
   reserve(reservation: PreparedReservation, addresses: readonly Ip[]): void;
-  /** Gives addresses back. */
   release(held: readonly HeldAddress[]): void;
 }
 
-/** A reservation that is written and does not hold an address yet; given up when its scope ends. */
+/** A reservation that is written and holds no address yet. It is gone when its scope ends. */
 export interface PreparedReservation extends Disposable {
   readonly path: string;
   /** Whether it has a name in the directory. */
@@ -58,10 +57,9 @@ export interface PreparedReservation extends Disposable {
 }
 
 /**
- * Whether a network has a directory. It is no link: whoever moves the state of a node moves all networks, so that a link in the place of
- * one was put there by somebody else, and what it leads to is not ours to write into.
+ * Whether a network has a directory. A symbolic link in its place is not followed, because nobody moves the state of one network alone.
  *
- * @param log told of a link
+ * @param log gets a line about a symbolic link
  * @throws {SystemError}
  */
 export function isNetworkDirectory(directory: string, log: (message: string) => void): boolean {
@@ -72,7 +70,7 @@ export function isNetworkDirectory(directory: string, log: (message: string) => 
   return false;
 }
 
-/** Says so if a call fails since it follows no link. */
+/** Says so if a call fails because the directory is a symbolic link. */
 function explainSymlink<T>(directory: string, call: () => T): T {
   try {
     return call();
@@ -84,17 +82,17 @@ function explainSymlink<T>(directory: string, call: () => T): T {
   }
 }
 
-/** Writes a reservation before the lock is taken, so that others wait for less. @throws {SystemError} */
+/** Writes a reservation. It needs no lock, so nobody waits for it. @throws {SystemError} */
 export function prepareReservation(directory: string, attachment: Attachment): PreparedReservation {
   const content = formatHolder(attachment);
-  // Without a name it leaves the directory as it is, and the index with it, and is gone after a crash.
+  // A file without a name does not change the directory, so the index stays valid. A crash leaves nothing.
   const unnamed = explainSymlink(directory, () => writeUnnamed(directory, content));
   if (unnamed) return { ...unnamed, isNamed: false, attachment };
   const path = writeTemporary(`${directory}/new`, content);
   return { path, isNamed: true, attachment, [Symbol.dispose]: () => void removeFile(path) };
 }
 
-/** Makes sure that a reservation could be written. @throws {SystemError} */
+/** @throws {SystemError} if a reservation could not be written */
 export function requireWritableReservations(directory: string): void {
   const unnamed = explainSymlink(directory, () => writeUnnamed(directory, ""));
   if (unnamed) unnamed[Symbol.dispose]();
@@ -102,10 +100,9 @@ export function requireWritableReservations(directory: string): void {
 }
 
 /**
- * Locks the reservations in `directory`, which exists, as the reference plugin does; if they have to be listed, it removes what crashes left
- * there.
+ * Locks the reservations in `directory`, as the reference plugin does. If it has to list them, it removes what crashes left there.
  *
- * @param log told of every file that is removed although it is not ours
+ * @param log gets a line for each removed file that is not ours
  * @throws {CniError} code 11 naming who holds the lock for longer than `timeoutMs`
  */
 export function lockStore(
@@ -115,14 +112,12 @@ export function lockStore(
 ): ReservationStore {
   using resources = new DisposableStack();
   resources.use(lockOrTryAgainLater(() => lockFile(`${directory}/lock`, { timeoutMs })));
-  const view = openDirectoryView(directory, log);
-  resources.use(view);
+  const view = resources.use(openDirectoryView(directory, log));
   const lastReserved = resources.use(openLastReserved(directory, log));
   const lock = resources.move();
-  const { query } = view;
   return {
-    isAllocated: (address) => query((index) => index.isAllocated(address)),
-    findFree: (from) => query((index) => index.findFree(from)),
+    isAllocated: (address) => view.index.isAllocated(address),
+    findFree: (from) => view.index.findFree(from),
     findHolder: (address) => tryReadHolder(directory, address),
     findLastReserved: (set) => lastReserved.find(set),
     findByAttachment({ containerId, ifname }) {
@@ -130,83 +125,71 @@ export function lockStore(
       return byInterface.length > 0 ? byInterface : findAddressesOf(directory, view, { containerId });
     },
     list: view.list,
-    allocateWith: (choose) => retryAfterReclaim(view, () => reclaimEarlierBoots(directory, view, log), choose),
-    reserve: (reservation, addresses) => linkReservation(directory, view, reservation, addresses, lastReserved),
-    release: (held) => releaseAddresses(directory, view, held),
+    allocateWith: (choose) =>
+      withRemedies(choose, [() => refreshIfStale(view), () => reclaimEarlierBoots(directory, view, log)]),
+    reserve: (reservation, addresses) => linkReservation(directory, view.index, reservation, addresses, lastReserved),
+    release: (held) => releaseAddresses(directory, view.index, held),
     [Symbol.dispose]: () => lock.dispose(),
   };
 }
 
-/** What is known of the directory: by its index, and from the first doubt on by a list of it. */
+/** What is known of the directory: its index, and a list of it if this call had to make one. */
 interface DirectoryView extends Disposable {
-  /** When the directory was listed; `undefined` if that was for this call. */
-  readonly listedAt: number | undefined;
+  readonly index: ReservationIndex;
+  readonly inventory: Inventory | undefined;
+  /** Lists the directory, once, and makes a new index. */
   list(): Inventory;
-  /** An index that cannot be read is replaced. */
-  query<T>(question: (index: ReservationIndex) => T): T;
 }
 
 function openDirectoryView(directory: string, log: (message: string) => void): DirectoryView {
   let index = openIndex(directory);
   let inventory: Inventory | undefined;
-  const close = () => {
-    index?.[Symbol.dispose]();
-    index = undefined;
-  };
   const list = (): Inventory => {
     if (inventory) return inventory;
-    close();
+    index?.[Symbol.dispose]();
     const rebuilt = rebuildIndex(directory, () => recoverDirectory(directory, readInventory(directory), log));
-    index = rebuilt.index;
-    return inventory = rebuilt.all;
+    ({ index, inventory } = rebuilt);
+    return inventory;
   };
-  const currentIndex = (): ReservationIndex => index ?? (list(), index!);
-  currentIndex();
+  if (!index) list();
   return {
-    get listedAt() {
-      return inventory ? undefined : currentIndex().listedAt;
+    get index() {
+      return index!;
+    },
+    get inventory() {
+      return inventory;
     },
     list,
-    query(read) {
-      try {
-        return read(currentIndex());
-      } catch (error) {
-        if (inventory || !(error instanceof SystemError)) throw error;
-        list();
-        return read(currentIndex());
-      }
-    },
-    [Symbol.dispose]: close,
+    [Symbol.dispose]: () => index![Symbol.dispose](),
   };
 }
 
-/** @param reclaim gives up what cannot be needed any more; false if there was nothing */
-function retryAfterReclaim<T>(view: DirectoryView, reclaim: () => boolean, choose: () => T): T {
-  const remedies = [() => refreshIfStale(view), reclaim];
+/** Runs `choose`, and again after each remedy that changed something, as long as there is no address. */
+function withRemedies<T>(choose: () => T, remedies: (() => boolean)[]): T {
   for (;;) {
     try {
       return choose();
     } catch (error) {
       if (!(error instanceof CniError) || error.code === Code.InvalidConfig) throw error;
-      while (!remedies[0]?.()) if (remedies.shift() === undefined) throw error;
-      remedies.shift();
+      const applied = remedies.findIndex((remedy) => remedy());
+      if (applied < 0) throw error;
+      remedies = remedies.slice(applied + 1);
     }
   }
 }
 
-/** False if the list that is known is good enough. */
-function refreshIfStale({ listedAt, list: reload }: DirectoryView): boolean {
-  if (listedAt === undefined || Math.abs(Date.now() - listedAt) < LIST_MAX_AGE_MS) return false;
-  reload();
+function refreshIfStale(view: DirectoryView): boolean {
+  if (view.inventory || Math.abs(Date.now() - view.index.listedAt) < LIST_MAX_AGE_MS) return false;
+  view.list();
   return true;
 }
 
-/** No namespace outlives its boot, so nobody has the addresses that were reserved in an earlier one. */
+/** Releases reservations of earlier boots: no namespace outlives its boot. */
 function reclaimEarlierBoots(directory: string, view: DirectoryView, log: (message: string) => void): boolean {
-  if (!view.query((index) => index.mayHaveEarlierBoot())) return false;
+  if (!view.index.mayHaveEarlierBoot) return false;
   const earlier = findEarlierBootAddresses(directory, view.list());
-  releaseAddresses(directory, view, earlier);
-  view.query((index) => index.clearEarlierBoot());
+  releaseAddresses(directory, view.index, earlier);
+  view.index.clearEarlierBoot();
   if (earlier.length === 0) return false;
   log(describeReclaimed(earlier));
   return true;
@@ -214,27 +197,26 @@ function reclaimEarlierBoots(directory: string, view: DirectoryView, log: (messa
 
 /** What the index says and the directory confirms. */
 function findAddressesOf(directory: string, view: DirectoryView, holder: Holder): HeldAddress[] {
-  const entries = view.query((index) => index.findByHolder(holder));
-  // A file can be damaged; a list tells by its second name whose it is.
-  const holders = view.listedAt === undefined ? view.list().holders : undefined;
-  const held = entries.filter(({ address }) => {
-    const actual = holders?.get(address) ?? tryReadHolder(directory, address);
+  const found = view.index.findByHolder(holder);
+  const { inventory } = view;
+  const held = found.filter(({ address }) => {
+    // A file can be damaged. The list knows its holder by the second name.
+    const actual = inventory?.holders.get(address) ?? tryReadHolder(directory, address);
     return actual?.containerId === holder.containerId && actual.ifname === holder.ifname;
   });
-  if (held.length === entries.length || holders) return held.map((entry) => ({ ...entry, holder }));
+  if (held.length === found.length || inventory) return held.map((reserved) => ({ ...reserved, holder }));
   view.list();
   return findAddressesOf(directory, view, holder);
 }
 
-/** Who holds an address, as far as that can be read. */
 function tryReadHolder(directory: string, address: Ip): Holder | undefined {
   return ignoreSystemErrors(() => readHolderFile(`${directory}/${address}`));
 }
 
-/** From the first link on, the reservation is whole; a crash before the last leaves a part of the addresses to DEL. */
+/** If this is killed between two links, DEL releases the addresses that have one. */
 function linkReservation(
   directory: string,
-  { query }: DirectoryView,
+  index: ReservationIndex,
   reservation: PreparedReservation,
   addresses: readonly Ip[],
   lastReserved: LastReserved,
@@ -244,7 +226,7 @@ function linkReservation(
   try {
     for (const address of addresses) {
       if (!hardLink(reservation.path, `${directory}/${address}`)) {
-        query((index) => index.invalidate());
+        index.invalidate();
         throw addressAppearedError(directory, address);
       }
       linked.push(address);
@@ -255,13 +237,11 @@ function linkReservation(
     for (const address of linked) removeFile(`${directory}/${address}`);
     throw error;
   }
-  query((index) => {
-    for (const address of addresses) index.add(address, reservation.attachment, boot);
-    index.commit();
-  });
+  for (const address of addresses) index.add(address, reservation.attachment, boot);
+  index.commit();
 }
 
-/** Under the lock, the last change of the directory; another file may have that name from an earlier reservation. */
+/** The last change of the directory under the lock. An earlier reservation may have left a file of that name. */
 function addHolderLink(directory: string, { path, isNamed, attachment }: PreparedReservation, boot: number): void {
   const name = holderLinkName(attachment, boot);
   const linkPath = `${directory}/${name}`;
@@ -281,19 +261,19 @@ function addressAppearedError(directory: string, address: Ip): CniError {
   );
 }
 
-function releaseAddresses(directory: string, { query }: DirectoryView, held: readonly HeldAddress[]): void {
+function releaseAddresses(directory: string, index: ReservationIndex, held: readonly HeldAddress[]): void {
   if (held.length === 0) return;
   const holderLinks = new Map<string, HeldAddress>();
   for (const heldAddress of held) {
     const { address, holder, bootTag } = heldAddress;
     removeFile(`${directory}/${address}`);
-    query((index) => index.remove(address, holder));
+    index.remove(address);
     const name = holderLinkName(holder, bootTag);
     if (name !== undefined) holderLinks.set(name, heldAddress);
   }
   for (const [name, { holder, bootTag }] of holderLinks) {
-    const remaining = query((index) => index.findByHolder(holder));
-    if (!remaining.some((heldAddress) => heldAddress.bootTag === bootTag)) removeFile(`${directory}/${name}`);
+    const isStillUsed = index.findByHolder(holder).some((reserved) => reserved.bootTag === bootTag);
+    if (!isStillUsed) removeFile(`${directory}/${name}`);
   }
-  query((index) => index.commit());
+  index.commit();
 }

@@ -1,0 +1,145 @@
+/**
+ * Who holds which address, as an array of numbers that is read from a file and searched without parsing.
+ *
+ * A record is a hash of the holder, the boot tag, and the address in 16 bytes. IPv4 addresses are stored as IPv4-mapped. The records are
+ * in no order.
+ *
+ * @module
+ */
+import { type Ip, ipBytes, ipFromBytes, nextIp } from "../../ffi/address.ts";
+import { formatHolder, type Holder } from "./inventory.ts";
+
+export const RECORD_BYTES = 24;
+const RECORD_WORDS = RECORD_BYTES / 4;
+// Offsets of words in a record.
+const HASH = 0;
+const BOOT_TAG = 1;
+const ADDRESS = 2;
+const LAST_ADDRESS_WORD = 5;
+/** So many records can be added before the array is copied. */
+const SPARE_RECORDS = 16;
+
+/** An address, and when it was reserved. */
+export interface ReservedAddress {
+  readonly address: Ip;
+  /** Tag of the boot; 0 if that is not known. */
+  readonly bootTag: number;
+}
+
+/** The records and their number. */
+export class ReservationTable {
+  #words: Uint32Array<ArrayBuffer>;
+  #count: number;
+
+  /** @param read fills an array with the bytes of `count` records; without it they are zero */
+  constructor(count = 0, read?: (bytes: Uint8Array) => void) {
+    this.#count = count;
+    this.#words = new Uint32Array((count + SPARE_RECORDS) * RECORD_WORDS);
+    read?.(this.bytes());
+  }
+
+  get count(): number {
+    return this.#count;
+  }
+
+  /** The bytes of all records, or of one, as they stand in the file. */
+  bytes(from = 0, to = this.#count): Uint8Array {
+    return new Uint8Array(this.#words.buffer, from * RECORD_BYTES, (to - from) * RECORD_BYTES);
+  }
+
+  /** Adds a record. @param holder none where something else has the name of an address @returns the record's number */
+  add(address: Ip, holder: Holder | undefined, bootTag: number): number {
+    const number = this.#count++;
+    if (this.#count * RECORD_WORDS > this.#words.length) {
+      const larger = new Uint32Array(this.#words.length * 2);
+      larger.set(this.#words);
+      this.#words = larger;
+    }
+    this.#words.set([holder ? hashOf(holder) : 0, bootTag, ...addressWords(address)], number * RECORD_WORDS);
+    return number;
+  }
+
+  /** Removes the record of an address; the last record takes its place. @returns the number of that place */
+  remove(address: Ip): number | undefined {
+    const number = this.#findAddress(address);
+    if (number === undefined) return undefined;
+    const last = --this.#count * RECORD_WORDS;
+    this.#words.copyWithin(number * RECORD_WORDS, last, last + RECORD_WORDS);
+    return number;
+  }
+
+  has(address: Ip): boolean {
+    return this.#findAddress(address) !== undefined;
+  }
+
+  /** The addresses of this holder, and of any other with the same hash. */
+  findByHolder(holder: Holder): ReservedAddress[] {
+    return this.#numbersOf(HASH, hashOf(holder)).map((number) => ({
+      address: ipFromBytes(this.bytes(number, number + 1).subarray(ADDRESS * 4)),
+      bootTag: this.#words[number * RECORD_WORDS + BOOT_TAG]!,
+    }));
+  }
+
+  /** The first address from `from` on, of its family, that has no record. */
+  findFree(from: Ip): Ip | undefined {
+    let start: Ip | undefined = from;
+    while (start !== undefined && this.has(start)) {
+      // All addresses that differ from this one in the last two bytes.
+      const bytes = mappedBytes(start);
+      const free = this.#listTaken(start).indexOf(0, bytes[14]! << 8 | bytes[15]!);
+      bytes.set(free < 0 ? [0xff, 0xff] : [free >> 8, free & 0xff], 14);
+      const address: Ip = ipFromBytes(bytes);
+      start = free < 0 ? nextIp(address) : address;
+    }
+    return start;
+  }
+
+  /** 1 for each taken address among those that differ from `ip` in the last two bytes. */
+  #listTaken(ip: Ip): Uint8Array {
+    const words = this.#words;
+    const [first, second, third, fourth] = addressWords(ip);
+    const taken = new Uint8Array(0x1_0000);
+    for (let at = ADDRESS; at < this.#count * RECORD_WORDS; at += RECORD_WORDS) {
+      const last = words[at + 3]!;
+      // Little-endian: the upper half holds the last two bytes, in reverse.
+      const isBeside = words[at] === first && words[at + 1] === second && words[at + 2] === third &&
+        (last & 0xffff) === (fourth! & 0xffff);
+      if (isBeside) taken[last >>> 8 & 0xff00 | last >>> 24] = 1;
+    }
+    return taken;
+  }
+
+  #findAddress(address: Ip): number | undefined {
+    const wanted = addressWords(address);
+    return this.#numbersOf(LAST_ADDRESS_WORD, wanted[3]!).find((number) =>
+      wanted.every((word, i) => this.#words[number * RECORD_WORDS + ADDRESS + i] === word)
+    );
+  }
+
+  /** The records that have this value in this place. */
+  #numbersOf(offset: number, value: number): number[] {
+    const numbers: number[] = [];
+    const words = this.#words.subarray(0, this.#count * RECORD_WORDS);
+    for (let at = words.indexOf(value); at >= 0; at = words.indexOf(value, at + 1)) {
+      if (at % RECORD_WORDS === offset) numbers.push(Math.floor(at / RECORD_WORDS));
+    }
+    return numbers;
+  }
+}
+
+function hashOf(holder: Holder): number {
+  return Bun.hash.xxHash32(formatHolder(holder));
+}
+
+function addressWords(address: Ip): Uint32Array {
+  return new Uint32Array(mappedBytes(address).buffer);
+}
+
+/** 16 bytes; an IPv4 address as IPv4-mapped. */
+function mappedBytes(address: Ip): Uint8Array<ArrayBuffer> {
+  const bytes = ipBytes(address);
+  const mapped = new Uint8Array(16);
+  if (bytes.length === 4) mapped.fill(0xff, 10);
+  mapped.set(bytes, 16 - bytes.length);
+  return mapped;
+}
