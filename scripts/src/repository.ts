@@ -6,6 +6,9 @@ import { fileURLToPath } from "node:url";
 /** The root of the repository, whatever the working directory. */
 export const REPOSITORY_ROOT = join(fileURLToPath(import.meta.url), "../../..");
 
+/** The compiled program, unless CNI_BINARY names another. */
+export const CNI_BINARY = process.env["CNI_BINARY"] ?? join(REPOSITORY_ROOT, "dist/cni");
+
 /** The source files of the repository, relative to its root, sorted. */
 export function listSources(): readonly string[] {
   const skipped = /^(node_modules|dist|testdata)\//;

@@ -1,50 +1,45 @@
 /** A bridge with addresses and nothing else, by exec: against the reference, and the time in user space. @module */
 import type { Netns } from "../../../ffi/netns.ts";
-import { createContainers, hostWithContainer } from "./chain.ts";
-import { compileNothing, recordedOrReason, recordFloor } from "./floor.ts";
-import { interleave, type Samples } from "./measure.ts";
 import { type Invocation, pluginCommand, type Verb } from "../harness/invocation.ts";
 import type { Network } from "../harness/networks.ts";
 import { runProcess, runSuccessfully } from "../harness/process.ts";
 import { median } from "../harness/statistics.ts";
-import { addAndDel, type BenchContainer, newBenchContainer, plainNetwork } from "./network.ts";
-import type { BenchWorkspace } from "./workspace.ts";
-import { type BenchRow, missingRow, plainRow, speedupRow, summarize } from "./table.ts";
+import { compileNothing, recordedOrReason, recordFloor } from "./floor.ts";
+import { interleave, type Samples } from "./measure.ts";
+import { type BenchRow, missingRow, row } from "./table.ts";
+import {
+  type BenchContainer,
+  type BenchWorkspace,
+  hostWithContainer,
+  newBenchContainer,
+  plainNetwork,
+} from "./workspace.ts";
 
 export function bridgeRows(bench: BenchWorkspace): readonly BenchRow[] {
   using scope = new DisposableStack();
   const floor = recordedOrReason(() => recordBridge(scope, bench));
-  const newContainer = createContainers(scope, "c");
-  const side = (invocation: Invocation, network: Network): (round: number) => { add: number; del: number } => {
+  const side = (invocation: Invocation, network: Network) => {
     const { side } = hostWithContainer(scope, invocation, network);
-    return (round) => addAndDel(side, newContainer(round + 1));
+    return (round: number) => side.both(newBenchContainer(scope, `c${round + 1}`, round + 1));
   };
   const samples = interleave(bench.rounds, {
     cni: side(bench.exec, plainNetwork(bench, "plain0")),
     reference: side(bench.reference, plainNetwork(bench, "plain1")),
     masqueraded: side(bench.exec, plainNetwork(bench, "plain2", true)),
     referenceMasqueraded: side(bench.reference, plainNetwork(bench, "plain3", true)),
-    empty: () => {
-      const { ms, userMs } = runSuccessfully({ argv: [bench.empty] });
-      return { ms, userMs };
-    },
+    empty: () => runSuccessfully({ argv: [bench.empty] }).ms,
     ...typeof floor === "string" ? {} : floor,
   });
-  const against = (verb: string) =>
-    speedupRow({
-      what: `bridge + host-local without rules, exec'ed: ${verb.toUpperCase()}`,
-      ours: summarize("cni", samples[`cni.${verb}`]),
-      other: summarize("reference", samples[`reference.${verb}`]),
-      goal: { atLeast: 1 },
+  const compare = (what: string, ours: string, other: string, goal?: { readonly atLeast: number }) =>
+    ["add", "del"].map((verb) => {
+      const against = ["reference", samples[`${other}.${verb}`]!] as const;
+      return row(`${what}: ${verb.toUpperCase()}`, "faster", samples[`${ours}.${verb}`]!, against, goal);
     });
-  const masqueraded = (verb: string) =>
-    speedupRow({
-      what: `The same with ipMasq: ${verb.toUpperCase()}`,
-      ours: summarize("cni", samples[`masqueraded.${verb}`]),
-      other: summarize("reference", samples[`referenceMasqueraded.${verb}`]),
-    });
-  const rules = [masqueraded("add"), masqueraded("del")];
-  return [against("add"), against("del"), timeAboveFloor(samples, floor), ...rules];
+  return [
+    ...compare("bridge + host-local without rules, exec'ed", "cni", "reference", { atLeast: 1 }),
+    timeAboveFloor(samples, floor),
+    ...compare("The same with ipMasq", "masqueraded", "referenceMasqueraded"),
+  ];
 }
 
 /**
@@ -54,27 +49,19 @@ export function bridgeRows(bench: BenchWorkspace): readonly BenchRow[] {
 function timeAboveFloor(samples: Samples, floor: unknown): BenchRow {
   const what = "User-space time of a bridge ADD above an empty compiled program";
   if (typeof floor === "string") return missingRow(what, floor);
-  const [empty, nothing] = [median(samples["empty.ms"]), median(samples["nothing"])];
-  const ownMs = samples["bridge.ms"].map((ms, round) => ms - empty - (samples["floor"][round] - nothing));
-  const user = median(samples["bridge.userMs"]) - median(samples["empty.userMs"]);
-  const requests = median(samples["floor"]) - nothing;
-  return plainRow({
-    what,
-    ours: summarize("cni", ownMs),
-    goal: { atMost: 3 },
-    note:
-      `ADD ${median(samples["bridge.ms"]).toFixed(2)} ms - empty program ${
-        empty.toFixed(2)
-      } ms - requests, made by a C program, ` +
-      `${requests.toFixed(2)} ms; by getrusage(2), in ticks that may be coarse, ${user.toFixed(2)} ms`,
-  });
+  const [add, empty, nothing] = ["bridge", "empty", "nothing"].map((name) => median(samples[name]!));
+  const ownMs = samples["bridge"]!.map((ms, round) => ms - empty! - (samples["floor"]![round]! - nothing!));
+  const requests = median(samples["floor"]!) - nothing!;
+  const note = `ADD ${add!.toFixed(2)} ms - empty program ${empty!.toFixed(2)} ms - requests, made by a C program, ` +
+    `${requests.toFixed(2)} ms`;
+  return row(what, "alone", ownMs, undefined, { atMost: 3, note });
 }
 
 function recordBridge(scope: DisposableStack, bench: BenchWorkspace) {
   const call = (network: Network, verb: Verb, container: BenchContainer) =>
-    pluginCommand(network, network.plugins[0], verb, { container }, bench.plugins);
+    pluginCommand(network, network.plugins[0]!, verb, { container }, bench.plugins);
   // The floor replays a state of the reservations as it was recorded: our own call needs a network of its own.
-  const [network, ownNetwork] = ["plain4", "plain5"].map((name) => plainNetwork(bench, name));
+  const [network, ownNetwork] = [plainNetwork(bench, "plain4"), plainNetwork(bench, "plain5")];
   const { host } = hostWithContainer(scope, bench.exec, network);
   const own = hostWithContainer(scope, bench.exec, ownNetwork);
   const sample = newBenchContainer(scope, "sample", 1);
@@ -85,9 +72,9 @@ function recordBridge(scope: DisposableStack, bench: BenchWorkspace) {
   return {
     bridge: (round: number) => {
       const container = newBenchContainer(scope, `c${round}`, 0);
-      const { ms, userMs } = own.host.run(() => runSuccessfully(call(ownNetwork, "add", container)));
+      const { ms } = own.host.run(() => runSuccessfully(call(ownNetwork, "add", container)));
       own.side.del(container);
-      return { ms, userMs };
+      return ms;
     },
     floor: () => {
       const { namespace } = newBenchContainer(scope, "floor", 1);

@@ -2,74 +2,42 @@
 import { createNetns } from "../../../ffi/netns.ts";
 import type { Invocation, ProgramSequence } from "../harness/invocation.ts";
 import type { Network } from "../harness/networks.ts";
-import {
-  type ProcessCommand,
-  type ProcessResult,
-  type RunningProcess,
-  startProcess,
-  waitForAny,
-} from "../harness/process.ts";
+import { type RunningProcess, startProcess, waitForAny } from "../harness/process.ts";
 import { median, percentile } from "../harness/statistics.ts";
 import { awaitNamespaceCleanup } from "./measure.ts";
-import { chainNetwork, newBenchContainer } from "./network.ts";
-import { type BenchRow, ratioRow, speedupRow, summarize } from "./table.ts";
-import type { BenchWorkspace } from "./workspace.ts";
+import { type BenchRow, row } from "./table.ts";
+import { type BenchWorkspace, chainNetwork, newBenchContainer } from "./workspace.ts";
 
 /** ADDs of many containers at once. */
-interface ConcurrentRun {
-  readonly total: number;
-  /** Of each container, from the beginning of all to its end. */
-  readonly perContainer: readonly number[];
-  readonly failures: readonly string[];
-}
+type ConcurrentRun = ReturnType<typeof runConcurrently>;
 
 export function concurrentAddRows(bench: BenchWorkspace): readonly BenchRow[] {
   const count = bench.quick ? 20 : 100;
-  const rounds = bench.quick ? 1 : 3;
+  const repeat = (name: "run" | "exec" | "reference", rounds: number) =>
+    Array.from({ length: rounds }, (_, i) => runConcurrently(count, bench[name], chainNetwork(bench, `${name}n${i}`)));
+  const [ours, exec] = [repeat("run", bench.quick ? 1 : 3), repeat("exec", bench.quick ? 1 : 3)];
   // One round of the reference takes as long as ten of ours.
-  const withReference = rounds >> 1;
-  const ours: ConcurrentRun[] = [];
-  const exec: ConcurrentRun[] = [];
-  const reference: ConcurrentRun[] = [];
-  for (let round = 0; round < rounds; round++) {
-    const network = (name: string) => chainNetwork(bench, `${name}${round}`);
-    ours.push(runConcurrently(count, bench.run, network("at0n")));
-    exec.push(runConcurrently(count, bench.exec, network("at1n")));
-    if (round === withReference) reference.push(runConcurrently(count, bench.reference, network("at2n")));
-  }
-  const total = (runs: readonly ConcurrentRun[]) => runs.map(({ total }) => total);
-  const failed = (runs: readonly ConcurrentRun[]) => runs.flatMap(({ failures }) => failures);
-  const outcome = (name: string, runs: readonly ConcurrentRun[]) =>
-    `${failed(runs).length} of ${runs.length * count} by ${name}${failed(runs)[0] ?? ""}`;
-  const note = `ADDs that failed: ${outcome("cni run", ours)}, ${outcome("plugins of cni", exec)}, ${
-    outcome("the reference", reference)
-  }`;
+  const reference = repeat("reference", 1);
+  const totals = (runs: readonly ConcurrentRun[]) => runs.map(({ total }) => total);
+  const outcome = (name: string, runs: readonly ConcurrentRun[]) => {
+    const failures = runs.flatMap((run) => run.failures);
+    return `${failures.length} of ${runs.length * count} by ${name}${failures[0] ?? ""}`;
+  };
+  const outcomes = [outcome("cni run", ours), outcome("plugins of cni", exec), outcome("the reference", reference)];
+  const note = `ADDs that failed: ${outcomes.join(", ")}`;
+  const against = ["reference", totals(reference)] as const;
   const what = `${count} ADDs at once`;
+  const late = ours.map(({ perContainer }) => percentile(perContainer, 0.99));
+  const middle = ours.map(({ perContainer }) => median(perContainer));
   return [
-    speedupRow({
-      what: `${what} by \`cni run\`, until the last has ended`,
-      ours: summarize("cni", total(ours)),
-      other: summarize("reference", total(reference)),
-      goal: { atLeast: 8 },
-      note,
-    }),
-    speedupRow({
-      what: `${what} plugin by plugin`,
-      ours: summarize("cni", total(exec)),
-      other: summarize("reference", total(reference)),
-      note,
-    }),
-    ratioRow({
-      what: `${what}: 99th percentile against the median`,
-      ours: summarize("cni, p99", ours.map(({ perContainer }) => percentile(perContainer, 0.99))),
-      other: summarize("cni, p50", ours.map(({ perContainer }) => median(perContainer))),
-      goal: { atMost: 3 },
-    }),
+    row(`${what} by \`cni run\`, until the last has ended`, "faster", totals(ours), against, { atLeast: 8, note }),
+    row(`${what} plugin by plugin`, "faster", totals(exec), against),
+    row(`${what}: 99th percentile against the median`, "times", late, ["cni, p50", middle], { atMost: 3 }),
   ];
 }
 
 /** Starts all ADDs at once on a host of their own, and each container's next program when the one before has ended. */
-function runConcurrently(count: number, invocation: Invocation, network: Network): ConcurrentRun {
+function runConcurrently(count: number, invocation: Invocation, network: Network) {
   const scope = new DisposableStack();
   const host = scope.use(createNetns());
   const containers = Array.from({ length: count }, (_, number) => newBenchContainer(scope, `c${number}`, number));
@@ -78,13 +46,16 @@ function runConcurrently(count: number, invocation: Invocation, network: Network
   const failures: string[] = [];
   const perContainer: number[] = [];
   const startTime = performance.now();
-  const proceed = (sequence: ProgramSequence, step: IteratorResult<ProcessCommand, ProcessResult>) => {
+  const proceed = (sequence: ProgramSequence, step: ReturnType<ProgramSequence["next"]>) => {
     if (!step.done) {
       const started = startProcess(step.value);
       running.set(started.pid, started);
       sequences.set(started.pid, sequence);
-    } else if (step.value.exitCode === 0) perContainer.push(performance.now() - startTime);
-    else failures.push(outputOf(step.value));
+      return;
+    }
+    const { exitCode, signal, stdout, stderr } = step.value;
+    if (exitCode === 0) perContainer.push(performance.now() - startTime);
+    else failures.push(` (${exitCode ?? signal}: ${stdout.trim()}${stderr.trim()})`);
   };
   host.run(() => {
     for (const container of containers) {
@@ -102,6 +73,3 @@ function runConcurrently(count: number, invocation: Invocation, network: Network
   awaitNamespaceCleanup();
   return { total, perContainer, failures };
 }
-
-const outputOf = ({ exitCode, signal, stdout, stderr }: ProcessResult): string =>
-  ` (${exitCode ?? signal}: ${stdout.trim()}${stderr.trim()})`;

@@ -28,7 +28,8 @@ struct request {
   struct argument arguments[6];
 };
 
-static _Alignas(8) unsigned char room[1 << 17];
+/* As large as all parts of a vector of messages. */
+static _Alignas(8) unsigned char room[1 << 22];
 
 #include REQUESTS
 

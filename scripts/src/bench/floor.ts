@@ -12,7 +12,15 @@ import { NLMSG_ERROR, NLMSG_HDRLEN } from "../../../ffi/netlink/message.ts";
 import type { Netns } from "../../../ffi/netns.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
 import { type ProcessCommand, runSuccessfully } from "../harness/process.ts";
-import { bytesOf, parseTrace, STRACE_COMMAND, STRACE_DATA_COMMAND, type TracedCall } from "../harness/trace.ts";
+import {
+  bytesOf,
+  parseTrace,
+  pathOf,
+  STRACE_COMMAND,
+  STRACE_DATA_COMMAND,
+  type TracedCall,
+  withoutRuntimeCalls,
+} from "../harness/trace.ts";
 
 /** A compiled floor. */
 export interface Floor {
@@ -23,61 +31,44 @@ export interface Floor {
 }
 
 /**
- * How the arguments of a call are replayed: a number or descriptor, a path, what was written, room to
- * read into, an option's value, times, an address, descriptors that are sent, room for messages.
+ * How the arguments of a call are replayed: a number or descriptor (n), a path (p), what was written (w), room to read into (r), an option's
+ * value (o), times (t), an address (a), descriptors that are sent (d), room for messages (m).
  */
 const CALLS: Readonly<Record<string, string>> = {
-  openat: "npnn",
-  close: "n",
-  read: "nrn",
-  pread64: "nrnn",
-  write: "nwn",
-  pwrite64: "nwnn",
-  lseek: "nnn",
-  fsync: "n",
-  fdatasync: "n",
-  ftruncate: "nn",
-  fallocate: "nnnn",
-  fchmod: "nn",
-  fchmodat: "npnn",
-  utimensat: "nptn",
-  flock: "nn",
-  link: "pp",
-  linkat: "npnpn",
-  rename: "pp",
-  renameat: "npnp",
-  renameat2: "npnpn",
-  unlink: "p",
-  unlinkat: "npn",
-  rmdir: "p",
-  mkdir: "pn",
-  mkdirat: "npn",
-  access: "pn",
-  faccessat: "npn",
-  readlink: "prn",
-  readlinkat: "nprn",
-  getdents64: "nrn",
-  fstat: "nr",
-  newfstatat: "nprn",
-  statx: "npnnr",
-  statfs: "pr",
-  fstatfs: "nr",
-  socket: "nnn",
-  setsockopt: "nnnon",
-  getsockopt: "nnnro",
-  bind: "nan",
-  connect: "nan",
-  socketpair: "nnnr",
-  sendto: "nwnn",
-  sendmsg: "ndn",
-  recvfrom: "nrnn",
-  recvmmsg: "nmnnp",
-  setns: "nn",
+  n: "close fsync fdatasync",
+  nn: "ftruncate fchmod flock setns",
+  nnn: "lseek socket",
+  nnnn: "fallocate",
+  p: "unlink rmdir",
+  pn: "mkdir access",
+  pr: "statfs",
+  prn: "readlink",
+  pp: "link rename",
+  npn: "unlinkat mkdirat faccessat",
+  npnn: "openat fchmodat",
+  npnp: "renameat",
+  npnpn: "linkat renameat2",
+  nprn: "readlinkat newfstatat",
+  npnnr: "statx",
+  nptn: "utimensat",
+  nr: "fstat fstatfs",
+  nrn: "read getdents64",
+  nrnn: "pread64 recvfrom",
+  nwn: "write",
+  nwnn: "pwrite64 sendto",
+  nan: "bind connect",
+  ndn: "sendmsg",
+  nmnnp: "recvmmsg",
+  nnnr: "socketpair",
+  nnnon: "setsockopt",
+  nnnro: "getsockopt",
 };
+const SIGNATURES = new Map(
+  Object.entries(CALLS).flatMap(([signature, names]) => names.split(" ").map((name) => [name, signature] as const)),
+);
 
 /** What the runtime does for itself; an empty program does it as well. */
-const OF_THE_RUNTIME = new Set(["mmap", "getcwd", "ioctl", "epoll_create1", "epoll_ctl", "eventfd2", "fcntl", "dup"]);
-const FILES_OF_THE_RUNTIME = /^\/(sys\/|proc\/self\/(statm|maps|cgroup)|proc\/sys\/vm\/|etc\/localtime)/;
+const OF_THE_RUNTIME = /^(mmap|getcwd|ioctl|epoll_create1|epoll_ctl|eventfd2|fcntl|dup)$/;
 
 const OWN_NETNS = "/proc/thread-self/ns/net";
 
@@ -92,7 +83,7 @@ export function recordedOrReason<T>(record: () => T): T | string {
   }
 }
 
-/** Traces `command`, whose container is `container`, and compiles the floor of it. What the command does is done afterwards. */
+/** Traces `command`, whose container is `container`, and compiles the floor of it. The command has been carried out then. */
 export function recordFloor(
   state: string,
   name: string,
@@ -133,44 +124,25 @@ function ownCalls(calls: readonly TracedCall[], container: string): readonly Tra
     name === "read" && args[0] === "0" || name === "openat" && [OWN_NETNS, container].includes(pathOf(args[1]));
   const first = calls.findIndex(isOwn);
   if (first < 0) throw new Error("Cannot find where the program begins in its trace");
-  const foreign = new Set<string>();
-  return calls.slice(first).filter(({ name, args, result }) => {
-    if (OF_THE_RUNTIME.has(name)) return false;
-    if (name === "openat" && FILES_OF_THE_RUNTIME.test(pathOf(args[1]))) {
-      foreign.add(String(result));
-      return false;
-    }
-    if (!foreign.has(args[0])) return true;
-    if (name === "close") foreign.delete(args[0]);
-    return false;
-  });
-}
-
-function pathOf(argument: string): string {
-  return new TextDecoder().decode(bytesOf(argument));
+  return withoutRuntimeCalls(calls.slice(first), OF_THE_RUNTIME);
 }
 
 /** The header that `floor.c` includes. */
 function requestsSource(calls: readonly TracedCall[], container: string): string {
-  const opened = calls.map(isOpenCall).filter((fd) => fd >= 0);
-  const lines = calls.map((call) => requestSource(call, container));
-  return [
-    `enum { FIRST_DESCRIPTOR = ${Math.min(...opened)} };`,
-    "static const struct request requests[] = {",
-    ...lines,
-    "};\n",
-  ].join("\n");
+  const lines = calls.map((call) => requestSource(call, container)).join("\n");
+  const first = Math.min(...calls.map(openedDescriptor).filter((fd) => fd >= 0));
+  return `enum { FIRST_DESCRIPTOR = ${first} };\nstatic const struct request requests[] = {\n${lines}\n};\n`;
 }
 
 /** The descriptor that a call opened, or -1. */
-const isOpenCall = ({ name, result }: TracedCall): number => ["openat", "socket"].includes(name) ? result : -1;
+const openedDescriptor = ({ name, result }: TracedCall): number => ["openat", "socket"].includes(name) ? result : -1;
 
 /** A request as the initializer of a `struct request`. */
 function requestSource(call: TracedCall, container: string): string {
-  const signature = CALLS[call.name];
+  const signature = SIGNATURES.get(call.name);
   if (signature === undefined) throw new Error(`Cannot replay the system call "${call.name}": add it to CALLS`);
   const args = [...signature].map((letter, at) => argumentOf(letter, call.args[at] ?? "0", call, container));
-  return `  { SYS_${call.name}, ${isOpenCall(call)}, ${errorOf(call)}, { ${args.join(", ")} } },`;
+  return `  { SYS_${call.name}, ${openedDescriptor(call)}, ${errorOf(call)}, { ${args.join(", ")} } },`;
 }
 
 function errorOf({ name, error, data }: TracedCall): string {

@@ -1,29 +1,30 @@
 /**
  * The measurement behind `scripts/bench`: every row runs its sides in turn, so that a machine whose speed drifts slows all of them, and
- * prints medians and whether the goals are met. The parts are in `scripts/src/bench/`.
+ * prints medians and whether the goals are met.
  *
  * @module
  */
-import { mkdirSync, writeFileSync } from "node:fs";
+import { writeFileSync } from "node:fs";
 import { cpus, release, totalmem } from "node:os";
 import { join } from "node:path";
 import { exitWithUsage, parseScriptOptions } from "../harness/options.ts";
-import { concurrentAddRows } from "./concurrent_adds.ts";
+import { REPOSITORY_ROOT } from "../repository.ts";
+import { bridgeRows } from "./bridge.ts";
 import { chainRows } from "./chain.ts";
+import { concurrentAddRows } from "./concurrent_adds.ts";
 import { gcRows } from "./gc.ts";
 import { awaitNamespaceCleanup } from "./measure.ts";
 import { memoryRows } from "./memory.ts";
-import { type BenchWorkspace, prepareBench } from "./workspace.ts";
-import { bridgeRows } from "./bridge.ts";
-import { plot } from "./plot.ts";
 import { reservationRows } from "./reservations.ts";
-import { measureScale, type ScaleResult } from "./scale.ts";
+import { measureScale } from "./scale.ts";
 import { startupRows } from "./startup.ts";
-import { type BenchRow, type BenchSection, formatMarkdown } from "./table.ts";
-import { REPOSITORY_ROOT } from "../repository.ts";
+import { type BenchFigures, type BenchRow, formatMarkdown } from "./table.ts";
+import { type BenchWorkspace, prepareBench } from "./workspace.ts";
+
+type Section = (bench: BenchWorkspace) => readonly BenchRow[] | Omit<BenchFigures, "about">;
 
 /** The sections by the words that choose them, those last that leave the kernel the most to clean up. */
-const SECTIONS: Readonly<Record<string, (bench: BenchWorkspace) => readonly BenchRow[] | ScaleResult>> = {
+const SECTIONS: Readonly<Record<string, Section>> = {
   start: startupRows,
   bridge: bridgeRows,
   chain: chainRows,
@@ -34,49 +35,35 @@ const SECTIONS: Readonly<Record<string, (bench: BenchWorkspace) => readonly Benc
   scale: measureScale,
 };
 
-const USAGE = `usage: scripts/bench [--runs N] [--quick] [SECTION…]
+const USAGE = `usage: scripts/bench [--runs N] [SECTION…] [quick]
   --runs N   rounds per row, 30 by default
-  --quick    few rounds and small sizes, to see that it works; nothing is written to bench/
+  quick      few rounds and small sizes, to see that it works; nothing is written to bench/
   SECTION    ${Object.keys(SECTIONS).join(", ")}; all by default`;
 
-function main(): void {
-  const { values, words } = parseScriptOptions(USAGE, ["runs"], ["quick"]);
-  const quick = values.quick ?? false;
-  const rounds = Number(values.runs ?? (quick ? 3 : 30));
-  const unknown = words.find((name) => !(name in SECTIONS));
-  if (unknown !== undefined) exitWithUsage(`There is no section "${unknown}"`, USAGE);
-  if (!Number.isInteger(rounds) || rounds < 1) exitWithUsage(`Cannot run ${values.runs} rounds`, USAGE);
-  const chosen = words.length > 0 ? words : Object.keys(SECTIONS);
-  using bench = prepareBench({ quick, rounds, log: console.error });
-  const sections: BenchSection[] = [];
-  let scaling: ScaleResult | undefined;
-  for (const name of chosen) {
-    const began = performance.now();
-    bench.log(`Measuring ${name}`);
-    const found = SECTIONS[name](bench);
-    if ("lines" in found) scaling = found;
-    sections.push({ name, rows: "lines" in found ? found.rows : found });
-    bench.log(`  ${((performance.now() - began) / 1000).toFixed(0)} s`);
-    awaitNamespaceCleanup();
-  }
-  const about = `${new Date().toISOString().slice(0, 10)}, ${describeMachine()}, median of ${rounds} interleaved runs`;
-  console.log(`${about}\n\n${formatMarkdown(sections)}`);
-  for (const { what, note } of sections.flatMap(({ rows }) => rows)) if (note) console.log(`\n${what}: ${note}.`);
-  // A part of the table does not replace a whole one.
-  if (!quick && chosen.length === Object.keys(SECTIONS).length) save(about, sections, scaling!);
-}
+const { words, count } = parseScriptOptions(USAGE);
+const quick = words.includes("quick");
+const rounds = count("runs", quick ? 3 : 30);
+const wanted = words.filter((word) => word !== "quick");
+const unknown = wanted.find((name) => !(name in SECTIONS));
+if (unknown !== undefined) exitWithUsage(`There is no section "${unknown}"`, USAGE);
 
-function describeMachine(): string {
-  return `${cpus().length} × ${cpus()[0].model.trim()}, ${Math.round(totalmem() / 2 ** 30)} GiB, Linux ${release()}`;
+const machine = `${cpus().length} × ${cpus()[0]!.model.trim()}, ${
+  Math.round(totalmem() / 2 ** 30)
+} GiB, Linux ${release()}`;
+const about = `${new Date().toISOString().slice(0, 10)}, ${machine}, median of ${rounds} interleaved runs`;
+let figures: BenchFigures = { about, rows: [], lines: [], remarks: [] };
+using bench = prepareBench(rounds, quick);
+for (const name of wanted.length > 0 ? wanted : Object.keys(SECTIONS)) {
+  console.error(`Measuring ${name}`);
+  const found = SECTIONS[name]!(bench);
+  const added = "lines" in found ? found : { rows: found };
+  figures = { ...figures, ...added, rows: [...figures.rows, ...added.rows] };
+  awaitNamespaceCleanup();
 }
-
-function save(about: string, sections: readonly BenchSection[], { lines, remarks }: ScaleResult): void {
-  const directory = join(REPOSITORY_ROOT, "bench");
-  mkdirSync(directory, { recursive: true });
-  const title = "Attaching a container to the whole chain, two published ports each";
-  writeFileSync(join(directory, "latest.json"), `${JSON.stringify({ about, sections, lines, remarks }, null, 2)}\n`);
-  writeFileSync(join(directory, "containers.svg"), plot(lines, { title, subtitle: about, remarks }));
-  console.log("\nWritten: bench/latest.json, bench/containers.svg");
+console.log(formatMarkdown(figures));
+for (const { what, note } of figures.rows) if (note) console.log(`\n${what}: ${note}.`);
+// A part of the table does not replace a whole one.
+if (!quick && wanted.length === 0) {
+  writeFileSync(join(REPOSITORY_ROOT, "bench/latest.json"), `${JSON.stringify(figures, null, 2)}\n`);
+  console.log("\nWritten: bench/latest.json");
 }
-
-main();

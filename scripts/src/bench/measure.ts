@@ -5,27 +5,21 @@
  */
 import { readdirSync, readFileSync } from "node:fs";
 
-/** One measured value in one round; several are given where one call yields several. */
-export type Measurement = number | Readonly<Record<string, number>>;
 /** The values of each side, in the order of the rounds. A side `run` that gives `{ add, del }` is found as `run.add` and `run.del`. */
 export type Samples = Readonly<Record<string, readonly number[]>>;
-
-/** How to interleave. */
-export interface InterleaveOptions {
-  /** How often a side is run before its values count; default: 3. */
-  readonly warmUp?: number;
-  /** How many rounds are made however long they take; default: 3. */
-  readonly minimumRounds?: number;
-}
 
 /** How long a row may take before it ends early, so that the whole remains a matter of minutes. */
 const ROW_TIME_LIMIT_MS = 25_000;
 
-/** Runs all sides in turn, `rounds` times and a few times before. `round` counts from 0, those before included. */
+/**
+ * Runs all sides in turn, `rounds` times and a few times before. `round` counts from 0, those before included.
+ *
+ * @param options how often a side is run before its values count, and how many rounds are made however long they take
+ */
 export function interleave(
   rounds: number,
-  sides: Readonly<Record<string, (round: number) => Measurement>>,
-  { warmUp = 3, minimumRounds = 3 }: InterleaveOptions = {},
+  sides: Readonly<Record<string, (round: number) => number | Readonly<Record<string, number>>>>,
+  { warmUp = 3, minimumRounds = 3 }: { readonly warmUp?: number; readonly minimumRounds?: number } = {},
 ): Samples {
   const samples: Record<string, number[]> = {};
   const began = performance.now();
@@ -34,15 +28,13 @@ export function interleave(
     for (const [name, side] of Object.entries(sides)) {
       const measured = side(round);
       if (round < warmUp) continue;
-      const values = typeof measured === "number" ? { [name]: measured } : withPrefix(name, measured);
-      for (const [key, value] of Object.entries(values)) (samples[key] ??= []).push(value);
+      const values = typeof measured === "number"
+        ? [[name, measured] as const]
+        : Object.entries(measured).map(([key, value]) => [`${name}.${key}`, value] as const);
+      for (const [key, value] of values) (samples[key] ??= []).push(value);
     }
   }
   return samples;
-}
-
-function withPrefix(name: string, values: Readonly<Record<string, number>>): Readonly<Record<string, number>> {
-  return Object.fromEntries(Object.entries(values).map(([key, value]) => [`${name}.${key}`, value]));
 }
 
 /** Waits until the kernel has taken down the namespaces of the row before, which can take seconds. */

@@ -1,48 +1,40 @@
 /** What a packet to a published port costs, from a neighbour of the host to the container. @module */
 import { dlopen } from "bun:ffi";
-import { AF_INET, SOCK_CLOEXEC, SOCK_DGRAM, SOCK_STREAM, SOL_SOCKET } from "../../../ffi/sys/uapi.ts";
 import { createNetns, type Netns } from "../../../ffi/netns.ts";
+import { sys } from "../../../ffi/sys/libc.ts";
+import { AF_INET, SOCK_CLOEXEC, SOCK_DGRAM, SOCK_STREAM, SOL_SOCKET } from "../../../ffi/sys/uapi.ts";
 import { connectHosts } from "../harness/hosts.ts";
 import { median } from "../harness/statistics.ts";
-import type { BenchContainer } from "./network.ts";
-
-/** Microseconds. */
-export interface PacketCost extends Readonly<Record<string, number>> {
-  /** A connection to the published TCP port, from the first packet to the answer. */
-  readonly connection: number;
-  /** One more packet of a conversation with the published UDP port. */
-  readonly packet: number;
-}
+import type { BenchContainer } from "./workspace.ts";
 
 const SO_LINGER = 13;
 const CONNECTIONS = 300;
 const BURSTS = 40;
 const BURST = 50;
 
-let libcLibrary: ReturnType<typeof openLibc> | undefined;
-const libcFunctions = () => libcLibrary ??= openLibc();
-
-function openLibc() {
-  return dlopen("libc.so.6", {
-    socket: { args: ["i32", "i32", "i32"], returns: "i32" },
-    bind: { args: ["i32", "ptr", "u32"], returns: "i32" },
-    listen: { args: ["i32", "i32"], returns: "i32" },
-    connect: { args: ["i32", "ptr", "u32"], returns: "i32" },
-    setsockopt: { args: ["i32", "i32", "i32", "ptr", "u32"], returns: "i32" },
-    send: { args: ["i32", "ptr", "usize", "i32"], returns: "i64" },
-    close: { args: ["i32"], returns: "i32" },
-  }).symbols;
-}
+const { connect, listen } = dlopen("libc.so.6", {
+  connect: { args: ["i32", "ptr", "u32"], returns: "i32" },
+  listen: { args: ["i32", "i32"], returns: "i32" },
+}).symbols;
 
 /** A `struct sockaddr_in`. */
-function socketAddress(ip: readonly number[], port: number): Uint8Array {
-  return new Uint8Array([AF_INET, 0, port >> 8, port & 255, ...ip, 0, 0, 0, 0, 0, 0, 0, 0]);
-}
+const socketAddress = (ip: readonly number[], port: number): Uint8Array =>
+  new Uint8Array([AF_INET, 0, port >> 8, port & 255, ...ip, 0, 0, 0, 0, 0, 0, 0, 0]);
 
 const requireSuccess = (result: number, what: string): number => {
   if (result < 0) throw new Error(`Cannot ${what}`);
   return result;
 };
+
+const openSocket = (type: number): number =>
+  requireSuccess(sys.socket(AF_INET, type | SOCK_CLOEXEC, 0), "open a socket");
+
+function openServer(type: number, port: number): number {
+  const fd = openSocket(type);
+  requireSuccess(sys.bind(fd, socketAddress([0, 0, 0, 0], port), 16), "bind");
+  if (type === SOCK_STREAM) requireSuccess(listen(fd, 4096), "listen");
+  return fd;
+}
 
 /** A neighbour of the host, by which packets come in. */
 export function addPeerHost(scope: DisposableStack, host: Netns): Netns {
@@ -54,53 +46,45 @@ export function addPeerHost(scope: DisposableStack, host: Netns): Netns {
   return outside;
 }
 
-/** Measures once, for the ports of `container`. */
-export function packetCost(outside: Netns, container: BenchContainer): PacketCost {
-  const [tcp, udp] = container.portMappings;
-  const server = container.namespace.run(() => {
-    const fd = requireSuccess(libcFunctions().socket(AF_INET, SOCK_STREAM, 0), "open a socket");
-    requireSuccess(libcFunctions().bind(fd, socketAddress([0, 0, 0, 0], tcp.containerPort), 16), "bind");
-    requireSuccess(libcFunctions().listen(fd, 4096), "listen");
-    return fd;
-  });
-  const sink = container.namespace.run(() => {
-    const fd = requireSuccess(libcFunctions().socket(AF_INET, SOCK_DGRAM, 0), "open a socket");
-    requireSuccess(libcFunctions().bind(fd, socketAddress([0, 0, 0, 0], udp.containerPort), 16), "bind");
-    return fd;
-  });
+/**
+ * Measures once, for the ports of `container`, in microseconds: a connection to the published TCP port, from the first packet to the
+ * answer, and one more packet of a conversation with the published UDP port.
+ */
+export function packetCost(outside: Netns, { namespace, portMappings: [tcp, udp] }: BenchContainer) {
+  const servers = namespace.run(
+    () => [openServer(SOCK_STREAM, tcp!.containerPort), openServer(SOCK_DGRAM, udp!.containerPort)],
+  );
   try {
-    return outside.run(() => ({ connection: connect(tcp.hostPort), packet: send(udp.hostPort) }));
+    return outside.run(() => ({ connection: connectionCost(tcp!.hostPort), packet: datagramCost(udp!.hostPort) }));
   } finally {
-    libcFunctions().close(server);
-    libcFunctions().close(sink);
+    servers.forEach((fd) => sys.close(fd));
   }
 }
 
-function connect(port: number): number {
+function connectionCost(port: number): number {
   const to = socketAddress([192, 0, 2, 1], port);
   const reset = new Int32Array([1, 0]);
-  const times: number[] = [];
-  for (let at = 0; at < CONNECTIONS; at++) {
-    const fd = requireSuccess(libcFunctions().socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), "open a socket");
+  const times = Array.from({ length: CONNECTIONS }, () => {
+    const fd = openSocket(SOCK_STREAM);
     const started = performance.now();
-    requireSuccess(libcFunctions().connect(fd, to, 16), `connect to port ${port}`);
-    times.push(performance.now() - started);
-    libcFunctions().setsockopt(fd, SOL_SOCKET, SO_LINGER, reset, 8);
-    libcFunctions().close(fd);
-  }
+    requireSuccess(connect(fd, to, 16), `connect to port ${port}`);
+    const ms = performance.now() - started;
+    sys.setsockopt(fd, SOL_SOCKET, SO_LINGER, reset, 8);
+    sys.close(fd);
+    return ms;
+  });
   return median(times) * 1000;
 }
 
-function send(port: number): number {
-  const fd = requireSuccess(libcFunctions().socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), "open a socket");
-  requireSuccess(libcFunctions().connect(fd, socketAddress([192, 0, 2, 1], port), 16), "connect");
+function datagramCost(port: number): number {
+  const fd = openSocket(SOCK_DGRAM);
+  requireSuccess(connect(fd, socketAddress([192, 0, 2, 1], port), 16), "connect");
   const payload = new Uint8Array(64);
-  const times: number[] = [];
-  for (let burst = 0; burst < BURSTS; burst++) {
+  const times = Array.from({ length: BURSTS }, () => {
     const started = performance.now();
-    for (let at = 0; at < BURST; at++) libcFunctions().send(fd, payload, payload.length, 0);
-    times.push(performance.now() - started);
-  }
-  libcFunctions().close(fd);
+    for (let at = 0; at < BURST; at++) sys.send(fd, payload, payload.length, 0);
+    return performance.now() - started;
+  });
+  sys.close(fd);
   return median(times) / BURST * 1000;
 }

@@ -3,11 +3,9 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Netns } from "../../../ffi/netns.ts";
 import { parseNetworkConfigList, Runtime } from "../../../mod.ts";
-import { IFNAME } from "../harness/container.ts";
-import type { Network } from "../harness/networks.ts";
+import { IFNAME, type Network } from "../harness/networks.ts";
 import { runSuccessfully } from "../harness/process.ts";
-import { newBenchContainer, portMappingsOf } from "./network.ts";
-import type { BenchWorkspace } from "./workspace.ts";
+import { type BenchWorkspace, newBenchContainer, portMappingsOf } from "./workspace.ts";
 
 /** Attaches containers number `from` to `to`, the last excluded, in this process by the same code that `cni run` executes. */
 export function attachContainers(
@@ -50,18 +48,14 @@ const addressOf = (number: number): string => `10.66.${128 + (number >> 8)}.${nu
 
 /** The lines of one table that belong to the container, once for each number. */
 function copyTable(table: string, address: string, digits: string, from: number, to: number): string {
-  const lines = table.split("\n");
-  const containerLines = lines.filter((line) => line.includes(digits) || line.includes(`${address}/32`));
-  const copies = Array.from(
-    { length: to - from },
-    (_, at) =>
-      containerLines.map((line) =>
-        line.replaceAll(digits, (from + at).toString(16).padStart(digits.length, "0"))
-          .replaceAll(address, addressOf(from + at))
-          .replaceAll(/\b20000\b/g, String(portMappingsOf(from + at)[0].hostPort))
-          .replaceAll(/\b20001\b/g, String(portMappingsOf(from + at)[1].hostPort))
-      ),
-  ).flat();
+  const [title, ...lines] = table.split("\n");
+  const containerLines = lines.filter((line) => line.includes(digits) || line.includes(`${address}/32`)).join("\n");
+  const copies = Array.from({ length: to - from }, (_, at) => {
+    const [tcp, udp] = portMappingsOf(from + at).map(({ hostPort }) => `${hostPort}`);
+    return containerLines.replaceAll(digits, (from + at).toString(16).padStart(digits.length, "0"))
+      .replaceAll(address, addressOf(from + at)).replaceAll(/\b20000\b/g, tcp!).replaceAll(/\b20001\b/g, udp!)
+      .split("\n");
+  }).flat();
   const [chains, rules] = [":", "-A"].map((start) => copies.filter((line) => line.startsWith(start)));
-  return [lines[0], ...chains, ...rules, "COMMIT", ""].join("\n");
+  return [title, ...chains!, ...rules!, "COMMIT", ""].join("\n");
 }

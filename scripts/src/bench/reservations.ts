@@ -1,15 +1,13 @@
 /** host-local with a full directory. @module */
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { interleave } from "./measure.ts";
-import type { Container } from "../harness/container.ts";
 import { pluginCommand } from "../harness/invocation.ts";
 import { runSuccessfully } from "../harness/process.ts";
-import { newBenchContainer, SUBNET } from "./network.ts";
-import { type BenchWorkspace, REFERENCE_DIRECTORY } from "./workspace.ts";
-import { type BenchRow, ratioRow, speedupRow, summarize } from "./table.ts";
+import { interleave } from "./measure.ts";
+import { type BenchRow, row } from "./table.ts";
+import { type BenchWorkspace, newBenchContainer, REFERENCE_DIRECTORY, SUBNET } from "./workspace.ts";
 
-const FEW_RESERVATIONS = 10;
+const FEW = 10;
 
 export function reservationRows(bench: BenchWorkspace): readonly BenchRow[] {
   using scope = new DisposableStack();
@@ -18,51 +16,35 @@ export function reservationRows(bench: BenchWorkspace): readonly BenchRow[] {
   const side = (directory: string, name: string, count: number) => {
     const dataDir = join(bench.state, `reservations-${name}`);
     fill(join(dataDir, name), count);
-    return () => ({
-      add: call(directory, dataDir, name, "add", container),
-      del: call(directory, dataDir, name, "del", container),
-    });
+    const ipam = { type: "host-local", dataDir, ranges: [[{ subnet: SUBNET }]] };
+    const network = { cniVersion: "1.0.0", name, plugins: [] };
+    const call = (verb: "add" | "del") =>
+      runSuccessfully(pluginCommand(network, { type: ipam.type, ipam }, verb, { container }, directory)).ms;
+    return () => ({ add: call("add"), del: call("del") });
   };
   const quickly = interleave(bench.rounds, {
-    few: side(bench.plugins, "few", FEW_RESERVATIONS),
+    few: side(bench.plugins, "few", FEW),
     many: side(bench.plugins, "many", many),
-    reference: side(REFERENCE_DIRECTORY, "reference-few", FEW_RESERVATIONS),
+    reference: side(REFERENCE_DIRECTORY, "reference-few", FEW),
   });
   // A call of the reference takes half a second then.
-  const rounds = Math.max(3, Math.ceil(bench.rounds / 6));
-  const slowly = interleave(rounds, {
+  const slowly = interleave(Math.max(3, Math.ceil(bench.rounds / 6)), {
     cni: side(bench.plugins, "cni-again", many),
     reference: side(REFERENCE_DIRECTORY, "reference-many", many),
   }, { warmUp: 1 });
-  return ["add", "del"].flatMap((verb) => rows(verb, many.toLocaleString("en"), quickly, slowly));
-}
-
-function rows(
-  verb: string,
-  many: string,
-  quickly: Readonly<Record<string, readonly number[]>>,
-  slowly: typeof quickly,
-) {
-  const what = `host-local ${verb.toUpperCase()} with ${many} reservations`;
-  return [
-    ratioRow({
-      what: `${what} against ${FEW_RESERVATIONS}`,
-      ours: summarize("cni", quickly[`many.${verb}`]),
-      other: summarize(`cni, ${FEW_RESERVATIONS}`, quickly[`few.${verb}`]),
-      goal: { atMost: 1.3 },
-    }),
-    speedupRow({
-      what: `${what} against the reference`,
-      ours: summarize("cni", slowly[`cni.${verb}`]),
-      other: summarize("reference", slowly[`reference.${verb}`]),
-      goal: { atLeast: 50 },
-    }),
-    speedupRow({
-      what: `host-local ${verb.toUpperCase()} with ${FEW_RESERVATIONS} reservations`,
-      ours: summarize("cni", quickly[`few.${verb}`]),
-      other: summarize("reference", quickly[`reference.${verb}`]),
-    }),
-  ];
+  return ["add", "del"].flatMap((verb) => {
+    const what = `host-local ${verb.toUpperCase()} with`;
+    const full = `${what} ${many.toLocaleString("en")} reservations against`;
+    const few = quickly[`few.${verb}`]!;
+    const [reference, slowReference] = [quickly, slowly].map((samples) =>
+      ["reference", samples[`reference.${verb}`]!] as const
+    );
+    return [
+      row(`${full} ${FEW}`, "times", quickly[`many.${verb}`]!, [`cni, ${FEW}`, few], { atMost: 1.3 }),
+      row(`${full} the reference`, "faster", slowly[`cni.${verb}`]!, slowReference, { atLeast: 50 }),
+      row(`${what} ${FEW} reservations`, "faster", few, reference),
+    ];
+  });
 }
 
 /** Reservations as the reference writes them. */
@@ -73,11 +55,4 @@ function fill(directory: string, count: number): void {
     writeFileSync(join(directory, address(number)), `container-${number}\r\neth0`);
   }
   writeFileSync(join(directory, "last_reserved_ip.0"), address(count + 1));
-}
-
-/** @returns milliseconds */
-function call(directory: string, dataDir: string, name: string, verb: "add" | "del", container: Container): number {
-  const network = { cniVersion: "1.0.0", name, plugins: [] };
-  const ipam = { type: "host-local", dataDir, ranges: [[{ subnet: SUBNET }]] };
-  return runSuccessfully(pluginCommand(network, { type: ipam.type, ipam }, verb, { container }, directory)).ms;
 }

@@ -1,12 +1,11 @@
 /** Calls that change nothing: the cost of starting. @module */
 import { join } from "node:path";
 import { createNetns } from "../../../ffi/netns.ts";
-import { interleave } from "./measure.ts";
 import { pluginCommand } from "../harness/invocation.ts";
 import { type ProcessCommand, runSuccessfully } from "../harness/process.ts";
-import { newBenchContainer, plainNetwork } from "./network.ts";
-import { type BenchWorkspace, REFERENCE_DIRECTORY } from "./workspace.ts";
-import { type BenchRow, differenceRow, speedupRow, summarize } from "./table.ts";
+import { interleave } from "./measure.ts";
+import { type BenchRow, row } from "./table.ts";
+import { type BenchWorkspace, newBenchContainer, plainNetwork, REFERENCE_DIRECTORY } from "./workspace.ts";
 
 export function startupRows(bench: BenchWorkspace): readonly BenchRow[] {
   using scope = new DisposableStack();
@@ -18,26 +17,20 @@ export function startupRows(bench: BenchWorkspace): readonly BenchRow[] {
   });
   const newest = { ...plainNetwork(bench, "start0"), cniVersion: "1.1.0" };
   const container = newBenchContainer(scope, "c1", 0);
-  const status = pluginCommand(newest, newest.plugins[0], "status", { container }, bench.plugins);
   const time = (command: ProcessCommand) => () => host.run(() => runSuccessfully(command)).ms;
   const samples = interleave(bench.rounds * 3, {
     version: time(version(bench.plugins)),
     empty: time({ argv: [bench.empty] }),
-    status: time(status),
+    status: time(pluginCommand(newest, newest.plugins[0]!, "status", { container }, bench.plugins)),
     reference: time(version(REFERENCE_DIRECTORY)),
     true: time({ argv: ["/bin/true"] }),
   });
-  const ours = summarize("cni", samples.version);
-  const empty = summarize("empty program", samples.empty);
+  const ours = samples["version"]!;
+  const empty = ["empty program", samples["empty"]!] as const;
   return [
-    differenceRow({ what: "CNI_COMMAND=VERSION", ours, other: empty, goal: { atMost: 1 } }),
-    differenceRow({
-      what: "CNI_COMMAND=STATUS of bridge and host-local",
-      ours: summarize("cni", samples.status),
-      other: empty,
-      goal: { atMost: 1 },
-    }),
-    speedupRow({ what: "VERSION against a Go plugin", ours, other: summarize("reference", samples.reference) }),
-    speedupRow({ what: "VERSION against /bin/true", ours, other: summarize("/bin/true", samples.true) }),
+    row("CNI_COMMAND=VERSION", "more", ours, empty, { atMost: 1 }),
+    row("CNI_COMMAND=STATUS of bridge and host-local", "more", samples["status"]!, empty, { atMost: 1 }),
+    row("VERSION against a Go plugin", "faster", ours, ["reference", samples["reference"]!]),
+    row("VERSION against /bin/true", "faster", ours, ["/bin/true", samples["true"]!]),
   ];
 }

@@ -1,137 +1,95 @@
-/** The table: rows with what was measured, against what, and whether a goal is met. @module */
-import { median, percentile } from "../harness/statistics.ts";
+/** The tables: rows with what was measured, against what, and whether a goal is met; and ADDs by the number of containers. @module */
+import { markdownTable } from "../harness/markdown.ts";
+import { median } from "../harness/statistics.ts";
 
-/** What a row is to reach: the figure that it compares with, at least or at most. */
-export interface Goal {
-  readonly atLeast?: number;
-  readonly atMost?: number;
-}
-
-/** What one side took. */
-export interface Figure {
-  readonly who: string;
-  readonly median: number;
-  readonly p10: number;
-  readonly p90: number;
-  readonly values: number;
-}
-
-/** One line. */
+/** One line, as a person reads it. */
 export interface BenchRow {
   readonly what: string;
-  readonly unit: string;
-  readonly ours: Figure;
-  readonly other?: Figure;
-  /** What the goal speaks of: how much faster, how much more, or the figure itself. */
-  readonly result: number;
-  /** The result as a person reads it: `10.3 × as fast`. */
-  readonly text: string;
-  /** What the result and its goal are counted in: `×`, `ms`. */
-  readonly measure: string;
-  readonly goal?: Goal;
-  readonly met?: boolean;
+  readonly cni: string;
+  readonly against: string;
+  /** What the goal speaks of: `10.3 × as fast`. */
+  readonly result: string;
+  readonly goal: string;
+  readonly verdict: string;
   readonly note?: string;
 }
 
-/** A group of rows under the words by which it is chosen: `chain`. */
-export interface BenchSection {
+/** ADDs by one side, in milliseconds. */
+export interface ScaleLine {
   readonly name: string;
-  readonly rows: readonly BenchRow[];
+  readonly points: readonly { readonly containers: number; readonly ms: number }[];
 }
 
-/** What a row is made of. */
-export interface RowOptions {
-  readonly what: string;
-  readonly ours: Figure;
-  readonly other?: Figure;
+/** What is written to `bench/latest.json`. */
+export interface BenchFigures {
+  readonly about: string;
+  readonly rows: readonly BenchRow[];
+  readonly lines: readonly ScaleLine[];
+  readonly remarks: readonly string[];
+}
+
+/** How many times as fast as the other ours is, how many times its figure, how much more; or the figure itself. */
+type Comparison = "faster" | "times" | "more" | "alone";
+
+interface RowOptions {
+  /** The goal: the least and the most that the result may be. */
+  readonly atLeast?: number;
+  readonly atMost?: number;
   readonly unit?: string;
-  readonly goal?: Goal;
   readonly note?: string;
 }
 
-export function summarize(who: string, values: readonly number[]): Figure {
+/** A row from all values of both sides; their medians count. */
+export function row(
+  what: string,
+  comparison: Comparison,
+  ours: readonly number[],
+  [name, others]: readonly [name: string, values: readonly number[]] = ["", []],
+  { atLeast, atMost, unit = "ms", note }: RowOptions = {},
+): BenchRow {
+  const [own, other] = [median(ours), median(others)];
+  const [result, measure, words] = ({
+    faster: [other / own, "×", "× as fast"],
+    times: [own / other, "×", "×"],
+    more: [own - other, unit, `${unit} more`],
+    alone: [own, unit, unit],
+  } as const)[comparison];
+  const figure = (value: number) => Number.isFinite(value) ? `${formatNumber(value)} ${unit} ` : "";
+  const isMet = Number.isFinite(result) && result >= (atLeast ?? -Infinity) && result <= (atMost ?? Infinity);
+  const goal = atLeast !== undefined ? `≥ ${atLeast} ${measure}` : atMost !== undefined ? `≤ ${atMost} ${measure}` : "";
   return {
-    who,
-    median: median(values),
-    p10: percentile(values, 0.1),
-    p90: percentile(values, 0.9),
-    values: values.length,
-  };
-}
-
-/** How many times as fast as the other ours is. */
-export function speedupRow(options: RowOptions & { readonly other: Figure }): BenchRow {
-  const result = options.other.median / options.ours.median;
-  return buildRow(options, result, "×", "× as fast");
-}
-
-/** How many times the other's figure ours is. */
-export function ratioRow(options: RowOptions & { readonly other: Figure }): BenchRow {
-  const result = options.ours.median / options.other.median;
-  return buildRow(options, result, "×", "×");
-}
-
-/** How much more than the other ours is. */
-export function differenceRow(options: RowOptions & { readonly other: Figure }): BenchRow {
-  const result = options.ours.median - options.other.median;
-  const { unit = "ms" } = options;
-  return buildRow(options, result, unit, `${unit} more`);
-}
-
-/** The figure itself. */
-export function plainRow(options: RowOptions): BenchRow {
-  const { unit = "ms" } = options;
-  return buildRow(options, options.ours.median, unit, unit);
-}
-
-function buildRow(options: RowOptions, result: number, measure: string, words: string): BenchRow {
-  const { goal, unit = "ms" } = options;
-  const met = goal && Number.isFinite(result) && result >= (goal.atLeast ?? -Infinity) &&
-    result <= (goal.atMost ?? Infinity);
-  return {
-    ...options,
-    unit,
-    result,
-    text: `${formatNumber(result)} ${words}`,
-    measure,
-    ...met === undefined ? {} : { met },
+    what,
+    cni: figure(own).trim(),
+    against: name && figure(other) + name,
+    result: `${formatNumber(result)} ${words}`,
+    goal,
+    verdict: goal && (isMet ? "met" : "**not met**"),
+    ...note === undefined ? {} : { note },
   };
 }
 
 /** A row that could not be measured. */
-export function missingRow(what: string, why: string): BenchRow {
-  return { what, unit: "", ours: summarize("", []), result: NaN, text: why, measure: "" };
-}
+export const missingRow = (what: string, why: string): BenchRow => ({
+  ...{ what, cni: "", against: "", result: why, goal: "", verdict: "" },
+});
 
-const TABLE_HEAD = ["what", "cni", "against", "", "goal", ""];
-
-/** The table as Markdown. */
-export function formatMarkdown(sections: readonly BenchSection[]): string {
-  const cells = sections.flatMap(({ rows }) => rows.map(rowCells));
-  const widths = TABLE_HEAD.map((name, at) =>
-    Math.max(3, ...[name, ...cells.map((row) => row[at])].map((text) => text.length))
-  );
-  const line = (row: readonly string[]) => `| ${row.map((text, at) => text.padEnd(widths[at])).join(" | ")} |`;
-  return [line(TABLE_HEAD), `| ${widths.map((width) => "-".repeat(width)).join(" | ")} |`, ...cells.map(line)].join(
-    "\n",
-  );
-}
-
-function rowCells({ what, unit, ours, other, text, goal, measure, met }: BenchRow): readonly string[] {
-  const value = (figure?: Figure) => figure && figure.values > 0 ? `${formatNumber(figure.median)} ${unit}` : "";
-  const against = other ? `${value(other)} ${other.who}` : "";
-  return [
-    what,
-    value(ours),
-    against,
-    text,
-    goal ? goalText(goal, measure) : "",
-    met === undefined ? "" : met ? "met" : "**not met**",
-  ];
-}
-
-function goalText({ atLeast, atMost }: Goal, measure: string): string {
-  return `${atLeast === undefined ? `≤ ${atMost}` : `≥ ${atLeast}`} ${measure}`;
+/** All tables as Markdown. */
+export function formatMarkdown({ about, rows, lines, remarks }: BenchFigures): string {
+  const cells = rows.map((
+    { what, cni, against, result, goal, verdict },
+  ) => [what, cni, against, result, goal, verdict]);
+  const counts = lines[0]?.points.map(({ containers }) => containers) ?? [];
+  const scaleRows = lines.map(({ name, points }) => [
+    `ADD, ${name}`,
+    ...counts.map((count) => {
+      const point = points.find(({ containers }) => containers === count);
+      return point ? `${formatNumber(point.ms)} ms` : "–";
+    }),
+  ]);
+  const scale = lines.length === 0 ? [] : [markdownTable(["containers", ...counts.map(String)], scaleRows)];
+  const list = remarks.map((remark) => `- ${remark}\n`).join("");
+  const table = markdownTable(["what", "cni", "against", "", "goal", ""], cells);
+  return [`${about}:\n`, table, ...scale, list].join("\n").trimEnd();
 }
 
 /** Three digits of a number: `7.25`, `43.4`, `190`. */

@@ -1,41 +1,47 @@
 import { expect, test } from "bun:test";
 import { percentile } from "../harness/statistics.ts";
 import { interleave } from "./measure.ts";
-import {
-  differenceRow,
-  formatMarkdown,
-  formatNumber,
-  missingRow,
-  plainRow,
-  ratioRow,
-  speedupRow,
-  summarize,
-} from "./table.ts";
+import { formatMarkdown, formatNumber, missingRow, row } from "./table.ts";
 
-const ours = summarize("cni", [9, 10, 11]);
-const other = summarize("reference", [90, 100, 500]);
+const ours = [9, 10, 11];
+const other = [90, 100, 500];
 
 test("a goal is met at its limit and not beyond", () => {
-  const met = (row: { readonly met?: boolean }) => row.met;
-  expect(met(speedupRow({ what: "", ours, other, goal: { atLeast: 10 } }))).toBe(true);
-  expect(met(speedupRow({ what: "", ours, other, goal: { atLeast: 10.1 } }))).toBe(false);
-  expect(met(ratioRow({ what: "", ours: other, other: ours, goal: { atMost: 10 } }))).toBe(true);
-  expect(met(ratioRow({ what: "", ours: other, other: ours, goal: { atMost: 9.9 } }))).toBe(false);
-  expect(met(plainRow({ what: "", ours, goal: { atMost: 9 } }))).toBe(false);
-  expect(met(plainRow({ what: "", ours: summarize("cni", []), goal: { atMost: 9 } }))).toBe(false);
-  expect(met(differenceRow({ what: "", ours, other }))).toBeUndefined();
+  expect(row("", "faster", ours, ["", other], { atLeast: 10 }).verdict).toBe("met");
+  expect(row("", "faster", ours, ["", other], { atLeast: 10.1 }).verdict).toBe("**not met**");
+  expect(row("", "times", other, ["", ours], { atMost: 10 }).verdict).toBe("met");
+  expect(row("", "times", other, ["", ours], { atMost: 9.9 }).verdict).toBe("**not met**");
+  expect(row("", "alone", ours, undefined, { atMost: 9 }).verdict).toBe("**not met**");
+  expect(row("", "alone", [], undefined, { atMost: 9 }).verdict).toBe("**not met**");
+  expect(row("", "more", ours, ["", other])).toMatchObject({ result: "-90.0 ms more", goal: "", verdict: "" });
 });
 
-test("the table says what was measured, against what, and whether that is enough", () => {
+test("the tables say what was measured, against what, and whether that is enough", () => {
   const rows = [
-    speedupRow({ what: "Something", ours, other, goal: { atLeast: 20 } }),
+    row("Something", "faster", ours, ["reference", other], { atLeast: 20 }),
+    row("Alone", "alone", ours, undefined, { unit: "MiB" }),
     missingRow("The floor", "no compiler"),
   ];
-  expect(formatMarkdown([{ name: "one", rows }]).split("\n").map((line) => line.replaceAll(/ +/g, " "))).toEqual([
+  const lines = [
+    { name: "cni run", points: [{ containers: 1, ms: 20 }, { containers: 10, ms: 21.04 }] },
+    { name: "reference", points: [{ containers: 1, ms: 90 }] },
+  ];
+  const text = formatMarkdown({ about: "here", rows, lines, remarks: ["not all"] });
+  expect(text.split("\n").map((line) => line.replaceAll(/ +/g, " ").replaceAll(/-+/g, "-"))).toEqual([
+    "here:",
+    "",
     "| what | cni | against | | goal | |",
-    expect.stringMatching(/^[| -]+$/),
+    "| - | - | - | - | - | - |",
     "| Something | 10.0 ms | 100 ms reference | 10.0 × as fast | ≥ 20 × | **not met** |",
+    "| Alone | 10.0 MiB | | 10.0 MiB | | |",
     "| The floor | | | no compiler | | |",
+    "",
+    "| containers | 1 | 10 |",
+    "| - | - | - |",
+    "| ADD, cni run | 20.0 ms | 21.0 ms |",
+    "| ADD, reference | 90.0 ms | – |",
+    "",
+    "- not all",
   ]);
 });
 

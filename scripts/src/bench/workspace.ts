@@ -1,38 +1,17 @@
-/** The directory and the programs of a run of the benchmark. @module */
+/** What every row needs: programs, networks, containers, and the contenders that attach them. @module */
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { REPOSITORY_ROOT } from "../repository.ts";
-import { execInvocation, type Invocation, runInvocation } from "../harness/invocation.ts";
-import { CNI_BINARY } from "../harness/node.ts";
+import { createNetns, type Netns } from "../../../ffi/netns.ts";
+import { Caller, execInvocation, type Invocation, runInvocation, type Verb } from "../harness/invocation.ts";
+import { bridgePlugin, type Container, hostLocal, type Network, PORTMAP } from "../harness/networks.ts";
 import { runSuccessfully } from "../harness/process.ts";
+import { CNI_BINARY, REPOSITORY_ROOT } from "../repository.ts";
 
 /** The reference plugins, where Debian's package puts them. */
 export const REFERENCE_DIRECTORY = "/usr/lib/cni";
 
-/** What every row needs. */
-export interface BenchWorkspace extends Disposable {
-  /** A directory of this run, on the disk where temporary files are. */
-  readonly state: string;
-  /** The compiled program. */
-  readonly cni: string;
-  /** Links to it, as `cni install` makes them. */
-  readonly plugins: string;
-  /** The attachment cache of `cni run`. */
-  readonly cache: string;
-  /** `cni run`, our plugins one by one, and those of the reference. */
-  readonly run: Invocation;
-  readonly exec: Invocation;
-  readonly reference: Invocation;
-  /** An empty program, compiled as ours is. */
-  readonly empty: string;
-  /** Rounds per row. */
-  readonly rounds: number;
-  /** Smaller sizes, to see that everything works. */
-  readonly quick: boolean;
-  /** Prints to stderr. */
-  log(text: string): void;
-}
+export type BenchWorkspace = ReturnType<typeof prepareBench>;
 
 /** Compiles an empty program as ours is. */
 export function compileEmptyProgram(outfile: string): void {
@@ -41,26 +20,80 @@ export function compileEmptyProgram(outfile: string): void {
   runSuccessfully({ argv: [process.execPath, script("build/main.ts"), ...options] });
 }
 
-/** Compiles the empty program and installs ours. */
-export function prepareBench(options: Pick<BenchWorkspace, "rounds" | "quick" | "log">): BenchWorkspace {
+/** Compiles the empty program and installs ours. @param quick smaller sizes, to see that everything works */
+export function prepareBench(rounds: number, quick: boolean) {
   const state = mkdtempSync(join(tmpdir(), "cni-bench-"));
-  const cni = CNI_BINARY;
-  const empty = join(state, "empty");
-  const plugins = join(state, "bin");
-  const cache = join(state, "cache");
+  const [empty, plugins, cache] = ["empty", "bin", "cache"].map((name) => join(state, name)) as [
+    string,
+    string,
+    string,
+  ];
   mkdirSync(plugins);
-  runSuccessfully({ argv: [cni, "install", plugins] });
+  runSuccessfully({ argv: [CNI_BINARY, "install", plugins] });
   compileEmptyProgram(empty);
   return {
-    ...options,
-    state,
-    cni,
-    plugins,
-    cache,
-    run: runInvocation(cni, state, ["--cache-dir", cache, "--plugin-dir", plugins]),
+    ...{ rounds, quick, state, plugins, cache, empty },
+    run: runInvocation(state, ["--cache-dir", cache, "--plugin-dir", plugins]),
     exec: execInvocation(plugins),
     reference: execInvocation(REFERENCE_DIRECTORY),
-    empty,
     [Symbol.dispose]: () => rmSync(state, { recursive: true, force: true }),
   };
+}
+
+export const SUBNET = "10.66.0.0/16";
+
+/** A bridge with addresses, masqueraded if `ipMasq`. */
+export function plainNetwork({ state }: BenchWorkspace, name: string, ipMasq = false): Network {
+  const ipam = { ...hostLocal({ subnet: SUBNET }), dataDir: join(state, "networks") };
+  return { cniVersion: "1.0.0", name, plugins: [{ ...bridgePlugin(name, ipam), ipMasq }] };
+}
+
+/** The chain that podman makes for a network, masqueraded. */
+export function chainNetwork(bench: BenchWorkspace, name: string): Network {
+  const network = plainNetwork(bench, name, true);
+  return { ...network, plugins: [...network.plugins, PORTMAP, { type: "firewall" }, { type: "tuning" }] };
+}
+
+/** A container whose namespace is open. */
+export interface BenchContainer extends Container {
+  readonly namespace: Netns;
+}
+
+/** A container until the end of the scope. Its number decides which two ports are published. */
+export function newBenchContainer(scope: DisposableStack, id: string, number: number, isUdp = false): BenchContainer {
+  const namespace = scope.use(createNetns());
+  return { id, namespace, netns: namespace.path, portMappings: portMappingsOf(number, isUdp) };
+}
+
+/** @param isUdp whether one of them is for UDP, so that DEL has to list the conntrack entries */
+export const portMappingsOf = (number: number, isUdp = false) => [
+  { hostPort: 20000 + 2 * number, containerPort: 80, protocol: "tcp" },
+  { hostPort: 20001 + 2 * number, containerPort: 53, protocol: isUdp ? "udp" : "tcp" },
+];
+
+/** Attaches and detaches. All give the milliseconds that the programs took, without what makes their requests. */
+export type Contender = ReturnType<typeof newContender>;
+
+/** Calls the plugins of a network on a host. */
+export function newContender(host: Netns, invocation: Invocation, network: Network) {
+  const caller = new Caller(invocation);
+  const call = (verb: Verb) => (container: Container): number => {
+    let ms = 0;
+    caller.call(network, verb, { container }, (command) => {
+      const ended = host.run(() => runSuccessfully(command));
+      ms += ended.ms;
+      return ended;
+    });
+    return ms;
+  };
+  const [add, del] = [call("add"), call("del")];
+  return { add, del, both: (container: Container) => ({ add: add(container), del: del(container) }) };
+}
+
+/** A host with one container on it, so that the bridge and the rules that all containers share exist. */
+export function hostWithContainer(scope: DisposableStack, invocation: Invocation, network: Network) {
+  const host = scope.use(createNetns());
+  const side = newContender(host, invocation, network);
+  side.add(newBenchContainer(scope, "resident", 0));
+  return { host, side };
 }

@@ -1,7 +1,7 @@
 /** Counts what a traced call of the compiled program asks of the kernel, without what an empty program asks as well. @module */
 import { NLMSG_HDRLEN } from "../../../ffi/netlink/message.ts";
 import { AF_NETLINK } from "../../../ffi/sys/uapi.ts";
-import { bytesOf, parseTrace, type TracedCall } from "../harness/trace.ts";
+import { parseTrace, pathOf, type TracedCall, withoutRuntimeCalls } from "../harness/trace.ts";
 
 /** What a call costs, in numbers that no clock and no other load changes. */
 export interface CallCost {
@@ -38,7 +38,6 @@ export const COUNT_STRACE_COMMAND = ["strace", "-xx", "-s", "65536", "-X", "raw"
 /** What the runtime does for its heap, its threads and its event loop whenever it likes. */
 const OF_THE_RUNTIME =
   /^(mmap|munmap|mremap|mprotect|madvise|brk|futex|prctl|getrandom|sysinfo|rt_sig\w+|epoll_\w+|eventfd2|sched_\w+|gettid|getpid|prlimit64|exit_group)$/;
-const FILES_OF_THE_RUNTIME = /^\/(sys\/|proc\/self\/(statm|maps|cgroup)|proc\/sys\/vm\/)/;
 /** The last file that the runtime opens wherever it starts; how much it does before depends on the machine. */
 const START = "/etc/localtime";
 
@@ -70,23 +69,11 @@ export function countTrace(text: string): CallCost {
 
 const sum = (values: readonly number[]): number => values.reduce((all, value) => all + value, 0);
 
-const pathOf = (argument = ""): string => new TextDecoder().decode(bytesOf(argument));
-
 /** The calls after the start, without those of the runtime. */
 function ownCalls(calls: readonly TracedCall[]): readonly TracedCall[] {
   const start = calls.findIndex(({ name, args }) => name === "openat" && pathOf(args[1]) === START);
   if (start < 0) throw new Error(`Cannot find where the program begins in its trace: "${START}" is not opened`);
-  const foreign = new Set([String(calls[start].result)]);
-  return calls.slice(start + 1).filter(({ name, args, result }) => {
-    if (OF_THE_RUNTIME.test(name)) return false;
-    if (name === "openat" && FILES_OF_THE_RUNTIME.test(pathOf(args[1]))) {
-      foreign.add(String(result));
-      return false;
-    }
-    if (!foreign.has(args[0])) return true;
-    if (name === "close") foreign.delete(args[0]);
-    return false;
-  });
+  return withoutRuntimeCalls(calls.slice(start), OF_THE_RUNTIME);
 }
 
 /** What is sent and received on netlink sockets; a number may be a socket now and a file later. */

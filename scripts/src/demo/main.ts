@@ -1,21 +1,20 @@
 /**
  * The demonstration behind `scripts/demo`. Namespaces are open files of this process: whatever happens, nothing stays behind.
+ *
+ * @module
  */
 import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createNetns, type Netns } from "../../../ffi/netns.ts";
+import { listElements } from "../../../ffi/nft/objects.ts";
 import * as address from "../../../ffi/route/address.ts";
 import * as link from "../../../ffi/route/link.ts";
-import * as route from "../../../ffi/route/route.ts";
-import { listElements } from "../../../ffi/nft/objects.ts";
 import { inetTable } from "../../../plugins/lib/ruleset/inet_table.ts";
+import { requestTcp, serveTcp } from "../../../testing/traffic.ts";
 import { connectHosts } from "../harness/hosts.ts";
-import { CNI_BINARY } from "../harness/node.ts";
 import { runProcess } from "../harness/process.ts";
-import { REPOSITORY_ROOT } from "../repository.ts";
-
-const PEER = join(REPOSITORY_ROOT, "scripts/src/demo/peer.ts");
+import { CNI_BINARY } from "../repository.ts";
 
 using resources = new DisposableStack();
 const state = mkdtempSync(join(tmpdir(), "cni-demo-"));
@@ -55,42 +54,19 @@ function report(good: boolean, what: string, detail: string): void {
   console.log(`  ${good ? "ok  " : "FAIL"}  ${what.padEnd(46)} ${detail}`);
 }
 
-/** Runs a program in a namespace to its end. */
-function run(netns: Netns, ...command: string[]): { ok: boolean; text: string } {
-  const { exitCode, stdout, stderr } = netns.run(() => runProcess({ argv: command }));
-  return { ok: exitCode === 0, text: (exitCode === 0 ? stdout : stderr).trim() };
+function cni(verb: "add" | "del", container: "web" | "client", ...options: string[]): string {
+  const words = ["run", verb, "demo", namespaces[container].path, "--container-id", container, ...options];
+  const directories = [`--conf-dir=${state}`, `--cache-dir=${state}/cache`, `--plugin-dir=${state}/plugins`];
+  console.log(`cni run ${verb} demo ${[container, ...options].join(" ")}`);
+  const { exitCode, stdout, stderr } = host.run(() => runProcess({ argv: [CNI_BINARY, ...words, ...directories] }));
+  if (exitCode !== 0) throw new Error(`cni run ${verb} ${container} failed: ${stderr.trim()}`);
+  return stdout;
 }
 
-function cni(...args: string[]): string {
-  const options = ["--conf-dir", state, "--cache-dir", join(state, "cache"), "--plugin-dir", join(state, "plugins")];
-  const { ok, text } = run(host, CNI_BINARY, "run", ...args, ...options);
-  if (!ok) throw new Error(`cni run ${args.join(" ")} failed: ${text}`);
-  return text;
-}
-
-/** Starts a web server in a namespace and waits until it answers. */
-async function serve(netns: Netns, name: string, port: number): Promise<void> {
-  const child = netns.run(() => {
-    const started = Bun.spawn([process.execPath, PEER, "serve", name, String(port)], {
-      stdin: "ignore",
-      stdout: "pipe",
-      stderr: "inherit",
-    });
-    return { started };
-  }).started;
-  resources.defer(() => child.kill());
-  const { value } = await child.stdout.getReader().read();
-  if (!new TextDecoder().decode(value).startsWith("ready")) throw new Error(`the server "${name}" did not start`);
-}
-
-/** Sends a request to an HTTP server from a namespace; the answer must begin with `expected`. */
-function checkHttp(what: string, netns: Netns, url: string, expected: string): void {
-  const { ok, text } = run(netns, process.execPath, PEER, "get", url);
-  report(
-    ok && text.startsWith(expected),
-    what,
-    ok ? `${url} → ${text}` : `${url} → ${text.split("\n").find((line) => line.includes("rror")) ?? text}`,
-  );
+/** Connects to a server from a namespace; it answers with its name and the address that it was reached from. */
+async function checkTraffic(what: string, netns: Netns, hostname: string, port: number, expected: string) {
+  const answer = await requestTcp(netns, hostname, port, 3000) ?? "no answer";
+  report(answer.startsWith(expected), what, `${hostname} port ${port} → ${answer}`);
 }
 
 /** The elements in the maps of the ruleset: the map, and the owner. */
@@ -101,111 +77,86 @@ function ownedElements(): string[] {
   );
 }
 
+const listLinks = (netns: Netns) => link.list(netns.route).filter(({ name }) => name !== "lo");
+
 /** The interfaces and addresses of each namespace. */
 function showObjects(): void {
   console.log("\nWhat exists now");
   for (const [name, netns] of Object.entries(namespaces)) {
-    for (const { index, name: ifname, info, master } of link.list(netns.route).filter(({ name }) => name !== "lo")) {
+    for (const { index, name: ifname = "", info, master } of listLinks(netns)) {
       const addresses = address.list(netns.route, { index }).filter(({ scope }) => scope === 0);
       const port = master ? `port of ${link.get(netns.route, master).name}` : "";
       const detail = addresses.map((entry) => entry.address).join(", ") || port;
-      console.log(`  ${name.padEnd(8)} ${ifname!.padEnd(14)} ${(info?.kind ?? "").padEnd(7)} ${detail}`);
+      console.log(`  ${name.padEnd(8)} ${ifname.padEnd(14)} ${(info?.kind ?? "").padEnd(7)} ${detail}`);
     }
-    const gateways = route.list(netns.route, 2).filter(({ dst }) => dst === "0.0.0.0/0").map(({ gateway }) => gateway);
-    if (gateways.length > 0) console.log(`  ${name.padEnd(8)} ${"default route".padEnd(22)} ${gateways.join(", ")}`);
   }
   for (const element of ownedElements()) console.log(`  host     ${element}`);
 }
 
-const linkNames = (netns: Netns): string[] => link.list(netns.route).map(({ name }) => name!);
-
-function showNothingLeft(before: readonly string[]): void {
+function showNothingLeft(): void {
   console.log("\nWhat is left");
-  const links = linkNames(host).filter((name) => !before.includes(name) && name !== "demo0");
-  report(links.length === 0, "links on the host, but for the network's bridge", links.join(", ") || "none");
-  for (const [name, netns] of [["web", web], ["client", client]] as const) {
-    const inside = linkNames(netns).filter((ifname) => ifname !== "lo");
-    report(inside.length === 0, `links in ${name}`, inside.join(", ") || "none");
-  }
-  const rules = ownedElements();
-  report(rules.length === 0, "rules and map elements of a container", rules.join("; ") || "none");
-  const reservations = readdirSync(join(state, "networks/demo")).filter((name) =>
-    /^[0-9a-f.:]+$/.test(name) && name !== "lock"
-  );
-  report(reservations.length === 0, "reserved addresses", reservations.join(", ") || "none");
-  const cached = readdirSync(join(state, "cache/results"));
-  report(cached.length === 0, "cached results", cached.join(", ") || "none");
+  const namesIn = (netns: Netns, ...kept: string[]) =>
+    listLinks(netns).map(({ name = "" }) => name).filter((name) => !kept.includes(name));
+  const left = {
+    "links on the host, but for the network's bridge": namesIn(host, "uplink", "demo0"),
+    "links in web": namesIn(web),
+    "links in client": namesIn(client),
+    "rules and map elements of a container": ownedElements(),
+    "reserved addresses": readdirSync(join(state, "networks/demo")).filter((name) => /^[0-9a-f.:]+$/.test(name)),
+    "cached results": readdirSync(join(state, "cache/results")),
+  };
+  for (const [what, names] of Object.entries(left)) report(names.length === 0, what, names.join(", ") || "none");
 }
 
-async function proveTraffic(webAddress: { four: string; six: string }): Promise<void> {
-  await serve(web, "web", 80);
-  await serve(host, "host", 9000);
-  await serve(outside, "outside", 9000);
-  const { four, six } = webAddress;
+async function proveTraffic(four: string, six: string): Promise<void> {
+  for (const [netns, name, port] of [[web, "web", 80], [host, "host", 9000], [outside, "outside", 9000]] as const) {
+    resources.use(serveTcp(netns, name, port));
+  }
   console.log("\nTraffic");
-  checkHttp("container to container, IPv4", client, `http://${four}/`, "web, from 10.88.0.");
-  checkHttp("container to container, IPv6", client, `http://[${six}]/`, "web, from fd00:88::");
-  checkHttp("container to host", client, "http://10.88.0.1:9000/", "host, from 10.88.0.");
-  checkHttp(
-    "container to outside, masqueraded, IPv4",
-    client,
-    "http://198.51.100.2:9000/",
-    "outside, from 198.51.100.1",
-  );
-  checkHttp(
+  await checkTraffic("container to container, IPv4", client, four, 80, "web 10.88.0.");
+  await checkTraffic("container to container, IPv6", client, six, 80, "web fd00:88::");
+  await checkTraffic("container to host", client, "10.88.0.1", 9000, "host 10.88.0.");
+  await checkTraffic("container to outside, masqueraded, IPv4", client, "198.51.100.2", 9000, "outside 198.51.100.1");
+  await checkTraffic(
     "container to outside, masqueraded, IPv6",
     client,
-    "http://[2001:db8:100::2]:9000/",
-    "outside, from 2001:db8:100::1",
+    "2001:db8:100::2",
+    9000,
+    "outside 2001:db8:100::1",
   );
-  checkHttp("host to published port", host, "http://198.51.100.1:8080/", "web, from ");
-  checkHttp("host to published port on 127.0.0.1", host, "http://127.0.0.1:8080/", "web, from ");
-  checkHttp("outside to published port, IPv4", outside, "http://198.51.100.1:8080/", "web, from 198.51.100.2");
-  checkHttp(
-    "outside to published port, IPv6",
-    outside,
-    "http://[2001:db8:100::1]:8080/",
-    "web, from 2001:db8:100::2",
-  );
-  checkHttp("container to its own published port", web, "http://198.51.100.1:8080/", "web, from ");
-  checkHttp("container to its sibling's published port", client, "http://198.51.100.1:8080/", "web, from ");
+  await checkTraffic("host to published port", host, "198.51.100.1", 8080, "web ");
+  await checkTraffic("host to published port on 127.0.0.1", host, "127.0.0.1", 8080, "web ");
+  await checkTraffic("outside to published port, IPv4", outside, "198.51.100.1", 8080, "web 198.51.100.2");
+  await checkTraffic("outside to published port, IPv6", outside, "2001:db8:100::1", 8080, "web 2001:db8:100::2");
+  await checkTraffic("container to its own published port", web, "198.51.100.1", 8080, "web ");
+  await checkTraffic("container to its sibling's published port", client, "198.51.100.1", 8080, "web ");
 }
 
 async function main(): Promise<void> {
-  const started = performance.now();
   for (const netns of Object.values(namespaces)) link.setUp(netns.route, 1);
   connectHosts(
     { netns: host, name: "uplink", addresses: ["198.51.100.1/24", "2001:db8:100::1/64"] },
     { netns: outside, name: "far", addresses: ["198.51.100.2/24", "2001:db8:100::2/64"] },
   );
-  const before = linkNames(host);
-
-  console.log("cni run add demo web -p 8080:80");
-  const result = cni("add", "demo", web.path, "--container-id", "web", "-p", "8080:80");
+  const result = cni("add", "web", "-p", "8080:80");
   console.log(result);
-  console.log("cni run add demo client");
-  cni("add", "demo", client.path, "--container-id", "client");
+  cni("add", "client");
   showObjects();
-
-  const [four, six] = (JSON.parse(result).ips as { address: string }[]).map((ip) => ip.address.split("/")[0]);
-  await proveTraffic({ four, six });
-
-  console.log("\ncni run del demo web; cni run del demo client");
-  cni("del", "demo", web.path, "--container-id", "web", "-p", "8080:80");
-  cni("del", "demo", client.path, "--container-id", "client");
-  showNothingLeft(before);
-
-  const seconds = ((performance.now() - started) / 1000).toFixed(1);
-  console.log(
-    failures === 0 ? `\nAll checks passed, in ${seconds} s.` : `\n${failures} failed, after ${seconds} s.`,
-  );
+  const [four, six] = JSON.parse(result).ips.map((ip: { address: string }) => ip.address.split("/")[0]);
+  await proveTraffic(four, six);
+  console.log();
+  cni("del", "web", "-p", "8080:80");
+  cni("del", "client");
+  showNothingLeft();
 }
 
+const started = performance.now();
 try {
   await main();
 } catch (error) {
-  failures++;
-  console.log(`\nFAIL  ${error instanceof Error ? error.message : error}`);
+  report(false, "the demonstration", error instanceof Error ? error.message : String(error));
 }
+const seconds = ((performance.now() - started) / 1000).toFixed(1);
+console.log(failures === 0 ? `\nAll checks passed, in ${seconds} s.` : `\n${failures} failed, after ${seconds} s.`);
 resources.dispose();
 process.exit(failures === 0 ? 0 : 1);

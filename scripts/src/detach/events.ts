@@ -60,8 +60,7 @@ let hostNetnsPath: string | undefined;
 
 /** Runs the script of an event on the host, whatever namespace this thread is in. Commands that find nothing to change fail silently. */
 export function triggerEvent(event: NodeEvent, container: string, number: number): void {
-  const script = `c=${container}; n=${number}; ${EVENT_SCRIPTS[event]}`;
-  runOnHost("sh", "-c", script);
+  runOnHost("sh", "-c", `c=${container}; n=${number}; ${EVENT_SCRIPTS[event]}`);
 }
 
 /** Runs a program in the namespace that this process was started in. */

@@ -1,9 +1,8 @@
 import { expect, test } from "bun:test";
-import { CNI_PROGRAM } from "../../../testing/binary.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
 
 test("a container can be detached, whatever happened before and meanwhile: a sample", () => {
-  const options = ["--runs", "16", "--seed", "20261121", "--cni", CNI_PROGRAM];
+  const options = ["--runs", "16", "--seed", "20261121"];
   const argv = [process.execPath, `${REPOSITORY_ROOT}/scripts/src/detach/main.ts`, ...options];
   const { exitCode, stdout } = Bun.spawnSync(argv, { stdin: "ignore", stderr: "inherit" });
   expect(stdout.toString()).toBe(

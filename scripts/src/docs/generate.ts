@@ -3,7 +3,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { commonDifferences, commonKeys } from "../../../plugins/lib/docs/common_docs.ts";
 import { findPlugin, loadPlugins, pluginNames } from "../../../plugins/registry.ts";
-import { type BenchSection, formatMarkdown } from "../bench/table.ts";
+import { formatMarkdown } from "../bench/table.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
 import {
   commonPage,
@@ -31,7 +31,11 @@ export async function loadDocumentedPlugins(): Promise<DocumentedPlugin[]> {
 export function generatedFiles(plugins: readonly DocumentedPlugin[]): Readonly<Record<string, string>> {
   return {
     "README.md": withGenerated(readText("README.md"), "plugins", pluginTable(plugins)),
-    "docs/performance.md": withGenerated(readText("docs/performance.md"), "figures", figures()),
+    "docs/performance.md": withGenerated(
+      readText("docs/performance.md"),
+      "figures",
+      formatMarkdown(JSON.parse(readText("bench/latest.json"))),
+    ),
     "docs/parity.md": parityPage(commonKeys, plugins),
     "docs/plugins/common.md": commonPage(commonKeys, commonDifferences),
     ...Object.fromEntries(plugins.map((each) => [`docs/plugins/${each.plugin.name}.md`, pluginPage(each)])),
@@ -39,9 +43,3 @@ export function generatedFiles(plugins: readonly DocumentedPlugin[]): Readonly<R
 }
 
 const readText = (path: string): string => readFileSync(join(REPOSITORY_ROOT, path), "utf8");
-
-/** The benchmark's last table. */
-function figures(): string {
-  const { about, sections }: { about: string; sections: BenchSection[] } = JSON.parse(readText("bench/latest.json"));
-  return `${about}:\n\n${formatMarkdown(sections)}`;
-}

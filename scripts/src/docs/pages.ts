@@ -1,6 +1,7 @@
 /** The pages that follow from the plugins' own documentation. @module */
 import type { KeyDocs, PluginDocs } from "../../../plugins/lib/docs/plugin_docs.ts";
 import type { AnyPlugin } from "../../../plugins/lib/protocol/context.ts";
+import { markdownTable } from "../harness/markdown.ts";
 
 /** A plugin and what it says of itself. */
 export interface DocumentedPlugin {
@@ -146,12 +147,6 @@ export function pluginTable(plugins: readonly DocumentedPlugin[]): string {
     ["plugin", "what it does"],
     plugins.map(({ plugin: { name, about } }) => [`[\`${name}\`](docs/plugins/${name}.md)`, about]),
   );
-}
-
-function markdownTable(head: readonly string[], rows: readonly (readonly string[])[]): string {
-  const widths = head.map((title, i) => Math.max(title.length, ...rows.map((row) => row[i].length)));
-  const line = (cells: readonly string[]) => `| ${cells.map((cell, i) => cell.padEnd(widths[i])).join(" | ")} |\n`;
-  return [line(head), line(widths.map((width) => "-".repeat(width))), ...rows.map(line)].join("");
 }
 
 /**

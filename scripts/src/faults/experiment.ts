@@ -1,42 +1,39 @@
 /** Injects one fault and checks that the node recovers. @module */
-import { type Fault, isSignal } from "./fault.ts";
-import type { Caller } from "../harness/invocation.ts";
-import type { ProcessCommand, ProcessResult } from "../harness/process.ts";
-import { callChain, FAULTS_NETWORK, mustSucceed, reserveAddresses, type Scenario, TEST_CONTAINER } from "./scenario.ts";
+import type { Caller, ProgramCommand } from "../harness/invocation.ts";
 import { requireSameState } from "../harness/node_state.ts";
+import { type ProcessResult, runLimited } from "../harness/process.ts";
+import { type Fault, isSignal } from "./fault.ts";
 import { findFaultInTrace } from "./plan.ts";
+import {
+  callChain,
+  FAULTS_NETWORK,
+  mustSucceed,
+  requireAllAddresses,
+  type Scenario,
+  TEST_CONTAINER,
+} from "./scenario.ts";
+
+/** How a command ended: by a signal, well in spite of the error, or with an error; or it did not make that system call. */
+type FaultResult = "ended" | "succeeded" | "refused" | "not reached" | "FAILED";
 
 /** How a command ended, and whether that is right. */
 export interface FaultOutcome {
-  readonly result:
-    /** A signal ended the process there, and what it left was removed. */
-    | "ended"
-    /** The command succeeded in spite of the error. */
-    | "succeeded"
-    /** The command failed and printed an error. */
-    | "refused"
-    /** The command did not make that system call. */
-    | "not reached"
-    | "FAILED";
+  readonly result: FaultResult;
   /** What was wrong. */
   readonly problem?: string;
   /** The command's output. */
   readonly output?: string;
 }
 
-/** A fault that was tried. */
-export interface FaultReport extends FaultOutcome {
-  /** `run add sendto#12 ENOBUFS` */
-  readonly name: string;
-  readonly kind: string;
-}
-
-/** A fault that can be tried. */
+/** A fault that can be tried: `run add sendto#12 ENOBUFS`. */
 export interface FaultCase {
   readonly name: string;
   readonly kind: string;
   run(): FaultOutcome;
 }
+
+/** A fault that was tried. */
+export type FaultReport = FaultOutcome & Omit<FaultCase, "run">;
 
 const SLOW_MS = 10_000;
 
@@ -63,7 +60,7 @@ export interface Experiment {
   readonly program: string;
   readonly fault: Fault;
   /** Runs that program with the fault. */
-  run(command: ProcessCommand): ProcessResult;
+  run(command: ProgramCommand): ProcessResult;
   /** What strace(1) wrote of it. */
   log(): string;
 }
@@ -81,7 +78,7 @@ export function runExperiment(experiment: Experiment): FaultOutcome {
     requireAnswerMatchesState(experiment, ended, expected);
     requireRecovery(experiment, before, afterDel);
     if (experimentCount++ % ADDRESS_CHECK_EVERY === 0 || log().includes("/networks/")) requireAllAddresses(scenario);
-    return { result, ...(result === "refused" && { output }) };
+    return { result };
   } catch (error) {
     preparedScenario = undefined;
     return { result: "FAILED", problem: error instanceof Error ? error.message : String(error), output };
@@ -107,34 +104,33 @@ function runWithFault({ caller, scenario, program, run }: Experiment, before: re
   const { verb, container } = scenario;
   if (verb !== "add") mustSucceed(caller, "add", TEST_CONTAINER);
   let expected = before;
-  const runAfterSnapshot = (command: ProcessCommand) => {
-    if (verb === "add" && caller.invocation.programs(FAULTS_NETWORK, verb).length > 1) expected = scenario.snapshot();
+  const isChain = caller.invocation.programs(FAULTS_NETWORK, verb).length > 1;
+  const ended = callChain(caller, verb, container, (command) => {
+    if (command.program !== program) return runLimited(command);
+    if (verb === "add" && isChain) expected = scenario.snapshot();
     return run(command);
-  };
-  return { ended: callChain(caller, verb, container, { program, run: runAfterSnapshot }), expected };
+  });
+  return { ended, expected };
 }
 
-function resultOf(
-  { scenario, fault, log }: Experiment,
-  { exitCode, signal, stdout }: ProcessResult,
-): FaultOutcome["result"] {
+function resultOf({ scenario, fault, log }: Experiment, { exitCode, signal, stdout }: ProcessResult): FaultResult {
   const { kind } = fault;
-  if (isSignal(kind)) {
-    if (signal === `SIG${kind}`) return kind === "TERM" && isError(stdout) ? "refused" : "ended";
-    const location = findFaultInTrace(log(), fault);
-    if (!location) return "not reached";
-    // An ADD that has printed its answer before SIGTERM has succeeded.
-    if (kind === "TERM" && scenario.verb === "add" && exitCode === 0 && location.answered) return "succeeded";
-    throw new Error(`It went on to its end, ${exitCode ?? signal}, in spite of SIG${kind}`);
+  if (!isSignal(kind)) {
+    if (!log().includes("INJECTED")) return "not reached";
+    return exitCode === 0 ? "succeeded" : "refused";
   }
-  if (!log().includes("INJECTED")) return "not reached";
-  return exitCode === 0 ? "succeeded" : "refused";
+  if (signal === `SIG${kind}`) return kind === "TERM" && isError(stdout) ? "refused" : "ended";
+  const location = findFaultInTrace(log(), fault);
+  if (!location) return "not reached";
+  // An ADD that has printed its answer before SIGTERM has succeeded.
+  if (kind === "TERM" && scenario.verb === "add" && exitCode === 0 && location.answered) return "succeeded";
+  throw new Error(`It went on to its end, ${exitCode ?? signal}, in spite of SIG${kind}`);
 }
 
 const isError = (stdout: string): boolean => stdout !== "" && typeof JSON.parse(stdout).code === "number";
 
 /** The answer is one of the specification, and was not slow. */
-function requireWellFormedAnswer({ exitCode, signal, stdout, stderr, ms }: ProcessResult, result: string): void {
+function requireWellFormedAnswer({ exitCode, signal, stdout, stderr, ms }: ProcessResult, result: FaultResult): void {
   if (ms > SLOW_MS) throw new Error(`It took ${Math.round(ms)} ms`);
   if (result === "ended" || exitCode === 0 || (exitCode === 1 || signal === "SIGTERM") && isError(stdout)) return;
   throw new Error(`It ended with ${exitCode ?? signal}: ${stdout}${stderr}`);
@@ -146,12 +142,9 @@ function requireAnswerMatchesState(
   { exitCode }: ProcessResult,
   expected: readonly string[],
 ): void {
-  const isAdd = scenario.verb === "add";
-  if (exitCode === 0 ? isAdd : kind === "KILL") {
-    if (exitCode === 0) mustSucceed(caller, "check", TEST_CONTAINER);
-    return;
-  }
-  if (isAdd || exitCode === 0) requireSameState("It left", expected, scenario.snapshot());
+  const [isAdd, isSuccess] = [scenario.verb === "add", exitCode === 0];
+  if (isAdd && isSuccess) mustSucceed(caller, "check", TEST_CONTAINER);
+  else if (isSuccess || isAdd && kind !== "KILL") requireSameState("It left", expected, scenario.snapshot());
 }
 
 /** A DEL removes everything, and a new ADD and its DEL leave the node as they do without a fault. */
@@ -166,12 +159,4 @@ function requireRecovery(
   mustSucceed(caller, "check", TEST_CONTAINER);
   mustSucceed(caller, "del", TEST_CONTAINER);
   requireSameState("After ADD and DEL", afterDel, scenario.snapshotAfterDel());
-}
-
-/** No address is lost or given twice: all that are free can be reserved. */
-function requireAllAddresses({ freeAddresses }: Scenario): void {
-  const ids = Array.from({ length: freeAddresses }, (_, index) => `filler${index}`);
-  const addresses = ids.flatMap((id) => reserveAddresses("add", id));
-  for (const id of ids) reserveAddresses("del", id);
-  if (new Set(addresses).size !== 2 * freeAddresses) throw new Error(`Given were ${addresses.join(" ")}`);
 }

@@ -3,8 +3,8 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync
 import { dirname, join } from "node:path";
 import type { FaultCase, FaultOutcome } from "./experiment.ts";
 import { mustSucceed, RESIDENT_CONTAINER, SCENARIOS, TEST_CONTAINER } from "./scenario.ts";
-import { newContainer } from "../harness/container.ts";
 import type { Caller } from "../harness/invocation.ts";
+import { newContainer } from "../harness/networks.ts";
 import { addNamespaces } from "../harness/node.ts";
 import { requireSameState } from "../harness/node_state.ts";
 import { runShell } from "../harness/process.ts";
@@ -40,6 +40,7 @@ const STATE_DIRECTORIES = [
   "/var/lib/cni",
   "/run/cni/tuning",
 ];
+
 /** Files that are made anew when they are wrong, and those that a command does not read, need not be named. */
 function isDetected(verb: DamageVerb, path: string, kind: string): boolean {
   if (/\.index$|lock$|\/\.subject:eth0(:[0-9a-f]{8})?$/.test(path)) return false;
@@ -71,22 +72,22 @@ export function fileDamageCases(caller: Caller): readonly FaultCase[] {
       Object.keys(DAMAGE_KINDS).map((kind) => ({
         name: `${verb} ${file} ${kind}`,
         kind,
-        run: () => outcomeOf(() => runWithDamage(caller, verb, file, kind)),
+        run: () => runWithDamage(caller, verb, file, kind),
       }))
     )
   );
 }
 
-function outcomeOf(call: () => void): FaultOutcome {
+function runWithDamage(...damage: Parameters<typeof requireRecovery>): FaultOutcome {
   try {
-    call();
+    requireRecovery(...damage);
     return { result: "succeeded" };
   } catch (error) {
     return { result: "FAILED", problem: error instanceof Error ? error.message : String(error) };
   }
 }
 
-function runWithDamage(caller: Caller, verb: DamageVerb, path: string, kind: string): void {
+function requireRecovery(caller: Caller, verb: DamageVerb, path: string, kind: string): void {
   const { prepare, snapshot } = SCENARIOS.del;
   prepare(caller);
   addForeignFiles();

@@ -1,7 +1,6 @@
 import { expect, test } from "bun:test";
 import { newRandomSource } from "../harness/random.ts";
 import { faultsOfTrace, findFaultInTrace, sampleByKind } from "./plan.ts";
-import { formatSummary } from "./summary.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
 
 const TRACE = `7 openat(AT_FDCWD</>, "/etc/ld.so.cache", O_RDONLY|O_CLOEXEC) = 3</etc/ld.so.cache>
@@ -42,18 +41,6 @@ test("sampleByKind() takes all kinds in turn, and none twice", () => {
   expect(new Set(chosen).size).toBe(8);
   expect(sampleByKind(all, 8, newRandomSource(2))).not.toEqual(chosen);
   expect(sampleByKind(all, 20, newRandomSource(1))).toEqual(all);
-});
-
-test("formatSummary() counts by kind, and leaves out what was not reached", () => {
-  const text = formatSummary([
-    { name: "run add read#1 EIO", kind: "EIO", result: "refused" },
-    { name: "run add read#1 KILL", kind: "KILL", result: "ended" },
-    { name: "run add read#2 KILL", kind: "KILL", result: "FAILED" },
-    { name: "run add read#3 KILL", kind: "KILL", result: "not reached" },
-  ]);
-  expect(text).toMatch(/^KILL +2 +1 +0 +0 +1$/m);
-  expect(text).toMatch(/^EIO +1 +0 +0 +1 +0$/m);
-  expect(text).toEndWith("3 faults tried, 2 survived, 1 not reached");
 });
 
 test("the node recovers from a sample of all faults", () => {

@@ -1,16 +1,18 @@
 /** The network and the states of a node in which commands are tried. @module */
-import { type Container, newContainer } from "../harness/container.ts";
-import { type Caller, pluginCommand, type Verb } from "../harness/invocation.ts";
-import { bridgePlugin, hostLocal, newChain } from "../harness/networks.ts";
+import { type Caller, pluginCommand, type ProgramCommand, type Verb } from "../harness/invocation.ts";
+import { bridgePlugin, type Container, hostLocal, newChain, newContainer } from "../harness/networks.ts";
 import { resetNode } from "../harness/node.ts";
 import { containerState, snapshotNode, withoutVolatile } from "../harness/node_state.ts";
-import { type ProcessCommand, type ProcessResult, requireSuccess, runLimited, runShell } from "../harness/process.ts";
+import { type ProcessResult, requireSuccess, runLimited, runShell } from "../harness/process.ts";
 
 const IPAM = hostLocal({ subnet: "10.9.0.0/29" }, { subnet: "fd00:9::/125", rangeEnd: "fd00:9::6" });
 export const FAULTS_NETWORK = newChain("faults", bridgePlugin("br0", IPAM));
 
-/** How many addresses of each family are left when one container is there: of a /29, without its ends and the bridge. */
-const FREE_ADDRESSES = 4;
+/** A container that was there before and must not change. */
+export const RESIDENT_CONTAINER = newContainer("resident", 8000);
+/** The container of the commands with faults. */
+export const TEST_CONTAINER = newContainer("subject", 8001);
+const NAMESPACES = [RESIDENT_CONTAINER.id, TEST_CONTAINER.id];
 
 /** What a command finds, and what it is to leave. */
 export interface Scenario {
@@ -25,16 +27,7 @@ export interface Scenario {
   snapshotAfterDel(): readonly string[];
   /** Whether another container lives on the node. */
   readonly hasResident: boolean;
-  /** How many addresses of each family are not reserved. */
-  readonly freeAddresses: number;
 }
-
-/** A container that was there before and must not change. */
-export const RESIDENT_CONTAINER = newContainer("resident", 8000);
-/** The container of the commands with faults. */
-export const TEST_CONTAINER = newContainer("subject", 8001);
-
-const NAMESPACES = [RESIDENT_CONTAINER.id, TEST_CONTAINER.id];
 
 /** A firewall that drops what is forwarded, so that containers need accept rules in it. */
 const FOREIGN_FIREWALL = ["ip", "ip6", "inet"].map((family) =>
@@ -42,32 +35,23 @@ const FOREIGN_FIREWALL = ["ip", "ip6", "inet"].map((family) =>
 ).join("\n");
 
 /** A command on a node where everything that containers share is there. */
-function withResident(verb: Verb, container = TEST_CONTAINER): Scenario {
-  return {
-    verb,
-    container,
-    hasResident: true,
-    freeAddresses: FREE_ADDRESSES,
-    prepare(caller) {
-      resetNode(NAMESPACES);
-      runShell(FOREIGN_FIREWALL);
-      mustSucceed(caller, "add", RESIDENT_CONTAINER);
-      // An ADD and a DEL bring what containers share into its final state: the MTU of the bridge, the last reserved address.
-      mustSucceed(caller, "add", TEST_CONTAINER);
-      mustSucceed(caller, "del", TEST_CONTAINER);
-    },
-    snapshot: () => snapshotNode(NAMESPACES),
-    snapshotAfterDel: () => snapshotNode(NAMESPACES),
-  };
-}
+const withResident = (verb: Verb, container = TEST_CONTAINER): Scenario => ({
+  ...{ verb, container, hasResident: true },
+  prepare(caller) {
+    resetNode(NAMESPACES);
+    runShell(FOREIGN_FIREWALL);
+    mustSucceed(caller, "add", RESIDENT_CONTAINER);
+    // An ADD and a DEL bring what containers share into its final state: the MTU of the bridge, the last reserved address.
+    mustSucceed(caller, "add", TEST_CONTAINER);
+    mustSucceed(caller, "del", TEST_CONTAINER);
+  },
+  snapshot: () => snapshotNode(NAMESPACES),
+  snapshotAfterDel: () => snapshotNode(NAMESPACES),
+});
 
-/** By name. */
 export const SCENARIOS = {
   "first-add": {
-    verb: "add",
-    container: TEST_CONTAINER,
-    hasResident: false,
-    freeAddresses: FREE_ADDRESSES + 1,
+    ...{ verb: "add", container: TEST_CONTAINER, hasResident: false },
     prepare: () => resetNode(NAMESPACES),
     snapshot: () => containerState(snapshotNode(NAMESPACES)),
     snapshotAfterDel: () => withoutVolatile(snapshotNode(NAMESPACES)),
@@ -77,20 +61,14 @@ export const SCENARIOS = {
   gc: withResident("gc", RESIDENT_CONTAINER),
 } as const satisfies Record<string, Scenario>;
 
-/** Carries out a command. @param traced is run by its own function */
+/** Carries out a command. @param run is used for each program */
 export function callChain(
   caller: Caller,
   verb: Verb,
   container: Container,
-  traced?: { readonly program: string; run(command: ProcessCommand): ProcessResult },
+  run: (command: ProgramCommand) => ProcessResult = runLimited,
 ): ProcessResult {
-  const input = verb === "gc" ? { valid: [container.id] } : { container };
-  return caller.call(
-    FAULTS_NETWORK,
-    verb,
-    input,
-    (command) => traced?.program === command.program ? traced.run(command) : runLimited(command),
-  );
+  return caller.call(FAULTS_NETWORK, verb, verb === "gc" ? { valid: [container.id] } : { container }, run);
 }
 
 /** Carries out a command without a fault. @throws {Error} with its output, if it fails */
@@ -98,10 +76,16 @@ export function mustSucceed(caller: Caller, verb: Verb, container: Container): P
   return requireSuccess({ argv: [verb, container.id] }, callChain(caller, verb, container));
 }
 
-/** Reserves addresses for a container without attaching it, or releases them. @throws {Error} if that fails */
-export function reserveAddresses(verb: "add" | "del", id: string): readonly string[] {
-  const plugin = { type: IPAM.type, ipam: IPAM };
-  const command = pluginCommand(FAULTS_NETWORK, plugin, verb, { container: { ...TEST_CONTAINER, id } });
-  const { stdout } = requireSuccess(command, runLimited(command));
-  return verb === "del" ? [] : JSON.parse(stdout).ips.map(({ address }: { address: string }) => address);
+/** No address is lost or given twice: all that are free can be reserved. @throws {Error} otherwise */
+export function requireAllAddresses({ hasResident }: Scenario): void {
+  const call = (verb: Verb, id: string) => {
+    const plugin = { type: IPAM.type, ipam: IPAM };
+    const command = pluginCommand(FAULTS_NETWORK, plugin, verb, { container: { ...TEST_CONTAINER, id } });
+    return requireSuccess(command, runLimited(command)).stdout;
+  };
+  // Of each family a /29 without its ends and the bridge, and the address of the resident.
+  const ids = Array.from({ length: hasResident ? 4 : 5 }, (_, index) => `filler${index}`);
+  const addresses = ids.flatMap((id) => JSON.parse(call("add", id)).ips.map((ip: { address: string }) => ip.address));
+  for (const id of ids) call("del", id);
+  if (new Set(addresses).size !== 2 * ids.length) throw new Error(`Given were ${addresses.join(" ")}`);
 }

@@ -1,8 +1,8 @@
 /** Calls the plugins of a network: by our own runtime, or one by one, as container engines do. @module */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { type Container, IFNAME } from "./container.ts";
-import type { Network, NetworkPlugin } from "./networks.ts";
+import { type Container, IFNAME, type Network, type NetworkPlugin } from "./networks.ts";
+import { CNI_BINARY } from "../repository.ts";
 import { PLUGIN_DIRECTORY, WITHOUT_SYSTEM_BUS } from "./node.ts";
 import { type ProcessCommand, type ProcessResult, runLimited } from "./process.ts";
 
@@ -14,8 +14,8 @@ export interface ChainCallInput {
   /** Of all but GC and STATUS. */
   readonly container?: Container | undefined;
   /** Of GC: the ids of the containers that stay. */
-  readonly valid?: readonly string[];
-  /** What the plugin before answered; of DEL and CHECK, what ADD answered. Our own runtime knows it by itself. */
+  readonly valid?: readonly string[] | undefined;
+  /** Of DEL and CHECK: what ADD answered. Our own runtime knows it by itself. */
   readonly result?: unknown;
 }
 
@@ -28,7 +28,7 @@ export interface ProgramCommand extends ProcessCommand {
 /** The programs of a command, one after another. It receives the result of each, and returns the result of the whole. */
 export type ProgramSequence = Generator<ProgramCommand, ProcessResult, ProcessResult>;
 
-/** Calls the plugins of a network. */
+/** A way to call the plugins of a network. */
 export interface Invocation {
   readonly name: "run" | "exec";
   /** The names of the programs of a command, in order. */
@@ -37,21 +37,18 @@ export interface Invocation {
 }
 
 /** `cni run`: one program for the whole chain. @param directory where the configuration is written @param options for `cni run` */
-export function runInvocation(cni: string, directory: string, options: readonly string[] = []): Invocation {
+export function runInvocation(directory: string, options: readonly string[] = []): Invocation {
   const written = new Map<string, string>();
-  const networkFile = (network: Network): string => {
-    const [file, text] = [join(directory, `${network.name}.conflist`), JSON.stringify(network)];
-    // Programs that run at the same time read it.
-    if (written.get(file) !== text) writeFileSync(file, text);
-    written.set(file, text);
-    return file;
-  };
   return {
     name: "run",
     programs: () => ["cni"],
     *command(network, verb, { container, valid = [] }) {
+      const [file, text] = [join(directory, `${network.name}.conflist`), JSON.stringify(network)];
+      // Programs that run at the same time read it.
+      if (written.get(file) !== text) writeFileSync(file, text);
+      written.set(file, text);
       const words = container ? attachmentWords(container) : validWords(valid);
-      const argv = [cni, "run", verb, networkFile(network), ...words, ...options, "--json"];
+      const argv = [CNI_BINARY, "run", verb, file, ...words, ...options, "--json"];
       return yield { program: "cni", argv, env: WITHOUT_SYSTEM_BUS };
     },
   };
@@ -107,9 +104,6 @@ export function pluginCommand(
   return { program: plugin.type, argv: [join(directory, plugin.type)], env, stdin: JSON.stringify(request) };
 }
 
-/** The first program of a command: of `cni run`, the only one. */
-export const firstProgram = (sequence: ProgramSequence): ProgramCommand => sequence.next().value as ProgramCommand;
-
 /** Calls networks and keeps the results of ADD, as engines do. */
 export class Caller {
   readonly #results = new Map<string, unknown>();
@@ -122,10 +116,12 @@ export class Caller {
     verb: Verb,
     input: ChainCallInput,
     run: (command: ProgramCommand) => ProcessResult = runLimited,
-  ) {
+  ): ProcessResult {
     const key = `${network.name} ${input.container?.id}`;
     const sequence = this.invocation.command(network, verb, { result: this.#results.get(key), ...input });
-    const ended = runSequence(sequence, run);
+    let step = sequence.next();
+    while (!step.done) step = sequence.next(run(step.value));
+    const ended = step.value;
     if (ended.exitCode === 0 && verb === "add") this.#results.set(key, JSON.parse(ended.stdout));
     if (ended.exitCode === 0 && verb === "del") this.#results.delete(key);
     return ended;
@@ -137,9 +133,5 @@ export class Caller {
   }
 }
 
-/** Carries out a command. @param run is used for each of its programs */
-function runSequence(sequence: ProgramSequence, run: (command: ProgramCommand) => ProcessResult): ProcessResult {
-  let step = sequence.next();
-  while (!step.done) step = sequence.next(run(step.value));
-  return step.value;
-}
+/** The first program of a command: of `cni run`, the only one. */
+export const firstProgram = (sequence: ProgramSequence): ProgramCommand => sequence.next().value as ProgramCommand;

@@ -1,4 +1,4 @@
-/** Networks, and the plugins that they are made of. @module */
+/** Networks, the plugins that they are made of, and the containers on them. @module */
 
 /** The configuration of one plugin. */
 export type NetworkPlugin = Readonly<Record<string, unknown>> & { readonly type: string };
@@ -9,6 +9,31 @@ export interface Network {
   readonly name: string;
   readonly plugins: readonly NetworkPlugin[];
 }
+
+/** A container, as far as plugins know of it. */
+export interface Container {
+  readonly id: string;
+  /** The path of its namespace. */
+  readonly netns: string;
+  readonly portMappings: readonly {
+    readonly hostPort: number;
+    readonly containerPort: number;
+    readonly protocol: string;
+  }[];
+}
+
+/** The interface of each container. */
+export const IFNAME = "eth0";
+
+/** A container whose namespace has the same name, with a port published for TCP and UDP. */
+export const newContainer = (id: string, hostPort: number): Container => ({
+  id,
+  netns: `/run/netns/${id}`,
+  portMappings: [
+    { hostPort, containerPort: 80, protocol: "tcp" },
+    { hostPort, containerPort: 53, protocol: "udp" },
+  ],
+});
 
 /** Addresses of a node, with default routes. @param ranges one of each family, with the keys of host-local */
 export const hostLocal = (...ranges: readonly { readonly subnet: string; readonly rangeEnd?: string }[]) => ({
@@ -29,7 +54,7 @@ export const BANDWIDTH = {
   ...{ type: "bandwidth", ingressRate: 8e6, ingressBurst: 8e5, egressRate: 8e6, egressBurst: 8e5 },
 };
 
-/** A chain with everything in it that leaves something behind. */
+/** A chain of all plugins that leave something behind. */
 export const newChain = (name: string, first: NetworkPlugin): Network => ({
   ...{ cniVersion: "1.1.0", name, plugins: [first, TUNING, PORTMAP, FIREWALL, BANDWIDTH] },
 });

@@ -1,37 +1,29 @@
 /**
- * The node of a harness: network and mount namespaces of a process of their own, in which everything that the program keeps is on file
- * systems that end with them.
+ * The node of a harness: a process with network and mount namespaces of its own, and file systems that end with them.
  *
  * @module
  */
-import { join } from "node:path";
-import { REPOSITORY_ROOT } from "../repository.ts";
+import { CNI_BINARY } from "../repository.ts";
 import { runShell, runSuccessfully } from "./process.ts";
-
-/** The compiled program, unless `--cni` names another. */
-export const CNI_BINARY = join(REPOSITORY_ROOT, "dist/cni");
 
 /** Where the links to the program are on a node, named like the plugins. */
 export const PLUGIN_DIRECTORY = "/opt/cni/bin";
 
-/** The environment of all programs: a firewalld of the machine is not told of containers that are none of its own. */
+/** The environment of all programs: a firewalld of the machine must not be told of our containers. */
 export const WITHOUT_SYSTEM_BUS = { DBUS_SYSTEM_BUS_ADDRESS: "unix:path=/run/absent" };
-
-/** The parents of the program's directories: whoever removes a directory that something is mounted on unmounts that everywhere. */
-const STATE_MOUNTS = ["/run", "/var/lib", "/opt"];
 
 /** Starts this script once more as a new node, which ends with it. Its process is to call {@linkcode prepareNode}. */
 export function startOnNewNode(stdout: "inherit" | "pipe", ...options: readonly string[]) {
-  const script = [process.execPath, process.argv[1], ...options];
+  const script = [process.execPath, process.argv[1]!, ...options];
   return Bun.spawn(["unshare", "-mn", "--kill-child", "-f", ...script], { stdin: "ignore", stdout, stderr: "inherit" });
 }
 
 /** Hides the machine's state from this process and installs the program. @throws {Error} where this is not permitted */
-export function prepareNode(cni: string): void {
+export function prepareNode(): void {
   process.chdir("/");
-  runShell(STATE_MOUNTS.map((path) => `mount -t tmpfs none ${path}`).join("; "));
-  runShell("ip link set lo up");
-  runSuccessfully({ argv: [cni, "install", PLUGIN_DIRECTORY] });
+  // Not the program's directories themselves: removing one that is mounted on unmounts it.
+  runShell("for path in /run /var/lib /opt; do mount -t tmpfs none $path; done; ip link set lo up");
+  runSuccessfully({ argv: [CNI_BINARY, "install", PLUGIN_DIRECTORY] });
 }
 
 /** A node as it is before anything ran on it, with empty namespaces of these names. */
@@ -43,14 +35,11 @@ export function resetNode(namespaces: readonly string[]): void {
 
 /** Removes all links, rules and state, but no namespace. */
 export function clearNode(): void {
-  runShell(
-    [
-      `for l in ${listLinksCommand("")}; do [ $l = lo ] || ip link del $l 2>/dev/null || :; done`,
-      "nft flush ruleset",
-      "rm -rf /var/lib/cni/* /var/lib/cni/.[!.]* /run/cni",
-      "echo 0 > /proc/sys/net/ipv4/ip_forward; echo 0 > /proc/sys/net/ipv6/conf/all/forwarding",
-    ].join("\n"),
-  );
+  runShell(`
+    for l in ${listLinksCommand("")}; do [ $l = lo ] || ip link del $l 2>/dev/null || :; done
+    nft flush ruleset
+    rm -rf /var/lib/cni/* /var/lib/cni/.[!.]* /run/cni
+    echo 0 > /proc/sys/net/ipv4/ip_forward; echo 0 > /proc/sys/net/ipv6/conf/all/forwarding`);
 }
 
 /** A part of a shell script: the names of links. @param filter of ip-link(8): `type ifb` */
@@ -60,4 +49,13 @@ export const listLinksCommand = (filter: string): string =>
 /** Makes empty namespaces. */
 export function addNamespaces(names: readonly string[]): void {
   runShell(names.map((name) => `ip netns add ${name}; ip -n ${name} link set lo up`).join("\n"));
+}
+
+/** Does all jobs, so many at a time; each gets the number of its lane. */
+export async function runInLanes(count: number, jobs: readonly ((lane: number) => Promise<void>)[]): Promise<void> {
+  const queue = [...jobs];
+  const runLane = async (lane: number) => {
+    for (let job = queue.shift(); job; job = queue.shift()) await job(lane);
+  };
+  await Promise.all(Array.from({ length: count }, (_, lane) => runLane(lane)));
 }

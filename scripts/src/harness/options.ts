@@ -1,36 +1,38 @@
 /** The options of scripts. @module */
-import { parseArgs, type ParseArgsOptionsConfig } from "node:util";
+import { parseArgs } from "node:util";
 
 /** What a script was called with. */
-interface ScriptOptions<Text extends string, Flag extends string> {
-  readonly values: Readonly<Partial<Record<Text, string> & Record<Flag, boolean>>>;
+interface ScriptOptions {
+  readonly values: Readonly<Partial<Record<string, string>>>;
   readonly words: readonly string[];
+  /** The value of an option that is a number above 0. */
+  count(name: string, byDefault: number): number;
 }
 
 /**
- * Reads the options of this process; with `--help`, or where they are wrong, prints the usage and ends the process.
+ * Reads the options of this process that its usage names as `--option N`. With `--help`, or where they are wrong, prints the usage and
+ * ends the process.
  *
- * @param texts options with a value @param flags options without one
+ * @param internal options with a value that the usage does not name
  */
-export function parseScriptOptions<Text extends string, Flag extends string>(
-  usage: string,
-  texts: readonly Text[],
-  flags: readonly Flag[],
-): ScriptOptions<Text, Flag> {
-  const typed = (names: readonly string[], type: "string" | "boolean") =>
-    names.map((name) => [name, { type }] as const);
-  const options: ParseArgsOptionsConfig = Object.fromEntries([
-    ...typed(texts, "string"),
-    ...typed([...flags, "help"], "boolean"),
-  ]);
+export function parseScriptOptions(usage: string, ...internal: readonly string[]): ScriptOptions {
+  const named = [...usage.matchAll(/--([a-z]+) [A-Z]/g)].map(([, name = ""]) => name);
+  const options = Object.fromEntries([...named, ...internal].map((name) => [name, { type: "string" } as const]));
   try {
-    const { values, positionals } = parseArgs({ options, allowPositionals: true });
-    if (!values.help) return { values: values as ScriptOptions<Text, Flag>["values"], words: positionals };
+    const parsed = parseArgs({ options: { ...options, help: { type: "boolean" } }, allowPositionals: true });
+    if (parsed.values.help) {
+      console.log(usage);
+      process.exit(0);
+    }
+    const values = parsed.values as ScriptOptions["values"];
+    const count = (name: string, byDefault: number) => {
+      const number = Number(values[name] ?? byDefault);
+      return Number.isInteger(number) && number > 0 ? number : exitWithUsage(`--${name} is no number above 0`, usage);
+    };
+    return { values, words: parsed.positionals, count };
   } catch (error) {
     exitWithUsage((error as Error).message, usage);
   }
-  console.log(usage);
-  process.exit(0);
 }
 
 /** Ends the process, which was called with wrong options. */

@@ -1,14 +1,13 @@
 /**
- * Runs programs. {@linkcode runProcess} starts and awaits them as a container engine written in C would, by `posix_spawn(3)` and
- * `wait4(2)`, with standard input and output in memory and nothing polled: what `Bun.spawnSync` adds would make every ratio of the
- * benchmark look smaller than it is, and it does not count page faults. {@linkcode runInBackground} is for many at a time.
+ * Runs programs. {@linkcode runProcess} does so by `posix_spawn(3)` and `wait4(2)`, as an engine written in C would: `Bun.spawnSync` would
+ * add its own time to every figure of the benchmark, and counts no page faults. {@linkcode runInBackground} is for many at a time.
  *
  * @module
  */
 import { dlopen, type Pointer, ptr, read } from "bun:ffi";
 import { closeSync, readFileSync, writeSync } from "node:fs";
 import { constants } from "node:os";
-import { O_WRONLY, POLLIN, SYS_pidfd_open } from "../../../ffi/sys/uapi.ts";
+import { POLLIN, SYS_pidfd_open } from "../../../ffi/sys/uapi.ts";
 
 /** What to start. */
 export interface ProcessCommand {
@@ -16,8 +15,6 @@ export interface ProcessCommand {
   /** Besides PATH. */
   readonly env?: Readonly<Record<string, string>>;
   readonly stdin?: string;
-  /** Where standard output goes instead of into memory. */
-  readonly stdoutPath?: string;
   /** The program is killed when it takes longer. */
   readonly timeoutMs?: number;
 }
@@ -33,9 +30,8 @@ export interface ProcessResult {
   readonly stderr: string;
 }
 
-/** The same, with figures of getrusage(2). */
+/** The same, with the minor page faults that getrusage(2) tells. */
 export interface MeasuredProcess extends ProcessResult {
-  readonly userMs: number;
   readonly faults: number;
 }
 
@@ -62,7 +58,6 @@ function openLibc() {
     posix_spawn_file_actions_init: { args: ["ptr"], returns: "i32" },
     posix_spawn_file_actions_destroy: { args: ["ptr"], returns: "i32" },
     posix_spawn_file_actions_adddup2: { args: ["ptr", "i32", "i32"], returns: "i32" },
-    posix_spawn_file_actions_addopen: { args: ["ptr", "i32", "cstring", "i32", "u32"], returns: "i32" },
     posix_spawnattr_init: { args: ["ptr"], returns: "i32" },
     posix_spawnattr_setflags: { args: ["ptr", "i16"], returns: "i32" },
     posix_spawnattr_setsigdefault: { args: ["ptr", "ptr"], returns: "i32" },
@@ -94,8 +89,7 @@ export function startProcess(command: ProcessCommand): RunningProcess {
   const attributes = new Uint8Array(512);
   libc.posix_spawn_file_actions_init(actions);
   files.forEach((fd, target) => libc.posix_spawn_file_actions_adddup2(actions, fd, target));
-  if (command.stdoutPath) libc.posix_spawn_file_actions_addopen(actions, 1, cString(command.stdoutPath), O_WRONLY, 0);
-  // The runtime of this script ignores and blocks some signals; a program that an engine starts does not inherit that.
+  // The runtime of this script ignores and blocks some signals; an engine's programs do not inherit that.
   libc.posix_spawnattr_init(attributes);
   libc.posix_spawnattr_setsigdefault(attributes, new Uint8Array(128).fill(255, 0, 8));
   libc.posix_spawnattr_setsigmask(attributes, new Uint8Array(128));
@@ -105,16 +99,12 @@ export function startProcess(command: ProcessCommand): RunningProcess {
   const startTime = performance.now();
   const error = libc.posix_spawnp(pid, program, actions, attributes, argv.array, env.array);
   libc.posix_spawn_file_actions_destroy(actions);
-  if (error !== 0 || argv.kept.length + env.kept.length === 0) {
-    throw new Error(`Cannot start "${command.argv[0]}": error ${error}`);
-  }
+  if (error !== 0 || !argv.kept || !env.kept) throw new Error(`Cannot start "${command.argv[0]}": error ${error}`);
   return { pid: pid[0], startTime, command, files };
 }
 
 /** Waits for one of `running` and takes it out; the clock stops here. */
-export function waitForAny(
-  running: Map<number, RunningProcess>,
-): { readonly which: RunningProcess; readonly ended: MeasuredProcess } {
+export function waitForAny(running: Map<number, RunningProcess>) {
   const status = new Int32Array(1);
   const usage = new BigInt64Array(18);
   // Of a single one by its pid: the runtime awaits its own children itself.
@@ -144,7 +134,6 @@ function processResult(
   for (const fd of files) closeSync(fd);
   return {
     ms: endTime - startTime,
-    userMs: Number(usage[0]) * 1e3 + Number(usage[1]) / 1e3,
     faults: Number(usage[8]),
     exitCode: signal === 0 ? status >> 8 & 0xff : null,
     signal: Object.entries(constants.signals).find(([, number]) => number === signal)?.[0] ?? null,
@@ -181,7 +170,7 @@ export function requireSuccess<T extends ProcessResult>({ argv }: ProcessCommand
   throw new Error(`"${argv.join(" ")}" ended with ${ended.exitCode ?? ended.signal}: ${ended.stdout}${ended.stderr}`);
 }
 
-/** Runs a shell script up to the first command that fails, and gives its output. @throws {Error} with its output, if it fails */
+/** Runs a shell script up to the first command that fails; gives its output. @throws {Error} with its output, if it fails */
 export function runShell(script: string): string {
   return runSuccessfully({ argv: ["sh", "-ec", script], timeoutMs: 30_000 }).stdout;
 }

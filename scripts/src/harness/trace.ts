@@ -76,3 +76,23 @@ export function bytesOf(argument: string): Uint8Array | undefined {
   const quoted = /^"((?:\\x[0-9a-f]{2})*)"/.exec(argument);
   return quoted ? Uint8Array.fromHex(quoted[1].replaceAll("\\x", "")) : undefined;
 }
+
+/** A path as strace prints it. */
+export const pathOf = (argument = ""): string => new TextDecoder().decode(bytesOf(argument));
+
+const FILES_OF_THE_RUNTIME = /^\/(sys\/|proc\/self\/(statm|maps|cgroup)|proc\/sys\/vm\/|etc\/localtime)/;
+
+/** Without what the JavaScript runtime does for itself: calls of these names, and those with files that only it opens. */
+export function withoutRuntimeCalls(calls: readonly TracedCall[], names: RegExp): readonly TracedCall[] {
+  const foreign = new Set<string>();
+  return calls.filter(({ name, args, result }) => {
+    if (names.test(name)) return false;
+    if (name === "openat" && FILES_OF_THE_RUNTIME.test(pathOf(args[1]))) {
+      foreign.add(String(result));
+      return false;
+    }
+    if (!foreign.has(args[0]!)) return true;
+    if (name === "close") foreign.delete(args[0]!);
+    return false;
+  });
+}

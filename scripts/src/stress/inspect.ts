@@ -1,35 +1,26 @@
-/** Reads the state of a node by other programs than our own. @module */
-import { existsSync, readdirSync, readFileSync } from "node:fs";
+/** Reads the state of a node by other programs than our own, and adds rules, links and files of others to it. @module */
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { dirname } from "node:path";
 import { containerState, snapshotNode, stateDifference } from "../harness/node_state.ts";
-import { runShell } from "../harness/process.ts";
+import { runShell, runSuccessfully } from "../harness/process.ts";
 
-/** Everything that the program shares between containers, as text. */
-export function sharedRules(ruleset: string): string {
-  return selectTables(ruleset, isCniTable).replaceAll(/\n\s*elements = \{[^}]*\}/g, "");
-}
+/** All tables, without what counts packets. */
+export const readRuleset = (): string => runShell("nft -s list ruleset");
 
 const isCniTable = (title: string): boolean => /^\S+ cni \{/.test(title);
 
-/** All tables that are not the program's own. */
-export function foreignTables(ruleset: string): string {
-  return selectTables(ruleset, (title) => !isCniTable(title));
-}
-
 /** The tables whose title, `inet cni {`, is chosen. */
-function selectTables(ruleset: string, isChosen: (title: string) => boolean): string {
-  const tables = ruleset.match(/^table [^]*?^\}$/gm) ?? [];
-  return tables.filter((table) => isChosen(table.slice("table ".length))).join("\n");
-}
+const selectTables = (ruleset: string, isChosen: (title: string) => boolean): string =>
+  (ruleset.match(/^table [^]*?^\}$/gm) ?? []).filter((table) => isChosen(table.slice("table ".length))).join("\n");
 
-/** All tables, without what counts packets. */
-export function readRuleset(): string {
-  return runShell("nft -s list ruleset");
-}
+/** The program's own tables without what belongs to containers, as text. */
+export const sharedRules = (ruleset: string): string =>
+  selectTables(ruleset, isCniTable).replaceAll(/\n\s*elements = \{[^}]*\}/g, "");
 
 /** How many elements each attachment of a network owns, by the id of its container. */
 export function countElements(ruleset: string, network: string): Map<string, number> {
   const counts = new Map<string, number>();
-  const relevant = selectTables(ruleset, (title) => !/^inet foreign /.test(title));
+  const relevant = selectTables(ruleset, (title) => !title.startsWith("inet foreign "));
   for (const [, id] of relevant.matchAll(new RegExp(`comment "${network} (\\S+) eth0[" ]`, "g"))) {
     counts.set(id!, (counts.get(id!) ?? 0) + 1);
   }
@@ -51,16 +42,9 @@ export function readReservations(network: string): Map<string, string> {
   return found;
 }
 
-/** Names of the bridges. */
-export const listBridges = (): readonly string[] => linkNames("type bridge");
-
-/** Names of the ports of a bridge. */
-export const listPorts = (bridge: string): readonly string[] => linkNames(`master ${bridge}`);
-
-function linkNames(filter: string): readonly string[] {
-  const links: readonly { readonly ifname?: string }[] = JSON.parse(runShell(`ip -j link show ${filter}`));
-  return links.flatMap(({ ifname }) => ifname ?? []);
-}
+/** The names of links. @param filter of ip-link(8): `type bridge`, `master br0` */
+export const listLinkNames = (filter: string): readonly string[] =>
+  (JSON.parse(runShell(`ip -j link show ${filter}`)) as { ifname?: string }[]).flatMap(({ ifname }) => ifname ?? []);
 
 /** What containers have on the node, in namespaces and in files. */
 export const readContainerState = (namespaces: readonly string[]): readonly string[] =>
@@ -69,5 +53,61 @@ export const readContainerState = (namespaces: readonly string[]): readonly stri
 /** What containers left on the node, given what was there before. */
 export function findLeftovers(before: readonly string[], namespaces: readonly string[]): readonly string[] {
   const found = stateDifference(before, readContainerState(namespaces)).map((line) => `Left is: ${line}`);
-  return /CNI-FORWARD/.test(readRuleset()) ? [...found, "Left of the firewall: chain CNI-FORWARD"] : found;
+  return readRuleset().includes("CNI-FORWARD") ? [...found, "Left of the firewall: chain CNI-FORWARD"] : found;
+}
+
+const FOREIGN_RESERVATION = "/var/lib/cni/networks/foreign/10.200.0.2";
+
+/** Adds state of others, some of which looks like the program's own, and a firewall that drops what is forwarded. */
+export function addForeignState(networks: readonly string[]): void {
+  const lookalikes = networks.map((name, i) => `10.201.0.${i + 1} comment "${name} ${name}-0 eth0"`);
+  const elements = [...Array.from({ length: 500 }, (_, i) => `10.200.${i >> 8}.${i & 255}`), ...lookalikes];
+  const ruleset = `table inet foreign {
+    set addresses { type ipv4_addr; elements = { ${elements.join(", ")} } }
+    map ports { type inet_service : verdict; elements = { 10000 : jump cni, 20000 : drop } }
+    chain cni { ip saddr @addresses counter comment "exec2 exec-0 eth0"; }
+    chain forward { type filter hook forward priority 10; tcp dport vmap @ports; }
+    chain postrouting { type nat hook postrouting priority 90; ip saddr 10.200.0.0/16 masquerade; }
+  }
+  table ip cni-foreign {
+    chain c { ip daddr 10.1.0.2 accept; }
+  }
+  table inet busy {
+    set s { type ipv4_addr; }
+  }`;
+  runSuccessfully({ argv: ["nft", "-f", "-"], stdin: ruleset });
+  runShell(`
+    iptables -P FORWARD DROP; iptables -A FORWARD -s 10.200.0.0/16 -j ACCEPT
+    iptables -A INPUT -p tcp --dport 10000 -j ACCEPT
+    ip6tables -P FORWARD DROP; ip6tables -A FORWARD -s fd99::/64 -j ACCEPT
+    ip link add foreign0 type veth peer name foreign1; ip link add brforeign type bridge
+    ip link set foreign1 master brforeign`);
+  mkdirSync(dirname(FOREIGN_RESERVATION), { recursive: true });
+  writeFileSync(FOREIGN_RESERVATION, "foreign\r\neth0");
+}
+
+/** What there is of others as text that must stay the same. The accept rules for containers stand among the rules of others. */
+export function snapshotForeign(ruleset = readRuleset()): string {
+  const rules = selectTables(ruleset, (title) => !isCniTable(title))
+    .replaceAll(/\n\tchain CNI-(?:FORWARD|ADMIN) \{[^]*?\n\t\}/g, "").replaceAll(/\n.*CNI-FORWARD.*/g, "")
+    .replaceAll(/table inet busy \{[^]*?\n\}\n?/g, "").replaceAll(/\n\s*\n/g, "\n");
+  return `${rules}\n${readFileSync(FOREIGN_RESERVATION, "utf8")}`;
+}
+
+/** What was changed of others; empty if nothing was. */
+export const findForeignChange = (before: string, ruleset: string): readonly string[] =>
+  stateDifference(before.split("\n"), snapshotForeign(ruleset).split("\n")).map((line) => `Changed of others: ${line}`);
+
+/** Commits to the ruleset again and again until it is disposed. */
+export function commitContinuously(): AsyncDisposable {
+  const script =
+    "trap exit TERM; while :; do nft add element inet busy s { 10.0.0.1 }; nft delete element inet busy s { 10.0.0.1 }; sleep 0.1; done";
+  const child = Bun.spawn(["sh", "-c", script], { stdin: "ignore", stdout: "ignore", stderr: "inherit" });
+  return {
+    async [Symbol.asyncDispose]() {
+      child.kill();
+      await child.exited;
+      runShell("nft flush set inet busy s");
+    },
+  };
 }

@@ -1,9 +1,24 @@
 /** Carries out commands of the specification while others run, and sends signals to their programs. @module */
-import type { Container } from "../harness/container.ts";
-import type { Verb } from "../harness/invocation.ts";
-import { type ProcessCommand, type ProcessResult, runInBackground } from "../harness/process.ts";
-import type { LockTrace } from "./lock_trace.ts";
-import type { StressNetwork } from "./network.ts";
+import { execInvocation, type Invocation, runInvocation, type Verb } from "../harness/invocation.ts";
+import { bridgePlugin, type Container, hostLocal, type Network, newChain } from "../harness/networks.ts";
+import { type ProcessCommand, runInBackground } from "../harness/process.ts";
+
+/** A network, and how its plugins are called. */
+export interface StressNetwork {
+  readonly invocation: Invocation;
+  readonly network: Network;
+}
+
+/** A network for each invocation. Of each family it has 125 addresses, or many more if it is large. */
+export const newNetworks = (isLarge = false): readonly StressNetwork[] =>
+  [runInvocation("/run"), execInvocation()].map((invocation, i) => {
+    const number = i + 1;
+    const [ipv4, ipv6] = [`10.${number}.0.0`, `fd00:${number}::`];
+    const ipam = isLarge
+      ? hostLocal({ subnet: `${ipv4}/20` }, { subnet: `${ipv6}/64` })
+      : hostLocal({ subnet: `${ipv4}/25` }, { subnet: `${ipv6}/121`, rangeEnd: `${ipv6}7e` });
+    return { invocation, network: newChain(`${invocation.name}${number}`, bridgePlugin(`br${number}`, ipam)) };
+  });
 
 /** A signal to a command, and when. */
 export interface SignalFault {
@@ -27,61 +42,46 @@ export interface AddResult {
   readonly ips: readonly { readonly address: string }[];
 }
 
-/** What a command works with. */
-export interface CommandOptions {
-  /** Of GC: the ids of containers that stay. */
-  readonly valid?: readonly string[];
-  /** Of DEL and CHECK: what ADD answered. */
-  readonly result?: AddResult | undefined;
-  readonly fault?: SignalFault | undefined;
-  /** Traces the locks of its programs. */
-  readonly trace?: LockTrace | undefined;
-}
-
 /** A program that hangs is a failure. */
 const TIMEOUT_MS = 100_000;
 const STOP_DURATION_MS = 50;
 
-/** Carries out a command for a container, or GC for all. */
+/** Carries out a command for a container, or GC for all. @param options of GC: the ids that stay; of DEL and CHECK: what ADD answered */
 export async function runCommand(
   { invocation, network }: StressNetwork,
   verb: Verb,
-  container: Container | undefined,
-  { valid = [], result, fault, trace }: CommandOptions = {},
+  container?: Container,
+  { valid = [], result, fault }: {
+    readonly valid?: readonly string[];
+    readonly result?: AddResult | undefined;
+    readonly fault?: SignalFault | undefined;
+  } = {},
 ): Promise<CommandOutcome> {
   const startTime = performance.now();
   const programs = invocation.command(network, verb, { container, valid: container ? undefined : valid, result });
   let output = "";
   let step = programs.next();
   while (!step.done) {
-    const ended = await runProgram(trace ? trace.wrap(step.value) : step.value, startTime, fault);
+    const ended = await runProgram(step.value, startTime, fault);
     if (ended.exitCode !== 0) output = `${ended.stdout}${ended.stderr}`.trim() || `${ended.exitCode ?? ended.signal}`;
     step = ended.signal === "SIGKILL" ? programs.return(ended) : programs.next(ended);
   }
   const { signal, stdout } = step.value;
   const ms = performance.now() - startTime;
-  const status = signal === "SIGKILL" && ms < TIMEOUT_MS
-    ? "killed"
-    : output === ""
-    ? "succeeded"
-    : output.includes('"code": 11,')
-    ? "try again"
-    : "failed";
-  return { status, ms, output, ...(status === "succeeded" && verb === "add" && { result: JSON.parse(stdout) }) };
+  if (signal === "SIGKILL" && ms < TIMEOUT_MS) return { status: "killed", ms, output };
+  if (output !== "") return { status: output.includes('"code": 11,') ? "try again" : "failed", ms, output };
+  return { status: "succeeded", ms, output, ...verb === "add" && { result: JSON.parse(stdout) } };
 }
 
-async function runProgram(command: ProcessCommand, startTime: number, fault?: SignalFault): Promise<ProcessResult> {
-  using signals = new DisposableStack();
-  return await runInBackground({ ...command, timeoutMs: TIMEOUT_MS }, (child) => {
+/** Runs a program; the fault comes so long after `startTime`. */
+async function runProgram(command: ProcessCommand, startTime: number, fault?: SignalFault) {
+  const timers: Timer[] = [];
+  const ended = await runInBackground({ ...command, timeoutMs: TIMEOUT_MS }, (child) => {
     if (!fault) return;
-    const afterMs = Math.max(0, fault.afterMs - (performance.now() - startTime));
-    signals.use(scheduleSignals(child, { ...fault, afterMs }));
+    const ms = Math.max(0, fault.afterMs - (performance.now() - startTime));
+    timers.push(setTimeout(() => child.kill(fault.kind === "kill" ? "SIGKILL" : "SIGSTOP"), ms));
+    if (fault.kind === "stop") timers.push(setTimeout(() => child.kill("SIGCONT"), ms + STOP_DURATION_MS));
   });
-}
-
-function scheduleSignals(child: Bun.Subprocess, { kind, afterMs }: SignalFault): Disposable {
-  const signalAfter = (ms: number, signal: NodeJS.Signals) => setTimeout(() => child.kill(signal), ms);
-  const timers = [signalAfter(afterMs, kind === "kill" ? "SIGKILL" : "SIGSTOP")];
-  if (kind === "stop") timers.push(signalAfter(afterMs + STOP_DURATION_MS, "SIGCONT"));
-  return { [Symbol.dispose]: () => timers.forEach((timer) => clearTimeout(timer)) };
+  timers.forEach((timer) => clearTimeout(timer));
+  return ended;
 }

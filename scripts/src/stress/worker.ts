@@ -1,52 +1,108 @@
-/** A worker, which attaches and detaches containers at random. @module */
-import { type CommandOptions, type CommandOutcome, runCommand, type SignalFault } from "./run_command.ts";
-import type { LockTrace } from "./lock_trace.ts";
-import { beginDel, type Model, mustSurviveGc, recordAdd, recordDel, type TrackedContainer } from "./model.ts";
+/** What the state of every container must be, and workers that attach and detach containers at random. @module */
 import type { Verb } from "../harness/invocation.ts";
+import { type Container, newContainer } from "../harness/networks.ts";
 import type { RandomSource } from "../harness/random.ts";
-import type { StressNetwork } from "./network.ts";
+import {
+  type AddResult,
+  type CommandOutcome,
+  runCommand,
+  type SignalFault,
+  type StressNetwork,
+} from "./run_command.ts";
 
-/** How many operations there were. */
-export interface OperationCounts {
-  /** By `add succeeded`, `del killed`, … */
-  readonly counts: Map<string, number>;
-  stops: number;
-  longestMs: number;
+/** A container, and its state. */
+export interface TrackedContainer extends Container {
+  readonly network: StressNetwork;
+  /**
+   * `attached` from the success of ADD until DEL begins; `detached` after the success of DEL, or of GC while nothing else ran; `unknown`
+   * in between, and after a program was killed.
+   */
+  state: "detached" | "attached" | "unknown";
+  /** The command that is running for it. */
+  runningVerb: Verb | undefined;
+  /** How many commands there were for it. */
+  generation: number;
+  /** What ADD answered, also of one whose DEL was killed. */
+  result: AddResult | undefined;
 }
 
-/** What all workers share. */
-export interface SharedState {
-  readonly model: Model;
-  readonly tally: OperationCounts;
-  readonly trace: LockTrace;
-  /** Moving average of milliseconds, by invocation and verb. */
-  readonly typicalMs: Map<string, number>;
-  readonly gates: ReadonlyMap<StressNetwork, GcGate>;
-  log(line: string): void;
+/** All containers, what was done to them, and what was found wrong. */
+export type Model = ReturnType<typeof newModel>;
+
+export function newModel(networks: readonly StressNetwork[], workers: number) {
+  const containers = networks.flatMap((network, n) =>
+    Array.from({ length: workers }, (_, i): TrackedContainer => ({
+      ...newContainer(`${network.invocation.name}-${i}`, 10_000 + n * 10_000 + i),
+      ...{ network, state: "detached", runningVerb: undefined, generation: 0, result: undefined },
+    }))
+  );
+  return {
+    containers,
+    violations: [] as string[],
+    /** Which addresses live containers have. */
+    addressOwners: new Map<string, TrackedContainer>(),
+    checks: 0,
+    /** Of an engine alone: our own runtime keeps ADDs and a GC apart itself. */
+    gates: new Map(networks.filter(({ invocation }) => invocation.name === "exec").map((key) => [key, newGcGate()])),
+    /** Moving average of milliseconds, by invocation and verb. */
+    typicalMs: new Map<string, number>(),
+    counts: { operations: 0, killed: 0, "to try again": 0, "stopped for a while": 0 },
+  };
 }
+
+/** An ADD has succeeded. */
+export function recordAdd(model: Model, container: TrackedContainer, result: AddResult): void {
+  container.state = "attached";
+  container.result = result;
+  for (const address of addressesOf(container)) {
+    model.checks++;
+    const owner = model.addressOwners.get(address);
+    if (owner) model.violations.push(`${address} was given to "${container.id}", and "${owner.id}" has it`);
+    model.addressOwners.set(address, container);
+  }
+}
+
+/** A DEL begins: from here on others may get its addresses. */
+export function beginDel(model: Model, container: TrackedContainer): void {
+  for (const address of addressesOf(container)) {
+    if (model.addressOwners.get(address) === container) model.addressOwners.delete(address);
+  }
+  container.state = "unknown";
+}
+
+/** Nothing of it is left. */
+export function recordDel(container: TrackedContainer): void {
+  container.state = "detached";
+  container.result = undefined;
+}
+
+/** Without the network's length. */
+export const addressesOf = ({ result }: TrackedContainer): string[] =>
+  result?.ips.map(({ address }) => address.split("/")[0]!) ?? [];
 
 const KILL_PROBABILITY = 0.15;
 const STOP_PROBABILITY = 0.02;
-const TRACE_PROBABILITY = 0.02;
 
 /** Carries out so many operations, one after another. */
 export async function runWorker(
-  shared: SharedState,
+  model: Model,
   containers: readonly TrackedContainer[],
   random: RandomSource,
   operations: number,
 ): Promise<void> {
+  const { counts, typicalMs } = model;
   for (let i = 0; i < operations; i++) {
     const container = random.pick(containers);
     const verb = chooseVerb(container, random);
     const key = `${container.network.invocation.name} ${verb}`;
-    const typicalMs = shared.typicalMs.get(key) ?? 50;
-    const fault = chooseFault(random, typicalMs);
-    const trace = !fault && random.chance(TRACE_PROBABILITY) ? shared.trace : undefined;
-    const outcome = await runOperation(shared, container, verb, { fault, trace });
-    if (outcome.status === "succeeded" && !fault) shared.typicalMs.set(key, typicalMs * 0.9 + outcome.ms * 0.1);
-    countOutcome(shared.tally, verb, outcome, fault);
-    if (outcome.output !== "") shared.log(`${verb} of "${container.id}", ${outcome.status}: ${outcome.output}`);
+    const usualMs = typicalMs.get(key) ?? 50;
+    const fault = chooseFault(random, usualMs);
+    const { status, ms } = await runOperation(model, container, verb, fault);
+    if (status === "succeeded" && !fault) typicalMs.set(key, usualMs * 0.9 + ms * 0.1);
+    counts.operations++;
+    if (status === "killed") counts.killed++;
+    if (status === "try again") counts["to try again"]++;
+    if (fault?.kind === "stop") counts["stopped for a while"]++;
   }
 }
 
@@ -70,27 +126,12 @@ function chooseFault(random: RandomSource, typicalMs: number): SignalFault | und
   ]);
 }
 
-function countOutcome(
-  tally: OperationCounts,
-  verb: Verb,
-  { status, ms }: CommandOutcome,
-  fault: SignalFault | undefined,
-): void {
-  tally.counts.set(`${verb} ${status}`, (tally.counts.get(`${verb} ${status}`) ?? 0) + 1);
-  if (fault?.kind === "stop") tally.stops++;
-  tally.longestMs = Math.max(tally.longestMs, ms);
-}
-
-function runOperation(
-  shared: SharedState,
-  container: TrackedContainer,
-  verb: Verb,
-  options: CommandOptions,
-): Promise<CommandOutcome> {
-  const { model, gates } = shared;
-  if (verb === "gc") return runGc(shared, container.network, options);
-  const runOne = () => runOnContainer(model, container, verb, options);
-  return verb === "add" ? gates.get(container.network)!.shared(runOne) : runOne();
+function runOperation(model: Model, container: TrackedContainer, verb: Verb, fault: SignalFault | undefined) {
+  const gate = model.gates.get(container.network);
+  const work = () =>
+    verb === "gc" ? runGc(model, container.network, fault) : runOnContainer(model, container, verb, fault);
+  if (!gate || verb !== "gc" && verb !== "add") return work();
+  return verb === "gc" ? gate.exclusive(work) : gate.shared(work);
 }
 
 /** Runs a command for one container, and checks how it ends. */
@@ -98,23 +139,16 @@ export async function runOnContainer(
   model: Model,
   container: TrackedContainer,
   verb: Verb,
-  options: CommandOptions,
+  fault?: SignalFault,
 ): Promise<CommandOutcome> {
-  const before = container.state;
+  const { state: before, result } = container;
   container.runningVerb = verb;
   container.generation++;
   if (verb === "del") beginDel(model, container);
-  const { result } = container;
-  const outcome = await runCommand(container.network, verb, container, { ...options, result });
+  const outcome = await runCommand(container.network, verb, container, { fault, result });
   container.runningVerb = undefined;
   model.checks++;
-  const expected = verb !== "add"
-    ? "succeeded"
-    : before === "attached"
-    ? "failed"
-    : before === "detached"
-    ? "succeeded"
-    : "";
+  const expected = verb === "add" ? { attached: "failed", detached: "succeeded", unknown: "" }[before] : "succeeded";
   const hasEnded = outcome.status === "succeeded" || outcome.status === "failed";
   if (hasEnded && expected !== "" && outcome.status !== expected) {
     model.violations.push(`${verb} of "${container.id}", which was ${before}, ${outcome.status}: ${outcome.output}`);
@@ -128,62 +162,38 @@ export async function runOnContainer(
 }
 
 /** Runs a GC that keeps all containers that it must keep. */
-function runGc(
-  { model, gates }: SharedState,
-  network: StressNetwork,
-  options: CommandOptions,
-): Promise<CommandOutcome> {
-  return gates.get(network)!.exclusive(async () => {
-    const all = model.containers.filter((container) => container.network === network);
-    const valid = all.filter(mustSurviveGc);
-    const garbage = all.filter((container) => !mustSurviveGc(container) && container.runningVerb === undefined)
-      .map((container) => ({ container, generation: container.generation }));
-    const outcome = await runCommand(network, "gc", undefined, { ...options, valid: valid.map(({ id }) => id) });
-    model.checks++;
-    if (outcome.status === "failed") model.violations.push(`gc of ${network.network.name} failed: ${outcome.output}`);
-    for (const { container, generation } of garbage) {
-      // Only our own runtime records what it calls, and so knows of plugins that were killed.
-      if (outcome.status === "succeeded" && container.generation === generation && network.invocation.name === "run") {
-        recordDel(container);
-      }
-    }
-    return outcome;
-  });
+async function runGc(model: Model, network: StressNetwork, fault: SignalFault | undefined): Promise<CommandOutcome> {
+  const all = model.containers.filter((container) => container.network === network);
+  const mustSurvive = ({ state, runningVerb }: TrackedContainer) => state === "attached" || runningVerb === "add";
+  const garbage = all.filter((container) => !mustSurvive(container) && container.runningVerb === undefined)
+    .map((container) => ({ container, generation: container.generation }));
+  const valid = all.filter(mustSurvive).map(({ id }) => id);
+  const outcome = await runCommand(network, "gc", undefined, { fault, valid });
+  model.checks++;
+  if (outcome.status === "failed") model.violations.push(`gc of ${network.network.name} failed: ${outcome.output}`);
+  // Only our own runtime records what it calls, and so knows of plugins that were killed.
+  if (outcome.status !== "succeeded" || network.invocation.name !== "run") return outcome;
+  for (const { container, generation } of garbage) if (container.generation === generation) recordDel(container);
+  return outcome;
 }
 
-/** Keeps ADDs and a GC apart. */
-export interface GcGate {
-  shared<T>(work: () => Promise<T>): Promise<T>;
-  exclusive<T>(work: () => Promise<T>): Promise<T>;
-}
-
-/** Does nothing: our own runtime keeps them apart itself. */
-export const openGate: GcGate = { shared: (work) => work(), exclusive: (work) => work() };
-
-/** For an engine, whose list of valid attachments would be wrong otherwise by the time that it is read. */
-export function newGcGate(): GcGate {
-  let last: Promise<unknown> | undefined;
+/** Keeps ADDs and a GC apart: an engine's list of valid attachments is wrong as soon as another ADD begins. */
+export function newGcGate() {
+  let turn: Promise<unknown> | undefined;
   const running = new Set<Promise<unknown>>();
   return {
-    async shared(work) {
-      while (last) await last;
+    async shared<T>(work: () => Promise<T>): Promise<T> {
+      while (turn) await turn;
       const working = work();
       running.add(working);
-      try {
-        return await working;
-      } finally {
-        running.delete(working);
-      }
+      return await working.finally(() => running.delete(working));
     },
-    async exclusive(work) {
-      const before = last;
-      const turn = Promise.resolve(before).then(() => Promise.allSettled(running)).then(work);
-      const end = last = turn.catch(() => {});
-      try {
-        return await turn;
-      } finally {
-        if (last === end) last = undefined;
-      }
+    exclusive<T>(work: () => Promise<T>): Promise<T> {
+      const working = Promise.resolve(turn).then(() => Promise.allSettled(running)).then(work);
+      const end = turn = working.catch(() => {}).finally(() => {
+        if (turn === end) turn = undefined;
+      });
+      return working;
     },
   };
 }

@@ -13,7 +13,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { CHECKS, type CheckStep, runCommandStep, runStep } from "../check/main.ts";
 import { countCases, readCases, type TestCounts } from "./junit.ts";
-import { runInLanes } from "../harness/lanes.ts";
+import { runInLanes } from "../harness/node.ts";
 import { listSources, REPOSITORY_ROOT } from "../repository.ts";
 import { missingRequirement } from "../vm/main.ts";
 import type { KernelChoice } from "../vm/kernel.ts";
