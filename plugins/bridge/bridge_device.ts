@@ -4,64 +4,81 @@
  * @module
  */
 import { checkFailedError, expectEqual } from "../lib/protocol/check_failed.ts";
+import type { Mac } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
-import { NetlinkError } from "../../ffi/netlink/error.ts";
 import { bridge as bridgeKind, veth } from "../../ffi/route/link_kinds.ts";
 import * as link from "../../ffi/route/link.ts";
+import { ignoreErrors } from "../../ffi/sys/error.ts";
 import { IFF_PROMISC, IFF_UP } from "../../ffi/route/uapi.ts";
+import { removeLinkIfPresent } from "../lib/links/container_link.ts";
 import { randomMac, randomVethName } from "../lib/links/veth_pair.ts";
 import { disableRouterAdvertisements, trySysctls } from "../lib/links/sysctls.ts";
 import type { AddCall, CheckCall } from "../lib/protocol/plugin.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import type { Result } from "../../spec/result.ts";
 import { type BridgeConfig, usesVlanFiltering, vlanGatewayName } from "./config.ts";
-import { claimLink, newLinkGroup, removeUnclaimedLink } from "./shared_link.ts";
+import { claimLink, isNewLink, newLinkGroup, removeLinkGroup } from "./shared_link.ts";
+import { createPort } from "./port.ts";
 import { setVlans } from "./vlan.ts";
 
-/**
- * The bridge of the configuration. It is created if there is none, and goes again if the ADD fails and nothing else is on it.
- *
- * @throws {CniError} if the name belongs to something else
- */
-export function ensureBridge(call: AddCall<BridgeConfig>): link.Link {
-  const { host, config, log } = call;
-  const device = findOrCreate(host, config.bridge, () => createBridge(call));
-  adjustBridge(host, device, config);
-  // Of every bridge: one that was there may be the system's, or that of an ADD that did not get this far.
-  host.run(() => trySysctls(disableRouterAdvertisements(config.bridge), log));
-  return device;
+/** What the container is connected to the bridge with. */
+export interface Connection {
+  readonly bridge: link.Link;
+  /** Name of the host veth, which is the bridge's port. */
+  readonly port: string;
 }
 
 /**
- * The link of this name. No other ADD removes it.
+ * Connects the container to the bridge, which is created if there is none. If the ADD fails, its port goes again. So does
+ * a bridge that no ADD has succeeded on so far, unless another one has a port there.
  *
- * @param create adds it @throws {NetlinkError} `EEXIST` if another ADD was faster
+ * @throws {CniError} if the bridge's or the container's name belongs to something else
  */
-function findOrCreate(host: Netns, name: string, create: () => void): link.Link {
+export function connectToBridge(call: AddCall<BridgeConfig>, mac: Mac | undefined): Connection {
+  const { host, config, netns, ifname, log, undo } = call;
   for (;;) {
-    const existing = link.find(host.route, name);
-    if (existing && claimLink(host, existing)) return existing;
+    const bridge = findOrCreate(host, config.bridge, () => createBridge(host, config));
+    const isNew = isNewLink(bridge);
+    let port: string | undefined;
+    undo.defer(() => {
+      if (port !== undefined) removeLinkIfPresent(host, port);
+      if (isNew) removeUnusedBridge(host, config.bridge);
+    });
     try {
-      create();
-      return link.get(host.route, name);
+      adjustBridge(host, bridge, config);
+      // Of every bridge: one that was there may be the system's, or that of an ADD that did not get this far.
+      host.run(() => trySysctls(disableRouterAdvertisements(config.bridge), log));
+      port = createPort(host, { bridge, netns, ifname, mac }, config);
+      if (!isNew || claimLink(host, bridge, newLinkGroup())) return { bridge, port };
+      removeLinkIfPresent(host, port);
     } catch (error) {
-      if (!(error instanceof NetlinkError && error.code === "EEXIST")) throw error;
+      if (!isNew || link.find(host.route, bridge.index)) throw error;
     }
+    // Another ADD has failed and removed the bridge.
   }
 }
 
-function createBridge({ host, config, undo }: AddCall<BridgeConfig>): void {
-  const { bridge: name } = config;
-  const group = newLinkGroup();
-  undo.defer(() => {
-    const bridge = link.find(host.route, name);
-    // The ADD's own port is gone by now. A program that claims nothing may have added one.
-    if (bridge && link.list(host.route, { master: bridge.index }).length === 0) removeUnclaimedLink(host, group);
-  });
+/** Removes the bridge if it is new and has no port. Its group is read first: whoever adds a port then changes the group. */
+function removeUnusedBridge(host: Netns, name: string): void {
+  const bridge = link.find(host.route, name);
+  if (!bridge || !isNewLink(bridge) || link.list(host.route, { master: bridge.index }).length > 0) return;
+  removeLinkGroup(host, bridge.group!);
+}
+
+/** @param create adds the link @throws {NetlinkError} `EEXIST` if another ADD was faster */
+function findOrCreate(host: Netns, name: string, create: () => void): link.Link {
+  for (;;) {
+    const existing = link.find(host.route, name);
+    if (existing) return existing;
+    ignoreErrors(["EEXIST"], create);
+  }
+}
+
+function createBridge(host: Netns, config: BridgeConfig): void {
   const flags = wantedFlags(config);
   link.add(host.route, {
-    name,
-    group,
+    name: config.bridge,
+    group: newLinkGroup(),
     // An address given at birth stays; else the bridge would take that of whichever port has the lowest.
     mac: randomMac(),
     ...config.mtu ? { mtu: config.mtu } : {},
@@ -80,9 +97,7 @@ function adjustBridge(host: Netns, existing: link.Link, config: BridgeConfig): v
     throw new CniError(
       Code.InvalidConfig,
       `Cannot use "${name}" as a bridge: it is an interface of another kind (${existing.info?.kind ?? "device"})`,
-      {
-        details: `choose another name for "bridge", or remove the interface`,
-      },
+      { details: `choose another name for "bridge", or remove the interface` },
     );
   }
   const flags = wantedFlags(config);
@@ -109,12 +124,12 @@ export function checkBridge({ config, host, pluginConfig }: CheckCall<BridgeConf
 }
 
 /**
- * The host's interface in the container's VLAN: a veth whose peer is a port of the bridge. It is created if there is none, and goes
- * again if the ADD fails and no other ADD has found it.
+ * The host's interface in the container's VLAN: a veth whose peer is a port of the bridge. It is created if there is none.
+ * If the ADD fails, it goes again unless another ADD has found it.
  */
 export function ensureVlanGateway(call: AddCall<BridgeConfig>, bridge: link.Link): link.Link {
   const { host, config } = call;
-  const gateway = findOrCreate(host, vlanGatewayName(config), () => createVlanGateway(call, bridge));
+  const gateway = findOrCreateVlanGateway(call, bridge);
   // It is brought up last: one that is down was left by an ADD that is not done yet, or never will be.
   if (link.isUp(gateway)) return gateway;
   const port = veth.of(gateway) && gateway.linkIndex ? link.find(host.route, gateway.linkIndex) : undefined;
@@ -125,17 +140,20 @@ export function ensureVlanGateway(call: AddCall<BridgeConfig>, bridge: link.Link
   return gateway;
 }
 
-function createVlanGateway({ host, config, undo }: AddCall<BridgeConfig>, bridge: link.Link): void {
-  const mtu = bridge.mtu ? { mtu: bridge.mtu } : {};
+function findOrCreateVlanGateway({ host, config, undo }: AddCall<BridgeConfig>, bridge: link.Link): link.Link {
   const group = newLinkGroup();
-  const peer = { name: vlanGatewayName(config), group, ...mtu };
-  undo.defer(() => removeUnclaimedLink(host, group));
-  link.add(host.route, {
-    name: randomVethName(),
-    master: bridge.index,
-    ...mtu,
-    flags: IFF_UP,
-    change: IFF_UP,
-    info: veth({ peer }),
-  });
+  undo.defer(() => removeLinkGroup(host, group));
+  const mtu = bridge.mtu ? { mtu: bridge.mtu } : {};
+  for (;;) {
+    const gateway = findOrCreate(host, vlanGatewayName(config), () =>
+      link.add(host.route, {
+        name: randomVethName(),
+        master: bridge.index,
+        ...mtu,
+        flags: IFF_UP,
+        change: IFF_UP,
+        info: veth({ peer: { name: vlanGatewayName(config), group, ...mtu } }),
+      }));
+    if (gateway.group === group || claimLink(host, gateway, 0)) return gateway;
+  }
 }

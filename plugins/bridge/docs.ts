@@ -163,7 +163,7 @@ export default {
     "Masquerading is an element of a map in the table `inet cni`, with its owner as comment.",
     "`macspoofchk` allows the MAC address that ADD gives, or that `tuning` gives behind it. If the container chooses another one meanwhile, the ADD fails.",
     "An address has one container on a bridge and in a routing table. A second ADD fails and names the container.",
-    "If an ADD fails, a bridge that it made is removed.",
+    "If the first ADDs of a bridge fail, the bridge is removed. It stays if a later plugin fails: bridge's DEL cannot tell this from the end of a container.",
     "A gateway outside its subnet is refused where `isGateway` is set.",
     "After the subnet has changed, the next ADD replaces an IPv4 gateway that no attachment uses.",
     "An address that somebody else gave to the bridge stays. The error names it, and the command that removes it.",

@@ -33,6 +33,7 @@ import { CniError, Code } from "../../spec/error.ts";
 import type { IpConfig, Result } from "../../spec/result.ts";
 import { findValue, type JsonObject, type RouteConfig } from "../../spec/schema.ts";
 import type { BridgeConfig } from "./config.ts";
+import { isNewLink } from "./shared_link.ts";
 
 /** The addresses with a gateway for each: the subnet's first, where IPAM named none. @throws {CniError} when the subnet has no room for one */
 export function withGateways(ips: readonly IpConfig[]): IpConfig[] {
@@ -240,6 +241,8 @@ function addGateway({ host, undo }: AddCall<BridgeConfig>, place: GatewayPlace, 
     // Another ADD may have seen the address before it went.
     if (findGatewayUser(host, place, gateway)) addAddress(host, device, gateway, GATEWAY_PROTOCOL);
   });
+  // A new one has an address that was chosen.
+  if (isNewLink(device)) return;
   // Its own MAC address, set once more, is one that was chosen: from now on it does not follow the ports'. A bridge that
   // has lost its last port had none before this one.
   const { mac } = device.mac === NO_MAC ? link.get(host.route, device.index) : device;

@@ -153,10 +153,10 @@ gatewayTest("an address that somebody else added is named with the command that 
   expect(addressesOf(host)).toEqual(["10.1.3.1/24"]);
 });
 
-/** An ADD, and another one that runs from beginning to end before one of the messages that the first sends. */
+/** An ADD, and another one or a command that runs from beginning to end before one of the messages that the first sends. */
 interface Interleaving {
   readonly first: object;
-  readonly second: object;
+  readonly second: object | ((host: Netns) => void);
   /** Makes what is there before. */
   prepare?(sandbox: Sandbox): void;
 }
@@ -194,7 +194,7 @@ function interleave({ first, second, prepare }: Interleaving, at: number): Outco
     sent++;
     if (sent === at) {
       using sameHost = openNetns(host.path);
-      secondError = add(second, 1, sameHost);
+      secondError = typeof second === "function" ? void second(sameHost) : add(second, 1, sameHost);
     }
   };
   const watch = (netns: Netns) => watchedNetns(netns, { onSend });
@@ -232,6 +232,28 @@ test("whenever an ADD fails and undoes what it made, another one keeps the bridg
     expect([at, outcome.errors]).toEqual([at, [expect.stringContaining("Cannot add address ::1/64"), undefined]]);
     outcome.check(SUBNET[1], 1);
     expect(linkNames(outcome.containers[0])).toEqual(["lo"]);
+  }
+});
+
+test("of two first ADDs that fail at once, the last one removes the bridge", () => {
+  const [first, second] = [failing("10.1.2.2/24", "10.1.2.1"), failing("10.1.2.3/24", "10.1.2.1")];
+  for (let at = 1;; at++) {
+    using outcome = interleave({ first, second }, at);
+    if (outcome.sent < at) break;
+    const refusal = expect.stringContaining("Cannot add route to 198.51.100.0/24");
+    expect([at, outcome.errors, linkNames(outcome.host)]).toEqual([at, [refusal, refusal], ["lo"]]);
+  }
+});
+
+test("an ADD works whenever another one removes the new bridge", () => {
+  const prepare = ({ host }: Sandbox) =>
+    runInNetns(host, "ip", "link", "add", "cni0", "group", "0x43000001", "type", "bridge");
+  const second = (host: Netns) => runInNetns(host, "sh", "-c", "ip link del group 0x43000001 2>&1 || true");
+  for (let at = 1;; at++) {
+    using outcome = interleave({ first: SUBNET[0], second, prepare }, at);
+    expect([at, outcome.errors[0]]).toEqual([at, undefined]);
+    outcome.check(SUBNET[0], 0);
+    if (outcome.sent < at) break;
   }
 });
 

@@ -16,7 +16,7 @@ import {
   vlanGatewayName,
 } from "./config.ts";
 import { diagnoseBridge } from "./diagnose.ts";
-import { checkBridge, ensureBridge, ensureVlanGateway } from "./bridge_device.ts";
+import { checkBridge, connectToBridge, ensureVlanGateway } from "./bridge_device.ts";
 import {
   checkGateways,
   refuseUnreachableGateways,
@@ -25,7 +25,7 @@ import {
   withDefaultRoutes,
   withGateways,
 } from "./gateway.ts";
-import { checkPort, createPort, otherHostInterfaces, setUpPort } from "./port.ts";
+import { checkPort, otherHostInterfaces, setUpPort } from "./port.ts";
 import { claimLink } from "./shared_link.ts";
 import { gcVethPairs, getHostVeth, randomMac, removeVethPair, removeVethPairs } from "../lib/links/veth_pair.ts";
 import { removeRulesIfSupported } from "../lib/ruleset/nf_tables_support.ts";
@@ -39,7 +39,6 @@ import {
   refuseHostAddresses,
   routingTableOf,
 } from "../lib/links/address_claim.ts";
-import { removeLinkIfPresent } from "../lib/links/container_link.ts";
 import { expectConfigured, requireContainerInterface } from "../lib/links/check_interface.ts";
 import {
   addMasquerade,
@@ -82,14 +81,12 @@ export default plugin({
   args: ["MAC"],
 
   add(call) {
-    const { config, pluginConfig, host, netns, ifname, ipam, undo } = call;
+    const { config, pluginConfig, host, netns, ifname, ipam } = call;
     refuseContradictions(config, ipam !== undefined);
     // Too late once the bridge is there: it stays from the moment that other ADDs may rely on it.
     if (!ipam) requireExpressible({}, pluginConfig.cniVersion);
     const mac = chooseContainerMac(call);
-    const bridge = ensureBridge(call);
-    const port = createPort(host, { bridge, netns, ifname, mac }, config);
-    undo.defer(() => void removeLinkIfPresent(host, port));
+    const { bridge, port } = connectToBridge(call, mac);
     setUpPort(host, port, config, call.owner);
     const containerVeth = link.get(netns.route, ifname);
     if (config.macspoofchk) enableMacSpoofCheck(call, port, mac!);
@@ -99,7 +96,7 @@ export default plugin({
     if (!config.disableContainerInterface) awaitLinkOperational(host, hostVeth);
     if (config.macspoofchk) requireMac(netns, containerVeth, mac!);
     const vlanGateway = ipam && needsVlanGateway(config) ? [getGatewayDevice(host, bridge, config)] : [];
-    for (const shared of [bridgeLink, ...vlanGateway]) claimLink(host, shared);
+    for (const shared of [bridgeLink, ...vlanGateway]) claimLink(host, shared, 0);
     const container = { ...describeLink(containerVeth), sandbox: call.sandbox };
     const interfaces = [describeLink(bridgeLink), describeLink(hostVeth), container, ...vlanGateway.map(describeLink)];
     return { ...result, interfaces };

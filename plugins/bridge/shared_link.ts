@@ -1,18 +1,16 @@
 /**
- * Links that the ADDs of several containers share: the bridge, and the host's interface in a VLAN.
+ * New links that the ADDs of several containers share: the bridge, and the host's interface in a VLAN.
  *
- * The first ADD makes such a link, and removes it if it fails. Another ADD may have begun to use it by then, and no
- * request of the kernel's removes a link "unless somebody uses it". Therefore a new link is in a group of its own.
- * Whoever finds it there claims it, before anything else, by taking it out of the group; the ADD that made it does so
- * when all else is done. If it fails, it removes the group: the kernel does one after the other, and in a group that is
- * empty it removes nothing.
+ * An ADD that fails removes them, but not while another one uses them. The kernel knows no such condition, only that a
+ * link is in a group: so a new link is in a group of its own, and whoever begins to use it changes that. A removal by
+ * the former group then finds nothing. The first ADD that succeeds puts the link into the default group.
  *
  * @see net/core/rtnetlink.c rtnl_group_dellink()
  * @module
  */
 import type { Netns } from "../../ffi/netns.ts";
-import { NetlinkError } from "../../ffi/netlink/error.ts";
 import * as link from "../../ffi/route/link.ts";
+import { ignoreErrors } from "../../ffi/sys/error.ts";
 
 /** The upper eight bits of our groups: those of others are left alone. */
 const GROUP_PREFIX = 0x43;
@@ -22,23 +20,18 @@ export function newLinkGroup(): number {
   return GROUP_PREFIX << 24 | crypto.getRandomValues(new Uint32Array(1))[0]! >>> 8;
 }
 
-/** From here on, no ADD that fails removes this link. @returns false if it is gone already */
-export function claimLink(host: Netns, { index, group = 0 }: link.Link): boolean {
-  if (group >>> 24 !== GROUP_PREFIX) return true;
-  return succeedsIfPresent(() => link.set(host.route, index, { group: 0 }));
+/** True if no ADD has succeeded with the link yet. */
+export function isNewLink({ group = 0 }: link.Link): boolean {
+  return group >>> 24 === GROUP_PREFIX;
 }
 
-/** Removes the link that was made in this group, unless another ADD has claimed it. @throws {NetlinkError} */
-export function removeUnclaimedLink(host: Netns, group: number): void {
-  succeedsIfPresent(() => link.removeGroup(host.route, group));
+/** Puts a new link into another group; 0 for one that is to stay. @returns false if it is gone already */
+export function claimLink(host: Netns, device: link.Link, group: number): boolean {
+  if (!isNewLink(device)) return true;
+  return ignoreErrors(["ENODEV"], () => (link.set(host.route, device.index, { group }), true)) ?? false;
 }
 
-function succeedsIfPresent(call: () => void): boolean {
-  try {
-    call();
-    return true;
-  } catch (error) {
-    if (error instanceof NetlinkError && error.code === "ENODEV") return false;
-    throw error;
-  }
+/** Removes the link of this group, unless it is in another one by now. @throws {NetlinkError} */
+export function removeLinkGroup(host: Netns, group: number): void {
+  ignoreErrors(["ENODEV"], () => link.removeGroup(host.route, group));
 }
