@@ -165,7 +165,7 @@ export default {
     "An address has one container on a bridge and in a routing table. A second ADD fails and names the container.",
     "If the first ADDs of a bridge fail, the bridge is removed. It stays if a later plugin fails: bridge's DEL cannot tell this from the end of a container.",
     "A gateway outside its subnet is refused where `isGateway` is set.",
-    "After the subnet has changed, the next ADD replaces an IPv4 gateway that no attachment uses.",
+    "After the subnet has changed, the next ADD replaces a gateway that no attachment uses.",
     "An address that somebody else gave to the bridge stays. The error names it, and the command that removes it.",
     "Kernels before 5.18 do not record who added an address. There, no gateway is replaced.",
   ],

@@ -130,11 +130,11 @@ export interface GatewayPlace {
 }
 
 /**
- * Gives the host the gateways' addresses and lets it forward their packets. If the ADD fails, the device has the addresses that it had,
- * and those that another attachment uses by then.
+ * Gives the host the gateways' addresses and lets it forward their packets. Addresses of former gateways go. If the ADD
+ * fails, the device has the addresses that it had, and those that another attachment uses by then.
  *
- * The container has its addresses already. So of two ADDs at once, one that needs a gateway and one that removes it, the second finds
- * the container of the first, or the first finds that the gateway is gone.
+ * The container has its addresses already. So of two ADDs at once, one that needs a gateway and one that removes it, the
+ * second finds the container of the first, or the first finds that the gateway is gone.
  *
  * @throws {CniError} when another address is in the way, or the host has one that the container is to have
  */
@@ -145,21 +145,30 @@ export function setUpGateways(call: AddCall<BridgeConfig>, place: GatewayPlace, 
   let present = address.list(host.route, { index: device.index });
   for (const cidr of wanted) {
     if (present.some((entry) => entry.address === cidr)) continue;
-    const conflicting = present.filter((entry) =>
-      isConflicting(entry.address, cidr) && !wanted.includes(entry.address)
+    const others = present.filter((entry) =>
+      familyOf(entry.address) === familyOf(cidr) && !wanted.includes(entry.address)
     );
+    const conflicting = others.filter((entry) => isConflicting(entry.address, cidr));
     const refuse = () => !config.forceAddress && refuseConflicts(host, place, cidr, conflicting);
     refuse();
+    const isUsed = (entry: address.InterfaceAddress) => findGatewayUser(host, place, entry.address) !== undefined;
+    const isFormer = (entry: address.InterfaceAddress) => entry.protocol === GATEWAY_PROTOCOL && !isUsed(entry);
+    const former = others.filter((entry) => !conflicting.includes(entry) && isFormer(entry));
     if (familyOf(cidr) === 6) host.run(() => enableIpv6(host, device.name!));
-    for (const entry of conflicting) replaceAddress(call, device, entry);
+    for (const entry of [...conflicting, ...former]) replaceAddress(call, device, entry);
     addGateway(call, place, cidr);
-    // An attachment that appeared meanwhile may have found the address that is gone.
+    // An attachment that appeared meanwhile may have found an address that is gone.
     refuse();
-    if (conflicting.length > 0) {
-      const former = conflicting.map((entry) => entry.address).join(", ");
-      log(`Gave "${device.name}" gateway address ${cidr} in place of ${former}`);
+    const replaced = [...conflicting];
+    for (const entry of former) {
+      if (isUsed(entry)) addAddress(host, device, entry.address, GATEWAY_PROTOCOL);
+      else replaced.push(entry);
     }
-    present = present.filter((entry) => !conflicting.includes(entry));
+    if (replaced.length > 0) {
+      const formerAddresses = replaced.map((entry) => entry.address).join(", ");
+      log(`Gave "${device.name}" gateway address ${cidr} in place of ${formerAddresses}`);
+    }
+    present = present.filter((entry) => !replaced.includes(entry));
   }
   const addresses = ips.map((ip) => ip.address);
   refuseHostAddresses(call.owner, device.name!, [...present.map((entry) => entry.address), ...wanted], addresses);
@@ -171,9 +180,8 @@ function gatewayAddresses(ips: readonly IpConfig[]): Cidr[] {
   return [...new Set(ips.flatMap(({ gateway, address }) => gateway ? [gatewayCidr(gateway, address)] : []))];
 }
 
-/** A bridge has one IPv4 network, and IPv6 networks that do not overlap. Link-local addresses are nobody's gateway. */
+/** Of one family: a bridge has one IPv4 network, and IPv6 networks that do not overlap. */
 function isConflicting(present: Cidr, wanted: Cidr): boolean {
-  if (familyOf(present) !== familyOf(wanted)) return false;
   return familyOf(wanted) === 4 || networksOverlap(present, wanted);
 }
 

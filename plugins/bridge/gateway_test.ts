@@ -116,6 +116,26 @@ gatewayTest(
   },
 );
 
+gatewayTest(
+  "an IPv6 gateway of a former subnet goes if it is ours and no attachment has it, and this is said",
+  ({ call, host, log, newContainer }) => {
+    const inSubnet = (i: number) => withGateway(`fd00:${i}::2/64`, `fd00:${i}::1`);
+    const [first, second, third] = [inSubnet(1), inSubnet(2), inSubnet(3)];
+    call(bridge, "ADD", first, { containerId: "a", netns: newContainer() });
+    call(bridge, "DEL", first, { containerId: "a", netns: null });
+    runInNetns(host, "ip", "addr", "add", "fd00:9::1/64", "dev", "cni0", "nodad");
+    const container = newContainer();
+    call(bridge, "ADD", second, { containerId: "b", netns: container });
+    ping(container, "fd00:2::1");
+    expect(addressesOf(host)).toEqual(["fd00:2::1/64", "fd00:9::1/64"]);
+    expect(log).toEqual(['bridge: Gave "cni0" gateway address fd00:2::1/64 in place of fd00:1::1/64']);
+    call(bridge, "ADD", third, { containerId: "c", netns: newContainer() });
+    ping(container, "fd00:2::1");
+    expect(addressesOf(host)).toEqual(["fd00:2::1/64", "fd00:3::1/64", "fd00:9::1/64"]);
+    expect(log.length).toBe(1);
+  },
+);
+
 gatewayTest("a gateway is in use in a container that another program attached", ({ call, host, newContainer }) => {
   call(bridge, "ADD", withGateway("10.1.2.2/24", "10.1.2.1"), { netns: newContainer() });
   call(bridge, "DEL", withGateway("10.1.2.2/24", "10.1.2.1"), { netns: null });
@@ -207,10 +227,20 @@ function interleave({ first, second, prepare }: Interleaving, at: number): Outco
     check(config, index) {
       const options = { containerId: `c${index}`, netns: containers[index] };
       sandbox.call(bridge, "CHECK", { ...config, prevResult: results[index] }, options);
-      ping(containers[index], (config as ReturnType<typeof withGateway>).ipam.result.ips[0]!.gateway);
+      const { gateway } = (config as ReturnType<typeof withGateway>).ipam.result.ips[0]!;
+      awaitLocalRoute(host, gateway);
+      ping(containers[index], gateway);
     },
     [Symbol.dispose]: () => resources.dispose(),
   };
+}
+
+/** Waits until the host takes packets to an address for its own: the kernel adds the route some time after the address. */
+function awaitLocalRoute(host: Netns, gateway: string): void {
+  const family = gateway.includes(":") ? "-6" : "-4";
+  while (!runInNetns(host, "ip", family, "route", "show", "table", "local").includes(`local ${gateway} `)) {
+    Bun.sleepSync(5);
+  }
 }
 
 /** Number of messages of an ADD that nobody disturbs. */
@@ -270,6 +300,22 @@ test("two first ADDs at once share one bridge, and so do two that find an unused
       expect([at, outcome.errors]).toEqual([at, [undefined, undefined]]);
       for (const index of [0, 1] as const) outcome.check(SUBNET[index], index);
       expect(addressesOf(outcome.host)).toEqual(["10.1.2.1/24"]);
+    }
+  }
+});
+
+test("an IPv6 gateway that an ADD of another subnet is about to use is there when both are done", () => {
+  const [one, other] = [withGateway("fd00:1::2/64", "fd00:1::1"), withGateway("fd00:2::2/64", "fd00:2::1")];
+  const prepare = (sandbox: Sandbox) => {
+    sandbox.call(bridge, "ADD", one);
+    sandbox.call(bridge, "DEL", one);
+  };
+  for (const [first, second] of [[one, other], [other, one]] as const) {
+    const task = { first, second, prepare };
+    for (let at = 1, count = messageCount(task); at <= count; at++) {
+      using outcome = interleave(task, at);
+      expect([at, outcome.errors]).toEqual([at, [undefined, undefined]]);
+      for (const index of [0, 1] as const) outcome.check([first, second][index]!, index);
     }
   }
 });
