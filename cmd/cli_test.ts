@@ -214,7 +214,7 @@ netnsTest("cni run status tells whether an ADD could be served", ({ host }) => {
   expect(run("status -", { stdin })).toMatchObject({
     exitCode: 1,
     stdout: "",
-    stderr: expect.stringContaining('"portmap" works on what an earlier plugin of the list set up'),
+    stderr: expect.stringContaining('"portmap" changes what an earlier plugin of the list set up'),
   });
 });
 

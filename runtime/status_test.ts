@@ -60,7 +60,7 @@ for (const version of VERSIONS) {
   netnsTest(`status() of version ${version} refuses a list whose first plugin needs an earlier one`, ({ host }) => {
     for (const plugin of [...CHAINED, { type: "ipvlan", master: "lo" }]) {
       expect(statusOf(host, version, plugin, BRIDGE).failure).toStartWith(
-        `7 plugin "${plugin.type}" (STATUS): Cannot run "${plugin.type}": prevResult is missing; "${plugin.type}" works on`,
+        `7 plugin "${plugin.type}" (STATUS): Cannot run "${plugin.type}": prevResult is missing; "${plugin.type}" changes what`,
       );
     }
     expect(statusOf(host, version, { type: "ipvlan", master: "lo", ipam: IPAM }).failure).toBe("");

@@ -37,13 +37,13 @@ export interface Connection {
 export function connectToBridge(call: AddCall<BridgeConfig>, mac: Mac | undefined): Connection {
   const { host, config, netns, ifname, log, undo } = call;
   for (;;) {
-    const bridge = findOrCreate(host, config.bridge, () => createBridge(host, config));
-    const isNew = isNewLink(bridge);
     let port: string | undefined;
     undo.defer(() => {
       if (port !== undefined) removeLinkIfPresent(host, port);
-      if (isNew) removeUnusedBridge(host, config.bridge);
+      removeUnusedBridge(host, config.bridge);
     });
+    const bridge = findOrCreate(host, config.bridge, () => createBridge(host, config));
+    const isNew = isNewLink(bridge);
     try {
       adjustBridge(host, bridge, config);
       // Of every bridge: one that was there may be the system's, or that of an ADD that did not get this far.
