@@ -63,7 +63,7 @@ for (const old of ["bridge", "host-local", "portmap"]) {
       }
       expect(said).toContain(
         `: incompatible CNI versions\n     its program is "/opt/cni/bin/${old}", used instead of the built-in plugin` +
-          "\n     remove it\n     or replace every plugin in the directory: cni install --force /opt/cni/bin\n",
+          "; remove it; or replace every plugin in the directory: cni install --force /opt/cni/bin\n",
       );
       expect(left(node)).toEqual([]);
       expect(node.run("ip", "-o", "link")).not.toContain("veth");
