@@ -1,8 +1,4 @@
-/**
- * The command line: finds the command, and turns what it throws into one line and an exit status.
- *
- * @module
- */
+/** The command line: runs a command, and turns its error into a message and an exit status. @module */
 import { formatErrorObject } from "../plugins/lib/protocol/serve.ts";
 import { hasPlugin, pluginNames } from "../plugins/registry.ts";
 import { CniError, Code } from "../spec/error.ts";
@@ -23,15 +19,15 @@ const MAX_LINE_LENGTH = 160;
 const MAX_DETAIL_LINES = 20;
 const SUCCESS = 0, FAILURE = 1, USAGE_ERROR = 2;
 
-/** A command line as far as it has been read. */
+/** The part of the command line that names the command. */
 interface CommandLine {
-  /** The words of the command: `["run", "add"]`. */
+  /** `["run", "add"]` */
   readonly path: string[];
-  /** The groups that it is in, the outermost first. */
+  /** The outermost first. */
   readonly groups: CommandGroup[];
 }
 
-/** Carries out a command line. Never throws. @returns the exit status: 0 done, 1 failed, 2 not understood */
+/** Runs a command line. Never throws. @returns the exit status: 0 success, 1 failure, 2 wrong command line */
 export async function runCommandLine(argv: readonly string[], context: CliContext): Promise<number> {
   const line: CommandLine = { path: [], groups: [] };
   try {
@@ -42,11 +38,11 @@ export async function runCommandLine(argv: readonly string[], context: CliContex
   }
 }
 
-/** A container engine gives no arguments but a command: it took us for a plugin that is not here. */
+/** Without arguments but with CNI_COMMAND, an engine calls a plugin that does not exist here. */
 async function answerWithoutArguments({ programName, env }: CliContext): Promise<number> {
   if (env.CNI_COMMAND) {
     const error = new CniError(Code.InvalidConfig, `Cannot run plugin "${programName}": no such plugin is built in`, {
-      details: `there are ${pluginNames().join(", ")}`,
+      details: `built in are ${pluginNames().join(", ")}`,
     });
     printStdout(formatErrorObject(error, ""));
     return FAILURE;
@@ -73,14 +69,8 @@ async function runInGroup(
   return "commands" in command ? runInGroup(command, rest, line, context) : runCommand(command, rest, line, context);
 }
 
-interface SplitCommandLine {
-  readonly word: string | undefined;
-  readonly rest: readonly string[];
-  readonly wantsHelp: boolean;
-}
-
-/** The word for the command, which may have options before it. */
-async function splitAtCommand(group: CommandGroup, argv: readonly string[]): Promise<SplitCommandLine> {
+/** Finds the word for the command, which may have options before it. */
+async function splitAtCommand(group: CommandGroup, argv: readonly string[]) {
   const [first = "", ...rest] = argv;
   const isKnown = Object.hasOwn({ ...group.commands, ...group.aliases }, first);
   if (isKnown || !/^(-.|help$)/.test(first)) return { word: argv[0], rest, wantsHelp: false };
@@ -91,7 +81,6 @@ async function splitAtCommand(group: CommandGroup, argv: readonly string[]): Pro
   return { word, rest: [...before, ...others], wantsHelp: word === undefined && has(HELP_OPTION.name) };
 }
 
-/** All options that some command of the group takes. */
 async function optionsInGroup(group: CommandGroup): Promise<readonly OptionSpec[]> {
   const commands = await loadCommands(group);
   return [...group.options ?? [], ...commands.flatMap((command) => command.options ?? []), HELP_OPTION];
@@ -168,7 +157,7 @@ async function commandsWithOption(option: string, group: CommandGroup): Promise<
   );
 }
 
-/** The words that the command has a use for. @throws {UsageError} if one is missing, or if there are more */
+/** The words for the command's arguments. @throws {UsageError} if there are too few or too many */
 async function commandWords(
   command: Command,
   words: readonly string[],
@@ -189,7 +178,7 @@ async function commandWords(
   throw new UsageError(`"${name}" takes ${usage}: got "${words.join(" ")}"`);
 }
 
-/** The help for a command, by its words and those behind it. @throws {UsageError} if there is no such command */
+/** The help for a command. @param words its path and arguments @throws {UsageError} if there is no such command */
 async function formatHelp(words: readonly string[]): Promise<string> {
   const { formatCommandHelp, formatGroupHelp } = await import("./help.ts");
   const path: string[] = [];
@@ -217,16 +206,16 @@ function reportFailure(error: unknown, path: readonly string[]): number {
   return FAILURE;
 }
 
-/** Details that nobody reads in one line have a line for each part. */
+/** Long details get a line for each part. */
 function detailLines(details = ""): string[] {
   if (details === "") return [];
   if (details.length <= MAX_LINE_LENGTH) return [oneLine(details)];
   const parts = details.split("; ").map(oneLine);
   const more = parts.length - MAX_DETAIL_LINES;
-  return more > 1 ? [...parts.slice(0, MAX_DETAIL_LINES), `and ${more} more, all of which --json prints`] : parts;
+  return more > 1 ? [...parts.slice(0, MAX_DETAIL_LINES), `and ${more} more: --json prints all`] : parts;
 }
 
-/** What others wrote must neither break the line nor steer the terminal. */
+/** Text from elsewhere must neither break the line nor control the terminal. */
 function oneLine(text: string): string {
   const line = text.trim().replace(/\s*\n\s*/g, "; ");
   return line.replace(/\p{Cc}/gu, (char) => `\\x${char.charCodeAt(0).toString(16).padStart(2, "0")}`);

@@ -417,7 +417,7 @@ netnsTest("cni run prints details that are too long for a line in several", ({ h
   // With the one that says where the program is.
   expect(linesOf(1000).slice(20)).toEqual([
     '     Cannot enter network namespace "/run/netns/c19"',
-    "     and 981 more, all of which --json prints",
+    "     and 981 more: --json prints all",
     "",
   ]);
 });

@@ -1,15 +1,8 @@
-/**
- * The entry point: the name this binary is called by decides what it is.
- *
- * What is needed is loaded then: the start of a call is most of what it takes.
- *
- * @module
- */
+/** The entry point: the name of the program decides what it is. Modules load on demand: start-up is most of a call. @module */
 import { unblockSignals } from "../ffi/sys/signals.ts";
 import { hasPlugin } from "../plugins/registry.ts";
 import { servePlugin } from "./serve_plugin.ts";
 
-/** The last part of a path. */
 const baseName = (path: string): string => path.slice(path.lastIndexOf("/") + 1);
 
 async function main(): Promise<number> {
@@ -21,7 +14,7 @@ async function main(): Promise<number> {
   return runCommandLine(process.argv.slice(2), { programName, env: process.env, findWorkingDirectory });
 }
 
-/** Only relative paths need it: whoever is in a directory that was removed can still name others. */
+/** Only relative paths need it, so its removal is no error. */
 function findWorkingDirectory(): string | undefined {
   try {
     return process.cwd();
@@ -31,7 +24,7 @@ function findWorkingDirectory(): string | undefined {
 }
 
 function exitWith(status: number): never {
-  // Whoever asked for the end of an ADD hears why it failed, and then sees the process end by that.
+  // A signal that ended an ADD was blocked until its error was printed; now it ends the process.
   if (status !== 0) unblockSignals();
   process.exit(status);
 }

@@ -1,15 +1,11 @@
-/**
- * Help, made from the objects of the commands.
- *
- * @module
- */
+/** Help, made from the definitions of commands. @module */
 import type { ArgumentSpec, Command, CommandGroup } from "./command.ts";
 import { alignColumns } from "./output/table.ts";
 import { HELP_OPTION, type OptionSpec } from "./options.ts";
 
-const EXIT_STATUS = "exit status: 0 done, 1 failed, 2 the command line cannot be understood";
+const EXIT_STATUS = "exit status: 0 success, 1 failure, 2 wrong command line";
 
-/** The arguments as a usage line has them: `NETWORK [NETNS]`. */
+/** `NETWORK [NETNS]` */
 export function formatUsage(specs: readonly ArgumentSpec[]): string {
   return specs.map(({ name, optional, repeated }) => {
     const text = repeated ? `${name}…` : name;
@@ -17,12 +13,7 @@ export function formatUsage(specs: readonly ArgumentSpec[]): string {
   }).join(" ");
 }
 
-/**
- * Help for a command.
- *
- * @param path its words: `["run", "add"]`
- * @param words what stands behind them
- */
+/** @param path of the command: `["run", "add"]` @param words behind it */
 export async function formatCommandHelp(
   command: Command,
   path: readonly string[],
@@ -39,7 +30,7 @@ export async function formatCommandHelp(
   ]);
 }
 
-/** Help for a group of commands, which lists them all. */
+/** Lists the commands of a group. */
 export async function formatGroupHelp(group: CommandGroup, path: readonly string[]): Promise<string> {
   const { options = [] } = group;
   return joinSections([
@@ -48,7 +39,7 @@ export async function formatGroupHelp(group: CommandGroup, path: readonly string
     ...path.length === 0 ? [] : description(group),
     ...section(optionsTitle(options), formatOptions(options)),
     ...examples(group),
-    ...path.length === 0 ? [EXIT_STATUS] : [`"cni ${path.join(" ")} COMMAND --help" says more of a command.`],
+    ...path.length === 0 ? [EXIT_STATUS] : [`"cni ${path.join(" ")} COMMAND --help" describes a command.`],
     ...group.details ? [await group.details([])] : [],
   ]);
 }
@@ -73,7 +64,6 @@ export function formatRows(rows: readonly Row[]): string {
   return alignColumns(rows).map((line) => `  ${line}`).join("\n");
 }
 
-/** One line per option. */
 export function formatOptions(specs: readonly OptionSpec[]): string {
   return formatRows(specs.map(({ name, short, value, help, env }) => [
     `${short ? `-${short}, ` : "    "}--${name}${value === undefined ? "" : ` ${value}`}`,
@@ -82,7 +72,7 @@ export function formatOptions(specs: readonly OptionSpec[]): string {
 }
 
 function optionsTitle(options: readonly OptionSpec[]): string {
-  return options.some(({ env }) => env) ? "options, in brackets the variable that stands in for one:" : "options:";
+  return options.some(({ env }) => env) ? "options [environment variable]:" : "options:";
 }
 
 function description({ summary, description = "" }: Command | CommandGroup): string[] {

@@ -24,9 +24,9 @@ arguments:
   NAME  a dish
   DIR   where it is
 
-options, in brackets the variable that stands in for one:
+options [environment variable]:
   -t, --timeout TIME  how long [$EAT_TIME]
-  -h, --help          print this
+  -h, --help          print this help
 
 example:
   cni eat soup
@@ -56,7 +56,7 @@ Meals.
 options:
       --all  everything
 
-"cni meal COMMAND --help" says more of a command.
+"cni meal COMMAND --help" describes a command.
 `);
 });
 

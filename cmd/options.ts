@@ -1,42 +1,40 @@
 /**
- * Options of a command line, declared in a table that parsing and help share.
+ * Options of a command line, in a table for parsing and help.
  *
- * Own code, because the small libraries guess. `mri` reads `-` as an option without a name and loses the word behind it, so that of
- * `add - NETNS` nothing is left but `add`; `-p80:80` is six options to it; `--json=yes` makes a word `yes`.
+ * Small libraries guess wrong: `mri` loses the NETNS of `add - NETNS`, reads six options in `-p80:80`, and makes a word
+ * of the value in `--json=yes`.
  *
  * @module
  */
 import { suggestion } from "../spec/suggest.ts";
 
-/** What words and values are called in usage lines. What is of one kind has one name. */
+/** Names of words and values in usage lines; each kind has one name. */
 export type ValueName =
   | ("ARGS" | "COMMAND" | "DIR" | "DIRS" | "ID" | "ID[/IFNAME]" | "IFNAME" | "IP" | "JSON" | "K=V;K=V" | "MAC")
   | ("NAME" | "NETNS" | "NETWORK" | "PLUGIN" | "PORTS" | "TIME");
 
-/** One option. */
 export interface OptionSpec {
   /** Without dashes: `conf-dir`. */
   readonly name: string;
-  /** A letter for `-p`. */
+  /** `p` for `-p`. */
   readonly short?: string;
-  /** What to call the value in help: `DIR`. Without it the option is a switch. */
+  /** The name of its value in help: `DIR`. Without it the option is a switch. */
   readonly value?: ValueName;
-  /** The only values that there are; upper and lower case are the same. */
+  /** The allowed values, without regard to case. */
   readonly choices?: readonly string[];
-  /** The environment variable that stands in for it; an empty one is none. */
+  /** The environment variable for its default; an empty one does not count. */
   readonly env?: string;
   readonly help: string;
 }
 
-/** Every command has it. */
-export const HELP_OPTION: OptionSpec = { name: "help", short: "h", help: "print this" };
+export const HELP_OPTION: OptionSpec = { name: "help", short: "h", help: "print this help" };
 
-/** The command line cannot be understood; the exit status is 2. */
+/** A wrong command line; the exit status is 2. */
 export class UsageError extends Error {
   override readonly name = "UsageError";
 }
 
-/** What `parseText` makes of the text. @throws {UsageError} what it throws, behind what the text is for */
+/** Parses a text. @throws {UsageError} the parser's message after `subject` */
 export function parseOrUsageError<T>(subject: string, text: string, parseText: (text: string) => T): T {
   try {
     return parseText(text);
@@ -45,31 +43,29 @@ export function parseOrUsageError<T>(subject: string, text: string, parseText: (
   }
 }
 
-/** There is no such option. */
 export class UnknownOptionError extends UsageError {
-  /** @param option as it was written: `--conf-dri` */
+  /** @param option as written: `--conf-dri` */
   constructor(readonly option: string, known: readonly string[]) {
     super(`unknown option "${option}"${suggestion(option, known)}`);
   }
 }
 
-/** A command line taken apart. */
 export interface ParsedOptions {
-  /** What is no option, in order; `-` is one of them. */
+  /** All but the options; `-` is a word. */
   readonly words: readonly string[];
-  /** True if the switch or option is there; the environment does not count. */
+  /** Whether the option was given; the environment does not count. */
   has(name: string): boolean;
-  /** The last value given, or the environment's. */
+  /** The last value, or that of the environment. */
   find(name: string): string | undefined;
-  /** All values given, in order. */
+  /** All values, without the environment. */
   list(name: string): readonly string[];
 }
 
 /**
- * Takes a command line apart: `--name VALUE`, `--name=VALUE`, `-n VALUE`, `-nVALUE`; after `--` everything is a word.
+ * Parses `--name VALUE`, `--name=VALUE`, `-n VALUE` and `-nVALUE`. After `--` everything is a word.
  *
- * @param optionsUntil so many words may have options before and between them; from the next word on everything is a word
- * @throws {UsageError} for an unknown option, a missing value, or a value that the option does not take
+ * @param optionsUntil the number of words between which options may stand; everything after the next word is a word
+ * @throws {UsageError} for an unknown option, or a missing or wrong value
  */
 export function parseOptions(
   argv: readonly string[],
@@ -120,7 +116,7 @@ function optionValue(spec: OptionSpec, inline: string | undefined, remaining: st
     return "";
   }
   const value = inline ?? remaining.shift();
-  // An empty value comes from a variable that was never set. No option has a meaning for it: no directory of plugins is ":".
+  // An empty value usually comes from an unset variable, and no option needs one: ":" stands for no plugin directory.
   if (!value) throw new UsageError(`option "--${spec.name}" needs a value: ${spec.value}`);
   if (!spec.choices) return value;
   const choice = spec.choices.find((candidate) => candidate.toLowerCase() === value.toLowerCase());

@@ -1,9 +1,4 @@
-/**
- * Being a plugin: one call from a runtime, parameters in the environment, configuration on standard input.
- *
- * @see SPEC.md §2 Execution Protocol
- * @module
- */
+/** Serves one call of a plugin: parameters in the environment, configuration on stdin (SPEC §2). @module */
 import { blockSignals } from "../ffi/sys/signals.ts";
 import { versionResponse } from "../plugins/lib/protocol/version.ts";
 import { findPlugin, loadPlugins, pluginsMentionedIn } from "../plugins/registry.ts";
@@ -11,7 +6,7 @@ import { VERSIONS } from "../spec/version.ts";
 import { printStderr, printStdout, readAvailableStdin, readStdin } from "../ffi/sys/stdio.ts";
 import { programVersion } from "./version.ts";
 
-/** Serves the call that this process is started for. @returns the exit status */
+/** Serves the call that started this process. @returns the exit status */
 export async function servePlugin(name: string): Promise<number> {
   const command = process.env.CNI_COMMAND ?? "";
   if (command === "") {
@@ -29,23 +24,22 @@ export async function servePlugin(name: string): Promise<number> {
     await import("../plugins/lib/protocol/serve.ts"),
     await import("../runtime/host_context.ts"),
   ];
-  // With the plugins that the configuration may name as delegates.
+  // The configuration may name others as delegates.
   await loadPlugins([name, ...pluginsMentionedIn(stdin)]);
   const isAdd = command === "ADD";
   if (isAdd) blockSignals();
   const context = createHostContext();
   using _host = context.host;
-  // Engines know who lives by the time they start a plugin, and what comes while it starts is not among them.
-  const snapshotTime = BigInt(Math.ceil(performance.timeOrigin)) * 1_000_000n;
   const call = {
     command,
     env: process.env,
     stdin,
-    snapshotTime,
+    // An engine makes GC's list before it starts this process.
+    snapshotTime: BigInt(Math.ceil(performance.timeOrigin)) * 1_000_000n,
     findCallerPid: () => process.ppid,
     findConfigSchema: (type: string) => findPlugin(type)?.config,
   };
-  // What an engine has not heard of it believes not to be there.
+  // If the engine does not get the answer to an ADD, the ADD is undone.
   const deliver = isAdd && { deliver: printStdout };
   const { exitCode, stdout } = serve(findPlugin(name)!, { ...call, ...deliver }, context);
   if (!isAdd || exitCode !== 0) printStdout(stdout);

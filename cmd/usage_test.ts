@@ -51,8 +51,8 @@ test.each([
   [["run", "check", "web"], '"run check" needs NETNS, a network namespace'],
   [["run", "del", "web"], "--container-id"],
   [["run", "derive"], '"run derive" needs NETWORK'],
-  [["run", "add", "web", "blue", "--cap-args", '{"a" 1}'], "Cannot parse --cap-args:1:6, in a: colon expected"],
-  [["run", "gc", "web"], "give --valid ID/IFNAME for each that stays, or --all"],
+  [["run", "add", "web", "blue", "--cap-args", '{"a" 1}'], "--cap-args: Cannot parse JSON:1:6, in a: colon expected"],
+  [["run", "gc", "web"], "give --valid ID/IFNAME for each to keep, or --all"],
   [["run", "derive", "web", "--valid", "c1"], '"--valid" belongs to "run gc"'],
   [["run", "derive", "web", "--ignore-unknown"], '"--ignore-unknown" belongs to "run gc"'],
   [["run", "derive", "web", "--command", "GC", "--valid", "c1", "--all"], "leave out one of the two"],
@@ -94,7 +94,7 @@ test("cni called as a plugin that is not there answers with an error object", ()
   const { exitCode, stdout } = cni([], { env: { CNI_COMMAND: "ADD" } });
   expect(exitCode).toBe(1);
   const { code, details } = JSON.parse(stdout);
-  expect([code, details]).toEqual([7, `there are ${pluginNames().join(", ")}`]);
+  expect([code, details]).toEqual([7, `built in are ${pluginNames().join(", ")}`]);
 });
 
 test("cni plugin runs a plugin as its link would", () => {

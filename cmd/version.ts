@@ -1,10 +1,6 @@
-/**
- * The version of this program.
- *
- * @module
- */
+/** The version of this program. @module */
 
-/** Put in by the build. */
+/** Defined by the build. */
 declare const BUILD_VERSION: string | undefined;
 
 /** The version in package.json, or `development` when it runs from its sources. */

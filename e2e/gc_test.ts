@@ -91,7 +91,7 @@ netnsTest(
       exitCode: 2,
       stdout: "",
       stderr: 'cni: Cannot clean up network "web": "c22/c2" is not remembered; did you mean "c2"? ' +
-        '(with --ignore-unknown the others are cleaned up, and such a name stays valid)\n     see "cni run gc --help"\n',
+        '(--ignore-unknown accepts such names, and keeps them too)\n     see "cni run gc --help"\n',
     };
     expect(run("gc web --valid c1/c1 --valid c22/c2")).toEqual(refusal);
     expect(run("derive web --command GC --valid c1/c1 --valid c22/c2")).toEqual({

@@ -127,7 +127,7 @@ test("cni run restore ends with 1 when something failed, and prints one document
   expect(JSON.parse(stdout).attachments.map(({ state }: { state: string }) => state)).toEqual(["failed", "failed"]);
   expect(stderr).toMatch(/cni: Cannot restore "eth0" of container "a" on network "web": plugin "bridge" \(restore\): /);
   expect(stderr).toContain('cni: Cannot repair table "inet cni": it was not made by this program');
-  expect(stderr).toEndWith("\ncni: Cannot restore 2 of 2 attachments and what is named above\n");
+  expect(stderr).toEndWith("\ncni: Cannot restore 2 of 2 attachments and what the document names\n");
   runInNetns(host, "nft", "flush", "ruleset");
   writeFileSync(join(node.directory, "cache/results/web-broken-eth0"), "{");
   rmSync(join(node.directory, "bin/portmap"));
@@ -143,7 +143,7 @@ test("cni run restore ends with 1 when something failed, and prints one document
     /Skipping plugin "portmap" of network "web": "(.*)" is called for it, .*asked\n/g,
   );
   expect(skipped).toEqual([expect.stringContaining("/bin/portmap")]);
-  expect(second.stderr).toEndWith("\ncni: Cannot restore what is named above\n");
+  expect(second.stderr).toEndWith("\ncni: Cannot restore what the document names\n");
 });
 
 test("cni run restore has nothing to do where nothing is remembered, and refuses what it does not know", () => {

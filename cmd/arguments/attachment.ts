@@ -1,9 +1,5 @@
-/**
- * The options that describe attachments, and what the runtime makes of them.
- *
- * @module
- */
-import { type Ip, parseIp, parseMac } from "../../ffi/address.ts";
+/** The options that describe attachments, and the arguments for plugins from them. @module */
+import { parseIp, parseMac } from "../../ffi/address.ts";
 import type { Args } from "../../runtime/cache.ts";
 import { containerIdOfNetns } from "../../runtime/container_id.ts";
 import { UnknownAttachmentError } from "../../runtime/runtime.ts";
@@ -19,20 +15,18 @@ import { netnsPath } from "./path.ts";
 import { log } from "./runtime.ts";
 import { parsePublishedPort, type PublishOption } from "./published_port.ts";
 
-/** A network namespace. */
 export const NETNS_ARGUMENT: ArgumentSpec = {
   name: "NETNS",
   help: 'a network namespace: a name under /run/netns, or a path (with a "/")',
 };
 
-/** A network namespace that no command needs here, and that cnitool demands. */
+/** cnitool requires it for every command. */
 export const IGNORED_NETNS_ARGUMENT: ArgumentSpec = {
   name: "NETNS",
-  help: "is accepted as cnitool has it, and ignored",
+  help: "ignored; for scripts that were written for cnitool",
   optional: true,
 };
 
-/** The interface, which has a default for every command. */
 export const IFNAME_OPTION: OptionSpec = {
   name: "ifname",
   short: "i",
@@ -48,23 +42,22 @@ export const ATTACHMENT_OPTIONS: readonly OptionSpec[] = [
     name: "container-id",
     value: "ID",
     env: "CNI_CONTAINERID",
-    help: "made from the namespace's path unless given",
+    help: "by default made from the namespace's path",
   },
   { name: "publish", short: "p", value: "PORTS", help: "[hostIP:]hostPort:containerPort[/proto], repeatable" },
-  { name: "ip", value: "IP", help: "address to ask for, repeatable" },
-  { name: "mac", value: "MAC", help: "hardware address to ask for" },
+  { name: "ip", value: "IP", help: "address to request, repeatable" },
+  { name: "mac", value: "MAC", help: "hardware address to request" },
   { name: "args", value: "K=V;K=V", env: "CNI_ARGS", help: "arguments for all plugins" },
   { name: "cap-args", value: "JSON", env: "CAP_ARGS", help: "arguments by capability" },
 ];
 
-/** An attachment as the command line describes it. */
 export interface AttachmentRequest {
   /** Empty if neither an id nor a namespace was given. */
   readonly containerId: string;
   readonly ifname: string;
   /** An absolute path. */
   readonly netns?: string;
-  /** CNI_ARGS; absent if not given, which means: as before. */
+  /** CNI_ARGS; if absent, they are as for the ADD. */
   readonly args?: Args;
   readonly capabilityArgs?: JsonObject;
   readonly publish: readonly PublishOption[];
@@ -72,7 +65,7 @@ export interface AttachmentRequest {
   readonly mac?: string;
 }
 
-/** Reads the options of an attachment. @param netnsWord the word for its namespace @throws {UsageError} */
+/** @param netnsWord the word for its namespace @throws {UsageError} */
 export function parseAttachment(
   options: ParsedOptions,
   netnsWord: string | undefined,
@@ -94,21 +87,19 @@ export function parseAttachment(
   };
 }
 
-/** The interface that is meant. */
-export function parseIfname(options: ParsedOptions): string {
+function parseIfname(options: ParsedOptions): string {
   return options.find(IFNAME_OPTION.name) ?? "eth0";
 }
 
-/** What the options ask of plugins: CNI_ARGS, and arguments by capability. */
 interface RuntimeArguments {
   readonly args: Args;
   readonly capabilityArgs: JsonObject;
 }
 
 /**
- * Options of the command line in the way that the network's plugins understand: as capability if one declares it, else as CNI_ARGS.
+ * The options as arguments for the network's plugins: by capability if one declares it, else in CNI_ARGS.
  *
- * @throws {CniError} code 7 if no plugin of the network would hear of it
+ * @throws {CniError} code 7 if no plugin of the network would read one
  */
 export function runtimeArguments(list: NetworkConfigList, request: AttachmentRequest): RuntimeArguments {
   const declared = new Set(list.plugins.flatMap((plugin) => plugin.capabilities));
@@ -124,14 +115,14 @@ export function runtimeArguments(list: NetworkConfigList, request: AttachmentReq
   else if (ips[0]) args.push(["IP", ips[0]]);
   if (declared.has("mac") && mac) capabilityArgs.mac = mac;
   else if (mac) args.push(["MAC", mac]);
-  // Plugins refuse what they do not know, and every plugin of the network gets the same arguments.
+  // All plugins get the same arguments, and refuse unknown ones.
   const hasAddedArgs = args.length > (request.args ?? []).length;
   if (hasAddedArgs && !args.some(([key]) => key === "IgnoreUnknown")) args.unshift(["IgnoreUnknown", "1"]);
   return { args, capabilityArgs };
 }
 
-/** As {@linkcode runtimeArguments}, for an attachment that is there: what is not given is as it was for its ADD. @throws {CniError} */
-export function givenRuntimeArguments(
+/** As {@linkcode runtimeArguments}, for an existing attachment: absent arguments stay as for its ADD. @throws {CniError} */
+export function explicitRuntimeArguments(
   network: NetworkConfigList | string,
   request: AttachmentRequest,
 ): Partial<RuntimeArguments> {
@@ -141,17 +132,17 @@ export function givenRuntimeArguments(
   return { ...(args && { args }), ...(capabilityArgs && { capabilityArgs }) };
 }
 
-/** As {@linkcode givenRuntimeArguments}, without options that no plugin of now hears of: what an earlier one did is remembered. */
+/** As {@linkcode explicitRuntimeArguments}, without options that no plugin reads now: DEL goes by the ADD. */
 export function runtimeArgumentsForDel(
   network: NetworkConfigList | string,
   request: AttachmentRequest,
 ): Partial<RuntimeArguments> {
   try {
-    return givenRuntimeArguments(network, request);
+    return explicitRuntimeArguments(network, request);
   } catch (error) {
     log(`${CniError.from(error).message}; continuing without it`);
     const { mac: _, ...rest } = request;
-    return givenRuntimeArguments(network, { ...rest, publish: [], ips: [] });
+    return explicitRuntimeArguments(network, { ...rest, publish: [], ips: [] });
   }
 }
 
@@ -164,7 +155,7 @@ function missingCapability({ name }: NetworkConfigList, capability: string, opti
   return new CniError(
     Code.InvalidConfig,
     `Cannot use ${option} with network "${name}": no plugin of it has capability "${capability}"`,
-    { details: `add "capabilities": {"${capability}": true} to the plugin that is to do it` },
+    { details: `add "capabilities": {"${capability}": true} to the plugin that should do it` },
   );
 }
 
@@ -177,73 +168,55 @@ function parseArgsOption(text: string): Args {
 }
 
 function parseCapabilityArgs(text: string): JsonObject {
-  const node = parseCapabilityJson(text);
+  const node = parseOrUsageError("--cap-args", text, parseJson);
   if (isJsonObject(node)) return node;
   throw new UsageError(`--cap-args must be a JSON object such as '{"ips":["10.1.0.5"]}': got ${JSON.stringify(text)}`);
 }
 
-function parseCapabilityJson(text: string): unknown {
-  try {
-    return parseJson(text, "--cap-args");
-  } catch (error) {
-    throw error instanceof SyntaxError ? new UsageError(error.message) : error;
-  }
-}
-
-/** With or without a prefix length, which plugins take from their subnet. */
+/** The prefix length is optional: plugins take it from their subnet. */
 function parseAddress(text: string): string {
-  const slash = text.indexOf("/");
-  const ip: Ip = parseOrUsageError("--ip", slash < 0 ? text : text.slice(0, slash), parseIp);
-  const length = slash < 0 ? "" : text.slice(slash);
-  if (length === "" || /^\/[0-9]{1,3}$/.test(length)) return ip + length;
+  const [, address, length = ""] = /^([^/]*)(\/[0-9]{1,3})?$/.exec(text) ?? [];
+  if (address !== undefined) return parseOrUsageError("--ip", address, parseIp) + length;
   throw new UsageError(`--ip must be an address such as "10.1.0.5" or "10.1.0.5/16": got ${JSON.stringify(text)}`);
 }
 
-/** The option that {@linkcode parseValid} reads. */
 export const VALID_OPTION: OptionSpec = {
   name: "valid",
   value: "ID[/IFNAME]",
-  help: "an attachment that stays, by its id or its namespace's name, repeatable",
+  help: "an attachment to keep, by its id or its namespace's name, repeatable",
 };
 
-/** Says that there are none. */
-export const ALL_OPTION: OptionSpec = { name: "all", help: "nothing stays" };
+export const ALL_OPTION: OptionSpec = { name: "all", help: "keep nothing" };
 
-/** Says that a name may be of what is not remembered: an engine attached it, or it is detached. */
+/** For names of attachments that an engine made, or that are detached. */
 export const IGNORE_UNKNOWN_OPTION: OptionSpec = {
   name: "ignore-unknown",
-  help: "clean up although a --valid is not remembered; it stays valid",
+  help: "accept a --valid that is not remembered, and keep it too",
 };
 
-/** The attachments that are named; without an interface that of `--ifname`. @throws {UsageError} */
+/** The attachments of `--valid`, by default with the interface of `--ifname`. @throws {UsageError} */
 export function parseValid(options: ParsedOptions): Attachment[] {
   const valid = options.list(VALID_OPTION.name);
   if (valid.length > 0 && options.has(ALL_OPTION.name)) {
-    throw new UsageError("--all lets nothing stay, and --valid names what stays: leave out one of the two");
+    throw new UsageError("--all keeps nothing, and --valid names what to keep: leave out one of the two");
   }
   return valid.map((text) => parseAttachmentName(text, parseIfname(options)));
 }
 
-/** What `call` returns. @throws {UsageError} if it finds that a name of `--valid` is misspelt */
+/** @throws {UsageError} if `call` does not know a name of `--valid` */
 export function refuseUnknownNames<T>(call: () => T): T {
   try {
     return call();
   } catch (error) {
     if (!(error instanceof UnknownAttachmentError)) throw error;
-    throw new UsageError(
-      `${error.message} (with --${IGNORE_UNKNOWN_OPTION.name} the others are cleaned up, and such a name stays valid)`,
-    );
+    throw new UsageError(`${error.message} (--${IGNORE_UNKNOWN_OPTION.name} accepts such names, and keeps them too)`);
   }
 }
 
-function parseAttachmentName(text: string, ifname: string): Attachment {
-  const slash = text.indexOf("/");
-  const attachment = slash < 0
-    ? { containerId: text, ifname }
-    : { containerId: text.slice(0, slash), ifname: text.slice(slash + 1) };
-  const [what, problem] = containerIdProblem(attachment.containerId)
-    ? ["container id", containerIdProblem(attachment.containerId)]
-    : ["interface name", ifnameProblem(attachment.ifname)];
-  if (!problem) return attachment;
+function parseAttachmentName(text: string, defaultIfname: string): Attachment {
+  const [, containerId = "", ifname = defaultIfname] = /^([^/]*)(?:\/([^]*))?$/.exec(text)!;
+  const idProblem = containerIdProblem(containerId);
+  const [what, problem] = idProblem ? ["container id", idProblem] : ["interface name", ifnameProblem(ifname)];
+  if (!problem) return { containerId, ifname };
   throw new UsageError(`--valid must be ID or ID/IFNAME: got ${JSON.stringify(text)}, whose ${what} ${problem}`);
 }

@@ -1,8 +1,4 @@
-/**
- * Paths as written on a command line.
- *
- * @module
- */
+/** Paths on a command line. @module */
 import { namedNetnsPath } from "../../ffi/named_netns.ts";
 import { findStat } from "../../ffi/sys/stat.ts";
 import type { CliContext } from "../command.ts";
@@ -10,15 +6,11 @@ import { parseOrUsageError, UsageError } from "../options.ts";
 
 type PathContext = Pick<CliContext, "findWorkingDirectory">;
 
-/**
- * The path from the root, without `.`, `..` and doubled slashes, by its letters alone.
- *
- * @throws {UsageError} if it is relative to a directory that was removed
- */
+/** The absolute path, without `.`, `..` and doubled slashes, textually. @throws {UsageError} if the working directory was removed */
 export function absolutePath(path: string, { findWorkingDirectory }: PathContext): string {
   const base = path.startsWith("/") ? "" : findWorkingDirectory();
   if (base === undefined) {
-    throw new UsageError(`"${path}" is relative to the working directory, and that was removed`);
+    throw new UsageError(`"${path}" is relative to the working directory, which was removed`);
   }
   const parts: string[] = [];
   for (const part of `${base}/${path}`.split("/")) {
@@ -29,8 +21,8 @@ export function absolutePath(path: string, { findWorkingDirectory }: PathContext
 }
 
 /**
- * The path of a network namespace. Text with a slash is a path. A name is one of /run/netns, or, if there is none, that of a file in the
- * working directory, as cnitool has it.
+ * The path of a network namespace. Text with a slash is a path. Other text is a name under /run/netns, or else, as in
+ * cnitool, a file in the working directory.
  *
  * @throws {UsageError}
  */

@@ -43,6 +43,6 @@ test("no working directory is needed, unless a path is relative", () => {
   expect(netnsPath("blue", removed)).toBe("/run/netns/blue");
   expect(absolutePath("/cache", removed)).toBe("/cache");
   expect(() => netnsPath("./blue", removed)).toThrow(
-    new UsageError('"./blue" is relative to the working directory, and that was removed'),
+    new UsageError('"./blue" is relative to the working directory, which was removed'),
   );
 });

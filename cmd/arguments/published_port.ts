@@ -1,8 +1,4 @@
-/**
- * Published ports as written on a command line.
- *
- * @module
- */
+/** Published ports on a command line. @module */
 import { type Ip, parseIp } from "../../ffi/address.ts";
 import { UsageError } from "../options.ts";
 
@@ -11,13 +7,13 @@ export interface PublishOption {
   readonly hostPort: number;
   readonly containerPort: number;
   readonly protocol: "tcp" | "udp" | "sctp";
-  /** The only address of the host that is published; absent for all. */
+  /** Absent for all addresses of the host. */
   readonly hostIP?: Ip;
 }
 
 const PUBLISH_PATTERN = /^(?:(?:\[([^\]]*)\]|([^:[\]]*)):)?([0-9]+):([0-9]+)(?:\/([A-Za-z]+))?$/;
 
-/** Reads `[hostIP:]hostPort:containerPort[/protocol]`; an IPv6 address stands in brackets. @throws {UsageError} */
+/** Reads `[hostIP:]hostPort:containerPort[/protocol]`, with IPv6 addresses in brackets. @throws {UsageError} */
 export function parsePublishedPort(text: string): PublishOption {
   const usageError = (reason: string) => new UsageError(`cannot publish ${JSON.stringify(text)}: ${reason}`);
   const match = PUBLISH_PATTERN.exec(text);

@@ -1,8 +1,4 @@
-/**
- * The options that say what the runtime works with, and the runtime itself.
- *
- * @module
- */
+/** The options of the runtime, and the runtime itself. @module */
 import { printStderr } from "../../ffi/sys/stdio.ts";
 import { loadNetwork } from "../../runtime/load.ts";
 import { Runtime, type RuntimeOptions } from "../../runtime/runtime.ts";
@@ -13,28 +9,24 @@ import type { ArgumentSpec, CliContext } from "../command.ts";
 import { type OptionSpec, type ParsedOptions, UsageError } from "../options.ts";
 import { absolutePath } from "./path.ts";
 
-/** A network. */
 export const NETWORK_ARGUMENT: ArgumentSpec = {
   name: "NETWORK",
   help: 'a name in the configuration directory, a path (with a "/"), or - for stdin; "default" is built in',
 };
 
-/** Where networks are. */
 export const CONF_DIR_OPTION: OptionSpec = {
   name: "conf-dir",
   value: "DIR",
   env: "NETCONFPATH",
-  help: "where networks are found by name (/etc/cni/net.d)",
+  help: "directory of network configurations (/etc/cni/net.d)",
 };
 
-/** Where attachments are remembered. */
 export const CACHE_DIR_OPTION: OptionSpec = {
   name: "cache-dir",
   value: "DIR",
-  help: "where attachments are remembered (/var/lib/cni)",
+  help: "directory where attachments are remembered (/var/lib/cni)",
 };
 
-/** On failure, what went wrong is printed for programs. */
 export const JSON_OPTION: OptionSpec = { name: "json", help: "on failure, print the error object on stdout" };
 
 /** The options of every command that calls plugins. */
@@ -44,10 +36,10 @@ export const RUNTIME_OPTIONS: readonly OptionSpec[] = [
     name: "plugin-dir",
     value: "DIRS",
     env: "CNI_PATH",
-    help: "other plugins, separated by ':'; none: ':' (/opt/cni/bin)",
+    help: "directories of other plugins, separated by ':'; ':' for none (/opt/cni/bin)",
   },
   CACHE_DIR_OPTION,
-  { name: "timeout", value: "TIME", help: "for each plugin that is a program of its own: 30s, 500ms" },
+  { name: "timeout", value: "TIME", help: "time limit for each plugin that is not built in: 30s, 500ms" },
   JSON_OPTION,
 ];
 
@@ -56,7 +48,7 @@ export function openRuntime(options: ParsedOptions, context: CliContext): Runtim
   return new Runtime(runtimeOptions(options, context));
 }
 
-/** What the options say of the runtime. @throws {UsageError} */
+/** @throws {UsageError} */
 export function runtimeOptions(options: ParsedOptions, context: CliContext): RuntimeOptions {
   const timeout = options.find("timeout");
   return {
@@ -71,15 +63,15 @@ export function runtimeOptions(options: ParsedOptions, context: CliContext): Run
   };
 }
 
-/** Says something on stderr. */
+/** Writes to stderr. */
 export function log(message: string): void {
   printStderr(`cni: ${message}`);
 }
 
 /**
- * The network that a word stands for.
+ * Loads the network that a word names.
  *
- * @param logDuplicates as of {@linkcode loadNetwork}: for commands that judge a configuration, not for those that only use it
+ * @param logDuplicates for commands that judge a configuration
  * @throws as {@linkcode loadNetwork}
  */
 export function loadRequested(
@@ -92,12 +84,12 @@ export function loadRequested(
   return loadNetwork(word, { directory, log, logDuplicates });
 }
 
-/** Whether a word is the name of a network, not a path or standard input. */
+/** Whether a word is a name, not a path or `-`. */
 export function isNetworkName(word: string): boolean {
   return word !== "-" && !word.includes("/");
 }
 
-/** The network, or its name if the attachment remembers a configuration: the file may be gone, or broken by now. */
+/** The network, or its name if only the attachment's copy of the configuration can be read. */
 export function loadAttachedNetwork(
   word: string,
   attachment: Attachment,

@@ -4,7 +4,7 @@ import type { Command } from "../command.ts";
 
 const help: Command = {
   name: "help",
-  summary: "say what a command does, as its option --help",
+  summary: "print the help for a command, as its option --help does",
   arguments: [{ name: "COMMAND", help: "the words of a command", optional: true, repeated: true }],
   options: [],
   examples: [{ command: "cni help run add", about: 'the same as "cni run add --help"' }],

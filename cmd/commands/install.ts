@@ -1,8 +1,4 @@
-/**
- * `cni install`: puts this binary under the names of its plugins into a directory where container engines look for plugins.
- *
- * @module
- */
+/** `cni install`: puts this binary under the names of its plugins into a directory of container engines. @module */
 import { ensureDirectory } from "../../ffi/sys/directory.ts";
 import { findStat, findSymlinkTarget } from "../../ffi/sys/stat.ts";
 import { installCopy, installSymlink } from "../../ffi/sys/atomic_install.ts";
@@ -28,10 +24,10 @@ const command: Command = {
   description: 'Every plugin becomes a relative link to this program, and so does "cni" itself.',
   arguments: [{ name: "DIR", help: "a directory such as /opt/cni/bin" }],
   options: [
-    { name: "copy", help: "copy the program, for a DIR that is seen where the program is not, as in a container" },
+    { name: "copy", help: "copy the program, for a DIR that is mounted without the program, as in a container" },
     {
       name: "force",
-      help: 'replace files that were not put there by this program; "cni uninstall" puts them back',
+      help: 'replace files of other programs; "cni uninstall" puts them back',
     },
   ],
   examples: [{ command: "cni install /opt/cni/bin", about: "make the links, or correct them" }],
@@ -45,41 +41,38 @@ const command: Command = {
       copy: input.has("copy"),
     });
     for (const { path, target, changed, backup } of installed) {
-      const note = backup === undefined ? "" : ` (what was there is kept as ${backup})`;
+      const note = backup === undefined ? "" : ` (the replaced file is kept as ${backup})`;
       printStdout(`${path} -> ${target}${changed ? note : " (unchanged)"}\n`);
     }
   },
 };
 export default command;
 
-/** What to put where. */
+/** What to install. */
 export interface InstallOptions {
   readonly directory: string;
-  /** This binary; absolute. */
+  /** Absolute. */
   readonly program: string;
-  /** The names of the plugins. */
   readonly names: readonly string[];
-  /** Replace files that are not ours, and keep them as backups. */
+  /** Whether to replace files of other programs, with backups. */
   readonly force: boolean;
-  /** One copy of the binary and more names for it, for directories that are seen where the binary is not. */
+  /** Whether to make one copy of the binary with several names. */
   readonly copy: boolean;
 }
 
-/** What was done about one name. */
 export interface InstalledFile {
   readonly path: string;
-  /** Where the link leads, or that it is the binary itself. */
+  /** The link's target, or a description of the copy. */
   readonly target: string;
-  /** False if it was so already. */
   readonly changed: boolean;
-  /** Where the file of somebody else is that was in its place. */
+  /** Path of the replaced file. */
   readonly backup?: string;
 }
 
 /**
- * Puts every name in place, each at once and only where something is to be changed; a file of somebody else stops it before the first.
+ * Installs every name, atomically and only where something changes. A foreign file stops it before the first change.
  *
- * @throws {RangeError} naming the files in the way, if they are not to be replaced, or the backups that would be
+ * @throws {RangeError} naming the files in the way, or backups that would be lost
  * @throws {SystemError} if the directory cannot be written
  */
 export function install(options: InstallOptions): InstalledFile[] {
@@ -93,7 +86,7 @@ export function install(options: InstallOptions): InstalledFile[] {
   return installed.map((file) => backups.has(file.path) ? { ...file, backup: backups.get(file.path)! } : file);
 }
 
-/** Keeps the files of others that are in the way. @returns where, by path @throws {RangeError} if they are not to be replaced */
+/** @returns the backups by original path @throws {RangeError} if files may not be replaced */
 function backUpForeignFiles(
   { directory, program, force }: InstallOptions,
   names: readonly string[],
@@ -103,14 +96,14 @@ function backUpForeignFiles(
   if (inTheWay.length > 0) {
     const hint = force ? "a directory is never replaced" : "use --force to replace them; they are kept as backups";
     throw new RangeError(
-      `Cannot install into "${directory}": not put there by this program: ${inTheWay.join(", ")} (${hint})`,
+      `Cannot install into "${directory}": files of other programs are there: ${inTheWay.join(", ")} (${hint})`,
     );
   }
   const otherBackups = foreignNames.filter((name) => hasOtherBackup(directory, name));
   if (otherBackups.length > 0) {
     const paths = otherBackups.map((name) => replacedFilePath(directory, name)).join(", ");
     throw new RangeError(
-      `Cannot install into "${directory}": backups of earlier files would be lost: ${paths} (move them away, or the new files)`,
+      `Cannot install into "${directory}": backups of earlier files would be lost: ${paths} (move either them or the new files away)`,
     );
   }
   for (const name of foreignNames) keepBackup(directory, name);
@@ -129,7 +122,7 @@ function installLink({ directory, program }: InstallOptions, name: string): Inst
   return { path, target, changed: true };
 }
 
-/** Relative, so that the tree can be moved or mounted elsewhere; both absolute and canonical. */
+/** A relative link works also where the tree is mounted elsewhere. Both paths are canonical. */
 export function relativePath(directory: string, path: string): string {
   const from = directory.split("/").filter((part) => part !== "");
   const to = path.split("/").filter((part) => part !== "");
@@ -140,7 +133,7 @@ export function relativePath(directory: string, path: string): string {
   return [...from.slice(commonLength).map(() => ".."), ...to.slice(commonLength)].join("/");
 }
 
-/** The command is the copy, and the plugins are more names of that file, which take no room. */
+/** The command is the copy; the plugins are hard links to it. */
 function installCopies({ directory, program }: InstallOptions, names: readonly string[]): InstalledFile[] {
   const copy = names.includes(COMMAND_NAME) ? `${directory}/${COMMAND_NAME}` : program;
   return names.map((name) => {

@@ -91,7 +91,7 @@ test.each([
   mkdirSync(bin, { recursive: true });
   occupy();
   for (const copy of [false, true]) {
-    expect(() => put({ copy })).toThrow(`not put there by this program: ${bin}/portmap (use --force`);
+    expect(() => put({ copy })).toThrow(`files of other programs are there: ${bin}/portmap (use --force`);
     expect(readdirSync(bin)).toEqual(["portmap"]);
   }
   const before = contentOf(join(bin, "portmap"));
@@ -118,7 +118,7 @@ test("install() never loses what it replaced first, nor what was put over it", (
   put({ force: true });
   replaceWith("second");
   expect(() => put({ force: true })).toThrow(
-    `Cannot install into "${bin}": backups of earlier files would be lost: ${backup} (move them away, or the new files)`,
+    `Cannot install into "${bin}": backups of earlier files would be lost: ${backup} (move either them or the new files away)`,
   );
   expect([contentOf(path), contentOf(backup)]).toEqual(["second", "first"]);
   // What is kept already is no loss.

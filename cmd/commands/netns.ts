@@ -3,8 +3,8 @@ import type { CommandGroup } from "../command.ts";
 
 const netns: CommandGroup = {
   name: "netns",
-  summary: "named network namespaces",
-  description: 'They are those of "ip netns". Without a command they are listed.',
+  summary: "manage named network namespaces",
+  description: 'The same as those of "ip netns". Without a command, lists them.',
   commands: {
     list: () => import("./netns/list.ts"),
     add: () => import("./netns/add.ts"),

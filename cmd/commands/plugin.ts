@@ -1,30 +1,30 @@
-/**
- * `cni plugin`: a plugin without a link of its name.
- *
- * @module
- */
+/** `cni plugin`: a plugin without a link of its name. @module */
 import { printStderr } from "../../ffi/sys/stdio.ts";
 import type { AnyPlugin } from "../../plugins/lib/protocol/context.ts";
 import { findPlugin, hasPlugin, loadPlugins, pluginNames } from "../../plugins/registry.ts";
 import { suggestion } from "../../spec/suggest.ts";
 import type { CliContext, Command } from "../command.ts";
+import { formatRows } from "../help.ts";
 import { UsageError } from "../options.ts";
-import { formatPluginHelp, formatPluginList } from "../plugin_help.ts";
 import { servePlugin } from "../serve_plugin.ts";
 
 const plugin: Command = {
   name: "plugin",
-  summary: "act as a plugin, called as engines do: CNI_* variables and stdin",
-  arguments: [{ name: "PLUGIN", help: "the name of a plugin that is built in" }],
+  summary: "act as a plugin, with CNI_* variables and stdin as from an engine",
+  arguments: [{ name: "PLUGIN", help: "the name of a built-in plugin" }],
   options: [{ name: "service", help: "run the service of the plugin, until it ends" }],
   examples: [
     {
       command: "CNI_COMMAND=VERSION cni plugin bridge",
       about: "ask the bridge plugin for the versions that it speaks",
     },
-    { command: "cni plugin bridge --help", about: "say what the bridge plugin is" },
+    { command: "cni plugin bridge --help", about: "describe the bridge plugin" },
   ],
-  details: ([name = ""]) => hasPlugin(name) ? formatPluginHelp(name) : formatPluginList(),
+  details: async ([name = ""]) => {
+    if (!hasPlugin(name)) return formatPluginList();
+    await loadPlugins([name]);
+    return `plugin ${name}:\n  ${describePlugin(findPlugin(name)!)}`;
+  },
   async run({ words: [name = ""], has }, context) {
     if (!hasPlugin(name)) {
       const hint = suggestion(name, pluginNames()) || `; there are ${pluginNames().join(", ")}`;
@@ -36,6 +36,18 @@ const plugin: Command = {
   },
 };
 export default plugin;
+
+/** All plugins, one per line. */
+export async function formatPluginList(): Promise<string> {
+  await loadPlugins();
+  const rows = pluginNames().map((name) => [name, describePlugin(findPlugin(name)!)] as const);
+  return `plugins, each also run by a link of its name to this program:\n${formatRows(rows)}`;
+}
+
+/** What a plugin does for a container, and between calls. */
+export function describePlugin({ about, service }: AnyPlugin): string {
+  return service ? `${about}; service: ${service.summary}` : about;
+}
 
 /** Runs the service of a plugin until it ends. @throws {UsageError} if the plugin has none */
 export async function runService({ name, service }: AnyPlugin, { env }: Pick<CliContext, "env">): Promise<void> {

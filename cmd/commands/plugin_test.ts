@@ -1,8 +1,7 @@
 import { expect, test } from "bun:test";
 import { plugin, schema } from "../../mod.ts";
 import { UsageError } from "../options.ts";
-import { describePlugin } from "../plugin_help.ts";
-import { runService } from "./plugin.ts";
+import { describePlugin, runService } from "./plugin.ts";
 
 const definition = {
   name: "lease",

@@ -1,8 +1,4 @@
-/**
- * The list of commands, and nothing else.
- *
- * @module
- */
+/** The list of commands. @module */
 import type { CommandGroup } from "../command.ts";
 
 /** The program. */
@@ -26,5 +22,5 @@ export const CNI: CommandGroup = {
       about: 'attach the namespace "web" to the built-in network, and publish its port 80 as port 8080 of the host',
     },
   ],
-  details: async () => (await import("../plugin_help.ts")).formatPluginList(),
+  details: async () => (await import("./plugin.ts")).formatPluginList(),
 };

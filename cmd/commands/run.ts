@@ -5,9 +5,10 @@ import type { CommandGroup } from "../command.ts";
 
 const run: CommandGroup = {
   name: "run",
-  summary: "attach containers to networks, look after them, detach them",
-  description: `A script that was written for cnitool works with "cni run" in its place. Every command accepts the
-options below, also those that it has no use for.`,
+  summary: "attach containers to networks, check and detach them",
+  description:
+    `Scripts for cnitool work with "cni run" in its place. Every command accepts the options below, and ignores those
+that it does not need.`,
   commands: {
     add: () => import("./run/add.ts"),
     check: () => import("./run/check.ts"),

@@ -1,10 +1,4 @@
-/**
- * `cni tap-device '{"name":"tap0"}'`: makes a tap and ends.
- *
- * The plugin `tap` starts it for a tap that is to have an SELinux context of its own: a tap gets the context of the process.
- *
- * @module
- */
+/** `cni tap-device`: the plugin `tap` starts it for a tap with an SELinux context, which is that of the process. @module */
 import { createTap, persistTap } from "../../ffi/route/tap.ts";
 import { tapDeviceOptions } from "../../plugins/tap/tap_device_options.ts";
 import type { Command } from "../command.ts";
@@ -19,7 +13,7 @@ const command: Command = {
 };
 export default command;
 
-/** Makes the tap that a JSON object describes. @throws {SystemError} what the kernel refused */
+/** Makes a tap. @param request a JSON object @throws {SystemError} */
 export function tapDevice(request: string): void {
   const { name, ...options } = tapDeviceOptions.parse(JSON.parse(request), "order");
   using tap = createTap(name, options);

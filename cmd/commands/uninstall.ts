@@ -1,8 +1,4 @@
-/**
- * `cni uninstall`: takes the plugins out of a directory again, and puts back what `cni install --force` replaced.
- *
- * @module
- */
+/** `cni uninstall`: removes the plugins, and puts back what `cni install --force` replaced. @module */
 import { findEntryNames, removeEmptyDirectory } from "../../ffi/sys/directory.ts";
 import { removeFile, renameFile } from "../../ffi/sys/file.ts";
 import { findStat, findSymlinkTarget } from "../../ffi/sys/stat.ts";
@@ -21,8 +17,8 @@ import {
 
 const command: Command = {
   name: "uninstall",
-  summary: 'take the plugins out again, and put back what "install --force" replaced',
-  description: "Files that were not put there by this program stay.",
+  summary: 'remove the plugins, and put back what "install --force" replaced',
+  description: "Files of other programs stay.",
   arguments: [{ name: "DIR", help: "a directory such as /opt/cni/bin" }],
   options: [],
   examples: [{ command: "cni uninstall /opt/cni/bin", about: "leave the directory as it was before the install" }],
@@ -31,17 +27,16 @@ const command: Command = {
     const directory = canonicalPath(absolutePath(word, context));
     const uninstalled = uninstall({ directory, program: runningProgram(), names: pluginNames() });
     for (const { path, outcome } of uninstalled) {
-      if (outcome === "foreign") printStderr(`cni: ${path} was not put there by this program: its backup is kept`);
-      else if (outcome === "running") printStderr(`cni: ${path} is the program that runs: it stays`);
+      if (outcome === "foreign") printStderr(`cni: ${path} is of another program: it stays, and so does the backup`);
+      else if (outcome === "running") printStderr(`cni: ${path} is this program itself: it stays`);
       else printStdout(`${path}: ${outcome}\n`);
     }
-    if (uninstalled.length === 0) printStderr(`cni: Nothing in "${directory}" was put there by this program`);
+    if (uninstalled.length === 0) printStderr(`cni: Nothing in "${directory}" is of this program`);
   },
 };
 export default command;
 
-/** What to take from where. */
-export interface UninstallOptions {
+interface UninstallOptions {
   /** Canonical. */
   readonly directory: string;
   /** This binary; canonical. */
@@ -50,24 +45,22 @@ export interface UninstallOptions {
   readonly names: readonly string[];
 }
 
-/** What became of one name. */
-export interface UninstalledFile {
+interface UninstalledFile {
   readonly path: string;
-  /** `foreign` if somebody else has put another file over ours, so that the backup is not put back; `running` for the program itself. */
+  /** `foreign`: another program has replaced our file, so the backup is not put back. `running`: the program itself. */
   readonly outcome: "removed" | "put back" | "foreign" | "running";
 }
 
 /**
- * Removes what is ours; what was there before takes its place at once. The program that runs stays if it lies in the directory: it was
- * brought there, or there is no other left that could be called.
+ * Removes our files and puts backups in their place. The running program stays, as it may be the last one to call.
  *
  * @throws {SystemError} if the directory cannot be written
  */
 export function uninstall({ directory, program, names }: UninstallOptions): UninstalledFile[] {
   const backups = findEntryNames(backupDirectory(directory)) ?? [];
-  // A plugin of another version may be there.
+  // Backups may be of another version's plugins.
   const allNames = [...new Set([COMMAND_NAME, ...names, ...backups])];
-  // Before anything changes: what is put back may be what other links lead to.
+  // Before any change: other links may lead to a file that is put back.
   const foreignNames = allNames.filter((name) => isForeignFile(`${directory}/${name}`, program));
   const uninstalled = allNames.flatMap((name): UninstalledFile[] => {
     const path = `${directory}/${name}`;

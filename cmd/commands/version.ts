@@ -7,7 +7,7 @@ import { programVersion } from "../version.ts";
 
 const version: Command = {
   name: "version",
-  summary: "print the version, as the option --version",
+  summary: "print the version, as the option --version does",
   arguments: [],
   options: [],
   run: () => {

@@ -7,11 +7,11 @@ import { UsageError } from "../../options.ts";
 const add: Command = {
   name: "add",
   summary: "make a network namespace",
-  arguments: [{ name: "NAME", help: "a name that is free under /run/netns" }],
+  arguments: [{ name: "NAME", help: "a new name under /run/netns" }],
   options: [],
   examples: [{ command: "cni netns add web", about: "make /run/netns/web" }],
   run({ words: [name = ""] }) {
-    // Every later command would take it for an option, and a list of names for several.
+    // Later commands would take it for an option, and readers of a list for several names.
     if (/^-|\p{Cc}/u.test(name)) {
       throw new UsageError(
         `"netns add" needs a name without control characters that does not begin with "-": got ${JSON.stringify(name)}`,

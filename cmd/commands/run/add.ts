@@ -21,7 +21,7 @@ const add: Command = {
   name: "add",
   summary: "attach a container and print the result",
   description:
-    "An attachment of the same name whose namespace is gone is removed first. If a plugin fails, all is undone.",
+    "First removes an attachment of the same name whose namespace is gone. If a plugin fails, everything is undone.",
   arguments: [NETWORK_ARGUMENT, NETNS_ARGUMENT],
   options: [...ATTACHMENT_OPTIONS, ...RUNTIME_OPTIONS],
   examples: [
@@ -34,10 +34,10 @@ const add: Command = {
     const [word = "", netnsWord] = input.words;
     const request = parseAttachment(input, netnsWord, context);
     const runtime = openRuntime(input, context);
-    // Threads that the runtime starts, as for a long configuration, block what is blocked by then.
+    // Threads inherit the blocked signals, so this comes before any thread starts.
     blockSignals();
     const network = loadRequested(word, input, context, true);
-    // An attachment of that name that is stale is removed with the plugins that made it.
+    // A stale attachment of that name is removed by the plugins that made it.
     const staleConfiguration = runtime.attachedConfiguration(network.name, request) ?? "";
     await loadPlugins(pluginsMentionedIn(network.text + staleConfiguration));
     const { containerId, ifname, netns = "" } = request;
@@ -47,7 +47,7 @@ const add: Command = {
       throwIfSignalled();
       printStdout(`${stringifyResult(result, network.cniVersion)}\n`);
     } catch (error) {
-      // The caller does not know of the attachment, so that nobody would ever remove it.
+      // The caller does not know of the attachment and would never remove it.
       stopReportingSignals();
       runtime.del(network, { containerId, ifname });
       throw error;
@@ -57,7 +57,7 @@ const add: Command = {
 };
 export default add;
 
-/** What nobody reads may be why it fails. */
+/** Unread keys may be the reason of a failure. */
 function addOrLogUnread(
   runtime: Runtime,
   network: NetworkConfigList,

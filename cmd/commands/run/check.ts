@@ -2,7 +2,7 @@
 import { loadPlugins } from "../../../plugins/registry.ts";
 import {
   ATTACHMENT_OPTIONS,
-  givenRuntimeArguments,
+  explicitRuntimeArguments,
   NETNS_ARGUMENT,
   parseAttachment,
 } from "../../arguments/attachment.ts";
@@ -12,7 +12,7 @@ import type { Command } from "../../command.ts";
 const check: Command = {
   name: "check",
   summary: "fail unless a container is still attached as it was",
-  description: "Warns where its packets cannot flow all the same, as without a default route to masquerade to.",
+  description: "Also warns if its packets cannot flow, for example without a default route to masquerade to.",
   arguments: [NETWORK_ARGUMENT, NETNS_ARGUMENT],
   options: [...ATTACHMENT_OPTIONS, ...RUNTIME_OPTIONS],
   examples: [{
@@ -26,7 +26,7 @@ const check: Command = {
     const network = loadAttachedNetwork(word, request, runtime, input, context);
     await loadPlugins();
     const { containerId, ifname, netns = "" } = request;
-    runtime.check(network, { containerId, ifname, netns, ...givenRuntimeArguments(network, request) });
+    runtime.check(network, { containerId, ifname, netns, ...explicitRuntimeArguments(network, request) });
   },
 };
 export default check;

@@ -13,7 +13,7 @@ import { UsageError } from "../../options.ts";
 const del: Command = {
   name: "del",
   summary: "detach a container",
-  description: "The configuration that it was attached with counts. It succeeds if the container is detached already.",
+  description: "Uses the configuration that it was attached with. Succeeds if the container is already detached.",
   arguments: [NETWORK_ARGUMENT, { ...NETNS_ARGUMENT, optional: true }],
   options: [...ATTACHMENT_OPTIONS, ...RUNTIME_OPTIONS],
   examples: [

@@ -7,7 +7,7 @@ import {
   ALL_OPTION,
   ATTACHMENT_OPTIONS,
   type AttachmentRequest,
-  givenRuntimeArguments,
+  explicitRuntimeArguments,
   IGNORE_UNKNOWN_OPTION,
   NETNS_ARGUMENT,
   parseAttachment,
@@ -36,8 +36,8 @@ const COMMAND_OPTION: OptionSpec = {
 
 const derive: Command = {
   name: "derive",
-  summary: "print what each plugin would read, and call none",
-  description: "Of an ADD, what the plugin before would answer is not in it.",
+  summary: "print the request for each plugin, without a call",
+  description: "Requests of an ADD lack the result of the previous plugin.",
   arguments: [NETWORK_ARGUMENT, { ...NETNS_ARGUMENT, optional: true }],
   options: [
     COMMAND_OPTION,
@@ -83,6 +83,6 @@ function parametersOf(
 ): Pick<DeriveOptions, "parameters"> {
   const { containerId, ifname, netns } = request;
   if (containerId === "" && verb !== "ADD") return {};
-  const args = verb === "DEL" ? runtimeArgumentsForDel(network, request) : givenRuntimeArguments(network, request);
+  const args = verb === "DEL" ? runtimeArgumentsForDel(network, request) : explicitRuntimeArguments(network, request);
   return { parameters: { containerId, ifname, ...(netns !== undefined && { netns }), ...args } };
 }

@@ -16,10 +16,9 @@ import { UsageError } from "../../options.ts";
 
 const gc: Command = {
   name: "gc",
-  summary: "detach all containers that are not named",
-  description:
-    `Give --valid for each that stays, by its id as in "cni run list" or by the name of its namespace, or --all.
-What was attached since the command began stays as well. What is removed is named on stderr.`,
+  summary: "detach all containers except those that --valid names",
+  description: `Name each container to keep with --valid, by its id as in "cni run list" or by its namespace's name.
+Containers that were attached after the command began stay too. Removed ones are listed on stderr.`,
   arguments: [NETWORK_ARGUMENT, IGNORED_NETNS_ARGUMENT],
   options: [
     VALID_OPTION,
@@ -36,7 +35,7 @@ What was attached since the command began stays as well. What is removed is name
     const valid = parseValid(input);
     if (valid.length === 0 && !input.has(ALL_OPTION.name)) {
       throw new UsageError(
-        '"run gc" removes every attachment that is not named: give --valid ID/IFNAME for each that stays, or --all',
+        '"run gc" removes every attachment that is not named: give --valid ID/IFNAME for each to keep, or --all',
       );
     }
     const runtime = openRuntime(input, context);

@@ -20,19 +20,18 @@ const HEADER = ["NETWORK", "CONTAINER", "INTERFACE", "STATE", "ADDRESSES", "NAME
 
 const list: Command = {
   name: "list",
-  summary: "show what is attached, as far as it is remembered",
-  description:
-    `"incomplete" are those that have lost an interface or an address. Rules are not looked at: "run restore" and
-"run check" do.`,
+  summary: "list the remembered attachments",
+  description: `"incomplete" attachments have lost an interface or an address. Rules are not checked: "run check" and
+"run restore" do that.`,
   arguments: [{ ...NETWORK_ARGUMENT, optional: true }],
   options: [{ ...JSON_OPTION, help: `print JSON; ${JSON_OPTION.help}` }, CONF_DIR_OPTION, CACHE_DIR_OPTION],
-  examples: [{ command: "cni run list --json", about: "everything that is attached, with results, for programs" }],
+  examples: [{ command: "cni run list --json", about: "all attachments with their results, for programs" }],
   run(input, context) {
     const [word = ""] = input.words;
     const runtime = openRuntime(input, context);
     const network = isNetworkName(word) ? word || undefined : loadRequested(word, input, context).name;
     const attachments = runtime.attachments(network);
-    // What nothing is attached to may be no network at all.
+    // Without attachments, there may be no such network.
     if (network !== undefined && attachments.length === 0) loadRequested(word, input, context);
     printStdout(
       input.has(JSON_OPTION.name)

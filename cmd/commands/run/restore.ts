@@ -17,12 +17,11 @@ import { type ParsedOptions, UsageError } from "../../options.ts";
 
 const restore: Command = {
   name: "restore",
-  summary: "put back rules of attachments that somebody flushed",
-  description:
-    `For after "nft flush ruleset", "firewall-cmd --reload" or the like. Rules that are there are not touched.
-Prints JSON. "incomplete" are attachments that have lost an interface or an address, which is not put back.`,
+  summary: "put back flushed rules of attachments",
+  description: `Use it after "nft flush ruleset", "firewall-cmd --reload" or the like. Present rules are not changed.
+Prints JSON. "incomplete" attachments have lost an interface or an address, which is not put back.`,
   arguments: [{ ...NETWORK_ARGUMENT, optional: true }],
-  options: [{ name: "all", help: "of every network, as without one" }, ...RUNTIME_OPTIONS],
+  options: [{ name: "all", help: "all networks, as without NETWORK" }, ...RUNTIME_OPTIONS],
   examples: [{ command: "cni run restore", about: "put back the rules of everything that is attached" }],
   async run(input, context) {
     const [word = ""] = input.words;
@@ -36,17 +35,17 @@ Prints JSON. "incomplete" are attachments that have lost an interface or an addr
     const failed = report.attachments.filter(({ state }) => state === "failed").length;
     const failures = [
       ...failed ? [`${failed} of ${report.attachments.length} attachments`] : [],
-      ...report.problems.length ? ["what is named above"] : [],
+      ...report.problems.length ? ["what the document names"] : [],
     ];
     if (failures.length === 0) return 0;
-    // The document says what is wrong, so that no error object may follow it.
+    // The document names the failures: no error object may follow it.
     log(`Cannot restore ${failures.join(" and ")}`);
     return 1;
   },
 };
 export default restore;
 
-/** Attachments remember their configuration: the file may be gone, or broken by now. */
+/** Attachments have a copy of their configuration: the file may be gone or broken. */
 function networkToRestore(
   word: string,
   runtime: Runtime,

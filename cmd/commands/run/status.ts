@@ -8,8 +8,8 @@ const status: Command = {
   name: "status",
   summary: "fail if no container could be attached",
   description:
-    `Names keys of the configuration that nobody reads, but for "$schema" and those that begin with "x-" or "_".
-Warns where packets of containers could not flow, as without a default route to masquerade to.`,
+    `Also names keys of the configuration that nobody reads, except "$schema" and keys that begin with "x-" or "_",
+and warns if packets of containers could not flow, for example without a default route to masquerade to.`,
   arguments: [NETWORK_ARGUMENT, IGNORED_NETNS_ARGUMENT],
   options: RUNTIME_OPTIONS,
   examples: [{ command: "cni run status default", about: "ask the plugins of the built-in network" }],
@@ -18,7 +18,7 @@ Warns where packets of containers could not flow, as without a default route to 
     const runtime = openRuntime(input, context);
     const network = loadRequested(word, input, context, true);
     await loadPlugins(pluginsMentionedIn(network.text));
-    // What is likely to be a mistake is said first: it may be why the answer is no.
+    // Unread keys come first: they may be the reason of a failure.
     for (const message of runtime.unknownKeys(network)) log(message);
     runtime.status(network);
   },
