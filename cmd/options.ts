@@ -100,13 +100,10 @@ export function parseOptions(
 }
 
 function findOption(word: string, specs: readonly OptionSpec[]): { spec: OptionSpec; inline: string | undefined } {
-  const long = word.startsWith("--");
-  const equals = long ? word.indexOf("=") : -1;
-  const name = long ? word.slice(2, equals < 0 ? undefined : equals) : word[1];
+  const long = /^--([^=]*)(?:=([^]*))?$/.exec(word);
+  const [name, inline] = long ? [long[1], long[2]] : [word[1], word.slice(2) || undefined];
   const spec = specs.find((candidate) => (long ? candidate.name : candidate.short) === name);
-  if (spec) {
-    return { spec, inline: long ? (equals < 0 ? undefined : word.slice(equals + 1)) : word.slice(2) || undefined };
-  }
+  if (spec) return { spec, inline };
   throw new UnknownOptionError(long ? `--${name}` : `-${name}`, specs.map((candidate) => `--${candidate.name}`));
 }
 

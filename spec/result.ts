@@ -119,7 +119,7 @@ const headerSchema = schema.lazy(() =>
   })
 );
 
-/** Results read in the oldest form. Only that form can say that there is no address, so it is kept when it is printed again. */
+/** Results read in the oldest form: printed in it again, they may lack an address, and keep all keys of routes. */
 const parsedFrom020 = new WeakSet<Result>();
 
 /** One printed form. Fields that a form does not have are lost in it. */
@@ -260,7 +260,6 @@ export function resultAsSeenIn(version: Version, result: Result): Result {
  *
  * const answer = JSON.parse(`{ "cniVersion": "1.1.0", "ips": [{ "address": "10.1.0.2/16" }] }`);
  * console.log(JSON.stringify(convertResult(answer, "0.4.0").ips)); // [{"version":"4","address":"10.1.0.2/16"}]
- * console.log(JSON.stringify(convertResult(answer, "0.1.0"))); // {"cniVersion":"0.1.0","ip4":{"ip":"10.1.0.2/16"},"dns":{}}
  * ```
  *
  * @param result without a version it is read in the form that its keys show

@@ -235,12 +235,9 @@ export function execPlugin(
 }
 
 function environment({ env, command }: ProgramCall): string[] {
-  const entries = [`CNI_COMMAND=${command}`];
-  for (const name of Object.keys(env)) {
-    const value = env[name];
-    if (value !== undefined && name !== "CNI_COMMAND" && !name.startsWith("BUN_")) entries.push(`${name}=${value}`);
-  }
-  return entries;
+  return Object.entries({ ...env, CNI_COMMAND: command })
+    .filter(([name, value]) => value !== undefined && !name.startsWith("BUN_"))
+    .map(([name, value]) => `${name}=${value}`);
 }
 
 /** Starts a program, after a wait if it is being written. @throws {NotRunError} */

@@ -178,7 +178,7 @@ export interface Plugin<C = unknown> {
  *
  * export default plugin({
  *   name: "mtu",
- *   about: "Says in the result how large packets may be",
+ *   about: "Adds an MTU to the result",
  *   config: schema.object({ mtu: schema.int({ min: 68, max: 65535 }) }),
  *   add: ({ config: { mtu }, prevResult }) => ({
  *     ...prevResult,
@@ -201,11 +201,6 @@ export function plugin<C>(definition: Plugin<C>): Plugin<C> {
  * import { requirePrevResult } from "./mod.ts";
  *
  * console.log(requirePrevResult({ prevResult: { interfaces: [{ name: "eth0" }] } }, "mtu").interfaces?.length); // 1
- * try {
- *   requirePrevResult({ prevResult: undefined }, "mtu");
- * } catch (error) {
- *   console.log((error as Error).message); // Cannot run "mtu": prevResult is missing
- * }
  * ```
  *
  * @throws {CniError} code 7 if there is none
