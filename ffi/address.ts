@@ -1,7 +1,7 @@
 /**
- * IP addresses, networks and hardware addresses as canonical strings: two are the same exactly when `===` says so.
+ * IP addresses, networks and hardware addresses as canonical strings, compared by `===`.
  *
- * Text is read the way the CNI ecosystem reads it: no leading zeros, no zone ids; IPv4-mapped IPv6 is IPv4.
+ * Read as the CNI ecosystem does: no leading zeros, no zone ids; IPv4-mapped IPv6 is IPv4.
  * @module
  */
 
@@ -34,17 +34,16 @@ export function parseIp(text: string): Ip {
   return encodeIp(bytes);
 }
 
-/** Tells whether {@linkcode parseIp} would accept `text`. */
 export function isIp(text: string): boolean {
   return decodeIp(text) !== undefined;
 }
 
-/** The address as 4 or 16 bytes in network order. */
+/** 4 or 16 bytes in network order. */
 export function ipBytes(ip: Ip): Uint8Array {
   return decodeIp(ip)!;
 }
 
-/** The address of 4 or 16 bytes in network order. @throws RangeError for any other number of bytes */
+/** The address of 4 or 16 bytes in network order. @throws RangeError */
 export function ipFromBytes(bytes: Uint8Array): Ip {
   if (bytes.length !== 4 && bytes.length !== 16) {
     throw new RangeError(`Cannot read an IP address: expected 4 or 16 bytes, got "${bytes.length}"`);
@@ -56,17 +55,17 @@ export function familyOf(address: Ip | Cidr): 4 | 6 {
   return address.includes(":") ? 6 : 4;
 }
 
-/** Orders addresses by value; IPv4 comes before IPv6. */
+/** Orders by value, IPv4 first. */
 export function compareIps(a: Ip, b: Ip): number {
   return compareBytes(ipBytes(a), ipBytes(b));
 }
 
-/** The address after `ip`, or undefined after the last one of its family. */
+/** The next address; undefined after the last of its family. */
 export function nextIp(ip: Ip): Ip | undefined {
   return addToIp(ip, 1);
 }
 
-/** The address before `ip`, or undefined before the first one of its family. */
+/** The previous address; undefined before the first of its family. */
 export function previousIp(ip: Ip): Ip | undefined {
   return addToIp(ip, -1);
 }
@@ -87,7 +86,7 @@ export function parseCidr(text: string): Cidr {
   const slash = text.indexOf("/");
   const bytes = slash < 0 ? undefined : decodeIp(text.slice(0, slash));
   let length = parsePrefixLength(text, slash + 1);
-  // "::ffff:192.0.2.7/120" is 192.0.2.7/24: the first 96 bits only say that it is mapped.
+  // "::ffff:192.0.2.7/120" is 192.0.2.7/24: the first 96 bits mark it as mapped.
   if (bytes?.length === 4 && text.includes(":")) length -= 96;
   if (!bytes || !(length >= 0 && length <= bytes.length * 8)) {
     throw new SyntaxError(`Cannot parse CIDR ${JSON.stringify(text)}: wrong form`);
@@ -95,7 +94,7 @@ export function parseCidr(text: string): Cidr {
   return `${encodeIp(bytes)}/${length}` as Cidr;
 }
 
-/** Joins an address and a prefix length in bits. @throws RangeError when the family has fewer bits */
+/** @throws RangeError if the family has fewer bits */
 export function toCidr(ip: Ip, prefixLength: number): Cidr {
   if (!Number.isInteger(prefixLength) || prefixLength < 0 || prefixLength > (familyOf(ip) === 4 ? 32 : 128)) {
     throw new RangeError(`Cannot use prefix length "${prefixLength}" with "${ip}": out of range`);
@@ -103,12 +102,11 @@ export function toCidr(ip: Ip, prefixLength: number): Cidr {
   return `${ip}/${prefixLength}` as Cidr;
 }
 
-/** The network of one address: `10.1.0.2/32`. */
+/** `10.1.0.2/32` */
 export function hostPrefix(ip: Ip): Cidr {
   return toCidr(ip, familyOf(ip) === 4 ? 32 : 128);
 }
 
-/** True for the network of one address. */
 export function isHostPrefix(network: Cidr): boolean {
   return prefixLengthOf(network) === (familyOf(network) === 4 ? 32 : 128);
 }
@@ -121,29 +119,29 @@ export function prefixLengthOf(network: Cidr): number {
   return Number(network.slice(network.indexOf("/") + 1));
 }
 
-/** The network itself, host bits cleared: `10.1.0.2/16` → `10.1.0.0/16`. */
+/** Clears the host bits: `10.1.0.2/16` → `10.1.0.0/16`. */
 export function networkOf(network: Cidr): Cidr {
   const length = prefixLengthOf(network);
   return `${encodeIp(setHostBits(ipBytes(ipOf(network)), length, 0))}/${length}` as Cidr;
 }
 
-/** True for an address of a group of hosts: 224.0.0.0/4, ff00::/8. */
+/** 224.0.0.0/4, ff00::/8 */
 export function isMulticast(address: Ip): boolean {
   const [first = 0] = ipBytes(address);
   return familyOf(address) === 4 ? first >> 4 === 0xe : first === 0xff;
 }
 
-/** The last address of the network, all host bits set. */
+/** The last address, all host bits set. */
 export function broadcastOf(network: Cidr): Ip {
   return encodeIp(setHostBits(ipBytes(ipOf(network)), prefixLengthOf(network), 0xff));
 }
 
-/** Tells whether `ip` lies in the network; never across families. */
+/** Never across families. */
 export function containsIp(network: Cidr, ip: Ip): boolean {
   return samePrefix(ipBytes(ipOf(network)), ipBytes(ip), prefixLengthOf(network));
 }
 
-/** Tells whether two networks share an address; never across families. */
+/** Never across families. */
 export function networksOverlap(a: Cidr, b: Cidr): boolean {
   return samePrefix(ipBytes(ipOf(a)), ipBytes(ipOf(b)), Math.min(prefixLengthOf(a), prefixLengthOf(b)));
 }
@@ -166,12 +164,11 @@ export function parseMac(text: string): Mac {
   return macFromBytes(bytes);
 }
 
-/** The hardware address as 6 bytes. */
 export function macBytes(mac: Mac): Uint8Array {
   return decodeMac(mac)!;
 }
 
-/** The hardware address of 6 bytes. @throws RangeError for any other number of bytes */
+/** @throws RangeError unless there are 6 bytes */
 export function macFromBytes(bytes: Uint8Array): Mac {
   if (bytes.length !== 6) throw new RangeError(`Cannot read a MAC address: expected 6 bytes, got "${bytes.length}"`);
   let text = "";
@@ -201,7 +198,7 @@ function decodeIpv4(text: string, from: number, out: Uint8Array, at: number): bo
       continue;
     }
     const digit = char - ZERO;
-    if (!(digit >= 0 && digit <= 9) || value === 0) return false; // a digit after 0 is a leading zero
+    if (!(digit >= 0 && digit <= 9) || value === 0) return false; // leading zero
     value = value < 0 ? digit : value * 10 + digit;
     if (value > 255) return false;
   }
@@ -239,7 +236,7 @@ function decodeIpv6(text: string): Uint8Array | undefined {
   return zerosAt < 0 ? (at === 16 ? out : undefined) : expandZeros(out, zerosAt, at);
 }
 
-/** Moves what followed "::" to the end; "::" has to stand for one group at least. */
+/** Moves what followed "::" to the end. It stands for at least one group. */
 function expandZeros(out: Uint8Array, gap: number, filled: number): Uint8Array | undefined {
   if (filled === 16) return undefined;
   const moved = filled - gap;
@@ -257,7 +254,7 @@ function encodeIp(bytes: Uint8Array): Ip {
   return (bytes.length === 4 ? bytes.join(".") : encodeIpv6(bytes)) as Ip;
 }
 
-/** RFC 5952: lower case, the first longest run of two or more zero groups becomes "::". */
+/** RFC 5952: the first longest run of two or more zero groups becomes "::". */
 function encodeIpv6(bytes: Uint8Array): string {
   let from = -1;
   let to = -1;
@@ -286,7 +283,7 @@ function isIpv4Mapped(bytes: Uint8Array): boolean {
   return true;
 }
 
-/** A decimal number up to the end of the text, or NaN. */
+/** The decimal number that ends the text, or NaN. */
 function parsePrefixLength(text: string, from: number): number {
   let value = NaN;
   for (let i = from; i < text.length && i < from + 4; i++) {
@@ -324,7 +321,7 @@ function addToIp(ip: Ip, by: 1 | -1): Ip | undefined {
   for (let i = bytes.length - 1; i >= 0; i--) {
     const carries = bytes[i] === carryByte;
     bytes[i] += by;
-    if (!carries) return isIpv4Mapped(bytes) ? undefined : encodeIp(bytes); // mapped: IPv4 by now
+    if (!carries) return isIpv4Mapped(bytes) ? undefined : encodeIp(bytes); // mapped: left its family
   }
   return undefined;
 }

@@ -1,9 +1,4 @@
-/**
- * Asking the machines on a wire which of them has an IPv4 address, before one takes it.
- *
- * @see RFC 5227 (IPv4 Address Conflict Detection), packet(7)
- * @module
- */
+/** Finds out who on a wire has an IPv4 address. @see RFC 5227 (IPv4 Address Conflict Detection), packet(7) @module */
 import { type Ip, ipBytes, type Mac, macBytes, macFromBytes } from "./address.ts";
 import { ignoreErrors, withPurpose } from "./sys/error.ts";
 import { descriptor } from "./sys/file.ts";
@@ -16,30 +11,27 @@ const ARPHRD_ETHER = 1;
 const ETH_P_IP = 0x0800;
 const ARPOP_REQUEST = 1;
 
-/** Questions per address. */
+/** Probes per address. */
 const PROBE_COUNT = 2;
-/** How long the answers to one may take: a machine on the wire needs less than a millisecond, a busy one some more. */
+/** Wait for answers to a probe; most take less than a millisecond. */
 const PROBE_WAIT_MS = 100;
 
-/** A machine that has an address. */
 export interface AddressClaimant {
   readonly address: Ip;
   readonly mac: Mac;
 }
 
-/** A conversation about addresses on one wire. */
 export interface ArpSocket extends Disposable {
-  /** Asks for each of these addresses, a fifth of a second in all. @returns the first claim @throws {SystemError} */
+  /** Probes for these addresses, a fifth of a second in all. @returns the first claim */
   probe(addresses: readonly Ip[]): AddressClaimant | undefined;
-  /** Tells everybody that these addresses are here, so that what they remember of an earlier machine goes. @throws {SystemError} */
+  /** Announces these addresses, which updates neighbours' caches. */
   announce(addresses: readonly Ip[]): void;
 }
 
 /**
- * Listens to the wire of a link; call it inside the namespace of the link, which must be up.
+ * Listens on a link that is up. Call it in the link's namespace.
  *
- * @param index of the link
- * @param mac whose answers count as one's own
+ * @param mac whose answers are ignored as one's own
  * @throws {SystemError} `EPERM` without CAP_NET_RAW
  */
 export function openArpSocket(index: number, mac: Mac): ArpSocket {
@@ -56,7 +48,7 @@ export function openArpSocket(index: number, mac: Mac): ArpSocket {
     throw error;
   }
   const send = (frame: Uint8Array) => {
-    // A wire that takes nothing at the moment has nobody to hear it.
+    // A blocked or broken wire has no listeners.
     ignoreErrors(["ENOBUFS", "ENETDOWN"], () => sys.send(socket.fd, frame, frame.length, 0));
   };
   return {
@@ -95,7 +87,7 @@ function receiveClaimant(fd: number, ownMac: Uint8Array, addresses: readonly Ip[
   const length = ignoreErrors(["EAGAIN", "ENETDOWN"], () => sys.recv(fd, frame, frame.length, MSG_DONTWAIT));
   if (length !== FRAME_LENGTH || equalBytes(frame.subarray(22, 28), ownMac)) return undefined;
   const [sender, target] = [frame.subarray(28, 32), frame.subarray(38, 42)];
-  // Whoever asks for an address in the name of nobody is about to take it.
+  // A probe by another host, which is about to take the address.
   const claimed = equalBytes(sender, UNSPECIFIED) && frame[21] === ARPOP_REQUEST ? target : sender;
   const address = addresses.find((ip) => equalBytes(ipBytes(ip), claimed));
   return address && { address, mac: macFromBytes(frame.subarray(22, 28)) };
@@ -105,7 +97,7 @@ function equalBytes(a: Uint8Array, b: Uint8Array): boolean {
   return a.every((byte, i) => byte === b[i]);
 }
 
-/** A question to everybody, in an Ethernet frame. @see RFC 826 */
+/** A broadcast request in an Ethernet frame. @see RFC 826 */
 function newArpRequest(mac: Uint8Array, sender: Uint8Array, target: Uint8Array): Uint8Array {
   const frame = new Uint8Array(FRAME_LENGTH);
   const view = new DataView(frame.buffer);

@@ -1,9 +1,4 @@
-/**
- * Network namespaces with a name, kept alive by a mount under /run/netns: the same ones that `ip netns` shows.
- *
- * @see ip-netns(8)
- * @module
- */
+/** Named network namespaces, mounted under /run/netns as by `ip netns`. @see ip-netns(8) @module */
 import { createNetns, openNetns } from "./netns.ts";
 import { ignoreErrors, SystemError, withPurpose } from "./sys/error.ts";
 import { ensureDirectory, findEntryNames } from "./sys/directory.ts";
@@ -14,10 +9,9 @@ import { execProgram, sys } from "./sys/libc.ts";
 import { O_CLOEXEC, O_CREAT, O_EXCL, O_RDONLY } from "./sys/uapi.ts";
 
 const NETNS_DIRECTORY = "/run/netns";
-/** Whoever holds it mounts one directory; others may hold it for ever. */
+/** `ip netns` holds it for one mount; others may hold it forever. */
 const LOCK_TIMEOUT_MS = 1000;
 
-// asm-generic/fcntl.h
 // linux/mount.h
 const MS_RDONLY = 1;
 const MS_BIND = 4096;
@@ -27,7 +21,7 @@ const MS_SHARED = 1 << 20;
 const MNT_DETACH = 2;
 const CLONE_NEWNS = 0x20000;
 
-/** Where the namespace of that name is mounted. @throws {RangeError} if it cannot be a file name */
+/** The path of a named namespace. @throws {RangeError} if it cannot be a file name */
 export function namedNetnsPath(name: string): string {
   if (name === "" || name === "." || name === ".." || /[/\0]/.test(name)) {
     throw new RangeError(`Cannot use namespace name ${JSON.stringify(name)}: it must be a file name`);
@@ -35,15 +29,15 @@ export function namedNetnsPath(name: string): string {
   return `${NETNS_DIRECTORY}/${name}`;
 }
 
-/** The names, sorted bytewise. @throws {SystemError} */
+/** Sorted bytewise. */
 export function listNamedNetns(): string[] {
   return (findEntryNames(NETNS_DIRECTORY) ?? []).sort();
 }
 
 /**
- * Creates a namespace of that name, with nothing in it but a loopback interface that is down.
+ * Creates a namespace whose loopback interface is down.
  *
- * @param warn told if others do not give up their lock, without which it continues
+ * @param warn told if the lock was not free and was ignored
  * @throws {SystemError} `EEXIST`
  */
 export function addNamedNetns(name: string, warn: (message: string) => void): void {
@@ -61,20 +55,20 @@ export function addNamedNetns(name: string, warn: (message: string) => void): vo
   }
 }
 
-/** Removes the name; the namespace goes when nobody uses it any more. @throws {SystemError} `ENOENT` */
+/** Removes the name. The namespace stays while it is used. @throws {SystemError} `ENOENT` */
 export function removeNamedNetns(name: string): void {
   const path = namedNetnsPath(name);
-  // What is left of a mount, after a reboot, is an ordinary file.
+  // After a reboot it is an ordinary file.
   ignoreErrors(["EINVAL", "ENOENT"], () => sys.umount2(path, MNT_DETACH));
   withPurpose(`remove namespace file "${path}"`, () => sys.unlink(path));
 }
 
 /**
- * Turns this process into the program `argv[0]` inside the namespace, with a /sys that shows it and the files of /etc/netns/NAME in /etc.
+ * Replaces this process by the program `argv[0]` in the namespace, with its /sys, and the files of /etc/netns/NAME in /etc.
  *
- * @param warn told of each file that cannot be put into /etc
+ * @param warn told of each file that cannot be mounted
  * @throws {NetnsError} if there is no such namespace
- * @throws {SystemError} if the program cannot be started; it does not return otherwise
+ * @throws {SystemError} if the program cannot be started
  */
 export function execInNamedNetns(
   name: string,
@@ -94,12 +88,12 @@ export function execInNamedNetns(
   throw new Error(`Cannot execute "${argv[0]}": the call came back`);
 }
 
-/** Mounts made below it must show up wherever the directory does, as with `ip netns`. */
+/** Mounts below it must appear in other mount namespaces, as with `ip netns`. */
 function ensureSharedDirectory(warn: (message: string) => void): void {
   ensureDirectory(NETNS_DIRECTORY);
   if (tryShareDirectory()) return;
   using directory = openFile(NETNS_DIRECTORY);
-  // `ip netns add` takes the same lock; without it, two first calls may mount the directory twice, one over the other.
+  // `ip netns add` takes this lock. Without it, two first calls may mount the directory twice.
   using _lock = tryLockDirectory(directory.fd, warn);
   if (tryShareDirectory()) return;
   withPurpose(
@@ -109,7 +103,7 @@ function ensureSharedDirectory(warn: (message: string) => void): void {
   shareDirectory();
 }
 
-/** Everybody may take the lock of a directory that everybody may open. */
+/** Any user can hold the lock of this directory. */
 function tryLockDirectory(fd: number, warn: (message: string) => void): Disposable | undefined {
   try {
     return lockOpenFile(fd, `"${NETNS_DIRECTORY}"`, { timeoutMs: LOCK_TIMEOUT_MS });
@@ -135,7 +129,7 @@ function shareDirectory(): void {
   );
 }
 
-/** A mount of sysfs shows the interfaces of the namespace it was made in. */
+/** A mount of sysfs shows the namespace it was made in. */
 function remountSysfs(name: string): void {
   if (!findStat("/sys")) return;
   const readOnly = isReadOnly("/sys");
@@ -143,7 +137,7 @@ function remountSysfs(name: string): void {
   withPurpose('mount "/sys"', () => sys.mount(name, "/sys", "sysfs", readOnly ? MS_RDONLY : 0, null));
 }
 
-/** From `f_flags` of struct statfs (asm-generic/statfs.h); ST_RDONLY has the value of MS_RDONLY. */
+/** `f_flags` of struct statfs (asm-generic/statfs.h); ST_RDONLY equals MS_RDONLY. */
 function isReadOnly(path: string): boolean {
   using file = openFile(path);
   const words = new Uint32Array(30);

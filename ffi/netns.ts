@@ -1,8 +1,8 @@
 /**
- * Network namespaces as handles: plugin code holds one for the host and one for the container, and each carries its own sockets.
+ * Network namespaces as handles, each with its own sockets.
  *
- * A socket stays in the namespace in which it was opened, so the thread enters a namespace for microseconds only, here and nowhere else.
- * What runs inside must be synchronous: the threads that serve asynchronous calls stay where they were.
+ * A socket stays in its namespace, so the thread enters one for microseconds only, and only here. Calls inside must be
+ * synchronous: other threads stay where they were.
  *
  * @see setns(2), network_namespaces(7)
  * @module
@@ -28,32 +28,28 @@ const CURRENT_NETNS_PATH = "/proc/thread-self/ns/net";
 const NSFS_MAGIC = 0x6e736673;
 const PROC_SUPER_MAGIC = 0x9fa0;
 
-/** What does not wait for anything. */
+/** A result that is no promise. */
 export type Sync<T> = T extends PromiseLike<unknown> ? never : T;
 
-/** A network namespace that is held open. */
+/** An open network namespace. */
 export interface Netns extends Disposable {
-  /** The path it was opened by, as given: `/run/netns/web`. */
+  /** The path it was opened by: `/run/netns/web`. */
   readonly path: string;
-  /** The file descriptor that holds it; closed with the handle. */
+  /** Closed with the handle. */
   readonly fd: number;
-  /** Equal for two handles of one namespace. The kernel gives it to another one when this is gone. */
+  /** Equal for two handles of one namespace. The kernel reuses it. */
   readonly identity: string;
-  /**
-   * The kernel's number for the namespace, which it gives to no other in this boot; kernels before 5.14 have none.
-   *
-   * @see SO_NETNS_COOKIE in asm-generic/socket.h
-   */
+  /** The kernel's number, unique in this boot; absent before Linux 5.14. @see SO_NETNS_COOKIE in asm-generic/socket.h */
   readonly cookie: string | undefined;
-  /** The namespace's rtnetlink socket, opened on first use. */
+  /** The rtnetlink socket, opened on first use. */
   readonly route: Netlink;
-  /** The namespace's netfilter socket, opened on first use. */
+  /** The netfilter socket, opened on first use. */
   readonly nft: Netlink;
-  /** The namespace's socket for questions about sockets, opened on first use. */
+  /** The sock_diag socket, opened on first use. */
   readonly diag: Netlink;
-  /** Whether there is a link of this name in the namespace; what is longer than 15 bytes is none. @throws {SystemError} */
+  /** Whether the namespace has a link of this name. Longer names than 15 bytes have none. @throws {SystemError} */
   hasLink(name: string): boolean;
-  /** Runs `call` inside the namespace and returns, whatever happens: see {@linkcode openNetns}. */
+  /** Runs `call` inside the namespace and always returns, see {@linkcode openNetns}. */
   run<T>(call: () => Sync<T>): T;
 }
 
@@ -74,7 +70,7 @@ export interface Netns extends Disposable {
 export class NetnsError extends Error {
   /** Always `NetnsError`. */
   override readonly name: string = "NetnsError";
-  /** True if there is nothing at the path; false if there is something else than a namespace. */
+  /** Whether there is nothing at the path, rather than something else. */
   readonly absent: boolean;
 
   /** `reason` follows the path in the message. */
@@ -155,7 +151,7 @@ function openCurrentNetnsFile(): Descriptor {
   return openFile(CURRENT_NETNS_PATH);
 }
 
-/** A descriptor that stays open when the scope ends. */
+/** Stays open when the scope ends. */
 const borrow = ({ fd }: { readonly fd: number }): Descriptor => ({ fd, [Symbol.dispose]() {} });
 
 function openNetnsFile(path: string): Descriptor {
@@ -174,7 +170,7 @@ function openNetnsFile(path: string): Descriptor {
   throw new NetnsError(path, "this is an ordinary file, not a namespace", false);
 }
 
-/** `back` opens the place to return to; without it the handle is where the thread is already. */
+/** `openOriginal` opens the namespace to return to; without it, the thread is there already. */
 function newNetns(path: string, file: Descriptor, openOriginal: (() => Descriptor) | undefined): Netns {
   let route: NetlinkSocket | undefined;
   let nft: Netlink | undefined;
@@ -212,7 +208,7 @@ function newNetns(path: string, file: Descriptor, openOriginal: (() => Descripto
   };
 }
 
-/** Where the thread is while {@linkcode Netns.run} runs a call, which may run another one somewhere else. */
+/** Where the thread is during {@linkcode Netns.run}, which may be nested. */
 let entered: { readonly fd: number } | undefined;
 
 function runInside<T>(path: string, fd: number, openOriginal: () => Descriptor, call: () => Sync<T>): T {
@@ -222,7 +218,7 @@ function runInside<T>(path: string, fd: number, openOriginal: () => Descriptor, 
   try {
     setNetns(fd, path);
   } catch (error) {
-    // Whoever may not enter it must not be told that it is none: DEL would take it for gone.
+    // EPERM must not look like a missing namespace: DEL would take it for gone.
     if (!(error instanceof SystemError && error.code === "EINVAL")) throw error;
     throw new NetnsError(path, "this is not a network namespace", false, error);
   }
@@ -236,8 +232,8 @@ function runInside<T>(path: string, fd: number, openOriginal: () => Descriptor, 
 }
 
 /**
- * Nothing must go on in the wrong namespace: it would change the container where it means the host. The kernel may be short of memory for
- * a moment.
+ * The kernel may be short of memory for a moment. Continuing in the wrong namespace would change the container instead of the
+ * host.
  */
 function returnTo(fd: number): void {
   for (let attempts = 1000; attempts > 0; attempts--) {

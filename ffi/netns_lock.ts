@@ -1,8 +1,7 @@
 /**
- * Taking turns at a network namespace.
+ * Locks for work in a network namespace.
  *
- * The lock is a file of root's. That of the namespace itself would need no file, but every process in there, and of the host's namespace
- * every process of the host, may take it, and keep it for ever.
+ * The lock is a file of root's: that of the namespace itself could be held forever by any process inside.
  *
  * @module
  */
@@ -12,26 +11,23 @@ import { lockOpenFile, lockTemporaryFile } from "./sys/lock.ts";
 import { fstat } from "./sys/stat.ts";
 
 const LOCK_DIRECTORY = "/run/cni/lock";
-/** Without rights on the directory. */
 const UNWRITABLE_ERRORS = ["EROFS", "EACCES", "EPERM", "ENOSPC", "EDQUOT", "ENOTDIR"];
-/** Whoever has the lock of the namespace itself need not be one of ours. */
+/** The holder of the namespace's own lock need not be ours. */
 const SHARED_LOCK_TIMEOUT_MS = 1000;
 
-/** What is done by one process at a time in one namespace. */
+/** Work for one process at a time. */
 export type NetnsWork = "routing-tables" | "ruleset";
 
-/** Where the lock is while somebody has it. */
 export function netnsLockPath(identity: string, work: NetnsWork): string {
   return `${LOCK_DIRECTORY}/${work}-${identity}`;
 }
 
 /**
- * Takes the lock for one kind of work in a namespace; released when its scope ends or the process dies. Where no file can be made for it, as
- * without root's rights, it is that of the namespace itself.
+ * Takes the lock for one kind of work until the scope or the process ends. Where no file can be made, it locks the namespace
+ * itself.
  *
- * @param netns the namespace, open
  * @throws {LockedError} when the time is over
- * @throws {SystemError} `EINTR` if a signal that is held back asks to end
+ * @throws {SystemError} `EINTR` if a blocked signal asks to end
  */
 export function lockNetns(
   netns: { readonly fd: number; readonly path: string },

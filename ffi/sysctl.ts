@@ -1,7 +1,7 @@
 /**
- * Kernel parameters under /proc/sys, as the thread's network namespace has them: call these inside {@linkcode Netns.run}.
+ * Kernel parameters of the thread's network namespace; call these inside {@linkcode Netns.run}.
  *
- * Names are paths with slashes, `net/ipv4/conf/eth0.100/forwarding`, since interface names may hold dots.
+ * Names have slashes, `net/ipv4/conf/eth0.100/forwarding`, since interface names may hold dots.
  *
  * @see sysctl(8)
  * @module
@@ -9,15 +9,15 @@
 import { ignoreErrors, withPurpose } from "./sys/error.ts";
 import { findText, openReadWrite, overwrite, pwrite, readOrdinaryText } from "./sys/file.ts";
 
-/** What opening a parameter ends with that can be read at most. */
+/** Parameters that may only be readable. */
 const READ_ONLY_CODES = ["EROFS", "EACCES", "EPERM"];
 
-/** The value of a parameter, or `undefined` if the kernel does not have it. @throws {SystemError} */
+/** The value of a parameter, if the kernel has it. */
 export function findSysctl(name: string): string | undefined {
   return findText(`/proc/sys/${name}`)?.trim();
 }
 
-/** Sets a parameter unless it has the value already, so that a read-only /proc/sys does no harm where nothing needs to change. @throws {SystemError} */
+/** Sets a parameter unless it has the value: a read-only /proc/sys then does no harm. */
 export function ensureSysctl(name: string, value: string): void {
   const path = `/proc/sys/${name}`;
   withPurpose(`write "${value}" to "${path}"`, () => {

@@ -1,8 +1,7 @@
 /**
- * Connections that the kernel tracks, over ctnetlink.
+ * Tracked connections, over ctnetlink.
  *
- * A connection keeps the translation that it began with, so a peer that keeps sending from one port goes on reaching a container that is
- * gone until its entry is deleted.
+ * A connection keeps its translation: a peer that keeps sending reaches a container that is gone until its entry is deleted.
  *
  * @see linux/netfilter/nfnetlink_conntrack.h, net/netfilter/nf_conntrack_netlink.c
  * @module
@@ -35,7 +34,7 @@ const CTA_PROTO_DST_PORT = 3;
 const CTA_FILTER_ORIG_FLAGS = 1;
 const CTA_FILTER_REPLY_FLAGS = 2;
 
-// Which parts of the tuples a dump compares (include/net/netfilter/nf_conntrack_netlink, since Linux 5.8).
+// The parts that a dump compares (include/net/netfilter/nf_conntrack_netlink, since Linux 5.8).
 const CTA_FILTER_F_CTA_IP_SRC = 1;
 const CTA_FILTER_F_CTA_IP_DST = 2;
 const CTA_FILTER_F_CTA_PROTO_NUM = 8;
@@ -81,7 +80,7 @@ const ctOperation = (name: string, type: number): FlowOp => ({
 const GET = ctOperation("GET", IPCTNL_MSG_CT_GET);
 const DELETE = ctOperation("DELETE", IPCTNL_MSG_CT_DELETE);
 
-/** A tracked connection: what its first packet said, and where answers come from after translation. */
+/** A tracked connection: the addresses of its first packet, and of answers after translation. */
 export interface Flow {
   readonly protocol: number;
   readonly source: Ip;
@@ -92,37 +91,31 @@ export interface Flow {
   readonly replySourcePort: number;
 }
 
-/** Which connections: those of which everything given is true. */
+/** Connections to which all of this applies. */
 export interface FlowFilter {
   readonly family: 4 | 6;
   /** IPPROTO_UDP, … */
   readonly protocol: number;
-  /** The port that the first packet was sent to. */
+  /** The first packet's destination. */
   readonly originalPort?: number;
-  /** The address that the first packet was sent to. */
+  /** The first packet's destination. */
   readonly originalAddress?: Ip;
-  /** The address that answers come from: the container's. */
+  /** The source of answers: the container. */
   readonly replySource?: Ip;
 }
 
-/** The connections that `filter` describes. @throws {NetlinkError} */
 export function listFlows(nl: Netlink, filter: FlowFilter): Flow[] {
   return dumpMatching(nl, filter).map(({ flow }) => flow);
 }
 
-/**
- * Deletes the connections that `filter` describes and, if given, `which` accepts; their next packets are translated anew.
- *
- * @returns how many there were
- * @throws {NetlinkError}
- */
+/** Deletes matching connections, so that their next packets are translated anew. @returns how many */
 export function deleteFlows(nl: Netlink, filter: FlowFilter, accepts: (flow: Flow) => boolean = () => true): number {
   const accepted = dumpMatching(nl, filter).filter(({ flow }) => accepts(flow));
-  // The id makes sure that it is this one and not a new one between the same peers.
+  // The id excludes a newer connection of the same peers.
   const requests = accepted.map(({ raw: { family, original, id, zone } }) =>
-    request(DELETE, { family, original, id, ...zone === undefined ? {} : { zone } }, NLM_F_ACK)
+    request(DELETE, { family, original, id, zone }, NLM_F_ACK)
   );
-  // Those that ended meanwhile are gone, too.
+  // Ended connections are fine.
   queryAllIfPresent(nl, requests);
   return requests.length;
 }
@@ -130,7 +123,7 @@ export function deleteFlows(nl: Netlink, filter: FlowFilter, accepts: (flow: Flo
 type RawFlow = MessageOut<typeof flowMessage>;
 
 function dumpMatching(nl: Netlink, filter: FlowFilter): { flow: Flow; raw: RawFlow }[] {
-  // Kernels that know no filter list everything, so it is compared here as well.
+  // Old kernels do not filter.
   return dump(nl, GET, dumpRequest(filter)).flatMap((raw) => {
     const flow = flowOf(raw);
     return flow && matches(flow, filter) ? [{ flow, raw }] : [];
@@ -138,10 +131,9 @@ function dumpMatching(nl: Netlink, filter: FlowFilter): { flow: Flow; raw: RawFl
 }
 
 /**
- * What the kernel is asked for. Of IPv6 it is asked for all addresses: it compares them the wrong way round, and gives the flows that do not
- * have the address.
+ * The kernel's filter. Not by IPv6 address: Linux 5.8 to at least 6.18 compares those the wrong way round.
  *
- * @see net/netfilter/nf_conntrack_netlink.c ctnetlink_filter_match_tuple(), Linux 5.8 to 6.18 at least
+ * @see net/netfilter/nf_conntrack_netlink.c ctnetlink_filter_match_tuple()
  */
 function dumpRequest(filter: FlowFilter): MessageIn<typeof flowMessage> {
   const { family, protocol, originalPort } = filter;
@@ -151,10 +143,10 @@ function dumpRequest(filter: FlowFilter): MessageIn<typeof flowMessage> {
   return {
     family: family === 4 ? AF_INET : AF_INET6,
     original: {
-      ip: originalAddress === undefined ? {} : { destination4: originalAddress },
+      ip: { destination4: originalAddress },
       protocol: { number: protocol, destinationPort: originalPort },
     },
-    ...replySource === undefined ? {} : { reply: { ip: { source4: replySource } } },
+    reply: replySource && { ip: { source4: replySource } },
     filter: { original, reply: replySource === undefined ? 0 : CTA_FILTER_F_CTA_IP_SRC },
   };
 }

@@ -1,9 +1,4 @@
-/**
- * A D-Bus client for calls that take and give text: a socket, the greeting, and one call after the other.
- *
- * @see https://dbus.freedesktop.org/doc/dbus-specification.html
- * @module
- */
+/** A D-Bus client for calls that take and return text. @see https://dbus.freedesktop.org/doc/dbus-specification.html @module */
 import { EACCES, ECONNRESET, EMSGSIZE, ETIMEDOUT } from "../sys/errno.ts";
 import { ignoreErrors, SystemError, withPurpose } from "../sys/error.ts";
 import { awaitReadable } from "../sys/poll.ts";
@@ -15,15 +10,14 @@ const SO_SNDTIMEO = 21;
 const MSG_NOSIGNAL = 0x4000;
 const SYS_connect = process.arch === "arm64" ? 203 : 42;
 
-/** Where a system's bus is, unless a process is told otherwise by DBUS_SYSTEM_BUS_ADDRESS. */
+/** The default of DBUS_SYSTEM_BUS_ADDRESS. */
 const SYSTEM_BUS = "unix:path=/run/dbus/system_bus_socket";
-/** A firewall that makes its rules anew answers when it is done with them. */
+/** A firewall answers when it has rebuilt its rules. */
 const REPLY_TIMEOUT_MS = 20_000;
 const MAX_MESSAGE_BYTES = 1 << 20;
 
-/** A connection to a bus. */
 export interface DbusConnection extends Disposable {
-  /** Calls a method and gives what it returns, if that is text or true or false. @throws {DbusError} @throws {SystemError} */
+  /** Calls a method and returns its text or boolean, if any. @throws {DbusError} */
   call(call: MethodCall): string | boolean | undefined;
 }
 
@@ -46,9 +40,9 @@ export class DbusError extends Error {
 /**
  * Connects to the system's bus.
  *
- * @param timeoutMs how long each answer may take
- * @returns `undefined` if nobody listens there
- * @throws {SystemError} `ETIMEDOUT` if somebody does and does not answer
+ * @param timeoutMs for each answer
+ * @returns `undefined` if nobody listens
+ * @throws {SystemError} `ETIMEDOUT` if a listener does not answer
  */
 export function findSystemBus(
   address: string = SYSTEM_BUS,
@@ -67,7 +61,7 @@ export function findSystemBus(
   return undefined;
 }
 
-/** The socket of each address of a list: `unix:path=/run/bus,guid=…;unix:abstract=…`, with `%20` for a blank. */
+/** The sockets of a list of addresses: `unix:path=/run/bus,guid=…;unix:abstract=…`, with `%20` for a blank. */
 function socketAddresses(addresses: string): Uint8Array[] {
   return addresses.split(";").flatMap((address) => {
     const [, kind, value] = /^unix:(?:.*,)?(path|abstract)=([^,]+)/.exec(address) ?? [];
@@ -82,7 +76,7 @@ function socketAddresses(addresses: string): Uint8Array[] {
 /** False if nobody listens there. */
 function connect(fd: number, socketAddress: Uint8Array, timeoutMs: number): boolean {
   const NO_LISTENER_CODES = ["ENOENT", "ECONNREFUSED", "ENOTDIR", "EACCES"];
-  // struct timeval: 64-bit seconds, 64-bit microseconds; it bounds connect(2) as well.
+  // struct timeval: 64-bit seconds and microseconds; it bounds connect(2) too.
   sys.setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, new Uint32Array([Math.ceil(timeoutMs / 1000), 0, 0, 0]), 16);
   return ignoreErrors(NO_LISTENER_CODES, () => sys.syscall(SYS_connect, fd, socketAddress, socketAddress.length, 0)) !==
     undefined;
@@ -109,14 +103,14 @@ function authenticate(fd: number, timeoutMs: number): DbusConnection {
   return bus;
 }
 
-/** The bus itself as somebody to call. */
+/** The bus itself. */
 export const BUS_OBJECT = {
   destination: "org.freedesktop.DBus",
   path: "/org/freedesktop/DBus",
   interface: "org.freedesktop.DBus",
 } as const;
 
-/** Everything else that arrives meanwhile is news that nobody asked for. */
+/** Skips signals. */
 function receiveReply(stream: ByteStream, serial: number): MethodReply {
   for (;;) {
     const length = messageLength(stream.peek(16));
@@ -126,11 +120,11 @@ function receiveReply(stream: ByteStream, serial: number): MethodReply {
   }
 }
 
-/** Bytes in both directions, each within the time that one exchange may take. */
+/** Bytes in both directions. Each `send` starts the time limit for the answer. */
 interface ByteStream {
   send(bytes: Uint8Array): void;
   receiveLine(): string;
-  /** The next bytes, which stay. */
+  /** The next bytes, left in place. */
   peek(length: number): Uint8Array;
   take(length: number): Uint8Array;
 }
@@ -148,9 +142,12 @@ function newByteStream(fd: number, timeoutMs: number): ByteStream {
     if (length === 0) throw new SystemError("recv", ECONNRESET, "get an answer over D-Bus");
     received = Buffer.concat([received, buffer.subarray(0, length)]);
   };
-  const take = (length: number) => {
+  const peek = (length: number) => {
     while (received.length < length) receiveMore();
-    const taken = received.subarray(0, length);
+    return received.subarray(0, length);
+  };
+  const take = (length: number) => {
+    const taken = peek(length);
     received = received.subarray(length);
     return taken;
   };
@@ -169,10 +166,7 @@ function newByteStream(fd: number, timeoutMs: number): ByteStream {
       }
       return new TextDecoder().decode(take(received.indexOf(10) + 1));
     },
-    peek(length) {
-      while (received.length < length) receiveMore();
-      return received.subarray(0, length);
-    },
+    peek,
     take,
   };
 }

@@ -1,13 +1,12 @@
 /**
- * Messages of D-Bus, as far as calls with text need them.
+ * D-Bus messages, as far as calls with text need them.
  *
  * @see https://dbus.freedesktop.org/doc/dbus-specification.html#message-protocol
  * @module
  */
 
-/** A method and the texts that it takes. */
 export interface MethodCall {
-  /** Who is called: `org.fedoraproject.FirewallD1`. */
+  /** `org.fedoraproject.FirewallD1` */
   readonly destination: string;
   readonly path: string;
   readonly interface: string;
@@ -15,13 +14,12 @@ export interface MethodCall {
   readonly args: readonly string[];
 }
 
-/** What came back. */
 export interface MethodReply {
-  /** The number of the call. */
+  /** The serial of the call. */
   readonly replySerial: number;
-  /** The name of the error, if it is one; then `value` says more. */
+  /** The name of the error, explained by `value`. */
   readonly error?: string;
-  /** The first value, if it is text or true or false. */
+  /** The first value, if text or boolean. */
   readonly value?: string | boolean;
 }
 
@@ -37,20 +35,20 @@ const REPLY_SERIAL = 5;
 const DESTINATION = 6;
 const SIGNATURE = 8;
 const LITTLE_ENDIAN = "l".charCodeAt(0);
-/** Bytes before the header fields, with the length of these. */
+/** Includes the length of the fields that follow. */
 const FIXED_HEADER_BYTES = 16;
 
 const alignUp = (at: number, alignment: number): number => Math.ceil(at / alignment) * alignment;
 
-/** Bytes with everything at multiples of its size, as the protocol wants it. */
+/** Writes each value at a multiple of its size. */
 class Marshaller {
-  readonly #bytes: number[] = [];
+  readonly bytes: number[] = [];
 
   byte(...values: number[]): void {
-    this.#bytes.push(...values);
+    this.bytes.push(...values);
   }
   align(to: number): void {
-    while (this.#bytes.length % to !== 0) this.#bytes.push(0);
+    while (this.bytes.length % to !== 0) this.bytes.push(0);
   }
   u32(value: number): void {
     this.align(4);
@@ -65,12 +63,9 @@ class Marshaller {
     const bytes = new TextEncoder().encode(text);
     this.byte(bytes.length, ...bytes, 0);
   }
-  get bytes(): readonly number[] {
-    return this.#bytes;
-  }
 }
 
-/** A call as it is sent; `serial` is the number that its answer will name. */
+/** A call; its answer names `serial`. */
 export function encodeMethodCall(call: MethodCall, serial: number): Uint8Array {
   const body = new Marshaller();
   for (const textFields of call.args) body.string(textFields);
@@ -106,15 +101,15 @@ export function encodeMethodCall(call: MethodCall, serial: number): Uint8Array {
 
 const viewOf = (bytes: Uint8Array): DataView => new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
 
-/** How long a message is that starts with these 16 bytes. @throws {RangeError} if it cannot be read */
+/** The length of the message that starts with these 16 bytes. @throws {RangeError} if it cannot be read */
 export function messageLength(start: Uint8Array): number {
-  // Whoever sends chooses the order of bytes, and all on one machine choose the same.
+  // The sender chooses the byte order; all on one machine choose the same.
   if (start[0] !== LITTLE_ENDIAN) throw new RangeError("Cannot read a D-Bus message: it is not little-endian");
   const view = viewOf(start);
   return alignUp(FIXED_HEADER_BYTES + view.getUint32(12, true), 8) + view.getUint32(4, true);
 }
 
-/** Reads a message; `undefined` if it answers nothing. @throws {RangeError} if it is cut short */
+/** Reads an answer; `undefined` for other messages. @throws {RangeError} if it is cut short */
 export function decodeMethodReply(message: Uint8Array): MethodReply | undefined {
   if (message[1] !== METHOD_RETURN && message[1] !== ERROR) return undefined;
   const fieldsEnd = FIXED_HEADER_BYTES + u32At(message, 12);
@@ -128,7 +123,7 @@ export function decodeMethodReply(message: Uint8Array): MethodReply | undefined 
   };
 }
 
-/** The header's fields: each a code, a signature of one type, and the value. */
+/** Each field: a code, a signature of one type, the value. */
 function readFields(message: Uint8Array, end: number): Map<number, string | number> {
   const fields = new Map<number, string | number>();
   for (let at = FIXED_HEADER_BYTES; at < end;) {
@@ -166,7 +161,7 @@ function u32At(message: Uint8Array, at: number): number {
 }
 
 function requireBytes(message: Uint8Array, at: number, length: number): void {
-  // Not at all if the length itself was behind the end.
+  // NaN, from a length behind the end, fails too.
   if (!(at + length <= message.length)) throw new RangeError("Cannot read a D-Bus message: it is cut short");
 }
 

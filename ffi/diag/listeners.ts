@@ -1,6 +1,6 @@
 /**
- * Sockets of this host that wait for whoever calls, over sock_diag: TCP and SCTP sockets that listen, UDP sockets that are bound, have
- * no peer, and do not get multicast alone.
+ * Sockets that wait for clients, over sock_diag: listening TCP and SCTP sockets; bound UDP sockets without a peer, except
+ * multicast ones.
  *
  * @see linux/inet_diag.h, linux/sock_diag.h, net/ipv4/inet_diag.c
  * @module
@@ -18,7 +18,7 @@ const INET_DIAG_SKV6ONLY = 11;
 const INET_DIAG_BC_S_GE = 2;
 const INET_DIAG_BC_S_LE = 3;
 
-// net/tcp_states.h; UDP knows two of them, for sockets with and without a peer.
+// net/tcp_states.h; UDP has one for sockets without a peer.
 const TCP_CLOSE = 7;
 const TCP_LISTEN = 10;
 
@@ -62,35 +62,34 @@ const GET_BY_FAMILY: Operation<typeof inetDiagReqV2> = {
 };
 const GET_TCP: Operation<typeof inetDiagReq> = { name: "TCPDIAG_GETSOCK", type: TCPDIAG_GETSOCK, spec: inetDiagReq };
 
-/** A socket that waits for whoever calls. */
 export interface Listener {
-  /** An unspecified one (0.0.0.0, ::) means all of the host's. */
+  /** Unspecified (0.0.0.0, ::) means all of the host's. */
   readonly address: Ip;
   readonly port: number;
-  /** Of an IPv6 socket: whether IPv4 does not reach it. */
+  /** Whether IPv4 does not reach an IPv6 socket. */
   readonly v6Only: boolean;
-  /** Whose it is: user id. */
+  /** User id of its owner. */
   readonly uid: number;
-  /** What /proc/PID/fd calls it by: `socket:[inode]`. */
+  /** As in /proc/PID/fd: `socket:[inode]`. */
   readonly inode: number;
 }
 
 /**
- * The sockets that wait on ports from `least` to `most` of some address, over IPv4 and IPv6.
+ * The sockets that wait on a port range, over IPv4 and IPv6.
  *
  * @param protocol IPPROTO_TCP, IPPROTO_UDP, …
- * @throws {NetlinkError} `ENOENT` if the kernel has no sockets of the protocol, or cannot tell about them
+ * @throws {NetlinkError} `ENOENT` if the kernel does not know the protocol or cannot list its sockets
  */
 export function listListeners(nl: Netlink, protocol: number, firstPort: number, lastPort: number): Listener[] {
   const states = 1 << (protocol === IPPROTO_UDP ? TCP_CLOSE : TCP_LISTEN);
   const bytecode = portRangeBytecode(firstPort, lastPort);
-  // The older way to ask gives both families at once; for each question the kernel goes through a table of up to 64,000 places.
+  // The old request lists both families at once. Each request walks a table of up to 64,000 buckets.
   const sockets: readonly unknown[] = protocol === IPPROTO_TCP
     ? dump(nl, GET_TCP, { family: AF_INET, states, bytecode }, inetDiagMsg)
     : [AF_INET, AF_INET6].flatMap((family) =>
       dump(nl, GET_BY_FAMILY, { family, protocol, states, bytecode }, inetDiagMsg)
     );
-  // Whether the kernel runs the program is up to the module of each protocol.
+  // Not every protocol's module runs the bytecode.
   return (sockets as readonly DiagSocket[]).map(listenerOf).filter(({ address, port }) =>
     port >= firstPort && port <= lastPort && !isMulticast(address)
   );
@@ -99,8 +98,8 @@ export function listListeners(nl: Netlink, protocol: number, firstPort: number, 
 type DiagSocket = MessageOut<typeof inetDiagMsg>;
 
 /**
- * A program for the kernel: struct inet_diag_bc_op { u8 code, yes; u16 no; } twice for each comparison, the port in the second one's `no`.
- * `yes` and `no` say how many bytes further it goes on; four behind the end refuse the socket.
+ * A filter program: struct inet_diag_bc_op { u8 code, yes; u16 no; } twice per comparison, the port in the second one's `no`.
+ * `yes` and `no` are jumps in bytes; four behind the end refuses the socket.
  */
 function portRangeBytecode(firstPort: number, lastPort: number): Uint8Array {
   const OP_PAIR_BYTES = 8;

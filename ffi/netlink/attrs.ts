@@ -46,7 +46,6 @@ export function attrs<const T extends AttrTable>(declare: () => T): Attrs<T> {
   };
 }
 
-/** The names of a table by the kernel's numbers. */
 function namesOf(table: AttrTable): readonly string[] {
   const names: string[] = [];
   for (const name in table) names[table[name]![0]] = name;

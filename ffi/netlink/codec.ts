@@ -7,7 +7,6 @@
  */
 import { type Ip, ipBytes, ipFromBytes, type Mac, macBytes, macFromBytes } from "../address.ts";
 
-/** How a value is laid out in bytes. */
 export interface Codec<Out, In = Out> {
   /** Number of bytes, if fixed. */
   readonly size?: number;
@@ -24,7 +23,6 @@ export type AnyCodec = Codec<any, any>;
 export type Out<C> = C extends Codec<infer O, infer _> ? O : never;
 export type In<C> = C extends Codec<infer _, infer I> ? I : never;
 
-/** A buffer that grows while it is written. */
 export class Writer {
   bytes: Uint8Array<ArrayBuffer> = new Uint8Array(512);
   view: DataView<ArrayBuffer> = new DataView(this.bytes.buffer);
@@ -58,7 +56,6 @@ export class Writer {
   }
 }
 
-/** A position in received bytes, and the end. */
 export class Reader {
   readonly bytes: Uint8Array;
   readonly view: DataView;
@@ -90,7 +87,6 @@ export class Reader {
   }
 }
 
-/** A value of fixed size, by the functions that read and write it. */
 function fixed<T>(
   size: number,
   get: (view: DataView, at: number) => T,

@@ -1,7 +1,7 @@
 import { SystemError } from "../sys/error.ts";
 
 export interface NetlinkErrorFields {
-  /** The request: `RTM_NEWLINK`. */
+  /** `RTM_NEWLINK` */
   readonly request: string;
   readonly errno: number;
   /** Path of the refused attribute: `info.data.id`. */
@@ -34,7 +34,7 @@ export class NetlinkError extends SystemError {
   }
 }
 
-/** Runs a request; when the kernel refuses it, the error says what it was for: `add link "veth3f2a"`. @throws {NetlinkError} */
+/** As `withPurpose`, with a purpose that is made on failure. */
 export function withRequestPurpose<T>(purpose: () => string, call: () => T): T {
   try {
     return call();

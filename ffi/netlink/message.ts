@@ -1,9 +1,4 @@
-/**
- * Messages: a fixed header and a table of attributes, as one flat value.
- *
- * @see linux/netlink.h
- * @module
- */
+/** Messages: a fixed header and a table of attributes, as one flat value. @see linux/netlink.h @module */
 import { type Attrs, attrs, type AttrsIn, type AttrsOut, type AttrTable } from "./attrs.ts";
 import { type Fields, Reader, type Struct, type StructIn, type StructOut, type Writer } from "./codec.ts";
 
@@ -37,7 +32,6 @@ export type AnyMessageSpec = MessageSpec<any, any>;
 export type MessageOut<S> = S extends MessageSpec<infer H, infer T> ? StructOut<H> & AttrsOut<T> : never;
 export type MessageIn<S> = S extends MessageSpec<infer H, infer T> ? StructIn<H> & AttrsIn<T> : never;
 
-/** A message type and its layout. */
 export interface Operation<S extends AnyMessageSpec = AnyMessageSpec> {
   /** The kernel's name: `RTM_NEWLINK`. */
   readonly name: string;
@@ -45,7 +39,6 @@ export interface Operation<S extends AnyMessageSpec = AnyMessageSpec> {
   readonly spec: S;
 }
 
-/** Declares the layout of a message. */
 export function message<const H extends Fields, const T extends AttrTable>(
   name: string,
   header: Struct<H>,

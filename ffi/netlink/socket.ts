@@ -1,7 +1,8 @@
 /**
  * Netlink sockets: requests, answers, dumps and events.
  *
- * The kernel handles a request while it is sent: all answers wait once send(2) returns. Receiving a part of a dump makes the next.
+ * The kernel handles a request while it is sent: all answers wait once send(2) returns. Receiving a part of a dump makes the
+ * next.
  *
  * @see linux/netlink.h, net/netlink/af_netlink.c
  * @module
@@ -58,7 +59,7 @@ export const NETLINK_NETFILTER = 12;
 export interface Netlink extends Disposable {
   /** The number of the next request. */
   sequence: number;
-  /** Sends one datagram: a request, or several that belong together. @throws {SystemError} */
+  /** Sends one datagram: a request, or several that belong together. */
   send(request: Uint8Array): void;
   /**
    * The next datagram; `undefined` if none comes: at once, or within some seconds with `wait`.
@@ -70,17 +71,16 @@ export interface Netlink extends Disposable {
   deferClose?(): void;
 }
 
-/** A socket that can be asked about its namespace. */
 export interface NetlinkSocket extends Netlink {
-  /** The namespace's number, unique in this boot; `undefined` before Linux 5.14. @throws {SystemError} */
+  /** The namespace's number, unique in this boot; `undefined` before Linux 5.14. */
   netnsCookie(): string | undefined;
-  /** Whether the namespace has a link of this name. Longer names than 15 bytes have none. @throws {SystemError} */
+  /** Whether the namespace has a link of this name. Longer names than 15 bytes have none. */
   hasLink(name: string): boolean;
 }
 
 /**
- * Old kernels know none of these. A refusal holds a copy of its request unless NETLINK_CAP_ACK is set; requests to nf_tables can exceed
- * the receive buffer.
+ * Old kernels know none of these. A refusal holds a copy of its request unless NETLINK_CAP_ACK is set; requests to nf_tables can
+ * exceed the receive buffer.
  */
 const SOCKET_OPTIONS: Readonly<Record<number, readonly number[]>> = {
   [NETLINK_ROUTE]: [NETLINK_EXT_ACK, NETLINK_GET_STRICT_CHK],
@@ -88,7 +88,7 @@ const SOCKET_OPTIONS: Readonly<Record<number, readonly number[]>> = {
   [NETLINK_NETFILTER]: [NETLINK_EXT_ACK, NETLINK_CAP_ACK],
 };
 
-/** Opens a socket of `family` for requests, in the thread's network namespace. @throws {SystemError} */
+/** Opens a socket of `family` for requests, in the thread's network namespace. */
 export function openNetlink(family: number): NetlinkSocket {
   const fd = newSocket(family);
   const enabled = new Uint32Array([1]);
@@ -98,7 +98,7 @@ export function openNetlink(family: number): NetlinkSocket {
   return newNetlinkSocket(fd);
 }
 
-/** Opens a socket for a multicast group (1 to 32) of `family`, in the thread's network namespace. @throws {SystemError} */
+/** Opens a socket for a multicast group (1 to 32) of `family`, in the thread's network namespace. */
 export function openEvents(family: number, group: number): NetlinkSocket {
   const fd = newSocket(family);
   // struct sockaddr_nl { u16 nl_family; u16 nl_pad; u32 nl_pid; u32 nl_groups; }
@@ -164,7 +164,7 @@ export function request<S extends AnyMessageSpec>(op: Operation<S>, value: Messa
   return { op, value, flags } as NetlinkRequest;
 }
 
-/** Sends one request and awaits its acknowledgement. @throws {NetlinkError} */
+/** Sends one request and awaits its acknowledgement. */
 export function execute<S extends AnyMessageSpec>(nl: Netlink, op: Operation<S>, value: MessageIn<S>, flags = 0): void {
   executeAll(nl, [request(op, value, flags)]);
 }
@@ -172,7 +172,10 @@ export function execute<S extends AnyMessageSpec>(nl: Netlink, op: Operation<S>,
 /** A receive buffer holds so many answers. */
 const MAX_PENDING = 64;
 
-/** Sends requests in batches and awaits their success. A refusal does not stop later ones. @throws {NetlinkError} the first refusal */
+/**
+ * Sends requests in batches and awaits their success. A refusal does not stop later ones. @throws {NetlinkError} the first
+ * refusal
+ */
 export function executeAll(nl: Netlink, requests: readonly NetlinkRequest[]): void {
   // The kernel answers in order, and reports refusals without NLM_F_ACK too.
   const needsAck = (i: number) => i === requests.length - 1 || i % MAX_PENDING === MAX_PENDING - 1;
@@ -180,7 +183,6 @@ export function executeAll(nl: Netlink, requests: readonly NetlinkRequest[]): vo
   exchange(nl, withAcks, () => {}, { batchSize: MAX_PENDING });
 }
 
-/** Sends a request that has one answer, and returns it. @throws {NetlinkError} */
 export function query<S extends AnyMessageSpec>(nl: Netlink, op: Operation<S>, value: MessageIn<S>): MessageOut<S> {
   return queryAll(nl, op, [value])[0]!;
 }
@@ -194,7 +196,10 @@ export function queryAll<S extends AnyMessageSpec>(
   return collectReplies(nl, values.map((value) => request(op, value))) as MessageOut<S>[];
 }
 
-/** As {@linkcode queryAll}, of mixed operations; `undefined` where the kernel says ENOENT. @throws {NetlinkError} the first other refusal */
+/**
+ * As {@linkcode queryAll}, of mixed operations; `undefined` where the kernel says ENOENT. @throws {NetlinkError} the first other
+ * refusal
+ */
 export function queryAllIfPresent(
   nl: Netlink,
   requests: readonly NetlinkRequest[],
@@ -215,7 +220,7 @@ function collectReplies(
   return replies;
 }
 
-/** Lists everything of a kind; again if it changed meanwhile. @throws {NetlinkError} */
+/** Lists everything of a kind; again if it changed meanwhile. */
 export function dump<S extends AnyMessageSpec>(
   nl: Netlink,
   op: Operation<S>,
@@ -277,7 +282,6 @@ interface ExchangeState extends ExchangeOptions {
   readonly isDumping: boolean;
   error?: NetlinkError;
   interrupted: boolean;
-  /** The socket lost answers. */
   hasOverrun: boolean;
 }
 
@@ -354,8 +358,8 @@ function readReplies(
 }
 
 /**
- * Waits for an answer that is late because the kernel was short of memory. Lost answers are not waited for, nor those of a batch that was
- * refused as a whole: it has one.
+ * Waits for an answer that is late because the kernel was short of memory. Lost answers are not waited for, nor those of a batch
+ * that was refused as a whole: it has one.
  */
 function receiveDatagram(nl: Netlink, state: ExchangeState): Uint8Array | undefined {
   try {

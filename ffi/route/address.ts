@@ -1,9 +1,4 @@
-/**
- * IP addresses on links.
- *
- * @see linux/if_addr.h
- * @module
- */
+/** IP addresses on links. @see linux/if_addr.h @module */
 import { broadcastOf, type Cidr, familyOf, type Ip, ipOf, prefixLengthOf, toCidr } from "../address.ts";
 import { i32, ipCodec, struct, u32, u8 } from "../netlink/codec.ts";
 import { message, type MessageIn, type MessageOut, NLM_F_CREATE, NLM_F_EXCL } from "../netlink/message.ts";
@@ -28,7 +23,6 @@ export const addressMessage = message("address", ifaddrmsg, () => ({
 }));
 const { NEW, DEL, GET } = rtnetlinkOperations("ADDR", uapi.RTM_NEWADDR, addressMessage);
 
-/** An address on a link. */
 export interface InterfaceAddress {
   readonly address: Cidr;
   /** Index of the link. */
@@ -60,7 +54,6 @@ export interface AddressOptions {
   readonly protocol?: number;
 }
 
-/** The request that adds an address to a link. */
 export function addRequest(index: number, address: Cidr, options: AddressOptions = {}): NetlinkRequest {
   const { noDad = false, noPrefixRoute = false, protocol = 0 } = options;
   // Unlike ip(8), DHCP clients and the CNI plugins set the broadcast address.
@@ -78,7 +71,6 @@ export function remove(nl: Netlink, index: number, address: Cidr): void {
 
 /** Which addresses to list; all by default. */
 export interface AddressFilter {
-  /** Index of the link. */
   readonly index?: number;
   readonly family?: number;
   /** This namespace's number for another one. Unknown before Linux 4.20. */

@@ -1,9 +1,4 @@
-/**
- * The VLANs of a bridge and of its ports.
- *
- * @see linux/if_bridge.h struct bridge_vlan_info, net/bridge/br_netlink.c
- * @module
- */
+/** The VLANs of a bridge and of its ports. @see linux/if_bridge.h struct bridge_vlan_info, net/bridge/br_netlink.c @module */
 import { attrs } from "../netlink/attrs.ts";
 import { struct, u16, u32 } from "../netlink/codec.ts";
 import { message } from "../netlink/message.ts";
@@ -20,7 +15,6 @@ const vlanMessage = message("bridge vlan", ifinfomsg, () => ({
 }));
 const { SET, DEL, GET } = rtnetlinkOperations("LINK", uapi.RTM_NEWLINK, vlanMessage);
 
-/** A VLAN of a port. */
 export interface Vlan {
   /** 1 to 4094. */
   readonly vid: number;
@@ -30,7 +24,6 @@ export interface Vlan {
   readonly untagged?: boolean;
 }
 
-/** Adds VLANs to the bridge port with this index. @throws {NetlinkError} */
 export function add(nl: Netlink, port: number, vlans: readonly Vlan[]): void {
   const info = vlans.map(({ vid, pvid, untagged }) => ({
     vid,
@@ -39,12 +32,11 @@ export function add(nl: Netlink, port: number, vlans: readonly Vlan[]): void {
   execute(nl, SET, { family: AF_BRIDGE, index: port, vlans: { info } });
 }
 
-/** Removes VLANs from the bridge port with this index. @throws {NetlinkError} */
 export function remove(nl: Netlink, port: number, vids: readonly number[]): void {
   execute(nl, DEL, { family: AF_BRIDGE, index: port, vlans: { info: vids.map((vid) => ({ vid })) } });
 }
 
-/** The VLANs of the bridge port with this index, ascending. @throws {NetlinkError} */
+/** The VLANs of the bridge port with this index, ascending. */
 export function list(nl: Netlink, port: number): Vlan[] {
   const ports = dump(nl, GET, { family: AF_BRIDGE, extMask: uapi.RTEXT_FILTER_BRVLAN });
   const vlans: Vlan[] = [];

@@ -20,7 +20,6 @@ export const filterMessage = message("filter", tcmsg, () => ({
   kind: [uapi.TCA_KIND, cstr],
   options: [uapi.TCA_OPTIONS, bytes],
 }));
-/** A filter as the kernel reports it. */
 export type Filter = MessageOut<typeof filterMessage>;
 const { NEW, GET } = rtnetlinkOperations("TFILTER", uapi.RTM_NEWTFILTER, filterMessage);
 
@@ -61,7 +60,7 @@ const PRIORITY_AND_PROTOCOL = PRIORITY << 16 | (uapi.ETH_P_ALL << 8);
 /** `1:1`, as the reference sets it. */
 const CLASS_ID = 0x1_0001;
 
-/** Redirects all incoming packets of link `from` to link `to`, which sends them. @throws {NetlinkError} */
+/** Redirects all incoming packets of link `from` to link `to`, which sends them. */
 export function addRedirect(nl: Netlink, from: number, to: number): void {
   const options = writeRedirect(to);
   const value = { index: from, parent: INGRESS_HANDLE, info: PRIORITY_AND_PROTOCOL, kind: "u32", options };
@@ -84,7 +83,7 @@ function writeRedirect(to: number): Uint8Array {
   return w.written();
 }
 
-/** The links to which all incoming packets of link `from` are redirected. @throws {NetlinkError} */
+/** The links to which all incoming packets of link `from` are redirected. */
 export function listRedirects(nl: Netlink, from: number): number[] {
   const value = { index: from, parent: INGRESS_HANDLE };
   return withPurpose(`list filters of link ${from}`, () => dump(nl, GET, value)).flatMap(redirectTargets);

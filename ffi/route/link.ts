@@ -1,9 +1,4 @@
-/**
- * Network interfaces, which the kernel calls links. Import as a namespace.
- *
- * @see linux/if_link.h, net/core/rtnetlink.c
- * @module
- */
+/** Network interfaces, which the kernel calls links. Import as a namespace. @see linux/if_link.h, net/core/rtnetlink.c @module */
 import { attrs } from "../netlink/attrs.ts";
 import { bytes, cstr, i32, macCodec, struct, u16, u32, u8 } from "../netlink/codec.ts";
 import { NetlinkError } from "../netlink/error.ts";
@@ -68,7 +63,6 @@ export const linkMessage = message("link", ifinfomsg, () => ({
 const { NEW, DEL, GET } = rtnetlinkOperations("LINK", uapi.RTM_NEWLINK, linkMessage);
 const EXT_MASK = { extMask: uapi.RTEXT_FILTER_SKIP_STATS };
 
-/** A link as the kernel reports it. */
 export type Link = MessageOut<typeof linkMessage>;
 /** A link to create, or the changes to one. */
 export type LinkIn = MessageIn<typeof linkMessage>;
@@ -107,19 +101,18 @@ export function getAll(nl: Netlink, keys: readonly (string | number)[]): Link[] 
 
 const quoted = (names: readonly (string | number)[]): string => names.map((name) => `"${name}"`).join(", ");
 
-/** The link of this name or index, or `undefined`. @throws {NetlinkError} */
+/** The link of this name or index, or `undefined`. */
 export function find(nl: Netlink, key: string | number): Link | undefined {
   return ignoreErrors(["ENODEV"], () => get(nl, key));
 }
 
-/** The links of the namespace, or the ports of the bridge or VRF with index `master`. @throws {NetlinkError} */
+/** The links of the namespace, or the ports of the bridge or VRF with index `master`. */
 export function list(nl: Netlink, { master }: { readonly master?: number } = {}): Link[] {
   const links = withPurpose("list links", () => dump(nl, GET, { master, ...EXT_MASK }));
   // Kernels before 4.6 do not filter.
   return master === undefined ? links : links.filter((entry) => entry.master === master);
 }
 
-/** Changes a link. @throws {NetlinkError} */
 export function set(nl: Netlink, key: string | number, change: LinkIn): void {
   withPurpose(`change link "${key}"`, () => execute(nl, NEW, { ...change, ...selector(key) }));
 }
@@ -136,7 +129,7 @@ export function addAltNames(nl: Netlink, name: string, altNames: readonly string
   );
 }
 
-/** True if the namespace of the link's peer is gone, so that the kernel is about to remove both. @throws {NetlinkError} */
+/** True if the namespace of the link's peer is gone, so that the kernel is about to remove both. */
 export function isPeerNetnsGone(nl: Netlink, { linkIndex, linkNetnsId }: Link): boolean {
   if (linkIndex === undefined || linkNetnsId === undefined) return false;
   try {
@@ -149,12 +142,10 @@ export function isPeerNetnsGone(nl: Netlink, { linkIndex, linkNetnsId }: Link): 
   }
 }
 
-/** The request that sets a link up. */
 export function setUpRequest(index: number): NetlinkRequest {
   return request(NEW, { index, flags: uapi.IFF_UP, change: uapi.IFF_UP });
 }
 
-/** Sets a link up. @throws {NetlinkError} */
 export function setUp(nl: Netlink, index: number): void {
   withPurpose(`set link ${index} up`, () => executeAll(nl, [setUpRequest(index)]));
 }
@@ -173,10 +164,10 @@ export function removeGroup(nl: Netlink, group: number): void {
 const REMOVAL_ATTEMPTS = 20;
 
 /**
- * Removes the links that `select` picks. The kernel takes some 15 ms for one removal or for many, so they are removed as one group.
+ * Removes the links that `select` picks. The kernel takes some 15 ms for one removal or for many, so they are removed as one
+ * group.
  *
  * @param select called again if links went away meanwhile
- * @throws {NetlinkError}
  */
 export function removeSelected(nl: Netlink, select: (all: readonly Link[]) => readonly Link[]): void {
   for (let attempt = 1;; attempt++) {
@@ -211,7 +202,6 @@ function unusedGroup(all: readonly Link[]): number {
   }
 }
 
-/** True if the link is set up. */
 export function isUp(link: Link): boolean {
   return (link.flags & uapi.IFF_UP) !== 0;
 }

@@ -17,7 +17,7 @@ const nsidMessage = message("nsid", struct({ family: u8, pad1: u8, pad2: u8, pad
 }));
 const { GET } = rtnetlinkOperations("NSID", uapi.RTM_NEWNSID, nsidMessage);
 
-/** The number by which the namespace of `nl` knows the open namespace `fd`, if any. @throws {NetlinkError} */
+/** The number by which the namespace of `nl` knows the open namespace `fd`, if any. */
 export function findNsid(nl: Netlink, fd: number): number | undefined {
   return queryNsid(nl, { fd });
 }

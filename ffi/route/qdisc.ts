@@ -28,7 +28,6 @@ export const qdiscMessage = message("qdisc", tcmsg, () => ({
   kind: [uapi.TCA_KIND, cstr],
   options: [uapi.TCA_OPTIONS, bytes],
 }));
-/** A queueing discipline as the kernel reports it. */
 export type Qdisc = MessageOut<typeof qdiscMessage>;
 const { NEW, DEL, GET } = rtnetlinkOperations("QDISC", uapi.RTM_NEWQDISC, qdiscMessage);
 
@@ -53,7 +52,6 @@ const tbfOptions = attrs(() => ({
   burst: [uapi.TCA_TBF_BURST, u32],
 }));
 
-/** A token bucket filter. */
 export interface TokenBucket {
   /** Bytes per second, from 1. */
   readonly rate: bigint;
@@ -90,7 +88,6 @@ function writeTokenBucket({ rate, burst, limit }: TokenBucket): Uint8Array {
   return w.written();
 }
 
-/** A token bucket as the kernel reports it. */
 export interface ReportedTokenBucket {
   /** Bytes per second. */
   readonly rate: bigint;
@@ -137,12 +134,12 @@ function add(nl: Netlink, spec: MessageIn<typeof qdiscMessage>): void {
   );
 }
 
-/** The link's root discipline; `undefined` if it is the kernel's default or there is no such link. @throws {NetlinkError} */
+/** The link's root discipline; `undefined` if it is the kernel's default or there is no such link. */
 export function findRoot(nl: Netlink, index: number): Qdisc | undefined {
   return find(nl, index, uapi.TC_H_ROOT);
 }
 
-/** Where incoming packets of a link pass filters, if they do. @throws {NetlinkError} */
+/** Where incoming packets of a link pass filters, if they do. */
 export function findIngress(nl: Netlink, index: number): Qdisc | undefined {
   return find(nl, index, uapi.TC_H_INGRESS);
 }
@@ -162,12 +159,12 @@ function find(nl: Netlink, index: number, parent: number): Qdisc | undefined {
   return found;
 }
 
-/** Gives a link the kernel's default discipline again; false if it had it. @throws {NetlinkError} */
+/** Gives a link the kernel's default discipline again; false if it had it. */
 export function removeRoot(nl: Netlink, index: number): boolean {
   return remove(nl, index, uapi.TC_H_ROOT);
 }
 
-/** Removes the filters for incoming packets; false if there were none. @throws {NetlinkError} */
+/** Removes the filters for incoming packets; false if there were none. */
 export function removeIngress(nl: Netlink, index: number): boolean {
   return remove(nl, index, uapi.TC_H_INGRESS);
 }

@@ -40,10 +40,9 @@ const rawRouteMessage = message("route", rtmsg, () => ({
 }));
 const { NEW, DEL, GET } = rtnetlinkOperations("ROUTE", uapi.RTM_NEWROUTE, rawRouteMessage);
 
-/** A route as the kernel reports it. */
 export type RawRoute = MessageOut<typeof rawRouteMessage>;
 
-/** The routes of every kind and table of IPv4 and IPv6. @throws {NetlinkError} */
+/** The routes of every kind and table of IPv4 and IPv6. */
 export function list(nl: Netlink): RawRoute[] {
   return [AF_INET, AF_INET6]
     .flatMap((family) => withPurpose("list routes", () => dump(nl, GET, { family })))
@@ -63,7 +62,7 @@ export function append(nl: Netlink, route: RawRoute): void {
   add(nl, route, NLM_F_APPEND);
 }
 
-/** Adds a route in place of one of the same destination and metric. @throws {NetlinkError} */
+/** Adds a route in place of one of the same destination and metric. */
 export function replace(nl: Netlink, route: RawRoute): void {
   add(nl, route, NLM_F_REPLACE);
 }
@@ -77,17 +76,14 @@ export function remove(nl: Netlink, route: RawRoute): void {
   withPurpose(`remove ${describe(route)}`, () => execute(nl, DEL, fields(route)));
 }
 
-/** The table that a route is in. */
 export function tableOf({ table, shortTable }: RawRoute): number {
   return table ?? shortTable;
 }
 
-/** The same route in another table. */
 export function withTable(route: RawRoute, table: number): RawRoute {
   return { ...route, table, ...tableFields(table) };
 }
 
-/** Where a route leads. */
 export function destinationOf({ family, dst, dstLen }: RawRoute): Cidr {
   return prefixOf(family, dst, dstLen);
 }
@@ -97,7 +93,6 @@ export function linksOf(route: RawRoute): number[] {
   return nextHopsOf(route).flatMap(({ oif }) => oif ?? []);
 }
 
-/** The gateways of a route. */
 export function nextHopGateways(route: RawRoute): Ip[] {
   return nextHopsOf(route).flatMap(({ gateway }) => gateway ?? []);
 }

@@ -1,9 +1,4 @@
-/**
- * Routes.
- *
- * @see linux/rtnetlink.h struct rtmsg
- * @module
- */
+/** Routes. @see linux/rtnetlink.h struct rtmsg @module */
 import { type Cidr, type Ip, ipOf, networkOf, prefixLengthOf, toCidr } from "../address.ts";
 import { attrs } from "../netlink/attrs.ts";
 import { type Codec, ipCodec, Reader, struct, u32, u8 } from "../netlink/codec.ts";
@@ -34,7 +29,6 @@ export const rtmsg = struct({
   type: u8,
   flags: u32,
 });
-/** One of several ways to a destination. */
 export interface NextHop {
   readonly oif: number;
   readonly gateway?: Ip;
@@ -74,10 +68,8 @@ export const routeMessage = message("route", rtmsg, () => ({
 }));
 const { NEW, GET } = rtnetlinkOperations("ROUTE", uapi.RTM_NEWROUTE, routeMessage);
 
-/** A route out of one link. */
 export interface UnicastRoute {
   readonly dst: Cidr;
-  /** Index of the link. */
   readonly oif?: number | undefined;
   readonly gateway?: Ip | undefined;
   /** Default source address. */
@@ -137,7 +129,7 @@ export function prefixOf(family: number, ip: Ip | undefined, length: number): Ci
   return toCidr(ip ?? (family === AF_INET ? "0.0.0.0" : "::") as Ip, length);
 }
 
-/** The unicast routes of a family, in one table or all. A route with several next hops becomes several. @throws {NetlinkError} */
+/** The unicast routes of a family, in one table or all. A route with several next hops becomes several. */
 export function list(nl: Netlink, family: number, table?: number): UnicastRoute[] {
   // ENOENT: the table never held a route of the family.
   const all = ignoreErrors(["ENOENT"], () => dump(nl, GET, { family, table })) ?? [];
@@ -145,7 +137,7 @@ export function list(nl: Netlink, family: number, table?: number): UnicastRoute[
     .filter((route) => table === undefined || route.table === table);
 }
 
-/** The link and source address of packets to `destination`. @throws {NetlinkError} */
+/** The link and source address of packets to `destination`. */
 export function outgoingRoute(nl: Netlink, destination: Ip): { readonly oif?: number; readonly source?: Ip } {
   const family = addressFamily(destination);
   const { oif, prefsrc } = query(nl, GET, { family, dstLen: family === AF_INET ? 32 : 128, dst: destination });

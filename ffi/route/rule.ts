@@ -58,7 +58,6 @@ export interface SourceRule {
   readonly priority?: number;
 }
 
-/** A rule as the kernel has it. */
 export interface FibRule {
   readonly family: 4 | 6;
   readonly priority: number;
@@ -83,7 +82,7 @@ export function remove(nl: Netlink, rule: SourceRule): void {
   withPurpose(`remove rule from ${rule.from} to table ${rule.table}`, () => execute(nl, DEL, fields(rule)));
 }
 
-/** The rules of IPv4 and IPv6, each in their order. @throws {NetlinkError} */
+/** The rules of IPv4 and IPv6, each in their order. */
 export function list(nl: Netlink): FibRule[] {
   return [AF_INET, AF_INET6].flatMap((family) =>
     withPurpose("list rules", () => dump(nl, GET, { family })).map(toFibRule)

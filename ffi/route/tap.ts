@@ -70,7 +70,7 @@ function newIfreq(name: string, multiQueue: boolean): Uint8Array {
   return request;
 }
 
-/** Keeps a tap when nobody has it open. @throws {SystemError} */
+/** Keeps a tap when nobody has it open. */
 export function persistTap({ fd }: Descriptor): void {
   withPurpose("keep the tap", () => sys.ioctl(fd, TUNSETPERSIST, 1));
 }

@@ -1,9 +1,4 @@
-/**
- * Constants of the kernel's rtnetlink interface, under the kernel's names.
- *
- * @see linux/rtnetlink.h, linux/if_link.h, linux/if_addr.h, linux/if_bridge.h, linux/if.h, linux/if_tun.h, linux/ip.h, linux/pkt_sched.h, linux/pkt_cls.h
- * @module
- */
+/** Constants of rtnetlink, under the kernel's names. */
 
 // linux/rtnetlink.h: message types
 export const RTM_NEWLINK = 16;

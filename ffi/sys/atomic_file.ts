@@ -1,5 +1,5 @@
 /**
- * Files that are there with all of their content or not at all: a killed process leaves the whole file or none.
+ * Files that appear whole or not at all, also when the process is killed.
  *
  * @see open(2) O_TMPFILE, linkat(2), rename(2)
  * @module
@@ -9,15 +9,10 @@ import { type Descriptor, descriptor, hardLink, removeFile, writeAll } from "./f
 import { sys } from "./libc.ts";
 import { O_CLOEXEC, O_CREAT, O_EXCL, O_NOFOLLOW, O_TMPFILE, O_WRONLY } from "./uapi.ts";
 
-/**
- * Writes a complete new file beside `path`, under a hidden name that no reader looks for and that ends in `.tmp`.
- *
- * @returns its path
- * @throws {SystemError}
- */
+/** Writes a new file beside `path`, under a hidden name that ends in `.tmp`. @returns its path */
 export function writeTemporary(path: string, text: string, mode = 0o600): string {
   const directory = directoryOf(path);
-  // At random: process numbers are equal in two containers that share the directory.
+  // Two containers that share the directory may have equal process numbers.
   const random = Math.random().toString(36).slice(2);
   const temporary = `${directory}.${path.slice(directory.length, directory.length + 100)}.${random}.tmp`;
   writeNewFile(temporary, text, mode);
@@ -36,23 +31,21 @@ function writeNewFile(path: string, text: string, mode: number): void {
   });
 }
 
-/** A file without a name: gone when it is closed, unless {@linkcode hardLink} gave it one by then. */
+/** A file without a name. Closing removes it, unless {@linkcode hardLink} named it. */
 export interface UnnamedFile extends Descriptor {
-  /** Leads to it for as long as it is open. */
+  /** Valid while it is open. */
   readonly path: string;
 }
 
 /**
- * Writes a complete new file that has no name yet, on the file system of `directory`, which does not change by that; a link in its place
- * is followed only if a slash ends the path.
+ * Writes a new file without a name on the file system of `directory`. A final slash follows a link.
  *
- * @returns `undefined` where the file system knows no such files
+ * @returns `undefined` where the file system cannot
  * @throws {SystemError} `ENOTDIR` for a link that is not followed
- * @see O_TMPFILE in open(2)
  */
 export function writeUnnamed(directory: string, text: string, mode = 0o600): UnnamedFile | undefined {
   return withPurpose(`write to directory "${directory}"`, () => {
-    // EISDIR and EINVAL: what kernels and file systems answer that take the flag for O_DIRECTORY.
+    // EISDIR and EINVAL: the kernel or file system takes the flag for O_DIRECTORY.
     const fd = ignoreErrors(
       ["EOPNOTSUPP", "EISDIR", "EINVAL"],
       () => sys.open(directory, O_WRONLY | O_TMPFILE | O_NOFOLLOW | O_CLOEXEC, mode),
@@ -70,12 +63,10 @@ export function writeUnnamed(directory: string, text: string, mode = 0o600): Unn
 }
 
 /**
- * Replaces `path` as a whole: a reader finds the old content or the new, also after this process was killed at any point.
+ * Replaces `path`: a reader finds the old content or the new, also after a kill.
  *
- * A kill in the moment before the file is in its place leaves it under {@linkcode temporaryName}, which the next replacement uses up.
- * A power cut may leave an empty or damaged file, see {@linkcode createFile}.
- *
- * @throws {SystemError}
+ * A kill just before the rename leaves {@linkcode temporaryName}, which the next replacement reuses. After a power cut, see
+ * {@linkcode createFile}.
  */
 export function replaceFile(path: string, text: string, mode = 0o600): void {
   withPurpose(`write "${path}"`, () => {
@@ -84,7 +75,7 @@ export function replaceFile(path: string, text: string, mode = 0o600): void {
       publishAs(path, temporary, text, mode);
       renameOrRemove(temporary, path);
     };
-    // Whoever writes the same file may have taken it away to put its own there; the last one to come has the last word.
+    // Another writer of this file may have taken the temporary name. The last one wins.
     for (let attempts = 10; attempts > 0; attempts--) {
       if (ignoreErrors(["ENOENT"], () => (replace(), true))) return;
     }
@@ -92,7 +83,7 @@ export function replaceFile(path: string, text: string, mode = 0o600): void {
   });
 }
 
-/** Gives a new file the name `temporary`, in one step; whatever had it is removed. */
+/** Names a new file `temporary` in one step, in place of any other. */
 function publishAs(path: string, temporary: string, text: string, mode: number): void {
   using unnamed = writeUnnamed(directoryOf(path), text, mode);
   if (unnamed === undefined) {
@@ -111,32 +102,29 @@ function renameOrRemove(temporary: string, path: string): void {
   }
 }
 
-/** Removes a file that {@linkcode replaceFile} or {@linkcode createFile} wrote, and what a crash left beside it. @throws {SystemError} */
+/** Removes a file and its {@linkcode temporaryName}. */
 export function removeWithTemporary(path: string): void {
-  // The file itself last: as long as it is there, it is known that there is something to remove.
+  // The file last: while it exists, the removal is repeated.
   removeFile(temporaryName(path));
   removeFile(path);
 }
 
-/** The hidden name that `path` has for a moment before it is replaced; it ends in `.tmp`. */
 function temporaryName(path: string): string {
   const name = path.slice(directoryOf(path).length);
-  // A name may be as long as the file system takes.
+  // The name itself may have the greatest length.
   return `${directoryOf(path)}.${name.slice(0, 100)}.${Bun.hash.wyhash(name).toString(36)}.tmp`;
 }
 
-/** With its slash. */
+/** With the slash. */
 const directoryOf = (path: string): string => path.slice(0, path.lastIndexOf("/") + 1);
 
 /**
- * Creates `path` with its content in one step; false if it exists. A killed process leaves the whole file or none.
+ * Creates `path` with its content in one step; false if it exists.
  *
- * Nothing waits for the disk. What is written here describes links, rules and addresses that no boot outlives; a power cut, which ends the
- * boot, may leave the name without all of the content, and whoever reads such a file in a later boot has to expect that.
+ * Nothing is synced: links, rules and addresses do not outlive a boot. After a power cut the file may be incomplete, and readers
+ * must expect that.
  *
- * Two that do so at once for one path, on a file system that knows no files without a name, are in each other's way.
- *
- * @throws {SystemError}
+ * Where there are no files without a name, two callers for one path disturb each other.
  */
 export function createFile(path: string, text: string, mode = 0o600): boolean {
   return withPurpose(`create "${path}"`, () => {

@@ -1,18 +1,13 @@
-/**
- * Putting a program in its place: a link or a copy appears whole under its name, whatever was there before.
- *
- * @see rename(2): "atomically replaced, so that there is no point at which another process will find it missing"
- * @module
- */
+/** Puts a program in place in one step, whatever was there before. @see rename(2) @module */
 import { ignoreErrors, withPurpose } from "./error.ts";
-import { openFile } from "./file.ts";
+import { openFile, writeAll } from "./file.ts";
 import { fstat } from "./stat.ts";
 import { sys } from "./libc.ts";
 import { AT_FDCWD, O_CLOEXEC, O_CREAT, O_EXCL, O_WRONLY } from "./uapi.ts";
 
 const CHUNK_BYTES = 1024 * 1024;
 
-/** Makes `path` a symbolic link to `target`, which is kept as written. @throws {SystemError} */
+/** Makes `path` a symbolic link to `target`. */
 export function installSymlink(target: string, path: string): void {
   withPurpose(
     `link "${path}" to "${target}"`,
@@ -28,7 +23,7 @@ export function installHardLink(existing: string, path: string): void {
   );
 }
 
-/** Makes `path` a copy of the file `source`: same content, permissions and time of change. @throws {SystemError} */
+/** Makes `path` a copy of `source`: content, permissions and modification time. */
 export function installCopy(source: string, path: string): void {
   withPurpose(`copy "${source}" to "${path}"`, () => installAtomically(path, (temporary) => copy(source, temporary)));
 }
@@ -36,13 +31,13 @@ export function installCopy(source: string, path: string): void {
 function installAtomically(path: string, create: (temporary: string) => void): void {
   const slash = path.lastIndexOf("/") + 1;
   const temporary = `${path.slice(0, slash)}.${path.slice(slash)}.${process.pid}.tmp`;
-  // A file left by a crashed process of the same number is in the way.
+  // A crashed process of the same number may have left one.
   ignoreErrors(["ENOENT"], () => sys.unlink(temporary));
   try {
     create(temporary);
     sys.rename(temporary, path);
   } finally {
-    // Between two names of one file, rename(2) does nothing and keeps both.
+    // Between two names of one file, rename(2) does nothing.
     ignoreErrors(["ENOENT"], () => sys.unlink(temporary));
   }
 }
@@ -54,11 +49,9 @@ function copy(source: string, path: string): void {
   try {
     const buffer = new Uint8Array(CHUNK_BYTES);
     for (let count; (count = sys.read(sourceFile.fd, buffer, buffer.length)) > 0;) {
-      for (let written = 0; written < count;) {
-        written += sys.write(fd, buffer.subarray(written, count), count - written);
-      }
+      writeAll(fd, buffer.subarray(0, count));
     }
-    // struct timespec times[2]: last access, last change
+    // struct timespec times[2]: access, modification
     const time = [mtime / 1_000_000_000n, mtime % 1_000_000_000n];
     sys.futimens(fd, new BigInt64Array([...time, ...time]));
     sys.chmod(path, mode);

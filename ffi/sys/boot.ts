@@ -1,9 +1,8 @@
 /**
- * Which boot of the kernel this is, and what was written before it.
+ * Which boot this is, and which files are older than it.
  *
- * The id alone is sure. Times are compared for what does not tell its boot, and clocks jump: a machine without a clock of its own
- * starts in the past, one that was suspended wakes up in the future. So what counts is the earliest time that this boot is seen to
- * have had, and where that cannot be seen, nothing is said.
+ * For files that do not record the boot id, times are compared. Clocks jump: machines without one start in the past, suspended
+ * ones wake in the future. So the earliest time seen in this boot counts; if there is none, no file is called older.
  *
  * @see random(4), proc_stat(5)
  * @module
@@ -14,14 +13,14 @@ import { ignoreSystemErrors, SystemError } from "./error.ts";
 import { findText, readText } from "./file.ts";
 import { type FileStat, findStat } from "./stat.ts";
 
-/** How far the clock may have gone astray and come back, without a trace. */
+/** A clock may have gone wrong by this much and back, without a trace. */
 const MARGIN_NS = 3_600_000_000_000n;
-/** Within this time after its start, a machine has made its devices. */
+/** A machine makes its devices within this time after its start. */
 const DEVICE_SETUP_NS = 120_000_000_000n;
 
 let cachedBootId: string | undefined;
 
-/** Which boot of the kernel this is, a UUID; it is read once. @throws {SystemError} `EIO` if something else is in its place */
+/** The UUID of this boot. @throws {SystemError} `EIO` if the kernel's file holds something else */
 export function bootId(): string {
   return cachedBootId ??= readBootId("/proc/sys/kernel/random/boot_id");
 }
@@ -37,14 +36,14 @@ export function findBootId(): string | undefined {
   return ignoreSystemErrors(bootId);
 }
 
-/** A file as it was left, in nanoseconds since 1970. */
+/** Nanoseconds since 1970. */
 export type FileTimes = Pick<FileStat, "mtime" | "ctime">;
 
 /**
- * Tells of files whether they were certainly written, and last moved, before this boot; `false` is no certainty of the opposite.
+ * Returns a test whether a file certainly is older than this boot.
  *
  * @param procStat content of `/proc/stat`
- * @param deviceCtimes when the devices of this boot were made, in nanoseconds since 1970
+ * @param deviceCtimes of this boot's devices, in nanoseconds since 1970
  */
 export function modifiedBeforeBoot(
   procStat = ignoreSystemErrors(() => readText("/proc/stat")) ?? "",
@@ -53,10 +52,10 @@ export function modifiedBeforeBoot(
   const seconds = /^btime (\d+)$/m.exec(procStat)?.[1];
   const [first, ...others] = deviceCtimes;
   if (seconds === undefined || first === undefined) return () => false;
-  // By the clock of now; the devices say what the clock of then was.
+  // By today's clock; the devices show the clock at boot.
   const bootTime = BigInt(seconds) * 1_000_000_000n;
   const earliest = others.reduce((a, b) => a < b ? a : b, first);
-  // These are another's, such as those of a container, which say nothing of the start.
+  // Devices made later, such as a container's, say nothing about the boot.
   if (earliest > bootTime + DEVICE_SETUP_NS) return () => false;
   const limit = (earliest < bootTime ? earliest : bootTime) - MARGIN_NS;
   return ({ mtime, ctime }) => mtime < limit && ctime < limit;

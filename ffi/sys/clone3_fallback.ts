@@ -1,8 +1,7 @@
 /**
- * Threads where a filter of system calls refuses what starts them.
+ * Threads under a seccomp filter that refuses clone3(2) with EPERM, such as Docker's before 20.10.10.
  *
- * Filters that were written before clone3(2), such as Docker's before 20.10.10, refuse what they do not know with EPERM. The C library
- * turns to clone(2) only if it is told ENOSYS, and the JavaScript runtime aborts, whose compiler wants a thread after a while.
+ * The C library falls back to clone(2) only on ENOSYS. Otherwise the JavaScript runtime aborts when its compiler starts a thread.
  *
  * @see seccomp(2), linux/seccomp.h, linux/filter.h
  * @module
@@ -21,22 +20,22 @@ const SECCOMP_SET_MODE_FILTER = 1;
 
 /** Words of struct sock_filter { u16 code; u8 jt; u8 jf; u32 k; } */
 const SECCOMP_PROGRAM = [
-  // The number of the call, from the start of struct seccomp_data.
+  // Load the number of the call, from the start of struct seccomp_data.
   ...[0x20, 0],
-  // If it is another one, a step further.
+  // Skip one instruction if it is another call.
   ...[0x15 | 1 << 24, SYS_clone3],
   ...[0x06, 0x0005_0000 | ENOSYS],
   ...[0x06, 0x7fff_0000],
 ];
 
 /**
- * Has clone3(2) say ENOSYS, here and in programs that are started, if a filter refuses it: of two filters that refuse a call, the error of
- * the later one counts. Where that is not permitted, nothing changes.
+ * If a filter refuses clone3(2), makes it fail with ENOSYS, here and in child programs: the later filter's error counts. Does
+ * nothing where that is forbidden.
  */
 export function allowClone3Fallback(): void {
-  // One question where there is no filter.
+  // One system call where there is no filter.
   if (resultOrErrorCode(() => sys.syscall(SYS_prctl, PR_GET_SECCOMP, null, 0, 0)) !== SECCOMP_MODE_FILTER) return;
-  // Without arguments it starts nothing.
+  // Without arguments, it starts nothing.
   if (resultOrErrorCode(() => sys.syscall(SYS_clone3, 0, null, 0, 0)) !== "EPERM") return;
   const { memory, address } = newSockFprog(SECCOMP_PROGRAM);
   resultOrErrorCode(() => sys.syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, null, address, 0) + memory.length);

@@ -1,9 +1,8 @@
 /**
- * Descriptors whose last reference the kernel drops in a thread of its own.
+ * Leaves slow closes to a kernel thread, since a process waits for its own.
  *
- * Some take long to close, and a process does not end before all of its are. One that is on its way through a socket that nobody can
- * receive from any more is closed by the kernel's collector of such sockets. Kernels before 6.10 collect them within the process that
- * ends: there nothing is won or lost.
+ * A descriptor in flight over an unreachable socket is closed by the garbage collector of sockets. Before Linux 6.10 that runs in
+ * the exiting process: no loss, no gain.
  *
  * @see unix(7) SCM_RIGHTS, net/unix/garbage.c
  * @module
@@ -12,9 +11,9 @@ import { ignoreSystemErrors } from "./error.ts";
 import { scmRightsMessage, sys } from "./libc.ts";
 import { AF_UNIX, SOCK_CLOEXEC, SOCK_DGRAM } from "./uapi.ts";
 
-/** Closes `fd`; what the kernel has to wait for then, it waits for in a thread of its own where that is possible. */
+/** Closes `fd`, in a kernel thread where possible. */
 export function closeDeferred(fd: number): void {
-  // Let go behind the descriptor: from then on the last reference is the one on its way.
+  // Released last: then the reference in flight is the only one.
   using _inFlight = ignoreSystemErrors(() => holdInFlight(fd));
   sys.close(fd);
 }
@@ -27,7 +26,7 @@ function holdInFlight(fd: number): Disposable {
     for (const end of [sender, receiver]) sys.close(end);
   };
   try {
-    // The receiver is sent to itself, so that it stays when nobody else has it any more.
+    // The receiver is sent to itself, and so stays referenced.
     sys.sendmsg(sender, scmRightsMessage([receiver, fd]), 0);
   } catch (error) {
     close();

@@ -1,9 +1,4 @@
-/**
- * Directories: made if need be, and listed with what is known of their files without opening them.
- *
- * @see mkdir(2), getdents64(2), access(2)
- * @module
- */
+/** Directories: creating, and listing without opening their files. @see mkdir(2), getdents64(2), access(2) @module */
 import { ignoreErrors, SystemError, withPurpose } from "./error.ts";
 import { descriptor } from "./file.ts";
 import { sys } from "./libc.ts";
@@ -18,18 +13,18 @@ const X_OK = 1;
 const DT_UNKNOWN = 0;
 const DT_REG = 8;
 
-/** Creates a directory and those above it, as `mkdir -p` does. @throws {SystemError} */
+/** Creates a directory and its parents. */
 export function ensureDirectory(path: string, mode = 0o755): void {
   withPurpose(`create directory "${path}"`, () => {
     if (ignoreErrors(["ENOENT"], () => makeDirectory(path, mode)) !== undefined) return;
-    const parent = path.replace(/\/+[^/]*\/*$/, "");
+    const parent = parentOf(path);
     if (parent === "" || parent === path) throw new RangeError(`Cannot create directory "${path}": no such parent`);
     ensureDirectory(parent, mode);
     makeDirectory(path, mode);
   });
 }
 
-/** Calls what works in the directory `path`, and again with the directory made if it is missing. @throws {SystemError} */
+/** Calls what works in the directory `path`, and again with the directory made if it is missing. */
 export function inDirectory<T>(path: string, mode: number, call: () => T): T {
   try {
     return call();
@@ -40,56 +35,57 @@ export function inDirectory<T>(path: string, mode: number, call: () => T): T {
   return call();
 }
 
-/** Removes a directory if it is there and nothing is in it. @throws {SystemError} */
+/** Removes a directory if it is there and nothing is in it. */
 export function removeEmptyDirectory(path: string): void {
   withPurpose(`remove directory "${path}"`, () => {
     ignoreErrors(["ENOENT", "ENOTEMPTY"], () => sys.rmdir(path));
   });
 }
 
+const parentOf = (path: string): string => path.replace(/[/]+[^/]*[/]*$/, "");
+
 function makeDirectory(path: string, mode: number): number {
   return ignoreErrors(["EEXIST"], () => sys.mkdir(path, mode)) ?? 0;
 }
 
 /**
- * Makes sure that a directory could be written to, or be made where there is none, without making anything.
+ * Makes sure that a directory is writable or could be created, and creates nothing.
  *
  * @throws {SystemError} `EROFS`, `EACCES`, `ENOTDIR`
  */
 export function requireWritableDirectory(path: string): void {
   withPurpose(`write to directory "${path}"`, () => {
     for (let directory = path;;) {
-      // The final dot asks for a directory.
+      // The final dot requires a directory.
       const name = new TextEncoder().encode(`${directory}/.\0`);
       if (ignoreErrors(["ENOENT"], () => sys.syscall(SYS_faccessat, AT_FDCWD, name, W_OK | X_OK, 0)) !== undefined) {
         return;
       }
-      const parent = directory.replace(/\/+[^/]*\/*$/, "");
+      const parent = parentOf(directory);
       if (parent === directory) throw new RangeError(`Cannot write to directory "${path}": no such parent`);
       directory = parent;
     }
   });
 }
 
-/** The names in a directory, without `.` and `..`, in the order of the file system; `undefined` if there is none. @throws {SystemError} */
+/** The names in a directory, without `.` and `..`, in the order of the file system; `undefined` if there is none. */
 export function findEntryNames(path: string): string[] | undefined {
   return ignoreErrors(["ENOENT"], () => listDirectory(path).map(({ name }) => name));
 }
 
-/** One name in a directory, with what is known without opening it. */
 export interface DirectoryEntry {
   readonly name: string;
-  /** Equal for two names of one file; see hasUniqueInodes() for whether others differ. A number if that can hold it exactly: large maps of those are several times faster. */
+  /** Equal for two names of one file; see hasUniqueInodes(). A number if exact: maps of those are several times faster. */
   readonly inode: number | bigint;
-  /** False for directories, links and all else; true where the file system does not say. */
+  /** True too where the file system does not say. */
   readonly isFile: boolean;
 }
 
 /**
- * What is in a directory, without `.` and `..`, in the order of the file system.
+ * The entries of a directory, without `.` and `..`, in the file system's order.
  *
- * @param follow whether a link in the place of the directory is followed
- * @throws {SystemError} `ENOTDIR` for a link that is not
+ * @param follow whether to follow a link in place of the directory
+ * @throws {SystemError} `ENOTDIR` for a link that is not followed
  */
 export function listDirectory(path: string, follow = true): DirectoryEntry[] {
   return withPurpose(`list directory "${path}"`, () => {

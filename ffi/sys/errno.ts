@@ -1,5 +1,5 @@
 /**
- * Error numbers of the kernel: number ⇄ name ⇄ sentence, for those this program can meet.
+ * Error numbers that this program can meet.
  *
  * @see asm-generic/errno-base.h and asm-generic/errno.h (the same on x86-64 and arm64)
  * @module
@@ -23,7 +23,7 @@ export const ENOBUFS = 105;
 export const ETIMEDOUT = 110;
 export const ESTALE = 116;
 
-/** One line each: number, name, the C library's sentence. Text, so that loading this module costs nothing. */
+/** Number, name, the C library's sentence. Text costs nothing to load. */
 const TABLE = `
 1 EPERM Operation not permitted
 2 ENOENT No such file or directory
@@ -89,7 +89,7 @@ const TABLE = `
 122 EDQUOT Disk quota exceeded
 `;
 
-/** The name of an error number (`ENOENT`) and its sentence; unknown ones are named by number. */
+/** The name of an error number (`ENOENT`) and its sentence. */
 export function describeErrno(errno: number): { readonly code: string; readonly sentence: string } {
   const start = TABLE.indexOf(`\n${errno} `);
   if (start < 0) return { code: `errno ${errno}`, sentence: "Unknown error" };

@@ -1,6 +1,5 @@
 /**
- * Files, by system calls alone: loading `node:fs` would cost each call of a plugin a millisecond, and its asynchronous half runs in
- * threads that do not follow `setns(2)`.
+ * Files, by system calls alone: `node:fs` takes a millisecond to load, and its threads do not follow `setns(2)`.
  *
  * @see open(2), rename(2), pread(2), futimens(3)
  * @module
@@ -32,33 +31,32 @@ export interface Descriptor extends Disposable {
   readonly fd: number;
 }
 
-/** Has the descriptor closed when its scope ends. */
 export function descriptor(fd: number): Descriptor {
   return { fd, [Symbol.dispose]: () => void sys.close(fd) };
 }
 
-/** Opens `path` for reading; never waits for a writer of a pipe. @throws {SystemError} */
+/** Opens `path` for reading, without waiting for the writer of a pipe. */
 export function openFile(path: string): Descriptor {
   return descriptor(withPurpose(`open "${path}"`, () => sys.open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0)));
 }
 
-/** What `fd` has right now, at most 4 KiB; empty at its end. @throws {SystemError} */
+/** What `fd` has now, at most 4 KiB; empty at its end. */
 export function readAvailable(fd: number): Uint8Array {
   const buffer = new Uint8Array(4 * 1024);
   return buffer.subarray(0, sys.read(fd, buffer, buffer.length));
 }
 
-/** More than anything that is read as a whole; what goes on for ever, such as /dev/zero, must not take all memory. */
+/** Endless files, such as /dev/zero, must not take all memory. */
 const MAX_BYTES = 16 * 1024 * 1024;
 
-/** Reads from `fd` to its end, also when it is set to not block. @throws {SystemError} `EFBIG` if there are more than 16 MiB */
+/** Reads from `fd`, blocking or not, to its end. @throws {SystemError} `EFBIG` beyond 16 MiB */
 export function readAll(fd: number): Uint8Array<ArrayBuffer> {
   return readToEnd(fd, () => void pollFor(fd, POLLIN));
 }
 
 /**
  * @param onWouldBlock called when there is nothing to read yet
- * @param isAtEnd whether a read that did not fill the buffer, and ended after so many bytes of the file, was the last
+ * @param isAtEnd whether a short read that ended at `length` was the last
  */
 function readToEnd(
   fd: number,
@@ -80,7 +78,7 @@ function readToEnd(
   }
 }
 
-/** Writes all of `bytes` to `fd`, also into a slow pipe that is set to not block. @throws {SystemError} */
+/** Writes all of `bytes` to `fd`, blocking or not. */
 export function writeAll(fd: number, bytes: Uint8Array): void {
   for (let written = 0; written < bytes.length;) {
     const count = ignoreErrors(["EAGAIN"], () => sys.write(fd, bytes.subarray(written), bytes.length - written));
@@ -90,17 +88,16 @@ export function writeAll(fd: number, bytes: Uint8Array): void {
 }
 
 /**
- * The content of a file, of whatever kind.
+ * Reads a file of any kind.
  *
- * @param wait whether the writer of a pipe is waited for
- * @throws {SystemError} `EAGAIN` if it is not, and has nothing to read yet
+ * @param wait whether to wait for the writer of a pipe; otherwise `EAGAIN`
  */
 export function readFile(path: string, wait = true): Uint8Array<ArrayBuffer> {
   using file = openFile(path);
   return withPurpose(`read "${path}"`, () => wait ? readAll(file.fd) : readToEnd(file.fd, throwWouldBlock));
 }
 
-/** The last `count` bytes of a file; all of it if it has fewer. @throws {SystemError} */
+/** The last `count` bytes of a file, or all. */
 export function readTail(path: string, count: number): Uint8Array {
   const SEEK_END = 2;
   using file = openFile(path);
@@ -110,16 +107,16 @@ export function readTail(path: string, count: number): Uint8Array {
   });
 }
 
-/** The content of a file as UTF-8 text. The writer of a pipe is not waited for. @throws {SystemError} */
+/** A file's text; `EAGAIN` if it is a pipe that has none yet. */
 export function readText(path: string): string {
   return new TextDecoder().decode(readFile(path, false));
 }
 
 /**
- * The content of an ordinary file, or `undefined` if there is none: for files of our own, in whose place somebody may have put something
- * else. A link is not followed, and nothing is waited for.
+ * The text of an ordinary file, or `undefined` if there is none. Follows no link and waits for nothing: others may have replaced
+ * the file.
  *
- * @throws {SystemError} with one of {@linkcode NOT_A_FILE_CODES} if it is no ordinary file, and for every other reason
+ * @throws {SystemError} one of {@linkcode NOT_A_FILE_CODES} if it is no ordinary file, and for every other reason
  */
 export function findText(path: string): string | undefined {
   const flags = O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
@@ -129,17 +126,17 @@ export function findText(path: string): string | undefined {
   });
 }
 
-/** The content of an ordinary file or a kernel parameter that is open as `fd`, from its position on. @throws as {@linkcode findText} */
+/** The text of an ordinary file or kernel parameter from its position on. @throws as {@linkcode findText} */
 export function readOrdinaryText(fd: number): string {
   return new TextDecoder().decode(readToEnd(fd, throwWouldBlock, endsAtShortRead));
 }
 
-/** What a page cache reads at a time, at least. */
+/** The page cache reads at least so much. */
 const PAGE_BYTES = 4096;
 
 /**
- * Of ordinary files, and of kernel parameters, which are read as a whole, a read that gives less than it could is at the end: no signal cuts
- * it short but one that kills. Only where the disk fails, it ends with the pages before. Files of /proc outside /proc/sys give piece by piece.
+ * A short read of an ordinary file or kernel parameter is its last. A failing disk ends it after whole pages. Files of /proc
+ * outside /proc/sys come in pieces.
  *
  * @see mm/filemap.c filemap_read(), fs/proc/proc_sysctl.c proc_sys_call_handler()
  */
@@ -149,10 +146,10 @@ function throwWouldBlock(): never {
   throw new SystemError("read", EAGAIN);
 }
 
-/** What {@linkcode findText} says of links, directories, pipes, devices, sockets and endless files. */
+/** {@linkcode findText}'s errors for links, directories, pipes, devices, sockets and endless files. */
 export const NOT_A_FILE_CODES: readonly string[] = ["ELOOP", "EISDIR", "EAGAIN", "ENXIO", "ENODEV", "EFBIG"];
 
-/** Writes `text` into an existing file such as those of /proc/sys. @throws {SystemError} */
+/** Writes `text` into an existing file, such as those of /proc/sys. */
 export function overwrite(path: string, text: string): void {
   withPurpose(`write "${text}" to "${path}"`, () => {
     using file = descriptor(sys.open(path, O_WRONLY | O_CLOEXEC, 0));
@@ -160,37 +157,36 @@ export function overwrite(path: string, text: string): void {
   });
 }
 
-/** Opens a file for reading and writing; follows no link in the place of its name, and waits for no pipe. @throws {SystemError} */
+/** Opens a file to read and write. Follows no link, waits for no pipe. */
 export function openReadWrite(path: string): Descriptor {
   return descriptor(sys.open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0));
 }
 
-/** Creates a file that does not exist. @throws {SystemError} */
 export function createReadWrite(path: string, mode = 0o600): Descriptor {
   return descriptor(sys.open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
 }
 
-/** Fills `buffer` with what the file has from byte `at` on. @throws {SystemError} `EIO` if it ends before */
+/** Fills `buffer` from byte `offset` of the file. @throws {SystemError} `EIO` if the file is too short */
 export function pread(fd: number, offset: number, buffer: Uint8Array): void {
   const count = sys.syscall(SYS_pread64, fd, buffer, buffer.length, offset);
   if (count !== buffer.length) throw new SystemError("pread", EIO);
 }
 
-/** Writes all of `bytes` from byte `at` on. @throws {SystemError} */
+/** Writes all of `bytes` at byte `offset`. */
 export function pwrite(fd: number, offset: number, bytes: Uint8Array): void {
   for (let written = 0; written < bytes.length;) {
     written += sys.syscall(SYS_pwrite64, fd, bytes.subarray(written), bytes.length - written, offset + written);
   }
 }
 
-/** Sets when a file or directory was changed, in nanoseconds since 1970. @throws {SystemError} */
+/** Sets the modification time, in nanoseconds since 1970. */
 export function setMtime(fd: number, mtime: bigint): void {
-  // struct timespec times[2]: last access, last change
+  // struct timespec times[2]: access, modification
   const UTIME_OMIT = 0x3ffffffen;
   sys.futimens(fd, new BigInt64Array([0n, UTIME_OMIT, mtime / 1_000_000_000n, mtime % 1_000_000_000n]));
 }
 
-/** Gives the file that `path` leads to a further name; false if there is a file of that name already. @throws {SystemError} */
+/** Gives the file at `path` another name; false if that exists. */
 export function hardLink(path: string, name: string): boolean {
   return withPurpose(
     `create "${name}"`,
@@ -198,12 +194,12 @@ export function hardLink(path: string, name: string): boolean {
   );
 }
 
-/** Gives the file at `path` another name, which it takes from any other file. @throws {SystemError} */
+/** Renames a file, replacing any other of that name. */
 export function renameFile(path: string, name: string): void {
   withPurpose(`rename "${path}" to "${name}"`, () => sys.rename(path, name));
 }
 
-/** Removes a file; false if there was none. @throws {SystemError} */
+/** Removes a file; false if there was none. */
 export function removeFile(path: string): boolean {
   return withPurpose(
     `remove "${path}"`,

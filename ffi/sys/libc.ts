@@ -1,8 +1,8 @@
 /**
- * The table of C library functions, and the only place that knows `bun:ffi`.
+ * The C library's functions, and the only place that knows `bun:ffi`.
  *
- * Every function here takes numbers, strings and typed arrays, gives a number ≥ 0, and throws {@linkcode SystemError}
- * when the call fails. The library is opened by the first call, so that importing this module does no work.
+ * Each takes numbers, strings and typed arrays, returns a number ≥ 0 and throws {@linkcode SystemError}. Importing this module
+ * does no work.
  *
  * @module
  */
@@ -13,26 +13,26 @@ import { SOL_SOCKET } from "./uapi.ts";
 
 declare global {
   namespace Bun {
-    /** What the module `bun:ffi` is made of. Without its wrappers in JavaScript, which take 0.6 ms to load. */
+    /** `bun:ffi` without its JavaScript wrappers, which take 0.6 ms to load. */
     const FFI: { readonly dlopen: typeof dlopen; readonly ptr: typeof ptr; readonly read: typeof read };
   }
 }
 
 type CType = "i32" | "i64_fast" | "cstring" | "ptr" | "pointer";
-/** A buffer that the kernel reads or fills. `null` is the null pointer. */
+/** Memory that the kernel reads or fills; `null` is the null pointer. */
 type CBuffer = Uint8Array | Uint16Array | Uint32Array | Int32Array | BigInt64Array | BigUint64Array | null;
-/** `pointer`, another word for `ptr`, is where the C function takes either a buffer or a number. */
+/** `pointer`, an alias of `ptr`, marks arguments that are a buffer or a number. */
 type CArgument<T extends CType> = T extends "ptr" ? CBuffer
   : T extends "pointer" ? CBuffer | number
   : T extends "cstring" ? string
   : number;
-/** What the function returns, and what it takes. Short, since every call of the binary makes all of them. */
+/** Result and arguments. Short, since every call of the binary makes the table. */
 type Signature = readonly [returns: "i32" | "i64_fast" | "ptr", ...args: CType[]];
 type Arguments<S extends Signature> = S extends readonly [unknown, ...infer A extends readonly CType[]]
   ? { -readonly [I in keyof A]: CArgument<A[I]> }
   : never;
 
-/** Only functions that glibc 2.17 and musl both have; what is newer goes through `syscall`. */
+/** Functions of both glibc 2.17 and musl; others go through `syscall`. */
 const SIGNATURES = {
   __errno_location: ["ptr"],
   bind: ["i32", "i32", "ptr", "i32"],
@@ -94,13 +94,12 @@ type Sys = {
   readonly [N in keyof Signatures]: (...args: Arguments<Signatures[N]>) => number;
 };
 type Call = (...args: unknown[]) => number;
-/** With the place of the C function. */
 type NativeFunction = Call & { readonly ptr: number };
 
 /**
- * The C library's functions. Each is looked up when it is first asked for, since that costs 6 µs and a call of a plugin uses few.
+ * The C library's functions. Each is looked up on first use: that costs 6 µs, and a call of a plugin uses few.
  *
- * @throws {SystemError} when a call fails; calls that a signal interrupts are repeated, save flock(2), which only a signal ends in time;
+ * @throws {SystemError} if a call fails; interrupted calls are repeated, except flock(2), which only a signal ends in time.
  * close(2) fails for a wrong number only
  */
 export const sys: Sys = Object.create(
@@ -113,12 +112,12 @@ export const sys: Sys = Object.create(
   }),
 );
 
-/** Where the C library keeps this thread's `errno`; the thread never changes. */
+/** The thread's `errno`; the thread never changes. */
 let errnoAddress: number | undefined;
 
 function bindFunction(name: keyof Signatures): Call {
   const native = openFunction(name);
-  // Asked for before anything can fail: looking a function up may change it.
+  // Looked up before a call can fail: the lookup may change errno.
   const errnoAt = errnoAddress ??= openFunction("__errno_location")();
   return (...args) => {
     requireSafeArguments(name, args);
@@ -127,7 +126,7 @@ function bindFunction(name: keyof Signatures): Call {
       if (result >= 0) return result;
       const code = Bun.FFI.read.i32(errnoAt as Parameters<typeof read.i32>[0], 0);
       if (name === "close") {
-        // Whatever else it says, close(2) has closed the descriptor, and fsync(2) has told of what must be on disk.
+        // On every other error, close(2) has closed the descriptor, and fsync(2) has reported what matters.
         if (code !== EBADF) return 0;
       } else if (code === EINTR && name !== "flock") continue;
       throw new SystemError(name, code);
@@ -135,16 +134,16 @@ function bindFunction(name: keyof Signatures): Call {
   };
 }
 
-/** Where there is a function that does nothing: for a signal that is only to interrupt a call. */
+/** The address of a harmless function, for a signal that only interrupts. */
 export function noopFunctionAddress(): number {
   return openFunction("getppid").ptr;
 }
 
 function openFunction(name: keyof Signatures): NativeFunction {
   const [returns, ...args]: Signature = SIGNATURES[name];
-  // This name alone is safe: it is mapped already, whereas a missing library would be looked for in the current directory.
+  // This name is safe, since it is mapped already. Others would be looked up in the current directory.
   const library = Bun.FFI.dlopen("libc.so.6", { [name]: { returns, args } } as Parameters<typeof dlopen>[1]);
-  // It returns its error instead of throwing it.
+  // It returns errors instead of throwing.
   if (Error.isError(library)) throw new Error(openFailure(library), { cause: library });
   return (library.symbols as unknown as Record<string, NativeFunction>)[name]!;
 }
@@ -155,7 +154,7 @@ function openFailure({ message }: Error): string {
     : message;
 }
 
-/** bun:ffi turns `undefined` into 0 and cuts a string at its first NUL: `close(undefined)` would close standard input. */
+/** bun:ffi turns `undefined` into 0 (`close(undefined)` would close standard input) and cuts strings at a NUL. */
 function requireSafeArguments(name: string, args: readonly unknown[]): void {
   for (const arg of args) {
     const safe = typeof arg === "number"
@@ -167,40 +166,32 @@ function requireSafeArguments(name: string, args: readonly unknown[]): void {
   }
 }
 
-/**
- * Turns this process into the program `argv[0]`, looked for in PATH; environment, working directory and standard streams stay.
- *
- * @throws {SystemError} if that fails; it does not return otherwise
- * @see execvp(3)
- */
+/** Replaces this process by the program `argv[0]`, found in PATH. @see execvp(3) */
 export function execProgram(argv: readonly [string, ...string[]]): never {
-  // The JavaScript runtime ignores these two (SIGPIPE, SIGXFSZ), and what is ignored would stay so in the program.
+  // SIGPIPE and SIGXFSZ: the JavaScript runtime ignores them, and the program would inherit that.
   for (const signal of [13, 25]) sys.signal(signal, null);
   sys.execvp(argv[0], cStringArray(argv));
   throw new Error(`Cannot execute "${argv[0]}": its arguments were taken and nothing happened`);
 }
 
 /**
- * An array of pointers to C strings, as `argv` and `environ` are: the pointers, a null pointer, and the texts behind them.
+ * An `argv` or `environ`: pointers, a null pointer, and the texts, all in one buffer so that they live equally long.
  *
- * All in one buffer, so that the texts live as long as what is passed to the call.
- *
- * @throws {TypeError} if a text holds a NUL, which would cut it short
+ * @throws {TypeError} if a text holds a NUL
  */
 export function cStringArray(strings: readonly string[]): Uint32Array {
   let joined = "";
   for (const text of strings) joined += `${text}\0`;
-  // In one go: text by text costs a quarter of a millisecond for an ordinary environment.
+  // In one go: one by one costs a quarter of a millisecond for an ordinary environment.
   const encoded = new TextEncoder().encode(joined);
   const headerBytes = (strings.length + 1) * 8;
   const table = new Uint32Array(Math.ceil((headerBytes + encoded.length) / 4));
   new Uint8Array(table.buffer).set(encoded, headerBytes);
-  // Asked for after the view above was made: making one may move the numbers of a small array.
+  // Asked after the view above was made: that may move a small array.
   const address = Bun.FFI.ptr(table) + headerBytes;
   let offset = 0;
   for (let index = 0; index < strings.length; index++) {
-    table[index * 2] = address + offset;
-    table[index * 2 + 1] = Math.floor((address + offset) / 2 ** 32);
+    putPointer(table, index * 2, address + offset);
     offset = encoded.indexOf(0, offset) + 1;
   }
   if (offset === encoded.length) return table;
@@ -208,73 +199,67 @@ export function cStringArray(strings: readonly string[]): Uint32Array {
   throw new TypeError(`Cannot pass ${JSON.stringify(invalid)} to a program: it holds a NUL`);
 }
 
-/**
- * A struct msghdr with what it points to behind it: one byte, and these descriptors.
- *
- * @see unix(7) SCM_RIGHTS
- */
+/** A struct msghdr and what it points to: one byte, and these descriptors. @see unix(7) SCM_RIGHTS */
 export function scmRightsMessage(fds: readonly number[]): Uint32Array {
   const SCM_RIGHTS = 1;
   const [vectorAt, byteAt, controlAt] = [14, 18, 20];
   const controlHeader = 16;
   const message = new Uint32Array(controlAt + (controlHeader >> 2) + fds.length + (fds.length & 1));
   const address = Bun.FFI.ptr(message) as number;
-  const put = (at: number, value: number) => {
-    message[at] = value;
-    message[at + 1] = Math.floor(value / 2 ** 32);
-  };
-  put(4, address + vectorAt * 4);
-  put(6, 1);
-  put(8, address + controlAt * 4);
-  put(10, (message.length - controlAt) * 4);
-  put(vectorAt, address + byteAt * 4);
-  put(vectorAt + 2, 1);
-  put(controlAt, controlHeader + fds.length * 4);
+  putPointer(message, 4, address + vectorAt * 4);
+  message[6] = 1;
+  putPointer(message, 8, address + controlAt * 4);
+  message[10] = (message.length - controlAt) * 4;
+  putPointer(message, vectorAt, address + byteAt * 4);
+  message[vectorAt + 2] = 1;
+  message[controlAt] = controlHeader + fds.length * 4;
   message.set([SOL_SOCKET, SCM_RIGHTS, ...fds], controlAt + 2);
   return message;
 }
 
-/** Where recvmmsg(2) puts datagrams, each into a part of one buffer. */
+/** Where recvmmsg(2) puts datagrams. */
 export interface MessageVector {
-  /** An array of struct mmsghdr with what they point to behind it, save the buffer. */
+  /** An array of struct mmsghdr and what they point to, except the buffer. */
   readonly headers: Uint32Array;
-  /** The length of the datagram that came into a part. */
+  /** The length of the datagram in a part. */
   lengthOf(index: number): number;
 }
 
-/** A struct mmsghdr for each of `count` parts of `buffer`, which must live as long and are equally long. @see recvmmsg(2) */
+/** Divides `buffer`, which must live as long, into `count` equal parts. @see recvmmsg(2) */
 export function newMessageVector(buffer: Uint8Array, count: number): MessageVector {
   const [headerWords, vectorWords] = [16, 4];
   const [vectorAt, vectorCountAt, lengthAt] = [4, 6, 14];
-  // Of a buffer that was there first: else there may be one later, and the numbers of a small array move into it.
+  // On an explicit buffer: a small array's memory moves when its buffer is made later.
   const headers = new Uint32Array(new ArrayBuffer(count * (headerWords + vectorWords) * 4));
   const headersAddress = Bun.FFI.ptr(headers) as number;
   const bufferAddress = Bun.FFI.ptr(buffer) as number;
   const partBytes = Math.floor(buffer.length / count);
-  const put = (at: number, value: number) => {
-    headers[at] = value;
-    headers[at + 1] = Math.floor(value / 2 ** 32);
-  };
   for (let index = 0; index < count; index++) {
     const header = index * headerWords;
     const vector = count * headerWords + index * vectorWords;
-    put(header + vectorAt, headersAddress + vector * 4);
-    put(header + vectorCountAt, 1);
-    put(vector, bufferAddress + index * partBytes);
-    put(vector + 2, partBytes);
+    putPointer(headers, header + vectorAt, headersAddress + vector * 4);
+    headers[header + vectorCountAt] = 1;
+    putPointer(headers, vector, bufferAddress + index * partBytes);
+    headers[vector + 2] = partBytes;
   }
   return { headers, lengthOf: (index) => headers[index * headerWords + lengthAt]! };
 }
 
 /**
- * A struct sock_fprog with its instructions, of two words each, behind it.
+ * A struct sock_fprog and its instructions of two words each. Its address is valid while the memory is referenced.
  *
- * @returns also its address, which is good as long as the memory is referred to
  * @see linux/filter.h
  */
 export function newSockFprog(words: readonly number[]): { readonly memory: Uint32Array; readonly address: number } {
   const memory = new Uint32Array(4 + words.length);
   const address = Bun.FFI.ptr(memory) as number;
-  memory.set([words.length / 2, 0, address + 16, Math.floor((address + 16) / 2 ** 32), ...words]);
+  memory.set([words.length / 2, 0, 0, 0, ...words]);
+  putPointer(memory, 2, address + 16);
   return { memory, address };
+}
+
+/** Puts an address into two words. */
+export function putPointer(words: Uint32Array, at: number, address: number): void {
+  words[at] = address;
+  words[at + 1] = Math.floor(address / 2 ** 32);
 }

@@ -1,7 +1,6 @@
 /**
- * Locks between processes, held by a file and given up at the latest when the process ends.
- *
- * Who waits stands in the kernel's queue, which lets one go on after the other, and costs nothing while it waits.
+ * Locks between processes, held through a file, released at the latest when the process ends. Waiters queue in the kernel, in
+ * order.
  *
  * @see flock(2)
  * @module
@@ -20,25 +19,23 @@ const LOCK_EX = 2;
 const LOCK_NB = 4;
 const LOCK_UN = 8;
 
-/** For a few calls. */
 const REPLACE_TIMEOUT_MS = 1000;
 
-/** How a lock is held. */
 export interface FileLockOptions {
-  /** Longest wait, in milliseconds. */
+  /** Longest wait. */
   readonly timeoutMs: number;
-  /** With others that share it too; else alone. */
+  /** Shared with others; default exclusive. */
   readonly shared?: boolean;
-  /** Whether programs that are started meanwhile have it as well: until its scope ends, or until they do if the process is killed before. */
+  /** Whether child programs hold it too: until its scope ends or, if this process is killed, until they end. */
   readonly inherited?: boolean;
 }
 
-/** Others held a lock for longer than somebody wanted to wait; its code is `EAGAIN`, its message names them. */
+/** Others held a lock for too long. The code is `EAGAIN`; the message names them. */
 export class LockedError extends SystemError {
   override readonly name: string = "LockedError";
   /** What can be done about it. */
   readonly advice: string;
-  /** That of the file, see {@linkcode FileStat.identity}. */
+  /** See {@linkcode FileStat.identity}. */
   readonly identity: string;
 
   /** `what` is locked: `"/run/lock"`. */
@@ -52,11 +49,11 @@ export class LockedError extends SystemError {
 }
 
 /**
- * Takes the BSD lock of `path`, which is created if need be; released when its scope ends or the process dies. A link in its place is not
- * followed, since what it leads to would be created, but gives way to the file; the writer of a pipe is not waited for.
+ * Takes the BSD lock of `path`, created if need be, until the scope or the process ends. A symbolic link in its place is
+ * replaced, since opening would create its target.
  *
  * @throws {LockedError} when the time is over
- * @throws {SystemError} `EINTR` if a signal that is held back asks to end, and if the file cannot be opened
+ * @throws {SystemError} `EINTR` if a blocked signal asks to end; if the file cannot be opened
  */
 export function lockFile(path: string, options: FileLockOptions): Disposable {
   const file = ignoreErrors(["ELOOP"], () => openLock(path, options)) ?? openReplacingSymlink(path, options);
@@ -69,18 +66,14 @@ export function lockFile(path: string, options: FileLockOptions): Disposable {
   return options.inherited ? releaseAndClose(file) : file;
 }
 
-/**
- * The same with a file that is there only as long as somebody has its lock or waits for it.
- *
- * @throws as {@linkcode lockFile}
- */
+/** As {@linkcode lockFile}, but the file exists only while it is locked or waited for. @throws as {@linkcode lockFile} */
 export function lockTemporaryFile(path: string, options: FileLockOptions): Disposable {
   const deadline = performance.now() + options.timeoutMs;
   for (;;) {
     using resources = new DisposableStack();
     const file = resources.use(openLock(path, options));
     acquire(file.fd, `"${path}"`, { ...options, timeoutMs: deadline - performance.now() });
-    // Who had it before has removed the file that was waited for.
+    // The previous holder removed the file that was waited for.
     if (findStat(path)?.identity !== fstat(file.fd).identity) continue;
     resources.defer(() => void removeFile(path));
     return resources.move();
@@ -88,15 +81,14 @@ export function lockTemporaryFile(path: string, options: FileLockOptions): Dispo
 }
 
 /**
- * Puts a new file in the place of one that nobody has locked but programs that were left running: whoever took the lock was killed, and they
- * have run for longer than `ms`. One that was in the line for the old file does not get the new one, and has to ask again.
+ * Replaces the file of a lock whose owner was killed and that only its child programs still hold, all for at least `minAgeMs`.
+ * Waiters for the old file must ask again.
  *
- * @returns true if there is a new file, by whomever
- * @throws {SystemError}
+ * @returns true if there is a new file
  */
 export function replaceOrphanedLock(path: string, identity: string, minAgeMs: number): boolean {
   using directory = openFile(path.slice(0, path.lastIndexOf("/") + 1));
-  // One at a time: who is late would remove the file that another process has put there and locked.
+  // One at a time: a late one would remove the file that another has put there and locked.
   using _ = lockOpenFile(directory.fd, `"${path}"`, { timeoutMs: REPLACE_TIMEOUT_MS });
   if (findStat(path)?.identity !== identity) return true;
   if (!lockHolderModule().isHeldByOrphansOnly(identity, minAgeMs)) return false;
@@ -104,7 +96,7 @@ export function replaceOrphanedLock(path: string, identity: string, minAgeMs: nu
   return true;
 }
 
-/** To close it is not enough where others have it open. */
+/** Closing is not enough: children have it open too. */
 function releaseAndClose(file: Descriptor): Disposable {
   return {
     [Symbol.dispose]() {
@@ -119,7 +111,7 @@ function openLock(path: string, { inherited = false }: FileLockOptions): Descrip
   return descriptor(withPurpose(`open lock file "${path}"`, () => sys.open(path, flags, 0o600)));
 }
 
-/** Whoever finds a link removes it, one at a time: who is late would remove the file that another process has put there and locked. */
+/** Under the directory's lock, see {@linkcode replaceOrphanedLock}. */
 function openReplacingSymlink(path: string, options: FileLockOptions): Descriptor {
   const name = path.slice(0, path.lastIndexOf("/") + 1);
   using directory = openFile(name);
@@ -128,15 +120,15 @@ function openReplacingSymlink(path: string, options: FileLockOptions): Descripto
   return openLock(path, options);
 }
 
-/** Takes the lock of a file that is open as `fd`, in the words of `what`; released when its scope ends. @throws as {@linkcode lockFile} */
+/** Takes the lock of an open file, called `what` in errors, until the scope ends. @throws as {@linkcode lockFile} */
 export function lockOpenFile(fd: number, what: string, options: FileLockOptions): Disposable {
   acquire(fd, what, options);
   return { [Symbol.dispose]: () => release(fd) };
 }
 
-/** Nothing is lost where that fails: the lock goes with the descriptor, at the latest when the process ends. */
+/** A failure is harmless: the lock ends with the descriptor. */
 function release(fd: number): void {
-  // Twice for what injects errors: the kernel does not wait here.
+  // Twice, for tests that inject errors.
   ignoreSystemErrors(() => tryFlock(fd, LOCK_UN) || tryFlock(fd, LOCK_UN));
 }
 
@@ -149,7 +141,7 @@ function acquire(fd: number, what: string, { timeoutMs, shared = false }: FileLo
   if (!isHeld) throw new LockedError(what, fstat(fd).identity);
 }
 
-/** False if others have it, or a signal came. */
+/** False if others have it or a signal came. */
 function tryFlock(fd: number, operation: number): boolean {
   return ignoreErrors(["EAGAIN", "EINTR"], () => sys.flock(fd, operation)) !== undefined;
 }
@@ -164,7 +156,7 @@ function waitForLock(fd: number, operation: number, timeoutMs: number): boolean 
   }
 }
 
-/** In the kernel's queue until the lock is there, the time is over or a signal came. */
+/** Queues in the kernel until the lock is free, the time is over or a signal comes. */
 function flockUntil(fd: number, operation: number, deadline: number): boolean {
   using limit = ignoreErrors(NO_TIMER_CODES, () => timeLimitModule().interruptAfter(deadline - performance.now()));
   if (limit) return !limit.isTerminationRequested() && tryFlock(fd, operation);
@@ -172,15 +164,14 @@ function flockUntil(fd: number, operation: number, deadline: number): boolean {
   return tryFlock(fd, operation | LOCK_NB);
 }
 
-/** The caller may have used up what it may have, or be forbidden to: then it has to ask again and again. */
+/** Timers may be exhausted or forbidden; then it polls. */
 const NO_TIMER_CODES = ["EAGAIN", "ENOMEM", "EPERM", "ENOSYS"];
 
-/** Needed where the lock is held only: `require` runs these here and not at start-up. */
+/** Loaded only when a lock is contended. */
 function timeLimitModule(): typeof import("./time_limit.ts") {
   return require("./time_limit.ts");
 }
 
-/** See {@linkcode timeLimitModule}. */
 function lockHolderModule(): typeof import("./lock_holder.ts") {
   return require("./lock_holder.ts");
 }

@@ -1,18 +1,11 @@
-/**
- * Who holds a lock, for the error of somebody who waited in vain.
- *
- * @see proc_locks(5)
- * @module
- */
+/** Who holds a lock, for the error of a waiter. @see proc_locks(5) @module */
 import { findEntryNames } from "./directory.ts";
 import { ignoreSystemErrors } from "./error.ts";
 import { readText } from "./file.ts";
 import { processAge } from "./start_time.ts";
 
-/** So many are named. */
 const MAX_NAMED = 3;
 
-/** The holders of a BSD lock. */
 export interface LockHolders {
   /** For a sentence: `process 4711 ("cni run add")`. */
   readonly description: string;
@@ -20,7 +13,7 @@ export interface LockHolders {
   readonly advice: string;
 }
 
-/** Finds those that hold the lock of the file of this {@linkcode FileStat.identity}. Processes of other PID namespaces are not to be seen. */
+/** Finds the lock's holders by the {@linkcode FileStat.identity} of its file. Processes of other PID namespaces stay hidden. */
 export function describeLockHolders(identity: string): LockHolders {
   const pids = lockHolders(identity);
   if (pids.length === 0) {
@@ -41,8 +34,8 @@ export function describeLockHolders(identity: string): LockHolders {
 }
 
 /**
- * True if whoever took the lock has ended, and those that have it of him, having been started by him meanwhile, all run for longer than
- * `ms`: what he started to work for him has ended by then, and they are what that left running.
+ * True if the lock's owner has ended, and its child programs that inherited the lock all have run for at least `minAgeMs`:
+ * whatever it started to work for it has ended by then.
  */
 export function isHeldByOrphansOnly(identity: string, minAgeMs: number): boolean {
   if (lockOwners(identity).length > 0) return false;
@@ -52,11 +45,11 @@ export function isHeldByOrphansOnly(identity: string, minAgeMs: number): boolean
 
 function lockHolders(identity: string): number[] {
   const owners = lockOwners(identity);
-  // Who inherited the file has the lock as well, also when the one that took it has ended.
+  // Processes that inherited the file hold the lock too.
   return owners.length > 0 ? owners : lockInheritors(identity);
 }
 
-/** Those that took the lock, as far as they live. */
+/** The living processes that took the lock. */
 function lockOwners(identity: string): number[] {
   const pids = new Set(
     locksOf(readTextOrEmpty("/proc/locks").split("\n").flatMap(parseLock), identity).map(({ pid }) => pid),
@@ -64,7 +57,7 @@ function lockOwners(identity: string): number[] {
   return [...pids].filter((pid) => pid > 0 && readTextOrEmpty(`/proc/${pid}/stat`) !== "");
 }
 
-/** Those that have a file open by which the lock is held. @see proc_pid_fdinfo(5) */
+/** The processes that have the locked file open. @see proc_pid_fdinfo(5) */
 function lockInheritors(identity: string): number[] {
   const lockLines = listNamesOrNone("/proc").filter((name) => /^\d+$/.test(name)).flatMap((pid) =>
     listNamesOrNone(`/proc/${pid}/fdinfo`).flatMap((fd) =>
@@ -76,23 +69,22 @@ function lockInheritors(identity: string): number[] {
 }
 
 interface LockLine {
-  /** Who took it, 0 if he is not to be seen; or who has it open. */
+  /** Its taker, 0 if hidden; or the process that has it open. */
   readonly pid: number;
   /** `fe:00:264194` */
   readonly file: string;
 }
 
-/** A line of /proc/locks: `1: FLOCK  ADVISORY  WRITE 4711 fe:00:264194 0 EOF`; those who wait have `->` in the second place. */
+/** `1: FLOCK  ADVISORY  WRITE 4711 fe:00:264194 0 EOF`; waiters have `->` in the second place. */
 function parseLock(line: string): LockLine[] {
   const [, kind, , , pid, file = ""] = line.trim().split(/\s+/);
   return kind === "FLOCK" ? [{ pid: Number(pid), file }] : [];
 }
 
-/** The locks of a file. */
 function locksOf(locks: readonly LockLine[], identity: string): readonly LockLine[] {
   const [device, inode] = identity.split(":").map(BigInt) as [bigint, bigint];
   const ofInode = locks.filter(({ file }) => file.split(":")[2] === String(inode));
-  // Some file systems tell programs of another device.
+  // Some file systems report another device to programs.
   const ofDevice = ofInode.filter(({ file }) => file.startsWith(`${formatDevice(device)}:`));
   return ofDevice.length > 0 ? ofDevice : ofInode;
 }
@@ -110,7 +102,7 @@ function describe(pid: number, stopped: boolean): string {
   return `process ${pid}${command && ` (${JSON.stringify(command)})`}${stopped ? ", which is stopped" : ""}`;
 }
 
-/** The words with which it was called, up to the first that is not one: `cni run add`. */
+/** The program and its leading plain words: `cni run add`. */
 function commandOf(pid: number): string {
   const [path = "", ...words] = readTextOrEmpty(`/proc/${pid}/cmdline`).split("\0");
   const name = path.slice(path.lastIndexOf("/") + 1) || readTextOrEmpty(`/proc/${pid}/comm`).trim();
@@ -120,8 +112,6 @@ function commandOf(pid: number): string {
 
 const isStopped = (pid: number): boolean => /\) [Tt] /.test(readTextOrEmpty(`/proc/${pid}/stat`));
 
-/** Empty where it cannot be read. */
 const readTextOrEmpty = (path: string): string => ignoreSystemErrors(() => readText(path)) ?? "";
 
-/** None where they cannot be read. */
 const listNamesOrNone = (path: string): readonly string[] => ignoreSystemErrors(() => findEntryNames(path)) ?? [];

@@ -1,6 +1,5 @@
 /**
- * Starting another program with pipes to its standard streams, and seeing it end: all by system calls, since nothing here may wait
- * for an event loop.
+ * Starts programs with pipes to their standard streams and sees them end, without an event loop.
  *
  * @see posix_spawn(3), pidfd_open(2), waitid(2)
  * @module
@@ -16,9 +15,9 @@ const WEXITED = 4;
 const WNOWAIT = 0x01000000;
 const CLD_EXITED = 1;
 // spawn.h
-export const POSIX_SPAWN_SETPGROUP = 0x02;
-export const POSIX_SPAWN_SETSIGDEF = 0x04;
-export const POSIX_SPAWN_SETSIGMASK = 0x08;
+const POSIX_SPAWN_SETPGROUP = 0x02;
+const POSIX_SPAWN_SETSIGDEF = 0x04;
+const POSIX_SPAWN_SETSIGMASK = 0x08;
 // asm-generic/signal.h
 const SIGPIPE = 13;
 const SIGCHLD = 17;
@@ -26,33 +25,30 @@ const SIGXFSZ = 25;
 export const SIGKILL = 9;
 export const SIGTERM = 15;
 
-/** Kernels before 5.3, sandboxes, and when there are too many: the end is looked for then, instead of being told. */
+/** Before Linux 5.3, in sandboxes, or when there are too many: then the end is polled for. */
 const NO_PIDFD_CODES = ["ENOSYS", "EPERM", "EINVAL", "ENODEV", "EMFILE", "ENFILE", "ENOMEM"];
 
-/** A program that was started. Whoever has it closes its descriptors and reaps it. */
+/** A started program. Its user closes the descriptors and reaps it. */
 export interface ChildProcess {
   readonly pid: number;
-  /** To be written to. */
   readonly stdin: number;
-  /** To be read from. */
   readonly stdout: number;
-  /** To be read from. */
   readonly stderr: number;
-  /** Readable for poll(2) once the program has ended; -1 where the kernel has no such descriptors. */
+  /** Readable once the program has ended; -1 where the kernel has no such descriptors. */
   readonly pidfd: number;
 }
 
-/** How a program ended: its exit status, or the signal that ended it. */
+/** Exit status or fatal signal. */
 export type ExitStatus = { readonly status: number } | { readonly signal: number };
 
 /**
- * Starts the program at `path`, in the working directory and the namespaces of this thread, with three pipes, and open besides
- * what this process opened for its programs too: an inherited lock.
+ * Starts the program at `path` in this thread's working directory and namespaces, with three pipes. It inherits locks opened for
+ * children.
  *
- * @param env all of its environment: `NAME=value`
- * @param group whether it becomes the first of a process group of its own, so that it can be ended with all that it starts
- * @param args what follows its name
- * @throws {SystemError} also with the reason why it cannot be executed: `ETXTBSY`, `ENOEXEC`
+ * @param env its whole environment: `NAME=value`
+ * @param group whether it leads a process group, so that its children can be ended too
+ * @param args without its name
+ * @throws {SystemError} also if it cannot be executed: `ETXTBSY`, `ENOEXEC`
  */
 export function startProgram(
   path: string,
@@ -60,19 +56,12 @@ export function startProgram(
   group: boolean,
   args: readonly string[] = [],
 ): ChildProcess {
-  // A list and not a DisposableStack, which costs a quarter of a millisecond when it is used first.
+  // A DisposableStack costs a quarter of a millisecond on first use.
   const fds: number[] = [];
   try {
     for (let count = 0; count < 3; count++) openPipe(fds);
-    const [stdin, stdinWriter, stdoutReader, stdout, stderrReader, stderr] = fds as unknown as readonly [
-      number,
-      number,
-      number,
-      number,
-      number,
-      number,
-    ];
-    // If whoever started us has these ignored, the kernel forgets how children end before we can ask.
+    const [stdin = -1, stdinWriter = -1, stdoutReader = -1, stdout = -1, stderrReader = -1, stderr = -1] = fds;
+    // If it was inherited as ignored, the kernel would reap children before we can ask.
     sys.signal(SIGCHLD, null);
     const pid = posixSpawn([path, ...args], env, [stdin, stdout, stderr], group);
     const pidfd = ignoreErrors(NO_PIDFD_CODES, () => sys.syscall(SYS_pidfd_open, pid, null, 0, 0)) ?? -1;
@@ -84,7 +73,7 @@ export function startProgram(
   }
 }
 
-/** Both ends close when the program is executed; `dup2` makes copies that do not. */
+/** Both ends close on exec; copies by `dup2` do not. */
 function openPipe(fds: number[]): void {
   const ends = new Int32Array(2);
   sys.pipe2(ends, O_CLOEXEC);
@@ -99,14 +88,14 @@ function posixSpawn(
 ): number {
   const [path] = command;
   const pid = new Int32Array(1);
-  // Larger than posix_spawn_file_actions_t (80 bytes) and posix_spawnattr_t (336) of any C library.
+  // Larger than any C library's posix_spawn_file_actions_t (80 bytes) and posix_spawnattr_t (336).
   const actions = new Uint8Array(1024);
   const argv = cStringArray(command);
   const environ = cStringArray(env);
   sys.posix_spawn_file_actions_init(actions);
   try {
     streams.forEach((fd, number) => sys.posix_spawn_file_actions_adddup2(actions, fd, number));
-    // The JavaScript runtime closes what it inherits, but begins with 4.
+    // The JavaScript runtime closes inherited descriptors from 4 on.
     sys.posix_spawn_file_actions_addclose(actions, 3);
     const failure = sys.posix_spawn(pid, path, actions, spawnAttributes(group), argv, environ);
     if (failure !== 0) throw new SystemError("posix_spawn", failure, `start "${path}"`);
@@ -116,7 +105,7 @@ function posixSpawn(
   return pid[0]!;
 }
 
-/** The JavaScript runtime ignores SIGPIPE and SIGXFSZ, the C library its own two; what is ignored would stay so in the program. */
+/** The JavaScript runtime ignores SIGPIPE and SIGXFSZ, the C library 32 and 33; the program would inherit that. */
 function spawnAttributes(group: boolean): Uint8Array {
   const attributes = new Uint8Array(1024);
   // sigset_t: one bit for each signal, from 1
@@ -124,7 +113,7 @@ function spawnAttributes(group: boolean): Uint8Array {
   for (const signal of [SIGPIPE, SIGXFSZ, 32, 33]) signals[(signal - 1) >> 3]! |= 1 << ((signal - 1) & 7);
   sys.posix_spawnattr_init(attributes);
   sys.posix_spawnattr_setsigdefault(attributes, signals);
-  // What this process holds back is not to wait in the program; the mask it is given is empty. The group it is given is 0, which stands for one of its own.
+  // The mask and the group are the zeros above: no signal blocked, and a group of its own.
   sys.posix_spawnattr_setflags(
     attributes,
     POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | (group ? POSIX_SPAWN_SETPGROUP : 0),
@@ -132,12 +121,12 @@ function spawnAttributes(group: boolean): Uint8Array {
   return attributes;
 }
 
-/** How the program ended, or `undefined` while it runs. It can be asked and sent signals again. @throws {SystemError} */
+/** How the program ended, or `undefined` while it runs. Repeatable. */
 export function findExitStatus(child: ChildProcess): ExitStatus | undefined {
   return waitForExit(child, WNOWAIT);
 }
 
-/** As {@linkcode findExitStatus}, but makes the kernel forget a program that has ended: its number may belong to another then. @throws {SystemError} */
+/** As {@linkcode findExitStatus}, but frees the process number of an ended program. */
 export function reap(child: ChildProcess): ExitStatus | undefined {
   return waitForExit(child, 0);
 }
@@ -151,7 +140,7 @@ function waitForExit({ pid }: ChildProcess, flags: number): ExitStatus | undefin
   return info[2] === CLD_EXITED ? { status } : { signal: status };
 }
 
-/** Sends a signal to a program that was not reaped, or to all of its group; to what has ended it does nothing. @throws {SystemError} */
+/** Sends a signal to a program that is not reaped, or to its group. Does nothing if it has ended. */
 export function sendSignal({ pid }: ChildProcess, signal: number, group: boolean): void {
   ignoreErrors(["ESRCH"], () => sys.kill(group ? -pid : pid, signal));
 }

@@ -1,32 +1,25 @@
-/**
- * Since when a process runs.
- *
- * @see proc_pid_stat(5), clock_gettime(2)
- * @module
- */
 import { readText } from "./file.ts";
 import { sys } from "./libc.ts";
 
 const SYS_clock_gettime = process.arch === "arm64" ? 113 : 228;
 const CLOCK_BOOTTIME = 7;
-/** What the kernel counts the starts of processes in. */
+/** The kernel's unit for process starts. */
 const TICK_NS = 10_000_000n;
 
 /**
- * When this process was started, in nanoseconds since 1970, or up to a hundredth of a second later: whatever its caller did before, such
- * as making the list that is in its arguments, was done by then, and nothing that it began after that has ended.
+ * When this process started, in nanoseconds since 1970, at most 10 ms late: what its caller did before is older.
  *
- * @throws {SystemError}
+ * @see proc_pid_stat(5)
  */
 export function processStartTime(): bigint {
   const age = processAge("self");
   return BigInt(Date.now()) * 1_000_000n - age;
 }
 
-/** Since when the process of this number runs, in nanoseconds, or up to a hundredth of a second less. @throws {SystemError} */
+/** How long a process has run, in nanoseconds, at most 10 ms less. */
 export function processAge(pid: number | "self"): bigint {
   const stat = readText(`/proc/${pid}/stat`);
-  // The second field, the name, may hold anything; the start, since the kernel's own, is the 22nd.
+  // Field 2, the name, may hold anything; field 22 is the start since boot.
   const ticks = BigInt(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19]!);
   const [seconds, nanoseconds] = [0, 1];
   const now = new BigInt64Array(2);

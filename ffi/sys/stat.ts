@@ -1,9 +1,4 @@
-/**
- * What a path leads to: which file, of which kind, since when.
- *
- * @see stat(2), statfs(2), readlink(2)
- * @module
- */
+/** File status. @see stat(2), statfs(2), readlink(2) @module */
 import { ignoreErrors, withPurpose } from "./error.ts";
 import { sys } from "./libc.ts";
 import { AT_FDCWD } from "./uapi.ts";
@@ -12,41 +7,37 @@ const arm = process.arch === "arm64";
 const SYS_fstat = arm ? 80 : 5;
 const SYS_newfstatat = arm ? 79 : 262;
 const AT_SYMLINK_NOFOLLOW = 0x100;
-/** Of struct statfs. */
+/** struct statfs */
 const STATFS_BYTES = 120;
-/** Of struct stat; the two architectures differ in the place of st_mode only. */
+/** struct stat; only st_mode differs in place between the architectures. */
 const STAT_BYTES = 144;
 
-/** What tells one file from another, and its kind. */
 export interface FileStat {
-  /** Device and inode: equal for two paths of one file, one namespace, one program. */
+  /** Device and inode: equal for two paths of one file. */
   readonly identity: string;
   readonly isFile: boolean;
   readonly isDirectory: boolean;
   readonly isCharacterDevice: boolean;
   /** Permission bits: 0o755. */
   readonly mode: number;
-  /** Length in bytes. */
   readonly size: number;
-  /** Last change of the content, in nanoseconds since 1970. */
+  /** Last change of content, in nanoseconds since 1970. */
   readonly mtime: bigint;
-  /** Last change of the file or of what is known about it, in nanoseconds since 1970; nobody can set it. */
+  /** Last change of content or status, in nanoseconds since 1970; cannot be set. */
   readonly ctime: bigint;
 }
 
-/** The status of an open file. @throws {SystemError} */
 export function fstat(fd: number): FileStat {
   const bytes = new Uint8Array(STAT_BYTES);
   sys.syscall(SYS_fstat, fd, bytes, 0, 0);
   return parseStat(bytes);
 }
 
-/** @see asm/stat.h */
 function parseStat(bytes: Uint8Array): FileStat {
   const view = new DataView(bytes.buffer, bytes.byteOffset);
   const mode = view.getUint32(arm ? 16 : 24, true);
   return {
-    // Two large numbers are put together when somebody asks.
+    // Large numbers, made on demand.
     get identity() {
       return `${view.getBigUint64(0, true)}:${view.getBigUint64(8, true)}`;
     },
@@ -70,10 +61,9 @@ function readTimespec(view: DataView, at: number): bigint {
 }
 
 /**
- * The status of the file that `path` leads to, or `undefined` if there is none.
+ * The status of the file at `path`, or `undefined` if there is none.
  *
- * @param follow whether a link in the place of its last name is followed; else the status is that of the link
- * @throws {SystemError}
+ * @param follow whether to follow a final link; otherwise the status is the link's
  */
 export function findStat(path: string, follow = true): FileStat | undefined {
   if (path.includes("\0")) throw new TypeError(`Cannot find ${JSON.stringify(path)}: it holds a NUL`);
@@ -91,21 +81,20 @@ export function findStat(path: string, follow = true): FileStat | undefined {
 }
 
 /**
- * Types of file systems on which no two files of a directory have one inode number: ext4, XFS, Btrfs, tmpfs, F2FS, ZFS. Where layers or
- * other machines are behind a directory, there may be equal ones.
+ * ext4, XFS, Btrfs, tmpfs, F2FS, ZFS. Layered and remote file systems may repeat inode numbers.
  *
- * @see linux/magic.h, statfs(2), Documentation/filesystems/overlayfs.rst "Inode properties"
+ * @see linux/magic.h, Documentation/filesystems/overlayfs.rst "Inode properties"
  */
 const UNIQUE_INODE_TYPES = [0xef53, 0x58465342, 0x9123683e, 0x01021994, 0xf2f52010, 0x2fc12fc1];
 
-/** Whether the inode numbers in a directory are certainly unique. @throws {SystemError} */
+/** Whether inode numbers in a directory are certainly unique. */
 export function hasUniqueInodes(directory: string): boolean {
   const bytes = new Uint8Array(STATFS_BYTES);
   withPurpose(`look at the file system of "${directory}"`, () => sys.statfs(directory, bytes));
   return UNIQUE_INODE_TYPES.includes(new DataView(bytes.buffer).getUint32(0, true));
 }
 
-/** Where a symbolic link points, or `undefined` if `path` is no link or does not exist. @throws {SystemError} */
+/** The target of a symbolic link; `undefined` if `path` is none. */
 export function findSymlinkTarget(path: string): string | undefined {
   const buffer = new Uint8Array(4096);
   const length = ignoreErrors(["ENOENT", "ENOTDIR", "EINVAL"], () => sys.readlink(path, buffer, buffer.length));

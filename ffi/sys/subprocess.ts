@@ -1,6 +1,5 @@
 /**
- * What is said between this process and a program it has started, until that has ended: bounded in time and in size, whatever the
- * program and those it starts do.
+ * Communication with a child program until it ends, bounded in time and size whatever the program and its children do.
  *
  * @see poll(2)
  * @module
@@ -12,68 +11,63 @@ import { type ChildProcess, type ExitStatus, findExitStatus, reap, sendSignal, S
 import { POLLIN, POLLOUT } from "./uapi.ts";
 
 const POLLHUP = 16;
-/** What fits into a pipe that poll(2) calls writable, so that writing it does not wait. */
+/** Fits into a pipe that poll(2) calls writable, without waiting. */
 const PIPE_BUF = 4096;
-/** What a pipe holds at most. */
+/** A pipe's capacity. */
 const PIPE_SIZE = 64 * 1024;
 
-/** How long others may hold the pipes open after the program itself has ended: background children do so for ever. */
+/** Background children may keep the pipes open longer than the program. */
 const GRACE_MS = 100;
-/** Between asking a program to end and ending it. */
+/** Between SIGTERM and SIGKILL. */
 const TERM_GRACE_MS = 250;
-/** How long an ended program may take to be gone: one that waits in the kernel for a broken device never is. */
+/** After SIGKILL. A program that waits for a broken device never ends. */
 const KILL_GRACE_MS = 1000;
-/** How often to look for the end of a program where the kernel cannot tell of it. */
+/** How often to look for the program's end without a pidfd. */
 const EXIT_POLL_MS = 5;
-/** How often to look for a signal that is held back. */
+/** How often to look for a blocked signal. */
 const SIGNAL_POLL_MS = 50;
 
-/** Bounds of a dialogue. */
 export interface SubprocessLimits {
-  /** When the program is ended, by the clock of `performance.now()`; `Infinity` for never. */
+  /** When the program is ended, by `performance.now()`; `Infinity` for never. */
   readonly deadline: number;
-  /** How many bytes the program may print; it is ended if there are more. */
+  /** The program is ended if it prints more. */
   readonly maxOutputBytes: number;
-  /** Whether the program was started in a group of its own, which then is ended as a whole. */
+  /** Whether the program leads a process group, which is ended as a whole. */
   readonly processGroup: boolean;
 }
 
-/** What came of a dialogue. */
 export interface SubprocessResult {
-  /** Absent if the program cannot be ended. */
+  /** Absent if the program could not be ended. */
   readonly exitStatus?: ExitStatus;
-  /** What it printed. */
   readonly output: Uint8Array;
-  /** Why it was ended, if it did not end by itself. */
+  /** Why it was ended, if it was. */
   readonly stopReason?: StopReason;
 }
 
-/** It took too long, printed too much, or this process is asked to end. */
+/** Too slow, too much output, or this process is asked to end. */
 type StopReason = "time" | "output" | "signal";
 
 interface CommunicationState {
   readonly child: ChildProcess;
   readonly limits: SubprocessLimits;
-  /** What is read goes here first. */
   readonly buffer: Uint8Array;
   readonly chunks: Uint8Array[];
   outputBytes: number;
   stopReason?: StopReason;
   hasExited: boolean;
-  /** When something is to be done if nothing happens before. */
+  /** When to act if nothing happens. */
   nextDeadline: number;
-  /** Signals that the program was sent. */
+  /** Number of signals. */
   signalsSent: number;
 }
 
-/** What is done when a descriptor is ready; false when it is of no more use. */
+/** Handles a ready descriptor; false when that is done with. */
 type ReadyHandler = () => boolean;
 
 /**
- * Gives a program its input and hears what it has to say, until it has ended.
+ * Feeds a program its input and reads its output until it ends.
  *
- * @param onStderr takes what it writes to standard error, at once; the bytes are valid for this call only
- * @throws {SystemError}
+ * @param onStderr takes standard error at once; the bytes are valid for this call only
  */
 export function communicate(
   child: ChildProcess,
@@ -99,11 +93,11 @@ export function communicate(
   if (child.pidfd >= 0) handlers.set(child.pidfd, () => false);
   try {
     while (continueCommunication(state, handlers)) {
-      // everything happens in there
+      // All in the condition.
     }
   } finally {
     for (const fd of handlers.keys()) sys.close(fd);
-    // Those of the group that did not heed the first signal.
+    // Members of the group that ignored SIGTERM.
     if (state.stopReason && limits.processGroup) sendSignal(child, SIGKILL, true);
   }
   const exitStatus = reap(child);
@@ -114,9 +108,9 @@ export function communicate(
   };
 }
 
-/** Waits for something to happen and deals with it; false when nothing more is to be waited for. */
+/** Waits for an event and handles it; false when done. */
 function continueCommunication(state: CommunicationState, handlers: Map<number, ReadyHandler>): boolean {
-  // Looked at before, so that what is in the pipes by then is still read.
+  // Checked first, so that what is in the pipes by then is still read.
   const isLate = performance.now() >= state.nextDeadline;
   if (isLate && !state.hasExited) terminate(state, "time");
   else if (!state.stopReason && takePendingSignal()) terminate(state, "signal");
@@ -129,7 +123,7 @@ function continueCommunication(state: CommunicationState, handlers: Map<number, 
   return state.hasExited ? !isLate && !isOutputClosed : state.signalsSent <= 2;
 }
 
-/** Asks the program to end; the second time it is not asked, and the third time it is given up. */
+/** Sends SIGTERM, then SIGKILL; the third time, the program is given up. */
 function terminate(state: CommunicationState, reason: StopReason): void {
   const { child, limits } = state;
   state.stopReason ??= reason;
@@ -154,14 +148,14 @@ function pollOnce(handlers: Map<number, ReadyHandler>, { child, nextDeadline, ha
   for (index = 0; index < pollfds.length; index += 2) {
     const fd = pollfds[index]!;
     const revents = pollfds[index + 1]! >> 16;
-    // Nothing but POLLHUP: all that had it open have closed it, and everything was read.
+    // POLLHUP alone: all writers have closed it, and everything was read.
     if (revents === 0 || revents !== POLLHUP && handlers.get(fd)!()) continue;
     handlers.delete(fd);
     sys.close(fd);
   }
 }
 
-/** Writes a piece at a time. That the program does not read it is its own affair. */
+/** Writes piece by piece. A program need not read its input. */
 function stdinFeeder(fd: number, input: Uint8Array): ReadyHandler {
   let rest = input;
   return () => {
@@ -191,7 +185,7 @@ function readStderr(state: CommunicationState, onStderr: (bytes: Uint8Array) => 
   return chunk.length > 0;
 }
 
-/** Valid until something else is read. */
+/** Valid until the next read. */
 function readChunk({ buffer }: CommunicationState, fd: number): Uint8Array {
   return buffer.subarray(0, sys.read(fd, buffer, buffer.length));
 }

@@ -1,9 +1,4 @@
-/**
- * A time limit for system calls that know none: a signal interrupts them, and does nothing else.
- *
- * @see timer_create(2), sigaction(2)
- * @module
- */
+/** A time limit for system calls without one: a signal interrupts them. @see timer_create(2), sigaction(2) @module */
 import { noopFunctionAddress, sys } from "./libc.ts";
 import {
   hasDefaultHandler,
@@ -24,21 +19,20 @@ const SYS_timer_delete = arm ? 111 : 226;
 const CLOCK_MONOTONIC = 1;
 const SIGEV_THREAD_ID = 4;
 const SIGALRM = 14;
-// Flags of struct sigaction of glibc and musl, which have it behind the handler and 128 bytes of signals.
+// Place of the flags in glibc's and musl's struct sigaction: behind the handler and 128 bytes of signals.
 const FLAGS_INDEX = 34;
 const SA_RESETHAND = 0x8000_0000;
-/** The first signal may come just before the call that it is for. */
+/** The first signal may come just before the call. */
 const REPEAT_MS = 20;
 
-/** From now on calls of this thread that wait are interrupted at some time. */
 export interface TimeLimit extends Disposable {
-  /** Whether a signal that was held back has come: who waits is to end. */
+  /** Whether a blocked signal asks to end. */
   isTerminationRequested(): boolean;
 }
 
 /**
- * Interrupts (`EINTR`) what this thread waits in after `timeoutMs` and again shortly after; and, where signals that ask to end are held
- * back, as soon as one comes, which is held back again when the scope ends.
+ * Interrupts this thread's waiting calls (`EINTR`) after `timeoutMs` and repeatedly after; also when a blocked termination signal
+ * comes, which is blocked and pending again when the scope ends.
  *
  * @throws {SystemError} where there are no timers
  */
@@ -57,13 +51,15 @@ export function interruptAfter(timeoutMs: number): TimeLimit {
       sys.sigprocmask(SIG_SETMASK, mask, null);
       const delivered = signals.filter(wasDelivered);
       signals.forEach((signal, i) => sys.sigaction(signal, previousActions[i]!, null));
-      // It waits again, for whoever looks next.
+      // Pending again.
       for (const signal of delivered) sys.kill(process.pid, signal);
     },
   };
 }
 
-/** Has the signal do nothing; one that asks to end is told from others by what it does the next time. @returns what it did before */
+/**
+ * Installs a handler that does nothing. SA_RESETHAND later shows whether a termination signal came. @returns the previous action
+ */
 function installNoopHandler(signal: number): Uint32Array {
   const previousAction = newSigaction(0);
   const action = newSigaction(noopFunctionAddress());
@@ -82,7 +78,7 @@ function newTimer(): number {
 }
 
 function startTimer(timer: number, timeoutMs: number): void {
-  // struct itimerspec { struct timespec it_interval; struct timespec it_value; }; zero would stop it.
+  // struct itimerspec { struct timespec it_interval; struct timespec it_value; }; zero would disarm it.
   const nanoseconds = BigInt(Math.max(1, Math.ceil(timeoutMs))) * 1_000_000n;
   const spec = new BigInt64Array([
     ...[0n, BigInt(REPEAT_MS) * 1_000_000n],

@@ -1,5 +1,5 @@
 /**
- * Constants of files, processes and sockets that several modules need, under the kernel's names. Error numbers are in `errno.ts`.
+ * Constants of files, processes and sockets, under the kernel's names. Error numbers are in `errno.ts`.
  *
  * @see fcntl(2), poll(2), socket(2), ip(7)
  * @module
@@ -16,7 +16,6 @@ export const O_NONBLOCK = 0o4000;
 export const O_DIRECTORY = arm ? 0o40000 : 0o200000;
 export const O_NOFOLLOW = arm ? 0o100000 : 0o400000;
 export const O_CLOEXEC = 0o2000000;
-export const O_PATH = 0o10000000;
 export const O_TMPFILE = arm ? 0o20040000 : 0o20200000;
 export const AT_FDCWD = -100;
 export const AT_SYMLINK_FOLLOW = 0x400;
@@ -41,5 +40,5 @@ export const IPPROTO_UDP = 17;
 
 export const SYS_pidfd_open = 434;
 
-/** The longest name of a link, with the NUL that ends it. @see linux/if.h */
+/** With the final NUL. @see linux/if.h */
 export const IFNAMSIZ = 16;
