@@ -180,6 +180,7 @@ const WAITS: readonly [what: RegExp, where: Readonly<Record<string, string>>][] 
   [/\bwriteAll\(/, {
     "ffi/sys/stdio.ts": "who starts a plugin reads its answer",
     "ffi/sys/atomic_file.ts": "ordinary files",
+    "ffi/sys/atomic_install.ts": "ordinary files",
     "ffi/sys/file.ts": "ordinary files, /proc",
     "plugins/lib/protocol/exec.ts": "who starts a plugin reads what it says",
   }],
