@@ -94,7 +94,7 @@ export function get(nl: Netlink, key: string | number): Link {
 /** The links of these names or indices. @throws {NetlinkError} `ENODEV` if one is missing */
 export function getAll(nl: Netlink, keys: readonly (string | number)[]): Link[] {
   return withPurpose(
-    `find links ${quoted(keys)}`,
+    () => `find links ${quoted(keys)}`,
     () => queryAll(nl, GET, keys.map((key) => ({ ...selector(key), ...EXT_MASK }))),
   );
 }
@@ -124,7 +124,7 @@ export function set(nl: Netlink, key: string | number, change: LinkIn): void {
  */
 export function addAltNames(nl: Netlink, name: string, altNames: readonly string[]): void {
   withPurpose(
-    `give link "${name}" the names ${quoted(altNames)}`,
+    () => `give link "${name}" the names ${quoted(altNames)}`,
     () => executeAll(nl, altNames.map((altName) => request(NEW_PROPERTY, { name, properties: { altName } }))),
   );
 }

@@ -68,12 +68,12 @@ export function replace(nl: Netlink, route: RawRoute): void {
 }
 
 function add(nl: Netlink, route: RawRoute, flag: number): void {
-  withPurpose(`add ${describe(route)}`, () => execute(nl, NEW, fields(route), NLM_F_CREATE | flag));
+  withPurpose(() => `add ${describe(route)}`, () => execute(nl, NEW, fields(route), NLM_F_CREATE | flag));
 }
 
 /** Removes a route. @throws {NetlinkError} `ESRCH` if it is not there */
 export function remove(nl: Netlink, route: RawRoute): void {
-  withPurpose(`remove ${describe(route)}`, () => execute(nl, DEL, fields(route)));
+  withPurpose(() => `remove ${describe(route)}`, () => execute(nl, DEL, fields(route)));
 }
 
 export function tableOf({ table, shortTable }: RawRoute): number {

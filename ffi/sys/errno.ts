@@ -55,7 +55,6 @@ const TABLE = `
 30 EROFS Read-only file system
 31 EMLINK Too many links
 32 EPIPE Broken pipe
-33 EDOM Numerical argument out of domain
 34 ERANGE Numerical result out of range
 35 EDEADLK Resource deadlock avoided
 36 ENAMETOOLONG File name too long

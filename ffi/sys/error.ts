@@ -39,12 +39,13 @@ export class SystemError extends Error {
   }
 }
 
-/** Runs `call`; its {@linkcode SystemError} says what it was for: `open "/x"`. */
-export function withPurpose<T>(purpose: string, call: () => T): T {
+/** Runs `call`; its {@linkcode SystemError} says what it was for: `open "/x"`. Texts that take work are made on failure. */
+export function withPurpose<T>(purpose: string | (() => string), call: () => T): T {
   try {
     return call();
   } catch (error) {
-    throw error instanceof SystemError ? error.withPurpose(purpose) : error;
+    if (!(error instanceof SystemError)) throw error;
+    throw error.withPurpose(typeof purpose === "string" ? purpose : purpose());
   }
 }
 
