@@ -1,4 +1,5 @@
 import { expect, test } from "bun:test";
+import { findUnknownArgumentKeys, findUnknownPluginKeys } from "../../spec/unknown_keys.ts";
 import { limitWarning, tokenBucketFor } from "./token_bucket.ts";
 import { bandwidthConfig } from "./config.ts";
 
@@ -82,4 +83,17 @@ test("a burst that makes a limit void, or that no packet fits into, is doubted",
   expect(doubt(15_000_000n, 15_000_000n)).toBeUndefined();
   expect(doubt(15_000_000n, 1514n * 8n)).toBeUndefined();
   expect(doubt(15_000_000n, 1514n * 8n - 1n)).toContain("less than one packet of 12112 bit (MTU 1500)");
+});
+
+test("subnets that later versions of the reference limit or spare are reported as not read", () => {
+  const limits = { ...both, shapedSubnets: ["10.0.0.0/8"], unshapedSubnets: ["fd00::/8"] };
+  const plugin = { type: "bandwidth", raw: { type: "bandwidth", ...limits } };
+  const schema = () => bandwidthConfig;
+  const isProgram = () => false;
+  const paths = (unknownKeys: readonly { path: string }[]) => unknownKeys.map(({ path }) => path);
+  expect(paths(findUnknownPluginKeys(plugin, schema, isProgram))).toEqual(["shapedSubnets", "unshapedSubnets"]);
+  expect(paths(findUnknownArgumentKeys([plugin], schema, isProgram, "bandwidth", limits))).toEqual([
+    "bandwidth.shapedSubnets",
+    "bandwidth.unshapedSubnets",
+  ]);
 });

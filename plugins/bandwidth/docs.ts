@@ -58,6 +58,7 @@ export default {
     "ADD warns on stderr if a burst lasts longer than a second, because the limit then has little effect.",
     "ADD also warns if a burst is smaller than one packet, because full-sized packets are then dropped.",
     "Several interfaces of a container can have limits on one network.",
+    "`shapedSubnets` and `unshapedSubnets` of version 1.6 are not supported. The limits count for all subnets, and ADD says on stderr that the key is not read.",
     "DEL works with a configuration that ADD would refuse.",
   ],
 } satisfies PluginDocs;
