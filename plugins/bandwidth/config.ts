@@ -1,8 +1,3 @@
-/**
- * The configuration of the `bandwidth` plugin.
- *
- * @module
- */
 import { ConfigError } from "../../spec/error.ts";
 import {
   findKey,
@@ -17,7 +12,7 @@ import {
 } from "../../spec/schema.ts";
 import { bitRate, bitSize } from "./units.ts";
 
-/** How much may pass in one direction. */
+/** A limit of one direction. */
 export interface Limit {
   /** Bits per second, above 0. */
   readonly rate: bigint;
@@ -25,7 +20,7 @@ export interface Limit {
   readonly burst: bigint;
 }
 
-/** Limits as the container sees them; a direction without one is not limited. */
+/** Limits as the container sees them. */
 export interface BandwidthConfig {
   /** Towards the container. */
   readonly ingress?: Limit;
@@ -33,15 +28,9 @@ export interface BandwidthConfig {
   readonly egress?: Limit;
 }
 
-/** The four keys as they stand at the top of a configuration and in the capability. */
-interface LimitKeys {
-  readonly ingressRate?: bigint;
-  readonly ingressBurst?: bigint;
-  readonly egressRate?: bigint;
-  readonly egressBurst?: bigint;
-}
-
 const LIMIT_KEYS = ["ingressRate", "ingressBurst", "egressRate", "egressBurst"] as const;
+/** They stand at the top of a configuration and in the capability. */
+type LimitKeys = { readonly [K in (typeof LIMIT_KEYS)[number]]?: bigint };
 
 const limitSchemas = () => ({
   ingressRate: optional(bitRate),
@@ -51,7 +40,7 @@ const limitSchemas = () => ({
 });
 const limitKeys: Schema<LimitKeys> = lazy(() => knownKeys(limitSchemas()));
 
-/** One of the four keys at the top, even with `null`, is enough for the capability not to count. */
+/** The capability has no effect if one of the four keys is at the top, even with `null`. */
 export const bandwidthConfig: Schema<BandwidthConfig> = {
   inner: () => knownKeys({ ...limitSchemas(), runtimeConfig: optional(knownKeys({ bandwidth: capabilitySchema })) }),
   parse(node, path = "") {
@@ -71,7 +60,7 @@ const capabilitySchema: Schema<BandwidthConfig> = {
 
 function parseLimits(raw: JsonObject, path: string): BandwidthConfig {
   const values = limitKeys.parse(raw, path);
-  // As it is written there: DEL continues without the key that an error names.
+  // The spelling of the configuration: DEL continues without the key that an error names.
   const keyPath = (name: keyof LimitKeys) => memberPath(path, findKey(raw, name) ?? name);
   const ingress = parseLimit(values, "ingressRate", "ingressBurst", keyPath);
   const egress = parseLimit(values, "egressRate", "egressBurst", keyPath);

@@ -1,9 +1,9 @@
 /**
- * The link that what a container sends has to wait in: the kernel queues what leaves a link only, so what comes in over the host's end of
- * the veth pair takes a way round through an `ifb`.
+ * The `ifb` that queues what a container sends. The kernel queues only what leaves a link. So what comes in by the host veth is redirected
+ * through an ifb.
  *
- * Its name is the reference's where that is free, made of network and container, so that either implementation finds it for DEL. A second
- * interface of the same container on the same network gets a name of its own. The alias says whose it is.
+ * Its name is the reference's, made of network and container, so that either implementation finds it for DEL. A second interface of the
+ * container on that network gets a name of its own. The alias names the owner.
  *
  * @module
  */
@@ -30,17 +30,17 @@ import type { Result } from "../../spec/result.ts";
 const hashedName = (text: string): string =>
   `bwp${new Bun.CryptoHasher("sha512").update(text).digest("hex").slice(0, 12)}`;
 
-/** The name that the reference gives, the same for all interfaces of a container on a network. */
+/** The name of the reference: the same for all interfaces of a container on a network. */
 export function referenceIfbName({ network, containerId }: Omit<Owner, "ifname">): string {
   return hashedName(`${network}${containerId}`);
 }
 
-/** The name that no other attachment has. */
+/** A name for this attachment alone. */
 export function attachmentIfbName(owner: Owner): string {
   return hashedName(ownerText(owner));
 }
 
-/** Creates the owner's ifb and sets it up; one that an earlier attachment of the same name left is replaced. @throws {NetlinkError} */
+/** Creates the owner's ifb, in place of one that an earlier attachment left. @throws {NetlinkError} */
 export function createIfb(host: Netns, owner: Owner, mtu: number): link.Link {
   const alias = formatAlias(owner);
   removeIfbs(host, owner, {});
@@ -62,7 +62,7 @@ export function createIfb(host: Netns, owner: Owner, mtu: number): link.Link {
   }
 }
 
-/** The ifbs of an attachment; it has one at most. @throws {NetlinkError} */
+/** The ifb of an attachment, if it has one. @throws {NetlinkError} */
 export function findIfbs(host: Netns, owner: Owner, prevResult: Result | undefined): link.Link[] {
   return selectIfbs(owner, prevResult, (name) => link.find(host.route, name));
 }
@@ -78,19 +78,19 @@ function selectIfbs(
   });
 }
 
-/** The reference writes no owner: then the result says whose it is, and without one the name has to do. */
+/** The reference writes no owner. Then the result tells, and without a result the name. */
 function belongsTo({ name, alias }: link.Link, owner: Owner, prevResult: Result | undefined): boolean {
   if (alias !== undefined) return sameOwner(parseAlias(alias), owner);
   if (name === attachmentIfbName(owner) || !prevResult) return true;
   return prevResult.interfaces?.some((reported) => reported.name === name && !reported.sandbox) === true;
 }
 
-/** Removes the ifbs of an attachment. @throws {NetlinkError} */
+/** @throws {NetlinkError} */
 export function removeIfbs(host: Netns, owner: Owner, prevResult: Result | undefined): void {
   for (const { name } of findIfbs(host, owner, prevResult)) removeLinkIfPresent(host, name!);
 }
 
-/** Removes the ifbs of many attachments. @throws {NetlinkError} */
+/** @throws {NetlinkError} */
 export function removeIfbsOfAttachments(
   host: Netns,
   attachments: readonly { readonly owner: Owner; readonly prevResult: Result | undefined }[],
@@ -101,7 +101,7 @@ export function removeIfbsOfAttachments(
   });
 }
 
-/** Removes the ifbs of a network's attachments that live no more. @throws {NetlinkError} */
+/** Removes the ifbs of a network's stale attachments. @throws {NetlinkError} */
 export function gcIfbs(
   host: Netns,
   network: string,
@@ -124,9 +124,9 @@ export function gcIfbs(
 }
 
 /**
- * Those ifbs of the reference that nothing is redirected to: the veth pair is gone, whichever network it was of.
+ * The reference's ifbs that no link redirects to: the veth pair is gone, on whichever network.
  *
- * The reference gives an ifb its bucket last, so one that has it is not just being made.
+ * An ifb without a bucket may be in the making: the reference adds the bucket last.
  */
 function orphanedReferenceIfbs(
   { route }: Netns,

@@ -1,8 +1,4 @@
-/**
- * Token buckets that limit a container: on the host's veth for what it receives, on an ifb for what it sends.
- *
- * @module
- */
+/** Token buckets that limit a container: on the host veth for what it receives, on an ifb for what it sends. @module */
 import { NetlinkError, withRequestPurpose } from "../../ffi/netlink/error.ts";
 import * as filter from "../../ffi/route/filter.ts";
 import * as link from "../../ffi/route/link.ts";
@@ -32,7 +28,7 @@ export function warnOfLimits({ config, ifname, log }: AddCall<BandwidthConfig>, 
   }
 }
 
-/** What the container receives leaves the host by the port. */
+/** What the container receives leaves the host by the host veth. */
 export function limitIngress(
   { host, ifname, undo }: AddCall<BandwidthConfig>,
   { index }: link.Link,
@@ -43,11 +39,11 @@ export function limitIngress(
   undo.defer(() => void qdisc.removeRoot(host.route, index));
 }
 
-/** What the container sends comes in by the port, goes round through an ifb, and waits there. */
+/** What the container sends comes in by the host veth, is redirected to an ifb, and waits there. */
 export function limitEgress(call: AddCall<BandwidthConfig>, hostVeth: link.Link, limit: Limit): link.Link {
   const { host, owner, ifname, undo } = call;
   const purpose = `limit what "${ifname}" sends`;
-  // First, because it fails if there is a limit already, whose ifb must stay.
+  // First, because it fails if there is a limit already: its ifb must stay.
   refuseSecondLimit(purpose, () => qdisc.addIngress(host.route, hostVeth.index));
   undo.defer(() => void qdisc.removeIngress(host.route, hostVeth.index));
   const ifbDevice = createIfb(host, owner, hostVeth.mtu ?? 0);
@@ -57,7 +53,6 @@ export function limitEgress(call: AddCall<BandwidthConfig>, hostVeth: link.Link,
   return ifbDevice;
 }
 
-/** Calls what the kernel refuses if there is a limit already. */
 function refuseSecondLimit(purpose: string, addLimit: () => void): void {
   try {
     withRequestPurpose(() => purpose, addLimit);
@@ -98,7 +93,7 @@ export function checkEgress(
   expectLink(`link that packets of "${hostVeth.name}" are redirected to`, host, redirectTargets[0], ifbDevice);
 }
 
-/** Tries everything in a namespace that nobody sees: the kernel loads its parts when they are asked for, and tells of none before. */
+/** Tries everything in a new namespace: the kernel loads its modules only when they are used. */
 export function requireKernelSupport(): void {
   try {
     using scratch: Netns = createNetns();

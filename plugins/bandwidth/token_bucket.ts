@@ -1,21 +1,16 @@
-/**
- * From a limit in bits to the token bucket in bytes that keeps it.
- *
- * @module
- */
 import type { TokenBucket } from "../../ffi/route/qdisc.ts";
 import type { Limit } from "./config.ts";
 
 const U32_MAX = 0xffff_ffffn;
-/** How long a packet may wait: what would wait longer is dropped, so that senders notice. */
+/** A packet that would wait longer is dropped, so that senders notice. */
 const MAX_LATENCY_MS = 25n;
-/** An Ethernet header, which counts and is not part of the MTU. */
+/** It counts, but is not part of the MTU. */
 const ETHERNET_HEADER_BYTES = 14;
 
 const max = (a: bigint, b: bigint): bigint => a > b ? a : b;
 const min = (a: bigint, b: bigint): bigint => a < b ? a : b;
 
-/** The bucket that keeps a limit; where the limit is less than one byte, one byte. */
+/** The bucket of a limit, in bytes; at least one. */
 export function tokenBucketFor({ rate, burst }: Limit): TokenBucket {
   const bytesPerSecond = max(rate / 8n, 1n);
   const burstBytes = max(burst / 8n, 1n);
@@ -23,7 +18,7 @@ export function tokenBucketFor({ rate, burst }: Limit): TokenBucket {
   return { rate: bytesPerSecond, burst: Number(burstBytes), limit: Number(min(queueBytes, U32_MAX)) };
 }
 
-/** What the administrator should know of a limit that does not do what it seems to, or `undefined`. */
+/** Why a limit has another effect than it seems to have, or `undefined`. */
 export function limitWarning({ rate, burst }: Limit, mtu: number): string | undefined {
   const { burst: burstBytes } = tokenBucketFor({ rate, burst });
   if (burstBytes < mtu + ETHERNET_HEADER_BYTES) {

@@ -1,5 +1,5 @@
 /**
- * Amounts of traffic in a configuration: numbers are bits, as for the reference plugin, and text says its unit.
+ * Amounts of traffic in a configuration. Numbers are bits, as for the reference plugin. Text has a unit.
  *
  * ```
  * text    = number [ " " ] [ prefix ] unit [ "/s" ]     "/s" in rates only
@@ -8,8 +8,8 @@
  * unit    = "bit" | "B" (8 bits)
  * ```
  *
- * So `"15Mbit"`, `"1.5Gbit/s"`, `"64KB"` and `"2Mibit"`. Text without a unit, `b` and `bps` are refused: tc(8) takes `1mbps` for a
- * megabyte per second, and others for a megabit.
+ * Examples: `"15Mbit"`, `"1.5Gbit/s"`, `"64KB"`, `"2Mibit"`. Text without a unit, `b` and `bps` are refused: `1mbps` is a megabyte per
+ * second for tc(8), and a megabit for others.
  *
  * @module
  */
@@ -36,7 +36,7 @@ function amountSchema(expected: string, perSecond: boolean): Schema<bigint> {
 const AMOUNT_PATTERN = /^([0-9]{1,20})(?:\.([0-9]{1,20}))? ?(?:([kmgtKMGT])([iI]?))?(bit|B)(\/s)?$/;
 const PREFIXES = "kmgt";
 
-/** The bits that a text means; `undefined` if it means nothing, or not a whole number of them. */
+/** The bits of a text; `undefined` if it is wrong or no whole number of bits. */
 function parseBits(text: string, perSecond: boolean): bigint | undefined {
   const match = AMOUNT_PATTERN.exec(text);
   if (!match || (match[6] && !perSecond)) return undefined;

@@ -1,5 +1,5 @@
 /**
- * Which device of the host is meant: by name, by hardware address, or by its place in sysfs.
+ * Finds a device of the host by name, by hardware address, or by its place in sysfs.
  *
  * @see Documentation/ABI/testing/sysfs-class-net, sysfs-bus-pci
  * @module
@@ -14,11 +14,10 @@ import { findStat, findSymlinkTarget } from "../../ffi/sys/stat.ts";
 import { CniError, Code, ConfigError } from "../../spec/error.ts";
 import type { HostDeviceConfig } from "./config.ts";
 
-/** A device of the host. */
 export interface HostDevice {
-  /** Absent if a program drives the device, so that the kernel has no link for it. */
+  /** Absent if a program drives the device: then the kernel has no link for it. */
   readonly link: link.Link | undefined;
-  /** Its place on the PCI bus, as far as it was found by it. */
+  /** Absent if the device was found in another way. */
   readonly pciID?: string;
 }
 
@@ -26,10 +25,10 @@ export interface HostDevice {
 const USERSPACE_DRIVERS = ["vfio-pci", "uio_pci_generic", "igb_uio"];
 
 /**
- * The device that the configuration means. What the runtime chose counts more than what stands in the configuration.
+ * The configured device. The runtime's choice comes before the configuration's.
  *
- * @param sysfs where sysfs is: `/sys`
- * @throws {ConfigError} if nothing says which
+ * @param sysfs path of sysfs
+ * @throws {ConfigError} if no device is configured
  * @throws {CniError} if it is not on the host
  */
 export function getHostDevice(host: Netns, config: HostDeviceConfig, sysfs: string): HostDevice {
@@ -42,7 +41,7 @@ export function getHostDevice(host: Netns, config: HostDeviceConfig, sysfs: stri
   throw noSelectorError();
 }
 
-/** Makes sure that a device is named. @throws {ConfigError} */
+/** @throws {ConfigError} if no device is configured */
 export function requireSelector({ device, hwaddr, kernelpath, pciBusID, runtimeConfig }: HostDeviceConfig): void {
   if (!runtimeConfig?.deviceID && !device && !hwaddr && !kernelpath && !pciBusID) throw noSelectorError();
 }
@@ -54,7 +53,7 @@ const noSelectorError = () =>
     "nothing",
   );
 
-/** True if a program drives the device that the configuration means, as far as it is found on the PCI bus. */
+/** True if a program drives the configured PCI device. */
 export function isUserspaceDriven(config: HostDeviceConfig, sysfs: string): boolean {
   const { device, hwaddr, kernelpath, pciBusID, runtimeConfig } = config;
   const id = runtimeConfig?.deviceID ?? (device || hwaddr || kernelpath ? undefined : pciBusID);
@@ -70,10 +69,9 @@ function getByName(host: Netns, name: string): link.Link {
   throw notFoundError(`device "${name}"`, "it may be in the namespace of a container");
 }
 
-/** Kinds of links that have the hardware address of those below them. */
+/** Kinds of links that share the hardware address of the link below them. The link below is meant. */
 const UPPER_KINDS = ["bond", "bridge", "hsr", "ipvlan", "macsec", "macvlan", "team", "vlan", "vrf"];
 
-/** Bridges, bonds and VLANs have the address of what they stand on: that one is meant. */
 function getByMac(host: Netns, mac: Mac): link.Link {
   const withMac = link.list(host.route).filter((candidate) => candidate.mac === mac);
   const isUpper = ({ info }: link.Link) => UPPER_KINDS.includes(info?.kind ?? "");
@@ -93,7 +91,7 @@ function getByMac(host: Netns, mac: Mac): link.Link {
 function getByKernelPath(host: Netns, path: string, sysfs: string): link.Link {
   const directory = realPath(`${sysfs}${path.slice("/sys".length)}`);
   if (directory === undefined) throw notFoundError(`"${path}"`, "there is no such directory");
-  // Only now are links and `..` gone from it.
+  // Only now it is without symbolic links and `..`.
   if (!directory.startsWith(`${realPath(sysfs)}/devices/`)) {
     throw new ConfigError("kernelpath", 'a path below "/sys/devices/"', JSON.stringify(path));
   }
@@ -123,7 +121,7 @@ function findDriver(path: string): string | undefined {
   return findSymlinkTarget(`${path}/driver`)?.replace(/^.*\//, "");
 }
 
-/** The link of a device, which stands below it, or below its virtio half. */
+/** The link of a device. It stands below the device or below its virtio half. */
 function getLinkInDirectory(host: Netns, path: string, what: string): link.Link {
   const virtioDirectories = listNames(path).filter((name) => name.startsWith("virtio")).sort();
   for (const directory of [path, ...virtioDirectories.map((name) => `${path}/${name}`)]) {
@@ -137,7 +135,7 @@ function getLinkInDirectory(host: Netns, path: string, what: string): link.Link 
 
 const listNames = (path: string): string[] => ignoreErrors(["ENOTDIR"], () => findEntryNames(path)) ?? [];
 
-/** The path without links and `..`, or `undefined` if it leads nowhere. */
+/** The path without symbolic links and `..`; `undefined` if it leads nowhere. */
 function realPath(path: string): string | undefined {
   return ignoreErrors(["ENOENT", "ENOTDIR", "ELOOP"], () => {
     using file = openFile(path);

@@ -1,9 +1,9 @@
 /**
- * Taking a device of the host into a container and back.
+ * Moves a device of the host into a container and back.
  *
- * The way in is one request, after which the device has its new name and the alias that tells the old one. On the way back it has its old
- * name before it arrives, if that is free in the container: whatever watches the host's devices does not see the container's name. It is
- * never in a third namespace, which would take it along if this process were killed.
+ * One request moves it in, renames it and makes the old name its alias. On the way back it gets the old name before it arrives, if the
+ * container has that name free. So programs that watch the host's devices do not see the container's name. The device is never in a third
+ * namespace, which would take it along if this process were killed.
  *
  * @see __dev_change_net_namespace and default_device_exit_net in net/core/dev.c
  * @module
@@ -22,10 +22,10 @@ import type { SavedDevice } from "./saved_device.ts";
 type Log = (message: string) => void;
 
 /**
- * Moves a device into the container; it is down there, and has lost addresses and routes.
+ * Moves a device into the container. It is down there, without addresses and routes.
  *
  * @throws {CniError} if the container has an interface of that name, or devices of this kind cannot be moved
- * @throws {NetlinkError} then it may be in the container all the same
+ * @throws {NetlinkError} then the device may be in the container
  */
 export function moveToContainer(host: Netns, netns: Netns, device: link.Link, ifname: string): link.Link {
   const { name = "", index, info } = device;
@@ -44,23 +44,22 @@ export function moveToContainer(host: Netns, netns: Netns, device: link.Link, if
   return link.get(netns.route, ifname);
 }
 
-/** True if the device is in the container. */
 export function isInContainer(host: Netns, netns: Netns, saved: SavedDevice): boolean {
   return findInContainer(listGenuine(host, netns, saved, link.list(netns.route)), saved) !== undefined;
 }
 
 /**
- * Finds the device in the container, and has it back on the host as it was.
+ * Moves the device back to the host, with its name and settings.
  *
- * @returns false if it is not there
- * @throws {CniError} if the host has another device of that name by now; the container keeps it as it is then
+ * @returns false if it is not in the container
+ * @throws {CniError} if the host has another device of that name by now; then the container keeps the device
  * @throws {NetlinkError}
  */
 export function moveToHost(host: Netns, netns: Netns, saved: SavedDevice, log: Log): boolean {
   return unlessRemoved(() => tryMoveToHost(host, netns, saved, log));
 }
 
-/** Somebody may remove the device at any time, and then it is not there; false in place of `ENODEV`. */
+/** False in place of `ENODEV`: another program may remove the device at any time. */
 const unlessRemoved = (call: () => boolean): boolean => ignoreErrors(["ENODEV"], call) ?? false;
 
 function tryMoveToHost(host: Netns, netns: Netns, saved: SavedDevice, log: Log): boolean {
@@ -72,7 +71,7 @@ function tryMoveToHost(host: Netns, netns: Netns, saved: SavedDevice, log: Log):
   }
   const { name } = saved.before;
   if (link.find(host.route, name)) throw nameTakenError(saved);
-  // Until all is restored it keeps the alias: by that it is known for a device that has come back.
+  // The alias marks a returned device until its settings are restored.
   const hostChange = { netnsFd: host.fd, alias: name };
   const { index, name: ifname = "" } = device;
   using undo = new DisposableStack();
@@ -87,7 +86,7 @@ function tryMoveToHost(host: Netns, netns: Netns, saved: SavedDevice, log: Log):
   link.set(netns.route, index, { flags: 0, change: IFF_UP });
   const isFree = links.every((candidate) => candidate.name !== name || candidate === device);
   if (isFree) link.set(netns.route, index, { name });
-  // Where another interface of the container has the name, it gets it on arrival.
+  // If another interface of the container has the name, the device gets it on arrival.
   explainNameTaken(saved, () => link.set(netns.route, index, { ...hostChange, name }));
   undo.move();
   restoreSettings(host, link.get(host.route, name), saved, log);
@@ -110,10 +109,10 @@ const nameTakenError = ({ before: { name }, owner: { containerID } }: SavedDevic
   );
 
 /**
- * Gives a device its name and settings back that the kernel has put onto the host, where it puts devices whose namespace dies, or that a
- * DEL has brought there which was killed then.
+ * Restores name and settings of a device that is on the host again. The kernel puts devices of a dying namespace there, and so does a DEL
+ * that was killed.
  *
- * @param wait whether it may be on its way
+ * @param wait waits for a device that may still come
  * @returns false if there is none
  * @throws {NetlinkError}
  */
@@ -128,26 +127,26 @@ function tryRestoreOnHost(host: Netns, saved: SavedDevice, wait: boolean, log: L
   if (!device) return false;
   const { name } = saved.before;
   if (device.name !== name && link.find(host.route, name)) throw nameTakenError(saved);
-  // Kernels before 6.2 rename none that is up.
+  // Kernels before 6.2 do not rename a link that is up.
   link.set(host.route, device.index, { flags: 0, change: IFF_UP });
   link.set(host.route, device.index, { name });
   restoreSettings(host, { ...device, name }, saved, log);
   return true;
 }
 
-/** True if the device is on the host under its own name, as though it had never left; not so if the kernel has just put it there. */
+/** True if the device is on the host under its own name and without marks of a return. */
 export function isUnchangedOnHost(host: Netns, saved: SavedDevice): boolean {
   const all = link.list(host.route);
   return !findReturned(all, saved) &&
     all.some((device) => device.name === saved.before.name && isSameDevice(device, saved));
 }
 
-/** Devices that have nothing below them but the hardware; others end with their namespace. */
+/** True for hardware. Virtual devices end with their namespace. */
 export function isPhysical({ kind }: SavedDevice): boolean {
   return kind === undefined;
 }
 
-/** What cannot be restored must not keep the device from being given back. */
+/** Logs what cannot be restored: the device must come back anyway. */
 function restoreSettings(host: Netns, device: link.Link, { before }: SavedDevice, log: Log): void {
   const { name, isUp } = before;
   const trySet = (change: link.LinkIn) => {
@@ -170,12 +169,12 @@ function isSameDevice({ info, permanentMac, parentDevice }: link.Link, saved: Sa
     (saved.parentDevice === undefined || parentDevice === saved.parentDevice);
 }
 
-/** Kinds that lead nowhere: one that the container has made in the place of another is worth the same. */
+/** Kinds without a link below. A device that the container made in its place is worth the same. */
 const INTERCHANGEABLE_KINDS = ["dummy"];
 
 /**
- * The links of the container without those that it may have made itself. It chooses name, alias, address and number of what it makes; but it
- * makes nothing that is hardware, nor a link whose other end or lower device is where it has no rights.
+ * The links that the container cannot have made itself. It chooses name, alias, address and index of what it makes. It cannot make hardware,
+ * nor a link whose other end or lower device is in a namespace where it has no rights.
  */
 function listGenuine(host: Netns, netns: Netns, saved: SavedDevice, links: readonly link.Link[]): readonly link.Link[] {
   const { kind } = saved;
@@ -188,7 +187,7 @@ function listGenuine(host: Netns, netns: Netns, saved: SavedDevice, links: reado
     );
 }
 
-/** The container's number for the namespace that the recorded link is in. Where none is recorded, it has to be the host's. */
+/** The container's number for the namespace of the recorded link; of the host's namespace if none is recorded. */
 function linkNetnsIdInContainer(host: Netns, netns: Netns, saved: SavedDevice): number | undefined {
   const netnsId = saved.link?.netnsId;
   if (netnsId === undefined) return findNsid(netns.route, host.fd);
@@ -200,21 +199,21 @@ const notGenuineMessage = ({ kind, before: { name }, owner: { containerID } }: S
   `Device "${name}" is not given back: container "${containerID}" has one of kind "${kind}" in its place, ` +
   `and nothing shows that it has not made this itself`;
 
-/** The device among the links of the container. Names and aliases are in the container's hands, the number is not. */
+/** The device among the links of the container. The container can change names and aliases, but not the index. */
 function findInContainer(links: readonly link.Link[], saved: SavedDevice): link.Link | undefined {
   const candidates = links.filter((candidate) => isSameDevice(candidate, saved));
   const { before: { name }, owner: { ifname }, inside } = saved;
   return candidates.find(({ index }) => index === inside) ??
     candidates.find((candidate) => candidate.name === ifname && candidate.alias === name) ??
     candidates.find(({ alias }) => alias === name) ??
-    // The way in ended in the middle.
+    // The ADD was killed on the way.
     (inside === undefined
       ? candidates.find((candidate) => candidate.name === name && candidate.mac === saved.before.mac)
       : undefined) ??
     findByPermanentMac(candidates, saved);
 }
 
-/** The device among the links of the host, under a name that is not its own. */
+/** The device among the links of the host, with marks of a return. */
 function findReturned(links: readonly link.Link[], saved: SavedDevice): link.Link | undefined {
   const candidates = links.filter((candidate) => isSameDevice(candidate, saved) && hasRecordedLink(candidate, saved));
   const { name, alias } = saved.before;
@@ -225,12 +224,11 @@ function findReturned(links: readonly link.Link[], saved: SavedDevice): link.Lin
     (byPermanentMac?.name === name ? undefined : byPermanentMac);
 }
 
-/** True for one on the host that has its frames from the recorded link, if one is recorded. */
 function hasRecordedLink({ linkIndex, linkNetnsId }: link.Link, saved: SavedDevice): boolean {
   return saved.link === undefined || (linkIndex === saved.link.index && linkNetnsId === saved.link.netnsId);
 }
 
-/** Several functions of one card may have the same. */
+/** Several functions of one card may share an address. */
 function findByPermanentMac(candidates: readonly link.Link[], { permanentMac }: SavedDevice): link.Link | undefined {
   return permanentMac !== undefined && candidates.length === 1 ? candidates[0] : undefined;
 }

@@ -1,21 +1,12 @@
-/**
- * The `host-device` plugin: gives the container a device that the host has.
- *
- * @module
- */
+/** The `host-device` plugin: gives the container a device of the host. @module */
+import { removeWithTemporary } from "../../ffi/sys/atomic_file.ts";
+import { writeState } from "../lib/protocol/state_file.ts";
 import { netnsRecordOf } from "../../ffi/netns_record.ts";
 import type * as link from "../../ffi/route/link.ts";
 import { type HostDeviceConfig, hostDeviceConfig } from "./config.ts";
 import { getHostDevice, type HostDevice, isUserspaceDriven, requireSelector } from "./find_device.ts";
 import { moveToContainer, moveToHost, restoreOnHost } from "./move_device.ts";
-import {
-  describeDevice,
-  findSavedDevice,
-  removeSavedDevice,
-  type SavedDevice,
-  savedDevicePath,
-  writeSavedDevice,
-} from "./saved_device.ts";
+import { describeDevice, findSavedDevice, type SavedDevice, savedDevicePath } from "./saved_device.ts";
 import { requireContainerInterface } from "../lib/links/check_interface.ts";
 import { type AddCall, cleanUp, type Plugin, plugin, requirePrevResult } from "../lib/protocol/plugin.ts";
 import { assignAddresses, attachInterface, checkAttachedInterface } from "../lib/links/single_interface.ts";
@@ -37,7 +28,7 @@ export function hostDevice(sysfs = "/sys"): Plugin<HostDeviceConfig> {
         ? attachInterface(call, attachDevice(call, device.link), false)
         : attachWithoutLink(call);
       const [reported] = result.interfaces!;
-      // Older versions do not know the key, and nobody expects it there.
+      // Older versions do not have the key.
       return device.pciID && call.pluginConfig.cniVersion === LATEST
         ? { ...result, interfaces: [{ ...reported!, pciID: device.pciID }] }
         : result;
@@ -57,7 +48,7 @@ export function hostDevice(sysfs = "/sys"): Plugin<HostDeviceConfig> {
     },
 
     status({ config, pluginConfig, ipam }) {
-      // Only an ADD is told what its runtime chose; a device that is not here may be in a container.
+      // Only an ADD gets the runtime's choice. A device that is not here may be in a container.
       if (!pluginConfig.capabilities.deviceID) requireSelector(config);
       ipam?.status();
     },
@@ -73,7 +64,7 @@ export function hostDevice(sysfs = "/sys"): Plugin<HostDeviceConfig> {
 
 export default hostDevice();
 
-/** The device that is meant. One that the kernel put back under the container's name gets its own back first. */
+/** The configured device. A device that the kernel put back under the container's name first gets its own name. */
 function findOrRestoreDevice(call: AddCall<HostDeviceConfig>, sysfs: string): HostDevice {
   const { host, config } = call;
   try {
@@ -84,16 +75,15 @@ function findOrRestoreDevice(call: AddCall<HostDeviceConfig>, sysfs: string): Ho
   }
 }
 
-/** The address is there, and what drives the device has it from the result. */
+/** The program that drives the device takes the addresses from the result. */
 function attachWithoutLink(call: AddCall<HostDeviceConfig>): Result {
   return assignAddresses(call, { name: call.ifname, sandbox: call.sandbox });
 }
 
-/** Moves the device into the container, and writes down before how it was. */
 function attachDevice(call: AddCall<HostDeviceConfig>, device: link.Link): link.Link {
   const { host, netns, ifname, config, containerId, undo, log } = call;
   const path = savedDevicePath(config.dataDir, call);
-  // Somebody's who was never removed.
+  // Of an attachment that got no DEL.
   const leftover = findSavedDevice(path, log);
   if (leftover) restoreOnHost(host, leftover, false, log);
   const saved: SavedDevice = {
@@ -103,10 +93,10 @@ function attachDevice(call: AddCall<HostDeviceConfig>, device: link.Link): link.
   };
   undo.defer(() => {
     moveToHost(host, netns, findSavedDevice(path, log) ?? saved, log);
-    removeSavedDevice(path);
+    removeWithTemporary(path);
   });
-  writeSavedDevice(path, saved);
+  writeState(path, saved);
   const containerLink = moveToContainer(host, netns, device, ifname);
-  writeSavedDevice(path, { ...saved, inside: containerLink.index });
+  writeState(path, { ...saved, inside: containerLink.index });
   return containerLink;
 }

@@ -1,8 +1,4 @@
-/**
- * Gives a device back to the host, from a container or from a namespace that is gone.
- *
- * @module
- */
+import { removeWithTemporary } from "../../ffi/sys/atomic_file.ts";
 import { type Netns, NetnsError, openNetns } from "../../ffi/netns.ts";
 import { matchesNetnsRecord, netnsRecordOf } from "../../ffi/netns_record.ts";
 import * as link from "../../ffi/route/link.ts";
@@ -20,30 +16,29 @@ import {
   findSavedDevice,
   isLinkName,
   listSavedDevices,
-  removeSavedDevice,
   type SavedDevice,
   savedDevicePath,
 } from "./saved_device.ts";
 
 type HostDeviceCall = AttachmentCall<HostDeviceConfig>;
 
-/** Has the device back on the host, wherever it is. That it is nowhere is no reason to keep the container attached. */
+/** Returns the device to the host, wherever it is. If it is nowhere, DEL succeeds all the same. */
 export function returnDevice(call: DelCall<HostDeviceConfig>, sysfs: string): void {
   const { host, netns, config, log } = call;
   const path = savedDevicePath(config.dataDir, call);
   const saved = findSavedDevice(path, log);
   if (!saved) return returnUnsavedDevice(call, sysfs);
-  // By now the path may lead to the namespace of another container; or it was not given, and the container lives.
+  // The path may lead to another container's namespace by now. Or it was not given, and the container lives.
   const isSameNetns = netns !== undefined && matchesNetnsRecord(netns, saved.netns);
   const returnFromContainer = (): boolean =>
     isSameNetns
       ? moveToHost(host, netns, saved, log)
       : inSavedNetns(saved, (savedNetns) => moveToHost(host, savedNetns, saved, log));
-  if (returnOrRestore(call, saved, returnFromContainer, !isSameNetns)) removeSavedDevice(path);
+  if (returnOrRestore(call, saved, returnFromContainer, !isSameNetns)) removeWithTemporary(path);
   else log(`Device "${saved.before.name}" is neither in the container nor on the host; GC will look for it again`);
 }
 
-/** @returns false if it may still turn up */
+/** @returns false if the device may still come */
 function returnOrRestore(
   { host, log }: Pick<PluginCall<unknown>, "host" | "log">,
   saved: SavedDevice,
@@ -57,7 +52,7 @@ function returnOrRestore(
   return wait && restoreOnHost(host, saved, true, log);
 }
 
-/** Of what the reference plugin attached, nothing is known but the alias. */
+/** The reference plugin leaves no record but the alias. */
 function returnUnsavedDevice(call: DelCall<HostDeviceConfig>, sysfs: string): void {
   const { host, netns, ifname, owner, config, log } = call;
   const device = netns && link.find(netns.route, ifname);
@@ -68,7 +63,7 @@ function returnUnsavedDevice(call: DelCall<HostDeviceConfig>, sysfs: string): vo
     owner: { network: owner.network, containerID: owner.containerId, ifname },
     netns: { path: netns.path, ...netnsRecordOf(netns) },
     ...describeDevice(device),
-    // That was said in the container's numbers; without it, it must be a link of the host.
+    // It was in the container's numbers. Without it, the link must be one of the host.
     link: undefined,
     before: { name: alias, isUp: false },
     inside: device.index,
@@ -76,21 +71,21 @@ function returnUnsavedDevice(call: DelCall<HostDeviceConfig>, sysfs: string): vo
   moveToHost(host, netns, saved, log);
 }
 
-/** Whether a link, of which the container chooses the alias, can be what the configuration means. Other names of a device stay with it. */
+/** Whether a link can be the configured device. The container chooses the alias. Alternative names stay with the device. */
 function matchesConfig({ config, netns }: DelCall<HostDeviceConfig>, { index, alias, mac, info }: link.Link): boolean {
   const { device, hwaddr } = config;
   if (device) return device === alias || link.find(netns!.route, device)?.index === index;
   return hwaddr ? hwaddr === mac : info?.kind === undefined;
 }
 
-/** True if it is written down that another container, which came to the path of the namespace, has a device of this name there. */
+/** True if a record says that another container has a device of this name in the namespace at that path. */
 function isOwnedByOther({ config, ifname }: DelCall<HostDeviceConfig>, netns: Netns): boolean {
   return listSavedDevices(config.dataDir).some(([, saved]) =>
     saved.owner.ifname === ifname && matchesNetnsRecord(netns, saved.netns)
   );
 }
 
-/** Those whose containers died; that one of them cannot be had is not what keeps another from being found. @returns true if there was one */
+/** Restores devices whose containers died. It logs what fails and goes on. @returns whether there was one */
 export function restoreAbandoned({ host, config, log }: HostDeviceCall): boolean {
   let restoredAny = false;
   for (const [path, saved] of listSavedDevices(config.dataDir)) {
@@ -100,7 +95,7 @@ export function restoreAbandoned({ host, config, log }: HostDeviceCall): boolean
       ) {
         continue;
       }
-      removeSavedDevice(path);
+      removeWithTemporary(path);
       restoredAny = true;
     } catch (error) {
       if (!(error instanceof CniError || error instanceof SystemError)) throw error;
@@ -110,7 +105,7 @@ export function restoreAbandoned({ host, config, log }: HostDeviceCall): boolean
   return restoredAny;
 }
 
-/** Puts back the devices of this network's containers that live no more. */
+/** Returns the devices of this network's stale attachments. */
 export function gcDevices(
   { config, pluginConfig, validAttachments, snapshotTime, host, log }: GcCall<HostDeviceConfig>,
 ): void {
@@ -120,15 +115,15 @@ export function gcDevices(
     isStaleOwner({ network, containerId: containerID, ifname });
   cleanUp(
     ...listSavedDevices(config.dataDir).filter(([, saved]) => isStale(saved)).map(([path, saved]) => () => {
-      // Whoever came after the list of the living was made cannot be on it.
+      // A newer attachment cannot be on the list.
       if (isNewer(findStat(path)?.mtime ?? 0n)) return;
       const returnFromContainer = () => inSavedNetns(saved, (netns) => moveToHost(host, netns, saved, log));
-      if (returnOrRestore({ host, log }, saved, returnFromContainer, false)) removeSavedDevice(path);
+      if (returnOrRestore({ host, log }, saved, returnFromContainer, false)) removeWithTemporary(path);
     }),
   );
 }
 
-/** In the namespace that the container had, if it is there still. */
+/** Calls with the recorded namespace; false if it is gone. */
 function inSavedNetns(saved: SavedDevice, call: (netns: Netns) => boolean): boolean {
   try {
     using netns = openNetns(saved.netns.path);

@@ -1,19 +1,13 @@
 /** What is remembered of devices, as somebody else may have written it or put it there. */
+import { removeWithTemporary } from "../../ffi/sys/atomic_file.ts";
+import { writeState } from "../lib/protocol/state_file.ts";
 import { afterAll, beforeEach, expect, test } from "bun:test";
 import fc from "fast-check";
 import { lstatSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { checkProperty, outcomeOf } from "../../testing/fuzz.ts";
-import {
-  findSavedDevice,
-  isLinkName,
-  listSavedDevices,
-  removeSavedDevice,
-  type SavedDevice,
-  savedDevicePath,
-  writeSavedDevice,
-} from "./saved_device.ts";
+import { findSavedDevice, isLinkName, listSavedDevices, type SavedDevice, savedDevicePath } from "./saved_device.ts";
 
 const root = mkdtempSync(join(tmpdir(), "cni-saved-"));
 const dataDir = join(root, "host-device");
@@ -35,7 +29,7 @@ const SAVED = {
 } as SavedDevice;
 
 test("a device is read as it was written, by its owner alone", () => {
-  writeSavedDevice(path, SAVED);
+  writeState(path, SAVED);
   expect(findSavedDevice(path, log)).toEqual(SAVED);
   expect(lstatSync(path).mode & 0o777).toBe(0o600);
   expect(listSavedDevices(dataDir)).toEqual([[path, SAVED]]);
@@ -56,7 +50,7 @@ test.each([
 test("a link in the place of a file is not followed, and is replaced and removed like one", () => {
   const target = join(root, "target");
   writeFileSync(target, JSON.stringify(SAVED));
-  for (const take of [() => writeSavedDevice(path, SAVED), () => removeSavedDevice(path)]) {
+  for (const take of [() => writeState(path, SAVED), () => removeWithTemporary(path)]) {
     rmSync(path, { force: true });
     symlinkSync(target, path);
     expect(findSavedDevice(path, log)).toBeUndefined();

@@ -1,8 +1,4 @@
-/**
- * Choosing addresses: which ones a container gets, given what is taken. Nothing here touches a file.
- *
- * @module
- */
+/** Chooses the addresses of a container. Nothing here touches a file. @module */
 import { type Ip, nextIp } from "../../ffi/address.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import { describeHolder, type Holder } from "./inventory.ts";
@@ -18,23 +14,21 @@ import {
 
 /** What is known about the addresses of a network. */
 export interface AddressUsage {
-  /** Whether it cannot be given out. */
   isAllocated(address: Ip): boolean;
-  /** Who holds an address that is taken; `undefined` where something else has its name. */
+  /** The holder of an allocated address; `undefined` if something else has its name. */
   findHolder(address: Ip): Holder | undefined;
-  /** The first address from `from` on that is not taken. */
+  /** The first free address from `from` on. */
   findFree(from: Ip): Ip | undefined;
   findLastReserved(set: number): Ip | undefined;
 }
 
-/** An address and the range it is from. */
 export interface Allocation {
   readonly address: Ip;
   readonly range: AddressRange;
 }
 
 /**
- * Chooses one address out of each set, in their order: a requested one if it lies in the set, else the next one that is free.
+ * Chooses one address of each set, in their order: a requested one that lies in the set, else the next free one.
  *
  * @throws {CniError} code 7 for a request that cannot be met, code 11 for one that cannot be met now
  */
@@ -90,7 +84,7 @@ function allocateNext(set: RangeSet, last: Ip | undefined, usage: AddressUsage):
   );
 }
 
-/** The addresses of a range from `from` to `to`, both included. */
+/** A part of a range, both ends included. */
 interface AddressSpan {
   readonly range: AddressRange;
   readonly from: Ip;
@@ -98,9 +92,9 @@ interface AddressSpan {
 }
 
 /**
- * The addresses of a set in the order in which they are given out: from the one after `last`, round and round, with `last` at the end.
+ * The addresses of a set in the order in which they are given out: round and round, from the one after `last`.
  *
- * So an address that became free is left alone for as long as possible: somebody may still have it in a cache.
+ * A released address is given again as late as possible, because others may still have it in a cache.
  */
 function listSpans({ ranges }: RangeSet, last?: Ip): AddressSpan[] {
   const index = last === undefined ? -1 : ranges.findIndex((candidate) => rangeIncludes(candidate, last));

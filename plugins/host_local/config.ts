@@ -1,8 +1,3 @@
-/**
- * What a request asks of `host-local`, gathered from `ipam`, `runtimeConfig`, `args` and CNI_ARGS.
- *
- * @module
- */
 import { type Cidr, familyOf, type Ip, ipOf } from "../../ffi/address.ts";
 import type { PluginConfig } from "../../spec/plugin_config.ts";
 import { CniError, Code, ConfigError } from "../../spec/error.ts";
@@ -27,14 +22,14 @@ import { atLeast } from "../../spec/version.ts";
 import { rangeOrSet, type RangeSet, rangeSet, refuseRangeOverlaps, resolveRange, resolveRangeSet } from "./ranges.ts";
 
 export interface HostLocalConfig {
-  /** Each gives one address; the place in the list is the number of `last_reserved_ip.N`. */
+  /** Each gives one address. The place in the list is the number of `last_reserved_ip.N`. */
   readonly sets: readonly RangeSet[];
   readonly routes: readonly RouteConfig[];
   /** Path of a file in the form of resolv.conf(5). */
   readonly resolvConf?: string;
 }
 
-/** The kernel would take what stands before a NUL. */
+/** The kernel would cut a path at a NUL. */
 export const pathWithoutNul: Schema<string> = refine(
   nonEmptyString,
   "a path without NUL",
@@ -43,14 +38,14 @@ export const pathWithoutNul: Schema<string> = refine(
 
 const ipam = lazy(() =>
   knownKeys({
-    // One range of the oldest form; the empty string is as good as none.
+    // The oldest form of one range. An empty string counts as none.
     subnet: optional({ ...cidr, emptyIsUnset: true }),
     rangeStart: optional(ipAddress),
     rangeEnd: optional(ipAddress),
     gateway: optional(ipAddress),
     ranges: withDefault(array(rangeSet), []),
     routes: withDefault(array(routeOfOneFamily), []),
-    // Read by every command, see ../host_local.ts.
+    // Every command reads it, see plugin.ts.
     dataDir: optional(pathWithoutNul),
     resolvConf: optional(pathWithoutNul),
   })
@@ -58,7 +53,6 @@ const ipam = lazy(() =>
 const ipRanges = lazy(() => withDefault(array(rangeOrSet), []));
 const ips = lazy(() => withDefault(array(ipOrCidr), []));
 
-/** The keys of the `host-local` plugin. */
 export const hostLocalConfigSchema = () =>
   knownKeys({
     ipam,
@@ -66,7 +60,7 @@ export const hostLocalConfigSchema = () =>
     args: optional(knownKeys({ cni: optional(knownKeys({ ips })) })),
   });
 
-/** Reads what ADD, CHECK and STATUS need; there may be no range at all. @throws {ConfigError} naming the path of what is wrong */
+/** Reads what ADD, CHECK and STATUS need. There may be no range. @throws {ConfigError} */
 export function parseHostLocalConfig({ raw, runtimeConfig, cniVersion }: PluginConfig): HostLocalConfig {
   const { subnet, ranges, routes, resolvConf, dataDir: _, ...legacyRange } = ipam.parse(
     jsonObject.parse(findValue(raw, "ipam"), "ipam"),
@@ -96,10 +90,10 @@ function refuseSecondRangeSetOfFamily(sets: readonly RangeSet[], version: string
 }
 
 /**
- * The addresses that are asked for, each once, prefix lengths dropped.
+ * The requested addresses, each once.
  *
- * All sources add up, although CONVENTIONS.md lets `args` replace CNI_ARGS: the reference plugin adds them up, and
- * somebody who asks for IPv4 in one place and for IPv6 in another gets both.
+ * All sources add up, as for the reference plugin, although CONVENTIONS.md lets `args` replace CNI_ARGS. So IPv4 can be requested in one
+ * place and IPv6 in another.
  *
  * @param ipArgument the value of `IP` in CNI_ARGS
  * @throws {ConfigError} or, for CNI_ARGS, {@linkcode CniError} with code 4

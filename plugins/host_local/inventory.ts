@@ -1,13 +1,11 @@
 /**
- * What the directory of a network says: which address is held by whom.
+ * What the directory of a network says: who holds which address.
  *
- * The form is that of the reference plugin: one file per address, named like it, holding `id CR LF ifname` (old
- * versions wrote the id alone). It makes the question "what does this container hold?" a search through all files.
- * Beside each reservation of ours there is therefore a second name of the same file, `.id:ifname:boot`: a list of the directory
- * tells, by the inode numbers, who holds what and in which boot it was reserved, and only files of others have to be opened. The
- * reference plugin takes that name for one more reservation without an address and removes it together with the address.
+ * As for the reference plugin, there is one file per address, named by it. It holds `id CR LF ifname`; old versions wrote the id alone.
+ * Each file of ours has a second name, `.id:ifname:boot`. By inode numbers, a list of the directory then tells holders and boots, and only
+ * files of others are opened. The reference plugin removes the second name together with the address, because the content is the same.
  *
- * Where inode numbers are not unique, every file is opened, and second names are compared with what it holds.
+ * Where inode numbers are not unique, every file is opened, and its content is compared with the second names.
  *
  * @module
  */
@@ -20,42 +18,42 @@ import { hasUniqueInodes } from "../../ffi/sys/stat.ts";
 import type { Attachment } from "../../spec/plugin_config.ts";
 import { containerIdProblem, ifnameProblem } from "../../spec/env.ts";
 
-/** Who holds an address; reservations of old versions do not tell the interface. */
+/** An address, and when it was reserved. */
+export interface ReservedAddress {
+  readonly address: Ip;
+  /** Tag of the boot; 0 if that is not known. */
+  readonly bootTag: number;
+}
+
+/** Who holds an address. Reservations of old versions have no interface. */
 export interface Holder {
   readonly containerId: string;
   readonly ifname?: string;
 }
 
 /** An address and who holds it. */
-export interface HeldAddress {
-  readonly address: Ip;
+export interface HeldAddress extends ReservedAddress {
   readonly holder: Holder;
-  /** Mark of the boot in which it was reserved; 0 if that is not known. */
-  readonly bootTag: number;
 }
 
 export interface Inventory {
-  /** Every address that cannot be given out; without a holder where something else has the name of an address. */
+  /** Every address that cannot be given out. It has no holder if something else has the name of an address. */
   readonly holders: ReadonlyMap<Ip, Holder | undefined>;
-  /** Marks of the boots in which they were reserved, where that is known. */
+  /** Tags of the boots in which they were reserved, where that is known. */
   readonly bootTags: ReadonlyMap<Ip, number>;
-  /** Files named like an address that reserve nothing: what a crash left of a reservation. */
+  /** Files named by an address that name no holder: a crash left them. */
   readonly corrupt: readonly { readonly name: Ip; readonly content: string }[];
-  /** Second names whose address is gone. */
+  /** Second names without an address. */
   readonly orphans: readonly HolderLink[];
-  /** Files that were to become something else, or still are. */
   readonly temporaryFiles: readonly string[];
 }
 
-/** What {@linkcode holderLinkName} gave to a file. */
-export interface HolderLink {
+/** A second name, see {@linkcode holderLinkName}. */
+export interface HolderLink extends Omit<HeldAddress, "address"> {
   readonly name: string;
-  readonly holder: Holder;
-  /** The mark of the boot, 0 where it is not told. */
-  readonly bootTag: number;
 }
 
-/** Reads the directory of a network; one that does not exist is empty, a link as well. @throws {SystemError} */
+/** Reads the directory of a network. A missing one is empty, and so is a symbolic link. @throws {SystemError} */
 export function readInventory(directory: string): Inventory {
   const entries = ignoreErrors(["ENOENT", "ENOTDIR"], () => listDirectory(directory, false)) ?? [];
   const links = entries.length === 0 || areInodesUnique(directory) ? linksByInode(entries) : linksByContent(entries);
@@ -84,13 +82,13 @@ function areInodesUnique(directory: string): boolean {
   return ignoreErrors(["ENOENT", "ENOTDIR"], () => hasUniqueInodes(directory)) ?? false;
 }
 
-/** The second names in a directory, and what they say of its files. */
+/** The second names in a directory. */
 interface HolderLinks {
-  /** That of this file, if it is certain. */
+  /** The second name of this file, if inode numbers tell. */
   ofFile(entry: DirectoryEntry): HolderLink | undefined;
-  /** The mark of the boot in which the holder reserved what it has, as far as second names tell; 0 if they do not. */
+  /** Tag of the boot in which the holder made its reservations, if content tells; else 0. */
   bootTagOf(holder: Holder): number;
-  /** Those of which no file was found. */
+  /** Second names without a file. */
   unused(): HolderLink[];
 }
 
@@ -100,7 +98,7 @@ function linksByInode(entries: readonly DirectoryEntry[]): HolderLinks {
     const holderLink = parseHolderLinkName(name);
     if (!holderLink) continue;
     const previous = byInode.get(inode);
-    // Of two that somebody linked, the one that spares the address.
+    // If a file has two second names, the one of this boot protects the address.
     if (!previous || previous.bootTag !== currentBootTag()) byInode.set(inode, holderLink);
   }
   const usedInodes = new Set<DirectoryEntry["inode"]>();
@@ -124,21 +122,21 @@ function linksByContent(entries: readonly DirectoryEntry[]): HolderLinks {
     bootTagOf(holder) {
       const text = formatHolder(holder);
       used.add(text);
-      // Of an earlier boot, it may be that of another address of this holder, and the age of the file decides.
+      // A name of an earlier boot may belong to another address of this holder. Then the age of the file decides.
       return byHolder.get(text)?.some(({ bootTag }) => bootTag === currentBootTag()) ? currentBootTag() : 0;
     },
     unused: () => holderLinks.filter(({ holder }) => !used.has(formatHolder(holder))),
   };
 }
 
-/** Every reservation of which it is known who holds it. */
+/** The reservations with a known holder. */
 export function listHeldAddresses({ holders, bootTags }: Inventory): HeldAddress[] {
   return [...holders].flatMap(([address, holder]) =>
     holder ? [{ address, holder, bootTag: bootTags.get(address) ?? 0 }] : []
   );
 }
 
-/** The addresses that an attachment holds, from old versions if there are no others. */
+/** The addresses of an attachment; if there are none, those that its container holds without an interface. */
 export function addressesHeldBy({ holders }: Inventory, { containerId, ifname }: Attachment): Ip[] {
   const byInterface: Ip[] = [];
   const legacy: Ip[] = [];
@@ -150,12 +148,12 @@ export function addressesHeldBy({ holders }: Inventory, { containerId, ifname }:
   return byInterface.length > 0 ? byInterface : legacy;
 }
 
-/** What is written into the file of a reservation. */
+/** The content of a reservation's file. */
 export function formatHolder({ containerId, ifname }: Holder): string {
   return ifname === undefined ? containerId : `${containerId}\r\n${ifname}`;
 }
 
-/** The holder that the file of a reservation names; `undefined` if there is no such file, or it names nobody. @throws {SystemError} */
+/** The holder that a reservation's file names; `undefined` without a file or a holder. @throws {SystemError} */
 export function readHolderFile(path: string): Holder | undefined {
   const content = findText(path);
   return content === undefined ? undefined : parseHolder(content);
@@ -166,18 +164,14 @@ export function describeHolder({ containerId, ifname }: Holder): string {
   return `container "${containerId}"${ifname === undefined ? "" : `, interface "${ifname}"`}`;
 }
 
-/** What tells this boot from others: 32 bits of its id, which are not all 0; 0 if it cannot be told. */
+/** 32 bits of the boot id; 0 if it cannot be read. */
 export function currentBootTag(): number {
   return parseInt(findBootId()?.slice(0, 8) ?? "0", 16) || 0;
 }
 
-/**
- * The second name of a reservation, unless it would be too long for a file name.
- *
- * @param bootTag mark of the boot, 0 if it is not known
- */
+/** The second name of a reservation, unless it would be too long for a file name. @param bootTag 0 if the boot is not known */
 export function holderLinkName({ containerId, ifname }: Holder, bootTag: number): string | undefined {
-  // 255 bytes are the limit, of which an interface name takes 15 and the boot 9.
+  // 255 bytes are the limit. An interface name takes 15 and the boot 9.
   if (ifname === undefined || containerId.length > 200) return undefined;
   return `.${containerId}:${ifname}${bootTag === 0 ? "" : `:${bootTag.toString(16).padStart(8, "0")}`}`;
 }
@@ -191,24 +185,23 @@ function parseHolderLinkName(name: string): HolderLink | undefined {
   return { name, holder: { containerId, ifname }, bootTag: bootTag === undefined ? 0 : parseInt(bootTag, 16) };
 }
 
-/** True for the names that writeTemporary() gives to what is written here; files of others, and `.c1:x.tmp`, stay. */
+/** True for names that writeTemporary() makes here, not for other hidden files such as `.c1:x.tmp`. */
 function isTemporaryName(name: string): boolean {
   return name.endsWith(".tmp") && /^\.(new|status|last_reserved_ip\.\d+)\.[a-z\d]+\.tmp$/.test(name);
 }
 
-/** True for the names that reservations have; the rest is somebody else's. */
 function isCanonicalIp(name: string): name is Ip {
   return isIp(name) && parseIp(name) === name;
 }
 
-/** The holder; `undefined` if that is not for us to know, `null` if the file is gone, the content if that names nobody. */
+/** The holder; `undefined` if the entry cannot be read, `null` if it is gone, the content if that names no holder. */
 function readEntryHolder(directory: string, { name, isFile }: DirectoryEntry): Holder | string | null | undefined {
   if (!isFile) return undefined;
   try {
     const content = findText(`${directory}/${name}`);
     return content === undefined ? null : parseHolder(content) ?? content;
   } catch (error) {
-    // What cannot be read is taken, and stays what it is.
+    // An address that cannot be read stays allocated.
     if (error instanceof SystemError) return undefined;
     throw error;
   }
@@ -222,13 +215,14 @@ function parseHolder(content: string): Holder | undefined {
 }
 
 /**
- * Tells whose attachment is on the list of the living. What another program wrote may be cut off, as somebody's hand leaves it: it stays for
- * as long as it could be the beginning of an attachment on the list, of which one that names no interface is the same.
+ * Tells which holders are among the valid attachments.
+ *
+ * What another program wrote may be cut off or name no interface. It counts as valid if a valid attachment begins with it.
  */
 export function validHolderFilter(
   valid: readonly Attachment[],
 ): (held: Pick<HeldAddress, "holder" | "bootTag">) => boolean {
-  // In order, all that begin with a text stand together, and it comes first itself. A node that was taken over has thousands to ask for.
+  // Sorted, because a node that was taken over has thousands: what begins with a text follows it.
   const validTexts = valid.map(formatHolder).sort();
   return ({ holder, bootTag }) => {
     const text = formatHolder(holder);
@@ -237,7 +231,7 @@ export function validHolderFilter(
   };
 }
 
-/** The first of `ordered` that is not before `text`. */
+/** The first of `sorted` that is not before `text`. */
 function lowerBound(sorted: readonly string[], text: string): string | undefined {
   let [from, to] = [0, sorted.length];
   while (from < to) {

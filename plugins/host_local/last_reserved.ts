@@ -1,8 +1,4 @@
-/**
- * The address that each range set gave last: a hint where to go on, in a file of its own, as the reference plugin has it.
- *
- * @module
- */
+/** The address that each range set gave last. As for the reference plugin, it stands in a file and says where to go on. @module */
 import { type Ip, parseIp } from "../../ffi/address.ts";
 import { ignoreErrors, ignoreSystemErrors, SystemError } from "../../ffi/sys/error.ts";
 import {
@@ -17,17 +13,17 @@ import { replaceFile } from "../../ffi/sys/atomic_file.ts";
 
 /** The hints of a network, by the numbers of its range sets. */
 export interface LastReserved extends Disposable {
-  /** What cannot be read is as good as nothing. */
+  /** `undefined` also if the file cannot be read. */
   find(set: number): Ip | undefined;
   write(set: number, address: Ip): void;
 }
 
-/** A file with an address in it, which can be written over. */
+/** A file whose address can be overwritten. */
 interface HintFile extends Descriptor {
   readonly text: string;
 }
 
-/** @param log told of files that hold no address, and of what cannot be replaced by one */
+/** @param log gets a line for each file that holds no address, and for each that cannot be replaced */
 export function openLastReserved(directory: string, log: (message: string) => void): LastReserved {
   const resources = new DisposableStack();
   const files = new Map<number, HintFile>();
@@ -58,13 +54,13 @@ export function openLastReserved(directory: string, log: (message: string) => vo
   };
 }
 
-/** In one write within a page, which no signal cuts; false if that would leave the end of a longer address. */
+/** Writes once and within a page, which no signal interrupts. False if the end of a longer address would remain. */
 function writeOver({ fd, text }: HintFile, address: Ip): boolean {
   if (address.length < text.length) return false;
   return ignoreSystemErrors(() => (pwrite(fd, 0, new TextEncoder().encode(address)), true)) ?? false;
 }
 
-/** A directory that somebody put in the place of the file is in nobody's way. */
+/** A directory in the place of the file is no reason to fail. */
 function replaceHint(path: string, address: Ip, log: (message: string) => void): void {
   try {
     replaceFile(path, address);

@@ -1,8 +1,4 @@
-/**
- * The `host-local` plugin: gives addresses out of ranges, and remembers in files on this host who has which.
- *
- * @module
- */
+/** The `host-local` plugin: gives addresses out of ranges. Files on this host record who has which. @module */
 import { type Ip, ipOf, prefixLengthOf, toCidr } from "../../ffi/address.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { inDirectory, requireWritableDirectory } from "../../ffi/sys/directory.ts";
@@ -23,14 +19,14 @@ import { capacityOf, findRangeOf, formatRanges, type RangeSet } from "./ranges.t
 import { parseResolvConf } from "./resolv_conf.ts";
 import { hostLocalConfigSchema, parseHostLocalConfig, parseRequestedIps, pathWithoutNul } from "./config.ts";
 import { isNetworkDirectory, lockStore, prepareReservation, requireWritableReservations } from "./reservation_store.ts";
-import { type AddCall, type CheckCall, plugin, type PluginCall } from "../lib/protocol/plugin.ts";
+import { type AddCall, type AttachmentCall, type CheckCall, plugin, type PluginCall } from "../lib/protocol/plugin.ts";
 import type { Attachment } from "../../spec/plugin_config.ts";
 import { CniError, Code, ConfigError } from "../../spec/error.ts";
 import { findKey, isJsonObject, type JsonObject, knownKeys, lazy, withDefault } from "../../spec/schema.ts";
 
 const DEFAULT_DATA_DIR = "/var/lib/cni/networks";
 
-/** Only what every command needs. The rest is read by those that need it: DEL must work when the ranges are wrong by now. */
+/** What every command needs. DEL must work with ranges that are wrong by now, so other keys are read only where they are needed. */
 interface DataDirConfig {
   readonly ipam: { readonly dataDir: string };
 }
@@ -74,17 +70,11 @@ export default plugin<DataDirConfig>({
   },
 
   del(call) {
-    const directory = networkDirectory(call);
-    if (!isNetworkDirectory(directory, call.log)) return;
-    using store = lockStore(directory, call.log);
-    store.release(store.findByAttachment(call));
+    releaseAttachments([call]);
   },
 
   delBatch(calls) {
-    const directory = networkDirectory(calls[0]);
-    if (!isNetworkDirectory(directory, calls[0].log)) return [];
-    using store = lockStore(directory, calls[0].log);
-    store.release(calls.flatMap((call) => store.findByAttachment(call)));
+    releaseAttachments(calls);
     return [];
   },
 
@@ -98,7 +88,7 @@ export default plugin<DataDirConfig>({
     const inventory = store.list();
     const isOfEarlierBoot = earlierBootFilter(inventory);
     const isNewer = modifiedSince(call.snapshotTime);
-    // Whoever came after the list of the living was made cannot be on it; the clock of an earlier boot may have been ahead.
+    // A newer reservation cannot be on the list. In an earlier boot the clock may have been ahead.
     const isOlder = (address: Ip) =>
       isOfEarlierBoot(address) || !isNewer(findStat(`${directory}/${address}`)?.mtime ?? 0n);
     const stale = listHeldAddresses(inventory).filter((held) => !isValid(held) && isOlder(held.address));
@@ -110,11 +100,10 @@ export default plugin<DataDirConfig>({
 
   status(call) {
     const { sets } = parseHostLocalConfig(call.pluginConfig);
-    // Only an ADD is told the ranges that its runtime gives.
+    // Only an ADD gets the ranges of the runtime.
     if (!hasIpRangesCapability(call.pluginConfig.raw)) requireRanges(sets);
     const directory = networkDirectory(call);
     try {
-      // Only ADD makes something: a network that is asked about need not be one that comes to be.
       if (findStat(directory, false)) requireWritableReservations(directory);
       else requireWritableDirectory(directory);
     } catch (error) {
@@ -125,6 +114,14 @@ export default plugin<DataDirConfig>({
     for (const set of sets) requireFreeAddress(set, directory, inventory);
   },
 });
+
+function releaseAttachments(calls: readonly [AttachmentCall<DataDirConfig>, ...AttachmentCall<DataDirConfig>[]]): void {
+  const [first] = calls;
+  const directory = networkDirectory(first);
+  if (!isNetworkDirectory(directory, first.log)) return;
+  using store = lockStore(directory, first.log);
+  store.release(calls.flatMap((call) => store.findByAttachment(call)));
+}
 
 function requireRanges(sets: readonly RangeSet[]): void {
   if (sets.length === 0) throw new ConfigError("ipam.ranges", "a list of at least one range set", "nothing");
@@ -139,7 +136,7 @@ function networkDirectory({ config, pluginConfig }: PluginCall<DataDirConfig>): 
   return `${config.ipam.dataDir}/${pluginConfig.name}`;
 }
 
-/** Reserves one address per set. Everything that takes time happens before the lock is taken. */
+/** Reserves one address per set. What takes time happens before the lock is taken. */
 function reserveAddresses(
   call: AddCall<DataDirConfig>,
   sets: readonly RangeSet[],
@@ -157,7 +154,7 @@ function reserveAddresses(
   return choices;
 }
 
-/** An attachment is made once (SPEC §ADD); a second one would give the first one's DEL two addresses to release. */
+/** SPEC §ADD allows one ADD per attachment. With two, the first DEL would release the addresses of both. */
 function refuseSecondAdd(attachment: Attachment, sets: readonly RangeSet[], held: readonly Ip[]): void {
   const address = held.find((ip) => sets.some((set) => findRangeOf(set, ip)));
   if (address === undefined) return;
@@ -182,7 +179,7 @@ function checkReservation(call: CheckCall<DataDirConfig>): void {
   if (unreported !== undefined) {
     throw new CniError(Code.Internal, `Check failed: prevResult lacks address ${unreported}, which ${who} holds`);
   }
-  // Addresses of other networks and other IPAM plugins are not ours to judge.
+  // prevResult may have addresses of other networks and other IPAM plugins.
   const { sets } = parseHostLocalConfig(pluginConfig);
   const unreserved = reported.find((ip) => !held.includes(ip) && sets.some((set) => findRangeOf(set, ip)));
   if (unreserved !== undefined) {
@@ -190,7 +187,7 @@ function checkReservation(call: CheckCall<DataDirConfig>): void {
   }
 }
 
-/** @throws {CniError} code 50 if the set has no address left, and none that an ADD would reclaim */
+/** @throws {CniError} code 50 if no address is left, and none of an earlier boot */
 function requireFreeAddress(set: RangeSet, directory: string, inventory: Inventory): void {
   const capacity = capacityOf(set);
   const isAllocatable = (address: Ip) => (findRangeOf(set, address)?.gateway ?? address) !== address;

@@ -1,10 +1,4 @@
-/**
- * Ranges of addresses, as a configuration describes them and as addresses are taken from them.
- *
- * No function walks over a range, except for as long as its caller takes addresses from it: an IPv6 range may hold 2^64.
- *
- * @module
- */
+/** Ranges of addresses. No function walks over a range: one of IPv6 may hold 2^64 addresses. @module */
 import {
   broadcastOf,
   type Cidr,
@@ -22,7 +16,7 @@ import {
 import { ConfigError } from "../../spec/error.ts";
 import { array, cidr, ipAddress, knownKeys, lazy, optional, type Schema } from "../../spec/schema.ts";
 
-/** The addresses from `start` to `end`, both included, of which `gateway` is never given out. */
+/** The addresses from `start` to `end`, both included. `gateway` is never given out. */
 export interface AddressRange {
   readonly subnet: Cidr;
   readonly start: Ip;
@@ -31,14 +25,13 @@ export interface AddressRange {
   readonly gateway: Ip;
 }
 
-/** Ranges of one family that do not overlap; a container gets one address out of all of them. */
+/** Ranges of one family that do not overlap. A container gets one address out of all of them. */
 export interface RangeSet {
-  /** Where it stands in the configuration: `ipam.ranges[0]`. */
+  /** Place in the configuration: `ipam.ranges[0]`. */
   readonly path: string;
   readonly ranges: readonly AddressRange[];
 }
 
-/** A range as it is written. */
 export interface RangeConfig {
   readonly subnet: Cidr;
   readonly rangeStart?: Ip;
@@ -60,20 +53,19 @@ const range: Schema<AddressRange> = {
 };
 const ranges = array(range);
 
-/** A list of ranges. */
 export const rangeSet: Schema<RangeSet> = {
   inner: ranges,
   parse: (node, path = "") => resolveRangeSet(ranges.parse(node, path), path),
 };
 
-/** A list of ranges, or a single one in its place: containerd's library sends `ipRanges` with one level less. */
+/** A list of ranges, or a single range: containerd's library sends `ipRanges` with one level less. */
 export const rangeOrSet: Schema<RangeSet> = {
   inner: range,
   parse: (node, path = "") =>
     Array.isArray(node) ? rangeSet.parse(node, path) : { path, ranges: [range.parse(node, path)] },
 };
 
-/** The range that `fields` describe, with what they leave out. @throws {ConfigError} naming the field below `path` */
+/** Fills in what a configuration leaves out. @throws {ConfigError} naming the field below `path` */
 export function resolveRange({ subnet, rangeStart, rangeEnd, gateway }: RangeConfig, path: string): AddressRange {
   const bits = familyOf(subnet) === 4 ? 32 : 128;
   const refuse = (field: string, expected: string, got: string): never => {
@@ -95,7 +87,7 @@ export function resolveRange({ subnet, rangeStart, rangeEnd, gateway }: RangeCon
   return { subnet, start, end, gateway: gateway ?? first };
 }
 
-/** Makes sure that the ranges can stand together. @throws {ConfigError} */
+/** @throws {ConfigError} if the ranges cannot make one set */
 export function resolveRangeSet(ranges: readonly AddressRange[], path: string): RangeSet {
   const [first] = ranges;
   if (!first) throw new ConfigError(path, "a list of at least one range", "[]");
@@ -110,18 +102,14 @@ export function resolveRangeSet(ranges: readonly AddressRange[], path: string): 
   return { path, ranges };
 }
 
-/** Makes sure that no address is in two sets. @throws {ConfigError} */
+/** @throws {ConfigError} if an address is in two sets */
 export function refuseRangeOverlaps(sets: readonly RangeSet[]): void {
   const setOf = new Map(sets.flatMap((set) => set.ranges.map((member) => [member, set] as const)));
   const [other, set] = findOverlap([...setOf.keys()])?.map((member) => setOf.get(member)!) ?? [];
   if (other && set) throw overlapError(set.path, set.ranges, other.path, other.ranges);
 }
 
-/**
- * Two ranges that share an address, in the order in which they are listed: those with the lowest addresses, if there are several.
- *
- * Ordered by their starts, each has to be compared with the one before it alone: there may be thousands.
- */
+/** Two ranges that share an address, in the order of the list. Sorted by start, only neighbours need comparing: there may be thousands. */
 function findOverlap(ranges: readonly AddressRange[]): AddressRange[] | undefined {
   const sorted = ranges.toSorted((a, b) => compareIps(a.start, b.start));
   const index = sorted.findIndex((current, i) => i > 0 && rangesOverlap(sorted[i - 1]!, current));
@@ -149,17 +137,15 @@ export function rangeIncludes({ start, end }: AddressRange, ip: Ip): boolean {
   return isBetween(start, ip, end);
 }
 
-/** Tells whether an address is neither before `first` nor after `last`, which are of one family. */
 export function isBetween(first: Ip, ip: Ip, last: Ip): boolean {
   return familyOf(first) === familyOf(ip) && compareIps(first, ip) <= 0 && compareIps(ip, last) <= 0;
 }
 
-/** The range of the set that an address is in. */
 export function findRangeOf(set: RangeSet, ip: Ip): AddressRange | undefined {
   return set.ranges.find((candidate) => rangeIncludes(candidate, ip));
 }
 
-/** How many containers the set has an address for. */
+/** For how many containers the set has an address. */
 export function capacityOf(set: RangeSet): bigint {
   let count = 0n;
   for (const member of set.ranges) {

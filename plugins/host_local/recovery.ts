@@ -1,8 +1,8 @@
 /**
  * What crashes and restarts left of reservations.
  *
- * Nobody has an address that was reserved in an earlier boot: the namespace that it was given to ended with that boot. Where a
- * reservation does not tell its boot, because another program made it, it counts as one of this boot unless its file is certainly older.
+ * Nobody has an address that was reserved in an earlier boot, because no namespace outlives its boot. A reservation of another program does
+ * not tell its boot. It counts as one of this boot unless its file is certainly older.
  *
  * @module
  */
@@ -20,21 +20,21 @@ import {
   listHeldAddresses,
 } from "./inventory.ts";
 
-/** By then, whoever wrote it has long had its turn or given up. */
+/** After this time, the process that wrote it has had its turn or has given up. */
 const TEMPORARY_FILE_MAX_AGE_MS = 5 * 60_000;
-/** So many reclaimed addresses are named. */
+/** The log names at most this many reclaimed addresses. */
 const MAX_NAMED = 10;
 
-/** Whether a reservation tells that it is of an earlier boot. */
+/** Tells which reservations have the tag of an earlier boot. */
 export function earlierBootFilter({ bootTags }: Inventory): (address: Ip) => boolean {
   const current = currentBootTag();
   return (address) => current !== 0 && (bootTags.get(address) ?? current) !== current;
 }
 
 /**
- * The reservations that are certainly of an earlier boot. What is no file of a reservation is left to whoever put it there.
+ * The reservations that are certainly of an earlier boot.
  *
- * @param createAgeTest makes what tells this of a file whose reservation does not tell
+ * @param createAgeTest makes the test for files of reservations without a tag
  * @throws {SystemError}
  */
 export function findEarlierBootAddresses(
@@ -60,12 +60,11 @@ export function describeReclaimed(reclaimed: readonly HeldAddress[]): string {
 }
 
 /**
- * Removes what crashes left in a directory that is locked, and gives its inventory.
+ * Removes what crashes left in a locked directory, and returns its inventory.
  *
- * The reference plugin writes a file after it created it, but under the lock: whoever sees an empty one there sees what
- * a crash left.
+ * The reference plugin creates a file and writes it later, but under the lock. So a crash left each empty file.
  *
- * @param log told of every file that is removed although it is not ours
+ * @param log gets a line for each removed file that is not ours
  * @throws {SystemError}
  */
 export function recoverDirectory(directory: string, inventory: Inventory, log: (message: string) => void): Inventory {
@@ -77,9 +76,9 @@ export function recoverDirectory(directory: string, inventory: Inventory, log: (
   }
   for (const { name, holder, bootTag } of inventory.orphans) {
     const [path, text] = [`${directory}/${name}`, formatHolder(holder)];
-    // What is no file was put there by somebody else.
+    // Another program made what is no file.
     const content = ignoreErrors(NOT_A_FILE_CODES, () => findText(path));
-    // Of the names without a boot, some may be of others.
+    // A name without a boot may be another program's.
     if (content !== undefined && (bootTag !== 0 || text.startsWith(content))) removeFile(path);
   }
   for (const name of inventory.temporaryFiles) {

@@ -14,9 +14,9 @@ import { bootId, findBootId } from "../../ffi/sys/boot.ts";
 import { ignoreSystemErrors } from "../../ffi/sys/error.ts";
 import { createReadWrite, openFile, openReadWrite, pread, pwrite, removeFile } from "../../ffi/sys/file.ts";
 import type { Ip } from "../../ffi/address.ts";
-import { currentBootTag, type Holder, type Inventory } from "./inventory.ts";
+import { currentBootTag, type Holder, type Inventory, type ReservedAddress } from "./inventory.ts";
 import { readRenewedStamp, readStamp, renewStamp } from "./mtime_stamp.ts";
-import { RECORD_BYTES, ReservationTable, type ReservedAddress } from "./reservation_table.ts";
+import { RECORD_BYTES, ReservationTable } from "./reservation_table.ts";
 
 /** Changes with the form of the file and with the hash function, which another version of Bun may have changed. */
 const formatName = () => `host-local index 3 ${Bun.hash.xxHash32("host-local")}`;

@@ -32,7 +32,7 @@ const LOCK_TIMEOUT_MS = 10_000;
 /** An ADD is refused by a list no older than this. Not by a new one: a full network is asked again and again. */
 const LIST_MAX_AGE_MS = 60_000;
 
-/** The reservations of one network, locked until its scope ends. */
+/** The reservations of one network. They are locked until its scope ends. */
 export interface ReservationStore extends AddressUsage, Disposable {
   /** The addresses of an attachment; if there are none, those that its container holds without an interface. */
   findByAttachment(attachment: Attachment): HeldAddress[];
@@ -137,7 +137,7 @@ export function lockStore(
 interface DirectoryView extends Disposable {
   readonly index: ReservationIndex;
   readonly inventory: Inventory | undefined;
-  /** Lists the directory, once, and makes a new index. */
+  /** Lists the directory once, and makes a new index. */
   list(): Inventory;
 }
 
@@ -164,7 +164,7 @@ function openDirectoryView(directory: string, log: (message: string) => void): D
   };
 }
 
-/** Runs `choose`, and again after each remedy that changed something, as long as there is no address. */
+/** Runs `choose`, and again after each remedy that changed something, until there is an address. */
 function withRemedies<T>(choose: () => T, remedies: (() => boolean)[]): T {
   for (;;) {
     try {

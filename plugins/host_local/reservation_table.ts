@@ -7,7 +7,7 @@
  * @module
  */
 import { type Ip, ipBytes, ipFromBytes, nextIp } from "../../ffi/address.ts";
-import { formatHolder, type Holder } from "./inventory.ts";
+import { formatHolder, type Holder, type ReservedAddress } from "./inventory.ts";
 
 export const RECORD_BYTES = 24;
 const RECORD_WORDS = RECORD_BYTES / 4;
@@ -19,14 +19,6 @@ const LAST_ADDRESS_WORD = 5;
 /** So many records can be added before the array is copied. */
 const SPARE_RECORDS = 16;
 
-/** An address, and when it was reserved. */
-export interface ReservedAddress {
-  readonly address: Ip;
-  /** Tag of the boot; 0 if that is not known. */
-  readonly bootTag: number;
-}
-
-/** The records and their number. */
 export class ReservationTable {
   #words: Uint32Array<ArrayBuffer>;
   #count: number;

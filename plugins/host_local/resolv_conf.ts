@@ -1,12 +1,6 @@
-/**
- * Name resolution for containers, read from a file.
- *
- * @see resolv.conf(5)
- * @module
- */
 import type { Dns } from "../../spec/result.ts";
 
-/** Reads the text of a resolv.conf file; what it does not know it leaves out. Lines with `search` or `options` add up. */
+/** Reads the text of resolv.conf(5) without its unknown keywords. Lines with `search` or `options` add up. */
 export function parseResolvConf(text: string): Dns {
   const nameservers: string[] = [];
   const search: string[] = [];

@@ -1,8 +1,3 @@
-/**
- * Whether packets from each address still leave by the interface.
- *
- * @module
- */
 import { checkFailedError } from "../lib/protocol/check_failed.ts";
 import { familyOf, hostPrefix, ipOf, isHostPrefix, networkOf } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
@@ -16,13 +11,13 @@ import type { IpConfig } from "../../spec/result.ts";
 import type { SbrConfig } from "./config.ts";
 import { configuredGateway } from "./move_routes.ts";
 
-/** @throws {CniError} naming the first rule or route that is missing, or that is back where it was */
+/** Checks that packets from each address leave by the interface. @throws {CniError} naming the first rule or route that is wrong */
 export function checkTables(netns: Netns, device: Link, ips: readonly IpConfig[], config: SbrConfig): void {
   const rules = rule.list(netns.route).filter((candidate) => candidate.isSourceOnly);
   const routes = rawRoute.list(netns.route).filter((route) => usesOnlyLink(route, device.index));
   for (const ip of ips) {
     const from = hostPrefix(ipOf(ip.address));
-    // The kernel takes the first that fits.
+    // The kernel takes the first rule that matches.
     const isPossible = (table: number | undefined) =>
       isCustomTable(table) || table !== undefined && table === config.table;
     const match = rules.find((candidate) => candidate.from === from && isPossible(candidate.table));
@@ -39,7 +34,7 @@ interface TableCheck {
   readonly ip: IpConfig;
   readonly table: number;
   readonly config: SbrConfig;
-  /** Those by the interface, of every table. */
+  /** Of the interface, in every table. */
   readonly routes: readonly rawRoute.RawRoute[];
 }
 
@@ -64,13 +59,13 @@ function checkTable(netns: Netns, { index, name }: Link, { ip, table, config, ro
     if (inMain.some((route) => route.prefsrc === ipOf(ip.address))) return;
     throw checkFailedError(`the main table lacks the route to ${subnet} dev "${name}" src ${ipOf(ip.address)}`);
   }
-  // In IPv6, routers can announce it anew.
+  // In IPv6, a router may announce it again.
   if (familyOf(subnet) === 4 && inMain.length > 0) {
     throw checkFailedError(`the route to ${subnet} dev "${name}" is back in the main table`);
   }
 }
 
-/** True if the kernel made a route to the subnet when the interface got the address. */
+/** True if the kernel added a route to the subnet with the address. */
 function hasSubnetRoute(netns: Netns, index: number, ip: IpConfig): boolean {
   if (isHostPrefix(ip.address)) return false;
   const found = address.list(netns.route, { index }).find((candidate) => candidate.address === ip.address);

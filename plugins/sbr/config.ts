@@ -1,8 +1,3 @@
-/**
- * The configuration of the `sbr` plugin, and whom it is about.
- *
- * @module
- */
 import { familyOf } from "../../ffi/address.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import type { IpConfig, Result } from "../../spec/result.ts";
@@ -19,10 +14,9 @@ import {
   withDefault,
 } from "../../spec/schema.ts";
 
-/** The keys of the `sbr` plugin. */
 export const sbrConfig = lazy(() =>
   object({
-    /** A table that somebody else fills; then nothing is done but to add the rules. */
+    /** A table that the administrator fills. Then only rules are added. */
     table: optional(int({ min: 1, max: 0xffff_ffff })),
     gateways: withDefault(
       refine(
@@ -36,13 +30,9 @@ export const sbrConfig = lazy(() =>
   })
 );
 
-/** What {@linkcode sbrConfig} reads. */
 export type SbrConfig = Infer<typeof sbrConfig>;
 
-/**
- * The addresses of a result that the plugin is about: those of the interface, and those of which the result does not say whose they are,
- * as results up to 0.2.0 never do.
- */
+/** The addresses of the interface, and those without an interface: results up to 0.2.0 name none. */
 export function containerIps({ interfaces = [], ips = [] }: Result, ifname: string): IpConfig[] {
   return ips.filter(({ interface: index = -1 }) => {
     const device = interfaces[index];

@@ -1,8 +1,4 @@
-/**
- * Giving each address of an interface a table of its own, and the interface's routes to those tables.
- *
- * @module
- */
+/** Moves the routes of an interface to tables, one for each address. @module */
 import {
   type Cidr,
   containsIp,
@@ -27,10 +23,9 @@ import type { SbrConfig } from "./config.ts";
 
 const FIRST_TABLE = 100;
 
-/** What the kernel gives a route of IPv6 that says none. */
+/** The kernel's default. */
 const IPV6_METRIC = 1024;
 
-/** Where the changes are made, and what takes them back. */
 export interface RoutingContext {
   readonly netns: Netns;
   /** Of the interface. */
@@ -38,7 +33,7 @@ export interface RoutingContext {
   readonly undo: DisposableStack;
 }
 
-/** Sends what is from these addresses to `table`, unless it is sent there already. @throws {NetlinkError} */
+/** Adds rules from these addresses to `table`, as far as they are missing. @throws {NetlinkError} */
 export function addSourceRules(context: RoutingContext, ips: readonly IpConfig[], table: number): void {
   const present = rule.list(context.netns.route);
   for (const from of ips.map((ip) => hostPrefix(ipOf(ip.address)))) {
@@ -54,7 +49,7 @@ function addSourceRule({ netns, undo }: RoutingContext, wanted: rule.SourceRule)
   undo.defer(() => rule.remove(netns.route, wanted));
 }
 
-/** Gives each address a rule and a table, and moves the interface's routes out of the main table into those. @throws {NetlinkError} */
+/** Gives each address a rule and a table, and moves the interface's routes from the main table to them. @throws {NetlinkError} */
 export function moveRoutesToTables(context: RoutingContext, ips: readonly IpConfig[], config: SbrConfig): void {
   const { netns, index } = context;
   const routes = rawRoute.list(netns.route);
@@ -69,7 +64,7 @@ export function moveRoutesToTables(context: RoutingContext, ips: readonly IpConf
   else removeFromMain(context, mainRoutes);
 }
 
-/** Copies what leads to the neighbours and the gateways of an address into its table, and adds a default route. */
+/** Copies routes into the table of an address, and adds a default route. */
 function fillTable(
   context: RoutingContext,
   table: number,
@@ -79,7 +74,7 @@ function fillTable(
 ): void {
   const fixedGateway = configuredGateway(ip, config);
   const isDefaultRoute = (route: RawRoute) => route.family === addressFamily(ip.address) && route.dstLen === 0;
-  // What the configuration names is the only one there.
+  // A configured gateway makes the only default route.
   const copied = fixedGateway ? mainRoutes.filter((route) => !isDefaultRoute(route)) : mainRoutes;
   for (const route of copied.toSorted(compareGatewayDependence)) appendRoute(context, rawRoute.withTable(route, table));
   const gateway = fixedGateway ?? ip.gateway;
@@ -88,12 +83,12 @@ function fillTable(
   appendRoute(context, rawRoute.withTable({ ...defaultRouteVia(context, ip.address), gateway }, table));
 }
 
-/** The gateway that the configuration has for the family of an address. */
+/** The configured gateway of the address's family. */
 export function configuredGateway(ip: IpConfig, { gateways }: SbrConfig): Ip | undefined {
   return gateways.find((gateway) => familyOf(gateway) === familyOf(ip.address));
 }
 
-/** The routes that are of use to an address: those by its subnet, those that are nobody's, those by no subnet at all. */
+/** The routes of an address: without a neighbour, by a neighbour in its subnet, and by a neighbour in no subnet. */
 function routesForAddress(ip: IpConfig, ips: readonly IpConfig[], mainRoutes: readonly RawRoute[]): RawRoute[] {
   return mainRoutes.filter((route) => {
     const neighbours = [...route.prefsrc ? [route.prefsrc] : [], ...rawRoute.nextHopGateways(route)];
@@ -104,9 +99,8 @@ function routesForAddress(ip: IpConfig, ips: readonly IpConfig[], mainRoutes: re
   });
 }
 
-/** Removes routes from the main table. */
 function removeFromMain({ netns, undo }: RoutingContext, routes: readonly RawRoute[]): void {
-  // What leads to a gateway goes last, and is put back first.
+  // A route to a gateway is removed last and put back first.
   for (const route of routes.toSorted(compareGatewayDependence).toReversed()) {
     ignoreErrno("ESRCH", () => {
       rawRoute.remove(netns.route, route);
@@ -115,7 +109,7 @@ function removeFromMain({ netns, undo }: RoutingContext, routes: readonly RawRou
   }
 }
 
-/** Leaves in the main table the ways to the subnets, so that programs that name no source get the right one. */
+/** Leaves routes to the subnets in the main table, so that programs without a source address get the right one. */
 function addHintRoutes(context: RoutingContext, ips: readonly IpConfig[], mainRoutes: readonly RawRoute[]): void {
   const { netns, undo } = context;
   const replaced = ips.map(({ address }) => {
@@ -139,7 +133,7 @@ function addHintRoutes(context: RoutingContext, ips: readonly IpConfig[], mainRo
   );
 }
 
-/** True for two routes of IPv4 of which the kernel replaces one by the other. */
+/** True for two IPv4 routes that the kernel lets replace each other. */
 function isReplacedBy(a: RawRoute, b: RawRoute): boolean {
   return rawRoute.destinationOf(a) === rawRoute.destinationOf(b) && (a.priority ?? 0) === (b.priority ?? 0);
 }
@@ -151,7 +145,6 @@ function appendRoute({ netns, undo }: RoutingContext, route: RawRoute): void {
   });
 }
 
-/** What is so already needs not be done. */
 function ignoreErrno(code: string, call: () => void): void {
   try {
     call();
@@ -160,7 +153,7 @@ function ignoreErrno(code: string, call: () => void): void {
   }
 }
 
-/** A route in the main table to everywhere, by the link. */
+/** A default route of the main table, by the link. */
 function defaultRouteVia({ index }: RoutingContext, address: Cidr): RawRoute {
   return {
     family: addressFamily(address),

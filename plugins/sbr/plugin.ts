@@ -1,7 +1,7 @@
 /**
- * The `sbr` plugin, source based routing: what is from an address of the interface leaves by the interface, whatever the main table says.
+ * The `sbr` plugin, source based routing: packets from an address of the interface leave by the interface.
  *
- * Each address gets a rule and a table of its own, to which the routes of the interface move.
+ * Each address gets a rule and a table. The routes of the interface move to these tables.
  *
  * @module
  */
@@ -37,7 +37,7 @@ export default plugin<SbrConfig>({
     return result;
   },
 
-  /** Does not fail for what the container made of its rules and routes: it must not stay attached because of them. */
+  /** Does not fail for changes that the container made: they must not keep it attached. */
   del(call: DelCall<SbrConfig>) {
     const { netns, log } = call;
     if (!netns) return;
@@ -51,7 +51,7 @@ export default plugin<SbrConfig>({
     checkTables(netns, link.get(netns.route, ifname), ips, config);
   },
 
-  /** All there is is in the container's namespace, and goes with it. */
+  /** Rules and routes end with the container's namespace. */
   gc() {},
 
   status() {},

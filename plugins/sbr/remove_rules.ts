@@ -1,8 +1,3 @@
-/**
- * Taking rules and tables away.
- *
- * @module
- */
 import type { Cidr } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import * as rule from "../../ffi/route/rule.ts";
@@ -13,20 +8,20 @@ import { cleanUp } from "../lib/protocol/plugin.ts";
 import { giveBackOrLog } from "../lib/links/container_refusal.ts";
 import { compareGatewayDependence, isCustomTable, usesOnlyLink } from "../lib/links/routes.ts";
 
-/** What of a namespace is to go. */
+/** What is removed from a namespace. */
 export interface RemovalScope {
-  /** Where packets are from: single addresses. */
+  /** Single addresses. */
   readonly sources: ReadonlySet<Cidr>;
   /** Index of the interface, if it is still there. */
   readonly index: number | undefined;
-  /** The table that somebody else fills, if there is one. */
+  /** The administrator's table, if one is configured. */
   readonly table: number | undefined;
 }
 
 /**
- * Removes the rules for the addresses, and takes the interface's routes back out of the tables that nothing leads to any more.
+ * Removes the rules of the addresses. Routes of tables that no rule names any more go back to the main table.
  *
- * @param log told which routes the container itself keeps from the main table
+ * @param log gets a line for each route that the container itself keeps from the main table
  * @throws {Error} naming all else that failed
  */
 export function removeSourceRules(netns: Netns, scope: RemovalScope, log: (message: string) => void): void {
@@ -52,7 +47,7 @@ export function removeSourceRules(netns: Netns, scope: RemovalScope, log: (messa
   );
 }
 
-/** True for a rule from one of the addresses to the table, or to one in which no other interface of the container has a route. */
+/** True for a rule from one of the addresses, to the table or to one where no other interface has a route. */
 function isRemovable(
   { from, isSourceOnly, table: ruleTable }: rule.FibRule,
   { sources, index, table }: RemovalScope,
@@ -66,7 +61,7 @@ function isRemovable(
   );
 }
 
-/** The routes that go back to the main table. Whether a default route came from there nobody knows, and it would be everybody's. */
+/** The routes that go back. Not default routes: they may be from elsewhere, and would count for all interfaces. */
 function routesBackToMain(
   routes: readonly rawRoute.RawRoute[],
   moved: readonly rawRoute.RawRoute[],

@@ -1,8 +1,3 @@
-/**
- * The configuration of the `static` plugin.
- *
- * @module
- */
 import { containsIp, familyOf, type Ip, parseCidr, parseIp } from "../../ffi/address.ts";
 import type { AttachmentCall } from "../lib/protocol/plugin.ts";
 import type { PluginConfig } from "../../spec/plugin_config.ts";
@@ -27,7 +22,7 @@ import { atLeast } from "../../spec/version.ts";
 
 type CniArgs = AttachmentCall<unknown>["args"];
 
-/** What connects the container would give the host that gateway as an address of this subnet. */
+/** A plugin such as bridge gives the host the gateway as an address of this subnet. */
 const addressOfOneFamily = lazy(() =>
   refine(
     knownKeys({ address: cidr, gateway: optional(ipAddress) }),
@@ -45,21 +40,19 @@ const ipamSchema = lazy(() =>
 type Ipam = Infer<typeof ipamSchema>;
 const cidrs = lazy(() => withDefault(array(cidr), []));
 
-/** The keys of the `static` plugin. */
 export const staticConfig = () => {
   const ips = optional(knownKeys({ ips: cidrs }));
   return knownKeys({ ipam: ipamSchema, runtimeConfig: ips, args: optional(knownKeys({ cni: ips })) });
 };
 
-/** The addresses, routes and DNS settings of `ipam`. @throws {ConfigError} */
+/** @throws {ConfigError} */
 export function parseStaticIpam({ raw }: PluginConfig): Ipam {
   return ipamSchema.parse(jsonObject.parse(findValue(raw, "ipam"), "ipam"), "ipam");
 }
 
 /**
- * What the runtime asks for replaces what the configuration says, gateways and all: `runtimeConfig` before `args.cni` before the two
- * that add up, `ipam.addresses` and CNI_ARGS. There GATEWAY is for the addresses of both: it is asked for with this container in mind,
- * and no one can tell a subnet's gateway by the place where the address stood.
+ * The configured addresses. `runtimeConfig` comes before `args.cni`; each replaces all that follows, gateways too. `ipam.addresses` and
+ * CNI_ARGS add up. GATEWAY counts for the addresses of both.
  *
  * @throws {ConfigError} or, for CNI_ARGS, {@linkcode CniError} with code 4
  */
@@ -80,13 +73,13 @@ export function configuredIps(
   return [...ips];
 }
 
-/** Of several gateways in one subnet the last. */
+/** The last of several gateways in a subnet counts. */
 function withGateway(ip: IpConfig, gateways: readonly Ip[]): IpConfig {
   const gateway = gateways.findLast((candidate) => containsIp(ip.address, candidate));
   return gateway === undefined ? ip : { ...ip, gateway };
 }
 
-/** A value of CNI_ARGS with commas in it. */
+/** Parses a list with commas in CNI_ARGS. */
 function parseList<T>(cniArgs: CniArgs, key: string, parse: (text: string) => T, expected: string): T[] {
   return (cniArgs[key] ?? "").split(",").map((text) => text.trim()).filter((text) => text !== "").map((text) => {
     try {

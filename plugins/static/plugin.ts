@@ -1,8 +1,4 @@
-/**
- * The `static` plugin: gives the addresses that stand in the configuration, or that the runtime asks for. It keeps no state.
- *
- * @module
- */
+/** The `static` plugin: gives configured or requested addresses. It keeps no state. @module */
 import { checkFailedError } from "../lib/protocol/check_failed.ts";
 import type { Cidr } from "../../ffi/address.ts";
 import { type CheckCall, plugin, requirePrevResult } from "../lib/protocol/plugin.ts";
@@ -14,7 +10,7 @@ import { configuredIps, parseStaticIpam, staticConfig } from "./config.ts";
 export default plugin({
   name: "static",
   about: "Gives the addresses that stand in the configuration",
-  // Read by those that need it: DEL must work whatever stands there.
+  // Parsed only where it is needed: DEL must work with any configuration.
   config: { ...jsonObject, inner: staticConfig },
   args: ["IP", "GATEWAY"],
   ignoresNetns: true,
@@ -37,7 +33,7 @@ export default plugin({
   },
 });
 
-/** @throws {CniError} if the container did not get an address that it was to get, or got it with another gateway */
+/** @throws {CniError} if the container lacks a configured address, or has it with another gateway */
 function checkAddresses(call: CheckCall<unknown>): void {
   const { pluginConfig, args } = call;
   const { ips: reported = [] }: Result = requirePrevResult(call, "static");

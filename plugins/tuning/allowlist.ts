@@ -1,6 +1,6 @@
 /**
- * The administrator's list of kernel parameters that configurations may set: a file with a regular expression per line, in the syntax of
- * the reference plugin (RE2), which matches the key as it is written, anywhere in it.
+ * The administrator's list of allowed kernel parameters: a file with a regular expression per line. As for the reference plugin, its syntax is
+ * RE2, and it matches any part of a key as written.
  *
  * @see https://github.com/google/re2/wiki/Syntax
  * @module
@@ -10,13 +10,13 @@ import { readText } from "../../ffi/sys/file.ts";
 import { CniError, Code, ConfigError } from "../../spec/error.ts";
 import { memberPath } from "../../spec/schema.ts";
 
-/** Where the reference plugin has it. */
+/** As for the reference plugin. */
 export const ALLOWLIST_PATH = "/etc/cni/tuning/allowlist.conf";
 
-/** @throws {ConfigError} naming the first key that no line allows; without a file all are allowed, with an empty one none */
+/** Without a file all keys are allowed, with an empty one none. @throws {ConfigError} naming the first key that no line allows */
 export function refuseDisallowed(file: string, keys: readonly string[]): void {
   if (keys.length === 0) return;
-  // The administrator's may be a link: that is how Kubernetes puts configuration into directories.
+  // It may be a symbolic link: Kubernetes puts configuration into directories that way.
   const text = ignoreErrors(["ENOENT", "ENOTDIR"], () => readText(file));
   if (text === undefined) return;
   const lines = text.split("\n").map((line) => line.trim());
@@ -30,14 +30,14 @@ export function refuseDisallowed(file: string, keys: readonly string[]): void {
   );
 }
 
-/** What is written differently in the two languages; all else that only one of them has is an error in the other. */
+/** Syntax that JavaScript writes differently. All other syntax of only one language is an error in the other. */
 const RE2_TRANSLATIONS: readonly (readonly [RegExp, (...parts: string[]) => string])[] = [
   [/^\\A/, () => "(?<![^])"],
   [/^\\z/, () => "(?![^])"],
   [/^\\(p|P)([A-Z])/, (_, negation, letter) => `\\${negation}{${letter}}`],
   [/^\(\?P</, () => "(?<"],
   [/^\[:(\^?)(\w+):\]/, (whole, negation, name) => POSIX_CLASSES[name!] && !negation ? POSIX_CLASSES[name!]! : whole!],
-  // Punctuation may be escaped whether it means something or not; there only where it does.
+  // RE2 lets any punctuation be escaped, JavaScript only what has a meaning.
   [/^\\([^0-9A-Za-z\s])/, (_, char) => /[\^$\\.*+?()[\]{}|/-]/.test(char!) ? `\\x${hex(char!)}` : char!],
 ];
 const POSIX_CLASSES: Readonly<Record<string, string>> = {
@@ -51,7 +51,7 @@ const POSIX_CLASSES: Readonly<Record<string, string>> = {
 };
 const hex = (char: string) => char.charCodeAt(0).toString(16).padStart(2, "0");
 
-/** @throws {CniError} naming the line that cannot be used: whoever cannot read a list must not allow what it forbids */
+/** @throws {CniError} naming the line: a list that cannot be read allows nothing */
 function compilePattern(line: string, location: string): RegExp {
   const [flags = "", flagLetters = ""] = /^\(\?([is]+)\)/.exec(line) ?? [];
   let pattern = "";

@@ -1,8 +1,4 @@
-/**
- * The changes of one attachment: made with a way back, taken back, looked after.
- *
- * @module
- */
+/** Makes the changes of one attachment, takes them back and checks them. @module */
 import * as link from "../../ffi/route/link.ts";
 import { removeWithTemporary } from "../../ffi/sys/atomic_file.ts";
 import { expectEqual } from "../lib/protocol/check_failed.ts";
@@ -24,16 +20,15 @@ import type { TuningConfig } from "./config.ts";
 import { compareLinkState, hasSettings, type LinkState, readLinkState, setLinkState } from "./link_state.ts";
 import { isSameSysctlValue, readSysctl, readSysctls, type RequestedSysctl, writeSysctl } from "./sysctls.ts";
 
-/** What is to be changed. */
 export interface Changes {
   readonly sysctls: readonly RequestedSysctl[];
   readonly linkState: LinkState;
 }
 
-/** Makes the changes. Writes down first how things are: after a kill in between, DEL finds the way back. */
+/** Writes a backup and makes the changes. After a kill in between, DEL restores the values. */
 export function applyChanges(call: AddCall<TuningConfig>, changes: Changes): void {
   if (changes.sysctls.length === 0 && !hasSettings(changes.linkState)) return;
-  // Entered once: files and links can be reached from inside as well.
+  // The namespace is entered once: inside, files of the host and the netlink sockets still work.
   call.netns.run<void>(() => applyInside(call, changes));
 }
 
@@ -52,7 +47,7 @@ function applyInside(call: AddCall<TuningConfig>, changes: Changes): void {
   recordActualValues(path, backup, sysctls);
 }
 
-/** @param before what it has, `undefined` if it cannot be read */
+/** @param before `undefined` if it cannot be read */
 function setSysctl({ netns, undo }: AddCall<TuningConfig>, sysctl: RequestedSysctl, before: string | undefined): void {
   if (before !== undefined) {
     undo.defer(() => netns.run<void>(() => writeSysctl({ ...sysctl, value: before }, readSysctl(sysctl.path))));
@@ -60,11 +55,10 @@ function setSysctl({ netns, undo }: AddCall<TuningConfig>, sysctl: RequestedSysc
   writeSysctl(sysctl, before);
 }
 
-/** How things are before the changes. */
 interface InitialState {
   readonly existing: Backup | undefined;
   readonly device: link.Link | undefined;
-  /** Of the parameters that can be read, by their paths. */
+  /** By path, of the parameters that can be read. */
   readonly values: ReadonlyMap<string, string>;
 }
 
@@ -74,7 +68,7 @@ function newBackup(
   { existing, device, values }: InitialState,
 ): Backup {
   const { netns, ifname, containerId } = call;
-  // Of an interface that is no more, nothing can be put back.
+  // A backup of an interface that is gone is of no use.
   const earlier = existing && isOfLink(existing, netns, device) ? existing : undefined;
   const sysctl = sysctls.map(({ path, value }): [string, SysctlBackup] => {
     const before = earlier?.sysctl[path]?.before ?? values.get(path);
@@ -95,7 +89,7 @@ function setLink({ netns, ifname, undo }: AddCall<TuningConfig>, device: link.Li
   setLinkState(netns, device, state);
 }
 
-/** Some parameters read other than they were written: `1,2,3` as `1-3`. */
+/** Some parameters are read in another form than written: `1,2,3` as `1-3`. */
 function recordActualValues(path: string, backup: Backup, sysctls: readonly RequestedSysctl[]): void {
   const differing = sysctls.flatMap((sysctl): [string, SysctlBackup][] => {
     const after = readSysctl(sysctl.path) ?? sysctl.value;
@@ -105,7 +99,7 @@ function recordActualValues(path: string, backup: Backup, sysctls: readonly Requ
   writeBackup(path, { ...backup, sysctl: { ...backup.sysctl, ...Object.fromEntries(differing) } });
 }
 
-/** Puts back what was before, as far as it is still there, and forgets it. @throws {Error} naming all that could not be put back */
+/** Restores the values before, and removes the backup. @throws {Error} naming all that could not be restored */
 export function restoreChanges(call: DelCall<TuningConfig>): void {
   const { netns, ifname, config, log } = call;
   const backup = findBackup(findBackupPath(config.dataDir, call), log);
@@ -124,14 +118,17 @@ export function restoreChanges(call: DelCall<TuningConfig>): void {
   removeBackup(call);
 }
 
-/** Removes the backup. @throws {SystemError} */
+/** @throws {SystemError} */
 export function removeBackup({ config, ...attachment }: DelCall<TuningConfig>): void {
   removeWithTemporary(findBackupPath(config.dataDir, attachment));
 }
 
 type Step = () => void;
 
-/** What another interface of the container found already changed by this one goes back to what it was, but not before that is gone too. */
+/**
+ * Two interfaces of a container may have changed one parameter. If the other one found this one's value, its backup gets the value before.
+ * So the last DEL restores it.
+ */
 function sysctlRestoreSteps(
   call: DelCall<TuningConfig>,
   netns: NonNullable<typeof call.netns>,
@@ -151,7 +148,7 @@ function sysctlRestoreSteps(
   });
 }
 
-/** What somebody else has changed since is theirs. */
+/** Leaves a value that another program has changed since. */
 function restoreSysctl(
   netns: NonNullable<DelCall<TuningConfig>["netns"]>,
   path: string,
@@ -168,7 +165,7 @@ function isPresentAndSame(a: string | undefined, b: string): boolean {
   return a !== undefined && isSameSysctlValue(a, b);
 }
 
-/** Compares what is with what the last entry of the chain set. @throws {CniError} on the first difference */
+/** Compares with what the last entry of the chain set. @throws {CniError} on the first difference */
 export function checkChanges(call: CheckCall<TuningConfig>, { sysctls, linkState }: Changes): void {
   const { netns, ifname } = call;
   const device = link.find(netns.route, ifname);

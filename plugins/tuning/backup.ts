@@ -1,25 +1,23 @@
 /**
- * What `tuning` remembers of an attachment: how things were before, and how they should be since.
+ * The backup of an attachment: the values before `tuning` changed them, and the values since.
  *
- * The file is the reference plugin's, `<dataDir>/<containerID>_<ifname>.json`, with its five keys; it ignores those that are only ours, and
- * what it wrote is read without them. Where an id or a name has an underscore of its own, that name could be another attachment's, and ours is
- * `<dataDir>/<containerID>:<ifname>.json`. There is one file for all `tuning` entries of a chain: of what was before, the first counts, and
- * of what should be, the last.
+ * The file is the reference plugin's, `<dataDir>/<containerID>_<ifname>.json`, with its five keys and some of ours. If an id or a name has an
+ * underscore, two attachments could have that file, so ours is `<dataDir>/<containerID>:<ifname>.json`. All `tuning` entries of a chain share
+ * a file: `before` is of the first entry, `after` of the last.
+ *
+ * A file of the reference names no owner and holds nothing to tell it by. If two attachments could have it, the first DEL takes it.
  *
  * @module
  */
 import type { Netns } from "../../ffi/netns.ts";
 import { matchesNetnsRecord, netnsRecordOf } from "../../ffi/netns_record.ts";
 import type { Link } from "../../ffi/route/link.ts";
-import { findEntryNames, inDirectory } from "../../ffi/sys/directory.ts";
-import { SystemError } from "../../ffi/sys/error.ts";
-import { findText, NOT_A_FILE_CODES } from "../../ffi/sys/file.ts";
-import { createFile, removeWithTemporary, replaceFile } from "../../ffi/sys/atomic_file.ts";
+import { removeWithTemporary } from "../../ffi/sys/atomic_file.ts";
+import { findEntryNames } from "../../ffi/sys/directory.ts";
 import { findStat } from "../../ffi/sys/stat.ts";
 import { modifiedSince } from "../../ffi/sys/mtime.ts";
 import type { Attachment } from "../../spec/plugin_config.ts";
-import { ConfigError } from "../../spec/error.ts";
-import { parseJson, stringifyJson } from "../../spec/jsonc.ts";
+import { findState, listStates, writeState } from "../lib/protocol/state_file.ts";
 import {
   boolean,
   int,
@@ -36,13 +34,12 @@ import {
 } from "../../spec/schema.ts";
 import type { LinkState } from "./link_state.ts";
 
-/** A kernel parameter: its value before, if it could be read, and what `tuning` made of it. */
 export interface SysctlBackup {
+  /** Absent if it could not be read. */
   readonly before?: string;
   readonly after: string;
 }
 
-/** The content of a file. */
 export interface Backup {
   readonly before: LinkState;
   readonly after: LinkState;
@@ -50,16 +47,16 @@ export interface Backup {
   readonly sysctl: Readonly<Record<string, SysctlBackup>>;
   /** Absent from the reference plugin's files. */
   readonly owner?: { readonly network: string; readonly containerID: string; readonly ifname: string };
-  /** The namespace, and the link in it; absent from the reference plugin's files. */
+  /** Absent from the reference plugin's files. */
   readonly place?: LinkIdentity;
 }
 
 interface LinkIdentity {
-  /** The file's number; it comes back when the namespace is gone. */
+  /** Device and inode. The kernel uses them again when the namespace is gone. */
   readonly netns: string;
-  /** The kernel's number, which does not; absent from older files, and where the kernel has none. */
+  /** The kernel's cookie, which it never uses again. Absent from older files, and where the kernel has none. */
   readonly cookie?: string | undefined;
-  /** 0 for no link of that name. */
+  /** Index; 0 if there was no link of that name. */
   readonly link: number;
 }
 
@@ -73,7 +70,7 @@ const linkState: Schema<LinkState> = lazy(() =>
   })
 );
 
-/** What is put back is written to these paths, whoever wrote the file: nothing but a parameter of the network must be reached by it. */
+/** Checked, because DEL writes to these paths whoever wrote the file. */
 const sysctlBackups = lazy(() =>
   refine(
     record(knownKeys({ before: optional(string), after: string })),
@@ -94,17 +91,17 @@ function isNetworkSysctl(path: string): boolean {
   return /^net(\/[^/\0]+)+$/.test(path) && !path.split("/").some((part) => part === "." || part === "..");
 }
 
-/** Where an ADD puts the backup of an attachment, and finds that of an earlier `tuning` entry. @throws {SystemError} */
+/** The path to which an ADD writes, and where it finds the backup of an earlier entry. @throws {SystemError} */
 export function backupPath(dataDir: string, attachment: Attachment): string {
   return locateBackup(dataDir, attachment, ({ owner }) => owner !== undefined && isOwner(owner, attachment));
 }
 
-/** Where the backup of an attachment is, if there is one: what does not say whose it is, is believed to be. @throws {SystemError} */
+/** The path of an attachment's backup, if there is one. A file without an owner counts as its own. @throws {SystemError} */
 export function findBackupPath(dataDir: string, attachment: Attachment): string {
   return locateBackup(dataDir, attachment, ({ owner }) => owner === undefined || isOwner(owner, attachment));
 }
 
-/** @param isOwn tells of a file whose name is another attachment's as well */
+/** @param isOwn decides about a file whose name two attachments could have */
 function locateBackup(dataDir: string, attachment: Attachment, isOwn: (backup: Backup) => boolean): string {
   const path = `${dataDir}/${backupName(attachment)}`;
   const referencePath = `${dataDir}/${referenceName(attachment)}`;
@@ -113,7 +110,7 @@ function locateBackup(dataDir: string, attachment: Attachment, isOwn: (backup: B
   return found && isOwn(found) ? referencePath : path;
 }
 
-/** Neither an id nor a name can hold a colon. */
+/** Neither an id nor an interface name can hold a colon. */
 function backupName(attachment: Attachment): string {
   const { containerId, ifname } = attachment;
   return `${containerId}${ifname}`.includes("_") ? `${containerId}:${ifname}.json` : referenceName(attachment);
@@ -126,7 +123,7 @@ type BackupOwner = NonNullable<Backup["owner"]>;
 const isOwner = ({ containerID, ifname }: BackupOwner, attachment: Attachment): boolean =>
   containerID === attachment.containerId && ifname === attachment.ifname;
 
-/** Filters attachments of which there may be a backup. @throws {SystemError} */
+/** The attachments that may have a backup. @throws {SystemError} */
 export function filterWithBackup<A extends Attachment>(dataDir: string, attachments: readonly A[]): A[] {
   const names = new Set(findEntryNames(dataDir));
   return attachments.filter((attachment) => names.has(backupName(attachment)) || names.has(referenceName(attachment)));
@@ -134,39 +131,29 @@ export function filterWithBackup<A extends Attachment>(dataDir: string, attachme
 
 /** Reads a backup; `undefined` if there is none, or none that makes sense. @throws {SystemError} */
 export function findBackup(path: string, log: (message: string) => void): Backup | undefined {
-  try {
-    const text = findText(path);
-    if (text === undefined) return undefined;
-    const node = parseJson(text, path);
-    return { before: linkState.parse(node), ...ownKeys.parse(node) };
-  } catch (error) {
-    const isNoFile = error instanceof SystemError && NOT_A_FILE_CODES.includes(error.code);
-    if (!(isNoFile || error instanceof SyntaxError || error instanceof ConfigError)) throw error;
-    log(`Cannot use "${path}", continuing without: ${error.message}`);
-    return undefined;
-  }
+  return findState(path, parseBackup, log);
 }
 
-/** Replaces a backup as a whole. It describes what no reboot survives, so nothing waits for the disk. @throws {SystemError} */
+function parseBackup(node: unknown): Backup {
+  return { before: linkState.parse(node), ...ownKeys.parse(node) };
+}
+
+/** Replaces a backup as a whole. @throws {SystemError} */
 export function writeBackup(path: string, { before, ...rest }: Backup): void {
-  const text = stringifyJson({ ...before, ...rest }, 1);
-  // Replacing it can leave something behind, which is found by way of the file itself.
-  const isNew = inDirectory(path.slice(0, path.lastIndexOf("/")), 0o700, () => createFile(path, text));
-  if (!isNew) replaceFile(path, text);
+  writeState(path, { ...before, ...rest });
 }
 
-/** What identifies the place that a backup is of. */
 export function linkIdentityOf(netns: Netns, device: Link | undefined): LinkIdentity {
   const { identity, ...cookie } = netnsRecordOf(netns);
   return { netns: identity, ...cookie, link: indexOf(device) };
 }
 
-/** False if the backup is of a link that is no more, whose name another has; what does not say is believed. */
+/** False if the backup is of an earlier link of that name. */
 export function isOfLink(backup: Backup, netns: Netns, device: Link | undefined): boolean {
   return isOfNetns(backup, netns) && (backup.place === undefined || backup.place.link === indexOf(device));
 }
 
-/** False if the backup is of a namespace that is no more, whose path another has; what does not say is believed. */
+/** False if the backup is of an earlier namespace at that path. */
 export function isOfNetns({ place }: Backup, netns: Netns): boolean {
   return place === undefined || matchesNetnsRecord(netns, { identity: place.netns, cookie: place.cookie });
 }
@@ -175,22 +162,10 @@ function indexOf(device: Link | undefined): number {
   return device?.index ?? 0;
 }
 
-/**
- * Removes the backups that `isRemovable` picks among those of a directory, and that are not of later than `madeAt`.
- *
- * @param madeAt in nanoseconds since 1970
- * @throws {SystemError}
- */
-export function gcBackups(
-  dataDir: string,
-  madeAt: bigint,
-  isStale: (owner: BackupOwner) => boolean,
-): void {
-  const isNewer = modifiedSince(madeAt);
-  for (const name of listBackupNames(dataDir)) {
-    const path = `${dataDir}/${name}`;
-    const owner = findBackup(path, () => {})?.owner;
-    // Whoever came after the list of the living was made cannot be on it.
+/** Removes stale backups that are not newer than the list of valid attachments. @param snapshotTime of that list @throws {SystemError} */
+export function gcBackups(dataDir: string, snapshotTime: bigint, isStale: (owner: BackupOwner) => boolean): void {
+  const isNewer = modifiedSince(snapshotTime);
+  for (const [path, { owner }] of listStates(dataDir, parseBackup)) {
     if (owner && isStale(owner) && !isNewer(findStat(path)?.mtime ?? 0n)) removeWithTemporary(path);
   }
 }
@@ -200,14 +175,7 @@ export function listOtherBackups(dataDir: string, attachment: Attachment): [path
   const { containerId } = attachment;
   const isCandidate = (name: string) =>
     (name.startsWith(`${containerId}_`) || name.startsWith(`${containerId}:`)) && name !== backupName(attachment);
-  return listBackupNames(dataDir).filter(isCandidate).flatMap((name) => {
-    const path = `${dataDir}/${name}`;
-    const backup = findBackup(path, () => {});
-    const isOther = backup?.owner?.containerID === containerId && !isOwner(backup.owner, attachment);
-    return isOther ? [[path, backup]] : [];
-  });
-}
-
-function listBackupNames(dataDir: string): string[] {
-  return (findEntryNames(dataDir) ?? []).filter((name) => name.endsWith(".json") && !name.startsWith("."));
+  return listStates(dataDir, parseBackup, isCandidate).filter(([, { owner }]) =>
+    owner?.containerID === containerId && !isOwner(owner, attachment)
+  );
 }

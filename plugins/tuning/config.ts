@@ -1,8 +1,3 @@
-/**
- * The configuration of the `tuning` plugin, and what of its several sources counts.
- *
- * @module
- */
 import type { Mac } from "../../ffi/address.ts";
 import {
   boolean,
@@ -27,7 +22,7 @@ const mtu = lazy(() => int({ min: 0, max: 0x7fff_ffff }));
 const sysctl = lazy(() => withDefault(record(string), {}));
 const path = lazy(() => refine(nonEmptyString, "a path without NUL", (text) => !text.includes("\0")));
 
-/** Here an empty one is not the same as none: it takes back what others ask for. */
+/** An empty one differs from none: it cancels the requests of other sources. */
 const macOrEmpty: Schema<Mac | ""> = { parse: (node, path) => node === "" ? "" : mac.parse(node, path) };
 
 const argsConfig = lazy(() =>
@@ -41,7 +36,6 @@ const argsConfig = lazy(() =>
   })
 );
 
-/** The keys of the `tuning` plugin. */
 export const tuningConfig = lazy(() =>
   object({
     sysctl,
@@ -56,12 +50,10 @@ export const tuningConfig = lazy(() =>
   })
 );
 
-/** What {@linkcode tuningConfig} reads. */
 export type TuningConfig = Infer<typeof tuningConfig>;
 
 /**
- * What the link is to be like: a hint in `args.cni` comes before the rest, and for the MAC address `runtimeConfig` before CNI_ARGS before
- * the configuration.
+ * The requested settings. `args.cni` comes first; for the MAC address `runtimeConfig` and CNI_ARGS follow, then the configuration.
  *
  * @param macArgument the value of `MAC` in CNI_ARGS
  * @throws {ConfigError}
@@ -70,7 +62,7 @@ export function requestedLinkState(config: TuningConfig, macArgument: string | u
   const cniArgs = config.args?.cni;
   const macFromArgs = macArgument ? mac.parse(macArgument, "CNI_ARGS MAC") : undefined;
   const address = (cniArgs?.mac ?? config.runtimeConfig?.mac ?? macFromArgs ?? config.mac) || undefined;
-  // False and 0 cannot be told from "as it is": the reference has it so.
+  // As for the reference, false and 0 mean "as it is".
   const promisc = cniArgs?.promisc ?? config.promisc;
   const bytes = cniArgs?.mtu ?? config.mtu;
   const allmulti = cniArgs?.allmulti ?? config.allmulti;

@@ -1,15 +1,11 @@
-/**
- * What `tuning` changes on a link: read, set, put back, compared.
- *
- * @module
- */
+/** The settings of a link that `tuning` changes. @module */
 import type { Mac } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import { withRequestPurpose } from "../../ffi/netlink/error.ts";
 import * as link from "../../ffi/route/link.ts";
 import { IFF_ALLMULTI, IFF_PROMISC } from "../../ffi/route/uapi.ts";
 
-/** Some of a link's settings, under the names that configuration and state files have for them. */
+/** Some settings of a link, by their names in configuration and backup. */
 export interface LinkState {
   readonly mac?: Mac;
   readonly promisc?: boolean;
@@ -26,7 +22,7 @@ interface Setting<T> {
 }
 
 const flagSetting = (bit: number) => ({
-  // As somebody asked for it: what looks at packets for a while does not show here.
+  // This flag is the requested one. A packet capture does not set it.
   read: (device: link.Link) => (device.flags & bit) !== 0,
   change: (on: boolean) => ({ flags: on ? bit : 0, change: bit }),
 });
@@ -40,19 +36,18 @@ const SETTINGS: { readonly [K in SettingKey]-?: Setting<NonNullable<LinkState[K]
   txQLen: { name: "length of the transmit queue", read: (device) => device.txQLen, change: (txQLen) => ({ txQLen }) },
 };
 
-/** True if there is anything to set. */
 export function hasSettings(state: LinkState): boolean {
   return settingKeys(state).length > 0;
 }
 
-/** How those settings are that `wanted` has; without what such a link does not have. */
+/** The present values of the settings in `wanted`, without those that the link does not have. */
 export function readLinkState(device: link.Link, wanted: LinkState): LinkState {
   return Object.fromEntries(
     settingKeys(wanted).map((key) => [key, SETTINGS[key].read(device)]).filter(([, value]) => value !== undefined),
   );
 }
 
-/** Makes a link like this; what is so already in `device` is not touched. @throws {NetlinkError} naming what the kernel refused */
+/** Sets what differs from `device`. @throws {NetlinkError} naming what the kernel refused */
 export function setLinkState(netns: Netns, device: link.Link, wanted: LinkState): void {
   for (const key of settingKeys(wanted)) {
     const { name, read, change } = SETTINGS[key] as Setting<unknown>;
@@ -65,7 +60,6 @@ export function setLinkState(netns: Netns, device: link.Link, wanted: LinkState)
   }
 }
 
-/** Calls `differs` for each setting that is not as wanted. */
 export function compareLinkState(
   device: link.Link,
   wanted: LinkState,

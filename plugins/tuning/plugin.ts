@@ -1,8 +1,4 @@
-/**
- * The `tuning` plugin: kernel parameters of the container's namespace, and settings of its interface.
- *
- * @module
- */
+/** The `tuning` plugin: sets kernel parameters of the container's namespace, and settings of its interface. @module */
 import type { Mac } from "../../ffi/address.ts";
 import { removeRulesIfSupported } from "../lib/ruleset/nf_tables_support.ts";
 import {
@@ -21,7 +17,6 @@ import type { LinkState } from "./link_state.ts";
 import { refuseDuplicateSysctls, requestedSysctls } from "./sysctls.ts";
 import { applyChanges, type Changes, checkChanges, removeBackup, restoreChanges } from "./apply.ts";
 
-/** @param allowlist the file with the kernel parameters that may be set, a pattern per line */
 export function tuning(allowlist: string = ALLOWLIST_PATH): Plugin<TuningConfig> {
   return plugin<TuningConfig>({
     name: "tuning",
@@ -40,17 +35,17 @@ export function tuning(allowlist: string = ALLOWLIST_PATH): Plugin<TuningConfig>
       return withLinkState(result, call.ifname, changes.linkState);
     },
 
-    /** Always succeeds: what cannot be put back must not keep the container attached. */
+    /** Always succeeds: a value that cannot be restored must not keep the container attached. */
     del(call) {
       try {
         restoreChanges(call);
       } catch {
-        // What failed may have been in the way for a moment; in the end there is to be no file of a container that is gone.
+        // The obstacle may be gone by now. In any case no backup of a container that is gone may stay.
         for (const step of [restoreChanges, removeBackup]) attemptOrLog(call.log, () => step(call));
       }
     },
 
-    /** Of most there is no backup, as nothing was changed. */
+    /** Most have no backup, because nothing was changed. */
     delBatch(calls) {
       return filterWithBackup(calls[0].config.dataDir, calls);
     },
@@ -81,13 +76,12 @@ export function tuning(allowlist: string = ALLOWLIST_PATH): Plugin<TuningConfig>
 
 export default tuning();
 
-/** Where `bridge` lets frames in from the address alone that it gave (macspoofchk), that is from now on the one that is asked for here. */
+/** With macspoofchk, `bridge` lets in frames of one MAC address only. From now on that is this one. */
 function allowMac({ host, owner, undo }: AddCall<TuningConfig>, mac: Mac): void {
-  // A kernel without nf_tables has no such rules.
   removeRulesIfSupported(host, false, (nl) => undo.defer(loadSpoofCheck().moveSpoofCheck(nl, owner, mac)));
 }
 
-/** Needed for a MAC address only: `require` runs it here and not at start-up. */
+/** Loaded here and not at start-up, because only a MAC address needs it. */
 function loadSpoofCheck(): typeof import("../lib/ruleset/spoof_check.ts") {
   return require("../lib/ruleset/spoof_check.ts");
 }
@@ -98,16 +92,16 @@ function readChanges(
     "pluginConfig" | "ifname" | "config" | "args"
   >,
 ): Changes {
-  // Without a text, the spellings of one parameter are still two keys.
+  // `raw` has no duplicate keys, but may have two spellings of one parameter.
   refuseDuplicateSysctls(pluginConfig.text ?? JSON.stringify(pluginConfig.raw), ifname);
   return { sysctls: requestedSysctls(config, ifname), linkState: requestedLinkState(config, args["MAC"]) };
 }
 
-/** The result with what it says of the container's interface made true again. The MTU is said only where it was said before. */
+/** Updates the container's interface in the result. The MTU is changed only where the result had one. */
 function withLinkState(result: Result, ifname: string, { mac, mtu }: LinkState): Result {
   const matching = result.interfaces?.filter(({ name }) => name === ifname) ?? [];
   if (matching.length === 0) return result;
-  // An interface of the host can have the same name; where nothing tells them apart, it is the container's.
+  // An interface of the host may have the same name. If no entry has a sandbox, all are the container's.
   const hasSandbox = matching.some(({ sandbox }) => sandbox);
   const change = (entry: Interface): Interface =>
     !matching.includes(entry) || hasSandbox && !entry.sandbox

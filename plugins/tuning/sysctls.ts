@@ -1,9 +1,4 @@
-/**
- * Kernel parameters as `tuning` speaks of them: which file a key means, and what it takes for two values to be the same.
- *
- * @see sysctl(8)
- * @module
- */
+/** Kernel parameters: the path of a key, and when two values are the same. @see sysctl(8) @module */
 import { ignoreErrors, SystemError } from "../../ffi/sys/error.ts";
 import { overwrite } from "../../ffi/sys/file.ts";
 import { findSysctl } from "../../ffi/sysctl.ts";
@@ -12,30 +7,24 @@ import { keyPaths } from "../../spec/key_paths.ts";
 import { memberPath } from "../../spec/schema.ts";
 import type { TuningConfig } from "./config.ts";
 
-/** One parameter and the value it is to have. */
 export interface RequestedSysctl {
-  /** As it is written in the configuration. */
+  /** As written in the configuration. */
   readonly key: string;
   /** Below /proc/sys: `net/ipv4/conf/eth0.100/forwarding`. */
   readonly path: string;
   readonly value: string;
 }
 
-/** The parameters of a configuration, each once: a hint in `args.cni` counts more. @throws {ConfigError} naming the key that means none */
+/** The parameters of a configuration, each once. `args.cni` comes first. @throws {ConfigError} naming the key that means none */
 export function requestedSysctls({ sysctl, args }: TuningConfig, ifname: string): readonly RequestedSysctl[] {
   const entries = Object.entries({ ...sysctl, ...args?.cni?.sysctl });
   const byPath = new Map(entries.map(([key, value]) => [sysctlPath(key, ifname), { key, value }]));
   return Array.from(byPath, ([path, parameter]) => ({ path, ...parameter }));
 }
 
-/**
- * Refuses a parameter that an object of the text has twice, in whatever spelling: nobody could tell which value counts.
- *
- * @param text the request as it came
- * @throws {ConfigError}
- */
+/** @param text the request @throws {ConfigError} if an object of the text has a parameter twice, in whatever spelling */
 export function refuseDuplicateSysctls(text: string, ifname: string): void {
-  // Most requests have none, and reading a text key by key is the most expensive thing here. A backslash may hide a letter.
+  // Most requests have no sysctl, and to read a text key by key is expensive. A backslash may hide a letter.
   if (!text.toLowerCase().includes("sysctl") && !text.includes("\\")) return;
   const seen = new Set<string>();
   for (const path of keyPaths(text)) {
@@ -52,7 +41,7 @@ export function refuseDuplicateSysctls(text: string, ifname: string): void {
   }
 }
 
-/** The `sysctl` object that the key at this path is, or is in. */
+/** The path of the `sysctl` object that has this path or includes it. */
 function sysctlObjectPath(path: readonly string[]): readonly string[] | undefined {
   const folded = path.map((key) => key.toLowerCase());
   return [["sysctl"], ["args", "cni", "sysctl"]].find((holder) =>
@@ -62,8 +51,8 @@ function sysctlObjectPath(path: readonly string[]): readonly string[] | undefine
 }
 
 /**
- * Below /proc/sys. As for sysctl(8), the separator that comes first separates and the other one belongs to a name; an interface's name is
- * recognised with its dots, and `IFNAME` stands for it.
+ * The path below /proc/sys. As for sysctl(8), the first of `.` and `/` in a key is the separator, and the other one belongs to names. The
+ * interface's name is recognised with its dots, and `IFNAME` stands for it.
  */
 function sysctlPath(key: string, ifname: string): string {
   const withPlaceholder = key.replace(`.${ifname}.`, ".IFNAME.");
@@ -82,19 +71,15 @@ function sysctlPath(key: string, ifname: string): string {
   return parts.join("/").replace("IFNAME", () => ifname);
 }
 
-/** What reading a parameter ends with that is there and cannot be read: net/ipv4/route/flush can be written only. */
+/** Errors of parameters that can only be written, such as net/ipv4/route/flush. */
 const UNREADABLE_CODES = ["EACCES", "EPERM", "EINVAL", "EIO"];
 
-/** The value of a parameter; `undefined` if there is none, or none that can be read. Call it inside the namespace. @throws {SystemError} */
+/** The value of a parameter, `undefined` if it cannot be read. Call it inside the namespace. @throws {SystemError} */
 export function readSysctl(path: string): string | undefined {
   return ignoreErrors([...UNREADABLE_CODES, "EISDIR"], () => findSysctl(path));
 }
 
-/**
- * The values of parameters by their paths, without those that cannot be read. Call it inside the namespace.
- *
- * @throws {ConfigError} for a parameter that the kernel does not have there
- */
+/** The readable values by path. Call it inside the namespace. @throws {ConfigError} for a parameter that the kernel does not have */
 export function readSysctls(parameters: readonly RequestedSysctl[]): ReadonlyMap<string, string> {
   const values = new Map<string, string>();
   for (const { key, path } of parameters) {
@@ -121,15 +106,15 @@ function lookUpSysctl(path: string): { readonly isPresent: boolean; readonly val
 }
 
 /**
- * Sets a parameter unless it has the value, which is all that is needed where /proc/sys is read-only. Call it inside the namespace.
+ * Sets a parameter unless it has the value: /proc/sys may be read-only. Call it inside the namespace.
  *
- * @param present the value that it has, `undefined` if it cannot be read
+ * @param present `undefined` if it cannot be read
  * @throws {CniError}
  */
 export function writeSysctl({ key, path, value }: RequestedSysctl, present: string | undefined): void {
   if (present !== undefined && isSameSysctlValue(present, value)) return;
   try {
-    // Of nothing at all the kernel takes no notice.
+    // The kernel ignores a write of no bytes.
     overwrite(`/proc/sys/${path}`, value === "" ? "\n" : value);
   } catch (error) {
     if (!(error instanceof SystemError)) throw error;
@@ -139,7 +124,7 @@ export function writeSysctl({ key, path, value }: RequestedSysctl, present: stri
   }
 }
 
-/** Tells whether two texts are one value: numbers may be written in several ways and be separated by any blanks. */
+/** Whether two texts are one value: numbers have several forms, and any blanks separate them. */
 export function isSameSysctlValue(a: string, b: string): boolean {
   const [wordsOfA, wordsOfB] = [a, b].map((text) => text.trim().split(/\s+/));
   return wordsOfA!.length === wordsOfB!.length &&
