@@ -13,10 +13,9 @@
 import { bootId, findBootId } from "../../ffi/sys/boot.ts";
 import { ignoreSystemErrors } from "../../ffi/sys/error.ts";
 import { createReadWrite, openFile, openReadWrite, pread, pwrite, removeFile } from "../../ffi/sys/file.ts";
-import type { Ip } from "../../ffi/address.ts";
-import { currentBootTag, type Holder, type Inventory, type ReservedAddress } from "./inventory.ts";
+import { currentBootTag, type Inventory } from "./inventory.ts";
 import { readRenewedStamp, readStamp, renewStamp } from "./mtime_stamp.ts";
-import { RECORD_BYTES, ReservationTable } from "./reservation_table.ts";
+import { ReservationTable } from "./reservation_table.ts";
 
 /** Changes with the form of the file and with the hash function, which another version of Bun may have changed. */
 const formatName = () => `host-local index 3 ${Bun.hash.xxHash32("host-local")}`;
@@ -25,33 +24,20 @@ const HEADER_BYTES = 512;
 /** More than any network has. A larger number is from another program. */
 const MAX_RECORDS = 2 ** 24;
 
-/** What is known about the addresses of a network. Its user keeps it up to date as the directory changes. */
-export interface ReservationIndex extends Disposable {
+interface IndexContent {
+  readonly table: ReservationTable;
   /** When the directory was read, in milliseconds since 1970. */
   readonly listedAt: number;
   /** Whether some reservations may be of an earlier boot. */
-  readonly mayHaveEarlierBoot: boolean;
-  /** Addresses that this holder may have: only hashes are compared. */
-  findByHolder(holder: Holder): ReservedAddress[];
-  isAllocated(address: Ip): boolean;
-  /** The first free address from `from` on, of its family. */
-  findFree(from: Ip): Ip | undefined;
-  /** @param bootTag tag of the boot in which it was reserved, 0 if that is not known */
-  add(address: Ip, holder: Holder, bootTag: number): void;
-  remove(address: Ip): void;
-  /** Notes that no reservation is of an earlier boot. */
-  clearEarlierBoot(): void;
+  mayHaveEarlierBoot: boolean;
+}
+
+/** What is known about the addresses of a network. Its user keeps it up to date as the directory changes. */
+export interface ReservationIndex extends IndexContent, Disposable {
   /** Makes the index valid for the directory as it is now. If that fails, the next caller lists the directory. */
   commit(): void;
   /** Makes the next caller list the directory. */
   invalidate(): void;
-}
-
-/** The content of the file, but for the stamp. */
-interface IndexContent {
-  readonly table: ReservationTable;
-  readonly listedAt: number;
-  mayHaveEarlierBoot: boolean;
 }
 
 /** Where an index is written. */
@@ -94,8 +80,7 @@ export function rebuildIndex(
     removeFile(path);
     const file = resources.use(createReadWrite(path));
     const created = { boot, directory: opened.fd, file: file.fd };
-    pwrite(file.fd, HEADER_BYTES, content.table.bytes());
-    writeHeader(created, time, content);
+    writeContent(created, time, content);
     return created;
   });
   // A part of a file is of no use, and the disk may be full.
@@ -122,28 +107,11 @@ function createIndex(
   target: IndexTarget | undefined,
   resources: Disposable,
 ): ReservationIndex {
-  const { table, listedAt } = content;
-  const changedRecords = new Set<number>();
-  // The directory has changed by then: if this fails, the index is void and the next caller lists the directory.
-  const commit = () => void (target && ignoreSystemErrors(() => writeChanges(target, content, changedRecords)));
   return {
-    listedAt,
-    get mayHaveEarlierBoot() {
-      return content.mayHaveEarlierBoot;
+    ...content,
+    commit() {
+      if (target) ignoreSystemErrors(() => writeContent(target, renewStamp(target.directory), this));
     },
-    findByHolder: (holder) => table.findByHolder(holder),
-    isAllocated: (address) => table.has(address),
-    findFree: (from) => table.findFree(from),
-    add: (address, holder, bootTag) => void changedRecords.add(table.add(address, holder, bootTag)),
-    remove(address) {
-      const changed = table.remove(address);
-      if (changed !== undefined) changedRecords.add(changed);
-    },
-    clearEarlierBoot() {
-      content.mayHaveEarlierBoot = false;
-      commit();
-    },
-    commit,
     invalidate: () => void ignoreSystemErrors(() => removeFile(indexPath(directory))),
     [Symbol.dispose]: () => resources[Symbol.dispose](),
   };
@@ -167,20 +135,10 @@ function readContent({ boot, directory, file }: IndexTarget): IndexContent | und
   return { table, listedAt, mayHaveEarlierBoot: mayHaveEarlierBoot !== 0 };
 }
 
-function writeChanges(target: IndexTarget, content: IndexContent, changedRecords: Set<number>): void {
-  // First: this makes the old header void, even if the directory were as before.
-  const time = renewStamp(target.directory);
-  const { table } = content;
-  for (const number of changedRecords) {
-    if (number >= table.count) continue;
-    pwrite(target.file, HEADER_BYTES + number * RECORD_BYTES, table.bytes(number, number + 1));
-  }
-  changedRecords.clear();
-  writeHeader(target, time, content);
-}
-
-function writeHeader({ boot, directory, file }: IndexTarget, time: bigint, content: IndexContent): void {
+/** @param time of the directory's new stamp, which has made the old header void */
+function writeContent({ boot, directory, file }: IndexTarget, time: bigint, content: IndexContent): void {
   const { table, mayHaveEarlierBoot, listedAt } = content;
+  for (const [offset, bytes] of table.takeChanges()) pwrite(file, HEADER_BYTES + offset, bytes);
   const stamp = readRenewedStamp(directory, boot, time);
   const numbers = [table.count, checksumOf(table), Number(mayHaveEarlierBoot), listedAt];
   const header = new Uint8Array(HEADER_BYTES);

@@ -116,8 +116,8 @@ export function lockStore(
   const lastReserved = resources.use(openLastReserved(directory, log));
   const lock = resources.move();
   return {
-    isAllocated: (address) => view.index.isAllocated(address),
-    findFree: (from) => view.index.findFree(from),
+    isAllocated: (address) => view.index.table.has(address),
+    findFree: (from) => view.index.table.findFree(from),
     findHolder: (address) => tryReadHolder(directory, address),
     findLastReserved: (set) => lastReserved.find(set),
     findByAttachment({ containerId, ifname }) {
@@ -189,7 +189,8 @@ function reclaimEarlierBoots(directory: string, view: DirectoryView, log: (messa
   if (!view.index.mayHaveEarlierBoot) return false;
   const earlier = findEarlierBootAddresses(directory, view.list());
   releaseAddresses(directory, view.index, earlier);
-  view.index.clearEarlierBoot();
+  view.index.mayHaveEarlierBoot = false;
+  view.index.commit();
   if (earlier.length === 0) return false;
   log(describeReclaimed(earlier));
   return true;
@@ -197,7 +198,7 @@ function reclaimEarlierBoots(directory: string, view: DirectoryView, log: (messa
 
 /** What the index says and the directory confirms. */
 function findAddressesOf(directory: string, view: DirectoryView, holder: Holder): HeldAddress[] {
-  const found = view.index.findByHolder(holder);
+  const found = view.index.table.findByHolder(holder);
   const { inventory } = view;
   const held = found.filter(({ address }) => {
     // A file can be damaged. The list knows its holder by the second name.
@@ -237,7 +238,7 @@ function linkReservation(
     for (const address of linked) removeFile(`${directory}/${address}`);
     throw error;
   }
-  for (const address of addresses) index.add(address, reservation.attachment, boot);
+  for (const address of addresses) index.table.add(address, reservation.attachment, boot);
   index.commit();
 }
 
@@ -267,12 +268,12 @@ function releaseAddresses(directory: string, index: ReservationIndex, held: read
   for (const heldAddress of held) {
     const { address, holder, bootTag } = heldAddress;
     removeFile(`${directory}/${address}`);
-    index.remove(address);
+    index.table.remove(address);
     const name = holderLinkName(holder, bootTag);
     if (name !== undefined) holderLinks.set(name, heldAddress);
   }
   for (const [name, { holder, bootTag }] of holderLinks) {
-    const isStillUsed = index.findByHolder(holder).some((reserved) => reserved.bootTag === bootTag);
+    const isStillUsed = index.table.findByHolder(holder).some((reserved) => reserved.bootTag === bootTag);
     if (!isStillUsed) removeFile(`${directory}/${name}`);
   }
   index.commit();

@@ -18,12 +18,15 @@ const ADDRESS = 2;
 const LAST_ADDRESS_WORD = 5;
 /** So many records can be added before the array is copied. */
 const SPARE_RECORDS = 16;
+/** Beyond this number of changes, all records are written at once. */
+const MAX_SINGLE_WRITES = 100;
 
 export class ReservationTable {
   #words: Uint32Array<ArrayBuffer>;
   #count: number;
+  readonly #changedRecords = new Set<number>();
 
-  /** @param read fills an array with the bytes of `count` records; without it they are zero */
+  /** @param read fills an array with the bytes of `count` records */
   constructor(count = 0, read?: (bytes: Uint8Array) => void) {
     this.#count = count;
     this.#words = new Uint32Array((count + SPARE_RECORDS) * RECORD_WORDS);
@@ -34,13 +37,21 @@ export class ReservationTable {
     return this.#count;
   }
 
-  /** The bytes of all records, or of one, as they stand in the file. */
-  bytes(from = 0, to = this.#count): Uint8Array {
-    return new Uint8Array(this.#words.buffer, from * RECORD_BYTES, (to - from) * RECORD_BYTES);
+  /** The bytes of some records, or of all. */
+  bytes(first = 0, count = this.#count): Uint8Array<ArrayBuffer> {
+    return new Uint8Array(this.#words.buffer, first * RECORD_BYTES, count * RECORD_BYTES);
   }
 
-  /** Adds a record. @param holder none where something else has the name of an address @returns the record's number */
-  add(address: Ip, holder: Holder | undefined, bootTag: number): number {
+  /** The bytes that changed since the last call, and their offsets. */
+  takeChanges(): [offset: number, bytes: Uint8Array][] {
+    const numbers = [...this.#changedRecords].filter((number) => number < this.#count);
+    this.#changedRecords.clear();
+    if (numbers.length > MAX_SINGLE_WRITES) return [[0, this.bytes()]];
+    return numbers.map((number) => [number * RECORD_BYTES, this.bytes(number, 1)]);
+  }
+
+  /** @param holder none if something else has the name of an address @param bootTag 0 if the boot is not known */
+  add(address: Ip, holder: Holder | undefined, bootTag: number): void {
     const number = this.#count++;
     if (this.#count * RECORD_WORDS > this.#words.length) {
       const larger = new Uint32Array(this.#words.length * 2);
@@ -48,16 +59,16 @@ export class ReservationTable {
       this.#words = larger;
     }
     this.#words.set([holder ? hashOf(holder) : 0, bootTag, ...addressWords(address)], number * RECORD_WORDS);
-    return number;
+    this.#changedRecords.add(number);
   }
 
-  /** Removes the record of an address; the last record takes its place. @returns the number of that place */
-  remove(address: Ip): number | undefined {
+  /** Removes the record of an address. The last record takes its place. */
+  remove(address: Ip): void {
     const number = this.#findAddress(address);
-    if (number === undefined) return undefined;
+    if (number === undefined) return;
     const last = --this.#count * RECORD_WORDS;
     this.#words.copyWithin(number * RECORD_WORDS, last, last + RECORD_WORDS);
-    return number;
+    this.#changedRecords.add(number);
   }
 
   has(address: Ip): boolean {
@@ -67,7 +78,7 @@ export class ReservationTable {
   /** The addresses of this holder, and of any other with the same hash. */
   findByHolder(holder: Holder): ReservedAddress[] {
     return this.#numbersOf(HASH, hashOf(holder)).map((number) => ({
-      address: ipFromBytes(this.bytes(number, number + 1).subarray(ADDRESS * 4)),
+      address: ipFromBytes(this.bytes(number, 1).subarray(ADDRESS * 4)),
       bootTag: this.#words[number * RECORD_WORDS + BOOT_TAG]!,
     }));
   }
