@@ -73,7 +73,7 @@ export function checkTokenBucket({ route }: Netns, { index, name }: link.Link, l
   expectEqual(`rate of "${name}" in bytes per second`, actual && Number(actual.rate), Number(expected.rate));
   expectEqual(`queue of "${name}" in bytes`, actual?.limit, expected.limit);
   if (actual && qdisc.matchesBurst(actual, expected)) return;
-  throw checkFailedError(`burst of "${name}" is another than ${expected.burst} bytes`);
+  throw checkFailedError(`burst of "${name}" is not ${expected.burst} bytes`);
 }
 
 export function checkEgress(

@@ -230,7 +230,7 @@ sandboxTest("bandwidth CHECK finds every change", [], (sandbox) => {
       ],
       [
         ["qdisc replace dev veth1 root handle 1: tbf rate 8mbit burst 30000 limit 45000"],
-        'burst of "veth1" is another than 20000 bytes',
+        'burst of "veth1" is not 20000 bytes',
       ],
       [["qdisc del dev veth1 ingress"], 'ingress discipline of "veth1" is missing, expected "ingress"'],
       [["filter del dev veth1 parent ffff:"], 'link that packets of "veth1" are redirected to is missing'],

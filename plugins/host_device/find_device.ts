@@ -83,7 +83,9 @@ function getByMac(host: Netns, mac: Mac): link.Link {
   }
   throw new CniError(
     Code.InvalidConfig,
-    `Cannot tell which device has MAC address ${mac}: ${candidates.map(({ name }) => `"${name}"`).join(" and ")} have`,
+    `Cannot tell which device has MAC address ${mac}: ${
+      candidates.map(({ name }) => `"${name}"`).join(" and ")
+    } have it`,
     { details: 'name one of them in "device"' },
   );
 }

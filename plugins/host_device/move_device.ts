@@ -154,7 +154,7 @@ function restoreSettings(host: Netns, device: link.Link, { before }: SavedDevice
       link.set(host.route, device.index, change);
     } catch (error) {
       if (!(error instanceof NetlinkError)) throw error;
-      log(`Cannot make device "${name}" what it was before, continuing: ${error.message}`);
+      log(`Cannot restore device "${name}", continuing: ${error.message}`);
     }
   };
   for (const key of ["mac", "mtu", "txQLen"] as const) {
@@ -196,8 +196,8 @@ function linkNetnsIdInContainer(host: Netns, netns: Netns, saved: SavedDevice): 
 }
 
 const notGenuineMessage = ({ kind, before: { name }, owner: { containerID } }: SavedDevice): string =>
-  `Device "${name}" is not given back: container "${containerID}" has one of kind "${kind}" in its place, ` +
-  `and nothing shows that it has not made this itself`;
+  `Device "${name}" is not given back: container "${containerID}" has a device of kind "${kind}" in its place, ` +
+  `which it may have made itself`;
 
 /** The device among the links of the container. The container can change names and aliases, but not the index. */
 function findInContainer(links: readonly link.Link[], saved: SavedDevice): link.Link | undefined {

@@ -327,7 +327,7 @@ deviceTest(
       expect(linkNames(host)).toEqual(["lo", "nic0"]);
     }
     expect(log).toEqual([
-      expect.stringContaining('Device "wlan0" is not given back: container "c1" has one of kind "veth"'),
+      expect.stringContaining('Device "wlan0" is not given back: container "c1" has a device of kind "veth"'),
     ]);
     // As the reference plugin leaves it.
     runIp(container, "link del net1");

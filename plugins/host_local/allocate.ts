@@ -77,8 +77,12 @@ function allocateNext(set: RangeSet, last: Ip | undefined, usage: AddressUsage):
     const address = findFreeInSpan(span, usage);
     if (address !== undefined) return { address, range: span.range };
   }
-  throw new CniError(
-    Code.TryAgainLater,
+  throw exhaustedError(Code.TryAgainLater, set);
+}
+
+export function exhaustedError(code: number, set: RangeSet): CniError {
+  return new CniError(
+    code,
     `Cannot allocate an address: all ${capacityOf(set)} addresses of range set ${formatRanges(set.ranges)} are in use`,
     { details: "remove containers, release what dead ones still hold with GC, or configure a larger range" },
   );

@@ -5,7 +5,6 @@ import {
   array,
   cidr,
   findValue,
-  ipAddress,
   ipOrCidr,
   jsonObject,
   knownKeys,
@@ -19,9 +18,17 @@ import {
   withDefault,
 } from "../../spec/schema.ts";
 import { atLeast } from "../../spec/version.ts";
-import { rangeOrSet, type RangeSet, rangeSet, refuseRangeOverlaps, resolveRange, resolveRangeSet } from "./ranges.ts";
+import {
+  rangeKeys,
+  rangeOrSet,
+  type RangeSet,
+  rangeSet,
+  refuseRangeOverlaps,
+  resolveRange,
+  resolveRangeSet,
+} from "./ranges.ts";
 
-export interface HostLocalConfig {
+interface HostLocalConfig {
   /** Each gives one address. The place in the list is the number of `last_reserved_ip.N`. */
   readonly sets: readonly RangeSet[];
   readonly routes: readonly RouteConfig[];
@@ -40,9 +47,7 @@ const ipam = lazy(() =>
   knownKeys({
     // The oldest form of one range. An empty string counts as none.
     subnet: optional({ ...cidr, emptyIsUnset: true }),
-    rangeStart: optional(ipAddress),
-    rangeEnd: optional(ipAddress),
-    gateway: optional(ipAddress),
+    ...rangeKeys,
     ranges: withDefault(array(rangeSet), []),
     routes: withDefault(array(routeOfOneFamily), []),
     // Every command reads it, see plugin.ts.

@@ -1,11 +1,9 @@
 /**
  * What the directory of a network says: who holds which address.
  *
- * As for the reference plugin, there is one file per address, named by it. It holds `id CR LF ifname`; old versions wrote the id alone.
- * Each file of ours has a second name, `.id:ifname:boot`. By inode numbers, a list of the directory then tells holders and boots, and only
- * files of others are opened. The reference plugin removes the second name together with the address, because the content is the same.
- *
- * Where inode numbers are not unique, every file is opened, and its content is compared with the second names.
+ * As for the reference plugin, one file per address holds `id CR LF ifname`; old versions wrote the id alone. Each file of ours has a second
+ * name, `.id:ifname:boot`. By inode numbers, a list of names then tells holders and boots, and only files of others are opened. The
+ * reference plugin removes the second name too, because its content is the same. Where inode numbers are not unique, every file is opened.
  *
  * @module
  */
@@ -18,20 +16,18 @@ import { hasUniqueInodes } from "../../ffi/sys/stat.ts";
 import type { Attachment } from "../../spec/plugin_config.ts";
 import { containerIdProblem, ifnameProblem } from "../../spec/env.ts";
 
-/** An address, and when it was reserved. */
 export interface ReservedAddress {
   readonly address: Ip;
   /** Tag of the boot; 0 if that is not known. */
   readonly bootTag: number;
 }
 
-/** Who holds an address. Reservations of old versions have no interface. */
 export interface Holder {
   readonly containerId: string;
+  /** Absent from reservations of old versions. */
   readonly ifname?: string;
 }
 
-/** An address and who holds it. */
 export interface HeldAddress extends ReservedAddress {
   readonly holder: Holder;
 }
@@ -39,9 +35,9 @@ export interface HeldAddress extends ReservedAddress {
 export interface Inventory {
   /** Every address that cannot be given out. It has no holder if something else has the name of an address. */
   readonly holders: ReadonlyMap<Ip, Holder | undefined>;
-  /** Tags of the boots in which they were reserved, where that is known. */
+  /** Tags of the boots in which they were reserved, if known. */
   readonly bootTags: ReadonlyMap<Ip, number>;
-  /** Files named by an address that name no holder: a crash left them. */
+  /** A crash left these files, which name no holder. */
   readonly corrupt: readonly { readonly name: Ip; readonly content: string }[];
   /** Second names without an address. */
   readonly orphans: readonly HolderLink[];
@@ -82,7 +78,6 @@ function areInodesUnique(directory: string): boolean {
   return ignoreErrors(["ENOENT", "ENOTDIR"], () => hasUniqueInodes(directory)) ?? false;
 }
 
-/** The second names in a directory. */
 interface HolderLinks {
   /** The second name of this file, if inode numbers tell. */
   ofFile(entry: DirectoryEntry): HolderLink | undefined;
@@ -129,7 +124,6 @@ function linksByContent(entries: readonly DirectoryEntry[]): HolderLinks {
   };
 }
 
-/** The reservations with a known holder. */
 export function listHeldAddresses({ holders, bootTags }: Inventory): HeldAddress[] {
   return [...holders].flatMap(([address, holder]) =>
     holder ? [{ address, holder, bootTag: bootTags.get(address) ?? 0 }] : []
@@ -148,12 +142,11 @@ export function addressesHeldBy({ holders }: Inventory, { containerId, ifname }:
   return byInterface.length > 0 ? byInterface : legacy;
 }
 
-/** The content of a reservation's file. */
 export function formatHolder({ containerId, ifname }: Holder): string {
   return ifname === undefined ? containerId : `${containerId}\r\n${ifname}`;
 }
 
-/** The holder that a reservation's file names; `undefined` without a file or a holder. @throws {SystemError} */
+/** @throws {SystemError} */
 export function readHolderFile(path: string): Holder | undefined {
   const content = findText(path);
   return content === undefined ? undefined : parseHolder(content);
@@ -185,7 +178,7 @@ function parseHolderLinkName(name: string): HolderLink | undefined {
   return { name, holder: { containerId, ifname }, bootTag: bootTag === undefined ? 0 : parseInt(bootTag, 16) };
 }
 
-/** True for names that writeTemporary() makes here, not for other hidden files such as `.c1:x.tmp`. */
+/** True for names of writeTemporary(), not for others such as `.c1:x.tmp`. */
 function isTemporaryName(name: string): boolean {
   return name.endsWith(".tmp") && /^\.(new|status|last_reserved_ip\.\d+)\.[a-z\d]+\.tmp$/.test(name);
 }
@@ -214,15 +207,11 @@ function parseHolder(content: string): Holder | undefined {
   return ifnameProblem(ifname) ? undefined : { containerId, ifname };
 }
 
-/**
- * Tells which holders are among the valid attachments.
- *
- * What another program wrote may be cut off or name no interface. It counts as valid if a valid attachment begins with it.
- */
+/** Tells valid holders. What another program wrote may be cut off: it is valid if a valid attachment begins with it. */
 export function validHolderFilter(
   valid: readonly Attachment[],
 ): (held: Pick<HeldAddress, "holder" | "bootTag">) => boolean {
-  // Sorted, because a node that was taken over has thousands: what begins with a text follows it.
+  // Sorted for a binary search: a node that was taken over has thousands.
   const validTexts = valid.map(formatHolder).sort();
   return ({ holder, bootTag }) => {
     const text = formatHolder(holder);
@@ -231,7 +220,6 @@ export function validHolderFilter(
   };
 }
 
-/** The first of `sorted` that is not before `text`. */
 function lowerBound(sorted: readonly string[], text: string): string | undefined {
   let [from, to] = [0, sorted.length];
   while (from < to) {

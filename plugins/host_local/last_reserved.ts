@@ -11,7 +11,6 @@ import {
 } from "../../ffi/sys/file.ts";
 import { replaceFile } from "../../ffi/sys/atomic_file.ts";
 
-/** The hints of a network, by the numbers of its range sets. */
 export interface LastReserved extends Disposable {
   /** `undefined` also if the file cannot be read. */
   find(set: number): Ip | undefined;
@@ -23,7 +22,7 @@ interface HintFile extends Descriptor {
   readonly text: string;
 }
 
-/** @param log gets a line for each file that holds no address, and for each that cannot be replaced */
+/** @param log gets a line for each file that is ignored */
 export function openLastReserved(directory: string, log: (message: string) => void): LastReserved {
   const resources = new DisposableStack();
   const files = new Map<number, HintFile>();

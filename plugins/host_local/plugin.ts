@@ -5,17 +5,19 @@ import { inDirectory, requireWritableDirectory } from "../../ffi/sys/directory.t
 import { readText } from "../../ffi/sys/file.ts";
 import { findStat } from "../../ffi/sys/stat.ts";
 import { modifiedSince } from "../../ffi/sys/mtime.ts";
-import { allocate, type Allocation } from "./allocate.ts";
+import { allocate, type Allocation, exhaustedError } from "./allocate.ts";
 import {
   addressesHeldBy,
   describeHolder,
+  type HeldAddress,
   type Inventory,
   listHeldAddresses,
   readInventory,
   validHolderFilter,
 } from "./inventory.ts";
-import { earlierBootFilter, findEarlierBootAddresses } from "./recovery.ts";
-import { capacityOf, findRangeOf, formatRanges, type RangeSet } from "./ranges.ts";
+import { findEarlierBootAddresses, isOfEarlierBoot } from "./recovery.ts";
+import { capacityOf, findRangeOf, type RangeSet } from "./ranges.ts";
+import { checkFailedError } from "../lib/protocol/check_failed.ts";
 import { parseResolvConf } from "./resolv_conf.ts";
 import { hostLocalConfigSchema, parseHostLocalConfig, parseRequestedIps, pathWithoutNul } from "./config.ts";
 import { isNetworkDirectory, lockStore, prepareReservation, requireWritableReservations } from "./reservation_store.ts";
@@ -85,13 +87,11 @@ export default plugin<DataDirConfig>({
     if (!isNetworkDirectory(directory, call.log)) return;
     using store = lockStore(directory, call.log);
     const isValid = validHolderFilter(call.validAttachments);
-    const inventory = store.list();
-    const isOfEarlierBoot = earlierBootFilter(inventory);
     const isNewer = modifiedSince(call.snapshotTime);
     // A newer reservation cannot be on the list. In an earlier boot the clock may have been ahead.
-    const isOlder = (address: Ip) =>
-      isOfEarlierBoot(address) || !isNewer(findStat(`${directory}/${address}`)?.mtime ?? 0n);
-    const stale = listHeldAddresses(inventory).filter((held) => !isValid(held) && isOlder(held.address));
+    const isOlder = (held: HeldAddress) =>
+      isOfEarlierBoot(held) || !isNewer(findStat(`${directory}/${held.address}`)?.mtime ?? 0n);
+    const stale = listHeldAddresses(store.list()).filter((held) => !isValid(held) && isOlder(held));
     store.release(stale);
     for (const { address, holder } of stale) {
       call.log(`Removed the reservation of ${address} by ${describeHolder(holder)}`);
@@ -171,19 +171,19 @@ function checkReservation(call: CheckCall<DataDirConfig>): void {
   const held = addressesHeldBy(readInventory(directory), call);
   const who = describeHolder({ containerId: call.containerId, ifname: call.ifname });
   if (held.length === 0) {
-    throw new CniError(Code.Internal, `Check failed: ${who} holds no address in "${directory}"`);
+    throw checkFailedError(`${who} holds no address in "${directory}"`);
   }
   if (!prevResult) return;
   const reported = (prevResult.ips ?? []).map(({ address }) => ipOf(address));
   const unreported = held.find((ip) => !reported.includes(ip));
   if (unreported !== undefined) {
-    throw new CniError(Code.Internal, `Check failed: prevResult lacks address ${unreported}, which ${who} holds`);
+    throw checkFailedError(`prevResult lacks address ${unreported}, which ${who} holds`);
   }
   // prevResult may have addresses of other networks and other IPAM plugins.
   const { sets } = parseHostLocalConfig(pluginConfig);
   const unreserved = reported.find((ip) => !held.includes(ip) && sets.some((set) => findRangeOf(set, ip)));
   if (unreserved !== undefined) {
-    throw new CniError(Code.Internal, `Check failed: address ${unreserved} of prevResult is not reserved for ${who}`);
+    throw checkFailedError(`address ${unreserved} of prevResult is not reserved for ${who}`);
   }
 }
 
@@ -197,8 +197,5 @@ function requireFreeAddress(set: RangeSet, directory: string, inventory: Invento
     BigInt(used) < capacity ||
     findEarlierBootAddresses(directory, inventory).some(({ address }) => isAllocatable(address))
   ) return;
-  throw new CniError(
-    Code.NotAvailable,
-    `Cannot allocate an address: all ${capacity} addresses of range set ${formatRanges(set.ranges)} are in use`,
-  );
+  throw exhaustedError(Code.NotAvailable, set);
 }

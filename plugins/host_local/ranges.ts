@@ -14,7 +14,7 @@ import {
   previousIp,
 } from "../../ffi/address.ts";
 import { ConfigError } from "../../spec/error.ts";
-import { array, cidr, ipAddress, knownKeys, lazy, optional, type Schema } from "../../spec/schema.ts";
+import { array, cidr, type Infer, ipAddress, knownKeys, lazy, optional, type Schema } from "../../spec/schema.ts";
 
 /** The addresses from `start` to `end`, both included. `gateway` is never given out. */
 export interface AddressRange {
@@ -32,21 +32,13 @@ export interface RangeSet {
   readonly ranges: readonly AddressRange[];
 }
 
-export interface RangeConfig {
-  readonly subnet: Cidr;
-  readonly rangeStart?: Ip;
-  readonly rangeEnd?: Ip;
-  readonly gateway?: Ip;
-}
-
-const rangeConfig = lazy(() =>
-  knownKeys({
-    subnet: cidr,
-    rangeStart: optional(ipAddress),
-    rangeEnd: optional(ipAddress),
-    gateway: optional(ipAddress),
-  })
-);
+/** The keys of a range beside its subnet. */
+export const rangeKeys = {
+  rangeStart: optional(ipAddress),
+  rangeEnd: optional(ipAddress),
+  gateway: optional(ipAddress),
+};
+const rangeConfig = lazy(() => knownKeys({ subnet: cidr, ...rangeKeys }));
 const range: Schema<AddressRange> = {
   inner: rangeConfig,
   parse: (node, path = "") => resolveRange(rangeConfig.parse(node, path), path),
@@ -66,7 +58,10 @@ export const rangeOrSet: Schema<RangeSet> = {
 };
 
 /** Fills in what a configuration leaves out. @throws {ConfigError} naming the field below `path` */
-export function resolveRange({ subnet, rangeStart, rangeEnd, gateway }: RangeConfig, path: string): AddressRange {
+export function resolveRange(
+  { subnet, rangeStart, rangeEnd, gateway }: Infer<typeof rangeConfig>,
+  path: string,
+): AddressRange {
   const bits = familyOf(subnet) === 4 ? 32 : 128;
   const refuse = (field: string, expected: string, got: string): never => {
     throw new ConfigError(`${path}.${field}`, expected, JSON.stringify(got));

@@ -1,12 +1,11 @@
 /**
  * What crashes and restarts left of reservations.
  *
- * Nobody has an address that was reserved in an earlier boot, because no namespace outlives its boot. A reservation of another program does
- * not tell its boot. It counts as one of this boot unless its file is certainly older.
+ * Nobody has an address of an earlier boot, because no namespace outlives its boot. A reservation of another program has no boot tag. It
+ * counts as one of this boot unless its file is certainly older.
  *
  * @module
  */
-import type { Ip } from "../../ffi/address.ts";
 import { modifiedBeforeBoot } from "../../ffi/sys/boot.ts";
 import { ignoreErrors } from "../../ffi/sys/error.ts";
 import { findText, NOT_A_FILE_CODES, removeFile } from "../../ffi/sys/file.ts";
@@ -20,38 +19,29 @@ import {
   listHeldAddresses,
 } from "./inventory.ts";
 
-/** After this time, the process that wrote it has had its turn or has given up. */
+/** After this time, no process waits for its turn any more. */
 const TEMPORARY_FILE_MAX_AGE_MS = 5 * 60_000;
-/** The log names at most this many reclaimed addresses. */
 const MAX_NAMED = 10;
 
-/** Tells which reservations have the tag of an earlier boot. */
-export function earlierBootFilter({ bootTags }: Inventory): (address: Ip) => boolean {
+export function isOfEarlierBoot({ bootTag }: HeldAddress): boolean {
   const current = currentBootTag();
-  return (address) => current !== 0 && (bootTags.get(address) ?? current) !== current;
+  return current !== 0 && bootTag !== 0 && bootTag !== current;
 }
 
-/**
- * The reservations that are certainly of an earlier boot.
- *
- * @param createAgeTest makes the test for files of reservations without a tag
- * @throws {SystemError}
- */
+/** The reservations that are certainly of an earlier boot. @param createAgeTest for files without a tag @throws {SystemError} */
 export function findEarlierBootAddresses(
   directory: string,
   inventory: Inventory,
   createAgeTest = modifiedBeforeBoot,
 ): HeldAddress[] {
-  const isOfEarlierBoot = earlierBootFilter(inventory);
   let isOlder: ReturnType<typeof createAgeTest> | undefined;
-  return listHeldAddresses(inventory).filter(({ address, bootTag }) => {
-    if (bootTag !== 0) return isOfEarlierBoot(address);
-    const status = findStat(`${directory}/${address}`);
+  return listHeldAddresses(inventory).filter((held) => {
+    if (held.bootTag !== 0) return isOfEarlierBoot(held);
+    const status = findStat(`${directory}/${held.address}`);
     return status?.isFile === true && (isOlder ??= createAgeTest())(status);
   });
 }
 
-/** `Reclaimed 2 addresses …: 10.0.0.2 of container "c1", interface "eth0"; …` */
 export function describeReclaimed(reclaimed: readonly HeldAddress[]): string {
   const named = reclaimed.slice(0, MAX_NAMED).map(({ address, holder }) => `${address} of ${describeHolder(holder)}`);
   const more = reclaimed.length > named.length ? [`and ${reclaimed.length - named.length} more`] : [];
@@ -85,7 +75,7 @@ export function recoverDirectory(directory: string, inventory: Inventory, log: (
     const path = `${directory}/${name}`;
     const status = findStat(path);
     if (!status?.isFile || Date.now() - Number(status.mtime / 1_000_000n) < TEMPORARY_FILE_MAX_AGE_MS) continue;
-    if (removeFile(path)) log(`Removed "${path}": it was left by a process that ended before its time`);
+    if (removeFile(path)) log(`Removed "${path}": its writer ended without removing it`);
   }
   return inventory;
 }

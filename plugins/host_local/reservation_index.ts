@@ -1,12 +1,11 @@
 /**
  * The index of a network's directory: a file beside it that lists who holds which address. ADD and DEL read it instead of the directory.
  *
- * The directory alone says what is reserved. The index counts only while its header has the stamp of the directory. Each change of the
- * directory makes the stamp void, and the header is written last. So a writer that is killed leaves a void index.
+ * The index is valid while its header has the stamp of the directory. Each change of the directory makes the stamp void. The header is
+ * written last, so a writer that is killed leaves a void index.
  *
- * All this happens under the directory's lock, which the reference plugin takes too. A program without the lock may change the directory in
- * the same millisecond as we do. The index misses that until the next change, GC or boot. No address is given twice even then, because the
- * files of the addresses decide.
+ * The directory's lock protects both; the reference plugin takes it too. If a program without the lock changes the directory in the same
+ * millisecond as we do, the index misses it until the next change, GC or boot. Even then no address is given twice: its file decides.
  *
  * @module
  */
@@ -19,7 +18,7 @@ import { ReservationTable } from "./reservation_table.ts";
 
 /** Changes with the form of the file and with the hash function, which another version of Bun may have changed. */
 const formatName = () => `host-local index 3 ${Bun.hash.xxHash32("host-local")}`;
-/** Three lines of text, then zeros. The records follow. */
+/** Three lines of text, then zeros. */
 const HEADER_BYTES = 512;
 /** More than any network has. A larger number is from another program. */
 const MAX_RECORDS = 2 ** 24;
@@ -32,7 +31,7 @@ interface IndexContent {
   mayHaveEarlierBoot: boolean;
 }
 
-/** What is known about the addresses of a network. Its user keeps it up to date as the directory changes. */
+/** Its user keeps it up to date as the directory changes. */
 export interface ReservationIndex extends IndexContent, Disposable {
   /** Makes the index valid for the directory as it is now. If that fails, the next caller lists the directory. */
   commit(): void;
@@ -40,10 +39,9 @@ export interface ReservationIndex extends IndexContent, Disposable {
   invalidate(): void;
 }
 
-/** Where an index is written. */
 interface IndexTarget {
   readonly boot: string;
-  /** File descriptors of the directory and of the index. */
+  /** File descriptors. */
   readonly directory: number;
   readonly file: number;
 }
@@ -60,11 +58,7 @@ export function openIndex(directory: string): ReservationIndex | undefined {
   });
 }
 
-/**
- * Makes an index of what `list` finds in `directory`, and writes it if the directory does not change meanwhile.
- *
- * If it changes, or the file cannot be written, the returned index is as good. The next caller makes a new one.
- */
+/** Makes an index of what `list` finds. If it cannot be written, or the directory changes meanwhile, it is good for this call only. */
 export function rebuildIndex(
   directory: string,
   list: () => Inventory,
@@ -83,7 +77,7 @@ export function rebuildIndex(
     writeContent(created, time, content);
     return created;
   });
-  // A part of a file is of no use, and the disk may be full.
+  // The disk may be full.
   if (!target) ignoreSystemErrors(() => removeFile(path));
   return { index: createIndex(directory, content, target || undefined, resources.move()), inventory };
 }
@@ -117,7 +111,7 @@ function createIndex(
   };
 }
 
-/** Beside the directory, because the reference plugin reads all that is in it. Hidden, because no network's name begins with a dot. */
+/** Beside the directory, because the reference plugin reads all files in it. No network's name begins with a dot. */
 function indexPath(directory: string): string {
   const slash = directory.lastIndexOf("/") + 1;
   return `${directory.slice(0, slash)}.${directory.slice(slash)}.index`;

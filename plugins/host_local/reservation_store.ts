@@ -27,28 +27,24 @@ import {
 } from "./inventory.ts";
 import { describeReclaimed, findEarlierBootAddresses, recoverDirectory } from "./recovery.ts";
 
-/** Longer than any queue that still moves, and well below the two minutes that a kubelet gives an ADD. */
+/** Longer than any queue that moves, and below the two minutes that a kubelet gives an ADD. */
 const LOCK_TIMEOUT_MS = 10_000;
-/** An ADD is refused by a list no older than this. Not by a new one: a full network is asked again and again. */
+/** A list of this age is good enough to refuse an ADD: a full network is asked again and again. */
 const LIST_MAX_AGE_MS = 60_000;
 
-/** The reservations of one network. They are locked until its scope ends. */
+/** The reservations of a network, locked until the scope ends. */
 export interface ReservationStore extends AddressUsage, Disposable {
   /** The addresses of an attachment; if there are none, those that its container holds without an interface. */
   findByAttachment(attachment: Attachment): HeldAddress[];
-  /** Everything that is in the directory. */
   list(): Inventory;
-  /**
-   * Runs `choose`, which changes nothing. If it finds no address, it runs again with a new list of the directory, and again after
-   * reservations of earlier boots were released. The log names these.
-   */
+  /** Runs `choose`. If it finds no address, it runs again with a new list, and again without reservations of earlier boots. */
   allocateWith<T>(choose: () => T): T;
   /** Reserves these addresses, one per range set and in their order: all, or none if it throws. */
   reserve(reservation: PreparedReservation, addresses: readonly Ip[]): void;
   release(held: readonly HeldAddress[]): void;
 }
 
-/** A reservation that is written and holds no address yet. It is gone when its scope ends. */
+/** A written reservation without an address. It is gone when its scope ends. */
 export interface PreparedReservation extends Disposable {
   readonly path: string;
   /** Whether it has a name in the directory. */
@@ -56,12 +52,7 @@ export interface PreparedReservation extends Disposable {
   readonly attachment: Attachment;
 }
 
-/**
- * Whether a network has a directory. A symbolic link in its place is not followed, because nobody moves the state of one network alone.
- *
- * @param log gets a line about a symbolic link
- * @throws {SystemError}
- */
+/** A symbolic link is not followed but logged: nobody moves the state of one network alone. @throws {SystemError} */
 export function isNetworkDirectory(directory: string, log: (message: string) => void): boolean {
   if (findStat(directory, false)?.isDirectory) return true;
   if (findSymlinkTarget(directory) !== undefined) {
@@ -70,7 +61,6 @@ export function isNetworkDirectory(directory: string, log: (message: string) => 
   return false;
 }
 
-/** Says so if a call fails because the directory is a symbolic link. */
 function explainSymlink<T>(directory: string, call: () => T): T {
   try {
     return call();
@@ -85,7 +75,7 @@ function explainSymlink<T>(directory: string, call: () => T): T {
 /** Writes a reservation. It needs no lock, so nobody waits for it. @throws {SystemError} */
 export function prepareReservation(directory: string, attachment: Attachment): PreparedReservation {
   const content = formatHolder(attachment);
-  // A file without a name does not change the directory, so the index stays valid. A crash leaves nothing.
+  // A file without a name keeps the index valid and leaves nothing after a crash.
   const unnamed = explainSymlink(directory, () => writeUnnamed(directory, content));
   if (unnamed) return { ...unnamed, isNamed: false, attachment };
   const path = writeTemporary(`${directory}/new`, content);
@@ -133,9 +123,9 @@ export function lockStore(
   };
 }
 
-/** What is known of the directory: its index, and a list of it if this call had to make one. */
 interface DirectoryView extends Disposable {
   readonly index: ReservationIndex;
+  /** What `list` found in this call. */
   readonly inventory: Inventory | undefined;
   /** Lists the directory once, and makes a new index. */
   list(): Inventory;
@@ -164,7 +154,7 @@ function openDirectoryView(directory: string, log: (message: string) => void): D
   };
 }
 
-/** Runs `choose`, and again after each remedy that changed something, until there is an address. */
+/** Runs `choose` until it finds an address, each time after the next remedy that changed something. */
 function withRemedies<T>(choose: () => T, remedies: (() => boolean)[]): T {
   for (;;) {
     try {
@@ -184,7 +174,6 @@ function refreshIfStale(view: DirectoryView): boolean {
   return true;
 }
 
-/** Releases reservations of earlier boots: no namespace outlives its boot. */
 function reclaimEarlierBoots(directory: string, view: DirectoryView, log: (message: string) => void): boolean {
   if (!view.index.mayHaveEarlierBoot) return false;
   const earlier = findEarlierBootAddresses(directory, view.list());
@@ -242,7 +231,7 @@ function linkReservation(
   index.commit();
 }
 
-/** The last change of the directory under the lock. An earlier reservation may have left a file of that name. */
+/** An earlier reservation may have left a file of that name. */
 function addHolderLink(directory: string, { path, isNamed, attachment }: PreparedReservation, boot: number): void {
   const name = holderLinkName(attachment, boot);
   const linkPath = `${directory}/${name}`;

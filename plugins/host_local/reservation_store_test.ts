@@ -188,7 +188,7 @@ test("lockStore() removes temporary files once their writer cannot be alive any 
   utimesSync(join(directory, ".new.abc.tmp"), longAgo, longAgo);
   utimesSync(join(directory, ".mine.tmp"), longAgo, longAgo);
   expect(recover(directory)).toEqual([
-    `Removed "${directory}/.new.abc.tmp": it was left by a process that ended before its time`,
+    `Removed "${directory}/.new.abc.tmp": its writer ended without removing it`,
   ]);
   expect(readdirSync(directory).sort()).toEqual([".mine.tmp", ".new.def.tmp", "lock"]);
 });

@@ -1,8 +1,7 @@
 /**
- * Who holds which address, as an array of numbers that is read from a file and searched without parsing.
+ * The records of the index: an array of numbers that is searched without parsing.
  *
- * A record is a hash of the holder, the boot tag, and the address in 16 bytes. IPv4 addresses are stored as IPv4-mapped. The records are
- * in no order.
+ * A record is a hash of the holder, the boot tag, and the address in 16 bytes, IPv4 as IPv4-mapped. The records are in no order.
  *
  * @module
  */
@@ -87,7 +86,6 @@ export class ReservationTable {
   findFree(from: Ip): Ip | undefined {
     let start: Ip | undefined = from;
     while (start !== undefined && this.has(start)) {
-      // All addresses that differ from this one in the last two bytes.
       const bytes = mappedBytes(start);
       const free = this.#listTaken(start).indexOf(0, bytes[14]! << 8 | bytes[15]!);
       bytes.set(free < 0 ? [0xff, 0xff] : [free >> 8, free & 0xff], 14);
@@ -97,7 +95,7 @@ export class ReservationTable {
     return start;
   }
 
-  /** 1 for each taken address among those that differ from `ip` in the last two bytes. */
+  /** 1 for each allocated address that differs from `ip` in the last two bytes only. */
   #listTaken(ip: Ip): Uint8Array {
     const words = this.#words;
     const [first, second, third, fourth] = addressWords(ip);
@@ -138,7 +136,6 @@ function addressWords(address: Ip): Uint32Array {
   return new Uint32Array(mappedBytes(address).buffer);
 }
 
-/** 16 bytes; an IPv4 address as IPv4-mapped. */
 function mappedBytes(address: Ip): Uint8Array<ArrayBuffer> {
   const bytes = ipBytes(address);
   const mapped = new Uint8Array(16);

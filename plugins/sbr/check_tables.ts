@@ -22,10 +22,10 @@ export function checkTables(netns: Netns, device: Link, ips: readonly IpConfig[]
       isCustomTable(table) || table !== undefined && table === config.table;
     const match = rules.find((candidate) => candidate.from === from && isPossible(candidate.table));
     const expected = config.table === undefined ? "a table of its own" : `table ${config.table}`;
-    if (match?.table === undefined) throw checkFailedError(`no rule sends what is from ${ipOf(from)} to ${expected}`);
+    if (match?.table === undefined) throw checkFailedError(`no rule sends packets from ${ipOf(from)} to ${expected}`);
     if (config.table === undefined) checkTable(netns, device, { ip, table: match.table, config, routes });
     else if (match.table !== config.table) {
-      throw checkFailedError(`what is from ${ipOf(from)} goes to table ${match.table}, expected ${expected}`);
+      throw checkFailedError(`a rule sends packets from ${ipOf(from)} to table ${match.table}, expected ${expected}`);
     }
   }
 }

@@ -45,6 +45,6 @@ export function requireContainerIps(result: Result, ifname: string): IpConfig[] 
   const ips = containerIps(result, ifname);
   if (ips.length > 0) return ips;
   throw new CniError(Code.InvalidConfig, `Cannot run "sbr": prevResult has no address on "${ifname}"`, {
-    details: "packets are routed by the address that they are from; put sbr behind a plugin that gives one",
+    details: 'put "sbr" behind a plugin that gives an address',
   });
 }

@@ -175,7 +175,7 @@ sbrTest(
     ]);
     run("CHECK", config);
     expect(() => run("CHECK", { table: 5001 })).toThrow(
-      "what is from 192.0.2.9 goes to table 5000, expected table 5001",
+      "a rule sends packets from 192.0.2.9 to table 5000, expected table 5001",
     );
     run("DEL", config);
     expect([ipRules(container), ipRoutes(container)]).toEqual([["32765: from 192.0.2.9 lookup 77"], before]);
@@ -227,7 +227,7 @@ sbrTest("an ADD that fails leaves rules and routes as they were", ({ run, state,
 });
 
 sbrTest("CHECK names what is missing, and what is back in the main table", ({ run, container }) => {
-  expect(() => run("CHECK")).toThrow("no rule sends what is from 192.0.2.9 to a table of its own");
+  expect(() => run("CHECK")).toThrow("no rule sends packets from 192.0.2.9 to a table of its own");
   run("ADD");
   const drift: [string, string, string][] = [
     ["rule del from 192.0.2.9 lookup 100", "rule add from 192.0.2.9 lookup 100", "no rule"],

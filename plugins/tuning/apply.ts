@@ -1,9 +1,8 @@
 /** Makes the changes of one attachment, takes them back and checks them. @module */
 import * as link from "../../ffi/route/link.ts";
 import { removeWithTemporary } from "../../ffi/sys/atomic_file.ts";
-import { expectEqual } from "../lib/protocol/check_failed.ts";
+import { checkFailedError, expectEqual } from "../lib/protocol/check_failed.ts";
 import { type AddCall, type CheckCall, cleanUp, type DelCall } from "../lib/protocol/plugin.ts";
-import { CniError, Code } from "../../spec/error.ts";
 import {
   type Backup,
   backupPath,
@@ -178,7 +177,7 @@ export function checkChanges(call: CheckCall<TuningConfig>, { sysctls, linkState
     if (isReadable && !isPresentAndSame(actualValue, after)) expectEqual(`kernel parameter ${key}`, actualValue, after);
   }
   if (!hasSettings(linkState)) return;
-  if (!device) throw new CniError(Code.Internal, `Check failed: interface "${ifname}" is missing in "${netns.path}"`);
+  if (!device) throw checkFailedError(`interface "${ifname}" is missing in "${netns.path}"`);
   const keys = Object.keys(linkState) as (keyof LinkState)[];
   const wanted = Object.fromEntries(keys.map((key) => [key, backup?.after[key] ?? linkState[key]]));
   compareLinkState(device, wanted, (name, actual, expected) => expectEqual(`${name} of "${ifname}"`, actual, expected));

@@ -2,10 +2,8 @@
  * The backup of an attachment: the values before `tuning` changed them, and the values since.
  *
  * The file is the reference plugin's, `<dataDir>/<containerID>_<ifname>.json`, with its five keys and some of ours. If an id or a name has an
- * underscore, two attachments could have that file, so ours is `<dataDir>/<containerID>:<ifname>.json`. All `tuning` entries of a chain share
- * a file: `before` is of the first entry, `after` of the last.
- *
- * A file of the reference names no owner and holds nothing to tell it by. If two attachments could have it, the first DEL takes it.
+ * underscore, two attachments could have that file, so ours is `<dataDir>/<containerID>:<ifname>.json`. A file of the reference does not tell
+ * its owner: the first DEL takes it. All `tuning` entries of a chain share a file: `before` is of the first entry, `after` of the last.
  *
  * @module
  */
@@ -91,12 +89,12 @@ function isNetworkSysctl(path: string): boolean {
   return /^net(\/[^/\0]+)+$/.test(path) && !path.split("/").some((part) => part === "." || part === "..");
 }
 
-/** The path to which an ADD writes, and where it finds the backup of an earlier entry. @throws {SystemError} */
+/** The path for ADD, which may have the backup of an earlier entry. @throws {SystemError} */
 export function backupPath(dataDir: string, attachment: Attachment): string {
   return locateBackup(dataDir, attachment, ({ owner }) => owner !== undefined && isOwner(owner, attachment));
 }
 
-/** The path of an attachment's backup, if there is one. A file without an owner counts as its own. @throws {SystemError} */
+/** The path for DEL and CHECK: a file without an owner counts as the attachment's. @throws {SystemError} */
 export function findBackupPath(dataDir: string, attachment: Attachment): string {
   return locateBackup(dataDir, attachment, ({ owner }) => owner === undefined || isOwner(owner, attachment));
 }

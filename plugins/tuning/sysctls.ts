@@ -1,5 +1,5 @@
 /** Kernel parameters: the path of a key, and when two values are the same. @see sysctl(8) @module */
-import { ignoreErrors, SystemError } from "../../ffi/sys/error.ts";
+import { SystemError } from "../../ffi/sys/error.ts";
 import { overwrite } from "../../ffi/sys/file.ts";
 import { findSysctl } from "../../ffi/sysctl.ts";
 import { CniError, Code, ConfigError } from "../../spec/error.ts";
@@ -76,7 +76,7 @@ const UNREADABLE_CODES = ["EACCES", "EPERM", "EINVAL", "EIO"];
 
 /** The value of a parameter, `undefined` if it cannot be read. Call it inside the namespace. @throws {SystemError} */
 export function readSysctl(path: string): string | undefined {
-  return ignoreErrors([...UNREADABLE_CODES, "EISDIR"], () => findSysctl(path));
+  return lookUpSysctl(path).value;
 }
 
 /** The readable values by path. Call it inside the namespace. @throws {ConfigError} for a parameter that the kernel does not have */
