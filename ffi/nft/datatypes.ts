@@ -3,7 +3,6 @@
  * addresses and ports as ports.
  *
  * @see nftables include/datatype.h enum datatypes
- * @module
  */
 import type { SetIn } from "./objects.ts";
 import { NFT_DATA_VERDICT, NFT_SET_MAP } from "./uapi.ts";

@@ -103,7 +103,7 @@ const QUESTIONS: Readonly<Record<string, (nl: Netlink) => unknown>> = {
   "listElements": (nl) =>
     ["ports", "verdicts", "ranges", "names", "timed"].map((set) => nft.listElements(nl, INET, set)),
   "listElements of an owner": (nl) => nft.listElements(nl, INET, "ports", "web c1"),
-  "findElement": (nl) => nft.findElement(nl, INET, "verdicts", Uint8Array.of(10, 1, 0, 2)),
+  "elementQuery": (nl) => nft.getAll(nl, [nft.elementQuery(INET, "verdicts", Uint8Array.of(10, 1, 0, 2))]),
 };
 
 const missing = ["nft", "iptables-nft-restore"].filter((program) => !Bun.which(program));

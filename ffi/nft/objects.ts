@@ -1,16 +1,13 @@
 /**
  * Tables, chains, rules, sets and their elements: how they are sent, and how they are read. Changes go through a transaction.
  *
- * Used as a namespace: `import * as nft from "../ffi/nft/objects.ts"`.
- *
  * @see linux/netfilter/nf_tables.h, net/netfilter/nf_tables_api.c
- * @module
  */
 import { attrList, attrs } from "../netlink/attrs.ts";
-import { be16, be32, be64, bei32, bytes, cstr, Reader, struct, u8 } from "../netlink/codec.ts";
+import { be16, be32, be64, bei32, bytes, cstr, type Out, Reader, struct, u8 } from "../netlink/codec.ts";
 import { NetlinkError, withRequestPurpose } from "../netlink/error.ts";
-import { message, type MessageIn, type MessageOut, type Operation } from "../netlink/message.ts";
-import { dump, type Netlink, query } from "../netlink/socket.ts";
+import { type AnyMessageSpec, message, type MessageIn, type MessageOut, type Operation } from "../netlink/message.ts";
+import { dump, type Netlink, type NetlinkRequest, queryAllIfPresent, request } from "../netlink/socket.ts";
 import { type Data, data, type Expression, expression } from "./expressions.ts";
 import * as uapi from "./uapi.ts";
 import { CHAIN_COMMENT, comment, elementUserdata, RULE_COMMENT, setUserdata, TABLE_COMMENT } from "./userdata.ts";
@@ -91,25 +88,22 @@ export const elementsMessage = message("elements", nfgenmsg, () => ({
   elements: [uapi.NFTA_SET_ELEM_LIST_ELEMENTS, attrList(elementAttrs)],
 }));
 
-/** The same with the elements as they came, for picking some out of many. */
+/** With the elements as they came, for picking some out of many. */
 const rawElementsMessage = message("elements", nfgenmsg, () => ({
   elements: [uapi.NFTA_SET_ELEM_LIST_ELEMENTS, attrList(bytes)],
 }));
 
-/** The same with the expressions as they came. */
+/** With the expressions as they came. */
 const rawRuleMessage = message("rule", nfgenmsg, () => ({
   handle: [uapi.NFTA_RULE_HANDLE, be64],
   expressions: [uapi.NFTA_RULE_EXPRESSIONS, bytes],
   comment: [uapi.NFTA_RULE_USERDATA, comment(RULE_COMMENT)],
 }));
-/** What tells a base chain from the many others. */
-const baseChainMessage = message("chain", nfgenmsg, () => ({
-  table: chainMessage.attributes.table.table,
-  name: chainMessage.attributes.table.name,
-  hook: chainMessage.attributes.table.hook,
-  policy: chainMessage.attributes.table.policy,
-  type: chainMessage.attributes.table.type,
-}));
+/** What is needed of base chains, and tells them from the many others. */
+const baseChainMessage = message("chain", nfgenmsg, () => {
+  const { table, name, hook, policy, type } = chainMessage.attributes.table;
+  return { table, name, hook, policy, type };
+});
 
 const generationMessage = message("generation", nfgenmsg, () => ({ id: [uapi.NFTA_GEN_ID, be32] }));
 
@@ -127,7 +121,7 @@ export interface Element {
   readonly key: Uint8Array;
   readonly data?: Data;
   readonly comment?: string;
-  /** What it tells about other elements, in bytes that nft(8) passes over. */
+  /** What it tells about other elements: nft(8) neither prints nor keeps it. */
   readonly references?: Uint8Array;
   /** NFT_SET_ELEM_INTERVAL_END: the key is the first one behind an interval. */
   readonly flags?: number;
@@ -144,51 +138,126 @@ export function nftOperation<S extends Operation["spec"]>(name: string, type: nu
   return { name: `NFT_MSG_${name}`, type: uapi.NFNL_SUBSYS_NFTABLES << 8 | type, spec };
 }
 
-export const GET_TABLE = nftOperation("GETTABLE", uapi.NFT_MSG_GETTABLE, tableMessage);
-export const GET_CHAIN = nftOperation("GETCHAIN", uapi.NFT_MSG_GETCHAIN, chainMessage);
+const GET_TABLE = nftOperation("GETTABLE", uapi.NFT_MSG_GETTABLE, tableMessage);
+const GET_CHAIN = nftOperation("GETCHAIN", uapi.NFT_MSG_GETCHAIN, chainMessage);
 const GET_RULE = nftOperation("GETRULE", uapi.NFT_MSG_GETRULE, ruleMessage);
-export const GET_SET = nftOperation("GETSET", uapi.NFT_MSG_GETSET, setMessage);
-export const GET_ELEMENTS = nftOperation("GETSETELEM", uapi.NFT_MSG_GETSETELEM, elementsMessage);
-export const GET_GENERATION = nftOperation("GETGEN", uapi.NFT_MSG_GETGEN, generationMessage);
+const GET_SET = nftOperation("GETSET", uapi.NFT_MSG_GETSET, setMessage);
+const GET_ELEMENTS = nftOperation("GETSETELEM", uapi.NFT_MSG_GETSETELEM, elementsMessage);
+const GET_GENERATION = nftOperation("GETGEN", uapi.NFT_MSG_GETGEN, generationMessage);
 
-function ignoreAbsent<T>(purpose: () => string, call: () => T): T | undefined {
+/** A question about one thing that has a name, and how its answer is read: the kernel looks it up, whatever else there is. */
+export interface Query<T> {
+  readonly request: NetlinkRequest;
+  /** What it is for, in the words of an error. */
+  purpose(): string;
+  read(answer: MessageOut<AnyMessageSpec>): T | undefined;
+}
+
+export function tableQuery({ family, table }: TableKey): Query<Table> {
+  return {
+    request: request(GET_TABLE, { family, name: table }),
+    purpose: () => `find table "${table}"`,
+    read: (answer) => answer as Table,
+  };
+}
+
+/** Asks for a chain with its `use`. */
+export function chainQuery({ family, table }: TableKey, name: string): Query<Chain> {
+  return {
+    request: request(GET_CHAIN, { family, table, name }),
+    purpose: () => `find chain "${name}" of table "${table}"`,
+    read: (answer) => answer as Chain,
+  };
+}
+
+/** Asks for a set or map, without its elements. */
+export function setQuery({ family, table }: TableKey, name: string): Query<Set> {
+  return {
+    request: request(GET_SET, { family, table, name }),
+    purpose: () => `find set "${name}" of table "${table}"`,
+    read: (answer) => answer as Set,
+  };
+}
+
+/** Asks for the element of a set that has this key. */
+export function elementQuery({ family, table }: TableKey, set: string, key: Uint8Array): Query<Element> {
+  return {
+    request: request(GET_ELEMENTS, { family, table, set, elements: [{ key: { value: key } }] }),
+    purpose: () => `find element ${formatHex(key)} of set "${set}" of table "${table}"`,
+    read: (answer) => (answer as MessageOut<typeof elementsMessage>).elements?.map(toElement)[0],
+  };
+}
+
+/** Asks for the number of the ruleset. Asked first, it tells whether the other answers still hold. */
+export function generationQuery(): Query<number> {
+  return {
+    request: request(GET_GENERATION, {}),
+    purpose: () => "read the ruleset's generation (it needs the kernel's module nf_tables)",
+    read: (answer) => (answer as MessageOut<typeof generationMessage>).id ?? 0,
+  };
+}
+
+/** The answers to several questions, asked in one send, in order; `undefined` for what there is not. @throws {NetlinkError} */
+export function getAll<T>(nl: Netlink, queries: readonly Query<T>[]): (T | undefined)[] {
   try {
-    return withRequestPurpose(purpose, call);
+    const replies = queryAllIfPresent(nl, queries.map((query) => query.request));
+    return replies.map((reply, i) => reply && queries[i]!.read(reply));
   } catch (error) {
-    if (error instanceof NetlinkError && error.code === "ENOENT") return undefined;
-    throw error;
+    throw error instanceof NetlinkError ? error.withPurpose(queries[error.index]!.purpose()) : error;
   }
 }
 
 /** A table, or `undefined`. @throws {NetlinkError} */
-export function findTable(nl: Netlink, { family, table }: TableKey): Table | undefined {
-  return ignoreAbsent(() => `find table "${table}"`, () => query(nl, GET_TABLE, { family, name: table }));
+export function findTable(nl: Netlink, key: TableKey): Table | undefined {
+  return getAll(nl, [tableQuery(key)])[0];
+}
+
+/** A chain with its `use`, or `undefined`. @throws {NetlinkError} */
+export function findChain(nl: Netlink, key: TableKey, name: string): Chain | undefined {
+  return getAll(nl, [chainQuery(key, name)])[0];
+}
+
+/** A set or map, without its elements, or `undefined`. @throws {NetlinkError} */
+export function findSet(nl: Netlink, key: TableKey, name: string): Set | undefined {
+  return getAll(nl, [setQuery(key, name)])[0];
+}
+
+/** The number of the ruleset: it grows with every change in the network namespace. @throws {NetlinkError} */
+export function getGenerationId(nl: Netlink): number {
+  return getAll(nl, [generationQuery()])[0] ?? 0;
+}
+
+/** All that a request is answered with; nothing if the table, chain or set is not there. @throws {NetlinkError} */
+function list<S extends AnyMessageSpec, R extends AnyMessageSpec>(
+  nl: Netlink,
+  what: string,
+  op: Operation<S>,
+  filter: MessageIn<S>,
+  reply: R,
+): MessageOut<R>[] {
+  try {
+    return withRequestPurpose(() => `list ${what}`, () => dump(nl, op, filter, reply)) as unknown as MessageOut<R>[];
+  } catch (error) {
+    if (error instanceof NetlinkError && error.code === "ENOENT") return [];
+    throw error;
+  }
 }
 
 /** The tables of one family, or of all. @throws {NetlinkError} */
 export function listTables(nl: Netlink, family = 0): Table[] {
-  return withRequestPurpose(() => "list tables", () => dump(nl, GET_TABLE, { family }));
-}
-
-/** A chain with its `use`, or `undefined`. @throws {NetlinkError} */
-export function findChain(nl: Netlink, { family, table }: TableKey, name: string): Chain | undefined {
-  return ignoreAbsent(
-    () => `find chain "${name}" of table "${table}"`,
-    () => query(nl, GET_CHAIN, { family, table, name }),
-  );
+  return list(nl, "tables", GET_TABLE, { family }, tableMessage);
 }
 
 /** The chains of a table. @throws {NetlinkError} */
 export function listChains(nl: Netlink, { family, table }: TableKey): Chain[] {
   // The kernel dumps the chains of all tables of the family.
-  const chains = withRequestPurpose(() => `list chains of table "${table}"`, () => dump(nl, GET_CHAIN, { family }));
-  return chains.filter((chain) => chain.table === table);
+  return list(nl, `chains of table "${table}"`, GET_CHAIN, { family }, chainMessage)
+    .filter((chain) => chain.table === table);
 }
 
 /** The base chains of all tables of a family. @throws {NetlinkError} */
 export function listBaseChains(nl: Netlink, family: number): Chain[] {
-  const chains = withRequestPurpose(() => "list chains", () => dump(nl, GET_CHAIN, { family }, baseChainMessage));
-  return chains.filter(({ hook }) => hook !== undefined);
+  return list(nl, "chains", GET_CHAIN, { family }, baseChainMessage).filter(({ hook }) => hook !== undefined);
 }
 
 /** A rule whose expressions are decoded when they are asked for. */
@@ -203,44 +272,18 @@ export interface LazyRule {
 
 /** The rules of a chain, in order, for picking some out of many; none if there is no such chain. @throws {NetlinkError} */
 export function listLazyRules(nl: Netlink, { family, table }: TableKey, chain: string): LazyRule[] {
-  const rules = ignoreAbsent(
-    () => `list rules of chain "${chain}" of table "${table}"`,
-    () => dump(nl, GET_RULE, { family, table, chain }, rawRuleMessage) as MessageOut<typeof rawRuleMessage>[],
-  );
-  return (rules ?? []).map(({ handle = 0n, comment = "", expressions: raw = new Uint8Array() }) => ({
-    handle,
-    comment,
-    raw,
-    expressions: () => attrList(expression).read(new Reader(raw)),
-  }));
+  return list(nl, `rules of chain "${chain}" of table "${table}"`, GET_RULE, { family, table, chain }, rawRuleMessage)
+    .map(({ handle = 0n, comment = "", expressions: raw = new Uint8Array() }) => ({
+      handle,
+      comment,
+      raw,
+      expressions: () => attrList(expression).read(new Reader(raw)),
+    }));
 }
 
 /** The rules of a chain, or of all chains of the table, in order. @throws {NetlinkError} */
 export function listRules(nl: Netlink, { family, table }: TableKey, chain?: string): Rule[] {
-  const filter = { family, table, ...chain === undefined ? {} : { chain } };
-  return withRequestPurpose(() => `list rules of table "${table}"`, () => dump(nl, GET_RULE, filter));
-}
-
-/** A set or map, without its elements, or `undefined`. @throws {NetlinkError} */
-export function findSet(nl: Netlink, { family, table }: TableKey, name: string): Set | undefined {
-  return ignoreAbsent(
-    () => `find set "${name}" of table "${table}"`,
-    () => query(nl, GET_SET, { family, table, name }),
-  );
-}
-
-/** The element with this key, or `undefined`, also if there is no such set: one look-up, whatever the set's size. @throws {NetlinkError} */
-export function findElement(
-  nl: Netlink,
-  { family, table }: TableKey,
-  set: string,
-  key: Uint8Array,
-): Element | undefined {
-  const answer = ignoreAbsent(
-    () => `find element ${formatHex(key)} of set "${set}" of table "${table}"`,
-    () => query(nl, GET_ELEMENTS, { family, table, set, elements: [{ key: { value: key } }] }),
-  );
-  return answer?.elements?.map(toElement)[0];
+  return list(nl, `rules of table "${table}"`, GET_RULE, { family, table, ...chain && { chain } }, ruleMessage);
 }
 
 /**
@@ -250,19 +293,21 @@ export function findElement(
  * @throws {NetlinkError}
  */
 export function listElements(nl: Netlink, { family, table }: TableKey, set: string, commentPart?: string): Element[] {
-  const answers = ignoreAbsent(
-    () => `list elements of set "${set}" of table "${table}"`,
-    () => dump(nl, GET_ELEMENTS, { family, table, set }, rawElementsMessage) as MessageOut<typeof rawElementsMessage>[],
-  );
   const isWanted = (raw: Uint8Array) => commentPart === undefined || Buffer.from(raw.buffer).includes(commentPart);
-  return (answers ?? []).flatMap(({ elements = [] }) => elements)
-    .filter(isWanted).map((raw) => toElement(elementAttrs.read(new Reader(raw))));
+  return list(
+    nl,
+    `elements of set "${set}" of table "${table}"`,
+    GET_ELEMENTS,
+    { family, table, set },
+    rawElementsMessage,
+  )
+    .flatMap(({ elements = [] }) => elements)
+    .filter(isWanted)
+    .map((raw) => toElement(elementAttrs.read(new Reader(raw))));
 }
 
-type RawElement = NonNullable<MessageOut<typeof elementsMessage>["elements"]>[number];
-
 /** An element as it is used, of what came. */
-export function toElement({ key, data, userdata: { comment, references } = {}, flags }: RawElement): Element {
+function toElement({ key, data, userdata: { comment, references } = {}, flags }: Out<typeof elementAttrs>): Element {
   return {
     key: key?.value ?? new Uint8Array(),
     ...data ? { data } : {},
@@ -270,15 +315,6 @@ export function toElement({ key, data, userdata: { comment, references } = {}, f
     ...references ? { references } : {},
     ...flags ? { flags } : {},
   };
-}
-
-/** The number of the ruleset: it grows with every change in the network namespace. @throws {NetlinkError} */
-export function getGenerationId(nl: Netlink): number {
-  const { id } = withRequestPurpose(
-    () => "read the ruleset's generation (it needs the kernel's module nf_tables)",
-    () => query(nl, GET_GENERATION, {}),
-  );
-  return id ?? 0;
 }
 
 /** Bytes as an error message shows them: `0x0a580002`. */

@@ -1,7 +1,6 @@
 import { expect } from "bun:test";
 import { netnsTest, runInNetns } from "../../testing/netns.ts";
 import * as nft from "./objects.ts";
-import { chainQuery, elementQuery, generationQuery, getAll, tableQuery } from "./queries.ts";
 
 const TABLE = { family: 1, table: "t" };
 const ABSENT = { family: 1, table: "absent" };
@@ -14,15 +13,15 @@ netnsTest("ask() answers many questions of all kinds in their order, also where 
     "nft",
     `add table inet t; add chain inet t one; add set inet t s { type inet_service; elements = { ${elements} } }`,
   );
-  const found = getAll<unknown>(host.nft, [
-    generationQuery(),
-    chainQuery(TABLE, "two"),
-    chainQuery(TABLE, "one"),
-    chainQuery(ABSENT, "one"),
-    tableQuery(ABSENT),
-    tableQuery(TABLE),
-    elementQuery(TABLE, "absent", Uint8Array.of(0, 3)),
-    ...numbers.map((n) => elementQuery(TABLE, "s", Uint8Array.of(0, n))),
+  const found = nft.getAll<unknown>(host.nft, [
+    nft.generationQuery(),
+    nft.chainQuery(TABLE, "two"),
+    nft.chainQuery(TABLE, "one"),
+    nft.chainQuery(ABSENT, "one"),
+    nft.tableQuery(ABSENT),
+    nft.tableQuery(TABLE),
+    nft.elementQuery(TABLE, "absent", Uint8Array.of(0, 3)),
+    ...numbers.map((n) => nft.elementQuery(TABLE, "s", Uint8Array.of(0, n))),
   ]);
   expect(found[0]).toBe(nft.getGenerationId(host.nft));
   expect(found.slice(1, 7)).toMatchObject([undefined, { name: "one" }, undefined, undefined, { name: "t" }, undefined]);
@@ -31,8 +30,8 @@ netnsTest("ask() answers many questions of all kinds in their order, also where 
 
 netnsTest("ask() says which question the kernel would not take", ({ host }) => {
   runInNetns(host, "nft", "add table inet t; add set inet t s { type inet_service; }");
-  const questions = [generationQuery(), elementQuery(TABLE, "s", new Uint8Array(8))];
-  expect(() => getAll<unknown>(host.nft, questions)).toThrow(
+  const questions = [nft.generationQuery(), nft.elementQuery(TABLE, "s", new Uint8Array(8))];
+  expect(() => nft.getAll<unknown>(host.nft, questions)).toThrow(
     /^Cannot find element 0x0000000000000000 of set "s" of table "t": /,
   );
   expect(nft.getGenerationId(host.nft)).toBeGreaterThan(0);

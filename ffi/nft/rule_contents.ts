@@ -1,8 +1,4 @@
-/**
- * What a rule contains: its comment, jump target, addresses and verdict, in one form whether nft(8) or iptables wrote it.
- *
- * @module
- */
+/** What a rule contains: its comment, jump target, addresses and verdict, in one form whether nft(8) or iptables wrote it. */
 import { type Ip, ipFromBytes } from "../address.ts";
 import type { Expression } from "./expressions.ts";
 import { formatHex, type LazyRule } from "./objects.ts";

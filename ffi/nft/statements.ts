@@ -6,44 +6,10 @@
  * ```
  *
  * They produce what nft(8) produces for the same words, so that `nft list ruleset` reads them back.
- *
- * @module
  */
 import { type Cidr, familyOf, type Ip, ipBytes, ipOf, networkOf, prefixLengthOf } from "../address.ts";
 import { type ExpressionIn, register, type Verdict } from "./expressions.ts";
-import {
-  IPS_DST_NAT,
-  NF_ACCEPT,
-  NF_CT_STATE_ESTABLISHED,
-  NF_CT_STATE_RELATED,
-  NF_DROP,
-  NFPROTO_IPV4,
-  NFPROTO_IPV6,
-  NFT_CMP_EQ,
-  NFT_CMP_NEQ,
-  NFT_CT_DIRECTION,
-  NFT_CT_STATE,
-  NFT_CT_STATUS,
-  NFT_FIB_RESULT_ADDRTYPE,
-  NFT_GOTO,
-  NFT_JUMP,
-  NFT_LOOKUP_F_INV,
-  NFT_META_IIFNAME,
-  NFT_META_L4PROTO,
-  NFT_META_MARK,
-  NFT_META_NFPROTO,
-  NFT_META_OIFNAME,
-  NFT_NAT_DNAT,
-  NFT_PAYLOAD_CSUM_INET,
-  NFT_PAYLOAD_L4CSUM_PSEUDOHDR,
-  NFT_PAYLOAD_LL_HEADER,
-  NFT_PAYLOAD_NETWORK_HEADER,
-  NFT_PAYLOAD_TRANSPORT_HEADER,
-  NFT_REG_VERDICT,
-  NFT_RETURN,
-  NFTA_FIB_F_DADDR,
-  RTN_LOCAL,
-} from "./uapi.ts";
+import * as uapi from "./uapi.ts";
 
 /** A part of a rule. */
 export type RuleStatement = readonly ExpressionIn[];
@@ -61,7 +27,7 @@ export interface Selector {
 export function rule(...parts: readonly RuleStatement[]): ExpressionIn[] {
   const expressions = parts.flat();
   const isNfprotoLoad = (candidate: ExpressionIn | undefined) =>
-    candidate?.kind === "meta" && candidate.key === NFT_META_NFPROTO;
+    candidate?.kind === "meta" && candidate.key === uapi.NFT_META_NFPROTO;
   const firstCheck = expressions.findIndex(isNfprotoLoad);
   // A check is two expressions: load, then compare. Contradictory ones are kept: such a rule matches nothing.
   const isRepeated = (i: number) =>
@@ -84,8 +50,8 @@ const payload = (base: number, offset: number, size: number, family?: number): S
 });
 const networkHeader = (family: 4 | 6, offset4: number, offset6: number): Selector =>
   family === 4
-    ? payload(NFT_PAYLOAD_NETWORK_HEADER, offset4, 4, NFPROTO_IPV4)
-    : payload(NFT_PAYLOAD_NETWORK_HEADER, offset6, 16, NFPROTO_IPV6);
+    ? payload(uapi.NFT_PAYLOAD_NETWORK_HEADER, offset4, 4, uapi.NFPROTO_IPV4)
+    : payload(uapi.NFT_PAYLOAD_NETWORK_HEADER, offset6, 16, uapi.NFPROTO_IPV6);
 
 /** `ip saddr`, `ip6 saddr` */
 export function saddr(family: 4 | 6): Selector {
@@ -97,23 +63,23 @@ export function daddr(family: 4 | 6): Selector {
 }
 /** `meta l4proto` */
 export function l4proto(): Selector {
-  return meta(NFT_META_L4PROTO, 1);
+  return meta(uapi.NFT_META_L4PROTO, 1);
 }
 /** `th dport`: the destination port of whatever protocol has one. */
 export function dport(): Selector {
-  return payload(NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2);
+  return payload(uapi.NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2);
 }
 /** `iifname` */
 export function iifname(): Selector {
-  return meta(NFT_META_IIFNAME, 16);
+  return meta(uapi.NFT_META_IIFNAME, 16);
 }
 /** `oifname` */
 export function oifname(): Selector {
-  return meta(NFT_META_OIFNAME, 16);
+  return meta(uapi.NFT_META_OIFNAME, 16);
 }
 /** `ether saddr` */
 export function etherSaddr(): Selector {
-  return payload(NFT_PAYLOAD_LL_HEADER, 6, 6);
+  return payload(uapi.NFT_PAYLOAD_LL_HEADER, 6, 6);
 }
 
 /** `meta nfproto ipv4` or `ipv6`: what follows is for packets of this family. */
@@ -122,7 +88,7 @@ export function metaNfproto(family: 4 | 6): RuleStatement {
 }
 
 /** What compares: `==` unless `not`. */
-const cmpOperator = (not: boolean): number => (not ? NFT_CMP_NEQ : NFT_CMP_EQ);
+const cmpOperator = (not: boolean): number => (not ? uapi.NFT_CMP_NEQ : uapi.NFT_CMP_EQ);
 
 /** Compares what a field holds, cut to `value`'s length, with `value`. */
 export function equals(field: Selector, value: Uint8Array, not = false): RuleStatement {
@@ -136,7 +102,7 @@ function compare(value: Uint8Array, not: boolean): ExpressionIn {
 /** In a table of family inet: only packets of this family have what follows. */
 function nfprotoCheck(family: number | undefined): RuleStatement {
   if (family === undefined) return [];
-  return [...meta(NFT_META_NFPROTO, 1).load(0), compare(Uint8Array.of(family), false)];
+  return [...meta(uapi.NFT_META_NFPROTO, 1).load(0), compare(Uint8Array.of(family), false)];
 }
 
 /** Compares an address of the packet with a network: `ip saddr 10.1.0.0/16`. */
@@ -182,16 +148,16 @@ export function iifnameIs(name: string, not = false): RuleStatement {
 }
 /** `fib daddr type local`: to an address of this host */
 export function fibDaddrLocal(): RuleStatement {
-  return [...fibAddrtype(NFTA_FIB_F_DADDR), compare(u32HostOrder(RTN_LOCAL), false)];
+  return [...fibAddrtype(uapi.NFTA_FIB_F_DADDR), compare(u32HostOrder(uapi.RTN_LOCAL), false)];
 }
 function fibAddrtype(flags: number): RuleStatement {
-  return [{ kind: "fib", dreg: register(0), flags, result: NFT_FIB_RESULT_ADDRTYPE }];
+  return [{ kind: "fib", dreg: register(0), flags, result: uapi.NFT_FIB_RESULT_ADDRTYPE }];
 }
 /** `ct status dnat`: the connection's destination was translated */
 export function ctStatusDnat(): RuleStatement {
   return [
-    { kind: "ct", dreg: register(0), key: NFT_CT_STATUS },
-    ...maskRegister(4, u32HostOrder(IPS_DST_NAT)),
+    { kind: "ct", dreg: register(0), key: uapi.NFT_CT_STATUS },
+    ...maskRegister(4, u32HostOrder(uapi.IPS_DST_NAT)),
     compare(new Uint8Array(4), true),
   ];
 }
@@ -199,14 +165,17 @@ export function ctStatusDnat(): RuleStatement {
 /** `ct direction reply`: an answer within a connection */
 export function ctDirectionReply(): RuleStatement {
   const IP_CT_DIR_REPLY = 1;
-  return [{ kind: "ct", dreg: register(0), key: NFT_CT_DIRECTION }, compare(Uint8Array.of(IP_CT_DIR_REPLY), false)];
+  return [
+    { kind: "ct", dreg: register(0), key: uapi.NFT_CT_DIRECTION },
+    compare(Uint8Array.of(IP_CT_DIR_REPLY), false),
+  ];
 }
 
 /** `ct state established,related`: part of a conversation that was let through before, or caused by one */
 export function ctStateEstablishedRelated(): RuleStatement {
   return [
-    { kind: "ct", dreg: register(0), key: NFT_CT_STATE },
-    ...maskRegister(4, u32HostOrder(NF_CT_STATE_ESTABLISHED | NF_CT_STATE_RELATED)),
+    { kind: "ct", dreg: register(0), key: uapi.NFT_CT_STATE },
+    ...maskRegister(4, u32HostOrder(uapi.NF_CT_STATE_ESTABLISHED | uapi.NF_CT_STATE_RELATED)),
     compare(new Uint8Array(4), true),
   ];
 }
@@ -218,13 +187,13 @@ export function xtCtstateEstablishedRelated(): RuleStatement {
   const STATE_MASK = 150;
   const XT_CONNTRACK_STATE = 1;
   info[MATCH_FLAGS] = XT_CONNTRACK_STATE;
-  info[STATE_MASK] = NF_CT_STATE_ESTABLISHED | NF_CT_STATE_RELATED;
+  info[STATE_MASK] = uapi.NF_CT_STATE_ESTABLISHED | uapi.NF_CT_STATE_RELATED;
   return [{ kind: "match", name: "conntrack", revision: 3, info }];
 }
 /** `meta mark & 0x20 == 0x20`: the packet has all these bits */
 export function markHas(bits: number): RuleStatement {
   return [
-    ...meta(NFT_META_MARK, 4).load(0),
+    ...meta(uapi.NFT_META_MARK, 4).load(0),
     ...maskRegister(4, u32HostOrder(bits)),
     compare(u32HostOrder(bits), false),
   ];
@@ -248,9 +217,9 @@ export function clearMark(bits: number): RuleStatement {
 function changeMark(mask: number, xor: number): RuleStatement {
   const bitwise = { sreg: register(0), dreg: register(0), length: 4 };
   return [
-    ...meta(NFT_META_MARK, 4).load(0),
+    ...meta(uapi.NFT_META_MARK, 4).load(0),
     { kind: "bitwise", ...bitwise, mask: { value: u32HostOrder(mask) }, xor: { value: u32HostOrder(xor) } },
-    { kind: "meta", key: NFT_META_MARK, sreg: register(0) },
+    { kind: "meta", key: uapi.NFT_META_MARK, sreg: register(0) },
   ];
 }
 /** `counter` */
@@ -276,17 +245,17 @@ function lookupIn(
 
 /** `ip saddr . th dport @set`; with `not`, `!= @set` */
 export function inSet(fields: readonly Selector[], set: string, not = false): RuleStatement {
-  return lookupIn(fields, set, not ? { flags: NFT_LOOKUP_F_INV } : {});
+  return lookupIn(fields, set, not ? { flags: uapi.NFT_LOOKUP_F_INV } : {});
 }
 /** `ip saddr . th dport vmap @map`: does what the map says for this packet, and goes on if it says nothing */
 export function vmap(fields: readonly Selector[], map: string): RuleStatement {
-  return lookupIn(fields, map, { dreg: NFT_REG_VERDICT });
+  return lookupIn(fields, map, { dreg: uapi.NFT_REG_VERDICT });
 }
 /** `dnat ip to … map @map`, where the map's data is an address and a port; goes on if it has nothing for this packet */
 export function dnatMap(family: 4 | 6, fields: readonly Selector[], map: string): RuleStatement {
   const port = register(registersFor(family === 4 ? 4 : 16));
   // The kernel does nothing to packets of the other family (net/netfilter/nft_nat.c nft_nat_inet_eval()).
-  const to = { type: NFT_NAT_DNAT, family: nfprotoOf(family), addressMin: register(0), portMin: port };
+  const to = { type: uapi.NFT_NAT_DNAT, family: nfprotoOf(family), addressMin: register(0), portMin: port };
   return [...lookupIn(fields, map, { dreg: register(0) }), { kind: "nat", ...to }];
 }
 /** `ip saddr set … map @map`: whatever is behind it sees another source; goes on if the map has nothing for this packet */
@@ -306,12 +275,12 @@ function writeIpv4Address(offset: number): ExpressionIn {
   return {
     kind: "payload",
     sreg: register(0),
-    base: NFT_PAYLOAD_NETWORK_HEADER,
+    base: uapi.NFT_PAYLOAD_NETWORK_HEADER,
     offset,
     length: 4,
-    checksumType: NFT_PAYLOAD_CSUM_INET,
+    checksumType: uapi.NFT_PAYLOAD_CSUM_INET,
     checksumOffset: CHECKSUM_OFFSET,
-    checksumFlags: NFT_PAYLOAD_L4CSUM_PSEUDOHDR,
+    checksumFlags: uapi.NFT_PAYLOAD_L4CSUM_PSEUDOHDR,
   };
 }
 /** `masquerade` */
@@ -319,25 +288,25 @@ export function masquerade(): RuleStatement {
   return [{ kind: "masq" }];
 }
 
-const nfprotoOf = (family: 4 | 6): number => (family === 4 ? NFPROTO_IPV4 : NFPROTO_IPV6);
+const nfprotoOf = (family: 4 | 6): number => (family === 4 ? uapi.NFPROTO_IPV4 : uapi.NFPROTO_IPV6);
 
 function verdict(value: Verdict): RuleStatement {
-  return [{ kind: "immediate", dreg: NFT_REG_VERDICT, data: { verdict: value } }];
+  return [{ kind: "immediate", dreg: uapi.NFT_REG_VERDICT, data: { verdict: value } }];
 }
 export function accept(): RuleStatement {
-  return verdict({ code: NF_ACCEPT });
+  return verdict({ code: uapi.NF_ACCEPT });
 }
 export function drop(): RuleStatement {
-  return verdict({ code: NF_DROP });
+  return verdict({ code: uapi.NF_DROP });
 }
 export function returnFromChain(): RuleStatement {
-  return verdict({ code: NFT_RETURN });
+  return verdict({ code: uapi.NFT_RETURN });
 }
 export function jump(chain: string): RuleStatement {
-  return verdict({ code: NFT_JUMP, chain });
+  return verdict({ code: uapi.NFT_JUMP, chain });
 }
 export function gotoChain(chain: string): RuleStatement {
-  return verdict({ code: NFT_GOTO, chain });
+  return verdict({ code: uapi.NFT_GOTO, chain });
 }
 
 /** How many registers of 4 bytes hold `size` bytes. */

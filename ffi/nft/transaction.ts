@@ -2,7 +2,6 @@
  * Changes to the ruleset, all or none of them: they are collected and then sent as one batch.
  *
  * @see net/netfilter/nfnetlink.c nfnetlink_rcv_batch()
- * @module
  */
 import { be32 } from "../netlink/codec.ts";
 import { NetlinkError } from "../netlink/error.ts";

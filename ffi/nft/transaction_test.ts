@@ -123,14 +123,14 @@ netnsTest("what is absent is found absent, and many elements are sent and listed
   expect(nft.listElements(nl, TABLE, "s")).toEqual([]);
   withSet(nl);
   expect(nft.findSet(nl, TABLE, "none")).toBeUndefined();
-  expect(nft.findElement(nl, TABLE, "s", key("10.0.0.2").key)).toBeUndefined();
+  expect(nft.getAll(nl, [nft.elementQuery(TABLE, "s", key("10.0.0.2").key)])[0]).toBeUndefined();
   const elements = Array.from({ length: 1000 }, (_, i) => key(`10.1.${i >> 8}.${i & 255}`)).map((one, i) => ({
     ...one,
     comment: `${i}`.padEnd(251, "x"),
   }));
   transaction(nl).addElements(TABLE, "s", elements).commit();
   expect(nft.listElements(nl, TABLE, "s")).toHaveLength(1001);
-  expect(nft.findElement(nl, TABLE, "s", elements[700]!.key)).toEqual(elements[700]!);
+  expect(nft.getAll(nl, [nft.elementQuery(TABLE, "s", elements[700]!.key)])[0]).toEqual(elements[700]!);
   transaction(nl).deleteElements(TABLE, "s", elements).commit();
   expect(nft.listElements(nl, TABLE, "s")).toEqual([key("10.0.0.1")]);
 });

@@ -174,9 +174,7 @@ export const NFTA_FIB_DREG = 1;
 export const NFTA_FIB_RESULT = 2;
 export const NFTA_FIB_FLAGS = 3;
 export const NFT_FIB_RESULT_ADDRTYPE = 3;
-export const NFTA_FIB_F_SADDR = 0x1;
 export const NFTA_FIB_F_DADDR = 0x2;
-export const NFTA_FIB_F_IIF = 0x8;
 /** The type of an address of this host (linux/rtnetlink.h). */
 export const RTN_LOCAL = 2;
 

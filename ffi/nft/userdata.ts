@@ -2,8 +2,6 @@
  * What nft(8) keeps with objects for its own use: comments, and how to print the keys of a set.
  *
  * The kernel stores these bytes and never looks at them; the layout is that of libnftnl (udata.h): type, length, value.
- *
- * @module
  */
 import type { Codec, Reader, Writer } from "../netlink/codec.ts";
 

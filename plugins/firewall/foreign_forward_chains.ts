@@ -4,7 +4,6 @@
  * @module
  */
 import * as nft from "../../ffi/nft/objects.ts";
-import { chainQuery, getAll } from "../../ffi/nft/queries.ts";
 import {
   NF_ACCEPT,
   NF_DROP,
@@ -98,8 +97,8 @@ export function findChains(
   tables: readonly ForeignTable[],
   names: readonly string[],
 ): ReadonlyMap<ForeignTable, ReadonlyMap<string, nft.Chain>> {
-  const queries = tables.flatMap((table) => names.map((chain) => chainQuery(table, chain)));
-  const chains = getAll(nl, queries);
+  const queries = tables.flatMap((table) => names.map((chain) => nft.chainQuery(table, chain)));
+  const chains = nft.getAll(nl, queries);
   return new Map(tables.map((table, i) => {
     const found = chains.slice(i * names.length, (i + 1) * names.length).flatMap((chain) => chain ?? []);
     return [table, new Map(found.map((chain) => [chain.name ?? "", chain]))];

@@ -2,8 +2,6 @@
  * `conditionsV4` and `conditionsV6`: what a packet must fulfil to reach a published port, in the words of iptables or of nft.
  *
  * Both languages are understood as far as addresses and interfaces go: `-s 10.0.0.0/8 ! -i eth1`, `ip saddr != 10.0.0.0/8 iifname eth0`.
- *
- * @module
  */
 import { type Cidr, familyOf, hostPrefix, parseCidr, parseIp } from "../../ffi/address.ts";
 import { daddrIn, iifnameIs, type RuleStatement, saddrIn } from "../../ffi/nft/statements.ts";

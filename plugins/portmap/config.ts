@@ -1,8 +1,4 @@
-/**
- * The configuration of the `portmap` plugin.
- *
- * @module
- */
+/** The configuration of the `portmap` plugin. */
 import { familyOf, type Ip } from "../../ffi/address.ts";
 import { ConfigError } from "../../spec/error.ts";
 import {

@@ -4,8 +4,6 @@
  * That of a UDP peer lasts for as long as it keeps sending. That of a TCP peer outlives the container by the time that the kernel remembers
  * an aborted connection, ten seconds, or a closed one, two minutes: a call from the same port is sent to the address of the dead container,
  * and nobody answers it, while another container has the port.
- *
- * @module
  */
 import { type Cidr, containsIp, familyOf, type Ip, ipOf, parseCidr } from "../../ffi/address.ts";
 import { deleteFlows, type Flow } from "../../ffi/conntrack/conntrack.ts";

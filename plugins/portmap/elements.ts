@@ -1,8 +1,4 @@
-/**
- * The elements of the ruleset's maps that published ports consist of, and back.
- *
- * @module
- */
+/** The elements of the ruleset's maps that published ports consist of, and back. */
 import { type Cidr, familyOf, type Ip, ipFromBytes, ipOf } from "../../ffi/address.ts";
 import {
   concatenation,

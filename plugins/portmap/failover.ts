@@ -3,8 +3,6 @@
  * elements. They are in a set that no rule uses, so they cost packets nothing and are visible in the ruleset.
  *
  * Ports with conditions have no failover: the outcome would depend on the conditions of all these networks.
- *
- * @module
  */
 import { type Ip, ipFromBytes } from "../../ffi/address.ts";
 import { concatenation, ipField } from "../../ffi/nft/statements.ts";

@@ -9,8 +9,6 @@
  * it themselves before they call. Were these refused, such an engine could publish nothing.
  *
  * What begins to listen later is not noticed: the kernel knows nothing of published ports.
- *
- * @module
  */
 import { broadcastOf, type Cidr, familyOf, type Ip, prefixLengthOf } from "../../ffi/address.ts";
 import { type Listener, listListeners } from "../../ffi/diag/listeners.ts";

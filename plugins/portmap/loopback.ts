@@ -1,8 +1,4 @@
-/**
- * Ports that are published on loopback addresses of the host.
- *
- * @module
- */
+/** Ports that are published on loopback addresses of the host. */
 import { type Cidr, familyOf, type Ip, ipOf } from "../../ffi/address.ts";
 import { outgoingRoute } from "../../ffi/route/route.ts";
 import type { Netns } from "../../ffi/netns.ts";

@@ -4,8 +4,6 @@
  * Every published port is an element of a map in nf_tables (plugins/lib/ruleset/inet_table.ts): what a packet costs, and what an ADD costs, does not
  * depend on how many there are. The key of the map is protocol and port (and address, if one was asked for), so two containers cannot have
  * the same; that they have none in common is seen to in portmap/overlaps.ts.
- *
- * @module
  */
 import { type Cidr, familyOf, ipOf } from "../../ffi/address.ts";
 import { checkElements, ensureElements, restoreElements } from "../lib/ruleset/elements.ts";

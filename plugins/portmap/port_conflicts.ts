@@ -6,12 +6,9 @@
  * map of all addresses is asked for that port. For one on all addresses, the other map cannot be asked, since its keys begin with the
  * address: it is listed. It is empty on most hosts; what it costs grows with the ports published on single addresses, never with the
  * others.
- *
- * @module
  */
 import { type Cidr, familyOf, ipFromBytes } from "../../ffi/address.ts";
 import * as nft from "../../ffi/nft/objects.ts";
-import { elementQuery, getAll } from "../../ffi/nft/queries.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
 import type { FoundElement } from "../lib/ruleset/element_lookup.ts";
 import { describeOwner, type Owner, parseNote, parseOwner } from "../lib/protocol/owner.ts";
@@ -74,9 +71,9 @@ function refuseSingleAddressConflicts(
   mappings: readonly PortMapping[],
   family: 4 | 6,
 ): void {
-  const elements = getAll(
+  const elements = nft.getAll(
     nl,
-    mappings.map((candidate) => elementQuery(inetTable, `hostports${family}`, portKeyOf(candidate))),
+    mappings.map((candidate) => nft.elementQuery(inetTable, `hostports${family}`, portKeyOf(candidate))),
   );
   for (const [i, mapping] of mappings.entries()) {
     const element = elements[i];

@@ -1,8 +1,4 @@
-/**
- * Publishes ports and withdraws them: conflicts, the elements of the ruleset, and conntrack flows of former holders.
- *
- * @module
- */
+/** Publishes ports and withdraws them: conflicts, the elements of the ruleset, and conntrack flows of former holders. */
 import type { AttachmentCall } from "../lib/protocol/plugin.ts";
 import type { JsonObject } from "../../spec/schema.ts";
 import { CniError } from "../../spec/error.ts";

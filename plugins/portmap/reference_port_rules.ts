@@ -4,8 +4,6 @@
  * With iptables: a chain `CNI-DN-<hash of network and container>` in table `nat`, to which rules of `CNI-HOSTPORT-DNAT` lead; before 0.8
  * also `CNI-SN-…`. With nft: rules in the tables `ip cni_hostport` and `ip6 cni_hostport`, whose comment is the container id and nothing
  * else.
- *
- * @module
  */
 import type { Ip } from "../../ffi/address.ts";
 import * as nft from "../../ffi/nft/objects.ts";

@@ -2,7 +2,6 @@
  * The programs that have a socket open.
  *
  * @see proc(5)
- * @module
  */
 import { findEntryNames } from "../../ffi/sys/directory.ts";
 import { ignoreErrors } from "../../ffi/sys/error.ts";

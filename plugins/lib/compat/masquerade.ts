@@ -4,8 +4,6 @@
  * With iptables: a chain `CNI-<hash of network and container>` in table `nat` that a rule of POSTROUTING leads to for each address. With
  * nft: a rule for each address in `table inet cni_plugins_masquerade`, whose comment begins with a hash of the network and one of the
  * interface and container.
- *
- * @module
  */
 import { type Cidr, type Ip, ipOf } from "../../../ffi/address.ts";
 import * as nft from "../../../ffi/nft/objects.ts";

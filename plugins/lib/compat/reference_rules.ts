@@ -3,12 +3,9 @@
  *
  * A node that never saw them pays one system call per DEL: which of these tables there are. Their iptables chains stand in tables that iptables makes
  * and that are everybody's; those stay, with the base chains that iptables makes in them. Tables of their own go with the last rule.
- *
- * @module
  */
 import * as nft from "../../../ffi/nft/objects.ts";
 import { type Transaction, transaction } from "../../../ffi/nft/transaction.ts";
-import { getAll, tableQuery } from "../../../ffi/nft/queries.ts";
 import { NFPROTO_IPV4, NFPROTO_IPV6 } from "../../../ffi/nft/uapi.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import { containsText, jumpTarget, ruleComment } from "../../../ffi/nft/rule_contents.ts";
@@ -62,7 +59,7 @@ export function staleOwnersIn(
 
 /** Those of the tables that there are: nothing is asked about others, nor about rules. @throws {NetlinkError} */
 export function existingTables(nl: Netlink, tables: readonly nft.TableKey[]): nft.TableKey[] {
-  const found = getAll(nl, tables.map(tableQuery));
+  const found = nft.getAll(nl, tables.map(nft.tableQuery));
   return tables.filter((_, i) => found[i]);
 }
 

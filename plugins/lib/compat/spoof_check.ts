@@ -4,8 +4,6 @@
  *
  * In `table bridge nat`: a chain `cni-br-iface-<container>-<interface>` that a rule of PREROUTING leads to for the container's port, and one
  * behind it. Neither says which network it is of, but the rule names the port.
- *
- * @module
  */
 import * as nft from "../../../ffi/nft/objects.ts";
 import type { Transaction } from "../../../ffi/nft/transaction.ts";

@@ -1,8 +1,4 @@
-/**
- * The table in which this program keeps its rules for frames that a bridge hands on, which the others never see.
- *
- * @module
- */
+/** The table in which this program keeps its rules for frames that a bridge hands on, which the others never see. */
 import { etherAddr, ifnameType, setOf, withComment } from "../../../ffi/nft/datatypes.ts";
 import { drop, etherSaddr, iifname, inSet, oifname, rule } from "../../../ffi/nft/statements.ts";
 import {

@@ -1,8 +1,4 @@
-/**
- * The rules of a chain of our own: whether they are all there, and how they are put back.
- *
- * @module
- */
+/** The rules of a chain of our own: whether they are all there, and how they are put back. */
 import type { ExpressionIn } from "../../../ffi/nft/expressions.ts";
 import * as nft from "../../../ffi/nft/objects.ts";
 import type { Transaction } from "../../../ffi/nft/transaction.ts";

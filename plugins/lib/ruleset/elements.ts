@@ -5,8 +5,6 @@
  * if anything has changed in between; so a late DEL of one container cannot take what another has got since.
  *
  * The kernel is asked before it is told: a refused transaction waits for a grace period of RCU, some 8 ms, and a question takes 0.03 ms.
- *
- * @module
  */
 import { checkFailedError } from "../protocol/check_failed.ts";
 import type * as nft from "../../../ffi/nft/objects.ts";

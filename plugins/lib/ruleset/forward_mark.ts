@@ -2,8 +2,6 @@
  * The mark by which firewalls of this host know packets of containers: one rule of theirs accepts all of them, however many there are.
  *
  * A packet has it from just before the tables of iptables are asked until the hook `forward` is done, and nowhere else.
- *
- * @module
  */
 import {
   clearMark,

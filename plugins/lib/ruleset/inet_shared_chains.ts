@@ -1,8 +1,4 @@
-/**
- * The shared chains of `table inet cni`: masquerading, hairpins and ingress policies.
- *
- * @module
- */
+/** The shared chains of `table inet cni`: masquerading, hairpins and ingress policies. */
 import { type Cidr, familyOf, networkOf, parseCidr } from "../../../ffi/address.ts";
 import {
   accept,

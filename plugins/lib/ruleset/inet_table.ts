@@ -2,8 +2,6 @@
  * The one table in which this program keeps its rules for IPv4 and IPv6: a fixed set of chains, and maps that attachments have elements in.
  *
  * A packet passes the same few rules whatever the number of containers: what concerns a container is found by one look-up.
- *
- * @module
  */
 import { parseCidr, parseIp } from "../../../ffi/address.ts";
 import {

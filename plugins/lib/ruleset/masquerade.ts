@@ -1,8 +1,4 @@
-/**
- * IP masquerading of attachments (`ipMasq`): a container reaches what is outside its subnet under the host's address.
- *
- * @module
- */
+/** IP masquerading of attachments (`ipMasq`): a container reaches what is outside its subnet under the host's address. */
 import { type Cidr, familyOf, type Ip, ipBytes, ipOf } from "../../../ffi/address.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import {

@@ -1,8 +1,4 @@
-/**
- * Rules that an attachment may have although its network asks for none by now: the configuration was another one when the ADD was.
- *
- * @module
- */
+/** Rules that an attachment may have although its network asks for none by now: the configuration was another one when the ADD was. */
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import type { Netns } from "../../../ffi/netns.ts";
 import { ignoreErrors } from "../../../ffi/sys/error.ts";

@@ -3,12 +3,9 @@
  *
  * The kernel finds elements by key alone, and their keys are addresses and ports. So each table has one more set, which no rule uses. Its
  * keys are digests of owner and purpose, and each element refers to the others: sets and keys, as bytes that nft(8) passes over.
- *
- * @module
  */
 import { inetService, mark, setOf, withComment } from "../../../ffi/nft/datatypes.ts";
 import * as nft from "../../../ffi/nft/objects.ts";
-import { getAll, setQuery, tableQuery } from "../../../ffi/nft/queries.ts";
 import { elementReferencesRoom } from "../../../ffi/nft/userdata.ts";
 import { transaction } from "../../../ffi/nft/transaction.ts";
 import { formatOwnerWithNote, type Owner, ownerText, parseOwner } from "../protocol/owner.ts";
@@ -70,7 +67,7 @@ export function readRecord(snapshot: RulesetSnapshot, owner: Owner, purpose: str
 
 /** True if the table keeps records: one that an earlier release made does not. @throws {NetlinkError} */
 export function keepsRecords(nl: RulesetSnapshot["nl"], table: TableDefinition): boolean {
-  const [found, records] = getAll<unknown>(nl, [tableQuery(table), setQuery(table, RECORD_SET)]);
+  const [found, records] = nft.getAll<unknown>(nl, [nft.tableQuery(table), nft.setQuery(table, RECORD_SET)]);
   return found === undefined || records !== undefined;
 }
 

@@ -1,8 +1,4 @@
-/**
- * Tables of our own that were emptied but not deleted, put right as far as that does not depend on attachments.
- *
- * @module
- */
+/** Tables of our own that were emptied but not deleted, put right as far as that does not depend on attachments. */
 import * as nft from "../../../ffi/nft/objects.ts";
 import { type Transaction, transaction } from "../../../ffi/nft/transaction.ts";
 import { NFPROTO_BRIDGE } from "../../../ffi/nft/uapi.ts";

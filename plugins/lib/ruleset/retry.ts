@@ -1,8 +1,4 @@
-/**
- * Changes to a ruleset that others change at the same time.
- *
- * @module
- */
+/** Changes to a ruleset that others change at the same time. */
 import { NetlinkError } from "../../../ffi/netlink/error.ts";
 import { SystemError } from "../../../ffi/sys/error.ts";
 import { openFile } from "../../../ffi/sys/file.ts";

@@ -1,8 +1,4 @@
-/**
- * Chains that elements of several attachments jump to: made with the first such element, removed with the last.
- *
- * @module
- */
+/** Chains that elements of several attachments jump to: made with the first such element, removed with the last. */
 import type { ExpressionIn } from "../../../ffi/nft/expressions.ts";
 import * as nft from "../../../ffi/nft/objects.ts";
 import type { Transaction } from "../../../ffi/nft/transaction.ts";

@@ -1,10 +1,5 @@
-/**
- * A table of our own as it was read: elements and chains by their names, several in one request and none twice.
- *
- * @module
- */
+/** A table of our own as it was read: elements and chains by their names, several in one request and none twice. */
 import * as nft from "../../../ffi/nft/objects.ts";
-import { chainQuery, elementQuery, generationQuery, getAll, type Query } from "../../../ffi/nft/queries.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import type { TableDefinition } from "./table_definition.ts";
 
@@ -80,18 +75,18 @@ function newSnapshot(
   const chainsByName = new Map<string, nft.Chain | undefined>();
   let generation: number | undefined;
   const fetch: RulesetSnapshot["fetch"] = (moreKeys, moreChains) => {
-    const queries: Query<unknown>[] = [];
+    const queries: nft.Query<unknown>[] = [];
     const handlers: ((answer: unknown) => void)[] = [];
     const setsToList = new Set<string>();
-    const addQuery = <T>(query: Query<T>, handle: (answer: T | undefined) => void) => {
+    const addQuery = <T>(query: nft.Query<T>, handle: (answer: T | undefined) => void) => {
       queries.push(query);
       handlers.push(handle as (answer: unknown) => void);
     };
-    if (generation === undefined) addQuery(generationQuery(), (answer) => generation = answer ?? 0);
+    if (generation === undefined) addQuery(nft.generationQuery(), (answer) => generation = answer ?? 0);
     for (const name of moreChains) {
       if (chainsByName.has(name)) continue;
       chainsByName.set(name, undefined);
-      addQuery(chainQuery(table, name), (answer) => chainsByName.set(name, answer));
+      addQuery(nft.chainQuery(table, name), (answer) => chainsByName.set(name, answer));
     }
     for (const elementKey of [...moreKeys, ...moreChains.flatMap((name) => table.chainElementsOf?.(name) ?? [])]) {
       const id = elementId(elementKey);
@@ -101,9 +96,9 @@ function newSnapshot(
         continue;
       }
       elementsById.set(id, undefined);
-      addQuery(elementQuery(table, elementKey.set, elementKey.key), (answer) => elementsById.set(id, answer));
+      addQuery(nft.elementQuery(table, elementKey.set, elementKey.key), (answer) => elementsById.set(id, answer));
     }
-    getAll(nl, queries).forEach((answer, i) => handlers[i]!(answer));
+    nft.getAll(nl, queries).forEach((answer, i) => handlers[i]!(answer));
     for (const set of setsToList) {
       for (const element of nft.listElements(nl, table, set)) {
         elementsById.set(elementId({ set, key: element.key }), element);

@@ -1,8 +1,4 @@
-/**
- * Protection against forged hardware addresses (`macspoofchk`): from a container's port only frames with its own address enter the bridge.
- *
- * @module
- */
+/** Protection against forged hardware addresses (`macspoofchk`): from a container's port only frames with its own address enter the bridge. */
 import { type Mac, macBytes, macFromBytes } from "../../../ffi/address.ts";
 import { concatenation, ifnameField } from "../../../ffi/nft/statements.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";

@@ -1,8 +1,4 @@
-/**
- * A table of nf_tables that is this program's own: made when it is first needed and kept, with rules that do not depend on attachments.
- *
- * @module
- */
+/** A table of nf_tables that is this program's own: made when it is first needed and kept, with rules that do not depend on attachments. */
 import { checkFailedError } from "../protocol/check_failed.ts";
 import * as nft from "../../../ffi/nft/objects.ts";
 import { type Transaction, transaction } from "../../../ffi/nft/transaction.ts";

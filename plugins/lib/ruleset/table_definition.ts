@@ -1,8 +1,4 @@
-/**
- * How a table of our own is described: what it is made with, its rules, and the elements that belong to its shared chains.
- *
- * @module
- */
+/** How a table of our own is described: what it is made with, its rules, and the elements that belong to its shared chains. */
 import type { ExpressionIn } from "../../../ffi/nft/expressions.ts";
 import type * as nft from "../../../ffi/nft/objects.ts";
 import type { Transaction } from "../../../ffi/nft/transaction.ts";
