@@ -1,6 +1,5 @@
 /**
- * The types that nft(8) gives to the keys and data of sets. The kernel keeps their numbers for it, so that it can print addresses as
- * addresses and ports as ports.
+ * The types of keys and data of sets. The kernel only stores their numbers; nft(8) needs them to print values.
  *
  * @see nftables include/datatype.h enum datatypes
  */
@@ -8,11 +7,10 @@ import type { SetIn } from "./objects.ts";
 import { NFT_DATA_VERDICT, NFT_SET_MAP } from "./uapi.ts";
 import { BYTEORDER_HOST_ENDIAN } from "./userdata.ts";
 
-/** A type and the bytes that a value of it has. */
 export interface Datatype {
   readonly id: number;
   readonly size: number;
-  /** Names and other things that are not kept in network order. */
+  /** Not in network order. */
   readonly hostOrder?: true;
 }
 
@@ -24,21 +22,20 @@ export const inetService: Datatype = { id: 13, size: 2 };
 export const mark: Datatype = { id: 19, size: 4, hostOrder: true };
 export const ifnameType: Datatype = { id: 41, size: 16, hostOrder: true };
 
-/** What `table`, `name` and `family` are is up to the caller. */
+/** Without `table`, `name` and `family`. */
 type SetDefinition = Pick<SetIn, "flags" | "keyType" | "keyLength" | "dataType" | "dataLength" | "userdata">;
 
-/** A set of keys; several types are a concatenation. */
+/** A set of keys. Several types are a concatenation. */
 export function setOf(key: readonly Datatype[]): SetDefinition {
   const userdata = key.length === 1 && key[0]!.hostOrder ? { userdata: { keyByteOrder: BYTEORDER_HOST_ENDIAN } } : {};
   return { flags: 0, keyType: concatenatedType(key), keyLength: concatenatedLength(key), ...userdata };
 }
 
-/** The same with a comment, which nft(8) shows. */
+/** nft(8) shows the comment. */
 export function withComment(definition: SetDefinition, comment: string): SetDefinition {
   return { ...definition, userdata: { ...definition.userdata, comment } };
 }
 
-/** A map from keys to data, or to verdicts. */
 export function mapOf(key: readonly Datatype[], data: readonly Datatype[] | "verdict"): SetDefinition {
   const values = data === "verdict"
     ? { dataType: NFT_DATA_VERDICT, dataLength: 16 }
@@ -46,7 +43,7 @@ export function mapOf(key: readonly Datatype[], data: readonly Datatype[] | "ver
   return { ...setOf(key), ...values, flags: NFT_SET_MAP };
 }
 
-/** Of a concatenation, six bits for each. */
+/** Six bits for each type. */
 function concatenatedType(types: readonly Datatype[]): number {
   return types.reduce((id, type) => id << 6 | type.id, 0);
 }

@@ -1,7 +1,5 @@
 /**
- * What rules are made of: one table with the layout of every expression that this program writes.
- *
- * Registers hold 4 bytes each: {@linkcode register} gives their numbers. What this table does not name is read as `{ kind: "unknown" }`.
+ * Expressions of rules: the layout of each that this program writes. Others are read as `{ kind: "unknown" }`.
  *
  * @see linux/netfilter/nf_tables.h
  */
@@ -9,7 +7,7 @@ import { attrs, variant } from "../netlink/attrs.ts";
 import { be32, be64, bei32, bytes, cstr, type In, type Out, u8 } from "../netlink/codec.ts";
 import * as uapi from "./uapi.ts";
 
-/** What happens to a packet: NF_DROP, NF_ACCEPT, NFT_RETURN; with a chain, NFT_JUMP or NFT_GOTO. */
+/** NF_DROP, NF_ACCEPT, NFT_RETURN; with a chain, NFT_JUMP or NFT_GOTO. */
 export interface Verdict {
   readonly code: number;
   readonly chain?: string;
@@ -25,7 +23,6 @@ export const data = attrs(() => ({
 }));
 export type Data = Out<typeof data>;
 
-/** One expression of a rule. */
 export const expression = variant({ kind: uapi.NFTA_EXPR_NAME, data: uapi.NFTA_EXPR_DATA }, () => ({
   meta: { key: [uapi.NFTA_META_KEY, be32], dreg: [uapi.NFTA_META_DREG, be32], sreg: [uapi.NFTA_META_SREG, be32] },
   cmp: { sreg: [uapi.NFTA_CMP_SREG, be32], op: [uapi.NFTA_CMP_OP, be32], data: [uapi.NFTA_CMP_DATA, data] },
@@ -34,7 +31,7 @@ export const expression = variant({ kind: uapi.NFTA_EXPR_NAME, data: uapi.NFTA_E
     base: [uapi.NFTA_PAYLOAD_BASE, be32],
     offset: [uapi.NFTA_PAYLOAD_OFFSET, be32],
     length: [uapi.NFTA_PAYLOAD_LEN, be32],
-    // In the place of `dreg` where the packet is written to.
+    // Instead of `dreg` where the packet is written to.
     sreg: [uapi.NFTA_PAYLOAD_SREG, be32],
     checksumType: [uapi.NFTA_PAYLOAD_CSUM_TYPE, be32],
     checksumOffset: [uapi.NFTA_PAYLOAD_CSUM_OFFSET, be32],
@@ -84,7 +81,7 @@ export const expression = variant({ kind: uapi.NFTA_EXPR_NAME, data: uapi.NFTA_E
   },
   counter: { packets: [uapi.NFTA_COUNTER_PACKETS, be64], bytes: [uapi.NFTA_COUNTER_BYTES, be64] },
   notrack: {},
-  // What iptables has no expression for: its extensions, with their structs as they are (nft_compat).
+  // Extensions of iptables, with their structs (nft_compat).
   match: {
     name: [uapi.NFTA_MATCH_NAME, cstr],
     revision: [uapi.NFTA_MATCH_REV, be32],
@@ -97,16 +94,11 @@ export const expression = variant({ kind: uapi.NFTA_EXPR_NAME, data: uapi.NFTA_E
   },
 }));
 
-/** An expression as the kernel reports it. */
 export type Expression = Out<typeof expression>;
-/** An expression to send. */
+
 export type ExpressionIn = In<typeof expression>;
 
-/**
- * The number of the register at `slot` (0 to 15, 4 bytes each).
- *
- * Every fourth has a second number, from the time when registers had 16 bytes; the kernel reports that one, so it is sent as well.
- */
+/** The number of the register at `slot` (0 to 15, 4 bytes each). Every fourth has an older, second number, which the kernel reports. */
 export function register(slot: number): number {
   return slot % 4 === 0 ? uapi.NFT_REG_1 + slot / 4 : uapi.NFT_REG32_00 + slot;
 }

@@ -12,13 +12,13 @@ import { type Data, data, type Expression, expression } from "./expressions.ts";
 import * as uapi from "./uapi.ts";
 import { CHAIN_COMMENT, comment, elementUserdata, RULE_COMMENT, setUserdata, TABLE_COMMENT } from "./userdata.ts";
 
-/** struct nfgenmsg; `resource` matters for batches only. */
+/** `resource` is for batches only. */
 export const nfgenmsg = struct({ family: u8, version: u8, resource: be16 });
 
 export const tableMessage = message("table", nfgenmsg, () => ({
   name: [uapi.NFTA_TABLE_NAME, cstr],
   flags: [uapi.NFTA_TABLE_FLAGS, be32],
-  /** How many chains, sets and other objects it holds. */
+  /** The number of chains, sets and other objects in it. */
   use: [uapi.NFTA_TABLE_USE, be32],
   handle: [uapi.NFTA_TABLE_HANDLE, be64],
   comment: [uapi.NFTA_TABLE_USERDATA, comment(TABLE_COMMENT)],
@@ -28,7 +28,7 @@ export const chainMessage = message("chain", nfgenmsg, () => ({
   table: [uapi.NFTA_CHAIN_TABLE, cstr],
   handle: [uapi.NFTA_CHAIN_HANDLE, be64],
   name: [uapi.NFTA_CHAIN_NAME, cstr],
-  /** Where the packets of a base chain come from; lower priorities come first. */
+  /** Of a base chain. Lower priorities come first. */
   hook: [
     uapi.NFTA_CHAIN_HOOK,
     attrs(() => ({ number: [uapi.NFTA_HOOK_HOOKNUM, be32], priority: [uapi.NFTA_HOOK_PRIORITY, bei32] })),
@@ -46,7 +46,7 @@ export const ruleMessage = message("rule", nfgenmsg, () => ({
   chain: [uapi.NFTA_RULE_CHAIN, cstr],
   handle: [uapi.NFTA_RULE_HANDLE, be64],
   expressions: [uapi.NFTA_RULE_EXPRESSIONS, attrList(expression)],
-  /** Handle of the rule before it. */
+  /** The handle of the rule before it. */
   position: [uapi.NFTA_RULE_POSITION, be64],
   comment: [uapi.NFTA_RULE_USERDATA, comment(RULE_COMMENT)],
 }));
@@ -55,7 +55,7 @@ export const setMessage = message("set", nfgenmsg, () => ({
   table: [uapi.NFTA_SET_TABLE, cstr],
   name: [uapi.NFTA_SET_NAME, cstr],
   flags: [uapi.NFTA_SET_FLAGS, be32],
-  /** A number that only nft(8) understands: see datatypes.ts. */
+  /** Only nft(8) understands it: see datatypes.ts. */
   keyType: [uapi.NFTA_SET_KEY_TYPE, be32],
   keyLength: [uapi.NFTA_SET_KEY_LEN, be32],
   /** As `keyType`, or NFT_DATA_VERDICT. */
@@ -68,7 +68,7 @@ export const setMessage = message("set", nfgenmsg, () => ({
       fields: [uapi.NFTA_SET_DESC_CONCAT, attrList(attrs(() => ({ length: [uapi.NFTA_SET_FIELD_LEN, be32] })))],
     })),
   ],
-  /** Names the set within one batch, before it has a name for sure; the kernel asks for it. */
+  /** Identifies the set within one batch; required. */
   id: [uapi.NFTA_SET_ID, be32],
   userdata: [uapi.NFTA_SET_USERDATA, setUserdata],
 }));
@@ -88,18 +88,18 @@ export const elementsMessage = message("elements", nfgenmsg, () => ({
   elements: [uapi.NFTA_SET_ELEM_LIST_ELEMENTS, attrList(elementAttrs)],
 }));
 
-/** With the elements as they came, for picking some out of many. */
+/** With undecoded elements, for picking some out of many. */
 const rawElementsMessage = message("elements", nfgenmsg, () => ({
   elements: [uapi.NFTA_SET_ELEM_LIST_ELEMENTS, attrList(bytes)],
 }));
 
-/** With the expressions as they came. */
+/** With undecoded expressions. */
 const rawRuleMessage = message("rule", nfgenmsg, () => ({
   handle: [uapi.NFTA_RULE_HANDLE, be64],
   expressions: [uapi.NFTA_RULE_EXPRESSIONS, bytes],
   comment: [uapi.NFTA_RULE_USERDATA, comment(RULE_COMMENT)],
 }));
-/** What is needed of base chains, and tells them from the many others. */
+/** Base chains are few among many: only what is needed of them. */
 const baseChainMessage = message("chain", nfgenmsg, () => {
   const { table, name, hook, policy, type } = chainMessage.attributes.table;
   return { table, name, hook, policy, type };
@@ -116,24 +116,22 @@ export type RuleIn = MessageIn<typeof ruleMessage>;
 export type Set = MessageOut<typeof setMessage>;
 export type SetIn = MessageIn<typeof setMessage>;
 
-/** An element of a set, or of a map if it has data. */
 export interface Element {
   readonly key: Uint8Array;
   readonly data?: Data;
   readonly comment?: string;
-  /** What it tells about other elements: nft(8) neither prints nor keeps it. */
+  /** Userdata about other elements. nft(8) does not keep it. */
   readonly references?: Uint8Array;
   /** NFT_SET_ELEM_INTERVAL_END: the key is the first one behind an interval. */
   readonly flags?: number;
 }
 
-/** Which table: of which family (NFPROTO_INET, …), of which name. */
+/** The family is NFPROTO_INET, …. */
 export interface TableKey {
   readonly family: number;
   readonly table: string;
 }
 
-/** A request of nf_tables. */
 export function nftOperation<S extends Operation["spec"]>(name: string, type: number, spec: S): Operation<S> {
   return { name: `NFT_MSG_${name}`, type: uapi.NFNL_SUBSYS_NFTABLES << 8 | type, spec };
 }
@@ -145,10 +143,10 @@ const GET_SET = nftOperation("GETSET", uapi.NFT_MSG_GETSET, setMessage);
 const GET_ELEMENTS = nftOperation("GETSETELEM", uapi.NFT_MSG_GETSETELEM, elementsMessage);
 const GET_GENERATION = nftOperation("GETGEN", uapi.NFT_MSG_GETGEN, generationMessage);
 
-/** A question about one thing that has a name, and how its answer is read: the kernel looks it up, whatever else there is. */
+/** A question about one object. The kernel looks it up by name or key, however many there are. */
 export interface Query<T> {
   readonly request: NetlinkRequest;
-  /** What it is for, in the words of an error. */
+  /** In the words of an error. */
   purpose(): string;
   read(answer: MessageOut<AnyMessageSpec>): T | undefined;
 }
@@ -161,7 +159,7 @@ export function tableQuery({ family, table }: TableKey): Query<Table> {
   };
 }
 
-/** Asks for a chain with its `use`. */
+/** The chain comes with its `use`. */
 export function chainQuery({ family, table }: TableKey, name: string): Query<Chain> {
   return {
     request: request(GET_CHAIN, { family, table, name }),
@@ -170,7 +168,7 @@ export function chainQuery({ family, table }: TableKey, name: string): Query<Cha
   };
 }
 
-/** Asks for a set or map, without its elements. */
+/** A set or map, without its elements. */
 export function setQuery({ family, table }: TableKey, name: string): Query<Set> {
   return {
     request: request(GET_SET, { family, table, name }),
@@ -179,7 +177,6 @@ export function setQuery({ family, table }: TableKey, name: string): Query<Set> 
   };
 }
 
-/** Asks for the element of a set that has this key. */
 export function elementQuery({ family, table }: TableKey, set: string, key: Uint8Array): Query<Element> {
   return {
     request: request(GET_ELEMENTS, { family, table, set, elements: [{ key: { value: key } }] }),
@@ -188,7 +185,7 @@ export function elementQuery({ family, table }: TableKey, set: string, key: Uint
   };
 }
 
-/** Asks for the number of the ruleset. Asked first, it tells whether the other answers still hold. */
+/** The number of the ruleset. Asked first, it tells whether the other answers still hold. */
 export function generationQuery(): Query<number> {
   return {
     request: request(GET_GENERATION, {}),
@@ -197,7 +194,7 @@ export function generationQuery(): Query<number> {
   };
 }
 
-/** The answers to several questions, asked in one send, in order; `undefined` for what there is not. @throws {NetlinkError} */
+/** The answers to several questions, in one send; `undefined` for what does not exist. @throws {NetlinkError} */
 export function getAll<T>(nl: Netlink, queries: readonly Query<T>[]): (T | undefined)[] {
   try {
     const replies = queryAllIfPresent(nl, queries.map((query) => query.request));
@@ -207,27 +204,24 @@ export function getAll<T>(nl: Netlink, queries: readonly Query<T>[]): (T | undef
   }
 }
 
-/** A table, or `undefined`. @throws {NetlinkError} */
 export function findTable(nl: Netlink, key: TableKey): Table | undefined {
   return getAll(nl, [tableQuery(key)])[0];
 }
 
-/** A chain with its `use`, or `undefined`. @throws {NetlinkError} */
 export function findChain(nl: Netlink, key: TableKey, name: string): Chain | undefined {
   return getAll(nl, [chainQuery(key, name)])[0];
 }
 
-/** A set or map, without its elements, or `undefined`. @throws {NetlinkError} */
 export function findSet(nl: Netlink, key: TableKey, name: string): Set | undefined {
   return getAll(nl, [setQuery(key, name)])[0];
 }
 
-/** The number of the ruleset: it grows with every change in the network namespace. @throws {NetlinkError} */
+/** It grows with every change in the network namespace. @throws {NetlinkError} */
 export function getGenerationId(nl: Netlink): number {
   return getAll(nl, [generationQuery()])[0] ?? 0;
 }
 
-/** All that a request is answered with; nothing if the table, chain or set is not there. @throws {NetlinkError} */
+/** Nothing if the table, chain or set does not exist. @throws {NetlinkError} */
 function list<S extends AnyMessageSpec, R extends AnyMessageSpec>(
   nl: Netlink,
   what: string,
@@ -243,34 +237,33 @@ function list<S extends AnyMessageSpec, R extends AnyMessageSpec>(
   }
 }
 
-/** The tables of one family, or of all. @throws {NetlinkError} */
+/** The tables of one family, or of all. */
 export function listTables(nl: Netlink, family = 0): Table[] {
   return list(nl, "tables", GET_TABLE, { family }, tableMessage);
 }
 
-/** The chains of a table. @throws {NetlinkError} */
 export function listChains(nl: Netlink, { family, table }: TableKey): Chain[] {
-  // The kernel dumps the chains of all tables of the family.
+  // The kernel dumps the chains of all tables.
   return list(nl, `chains of table "${table}"`, GET_CHAIN, { family }, chainMessage)
     .filter((chain) => chain.table === table);
 }
 
-/** The base chains of all tables of a family. @throws {NetlinkError} */
+/** The base chains of all tables of a family. */
 export function listBaseChains(nl: Netlink, family: number): Chain[] {
   return list(nl, "chains", GET_CHAIN, { family }, baseChainMessage).filter(({ hook }) => hook !== undefined);
 }
 
-/** A rule whose expressions are decoded when they are asked for. */
+/** A rule whose expressions are decoded on demand. */
 export interface LazyRule {
   readonly handle: bigint;
-  /** The one that nft(8) keeps. */
+  /** That of nft(8), not of iptables. */
   readonly comment: string;
-  /** The expressions as they came: names and comments of iptables stand in there as text. */
+  /** Undecoded: names and comments of iptables can be found in it as text. */
   readonly raw: Uint8Array;
   expressions(): readonly Expression[];
 }
 
-/** The rules of a chain, in order, for picking some out of many; none if there is no such chain. @throws {NetlinkError} */
+/** The rules of a chain, in order; none if there is no such chain. */
 export function listLazyRules(nl: Netlink, { family, table }: TableKey, chain: string): LazyRule[] {
   return list(nl, `rules of chain "${chain}" of table "${table}"`, GET_RULE, { family, table, chain }, rawRuleMessage)
     .map(({ handle = 0n, comment = "", expressions: raw = new Uint8Array() }) => ({
@@ -281,7 +274,7 @@ export function listLazyRules(nl: Netlink, { family, table }: TableKey, chain: s
     }));
 }
 
-/** The rules of a chain, or of all chains of the table, in order. @throws {NetlinkError} */
+/** The decoded rules of a chain or table. */
 export function listRules(nl: Netlink, { family, table }: TableKey, chain?: string): Rule[] {
   return list(nl, `rules of table "${table}"`, GET_RULE, { family, table, ...chain && { chain } }, ruleMessage);
 }
@@ -289,8 +282,7 @@ export function listRules(nl: Netlink, { family, table }: TableKey, chain?: stri
 /**
  * The elements of a set; none if there is no such set.
  *
- * @param commentPart only those whose comment holds this text; the others are not decoded, which is most of the work
- * @throws {NetlinkError}
+ * @param commentPart text in the comment of all wanted elements: others are not decoded, which takes most of the time
  */
 export function listElements(nl: Netlink, { family, table }: TableKey, set: string, commentPart?: string): Element[] {
   const isWanted = (raw: Uint8Array) => commentPart === undefined || Buffer.from(raw.buffer).includes(commentPart);
@@ -306,7 +298,6 @@ export function listElements(nl: Netlink, { family, table }: TableKey, set: stri
     .map((raw) => toElement(elementAttrs.read(new Reader(raw))));
 }
 
-/** An element as it is used, of what came. */
 function toElement({ key, data, userdata: { comment, references } = {}, flags }: Out<typeof elementAttrs>): Element {
   return {
     key: key?.value ?? new Uint8Array(),

@@ -1,10 +1,10 @@
-/** What a rule contains: its comment, jump target, addresses and verdict, in one form whether nft(8) or iptables wrote it. */
+/** What a rule contains, whether nft(8) or iptables wrote it. */
 import { type Ip, ipFromBytes } from "../address.ts";
 import type { Expression } from "./expressions.ts";
 import { formatHex, type LazyRule } from "./objects.ts";
 import { NFT_CMP_EQ, NFT_JUMP } from "./uapi.ts";
 
-/** The comment that nft(8) keeps, or else the one that iptables does. */
+/** The comment of nft(8), or else of iptables. */
 export function ruleComment(rule: LazyRule): string {
   if (rule.comment !== "") return rule.comment;
   for (const expression of rule.expressions()) {
@@ -16,13 +16,13 @@ export function ruleComment(rule: LazyRule): string {
   return "";
 }
 
-/** True if the rule holds the text anywhere: most do not, and those need not be decoded. */
+/** Needs no decoding. */
 export function containsText(rule: LazyRule, text: string): boolean {
   return rule.comment.includes(text) ||
     Buffer.from(rule.raw.buffer, rule.raw.byteOffset, rule.raw.length).includes(text);
 }
 
-/** What expressions say, without counters and comments: equal texts mean equal rules. */
+/** Expressions without counters and comments: equal texts mean equal rules. */
 export function normalizedText(expressions: readonly Expression[]): string {
   return expressions.map(normalizedExpression).filter((text) => text !== "").join(" ");
 }
@@ -54,17 +54,15 @@ function normalizedExpression(expression: Expression): string {
   }
 }
 
-/** True if the rule sends every packet to the chain. */
 export function jumpsUnconditionallyTo(rule: LazyRule, chain: string): boolean {
   return containsText(rule, chain) && normalizedText(rule.expressions()) === `verdict ${NFT_JUMP} ${chain}`;
 }
 
-/** The chain that the rule sends every packet to, if that is what it does. */
 export function unconditionalJumpTarget(rule: LazyRule): string | undefined {
   return /^verdict -3 (\S+)$/.exec(normalizedText(rule.expressions()))?.[1];
 }
 
-/** The chain that the rule sends packets to, whichever those are. */
+/** The chain that the rule sends some packets to. */
 export function jumpTarget(rule: LazyRule): string | undefined {
   for (const expression of rule.expressions()) {
     if (expression.kind === "immediate" && expression.data?.verdict?.chain) return expression.data.verdict.chain;
@@ -72,7 +70,7 @@ export function jumpTarget(rule: LazyRule): string | undefined {
   return undefined;
 }
 
-/** The single addresses that the rule compares with or translates to, whole ones and not networks. */
+/** Addresses that the rule compares with or translates to, without networks. */
 export function addressesIn(rule: LazyRule): Ip[] {
   return rule.expressions().flatMap((expression, i, expressions) => {
     const value = expression.kind === "cmp" || expression.kind === "immediate" ? expression.data?.value : undefined;
@@ -84,13 +82,12 @@ export function addressesIn(rule: LazyRule): Ip[] {
   });
 }
 
-/** What is compared has to come from the packet: a mark has four bytes as well. */
+/** A mark has four bytes too. */
 function isPacketAddress(loadExpression: Expression | undefined, kind: string): boolean {
   return kind === "immediate" || loadExpression?.kind === "payload";
 }
 
-/** True if no packet gets past the rule. */
 export function dropsEverything(rule: LazyRule): boolean {
-  // In the words of iptables, of nft(8), or without a word (0 is NF_DROP); a log may go before.
+  // Of iptables, of nft(8), or the verdict NF_DROP; a log may precede.
   return /^(log |target LOG \S+ )?(target REJECT \S+|reject|verdict 0)$/.test(normalizedText(rule.expressions()));
 }

@@ -1,35 +1,32 @@
 /**
- * Rules in words: each function gives the expressions for one part of a rule, and a rule is their concatenation.
+ * Statements of rules. Each function gives the expressions that nft(8) makes of the same words.
  *
  * ```ts
- * rule(ipSaddr("10.1.0.0/16"), masquerade())       // ip saddr 10.1.0.0/16 masquerade
+ * rule(saddrIn("10.1.0.0/16"), masquerade())       // ip saddr 10.1.0.0/16 masquerade
  * ```
- *
- * They produce what nft(8) produces for the same words, so that `nft list ruleset` reads them back.
  */
 import { type Cidr, familyOf, type Ip, ipBytes, ipOf, networkOf, prefixLengthOf } from "../address.ts";
 import { type ExpressionIn, register, type Verdict } from "./expressions.ts";
 import * as uapi from "./uapi.ts";
 
-/** A part of a rule. */
 export type RuleStatement = readonly ExpressionIn[];
 
-/** Something of a packet that can be loaded into registers from `slot` on. */
+/** A field of a packet that can be loaded into registers. */
 export interface Selector {
-  /** Bytes that it has. */
+  /** In bytes. */
   readonly size: number;
   load(slot: number): RuleStatement;
-  /** The family whose packets have it: NFPROTO_IPV4 or NFPROTO_IPV6. */
+  /** NFPROTO_IPV4 or NFPROTO_IPV6, if only its packets have the field. */
   readonly family?: number;
 }
 
-/** Joins parts into the expressions of one rule; that packets are of one family is checked once. */
+/** Joins statements into a rule. The family is checked once. */
 export function rule(...parts: readonly RuleStatement[]): ExpressionIn[] {
   const expressions = parts.flat();
   const isNfprotoLoad = (candidate: ExpressionIn | undefined) =>
     candidate?.kind === "meta" && candidate.key === uapi.NFT_META_NFPROTO;
   const firstCheck = expressions.findIndex(isNfprotoLoad);
-  // A check is two expressions: load, then compare. Contradictory ones are kept: such a rule matches nothing.
+  // A check is a load and a comparison. Contradictory checks stay: such a rule matches nothing.
   const isRepeated = (i: number) =>
     i > firstCheck && isNfprotoLoad(expressions[i]) && isSameFamily(expressions[firstCheck + 1], expressions[i + 1]);
   return expressions.filter((_, i) => !isRepeated(i) && !isRepeated(i - 1));
@@ -65,7 +62,7 @@ export function daddr(family: 4 | 6): Selector {
 export function l4proto(): Selector {
   return meta(uapi.NFT_META_L4PROTO, 1);
 }
-/** `th dport`: the destination port of whatever protocol has one. */
+/** `th dport` */
 export function dport(): Selector {
   return payload(uapi.NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2);
 }
@@ -82,15 +79,14 @@ export function etherSaddr(): Selector {
   return payload(uapi.NFT_PAYLOAD_LL_HEADER, 6, 6);
 }
 
-/** `meta nfproto ipv4` or `ipv6`: what follows is for packets of this family. */
+/** `meta nfproto ipv4`, `meta nfproto ipv6` */
 export function metaNfproto(family: 4 | 6): RuleStatement {
   return nfprotoCheck(nfprotoOf(family));
 }
 
-/** What compares: `==` unless `not`. */
 const cmpOperator = (not: boolean): number => (not ? uapi.NFT_CMP_NEQ : uapi.NFT_CMP_EQ);
 
-/** Compares what a field holds, cut to `value`'s length, with `value`. */
+/** Compares the beginning of a field with `value`. */
 export function equals(field: Selector, value: Uint8Array, not = false): RuleStatement {
   return [...nfprotoCheck(field.family), ...field.load(0), compare(value, not)];
 }
@@ -99,18 +95,17 @@ function compare(value: Uint8Array, not: boolean): ExpressionIn {
   return { kind: "cmp", sreg: register(0), op: cmpOperator(not), data: { value } };
 }
 
-/** In a table of family inet: only packets of this family have what follows. */
+/** Tables of family inet see both families. */
 function nfprotoCheck(family: number | undefined): RuleStatement {
   if (family === undefined) return [];
   return [...meta(uapi.NFT_META_NFPROTO, 1).load(0), compare(Uint8Array.of(family), false)];
 }
 
-/** Compares an address of the packet with a network: `ip saddr 10.1.0.0/16`. */
 function addressIn(field: (family: 4 | 6) => Selector, cidr: Cidr, not: boolean): RuleStatement {
   const { size, load, family } = field(familyOf(cidr));
   const address = ipBytes(ipOf(networkOf(cidr)));
   const length = prefixLengthOf(cidr);
-  // Whole bytes are loaded and compared as they are; the remaining bits of a byte need a mask.
+  // Bits of a byte need a mask, whole bytes do not.
   if (length > 0 && length % 8 === 0) {
     return [
       ...nfprotoCheck(family),
@@ -131,29 +126,29 @@ function maskRegister(length: number, mask: Uint8Array): RuleStatement {
   return [{ kind: "bitwise", sreg: register(0), dreg: register(0), length, mask: { value: mask }, xor }];
 }
 
-/** `ip saddr 10.1.0.0/16`; with `not`, `!=` */
+/** `ip saddr 10.1.0.0/16`, `ip saddr != 10.1.0.0/16` */
 export function saddrIn(cidr: Cidr, not = false): RuleStatement {
   return addressIn(saddr, cidr, not);
 }
-/** `ip daddr 10.1.0.0/16`; with `not`, `!=` */
+/** `ip daddr 10.1.0.0/16`, `ip daddr != 10.1.0.0/16` */
 export function daddrIn(cidr: Cidr, not = false): RuleStatement {
   return addressIn(daddr, cidr, not);
 }
-/** `iifname "eth0"`; with a final `*`, every name that starts so */
+/** `iifname "eth0"`, `iifname "eth*"` */
 export function iifnameIs(name: string, not = false): RuleStatement {
   const prefix = name.endsWith("*");
   const text = new TextEncoder().encode(prefix ? name.slice(0, -1) : name);
   if (text.length > 15) throw new RangeError(`Cannot match interface "${name}": names have 15 bytes at most`);
   return equals(iifname(), prefix ? text : padTo(text, 16), not);
 }
-/** `fib daddr type local`: to an address of this host */
+/** `fib daddr type local` */
 export function fibDaddrLocal(): RuleStatement {
   return [...fibAddrtype(uapi.NFTA_FIB_F_DADDR), compare(u32HostOrder(uapi.RTN_LOCAL), false)];
 }
 function fibAddrtype(flags: number): RuleStatement {
   return [{ kind: "fib", dreg: register(0), flags, result: uapi.NFT_FIB_RESULT_ADDRTYPE }];
 }
-/** `ct status dnat`: the connection's destination was translated */
+/** `ct status dnat` */
 export function ctStatusDnat(): RuleStatement {
   return [
     { kind: "ct", dreg: register(0), key: uapi.NFT_CT_STATUS },
@@ -162,7 +157,7 @@ export function ctStatusDnat(): RuleStatement {
   ];
 }
 
-/** `ct direction reply`: an answer within a connection */
+/** `ct direction reply` */
 export function ctDirectionReply(): RuleStatement {
   const IP_CT_DIR_REPLY = 1;
   return [
@@ -171,7 +166,7 @@ export function ctDirectionReply(): RuleStatement {
   ];
 }
 
-/** `ct state established,related`: part of a conversation that was let through before, or caused by one */
+/** `ct state established,related` */
 export function ctStateEstablishedRelated(): RuleStatement {
   return [
     { kind: "ct", dreg: register(0), key: uapi.NFT_CT_STATE },
@@ -179,9 +174,9 @@ export function ctStateEstablishedRelated(): RuleStatement {
     compare(new Uint8Array(4), true),
   ];
 }
-/** `-m conntrack --ctstate RELATED,ESTABLISHED`: the same as iptables writes it, whose tables hold no `ct state` */
+/** `-m conntrack --ctstate RELATED,ESTABLISHED`: iptables reads no `ct state`. */
 export function xtCtstateEstablishedRelated(): RuleStatement {
-  // struct xt_conntrack_mtinfo3 (linux/netfilter/xt_conntrack.h), padded to a multiple of eight.
+  // struct xt_conntrack_mtinfo3, padded to a multiple of eight (linux/netfilter/xt_conntrack.h).
   const info = new Uint8Array(168);
   const MATCH_FLAGS = 146;
   const STATE_MASK = 150;
@@ -190,7 +185,7 @@ export function xtCtstateEstablishedRelated(): RuleStatement {
   info[STATE_MASK] = uapi.NF_CT_STATE_ESTABLISHED | uapi.NF_CT_STATE_RELATED;
   return [{ kind: "match", name: "conntrack", revision: 3, info }];
 }
-/** `meta mark & 0x20 == 0x20`: the packet has all these bits */
+/** `meta mark & 0x20 == 0x20` */
 export function markHas(bits: number): RuleStatement {
   return [
     ...meta(uapi.NFT_META_MARK, 4).load(0),
@@ -198,9 +193,9 @@ export function markHas(bits: number): RuleStatement {
     compare(u32HostOrder(bits), false),
   ];
 }
-/** `-m mark --mark 0x20/0x20`: the same as every version of iptables reads it; before 1.8.8, they pass over {@linkcode markHas} */
+/** `-m mark --mark 0x20/0x20`: iptables before 1.8.8 does not read {@linkcode markHas}. */
 export function xtMarkHas(bits: number): RuleStatement {
-  // struct xt_mark_mtinfo1 (linux/netfilter/xt_mark.h), padded to a multiple of eight.
+  // struct xt_mark_mtinfo1, padded to a multiple of eight (linux/netfilter/xt_mark.h).
   const info = new Uint8Array(16);
   info.set(u32HostOrder(bits), 0);
   info.set(u32HostOrder(bits), 4);
@@ -227,7 +222,7 @@ export function counter(): RuleStatement {
   return [{ kind: "counter", bytes: 0n, packets: 0n }];
 }
 
-/** Loads fields behind each other, as the keys of concatenations are laid out, and looks them up. */
+/** Loads fields one after the other and looks them up. */
 function lookupIn(
   fields: readonly Selector[],
   set: string,
@@ -243,22 +238,22 @@ function lookupIn(
   return [...nfprotoCheck(family), ...loads, { kind: "lookup", set, sreg: register(0), ...result }];
 }
 
-/** `ip saddr . th dport @set`; with `not`, `!= @set` */
+/** `ip saddr . th dport @set`, `ip saddr . th dport != @set` */
 export function inSet(fields: readonly Selector[], set: string, not = false): RuleStatement {
   return lookupIn(fields, set, not ? { flags: uapi.NFT_LOOKUP_F_INV } : {});
 }
-/** `ip saddr . th dport vmap @map`: does what the map says for this packet, and goes on if it says nothing */
+/** `ip saddr . th dport vmap @map` */
 export function vmap(fields: readonly Selector[], map: string): RuleStatement {
   return lookupIn(fields, map, { dreg: uapi.NFT_REG_VERDICT });
 }
-/** `dnat ip to … map @map`, where the map's data is an address and a port; goes on if it has nothing for this packet */
+/** `dnat ip to … map @map`: the map's data is an address and a port. */
 export function dnatMap(family: 4 | 6, fields: readonly Selector[], map: string): RuleStatement {
   const port = register(registersFor(family === 4 ? 4 : 16));
-  // The kernel does nothing to packets of the other family (net/netfilter/nft_nat.c nft_nat_inet_eval()).
+  // The kernel ignores packets of the other family (net/netfilter/nft_nat.c nft_nat_inet_eval()).
   const to = { type: uapi.NFT_NAT_DNAT, family: nfprotoOf(family), addressMin: register(0), portMin: port };
   return [...lookupIn(fields, map, { dreg: register(0) }), { kind: "nat", ...to }];
 }
-/** `ip saddr set … map @map`: whatever is behind it sees another source; goes on if the map has nothing for this packet */
+/** `ip saddr set … map @map` */
 export function saddrFromMap(fields: readonly Selector[], map: string): RuleStatement {
   const SADDR_OFFSET = 12;
   return [...lookupIn(fields, map, { dreg: register(0) }), writeIpv4Address(SADDR_OFFSET)];
@@ -269,7 +264,7 @@ export function setDaddr(ip: Ip): RuleStatement {
   return [{ kind: "immediate", dreg: register(0), data: { value: ipBytes(ip) } }, writeIpv4Address(DADDR_OFFSET)];
 }
 
-/** Writes a register into the packet's header, with the checksums of both layers. */
+/** Writes a register into the packet's header and mends the checksums of both layers. */
 function writeIpv4Address(offset: number): ExpressionIn {
   const CHECKSUM_OFFSET = 10;
   return {
@@ -309,12 +304,10 @@ export function gotoChain(chain: string): RuleStatement {
   return verdict({ code: uapi.NFT_GOTO, chain });
 }
 
-/** How many registers of 4 bytes hold `size` bytes. */
 function registersFor(size: number): number {
   return (size + 3) >> 2;
 }
 
-/** A number as the kernel keeps it in a register. */
 function u32HostOrder(value: number): Uint8Array {
   return new Uint8Array(Uint32Array.of(value).buffer);
 }
@@ -325,7 +318,7 @@ function padTo(value: Uint8Array, size: number): Uint8Array {
   return out;
 }
 
-/** The key or data of a set: fields behind each other, each padded to 4 bytes unless it stands alone. */
+/** The key or data of a set: fields, each padded to 4 bytes unless it is alone. */
 export function concatenation(...fields: readonly Uint8Array[]): Uint8Array {
   if (fields.length === 1) return fields[0]!;
   const out = new Uint8Array(fields.reduce((sum, field) => sum + registersFor(field.length) * 4, 0));
@@ -337,15 +330,14 @@ export function concatenation(...fields: readonly Uint8Array[]): Uint8Array {
   return out;
 }
 
-/** An address as a field of a key. */
 export function ipField(ip: Ip): Uint8Array {
   return ipBytes(ip);
 }
-/** A port as a field of a key. */
+
 export function portField(port: number): Uint8Array {
   return Uint8Array.of(port >> 8, port & 0xff);
 }
-/** A link's name as a field of a key. */
+
 export function ifnameField(name: string): Uint8Array {
   return padTo(new TextEncoder().encode(name), 16);
 }

@@ -1,5 +1,5 @@
 /**
- * Changes to the ruleset, all or none of them: they are collected and then sent as one batch.
+ * Changes to the ruleset, all or none: one batch.
  *
  * @see net/netfilter/nfnetlink.c nfnetlink_rcv_batch()
  */
@@ -43,16 +43,14 @@ const NEW_SET = nftOperation("NEWSET", uapi.NFT_MSG_NEWSET, setMessage);
 const NEW_ELEMENTS = nftOperation("NEWSETELEM", uapi.NFT_MSG_NEWSETELEM, elementsMessage);
 const DEL_ELEMENTS = nftOperation("DELSETELEM", uapi.NFT_MSG_DELSETELEM, elementsMessage);
 
-/** Changes that are still to be made. What is added must not exist yet. */
+/** Objects that are added must not exist yet. */
 export interface Transaction {
-  /** True if there is nothing to change. */
   readonly isEmpty: boolean;
   addTable(table: TableIn): Transaction;
   deleteTable(key: TableKey): Transaction;
   addChain(chain: ChainIn): Transaction;
-  /** Removes a chain and the rules in it; `EBUSY` if something leads to it. */
+  /** Removes a chain and its rules; `EBUSY` if something jumps to it. */
   deleteChain(key: TableKey, name: string): Transaction;
-  /** Adds a rule behind the others of its chain. */
   addRule(rule: RuleIn): Transaction;
   /** Adds a rule before the others of its chain. */
   insertRule(rule: RuleIn): Transaction;
@@ -61,27 +59,27 @@ export interface Transaction {
   addElements(key: TableKey, set: string, elements: readonly Element[]): Transaction;
   deleteElements(key: TableKey, set: string, elements: readonly Pick<Element, "key">[]): Transaction;
   /**
-   * Makes the changes, if the ruleset still has the given generation (any, without one).
+   * Sends the changes, for this generation of the ruleset or for any.
    *
-   * @throws {NetlinkError} naming the object; then nothing was changed. `ERESTART`: the generation is another one
+   * @throws {NetlinkError} naming the object; nothing was changed. `ERESTART`: the ruleset has another generation
    */
   commit(generation?: number): void;
-  /** Has the kernel try the changes and take them back, as `nft --check` does. @throws {NetlinkError} as {@linkcode commit} */
+  /** Has the kernel try the changes and take them back, as `nft --check` does. @throws {NetlinkError} */
   check(): void;
 }
 
-/** A request and the words for it in an error. */
+/** A request and its purpose in the words of an error. */
 interface Change {
   readonly request: NetlinkRequest;
   readonly purpose: string;
-  /** The elements of the request, for errors that concern one of them. */
+  /** Of the request, for errors about one of them. */
   readonly elements?: readonly Pick<Element, "key">[];
 }
 
-/** What one message takes: an attribute's length has 16 bits, and an element with a long comment has some 400 bytes. */
+/** An attribute has at most 64 KiB, an element with a long comment some 400 bytes. */
 const ELEMENTS_PER_MESSAGE = 128;
 
-/** Starts a transaction that will be sent over `nl`, a socket of family NETLINK_NETFILTER. */
+/** @param nl of family NETLINK_NETFILTER */
 export function transaction(nl: Netlink): Transaction {
   const changes: Change[] = [];
   let setCount = 0;
@@ -126,11 +124,11 @@ export function transaction(nl: Netlink): Transaction {
     },
     commit(generation) {
       send(nl, changes, generation === undefined ? {} : { generation }, true);
-      // The kernel frees what was deleted behind a grace period of RCU, and closing the socket waits for that.
+      // The kernel frees deleted objects after an RCU grace period, and closing the socket waits for it.
       const deletions: readonly Operation[] = [DEL_TABLE, DEL_CHAIN, DEL_RULE, DEL_ELEMENTS];
       if (changes.some(({ request }) => deletions.includes(request.op))) nl.deferClose?.();
     },
-    // Without an end, the kernel takes a batch back.
+    // The kernel takes back a batch without an end.
     check: () => send(nl, changes, {}, false),
   };
   return self;
@@ -168,7 +166,7 @@ function send(
   withEnd: boolean,
 ): void {
   if (changes.length === 0) return;
-  // One acknowledgement is enough: the kernel answers after the whole batch, in order, and reports every refusal unasked.
+  // The kernel answers after the whole batch, in order, and reports every refusal: one acknowledgement is enough.
   const last = changes.length - 1;
   const requests = changes.map(({ request }, i) =>
     i === last ? { ...request, flags: (request.flags ?? 0) | NLM_F_ACK } : request
@@ -182,7 +180,7 @@ function send(
   }
 }
 
-/** What was to be done by the message that the kernel refused; the first message of a batch stands for the batch as a whole. */
+/** The purpose of the refused message. An error of the first message is one of the whole batch. */
 function failedPurpose(changes: readonly Change[], { index, attribute }: NetlinkError): string {
   const change = changes[index - 1];
   if (!change) return "change the ruleset";

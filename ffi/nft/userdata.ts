@@ -1,25 +1,23 @@
 /**
- * What nft(8) keeps with objects for its own use: comments, and how to print the keys of a set.
+ * What nft(8) keeps with objects: comments, and how to print keys. The kernel only stores these bytes.
  *
- * The kernel stores these bytes and never looks at them; the layout is that of libnftnl (udata.h): type, length, value.
+ * The layout is that of libnftnl (udata.h): type, length, value.
  */
 import type { Codec, Reader, Writer } from "../netlink/codec.ts";
 
-// The number of a comment depends on the object that it belongs to.
+// The type of a comment depends on the object.
 export const RULE_COMMENT = 0;
 const ELEMENT_COMMENT = 0;
 export const TABLE_COMMENT = 0;
 export const CHAIN_COMMENT = 0;
 
 /**
- * The kernel takes up to 256 bytes of such data (NFT_USERDATA_MAXLEN), but of an element 254: it refuses 255 and, 256 being 0 in the byte
- * where it keeps the length, drops 256 without a word (seen on Linux 6.18). A comment has two bytes before it and a NUL behind it.
- *
- * nft(8) prints them all, but reads no comment of more than 127 bytes.
+ * The kernel takes up to 256 bytes (NFT_USERDATA_MAXLEN), but 254 with an element: it refuses 255, and silently drops 256, whose length is
+ * 0 in its byte (seen on Linux 6.18). A comment needs two bytes before it and a NUL. nft(8) reads back comments of up to 127 bytes.
  */
 export const COMMENT_MAX_BYTES = 251;
 
-/** A comment, and nothing else; without one in the data the value is empty. @throws {RangeError} if it is too long */
+/** A comment, or empty. @throws {RangeError} if it is too long */
 export function comment(type: number): Codec<string> {
   return {
     write: (w, text) => writeComment(w, type, text),
@@ -27,14 +25,13 @@ export function comment(type: number): Codec<string> {
   };
 }
 
-/** A number that nft(8), which knows the first two, passes over. */
+/** A type that nft(8) ignores. */
 const ELEMENT_REFERENCES = 128;
 const ELEMENT_USERDATA_MAX_BYTES = 254;
 
-/** What is kept with an element of a set. */
 export interface ElementUserdata {
   readonly comment?: string;
-  /** What the element has to tell about others, in bytes; nft(8) neither prints it nor reads it back. */
+  /** Data about other elements; nft(8) neither prints it nor reads it back. */
   readonly references?: Uint8Array;
 }
 
@@ -50,20 +47,19 @@ export const elementUserdata: Codec<ElementUserdata> = {
   },
 };
 
-/** How many bytes of references an element takes besides this comment. */
+/** How many bytes of references fit besides this comment. */
 export function elementReferencesRoom(comment: string): number {
   return ELEMENT_USERDATA_MAX_BYTES - 5 - new TextEncoder().encode(comment).length;
 }
 
 const SET_KEYBYTEORDER = 0;
 const SET_COMMENT = 7;
-/** The byte order of names and of numbers that the kernel takes from memory. @see nftables include/datatype.h enum byteorder */
+/** @see nftables include/datatype.h enum byteorder */
 export const BYTEORDER_HOST_ENDIAN = 1;
 
-/** What is kept with a set. */
 export interface SetUserdata {
   readonly comment?: string;
-  /** Without this, nft(8) prints keys as in network order: names of links come out empty. */
+  /** Without it, nft(8) prints empty interface names. */
   readonly keyByteOrder?: number;
 }
 
@@ -112,7 +108,6 @@ function readTlvs(r: Reader): readonly (Uint8Array | undefined)[] {
   return values;
 }
 
-/** Text up to a NUL. */
 function decodeText(value: Uint8Array = new Uint8Array()): string {
   const end = value.indexOf(0);
   return new TextDecoder().decode(end < 0 ? value : value.subarray(0, end));

@@ -1,19 +1,17 @@
 /**
- * `conditionsV4` and `conditionsV6`: what a packet must fulfil to reach a published port, in the words of iptables or of nft.
+ * `conditionsV4` and `conditionsV6`: packets that reach a published port, in the words of iptables or of nft.
  *
- * Both languages are understood as far as addresses and interfaces go: `-s 10.0.0.0/8 ! -i eth1`, `ip saddr != 10.0.0.0/8 iifname eth0`.
+ * Both may name addresses and interfaces: `-s 10.0.0.0/8 ! -i eth1`, `ip saddr != 10.0.0.0/8 iifname eth0`.
  */
 import { type Cidr, familyOf, hostPrefix, parseCidr, parseIp } from "../../ffi/address.ts";
 import { daddrIn, iifnameIs, type RuleStatement, saddrIn } from "../../ffi/nft/statements.ts";
 import { ConfigError } from "../../spec/error.ts";
 
-/** Conditions as they are written and as expressions of a rule. */
 export interface Conditions {
   readonly text: string;
   readonly parts: readonly RuleStatement[];
 }
 
-/** What is compared. */
 type MatchField = "source" | "destination" | "interface";
 
 const IPTABLES_OPTIONS: Readonly<Record<string, MatchField>> = {
@@ -28,7 +26,7 @@ const IPTABLES_OPTIONS: Readonly<Record<string, MatchField>> = {
 };
 const NFT_FIELDS: Readonly<Record<string, MatchField>> = { saddr: "source", daddr: "destination" };
 
-/** The conditions for a family; `undefined` if there are none. @throws {ConfigError} naming the word that is not understood */
+/** The conditions for a family, if any. @throws {ConfigError} on a word that is not known */
 export function parseConditions(tokens: readonly string[], family: 4 | 6, path: string): Conditions | undefined {
   // A whole phrase may stand in one string.
   const words = tokens.flatMap((token) => token.split(/\s+/)).filter((word) => word !== "");
@@ -39,7 +37,6 @@ export function parseConditions(tokens: readonly string[], family: 4 | 6, path: 
   return { text: words.join(" "), parts };
 }
 
-/** The words that are still to be read. */
 class WordReader {
   readonly #words: readonly string[];
   readonly family: 4 | 6;
@@ -60,13 +57,12 @@ class WordReader {
     return this.#words[this.#at++];
   }
 
-  /** Takes the next word if it is one of these. */
   takeOneOf(...words: readonly string[]): string | undefined {
     const next = this.#words[this.#at];
     return next !== undefined && words.includes(next) ? this.take() : undefined;
   }
 
-  /** An error about the word that was taken last. */
+  /** An error about the last word. */
   errorAt(expected: string): ConfigError {
     const word = this.#words[this.#at - 1];
     return new ConfigError(this.#path, expected, word === undefined ? "nothing more" : JSON.stringify(word));
@@ -85,7 +81,7 @@ function readCondition(words: WordReader): RuleStatement {
       } daddr" or "iifname"`,
     );
   }
-  // nft writes the operator behind the field; of iptables, old versions wrote the "!" there.
+  // nft writes the operator behind the field; so did old versions of iptables.
   const operator = option ? words.takeOneOf("!") : words.takeOneOf("!=", "ne", "==", "eq");
   if (operator === "!" || operator === "!=" || operator === "ne") isNegated = true;
   return readMatch(words, matchField, isNegated, option !== undefined);
@@ -104,7 +100,7 @@ function readField(words: WordReader, word: string): MatchField | undefined {
 function readMatch(words: WordReader, matchField: MatchField, isNegated: boolean, isOption: boolean): RuleStatement {
   const value = (words.take() ?? "").replace(/^"(.*)"$/, "$1");
   if (matchField === "interface") {
-    // iptables marks the beginning of a name with "+", nft with "*".
+    // "+" ends the prefix of a name in iptables, "*" in nft.
     const name = isOption && value.endsWith("+") ? `${value.slice(0, -1)}*` : value;
     if (!/^[^/:\s{}]+$/.test(name) || new TextEncoder().encode(name.replace(/\*$/, "")).length > 15) {
       throw words.errorAt("an interface name in a condition");

@@ -1,4 +1,3 @@
-/** The configuration of the `portmap` plugin. */
 import { familyOf, type Ip } from "../../ffi/address.ts";
 import { ConfigError } from "../../spec/error.ts";
 import {
@@ -20,30 +19,28 @@ import {
 } from "../../spec/schema.ts";
 import { type Conditions, parseConditions } from "./conditions.ts";
 
-/** Protocols that have ports and that the kernel translates, with their numbers (RFC 5237). */
+/** Protocols that have ports and that the kernel translates (RFC 5237). */
 export const PROTOCOLS = { tcp: 6, udp: 17, sctp: 132 } as const;
 export type Protocol = keyof typeof PROTOCOLS;
 
-/** A port of the host that leads to a port of the container. */
 export interface PortMapping {
   readonly hostPort: number;
   readonly containerPort: number;
   readonly protocol: Protocol;
-  /** The address of the host to publish on; an unspecified one (0.0.0.0, ::) means all of its family. */
+  /** The host's address to publish on; 0.0.0.0 and :: mean all of their family. */
   readonly hostIP?: Ip;
 }
 
-/** What the plugin is to do. */
 export interface PortmapConfig {
   readonly mappings: readonly PortMapping[];
-  /** Hide neighbours, the container itself and the host's loopback addresses behind the host, so that answers come back. */
+  /** Masquerade callers whose answers would not come back: neighbours, the container itself, the host's loopback addresses. */
   readonly snat: boolean;
-  /** Hide everybody who calls a published port. */
+  /** Masquerade all callers. */
   readonly masqAll: boolean;
-  /** What packets must fulfil besides, by family. */
+  /** What packets must fulfil, by family. */
   readonly conditions: { readonly 4?: Conditions; readonly 6?: Conditions };
   readonly backend?: "nftables" | "iptables";
-  /** What becomes of a host port that a program listens on, or that another container has on some address besides. */
+  /** For a host port that a program listens on, or that another container has on some address. */
   readonly hostPortInUse: "refuse" | "warn" | "ignore";
 }
 
@@ -67,14 +64,12 @@ const portMapping = lazy(() =>
 );
 const tokens = withDefault(array(string), []);
 
-/** The keys of the `portmap` plugin. */
 export const portmapConfigSchema = lazy(() =>
   object({
     backend: optional({ ...oneOf("nftables", "iptables"), emptyIsUnset: true }),
     snat: withDefault(boolean, true),
     masqAll: withDefault(boolean, false),
-    // To the reference these say how packets are marked between the rule that recognizes them and the one that masquerades. Here one rule
-    // does both, so that no bit of a packet's mark is used, and none can collide with another program's.
+    // The reference marks packets in one rule and masquerades them in another. Here one rule does both, without a mark.
     markMasqBit: optional(int({ min: 0, max: 31 })),
     externalSetMarkChain: optional(nonEmptyString),
     conditionsV4: tokens,
@@ -84,7 +79,7 @@ export const portmapConfigSchema = lazy(() =>
   })
 );
 
-/** Reads the plugin's keys out of a configuration. @throws {ConfigError} */
+/** @throws {ConfigError} */
 export function parsePortmapConfig(raw: JsonObject): PortmapConfig {
   const config = portmapConfigSchema.parse(raw);
   if (config.markMasqBit !== undefined && config.externalSetMarkChain !== undefined) {
@@ -108,7 +103,7 @@ export function parsePortmapConfig(raw: JsonObject): PortmapConfig {
 }
 
 /**
- * The mappings without those that publish nothing of their own: engines write "all addresses" in three ways.
+ * Leaves out mappings that add nothing: engines write "all addresses" in three ways.
  *
  * @throws {ConfigError} if one host port leads to two places
  */
@@ -124,25 +119,23 @@ function mergeDuplicates(mappings: readonly PortMapping[]): PortMapping[] {
           `one to container port ${entry.containerPort} besides one to ${existing.containerPort}`,
         );
       }
-      // Without an address it is meant for both families.
+      // A mapping without an address is for both families.
       if (existing === entry || entry.hostIP === undefined) seen.set(key, entry);
     }
   });
   return [...new Set(seen.values())];
 }
 
-/** What a mapping takes of the host, as text, by family. */
 function hostPortKeys(mapping: PortMapping): string[] {
   const { protocol, hostPort } = mapping;
   return familiesOf(mapping).map((family) => `${family} ${hostAddressOf(mapping) ?? "all"} ${hostPort}/${protocol}`);
 }
 
-/** The families that a mapping is for. */
 export function familiesOf({ hostIP }: PortMapping): readonly (4 | 6)[] {
   return hostIP === undefined ? [4, 6] : [familyOf(hostIP)];
 }
 
-/** The address that a mapping is published on, if it is not published on all. */
+/** The address that a mapping is published on; `undefined` for all. */
 export function hostAddressOf({ hostIP }: PortMapping): Ip | undefined {
   return hostIP === "0.0.0.0" || hostIP === "::" ? undefined : hostIP;
 }

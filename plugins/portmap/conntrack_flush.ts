@@ -1,9 +1,8 @@
 /**
- * Conversations that began before a port was published or withdrawn: the kernel remembers where they went, and goes on sending them there.
+ * Conntrack flows from before a port was published or withdrawn: the kernel still sends them where they went.
  *
- * That of a UDP peer lasts for as long as it keeps sending. That of a TCP peer outlives the container by the time that the kernel remembers
- * an aborted connection, ten seconds, or a closed one, two minutes: a call from the same port is sent to the address of the dead container,
- * and nobody answers it, while another container has the port.
+ * A UDP flow lasts as long as its peer sends. A TCP flow lasts 10 s after a reset, two minutes after its end: until then, a call from the
+ * same client port goes to the address of the dead container.
  */
 import { type Cidr, containsIp, familyOf, type Ip, ipOf, parseCidr } from "../../ffi/address.ts";
 import { deleteFlows, type Flow } from "../../ffi/conntrack/conntrack.ts";
@@ -14,7 +13,7 @@ import { IPPROTO_UDP } from "../../ffi/sys/uapi.ts";
 import { hostAddressOf, type PortMapping } from "./config.ts";
 import { mappingsForFamily, type PublishedPort } from "./elements.ts";
 
-/** Forgets UDP conversations with the published ports that do not go to the container yet. @throws {SystemError} */
+/** Forgets UDP flows to the ports that go elsewhere than to these containers. */
 export function flushStaleFlows(host: Netns, mappings: readonly PortMapping[], containers: readonly Cidr[]): void {
   const published = mappings.filter(({ protocol }) => protocol === "udp");
   if (!host.run(() => mayHaveFlows(published))) return;
@@ -29,7 +28,7 @@ export function flushStaleFlows(host: Netns, mappings: readonly PortMapping[], c
       const filter = { family: familyOf(container), protocol: IPPROTO_UDP, originalPort: mapping.hostPort };
       const goesToContainer = (flow: Flow) =>
         flow.replySource === ipOf(container) && flow.replySourcePort === mapping.containerPort;
-      // A conversation between others that happens to use the same port is none of ours.
+      // A flow between others may have the same port.
       deleteFlows(
         host.nft,
         { ...filter, ...hostAddress === undefined ? {} : { originalAddress: hostAddress } },
@@ -39,10 +38,10 @@ export function flushStaleFlows(host: Netns, mappings: readonly PortMapping[], c
   }
 }
 
-/** From about here on, going through all conversations once is faster than to have the kernel do it for each port. */
+/** For more ports, one dump of all flows is faster. */
 const SINGLE_DUMP_THRESHOLD = 16;
 
-/** Forgets conversations with ports that are no longer published. @throws {SystemError} */
+/** Forgets flows to ports that are no longer published. */
 export function flushWithdrawnFlows(host: Netns, withdrawn: readonly PublishedPort[]): void {
   if (!host.run(() => mayHaveFlows(withdrawn))) return;
   if (withdrawn.length > SINGLE_DUMP_THRESHOLD) return flushManyFlows(host, withdrawn);

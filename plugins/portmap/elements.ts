@@ -1,4 +1,4 @@
-/** The elements of the ruleset's maps that published ports consist of, and back. */
+/** Published ports as elements of the ruleset's maps. */
 import { type Cidr, familyOf, type Ip, ipFromBytes, ipOf } from "../../ffi/address.ts";
 import {
   concatenation,
@@ -30,9 +30,9 @@ import { reachesLoopback } from "./loopback.ts";
 import { failoverKey } from "./failover.ts";
 
 /**
- * What to publish on a container's addresses: none or one of each family.
+ * What to publish on a container's addresses, of which there is at most one of each family.
  *
- * @param loopbackSource what calls from 127.0.0.1 get as their source, if there is a way for them
+ * @param loopbackSource the source that calls from 127.0.0.1 get
  */
 export function publishedElements(
   config: PortmapConfig,
@@ -53,7 +53,6 @@ export function publishedElements(
   });
 }
 
-/** The mappings that concern the family of an address. */
 export function mappingsForFamily(mappings: readonly PortMapping[], address: Cidr): PortMapping[] {
   const family = familyOf(address);
   return mappings.filter((candidate) => familiesOf(candidate).includes(family));
@@ -83,7 +82,7 @@ function portElements(
   }];
 }
 
-/** It comes and goes with the port that another interface of the container publishes, if one does. */
+/** Only one interface of a container has the port, and this element with it. */
 function loopbackElement(mapping: PortMapping, source: Uint8Array): WantedElement {
   const { prefix, key } = mapKeyOf(mapping);
   return {
@@ -96,7 +95,7 @@ function loopbackElement(mapping: PortMapping, source: Uint8Array): WantedElemen
   };
 }
 
-/** Another interface of the same container publishes the port already. */
+/** Another interface of the same container has the port already. */
 const yieldsTo = (holder: Owner, owner: Owner): boolean => holder.containerId === owner.containerId;
 
 function mapKeyOf(mapping: PortMapping) {
@@ -107,15 +106,15 @@ function mapKeyOf(mapping: PortMapping) {
     : { prefix: "hostip_", key: concatenation(ipField(hostAddress), port), port } as const;
 }
 
-/** Protocol and port of the host: the whole key where they are published on all addresses, and the end of it where on one. */
+/** Protocol and host port: the key for all addresses, and the end of the key for one address. */
 export function portKeyOf({ protocol, hostPort }: PortMapping): Uint8Array {
   return concatenation(Uint8Array.of(PROTOCOLS[protocol]), portField(hostPort));
 }
 
 /**
- * Does for packets that fulfil the conditions what the rule behind would do for all; the others go on as if this port were not published.
+ * Translates packets that fulfil the conditions. Others continue as if the port were not published.
  *
- * Named after the conditions, so that networks with the same share it and others never meet it.
+ * Networks with the same conditions share the chain.
  */
 function conditionsChain({ text, parts }: Conditions, family: 4 | 6, prefix: "" | "hostip_"): SharedChain {
   const key = [...prefix ? [daddr(family)] : [], l4proto(), dport()];
@@ -137,7 +136,6 @@ function hairpinElement(address: Cidr, allSources: boolean): WantedElement {
   };
 }
 
-/** A published port as the kernel has it. */
 export interface PublishedPort {
   readonly protocol: number;
   readonly hostPort: number;
@@ -145,7 +143,7 @@ export interface PublishedPort {
   readonly containerPort: number;
 }
 
-/** Reads an element of the port maps; `undefined` for those of others. */
+/** Reads an element of the port maps; `undefined` for other elements. */
 export function parsePortElement({ set, key, data }: FoundElement): PublishedPort | undefined {
   const [, prefix, family] = /^(hostip_)?hostports([46])$/.exec(set) ?? [];
   const value = data?.value;

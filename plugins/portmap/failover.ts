@@ -1,8 +1,8 @@
 /**
- * Ports of a container on several networks: an engine asks all of them to publish the same ones. The first does; the others keep failover
- * elements. They are in a set that no rule uses, so they cost packets nothing and are visible in the ruleset.
+ * Failover elements: an engine publishes the same ports on all networks of a container. The first gets them; the others wait in a set
+ * that no rule uses.
  *
- * Ports with conditions have no failover: the outcome would depend on the conditions of all these networks.
+ * Ports with conditions have no failover, since each network may have other conditions.
  */
 import { type Ip, ipFromBytes } from "../../ffi/address.ts";
 import { concatenation, ipField } from "../../ffi/nft/statements.ts";
@@ -12,15 +12,14 @@ import { type Failover, isAwaited, type PromotedElement, type Promotion } from "
 import type { ElementKey } from "../lib/ruleset/snapshot.ts";
 import type { Owner } from "../lib/protocol/owner.ts";
 
-/** The set of failover elements. */
 export function failoverSet(family: 4 | 6): string {
   return `hostports_standby${family}`;
 }
 
 /**
- * The failover element of a port: its key is all that a published port consists of, so that several may wait for one.
+ * The failover element of a port. Its key holds all that it becomes, so several can wait for one port.
  *
- * @param hostAddress the address that it is published on, if not on all
+ * @param hostAddress the one that it is published on, if not on all
  * @param port protocol and port of the host
  * @param target address and port of the container
  */
@@ -35,9 +34,8 @@ export function failoverKey(
 }
 
 /**
- * What takes the place of published ports of one container, or of many.
- *
- * @param findSource the address of the host by which it reaches one of a container
+ * @param findSource the host's address towards a container
+ * @param containerId the only container whose ports are removed
  */
 export function portFailover(findSource: (address: Ip) => Ip | undefined, containerId?: string): Failover {
   return {
@@ -55,7 +53,7 @@ export function portFailover(findSource: (address: Ip) => Ip | undefined, contai
   };
 }
 
-/** Where calls from 127.0.0.1 reached the removed port, they reach what takes its place. */
+/** Calls from 127.0.0.1 reach the new port if they reached the old one. */
 function withLoopback(
   { from, to }: Promotion,
   removed: readonly FoundElement[],
@@ -70,13 +68,13 @@ function withLoopback(
   return { from, to: [...to, ...loopback] };
 }
 
-/** For each published port that was removed, what stands by for it on another network of the same container, if anything. */
+/** The failover elements of the same container that replace removed ports. */
 function promotionsOf(removed: readonly FoundElement[], others: readonly FoundElement[]): Promotion[] {
   const candidates = others.flatMap((from) => {
     const to = promotionTarget(from);
     return to ? [{ from, to: [to] }] : [];
   });
-  // Of several the first.
+  // The first of several.
   const byKey = new Map(
     candidates.toReversed().map((promotion) => [promotionKey(promotion.to[0]!, promotion.from.owner), promotion]),
   );
@@ -87,7 +85,7 @@ function promotionKey({ set, key }: ElementKey, owner: Owner | undefined): strin
   return `${set} ${formatHex(key)} ${owner?.containerId}`;
 }
 
-/** The published port that an element of the set stands by for; `undefined` for elements of other sets. */
+/** The published port that a failover element becomes. */
 function promotionTarget({ set, key }: FoundElement): PromotedElement | undefined {
   const family = ([4, 6] as const).find((candidate) => set === failoverSet(candidate));
   if (!family) return undefined;

@@ -1,14 +1,11 @@
 /**
  * Host ports that a program of the host listens on.
  *
- * A published port goes before every program: calls to the program end in the container, and neither is told. What bind(2) would refuse
- * another program is refused here as well, as an engine does that listens on the ports it publishes; `hostPortInUse` says otherwise.
+ * A published port takes calls away from such a program, and nobody is told. So ADD refuses what bind(2) would refuse, unless
+ * `hostPortInUse` says otherwise. A program that begins to listen later is not noticed.
  *
- * Some listeners are expected: engines listen on the ports that a container publishes, so that no other program takes them. podman has
- * conmon do it, the supervisor of the container, also while networks are connected and reloaded; it was told the container's id. Others do
- * it themselves before they call. Were these refused, such an engine could publish nothing.
- *
- * What begins to listen later is not noticed: the kernel knows nothing of published ports.
+ * Engines listen on the ports that they publish, to reserve them: podman by conmon, whose command line has the container's id, others in the
+ * process that calls this plugin. These listeners are accepted.
  */
 import { broadcastOf, type Cidr, familyOf, type Ip, prefixLengthOf } from "../../ffi/address.ts";
 import { type Listener, listListeners } from "../../ffi/diag/listeners.ts";
@@ -26,11 +23,10 @@ import { mappingsForFamily } from "./elements.ts";
 import type { SocketOwner } from "./socket_owners.ts";
 import { HOST_PORT_TAKEN } from "./port_conflicts.ts";
 
-/** For whom ports are to be published, and by whom. */
 export type PublishingCall = Pick<AttachmentCall<unknown>, "containerId" | "findCallerPid" | "host" | "log">;
 
 /**
- * Looks whether programs listen where ports are to be published on these addresses of a container.
+ * Looks for programs that listen on the ports.
  *
  * @throws {CniError} code 100 naming the program
  * @throws {NetlinkError} if the kernel does not tell
@@ -41,7 +37,7 @@ export function refuseListeners(
   mappings: readonly PortMapping[],
   addresses: readonly Cidr[],
 ): void {
-  // One after the other: what the kernel does not tell of one protocol must not hide what it tells of another.
+  // One by one: if the kernel does not tell about one protocol, the others count.
   for (const protocol of Object.keys(PROTOCOLS) as Protocol[]) {
     const find = () => findListenerConflicts(nl, protocol, mappings, addresses);
     const conflicts = find();
@@ -49,7 +45,6 @@ export function refuseListeners(
   }
 }
 
-/** A mapping, and a socket that packets for it could be meant for. */
 interface ListenerConflict {
   readonly mapping: PortMapping;
   readonly listener: Listener;
@@ -79,11 +74,11 @@ function findListenerConflicts(
 
 function listListenersOn(nl: Netlink, protocol: Protocol, ports: readonly number[]): Listener[] {
   const list = () => listListeners(nl, PROTOCOLS[protocol], Math.min(...ports), Math.max(...ports));
-  // Nobody listens with a protocol that the kernel does not know; and where it does, SCTP is told about by a module that few have.
+  // The kernel may not know SCTP, or lack the module that lists its sockets.
   return protocol === "sctp" ? ignoreErrors(["ENOENT"], list) ?? [] : list();
 }
 
-/** True if a packet of this family to that port could be meant for both. */
+/** Whether packets of this family could be for both. */
 function conflictsWith(mapping: PortMapping, { address, v6Only }: Listener, family: 4 | 6): boolean {
   if (!familiesOf(mapping).includes(family)) return false;
   const isSameFamily = familyOf(address) === family || (address === "::" && !v6Only);
@@ -101,7 +96,7 @@ function throwUnlessReserved(
   find: () => readonly ListenerConflict[],
 ): void {
   const { describeSocketOwners, findSocketOwners } = loadSocketOwners();
-  // Once for all of them: every descriptor of every program is looked at, and an engine may keep hundreds of ports for a container.
+  // Once for all: this reads every descriptor of every program.
   const ownersByInode = findSocketOwners(conflicts.map(({ listener }) => listener.inode));
   const isClientPort = protocol === "udp" ? ephemeralPortFilter(call.host) : () => false;
   const isBroadcast = broadcastFilter(call.host);
@@ -133,9 +128,8 @@ function throwUnlessReserved(
 }
 
 /**
- * Tells the ports that the kernel gives to UDP sockets which ask for any. A program has one of them for what it asks others: their
- * answers belong to flows that it began, and no published port takes those. Nothing tells such a program from a server that chose the
- * port itself, whose clients a published port takes: unless the administrator has reserved the port, ADD warns and publishes it.
+ * Tells the ports that the kernel gives to UDP sockets that ask for any. A client on such a port keeps its answers, since they belong to
+ * flows that it began; a server loses its callers. Nothing tells the two apart. Reserved ports are a server's.
  *
  * @see ip-sysctl: ip_local_port_range, ip_local_reserved_ports
  */
@@ -149,17 +143,14 @@ function ephemeralPortFilter(host: Netns): (port: number) => boolean {
   return (port) => first <= port && port <= last && !isReserved(port);
 }
 
-/** Tells the addresses to which nobody sends to a published port: that of all hosts, and those of the host's subnets. */
+/** Tells broadcast addresses: published ports take nothing from them. */
 function broadcastFilter(host: Netns): (address: Ip) => boolean {
   const subnets = address.list(host.route, { family: AF_INET }).map((entry) => entry.address);
   const broadcasts = subnets.filter((subnet) => prefixLengthOf(subnet) < 31).map(broadcastOf);
   return (candidate) => candidate === "255.255.255.255" || broadcasts.includes(candidate);
 }
 
-/**
- * Ports of protocols by which machines of a link find each other, and the groups that all of them listen to, as procfs writes them. What
- * they say is sent to the group, and no published port takes it: mDNS, LLMNR, SSDP, WS-Discovery.
- */
+/** Ports of mDNS, LLMNR, SSDP and WS-Discovery, and their multicast groups as procfs writes them. Published ports take nothing from a group. */
 const DISCOVERY_GROUPS: Readonly<Record<number, readonly [ipv4: string, ipv6: string]>> = {
   5353: ["FB0000E0", "ff0200000000000000000000000000fb"],
   5355: ["FC0000E0", "ff020000000000000000000000010003"],
@@ -167,7 +158,7 @@ const DISCOVERY_GROUPS: Readonly<Record<number, readonly [ipv4: string, ipv6: st
   3702: ["FAFFFFEF", "ff02000000000000000000000000000c"],
 };
 
-/** Whether a socket of all addresses is there for such a protocol: the host has joined the group. */
+/** Whether a socket on all addresses belongs to such a protocol: the host has joined the group. */
 function isDiscovery(host: Netns, { address, port }: Listener): boolean {
   const groups = isUnspecified(address) ? DISCOVERY_GROUPS[port] : undefined;
   if (!groups) return false;
@@ -175,17 +166,17 @@ function isDiscovery(host: Netns, { address, port }: Listener): boolean {
   return groups.some((group, i) => joined[i]!.includes(group));
 }
 
-/** Those of engines have 64 digits; a short one may stand in any command line. */
+/** Ids of engines have 64 digits; a short id may stand in any command line. */
 const MIN_ID_LENGTH = 32;
 
-/** Whether a program listens for the container: it was started with its id, or calls this plugin. */
+/** Whether a program reserves the port for the container: its command line has the id, or it calls this plugin. */
 function reservesPortFor({ pid, cmdline }: SocketOwner, { containerId, findCallerPid }: PublishingCall): boolean {
-  // The first process of a system listens for services of all kinds, and may start this one as well.
+  // The first process listens for services of all kinds, and may also call this plugin.
   if (pid !== 1 && pid === findCallerPid?.()) return true;
   return containerId.length >= MIN_ID_LENGTH && cmdline.includes(containerId);
 }
 
-/** Needed where somebody listens only: `require` runs it here and not at start-up. */
+/** Rarely needed: `require` loads it here and not at start-up. */
 function loadSocketOwners(): typeof import("./socket_owners.ts") {
   return require("./socket_owners.ts");
 }

@@ -7,10 +7,9 @@ import { CniError, Code } from "../../spec/error.ts";
 import { describeHostPort, familiesOf, hostAddressOf, type PortmapConfig, type PortMapping } from "./config.ts";
 
 /**
- * The address of the host by which it reaches the container: calls from 127.0.0.1 to its published ports get it as their source, since
- * the kernel sends nothing from 127.0.0.1 over a link.
+ * The host's address towards the container. Calls from 127.0.0.1 get it as source: the kernel sends nothing from 127.0.0.1 over a link.
  *
- * @returns `undefined` if no port is published on loopback addresses, or the host has no way to the container
+ * @returns `undefined` if no port is on loopback addresses, or the host has no route
  */
 export function findLoopbackSource(
   host: Netns,
@@ -24,17 +23,16 @@ export function findLoopbackSource(
   return findSource(host, ipOf(address));
 }
 
-/** The address of the host by which it reaches another one; `undefined` if it does not. */
+/** The host's address towards another one; `undefined` without a route. */
 export function findSource(host: Netns, address: Ip): Ip | undefined {
   return ignoreErrors(["ENETUNREACH", "EHOSTUNREACH"], () => outgoingRoute(host.route, address).source);
 }
 
-/** Whether calls to loopback addresses of the host reach the port. */
 export function reachesLoopback(mapping: PortMapping): boolean {
   return hostAddressOf(mapping)?.startsWith("127.") ?? true;
 }
 
-/** @throws {CniError} for a port on ::1: whoever calls it would wait for an answer that never comes */
+/** @throws {CniError} for a port on ::1: callers would wait in vain for an answer */
 export function refuseIpv6Loopback(mappings: readonly PortMapping[]): void {
   const mapping = mappings.find(({ hostIP }) => hostIP === "::1");
   if (!mapping) return;

@@ -1,9 +1,7 @@
 /**
  * The `portmap` plugin: ports of the host that lead to ports of the container.
  *
- * Every published port is an element of a map in nf_tables (plugins/lib/ruleset/inet_table.ts): what a packet costs, and what an ADD costs, does not
- * depend on how many there are. The key of the map is protocol and port (and address, if one was asked for), so two containers cannot have
- * the same; that they have none in common is seen to in portmap/overlaps.ts.
+ * A published port is an element of a map (plugins/lib/ruleset/inet_table.ts): the cost of a packet or an ADD does not depend on their number.
  */
 import { type Cidr, familyOf, ipOf } from "../../ffi/address.ts";
 import { checkElements, ensureElements, restoreElements } from "../lib/ruleset/elements.ts";
@@ -35,7 +33,7 @@ import { findLoopbackSource, refuseIpv6Loopback } from "./loopback.ts";
 export default plugin({
   name: "portmap",
   about: "Publishes ports of the container on the host",
-  // Read by each command in its own way: what makes ADD fail must not make DEL fail as well.
+  // Each command reads its keys itself: DEL must not fail for what makes ADD fail.
   config: { ...jsonObject, inner: portmapConfigSchema },
 
   needsPrevResult: () => true,
@@ -51,7 +49,7 @@ export default plugin({
     }
     const addresses = containerAddresses(result, call.ifname);
     logUnreachable(config.mappings, addresses, log);
-    // Whose rules are put back has had the ports all the time; so only here.
+    // Not on restore, as the container had the ports all the time.
     publishPorts(call, config, addresses, ensureElements, once(() => checkListeners(call, config, addresses)));
     undo.defer(() => removePublishedPorts(host, owner));
     flushEarlierFlows(call, config, addresses);
@@ -112,7 +110,7 @@ function parseConfig({ config, pluginConfig }: ConfiguredCall): PortmapConfig {
   }
 }
 
-/** The first address of each family that is the container's, or that no interface of another is named for. */
+/** The container's first address of each family. Addresses without an interface count as the container's. */
 function containerAddresses({ ips = [], interfaces = [] }: Result, ifname: string): Cidr[] {
   const containerIps = ips.filter((ip) => {
     const device = ip.interface === undefined ? undefined : interfaces[ip.interface];
@@ -123,7 +121,7 @@ function containerAddresses({ ips = [], interfaces = [] }: Result, ifname: strin
   );
 }
 
-/** Says what is asked for and cannot be: such a mapping is passed over, as a runtime may offer all of its addresses. */
+/** A runtime may offer all of its host addresses: mappings without an address of the family are left out. */
 function logUnreachable(
   mappings: readonly PortMapping[],
   addresses: readonly Cidr[],

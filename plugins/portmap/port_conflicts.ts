@@ -1,11 +1,8 @@
 /**
- * Host ports that would be taken from another container without being the same: one that is published on a single address goes before
- * one of all addresses.
+ * Conflicts between ports on one address and ports on all addresses. The first would take packets of the second.
  *
- * The kernel refuses a second element of the same key; these have different keys in different maps. For a port on one address, the
- * map of all addresses is asked for that port. For one on all addresses, the other map cannot be asked, since its keys begin with the
- * address: it is listed. It is empty on most hosts; what it costs grows with the ports published on single addresses, never with the
- * others.
+ * The kernel refuses equal keys only, and these are in different maps. For a port on one address, the map of all addresses is asked. For a
+ * port on all, the other map is listed, since its keys begin with the address. Few hosts publish many ports on single addresses.
  */
 import { type Cidr, familyOf, ipFromBytes } from "../../ffi/address.ts";
 import * as nft from "../../ffi/nft/objects.ts";
@@ -17,13 +14,11 @@ import { CniError } from "../../spec/error.ts";
 import { describeHostPort, hostAddressOf, type PortMapping } from "./config.ts";
 import { mappingsForFamily, portKeyOf } from "./elements.ts";
 
-/** The host port belongs to another container, or to a program of the host (codes from 100 up are the plugin's own, SPEC §Error). */
+/** Another container or a program of the host has the port. The plugin's own codes begin at 100 (SPEC §Error). */
 export const HOST_PORT_TAKEN = 100;
 
-/** An element of the ruleset that is in the way, as far as it says whose it is. */
 type Occupant = Pick<FoundElement, "owner" | "note">;
 
-/** Another attachment has a host port. */
 export class HostPortTakenError extends CniError {
   readonly occupant: Occupant;
 
@@ -44,7 +39,7 @@ const occupantOf = ({ comment = "" }: nft.Element): Occupant => ({
   note: parseNote(comment),
 });
 
-/** @throws {CniError} code 100 naming the other container, if one of the mappings shares packets with a port of another */
+/** @throws {CniError} code 100 naming the other container */
 export function refusePortConflicts(
   nl: Netlink,
   owner: Owner,

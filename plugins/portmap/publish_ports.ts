@@ -1,4 +1,4 @@
-/** Publishes ports and withdraws them: conflicts, the elements of the ruleset, and conntrack flows of former holders. */
+/** Publishes and withdraws ports: conflicts, elements, conntrack flows. */
 import type { AttachmentCall } from "../lib/protocol/plugin.ts";
 import type { JsonObject } from "../../spec/schema.ts";
 import { CniError } from "../../spec/error.ts";
@@ -24,7 +24,7 @@ const PURPOSE = "ports";
 
 export type PortmapCall = AttachmentCall<JsonObject>;
 
-/** Does not stand in the way of those who want to publish ports that are in use. */
+/** Conflicts are errors, warnings or nothing, as `hostPortInUse` says. */
 function unlessPortInUseAllowed({ log }: PortmapCall, { hostPortInUse }: PortmapConfig, check: () => void): void {
   if (hostPortInUse === "ignore") return;
   try {
@@ -43,7 +43,7 @@ export function checkListeners(call: PortmapCall, { mappings }: PortmapConfig, a
   );
 }
 
-/** Calls it once, however often it is called itself. */
+/** Calls it the first time only. */
 export function once(call: () => void): () => void {
   let isCalled = false;
   return () => {
@@ -54,8 +54,7 @@ export function once(call: () => void): () => void {
 }
 
 /**
- * @param applyElements how the elements are made
- * @param checkHostPrograms sees whether others than containers are in the way
+ * @param checkHostPrograms throws if programs of the host have a port
  * @returns what was not published yet, in words
  */
 export function publishPorts(
@@ -92,7 +91,7 @@ export function publishPorts(
   }
 }
 
-/** Notes that the container has a host veth that names it, as those of bridge and ptp do: as long as it lives, there is that veth. */
+/** The note of a container whose host veth names it (bridge, ptp): without that veth, the container is gone. */
 const VETH = "veth";
 
 function hasOwnHostVeth({ host, owner, prevResult }: PortmapCall): boolean {
@@ -101,7 +100,7 @@ function hasOwnHostVeth({ host, owner, prevResult }: PortmapCall): boolean {
   ) === true;
 }
 
-/** Why the container that has a port is certainly gone; `undefined` if it may live. */
+/** Why the container is certainly gone; `undefined` if it may live. */
 function occupantGoneReason(call: PortmapCall, { owner, note }: HostPortTakenError["occupant"]): string | undefined {
   if (!owner) return undefined;
   const remembered = call.goneReason?.(owner);
@@ -109,7 +108,7 @@ function occupantGoneReason(call: PortmapCall, { owner, note }: HostPortTakenErr
   return note?.startsWith(VETH) && isGone(call.host, owner) ? "its interface is not there any more" : undefined;
 }
 
-/** Conversations with former holders of the ports, or that began while nobody held them. */
+/** Forgets flows to former holders of the ports, and from the time without a holder. */
 export function flushEarlierFlows(
   { host, log }: PortmapCall,
   { mappings }: PortmapConfig,
@@ -122,7 +121,6 @@ export function flushEarlierFlows(
   );
 }
 
-/** Withdraws the ports of an attachment. */
 export function removePublishedPorts(host: Netns, owner: Owner, log?: (message: string) => void): void {
   const removed = removeElementsOf(
     host.nft,
@@ -134,7 +132,7 @@ export function removePublishedPorts(host: Netns, owner: Owner, log?: (message: 
   flushRemoved(host, removed, log);
 }
 
-/** Withdraws the ports of those attachments of a network that `isOwned` picks. */
+/** Withdraws the ports of a network's attachments that `isOwned` picks. */
 export function removePublishedPortsOfNetwork(
   host: Netns,
   network: string,
@@ -161,7 +159,7 @@ function flushRemoved(
   attemptOrLog(log, "flush conntrack flows of former containers", () => flushWithdrawnFlows(host, ports));
 }
 
-/** What is better done but not needed: a failure is said and no more. */
+/** A failure is only logged. */
 function attemptOrLog(log: ((message: string) => void) | undefined, purpose: string, call: () => void): void {
   try {
     call();

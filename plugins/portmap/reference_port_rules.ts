@@ -1,9 +1,8 @@
 /**
- * Published ports as the reference plugin sets them up, to be removed when a container of its is this program's to delete.
+ * Published ports of the reference plugin, and their removal.
  *
- * With iptables: a chain `CNI-DN-<hash of network and container>` in table `nat`, to which rules of `CNI-HOSTPORT-DNAT` lead; before 0.8
- * also `CNI-SN-…`. With nft: rules in the tables `ip cni_hostport` and `ip6 cni_hostport`, whose comment is the container id and nothing
- * else.
+ * With iptables: a chain `CNI-DN-<hash of network and container>` in table `nat`, to which rules of `CNI-HOSTPORT-DNAT` jump; before 0.8
+ * `CNI-SN-…` too. With nft: rules in the tables `ip cni_hostport` and `ip6 cni_hostport`. Their comment is the container id.
  */
 import type { Ip } from "../../ffi/address.ts";
 import * as nft from "../../ffi/nft/objects.ts";
@@ -24,10 +23,9 @@ import {
   updateRuleset,
 } from "../lib/compat/reference_rules.ts";
 
-/** Where a container's chains are entered; the second is of releases before 0.8. */
+/** The second is of releases before 0.8. */
 const ENTRY_CHAINS = ["CNI-HOSTPORT-DNAT", "CNI-HOSTPORT-SNAT"];
 
-/** Mark what is to be masqueraded, and masquerade what is marked. */
 const MASQUERADE_CHAINS = ["CNI-HOSTPORT-MASQ", "CNI-HOSTPORT-SETMARK"];
 const BASE_CHAINS = ["PREROUTING", "OUTPUT", "POSTROUTING"];
 
@@ -36,10 +34,9 @@ const CONTAINER_CHAINS = ["hostports", "hostip_hostports", "masquerading"];
 const KNOWN_CHAINS = [...CONTAINER_CHAINS, "hostports_all", "prerouting", "output"];
 
 /**
- * Withdraws the ports of a container, whatever became of its namespace and result.
+ * Withdraws the ports of a container.
  *
- * @param addresses the container's, if known: they tell its networks apart where the comment does not
- * @throws {NetlinkError}
+ * @param addresses the container's, if known: the comments of nft rules do not name the network
  */
 export function removeReferencePorts(nl: Netlink, owner: Owner, addresses: readonly Ip[]): void {
   const tables = existingTables(nl, [...NAT_TABLES, ...NFT_TABLES])
@@ -60,7 +57,7 @@ export function removeReferencePorts(nl: Netlink, owner: Owner, addresses: reado
   });
 }
 
-/** Those of the attachments that may have published ports. @throws {NetlinkError} */
+/** Those of the attachments that may have published ports. */
 export function ownersWithReferencePorts(nl: Netlink, owners: readonly Owner[]): ReadonlySet<Owner> {
   const tables = existingTables(nl, [...NAT_TABLES, ...NFT_TABLES]);
   if (tables.some((table) => !isNatTable(table))) return new Set(owners);
@@ -68,13 +65,7 @@ export function ownersWithReferencePorts(nl: Netlink, owners: readonly Owner[]):
   return new Set(owners.filter((owner) => chains.has(referenceChainName("CNI-DN-", owner))));
 }
 
-/**
- * Withdraws the ports of all containers of a network that are not among the valid ones.
- *
- * Not those in nft's tables: nothing there says which network a rule is of, and the container may live on another one.
- *
- * @throws {NetlinkError}
- */
+/** Withdraws the ports of all other containers of a network. Rules of nft stay: they do not name the network. */
 export function gcReferencePorts(nl: Netlink, network: string, valid: readonly Omit<Owner, "network">[]): void {
   const tables = existingTables(nl, NAT_TABLES)
     .filter((table) => ENTRY_CHAINS.some((chain) => nft.findChain(nl, table, chain)));
@@ -87,7 +78,7 @@ export function gcReferencePorts(nl: Netlink, network: string, valid: readonly O
   });
 }
 
-/** Removes the chains of these containers; with the last of all, what leads to them. */
+/** Removes the chains of these containers; with the last container, the common chains. */
 function removeContainerChains(
   tx: Transaction,
   nl: Netlink,
@@ -104,7 +95,7 @@ function removeContainerChains(
   } else removeReferenceChains(tx, nl, table, { chains, jumpingChains: ENTRY_CHAINS });
 }
 
-/** True if no other container has ports, nor is about to: the reference makes a container's chain before it leads there. */
+/** The reference makes a container's chain before it jumps there, so a chain without a jump counts. */
 function isLastContainer(nl: Netlink, table: nft.TableKey, removed: readonly string[]): boolean {
   const jumpsElsewhere = (rule: nft.LazyRule) => !removed.includes(jumpTarget(rule) ?? "");
   if (ENTRY_CHAINS.some((entry) => nft.listLazyRules(nl, table, entry).some(jumpsElsewhere))) return false;

@@ -1,5 +1,5 @@
 /**
- * The programs that have a socket open.
+ * Programs that have a socket open.
  *
  * @see proc(5)
  */
@@ -8,19 +8,17 @@ import { ignoreErrors } from "../../ffi/sys/error.ts";
 import { readText } from "../../ffi/sys/file.ts";
 import { findSymlinkTarget } from "../../ffi/sys/stat.ts";
 
-/** A running program. */
 export interface SocketOwner {
   readonly pid: number;
-  /** The kernel's name for it, of 15 bytes at most. */
+  /** The kernel's name for it: at most 15 bytes. */
   readonly name: string;
-  /** Its command line. */
   readonly cmdline: readonly string[];
 }
 
-/** Other users' where this one may not look, and those that end meanwhile. */
+/** Programs of other users, and programs that end meanwhile. */
 const IGNORED_ERRORS = ["ENOENT", "ESRCH", "EACCES", "EPERM"];
 
-/** The programs that have these sockets open, the oldest first: all descriptors of all programs are looked at. @throws {SystemError} */
+/** The programs that have these sockets open, the oldest first. Reads all descriptors of all programs. */
 export function findSocketOwners(inodes: readonly number[]): ReadonlyMap<number, readonly SocketOwner[]> {
   const inodeByLink = new Map(inodes.map((inode) => [`socket:[${inode}]`, inode]));
   const owners = new Map<number, SocketOwner[]>(inodes.map((inode) => [inode, []]));
@@ -49,7 +47,7 @@ function readProcess(pid: number): SocketOwner {
 /**
  * `"nginx" (process 812)`
  *
- * @param uid id of the user whose socket it is
+ * @param uid the socket's user
  */
 export function describeSocketOwners([first, ...more]: readonly SocketOwner[], uid: number): string {
   if (!first) return `a program of user ${uid} that is not to be seen from here, or the kernel itself,`;

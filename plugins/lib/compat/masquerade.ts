@@ -1,9 +1,8 @@
 /**
- * Masquerading (`ipMasq`) as the reference plugins set it up, to be removed when a container of theirs is this program's to delete.
+ * Masquerading (`ipMasq`) of the reference plugins, and its removal.
  *
- * With iptables: a chain `CNI-<hash of network and container>` in table `nat` that a rule of POSTROUTING leads to for each address. With
- * nft: a rule for each address in `table inet cni_plugins_masquerade`, whose comment begins with a hash of the network and one of the
- * interface and container.
+ * With iptables: a chain `CNI-<hash of network and container>` in table `nat`, with a rule of POSTROUTING for each address. With nft: a
+ * rule for each address in `table inet cni_plugins_masquerade`. Its comment starts with a hash of the network and one of interface and container.
  */
 import { type Cidr, type Ip, ipOf } from "../../../ffi/address.ts";
 import * as nft from "../../../ffi/nft/objects.ts";
@@ -36,10 +35,9 @@ const instanceHash = ({ network, containerId, ifname }: Owner): string =>
   `${networkHash(network)}${shortHash(`${ifname}:${containerId}`, HASH_DIGITS)},`;
 
 /**
- * Stops masquerading for an attachment, whatever became of its namespace and result.
+ * Ends masquerading for an attachment.
  *
- * @param addresses the attachment's, if known: where two interfaces of a container share a chain, the other's stay
- * @throws {NetlinkError}
+ * @param addresses the attachment's, if known: two interfaces of a container share a chain
  */
 export function removeReferenceMasquerade(nl: Netlink, owner: Owner, addresses: readonly (Ip | Cidr)[] = []): void {
   const tables = tablesOf(nl, owner);
@@ -61,7 +59,6 @@ export function removeReferenceMasquerade(nl: Netlink, owner: Owner, addresses: 
   });
 }
 
-/** Those of the attachments that may be masqueraded. @throws {NetlinkError} */
 export function ownersWithReferenceMasquerade(nl: Netlink, owners: readonly Owner[]): ReadonlySet<Owner> {
   const tables = existingTables(nl, TABLES);
   if (tables.some((table) => !isNatTable(table))) return new Set(owners);
@@ -69,7 +66,6 @@ export function ownersWithReferenceMasquerade(nl: Netlink, owners: readonly Owne
   return new Set(owners.filter((owner) => chains.has(referenceChainName("CNI-", owner))));
 }
 
-/** The addresses that an attachment is masqueraded for. @throws {NetlinkError} */
 export function listReferenceMasquerade(nl: Netlink, owner: Owner): Ip[] {
   return tablesOf(nl, owner).flatMap((table) => {
     const chain = referenceChainName("CNI-", owner);
@@ -78,12 +74,12 @@ export function listReferenceMasquerade(nl: Netlink, owner: Owner): Ip[] {
       : nft.listLazyRules(nl, table, MASQ_CHECKS_CHAIN).filter(({ comment }) =>
         comment.startsWith(instanceHash(owner))
       );
-    // The first is the address; what may follow is the subnet.
+    // A subnet may follow.
     return rules.flatMap((rule) => addressesIn(rule).slice(0, 1));
   });
 }
 
-/** Stops masquerading for all attachments of a network that are not among the valid ones. @throws {NetlinkError} */
+/** Ends masquerading for all other attachments of a network. */
 export function gcReferenceMasquerade(
   nl: Netlink,
   network: string,
@@ -104,7 +100,6 @@ export function gcReferenceMasquerade(
   });
 }
 
-/** Where the owner may have something. */
 function tablesOf(nl: Netlink, owner: Owner): nft.TableKey[] {
   return existingTables(nl, TABLES)
     .filter((table) => !isNatTable(table) || nft.findChain(nl, table, referenceChainName("CNI-", owner)));
@@ -118,7 +113,7 @@ function nftRuleRemoval(matchesComment: (comment: string) => boolean): RuleRemov
   };
 }
 
-/** Also those that nothing leads to any more, as a DEL leaves them that did not come to its end. */
+/** An interrupted DEL leaves chains that nothing jumps to. */
 function staleChains(
   nl: Netlink,
   table: nft.TableKey,

@@ -1,8 +1,8 @@
 /**
- * What the reference plugins leave in the ruleset, by the names that they give it: how containers that they attached are found and removed.
+ * Finds and removes what the reference plugins leave in the ruleset, by the names that they use.
  *
- * A node that never saw them pays one system call per DEL: which of these tables there are. Their iptables chains stand in tables that iptables makes
- * and that are everybody's; those stay, with the base chains that iptables makes in them. Tables of their own go with the last rule.
+ * On a node that never had them, a DEL pays one system call: which tables exist. Tables of iptables and its base chains stay. Tables of
+ * the reference go with their last rule.
  */
 import * as nft from "../../../ffi/nft/objects.ts";
 import { type Transaction, transaction } from "../../../ffi/nft/transaction.ts";
@@ -12,25 +12,23 @@ import { containsText, jumpTarget, ruleComment } from "../../../ffi/nft/rule_con
 import { retryOnConflict } from "../ruleset/retry.ts";
 import type { Owner } from "../protocol/owner.ts";
 
-/** What the reference knows an attachment by: in most places it does not look at the interface. */
+/** In most places the reference ignores the interface. */
 export type ReferenceOwner = Pick<Owner, "network" | "containerId">;
 
-/** Where iptables keeps what it translates. */
 export const NAT_TABLES: readonly nft.TableKey[] = [
   { family: NFPROTO_IPV4, table: "nat" },
   { family: NFPROTO_IPV6, table: "nat" },
 ];
 export const isNatTable = ({ table }: nft.TableKey): boolean => table === "nat";
 
-/** The reference cuts SHA-512 as hexadecimal digits. */
+/** The reference uses SHA-512 in hexadecimal digits. */
 export function shortHash(text: string, length: number): string {
   return new Bun.CryptoHasher("sha512").update(text).digest("hex").slice(0, length);
 }
 
-/** iptables takes 28 characters. */
+/** Of iptables. */
 const MAX_CHAIN_LENGTH = 28;
 
-/** The name of a container's chain: the prefix says what for. */
 export function referenceChainName(
   prefix: "CNI-" | "CNI-DN-" | "CNI-SN-",
   { network, containerId }: ReferenceOwner,
@@ -38,13 +36,12 @@ export function referenceChainName(
   return prefix + shortHash(`${network}${containerId}`, MAX_CHAIN_LENGTH - prefix.length);
 }
 
-/** Whose the rule is, by the comment that the reference gives to iptables; names hold nothing that would have to be quoted. */
+/** The owner in the comment that the reference gives to iptables. Names need no quoting. */
 export function parseReferenceOwner(rule: nft.LazyRule): ReferenceOwner | undefined {
   const [, network, containerId] = /^(?:dnat )?name: "([^"]+)" id: "([^"]+)"$/.exec(ruleComment(rule)) ?? [];
   return network && containerId ? { network, containerId } : undefined;
 }
 
-/** The owners in a chain's rules that are of this network and live no more. */
 export function staleOwnersIn(
   rules: readonly nft.LazyRule[],
   network: string,
@@ -57,13 +54,12 @@ export function staleOwnersIn(
   });
 }
 
-/** Those of the tables that there are: nothing is asked about others, nor about rules. @throws {NetlinkError} */
 export function existingTables(nl: Netlink, tables: readonly nft.TableKey[]): nft.TableKey[] {
   const found = nft.getAll(nl, tables.map(nft.tableQuery));
   return tables.filter((_, i) => found[i]);
 }
 
-/** Reads and changes the ruleset as one step: starts again if another program changed it meanwhile. @throws {NetlinkError} */
+/** Repeats the change if another program changed the ruleset meanwhile. */
 export function updateRuleset(nl: Netlink, fillTransaction: (tx: Transaction) => void): void {
   retryOnConflict(() => {
     const generation = nft.getGenerationId(nl);
@@ -73,17 +69,16 @@ export function updateRuleset(nl: Netlink, fillTransaction: (tx: Transaction) =>
   });
 }
 
-/** What is to go from a table. */
 export interface ChainRemoval {
-  /** Chains, those that lead to others before the others. */
+  /** The chains to remove, callers first. */
   readonly chains: readonly string[];
-  /** Chains that stay, in which rules lead to those that go. */
+  /** Chains that stay, with rules that jump to these. */
   readonly jumpingChains: readonly string[];
-  /** Which of these rules go; all unless told. */
+  /** Which of these rules go: by default all. */
   shouldRemove?(rule: nft.LazyRule): boolean;
 }
 
-/** Removes chains with the rules that lead to them; a chain stays that another program's rule jumps to. @throws {NetlinkError} */
+/** Removes chains and the rules that jump to them. A chain stays if another program's rule jumps to it. */
 export function removeReferenceChains(
   tx: Transaction,
   nl: Netlink,
@@ -113,16 +108,15 @@ export function removeReferenceChains(
   }
 }
 
-/** Removes rules from a table that is the reference's own, and with the last of them the table. */
 export interface RuleRemoval {
-  /** All chains that the reference makes there; with another one, the table belongs to another program too. */
+  /** All chains that the reference makes. With any other chain, the table belongs to another program too. */
   readonly knownChains: readonly string[];
-  /** Those of them that hold a rule per container. */
+  /** Those with a rule per container. */
   readonly chains: readonly string[];
   shouldRemove(rule: nft.LazyRule): boolean;
 }
 
-/** @throws {NetlinkError} */
+/** Removes rules from a table of the reference, and the table with the last one. */
 export function removeReferenceRules(
   tx: Transaction,
   nl: Netlink,

@@ -1,9 +1,8 @@
 /**
- * The check of hardware addresses (`macspoofchk`) as the reference's `bridge` sets it up, to be removed when a container of its is this
- * program's to delete.
+ * The check of hardware addresses (`macspoofchk`) of the reference's `bridge`, and its removal.
  *
- * In `table bridge nat`: a chain `cni-br-iface-<container>-<interface>` that a rule of PREROUTING leads to for the container's port, and one
- * behind it. Neither says which network it is of, but the rule names the port.
+ * In `table bridge nat`, a rule of PREROUTING for the container's port jumps to the chain `cni-br-iface-<container>-<interface>`, which
+ * jumps to another one. Neither names the network.
  */
 import * as nft from "../../../ffi/nft/objects.ts";
 import type { Transaction } from "../../../ffi/nft/transaction.ts";
@@ -19,24 +18,17 @@ const CHAIN_PREFIX = "cni-br-iface-";
 
 const spoofChainName = ({ containerId, ifname }: Owner): string => `${CHAIN_PREFIX}${containerId}-${ifname}`;
 
-/** Ends the check for an attachment. @throws {NetlinkError} */
 export function removeReferenceSpoofCheck(nl: Netlink, owner: Owner): void {
   const chain = spoofChainName(owner);
   if (nft.findChain(nl, TABLE, chain)) updateRuleset(nl, (tx) => removeSpoofChains(tx, nl, new Set([chain])));
 }
 
-/** Those of the attachments that are checked. @throws {NetlinkError} */
 export function ownersWithReferenceSpoofCheck(nl: Netlink, owners: readonly Owner[]): ReadonlySet<Owner> {
   const chains = new Set(nft.listChains(nl, TABLE).map(({ name }) => name));
   return new Set(owners.filter((owner) => chains.has(spoofChainName(owner))));
 }
 
-/**
- * Ends the checks of ports that are no more.
- *
- * @param linkExists whether there is a link of this name
- * @throws {NetlinkError}
- */
+/** Ends the checks of ports that are gone. */
 export function gcReferenceSpoofChecks(nl: Netlink, linkExists: (name: string) => boolean): void {
   if (!nft.findChain(nl, TABLE, PREROUTING)) return;
   updateRuleset(nl, (tx) => {
@@ -49,7 +41,7 @@ export function gcReferenceSpoofChecks(nl: Netlink, linkExists: (name: string) =
   });
 }
 
-/** Removes chains, and the table if there is nothing else in it: that of ebtables has more chains from the beginning. */
+/** Removes chains, and the table if nothing else is in it. A table of ebtables has more chains. */
 function removeSpoofChains(tx: Transaction, nl: Netlink, removedChains: ReadonlySet<string>): void {
   const chains = [...removedChains].flatMap((name) => [name, `${name}-mac`]);
   const isForeignChain = ({ name = "" }: nft.Chain) => name !== PREROUTING && !chains.includes(name);
@@ -61,7 +53,6 @@ function removeSpoofChains(tx: Transaction, nl: Netlink, removedChains: Readonly
   } else tx.deleteTable(TABLE);
 }
 
-/** The link that the rule is about. */
 function matchedPort(rule: nft.LazyRule): string | undefined {
   const expressions = rule.expressions();
   const metaPosition = expressions.findIndex((expression) =>

@@ -1,4 +1,4 @@
-/** The table in which this program keeps its rules for frames that a bridge hands on, which the others never see. */
+/** The table for frames that a bridge forwards: `table inet` never sees them. */
 import { etherAddr, ifnameType, setOf, withComment } from "../../../ffi/nft/datatypes.ts";
 import { drop, etherSaddr, iifname, inSet, oifname, rule } from "../../../ffi/nft/statements.ts";
 import {
@@ -13,7 +13,6 @@ import type { TableDefinition } from "./table_definition.ts";
 
 const BRIDGE_TABLE = { family: NFPROTO_BRIDGE, table: "cni" };
 
-/** `table bridge cni` */
 export const bridgeTable: TableDefinition = {
   ...BRIDGE_TABLE,
   create(tx) {

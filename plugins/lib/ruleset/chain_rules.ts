@@ -1,17 +1,16 @@
-/** The rules of a chain of our own: whether they are all there, and how they are put back. */
+/** The rules of our own chains: how missing ones are found and put back. */
 import type { ExpressionIn } from "../../../ffi/nft/expressions.ts";
 import * as nft from "../../../ffi/nft/objects.ts";
 import type { Transaction } from "../../../ffi/nft/transaction.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
 
-/** A chain from which rules were taken away. */
 export interface MissingRules {
   readonly chain: string;
   readonly present: number;
   readonly expected: number;
 }
 
-/** The rules that a chain lacks, if any; a chain that is gone lacks all. More rules than ours are an administrator's. @throws {NetlinkError} */
+/** The rules that a chain lacks, if any. More rules than ours are an administrator's. */
 export function findMissingRules(
   nl: Netlink,
   key: nft.TableKey,
@@ -27,11 +26,7 @@ export function describeMissingRules({ chain, present, expected }: MissingRules)
   return `chain "${chain}" has ${present} rules, expected ${expected}`;
 }
 
-/**
- * Puts the rules of a chain back, in their order and behind those that other programs put there, which stay.
- *
- * The ruleset must not change before the transaction is committed.
- */
+/** Puts the rules of a chain back, behind those of other programs. Commit the transaction with the generation. */
 export function repairChain(
   tx: Transaction,
   nl: Netlink,
@@ -39,7 +34,7 @@ export function repairChain(
   chain: string,
   rules: readonly (readonly ExpressionIn[])[],
 ): void {
-  // Of a chain that lost nothing, as where only a chain element is missing, this would give every rule another handle.
+  // A complete chain stays as it is: its rules would get other handles.
   if (!findMissingRules(nl, { family, table }, chain, rules.length)) return;
   for (const { handle, expressions } of nft.listLazyRules(nl, { family, table }, chain)) {
     const presentExpressions = expressions();
@@ -51,7 +46,6 @@ export function repairChain(
   appendRules(tx, { family, table }, chain, rules);
 }
 
-/** Adds rules behind those of a chain. */
 export function appendRules(
   tx: Transaction,
   { family, table }: nft.TableKey,
@@ -61,7 +55,7 @@ export function appendRules(
   for (const expressions of rules) tx.addRule({ family, table, chain, expressions });
 }
 
-/** True if all that was sent came back; the kernel adds what goes without saying. */
+/** The kernel adds default values to what was sent. */
 function isSuperset(present: unknown, expected: unknown): boolean {
   if (expected instanceof Uint8Array) {
     return present instanceof Uint8Array && nft.formatHex(present) === nft.formatHex(expected);

@@ -1,9 +1,9 @@
-/** Fetches elements: by their keys where these are known, else by listing the set. */
+/** Fetches elements by their keys, or by listing the set. */
 import * as nft from "../../../ffi/nft/objects.ts";
 import { type Owner, parseNote, parseOwner } from "../protocol/owner.ts";
 import { elementId, type ElementKey, type RulesetSnapshot } from "./snapshot.ts";
 
-/** Elements to fetch: those with these keys, or all of the set. */
+/** Elements with these keys, or all of the set. */
 export interface ElementSelector {
   readonly set: string;
   readonly keys?: readonly Uint8Array[];
@@ -11,7 +11,6 @@ export interface ElementSelector {
   readonly commented?: string;
 }
 
-/** An element as it was found. */
 export interface FoundElement extends nft.Element {
   readonly set: string;
   readonly owner: Owner | undefined;
@@ -23,14 +22,13 @@ export const LIST_ALL_THRESHOLD = 64;
 
 const isListed = ({ keys }: ElementSelector): boolean => !keys || keys.length > LIST_ALL_THRESHOLD;
 
-/** The keys that are fetched one by one. */
 export function elementKeysOf(selectors: readonly ElementSelector[]): ElementKey[] {
   return selectors.flatMap((selector) =>
     isListed(selector) ? [] : selector.keys!.map((key) => ({ set: selector.set, key }))
   );
 }
 
-/** The selected elements by {@linkcode elementId}, and others of sets that were listed. @throws {NetlinkError} */
+/** The selected elements by {@linkcode elementId}. A set that was listed gives its other elements too. */
 export function fetchElements(
   snapshot: RulesetSnapshot,
   selectors: readonly ElementSelector[],

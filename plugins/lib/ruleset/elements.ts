@@ -1,10 +1,10 @@
 /**
- * Elements of sets and maps that belong to attachments: whatever the number of containers, the rules stay the same.
+ * Elements of sets and maps that belong to attachments.
  *
- * Each element carries its owner as its comment, and a record of each owner leads to its elements (owner_records.ts). What is removed is first read and then removed in a transaction that the kernel refuses
- * if anything has changed in between; so a late DEL of one container cannot take what another has got since.
+ * Each element has its owner as its comment; a record of each owner leads to its elements (owner_records.ts). What is removed is read
+ * first, and the kernel refuses the transaction if anything has changed since: a late DEL takes nothing that another container has got.
  *
- * The kernel is asked before it is told: a refused transaction waits for a grace period of RCU, some 8 ms, and a question takes 0.03 ms.
+ * All is read before it is changed: a refused transaction waits some 8 ms for RCU, a query takes 0.03 ms.
  */
 import { checkFailedError } from "../protocol/check_failed.ts";
 import type * as nft from "../../../ffi/nft/objects.ts";
@@ -48,14 +48,12 @@ import {
 } from "./wanted_elements.ts";
 
 /**
- * Makes these elements the owner's, all or none; those that are already are left as they are. What they lead to is put back as well, if
- * somebody took it away.
+ * Makes these elements the owner's, all or none. Chains that they lead to are repaired.
  *
- * @param checkConflicts throws if anything else is in the way; told how many elements are missing. What it sees still holds when they are added
- * @returns the titles of those that were not as they are to be
+ * @param checkConflicts throws if anything else is in the way; what it sees still holds when the elements are added
+ * @returns the titles of what was changed
  * @throws {ElementInUseError} if another owner has an exclusive one
  * @throws {CniError} if the table has lost rules
- * @throws {NetlinkError}
  */
 export function ensureElements(
   nl: Netlink,
@@ -72,7 +70,7 @@ export function ensureElements(
     let snapshot = look();
     if (ensureTable(nl, table, snapshot.chain(table.sentinel.chain))) snapshot = look();
     else if (attempts++ > 0) {
-      // An earlier release may have made the table, with less in it.
+      // A table of an earlier release has fewer sets.
       if (!keepsRecords(nl, table)) addRecords(nl, table);
       loadRepair().repairTable(nl, table);
       snapshot = look();
@@ -90,7 +88,7 @@ export function ensureElements(
     markAwaited(tx, table, unmarked);
     const replacesRecord = updateRecord(tx, snapshot, owner, wanted);
     removeUnusedTargets(tx, snapshot, stale, new Set(chains.keys()));
-    // Additions alone need no pin: the kernel refuses a second element of the same key, and a chain that is not there.
+    // Additions alone need no pin: the kernel refuses an element that exists, and a chain that does not.
     const needsPin = stale.length > 0 || unmarked.length > 0 || needsGeneration || replacesRecord || checkConflicts;
     tx.commit(needsPin ? snapshot.generation : undefined);
     const changed = matches.filter(({ element: { chain } }) => chain && repaired.has(chain.name));
@@ -98,12 +96,7 @@ export function ensureElements(
   });
 }
 
-/**
- * Does what {@linkcode ensureElements} does, for an attachment that had these elements before: what another owner has by now it keeps.
- *
- * @returns the titles of those that were missing
- * @throws {ElementInUseError} if another owner has one of them
- */
+/** Does what {@linkcode ensureElements} does, but takes nothing from another owner. @throws {ElementInUseError} */
 export function restoreElements(
   nl: Netlink,
   table: TableDefinition,
@@ -124,13 +117,11 @@ export interface Promotion {
   readonly to: readonly PromotedElement[];
 }
 
-/** A map element that another one becomes. */
 export type PromotedElement = ElementKey & Required<Pick<nft.Element, "data">>;
 
-/** Ends the note of an element that a failover element waits for: without it, DEL looks for none. */
+/** Ends the note of an element that a failover element waits for. Without it, DEL looks for none. */
 const AWAITED = "awaited";
 
-/** Whether failover elements may wait for the element. */
 export const isAwaited = ({ note }: FoundElement): boolean => note?.endsWith(AWAITED) === true;
 
 function awaitedComment(element: FoundElement): string {
@@ -138,7 +129,7 @@ function awaitedComment(element: FoundElement): string {
   return formatOwnerWithNote(owner!, isAwaited(element) ? note : note === undefined ? AWAITED : `${note},${AWAITED}`);
 }
 
-/** Writes the note, which takes another element in the place of each. */
+/** Adds the note: each element is replaced. */
 function markAwaited(tx: Transaction, table: TableDefinition, elements: readonly FoundElement[]): void {
   deleteElements(tx, table, elements);
   for (const element of elements) {
@@ -147,21 +138,13 @@ function markAwaited(tx: Transaction, table: TableDefinition, elements: readonly
   }
 }
 
-/** What takes the place of removed elements: elements of others that wait for that, in sets that no rule uses. */
+/** Elements of others that replace removed ones. They wait in sets that no rule uses. */
 export interface Failover {
-  /** Where those for the removed elements may be. */
   selectors(removed: readonly FoundElement[]): readonly ElementSelector[];
-  /** Which of them take a place. */
   promotions(removed: readonly FoundElement[], others: readonly FoundElement[]): readonly Promotion[];
 }
 
-/**
- * Removes all that an attachment has for one purpose, and the shared chains that no element jumps to any more. Its record says where that
- * is: nothing else is read, however many containers there are.
- *
- * @returns the elements that were removed
- * @throws {NetlinkError}
- */
+/** Removes all that an attachment has for one purpose, and shared chains that are no longer used. @returns the removed elements */
 export function removeElementsOf(
   nl: Netlink,
   table: TableDefinition,
@@ -186,11 +169,9 @@ export function removeElementsOf(
 }
 
 /**
- * Removes the selected elements whose owners `isOwner` picks, their records, and the shared chains that no element jumps to any more.
+ * Does the same for all owners that `isOwner` picks.
  *
- * @param commented only those whose comment holds this text, which are found quickly among many others
- * @returns the elements that were removed
- * @throws {NetlinkError}
+ * @param commented part of the comments of all these elements: others are not decoded
  */
 export function removeElements(
   nl: Netlink,
@@ -203,7 +184,6 @@ export function removeElements(
   return retryOnConflict(() => removeCommented(takeSnapshot(nl, table, [], []), purpose, commented, isOwner, failover));
 }
 
-/** Searches all sets that the purpose has. */
 function removeCommented(
   snapshot: RulesetSnapshot,
   purpose: string,
@@ -231,7 +211,7 @@ function removeSelected(
   const promotions = failover?.promotions(removed, others.filter(({ owner }) => !owner || !isOwner(owner))) ?? [];
   const tx = transaction(nl);
   deleteElements(tx, table, [...removed, ...promotions.map(({ from }) => from), ...records]);
-  // Others may wait behind the one that is promoted.
+  // Others may wait behind the promoted one.
   for (const { from, to } of promotions) {
     for (const { set, key, data } of to) tx.addElements(table, set, [{ key, data, comment: awaitedComment(from) }]);
   }
@@ -240,7 +220,7 @@ function removeSelected(
   return removed;
 }
 
-/** Compares what is with what {@linkcode ensureElements} made, and whether rules were taken away. @throws {CniError} on the first difference */
+/** @throws {CniError} if anything that {@linkcode ensureElements} made is missing or changed */
 export function checkElements(
   nl: Netlink,
   table: TableDefinition,
@@ -275,12 +255,11 @@ export function checkElements(
   }
 }
 
-/** Needed in exceptional cases only: `require` runs it here and not at start-up. */
+/** Rarely needed: `require` loads it here and not at start-up. */
 function loadRepair(): typeof import("./repair.ts") {
   return require("./repair.ts");
 }
 
-/** Sees at once all that may matter for what is wanted. */
 function takeSnapshotFor(
   nl: Netlink,
   table: TableDefinition,
@@ -303,7 +282,7 @@ function addElements(tx: Transaction, table: TableDefinition, missing: readonly 
   }
 }
 
-/** Has the owner's record lead to all that it may have by now. @returns true if another record is replaced */
+/** Has the owner's record lead to these elements too. @returns true if it replaces another record */
 function updateRecord(
   tx: Transaction,
   snapshot: RulesetSnapshot,
@@ -329,7 +308,7 @@ function elementData(value: Uint8Array | undefined, chain: SharedChain | undefin
   return value ? { data: { value } } : {};
 }
 
-/** Removes the chains to which nothing but the removed elements led, except those to keep. */
+/** Removes the chains that only removed elements led to. */
 function removeUnusedTargets(
   tx: Transaction,
   snapshot: RulesetSnapshot,

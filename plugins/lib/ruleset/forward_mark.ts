@@ -1,7 +1,7 @@
 /**
- * The mark by which firewalls of this host know packets of containers: one rule of theirs accepts all of them, however many there are.
+ * The mark of containers' packets. With it, one accept rule in each other firewall serves all containers.
  *
- * A packet has it from just before the tables of iptables are asked until the hook `forward` is done, and nowhere else.
+ * A packet has it from just before iptables' tables to the end of the hook `forward`.
  */
 import {
   clearMark,
@@ -17,9 +17,9 @@ import {
 } from "../../../ffi/nft/statements.ts";
 import { NF_INET_FORWARD, NF_IP_PRI_FILTER, NF_IP_PRI_FIRST, NF_IP_PRI_LAST } from "../../../ffi/nft/uapi.ts";
 
-/** The bit: higher than numbers that people use as marks, and than the bits that Kubernetes, the reference's portmap or Tailscale use. */
+/** Higher than the numbers that people use, and than the bits of Kubernetes, Tailscale and the Go portmap. */
 export const FORWARD_MARK = 0x20000000;
-/** Chains of others that are asked before this priority see no mark. Rules that set another mark belong into `mangle`, further before. */
+/** Foreign chains of a lower priority do not see the mark. Rules that set other marks belong into `mangle`, which comes earlier. */
 export const FORWARD_MARK_PRIORITY = NF_IP_PRI_FILTER - 10;
 
 const HEX_MARK = `0x${FORWARD_MARK.toString(16)}`;
@@ -27,10 +27,9 @@ const MARK_CHAIN = "forward_mark";
 const INBOUND_CHAIN = "forward_mark_inbound";
 const SET_CHAIN = "forward_mark_set";
 
-/** The set of the addresses of a family whose packets get the mark (inet_table.ts). */
+/** Addresses whose packets get the mark. */
 export const forwardSetName = (family: 4 | 6): string => `forward${family}`;
 
-/** Chains that no attachment changes. */
 export const forwardMarkChains = () =>
   [
     { name: SET_CHAIN, comment: `Sets bit ${HEX_MARK} of the mark` },
@@ -50,11 +49,10 @@ export const forwardMarkChains = () =>
     },
   ] as const;
 
-/** Their rules. */
 export function forwardMarkRules(): [chain: string, ...RuleStatement[]][] {
   return [
     ["before_filter", jump(MARK_CHAIN)],
-    // Of somebody else, the same bit would open every firewall.
+    // A bit that somebody else set would open every firewall.
     [MARK_CHAIN, clearMark(FORWARD_MARK)],
     ...([4, 6] as const).flatMap((family): [string, ...RuleStatement[]][] => [
       [MARK_CHAIN, inSet([saddr(family)], forwardSetName(family)), gotoChain(SET_CHAIN)],
@@ -67,7 +65,7 @@ export function forwardMarkRules(): [chain: string, ...RuleStatement[]][] {
   ];
 }
 
-/** Sets the mark before every other chain is asked: there only as long as such a chain drops, as it shows the mark to all of them. */
+/** Sets the mark before every other chain. It exists only while such a chain drops, since it shows the mark to all of them. */
 export const EARLY_CHAIN = {
   name: "before_all",
   type: "filter",
@@ -75,5 +73,4 @@ export const EARLY_CHAIN = {
   comment: `Sets bit ${HEX_MARK} of the mark for tables that are asked early`,
 } as const;
 
-/** The rule of that chain. */
 export const earlyRule = (): RuleStatement => jump(MARK_CHAIN);

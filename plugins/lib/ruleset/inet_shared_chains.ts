@@ -19,10 +19,10 @@ import type { ChainElement } from "./table_definition.ts";
 /** The strictest first. */
 export const INGRESS_POLICIES = ["isolated", "same-bridge"] as const;
 
-/** The subnet as part of a chain's name, as nft(8) reads it back: it takes no colons. */
+/** nft(8) reads no colon in a chain's name. */
 const subnetChainName = (subnet: Cidr): string => subnet.replaceAll(":", "-");
 
-/** Hides addresses of the subnet behind the host, except within the subnet and to groups. */
+/** Masquerades addresses of the subnet, except within the subnet and to multicast groups. */
 export function masqueradeChain(address: Cidr): SharedChain {
   const subnet = networkOf(address);
   const groups = parseCidr(familyOf(subnet) === 4 ? "224.0.0.0/4" : "ff00::/8");
@@ -32,23 +32,21 @@ export function masqueradeChain(address: Cidr): SharedChain {
   };
 }
 
-/** Hides who calls a published port where the container could not answer otherwise: neighbours, to which it would answer past the host. */
+/** Masquerades neighbours that call a published port: the container would answer them directly, past the host. */
 export function hairpinChain(address: Cidr): SharedChain {
   const subnet = networkOf(address);
   return { name: `hairpin-${subnetChainName(subnet)}`, rules: [rule(saddrIn(subnet), masquerade())] };
 }
 
-/** Hides everybody who calls a published port. */
+/** Masquerades all callers of a published port. */
 export function hairpinAllChain(): SharedChain {
   return { name: "hairpin-everybody", rules: [rule(masquerade())] };
 }
 
-/** Who may call containers of a bridge: those of no other bridge that has such a policy, or none of these bridges at all. */
 export type BridgeIngressPolicy = (typeof INGRESS_POLICIES)[number];
 export const bridgeSetName = (policy: BridgeIngressPolicy): string => `${policy.replace("-", "_")}_bridges`;
 const ingressChainName = (policy: BridgeIngressPolicy, bridge: string): string => `ingress-${policy}-${bridge}`;
 
-/** Lets everybody in. */
 export function openIngressChain(): SharedChain {
   return {
     name: "ingress-open",
@@ -58,14 +56,14 @@ export function openIngressChain(): SharedChain {
   };
 }
 
-/** Keeps out whoever comes from a bridge that has a policy; as `same-bridge`, except from the same bridge. */
+/** Drops packets from bridges that have a policy; with `same-bridge`, except from this bridge. */
 export function bridgeIngressChain(policy: BridgeIngressPolicy, bridge: string): SharedChain {
   const rules = [rule(inSet([iifname()], "ingress_bridges"), drop())];
   if (policy === "same-bridge") rules.unshift(rule(iifnameIs(bridge), accept()));
   return { name: ingressChainName(policy, bridge), rules, usesGoto: true };
 }
 
-/** The chain of this name that keeps out more than `policy` does, `open` or one of a bridge; undefined if that is not what it does. */
+/** The chain of this name, if it is stricter than `policy`. */
 export function stricterIngressChain(policy: "open" | BridgeIngressPolicy, name: string): SharedChain | undefined {
   const stricter = policy === "open" ? INGRESS_POLICIES : INGRESS_POLICIES.slice(0, INGRESS_POLICIES.indexOf(policy));
   for (const stricterPolicy of stricter) {
@@ -75,7 +73,6 @@ export function stricterIngressChain(policy: "open" | BridgeIngressPolicy, name:
   return undefined;
 }
 
-/** The bridge that the chain is about, if it is one for this policy. */
 function bridgeOfChain(policy: BridgeIngressPolicy, chain: string): string | undefined {
   const bridge = chain.slice(ingressChainName(policy, "").length);
   return chain === ingressChainName(policy, bridge) ? bridge : undefined;

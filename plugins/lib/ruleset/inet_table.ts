@@ -1,8 +1,4 @@
-/**
- * The one table in which this program keeps its rules for IPv4 and IPv6: a fixed set of chains, and maps that attachments have elements in.
- *
- * A packet passes the same few rules whatever the number of containers: what concerns a container is found by one look-up.
- */
+/** The table for IPv4 and IPv6: static chains and rules, and maps with elements of attachments. */
 import { parseCidr, parseIp } from "../../../ffi/address.ts";
 import {
   ifnameType,
@@ -61,10 +57,9 @@ const INET_TABLE = { family: NFPROTO_INET, table: "cni" };
 
 const bothFamilies = (name: string): string[] => [`${name}4`, `${name}6`];
 
-/** Published ports whatever the address; a chain of its own, so that conditions on a port of one address can go on to it. */
+/** Published ports of all addresses. Conditions on a port of one address continue here. */
 export const ANY_ADDRESS_CHAIN = "hostports_any_address";
 
-/** `table inet cni` */
 export const inetTable: TableDefinition = {
   ...INET_TABLE,
   create(tx) {
@@ -122,7 +117,7 @@ function addMaps(tx: TableBuilder, family: 4 | 6): void {
     masquerade: [mapOf([address], "verdict"), "Containers that are hidden behind the host"],
     ingress: [mapOf([address], "verdict"), "Containers, and who may call them"],
     forward: [setOf([address]), "Containers whose packets other firewalls are to accept"],
-    // Failover elements: no rule uses these two.
+    // Failover elements: no rule uses these sets.
     masquerade_standby: [
       mapOf([address, mark], "verdict"),
       "Containers whose address another one has, out of their reach, that is masqueraded for both",
@@ -181,8 +176,8 @@ function staticRules(): [chain: string, ...RuleStatement[]][] {
   const loopback = parseCidr("127.0.0.0/8");
   const localhost = parseCidr("127.0.0.1/32");
   return [
-    // The kernel neither sends from 127.0.0.1 over a link nor takes an answer to it, unless route_localnet opens these addresses to
-    // neighbours. So such a call gets an address of the host as its source before anybody tracks it, and the answer 127.0.0.1 again.
+    // The kernel sends nothing from 127.0.0.1 over a link and takes no answer to it, unless route_localnet exposes these addresses to
+    // neighbours. So such a call gets an address of the host as its source before conntrack sees it, and the answer gets 127.0.0.1 back.
     ["loopback_output", saddrIn(localhost), saddrFromMap([daddr(4), l4proto(), dport()], "hostip_loopback4")],
     ["loopback_output", saddrIn(localhost), daddrIn(loopback), saddrFromMap([l4proto(), dport()], "loopback4")],
     [
@@ -194,17 +189,17 @@ function staticRules(): [chain: string, ...RuleStatement[]][] {
       setDaddr(parseIp("127.0.0.1")),
     ],
     ...forwardMarkRules(),
-    // Calls to them come from this host alone.
+    // Only this host calls these addresses.
     ["prerouting", daddrIn(loopback), returnFromChain()],
-    // What only passes through this host is nobody's published port.
+    // Only packets to this host reach published ports.
     ["prerouting", fibDaddrLocal(), jump("hostports")],
-    // The kernel delivers no answer to ::1 that came in by a link. Refused at once, a caller of "localhost" turns to 127.0.0.1.
+    // The kernel delivers no answer to ::1 from a link. Without a translation, a caller of "localhost" fails at once and tries 127.0.0.1.
     ["output", daddrIn(parseCidr("::1/128")), returnFromChain()],
     ["output", fibDaddrLocal(), jump("hostports")],
     ...portRules((family) => [daddr(family), l4proto(), dport()], "hostports", "hostip_"),
     ["hostports", gotoChain(ANY_ADDRESS_CHAIN)],
     ...portRules(() => [l4proto(), dport()], ANY_ADDRESS_CHAIN, ""),
-    // By bridge, so that nobody gets past by taking another address; an isolated bridge stays so whatever else is on it.
+    // By bridge: a container cannot escape by changing its address.
     ...INGRESS_POLICIES.map((
       policy,
     ): [string, ...RuleStatement[]] => ["forward", vmap([oifname()], bridgeSetName(policy))]),
@@ -226,7 +221,7 @@ function staticRules(): [chain: string, ...RuleStatement[]][] {
 
 type LookupFields = Parameters<typeof dnatMap>[1];
 
-/** Published ports of one kind: first what has conditions, then all. */
+/** Those with conditions come first. */
 function portRules(
   fields: (family: 4 | 6) => LookupFields,
   chain: string,
@@ -238,7 +233,7 @@ function portRules(
   ]);
 }
 
-/** Makes sure that the rules are there, or that the kernel would take them, without changing anything. @throws {CniError} code 50 */
+/** Checks that the table is whole, or could be made. @throws {CniError} code 50 */
 export function requireInetTable(nl: Netlink): void {
   requireTable(nl, inetTable);
 }

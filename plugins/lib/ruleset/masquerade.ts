@@ -1,4 +1,4 @@
-/** IP masquerading of attachments (`ipMasq`): a container reaches what is outside its subnet under the host's address. */
+/** IP masquerading of attachments (`ipMasq`): outside its subnet, a container has the host's address. */
 import { type Cidr, familyOf, type Ip, ipBytes, ipOf } from "../../../ffi/address.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import {
@@ -28,7 +28,7 @@ const masqueradeSet = (address: Ip | Cidr): string => `masquerade${familyOf(addr
 const addressKey = (address: Ip | Cidr): Uint8Array =>
   ipBytes(address.includes("/") ? ipOf(address as Cidr) : address as Ip);
 
-/** Whether an attachment lives that has the address too, where it is not in the way. @throws {CniError} if it is in the way */
+/** Whether a living attachment has the address too, without conflict. @throws {CniError} on a conflict */
 export type FindHolder = (holder: Owner, address: Cidr) => boolean;
 
 function masqueradeElements(owner: Owner, addresses: readonly Cidr[], livesElsewhere: FindHolder): WantedElement[] {
@@ -50,7 +50,7 @@ function masqueradeElements(owner: Owner, addresses: readonly Cidr[], livesElsew
   });
 }
 
-/** Of several containers with one address, in networks that do not reach each other, the first one's element serves all. */
+/** If several containers have one address, in networks that do not reach each other, the first one's element serves all. */
 const standbySet = (address: Ip | Cidr): string => `masquerade_standby${familyOf(address)}`;
 const OWNER_DIGEST_BYTES = 4;
 
@@ -68,10 +68,9 @@ const standbySetOf = (set: string): string => set.replace("masquerade", "masquer
 const STANDBY_SETS = ["masquerade_standby4", "masquerade_standby6"].map((set) => ({ set }));
 
 /**
- * Masquerades what comes from these addresses. An address that another attachment has is taken over, unless that lives.
+ * Masquerades these addresses. An address is taken over from another attachment, unless that lives.
  *
  * @throws {CniError} what `livesElsewhere` throws
- * @throws {NetlinkError}
  */
 export function addMasquerade(
   nl: Netlink,
@@ -82,7 +81,7 @@ export function addMasquerade(
   ensureElements(nl, inetTable, owner, masqueradeElements(owner, addresses, livesElsewhere));
 }
 
-/** Puts back what {@linkcode addMasquerade} made and is missing. @returns what that was, in words @throws {ElementInUseError} @throws {NetlinkError} */
+/** Puts back what is missing. @returns what that was, in words @throws {ElementInUseError} */
 export function restoreMasquerade(
   nl: Netlink,
   owner: Owner,
@@ -93,10 +92,9 @@ export function restoreMasquerade(
 }
 
 /**
- * Stops masquerading for an attachment, and what the reference plugin set up for it.
+ * Ends masquerading for an attachment, that of the reference plugin too.
  *
- * @param addresses the attachment's, if known: of what the reference plugin made, they say which interface it is for
- * @throws {NetlinkError}
+ * @param addresses the attachment's, if known: they tell which of the reference plugin's rules are for this interface
  */
 export function removeMasquerade(nl: Netlink, owner: Owner, addresses?: readonly (Ip | Cidr)[]): void {
   cleanUp(
@@ -105,18 +103,13 @@ export function removeMasquerade(nl: Netlink, owner: Owner, addresses?: readonly
   );
 }
 
-/**
- * Stops masquerading for many attachments of a network.
- *
- * @returns those for which the reference plugin has set up something, which is still there
- * @throws {NetlinkError}
- */
+/** Ends masquerading for many attachments of a network. @returns those that may have rules of the reference plugin, which stay */
 export function removeMasqueradeBatch(nl: Netlink, network: string, owners: readonly Owner[]): ReadonlySet<Owner> {
   removeElements(nl, inetTable, PURPOSE, ownerPrefix(network), isOneOfOwners(owners), failover);
   return ownersWithReferenceMasquerade(nl, owners);
 }
 
-/** Stops masquerading for the attachment of a DEL, also where its network does not ask for it any more. @throws {NetlinkError} */
+/** Ends masquerading for a DEL, also if the network no longer asks for it. */
 export function removeMasqueradeForDel(
   { config, host, owner }: DelCall<{ readonly ipMasq: boolean }>,
   addresses: readonly Cidr[] | undefined,
@@ -125,12 +118,11 @@ export function removeMasqueradeForDel(
   removeRulesIfSupported(host, config.ipMasq, (nl) => remove(nl, owner, addresses));
 }
 
-/** As {@linkcode removeMasquerade}, without a question for what the reference plugin has set up. @throws {NetlinkError} */
 function removeMasqueradeElements(nl: Netlink, owner: Owner): void {
   removeElementsOf(nl, inetTable, PURPOSE, owner, failover);
 }
 
-/** @throws {CniError} if what {@linkcode addMasquerade} made is not there any more */
+/** @throws {CniError} if anything that {@linkcode addMasquerade} made is missing */
 export function checkMasquerade(
   nl: Netlink,
   owner: Owner,
@@ -140,7 +132,7 @@ export function checkMasquerade(
   checkElements(nl, inetTable, owner, masqueradeElements(owner, addresses, livesElsewhere));
 }
 
-/** Stops masquerading for all attachments of a network that are not among the valid ones, the reference plugin's included. @throws {NetlinkError} */
+/** Ends masquerading for all other attachments of a network, that of the reference plugin too. */
 export function gcMasquerade(
   nl: Netlink,
   network: string,

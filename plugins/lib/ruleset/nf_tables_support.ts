@@ -1,17 +1,12 @@
-/** Rules that an attachment may have although its network asks for none by now: the configuration was another one when the ADD was. */
+/** Removal of rules that the network no longer asks for: the configuration may have changed since ADD. */
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import type { Netns } from "../../../ffi/netns.ts";
 import { ignoreErrors } from "../../../ffi/sys/error.ts";
 
-/** What a kernel says that has no nf_tables: the first without netfilter, the second without that part of it. */
+/** Errors of a kernel without netfilter, and of one without nf_tables. */
 const NF_TABLES_MISSING_ERRORS = ["EPROTONOSUPPORT", "EINVAL"];
 
-/**
- * Has rules removed.
- *
- * @param isConfigured whether the network asks for them; if not, a kernel that knows no rules has none of them
- * @throws {NetlinkError}
- */
+/** @param isConfigured whether the network asks for rules; if not, a kernel without nf_tables has none to remove */
 export function removeRulesIfSupported(
   host: Pick<Netns, "nft">,
   isConfigured: boolean,

@@ -1,8 +1,8 @@
 /**
- * Records of what an attachment has: by its owner's name, DEL finds its elements among those of thousands, whatever the request says.
+ * Records of what each owner has in other sets: DEL finds its elements without reading those of others.
  *
- * The kernel finds elements by key alone, and their keys are addresses and ports. So each table has one more set, which no rule uses. Its
- * keys are digests of owner and purpose, and each element refers to the others: sets and keys, as bytes that nft(8) passes over.
+ * The kernel finds elements by their keys only, which are addresses and ports. So each table has a set of records, which no rule uses. The
+ * key is a digest of owner and purpose. The userdata lists sets and keys.
  */
 import { inetService, mark, setOf, withComment } from "../../../ffi/nft/datatypes.ts";
 import * as nft from "../../../ffi/nft/objects.ts";
@@ -13,18 +13,16 @@ import { type ElementSelector, type FoundElement, LIST_ALL_THRESHOLD } from "./e
 import type { ElementKey, RulesetSnapshot } from "./snapshot.ts";
 import type { TableDefinition } from "./table_definition.ts";
 
-/** The set of the records. */
 export const RECORD_SET = "owners";
 
-/** How the set is made. */
 export const recordSet = () =>
   withComment(setOf([mark, mark, mark, mark, inetService]), "What attachments have in other sets");
 
 /** What is recorded for one owner and one purpose. */
 export interface OwnerRecord {
-  /** The elements that the record consists of. */
+  /** The record's own elements. */
   readonly keys: readonly ElementKey[];
-  /** Where the owner's elements are; `undefined` if that is not known, as after a ruleset was saved and loaded by nft(8). */
+  /** Where the owner's elements are; `undefined` if unknown: nft(8) does not save it. */
   readonly selectors: readonly ElementSelector[] | undefined;
 }
 
@@ -37,19 +35,18 @@ export function purposeOf({ purposes }: TableDefinition, set: string): string {
 
 const DIGEST_BYTES = 16;
 
-/** Where the record of an owner begins, and where its further parts are. */
+/** Where the parts of an owner's record are. */
 export function recordKey(owner: Owner, purpose: string, part = 0): ElementKey {
   const digest = new Bun.CryptoHasher("sha256").update(`${ownerText(owner)} ${purpose}`).digest();
   return { set: RECORD_SET, key: Uint8Array.of(...digest.subarray(0, DIGEST_BYTES), part >> 8, part & 0xff, 0, 0) };
 }
 
-/** True of an element of the owner's record for this purpose: its comment may have no room to say so. */
+/** Whether an element is part of the owner's record for this purpose. A long comment has no room for the note. */
 export function isRecordFor({ key, note }: FoundElement, owner: Owner, purpose: string): boolean {
   if (note !== undefined) return note === purpose;
   return Buffer.compare(key.subarray(0, DIGEST_BYTES), recordKey(owner, purpose).key.subarray(0, DIGEST_BYTES)) === 0;
 }
 
-/** Reads the record of an owner, if there is one. @throws {NetlinkError} */
 export function readRecord(snapshot: RulesetSnapshot, owner: Owner, purpose: string): OwnerRecord | undefined {
   const sets = snapshot.table.purposes[purpose]!;
   const first = snapshot.element(recordKey(owner, purpose));
@@ -65,13 +62,13 @@ export function readRecord(snapshot: RulesetSnapshot, owner: Owner, purpose: str
   };
 }
 
-/** True if the table keeps records: one that an earlier release made does not. @throws {NetlinkError} */
+/** False for a table of an earlier release. */
 export function keepsRecords(nl: RulesetSnapshot["nl"], table: TableDefinition): boolean {
   const [found, records] = nft.getAll<unknown>(nl, [nft.tableQuery(table), nft.setQuery(table, RECORD_SET)]);
   return found === undefined || records !== undefined;
 }
 
-/** Has a table that an earlier release made keep records, of all attachments. @throws {NetlinkError} */
+/** Adds records of all attachments to a table of an earlier release. */
 export function addRecords(nl: RulesetSnapshot["nl"], table: TableDefinition): void {
   const generation = nft.getGenerationId(nl);
   const tx = transaction(nl).addSet({ family: table.family, table: table.table, name: RECORD_SET, ...recordSet() });
@@ -85,7 +82,6 @@ export function addRecords(nl: RulesetSnapshot["nl"], table: TableDefinition): v
   tx.commit(generation);
 }
 
-/** True if the record leads to all of these. */
 export function coversAll({ selectors }: OwnerRecord, keys: readonly ElementKey[]): boolean {
   if (!selectors) return true;
   return keys.every(({ set, key }) =>
@@ -95,7 +91,6 @@ export function coversAll({ selectors }: OwnerRecord, keys: readonly ElementKey[
   );
 }
 
-/** The elements of a record that leads to all of these. */
 export function recordElements(
   { purposes }: TableDefinition,
   owner: Owner,
@@ -104,7 +99,7 @@ export function recordElements(
 ): nft.Element[] {
   const comment = formatOwnerWithNote(owner, purpose);
   const parts = encodeSelectors(selectors, purposes[purpose]!, elementReferencesRoom(comment) - 1);
-  // Without room for them, DEL searches all sets.
+  // Without room for the keys, DEL searches all sets.
   if (parts.length === 0 || parts.length > 0xff) return [{ key: recordKey(owner, purpose).key, comment }];
   return parts.map((part, i) => ({
     key: recordKey(owner, purpose, i).key,
@@ -113,7 +108,7 @@ export function recordElements(
   }));
 }
 
-/** Selectors with the keys of both, each once; of many keys in one set, the whole set. */
+/** Selectors for the keys of both; for many keys of one set, the whole set. */
 export function mergeSelectors(
   selectors: readonly ElementSelector[],
   keys: readonly ElementKey[],
@@ -132,7 +127,7 @@ export function mergeSelectors(
   }
 }
 
-/** Before each key or group of keys: which of the sets, bytes of a key, number of keys. Without keys it is the whole set. */
+/** Number of the set, bytes of a key, number of keys. 0 keys stand for the whole set. */
 const HEADER_BYTES = 3;
 
 function encodeSelectors(selectors: readonly ElementSelector[], sets: readonly string[], room: number): number[][] {

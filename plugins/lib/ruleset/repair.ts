@@ -1,4 +1,4 @@
-/** Tables of our own that were emptied but not deleted, put right as far as that does not depend on attachments. */
+/** Repairs tables of our own that lost rules, sets or chains. */
 import * as nft from "../../../ffi/nft/objects.ts";
 import { type Transaction, transaction } from "../../../ffi/nft/transaction.ts";
 import { NFPROTO_BRIDGE } from "../../../ffi/nft/uapi.ts";
@@ -11,17 +11,13 @@ import type { TableBuilder, TableDefinition } from "./table_definition.ts";
 import { retryOnConflict } from "./retry.ts";
 import { inetTable } from "./inet_table.ts";
 
-/** All of them. */
 export const TABLES: readonly TableDefinition[] = [inetTable, bridgeTable];
 
 /**
- * Puts back the chains, sets and rules that were taken from a table, all or none; its elements stay. A table that is not there is left so.
- *
- * What attachments have there is put back with them, by whoever made it.
+ * Puts back the static chains, sets and rules of a table, if there is one. Its elements stay.
  *
  * @returns the chains that had lost rules: `chain "forward" of table "inet cni"`
  * @throws {CniError} if the table is another program's
- * @throws {NetlinkError}
  */
 export function repairTable(nl: Netlink, table: TableDefinition): string[] {
   return retryOnConflict(() => {
@@ -45,7 +41,7 @@ export function repairTable(nl: Netlink, table: TableDefinition): string[] {
 const describeTable = ({ family, table }: nft.TableKey): string =>
   `table "${family === NFPROTO_BRIDGE ? "bridge" : "inet"} ${table}"`;
 
-/** Adds what is not there yet, to a table that is. @throws {CniError} if that is another program's table of the same name */
+/** Adds only what is missing. @throws {CniError} if the table is another program's */
 function missingObjectsBuilder(
   tx: Transaction,
   nl: Netlink,

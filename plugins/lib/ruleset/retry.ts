@@ -1,27 +1,26 @@
-/** Changes to a ruleset that others change at the same time. */
+/** Repeats changes to a ruleset that other programs change at the same time. */
 import { NetlinkError } from "../../../ffi/netlink/error.ts";
 import { SystemError } from "../../../ffi/sys/error.ts";
 import { openFile } from "../../../ffi/sys/file.ts";
 import { CniError, Code } from "../../../spec/error.ts";
 import { throwIfSignalled } from "../protocol/signal.ts";
 
-/** Refusals that mean: another program was faster, or the outcome of the attempt is unknown. Reading the ruleset again tells. */
+/** Another program was faster, or the outcome is unknown: the next attempt reads the ruleset again. */
 const CONFLICT_ERRORS = ["ERESTART", "EEXIST", "ENOENT", "EBUSY", "ENOBUFS"];
-/** A pinned transaction that comes too late costs little. Against a program that commits 20,000 times a second, a dozen attempts were enough. */
+/** Beside a program that commits 20,000 times a second, a dozen attempts were enough. */
 const RETRY_TIMEOUT_MS = 10_000;
 /** After so many restarts, processes of this program queue. */
 const MAX_UNQUEUED_RESTARTS = 3;
 /** A stopped process must not stop all others. */
 const QUEUE_TIMEOUT_MS = 1000;
-/** Other refusals cost a grace period; where they persist, the table is not what it should be. */
+/** Other refusals wait for RCU. If they persist, the table is not as it should be. */
 const MAX_CONFLICTS = 10;
 
 /**
- * Repeats an attempt that failed because another program changed the ruleset. Processes that failed several times queue and go one after
- * another: else one of them could be too late for ever.
+ * Repeats an attempt that failed since another program changed the ruleset. After several failures, processes queue: no one starves.
  *
  * @throws {CniError} code 11 if other programs change the ruleset without end, or if this process receives a termination signal
- * @throws {NetlinkError} if it is not as it should be
+ * @throws {NetlinkError} if the table is not as it should be
  */
 export function retryOnConflict<T>(attempt: () => T, timeoutMs = RETRY_TIMEOUT_MS): T {
   let deadline: number | undefined;
@@ -46,7 +45,7 @@ export function retryOnConflict<T>(attempt: () => T, timeoutMs = RETRY_TIMEOUT_M
   }
 }
 
-/** Waits for those that came before, as far as they move. @throws {SystemError} `EINTR` if this process is asked to end */
+/** @throws {SystemError} `EINTR` if this process receives a termination signal */
 function waitInQueue(heldLocks: DisposableStack): void {
   // Every network namespace has a ruleset of its own.
   const path = "/proc/thread-self/ns/net";
@@ -58,7 +57,7 @@ function waitInQueue(heldLocks: DisposableStack): void {
   }
 }
 
-/** Needed where others are faster only: `require` runs it here and not at start-up. */
+/** Rarely needed: `require` loads it here and not at start-up. */
 function loadLockModule(): typeof import("../../../ffi/netns_lock.ts") {
   return require("../../../ffi/netns_lock.ts");
 }

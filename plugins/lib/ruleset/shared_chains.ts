@@ -1,4 +1,4 @@
-/** Chains that elements of several attachments jump to: made with the first such element, removed with the last. */
+/** Chains that elements of several attachments jump to: added with the first such element, removed with the last. */
 import type { ExpressionIn } from "../../../ffi/nft/expressions.ts";
 import * as nft from "../../../ffi/nft/objects.ts";
 import type { Transaction } from "../../../ffi/nft/transaction.ts";
@@ -7,24 +7,23 @@ import { appendRules, repairChain } from "./chain_rules.ts";
 import type { RulesetSnapshot } from "./snapshot.ts";
 import type { ChainElement } from "./table_definition.ts";
 
-/** A chain that elements jump to. Equal names mean equal rules. */
+/** Equal names mean equal rules. */
 export interface SharedChain {
   readonly name: string;
   readonly rules: readonly (readonly ExpressionIn[])[];
   readonly comment?: string;
-  /** True if packets do not come back from it to the rule behind the one that led there. */
+  /** True if packets do not return to the rule that led there. */
   readonly usesGoto?: boolean;
 }
 
-/** What {@linkcode ensureChains} found and did. */
 export interface EnsuredChains {
-  /** Names of the chains that were there, but without some of their rules or chain elements, which were added again. */
+  /** Names of chains that had lost rules or chain elements. */
   readonly repaired: ReadonlySet<string>;
-  /** True if the ruleset must not change before the transaction is committed. */
+  /** True if the ruleset must not change before the commit. */
   readonly needsGeneration: boolean;
 }
 
-/** Adds those of the chains that are missing, and what was taken away from the others. @throws {NetlinkError} */
+/** Adds missing chains, and what others have lost. */
 export function ensureChains(
   tx: Transaction,
   snapshot: RulesetSnapshot,
@@ -51,13 +50,14 @@ export function ensureChains(
   return { repaired, needsGeneration };
 }
 
-/** No chain has more, even if an administrator adds some: where more than that leads to it or stands in it, its rules need not be counted. */
+/** Own and administrator's rules of one chain. Above this sum, other elements jump there for certain. */
 const MAX_CHAIN_RULES = 16;
 
 /**
- * Removes those of the chains to which nothing leads but elements, of which `removedReferences` counts those that are removed.
+ * Removes chains that only removed elements jump to.
  *
- * @param keptChains chains that there are after this transaction, whether there are now or not
+ * @param removedReferences how many removed elements jump to each chain
+ * @param keptChains chains that this transaction keeps or adds
  */
 export function removeUnusedChains(
   tx: Transaction,
@@ -73,9 +73,8 @@ export function removeUnusedChains(
     if (use === undefined) continue;
     const chainElements = (table.chainElementsOf?.(name) ?? []).filter((element) => snapshot.element(element));
     const ownJumps = chainElements.filter(({ jumpsToChain }) => jumpsToChain).length;
-    // Other elements jump there for certain.
     if (use - ownJumps - count > MAX_CHAIN_RULES) continue;
-    // The kernel counts the chain's own rules as well.
+    // The kernel counts the chain's own rules too.
     if (use - nft.listRules(nl, table, name).length - ownJumps !== count) continue;
     removedChains.add(name);
     for (const { set, key, alsoOfChain } of chainElements) {
@@ -87,7 +86,6 @@ export function removeUnusedChains(
   }
 }
 
-/** The chain elements that are missing. @throws {NetlinkError} */
 export function listMissingChainElements(snapshot: RulesetSnapshot, chain: string): ChainElement[] {
   return (snapshot.table.chainElementsOf?.(chain) ?? []).filter((element) => !snapshot.element(element));
 }

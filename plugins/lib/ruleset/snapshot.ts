@@ -1,47 +1,38 @@
-/** A table of our own as it was read: elements and chains by their names, several in one request and none twice. */
+/** Elements and chains of a table of our own as they were read: several in one request, none twice. */
 import * as nft from "../../../ffi/nft/objects.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import type { TableDefinition } from "./table_definition.ts";
 
-/** A set and the key of an element in it. */
 export interface ElementKey {
   readonly set: string;
   readonly key: Uint8Array;
 }
 
-/** The key as text. */
 export function elementId({ set, key }: ElementKey): string {
   return `${set} ${nft.formatHex(key)}`;
 }
 
-/** A table as it was read. */
 export interface RulesetSnapshot {
   readonly nl: Netlink;
   readonly table: TableDefinition;
-  /** The generation before the first fetch: while the ruleset has it, all that was fetched holds. */
+  /** From before the first fetch: while the ruleset has it, all that was fetched holds. */
   readonly generation: number;
-  /** Fetches all of these at once that were not fetched yet; chains with their chain elements. */
+  /** Fetches what was not fetched yet, in one send; chains with their chain elements. */
   fetch(keys: readonly ElementKey[], chains: readonly string[]): void;
-  /** The element with this key, if there is one. */
   element(key: ElementKey): nft.Element | undefined;
-  /** The chain of this name, if there is one. */
   chain(name: string): nft.Chain | undefined;
-  /** How many rules the chain has; none if there is no such chain. */
+  /** 0 if there is no such chain. */
   ruleCount(chain: string): number;
 }
 
 const sharedSnapshots = new WeakMap<Netlink, Map<TableDefinition, RulesetSnapshot>>();
 
-/**
- * Until the scope ends, or the ruleset changes, each set is read once and as a whole, and each chain once: for a command that asks for what
- * all attachments have, one after the other.
- */
+/** Until the scope ends or the ruleset changes, each set is read once and as a whole: for commands over all attachments. */
 export function shareSnapshots(nl: Netlink): Disposable {
   sharedSnapshots.set(nl, new Map());
   return { [Symbol.dispose]: () => void sharedSnapshots.delete(nl) };
 }
 
-/** Reads elements and chains of a table. @throws {NetlinkError} */
 export function takeSnapshot(
   nl: Netlink,
   table: TableDefinition,
@@ -52,7 +43,7 @@ export function takeSnapshot(
   if (!shared) return newSnapshot(nl, table, keys, chains, false);
   const known = shared.get(table);
   if (known && known.generation !== nft.getGenerationId(nl)) {
-    // Whoever puts something back for each attachment would read everything anew for each.
+    // A command that restores changes the ruleset often: do not list whole sets again after each change.
     sharedSnapshots.delete(nl);
     return newSnapshot(nl, table, keys, chains, false);
   }

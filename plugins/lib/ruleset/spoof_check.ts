@@ -1,4 +1,4 @@
-/** Protection against forged hardware addresses (`macspoofchk`): from a container's port only frames with its own address enter the bridge. */
+/** Protection against forged hardware addresses (`macspoofchk`): a container sends with its own address only. */
 import { type Mac, macBytes, macFromBytes } from "../../../ffi/address.ts";
 import { concatenation, ifnameField } from "../../../ffi/nft/statements.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
@@ -28,27 +28,22 @@ function spoofCheckElements(hostIfname: string, mac: Mac): WantedElement[] {
   ];
 }
 
-/** Drops what comes from the port `hostIfname` of a bridge with another source address than `mac`. @throws {NetlinkError} */
+/** Drops frames from the bridge port `hostIfname` whose source address is not `mac`. */
 export function addSpoofCheck(nl: Netlink, owner: Owner, hostIfname: string, mac: Mac): void {
   ensureElements(nl, bridgeTable, owner, spoofCheckElements(hostIfname, mac));
 }
 
-/** Puts back what {@linkcode addSpoofCheck} made and is missing; another address is not allowed any more. @returns what that was, in words @throws {ElementInUseError} @throws {NetlinkError} */
+/** Puts back what is missing; no other address stays allowed. @returns what that was, in words @throws {ElementInUseError} */
 export function restoreSpoofCheck(nl: Netlink, owner: Owner, hostIfname: string, mac: Mac): string[] {
   const restored = restoreElements(nl, bridgeTable, owner, spoofCheckElements(hostIfname, mac));
   if (restored.length === 0) return restored;
-  // Whoever changed the elements did not change the record of them.
+  // The record may not lead to changed elements: search.
   removeElements(nl, bridgeTable, PURPOSE, ownerPrefix(owner.network), (candidate) => sameOwner(candidate, owner));
   addSpoofCheck(nl, owner, hostIfname, mac);
   return restored;
 }
 
-/**
- * Has the check of an attachment, if it has one, allow another address in place of the one that it allows.
- *
- * @returns what takes that back
- * @throws {NetlinkError}
- */
+/** Allows another address in place of the present one, if the attachment has a check. @returns undoes that */
 export function moveSpoofCheck(nl: Netlink, owner: Owner, mac: Mac): () => void {
   if (!hasSpoofChecks(nl)) return () => {};
   const moved = removeElementsOf(nl, bridgeTable, PURPOSE, owner).filter(({ set }) => set === "allowed")
@@ -57,7 +52,7 @@ export function moveSpoofCheck(nl: Netlink, owner: Owner, mac: Mac): () => void 
   return () => moved.forEach((before) => void moveSpoofCheck(nl, owner, before.mac));
 }
 
-/** What a key of the set `allowed` was made of: a name of 16 bytes with what fills it up, and an address. */
+/** Reads a key of the set `allowed`. */
 function parseAllowedKey(key: Uint8Array): { readonly hostIfname: string; readonly mac: Mac } {
   return {
     hostIfname: new TextDecoder().decode(key.subarray(0, 16)).replace(/\0+$/, ""),
@@ -65,12 +60,12 @@ function parseAllowedKey(key: Uint8Array): { readonly hostIfname: string; readon
   };
 }
 
-/** Makes sure that {@linkcode addSpoofCheck} could do its work, without changing anything. @throws {CniError} code 50 */
+/** Checks that the table is whole, or could be made. @throws {CniError} code 50 */
 export function requireSpoofCheck(nl: Netlink): void {
   requireTable(nl, bridgeTable);
 }
 
-/** Ends the check for an attachment, whatever its port was called, the reference plugin's included. @throws {NetlinkError} */
+/** Ends the check of an attachment, that of the reference plugin too. */
 export function removeSpoofCheck(nl: Netlink, owner: Owner): void {
   cleanUp(
     () => void removeElementsOf(nl, bridgeTable, PURPOSE, owner),
@@ -78,33 +73,23 @@ export function removeSpoofCheck(nl: Netlink, owner: Owner): void {
   );
 }
 
-/** Whether any attachment has a check of this program, or had one since the machine was started: one question. @throws {NetlinkError} */
+/** Whether this program has made a check since the machine was started. */
 export function hasSpoofChecks(nl: Netlink): boolean {
   return nft.findTable(nl, bridgeTable) !== undefined;
 }
 
-/**
- * Ends the check for many attachments of a network.
- *
- * @returns those for which the reference plugin has set up something, which is still there
- * @throws {NetlinkError}
- */
+/** Ends the checks of many attachments of a network. @returns those that have one of the reference plugin, which stays */
 export function removeSpoofCheckBatch(nl: Netlink, network: string, owners: readonly Owner[]): ReadonlySet<Owner> {
   removeElements(nl, bridgeTable, PURPOSE, ownerPrefix(network), isOneOfOwners(owners));
   return ownersWithReferenceSpoofCheck(nl, owners);
 }
 
-/** @throws {CniError} if what {@linkcode addSpoofCheck} made is not there any more */
+/** @throws {CniError} if anything that {@linkcode addSpoofCheck} made is missing */
 export function checkSpoofCheck(nl: Netlink, owner: Owner, hostIfname: string, mac: Mac): void {
   checkElements(nl, bridgeTable, owner, spoofCheckElements(hostIfname, mac));
 }
 
-/**
- * Ends the check for all attachments of a network that are not among the valid ones, and those of the reference plugin for ports that are
- * no more.
- *
- * @throws {NetlinkError}
- */
+/** Ends the checks of all other attachments of a network, and those of the reference plugin whose ports are gone. */
 export function gcSpoofChecks(
   { nft, route }: Pick<Netns, "nft" | "route">,
   network: string,

@@ -1,4 +1,4 @@
-/** A table of nf_tables that is this program's own: made when it is first needed and kept, with rules that do not depend on attachments. */
+/** Tables of our own: made when first needed, and kept. */
 import { checkFailedError } from "../protocol/check_failed.ts";
 import * as nft from "../../../ffi/nft/objects.ts";
 import { type Transaction, transaction } from "../../../ffi/nft/transaction.ts";
@@ -9,19 +9,17 @@ import { describeMissingRules, findMissingRules, type MissingRules } from "./cha
 import type { TableDefinition } from "./table_definition.ts";
 
 /**
- * Makes the table unless it is there.
+ * Makes the table if there is none.
  *
- * One whose rules somebody removed is not repaired here: with them went those of the chains that other attachments lead to, and only what
- * is remembered of these says what they were. Elements in it would do nothing, and nobody would notice.
+ * A table without its rules is not repaired here: shared chains lost theirs too, and only the runtime knows what those were.
  *
- * @param sentinelChain its sentinel, as far as that was seen
- * @returns true if the table has come to be since
- * @throws {CniError} if rules were taken away
+ * @returns true if the table is new
+ * @throws {CniError} if rules were removed
  * @throws {NetlinkError} `EEXIST` if another process made it meanwhile
  */
 export function ensureTable(nl: Netlink, table: TableDefinition, sentinelChain: nft.Chain | undefined): boolean {
   const { chain, rules: expected } = table.sentinel;
-  // A table is made with its chains or not at all, so that of one that has just come to be the second answer tells.
+  // A table is made together with its chains: if there is one now, the second answer is right.
   const presentChain = sentinelChain ?? (nft.findTable(nl, table) && (nft.findChain(nl, table, chain) ?? { use: 0 }));
   if (!presentChain) {
     const tx = transaction(nl);
@@ -39,18 +37,17 @@ export function ensureTable(nl: Netlink, table: TableDefinition, sentinelChain: 
   return !sentinelChain;
 }
 
-/** Checks that no rule was taken away: elements do nothing without the rules that look them up. @throws {CniError} on the first that was */
+/** @throws {CniError} if a rule was removed: elements do nothing without their rules */
 export function checkStaticRules(nl: Netlink, table: TableDefinition): void {
   const [missing] = listMissingRules(nl, table);
   if (missing) throw missingRulesError(table, missing);
 }
 
-/** What CHECK fails with where a chain lost rules. */
 export function missingRulesError(table: TableDefinition, missing: MissingRules): CniError {
   return checkFailedError(`the ruleset's ${describeMissingRules(missing)}`, restoreHint(table));
 }
 
-/** Makes sure that the table is whole, or that the kernel would take it, without changing anything. @throws {CniError} code 50 */
+/** Checks that the table is whole, or that the kernel would take it. @throws {CniError} code 50 */
 export function requireTable(nl: Netlink, table: TableDefinition): void {
   const missing = verifyTable(nl, table);
   if (!missing) return;
@@ -80,7 +77,6 @@ function addTableWithRules(tx: Transaction, table: TableDefinition): void {
   for (const staticRule of table.rules()) tx.addRule({ family: table.family, table: table.table, ...staticRule });
 }
 
-/** The chains with fewer rules than they were made with. @throws {NetlinkError} */
 export function listMissingRules(nl: Netlink, table: TableDefinition): MissingRules[] {
   const expectedCounts = new Map<string, number>();
   for (const { chain } of table.rules()) expectedCounts.set(chain, (expectedCounts.get(chain) ?? 0) + 1);

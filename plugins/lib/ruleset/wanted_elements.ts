@@ -1,33 +1,31 @@
-/** Elements that an attachment needs, compared with those that are there. */
+/** Elements that an attachment needs, compared with those that exist. */
 import type * as nft from "../../../ffi/nft/objects.ts";
 import { describeOwner, type Owner, sameOwner } from "../protocol/owner.ts";
 import { type ElementSelector, fetchElements, type FoundElement } from "./element_lookup.ts";
 import type { SharedChain } from "./shared_chains.ts";
 import { elementId, type ElementKey, type RulesetSnapshot } from "./snapshot.ts";
 
-/** An element that an attachment needs. */
 export interface WantedElement {
   readonly set: string;
   readonly key: Uint8Array;
   /** In a map: what the key leads to. */
   readonly value?: Uint8Array;
-  /** In a verdict map: where packets go on. */
+  /** In a verdict map: the chain that the key leads to. */
   readonly chain?: SharedChain;
-  /** A chain that does what this one is for, and more: if the owner's element leads there, it stays so. */
+  /** A stricter chain of this name: if the owner's element leads there, it stays so. */
   readonly alternativeChain?: (name: string) => SharedChain | undefined;
-  /** What it is for, in the words of an error: `host port 8080/tcp`. */
+  /** Names it in errors: `host port 8080/tcp`. */
   readonly title: string;
-  /** True if another owner keeps it; else it is taken from the other, whose DEL is late. */
+  /** True if another owner keeps it. Else it is taken over: that owner's DEL is late. */
   readonly exclusive?: boolean;
-  /** One word that stands behind the owner. */
+  /** One word behind the owner. */
   readonly note?: string;
-  /** The element to add instead, in a set that no rule uses, while another attachment has this one and keeps it. */
+  /** Is added instead if another attachment keeps this one. */
   readonly failover?: ElementKey & Pick<WantedElement, "chain">;
-  /** Whether another attachment keeps this one; then the failover element, if there is one, is enough. */
+  /** Whether another attachment keeps this one. */
   readonly yieldsTo?: (holder: Owner, owner: Owner) => boolean;
 }
 
-/** Another attachment has what this one needs. */
 export class ElementInUseError extends Error {
   override readonly name: string = "ElementInUseError";
   readonly element: WantedElement;
@@ -48,11 +46,9 @@ export interface Match {
 }
 
 /**
- * Finds the wanted elements. In place of one that another attachment keeps, there is the failover element; `kept` has the other's.
+ * Finds the wanted elements. If another attachment keeps one (`kept`), its failover element stands in for it.
  *
- * Of several with one key, as an address that was given twice asks for, the first counts: the kernel refuses the whole batch for a second.
- *
- * @throws {NetlinkError}
+ * Of several with one key the first counts: the kernel refuses a batch with two.
  */
 export function matchWanted(
   snapshot: RulesetSnapshot,
@@ -90,7 +86,7 @@ export function selectorsFor(wanted: readonly WantedElement[]): ElementSelector[
     .map(([set, elements]) => ({ set, keys: elements.map(({ key }) => key) }));
 }
 
-/** True if the element is the owner's already, with the same content. @throws {ElementInUseError} */
+/** @throws {ElementInUseError} */
 export function isUpToDate({ element, found }: Match, owner: Owner): boolean {
   if (!found) return false;
   const isOwned = sameOwner(found.owner, owner);
@@ -103,7 +99,6 @@ export function hasSameTarget({ value, chain }: WantedElement, { data }: nft.Ele
   return value === undefined || (data?.value !== undefined && Buffer.compare(data.value, value) === 0);
 }
 
-/** The chains that elements lead to, each once. */
 export function sharedChainsOf(wanted: readonly WantedElement[]): Map<string, SharedChain> {
   const chains = new Map<string, SharedChain>();
   for (const { chain } of wanted) if (chain) chains.set(chain.name, chain);
