@@ -32,8 +32,8 @@ export function setOf(key: readonly Datatype[]): SetDefinition {
 }
 
 /** nft(8) shows the comment. */
-export function withComment(definition: SetDefinition, comment: string): SetDefinition {
-  return { ...definition, userdata: { ...definition.userdata, comment } };
+export function namedSet<D extends SetDefinition>(name: string, definition: D, comment: string) {
+  return { ...definition, name, userdata: { ...definition.userdata, comment } };
 }
 
 export function mapOf(key: readonly Datatype[], data: readonly Datatype[] | "verdict"): SetDefinition {

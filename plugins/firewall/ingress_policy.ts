@@ -19,7 +19,7 @@ import type { WantedElement } from "../lib/ruleset/wanted_elements.ts";
 import type { Owner } from "../lib/protocol/owner.ts";
 import { forwardSetName } from "../lib/ruleset/forward_mark.ts";
 import { inetTable } from "../lib/ruleset/inet_table.ts";
-import type { TableDefinition } from "../lib/ruleset/table_definition.ts";
+import type { TableDefinition } from "../lib/ruleset/table.ts";
 import {
   bridgeIngressChain,
   type BridgeIngressPolicy,

@@ -30,20 +30,19 @@ export function describeMissingRules({ chain, present, expected }: MissingRules)
 export function repairChain(
   tx: Transaction,
   nl: Netlink,
-  { family, table }: nft.TableKey,
+  table: nft.TableKey,
   chain: string,
   rules: readonly (readonly ExpressionIn[])[],
 ): void {
+  const present = nft.listLazyRules(nl, table, chain);
   // A complete chain stays as it is: its rules would get other handles.
-  if (!findMissingRules(nl, { family, table }, chain, rules.length)) return;
-  for (const { handle, expressions } of nft.listLazyRules(nl, { family, table }, chain)) {
-    const presentExpressions = expressions();
-    const isOurs = rules.some((rule) =>
-      rule.length === presentExpressions.length && isSuperset(presentExpressions, rule)
-    );
-    if (isOurs) tx.deleteRule({ family, table }, chain, handle);
+  if (present.length >= rules.length) return;
+  for (const { handle, expressions } of present) {
+    const found = expressions();
+    const isOurs = rules.some((rule) => rule.length === found.length && isSuperset(found, rule));
+    if (isOurs) tx.deleteRule(table, chain, handle);
   }
-  appendRules(tx, { family, table }, chain, rules);
+  appendRules(tx, table, chain, rules);
 }
 
 export function appendRules(

@@ -13,7 +13,7 @@ import { NFT_GOTO, NFT_JUMP } from "../../../ffi/nft/uapi.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import { findMissingRules } from "./chain_rules.ts";
 import { checkStaticRules, ensureTable, missingRulesError } from "./table.ts";
-import type { TableDefinition } from "./table_definition.ts";
+import type { TableDefinition } from "./table.ts";
 import {
   describeOwner,
   formatOwnerWithNote,

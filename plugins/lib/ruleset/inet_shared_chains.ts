@@ -14,7 +14,7 @@ import {
   saddrIn,
 } from "../../../ffi/nft/statements.ts";
 import type { SharedChain } from "./shared_chains.ts";
-import type { ChainElement } from "./table_definition.ts";
+import type { ChainElement } from "./table.ts";
 
 /** The strictest first. */
 export const INGRESS_POLICIES = ["isolated", "same-bridge"] as const;

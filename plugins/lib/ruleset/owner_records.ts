@@ -4,19 +4,19 @@
  * The kernel finds elements by their keys only, which are addresses and ports. So each table has a set of records, which no rule uses. The
  * key is a digest of owner and purpose. The userdata lists sets and keys.
  */
-import { inetService, mark, setOf, withComment } from "../../../ffi/nft/datatypes.ts";
+import { inetService, mark, namedSet, setOf } from "../../../ffi/nft/datatypes.ts";
 import * as nft from "../../../ffi/nft/objects.ts";
 import { elementReferencesRoom } from "../../../ffi/nft/userdata.ts";
 import { transaction } from "../../../ffi/nft/transaction.ts";
 import { formatOwnerWithNote, type Owner, ownerText, parseOwner } from "../protocol/owner.ts";
 import { type ElementSelector, type FoundElement, LIST_ALL_THRESHOLD } from "./element_lookup.ts";
 import type { ElementKey, RulesetSnapshot } from "./snapshot.ts";
-import type { TableDefinition } from "./table_definition.ts";
+import type { TableDefinition } from "./table.ts";
 
 export const RECORD_SET = "owners";
 
 export const recordSet = () =>
-  withComment(setOf([mark, mark, mark, mark, inetService]), "What attachments have in other sets");
+  namedSet(RECORD_SET, setOf([mark, mark, mark, mark, inetService]), "What attachments have in other sets");
 
 /** What is recorded for one owner and one purpose. */
 export interface OwnerRecord {
@@ -71,7 +71,7 @@ export function keepsRecords(nl: RulesetSnapshot["nl"], table: TableDefinition):
 /** Adds records of all attachments to a table of an earlier release. */
 export function addRecords(nl: RulesetSnapshot["nl"], table: TableDefinition): void {
   const generation = nft.getGenerationId(nl);
-  const tx = transaction(nl).addSet({ family: table.family, table: table.table, name: RECORD_SET, ...recordSet() });
+  const tx = transaction(nl).addSet({ family: table.family, table: table.table, ...recordSet() });
   for (const [purpose, sets] of Object.entries(table.purposes)) {
     const keys = sets.flatMap((set) => nft.listElements(nl, table, set).map((element) => ({ ...element, set })));
     for (const [comment, owned] of Map.groupBy(keys, ({ comment = "" }) => comment.split(" ", 3).join(" "))) {

@@ -1,13 +1,12 @@
 /** Repairs tables of our own that lost rules, sets or chains. */
 import * as nft from "../../../ffi/nft/objects.ts";
-import { type Transaction, transaction } from "../../../ffi/nft/transaction.ts";
+import { transaction } from "../../../ffi/nft/transaction.ts";
 import { NFPROTO_BRIDGE } from "../../../ffi/nft/uapi.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import { CniError, Code } from "../../../spec/error.ts";
 import { bridgeTable } from "./bridge_table.ts";
 import { repairChain } from "./chain_rules.ts";
-import { listMissingRules } from "./table.ts";
-import type { TableBuilder, TableDefinition } from "./table_definition.ts";
+import { addObjects, listMissingRules, type TableDefinition } from "./table.ts";
 import { retryOnConflict } from "./retry.ts";
 import { inetTable } from "./inet_table.ts";
 
@@ -25,12 +24,15 @@ export function repairTable(nl: Netlink, table: TableDefinition): string[] {
     const present = nft.findTable(nl, table);
     const missing = present ? listMissingRules(nl, table) : [];
     const tx = transaction(nl);
-    if (present) table.create(missingObjectsBuilder(tx, nl, table, present.comment));
+    if (present && present.comment !== table.comment) {
+      throw new CniError(Code.Internal, `Cannot repair ${describeTable(table)}: it was not made by this program`, {
+        details: `it has no comment "${table.comment}"; this program makes one where there is none`,
+      });
+    }
+    if (present) addObjects(tx, table, (find, name) => !find(nl, table, name));
     for (const { chain } of missing) {
-      const rules = table.rules().filter((staticRule) => staticRule.chain === chain).map(({ expressions }) =>
-        expressions
-      );
-      repairChain(tx, nl, table, chain, rules);
+      const rules = table.rules().filter((staticRule) => staticRule.chain === chain);
+      repairChain(tx, nl, table, chain, rules.map(({ expressions }) => expressions));
     }
     tx.commit(generation);
     return missing.map(({ chain }) => `chain "${chain}" of ${describeTable(table)}`);
@@ -40,22 +42,3 @@ export function repairTable(nl: Netlink, table: TableDefinition): string[] {
 /** `table "inet cni"` */
 const describeTable = ({ family, table }: nft.TableKey): string =>
   `table "${family === NFPROTO_BRIDGE ? "bridge" : "inet"} ${table}"`;
-
-/** Adds only what is missing. @throws {CniError} if the table is another program's */
-function missingObjectsBuilder(
-  tx: Transaction,
-  nl: Netlink,
-  table: TableDefinition,
-  present: string | undefined,
-): TableBuilder {
-  return {
-    addTable({ comment }) {
-      if (present === comment) return tx;
-      throw new CniError(Code.Internal, `Cannot repair ${describeTable(table)}: it was not made by this program`, {
-        details: `it has no comment "${comment}"; this program makes one where there is none`,
-      });
-    },
-    addSet: (set) => nft.findSet(nl, table, set.name ?? "") ? tx : tx.addSet(set),
-    addChain: (chain) => nft.findChain(nl, table, chain.name ?? "") ? tx : tx.addChain(chain),
-  };
-}

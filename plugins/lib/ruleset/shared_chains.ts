@@ -5,7 +5,7 @@ import type { Transaction } from "../../../ffi/nft/transaction.ts";
 import { NFT_GOTO } from "../../../ffi/nft/uapi.ts";
 import { appendRules, repairChain } from "./chain_rules.ts";
 import type { RulesetSnapshot } from "./snapshot.ts";
-import type { ChainElement } from "./table_definition.ts";
+import type { ChainElement } from "./table.ts";
 
 /** Equal names mean equal rules. */
 export interface SharedChain {

@@ -1,7 +1,7 @@
 /** Elements and chains of a table of our own as they were read: several in one request, none twice. */
 import * as nft from "../../../ffi/nft/objects.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
-import type { TableDefinition } from "./table_definition.ts";
+import type { TableDefinition } from "./table.ts";
 
 export interface ElementKey {
   readonly set: string;

@@ -1,12 +1,45 @@
 /** Tables of our own: made when first needed, and kept. */
 import { checkFailedError } from "../protocol/check_failed.ts";
+import type { ExpressionIn } from "../../../ffi/nft/expressions.ts";
 import * as nft from "../../../ffi/nft/objects.ts";
 import { type Transaction, transaction } from "../../../ffi/nft/transaction.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import { SystemError } from "../../../ffi/sys/error.ts";
 import { CniError, Code } from "../../../spec/error.ts";
 import { describeMissingRules, findMissingRules, type MissingRules } from "./chain_rules.ts";
-import type { TableDefinition } from "./table_definition.ts";
+
+/** A table of our own. */
+export interface TableDefinition extends nft.TableKey {
+  readonly comment: string;
+  /** Sets and chains that exist as long as the table does. */
+  objects(): { readonly sets: readonly SetIn[]; readonly chains: readonly ChainIn[] };
+  /** The rules that do not depend on attachments, in order. */
+  rules(): readonly StaticRule[];
+  /** A base chain and the number of its rules: with one query, an ADD sees whether the table is there and whole. */
+  readonly sentinel: { readonly chain: string; readonly rules: number };
+  /** Purposes of elements, and their sets. Records use the position of a set: new sets come last. */
+  readonly purposes: Readonly<Record<string, readonly string[]>>;
+  /** The elements that exist as long as a shared chain does. */
+  chainElementsOf?(chain: string): readonly ChainElement[];
+}
+type SetIn = Omit<nft.SetIn, "name"> & { readonly name: string };
+type ChainIn = Omit<nft.ChainIn, "name"> & { readonly name: string };
+
+export interface StaticRule {
+  readonly chain: string;
+  readonly expressions: readonly ExpressionIn[];
+}
+
+/** An element of a shared chain, not of an attachment. */
+export interface ChainElement {
+  readonly set: string;
+  readonly key: Uint8Array;
+  /** In a verdict map: the element leads to the chain. */
+  readonly jumpsToChain?: boolean;
+  /** Another chain that needs the element too. */
+  readonly alsoOfChain?: string;
+  readonly comment: string;
+}
 
 /**
  * Makes the table if there is none.
@@ -72,15 +105,27 @@ function verifyTable(nl: Netlink, table: TableDefinition): MissingRules | undefi
   }
 }
 
-function addTableWithRules(tx: Transaction, table: TableDefinition): void {
-  table.create(tx);
-  for (const staticRule of table.rules()) tx.addRule({ family: table.family, table: table.table, ...staticRule });
+function addTableWithRules(tx: Transaction, definition: TableDefinition): void {
+  const { family, table, comment } = definition;
+  tx.addTable({ family, name: table, comment });
+  addObjects(tx, definition, () => true);
+  for (const staticRule of definition.rules()) tx.addRule({ family, table, ...staticRule });
+}
+
+/** Adds those of the table's sets and chains that `isMissing` picks. */
+export function addObjects(
+  tx: Transaction,
+  { family, table, objects }: TableDefinition,
+  isMissing: (find: typeof nft.findSet | typeof nft.findChain, name: string) => boolean,
+): void {
+  const { sets, chains } = objects();
+  for (const set of sets) if (isMissing(nft.findSet, set.name)) tx.addSet({ family, table, ...set });
+  for (const chain of chains) if (isMissing(nft.findChain, chain.name)) tx.addChain({ family, table, ...chain });
 }
 
 export function listMissingRules(nl: Netlink, table: TableDefinition): MissingRules[] {
-  const expectedCounts = new Map<string, number>();
-  for (const { chain } of table.rules()) expectedCounts.set(chain, (expectedCounts.get(chain) ?? 0) + 1);
-  return [...expectedCounts].flatMap(([chain, expected]) => findMissingRules(nl, table, chain, expected) ?? []);
+  return [...Map.groupBy(table.rules(), ({ chain }) => chain)]
+    .flatMap(([chain, rules]) => findMissingRules(nl, table, chain, rules.length) ?? []);
 }
 
 const restoreHint = ({ table }: TableDefinition): string =>
