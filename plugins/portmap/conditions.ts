@@ -14,17 +14,17 @@ export interface Conditions {
 
 type MatchField = "source" | "destination" | "interface";
 
-const IPTABLES_OPTIONS: Readonly<Record<string, MatchField>> = {
-  "-s": "source",
-  "--source": "source",
-  "--src": "source",
-  "-d": "destination",
-  "--destination": "destination",
-  "--dst": "destination",
-  "-i": "interface",
-  "--in-interface": "interface",
-};
-const NFT_FIELDS: Readonly<Record<string, MatchField>> = { saddr: "source", daddr: "destination" };
+const IPTABLES_OPTIONS: ReadonlyMap<string, MatchField> = new Map([
+  ["-s", "source"],
+  ["--source", "source"],
+  ["--src", "source"],
+  ["-d", "destination"],
+  ["--destination", "destination"],
+  ["--dst", "destination"],
+  ["-i", "interface"],
+  ["--in-interface", "interface"],
+]);
+const NFT_FIELDS: ReadonlyMap<string, MatchField> = new Map([["saddr", "source"], ["daddr", "destination"]]);
 
 /** The conditions for a family, if any. @throws {ConfigError} on a word that is not known */
 export function parseConditions(tokens: readonly string[], family: 4 | 6, path: string): Conditions | undefined {
@@ -38,41 +38,33 @@ export function parseConditions(tokens: readonly string[], family: 4 | 6, path: 
 }
 
 class WordReader {
-  readonly #words: readonly string[];
-  readonly family: 4 | 6;
-  readonly #path: string;
   #at = 0;
 
-  constructor(words: readonly string[], family: 4 | 6, path: string) {
-    this.#words = words;
-    this.family = family;
-    this.#path = path;
-  }
+  constructor(readonly words: readonly string[], readonly family: 4 | 6, readonly path: string) {}
 
   get isAtEnd(): boolean {
-    return this.#at >= this.#words.length;
+    return this.#at >= this.words.length;
   }
 
-  take(): string | undefined {
-    return this.#words[this.#at++];
+  take(): string {
+    return this.words[this.#at++] ?? "";
   }
 
   takeOneOf(...words: readonly string[]): string | undefined {
-    const next = this.#words[this.#at];
-    return next !== undefined && words.includes(next) ? this.take() : undefined;
+    return words.includes(this.words[this.#at] ?? "") ? this.take() : undefined;
   }
 
   /** An error about the last word. */
   errorAt(expected: string): ConfigError {
-    const word = this.#words[this.#at - 1];
-    return new ConfigError(this.#path, expected, word === undefined ? "nothing more" : JSON.stringify(word));
+    const word = this.words[this.#at - 1];
+    return new ConfigError(this.path, expected, word === undefined ? "nothing more" : JSON.stringify(word));
   }
 }
 
 function readCondition(words: WordReader): RuleStatement {
   let isNegated = words.takeOneOf("!") !== undefined;
-  const word = words.take() ?? "";
-  const option = Object.hasOwn(IPTABLES_OPTIONS, word) ? IPTABLES_OPTIONS[word] : undefined;
+  const word = words.take();
+  const option = IPTABLES_OPTIONS.get(word);
   const matchField = option ?? (isNegated ? undefined : readField(words, word));
   if (!matchField) {
     throw words.errorAt(
@@ -92,13 +84,13 @@ const nftProtocolName = ({ family }: WordReader): string => (family === 4 ? "ip"
 function readField(words: WordReader, word: string): MatchField | undefined {
   if (word === "iifname") return "interface";
   if (word !== nftProtocolName(words)) return undefined;
-  const field = words.take() ?? "";
-  if (!Object.hasOwn(NFT_FIELDS, field)) throw words.errorAt(`"saddr" or "daddr" behind "${word}"`);
-  return NFT_FIELDS[field];
+  const field = NFT_FIELDS.get(words.take());
+  if (!field) throw words.errorAt(`"saddr" or "daddr" behind "${word}"`);
+  return field;
 }
 
 function readMatch(words: WordReader, matchField: MatchField, isNegated: boolean, isOption: boolean): RuleStatement {
-  const value = (words.take() ?? "").replace(/^"(.*)"$/, "$1");
+  const value = words.take().replace(/^"(.*)"$/, "$1");
   if (matchField === "interface") {
     // "+" ends the prefix of a name in iptables, "*" in nft.
     const name = isOption && value.endsWith("+") ? `${value.slice(0, -1)}*` : value;

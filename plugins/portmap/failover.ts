@@ -6,13 +6,14 @@
  */
 import { type Ip, ipFromBytes } from "../../ffi/address.ts";
 import { concatenation, ipField } from "../../ffi/nft/statements.ts";
-import { formatHex } from "../../ffi/nft/objects.ts";
 import type { FoundElement } from "../lib/ruleset/element_lookup.ts";
-import { type Failover, isAwaited, type PromotedElement, type Promotion } from "../lib/ruleset/elements.ts";
-import type { ElementKey } from "../lib/ruleset/snapshot.ts";
+import { type Failover, isAwaited, type PromotedElement } from "../lib/ruleset/elements.ts";
+import { elementId, type ElementKey } from "../lib/ruleset/snapshot.ts";
+import type { Netns } from "../../ffi/netns.ts";
+import { findSource } from "./loopback.ts";
 import type { Owner } from "../lib/protocol/owner.ts";
 
-export function failoverSet(family: 4 | 6): string {
+function failoverSet(family: 4 | 6): string {
   return `hostports_standby${family}`;
 }
 
@@ -33,11 +34,8 @@ export function failoverKey(
   return { set: failoverSet(family), key: concatenation(address, port, target) };
 }
 
-/**
- * @param findSource the host's address towards a container
- * @param containerId the only container whose ports are removed
- */
-export function portFailover(findSource: (address: Ip) => Ip | undefined, containerId?: string): Failover {
+/** @param containerId the only container whose ports are removed */
+export function portFailover(host: Netns, containerId?: string): Failover {
   return {
     selectors(removed) {
       const families = ([4, 6] as const).filter((family) =>
@@ -48,41 +46,38 @@ export function portFailover(findSource: (address: Ip) => Ip | undefined, contai
         ...containerId !== undefined && { commented: containerId },
       }));
     },
-    promotions: (removed, others) =>
-      promotionsOf(removed, others).map((promotion) => withLoopback(promotion, removed, findSource)),
+    promotions(removed, others) {
+      const promotions = new Map<string, { from: FoundElement; to: PromotedElement }>();
+      for (const from of others) {
+        const to = promotionTarget(from);
+        const id = to && containerPortId(to, from.owner);
+        if (id !== undefined && !promotions.has(id)) promotions.set(id, { from, to: to! });
+      }
+      if (promotions.size === 0) return [];
+      const removedIds = new Set(removed.map(elementId));
+      return removed.flatMap((element) => {
+        const { from, to } = promotions.get(containerPortId(element, element.owner)) ?? {};
+        return from && to ? [{ from, to: [to, ...loopbackElement(to, removedIds, host)] }] : [];
+      });
+    },
   };
 }
 
+/** Only another network of the same container takes the port. */
+const containerPortId = (key: ElementKey, owner: Owner | undefined): string =>
+  `${elementId(key)} ${owner?.containerId}`;
+
 /** Calls from 127.0.0.1 reach the new port if they reached the old one. */
-function withLoopback(
-  { from, to }: Promotion,
-  removed: readonly FoundElement[],
-  findSource: (address: Ip) => Ip | undefined,
-): Promotion {
-  const loopback = to.flatMap(({ set, key, data }): PromotedElement[] => {
-    const loopbackSet = set.replace("hostports", "loopback");
-    const wasReached = removed.some((element) => element.set === loopbackSet && Buffer.compare(element.key, key) === 0);
-    const source = wasReached && data.value ? findSource(ipFromBytes(data.value.subarray(0, 4))) : undefined;
-    return source ? [{ set: loopbackSet, key, data: { value: ipField(source) } }] : [];
-  });
-  return { from, to: [...to, ...loopback] };
-}
-
-/** The failover elements of the same container that replace removed ports. */
-function promotionsOf(removed: readonly FoundElement[], others: readonly FoundElement[]): Promotion[] {
-  const candidates = others.flatMap((from) => {
-    const to = promotionTarget(from);
-    return to ? [{ from, to: [to] }] : [];
-  });
-  // The first of several.
-  const byKey = new Map(
-    candidates.toReversed().map((promotion) => [promotionKey(promotion.to[0]!, promotion.from.owner), promotion]),
-  );
-  return removed.flatMap((element) => byKey.get(promotionKey(element, element.owner)) ?? []);
-}
-
-function promotionKey({ set, key }: ElementKey, owner: Owner | undefined): string {
-  return `${set} ${formatHex(key)} ${owner?.containerId}`;
+function loopbackElement(
+  { set, key, data }: PromotedElement,
+  removed: ReadonlySet<string>,
+  host: Netns,
+): PromotedElement[] {
+  const loopback = { set: set.replace("hostports", "loopback"), key };
+  const source = removed.has(elementId(loopback)) && data.value
+    ? findSource(host, ipFromBytes(data.value.subarray(0, 4)))
+    : undefined;
+  return source ? [{ ...loopback, data: { value: ipField(source) } }] : [];
 }
 
 /** The published port that a failover element becomes. */

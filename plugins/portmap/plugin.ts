@@ -21,9 +21,7 @@ import { ConfigError } from "../../spec/error.ts";
 import type { Result } from "../../spec/result.ts";
 import { type JsonObject, jsonObject } from "../../spec/schema.ts";
 import {
-  checkListeners,
   flushEarlierFlows,
-  once,
   publishPorts,
   removePublishedPorts,
   removePublishedPortsOfNetwork,
@@ -49,8 +47,7 @@ export default plugin({
     }
     const addresses = containerAddresses(result, call.ifname);
     logUnreachable(config.mappings, addresses, log);
-    // Not on restore, as the container had the ports all the time.
-    publishPorts(call, config, addresses, ensureElements, once(() => checkListeners(call, config, addresses)));
+    publishPorts(call, config, addresses, ensureElements);
     undo.defer(() => removePublishedPorts(host, owner));
     flushEarlierFlows(call, config, addresses);
     return result;

@@ -9,14 +9,14 @@ import { isGone } from "../lib/links/address_claim.ts";
 import { describeOwner, type Owner, ownerPrefix, parseAlias, sameOwner } from "../lib/protocol/owner.ts";
 import type { FoundElement } from "../lib/ruleset/element_lookup.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
-import { type ensureElements, removeElements, removeElementsOf } from "../lib/ruleset/elements.ts";
+import { type ensureElements, removeElements, removeElementsOf, restoreElements } from "../lib/ruleset/elements.ts";
 import { inetTable } from "../lib/ruleset/inet_table.ts";
 import { ElementInUseError } from "../lib/ruleset/wanted_elements.ts";
 import type { PortmapConfig } from "./config.ts";
 import { flushStaleFlows, flushWithdrawnFlows } from "./conntrack_flush.ts";
 import { parsePortElement, publishedElements } from "./elements.ts";
 import { portFailover } from "./failover.ts";
-import { findLoopbackSource, findSource } from "./loopback.ts";
+import { findLoopbackSource } from "./loopback.ts";
 import { refuseListeners } from "./listeners.ts";
 import { HOST_PORT_TAKEN, HostPortTakenError, refusePortConflicts } from "./port_conflicts.ts";
 
@@ -35,39 +35,27 @@ function unlessPortInUseAllowed({ log }: PortmapCall, { hostPortInUse }: Portmap
   }
 }
 
-export function checkListeners(call: PortmapCall, { mappings }: PortmapConfig, addresses: readonly Cidr[]) {
-  attemptOrLog(
-    call.log,
-    "check whether programs listen on the host ports",
-    () => refuseListeners(call.host.diag, call, mappings, addresses),
-  );
-}
-
-/** Calls it the first time only. */
-export function once(call: () => void): () => void {
-  let isCalled = false;
-  return () => {
-    if (isCalled) return;
-    isCalled = true;
-    call();
-  };
-}
-
-/**
- * @param checkHostPrograms throws if programs of the host have a port
- * @returns what was not published yet, in words
- */
+/** @returns what was not published yet, in words */
 export function publishPorts(
   call: PortmapCall,
   config: PortmapConfig,
   addresses: readonly Cidr[],
   applyElements: typeof ensureElements,
-  checkHostPrograms = () => {},
 ): string[] {
-  const { host, owner } = call;
+  const { host, owner, log } = call;
+  const { mappings } = config;
+  // What is restored was the container's all the time.
+  let areListenersChecked = applyElements === restoreElements;
   const checkConflicts = () => {
-    unlessPortInUseAllowed(call, config, () => refusePortConflicts(host.nft, owner, config.mappings, addresses));
-    unlessPortInUseAllowed(call, config, checkHostPrograms);
+    unlessPortInUseAllowed(call, config, () => refusePortConflicts(host.nft, owner, mappings, addresses));
+    if (areListenersChecked) return;
+    areListenersChecked = true;
+    const refuse = () => refuseListeners(host.diag, call, mappings, addresses);
+    unlessPortInUseAllowed(
+      call,
+      config,
+      () => attemptOrLog(log, "check whether programs listen on the host ports", refuse),
+    );
   };
   const hasVeth = hasOwnHostVeth(call);
   const source = findLoopbackSource(host, config, addresses);
@@ -85,8 +73,8 @@ export function publishPorts(
       const { occupant } = taken;
       const reason = occupantGoneReason(call, occupant);
       if (reason === undefined) throw taken;
-      call.log(`Withdrawing the ports of ${describeOwner(occupant.owner!)}, which is gone: ${reason}`);
-      removePublishedPorts(host, occupant.owner!, call.log);
+      log(`Withdrawing the ports of ${describeOwner(occupant.owner!)}, which is gone: ${reason}`);
+      removePublishedPorts(host, occupant.owner!, log);
     }
   }
 }
@@ -114,22 +102,13 @@ export function flushEarlierFlows(
   { mappings }: PortmapConfig,
   addresses: readonly Cidr[],
 ): void {
-  attemptOrLog(
-    log,
-    "flush conntrack flows of former owners of the ports",
-    () => flushStaleFlows(host, mappings, addresses),
-  );
+  const flush = () => flushStaleFlows(host, mappings, addresses);
+  attemptOrLog(log, "flush conntrack flows of former owners of the ports", flush);
 }
 
 export function removePublishedPorts(host: Netns, owner: Owner, log?: (message: string) => void): void {
-  const removed = removeElementsOf(
-    host.nft,
-    inetTable,
-    PURPOSE,
-    owner,
-    portFailover((address) => findSource(host, address), owner.containerId),
-  );
-  flushRemoved(host, removed, log);
+  const failover = portFailover(host, owner.containerId);
+  flushRemoved(host, removeElementsOf(host.nft, inetTable, PURPOSE, owner, failover), log);
 }
 
 /** Withdraws the ports of a network's attachments that `isOwned` picks. */
@@ -137,24 +116,13 @@ export function removePublishedPortsOfNetwork(
   host: Netns,
   network: string,
   isOwned: (owner: Owner) => boolean,
-  log?: (message: string) => void,
+  log: (message: string) => void,
 ): void {
-  const removed = removeElements(
-    host.nft,
-    inetTable,
-    PURPOSE,
-    ownerPrefix(network),
-    isOwned,
-    portFailover((address) => findSource(host, address)),
-  );
-  flushRemoved(host, removed, log);
+  const failover = portFailover(host);
+  flushRemoved(host, removeElements(host.nft, inetTable, PURPOSE, ownerPrefix(network), isOwned, failover), log);
 }
 
-function flushRemoved(
-  host: Netns,
-  removed: readonly FoundElement[],
-  log: ((message: string) => void) | undefined,
-): void {
+function flushRemoved(host: Netns, removed: readonly FoundElement[], log?: (message: string) => void): void {
   const ports = removed.flatMap((element) => parsePortElement(element) ?? []);
   attemptOrLog(log, "flush conntrack flows of former containers", () => flushWithdrawnFlows(host, ports));
 }
