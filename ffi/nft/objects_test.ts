@@ -1,6 +1,6 @@
 import { expect } from "bun:test";
 import { writeFileSync } from "node:fs";
-import { parseCidr, parseIp } from "../address.ts";
+import { ipBytes, parseCidr, parseIp } from "../address.ts";
 import type { Netns } from "../netns.ts";
 import { netnsTest, runInNetns } from "../../testing/netns.ts";
 import { ifnameType, inetProto, inetService, ipv4Addr, ipv6Addr, mapOf, setOf } from "./datatypes.ts";
@@ -19,7 +19,6 @@ import {
   ifnameField,
   iifnameIs,
   inSet,
-  ipField,
   jump,
   l4proto,
   masquerade,
@@ -89,19 +88,19 @@ function build(netns: Netns): void {
   const tcp = Uint8Array.of(6);
   tx.addElements(TABLE, "ports4", [{
     key: concatenation(tcp, portField(8080)),
-    data: { value: concatenation(ipField(parseIp("10.1.0.2")), portField(80)) },
+    data: { value: concatenation(ipBytes(parseIp("10.1.0.2")), portField(80)) },
     comment: "net id eth0",
   }]);
   tx.addElements(TABLE, "hosts6", [{
-    key: concatenation(ipField(parseIp("fd00::1")), tcp, portField(8080)),
-    data: { value: concatenation(ipField(parseIp("fd00::2")), portField(80)) },
+    key: concatenation(ipBytes(parseIp("fd00::1")), tcp, portField(8080)),
+    data: { value: concatenation(ipBytes(parseIp("fd00::2")), portField(80)) },
   }]);
   tx.addElements(TABLE, "verdicts", [{
-    key: ipField(parseIp("10.1.0.2")),
+    key: ipBytes(parseIp("10.1.0.2")),
     data: { verdict: { code: NFT_GOTO, chain: "net-10.1.0.0/16" } },
     comment: "net id eth0",
   }]);
-  tx.addElements(TABLE, "addresses", [{ key: ipField(parseIp("fd00::7")), comment: "one" }]);
+  tx.addElements(TABLE, "addresses", [{ key: ipBytes(parseIp("fd00::7")), comment: "one" }]);
   tx.addElements(TABLE, "links", [{ key: ifnameField("veth0") }]);
   tx.commit();
 }

@@ -51,40 +51,22 @@ const networkHeader = (family: 4 | 6, offset4: number, offset6: number): Selecto
     : payload(uapi.NFT_PAYLOAD_NETWORK_HEADER, offset6, 16, uapi.NFPROTO_IPV6);
 
 /** `ip saddr`, `ip6 saddr` */
-export function saddr(family: 4 | 6): Selector {
-  return networkHeader(family, 12, 8);
-}
+export const saddr = (family: 4 | 6): Selector => networkHeader(family, 12, 8);
 /** `ip daddr`, `ip6 daddr` */
-export function daddr(family: 4 | 6): Selector {
-  return networkHeader(family, 16, 24);
-}
+export const daddr = (family: 4 | 6): Selector => networkHeader(family, 16, 24);
 /** `meta l4proto` */
-export function l4proto(): Selector {
-  return meta(uapi.NFT_META_L4PROTO, 1);
-}
+export const l4proto = (): Selector => meta(uapi.NFT_META_L4PROTO, 1);
 /** `th dport` */
-export function dport(): Selector {
-  return payload(uapi.NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2);
-}
+export const dport = (): Selector => payload(uapi.NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2);
 /** `iifname` */
-export function iifname(): Selector {
-  return meta(uapi.NFT_META_IIFNAME, 16);
-}
+export const iifname = (): Selector => meta(uapi.NFT_META_IIFNAME, 16);
 /** `oifname` */
-export function oifname(): Selector {
-  return meta(uapi.NFT_META_OIFNAME, 16);
-}
+export const oifname = (): Selector => meta(uapi.NFT_META_OIFNAME, 16);
 /** `ether saddr` */
-export function etherSaddr(): Selector {
-  return payload(uapi.NFT_PAYLOAD_LL_HEADER, 6, 6);
-}
+export const etherSaddr = (): Selector => payload(uapi.NFT_PAYLOAD_LL_HEADER, 6, 6);
 
 /** `meta nfproto ipv4`, `meta nfproto ipv6` */
-export function metaNfproto(family: 4 | 6): RuleStatement {
-  return nfprotoCheck(nfprotoOf(family));
-}
-
-const cmpOperator = (not: boolean): number => (not ? uapi.NFT_CMP_NEQ : uapi.NFT_CMP_EQ);
+export const metaNfproto = (family: 4 | 6): RuleStatement => nfprotoCheck(nfprotoOf(family));
 
 /** Compares the beginning of a field with `value`. */
 export function equals(field: Selector, value: Uint8Array, not = false): RuleStatement {
@@ -92,7 +74,7 @@ export function equals(field: Selector, value: Uint8Array, not = false): RuleSta
 }
 
 function compare(value: Uint8Array, not: boolean): ExpressionIn {
-  return { kind: "cmp", sreg: register(0), op: cmpOperator(not), data: { value } };
+  return { kind: "cmp", sreg: register(0), op: not ? uapi.NFT_CMP_NEQ : uapi.NFT_CMP_EQ, data: { value } };
 }
 
 /** Tables of family inet see both families. */
@@ -107,18 +89,12 @@ function addressIn(field: (family: 4 | 6) => Selector, cidr: Cidr, not: boolean)
   const length = prefixLengthOf(cidr);
   // Bits of a byte need a mask, whole bytes do not.
   if (length > 0 && length % 8 === 0) {
-    return [
-      ...nfprotoCheck(family),
-      ...truncateLoad(load(0), length / 8),
-      compare(address.subarray(0, length / 8), not),
-    ];
+    const bytes = length / 8;
+    const loads = load(0).map((load) => load.kind === "payload" ? { ...load, length: bytes } : load);
+    return [...nfprotoCheck(family), ...loads, compare(address.subarray(0, bytes), not)];
   }
   const mask = address.map((_, i) => 0xff << Math.max(0, Math.min(8, 8 * (i + 1) - length)) & 0xff);
   return [...nfprotoCheck(family), ...load(0), ...maskRegister(size, mask), compare(address, not)];
-}
-
-function truncateLoad(loads: RuleStatement, length: number): RuleStatement {
-  return loads.map((load) => (load.kind === "payload" ? { ...load, length } : load));
 }
 
 function maskRegister(length: number, mask: Uint8Array): RuleStatement {
@@ -127,13 +103,9 @@ function maskRegister(length: number, mask: Uint8Array): RuleStatement {
 }
 
 /** `ip saddr 10.1.0.0/16`, `ip saddr != 10.1.0.0/16` */
-export function saddrIn(cidr: Cidr, not = false): RuleStatement {
-  return addressIn(saddr, cidr, not);
-}
+export const saddrIn = (cidr: Cidr, not = false): RuleStatement => addressIn(saddr, cidr, not);
 /** `ip daddr 10.1.0.0/16`, `ip daddr != 10.1.0.0/16` */
-export function daddrIn(cidr: Cidr, not = false): RuleStatement {
-  return addressIn(daddr, cidr, not);
-}
+export const daddrIn = (cidr: Cidr, not = false): RuleStatement => addressIn(daddr, cidr, not);
 /** `iifname "eth0"`, `iifname "eth*"` */
 export function iifnameIs(name: string, not = false): RuleStatement {
   const prefix = name.endsWith("*");
@@ -143,20 +115,22 @@ export function iifnameIs(name: string, not = false): RuleStatement {
 }
 /** `fib daddr type local` */
 export function fibDaddrLocal(): RuleStatement {
-  return [...fibAddrtype(uapi.NFTA_FIB_F_DADDR), compare(u32HostOrder(uapi.RTN_LOCAL), false)];
-}
-function fibAddrtype(flags: number): RuleStatement {
-  return [{ kind: "fib", dreg: register(0), flags, result: uapi.NFT_FIB_RESULT_ADDRTYPE }];
-}
-/** `ct status dnat` */
-export function ctStatusDnat(): RuleStatement {
+  const result = uapi.NFT_FIB_RESULT_ADDRTYPE;
   return [
-    { kind: "ct", dreg: register(0), key: uapi.NFT_CT_STATUS },
-    ...maskRegister(4, u32HostOrder(uapi.IPS_DST_NAT)),
-    compare(new Uint8Array(4), true),
+    { kind: "fib", dreg: register(0), flags: uapi.NFTA_FIB_F_DADDR, result },
+    compare(u32HostOrder(uapi.RTN_LOCAL), false),
   ];
 }
 
+function ctHasAny(key: number, bits: number): RuleStatement {
+  const zero = new Uint8Array(4);
+  return [{ kind: "ct", dreg: register(0), key }, ...maskRegister(4, u32HostOrder(bits)), compare(zero, true)];
+}
+/** `ct status dnat` */
+export const ctStatusDnat = (): RuleStatement => ctHasAny(uapi.NFT_CT_STATUS, uapi.IPS_DST_NAT);
+const ESTABLISHED_RELATED = uapi.NF_CT_STATE_ESTABLISHED | uapi.NF_CT_STATE_RELATED;
+/** `ct state established,related` */
+export const ctStateEstablishedRelated = (): RuleStatement => ctHasAny(uapi.NFT_CT_STATE, ESTABLISHED_RELATED);
 /** `ct direction reply` */
 export function ctDirectionReply(): RuleStatement {
   const IP_CT_DIR_REPLY = 1;
@@ -166,14 +140,6 @@ export function ctDirectionReply(): RuleStatement {
   ];
 }
 
-/** `ct state established,related` */
-export function ctStateEstablishedRelated(): RuleStatement {
-  return [
-    { kind: "ct", dreg: register(0), key: uapi.NFT_CT_STATE },
-    ...maskRegister(4, u32HostOrder(uapi.NF_CT_STATE_ESTABLISHED | uapi.NF_CT_STATE_RELATED)),
-    compare(new Uint8Array(4), true),
-  ];
-}
 /** `-m conntrack --ctstate RELATED,ESTABLISHED`: iptables reads no `ct state`. */
 export function xtCtstateEstablishedRelated(): RuleStatement {
   // struct xt_conntrack_mtinfo3, padded to a multiple of eight (linux/netfilter/xt_conntrack.h).
@@ -182,7 +148,7 @@ export function xtCtstateEstablishedRelated(): RuleStatement {
   const STATE_MASK = 150;
   const XT_CONNTRACK_STATE = 1;
   info[MATCH_FLAGS] = XT_CONNTRACK_STATE;
-  info[STATE_MASK] = uapi.NF_CT_STATE_ESTABLISHED | uapi.NF_CT_STATE_RELATED;
+  info[STATE_MASK] = ESTABLISHED_RELATED;
   return [{ kind: "match", name: "conntrack", revision: 3, info }];
 }
 /** `meta mark & 0x20 == 0x20` */
@@ -202,13 +168,9 @@ export function xtMarkHas(bits: number): RuleStatement {
   return [{ kind: "match", name: "mark", revision: 1, info }];
 }
 /** `meta mark set meta mark | 0x20` */
-export function setMark(bits: number): RuleStatement {
-  return changeMark(~bits, bits);
-}
+export const setMark = (bits: number): RuleStatement => changeMark(~bits, bits);
 /** `meta mark set meta mark & 0xffffffdf` */
-export function clearMark(bits: number): RuleStatement {
-  return changeMark(~bits, 0);
-}
+export const clearMark = (bits: number): RuleStatement => changeMark(~bits, 0);
 function changeMark(mask: number, xor: number): RuleStatement {
   const bitwise = { sreg: register(0), dreg: register(0), length: 4 };
   return [
@@ -218,9 +180,7 @@ function changeMark(mask: number, xor: number): RuleStatement {
   ];
 }
 /** `counter` */
-export function counter(): RuleStatement {
-  return [{ kind: "counter", bytes: 0n, packets: 0n }];
-}
+export const counter = (): RuleStatement => [{ kind: "counter", bytes: 0n, packets: 0n }];
 
 /** Loads fields one after the other and looks them up. */
 function lookupIn(
@@ -279,38 +239,22 @@ function writeIpv4Address(offset: number): ExpressionIn {
   };
 }
 /** `masquerade` */
-export function masquerade(): RuleStatement {
-  return [{ kind: "masq" }];
-}
+export const masquerade = (): RuleStatement => [{ kind: "masq" }];
 
 const nfprotoOf = (family: 4 | 6): number => (family === 4 ? uapi.NFPROTO_IPV4 : uapi.NFPROTO_IPV6);
 
 function verdict(value: Verdict): RuleStatement {
   return [{ kind: "immediate", dreg: uapi.NFT_REG_VERDICT, data: { verdict: value } }];
 }
-export function accept(): RuleStatement {
-  return verdict({ code: uapi.NF_ACCEPT });
-}
-export function drop(): RuleStatement {
-  return verdict({ code: uapi.NF_DROP });
-}
-export function returnFromChain(): RuleStatement {
-  return verdict({ code: uapi.NFT_RETURN });
-}
-export function jump(chain: string): RuleStatement {
-  return verdict({ code: uapi.NFT_JUMP, chain });
-}
-export function gotoChain(chain: string): RuleStatement {
-  return verdict({ code: uapi.NFT_GOTO, chain });
-}
+export const accept = (): RuleStatement => verdict({ code: uapi.NF_ACCEPT });
+export const drop = (): RuleStatement => verdict({ code: uapi.NF_DROP });
+export const returnFromChain = (): RuleStatement => verdict({ code: uapi.NFT_RETURN });
+export const jump = (chain: string): RuleStatement => verdict({ code: uapi.NFT_JUMP, chain });
+export const gotoChain = (chain: string): RuleStatement => verdict({ code: uapi.NFT_GOTO, chain });
 
-function registersFor(size: number): number {
-  return (size + 3) >> 2;
-}
+const registersFor = (size: number): number => (size + 3) >> 2;
 
-function u32HostOrder(value: number): Uint8Array {
-  return new Uint8Array(Uint32Array.of(value).buffer);
-}
+const u32HostOrder = (value: number): Uint8Array => new Uint8Array(Uint32Array.of(value).buffer);
 
 function padTo(value: Uint8Array, size: number): Uint8Array {
   const out = new Uint8Array(size);
@@ -330,14 +274,6 @@ export function concatenation(...fields: readonly Uint8Array[]): Uint8Array {
   return out;
 }
 
-export function ipField(ip: Ip): Uint8Array {
-  return ipBytes(ip);
-}
+export const portField = (port: number): Uint8Array => Uint8Array.of(port >> 8, port & 0xff);
 
-export function portField(port: number): Uint8Array {
-  return Uint8Array.of(port >> 8, port & 0xff);
-}
-
-export function ifnameField(name: string): Uint8Array {
-  return padTo(new TextEncoder().encode(name), 16);
-}
+export const ifnameField = (name: string): Uint8Array => padTo(new TextEncoder().encode(name), 16);

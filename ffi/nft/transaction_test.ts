@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { parseIp } from "../address.ts";
+import { ipBytes, parseIp } from "../address.ts";
 import { Reader } from "../netlink/codec.ts";
 import { NetlinkError } from "../netlink/error.ts";
 import { type AnyMessageSpec, readMessage } from "../netlink/message.ts";
@@ -8,13 +8,13 @@ import type { Netlink } from "../netlink/socket.ts";
 import { lossySocket } from "../../testing/netlink.ts";
 import { netnsTest, runInNetns } from "../../testing/netns.ts";
 import { ipv4Addr, setOf } from "./datatypes.ts";
-import { ipField, jump, rule } from "./statements.ts";
+import { jump, rule } from "./statements.ts";
 import * as nft from "./objects.ts";
 import { type Transaction, transaction } from "./transaction.ts";
 import { NFPROTO_INET } from "./uapi.ts";
 
 const TABLE = { family: NFPROTO_INET, table: "t" };
-const key = (ip: string) => ({ key: ipField(parseIp(ip)) });
+const key = (ip: string) => ({ key: ipBytes(parseIp(ip)) });
 
 function withSet(nl: Netlink): void {
   transaction(nl).addTable({ family: NFPROTO_INET, name: "t" }).addSet({ ...TABLE, name: "s", ...setOf([ipv4Addr]) })

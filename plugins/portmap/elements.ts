@@ -1,16 +1,6 @@
 /** Published ports as elements of the ruleset's maps. */
-import { type Cidr, familyOf, type Ip, ipFromBytes, ipOf } from "../../ffi/address.ts";
-import {
-  concatenation,
-  daddr,
-  dnatMap,
-  dport,
-  gotoChain,
-  ipField,
-  l4proto,
-  portField,
-  rule,
-} from "../../ffi/nft/statements.ts";
+import { type Cidr, familyOf, type Ip, ipBytes, ipFromBytes, ipOf } from "../../ffi/address.ts";
+import { concatenation, daddr, dnatMap, dport, gotoChain, l4proto, portField, rule } from "../../ffi/nft/statements.ts";
 import type { Owner } from "../lib/protocol/owner.ts";
 import type { FoundElement } from "../lib/ruleset/element_lookup.ts";
 import type { WantedElement } from "../lib/ruleset/wanted_elements.ts";
@@ -43,11 +33,11 @@ export function publishedElements(
     const mappings = mappingsForFamily(config.mappings, address);
     if (mappings.length === 0) return [];
     const family = familyOf(address);
-    const target = ipField(ipOf(address));
+    const target = ipBytes(ipOf(address));
     const ports = mappings.flatMap((mapping) => portElements(mapping, family, target, config.conditions[family]));
     if (!config.snat) return ports;
     const loopback = loopbackSource && family === 4
-      ? mappings.filter(reachesLoopback).map((mapping) => loopbackElement(mapping, ipField(loopbackSource)))
+      ? mappings.filter(reachesLoopback).map((mapping) => loopbackElement(mapping, ipBytes(loopbackSource)))
       : [];
     return [...ports, ...loopback, hairpinElement(address, config.masqAll)];
   });
@@ -103,7 +93,7 @@ function mapKeyOf(mapping: PortMapping) {
   const port = portKeyOf(mapping);
   return hostAddress === undefined
     ? { prefix: "", key: port, port } as const
-    : { prefix: "hostip_", key: concatenation(ipField(hostAddress), port), port } as const;
+    : { prefix: "hostip_", key: concatenation(ipBytes(hostAddress), port), port } as const;
 }
 
 /** Protocol and host port: the key for all addresses, and the end of the key for one address. */
@@ -130,7 +120,7 @@ function conditionsChain({ text, parts }: Conditions, family: 4 | 6, prefix: "" 
 function hairpinElement(address: Cidr, allSources: boolean): WantedElement {
   return {
     set: `hairpin${familyOf(address)}`,
-    key: ipField(ipOf(address)),
+    key: ipBytes(ipOf(address)),
     chain: allSources ? hairpinAllChain() : hairpinChain(address),
     title: `masquerading of what reaches ${ipOf(address)} by a published port`,
   };

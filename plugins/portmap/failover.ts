@@ -4,8 +4,8 @@
  *
  * Ports with conditions have no failover, since each network may have other conditions.
  */
-import { type Ip, ipFromBytes } from "../../ffi/address.ts";
-import { concatenation, ipField } from "../../ffi/nft/statements.ts";
+import { type Ip, ipBytes, ipFromBytes } from "../../ffi/address.ts";
+import { concatenation } from "../../ffi/nft/statements.ts";
 import type { FoundElement } from "../lib/ruleset/element_lookup.ts";
 import { type Failover, isAwaited, type PromotedElement } from "../lib/ruleset/elements.ts";
 import { elementId, type ElementKey } from "../lib/ruleset/snapshot.ts";
@@ -30,7 +30,7 @@ export function failoverKey(
   port: Uint8Array,
   target: Uint8Array,
 ): ElementKey {
-  const address = hostAddress === undefined ? new Uint8Array(family === 4 ? 4 : 16) : ipField(hostAddress);
+  const address = hostAddress === undefined ? new Uint8Array(family === 4 ? 4 : 16) : ipBytes(hostAddress);
   return { set: failoverSet(family), key: concatenation(address, port, target) };
 }
 
@@ -77,7 +77,7 @@ function loopbackElement(
   const source = removed.has(elementId(loopback)) && data.value
     ? findSource(host, ipFromBytes(data.value.subarray(0, 4)))
     : undefined;
-  return source ? [{ ...loopback, data: { value: ipField(source) } }] : [];
+  return source ? [{ ...loopback, data: { value: ipBytes(source) } }] : [];
 }
 
 /** The published port that a failover element becomes. */
