@@ -9,18 +9,6 @@
 
 import { join } from "node:path";
 
-/** A name that several files may export, each with its own meaning. */
-export interface SharedName {
-  readonly name: string;
-  /** The files that may export it. */
-  readonly paths: RegExp;
-  /** Why one name is better here than several. */
-  readonly reason: string;
-}
-
-/** The exceptions. */
-export const SHARED_NAMES: readonly SharedName[] = [];
-
 /** A declaration that a file exports. */
 export interface Declaration {
   readonly path: string;
@@ -30,34 +18,18 @@ export interface Declaration {
 }
 
 /** Problems of the given sources (by path) as `file:line: text`, in order. */
-export function exportProblems(
-  sources: ReadonlyMap<string, string>,
-  sharedNames: readonly SharedName[] = SHARED_NAMES,
-): readonly string[] {
+export function exportProblems(sources: ReadonlyMap<string, string>): readonly string[] {
   const declarations = [...sources].flatMap(([path, source]) => declarationsOf(path, source));
   const { namespaces, names } = importedNames(sources);
   const isCalledThroughModule = ({ path, name, isFunction }: Declaration) =>
     isFunction && namespaces.has(path) && !names.has(`${path} ${name}`);
-  const isExempt = (declaration: Declaration) => sharedNames.some((shared) => isSharedBy(shared, declaration));
-  const checked = declarations.filter((declaration) => !isCalledThroughModule(declaration) && !isExempt(declaration));
+  const checked = declarations.filter((declaration) => !isCalledThroughModule(declaration));
   const duplicates = [...Map.groupBy(checked, ({ name }) => name).values()].flatMap(([first, ...others]) =>
     others.map(({ path, line, name }) =>
       `${path}:${line}: exports "${name}", as ${first!.path} does: rename one, or use one for both`
     )
   );
-  const unusedExceptions = sharedNames.filter((shared) =>
-    declarations.filter((found) => isSharedBy(shared, found)).length < 2
-  )
-    .map(({ name }) => `scripts/src/check/exports.ts:1: SHARED_NAMES lists "${name}", which is not shared`);
-  return [
-    ...duplicates,
-    ...[...sources].flatMap(([path, source]) => renamedExports(path, source)),
-    ...unusedExceptions,
-  ];
-}
-
-function isSharedBy(shared: SharedName, { path, name }: Declaration): boolean {
-  return shared.name === name && shared.paths.test(path);
+  return [...duplicates, ...[...sources].flatMap(([path, source]) => renamedExports(path, source))];
 }
 
 /** The exported declarations of a file; a type and a value of one name, and overloads, are one. */

@@ -37,8 +37,7 @@ test("declarationsOf() finds every form of export, each name once", () => {
   ]);
 });
 
-const problemsOf = (sources: Readonly<Record<string, string>>, ...rest: [Parameters<typeof exportProblems>[1]?]) =>
-  exportProblems(new Map(Object.entries(sources)), ...rest);
+const problemsOf = (sources: Readonly<Record<string, string>>) => exportProblems(new Map(Object.entries(sources)));
 
 test("a name that two files export is reported where it is exported again", () => {
   expect(problemsOf({
@@ -67,19 +66,4 @@ test("an export under another name is reported", () => {
     problemsOf({ "a.ts": 'export { one, type Two as Three } from "./b.ts";', "b.ts": "export * as c from 'c.ts';" }),
   )
     .toEqual(['a.ts:1: exports "Two" as "Three": one thing has one name']);
-});
-
-test("an exception holds for the files it names, and only as long as they share the name", () => {
-  const exception = { name: "fixture", paths: /^plugins\/\w+\/fixture\.ts$/, reason: "one per plugin" };
-  const shared = {
-    "plugins/a/fixture.ts": "export const fixture = 1;",
-    "plugins/b/fixture.ts": "export const fixture = 2;",
-  };
-  expect(problemsOf(shared, [exception])).toEqual([]);
-  expect(
-    problemsOf({ ...shared, "c.ts": "export const fixture = 3;", "d.ts": "export const fixture = 4;" }, [exception]),
-  )
-    .toEqual(['d.ts:1: exports "fixture", as c.ts does: rename one, or use one for both']);
-  expect(problemsOf({ "plugins/a/fixture.ts": shared["plugins/a/fixture.ts"] }, [exception]))
-    .toEqual(['scripts/src/check/exports.ts:1: SHARED_NAMES lists "fixture", which is not shared']);
 });

@@ -19,43 +19,19 @@ export interface Constant {
   readonly expression: string;
 }
 
+const words = (text: string): string[] => text.trim().split(/\s+/);
+
 /** Headers of the C library, the kernel's of the processor, and the kernel's others: they do not go together in one program. */
 const HEADERS = {
-  library: [
-    ...["dirent", "fcntl", "net/if", "netinet/in", "netinet/tcp", "poll", "signal", "spawn", "sys/file", "sys/mman"],
-    ...["sys/mount", "sys/socket", "sys/stat", "sys/wait", "time", "unistd", "linux/netfilter_bridge"],
-  ],
-  processor: ["asm/errno", "asm/fcntl", "asm/poll", "asm/signal", "asm/socket", "asm/unistd", "linux/time"],
-  kernel: [
-    ...[
-      "fib_rules",
-      "fs",
-      "if",
-      "if_addr",
-      "if_arp",
-      "if_bridge",
-      "if_ether",
-      "if_link",
-      "if_packet",
-      "if_tun",
-      "inet_diag",
-      "ip",
-    ],
-    ...["limits", "magic", "memfd", "mount", "neighbour", "net_namespace", "netlink", "netfilter", "netfilter_ipv4"],
-    ...["netfilter/nf_conntrack_common", "netfilter/nf_nat", "netfilter/nf_tables", "netfilter/nf_tables_compat"],
-    ...[
-      "netfilter/nfnetlink",
-      "netfilter/nfnetlink_conntrack",
-      "pkt_cls",
-      "pkt_sched",
-      "prctl",
-      "rtnetlink",
-      "sched",
-      "seccomp",
-      "sock_diag",
-    ],
-    ...["stat", "tc_act/tc_mirred", "veth", "wait"],
-  ].map((name) => `linux/${name}`),
+  library: words(`
+    dirent fcntl net/if netinet/in netinet/tcp poll signal spawn sys/file sys/mman sys/mount sys/socket sys/stat sys/wait time unistd
+    linux/netfilter_bridge`),
+  processor: words("asm/errno asm/fcntl asm/poll asm/signal asm/socket asm/unistd linux/time"),
+  kernel: words(`
+    fib_rules fs if if_addr if_arp if_bridge if_ether if_link if_packet if_tun inet_diag ip limits magic memfd mount neighbour
+    net_namespace netlink netfilter netfilter_ipv4 netfilter/nf_conntrack_common netfilter/nf_nat netfilter/nf_tables
+    netfilter/nf_tables_compat netfilter/nfnetlink netfilter/nfnetlink_conntrack pkt_cls pkt_sched prctl rtnetlink sched seccomp
+    sock_diag stat tc_act/tc_mirred veth wait`).map((name) => `linux/${name}`),
 };
 
 /** Where Debian's linux-libc-dev-arm64-cross and linux-libc-dev-amd64-cross have the headers of the other processor. */

@@ -1,7 +1,6 @@
 /**
- * Checks that imports point down the layers, that the kernel is reached in one place, and that no file outgrows one
- * idea. Everything under `ffi/`, `spec/`, `plugins/`, `runtime/` and `cmd/` belongs to exactly one row of {@link LAYERS}.
- * Tests may import any layer, but no other plugin's files. Reads import statements as `deno fmt` writes them.
+ * Checks that imports point down the layers, that the kernel is reached in one place, and that no file outgrows one idea. Tests may import
+ * any layer, but no other plugin's files. Reads import statements as `deno fmt` writes them.
  *
  * @module
  */
@@ -82,8 +81,6 @@ const NATIVE = "ffi/sys/libc.ts";
 /** Only these may change the namespace of the thread; everything else goes through a handle that goes back. */
 const NAMESPACES = ["ffi/netns.ts", NATIVE];
 
-/** Files that only the command line loads and that may therefore import `node:` modules; each costs 0.3 to 2 ms. */
-const NODE_ALLOWED: readonly string[] = [];
 const MAX_LINES = 500;
 
 /** How a module is imported; `require()`, which loads when it is called, counts as `import()`. */
@@ -98,13 +95,10 @@ export interface Import {
 }
 
 /** Problems of the given sources (by path) as `file:line: text`, in order. */
-export function importProblems(sources: ReadonlyMap<string, string>): readonly string[] {
-  const circles = circleProblems(sources);
-  return [
-    ...[...sources].flatMap(([path, source]) => fileProblems(path, source)),
-    ...circles,
-  ];
-}
+export const importProblems = (sources: ReadonlyMap<string, string>): readonly string[] => [
+  ...[...sources].flatMap(([path, source]) => fileProblems(path, source)),
+  ...circleProblems(sources),
+];
 
 /** Files that import each other, directly or through others; imports of types count: the files cannot be read one by one. */
 export function circleProblems(sources: ReadonlyMap<string, string>): readonly string[] {
@@ -122,87 +116,81 @@ export function circleProblems(sources: ReadonlyMap<string, string>): readonly s
   return problems;
 }
 
-function importedFiles(path: string, source: string, sources: ReadonlyMap<string, string>): readonly string[] {
+function importedFiles(path: string, source: string, sources: ReadonlyMap<string, string>): ReadonlySet<string> {
   const targets = importsOf(source).filter(({ specifier }) => specifier.startsWith("."))
     .map(({ specifier }) => join(path, "..", specifier));
-  return [...new Set(targets)].filter((target) => sources.has(target));
+  return new Set(targets.filter((target) => sources.has(target)));
 }
 
 /** Problems of one file. */
 export function fileProblems(path: string, source: string): readonly string[] {
   const lines = source.split("\n");
-  const problems: string[] = [];
-  if (lines.length - 1 > MAX_LINES) {
-    problems.push(`${path}:${MAX_LINES + 1}: file has ${lines.length - 1} lines: split it, ${MAX_LINES} is the limit`);
-  }
-  if (isForTests(path)) return [...problems, ...otherPluginProblems(path, source)];
-  if (!/^(ffi|spec|plugins|runtime|cmd)\//.test(path)) return problems;
   const layer = layerOf(path);
-  if (!layer) {
-    return [...problems, `${path}:1: file belongs to no layer: add it to LAYERS in scripts/src/check/layers.ts`];
-  }
-  for (const found of importsOf(source)) {
-    const problem = importProblem(path, layer, found);
-    if (problem) problems.push(`${path}:${found.line}: ${problem}`);
-  }
-  return [...problems, ...namespaceProblems(path, lines)];
+  const isProduct = /^(ffi|spec|plugins|runtime|cmd)\//.test(path) && !isForTests(path);
+  const imports = importsOf(source).flatMap((found) => {
+    const problem = isProduct ? layer && importProblem(path, layer, found) : otherPluginProblem(path, layer, found);
+    return problem ? [`${path}:${found.line}: ${problem}`] : [];
+  });
+  return [
+    ...lines.length - 1 > MAX_LINES
+      ? [`${path}:${MAX_LINES + 1}: file has ${lines.length - 1} lines: split it, ${MAX_LINES} is the limit`]
+      : [],
+    ...isProduct && !layer
+      ? [`${path}:1: file belongs to no layer: add it to LAYERS in scripts/src/check/layers.ts`]
+      : [],
+    ...imports,
+    ...isProduct && !NAMESPACES.includes(path) ? namespaceProblems(path, lines) : [],
+  ];
 }
 
 /** What only tests may load. */
-function isForTests(path: string): boolean {
-  return /^(testing|e2e|scripts)\//.test(path) || /(_test|\/fixture)\.ts$/.test(path);
-}
+const isForTests = (path: string): boolean =>
+  /^(testing|e2e|scripts)\//.test(path) || /(_test|\/fixture)\.ts$/.test(path);
 
 /** A plugin's tests and fixture get other plugins from the registry, as a caller does. */
-function otherPluginProblems(path: string, source: string): readonly string[] {
-  const plugin = layerOf(path)?.path;
-  if (!plugin || !isPluginFolder(plugin)) return [];
-  return importsOf(source).flatMap(({ line, specifier }) => {
-    const target = join(path, "..", specifier);
-    const targetLayer = specifier.startsWith(".") ? layerOf(target)?.path ?? "" : "";
-    if (!isPluginFolder(targetLayer) || targetLayer === plugin) return [];
-    return [`${path}:${line}: imports "${target}": a file of another plugin, take the plugin from plugins/registry.ts`];
-  });
-}
-
-/** True of `plugins/bridge/`, not of the rows for files and for `plugins/lib/`. */
-function isPluginFolder(layerPath: string): boolean {
-  return /^plugins\/\w+\/$/.test(layerPath);
+function otherPluginProblem(path: string, layer: Layer | undefined, { specifier }: Import): string | undefined {
+  const target = join(path, "..", specifier);
+  const targetPath = specifier.startsWith(".") ? layerOf(target)?.path ?? "" : "";
+  // True of `plugins/bridge/`, not of the rows for files and for `plugins/lib/`.
+  const isPlugin = (layerPath = "") => /^plugins\/\w+\/$/.test(layerPath);
+  if (!isPlugin(layer?.path) || !isPlugin(targetPath) || targetPath === layer?.path) return undefined;
+  return `imports "${target}": a file of another plugin, take the plugin from plugins/registry.ts`;
 }
 
 /** The row a file belongs to: the longest that matches; `plugins/*` narrowed to the plugin's own file and folder. */
 function layerOf(path: string): Layer | undefined {
-  const matches = LAYERS.filter((layer) =>
-    layer.path === path || (layer.path.endsWith("/") && path.startsWith(layer.path))
-  );
+  const matches = LAYERS.filter((layer) => !layer.path.includes("*") && isWithin(path, layer.path));
   const best = matches.sort((a, b) => b.path.length - a.path.length)[0];
   if (best || !/^plugins\/(?!lib\/)/.test(path)) return best;
   if (isDocs(path)) return LAYERS.find((layer) => layer.path === "plugins/*/docs.ts");
-  const plugins = LAYERS.find((layer) => layer.path === "plugins/*");
-  return plugins && { ...plugins, path: `plugins/${pluginOf(path)}/` };
+  return { ...LAYERS.find((layer) => layer.path === "plugins/*")!, path: pluginFolder(path) };
 }
 
 const isDocs = (path: string): boolean => /^plugins\/\w+\/docs\.ts$/.test(path);
+const pluginFolder = (path: string): string => `plugins/${path.split("/")[1]}/`;
 
-/** `bridge` for `plugins/bridge/plugin.ts` and for `plugins/bridge/vlan.ts`. */
-function pluginOf(path: string): string {
-  return path.split("/")[1]?.replace(/\.ts$/, "") ?? "";
+/** @param path a file, a folder that ends in `/`, or `plugins/*` for the folder of any plugin */
+function isWithin(target: string, path: string): boolean {
+  if (path === "plugins/*") return layerOf(target)?.path === pluginFolder(target);
+  return path.endsWith("/") ? target.startsWith(path) : target === path;
 }
 
 /** Finds every import in a formatted source: static ones start a line, others may stand anywhere. */
 export function importsOf(source: string): readonly Import[] {
-  const found: Import[] = [];
-  const lineOf = (index: number) => source.slice(0, index).split("\n").length;
-  for (const match of source.matchAll(/^(?:import|export)\s+(type\b)?[\w\s{},*$]*?\bfrom\s+"([^"]+)"/gm)) {
-    found.push({ line: lineOf(match.index), form: match[1] ? "import type" : "import", specifier: match[2] ?? "" });
-  }
-  for (const match of source.matchAll(/^import\s+"([^"]+)"/gm)) {
-    found.push({ line: lineOf(match.index), form: "import", specifier: match[1] ?? "" });
-  }
-  for (const match of source.matchAll(/^(?!\s*(?:\*|\/[/*])).*?\b(?:import|require)\(\s*(?:"([^"]*)")?/gm)) {
-    found.push({ line: lineOf(match.index), form: "import()", specifier: match[1] ?? "" });
-  }
-  return found.sort((a, b) => a.line - b.line);
+  const find = (pattern: RegExp, toImport: (match: RegExpExecArray) => Omit<Import, "line">): Import[] =>
+    [...source.matchAll(pattern)].map((match) => ({
+      line: source.slice(0, match.index).split("\n").length,
+      ...toImport(match),
+    }));
+  return [
+    ...find(/^(?:import|export)\s+(type\b)?[\w\s{},*$]*?\bfrom\s+"([^"]+)"/gm, ([, type, specifier = ""]) => ({
+      ...{ form: type ? "import type" : "import", specifier },
+    })),
+    ...find(/^import\s+"([^"]+)"/gm, ([, specifier = ""]) => ({ form: "import", specifier })),
+    ...find(/^(?!\s*(?:\*|\/[/*])).*?\b(?:import|require)\(\s*(?:"([^"]*)")?/gm, ([, specifier = ""]) => ({
+      ...{ form: "import()", specifier },
+    })),
+  ].sort((a, b) => a.line - b.line);
 }
 
 function importProblem(path: string, layer: Layer, { form, specifier }: Import): string | undefined {
@@ -210,11 +198,7 @@ function importProblem(path: string, layer: Layer, { form, specifier }: Import):
   if (specifier === "bun:ffi") {
     return path === NATIVE ? undefined : `imports "bun:ffi": only ${NATIVE} may, use its wrappers`;
   }
-  if (specifier.startsWith("node:")) {
-    return NODE_ALLOWED.includes(path)
-      ? undefined
-      : `imports "${specifier}": use ffi/sys/, node: modules cost start-up time`;
-  }
+  if (specifier.startsWith("node:")) return `imports "${specifier}": use ffi/sys/, node: modules cost start-up time`;
   if (!specifier.startsWith(".")) {
     const packages = layer.packages ?? [];
     if (packages.some((name) => specifier === name || specifier.startsWith(`${name}/`))) return undefined;
@@ -229,21 +213,13 @@ function importProblem(path: string, layer: Layer, { form, specifier }: Import):
 }
 
 function allows(rule: string, form: ImportForm, target: string): boolean {
-  const [, only = "", path = ""] = /^(type:)?(.*)$/.exec(rule) ?? [];
-  if (only === "type:" && form !== "import type") return false;
-  return isWithin(target, path);
-}
-
-function isWithin(target: string, path: string): boolean {
-  if (path === "plugins/*") return layerOf(target)?.path === `plugins/${pluginOf(target)}/`;
-  return path.endsWith("/") ? target.startsWith(path) : target === path;
+  if (!rule.startsWith("type:")) return isWithin(target, rule);
+  return form === "import type" && isWithin(target, rule.slice("type:".length));
 }
 
 function namespaceProblems(path: string, lines: readonly string[]): readonly string[] {
-  if (NAMESPACES.includes(path)) return [];
   return lines.flatMap((line, index) => {
     const code = /^\s*(\*|\/[/*])/.test(line) ? "" : line.replace(/\/\/.*/, "");
-    if (!/\bsetns\b/.test(code)) return [];
-    return [`${path}:${index + 1}: uses setns: only ffi/netns.ts may, use Netns.run()`];
+    return /\bsetns\b/.test(code) ? [`${path}:${index + 1}: uses setns: only ffi/netns.ts may, use Netns.run()`] : [];
   });
 }

@@ -4,29 +4,22 @@
  *
  * @module
  */
-
-import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { parseCases, type TestCase } from "../test/junit.ts";
 import { listSources, REPOSITORY_ROOT } from "../repository.ts";
+import type { TestCase } from "../test/junit.ts";
+import { runFile } from "../test/run_file.ts";
 
 /** A line of the checklist. */
-export interface Statement {
-  readonly id: string;
-  /** Of the specification, from the first to the last that says so; `main` is newer than the last release. */
-  readonly versions: string;
-  /** R runtime, P plugin, A administrator. */
-  readonly who: string;
-  /** `IMP` is what versions without MUST and SHOULD say in the present tense. */
-  readonly level: string;
-  readonly statement: string;
-  /** Why there is no test; empty if there is one. */
-  readonly untestable: string;
-}
+export type Statement = ReturnType<typeof readChecklist>[number];
 
-/** What the specification says, one statement per id. */
-export function readChecklist(): readonly Statement[] {
+/**
+ * What the specification says, one statement per id: its versions from the first to the last that says so (`main` is newer than the last
+ * release), whom it binds (R runtime, P plugin, A administrator), how binding it is (`IMP` is what versions without MUST and SHOULD say in the
+ * present tense), and why there is no test; empty if there is one.
+ */
+export function readChecklist() {
   const [, ...lines] = readFileSync(join(REPOSITORY_ROOT, "testdata/conformance/checklist.tsv"), "utf8").trimEnd()
     .split("\n");
   return lines.map((line) => {
@@ -36,62 +29,36 @@ export function readChecklist(): readonly Statement[] {
 }
 
 /** The files with conformance tests. */
-export function conformanceTests(): readonly string[] {
-  return listSources().filter((path) => /^e2e\/conformance\/.*_test\.ts$/.test(path));
-}
-
-/** A single test, as in scripts/test: on a machine with much to do, some take longer than the test runner's own limit. */
-const TEST_TIMEOUT_MS = 60_000;
-
-/** Runs a test file; gives its tests, and what it printed if one failed. */
-function runTests(file: string): { cases: readonly TestCase[]; log: string } {
-  const scratch = mkdtempSync(join(tmpdir(), "cni-conformance-"));
-  try {
-    const report = join(scratch, "report.xml");
-    const reporter = ["--reporter=junit", `--reporter-outfile=${report}`, `--timeout=${TEST_TIMEOUT_MS}`];
-    const command = [process.execPath, "test", `./${file}`, ...reporter];
-    const env = { ...process.env, NO_COLOR: "1", TMPDIR: scratch };
-    const child = Bun.spawnSync(command, {
-      cwd: REPOSITORY_ROOT,
-      env,
-      stdin: "ignore",
-      stdout: "pipe",
-      stderr: "pipe",
-    });
-    const cases = existsSync(report) ? parseCases(readFileSync(report, "utf8")) : [];
-    return { cases, log: child.success ? "" : `${child.stdout}${child.stderr}` };
-  } finally {
-    rmSync(scratch, { recursive: true, force: true });
-  }
-}
+export const conformanceTests = (): readonly string[] =>
+  listSources().filter((path) => /^e2e\/conformance\/.*_test\.ts$/.test(path));
 
 /** `pass`, `fail`, `skipped` or `not testable`; a test that did not come to an end has failed. */
 function verdictOf({ id, untestable }: Statement, cases: readonly TestCase[]): string {
   if (untestable) return "not testable";
-  const matchingCases = cases.filter(({ name }) => name.startsWith(`${id} `));
-  const [first] = matchingCases;
-  if (matchingCases.length !== 1 || !first || first.outcome === "failed") return "fail";
-  return first.outcome === "passed" ? "pass" : "skipped";
+  const matches = cases.filter(({ name }) => name.startsWith(`${id} `));
+  if (matches.length !== 1) return "fail";
+  return { passed: "pass", failed: "fail", skipped: "skipped" }[matches[0]!.outcome];
 }
 
-function main(): number {
-  const runs = conformanceTests().map(runTests);
+async function main(): Promise<number> {
+  const scratch = mkdtempSync(join(tmpdir(), "cni-conformance-"));
+  process.on("exit", () => rmSync(scratch, { recursive: true, force: true }));
+  const runs = [];
+  for (const file of conformanceTests()) runs.push(await runFile(file, scratch));
   const cases = runs.flatMap((run) => run.cases);
   const verdicts = readChecklist().map((statement) => ({ ...statement, verdict: verdictOf(statement, cases) }));
   for (const { id, level, statement, untestable, verdict } of verdicts) {
     const reason = untestable && ` (${untestable})`;
     console.log(`${id.padEnd(6)}  ${level.padEnd(19)}  ${verdict.padEnd(12)}  ${statement}${reason}`);
   }
-  for (const { log } of runs) if (log) console.error(log.trim());
+  for (const { ending, output } of runs) if (ending) console.error(output);
   const count = (wanted: string) => verdicts.filter(({ verdict }) => verdict === wanted).length;
-  const [failed, skipped] = [count("fail"), count("skipped")];
-  const skippedText = skipped > 0 ? `, ${skipped} skipped` : "";
+  const skipped = count("skipped") > 0 ? `, ${count("skipped")} skipped` : "";
   console.log(
-    `${verdicts.length} statements: ${count("pass")} pass, ${failed} fail${skippedText}, ${
-      count("not testable")
-    } not testable`,
+    `${verdicts.length} statements: ${count("pass")} pass, ${count("fail")} fail${skipped}, ` +
+      `${count("not testable")} not testable`,
   );
-  return failed > 0 || runs.some(({ log }) => log !== "") ? 1 : 0;
+  return count("fail") > 0 || runs.some(({ ending }) => ending) ? 1 : 0;
 }
 
-if (import.meta.main) process.exitCode = main();
+if (import.meta.main) process.exitCode = await main();

@@ -1,41 +1,36 @@
 import { expect, test } from "bun:test";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { listSources, REPOSITORY_ROOT } from "../repository.ts";
 import { OLDEST } from "../vm/kernel.ts";
-import { caseLines, countLines, isForOldest, isForVm, isForVmOnly } from "./vm_lane.ts";
+import type { TestCase } from "./junit.ts";
+import { casesOf } from "./run_file.ts";
+import { caseLine, isForOldest, isForVm, isForVmOnly, parseLane } from "./vm_lane.ts";
 
-const REPORT = `<testsuites>
-  <testcase name="one &amp; two" assertions="1" />
-  <testcase name="ping # needs ip" assertions="0"><skipped /></testcase>
-</testsuites>`;
+const PASSED: TestCase = { name: "one & two", outcome: "passed" };
+const SKIPPED: TestCase = { name: "ping # needs ip", outcome: "skipped" };
 
-function linesOf(report: string, ending: string): string[] {
-  const directory = mkdtempSync(join(tmpdir(), "cni-test-"));
-  try {
-    const path = join(directory, "report.xml");
-    if (report) writeFileSync(path, report);
-    return caseLines("a_vm_test.ts", path, ending);
-  } finally {
-    rmSync(directory, { recursive: true });
-  }
-}
-
-test("each test of a report is a line, and so is a process that failed without naming one", () => {
+test("each test of a file is a line, and so is a process that failed without naming one", () => {
+  const linesOf = (cases: readonly TestCase[], ending: string) => casesOf("a_vm_test.ts", cases, ending).map(caseLine);
   const lines = ["passed: a_vm_test.ts: one & two", "skipped: a_vm_test.ts: ping # needs ip"];
-  expect(linesOf(REPORT, "")).toEqual(lines);
-  expect(linesOf(REPORT, "killed by SIGSEGV")).toEqual([...lines, "failed: a_vm_test.ts: killed by SIGSEGV"]);
-  expect(linesOf("", "status 1")).toEqual(["failed: a_vm_test.ts: status 1"]);
+  expect(linesOf([PASSED, SKIPPED], "")).toEqual(lines);
+  expect(linesOf([PASSED, SKIPPED], "killed by SIGSEGV")).toEqual([
+    ...lines,
+    "failed: a_vm_test.ts: killed by SIGSEGV",
+  ]);
+  expect(linesOf([{ name: "bad", outcome: "failed" }], "status 1")).toEqual(["failed: a_vm_test.ts: bad"]);
+  expect(linesOf([], "status 1")).toEqual(["failed: a_vm_test.ts: status 1"]);
 });
 
 test("the lines are what counts; without the same sums behind them the machine did not come to its end", () => {
   const lines = "passed: a: b\nfailed: a: c\nmet: passed: no\nskipped: a: d # e\n";
-  const counts = { passed: 1, failed: 1, skipped: ["a: d # e"] };
-  expect(countLines(`${lines}1 passed, 1 failed, 1 skipped`)).toEqual({ ...counts, complete: true });
-  expect(countLines(lines)).toEqual({ ...counts, complete: false });
-  expect(countLines(`${lines}2 passed, 1 failed, 1 skipped`)).toEqual({ ...counts, complete: false });
-  expect(countLines("")).toEqual({ passed: 0, failed: 0, skipped: [], complete: false });
+  const cases = [["passed", "a: b"], ["failed", "a: c"], ["skipped", "a: d # e"]].map(([outcome, name]) => ({
+    ...{ name, outcome },
+  }));
+  expect(parseLane(`${lines}1 passed, 1 failed, 1 skipped`)).toEqual({ cases, isComplete: true } as never);
+  expect(parseLane(lines)).toEqual({ cases, isComplete: false } as never);
+  expect(parseLane(`${lines}2 passed, 1 failed, 1 skipped`).isComplete).toBe(false);
+  expect(parseLane("")).toEqual({ cases: [], isComplete: false });
 });
 
 test("files that are for the virtual machine, and those that run on both", () => {

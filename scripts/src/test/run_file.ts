@@ -1,0 +1,86 @@
+/** Runs a test file in a process of its own, so that a crash, a hang or a moved namespace costs one file and is counted. @module */
+import { closeSync, openSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { REPOSITORY_ROOT } from "../repository.ts";
+import { readCases, type TestCase } from "./junit.ts";
+
+/** A single test; kernel tests wait for events and programs, never this long. Emulated, all takes ten times as long. */
+const TEST_TIMEOUT_MS = 60_000;
+const VM_TEST_TIMEOUT_MS = 180_000;
+/** A whole file: a blocking system call cannot be interrupted from inside the process. */
+const FILE_TIMEOUT_MS = 600_000;
+
+/** A file that was run. */
+export interface FinishedFile {
+  readonly cases: readonly TestCase[];
+  /** How the process ended if it went wrong; else empty. */
+  readonly ending: string;
+  readonly output: string;
+}
+
+/** @param scratch a directory that no other run uses at the same time @param flags of `bun test` */
+export async function runFile(
+  file: string,
+  scratch: string,
+  flags: readonly string[] = [],
+  inVm = false,
+): Promise<FinishedFile> {
+  const report = join(scratch, "report.xml");
+  rmSync(report, { force: true });
+  const timeout = `--timeout=${inVm ? VM_TEST_TIMEOUT_MS : TEST_TIMEOUT_MS}`;
+  const reporter = ["--reporter=junit", `--reporter-outfile=${report}`, timeout];
+  const command = [process.execPath, "test", `./${file}`, ...reporter, ...flags];
+  const { ending, output } = await spawnGroup(command, join(scratch, "log"), tmpdir(), FILE_TIMEOUT_MS);
+  const cases = readCases(report);
+  // A file that runs nothing is a mistake, unless -t chose among the tests.
+  return { cases, ending: ending || (cases.length === 0 && flags.length === 0 ? "ran no test" : ""), output };
+}
+
+/** The tests by file and name, and one that failed if the process went wrong without naming one. */
+export function casesOf(file: string, cases: readonly TestCase[], ending: string): readonly TestCase[] {
+  const isNamed = ending === "" || cases.some(({ outcome }) => outcome === "failed");
+  const all = isNamed ? cases : [...cases, { name: ending, outcome: "failed" as const }];
+  return all.map(({ name, outcome }) => ({ name: `${file}: ${name}`, outcome }));
+}
+
+/** Starts a program in its own process group and waits; what the group left running is killed. @returns also how it failed */
+export async function spawnGroup(
+  command: readonly string[],
+  log: string,
+  directory: string,
+  timeoutMs: number,
+): Promise<{ readonly ending: string; readonly output: string }> {
+  const fd = openSync(log, "w");
+  const child = Bun.spawn([...command], {
+    cwd: REPOSITORY_ROOT,
+    env: { ...process.env, NO_COLOR: "1", TMPDIR: directory },
+    stdio: ["ignore", fd, fd],
+    detached: true,
+  });
+  const killGroup = () => {
+    try {
+      process.kill(-child.pid, "SIGKILL");
+    } catch {
+      // The group is gone already.
+    }
+  };
+  const interrupted = () => {
+    killGroup();
+    process.exit(130);
+  };
+  process.on("SIGINT", interrupted).on("SIGTERM", interrupted);
+  let late = "";
+  const timer = setTimeout(() => {
+    late = `took longer than ${timeoutMs / 1000} s`;
+    killGroup();
+  }, timeoutMs);
+  await child.exited;
+  clearTimeout(timer);
+  killGroup();
+  process.off("SIGINT", interrupted).off("SIGTERM", interrupted);
+  closeSync(fd);
+  const status = child.exitCode === 0 ? "" : `status ${child.exitCode}`;
+  const ending = late || (child.signalCode ? `killed by ${child.signalCode}` : status);
+  return { ending, output: readFileSync(log, "utf8").trim() };
+}
