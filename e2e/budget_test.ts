@@ -6,12 +6,17 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { type Budget, compareWithBudget, currentMachine, readBudget } from "../scripts/src/budget/compare.ts";
 import { countMessages, countTrace } from "../scripts/src/budget/count.ts";
-import { type CostRow, measureCosts, type MeasuredPrograms, mergeRows } from "../scripts/src/budget/measure.ts";
-import { prepareBudget } from "../scripts/src/budget/workspace.ts";
+import {
+  type CostRow,
+  measureCosts,
+  type MeasuredPrograms,
+  mergeRows,
+  prepareBudget,
+} from "../scripts/src/budget/measure.ts";
 import { CNI_PROGRAM, testWith } from "../testing/binary.ts";
 import { testedPlugins } from "../testing/fixture.ts";
 
-let programs: MeasuredPrograms & Disposable;
+let programs: MeasuredPrograms;
 beforeAll(() => {
   programs = prepareBudget(CNI_PROGRAM);
 });

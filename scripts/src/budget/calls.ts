@@ -3,9 +3,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createNetns, type Netns } from "../../../ffi/netns.ts";
 import { loadFixtures } from "../../../testing/fixture.ts";
-import type { JsonDocument } from "../../../testing/json_document.ts";
 import { kernelHasLinkKind, runIp } from "../../../testing/netns.ts";
-import { REPOSITORY_ROOT } from "../repository.ts";
 
 /** A call of the program, by whichever means it is started. */
 export interface MeasuredCall {
@@ -20,13 +18,8 @@ export interface MeasuredCall {
 /** Makes a call, counted or not, and gives what it printed. `verb` is that of the budget. */
 export type RunMeasuredCall = (verb: string, call: MeasuredCall) => string;
 
-/** A host of its own, on which containers come and go. */
-export interface CostSubject {
-  /** As the budget calls it: a plugin, or `cni run`. */
-  readonly name: string;
-  /** One container from ADD to GC; what is to be counted goes by `counted`, the rest by `plain`. */
-  round(counted: RunMeasuredCall, plain: RunMeasuredCall): void;
-}
+/** One container from ADD to GC on a host of its own; what is to be counted goes by `counted`, the rest by `plain`. */
+export type CostRound = (counted: RunMeasuredCall, plain: RunMeasuredCall) => void;
 
 const FIXTURES = await loadFixtures();
 
@@ -39,27 +32,23 @@ function newHost(scope: DisposableStack): Netns {
   return host;
 }
 
-/** The subject for a plugin. @param state a directory that is removed after the measurement */
-export function pluginSubject(scope: DisposableStack, state: string, name: string): CostSubject {
+const containerId = (round: number): string => `container-${String(round).padStart(3, "0")}`;
+
+/** Rounds of a plugin. @param state a directory that is removed after the measurement */
+export function pluginRounds(scope: DisposableStack, state: string, name: string): CostRound {
   const { linkKind, ifname = "eth0", typical: { config: makeConfig, isChained } } = FIXTURES[name]!;
   const typicalConfig = makeConfig(state);
   const bridgeConfig = FIXTURES["bridge"]!.typical.config(state);
   const attaches = linkKind === undefined || kernelHasLinkKind(linkKind);
   const host = newHost(scope);
   let rounds = 0;
-  const round = (counted: RunMeasuredCall, plain: RunMeasuredCall) => {
-    const id = `container-${String(rounds++).padStart(3, "0")}`;
-    const container = scope.use(createNetns());
-    const call = (type: string, verb: string, config: JsonDocument): MeasuredCall => ({
+  return (counted, plain) => {
+    const { path } = scope.use(createNetns());
+    const attachment = { CNI_CONTAINERID: containerId(rounds++), CNI_NETNS: path, CNI_IFNAME: ifname };
+    const call = (type: string, verb: string, config: object): MeasuredCall => ({
       name: type,
       argv: [],
-      env: {
-        CNI_COMMAND: verb,
-        CNI_CONTAINERID: id,
-        CNI_NETNS: container.path,
-        CNI_IFNAME: ifname,
-        CNI_PATH: "/nonexistent",
-      },
+      env: { CNI_COMMAND: verb, ...attachment, CNI_PATH: "/nonexistent" },
       stdin: JSON.stringify({ cniVersion: "1.1.0", name: `budget-${name}`, type, ...config }),
       host,
     });
@@ -75,40 +64,30 @@ export function pluginSubject(scope: DisposableStack, state: string, name: strin
     if (isChained) plain("DEL", call("bridge", "DEL", bridgeConfig));
     callOf("GC", { "cni.dev/valid-attachments": [] });
   };
-  return { name, round };
 }
 
-/** The subject for a whole chain by one process. */
-export function chainSubject(scope: DisposableStack, state: string): CostSubject {
+/** Rounds of a whole chain by one process. */
+export function chainRounds(scope: DisposableStack, state: string): CostRound {
   const typical = ["bridge", "portmap", "firewall", "tuning"].map((type) => ({
-    type,
-    ...FIXTURES[type]!.typical.config(state),
+    ...{ type, ...FIXTURES[type]!.typical.config(state) },
   }));
   const capabilityArgs = Object.assign({}, ...typical.map(({ runtimeConfig }) => runtimeConfig));
   const plugins = typical.map(({ runtimeConfig: _, ...config }) => config);
   const file = join(state, "chain.conflist");
   writeFileSync(file, JSON.stringify({ cniVersion: "1.1.0", name: "chain", plugins }));
   const host = newHost(scope);
+  const directories = ["--cache-dir", join(state, "cache"), "--plugin-dir", join(state, "none")];
   let rounds = 0;
-  const round = (counted: RunMeasuredCall) => {
-    const id = `container-${String(rounds++).padStart(3, "0")}`;
+  return (counted) => {
     const container = scope.use(createNetns());
-    const directories = ["--cache-dir", join(state, "cache"), "--plugin-dir", join(state, "none")];
-    const ports = ["--cap-args", JSON.stringify(capabilityArgs)];
-    const callOf = (verb: string, ...more: readonly string[]) =>
-      counted(verb, {
-        name: "cni",
-        argv: ["run", verb.toLowerCase(), file, ...more, ...directories],
-        env: {},
-        stdin: "",
-        host,
-      });
+    const attachment = [container.path, "--container-id", containerId(rounds++)];
+    const callOf = (verb: string, ...more: readonly string[]) => {
+      const argv = ["run", verb.toLowerCase(), file, ...more, ...directories];
+      counted(verb, { name: "cni", argv, env: {}, stdin: "", host });
+    };
     callOf("STATUS");
-    for (const verb of ["ADD", "CHECK", "DEL"]) callOf(verb, container.path, "--container-id", id, ...ports);
+    const capabilities = ["--cap-args", JSON.stringify(capabilityArgs)];
+    for (const verb of ["ADD", "CHECK", "DEL"]) callOf(verb, ...attachment, ...capabilities);
     callOf("GC", "--all");
   };
-  return { name: "cni run", round };
 }
-
-/** The program's sources, for those who do not start the compiled one. */
-export const CLI_ENTRY = join(REPOSITORY_ROOT, "cmd/cni.ts");

@@ -3,32 +3,6 @@ import { NLMSG_HDRLEN } from "../../../ffi/netlink/message.ts";
 import { AF_NETLINK } from "../../../ffi/sys/uapi.ts";
 import { parseTrace, pathOf, type TracedCall, withoutRuntimeCalls } from "../harness/trace.ts";
 
-/** What a call costs, in numbers that no clock and no other load changes. */
-export interface CallCost {
-  /** System calls, but for those that manage memory, whose cost are the page faults. */
-  readonly syscalls: number;
-  /** Changes of the namespace that the thread is in. */
-  readonly setns: number;
-  /** New threads and processes. */
-  readonly clones: number;
-  /** Files opened, those that do not exist included. */
-  readonly opens: number;
-  /** Bytes read from files, standard input excluded. */
-  readonly bytesRead: number;
-  /** Waits for the disk. */
-  readonly fsyncs: number;
-  /** Netlink messages to the kernel. */
-  readonly requests: number;
-  /** System calls that sent them. */
-  readonly sends: number;
-  /** Netlink messages from the kernel. */
-  readonly answers: number;
-  /** System calls that received them, or waited in vain. */
-  readonly receives: number;
-  /** Bytes in those messages. */
-  readonly bytesReceived: number;
-}
-
 /**
  * What strace must be called with, besides the file to write to. Threads are not followed: there must be none, and a first one
  * is seen here.
@@ -41,8 +15,11 @@ const OF_THE_RUNTIME =
 /** The last file that the runtime opens wherever it starts; how much it does before depends on the machine. */
 const START = "/etc/localtime";
 
+/** What a call costs, in numbers that no clock and no other load changes. */
+export type CallCost = ReturnType<typeof countTrace>;
+
 /** What a trace by {@linkcode COUNT_STRACE_COMMAND} amounts to. @throws {Error} if the start of the runtime is not in it */
-export function countTrace(text: string): CallCost {
+export function countTrace(text: string) {
   const calls = ownCalls(parseTrace(text));
   const named = (...names: readonly string[]) => calls.filter(({ name }) => names.includes(name));
   const netlink = netlinkCalls(calls);
@@ -53,14 +30,19 @@ export function countTrace(text: string): CallCost {
     args[0] !== "0" && result > 0
   );
   return {
+    /** But for those that manage memory, whose cost are the page faults. */
     syscalls: calls.length,
     setns: named("setns").length,
     clones: named("clone", "clone3", "fork", "vfork").length,
+    /** Those of files that do not exist included. */
     opens: named("open", "openat", "openat2").length,
+    /** From files, standard input excluded. */
     bytesRead: sum(reads.map(({ result }) => result)),
     fsyncs: named("fsync", "fdatasync", "sync_file_range", "syncfs").length,
+    /** Netlink messages to the kernel, and the system calls that sent them. */
     requests: messages(sends),
     sends: sends.length,
+    /** Netlink messages from the kernel, and the system calls that received them or waited in vain. */
     answers: messages(receives),
     receives: receives.length,
     bytesReceived: sum(receives.map(({ data }) => data.length)),

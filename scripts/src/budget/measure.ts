@@ -1,10 +1,11 @@
 /** Measures what every verb of a plugin costs. @module */
-import { mkdtempSync, readFileSync, rmSync, symlinkSync } from "node:fs";
+import { copyFileSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { runProcess } from "../harness/process.ts";
+import { compileEmptyProgram } from "../bench/workspace.ts";
+import { type ProcessResult, requireSuccess, runProcess } from "../harness/process.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
-import { chainSubject, CLI_ENTRY, type MeasuredCall, pluginSubject, type RunMeasuredCall } from "./calls.ts";
+import { chainRounds, type MeasuredCall, pluginRounds } from "./calls.ts";
 import { type CallCost, COUNT_STRACE_COMMAND, countTrace } from "./count.ts";
 
 /** A {@linkcode CallCost}, and what no trace tells. */
@@ -17,115 +18,97 @@ export interface CostRow extends CallCost {
   readonly packages: number;
 }
 
-const TRANSPILER = new Bun.Transpiler({ loader: "ts", minifyWhitespace: true });
-
 /** By plugin and verb: `rows.bridge.ADD`. */
 export type CostRows = Readonly<Record<string, Readonly<Record<string, CostRow>>>>;
 
+/** The compiled program, and an empty one compiled in the same way. */
+export type MeasuredPrograms = ReturnType<typeof prepareBudget>;
+
+/** Copies the program `cni` and compiles an empty one. */
+export function prepareBudget(cni: string) {
+  // A tmpfs: on a disk, the kernel maps more or less of a program with one page fault, as its pages came into memory.
+  const directory = mkdtempSync("/dev/shm/cni-budget-");
+  const programs = { cni: join(directory, "cni"), empty: join(directory, "empty") };
+  copyFileSync(cni, programs.cni);
+  compileEmptyProgram(programs.empty);
+  return { ...programs, [Symbol.dispose]: () => rmSync(directory, { recursive: true, force: true }) };
+}
+
 /** How often a call is made for its page faults; the least counts, because other processes only add. */
 const FAULT_ROUNDS = 2;
-
-/** Who is measured. */
-export interface MeasuredPrograms {
-  /** The compiled program, and an empty one compiled in the same way. */
-  readonly cni: string;
-  readonly empty: string;
-}
 
 /** Measures a plugin, or the chain if it is `cni run`. */
 export function measureCosts({ cni, empty }: MeasuredPrograms, name: string): CostRows[string] {
   using scope = new DisposableStack();
   const state = mkdtempSync(join(tmpdir(), "cni-budget-"));
   scope.defer(() => rmSync(state, { recursive: true, force: true }));
-  const subject = name === "cni run" ? chainSubject(scope, state) : pluginSubject(scope, state, name);
+  const runRound = name === "cni run" ? chainRounds(scope, state) : pluginRounds(scope, state, name);
   const counts: Record<string, Partial<CostRow>[]> = {};
-  const round = (way: (call: MeasuredCall) => readonly [string, Partial<CostRow>]) => {
-    const plain: RunMeasuredCall = (_, call) => startCompiled(cni, state, call).stdout;
-    subject.round((verb, call) => {
+  const countRound = (way: (call: MeasuredCall) => readonly [string, Partial<CostRow>]) =>
+    runRound((verb, call) => {
       const [stdout, row] = way(call);
       (counts[verb] ??= []).push(row);
       return stdout;
-    }, plain);
-  };
-  const faultsOfEmpty = smallest(Array.from({ length: 5 }, () => runProcess({ argv: [empty] }).faults));
-  const faults = (call: MeasuredCall) => {
-    const { stdout, faults } = startCompiled(cni, state, call);
-    return [stdout, { faults: faults - faultsOfEmpty }] as const;
-  };
+    }, (_, call) => startCompiled(cni, state, call).stdout);
+  const faultsOfEmpty = Math.min(...Array.from({ length: 5 }, () => runProcess({ argv: [empty] }).faults));
   // The first makes what is made once: the bridge, the table, directories.
-  for (let i = 0; i < FAULT_ROUNDS; i++) round(faults);
-  round((call) => runTraced(cni, state, call));
-  round((call) => runFromSources(state, call));
+  for (let i = 0; i < FAULT_ROUNDS; i++) {
+    countRound((call) => {
+      const { stdout, faults } = startCompiled(cni, state, call);
+      return [stdout, { faults: faults - faultsOfEmpty }];
+    });
+  }
+  countRound((call) => {
+    const file = join(state, "trace");
+    const { stdout } = startCompiled(cni, state, call, [...COUNT_STRACE_COMMAND, "-o", file]);
+    return [stdout, countTrace(readFileSync(file, "latin1"))];
+  });
+  countRound((call) => runFromSources(state, call));
   return Object.fromEntries(Object.entries(counts).map(([verb, rows]) => [verb, mergeRows(rows)]));
 }
-
-const smallest = (values: readonly number[]): number => Math.min(...values);
 
 /** The least of each figure. */
 export function mergeRows(rows: readonly Partial<CostRow>[]): CostRow {
   const names = [...new Set(rows.flatMap((row) => Object.keys(row)))] as (keyof CostRow)[];
-  return Object.fromEntries(
-    names.map((name) => [name, smallest(rows.flatMap((row) => row[name] ?? []))]),
-  ) as unknown as CostRow;
+  const least = names.map((name) => [name, Math.min(...rows.flatMap((row) => row[name] ?? []))] as const);
+  return Object.fromEntries(least) as unknown as CostRow;
 }
 
 function startCompiled(cni: string, state: string, call: MeasuredCall, prefix: readonly string[] = []) {
   const link = join(state, call.name);
   if (!Bun.file(link).size) symlinkSync(cni, link);
-  return requireSuccess(call, call.host.run(() => runProcess({ ...call, argv: [...prefix, link, ...call.argv] })));
+  const ended = call.host.run(() => runProcess({ ...call, argv: [...prefix, link, ...call.argv] }));
+  return requireMeasured(call, ended);
 }
 
-function requireSuccess<T extends { exitCode: number | null; stdout: string; stderr: string }>(
-  call: MeasuredCall,
-  ended: T,
-): T {
-  if (ended.exitCode === 0) return ended;
-  const what = `${call.name} ${call.env.CNI_COMMAND ?? call.argv.join(" ")}`;
-  throw new Error(`Cannot measure "${what}": it ended with ${ended.exitCode}: ${ended.stdout}${ended.stderr}`);
-}
+const requireMeasured = <T extends ProcessResult>({ name, argv, env }: MeasuredCall, ended: T): T =>
+  requireSuccess({ argv: [name, ...argv, env["CNI_COMMAND"] ?? ""] }, ended);
 
-function runTraced(cni: string, state: string, call: MeasuredCall) {
-  const file = join(state, "trace");
-  const { stdout } = startCompiled(cni, state, call, [...COUNT_STRACE_COMMAND, "-o", file]);
-  return [stdout, countTrace(readFileSync(file, "latin1"))] as const;
-}
-
-function runFromSources(state: string, call: MeasuredCall) {
+/** Loads the program's sources, which tell what the compiled one evaluates. */
+function runFromSources(state: string, call: MeasuredCall): readonly [string, Partial<CostRow>] {
   const file = join(state, "modules");
   rmSync(file, { force: true });
-  const command = [
-    process.execPath,
-    "--preload",
-    join(REPOSITORY_ROOT, "scripts/src/budget/modules.ts"),
-    CLI_ENTRY,
-    ...call.argv,
-  ];
+  const [preload, entry] = ["scripts/src/budget/modules.ts", "cmd/cni.ts"].map((path) => join(REPOSITORY_ROOT, path));
+  const command = [process.execPath, "--preload", preload!, entry!, ...call.argv];
+  const env = { ...call.env, BUDGET_MODULES: file };
+  const stdin = Buffer.from(call.stdin);
   const child = call.host.run(() =>
-    Bun.spawnSync(command, {
-      argv0: call.name,
-      env: { ...call.env, BUDGET_MODULES: file },
-      stdin: Buffer.from(call.stdin),
-      cwd: state,
-    })
+    Bun.spawnSync(command, { argv0: call.name, env, stdin, cwd: state, stderr: "pipe" })
   );
-  const { stdout } = requireSuccess(call, {
-    exitCode: child.exitCode,
-    stdout: child.stdout.toString(),
-    stderr: child.stderr.toString(),
-  });
+  const [stdout, stderr] = [`${child.stdout}`, `${child.stderr}`];
+  requireMeasured(call, { ms: 0, exitCode: child.exitCode, signal: null, stdout, stderr });
   const found = readFileSync(file, "utf8").split("\n");
   // The build puts the numbers of a uapi.ts in the place of their names.
   const ownModules = found.filter((path) =>
     /\/(ffi|spec|plugins|runtime|cmd)\/[^:]*\.ts$/.test(path) && path.startsWith(REPOSITORY_ROOT) &&
     !path.endsWith("/uapi.ts")
   );
-  const packages = found.filter((path) => path.includes("/node_modules/"));
-  const codeBytes = ownModules.reduce((sum, path) => sum + codeLength(path), 0);
-  return [stdout, { codeBytes, packages: packages.length }] as const;
+  const packages = found.filter((path) => path.includes("/node_modules/")).length;
+  return [stdout, { codeBytes: ownModules.reduce((sum, path) => sum + codeLength(path), 0), packages }];
 }
 
+const TRANSPILER = new Bun.Transpiler({ loader: "ts", minifyWhitespace: true });
+
 /** Imports are left out: the bundler joins the modules, so that it costs nothing to cut one in two. */
-function codeLength(path: string): number {
-  const code = TRANSPILER.transformSync(readFileSync(path, "utf8"));
-  return code.replace(/\bimport[^;"]*from"[^"]*";/g, "").length;
-}
+const codeLength = (path: string): number =>
+  TRANSPILER.transformSync(readFileSync(path, "utf8")).replace(/\bimport[^;"]*from"[^"]*";/g, "").length;

@@ -1,16 +1,26 @@
 /**
- * The first and only file system of the virtual machine: the compiled binary, other programs of this machine, the libraries of
- * all of them, the kernel's modules, and the repository at the path that it has here, so that file names in messages can be followed.
+ * The only file system of the virtual machine: the compiled binary, other programs of this machine, the libraries of all of them, the
+ * kernel's modules, and the repository at the path that it has here, so that file names in messages can be followed.
  *
  * @module
  */
 
-import { existsSync, mkdirSync, mkdtempSync, openSync, realpathSync, rmSync } from "node:fs";
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  realpathSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import { runSuccessfully } from "../harness/process.ts";
 import { sharedLibraries } from "../image/main.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
-import { Archive } from "./archive.ts";
 
 /** Programs that tests inspect the kernel with. One that is missing here is missing there. */
 const PROGRAMS = ["ip", "bridge", "tc", "nft", "conntrack", "strace", "unshare", "nsenter", "findmnt", "flock"];
@@ -34,14 +44,6 @@ const EARLY_MODULES = [
   ...["nft_compat", "xt_mark", "sch_tbf", "sch_ingress", "cls_u32", "act_mirred"],
 ];
 
-/** The command that the machine runs. */
-export interface VmJob {
-  /** A program and its arguments; none for a shell. */
-  readonly command: readonly string[];
-  /** Rows, columns and kind of the terminal of a shell. */
-  readonly terminal?: { readonly rows: number; readonly columns: number; readonly kind: string };
-}
-
 /** The name of the file with the job in the firmware configuration. */
 export const JOB_NAME = "opt/cni/job";
 
@@ -51,63 +53,84 @@ export function openImage(modules: string): number {
   const file = join(REPOSITORY_ROOT, `dist/vm/image-${process.pid}`);
   mkdirSync(dirname(file), { recursive: true });
   try {
-    const archive = new Archive(root);
-    addSystem(archive, modules);
-    addPrograms(archive);
-    addRepository(archive);
-    archive.pack(file, "*.map");
+    addSystem(root, modules);
+    addPrograms(root);
+    addRepository(root);
+    packTree(root, file, "*.map");
     return openSync(file, "r");
   } finally {
     for (const path of [root, file]) rmSync(path, { recursive: true, force: true });
   }
 }
 
-function addSystem(archive: Archive, modules: string): void {
-  archive.write("/init", INIT);
-  archive.add("/lib/modules", modules);
+/** Packs a tree of links to files and directories, whatever they are links to. All files belong to root. @param omitted for find(1) */
+export function packTree(root: string, file: string, omitted: string): void {
+  const script = `cd "$1"; find -L . ! -name "$2" | busybox cpio -o -L -H newc -R 0:0 --renumber-inodes >"$3"`;
+  runSuccessfully({ argv: ["sh", "-ec", script, "sh", root, omitted, file] });
+}
+
+/** Where a path of the machine is in the tree; its directory is there then. */
+function inTree(root: string, path: string): string {
+  const target = join(root, path);
+  mkdirSync(dirname(target), { recursive: true });
+  return target;
+}
+
+/** Adds a file or a whole directory of this machine, unless the path is there already. */
+function add(root: string, source: string, path = source): void {
+  const target = inTree(root, path);
+  if (!existsSync(target)) symlinkSync(source, target);
+}
+
+/** Adds the entries of a directory whose names do not match. */
+function addEntries(root: string, directory: string, unwanted: RegExp): void {
+  for (const name of readdirSync(directory)) if (!unwanted.test(name)) add(root, join(directory, name));
+}
+
+/** Adds a program, and the libraries that the dynamic linker would load for it. */
+function addProgram(root: string, source: string, path = source): void {
+  add(root, source, path);
+  for (const library of sharedLibraries(source)) add(root, library);
+}
+
+const writeProgram = (root: string, path: string, text: string): void =>
+  writeFileSync(inTree(root, path), text, { mode: 0o755 });
+
+function addSystem(root: string, modules: string): void {
+  writeProgram(root, "/init", INIT);
+  add(root, modules, "/lib/modules");
   // No interfaces but those that a test makes.
-  archive.write(
-    "/etc/modprobe.d/none.conf",
-    "options dummy numdummies=0\noptions ifb numifbs=0\noptions bonding max_bonds=0\n",
-  );
-  for (const path of TABLES) if (existsSync(path)) archive.add(path, path);
-  for (const path of ["/proc", "/sys", "/dev", "/run", "/tmp", "/root", "/sbin", "/var/lib"]) {
-    archive.addDirectory(path);
+  const options = "options dummy numdummies=0\noptions ifb numifbs=0\noptions bonding max_bonds=0\n";
+  writeProgram(root, "/etc/modprobe.d/none.conf", options);
+  for (const path of TABLES) if (existsSync(path)) add(root, path);
+  for (const path of ["proc", "sys", "dev", "run", "tmp", "root", "sbin", "var/lib"]) {
+    mkdirSync(join(root, path), { recursive: true });
   }
 }
 
-function addPrograms(archive: Archive): void {
-  archive.add("/bin/busybox", Bun.which("busybox")!);
+function addPrograms(root: string): void {
+  add(root, Bun.which("busybox")!, "/bin/busybox");
   for (const name of PROGRAMS) {
     const path = findProgram(name);
-    if (path) addProgram(archive, path, `/bin/${name}`);
+    if (path) addProgram(root, path, `/bin/${name}`);
   }
-  for (const path of REFERENCE) if (existsSync(path)) addProgram(archive, path, path);
+  for (const path of REFERENCE) if (existsSync(path)) addProgram(root, path);
   // The shell of busybox would prefer its own ip to the one that is there.
-  addProgram(archive, findProgram("dash") ?? "/bin/sh", "/bin/sh");
-  archive.write("/bin/ldd", '#!/bin/sh\nexec /lib64/ld-linux-x86-64.so.2 --list "$@"\n');
+  addProgram(root, findProgram("dash") ?? "/bin/sh", "/bin/sh");
+  writeProgram(root, "/bin/ldd", '#!/bin/sh\nexec /lib64/ld-linux-x86-64.so.2 --list "$@"\n');
 }
 
-function findProgram(name: string): string | null {
-  return Bun.which(name, { PATH: "/usr/sbin:/usr/bin:/sbin:/bin" });
-}
-
-/** Adds a program and the libraries that the dynamic linker would load for it. */
-function addProgram(archive: Archive, path: string, target: string): void {
-  archive.add(target, path);
-  for (const library of sharedLibraries(path)) archive.add(library, library);
-}
+const findProgram = (name: string): string | null => Bun.which(name, { PATH: "/usr/sbin:/usr/bin:/sbin:/bin" });
 
 /** The program that runs this script. */
 const BUN = realpathSync(process.execPath);
 
-function addRepository(archive: Archive): void {
-  addProgram(archive, BUN, BUN);
+function addRepository(root: string): void {
+  addProgram(root, BUN);
   const binary = join(REPOSITORY_ROOT, "dist/cni");
-  if (existsSync(binary)) addProgram(archive, binary, binary);
-  archive.addEntries(REPOSITORY_ROOT, REPOSITORY_ROOT, (name) => !/^(\.git|dist|node_modules)$/.test(name));
-  const packages = join(REPOSITORY_ROOT, "node_modules");
-  archive.addEntries(packages, packages, (name) => !UNUSED_PACKAGES.test(name));
+  if (existsSync(binary)) addProgram(root, binary);
+  addEntries(root, REPOSITORY_ROOT, /^(\.git|dist|node_modules)$/);
+  addEntries(root, join(REPOSITORY_ROOT, "node_modules"), UNUSED_PACKAGES);
 }
 
 const quote = (word: string): string => `'${word.replaceAll("'", `'\\''`)}'`;
@@ -147,11 +170,12 @@ stty -F /dev/ttyS1 sane
 reboot -f
 `;
 
-/** The script that init runs. */
-export function jobScript({ command, terminal }: VmJob): string {
-  const lines = ["#!/bin/sh", `cd ${quote(REPOSITORY_ROOT)}`];
-  if (terminal) {
-    lines.push(`stty sane rows ${terminal.rows} columns ${terminal.columns}`, `export TERM='${terminal.kind}'`);
-  }
-  return [...lines, `exec ${command.map(quote).join(" ") || "sh -l"}`, ""].join("\n");
+/** The script that init runs. @param command a program and its arguments; none for a shell in this terminal */
+export function jobScript(command: readonly string[]): string {
+  const { rows, columns } = process.stdout;
+  const shell = `stty sane rows ${rows || 24} columns ${columns || 80}\nexport TERM='${
+    process.env["TERM"] ?? "vt100"
+  }'\nexec sh -l`;
+  const job = command.length === 0 ? shell : `exec ${command.map(quote).join(" ")}`;
+  return `#!/bin/sh\ncd ${quote(REPOSITORY_ROOT)}\n${job}\n`;
 }

@@ -1,10 +1,4 @@
-/**
- * The kernels of the virtual machine: Debian's, unpacked under `dist/vm/` and never installed. They have what the kernel
- * of a small test machine may lack: VLAN filtering of bridges, the link types dummy, vlan, ipvlan and vrf, traffic shaping.
- *
- * @module
- */
-
+/** The kernels of the virtual machine: Debian's, unpacked under `dist/vm/` and never installed. @module */
 import {
   cpSync,
   existsSync,
@@ -30,33 +24,13 @@ const KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg";
 export type KernelChoice = "current" | "oldest";
 
 /** Modules to take along, as folders or files under `kernel/`; what these depend on follows by itself. */
-const MODULES = [
-  "net/8021q/",
-  "net/bridge/",
-  "net/sched/",
-  "net/sctp/sctp.ko",
-  "net/netfilter/nf",
-  "net/netfilter/nft",
-  "net/netfilter/x",
-  "net/ipv4/netfilter/",
-  "net/ipv4/tcp_diag.ko",
-  "net/ipv4/udp_diag.ko",
-  "net/ipv6/netfilter/",
-  "drivers/firmware/qemu_fw_cfg.ko",
-  "drivers/net/dummy.ko",
-  "drivers/net/ifb.ko",
-  "drivers/net/ipvlan/",
-  "drivers/net/macvlan.ko",
-  "drivers/net/macvtap.ko",
-  "drivers/net/tun.ko",
-  "drivers/net/veth.ko",
-  "drivers/net/virtio_net.ko",
-  "drivers/net/vrf.ko",
-  "drivers/net/vxlan/",
-  "drivers/net/bonding/",
-  "drivers/virtio/virtio_pci.ko",
-  "crypto/crc32c_generic.ko",
-];
+const MODULES = `
+  net/8021q/ net/bridge/ net/sched/ net/sctp/sctp.ko net/netfilter/nf net/netfilter/nft net/netfilter/x
+  net/ipv4/netfilter/ net/ipv4/tcp_diag.ko net/ipv4/udp_diag.ko net/ipv6/netfilter/
+  drivers/firmware/qemu_fw_cfg.ko drivers/virtio/virtio_pci.ko crypto/crc32c_generic.ko
+  drivers/net/dummy.ko drivers/net/ifb.ko drivers/net/ipvlan/ drivers/net/macvlan.ko drivers/net/macvtap.ko
+  drivers/net/tun.ko drivers/net/veth.ko drivers/net/virtio_net.ko drivers/net/vrf.ko drivers/net/vxlan/ drivers/net/bonding/
+`.trim().split(/\s+/);
 
 /** A kernel ready to boot. */
 export interface VmKernel {
@@ -96,33 +70,42 @@ function download(choice: KernelChoice): string {
   if (!Bun.which("apt-get")) throw new Error("Cannot prepare a kernel: this is not a Debian system");
   const directory = join(REPOSITORY_ROOT, "dist/vm/package", choice);
   mkdirSync(directory, { recursive: true });
-  const options = choice === "oldest" ? optionsForOldest(directory) : [];
-  // There are no lists of ours at first.
-  let name = choice === "current" ? currentPackage(options) : undefined;
-  if (!name) {
-    run(REPOSITORY_ROOT, "apt-get", "-qq", ...options, "update");
-    name = currentPackage(options);
+  // The package goes to a folder of ours, which the unprivileged user of apt cannot enter.
+  const options = ["-o", "APT::Sandbox::User=root", ...choice === "oldest" ? optionsForOldest(directory) : []];
+  const name = afterUpdate(
+    options,
+    () => /Depends: (linux-image-\S+)/.exec(run(directory, "apt-cache", ...options, "depends", PACKAGE))?.[1],
+  );
+  const find = () => readdirSync(directory).find((file) => file.startsWith(`${name}_`));
+  if (!find()) {
+    console.error(`Downloading ${name} for the virtual machine (once, 70 MB; not installed)`);
+    const scratch = mkdtempSync(join(directory, "."));
+    afterUpdate(options, () => run(scratch, "apt-get", "-qq", ...options, "download", name) || name);
+    const file = readdirSync(scratch)[0]!;
+    renameSync(join(scratch, file), join(directory, file));
+    rmSync(scratch, { recursive: true });
   }
-  if (!name) throw new Error(`Cannot prepare a kernel: there is no package "${PACKAGE}" here`);
-  const file = readdirSync(directory).find((fileName) => fileName.startsWith(`${name}_`)) ??
-    fetchPackage(name, directory, options);
-  return join(directory, file);
+  return join(directory, find()!);
+}
+
+/** Asks apt; where it knows no answer, its lists may be missing or old, and it is asked once more after an update. */
+function afterUpdate(options: readonly string[], ask: () => string | undefined): string {
+  try {
+    const answer = ask();
+    if (answer) return answer;
+  } catch {
+    // As if there were no answer.
+  }
+  run(REPOSITORY_ROOT, "apt-get", "-qq", ...options, "update");
+  const answer = ask();
+  if (!answer) throw new Error(`Cannot prepare a kernel: this machine knows no archive of Debian with "${PACKAGE}"`);
+  return answer;
 }
 
 /** Has apt look into the same archive for another release, with lists of its own, so that the machine keeps those that it has. */
 function optionsForOldest(directory: string): string[] {
-  const find = () =>
-    /^.*\/debian\/$/m.exec(
-      run(REPOSITORY_ROOT, "apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"),
-    )
-      ?.[0];
-  let archive = find();
-  if (!archive) {
-    // apt knows archives by the lists that it has.
-    run(REPOSITORY_ROOT, "apt-get", "-qq", "update");
-    archive = find();
-  }
-  if (!archive) throw new Error("Cannot prepare a kernel: this machine knows no archive of Debian");
+  const targets = ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"];
+  const archive = afterUpdate([], () => /^.*\/debian\/$/m.exec(run(directory, ...targets))?.[0]);
   const apt = join(directory, "apt");
   for (const folder of ["lists/partial", "cache/archives/partial"]) mkdirSync(join(apt, folder), { recursive: true });
   writeFileSync(join(apt, "sources.list"), `deb [signed-by=${KEYS}] ${archive} ${OLDEST.release} main\n`);
@@ -131,31 +114,7 @@ function optionsForOldest(directory: string): string[] {
     "Dir::Etc::SourceParts=/dev/null",
     `Dir::State::Lists=${join(apt, "lists")}`,
     `Dir::Cache=${join(apt, "cache")}`,
-    "APT::Sandbox::User=root",
   ].flatMap((option) => ["-o", option]);
-}
-
-/** @returns the name of the file */
-function fetchPackage(name: string, directory: string, options: readonly string[]): string {
-  console.error(`Downloading ${name} for the virtual machine (once, 70 MB; not installed)`);
-  const scratch = mkdtempSync(join(directory, "."));
-  // The package goes to a folder of ours, which the unprivileged user of apt cannot enter.
-  const get = ["apt-get", "-qq", "-o", "APT::Sandbox::User=root", ...options, "download", name];
-  try {
-    run(scratch, ...get);
-  } catch {
-    // The lists may be older than the archive.
-    run(scratch, "apt-get", "-qq", ...options, "update");
-    run(scratch, ...get);
-  }
-  const file = readdirSync(scratch)[0]!;
-  renameSync(join(scratch, file), join(directory, file));
-  rmSync(scratch, { recursive: true });
-  return file;
-}
-
-function currentPackage(options: readonly string[]): string | undefined {
-  return /Depends: (linux-image-\S+)/.exec(run(REPOSITORY_ROOT, "apt-cache", ...options, "depends", PACKAGE))?.[1];
 }
 
 /** Turns a package into `<directory>/kernel`. @returns the version of the kernel, such as `5.10.0-32-amd64` */
@@ -181,10 +140,9 @@ function unpackKernel(file: string, directory: string): string {
 /** The wanted modules and what they need, from lines `kernel/a.ko: kernel/b.ko kernel/c.ko`. */
 function withDependencies(table: string): Set<string> {
   const needs = new Map(
-    table.split("\n").filter(Boolean).map((line) => {
-      const [module = "", rest = ""] = line.split(":");
-      return [module, rest.split(" ").filter(Boolean)] as const;
-    }),
+    table.split("\n").filter(Boolean).map((line) => line.split(/:? /)).map(([module = "", ...rest]) =>
+      [module.replace(/:$/, ""), rest] as const
+    ),
   );
   const found = new Set<string>();
   const visit = (path: string) => {

@@ -1,10 +1,9 @@
 /**
- * The body of `scripts/vm`: boots a small virtual machine, runs a command in it as root, and ends as the command does.
- * The machine is emulated, so it needs no rights and no hardware; it starts afresh every time and keeps nothing.
+ * The body of `scripts/vm`: boots a small virtual machine, runs a command in it as root, and ends as the command does. The machine is
+ * emulated, so it needs no rights and no hardware; it starts afresh every time and keeps nothing.
  *
  * @module
  */
-
 import { closeSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -75,16 +74,10 @@ export function missingRequirement(choice: KernelChoice): string {
 }
 
 /** Boots, runs and waits. Gives the exit status and what went wrong with the machine, if anything did. */
-async function boot(
-  choice: KernelChoice,
-  command: readonly string[],
-  run: VmRun,
-): Promise<{ status: number; trouble: string }> {
+async function boot(choice: KernelChoice, command: readonly string[], run: VmRun) {
   const kernel = ensureKernel(choice);
-  const { rows, columns } = process.stdout;
-  const terminal = { rows: rows || 24, columns: columns || 80, kind: process.env["TERM"] ?? "vt100" };
   const isShell = command.length === 0;
-  writeFileSync(run.job, jobScript(isShell ? { command, terminal } : { command }));
+  writeFileSync(run.job, jobScript(command));
   const image = openImage(kernel.modules);
   const child = Bun.spawn(emulator(kernel.image, "/proc/self/fd/3", run), {
     stdio: [isShell ? "inherit" : "ignore", "inherit", "inherit", image],
@@ -104,15 +97,12 @@ async function boot(
   await child.exited;
   timers.forEach(clearTimeout);
   const status = /^vm: status (\d+)/m.exec(output())?.[1];
-  if (status === undefined) {
-    trouble ||= child.exitCode === 0 ? "ended early" : `failed: ${EMULATOR} ended with ${child.exitCode}`;
-  }
-  return trouble ? { status: MACHINE_FAILED, trouble } : { status: Number(status), trouble };
+  if (status === undefined) trouble ||= `ended early: ${EMULATOR} gave ${child.exitCode}`;
+  return { status: trouble ? MACHINE_FAILED : Number(status), trouble, log: output() };
 }
 
 async function main(argv: readonly string[]): Promise<number> {
   const choice = argv[0] === "--oldest" ? "oldest" : "current";
-  const command = choice === "oldest" ? argv.slice(1) : argv;
   const reason = missingRequirement(choice);
   if (reason) {
     console.error(`vm: ${reason}`);
@@ -121,11 +111,9 @@ async function main(argv: readonly string[]): Promise<number> {
   const scratch = mkdtempSync(join(tmpdir(), "cni-vm-"));
   try {
     const run = { job: join(scratch, "job"), log: join(scratch, "log") };
-    const { status, trouble } = await boot(choice, command, run);
-    if (trouble) {
-      const log = existsSync(run.log) ? readFileSync(run.log, "utf8").trim().split("\n").slice(-60).join("\n") : "";
-      console.error(`vm: The virtual machine ${trouble}. The log of its kernel:\n${log || "nothing"}`);
-    }
+    const { status, trouble, log } = await boot(choice, choice === "oldest" ? argv.slice(1) : argv, run);
+    const lastLines = log.trim().split("\n").slice(-60).join("\n");
+    if (trouble) console.error(`vm: The virtual machine ${trouble}. The log of its kernel:\n${lastLines || "nothing"}`);
     return status;
   } finally {
     rmSync(scratch, { recursive: true, force: true });
