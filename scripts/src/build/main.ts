@@ -1,6 +1,6 @@
 /**
- * Compiles `cmd/cni.ts` into `dist/cni`, the multi-call binary: `bun scripts/src/build/main.ts [--target=bun-linux-arm64]
- * [--entry=FILE] [--outfile=FILE]`. Works from any directory and gives the same bytes from every one.
+ * Compiles `cmd/cni.ts` into `dist/cni`, the multi-call binary: `bun scripts/src/build/main.ts [--target=bun-linux-arm64] [--entry=FILE]
+ * [--outfile=FILE]`. Works from any directory and gives the same bytes from every one.
  *
  * @module
  */
@@ -51,15 +51,9 @@ const FLAGS = [
 ];
 
 /** What to build; paths are absolute. */
-interface BuildPlan {
-  readonly processor: Processor;
-  readonly entry: string;
-  readonly outfile: string;
-}
-
-function plan(argv: readonly string[], cwd: string): BuildPlan {
+function plan() {
   const text = { type: "string" } as const;
-  const { values: args } = parseArgs({ args: [...argv], options: { target: text, entry: text, outfile: text } });
+  const { values: args } = parseArgs({ options: { target: text, entry: text, outfile: text } });
   const target = args.target ?? `bun-linux-${process.arch}`;
   const processor = target.replace(/^bun-linux-/, "");
   if (processor !== "x64" && processor !== "arm64") {
@@ -67,77 +61,59 @@ function plan(argv: readonly string[], cwd: string): BuildPlan {
   }
   // A cross build must not overwrite the binary that runs here.
   const name = args.target === undefined ? "cni" : `cni-${processor}`;
-  return {
-    processor,
-    entry: args.entry ? resolve(cwd, args.entry) : join(REPOSITORY_ROOT, "cmd/cni.ts"),
-    outfile: args.outfile ? resolve(cwd, args.outfile) : join(REPOSITORY_ROOT, "dist", name),
-  };
+  const outfile = args.outfile ?? join(REPOSITORY_ROOT, "dist", name);
+  const entry = args.entry ?? join(REPOSITORY_ROOT, "cmd/cni.ts");
+  return { processor: processor as Processor, entry: resolve(entry), outfile: resolve(outfile) };
 }
 
-/** Runs the compiler into `scratch` and returns the path of the executable. */
-function compile({ processor, entry }: BuildPlan, scratch: string): string {
-  // The base name is baked into the file, so it is the same for every target and every --outfile.
-  const executable = join(scratch, "cni");
-  // In the repository, whose packages it imports.
+/** Runs the compiler from a copy of the sources, which is in the repository, whose packages they import. */
+function compile(processor: Processor, entry: string, executable: string): void {
   mkdirSync(join(REPOSITORY_ROOT, "dist"), { recursive: true });
   const source = mkdtempSync(join(REPOSITORY_ROOT, "dist/.source-"));
   try {
     copyInlined(source, processor);
-    compileFrom(source, { processor, entry }, executable);
+    const relativeEntry = relative(REPOSITORY_ROOT, entry);
+    const { version } = JSON.parse(readFileSync(join(REPOSITORY_ROOT, "package.json"), "utf8"));
+    const command = [
+      ...[process.execPath, "build", existsSync(join(source, relativeEntry)) ? relativeEntry : entry, "--compile"],
+      ...[`--target=bun-linux-${processor}`, `--outfile=${executable}`],
+      `--define=process.arch=${JSON.stringify(processor)}`,
+      `--define=BUILD_VERSION=${JSON.stringify(version)}`,
+      ...FLAGS,
+    ];
+    const { success, exitCode, stdout, stderr } = Bun.spawnSync(command, { cwd: source, stderr: "pipe" });
+    if (!success) throw new Error(`Cannot compile "${entry}": exit status ${exitCode}\n${`${stdout}${stderr}`.trim()}`);
   } finally {
     rmSync(source, { recursive: true, force: true });
   }
-  return executable;
 }
 
-function compileFrom(
-  source: string,
-  { processor, entry }: Pick<BuildPlan, "processor" | "entry">,
-  executable: string,
-): void {
-  const relativeEntry = relative(REPOSITORY_ROOT, entry);
-  const version: string = JSON.parse(readFileSync(join(REPOSITORY_ROOT, "package.json"), "utf8")).version;
-  const command = [
-    process.execPath,
-    "build",
-    existsSync(join(source, relativeEntry)) ? relativeEntry : entry,
-    "--compile",
-    `--target=bun-linux-${processor}`,
-    `--outfile=${executable}`,
-    `--define=process.arch=${JSON.stringify(processor)}`,
-    `--define=BUILD_VERSION=${JSON.stringify(version)}`,
-    ...FLAGS,
-  ];
-  const child = Bun.spawnSync(command, { cwd: source, stdin: "ignore", stdout: "pipe", stderr: "pipe" });
-  if (!child.success) {
-    const output = `${child.stdout.toString()}${child.stderr.toString()}`.trim();
-    throw new Error(`Cannot compile "${entry}": exit status ${child.exitCode}\n${output}`);
-  }
-}
-
-function build(task: BuildPlan): void {
+function build(): void {
+  const { processor, entry, outfile } = plan();
   if (Bun.version !== PATCHED_RUNTIME) {
     throw new Error(`Cannot build with Bun ${Bun.version}: package.json pins ${PATCHED_RUNTIME}; run "npm ci"`);
   }
   const started = performance.now();
-  mkdirSync(dirname(task.outfile), { recursive: true });
-  const scratch = mkdtempSync(join(dirname(task.outfile), ".build-"));
+  mkdirSync(dirname(outfile), { recursive: true });
+  const scratch = mkdtempSync(join(dirname(outfile), ".build-"));
   try {
-    const executable = compile(task, scratch);
+    // The base name is baked into the file, so it is the same for every target and every --outfile.
+    const executable = join(scratch, "cni");
+    compile(processor, entry, executable);
     const bytes = readFileSync(executable);
-    const closed = closeEnvironment(bytes, task.processor, programRange(bytes));
-    skipWarmUp(bytes, task.processor);
-    addPreflight(bytes, task.processor);
+    const closed = closeEnvironment(bytes, processor, programRange(bytes));
+    skipWarmUp(bytes, processor);
+    addPreflight(bytes, processor);
     refuseStrip(bytes);
     const marked = Buffer.concat([bytes, Buffer.from(BINARY_MARK)]);
     writeFileSync(executable, marked);
     chmodSync(executable, 0o755);
-    renameSync(executable, task.outfile);
+    renameSync(executable, outfile);
     const sha256 = new Bun.CryptoHasher("sha256").update(marked).digest("hex");
     const seconds = ((performance.now() - started) / 1000).toFixed(1);
     console.log(
-      `${basename(task.outfile)} linux-${task.processor}: ${(marked.length / 1e6).toFixed(1)} MB in ${seconds} s, ` +
-        `${closed.bunNames + closed.otherNames} runtime variables closed, sha256 ${sha256}`,
+      `${basename(outfile)} linux-${processor}: ${(marked.length / 1e6).toFixed(1)} MB in ${seconds} s, ` +
+        `${closed} runtime variables closed, sha256 ${sha256}`,
     );
   } finally {
     rmSync(scratch, { recursive: true, force: true });
@@ -145,7 +121,7 @@ function build(task: BuildPlan): void {
 }
 
 try {
-  build(plan(process.argv.slice(2), process.cwd()));
+  build();
 } catch (error) {
   console.error(error instanceof Error ? error.message : error);
   process.exitCode = 1;

@@ -1,31 +1,18 @@
 /**
- * Closes, in a compiled executable, the environment variables that would let a caller steer the JavaScript runtime
- * inside it: BUN_BE_BUN turns it into the bun command line, BUN_OPTIONS injects flags, BUN_INSPECT opens a debugger,
- * BUN_BYTECODE_ORDER_OUT writes a file, BUN_JSC_useJIT=0 disables bun:ffi. The runtime has no switch for any of them,
- * so their names are taken out of it: same length, so no offset in the file moves.
+ * Closes, in a compiled executable, the environment variables that would let a caller steer the JavaScript runtime inside it: BUN_BE_BUN
+ * turns it into the bun command line, BUN_OPTIONS injects flags, BUN_INSPECT opens a debugger, BUN_BYTECODE_ORDER_OUT writes a file,
+ * BUN_JSC_useJIT=0 disables bun:ffi. The runtime has no switch for any of them.
  *
- * A name is closed by a NUL in its first byte: getenv("") finds nothing, whatever the environment. (Another
- * character would only rename the variable: execve() accepts any string as an entry.) Only the first byte changes,
- * because the linker shares the tails of strings.
+ * A NUL in the first byte of its name closes a variable: getenv("") finds nothing. Another character would only rename it, since execve()
+ * accepts any string as an entry. No offset in the file moves, and only the first byte changes, because the linker shares the tails of strings.
  *
- * `strip` is kept out likewise, see {@link refuseStrip}; and a thread that costs more than it gives, see {@link skipWarmUp}.
- *
- * The counts belong to one exact runtime version. They are asserted: a runtime of another version fails the build
- * instead of shipping with a hole.
+ * The counts belong to one exact version of the runtime: another one fails the build instead of shipping with a hole.
  *
  * @module
  */
 
 /** The processors the patch is known for. */
 export type Processor = "x64" | "arm64";
-
-/** What {@link closeEnvironment} changed, for the build's report. */
-export interface PatchReport {
-  /** Names that start with `BUN_` and were emptied. */
-  readonly bunNames: number;
-  /** Other names of variables the runtime reads before our code runs, and that were emptied. */
-  readonly otherNames: number;
-}
 
 /** A single edit: `find` must occur exactly once; the byte(s) at `at` become `put`. */
 interface CodeEdit {
@@ -113,22 +100,23 @@ export function programRange(file: Buffer): ByteRange {
 /**
  * Empties the names in `file`, the bytes of a compiled executable, in place.
  *
- * @param program where our own program is, which is left alone: what its text and numbers happen to look like changes with every build
+ * @param program where our own program is, which is left alone: what its bytes happen to look like changes with every build
+ * @returns how many
  * @throws {Error} When the runtime inside is not the one the counts were taken from.
  */
-export function closeEnvironment(file: Buffer, processor: Processor, program: ByteRange): PatchReport {
+export function closeEnvironment(file: Buffer, processor: Processor, program: ByteRange): number {
   const expected = EXPECTED[processor];
   const runtime = Buffer.from(file).fill(0, program.start, program.end);
   const names = bunNames(runtime);
   if (names.length !== expected.bunNames) {
     throw mismatch("names that start with BUN_", expected.bunNames, names.length);
   }
-  const others = expected.otherNames.map((name) => onlyOffset(runtime, nulDelimited(name), name) + 1);
+  const others = expected.otherNames.map((name) => onlyOffset(runtime, Buffer.from(`\0${name}\0`), name) + 1);
   const { find, at, put } = expected.jscLoop;
   const loop = onlyOffset(runtime, Buffer.from(find), "the loop that reads BUN_JSC_*");
   for (const offset of [...names, ...others]) file[offset] = 0;
   Buffer.from(put).copy(file, loop + at);
-  return { bunNames: names.length, otherNames: others.length };
+  return names.length + others.length;
 }
 
 /**
@@ -165,19 +153,10 @@ function bunNames(file: Buffer): readonly number[] {
   const prefix = Buffer.from("\0BUN_");
   const offsets: number[] = [];
   for (let i = file.indexOf(prefix); i >= 0; i = file.indexOf(prefix, i + 1)) {
-    let end = i + prefix.length;
-    while (isNameByte(file[end])) end++;
-    if (file[end] === 0 && end > i + prefix.length && file[end - 1] !== 0x5f) offsets.push(i + 1);
+    const name = file.subarray(i + 1, file.indexOf(0, i + 1)).toString("latin1");
+    if (/^BUN_[A-Z0-9_]*[A-Z0-9]$/.test(name)) offsets.push(i + 1);
   }
   return offsets;
-}
-
-function isNameByte(byte: number | undefined): boolean {
-  return byte !== undefined && ((byte >= 0x41 && byte <= 0x5a) || (byte >= 0x30 && byte <= 0x39) || byte === 0x5f);
-}
-
-function nulDelimited(name: string): Buffer {
-  return Buffer.from(`\0${name}\0`);
 }
 
 function onlyOffset(file: Buffer, needle: Buffer, what: string): number {
