@@ -5,22 +5,14 @@ import { commonDifferences, commonKeys } from "../../../plugins/lib/docs/common_
 import { findPlugin, loadPlugins, pluginNames } from "../../../plugins/registry.ts";
 import { formatMarkdown } from "../bench/table.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
-import {
-  commonPage,
-  type DocumentedPlugin,
-  folderOf,
-  parityPage,
-  pluginPage,
-  pluginTable,
-  withGenerated,
-} from "./pages.ts";
+import * as pages from "./pages.ts";
 
 /** All plugins, by name. @throws {Error} if one has no docs.ts */
-export async function loadDocumentedPlugins(): Promise<DocumentedPlugin[]> {
+export async function loadDocumentedPlugins(): Promise<pages.DocumentedPlugin[]> {
   await loadPlugins();
   return await Promise.all(
     pluginNames().map(async (name) => {
-      const path = join(REPOSITORY_ROOT, "plugins", folderOf(name), "docs.ts");
+      const path = join(REPOSITORY_ROOT, "plugins", pages.folderOf(name), "docs.ts");
       if (!existsSync(path)) throw new Error(`${name} has no ${path}: see plugins/lib/docs/plugin_docs.ts`);
       return { plugin: findPlugin(name)!, docs: (await import(path)).default };
     }),
@@ -28,17 +20,17 @@ export async function loadDocumentedPlugins(): Promise<DocumentedPlugin[]> {
 }
 
 /** By path from the root of the repository: what each file must hold. */
-export function generatedFiles(plugins: readonly DocumentedPlugin[]): Readonly<Record<string, string>> {
+export function generatedFiles(plugins: readonly pages.DocumentedPlugin[]): Readonly<Record<string, string>> {
   return {
-    "README.md": withGenerated(readText("README.md"), "plugins", pluginTable(plugins)),
-    "docs/performance.md": withGenerated(
+    "README.md": pages.withGenerated(readText("README.md"), "plugins", pages.pluginTable(plugins)),
+    "docs/performance.md": pages.withGenerated(
       readText("docs/performance.md"),
       "figures",
       formatMarkdown(JSON.parse(readText("bench/latest.json"))),
     ),
-    "docs/parity.md": parityPage(commonKeys, plugins),
-    "docs/plugins/common.md": commonPage(commonKeys, commonDifferences),
-    ...Object.fromEntries(plugins.map((each) => [`docs/plugins/${each.plugin.name}.md`, pluginPage(each)])),
+    "docs/parity.md": pages.parityPage(commonKeys, plugins),
+    "docs/plugins/common.md": pages.commonPage(commonKeys, commonDifferences),
+    ...Object.fromEntries(plugins.map((each) => [`docs/plugins/${each.plugin.name}.md`, pages.pluginPage(each)])),
   };
 }
 

@@ -107,9 +107,9 @@ function oneLine(node: unknown): string {
 /** docs/parity.md: what becomes of each key of the Go plugins. */
 export function parityPage(common: Readonly<Record<string, KeyDocs>>, plugins: readonly DocumentedPlugin[]): string {
   const sections = [
-    section("[Every plugin](plugins/common.md)", common, {}, ""),
+    paritySection("[Every plugin](plugins/common.md)", common, {}, ""),
     ...plugins.map(({ plugin: { name }, docs }) =>
-      section(`[${name}](plugins/${name}.md)`, docs.keys, docs.absent ?? {}, `plugins/${folderOf(name)}/`)
+      paritySection(`[${name}](plugins/${name}.md)`, docs.keys, docs.absent ?? {}, `plugins/${folderOf(name)}/`)
     ),
   ];
   return `# Parity with the Go plugins\n\n${GENERATED}
@@ -119,23 +119,19 @@ this page with what the plugins read. There is no \`dhcp\` yet: it needs a proce
 ${sections.join("\n")}`;
 }
 
-function section(
+function paritySection(
   title: string,
   keys: Readonly<Record<string, KeyDocs>>,
   absent: Readonly<Record<string, string>>,
   folder: string,
 ): string {
+  const testsOf = (tests: readonly string[]) => tests.map((test) => `\`${testPath(test, folder)}\``).join(" ");
   const rows = [
-    ...Object.entries(keys).map(([path, { parity = "yes", tests }]) => [
-      `\`${path}\``,
-      parity,
-      tests.map((test) => `\`${testPath(test, folder)}\``).join(" "),
-    ]),
+    ...Object.entries(keys).map(([path, { parity = "yes", tests }]) => [`\`${path}\``, parity, testsOf(tests)]),
     ...Object.entries(absent).map(([path, reason]) => [`\`${path}\``, `no: ${reason}`, ""]),
   ];
-  return `## ${title}\n\n${
-    rows.length === 0 ? "No keys of its own.\n" : markdownTable(["key", "here", "tests"], rows)
-  }`;
+  const table = rows.length === 0 ? "No keys of its own.\n" : markdownTable(["key", "here", "tests"], rows);
+  return `## ${title}\n\n${table}`;
 }
 
 /** Where a test stands that documentation names, from the root of the repository. */

@@ -4,9 +4,10 @@
  *
  * @module
  */
-import { dlopen, type Pointer, ptr, read } from "bun:ffi";
-import { closeSync, readFileSync, writeSync } from "node:fs";
+import { dlopen } from "bun:ffi";
+import { closeSync, existsSync, readFileSync, writeSync } from "node:fs";
 import { constants } from "node:os";
+import { cStringArray, sys } from "../../../ffi/sys/libc.ts";
 import { POLLIN, SYS_pidfd_open } from "../../../ffi/sys/uapi.ts";
 
 /** What to start. */
@@ -49,58 +50,38 @@ const SPAWN_SETSIGDEF = 4;
 const SPAWN_SETSIGMASK = 8;
 const MFD_CLOEXEC = 1;
 
-let libcLibrary: ReturnType<typeof openLibc> | undefined;
-const libcFunctions = () => libcLibrary ??= openLibc();
-
-function openLibc() {
-  return dlopen("libc.so.6", {
-    posix_spawnp: { args: ["ptr", "cstring", "ptr", "ptr", "ptr", "ptr"], returns: "i32" },
-    posix_spawn_file_actions_init: { args: ["ptr"], returns: "i32" },
-    posix_spawn_file_actions_destroy: { args: ["ptr"], returns: "i32" },
-    posix_spawn_file_actions_adddup2: { args: ["ptr", "i32", "i32"], returns: "i32" },
-    posix_spawnattr_init: { args: ["ptr"], returns: "i32" },
-    posix_spawnattr_setflags: { args: ["ptr", "i16"], returns: "i32" },
-    posix_spawnattr_setsigdefault: { args: ["ptr", "ptr"], returns: "i32" },
-    posix_spawnattr_setsigmask: { args: ["ptr", "ptr"], returns: "i32" },
-    wait4: { args: ["i32", "ptr", "i32", "ptr"], returns: "i32" },
-    memfd_create: { args: ["cstring", "u32"], returns: "i32" },
-    syscall: { args: ["i64", "i32", "u32"], returns: "i64" },
-    poll: { args: ["ptr", "u64", "i32"], returns: "i32" },
-    __errno_location: { args: [], returns: "ptr" },
-  }).symbols;
-}
+/** What the product's table of functions has not. */
+const { posix_spawnp, posix_spawnattr_setsigmask, wait4, memfd_create } = dlopen("libc.so.6", {
+  posix_spawnp: { args: ["ptr", "cstring", "ptr", "ptr", "ptr", "ptr"], returns: "i32" },
+  posix_spawnattr_setsigmask: { args: ["ptr", "ptr"], returns: "i32" },
+  wait4: { args: ["i32", "ptr", "i32", "ptr"], returns: "i32" },
+  memfd_create: { args: ["cstring", "u32"], returns: "i32" },
+}).symbols;
 
 const cString = (text: string): Uint8Array => new TextEncoder().encode(`${text}\0`);
 
-/** A NULL-terminated array of pointers to strings, and what must outlive it. */
-function cStringArray(values: readonly string[]) {
-  const buffers = values.map(cString);
-  return { kept: buffers, array: new BigUint64Array([...buffers.map((bytes) => BigInt(ptr(bytes))), 0n]) };
-}
-
 /** Starts a program in the network namespace that the thread is in. The clock runs from here. */
 export function startProcess(command: ProcessCommand): RunningProcess {
-  const libc = libcFunctions();
-  const files = [0, 1, 2].map(() => libc.memfd_create(cString("stdio"), MFD_CLOEXEC));
-  if (command.stdin) writeSync(files[0], command.stdin, 0);
+  const files = [0, 1, 2].map(() => memfd_create(cString("stdio"), MFD_CLOEXEC));
+  if (command.stdin) writeSync(files[0]!, command.stdin, 0);
   const argv = cStringArray(command.argv);
   const env = cStringArray(Object.entries({ PATH, ...command.env }).map(([name, value]) => `${name}=${value}`));
   const actions = new Uint8Array(256);
   const attributes = new Uint8Array(512);
-  libc.posix_spawn_file_actions_init(actions);
-  files.forEach((fd, target) => libc.posix_spawn_file_actions_adddup2(actions, fd, target));
+  sys.posix_spawn_file_actions_init(actions);
+  files.forEach((fd, target) => sys.posix_spawn_file_actions_adddup2(actions, fd, target));
   // The runtime of this script ignores and blocks some signals; an engine's programs do not inherit that.
-  libc.posix_spawnattr_init(attributes);
-  libc.posix_spawnattr_setsigdefault(attributes, new Uint8Array(128).fill(255, 0, 8));
-  libc.posix_spawnattr_setsigmask(attributes, new Uint8Array(128));
-  libc.posix_spawnattr_setflags(attributes, SPAWN_SETSIGDEF | SPAWN_SETSIGMASK);
+  sys.posix_spawnattr_init(attributes);
+  sys.posix_spawnattr_setsigdefault(attributes, new Uint8Array(128).fill(255, 0, 8));
+  posix_spawnattr_setsigmask(attributes, new Uint8Array(128));
+  sys.posix_spawnattr_setflags(attributes, SPAWN_SETSIGDEF | SPAWN_SETSIGMASK);
   const pid = new Int32Array(1);
-  const program = cString(command.argv[0]);
+  const program = cString(command.argv[0]!);
   const startTime = performance.now();
-  const error = libc.posix_spawnp(pid, program, actions, attributes, argv.array, env.array);
-  libc.posix_spawn_file_actions_destroy(actions);
-  if (error !== 0 || !argv.kept || !env.kept) throw new Error(`Cannot start "${command.argv[0]}": error ${error}`);
-  return { pid: pid[0], startTime, command, files };
+  const error = posix_spawnp(pid, program, actions, attributes, argv, env);
+  sys.posix_spawn_file_actions_destroy(actions);
+  if (error !== 0) throw new Error(`Cannot start "${command.argv[0]}": error ${error}`);
+  return { pid: pid[0]!, startTime, command, files };
 }
 
 /** Waits for one of `running` and takes it out; the clock stops here. */
@@ -110,16 +91,14 @@ export function waitForAny(running: Map<number, RunningProcess>) {
   // Of a single one by its pid: the runtime awaits its own children itself.
   const [only, ...others] = running.keys();
   for (;;) {
-    const pid = libcFunctions().wait4(others.length === 0 ? only : -1, status, 0, usage);
+    const pid = wait4(others.length === 0 ? only! : -1, status, 0, usage);
     const endTime = performance.now();
     const which = running.get(pid);
     if (which) {
       running.delete(pid);
       return { which, ended: processResult(which, endTime, status[0], usage) };
     }
-    if (pid < 0 && read.i32(libcFunctions().__errno_location() as Pointer, 0) !== constants.errno.EINTR) {
-      throw new Error("There is no child to wait for");
-    }
+    if (pid < 0 && !existsSync(`/proc/${only}`)) throw new Error("There is no child to wait for");
   }
 }
 
@@ -150,9 +129,8 @@ export function runProcess(command: ProcessCommand): MeasuredProcess {
 }
 
 function killWhenLate(pid: number, timeoutMs: number): void {
-  const { syscall, poll } = libcFunctions();
-  const pidfd = Number(syscall(SYS_pidfd_open, pid, 0));
-  if (poll(new Int32Array([pidfd, POLLIN]), 1, timeoutMs) === 0) process.kill(pid, "SIGKILL");
+  const pidfd = sys.syscall(SYS_pidfd_open, pid, null, 0, 0);
+  if (sys.poll(new Int32Array([pidfd, POLLIN]), 1, timeoutMs) === 0) process.kill(pid, "SIGKILL");
   closeSync(pidfd);
 }
 

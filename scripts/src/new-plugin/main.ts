@@ -16,18 +16,7 @@ const TEMPLATE_ROOT = "../../../../";
 const REGISTRY_FILE = join(REPOSITORY_ROOT, "plugins/registry.ts");
 
 /** Words that are commands of the program, folders below plugins/, and pages below docs/plugins/. */
-const RESERVED_NAMES: readonly string[] = [
-  "cni",
-  "lib",
-  "common",
-  "run",
-  "netns",
-  "install",
-  "plugin",
-  "tap-device",
-  "help",
-  "version",
-];
+const RESERVED_NAMES = ["cni", "lib", "common", "run", "netns", "install", "plugin", "tap-device", "help", "version"];
 
 /** Why there can be no new plugin of this name; empty if there can. */
 export function nameProblem(name: string): string {
