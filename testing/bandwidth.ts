@@ -5,7 +5,7 @@
  * @module
  */
 import type { Netns } from "../ffi/netns.ts";
-import { runInNetns } from "./netns.ts";
+import { linkNames, runInNetns, runShellInNetns } from "./netns.ts";
 
 /** Sends to the host and port that are its arguments until the other side hangs up. */
 const SENDER = `
@@ -75,14 +75,13 @@ export interface TestVethPair {
 
 /** Makes the pair, with addresses and up; gives the result that the plugin would have given. */
 export function connectContainer({ host, container, port, ifname = "eth0", n }: TestVethPair) {
-  const run = (netns: Netns, ...lines: string[]) => runInNetns(netns, "sh", "-ec", lines.join("\n"));
-  run(
+  runShellInNetns(
     host,
     `ip link add ${port} mtu ${MTU} type veth peer name ${ifname} mtu ${MTU} netns ${container.path}`,
     `ip addr add 10.${n}.0.1/24 dev ${port}`,
     `ip link set ${port} up`,
   );
-  run(container, `ip addr add 10.${n}.0.2/24 dev ${ifname}`, `ip link set ${ifname} up`);
+  runShellInNetns(container, `ip addr add 10.${n}.0.2/24 dev ${ifname}`, `ip link set ${ifname} up`);
   return { cniVersion: "1.0.0", interfaces: [{ name: port }, { name: ifname, sandbox: container.path }] };
 }
 
@@ -110,7 +109,4 @@ export function trafficControl(host: Netns): Json[] {
 }
 
 /** The names of a host's links, without the loopback's. */
-export function hostLinkNames(host: Netns): string[] {
-  const links: Json[] = JSON.parse(runInNetns(host, "ip", "-j", "link"));
-  return links.map(({ ifname }) => ifname).filter((name) => name !== "lo").sort();
-}
+export const hostLinkNames = (host: Netns): string[] => linkNames(host).filter((name) => name !== "lo");

@@ -7,12 +7,9 @@
 import { test } from "bun:test";
 import { existsSync, lstatSync, mkdirSync, readlinkSync, rmSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
+import { CNI_PROGRAM, REPOSITORY_ROOT } from "../scripts/src/repository.ts";
 
-const PROJECT_ROOT = join(fileURLToPath(import.meta.url), "../..");
-
-/** The binary under test: `dist/cni`, which `scripts/test` builds, or the one named by CNI_BINARY. */
-export const CNI_PROGRAM = process.env["CNI_BINARY"] ?? join(PROJECT_ROOT, "dist/cni");
+export { CNI_PROGRAM };
 
 /** Everything a container engine sets; a test overrides what it is about. The namespace does not exist. */
 export const ENGINE_ENV: Readonly<Record<string, string>> = {
@@ -59,7 +56,7 @@ export function pluginLink(name: string): string {
   if (!existsSync(CNI_PROGRAM)) {
     throw new Error(`Cannot test the compiled binary: "${CNI_PROGRAM}" is missing, run scripts/build`);
   }
-  const folder = join(PROJECT_ROOT, "dist/links");
+  const folder = join(REPOSITORY_ROOT, "dist/links");
   const link = join(folder, name);
   mkdirSync(folder, { recursive: true });
   if (lstatSync(link, { throwIfNoEntry: false }) && readlinkSync(link) === CNI_PROGRAM) return link;

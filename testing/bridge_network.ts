@@ -12,7 +12,7 @@
 import { test } from "bun:test";
 import { type Cidr, type Ip, parseCidr, parseIp } from "../ffi/address.ts";
 import { createNetns, type Netns } from "../ffi/netns.ts";
-import { runInNetns, WITHOUT_DAD } from "./netns.ts";
+import { runShellInNetns, WITHOUT_DAD } from "./netns.ts";
 import { requestTcp, serveTcp } from "./traffic.ts";
 import type { Result } from "../spec/result.ts";
 import type { CniCommand } from "../spec/version.ts";
@@ -53,15 +53,11 @@ export interface BridgeNetwork {
   restore(plugin: AnyPlugin, config: object, call?: BridgeNetworkCall): readonly string[];
 }
 
-function run(netns: Netns, ...lines: string[]): void {
-  runInNetns(netns, "sh", "-e", "-c", lines.join("\n"));
-}
-
 function buildBridgeNetwork(resources: DisposableStack): BridgeNetwork {
   const host = resources.use(createNetns());
   const outside = resources.use(createNetns());
-  run(outside, WITHOUT_DAD, "ip link set lo up");
-  run(
+  runShellInNetns(outside, WITHOUT_DAD, "ip link set lo up");
+  runShellInNetns(
     host,
     WITHOUT_DAD,
     // Bridged packets pass the rules only if a test says so; the machine's default differs.
@@ -73,7 +69,10 @@ function buildBridgeNetwork(resources: DisposableStack): BridgeNetwork {
     `ip link add up0 type veth peer name eth0 netns ${outside.path}`,
     "ip addr add 192.0.2.1/24 dev up0; ip addr add 2001:db8::1/64 dev up0 nodad; ip link set up0 up",
   );
-  run(outside, "ip addr add 192.0.2.2/24 dev eth0; ip addr add 2001:db8::2/64 dev eth0 nodad; ip link set eth0 up");
+  runShellInNetns(
+    outside,
+    "ip addr add 192.0.2.2/24 dev eth0; ip addr add 2001:db8::2/64 dev eth0 nodad; ip link set eth0 up",
+  );
   const log: string[] = [];
   const context = newHostContext({ host, log });
   return {
@@ -84,9 +83,9 @@ function buildBridgeNetwork(resources: DisposableStack): BridgeNetwork {
     restore: (plugin, ...all) => restorePlugin(plugin, requestFor(plugin, "ADD", ...all), context),
     container(n) {
       const netns = resources.use(createNetns());
-      run(netns, WITHOUT_DAD);
-      run(host, `ip link add veth${n} master br0 up type veth peer name eth0 netns ${netns.path}`);
-      run(
+      runShellInNetns(netns, WITHOUT_DAD);
+      runShellInNetns(host, `ip link add veth${n} master br0 up type veth peer name eth0 netns ${netns.path}`);
+      runShellInNetns(
         netns,
         `ip link set lo up; ip addr add 10.88.0.${n}/16 dev eth0; ip addr add fd88::${n}/64 dev eth0 nodad`,
         "ip link set eth0 up; ip route add default via 10.88.0.1; ip route add default via fd88::1",
@@ -127,7 +126,7 @@ export function bridgeNetworkTest(
 
 /** Has the machine outside know the way to the containers, so that only rules keep anybody away. */
 export function addRoutesToContainers({ outside }: BridgeNetwork): void {
-  run(outside, "ip route add 10.88.0.0/16 via 192.0.2.1; ip -6 route add fd88::/64 via 2001:db8::1");
+  runShellInNetns(outside, "ip route add 10.88.0.0/16 via 192.0.2.1; ip -6 route add fd88::/64 via 2001:db8::1");
 }
 
 /** The same, and a server there on the port that {@linkcode reachesOutside} calls. */

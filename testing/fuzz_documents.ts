@@ -10,7 +10,7 @@ import { join } from "node:path";
 const TESTDATA = join(import.meta.dir, "../testdata/spec");
 
 /** Every object in the examples of the specification, and a list as engines write it. */
-export const EXAMPLE_DOCUMENTS: readonly object[] = [
+const EXAMPLE_DOCUMENTS: readonly object[] = [
   ...["0.3.1", "0.4.0", "1.1.0", "examples"].flatMap((name) =>
     objectsIn(JSON.parse(readFileSync(join(TESTDATA, `${name}.json`), "utf8")))
   ).filter((document) => JSON.stringify(document).length < 3000),

@@ -15,11 +15,6 @@ import { plugin } from "../plugins/lib/protocol/plugin.ts";
 import type { AnyPlugin } from "../plugins/lib/protocol/context.ts";
 import { type Sandbox, type SandboxCallOptions, sandboxTest } from "./sandbox.ts";
 
-/** What an IPAM plugin was asked for. */
-export interface IpamCalls {
-  readonly commands: string[];
-}
-
 interface GivenAddresses {
   readonly ips: readonly string[];
   readonly routes?: readonly RouteConfig[];

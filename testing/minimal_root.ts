@@ -23,7 +23,7 @@ export interface MinimalRootStart extends ProcessStart {
 }
 
 /** A network of the root, with a whole chain. */
-export const MINIMAL_ROOT_NETWORK = {
+const MINIMAL_ROOT_NETWORK = {
   cniVersion: "1.1.0",
   name: "thin",
   plugins: [

@@ -51,7 +51,7 @@ export interface DatagramEvents {
 }
 
 /** The socket, which tells of each datagram. */
-export function watchedSocket(nl: Netlink, { onSend, onReceive }: DatagramEvents): Netlink {
+function watchedSocket(nl: Netlink, { onSend, onReceive }: DatagramEvents): Netlink {
   return {
     get sequence() {
       return nl.sequence;

@@ -22,7 +22,7 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createNetns, type Netns, openNetns } from "../ffi/netns.ts";
-import { runInNetns } from "./netns.ts";
+import { runInNetns, runShellInNetns } from "./netns.ts";
 import { CNI_PROGRAM, ENGINE_ENV } from "./binary.ts";
 
 /** Programs without which there is no node. */
@@ -115,14 +115,13 @@ function killAllIn(path: string): void {
 
 function newHostAndOutside(resources: DisposableStack): { readonly host: Netns; readonly outside: Netns } {
   const [host, outside] = [resources.use(createNetns()), resources.use(createNetns())];
-  const sh = (netns: Netns, ...lines: string[]) => runInNetns(netns, "sh", "-e", "-c", lines.join("\n"));
-  sh(
+  runShellInNetns(
     host,
     "ip link set lo up",
     `ip link add up0 type veth peer name eth0 netns ${outside.path}`,
     "ip addr add 192.0.2.1/24 dev up0; ip link set up0 up",
   );
-  sh(outside, "ip link set lo up; ip addr add 192.0.2.2/24 dev eth0; ip link set eth0 up");
+  runShellInNetns(outside, "ip link set lo up; ip addr add 192.0.2.2/24 dev eth0; ip link set eth0 up");
   return { host, outside };
 }
 

@@ -4,14 +4,12 @@
  * @module
  */
 import type { Netns } from "../ffi/netns.ts";
-import { runInNetns } from "./netns.ts";
+import { runShellInNetns } from "./netns.ts";
 
 /** Makes both interfaces; what is behind their cables answers nothing. */
 export function addInterfaces(netns: Netns): void {
-  runInNetns(
+  runShellInNetns(
     netns,
-    "sh",
-    "-ec",
     `for each in all default; do echo 0 >/proc/sys/net/ipv6/conf/$each/accept_dad; done
     ip link set lo up
     for i in 0 1; do

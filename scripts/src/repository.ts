@@ -1,13 +1,21 @@
 /** Where the repository is and which source files it has. @module */
 
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 /** The root of the repository, whatever the working directory. */
 export const REPOSITORY_ROOT = join(fileURLToPath(import.meta.url), "../../..");
 
+/** An empty directory, which goes with the scope. */
+export function newScratchDirectory(parent = tmpdir()): Disposable & { readonly path: string } {
+  const path = mkdtempSync(join(parent, ".cni-"));
+  return { path, [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true }) };
+}
+
 /** The compiled program, unless CNI_BINARY names another. */
-export const CNI_BINARY = process.env["CNI_BINARY"] ?? join(REPOSITORY_ROOT, "dist/cni");
+export const CNI_PROGRAM = process.env["CNI_BINARY"] ?? join(REPOSITORY_ROOT, "dist/cni");
 
 /** The source files of the repository, relative to its root, sorted. */
 export function listSources(): readonly string[] {

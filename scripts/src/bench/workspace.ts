@@ -1,12 +1,11 @@
 /** What every row needs: programs, networks, containers, and the contenders that attach them. @module */
-import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { createNetns, type Netns } from "../../../ffi/netns.ts";
 import { Caller, execInvocation, type Invocation, runInvocation, type Verb } from "../harness/invocation.ts";
 import { bridgePlugin, type Container, hostLocal, type Network, PORTMAP } from "../harness/networks.ts";
 import { runSuccessfully } from "../harness/process.ts";
-import { CNI_BINARY, REPOSITORY_ROOT } from "../repository.ts";
+import { CNI_PROGRAM, newScratchDirectory, REPOSITORY_ROOT } from "../repository.ts";
 
 /** The reference plugins, where Debian's package puts them. */
 export const REFERENCE_DIRECTORY = "/usr/lib/cni";
@@ -22,21 +21,22 @@ export function compileEmptyProgram(outfile: string): void {
 
 /** Compiles the empty program and installs ours. @param quick smaller sizes, to see that everything works */
 export function prepareBench(rounds: number, quick: boolean) {
-  const state = mkdtempSync(join(tmpdir(), "cni-bench-"));
+  const directory = newScratchDirectory();
+  const state = directory.path;
   const [empty, plugins, cache] = ["empty", "bin", "cache"].map((name) => join(state, name)) as [
     string,
     string,
     string,
   ];
   mkdirSync(plugins);
-  runSuccessfully({ argv: [CNI_BINARY, "install", plugins] });
+  runSuccessfully({ argv: [CNI_PROGRAM, "install", plugins] });
   compileEmptyProgram(empty);
   return {
+    ...directory,
     ...{ rounds, quick, state, plugins, cache, empty },
     run: runInvocation(state, ["--cache-dir", cache, "--plugin-dir", plugins]),
     exec: execInvocation(plugins),
     reference: execInvocation(REFERENCE_DIRECTORY),
-    [Symbol.dispose]: () => rmSync(state, { recursive: true, force: true }),
   };
 }
 

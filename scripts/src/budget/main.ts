@@ -1,13 +1,13 @@
 /** The body of `scripts/budget`: what the verbs of plugins cost, against the recorded budget. @module */
 import { parseArgs } from "node:util";
 import { pluginNames } from "../../../plugins/registry.ts";
-import { CNI_BINARY } from "../repository.ts";
+import { CNI_PROGRAM } from "../repository.ts";
 import { compareWithBudget, currentMachine, readBudget, writeBudget } from "./compare.ts";
 import { type CostRows, measureCosts, mergeRows, prepareBudget } from "./measure.ts";
 
 const { values, positionals } = parseArgs({ options: { record: { type: "boolean" } }, allowPositionals: true });
 const names = positionals.length > 0 ? positionals : [...pluginNames(), "cni run"];
-using programs = prepareBudget(CNI_BINARY);
+using programs = prepareBudget(CNI_PROGRAM);
 const rows: Record<string, CostRows[string]> = {};
 for (const name of names) {
   const both = [measureCosts(programs, name), measureCosts(programs, name)];

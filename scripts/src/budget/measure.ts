@@ -1,10 +1,9 @@
 /** Measures what every verb of a plugin costs. @module */
-import { copyFileSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { copyFileSync, readFileSync, rmSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
 import { compileEmptyProgram } from "../bench/workspace.ts";
 import { type ProcessResult, requireSuccess, runProcess } from "../harness/process.ts";
-import { REPOSITORY_ROOT } from "../repository.ts";
+import { newScratchDirectory, REPOSITORY_ROOT } from "../repository.ts";
 import { chainRounds, type MeasuredCall, pluginRounds } from "./calls.ts";
 import { type CallCost, COUNT_STRACE_COMMAND, countTrace } from "./count.ts";
 
@@ -27,11 +26,11 @@ export type MeasuredPrograms = ReturnType<typeof prepareBudget>;
 /** Copies the program `cni` and compiles an empty one. */
 export function prepareBudget(cni: string) {
   // A tmpfs: on a disk, the kernel maps more or less of a program with one page fault, as its pages came into memory.
-  const directory = mkdtempSync("/dev/shm/cni-budget-");
-  const programs = { cni: join(directory, "cni"), empty: join(directory, "empty") };
+  const directory = newScratchDirectory("/dev/shm");
+  const programs = { cni: join(directory.path, "cni"), empty: join(directory.path, "empty") };
   copyFileSync(cni, programs.cni);
   compileEmptyProgram(programs.empty);
-  return { ...programs, [Symbol.dispose]: () => rmSync(directory, { recursive: true, force: true }) };
+  return { ...directory, ...programs };
 }
 
 /** How often a call is made for its page faults; the least counts, because other processes only add. */
@@ -40,8 +39,7 @@ const FAULT_ROUNDS = 2;
 /** Measures a plugin, or the chain if it is `cni run`. */
 export function measureCosts({ cni, empty }: MeasuredPrograms, name: string): CostRows[string] {
   using scope = new DisposableStack();
-  const state = mkdtempSync(join(tmpdir(), "cni-budget-"));
-  scope.defer(() => rmSync(state, { recursive: true, force: true }));
+  const state = scope.use(newScratchDirectory()).path;
   const runRound = name === "cni run" ? chainRounds(scope, state) : pluginRounds(scope, state, name);
   const counts: Record<string, Partial<CostRow>[]> = {};
   const countRound = (way: (call: MeasuredCall) => readonly [string, Partial<CostRow>]) =>

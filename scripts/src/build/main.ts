@@ -5,16 +5,7 @@
  * @module
  */
 
-import {
-  chmodSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  writeFileSync,
-} from "node:fs";
+import { chmodSync, existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { basename, dirname, join, relative, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import {
@@ -28,7 +19,7 @@ import {
 import { BINARY_MARK } from "../../../cmd/installed_file.ts";
 import { addPreflight } from "./preflight.ts";
 import { copyInlined } from "./inline_constants.ts";
-import { REPOSITORY_ROOT } from "../repository.ts";
+import { newScratchDirectory, REPOSITORY_ROOT } from "../repository.ts";
 
 /**
  * Nothing of the working directory is read at run time, and no code but the embedded one can be evaluated; bytecode
@@ -69,23 +60,19 @@ function plan() {
 /** Runs the compiler from a copy of the sources, which is in the repository, whose packages they import. */
 function compile(processor: Processor, entry: string, executable: string): void {
   mkdirSync(join(REPOSITORY_ROOT, "dist"), { recursive: true });
-  const source = mkdtempSync(join(REPOSITORY_ROOT, "dist/.source-"));
-  try {
-    copyInlined(source, processor);
-    const relativeEntry = relative(REPOSITORY_ROOT, entry);
-    const { version } = JSON.parse(readFileSync(join(REPOSITORY_ROOT, "package.json"), "utf8"));
-    const command = [
-      ...[process.execPath, "build", existsSync(join(source, relativeEntry)) ? relativeEntry : entry, "--compile"],
-      ...[`--target=bun-linux-${processor}`, `--outfile=${executable}`],
-      `--define=process.arch=${JSON.stringify(processor)}`,
-      `--define=BUILD_VERSION=${JSON.stringify(version)}`,
-      ...FLAGS,
-    ];
-    const { success, exitCode, stdout, stderr } = Bun.spawnSync(command, { cwd: source, stderr: "pipe" });
-    if (!success) throw new Error(`Cannot compile "${entry}": exit status ${exitCode}\n${`${stdout}${stderr}`.trim()}`);
-  } finally {
-    rmSync(source, { recursive: true, force: true });
-  }
+  using source = newScratchDirectory(join(REPOSITORY_ROOT, "dist"));
+  copyInlined(source.path, processor);
+  const relativeEntry = relative(REPOSITORY_ROOT, entry);
+  const { version } = JSON.parse(readFileSync(join(REPOSITORY_ROOT, "package.json"), "utf8"));
+  const command = [
+    ...[process.execPath, "build", existsSync(join(source.path, relativeEntry)) ? relativeEntry : entry, "--compile"],
+    ...[`--target=bun-linux-${processor}`, `--outfile=${executable}`],
+    `--define=process.arch=${JSON.stringify(processor)}`,
+    `--define=BUILD_VERSION=${JSON.stringify(version)}`,
+    ...FLAGS,
+  ];
+  const { success, exitCode, stdout, stderr } = Bun.spawnSync(command, { cwd: source.path, stderr: "pipe" });
+  if (!success) throw new Error(`Cannot compile "${entry}": exit status ${exitCode}\n${`${stdout}${stderr}`.trim()}`);
 }
 
 function build(): void {
@@ -95,29 +82,25 @@ function build(): void {
   }
   const started = performance.now();
   mkdirSync(dirname(outfile), { recursive: true });
-  const scratch = mkdtempSync(join(dirname(outfile), ".build-"));
-  try {
-    // The base name is baked into the file, so it is the same for every target and every --outfile.
-    const executable = join(scratch, "cni");
-    compile(processor, entry, executable);
-    const bytes = readFileSync(executable);
-    const closed = closeEnvironment(bytes, processor, programRange(bytes));
-    skipWarmUp(bytes, processor);
-    addPreflight(bytes, processor);
-    refuseStrip(bytes);
-    const marked = Buffer.concat([bytes, Buffer.from(BINARY_MARK)]);
-    writeFileSync(executable, marked);
-    chmodSync(executable, 0o755);
-    renameSync(executable, outfile);
-    const sha256 = new Bun.CryptoHasher("sha256").update(marked).digest("hex");
-    const seconds = ((performance.now() - started) / 1000).toFixed(1);
-    console.log(
-      `${basename(outfile)} linux-${processor}: ${(marked.length / 1e6).toFixed(1)} MB in ${seconds} s, ` +
-        `${closed} runtime variables closed, sha256 ${sha256}`,
-    );
-  } finally {
-    rmSync(scratch, { recursive: true, force: true });
-  }
+  using scratch = newScratchDirectory(dirname(outfile));
+  // The base name is baked into the file, so it is the same for every target and every --outfile.
+  const executable = join(scratch.path, "cni");
+  compile(processor, entry, executable);
+  const bytes = readFileSync(executable);
+  const closed = closeEnvironment(bytes, processor, programRange(bytes));
+  skipWarmUp(bytes, processor);
+  addPreflight(bytes, processor);
+  refuseStrip(bytes);
+  const marked = Buffer.concat([bytes, Buffer.from(BINARY_MARK)]);
+  writeFileSync(executable, marked);
+  chmodSync(executable, 0o755);
+  renameSync(executable, outfile);
+  const sha256 = new Bun.CryptoHasher("sha256").update(marked).digest("hex");
+  const seconds = ((performance.now() - started) / 1000).toFixed(1);
+  console.log(
+    `${basename(outfile)} linux-${processor}: ${(marked.length / 1e6).toFixed(1)} MB in ${seconds} s, ` +
+      `${closed} runtime variables closed, sha256 ${sha256}`,
+  );
 }
 
 try {

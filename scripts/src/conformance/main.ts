@@ -4,10 +4,9 @@
  *
  * @module
  */
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { listSources, REPOSITORY_ROOT } from "../repository.ts";
+import { listSources, newScratchDirectory, REPOSITORY_ROOT } from "../repository.ts";
 import type { TestCase } from "../test/junit.ts";
 import { runFile } from "../test/run_file.ts";
 
@@ -41,10 +40,9 @@ function verdictOf({ id, untestable }: Statement, cases: readonly TestCase[]): s
 }
 
 async function main(): Promise<number> {
-  const scratch = mkdtempSync(join(tmpdir(), "cni-conformance-"));
-  process.on("exit", () => rmSync(scratch, { recursive: true, force: true }));
+  using scratch = newScratchDirectory();
   const runs = [];
-  for (const file of conformanceTests()) runs.push(await runFile(file, scratch));
+  for (const file of conformanceTests()) runs.push(await runFile(file, scratch.path));
   const cases = runs.flatMap((run) => run.cases);
   const verdicts = readChecklist().map((statement) => ({ ...statement, verdict: verdictOf(statement, cases) }));
   for (const { id, level, statement, untestable, verdict } of verdicts) {

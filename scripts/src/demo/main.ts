@@ -3,8 +3,7 @@
  *
  * @module
  */
-import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createNetns, type Netns } from "../../../ffi/netns.ts";
 import { listElements } from "../../../ffi/nft/objects.ts";
@@ -14,11 +13,10 @@ import { inetTable } from "../../../plugins/lib/ruleset/inet_table.ts";
 import { requestTcp, serveTcp } from "../../../testing/traffic.ts";
 import { connectHosts } from "../harness/hosts.ts";
 import { runProcess } from "../harness/process.ts";
-import { CNI_BINARY } from "../repository.ts";
+import { CNI_PROGRAM, newScratchDirectory } from "../repository.ts";
 
 using resources = new DisposableStack();
-const state = mkdtempSync(join(tmpdir(), "cni-demo-"));
-resources.defer(() => rmSync(state, { recursive: true }));
+const state = resources.use(newScratchDirectory()).path;
 const newNetns = () => resources.use(createNetns());
 const namespaces = { host: newNetns(), web: newNetns(), client: newNetns(), outside: newNetns() };
 const { host, web, client, outside } = namespaces;
@@ -58,7 +56,7 @@ function cni(verb: "add" | "del", container: "web" | "client", ...options: strin
   const words = ["run", verb, "demo", namespaces[container].path, "--container-id", container, ...options];
   const directories = [`--conf-dir=${state}`, `--cache-dir=${state}/cache`, `--plugin-dir=${state}/plugins`];
   console.log(`cni run ${verb} demo ${[container, ...options].join(" ")}`);
-  const { exitCode, stdout, stderr } = host.run(() => runProcess({ argv: [CNI_BINARY, ...words, ...directories] }));
+  const { exitCode, stdout, stderr } = host.run(() => runProcess({ argv: [CNI_PROGRAM, ...words, ...directories] }));
   if (exitCode !== 0) throw new Error(`cni run ${verb} ${container} failed: ${stderr.trim()}`);
   return stdout;
 }

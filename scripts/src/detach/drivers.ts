@@ -4,7 +4,7 @@ import { Caller, execInvocation, runInvocation, type Verb } from "../harness/inv
 import { type Container, IFNAME, type Network } from "../harness/networks.ts";
 import { WITHOUT_SYSTEM_BUS } from "../harness/node.ts";
 import { type ProcessResult, runLimited } from "../harness/process.ts";
-import { CNI_BINARY } from "../repository.ts";
+import { CNI_PROGRAM } from "../repository.ts";
 
 /** What a command is for. */
 export interface DriverInput {
@@ -60,7 +60,7 @@ export function processDriver(name: "run" | "exec"): Driver {
   const caller = new Caller(name === "run" ? runInvocation("/run") : execInvocation());
   const driver: Driver = {
     name,
-    restore: () => errorOf("restore", runLimited({ argv: [CNI_BINARY, "run", "restore"], env: WITHOUT_SYSTEM_BUS })),
+    restore: () => errorOf("restore", runLimited({ argv: [CNI_PROGRAM, "run", "restore"], env: WITHOUT_SYSTEM_BUS })),
     call(verb, network, { container, valid, withoutResult }) {
       // A plugin needs the result of ADD.
       if (verb === "check" && name === "exec" && !caller.isAttached(network, container!)) return "unknown";

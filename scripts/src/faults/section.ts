@@ -1,11 +1,11 @@
 /** One command called in one way, and all faults that can be injected into it. @module */
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { Caller, execInvocation, runInvocation } from "../harness/invocation.ts";
 import { prepareNode, resetNode } from "../harness/node.ts";
 import { type ProcessCommand, requireSuccess, runLimited } from "../harness/process.ts";
 import { newRandomSource } from "../harness/random.ts";
+import { newScratchDirectory } from "../repository.ts";
 import { type FaultCase, type FaultReport, runExperiment } from "./experiment.ts";
 import { type Fault, isSignal, TRACED_SYSCALLS } from "./fault.ts";
 import { fileDamageCases } from "./file_damage.ts";
@@ -36,30 +36,25 @@ export function runSection(
   onReport: (report: FaultReport) => void,
 ): void {
   prepareNode();
-  const scratch = mkdtempSync(join(tmpdir(), "cni-faults-"));
-  try {
-    const [invocation, scenario] = section.split(" ");
-    const caller = new Caller(invocation === "run" ? runInvocation("/run") : execInvocation());
-    const all = scenario === "damage"
-      ? fileDamageCases(caller)
-      : faultCases(caller, SCENARIOS[scenario as keyof typeof SCENARIOS], scratch);
-    const chosen = all.map((faultCase) => ({ ...faultCase, name: `${section} ${faultCase.name}` }))
-      .filter(({ name }) => words.every((word) => matchesWord(name, word)));
-    // By name: the processes that share a section need not find the same number of system calls.
-    const selected = sampleByKind(chosen, sample, newRandomSource(seed))
-      .filter(({ name }) => Bun.hash.crc32(name) % of === share);
-    for (const { name, kind, run } of selected) onReport({ name, kind, ...run() });
-  } finally {
-    rmSync(scratch, { recursive: true, force: true });
-  }
+  using scratch = newScratchDirectory();
+  const [invocation, scenario] = section.split(" ");
+  const caller = new Caller(invocation === "run" ? runInvocation("/run") : execInvocation());
+  const all = scenario === "damage"
+    ? fileDamageCases(caller)
+    : faultCases(caller, SCENARIOS[scenario as keyof typeof SCENARIOS], join(scratch.path, "trace"));
+  const chosen = all.map((faultCase) => ({ ...faultCase, name: `${section} ${faultCase.name}` }))
+    .filter(({ name }) => words.every((word) => matchesWord(name, word)));
+  // By name: the processes that share a section need not find the same number of system calls.
+  const selected = sampleByKind(chosen, sample, newRandomSource(seed))
+    .filter(({ name }) => Bun.hash.crc32(name) % of === share);
+  for (const { name, kind, run } of selected) onReport({ name, kind, ...run() });
 }
 
 /** `sendto` matches all faults of the call, `sendto#12` those of one. */
 const matchesWord = (name: string, word: string): boolean => [...name.split(" "), ...name.split(/[ #]/)].includes(word);
 
 /** Faults at all system calls of a command, found by running each of its programs once without a fault. */
-function faultCases(caller: Caller, scenario: Scenario, scratch: string): readonly FaultCase[] {
-  const file = join(scratch, "trace");
+function faultCases(caller: Caller, scenario: Scenario, file: string): readonly FaultCase[] {
   const log = () => readFileSync(file, "utf8");
   const { verb, container } = scenario;
   const cases = caller.invocation.programs(FAULTS_NETWORK, verb).flatMap((program) => {

@@ -2,7 +2,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type Container, IFNAME, type Network, type NetworkPlugin } from "./networks.ts";
-import { CNI_BINARY } from "../repository.ts";
+import { CNI_PROGRAM } from "../repository.ts";
 import { PLUGIN_DIRECTORY, WITHOUT_SYSTEM_BUS } from "./node.ts";
 import { type ProcessCommand, type ProcessResult, runLimited } from "./process.ts";
 
@@ -48,7 +48,7 @@ export function runInvocation(directory: string, options: readonly string[] = []
       if (written.get(file) !== text) writeFileSync(file, text);
       written.set(file, text);
       const words = container ? attachmentWords(container) : validWords(valid);
-      const argv = [CNI_BINARY, "run", verb, file, ...words, ...options, "--json"];
+      const argv = [CNI_PROGRAM, "run", verb, file, ...words, ...options, "--json"];
       return yield { program: "cni", argv, env: WITHOUT_SYSTEM_BUS };
     },
   };

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { CNI_BINARY } from "../repository.ts";
+import { CNI_PROGRAM } from "../repository.ts";
 import { runShell, runSuccessfully } from "./process.ts";
 
 /** Where the links to the program are on a node, named like the plugins. */
@@ -23,7 +23,7 @@ export function prepareNode(): void {
   process.chdir("/");
   // Not the program's directories themselves: removing one that is mounted on unmounts it.
   runShell("for path in /run /var/lib /opt; do mount -t tmpfs none $path; done; ip link set lo up");
-  runSuccessfully({ argv: [CNI_BINARY, "install", PLUGIN_DIRECTORY] });
+  runSuccessfully({ argv: [CNI_PROGRAM, "install", PLUGIN_DIRECTORY] });
 }
 
 /** A node as it is before anything ran on it, with empty namespaces of these names. */

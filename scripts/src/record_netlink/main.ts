@@ -4,23 +4,21 @@
  * The command runs in a network namespace of its own; the last message it sends is kept. Sequence numbers differ from run to run, so they
  * are set to 0.
  */
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { runProcess } from "../harness/process.ts";
 import { parseTrace } from "../harness/trace.ts";
-import { REPOSITORY_ROOT } from "../repository.ts";
+import { newScratchDirectory, REPOSITORY_ROOT } from "../repository.ts";
 
 const [name, ...command] = process.argv.slice(2);
 if (!name || command.length === 0) throw new Error("usage: scripts/record_netlink NAME COMMAND…");
 
-const directory = mkdtempSync(join(tmpdir(), "cni-record-"));
-const file = join(directory, "trace");
+using directory = newScratchDirectory();
+const file = join(directory.path, "trace");
 const strace = ["strace", "-f", "-o", file, "-e", "trace=sendmsg", "-e", "verbose=none", "-e", "write=all"];
 // Whether the kernel accepted the message does not matter: what it lacks, another has.
 const { stderr } = runProcess({ argv: ["unshare", "-n", ...strace, "--", ...command] });
 const message = parseTrace(readFileSync(file, "utf8")).findLast(({ data }) => data.length > 0)?.data;
-rmSync(directory, { recursive: true });
 if (!message) throw new Error(`${command.join(" ")} sent nothing: ${stderr}`);
 message.fill(0, 8, 12);
 

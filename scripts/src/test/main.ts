@@ -6,12 +6,11 @@
  *
  * @module
  */
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { mkdtempSync } from "node:fs";
 import { join } from "node:path";
 import { CHECKS, runCommandStep, runStep } from "../check/main.ts";
 import { runInLanes } from "../harness/node.ts";
-import { listSources } from "../repository.ts";
+import { listSources, newScratchDirectory } from "../repository.ts";
 import type { KernelChoice } from "../vm/kernel.ts";
 import { missingRequirement } from "../vm/main.ts";
 import type { TestCase } from "./junit.ts";
@@ -34,8 +33,9 @@ const inVm = first === "--in-vm";
 const words = process.argv.slice(inVm ? 3 : 2);
 const firstFlag = words.findIndex((word) => word.startsWith("-"));
 const [filters, flags] = firstFlag < 0 ? [words, []] : [words.slice(0, firstFlag), words.slice(firstFlag)];
-const scratch = mkdtempSync(join(tmpdir(), "cni-test-"));
-process.on("exit", () => rmSync(scratch, { recursive: true, force: true }));
+const directory = newScratchDirectory();
+const scratch = directory.path;
+process.on("exit", () => directory[Symbol.dispose]());
 
 /** Checks and tests, each counted once. */
 const all: TestCase[] = [];

@@ -8,7 +8,6 @@
 import {
   existsSync,
   mkdirSync,
-  mkdtempSync,
   openSync,
   readdirSync,
   realpathSync,
@@ -16,11 +15,10 @@ import {
   symlinkSync,
   writeFileSync,
 } from "node:fs";
-import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { runSuccessfully } from "../harness/process.ts";
 import { sharedLibraries } from "../image/main.ts";
-import { REPOSITORY_ROOT } from "../repository.ts";
+import { newScratchDirectory, REPOSITORY_ROOT } from "../repository.ts";
 
 /** Programs that tests inspect the kernel with. One that is missing here is missing there. */
 const PROGRAMS = ["ip", "bridge", "tc", "nft", "conntrack", "strace", "unshare", "nsenter", "findmnt", "flock"];
@@ -49,17 +47,17 @@ export const JOB_NAME = "opt/cni/job";
 
 /** Writes the archive. @returns a descriptor of it, which alone keeps it */
 export function openImage(modules: string): number {
-  const root = mkdtempSync(join(tmpdir(), "cni-vm-root-"));
+  using root = newScratchDirectory();
   const file = join(REPOSITORY_ROOT, `dist/vm/image-${process.pid}`);
   mkdirSync(dirname(file), { recursive: true });
   try {
-    addSystem(root, modules);
-    addPrograms(root);
-    addRepository(root);
-    packTree(root, file, "*.map");
+    addSystem(root.path, modules);
+    addPrograms(root.path);
+    addRepository(root.path);
+    packTree(root.path, file, "*.map");
     return openSync(file, "r");
   } finally {
-    for (const path of [root, file]) rmSync(path, { recursive: true, force: true });
+    rmSync(file, { force: true });
   }
 }
 

@@ -4,9 +4,9 @@
  *
  * @module
  */
-import { closeSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { closeSync, existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { newScratchDirectory } from "../repository.ts";
 import { ensureKernel, type KernelChoice } from "./kernel.ts";
 import { JOB_NAME, jobScript, openImage } from "./image.ts";
 
@@ -108,16 +108,12 @@ async function main(argv: readonly string[]): Promise<number> {
     console.error(`vm: ${reason}`);
     return MACHINE_FAILED;
   }
-  const scratch = mkdtempSync(join(tmpdir(), "cni-vm-"));
-  try {
-    const run = { job: join(scratch, "job"), log: join(scratch, "log") };
-    const { status, trouble, log } = await boot(choice, choice === "oldest" ? argv.slice(1) : argv, run);
-    const lastLines = log.trim().split("\n").slice(-60).join("\n");
-    if (trouble) console.error(`vm: The virtual machine ${trouble}. The log of its kernel:\n${lastLines || "nothing"}`);
-    return status;
-  } finally {
-    rmSync(scratch, { recursive: true, force: true });
-  }
+  using scratch = newScratchDirectory();
+  const run = { job: join(scratch.path, "job"), log: join(scratch.path, "log") };
+  const { status, trouble, log } = await boot(choice, choice === "oldest" ? argv.slice(1) : argv, run);
+  const lastLines = log.trim().split("\n").slice(-60).join("\n");
+  if (trouble) console.error(`vm: The virtual machine ${trouble}. The log of its kernel:\n${lastLines || "nothing"}`);
+  return status;
 }
 
 if (import.meta.main) process.exitCode = await main(process.argv.slice(2));
