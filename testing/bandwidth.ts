@@ -22,7 +22,7 @@ const MTU = 1400;
 /** The bytes that the kernel counts for each byte that the receiver reads: headers of Ethernet, IPv4, and TCP with timestamps. */
 const HEADERS = (MTU + 14) / (MTU - 20 - 32);
 
-/** What is to be measured. */
+/** A transfer to measure. */
 export interface Transfer {
   readonly from: Netns;
   readonly to: Netns;

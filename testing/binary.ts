@@ -23,14 +23,14 @@ export const ENGINE_ENV: Readonly<Record<string, string>> = {
   DBUS_SYSTEM_BUS_ADDRESS: "unix:path=/nonexistent/bus",
 };
 
-/** What a finished process left. */
+/** A process that has ended. */
 export interface FinishedProcess {
   readonly exitCode: number | null;
   readonly stdout: string;
   readonly stderr: string;
 }
 
-/** What a process that was waited for left. */
+/** The output of a process that has ended, as text. */
 export function finishedProcess({ exitCode, stdout, stderr }: Bun.SyncSubprocess<"pipe", "pipe">): FinishedProcess {
   return { exitCode, stdout: stdout.toString(), stderr: stderr.toString() };
 }

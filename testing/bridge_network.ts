@@ -26,7 +26,7 @@ export interface BridgeContainer {
   readonly v4: Ip;
   readonly v6: Ip;
   readonly addresses: readonly Cidr[];
-  /** What the plugin that connected it would have answered. */
+  /** The answer that the plugin that connected it would have given. */
   readonly result: Result;
 }
 

@@ -1,5 +1,5 @@
 /**
- * What the tests in e2e/conformance/ run things in: a runtime over plugins that only record how they are called, and a node with a container
+ * Surroundings of the tests in e2e/conformance/: a runtime over plugins that only record how they are called, and a node with a container
  * on which every plugin of this binary is called in this process, as a program, and by `cni run`.
  *
  * Each of those tests is named after an id of testdata/conformance/checklist.tsv, followed by the statement that stands there.
@@ -63,7 +63,7 @@ export interface RuntimeSandbox extends Disposable {
   readonly log: string[];
   /** Of the cache. */
   readonly directory: string;
-  /** What `type COMMAND` does instead. */
+  /** Replaces the program for `type COMMAND`. */
   readonly answers: Record<string, (request: ProgramCall) => ProgramOutput>;
   /** Lets `type COMMAND` fail. */
   fail(call: string, code: number, msg: string): void;
@@ -153,7 +153,7 @@ export interface ConformanceNode extends Namespaces {
   file(list: object): string;
 }
 
-/** What a program was called with; absent if it was not. */
+/** The input of a program; absent if it was not called. */
 export interface RecordedProgram {
   env(command: string): Readonly<Record<string, string>> | undefined;
   stdin(command: string): JsonDocument;

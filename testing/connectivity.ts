@@ -20,7 +20,7 @@ import { NO_ANSWER_TIMEOUT_MS, requestTcp, requestUdp, serveTcpAndUdp } from "./
 const SHELL_FUNCTIONS = `both() { iptables "$@"; ip6tables "$@"; }\n`;
 const RECORDINGS = join(fileURLToPath(import.meta.url), "../../testdata/rulesets");
 
-/** Who calls whom: the container the machine outside, that machine the container, or that machine a published port of the host. */
+/** The direction: from the container to the machine outside, from there to the container, or from there to a published port. */
 const DIRECTIONS = ["out", "in", "published"] as const;
 /** Every kind of traffic, as words: `out tcp 4`. */
 const FLOWS = DIRECTIONS.flatMap((direction) =>
@@ -110,7 +110,7 @@ export function loadRecording(host: Netns, recording: string, place: "alone" | "
   }
 }
 
-/** What differs from the usual. */
+/** Differences from the usual. */
 export interface ConnectivityOptions {
   /** Further keys of the firewall plugin's configuration. */
   readonly firewall?: object;

@@ -20,7 +20,7 @@ export interface CountingHost {
   readonly directory: string;
   /** The lines that plugins and the runtime logged. */
   readonly log: readonly string[];
-  /** What plugins are called with: sockets that count. */
+  /** The context of plugins: its sockets count. */
   readonly context: HostContext;
   readonly runtime: RuntimeContext;
   /** Runs a call on the host. @returns what it asked of the kernel */

@@ -9,7 +9,7 @@ import { join } from "node:path";
 import type { Netns } from "../ffi/netns.ts";
 import { runShellInNetns } from "./netns.ts";
 
-/** What {@linkcode startFirewalld} runs. */
+/** Programs that {@linkcode startFirewalld} runs. */
 export const FIREWALLD_PROGRAMS = ["firewalld", "dbus-daemon"] as const;
 
 /** A bus like the system's. */

@@ -12,7 +12,7 @@ import type { AnyPlugin } from "../plugins/lib/protocol/context.ts";
 /** How often each command was called. */
 export type IpamCallCounts = { [Command in "add" | "del" | "check" | "gc" | "status"]: number };
 
-/** What stands in `ipam`. */
+/** The keys of `ipam`. */
 export interface FixedIpam {
   readonly type: "fixed";
   /** The answer to ADD. */

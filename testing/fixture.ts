@@ -31,7 +31,7 @@ export interface TypicalUse {
   readonly isChained?: true;
 }
 
-/** What a plugin does that the kernel shows. Before ADD and after DEL, `observe` gives the same, and something else than `attached`. */
+/** An effect of a plugin that the kernel shows. Before ADD and after DEL, `observe` gives the same, and not `attached`. */
 export interface KernelEffect {
   /** Tells the effects of a plugin apart: `with vlan`. */
   readonly name?: string;
@@ -41,11 +41,11 @@ export interface KernelEffect {
   readonly host?: readonly string[];
   /** Looks at the kernel, or at files below `root`, which is where the plugin's own file system is. */
   observe(node: FixtureNode, root: string): unknown;
-  /** What that gives while the container is attached. */
+  /** The value of `observe` while the container is attached. */
   readonly attached: unknown;
 }
 
-/** What the suites need to know of a plugin. */
+/** Facts about a plugin that the suites need. */
 export interface PluginFixture {
   /** The kind of link without which the kernel has nothing to attach, such as `vlan`; without it, only the virtual machine runs all. */
   readonly linkKind?: string;
@@ -63,7 +63,7 @@ export interface PluginFixture {
    * Those of an object `ipam` replace those of the working one's `ipam`.
    */
   readonly invalid: readonly object[];
-  /** What the kernel shows of its work; empty for a plugin whose answer is all there is. */
+  /** Empty for a plugin that only answers. */
   readonly effects: readonly KernelEffect[];
 }
 

@@ -62,7 +62,7 @@ export function lowerDeviceConfig(node: FixtureNode, more: object = {}): JsonDoc
 /** Lines of the shell that bring up the far end of {@linkcode lowerDeviceConfig}. */
 export const FAR_END_UP: readonly string[] = ["ip link set far0 addrgenmode none up"];
 
-/** What is wrong in the keys that all plugins have which put a link on a lower device. */
+/** Invalid values of the keys of all plugins that put a link on a lower device. */
 export const INVALID_LOWER_DEVICE: readonly object[] = [
   ...["master", "mtu", "linkInContainer"].map((key) => ({ [key]: {} })),
   { master: "" },

@@ -50,7 +50,7 @@ function isExpectedError({ name, message }: Error): boolean {
   return !/^(Type|Range|Syntax|Reference|URI|Eval|Internal|)Error$/.test(name) || message.startsWith("Cannot ");
 }
 
-/** What the kernel answered to one call: its datagrams, and `undefined` where it had no more. */
+/** Answers of the kernel to one call: its datagrams, and `undefined` where it had no more. */
 export type Recording = readonly (Uint8Array | undefined)[];
 
 /** Has `call` ask the kernel over `nl` and keeps what is answered. */
@@ -108,7 +108,7 @@ const DAMAGES = {
   bigEndian: (bytes: Uint8Array, at: number, value: number) =>
     viewOf(bytes).setUint32(aligned(at), edge(EDGES_32, value)),
   cut: (bytes: Uint8Array, at: number) => bytes.slice(0, at),
-  /** What is behind comes once more. */
+  /** The rest comes once more. */
   repeat: (bytes: Uint8Array, at: number, value: number) =>
     Uint8Array.of(...bytes.subarray(0, aligned(at)), ...bytes.subarray(Math.max(0, aligned(at) - value * 4))),
   /** Attributes inside each other up to the end. */

@@ -136,13 +136,13 @@ const damagedOf = (documents: readonly object[], most: number): fc.Arbitrary<unk
       const path = places[place % places.length]!;
       return replaceAt(node, key === null ? path : [...path, key], value);
     }, document)
-    // What no text can say, such as an array with keys, is dropped.
+    // Values that no text can say, such as an array with keys, are dropped.
   ).map((node) => JSON.parse(JSON.stringify(node)) as unknown);
 
 /** A document of which up to three places are something else, or new. */
 export const damagedDocument: fc.Arbitrary<unknown> = damagedOf(EXAMPLE_DOCUMENTS, 3);
 
-/** What JSON is made of, and what looks like it. */
+/** Pieces of JSON, and text that looks like it. */
 const TOKENS = [
   ...[
     "{",

@@ -46,7 +46,7 @@ export function ipamGiving(...ips: readonly string[]): { readonly ipam: { readon
 export interface LanSandbox extends Sandbox {
   /** The machine at the far end. */
   readonly outside: Netns;
-  /** What the IPAM plugin was asked for. */
+  /** Commands that the IPAM plugin got. */
   readonly ipamCalls: string[];
 }
 

@@ -11,7 +11,7 @@ import type { AnyPlugin } from "../plugins/lib/protocol/context.ts";
 import { newSandbox, type Sandbox } from "./sandbox.ts";
 import { callReference, referenceTest } from "./reference.ts";
 
-/** What is asked of both. */
+/** The requests to both. */
 export interface ReferenceCase {
   readonly config: object;
   readonly env?: Readonly<Record<string, string>>;
@@ -42,7 +42,7 @@ export function compareWithReference(plugin: AnyPlugin, cases: ReferenceCases): 
   }
 }
 
-/** What one of the two made of it: the answers, and what the kernel shows. */
+/** The outcome of one of the two: the answers, and what the kernel shows. */
 function observe(plugin: AnyPlugin, prepare: (sandbox: Sandbox) => ReferenceCase, isOurs: boolean): JsonDocument {
   using sandbox = newSandbox([host_local]);
   const { host, container } = sandbox;

@@ -10,7 +10,7 @@ import type { Netns } from "../ffi/netns.ts";
 import { buildRootFilesystem } from "../scripts/src/image/main.ts";
 import { CNI_PROGRAM, type FinishedProcess, finishedProcess, type ProcessStart } from "./binary.ts";
 
-/** What {@linkcode newMinimalRoot} needs besides. */
+/** Programs that {@linkcode newMinimalRoot} needs. */
 export const MINIMAL_ROOT_PROGRAMS: readonly string[] = ["ldd", "unshare", "sh", "mount", "chroot"];
 
 /** Where the binary and its links are, seen from inside. */

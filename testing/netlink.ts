@@ -42,7 +42,7 @@ export function recordingSocket(...answers: readonly Uint8Array[]): Netlink & { 
   };
 }
 
-/** What happens around each datagram of a socket; what it throws, the socket throws. */
+/** Functions called around each datagram of a socket. The socket throws their errors. */
 export interface DatagramEvents {
   /** Before a datagram is sent. */
   readonly onSend?: (request: Uint8Array) => void;

@@ -7,7 +7,7 @@ import { NLM_F_CREATE, NLM_F_DUMP } from "../ffi/netlink/message.ts";
 import type { Netns } from "../ffi/netns.ts";
 import { watchedNetns } from "./netlink.ts";
 
-/** What was asked of the kernel, and what it answered. */
+/** Requests to the kernel, and its answers. */
 export interface NetlinkCounts {
   sends: number;
   messages: number;

@@ -102,7 +102,7 @@ export function addDefaultRoute(host: Netns): void {
   runIp(host, "link set lo up", "route add default dev lo");
 }
 
-/** What ip(8) shows, with all details; nothing where it says nothing. */
+/** The objects that ip(8) shows, with all details. */
 // deno-lint-ignore no-explicit-any -- what ip(8) prints
 export function ipShow(netns: Netns, ...args: readonly string[]): any[] {
   return JSON.parse(runInNetns(netns, "ip", "-j", "-d", ...args) || "[]");

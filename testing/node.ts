@@ -28,7 +28,7 @@ import { CNI_PROGRAM, ENGINE_ENV } from "./binary.ts";
 /** Programs without which there is no node. */
 export const NODE_PROGRAMS = ["ip", "nft", "iptables", "nsenter", "unshare", "busybox"];
 
-/** What the places are seen as by everything that runs on a node. */
+/** The paths under which everything on a node sees these places. */
 const NODE_PATHS = { networks: "/etc/cni/net.d", bin: "/opt/cni/bin", state: "/var/lib/cni" };
 
 /** A node, which ends with all that runs on it when it is disposed of. */
@@ -128,7 +128,7 @@ function newHostAndOutside(resources: DisposableStack): { readonly host: Netns; 
 /** Files that do not belong to containers. */
 const NETWORK_FILES = ["*lock", "last_reserved_ip.*", ".*.index"];
 
-/** What a container leaves on its node, if anything. */
+/** State that a container may leave on its node. */
 export function nodeState({ host, run }: TestNode): object {
   const lines = (text: string) => text.split("\n").filter((line) => line !== "").sort();
   const ruleset = run("nft", "list", "ruleset");
@@ -142,7 +142,7 @@ export function nodeState({ host, run }: TestNode): object {
   };
 }
 
-/** What is there before anything ran, with bridges that stay. */
+/** The state before anything ran, with bridges that stay. */
 export function cleanNodeState(...bridges: string[]): object {
   return {
     links: ["lo", "up0", ...bridges],

@@ -1,5 +1,5 @@
 /**
- * What somebody may have put in the place of a file of ours: everything that can have the name of a file, and be removed like one.
+ * Things that somebody may have put in the place of a file of ours: everything that can have a file's name, and be removed like one.
  *
  * @module
  */

@@ -19,7 +19,7 @@ import { parsePluginConfig } from "../spec/plugin_config.ts";
 /** Answers as the program of a plugin does. */
 export type AnswerAsProgram = (type: string, call: ProgramCall) => ProgramOutput;
 
-/** What plugins are to find around them. */
+/** Parts of the host that a plugin finds. */
 export interface HostContextParts {
   /** The namespace that plugins run in. */
   readonly host: Netns;
@@ -60,7 +60,7 @@ export function newHostContext(parts: HostContextParts): HostContext {
   return context;
 }
 
-/** What a runtime is to work with. */
+/** Parts of a runtime's context. */
 export interface RuntimeContextParts extends Partial<Omit<HostContextParts, "log">> {
   readonly cacheDirectory: string;
   readonly pluginDirectories?: readonly string[];

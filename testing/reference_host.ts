@@ -15,7 +15,7 @@ import { REFERENCE_VERSION } from "./reference.ts";
 
 const REFERENCE_DIRECTORY = "/usr/lib/cni";
 
-/** What the reference runs, and what the tests look with. */
+/** Programs that the reference runs, and that the tests look with. */
 const PROGRAMS = [join(REFERENCE_DIRECTORY, "bridge"), "iptables", "nft", "ip", "busybox"];
 
 /** A test that needs the reference. */
@@ -43,7 +43,7 @@ export interface ComparisonCallOptions {
   readonly env?: Readonly<Record<string, string | null>>;
 }
 
-/** What a plugin said. */
+/** The answer of a plugin. */
 export interface PluginOutcome {
   readonly succeeded: boolean;
   /** Its one JSON document; undefined if there is none. */
@@ -56,7 +56,7 @@ export interface ComparisonHost extends Namespaces {
   newContainer(): Netns;
   /** Calls a plugin of one side; `$DIR` in the configuration is {@linkcode ComparisonHost.directory}. */
   tryCall(side: PluginSet, verb: string, config: object, options?: ComparisonCallOptions): PluginOutcome;
-  /** What the plugin printed. @throws {Error} if it refused */
+  /** The output of the plugin. @throws {Error} if it refused */
   call(side: PluginSet, verb: string, config: object, options?: ComparisonCallOptions): JsonDocument;
   /** The addresses that are reserved for network `net`. */
   reserved(): string[];
@@ -127,7 +127,7 @@ const linkNames = (netns: Netns) =>
   ipJson(netns, "link").map(({ ifname }) => ifname.replace(/^veth[0-9a-f]{8}$/, "PORT")).sort();
 
 /**
- * What changes by itself or differs everywhere: IPv6 addresses of ours are usable at once (`nodad`) where the reference waits or leaves
+ * Leaves out what changes by itself or differs everywhere: IPv6 addresses of ours are usable at once (`nodad`) where the reference waits or leaves
  * them `tentative`; ours writes on a port whose it and its addresses are; a port of the reference has no queue length, which the kernel does not use there;
  * a bridge's id is its MAC address again.
  */

@@ -16,13 +16,13 @@ import {
 } from "./reference_host.ts";
 import type { JsonDocument } from "./json_document.ts";
 
-/** What is asked of either side. */
+/** A request to either side. */
 export interface ComparedRequest {
   readonly config?: object;
   readonly env?: Readonly<Record<string, string | null>>;
   /** ADD unless told. */
   readonly verb?: string;
-  /** What ip(8) is told before: on the host, in the container. */
+  /** Arguments of ip(8) that run before: on the host, in the container. */
   readonly host?: readonly string[];
   readonly container?: readonly string[];
 }

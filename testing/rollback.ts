@@ -21,7 +21,7 @@ import { plugin } from "../plugins/lib/protocol/plugin.ts";
 import type { AnyPlugin } from "../plugins/lib/protocol/context.ts";
 import { newHostContext, newRequest, respond } from "./plugin_call.ts";
 
-/** What a plugin is to do, on a host and a container of its own each time. */
+/** A plugin and its configuration, tried on a new host and container each time. */
 export interface RollbackCase {
   readonly plugin: AnyPlugin;
   /** Whether it makes rules. */
@@ -38,7 +38,7 @@ export function dualStackFixedIpam(...families: readonly (4 | 6)[]): { readonly 
   };
 }
 
-/** What fails: a message is not sent, or it is, and the answer is lost. */
+/** The failing part: a message is not sent, or its answer is lost. */
 type FailurePoint = "send" | "receive";
 
 /** Counts down to the call that fails. */
@@ -75,7 +75,7 @@ function expectRemoval({ stateNow, before, call, output }: FaultAftermath): void
   expect([output, stateNow()]).toEqual([output, before]);
 }
 
-/** What was found after a command that failed. */
+/** The state after a command that failed. */
 interface FaultAftermath {
   readonly before: readonly string[];
   stateNow(): readonly string[];

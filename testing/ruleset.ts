@@ -1,5 +1,5 @@
 /**
- * What nft(8) and iptables-save(8) show of a host's rules.
+ * A host's rules as nft(8) and iptables-save(8) show them.
  *
  * @module
  */
@@ -31,7 +31,7 @@ export function nftElements(host: Netns): string[] {
 export const containerChains = (host: Netns): string[] =>
   [...nftListRuleset(host).matchAll(/chain (\S*-\S+)/g)].map(([, name]) => name!);
 
-/** What iptables and ip6tables have, without dates and counters. */
+/** The rules of iptables and ip6tables, without dates and counters. */
 export function iptablesSave(host: Netns): string {
   return runShellInNetns(host, "iptables-save; ip6tables-save").replace(/^#.*\n/gm, "").replace(/\[\d+:\d+\]/g, "[]");
 }

@@ -15,7 +15,7 @@ import type { CniCommand, Version } from "../spec/version.ts";
 import type { AnyPlugin } from "../plugins/lib/protocol/context.ts";
 import { invokePlugin, newHostContext, newRequest, type RequestParameters, restorePlugin } from "./plugin_call.ts";
 
-/** Who is to be attached; in the container of the sandbox unless told. */
+/** Parameters of the attachment; in the container of the sandbox unless told. */
 export type SandboxCallOptions = Omit<RequestParameters, "snapshotTime">;
 
 /** A host with one container, and the means to call plugins there. */

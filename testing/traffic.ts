@@ -59,7 +59,7 @@ const ANSWER_TIMEOUT_MS = 20_000;
 /** The same where no answer is expected: one that should not come takes a millisecond as well. */
 export const NO_ANSWER_TIMEOUT_MS = 300;
 
-/** What a TCP server answers; `undefined` if it cannot be reached. */
+/** The answer of a TCP server; `undefined` if it cannot be reached. */
 export async function requestTcp(
   netns: Netns,
   hostname: string,
@@ -90,7 +90,7 @@ export async function requestTcp(
 /** A UDP socket that asks from the same port every time, as peers of long conversations do. */
 export interface UdpClient extends Disposable {
   readonly port: number;
-  /** What the server answers; `undefined` if nothing comes. */
+  /** The answer of the server; `undefined` if nothing comes. */
   request(hostname: string, port: number, patienceMs?: number): Promise<string | undefined>;
 }
 
@@ -120,7 +120,7 @@ export async function newUdpClient(netns: Netns, hostname: string): Promise<UdpC
   };
 }
 
-/** What a UDP server answers; `undefined` if nothing comes. */
+/** The answer of a UDP server; `undefined` if nothing comes. */
 export async function requestUdp(
   netns: Netns,
   hostname: string,

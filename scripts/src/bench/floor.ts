@@ -67,12 +67,12 @@ const SIGNATURES = new Map(
   Object.entries(CALLS).flatMap(([signature, names]) => names.split(" ").map((name) => [name, signature] as const)),
 );
 
-/** What the runtime does for itself; an empty program does it as well. */
+/** The runtime makes these for itself; an empty program makes them as well. */
 const OF_THE_RUNTIME = /^(mmap|getcwd|ioctl|epoll_create1|epoll_ctl|eventfd2|fcntl|dup)$/;
 
 const OWN_NETNS = "/proc/thread-self/ns/net";
 
-/** What `record` returns, or as text why it cannot. */
+/** The result of `record`, or the reason why there is none. */
 export function recordedOrReason<T>(record: () => T): T | string {
   if (!Bun.which("cc")) return "no compiler";
   if (!Bun.which("strace")) return "no strace";

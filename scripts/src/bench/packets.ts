@@ -1,4 +1,4 @@
-/** What a packet to a published port costs, from a neighbour of the host to the container. @module */
+/** The cost of a packet to a published port, from a neighbour of the host to the container. @module */
 import { dlopen } from "bun:ffi";
 import { createNetns, type Netns } from "../../../ffi/netns.ts";
 import { sys } from "../../../ffi/sys/libc.ts";

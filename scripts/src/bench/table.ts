@@ -7,7 +7,7 @@ export interface BenchRow {
   readonly what: string;
   readonly cni: string;
   readonly against: string;
-  /** What the goal speaks of: `10.3 × as fast`. */
+  /** The figure that the goal is about: `10.3 × as fast`. */
   readonly result: string;
   readonly goal: string;
   readonly verdict: string;
@@ -20,7 +20,7 @@ export interface ScaleLine {
   readonly points: readonly { readonly containers: number; readonly ms: number }[];
 }
 
-/** What is written to `bench/latest.json`. */
+/** The contents of `bench/latest.json`. */
 export interface BenchFigures {
   readonly about: string;
   readonly rows: readonly BenchRow[];

@@ -1,4 +1,4 @@
-/** What every row needs: programs, networks, containers, and the contenders that attach them. @module */
+/** Programs, networks, containers, and the contenders that attach them. @module */
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { createNetns, type Netns } from "../../../ffi/netns.ts";

@@ -7,7 +7,7 @@ import { kernelHasLinkKind, runIp } from "../../../testing/netns.ts";
 
 /** A call of the program, by whichever means it is started. */
 export interface MeasuredCall {
-  /** What it is called as. */
+  /** The name that it is called by. */
   readonly name: string;
   readonly argv: readonly string[];
   readonly env: Readonly<Record<string, string>>;

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { REPOSITORY_ROOT } from "../repository.ts";
 import type { CostRow, CostRows } from "./measure.ts";
 
-/** What was measured once, and where. */
+/** The record. */
 export interface Budget {
   /** Processor and kernel: `x64, Linux 6.18.5`. */
   readonly machine: string;
@@ -33,7 +33,7 @@ const HEADROOM: Readonly<Record<keyof CostRow, readonly [part: number, some: num
   packages: [0, 0, 0],
 };
 
-/** What is so much less than recorded that it is worth keeping. */
+/** A figure that is lower by this part is worth recording. */
 const WORTH_RECORDING = 0.1;
 const BUDGET_FILE = join(REPOSITORY_ROOT, "testdata/budget.json");
 const RECORD_COMMAND = "scripts/budget --record";

@@ -4,21 +4,21 @@ import { AF_NETLINK } from "../../../ffi/sys/uapi.ts";
 import { parseTrace, pathOf, type TracedCall, withoutRuntimeCalls } from "../harness/trace.ts";
 
 /**
- * What strace must be called with, besides the file to write to. Threads are not followed: there must be none, and a first one
+ * The start of a strace command to count with. Threads are not followed: there must be none, and a first one
  * is seen here.
  */
 export const COUNT_STRACE_COMMAND = ["strace", "-xx", "-s", "65536", "-X", "raw", "-e", "read=all", "-e", "write=all"];
 
-/** What the runtime does for its heap, its threads and its event loop whenever it likes. */
+/** The runtime does these for its heap, its threads and its event loop whenever it likes. */
 const OF_THE_RUNTIME =
   /^(mmap|munmap|mremap|mprotect|madvise|brk|futex|prctl|getrandom|sysinfo|rt_sig\w+|epoll_\w+|eventfd2|sched_\w+|gettid|getpid|prlimit64|exit_group)$/;
 /** The last file that the runtime opens wherever it starts; how much it does before depends on the machine. */
 const START = "/etc/localtime";
 
-/** What a call costs, in numbers that no clock and no other load changes. */
+/** The cost of a call, in numbers that no clock and no other load changes. */
 export type CallCost = ReturnType<typeof countTrace>;
 
-/** What a trace by {@linkcode COUNT_STRACE_COMMAND} amounts to. @throws {Error} if the start of the runtime is not in it */
+/** Counts a trace by {@linkcode COUNT_STRACE_COMMAND}. @throws {Error} if the start of the runtime is not in it */
 export function countTrace(text: string) {
   const calls = ownCalls(parseTrace(text));
   const named = (...names: readonly string[]) => calls.filter(({ name }) => names.includes(name));
@@ -58,7 +58,7 @@ function ownCalls(calls: readonly TracedCall[]): readonly TracedCall[] {
   return withoutRuntimeCalls(calls.slice(start), OF_THE_RUNTIME);
 }
 
-/** What is sent and received on netlink sockets; a number may be a socket now and a file later. */
+/** Calls that send or receive on netlink sockets; a number may be a socket now and a file later. */
 function netlinkCalls(calls: readonly TracedCall[]): readonly TracedCall[] {
   const sockets = new Set<string>();
   return calls.filter(({ name, args, result }) => {

@@ -11,7 +11,7 @@ import { productSources, REPOSITORY_ROOT } from "../repository.ts";
 
 const DECLARATION = /^(?:export )?const ([A-Z]\w+)(?:: number)? = (?:(arm|process\.arch === "arm64") \? )?([^;?]+);$/gm;
 const NUMBER = /^(?:0x[\da-fA-F_]+|0o[0-7_]+|\d[\d_]*|(-\d+|1 << \d+))$/;
-/** What is left alone: imports, comments, text; and, as the last two, a name of a module and a name. */
+/** Left alone are imports, comments and text. The last two groups are the name of a module and a name. */
 const TOKEN =
   /^import\b[^;]*;|\/\/[^\n]*|\/\*[^]*?\*\/|"(?:[^"\\\n]|\\.)*"|`(?:[^`\\]|\\.)*`|(?<![\w$.])(?:([a-z]\w*)\.)?([A-Z]\w+)\b(?!:|\s*=(?!=))/gm;
 const IMPORT = /^import (?:\* as (\w+)|\{([^}]*)\}) from "(\.[^"]+)";/gm;

@@ -41,7 +41,7 @@ const FLAGS = [
   "--compile-jit-policy=100",
 ];
 
-/** What to build; paths are absolute. */
+/** The options; paths are absolute. */
 function plan() {
   const text = { type: "string" } as const;
   const { values: args } = parseArgs({ options: { target: text, entry: text, outfile: text } });

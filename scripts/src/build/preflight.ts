@@ -12,7 +12,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Processor } from "./runtime_patch.ts";
 
-/** What `preflight_x64.S` assembles to; a test compares both. */
+/** The machine code of `preflight_x64.S`; a test compares both. */
 export const PREFLIGHT_X64: Buffer = Buffer.from(
   readFileSync(join(import.meta.dir, "preflight_x64.hex"), "utf8").replace(/\s/g, ""),
   "hex",

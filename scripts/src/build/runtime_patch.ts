@@ -21,7 +21,7 @@ interface CodeEdit {
   readonly put: readonly number[];
 }
 
-/** What one runtime build must contain. */
+/** The contents that one build of the runtime must have. */
 interface Expected {
   readonly bunNames: number;
   readonly otherNames: readonly string[];

@@ -39,7 +39,7 @@ const CROSS_HEADERS: Readonly<Record<Processor, string>> = {
   arm64: "/usr/aarch64-linux-gnu/include",
 };
 
-/** What stands for a name in the headers, where it is not the name. */
+/** Names that the headers spell otherwise. */
 const SPELLED: Readonly<Record<string, string>> = {
   NF_CT_STATE_ESTABLISHED: "NF_CT_STATE_BIT(IP_CT_ESTABLISHED)",
   NF_CT_STATE_RELATED: "NF_CT_STATE_BIT(IP_CT_RELATED)",
@@ -101,7 +101,7 @@ function valuesOf(constants: readonly Constant[], processor: Processor): (number
   });
 }
 
-/** What the headers of a processor say of those names that they have. @throws {Error} where the compiler fails */
+/** The values of names in the headers of a processor. @throws {Error} where the compiler fails */
 function headerValues(names: readonly string[], processor: Processor): ReadonlyMap<string, number> {
   const own = processor === process.arch;
   const flags = own ? [] : ["-isystem", CROSS_HEADERS[processor]];
@@ -145,7 +145,7 @@ function kernelNames(names: Iterable<string>, known: { has(name: string): boolea
   return new Set(all.filter((name) => known.has(name) || (prefixes.has(prefix(name)) && prefix(name))));
 }
 
-/** What is wrong with constants, as `file: text`. @param headers what {@link headerValues} says of this processor */
+/** Problems of constants, as `file: text`. @param headers from {@link headerValues} of this processor */
 function valueProblems(
   constants: readonly Constant[],
   processor: Processor,
@@ -212,7 +212,7 @@ function headersTest(processor: Processor, name: string, body: (headers: Readonl
 for (const processor of ["x64", "arm64"] as const) {
   headersTest(processor, `constants have the value that the headers say for ${processor}`, (headers) => {
     expect(valueProblems([...CONSTANTS, ...ERRORS], processor, headers)).toEqual([]);
-    // What differs between processors is in the headers of both, so that none is passed over.
+    // Constants that differ between processors are in the headers of both, so that none is passed over.
     const others = valuesOf(CONSTANTS, processor === "x64" ? "arm64" : "x64");
     const differing = valuesOf(CONSTANTS, processor)
       .flatMap((value, index) => value === others[index] ? [] : [CONSTANTS[index]!.name]);

@@ -10,8 +10,8 @@ import { join } from "node:path";
 /** One folder or file of the product and what it may import besides itself. */
 interface Layer {
   /**
-   * A folder ending in `/`, a file, or `plugins/*` for the plugins, each of which is a layer of its own. What a plugin
-   * says of itself in `docs.ts` is not part of it: no call loads that.
+   * A folder ending in `/`, a file, or `plugins/*`: each plugin is a layer of its own. Its `docs.ts` is not part of it, since no call
+   * loads that.
    */
   readonly path: string;
   /** Paths of other rows, or of single files in them. `type:` in front allows `import type` only. */
@@ -38,7 +38,7 @@ const PLUGIN_LIB = [
   ...["plugins/lib/compat/", "plugins/lib/ruleset/", "plugins/lib/links/"],
 ];
 
-/** What `mod.ts` exports of the runtime: the command line is made of the same. */
+/** The modules that `mod.ts` exports: the command line is made of the same. */
 const PUBLIC_RUNTIME = ["runtime.ts", "load.ts", "container_id.ts", "host_context.ts"].map((file) => `runtime/${file}`);
 
 /** The layers, lowest first: each row names rows above it only. This is the one place that says which import is allowed. */
@@ -143,7 +143,7 @@ export function fileProblems(path: string, source: string): readonly string[] {
   ];
 }
 
-/** What only tests may load. */
+/** Files that only tests may load. */
 const isForTests = (path: string): boolean =>
   /^(testing|e2e|scripts)\//.test(path) || /(_test|\/fixture)\.ts$/.test(path);
 

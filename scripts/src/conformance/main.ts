@@ -14,7 +14,7 @@ import { runFile } from "../test/run_file.ts";
 export type Statement = ReturnType<typeof readChecklist>[number];
 
 /**
- * What the specification says, one statement per id: its versions from the first to the last that says so (`main` is newer than the last
+ * The statements of the specification by id: its versions from the first to the last that says so (`main` is newer than the last
  * release), whom it binds (R runtime, P plugin, A administrator), how binding it is (`IMP` is what versions without MUST and SHOULD say in the
  * present tense), and why there is no test; empty if there is one.
  */

@@ -6,7 +6,7 @@ import { WITHOUT_SYSTEM_BUS } from "../harness/node.ts";
 import { type ProcessResult, runLimited } from "../harness/process.ts";
 import { CNI_PROGRAM } from "../repository.ts";
 
-/** What a command is for. */
+/** The input of a command. */
 export interface DriverInput {
   /** Of all but GC. */
   readonly container?: Container;

@@ -1,4 +1,4 @@
-/** What people, engines and other programs do on a node between two commands, or in the middle of one. @module */
+/** Events on a node between two commands or in the middle of one, by people, engines and other programs. @module */
 import { openSync } from "node:fs";
 import { listLinksCommand } from "../harness/node.ts";
 import { runLimited } from "../harness/process.ts";

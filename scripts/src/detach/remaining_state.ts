@@ -1,4 +1,4 @@
-/** What containers left on a node where none is attached any more. @module */
+/** Finds state that containers left on a node where none is attached any more. @module */
 import { existsSync, lstatSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { stateFiles } from "../harness/node_state.ts";

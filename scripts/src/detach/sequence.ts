@@ -25,7 +25,7 @@ const tuning = (variant: number): NetworkPlugin => {
   return { ...variant === 3 ? rest : TUNING, ...variant === 0 ? {} : { sysctl: {} } };
 };
 
-/** What follows the first plugin, in an order that changes too. */
+/** The plugins after the first, in an order that changes too. */
 const chainedPlugins = (variant: number): readonly NetworkPlugin[] => {
   const { egressRate: _rate, egressBurst: _burst, ...ingress } = BANDWIDTH;
   const all = [
@@ -96,7 +96,7 @@ const kind = fc.oneof(
   })),
 );
 
-/** What happens on one node, and the namespace of the DELs in the end. Begins with an ADD: without one nothing can be left. */
+/** A sequence on one node, and the namespace of the DELs in the end. Begins with an ADD: without one nothing can be left. */
 export const sequence = fc.record({ kind, first: add, rest: fc.array(step, { minLength: 1, maxLength: 9 }), netns });
 
 type ValueOf<T> = T extends fc.Arbitrary<infer Value> ? Value : never;

@@ -1,4 +1,4 @@
-/** What the plugins' docs.ts say is true, and the pages made of it are not stale. */
+/** Checks that the plugins' docs.ts are true, and that the pages made of them are not stale. */
 import { beforeAll, expect, test } from "bun:test";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -208,7 +208,7 @@ function isDefault(documented: Documented, byDefault: string): boolean {
   return documented.schemas.some((schema) => Bun.deepEquals(outcome(schema, present), outcome(schema, absent)));
 }
 
-/** What the schema reads; whatever it refuses is the same. */
+/** The result of the schema; all refusals are equal. */
 function outcome(schema: Schema<unknown>, configuration: unknown): unknown {
   try {
     return schema.parse(configuration);

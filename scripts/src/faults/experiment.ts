@@ -19,7 +19,6 @@ type FaultResult = "ended" | "succeeded" | "refused" | "not reached" | "FAILED";
 /** How a command ended, and whether that is right. */
 export interface FaultOutcome {
   readonly result: FaultResult;
-  /** What was wrong. */
   readonly problem?: string;
   /** The command's output. */
   readonly output?: string;
@@ -40,7 +39,7 @@ const SLOW_MS = 10_000;
 /** After every so many experiments all addresses are reserved, and after each whose trace has one of their files. */
 const ADDRESS_CHECK_EVERY = 4;
 
-/** What there is before a command, and what after an ADD and a DEL that nothing interrupted. */
+/** The state before a command, and after an ADD and a DEL that nothing interrupted. */
 interface PreparedScenario {
   readonly scenario: Scenario;
   readonly before: readonly string[];
@@ -61,7 +60,7 @@ export interface Experiment {
   readonly fault: Fault;
   /** Runs that program with the fault. */
   run(command: ProgramCommand): ProcessResult;
-  /** What strace(1) wrote of it. */
+  /** The output of strace(1). */
   log(): string;
 }
 

@@ -1,6 +1,5 @@
 /** A fault that is injected into one system call of one command. @module */
 
-/** What fails, and where. */
 export interface Fault {
   /** As strace(1) names it: `openat`. */
   readonly syscall: string;

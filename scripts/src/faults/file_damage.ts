@@ -9,12 +9,12 @@ import { addNamespaces } from "../harness/node.ts";
 import { requireSameState } from "../harness/node_state.ts";
 import { runShell } from "../harness/process.ts";
 
-/** What disks and page caches write at a time. */
+/** Disks and page caches write so much at a time. */
 const BLOCK_BYTES = 4096;
 /** Where the second block of a file begins; a file of one block is cut in the middle. */
 const secondBlock = ({ length }: Uint8Array): number => Math.min(BLOCK_BYTES, length >> 1);
 
-/** What a file becomes. */
+/** Ways to damage a file. */
 export const DAMAGE_KINDS: Readonly<Record<string, (content: Uint8Array) => Uint8Array>> = {
   empty: () => new Uint8Array(0),
   half: (content) => content.subarray(0, content.length >> 1),

@@ -23,7 +23,7 @@ function countCalls(trace: string): readonly CountedCall[] {
 const isFirstOwnCall = ({ name, args }: CountedCall): boolean =>
   name.startsWith("open") && args.some((argument) => argument.includes("/ns/net")) ||
   name === "read" && args[0]!.startsWith("0");
-/** What the JavaScript runtime does from time to time. */
+/** The JavaScript runtime does these from time to time. */
 const isRuntimeCall = ({ args }: CountedCall): boolean =>
   args.some((argument) => /\/proc\/self\/(statm|smaps|maps)|anon_inode:/.test(argument));
 

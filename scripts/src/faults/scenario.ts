@@ -14,16 +14,16 @@ export const RESIDENT_CONTAINER = newContainer("resident", 8000);
 export const TEST_CONTAINER = newContainer("subject", 8001);
 const NAMESPACES = [RESIDENT_CONTAINER.id, TEST_CONTAINER.id];
 
-/** What a command finds, and what it is to leave. */
+/** A command, the state that it finds, and the state that it is to leave. */
 export interface Scenario {
   readonly verb: Verb;
   /** Of GC, the one that stays. */
   readonly container: Container;
   /** Brings the node into this state from any other. */
   prepare(caller: Caller): void;
-  /** What is there, without what may stay when the container is gone. */
+  /** The state, without what may stay when the container is gone. */
   snapshot(): readonly string[];
-  /** What there is after an ADD and a DEL that nothing interrupted. */
+  /** The state after an ADD and a DEL that nothing interrupted. */
   snapshotAfterDel(): readonly string[];
   /** Whether another container lives on the node. */
   readonly hasResident: boolean;

@@ -9,7 +9,7 @@ import { type ProcessCommand, type ProcessResult, runLimited } from "./process.t
 /** A command of the specification. */
 export type Verb = "add" | "del" | "check" | "gc" | "status";
 
-/** What a command is for. */
+/** The input of a command. */
 export interface ChainCallInput {
   /** Of all but GC and STATUS. */
   readonly container?: Container | undefined;

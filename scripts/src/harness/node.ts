@@ -21,7 +21,7 @@ export function startOnNewNode(stdout: "inherit" | "pipe", ...options: readonly 
 /** Hides the machine's state from this process and installs the program. @throws {Error} where this is not permitted */
 export function prepareNode(): void {
   process.chdir("/");
-  // Not the program's directories themselves: removing one that is mounted on unmounts it.
+  // The parents of the program's directories: removing a directory that is a mount point unmounts it.
   runShell("for path in /run /var/lib /opt; do mount -t tmpfs none $path; done; ip link set lo up");
   runSuccessfully({ argv: [CNI_PROGRAM, "install", PLUGIN_DIRECTORY] });
 }

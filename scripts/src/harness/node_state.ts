@@ -16,7 +16,7 @@ const snapshotCommands = (namespaces: readonly string[]) => [
   "nft -s list ruleset",
 ];
 
-/** What is there now. */
+/** The state now. */
 export function snapshotNode(namespaces: readonly string[]): readonly string[] {
   // Timers run, and the kernel adds and checks link-local addresses with a delay.
   const volatile = /\b\w*_timer +[\d.]+|.*\b(?:fe80|ff00)::.*\n| tentative/g;
@@ -63,7 +63,7 @@ function filesIn(directory: string): string[] {
   });
 }
 
-/** What containers have, on a node where bridges and tables may be there or not. */
+/** The part of it that belongs to containers: bridges and tables may be there or not. */
 export function containerState(lines: readonly string[]): readonly string[] {
   const text = lines.join("\n");
   return [

@@ -1,7 +1,6 @@
 /** The options of scripts. @module */
 import { parseArgs } from "node:util";
 
-/** What a script was called with. */
 interface ScriptOptions {
   readonly values: Readonly<Partial<Record<string, string>>>;
   readonly words: readonly string[];

@@ -10,7 +10,7 @@ import { constants } from "node:os";
 import { cStringArray, sys } from "../../../ffi/sys/libc.ts";
 import { POLLIN, SYS_pidfd_open } from "../../../ffi/sys/uapi.ts";
 
-/** What to start. */
+/** A program and how to start it. */
 export interface ProcessCommand {
   readonly argv: readonly string[];
   /** Besides PATH. */
@@ -50,7 +50,7 @@ const SPAWN_SETSIGDEF = 4;
 const SPAWN_SETSIGMASK = 8;
 const MFD_CLOEXEC = 1;
 
-/** What the product's table of functions has not. */
+/** Functions that the product's table lacks. */
 const { posix_spawnp, posix_spawnattr_setsigmask, wait4, memfd_create } = dlopen("libc.so.6", {
   posix_spawnp: { args: ["ptr", "cstring", "ptr", "ptr", "ptr", "ptr"], returns: "i32" },
   posix_spawnattr_setsigmask: { args: ["ptr", "ptr"], returns: "i32" },

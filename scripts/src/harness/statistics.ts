@@ -1,4 +1,4 @@
-/** What many measured values amount to. @module */
+/** Figures of many measured values. @module */
 
 /** The value that `fraction` of the values do not exceed. NaN of none. */
 export function percentile(values: readonly number[], fraction: number): number {

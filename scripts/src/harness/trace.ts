@@ -14,11 +14,11 @@ export interface TracedCall {
   readonly result: number;
   /** `ENOENT`; empty for a call that succeeded. */
   readonly error: string;
-  /** What was written, sent, read or received. */
+  /** The bytes that were written, sent, read or received. */
   readonly data: Uint8Array;
 }
 
-/** What strace must be called with, besides the file to write to, for {@linkcode parseTrace} to find paths and bytes. */
+/** The start of a strace command whose output {@linkcode parseTrace} finds paths and bytes in. */
 export const STRACE_COMMAND = ["strace", "-xx", "-s", "65536", "-X", "raw", "-e", "trace=%file,%desc,%network,setns"];
 export const STRACE_DATA_COMMAND = ["-e", "read=all", "-e", "write=all"];
 

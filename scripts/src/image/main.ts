@@ -26,7 +26,7 @@ export function buildRootFilesystem(root: string, program = join(REPOSITORY_ROOT
   if (exitCode !== 0) throw new Error(`cni install failed: ${stderr}`);
 }
 
-/** What ldd(1) finds: libraries and the loader, by the paths under which the program looks for them. */
+/** The libraries and the loader that ldd(1) finds, by the paths under which the program looks for them. */
 export function sharedLibraries(program: string): string[] {
   const { stdout } = Bun.spawnSync(["ldd", realpathSync(program)], { stderr: "ignore" });
   return [...stdout.toString().matchAll(/(\/\S+) \(0x/g)].map((match) => match[1]);

@@ -10,7 +10,7 @@ import { hasPlugin } from "../../../plugins/registry.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
 
 const TEMPLATE_DIRECTORY = join(import.meta.dir, "template");
-/** What the plugin of the template is called, and where its files stand. */
+/** The name of the template's plugin, and where its files stand. */
 const TEMPLATE_NAME = "new-plugin";
 const TEMPLATE_ROOT = "../../../../";
 const REGISTRY_FILE = join(REPOSITORY_ROOT, "plugins/registry.ts");

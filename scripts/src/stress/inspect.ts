@@ -46,11 +46,11 @@ export function readReservations(network: string): Map<string, string> {
 export const listLinkNames = (filter: string): readonly string[] =>
   (JSON.parse(runShell(`ip -j link show ${filter}`)) as { ifname?: string }[]).flatMap(({ ifname }) => ifname ?? []);
 
-/** What containers have on the node, in namespaces and in files. */
+/** State of containers on the node, in namespaces and in files. */
 export const readContainerState = (namespaces: readonly string[]): readonly string[] =>
   containerState(snapshotNode(namespaces)).filter((line) => !/^link br\d/.test(line));
 
-/** What containers left on the node, given what was there before. */
+/** State that containers left on the node since `before`. */
 export function findLeftovers(before: readonly string[], namespaces: readonly string[]): readonly string[] {
   const found = stateDifference(before, readContainerState(namespaces)).map((line) => `Left is: ${line}`);
   return readRuleset().includes("CNI-FORWARD") ? [...found, "Left of the firewall: chain CNI-FORWARD"] : found;
@@ -86,7 +86,7 @@ export function addForeignState(networks: readonly string[]): void {
   writeFileSync(FOREIGN_RESERVATION, "foreign\r\neth0");
 }
 
-/** What there is of others as text that must stay the same. The accept rules for containers stand among the rules of others. */
+/** State of others as text that must stay the same. The accept rules for containers stand among the rules of others. */
 export function snapshotForeign(ruleset = readRuleset()): string {
   const rules = selectTables(ruleset, (title) => !isCniTable(title))
     .replaceAll(/\n\tchain CNI-(?:FORWARD|ADMIN) \{[^]*?\n\t\}/g, "").replaceAll(/\n.*CNI-FORWARD.*/g, "")
@@ -94,7 +94,7 @@ export function snapshotForeign(ruleset = readRuleset()): string {
   return `${rules}\n${readFileSync(FOREIGN_RESERVATION, "utf8")}`;
 }
 
-/** What was changed of others; empty if nothing was. */
+/** Changes of others' state. */
 export const findForeignChange = (before: string, ruleset: string): readonly string[] =>
   stateDifference(before.split("\n"), snapshotForeign(ruleset).split("\n")).map((line) => `Changed of others: ${line}`);
 

@@ -2,17 +2,7 @@
 import { addNamespaces, clearNode } from "../harness/node.ts";
 import { runShell } from "../harness/process.ts";
 import { newRandomSource, type RandomSource } from "../harness/random.ts";
-import {
-  addForeignState,
-  commitContinuously,
-  countElements,
-  findForeignChange,
-  findLeftovers,
-  readContainerState,
-  readReservations,
-  readRuleset,
-  snapshotForeign,
-} from "./inspect.ts";
+import * as inspect from "./inspect.ts";
 import { newNetworks, runCommand, type StressNetwork } from "./run_command.ts";
 import { addressesOf, type Model, newModel, runOnContainer, runWorker, type TrackedContainer } from "./worker.ts";
 
@@ -20,7 +10,7 @@ const CHECK_INTERVAL_MS = 2000;
 /** Namespaces that are checked each time. */
 const SAMPLE_SIZE = 6;
 
-/** What the node must have at any time. */
+/** Conditions that hold at any time. */
 interface Invariants {
   readonly model: Model;
   /** How many elements a container of each network has. */
@@ -35,14 +25,14 @@ export async function runRandom(workers: number, operations: number, seed: numbe
   const model = newModel(networks, workers);
   const namespaces = model.containers.map(({ id }) => id);
   addNamespaces(namespaces);
-  addForeignState(networks.map(({ network }) => network.name));
-  const before = readContainerState(namespaces);
+  inspect.addForeignState(networks.map(({ network }) => network.name));
+  const before = inspect.readContainerState(namespaces);
   const elements = new Map<StressNetwork, number>();
-  const invariants = { model, elements, foreign: snapshotForeign() };
+  const invariants = { model, elements, foreign: inspect.snapshotForeign() };
   for (const network of networks) elements.set(network, await elementsPerContainer(model, network));
   const startTime = performance.now();
   {
-    await using _busy = commitContinuously();
+    await using _busy = inspect.commitContinuously();
     using _checks = checkPeriodically(invariants, newRandomSource(seed));
     await Promise.all(Array.from({ length: workers }, (_, worker) => {
       const containers = model.containers.filter((_, i) => i % workers === worker);
@@ -54,7 +44,7 @@ export async function runRandom(workers: number, operations: number, seed: numbe
   await removeAll(model, networks);
   model.violations.push(
     ...findLeftovers(before, namespaces),
-    ...findForeignChange(invariants.foreign, readRuleset()),
+    ...findForeignChange(invariants.foreign, inspect.readRuleset()),
   );
   const counts = Object.entries(model.counts).map(([what, count]) => `${count} ${what}`).join(", ");
   console.log(
@@ -68,7 +58,7 @@ export async function runRandom(workers: number, operations: number, seed: numbe
 async function elementsPerContainer(model: Model, network: StressNetwork): Promise<number> {
   const container = model.containers.find((candidate) => candidate.network === network)!;
   await runOnContainer(model, container, "add");
-  const count = countElements(readRuleset(), network.network.name).get(container.id) ?? 0;
+  const count = inspect.countElements(inspect.readRuleset(), network.network.name).get(container.id) ?? 0;
   await runOnContainer(model, container, "del");
   if (count === 0) throw new Error(`A single container of ${network.network.name} has no elements`);
   return count;
@@ -87,11 +77,11 @@ function checkPeriodically(invariants: Invariants, random: RandomSource): Dispos
 function checkInvariants({ model, elements, foreign }: Invariants, sample: readonly TrackedContainer[]): void {
   // No command begins or ends meanwhile; a container whose DEL is running has no claim.
   const attached = model.containers.filter(({ state, runningVerb }) => state === "attached" && runningVerb !== "del");
-  const ruleset = readRuleset();
+  const ruleset = inspect.readRuleset();
   const addViolation = (violation: string) => void model.violations.push(violation);
   for (const [network, count] of elements) {
-    const reserved = readReservations(network.network.name);
-    const counts = countElements(ruleset, network.network.name);
+    const reserved = inspect.readReservations(network.network.name);
+    const counts = inspect.countElements(ruleset, network.network.name);
     for (const container of attached.filter((candidate) => candidate.network === network)) {
       model.checks += 2;
       for (const address of addressesOf(container)) {
@@ -111,7 +101,7 @@ function checkInvariants({ model, elements, foreign }: Invariants, sample: reado
     }
   }
   model.checks++;
-  findForeignChange(foreign, ruleset).forEach(addViolation);
+  inspect.findForeignChange(foreign, ruleset).forEach(addViolation);
 }
 
 /** DELs at once remove half of the containers, and those whose program was killed under an engine; GC removes the others. */

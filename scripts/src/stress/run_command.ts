@@ -37,7 +37,7 @@ export interface CommandOutcome {
   readonly result?: AddResult;
 }
 
-/** What ADD answers. */
+/** The answer of ADD. */
 export interface AddResult {
   readonly ips: readonly { readonly address: string }[];
 }

@@ -3,7 +3,7 @@ import type { Verb } from "../harness/invocation.ts";
 import { type Container, newContainer } from "../harness/networks.ts";
 import { addNamespaces, clearNode } from "../harness/node.ts";
 import { median, percentile } from "../harness/statistics.ts";
-import { countElements, findLeftovers, listLinkNames, readReservations, readRuleset, sharedRules } from "./inspect.ts";
+import * as inspect from "./inspect.ts";
 import { type CommandOutcome, newNetworks, runCommand, type StressNetwork } from "./run_command.ts";
 
 /** In one of so many rounds all containers are removed by DELs at once; in the others by GC, which is faster. */
@@ -45,17 +45,17 @@ export async function runStart(count: number, rounds: number): Promise<readonly 
 
 type ExpectedState = Awaited<ReturnType<typeof measureSingleAdd>>;
 
-/** What a single container has, and what all share. */
+/** The state of a single container, and the state that all share. */
 async function measureSingleAdd(network: StressNetwork, container: Container) {
   clearNode();
   const { status, output, result } = await runCommand(network, "add", container);
   if (status !== "succeeded") throw new Error(`A single ADD failed: ${output}`);
-  const ruleset = readRuleset();
-  const bridges = listLinkNames("type bridge");
+  const ruleset = inspect.readRuleset();
+  const bridges = inspect.listLinkNames("type bridge");
   if (bridges.length !== 1) throw new Error("A single ADD did not make one bridge");
   await runCommand(network, "del", container, { result });
-  const elements = countElements(ruleset, network.network.name).get(container.id) ?? 0;
-  return { rules: sharedRules(ruleset), elements, bridge: bridges[0]! };
+  const elements = inspect.countElements(ruleset, network.network.name).get(container.id) ?? 0;
+  return { rules: inspect.sharedRules(ruleset), elements, bridge: bridges[0]! };
 }
 
 function problemsOf(
@@ -64,15 +64,15 @@ function problemsOf(
   added: readonly CommandOutcome[],
   { rules, elements, bridge }: ExpectedState,
 ): string[] {
-  const ruleset = readRuleset();
+  const ruleset = inspect.readRuleset();
   const addresses = added.flatMap(({ result }) => result?.ips.map(({ address }) => address) ?? []);
-  const counts = countElements(ruleset, name);
+  const counts = inspect.countElements(ruleset, name);
   const figures: readonly (readonly [what: string, found: unknown, expected: unknown])[] = [
-    ["the bridges are", listLinkNames("type bridge").join(), bridge],
-    ["ports of the bridge:", listLinkNames(`master ${bridge}`).length, containers.length],
-    ["the ruleset is that of a single ADD:", sharedRules(ruleset) === rules, true],
+    ["the bridges are", inspect.listLinkNames("type bridge").join(), bridge],
+    ["ports of the bridge:", inspect.listLinkNames(`master ${bridge}`).length, containers.length],
+    ["the ruleset is that of a single ADD:", inspect.sharedRules(ruleset) === rules, true],
     ["addresses that were assigned:", new Set(addresses).size, 2 * containers.length],
-    ["addresses that are reserved:", readReservations(name).size, 2 * containers.length],
+    ["addresses that are reserved:", inspect.readReservations(name).size, 2 * containers.length],
     ...containers.map(({ id }) => [`elements of "${id}":`, counts.get(id) ?? 0, elements] as const),
   ];
   return [

@@ -1,4 +1,4 @@
-/** What the state of every container must be, and workers that attach and detach containers at random. @module */
+/** The expected state of every container, and workers that attach and detach containers at random. @module */
 import type { Verb } from "../harness/invocation.ts";
 import { type Container, newContainer } from "../harness/networks.ts";
 import type { RandomSource } from "../harness/random.ts";
@@ -22,7 +22,7 @@ export interface TrackedContainer extends Container {
   runningVerb: Verb | undefined;
   /** How many commands there were for it. */
   generation: number;
-  /** What ADD answered, also of one whose DEL was killed. */
+  /** The answer of ADD, kept when a DEL is killed. */
   result: AddResult | undefined;
 }
 

@@ -21,7 +21,7 @@ import { caseLine, formatSums, isForOldest, isForVm, isForVmOnly, isSum, parseLa
 const VM_TIMEOUT_MS = 1_800_000;
 /** How many files run at once: most of what they do is waiting for the kernel, and each makes namespaces of its own. */
 const LANE_COUNT = 2;
-/** What measures a rate, counts pages of memory or sets the clock has nothing beside it. */
+/** These measure a rate, count pages of memory or set the clock: nothing runs beside them. */
 const EXCLUSIVE_FILES: readonly string[] = [
   "e2e/budget_test.ts",
   "plugins/bandwidth/throughput_test.ts",
@@ -39,14 +39,14 @@ process.on("exit", () => directory[Symbol.dispose]());
 
 /** Checks and tests, each counted once. */
 const all: TestCase[] = [];
-/** What failed files and machines printed: shown again at the end, where a log that was cut at its start still has it. */
+/** The output of failed files and machines. It is shown again at the end, where a log that was cut at its start still has it. */
 const failures: string[] = [];
 
 /** Prints a line with the time since `started`. @param problem empty if all is well */
 function printVerdict(name: string, verdict: string, started: number, problem: string): void {
   const line = `${name.padEnd(40)} ${verdict} (${((performance.now() - started) / 1000).toFixed(1)} s)`;
   console.log(line);
-  // What remains says which tests failed and why.
+  // The rest says which tests failed and why.
   if (problem) failures.push(`${line}\n${problem.replace(/^(\(pass\)|passed: ).*\n?/gm, "")}`);
 }
 

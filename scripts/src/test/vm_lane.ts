@@ -27,7 +27,7 @@ export function formatSums(cases: readonly TestCase[]): string {
 /** Whether it is the last line of a run. */
 export const isSum = (line: string): boolean => /^\d+ passed, \d+ failed, \d+ skipped$/.test(line);
 
-/** What a run in the virtual machine printed, and whether it came to its end: then its sums are those of its lines. */
+/** Reads the output of a run in the virtual machine. If it came to its end, its sums are those of its lines. */
 export function parseLane(output: string): { readonly cases: readonly TestCase[]; readonly isComplete: boolean } {
   const cases = [...output.matchAll(/^(passed|failed|skipped): (.*)/gm)].map(([, outcome, name]) => ({
     ...{ name: name!, outcome: outcome as TestCase["outcome"] },

@@ -13,5 +13,5 @@ export const newPluginConfig = lazy(() =>
   })
 );
 
-/** What {@linkcode newPluginConfig} reads. */
+/** The result of {@linkcode newPluginConfig}. */
 export type NewPluginConfig = Infer<typeof newPluginConfig>;
