@@ -7,7 +7,9 @@ import { linkNames, runIp } from "../../testing/netns.ts";
 
 const filesIn = (directory: string): string[] => existsSync(directory) ? readdirSync(directory) : [];
 const NOT_GIVEN_BACK = (kind: string) =>
-  expect.stringContaining(`Device "nic0" is not given back: container "c1" has a device of kind "${kind}" in its place`);
+  expect.stringContaining(
+    `Device "nic0" is not given back: container "c1" has a device of kind "${kind}" in its place`,
+  );
 
 /** Makes a veth pair with the name, number, address and alias of the device; its other end gets `peer`. */
 function replaceDevice({ container }: DeviceSandbox, peer = " index 102"): void {

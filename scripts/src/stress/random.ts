@@ -43,8 +43,8 @@ export async function runRandom(workers: number, operations: number, seed: numbe
   checkInvariants(invariants, model.containers);
   await removeAll(model, networks);
   model.violations.push(
-    ...findLeftovers(before, namespaces),
-    ...findForeignChange(invariants.foreign, inspect.readRuleset()),
+    ...inspect.findLeftovers(before, namespaces),
+    ...inspect.findForeignChange(invariants.foreign, inspect.readRuleset()),
   );
   const counts = Object.entries(model.counts).map(([what, count]) => `${count} ${what}`).join(", ");
   console.log(

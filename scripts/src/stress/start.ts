@@ -28,7 +28,7 @@ export async function runStart(count: number, rounds: number): Promise<readonly 
       const isDel = round % DEL_EVERY === 1;
       const found = problemsOf(network, containers, added, expected);
       const removed = isDel ? await runForAll("del", added) : [await runCommand(network, "gc")];
-      found.push(...failuresOf(isDel ? "DEL" : "GC", removed), ...findLeftovers([], []));
+      found.push(...failuresOf(isDel ? "DEL" : "GC", removed), ...inspect.findLeftovers([], []));
       problems.push(...found.map((problem) => `${name}, round ${round}: ${problem}`));
     }
     const [middle, late] = [median(times), percentile(times, 0.99)].map(Math.round);
