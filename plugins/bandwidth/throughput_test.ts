@@ -4,16 +4,19 @@ import bandwidth from "./plugin.ts";
 import { connectContainer, measureRate } from "../../testing/bandwidth.ts";
 import { sandboxTest } from "../../testing/sandbox.ts";
 
+/** At a load of 20, three were too few once in 50 runs. */
+const ATTEMPTS = 8;
+
 /**
  * Expects rates in bits per second. A limit never lets more through, so that is an error at once; less may be the sender's or the machine's
- * doing, and is measured again, three times at most.
+ * doing, and is measured again. A limit that is too low fails every time.
  */
 async function expectRates(wanted: readonly number[], measure: () => Promise<readonly number[]>): Promise<void> {
   for (let attempt = 1;; attempt++) {
     const shares = (await measure()).map((each, i) => each / wanted[i]!);
     for (const share of shares) expect(share).toBeLessThan(1.1);
     if (shares.every((share) => share > 0.9)) return;
-    if (attempt === 3) {
+    if (attempt === ATTEMPTS) {
       throw new Error(`too little got through: ${shares.map((each) => each.toFixed(3)).join(", ")} of the limits`);
     }
   }
