@@ -88,12 +88,14 @@ function hasOwnHostVeth({ host, owner, prevResult }: PortmapCall): boolean {
   ) === true;
 }
 
-/** Why the container is certainly gone; `undefined` if it may live. */
+/**
+ * Why the container is certainly gone; `undefined` if it may live. A host veth alone tells: a process may be in a namespace whose path is
+ * gone, or is mounted elsewhere.
+ */
 function occupantGoneReason(call: PortmapCall, { owner, note }: HostPortTakenError["occupant"]): string | undefined {
   if (!owner) return undefined;
-  const remembered = call.goneReason?.(owner);
-  if (remembered !== undefined) return remembered;
-  return note?.startsWith(VETH) && isGone(call.host, owner) ? "its interface is not there any more" : undefined;
+  if (note?.startsWith(VETH)) return isGone(call.host, owner) ? "its interface is not there any more" : undefined;
+  return call.goneReason?.(owner);
 }
 
 /** Forgets flows to former holders of the ports, and from the time without a holder. */
