@@ -12,7 +12,7 @@ import { ignoreErrors } from "../../ffi/sys/error.ts";
 import { IFF_PROMISC, IFF_UP } from "../../ffi/route/uapi.ts";
 import { removeLinkIfPresent } from "../lib/links/container_link.ts";
 import { randomMac, randomVethName } from "../lib/links/veth_pair.ts";
-import { disableRouterAdvertisements, trySysctls } from "../lib/links/sysctls.ts";
+import { disableRouterAdvertisements, skipDuplicateDetection, trySysctls } from "../lib/links/sysctls.ts";
 import type { AddCall, CheckCall } from "../lib/protocol/plugin.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import type { Result } from "../../spec/result.ts";
@@ -47,7 +47,11 @@ export function connectToBridge(call: AddCall<BridgeConfig>, mac: Mac | undefine
     try {
       adjustBridge(host, bridge, config);
       // Of every bridge: one that was there may be the system's, or that of an ADD that did not get this far.
-      host.run(() => trySysctls(disableRouterAdvertisements(config.bridge), log));
+      const sysctls = {
+        ...disableRouterAdvertisements(config.bridge),
+        ...isNew && skipDuplicateDetection(config.bridge),
+      };
+      host.run(() => trySysctls(sysctls, log));
       port = createPort(host, { bridge, netns, ifname, mac }, config);
       if (!isNew || claimLink(host, bridge, newLinkGroup())) return { bridge, port };
       removeLinkIfPresent(host, port);
@@ -128,7 +132,7 @@ export function checkBridge({ config, host, pluginConfig }: CheckCall<BridgeConf
  * If the ADD fails, it goes again unless another ADD has found it.
  */
 export function ensureVlanGateway(call: AddCall<BridgeConfig>, bridge: link.Link): link.Link {
-  const { host, config } = call;
+  const { host, config, log } = call;
   const gateway = findOrCreateVlanGateway(call, bridge);
   // It is brought up last: one that is down was left by an ADD that is not done yet, or never will be.
   if (link.isUp(gateway)) return gateway;
@@ -136,6 +140,7 @@ export function ensureVlanGateway(call: AddCall<BridgeConfig>, bridge: link.Link
   if (port?.master === bridge.index) {
     setVlans(host, port.index, config.preserveDefaultVlan, [{ vid: config.vlan, pvid: true, untagged: true }]);
   }
+  host.run(() => trySysctls(skipDuplicateDetection(gateway.name!), log));
   link.setUp(host.route, gateway.index);
   return gateway;
 }

@@ -31,6 +31,8 @@ bridgeTest(
     expect(result.ips!.map((ip) => ip.interface)).toEqual([2, 2]);
     expect(result.routes as unknown).toEqual([{ dst: "0.0.0.0/0", gw: "10.1.2.1" }, { dst: "::/0", gw: "fd00:1::1" }]);
 
+    // While an address of the bridge is tentative, the host can ask for no container's hardware address for those outside.
+    expect(ipShow(host, "-6", "addr", "show", "cni0", "tentative")).toEqual([]);
     ping(container, "10.1.2.1");
     ping(container, "fd00:1::1");
     ping(host, "10.1.2.2");

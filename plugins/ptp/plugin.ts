@@ -17,7 +17,7 @@ import {
 import { removeLinkIfPresent } from "../lib/links/container_link.ts";
 import { expectConfigured, expectRoute, requireContainerInterface } from "../lib/links/check_interface.ts";
 import { expectEqual } from "../lib/protocol/check_failed.ts";
-import { disableRouterAdvertisements, trySysctls } from "../lib/links/sysctls.ts";
+import { disableRouterAdvertisements, skipDuplicateDetection, trySysctls } from "../lib/links/sysctls.ts";
 import {
   addMasquerade,
   checkMasquerade,
@@ -173,8 +173,7 @@ function createVeths({ config, host, netns, ifname, owner, undo, log }: AddCall<
   undo.defer(() => void removeLinkIfPresent(host, name));
   // The alias is what `ip link` shows, and how DEL and GC find the end when all else is gone.
   link.set(host.route, name, { alias: formatAlias(owner) });
-  // While it searched for duplicates, the host could ask for nobody's hardware address, and would drop what it is to forward.
-  host.run(() => trySysctls({ ...disableRouterAdvertisements(name), [`net/ipv6/conf/${name}/accept_dad`]: "0" }, log));
+  host.run(() => trySysctls({ ...disableRouterAdvertisements(name), ...skipDuplicateDetection(name) }, log));
   return { outer: link.get(host.route, name), inner: link.get(netns.route, ifname) };
 }
 

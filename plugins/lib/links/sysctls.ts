@@ -59,6 +59,14 @@ export const disableRouterAdvertisements = (ifname: string): Sysctls => ({
   [`net/ipv6/conf/${ifname}/accept_ra`]: "0",
 });
 
+/**
+ * What makes an interface use IPv6 addresses at once. While it looks for duplicates of its link-local one, the host can ask for nobody's
+ * hardware address there, and drops what it is to forward.
+ */
+export const skipDuplicateDetection = (ifname: string): Sysctls => ({
+  [`net/ipv6/conf/${ifname}/accept_dad`]: "0",
+});
+
 /** Kernel parameters and the values that they should have. */
 export type Sysctls = Readonly<Record<string, string>>;
 
