@@ -2,7 +2,7 @@
  * Host ports that a program of the host listens on.
  *
  * A published port takes calls away from such a program, and nobody is told. So ADD refuses what bind(2) would refuse, unless
- * `hostPortInUse` says otherwise. A program that begins to listen later is not noticed.
+ * the program loses nothing or `hostPortInUse` says otherwise. A program that begins to listen later is not noticed.
  *
  * Engines listen on the ports that they publish, to reserve them: podman by conmon, whose command line has the container's id, others in the
  * process that calls this plugin. These listeners are accepted.
@@ -80,7 +80,8 @@ function listListenersOn(nl: Netlink, protocol: Protocol, ports: readonly number
 
 /** Whether packets of this family could be for both. */
 function conflictsWith(mapping: PortMapping, { address, v6Only }: Listener, family: 4 | 6): boolean {
-  if (!familiesOf(mapping).includes(family)) return false;
+  // No published port takes what is sent to ::1.
+  if (address === "::1" || !familiesOf(mapping).includes(family)) return false;
   const isSameFamily = familyOf(address) === family || (address === "::" && !v6Only);
   const hostAddress = hostAddressOf(mapping);
   return isSameFamily && (hostAddress === undefined || isUnspecified(address) || hostAddress === address);

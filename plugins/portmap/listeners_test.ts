@@ -24,6 +24,8 @@ const CASES: readonly (readonly [listening: string, shown: string, refused: read
   ["::", "[::]:8080", ["", "0.0.0.0", "192.0.2.1", "127.0.0.1", "::", "2001:db8::1", "fd88::1"]],
   ["::ffff:192.0.2.1", "192.0.2.1:8080", ["", "0.0.0.0", "192.0.2.1"]],
   ["2001:db8::1", "[2001:db8::1]:8080", ["", "::", "2001:db8::1"]],
+  // Whoever calls ::1 reaches the program whatever is published.
+  ["::1", "[::1]:8080", []],
 ];
 /** What the kernel calls a program. */
 const nameOf = (pid: number): string => readFileSync(`/proc/${pid}/comm`, "utf8").trim();
@@ -35,7 +37,7 @@ const listen = (protocol: string, host: Netns, address: string) =>
 
 for (const protocol of ["tcp", "udp"]) {
   bridgeNetworkTest(
-    `a ${protocol} port that a program listens on is refused with its name, as bind(2) would`,
+    `a ${protocol} port that a program listens on is refused with its name, if it would lose calls`,
     async (network) => {
       const { host, call } = network;
       const container = network.container(2);
