@@ -337,7 +337,7 @@ test("del() of a name that may be misspelt says that it is not remembered, and w
       [{ containerId: "pod-1", ifname: "eht0" }, '; did you mean "eth0"?'],
       [{ containerId: "pod-1", ifname: "net1" }, '; "pod-1" has "eth0" there'],
       [{ containerId: "xyz", ifname: "eth0" }, ""],
-      [{ containerId: "x", ifname: "eth0", netns: netnsThatIsThere }, ""],
+      [{ containerId: "xyz", ifname: "eth0", netns: "/var/run/netns/blue" }, '; "blue" has "eth0" there'],
       [{ containerId: "pod-2", ifname: "eth0", netns: netnsThatIsThere }, ""],
       [{ containerId: "pod-1", ifname: "eht0", netns: netnsThatIsThere }, '; did you mean "eth0"?'],
     ] as const

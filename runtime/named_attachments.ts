@@ -128,8 +128,10 @@ export function suggestAttachment(
 ): string {
   const sameContainer = entries.filter((entry) => attachmentNames(entry).includes(name));
   if (sameContainer.length === 0) return isNetnsThere ? "" : suggestion(name, entries.flatMap(attachmentNames));
-  return suggestion(ifname, sameContainer.map((entry) => entry.ifname)) ||
-    `; "${name}" has ${sameContainer.map((entry) => JSON.stringify(entry.ifname)).join(", ")} there`;
+  const ifnames = sameContainer.map((entry) => entry.ifname);
+  // The name may be that of the namespace, of a container with another id.
+  const correction = ifnames.includes(ifname) ? "" : suggestion(ifname, ifnames);
+  return correction || `; "${name}" has ${ifnames.map((each) => JSON.stringify(each)).join(", ")} there`;
 }
 
 /** The names by which people know a container. */
