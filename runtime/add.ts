@@ -11,7 +11,7 @@ import { stopReportingSignals } from "../ffi/sys/signals.ts";
 import type { HostContext } from "../plugins/lib/protocol/context.ts";
 import { delegateWasNotRun } from "../plugins/lib/protocol/delegate.ts";
 import type { Owner } from "../plugins/lib/protocol/owner.ts";
-import { containerIdProblem, isTrue, linkNameProblem, networkNameProblem } from "../spec/env.ts";
+import { containerIdProblem, isTrue, networkNameProblem, newIfnameProblem } from "../spec/env.ts";
 import { CniError, Code } from "../spec/error.ts";
 import type { NetworkConfigList } from "../spec/network_config_list.ts";
 import { formatResult, type Result } from "../spec/result.ts";
@@ -106,7 +106,7 @@ export function validateRuntimeConf(
   const problems = [
     ["container id", containerIdProblem(containerId)],
     ["network name", networkNameProblem(list.name)],
-    ["interface name", ifname.includes("\0") ? "has a NUL" : linkNameProblem(ifname)],
+    ["interface name", ifname.includes("\0") ? "has a NUL" : newIfnameProblem(ifname)],
     ["network namespace", netns === "" ? "is missing" : netns.includes("\0") ? "has a NUL" : undefined],
     ...args.map(([key, value]) => [
       `argument ${JSON.stringify(key)}`,

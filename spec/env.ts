@@ -32,7 +32,7 @@ export function requireParameters(parameters: Parameters & { readonly command: s
   const { command, containerId, netns = "", ifname } = parameters;
   if (!isAttachmentCommand(command)) return;
   const missing = (value: string) => value === "" ? "is missing" : undefined;
-  const ifnameRule = command === "ADD" ? linkNameProblem : ifnameProblem;
+  const ifnameRule = command === "ADD" ? newIfnameProblem : ifnameProblem;
   const problems = Object.entries({
     CNI_CONTAINERID: missing(containerId) ?? containerIdProblem(containerId),
     CNI_NETNS: command === "DEL" ? undefined : missing(netns),
@@ -91,6 +91,11 @@ export function ifnameProblem(name: string): string | undefined {
 export function linkNameProblem(name: string): string | undefined {
   if (name === "all" || name === "default") return `"${name}" stands for all interfaces in /proc/sys, and names none`;
   return ifnameProblem(name) ?? (name.includes("%") ? `${excerpt(name)} has a %` : undefined);
+}
+
+/** What is wrong with the name of a container's interface for ADD, or nothing. It stands in the ruleset, where nft(8) reads no `"`. */
+export function newIfnameProblem(name: string): string | undefined {
+  return linkNameProblem(name) ?? (name.includes('"') ? `${excerpt(name)} has a "` : undefined);
 }
 
 /**

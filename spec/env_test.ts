@@ -68,10 +68,12 @@ test("parseEnvironment() refuses to attach under a name that the kernel gives to
   }
 });
 
-test("parseEnvironment() refuses to attach under a name that the kernel would make another of", () => {
-  for (const name of ["eth%d", "a%b", "%", "%%"]) {
+test("parseEnvironment() refuses to attach under a name that the kernel would make another of, or that breaks a saved ruleset", () => {
+  for (const [name, what] of [["eth%d", "%"], ["a%b", "%"], ["%", "%"], ["%%", "%"], ['a"b', '"']] as const) {
     const call = (verb: string) => env.parseEnvironment({ ...complete, CNI_COMMAND: verb, CNI_IFNAME: name });
-    expect(() => call("ADD")).toThrow(new CniError(4, `Cannot run ADD: CNI_IFNAME "${name}" has a %`));
+    expect(() => call("ADD")).toThrow(
+      new CniError(4, `Cannot run ADD: CNI_IFNAME ${JSON.stringify(name)} has a ${what}`),
+    );
     // What was never attached must not stay attached.
     for (const verb of ["DEL", "CHECK"]) expect(call(verb).ifname).toBe(name);
   }
