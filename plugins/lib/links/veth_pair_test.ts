@@ -1,5 +1,5 @@
 /** Whose a cable is, as far as DEL and GC can know it: what others have is never theirs. */
-import { expect } from "bun:test";
+import { expect, spyOn } from "bun:test";
 import { parseCidr } from "../../../ffi/address.ts";
 import type { Netns } from "../../../ffi/netns.ts";
 import { ipShow, linkNames, runInNetns } from "../../../testing/netns.ts";
@@ -38,6 +38,18 @@ cableTest(
     }
   },
 );
+
+cableTest("a host veth gets another name where chance gives one that is taken", ({ call, host }) => {
+  put(host, "ip link add veth00000000 type bridge");
+  const real = crypto.getRandomValues.bind(crypto) as (bytes: Uint8Array) => Uint8Array;
+  let names = 0;
+  // Random bytes for names are four at a time.
+  const chance = (bytes: Uint8Array) => bytes.length === 4 && names++ < 3 ? bytes.fill(0) : real(bytes);
+  using _ = spyOn(crypto, "getRandomValues").mockImplementation(chance as typeof crypto.getRandomValues);
+  call(ptp, "ADD", { ipam });
+  expect(names).toBe(4);
+  expect(linkNames(host)).toEqual(["lo", "veth00000000", expect.stringMatching(/^veth[0-9a-f]{8}$/)]);
+});
 
 cableTest("DEL of many leaves the gateway of the VLAN too, and finds cables that are at no bridge", (sandbox) => {
   const { call, host, newContainer } = sandbox;
