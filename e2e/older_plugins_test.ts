@@ -59,10 +59,11 @@ for (const old of ["bridge", "host-local", "portmap"]) {
       try {
         node.run("/opt/cni/bin/cni", "run", "add", "v", "web", "-p", "8080:80");
       } catch (error) {
-        said = String(error);
+        // Long details have a line for each part.
+        said = String(error).replaceAll("\n     ", "; ");
       }
       expect(said).toContain(
-        `: incompatible CNI versions\n     its program is "/opt/cni/bin/${old}", used instead of the built-in plugin` +
+        `: incompatible CNI versions; its program is "/opt/cni/bin/${old}", used instead of the built-in plugin` +
           "; remove it; or replace every plugin in the directory: cni install --force /opt/cni/bin\n",
       );
       expect(left(node)).toEqual([]);
