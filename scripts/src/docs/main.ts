@@ -1,10 +1,43 @@
 /** The body of `scripts/docs`: writes the pages that follow from the plugins' docs.ts. @module */
-import { mkdirSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { commonDifferences, commonKeys } from "../../../plugins/lib/docs/common_docs.ts";
+import { findPlugin, loadPlugins, pluginNames } from "../../../plugins/registry.ts";
+import { formatMarkdown } from "../bench/table.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
-import { generatedFiles, loadDocumentedPlugins } from "./generate.ts";
+import * as pages from "./pages.ts";
 
-mkdirSync(join(REPOSITORY_ROOT, "docs/plugins"), { recursive: true });
-const files = Object.entries(generatedFiles(await loadDocumentedPlugins()));
-for (const [path, text] of files) writeFileSync(join(REPOSITORY_ROOT, path), text);
-console.log(`Wrote ${files.length} files.`);
+/** All plugins, by name. @throws {Error} if one has no docs.ts */
+export async function loadDocumentedPlugins(): Promise<pages.DocumentedPlugin[]> {
+  await loadPlugins();
+  return await Promise.all(
+    pluginNames().map(async (name) => {
+      const path = join(REPOSITORY_ROOT, "plugins", pages.folderOf(name), "docs.ts");
+      if (!existsSync(path)) throw new Error(`${name} has no ${path}: see plugins/lib/docs/plugin_docs.ts`);
+      return { plugin: findPlugin(name)!, docs: (await import(path)).default };
+    }),
+  );
+}
+
+/** By path from the root of the repository: what each file must hold. */
+export function generatedFiles(plugins: readonly pages.DocumentedPlugin[]): Readonly<Record<string, string>> {
+  return {
+    "README.md": pages.withGenerated(readText("README.md"), "plugins", pages.pluginTable(plugins)),
+    "docs/performance.md": pages.withGenerated(
+      readText("docs/performance.md"),
+      "figures",
+      formatMarkdown(JSON.parse(readText("bench/latest.json"))),
+    ),
+    "docs/parity.md": pages.parityPage(commonKeys, plugins),
+    "docs/plugins/common.md": pages.commonPage(commonKeys, commonDifferences),
+    ...Object.fromEntries(plugins.map((each) => [`docs/plugins/${each.plugin.name}.md`, pages.pluginPage(each)])),
+  };
+}
+
+const readText = (path: string): string => readFileSync(join(REPOSITORY_ROOT, path), "utf8");
+
+if (import.meta.main) {
+  const files = Object.entries(generatedFiles(await loadDocumentedPlugins()));
+  for (const [path, text] of files) writeFileSync(join(REPOSITORY_ROOT, path), text);
+  console.log(`Wrote ${files.length} files.`);
+}

@@ -7,7 +7,7 @@ import type { KeyDocs, PluginDocs } from "../../../plugins/lib/docs/plugin_docs.
 import { isJsonObject, type JsonObject, type Schema, type Shape } from "../../../spec/schema.ts";
 import { commonConfigShape, shapeOf } from "../../../spec/unknown_keys.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
-import { generatedFiles, loadDocumentedPlugins } from "./generate.ts";
+import { generatedFiles, loadDocumentedPlugins } from "./main.ts";
 import { type DocumentedPlugin, folderOf, pluginTable, testPath } from "./pages.ts";
 
 let plugins: DocumentedPlugin[];
