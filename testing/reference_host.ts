@@ -127,9 +127,9 @@ const linkNames = (netns: Netns) =>
   ipJson(netns, "link").map(({ ifname }) => ifname.replace(/^veth[0-9a-f]{8}$/, "PORT")).sort();
 
 /**
- * Leaves out what changes by itself or differs everywhere: IPv6 addresses of ours are usable at once (`nodad`) where the reference waits or leaves
- * them `tentative`; ours writes on a port whose it and its addresses are; a port of the reference has no queue length, which the kernel does not use there;
- * a bridge's id is its MAC address again.
+ * Keys that change by themselves or differ everywhere. Our IPv6 addresses are usable at once (`nodad`), the reference's wait or stay
+ * `tentative`. We write a port's owner on it. The reference's ports have no queue length, which the kernel ignores there. A bridge's id is its
+ * MAC address again.
  */
 const IGNORED_KEYS = /_timer$|^(tentative|nodad|ifalias|altnames|txqlen|bridge_id|root_id)$/;
 

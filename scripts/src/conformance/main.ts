@@ -14,9 +14,9 @@ import { runFile } from "../test/run_file.ts";
 export type Statement = ReturnType<typeof readChecklist>[number];
 
 /**
- * The statements of the specification by id: its versions from the first to the last that says so (`main` is newer than the last
- * release), whom it binds (R runtime, P plugin, A administrator), how binding it is (`IMP` is what versions without MUST and SHOULD say in the
- * present tense), and why there is no test; empty if there is one.
+ * The statements of the specification. `versions` is the first and the last that says so; `main` is newer than the last release. `who` is
+ * bound: R runtime, P plugin, A administrator. The level `IMP` is the present tense of versions without MUST and SHOULD. `untestable` is why
+ * there is no test, or empty.
  */
 export function readChecklist() {
   const [, ...lines] = readFileSync(join(REPOSITORY_ROOT, "testdata/conformance/checklist.tsv"), "utf8").trimEnd()
