@@ -21,7 +21,7 @@ export const addressMessage = message("address", ifaddrmsg, () => ({
   targetNetnsId: [uapi.IFA_TARGET_NETNSID, i32],
   protocol: [uapi.IFA_PROTO, u8],
 }));
-const { NEW, DEL, GET } = rtnetlinkOperations("ADDR", uapi.RTM_NEWADDR, addressMessage);
+const ADDRESS = /* @__PURE__ */ rtnetlinkOperations("ADDR", uapi.RTM_NEWADDR, addressMessage);
 
 export interface InterfaceAddress {
   readonly address: Cidr;
@@ -61,12 +61,12 @@ export function addRequest(index: number, address: Cidr, options: AddressOptions
   const flags = (noDad && familyOf(address) === 6 ? uapi.IFA_F_NODAD : 0) |
     (noPrefixRoute ? uapi.IFA_F_NOPREFIXROUTE : 0);
   const optional = { broadcast, flags: flags || undefined, protocol: protocol || undefined };
-  return request(NEW, { ...fields(index, address), ...optional }, NLM_F_CREATE | NLM_F_EXCL);
+  return request(ADDRESS.NEW, { ...fields(index, address), ...optional }, NLM_F_CREATE | NLM_F_EXCL);
 }
 
 /** Removes an address from a link. @throws {NetlinkError} `EADDRNOTAVAIL` if it is not there */
 export function remove(nl: Netlink, index: number, address: Cidr): void {
-  withPurpose(`remove address ${address} from link ${index}`, () => execute(nl, DEL, fields(index, address)));
+  withPurpose(`remove address ${address} from link ${index}`, () => execute(nl, ADDRESS.DEL, fields(index, address)));
 }
 
 /** Which addresses to list; all by default. */
@@ -79,7 +79,10 @@ export interface AddressFilter {
 
 /** Lists addresses. @throws {NetlinkError} `EINVAL` if there is no such namespace */
 export function list(nl: Netlink, { index = 0, family = 0, netnsId }: AddressFilter = {}): InterfaceAddress[] {
-  const addresses = withPurpose("list addresses", () => dump(nl, GET, { index, family, targetNetnsId: netnsId }));
+  const addresses = withPurpose(
+    "list addresses",
+    () => dump(nl, ADDRESS.GET, { index, family, targetNetnsId: netnsId }),
+  );
   // Kernels before 4.20 do not filter.
   return addresses.filter((reply) => index === 0 || reply.index === index).map(toInterfaceAddress);
 }
@@ -120,7 +123,7 @@ export function awaitDad(
   const tentative = new Set(addresses);
   const deadline = performance.now() + timeoutMs;
   while (tentative.size > 0) {
-    const received = receiveEvents(events, NEW);
+    const received = receiveEvents(events, ADDRESS.NEW);
     if (!received && takePendingSignal()) throw new SystemError("recv", EINTR, "await usable addresses");
     const current = Array.isArray(received) ? received.map(toInterfaceAddress) : list(nl, { index, family: AF_INET6 });
     for (const entry of current.filter((entry) => entry.index === index)) {

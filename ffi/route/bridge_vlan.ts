@@ -13,7 +13,7 @@ const vlanMessage = message("bridge vlan", ifinfomsg, () => ({
   extMask: [uapi.IFLA_EXT_MASK, u32],
   vlans: [uapi.IFLA_AF_SPEC, attrs(() => ({ info: [uapi.IFLA_BRIDGE_VLAN_INFO, vlanInfo, "repeated"] }))],
 }));
-const { SET, DEL, GET } = rtnetlinkOperations("LINK", uapi.RTM_NEWLINK, vlanMessage);
+const VLAN = /* @__PURE__ */ rtnetlinkOperations("LINK", uapi.RTM_NEWLINK, vlanMessage);
 
 export interface Vlan {
   /** 1 to 4094. */
@@ -29,16 +29,16 @@ export function add(nl: Netlink, port: number, vlans: readonly Vlan[]): void {
     vid,
     flags: (pvid ? uapi.BRIDGE_VLAN_INFO_PVID : 0) | (untagged ? uapi.BRIDGE_VLAN_INFO_UNTAGGED : 0),
   }));
-  execute(nl, SET, { family: AF_BRIDGE, index: port, vlans: { info } });
+  execute(nl, VLAN.SET, { family: AF_BRIDGE, index: port, vlans: { info } });
 }
 
 export function remove(nl: Netlink, port: number, vids: readonly number[]): void {
-  execute(nl, DEL, { family: AF_BRIDGE, index: port, vlans: { info: vids.map((vid) => ({ vid })) } });
+  execute(nl, VLAN.DEL, { family: AF_BRIDGE, index: port, vlans: { info: vids.map((vid) => ({ vid })) } });
 }
 
 /** The VLANs of the bridge port with this index, ascending. */
 export function list(nl: Netlink, port: number): Vlan[] {
-  const ports = dump(nl, GET, { family: AF_BRIDGE, extMask: uapi.RTEXT_FILTER_BRVLAN });
+  const ports = dump(nl, VLAN.GET, { family: AF_BRIDGE, extMask: uapi.RTEXT_FILTER_BRVLAN });
   const vlans: Vlan[] = [];
   let first = 0;
   for (const { vid, flags } of ports.find(({ index }) => index === port)?.vlans?.info ?? []) {

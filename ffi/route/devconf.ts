@@ -21,9 +21,9 @@ const devconfMessage = message("link", ifinfomsg, () => ({
     attrs(() => ({ inet: [AF_INET, attrs(() => ({ conf: [uapi.IFLA_INET_CONF, inetConf] }))] })),
   ],
 }));
-const { NEW } = rtnetlinkOperations("LINK", uapi.RTM_NEWLINK, devconfMessage);
+const DEVCONF = /* @__PURE__ */ rtnetlinkOperations("LINK", uapi.RTM_NEWLINK, devconfMessage);
 
 /** The request that makes a link announce its IPv4 addresses when it is set up, so that neighbours learn its MAC address. */
 export function arpNotifyRequest(index: number): NetlinkRequest {
-  return request(NEW, { index, families: { inet: { conf: { arpNotify: 1 } } } });
+  return request(DEVCONF.NEW, { index, families: { inet: { conf: { arpNotify: 1 } } } });
 }

@@ -21,7 +21,7 @@ export const filterMessage = message("filter", tcmsg, () => ({
   options: [uapi.TCA_OPTIONS, bytes],
 }));
 export type Filter = MessageOut<typeof filterMessage>;
-const { NEW, GET } = rtnetlinkOperations("TFILTER", uapi.RTM_NEWTFILTER, filterMessage);
+const FILTER = /* @__PURE__ */ rtnetlinkOperations("TFILTER", uapi.RTM_NEWTFILTER, filterMessage);
 
 /** struct tc_u32_sel with one struct tc_u32_key behind it. */
 const u32Selector = struct({
@@ -66,7 +66,7 @@ export function addRedirect(nl: Netlink, from: number, to: number): void {
   const value = { index: from, parent: INGRESS_HANDLE, info: PRIORITY_AND_PROTOCOL, kind: "u32", options };
   withPurpose(
     `redirect packets of link ${from} to link ${to}`,
-    () => execute(nl, NEW, value, NLM_F_CREATE | NLM_F_EXCL),
+    () => execute(nl, FILTER.NEW, value, NLM_F_CREATE | NLM_F_EXCL),
   );
 }
 
@@ -86,7 +86,7 @@ function writeRedirect(to: number): Uint8Array {
 /** The links to which all incoming packets of link `from` are redirected. */
 export function listRedirects(nl: Netlink, from: number): number[] {
   const value = { index: from, parent: INGRESS_HANDLE };
-  return withPurpose(`list filters of link ${from}`, () => dump(nl, GET, value)).flatMap(redirectTargets);
+  return withPurpose(`list filters of link ${from}`, () => dump(nl, FILTER.GET, value)).flatMap(redirectTargets);
 }
 
 function redirectTargets({ kind, options }: Filter): number[] {

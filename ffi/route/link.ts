@@ -60,7 +60,7 @@ export const linkMessage = message("link", ifinfomsg, () => ({
     })),
   ],
 }));
-const { NEW, DEL, GET } = rtnetlinkOperations("LINK", uapi.RTM_NEWLINK, linkMessage);
+const LINK = /* @__PURE__ */ rtnetlinkOperations("LINK", uapi.RTM_NEWLINK, linkMessage);
 const EXT_MASK = { extMask: uapi.RTEXT_FILTER_SKIP_STATS };
 
 export type Link = MessageOut<typeof linkMessage>;
@@ -71,31 +71,33 @@ const propertyMessage = message("link", ifinfomsg, () => ({
   name: [uapi.IFLA_IFNAME, cstr],
   properties: [uapi.IFLA_PROP_LIST, attrs(() => ({ altName: [uapi.IFLA_ALT_IFNAME, cstr] }))],
 }));
-const { NEW: NEW_PROPERTY } = rtnetlinkOperations("LINKPROP", uapi.RTM_NEWLINKPROP, propertyMessage);
+const PROPERTY = /* @__PURE__ */ rtnetlinkOperations("LINKPROP", uapi.RTM_NEWLINKPROP, propertyMessage);
 
 /** @throws {NetlinkError} `ENODEV` for an impossible name, which the kernel would call invalid */
 function selector(key: string | number): LinkIn {
   if (typeof key === "number") return { index: key };
   const { length } = new TextEncoder().encode(key);
-  if (length >= uapi.ALTIFNAMSIZ || key.includes("\0")) throw new NetlinkError({ request: GET.name, errno: ENODEV });
+  if (length >= uapi.ALTIFNAMSIZ || key.includes("\0")) {
+    throw new NetlinkError({ request: LINK.GET.name, errno: ENODEV });
+  }
   return length < IFNAMSIZ ? { name: key } : { altName: key };
 }
 
 /** Creates a link. @throws {NetlinkError} `EEXIST` if the name is taken */
 export function add(nl: Netlink, spec: LinkIn): void {
-  withPurpose(`add link "${spec.name}"`, () => execute(nl, NEW, spec, NLM_F_CREATE | NLM_F_EXCL));
+  withPurpose(`add link "${spec.name}"`, () => execute(nl, LINK.NEW, spec, NLM_F_CREATE | NLM_F_EXCL));
 }
 
 /** The link of this name or index. @throws {NetlinkError} `ENODEV` if there is none */
 export function get(nl: Netlink, key: string | number): Link {
-  return withPurpose(`find link "${key}"`, () => query(nl, GET, { ...selector(key), ...EXT_MASK }));
+  return withPurpose(`find link "${key}"`, () => query(nl, LINK.GET, { ...selector(key), ...EXT_MASK }));
 }
 
 /** The links of these names or indices. @throws {NetlinkError} `ENODEV` if one is missing */
 export function getAll(nl: Netlink, keys: readonly (string | number)[]): Link[] {
   return withPurpose(
     () => `find links ${quoted(keys)}`,
-    () => queryAll(nl, GET, keys.map((key) => ({ ...selector(key), ...EXT_MASK }))),
+    () => queryAll(nl, LINK.GET, keys.map((key) => ({ ...selector(key), ...EXT_MASK }))),
   );
 }
 
@@ -108,13 +110,13 @@ export function find(nl: Netlink, key: string | number): Link | undefined {
 
 /** The links of the namespace, or the ports of the bridge or VRF with index `master`. */
 export function list(nl: Netlink, { master }: { readonly master?: number } = {}): Link[] {
-  const links = withPurpose("list links", () => dump(nl, GET, { master, ...EXT_MASK }));
+  const links = withPurpose("list links", () => dump(nl, LINK.GET, { master, ...EXT_MASK }));
   // Kernels before 4.6 do not filter.
   return master === undefined ? links : links.filter((entry) => entry.master === master);
 }
 
 export function set(nl: Netlink, key: string | number, change: LinkIn): void {
-  withPurpose(`change link "${key}"`, () => execute(nl, NEW, { ...change, ...selector(key) }));
+  withPurpose(`change link "${key}"`, () => execute(nl, LINK.NEW, { ...change, ...selector(key) }));
 }
 
 /**
@@ -125,7 +127,7 @@ export function set(nl: Netlink, key: string | number, change: LinkIn): void {
 export function addAltNames(nl: Netlink, name: string, altNames: readonly string[]): void {
   withPurpose(
     () => `give link "${name}" the names ${quoted(altNames)}`,
-    () => executeAll(nl, altNames.map((altName) => request(NEW_PROPERTY, { name, properties: { altName } }))),
+    () => executeAll(nl, altNames.map((altName) => request(PROPERTY.NEW, { name, properties: { altName } }))),
   );
 }
 
@@ -133,7 +135,7 @@ export function addAltNames(nl: Netlink, name: string, altNames: readonly string
 export function isPeerNetnsGone(nl: Netlink, { linkIndex, linkNetnsId }: Link): boolean {
   if (linkIndex === undefined || linkNetnsId === undefined) return false;
   try {
-    query(nl, GET, { index: linkIndex, targetNetnsId: linkNetnsId, ...EXT_MASK });
+    query(nl, LINK.GET, { index: linkIndex, targetNetnsId: linkNetnsId, ...EXT_MASK });
     return false;
   } catch (error) {
     // Other errors, such as another user's namespace, say nothing.
@@ -143,7 +145,7 @@ export function isPeerNetnsGone(nl: Netlink, { linkIndex, linkNetnsId }: Link): 
 }
 
 export function setUpRequest(index: number): NetlinkRequest {
-  return request(NEW, { index, flags: uapi.IFF_UP, change: uapi.IFF_UP });
+  return request(LINK.NEW, { index, flags: uapi.IFF_UP, change: uapi.IFF_UP });
 }
 
 export function setUp(nl: Netlink, index: number): void {
@@ -152,12 +154,12 @@ export function setUp(nl: Netlink, index: number): void {
 
 /** Removes a link. @throws {NetlinkError} `ENODEV` if there is none */
 export function remove(nl: Netlink, key: string | number): void {
-  withPurpose(`remove link "${key}"`, () => execute(nl, DEL, selector(key)));
+  withPurpose(`remove link "${key}"`, () => execute(nl, LINK.DEL, selector(key)));
 }
 
 /** Removes the links of a group. @throws {NetlinkError} `ENODEV` if there are none */
 export function removeGroup(nl: Netlink, group: number): void {
-  withPurpose(`remove the links of group ${group}`, () => execute(nl, DEL, { group }));
+  withPurpose(`remove the links of group ${group}`, () => execute(nl, LINK.DEL, { group }));
 }
 
 /** An attempt fails if a link went away after the listing. */
@@ -179,14 +181,14 @@ export function removeSelected(nl: Netlink, select: (all: readonly Link[]) => re
     ignoreErrors(["ENODEV"], () => withPurpose(`remove ${selected.length} links`, () => removeGroup(nl, group)));
     if (allExisted) return;
     if (attempt === REMOVAL_ATTEMPTS) {
-      throw new NetlinkError({ request: DEL.name, errno: ERESTART, extack: "Links kept going away" });
+      throw new NetlinkError({ request: LINK.DEL.name, errno: ERESTART, extack: "Links kept going away" });
     }
   }
 }
 
 /** False if some links were gone or answers were lost; the others are in the group all the same. */
 function setGroup(nl: Netlink, links: readonly Link[], group: number): boolean {
-  const requests = links.map(({ index }) => request(NEW, { index, group }));
+  const requests = links.map(({ index }) => request(LINK.NEW, { index, group }));
   return ignoreErrors(["ENODEV", "ENOBUFS"], () => {
     withPurpose(`put ${links.length} links into group ${group}`, () => executeAll(nl, requests));
     return true;
@@ -257,6 +259,6 @@ function repeatAtEvents<T>(call: () => T, openEvents: () => Netlink): T {
   using events = openEvents();
   for (const deadline = performance.now() + EVENT_TIMEOUT_MS;;) {
     const result = call();
-    if (result || performance.now() > deadline || !receiveEvents(events, NEW)) return result;
+    if (result || performance.now() > deadline || !receiveEvents(events, LINK.NEW)) return result;
   }
 }

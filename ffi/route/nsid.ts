@@ -15,7 +15,7 @@ const nsidMessage = message("nsid", struct({ family: u8, pad1: u8, pad2: u8, pad
   fd: [uapi.NETNSA_FD, u32],
   target: [uapi.NETNSA_TARGET_NSID, i32],
 }));
-const { GET } = rtnetlinkOperations("NSID", uapi.RTM_NEWNSID, nsidMessage);
+const NSID = /* @__PURE__ */ rtnetlinkOperations("NSID", uapi.RTM_NEWNSID, nsidMessage);
 
 /** The number by which the namespace of `nl` knows the open namespace `fd`, if any. */
 export function findNsid(nl: Netlink, fd: number): number | undefined {
@@ -32,6 +32,6 @@ export function translateNsid(nl: Netlink, target: number, nsid: number): number
 }
 
 function queryNsid(nl: Netlink, value: MessageIn<typeof nsidMessage>): number | undefined {
-  const { nsid = -1 } = query(nl, GET, value);
+  const { nsid = -1 } = query(nl, NSID.GET, value);
   return nsid < 0 ? undefined : nsid;
 }

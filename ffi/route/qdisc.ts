@@ -29,7 +29,7 @@ export const qdiscMessage = message("qdisc", tcmsg, () => ({
   options: [uapi.TCA_OPTIONS, bytes],
 }));
 export type Qdisc = MessageOut<typeof qdiscMessage>;
-const { NEW, DEL, GET } = rtnetlinkOperations("QDISC", uapi.RTM_NEWQDISC, qdiscMessage);
+const QDISC = /* @__PURE__ */ rtnetlinkOperations("QDISC", uapi.RTM_NEWQDISC, qdiscMessage);
 
 /** struct tc_tbf_qopt with its two struct tc_ratespec. */
 const tbfQopt = struct({
@@ -130,7 +130,7 @@ export function addIngress(nl: Netlink, index: number): void {
 function add(nl: Netlink, spec: MessageIn<typeof qdiscMessage>): void {
   withPurpose(
     `add queueing discipline "${spec.kind}" to link ${spec.index}`,
-    () => execute(nl, NEW, spec, NLM_F_CREATE | NLM_F_EXCL),
+    () => execute(nl, QDISC.NEW, spec, NLM_F_CREATE | NLM_F_EXCL),
   );
 }
 
@@ -147,7 +147,7 @@ export function findIngress(nl: Netlink, index: number): Qdisc | undefined {
 /** Asks for one: a dump silently skips links when others are removed between its parts. */
 function find(nl: Netlink, index: number, parent: number): Qdisc | undefined {
   // Old kernels answer only with NLM_F_ECHO. No kernel answers for an empty default, hence NLM_F_ACK.
-  const echoRequest = request(GET, { index, parent }, NLM_F_ECHO | NLM_F_ACK);
+  const echoRequest = request(QDISC.GET, { index, parent }, NLM_F_ECHO | NLM_F_ACK);
   let found: Qdisc | undefined;
   const onMessage = (payload: Reader) => {
     found = readMessage(qdiscMessage, payload);
@@ -174,7 +174,7 @@ const ABSENT_CODES = ["ENOENT", "EINVAL", "ENODEV"];
 
 function remove(nl: Netlink, index: number, parent: number): boolean {
   return ignoreErrors(ABSENT_CODES, () => {
-    withPurpose(`remove queueing discipline of link ${index}`, () => execute(nl, DEL, { index, parent }));
+    withPurpose(`remove queueing discipline of link ${index}`, () => execute(nl, QDISC.DEL, { index, parent }));
     return true;
   }) ?? false;
 }

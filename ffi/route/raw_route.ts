@@ -38,14 +38,14 @@ const rawRouteMessage = message("route", rtmsg, () => ({
   encap: [uapi.RTA_ENCAP, bytes],
   nextHopId: [uapi.RTA_NH_ID, u32],
 }));
-const { NEW, DEL, GET } = rtnetlinkOperations("ROUTE", uapi.RTM_NEWROUTE, rawRouteMessage);
+const ROUTE = /* @__PURE__ */ rtnetlinkOperations("ROUTE", uapi.RTM_NEWROUTE, rawRouteMessage);
 
 export type RawRoute = MessageOut<typeof rawRouteMessage>;
 
 /** The routes of every kind and table of IPv4 and IPv6. */
 export function list(nl: Netlink): RawRoute[] {
   return [AF_INET, AF_INET6]
-    .flatMap((family) => withPurpose("list routes", () => dump(nl, GET, { family })))
+    .flatMap((family) => withPurpose("list routes", () => dump(nl, ROUTE.GET, { family })))
     .filter(({ flags }) => !(flags & uapi.RTM_F_CLONED))
     .flatMap(splitMultipath);
 }
@@ -68,12 +68,12 @@ export function replace(nl: Netlink, route: RawRoute): void {
 }
 
 function add(nl: Netlink, route: RawRoute, flag: number): void {
-  withPurpose(() => `add ${describe(route)}`, () => execute(nl, NEW, fields(route), NLM_F_CREATE | flag));
+  withPurpose(() => `add ${describe(route)}`, () => execute(nl, ROUTE.NEW, fields(route), NLM_F_CREATE | flag));
 }
 
 /** Removes a route. @throws {NetlinkError} `ESRCH` if it is not there */
 export function remove(nl: Netlink, route: RawRoute): void {
-  withPurpose(() => `remove ${describe(route)}`, () => execute(nl, DEL, fields(route)));
+  withPurpose(() => `remove ${describe(route)}`, () => execute(nl, ROUTE.DEL, fields(route)));
 }
 
 export function tableOf({ table, shortTable }: RawRoute): number {

@@ -66,7 +66,7 @@ export const routeMessage = message("route", rtmsg, () => ({
   /** Replaces `oif` and `gateway` where the kernel joined IPv6 routes of one destination and metric. */
   nextHops: [uapi.RTA_MULTIPATH, nextHops],
 }));
-const { NEW, GET } = rtnetlinkOperations("ROUTE", uapi.RTM_NEWROUTE, routeMessage);
+const ROUTE = /* @__PURE__ */ rtnetlinkOperations("ROUTE", uapi.RTM_NEWROUTE, routeMessage);
 
 export interface UnicastRoute {
   readonly dst: Cidr;
@@ -90,12 +90,12 @@ export interface UnicastRoute {
 
 /** The request that adds a route behind those of the same destination and metric. */
 export function appendRequest(route: UnicastRoute): NetlinkRequest {
-  return request(NEW, fields(route), NLM_F_CREATE | NLM_F_APPEND);
+  return request(ROUTE.NEW, fields(route), NLM_F_CREATE | NLM_F_APPEND);
 }
 
 /** The request that adds a route unless there is one of the same destination and metric. */
 export function addExclusiveRequest(route: UnicastRoute): NetlinkRequest {
-  return request(NEW, fields(route), NLM_F_CREATE | NLM_F_EXCL);
+  return request(ROUTE.NEW, fields(route), NLM_F_CREATE | NLM_F_EXCL);
 }
 
 function fields(route: UnicastRoute): MessageIn<typeof routeMessage> {
@@ -132,7 +132,7 @@ export function prefixOf(family: number, ip: Ip | undefined, length: number): Ci
 /** The unicast routes of a family, in one table or all. A route with several next hops becomes several. */
 export function list(nl: Netlink, family: number, table?: number): UnicastRoute[] {
   // ENOENT: the table never held a route of the family.
-  const all = ignoreErrors(["ENOENT"], () => dump(nl, GET, { family, table })) ?? [];
+  const all = ignoreErrors(["ENOENT"], () => dump(nl, ROUTE.GET, { family, table })) ?? [];
   return all.filter(({ type, flags }) => type === uapi.RTN_UNICAST && !(flags & uapi.RTM_F_CLONED)).flatMap(toRoutes)
     .filter((route) => table === undefined || route.table === table);
 }
@@ -140,7 +140,7 @@ export function list(nl: Netlink, family: number, table?: number): UnicastRoute[
 /** The link and source address of packets to `destination`. */
 export function outgoingRoute(nl: Netlink, destination: Ip): { readonly oif?: number; readonly source?: Ip } {
   const family = addressFamily(destination);
-  const { oif, prefsrc } = query(nl, GET, { family, dstLen: family === AF_INET ? 32 : 128, dst: destination });
+  const { oif, prefsrc } = query(nl, ROUTE.GET, { family, dstLen: family === AF_INET ? 32 : 128, dst: destination });
   return { ...oif !== undefined && { oif }, ...prefsrc !== undefined && { source: prefsrc } };
 }
 

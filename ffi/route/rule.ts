@@ -48,7 +48,7 @@ export const fibRuleMessage = message("rule", fibRuleHdr, () => ({
   table: [uapi.FRA_TABLE, u32],
   ...otherSelectors,
 }));
-const { NEW, DEL, GET } = rtnetlinkOperations("RULE", uapi.RTM_NEWRULE, fibRuleMessage);
+const RULE = /* @__PURE__ */ rtnetlinkOperations("RULE", uapi.RTM_NEWRULE, fibRuleMessage);
 
 /** Packets from these addresses are routed by this table. */
 export interface SourceRule {
@@ -73,19 +73,19 @@ export interface FibRule {
 export function add(nl: Netlink, rule: SourceRule): void {
   withPurpose(
     `add rule from ${rule.from} to table ${rule.table}`,
-    () => execute(nl, NEW, fields(rule), NLM_F_CREATE | NLM_F_EXCL),
+    () => execute(nl, RULE.NEW, fields(rule), NLM_F_CREATE | NLM_F_EXCL),
   );
 }
 
 /** Removes a rule. @throws {NetlinkError} `ENOENT` if there is none */
 export function remove(nl: Netlink, rule: SourceRule): void {
-  withPurpose(`remove rule from ${rule.from} to table ${rule.table}`, () => execute(nl, DEL, fields(rule)));
+  withPurpose(`remove rule from ${rule.from} to table ${rule.table}`, () => execute(nl, RULE.DEL, fields(rule)));
 }
 
 /** The rules of IPv4 and IPv6, each in their order. */
 export function list(nl: Netlink): FibRule[] {
   return [AF_INET, AF_INET6].flatMap((family) =>
-    withPurpose("list rules", () => dump(nl, GET, { family })).map(toFibRule)
+    withPurpose("list rules", () => dump(nl, RULE.GET, { family })).map(toFibRule)
   );
 }
 

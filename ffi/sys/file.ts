@@ -116,7 +116,7 @@ export function readText(path: string): string {
  * The text of an ordinary file, or `undefined` if there is none. Follows no link and waits for nothing: others may have replaced
  * the file.
  *
- * @throws {SystemError} one of {@linkcode NOT_A_FILE_CODES} if it is no ordinary file, and for every other reason
+ * @throws {SystemError} one of {@linkcode NOT_A_FILE_CODES} if it is no ordinary file
  */
 export function findText(path: string): string | undefined {
   const flags = O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
