@@ -11,7 +11,6 @@ const ARPHRD_ETHER = 1;
 const ETH_P_IP = 0x0800;
 const ARPOP_REQUEST = 1;
 
-/** Probes per address. */
 const PROBE_COUNT = 2;
 /** Wait for answers to a probe; most take less than a millisecond. */
 const PROBE_WAIT_MS = 100;

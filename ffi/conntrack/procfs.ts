@@ -28,7 +28,6 @@ export function hasEntriesFor(ports: readonly number[]): boolean {
   }
 }
 
-/** The file, unless it is long. */
 function readIfShort(): string | undefined {
   using file = openFile(PROCFS_PATH);
   const decoder = new TextDecoder();

@@ -21,7 +21,6 @@ export interface DbusConnection extends Disposable {
   call(call: MethodCall): string | boolean | undefined;
 }
 
-/** A method answered with an error. */
 export class DbusError extends Error {
   override readonly name: string = "DbusError";
   /** `org.freedesktop.DBus.Error.ServiceUnknown` */
@@ -73,7 +72,6 @@ function socketAddresses(addresses: string): Uint8Array[] {
   });
 }
 
-/** False if nobody listens there. */
 function connect(fd: number, socketAddress: Uint8Array, timeoutMs: number): boolean {
   const NO_LISTENER_CODES = ["ENOENT", "ECONNREFUSED", "ENOTDIR", "EACCES"];
   // struct timeval: 64-bit seconds and microseconds; it bounds connect(2) too.
@@ -103,7 +101,6 @@ function authenticate(fd: number, timeoutMs: number): DbusConnection {
   return bus;
 }
 
-/** The bus itself. */
 export const BUS_OBJECT = {
   destination: "org.freedesktop.DBus",
   path: "/org/freedesktop/DBus",

@@ -1,4 +1,4 @@
-import { SystemError } from "../sys/error.ts";
+import { SystemError, withPurpose } from "../sys/error.ts";
 
 export interface NetlinkErrorFields {
   /** `RTM_NEWLINK` */
@@ -36,9 +36,5 @@ export class NetlinkError extends SystemError {
 
 /** As `withPurpose`, with a purpose that is made on failure. */
 export function withRequestPurpose<T>(purpose: () => string, call: () => T): T {
-  try {
-    return call();
-  } catch (error) {
-    throw error instanceof NetlinkError ? error.withPurpose(purpose()) : error;
-  }
+  return withPurpose(purpose, call);
 }

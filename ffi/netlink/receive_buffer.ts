@@ -1,9 +1,4 @@
-/**
- * The buffer of all netlink sockets. One is enough: answers are read before the next request is sent.
- *
- * @see recv(2), recvmmsg(2)
- * @module
- */
+/** The buffer of all netlink sockets. One is enough: answers are read before the next request is sent. @module */
 import { EMSGSIZE } from "../sys/errno.ts";
 import { ignoreErrors, SystemError } from "../sys/error.ts";
 import { type MessageVector, newMessageVector, sys } from "../sys/libc.ts";

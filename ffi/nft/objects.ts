@@ -5,9 +5,10 @@
  */
 import { attrList, attrs } from "../netlink/attrs.ts";
 import { be16, be32, be64, bei32, bytes, cstr, type Out, Reader, struct, u8 } from "../netlink/codec.ts";
-import { NetlinkError, withRequestPurpose } from "../netlink/error.ts";
+import { NetlinkError } from "../netlink/error.ts";
 import { type AnyMessageSpec, message, type MessageIn, type MessageOut, type Operation } from "../netlink/message.ts";
 import { dump, type Netlink, type NetlinkRequest, queryAllIfPresent, request } from "../netlink/socket.ts";
+import { withPurpose } from "../sys/error.ts";
 import { type Data, data, type Expression, expression } from "./expressions.ts";
 import * as uapi from "./uapi.ts";
 import { CHAIN_COMMENT, comment, elementUserdata, RULE_COMMENT, setUserdata, TABLE_COMMENT } from "./userdata.ts";
@@ -230,7 +231,7 @@ function list<S extends AnyMessageSpec, R extends AnyMessageSpec>(
   reply: R,
 ): MessageOut<R>[] {
   try {
-    return withRequestPurpose(() => `list ${what}`, () => dump(nl, op, filter, reply)) as unknown as MessageOut<R>[];
+    return withPurpose(`list ${what}`, () => dump(nl, op, filter, reply)) as unknown as MessageOut<R>[];
   } catch (error) {
     if (error instanceof NetlinkError && error.code === "ENOENT") return [];
     throw error;

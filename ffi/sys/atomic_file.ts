@@ -1,9 +1,4 @@
-/**
- * Files that appear whole or not at all, also when the process is killed.
- *
- * @see open(2) O_TMPFILE, linkat(2), rename(2)
- * @module
- */
+/** Files that appear whole or not at all, also when the process is killed. @module */
 import { ignoreErrors, withPurpose } from "./error.ts";
 import { type Descriptor, descriptor, hardLink, removeFile, writeAll } from "./file.ts";
 import { sys } from "./libc.ts";

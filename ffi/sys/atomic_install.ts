@@ -1,4 +1,4 @@
-/** Puts a program in place in one step, whatever was there before. @see rename(2) @module */
+/** Puts a program in place in one step, whatever was there before. @module */
 import { ignoreErrors, withPurpose } from "./error.ts";
 import { openFile, writeAll } from "./file.ts";
 import { fstat } from "./stat.ts";

@@ -31,7 +31,6 @@ function readBootId(path: string): string {
   return text;
 }
 
-/** {@linkcode bootId}, or `undefined` where it cannot be read. */
 export function findBootId(): string | undefined {
   return ignoreSystemErrors(bootId);
 }

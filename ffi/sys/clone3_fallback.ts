@@ -3,7 +3,6 @@
  *
  * The C library falls back to clone(2) only on ENOSYS. Otherwise the JavaScript runtime aborts when its compiler starts a thread.
  *
- * @see seccomp(2), linux/seccomp.h, linux/filter.h
  * @module
  */
 import { ENOSYS } from "./errno.ts";

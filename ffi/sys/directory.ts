@@ -1,4 +1,4 @@
-/** Directories: creating, and listing without opening their files. @see mkdir(2), getdents64(2), access(2) @module */
+/** Directories: creating, and listing without opening their files. @module */
 import { ignoreErrors, SystemError, withPurpose } from "./error.ts";
 import { descriptor } from "./file.ts";
 import { sys } from "./libc.ts";
@@ -13,7 +13,6 @@ const X_OK = 1;
 const DT_UNKNOWN = 0;
 const DT_REG = 8;
 
-/** Creates a directory and its parents. */
 export function ensureDirectory(path: string, mode = 0o755): void {
   withPurpose(`create directory "${path}"`, () => {
     if (ignoreErrors(["ENOENT"], () => makeDirectory(path, mode)) !== undefined) return;

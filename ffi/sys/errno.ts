@@ -14,7 +14,6 @@ export const EAGAIN = 11;
 export const EACCES = 13;
 export const ENODEV = 19;
 export const EFBIG = 27;
-export const ENOSPC = 28;
 export const ENOSYS = 38;
 export const ERESTART = 85;
 export const EMSGSIZE = 90;

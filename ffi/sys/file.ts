@@ -1,9 +1,4 @@
-/**
- * Files, by system calls alone: `node:fs` takes a millisecond to load, and its threads do not follow `setns(2)`.
- *
- * @see open(2), rename(2), pread(2), futimens(3)
- * @module
- */
+/** Files, by system calls alone: `node:fs` takes a millisecond to load, and its threads do not follow `setns(2)`. @module */
 import { EAGAIN, EFBIG, EIO } from "./errno.ts";
 import { ignoreErrors, SystemError, withPurpose } from "./error.ts";
 import { sys } from "./libc.ts";
@@ -26,7 +21,6 @@ import {
 const SYS_pread64 = process.arch === "arm64" ? 67 : 17;
 const SYS_pwrite64 = process.arch === "arm64" ? 68 : 18;
 
-/** An open file descriptor, closed when its scope ends. */
 export interface Descriptor extends Disposable {
   readonly fd: number;
 }

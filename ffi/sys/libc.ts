@@ -19,7 +19,6 @@ declare global {
 }
 
 type CType = "i32" | "i64_fast" | "cstring" | "ptr" | "pointer";
-/** Memory that the kernel reads or fills; `null` is the null pointer. */
 type CBuffer = Uint8Array | Uint16Array | Uint32Array | Int32Array | BigInt64Array | BigUint64Array | null;
 /** `pointer`, an alias of `ptr`, marks arguments that are a buffer or a number. */
 type CArgument<T extends CType> = T extends "ptr" ? CBuffer
@@ -217,11 +216,9 @@ export function scmRightsMessage(fds: readonly number[]): Uint32Array {
   return message;
 }
 
-/** Where recvmmsg(2) puts datagrams. */
 export interface MessageVector {
   /** An array of struct mmsghdr and what they point to, except the buffer. */
   readonly headers: Uint32Array;
-  /** The length of the datagram in a part. */
   lengthOf(index: number): number;
 }
 
@@ -258,7 +255,6 @@ export function newSockFprog(words: readonly number[]): { readonly memory: Uint3
   return { memory, address };
 }
 
-/** Puts an address into two words. */
 export function putPointer(words: Uint32Array, at: number, address: number): void {
   words[at] = address;
   words[at + 1] = Math.floor(address / 2 ** 32);

@@ -2,7 +2,6 @@
  * Locks between processes, held through a file, released at the latest when the process ends. Waiters queue in the kernel, in
  * order.
  *
- * @see flock(2)
  * @module
  */
 import { EAGAIN, EINTR } from "./errno.ts";
@@ -22,7 +21,6 @@ const LOCK_UN = 8;
 const REPLACE_TIMEOUT_MS = 1000;
 
 export interface FileLockOptions {
-  /** Longest wait. */
   readonly timeoutMs: number;
   /** Shared with others; default exclusive. */
   readonly shared?: boolean;
@@ -33,7 +31,6 @@ export interface FileLockOptions {
 /** Others held a lock for too long. The code is `EAGAIN`; the message names them. */
 export class LockedError extends SystemError {
   override readonly name: string = "LockedError";
-  /** What can be done about it. */
   readonly advice: string;
   /** See {@linkcode FileStat.identity}. */
   readonly identity: string;

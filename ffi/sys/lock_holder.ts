@@ -9,7 +9,6 @@ const MAX_NAMED = 3;
 export interface LockHolders {
   /** For a sentence: `process 4711 ("cni run add")`. */
   readonly description: string;
-  /** What can be done, as a sentence. */
   readonly advice: string;
 }
 

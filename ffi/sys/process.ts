@@ -1,9 +1,4 @@
-/**
- * Starts programs with pipes to their standard streams and sees them end, without an event loop.
- *
- * @see posix_spawn(3), pidfd_open(2), waitid(2)
- * @module
- */
+/** Starts programs with pipes to their standard streams and sees them end, without an event loop. @module */
 import { ignoreErrors, SystemError } from "./error.ts";
 import { cStringArray, sys } from "./libc.ts";
 import { O_CLOEXEC, SYS_pidfd_open } from "./uapi.ts";
@@ -38,7 +33,6 @@ export interface ChildProcess {
   readonly pidfd: number;
 }
 
-/** Exit status or fatal signal. */
 export type ExitStatus = { readonly status: number } | { readonly signal: number };
 
 /**

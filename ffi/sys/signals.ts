@@ -1,4 +1,4 @@
-/** Signals that ask this process to end, blocked while it must not stop half done. @see sigprocmask(2), sigpending(2) @module */
+/** Signals that ask this process to end, blocked while it must not stop half done. @module */
 import { putPointer, sys } from "./libc.ts";
 
 // asm-generic/signal.h
@@ -88,7 +88,6 @@ function signalHandler(signal: number): number {
   return action[0]! + action[1]! * 2 ** 32;
 }
 
-/** A struct sigaction with the handler at this address. */
 export function newSigaction(handler: number): Uint32Array {
   const action = new Uint32Array(SIGACTION_WORDS);
   putPointer(action, 0, handler);

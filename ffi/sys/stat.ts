@@ -1,4 +1,4 @@
-/** File status. @see stat(2), statfs(2), readlink(2) @module */
+/** File status. @module */
 import { ignoreErrors, withPurpose } from "./error.ts";
 import { sys } from "./libc.ts";
 import { AT_FDCWD } from "./uapi.ts";
@@ -55,7 +55,6 @@ function parseStat(bytes: Uint8Array): FileStat {
   };
 }
 
-/** struct timespec */
 function readTimespec(view: DataView, at: number): bigint {
   return view.getBigInt64(at, true) * 1_000_000_000n + view.getBigInt64(at + 8, true);
 }

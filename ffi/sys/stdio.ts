@@ -46,7 +46,6 @@ export function printStdout(text: string): void {
   }
 }
 
-/** Writes a line to standard error, if somebody listens. */
 export function printStderr(line: string): void {
   try {
     writeOrFallback(2, `${line}\n`, console.error);

@@ -1,7 +1,6 @@
 /**
  * Communication with a child program until it ends, bounded in time and size whatever the program and its children do.
  *
- * @see poll(2)
  * @module
  */
 import { ignoreErrors } from "./error.ts";
@@ -13,7 +12,6 @@ import { POLLIN, POLLOUT } from "./uapi.ts";
 const POLLHUP = 16;
 /** Fits into a pipe that poll(2) calls writable, without waiting. */
 const PIPE_BUF = 4096;
-/** A pipe's capacity. */
 const PIPE_SIZE = 64 * 1024;
 
 /** Background children may keep the pipes open longer than the program. */
@@ -40,7 +38,6 @@ export interface SubprocessResult {
   /** Absent if the program could not be ended. */
   readonly exitStatus?: ExitStatus;
   readonly output: Uint8Array;
-  /** Why it was ended, if it was. */
   readonly stopReason?: StopReason;
 }
 
@@ -57,7 +54,6 @@ interface CommunicationState {
   hasExited: boolean;
   /** When to act if nothing happens. */
   nextDeadline: number;
-  /** Number of signals. */
   signalsSent: number;
 }
 

@@ -1,4 +1,4 @@
-/** A time limit for system calls without one: a signal interrupts them. @see timer_create(2), sigaction(2) @module */
+/** A time limit for system calls without one: a signal interrupts them. @module */
 import { noopFunctionAddress, sys } from "./libc.ts";
 import {
   hasDefaultHandler,

@@ -1,9 +1,4 @@
-/**
- * Constants of files, processes and sockets, under the kernel's names. Error numbers are in `errno.ts`.
- *
- * @see fcntl(2), poll(2), socket(2), ip(7)
- * @module
- */
+/** Constants of files, processes and sockets, under the kernel's names. Error numbers are in `errno.ts`. @module */
 
 const arm = process.arch === "arm64";
 

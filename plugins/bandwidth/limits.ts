@@ -1,5 +1,5 @@
 /** Token buckets that limit a container: on the host veth for what it receives, on an ifb for what it sends. @module */
-import { NetlinkError, withRequestPurpose } from "../../ffi/netlink/error.ts";
+import { NetlinkError } from "../../ffi/netlink/error.ts";
 import * as filter from "../../ffi/route/filter.ts";
 import * as link from "../../ffi/route/link.ts";
 import { ifb } from "../../ffi/route/link_kinds.ts";
@@ -7,7 +7,7 @@ import * as qdisc from "../../ffi/route/qdisc.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import type { AddCall, CheckCall } from "../lib/protocol/plugin.ts";
 import { createNetns, type Netns } from "../../ffi/netns.ts";
-import { SystemError } from "../../ffi/sys/error.ts";
+import { SystemError, withPurpose } from "../../ffi/sys/error.ts";
 import { expectLink } from "../lib/links/expect_link.ts";
 import { removeLinkIfPresent } from "../lib/links/container_link.ts";
 import { checkFailedError, expectEqual } from "../lib/protocol/check_failed.ts";
@@ -48,14 +48,14 @@ export function limitEgress(call: AddCall<BandwidthConfig>, hostVeth: link.Link,
   undo.defer(() => void qdisc.removeIngress(host.route, hostVeth.index));
   const ifbDevice = createIfb(host, owner, hostVeth.mtu ?? 0);
   undo.defer(() => void removeLinkIfPresent(host, ifbDevice.name!));
-  withRequestPurpose(() => purpose, () => qdisc.addTokenBucket(host.route, ifbDevice.index, tokenBucketFor(limit)));
+  withPurpose(purpose, () => qdisc.addTokenBucket(host.route, ifbDevice.index, tokenBucketFor(limit)));
   filter.addRedirect(host.route, hostVeth.index, ifbDevice.index);
   return ifbDevice;
 }
 
 function refuseSecondLimit(purpose: string, addLimit: () => void): void {
   try {
-    withRequestPurpose(() => purpose, addLimit);
+    withPurpose(purpose, addLimit);
   } catch (error) {
     if (!(error instanceof NetlinkError && error.code === "EEXIST")) throw error;
     throw new CniError(Code.InvalidConfig, `Cannot ${purpose}: it is limited already`, {

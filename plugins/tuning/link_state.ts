@@ -1,9 +1,9 @@
 /** The settings of a link that `tuning` changes. @module */
 import type { Mac } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
-import { withRequestPurpose } from "../../ffi/netlink/error.ts";
 import * as link from "../../ffi/route/link.ts";
 import { IFF_ALLMULTI, IFF_PROMISC } from "../../ffi/route/uapi.ts";
+import { withPurpose } from "../../ffi/sys/error.ts";
 
 /** Some settings of a link, by their names in configuration and backup. */
 export interface LinkState {
@@ -53,8 +53,8 @@ export function setLinkState(netns: Netns, device: link.Link, wanted: LinkState)
     const { name, read, change } = SETTINGS[key] as Setting<unknown>;
     const value = wanted[key];
     if (read(device) === value) continue;
-    withRequestPurpose(
-      () => `set ${name} of "${device.name}" to ${value}`,
+    withPurpose(
+      `set ${name} of "${device.name}" to ${value}`,
       () => link.set(netns.route, device.index, change(value)),
     );
   }
