@@ -39,10 +39,10 @@ const instanceHash = ({ network, containerId, ifname }: Owner): string =>
  *
  * @param addresses the attachment's, if known: two interfaces of a container share a chain
  */
-export function removeReferenceMasquerade(nl: Netlink, owner: Owner, addresses: readonly (Ip | Cidr)[] = []): void {
+export function removeReferenceMasquerade(nl: Netlink, owner: Owner, addresses: readonly Cidr[] = []): void {
   const tables = tablesOf(nl, owner);
   if (tables.length === 0) return;
-  const ownAddresses = new Set(addresses.map((element) => element.includes("/") ? ipOf(element as Cidr) : element));
+  const ownAddresses = new Set(addresses.map(ipOf));
   updateRuleset(nl, (tx) => {
     for (const table of tables) {
       if (isNatTable(table)) {

@@ -1,5 +1,5 @@
 /** IP masquerading of attachments (`ipMasq`): outside its subnet, a container has the host's address. */
-import { type Cidr, familyOf, type Ip, ipBytes, ipOf } from "../../../ffi/address.ts";
+import { type Cidr, familyOf, ipBytes, ipOf } from "../../../ffi/address.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
 import {
   checkElements,
@@ -21,28 +21,27 @@ import {
 } from "../compat/masquerade.ts";
 import { inetTable } from "./inet_table.ts";
 import { masqueradeChain } from "./inet_shared_chains.ts";
+import type { TableDefinition } from "./table.ts";
 
 const PURPOSE = "masquerade";
-
-const masqueradeSet = (address: Ip | Cidr): string => `masquerade${familyOf(address)}`;
-const addressKey = (address: Ip | Cidr): Uint8Array =>
-  ipBytes(address.includes("/") ? ipOf(address as Cidr) : address as Ip);
 
 /** Whether a living attachment has the address too, without conflict. @throws {CniError} on a conflict */
 export type FindHolder = (holder: Owner, address: Cidr) => boolean;
 
 function masqueradeElements(owner: Owner, addresses: readonly Cidr[], livesElsewhere: FindHolder): WantedElement[] {
+  const digest = new Bun.CryptoHasher("sha256").update(ownerText(owner)).digest();
   return addresses.map((address) => {
+    const set = `masquerade${familyOf(address)}`;
+    const key = ipBytes(ipOf(address));
     const chain = masqueradeChain(address);
-    const digest = new Bun.CryptoHasher("sha256").update(ownerText(owner)).digest();
     return {
-      set: masqueradeSet(address),
-      key: addressKey(address),
+      set,
+      key,
       chain,
       title: `masquerading of ${ipOf(address)}`,
       failover: {
-        set: standbySet(address),
-        key: Uint8Array.of(...addressKey(address), ...digest.subarray(0, OWNER_DIGEST_BYTES)),
+        set: standbySetOf(set),
+        key: Uint8Array.of(...key, ...digest.subarray(0, OWNER_DIGEST_BYTES)),
         chain,
       },
       yieldsTo: (holder) => livesElsewhere(holder, address),
@@ -51,11 +50,12 @@ function masqueradeElements(owner: Owner, addresses: readonly Cidr[], livesElsew
 }
 
 /** If several containers have one address, in networks that do not reach each other, the first one's element serves all. */
-const standbySet = (address: Ip | Cidr): string => `masquerade_standby${familyOf(address)}`;
+const standbySetOf = (set: string): string => set.replace("masquerade", "masquerade_standby");
 const OWNER_DIGEST_BYTES = 4;
 
 const failover: Failover = {
-  selectors: (removed) => removed.some(isAwaited) ? STANDBY_SETS : [],
+  selectors: (removed) =>
+    [...new Set(removed.filter(isAwaited).map(({ set }) => standbySetOf(set)))].map((set) => ({ set })),
   promotions: (removed, others) =>
     removed.flatMap(({ set, key }) => {
       const from = others.find((other) =>
@@ -64,39 +64,31 @@ const failover: Failover = {
       return from?.data ? [{ from, to: [{ set, key, data: from.data }] }] : [];
     }),
 };
-const standbySetOf = (set: string): string => set.replace("masquerade", "masquerade_standby");
-const STANDBY_SETS = ["masquerade_standby4", "masquerade_standby6"].map((set) => ({ set }));
+
+const masqueradeFunction =
+  <R>(apply: (nl: Netlink, table: TableDefinition, owner: Owner, wanted: WantedElement[]) => R) =>
+  (nl: Netlink, owner: Owner, addresses: readonly Cidr[], livesElsewhere: FindHolder = () =>
+    false): R => apply(nl, inetTable, owner, masqueradeElements(owner, addresses, livesElsewhere));
 
 /**
  * Masquerades these addresses. An address is taken over from another attachment, unless that lives.
  *
  * @throws {CniError} what `livesElsewhere` throws
  */
-export function addMasquerade(
-  nl: Netlink,
-  owner: Owner,
-  addresses: readonly Cidr[],
-  livesElsewhere: FindHolder = () => false,
-): void {
-  ensureElements(nl, inetTable, owner, masqueradeElements(owner, addresses, livesElsewhere));
-}
+export const addMasquerade = masqueradeFunction(ensureElements);
 
 /** Puts back what is missing. @returns what that was, in words @throws {ElementInUseError} */
-export function restoreMasquerade(
-  nl: Netlink,
-  owner: Owner,
-  addresses: readonly Cidr[],
-  livesElsewhere: FindHolder = () => false,
-): string[] {
-  return restoreElements(nl, inetTable, owner, masqueradeElements(owner, addresses, livesElsewhere));
-}
+export const restoreMasquerade = masqueradeFunction(restoreElements);
+
+/** @throws {CniError} if anything that {@linkcode addMasquerade} made is missing */
+export const checkMasquerade = masqueradeFunction(checkElements);
 
 /**
  * Ends masquerading for an attachment, that of the reference plugin too.
  *
  * @param addresses the attachment's, if known: they tell which of the reference plugin's rules are for this interface
  */
-export function removeMasquerade(nl: Netlink, owner: Owner, addresses?: readonly (Ip | Cidr)[]): void {
+export function removeMasquerade(nl: Netlink, owner: Owner, addresses?: readonly Cidr[]): void {
   cleanUp(
     () => removeMasqueradeElements(nl, owner),
     () => removeReferenceMasquerade(nl, owner, addresses),
@@ -120,16 +112,6 @@ export function removeMasqueradeForDel(
 
 function removeMasqueradeElements(nl: Netlink, owner: Owner): void {
   removeElementsOf(nl, inetTable, PURPOSE, owner, failover);
-}
-
-/** @throws {CniError} if anything that {@linkcode addMasquerade} made is missing */
-export function checkMasquerade(
-  nl: Netlink,
-  owner: Owner,
-  addresses: readonly Cidr[],
-  livesElsewhere: FindHolder = () => false,
-): void {
-  checkElements(nl, inetTable, owner, masqueradeElements(owner, addresses, livesElsewhere));
 }
 
 /** Ends masquerading for all other attachments of a network, that of the reference plugin too. */
