@@ -15,11 +15,13 @@ import {
   existingTables,
   isNatTable,
   NAT_TABLES,
+  ownersWithRulesIn,
   referenceChainName,
   type ReferenceOwner,
   removeReferenceChains,
   removeReferenceRules,
   staleOwnersIn,
+  tablesWithRulesOf,
   updateRuleset,
 } from "../lib/compat/reference_rules.ts";
 
@@ -30,8 +32,12 @@ const MASQUERADE_CHAINS = ["CNI-HOSTPORT-MASQ", "CNI-HOSTPORT-SETMARK"];
 const BASE_CHAINS = ["PREROUTING", "OUTPUT", "POSTROUTING"];
 
 const NFT_TABLES = [NFPROTO_IPV4, NFPROTO_IPV6].map((family) => ({ family, table: "cni_hostport" }));
+const TABLES = [...NAT_TABLES, ...NFT_TABLES];
 const CONTAINER_CHAINS = ["hostports", "hostip_hostports", "masquerading"];
-const KNOWN_CHAINS = [...CONTAINER_CHAINS, "hostports_all", "prerouting", "output"];
+const NFT_CHAINS = {
+  chains: CONTAINER_CHAINS,
+  knownChains: [...CONTAINER_CHAINS, "hostports_all", "prerouting", "output"],
+};
 
 /**
  * Withdraws the ports of a container.
@@ -39,8 +45,7 @@ const KNOWN_CHAINS = [...CONTAINER_CHAINS, "hostports_all", "prerouting", "outpu
  * @param addresses the container's, if known: the comments of nft rules do not name the network
  */
 export function removeReferencePorts(nl: Netlink, owner: Owner, addresses: readonly Ip[]): void {
-  const tables = existingTables(nl, [...NAT_TABLES, ...NFT_TABLES])
-    .filter((table) => !isNatTable(table) || nft.findChain(nl, table, referenceChainName("CNI-DN-", owner)));
+  const tables = tablesWithRulesOf(nl, TABLES, "CNI-DN-", owner);
   if (tables.length === 0) return;
   const isOwned = (rule: nft.LazyRule) =>
     rule.comment === owner.containerId &&
@@ -48,22 +53,13 @@ export function removeReferencePorts(nl: Netlink, owner: Owner, addresses: reado
   updateRuleset(nl, (tx) => {
     for (const table of tables) {
       if (isNatTable(table)) removeContainerChains(tx, nl, table, [owner]);
-      else {removeReferenceRules(tx, nl, table, {
-          knownChains: KNOWN_CHAINS,
-          chains: CONTAINER_CHAINS,
-          shouldRemove: isOwned,
-        });}
+      else removeReferenceRules(tx, nl, table, { ...NFT_CHAINS, shouldRemove: isOwned });
     }
   });
 }
 
-/** Those of the attachments that may have published ports. */
-export function ownersWithReferencePorts(nl: Netlink, owners: readonly Owner[]): ReadonlySet<Owner> {
-  const tables = existingTables(nl, [...NAT_TABLES, ...NFT_TABLES]);
-  if (tables.some((table) => !isNatTable(table))) return new Set(owners);
-  const chains = new Set(tables.flatMap((table) => nft.listChains(nl, table).map(({ name }) => name)));
-  return new Set(owners.filter((owner) => chains.has(referenceChainName("CNI-DN-", owner))));
-}
+export const ownersWithReferencePorts = (nl: Netlink, owners: readonly Owner[]): ReadonlySet<Owner> =>
+  ownersWithRulesIn(nl, TABLES, "CNI-DN-", owners);
 
 /** Withdraws the ports of all other containers of a network. Rules of nft stay: they do not name the network. */
 export function gcReferencePorts(nl: Netlink, network: string, valid: readonly Omit<Owner, "network">[]): void {

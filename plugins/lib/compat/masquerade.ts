@@ -14,12 +14,14 @@ import {
   existingTables,
   isNatTable,
   NAT_TABLES,
+  ownersWithRulesIn,
   referenceChainName,
   removeReferenceChains,
   removeReferenceRules,
   type RuleRemoval,
   shortHash,
   staleOwnersIn,
+  tablesWithRulesOf,
   updateRuleset,
 } from "./reference_rules.ts";
 
@@ -40,34 +42,26 @@ const instanceHash = ({ network, containerId, ifname }: Owner): string =>
  * @param addresses the attachment's, if known: two interfaces of a container share a chain
  */
 export function removeReferenceMasquerade(nl: Netlink, owner: Owner, addresses: readonly Cidr[] = []): void {
-  const tables = tablesOf(nl, owner);
+  const tables = tablesWithRulesOf(nl, TABLES, "CNI-", owner);
   if (tables.length === 0) return;
   const ownAddresses = new Set(addresses.map(ipOf));
   updateRuleset(nl, (tx) => {
     for (const table of tables) {
       if (isNatTable(table)) {
-        const servesOtherAddress = (rule: nft.LazyRule) =>
-          ownAddresses.size > 0 && addressesIn(rule).some((address) => !ownAddresses.has(address));
         const chains = [referenceChainName("CNI-", owner)];
-        removeReferenceChains(tx, nl, table, {
-          chains,
-          jumpingChains: [POSTROUTING],
-          shouldRemove: (rule) => !servesOtherAddress(rule),
-        });
+        const shouldRemove = (rule: nft.LazyRule) =>
+          ownAddresses.size === 0 || addressesIn(rule).every((address) => ownAddresses.has(address));
+        removeReferenceChains(tx, nl, table, { chains, jumpingChains: [POSTROUTING], shouldRemove });
       } else removeReferenceRules(tx, nl, table, nftRuleRemoval((comment) => comment.startsWith(instanceHash(owner))));
     }
   });
 }
 
-export function ownersWithReferenceMasquerade(nl: Netlink, owners: readonly Owner[]): ReadonlySet<Owner> {
-  const tables = existingTables(nl, TABLES);
-  if (tables.some((table) => !isNatTable(table))) return new Set(owners);
-  const chains = new Set(tables.flatMap((table) => nft.listChains(nl, table).map(({ name }) => name)));
-  return new Set(owners.filter((owner) => chains.has(referenceChainName("CNI-", owner))));
-}
+export const ownersWithReferenceMasquerade = (nl: Netlink, owners: readonly Owner[]): ReadonlySet<Owner> =>
+  ownersWithRulesIn(nl, TABLES, "CNI-", owners);
 
 export function listReferenceMasquerade(nl: Netlink, owner: Owner): Ip[] {
-  return tablesOf(nl, owner).flatMap((table) => {
+  return tablesWithRulesOf(nl, TABLES, "CNI-", owner).flatMap((table) => {
     const chain = referenceChainName("CNI-", owner);
     const rules = isNatTable(table)
       ? nft.listLazyRules(nl, table, POSTROUTING).filter((rule) => jumpTarget(rule) === chain)
@@ -98,11 +92,6 @@ export function gcReferenceMasquerade(
       } else removeReferenceRules(tx, nl, table, nftRuleRemoval(isStale));
     }
   });
-}
-
-function tablesOf(nl: Netlink, owner: Owner): nft.TableKey[] {
-  return existingTables(nl, TABLES)
-    .filter((table) => !isNatTable(table) || nft.findChain(nl, table, referenceChainName("CNI-", owner)));
 }
 
 function nftRuleRemoval(matchesComment: (comment: string) => boolean): RuleRemoval {

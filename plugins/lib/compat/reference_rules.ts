@@ -59,6 +59,30 @@ export function existingTables(nl: Netlink, tables: readonly nft.TableKey[]): nf
   return tables.filter((_, i) => found[i]);
 }
 
+/** The tables that may have rules for the owner: of iptables', those with its chain. @throws {NetlinkError} */
+export function tablesWithRulesOf(
+  nl: Netlink,
+  tables: readonly nft.TableKey[],
+  prefix: "CNI-" | "CNI-DN-",
+  owner: ReferenceOwner,
+): nft.TableKey[] {
+  return existingTables(nl, tables)
+    .filter((table) => !isNatTable(table) || nft.findChain(nl, table, referenceChainName(prefix, owner)));
+}
+
+/** The owners that may have rules in these tables: all, where only a rule tells. @throws {NetlinkError} */
+export function ownersWithRulesIn(
+  nl: Netlink,
+  tables: readonly nft.TableKey[],
+  prefix: "CNI-" | "CNI-DN-",
+  owners: readonly Owner[],
+): ReadonlySet<Owner> {
+  const existing = existingTables(nl, tables);
+  if (existing.some((table) => !isNatTable(table))) return new Set(owners);
+  const chains = new Set(existing.flatMap((table) => nft.listChains(nl, table).map(({ name }) => name)));
+  return new Set(owners.filter((owner) => chains.has(referenceChainName(prefix, owner))));
+}
+
 /** Repeats the change if another program changed the ruleset meanwhile. */
 export function updateRuleset(nl: Netlink, fillTransaction: (tx: Transaction) => void): void {
   retryOnConflict(() => {
