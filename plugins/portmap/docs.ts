@@ -106,6 +106,7 @@ export default {
   differences: [
     "Published ports are elements of maps in the table `inet cni`. Each has its owner as comment.",
     "A packet and an ADD cost the same with one container as with a thousand.",
+    "A range of ports takes 0.1 ms or less for each port.",
     "No bit of the packet mark is used: one rule finds the packet and masquerades it.",
     "ADD refuses a host port that another container has, or on which a program listens. The error names which.",
     "A program may listen on the port for the container: the calling engine, and conmon of podman.",
