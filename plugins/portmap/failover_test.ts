@@ -1,4 +1,6 @@
 import { expect } from "bun:test";
+import { listElements } from "../../ffi/nft/objects.ts";
+import { inetTable } from "../lib/ruleset/inet_table.ts";
 import { requestTcp, requestUdp, serveTcpAndUdp } from "../../testing/traffic.ts";
 import { type BridgeContainer, bridgeNetworkTest } from "../../testing/bridge_network.ts";
 import portmap from "./plugin.ts";
@@ -103,5 +105,28 @@ bridgeNetworkTest("CHECK misses what stood by, and a port with conditions does n
     'container "pod" (network "web", interface "eth0") has it',
   );
   expect(nftListRuleset(host)).toBe(before);
+  return Promise.resolve();
+});
+
+bridgeNetworkTest("a range of ports goes to the next network as a whole, with calls from 127.0.0.1", (network) => {
+  const { host, call } = network;
+  const [a, b] = [2, 3].map((n) => network.container(n));
+  const config = portMappingConfig(
+    Array.from({ length: 200 }, (_, i) => ({ hostPort: 10000 + i, containerPort: 5000 + i })),
+  );
+  const second = { ...config, name: "second" };
+  const sets = ["hostports4", "hostports6", "loopback4", "hostports_standby4", "hostports_standby6"];
+  const countsOf = (owner: string) => sets.map((set) => listElements(host.nft, inetTable, set, owner).length);
+  call(portmap, "ADD", config, attachment(a!, "eth0"));
+  call(portmap, "ADD", second, attachment(b!, "eth1"));
+  expect(countsOf("web pod eth0")).toEqual([200, 200, 200, 0, 0]);
+  expect(countsOf("second pod eth1")).toEqual([0, 0, 0, 200, 200]);
+  call(portmap, "DEL", config, attachment(a!, "eth0"));
+  expect(countsOf("web pod eth0")).toEqual([0, 0, 0, 0, 0]);
+  expect(countsOf("second pod eth1")).toEqual([200, 200, 200, 0, 0]);
+  expect(nftElements(host).some((each) => /^hostports4: tcp . 10123 .*: 10\.88\.0\.3 . 5123$/.test(each))).toBe(true);
+  call(portmap, "CHECK", second, attachment(b!, "eth1"));
+  call(portmap, "DEL", second, attachment(b!, "eth1"));
+  expect(nftElements(host)).toEqual([]);
   return Promise.resolve();
 });
