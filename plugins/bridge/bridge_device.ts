@@ -1,8 +1,3 @@
-/**
- * The bridge itself, and the host's interface in one of its VLANs.
- *
- * @module
- */
 import { checkFailedError, expectEqual } from "../lib/protocol/check_failed.ts";
 import type { Mac } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
@@ -21,7 +16,6 @@ import { claimLink, isNewLink, newLinkGroup, removeLinkGroup } from "./shared_li
 import { createPort } from "./port.ts";
 import { setVlans } from "./vlan.ts";
 
-/** What the container is connected to the bridge with. */
 export interface Connection {
   readonly bridge: link.Link;
   /** Name of the host veth, which is the bridge's port. */
@@ -111,7 +105,7 @@ function adjustBridge(host: Netns, existing: link.Link, config: BridgeConfig): v
   }
 }
 
-/** Checks the bridge against the configuration and what ADD reported. @throws {CniError} on the first difference */
+/** Compares the bridge with the configuration and the result. @throws {CniError} on the first difference */
 export function checkBridge({ config, host, pluginConfig }: CheckCall<BridgeConfig>, result: Result): link.Link {
   const device = link.find(host.route, config.bridge);
   if (!device || !bridgeKind.of(device)) {
@@ -119,9 +113,8 @@ export function checkBridge({ config, host, pluginConfig }: CheckCall<BridgeConf
   }
   const reported = result.interfaces?.find(({ name, sandbox }) => name === config.bridge && !sandbox);
   expectEqual(`bridge "${config.bridge}" in prevResult`, reported?.name, config.bridge);
-  if (reported?.mac) {
-    expectEqual(`MAC address of "${config.bridge}"`, device.mac as string | undefined, reported.mac.toLowerCase());
-  }
+  const mac = reported?.mac?.toLowerCase();
+  if (mac) expectEqual<string | undefined>(`MAC address of "${config.bridge}"`, device.mac, mac);
   if (config.promiscMode) expectEqual(`promiscuous mode of "${config.bridge}"`, (device.promiscuity ?? 0) > 0, true);
   expectEqual(`administrative state of "${config.bridge}"`, link.isUp(device) ? "up" : "down", "up");
   return device;

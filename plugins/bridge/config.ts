@@ -1,10 +1,5 @@
-/**
- * The configuration of the `bridge` plugin.
- *
- * @module
- */
-import type { Mac } from "../../ffi/address.ts";
-import { macArgument } from "../lib/links/mac_argument.ts";
+import { vethKeys } from "../lib/links/masqueraded_veth.ts";
+import { requestedMacKeys } from "../lib/links/requested_mac.ts";
 import { linkNameProblem } from "../../spec/env.ts";
 import { ConfigError } from "../../spec/error.ts";
 import {
@@ -14,9 +9,7 @@ import {
   int,
   knownKeys,
   lazy,
-  mac,
   object,
-  oneOf,
   optional,
   refine,
   string,
@@ -25,10 +18,8 @@ import {
 import type { Vlan } from "../../ffi/route/bridge_vlan.ts";
 
 const vlanId = int({ min: 1, max: 4094 });
-const macSource = optional(knownKeys({ mac: optional(mac) }));
 const falseByDefault = withDefault(boolean, false);
 
-/** A link's name: the kernel keeps 15 bytes. */
 const linkName = refine(
   string,
   "an interface name of 1 to 15 bytes",
@@ -38,15 +29,12 @@ const linkName = refine(
 /** The keys of the `bridge` plugin. */
 export const bridgeConfig = lazy(() =>
   object({
+    ...vethKeys(),
+    ...requestedMacKeys(),
     bridge: withDefault(linkName, "cni0"),
     isGateway: falseByDefault,
     isDefaultGateway: falseByDefault,
     forceAddress: falseByDefault,
-    ipMasq: falseByDefault,
-    /** Accepted for what it means to the reference; the rules are nf_tables' in either case. */
-    ipMasqBackend: optional(oneOf("iptables", "nftables")),
-    /** Bytes; 0 leaves it to the kernel. */
-    mtu: withDefault(int({ min: 0, max: 65535 }), 0),
     hairpinMode: falseByDefault,
     promiscMode: falseByDefault,
     vlan: withDefault(int({ min: 0, max: 4094 }), 0),
@@ -56,8 +44,6 @@ export const bridgeConfig = lazy(() =>
     enabledad: falseByDefault,
     disableContainerInterface: falseByDefault,
     portIsolation: falseByDefault,
-    runtimeConfig: macSource,
-    args: optional(knownKeys({ cni: macSource })),
   })
 );
 export type BridgeConfig = Infer<typeof bridgeConfig>;
@@ -65,33 +51,18 @@ export type BridgeConfig = Infer<typeof bridgeConfig>;
 /** Refuses settings that contradict each other. @throws {ConfigError} */
 export function refuseContradictions(config: BridgeConfig, hasIpam: boolean): void {
   if (config.hairpinMode && config.promiscMode) {
-    throw new ConfigError(
-      "promiscMode",
-      "false when hairpinMode is true, since either alone delivers the frame",
-      "true",
-    );
+    const requirement = "false when hairpinMode is true, since either alone delivers the frame";
+    throw new ConfigError("promiscMode", requirement, "true");
   }
   if (config.disableContainerInterface && hasIpam) {
-    throw new ConfigError(
-      "ipam",
-      "absent when disableContainerInterface is true, since nothing is configured then",
-      "present",
-    );
+    const requirement = "absent when disableContainerInterface is true, since nothing is configured then";
+    throw new ConfigError("ipam", requirement, "present");
   }
   if (needsVlanGateway(config) && vlanGatewayName(config).length > 15) {
-    throw new ConfigError(
-      "bridge",
-      `short enough for "${vlanGatewayName(config)}" to fit 15 bytes`,
-      JSON.stringify(config.bridge),
-    );
+    const requirement = `short enough for "${vlanGatewayName(config)}" to fit 15 bytes`;
+    throw new ConfigError("bridge", requirement, JSON.stringify(config.bridge));
   }
   trunkVlanIds(config);
-}
-
-/** The container's MAC address, if anyone asked for one: the runtime first, then `args.cni`, then CNI_ARGS. */
-export function requestedContainerMac(config: BridgeConfig, args: Readonly<Record<string, string>>): Mac | undefined {
-  return config.runtimeConfig?.mac ?? config.args?.cni?.mac ??
-    macArgument(args);
 }
 
 /** True if the bridge must tell VLANs apart. */
@@ -123,9 +94,14 @@ function trunkVlanIds({ vlanTrunk = [] }: Pick<BridgeConfig, "vlanTrunk">): numb
   return [...ids].sort((a, b) => a - b);
 }
 
+/** True if the host has the gateways' addresses. */
+export function isGateway(config: BridgeConfig): boolean {
+  return config.isGateway || config.isDefaultGateway;
+}
+
 /** True if the gateway's address belongs on a VLAN of the bridge instead of on the bridge itself. */
 export function needsVlanGateway(config: BridgeConfig): boolean {
-  return (config.isGateway || config.isDefaultGateway) && config.vlan !== 0;
+  return isGateway(config) && config.vlan !== 0;
 }
 
 /** The name of the host's interface in the container's VLAN. */

@@ -1,8 +1,3 @@
-/**
- * What keeps packets of a bridge's containers from flowing, and no ADD fails for.
- *
- * @module
- */
 import * as link from "../../ffi/route/link.ts";
 import {
   configuredSubnets,
@@ -13,20 +8,20 @@ import {
   distinctFamilies,
 } from "../lib/links/reachability.ts";
 import type { PluginCall } from "../lib/protocol/plugin.ts";
-import { type BridgeConfig, vlanGatewayName } from "./config.ts";
+import { type BridgeConfig, isGateway as isHostGateway, vlanGatewayName } from "./config.ts";
 
-/** Says what is wrong with the bridge, and with the host as its gateway. */
+/** Says what keeps packets of a bridge's containers from flowing although an ADD would succeed. */
 export function diagnoseBridge({ config, host, pluginConfig }: PluginCall<BridgeConfig>): string[] {
   const subnets = configuredSubnets(pluginConfig.raw);
   const families = distinctFamilies(subnets);
   const bridge = link.find(host.route, config.bridge);
-  const isGateway = config.isGateway || config.isDefaultGateway;
+  const isGateway = isHostGateway(config);
   const ownNames = [config.bridge, vlanGatewayName(config)];
   return [
     ...bridge && !link.isUp(bridge)
       ? [`Bridge "${config.bridge}" is down, so that nothing flows: the next ADD sets it up`]
       : [],
-    // Before its first ADD, a gateway has not turned it on; others never do.
+    // The first ADD of a gateway turns it on. Others never do.
     ...isGateway && bridge ? describeUnforwarded(host, families, "the next ADD turns it on") : [],
     ...!isGateway && config.ipMasq ? describeUnforwarded(host, families) : [],
     ...isGateway ? ownNames.flatMap((name) => describeUnforwardedLink(host, { name })) : [],

@@ -1,24 +1,19 @@
-/**
- * The veth pair between a container and the bridge: the container's interface, and the bridge's port.
- *
- * @module
- */
 import type { Mac } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import { NetlinkError } from "../../ffi/netlink/error.ts";
 import { bridgePortInfo, bridgePortOf } from "../../ffi/route/link_kinds.ts";
 import * as link from "../../ffi/route/link.ts";
 import { expectLink } from "../lib/links/expect_link.ts";
-import { checkVethPair, createVethPair, type OtherHostLinks } from "../lib/links/veth_pair.ts";
+import { checkVethPair, createVethPair } from "../lib/links/veth_pair.ts";
 import { expectEqual } from "../lib/protocol/check_failed.ts";
 import { formatAlias, type Owner } from "../lib/protocol/owner.ts";
 import type { CheckCall } from "../lib/protocol/plugin.ts";
 import { checkSpoofCheck } from "../lib/ruleset/spoof_check.ts";
 import { CniError, Code } from "../../spec/error.ts";
-import { type BridgeConfig, portVlans, vlanGatewayName } from "./config.ts";
+import { type BridgeConfig, portVlans } from "./config.ts";
 import { checkVlans, setVlans } from "./vlan.ts";
 
-/** What a container's veth pair is to be. */
+/** The veth pair between a container and the bridge. */
 export interface PortOptions {
   readonly bridge: link.Link;
   readonly netns: Netns;
@@ -27,40 +22,35 @@ export interface PortOptions {
 }
 
 /**
- * Creates the container's interface and the bridge's port, each where it will live.
+ * Creates the container's interface and the bridge's port.
  *
- * @returns the name of the host's end
+ * @returns the name of the port
  * @throws {CniError} if the container has an interface of that name, or the bridge no room
  */
 export function createPort(host: Netns, { bridge, ...veth }: PortOptions, config: BridgeConfig): string {
   try {
     return createVethPair(host, { ...veth, mtu: config.mtu, master: bridge.index });
   } catch (error) {
-    throw error instanceof NetlinkError && error.code === "EXFULL" ? bridgeFullError(config.bridge, error) : error;
+    if (!(error instanceof NetlinkError && error.code === "EXFULL")) throw error;
+    const problem = "it has 1023 ports, the most that Linux allows";
+    throw new CniError(Code.Internal, `Cannot attach another container to bridge "${config.bridge}": ${problem}`, {
+      details: "use a second network with a bridge of its own",
+      cause: error,
+    });
   }
 }
 
-const bridgeFullError = (bridge: string, cause: unknown) =>
-  new CniError(
-    Code.Internal,
-    `Cannot attach another container to bridge "${bridge}": it has 1023 ports, the most that Linux allows`,
-    {
-      details: "use a second network with a bridge of its own",
-      cause,
-    },
-  );
-
-/** Writes down whose the container's port is, and sets what the configuration wants of it. @throws {NetlinkError} */
+/** Gives the port its owner as alias, its flags and VLANs. @throws {NetlinkError} */
 export function setUpPort(host: Netns, name: string, config: BridgeConfig, owner: Owner): void {
   const { hairpinMode, portIsolation } = config;
   const flags = bridgePortInfo({ hairpin: Number(hairpinMode), isolated: Number(portIsolation) });
-  // The alias is what `ip link` shows, and how DEL and GC find the port when all else is gone.
+  // DEL and GC find the port by its alias when all else is gone.
   link.set(host.route, name, { alias: formatAlias(owner), ...hairpinMode || portIsolation ? { info: flags } : {} });
   const vlans = portVlans(config);
   if (vlans.length > 0) setVlans(host, link.get(host.route, name).index, config.preserveDefaultVlan, vlans);
 }
 
-/** Checks that the host veth is a port of the bridge, as the configuration wants it. @throws {CniError} */
+/** Checks that the host veth is a port of the bridge as configured. @throws {CniError} */
 export function checkPort(call: CheckCall<BridgeConfig>, bridge: link.Link, containerVeth: link.Link): void {
   const { config, host, owner } = call;
   const port = checkVethPair(call, containerVeth);
@@ -74,9 +64,4 @@ export function checkPort(call: CheckCall<BridgeConfig>, bridge: link.Link, cont
   if (!config.disableContainerInterface) {
     expectEqual(`operational state of "${port.name}"`, link.operationalState(port), "up");
   }
-}
-
-/** The links that the result names besides the host veth. */
-export function otherHostInterfaces(config: BridgeConfig): OtherHostLinks {
-  return [config.bridge, vlanGatewayName(config)];
 }

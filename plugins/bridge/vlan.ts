@@ -1,8 +1,3 @@
-/**
- * The VLANs of a container's port.
- *
- * @module
- */
 import type { Netns } from "../../ffi/netns.ts";
 import * as bridgeVlan from "../../ffi/route/bridge_vlan.ts";
 import { bridge as bridgeKind } from "../../ffi/route/link_kinds.ts";
@@ -10,14 +5,14 @@ import type { Link } from "../../ffi/route/link.ts";
 import { expectEqual } from "../lib/protocol/check_failed.ts";
 import { type BridgeConfig, portVlans, usesVlanFiltering } from "./config.ts";
 
-/** Gives a port these VLANs, and takes from it those that the bridge gave, unless they are to be preserved. @throws {NetlinkError} */
+/** Gives a port these VLANs instead of the bridge's default, or beside it. @throws {NetlinkError} */
 export function setVlans(host: Netns, port: number, preserveDefault: boolean, vlans: readonly bridgeVlan.Vlan[]): void {
   const defaultVids = preserveDefault ? [] : bridgeVlan.list(host.route, port).map(({ vid }) => vid);
   if (defaultVids.length > 0) bridgeVlan.remove(host.route, port, defaultVids);
   bridgeVlan.add(host.route, port, vlans);
 }
 
-/** Checks that a port has the VLANs of the configuration, and that the bridge heeds them. @throws {CniError} */
+/** Checks that a port has the configured VLANs, and that the bridge filters by VLAN. @throws {CniError} */
 export function checkVlans(host: Netns, bridge: Link, port: Link, config: BridgeConfig): void {
   if (usesVlanFiltering(config)) {
     expectEqual(`VLAN filtering of "${config.bridge}"`, bridgeKind.of(bridge)?.vlanFiltering === 1, true);
@@ -25,7 +20,7 @@ export function checkVlans(host: Netns, bridge: Link, port: Link, config: Bridge
   const wanted = portVlans(config).sort((a, b) => a.vid - b.vid);
   if (wanted.length === 0) return;
   const wantedVids = new Set(wanted.map(({ vid }) => vid));
-  // Those that were preserved are not known any more: the bridge may have another default by now.
+  // The default VLAN of the time of the ADD is not known any more.
   const present = bridgeVlan.list(host.route, port.index).filter(({ vid }) =>
     !config.preserveDefaultVlan || wantedVids.has(vid)
   );

@@ -1,8 +1,4 @@
-/**
- * The `dummy` plugin: an interface that leads nowhere and holds addresses.
- *
- * @module
- */
+/** The `dummy` plugin: an interface that leads nowhere and holds addresses. */
 import { dummy } from "../../ffi/route/link_kinds.ts";
 import * as link from "../../ffi/route/link.ts";
 import { expectEqual } from "../lib/protocol/check_failed.ts";
@@ -30,7 +26,7 @@ export default plugin({
     requireIpam(call);
     const device = addContainerLink(netns, { name: ifname, info: dummy({}) }, undo);
     link.set(netns.route, device.index, { alias: formatAlias(owner) });
-    // Nobody can answer there, who might have the address too.
+    // No duplicate address detection: nobody can answer there.
     return attachInterface(call, device, true);
   },
 

@@ -1,8 +1,4 @@
-/**
- * The `ipvlan` plugin: an interface that shares the wire and the MAC address of a master, told from it by its addresses.
- *
- * @module
- */
+/** The `ipvlan` plugin: an interface that shares the wire and the MAC address of a master. */
 import { ipvlan } from "../../ffi/route/link_kinds.ts";
 import { IPVLAN_MODE_L2, IPVLAN_MODE_L3, IPVLAN_MODE_L3S } from "../../ffi/route/uapi.ts";
 import { expectEqual } from "../lib/protocol/check_failed.ts";
@@ -13,6 +9,7 @@ import {
   getLowerDevice,
   type LowerDevice,
   type LowerDeviceConfig,
+  lowerDeviceKeys,
   requireLowerDevice,
 } from "../lib/links/lower_device.ts";
 import { type AddCall, plugin, type PluginCall } from "../lib/protocol/plugin.ts";
@@ -26,17 +23,18 @@ import {
 } from "../lib/links/single_interface.ts";
 import { ConfigError } from "../../spec/error.ts";
 import type { Interface, Result } from "../../spec/result.ts";
-import { ipvlanConfig } from "./config.ts";
+import { lazy, object, oneOf, withDefault } from "../../spec/schema.ts";
 
 const KIND = "ipvlan";
 
-/** What the kernel calls the modes. */
 const MODES = { l2: IPVLAN_MODE_L2, l3: IPVLAN_MODE_L3, l3s: IPVLAN_MODE_L3S };
 
 export default plugin({
   name: KIND,
   about: "Puts the container on the wire with the host's MAC address",
-  config: ipvlanConfig,
+  config: lazy(() =>
+    object({ ...lowerDeviceKeys(), mode: withDefault({ ...oneOf("l2", "l3", "l3s"), emptyIsUnset: true }, "l2") })
+  ),
 
   needsPrevResult: ({ ipamType }) => ipamType === undefined,
 
@@ -49,7 +47,7 @@ export default plugin({
       conflictsWith: ({ info }) => info?.kind !== "vlan",
     });
     const result = withAddresses(call, describeInterface(call, device));
-    // Answers to questions in nobody's name go to the master; of the other modes the wire sees no questions.
+    // The master gets replies to probes, which have no sender's address. In the other modes no probe leaves.
     configureWithConflictDetection(call, lowerDevice, device, result, {
       probeFrom: mode === "l2" ? "master" : "nobody",
       includesLowerDevice: true,
@@ -76,29 +74,26 @@ export default plugin({
   diagnose: (call) => call.attachment || hasOwnMaster(call) ? diagnoseLowerDevice(call) : [],
 });
 
-/** Behind another plugin, the master is what that one names in its result. */
+/** False behind another plugin: the master is then an interface of its result. */
 function hasOwnMaster({ ipam, config }: PluginCall<LowerDeviceConfig>): boolean {
   return ipam !== undefined || config.master !== "";
 }
 
-/** Without addresses nothing can be told to be for this link: either IPAM gives them or an earlier plugin. @throws {ConfigError} */
+/** Only by addresses the kernel knows what is for this link: IPAM or an earlier plugin gives them. @throws {ConfigError} */
 function requireAddressSource(call: AddCall<LowerDeviceConfig>): void {
   if (!call.ipam && !call.prevResult?.ips?.length) requireIpam(call);
 }
 
-/** Named in the configuration, or the one interface that an earlier plugin told of, or that of the default route. @throws {ConfigError} */
+/** By the configuration, else the one interface that an earlier plugin reported, else by the default route. @throws {ConfigError} */
 function chooseLowerDevice(call: AddCall<LowerDeviceConfig>): LowerDevice {
   if (call.config.master !== "" || !call.prevResult) return getLowerDevice(call, KIND);
   const reported = (call.prevResult.interfaces ?? []).filter(({ name }) => name !== "");
   if (reported.length === 1) return getLowerDevice(call, KIND, reported[0]!.name);
-  throw new ConfigError(
-    "master",
-    `given, since prevResult names ${reported.length} interfaces and not the one to take`,
-    "nothing",
-  );
+  const requirement = `given, since prevResult names ${reported.length} interfaces and not the one to take`;
+  throw new ConfigError("master", requirement, "nothing");
 }
 
-/** The addresses are those of IPAM, or without it those that an earlier plugin found. */
+/** The result with the addresses of IPAM, or without it those of an earlier plugin. */
 function withAddresses(call: AddCall<LowerDeviceConfig>, containerInterface: Interface): Result {
   const ipamResult = assignAddresses(call, containerInterface);
   if (call.ipam) return ipamResult;

@@ -1,8 +1,4 @@
-/**
- * The `loopback` plugin: brings up the container's `lo`.
- *
- * @module
- */
+/** The `loopback` plugin: brings up the container's `lo`. */
 import { familyOf } from "../../ffi/address.ts";
 import * as address from "../../ffi/route/address.ts";
 import * as link from "../../ffi/route/link.ts";
@@ -14,7 +10,7 @@ import { plugin } from "../lib/protocol/plugin.ts";
 import type { Result } from "../../spec/result.ts";
 import { object } from "../../spec/schema.ts";
 
-/** The kernel gives every namespace's loopback interface this name and this index; CNI_IFNAME does not change it. */
+/** The kernel's name and index in every namespace, whatever CNI_IFNAME says. */
 const LOOPBACK = { name: "lo", index: 1 };
 
 export default plugin({

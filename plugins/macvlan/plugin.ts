@@ -1,8 +1,4 @@
-/**
- * The `macvlan` plugin: an interface with a MAC address of its own on the wire of a master.
- *
- * @module
- */
+/** The `macvlan` plugin: an interface with a MAC address of its own on the wire of a master. */
 import { macvlan } from "../../ffi/route/link_kinds.ts";
 import {
   MACVLAN_MODE_BRIDGE,
@@ -16,6 +12,7 @@ import {
   createUpperDevice,
   diagnoseLowerDevice,
   getLowerDevice,
+  lowerDeviceKeys,
   requireLowerDevice,
 } from "../lib/links/lower_device.ts";
 import { plugin } from "../lib/protocol/plugin.ts";
@@ -26,12 +23,12 @@ import {
   detachInterface,
   detachInterfaces,
 } from "../lib/links/single_interface.ts";
+import { requestedMac, requestedMacKeys } from "../lib/links/requested_mac.ts";
 import { CniError, Code } from "../../spec/error.ts";
-import { macvlanConfig, requestedMacvlanMac } from "./config.ts";
+import { int, lazy, mac, object, oneOf, optional, withDefault } from "../../spec/schema.ts";
 
 const KIND = "macvlan";
 
-/** What the kernel calls the modes. */
 const MODES = {
   bridge: MACVLAN_MODE_BRIDGE,
   private: MACVLAN_MODE_PRIVATE,
@@ -42,25 +39,30 @@ const MODES = {
 export default plugin({
   name: KIND,
   about: "Puts the container on the wire with its own MAC address",
-  config: macvlanConfig,
+  config: lazy(() =>
+    object({
+      ...lowerDeviceKeys(),
+      ...requestedMacKeys(),
+      mode: withDefault({ ...oneOf("bridge", "private", "vepa", "passthru"), emptyIsUnset: true }, "bridge"),
+      mac: optional(mac),
+      /** Broadcast packets that may wait to be handed on; 0 leaves it to the kernel. */
+      bcqueuelen: withDefault(int({ min: 0, max: 0xffff_ffff }), 0),
+    })
+  ),
   args: ["MAC"],
 
   add(call) {
-    const { config } = call;
-    const mac = requestedMacvlanMac(config, call.args);
+    const { mode, bcqueuelen } = call.config;
     const lowerDevice = getLowerDevice(call, KIND);
-    const { mode, bcqueuelen } = config;
     const device = createUpperDevice(call, lowerDevice, {
       info: macvlan({ mode: MODES[mode], ...bcqueuelen ? { bcQueueLen: bcqueuelen } : {} }),
-      mac,
+      mac: requestedMac(call.config, call.args),
       conflictsWith: ({ info }) => info?.kind !== "vlan",
     });
-    // Without a word, a kernel leaves alone what it does not know.
+    // The kernel ignores attributes that it does not know.
     if (bcqueuelen && macvlan.of(device)?.bcQueueLen === undefined) {
-      throw new CniError(
-        Code.UnsupportedField,
-        `Cannot set bcqueuelen of "${call.ifname}": Linux 5.11 or newer is needed`,
-      );
+      const message = `Cannot set bcqueuelen of "${call.ifname}": Linux 5.11 or newer is needed`;
+      throw new CniError(Code.UnsupportedField, message);
     }
     const result = assignAddresses(call, describeInterface(call, device));
     configureWithConflictDetection(call, lowerDevice, device, result, {
@@ -78,10 +80,11 @@ export default plugin({
     const { config, ifname } = call;
     const device = checkUpperDevice(call, KIND);
     const actual = macvlan.of(device);
-    expectEqual(`mode of "${ifname}"`, modeName(actual?.mode), config.mode);
+    const mode = Object.entries(MODES).find(([, value]) => value === actual?.mode)?.[0];
+    expectEqual(`mode of "${ifname}"`, mode, config.mode);
     if (config.bcqueuelen) expectEqual(`bcqueuelen of "${ifname}"`, actual?.bcQueueLen, config.bcqueuelen);
-    const mac = requestedMacvlanMac(config, call.args);
-    if (mac) expectEqual(`MAC address of "${ifname}"`, device.mac, mac);
+    const wantedMac = requestedMac(config, call.args);
+    if (wantedMac) expectEqual(`MAC address of "${ifname}"`, device.mac, wantedMac);
   },
 
   status(call) {
@@ -91,7 +94,3 @@ export default plugin({
 
   diagnose: (call) => diagnoseLowerDevice(call),
 });
-
-function modeName(mode: number | undefined): string | undefined {
-  return Object.entries(MODES).find(([, value]) => value === mode)?.[0];
-}

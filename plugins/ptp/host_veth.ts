@@ -1,8 +1,3 @@
-/**
- * The host veth: it has the gateways' addresses, and routes to the container's addresses point at it.
- *
- * @module
- */
 import { checkFailedError, expectEqual } from "../lib/protocol/check_failed.ts";
 import { familyOf, hostPrefix, type Ip, ipOf } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
@@ -18,13 +13,13 @@ import { describeOwner, parseAlias } from "../lib/protocol/owner.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import { gatewayPrefixes, type IpWithGateway } from "./routes.ts";
 
-/** Gives the host veth the gateways' addresses, and adds routes to the container's. @throws {CniError} if the host has other routes to them */
+/** Gives the host veth the gateways' addresses, and routes the container's to it. @throws {CniError} if the host has other routes to them */
 export function setUpHostVeth(host: Netns, { index, name = "" }: link.Link, ips: readonly IpWithGateway[]): void {
   const gateways = gatewayPrefixes(ips);
   const families = [...new Set(gateways.map(familyOf))];
   if (families.includes(6)) host.run(() => enableIpv6(host, name));
   enableForwarding(host, families);
-  // Addresses of a veth pair are unique, and the container's packets must not wait for duplicate address detection.
+  // Nobody else can have them, and the container's packets must not wait for duplicate address detection.
   const addresses = gateways.map((gateway) => address.addRequest(index, gateway, { noDad: true }));
   withRequestPurpose(
     () => `give "${name}" the gateways ${gateways.join(", ")}`,
@@ -43,19 +38,15 @@ function addHostRoute(host: Netns, index: number, container: Ip): void {
   }
 }
 
-/** Says where packets for an address go that a new container is to get. */
-function routeExistsError(host: Netns, container: Ip): CniError {
-  const oif = listHostRoutes(host, container)[0]?.oif;
+function routeExistsError(host: Netns, ip: Ip): CniError {
+  const oif = listHostRoutes(host, ip)[0]?.oif;
   const device = oif === undefined ? undefined : link.find(host.route, oif);
   const owner = parseAlias(device?.alias);
   const target = device?.name === undefined ? "elsewhere" : `to "${device.name}"`;
-  return new CniError(
-    Code.Internal,
-    `Cannot connect ${container}: the host leads packets for it ${target}${
-      owner ? `, to ${describeOwner(owner)}` : ""
-    }`,
-    { details: "have IPAM give each container an address of its own, or remove that route" },
-  );
+  const container = owner ? `, to ${describeOwner(owner)}` : "";
+  return new CniError(Code.Internal, `Cannot connect ${ip}: the host leads packets for it ${target}${container}`, {
+    details: "have IPAM give each container an address of its own, or remove that route",
+  });
 }
 
 /** The routes of the host to this address alone. */
@@ -64,7 +55,7 @@ function listHostRoutes(host: Netns, container: Ip): route.UnicastRoute[] {
   return route.list(host.route, family, RT_TABLE_MAIN).filter(({ dst }) => dst === hostPrefix(container));
 }
 
-/** Checks the host's end: its state, its addresses and what is led to it. @throws {CniError} on the first difference */
+/** Checks state, addresses and routes of the host veth. @throws {CniError} on the first difference */
 export function checkHostVeth(host: Netns, hostVeth: link.Link, ips: readonly IpWithGateway[]): void {
   const { index, name } = hostVeth;
   expectEqual(`operational state of "${name}"`, link.operationalState(hostVeth), "up");

@@ -1,34 +1,24 @@
-/**
- * The `ptp` plugin, point to point: a veth pair between the container and the host, which routes its packets.
- *
- * @module
- */
+/** The `ptp` plugin, point to point: a veth pair between the container and the host, which routes its packets. */
 import * as link from "../../ffi/route/link.ts";
-import { checkVethPair, createVethPair, gcVethPairs, removeVethPair, removeVethPairs } from "../lib/links/veth_pair.ts";
-import { removeRulesIfSupported } from "../lib/ruleset/nf_tables_support.ts";
+import { lazy, object } from "../../spec/schema.ts";
+import { checkVethPair, createVethPair } from "../lib/links/veth_pair.ts";
 import { awaitLinkOperational, configureInterface, ipsOf } from "../lib/links/configure_interface.ts";
-import {
-  type AddressScope,
-  claimAddresses,
-  lives,
-  livesElsewhere,
-  routingTableOf,
-} from "../lib/links/address_claim.ts";
+import { routingTableOf } from "../lib/links/address_claim.ts";
 import { removeLinkIfPresent } from "../lib/links/container_link.ts";
 import { expectConfigured, expectRoute, requireContainerInterface } from "../lib/links/check_interface.ts";
 import { expectEqual } from "../lib/protocol/check_failed.ts";
 import { disableRouterAdvertisements, skipDuplicateDetection, trySysctls } from "../lib/links/sysctls.ts";
 import {
-  addMasquerade,
-  checkMasquerade,
-  gcMasquerade,
-  removeMasquerade,
-  removeMasqueradeBatch,
-  removeMasqueradeForDel,
-  restoreMasquerade,
-} from "../lib/ruleset/masquerade.ts";
-import { formatAlias, type Owner, parseAlias } from "../lib/protocol/owner.ts";
-import { type AddCall, cleanUp, plugin, requirePrevResult } from "../lib/protocol/plugin.ts";
+  checkMasqueraded,
+  claimAndMasquerade,
+  detachVeth,
+  detachVeths,
+  gcVeths,
+  restoreMasqueraded,
+  vethKeys,
+} from "../lib/links/masqueraded_veth.ts";
+import { formatAlias, parseAlias } from "../lib/protocol/owner.ts";
+import { type AddCall, plugin, requirePrevResult } from "../lib/protocol/plugin.ts";
 import { requireIpam } from "../lib/protocol/require_ipam.ts";
 import { requireInetTable } from "../lib/ruleset/inet_table.ts";
 import { assignAddresses, describeInterface } from "../lib/links/single_interface.ts";
@@ -42,28 +32,27 @@ import {
   distinctFamilies,
 } from "../lib/links/reachability.ts";
 import { checkHostVeth, setUpHostVeth } from "./host_veth.ts";
-import { connectedRoutes, type IpWithGateway, requireHostGateways, resultRoutes } from "./routes.ts";
-import { type PtpConfig, ptpConfig } from "./config.ts";
+import { connectedRoutes, requireHostGateways, resultRoutes } from "./routes.ts";
+
+/** Where the container's interface stands in the result: behind the host's. */
+const CONTAINER_INTERFACE_INDEX = 1;
 
 export default plugin({
   name: "ptp",
   about: "Connects the container to the host, which routes for it",
-  config: ptpConfig,
+  config: lazy(() => object(vethKeys())),
 
   add(call) {
     const { host, netns, ifname } = call;
     const { type } = requireIpam(call);
-    // First, since a container that is attached already would lose its addresses: whoever asks for some in vain gives back all.
-    const { outer: hostVeth, inner: containerVeth } = createVeths(call);
+    // Before IPAM: if the container is attached already, a failed call of IPAM would give back its addresses.
+    const { hostVeth, containerVeth } = createVeths(call);
     const ipamResult = assignAddresses(call, { name: ifname });
     const ips = requireHostGateways(ipamResult.ips!, type);
-    // The host routes to the container's addresses by its main table.
-    const scope: AddressScope = { table: routingTableOf(host, hostVeth) };
-    claimAddresses(host, call.owner, hostVeth.name!, scope, ips.map((ip) => ip.address));
+    claimAndMasquerade(call, hostVeth.name!, { table: routingTableOf(host, hostVeth) }, ips);
     setUpHostVeth(host, hostVeth, ips);
-    addMasqueradeFor(call, ips, scope);
-    // Nobody but the host can have the address, and it has others.
     const routes = [...connectedRoutes(ips), ...resultRoutes(ipamResult, ips)];
+    // No duplicate address detection: only the host could have the address, and it has others.
     configureInterface(netns, containerVeth, { ...ipamResult, routes: [] }, { noDad: true, routes, log: call.log });
     awaitLinkOperational(netns, link.get(netns.route, containerVeth.index));
     awaitLinkOperational(host, link.get(host.route, hostVeth.index));
@@ -75,35 +64,12 @@ export default plugin({
     };
   },
 
-  del(call) {
-    const { ifname, ipam, prevResult } = call;
-    const addresses = prevResult && ipsOf(prevResult, ifname).map((ip) => ip.address);
-    // Rules before links: both make the kernel wait, and sent in this order it waits once.
-    cleanUp(
-      () => removeMasqueradeForDel(call, addresses),
-      () => removeVethPair(call),
-      () => ipam?.del(),
-    );
-  },
+  del: (call) => detachVeth(call),
 
-  delBatch(calls, ipam) {
-    const { config, host, pluginConfig: { name } } = calls[0];
-    const unfinished = new Set<Owner>();
-    cleanUp(
-      () => {
-        if (!config.ipMasq) return;
-        for (const remaining of removeMasqueradeBatch(host.nft, name, calls.map(({ owner }) => owner))) {
-          unfinished.add(remaining);
-        }
-      },
-      () => removeVethPairs(calls),
-      () => ipam.del(calls).forEach(({ owner }) => unfinished.add(owner)),
-    );
-    return calls.filter(({ owner }) => unfinished.has(owner));
-  },
+  delBatch: (calls, ipam) => detachVeths(calls, ipam),
 
   check(call) {
-    const { config, host, netns, ifname, owner } = call;
+    const { config, host, netns, ifname } = call;
     const ipam = requireIpam(call);
     ipam.check();
     const result = requirePrevResult(call, "ptp");
@@ -119,30 +85,12 @@ export default plugin({
     if (config.mtu) {
       for (const veth of [containerVeth, hostVeth]) expectEqual(`MTU of "${veth.name}"`, veth.mtu, config.mtu);
     }
-    if (config.ipMasq) checkMasquerade(host.nft, owner, ips.map((ip) => ip.address), lives(host));
+    checkMasqueraded(call, ips);
   },
 
-  restore(call) {
-    const { config, host, ifname, owner } = call;
-    const result = requirePrevResult(call, "ptp");
-    // Before 0.3.0 results named no interfaces; then all addresses are of this one.
-    const ips = result.interfaces?.length ? ipsOf(result, ifname) : result.ips ?? [];
-    return config.ipMasq ? restoreMasquerade(host.nft, owner, ips.map((ip) => ip.address), lives(host)) : [];
-  },
+  restore: (call) => restoreMasqueraded(call, "ptp"),
 
-  gc(call) {
-    const { config, pluginConfig, host, ipam, validAttachments } = call;
-    cleanUp(
-      () =>
-        removeRulesIfSupported(
-          host,
-          config.ipMasq,
-          (nl) => gcMasquerade(nl, pluginConfig.name, validAttachments, call.log),
-        ),
-      () => gcVethPairs(call),
-      () => ipam?.gc(),
-    );
-  },
+  gc: (call) => gcVeths(call),
 
   status(call) {
     if (call.config.ipMasq) requireInetTable(call.host.nft);
@@ -155,7 +103,7 @@ export default plugin({
     const isOwn = ({ alias }: link.Link) => parseAlias(alias)?.network === name;
     const hostVeths = link.list(host.route).filter(isOwn);
     return [
-      // Before the first ADD, nobody has turned it on.
+      // The first ADD turns it on.
       ...hostVeths.length > 0 ? describeUnforwarded(host, families, "the next ADD turns it on") : [],
       ...hostVeths.flatMap((hostVeth) => describeUnforwardedLink(host, hostVeth)),
       ...config.ipMasq ? describeMissingDefaultRoute(host, families) : [],
@@ -164,26 +112,11 @@ export default plugin({
   },
 });
 
-/** Where the container's interface stands in the result: behind the host's. */
-const CONTAINER_INTERFACE_INDEX = 1;
-
-/** Makes the veth pair. */
-function createVeths({ config, host, netns, ifname, owner, undo, log }: AddCall<PtpConfig>) {
+function createVeths({ config, host, netns, ifname, owner, undo, log }: AddCall<{ readonly mtu: number }>) {
   const name = createVethPair(host, { netns, ifname, mtu: config.mtu });
   undo.defer(() => void removeLinkIfPresent(host, name));
-  // The alias is what `ip link` shows, and how DEL and GC find the end when all else is gone.
+  // DEL and GC find the end by its alias when all else is gone.
   link.set(host.route, name, { alias: formatAlias(owner) });
   host.run(() => trySysctls({ ...disableRouterAdvertisements(name), ...skipDuplicateDetection(name) }, log));
-  return { outer: link.get(host.route, name), inner: link.get(netns.route, ifname) };
-}
-
-function addMasqueradeFor(
-  { config, host, owner, undo }: AddCall<PtpConfig>,
-  ips: readonly IpWithGateway[],
-  scope: AddressScope,
-): void {
-  if (!config.ipMasq) return;
-  const addresses = ips.map((ip) => ip.address);
-  undo.defer(() => removeMasquerade(host.nft, owner, addresses));
-  addMasquerade(host.nft, owner, addresses, livesElsewhere(host, owner, scope));
+  return { hostVeth: link.get(host.route, name), containerVeth: link.get(netns.route, ifname) };
 }

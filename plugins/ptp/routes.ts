@@ -1,5 +1,5 @@
 /**
- * Routes between the container and the host veth: the pair has no subnet, so every address needs a route of its own.
+ * Routes between the container and the host veth: the pair has no subnet, so each address needs a route of its own.
  *
  * @module
  */
@@ -18,35 +18,33 @@ import { type InterfaceRoute, routesWithGateways } from "../lib/links/configure_
 import { CniError, Code } from "../../spec/error.ts";
 import type { IpConfig, Result } from "../../spec/result.ts";
 
-/** An address of the container, with the one that the host's end has for it. */
+/** An address of the container, and the one that the host veth has for it. */
 export type IpWithGateway = IpConfig & { readonly gateway: Ip };
 
-/** The addresses, each with a gateway. @throws {CniError} if one has none, or none that the host can have */
+/** @throws {CniError} if an address has no gateway, or one that the host cannot have */
 export function requireHostGateways(ips: readonly IpConfig[], ipamType: string): IpWithGateway[] {
   return ips.map((ip) => {
     const { address, gateway } = ip;
-    if (gateway === undefined) throw unusableGatewayError(ipamType, address, "no gateway");
-    if (familyOf(gateway) !== familyOf(address)) throw unusableGatewayError(ipamType, address, `gateway ${gateway}`);
-    if (gateway === ipOf(address)) throw unusableGatewayError(ipamType, address, "itself as gateway");
+    const refuse = (given: string): never => {
+      throw new CniError(Code.InvalidConfig, `Cannot connect ${address}: IPAM plugin "${ipamType}" gave it ${given}`, {
+        details: "the host's veth gets the gateway as its address; name one of the same family for every subnet",
+      });
+    };
+    if (gateway === undefined) return refuse("no gateway");
+    if (familyOf(gateway) !== familyOf(address)) return refuse(`gateway ${gateway}`);
+    if (gateway === ipOf(address)) return refuse("itself as gateway");
     return { ...ip, gateway };
   });
 }
 
-const unusableGatewayError = (ipamType: string, address: Cidr, what: string) =>
-  new CniError(Code.InvalidConfig, `Cannot connect ${address}: IPAM plugin "${ipamType}" gave it ${what}`, {
-    details: "the host's veth gets the gateway as its address; name one of the same family for every subnet",
-  });
-
-/** The addresses that the host's end has, each once. */
+/** The addresses of the host veth, each once. */
 export function gatewayPrefixes(ips: readonly IpWithGateway[]): Cidr[] {
   return [...new Set(ips.map(({ gateway }) => hostPrefix(gateway)))];
 }
 
-/** From the container: to each gateway directly, and to each subnet by its gateway, as there are no neighbours. Of two addresses of a subnet the first is what packets are from. */
+/** The container's routes: to each gateway directly, and to each subnet by its gateway, from its first address there. */
 export function connectedRoutes(ips: readonly IpWithGateway[]): InterfaceRoute[] {
-  const seen = new Set<Cidr>();
-  const isNew = ({ dst }: InterfaceRoute) => !seen.has(dst) && seen.add(dst);
-  return [
+  const routes = [
     ...ips.map(({ address, gateway }): InterfaceRoute => ({
       dst: hostPrefix(gateway),
       prefsrc: ipOf(address),
@@ -57,10 +55,11 @@ export function connectedRoutes(ips: readonly IpWithGateway[]): InterfaceRoute[]
       gateway,
       prefsrc: ipOf(address),
     })),
-  ].filter(isNew);
+  ];
+  return routes.filter(({ dst }, i) => routes.findIndex((earlier) => earlier.dst === dst) === i);
 }
 
-/** The routes of a result. Another gateway of a subnet is reached through the host veth too: something behind the host may answer for it. */
+/** The routes of a result. Other gateways of a subnet are on the link too: something behind the host may answer for them. */
 export function resultRoutes(result: Result, ips: readonly IpWithGateway[]): InterfaceRoute[] {
   const isHostGateway = (gw: Ip) => ips.some(({ gateway }) => gateway === gw);
   const isInSubnet = (gw: Ip) =>

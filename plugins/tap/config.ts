@@ -1,10 +1,3 @@
-/**
- * The configuration of the `tap` plugin.
- *
- * @module
- */
-import type { Mac } from "../../ffi/address.ts";
-import { macArgument } from "../lib/links/mac_argument.ts";
 import { userOrGroupId } from "./tap_device_options.ts";
 import {
   boolean,
@@ -28,9 +21,9 @@ export const tapConfig = lazy(() =>
     /** Bytes; 0 leaves it to the kernel. */
     mtu: withDefault(int({ min: 0, max: 65535 }), 0),
     mac: optional(mac),
-    /** The user who may open the tap. */
+    /** A user who may open the tap. */
     owner: optional(userOrGroupId),
-    /** The group whose members may. */
+    /** A group that may open it. */
     group: optional(userOrGroupId),
     /** The SELinux context that opens the tap: `system_u:system_r:container_t:s0`. */
     selinuxContext: optional(
@@ -43,11 +36,4 @@ export const tapConfig = lazy(() =>
     runtimeConfig: optional(knownKeys({ mac: optional(mac) })),
   })
 );
-
-/** What {@linkcode tapConfig} reads. */
 export type TapConfig = Infer<typeof tapConfig>;
-
-/** The tap's MAC address, if anyone asked for one: the runtime first, then CNI_ARGS, then the configuration. @throws {ConfigError} */
-export function requestedTapMac(config: TapConfig, args: Readonly<Record<string, string>>): Mac | undefined {
-  return config.runtimeConfig?.mac ?? macArgument(args) ?? config.mac;
-}

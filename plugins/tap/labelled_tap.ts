@@ -1,6 +1,6 @@
 /**
- * Making a tap in an SELinux context of its own. The kernel takes the context of the process that makes it, and a process with several threads
- * cannot change its own, so that another one is started in that context, to do this and nothing else.
+ * Makes a tap in an SELinux context. The kernel takes that of the process, which cannot change it once it has several
+ * threads. So another process is started in that context to make the tap.
  *
  * @see selinux_tun_dev_create in security/selinux/hooks.c, proc_pid_attr(5)
  * @module
@@ -14,13 +14,13 @@ import { O_CLOEXEC, O_WRONLY } from "../../ffi/sys/uapi.ts";
 import type { TapDeviceOptions } from "./tap_device_options.ts";
 import { CniError, Code } from "../../spec/error.ts";
 
-/** The context of what this thread executes next. */
+/** The context of the program that this thread executes next. */
 const EXEC_CONTEXT_PATH = "/proc/thread-self/attr/exec";
 const OWN_PROGRAM = "/proc/self/exe";
 const TIMEOUT_MS = 30_000;
 const MAX_OUTPUT_BYTES = 64 * 1024;
 
-/** Has a tap made that stays, in the namespace that the thread is in. @throws {CniError} */
+/** Makes a tap that stays in the namespace of the thread. @throws {CniError} */
 export function createLabelledTap(context: string, options: TapDeviceOptions): void {
   const child = withExecContext(context, () => {
     try {
@@ -52,7 +52,7 @@ function withExecContext<T>(context: string, call: () => T): T {
   }
 }
 
-/** Writing nothing stands for the context that the policy says. */
+/** An empty context lets the policy choose. */
 function resetExecContext(): void {
   const fd = sys.open(EXEC_CONTEXT_PATH, O_WRONLY | O_CLOEXEC, 0);
   try {

@@ -1,8 +1,4 @@
-/**
- * The `tap` plugin: an interface of which a program is the other end, such as one that runs virtual machines.
- *
- * @module
- */
+/** The `tap` plugin: an interface whose other end is a program, such as one that runs virtual machines. */
 import type { Netns } from "../../ffi/netns.ts";
 import { tun } from "../../ffi/route/link_kinds.ts";
 import * as link from "../../ffi/route/link.ts";
@@ -22,12 +18,13 @@ import {
   detachInterfaces,
 } from "../lib/links/single_interface.ts";
 import { CniError, Code } from "../../spec/error.ts";
-import { requestedTapMac, type TapConfig, tapConfig } from "./config.ts";
+import { type TapConfig, tapConfig } from "./config.ts";
+import { requestedMac } from "../lib/links/requested_mac.ts";
 import { createLabelledTap } from "./labelled_tap.ts";
 
 const LOAD_DRIVER = "load the driver: modprobe tun";
 
-/** What the kernel calls both, taps and tuns. */
+/** The kernel's word for taps and tuns. */
 const KIND = "tun";
 
 export default plugin({
@@ -38,7 +35,11 @@ export default plugin({
 
   add(call) {
     const { config, netns, ifname, owner, undo, args } = call;
-    const mac = requestedTapMac(config, args);
+    const { runtimeConfig, mac: configuredMac } = config;
+    const mac = requestedMac(
+      { ...runtimeConfig && { runtimeConfig }, ...configuredMac && { mac: configuredMac } },
+      args,
+    );
     const bridge = config.bridge === undefined ? undefined : getBridge(netns, config.bridge);
     createDevice(call);
     undo.defer(() => void removeLinkIfPresent(netns, ifname));
@@ -48,7 +49,7 @@ export default plugin({
       ...mac ? { mac } : {},
       ...bridge ? { master: bridge.index } : {},
     });
-    // Nobody is at the other end yet who could have an address.
+    // No duplicate address detection: nobody is at the other end yet.
     return attachInterface(call, link.get(netns.route, ifname), true);
   },
 
@@ -63,7 +64,7 @@ export default plugin({
     const tap = tun.of(device)!;
     expectEqual(`type of "${ifname}"`, tap.type === IFF_TAP ? "tap" : "tun", "tap");
     expectEqual(`multiple queues of "${ifname}"`, (tap.multiQueue ?? 0) !== 0, config.multiQueue);
-    // Where the configuration names none, whoever opens the tap may choose them: TUNSETOWNER, TUNSETGROUP.
+    // If the configuration names none, the program that opens the tap may set them: TUNSETOWNER, TUNSETGROUP.
     if (config.owner !== undefined) expectEqual(`owner of "${ifname}"`, tap.owner, config.owner);
     if (config.group !== undefined) expectEqual(`group of "${ifname}"`, tap.group, config.group);
     if (config.mtu) expectEqual(`MTU of "${ifname}"`, device.mtu, config.mtu);
@@ -78,7 +79,7 @@ export default plugin({
   },
 });
 
-/** Makes the tap, which stays from now on. */
+/** Creates the tap, and keeps it when the descriptor is closed. */
 function createDevice({ config, netns, ifname }: AddCall<TapConfig>): void {
   const { multiQueue, owner, group, selinuxContext } = config;
   const options = { multiQueue, ...owner !== undefined && { owner }, ...group !== undefined && { group } };

@@ -1,14 +1,9 @@
-/**
- * What the plugin `tap` tells the program that it starts to make a tap, as the one argument of `tap-device`.
- *
- * @module
- */
 import { boolean, type Infer, int, knownKeys, lazy, nonEmptyString, optional } from "../../spec/schema.ts";
 
-/** A user or group; the last number stands for none. */
+/** A user or group; the largest number would mean none. */
 export const userOrGroupId = int({ min: 0, max: 0xffff_fffe });
 
-/** The order. */
+/** The argument of `tap-device`, the program that makes a tap with an SELinux context. */
 export const tapDeviceOptions = lazy(() =>
   knownKeys({
     name: nonEmptyString,
@@ -17,6 +12,4 @@ export const tapDeviceOptions = lazy(() =>
     group: optional(userOrGroupId),
   })
 );
-
-/** What {@linkcode tapDeviceOptions} reads. */
 export type TapDeviceOptions = Infer<typeof tapDeviceOptions>;

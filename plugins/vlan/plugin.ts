@@ -1,8 +1,4 @@
-/**
- * The `vlan` plugin: an interface in a VLAN of the wire of a master.
- *
- * @module
- */
+/** The `vlan` plugin: an interface in a VLAN of the wire of a master. */
 import { vlan } from "../../ffi/route/link_kinds.ts";
 import { expectEqual } from "../lib/protocol/check_failed.ts";
 import {
@@ -11,6 +7,7 @@ import {
   diagnoseLowerDevice,
   getLowerDevice,
   type LowerDeviceConfig,
+  lowerDeviceKeys,
   requireLowerDevice,
 } from "../lib/links/lower_device.ts";
 import { plugin } from "../lib/protocol/plugin.ts";
@@ -22,14 +19,14 @@ import {
   detachInterfaces,
 } from "../lib/links/single_interface.ts";
 import { ConfigError } from "../../spec/error.ts";
-import { vlanConfig } from "./config.ts";
+import { int, lazy, object, withDefault } from "../../spec/schema.ts";
 
 const KIND = "vlan";
 
 export default plugin({
   name: KIND,
   about: "Puts the container into a VLAN of an interface of the host",
-  config: vlanConfig,
+  config: lazy(() => object({ ...lowerDeviceKeys(), vlanId: withDefault(int({ min: 0, max: 4094 }), 0) })),
 
   add(call) {
     const { vlanId } = call.config;

@@ -1,8 +1,3 @@
-/**
- * The configuration of the `vrf` plugin.
- *
- * @module
- */
 import { linkNameProblem } from "../../spec/env.ts";
 import { ConfigError } from "../../spec/error.ts";
 import { type Infer, int, lazy, object, refine, string, withDefault } from "../../spec/schema.ts";
@@ -12,13 +7,12 @@ const NAME_REQUIREMENT = "an interface name of 1 to 15 bytes";
 /** The keys of the `vrf` plugin. */
 export const vrfConfig = lazy(() =>
   object({
-    /** Empty if it is not given, which only a DEL can do without. */
+    /** Empty if not given. Only DEL accepts this. */
     vrfname: withDefault(refine(string, NAME_REQUIREMENT, (name) => linkNameProblem(name) === undefined), ""),
-    /** The routing table; 0 for one that is free. */
+    /** The routing table; 0 for a free one. */
     table: withDefault(int({ min: 0, max: 0xffff_ffff }), 0),
   })
 );
-/** What {@linkcode vrfConfig} reads. */
 export type VrfConfig = Infer<typeof vrfConfig>;
 
 /** @throws {ConfigError} if the name is not given */

@@ -1,6 +1,6 @@
 /**
- * Taking an interface into a VRF and out of it. The kernel sets it down and up on the way, by which it loses routes and, unless told
- * otherwise, IPv6 addresses, also those of one that is down: they are given back, and what was in the main table is in the VRF's, or the other way round.
+ * Moves an interface into a VRF and out of it. The kernel sets it down and up, and removes its routes and IPv6 addresses.
+ * They are given back. Routes move between the main table and the VRF's.
  *
  * @module
  */
@@ -33,7 +33,7 @@ import { cleanUp } from "../lib/protocol/plugin.ts";
 import { compareGatewayDependence, usesOnlyLink } from "../lib/links/routes.ts";
 import { CniError, Code } from "../../spec/error.ts";
 
-/** Makes `device` a port of the VRF. When it returns, addresses that could be used before can be used. @throws {CniError} @throws {NetlinkError} */
+/** Makes `device` a port of the VRF, and waits until its addresses can be used again. @throws {CniError} @throws {NetlinkError} */
 export function addToVrf(netns: Netns, device: link.Link, vrf: link.Link, undo: DisposableStack): void {
   const { index } = device;
   using events = netns.run<Netlink>(() => openEvents(NETLINK_ROUTE, RTNLGRP_IPV6_IFADDR));
@@ -41,7 +41,7 @@ export function addToVrf(netns: Netns, device: link.Link, vrf: link.Link, undo: 
   undo.defer(() => detachAndRestore(netns, device, saved, {}, (step) => step()));
   link.set(netns.route, index, { master: vrf.index });
   restoreAddresses(netns, index, saved.addresses);
-  // One that is down had no routes, and has nothing to wait for.
+  // A link that is down has no routes.
   if (!link.isUp(device)) return;
   awaitFormerLinkState(netns, device, events);
   const tableMap = { [RT_TABLE_MAIN]: vrfTable(vrf) };
@@ -51,8 +51,8 @@ export function addToVrf(netns: Netns, device: link.Link, vrf: link.Link, undo: 
 /**
  * Takes `device` out of the VRF. Nothing is waited for: mostly it is removed next.
  *
- * @param log told what the container itself keeps from being given back
- * @throws {Error} naming what else could not be given back
+ * @param log told what the container itself prevented
+ * @throws {Error} naming every other failure
  */
 export function removeFromVrf(netns: Netns, device: link.Link, vrf: link.Link, log: (message: string) => void): void {
   const saved = saveSettings(netns, device.index);
@@ -60,13 +60,12 @@ export function removeFromVrf(netns: Netns, device: link.Link, vrf: link.Link, l
   detachAndRestore(netns, device, saved, tableMap, (step) => giveBackOrLog(log, step));
 }
 
-/** What a link had. */
 interface SavedSettings {
   readonly addresses: readonly address.InterfaceAddress[];
   readonly routes: readonly rawRoute.RawRoute[];
 }
 
-/** The tables that routes go to, by those that they were in; others stay. */
+/** The tables that routes move to, by those that they were in. */
 type TableMap = Readonly<Record<number, number>>;
 
 function detachAndRestore(
@@ -76,7 +75,7 @@ function detachAndRestore(
   tableMap: TableMap,
   giveBack: (step: () => void) => void,
 ): void {
-  // ENODEV: the container has removed it meanwhile.
+  // ENODEV: the container has removed the link.
   if (!ignoreErrors(["ENODEV"], () => (link.set(netns.route, device.index, { master: 0 }), true))) return;
   cleanUp(
     () => giveBack(() => restoreAddresses(netns, device.index, saved.addresses)),
@@ -84,11 +83,11 @@ function detachAndRestore(
   );
 }
 
-/** Waits until the link carries frames and has its addresses, if it was so before. */
+/** Waits until the link is as operational as before, and its addresses too. */
 function awaitFormerLinkState(netns: Netns, device: link.Link, events: Netlink): void {
   const { index, operstate } = device;
   if (operstate === IF_OPER_UP) awaitLinkOperational(netns, link.get(netns.route, index));
-  // Some kinds of links never say in what state they are.
+  // Some kinds of links are always in state unknown.
   if (operstate !== IF_OPER_UP && operstate !== IF_OPER_UNKNOWN) return;
   const tentative = listIpv6Addresses(netns, index).filter(({ flags }) => flags & IFA_F_TENTATIVE).map((entry) =>
     entry.address
@@ -100,7 +99,7 @@ function vrfTable(vrf: link.Link): number {
   return vrfKind.of(vrf)?.table ?? RT_TABLE_MAIN;
 }
 
-/** What a link loses when it comes into a VRF or out of it: those of its addresses and routes that nobody else gives it anew. */
+/** The addresses and routes that a link loses and nobody else adds anew. */
 function saveSettings(netns: Netns, index: number): SavedSettings {
   const isPersistent = ({ protocol }: rawRoute.RawRoute) => protocol >= RTPROT_BOOT && protocol !== RTPROT_RA;
   return {
@@ -113,12 +112,12 @@ function saveSettings(netns: Netns, index: number): SavedSettings {
   };
 }
 
-/** The IPv6 addresses that the kernel has not made itself. */
+/** The IPv6 addresses that are not link-local. */
 function listIpv6Addresses(netns: Netns, index: number): address.InterfaceAddress[] {
   return address.list(netns.route, { index, family: AF_INET6 }).filter(({ scope }) => scope !== RT_SCOPE_LINK);
 }
 
-/** Puts back what is missing. Of one that could be used before, it is known that nobody else has it. */
+/** Puts back what is missing. An address that was not tentative needs no second duplicate address detection. */
 function restoreAddresses(netns: Netns, index: number, wanted: readonly address.InterfaceAddress[]): void {
   const present = new Set<Cidr>(listIpv6Addresses(netns, index).map((entry) => entry.address));
   const missing = wanted.filter((entry) => !present.has(entry.address)).map(({ address: cidr, flags }) =>
@@ -130,7 +129,6 @@ function restoreAddresses(netns: Netns, index: number, wanted: readonly address.
   if (missing.length > 0) executeAll(netns.route, missing);
 }
 
-/** Puts a route back where it was, or where such routes go. */
 function restoreRoute(netns: Netns, route: rawRoute.RawRoute, tableMap: TableMap): void {
   const table = rawRoute.tableOf(route);
   ignoreErrors(["EEXIST"], () => rawRoute.append(netns.route, rawRoute.withTable(route, tableMap[table] ?? table)));

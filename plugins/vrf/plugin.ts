@@ -1,8 +1,4 @@
-/**
- * The `vrf` plugin, virtual routing and forwarding: puts the container's interface into a routing table of its own, which a link stands for.
- *
- * @module
- */
+/** The `vrf` plugin, virtual routing and forwarding: puts the container's interface into a routing table of its own. */
 import { checkFailedError, expectEqual } from "../lib/protocol/check_failed.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import { vrf as vrfKind } from "../../ffi/route/link_kinds.ts";
@@ -37,10 +33,10 @@ export default plugin({
     return result;
   },
 
-  /** Does not fail for what the container made of its addresses and routes: it must not stay attached because of them. */
+  /** Does not fail because of the container's addresses and routes: it must not stay attached. */
   del(call) {
     const { config: { vrfname }, netns, log } = call;
-    // Without a name ADD has put nothing in.
+    // An ADD without a name has failed.
     if (!netns || vrfname === "") return;
     using _lock = tryLockRoutingTables(netns, log);
     takeAwayOrLog(log, () => release(call, netns));
@@ -60,13 +56,13 @@ export default plugin({
     expectEqual(`VRF of "${ifname}"`, findLinkName(netns, device.master), config.vrfname);
   },
 
-  /** All there is is in the container's namespace, and goes with it. */
+  /** Everything is in the container's namespace, and goes with it. */
   gc() {},
 
   status: ({ config }) => requireVrfName(config),
 });
 
-/** Takes the interface out of the VRF, and removes a VRF that has no other. */
+/** Takes the interface out of the VRF, and removes the VRF if it has no other. */
 function release(call: DelCall<VrfConfig>, netns: Netns): void {
   const { config: { vrfname }, ifname, log } = call;
   const vrf = link.find(netns.route, vrfname);
@@ -83,7 +79,6 @@ function findLinkName(netns: Netns, index: number | undefined): string | undefin
   return index === undefined ? undefined : link.find(netns.route, index)?.name;
 }
 
-/** A link can be a port of one other only. */
 function refuseOtherMaster(netns: Netns, { name, master }: link.Link, vrfname: string): void {
   const other = findLinkName(netns, master);
   if (other === undefined || other === vrfname) return;

@@ -1,8 +1,3 @@
-/**
- * The VRF itself, and the number of its table.
- *
- * @module
- */
 import type { Netns } from "../../ffi/netns.ts";
 import { vrf as vrfKind } from "../../ffi/route/link_kinds.ts";
 import * as link from "../../ffi/route/link.ts";
@@ -14,7 +9,7 @@ import { freeTableIds } from "../lib/links/routes.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import type { VrfConfig } from "./config.ts";
 
-/** The container's VRF of the configuration, created if there is none. @throws {CniError} if the name belongs to something else */
+/** The container's VRF, created if there is none. @throws {CniError} if the name belongs to another interface */
 export function ensureVrf(netns: Netns, { vrfname, table }: VrfConfig, undo: DisposableStack): link.Link {
   const existing = link.find(netns.route, vrfname);
   if (existing) return reuseVrf(netns, existing, table);
@@ -42,7 +37,7 @@ function reuseVrf(netns: Netns, existing: link.Link, table: number): link.Link {
   return existing;
 }
 
-/** The lowest number of a table that no VRF has, no rule names, that holds nothing and is not the system's. */
+/** The lowest number of an empty table that no VRF and no rule uses. */
 function chooseTable(netns: Netns): number {
   const usedTables = new Set(link.list(netns.route).map((device) => vrfKind.of(device)?.table));
   const candidates = freeTableIds(1, rule.list(netns.route), rawRoute.list(netns.route));

@@ -1,12 +1,12 @@
 /**
- * Claims of addresses: of the containers that one could mistake for each other, only one has an address.
+ * Claims of addresses: of containers that the host could mistake for each other, only one has an address.
  *
- * A claim is a further name of the host veth. The kernel gives a name once per namespace and takes it back with the link, so that no
- * two ADDs have the same address at once, nothing is left of a container that is gone, and one look-up says who has an address.
+ * A claim is an alternative name of the host veth. The kernel gives each name once and takes it back with the link. So
+ * two ADDs never get one address, nothing is left of a dead container, and one look-up tells who has an address.
  *
  * @module
  */
-import { type Cidr, ipOf } from "../../../ffi/address.ts";
+import { type Cidr, type Ip, ipOf } from "../../../ffi/address.ts";
 import { NetlinkError } from "../../../ffi/netlink/error.ts";
 import type { Netns } from "../../../ffi/netns.ts";
 import * as address from "../../../ffi/route/address.ts";
@@ -22,23 +22,22 @@ import { removeLinkIfPresent } from "./container_link.ts";
 export interface AddressScope {
   /** The bridge, and the VLAN in it: `cni0`, `cni0.100`. */
   readonly bridge?: string;
-  /** Where the host looks for the way to the container, if it has one: `main`, or the name of a VRF. */
+  /** The host's routing table for the address, if it has a route: `main`, or the name of a VRF. */
   readonly table?: string;
 }
 
 const MAIN_TABLE = "main";
 
-/** The scope of what is behind a link that the host itself has an address on, or routes to. */
+/** The table for what is behind a link that the host has an address on, or routes to. */
 export function routingTableOf(host: Netns, { master }: Pick<link.Link, "master">): string {
   const upper = master === undefined ? undefined : link.find(host.route, master);
   return upper && vrf.of(upper) ? upper.name! : MAIN_TABLE;
 }
 
-/** The addresses that the host has on a link, besides those that every link gets. */
+/** The addresses that the host has on a link, without link-local ones. */
 export function listHostAddresses(host: Netns, { index }: Pick<link.Link, "index">): Cidr[] {
-  return address.list(host.route, { index }).filter(({ scope }) => scope !== RT_SCOPE_LINK).map((entry) =>
-    entry.address
-  );
+  const entries = address.list(host.route, { index }).filter(({ scope }) => scope !== RT_SCOPE_LINK);
+  return entries.map((entry) => entry.address);
 }
 
 /** @throws {CniError} if a container is to have an address that the host itself has on `device` */
@@ -49,12 +48,12 @@ export function refuseHostAddresses(
   addresses: readonly Cidr[],
 ): void {
   const held = new Set(hostAddresses.map(ipOf));
-  const cidr = addresses.find((each) => held.has(ipOf(each)));
-  if (cidr) throw addressInUseError(owner, cidr, undefined, `on "${device}"`, "the host itself");
+  const ip = addresses.map(ipOf).find((wanted) => held.has(wanted));
+  if (ip) throw addressInUseError(owner, ip, undefined, `on "${device}"`, "the host itself");
 }
 
 /**
- * Claims addresses for a container; they are free again as soon as its host veth is gone.
+ * Claims addresses for a container, until its host veth is gone.
  *
  * @throws {CniError} naming the container that has one of them
  */
@@ -65,37 +64,29 @@ export function claimAddresses(
   scope: AddressScope,
   addresses: readonly Cidr[],
 ): void {
-  const claims = new Map(addresses.flatMap((cidr) => claimsOf(scope, cidr)).map((claim) => [claim.name, claim]));
-  for (const remaining = new Map(claims); remaining.size > 0;) {
-    const names = [...remaining.keys()];
-    const refused = addAltNames(host, hostVeth, names);
+  const claims = [...new Set(addresses.map(ipOf))].flatMap((ip) => claimsOf(scope, ip));
+  let missing = claims;
+  while (missing.length > 0) {
+    const refused = addAltNames(host, hostVeth, missing.map(({ name }) => name));
     if (refused === undefined) return;
-    const claim = claims.get(names[refused])!;
-    // The kernel carried out those behind the refused one as well: all of them are looked at again.
-    releaseDead(host, owner, claim);
-    remaining.clear();
-    for (const [name, missing] of claims) {
-      if (link.find(host.route, name)?.name !== hostVeth) remaining.set(name, missing);
-    }
+    releaseDead(host, owner, missing[refused]!);
+    // The kernel carried out those behind the refused one as well.
+    missing = claims.filter(({ name }) => link.find(host.route, name)?.name !== hostVeth);
   }
 }
 
 interface Claim {
   readonly name: string;
-  readonly cidr: Cidr;
+  readonly ip: Ip;
   /** Where the address is claimed, in words. */
   readonly where: string;
 }
 
-function claimsOf({ bridge, table }: AddressScope, cidr: Cidr): Claim[] {
-  const ip = ipOf(cidr);
+function claimsOf({ bridge, table }: AddressScope, ip: Ip): Claim[] {
+  const tableWords = table === MAIN_TABLE ? "on this host" : `in VRF "${table}"`;
   return [
-    ...bridge === undefined ? [] : [{ name: `cni:bridge:${bridge}:${ip}`, cidr, where: `on bridge "${bridge}"` }],
-    ...table === undefined ? [] : [{
-      name: `cni:table:${table}:${ip}`,
-      cidr,
-      where: table === MAIN_TABLE ? "on this host" : `in VRF "${table}"`,
-    }],
+    ...bridge === undefined ? [] : [{ name: `cni:bridge:${bridge}:${ip}`, ip, where: `on bridge "${bridge}"` }],
+    ...table === undefined ? [] : [{ name: `cni:table:${table}:${ip}`, ip, where: tableWords }],
   ];
 }
 
@@ -107,7 +98,7 @@ function addAltNames(host: Netns, hostVeth: string, names: readonly string[]): n
   } catch (error) {
     if (!(error instanceof NetlinkError)) throw error;
     if (error.code === "EEXIST") return error.index;
-    // Before Linux 5.5 links have one name, and later no more than some 500. The ruleset alone says who has the other addresses.
+    // Before Linux 5.5 a link has one name, and later some 500. Only the ruleset tells who has the other addresses.
     if (["EOPNOTSUPP", "EINVAL"].includes(error.code)) return undefined;
     throw error;
   }
@@ -127,37 +118,35 @@ function awaitEnd<T>(find: () => T | undefined): T | undefined {
 }
 
 /** Removes the link that has the name, if its container is gone. @throws {CniError} naming the container if it is not */
-function releaseDead(host: Netns, owner: Owner, { name, cidr, where }: Claim): void {
+function releaseDead(host: Netns, owner: Owner, { name, ip, where }: Claim): void {
   const holder = awaitEnd(() => {
     const found = link.find(host.route, name);
     if (!found || !link.isPeerNetnsGone(host.route, found)) return found;
     removeLinkIfPresent(host, found.name!);
     return undefined;
   });
-  if (holder) throw addressInUseError(owner, cidr, parseAlias(holder.alias), `${where}, behind "${holder.name}"`);
+  if (holder) throw addressInUseError(owner, ip, parseAlias(holder.alias), `${where}, behind "${holder.name}"`);
 }
 
-/** The error for an address that another container has. */
-export function addressInUseError(
+function addressInUseError(
   { network }: Owner,
-  cidr: Cidr,
+  ip: Ip,
   holder: Owner | undefined,
   where: string,
   otherHolder = "another link",
 ): CniError {
   const who = holder ? describeOwner(holder) : otherHolder;
-  return new CniError(Code.InvalidConfig, `Cannot give the container ${ipOf(cidr)}: ${who} has it ${where}`, {
-    details: `give network "${network}" a range of its own${
-      holder ? `; if that container is gone: cni run gc ${holder.network}` : ""
-    }`,
+  const remedy = holder ? `; if that container is gone: cni run gc ${holder.network}` : "";
+  return new CniError(Code.InvalidConfig, `Cannot give the container ${ip}: ${who} has it ${where}`, {
+    details: `give network "${network}" a range of its own${remedy}`,
   });
 }
 
 /**
- * Whether another attachment lives that has the address as well, where it is out of the way: in another routing table, or where the host
- * has no address.
+ * Tells whether another attachment lives that has an address as well but is out of the way: in another routing table, or
+ * where the host has no address.
  *
- * @throws {CniError} naming that attachment if it is in the same one, as where it was attached before there were claims
+ * @throws {CniError} naming that attachment if it is in the same table: it may be older than claims are
  */
 export function livesElsewhere(
   host: Netns,
@@ -173,16 +162,16 @@ export function livesElsewhere(
       ? routingTableOf(host, device)
       : undefined;
     if (table === undefined || holderTable !== table) return true;
-    throw addressInUseError(owner, cidr, holder, `behind "${veth.name}"`);
+    throw addressInUseError(owner, ipOf(cidr), holder, `behind "${veth.name}"`);
   };
 }
 
-/** Whether an attachment that had a host veth is gone, or about to be. */
+/** True if an attachment that had a host veth is gone, or about to be. */
 export function isGone(host: Netns, owner: Owner): boolean {
   return awaitEnd(() => findLivingHostVeth(host, owner)) === undefined;
 }
 
-/** Whether an attachment lives, as its host veth tells. */
+/** Tells whether an attachment lives, by its host veth. */
 export const lives = (host: Netns) => (owner: Owner): boolean => findLivingHostVeth(host, owner) !== undefined;
 
 /** The host veth of an attachment, unless its container is gone. @throws {NetlinkError} */

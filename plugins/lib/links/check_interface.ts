@@ -1,8 +1,3 @@
-/**
- * What CHECK compares of the container's interface: link, addresses and routes with a result.
- *
- * @module
- */
 import { containsIp, familyOf, type Ip, ipOf, networkOf, prefixLengthOf } from "../../../ffi/address.ts";
 import * as address from "../../../ffi/route/address.ts";
 import * as link from "../../../ffi/route/link.ts";
@@ -19,35 +14,32 @@ import { ipsOf, routesWithGateways } from "./configure_interface.ts";
 
 /** The interface that ADD reported as the container's. @throws {CniError} */
 export function requireContainerInterface(result: Result, ifname: string, sandbox: string): Interface {
-  const reported = result.interfaces?.find((element) => element.name === ifname && element.sandbox);
-  if (!reported) {
-    throw checkFailedError(`prevResult names no interface "${ifname}" in a container`);
-  }
+  const reported = findContainerInterface(result, ifname);
+  if (!reported) throw checkFailedError(`prevResult names no interface "${ifname}" in a container`);
   expectEqual(`sandbox of "${ifname}" in prevResult`, reported.sandbox, sandbox);
   return reported;
 }
 
-/** Checks link, MAC, addresses and routes of the container's interface against a result. @throws {CniError} on the first difference */
+function findContainerInterface({ interfaces }: Result, ifname: string): Interface | undefined {
+  return interfaces?.find(({ name, sandbox }) => name === ifname && sandbox);
+}
+
+/** Compares the container's interface, its addresses and routes with a result. @throws {CniError} on the first difference */
 export function expectConfigured(netns: Netns, ifname: string, result: Result): link.Link {
   const device = link.find(netns.route, ifname);
   if (!device) throw checkFailedError(`interface "${ifname}" is missing in "${netns.path}"`);
-  const reported = result.interfaces?.find((element) => element.name === ifname && element.sandbox);
-  if (reported?.mac) {
-    expectEqual(`MAC address of "${ifname}"`, device.mac as string | undefined, reported.mac.toLowerCase());
-  }
+  const mac = findContainerInterface(result, ifname)?.mac?.toLowerCase();
+  if (mac) expectEqual<string | undefined>(`MAC address of "${ifname}"`, device.mac, mac);
   const ips = ipsOf(result, ifname);
   if (ips.length > 0) expectEqual(`administrative state of "${ifname}"`, link.isUp(device) ? "up" : "down", "up");
   const present = new Set(address.list(netns.route, { index: device.index }).map((element) => element.address));
-  for (const ip of ips) {
-    if (!present.has(ip.address)) {
-      throw checkFailedError(`"${ifname}" lacks address ${ip.address}`);
-    }
-  }
+  const missing = ips.find((ip) => !present.has(ip.address));
+  if (missing) throw checkFailedError(`"${ifname}" lacks address ${missing.address}`);
   for (const wanted of routesWithGateways(result, ips)) expectRoute(netns, device, wanted);
   return device;
 }
 
-/** Checks that a route leads out of the interface, where it was put or where a later plugin has moved it. @throws {CniError} */
+/** Checks for a route by the interface, where it was put or where a later plugin moved it. @throws {CniError} */
 export function expectRoute(netns: Netns, device: link.Link, wanted: RouteConfig): void {
   const family = familyOf(wanted.dst) === 4 ? AF_INET : AF_INET6;
   const isIn = (table: number, gateway: Ip | undefined) =>
@@ -56,26 +48,27 @@ export function expectRoute(netns: Netns, device: link.Link, wanted: RouteConfig
       (gateway === undefined || candidate.gateway === gateway)
     );
   if (isIn(wanted.table ?? RT_TABLE_MAIN, wanted.gw)) return;
-  // That plugin's configuration may name another gateway for what is from the address; it sees to it itself.
+  // sbr may have another default gateway, which its own CHECK compares.
   const isMoved = (table: number) => isIn(table, prefixLengthOf(wanted.dst) === 0 ? undefined : wanted.gw);
-  if (
-    wanted.table === undefined && [...vrfTablesOf(netns, device), ...sourceRuleTablesOf(netns, device)].some(isMoved)
-  ) return;
+  const otherTables = wanted.table === undefined
+    ? [...vrfTablesOf(netns, device), ...sourceRuleTablesOf(netns, device)]
+    : [];
+  if (otherTables.some(isMoved)) return;
   const via = wanted.gw ? ` via ${wanted.gw}` : "";
   throw checkFailedError(`"${device.name}" lacks the route to ${wanted.dst}${via}`);
 }
 
-/** The table of the VRF that the interface is in, if it is in one: a later plugin of the list may have put it there. */
+/** The table of the VRF that a later plugin has put the interface into. */
 function vrfTablesOf(netns: Netns, { master }: link.Link): number[] {
   const vrfLink = master === undefined ? undefined : link.find(netns.route, master);
   const table = vrfLink && vrf.of(vrfLink)?.table;
   return table === undefined ? [] : [table];
 }
 
-/** The tables for what is from an address of the interface: a later plugin of the list may have moved the routes there. */
+/** The tables for what is from an address of the interface, to which sbr has moved its routes. */
 function sourceRuleTablesOf(netns: Netns, { index }: link.Link): number[] {
-  const linkAddresses = address.list(netns.route, { index }).map((element) => ipOf(element.address));
+  const ips = address.list(netns.route, { index }).map((entry) => ipOf(entry.address));
   return rule.list(netns.route).flatMap(({ from, isSourceOnly, table = RT_TABLE_MAIN }) =>
-    from && isSourceOnly && linkAddresses.some((element) => containsIp(from, element)) ? [table] : []
+    from && isSourceOnly && ips.some((ip) => containsIp(from, ip)) ? [table] : []
   );
 }

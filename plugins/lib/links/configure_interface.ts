@@ -1,8 +1,3 @@
-/**
- * Gives the container's interface the addresses and routes that IPAM decided, and waits until they can be used.
- *
- * @module
- */
 import { type Cidr, familyOf, networkOf } from "../../../ffi/address.ts";
 import type { Netns } from "../../../ffi/netns.ts";
 import { NetlinkError } from "../../../ffi/netlink/error.ts";
@@ -23,50 +18,46 @@ import type { IpConfig, Result } from "../../../spec/result.ts";
 import type { RouteConfig } from "../../../spec/schema.ts";
 import { enableIpv6, trySysctls } from "./sysctls.ts";
 
-/** A route out of the interface that is configured. */
+/** A route by the interface that is configured. */
 export type InterfaceRoute = Omit<route.UnicastRoute, "oif">;
 
-/** How an interface is to be configured. */
+/** How {@linkcode configureInterface} works. */
 export interface ConfigureOptions {
-  /** IPv6 addresses are usable at once, without duplicate address detection: where nobody else can have them. */
+  /** No duplicate address detection: nobody else can have the addresses. */
   readonly noDad: boolean;
-  /** Ways out of the interface that come before the result's routes, in place of the kernel's routes to the subnets of the addresses. */
+  /** Routes before the result's, in place of the kernel's routes to the subnets. */
   readonly routes?: readonly InterfaceRoute[];
-  /** The link has no carrier: duplicate address detection has not begun and is not waited for. */
+  /** The link has no carrier: duplicate address detection cannot begin and is not waited for. */
   readonly noCarrier?: boolean;
-  /** Makes the error for an IPv6 address that another host has, where more is known of it. */
+  /** Makes the error for an IPv6 address that another host has. */
   readonly duplicateAddressError?: (address: Cidr) => Error;
   log(message: string): void;
 }
 
 /**
- * Gives `device` of `netns` the addresses and routes of `result` that are meant for it, and sets it up.
- *
- * When it returns, every address can be used: an IPv6 address is not before the kernel has said so.
+ * Gives `device` of `netns` its addresses and routes of `result`, sets it up, and waits until IPv6 addresses can be used.
  *
  * @throws {CniError} when another host has one of the addresses
- * @throws {NetlinkError} what the kernel refused, naming the address or route
+ * @throws {NetlinkError} naming the address or route
  */
 export function configureInterface(netns: Netns, device: link.Link, result: Result, options: ConfigureOptions): void {
   const { index, name: ifname = "" } = device;
   const ips = ipsOf(result, ifname);
   const addresses = ips.map((ip) => ip.address);
-  const ipv6Addresses = addresses.filter((element) => familyOf(element) === 6);
+  const ipv6Addresses = addresses.filter((cidr) => familyOf(cidr) === 6);
   using events = ipv6Addresses.length > 0 ? prepareIpv6(netns, ifname, options) : undefined;
-  const addAddresses = addresses.map((element): LabelledRequest => ({
-    purpose: `add address ${element} to "${ifname}"`,
-    request: address.addRequest(index, element, { ...options, noPrefixRoute: options.routes !== undefined }),
-  }));
-  const announce = { purpose: `have "${ifname}" announce its addresses`, request: arpNotifyRequest(index) };
-  const up = { purpose: `set "${ifname}" up`, request: link.setUpRequest(index) };
-  const addressRequests = [announce, ...addAddresses, up];
-  const allRoutes = [
-    ...options.routes ?? [],
-    ...routesWithGateways(result, ips).map(({ gw, ...element }) => ({ ...element, gateway: gw })),
+  const addressRequests: LabelledRequest[] = [
+    { purpose: `have "${ifname}" announce its addresses`, request: arpNotifyRequest(index) },
+    ...addresses.map((cidr) => ({
+      purpose: `add address ${cidr} to "${ifname}"`,
+      request: address.addRequest(index, cidr, { ...options, noPrefixRoute: options.routes !== undefined }),
+    })),
+    { purpose: `set "${ifname}" up`, request: link.setUpRequest(index) },
   ];
-  const routeRequests = allRoutes.map((element): LabelledRequest => ({
-    purpose: `add route to ${element.dst}${element.gateway ? ` via ${element.gateway}` : ""} dev "${ifname}"`,
-    request: route.appendRequest({ ...element, oif: index }),
+  const resultRoutes = routesWithGateways(result, ips).map(({ gw, ...rest }) => ({ ...rest, gateway: gw }));
+  const routeRequests = [...options.routes ?? [], ...resultRoutes].map((wanted): LabelledRequest => ({
+    purpose: `add route to ${wanted.dst}${wanted.gateway ? ` via ${wanted.gateway}` : ""} dev "${ifname}"`,
+    request: route.appendRequest({ ...wanted, oif: index }),
   }));
   // A route may need an address that is still being checked for duplicates.
   const batches = options.noDad ? [[...addressRequests, ...routeRequests]] : [addressRequests, routeRequests];
@@ -75,7 +66,7 @@ export function configureInterface(netns: Netns, device: link.Link, result: Resu
   if (batches[1]) executeLabelled(netns.route, batches[1]);
 }
 
-/** Without a carrier nothing can be detected: the addresses are used when there is one. */
+/** Without a carrier, detection ends some time after there is one. */
 function awaitUsable(
   netns: Netns,
   events: Netlink,
@@ -119,38 +110,35 @@ const duplicateAddressError = (ifname: string) => (duplicate: Cidr) =>
     `Cannot use address ${duplicate} on "${ifname}": another host of the network has it (duplicate address detection)`,
   );
 
-/** Prepares the interface for IPv6 addresses. Gives the events that say when they can be used, where that is waited for. */
+/** @returns events that tell when IPv6 addresses can be used, if that is waited for */
 function prepareIpv6(netns: Netns, ifname: string, options: ConfigureOptions): Netlink | undefined {
   return netns.run<Netlink | undefined>(() => {
-    prepareSysctls(netns, ifname, options);
+    for (const name of [ifname, "lo"]) enableIpv6(netns, name);
+    const conf = `net/ipv6/conf/${ifname}`;
+    // Only the link-local address needs accept_dad: others have a flag of their own.
+    const acceptDad = options.noDad ? "0" : "1";
+    trySysctls({
+      [`${conf}/keep_addr_on_down`]: "1",
+      [`${conf}/ndisc_notify`]: "1",
+      [`${conf}/accept_dad`]: acceptDad,
+    }, options.log);
     return options.noCarrier ? undefined : openEvents(NETLINK_ROUTE, RTNLGRP_IPV6_IFADDR);
   });
 }
 
-/** IPv6 on the interface, and parameters that make the kernel announce new addresses and keep them while the link is down; without those it works, only later. */
-function prepareSysctls(netns: Netns, ifname: string, { noDad, log }: ConfigureOptions): void {
-  for (const name of [ifname, "lo"]) enableIpv6(netns, name);
-  trySysctls({
-    [`net/ipv6/conf/${ifname}/keep_addr_on_down`]: "1",
-    [`net/ipv6/conf/${ifname}/ndisc_notify`]: "1",
-    // The link-local address too; the others say so with their own flag.
-    [`net/ipv6/conf/${ifname}/accept_dad`]: noDad ? "0" : "1",
-  }, log);
-}
-
-/** The addresses of a result that are meant for `ifname`. @throws {CniError} code 7 when an index points nowhere */
+/** The addresses of a result for `ifname`. */
 export function ipsOf(result: Result, ifname: string): IpConfig[] {
   const { interfaces = [], ips = [] } = result;
   return ips.filter((ip) => ip.interface !== undefined && interfaces[ip.interface]?.name === ifname);
 }
 
-/** The routes as the kernel is to have them: gateways filled in, each of them once. */
+/** The routes of a result, each once and with its gateway. */
 export function routesWithGateways(result: Result, ips: readonly IpConfig[]): RouteConfig[] {
   const gateway = (family: 4 | 6) =>
-    ips.map((ip) => ip.gateway).find((element) => element && familyOf(element) === family);
+    ips.map((ip) => ip.gateway).find((candidate) => candidate && familyOf(candidate) === family);
   const seen = new Set<string>();
   return (result.routes ?? []).map((element) => {
-    // To a scope of link or host no gateway can lead.
+    // Routes of scope link and host have no gateway.
     const gw = element.gw ?? ((element.scope ?? 0) >= RT_SCOPE_LINK ? undefined : gateway(familyOf(element.dst)));
     return gw === undefined ? element : { ...element, gw };
   }).filter(({ dst, gw, priority = 0, table, scope }) => {

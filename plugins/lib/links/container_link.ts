@@ -1,11 +1,7 @@
-/**
- * Links that a plugin creates under a name that others may have, and of a kind that the kernel may lack.
- *
- * @module
- */
 import type { Netns } from "../../../ffi/netns.ts";
 import { NetlinkError } from "../../../ffi/netlink/error.ts";
 import * as link from "../../../ffi/route/link.ts";
+import { ignoreErrors } from "../../../ffi/sys/error.ts";
 import { CniError, Code } from "../../../spec/error.ts";
 import { ownedByOther, type OwnershipEvidence } from "./ownership.ts";
 
@@ -32,7 +28,6 @@ export function addContainerLink(
   return link.get(netns.route, spec.name);
 }
 
-/** The container has an interface of the name that a new one is to get. */
 export function interfaceExistsError(ifname: string, netns: Netns): CniError {
   return new CniError(
     Code.InvalidEnvironment,
@@ -41,7 +36,7 @@ export function interfaceExistsError(ifname: string, netns: Netns): CniError {
   );
 }
 
-/** The error in other words if the kernel does not know this kind of link; else as it is. */
+/** Explains that the kernel lacks this kind of link; gives other errors as they are. */
 export function explainUnsupportedKind(error: NetlinkError, kind: string | undefined): Error {
   if (error.code !== "EOPNOTSUPP" || kind === undefined) return error;
   return new CniError(Code.Internal, `Cannot create an interface of kind "${kind}": this kernel has none`, {
@@ -50,7 +45,7 @@ export function explainUnsupportedKind(error: NetlinkError, kind: string | undef
   });
 }
 
-/** Removes the container's interface, unless it is of another kind and so not this plugin's, or another container's. */
+/** Removes the container's interface, unless it is of another kind or another container's. */
 export function removeContainerLink(netns: Netns | undefined, call: OwnershipEvidence, kind: string): void {
   if (!netns) return;
   const containerLink = link.find(netns.route, call.ifname);
@@ -59,14 +54,7 @@ export function removeContainerLink(netns: Netns | undefined, call: OwnershipEvi
   }
 }
 
-/** Removes a link; true if it was there. @throws {NetlinkError} */
-export function removeLinkIfPresent(netns: Netns | undefined, ifname: string): boolean {
-  if (!netns) return false;
-  try {
-    link.remove(netns.route, ifname);
-    return true;
-  } catch (error) {
-    if (error instanceof NetlinkError && error.code === "ENODEV") return false;
-    throw error;
-  }
+/** Removes a link. @returns true if it was there @throws {NetlinkError} */
+export function removeLinkIfPresent(netns: Netns, ifname: string): boolean {
+  return ignoreErrors(["ENODEV"], () => (link.remove(netns.route, ifname), true)) ?? false;
 }

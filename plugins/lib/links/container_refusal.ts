@@ -1,37 +1,28 @@
 /**
- * What the kernel refuses a DEL because of what the container has done to its own routes, addresses and links.
+ * DEL goes on where the container itself is in the way, by its own routes, addresses and links: it must not stay attached.
  *
  * @module
  */
 import { SystemError } from "../../../ffi/sys/error.ts";
 
-/**
- * The container has changed what an address or a route needs: the link, another address, another route, or IPv6 on the link. Others, as
- * for want of memory or rights, are not its doing.
- */
+type Log = (message: string) => void;
+
+/** The container has changed the link, address or route that this one needs, or switched IPv6 off. */
 const CONTAINER_CODES = ["EACCES", "EADDRNOTAVAIL", "EHOSTUNREACH", "EINVAL", "ENETDOWN", "ENETUNREACH", "ENODEV"];
-/** Of a list that the container kept changing while it was read. */
+/** The container kept changing a list while it was read. */
 const CHANGING_LIST_CODES = ["ERESTART"];
 
-/**
- * Gives something back to the container, and says what the container itself keeps it from: that must not keep it attached.
- *
- * @throws {Error} for every other cause
- */
-export function giveBackOrLog(log: (message: string) => void, step: () => void): void {
+/** Gives something back to the container; logs what the container keeps it from. @throws {Error} for every other cause */
+export function giveBackOrLog(log: Log, step: () => void): void {
   logErrors(CONTAINER_CODES, log, step);
 }
 
-/**
- * Looks at what the container has and takes things away, unless the container never leaves it as it is.
- *
- * @throws {Error} for every other cause
- */
-export function takeAwayOrLog(log: (message: string) => void, step: () => void): void {
+/** Lists what the container has and takes things away; logs if the list never settles. @throws {Error} for every other cause */
+export function takeAwayOrLog(log: Log, step: () => void): void {
   logErrors(CHANGING_LIST_CODES, log, step);
 }
 
-function logErrors(codes: readonly string[], log: (message: string) => void, step: () => void): void {
+function logErrors(codes: readonly string[], log: Log, step: () => void): void {
   try {
     step();
   } catch (error) {

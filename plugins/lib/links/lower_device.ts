@@ -1,5 +1,5 @@
 /**
- * The link that a plugin's links stand on: which one that is, and how one is put on it for a container.
+ * Lower devices: which link a plugin's link stands on, and how one is put on it for a container.
  *
  * @module
  */
@@ -12,7 +12,7 @@ import * as route from "../../../ffi/route/route.ts";
 import { RT_TABLE_MAIN } from "../../../ffi/route/uapi.ts";
 import { AF_INET, AF_INET6 } from "../../../ffi/sys/uapi.ts";
 import { CniError, Code, ConfigError } from "../../../spec/error.ts";
-import { boolean, int, refine, type Schema, string, withDefault } from "../../../spec/schema.ts";
+import { boolean, type Infer, int, refine, string, withDefault } from "../../../spec/schema.ts";
 import { explainUnsupportedKind, interfaceExistsError, removeLinkIfPresent } from "./container_link.ts";
 import { checkFailedError, expectEqual } from "../protocol/check_failed.ts";
 import { describeUpperDevice, listUpperDevices, type UpperDevice } from "./upper_device.ts";
@@ -20,97 +20,83 @@ import { formatAlias } from "../protocol/owner.ts";
 import type { AddCall, CheckCall, DiagnoseCall, PluginCall } from "../protocol/plugin.ts";
 import { checkAttachedInterface } from "./single_interface.ts";
 
-/** What the configurations of these plugins have in common. */
-export interface LowerDeviceConfig {
-  /** Name of the link; empty for that of the default route. */
-  readonly master: string;
-  /** Of the container's link, in bytes; 0 for the master's. */
-  readonly mtu: number;
-  /** The master is one of the container's links and not of the host's. */
-  readonly linkInContainer: boolean;
-}
-
-/** The keys of {@linkcode LowerDeviceConfig}. */
-export function lowerDeviceKeys(): { readonly [K in keyof LowerDeviceConfig]: Schema<LowerDeviceConfig[K]> } {
+/** The keys of plugins that put a link on a lower device. */
+export function lowerDeviceKeys() {
   return {
-    // The kernel keeps 127 bytes of an alternative name.
+    /** Name of the lower device; empty for that of the default route. The kernel keeps 127 bytes of an alternative name. */
     master: withDefault(
       refine(string, "the name of an interface", (name) => !name.includes("\0") && utf8Length(name) <= 127),
       "",
     ),
+    /** Of the container's link, in bytes; 0 for the lower device's. */
     mtu: withDefault(int({ min: 0, max: 0x7fff_ffff }), 0),
+    /** The lower device is a link of the container and not of the host. */
     linkInContainer: withDefault(boolean, false),
   };
 }
 
 const utf8Length = (text: string): number => new TextEncoder().encode(text).length;
 
+type Keys = ReturnType<typeof lowerDeviceKeys>;
+/** What {@linkcode lowerDeviceKeys} reads. */
+export type LowerDeviceConfig = { readonly [K in keyof Keys]: Infer<Keys[K]> };
+
 /** The link that others stand on. */
 export interface LowerDevice {
   readonly netns: Netns;
   readonly link: link.Link;
-  /** The one that was named, if that is of the same kind and stands on this one itself: the kernel makes siblings of the two. */
+  /** The one that was named, if that is of the same kind and stands on this one: the kernel makes siblings of the two. */
   readonly configured?: LowerDevice;
-}
-
-/** The master in the words of an error message. */
-export function quotedName({ link: { name } }: LowerDevice): string {
-  return `"${name}"`;
 }
 
 /**
  * The link that the configuration names, or that packets of the default route leave by.
  *
  * @param kind of the link that is to stand on it
- * @throws {ConfigError} if there is none
+ * @throws {ConfigError} if there is none, or its MTU is too small
  */
 export function getLowerDevice(
   { host, netns, config }: AddCall<LowerDeviceConfig>,
   kind: string,
   name: string = config.master,
 ): LowerDevice {
-  const lower = findLowerDevice(config.linkInContainer ? netns : host, config, name);
-  requireMtuWithin(lower, config);
-  return resolveNonStacking(lower, host, kind);
+  return resolveNonStacking(findLowerDevice(config.linkInContainer ? netns : host, config, name), host, kind);
 }
 
-function requireMtuWithin(lower: LowerDevice, { mtu }: LowerDeviceConfig): void {
-  if (mtu <= (lower.link.mtu ?? 0)) return;
-  throw new ConfigError("mtu", `at most ${lower.link.mtu}, the MTU of its master ${quotedName(lower)}`, `${mtu}`);
-}
-
-/** Kinds that never stand on one another, see macvlan_common_newlink and ipvlan_link_new. */
+/** Kinds that never stand on one another: see macvlan_common_newlink and ipvlan_link_new. */
 const NON_STACKING_KINDS = ["ipvlan", "macvlan"];
 
-/** What the kernel puts a link of this kind on that is to stand on `master`. */
+/** The link that the kernel puts a link of this kind on if told to put it on `lower`. */
 function resolveNonStacking(lower: LowerDevice, host: Netns, kind = ""): LowerDevice {
   if (lower.link.info?.kind !== kind || !NON_STACKING_KINDS.includes(kind)) return lower;
-  const found = findDeviceBelow(lower, host);
-  return found ? { ...found, configured: lower } : lower;
+  const below = findDeviceBelow(lower, host);
+  return below ? { ...below, configured: lower } : lower;
 }
 
-/** What a link stands on, if that is in the link's own namespace or in the host's. */
+/** The link below, if that is in the link's own namespace or in the host's. */
 function findDeviceBelow(
-  { netns, link: { linkIndex, linkNetnsId } }: Pick<LowerDevice, "netns" | "link">,
+  { netns, link: { linkIndex, linkNetnsId } }: LowerDevice,
   host: Netns,
 ): LowerDevice | undefined {
   if (linkIndex === undefined) return undefined;
-  const lowerNetns = linkNetnsId === undefined
-    ? netns
-    : findNsid(netns.route, host.fd) === linkNetnsId
-    ? host
-    : undefined;
-  const lowerLink = lowerNetns && link.find(lowerNetns.route, linkIndex);
-  return lowerLink && { netns: lowerNetns, link: lowerLink };
+  const below = linkNetnsId === undefined ? netns : host;
+  if (linkNetnsId !== undefined && findNsid(netns.route, host.fd) !== linkNetnsId) return undefined;
+  const found = link.find(below.route, linkIndex);
+  return found && { netns: below, link: found };
 }
 
-function findLowerDevice(netns: Netns, { linkInContainer }: LowerDeviceConfig, name: string): LowerDevice {
+function findLowerDevice(netns: Netns, { linkInContainer, mtu }: LowerDeviceConfig, name: string): LowerDevice {
   const side = linkInContainer ? "container" : "host";
   const found = findMaster(netns, name);
-  if (found) return { netns, link: found };
-  throw name === ""
-    ? new ConfigError("master", `given, since the ${side} has no default route that would tell it`, "nothing")
-    : new ConfigError("master", `an interface of the ${side}`, JSON.stringify(name));
+  if (!found) {
+    throw name === ""
+      ? new ConfigError("master", `given, since the ${side} has no default route that would tell it`, "nothing")
+      : new ConfigError("master", `an interface of the ${side}`, JSON.stringify(name));
+  }
+  if (mtu > (found.mtu ?? 0)) {
+    throw new ConfigError("mtu", `at most ${found.mtu}, the MTU of its master "${found.name}"`, `${mtu}`);
+  }
+  return { netns, link: found };
 }
 
 function findMaster(netns: Netns, name: string): link.Link | undefined {
@@ -129,29 +115,29 @@ function findDefaultRouteDevice(netns: Netns): link.Link | undefined {
   return undefined;
 }
 
-/** Makes sure that an ADD would find its master, as far as that can be told without the container. @throws {CniError} code 50 */
+/** Makes sure that an ADD would find its lower device, unless that is in the container. @throws {CniError} code 50 */
 export function requireLowerDevice({ host, config }: PluginCall<LowerDeviceConfig>): void {
   if (config.linkInContainer) return;
   try {
-    requireMtuWithin(findLowerDevice(host, config, config.master), config);
+    findLowerDevice(host, config, config.master);
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
     throw new CniError(Code.NotAvailable, error.message, { cause: error });
   }
 }
 
-/** A link to put on a master. */
+/** A link to put on a lower device. */
 export interface UpperDeviceSpec {
   readonly info: { readonly kind: string; readonly data: Uint8Array };
   readonly mac?: Mac | undefined;
-  /** Whether another link on the same master may be what is in the way. */
+  /** True if another link on the same lower device may be what is in the way. */
   conflictsWith(other: link.Link): boolean;
 }
 
 /**
- * Creates the container's link where it will live and writes down whose it is; it goes again if the ADD fails.
+ * Creates the container's link in its namespace, with its owner as alias; it goes again if the ADD fails.
  *
- * @throws {CniError} if the name is taken, or something else has the master, which is named
+ * @throws {CniError} if the name is taken, or something else has the lower device, which is named
  * @throws {NetlinkError}
  */
 export function createUpperDevice(
@@ -174,13 +160,12 @@ export function createUpperDevice(
   }
   undo.defer(() => void removeLinkIfPresent(netns, ifname));
   const created = link.get(netns.route, ifname);
-  // A link that has its master's address for itself takes another one only when it is there.
+  // A passthru macvlan is born with the lower device's address.
   const mac = spec.mac && created.mac !== spec.mac ? { mac: spec.mac } : {};
   link.set(netns.route, created.index, { alias: formatAlias(owner), ...mac });
   return spec.mac ? { ...created, mac: spec.mac } : created;
 }
 
-/** The refusal, with what is in the way. */
 function explainCreateError(
   error: NetlinkError,
   { netns, ifname }: AddCall<LowerDeviceConfig>,
@@ -188,36 +173,35 @@ function explainCreateError(
   { info, conflictsWith }: UpperDeviceSpec,
 ): Error {
   if (error.code === "EEXIST" && link.find(netns.route, ifname)) return interfaceExistsError(ifname, netns);
-  const refusal = error.withPurpose(`create "${ifname}" on master ${quotedName(lower)}`);
-  // Of an MTU that the kernel does not take, it says so, and nobody else is to blame.
-  const isOwnFault = error.extack?.startsWith("mtu ") ||
-    !["EEXIST", "EBUSY", "EINVAL", "EADDRINUSE"].includes(error.code);
-  if (isOwnFault) return explainUnsupportedKind(refusal, info.kind);
+  const refusal = error.withPurpose(`create "${ifname}" on master "${lower.link.name}"`);
+  const mayBeConflict = ["EEXIST", "EBUSY", "EINVAL", "EADDRINUSE"].includes(error.code);
+  // The kernel explains an MTU that it refuses.
+  if (!mayBeConflict || error.extack?.startsWith("mtu ")) return explainUnsupportedKind(refusal, info.kind);
   return lowerDeviceInUseError(refusal, lower, (candidate) => conflictsWith(candidate.link));
 }
 
-/** The refusal, naming those users of a master whom `isRival` picks; as it is if there are none. */
+/** The refusal, naming the conflicting users of a lower device; as it is if there are none. */
 export function lowerDeviceInUseError(
   refusal: NetlinkError,
-  lower: LowerDevice,
+  { netns, link: { name, index, master: masterIndex } }: LowerDevice,
   isConflicting: (user: UpperDevice) => boolean,
 ): Error {
-  const { netns, link: { index, master: masterIndex } } = lower;
-  const masterLink = masterIndex === undefined ? undefined : link.find(netns.route, masterIndex);
-  const userNames = [
-    ...masterLink ? [`${masterLink.info?.kind ?? "link"} "${masterLink.name}", of which it is a port`] : [],
+  const master = masterIndex === undefined ? undefined : link.find(netns.route, masterIndex);
+  const users = [
+    ...master ? [`${master.info?.kind ?? "link"} "${master.name}", of which it is a port`] : [],
     ...listUpperDevices(netns, index).filter(isConflicting).map(describeUpperDevice),
   ];
-  if (userNames.length === 0) return refusal;
-  const shown = userNames.length > 5 ? [...userNames.slice(0, 5), `${userNames.length - 5} more`] : userNames;
-  return new CniError(Code.Internal, `${refusal.message}: ${quotedName(lower)} is used by ${shown.join(", ")}`, {
+  if (users.length === 0) return refusal;
+  const shown = users.length > 5 ? [...users.slice(0, 5), `${users.length - 5} more`] : users;
+  return new CniError(Code.Internal, `${refusal.message}: "${name}" is used by ${shown.join(", ")}`, {
     cause: refusal,
   });
 }
 
 /**
- * Compares the container's link with what ADD left, and with the configuration: kind, master, MTU, state, addresses and routes.
+ * Compares the container's link with what ADD left, and with the configuration.
  *
+ * @param type the plugin's name, and the link's kind
  * @throws {CniError} on the first difference
  */
 export function checkUpperDevice(call: CheckCall<LowerDeviceConfig>, type: string): link.Link {
@@ -230,54 +214,31 @@ export function checkUpperDevice(call: CheckCall<LowerDeviceConfig>, type: strin
   return device;
 }
 
-/** Says that nothing flows by the master. It is the administrator's: no ADD sets it up. */
-function describeUnusable(master: link.Link): string[] {
-  const { name } = master;
-  if (!link.isUp(master)) return [`Master "${name}" is down, so that nothing flows: ip link set ${name} up`];
-  return link.isRunning(master) ? [] : [`Master "${name}" has no carrier, so that nothing flows`];
-}
-
-/** What keeps packets from flowing although there is a master: that of the attachment, or the one that an ADD would take. */
-export function diagnoseLowerDevice({ host, config, attachment }: DiagnoseCall<LowerDeviceConfig>): string[] {
-  if (config.linkInContainer) return [];
-  const master = attachment ? findAttachedMaster(host, attachment) : findMaster(host, config.master);
-  return master ? describeUnusable(master) : [];
-}
-
-/** The link that the container's interface stands on, whatever the configuration or a default route names by now. */
-function findAttachedMaster(
-  host: Netns,
-  { netns, ifname }: NonNullable<DiagnoseCall<LowerDeviceConfig>["attachment"]>,
-): link.Link | undefined {
-  const device = link.find(netns.route, ifname);
-  return device && findDeviceBelow({ netns, link: device }, host)?.link;
-}
-
 function checkLowerDevice(
   { host, netns, config: { master, linkInContainer }, ifname }: CheckCall<LowerDeviceConfig>,
   device: link.Link,
 ): void {
-  const isLocal = device.linkNetnsId === undefined;
-  const actualNetns = isLocal ? netns : host;
+  const actualNetns = device.linkNetnsId === undefined ? netns : host;
   const actual = device.linkIndex ? link.find(actualNetns.route, device.linkIndex) : undefined;
-  const configuredNetns = linkInContainer ? netns : host;
-  const configuredLink = master === "" ? undefined : link.find(configuredNetns.route, master);
-  const expected = configuredLink &&
-    resolveNonStacking({ netns: configuredNetns, link: configuredLink }, host, device.info?.kind);
-  // Which link a default route told of at the time of the ADD, nothing says.
+  // Nothing says which link a default route named at the time of the ADD.
   if (master === "" && actual) return;
-  if (
-    expected && isLocal === (expected.netns.identity === netns.identity) && expected.link.index === device.linkIndex
-  ) {
-    return;
-  }
-  const side = linkInContainer ? "container" : "host";
-  const actualName = actual && isLocal === (configuredNetns.identity === netns.identity)
-    ? `"${actual.name}"`
-    : "elsewhere";
-  throw checkFailedError(
-    configuredLink
-      ? `master of "${ifname}" is ${actualName}, expected "${configuredLink.name}"`
-      : `the ${side} has no master ${master && `"${master}" `}for "${ifname}"`,
-  );
+  const [side, configuredNetns] = linkInContainer ? ["container", netns] as const : ["host", host] as const;
+  const configured = master === "" ? undefined : link.find(configuredNetns.route, master);
+  if (!configured) throw checkFailedError(`the ${side} has no master ${master && `"${master}" `}for "${ifname}"`);
+  const expected = resolveNonStacking({ netns: configuredNetns, link: configured }, host, device.info?.kind);
+  if (expected.netns.identity === actualNetns.identity && expected.link.index === device.linkIndex) return;
+  const actualName = actual && actualNetns.identity === configuredNetns.identity ? `"${actual.name}"` : "elsewhere";
+  throw checkFailedError(`master of "${ifname}" is ${actualName}, expected "${configured.name}"`);
+}
+
+/** Says if nothing flows by the lower device: the attachment's, or the one that an ADD would take. No ADD sets it up. */
+export function diagnoseLowerDevice({ host, config, attachment }: DiagnoseCall<LowerDeviceConfig>): string[] {
+  if (config.linkInContainer) return [];
+  const device = attachment && link.find(attachment.netns.route, attachment.ifname);
+  const attached = device && findDeviceBelow({ netns: attachment.netns, link: device }, host)?.link;
+  const master = attachment ? attached : findMaster(host, config.master);
+  if (!master) return [];
+  const { name } = master;
+  if (!link.isUp(master)) return [`Master "${name}" is down, so that nothing flows: ip link set ${name} up`];
+  return link.isRunning(master) ? [] : [`Master "${name}" has no carrier, so that nothing flows`];
 }

@@ -1,6 +1,5 @@
 /**
- * Whose the container's interface is. By the time of a DEL, the path of a namespace may lead to that of another container, which must not
- * be touched; only who made the interface, or what the ADD said of it, tells.
+ * Tells whose the container's interface is. By the time of a DEL, the path of a namespace may lead to another container's.
  *
  * @module
  */
@@ -15,11 +14,11 @@ import type { AttachmentCall } from "../protocol/plugin.ts";
 export type OwnershipEvidence = Pick<AttachmentCall<unknown>, "host" | "ifname" | "owner" | "prevResult">;
 
 /**
- * Whether the interface CNI_IFNAME of a namespace is another attachment's than the one that is to be removed.
+ * True if the interface CNI_IFNAME of a namespace belongs to another attachment than the call's.
  *
- * Who made it says so in its alias, and of a veth pair in that of the host veth, which the container cannot change. Where there is none, as
- * of what the reference plugins made, it is another's if it has neither the hardware address nor any address that the result tells of: the
- * container may have changed the first, and `tuning` has put it back by now.
+ * Its alias names the owner; of a veth pair that of the host veth, which the container cannot change. The reference plugins
+ * write none. Then it is another's if it has neither the MAC address nor any address of the result: the container or
+ * `tuning` may have changed the first.
  *
  * @returns false also if nothing tells
  */
@@ -28,10 +27,7 @@ export function ownedByOther(call: OwnershipEvidence, netns: Netns, containerLin
   return owner ? !sameOwner(owner, call.owner) : differsFromPrevResult(call, netns, containerLink);
 }
 
-/**
- * Whether the interface is another container's, for plugins that did not make it and work on what is around it: asks nobody where the result
- * tells its hardware address, or none.
- */
+/** The same for plugins that did not make the interface: another network of the container may have. A reported MAC address is proof. */
 export function ownedByOtherContainer(
   call: OwnershipEvidence,
   netns: Netns,
@@ -39,7 +35,6 @@ export function ownedByOtherContainer(
 ): boolean {
   if (!containerLink || hasReportedMac(call, containerLink)) return false;
   const owner = findOwner(call, containerLink);
-  // Its interface may have come with another network.
   return owner ? owner.containerId !== call.owner.containerId : differsFromPrevResult(call, netns, containerLink);
 }
 
@@ -55,7 +50,7 @@ function differsFromPrevResult(call: OwnershipEvidence, netns: Netns, { index, m
     !address.list(netns.route, { index }).some((element) => reportedAddresses.has(ipOf(element.address)));
 }
 
-/** True also if the result tells none. */
+/** True also if the result has none. */
 function hasReportedMac({ prevResult, ifname }: OwnershipEvidence, { mac }: Pick<link.Link, "mac">): boolean {
   const reportedMac = prevResult?.interfaces?.find(({ name, sandbox }) => name === ifname && sandbox)?.mac
     ?.toLowerCase();

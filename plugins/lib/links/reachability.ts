@@ -1,5 +1,5 @@
 /**
- * What the packets of containers need of the host besides a link of their own: that it forwards them, and knows where to.
+ * What containers' packets need of the host besides a link: forwarding and routes.
  *
  * @module
  */
@@ -38,7 +38,7 @@ function findUnforwarded(host: Netns, families: readonly Family[]): Family[] {
 
 const remedyFor = (family: Family): string => `sysctl -w ${FORWARDING[family].replaceAll("/", ".")}=1`;
 
-/** Makes sure that the host forwards these families, as the ADD had it do. @throws {CniError} */
+/** Makes sure that the host still forwards these families. @throws {CniError} */
 export function checkForwarding(host: Netns, families: readonly Family[]): void {
   const [family] = findUnforwarded(host, families);
   if (family === undefined) return;
@@ -48,14 +48,14 @@ export function checkForwarding(host: Netns, families: readonly Family[]): void 
   );
 }
 
-/** Says which families the host does not forward. @param remedy what changes that, where it is not the administrator */
+/** Names the families that the host does not forward. @param remedy what changes that, instead of the administrator */
 export function describeUnforwarded(host: Netns, families: readonly Family[], remedy?: string): string[] {
   return findUnforwarded(host, families).map((family) =>
     `The host does not forward IPv${family}, so that containers reach nothing beyond it: ${remedy ?? remedyFor(family)}`
   );
 }
 
-/** Says that a link alone does not forward, where the host does: ADD leaves that setting alone. */
+/** Says if a link does not forward although the host does. ADD leaves that setting alone. */
 export function describeUnforwardedLink(host: Netns, { name }: Pick<link.Link, "name">): string[] {
   const setting = `net/ipv4/conf/${name}/forwarding`;
   const isClosed = host.run(() => findSysctl(FORWARDING[4]) === "1" && findSysctl(setting) === "0");
@@ -63,10 +63,10 @@ export function describeUnforwardedLink(host: Netns, { name }: Pick<link.Link, "
   return [`"${name}" does not forward IPv4, so that nothing leaves it: sysctl -w ${setting.replaceAll("/", ".")}=1`];
 }
 
-/** Addresses far away, of the name servers a.root-servers.net. Nothing is sent to them. */
+/** Addresses of a.root-servers.net. Nothing is sent to them. */
 const FAR_AWAY = { 4: "198.41.0.4", 6: "2001:503:ba3e::2:30" } as Readonly<Record<Family, Ip>>;
 
-/** Says that masqueraded packets lead nowhere, if that is so in all of these families: many hosts have one of the two only. */
+/** Says if masqueraded packets lead nowhere in all of these families: many hosts have only one of the two. */
 export function describeMissingDefaultRoute(host: Netns, families: readonly Family[]): string[] {
   if (families.length === 0 || families.some((family) => hasRouteTo(host, FAR_AWAY[family]))) return [];
   const names = families.map((family) => `IPv${family}`).join(" nor ");
@@ -78,30 +78,29 @@ function hasRouteTo(host: Netns, destination: Ip): boolean {
     route.outgoingRoute(host.route, destination);
     return true;
   } catch (error) {
-    // Whatever it is that the kernel calls it: unreachable, prohibited, or thrown away.
+    // Unreachable, prohibited or blackhole.
     if (error instanceof NetlinkError) return false;
     throw error;
   }
 }
 
-/** Shorter ones stand for a default route, as `0.0.0.0/1` of a VPN and `2000::/3`. */
+/** Shorter prefixes stand for a default route: `0.0.0.0/1` of a VPN, `2000::/3`. */
 const MIN_PREFIX_LENGTH = 8;
 
-/** Says which of these subnets the host routes to another link than those of `isOwn`. */
+/** Names these subnets that the host routes to a link that is not `isOwn`. */
 export function describeForeignRoutes(
   host: Netns,
   subnets: readonly Cidr[],
   isOwn: (device: link.Link) => boolean,
 ): string[] {
-  return subnets.flatMap((subnet) => {
-    const routes = route.list(host.route, familyOf(subnet) === 4 ? AF_INET : AF_INET6, RT_TABLE_MAIN).filter((
-      { dst },
-    ) => prefixLengthOf(dst) >= MIN_PREFIX_LENGTH && networksOverlap(dst, subnet));
-    return routes.flatMap(({ dst, oif }) => {
-      const device = oif === undefined ? undefined : link.find(host.route, oif);
-      return device && !isOwn(device) ? [describeForeignRoute(subnet, dst, device)] : [];
-    });
-  });
+  return subnets.flatMap((subnet) =>
+    route.list(host.route, familyOf(subnet) === 4 ? AF_INET : AF_INET6, RT_TABLE_MAIN)
+      .filter(({ dst }) => prefixLengthOf(dst) >= MIN_PREFIX_LENGTH && networksOverlap(dst, subnet))
+      .flatMap(({ dst, oif }) => {
+        const device = oif === undefined ? undefined : link.find(host.route, oif);
+        return device && !isOwn(device) ? [describeForeignRoute(subnet, dst, device)] : [];
+      })
+  );
 }
 
 function describeForeignRoute(subnet: Cidr, dst: Cidr, { name }: link.Link): string {
@@ -112,19 +111,18 @@ function describeForeignRoute(subnet: Cidr, dst: Cidr, { name }: link.Link): str
   return `The host routes ${part}subnet ${subnet} to "${name}": containers with such addresses cannot be reached`;
 }
 
-/** The subnets that a configuration gives addresses of, as far as it says so where host-local and static read it. */
+/** The subnets of a configuration, where host-local and static read them. */
 export function configuredSubnets(raw: JsonObject): Cidr[] {
   const ipam = findValue(raw, "ipam");
   if (!isJsonObject(ipam)) return [];
   const rangesAndAddresses = [ipam, ...[findValue(ipam, "ranges"), findValue(ipam, "addresses")].flat(2)];
-  const texts = rangesAndAddresses.filter(isJsonObject).flatMap((node) => [
-    findValue(node, "subnet"),
-    findValue(node, "address"),
-  ]).filter((text) => typeof text === "string");
+  const texts = rangesAndAddresses.filter(isJsonObject)
+    .flatMap((node) => [findValue(node, "subnet"), findValue(node, "address")])
+    .filter((text) => typeof text === "string");
   return [...new Set(texts.flatMap(parseSubnet))];
 }
 
-/** What cannot be used is for the IPAM plugin to refuse. */
+/** Refusing invalid ones is the IPAM plugin's part. */
 function parseSubnet(text: string): Cidr[] {
   try {
     return [networkOf(parseCidr(text))];

@@ -1,5 +1,5 @@
 /**
- * Choosing and ordering routes that are moved from one table to another.
+ * Routes that move from one table to another.
  *
  * @module
  */
@@ -7,27 +7,23 @@ import { RT_TABLE_DEFAULT, RT_TABLE_LOCAL, RT_TABLE_MAIN } from "../../../ffi/ro
 import { linksOf, nextHopGateways, type RawRoute, tableOf } from "../../../ffi/route/raw_route.ts";
 import type { FibRule } from "../../../ffi/route/rule.ts";
 
-/** True for a route that leaves by this link and by no other. */
+/** True for a route by this link and no other. */
 export function usesOnlyLink(route: RawRoute, index: number): boolean {
   const links = linksOf(route);
   return links.length > 0 && links.every((linkIndex) => linkIndex === index);
 }
 
-/** The way to a gateway comes before what goes by the gateway. */
+/** Sorts the route to a gateway before routes by the gateway. */
 export function compareGatewayDependence(a: RawRoute, b: RawRoute): number {
   return nextHopGateways(a).length - nextHopGateways(b).length;
 }
 
-/** True for a table that is not the system's own. */
+/** True for a table other than the system's. */
 export function isCustomTable(table: number | undefined): table is number {
   return table !== undefined && ![RT_TABLE_DEFAULT, RT_TABLE_MAIN, RT_TABLE_LOCAL].includes(table);
 }
 
-/**
- * The numbers of tables that no rule names and that hold nothing, ascending: what somebody else put into a table would be used with ours.
- *
- * @param first where to begin
- */
+/** Numbers of tables from `first` on that no rule names and that are empty: routes of others would mix with ours. */
 export function* freeTableIds(
   first: number,
   rules: readonly FibRule[],

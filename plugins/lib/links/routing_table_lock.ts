@@ -1,5 +1,5 @@
 /**
- * Taking turns in a container's namespace.
+ * One plugin at a time chooses routing tables in a container's namespace.
  *
  * @module
  */
@@ -8,17 +8,17 @@ import { lockNetns } from "../../../ffi/netns_lock.ts";
 import { LockedError } from "../../../ffi/sys/lock.ts";
 import { lockOrTryAgainLater } from "../protocol/lock_wait.ts";
 
-/** As long as other interfaces of the container may take. */
+/** Other interfaces of the container may be attached first. */
 const LOCK_TIMEOUT_MS = 10_000;
-/** Longer than an ADD has it unless the machine is very busy. */
+/** An ADD holds the lock for less, unless the machine is very busy. */
 const DEL_LOCK_TIMEOUT_MS = 1000;
 
-/** Lets one at a time choose tables in a namespace. @throws {CniError} code 11 naming who holds the lock, when the time is over */
+/** @throws {CniError} code 11 naming who holds the lock, when the time is over */
 export function lockRoutingTables(netns: Netns, timeoutMs = LOCK_TIMEOUT_MS): Disposable {
   return lockOrTryAgainLater(() => lockNetns(netns, "routing-tables", timeoutMs));
 }
 
-/** The same for a DEL, which continues without the lock when the time is over, and says so. */
+/** For a DEL: when the time is over, it logs this and continues without the lock. */
 export function tryLockRoutingTables(netns: Netns, log: (message: string) => void): Disposable | undefined {
   try {
     return lockNetns(netns, "routing-tables", DEL_LOCK_TIMEOUT_MS);

@@ -1,9 +1,8 @@
 /**
- * What plugins have in common that give the container one interface: it gets what IPAM decided, and stands alone in the result.
+ * What is common to plugins that give the container one interface, which stands alone in the result.
  *
  * @module
  */
-import type { Link } from "../../../ffi/route/link.ts";
 import * as link from "../../../ffi/route/link.ts";
 import { CniError, Code } from "../../../spec/error.ts";
 import type { Interface, Result } from "../../../spec/result.ts";
@@ -21,17 +20,12 @@ import {
   requirePrevResult,
 } from "../protocol/plugin.ts";
 
-/** The interface as it stands in the result: `{ name, mac, sandbox }`. */
-export function describeInterface({ sandbox }: AddCall<unknown>, { name = "", mac }: Link): Interface {
+/** The interface as in the result: `{ name, mac, sandbox }`. */
+export function describeInterface({ sandbox }: AddCall<unknown>, { name = "", mac }: link.Link): Interface {
   return { name, ...mac ? { mac } : {}, sandbox };
 }
 
-/**
- * The result of a plugin that gives the container the interface `described`, with what IPAM decided, if there is an IPAM plugin. Nothing
- * is configured.
- *
- * @throws {CniError} what IPAM failed with, or that it gave no address
- */
+/** The result with the interface, and with what IPAM decided if there is an IPAM plugin. @throws {CniError} if it gave no address */
 export function assignAddresses({ ipam, pluginConfig: { dns } }: AddCall<unknown>, interfaceEntry: Interface): Result {
   const hasDns = dns !== undefined && Object.keys(dns).length > 0;
   if (!ipam) return { interfaces: [interfaceEntry], ...hasDns ? { dns } : {} };
@@ -44,14 +38,13 @@ export function assignAddresses({ ipam, pluginConfig: { dns } }: AddCall<unknown
 }
 
 /**
- * Gives `device`, which is in the container by its final name, what IPAM decided, and sets it up; without an IPAM plugin it is set up and
- * nothing more.
+ * Sets `device` of the container up, and gives it what IPAM decided if there is an IPAM plugin.
  *
  * @param noDad as in {@linkcode configureInterface}
- * @throws {CniError} what IPAM failed with, that it gave no address, or that another host has one of them
- * @throws {NetlinkError} what the kernel refused
+ * @throws {CniError} if IPAM gave no address, or another host has one
+ * @throws {NetlinkError}
  */
-export function attachInterface(call: AddCall<unknown>, device: Link, noDad: boolean): Result {
+export function attachInterface(call: AddCall<unknown>, device: link.Link, noDad: boolean): Result {
   const result = assignAddresses(call, describeInterface(call, device));
   if (call.ipam) configureInterface(call.netns, device, result, { noDad, log: call.log });
   else link.setUp(call.netns.route, device.index);
@@ -59,19 +52,19 @@ export function attachInterface(call: AddCall<unknown>, device: Link, noDad: boo
 }
 
 /**
- * Compares the container's interface with what ADD left: IPAM first, then the interface, its addresses and routes.
+ * Asks IPAM, and compares the container's interface, its addresses and routes with what ADD left.
  *
  * @param type the plugin's name
  * @throws {CniError} on the first difference
  */
-export function checkAttachedInterface(call: CheckCall<unknown>, type: string): Link {
+export function checkAttachedInterface(call: CheckCall<unknown>, type: string): link.Link {
   call.ipam?.check();
   const result = requirePrevResult(call, type);
   requireContainerInterface(result, call.ifname, call.sandbox);
   return expectConfigured(call.netns, call.ifname, result);
 }
 
-/** Removes the container's interface of this kind, and gives back its addresses. @throws {Error} naming what could not be done */
+/** Removes the container's interface of this kind, and gives back its addresses. @throws {Error} naming every failure */
 export function detachInterface(call: DelCall<unknown>, kind: string): void {
   cleanUp(
     () => removeContainerLink(call.netns, call, kind),
@@ -79,11 +72,7 @@ export function detachInterface(call: DelCall<unknown>, kind: string): void {
   );
 }
 
-/**
- * Does the same for many: the interfaces of those that died went with their namespaces, and the addresses of all are given back together.
- *
- * @returns those whose addresses are still to be given back @throws {Error} naming what could not be done
- */
+/** Does the same for many. @returns those whose addresses are still to be given back @throws {Error} naming every failure */
 export function detachInterfaces<C>(
   calls: DelBatch<C>,
   ipam: BatchIpamDelegate,

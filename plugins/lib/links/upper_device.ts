@@ -1,5 +1,5 @@
 /**
- * Who else uses a link: looked for in every namespace that can be found, which takes its time and is for errors only.
+ * Finds who else uses a link, in every namespace of this machine. That is slow, and for error messages only.
  *
  * @module
  */
@@ -17,21 +17,15 @@ import { describeOwner, parseAlias } from "../protocol/owner.ts";
 /** A link that stands on another one. */
 export interface UpperDevice {
   readonly link: link.Link;
-  /** The path of its namespace; absent if that is the same as of the link it stands on. */
+  /** The path of its namespace; absent if the lower device is in the same. */
   readonly netnsPath?: string;
   readonly addresses: readonly Cidr[];
 }
 
-/** The links that stand on `master` of `netns`, here and in the containers. @throws {SystemError} */
+/** The links that stand on link `lowerIndex` of `netns`, here and in the containers. @throws {SystemError} */
 export function listUpperDevices(netns: Netns, lowerIndex: number): UpperDevice[] {
-  const upperDevices = upperDevicesIn(
-    netns,
-    (candidate) => candidate.linkIndex === lowerIndex && candidate.linkNetnsId === undefined,
-  );
-  return [
-    ...upperDevices,
-    ...netnsPaths(netns.identity).flatMap((path) => upperDevicesInNetns(path, netns, lowerIndex)),
-  ];
+  const inContainers = netnsPaths(netns.identity).flatMap((path) => upperDevicesAt(path, netns, lowerIndex));
+  return [...upperDevicesIn(netns, lowerIndex, undefined), ...inContainers];
 }
 
 /** The user in the words of an error message. */
@@ -41,26 +35,24 @@ export function describeUpperDevice({ link: { alias, name, info }, netnsPath }: 
   return netnsPath === undefined ? description : `${description} in "${netnsPath}"`;
 }
 
-function upperDevicesIn(netns: Netns, isUpperDevice: (device: link.Link) => boolean): UpperDevice[] {
-  return link.list(netns.route).filter((device) => isUpperDevice(device) && device.info?.kind !== "veth").map((
-    device,
-  ) => ({
-    link: device,
-    addresses: address.list(netns.route, { index: device.index }).map((entry) => entry.address),
-  }));
+/** @param nsid number of the lower device's namespace in `netns`, if that is another one */
+function upperDevicesIn(netns: Netns, lowerIndex: number, nsid: number | undefined): UpperDevice[] {
+  return link.list(netns.route)
+    .filter(({ linkIndex, linkNetnsId, info }) =>
+      linkIndex === lowerIndex && linkNetnsId === nsid && info?.kind !== "veth"
+    )
+    .map((device) => ({
+      link: device,
+      addresses: address.list(netns.route, { index: device.index }).map((entry) => entry.address),
+    }));
 }
 
-function upperDevicesInNetns(path: string, lowerNetns: Netns, lowerIndex: number): UpperDevice[] {
+function upperDevicesAt(path: string, lowerNetns: Netns, lowerIndex: number): UpperDevice[] {
   try {
     using netns = openNetns(path);
-    if (netns.identity === lowerNetns.identity) return [];
-    const nsid = findNsid(netns.route, lowerNetns.fd);
+    const nsid = netns.identity === lowerNetns.identity ? undefined : findNsid(netns.route, lowerNetns.fd);
     if (nsid === undefined) return [];
-    const upperDevices = upperDevicesIn(
-      netns,
-      (device) => device.linkIndex === lowerIndex && device.linkNetnsId === nsid,
-    );
-    return upperDevices.map((device) => ({ ...device, netnsPath: path }));
+    return upperDevicesIn(netns, lowerIndex, nsid).map((device) => ({ ...device, netnsPath: path }));
   } catch (error) {
     // It may have gone, or be none that one may enter.
     if (error instanceof NetnsError || error instanceof SystemError) return [];

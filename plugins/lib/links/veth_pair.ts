@@ -1,5 +1,5 @@
 /**
- * The veth pair between a container and the host: one end is the container's interface, the other, the host veth, names its owner.
+ * The veth pair between a container and the host. Its end on the host, the host veth, names the owner in its alias.
  *
  * @module
  */
@@ -16,11 +16,11 @@ import { interfaceExistsError, removeLinkIfPresent } from "./container_link.ts";
 import { isStaleIn, logRemoval, type Owner, ownerText, parseAlias, sameOwner } from "../protocol/owner.ts";
 import type { AttachmentCall, CheckCall, DelBatch, DelCall, GcCall } from "../protocol/plugin.ts";
 
-/** What the two ends of a container's veth pair are to be. */
+/** The two ends of a container's veth pair. */
 export interface VethPairOptions {
   readonly netns: Netns;
   readonly ifname: string;
-  /** Of the container's veth; chosen by the kernel unless given. */
+  /** Of the container's veth; the kernel chooses one unless given. */
   readonly mac?: Mac | undefined;
   /** Of both ends, in bytes; 0 leaves it to the kernel. */
   readonly mtu: number;
@@ -29,7 +29,7 @@ export interface VethPairOptions {
 }
 
 /**
- * Creates the container's interface and the host veth, each where it will live. The host veth is up.
+ * Creates both ends, each in its namespace. The host veth is up.
  *
  * @returns the name of the host veth
  * @throws {CniError} if the container has an interface of that name
@@ -57,66 +57,44 @@ export function randomVethName(): string {
   return `veth${crypto.getRandomValues(new Uint8Array(4)).toHex()}`;
 }
 
-/** A unicast address that no manufacturer has given, and no other interface has, as far as chance can tell. */
+/** A unicast, locally administered address that no other interface has, as far as chance can tell. */
 export function randomMac(): Mac {
   const bytes = crypto.getRandomValues(new Uint8Array(6));
   bytes[0] = bytes[0]! & 0xfe | 0x02;
   return macFromBytes(bytes);
 }
 
-/**
- * Names of host links that the plugin's results name besides host veths: the kernel need not be asked for them. One that is missing here, as
- * the configuration may have changed since, is not mistaken for a host veth.
- */
-export type OtherHostLinks = readonly string[];
-
-function isVeth({ info }: link.Link): boolean {
-  return info?.kind === "veth";
-}
+const isVeth = ({ info }: link.Link): boolean => info?.kind === "veth";
 
 /** The host veth whose peer is `containerVeth`. @throws {CniError} if that is no veth, or the host veth is missing */
 export function checkVethPair({ host, ifname }: CheckCall<unknown>, containerVeth: link.Link): link.Link {
   expectEqual(`kind of "${ifname}"`, containerVeth.info?.kind, "veth");
   const hostVeth = link.find(host.route, containerVeth.linkIndex ?? 0);
-  if (hostVeth?.info?.kind === "veth" && hostVeth.linkIndex === containerVeth.index) return hostVeth;
+  if (hostVeth && isVeth(hostVeth) && hostVeth.linkIndex === containerVeth.index) return hostVeth;
   throw checkFailedError(`the other end of "${ifname}" is missing on the host`);
 }
 
 /** The attachment's host veth. @throws {CniError} if it is missing */
-export function getHostVeth(call: AttachmentCall<unknown>, otherLinks: OtherHostLinks = []): link.Link {
-  const hostVeth = findReportedHostVeth(call, otherLinks) ??
-    filterOwnedVeths(link.list(call.host.route), isOwnerOf(call))[0];
+export function getHostVeth(call: AttachmentCall<unknown>): link.Link {
+  const hostVeth = findReportedHostVeth(call) ?? filterOwnedVeths(link.list(call.host.route), isOwnerOf(call))[0];
   if (hostVeth) return hostVeth;
   throw new CniError(Code.Internal, `Cannot find the other end of "${call.ifname}": it is missing on the host`);
 }
 
 /** Removes the veth pair, by the end that is found first. @throws {NetlinkError} */
-export function removeVethPair(call: DelCall<unknown>, otherLinks: OtherHostLinks = []): void {
+export function removeVethPair(call: DelCall<unknown>): void {
   const { host, netns } = call;
-  const hostVeth = findReportedHostVeth(call, otherLinks);
+  const hostVeth = findReportedHostVeth(call);
   if (hostVeth) return void removeLinkIfPresent(host, hostVeth.name!);
   if (removeContainerVeth(call, netns)) return;
-  // Somebody may have renamed it since, or taken it from the bridge.
+  // It may have another name by now.
   for (const ownedVeth of filterOwnedVeths(link.list(host.route), isOwnerOf(call))) {
     removeLinkIfPresent(host, ownedVeth.name!);
   }
 }
 
-/** Removes many veth pairs: those without a host veth are looked for in the containers. @throws {NetlinkError} */
-export function removeVethPairs<C>(calls: DelBatch<C>, otherLinks: OtherHostLinks = []): void {
-  const foundCalls = removeHostVeths(calls, otherLinks);
-  for (const call of calls) if (!foundCalls.has(call)) call.withNetns((netns) => removeContainerVeth(call, netns));
-}
-
-/** Removes the container's veth, unless it is another container's. @returns true if it was there */
-function removeContainerVeth(call: AttachmentCall<unknown>, netns: Netns | undefined): boolean {
-  const containerVeth = netns && link.find(netns.route, call.ifname);
-  if (!containerVeth || !isVeth(containerVeth)) return false;
-  return !ownedByOther(call, netns, containerVeth) && removeLinkIfPresent(netns, call.ifname);
-}
-
-/** Removes host veths. @returns the attachments that one was found for @throws {NetlinkError} */
-function removeHostVeths<C>(calls: DelBatch<C>, otherLinks: OtherHostLinks): ReadonlySet<DelBatch<C>[number]> {
+/** Removes many veth pairs at once: those without a host veth are looked for in the containers. @throws {NetlinkError} */
+export function removeVethPairs<C>(calls: DelBatch<C>): void {
   const foundCalls = new Set<DelBatch<C>[number]>();
   link.removeSelected(calls[0].host.route, (links) => {
     const byName = new Map(links.map((element) => [element.name, element]));
@@ -127,13 +105,19 @@ function removeHostVeths<C>(calls: DelBatch<C>, otherLinks: OtherHostLinks): Rea
       }),
     );
     return calls.flatMap((call) => {
-      const hostVeth = selectReportedHostVeth(call, otherLinks, (name) => byName.get(name)) ??
-        vethByOwner.get(ownerText(call.owner));
+      const hostVeth = findReportedHostVeth(call, (name) => byName.get(name)) ?? vethByOwner.get(ownerText(call.owner));
       if (hostVeth) foundCalls.add(call);
       return hostVeth ?? [];
     });
   });
-  return foundCalls;
+  for (const call of calls) if (!foundCalls.has(call)) call.withNetns((netns) => removeContainerVeth(call, netns));
+}
+
+/** Removes the container's veth, unless it is another container's. @returns true if it was there */
+function removeContainerVeth(call: AttachmentCall<unknown>, netns: Netns | undefined): boolean {
+  const containerVeth = netns && link.find(netns.route, call.ifname);
+  if (!containerVeth || !isVeth(containerVeth)) return false;
+  return !ownedByOther(call, netns, containerVeth) && removeLinkIfPresent(netns, call.ifname);
 }
 
 /** Removes the veth pairs of this network's stale attachments, wherever they are by now. @throws {NetlinkError} */
@@ -142,28 +126,21 @@ export function gcVethPairs({ host, pluginConfig, validAttachments, log }: GcCal
   link.removeSelected(host.route, (links) => filterOwnedVeths(links, isStale));
 }
 
-/** The host's end as far as the result tells which it is. */
-function findReportedHostVeth(call: AttachmentCall<unknown>, otherLinks: OtherHostLinks): link.Link | undefined {
-  return selectReportedHostVeth(call, otherLinks, (name) => link.find(call.host.route, name));
-}
-
-function selectReportedHostVeth(
-  call: AttachmentCall<unknown>,
-  otherLinks: OtherHostLinks,
-  find: (name: string) => link.Link | undefined,
+/** The host veth as the result tells it: results name it right before the container's interface. */
+function findReportedHostVeth(
+  { host, ifname, owner, prevResult }: AttachmentCall<unknown>,
+  find = (name: string) => link.find(host.route, name),
 ): link.Link | undefined {
-  for (const { name, mac, sandbox } of call.prevResult?.interfaces ?? []) {
-    if (sandbox || otherLinks.includes(name)) continue;
-    const candidate = find(name);
-    // The name alone might be another container's by now.
-    if (candidate && isVeth(candidate) && (isUnownedHostVeth(candidate, mac) || hasOwner(candidate, isOwnerOf(call)))) {
-      return candidate;
-    }
-  }
-  return undefined;
+  const interfaces = prevResult?.interfaces ?? [];
+  const reported = interfaces[interfaces.findIndex(({ name, sandbox }) => name === ifname && sandbox) - 1];
+  const found = reported && !reported.sandbox ? find(reported.name) : undefined;
+  // Another container's veth may have this name by now.
+  const isOwn = found && isVeth(found) &&
+    (isUnownedHostVeth(found, reported?.mac) || hasOwner(found, isOwnerOf({ owner })));
+  return isOwn ? found : undefined;
 }
 
-const isOwnerOf = (call: AttachmentCall<unknown>) => (owner: Owner): boolean => sameOwner(owner, call.owner);
+const isOwnerOf = (call: { readonly owner: Owner }) => (owner: Owner): boolean => sameOwner(owner, call.owner);
 
 /** The reference plugins write no owner. A gateway of a VLAN has none either, but it has its other end on the host. */
 function isUnownedHostVeth(hostVeth: link.Link, mac: string | undefined): boolean {

@@ -33,6 +33,8 @@ const PROTOCOL = "plugins/lib/protocol/";
 
 /** Below the rest of its folder: the rules of the reference plugins, which the folder's other files remove, need it too. */
 const RETRY = "plugins/lib/ruleset/retry.ts";
+/** Above the rest of its folder: it gives veth pairs masquerading. */
+const MASQUERADED_VETH = "plugins/lib/links/masqueraded_veth.ts";
 const PLUGIN_LIB = [
   ...[...FFI, "spec/", PROTOCOL, RETRY],
   ...["plugins/lib/compat/", "plugins/lib/ruleset/", "plugins/lib/links/"],
@@ -63,6 +65,7 @@ export const LAYERS: readonly Layer[] = [
   { path: "plugins/lib/compat/", imports: [...FFI, "spec/", PROTOCOL, RETRY] },
   { path: "plugins/lib/ruleset/", imports: [...FFI, "spec/", PROTOCOL, RETRY, "plugins/lib/compat/"] },
   { path: "plugins/lib/links/", imports: [...FFI, "spec/", PROTOCOL] },
+  { path: MASQUERADED_VETH, imports: [...FFI, "spec/", PROTOCOL, "plugins/lib/links/", "plugins/lib/ruleset/"] },
   { path: "plugins/lib/docs/", imports: ["type:spec/"] },
   { path: "plugins/*/docs.ts", imports: ["plugins/lib/docs/"] },
   { path: "plugins/*", imports: PLUGIN_LIB },

@@ -1,0 +1,120 @@
+/**
+ * What is common to plugins that connect a container by a veth pair and may masquerade its addresses.
+ *
+ * @module
+ */
+import type { Cidr } from "../../../ffi/address.ts";
+import { boolean, int, oneOf, optional, withDefault } from "../../../spec/schema.ts";
+import type { IpConfig } from "../../../spec/result.ts";
+import type { Owner } from "../protocol/owner.ts";
+import {
+  type AddCall,
+  type BatchIpamDelegate,
+  type CheckCall,
+  cleanUp,
+  type DelBatch,
+  type DelBatchCall,
+  type DelCall,
+  type GcCall,
+  requirePrevResult,
+  type RestoreCall,
+} from "../protocol/plugin.ts";
+import {
+  addMasquerade,
+  checkMasquerade,
+  gcMasquerade,
+  removeMasquerade,
+  removeMasqueradeBatch,
+  removeMasqueradeForDel,
+  restoreMasquerade,
+} from "../ruleset/masquerade.ts";
+import { removeRulesIfSupported } from "../ruleset/nf_tables_support.ts";
+import { type AddressScope, claimAddresses, lives, livesElsewhere } from "./address_claim.ts";
+import { ipsOf } from "./configure_interface.ts";
+import { gcVethPairs, removeVethPair, removeVethPairs } from "./veth_pair.ts";
+
+/** The keys of these plugins. */
+export const vethKeys = () => ({
+  ipMasq: withDefault(boolean, false),
+  /** Accepted for what it means to the reference; the rules are nf_tables' in either case. */
+  ipMasqBackend: optional(oneOf("iptables", "nftables")),
+  /** Bytes, of both ends; 0 leaves it to the kernel. */
+  mtu: withDefault(int({ min: 0, max: 65535 }), 0),
+});
+
+interface MasqueradeConfig {
+  readonly ipMasq: boolean;
+}
+
+const addressesOf = (ips: readonly IpConfig[]): Cidr[] => ips.map(({ address }) => address);
+
+/** Claims the container's addresses, and masquerades them if configured. @throws {CniError} if another container has one */
+export function claimAndMasquerade(
+  { config, host, owner, undo }: AddCall<MasqueradeConfig>,
+  hostVeth: string,
+  scope: AddressScope,
+  ips: readonly IpConfig[],
+): void {
+  const addresses = addressesOf(ips);
+  claimAddresses(host, owner, hostVeth, scope, addresses);
+  if (!config.ipMasq) return;
+  undo.defer(() => removeMasquerade(host.nft, owner, addresses));
+  addMasquerade(host.nft, owner, addresses, livesElsewhere(host, owner, scope));
+}
+
+/** @throws {CniError} if masquerading is configured and missing */
+export function checkMasqueraded({ config, host, owner }: CheckCall<MasqueradeConfig>, ips: readonly IpConfig[]): void {
+  if (config.ipMasq) checkMasquerade(host.nft, owner, addressesOf(ips), lives(host));
+}
+
+/** Puts missing masquerading back. @param type the plugin's name @returns what was missing, in words */
+export function restoreMasqueraded(call: RestoreCall<MasqueradeConfig>, type: string): string[] {
+  const { config, host, ifname, owner } = call;
+  const result = requirePrevResult(call, type);
+  // Before 0.3.0 results named no interfaces. All addresses are of this one then.
+  const ips = result.interfaces?.length ? ipsOf(result, ifname) : result.ips ?? [];
+  return config.ipMasq ? restoreMasquerade(host.nft, owner, addressesOf(ips), lives(host)) : [];
+}
+
+/** Removes an attachment. Rules go before links: both make the kernel wait, and in this order it waits once. */
+export function detachVeth(call: DelCall<MasqueradeConfig>, removeOtherRules = () => {}): void {
+  const { ifname, ipam, prevResult } = call;
+  cleanUp(
+    () => removeMasqueradeForDel(call, prevResult && addressesOf(ipsOf(prevResult, ifname))),
+    removeOtherRules,
+    () => removeVethPair(call),
+    () => ipam?.del(),
+  );
+}
+
+/** Removes many. @returns those for which DEL is to be called all the same */
+export function detachVeths<C extends MasqueradeConfig>(
+  calls: DelBatch<C>,
+  ipam: BatchIpamDelegate,
+  removeOtherRules: (owners: readonly Owner[]) => Iterable<Owner> = () => [],
+): readonly DelBatchCall<C>[] {
+  const { config, host, pluginConfig: { name } } = calls[0];
+  const owners = calls.map(({ owner }) => owner);
+  const unfinished = new Set<Owner>();
+  const addUnfinished = (some: Iterable<Owner>) => {
+    for (const owner of some) unfinished.add(owner);
+  };
+  cleanUp(
+    () => config.ipMasq && addUnfinished(removeMasqueradeBatch(host.nft, name, owners)),
+    () => addUnfinished(removeOtherRules(owners)),
+    () => removeVethPairs(calls),
+    () => addUnfinished(ipam.del(calls).map(({ owner }) => owner)),
+  );
+  return calls.filter(({ owner }) => unfinished.has(owner));
+}
+
+/** Removes stale attachments. */
+export function gcVeths(call: GcCall<MasqueradeConfig>, gcOtherRules = () => {}): void {
+  const { config, pluginConfig: { name }, host, ipam, validAttachments, log } = call;
+  cleanUp(
+    () => removeRulesIfSupported(host, config.ipMasq, (nl) => gcMasquerade(nl, name, validAttachments, log)),
+    gcOtherRules,
+    () => gcVethPairs(call),
+    () => ipam?.gc(),
+  );
+}

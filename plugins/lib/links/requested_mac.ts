@@ -1,0 +1,30 @@
+import type { Mac } from "../../../ffi/address.ts";
+import * as schema from "../../../spec/schema.ts";
+
+const macSource = () => schema.optional(schema.knownKeys({ mac: schema.optional(schema.mac) }));
+
+/** The keys by which the runtime and `args.cni` ask for a MAC address. */
+export const requestedMacKeys = () => ({
+  runtimeConfig: macSource(),
+  args: schema.optional(schema.knownKeys({ cni: macSource() })),
+});
+
+/** Where a configuration may ask for a MAC address. */
+export interface MacRequest {
+  readonly runtimeConfig?: { readonly mac?: Mac };
+  readonly args?: { readonly cni?: { readonly mac?: Mac } };
+  readonly mac?: Mac;
+}
+
+/**
+ * The MAC address that is asked for: by the runtime, else by `args.cni`, by `MAC` of CNI_ARGS, by the configuration.
+ *
+ * @throws {ConfigError} if CNI_ARGS has something else
+ */
+export function requestedMac(
+  { runtimeConfig, args, mac }: MacRequest,
+  cniArgs: Readonly<Record<string, string>>,
+): Mac | undefined {
+  const fromCniArgs = () => cniArgs["MAC"] ? schema.mac.parse(cniArgs["MAC"], "CNI_ARGS MAC") : undefined;
+  return runtimeConfig?.mac ?? args?.cni?.mac ?? fromCniArgs() ?? mac;
+}
