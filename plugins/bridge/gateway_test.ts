@@ -37,6 +37,14 @@ const addressesOf = (host: Netns, device = "cni0"): string[] =>
     .filter(({ scope }: { scope: string }) => scope === "global")
     .map(({ local, prefixlen }: { local: string; prefixlen: number }) => `${local}/${prefixlen}`).sort();
 
+/** The kernel adds the route to an address of its own some time after the address. */
+function pingGateway(host: Netns, container: Netns, gateway: string): void {
+  const family = gateway.includes(":") ? "-6" : "-4";
+  const localRoutes = () => runInNetns(host, "ip", family, "route", "show", "table", "local");
+  while (!localRoutes().includes(`local ${gateway} `)) Bun.sleepSync(5);
+  ping(container, gateway);
+}
+
 gatewayTest(
   "a first ADD that fails leaves no bridge, and the corrected configuration works",
   ({ call, host, container }) => {
@@ -59,7 +67,7 @@ gatewayTest(
       expect([message, linkNames(host), linkNames(container)]).toEqual([message, ["lo"], ["lo"]]);
     }
     call(bridge, "ADD", withGateway("10.1.2.2/24", "10.1.2.1"));
-    ping(container, "10.1.2.1");
+    pingGateway(host, container, "10.1.2.1");
   },
 );
 
@@ -107,7 +115,7 @@ gatewayTest(
       attach("c", { ipam: ipam("172.16.0.2/24", "172.16.0.1") });
       call(bridge, "DEL", first, { containerId: "a", netns: null });
       const container = attach("b", second);
-      ping(container, second.ipam.result.ips[0]!.gateway);
+      pingGateway(host, container, second.ipam.result.ips[0]!.gateway);
       expect(addressesOf(host)).not.toContain(old);
       expect(log.at(-1)).toEndWith(`in place of ${old}`);
       call(bridge, "DEL", second, { containerId: "b", netns: null });
@@ -126,11 +134,11 @@ gatewayTest(
     runInNetns(host, "ip", "addr", "add", "fd00:9::1/64", "dev", "cni0", "nodad");
     const container = newContainer();
     call(bridge, "ADD", second, { containerId: "b", netns: container });
-    ping(container, "fd00:2::1");
+    pingGateway(host, container, "fd00:2::1");
     expect(addressesOf(host)).toEqual(["fd00:2::1/64", "fd00:9::1/64"]);
     expect(log).toEqual(['bridge: Gave "cni0" gateway address fd00:2::1/64 in place of fd00:1::1/64']);
     call(bridge, "ADD", third, { containerId: "c", netns: newContainer() });
-    ping(container, "fd00:2::1");
+    pingGateway(host, container, "fd00:2::1");
     expect(addressesOf(host)).toEqual(["fd00:2::1/64", "fd00:3::1/64", "fd00:9::1/64"]);
     expect(log.length).toBe(1);
   },
@@ -228,19 +236,10 @@ function interleave({ first, second, prepare }: Interleaving, at: number): Outco
       const options = { containerId: `c${index}`, netns: containers[index] };
       sandbox.call(bridge, "CHECK", { ...config, prevResult: results[index] }, options);
       const { gateway } = (config as ReturnType<typeof withGateway>).ipam.result.ips[0]!;
-      awaitLocalRoute(host, gateway);
-      ping(containers[index], gateway);
+      pingGateway(host, containers[index], gateway);
     },
     [Symbol.dispose]: () => resources.dispose(),
   };
-}
-
-/** Waits until the host takes packets to an address for its own: the kernel adds the route some time after the address. */
-function awaitLocalRoute(host: Netns, gateway: string): void {
-  const family = gateway.includes(":") ? "-6" : "-4";
-  while (!runInNetns(host, "ip", family, "route", "show", "table", "local").includes(`local ${gateway} `)) {
-    Bun.sleepSync(5);
-  }
 }
 
 /** Number of messages of an ADD that nobody disturbs. */
