@@ -13,22 +13,19 @@ import { CniError, Code } from "../../spec/error.ts";
 import type { Result } from "../../spec/result.ts";
 import { type BridgeConfig, usesVlanFiltering, vlanGatewayName } from "./config.ts";
 import { claimLink, isNewLink, newLinkGroup, removeLinkGroup } from "./shared_link.ts";
-import { createPort } from "./port.ts";
-import { setVlans } from "./vlan.ts";
-
-export interface Connection {
-  readonly bridge: link.Link;
-  /** Name of the host veth, which is the bridge's port. */
-  readonly port: string;
-}
+import { createPort, setVlans } from "./port.ts";
 
 /**
- * Connects the container to the bridge, which is created if there is none. If the ADD fails, its port goes again. So does
- * a bridge that no ADD has succeeded on so far, unless another one has a port there.
+ * Connects the container to the bridge, which is created if there is none. A failed ADD removes its port, and a bridge
+ * that no ADD has succeeded on, unless another one has a port there.
  *
- * @throws {CniError} if the bridge's or the container's name belongs to something else
+ * @returns the bridge and the name of its port, the host veth
+ * @throws {CniError} if the bridge's or the container's interface name belongs to something else
  */
-export function connectToBridge(call: AddCall<BridgeConfig>, mac: Mac | undefined): Connection {
+export function connectToBridge(
+  call: AddCall<BridgeConfig>,
+  mac: Mac | undefined,
+): { readonly bridge: link.Link; readonly port: string } {
   const { host, config, netns, ifname, log, undo } = call;
   for (;;) {
     let port: string | undefined;
@@ -40,7 +37,7 @@ export function connectToBridge(call: AddCall<BridgeConfig>, mac: Mac | undefine
     const isNew = isNewLink(bridge);
     try {
       adjustBridge(host, bridge, config);
-      // Of every bridge: one that was there may be the system's, or that of an ADD that did not get this far.
+      // Also of a bridge that was there: another ADD may not have got this far.
       const sysctls = {
         ...disableRouterAdvertisements(config.bridge),
         ...isNew && skipDuplicateDetection(config.bridge),
@@ -56,14 +53,13 @@ export function connectToBridge(call: AddCall<BridgeConfig>, mac: Mac | undefine
   }
 }
 
-/** Removes the bridge if it is new and has no port. Its group is read first: whoever adds a port then changes the group. */
+/** Removes the bridge if it is new and has no port. Its group is read first: an ADD changes it after it has added a port. */
 function removeUnusedBridge(host: Netns, name: string): void {
   const bridge = link.find(host.route, name);
   if (!bridge || !isNewLink(bridge) || link.list(host.route, { master: bridge.index }).length > 0) return;
   removeLinkGroup(host, bridge.group!);
 }
 
-/** @param create adds the link @throws {NetlinkError} `EEXIST` if another ADD was faster */
 function findOrCreate(host: Netns, name: string, create: () => void): link.Link {
   for (;;) {
     const existing = link.find(host.route, name);
@@ -77,7 +73,7 @@ function createBridge(host: Netns, config: BridgeConfig): void {
   link.add(host.route, {
     name: config.bridge,
     group: newLinkGroup(),
-    // An address given at birth stays; else the bridge would take that of whichever port has the lowest.
+    // A given address stays. Else the bridge takes the lowest of its ports.
     mac: randomMac(),
     ...config.mtu ? { mtu: config.mtu } : {},
     flags,
@@ -121,13 +117,13 @@ export function checkBridge({ config, host, pluginConfig }: CheckCall<BridgeConf
 }
 
 /**
- * The host's interface in the container's VLAN: a veth whose peer is a port of the bridge. It is created if there is none.
- * If the ADD fails, it goes again unless another ADD has found it.
+ * The host's interface in the container's VLAN, created if there is none: a veth whose peer is a port of the bridge. A
+ * failed ADD removes it unless another ADD has found it.
  */
 export function ensureVlanGateway(call: AddCall<BridgeConfig>, bridge: link.Link): link.Link {
   const { host, config, log } = call;
   const gateway = findOrCreateVlanGateway(call, bridge);
-  // It is brought up last: one that is down was left by an ADD that is not done yet, or never will be.
+  // It is set up last. One that is down belongs to an ADD that is not done, or never will be.
   if (link.isUp(gateway)) return gateway;
   const port = veth.of(gateway) && gateway.linkIndex ? link.find(host.route, gateway.linkIndex) : undefined;
   if (port?.master === bridge.index) {

@@ -1,5 +1,5 @@
 /**
- * The gateway that the host is for the containers of a bridge.
+ * The host as gateway for the containers of a bridge.
  *
  * @module
  */
@@ -35,7 +35,7 @@ import { findValue, type JsonObject, type RouteConfig } from "../../spec/schema.
 import type { BridgeConfig } from "./config.ts";
 import { isNewLink } from "./shared_link.ts";
 
-/** The addresses with a gateway for each: the subnet's first, where IPAM named none. @throws {CniError} when the subnet has no room for one */
+/** Adds missing gateways: the first address of the subnet. @throws {CniError} if the subnet has no room for one */
 export function withGateways(ips: readonly IpConfig[]): IpConfig[] {
   return ips.map((ip) => ip.gateway ? ip : { ...ip, gateway: firstAddressOf(ip.address) });
 }
@@ -44,37 +44,27 @@ function firstAddressOf(containerAddress: Cidr): Ip {
   const first = nextIp(ipOf(networkOf(containerAddress)));
   const hasRoom = prefixLengthOf(containerAddress) <= (familyOf(containerAddress) === 4 ? 30 : 126);
   if (first && hasRoom && compareIps(first, ipOf(containerAddress)) !== 0) return first;
-  throw new CniError(
-    Code.InvalidConfig,
-    `Cannot choose a gateway for ${containerAddress}: its subnet has no other first address`,
-    {
-      details: 'name a "gateway" in the ipam configuration, or set isGateway to false',
-    },
-  );
+  const message = `Cannot choose a gateway for ${containerAddress}: its subnet has no other first address`;
+  throw new CniError(Code.InvalidConfig, message, {
+    details: 'name a "gateway" in the ipam configuration, or set isGateway to false',
+  });
 }
 
-/**
- * Refuses gateways that the host cannot be: the container would not reach them.
- *
- * @throws {CniError} if a gateway is outside the subnet of its address, or that address itself
- */
+/** Refuses gateways that the container could not reach: outside its subnet, or its own address. @throws {CniError} */
 export function refuseUnreachableGateways(ips: readonly IpConfig[]): void {
   for (const { address, gateway } of ips) {
     if (gateway === undefined) continue;
-    const isInSubnet = isInSubnetOf(address, gateway);
-    if (isInSubnet && gateway !== ipOf(address)) continue;
-    throw unusableGatewayError(
-      gateway,
-      address,
-      isInSubnet ? "that is the container's own address" : `it is outside ${networkOf(address)}`,
-    );
+    if (gateway === ipOf(address)) throw unusableGatewayError(gateway, address, "that is the container's own address");
+    if (!isInSubnetOf(address, gateway)) {
+      throw unusableGatewayError(gateway, address, `it is outside ${networkOf(address)}`);
+    }
   }
 }
 
 /**
- * Refuses what `host-local` is to give, if every address of a set of ranges would have a gateway that the host cannot be.
+ * Refuses ranges of host-local if every address of a set would have a gateway outside its subnet.
  *
- * @param raw a configuration that the IPAM plugin can use
+ * @param raw a configuration that host-local accepts
  * @throws {CniError}
  */
 export function refuseUnreachableRangeGateways(raw: JsonObject): void {
@@ -115,26 +105,26 @@ export function withDefaultRoutes(result: Result): Result {
 }
 
 /**
- * Marks an address as a gateway that this plugin added (IFA_PROTO). The kernel uses the numbers up to 3, and iproute2 names no others.
- * Kernels before 5.18 forget it; then no address is replaced unless `forceAddress` is set.
+ * IFA_PROTO of gateways that this plugin added. The kernel uses the numbers up to 3, and iproute2 names no others. Kernels
+ * before 5.18 forget it: there, no address is replaced without `forceAddress`.
  */
 const GATEWAY_PROTOCOL = 0x43;
 
 /** Where gateways are set up. */
 export interface GatewayPlace {
   readonly bridge: link.Link;
-  /** The container's port of the bridge: it counts for no attachment that has a gateway. */
+  /** The container's own port, which does not count as a user of a gateway. */
   readonly port: string;
   /** The bridge, or the host's interface in one of its VLANs. */
   readonly device: link.Link;
 }
 
 /**
- * Gives the host the gateways' addresses and lets it forward their packets. Addresses of former gateways go. If the ADD
- * fails, the device has the addresses that it had, and those that another attachment uses by then.
+ * Gives the host the gateways' addresses, removes former ones and lets it forward. A failed ADD puts back what was, except
+ * what another attachment uses by then.
  *
- * The container has its addresses already. So of two ADDs at once, one that needs a gateway and one that removes it, the
- * second finds the container of the first, or the first finds that the gateway is gone.
+ * The container has its addresses already. So if one ADD needs a gateway that another removes, either the second finds the
+ * container of the first, or the first finds the gateway gone.
  *
  * @throws {CniError} when another address is in the way, or the host has one that the container is to have
  */
@@ -177,7 +167,8 @@ export function setUpGateways(call: AddCall<BridgeConfig>, place: GatewayPlace, 
 
 /** The gateways' addresses with their prefix lengths, each once. */
 function gatewayAddresses(ips: readonly IpConfig[]): Cidr[] {
-  return [...new Set(ips.flatMap(({ gateway, address }) => gateway ? [gatewayCidr(gateway, address)] : []))];
+  const cidrs = ips.flatMap(({ gateway, address }) => gateway ? [toCidr(gateway, prefixLengthOf(address))] : []);
+  return [...new Set(cidrs)];
 }
 
 /** Of one family: a bridge has one IPv4 network, and IPv6 networks that do not overlap. */
@@ -185,7 +176,7 @@ function isConflicting(present: Cidr, wanted: Cidr): boolean {
   return familyOf(wanted) === 4 || networksOverlap(present, wanted);
 }
 
-/** @throws {CniError} if one of the addresses is not this plugin's, or an attachment has it as gateway */
+/** @throws {CniError} if an address is not this plugin's, or an attachment has it as gateway */
 function refuseConflicts(
   host: Netns,
   place: GatewayPlace,
@@ -200,17 +191,12 @@ function refuseConflicts(
     return [{ present, remedy: `remove it with "ip address del ${present} dev ${device}"` }];
   });
   if (occupied.length === 0) return;
-  throw new CniError(
-    Code.InvalidConfig,
-    `Cannot give "${device}" the gateway address ${wanted}: it has ${
-      occupied.map(({ present }) => present).join(", ")
-    } already`,
-    {
-      details: `${
-        occupied.map(({ remedy }) => remedy).join("; ")
-      }; or set forceAddress to replace it, or give this network a bridge of its own`,
-    },
-  );
+  const present = occupied.map((entry) => entry.present).join(", ");
+  const remedies = occupied.map(({ remedy }) => remedy).join("; ");
+  const message = `Cannot give "${device}" the gateway address ${wanted}: it has ${present} already`;
+  throw new CniError(Code.InvalidConfig, message, {
+    details: `${remedies}; or set forceAddress to replace it, or give this network a bridge of its own`,
+  });
 }
 
 function describeUser({ alias, name }: link.Link): string {
@@ -220,8 +206,7 @@ function describeUser({ alias, name }: link.Link): string {
 
 /** A port of the bridge whose container has an address in the gateway's subnet. */
 function findGatewayUser(host: Netns, { bridge, port: ownPort }: GatewayPlace, gateway: Cidr): link.Link | undefined {
-  return link.list(host.route, { master: bridge.index }).find((port) => {
-    const { name, linkIndex: index, linkNetnsId: netnsId } = port;
+  return link.list(host.route, { master: bridge.index }).find(({ name, linkIndex: index, linkNetnsId: netnsId }) => {
     if (name === ownPort || index === undefined || netnsId === undefined) return false;
     // EINVAL: the namespace is gone, and the port with it.
     const addresses = ignoreErrors(["EINVAL"], () => address.list(host.route, { index, netnsId })) ?? [];
@@ -229,13 +214,11 @@ function findGatewayUser(host: Netns, { bridge, port: ownPort }: GatewayPlace, g
   });
 }
 
-/** Removing an IPv4 address may take those of its subnet along, so that a later one is gone already. */
 function replaceAddress(
   { host, undo }: AddCall<BridgeConfig>,
   device: link.Link,
-  entry: address.InterfaceAddress,
+  { address: cidr, protocol }: address.InterfaceAddress,
 ): void {
-  const { address: cidr, protocol } = entry;
   undo.defer(() => addAddress(host, device, cidr, protocol));
   removeAddress(host, device, cidr);
 }
@@ -249,10 +232,8 @@ function addGateway({ host, undo }: AddCall<BridgeConfig>, place: GatewayPlace, 
     // Another ADD may have seen the address before it went.
     if (findGatewayUser(host, place, gateway)) addAddress(host, device, gateway, GATEWAY_PROTOCOL);
   });
-  // A new one has an address that was chosen.
   if (isNewLink(device)) return;
-  // Its own MAC address, set once more, is one that was chosen: from now on it does not follow the ports'. A bridge that
-  // has lost its last port had none before this one.
+  // A MAC address that was set does not follow the ports', even if it is the same. Without ports, the bridge had none.
   const { mac } = device.mac === NO_MAC ? link.get(host.route, device.index) : device;
   if (mac) link.set(host.route, device.index, { mac });
 }
@@ -261,33 +242,19 @@ const NO_MAC = "00:00:00:00:00:00";
 
 /** @returns false if another container's ADD was faster */
 function addAddress(host: Netns, device: link.Link, cidr: Cidr, protocol: number): boolean {
-  const add = () => {
-    executeAll(host.route, [address.addRequest(device.index, cidr, { noDad: true, protocol })]);
-    return true;
-  };
-  return ignoreErrors(["EEXIST"], () => withRequestPurpose(() => `add address ${cidr} to "${device.name}"`, add)) ??
-    false;
+  const add = () => executeAll(host.route, [address.addRequest(device.index, cidr, { noDad: true, protocol })]);
+  const purpose = () => `add address ${cidr} to "${device.name}"`;
+  return ignoreErrors(["EEXIST"], () => (withRequestPurpose(purpose, add), true)) ?? false;
 }
 
+/** Removing an IPv4 address may take others of its subnet along, so one may be gone already. */
 function removeAddress(host: Netns, device: link.Link, cidr: Cidr): void {
-  const remove = () => address.remove(host.route, device.index, cidr);
-  ignoreErrors(
-    ["EADDRNOTAVAIL"],
-    () => withRequestPurpose(() => `remove address ${cidr} from "${device.name}"`, remove),
-  );
+  ignoreErrors(["EADDRNOTAVAIL"], () => address.remove(host.route, device.index, cidr));
 }
 
-/** Checks that `device` has the gateways' addresses. @throws {CniError} on the first that is missing */
+/** @throws {CniError} if `device` lacks a gateway's address */
 export function checkGateways(host: Netns, device: link.Link, ips: readonly IpConfig[]): void {
   const present = address.list(host.route, { index: device.index }).map((found) => found.address);
-  for (const wanted of gatewayAddresses(ips)) {
-    if (!present.includes(wanted)) {
-      throw checkFailedError(`"${device.name}" lacks gateway address ${wanted}`);
-    }
-  }
-}
-
-/** The address `gateway` as it stands on the host's side of the subnet that `container` is in. */
-export function gatewayCidr(gateway: Ip, container: Cidr): Cidr {
-  return toCidr(gateway, prefixLengthOf(container));
+  const missing = gatewayAddresses(ips).find((wanted) => !present.includes(wanted));
+  if (missing) throw checkFailedError(`"${device.name}" lacks gateway address ${missing}`);
 }
