@@ -1,8 +1,7 @@
 /**
- * Claims of addresses: of containers that the host could mistake for each other, only one has an address.
+ * Claims of addresses: of containers that the host could mistake for each other, one has an address.
  *
- * A claim is an alternative name of the host veth. The kernel gives each name once and takes it back with the link. So
- * two ADDs never get one address, nothing is left of a dead container, and one look-up tells who has an address.
+ * A claim is an alternative name of the host veth. The kernel gives each name once, and takes it back with the link.
  *
  * @module
  */
@@ -18,7 +17,7 @@ import { describeOwner, type Owner, parseAlias, sameOwner } from "../protocol/ow
 import { throwIfSignalled } from "../protocol/signal.ts";
 import { removeLinkIfPresent } from "./container_link.ts";
 
-/** Where an address must lead to one container. */
+/** Where an address must belong to one container. */
 export interface AddressScope {
   /** The bridge, and the VLAN in it: `cni0`, `cni0.100`. */
   readonly bridge?: string;
@@ -28,7 +27,7 @@ export interface AddressScope {
 
 const MAIN_TABLE = "main";
 
-/** The table for what is behind a link that the host has an address on, or routes to. */
+/** The table of the host's routes by this link. */
 export function routingTableOf(host: Netns, { master }: Pick<link.Link, "master">): string {
   const upper = master === undefined ? undefined : link.find(host.route, master);
   return upper && vrf.of(upper) ? upper.name! : MAIN_TABLE;
@@ -52,11 +51,7 @@ export function refuseHostAddresses(
   if (ip) throw addressInUseError(owner, ip, undefined, `on "${device}"`, "the host itself");
 }
 
-/**
- * Claims addresses for a container, until its host veth is gone.
- *
- * @throws {CniError} naming the container that has one of them
- */
+/** Claims addresses until the host veth is gone. @throws {CniError} naming the container that has one of them */
 export function claimAddresses(
   host: Netns,
   owner: Owner,
@@ -108,7 +103,7 @@ function addAltNames(host: Netns, hostVeth: string, names: readonly string[]): n
 const DEATH_TIMEOUT_MS = 500;
 const DEATH_POLL_MS = 10;
 
-/** Gives what is in the way the time to go away. @returns what is still there */
+/** Waits until there is nothing to find. @returns what is still there */
 function awaitEnd<T>(find: () => T | undefined): T | undefined {
   for (const deadline = performance.now() + DEATH_TIMEOUT_MS;; Bun.sleepSync(DEATH_POLL_MS)) {
     const found = find();
@@ -117,7 +112,7 @@ function awaitEnd<T>(find: () => T | undefined): T | undefined {
   }
 }
 
-/** Removes the link that has the name, if its container is gone. @throws {CniError} naming the container if it is not */
+/** Removes the link that has the claim if its container is gone. @throws {CniError} naming the container if not */
 function releaseDead(host: Netns, owner: Owner, { name, ip, where }: Claim): void {
   const holder = awaitEnd(() => {
     const found = link.find(host.route, name);
@@ -143,10 +138,9 @@ function addressInUseError(
 }
 
 /**
- * Tells whether another attachment lives that has an address as well but is out of the way: in another routing table, or
- * where the host has no address.
+ * Tells whether another attachment with an address lives, in another routing table or where the host has no address.
  *
- * @throws {CniError} naming that attachment if it is in the same table: it may be older than claims are
+ * @throws {CniError} naming that attachment if it is in the same table: it may have no claims
  */
 export function livesElsewhere(
   host: Netns,
@@ -166,7 +160,7 @@ export function livesElsewhere(
   };
 }
 
-/** True if an attachment that had a host veth is gone, or about to be. */
+/** True if an attachment with a host veth is gone, or about to be. */
 export function isGone(host: Netns, owner: Owner): boolean {
   return awaitEnd(() => findLivingHostVeth(host, owner)) === undefined;
 }

@@ -28,11 +28,9 @@ export interface ConflictDetection {
 }
 
 /**
- * Sets the container's link up and gives it the addresses and routes of `result`, if there are any.
+ * Sets the container's link up and gives it the addresses and routes of `result`.
  *
- * @param device with its final name and address
- * @throws {CniError} when another host has one of the addresses, which is named, or the lower device is down
- * @throws {NetlinkError}
+ * @throws {CniError} if another host has one of the addresses, or the lower device is down
  */
 export function configureWithConflictDetection(
   call: AddCall<unknown>,
@@ -107,7 +105,7 @@ function openArpProbe(
   }
 }
 
-/** The kernel delivers no frames between a link and its lower device, so this one would not reply. */
+/** The kernel delivers no frames between a link and its lower device: probes do not reach it. */
 function rejectLowerDeviceAddresses(
   addresses: readonly Cidr[],
   { netns, link: { name, index }, configured }: LowerDevice,
@@ -118,7 +116,7 @@ function rejectLowerDeviceAddresses(
   if (conflicting) throw new CniError(Code.Internal, `Cannot use address ${conflicting}: master "${name}" has it`);
 }
 
-/** Names the container of this host that has the address, or else what is known of the other host. */
+/** Names the container of this host that has the address, or the other host's MAC address. */
 function addressInUseError(
   { ifname, owner }: AddCall<unknown>,
   lower: LowerDevice,

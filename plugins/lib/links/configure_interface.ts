@@ -29,7 +29,7 @@ export interface ConfigureOptions {
   readonly routes?: readonly InterfaceRoute[];
   /** The link has no carrier: duplicate address detection cannot begin and is not waited for. */
   readonly noCarrier?: boolean;
-  /** Makes the error for an IPv6 address that another host has. */
+  /** The error for an IPv6 address that another host has. */
   readonly duplicateAddressError?: (address: Cidr) => Error;
   log(message: string): void;
 }

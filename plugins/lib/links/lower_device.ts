@@ -1,5 +1,5 @@
 /**
- * Lower devices: which link a plugin's link stands on, and how one is put on it for a container.
+ * Lower devices: finds the link that a plugin's link stands on, and creates such links.
  *
  * @module
  */
@@ -45,12 +45,12 @@ export type LowerDeviceConfig = { readonly [K in keyof Keys]: Infer<Keys[K]> };
 export interface LowerDevice {
   readonly netns: Netns;
   readonly link: link.Link;
-  /** The one that was named, if that is of the same kind and stands on this one: the kernel makes siblings of the two. */
+  /** The one that was named, if the kernel puts the new link beside it and not on it. */
   readonly configured?: LowerDevice;
 }
 
 /**
- * The link that the configuration names, or that packets of the default route leave by.
+ * The link that the configuration names, or the default route's.
  *
  * @param kind of the link that is to stand on it
  * @throws {ConfigError} if there is none, or its MTU is too small
@@ -66,14 +66,14 @@ export function getLowerDevice(
 /** Kinds that never stand on one another: see macvlan_common_newlink and ipvlan_link_new. */
 const NON_STACKING_KINDS = ["ipvlan", "macvlan"];
 
-/** The link that the kernel puts a link of this kind on if told to put it on `lower`. */
+/** The link that the kernel puts a link of this kind on if asked for `lower`. */
 function resolveNonStacking(lower: LowerDevice, host: Netns, kind = ""): LowerDevice {
   if (lower.link.info?.kind !== kind || !NON_STACKING_KINDS.includes(kind)) return lower;
   const below = findDeviceBelow(lower, host);
   return below ? { ...below, configured: lower } : lower;
 }
 
-/** The link below, if that is in the link's own namespace or in the host's. */
+/** The link below, if it is in the same namespace or in the host's. */
 function findDeviceBelow(
   { netns, link: { linkIndex, linkNetnsId } }: LowerDevice,
   host: Netns,
@@ -103,7 +103,7 @@ function findMaster(netns: Netns, name: string): link.Link | undefined {
   return name === "" ? findDefaultRouteDevice(netns) : link.find(netns.route, name);
 }
 
-/** By the default route with the lowest metric, IPv4 first. */
+/** The link of the default route with the lowest metric, IPv4 first. */
 function findDefaultRouteDevice(netns: Netns): link.Link | undefined {
   for (const family of [AF_INET, AF_INET6]) {
     const [bestRoute] = route.list(netns.route, family, RT_TABLE_MAIN)
@@ -115,7 +115,7 @@ function findDefaultRouteDevice(netns: Netns): link.Link | undefined {
   return undefined;
 }
 
-/** Makes sure that an ADD would find its lower device, unless that is in the container. @throws {CniError} code 50 */
+/** @throws {CniError} code 50 if an ADD would not find its lower device on the host */
 export function requireLowerDevice({ host, config }: PluginCall<LowerDeviceConfig>): void {
   if (config.linkInContainer) return;
   try {
@@ -130,15 +130,14 @@ export function requireLowerDevice({ host, config }: PluginCall<LowerDeviceConfi
 export interface UpperDeviceSpec {
   readonly info: { readonly kind: string; readonly data: Uint8Array };
   readonly mac?: Mac | undefined;
-  /** True if another link on the same lower device may be what is in the way. */
+  /** True if another link on the same lower device may be in the way. */
   conflictsWith(other: link.Link): boolean;
 }
 
 /**
- * Creates the container's link in its namespace, with its owner as alias; it goes again if the ADD fails.
+ * Creates the container's link, with its owner as alias; it goes again if the ADD fails.
  *
- * @throws {CniError} if the name is taken, or something else has the lower device, which is named
- * @throws {NetlinkError}
+ * @throws {CniError} if the name is taken, or naming what uses the lower device
  */
 export function createUpperDevice(
   call: AddCall<LowerDeviceConfig>,
@@ -180,7 +179,7 @@ function explainCreateError(
   return lowerDeviceInUseError(refusal, lower, (candidate) => conflictsWith(candidate.link));
 }
 
-/** The refusal, naming the conflicting users of a lower device; as it is if there are none. */
+/** Adds the conflicting users of a lower device to the refusal. */
 export function lowerDeviceInUseError(
   refusal: NetlinkError,
   { netns, link: { name, index, master: masterIndex } }: LowerDevice,
@@ -198,12 +197,7 @@ export function lowerDeviceInUseError(
   });
 }
 
-/**
- * Compares the container's link with what ADD left, and with the configuration.
- *
- * @param type the plugin's name, and the link's kind
- * @throws {CniError} on the first difference
- */
+/** Compares the link with what ADD left. @param type the plugin's name and the link's kind @throws {CniError} */
 export function checkUpperDevice(call: CheckCall<LowerDeviceConfig>, type: string): link.Link {
   const { ifname, config } = call;
   const device = checkAttachedInterface(call, type);
@@ -231,7 +225,7 @@ function checkLowerDevice(
   throw checkFailedError(`master of "${ifname}" is ${actualName}, expected "${configured.name}"`);
 }
 
-/** Says if nothing flows by the lower device: the attachment's, or the one that an ADD would take. No ADD sets it up. */
+/** Says if nothing flows by the lower device of the attachment, or of the next ADD. No ADD sets it up. */
 export function diagnoseLowerDevice({ host, config, attachment }: DiagnoseCall<LowerDeviceConfig>): string[] {
   if (config.linkInContainer) return [];
   const device = attachment && link.find(attachment.netns.route, attachment.ifname);

@@ -38,11 +38,10 @@ export function assignAddresses({ ipam, pluginConfig: { dns } }: AddCall<unknown
 }
 
 /**
- * Sets `device` of the container up, and gives it what IPAM decided if there is an IPAM plugin.
+ * Sets `device` of the container up, with what IPAM decided if there is an IPAM plugin.
  *
  * @param noDad as in {@linkcode configureInterface}
  * @throws {CniError} if IPAM gave no address, or another host has one
- * @throws {NetlinkError}
  */
 export function attachInterface(call: AddCall<unknown>, device: link.Link, noDad: boolean): Result {
   const result = assignAddresses(call, describeInterface(call, device));
@@ -51,12 +50,7 @@ export function attachInterface(call: AddCall<unknown>, device: link.Link, noDad
   return result;
 }
 
-/**
- * Asks IPAM, and compares the container's interface, its addresses and routes with what ADD left.
- *
- * @param type the plugin's name
- * @throws {CniError} on the first difference
- */
+/** Asks IPAM, and compares the interface with what ADD left. @param type the plugin's name @throws {CniError} */
 export function checkAttachedInterface(call: CheckCall<unknown>, type: string): link.Link {
   call.ipam?.check();
   const result = requirePrevResult(call, type);

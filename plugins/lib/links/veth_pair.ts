@@ -20,20 +20,19 @@ import type { AttachmentCall, CheckCall, DelBatch, DelCall, GcCall } from "../pr
 export interface VethPairOptions {
   readonly netns: Netns;
   readonly ifname: string;
-  /** Of the container's veth; the kernel chooses one unless given. */
+  /** Of the container's veth. */
   readonly mac?: Mac | undefined;
   /** Of both ends, in bytes; 0 leaves it to the kernel. */
   readonly mtu: number;
-  /** Index of the bridge that the host veth is a port of. */
+  /** Index of the host veth's bridge. */
   readonly master?: number;
 }
 
 /**
- * Creates both ends, each in its namespace. The host veth is up.
+ * Creates both ends, each in its namespace, and sets the host veth up.
  *
  * @returns the name of the host veth
  * @throws {CniError} if the container has an interface of that name
- * @throws {NetlinkError}
  */
 export function createVethPair(host: Netns, { netns, ifname, mac, mtu, master }: VethPairOptions): string {
   const mtuOption = mtu ? { mtu } : {};
@@ -52,12 +51,12 @@ export function createVethPair(host: Netns, { netns, ifname, mac, mtu, master }:
   }
 }
 
-/** A name that no other interface of the host has, as far as chance can tell. */
+/** `veth` and eight random digits. */
 export function randomVethName(): string {
   return `veth${crypto.getRandomValues(new Uint8Array(4)).toHex()}`;
 }
 
-/** A unicast, locally administered address that no other interface has, as far as chance can tell. */
+/** A random unicast address, locally administered. */
 export function randomMac(): Mac {
   const bytes = crypto.getRandomValues(new Uint8Array(6));
   bytes[0] = bytes[0]! & 0xfe | 0x02;
@@ -76,7 +75,7 @@ export function checkVethPair({ host, ifname }: CheckCall<unknown>, containerVet
 
 /** The attachment's host veth. @throws {CniError} if it is missing */
 export function getHostVeth(call: AttachmentCall<unknown>): link.Link {
-  const hostVeth = findReportedHostVeth(call) ?? filterOwnedVeths(link.list(call.host.route), isOwnerOf(call))[0];
+  const hostVeth = findReportedHostVeth(call) ?? listOwnedHostVeths(call)[0];
   if (hostVeth) return hostVeth;
   throw new CniError(Code.Internal, `Cannot find the other end of "${call.ifname}": it is missing on the host`);
 }
@@ -88,12 +87,10 @@ export function removeVethPair(call: DelCall<unknown>): void {
   if (hostVeth) return void removeLinkIfPresent(host, hostVeth.name!);
   if (removeContainerVeth(call, netns)) return;
   // It may have another name by now.
-  for (const ownedVeth of filterOwnedVeths(link.list(host.route), isOwnerOf(call))) {
-    removeLinkIfPresent(host, ownedVeth.name!);
-  }
+  for (const { name } of listOwnedHostVeths(call)) removeLinkIfPresent(host, name!);
 }
 
-/** Removes many veth pairs at once: those without a host veth are looked for in the containers. @throws {NetlinkError} */
+/** Removes many veth pairs at once, in the containers where the host veth is not found. @throws {NetlinkError} */
 export function removeVethPairs<C>(calls: DelBatch<C>): void {
   const foundCalls = new Set<DelBatch<C>[number]>();
   link.removeSelected(calls[0].host.route, (links) => {
@@ -120,13 +117,13 @@ function removeContainerVeth(call: AttachmentCall<unknown>, netns: Netns | undef
   return !ownedByOther(call, netns, containerVeth) && removeLinkIfPresent(netns, call.ifname);
 }
 
-/** Removes the veth pairs of this network's stale attachments, wherever they are by now. @throws {NetlinkError} */
+/** Removes the veth pairs of this network's stale attachments. @throws {NetlinkError} */
 export function gcVethPairs({ host, pluginConfig, validAttachments, log }: GcCall<unknown>): void {
   const isStale = isStaleIn(pluginConfig.name, validAttachments, logRemoval(log, "the veth pair"));
-  link.removeSelected(host.route, (links) => filterOwnedVeths(links, isStale));
+  link.removeSelected(host.route, (links) => links.filter((element) => isVethOf(element, isStale)));
 }
 
-/** The host veth as the result tells it: results name it right before the container's interface. */
+/** The host veth by the result, which names it right before the container's interface. */
 function findReportedHostVeth(
   { host, ifname, owner, prevResult }: AttachmentCall<unknown>,
   find = (name: string) => link.find(host.route, name),
@@ -135,23 +132,20 @@ function findReportedHostVeth(
   const reported = interfaces[interfaces.findIndex(({ name, sandbox }) => name === ifname && sandbox) - 1];
   const found = reported && !reported.sandbox ? find(reported.name) : undefined;
   // Another container's veth may have this name by now.
-  const isOwn = found && isVeth(found) &&
-    (isUnownedHostVeth(found, reported?.mac) || hasOwner(found, isOwnerOf({ owner })));
+  const isOwn = found && (isUnownedVeth(found, reported?.mac) || isVethOf(found, (other) => sameOwner(other, owner)));
   return isOwn ? found : undefined;
 }
 
-const isOwnerOf = (call: { readonly owner: Owner }) => (owner: Owner): boolean => sameOwner(owner, call.owner);
-
-/** The reference plugins write no owner. A gateway of a VLAN has none either, but it has its other end on the host. */
-function isUnownedHostVeth(hostVeth: link.Link, mac: string | undefined): boolean {
-  return hostVeth.alias === undefined && hostVeth.linkNetnsId !== undefined && hostVeth.mac === mac;
+function listOwnedHostVeths({ host, owner }: AttachmentCall<unknown>): link.Link[] {
+  return link.list(host.route).filter((element) => isVethOf(element, (other) => sameOwner(other, owner)));
 }
 
-function filterOwnedVeths(links: readonly link.Link[], isOwner: (owner: Owner) => boolean): link.Link[] {
-  return links.filter((element) => isVeth(element) && hasOwner(element, isOwner));
+/** The reference plugins write no owner. A gateway of a VLAN has none either, but its other end is on the host. */
+function isUnownedVeth(element: link.Link, mac: string | undefined): boolean {
+  return isVeth(element) && element.alias === undefined && element.linkNetnsId !== undefined && element.mac === mac;
 }
 
-function hasOwner({ alias }: link.Link, isOwner: (owner: Owner) => boolean): boolean {
-  const owner = parseAlias(alias);
+function isVethOf(element: link.Link, isOwner: (owner: Owner) => boolean): boolean {
+  const owner = isVeth(element) ? parseAlias(element.alias) : undefined;
   return owner !== undefined && isOwner(owner);
 }
