@@ -45,6 +45,7 @@ import {
 import type { Owner } from "../lib/protocol/owner.ts";
 import { type AddCall, type CheckCall, plugin, requirePrevResult, type RestoreCall } from "../lib/protocol/plugin.ts";
 import { expectEqual } from "../lib/protocol/check_failed.ts";
+import { assignAddresses, describeInterface } from "../lib/links/single_interface.ts";
 import { checkForwarding, distinctFamilies } from "../lib/links/reachability.ts";
 import { requireInetTable } from "../lib/ruleset/inet_table.ts";
 import {
@@ -87,7 +88,7 @@ export default plugin({
     if (config.macspoofchk) requireMac(netns, containerVeth, mac!);
     const vlanGateway = ipam && needsVlanGateway(config) ? [getGatewayDevice(host, bridge, config)] : [];
     for (const shared of [bridgeLink, ...vlanGateway]) claimLink(host, shared, 0);
-    const container = { ...describeLink(containerVeth), sandbox: call.sandbox };
+    const container = describeInterface(call, containerVeth);
     const interfaces = [describeLink(bridgeLink), describeLink(hostVeth), container, ...vlanGateway.map(describeLink)];
     return { ...result, interfaces };
   },
@@ -203,40 +204,30 @@ function requireSpoofCheckOf(host: Netns, owner: Owner, port: string, mac: Mac):
   }
 }
 
-/** Without IPAM the container's interface is set up and nothing more. */
-function attachLayer2({ config, netns, pluginConfig }: AddCall<BridgeConfig>, containerVeth: link.Link): Result {
-  if (!config.disableContainerInterface) link.setUp(netns.route, containerVeth.index);
-  return pluginConfig.dns ? { dns: pluginConfig.dns } : {};
-}
-
 function attachLayer3(
   call: AddCall<BridgeConfig>,
   bridge: link.Link,
   port: string,
   containerVeth: link.Link,
 ): Result {
-  const { config, pluginConfig, netns, ifname, log } = call;
-  const result = completeResult(call, call.ipam!.add());
-  const ips = result.ips!;
+  const { config, netns, ifname, log } = call;
+  const assigned = assignAddresses(call, { name: ifname });
+  const ips = isGateway(config) ? withGateways(assigned.ips!) : assigned.ips!;
+  const result = config.isDefaultGateway ? withDefaultRoutes({ ...assigned, ips }) : { ...assigned, ips };
   if (isGateway(config)) refuseUnreachableGateways(ips);
   claimAndMasquerade(call, port, addressScope(call, bridge, ips), ips);
-  const interfaces = [{ name: "" }, { name: "" }, { name: ifname }];
-  configureInterface(netns, containerVeth, { ...result, interfaces }, { noDad: !config.enabledad, log });
+  configureInterface(netns, containerVeth, result, { noDad: !config.enabledad, log });
   if (isGateway(config)) {
     const device = needsVlanGateway(config) ? ensureVlanGateway(call, bridge) : bridge;
     setUpGateways(call, { bridge, port, device }, ips);
   }
-  return pluginConfig.dns && Object.keys(pluginConfig.dns).length > 0 ? { ...result, dns: pluginConfig.dns } : result;
+  return { ...result, ips: ips.map((ip) => ({ ...ip, interface: CONTAINER_INTERFACE_INDEX })) };
 }
 
-/** Adds the container's interface, gateways and default routes to what IPAM decided. */
-function completeResult({ config, ipam }: AddCall<BridgeConfig>, ipamResult: Result): Result {
-  if (!ipamResult.ips?.length) {
-    throw new CniError(Code.Internal, `Cannot attach the container: IPAM plugin "${ipam!.type}" returned no address`);
-  }
-  const ips = (isGateway(config) ? withGateways(ipamResult.ips) : ipamResult.ips)
-    .map((ip) => ({ ...ip, interface: CONTAINER_INTERFACE_INDEX }));
-  return config.isDefaultGateway ? withDefaultRoutes({ ...ipamResult, ips }) : { ...ipamResult, ips };
+/** Without IPAM the container's interface is set up and nothing more. */
+function attachLayer2(call: AddCall<BridgeConfig>, containerVeth: link.Link): Result {
+  if (!call.config.disableContainerInterface) link.setUp(call.netns.route, containerVeth.index);
+  return assignAddresses(call, { name: call.ifname });
 }
 
 function describeLink({ name, mac }: link.Link): Interface {
