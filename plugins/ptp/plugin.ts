@@ -45,7 +45,7 @@ export default plugin({
   add(call) {
     const { host, netns, ifname } = call;
     const { type } = requireIpam(call);
-    // Before IPAM: if the container is attached already, a failed call of IPAM would give back its addresses.
+    // Before IPAM: if the container is attached already, the failed ADD would give back its addresses.
     const { hostVeth, containerVeth } = createVeths(call);
     const ipamResult = assignAddresses(call, { name: ifname });
     const ips = requireHostGateways(ipamResult.ips!, type);
