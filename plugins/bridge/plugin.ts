@@ -29,6 +29,7 @@ import { removeRulesIfSupported } from "../lib/ruleset/nf_tables_support.ts";
 import { awaitLinkOperational, configureInterface, ipsOf } from "../lib/links/configure_interface.ts";
 import {
   type AddressScope,
+  claimAddresses,
   listHostAddresses,
   refuseHostAddresses,
   routingTableOf,
@@ -36,10 +37,10 @@ import {
 import { expectConfigured, requireContainerInterface } from "../lib/links/check_interface.ts";
 import {
   checkMasqueraded,
-  claimAndMasquerade,
   detachVeth,
   detachVeths,
   gcVeths,
+  masqueradeAddresses,
   restoreMasqueraded,
 } from "../lib/links/masqueraded_veth.ts";
 import type { Owner } from "../lib/protocol/owner.ts";
@@ -210,12 +211,14 @@ function attachLayer3(
   port: string,
   containerVeth: link.Link,
 ): Result {
-  const { config, netns, ifname, log } = call;
+  const { config, host, netns, ifname, owner, log } = call;
   const assigned = assignAddresses(call, { name: ifname });
   const ips = isGateway(config) ? withGateways(assigned.ips!) : assigned.ips!;
   const result = config.isDefaultGateway ? withDefaultRoutes({ ...assigned, ips }) : { ...assigned, ips };
   if (isGateway(config)) refuseUnreachableGateways(ips);
-  claimAndMasquerade(call, port, addressScope(call, bridge, ips), ips);
+  const scope = addressScope(call, bridge, ips);
+  claimAddresses(host, owner, port, scope, ips.map((ip) => ip.address));
+  masqueradeAddresses(call, scope, ips);
   configureInterface(netns, containerVeth, result, { noDad: !config.enabledad, log });
   if (isGateway(config)) {
     const device = needsVlanGateway(config) ? ensureVlanGateway(call, bridge) : bridge;

@@ -3,17 +3,17 @@ import * as link from "../../ffi/route/link.ts";
 import { lazy, object } from "../../spec/schema.ts";
 import { checkVethPair, createVethPair } from "../lib/links/veth_pair.ts";
 import { awaitLinkOperational, configureInterface, ipsOf } from "../lib/links/configure_interface.ts";
-import { routingTableOf } from "../lib/links/address_claim.ts";
+import { claimAddresses, routingTableOf } from "../lib/links/address_claim.ts";
 import { removeLinkIfPresent } from "../lib/links/container_link.ts";
 import { expectConfigured, expectRoute, requireContainerInterface } from "../lib/links/check_interface.ts";
 import { expectEqual } from "../lib/protocol/check_failed.ts";
 import { disableRouterAdvertisements, skipDuplicateDetection, trySysctls } from "../lib/links/sysctls.ts";
 import {
   checkMasqueraded,
-  claimAndMasquerade,
   detachVeth,
   detachVeths,
   gcVeths,
+  masqueradeAddresses,
   restoreMasqueraded,
   vethKeys,
 } from "../lib/links/masqueraded_veth.ts";
@@ -49,8 +49,10 @@ export default plugin({
     const { hostVeth, containerVeth } = createVeths(call);
     const ipamResult = assignAddresses(call, { name: ifname });
     const ips = requireHostGateways(ipamResult.ips!, type);
-    claimAndMasquerade(call, hostVeth.name!, { table: routingTableOf(host, hostVeth) }, ips);
+    const scope = { table: routingTableOf(host, hostVeth) };
+    claimAddresses(host, call.owner, hostVeth.name!, scope, ips.map((ip) => ip.address));
     setUpHostVeth(host, hostVeth, ips);
+    masqueradeAddresses(call, scope, ips);
     const routes = [...connectedRoutes(ips), ...resultRoutes(ipamResult, ips)];
     // No duplicate address detection: only the host could have the address, and it has others.
     configureInterface(netns, containerVeth, { ...ipamResult, routes: [] }, { noDad: true, routes, log: call.log });

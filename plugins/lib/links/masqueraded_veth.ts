@@ -29,7 +29,7 @@ import {
   restoreMasquerade,
 } from "../ruleset/masquerade.ts";
 import { removeRulesIfSupported } from "../ruleset/nf_tables_support.ts";
-import { type AddressScope, claimAddresses, lives, livesElsewhere } from "./address_claim.ts";
+import { type AddressScope, lives, livesElsewhere } from "./address_claim.ts";
 import { ipsOf } from "./configure_interface.ts";
 import { gcVethPairs, removeVethPair, removeVethPairs } from "./veth_pair.ts";
 
@@ -48,16 +48,14 @@ interface MasqueradeConfig {
 
 const addressesOf = (ips: readonly IpConfig[]): Cidr[] => ips.map(({ address }) => address);
 
-/** Claims the container's addresses, and masquerades them if configured. @throws {CniError} if another container has one */
-export function claimAndMasquerade(
+/** Masquerades the container's claimed addresses if configured. @throws {CniError} if another container has one */
+export function masqueradeAddresses(
   { config, host, owner, undo }: AddCall<MasqueradeConfig>,
-  hostVeth: string,
   scope: AddressScope,
   ips: readonly IpConfig[],
 ): void {
-  const addresses = addressesOf(ips);
-  claimAddresses(host, owner, hostVeth, scope, addresses);
   if (!config.ipMasq) return;
+  const addresses = addressesOf(ips);
   undo.defer(() => removeMasquerade(host.nft, owner, addresses));
   addMasquerade(host.nft, owner, addresses, livesElsewhere(host, owner, scope));
 }
