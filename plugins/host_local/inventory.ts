@@ -45,83 +45,49 @@ export interface Inventory {
 }
 
 /** A second name, see {@linkcode holderLinkName}. */
-export interface HolderLink extends Omit<HeldAddress, "address"> {
-  readonly name: string;
-}
+export type HolderLink = Omit<HeldAddress, "address"> & Pick<DirectoryEntry, "name" | "inode">;
 
 /** Reads the directory of a network. A missing one is empty, and so is a symbolic link. @throws {SystemError} */
 export function readInventory(directory: string): Inventory {
   const entries = ignoreErrors(["ENOENT", "ENOTDIR"], () => listDirectory(directory, false)) ?? [];
-  const links = entries.length === 0 || areInodesUnique(directory) ? linksByInode(entries) : linksByContent(entries);
+  const isUnique = entries.length > 0 && areInodesUnique(directory);
+  const linksByFile = Map.groupBy(
+    entries.flatMap((entry) => parseHolderLink(entry) ?? []),
+    ({ inode, holder }) => isUnique ? inode : formatHolder(holder),
+  );
+  const usedLinks = new Set<HolderLink>();
+  /** The second name of a file. Of several, the one of this boot protects the address. */
+  const useLink = (file: DirectoryEntry["inode"] | string): HolderLink | undefined => {
+    const links = linksByFile.get(file) ?? [];
+    for (const link of links) usedLinks.add(link);
+    return links.length > 1 ? links.find(({ bootTag }) => bootTag === currentBootTag()) ?? links[0] : links[0];
+  };
   const holders = new Map<Ip, Holder | undefined>();
   const bootTags = new Map<Ip, number>();
   const corrupt: { name: Ip; content: string }[] = [];
   const temporaryFiles: string[] = [];
   for (const entry of entries) {
-    const { name } = entry;
+    const { name, inode } = entry;
     if (name.startsWith(".")) {
       if (isTemporaryName(name)) temporaryFiles.push(name);
       continue;
     }
-    const sameFile = links.ofFile(entry);
+    const sameFile = isUnique ? useLink(inode) : undefined;
     if (!isCanonicalIp(name)) continue;
     const holder = sameFile?.holder ?? readEntryHolder(directory, entry);
     if (typeof holder === "string") corrupt.push({ name, content: holder });
     else if (holder !== null) holders.set(name, holder);
-    const bootTag = sameFile?.bootTag ?? (typeof holder === "object" && holder ? links.bootTagOf(holder) : 0);
-    if (bootTag !== 0) bootTags.set(name, bootTag);
+    if (typeof holder !== "object" || holder === null) continue;
+    const bootTag = (sameFile ?? useLink(formatHolder(holder)))?.bootTag;
+    // By content, a link of an earlier boot may be of another address of this holder. Then the age of the file decides.
+    if (bootTag && (isUnique || bootTag === currentBootTag())) bootTags.set(name, bootTag);
   }
-  return { holders, bootTags, corrupt, orphans: links.unused(), temporaryFiles };
+  const orphans = [...linksByFile.values()].flat().filter((link) => !usedLinks.has(link));
+  return { holders, bootTags, corrupt, orphans, temporaryFiles };
 }
 
 function areInodesUnique(directory: string): boolean {
   return ignoreErrors(["ENOENT", "ENOTDIR"], () => hasUniqueInodes(directory)) ?? false;
-}
-
-interface HolderLinks {
-  /** The second name of this file, if inode numbers tell. */
-  ofFile(entry: DirectoryEntry): HolderLink | undefined;
-  /** Tag of the boot in which the holder made its reservations, if content tells; else 0. */
-  bootTagOf(holder: Holder): number;
-  /** Second names without a file. */
-  unused(): HolderLink[];
-}
-
-function linksByInode(entries: readonly DirectoryEntry[]): HolderLinks {
-  const byInode = new Map<DirectoryEntry["inode"], HolderLink>();
-  for (const { name, inode } of entries) {
-    const holderLink = parseHolderLinkName(name);
-    if (!holderLink) continue;
-    const previous = byInode.get(inode);
-    // If a file has two second names, the one of this boot protects the address.
-    if (!previous || previous.bootTag !== currentBootTag()) byInode.set(inode, holderLink);
-  }
-  const usedInodes = new Set<DirectoryEntry["inode"]>();
-  return {
-    ofFile({ inode }) {
-      const holderLink = byInode.get(inode);
-      if (holderLink) usedInodes.add(inode);
-      return holderLink;
-    },
-    bootTagOf: () => 0,
-    unused: () => [...byInode].flatMap(([inode, holderLink]) => usedInodes.has(inode) ? [] : [holderLink]),
-  };
-}
-
-function linksByContent(entries: readonly DirectoryEntry[]): HolderLinks {
-  const holderLinks = entries.flatMap(({ name }) => parseHolderLinkName(name) ?? []);
-  const byHolder = Map.groupBy(holderLinks, ({ holder }) => formatHolder(holder));
-  const used = new Set<string>();
-  return {
-    ofFile: () => undefined,
-    bootTagOf(holder) {
-      const text = formatHolder(holder);
-      used.add(text);
-      // A name of an earlier boot may belong to another address of this holder. Then the age of the file decides.
-      return byHolder.get(text)?.some(({ bootTag }) => bootTag === currentBootTag()) ? currentBootTag() : 0;
-    },
-    unused: () => holderLinks.filter(({ holder }) => !used.has(formatHolder(holder))),
-  };
 }
 
 export function listHeldAddresses({ holders, bootTags }: Inventory): HeldAddress[] {
@@ -170,12 +136,12 @@ export function holderLinkName({ containerId, ifname }: Holder, bootTag: number)
 }
 
 /** Neither an id nor the name of an interface can hold a colon. */
-function parseHolderLinkName(name: string): HolderLink | undefined {
+function parseHolderLink({ name, inode }: DirectoryEntry): HolderLink | undefined {
   if (!name.startsWith(".")) return undefined;
   const [containerId = "", ifname, bootTag, ...surplus] = name.slice(1).split(":");
   if (containerId === "" || ifname === undefined || surplus.length > 0) return undefined;
   if (bootTag !== undefined && !/^[0-9a-f]{8}$/.test(bootTag)) return undefined;
-  return { name, holder: { containerId, ifname }, bootTag: bootTag === undefined ? 0 : parseInt(bootTag, 16) };
+  return { name, inode, holder: { containerId, ifname }, bootTag: bootTag === undefined ? 0 : parseInt(bootTag, 16) };
 }
 
 /** True for names of writeTemporary(), not for others such as `.c1:x.tmp`. */

@@ -24,15 +24,11 @@ import { isNetworkDirectory, lockStore, prepareReservation, requireWritableReser
 import { type AddCall, type AttachmentCall, type CheckCall, plugin, type PluginCall } from "../lib/protocol/plugin.ts";
 import type { Attachment } from "../../spec/plugin_config.ts";
 import { CniError, Code, ConfigError } from "../../spec/error.ts";
-import { findKey, isJsonObject, type JsonObject, knownKeys, lazy, withDefault } from "../../spec/schema.ts";
+import { findKey, type Infer, isJsonObject, type JsonObject, knownKeys, lazy, withDefault } from "../../spec/schema.ts";
 
 const DEFAULT_DATA_DIR = "/var/lib/cni/networks";
 
 /** What every command needs. DEL must work with ranges that are wrong by now, so other keys are read only where they are needed. */
-interface DataDirConfig {
-  readonly ipam: { readonly dataDir: string };
-}
-
 const dataDirConfig = lazy(() =>
   knownKeys({
     ipam: withDefault(knownKeys({ dataDir: withDefault(pathWithoutNul, DEFAULT_DATA_DIR) }), {
@@ -40,6 +36,8 @@ const dataDirConfig = lazy(() =>
     }),
   })
 );
+
+type DataDirConfig = Infer<typeof dataDirConfig>;
 
 export default plugin<DataDirConfig>({
   name: "host-local",

@@ -17,73 +17,54 @@ import { modifiedSince } from "../../ffi/sys/mtime.ts";
 import type { Attachment } from "../../spec/plugin_config.ts";
 import { findState, listStates, writeState } from "../lib/protocol/state_file.ts";
 import {
-  boolean,
+  type Infer,
   int,
   knownKeys,
   lazy,
-  mac,
   nonEmptyString,
   optional,
   record,
   refine,
-  type Schema,
   string,
   withDefault,
 } from "../../spec/schema.ts";
-import type { LinkState } from "./link_state.ts";
+import { type LinkState, linkStateSchema } from "./link_state.ts";
 
-export interface SysctlBackup {
-  /** Absent if it could not be read. */
-  readonly before?: string;
-  readonly after: string;
-}
-
-export interface Backup {
-  readonly before: LinkState;
-  readonly after: LinkState;
-  /** By path below /proc/sys. */
-  readonly sysctl: Readonly<Record<string, SysctlBackup>>;
-  /** Absent from the reference plugin's files. */
-  readonly owner?: { readonly network: string; readonly containerID: string; readonly ifname: string };
-  /** Absent from the reference plugin's files. */
-  readonly place?: LinkIdentity;
-}
-
-interface LinkIdentity {
-  /** Device and inode. The kernel uses them again when the namespace is gone. */
-  readonly netns: string;
-  /** The kernel's cookie, which it never uses again. Absent from older files, and where the kernel has none. */
-  readonly cookie?: string | undefined;
-  /** Index; 0 if there was no link of that name. */
-  readonly link: number;
-}
-
-const linkState: Schema<LinkState> = lazy(() =>
-  knownKeys({
-    mac: optional(mac),
-    promisc: optional(boolean),
-    mtu: optional(int({ min: 0 })),
-    allmulti: optional(boolean),
-    txQLen: optional(int({ min: 0 })),
-  })
-);
-
-/** Checked, because DEL writes to these paths whoever wrote the file. */
+/** `before` is absent if the parameter could not be read. */
+const sysctlBackup = lazy(() => knownKeys({ before: optional(string), after: string }));
+/** By path below /proc/sys. Checked, because DEL writes to these paths whoever wrote the file. */
 const sysctlBackups = lazy(() =>
   refine(
-    record(knownKeys({ before: optional(string), after: string })),
+    record(sysctlBackup),
     'paths of kernel parameters, below "net"',
     (all) => Object.keys(all).every(isNetworkSysctl),
   )
 );
-const ownKeys = lazy(() =>
+const linkIdentity = lazy(() =>
   knownKeys({
-    after: withDefault(linkState, {}),
-    sysctl: withDefault(sysctlBackups, {}),
-    owner: optional(knownKeys({ network: nonEmptyString, containerID: nonEmptyString, ifname: nonEmptyString })),
-    place: optional(knownKeys({ netns: nonEmptyString, cookie: optional(nonEmptyString), link: int({ min: 0 }) })),
+    /** Device and inode. The kernel uses them again when the namespace is gone. */
+    netns: nonEmptyString,
+    /** The kernel's cookie, which it never uses again. Absent from older files, and where the kernel has none. */
+    cookie: optional(nonEmptyString),
+    /** Index; 0 if there was no link of that name. */
+    link: int({ min: 0 }),
   })
 );
+const ownerSchema = lazy(() =>
+  knownKeys({ network: nonEmptyString, containerID: nonEmptyString, ifname: nonEmptyString })
+);
+/** Absent from the reference plugin's files. */
+const ownKeys = lazy(() =>
+  knownKeys({
+    after: withDefault(linkStateSchema, {}),
+    sysctl: withDefault(sysctlBackups, {}),
+    owner: optional(ownerSchema),
+    place: optional(linkIdentity),
+  })
+);
+
+export type SysctlBackup = Infer<typeof sysctlBackup>;
+export type Backup = { readonly before: LinkState } & Infer<typeof ownKeys>;
 
 function isNetworkSysctl(path: string): boolean {
   return /^net(\/[^/\0]+)+$/.test(path) && !path.split("/").some((part) => part === "." || part === "..");
@@ -116,7 +97,7 @@ function backupName(attachment: Attachment): string {
 
 const referenceName = ({ containerId, ifname }: Attachment): string => `${containerId}_${ifname}.json`;
 
-type BackupOwner = NonNullable<Backup["owner"]>;
+type BackupOwner = Infer<typeof ownerSchema>;
 
 const isOwner = ({ containerID, ifname }: BackupOwner, attachment: Attachment): boolean =>
   containerID === attachment.containerId && ifname === attachment.ifname;
@@ -133,7 +114,7 @@ export function findBackup(path: string, log: (message: string) => void): Backup
 }
 
 function parseBackup(node: unknown): Backup {
-  return { before: linkState.parse(node), ...ownKeys.parse(node) };
+  return { before: linkStateSchema.parse(node), ...ownKeys.parse(node) };
 }
 
 /** Replaces a backup as a whole. @throws {SystemError} */
@@ -141,7 +122,7 @@ export function writeBackup(path: string, { before, ...rest }: Backup): void {
   writeState(path, { ...before, ...rest });
 }
 
-export function linkIdentityOf(netns: Netns, device: Link | undefined): LinkIdentity {
+export function linkIdentityOf(netns: Netns, device: Link | undefined): Infer<typeof linkIdentity> {
   const { identity, ...cookie } = netnsRecordOf(netns);
   return { netns: identity, ...cookie, link: indexOf(device) };
 }

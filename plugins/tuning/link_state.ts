@@ -1,18 +1,21 @@
 /** The settings of a link that `tuning` changes. @module */
-import type { Mac } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import * as link from "../../ffi/route/link.ts";
 import { IFF_ALLMULTI, IFF_PROMISC } from "../../ffi/route/uapi.ts";
 import { withPurpose } from "../../ffi/sys/error.ts";
+import { boolean, type Infer, int, knownKeys, lazy, mac, optional } from "../../spec/schema.ts";
 
 /** Some settings of a link, by their names in configuration and backup. */
-export interface LinkState {
-  readonly mac?: Mac;
-  readonly promisc?: boolean;
-  readonly mtu?: number;
-  readonly allmulti?: boolean;
-  readonly txQLen?: number;
-}
+export const linkStateSchema = lazy(() =>
+  knownKeys({
+    mac: optional(mac),
+    promisc: optional(boolean),
+    mtu: optional(int({ min: 0 })),
+    allmulti: optional(boolean),
+    txQLen: optional(int({ min: 0 })),
+  })
+);
+export type LinkState = Infer<typeof linkStateSchema>;
 type SettingKey = keyof LinkState;
 
 interface Setting<T> {
