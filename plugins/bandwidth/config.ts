@@ -12,7 +12,6 @@ import {
 } from "../../spec/schema.ts";
 import { bitRate, bitSize } from "./units.ts";
 
-/** A limit of one direction. */
 export interface Limit {
   /** Bits per second, above 0. */
   readonly rate: bigint;

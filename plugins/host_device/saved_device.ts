@@ -72,7 +72,6 @@ export function isLinkName(name: string): boolean {
   return linkNameProblem(name) === undefined;
 }
 
-/** Describes a device before it leaves the host. */
 export function describeDevice(device: Link): Omit<SavedDevice, "owner" | "netns" | "inside"> {
   const { name = "", mtu, txQLen, mac, alias, info, permanentMac, parentDevice, linkIndex, linkNetnsId } = device;
   return {
@@ -106,7 +105,7 @@ export function findSavedDevice(path: string, log: (message: string) => void): S
   return findState(path, savedDevice.parse, log);
 }
 
-/** All files, with their paths. @throws {SystemError} */
+/** @throws {SystemError} */
 export function listSavedDevices(dataDir: string): [path: string, saved: SavedDevice][] {
   return listStates(dataDir, savedDevice.parse);
 }

@@ -17,7 +17,6 @@ export interface LastReserved extends Disposable {
   write(set: number, address: Ip): void;
 }
 
-/** A file whose address can be overwritten. */
 interface HintFile extends Descriptor {
   readonly text: string;
 }

@@ -121,13 +121,12 @@ function overlapError(
   return new ConfigError(path, `apart from ${other}, which is ${formatRanges(others)}`, formatRanges(ranges));
 }
 
-/** Tells whether two ranges share an address; two ranges of one subnet need not. */
 export function rangesOverlap(a: AddressRange, b: AddressRange): boolean {
   return familyOf(a.subnet) === familyOf(b.subnet) && compareIps(a.start, b.end) <= 0 &&
     compareIps(b.start, a.end) <= 0;
 }
 
-/** Tells whether an address is in a range, be it the gateway's. */
+/** Also true for the gateway's address. */
 export function rangeIncludes({ start, end }: AddressRange, ip: Ip): boolean {
   return isBetween(start, ip, end);
 }
@@ -140,7 +139,7 @@ export function findRangeOf(set: RangeSet, ip: Ip): AddressRange | undefined {
   return set.ranges.find((candidate) => rangeIncludes(candidate, ip));
 }
 
-/** For how many containers the set has an address. */
+/** The number of containers that the set has addresses for. */
 export function capacityOf(set: RangeSet): bigint {
   let count = 0n;
   for (const member of set.ranges) {

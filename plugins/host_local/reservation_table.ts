@@ -117,7 +117,6 @@ export class ReservationTable {
     );
   }
 
-  /** The records that have this value in this place. */
   #numbersOf(offset: number, value: number): number[] {
     const numbers: number[] = [];
     const words = this.#words.subarray(0, this.#count * RECORD_WORDS);

@@ -102,7 +102,7 @@ type BackupOwner = Infer<typeof ownerSchema>;
 const isOwner = ({ containerID, ifname }: BackupOwner, attachment: Attachment): boolean =>
   containerID === attachment.containerId && ifname === attachment.ifname;
 
-/** The attachments that may have a backup. @throws {SystemError} */
+/** @throws {SystemError} */
 export function filterWithBackup<A extends Attachment>(dataDir: string, attachments: readonly A[]): A[] {
   const names = new Set(findEntryNames(dataDir));
   return attachments.filter((attachment) => names.has(backupName(attachment)) || names.has(referenceName(attachment)));
@@ -117,7 +117,7 @@ function parseBackup(node: unknown): Backup {
   return { before: linkStateSchema.parse(node), ...ownKeys.parse(node) };
 }
 
-/** Replaces a backup as a whole. @throws {SystemError} */
+/** @throws {SystemError} */
 export function writeBackup(path: string, { before, ...rest }: Backup): void {
   writeState(path, { ...before, ...rest });
 }
@@ -149,7 +149,7 @@ export function gcBackups(dataDir: string, snapshotTime: bigint, isStale: (owner
   }
 }
 
-/** The other backups of a container, with their paths. @throws {SystemError} */
+/** @throws {SystemError} */
 export function listOtherBackups(dataDir: string, attachment: Attachment): [path: string, backup: Backup][] {
   const { containerId } = attachment;
   const isCandidate = (name: string) =>
