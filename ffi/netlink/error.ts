@@ -1,4 +1,4 @@
-import { SystemError, withPurpose } from "../sys/error.ts";
+import { SystemError } from "../sys/error.ts";
 
 export interface NetlinkErrorFields {
   /** `RTM_NEWLINK` */
@@ -32,9 +32,4 @@ export class NetlinkError extends SystemError {
   override withPurpose(purpose: string): NetlinkError {
     return new NetlinkError(this, purpose);
   }
-}
-
-/** As `withPurpose`, with a purpose that is made on failure. */
-export function withRequestPurpose<T>(purpose: () => string, call: () => T): T {
-  return withPurpose(purpose, call);
 }

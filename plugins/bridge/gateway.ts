@@ -20,11 +20,10 @@ import {
   toCidr,
 } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
-import { withRequestPurpose } from "../../ffi/netlink/error.ts";
 import { executeAll } from "../../ffi/netlink/socket.ts";
 import * as address from "../../ffi/route/address.ts";
 import * as link from "../../ffi/route/link.ts";
-import { ignoreErrors } from "../../ffi/sys/error.ts";
+import { ignoreErrors, withPurpose } from "../../ffi/sys/error.ts";
 import { describeOwner, parseAlias } from "../lib/protocol/owner.ts";
 import type { AddCall } from "../lib/protocol/plugin.ts";
 import { refuseHostAddresses } from "../lib/links/address_claim.ts";
@@ -243,8 +242,8 @@ const NO_MAC = "00:00:00:00:00:00";
 /** @returns false if another container's ADD was faster */
 function addAddress(host: Netns, device: link.Link, cidr: Cidr, protocol: number): boolean {
   const add = () => executeAll(host.route, [address.addRequest(device.index, cidr, { noDad: true, protocol })]);
-  const purpose = () => `add address ${cidr} to "${device.name}"`;
-  return ignoreErrors(["EEXIST"], () => (withRequestPurpose(purpose, add), true)) ?? false;
+  const purpose = `add address ${cidr} to "${device.name}"`;
+  return ignoreErrors(["EEXIST"], () => (withPurpose(purpose, add), true)) ?? false;
 }
 
 /** Removing an IPv4 address may take others of its subnet along, so one may be gone already. */

@@ -1,11 +1,12 @@
 import { checkFailedError, expectEqual } from "../lib/protocol/check_failed.ts";
 import { familyOf, hostPrefix, type Ip, ipOf } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
-import { NetlinkError, withRequestPurpose } from "../../ffi/netlink/error.ts";
+import { NetlinkError } from "../../ffi/netlink/error.ts";
 import { executeAll } from "../../ffi/netlink/socket.ts";
 import * as address from "../../ffi/route/address.ts";
 import * as link from "../../ffi/route/link.ts";
 import * as route from "../../ffi/route/route.ts";
+import { withPurpose } from "../../ffi/sys/error.ts";
 import { RT_SCOPE_HOST, RT_TABLE_MAIN } from "../../ffi/route/uapi.ts";
 import { AF_INET, AF_INET6 } from "../../ffi/sys/uapi.ts";
 import { enableForwarding, enableIpv6 } from "../lib/links/sysctls.ts";
@@ -21,8 +22,8 @@ export function setUpHostVeth(host: Netns, { index, name = "" }: link.Link, ips:
   enableForwarding(host, families);
   // Nobody else can have them, and the container's packets must not wait for duplicate address detection.
   const addresses = gateways.map((gateway) => address.addRequest(index, gateway, { noDad: true }));
-  withRequestPurpose(
-    () => `give "${name}" the gateways ${gateways.join(", ")}`,
+  withPurpose(
+    `give "${name}" the gateways ${gateways.join(", ")}`,
     () => executeAll(host.route, addresses),
   );
   for (const { address: containerAddress } of ips) addHostRoute(host, index, ipOf(containerAddress));
