@@ -134,6 +134,15 @@ export function findEntry(directory: string, key: AttachmentKey): CacheEntry | u
   return isSameAttachment(entry, key) ? entry : undefined;
 }
 
+/** Of listed entries: what tells this state of the file from every other. */
+const fileStates = new WeakMap<CacheEntry, string | undefined>();
+
+/** The entry of an attachment that was listed, which is read again only if its file has changed since. @throws as {@linkcode findEntry} */
+export function findEntryAgain(directory: string, listed: CacheEntry): CacheEntry | undefined {
+  const state = findFileState(cachePath(directory, listed));
+  return state !== undefined && state === fileStates.get(listed) ? listed : findEntry(directory, listed);
+}
+
 /** Removes the entry of an attachment, also one that cannot be understood, but never that of another attachment. @throws {SystemError} */
 export function removeEntry(directory: string, key: AttachmentKey): void {
   const path = cachePath(directory, key);
@@ -176,13 +185,17 @@ export function listCacheEntries(
   return names.flatMap((name) => {
     try {
       const path = `${directory}/results/${name}`;
+      // Seen before it is read, so that it is not younger than what was read.
+      const fileState = findFileState(path);
       const text = readEntryText(path);
       const entry = text === undefined ? undefined : parseEntryText(text, path, undefined);
       // Only files in the present format name their attachment.
       const hasAttachmentKey = entry && entry.network !== "" && entry.ifname !== "";
       if (!hasAttachmentKey || (network !== undefined && entry.network !== network)) return [];
       // A copy beside it, such as an editor makes, is not the attachment's.
-      return cachePath(directory, entry) === path ? [entry] : [];
+      if (cachePath(directory, entry) !== path) return [];
+      fileStates.set(entry, fileState);
+      return [entry];
     } catch (error) {
       log?.(`${CniError.from(error).message}; continuing without it`, error, name);
       return [];
@@ -287,6 +300,11 @@ function parseCacheDocument(node: schema.JsonObject, file: string): CacheEntry {
     ...(result !== undefined && { result }),
     ...(written && { written }),
   };
+}
+
+function findFileState(path: string): string | undefined {
+  const status = findStat(path);
+  return status && `${status.identity} ${status.size} ${status.ctime}`;
 }
 
 function findTimes(path: string): FileTimes | undefined {

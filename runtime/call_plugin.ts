@@ -15,8 +15,8 @@ import {
   type PluginEntry,
   type PluginRequestOptions,
 } from "../spec/network_config_list.ts";
-import type { Attachment } from "../spec/plugin_config.ts";
-import type { Result } from "../spec/result.ts";
+import type { Attachment, PluginConfig } from "../spec/plugin_config.ts";
+import { type Result, resultAsSeenIn } from "../spec/result.ts";
 import type { JsonObject } from "../spec/schema.ts";
 import type { Args } from "./cache.ts";
 import type { RuntimeContext } from "./context.ts";
@@ -173,16 +173,36 @@ function buildRequest(
     args: args.map((pair) => pair.join("=")).join(";"),
     path: isDefaultNetwork(list) ? [] : pluginDirectories,
     netnsOverride: isTrue(env.CNI_NETNS_OVERRIDE ?? ""),
-    config: "plugin" in location
-      ? derivePluginConfig(list, plugin, options, (problem) => {
+    config: !("plugin" in location)
+      ? deriveProgramConfig(list, plugin, options)
+      : command === "RESTORE"
+      ? deriveRestoreConfig(list, plugin, options)
+      : derivePluginConfig(list, plugin, options, (problem) => {
         if (!undoesAdd) hostContext.log(`${plugin.type}: ${problem}`);
-      })
-      : deriveProgramConfig(list, plugin, options),
+      }),
     env,
     ...undoesAdd && { undoesAdd },
     ...findCallerPid !== undefined && { findCallerPid },
     ...snapshotTime !== undefined && { snapshotTime },
   };
+}
+
+/** By the plugin of a list: what it gets for attachments without arguments for its capabilities. */
+const restoreConfigs = new WeakMap<PluginEntry, PluginConfig>();
+
+/** The configuration of many attachments differs in nothing but the result, mostly. */
+function deriveRestoreConfig(
+  list: NetworkConfigList,
+  plugin: PluginEntry,
+  options: PluginRequestOptions,
+): PluginConfig {
+  const { prevResult, capabilityArgs = {} } = options;
+  if (!prevResult || plugin.capabilities.some((name) => Object.hasOwn(capabilityArgs, name))) {
+    return derivePluginConfig(list, plugin, options);
+  }
+  const config = restoreConfigs.get(plugin) ?? derivePluginConfig(list, plugin, { command: options.command });
+  restoreConfigs.set(plugin, config);
+  return { ...config, prevResult: resultAsSeenIn(list.cniVersion, prevResult) };
 }
 
 /** What `call` does for a plugin. @throws {CniError} with the code of what it failed with, naming plugin and command */

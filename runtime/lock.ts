@@ -11,7 +11,7 @@
  * @module
  */
 import { ignoreErrors, ignoreSystemErrors } from "../ffi/sys/error.ts";
-import { ensureDirectory } from "../ffi/sys/directory.ts";
+import { inDirectory } from "../ffi/sys/directory.ts";
 import { sleep } from "../ffi/sys/poll.ts";
 import { LockedError, lockFile, replaceOrphanedLock } from "../ffi/sys/lock.ts";
 import { findStat } from "../ffi/sys/stat.ts";
@@ -90,11 +90,12 @@ function withLockDirectory(
   { maxWaitMs = LOCK_TIMEOUT_MS }: NodeLockOptions,
   lock: (deadline: number) => Disposable,
 ): Disposable {
-  const isWritable = ignoreErrors(UNWRITABLE_ERRORS, () => {
-    ensureDirectory(directory, 0o700);
-    return true;
-  });
-  return isWritable ? lockOrTryAgainLater(() => lock(performance.now() + maxWaitMs)) : NO_LOCK;
+  return lockOrTryAgainLater(() =>
+    ignoreErrors(
+      UNWRITABLE_ERRORS,
+      () => inDirectory(directory, 0o700, () => lock(performance.now() + maxWaitMs)),
+    ) ?? NO_LOCK
+  );
 }
 
 /** Takes the lock that garbage collection has alone, after those who asked for it before. */

@@ -61,10 +61,13 @@ export function describeMissingParts({ links, addresses }: MissingParts): string
  * Tells whether a namespace has an interface, by its name or its hardware address: the container may have renamed it. The links are asked for
  * once, when they are first needed.
  */
-export function linkFinder({ route }: Pick<Netns, "route">): (iface: Interface) => boolean {
+export function linkFinder(
+  { route }: Pick<Netns, "route">,
+  listLinks: () => readonly link.Link[] = () => link.list(route),
+): (iface: Interface) => boolean {
   let known: ReadonlySet<string> | undefined;
   return ({ name, mac }) => {
-    known ??= new Set(link.list(route).flatMap((found) => [found.name ?? "", found.mac ?? ""]));
+    known ??= new Set(listLinks().flatMap((found) => [found.name ?? "", found.mac ?? ""]));
     return known.has(name) || (mac !== undefined && known.has(mac.toLowerCase()));
   };
 }

@@ -77,12 +77,12 @@ export function isNetnsOf(
 
 function isNetnsReplaced(entry: CacheEntry, netns: Netns, host: Netns): boolean {
   const isOwnNetns = hasNetnsCookie(netns, entry.netnsCookie);
+  if (isOwnNetns) return false;
   if (entry.result === undefined) return isOwnNetns === false;
   const interfaces = resultInterfaces(entry);
   const containerInterfaces = interfaces.filter(({ sandbox }) => sandbox);
-  if (containerInterfaces.length === 0 || (isOwnNetns ?? hasAnyInterface(containerInterfaces, netns, entry))) {
-    return false;
-  }
+  if (containerInterfaces.length === 0) return false;
+  if (isOwnNetns === undefined && hasAnyInterface(containerInterfaces, netns, entry)) return false;
   return !hasHostInterface(host, interfaces.filter(({ sandbox }) => !sandbox));
 }
 

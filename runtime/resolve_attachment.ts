@@ -135,13 +135,17 @@ function findUsableEntry(
   }
 }
 
+/** All attachments of a network mostly have the same configuration. */
+let lastList: NetworkConfigList | undefined;
+
 function cachedNetworkList({ log }: RuntimeContext, entry: cache.CacheEntry): NetworkConfigList | undefined {
   if (entry.config === "") return undefined;
   try {
-    const list = parseNetworkConfigList(
-      entry.config,
-      `the configuration that ${describeAttachment(entry)} was attached with`,
-    );
+    const source = `the configuration that ${describeAttachment(entry)} was attached with`;
+    const list = lastList?.text === entry.config
+      ? { ...lastList, source }
+      : parseNetworkConfigList(entry.config, source);
+    lastList = list;
     return list.name === entry.network && list.plugins.length > 0 ? list : undefined;
   } catch (error) {
     log(`${CniError.from(error).message}; continuing without it`);

@@ -6,7 +6,8 @@
  * @module
  */
 import { repairTable, TABLES } from "../plugins/lib/ruleset/repair.ts";
-import { shareSnapshots } from "../plugins/lib/ruleset/snapshot.ts";
+import { type SharedReads, shareReads } from "../plugins/lib/protocol/shared_reads.ts";
+import { listHostLinks } from "../plugins/lib/links/host_links.ts";
 import type { HostContext, PluginLocation } from "../plugins/lib/protocol/context.ts";
 import { CniError } from "../spec/error.ts";
 import type { NetworkConfigList, PluginEntry } from "../spec/network_config_list.ts";
@@ -84,11 +85,12 @@ export function restoreAttachments(
   for (const message of tables) runtime.log(`Restored ${message}`);
   for (const message of problems) runtime.log(message);
   const loggedPlugins = new Set<string>();
-  const isOnHost = linkFinder(runtime.hostContext.host);
-  using _ = shareSnapshots(runtime.hostContext.host.nft);
+  const { host } = runtime.hostContext;
+  using sharedReads = shareReads(host.nft);
+  const isOnHost = linkFinder(host, () => listHostLinks(host));
   const context = { ...runtime, hostContext: locateOnce(runtime.hostContext) };
-  const attachments = entries.flatMap((key) => {
-    const restored = restoreAttachment(context, network ?? key.network, key, isOnHost);
+  const attachments = entries.flatMap((listed) => {
+    const restored = restoreAttachment(context, network ?? listed.network, listed, isOnHost, sharedReads);
     if (restored) logRestored(runtime, restored, loggedPlugins);
     return restored ?? [];
   });
@@ -97,13 +99,14 @@ export function restoreAttachments(
 
 /** The same machine, but each plugin is looked for once. */
 function locateOnce(context: HostContext): HostContext {
-  const locations = new Map<string, PluginLocation>();
+  const found = new Map<string, { readonly directories: readonly string[]; readonly location: PluginLocation }>();
   return {
     ...context,
     locate(type, directories) {
-      const key = [type, ...directories].join("\0");
-      const location = locations.get(key) ?? context.locate(type, directories);
-      locations.set(key, location);
+      const known = found.get(type);
+      if (known?.directories === directories) return known.location;
+      const location = context.locate(type, directories);
+      found.set(type, { directories, location });
       return location;
     },
   };
@@ -118,18 +121,21 @@ function compareByInterface({ ifname: a }: cache.AttachmentKey, { ifname: b }: c
 function restoreAttachment(
   runtime: RuntimeContext,
   network: NetworkConfigList | string,
-  { network: name, containerId, ifname }: cache.AttachmentKey,
+  listed: cache.CacheEntry,
   isOnHost: (iface: Interface) => boolean,
+  sharedReads: SharedReads,
 ): RestoredAttachment | undefined {
+  const { network: name, containerId, ifname } = listed;
   const key = { network: name, containerId, ifname };
   try {
     using _ = lockContainer(runtime.cacheDirectory, containerId);
     using hostContext = holdNetns(runtime.hostContext);
-    const entry = cache.findEntry(runtime.cacheDirectory, key);
+    const entry = cache.findEntryAgain(runtime.cacheDirectory, listed);
     if (!entry) return undefined;
+    sharedReads.refresh();
     const reason = skipReason(entry, hostContext);
     if (reason !== undefined) return { ...key, state: "skipped", reason, plugins: [] };
-    const resolved = resolveAttachment(runtime, network, key, "restore");
+    const resolved = resolveAttachment(runtime, network, key, "restore", entry);
     const prevResult = parseResult(resolved.entry.result, resolved.list.cniVersion, "result");
     const plugins = resolved.list.plugins.map((plugin) =>
       restoreWithPlugin({ ...runtime, hostContext }, resolved, plugin, prevResult)

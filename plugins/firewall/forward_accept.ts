@@ -19,6 +19,7 @@ import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { EARLY_CHAIN, earlyRule, FORWARD_MARK, FORWARD_MARK_PRIORITY } from "../lib/ruleset/forward_mark.ts";
 import { inetTable } from "../lib/ruleset/inet_table.ts";
 import { retryOnConflict } from "../lib/ruleset/retry.ts";
+import { forgetRuleset, whileUnchanged } from "../lib/protocol/shared_reads.ts";
 import { dropsEverything, jumpsUnconditionallyTo } from "../../ffi/nft/rule_contents.ts";
 import {
   describeForwardChain,
@@ -70,33 +71,54 @@ export function addForwardAccept(
   adminChain: string,
   log: (message: string) => void,
 ): string[] {
-  return retryOnConflict(() => {
-    const generation = nft.getGenerationId(nl);
-    const states = listRestrictiveTables(nl, addresses, adminChain);
-    const hasEarlyChain = marksEarly(nl, states);
-    for (const { foreignTable, forwardChains } of states.filter(({ foreignTable }) => foreignTable.hasOwner)) {
-      const chain = describeForwardChain(foreignTable, forwardChains[0]!);
-      log(`Cannot accept packets of containers in ${chain}: the table is owned by another program`);
+  const families = addressFamilies(addresses);
+  // Whoever it is for, it is the same.
+  return whileUnchanged(
+    nl,
+    `accept rules ${families} ${adminChain}`,
+    () => retryOnConflict(() => addMissingRules(nl, families, adminChain, log)),
+  );
+}
+
+function addMissingRules(
+  nl: Netlink,
+  families: readonly (4 | 6)[],
+  adminChain: string,
+  log: (message: string) => void,
+): string[] {
+  const generation = nft.getGenerationId(nl);
+  const states = listRestrictiveTables(nl, families, adminChain);
+  const hasEarlyChain = marksEarly(nl, states);
+  for (const { foreignTable, forwardChains } of states.filter(({ foreignTable }) => foreignTable.hasOwner)) {
+    const chain = describeForwardChain(foreignTable, forwardChains[0]!);
+    log(`Cannot accept packets of containers in ${chain}: the table is owned by another program`);
+  }
+  const add = (changed: readonly TableState[]): string[] => {
+    const faults = changed.map((state) => ({ state, faults: listFaults(state, adminChain, hasEarlyChain) }))
+      .filter(({ faults }) => faults.length > 0);
+    const tx = transaction(nl);
+    if (!hasEarlyChain && changed.some(needsEarlyMark)) addEarlyChain(tx, nl);
+    for (const { state } of faults) addAcceptRule(tx, state, adminChain);
+    if (!tx.isEmpty) {
+      forgetRuleset(nl);
+      tx.commit(generation);
     }
-    const add = (changed: readonly TableState[]): string[] => {
-      const faults = changed.map((state) => ({ state, faults: listFaults(state, adminChain, hasEarlyChain) }))
-        .filter(({ faults }) => faults.length > 0);
-      const tx = transaction(nl);
-      if (!hasEarlyChain && changed.some(needsEarlyMark)) addEarlyChain(tx, nl);
-      for (const { state } of faults) addAcceptRule(tx, state, adminChain);
-      if (!tx.isEmpty) tx.commit(generation);
-      return faults.flatMap(({ faults }) => faults).map(({ chain }) => `accept rules of ${chain}`);
-    };
-    const writable = states.filter(({ foreignTable }) => !foreignTable.hasOwner);
-    try {
-      return add(writable);
-    } catch (error) {
-      // Everything is there that was read in this generation; so it is the kernel that has something not.
-      if (!(error instanceof NetlinkError) || error.code !== "ENOENT" || takesIptablesRules(nl)) throw error;
-      log(IPTABLES_RULES_REFUSED);
-      return add(writable.filter(({ foreignTable }) => !foreignTable.isIptables));
-    }
-  });
+    return faults.flatMap(({ faults }) => faults).map(({ chain }) => `accept rules of ${chain}`);
+  };
+  const writable = states.filter(({ foreignTable }) => !foreignTable.hasOwner);
+  try {
+    return add(writable);
+  } catch (error) {
+    // Everything is there that was read in this generation; so it is the kernel that has something not.
+    if (!(error instanceof NetlinkError) || error.code !== "ENOENT" || takesIptablesRules(nl)) throw error;
+    log(IPTABLES_RULES_REFUSED);
+    return add(writable.filter(({ foreignTable }) => !foreignTable.isIptables));
+  }
+}
+
+/** The families that these are of. */
+export function addressFamilies(addresses: readonly Ip[]): readonly (4 | 6)[] {
+  return [...new Set(addresses.map(familyOf))].sort();
 }
 
 /** Why iptables' tables cannot be opened. */
@@ -132,8 +154,8 @@ export function takesIptablesRules(nl: Netlink): boolean {
  */
 const iptablesMarkMatch = () => [...markHas(FORWARD_MARK), ...xtMarkHas(FORWARD_MARK), ...counter()];
 
-function listRestrictiveTables(nl: Netlink, addresses: readonly Ip[], adminChain: string): TableState[] {
-  const tables = listForeignTables(nl, [...new Set(addresses.map(familyOf))]);
+function listRestrictiveTables(nl: Netlink, families: readonly (4 | 6)[], adminChain: string): TableState[] {
+  const tables = listForeignTables(nl, families);
   const present = tables.filter(({ isMissing }) => !isMissing);
   const chains = findChains(nl, present, [FORWARD_CHAIN, adminChain, ...IPTABLES_FORWARD_CHAINS]);
   return tables.flatMap((foreignTable) => {
@@ -203,7 +225,7 @@ const lacksAdminJump = (state: TableState, adminChain: string): boolean =>
 
 /** @throws {CniError} if what {@linkcode addForwardAccept} made is not there any more */
 export function checkForwardAccept(nl: Netlink, addresses: readonly Ip[], adminChain: string, hint: string): void {
-  const states = listRestrictiveTables(nl, addresses, adminChain);
+  const states = listRestrictiveTables(nl, addressFamilies(addresses), adminChain);
   const hasEarlyChain = marksEarly(nl, states);
   for (const state of states.filter(({ foreignTable }) => !foreignTable.hasOwner)) {
     const [fault] = listFaults(state, adminChain, hasEarlyChain);

@@ -8,7 +8,7 @@
  * @module
  */
 import { checkFailedError } from "../lib/protocol/check_failed.ts";
-import { familyOf, type Ip } from "../../ffi/address.ts";
+import type { Ip } from "../../ffi/address.ts";
 import { type FirewallConfig, firewallConfigSchema, parseFirewallConfig } from "./config.ts";
 import { findFirewalld, type Firewalld } from "./firewalld.ts";
 import {
@@ -23,6 +23,7 @@ import {
 } from "./ingress_policy.ts";
 import {
   addForwardAccept,
+  addressFamilies,
   checkForwardAccept,
   hasIptablesRules,
   IPTABLES_RULES_REFUSED,
@@ -31,6 +32,7 @@ import {
 import { type RemovalFilter, removeForwardAccept } from "./forward_removal.ts";
 import { describeLegacyFilters } from "./iptables_legacy.ts";
 import { bridgeTable } from "../lib/ruleset/bridge_table.ts";
+import { lendOnce, readOnce } from "../lib/protocol/shared_reads.ts";
 import { requireTable } from "../lib/ruleset/table.ts";
 import {
   isOneOfOwners,
@@ -131,7 +133,8 @@ function allowForwarding(call: FirewallCall, request: FirewallRequest, firewalld
   const { host, log } = call;
   const { addresses, config: { firewalldZone: zone, iptablesAdminChainName: adminChain } } = request;
   const added = addresses.filter((address) => firewalld?.add(zone, address));
-  for (const message of describeLegacyFilters(host, [...new Set(addresses.map(familyOf))])) log(message);
+  const families = addressFamilies(addresses);
+  readOnce(host.nft, `legacy filters ${families}`, () => describeLegacyFilters(host, families).forEach(log));
   return [
     ...added.map((address) => `${address} in zone "${zone}" of firewalld`),
     ...addForwardAccept(host.nft, addresses, adminChain, log),
@@ -140,12 +143,12 @@ function allowForwarding(call: FirewallCall, request: FirewallRequest, firewalld
 
 /** The firewalld to tell, if there is one to be told. @throws {CniError} if it must run and does not */
 function requiredFirewalld(
-  { env }: Pick<PluginCall<unknown>, "env">,
+  { env, host }: Pick<PluginCall<unknown>, "env" | "host">,
   { backend }: FirewallConfig,
   code: number = Code.TryAgainLater,
 ): Firewalld | undefined {
   if (backend !== undefined && backend !== "firewalld") return undefined;
-  const firewalld = findFirewalld(env);
+  const firewalld = lendOnce(host.nft, "firewalld", () => findFirewalld(env));
   if (!firewalld && backend) throw new CniError(code, `Cannot use backend "firewalld": firewalld does not run`);
   return firewalld;
 }

@@ -4,8 +4,8 @@ import type { JsonObject } from "../../spec/schema.ts";
 import { CniError } from "../../spec/error.ts";
 import type { Cidr } from "../../ffi/address.ts";
 import type { Netns } from "../../ffi/netns.ts";
-import * as link from "../../ffi/route/link.ts";
 import { isGone } from "../lib/links/address_claim.ts";
+import { findHostLink } from "../lib/links/host_links.ts";
 import { describeOwner, type Owner, ownerPrefix, parseAlias, sameOwner } from "../lib/protocol/owner.ts";
 import type { FoundElement } from "../lib/ruleset/element_lookup.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
@@ -84,7 +84,7 @@ const VETH = "veth";
 
 function hasOwnHostVeth({ host, owner, prevResult }: PortmapCall): boolean {
   return prevResult?.interfaces?.some(({ name, sandbox }) =>
-    !sandbox && sameOwner(parseAlias(link.find(host.route, name)?.alias), owner)
+    !sandbox && sameOwner(parseAlias(findHostLink(host, name)?.alias), owner)
   ) === true;
 }
 

@@ -10,6 +10,7 @@ import type { AnyPlugin, HostContext } from "./context.ts";
 import { batchIpamDelegate, findIpam, ipamDelegate, type IpamPlugin } from "./delegate.ts";
 import type { AddCall, AttachmentCall, DelBatchCall, DelCall, PluginCall } from "./plugin.ts";
 import type { DelBatchRequest, PluginRequest, PluginResponse } from "./request.ts";
+import { readOnce } from "./shared_reads.ts";
 import { throwIfSignalled } from "./signal.ts";
 
 /** Takes the result of an ADD. If it throws, the ADD is undone. */
@@ -83,6 +84,8 @@ function buildCall(
     // Unusable keys must not keep a container attached.
     config: command === "DEL"
       ? parseUsableKeys(plugin.config, config.raw, undoesAdd ? () => {} : log).value
+      : command === "RESTORE"
+      ? readOnce(host.nft, config.raw, () => plugin.config.parse(config.raw))
       : plugin.config.parse(config.raw),
     pluginConfig: config,
     env,

@@ -37,6 +37,7 @@ import {
 } from "./owner_records.ts";
 import { retryOnConflict } from "./retry.ts";
 import { elementKeysOf, type ElementSelector, fetchElements, type FoundElement } from "./element_lookup.ts";
+import { forgetRuleset } from "../protocol/shared_reads.ts";
 import { type ElementKey, type RulesetSnapshot, takeSnapshot } from "./snapshot.ts";
 import {
   hasSameTarget,
@@ -67,9 +68,13 @@ export function ensureElements(
   const look = () => takeSnapshotFor(nl, table, wanted, [record]);
   let attempts = 0;
   return retryOnConflict(() => {
+    const isRetry = attempts++ > 0;
+    if (isRetry) forgetRuleset(nl);
     let snapshot = look();
-    if (ensureTable(nl, table, snapshot.chain(table.sentinel.chain))) snapshot = look();
-    else if (attempts++ > 0) {
+    if (ensureTable(nl, table, snapshot.chain(table.sentinel.chain))) {
+      forgetRuleset(nl);
+      snapshot = look();
+    } else if (isRetry) {
       // A table of an earlier release has fewer sets.
       if (!keepsRecords(nl, table)) addRecords(nl, table);
       loadRepair().repairTable(nl, table);
@@ -86,10 +91,11 @@ export function ensureElements(
     addElements(tx, table, missing.map(({ element }) => element), owner);
     const unmarked = kept.filter((element) => !isAwaited(element));
     markAwaited(tx, table, unmarked);
-    const replacesRecord = updateRecord(tx, snapshot, owner, wanted);
+    const replacesRecord = updateRecord(tx, snapshot, owner, wanted, record);
     removeUnusedTargets(tx, snapshot, stale, new Set(chains.keys()));
     // Additions alone need no pin: the kernel refuses an element that exists, and a chain that does not.
     const needsPin = stale.length > 0 || unmarked.length > 0 || needsGeneration || replacesRecord || checkConflicts;
+    if (!tx.isEmpty) forgetRuleset(nl);
     tx.commit(needsPin ? snapshot.generation : undefined);
     const changed = matches.filter(({ element: { chain } }) => chain && repaired.has(chain.name));
     return [...new Set([...missing, ...changed].map(({ element }) => element.title))];
@@ -288,11 +294,12 @@ function updateRecord(
   snapshot: RulesetSnapshot,
   owner: Owner,
   wanted: readonly WantedElement[],
+  firstKey: ElementKey,
 ): boolean {
   const { table } = snapshot;
   const purpose = purposeOf(table, wanted[0]!.set);
   const keys = wanted.flatMap(({ set, key, failover }) => [{ set, key }, ...failover ? [failover] : []]);
-  const record = readRecord(snapshot, owner, purpose);
+  const record = readRecord(snapshot, owner, purpose, firstKey);
   if (record && coversAll(record, keys)) return false;
   deleteElements(tx, table, record?.keys ?? []);
   tx.addElements(

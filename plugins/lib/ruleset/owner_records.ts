@@ -47,12 +47,17 @@ export function isRecordFor({ key, note }: FoundElement, owner: Owner, purpose: 
   return Buffer.compare(key.subarray(0, DIGEST_BYTES), recordKey(owner, purpose).key.subarray(0, DIGEST_BYTES)) === 0;
 }
 
-export function readRecord(snapshot: RulesetSnapshot, owner: Owner, purpose: string): OwnerRecord | undefined {
+export function readRecord(
+  snapshot: RulesetSnapshot,
+  owner: Owner,
+  purpose: string,
+  firstKey = recordKey(owner, purpose),
+): OwnerRecord | undefined {
   const sets = snapshot.table.purposes[purpose]!;
-  const first = snapshot.element(recordKey(owner, purpose));
+  const first = snapshot.element(firstKey);
   if (!first) return undefined;
   const count = first.references?.[0] ?? 1;
-  const keys = Array.from({ length: count }, (_, part) => recordKey(owner, purpose, part));
+  const keys = Array.from({ length: count }, (_, part) => part === 0 ? firstKey : recordKey(owner, purpose, part));
   snapshot.fetch(keys, []);
   const found = keys.flatMap((key) => snapshot.element(key) ?? []);
   const parts = found.flatMap(({ references }) => references ? [references.subarray(1)] : []);

@@ -1,6 +1,7 @@
 /** Elements and chains of a table of our own as they were read: several in one request, none twice. */
 import * as nft from "../../../ffi/nft/objects.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
+import { sharesRuleset, whileUnchanged } from "../protocol/shared_reads.ts";
 import type { TableDefinition } from "./table.ts";
 
 export interface ElementKey {
@@ -25,30 +26,14 @@ export interface RulesetSnapshot {
   ruleCount(chain: string): number;
 }
 
-const sharedSnapshots = new WeakMap<Netlink, Map<TableDefinition, RulesetSnapshot>>();
-
-/** Until the scope ends or the ruleset changes, each set is read once and as a whole: for commands over all attachments. */
-export function shareSnapshots(nl: Netlink): Disposable {
-  sharedSnapshots.set(nl, new Map());
-  return { [Symbol.dispose]: () => void sharedSnapshots.delete(nl) };
-}
-
+/** Reads elements and chains of a table. Where attachments share what is read, each set is read as a whole. @throws {NetlinkError} */
 export function takeSnapshot(
   nl: Netlink,
   table: TableDefinition,
   keys: readonly ElementKey[],
   chains: readonly string[],
 ): RulesetSnapshot {
-  const shared = sharedSnapshots.get(nl);
-  if (!shared) return newSnapshot(nl, table, keys, chains, false);
-  const known = shared.get(table);
-  if (known && known.generation !== nft.getGenerationId(nl)) {
-    // A command that restores changes the ruleset often: do not list whole sets again after each change.
-    sharedSnapshots.delete(nl);
-    return newSnapshot(nl, table, keys, chains, false);
-  }
-  const snapshot = known ?? newSnapshot(nl, table, keys, chains, true);
-  shared.set(table, snapshot);
+  const snapshot = whileUnchanged(nl, table, () => newSnapshot(nl, table, keys, chains, sharesRuleset(nl)));
   snapshot.fetch(keys, chains);
   return snapshot;
 }
@@ -80,8 +65,9 @@ function newSnapshot(
       addQuery(nft.chainQuery(table, name), (answer) => chainsByName.set(name, answer));
     }
     for (const elementKey of [...moreKeys, ...moreChains.flatMap((name) => table.chainElementsOf?.(name) ?? [])]) {
+      if (listedSets.has(elementKey.set)) continue;
       const id = elementId(elementKey);
-      if (elementsById.has(id) || listedSets.has(elementKey.set)) continue;
+      if (elementsById.has(id)) continue;
       if (listsWholeSets) {
         setsToList.add(elementKey.set);
         continue;
@@ -89,7 +75,7 @@ function newSnapshot(
       elementsById.set(id, undefined);
       addQuery(nft.elementQuery(table, elementKey.set, elementKey.key), (answer) => elementsById.set(id, answer));
     }
-    nft.getAll(nl, queries).forEach((answer, i) => handlers[i]!(answer));
+    if (queries.length > 0) nft.getAll(nl, queries).forEach((answer, i) => handlers[i]!(answer));
     for (const set of setsToList) {
       for (const element of nft.listElements(nl, table, set)) {
         elementsById.set(elementId({ set, key: element.key }), element);
@@ -104,11 +90,12 @@ function newSnapshot(
     generation: generation ?? 0,
     fetch,
     element(elementKey) {
-      fetch([elementKey], []);
-      return elementsById.get(elementId(elementKey));
+      const id = elementId(elementKey);
+      if (!elementsById.has(id) && !listedSets.has(elementKey.set)) fetch([elementKey], []);
+      return elementsById.get(id);
     },
     chain(name) {
-      fetch([], [name]);
+      if (!chainsByName.has(name)) fetch([], [name]);
       return chainsByName.get(name);
     },
     ruleCount(chain) {

@@ -15,6 +15,7 @@ import { concurrentAddRows } from "./concurrent_adds.ts";
 import { gcRows } from "./gc.ts";
 import { awaitNamespaceCleanup } from "./measure.ts";
 import { memoryRows } from "./memory.ts";
+import { restoreRows } from "./restore.ts";
 import { reservationRows } from "./reservations.ts";
 import { measureScale } from "./scale.ts";
 import { startupRows } from "./startup.ts";
@@ -32,6 +33,7 @@ const SECTIONS: Readonly<Record<string, Section>> = {
   memory: memoryRows,
   once: concurrentAddRows,
   gc: gcRows,
+  restore: restoreRows,
   scale: measureScale,
 };
 

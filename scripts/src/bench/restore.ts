@@ -1,0 +1,29 @@
+/** Restoring rules of which none is missing. @module */
+import { createNetns } from "../../../ffi/netns.ts";
+import { WITHOUT_SYSTEM_BUS } from "../harness/node.ts";
+import { runSuccessfully } from "../harness/process.ts";
+import { CNI_PROGRAM } from "../repository.ts";
+import { attachContainers } from "./populate.ts";
+import { type BenchRow, row } from "./table.ts";
+import { type BenchWorkspace, chainNetwork } from "./workspace.ts";
+
+export function restoreRows(bench: BenchWorkspace): readonly BenchRow[] {
+  using scope = new DisposableStack();
+  const count = bench.quick ? 50 : 1000;
+  const host = scope.use(createNetns());
+  attachContainers(scope, bench, host, chainNetwork(bench, "restore"), 0, count);
+  const argv = [CNI_PROGRAM, "run", "restore", "--cache-dir", bench.cache, "--plugin-dir", bench.plugins, "--json"];
+  const perAttachment = Array.from({ length: bench.quick ? 1 : 10 }, () => {
+    const { ms, stdout } = host.run(() => runSuccessfully({ argv, env: WITHOUT_SYSTEM_BUS }));
+    const { attachments } = JSON.parse(stdout) as { readonly attachments: readonly { readonly state: string }[] };
+    if (attachments.length !== count || attachments.some(({ state }) => state !== "whole")) {
+      throw new Error("Cannot measure a restore that finds something missing");
+    }
+    return ms / count;
+  });
+  return [
+    row(`\`cni run restore\` of ${count} attachments that miss nothing, for each`, "alone", perAttachment, undefined, {
+      note: "whole chain, 2 port maps each",
+    }),
+  ];
+}
