@@ -18,6 +18,7 @@ import { addNetworkList } from "./add.ts";
 import { delNetworkList } from "./del.ts";
 import { restoreAttachments } from "./restore.ts";
 import { newCountingHost } from "../testing/counting_host.ts";
+import { runShellInNetns } from "../testing/netns.ts";
 import { invokePlugin, newRequest } from "../testing/plugin_call.ts";
 
 await loadPlugins();
@@ -131,6 +132,27 @@ test("restore reads what all attachments have once, and asks for each no more th
   };
   // The ruleset's number, the way to the container, and the container's addresses.
   expect(perAttachment).toEqual({ sends: 3, dumps: 1 });
+});
+
+test("restore puts back what somebody takes away while it runs", () => {
+  using resources = new DisposableStack();
+  const { directory, runtime } = newCountingHost(resources);
+  const list = chainIn(directory);
+  const paths = ["c0", "c1", "c2"].map((containerId) => {
+    const netns = resources.use(createNetns()).path;
+    addNetworkList(runtime, list, { containerId, ifname: "eth0", netns });
+    return netns;
+  });
+  const hostContext: HostContext = {
+    ...runtime.hostContext,
+    openNetns(path) {
+      // The second attachment is at work, with what was read for the first.
+      if (path === paths[1]) runShellInNetns(runtime.hostContext.host, "nft flush ruleset");
+      return runtime.hostContext.openNetns(path);
+    },
+  };
+  const { attachments } = restoreAttachments({ ...runtime, hostContext });
+  expect(attachments.map(({ state }) => state)).toEqual(["whole", "whole", "restored"]);
 });
 
 test("ADD and DEL of a whole chain send and receive no more beside 200 containers than beside 20, and no more than they may", () => {
