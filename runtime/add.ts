@@ -2,7 +2,6 @@
  * ADD: attaching a container, with the machine's state in view: what an ADD must not run into, and what an earlier one left.
  *
  * @see SPEC.md §Lifecycle & Ordering, §3 Execution of Network Configurations
- * @module
  */
 import { namedNetnsPath } from "../ffi/named_netns.ts";
 import { type Netns, NetnsError } from "../ffi/netns.ts";
@@ -17,7 +16,7 @@ import type { NetworkConfigList } from "../spec/network_config_list.ts";
 import { formatResult, type Result } from "../spec/result.ts";
 import { findKey } from "../spec/schema.ts";
 import * as cache from "./cache.ts";
-import { callAdd, callPlugin, MissingPluginError } from "./call_plugin.ts";
+import { callAdd, callPlugin, describeFailure, MissingPluginError } from "./call_plugin.ts";
 import type { RuntimeContext } from "./context.ts";
 import { delNetworkList } from "./del.ts";
 import { type HeldNetnsContext, holdNetns } from "./held_netns.ts";
@@ -32,7 +31,7 @@ export interface AddRuntimeConf extends RuntimeConf {
 }
 
 /**
- * Attaches a container and remembers it; an attachment of the same name that cannot live any more is removed first.
+ * Attaches a container and remembers it. A stale attachment of the same name is removed first.
  *
  * @returns the result of the last plugin, in the current form
  * @throws {CniError} code 8 if there is no such namespace, code 4 if it has an interface of that name or the container is attached already,
@@ -41,7 +40,7 @@ export interface AddRuntimeConf extends RuntimeConf {
 export function addNetworkList(runtime: RuntimeContext, list: NetworkConfigList, parameters: AddRuntimeConf): Result {
   validateRuntimeConf(list, parameters);
   const key = attachmentKey(list.name, parameters);
-  // What cannot be remembered is refused before anything is made.
+  // Refuses what no cache file can name, before anything is made.
   cache.cachePath(runtime.cacheDirectory, key);
   removeLeftovers(runtime, list, parameters);
   using _ = lockContainer(runtime.cacheDirectory, parameters.containerId, { inherited: true });
@@ -52,12 +51,12 @@ export function addNetworkList(runtime: RuntimeContext, list: NetworkConfigList,
   const entry: cache.CacheEntry = { ...key, netns: parameters.netns, config: list.text, args, capabilityArgs };
   const netnsCookie = netns?.cookie;
   const entryWithCookie = netnsCookie === undefined ? entry : { ...entry, netnsCookie };
-  // Written first, so that of two calls one is refused, and what a killed process has set up can be found and removed.
+  // Written first: of two calls one is refused, and DEL finds what a killed process has made.
   if (!cache.createEntry(runtime.cacheDirectory, entryWithCookie)) throw alreadyAttachedError(runtime, entry);
   return addPlugins({ ...runtime, hostContext }, list, entryWithCookie);
 }
 
-/** Why another attachment cannot live any more. What cannot be read says nothing. */
+/** Why another attachment is stale; `undefined` also if its entry cannot be read. */
 function goneReason({ cacheDirectory, hostContext }: RuntimeContext, owner: Owner): string | undefined {
   try {
     const entry = cache.findEntry(cacheDirectory, owner);
@@ -78,7 +77,7 @@ function addPlugins(
       result = callAdd(runtime, list, plugin, { parameters: entry, prevResult: result });
     }
     if (!result) throw new CniError(Code.InvalidConfig, `Cannot attach to network "${list.name}": it has no plugins`);
-    // Programs open the path anew: where another namespace is there by now, nobody knows in which of the two they were.
+    // Programs open the path anew: if it leads to another namespace by now, they may have worked in either.
     const isAmbiguous = runtime.hostContext.hasRunProgram && isNetnsOf(entry, entry.netns ?? "") === false;
     const { netnsCookie: _, ...withoutCookie } = entry;
     const finalEntry = isAmbiguous ? withoutCookie : entry;
@@ -98,7 +97,7 @@ function warnOfConfiguredPrevResult({ log }: RuntimeContext, list: NetworkConfig
   }
 }
 
-/** Makes sure that an attachment can be named in calls and files. @throws {CniError} code 4, naming every problem */
+/** @throws {CniError} code 4, naming everything that calls and files cannot express */
 export function validateRuntimeConf(
   list: NetworkConfigList,
   { containerId, ifname, netns, args = [] }: AddRuntimeConf,
@@ -145,7 +144,7 @@ function alreadyAttachedError({ cacheDirectory }: RuntimeContext, entry: cache.C
   });
 }
 
-/** Undoes all plugins, also those that were not called, as SPEC §ADD asks; the error says what that left behind. */
+/** Calls DEL of all plugins, as SPEC §ADD asks, also of those that ADD did not reach. The error names what stays. */
 function rollbackAdd(
   runtime: RuntimeContext,
   list: NetworkConfigList,
@@ -159,33 +158,24 @@ function rollbackAdd(
     try {
       callPlugin(runtime, list, plugin, { command: "DEL", parameters: entry, prevResult: result, undoesAdd: true });
     } catch (failure) {
-      // A plugin that is not there has left nothing, and neither has its delegate if that is why all of this failed.
+      // A missing plugin has left nothing; nor has a missing delegate for which the ADD failed.
       const isNothingToUndo = failure instanceof MissingPluginError ||
         (delegateWasNotRun(error) && delegateWasNotRun(failure));
       if (!isNothingToUndo) failures.push(failure);
     }
   }
-  // What could not be removed stays known to DEL and GC.
-  if (failures.length === 0) removeCacheEntry(runtime, entry, failures);
+  // DEL and GC must find what stays.
+  try {
+    if (failures.length === 0) cache.removeEntry(runtime.cacheDirectory, entry);
+  } catch (failure) {
+    failures.push(failure);
+  }
   const { code, message, details } = CniError.from(error);
   const notes = failures.map((failure) => `clean-up failed: ${describeFailure(failure)}`);
   return new CniError(code, message, { details: [...(details ? [details] : []), ...notes].join("; "), cause: error });
 }
 
-function removeCacheEntry(runtime: RuntimeContext, entry: cache.CacheEntry, failures: unknown[]): void {
-  try {
-    cache.removeEntry(runtime.cacheDirectory, entry);
-  } catch (failure) {
-    failures.push(failure);
-  }
-}
-
-function describeFailure(failure: unknown): string {
-  const { message, details } = CniError.from(failure);
-  return details ? `${message}; ${details}` : message;
-}
-
-/** The container's namespace, with room for the interface; `undefined` if the attachment is in the cache, of which the ADD says more. */
+/** The namespace if the interface fits in; `undefined` if the attachment is cached: then ADD has a better error. */
 function openUnlessAttached(
   runtime: RuntimeContext,
   parameters: AddRuntimeConf,
@@ -201,12 +191,12 @@ function openUnlessAttached(
   }
 }
 
-/** Opens the container's namespace. @throws {CniError} code 8 if it is none, or the one that the plugins run in */
+/** @throws {CniError} code 8 if the path is no namespace, or the host's */
 function openUsableNetns({ env, hostContext }: RuntimeContext, path: string): Netns {
   const netns = openNetnsOrCniError(path, hostContext);
   if (netns.identity !== hostContext.host.identity || isTrue(env.CNI_NETNS_OVERRIDE ?? "")) return netns;
   netns[Symbol.dispose]();
-  // Plugins refuse it as well, but each would be called, and what it did undone.
+  // Plugins would refuse it as well, but only after they were called.
   throw new CniError(Code.InvalidNetns, `Cannot attach "${path}": it is the namespace that cni itself is in`, {
     details: "set CNI_NETNS_OVERRIDE=1 if this is meant",
   });
@@ -222,33 +212,29 @@ function openNetnsOrCniError(path: string, { openNetns }: HostContext): Netns {
   }
 }
 
-/** Only what lies among the named ones can be made by a name; else nothing. */
+/** Only a path among the named namespaces can be made by name. */
 function createNetnsHint(path: string): string {
   const name = path.slice(path.lastIndexOf("/") + 1);
   return name !== "" && path === namedNetnsPath(name) ? `make one of that name: cni netns add ${name}` : "";
 }
 
-/**
- * A failed ADD is undone by name: an interface that somebody else put there would be taken away with it.
- *
- * @throws {CniError} if there is an interface of that name
- */
+/** Rollback removes interfaces by name, and would remove another's. @throws {CniError} if the name is in use */
 function requireNoInterface({ rollback }: RuntimeContext, { netns: path, ifname }: AddRuntimeConf, netns: Netns): void {
-  // Every namespace has "lo" from its start, and the loopback plugin works on it.
+  // Every namespace has "lo", and the loopback plugin works on it.
   if (rollback === false || ifname === "lo" || !link.find(netns.route, ifname)) return;
   throw new CniError(Code.InvalidEnvironment, `Cannot attach "${path}": it has an interface "${ifname}" already`, {
     details: "choose another name with --ifname",
   });
 }
 
-/** Removes what an attachment of the same name left that cannot live any more, or of which nothing can be read. */
+/** Removes a stale or damaged attachment of the same name. */
 function removeLeftovers(runtime: RuntimeContext, list: NetworkConfigList, parameters: AddRuntimeConf): void {
   const { entry, damage } = readCacheEntry(runtime.cacheDirectory, attachmentKey(list.name, parameters));
   if (entry) removeStale(runtime, list, parameters);
   if (damage !== undefined) removeDamaged(runtime, list, parameters);
 }
 
-/** What is remembered, or why it cannot be understood; nothing if there is nothing, or another's. */
+/** The entry, or why it cannot be read; neither if there is none. */
 function readCacheEntry(directory: string, key: cache.AttachmentKey): { entry?: cache.CacheEntry; damage?: string } {
   try {
     const entry = cache.findEntry(directory, key);
@@ -259,10 +245,7 @@ function readCacheEntry(directory: string, key: cache.AttachmentKey): { entry?: 
   }
 }
 
-/**
- * A file that cannot be understood, as a power cut leaves it, does not say whether the container is attached. If there is no such interface,
- * it is not, and things may be left of it.
- */
+/** A damaged file, as after a power cut, does not say whether the container is attached: its interface does. */
 function removeDamaged(runtime: RuntimeContext, list: NetworkConfigList, parameters: AddRuntimeConf): void {
   if (runtime.rollback === false) return;
   const key = attachmentKey(list.name, parameters);
@@ -278,9 +261,9 @@ function removeDamaged(runtime: RuntimeContext, list: NetworkConfigList, paramet
 
 function removeStale(runtime: RuntimeContext, list: NetworkConfigList, parameters: AddRuntimeConf): void {
   const key = attachmentKey(list.name, parameters);
-  // Nothing is removed in favour of what cannot be attached.
+  // Removes nothing for an ADD that must fail.
   openUsableNetns(runtime, parameters.netns)[Symbol.dispose]();
-  // Without the namespace: what is at that path now, or comes to be, is somebody else's.
+  // Without the namespace: whatever is at that path is somebody else's.
   removeBeforeAdd(
     runtime,
     list,
@@ -293,7 +276,7 @@ function removeStale(runtime: RuntimeContext, list: NetworkConfigList, parameter
   );
 }
 
-/** @param findReason why it is to be removed; `undefined` if it is to stay */
+/** @param findReason why to remove it; `undefined` to keep it */
 function removeBeforeAdd(
   runtime: RuntimeContext,
   list: NetworkConfigList,
@@ -303,7 +286,7 @@ function removeBeforeAdd(
 ): void {
   if (findReason() === undefined) return;
   delNetworkList(runtime, list, parameters, () => {
-    // Who was at this container until now may have removed it, and attached it anew.
+    // Until the lock was held, another command may have attached it anew.
     const reason = findReason();
     if (reason !== undefined) {
       runtime.log(

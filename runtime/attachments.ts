@@ -1,8 +1,4 @@
-/**
- * What is attached, as far as it is remembered.
- *
- * @module
- */
+/** Listing what is attached. */
 import { parseResult, type Result } from "../spec/result.ts";
 import type { HostContext } from "../plugins/lib/protocol/context.ts";
 import type { JsonObject } from "../spec/schema.ts";
@@ -12,14 +8,14 @@ import { holdNetns } from "./held_netns.ts";
 import { describeMissingParts, findMissingParts, linkFinder, type MissingParts } from "./missing_parts.ts";
 import { netnsGoneReason } from "./netns_gone.ts";
 
-/** An attachment of which something is remembered. */
+/** An attachment in the cache. */
 export interface NetworkAttachment extends AttachmentKey {
   /**
-   * `incomplete` if an interface or an address is missing; `unfinished` while its ADD runs, or if that was killed; `gone` if it cannot live
-   * any more. Rules are not looked at: {@linkcode Runtime.restore} and {@linkcode Runtime.check} do.
+   * `incomplete`: an interface or an address is missing. `unfinished`: its ADD runs or was killed. `gone`: it is stale.
+   * {@linkcode Runtime.restore} and {@linkcode Runtime.check} look at rules.
    */
   readonly state: "attached" | "incomplete" | "unfinished" | "gone";
-  /** Why it is incomplete, or cannot live any more: its namespace is gone, or of an earlier boot. */
+  /** Why it is incomplete or gone. */
   readonly reason?: string;
   /** What makes it incomplete. */
   readonly missing?: MissingParts;
@@ -27,18 +23,13 @@ export interface NetworkAttachment extends AttachmentKey {
   readonly netns?: string;
   /** CNI_ARGS of its ADD. */
   readonly args: Args;
-  /** What its ADD was given by capability. */
+  /** Of its ADD, by capability. */
   readonly capabilityArgs: JsonObject;
-  /** Of its ADD; absent while that has not ended, or if it cannot be read. */
+  /** Of its ADD; absent until that has ended, or if it cannot be read. */
   readonly result?: Result;
 }
 
-/**
- * The attachments to a network, or all of them, by network, container and interface.
- *
- * @param log told of what is remembered and cannot be understood
- * @throws {SystemError}
- */
+/** The attachments to a network, or all. @param log told of damaged files @throws {SystemError} */
 export function listAttachments(
   directory: string,
   context: HostContext,

@@ -1,13 +1,8 @@
 /**
- * What is known of the attachments that were made: one file each, in the layout and format of libcni, so that either reads the other's.
+ * The cache of attachments: one file each, in libcni's layout and format, so that either reads the other's.
  *
- * A file appears as a whole or not at all. What is in it is believed only if it names the attachment that was asked for, because two
- * attachments can share a file name: network `a-b` with container `c`, and network `a` with container `b-c`.
- *
- * Two keys are added to those of libcni, which passes over them: `bootId`, since no attachment outlives the boot it was made in, and
- * `netnsCookie`, since none outlives its namespace, whose path can be another's by then.
- *
- * @module
+ * Two attachments can share a file name: network `a-b` with container `c`, and network `a` with container `b-c`. So a file counts only if it
+ * names the attachment. Two keys are ours, and libcni passes over them: `bootId` and `netnsCookie`, which no attachment outlives.
  */
 import { type FileTimes, findBootId } from "../ffi/sys/boot.ts";
 import { findEntryNames, inDirectory } from "../ffi/sys/directory.ts";
@@ -20,7 +15,7 @@ import { parseJson, stringifyJson } from "../spec/jsonc.ts";
 import * as schema from "../spec/schema.ts";
 import { sortedByBytes } from "./sort_by_bytes.ts";
 
-/** The file of an entry makes no sense, as after a power cut; what is no file, or of another kind, is not meant. */
+/** A file makes no sense, as after a power cut; not what is no file, or of another kind. */
 export class DamagedEntryError extends CniError {}
 
 /** What tells one attachment from another. */
@@ -36,25 +31,25 @@ export interface AttachmentKey {
 /** CNI_ARGS in the order given. */
 export type Args = readonly (readonly [key: string, value: string])[];
 
-/** One attachment, with what is needed to check it and to undo it. */
+/** What CHECK and DEL need of one attachment. */
 export interface CacheEntry extends AttachmentKey {
-  /** The network's configuration as it was then; empty in files that hold a result only. */
+  /** The network's configuration at the ADD; empty in files that hold a result only. */
   readonly config: string;
   readonly netns?: string;
-  /** The kernel's number for that namespace, which no other has in the same boot; of kernels that have none, or another program, absent. */
+  /** The kernel's number for that namespace, unique in a boot; absent if the kernel or the program that wrote it has none. */
   readonly netnsCookie?: string;
   readonly args: Args;
   readonly capabilityArgs: schema.JsonObject;
   /** The document of the final result; absent while the ADD has not ended. */
   readonly result?: unknown;
-  /** Of an entry that was read: which boot of the kernel it was written in, or, where another program did not say, when. */
+  /** Of an entry that was read: the boot it was written in, or the time where another program wrote it. */
   readonly written?: { readonly boot: string } | FileTimes;
 }
 
 const CACHE_KIND = "cniCacheV1";
 const MAX_NAME_BYTES = 255;
 
-/** What plugins get as a variable of their environment, which ends at a NUL. */
+/** Plugins get it in their environment, where a text ends at a NUL. */
 const environmentText = schema.refine(schema.string, "text without NUL", (text) => !text.includes("\0"));
 const entrySchema = schema.lazy(() =>
   schema.knownKeys({
@@ -96,31 +91,31 @@ export function cachePath(directory: string, { network, containerId, ifname }: A
   );
 }
 
-/** Whether there is a file for the attachment, be it one that cannot be understood. @throws {SystemError} */
+/** Whether the attachment has a file, damaged or not. @throws {SystemError} */
 export function hasCacheFile(directory: string, key: AttachmentKey): boolean {
   try {
     return findStat(cachePath(directory, key)) !== undefined;
   } catch (error) {
-    // Names that no file can have: the ADD refuses them, with all else that is wrong.
+    // No file can have such a name, and ADD refuses it.
     if (error instanceof CniError) return false;
     throw error;
   }
 }
 
-/** Writes an entry that is not there yet; false if one is. @throws {CniError} @throws {SystemError} */
+/** Writes a new entry; false if there is one. @throws {CniError} @throws {SystemError} */
 export function createEntry(directory: string, entry: CacheEntry): boolean {
   const path = cachePath(directory, entry);
   requireNoSymlink(directory);
   return inDirectory(`${directory}/results`, 0o700, () => createFile(path, formatEntry(entry)));
 }
 
-/** Writes an entry over the one that is there. @throws {CniError} @throws {SystemError} */
+/** Replaces an entry. @throws {CniError} @throws {SystemError} */
 export function replaceEntry(directory: string, entry: CacheEntry): void {
   replaceFile(cachePath(directory, entry), formatEntry(entry));
 }
 
 /**
- * The entry of an attachment, or `undefined` if there is none; of a file in the oldest format, which is a bare result, the rest is empty.
+ * Reads the entry of an attachment. The oldest format is a bare result: then the rest is empty.
  *
  * @throws {CniError} code 6 if the file cannot be understood
  * @throws {SystemError} if it cannot be read
@@ -134,16 +129,16 @@ export function findEntry(directory: string, key: AttachmentKey): CacheEntry | u
   return isSameAttachment(entry, key) ? entry : undefined;
 }
 
-/** Of listed entries: what tells this state of the file from every other. */
+/** Inode, size and change time of the files of listed entries. */
 const fileStates = new WeakMap<CacheEntry, string | undefined>();
 
-/** The entry of an attachment that was listed, which is read again only if its file has changed since. @throws as {@linkcode findEntry} */
+/** As {@linkcode findEntry} for a listed entry: its file is read again only if it has changed. */
 export function findEntryAgain(directory: string, listed: CacheEntry): CacheEntry | undefined {
   const state = findFileState(cachePath(directory, listed));
   return state !== undefined && state === fileStates.get(listed) ? listed : findEntry(directory, listed);
 }
 
-/** Removes the entry of an attachment, also one that cannot be understood, but never that of another attachment. @throws {SystemError} */
+/** Removes an attachment's entry, damaged or not, but never another's. @throws {SystemError} */
 export function removeEntry(directory: string, key: AttachmentKey): void {
   const path = cachePath(directory, key);
   if (isSymlink(directory)) return;
@@ -151,7 +146,7 @@ export function removeEntry(directory: string, key: AttachmentKey): void {
   if (other === undefined || isSameAttachment(other, key)) removeWithTemporary(path);
 }
 
-/** The attachment whose entry is in the file of `key`, if that can be told. @throws {SystemError} */
+/** The attachment that the file of `key` names, if it can be read. @throws {SystemError} */
 export function findOccupant(directory: string, key: AttachmentKey): CacheEntry | undefined {
   const path = cachePath(directory, key);
   try {
@@ -164,9 +159,9 @@ export function findOccupant(directory: string, key: AttachmentKey): CacheEntry 
 }
 
 /**
- * All attachments to a network, or to any, sorted by file name.
+ * All attachments, or those to one network, sorted by file name.
  *
- * @param log told of files that cannot be understood, which are left out, by their names
+ * @param log gets the name of each damaged file, which is left out
  * @throws {SystemError}
  */
 export function listCacheEntries(
@@ -185,14 +180,14 @@ export function listCacheEntries(
   return names.flatMap((name) => {
     try {
       const path = `${directory}/results/${name}`;
-      // Seen before it is read, so that it is not younger than what was read.
+      // Before reading: it must not be younger than what is read.
       const fileState = findFileState(path);
       const text = readEntryText(path);
       const entry = text === undefined ? undefined : parseEntryText(text, path, undefined);
       // Only files in the present format name their attachment.
       const hasAttachmentKey = entry && entry.network !== "" && entry.ifname !== "";
       if (!hasAttachmentKey || (network !== undefined && entry.network !== network)) return [];
-      // A copy beside it, such as an editor makes, is not the attachment's.
+      // An editor may have made a copy beside it.
       if (cachePath(directory, entry) !== path) return [];
       fileStates.set(entry, fileState);
       return [entry];
@@ -207,10 +202,7 @@ export function isSameAttachment(a: AttachmentKey, b: AttachmentKey): boolean {
   return a.network === b.network && a.containerId === b.containerId && a.ifname === b.ifname;
 }
 
-/**
- * Keys in the order in which libcni writes them, empty ones left out. It has results and capability arguments as maps, which it
- * prints sorted; what is inside a capability is its user's.
- */
+/** As libcni writes it: keys in its order, empty ones left out, results and capability arguments sorted. */
 function formatEntry(entry: CacheEntry): string {
   const { network, containerId, ifname, config, netns, netnsCookie, args, capabilityArgs, result } = entry;
   const bootId = findBootId();
@@ -224,7 +216,7 @@ function formatEntry(entry: CacheEntry): string {
     ...(args.length > 0 && { cniArgs: args }),
     ...(Object.keys(capabilityArgs).length > 0 && { capabilityArgs: sortKeys(capabilityArgs, (value) => value) }),
     ...(result !== undefined && { result: sortKeysDeep(result) }),
-    // The cookie says nothing by itself: another boot has the same ones.
+    // Another boot has the same cookies.
     ...(bootId !== undefined && { bootId, ...(netnsCookie !== undefined && { netnsCookie }) }),
   });
 }
@@ -238,7 +230,7 @@ function sortKeys(node: schema.JsonObject, convert: (value: unknown) => unknown)
   return Object.fromEntries(sortedByBytes(Object.keys(node)).map((key) => [key, convert(node[key])]));
 }
 
-/** Whoever moves the state of a node moves the directory as a whole; a link inside was put there by somebody else. */
+/** Administrators move the whole directory. A link inside was planted. */
 function isSymlink(directory: string): boolean {
   return findSymlinkTarget(`${directory}/results`) !== undefined;
 }
@@ -254,7 +246,7 @@ function symlinkError(directory: string): CniError {
   );
 }
 
-/** What was put in the place of a file is as good as one that cannot be understood. */
+/** Whatever else is in a file's place counts as a damaged file. */
 function readEntryText(path: string): string | undefined {
   try {
     return findText(path);
@@ -264,14 +256,14 @@ function readEntryText(path: string): string | undefined {
   }
 }
 
-/** `key` is whose result a file in the oldest format must be, as it does not say so itself. */
+/** @param key the owner of a file in the oldest format, which names none */
 function parseEntryText(text: string, path: string, key: AttachmentKey | undefined): CacheEntry {
   try {
     const node = schema.jsonObject.parse(parseJson(text, `"${path}"`));
     if (node.kind === CACHE_KIND) return parseCacheDocument(node, path);
     if (key && node.kind === undefined) return { ...key, config: "", args: [], capabilityArgs: {}, result: node };
   } catch (error) {
-    // Nor does what cannot be read now say anything of what is in the file: GC would remove a damaged one.
+    // An I/O error is not corruption: GC removes damaged files.
     if (error instanceof SystemError) throw error;
     const { code, message } = damagedError(path, error instanceof Error ? error.message : String(error));
     throw new DamagedEntryError(code, message);
@@ -312,7 +304,7 @@ function findTimes(path: string): FileTimes | undefined {
   return status && { mtime: status.mtime, ctime: status.ctime };
 }
 
-/** Where the interface is. Older libcni, as in podman 4, did not write down the namespace; then only the result tells. */
+/** Older libcni, as in podman 4, wrote no namespace: only the result tells. */
 function sandboxOfResult(result: unknown, ifname: string): string | undefined {
   const interfaces = schema.isJsonObject(result) ? result.interfaces : undefined;
   if (!Array.isArray(interfaces)) return undefined;

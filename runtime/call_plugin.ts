@@ -1,8 +1,4 @@
-/**
- * One call of one plugin of a network: what it is asked, what it answers, and whose failure it was.
- *
- * @module
- */
+/** One call of one plugin, with its name in errors. */
 import type { PluginLocation } from "../plugins/lib/protocol/context.ts";
 import { attemptOrLog } from "../plugins/lib/protocol/plugin.ts";
 import type { PluginCommand, PluginRequest, PluginResponse } from "../plugins/lib/protocol/request.ts";
@@ -30,20 +26,18 @@ export interface ResolvedRuntimeConf extends Attachment {
   readonly capabilityArgs: JsonObject;
 }
 
-/** What a call asks for, beyond the configuration. */
 export interface PluginCallOptions {
   readonly command: PluginCommand;
   /** Absent for GC and STATUS. */
   readonly parameters?: ResolvedRuntimeConf;
   readonly prevResult?: Result | undefined;
   readonly validAttachments?: readonly Attachment[];
-  /** When that list was made, in nanoseconds since 1970. */
+  /** When `validAttachments` was made, in nanoseconds since 1970. */
   readonly snapshotTime?: bigint;
-  /** Of DEL: it undoes an ADD that failed, whose error says already what cannot be used of the configuration. */
+  /** Of DEL after a failed ADD, whose error has named unusable keys. */
   readonly undoesAdd?: true;
 }
 
-/** There is no such plugin, so nothing was done. */
 export class MissingPluginError extends CniError {}
 
 /** Calls a plugin. @throws {CniError} with the plugin's code, naming plugin and command */
@@ -59,12 +53,7 @@ export function callPlugin(
   });
 }
 
-/**
- * Says what the plugins know of that keeps packets from flowing, and that no ADD failed for. What keeps one of them from looking is said as
- * well, and fails nothing.
- *
- * @param parameters the attachment that is asked about, if it is about one
- */
+/** Logs what keeps packets from flowing although ADD succeeds. A plugin's failure is logged too. */
 export function logProblems(runtime: RuntimeContext, list: NetworkConfigList, parameters?: ResolvedRuntimeConf): void {
   const log = (message: string) => runtime.log(`Network "${list.name}": ${message}`);
   for (const plugin of list.plugins) {
@@ -95,11 +84,7 @@ export function callAdd(
   return result!;
 }
 
-/**
- * Has a plugin of this process carry out many DELs of one network together.
- *
- * @returns those that are still to be called for, each by itself
- */
+/** Has a built-in plugin carry out many DELs together. @returns those that still need a call of their own */
 export function callDelBatch<O extends PluginCallOptions>(
   runtime: RuntimeContext,
   list: NetworkConfigList,
@@ -119,19 +104,14 @@ export function callDelBatch<O extends PluginCallOptions>(
     });
     return new Set(remaining);
   } catch (error) {
-    const { message, details } = CniError.from(error);
-    const reason = details ? `${message}; ${details}` : message;
-    runtime.log(`Cannot detach ${calls.length} containers from network "${list.name}" together: ${reason}`);
+    runtime.log(
+      `Cannot detach ${calls.length} containers from network "${list.name}" together: ${describeFailure(error)}`,
+    );
     return new Set(calls);
   }
 }
 
-/**
- * Where a plugin of a network is. Nobody wrote the built-in network with the plugins of others in mind, and older ones do not even speak
- * its version.
- *
- * @throws {MissingPluginError}
- */
+/** Finds a plugin. The built-in network uses built-in plugins only: others may not speak its version. @throws {MissingPluginError} */
 export function locatePlugin(
   { hostContext, pluginDirectories }: RuntimeContext,
   list: NetworkConfigList,
@@ -159,7 +139,7 @@ function buildRequest(
 ): PluginRequest {
   const { containerId = "", ifname = "", netns, args = [], capabilityArgs } = parameters ?? {};
   const options: PluginRequestOptions = {
-    // What is to be restored was set up by an ADD.
+    // Restore needs what ADD got.
     command: command === "RESTORE" ? "ADD" : command === "DIAGNOSE" ? "STATUS" : command,
     ...(prevResult && { prevResult }),
     ...(capabilityArgs && { capabilityArgs }),
@@ -187,10 +167,10 @@ function buildRequest(
   };
 }
 
-/** By the plugin of a list: what it gets for attachments without arguments for its capabilities. */
+/** Of plugins that get no capability arguments. */
 const restoreConfigs = new WeakMap<PluginEntry, PluginConfig>();
 
-/** The configuration of many attachments differs in nothing but the result, mostly. */
+/** Without capability arguments, attachments differ in the result alone. */
 function deriveRestoreConfig(
   list: NetworkConfigList,
   plugin: PluginEntry,
@@ -205,7 +185,13 @@ function deriveRestoreConfig(
   return { ...config, prevResult: resultAsSeenIn(list.cniVersion, prevResult) };
 }
 
-/** What `call` does for a plugin. @throws {CniError} with the code of what it failed with, naming plugin and command */
+/** Message and details of anything thrown. */
+export function describeFailure(error: unknown): string {
+  const { message, details } = CniError.from(error);
+  return details ? `${message}; ${details}` : message;
+}
+
+/** @throws {CniError} as `call`, naming plugin and command */
 export function withPluginName<T>(
   list: NetworkConfigList,
   plugin: PluginEntry,
@@ -225,7 +211,7 @@ export function withPluginName<T>(
   }
 }
 
-/** What plugins get of the caller's environment: other CNI_* variables were meant for us, or for whoever called us. */
+/** Plugins inherit no CNI_* variables but this one: the others are for us. */
 export function inheritedEnvironment(env: RuntimeContext["env"]): RuntimeContext["env"] {
   const variables: Record<string, string | undefined> = {};
   for (const name in env) {

@@ -2,7 +2,6 @@
  * CHECK: whether a container is attached as it was.
  *
  * @see SPEC.md §CHECK
- * @module
  */
 import { CniError, Code } from "../spec/error.ts";
 import type { NetworkConfigList } from "../spec/network_config_list.ts";
@@ -16,9 +15,9 @@ import { lockContainer } from "./lock.ts";
 import { describeAttachment, resolveAttachment, type RuntimeConf } from "./resolve_attachment.ts";
 
 /**
- * Asks the plugins whether a container is still attached as it was, and for what keeps its packets from flowing all the same.
+ * Asks the plugins whether a container is still attached as it was, and for what stops its packets.
  *
- * @throws {CniError} what a plugin found, or code 1 if the configuration's version has no CHECK, or if nothing is known of the attachment
+ * @throws {CniError} what a plugin found; code 1 if the version has no CHECK, code 3 if there is no result
  */
 export function checkNetworkList(
   runtime: RuntimeContext,

@@ -1,8 +1,4 @@
-/**
- * The network that is there without any configuration.
- *
- * @module
- */
+/** The network that is there without any configuration. */
 
 /** Its name. */
 export const DEFAULT_NETWORK_NAME = "default";

@@ -2,7 +2,6 @@
  * DEL: detaching a container.
  *
  * @see SPEC.md §DEL
- * @module
  */
 import { findStat } from "../ffi/sys/stat.ts";
 import type { NetworkConfigList } from "../spec/network_config_list.ts";
@@ -15,11 +14,10 @@ import { isNamedNetns, suggestAttachment } from "./named_attachments.ts";
 import { describeAttachment, findCachedResult, resolveAttachment, type RuntimeConf } from "./resolve_attachment.ts";
 
 /**
- * Detaches a container; succeeds when it is detached already. What was used to attach it counts, not what has become of the
- * configuration since.
+ * Detaches a container, with the configuration it was attached with; succeeds if it is detached already.
  *
  * @param network its configuration, or its name if that is gone
- * @param isStillWanted asked when nothing else is done for the container any more; nothing is detached if not
+ * @param isStillWanted asked under the container's lock; if false, nothing is detached
  * @throws {CniError} what a plugin failed with, or if no configuration is known
  */
 export function delNetworkList(
@@ -45,7 +43,7 @@ function delPlugins(runtime: RuntimeContext, network: NetworkConfigList | string
   if (!isKnown) runtime.log(unknownAttachmentMessage(runtime, entry, parameters));
 }
 
-/** To detach what is detached already is no failure, but the name may be misspelt. An engine's attachment is not remembered here at all. */
+/** Detaching twice is no failure, but the name may be misspelt. Attachments of engines are not in the cache. */
 function unknownAttachmentMessage(
   { cacheDirectory }: RuntimeContext,
   key: cache.AttachmentKey,

@@ -2,7 +2,6 @@
  * What plugins would be sent, without calling one.
  *
  * @see SPEC.md §Deriving plugin execution configuration
- * @module
  */
 import { nowCeil } from "../ffi/sys/mtime.ts";
 import type { Attachment } from "../spec/plugin_config.ts";
@@ -25,7 +24,7 @@ export interface DerivedRequest {
 export interface DeriveOptions {
   /** The command. */
   readonly verb: Exclude<CniCommand, "VERSION">;
-  /** The attachment, of which DEL and CHECK use what is remembered; without it there is no prevResult. */
+  /** The attachment; DEL and CHECK read its cache entry, and have no prevResult without it. */
   readonly parameters?: RuntimeConf;
   /** For GC: what is to stay. */
   readonly valid?: readonly Attachment[];
@@ -36,9 +35,9 @@ export interface DeriveOptions {
 }
 
 /**
- * The requests in the order of the calls; none where no plugin would be called, which is told to `log`.
+ * The requests in the order of the calls. Logs why no plugin would be called.
  *
- * Of an ADD, only the first plugin's request is complete: those behind it also get the result of the plugin before.
+ * Of an ADD, only the first request is complete: later plugins also get the result of the one before.
  *
  * @throws {CniError} as the command itself, if it would not call a plugin
  */

@@ -1,14 +1,10 @@
-/**
- * Keys that an object of a file has twice: all but the last are lost in reading it.
- *
- * @module
- */
+/** Duplicate keys in a file: all but the last are lost. */
 import { locate } from "../spec/jsonc.ts";
 import { keyPaths } from "../spec/key_paths.ts";
 import { memberPath } from "../spec/schema.ts";
 import { isForPeople } from "../spec/unknown_keys.ts";
 
-/** What is to be said of them: `plugins[0].mtu is there more than once, and the last one counts (web.conflist:7:5)`. */
+/** In words: `plugins[0].mtu is there more than once, and the last one counts (web.conflist:7:5)`. */
 export function describeDuplicateKeys(text: string, source: string): string[] {
   const seen = new Set<string>();
   const duplicates = new Map<string, readonly string[]>();
@@ -18,7 +14,7 @@ export function describeDuplicateKeys(text: string, source: string): string[] {
     if (seen.has(path)) duplicates.set(path, segments);
     seen.add(path);
   }
-  // What two objects of one key have in common is there once in the object that counts.
+  // Inside duplicate objects, only the last object counts.
   const isInDuplicate = (segments: readonly string[]) =>
     segments.some((_, i) => i > 0 && duplicates.has(formatPath(segments.slice(0, i))));
   return [...duplicates].filter(([, segments]) => !isInDuplicate(segments)).map(([path]) => {

@@ -1,11 +1,8 @@
 /**
- * Garbage collection: removing what is left of containers that live no more.
+ * Garbage collection: removing what is left of stale attachments.
  *
- * Thousands may have died at once, and the kernel waits some milliseconds whenever a link or a rule goes. So plugins of this process get
- * all of them together, plugin after plugin, in the order of a DEL; those that are programs get them one by one. An attachment is forgotten
- * when all of its plugins are through with it, so that whoever is killed in between finds it again.
- *
- * @module
+ * Thousands may be stale, and the kernel waits some milliseconds for each link or rule that goes. So built-in plugins get them in batches,
+ * in DEL's order; programs get them one by one. Their entries go last: after a kill, the next GC finds them.
  */
 import { SystemError } from "../ffi/sys/error.ts";
 import { findStat } from "../ffi/sys/stat.ts";
@@ -28,16 +25,13 @@ import {
 } from "./resolve_attachment.ts";
 import type { RuntimeContext } from "./context.ts";
 
-/** So many are forgotten by the time that a killed process has not come to the others. */
+/** A kill loses at most one batch of progress. */
 const BATCH_SIZE = 512;
 
 /**
- * Removes what is left of containers that live no more: detaches what is remembered and not in `valid`, then lets the plugins look.
+ * Detaches what the cache has and `valid` has not, then calls the plugins' GC. No other command runs meanwhile.
  *
- * Nothing is attached, checked or detached by this runtime meanwhile.
- *
- * @param valid all attachments that are to stay
- * @param snapshotTime when that was known, in nanoseconds since 1970; who was attached since stays as well
+ * @param snapshotTime when `valid` was made, in nanoseconds since 1970; what was attached since stays
  * @throws {CniError} naming everything that failed, after everything was tried
  */
 export function gcNetworkList(
@@ -63,10 +57,7 @@ export function gcNetworkList(
   if (failures.length > 1) throw CniError.from(new AggregateError(failures, `Cannot clean up network "${list.name}"`));
 }
 
-/**
- * Has a plugin look for what is left. A network of a version without GC has its programs left alone; plugins of this process look all the
- * same.
- */
+/** Calls a plugin's GC. In versions without GC, only built-in plugins are called. */
 function gcPlugin(
   runtime: RuntimeContext,
   list: NetworkConfigList,
@@ -84,7 +75,7 @@ function gcPlugin(
   }
 }
 
-/** False also of a plugin that is gone: nothing more than its DEL was ever asked of it. */
+/** False for a missing plugin: those versions asked nothing but its DEL. */
 function isBuiltin(runtime: RuntimeContext, list: NetworkConfigList, plugin: PluginEntry): boolean {
   try {
     return "plugin" in locatePlugin(runtime, list, plugin);
@@ -104,13 +95,13 @@ function collectFailure(failures: unknown[], step: () => void): boolean {
   }
 }
 
-/** Others wait while garbage is collected, but not while it waits for them. Who has come meanwhile cannot be on a list that was made before. */
+/** Whether an attachment was made after the list, as while GC waited for its lock. */
 export function attachedSince(cacheDirectory: string, snapshotTime: bigint): (entry: cache.CacheEntry) => boolean {
   const isWrittenSince = modifiedSince(snapshotTime);
   return (entry) => isWrittenSince(findStat(cache.cachePath(cacheDirectory, entry))?.mtime ?? 0n);
 }
 
-/** @param valid to which those that are too young to be on it are added */
+/** @param valid gets those that are too young to be in it */
 function findGarbage(
   runtime: RuntimeContext,
   list: NetworkConfigList,
@@ -121,7 +112,7 @@ function findGarbage(
   const validTexts = new Set(valid.map(attachmentText));
   const garbage: ResolvedAttachment[] = [];
   const notValid = cache.listCacheEntries(runtime.cacheDirectory, list.name, (message, error, name = "") => {
-    // What the disk does not give now, a further gc may get; what makes no sense never will.
+    // A later GC may read it; a damaged file stays damaged.
     if (error instanceof SystemError) return void failures.push(error);
     const isDamaged = error instanceof cache.DamagedEntryError &&
       findStat(`${runtime.cacheDirectory}/results/${name}`)?.isFile;
@@ -152,18 +143,15 @@ function attachmentText({ containerId, ifname }: Attachment): string {
   return `${containerId}/${ifname}`;
 }
 
-/**
- * Whose entry has this file name, which begins with the network's: `undefined` if that could be several, as names of networks, ids and
- * interfaces may all have a dash.
- */
+/** The attachment of a file name; `undefined` if it is ambiguous, as networks, ids and interfaces may all have a dash. */
 function attachmentOfFileName(name: string, network: string): Attachment | undefined {
-  // The second form is that of ids which are made from the path of a namespace.
+  // The second form is that of containerIdOfNetns().
   const match = /^([^-]+|cnitool-[0-9a-f]{20})-([^-]+)$/.exec(name.slice(network.length + 1));
   const [, containerId = "", ifname = ""] = match ?? [];
   return containerIdProblem(containerId) || ifnameProblem(ifname) ? undefined : { containerId, ifname };
 }
 
-/** By the configuration that they were attached with, which mostly is the same for all. */
+/** Batches share one configuration. */
 function batchesOf(attachments: readonly ResolvedAttachment[]): ResolvedAttachment[][] {
   const byText = Map.groupBy(attachments, ({ list }) => list.text);
   return [...byText.values()].flatMap((sameConfiguration) =>
@@ -174,7 +162,7 @@ function batchesOf(attachments: readonly ResolvedAttachment[]): ResolvedAttachme
   );
 }
 
-/** Detaches containers with one configuration; of one that a plugin fails for, the plugins before it are not called. */
+/** Detaches a batch. Where a plugin fails for an attachment, the plugins before it are not called. */
 function delBatch(runtime: RuntimeContext, batch: readonly ResolvedAttachment[], failures: unknown[]): void {
   const { list } = batch[0]!;
   let calls = batch.map((call): PluginCallOptions & ResolvedAttachment => ({

@@ -1,21 +1,17 @@
-/**
- * Opening the container's namespace once for a command, however many plugins work in it.
- *
- * @module
- */
+/** Opening the container's namespace once for a command, however many plugins work in it. */
 import type { Netns } from "../ffi/netns.ts";
 import type { HostContext } from "../plugins/lib/protocol/context.ts";
 import { handle } from "../plugins/lib/protocol/handle.ts";
 
 /** The machine as one command sees it. */
 export interface HeldNetnsContext extends HostContext, Disposable {
-  /** Whether a plugin was called that is a program, and so opens namespaces anew. */
+  /** Whether a program was called, which opens namespaces anew. */
   readonly hasRunProgram: boolean;
 }
 
 /**
- * The same machine, but each namespace that is opened stays open until the scope ends, and who opens it again gets the same handle. For
- * what is done while the container's lock is held: whoever waited for it may find another namespace at the path.
+ * Each namespace stays open until the scope ends, and is opened once. To be used under the container's lock: before, another namespace may
+ * come to the path.
  */
 export function holdNetns(context: HostContext): HeldNetnsContext {
   const opened = new Map<string, Netns>();
@@ -42,7 +38,7 @@ export function holdNetns(context: HostContext): HeldNetnsContext {
   return held;
 }
 
-/** A handle that whoever has it may close. */
+/** A handle whose close does nothing. */
 function lend(netns: Netns): Netns {
   return Object.create(netns, { [Symbol.dispose]: { value() {} } });
 }

@@ -1,8 +1,4 @@
-/**
- * The machine that plugins work on, the built-in plugins, and those of others.
- *
- * @module
- */
+/** The machine that plugins work on, the built-in plugins, and those of others. */
 import { currentNetns, openNetns } from "../ffi/netns.ts";
 import { printStderr } from "../ffi/sys/stdio.ts";
 import type { AnyPlugin, HostContext, PluginLocation } from "../plugins/lib/protocol/context.ts";
@@ -12,17 +8,16 @@ import { findPlugin, hasPlugin, isIpamPlugin, pluginNames } from "../plugins/reg
 
 /** How plugins are called. */
 export interface HostContextOptions {
-  /** Plugins of your own, which win over all others of their names. */
+  /** Plugins of your own, which win over others of their names. */
   readonly plugins?: readonly AnyPlugin[];
-  /** How long a plugin that is a program of its own may run, in milliseconds; a quarter of an hour unless told. */
+  /** How long a program may run, in milliseconds; default: 15 minutes. */
   readonly timeoutMs?: number;
-  /** Takes what plugins of this process say; it goes to standard error unless told. */
+  /** Takes what built-in plugins say; default: standard error. */
   readonly log?: (message: string) => void;
 }
 
 /**
- * The machine as it is: plugins run in the namespace that this process is in, and a program in a plugin directory wins over the
- * built-in plugin of its name.
+ * The machine as it is: plugins run in the thread's namespace, and a program in a plugin directory wins over a built-in plugin.
  *
  * @example Answer a call as the program of a plugin does
  * ```ts
@@ -42,7 +37,7 @@ export function createHostContext(
   const host = currentNetns();
   const context: HostContext = {
     host,
-    // With the host's handle, no call has to look up again where to return to.
+    // The host's handle saves each call a look-up of where to return.
     openNetns: (path) => openNetns(path, host),
     locate: (type, directories) => locate(type, directories, plugins),
     isIpam: (type, directories) =>
@@ -58,7 +53,6 @@ export function createHostContext(
   return context;
 }
 
-/** A program that the administrator put beside ours wins over the plugin that is built in. */
 function locate(type: string, directories: readonly string[], given: readonly AnyPlugin[]): PluginLocation {
   const own = given.find(({ name }) => name === type);
   if (own) return { plugin: own };

@@ -2,7 +2,6 @@
  * Finding the configuration of a network: by name in a directory, by path, or on standard input.
  *
  * @see SPEC.md §1 Network configuration format
- * @module
  */
 import { SystemError, withPurpose } from "../ffi/sys/error.ts";
 import { findEntryNames } from "../ffi/sys/directory.ts";
@@ -27,19 +26,19 @@ import { sortedByBytes } from "./sort_by_bytes.ts";
 
 /** Where to look, and whom to tell. */
 export interface LoadOptions {
-  /** Where configurations are looked up by name: `/etc/cni/net.d`, unless told. */
+  /** Where names are looked up; default: `/etc/cni/net.d`. */
   readonly directory?: string;
-  /** Gives the text for the network `-`: standard input, unless told. */
+  /** Gives the text for the network `-`; default: standard input. */
   readonly readStdin?: () => string;
-  /** Told of each file that cannot be used, and of names and keys that are there twice; nobody is, unless told. */
+  /** Told of files that cannot be used, and of duplicate names and keys. */
   readonly log?: (message: string) => void;
-  /** Whether `log` is told of what is there twice: it is, unless told. */
+  /** Whether `log` is told of duplicates; default: true. */
   readonly logDuplicates?: boolean;
 }
 type Log = NonNullable<LoadOptions["log"]>;
 
 /**
- * The network that `network` stands for: `-` for the text on standard input, a path if it has a `/`, else a name.
+ * Loads a network: `-` for standard input, a path if it has a `/`, else a name.
  *
  * @example
  * ```ts
@@ -51,8 +50,7 @@ type Log = NonNullable<LoadOptions["log"]>;
  * console.log(loadNetwork("default").source); // the built-in default network
  * ```
  *
- * @throws {CniError} code 7 if there is none of that name, naming those that are there, and for `default` also if it may be what stands in a
- *   file that cannot be understood
+ * @throws {CniError} code 7 if there is none of that name; for `default` also if an unreadable file may configure it
  * @throws {SystemError} if the file cannot be read
  * @throws {ConfigError} if it cannot be used, and {SyntaxError} if it is no JSON
  */
@@ -72,12 +70,11 @@ export function loadNetwork(network: string, options: LoadOptions = {}): Network
   return list ?? parseNetworkConfigList(DEFAULT_NETWORK, "the built-in default network");
 }
 
-/** Reads the network in one file, with the plugins that stand in files of their own beside it. */
 function loadFromFile(path: string, log?: Log): NetworkConfigList {
   return complete(parseNetworkConfigList(readConfiguration(path, true), path), path, log);
 }
 
-/** The list of a file with what belongs to it. */
+/** Adds the plugins that stand in files of their own. */
 function complete(list: NetworkConfigList, path: string, log?: Log): NetworkConfigList {
   warnOfDuplicateKeys(list, log);
   return requirePlugins(withPluginDirectory(list, path, log));
@@ -90,12 +87,12 @@ function readConfigurationFromStdin(): string {
   );
 }
 
-/** @param wait a file that somebody names may be a pipe, as of a shell's `<(…)`; one that lies in a directory must not keep others from being found */
+/** @param wait for the writer of a pipe, such as a shell's `<(…)`; a pipe in a directory must not block the search */
 function readConfiguration(path: string, wait = false): string {
   return decodeUtf8Configuration(wait ? withSignalsUnblocked(() => readFile(path)) : readFile(path, false), path);
 }
 
-/** The text of a configuration. @throws {SyntaxError} if it is not UTF-8: what is replaced there would be used as something else */
+/** @throws {SyntaxError} if it is not UTF-8: a replaced byte would change a value unseen */
 export function decodeUtf8Configuration(bytes: Uint8Array, source: string): string {
   try {
     return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
@@ -106,15 +103,15 @@ export function decodeUtf8Configuration(bytes: Uint8Array, source: string): stri
 
 interface SearchResult {
   readonly list: NetworkConfigList | undefined;
-  /** Of the other networks that were come across. */
+  /** Names of other networks. */
   readonly names: readonly string[];
-  /** Files that cannot be used, and why. */
+  /** Why files cannot be used. */
   readonly problems: readonly string[];
-  /** Those of them that may be the configuration of any network, since they do not say of which. */
+  /** Those of files that may configure any network, as they name none. */
   readonly possibleMatches: readonly string[];
 }
 
-/** Reads files until one has the name. A file that cannot be used does not hide those behind it. */
+/** Reads files until one has the name. Unusable files hide none behind them. */
 function searchDirectory(directory: string, name: string, log?: Log): SearchResult {
   const names: string[] = [];
   const problems: string[] = [];
@@ -131,7 +128,7 @@ function searchDirectory(directory: string, name: string, log?: Log): SearchResu
       const document = tryParseJson(text);
       if (!isConfigurationError(error) || hasName(document, name)) throw error;
       problems.push(`Ignoring configuration file "${path}": ${formatError(error)}`);
-      // It may have gone since the directory was listed, as when it is replaced.
+      // Replaced since the directory was listed.
       const isGone = error instanceof SystemError && error.code === "ENOENT";
       if (!isGone && isNameless(document)) possibleMatches.push(`"${path}": ${formatError(error)}`);
       continue;
@@ -145,7 +142,7 @@ function searchDirectory(directory: string, name: string, log?: Log): SearchResu
   return { list: undefined, names, problems, possibleMatches };
 }
 
-/** Nobody would look for a mistake in the file that is not used. */
+/** People edit the wrong file. */
 function warnOfSecondFile({ name, source }: NetworkConfigList, otherPaths: readonly string[], log: Log): void {
   const second = otherPaths.find((path) => {
     try {
@@ -164,7 +161,7 @@ function warnOfDuplicateKeys(
   if (log) { for (const problem of describeDuplicateKeys(text, source)) log(`network "${name}": ${problem}`); }
 }
 
-/** Lists come first, as in the reference; within a kind the bytes of the names decide: `10-a` before `9-b`. */
+/** Lists first, then by the bytes of names, as the reference has it: `10-a` before `9-b`. */
 function listConfFiles(directory: string): string[] {
   const names = sortedByBytes(findEntryNames(directory) ?? []);
   const lists = names.filter((name) => name.endsWith(".conflist"));
@@ -172,7 +169,7 @@ function listConfFiles(directory: string): string[] {
   return [...lists, ...singleFiles].map((name) => `${directory.replace(/\/+$/, "")}/${name}`);
 }
 
-/** The list with the plugins in `DIR/NAME/*.conf` behind its own (SPEC §Network configuration format, loadOnlyInlinedPlugins). */
+/** Adds the plugins in `DIR/NAME/*.conf` (SPEC §Network configuration format, loadOnlyInlinedPlugins). */
 function withPluginDirectory(list: NetworkConfigList, path: string, log?: Log): NetworkConfigList {
   const document = parseJson(list.text) as JsonObject;
   const isSinglePlugin = !Object.hasOwn(document, "plugins") && Object.hasOwn(document, "type");
@@ -190,9 +187,9 @@ function withPluginDirectory(list: NetworkConfigList, path: string, log?: Log): 
       return entry;
     }),
   ];
-  // The text goes to the cache, and what is removed later must be all that was added.
+  // The cache keeps this text, and DEL must find all plugins in it.
   const mergedDocument = { ...document, loadOnlyInlinedPlugins: true, plugins: plugins.map(({ raw }) => raw) };
-  // No file holds this text, so a position in it would mislead.
+  // No file holds this text: a position in it would mislead.
   const { source: _, ...rest } = list;
   return { ...rest, plugins, text: stringifyJson(mergedDocument) };
 }
@@ -217,7 +214,6 @@ function isConfigurationError(error: unknown): error is Error {
   return [SystemError, SyntaxError, ConfigError, CniError].some((kind) => error instanceof kind);
 }
 
-/** What is in a text that cannot be used; `undefined` if it is no JSON. */
 function tryParseJson(text: string): unknown {
   try {
     return parseJson(text);
@@ -230,7 +226,7 @@ function hasName(document: unknown, name: string): boolean {
   return isJsonObject(document) && Object.hasOwn(document, "name") && document.name === name;
 }
 
-/** Whether it may be the configuration of any network. A plugin without a name, as older guides have it for loopback, is that of none. */
+/** Whether it may configure any network; not a plugin without a name, as in older guides for loopback. */
 function isNameless(document: unknown): boolean {
   if (document === undefined) return true;
   return isJsonObject(document) && Object.hasOwn(document, "plugins") && !Object.hasOwn(document, "name");
@@ -259,7 +255,7 @@ function networkNotFound(
   });
 }
 
-/** What was written for it would be left out: other addresses, and no firewall. */
+/** The built-in network has other addresses than the administrator's. */
 function defaultNetworkUnreadable(name: string, directory: string, possibleMatches: readonly string[]): CniError {
   return new CniError(
     Code.InvalidConfig,

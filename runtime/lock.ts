@@ -1,14 +1,8 @@
 /**
- * Who may work at a time: containers side by side, what concerns one container in turn (SPEC §Lifecycle & Ordering), garbage collection
- * alone (SPEC §GC).
+ * Locks: containers work side by side, commands for one container in turn (SPEC §Lifecycle & Ordering), GC alone (SPEC §GC).
  *
- * Who wants the lock that is shared stands in line for it: else those who share it would never let somebody alone.
- *
- * The programs of plugins have the locks of an ADD and of garbage collection as well: one that outlives a runtime that was killed would
- * otherwise go on after the next command, and what it makes would stay, or what it takes be missed. What such a program leaves running,
- * as a server of names, has them too, but is not waited for.
- *
- * @module
+ * Shared locks queue too, or they starve GC's exclusive lock. Plugin programs inherit the locks of ADD and GC: one that outlives a killed
+ * runtime would otherwise work beside the next command. Daemons that such a program leaves running are not waited for.
  */
 import { ignoreErrors, ignoreSystemErrors } from "../ffi/sys/error.ts";
 import { inDirectory } from "../ffi/sys/directory.ts";
@@ -17,41 +11,33 @@ import { LockedError, lockFile, replaceOrphanedLock } from "../ffi/sys/lock.ts";
 import { findStat } from "../ffi/sys/stat.ts";
 import { lockOrTryAgainLater } from "../plugins/lib/protocol/lock_wait.ts";
 
-/** Longer than any work that still moves, and shorter than an engine waits. */
+/** Longer than any healthy command, shorter than an engine waits. */
 const LOCK_TIMEOUT_MS = 60_000;
-/**
- * So long garbage collection keeps others waiting for one that does not end; then they may overtake it for as long. Whoever waits to start a
- * container is in more of a hurry; but where ADDs that take seconds follow each other, it would never have its turn.
- */
+/** So long GC blocks others while it waits, then lets them overtake for as long. It doubles, so that slow ADDs do not starve GC. */
 const FIRST_GC_WAIT_MS = 1000;
 const LONGEST_GC_WAIT_MS = 8000;
 
-/** So long the programs of a runtime that was killed may go on. */
+/** So long the programs of a killed runtime may go on. */
 const ORPHAN_GRACE_MS = 30_000;
-/** So long one waits for others before it is looked whether they are what programs left running. */
+/** How often the holders of a lock are checked for orphans. */
 const RECHECK_INTERVAL_MS = 10_000;
 
-/** How many files the containers share; two that meet in one go in turn, which takes some milliseconds. */
+/** Containers share so many files; two that share one work in turn. */
 const CONTAINER_LOCK_COUNT = 256n;
 
-/** How one waits for a lock, and has it. */
 export interface NodeLockOptions {
   /** Longest wait, in milliseconds. */
   readonly maxWaitMs?: number;
-  /** Whether the programs that are started meanwhile have it too, as long as they run if this process is killed. */
+  /** Whether programs that are started meanwhile hold it too. */
   readonly inherited?: boolean;
-  /** How old those must be that are taken for left running, in milliseconds. */
+  /** From this age on, in milliseconds, orphans count as left running. */
   readonly orphanGraceMs?: number;
-  /** So long others are kept waiting at first, and at the longest. */
+  /** How long GC blocks others at first, and at most. */
   readonly firstGcWaitMs?: number;
   readonly longestGcWaitMs?: number;
 }
 
-/**
- * Until its scope ends, no garbage collection begins, and nothing else is done for this container.
- *
- * @throws {CniError} code 11 if others do not end
- */
+/** Until its scope ends, no GC begins and no other command works on this container. @throws {CniError} code 11 if others do not end */
 export function lockContainer(directory: string, containerId: string, options: NodeLockOptions = {}): Disposable {
   return withLockDirectory(directory, options, (deadline) => {
     using locks = new DisposableStack();
@@ -62,7 +48,7 @@ export function lockContainer(directory: string, containerId: string, options: N
   });
 }
 
-/** Until its scope ends, nothing else is attached, checked or detached. @throws {CniError} code 11 if others do not end */
+/** Until its scope ends, no other command works on the node. @throws {CniError} code 11 if others do not end */
 export function lockNode(directory: string, options: NodeLockOptions = {}): Disposable {
   const { firstGcWaitMs: firstMs = FIRST_GC_WAIT_MS, longestGcWaitMs: longestMs = LONGEST_GC_WAIT_MS } = options;
   return withLockDirectory(directory, options, (deadline) => {
@@ -81,7 +67,7 @@ export function lockNode(directory: string, options: NodeLockOptions = {}): Disp
   });
 }
 
-/** Where no file can be made, nobody attaches anything either: what an ADD is to remember comes first. */
+/** Where no file can be made, no ADD gets through: it writes its entry first. */
 const UNWRITABLE_ERRORS = ["EROFS", "EACCES", "ENOSPC", "EDQUOT"];
 const NO_LOCK: Disposable = { [Symbol.dispose]() {} };
 
@@ -98,7 +84,7 @@ function withLockDirectory(
   );
 }
 
-/** Takes the lock that garbage collection has alone, after those who asked for it before. */
+/** Takes GC's lock after those that queue for it. */
 function lockInTurn(directory: string, deadline: number, lock: (path: string) => Disposable): Disposable {
   const path = `${directory}/.gc.lock`;
   using _turn = takeTurnLock(`${directory}/.turn.lock`, path, deadline);
@@ -109,13 +95,13 @@ function takeTurnLock(turnPath: string, lockPath: string, deadline: number): Dis
   try {
     return takeLock(turnPath, deadline);
   } catch (error) {
-    // Who is first in line waits as well, for somebody else.
+    // The first in the queue waits too: name the one that it waits for.
     const status = error instanceof LockedError && findStat(lockPath);
     throw status ? new LockedError(`"${lockPath}"`, status.identity) : error;
   }
 }
 
-/** A lock whose file is not there, and cannot be made, nobody has. */
+/** If the lock file cannot be made, nobody holds it. */
 function takeLock(
   path: string,
   deadline: number,

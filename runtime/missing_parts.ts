@@ -1,8 +1,4 @@
-/**
- * What of an attachment is not there any more while its namespace is: interfaces and addresses, which only a new ADD makes.
- *
- * @module
- */
+/** Interfaces and addresses that an attachment has lost, which only an ADD makes. */
 import type { Cidr } from "../ffi/address.ts";
 import { type Netns, NetnsError } from "../ffi/netns.ts";
 import * as address from "../ffi/route/address.ts";
@@ -12,9 +8,9 @@ import type { Interface, Result } from "../spec/result.ts";
 
 /** What is missing of an attachment. */
 export interface MissingParts {
-  /** Names of interfaces that the ADD reported, on the host and in the container. */
+  /** Names of interfaces on the host and in the container. */
   readonly links: readonly string[];
-  /** Addresses that an interface of the container has lost; those of a missing interface are not named. */
+  /** Addresses of the container's interfaces, without those of missing ones. */
   readonly addresses: readonly Cidr[];
 }
 
@@ -57,10 +53,7 @@ export function describeMissingParts({ links, addresses }: MissingParts): string
   ].join(", ");
 }
 
-/**
- * Tells whether a namespace has an interface, by its name or its hardware address: the container may have renamed it. The links are asked for
- * once, when they are first needed.
- */
+/** Tells whether a namespace has an interface, by name or hardware address: containers rename. Lists links once, when needed. */
 export function linkFinder(
   { route }: Pick<Netns, "route">,
   listLinks: () => readonly link.Link[] = () => link.list(route),
@@ -72,7 +65,7 @@ export function linkFinder(
   };
 }
 
-/** False for what a socket or a PCI device stands for. */
+/** Sockets and PCI devices are none. */
 function isKernelLink({ name, socketPath, pciID }: Interface): boolean {
   return name !== "" && !socketPath && !pciID;
 }
@@ -81,7 +74,7 @@ function isInContainer({ sandbox = "" }: Interface): boolean {
   return sandbox !== "";
 }
 
-/** A plugin behind may have moved an address to another interface of the container. */
+/** A later plugin may have moved an address to another interface. */
 function missingAddresses(
   { ips = [], interfaces = [] }: Result,
   netns: Netns,
@@ -92,7 +85,7 @@ function missingAddresses(
     return iface !== undefined && isInContainer(iface) && isKernelLink(iface) && !missingLinks.includes(iface.name);
   });
   if (expected.length === 0) return [];
-  // Of one family after the other, the kernel lists them without the lock that all changes to links take.
+  // By family, the kernel lists them without RTNL.
   const families = new Set(expected.map((ip) => address.addressFamily(ip.address)));
   const present = new Set<string>(
     [...families].flatMap((family) => address.list(netns.route, { family })).map((entry) => entry.address),

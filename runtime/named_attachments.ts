@@ -1,8 +1,4 @@
-/**
- * Attachments by the names that people give them: `--valid` of GC may name a container or a network namespace.
- *
- * @module
- */
+/** Attachments by the names that people give them: `--valid` of GC may name a container or a network namespace. */
 import { listNamedNetns, namedNetnsPath } from "../ffi/named_netns.ts";
 import type { Attachment } from "../spec/plugin_config.ts";
 import { CniError, Code } from "../spec/error.ts";
@@ -15,12 +11,7 @@ import { attachedSince } from "./gc.ts";
 import { attachmentKey } from "./resolve_attachment.ts";
 import type { RuntimeContext } from "./context.ts";
 
-/**
- * The attachments that are meant: all whose container has the name as its id, and all in the namespace of that name; where there is none,
- * what was named.
- *
- * @throws {SystemError}
- */
+/** Attachments whose container id or namespace has the name; without any, the name as given. @throws {SystemError} */
 function resolveAttachmentNames(
   cacheDirectory: string,
   network: string,
@@ -32,7 +23,7 @@ function resolveAttachmentNames(
     const { containerId: name, ifname } = attachment;
     const path = namedNetnsPath(name);
     const paths = [path, `/var${path}`];
-    // Files that cannot be understood are known by their names alone: those of the ids that were made from the paths.
+    // The name of a damaged file has the id that was made from the path.
     const ids = new Set([name, ...paths.map(containerIdOfNetns)]);
     const resolved = [...ids].map((containerId) => ({ containerId, ifname }))
       .filter((candidate) => hasCacheFile(cacheDirectory, attachmentKey(network, candidate)));
@@ -45,7 +36,7 @@ function resolveAttachmentNames(
 }
 
 /**
- * A person named an attachment that nothing is known of: it may be misspelt.
+ * A person named an attachment that is not in the cache: the name may be misspelt.
  *
  * @example
  * ```ts
@@ -61,19 +52,18 @@ function resolveAttachmentNames(
  */
 export class UnknownAttachmentError extends CniError {}
 
-/** How the names of those that stay are read. */
 export interface ValidNamesOptions {
-  /** When the list was made, in nanoseconds since 1970; who was attached since cannot be on it. */
+  /** When the list was made, in nanoseconds since 1970: what was attached since stays. */
   readonly snapshotTime: bigint;
-  /** Names that nothing is known of are logged, and stay valid. */
+  /** Unknown names are logged, and stay valid. */
   readonly ignoreUnknown: boolean;
 }
 
 /**
  * The attachments that are to stay.
  *
- * @throws {UnknownAttachmentError} code 4 if nothing is known of one: who is meant by it would be detached
- * @throws {CniError} code 4 if unknown names stay valid, there is no other name, and one that may live would be detached
+ * @throws {UnknownAttachmentError} code 4 for an unknown name: the container that is meant would be detached
+ * @throws {CniError} code 4 if `ignoreUnknown` leaves no known name, and one that may live would be detached
  */
 export function resolveValidAttachments(
   { cacheDirectory, hostContext, log }: RuntimeContext,
@@ -117,9 +107,9 @@ export function isNamedNetns(name: string): boolean {
 }
 
 /**
- * What an attachment that nothing is known of may have been meant to be, of those that are remembered; empty if none is near.
+ * Suggests a cached attachment for an unknown one; empty if none is similar.
  *
- * @param isNetnsThere whether its namespace is there: then no other container was meant
+ * @param isNetnsThere whether its namespace exists: then no other container was meant
  */
 export function suggestAttachment(
   entries: readonly CacheEntry[],

@@ -1,10 +1,7 @@
 /**
- * Attachments that ended without a DEL: the machine was restarted, or the container's namespace is gone.
+ * Attachments that ended without a DEL: the machine was restarted, or the namespace is gone.
  *
- * What may live is never touched. Nothing here goes by a container's id, since that is what comes back, nor by time, since clocks jump, but
- * for what was written before this boot and does not say so.
- *
- * @module
+ * Container ids come back and clocks jump: neither proves anything. Only entries without a boot id are judged by their time.
  */
 import { findBootId, modifiedBeforeBoot } from "../ffi/sys/boot.ts";
 import { type Netns, NetnsError, openNetns } from "../ffi/netns.ts";
@@ -15,16 +12,15 @@ import { type Interface, parseResult } from "../spec/result.ts";
 import { LATEST } from "../spec/version.ts";
 import type { CacheEntry } from "./cache.ts";
 
-/** Links of these kinds belong to one container; a bridge or a VLAN on the host is shared, and says nothing. */
+/** Links of these kinds belong to one container; a bridge or a VLAN is shared. */
 const CONTAINER_LINK_KINDS = ["veth", "ifb", "tun"];
 
 /**
- * Why an attachment cannot live any more; `undefined` if it may.
+ * Why an attachment is stale; `undefined` if it may live.
  *
- * A namespace of the same name can be another one: its cookie tells. Where none is remembered, it is if none of the interfaces that the ADD
- * made is there, by name or by hardware address. The container may live elsewhere all the same, as long as the host's end of one of them is
- * there. Without a result the cookie is all there is to go by; an ADD that still runs is not hit, because whoever removes what is left asks
- * once more with the container's lock held.
+ * A namespace of the same path can be another one: its cookie tells. Without a cookie, it is another if it has none of the ADD's
+ * interfaces, by name or hardware address. As long as a host end is there, the container may still live elsewhere. Without a result only
+ * the cookie counts; callers ask again under the container's lock, so that no running ADD is hit.
  */
 export function netnsGoneReason(
   entry: CacheEntry,
@@ -39,14 +35,14 @@ export function netnsGoneReason(
   } catch (error) {
     if (!(error instanceof NetnsError)) throw error;
     if (error.absent) return `namespace "${path}" is gone`;
-    // What could not be opened, or entered, may well be a namespace.
+    // What cannot be opened or entered may be a namespace.
     return error.cause === undefined ? `"${path}" is no namespace any more` : undefined;
   }
 }
 
 let isBeforeBoot: ReturnType<typeof modifiedBeforeBoot> | undefined;
 
-/** Whether an entry is certainly of an earlier boot. Then its namespace is gone, and what is at that path is somebody else's. */
+/** Whether an entry is certainly of an earlier boot. */
 function isOfEarlierBoot({ written }: CacheEntry): boolean {
   if (!written) return false;
   if (!("boot" in written)) return (isBeforeBoot ??= modifiedBeforeBoot())(written);
@@ -54,11 +50,7 @@ function isOfEarlierBoot({ written }: CacheEntry): boolean {
   return boot !== undefined && written.boot !== boot;
 }
 
-/**
- * Whether the attachment's namespace is at `path`; `undefined` if that cannot be told.
- *
- * @throws {SystemError} if the namespace cannot be looked into
- */
+/** Whether the attachment's namespace is at `path`; `undefined` if nothing tells. @throws {SystemError} */
 export function isNetnsOf(
   entry: CacheEntry,
   path: string,
@@ -92,7 +84,7 @@ function hasAnyInterface(containerInterfaces: readonly Interface[], netns: Netns
   );
 }
 
-/** The container may have given its interface away; then the other end is still there. */
+/** The container may have moved its interface: then the host end is still there. */
 function hasHostInterface(host: Netns, interfaces: readonly Interface[]): boolean {
   const links = link.list(host.route);
   return interfaces.some((iface) => {

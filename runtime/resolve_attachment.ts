@@ -1,8 +1,4 @@
-/**
- * What is remembered of an attachment, put together with what the caller says of it.
- *
- * @module
- */
+/** What is remembered of an attachment, put together with what the caller says of it. */
 import type { Attachment } from "../spec/plugin_config.ts";
 import { CniError, Code } from "../spec/error.ts";
 import { type NetworkConfigList, parseNetworkConfigList } from "../spec/network_config_list.ts";
@@ -13,7 +9,7 @@ import type { ResolvedRuntimeConf } from "./call_plugin.ts";
 import type { RuntimeContext } from "./context.ts";
 import { isNetnsOf } from "./netns_gone.ts";
 
-/** An attachment as the caller describes it; what is left out is taken from the cache, and so are the arguments that DEL is to undo. */
+/** An attachment as the caller describes it. The cache adds what is left out, and DEL's arguments. */
 export interface RuntimeConf extends Attachment {
   /** Path of the container's network namespace. */
   readonly netns?: string;
@@ -23,19 +19,18 @@ export interface RuntimeConf extends Attachment {
   readonly capabilityArgs?: JsonObject;
 }
 
-/** An attachment with everything that is known of it, and the configuration that counts for it. */
+/** An attachment with its entry, and the configuration that counts for it. */
 export interface ResolvedAttachment {
   readonly list: NetworkConfigList;
   readonly entry: cache.CacheEntry & ResolvedRuntimeConf;
 }
 
 /**
- * What is known of an attachment.
+ * Puts together what the cache and the caller say.
  *
  * @param network its configuration, or its name if that is gone
- * @param purpose what it is for: to remove it, the arguments of its ADD count before those given; errors name it
- * @param cached what is remembered, if that was read already
- * @throws {CniError} if there is no configuration, neither remembered nor given
+ * @param purpose to remove, the ADD's arguments win over given ones; errors name the purpose
+ * @throws {CniError} if there is no configuration, neither cached nor given
  */
 export function resolveAttachment(
   store: RuntimeContext,
@@ -80,10 +75,7 @@ export function resolveAttachment(
   };
 }
 
-/**
- * The path of the attachment's own namespace, where that can be told: what is at the given path, or at the remembered one, may be another's
- * by now, and all that is given may be a slip. Empty if its own is not known any more.
- */
+/** The path of the attachment's own namespace: another may be at the cached path, and the given one may be a slip. Empty if unknown. */
 function netnsForDel(
   { hostContext: { openNetns }, log }: RuntimeContext,
   cached: cache.CacheEntry,
@@ -106,7 +98,7 @@ function netnsForDel(
   return "";
 }
 
-/** What was asked for is there to be removed, whatever the caller names of it now. */
+/** The ADD's arguments say what to remove, whatever the caller names now. */
 function argumentsForDel(
   { log }: RuntimeContext,
   { args, capabilityArgs, ...key }: cache.CacheEntry,
@@ -120,7 +112,7 @@ function argumentsForDel(
   return { args, capabilityArgs };
 }
 
-/** A file that cannot be understood must not keep a container from being removed. */
+/** A damaged file must not stop a DEL. */
 function findUsableEntry(
   { cacheDirectory, log }: RuntimeContext,
   key: cache.AttachmentKey,
@@ -135,7 +127,7 @@ function findUsableEntry(
   }
 }
 
-/** All attachments of a network mostly have the same configuration. */
+/** Most attachments of a network have the same configuration. */
 let lastList: NetworkConfigList | undefined;
 
 function cachedNetworkList({ log }: RuntimeContext, entry: cache.CacheEntry): NetworkConfigList | undefined {
@@ -153,7 +145,7 @@ function cachedNetworkList({ log }: RuntimeContext, entry: cache.CacheEntry): Ne
   }
 }
 
-/** The result of its ADD in the current form; without one that can be read, plugins do what they can. */
+/** The ADD's result in the current form; `undefined` if it cannot be read. */
 export function findCachedResult({ log }: RuntimeContext, { list, entry }: ResolvedAttachment): Result | undefined {
   try {
     return entry.result === undefined ? undefined : parseResult(entry.result, list.cniVersion, "result");

@@ -1,19 +1,16 @@
 /**
- * Putting back the rules of attachments that somebody took away: `nft flush ruleset`, a firewall that was loaded anew, a restart.
+ * Putting back rules that somebody took away, as with `nft flush ruleset`. The cache says which rules there must be.
  *
- * What is remembered says what there is to be. Links, addresses and kernel parameters are not touched: those that are missing are named.
- *
- * @module
+ * Links, addresses and kernel parameters are only compared.
  */
 import { repairTable, TABLES } from "../plugins/lib/ruleset/repair.ts";
 import { type SharedReads, shareReads } from "../plugins/lib/protocol/shared_reads.ts";
 import { listHostLinks } from "../plugins/lib/links/host_links.ts";
 import type { HostContext, PluginLocation } from "../plugins/lib/protocol/context.ts";
-import { CniError } from "../spec/error.ts";
 import type { NetworkConfigList, PluginEntry } from "../spec/network_config_list.ts";
 import { type Interface, parseResult, type Result } from "../spec/result.ts";
 import * as cache from "./cache.ts";
-import { callPlugin, locatePlugin, MissingPluginError } from "./call_plugin.ts";
+import { callPlugin, describeFailure, locatePlugin, MissingPluginError } from "./call_plugin.ts";
 import { describeMissingParts, findMissingParts, linkFinder, type MissingParts } from "./missing_parts.ts";
 import { netnsGoneReason } from "./netns_gone.ts";
 import { lockContainer } from "./lock.ts";
@@ -23,47 +20,43 @@ import { holdNetns } from "./held_netns.ts";
 
 /** What was found and put back. */
 export interface RestoreReport {
-  /** What was missing of the rules that all attachments have in common: `chain "forward" of table "inet cni"`. */
+  /** Which static rules were missing: `chain "forward" of table "inet cni"`. */
   readonly tables: readonly string[];
-  /** Those that are remembered, also where nothing was missing. */
+  /** All in the cache. */
   readonly attachments: readonly RestoredAttachment[];
-  /** What went wrong besides the attachments that failed, such as a file that cannot be understood. */
+  /** What went wrong besides failed attachments, such as a damaged file. */
   readonly problems: readonly string[];
 }
 
-/** One attachment of which something is remembered. */
+/** What became of one attachment. */
 export interface RestoredAttachment extends cache.AttachmentKey {
-  /**
-   * `whole` if nothing was missing; `incomplete` if an interface or an address is, which is not put back here; `skipped` if there is nothing to
-   * have rules for.
-   */
+  /** `incomplete`: an interface or an address is missing, which only an ADD makes. `skipped`: there is no container. */
   readonly state: "whole" | "restored" | "incomplete" | "skipped" | "failed";
-  /** Why it is incomplete or was skipped, or why no plugin could be asked. */
+  /** Why it is incomplete, was skipped or failed. */
   readonly reason?: string;
   /** What makes it incomplete. */
   readonly missing?: MissingParts;
-  /** What became of each plugin's rules; empty if none was asked. */
+  /** By plugin; empty if none was called. */
   readonly plugins: readonly RestoredPlugin[];
 }
 
-/** One plugin of an attachment's network, in the order of the list. */
+/** What one plugin did, in the order of the list. */
 export interface RestoredPlugin {
   /** As in the configuration. */
   readonly type: string;
   /** What it put back, in words: `host port 8080/tcp`. */
   readonly restored: readonly string[];
-  /** Why it was not asked: only those of this program can be. */
+  /** Why it was not called: only built-in plugins can restore. */
   readonly skipped?: string;
   /** What it failed with. */
   readonly failed?: string;
 }
 
 /**
- * Puts back what is missing of the rules of a network's attachments, or of all; what is whole is not touched.
+ * Puts back missing rules of a network's attachments, or of all. A failure stops nothing else.
  *
- * @param network its configuration, for attachments that do not remember one, or its name
- * @returns also what failed, which keeps nothing else from being put back
- * @throws {SystemError} if what is remembered cannot be read
+ * @param network its name, or its configuration for attachments without one in the cache
+ * @throws {SystemError} if the cache cannot be read
  */
 export function restoreAttachments(
   runtime: RuntimeContext,
@@ -78,7 +71,7 @@ export function restoreAttachments(
     try {
       return repairTable(runtime.hostContext.host.nft, table);
     } catch (error) {
-      problems.push(formatError(error));
+      problems.push(describeFailure(error));
       return [];
     }
   });
@@ -97,7 +90,7 @@ export function restoreAttachments(
   return { tables, attachments, problems };
 }
 
-/** The same machine, but each plugin is looked for once. */
+/** Looks for each plugin once. */
 function locateOnce(context: HostContext): HostContext {
   const found = new Map<string, { readonly directories: readonly string[]; readonly location: PluginLocation }>();
   return {
@@ -112,7 +105,7 @@ function locateOnce(context: HostContext): HostContext {
   };
 }
 
-/** `eth2` before `eth10`: of what two networks of a container both publish, the first keeps it, which mostly was attached first. */
+/** `eth2` before `eth10`: if two networks publish a port, the one that was attached first keeps it. */
 function compareByInterface({ ifname: a }: cache.AttachmentKey, { ifname: b }: cache.AttachmentKey): number {
   return a.length - b.length || (a < b ? -1 : a > b ? 1 : 0);
 }
@@ -148,11 +141,11 @@ function restoreAttachment(
       plugins,
     };
   } catch (error) {
-    return { ...key, state: "failed", reason: formatError(error), plugins: [] };
+    return { ...key, state: "failed", reason: describeFailure(error), plugins: [] };
   }
 }
 
-/** Rules of a container that is not there would lead to whoever has its address by now. */
+/** Rules of a dead container would lead to whoever has its address by now. */
 function skipReason(entry: cache.CacheEntry, context: HostContext): string | undefined {
   if (entry.result === undefined) return "its ADD has not ended";
   if (!entry.netns) return "it is not known in which namespace it is";
@@ -173,7 +166,7 @@ function restoreWithPlugin(
     if (error instanceof MissingPluginError) {
       return { type, restored: [], skipped: "it is not built into this program" };
     }
-    return { type, restored: [], failed: formatError(error) };
+    return { type, restored: [], failed: describeFailure(error) };
   }
 }
 
@@ -191,7 +184,7 @@ function restoreState(
   return plugins.some(({ restored }) => restored.length > 0) ? "restored" : "whole";
 }
 
-/** @param loggedPlugins plugins that were named already, which are the same for every attachment of a network */
+/** @param loggedPlugins networks and plugins that were named: each is said once */
 function logRestored({ log }: RuntimeContext, attachment: RestoredAttachment, loggedPlugins: Set<string>): void {
   const { state, reason, missing, plugins, network } = attachment;
   const subject = describeAttachment(attachment);
@@ -206,9 +199,4 @@ function logRestored({ log }: RuntimeContext, attachment: RestoredAttachment, lo
     loggedPlugins.add(`${network} ${type}`);
     log(`Skipping plugin "${type}" of network "${network}": ${skipped}`);
   }
-}
-
-function formatError(error: unknown): string {
-  const { message, details } = CniError.from(error);
-  return details ? `${message}; ${details}` : message;
 }

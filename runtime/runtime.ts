@@ -1,8 +1,4 @@
-/**
- * The runtime for programs: what `cni run` does, as an object.
- *
- * @module
- */
+/** The runtime for programs: what `cni run` does, as an object. */
 import type { Attachment } from "../spec/plugin_config.ts";
 import type { NetworkConfigList } from "../spec/network_config_list.ts";
 import type { Result } from "../spec/result.ts";
@@ -34,41 +30,35 @@ const DEFAULT_PLUGIN_DIRECTORIES = ["/opt/cni/bin"];
 
 /** How a {@linkcode Runtime} works. */
 export interface RuntimeOptions extends HostContextOptions {
-  /** What plugins that are programs inherit; mostly that of this process: `process.env`. */
+  /** What programs inherit: `process.env`. */
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** The process that all this is done for, such as an engine: `process.ppid`. What it listens on for a container is no conflict. */
+  /** The engine: `process.ppid`. What it listens on for a container is no port conflict. */
   readonly findCallerPid?: () => number;
-  /** Where plugins of others are, absolute paths: `["/opt/cni/bin"]`. */
+  /** Where programs are, absolute paths; default: `["/opt/cni/bin"]`. */
   readonly pluginDirectories?: readonly string[];
-  /** Where attachments are remembered, in the format of libcni: `/var/lib/cni`. */
+  /** Where attachments are cached, in libcni's format; default: `/var/lib/cni`. */
   readonly cacheDirectory?: string;
-  /** Whether a failed ADD is undone at once, as it is unless told; without it the caller owes a {@linkcode Runtime.del}. */
+  /** Whether a failed ADD is undone at once; else the caller owes a {@linkcode Runtime.del}. Default: true. */
   readonly rollback?: boolean;
-  /** Takes what plugins of this process say, each behind its name; `log` does unless told. */
+  /** Takes what built-in plugins say, each behind its name; default: `log`. */
   readonly pluginLog?: (message: string) => void;
 }
 
-/** How {@linkcode Runtime.gc} reads the list of those that stay. */
+/** How {@linkcode Runtime.gc} reads its list. */
 export interface GcOptions {
-  /** When that list was made, in nanoseconds since 1970: what was attached since stays as well. Now, unless told. */
+  /** When the list was made, in nanoseconds since 1970; what was attached since stays. Default: now. */
   readonly snapshotTime?: bigint;
-  /**
-   * The list was written by a person. A container id in it may also be the name of a network namespace, and GC is refused if nothing is
-   * known of one: who is meant by it would be detached.
-   */
+  /** A person wrote the list: ids may be names of namespaces, and GC refuses unknown ones, which may be misspelt. */
   readonly resolveNames?: boolean;
-  /**
-   * With `resolveNames`: names that nothing is known of are logged, and stay valid. GC is refused only if there is no other name and an
-   * attachment may live.
-   */
+  /** With `resolveNames`: unknown names are logged and stay valid. GC refuses only if no name is known and an attachment may live. */
   readonly ignoreUnknown?: boolean;
 }
 
 /**
- * Attaches containers to networks, and remembers it.
+ * Attaches containers to networks, and keeps what is needed to detach them.
  *
- * Every method waits for the plugins, and fails with a {@linkcode CniError} that has the code of the plugin that failed. Plugins run in
- * the network namespace that the calling thread is in.
+ * Every method waits for the plugins, and fails with a {@linkcode CniError} with the plugin's code. Plugins run in the thread's network
+ * namespace.
  *
  * @example Attach a container, look after it, detach it
  * ```ts
@@ -99,7 +89,7 @@ export interface GcOptions {
  * console.log(runtime.restore("default").attachments[0]?.state); // whole
  * ```
  *
- * @example Say what is likely to be a mistake, and what plugins would read
+ * @example Find likely mistakes, and see what plugins would read
  * ```ts
  * import { parseNetworkConfigList, Runtime } from "./mod.ts";
  *
@@ -109,7 +99,7 @@ export interface GcOptions {
  * console.log(runtime.deriveRequests(network, { verb: "ADD" }).map(({ type }) => type)); // [ "macvlan" ]
  * ```
  *
- * @example Detach whatever is not in use any more, by the names of the namespaces that are
+ * @example Detach whatever is not in use, by the names of namespaces
  * ```ts
  * import { loadNetwork, Runtime } from "./mod.ts";
  *
@@ -147,16 +137,16 @@ export interface GcOptions {
 export class Runtime {
   readonly #options: RuntimeOptions;
 
-  /** Nothing is opened, read or started before a method is called. */
+  /** Opens, reads and starts nothing. */
   constructor(options: RuntimeOptions) {
     this.#options = options;
   }
 
   /**
-   * Attaches a container (ADD). An attachment of the same name that cannot live any more, since its namespace is gone, is removed first.
+   * Attaches a container (ADD). A stale attachment of the same name is removed first.
    *
-   * @returns the result of the last plugin, in the current form; {@linkcode formatResult} gives it in the network's version
-   * @throws {CniError} code 4 if it is attached already or has such an interface, code 8 without the namespace, or what a plugin failed with
+   * @returns the last plugin's result, in the current form; {@linkcode formatResult} converts it
+   * @throws {CniError} a plugin's error, code 4 if it is attached or has such an interface, code 8 without the namespace
    */
   add(network: NetworkConfigList, parameters: AddRuntimeConf): Result {
     return this.#withContext((runtime) => addNetworkList(runtime, network, parameters));
@@ -165,7 +155,7 @@ export class Runtime {
   /**
    * Asks the plugins whether a container is still attached as it was (CHECK).
    *
-   * @throws {CniError} what a plugin found; code 1 if the network's version has no CHECK, code 3 if nothing is known of the attachment
+   * @throws {CniError} what a plugin found; code 1 if the version has no CHECK, code 3 if there is no result
    */
   check(network: NetworkConfigList | string, parameters: RuntimeConf): void {
     this.#withContext((runtime) => checkNetworkList(runtime, network, parameters));
@@ -182,10 +172,9 @@ export class Runtime {
   }
 
   /**
-   * Detaches everything from a network but `valid`, and lets the plugins remove what is left (GC). Nobody may attach meanwhile. What is
-   * detached is logged.
+   * Detaches all but `valid` from a network, and has the plugins remove what is left (GC). No other command runs meanwhile.
    *
-   * @throws {UnknownAttachmentError} before anything is removed, if `resolveNames` finds a name that nothing is known of
+   * @throws {UnknownAttachmentError} before anything is removed, if `resolveNames` finds an unknown name
    * @throws {CniError} naming everything that failed, after everything was tried
    */
   gc(
@@ -207,55 +196,44 @@ export class Runtime {
   }
 
   /**
-   * Puts back the rules of attachments that somebody took away, as with `nft flush ruleset`; what is there already is not touched.
+   * Puts back rules of attachments that somebody took away, as with `nft flush ruleset`. A failure stops nothing else.
    *
    * @param network its configuration or its name; all networks without one
-   * @returns what was put back, and what failed, which keeps nothing else from being put back
-   * @throws {SystemError} if what is remembered cannot be read
+   * @throws {SystemError} if the cache cannot be read
    */
   restore(network?: NetworkConfigList | string): RestoreReport {
     return this.#withContext((runtime) => restoreAttachments(runtime, network));
   }
 
-  /**
-   * What is attached to a network, or to any, as far as it is remembered. What cannot be understood is logged and left out.
-   *
-   * @throws {SystemError}
-   */
+  /** What is attached to a network, or to any. Damaged files are logged and left out. @throws {SystemError} */
   attachments(network?: string): NetworkAttachment[] {
     return this.#withContext(({ cacheDirectory, hostContext, log }) =>
       listAttachments(cacheDirectory, hostContext, network, log)
     );
   }
 
-  /**
-   * The configuration that an attachment was made with, which counts for its CHECK and DEL.
-   *
-   * @param network its name
-   * @returns `undefined` if nothing is remembered of the attachment, or nothing that can be read
-   */
+  /** The configuration for an attachment's CHECK and DEL: the one of its ADD. `undefined` if none can be read. */
   attachedConfiguration(network: string, { containerId, ifname }: Attachment): string | undefined {
     const { cacheDirectory = DEFAULT_CACHE_DIRECTORY } = this.#options;
     const key = { network, containerId, ifname };
     try {
       return hasCacheFile(cacheDirectory, key) && findEntry(cacheDirectory, key)?.config || undefined;
     } catch {
-      // The command that needs it fails for the same reason, and says it.
+      // The command that needs it says why.
       return undefined;
     }
   }
 
-  /** What is to be said of keys that nobody reads: they may be misspelt. Of plugins of others only some keys are known. */
+  /** Keys that nobody reads, in words. Of programs, only some keys are known. */
   unknownKeys(network: NetworkConfigList): string[] {
     return findUnknownKeys(network, ...this.#pluginFinders());
   }
 
-  /** What is to be said of capabilities that arguments are given for, and that no plugin of the network declares, and of keys in these. */
+  /** Capabilities that no plugin declares but arguments are given for, and unknown keys in those arguments, in words. */
   unknownCapabilities(network: NetworkConfigList, capabilityArgs: JsonObject): string[] {
     return findUnknownCapabilities(network, capabilityArgs, ...this.#pluginFinders());
   }
 
-  /** What finds a plugin's schema, and what tells whether a program is called for it. */
   #pluginFinders() {
     const { plugins = [], pluginDirectories = DEFAULT_PLUGIN_DIRECTORIES } = this.#options;
     const findOwnPlugin = (type: string) => plugins.find(({ name }) => name === type);
@@ -265,12 +243,12 @@ export class Runtime {
     ] as const;
   }
 
-  /** What each plugin would read from stdin for a command, without calling one. @throws {CniError} as the command itself, if it called none */
+  /** What each plugin would read from stdin. @throws {CniError} as the command before it calls a plugin */
   deriveRequests(network: NetworkConfigList | string, options: DeriveOptions): DerivedRequest[] {
     return this.#withContext((runtime) => deriveRequests(runtime, network, options));
   }
 
-  /** The namespace of the host is held for the time of a call only, so that nobody has to let go of it. */
+  /** Holds the host's namespace during a call only, so that nobody has to dispose of a runtime. */
   #withContext<T>(call: (runtime: RuntimeContext) => T): T {
     const { pluginDirectories = DEFAULT_PLUGIN_DIRECTORIES, cacheDirectory = DEFAULT_CACHE_DIRECTORY } = this.#options;
     const { env, findCallerPid, rollback = true, log = printStderr, pluginLog = log } = this.#options;

@@ -1,18 +1,13 @@
-/**
- * Where in the configuration of a network it stands what a plugin refuses.
- *
- * @module
- */
+/** Where in a file a value is that a plugin refuses. */
 import { ConfigError } from "../spec/error.ts";
 import { locate, parseJson, pathSegments } from "../spec/jsonc.ts";
 import type { NetworkConfigList, PluginEntry } from "../spec/network_config_list.ts";
 import type { JsonObject } from "../spec/schema.ts";
 
 /**
- * The place of a value that a plugin failed for: `web.conflist:4:12, plugins[0].ipam.subnet`.
+ * The place of a refused value: `web.conflist:4:12, plugins[0].ipam.subnet`.
  *
- * @param error what the plugin's call ended with
- * @returns `undefined` if it failed for another reason, for what a runtime provides, and for plugins that stand in files of their own
+ * @returns `undefined` for other errors, for values of the runtime, and for plugins in files of their own
  */
 export function findSourceLocation(
   { text, source, plugins }: NetworkConfigList,
@@ -28,7 +23,7 @@ export function findSourceLocation(
   return `${[source, line, column].filter((part) => part !== undefined).join(":")}, ${fullPath}`;
 }
 
-/** The plugin's complaint about its configuration, if that is why it failed; errors of cleaning up after it do not count. */
+/** The ConfigError that the plugin failed with; not one of its clean-up. */
 function findConfigError(error: unknown): ConfigError | undefined {
   for (let cause = error; cause instanceof Error;) {
     if (cause instanceof ConfigError) return cause;

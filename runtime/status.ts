@@ -2,7 +2,6 @@
  * STATUS: whether an ADD could be served.
  *
  * @see SPEC.md §STATUS
- * @module
  */
 import { requirePrevResult } from "../plugins/lib/protocol/plugin.ts";
 import type { NetworkConfigList } from "../spec/network_config_list.ts";
@@ -11,8 +10,7 @@ import { callPlugin, locatePlugin, logProblems, withPluginName } from "./call_pl
 import type { RuntimeContext } from "./context.ts";
 
 /**
- * Asks the plugins whether they could serve an ADD. Those of this process are asked whatever the version, and also for what keeps packets
- * from flowing.
+ * Asks the plugins whether they could serve an ADD. Built-in ones are asked whatever the version, and also for what stops packets.
  *
  * @throws {CniError} with code 50 or 51 if one could not, with code 7 for a configuration that it could not use
  */

@@ -1,8 +1,4 @@
-/**
- * Keys of a network that nobody reads: the network is legal, and not what was meant.
- *
- * @module
- */
+/** Keys of a network that nobody reads. */
 import { locate, parseJson } from "../spec/jsonc.ts";
 import type { NetworkConfigList } from "../spec/network_config_list.ts";
 import type { JsonObject } from "../spec/schema.ts";
@@ -16,7 +12,7 @@ import {
   type UnknownKey,
 } from "../spec/unknown_keys.ts";
 
-/** The keys of a list itself (SPEC §Configuration format). Another case is another key, as they are matched exactly. */
+/** The keys of a list itself (SPEC §Configuration format), matched exactly. */
 const LIST_KEYS = [
   ...["cniVersion", "cniVersions", "name", "plugins"],
   ...["disableCheck", "disableGC", "loadOnlyInlinedPlugins"],
@@ -25,10 +21,9 @@ const LIST_KEYS = [
 const ENGINE_KEYS = ["args", "nerdctlID", "nerdctlLabels"];
 
 /**
- * What is to be said of the keys of a list that nobody reads: `network "web": plugins[0].isGatway is not read; did you mean "isGateway"?
- * (web.conflist:4:7)`. Keys of other programs' plugins may be theirs.
+ * In words: `network "web": plugins[0].isGatway is not read; did you mean "isGateway"? (web.conflist:4:7)`.
  *
- * @param isProgram whether a program is called for the plugin of that name
+ * @param isProgram whether a program is called for the plugin of that name: it may have keys of its own
  */
 export function findUnknownKeys(
   list: NetworkConfigList,
@@ -51,15 +46,11 @@ export function findUnknownKeys(
   });
 }
 
-/** Keys of the list itself that nobody reads. */
 export function findUnknownListKeys(document: JsonObject): UnknownKey[] {
   return findUnknownKeysAmong(Object.keys(document).filter((key) => !ENGINE_KEYS.includes(key)), LIST_KEYS);
 }
 
-/**
- * What is to be said of capabilities that arguments are given for and that no plugin of the list declares, and of keys in those arguments
- * that nobody reads.
- */
+/** Capabilities that no plugin declares but arguments are given for, and unknown keys in those arguments, in words. */
 export function findUnknownCapabilities(
   { name, plugins }: NetworkConfigList,
   capabilityArgs: JsonObject,

@@ -1,8 +1,4 @@
-/**
- * The configuration of the `firewall` plugin.
- *
- * @module
- */
+/** The configuration of the `firewall` plugin. */
 import { ConfigError } from "../../spec/error.ts";
 import {
   type JsonObject,
@@ -15,26 +11,24 @@ import {
   withDefault,
 } from "../../spec/schema.ts";
 
-/** What the plugin is to do. */
 export interface FirewallConfig {
-  /** Without it, firewalld is told where it runs. */
+  /** Without it, firewalld is told if it runs. */
   readonly backend?: "iptables" | "nftables" | "firewalld";
-  /** A chain of the administrator's, asked before containers are let through. */
+  /** The administrator's chain, which is asked first. */
   readonly iptablesAdminChainName: string;
-  /** The zone of firewalld that containers belong to. */
+  /** firewalld's zone for containers. */
   readonly firewalldZone: string;
   readonly ingressPolicy: "open" | "same-bridge" | "isolated";
 }
 
-/** What iptables takes. */
+/** iptables takes no longer ones. */
 const MAX_CHAIN_NAME_LENGTH = 28;
-/** Where an administrator's chain is asked from, directly or not; and what iptables takes a jump to it for. */
+/** Chains that lead to the administrator's, and words that iptables takes for verdicts. */
 const RESERVED_CHAINS = [
   ...["FORWARD", "INPUT", "OUTPUT", "CNI-FORWARD"],
   ...["ACCEPT", "DROP", "QUEUE", "RETURN"],
 ];
 
-/** The keys of the `firewall` plugin. */
 export const firewallConfigSchema = lazy(() =>
   object({
     backend: optional({ ...oneOf("iptables", "nftables", "firewalld"), emptyIsUnset: true }),
@@ -60,7 +54,7 @@ export const firewallConfigSchema = lazy(() =>
   })
 );
 
-/** Reads the plugin's keys out of the configuration of a network. @throws {ConfigError} */
+/** @throws {ConfigError} naming the network */
 export function parseFirewallConfig(raw: JsonObject, network: string): FirewallConfig {
   try {
     return firewallConfigSchema.parse(raw);

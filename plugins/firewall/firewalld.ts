@@ -2,7 +2,6 @@
  * firewalld, told over D-Bus which zone the packets of containers belong to.
  *
  * @see firewalld.dbus(5)
- * @module
  */
 import { hostPrefix, type Ip } from "../../ffi/address.ts";
 import { BUS_OBJECT, type DbusConnection, findSystemBus } from "../../ffi/dbus/connection.ts";
@@ -16,15 +15,14 @@ const ZONE_INTERFACE = {
 
 /** A firewalld that runs. */
 export interface Firewalld extends Disposable {
-  /** Puts an address into a zone, unless it is there. @returns true if it was not @throws {DbusError} */
+  /** Puts an address into a zone. @returns false if it was there @throws {DbusError} */
   add(zone: string, address: Ip): boolean;
-  /** Takes an address out of a zone, if it is there. @throws {DbusError} */
+  /** Takes an address out of a zone. @throws {DbusError} */
   remove(zone: string, address: Ip): void;
-  /** True if the address is in the zone. @throws {DbusError} */
+  /** @throws {DbusError} */
   has(zone: string, address: Ip): boolean;
 }
 
-/** What the caller's environment says of the host: where its bus is. */
 type Environment = Readonly<Record<string, string | undefined>>;
 
 /** `undefined` if it does not run. @throws {SystemError} if the bus does not answer */
@@ -46,7 +44,7 @@ function connectFirewalld(bus: DbusConnection): Firewalld {
   const isInZone = (zone: string, address: Ip) => call("querySource", zone, address) === true;
   return {
     has: isInZone,
-    // Asked first: what it says of an address that is there already, or is not, is nothing but a sentence.
+    // Asked first: firewalld's errors are sentences without a code.
     add(zone, address) {
       const isNew = !isInZone(zone, address);
       if (isNew) call("addSource", zone, address);

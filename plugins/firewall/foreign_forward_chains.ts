@@ -1,8 +1,4 @@
-/**
- * Base chains of other tables that decide what this host forwards. Whatever one of them drops stays dropped, whoever else accepts it.
- *
- * @module
- */
+/** Forward chains of other tables: what one of them drops stays dropped, whatever others accept. */
 import * as nft from "../../ffi/nft/objects.ts";
 import {
   NF_ACCEPT,
@@ -16,37 +12,33 @@ import {
 import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { inetTable } from "../lib/ruleset/inet_table.ts";
 
-/** A table of others that may have such chains. */
 export interface ForeignTable extends nft.TableKey {
-  /** The table is one of iptables', which reads nothing but what it could have written itself. */
+  /** A table of iptables, which reads only what it could have written itself. */
   readonly isIptables: boolean;
-  /** A running program has the table to itself. */
+  /** Only the program that owns it can change it. */
   readonly hasOwner: boolean;
-  /** iptables makes the table when it is first needed. */
+  /** iptables makes it when it needs it. */
   readonly isMissing: boolean;
   readonly comment: string | undefined;
 }
 
-/** A chain that sees what is forwarded. */
 export interface ForwardChain {
   readonly chain: string;
   readonly priority: number;
-  /** It drops what no rule of it decides. */
   readonly dropsByPolicy: boolean;
-  /** iptables filters in it, and may begin to drop at any time. */
+  /** iptables may begin to drop in it at any time. */
   readonly isIptablesFilter: boolean;
-  /** iptables makes the chain when it is first needed. */
+  /** iptables makes it when it needs it. */
   readonly isMissing: boolean;
 }
 
 const IPTABLES_TABLES = ["filter", "mangle", "security", "nat", "raw"];
-/** Those that see nothing that is forwarded. */
 const IPTABLES_TABLES_WITHOUT_FORWARD = ["nat", "raw"];
 const FILTER = "filter";
 const FORWARD = "FORWARD";
-/** The name that nft(8)'s own examples have for it. */
+/** From the examples of nft(8). */
 const NATIVE_FORWARD = "forward";
-/** A program that makes its rules anew from its own settings, and is told over D-Bus. */
+/** firewalld makes its rules from its own settings, and is told over D-Bus. */
 const FIREWALLD_TABLE = "firewalld";
 /** linux/netfilter/nf_tables.h; tables that are dormant count as well: they may wake up at any time. */
 const NFT_TABLE_F_OWNER = 2;
@@ -105,7 +97,7 @@ export function findChains(
   }));
 }
 
-/** The names under which iptables' tables have forward chains: there may be thousands of chains, so that these are asked for by name. */
+/** Forward chains of iptables' tables, fetched by name: such a table may have thousands of chains. */
 export const IPTABLES_FORWARD_CHAINS: readonly string[] = [FORWARD, NATIVE_FORWARD];
 
 /**

@@ -1,12 +1,10 @@
 /**
- * Rules that accept packets of containers in foreign tables that would drop them. They stand in a chain that has the reference plugin's name,
- * so that both can work on one node.
+ * Rules that accept packets of containers in foreign tables that would drop them. Their chain has the reference's name, so that both can work
+ * on one node.
  *
- * One rule accepts what `table inet cni` has marked (plugins/lib/ruleset/forward_mark.ts), however many containers there are. iptables may
- * begin to drop at any time, and what its rules drop cannot be told: so the rule is always in its tables, and goes first. Other tables have it
- * where a chain drops what no rule decides; what else they drop is meant.
- *
- * @module
+ * One rule accepts what `table inet cni` has marked (plugins/lib/ruleset/forward_mark.ts). iptables may begin to drop at any time, and
+ * nobody can tell what its rules drop: so its tables always have the rule, and first. Native chains have it if their policy or last rule
+ * drops; their other drops are an administrator's intent.
  */
 import { checkFailedError } from "../lib/protocol/check_failed.ts";
 import { familyOf, type Ip } from "../../ffi/address.ts";
@@ -41,18 +39,16 @@ import {
   MADE_COMMENT,
 } from "./cni_forward_chain.ts";
 
-/** A foreign table that may drop forwarded packets, as it was read. */
+/** A foreign table as it was read. */
 interface TableState {
   readonly foreignTable: ForeignTable;
-  /** Its chains that packets are to be accepted in, with their rules. */
+  /** The chains that must accept packets, with their rules. */
   readonly forwardChains: readonly (ForwardChain & { readonly rules: readonly nft.LazyRule[] })[];
   /** The rules of our chain; undefined if there is none. */
   readonly chainRules: readonly nft.LazyRule[] | undefined;
-  /** The chain that the administrator puts rules into, if there is one. */
   readonly adminsChain: nft.Chain | undefined;
 }
 
-/** What a table lacks. */
 interface Fault {
   /** `chain "FORWARD" of table "ip filter"` */
   readonly chain: string;
@@ -72,7 +68,7 @@ export function addForwardAccept(
   log: (message: string) => void,
 ): string[] {
   const families = addressFamilies(addresses);
-  // Whoever it is for, it is the same.
+  // The rules are the same for all containers.
   return whileUnchanged(
     nl,
     `accept rules ${families} ${adminChain}`,
@@ -109,7 +105,7 @@ function addMissingRules(
   try {
     return add(writable);
   } catch (error) {
-    // Everything is there that was read in this generation; so it is the kernel that has something not.
+    // All tables and chains of this generation exist: the kernel lacks a module.
     if (!(error instanceof NetlinkError) || error.code !== "ENOENT" || takesIptablesRules(nl)) throw error;
     log(IPTABLES_RULES_REFUSED);
     return add(writable.filter(({ foreignTable }) => !foreignTable.isIptables));
@@ -121,18 +117,17 @@ export function addressFamilies(addresses: readonly Ip[]): readonly (4 | 6)[] {
   return [...new Set(addresses.map(familyOf))].sort();
 }
 
-/** Why iptables' tables cannot be opened. */
 export const IPTABLES_RULES_REFUSED =
   "Cannot accept packets of containers in the tables of iptables: the kernel has no module nft_compat or xt_mark; " +
   "what iptables drops stays dropped";
 
-/** Whether the kernel has taken such rules already, as far as one look shows. @throws {NetlinkError} */
+/** Whether the kernel has taken such rules before. @throws {NetlinkError} */
 export function hasIptablesRules(nl: Netlink): boolean {
   const tables = listForeignTables(nl, [4, 6]).filter(({ isIptables, isMissing }) => isIptables && !isMissing);
   return [...findChains(nl, tables, [FORWARD_CHAIN]).values()].some((chains) => chains.size > 0);
 }
 
-/** Whether the kernel takes rules in the form that iptables reads; nothing is changed. @throws {NetlinkError} */
+/** Whether the kernel takes rules in iptables' form; changes nothing. @throws {NetlinkError} */
 export function takesIptablesRules(nl: Netlink): boolean {
   const tx = transaction(nl);
   // Never committed, so that the name is free.
@@ -149,8 +144,8 @@ export function takesIptablesRules(nl: Netlink): boolean {
 }
 
 /**
- * The same match twice, as either form is passed over by a program that would then save a rule that accepts everything: nft's own by iptables
- * before 1.8.8, that of iptables by nft where libxt_mark.so is not installed. iptables has a counter in every rule.
+ * The same match twice. iptables before 1.8.8 leaves out nft's form, and nft without libxt_mark.so that of iptables: either would save a rule
+ * that accepts everything. iptables has a counter in every rule.
  */
 const iptablesMarkMatch = () => [...markHas(FORWARD_MARK), ...xtMarkHas(FORWARD_MARK), ...counter()];
 
@@ -177,7 +172,7 @@ function listRestrictiveTables(nl: Netlink, families: readonly (4 | 6)[], adminC
 const needsEarlyMark = ({ forwardChains }: TableState): boolean =>
   forwardChains.some(({ priority }) => priority <= FORWARD_MARK_PRIORITY);
 
-/** Whether what needs an early mark finds one, as far as anything does. */
+/** False if a chain needs the early mark and nothing sets it. */
 const marksEarly = (nl: Netlink, states: readonly TableState[]): boolean =>
   !states.some(needsEarlyMark) || nft.findChain(nl, inetTable, EARLY_CHAIN.name)?.use === 1;
 
@@ -187,7 +182,7 @@ function addEarlyChain(tx: Transaction, nl: Netlink): void {
   tx.addRule({ family, table, chain: EARLY_CHAIN.name, expressions: earlyRule() });
 }
 
-/** The chain that administrators put their own rules into is made in the table where they look for it. */
+/** Administrators look for their chain in iptables' filter table. */
 const makesAdminChain = ({ forwardChains, adminsChain }: TableState): boolean =>
   !adminsChain && forwardChains.some(({ isIptablesFilter }) => isIptablesFilter);
 
@@ -234,7 +229,6 @@ export function checkForwardAccept(nl: Netlink, addresses: readonly Ip[], adminC
   }
 }
 
-/** The forward chains of a table that do not accept packets of containers, and why. */
 function listFaults(state: TableState, adminChain: string, hasEarlyChain: boolean): Fault[] {
   const { foreignTable, forwardChains, chainRules = [] } = state;
   return forwardChains.flatMap((forwardChain) => {

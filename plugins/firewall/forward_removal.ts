@@ -1,9 +1,4 @@
-/**
- * Takes rules of containers out of foreign tables: the one for all of them with the last container, and those that earlier versions and the
- * reference plugin wrote for each.
- *
- * @module
- */
+/** Removes rules from foreign tables: ours with the last container, and those that earlier versions and the reference wrote for each. */
 import { hostPrefix, type Ip } from "../../ffi/address.ts";
 import type { Expression } from "../../ffi/nft/expressions.ts";
 import * as nft from "../../ffi/nft/objects.ts";
@@ -30,24 +25,22 @@ import {
   listForwardChains,
 } from "./foreign_forward_chains.ts";
 
-/** What the reference leaves behind for its `ingressPolicy`, in an order in which it can be removed. */
+/** Of the reference's `ingressPolicy`, in the order of removal. */
 const REFERENCE_CHAINS = ["CNI-ISOLATION-STAGE-1", "CNI-ISOLATION-STAGE-2"] as const;
 
-/** The rules to remove. */
 export interface RemovalFilter {
-  /** A text that all comments of the owners' rules contain. */
+  /** A text in all comments of the owners' rules. */
   readonly commented: string;
-  /** Whose rules are removed: earlier versions wrote some for each container. */
+  /** Earlier versions wrote rules for each container. */
   isOwned(owner: Owner): boolean;
-  /** Addresses whose rules without an owner are removed too: they are the reference's. */
+  /** Addresses whose rules without an owner, the reference's, go too. */
   readonly addresses?: readonly Ip[];
 }
 
 /**
- * Removes rules of containers from all foreign tables, and the rule for all when there are no more containers; with the last rule the chain
- * and the jumps to it.
+ * Removes rules of containers from foreign tables; with the last rule the chain and the jumps to it.
  *
- * @param isUnused whether no container has the plugin any more
+ * @param isUnused whether no container has the plugin: then the rule for all goes too
  * @throws {NetlinkError}
  */
 export function removeForwardAccept(nl: Netlink, removal: RemovalFilter, isUnused: () => boolean): void {
@@ -94,7 +87,7 @@ function referenceTexts(address: Ip): string[] {
   ].map((expressions) => withoutFamily(expressions as Expression[]));
 }
 
-/** Removes the chain, the jumps to it and what was made with it, unless somebody uses it as well. */
+/** Removes the chain, the jumps to it and what was made with it, unless others use them. */
 function removeForwardChain(
   tx: Transaction,
   nl: Netlink,
@@ -102,7 +95,7 @@ function removeForwardChain(
   size: number,
   adminJumps: readonly nft.LazyRule[],
 ): void {
-  // An administrator's own chain stays, even when it is empty.
+  // An administrator's own chain stays, even if empty.
   const madeAdminChains = adminJumps.filter((rule) => ruleComment(rule) === MADE_ADMIN_COMMENT)
     .flatMap((rule) => unconditionalJumpTarget(rule) ?? []);
   const names = [FORWARD_CHAIN, ...IPTABLES_FORWARD_CHAINS, ...REFERENCE_CHAINS, ...madeAdminChains];
@@ -131,7 +124,6 @@ function removeForwardChain(
   if (nft.findTable(nl, foreignTable)?.use === removedChains + forwardChains.length) tx.deleteTable(foreignTable);
 }
 
-/** The second chain goes with the first, which jumps there. */
 function removeReferenceChains(
   nl: Netlink,
   foreignTable: ForeignTable,

@@ -1,8 +1,4 @@
-/**
- * Which addresses have the plugin, and who may call them: elements of the ruleset, each with its owner.
- *
- * @module
- */
+/** Elements for the addresses that have the plugin, and for who may call them. */
 import { familyOf, type Ip, ipBytes, ipFromBytes } from "../../ffi/address.ts";
 import { ifnameField } from "../../ffi/nft/statements.ts";
 import { findChain, listElements } from "../../ffi/nft/objects.ts";
@@ -32,17 +28,15 @@ const FAMILIES = [4, 6] as const;
 const ingressMapName = (family: 4 | 6) => `ingress${family}`;
 const ISOLATED_SET = "isolated";
 
-/** An attachment and its addresses. */
 export interface Endpoint {
   readonly owner: Owner;
   readonly addresses: readonly Ip[];
 }
 
-/** Who may call the containers of a bridge. */
 export interface IngressRestriction {
   readonly policy: BridgeIngressPolicy;
   readonly bridge: string;
-  /** The links of the host that belong to the container alone. */
+  /** The container's links on the host. */
   readonly ports: readonly string[];
 }
 
@@ -52,7 +46,7 @@ function addressElements(addresses: readonly Ip[], restriction: IngressRestricti
     set: ingressMapName(familyOf(address)),
     key: ipBytes(address),
     chain,
-    // Of several entries of one list the strictest counts, as it does where each adds rules of its own.
+    // Of several firewall plugins in a list, the strictest counts.
     alternativeChain: (name) => stricterIngressChain(restriction?.policy ?? "open", name),
     title: `calls to ${address}`,
   }, {
@@ -62,7 +56,7 @@ function addressElements(addresses: readonly Ip[], restriction: IngressRestricti
   }]);
 }
 
-/** What a bridge hands on from port to port passes no other rules, unless the machine is set up so. */
+/** Packets between ports of a bridge pass no other rules, unless br_netfilter is on. */
 function isolatedPortElements(restriction: IngressRestriction | undefined): WantedElement[] {
   if (restriction?.policy !== "isolated") return [];
   return restriction.ports.map((name) => ({
@@ -108,11 +102,11 @@ export function checkIngressElements(
 export interface RemovedAddress {
   readonly address: Ip;
   readonly owner: Owner;
-  /** The chain that decided who may call it; there no more if it was the last one's. */
+  /** The chain that decided who may call it; gone if this was the last. */
   readonly chain: string | undefined;
 }
 
-/** Forgets containers: one, or all that the filter picks. @returns the addresses that they had @throws {NetlinkError} */
+/** Removes the elements of one container or of many. @returns their addresses @throws {NetlinkError} */
 export function removeIngressElements(
   nl: Netlink,
   which: Owner | Pick<RemovalFilter, "commented" | "isOwned">,
@@ -128,7 +122,7 @@ export function removeIngressElements(
     owner: element.owner!,
     chain: element.data?.verdict?.chain,
   }));
-  // Of the elements of an address, the one that names a chain comes first.
+  // The first element of an address names its chain.
   return [...new Map(removedAddresses.toReversed().map((removed) => [removed.address, removed])).values()];
 }
 
@@ -139,16 +133,15 @@ function listAddresses(nl: Netlink): Ip[] {
   );
 }
 
-/** Those of the addresses that no container has. @throws {NetlinkError} */
 export function unownedAddresses(nl: Netlink, addresses: readonly Ip[]): Ip[] {
   const owned = new Set(listAddresses(nl));
   return addresses.filter((address) => !owned.has(address));
 }
 
 /**
- * Whether no container has the plugin any more.
+ * Whether no container has the plugin.
  *
- * @param removed what was removed just before: while a chain of theirs is there others have it, and need not be listed
+ * @param removed just before: while one of their chains exists, others use it, which saves listing all
  * @throws {NetlinkError}
  */
 export function isUnused(nl: Netlink, removed: readonly RemovedAddress[]): boolean {

@@ -1,8 +1,4 @@
-/**
- * iptables-legacy, whose tables are no part of nf_tables: nothing can be added there, but that it filters can be said.
- *
- * @module
- */
+/** iptables-legacy: nothing can be added to its tables, so that it filters is said. */
 import type { Netns } from "../../ffi/netns.ts";
 import { ignoreErrors } from "../../ffi/sys/error.ts";
 import { openFile, readAvailable } from "../../ffi/sys/file.ts";
@@ -10,7 +6,7 @@ import { openFile, readAvailable } from "../../ffi/sys/file.ts";
 const NAMES_FILES = { 4: "ip_tables_names", 6: "ip6_tables_names" } as const;
 const PROGRAMS = { 4: "iptables-legacy", 6: "ip6tables-legacy" } as const;
 
-/** What to say where it has a table `filter` for these families. @throws {SystemError} */
+/** @throws {SystemError} */
 export function describeLegacyFilters(host: Netns, families: readonly (4 | 6)[]): string[] {
   return families.filter((family) => hasLegacyFilter(host, family)).map((family) =>
     `${PROGRAMS[family]} has a table "filter", to which nothing can be added: what that drops stays dropped; ` +
@@ -18,7 +14,7 @@ export function describeLegacyFilters(host: Netns, families: readonly (4 | 6)[])
   );
 }
 
-/** The kernel has the file once the module is loaded, and a name in it once the program was used. */
+/** The file comes with the kernel's module, and a name in it once the program was used. */
 function hasLegacyFilter(host: Netns, family: 4 | 6): boolean {
   const names = host.run(() =>
     ignoreErrors(["ENOENT"], () => {

@@ -1,11 +1,8 @@
 /**
- * The `firewall` plugin: lets containers send through the firewalls of this host, and decides who may call them.
+ * The `firewall` plugin: lets containers send through the host's firewalls, and decides who may call them.
  *
- * Nothing has to be opened in tables of our own. What counts is that no other drops: packets of containers are marked, iptables and base chains
- * of somebody else's that drop accept what is marked (plugins/firewall/forward_accept.ts), and firewalld is told over D-Bus. Whose packets are
- * marked and who may call a container are elements of the ruleset.
- *
- * @module
+ * Packets of containers are marked. iptables and dropping chains of others accept the mark (forward_accept.ts), and firewalld is told over
+ * D-Bus. Elements of the ruleset say whose packets are marked and who may call a container.
  */
 import { checkFailedError } from "../lib/protocol/check_failed.ts";
 import type { Ip } from "../../ffi/address.ts";
@@ -55,7 +52,7 @@ import { type FirewallCall, type FirewallRequest, readRequest, reportedAddresses
 export default plugin({
   name: "firewall",
   about: "Lets the container through firewalls, keeps others out",
-  // Read by each command in its own way: what makes ADD fail must not make DEL fail as well.
+  // Each command reads it in its own way: what fails an ADD must not fail a DEL.
   config: { ...jsonObject, inner: firewallConfigSchema },
 
   needsPrevResult: () => true,
@@ -128,7 +125,7 @@ export default plugin({
 
 const endpointOf = ({ owner }: FirewallCall, { addresses }: FirewallRequest): Endpoint => ({ owner, addresses });
 
-/** Has others let the container through. @returns by whom it was not yet, in words */
+/** Has other firewalls accept the container. @returns what was added, in words */
 function allowForwarding(call: FirewallCall, request: FirewallRequest, firewalld: Firewalld | undefined): string[] {
   const { host, log } = call;
   const { addresses, config: { firewalldZone: zone, iptablesAdminChainName: adminChain } } = request;
@@ -141,7 +138,7 @@ function allowForwarding(call: FirewallCall, request: FirewallRequest, firewalld
   ];
 }
 
-/** The firewalld to tell, if there is one to be told. @throws {CniError} if it must run and does not */
+/** @throws {CniError} if firewalld must run and does not */
 function requiredFirewalld(
   { env, host }: Pick<PluginCall<unknown>, "env" | "host">,
   { backend }: FirewallConfig,
@@ -153,7 +150,7 @@ function requiredFirewalld(
   return firewalld;
 }
 
-/** The zone to take addresses out of, if firewalld was told; also where the rest of the configuration cannot be used. */
+/** The zone to take addresses out of, if firewalld was told; also if the configuration is unusable. */
 function configuredZone({ config, pluginConfig }: Pick<FirewallCall, "config" | "pluginConfig">): string | undefined {
   try {
     const { backend, firewalldZone } = parseFirewallConfig(config, pluginConfig.name);
@@ -164,7 +161,7 @@ function configuredZone({ config, pluginConfig }: Pick<FirewallCall, "config" | 
   }
 }
 
-/** Takes back what ADD did for all that have a record. @returns what was recorded */
+/** Undoes ADD for all that have elements. @returns their addresses */
 function removeAttachments(
   { config, pluginConfig, env, host }: PluginCall<JsonObject>,
   removal: RemovalFilter,
@@ -177,12 +174,12 @@ function removeAttachments(
   return removed;
 }
 
-/** Takes back all that ADD did; also of addresses that the result names, as far as nobody else has them. */
+/** Undoes ADD, also for addresses in the result that nobody else has. */
 function removeAttachment({ config, pluginConfig, env, host, owner }: FirewallCall, result: Result | undefined): void {
   const reported = result ? reportedAddresses(result) : [];
   const removal = { commented: ownerText(owner), isOwned: (candidate: Owner) => sameOwner(candidate, owner) };
   const removed = removeIngressElements(host.nft, owner);
-  // What has no record was attached by the reference plugin, whose rules name no owner; those of its masquerading do.
+  // Without elements, the reference attached it. Its rules name no owner, but those of its masquerading do.
   const addresses = removed.length > 0
     ? []
     : unownedAddresses(host.nft, reported.length > 0 ? reported : listReferenceMasquerade(host.nft, owner));

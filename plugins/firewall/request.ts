@@ -1,8 +1,4 @@
-/**
- * What a call asks of the firewall: the container's addresses and who may reach them.
- *
- * @module
- */
+/** The container's addresses and who may reach them, out of a request. */
 import { type Ip, ipOf } from "../../ffi/address.ts";
 import * as link from "../../ffi/route/link.ts";
 import { type AttachmentCall, requirePrevResult } from "../lib/protocol/plugin.ts";
@@ -31,7 +27,7 @@ export function readRequest(call: FirewallCall): FirewallRequest {
   return { config, result, addresses: reportedAddresses(result), ...restriction };
 }
 
-/** All addresses of a result, each once, whatever interface they belong to. */
+/** All addresses of a result, whatever interface they belong to. */
 export function reportedAddresses({ ips = [] }: Result): Ip[] {
   return [...new Set(ips.map(({ address }) => ipOf(address)))];
 }
@@ -40,12 +36,12 @@ function hostInterfaceNames({ interfaces = [] }: Result): string[] {
   return interfaces.filter(({ sandbox }) => !sandbox).map(({ name }) => name);
 }
 
-/** The bridge that a result names, wherever in it, and the links that are its ports. */
+/** The bridge in a result, and its ports. */
 function findBridgeAndPorts(host: Netns, result: Result, policy: string): Omit<IngressRestriction, "policy"> {
   const names = hostInterfaceNames(result);
   const links = names.flatMap((name) => link.find(host.route, name) ?? []);
   const bridge = links.find(({ info }) => info?.kind === "bridge");
-  // Of a plugin that gives each container a link of its own, that link is what others come from.
+  // Plugins such as ptp have no bridge, but a link for each container.
   const bridgeName = bridge?.name ?? names[0];
   if (bridgeName !== undefined) {
     return {
