@@ -3,6 +3,7 @@
  *
  * Links, addresses and kernel parameters are only compared.
  */
+import { getGenerationId } from "../ffi/nft/objects.ts";
 import { repairTable, TABLES } from "../plugins/lib/ruleset/repair.ts";
 import { type SharedReads, shareReads } from "../plugins/lib/protocol/shared_reads.ts";
 import { listHostLinks } from "../plugins/lib/links/host_links.ts";
@@ -79,7 +80,7 @@ export function restoreAttachments(
   for (const message of problems) runtime.log(message);
   const loggedPlugins = new Set<string>();
   const { host } = runtime.hostContext;
-  using sharedReads = shareReads(host.nft);
+  using sharedReads = shareReads(host.nft, getGenerationId);
   const isOnHost = linkFinder(host, () => listHostLinks(host));
   const context = { ...runtime, hostContext: locateOnce(runtime.hostContext) };
   const attachments = entries.flatMap((listed) => {

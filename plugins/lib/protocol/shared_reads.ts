@@ -1,6 +1,5 @@
 /** What a command reads once, although it works on many attachments one after the other. @module */
 import { NetlinkError } from "../../../ffi/netlink/error.ts";
-import { getGenerationId } from "../../../ffi/nft/objects.ts";
 import type { Netlink } from "../../../ffi/netlink/socket.ts";
 
 /** Sharing lasts until this is disposed of. */
@@ -16,16 +15,22 @@ type Values = Map<unknown, unknown>;
 const valuesOfCommands = new WeakMap<Netlink, Values>();
 const valuesOfRulesets = new WeakMap<Netlink, Values>();
 
-/** Shares what {@linkcode readOnce} and {@linkcode whileUnchanged} read. @param nl the host's socket for its ruleset */
-export function shareReads(nl: Netlink): SharedReads {
+/**
+ * Shares what {@linkcode readOnce} and {@linkcode whileUnchanged} read.
+ *
+ * @param nl the host's socket for its ruleset
+ * @param readGeneration gives the ruleset's generation; given by the caller, so that plugins load no code for it
+ */
+export function shareReads(nl: Netlink, readGeneration: (nl: Netlink) => number): SharedReads {
   const values: Values = new Map();
   valuesOfCommands.set(nl, values);
-  const generation = findGeneration(nl);
+  const findGeneration = () => generationIfSupported(() => readGeneration(nl));
+  const generation = findGeneration();
   if (generation !== undefined) valuesOfRulesets.set(nl, new Map());
   return {
     refresh() {
       // A command that restores changes the ruleset often: do not list whole sets again after each change.
-      if (sharesRuleset(nl) && findGeneration(nl) !== generation) forgetRuleset(nl);
+      if (sharesRuleset(nl) && findGeneration() !== generation) forgetRuleset(nl);
     },
     [Symbol.dispose]() {
       forgetRuleset(nl);
@@ -36,9 +41,9 @@ export function shareReads(nl: Netlink): SharedReads {
 }
 
 /** Without nf_tables, nothing of it is shared; whoever needs it fails by itself. */
-function findGeneration(nl: Netlink): number | undefined {
+function generationIfSupported(read: () => number): number | undefined {
   try {
-    return getGenerationId(nl);
+    return read();
   } catch (error) {
     if (error instanceof NetlinkError) return undefined;
     throw error;

@@ -1,4 +1,5 @@
 import { expect } from "bun:test";
+import { getGenerationId } from "../../../ffi/nft/objects.ts";
 import { ipBytes, ipOf, parseCidr } from "../../../ffi/address.ts";
 import { sendCountingSocket } from "../../../testing/netlink.ts";
 import { netnsTest, runShellInNetns } from "../../../testing/netns.ts";
@@ -19,7 +20,7 @@ netnsTest(
     const find = () => elementKeys.filter((key) => takeSnapshot(nl, inetTable, [key], []).element(key)).length;
     expect(find()).toBe(9);
     expect(nl.sent).toBe(9);
-    using shared = shareReads(nl);
+    using shared = shareReads(nl, getGenerationId);
     expect(find()).toBe(9);
     // The number, the number again with the first element, and the set.
     expect(nl.sent).toBe(9 + 3);
@@ -32,7 +33,7 @@ netnsTest(
 netnsTest("takeSnapshot() sees what has changed since the attachment before", ({ host }) => {
   const [first, second] = addresses.map((address) => [address]);
   addMasquerade(host.nft, OWNER, first!);
-  using shared = shareReads(host.nft);
+  using shared = shareReads(host.nft, getGenerationId);
   checkMasquerade(host.nft, OWNER, first!);
   expect(() => checkMasquerade(host.nft, OWNER, second!)).toThrow("masquerading of 10.88.0.3 is missing");
   addMasquerade(host.nft, OWNER, second!);
