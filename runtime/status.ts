@@ -3,8 +3,11 @@
  *
  * @see SPEC.md §STATUS
  */
+import type { AnyPlugin } from "../plugins/lib/protocol/context.ts";
 import { requirePrevResult } from "../plugins/lib/protocol/plugin.ts";
-import type { NetworkConfigList } from "../spec/network_config_list.ts";
+import { findPlugin, isIpamPlugin } from "../plugins/registry.ts";
+import { CniError, Code } from "../spec/error.ts";
+import type { NetworkConfigList, PluginEntry } from "../spec/network_config_list.ts";
 import { atLeast, introducedIn } from "../spec/version.ts";
 import { callPlugin, locatePlugin, logProblems, withPluginName } from "./call_plugin.ts";
 import type { RuntimeContext } from "./context.ts";
@@ -17,6 +20,7 @@ import type { RuntimeContext } from "./context.ts";
 export function getNetworkListStatus(runtime: RuntimeContext, list: NetworkConfigList): void {
   const hasStatus = atLeast(list.cniVersion, introducedIn.STATUS);
   const notAsked: string[] = [];
+  const interfacePlugins: string[] = [];
   for (const [i, plugin] of list.plugins.entries()) {
     const location = withPluginName(list, plugin, "STATUS", () => {
       const found = locatePlugin(runtime, list, plugin);
@@ -24,8 +28,15 @@ export function getNetworkListStatus(runtime: RuntimeContext, list: NetworkConfi
       if (isMisplaced) requirePrevResult({ prevResult: undefined }, plugin.type);
       return found;
     });
+    if ("plugin" in location && makesInterface(location.plugin, plugin)) interfacePlugins.push(plugin.type);
     if (hasStatus || "plugin" in location) callPlugin(runtime, list, plugin, { command: "STATUS" });
     else notAsked.push(JSON.stringify(plugin.type));
+  }
+  if (interfacePlugins.length > 1) {
+    const types = interfacePlugins.map((type) => JSON.stringify(type)).join(" and ");
+    throw new CniError(Code.InvalidConfig, `Cannot use network "${list.name}": each of ${types} makes its interface`, {
+      details: "the second finds the name in use; make a network of each",
+    });
   }
   if (notAsked.length > 0) {
     runtime.log(
@@ -33,4 +44,10 @@ export function getNetworkListStatus(runtime: RuntimeContext, list: NetworkConfi
     );
   }
   logProblems(runtime, list);
+}
+
+/** True of built-in plugins that make CNI_IFNAME; `loopback` works on "lo". */
+function makesInterface(plugin: AnyPlugin, entry: PluginEntry): boolean {
+  const isBuiltin = plugin === findPlugin(plugin.name) && plugin.name !== "loopback" && !isIpamPlugin(plugin.name);
+  return isBuiltin && plugin.needsPrevResult?.(entry) !== true;
 }

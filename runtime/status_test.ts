@@ -57,6 +57,14 @@ for (const version of VERSIONS) {
     expect(failureOf({ type: "nosuch" })).toContain('Cannot run plugin "nosuch"');
   });
 
+  netnsTest(`status() of version ${version} refuses a list in which two plugins make the interface`, ({ host }) => {
+    expect(statusOf(host, version, BRIDGE, { type: "tap" }).failure).toBe(
+      '7 Cannot use network "web": each of "bridge" and "tap" makes its interface; ' +
+        "the second finds the name in use; make a network of each",
+    );
+    expect(statusOf(host, version, { type: "loopback" }, BRIDGE).failure).toBe("");
+  });
+
   netnsTest(`status() of version ${version} refuses a list whose first plugin needs an earlier one`, ({ host }) => {
     for (const plugin of [...CHAINED, { type: "ipvlan", master: "lo" }]) {
       expect(statusOf(host, version, plugin, BRIDGE).failure).toStartWith(
