@@ -182,7 +182,7 @@ netnsTest("cni run works where a script says cnitool", ({ host, container }) => 
     'cni: Ignoring what follows the arguments: "extra"',
     `cni: Removed ${subject("net1")}`,
     `cni: Removed ${subject("net2")}`,
-    `cni: ${subject("net1")} in "${root}/ns0" is not remembered, and the plugins were called all the same`,
+    `cni: ${subject("net1")} in "${root}/ns0" is not remembered, but the plugins were called anyway`,
     "",
   ]);
   const calls = record.split("\n").filter((line) => /^[A-Z]/.test(line));
@@ -253,8 +253,8 @@ netnsTest("cni run add says once what nobody reads, and nothing of notes", ({ ho
     'cni: network "web": owner is not read (1.conflist:1:1)',
     'cni: network "web": plugins[0].isGatway is not read; did you mean "isGateway"? (1.conflist:1:1)',
     'cni: network "web": plugins[0].ipam.addresses[0].comment is not read (1.conflist:1:1)',
-    'cni: network "web": no plugin has capability "ips", so that its arguments are not read',
-    'cni: network "web": no plugin has capability "mac", so that its arguments are not read',
+    'cni: network "web": no plugin has capability "ips", so its arguments are not read',
+    'cni: network "web": no plugin has capability "mac", so its arguments are not read',
   ]);
 });
 

@@ -103,9 +103,9 @@ netnsTest(
       stdout: "",
       stderr: 'cni: Cleaning up network "web": "blue/eth0" is not remembered\n' +
         'cni: Cleaning up network "web": "c1/eth0" is not remembered; "c1" has "c1" there\n' +
-        'cni: Cannot clean up network "web": --valid names no attachment that is remembered, ' +
+        'cni: Cannot clean up network "web": --valid names no remembered attachment, ' +
         "and 2 that may live would be detached\n" +
-        '     see their ids with "cni run list web"; if none of them is to stay: --all\n',
+        '     see their ids with "cni run list web"; to keep none of them: --all\n',
     });
     expect(entries().sort()).toEqual(["web-c1-c1", "web-c2-c2"]);
     expect(run("gc web --ignore-unknown --valid blue --valid c1/c1")).toEqual({
@@ -155,7 +155,7 @@ netnsTest("cni run takes the name of a namespace that is there for no slip", ({ 
   for (const [name, hint] of [["web1", ""], ["web3", '; did you mean "web2"?']]) {
     expect(run(`gc web --valid ${name}`, { wrapper }).stderr).toContain(`"${name}/eth0" is not remembered${hint} (`);
     for (const words of [name, `--container-id ${name}`]) {
-      expect(run(`del web ${words}`, { wrapper }).stderr).toEndWith(`called all the same${hint}\n`);
+      expect(run(`del web ${words}`, { wrapper }).stderr).toEndWith(`called anyway${hint}\n`);
     }
   }
 });

@@ -48,7 +48,7 @@ netnsTest("cni run add replaces an attachment whose path leads to another namesp
   runInNetns(container, "ip", "link", "del", "eth0");
   const added = run(`add web ${path}`);
   expect(added.stderr).toMatch(
-    /^cni: Removing what is left of "eth0" of container "cnitool-.*" on network "web" first: namespace ".*" is another one by now\n$/,
+    /^cni: Removing what is left of "eth0" of container "cnitool-.*" on network "web" first: namespace ".*" is another one now\n$/,
   );
   expect(JSON.parse(added.stdout).ips).toHaveLength(1);
   expect(entries()).toHaveLength(1);

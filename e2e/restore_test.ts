@@ -140,7 +140,7 @@ test("cni run restore ends with 1 when something failed, and prints one document
   });
   expect(second.stderr).toMatch(/^cni: Cannot use cached attachment ".*web-broken-eth0": /);
   const skipped = second.stderr.match(
-    /Skipping plugin "portmap" of network "web": "(.*)" is called for it, .*asked\n/g,
+    /Skipping plugin "portmap" of network "web": "(.*)" is called for it, .*command\n/g,
   );
   expect(skipped).toEqual([expect.stringContaining("/bin/portmap")]);
   expect(second.stderr).toEndWith("\ncni: Cannot restore what the document names\n");

@@ -92,7 +92,7 @@ function warnOfConfiguredPrevResult({ log }: RuntimeContext, list: NetworkConfig
   for (const { type, raw } of list.plugins) {
     if (findKey(raw, "prevResult") === undefined) continue;
     log(
-      `Leaving out the prevResult that stands in the configuration of plugin "${type}": the runtime gives one, and none to the first`,
+      `Ignoring prevResult in the configuration of plugin "${type}": the runtime sets it`,
     );
   }
 }
@@ -136,7 +136,7 @@ function alreadyAttachedError({ cacheDirectory }: RuntimeContext, entry: cache.C
     : occupant.result === undefined
     ? [
       "an ADD of it has not ended",
-      `"${path}" says so; if no process is at it any more, remove what it left: cni run del`,
+      `"${path}" says so; if that ADD has ended, remove what it left: cni run del`,
     ]
     : ["it is attached already", `"${path}" says so; remove it first: cni run del`];
   return new CniError(Code.InvalidEnvironment, `Cannot attach ${describeAttachment(entry)}: ${reason}`, {

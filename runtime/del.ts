@@ -56,5 +56,5 @@ function unknownAttachmentMessage(
   const [hint = ""] = names.map((name) => suggestAttachment(entries, { containerId: name, ifname }, isNetnsThere))
     .filter((text) => text !== "");
   const subject = describeAttachment(key) + (netns && ` in "${netns}"`);
-  return `${subject} is not remembered, and the plugins were called all the same${hint}`;
+  return `${subject} is not remembered, but the plugins were called anyway${hint}`;
 }

@@ -96,8 +96,8 @@ export function resolveValidAttachments(
   if (stillAlive.length === 0) return resolved;
   throw new CniError(
     Code.InvalidEnvironment,
-    `Cannot clean up network "${name}": --valid names no attachment that is remembered, and ${stillAlive.length} that may live would be detached`,
-    { details: `see their ids with "cni run list ${name}"; if none of them is to stay: --all` },
+    `Cannot clean up network "${name}": --valid names no remembered attachment, and ${stillAlive.length} that may live would be detached`,
+    { details: `see their ids with "cni run list ${name}"; to keep none of them: --all` },
   );
 }
 

@@ -31,7 +31,7 @@ export function netnsGoneReason(
   if (!path) return undefined;
   try {
     using netns = context.openNetns(path);
-    return isNetnsReplaced(entry, netns, context.host) ? `namespace "${path}" is another one by now` : undefined;
+    return isNetnsReplaced(entry, netns, context.host) ? `namespace "${path}" is another one now` : undefined;
   } catch (error) {
     if (!(error instanceof NetnsError)) throw error;
     if (error.absent) return `namespace "${path}" is gone`;

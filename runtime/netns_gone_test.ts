@@ -85,7 +85,7 @@ netnsTest(
     runInNetns(host, "ip", "link", "set", "veth0", "name", "veth1");
     expect(netnsGoneReason(known, { host, openNetns })).toBeUndefined();
     runInNetns(host, "ip", "link", "set", "veth1", "address", MAC.bridge);
-    expect(netnsGoneReason(known, { host, openNetns })).toBe(`namespace "${container.path}" is another one by now`);
+    expect(netnsGoneReason(known, { host, openNetns })).toBe(`namespace "${container.path}" is another one now`);
   },
 );
 
@@ -96,7 +96,7 @@ netnsTest(
     runInNetns(host, "ip", "link", "del", "veth0");
     // A port of another container, whose address the bridge may show as its own.
     runInNetns(host, "ip", "link", "add", "veth7", "address", MAC.bridge, "type", "veth", "peer", "veth8");
-    expect(netnsGoneReason(known, { host, openNetns })).toBe(`namespace "${container.path}" is another one by now`);
+    expect(netnsGoneReason(known, { host, openNetns })).toBe(`namespace "${container.path}" is another one now`);
   },
 );
 
@@ -113,7 +113,7 @@ netnsTest("netnsGoneReason() goes by the cookie of the namespace, where it is re
       host,
       openNetns,
     });
-  const reason = `namespace "${container.path}" is another one by now`;
+  const reason = `namespace "${container.path}" is another one now`;
   // Only the path is taken.
   expect([reasonOf("1"), reasonOf(container.cookie)]).toEqual([undefined, undefined]);
   runInNetns(host, "ip", "link", "del", "veth0");

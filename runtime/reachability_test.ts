@@ -73,7 +73,7 @@ function reachabilityTest(name: string, plugin: object, body: (sandbox: Sandbox)
 
 const IPAM = { ranges: [[{ subnet: "10.9.0.0/24" }], [{ subnet: "fd00:9::/64" }]] };
 const BRIDGE = { type: "bridge", bridge: "br9", isGateway: true, ipMasq: true };
-const NO_ROUTE = "The host has no IPv4 nor IPv6 default route, so that masquerading leads to its own networks alone";
+const NO_ROUTE = "The host has no IPv4 nor IPv6 default route, so masquerading reaches only its own networks";
 
 for (const plugin of [BRIDGE, { type: "ptp", ipMasq: true }]) {
   const { type } = plugin;
@@ -95,7 +95,7 @@ for (const plugin of [BRIDGE, { type: "ptp", ipMasq: true }]) {
           `the ADD turned it on; turn it on again: sysctl -w ${name}=1`,
         ]);
         expect(status()).toEqual([
-          `Network "web": The host does not forward IPv${family}, so that containers reach nothing beyond it: the next ADD turns it on`,
+          `Network "web": The host does not forward IPv${family}, so containers reach nothing beyond it: the next ADD turns it on`,
         ]);
         sysctl(name, "1");
       }
@@ -146,14 +146,14 @@ reachabilityTest("a bridge that is down fails CHECK, and status warns", BRIDGE, 
   add();
   runIp(host, "link set br9 down");
   expect(check()[0]).toContain('administrative state of "br9" is "down", expected "up"');
-  expect(status()).toEqual(['Network "web": Bridge "br9" is down, so that nothing flows: the next ADD sets it up']);
+  expect(status()).toEqual(['Network "web": Bridge "br9" is down, so no packets flow: the next ADD sets it up']);
 });
 
 reachabilityTest("a bridge that alone does not forward is a warning", BRIDGE, ({ add, check, sysctl }) => {
   add();
   sysctl("net.ipv4.conf.br9.forwarding", "0");
   expect(check()).toEqual([
-    'Network "web": "br9" does not forward IPv4, so that nothing leaves it: sysctl -w net.ipv4.conf.br9.forwarding=1',
+    'Network "web": "br9" does not forward IPv4, so no packets leave it: sysctl -w net.ipv4.conf.br9.forwarding=1',
   ]);
 });
 
@@ -164,7 +164,7 @@ reachabilityTest(
     sysctl("net.ipv4.ip_forward", "0");
     sysctl("net.ipv6.conf.all.forwarding", "1");
     const problem =
-      "The host does not forward IPv4, so that containers reach nothing beyond it: sysctl -w net.ipv4.ip_forward=1";
+      "The host does not forward IPv4, so containers reach nothing beyond it: sysctl -w net.ipv4.ip_forward=1";
     expect(status()).toEqual([`Network "web": ${problem}`]);
     add();
     expect([check(), status()]).toEqual([[`Network "web": ${problem}`], [`Network "web": ${problem}`]]);
@@ -189,9 +189,9 @@ for (const plugin of [{ type: "macvlan" }, { type: "ipvlan" }, { type: "vlan", v
     const { host, status } = sandbox;
     expect(status()).toEqual([]);
     runIp(host, "link set wan1 down");
-    expect(status()).toEqual(['Network "web": Master "wan0" has no carrier, so that nothing flows']);
+    expect(status()).toEqual(['Network "web": Master "wan0" has no carrier, so no packets flow']);
     runIp(host, "link set wan0 down");
-    expect(status()).toEqual(['Network "web": Master "wan0" is down, so that nothing flows: ip link set wan0 up']);
+    expect(status()).toEqual(['Network "web": Master "wan0" is down, so no packets flow: ip link set wan0 up']);
   });
 }
 
@@ -211,8 +211,8 @@ reachabilityTest("check looks at the master that the container has, not at one i
   add();
   runIp(host, "link add lan0 type veth peer name lan1", "link set lan0 up", "route replace default dev lan0");
   const [wan, lan] = [
-    'Network "web": Master "wan0" is down, so that nothing flows: ip link set wan0 up',
-    'Network "web": Master "lan0" has no carrier, so that nothing flows',
+    'Network "web": Master "wan0" is down, so no packets flow: ip link set wan0 up',
+    'Network "web": Master "lan0" has no carrier, so no packets flow',
   ];
   expect([check(), status()]).toEqual([[], [lan]]);
   runIp(host, "link set lan1 up", "link set wan0 down");
@@ -251,7 +251,7 @@ reachabilityTest("check warns as status does", { type: "macvlan", master: "wan0"
   add();
   expect(check()).toEqual([]);
   runIp(host, "link set wan0 down");
-  expect(check()).toEqual(['Network "web": Master "wan0" is down, so that nothing flows: ip link set wan0 up']);
+  expect(check()).toEqual(['Network "web": Master "wan0" is down, so no packets flow: ip link set wan0 up']);
 });
 
 for (

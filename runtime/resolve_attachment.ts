@@ -54,7 +54,7 @@ export function resolveAttachment(
   }
   if (cachedList && givenList && cachedList.text !== givenList.text) {
     store.log(
-      `Using the configuration that ${describeAttachment(key)} was attached with: that of now has changed since`,
+      `Using the configuration that ${describeAttachment(key)} was attached with: it has changed since`,
     );
   }
   const { args, capabilityArgs } = purpose === "remove" && cached?.config
@@ -107,7 +107,7 @@ function argumentsForDel(
   const isDifferent = (requested: unknown, cached: unknown) =>
     requested !== undefined && !Bun.deepEquals(requested, cached);
   if (isDifferent(given.args, args) || isDifferent(given.capabilityArgs, capabilityArgs)) {
-    log(`Using the arguments that ${describeAttachment(key)} was attached with: those of now are others`);
+    log(`Using the arguments that ${describeAttachment(key)} was attached with: the current ones differ`);
   }
   return { args, capabilityArgs };
 }

@@ -149,7 +149,7 @@ function restoreAttachment(
 /** Rules of a dead container would lead to whoever has its address by now. */
 function skipReason(entry: cache.CacheEntry, context: HostContext): string | undefined {
   if (entry.result === undefined) return "its ADD has not ended";
-  if (!entry.netns) return "it is not known in which namespace it is";
+  if (!entry.netns) return "its namespace is not known";
   return netnsGoneReason(entry, context);
 }
 
@@ -173,7 +173,7 @@ function restoreWithPlugin(
 
 function skippedPluginReason(runtime: RuntimeContext, list: NetworkConfigList, plugin: PluginEntry): string {
   const location = locatePlugin(runtime, list, plugin);
-  return "program" in location ? `"${location.program}" is called for it, which cannot be asked` : "";
+  return "program" in location ? `"${location.program}" is called for it, and has no such command` : "";
 }
 
 function restoreState(

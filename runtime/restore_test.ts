@@ -338,7 +338,7 @@ restoreTest(
     expect(c1!.plugins[1]).toEqual({
       type: "foreign",
       restored: [],
-      skipped: '"/programs/foreign" is called for it, which cannot be asked',
+      skipped: '"/programs/foreign" is called for it, and has no such command',
     });
     expect(skipped).toMatchObject({ reason: 'namespace "/run/netns/nonexistent" is gone', plugins: [] });
     expect(rival!.plugins.map(({ type, failed }) => failed && `${type}: ${failed}`)).toEqual([
@@ -353,14 +353,14 @@ restoreTest(
     expect(log.map((line) => line.replace(/: (masq|Cannot parse).*/, ": …"))).toEqual([
       expect.stringMatching(/^Cannot use cached attachment ".*web-broken-eth0": /),
       'Restored of "eth0" of container "c1" on network "web": …',
-      'Skipping plugin "foreign" of network "web": "/programs/foreign" is called for it, which cannot be asked',
+      'Skipping plugin "foreign" of network "web": "/programs/foreign" is called for it, and has no such command',
       'Restored of "eth0" of container "c2" on network "web": …',
       'Skipping "eth0" of container "gone" on network "web": namespace "/run/netns/nonexistent" is gone',
       'Restored of "eth0" of container "rival" on network "web": …',
       'Cannot restore "eth0" of container "rival" on network "web": plugin "portmap" (restore): Cannot publish host port 8080/tcp: ' +
       'container "c1" (network "web", interface "eth0") has it; if that container is gone: cni run gc web',
       'Skipping "eth0" of container "unfinished" on network "web": its ADD has not ended',
-      'Skipping "eth0" of container "unplaced" on network "web": it is not known in which namespace it is',
+      'Skipping "eth0" of container "unplaced" on network "web": its namespace is not known',
     ]);
     expect(nft("list", "ruleset")).not.toContain(gone.result.ips![0]!.address.split("/")[0]!);
     expect([check(web, "c1"), check(web, "c2")]).toEqual(["", ""]);

@@ -62,7 +62,7 @@ export function findUnknownCapabilities(
     const declaring = plugins.filter(({ capabilities }) => capabilities.includes(capability));
     if (declaring.length === 0) {
       const hint = suggestion(capability, declared);
-      return [`network "${name}": no plugin has capability "${capability}", so that its arguments are not read${hint}`];
+      return [`network "${name}": no plugin has capability "${capability}", so its arguments are not read${hint}`];
     }
     return findUnknownArgumentKeys(declaring, findConfigSchema, isProgram, capability, value).map((unknownKey) =>
       `network "${name}": of the capability arguments, ${describeUnknownKey(unknownKey)}`

@@ -87,8 +87,8 @@ test("capabilities that no plugin declares are named", () => {
   expect(findUnknownCapabilities(parseNetworkConfigList(text), { portMappings: [], portMapping: [], ips: [] }, keysOf))
     .toEqual(
       [
-        'network "web": no plugin has capability "portMapping", so that its arguments are not read; did you mean "portMappings"?',
-        'network "web": no plugin has capability "ips", so that its arguments are not read',
+        'network "web": no plugin has capability "portMapping", so its arguments are not read; did you mean "portMappings"?',
+        'network "web": no plugin has capability "ips", so its arguments are not read',
       ],
     );
 });

@@ -17,14 +17,13 @@ import { limitWarning, tokenBucketFor } from "./token_bucket.ts";
 
 export const cannotLimitError = (ifname: string, reason: string) =>
   new CniError(Code.InvalidConfig, `Cannot limit the bandwidth of "${ifname}": ${reason}`, {
-    details:
-      'put "bandwidth" behind a plugin that connects the container to this host by a veth pair, such as "bridge"',
+    details: 'put "bandwidth" after a plugin that connects the container to this host by a veth pair, such as "bridge"',
   });
 export function warnOfLimits({ config, ifname, log }: AddCall<BandwidthConfig>, { mtu = 0 }: link.Link): void {
   for (const direction of ["ingress", "egress"] as const) {
     const limit = config[direction];
     const warning = limit && limitWarning(limit, mtu);
-    if (warning) log(`The ${direction} limit of "${ifname}" is not what it seems: ${warning}`);
+    if (warning) log(`The ${direction} limit of "${ifname}" does not work as configured: ${warning}`);
   }
 }
 
@@ -59,7 +58,7 @@ function refuseSecondLimit(purpose: string, addLimit: () => void): void {
   } catch (error) {
     if (!(error instanceof NetlinkError && error.code === "EEXIST")) throw error;
     throw new CniError(Code.InvalidConfig, `Cannot ${purpose}: it is limited already`, {
-      details: "by another plugin of the list, by an ADD without a DEL since, or by another program",
+      details: "by another plugin of the list, by an earlier ADD without a DEL, or by another program",
       cause: error,
     });
   }

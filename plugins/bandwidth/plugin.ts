@@ -69,7 +69,7 @@ function findHostVeth({ host, netns, ifname }: CheckCall<BandwidthConfig>, { int
   const hostVeth = link.find(host.route, containerVeth.linkIndex ?? 0);
   // If the other end is in a third namespace, any link here may have its index.
   if (hostVeth?.info?.kind !== "veth" || hostVeth.linkIndex !== containerVeth.index) {
-    throw cannotLimitError(ifname, "its other end is elsewhere");
+    throw cannotLimitError(ifname, "its other end is in another namespace");
   }
   if (interfaces.some(({ name, sandbox }) => name === hostVeth.name && !sandbox)) return hostVeth;
   throw cannotLimitError(

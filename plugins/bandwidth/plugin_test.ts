@@ -115,9 +115,9 @@ sandboxTest("bandwidth refuses what it cannot limit", [], (sandbox) => {
   refused({}, 'Cannot limit the bandwidth of "lo": it is no virtual interface', "lo");
   refused({}, 'Cannot find link "net5": No such device', "net5");
   connectContainer({ host: newContainer(), container, port: "veth1", ifname: "net1", n: 9 });
-  refused({}, 'Cannot limit the bandwidth of "net1": its other end is elsewhere', "net1");
+  refused({}, 'Cannot limit the bandwidth of "net1": its other end is in another namespace', "net1");
   ip(container, "link add net2 type veth peer name net3");
-  refused({}, 'Cannot limit the bandwidth of "net2": its other end is elsewhere', "net2");
+  refused({}, 'Cannot limit the bandwidth of "net2": its other end is in another namespace', "net2");
   expect([trafficControl(host), hostLinkNames(host)]).toEqual([[], ["veth1"]]);
 });
 

@@ -19,7 +19,7 @@ export function diagnoseBridge({ config, host, pluginConfig }: PluginCall<Bridge
   const ownNames = [config.bridge, vlanGatewayName(config)];
   return [
     ...bridge && !link.isUp(bridge)
-      ? [`Bridge "${config.bridge}" is down, so that nothing flows: the next ADD sets it up`]
+      ? [`Bridge "${config.bridge}" is down, so no packets flow: the next ADD sets it up`]
       : [],
     // The first ADD of a gateway turns it on. Others never do.
     ...isGateway && bridge ? describeUnforwarded(host, families, "the next ADD turns it on") : [],

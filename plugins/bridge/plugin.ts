@@ -200,7 +200,7 @@ function requireSpoofCheckOf(host: Netns, owner: Owner, port: string, mac: Mac):
     throw new CniError(
       Code.Internal,
       `Cannot restore macspoofchk of "${port}": the result of ADD names no MAC address`,
-      { details: `${error.message}; attach the container anew, with cniVersion 0.3.0 or later` },
+      { details: `${error.message}; attach the container again, with cniVersion 0.3.0 or later` },
     );
   }
 }

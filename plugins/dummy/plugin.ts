@@ -18,7 +18,7 @@ const KIND = "dummy";
 
 export default plugin({
   name: KIND,
-  about: "Gives the container an interface that leads nowhere",
+  about: "Gives the container an interface that drops all packets",
   config: object({}),
 
   add(call) {

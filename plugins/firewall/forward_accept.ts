@@ -239,7 +239,7 @@ function listFaults(state: TableState, adminChain: string, hasEarlyChain: boolea
       : !chainRules.some(acceptsMarked)
       ? "does not accept packets of containers"
       : !hasEarlyChain && forwardChain.priority <= FORWARD_MARK_PRIORITY
-      ? "is asked before packets of containers are marked"
+      ? "runs before packets of containers are marked"
       : undefined;
     return problem ? [{ chain: describeForwardChain(foreignTable, forwardChain), problem }] : [];
   });

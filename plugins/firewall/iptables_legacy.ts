@@ -9,7 +9,7 @@ const PROGRAMS = { 4: "iptables-legacy", 6: "ip6tables-legacy" } as const;
 /** @throws {SystemError} */
 export function describeLegacyFilters(host: Netns, families: readonly (4 | 6)[]): string[] {
   return families.filter((family) => hasLegacyFilter(host, family)).map((family) =>
-    `${PROGRAMS[family]} has a table "filter", to which nothing can be added: what that drops stays dropped; ` +
+    `${PROGRAMS[family]} has a table "filter" that takes no more rules: what it drops stays dropped; ` +
     `move its rules to iptables-nft, or accept packets of containers there`
   );
 }

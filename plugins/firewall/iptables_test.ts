@@ -126,7 +126,7 @@ bridgeNetworkTest(
     call(firewall, "CHECK", {}, { container: c1 });
     runShellInNetns(host, "nft flush chain inet cni before_all");
     expect(() => call(firewall, "CHECK", {}, { container: c1 })).toThrow(
-      "is asked before packets of containers are marked",
+      "runs before packets of containers are marked",
     );
     call(firewall, "ADD", {}, { container: c1 });
     expect(await reachesOutside(c1)).toEqual([true, true]);

@@ -51,7 +51,7 @@ import { type FirewallCall, type FirewallRequest, readRequest, reportedAddresses
 
 export default plugin({
   name: "firewall",
-  about: "Lets the container through firewalls, keeps others out",
+  about: "Lets the container through firewalls, and keeps others out",
   // Each command reads it in its own way: what fails an ADD must not fail a DEL.
   config: { ...jsonObject, inner: firewallConfigSchema },
 

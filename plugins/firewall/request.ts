@@ -53,7 +53,7 @@ function findBridgeAndPorts(host: Netns, result: Result, policy: string): Omit<I
     Code.InvalidConfig,
     `Cannot use ingressPolicy "${policy}": prevResult names no interface of the host`,
     {
-      details: `"firewall" works on what an earlier plugin of the list set up; put it behind one such as "bridge"`,
+      details: `"firewall" changes what an earlier plugin of the list set up: put it after one such as "bridge"`,
     },
   );
 }

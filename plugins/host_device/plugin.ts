@@ -19,7 +19,7 @@ import { gcDevices, restoreAbandoned, returnDevice } from "./return_device.ts";
 export function hostDevice(sysfs = "/sys"): Plugin<HostDeviceConfig> {
   return plugin<HostDeviceConfig>({
     name: "host-device",
-    about: "Gives the container a device that the host has",
+    about: "Moves a device of the host into the container",
     config: hostDeviceConfig,
 
     add(call) {

@@ -41,7 +41,7 @@ type DataDirConfig = Infer<typeof dataDirConfig>;
 
 export default plugin<DataDirConfig>({
   name: "host-local",
-  about: "Gives addresses out of ranges that this host has to itself",
+  about: "Assigns addresses from ranges that only this host uses",
   config: { ...dataDirConfig, inner: hostLocalConfigSchema },
   args: ["IP"],
   ignoresNetns: true,
@@ -159,7 +159,7 @@ function refuseSecondAdd(attachment: Attachment, sets: readonly RangeSet[], held
   throw new CniError(
     Code.Internal,
     `Cannot allocate an address: ${describeHolder(attachment)} holds ${address} already`,
-    { details: "an attachment is added once; delete it before it is added again" },
+    { details: "run DEL before another ADD of the same attachment" },
   );
 }
 

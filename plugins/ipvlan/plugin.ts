@@ -31,7 +31,7 @@ const MODES = { l2: IPVLAN_MODE_L2, l3: IPVLAN_MODE_L3, l3s: IPVLAN_MODE_L3S };
 
 export default plugin({
   name: KIND,
-  about: "Puts the container on the wire with the host's MAC address",
+  about: "Puts a container on the host's network with the host's MAC",
   config: lazy(() =>
     object({ ...lowerDeviceKeys(), mode: withDefault({ ...oneOf("l2", "l3", "l3s"), emptyIsUnset: true }, "l2") })
   ),
@@ -89,7 +89,7 @@ function chooseLowerDevice(call: AddCall<LowerDeviceConfig>): LowerDevice {
   if (call.config.master !== "" || !call.prevResult) return getLowerDevice(call, KIND);
   const reported = (call.prevResult.interfaces ?? []).filter(({ name }) => name !== "");
   if (reported.length === 1) return getLowerDevice(call, KIND, reported[0]!.name);
-  const requirement = `given, since prevResult names ${reported.length} interfaces and not the one to take`;
+  const requirement = `given, since prevResult names ${reported.length} interfaces and not which one to use`;
   throw new ConfigError("master", requirement, "nothing");
 }
 

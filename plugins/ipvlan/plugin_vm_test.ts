@@ -119,7 +119,7 @@ lanTest(
 
 lanTest("without master, the link of the default route is taken, and CHECK needs none either", ({ call, host }) => {
   const config = ipamGiving("10.6.0.2/24");
-  expect(() => call(ipvlan, "ADD", config)).toThrow("the host has no default route that would tell it");
+  expect(() => call(ipvlan, "ADD", config)).toThrow("the host has no default route to derive it from");
   runShellInNetns(host, "ip addr add 10.5.0.7/24 dev up0; ip route add default via 10.5.0.1");
   const result = call(ipvlan, "ADD", config);
   runShellInNetns(host, "ip route del default");

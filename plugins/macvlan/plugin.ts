@@ -38,7 +38,7 @@ const MODES = {
 
 export default plugin({
   name: KIND,
-  about: "Puts the container on the wire with its own MAC address",
+  about: "Puts a container on the host's network with its own MAC",
   config: lazy(() =>
     object({
       ...lowerDeviceKeys(),

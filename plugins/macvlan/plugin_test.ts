@@ -185,7 +185,7 @@ lanTest("without master, the link of the best default route is taken", (segment)
   const { call, host, container } = segment;
   const config = ipamGiving("10.6.0.2/24");
   expect(() => call(macvlan, "ADD", config)).toThrow(
-    "master must be given, since the host has no default route that would tell it: got nothing",
+    "master must be given, since the host has no default route to derive it from: got nothing",
   );
   runShellInNetns(
     host,

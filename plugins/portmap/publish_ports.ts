@@ -94,7 +94,7 @@ function hasOwnHostVeth({ host, owner, prevResult }: PortmapCall): boolean {
  */
 function occupantGoneReason(call: PortmapCall, { owner, note }: HostPortTakenError["occupant"]): string | undefined {
   if (!owner) return undefined;
-  if (note?.startsWith(VETH)) return isGone(call.host, owner) ? "its interface is not there any more" : undefined;
+  if (note?.startsWith(VETH)) return isGone(call.host, owner) ? "its interface is gone" : undefined;
   return call.goneReason?.(owner);
 }
 

@@ -50,7 +50,7 @@ function readProcess(pid: number): SocketOwner {
  * @param uid the socket's user
  */
 export function describeSocketOwners([first, ...more]: readonly SocketOwner[], uid: number): string {
-  if (!first) return `a program of user ${uid} that is not to be seen from here, or the kernel itself,`;
+  if (!first) return `a program of user ${uid} that is not visible here, or the kernel itself,`;
   const others = more.length === 0 ? "" : `, with ${more.length} more`;
   return `"${first.name}" (process ${first.pid}${others})`;
 }

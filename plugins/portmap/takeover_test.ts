@@ -40,7 +40,7 @@ for (const [first, second] of [[undefined, undefined], ["127.0.0.1", undefined],
       attach(sandbox, 2, dead, on(first));
       dead[Symbol.dispose]();
       attach(sandbox, 3, sandbox.newContainer(), on(second));
-      expect(sandbox.log).toEqual([`${GONE}: its interface is not there any more`]);
+      expect(sandbox.log).toEqual([`${GONE}: its interface is gone`]);
       expect(nftListRuleset(sandbox.host)).not.toContain("test c2 eth0");
       expect(nftElements(sandbox.host).filter((element) => element.includes("test c3 eth0"))).not.toBeEmpty();
     },
@@ -55,7 +55,7 @@ sandboxTest("a port that came back with a saved ruleset is taken over", [fixed],
   runInNetns(host, "nft", "flush", "ruleset");
   host.run(() => void Bun.spawnSync(["nft", "-f", "-"], { stdin: Buffer.from(saved) }));
   attach(sandbox, 3, newContainer());
-  expect(sandbox.log).toEqual([`${GONE}: its interface is not there any more`]);
+  expect(sandbox.log).toEqual([`${GONE}: its interface is gone`]);
   expect(nftListRuleset(host)).not.toContain("test c2 eth0");
 });
 

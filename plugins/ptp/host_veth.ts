@@ -45,8 +45,8 @@ function routeExistsError(host: Netns, ip: Ip): CniError {
   const owner = parseAlias(device?.alias);
   const target = device?.name === undefined ? "elsewhere" : `to "${device.name}"`;
   const container = owner ? `, to ${describeOwner(owner)}` : "";
-  return new CniError(Code.Internal, `Cannot connect ${ip}: the host leads packets for it ${target}${container}`, {
-    details: "have IPAM give each container an address of its own, or remove that route",
+  return new CniError(Code.Internal, `Cannot connect ${ip}: the host routes packets for it ${target}${container}`, {
+    details: "give each container its own address, or remove that route",
   });
 }
 

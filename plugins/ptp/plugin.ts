@@ -39,7 +39,7 @@ const CONTAINER_INTERFACE_INDEX = 1;
 
 export default plugin({
   name: "ptp",
-  about: "Connects the container to the host, which routes for it",
+  about: "Connects the container to the host, and routes its packets",
   config: lazy(() => object(vethKeys())),
 
   add(call) {

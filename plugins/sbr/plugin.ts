@@ -21,7 +21,7 @@ import type { Result } from "../../spec/result.ts";
 
 export default plugin<SbrConfig>({
   name: "sbr",
-  about: "Routes packets by the address that they are from",
+  about: "Routes packets by their source address",
   config: sbrConfig,
 
   needsPrevResult: () => true,

@@ -101,7 +101,7 @@ function refuseSecondAddressOfFamily(ips: readonly IpConfig[], version: string):
     if (!second) continue;
     throw new ConfigError(
       "ipam.addresses",
-      `one address per family, since a result of version ${version} has no room for more`,
+      `one address per family, since a result of version ${version} holds no more`,
       `${second.address} as a second one for IPv${family}`,
     );
   }

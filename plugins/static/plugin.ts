@@ -9,7 +9,7 @@ import { configuredIps, parseStaticIpam, staticConfig } from "./config.ts";
 
 export default plugin({
   name: "static",
-  about: "Gives the addresses that stand in the configuration",
+  about: "Assigns the addresses in the configuration",
   // Parsed only where it is needed: DEL must work with any configuration.
   config: { ...jsonObject, inner: staticConfig },
   args: ["IP", "GATEWAY"],

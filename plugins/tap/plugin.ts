@@ -29,7 +29,7 @@ const KIND = "tun";
 
 export default plugin({
   name: "tap",
-  about: "Gives the container an interface that a program opens",
+  about: "Gives the container a tap, an interface for a program",
   config: tapConfig,
   args: ["MAC"],
 
@@ -108,6 +108,6 @@ function getBridge(netns: Netns, name: string): link.Link {
   throw new CniError(
     Code.InvalidConfig,
     found ? `Cannot use "${name}" as a bridge: it is none` : `Cannot find bridge "${name}" in "${netns.path}"`,
-    { details: "the bridge has to be in the container before the tap" },
+    { details: "make the bridge in the container before the tap" },
   );
 }

@@ -25,7 +25,7 @@ const KIND = "vlan";
 
 export default plugin({
   name: KIND,
-  about: "Puts the container into a VLAN of an interface of the host",
+  about: "Connects the container to a VLAN on a host interface",
   config: lazy(() => object({ ...lowerDeviceKeys(), vlanId: withDefault(int({ min: 0, max: 4094 }), 0) })),
 
   add(call) {
@@ -65,5 +65,5 @@ export default plugin({
 
 /** A guess would put the container into a VLAN of the wrong wire. @throws {ConfigError} */
 function requireConfiguredMaster({ master }: LowerDeviceConfig): void {
-  if (master === "") throw new ConfigError("master", "the interface whose VLAN it is to be", "nothing");
+  if (master === "") throw new ConfigError("master", "the name of the interface under the VLAN", "nothing");
 }

@@ -62,7 +62,9 @@ lanTest("VLANs 0 to 4094; mtu: the master's, or less", (segment) => {
     'mtu must be at most 1400, the MTU of its master "up0": got 1401',
   );
   expect(() => attach(segment, "c9", { vlanId: 4095 })).toThrow("vlanId must be a whole number from 0 to 4094");
-  expect(() => attach(segment, "c9", { master: "" })).toThrow("master must be the interface whose VLAN it is to be");
+  expect(() => attach(segment, "c9", { master: "" })).toThrow(
+    "master must be the name of the interface under the VLAN",
+  );
 });
 
 lanTest("a VLAN that another container has is refused with that container", (segment) => {

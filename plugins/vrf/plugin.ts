@@ -15,7 +15,7 @@ import { ensureVrf } from "./vrf_device.ts";
 
 export default plugin({
   name: "vrf",
-  about: "Puts the interface into a routing table of its own",
+  about: "Puts the interface into a VRF with its own routing table",
   config: vrfConfig,
 
   needsPrevResult: () => true,

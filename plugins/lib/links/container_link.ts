@@ -40,7 +40,7 @@ export function interfaceExistsError(ifname: string, netns: Netns): CniError {
 export function explainUnsupportedKind(error: NetlinkError, kind: string | undefined): Error {
   if (error.code !== "EOPNOTSUPP" || kind === undefined) return error;
   return new CniError(Code.Internal, `Cannot create an interface of kind "${kind}": this kernel has none`, {
-    details: `load what it is missing: modprobe rtnl-link-${kind}`,
+    details: `load the missing module: modprobe rtnl-link-${kind}`,
     cause: error,
   });
 }

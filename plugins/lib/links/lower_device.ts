@@ -90,7 +90,7 @@ function findLowerDevice(netns: Netns, { linkInContainer, mtu }: LowerDeviceConf
   const found = findMaster(netns, name);
   if (!found) {
     throw name === ""
-      ? new ConfigError("master", `given, since the ${side} has no default route that would tell it`, "nothing")
+      ? new ConfigError("master", `given, since the ${side} has no default route to derive it from`, "nothing")
       : new ConfigError("master", `an interface of the ${side}`, JSON.stringify(name));
   }
   if (mtu > (found.mtu ?? 0)) {
@@ -233,6 +233,6 @@ export function diagnoseLowerDevice({ host, config, attachment }: DiagnoseCall<L
   const master = attachment ? attached : findMaster(host, config.master);
   if (!master) return [];
   const { name } = master;
-  if (!link.isUp(master)) return [`Master "${name}" is down, so that nothing flows: ip link set ${name} up`];
-  return link.isRunning(master) ? [] : [`Master "${name}" has no carrier, so that nothing flows`];
+  if (!link.isUp(master)) return [`Master "${name}" is down, so no packets flow: ip link set ${name} up`];
+  return link.isRunning(master) ? [] : [`Master "${name}" has no carrier, so no packets flow`];
 }

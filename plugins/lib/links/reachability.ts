@@ -51,7 +51,7 @@ export function checkForwarding(host: Netns, families: readonly Family[]): void 
 /** Names the families that the host does not forward. @param remedy what changes that, instead of the administrator */
 export function describeUnforwarded(host: Netns, families: readonly Family[], remedy?: string): string[] {
   return findUnforwarded(host, families).map((family) =>
-    `The host does not forward IPv${family}, so that containers reach nothing beyond it: ${remedy ?? remedyFor(family)}`
+    `The host does not forward IPv${family}, so containers reach nothing beyond it: ${remedy ?? remedyFor(family)}`
   );
 }
 
@@ -60,7 +60,7 @@ export function describeUnforwardedLink(host: Netns, { name }: Pick<link.Link, "
   const setting = `net/ipv4/conf/${name}/forwarding`;
   const isClosed = host.run(() => findSysctl(FORWARDING[4]) === "1" && findSysctl(setting) === "0");
   if (!isClosed) return [];
-  return [`"${name}" does not forward IPv4, so that nothing leaves it: sysctl -w ${setting.replaceAll("/", ".")}=1`];
+  return [`"${name}" does not forward IPv4, so no packets leave it: sysctl -w ${setting.replaceAll("/", ".")}=1`];
 }
 
 /** Addresses of a.root-servers.net. Nothing is sent to them. */
@@ -70,7 +70,7 @@ const FAR_AWAY = { 4: "198.41.0.4", 6: "2001:503:ba3e::2:30" } as Readonly<Recor
 export function describeMissingDefaultRoute(host: Netns, families: readonly Family[]): string[] {
   if (families.length === 0 || families.some((family) => hasRouteTo(host, FAR_AWAY[family]))) return [];
   const names = families.map((family) => `IPv${family}`).join(" nor ");
-  return [`The host has no ${names} default route, so that masquerading leads to its own networks alone`];
+  return [`The host has no ${names} default route, so masquerading reaches only its own networks`];
 }
 
 function hasRouteTo(host: Netns, destination: Ip): boolean {

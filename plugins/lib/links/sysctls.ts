@@ -20,8 +20,7 @@ export function enableIpv6(netns: Netns, ifname: string): void {
     Code.InvalidConfig,
     `Cannot give "${ifname}" an IPv6 address: its MTU must be at least ${IPV6_MIN_MTU} for IPv6, got ${mtu}`,
     {
-      details:
-        `set "mtu" to ${IPV6_MIN_MTU} or more (a bridge has the least of its ports), or have IPAM give IPv4 addresses alone`,
+      details: `set "mtu" to ${IPV6_MIN_MTU} or more (a bridge has the least of its ports), or use only IPv4 addresses`,
     },
   );
 }
