@@ -54,7 +54,6 @@ export {
   type AttachmentCall,
   type BatchIpamDelegate,
   type CheckCall,
-  cleanUp,
   type DelBatch,
   type DelBatchCall,
   type DelCall,
@@ -67,6 +66,7 @@ export {
   type PluginService,
   requirePrevResult,
   type RestoreCall,
+  runAllSteps,
   type ServiceContext,
 } from "./plugins/lib/protocol/plugin.ts";
 export * as schema from "./spec/schema.ts";

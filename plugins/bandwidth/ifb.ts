@@ -17,12 +17,12 @@ import { IFF_UP } from "../../ffi/route/uapi.ts";
 import { removeLinkIfPresent } from "../lib/links/container_link.ts";
 import {
   formatAlias,
-  isStaleIn,
   logRemoval,
   type Owner,
   ownerText,
   parseAlias,
   sameOwner,
+  staleOwnerFilter,
 } from "../lib/protocol/owner.ts";
 import type { Attachment } from "../../spec/plugin_config.ts";
 import type { Result } from "../../spec/result.ts";
@@ -108,7 +108,7 @@ export function gcIfbs(
   valid: readonly Attachment[],
   log: (message: string) => void,
 ): void {
-  const isStale = isStaleIn(network, valid, logRemoval(log, "the ifb"));
+  const isStale = staleOwnerFilter(network, valid, logRemoval(log, "the ifb"));
   const validNames = new Set(valid.map((attachment) => referenceIfbName({ ...attachment, network })));
   link.removeSelected(host.route, (links) => {
     const ifbs = links.filter((candidate) => ifb.of(candidate));

@@ -33,15 +33,15 @@ import { lendOnce, readOnce } from "../lib/protocol/shared_reads.ts";
 import { requireTable } from "../lib/ruleset/table.ts";
 import {
   isOneOfOwners,
-  isStaleIn,
   logRemoval,
   type Owner,
   ownerPrefix,
   ownerRestoreHint,
   ownerText,
   sameOwner,
+  staleOwnerFilter,
 } from "../lib/protocol/owner.ts";
-import { cleanUp, plugin, type PluginCall } from "../lib/protocol/plugin.ts";
+import { plugin, type PluginCall, runAllSteps } from "../lib/protocol/plugin.ts";
 import { listReferenceMasquerade } from "../lib/compat/masquerade.ts";
 import { requireInetTable } from "../lib/ruleset/inet_table.ts";
 import { CniError, Code, ConfigError } from "../../spec/error.ts";
@@ -108,7 +108,7 @@ export default plugin({
     const { pluginConfig, validAttachments } = call;
     removeAttachments(call, {
       commented: ownerPrefix(pluginConfig.name),
-      isOwned: isStaleIn(pluginConfig.name, validAttachments, logRemoval(call.log, "rules")),
+      isOwned: staleOwnerFilter(pluginConfig.name, validAttachments, logRemoval(call.log, "rules")),
     });
   },
 
@@ -167,7 +167,7 @@ function removeAttachments(
   removal: RemovalFilter,
 ): RemovedAddress[] {
   const removed = removeIngressElements(host.nft, removal);
-  cleanUp(
+  runAllSteps(
     () => removeForwardAccept(host.nft, removal, () => isUnused(host.nft, removed)),
     () => removeFromZone(env, configuredZone({ config, pluginConfig }), removed.map(({ address }) => address)),
   );
@@ -183,7 +183,7 @@ function removeAttachment({ config, pluginConfig, env, host, owner }: FirewallCa
   const addresses = removed.length > 0
     ? []
     : unownedAddresses(host.nft, reported.length > 0 ? reported : listReferenceMasquerade(host.nft, owner));
-  cleanUp(
+  runAllSteps(
     () => removeForwardAccept(host.nft, { ...removal, addresses }, () => isUnused(host.nft, removed)),
     () =>
       removeFromZone(env, configuredZone({ config, pluginConfig }), [

@@ -8,7 +8,7 @@ import { getHostDevice, type HostDevice, isUserspaceDriven, requireSelector } fr
 import { moveToContainer, moveToHost, restoreOnHost } from "./move_device.ts";
 import { describeDevice, findSavedDevice, type SavedDevice, savedDevicePath } from "./saved_device.ts";
 import { requireContainerInterface } from "../lib/links/check_interface.ts";
-import { type AddCall, cleanUp, type Plugin, plugin, requirePrevResult } from "../lib/protocol/plugin.ts";
+import { type AddCall, type Plugin, plugin, requirePrevResult, runAllSteps } from "../lib/protocol/plugin.ts";
 import { assignAddresses, attachInterface, checkAttachedInterface } from "../lib/links/single_interface.ts";
 import { CniError } from "../../spec/error.ts";
 import type { Result } from "../../spec/result.ts";
@@ -35,7 +35,7 @@ export function hostDevice(sysfs = "/sys"): Plugin<HostDeviceConfig> {
     },
 
     del(call) {
-      cleanUp(
+      runAllSteps(
         () => returnDevice(call, sysfs),
         () => call.ipam?.del(),
       );
@@ -54,7 +54,7 @@ export function hostDevice(sysfs = "/sys"): Plugin<HostDeviceConfig> {
     },
 
     gc(call) {
-      cleanUp(
+      runAllSteps(
         () => gcDevices(call),
         () => call.ipam?.gc(),
       );

@@ -4,10 +4,16 @@ import { matchesNetnsRecord, netnsRecordOf } from "../../ffi/netns_record.ts";
 import * as link from "../../ffi/route/link.ts";
 import { modifiedSince } from "../../ffi/sys/mtime.ts";
 import { findStat } from "../../ffi/sys/stat.ts";
-import { type AttachmentCall, cleanUp, type DelCall, type GcCall, type PluginCall } from "../lib/protocol/plugin.ts";
+import {
+  type AttachmentCall,
+  type DelCall,
+  type GcCall,
+  type PluginCall,
+  runAllSteps,
+} from "../lib/protocol/plugin.ts";
 import { CniError } from "../../spec/error.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
-import { isStaleIn } from "../lib/protocol/owner.ts";
+import { staleOwnerFilter } from "../lib/protocol/owner.ts";
 import type { HostDeviceConfig } from "./config.ts";
 import { isUserspaceDriven } from "./find_device.ts";
 import { isInContainer, isPhysical, isUnchangedOnHost, moveToHost, restoreOnHost } from "./move_device.ts";
@@ -110,10 +116,10 @@ export function gcDevices(
   { config, pluginConfig, validAttachments, snapshotTime, host, log }: GcCall<HostDeviceConfig>,
 ): void {
   const isNewer = modifiedSince(snapshotTime);
-  const isStaleOwner = isStaleIn(pluginConfig.name, validAttachments);
+  const isStaleOwner = staleOwnerFilter(pluginConfig.name, validAttachments);
   const isStale = ({ owner: { network, containerID, ifname } }: SavedDevice) =>
     isStaleOwner({ network, containerId: containerID, ifname });
-  cleanUp(
+  runAllSteps(
     ...listSavedDevices(config.dataDir).filter(([, saved]) => isStale(saved)).map(([path, saved]) => () => {
       // A newer attachment cannot be on the list.
       if (isNewer(findStat(path)?.mtime ?? 0n)) return;

@@ -5,8 +5,8 @@
  */
 import { type Cidr, familyOf, ipOf } from "../../ffi/address.ts";
 import { checkElements, ensureElements, restoreElements } from "../lib/ruleset/elements.ts";
-import { isOneOfOwners, isStaleIn, logRemoval } from "../lib/protocol/owner.ts";
-import { type AttachmentCall, cleanUp, plugin, requirePrevResult } from "../lib/protocol/plugin.ts";
+import { isOneOfOwners, logRemoval, staleOwnerFilter } from "../lib/protocol/owner.ts";
+import { type AttachmentCall, plugin, requirePrevResult, runAllSteps } from "../lib/protocol/plugin.ts";
 import { inetTable, requireInetTable } from "../lib/ruleset/inet_table.ts";
 import {
   describeHostPort,
@@ -56,7 +56,7 @@ export default plugin({
   del(call) {
     const { host, owner, prevResult, ifname, log } = call;
     const addresses = prevResult ? containerAddresses(prevResult, ifname) : [];
-    cleanUp(
+    runAllSteps(
       () => removePublishedPorts(host, owner, log),
       () => removeReferencePorts(host.nft, owner, addresses.map(ipOf)),
     );
@@ -86,7 +86,7 @@ export default plugin({
   },
 
   gc({ host, pluginConfig, validAttachments, log }) {
-    const isStale = isStaleIn(pluginConfig.name, validAttachments, logRemoval(log, "published ports"));
+    const isStale = staleOwnerFilter(pluginConfig.name, validAttachments, logRemoval(log, "published ports"));
     removePublishedPortsOfNetwork(host, pluginConfig.name, isStale, log);
     gcReferencePorts(host.nft, pluginConfig.name, validAttachments);
   },

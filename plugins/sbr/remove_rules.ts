@@ -4,7 +4,7 @@ import * as rule from "../../ffi/route/rule.ts";
 import { RT_TABLE_MAIN } from "../../ffi/route/uapi.ts";
 import * as rawRoute from "../../ffi/route/raw_route.ts";
 import { ignoreErrors } from "../../ffi/sys/error.ts";
-import { cleanUp } from "../lib/protocol/plugin.ts";
+import { runAllSteps } from "../lib/protocol/plugin.ts";
 import { giveBackOrLog } from "../lib/links/container_refusal.ts";
 import { compareGatewayDependence, isCustomTable, usesOnlyLink } from "../lib/links/routes.ts";
 
@@ -34,7 +34,7 @@ export function removeSourceRules(netns: Netns, scope: RemovalScope, log: (messa
   const moved = index === undefined || table !== undefined
     ? []
     : routes.filter((route) => emptiedTables.has(rawRoute.tableOf(route)) && usesOnlyLink(route, index));
-  cleanUp(
+  runAllSteps(
     ...routesBackToMain(routes, moved).map((route) => () =>
       giveBackOrLog(log, () => {
         ignoreErrors(["EEXIST"], () => rawRoute.append(netns.route, rawRoute.withTable(route, RT_TABLE_MAIN)));

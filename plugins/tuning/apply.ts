@@ -2,7 +2,7 @@
 import * as link from "../../ffi/route/link.ts";
 import { removeWithTemporary } from "../../ffi/sys/atomic_file.ts";
 import { checkFailedError, expectEqual } from "../lib/protocol/check_failed.ts";
-import { type AddCall, type CheckCall, cleanUp, type DelCall } from "../lib/protocol/plugin.ts";
+import { type AddCall, type CheckCall, type DelCall, runAllSteps } from "../lib/protocol/plugin.ts";
 import {
   type Backup,
   backupPath,
@@ -109,7 +109,7 @@ export function restoreChanges(call: DelCall<TuningConfig>): void {
     const linkSteps = device && isOfLink(backup, netns, device)
       ? keys.map((key) => () => setLinkState(netns, device, { [key]: before[key] }))
       : [];
-    cleanUp(
+    runAllSteps(
       ...linkSteps,
       ...isOfNetns(backup, netns) ? sysctlRestoreSteps(call, netns, backup) : [],
     );

@@ -29,7 +29,7 @@ import * as rawRoute from "../../ffi/route/raw_route.ts";
 import { ignoreErrors } from "../../ffi/sys/error.ts";
 import { giveBackOrLog } from "../lib/links/container_refusal.ts";
 import { awaitLinkOperational } from "../lib/links/configure_interface.ts";
-import { cleanUp } from "../lib/protocol/plugin.ts";
+import { runAllSteps } from "../lib/protocol/plugin.ts";
 import { compareGatewayDependence, usesOnlyLink } from "../lib/links/routes.ts";
 import { CniError, Code } from "../../spec/error.ts";
 
@@ -77,7 +77,7 @@ function detachAndRestore(
 ): void {
   // ENODEV: the container has removed the link.
   if (!ignoreErrors(["ENODEV"], () => (link.set(netns.route, device.index, { master: 0 }), true))) return;
-  cleanUp(
+  runAllSteps(
     () => giveBack(() => restoreAddresses(netns, device.index, saved.addresses)),
     ...saved.routes.map((route) => () => giveBack(() => restoreRoute(netns, route, tableMap))),
   );

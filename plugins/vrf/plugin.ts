@@ -7,7 +7,7 @@ import { ownedByOtherContainer } from "../lib/links/ownership.ts";
 import { takeAwayOrLog } from "../lib/links/container_refusal.ts";
 import { removeLinkIfPresent } from "../lib/links/container_link.ts";
 import { lockRoutingTables, tryLockRoutingTables } from "../lib/links/routing_table_lock.ts";
-import { cleanUp, type DelCall, plugin, requirePrevResult } from "../lib/protocol/plugin.ts";
+import { type DelCall, plugin, requirePrevResult, runAllSteps } from "../lib/protocol/plugin.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import { requireVrfName, type VrfConfig, vrfConfig } from "./config.ts";
 import { addToVrf, removeFromVrf } from "./membership.ts";
@@ -69,7 +69,7 @@ function release(call: DelCall<VrfConfig>, netns: Netns): void {
   if (!vrf || !vrfKind.of(vrf)) return;
   const device = link.find(netns.route, ifname);
   if (ownedByOtherContainer(call, netns, device)) return;
-  cleanUp(
+  runAllSteps(
     () => device?.master === vrf.index && removeFromVrf(netns, device, vrf, log),
     () => link.list(netns.route, { master: vrf.index }).length === 0 && removeLinkIfPresent(netns, vrfname),
   );

@@ -11,13 +11,13 @@ import {
   type AddCall,
   type BatchIpamDelegate,
   type CheckCall,
-  cleanUp,
   type DelBatch,
   type DelBatchCall,
   type DelCall,
   type GcCall,
   requirePrevResult,
   type RestoreCall,
+  runAllSteps,
 } from "../protocol/plugin.ts";
 import {
   addMasquerade,
@@ -77,7 +77,7 @@ export function restoreMasqueraded(call: RestoreCall<MasqueradeConfig>, type: st
 /** Removes an attachment. Rules go before links: both make the kernel wait, and in this order it waits once. */
 export function detachVeth(call: DelCall<MasqueradeConfig>, removeOtherRules = () => {}): void {
   const { ifname, ipam, prevResult } = call;
-  cleanUp(
+  runAllSteps(
     () => removeMasqueradeForDel(call, prevResult && addressesOf(ipsOf(prevResult, ifname))),
     removeOtherRules,
     () => removeVethPair(call),
@@ -97,7 +97,7 @@ export function detachVeths<C extends MasqueradeConfig>(
   const addUnfinished = (some: Iterable<Owner>) => {
     for (const owner of some) unfinished.add(owner);
   };
-  cleanUp(
+  runAllSteps(
     () => config.ipMasq && addUnfinished(removeMasqueradeBatch(host.nft, name, owners)),
     () => addUnfinished(removeOtherRules(owners)),
     () => removeVethPairs(calls),
@@ -109,7 +109,7 @@ export function detachVeths<C extends MasqueradeConfig>(
 /** Removes stale attachments. */
 export function gcVeths(call: GcCall<MasqueradeConfig>, gcOtherRules = () => {}): void {
   const { config, pluginConfig: { name }, host, ipam, validAttachments, log } = call;
-  cleanUp(
+  runAllSteps(
     () => removeRulesIfSupported(host, config.ipMasq, (nl) => gcMasquerade(nl, name, validAttachments, log)),
     gcOtherRules,
     () => gcVethPairs(call),

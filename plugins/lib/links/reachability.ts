@@ -64,11 +64,11 @@ export function describeUnforwardedLink(host: Netns, { name }: Pick<link.Link, "
 }
 
 /** Addresses of a.root-servers.net. Nothing is sent to them. */
-const FAR_AWAY = { 4: "198.41.0.4", 6: "2001:503:ba3e::2:30" } as Readonly<Record<Family, Ip>>;
+const PUBLIC_ADDRESS = { 4: "198.41.0.4", 6: "2001:503:ba3e::2:30" } as Readonly<Record<Family, Ip>>;
 
 /** Says if masqueraded packets lead nowhere in all of these families: many hosts have only one of the two. */
 export function describeMissingDefaultRoute(host: Netns, families: readonly Family[]): string[] {
-  if (families.length === 0 || families.some((family) => hasRouteTo(host, FAR_AWAY[family]))) return [];
+  if (families.length === 0 || families.some((family) => hasRouteTo(host, PUBLIC_ADDRESS[family]))) return [];
   const names = families.map((family) => `IPv${family}`).join(" nor ");
   return [`The host has no ${names} default route, so masquerading reaches only its own networks`];
 }

@@ -13,11 +13,11 @@ import {
   type AddCall,
   type BatchIpamDelegate,
   type CheckCall,
-  cleanUp,
   type DelBatch,
   type DelBatchCall,
   type DelCall,
   requirePrevResult,
+  runAllSteps,
 } from "../protocol/plugin.ts";
 
 /** The interface as in the result: `{ name, mac, sandbox }`. */
@@ -60,7 +60,7 @@ export function checkAttachedInterface(call: CheckCall<unknown>, type: string): 
 
 /** Removes the container's interface of this kind, and gives back its addresses. @throws {Error} naming every failure */
 export function detachInterface(call: DelCall<unknown>, kind: string): void {
-  cleanUp(
+  runAllSteps(
     () => removeContainerLink(call.netns, call, kind),
     () => call.ipam?.del(),
   );
@@ -73,7 +73,7 @@ export function detachInterfaces<C>(
   kind: string,
 ): readonly DelBatchCall<C>[] {
   let remaining: readonly DelBatchCall<C>[] = [];
-  cleanUp(
+  runAllSteps(
     ...calls.map((call) => () => call.withNetns((netns) => removeContainerLink(netns, call, kind))),
     () => void (remaining = ipam.del(calls)),
   );

@@ -13,7 +13,7 @@ import { IFF_UP } from "../../../ffi/route/uapi.ts";
 import { CniError, Code } from "../../../spec/error.ts";
 import { ownedByOther } from "./ownership.ts";
 import { interfaceExistsError, removeLinkIfPresent } from "./container_link.ts";
-import { isStaleIn, logRemoval, type Owner, ownerText, parseAlias, sameOwner } from "../protocol/owner.ts";
+import { logRemoval, type Owner, ownerText, parseAlias, sameOwner, staleOwnerFilter } from "../protocol/owner.ts";
 import type { AttachmentCall, CheckCall, DelBatch, DelCall, GcCall } from "../protocol/plugin.ts";
 
 /** The two ends of a container's veth pair. */
@@ -119,7 +119,7 @@ function removeContainerVeth(call: AttachmentCall<unknown>, netns: Netns | undef
 
 /** Removes the veth pairs of this network's stale attachments. @throws {NetlinkError} */
 export function gcVethPairs({ host, pluginConfig, validAttachments, log }: GcCall<unknown>): void {
-  const isStale = isStaleIn(pluginConfig.name, validAttachments, logRemoval(log, "the veth pair"));
+  const isStale = staleOwnerFilter(pluginConfig.name, validAttachments, logRemoval(log, "the veth pair"));
   link.removeSelected(host.route, (links) => links.filter((element) => isVethOf(element, isStale)));
 }
 

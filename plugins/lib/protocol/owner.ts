@@ -92,13 +92,13 @@ export function sameOwner(a: Owner | undefined, b: Owner | undefined): boolean {
   return a?.network === b?.network && a?.containerId === b?.containerId && a?.ifname === b?.ifname;
 }
 
-/** Logs what GC removes, for {@linkcode isStaleIn}. @param what in a word or two */
+/** Logs what GC removes, for {@linkcode staleOwnerFilter}. @param what in a word or two */
 export function logRemoval(log: (message: string) => void, what: string): (owner: Owner) => void {
   return (owner) => log(`Removing ${what} of ${describeOwner(owner)}`);
 }
 
 /** Tells the stale owners of a network, which GC removes (SPEC §GC). @param logStale gets each of them once */
-export function isStaleIn(
+export function staleOwnerFilter(
   network: string,
   validAttachments: readonly Omit<Owner, "network">[],
   logStale: (owner: Owner) => void = () => {},

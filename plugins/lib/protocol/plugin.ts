@@ -217,23 +217,21 @@ export function requirePrevResult({ prevResult }: { readonly prevResult: Result 
  *
  * @example
  * ```ts
- * import { cleanUp } from "./mod.ts";
+ * import { runAllSteps } from "./mod.ts";
  *
  * try {
- *   cleanUp(
- *     () => {
- *       throw new Error("Cannot remove the first");
- *     },
- *     () => console.log("the second is removed"), // the second is removed
+ *   runAllSteps(
+ *     () => JSON.parse("{"),
+ *     () => console.log("the second runs"), // the second runs
  *   );
  * } catch (error) {
- *   console.log((error as Error).message); // Cannot remove the first
+ *   console.log(error instanceof SyntaxError); // true
  * }
  * ```
  *
  * @throws {AggregateError} of all failures; a single failure as it is
  */
-export function cleanUp(...steps: readonly (() => void)[]): void {
+export function runAllSteps(...steps: readonly (() => void)[]): void {
   const failures: unknown[] = [];
   for (const step of steps) {
     try {

@@ -11,8 +11,8 @@ import {
   restoreElements,
 } from "./elements.ts";
 import type { WantedElement } from "./wanted_elements.ts";
-import { isOneOfOwners, isStaleIn, logRemoval, type Owner, ownerPrefix, ownerText } from "../protocol/owner.ts";
-import { cleanUp, type DelCall } from "../protocol/plugin.ts";
+import { isOneOfOwners, logRemoval, type Owner, ownerPrefix, ownerText, staleOwnerFilter } from "../protocol/owner.ts";
+import { type DelCall, runAllSteps } from "../protocol/plugin.ts";
 import { removeRulesIfSupported } from "./nf_tables_support.ts";
 import {
   gcReferenceMasquerade,
@@ -89,7 +89,7 @@ export const checkMasquerade = masqueradeFunction(checkElements);
  * @param addresses the attachment's, if known: they tell which of the reference plugin's rules are for this interface
  */
 export function removeMasquerade(nl: Netlink, owner: Owner, addresses?: readonly Cidr[]): void {
-  cleanUp(
+  runAllSteps(
     () => removeMasqueradeElements(nl, owner),
     () => removeReferenceMasquerade(nl, owner, addresses),
   );
@@ -121,8 +121,8 @@ export function gcMasquerade(
   validAttachments: readonly Omit<Owner, "network">[],
   log: (message: string) => void,
 ): void {
-  const isStale = isStaleIn(network, validAttachments, logRemoval(log, "masquerading"));
-  cleanUp(
+  const isStale = staleOwnerFilter(network, validAttachments, logRemoval(log, "masquerading"));
+  runAllSteps(
     () => void removeElements(nl, inetTable, PURPOSE, ownerPrefix(network), isStale, failover),
     () => gcReferenceMasquerade(nl, network, validAttachments),
   );

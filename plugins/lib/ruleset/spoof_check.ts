@@ -8,9 +8,9 @@ import * as link from "../../../ffi/route/link.ts";
 import { bridgeTable } from "./bridge_table.ts";
 import { checkElements, ensureElements, removeElements, removeElementsOf, restoreElements } from "./elements.ts";
 import type { WantedElement } from "./wanted_elements.ts";
-import { isOneOfOwners, isStaleIn, logRemoval, type Owner, ownerPrefix, sameOwner } from "../protocol/owner.ts";
+import { isOneOfOwners, logRemoval, type Owner, ownerPrefix, sameOwner, staleOwnerFilter } from "../protocol/owner.ts";
 import { requireTable } from "./table.ts";
-import { cleanUp } from "../protocol/plugin.ts";
+import { runAllSteps } from "../protocol/plugin.ts";
 import {
   gcReferenceSpoofChecks,
   ownersWithReferenceSpoofCheck,
@@ -67,7 +67,7 @@ export function requireSpoofCheck(nl: Netlink): void {
 
 /** Ends the check of an attachment, that of the reference plugin too. */
 export function removeSpoofCheck(nl: Netlink, owner: Owner): void {
-  cleanUp(
+  runAllSteps(
     () => void removeElementsOf(nl, bridgeTable, PURPOSE, owner),
     () => removeReferenceSpoofCheck(nl, owner),
   );
@@ -96,9 +96,9 @@ export function gcSpoofChecks(
   validAttachments: readonly Omit<Owner, "network">[],
   log: (message: string) => void,
 ): void {
-  cleanUp(
+  runAllSteps(
     () => {
-      const isStale = isStaleIn(network, validAttachments, logRemoval(log, "address checks"));
+      const isStale = staleOwnerFilter(network, validAttachments, logRemoval(log, "address checks"));
       removeElements(nft, bridgeTable, PURPOSE, ownerPrefix(network), isStale);
     },
     () => gcReferenceSpoofChecks(nft, (name) => link.find(route, name) !== undefined),
