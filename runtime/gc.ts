@@ -45,7 +45,7 @@ export function gcNetworkList(
   const failures: unknown[] = [];
   const allValid = [...valid];
   collectFailure(failures, () => {
-    const isAttachedSince = attachedSince(runtime.cacheDirectory, snapshotTime);
+    const isAttachedSince = attachedSinceFilter(runtime.cacheDirectory, snapshotTime);
     for (const batch of batchesOf(findGarbage(runtime, list, allValid, isAttachedSince, failures))) {
       delBatch(runtime, batch, failures);
     }
@@ -96,7 +96,10 @@ function collectFailure(failures: unknown[], step: () => void): boolean {
 }
 
 /** Whether an attachment was made after the list, as while GC waited for its lock. */
-export function attachedSince(cacheDirectory: string, snapshotTime: bigint): (entry: cache.CacheEntry) => boolean {
+export function attachedSinceFilter(
+  cacheDirectory: string,
+  snapshotTime: bigint,
+): (entry: cache.CacheEntry) => boolean {
   const isWrittenSince = modifiedSince(snapshotTime);
   return (entry) => isWrittenSince(findStat(cache.cachePath(cacheDirectory, entry))?.mtime ?? 0n);
 }

@@ -7,7 +7,7 @@ import { containerIdOfNetns } from "./container_id.ts";
 import { suggestion } from "../spec/suggest.ts";
 import { type CacheEntry, hasCacheFile, listCacheEntries } from "./cache.ts";
 import { netnsGoneReason } from "./netns_gone.ts";
-import { attachedSince } from "./gc.ts";
+import { attachedSinceFilter } from "./gc.ts";
 import { attachmentKey } from "./resolve_attachment.ts";
 import type { RuntimeContext } from "./context.ts";
 
@@ -89,7 +89,7 @@ export function resolveValidAttachments(
   }
   for (const message of messages) log(`Cleaning up network "${name}": ${message}`);
   if (unknown.length < resolved.length) return resolved;
-  const isAttachedSince = attachedSince(cacheDirectory, snapshotTime);
+  const isAttachedSince = attachedSinceFilter(cacheDirectory, snapshotTime);
   const stillAlive = entries.filter((entry) =>
     !isAttachedSince(entry) && netnsGoneReason(entry, hostContext) === undefined
   );

@@ -18,7 +18,7 @@ const MAX_READS = 8;
  *
  * @returns true if it does, if there are many connections, or if the kernel has no such file
  */
-export function hasEntriesFor(ports: readonly number[]): boolean {
+export function mayHaveEntriesFor(ports: readonly number[]): boolean {
   try {
     const text = readIfShort();
     return text === undefined || ports.some((port) => text.includes(` dport=${port} `));

@@ -1,14 +1,14 @@
 import { expect } from "bun:test";
 import { netnsTest, runInNetns } from "../../testing/netns.ts";
-import { hasEntriesFor } from "./procfs.ts";
+import { mayHaveEntriesFor } from "./procfs.ts";
 
 const insert = (from: number, to: number) =>
   `for n in $(seq ${from} ${to}); do conntrack -I -p udp -s 192.0.2.1 -d 198.51.100.1 --sport $n --dport 5353 -t 60; done`;
 
 netnsTest(
-  "hasEntriesFor() tells the ports that nobody converses with, as long as there are few conversations",
+  "mayHaveEntriesFor() tells the ports that nobody converses with, as long as there are few conversations",
   ({ host }) => {
-    const may = (...ports: number[]) => host.run(() => hasEntriesFor(ports));
+    const may = (...ports: number[]) => host.run(() => mayHaveEntriesFor(ports));
     expect([may(), may(53), may(53, 5353)]).toEqual([false, false, false]);
     runInNetns(host, "sh", "-c", `(${insert(1, 3)}) 2>&1`);
     expect([may(53), may(535), may(353), may(53, 5353), may(5353)]).toEqual([false, false, false, true, true]);

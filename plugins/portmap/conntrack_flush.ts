@@ -6,7 +6,7 @@
  */
 import { type Cidr, containsIp, familyOf, type Ip, ipOf, parseCidr } from "../../ffi/address.ts";
 import { deleteFlows, type Flow } from "../../ffi/conntrack/conntrack.ts";
-import { hasEntriesFor } from "../../ffi/conntrack/procfs.ts";
+import { mayHaveEntriesFor } from "../../ffi/conntrack/procfs.ts";
 import type { Netns } from "../../ffi/netns.ts";
 import * as address from "../../ffi/route/address.ts";
 import { IPPROTO_UDP } from "../../ffi/sys/uapi.ts";
@@ -68,5 +68,5 @@ function flushManyFlows(host: Netns, ports: readonly PublishedPort[]): void {
 }
 
 function mayHaveFlows(ports: readonly { readonly hostPort: number }[]): boolean {
-  return ports.length > 0 && hasEntriesFor(ports.map(({ hostPort }) => hostPort));
+  return ports.length > 0 && mayHaveEntriesFor(ports.map(({ hostPort }) => hostPort));
 }
