@@ -22,18 +22,9 @@ export const INGRESS_POLICIES = ["isolated", "same-bridge"] as const;
 /** nft(8) reads no colon in a chain's name. */
 const subnetChainName = (subnet: Cidr): string => subnet.replaceAll(":", "-");
 
-/** By subnet: a command may need the same one for each of many attachments. */
-const masqueradeChains = new Map<Cidr, SharedChain>();
-
 /** Masquerades addresses of the subnet, except within the subnet and to multicast groups. */
 export function masqueradeChain(address: Cidr): SharedChain {
   const subnet = networkOf(address);
-  const chain = masqueradeChains.get(subnet) ?? newMasqueradeChain(subnet);
-  masqueradeChains.set(subnet, chain);
-  return chain;
-}
-
-function newMasqueradeChain(subnet: Cidr): SharedChain {
   const groups = parseCidr(familyOf(subnet) === 4 ? "224.0.0.0/4" : "ff00::/8");
   return {
     name: `masquerade-${subnetChainName(subnet)}`,
