@@ -43,7 +43,7 @@ export default {
     "runtimeConfig.bandwidth": {
       type: "object",
       default: "none",
-      meaning: "Holds limits from the runtime. It has no effect if the configuration has one of the keys above.",
+      meaning: "Holds limits from the runtime. It has no effect if the configuration sets one of the keys above.",
       example: { ingressRate: 15000000, ingressBurst: 512000, egressRate: 15000000, egressBurst: 512000 },
       tests: ["config_test.ts"],
     },
@@ -52,13 +52,16 @@ export default {
     "runtimeConfig.bandwidth.egressRate": { ...capability, type: RATE, meaning: "Is the same as `egressRate`." },
     "runtimeConfig.bandwidth.egressBurst": { ...capability, type: BURST, meaning: "Is the same as `egressBurst`." },
   },
+  absent: {
+    shapedSubnets: "the limits apply to all subnets, and ADD warns on stderr",
+    unshapedSubnets: "the limits apply to all subnets, and ADD warns on stderr",
+  },
   differences: [
     "A number means bits. Text has a unit: `15Mbit`, `1.5Gbit/s`, `64KB`, `2Mibit`.",
     "Text without a unit is refused, and so is `bps`. Programs disagree on what these mean.",
-    "ADD warns on stderr if a burst lasts longer than a second, because the limit then has little effect.",
+    "ADD warns on stderr if a burst takes more than a second at the rate: the limit then has little effect.",
     "ADD also warns if a burst is smaller than one packet, because full-sized packets are then dropped.",
     "Several interfaces of a container can have limits on one network.",
-    "`shapedSubnets` and `unshapedSubnets` of version 1.6 are not supported. The limits count for all subnets, and ADD says on stderr that the key is not read.",
     "DEL works with a configuration that ADD would refuse.",
   ],
 } satisfies PluginDocs;

@@ -6,15 +6,15 @@ export default {
   keys: {
     "ipam.type": {
       type: "name of a plugin",
-      meaning: "Names the plugin that gives the addresses.",
+      meaning: "Names the IPAM plugin, which allocates the addresses.",
       example: "host-local",
       parity: "yes, required",
       tests: ["plugin_vm_test.ts"],
     },
   },
   differences: [
-    "`dns` of the configuration is part of the result.",
-    "CHECK compares the routes as well.",
+    "The result has `dns` of the configuration.",
+    "CHECK also compares the routes.",
     "DEL works without `ipam`.",
   ],
 } satisfies PluginDocs;

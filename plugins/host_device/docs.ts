@@ -1,6 +1,6 @@
 import type { PluginDocs } from "../lib/docs/plugin_docs.ts";
 
-const ONE_OF = "none; one of the ways to name the device is needed";
+const ONE_OF = "none; one of `device`, `hwaddr`, `kernelpath`, `pciBusID` and `deviceID` is needed";
 
 /** The page of `host-device`. */
 export default {
@@ -13,14 +13,14 @@ export default {
     device: {
       type: "name or alternative name of an interface",
       default: ONE_OF,
-      meaning: "Names the device. It counts before `hwaddr`, `kernelpath` and `pciBusID`.",
+      meaning: "Names the device. It overrides `hwaddr`, `kernelpath` and `pciBusID`.",
       example: "enp1s0f1",
       tests: ["plugin_test.ts", "replaced_device_test.ts"],
     },
     hwaddr: {
       type: "MAC address of 48 bits",
       default: ONE_OF,
-      meaning: "Names the device by its MAC address. It counts before `kernelpath` and `pciBusID`.",
+      meaning: "Names the device by its MAC address. It overrides `kernelpath` and `pciBusID`.",
       example: "02:00:00:00:00:0a",
       parity: "yes, of 48 bits only",
       tests: ["plugin_test.ts"],
@@ -28,7 +28,7 @@ export default {
     kernelpath: {
       type: "path below /sys/devices/",
       default: ONE_OF,
-      meaning: "Names the device by its directory in sysfs. It counts before `pciBusID`.",
+      meaning: "Names the device by its directory in sysfs. It overrides `pciBusID`.",
       example: "/sys/devices/pci0000:00/0000:00:1f.6",
       tests: ["plugin_test.ts"],
     },
@@ -42,29 +42,29 @@ export default {
     "runtimeConfig.deviceID": {
       type: "PCI address, or id of an auxiliary device",
       default: "none",
-      meaning: "Names the device that the runtime chose. It counts before all keys above.",
+      meaning: "Names the device that the runtime chose. It overrides all keys above.",
       example: "0000:00:1f.6",
-      parity: "yes, before the others",
+      parity: "yes; it overrides the others",
       tests: ["plugin_test.ts"],
     },
     dataDir: {
       type: "path",
       default: '"/run/cni/host-device"',
-      meaning: "Names the directory where ADD records how the device was on the host.",
+      meaning: "Names the directory where ADD records the device's settings on the host.",
       example: "/run/cni/host-device",
-      parity: "added here",
+      parity: "not in the Go plugin",
       tests: ["crash_test.ts"],
     },
   },
-  absent: { DPDKMode: "the driver of the device tells whether a program drives it" },
+  absent: { DPDKMode: "the device's driver shows whether DPDK uses it" },
   differences: [
-    "A container can put a virtual device of its own in the place of the host's. DEL compares kind, other end and lower device.",
-    "DEL does not give back another device, and says so. A kind that has neither another end nor a lower device stays in the container, except `dummy`.",
-    "DEL gives the device back with its name, state, MTU, MAC address and alias. The Go plugin gives back the name.",
-    "DEL does so too if the namespace is gone and the kernel has put the device back on the host.",
-    "`deviceID` of the runtime counts before `device`.",
+    "A container can replace the host's device by one of its own. So DEL compares kind, other end and lower device.",
+    "If the device is another one, DEL leaves it in the container and says so. Virtual kinds without other end and lower device also stay, except `dummy`.",
+    "DEL gives the device its old name, state, MTU, MAC address and alias. The Go plugin restores only the name.",
+    "It also does if the namespace is gone and the kernel has moved the device to the host.",
+    "`deviceID` of the runtime overrides `device`.",
     "From version 1.1.0 on, the result has the `pciID` of a device that was named by its PCI address.",
-    "Bridges, bonds and VLANs share the MAC address of the device below them. `hwaddr` means the lowest device.",
-    "The DNS settings of the IPAM plugin count if the configuration has none.",
+    "Bridges, bonds and VLANs share the MAC address of the device below them. `hwaddr` selects the lowest device.",
+    "If the configuration has no `dns`, the result has the DNS settings of the IPAM plugin.",
   ],
 } satisfies PluginDocs;

@@ -17,7 +17,7 @@ export default {
     master: {
       type: "name or alternative name of an interface",
       default: "the interface of the default route",
-      meaning: "Names the interface that the container's interface stands on.",
+      meaning: "Names the interface on which the container's interface is created.",
       example: "eth0",
       tests,
     },
@@ -25,7 +25,7 @@ export default {
       type: '"bridge", "private", "vepa" or "passthru"',
       default: '"bridge"',
       meaning:
-        "In `bridge`, containers on one master reach each other. In `private`, they do not. In `vepa`, their frames go out to the switch. In `passthru`, the container has the master for itself.",
+        "In `bridge`, containers on one master reach each other. In `private`, they do not. In `vepa`, the external switch forwards their frames. In `passthru`, only one container can use the master.",
       example: "private",
       tests,
     },
@@ -41,21 +41,21 @@ export default {
     "runtimeConfig.mac": {
       ...mac,
       default: "none",
-      meaning: "Is the container's MAC address. It counts before `args.cni.mac`, CNI_ARGS and `mac`.",
+      meaning: "Is the container's MAC address. It overrides `args.cni.mac`, CNI_ARGS and `mac`.",
     },
     "args.cni.mac": {
       ...mac,
       default: "none",
-      meaning: "Is the container's MAC address. It counts before CNI_ARGS and `mac`.",
-      parity: "added here",
+      meaning: "Is the container's MAC address. It overrides CNI_ARGS and `mac`.",
+      parity: "not in the Go plugin",
     },
-    "CNI_ARGS MAC": { ...mac, default: "none", meaning: "Is the container's MAC address. It counts before `mac`." },
+    "CNI_ARGS MAC": { ...mac, default: "none", meaning: "Is the container's MAC address. It overrides `mac`." },
   },
   differences: [
-    "Without `master`, the default route with the lowest metric counts.",
-    "ADD asks the network for 0.2 seconds whether a machine has the IPv4 address. The error names its MAC address.",
-    "If the kernel refuses the interface, the error names who else uses the master, such as a bridge.",
-    "If a MAC address is in use on the master, the error names who has it.",
-    "The DNS settings of the IPAM plugin count if the configuration has none.",
+    "Without `master`, ADD uses the interface of the default route with the lowest metric.",
+    "ADD asks the network for 0.2 seconds whether a machine has the IPv4 address. If so, ADD fails and names its MAC address.",
+    "If the kernel refuses the interface, the error names the other user of the master, such as a bridge.",
+    "If the MAC address is in use on the master, the error names its holder.",
+    "If the configuration has no `dns`, the result has the DNS settings of the IPAM plugin.",
   ],
 } satisfies PluginDocs;

@@ -13,16 +13,16 @@ export default {
     ipMasq: {
       type: "boolean",
       default: "false",
-      meaning: "Masquerades what the container sends to addresses outside its subnet.",
+      meaning: "Masquerades packets of the container to addresses outside its subnet.",
       example: true,
       tests,
     },
     ipMasqBackend: {
       type: '"iptables" or "nftables"',
       default: "none",
-      meaning: "Is accepted. The rules are those of nf_tables in either case.",
+      meaning: "Is accepted without effect. The rules are always those of nf_tables.",
       example: "nftables",
-      parity: "accepted, with rules of nf_tables either way",
+      parity: "accepted, no effect: rules are always those of nf_tables",
       tests,
     },
     mtu: {
@@ -34,10 +34,10 @@ export default {
     },
   },
   differences: [
-    "Masquerading is an element of a map in the table `inet cni`, with its owner as comment.",
-    "ADD does not search for duplicate addresses, since only the host is at the other end.",
-    "Single addresses (`/32`, `/128`) work, and several addresses of one subnet.",
-    "ADD refuses an address that the host routes elsewhere. The error names the interface and the container.",
-    "CHECK looks at the host's end too: its addresses and its routes to the container.",
+    "Masquerading is an element of a map in the table `inet cni`. Its comment names the attachment.",
+    "ADD does no duplicate address detection, because only the host is at the other end.",
+    "Addresses with prefix length `/32` or `/128` work, and several addresses of one subnet.",
+    "ADD refuses an address that the host routes elsewhere. The error names the host's interface and its container.",
+    "CHECK also compares the host's end: its addresses and its routes to the container.",
   ],
 } satisfies PluginDocs;

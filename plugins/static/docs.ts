@@ -16,10 +16,15 @@ export default {
     },
   },
   keys: {
-    "ipam.addresses": { type: "list of objects", default: "none", meaning: "Holds the addresses to give.", tests },
+    "ipam.addresses": {
+      type: "list of objects",
+      default: "none",
+      meaning: "Lists the addresses of the container.",
+      tests,
+    },
     "ipam.addresses[].address": {
       type: "address with prefix length",
-      meaning: "Is an address of the container.",
+      meaning: "Is one address.",
       example: "10.1.0.2/16",
       tests,
     },
@@ -35,7 +40,7 @@ export default {
     "ipam.dns.nameservers": {
       type: "list of addresses",
       default: "none",
-      meaning: "Names the servers.",
+      meaning: "Lists the name servers.",
       example: ["10.1.0.53"],
       tests,
     },
@@ -49,7 +54,7 @@ export default {
     "ipam.dns.search": {
       type: "list of domains",
       default: "none",
-      meaning: "Completes short names.",
+      meaning: "Lists the domains in which short names are looked up.",
       example: ["example.org"],
       tests,
     },
@@ -62,7 +67,7 @@ export default {
     },
     "runtimeConfig.ips": {
       ...ips,
-      meaning: "Replaces all other addresses and their gateways, those of `args.cni.ips` too.",
+      meaning: "Replaces all other addresses and their gateways, also those of `args.cni.ips`.",
     },
     "args.cni.ips": { ...ips, meaning: "Replaces the addresses and gateways of `ipam.addresses` and CNI_ARGS." },
     "CNI_ARGS IP": {
@@ -75,14 +80,14 @@ export default {
     "CNI_ARGS GATEWAY": {
       type: "IP addresses, with commas between them",
       default: "none",
-      meaning: "Sets the gateway of each address whose subnet it is in.",
+      meaning: "Sets the gateway of the addresses whose subnet contains it.",
       example: "10.1.0.1,fd00:1::1",
       parity: "yes, for addresses of the configuration too",
       tests,
     },
   },
   differences: [
-    "`GATEWAY` of CNI_ARGS is for addresses of the configuration too. The Go plugin sets it on those of CNI_ARGS only.",
-    "CHECK fails if `prevResult` does not have an address of the configuration.",
+    "`GATEWAY` of CNI_ARGS also applies to addresses of the configuration. In the Go plugin, it applies only to those of CNI_ARGS.",
+    "CHECK fails if an address of the configuration is missing in `prevResult`.",
   ],
 } satisfies PluginDocs;

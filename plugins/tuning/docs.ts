@@ -21,14 +21,14 @@ export default {
       type: "object of strings",
       default: "none",
       meaning:
-        "Sets kernel parameters below `net` in the container. `IFNAME` stands for the interface. If the file `/etc/cni/tuning/allowlist.conf` exists, a line of it must allow the parameter.",
+        "Sets kernel parameters below `net` in the container. `IFNAME` stands for the interface's name. If `/etc/cni/tuning/allowlist.conf` exists, one of its lines must allow the parameter.",
       example: { "net.ipv4.conf.IFNAME.arp_filter": "1" },
       tests,
     },
     mac: {
       ...mac,
       meaning:
-        "Sets the MAC address of the container's interface. Behind `bridge` with `macspoofchk`, it is the allowed one from then on.",
+        "Sets the MAC address of the container's interface. If `bridge` before it has `macspoofchk`, the new MAC address becomes the allowed one.",
     },
     mtu: {
       type: "number of bytes",
@@ -48,7 +48,7 @@ export default {
     allmulti: {
       type: "boolean",
       default: UNCHANGED,
-      meaning: "Says whether the interface receives all multicast packets.",
+      meaning: "`true` makes the interface receive all multicast packets. `false` ends that.",
       example: true,
       tests,
     },
@@ -62,26 +62,26 @@ export default {
     dataDir: {
       type: "path",
       default: '"/run/cni/tuning"',
-      meaning: "Names the directory where ADD records what was before.",
+      meaning: "Names the directory where ADD records the old settings.",
       example: "/run/cni/tuning",
       tests,
     },
     "args.cni": {
       type: "object",
       default: "none",
-      meaning: "Holds the keys below. Each counts before the key of the same name.",
+      meaning: "Holds the keys below. Each overrides the key of the same name.",
       tests,
     },
     "args.cni.sysctl": {
       ...before,
       type: "object of strings",
-      meaning: "Sets these parameters beside those of `sysctl`.",
+      meaning: "Sets these parameters in addition to those of `sysctl`.",
       example: { "net.core.somaxconn": "1000" },
     },
     "args.cni.mac": {
       ...before,
       type: "MAC address or empty text",
-      meaning: "Is the same as `mac`. It counts before all other sources. Empty text leaves the MAC address as it is.",
+      meaning: "Is the same as `mac`. It overrides all other sources. Empty text leaves the MAC address as it is.",
       example: "02:00:00:00:00:0a",
     },
     "args.cni.promisc": { ...before, type: "boolean", meaning: "Is the same as `promisc`.", example: true },
@@ -91,17 +91,17 @@ export default {
     "runtimeConfig.mac": {
       ...mac,
       default: "none",
-      meaning: "Is the same as `mac`. It counts before CNI_ARGS and `mac`.",
+      meaning: "Is the same as `mac`. It overrides CNI_ARGS and `mac`.",
     },
-    "CNI_ARGS MAC": { ...mac, default: "none", meaning: "Is the same as `mac`. It counts before `mac`." },
+    "CNI_ARGS MAC": { ...mac, default: "none", meaning: "Is the same as `mac`. It overrides `mac`." },
   },
   differences: [
     "DEL puts kernel parameters back too, unless another program has changed them since.",
-    "A parameter that several interfaces of a container set goes back with the last of them.",
-    "A parameter that is there twice is refused in any spelling: `net.core.x` is `net/core/x`.",
-    "Where a container id or an interface name has an underscore, the record is `ID:NAME.json` and not `ID_NAME.json`.",
-    "ADD that fails puts back what it changed.",
-    "An `mtu` is also changed in the result, if the result has one.",
-    "CHECK takes numbers in any notation for the same. It does not object to settings that ADD did not make.",
+    "If several interfaces of a container set one parameter, the last DEL puts it back.",
+    "A parameter that is given twice is refused. `net.core.x` and `net/core/x` are the same.",
+    "If a container id or an interface name has an underscore, the record's file is `ID:NAME.json` instead of `ID_NAME.json`.",
+    "If ADD fails, it puts back the old settings.",
+    "If the result has an `mtu`, ADD also changes it there.",
+    "CHECK compares numbers by value, not by notation. It ignores settings that ADD did not make.",
   ],
 } satisfies PluginDocs;

@@ -14,24 +14,24 @@ export default {
   keys: {
     master: {
       type: "name or alternative name of an interface",
-      meaning: "Names the interface that the VLAN is on.",
+      meaning: "Names the interface on which the VLAN is created.",
       example: "eth0",
       tests,
     },
     vlanId: {
       type: "VLAN number, 0 to 4094",
       default: "0",
-      meaning: "Names the VLAN.",
+      meaning: "Is the number of the VLAN.",
       example: 100,
       tests,
     },
     ...lowerDeviceDocs(tests),
   },
   differences: [
-    "ADD asks the VLAN for 0.2 seconds whether a machine has the IPv4 address. The error names its MAC address.",
+    "ADD asks the VLAN for 0.2 seconds whether a machine has the IPv4 address. If so, ADD fails and names its MAC address.",
     "If the master has the VLAN already, the error names the container that uses it.",
     "The plugin also works without IPAM.",
-    "DEL works after the master is gone.",
-    "The DNS settings of the IPAM plugin count if the configuration has none.",
+    "DEL works without the master.",
+    "If the configuration has no `dns`, the result has the DNS settings of the IPAM plugin.",
   ],
 } satisfies PluginDocs;

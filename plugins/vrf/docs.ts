@@ -15,15 +15,15 @@ export default {
     table: {
       type: "number of a routing table, 0 to 4294967295",
       default: "0, a free one",
-      meaning: "Names the routing table of the VRF.",
+      meaning: "Is the number of the VRF's routing table.",
       example: 1001,
       tests,
     },
   },
   differences: [
-    "ADD moves all routes of the interface. DEL puts them back, in whatever table they were.",
-    "ADD takes no table that a rule names or that holds routes.",
+    "ADD moves all routes of the interface. DEL puts them back into the tables where they were.",
+    "ADD chooses no table that a rule names or that holds routes.",
     "A repeated ADD changes nothing. The Go plugin fails.",
-    "CHECK of the plugin before this one finds the routes in the table of the VRF.",
+    "The CHECK of the plugins before `vrf` also looks for their routes in the VRF's table.",
   ],
 } satisfies PluginDocs;

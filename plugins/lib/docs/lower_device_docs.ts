@@ -14,7 +14,7 @@ export function lowerDeviceDocs(tests: readonly string[]): Readonly<Record<strin
     linkInContainer: {
       type: "boolean",
       default: "false",
-      meaning: "Looks for `master` in the container and not on the host.",
+      meaning: "Looks for `master` in the container instead of on the host.",
       example: true,
       tests,
     },

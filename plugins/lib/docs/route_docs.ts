@@ -4,7 +4,7 @@ import type { KeyDocs } from "./plugin_docs.ts";
 /** By path, with these tests. */
 export function routeDocs(tests: readonly string[]): Readonly<Record<string, KeyDocs>> {
   return {
-    "ipam.routes": { type: "list of objects", default: "none", meaning: "Holds routes for the container.", tests },
+    "ipam.routes": { type: "list of objects", default: "none", meaning: "Lists routes for the container.", tests },
     "ipam.routes[].dst": {
       type: "network in CIDR notation",
       meaning: "Names the destination. `0.0.0.0/0` and `::/0` are the default routes.",
@@ -14,7 +14,7 @@ export function routeDocs(tests: readonly string[]): Readonly<Record<string, Key
     "ipam.routes[].gw": {
       type: "IP address of the same family",
       default: "the gateway of the container's address",
-      meaning: "Names the next hop.",
+      meaning: "Names the next hop, a gateway.",
       example: "10.22.0.1",
       tests,
     },
@@ -35,7 +35,7 @@ export function routeDocs(tests: readonly string[]): Readonly<Record<string, Key
     "ipam.routes[].priority": {
       type: "number",
       default: "the kernel's",
-      meaning: "Sets the metric. The route with the lowest metric counts.",
+      meaning: "Sets the metric. The kernel uses the route with the lowest metric.",
       example: 100,
       tests,
     },

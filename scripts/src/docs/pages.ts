@@ -49,9 +49,11 @@ const isFromCaller = (path: string): boolean => /^(runtimeConfig|args)\.|^CNI_AR
 function keySection(title: string, keys: Readonly<Record<string, KeyDocs>>, paths: readonly string[]): string[] {
   if (paths.length === 0) return [];
   const notation = "`LIST[].KEY` is a key of each object in a list.\n";
+  const parityNote = '"Parity" compares a key with the Go plugin; without it, the key works as there.\n';
   return [
     `## ${title}\n`,
     ...paths.some((path) => path.includes("[]")) ? [notation] : [],
+    ...paths.some((path) => keys[path]!.parity !== undefined) ? [parityNote] : [],
     paths.map((path) => keyEntry(path, keys[path]!)).join("\n"),
     "",
   ];
@@ -113,8 +115,8 @@ export function parityPage(common: Readonly<Record<string, KeyDocs>>, plugins: r
     ),
   ];
   return `# Parity with the Go plugins\n\n${GENERATED}
-Every key of the Go plugins 1.9, with the tests of it. "yes" means that it has the same effect here. A test compares
-this page with what the plugins read. There is no \`dhcp\` yet: it needs a process that outlives a call.
+Every key of the Go plugins 1.9, with its tests. "yes" means that it has the same effect here. A test compares this page
+with the keys that the plugins read. There is no \`dhcp\` yet: it needs a long-running process.
 
 ${sections.join("\n")}`;
 }
