@@ -96,6 +96,6 @@ test("a mistyped one is named, with the plugin it may have been meant to be", ()
   const { stdout } = cni("status", "mistyped", "--json");
   expect(JSON.parse(stdout)).toMatchObject({
     code: 7,
-    details: `did you mean "bridge"?; looked in ${programs}`,
+    details: `looked in ${programs}; did you mean "bridge"?`,
   });
 });

@@ -73,7 +73,7 @@ function reachabilityTest(name: string, plugin: object, body: (sandbox: Sandbox)
 
 const IPAM = { ranges: [[{ subnet: "10.9.0.0/24" }], [{ subnet: "fd00:9::/64" }]] };
 const BRIDGE = { type: "bridge", bridge: "br9", isGateway: true, ipMasq: true };
-const NO_ROUTE = "The host has no IPv4 nor IPv6 default route, so masquerading reaches only its own networks";
+const NO_ROUTE = "The host has no IPv4 or IPv6 default route, so masquerading reaches only its own networks";
 
 for (const plugin of [BRIDGE, { type: "ptp", ipMasq: true }]) {
   const { type } = plugin;

@@ -344,7 +344,7 @@ restoreTest(
     expect(rival!.plugins.map(({ type, failed }) => failed && `${type}: ${failed}`)).toEqual([
       undefined,
       undefined,
-      'portmap: plugin "portmap" (restore): Cannot publish host port 8080/tcp: container "c1" (network "web", interface "eth0") has it; if that container is gone: cni run gc web',
+      'portmap: plugin "portmap" (restore): Cannot publish host port 8080/tcp: container "c1" (network "web", interface "eth0") has it; if that container is gone: cni run del web --container-id c1 --ifname eth0',
       undefined,
     ]);
     // The others of its plugins did what they could.
@@ -358,7 +358,7 @@ restoreTest(
       'Skipping "eth0" of container "gone" on network "web": namespace "/run/netns/nonexistent" is gone',
       'Restored of "eth0" of container "rival" on network "web": …',
       'Cannot restore "eth0" of container "rival" on network "web": plugin "portmap" (restore): Cannot publish host port 8080/tcp: ' +
-      'container "c1" (network "web", interface "eth0") has it; if that container is gone: cni run gc web',
+      'container "c1" (network "web", interface "eth0") has it; if that container is gone: cni run del web --container-id c1 --ifname eth0',
       'Skipping "eth0" of container "unfinished" on network "web": its ADD has not ended',
       'Skipping "eth0" of container "unplaced" on network "web": its namespace is not known',
     ]);

@@ -83,8 +83,10 @@ function allocateNext(set: RangeSet, last: Ip | undefined, usage: AddressUsage):
 export function exhaustedError(code: number, set: RangeSet): CniError {
   return new CniError(
     code,
-    `Cannot allocate an address: all ${capacityOf(set)} addresses of range set ${formatRanges(set.ranges)} are in use`,
-    { details: "remove containers, release what dead ones still hold with GC, or configure a larger range" },
+    `Cannot allocate an address: all addresses of range set ${formatRanges(set.ranges)} are in use (${
+      capacityOf(set)
+    })`,
+    { details: "remove containers, release addresses of dead containers with GC, or configure a larger range" },
   );
 }
 

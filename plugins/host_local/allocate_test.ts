@@ -98,8 +98,8 @@ test("allocate() says which range is full, how full, and what to do", () => {
   expect(error).toEqual(
     new CniError(
       11,
-      "Cannot allocate an address: all 2 addresses of range set 10.0.0.1-10.0.0.2,10.0.1.1-10.0.1.2 are in use",
-      { details: "remove containers, release what dead ones still hold with GC, or configure a larger range" },
+      "Cannot allocate an address: all addresses of range set 10.0.0.1-10.0.0.2,10.0.1.1-10.0.1.2 are in use (2)",
+      { details: "remove containers, release addresses of dead containers with GC, or configure a larger range" },
     ),
   );
 });

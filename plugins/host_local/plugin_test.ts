@@ -93,7 +93,7 @@ test("ADD that fails releases nothing of others and nothing of before", () => {
   using net = newHostLocalNetwork({ ranges: [[{ subnet: "10.0.0.0/29" }], [{ subnet: "10.0.1.0/30" }]] });
   net.add("a");
   const before = net.files();
-  expect(() => net.add("b")).toThrow("all 1 addresses of range set 10.0.1.1-10.0.1.2 are in use");
+  expect(() => net.add("b")).toThrow("all addresses of range set 10.0.1.1-10.0.1.2 are in use (1)");
   expect(() => net.add("a", { args: "IP=10.0.0.2" })).toThrow("holds 10.0.0.2 already");
   expect(net.files()).toEqual(before);
 });
@@ -242,7 +242,7 @@ test("STATUS tells whether an ADD would get an address", () => {
   expect(() => net.call("STATUS")).toThrow(
     expect.objectContaining({
       code: 50,
-      message: "Cannot allocate an address: all 1 addresses of range set 10.0.1.1-10.0.1.2 are in use",
+      message: "Cannot allocate an address: all addresses of range set 10.0.1.1-10.0.1.2 are in use (1)",
     }),
   );
   expect(net.names()).toEqual(names);

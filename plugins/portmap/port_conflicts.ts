@@ -8,7 +8,7 @@ import { type Cidr, familyOf, ipFromBytes } from "../../ffi/address.ts";
 import * as nft from "../../ffi/nft/objects.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
 import type { FoundElement } from "../lib/ruleset/element_lookup.ts";
-import { describeOwner, type Owner, parseNote, parseOwner } from "../lib/protocol/owner.ts";
+import { describeOwner, type Owner, ownerDetachHint, parseNote, parseOwner } from "../lib/protocol/owner.ts";
 import { inetTable } from "../lib/ruleset/inet_table.ts";
 import { CniError } from "../../spec/error.ts";
 import { describeHostPort, hostAddressOf, type PortMapping } from "./config.ts";
@@ -27,7 +27,7 @@ export class HostPortTakenError extends CniError {
     const { owner } = occupant;
     const who = owner ? describeOwner(owner) : "another program";
     super(HOST_PORT_TAKEN, `Cannot publish ${title}: ${who} has ${occupied}`, {
-      ...owner && { details: `if that container is gone: cni run gc ${owner.network}` },
+      ...owner && { details: ownerDetachHint(owner) },
       cause,
     });
     this.occupant = occupant;

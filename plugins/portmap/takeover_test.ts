@@ -70,7 +70,7 @@ sandboxTest(
     expect(error).toMatchObject({
       code: 100,
       message: 'Cannot publish host port 8080/tcp: container "c2" (network "test", interface "eth0") has it',
-      details: "if that container is gone: cni run gc test",
+      details: "if that container is gone: cni run del test --container-id c2 --ifname eth0",
     });
     expect(nftElements(host)).toEqual(before);
     expect(sandbox.log).toEqual([]);
@@ -83,7 +83,10 @@ bridgeNetworkTest("of a container without a host veth of ours nobody knows wheth
   call(portmap, "ADD", on(), { container: a, containerId: "a" });
   runInNetns(host, "ip", "link", "del", "veth2");
   const error = errorOfCall(() => call(portmap, "ADD", on(), { container: b, containerId: "b" }));
-  expect(error).toMatchObject({ code: 100, details: "if that container is gone: cni run gc web" });
+  expect(error).toMatchObject({
+    code: 100,
+    details: "if that container is gone: cni run del web --container-id a --ifname eth0",
+  });
   expect(log).toEqual([]);
   return Promise.resolve();
 });

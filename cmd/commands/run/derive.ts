@@ -36,7 +36,7 @@ const COMMAND_OPTION: OptionSpec = {
 
 const derive: Command = {
   name: "derive",
-  summary: "print the request for each plugin, without a call",
+  summary: "print the request for each plugin, and call none",
   description: "Requests of an ADD lack the result of the previous plugin.",
   arguments: [NETWORK_ARGUMENT, { ...NETNS_ARGUMENT, optional: true }],
   options: [

@@ -6,7 +6,7 @@ import type { Command } from "../../command.ts";
 
 const status: Command = {
   name: "status",
-  summary: "fail if no container could be attached",
+  summary: "fail unless containers can be attached",
   description:
     `Also names keys of the configuration that nobody reads, except "$schema" and keys that begin with "x-" or "_",
 and warns if packets of containers could not flow, for example without a default route to masquerade to.`,

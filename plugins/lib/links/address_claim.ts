@@ -13,7 +13,7 @@ import * as link from "../../../ffi/route/link.ts";
 import { bridge, vrf } from "../../../ffi/route/link_kinds.ts";
 import { RT_SCOPE_LINK } from "../../../ffi/route/uapi.ts";
 import { CniError, Code } from "../../../spec/error.ts";
-import { describeOwner, type Owner, parseAlias, sameOwner } from "../protocol/owner.ts";
+import { describeOwner, type Owner, ownerDetachHint, parseAlias, sameOwner } from "../protocol/owner.ts";
 import { throwIfSignalled } from "../protocol/signal.ts";
 import { removeLinkIfPresent } from "./container_link.ts";
 
@@ -131,7 +131,7 @@ function addressInUseError(
   otherHolder = "another link",
 ): CniError {
   const who = holder ? describeOwner(holder) : otherHolder;
-  const remedy = holder ? `; if that container is gone: cni run gc ${holder.network}` : "";
+  const remedy = holder ? `; ${ownerDetachHint(holder)}` : "";
   return new CniError(Code.InvalidConfig, `Cannot give the container ${ip}: ${who} has it ${where}`, {
     details: `give network "${network}" a range of its own${remedy}`,
   });

@@ -69,7 +69,7 @@ const PUBLIC_ADDRESS = { 4: "198.41.0.4", 6: "2001:503:ba3e::2:30" } as Readonly
 /** Says if masqueraded packets lead nowhere in all of these families: many hosts have only one of the two. */
 export function describeMissingDefaultRoute(host: Netns, families: readonly Family[]): string[] {
   if (families.length === 0 || families.some((family) => hasRouteTo(host, PUBLIC_ADDRESS[family]))) return [];
-  const names = families.map((family) => `IPv${family}`).join(" nor ");
+  const names = families.map((family) => `IPv${family}`).join(" or ");
   return [`The host has no ${names} default route, so masquerading reaches only its own networks`];
 }
 

@@ -115,10 +115,10 @@ export function missingPluginError(
   const hint = suggestion(type, otherNames).replace("; ", "");
   return new NotRunError(Code.InvalidConfig, `${reason}, and no executable has that name`, {
     details: [
-      ...(hint ? [hint] : []),
       ...(searchedDirectories.length ? [`looked in ${searchedDirectories.join(", ")}`] : []),
       ...(relativeDirectories.length ? [`not in ${relativeDirectories.join(", ")}: not an absolute path`] : []),
       ...searchedDirectories.flatMap((directory) => describeUnusable(`${directory}/${type}`)),
+      ...(hint ? [hint] : []),
     ].join("; "),
   });
 }

@@ -121,12 +121,12 @@ describe("a plugin that is not there", () => {
       'Cannot run plugin "portmpa": no such plugin is built in, and no executable has that name',
     );
     expect(error.details).toBe(
-      `did you mean "portmap"?; looked in /nonexistent, ${directory}; not in "bin", "": not an absolute path`,
+      `looked in /nonexistent, ${directory}; not in "bin", "": not an absolute path; did you mean "portmap"?`,
     );
   });
 
   test("may be another one that is known", () => {
-    expect(invoke(["/nonexistent"], "bridg", ["bridge"]).details).toStartWith('did you mean "bridge"?;');
+    expect(invoke(["/nonexistent"], "bridg", ["bridge"]).details).toEndWith('; did you mean "bridge"?');
   });
 
   test("may be there and not be usable", () => {
@@ -135,8 +135,8 @@ describe("a plugin that is not there", () => {
     mkdirSync(own);
     mkdirSync(join(own, "p"));
     symlinkSync(process.execPath, join(own, "q"));
-    expect(invoke([plain, own], "p").details).toEndWith(`"${plain}/p" is not executable; "${own}/p" is not a file`);
-    expect(invoke([own], "q").details).toEndWith(`"${own}/q" is this very program, which has no such plugin`);
+    expect(invoke([plain, own], "p").details).toContain(`"${plain}/p" is not executable; "${own}/p" is not a file`);
+    expect(invoke([own], "q").details).toContain(`"${own}/q" is this very program, which has no such plugin`);
   });
 
   test("asks for CNI_PATH if that is missing", () => {

@@ -83,6 +83,11 @@ export function describeOwner({ network, containerId, ifname }: Owner): string {
   return `container "${containerId}" (network "${network}", interface "${ifname}")`;
 }
 
+/** For what another container has: how to take it away. `cni run gc` would need the names of all that stay. */
+export function ownerDetachHint({ network, containerId, ifname }: Owner): string {
+  return `if that container is gone: cni run del ${network} --container-id ${containerId} --ifname ${ifname}`;
+}
+
 /** For what CHECK misses: its owner, and how to restore it. */
 export function ownerRestoreHint(owner: Owner): string {
   return `of ${describeOwner(owner)}; put back what is missing: cni run restore ${owner.network}`;
