@@ -1,4 +1,5 @@
 /** Restoring rules of which none is missing. @module */
+import { join } from "node:path";
 import { createNetns } from "../../../ffi/netns.ts";
 import { WITHOUT_SYSTEM_BUS } from "../harness/node.ts";
 import { runSuccessfully } from "../harness/process.ts";
@@ -7,8 +8,10 @@ import { attachContainers } from "./populate.ts";
 import { type BenchRow, row } from "./table.ts";
 import { type BenchWorkspace, chainNetwork } from "./workspace.ts";
 
-export function restoreRows(bench: BenchWorkspace): readonly BenchRow[] {
+export function restoreRows(workspace: BenchWorkspace): readonly BenchRow[] {
   using scope = new DisposableStack();
+  // Other sections leave attachments in theirs.
+  const bench = { ...workspace, cache: join(workspace.state, "restore-cache") };
   const count = bench.quick ? 50 : 1000;
   const host = scope.use(createNetns());
   attachContainers(scope, bench, host, chainNetwork(bench, "restore"), 0, count);
