@@ -1,4 +1,4 @@
-/** The commands of README.md "The first five minutes" work when they are pasted. */
+/** What README.md "The first five minutes" and docs/operations.md "A complete network" show works when it is pasted. */
 import { expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -9,17 +9,13 @@ const BUILD = "npm ci && npm run build";
 /** What the commands write below. */
 const DIRECTORIES = ["/opt", "/var/lib", "/run"];
 
-/** The lines of the section's code blocks. */
-function readCommands(): string[] {
-  const readme = readFileSync(join(REPOSITORY_ROOT, "README.md"), "utf8");
-  const section = readme.split("\n## The first five minutes\n")[1]?.split("\n## ")[0] ?? "";
-  return [...section.matchAll(/^ {4}(.+)$/gm)].map(([, line = ""]) => line);
+function readSection(file: string, title: string): string {
+  const text = readFileSync(join(REPOSITORY_ROOT, file), "utf8");
+  return text.split(`\n## ${title}\n`)[1]?.split("\n## ")[0] ?? "";
 }
 
-test("the first five minutes of the README work when pasted", () => {
-  const [build, ...commands] = readCommands();
-  // The tests run after a build; what it made is put in its place.
-  expect(build).toBe(BUILD);
+/** Runs commands in the place of a build, on a host without networks. @returns what they printed */
+function runOnNewHost(...commands: string[]): string {
   const script = [
     ...DIRECTORIES.map((directory) => `mount -t tmpfs tmpfs ${directory}`),
     `cd ${dirname(dirname(CNI_PROGRAM))}`,
@@ -32,8 +28,33 @@ test("the first five minutes of the README work when pasted", () => {
   );
   const said = `${stdout}${stderr}`;
   expect([exitCode, said]).toEqual([0, said]);
-  const [during, after] = stdout.toString().split("at the end:\n");
-  expect(during).toMatch(/^default .* eth0 +attached .* \/run\/netns\/web/m);
+  const [during = "", after = ""] = stdout.toString().split("at the end:\n");
   // The head of the table of attachments, no attachment and no namespace.
-  expect(after!.trim().split("\n")).toHaveLength(1);
+  expect(after.trim().split("\n")).toHaveLength(1);
+  return during;
+}
+
+test("the first five minutes of the README work when pasted", () => {
+  const section = readSection("README.md", "The first five minutes");
+  const [build, ...commands] = [...section.matchAll(/^ {4}(.+)$/gm)].map(([, line = ""]) => line);
+  // The tests run after a build; what it made is put in its place.
+  expect(build).toBe(BUILD);
+  expect(runOnNewHost(...commands)).toMatch(/^default .* eth0 +attached .* \/run\/netns\/web/m);
+});
+
+test("the complete network of docs/operations.md works when pasted", () => {
+  const section = readSection("docs/operations.md", "A complete network");
+  const file = /^```json\n(.+?)^```$/ms.exec(section)?.[1];
+  const commands = [...section.matchAll(/`(cni run [^`]+)`/g)].map(([, command = ""]) => command.replaceAll("\n", " "));
+  expect(commands).toEqual(["cni run status pods", "cni run add pods web -p 8080:80"]);
+  const printed = runOnNewHost(
+    "mkdir /opt/networks && export NETCONFPATH=/opt/networks",
+    `cat > /opt/networks/10-pods.conflist <<'END'\n${file}END`,
+    "dist/cni install --copy /opt/cni/bin && export PATH=$PATH:/opt/cni/bin",
+    "cni netns add web",
+    ...commands,
+    "cni run check pods web && cni run list",
+    "cni run del pods web && cni netns del web",
+  );
+  expect(printed).toMatch(/^pods .* eth0 +attached .* \/run\/netns\/web/m);
 });
