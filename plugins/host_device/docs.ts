@@ -59,9 +59,9 @@ export default {
   absent: { DPDKMode: "the device's driver shows whether DPDK uses it" },
   differences: [
     "A container can replace the host's device by one of its own. So DEL compares kind, other end and lower device.",
-    "If the device is another one, DEL leaves it in the container and says so. Virtual kinds without other end and lower device also stay, except `dummy`.",
+    "If the device is another one, DEL leaves it in the container and says so. A virtual device without other end and lower device also stays, unless it is a `dummy`.",
     "DEL gives the device its old name, state, MTU, MAC address and alias. The Go plugin restores only the name.",
-    "It also does if the namespace is gone and the kernel has moved the device to the host.",
+    "DEL does this also if the namespace is gone and the kernel has moved the device to the host.",
     "`deviceID` of the runtime overrides `device`.",
     "From version 1.1.0 on, the result has the `pciID` of a device that was named by its PCI address.",
     "Bridges, bonds and VLANs share the MAC address of the device below them. `hwaddr` selects the lowest device.",

@@ -5,7 +5,7 @@ const UNCHANGED = "unchanged";
 const mac = { type: "MAC address", default: UNCHANGED, example: "02:00:00:00:00:0a", tests };
 const before: Pick<KeyDocs, "default" | "parity" | "tests"> = {
   default: "none",
-  parity: "yes, before the key without `args.cni`",
+  parity: "yes; it overrides the key without `args.cni`",
   tests,
 };
 

@@ -107,7 +107,7 @@ export const commonDifferences: readonly string[] = [
   "DEL succeeds if the namespace or the interface is gone. It still removes the rules.",
   "DEL does not touch a new container that uses the same namespace path.",
   "GC removes what stale attachments left behind. The Go plugins ignore GC.",
-  "STATUS fails if no ADD could work.",
+  "STATUS fails if an ADD would fail.",
   "ADD prints unknown keys of its configuration on stderr. Keys that begin with `x-` or `_` are ignored.",
-  "An error has a code of the specification. Its text names the found and the expected value.",
+  "An error has a code of [this list](../operations.md#error-codes). Its text names the found and the expected value.",
 ];
