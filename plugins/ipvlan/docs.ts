@@ -23,7 +23,7 @@ export default {
       type: '"l2", "l3" or "l3s"',
       default: '"l2"',
       meaning:
-        "In `l2`, containers share a network with broadcast. In `l3`, the kernel routes, without broadcast. `l3s` is `l3` with the host's netfilter rules. The last ADD sets the mode for all interfaces of the master.",
+        "Says how packets leave the container. `l2` switches them and has broadcast. `l3` routes them and has no broadcast. `l3s` also applies the host's netfilter rules. The last ADD sets it for all interfaces of the master.",
       example: "l3s",
       tests,
     },
